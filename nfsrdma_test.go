@@ -39,7 +39,7 @@ func leak(t *testing.T) {
 			time.Sleep(time.Millisecond) // ending goroutines take a moment
 		}
 		assert.LessOrEqual(t, runtime.NumGoroutine(), before, "goroutines")
-		assert.Zero(t, buf.Default.Out(), "buffers lent and not returned")
+		assert.Zero(t, buf.Default.Out(), "unreturned buffers")
 	})
 }
 

@@ -85,7 +85,7 @@ func TestRetain(t *testing.T) {
 	b := p.Get(1)
 	assert.Same(t, b, b.Retain())
 	b.Release()
-	assert.Equal(t, 1, p.Out(), "the second holder's")
+	assert.Equal(t, 1, p.Out(), "the second owner's bytes")
 	assert.NotNil(t, b.B)
 	b.Release()
 	assert.Zero(t, p.Out())
@@ -129,7 +129,7 @@ func TestPoolConcurrent(t *testing.T) {
 				})
 				for j := range b.B {
 					if b.B[j] != byte(g) {
-						t.Error("lent to two")
+						t.Error("two owners")
 						break
 					}
 				}

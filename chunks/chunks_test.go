@@ -217,7 +217,7 @@ func TestFill(t *testing.T) {
 	}
 	c := offered()
 	assert.False(t, c.Fill(155))
-	assert.Equal(t, offered(), c, "nothing changed")
+	assert.Equal(t, offered(), c, "no change")
 	assert.True(t, Chunk(nil).Fill(0))
 	assert.False(t, Chunk(nil).Fill(1))
 }

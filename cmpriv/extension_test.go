@@ -53,7 +53,7 @@ func TestParseExtension(t *testing.T) {
 		ok   bool
 	}{
 		{"directly behind", msg + ext, true},
-		{"behind another layer's words", "0080 0000" + msg + ext, true},
+		{"after another layer's words", "0080 0000" + msg + ext, true},
 		{"a byte further", msg + "00" + ext, true},
 		{"behind its own first bytes", msg + "6e66" + ext, true},
 		{"bytes of the message taken for its start", "f6ab" + msg + "00 01 02" + ext, true},
@@ -64,7 +64,7 @@ func TestParseExtension(t *testing.T) {
 		{"no message", ext, false},
 		{"before the message", ext + msg, false},
 		{"behind a message of another version", "f6ab0e18 02 01 03 03" + ext, false},
-		{"in the message's place", "f6ab0e18" + ext, false},
+		{"instead of the message", "f6ab0e18" + ext, false},
 		{"another identifier", msg + "6e667279 01 03 0008 00000000 0000000000000000 00000000", false},
 		{"version 0", msg + "6e667278 00 03 0008 00000000 0000000000000000 00000000", false},
 		{"version 2", msg + "6e667278 02 03 0008 00000000 0000000000000000 00000000", false},

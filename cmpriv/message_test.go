@@ -68,10 +68,10 @@ func TestParse(t *testing.T) {
 	}{
 		{"R8797-4-9 reserved bits are ignored", "f6ab0e18 01 ff 01 07", true},
 		{"R8797-5.2-1 behind a byte", "00 f6ab0e18 01 01 01 07", true},
-		{"R8797-5.2-1 behind another layer's words", "0080 0000 f6ab0e18 01 01 01 07", true},
-		{"R8797-5-1 with another layer's data behind", "f6ab0e18 01 01 01 07 deadbeef", true},
+		{"R8797-5.2-1 after another layer's words", "0080 0000 f6ab0e18 01 01 01 07", true},
+		{"R8797-5-1 followed by another layer's data", "f6ab0e18 01 01 01 07 deadbeef", true},
 		{"R8797-5.2-1 behind its own first bytes", "f6ab f6ab0e18 01 01 01 07", true},
-		{"R8797-5.1-1 nothing", "", false},
+		{"R8797-5.1-1 no data", "", false},
 		{"R8797-5.2-2 another identifier", "f6ab0e19 01 01 01 07", false},
 		{"R8797-6-1 version 0", "f6ab0e18 00 01 01 07", false},
 		{"R8797-6-1 version 2", "f6ab0e18 02 01 01 07", false},

@@ -174,7 +174,7 @@ func (w *world) wireActions(i int, e *end, add adder) {
 		add(func(w *world) {
 			w.ends[i].cut = true
 			w.server(w.g.Disconnect(w.ends[i].conn, true, w.now))
-		}, "the server learns that %d is gone", i)
+		}, "the server learns that %d has ended", i)
 	case w.left.cuts > 0:
 		add(func(w *world) {
 			w.left.cuts--

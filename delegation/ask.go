@@ -9,7 +9,7 @@ import (
 // The Holder's errors, each a reason to end the connection.
 var (
 	// ErrSlot: the server names a slot outside its region.
-	ErrSlot = errors.New("delegation: no such slot")
+	ErrSlot = errors.New("delegation: unknown slot")
 	// ErrTwice: the server repeats a grant or a recall.
 	ErrTwice = errors.New("delegation: granted or recalled twice")
 )

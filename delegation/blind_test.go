@@ -22,7 +22,7 @@ func TestBlind(t *testing.T) {
 	g.Done(&ch)
 	assert.Zero(t, refused(g, c, "a", lease-1))
 
-	assert.False(t, g.Blind(&ch), "an ACQUIRE was refused, and will come again")
+	assert.False(t, g.Blind(&ch), "a refused ACQUIRE will be repeated")
 	g.Tick(lease - 1)
 	assert.False(t, g.Blind(&ch))
 	g.Tick(lease)
@@ -31,7 +31,7 @@ func TestBlind(t *testing.T) {
 
 	a, why, _ := g.Prepare(c, []byte("a"), 0)
 	require.Zero(t, why)
-	assert.False(t, g.Blind(&ch), "asked for")
+	assert.False(t, g.Blind(&ch), "requested")
 	gt, why, _ := g.Commit(a, 0)
 	require.Zero(t, why)
 	g.Replied(c, gt)

@@ -78,7 +78,7 @@ func TestContestCounts(t *testing.T) {
 			changedBy(t, g, []*Conn{nil, b}[i%2], "object", time.Duration(i)*contestTime*lease/(contestRecalls-1))
 			return time.Duration(i) * contestTime * lease / (contestRecalls - 1)
 		}, 0},
-		"who holds it": {true, func(t *testing.T, g *Grantor, _ int, a, _ *Conn) time.Duration {
+		"the holder": {true, func(t *testing.T, g *Grantor, _ int, a, _ *Conn) time.Duration {
 			assert.Zero(t, changedBy(t, g, a, "object", 0), "it is its own")
 			changedBy(t, g, nil, "object", 0)
 			return 0
@@ -120,7 +120,7 @@ func TestContestCounts(t *testing.T) {
 	require.Equal(t, 1, changedBy(t, g, all[1], "dir", 0))
 	require.Equal(t, 1, changedBy(t, g, nil, "dir", 0))
 	assert.Equal(t, ReasonContended, asksFor(g, all[0], "dir", true, lease-1))
-	assert.Zero(t, asksFor(g, all[0], "dir", true, lease), "that was not one more")
+	assert.Zero(t, asksFor(g, all[0], "dir", true, lease), "no additional call")
 }
 
 // TestContestsBounded checks that the number of remembered contests is bounded,

@@ -41,7 +41,7 @@ func TestEarlyRecall(t *testing.T) {
 	d, _, err = h.Granted(b, ok(99, 1))
 	require.NoError(t, err)
 	assert.NotNil(t, d)
-	assert.Empty(t, h.early, "nothing is asked for any more")
+	assert.Empty(t, h.early, "no more requests")
 }
 
 // TestSlotUsedAgain checks that a new grant in a slot replaces the old
@@ -62,7 +62,7 @@ func TestSlotUsedAgain(t *testing.T) {
 	assert.Equal(t, Void, v)
 	assert.Empty(t, fx)
 	assert.True(t, h.Trusts(d, 0))
-	assert.False(t, h.Close(old, &shut, 0), "it would be a close of the new one")
+	assert.False(t, h.Close(old, &shut, 0), "it would close the new delegation")
 
 	// The same applies if the recall of the new grant arrives first. The answer
 	// waits for an operation of the old delegation.
@@ -80,11 +80,11 @@ func TestSlotUsedAgain(t *testing.T) {
 
 func TestHolderErrors(t *testing.T) {
 	for name, do := range map[string]func(h *Holder, a Asking) error{
-		"recall of the lease's word": func(h *Holder, _ Asking) error { _, err := h.Immediate(recallOf(0, 0)); return err },
-		"recall of no slot":          func(h *Holder, _ Asking) error { _, err := h.Immediate(recallOf(slots, 0)); return err },
-		"grant of no slot":           func(h *Holder, a Asking) error { _, _, err := h.Granted(a, ok(slots, 0)); return err },
-		"grant of the lease's word":  func(h *Holder, a Asking) error { _, _, err := h.Granted(a, ok(0, 0)); return err },
-		"grant of what is held":      func(h *Holder, a Asking) error { _, _, err := h.Granted(a, ok(1, 1)); return err },
+		"recall with the lease's slot": func(h *Holder, _ Asking) error { _, err := h.Immediate(recallOf(0, 0)); return err },
+		"recall of no slot":            func(h *Holder, _ Asking) error { _, err := h.Immediate(recallOf(slots, 0)); return err },
+		"grant of no slot":             func(h *Holder, a Asking) error { _, _, err := h.Granted(a, ok(slots, 0)); return err },
+		"grant with the lease's slot":  func(h *Holder, a Asking) error { _, _, err := h.Granted(a, ok(0, 0)); return err },
+		"grant of a held slot":         func(h *Holder, a Asking) error { _, _, err := h.Granted(a, ok(1, 1)); return err },
 		"grant before the return": func(h *Holder, a Asking) error {
 			_, err := h.Immediate(recallOf(1, 1))
 			if err == nil {

@@ -12,7 +12,7 @@ func TestUnchanged(t *testing.T) {
 	over := st.CTime + int64(clockStep)
 	assert.True(t, Unchanged(st, st, over))
 	assert.False(t, Unchanged(st, st, over-1), "within the step of the clock")
-	assert.False(t, Unchanged(st, st, 0), "nothing is known of the clock")
+	assert.False(t, Unchanged(st, st, 0), "the clock offset is unknown")
 	for _, other := range []Stamp{{2, 2, st.CTime}, {1, 3, st.CTime}, {1, 2, st.CTime - 1}} {
 		assert.False(t, Unchanged(other, st, over), other)
 	}

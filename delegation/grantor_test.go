@@ -89,7 +89,7 @@ func TestDeadline(t *testing.T) {
 	a, why, _ := g.Prepare(c, []byte("b"), late+penalty*lease)
 	require.Zero(t, why)
 	_, why, _ = g.Commit(a, late+penalty*lease)
-	assert.Equal(t, ReasonLimit, why, "kind 2 has not come")
+	assert.Equal(t, ReasonLimit, why, "kind 2 is missing")
 	assert.Empty(t, g.Immediate(c, returned(gt)).Cuts)
 	again := grantTo(t, g, c, "b", late+penalty*lease)
 	assert.Equal(t, Grant{gt.Slot, gt.Generation + 2}, again)
@@ -119,8 +119,8 @@ func TestCommitLate(t *testing.T) {
 // was not recalled, sends any other nonsense, or accepts no recalls.
 func TestCut(t *testing.T) {
 	for name, octets := range map[string][8]byte{
-		"no such slot":       Immediate{KindReturned, 77, 1}.Octets(),
-		"the lease's":        Immediate{KindReturned, 0, 0}.Octets(),
+		"unknown slot":       Immediate{KindReturned, 77, 1}.Octets(),
+		"the lease's slot":   Immediate{KindReturned, 0, 0}.Octets(),
 		"not recalled":       Immediate{KindReturned, 1, 1}.Octets(),
 		"another generation": Immediate{KindReturned, 2, 2}.Octets(),
 		"a recall":           Immediate{KindRecall, 2, 1}.Octets(),
@@ -144,15 +144,15 @@ func TestCut(t *testing.T) {
 			require.Len(t, fx.Cuts, 1)
 			assert.Same(t, c, fx.Cuts[0].Conn)
 			assert.Error(t, fx.Cuts[0].Err)
-			assert.Empty(t, tick(lease), "the client may not know yet")
+			assert.Empty(t, tick(lease), "the client may not have the grant yet")
 			assert.Equal(t, ReasonOver, refused(g, c, "c", lease))
 			assert.Empty(t, g.Disconnect(c, false, lease))
 			assert.Empty(t, g.Disconnect(c, true, lease), "once")
-			assert.Empty(t, g.Immediate(c, octets), "all that comes after")
+			assert.Empty(t, g.Immediate(c, octets), "all later requests")
 			assert.Empty(t, tick(lease+trust(lease)-1).Ready)
 			fx = tick(lease + trust(lease))
 			assert.Equal(t, []*Change{&ch}, fx.Ready)
-			assert.Equal(t, 1, g.Stats().InForce, "the other's")
+			assert.Equal(t, 1, g.Stats().InForce, "the other client's grant")
 		})
 	}
 	t.Run("deaf", func(t *testing.T) {

@@ -73,7 +73,7 @@ func TestHolder(t *testing.T) {
 	assert.Equal(t, OpOpen, open.Kind)
 	var second Op
 	require.Equal(t, Post, h.Open(d, &second, now))
-	assert.Equal(t, OpValidate, second.Kind, "one is counted for all uses")
+	assert.Equal(t, OpValidate, second.Kind, "one use stands for all")
 	for _, op := range []*Op{&shut, &look} {
 		v, fx := h.Answered(op, uint64(MakeWord(3, 1)), now)
 		assert.Empty(t, fx)
@@ -105,11 +105,11 @@ func TestHolder(t *testing.T) {
 	assert.Empty(t, h.Dropped(d))
 	assert.Empty(t, h.Dropped(d))
 	v, fx := h.Answered(&look, uint64(MakeWord(3, 1)), later)
-	assert.Equal(t, Void, v, "rule a: kind 1 has come")
+	assert.Equal(t, Void, v, "rule a: kind 1 was received")
 	assert.Equal(t, Posts{Returns: kind2(7, 3)}, fx)
 	assert.Empty(t, h.slots)
 	_, due := h.RenewDue()
-	assert.False(t, due, "nothing is held")
+	assert.False(t, due, "no delegation is held")
 }
 
 // TestAnswers checks rule a: another generation, or an answer that arrives too
@@ -134,7 +134,7 @@ func TestAnswers(t *testing.T) {
 	assert.Equal(t, Void, v)
 	assert.Equal(t, Posts{Drops: []*Delegation{d}}, fx)
 	assert.False(t, h.Recalled(d))
-	assert.Empty(t, h.Dropped(d), "there is nothing to return")
+	assert.Empty(t, h.Dropped(d), "no delegation to return")
 
 	// If the server still recalls the delegation, the Holder answers as for an
 	// unknown grant.

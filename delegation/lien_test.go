@@ -34,7 +34,7 @@ func TestLien(t *testing.T) {
 func TestMakeRoom(t *testing.T) {
 	g := grantor(t, Config{})
 	made, fx := g.MakeRoom()
-	assert.False(t, made, "nobody is there")
+	assert.False(t, made, "no client")
 	assert.Empty(t, fx)
 	c, w := attach(g, 1)
 	grant := func(key string, lien any, opens uint32) {
@@ -71,7 +71,7 @@ func TestRecallAll(t *testing.T) {
 	fx := g.RecallAll(0)
 	assert.Len(t, fx.Ended, 1)
 	assert.Equal(t, []Recall{{c, Immediate{KindRecall, used.Slot, used.Generation}}}, fx.Recalls)
-	assert.Empty(t, g.RecallAll(0), "once is enough")
+	assert.Empty(t, g.RecallAll(0), "no second recall")
 	_, why, _ = g.Commit(a, 0)
 	assert.Equal(t, ReasonContended, why)
 	g.Immediate(c, returned(used))

@@ -236,7 +236,7 @@ func (w *world) take(e *end) {
 		v, fx := e.h.Answered(m.op, m.original, w.now)
 		if i := slices.Index(e.pending, m.op); i >= 0 {
 			if v == Serve && e.cached < e.asked[i] {
-				w.fail("version %d is served, and %d was there before it was asked for", e.cached, e.asked[i])
+				w.fail("version %d is served, but version %d existed before the request", e.cached, e.asked[i])
 			}
 			e.pending, e.asked = slices.Delete(e.pending, i, i+1), slices.Delete(e.asked, i, i+1)
 			e.using += e.opening(m.op)

@@ -139,7 +139,7 @@ func TestParallel(t *testing.T) {
 
 func BenchmarkChange(b *testing.B) {
 	key := make([]byte, 32)
-	for name, near := range map[string]bool{"nobody holds anything": false, "held by the caller": true} {
+	for name, near := range map[string]bool{"no delegation is held": false, "held by the caller": true} {
 		b.Run(name, func(b *testing.B) {
 			g := grantor(b, Config{})
 			c, _ := attach(g, 1)

@@ -110,7 +110,7 @@ func TestNotLate(t *testing.T) {
 		end   func(g *Grantor, c *Conn)
 	}{
 		"closed":              {true, func(g *Grantor, c *Conn) { g.Disconnect(c, true, 0) }},
-		"nobody waits":        {false, func(g *Grantor, c *Conn) { g.Disconnect(c, false, 0) }},
+		"no waiter":           {false, func(g *Grantor, c *Conn) { g.Disconnect(c, false, 0) }},
 		"ended by the server": {true, func(g *Grantor, c *Conn) { g.Dismiss(c, 0) }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,9 +10,9 @@ import (
 // Reasons why a Grantor ends a connection.
 var (
 	// ErrNoRecall: the client returns a grant that was not recalled.
-	ErrNoRecall = errors.New("delegation: the client returns what was not recalled")
+	ErrNoRecall = errors.New("delegation: the client returned a delegation that was not recalled")
 	// ErrDeaf: a recall could not be sent for a lease.
-	ErrDeaf = errors.New("delegation: the client takes no recalls")
+	ErrDeaf = errors.New("delegation: the client does not answer recalls")
 )
 
 // retire is step 2: it increments the generation in the word, so that from now

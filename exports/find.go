@@ -78,7 +78,7 @@ func (q *question) is(h *Host) (bool, error) {
 	if !q.asked {
 		known, err := q.names.NamesOf(q.ctx, q.addr)
 		if err != nil {
-			return false, fmt.Errorf("what %s is called is not known now: %w", q.addr, err)
+			return false, fmt.Errorf("the name of %s cannot be resolved now: %w", q.addr, err)
 		}
 		q.known, q.asked = known, true
 	}

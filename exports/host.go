@@ -58,11 +58,11 @@ func ParseHost(w string) (Host, error) {
 	case w == "" || w == "*":
 		return Host{}, nil
 	case w[0] == '@':
-		return Host{}, fmt.Errorf("netgroup %q: this server does not ask NIS; write its hosts, or their network", w)
+		return Host{}, fmt.Errorf("netgroup %q: this server has no NIS; list its hosts or their network", w)
 	case strings.HasPrefix(w, "gss/"):
 		return Host{}, fmt.Errorf("%q: this server has no Kerberos; write hosts, with sec=sys", w)
 	case w[0] == '-':
-		return Host{}, fmt.Errorf("options %q stand behind a client; write them in front of all clients, or in parentheses behind each", w)
+		return Host{}, fmt.Errorf("options %q follow a client; write them before all clients, or in parentheses after each", w)
 	}
 	if a, err := netip.ParseAddr(strings.Trim(w, "[]")); err == nil {
 		return addressHost(w, a)
@@ -94,7 +94,7 @@ func parseNetwork(w string) (Host, error) {
 	}
 	bits, ok := maskBits(a, length)
 	if !ok {
-		return Host{}, fmt.Errorf("network %q has neither a prefix length nor a mask behind the slash; %w", w, errNetwork)
+		return Host{}, fmt.Errorf("network %q has neither a prefix length nor a mask after the slash; %w", w, errNetwork)
 	}
 	return InNetwork(netip.PrefixFrom(a, bits)), nil
 }
@@ -142,14 +142,14 @@ func parseName(w string) (Host, error) {
 	}
 	for _, c := range []byte(name) {
 		if !nameOctet(c) && (h.Kind == Name || !strings.ContainsRune("*?[]^!", rune(c))) {
-			return Host{}, fmt.Errorf("%q is neither a host's name nor an address: %q is in no name; write a name, an address, a network or *", w, c)
+			return Host{}, fmt.Errorf("%q is neither a host's name nor an address: a name cannot have %q; write a name, an address, a network or *", w, c)
 		}
 	}
 	switch {
 	case name == "" || len(name) > maxName:
 		return Host{}, fmt.Errorf("a host's name has 1 to %d characters; write the address or network", maxName)
 	case name[0] == '.' || strings.Contains(w, ".."):
-		return Host{}, fmt.Errorf("name %q has nothing in front of a dot; write host.example, or *.example for all in it", w)
+		return Host{}, fmt.Errorf("name %q has no label before a dot; write host.example, or *.example for all its hosts", w)
 	}
 	return h, nil
 }

@@ -61,14 +61,14 @@ var values = map[string]func(o *Options, value string) error{
 
 // refused are options of exports(5) that promise features this server lacks.
 var refused = map[string]string{
-	"mp":             "this server does not look whether a directory is a mount point; take it out, and start the server behind the mount",
-	"mountpoint":     "this server does not look whether a directory is a mount point; take it out, and start the server behind the mount",
-	"no_acl":         "it hides nothing here; take it out",
-	"pnfs":           "it is of NFS version 4.1, and this server has 3; take it out",
-	"refer":          "it is of NFS version 4, and this server has 3; take it out",
-	"replicas":       "it is of NFS version 4, and this server has 3; take it out",
-	"security_label": "it is of NFS version 4.2, and this server has 3; take it out",
-	"xprtsec":        "this server has no TLS; take it out",
+	"mp":             "this server does not check for mount points; remove it, and start the server after the mount",
+	"mountpoint":     "this server does not check for mount points; remove it, and start the server after the mount",
+	"no_acl":         "it has no effect here; remove it",
+	"pnfs":           "it belongs to NFS version 4.1, and this server has 3; remove it",
+	"refer":          "it belongs to NFS version 4, and this server has 3; remove it",
+	"replicas":       "it belongs to NFS version 4, and this server has 3; remove it",
+	"security_label": "it belongs to NFS version 4.2, and this server has 3; remove it",
+	"xprtsec":        "this server has no TLS; remove it",
 }
 
 // parseID parses a number as exportfs does, which has long accepted -2 for a
@@ -100,11 +100,11 @@ func (o *Options) set(option string) error {
 	case flags[name] != nil:
 		return fmt.Errorf("option %q has no value; write %s", name, name)
 	case option == "":
-		return fmt.Errorf("an option is missing between commas; take one comma out")
+		return fmt.Errorf("no option between two commas; remove one comma")
 	case strings.ContainsAny(option, " \t"):
-		return fmt.Errorf("option %q has a blank in it; take it out", option)
+		return fmt.Errorf("option %q contains a blank; remove it", option)
 	default:
-		return fmt.Errorf("there is no option %q; correct it (docs/exports.md has them all)", option)
+		return fmt.Errorf("unknown option %q; correct it (docs/exports.md has them all)", option)
 	}
 }
 

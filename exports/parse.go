@@ -114,7 +114,7 @@ func (p *parser) line(words []word) {
 		words = words[1:]
 	}
 	if len(words) == 0 {
-		p.warn(at, `no client is named, so that every host is served; write %s *(%s), or who it is for`, quote(name), defaults)
+		p.warn(at, `no client is named, and so every host may mount it; write %s *(%s), or name its clients`, quote(name), defaults)
 		p.add(e, Client{Options: defaults}, at)
 	}
 	for _, w := range words {
@@ -146,7 +146,7 @@ func (p *parser) client(e *Export, w word, o Options) {
 			p.fail(w.at[open], `the options have no ")" in the same word; write them without blanks, as in %s(rw,sync)`, host.text)
 			return
 		case end < len(list.text)-1:
-			p.fail(list.at[end+1], `%.40q follows the options; put a blank in front of the next client`, list.text[end+1:])
+			p.fail(list.at[end+1], `%.40q follows the options; write a blank before the next client`, list.text[end+1:])
 			return
 		default:
 			p.options(list.until(end), &c.Options)
@@ -158,7 +158,7 @@ func (p *parser) client(e *Export, w word, o Options) {
 		return
 	}
 	if open == 0 {
-		p.warn(w.from, `no client stands in front of %.40q, so that every host is served with it; write client%.40[1]s without a blank, or *%.40[1]s`, w.text)
+		p.warn(w.from, `%.40q has no client before it, and so applies to every host; write client%.40[1]s without a blank, or *%.40[1]s`, w.text)
 	}
 	p.add(e, c, w.from)
 }
@@ -180,7 +180,7 @@ func (p *parser) options(w word, o *Options) {
 // add adds a client to e.
 func (p *parser) add(e *Export, c Client, at position) {
 	if p.known[entry{e.Path, c.Host}] {
-		p.warn(at, "%s is exported to %s twice, and the first counts; take one out", e.Path, c.Host)
+		p.warn(at, "%s is exported to %s twice, and the first is used; remove one", e.Path, c.Host)
 		return
 	}
 	p.known[entry{e.Path, c.Host}] = true
@@ -198,7 +198,7 @@ func (p *parser) identify(e *Export, f FSID, at position) {
 		return
 	}
 	if other := e.FSID(); other.Set() && other != f {
-		p.fail(at, "%s has fsid=%s for one client and fsid=%s for another; give it one", e.Path, other, f)
+		p.fail(at, "%s has fsid=%s for one client and fsid=%s for another; give it a single one", e.Path, other, f)
 		return
 	}
 	if other, ok := p.fsids[f]; ok && other != e.Path {
@@ -220,7 +220,7 @@ func (p *parser) checkHidden() {
 	for _, h := range p.hidden {
 		for dir := path.Dir(h.path); ; dir = path.Dir(dir) {
 			if _, ok := p.seen[dir]; ok && dir != h.path {
-				p.fail(h.at, "option nohide: clients of %s do not see %s in it; let them mount it too, and take nohide out", dir, h.path)
+				p.fail(h.at, "option nohide: clients of %s do not see %s in it; let them mount it too, and remove nohide", dir, h.path)
 				break
 			}
 			if dir == "/" {

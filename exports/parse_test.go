@@ -72,11 +72,11 @@ func TestParse(t *testing.T) {
 		{"all options", "/s a(rw,async,insecure,no_root_squash,all_squash,subtree_check,crossmnt,nohide,exclusive,anonuid=0,anongid=-2,fsid=7,sec=sys,no_wdelay)", []string{
 			`"/s" a(rw,async,insecure,no_root_squash,all_squash,subtree_check,crossmnt,nohide,exclusive,anonuid=0,anongid=4294967294,fsid=7,sec=sys)`,
 		}},
-		{"the last of two counts", "/s a(ro,rw,async,sync,insecure,secure,no_root_squash,root_squash,all_squash,no_all_squash,subtree_check,no_subtree_check,crossmnt,nocrossmnt,nohide,hide,wdelay)", []string{`"/s" a` + rw}},
-		{"nobody in words", "/s a(anonuid=65534)", []string{`"/s" a` + ro}},
+		{"the last of two is used", "/s a(ro,rw,async,sync,insecure,secure,no_root_squash,root_squash,all_squash,no_all_squash,subtree_check,no_subtree_check,crossmnt,nocrossmnt,nohide,hide,wdelay)", []string{`"/s" a` + rw}},
+		{"nobody by name", "/s a(anonuid=65534)", []string{`"/s" a` + ro}},
 		{"a comma at the end", "/s a(rw,)", []string{`"/s" a` + rw}},
 		{"no effect", "/s a(no_wdelay,wdelay,secure_locks,insecure_locks,auth_nlm,no_auth_nlm,no_pnfs,acl,sec=sys:sys)", []string{`"/s" a` + ro}},
-		{"fsid of one client is of the export", "/s a(fsid=0x10) b c(fsid=16)", []string{
+		{"fsid of a client applies to the export", "/s a(fsid=0x10) b c(fsid=16)", []string{
 			`"/s" a` + with("sec=", "fsid=16,sec="), `"/s" b` + ro, `"/s" c` + with("sec=", "fsid=16,sec="),
 		}},
 		{"root", "/s a(fsid=root)", []string{`"/s" a` + with("sec=", "fsid=0,sec=")}},
@@ -84,7 +84,7 @@ func TestParse(t *testing.T) {
 			`"/s" a` + with("sec=", "fsid=6f3c1ab0-1111-2222-3333-0123456789ab,sec="),
 			`"/t" a` + with("sec=", "fsid=6f3c1ab0-1111-2222-3333-0123456789ac,sec="),
 		}},
-		{"nohide of what has nothing above", "/s/a a(nohide)\n/sa b", []string{`"/s/a" a` + with("sec=", "nohide,sec="), `"/sa" b` + ro}},
+		{"nohide of an export with no parent", "/s/a a(nohide)\n/sa b", []string{`"/s/a" a` + with("sec=", "nohide,sec="), `"/sa" b` + ro}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f, err := Parse("exports", []byte(tt.text))
@@ -109,18 +109,18 @@ func TestParseErrors(t *testing.T) {
 		{"*(rw) /srv", []string{`1:1: "*(rw)" is not an absolute path`}},
 		{"/srv/../x *", []string{`1:1: path "/srv/../x" has . or .. in it; write it without`}},
 		{long + " *", []string{"1:1: path"}},
-		{"/a *(rw) x\n\n/b  *(r)", []string{`3:7: there is no option "r"; correct it`}},
-		{"/a a(rw,root-squash) b(xx)", []string{`1:9: there is no option "root-squash"; `, `1:24: there is no option "xx"; `}},
-		{"/a -rw,foo a(bar)\n/b c(baz)", []string{"1:8: there is no", "1:14: there is no", "2:6: there is no"}},
-		{"/a a(rw,,ro)", []string{"1:9: an option is missing between commas; take one comma out"}},
+		{"/a *(rw) x\n\n/b  *(r)", []string{`3:7: unknown option "r"; correct it`}},
+		{"/a a(rw,root-squash) b(xx)", []string{`1:9: unknown option "root-squash"; `, `1:24: unknown option "xx"; `}},
+		{"/a -rw,foo a(bar)\n/b c(baz)", []string{"1:8: unknown option", "1:14: unknown option", "2:6: unknown option"}},
+		{"/a a(rw,,ro)", []string{"1:9: no option between two commas; remove one comma"}},
 		{"/a a(rw, ro)", []string{`1:5: the options have no ")" in the same word; write them without blanks, as in a(rw,sync)`, `1:10: "ro)" is neither a host's name nor an address`}},
-		{`/a "a(rw, ro)"`, []string{`1:10: option " ro" has a blank in it`}},
+		{`/a "a(rw, ro)"`, []string{`1:10: option " ro" contains a blank`}},
 		{"/a a(rw", []string{`1:5: the options have no ")"`}},
-		{"/a a(rw)b(ro)", []string{`1:9: "b(ro)" follows the options; put a blank in front of the next client`}},
+		{"/a a(rw)b(ro)", []string{`1:9: "b(ro)" follows the options; write a blank before the next client`}},
 		{"/a a(rw)#x", []string{`1:9: "#x" follows the options`}},
-		{"/a a)", []string{`1:4: "a)" is neither a host's name nor an address: ')' is in no name`}},
-		{"/a b -ro", []string{`1:6: options "-ro" stand behind a client; write them in front of all clients, or in parentheses`}},
-		{"/a @group(rw)", []string{`1:4: netgroup "@group": this server does not ask NIS; write its hosts, or their network`}},
+		{"/a a)", []string{`1:4: "a)" is neither a host's name nor an address: a name cannot have ')'`}},
+		{"/a b -ro", []string{`1:6: options "-ro" follow a client; write them before all clients, or in parentheses`}},
+		{"/a @group(rw)", []string{`1:4: netgroup "@group": this server has no NIS; list its hosts or their network`}},
 		{"/a gss/krb5(rw)", []string{`1:4: "gss/krb5": this server has no Kerberos; write hosts, with sec=sys`}},
 		{"/a a(rw,sec=krb5p)", []string{`1:9: security "krb5p": this server has AUTH_SYS alone; write sec=sys`}},
 		{"/a a(sec=sys:krb5)", []string{`1:6: security "krb5"`}},
@@ -128,11 +128,11 @@ func TestParseErrors(t *testing.T) {
 		{"/a a(ro=1)", []string{`1:6: option "ro" has no value; write ro`}},
 		{"/a a(anonuid=x,anongid=-1,anonuid=4294967295,anongid=)", []string{`1:6: "x" is not the number of a user`, `1:16: "-1" is not`, `1:27: "4294967295" is not`, `1:46: "" is not`}},
 		{"/a a(fsid=x,fsid=4294967296,fsid=,fsid=1_0,fsid=-1)", []string{`1:6: "x" is neither a number`, "1:13: ", "1:29: ", "1:35: ", "1:44: "}},
-		{"/a a(fsid=1) b(fsid=2)", []string{"1:14: /a has fsid=1 for one client and fsid=2 for another; give it one"}},
+		{"/a a(fsid=1) b(fsid=2)", []string{"1:14: /a has fsid=1 for one client and fsid=2 for another; give it a single one"}},
 		{"/a a(fsid=1)\n/b -fsid=1 b", []string{"2:12: /a and /b both have fsid=1; give each its own"}},
 		{"/a a(mp)\n/b a(mountpoint=/x)\n/c a(pnfs)\n/d a(refer=/x@y)", []string{`1:6: option "mp" is not served`, `2:6: option "mountpoint" is`, `3:6: option "pnfs" is`, `4:6: option "refer" is`}},
 		{"/a 192.0.2.1/33 192.0.2.0/255.0.255.0 /24 192.0.2/24 10.0.0.0/ ::1/129 10.0.0.0/fe00:: ::/+1 ::ffff:10.0.0.0/104", []string{
-			`1:4: network "192.0.2.1/33" has neither a prefix length nor a mask behind the slash; write one such as`,
+			`1:4: network "192.0.2.1/33" has neither a prefix length nor a mask after the slash; write one such as`,
 			"1:17: network", `1:39: network "/24" has no address`, "1:43: ", "1:54: ", "1:64: ", "1:72: ", "1:88: ", "1:94: ",
 		}},
 		{"/a [::1] fe80::1%eth0 192.168.* 10.?.1.1", []string{
@@ -142,13 +142,13 @@ func TestParseErrors(t *testing.T) {
 		{"/a w[a w] w[] [^]x", []string{`1:4: wildcard "w[a" has a bracket`, `1:8: "w]" is neither`, `1:11: wildcard "w[]" has`, "1:15: "}},
 		{"/a h\xc3\xa4st a/b " + strings.Repeat("h", 256), []string{`1:4: "hä`, `1:10: network "a/b" has no address`, "1:14: a host's name has 1 to 255 characters"}},
 		{"/a .", []string{"1:4: a host's name has"}},
-		{"/a .example a..b c..", []string{`1:4: name ".example" has nothing in front of a dot; write`, `1:13: name "a..b"`, `1:18: name "c.."`}},
-		{"/a \"b c\n/b d(x)", []string{`1:4: a quote is not closed on its line; put another "`, `1:4: "b c" is neither`, "2:6: there is no option"}},
-		{`/a\400 b`, []string{`1:3: \400 is no byte; the largest is \377`}},
-		{"/a\x00 b", []string{"1:3: a zero byte is in no path and no name; take it out"}},
-		{"/a \\\n  b(x)", []string{`2:5: there is no option "x"`}},
-		{"/a \\040b(x)", []string{`1:4: " b" is neither`, `1:10: there is no`}},
-		{"/a a\n/a/b/c b(nohide)", []string{"2:8: option nohide: clients of /a do not see /a/b/c in it; let them mount it too, and take nohide out"}},
+		{"/a .example a..b c..", []string{`1:4: name ".example" has no label before a dot; write`, `1:13: name "a..b"`, `1:18: name "c.."`}},
+		{"/a \"b c\n/b d(x)", []string{`1:4: a quote is not closed on its line; write another "`, `1:4: "b c" is neither`, "2:6: unknown option"}},
+		{`/a\400 b`, []string{`1:3: \400 is not a byte; the largest is \377`}},
+		{"/a\x00 b", []string{"1:3: a path or name cannot have a zero byte; remove it"}},
+		{"/a \\\n  b(x)", []string{`2:5: unknown option "x"`}},
+		{"/a \\040b(x)", []string{`1:4: " b" is neither`, `1:10: unknown option`}},
+		{"/a a\n/a/b/c b(nohide)", []string{"2:8: option nohide: clients of /a do not see /a/b/c in it; let them mount it too, and remove nohide"}},
 		{"/ a\n/c b(nohide)", []string{"2:4: option nohide: clients of / do not see /c in it"}},
 	} {
 		f, err := Parse("file", []byte(tt.text))
@@ -169,10 +169,10 @@ func TestParseErrors(t *testing.T) {
 // serve more hosts than intended.
 func TestParseWarnings(t *testing.T) {
 	for text, want := range map[string]string{
-		"/srv":                   `1:1: no client is named, so that every host is served; write /srv *(` + defaults + `), or who it is for`,
-		"/s\\040v -rw":           `1:1: no client is named, so that every host is served; write /s\040v *(rw,`,
-		"/srv a (rw)":            `1:8: no client stands in front of "(rw)", so that every host is served with it; write client(rw) without a blank, or *(rw)`,
-		"/srv a(ro) \\\n a(rw)":  `2:2: /srv is exported to a twice, and the first counts; take one out`,
+		"/srv":                   `1:1: no client is named, and so every host may mount it; write /srv *(` + defaults + `), or name its clients`,
+		"/s\\040v -rw":           `1:1: no client is named, and so every host may mount it; write /s\040v *(rw,`,
+		"/srv a (rw)":            `1:8: "(rw)" has no client before it, and so applies to every host; write client(rw) without a blank, or *(rw)`,
+		"/srv a(ro) \\\n a(rw)":  `2:2: /srv is exported to a twice, and the first is used; remove one`,
 		"/srv A\n/srv/ a.(ro)":   `2:7: /srv is exported to a twice`,
 		"/srv 10.0.0.0/8 10.1/8": "",
 	} {

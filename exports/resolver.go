@@ -51,7 +51,7 @@ func NewResolver(l Lookup, log *slog.Logger) *Resolver {
 	r.answers = lookupcache.New(lookupcache.Config[struct{}, query, answer]{
 		Ask: r.ask,
 		Failed: func(q query, err error) {
-			log.Warn("the name service does not answer: clients that are new and may be meant by a name in the exports have to wait",
+			log.Warn("the name service does not answer: new clients that a name in the exports may match wait; check the host's resolver",
 				"name", q.name, "addr", q.addr, "err", err)
 		},
 		Limits: lookupcache.Limits{

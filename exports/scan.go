@@ -103,7 +103,7 @@ func (s *scanner) word() word {
 		switch {
 		case c == '\n':
 			if quoted {
-				s.report.fail(quote, `a quote is not closed on its line; put another " behind what belongs together`)
+				s.report.fail(quote, `a quote is not closed on its line; write another " at its end`)
 			}
 			return s.finish(w, text)
 		case isBlank(c) && !quoted:
@@ -113,11 +113,11 @@ func (s *scanner) word() word {
 			s.skip(1)
 		case c == '\\' && n == 1 && octal(s.rest[1:]):
 			if s.rest[1] > '3' {
-				s.report.fail(s.pos, `%s is no byte; the largest is \377`, s.rest[:4])
+				s.report.fail(s.pos, `%s is not a byte; the largest is \377`, s.rest[:4])
 			}
 			add(s.rest[1]<<6|(s.rest[2]-'0')<<3|(s.rest[3]-'0'), 4)
 		case c == 0:
-			s.report.fail(s.pos, "a zero byte is in no path and no name; take it out")
+			s.report.fail(s.pos, "a path or name cannot have a zero byte; remove it")
 			s.skip(1)
 		default:
 			add(c, n)

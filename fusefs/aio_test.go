@@ -107,7 +107,7 @@ func TestAsync(t *testing.T) {
 			clear(p)
 		}
 		giveUp := time.AfterFunc(10*time.Second, func() {
-			assert.Fail(t, "who submits requests waits for the server")
+			assert.Fail(t, "a submitter of requests waits for the server")
 			close(stuck)
 		})
 		a.submit(tt.op, f, p)

@@ -16,7 +16,7 @@ func attach(c *Config) (fd int, err error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return -1, fmt.Errorf("mount point %s does not exist: make it with mkdir", c.Point)
 	case errors.Is(err, unix.ENOTCONN):
-		return -1, fmt.Errorf("mount point %s has a mount whose server program is gone: umount %s", c.Point, c.Point)
+		return -1, fmt.Errorf("mount point %s has a mount whose program has ended: run umount %s", c.Point, c.Point)
 	case err != nil:
 		return -1, fmt.Errorf("mount point: %w", err)
 	case !info.IsDir():
@@ -36,7 +36,7 @@ func detach(c *Config) error {
 	}
 	switch err := unix.Unmount(c.Point, 0); {
 	case errors.Is(err, unix.EBUSY):
-		return fmt.Errorf("%s is in use: close its files and leave its directories (fuser -vm %s shows who), or umount --lazy", c.Point, c.Point)
+		return fmt.Errorf("%s is in use: close its files and leave its directories (fuser -vm %s lists their users), or run umount --lazy", c.Point, c.Point)
 	case err != nil:
 		return fmt.Errorf("umount %s: %w", c.Point, err)
 	}
@@ -51,7 +51,7 @@ func mountDirect(c *Config) (fd int, err error) {
 	fd, err = unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENXIO):
-		return -1, fmt.Errorf("%s is not there: load the kernel's FUSE with modprobe fuse, or give the container the device: %w", device, err)
+		return -1, fmt.Errorf("%s does not exist: load the kernel's FUSE with modprobe fuse, or give the container the device: %w", device, err)
 	case err != nil:
 		return -1, fmt.Errorf("%s: %w", device, err)
 	}
@@ -60,7 +60,7 @@ func mountDirect(c *Config) (fd int, err error) {
 	if err := unix.Mount(c.Source, c.Point, "fuse.nfsrdma", mountFlags(c), data); err != nil {
 		unix.Close(fd)
 		if errors.Is(err, unix.EPERM) {
-			err = fmt.Errorf("%w: it takes root (CAP_SYS_ADMIN)", err)
+			err = fmt.Errorf("%w: run as root (CAP_SYS_ADMIN)", err)
 		}
 		return -1, fmt.Errorf("mount %s on %s: %w", c.Source, c.Point, err)
 	}

@@ -155,7 +155,7 @@ func TestMissing(t *testing.T) {
 		}
 		assert.Equal(t, tt.asks, m.calls(nfs3.ProcLookup)-before, "%v", tt.lookup)
 		put(t, m.file("none"), nil)
-		assert.FileExists(t, m.file("none"), "what we made is there")
+		assert.FileExists(t, m.file("none"), "the file made here exists")
 		require.NoError(t, os.Remove(m.file("none")))
 	}
 }
@@ -176,7 +176,7 @@ func TestLateReplies(t *testing.T) {
 	assert.True(t, m.learn(n, second, stat(2)))
 	assert.False(t, m.learn(n, first, stat(1)), "began before")
 	assert.EqualValues(t, 2, size(n))
-	assert.False(t, m.learn(n, m.tick(), stat(2)), "nothing new")
+	assert.False(t, m.learn(n, m.tick(), stat(2)), "no more calls")
 
 	// GETATTR began before a change of ours had ended.
 	n = fresh()
@@ -243,7 +243,7 @@ func TestLateReplies(t *testing.T) {
 // stable storage are not fetched again.
 func TestStatAfterClose(t *testing.T) {
 	s, m := newMount(t)
-	for name, size := range map[string]int{"one WRITE": 1, "several, and a COMMIT": 3<<20 + 5} {
+	for name, size := range map[string]int{"a single WRITE": 1, "several, and a COMMIT": 3<<20 + 5} {
 		put(t, s.file(name), []byte("before"))
 		f := open(t, m.file(name), os.O_RDWR)
 		asked := m.calls(nfs3.ProcGetAttr)
@@ -274,7 +274,7 @@ func TestLife(t *testing.T) {
 	}
 	m.learn(n, m.tick(), stat(1))
 	m.learn(n, m.tick(), stat(1))
-	assert.Equal(t, 3*time.Second, n.life, "asked again at once, it does not grow")
+	assert.Equal(t, 3*time.Second, n.life, "a second query at once returns the same")
 	m.learn(n, m.tick(), stat(2))
 	assert.Equal(t, time.Second, n.life)
 	d := &node{}

@@ -74,13 +74,13 @@ type Config struct {
 func (c *Config) fill() error {
 	switch {
 	case c.Client == nil || c.FS == nil:
-		return errors.New("fusefs: Client and FS must be given")
+		return errors.New("fusefs: Config.Client and Config.FS must be set")
 	case c.Point == "":
-		return errors.New("no mount point given")
+		return errors.New("fusefs: Config.Point must name the mount point")
 	case c.RegMin < 0 || c.RegMax < c.RegMin:
-		return fmt.Errorf("acregmin=%v, acregmax=%v: the second must not be the shorter one", c.RegMin, c.RegMax)
+		return fmt.Errorf("acregmin=%v, acregmax=%v: the second must not be shorter", c.RegMin, c.RegMax)
 	case c.DirMin < 0 || c.DirMax < c.DirMin:
-		return fmt.Errorf("acdirmin=%v, acdirmax=%v: the second must not be the shorter one", c.DirMin, c.DirMax)
+		return fmt.Errorf("acdirmin=%v, acdirmax=%v: the second must not be shorter", c.DirMin, c.DirMax)
 	}
 	point, err := filepath.Abs(c.Point)
 	if err != nil {

@@ -120,10 +120,10 @@ func TestExec(t *testing.T) {
 	assert.NoError(t, err)
 	require.NoError(t, os.Chmod(m.file("run"), 0o644))
 	_, err = m.sh(0, 0, nil, "./run")
-	assert.Error(t, err, "nobody may, not even root")
+	assert.Error(t, err, "no user may, not even root")
 	require.NoError(t, os.Chmod(m.file("run"), 0o711))
 	_, err = m.sh(1001, 2001, nil, "./run")
-	assert.NoError(t, err, "who may only execute")
+	assert.NoError(t, err, "a user who may only execute")
 	_, err = m.sh(1001, 2001, nil, "cat ./run")
 	assert.Error(t, err)
 }

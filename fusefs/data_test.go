@@ -130,7 +130,7 @@ func TestHoles(t *testing.T) {
 	assert.Zero(t, off)
 	off, err = f.Seek(0, unix.SEEK_HOLE)
 	require.NoError(t, err)
-	assert.EqualValues(t, len(want), off, "NFS version 3 knows no holes: the only one is behind the end")
+	assert.EqualValues(t, len(want), off, "NFS version 3 reports no holes: the only hole is at the end")
 	require.NoError(t, f.Close())
 	holds(t, s.file("a"), want)
 	var st unix.Stat_t
@@ -218,11 +218,11 @@ func TestDirect(t *testing.T) {
 	assert.True(t, bytes.Equal(want, got[:n]))
 	put(t, s.file("a"), want[5:])
 	n, _ = f.ReadAt(got, 0)
-	assert.True(t, bytes.Equal(want[5:], got[:n]), "what the server has now")
+	assert.True(t, bytes.Equal(want[5:], got[:n]), "the server's present data")
 	assert.Equal(t, len(want)-5, n)
 	put(t, s.file("a"), append(want, "more"...))
 	n, _ = f.ReadAt(got, int64(len(want)))
-	assert.Equal(t, "more", string(got[:n]), "behind what was the end")
+	assert.Equal(t, "more", string(got[:n]), "beyond the old end")
 
 	// Next to written data in flight.
 	g := open(t, m.file("b"), os.O_RDWR|os.O_CREATE)

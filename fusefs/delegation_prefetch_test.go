@@ -86,5 +86,5 @@ func TestEarly(t *testing.T) {
 	assert.False(t, reads(0, 10))
 	n.changed = 4
 	e.attr.OK = false
-	assert.False(t, e.counts(n, p), "nobody knows of what it is")
+	assert.False(t, e.counts(n, p), "the version of the content is unknown")
 }

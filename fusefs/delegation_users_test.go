@@ -40,7 +40,7 @@ func TestHeldUsers(t *testing.T) {
 	assert.Equal(t, calls, m.total(), "refusals are remembered too")
 	_, err = m.sh(1003, 2001, nil, "cat a")
 	assert.Error(t, err)
-	assert.Greater(t, m.total(), calls, "somebody else is asked for")
+	assert.Greater(t, m.total(), calls, "another user's rights are requested")
 	require.NoError(t, os.Chmod(m.file("a"), 0o644))
 	out, err = m.sh(1002, 2001, nil, "cat a")
 	require.NoError(t, err, out)

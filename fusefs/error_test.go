@@ -42,7 +42,7 @@ func TestWriteErrors(t *testing.T) {
 			f := open(t, m.file("a"), os.O_RDWR|os.O_CREATE)
 			full.full.Store(&want)
 			_, err := f.WriteString("lost")
-			require.NoError(t, err, "nobody knows yet")
+			require.NoError(t, err, "the error is unknown yet")
 			assert.ErrorIs(t, f.Sync(), want)
 			assert.NoError(t, f.Sync(), "once")
 			_, err = f.WriteString("lost again")

@@ -75,7 +75,7 @@ func runHelper(cmd *exec.Cmd) error {
 	case err != nil && strings.Contains(words, "user_allow_other"):
 		return fmt.Errorf("%s: to serve other users, root writes user_allow_other in /etc/fuse.conf", words)
 	case err != nil && strings.Contains(words, device+": Permission denied"):
-		return fmt.Errorf("%s: root lets users mount with chmod 666 %s", words, device)
+		return fmt.Errorf("%s: to let users mount, run chmod 666 %s as root", words, device)
 	case err != nil && words != "":
 		return errors.New(words)
 	case err != nil:

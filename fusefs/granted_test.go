@@ -39,7 +39,7 @@ func TestGrantedLate(t *testing.T) {
 	for _, meanwhile := range []func(*node){m.suspect, m.drop} {
 		began := m.tick()
 		meanwhile(n)
-		assert.False(t, m.learn(n, began, &lately), "a reply to what was asked before")
+		assert.False(t, m.learn(n, began, &lately), "a reply to an earlier call")
 		m.grantedAgain(n, began)
 		assert.EqualValues(t, 1, n.attr.Size)
 		assert.Zero(t, n.fresh())
@@ -100,7 +100,7 @@ func TestAdrift(t *testing.T) {
 	require.Equal(t, calls, m.total())
 	m.setBefore(func(_ context.Context, x *oncrpc.Exchange) error {
 		if x.Prog == nfs3.Program && x.Proc == nfs3.ProcSetAttr {
-			return errors.New("given up by the test")
+			return errors.New("abandoned by the test")
 		}
 		return nil
 	})

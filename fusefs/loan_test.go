@@ -58,7 +58,7 @@ func TestHeldElsewhere(t *testing.T) {
 			assert.NoFileExists(t, made)
 		}
 		put(t, other.file(fmt.Sprint("x/new", round)), nil)
-		assert.FileExists(t, made, "that it was not there does not count any more")
+		assert.FileExists(t, made, "the cached absence is void")
 		assert.Zero(t, m.pass(names))
 	}
 	assert.Zero(t, m.epochs())
@@ -113,7 +113,7 @@ func (m *mounted) blocked(proc uint32) (begun, end func()) {
 		select {
 		case <-began:
 		case <-time.After(10 * time.Second):
-			require.Fail(m.t, "no such call is made")
+			require.Fail(m.t, "no such call")
 		}
 	}, end
 }
@@ -244,7 +244,7 @@ func TestLoanCounted(t *testing.T) {
 	}
 	l.until = time.Now().Add(-time.Second)
 	l.lendLocked("later", 4, time.Hour)
-	assert.False(t, l.many, "all that was lent before is over")
+	assert.False(t, l.many, "no earlier loan remains")
 	assert.Len(t, l.names, 1)
 }
 
@@ -268,7 +268,7 @@ func TestLoanShy(t *testing.T) {
 	}
 	now = now.Add(recallSpan + time.Second)
 	l.recallLocked(now)
-	assert.Equal(t, maxShy, l.shy.Sub(l.recalled), "nothing was lent")
+	assert.Equal(t, maxShy, l.shy.Sub(l.recalled), "no loan")
 	now = now.Add(maxShy)
 	assert.Zero(t, recall())
 }

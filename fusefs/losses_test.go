@@ -35,7 +35,7 @@ func (f *fullFS) loses(t testing.TB, to *os.File) {
 	t.Helper()
 	f.full.Store(&noSpace)
 	_, err := to.WriteAt([]byte("lost"), 0)
-	require.NoError(t, err, "nobody knows yet")
+	require.NoError(t, err, "the error is unknown yet")
 }
 
 // ended runs a program that must end within a minute.
@@ -79,7 +79,7 @@ func TestLossOfAll(t *testing.T) {
 	assert.ErrorIs(t, r.Sync(), unix.ENOSPC)
 	assert.ErrorIs(t, f.Sync(), unix.ENOSPC)
 	late := open(t, m.file("a"), os.O_RDWR)
-	assert.NoError(t, late.Sync(), "from before it was opened, and told of")
+	assert.NoError(t, late.Sync(), "an error before the open, already reported")
 	full.full.Store(nil)
 	_, err := late.WriteString("kept")
 	require.NoError(t, err)
@@ -99,7 +99,7 @@ func TestLossLater(t *testing.T) {
 	f = open(t, m.file("a"), os.O_RDWR)
 	_, err := f.WriteString("new")
 	assert.NoError(t, err)
-	assert.NoError(t, f.Close(), "another's close has told of it")
+	assert.NoError(t, f.Close(), "another close reported it")
 	f = open(t, m.file("a"), os.O_RDONLY)
 	assert.ErrorIs(t, f.Sync(), unix.ENOSPC)
 	f = open(t, m.file("a"), os.O_RDONLY)
@@ -146,7 +146,7 @@ func TestLossBeforeChange(t *testing.T) {
 			if name == "empty" { // an emptied file has no losses
 				assert.NoError(t, err)
 			} else {
-				assert.ErrorIs(t, err, unix.ENOSPC, "no fsync has told of it yet")
+				assert.ErrorIs(t, err, unix.ENOSPC, "no fsync has reported it yet")
 			}
 		})
 	}
@@ -185,7 +185,7 @@ func TestLossInOneWrite(t *testing.T) {
 	require.ErrorIs(t, err, unix.ENOSPC)
 	_, err = f.WriteAt([]byte("x"), 0)
 	assert.NoError(t, err, "once")
-	assert.ErrorIs(t, open(t, m.file("a"), os.O_RDONLY).Sync(), unix.ENOSPC, "no fsync has told of it yet")
+	assert.ErrorIs(t, open(t, m.file("a"), os.O_RDONLY).Sync(), unix.ENOSPC, "no fsync has reported it yet")
 	assert.NoError(t, open(t, m.file("a"), os.O_RDONLY).Sync())
 	assert.ErrorIs(t, g.Sync(), unix.ENOSPC)
 	_, err = h.WriteAt([]byte("x"), 0)

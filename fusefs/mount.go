@@ -85,7 +85,7 @@ func New(cfg Config) (*Mount, error) {
 	if m.server, err = fuse.NewServer(m, fmt.Sprintf("/dev/fd/%d", m.fd), m.options()); err != nil {
 		_ = detach(&m.cfg)
 		unix.Close(m.notifyFD)
-		return nil, fmt.Errorf("%s: the kernel's FUSE does not take to us: %w", cfg.Point, err)
+		return nil, fmt.Errorf("%s: the kernel's FUSE refused the mount: %w", cfg.Point, err)
 	}
 	go m.serve()
 	if err := refusePoll(cfg.Point); err != nil {

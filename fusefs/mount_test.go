@@ -106,7 +106,7 @@ func mountAsUser(args []string) (err error) {
 	}
 	info, err := os.Stat(filepath.Join(args[1], "file"))
 	if err == nil && int(info.Sys().(*syscall.Stat_t).Uid) != os.Getuid() {
-		err = errors.New("the file is another's")
+		err = errors.New("another user's file")
 	}
 	return err
 }
@@ -176,8 +176,8 @@ func TestBadConfig(t *testing.T) {
 		change func(c *Config)
 		want   string
 	}{
-		{func(c *Config) { c.Client = nil }, "Client and FS"},
-		{func(c *Config) { c.Point = "" }, "no mount point"},
+		{func(c *Config) { c.Client = nil }, "Client and Config.FS"},
+		{func(c *Config) { c.Point = "" }, "name the mount point"},
 		{func(c *Config) { c.RegMax = 0 }, "acregmin"},
 		{func(c *Config) { c.DirMin = -time.Second }, "acdirmin"},
 		{func(c *Config) { c.Point = s.file("none") }, "mkdir"},

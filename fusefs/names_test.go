@@ -43,7 +43,7 @@ func TestExclusive(t *testing.T) {
 	require.NoError(t, f.Close())
 	st := lstat(t, s.file("a"))
 	assert.EqualValues(t, 0o644, st.Mode&0o7777)
-	assert.True(t, time.Unix(st.Atim.Unix()).After(before), "the number that made it exclusive is gone")
+	assert.True(t, time.Unix(st.Atim.Unix()).After(before), "the verifier was replaced by a time")
 	_, err = os.OpenFile(m.file("a"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	assert.ErrorIs(t, err, os.ErrExist)
 	holds(t, m.file("a"), []byte("mine"))
@@ -176,7 +176,7 @@ func TestUnlinkOpen(t *testing.T) {
 	got := make([]byte, 20)
 	n, _ := f.ReadAt(got, 0)
 	assert.Equal(t, "STILL here", string(got[:n]))
-	assert.ErrorIs(t, os.Remove(m.file(name)), unix.EBUSY, "it goes with the file")
+	assert.ErrorIs(t, os.Remove(m.file(name)), unix.EBUSY, "the attribute follows the file")
 	put(t, m.file("a"), []byte("another"))
 	require.NoError(t, f.Close())
 	s.gone()
@@ -267,7 +267,7 @@ func TestAbort(t *testing.T) {
 // TestAbsent checks that a node remembers missing names under one grant only.
 func TestAbsent(t *testing.T) {
 	var n node
-	assert.Zero(t, n.lacks("a", sight{began: 9}), "it is not held")
+	assert.Zero(t, n.lacks("a", sight{began: 9}), "no delegation")
 	assert.False(t, n.lacking("a", 0))
 	n.grant = 5
 	assert.Zero(t, n.lacks("a", sight{began: 4}), "seen before the grant")
@@ -280,7 +280,7 @@ func TestAbsent(t *testing.T) {
 
 	n.changed = 7
 	assert.Zero(t, n.lacks("a", sight{began: 7}), "perhaps seen before a change of ours")
-	assert.EqualValues(t, 5, n.lacks("a", sight{began: 7, made: true}), "by that change")
+	assert.EqualValues(t, 5, n.lacks("a", sight{began: 7, made: true}), "removed by that change")
 	n.grant = 8
 	assert.False(t, n.lacking("a", 8), "seen under another grant")
 	assert.EqualValues(t, 8, n.lacks("b", sight{began: 8}))

@@ -48,7 +48,7 @@ func TestOpAnew(t *testing.T) {
 		m: m, from: fuse.Caller{Pid: 2}, unique: 2, gone: o.gone, calls: o.calls,
 		touched: []*node{}, referred: []*node{},
 	}, p)
-	assert.Equal(t, []*node{nil}, p.touched[:1], "nor does it keep it")
+	assert.Equal(t, []*node{nil}, p.touched[:1], "the node is not kept")
 	assert.Equal(t, []*node{nil}, p.referred[:1])
 }
 
@@ -77,8 +77,8 @@ func TestEndKilled(t *testing.T) {
 		assert.NoError(t, dead.Err())
 		assert.Empty(t, poll())
 	}
-	assert.Error(t, dead.Err(), "what waits here")
-	assert.Empty(t, answers, "it may answer by itself")
+	assert.Error(t, dead.Err(), "waits here end")
+	assert.Empty(t, answers, "the server may still answer")
 	takes = false
 	assert.Empty(t, poll())
 	assert.False(t, n.loose(), "the kernel has an answer already")
@@ -88,7 +88,7 @@ func TestEndKilled(t *testing.T) {
 	assert.Equal(t, []*node{n}, poll())
 	assert.Equal(t, []uint64{1, 1}, answers)
 	assert.True(t, n.loose())
-	assert.NoError(t, dead.calls.Err(), "its call goes on")
+	assert.NoError(t, dead.calls.Err(), "its call continues")
 	for range unseenPolls - killPolls - 4 {
 		poll()
 		assert.NoError(t, look.Err())

@@ -117,7 +117,7 @@ func (m *Mount) readPage(o *op, d *dir, cookie, verf uint64, plus bool) error {
 	}
 	m.learnPost(d.n, p.began, &res.DirAttr)
 	if !eof && p.last() == cookie {
-		return fmt.Errorf("%w: a listing that does not go on", nfsclient.ErrReply)
+		return fmt.Errorf("%w: the directory listing does not advance", nfsclient.ErrReply)
 	}
 	p.verf, p.eof, p.mtime = res.Verf, eof, noTime
 	if res.DirAttr.OK {
@@ -138,7 +138,7 @@ func (p *page) name(names string, ends []int) error {
 	for i, end := range ends {
 		name := names[from:end]
 		if name == "" || len(name) > maxName || strings.ContainsAny(name, "/\x00") {
-			return fmt.Errorf("%w: a name in a listing that no file can have: %.64q", nfsclient.ErrReply, name)
+			return fmt.Errorf("%w: invalid name in a directory listing: %.64q", nfsclient.ErrReply, name)
 		}
 		p.entries[i].name, from = name, end
 	}

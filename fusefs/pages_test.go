@@ -24,7 +24,7 @@ func TestPages(t *testing.T) {
 	}
 	stamp := stampOf(&n.attr)
 	late := stamp.CTime + 1e9
-	assert.False(t, current(pages{}), "none were read")
+	assert.False(t, current(pages{}), "no attributes were read")
 	assert.True(t, current(pages{tick: n.grant}), "read under the grant")
 	before := pages{tick: n.grant - 1, read: late, stamp: stamp}
 	assert.True(t, current(before))
@@ -38,10 +38,10 @@ func TestPages(t *testing.T) {
 
 	p := pages{tick: m.tick(), read: late, stamp: stamp}
 	m.drop(n)
-	assert.False(t, current(p), "nothing is known of what it is like")
+	assert.False(t, current(p), "its attributes are unknown")
 
 	f := &file{n: n}
 	f.emptied.Store(&pages{tick: p.tick - 1})
 	f.opened()
-	assert.Equal(t, &p, n.pages, "of an open that came before")
+	assert.Equal(t, &p, n.pages, "pages of the earlier open")
 }

@@ -40,7 +40,7 @@ func TestPrune(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, names, files)
 	known, _ := m.known()
-	assert.LessOrEqual(t, known, room+1, "a listing may have been ahead by one")
+	assert.LessOrEqual(t, known, room+1, "a listing may have read one entry ahead")
 	for i := range files {
 		assert.FileExists(t, m.file(fmt.Sprint("d/", i)))
 	}
@@ -71,7 +71,7 @@ func TestPruneNames(t *testing.T) {
 	m.dropNames(a)
 	m.dropNames(d)
 	assert.Eventually(t, func() bool { return !m.table.knows(a) }, 10*time.Second, time.Millisecond)
-	assert.True(t, m.table.knows(d), "there may be something on it")
+	assert.True(t, m.table.knows(d), "it may have a mount on it")
 }
 
 // TestPruneOld checks that pruning skips a used node once.

@@ -54,7 +54,7 @@ func (m *Mount) Read(cancel <-chan struct{}, in *fuse.ReadIn, p []byte) (fuse.Re
 
 // errNoData is the error if the server returns no data, but reports that more
 // exist.
-var errNoData = errors.New("the server reads nothing and gives no reason")
+var errNoData = errors.New("the server returned no data and reported no error")
 
 func (m *Mount) read(o *op, f *file, p []byte, off uint64) (int, error) {
 	if len(p) > m.cfg.FS.ReadSize() { // takes several calls at a time

@@ -23,7 +23,7 @@ func TestLandings(t *testing.T) {
 	var s landings
 	assert.Nil(t, s.get(minLanding-1))
 	assert.Nil(t, s.get(maxTransfer+1))
-	assert.Nil(t, s.mem, "nobody needs memory")
+	assert.Nil(t, s.mem, "no reader needs memory")
 	var lent []*readBuffer
 	for r := s.get(maxTransfer); r != nil; r = s.get(minLanding) {
 		for i := range r.mem {
@@ -33,7 +33,7 @@ func TestLandings(t *testing.T) {
 	}
 	require.Len(t, lent, landingRoom/maxTransfer)
 	for i, r := range lent {
-		assert.Equal(t, bytes.Repeat([]byte{byte(i)}, maxTransfer), r.mem, "nobody else's")
+		assert.Equal(t, bytes.Repeat([]byte{byte(i)}, maxTransfer), r.mem, "no other owner")
 	}
 	for _, r := range lent[1:] {
 		r.Done()
@@ -42,7 +42,7 @@ func TestLandings(t *testing.T) {
 	lent[len(lent)-1].Done()
 	s.rest()
 	s.rest()
-	assert.NotNil(t, s.mem, "one is lent")
+	assert.NotNil(t, s.mem, "a single loan")
 	lent[0].Done()
 	s.get(maxTransfer).Done()
 	s.rest()
@@ -79,7 +79,7 @@ func TestLargeReadFails(t *testing.T) {
 	assert.ErrorIs(t, err, io.EOF)
 	m.landings.mu.Lock()
 	defer m.landings.mu.Unlock()
-	assert.Len(t, m.landings.free, landingRoom/maxTransfer, "all came back")
+	assert.Len(t, m.landings.free, landingRoom/maxTransfer, "all buffers were returned")
 }
 
 // spoiling is a file system with one file, f. It overwrites the data of a READ
@@ -134,5 +134,5 @@ func TestLandingIsWrittenFirst(t *testing.T) {
 	assert.NoError(t, err)
 	assert.True(t, bytes.Equal(s.data, got))
 	require.NoError(t, srv.Unmount())
-	assert.Len(t, s.landings.free, landingRoom/maxTransfer, "all came back")
+	assert.Len(t, s.landings.free, landingRoom/maxTransfer, "all buffers were returned")
 }

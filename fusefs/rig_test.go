@@ -88,7 +88,7 @@ func serve(t testing.TB, wrap func(vfs.FS) vfs.FS, keep *delegserver.Keeper, how
 		assert.NoError(t, srv.Shutdown(context.Background()))
 		assert.NoError(t, <-done)
 		assert.NoError(t, fs.Close())
-		assert.Zero(t, buf.Default.Out(), "buffers lent and not returned")
+		assert.Zero(t, buf.Default.Out(), "unreturned buffers")
 		stacks := make([]byte, 1<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
 		assert.NotContains(t, string(stacks), "fusefs.(*Mount)", "goroutines left")

@@ -28,7 +28,7 @@ func TestRights(t *testing.T) {
 	assert.False(t, knows(other, read))
 
 	n.grant = 8
-	assert.False(t, knows(one, read), "who may read what was granted again is not known")
+	assert.False(t, knows(one, read), "rights are unknown after a new grant")
 	n.grant, n.attr.Ctime.Sec = 7, 2
 	assert.False(t, knows(one, read), "a change of rights moves ctime")
 	n.allowLocked(other, read, read)
@@ -38,7 +38,7 @@ func TestRights(t *testing.T) {
 	n.allow(one, reply{asked: read, allowed: read, began: 5})
 	assert.False(t, knows(one, read), "it may be older than a change of ours")
 	n.allow(one, reply{asked: read, allowed: read, began: 6})
-	assert.False(t, knows(one, read), "it is older than the grant, and does not show as what it was")
+	assert.False(t, knows(one, read), "older than the grant, for unknown attributes")
 	n.allow(one, reply{asked: read, allowed: read, began: 8})
 	assert.True(t, knows(one, read))
 }

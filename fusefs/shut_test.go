@@ -99,9 +99,9 @@ func special(t *testing.T, s *server) {
 // not, on mounts with and without delegations.
 func TestSpecialFiles(t *testing.T) {
 	for name, begin := range map[string]func(t *testing.T) *server{
-		"nothing held": func(t *testing.T) *server { return newServer(t, nil) },
-		"held":         func(t *testing.T) *server { return newGranting(t, true) },
-		"read only":    func(t *testing.T) *server { return serve(t, nil, nil, exports.Options{ReadOnly: true}) },
+		"no delegation held": func(t *testing.T) *server { return newServer(t, nil) },
+		"held":               func(t *testing.T) *server { return newGranting(t, true) },
+		"read only":          func(t *testing.T) *server { return serve(t, nil, nil, exports.Options{ReadOnly: true}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := begin(t)
@@ -161,7 +161,7 @@ func TestShutFile(t *testing.T) {
 		"rename: ok", "type: ENOENT",
 	}, m.try(oneUser, "a", "mkfifo", "type", "both", "truncate", "allow", "type", "both", "link", "type",
 		"deny", "type", "both", "link", "rename", "type"))
-	assert.Equal(t, []string{"link: ok", "type: - 0 3"}, m.try(oneUser, "a.new", "link", "type"), "linked as the regular file that it is to this user")
+	assert.Equal(t, []string{"link: ok", "type: - 0 3"}, m.try(oneUser, "a.new", "link", "type"), "linked as a regular file, as this user sees it")
 	assert.Equal(t, []string{"type: p 0 3", "both: ok"}, m.try(0, "a.new.link", "type", "both"))
 	for _, name := range []string{"a.new", "a.link", "a.new.link"} {
 		assert.Equal(t, []string{"unlink: ok"}, m.try(oneUser, name, "unlink"))
@@ -212,7 +212,7 @@ func TestSockets(t *testing.T) {
 	assert.Equal(t, []string{"read: EACCES"}, m.try(oneUser, "s", "read"))
 	assert.Equal(t, []string{"read: ENXIO"}, m.try(0, "s", "read"))
 	assert.Equal(t, []string{"listen: ok"}, listening())
-	assert.Equal(t, []string{"connect: ECONNREFUSED"}, m.try(0, "s", "connect"), "nobody listens any more")
+	assert.Equal(t, []string{"connect: ECONNREFUSED"}, m.try(0, "s", "connect"), "no listener is left")
 }
 
 // TestSpecialListed checks that a listing leaves access to special files to

@@ -102,7 +102,7 @@ func (m *Mount) removeHidden(ctx context.Context, n *node) {
 		m.learnOwn(h.dir, began, &wcc.After)
 		unsure(err, h.dir)
 		if err != nil && !errors.Is(err, nfs3.ErrNoEnt) {
-			m.complain(fmt.Errorf("removing %s, which was an open file: %w", h.name, err))
+			m.complain(fmt.Errorf("remove %s, the name of a removed open file: %w", h.name, err))
 		}
 		h.dir.veil(-1)
 	}

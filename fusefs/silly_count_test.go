@@ -67,5 +67,5 @@ func TestLongNames(t *testing.T) {
 	assert.ErrorIs(t, os.Mkdir(long, 0o755), unix.ENAMETOOLONG)
 	assert.ErrorIs(t, os.WriteFile(long, nil, 0o644), unix.ENAMETOOLONG)
 	assert.Equal(t, lookups, m.calls(nfs3.ProcLookup))
-	put(t, long[:len(long)-1], []byte("just so"))
+	put(t, long[:len(long)-1], []byte("the limit itself"))
 }

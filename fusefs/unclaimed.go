@@ -52,7 +52,7 @@ func (u *unclaimed) claim(n *node) {
 // complainLost logs losses that no program was told of.
 func (m *Mount) complainLost(list []owed) {
 	for i := range list {
-		m.cfg.Log.Error("written data are lost, and no program was told", "source", m.cfg.Source, "err", list[i].err)
+		m.cfg.Log.Error("written data is lost, and no program got the error", "source", m.cfg.Source, "err", list[i].err)
 	}
 }
 

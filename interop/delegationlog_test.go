@@ -61,7 +61,7 @@ func TestDelegationLog(t *testing.T) {
 			look()
 		}
 		return statusOf(t, control).calls() == quiet
-	}, daemonLimit, pollEvery, "to look at what nobody changes takes no call")
+	}, daemonLimit, pollEvery, "a look at unchanged files needs no call")
 	writer.umount()
 	follower.umount()
 }

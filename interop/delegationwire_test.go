@@ -72,7 +72,7 @@ func TestDelegationWire(t *testing.T) {
 		return func(e event) bool { return e.stream == recall.stream && e.what == what }
 	}
 	assert.True(t, recall.fromServer)
-	assert.True(t, slices.ContainsFunc(before, of("ACQUIRE")), "the call comes before")
+	assert.True(t, slices.ContainsFunc(before, of("ACQUIRE")), "the call precedes it")
 	opens := 0
 	for _, e := range before {
 		if of("FetchAdd")(e) && e.slot != 0 {
@@ -83,7 +83,7 @@ func TestDelegationWire(t *testing.T) {
 	assert.Positive(t, opens, "the file is opened again by an atomic operation")
 
 	back := slices.IndexFunc(after, func(e event) bool { return e.kind == kindReturned })
-	require.GreaterOrEqual(t, back, 0, "it is given back")
+	require.GreaterOrEqual(t, back, 0, "the delegation is returned")
 	assert.Equal(t, recall.stream, after[back].stream)
 	assert.Equal(t, [2]uint32{recall.slot, recall.generation}, [2]uint32{after[back].slot, after[back].generation})
 	assert.False(t, after[back].fromServer)
@@ -102,10 +102,10 @@ func TestDelegationWire(t *testing.T) {
 		if of("ACQUIRE")(e) {
 			break
 		}
-		assert.False(t, of("FetchAdd")(e) && e.slot == recall.slot, "an atomic operation on what was given back: %+v", e)
+		assert.False(t, of("FetchAdd")(e) && e.slot == recall.slot, "an atomic operation on a returned delegation: %+v", e)
 	}
 	changed, _, _ := strings.Cut(tshark(t, cut, "-Y", "nfs.procedure_v3 == 7 && rpc.msgtyp == 1", "-T", "fields", "-e", "frame.number"), "\n")
-	assert.Greater(t, number(t, changed), after[back].frame, "the other's WRITE is answered when the file was given back")
+	assert.Greater(t, number(t, changed), after[back].frame, "the other client's WRITE is answered after the return")
 }
 
 // An event is a message of the extension.

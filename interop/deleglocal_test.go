@@ -46,12 +46,12 @@ func TestDelegationLocal(t *testing.T) {
 
 	write("seq 10000 >f; cp -p f reference")
 	see("at first")
-	require.Eventually(t, func() bool { see("again"); return leasesOf(t, here) == 1 }, mountLimit, pollEvery, "nothing is held")
+	require.Eventually(t, func() bool { see("again"); return leasesOf(t, here) == 1 }, mountLimit, pollEvery, "no delegation is held")
 	reads := m.calls("READ")
 	for range 20 {
 		see("from the cache")
 	}
-	assert.Equal(t, reads, m.calls("READ"), "calls for what is held")
+	assert.Equal(t, reads, m.calls("READ"), "calls for held objects")
 
 	for n := range 20 {
 		open, err := os.Open(there) // otherwise the lease may be taken without a recall
@@ -77,7 +77,7 @@ func TestDelegationLocal(t *testing.T) {
 	// A client that does not answer delays a process, but not forever.
 	open, err := os.Open(there)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { see("again"); return leasesOf(t, here) == 1 }, mountLimit, pollEvery, "nothing is held")
+	require.Eventually(t, func() bool { see("again"); return leasesOf(t, here) == 1 }, mountLimit, pollEvery, "no delegation is held")
 	m.proc.Signal(unix.SIGSTOP)
 	began, done := time.Now(), make(chan error, 1)
 	go func() {
@@ -88,7 +88,7 @@ func TestDelegationLocal(t *testing.T) {
 	require.NoError(t, <-done)
 	t.Logf("a process waited %v for a client that was stopped", time.Since(began))
 	m.proc.Signal(unix.SIGCONT)
-	see("what was written meanwhile")
+	see("data written meanwhile")
 	require.NoError(t, open.Close())
 
 	m.umount()
@@ -135,7 +135,7 @@ func TestDelegationLocalReaders(t *testing.T) {
 					}
 					n, err := strconv.ParseInt(string(b), 10, 64)
 					assert.NoError(t, err)
-					assert.True(t, least <= n && n <= most, "%d, where %d had been written and %d begun", n, least, most)
+					assert.True(t, least <= n && n <= most, "%d, after %d complete and %d begun writes", n, least, most)
 					reads.Add(1)
 				}
 			})

@@ -62,5 +62,5 @@ func TestGoNFSServer(t *testing.T) {
 		assert.Positive(t, used[name], "calls of %s", name)
 	}
 	umount(t, "/mnt")
-	assert.Empty(t, log.String(), "what the listener has to say")
+	assert.Empty(t, log.String(), "the listener's log")
 }

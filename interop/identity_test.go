@@ -96,7 +96,7 @@ func TestIdentity(t *testing.T) {
 			}
 			compare(string(here), there)
 			compare(wanted.String(), left.String())
-			assert.Equal(t, tt.daemon != nil, strings.Contains(said.String(), "not root: all calls are done in the name of this user"))
+			assert.Equal(t, tt.daemon != nil, strings.Contains(said.String(), "not root: every call is executed as this user"))
 		})
 	}
 }

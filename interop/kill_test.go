@@ -163,7 +163,7 @@ func (l *ledger) await() {
 			l.t.Fatalf("%s has ended: %v\n%s", l.dir, err, tail(l.said()))
 		default:
 		}
-		require.True(l.t, time.Now().Before(deadline), "%s: nothing promised for %v", l.dir, promiseLimit)
+		require.True(l.t, time.Now().Before(deadline), "%s: no progress for %v", l.dir, promiseLimit)
 	}
 }
 

@@ -44,7 +44,7 @@ func TestFallback(t *testing.T) {
 	for transport, port := range map[string]int{"rdma": 20049, "tcp": 2049} {
 		t.Run(transport, func(t *testing.T) {
 			out := must(t, fmt.Sprintf("mount.nfs -v 10.0.2.15:/x /mnt -o nolock,proto=%s,port=%d", transport, port))
-			assert.Contains(t, out, "vers=4.2", "what was tried")
+			assert.Contains(t, out, "vers=4.2", "attempts")
 			assert.Equal(t, "found", must(t, "cat /mnt/file"))
 			assert.Contains(t, must(t, "grep ' /mnt ' /proc/mounts"), "vers=3")
 			umount(t, "/mnt")
@@ -61,7 +61,7 @@ func TestSquash(t *testing.T) {
 	s.mount(t, "/mnt", s.options("rdma"))
 	must(t, "echo mine >/mnt/made")
 	_, status := try(t, "cat /mnt/private")
-	assert.NotZero(t, status, "root read what only root may")
+	assert.NotZero(t, status, "squashed root read a file of root")
 	_, status = try(t, "chown 0 /mnt/made")
 	assert.NotZero(t, status, "root gave a file to root")
 	umount(t, "/mnt")
@@ -91,5 +91,5 @@ func TestSoak(t *testing.T) {
 	umount(t, "/mnt2")
 	umount(t, "/mnt")
 	d.settled(before)
-	assert.ElementsMatch(t, idle, d.goroutines(), "goroutines, by what started them")
+	assert.ElementsMatch(t, idle, d.goroutines(), "goroutines, by their creator")
 }

@@ -63,8 +63,8 @@ func TestMountRestart(t *testing.T) {
 	}
 	timed(t, "the unmount", m.umount)
 	timed(t, "the sums", func() {
-		assert.Equal(t, want, sum(t, to), "what was copied onto the mount")
-		assert.Equal(t, want, sum(t, back), "what was copied from it")
+		assert.Equal(t, want, sum(t, to), "files copied to the mount")
+		assert.Equal(t, want, sum(t, back), "files copied from the mount")
 	})
 }
 

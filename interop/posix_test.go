@@ -85,7 +85,7 @@ func suiteOnFUSE(t *testing.T, s shop) posix.Transcript {
 	t.Cleanup(func() { s.shell(t, "rm -rf suite") })
 	require.NoError(t, os.Mkdir(m.point+"/suite", 0o755))
 	seen := suite(t, m.point+"/suite")
-	require.NoError(t, os.Remove(m.point+"/suite"), "the suite leaves nothing")
+	require.NoError(t, os.Remove(m.point+"/suite"), "the suite leaves no files")
 	m.umount()
 	return seen
 }

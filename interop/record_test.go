@@ -65,7 +65,7 @@ func TestRecord(t *testing.T) {
 				assert.Contains(t, dissected, c, "%d times", n)
 			}
 			assert.Zero(t, count(t, file, "_ws.malformed", asIs))
-			assert.Zero(t, count(t, file, "tcp.analysis.flags"), "what tshark finds odd about TCP")
+			assert.Zero(t, count(t, file, "tcp.analysis.flags"), "tshark's warnings about TCP")
 		})
 	}
 }
@@ -96,7 +96,7 @@ func TestRecordOfPrograms(t *testing.T) {
 
 	calls, replies := count(t, file, "rpc.msgtyp == 0"), count(t, file, "rpc.msgtyp == 1")
 	assert.Equal(t, calls, replies)
-	assert.Zero(t, count(t, file, "rpc.dup"), "none is out of order")
+	assert.Zero(t, count(t, file, "rpc.dup"), "all in order")
 	assert.Positive(t, count(t, file, "nfs.procedure_v3 == 6"), "READ")
 	assert.Positive(t, count(t, files[2], "nfs.procedure_v3 == 6"), "READ")
 	for _, f := range []string{file, files[2]} {

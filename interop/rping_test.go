@@ -37,7 +37,7 @@ func TestRping(t *testing.T) {
 	guest(t)
 	t.Run("server", func(t *testing.T) { rpingServer(t, iwarp.Config{CRC: mpa.CRCAuto}, rpingPings) })
 	t.Run("client", func(t *testing.T) { rpingClient(t, iwarp.Config{CRC: mpa.CRCOff}, rpingPings) })
-	assert.Zero(t, buf.Default.Out(), "buffers that nobody gave back")
+	assert.Zero(t, buf.Default.Out(), "unreturned buffers")
 }
 
 // An rpingEnd is one end of a ping: the connection and its received messages.

@@ -76,7 +76,7 @@ func TestSiwSettings(t *testing.T) {
 	t.Run("siw responds", siwResponds)
 	t.Run("siw responds, revision 1", siwUnenhanced)
 	t.Run("siw refuses", siwRefuses)
-	assert.Zero(t, buf.Default.Out(), "buffers that nobody gave back")
+	assert.Zero(t, buf.Default.Out(), "unreturned buffers")
 }
 
 // siwInitiates checks that siw's Request has siw's settings, and that our
@@ -144,11 +144,11 @@ func siwResponds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tt.siw.set(t)
 			seen := rpingClient(t, tt.ours, 1)
-			assert.EqualValues(t, mpa.Rev2, seen.Rev, "whatever siw asks for itself")
+			assert.EqualValues(t, mpa.Rev2, seen.Rev, "for any depth that siw requests")
 			assert.Equal(t, tt.crc, seen.CRC)
 			assert.Equal(t, tt.ours.PeerToPeer, seen.PeerToPeer)
 			if seen.PeerToPeer {
-				assert.Equal(t, mpa.RTRWrite, seen.RTR, "what siw picks of all three")
+				assert.Equal(t, mpa.RTRWrite, seen.RTR, "siw's choice of the three")
 			}
 		})
 	}
@@ -185,7 +185,7 @@ func siwUnenhanced(t *testing.T) {
 			require.ErrorIs(t, err, io.EOF, "no Terminate")
 			out, err := io.ReadAll(server)
 			require.NoError(t, err)
-			assert.Contains(t, string(out), "post send error", "rping has heard what to read")
+			assert.Contains(t, string(out), "post send error", "rping knows the region to read")
 		})
 	}
 }

@@ -52,7 +52,7 @@ func TestAtomicity(t *testing.T) {
 	require.Len(t, all, adders*additions+local)
 	for i, original := range all {
 		if uint64(i) != original {
-			require.FailNow(t, "given twice, or not at all", "%d", i)
+			require.FailNow(t, "returned twice, or not at all", "%d", i)
 		}
 	}
 	n := uint64(adders*additions/ones + local)

@@ -100,7 +100,7 @@ func TestRelieveCompletion(t *testing.T) {
 		close(s.free)
 		<-s.gone
 		large(others)
-		assert.Empty(t, others, "the second has not been told")
+		assert.Empty(t, others, "the second has no notice")
 		second.on <- struct{}{}
 		require.NoError(t, others.wait(t).Err)
 		require.NoError(t, others.wait(t).Err)

@@ -14,7 +14,7 @@ import (
 
 var (
 	errClosed = fmt.Errorf("write-behind: %w", fs.ErrClosed)
-	errTooFar = fmt.Errorf("the end of the data has an offset that no file has: %w", syscall.EFBIG)
+	errTooFar = fmt.Errorf("the data ends beyond the largest file offset: %w", syscall.EFBIG)
 )
 
 // A WriteBehind takes data for one file and writes them later, several WRITEs

@@ -107,7 +107,7 @@ func TestWriteBehindCalls(t *testing.T) {
 		{"nothing", 1, 0, 0, 0},
 		{"a byte", 1, 1, 1, 0},
 		{"lines", 80, 50, 1, 0},
-		{"a full one, sent at once", 4096, 1, 1, 1},
+		{"a full piece, sent at once", 4096, 1, 1, 1},
 		{"pages of many lines", 64, 640, 10, 1},
 		{"long", 4096 * 3, 1, 3, 1},
 	} {

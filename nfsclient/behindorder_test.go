@@ -72,7 +72,7 @@ func TestWriteBehindOverlapWaits(t *testing.T) {
 		require.NoError(t, w.Write(t.Context(), page('b'), 100))
 		require.NoError(t, w.Write(t.Context(), page('c'), 50))
 		require.NoError(t, w.Write(t.Context(), page('d'), 3*4096))
-		assert.Equal(t, 3, g.underWay(), "what overlaps nothing goes ahead: d, and the end of b")
+		assert.Equal(t, 3, g.underWay(), "pieces that overlap none go first: d, and the end of b")
 		from, to, any := w.Pending()
 		assert.True(t, any)
 		assert.EqualValues(t, 0, from)
@@ -99,7 +99,7 @@ func TestWriteBehindOverlapLost(t *testing.T) {
 			g.mem.restart()
 		},
 		"later data are not sent": func(_ *testing.T, g *rig, _ *WriteBehind) { g.mem.restart() },
-		"a later WRITE tells": func(t *testing.T, g *rig, w *WriteBehind) {
+		"a later WRITE reports it": func(t *testing.T, g *rig, w *WriteBehind) {
 			g.mem.restart()
 			require.NoError(t, w.Flush(t.Context()))
 		},
@@ -202,7 +202,7 @@ func TestWriteBehindAge(t *testing.T) {
 			old, _ := g.content(f)
 			require.NoError(t, w.Write(t.Context(), []byte(line), int64(len(old))))
 			data, _ := g.content(f)
-			assert.Len(t, data, len(old), "there may come more")
+			assert.Len(t, data, len(old), "more may follow")
 			<-time.After(2 * linger)
 			synctest.Wait()
 			_, stable := g.content(f)

@@ -29,7 +29,7 @@ func TestBudgetTurns(t *testing.T) {
 		large := later(func() error { return b.acquire(ctx, 9) })
 		assert.False(t, large())
 		second := later(func() error { return b.acquire(t.Context(), 2) })
-		assert.False(t, second(), "there is room, but it is not its turn")
+		assert.False(t, second(), "room, but another's turn")
 		assert.True(t, b.short())
 		assert.True(t, b.half())
 		cancel(why)
@@ -68,7 +68,7 @@ func TestBudgetHalf(t *testing.T) {
 // TestBudgetOthersMakeRoom checks that a writer gets room although the other
 // files are not synced.
 func TestBudgetOthersMakeRoom(t *testing.T) {
-	for name, size := range map[string]int{"full pieces": 4 * 4096, "a piece that grows": 4096 + 3000} {
+	for name, size := range map[string]int{"full pieces": 4 * 4096, "a growing piece": 4096 + 3000} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, small, func(t *testing.T, g *rig) {
 				budget := NewBudget(2 * 4096)
@@ -186,6 +186,6 @@ func TestWriteBehindManyFiles(t *testing.T) {
 	lost := g.lost.take()
 	assert.NotEmpty(t, lost)
 	for _, err := range lost {
-		assert.ErrorIs(t, err, nfs3.ErrNoSpc, "the others lose nothing")
+		assert.ErrorIs(t, err, nfs3.ErrNoSpc, "the others lose no data")
 	}
 }

@@ -99,7 +99,7 @@ func (c *Client) run(ctx context.Context, k *call) error {
 		}
 		k.x.Release()
 		if err := sleep(ctx, pause); err != nil {
-			return fmt.Errorf("%s: %w: %w while the server put the call off", nfs3.ProcName(k.x.Proc), ErrNotMade, err)
+			return fmt.Errorf("%s: %w: %w while the server postponed the call", nfs3.ProcName(k.x.Proc), ErrNotMade, err)
 		}
 		pause = min(2*pause, lastPause)
 	}

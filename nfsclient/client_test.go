@@ -326,7 +326,7 @@ func TestTooMuch(t *testing.T) {
 	assert.ErrorIs(t, err, ErrReply)
 	results(xdr.AppendUint32((&nfs3.WriteRes{Count: 4}).AppendTo(nil), 1))
 	_, err = g.c.Write(t.Context(), g.root, 0, p, nfs3.Unstable)
-	assert.NoError(t, err, "what stands behind the results is ignored")
+	assert.NoError(t, err, "bytes after the results are ignored")
 }
 
 func TestReadEmpty(t *testing.T) {
@@ -382,7 +382,7 @@ func TestJukeboxForever(t *testing.T) {
 		defer cancel()
 		_, err = g.c.GetAttr(ctx, g.root)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.ErrorContains(t, err, "put the call off")
+		assert.ErrorContains(t, err, "postponed the call")
 	})
 }
 

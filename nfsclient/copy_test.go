@@ -188,7 +188,7 @@ func TestCopyFromSourceFails(t *testing.T) {
 			data := sample(size)
 			n, err := f.CopyFrom(t.Context(), io.MultiReader(bytes.NewReader(data), tt.end), 0)
 			assert.ErrorIs(t, err, tt.want, tt.name)
-			assert.EqualValues(t, size, n, "what came before it is stable")
+			assert.EqualValues(t, size, n, "earlier data is stable")
 			_, stable := g.content(f)
 			assert.True(t, bytes.Equal(data, stable), tt.name)
 		}

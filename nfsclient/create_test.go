@@ -59,7 +59,7 @@ func TestCreate(t *testing.T) {
 			_, err = g.fs.Create(ctx, "dangling", 0o600)
 			assert.NoError(t, err)
 			_, err = g.fs.Stat(ctx, "a/none")
-			assert.NoError(t, err, "a link that led nowhere leads to the new file")
+			assert.NoError(t, err, "a dangling link leads to the new file")
 
 			for path, want := range map[string]error{
 				"a": nfs3.ErrIsDir, "": nfs3.ErrIsDir, "new/": nfs3.ErrIsDir, "f/": nfs3.ErrNotDir, "f/g": nfs3.ErrNotDir,
@@ -173,7 +173,7 @@ func TestCreateNewAt(t *testing.T) {
 			assert.EqualValues(t, 0o604, a.Mode)
 			assert.EqualValues(t, 77, a.UID)
 			assert.Equal(t, mtime.Time, a.Mtime)
-			assert.Equal(t, tt.guarded, g.calls(nfs3.ProcSetAttr) == 0, "which has no need of it")
+			assert.Equal(t, tt.guarded, g.calls(nfs3.ProcSetAttr) == 0, "GUARDED needs no SETATTR")
 			_, err = g.c.CreateNew(t.Context(), in(g.root, "f"), nfs3.SetAttr{})
 			assert.ErrorIs(t, err, nfs3.ErrExist)
 		})

@@ -9,7 +9,7 @@ import (
 )
 
 // ErrReply is the error of a reply that violates RFC 1813 or cannot be true.
-var ErrReply = errors.New("nfsclient: the server's reply makes no sense")
+var ErrReply = errors.New("nfsclient: malformed or impossible reply from the server")
 
 // An Error is a server's refusal of a call. errors.Is matches it with its
 // Status, with the host's errno value for that status, and with the

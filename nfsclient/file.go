@@ -12,7 +12,7 @@ import (
 
 // errNoProgress is the error if the server transfers nothing and reports
 // success. Without it, the client would repeat the call for ever.
-var errNoProgress = errors.New("the server transfers nothing and gives no reason")
+var errNoProgress = errors.New("the server transferred no data and reported no error")
 
 // errNegative is the error for a negative offset.
 var errNegative = fmt.Errorf("negative offset: %w", syscall.EINVAL)

@@ -123,7 +123,7 @@ func TestLargestResults(t *testing.T) {
 		"1024 bytes": {NoPrivateData: true}, "4096 bytes": {}, "262144 bytes": {Inline: 256 << 10},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Cleanup(func() { assert.Zero(t, buf.Default.Out(), "buffers lent and not returned") })
+			t.Cleanup(func() { assert.Zero(t, buf.Default.Out(), "unreturned buffers") })
 			mux := &oncrpc.Mux{Log: slog.New(slog.DiscardHandler)}
 			mux.Register(nfs3.Program, nfs3.Version, largest{t})
 			c := New(overRDMA(t, mux, cfg), Config{})

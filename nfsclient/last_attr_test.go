@@ -31,10 +31,10 @@ func TestSyncStat(t *testing.T) {
 			want, err := f.Stat(t.Context())
 			require.NoError(t, err)
 			assert.Equal(t, nfs3.PostOpAttr{OK: true, Attr: want}, a, name)
-			assert.False(t, sync().OK, "there was no call")
+			assert.False(t, sync().OK, "no call")
 		}
 		require.NoError(t, w.Write(t.Context(), []byte("x"), 5))
-		said("one WRITE")
+		said("a single WRITE")
 		write(0, 1, 2, 5)
 		said("a COMMIT")
 

@@ -34,7 +34,7 @@ func newMountRig(t *testing.T) (*wire, *Mount) {
 	}})
 	require.NoError(t, err)
 	s.Register(w.mux)
-	t.Cleanup(func() { assert.Zero(t, buf.Default.Out(), "buffers lent and not returned") })
+	t.Cleanup(func() { assert.Zero(t, buf.Default.Out(), "unreturned buffers") })
 	return w, NewMount(w, nil)
 }
 

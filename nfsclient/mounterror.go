@@ -20,9 +20,9 @@ func (e *MountError) Error() string {
 	what := e.errno().Error()
 	switch e.Status {
 	case mount3.ErrNoEnt:
-		what = "the server has no such export; it may list those that it has"
+		what = "the server has no such export; list its exports and correct the path"
 	case mount3.ErrAcces, mount3.ErrPerm:
-		what = "the server does not export it to this host, or not to this user; its administrator decides that"
+		what = "the server does not export it to this host or user; ask its administrator"
 	case mount3.ErrNotDir:
 		what = "not a directory"
 	}

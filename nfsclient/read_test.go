@@ -150,7 +150,7 @@ func TestReadAtError(t *testing.T) {
 	p := make([]byte, len(data))
 	n, err := f.ReadAt(t.Context(), p, 0)
 	assert.ErrorIs(t, err, nfs3.ErrIO)
-	assert.Equal(t, 3*4096, n, "what stands in front of the first failure")
+	assert.Equal(t, 3*4096, n, "the data before the first failure")
 	assert.Equal(t, data[:n], p[:n])
 }
 

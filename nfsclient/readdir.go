@@ -126,7 +126,7 @@ func (s *scan) read(ctx context.Context) error {
 	case bad != nil:
 		return bad
 	case !eof && s.cookie == before:
-		return fmt.Errorf("%w: a listing that does not go on", ErrReply)
+		return fmt.Errorf("%w: the directory listing does not advance", ErrReply)
 	}
 	s.verf, s.eof = res.Verf, eof
 	return nil

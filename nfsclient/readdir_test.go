@@ -251,7 +251,7 @@ func TestReadDirHostile(t *testing.T) {
 	g.listing(false)
 	_, err := g.readDir("")
 	assert.ErrorIs(t, err, ErrReply)
-	assert.ErrorContains(t, err, "does not go on")
+	assert.ErrorContains(t, err, "does not advance")
 	calls := 0
 	for _, err = range g.fs.ReadDir(t.Context(), "") {
 		calls++

@@ -35,7 +35,7 @@ func TestRemoveAll(t *testing.T) {
 		assert.Equal(t, []string{"keep"}, names)
 		_, err = g.fs.Stat(ctx, "keep/f")
 		assert.NoError(t, err, "links are removed, not followed")
-		assert.Len(t, g.mem.nodes, 3, "the root, keep and f in it")
+		assert.Len(t, g.mem.nodes, 3, "the root, keep and keep/f")
 		for _, path := range []string{"", ".", "keep/.."} {
 			assert.ErrorIs(t, g.fs.RemoveAll(ctx, path), syscall.EINVAL)
 		}
@@ -62,7 +62,7 @@ func TestRemoveAllBusy(t *testing.T) {
 	require.NoError(t, g.fs.RemoveAll(t.Context(), "d"))
 	require.NoError(t, g.fs.Mkdir(t.Context(), "d", 0o755))
 	left = maxSweeps
-	assert.ErrorIs(t, g.fs.RemoveAll(t.Context(), "d"), nfs3.ErrNotEmpty, "there is an end to that")
+	assert.ErrorIs(t, g.fs.RemoveAll(t.Context(), "d"), nfs3.ErrNotEmpty, "attempts are bounded")
 }
 
 // TestRemoveAllTogether checks that two concurrent removals of the same tree

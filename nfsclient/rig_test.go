@@ -193,7 +193,7 @@ func newRig(t testing.TB, cfg Config, placed bool) *rig {
 	g.fs, err = g.c.FS(t.Context(), g.root, "")
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		assert.Zero(t, buf.Default.Out(), "buffers lent and not returned")
+		assert.Zero(t, buf.Default.Out(), "unreturned buffers")
 		assert.Empty(t, g.lost.take(), "data lost")
 	})
 	return g

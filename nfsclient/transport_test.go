@@ -74,7 +74,7 @@ func TestTransports(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Cleanup(func() { assert.Zero(t, buf.Default.Out(), "buffers lent and not returned") })
+			t.Cleanup(func() { assert.Zero(t, buf.Default.Out(), "unreturned buffers") })
 			mem := newMemFS()
 			s, err := nfsserver.New(nfsserver.Config{Exports: []nfsserver.Export{{Path: "/x", FS: mem}}})
 			require.NoError(t, err)

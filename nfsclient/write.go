@@ -11,7 +11,7 @@ import (
 
 // errUnstable is the error if the server violates RFC 1813, Section 3.3.7: data
 // that must be on stable storage are not there when the server answers.
-var errUnstable = errors.New("the server does not put data on stable storage, although asked to")
+var errUnstable = errors.New("the server did not put data on stable storage as requested")
 
 // A piece is a written part of a file, and its data.
 type piece struct {

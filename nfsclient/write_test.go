@@ -114,7 +114,7 @@ func TestWriteAtRestart(t *testing.T) {
 			n, err := f.WriteAt(t.Context(), data, 3)
 			require.NoError(t, err)
 			assert.Equal(t, len(data), n)
-			assert.Greater(t, g.calls(nfs3.ProcWrite), 11, "the lost data came again")
+			assert.Greater(t, g.calls(nfs3.ProcWrite), 11, "the lost data was sent again")
 			_, stable := g.content(f)
 			assert.True(t, bytes.Equal(append(make([]byte, 3), data...), stable))
 		})
@@ -151,7 +151,7 @@ func TestWriteAtError(t *testing.T) {
 	assert.ErrorIs(t, err, syscall.ENOSPC)
 	assert.Equal(t, 4*4096, n)
 	_, stable := g.content(f)
-	assert.Equal(t, data[:n], stable[:n], "what WriteAt says it wrote is stable")
+	assert.Equal(t, data[:n], stable[:n], "data that WriteAt reports as written is stable")
 
 	g.refuse(nfs3.ProcCommit, nfs3.ErrIO, 1)
 	n, err = f.WriteAt(t.Context(), data, 0)
@@ -167,7 +167,7 @@ func TestWriteAtError(t *testing.T) {
 		return restart(ctx, x)
 	}
 	n, err = f.WriteAt(t.Context(), data, 0)
-	assert.ErrorIs(t, err, nfs3.ErrDQuot, "what is written again can fail too")
+	assert.ErrorIs(t, err, nfs3.ErrDQuot, "a repeated WRITE can fail too")
 	assert.Zero(t, n)
 }
 

@@ -39,7 +39,7 @@ func (g *rig) acl(proc uint32, args, res message) {
 	head, item := g.serve(args.AppendTo(g.header(nfsacl.Program, nfsacl.Version, proc)), nil)
 	stat, results := g.accept(head)
 	require.Zero(g.t, stat, "accept_stat of %s", nfsacl.ProcName(proc))
-	assert.Nil(g.t, item, "nothing in the program may travel apart")
+	assert.Nil(g.t, item, "no item of the program may be placed")
 	g.decode(results, nil, res)
 }
 
@@ -74,17 +74,17 @@ func TestGetACL(t *testing.T) {
 	assert.Equal(t, wireList[:3], res.Default)
 	assert.EqualValues(t, memRoot, res.Attr.Attr.FileID)
 	assert.Equal(t, nfsacl.MaskAll, res.Mask)
-	assert.EqualValues(t, 1000, fs.cred.UID, "in the caller's name")
+	assert.EqualValues(t, 1000, fs.cred.UID, "with the caller's credentials")
 
 	fs.access, fs.def = nil, nil
 	g.acl(nfsacl.ProcGetACL, &args, &res)
-	assert.Equal(t, modeList, res.Access, "what the mode says")
+	assert.Equal(t, modeList, res.Access, "the rights of the mode")
 	assert.Nil(t, res.Default)
 
 	args.Mask = nfsacl.MaskDefault
 	g.acl(nfsacl.ProcGetACL, &args, &res)
 	assert.Equal(t, args.Mask, res.Mask)
-	assert.Nil(t, res.Access, "not asked for")
+	assert.Nil(t, res.Access, "not requested")
 
 	args.Mask = 0x10
 	g.acl(nfsacl.ProcGetACL, &args, &res)

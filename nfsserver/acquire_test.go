@@ -69,7 +69,7 @@ func TestAcquire(t *testing.T) {
 		assert.Equal(t, delegation.AcquireRes{Status: delegation.StatusAcces}, none(g.fh["sub"], allTypes))
 		assert.Equal(t, refused(delegation.ReasonHeld), none(g.fh["d"], allTypes))
 		synctest.Wait()
-		assert.Equal(t, 2, g.k.Stats().InForce, "that one has been given back")
+		assert.Equal(t, 2, g.k.Stats().InForce, "the grant was returned")
 	})
 }
 
@@ -114,10 +114,10 @@ func TestGrantsAfterSetExports(t *testing.T) {
 		p.hold("f", "d")
 		list := g.s.Exports()
 		require.NoError(t, g.s.SetExports(list))
-		assert.Empty(t, p.recalls(), "nothing has changed")
+		assert.Empty(t, p.recalls(), "no change")
 		more := append(slices.Clone(list), Export{Path: "/y", FS: newMemFS()})
 		require.NoError(t, g.s.SetExports(more))
-		assert.Empty(t, p.recalls(), "nothing is gone")
+		assert.Empty(t, p.recalls(), "no object was removed")
 		list[0].Clients = exports.Everyone(exports.Options{Insecure: true})
 		require.NoError(t, g.s.SetExports(list))
 		assert.Equal(t, []string{"d", "f"}, p.recalls())

@@ -37,12 +37,12 @@ func TestBoundsTold(t *testing.T) {
 		}
 	}
 	for _, row := range []string{
-		fmt.Sprintf("calls that file systems work on, whatever the transport | %d, and %d for one file system | %d for one file system,", p.taken.Load(), here, party),
-		fmt.Sprintf("questions for users' groups | %d, of which %d run | %d, of which %d run, or half of what others leave | | NFS3ERR_JUKEBOX, after %.0f s",
+		fmt.Sprintf("calls executing in file systems, over all transports | %d, and %d for one file system | %d for one file system,", p.taken.Load(), here, party),
+		fmt.Sprintf("queries for users' groups | %d, of which %d run | %d, of which %d run, or half of what others leave | | NFS3ERR_JUKEBOX, after %.0f s",
 			maxGroupWaits, maxGroupLookups, maxGroupWaits/2, maxGroupLookups/2, groupsTime.Seconds()),
 		fmt.Sprintf("clients that `showmount` lists | %d |", maxMounts),
 	} {
 		assert.Contains(t, string(doc), "\n| "+row)
 	}
-	assert.Contains(t, string(doc), fmt.Sprintf("where half of %d or more have taken longer than %.0f s", maxWaiting, stuckTime.Seconds()))
+	assert.Contains(t, string(doc), fmt.Sprintf("if half of %d or more have taken longer than %.0f s", maxWaiting, stuckTime.Seconds()))
 }

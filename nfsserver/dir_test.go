@@ -75,7 +75,7 @@ func TestListSize(t *testing.T) {
 			stat, results := g.accept(head)
 			require.Zero(t, stat)
 			assert.LessOrEqual(t, len(results)-4, tt.most)
-			assert.Greater(t, len(results)-4, tt.most-300, "and make use of it")
+			assert.Greater(t, len(results)-4, tt.most-300, "the reply uses its size")
 		}
 	}
 }
@@ -129,7 +129,7 @@ func TestListCookie(t *testing.T) {
 		assert.True(t, res.DirAttr.OK)
 		proc, args = dirArgs(fh[vfs.TypeDir], plus, 0, 1, 4096)
 		g.call(proc, args, res)
-		assert.Equal(t, nfs3.OK, res.Status, "a listing that starts anew needs no verifier")
+		assert.Equal(t, nfs3.OK, res.Status, "a listing from the start needs no verifier")
 		proc, args = dirArgs(fh[vfs.TypeDir], plus, 1<<40, res.Verf, 4096)
 		g.call(proc, args, res)
 		assert.Equal(t, nfs3.OK, res.Status)

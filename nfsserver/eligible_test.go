@@ -41,7 +41,7 @@ func TestEachEligible(t *testing.T) {
 			stat, _ := g.accept(rep.Head)
 			assert.EqualValues(t, garbageArgs, stat, "%d bytes at %d", n, pos)
 		}
-		assert.Equal(t, clock, fs.clock, "nothing was changed")
+		assert.Equal(t, clock, fs.clock, "no change")
 
 		var apart []byte
 		if eligible >= 0 {

@@ -87,7 +87,7 @@ func TestClients(t *testing.T) {
 		assert.Equal(t, want, got, addr)
 	}
 	rdma := &oncrpc.Peer{Addr: netip.MustParseAddrPort("10.1.9.9:50000"), Network: "rdma"}
-	assert.Equal(t, nfs3.OK, s.decide(t.Context(), rdma, e).status, "ports of RDMA say nothing")
+	assert.Equal(t, nfs3.OK, s.decide(t.Context(), rdma, e).status, "ports mean nothing over RDMA")
 	assert.Equal(t, nfs3.ErrAcces, s.decide(t.Context(), nil, e).status)
 	assert.Equal(t, nfs3.OK, s.decide(t.Context(), nil, newExport(&Export{Path: "/x", FS: newMemFS()}, 0)).status, "everyone")
 }

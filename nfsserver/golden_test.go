@@ -87,7 +87,7 @@ func TestRecordedCalls(t *testing.T) {
 			require.Zero(t, binary.BigEndian.Uint32(head[20:]), "accept_stat")
 			g.decode(head[24:], item, tt.res)
 			assert.Equal(t, tt.want, statusOfResults(tt.res))
-			assert.EqualValues(t, exports.Nobody, fs.cred.UID, "the client's root is nobody here")
+			assert.EqualValues(t, exports.Nobody, fs.cred.UID, "root is squashed")
 			if tt.length > 0 {
 				assert.Len(t, head, 24+tt.length)
 			}

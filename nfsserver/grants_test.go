@@ -36,13 +36,13 @@ var conflicts = []struct {
 	{"CREATE", nfs3.ProcCreate, func(fh map[string]nfs3.FH) message {
 		return &nfs3.CreateArgs{Where: in(fh["d"], "new")}
 	}, []string{"d"}, nil, nfs3.OK},
-	{"CREATE that cuts", nfs3.ProcCreate, func(fh map[string]nfs3.FH) message {
+	{"CREATE that truncates", nfs3.ProcCreate, func(fh map[string]nfs3.FH) message {
 		return &nfs3.CreateArgs{Where: in(fh["d"], "f"), Attr: nfs3.SetAttr{Size: nfs3.OptUint64{Set: true}}}
 	}, []string{"f"}, []string{"f"}, nfs3.OK},
-	{"CREATE that cuts a directory", nfs3.ProcCreate, func(fh map[string]nfs3.FH) message {
+	{"CREATE that truncates a directory", nfs3.ProcCreate, func(fh map[string]nfs3.FH) message {
 		return &nfs3.CreateArgs{Where: in(fh["d"], "sub"), Attr: nfs3.SetAttr{Size: nfs3.OptUint64{Set: true}}}
 	}, nil, nil, nfs3.ErrIsDir},
-	{"CREATE of what is there", nfs3.ProcCreate, func(fh map[string]nfs3.FH) message {
+	{"CREATE of an existing file", nfs3.ProcCreate, func(fh map[string]nfs3.FH) message {
 		return &nfs3.CreateArgs{Where: in(fh["d"], "f")}
 	}, nil, nil, nfs3.OK},
 	{"CREATE guarded", nfs3.ProcCreate, func(fh map[string]nfs3.FH) message {
@@ -51,7 +51,7 @@ var conflicts = []struct {
 	{"MKDIR", nfs3.ProcMkdir, func(fh map[string]nfs3.FH) message {
 		return &nfs3.MkdirArgs{Where: in(fh["d"], "new")}
 	}, []string{"d"}, nil, nfs3.OK},
-	{"MKDIR of what is there", nfs3.ProcMkdir, func(fh map[string]nfs3.FH) message {
+	{"MKDIR of an existing name", nfs3.ProcMkdir, func(fh map[string]nfs3.FH) message {
 		return &nfs3.MkdirArgs{Where: in(fh["d"], "sub")}
 	}, nil, nil, nfs3.ErrExist},
 	{"SYMLINK", nfs3.ProcSymlink, func(fh map[string]nfs3.FH) message {
@@ -64,7 +64,7 @@ var conflicts = []struct {
 		args := in(fh["d"], "f")
 		return &args
 	}, []string{"d", "f"}, []string{"f"}, nfs3.OK},
-	{"REMOVE of nothing", nfs3.ProcRemove, func(fh map[string]nfs3.FH) message {
+	{"REMOVE of a missing name", nfs3.ProcRemove, func(fh map[string]nfs3.FH) message {
 		args := in(fh["d"], "no")
 		return &args
 	}, nil, nil, nfs3.ErrNoEnt},
@@ -78,13 +78,13 @@ var conflicts = []struct {
 	{"RENAME over", nfs3.ProcRename, func(fh map[string]nfs3.FH) message {
 		return &nfs3.RenameArgs{From: in(fh["d"], "f"), To: in(fh["e"], "g")}
 	}, []string{"d", "e", "f", "g"}, []string{"f", "g"}, nfs3.OK},
-	{"RENAME of nothing", nfs3.ProcRename, func(fh map[string]nfs3.FH) message {
+	{"RENAME of a missing name", nfs3.ProcRename, func(fh map[string]nfs3.FH) message {
 		return &nfs3.RenameArgs{From: in(fh["d"], "no"), To: in(fh["e"], "g")}
 	}, nil, nil, nfs3.ErrNoEnt},
 	{"LINK", nfs3.ProcLink, func(fh map[string]nfs3.FH) message {
 		return &nfs3.LinkArgs{File: fh["f"], Link: in(fh["e"], "new")}
 	}, []string{"e", "f"}, nil, nfs3.OK},
-	{"LINK to what is there", nfs3.ProcLink, func(fh map[string]nfs3.FH) message {
+	{"LINK to an existing name", nfs3.ProcLink, func(fh map[string]nfs3.FH) message {
 		return &nfs3.LinkArgs{File: fh["f"], Link: in(fh["e"], "g")}
 	}, nil, nil, nfs3.ErrExist},
 	{"READ", nfs3.ProcRead, func(fh map[string]nfs3.FH) message {
@@ -214,7 +214,7 @@ func TestBarredRecallNothing(t *testing.T) {
 		assert.Equal(t, nfs3.OK, other.call(g.write("f")))
 		assert.Equal(t, []string{"f"}, holder.recalls())
 		own := in(g.fh["sub"], "own")
-		assert.Equal(t, nfs3.OK, other.callAs(1001, nfs3.Program, nfs3.ProcRemove, &own), "what is his own")
+		assert.Equal(t, nfs3.OK, other.callAs(1001, nfs3.Program, nfs3.ProcRemove, &own), "the user's own file")
 		assert.Equal(t, []string{"sub"}, holder.recalls())
 	})
 }

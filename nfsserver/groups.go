@@ -61,7 +61,7 @@ func NewUserGroups(lookup func(uid uint32) ([]uint32, error), log *slog.Logger) 
 	g.answers = lookupcache.New(lookupcache.Config[fairshare.Name, uint32, []uint32]{
 		Ask: g.ask,
 		Failed: func(uid uint32, err error) {
-			log.Warn("the user database does not answer: users whose groups are not known yet have to wait", "uid", uid, "err", err)
+			log.Warn("the user database does not answer: calls of users with unknown groups wait; check the host's user database", "uid", uid, "err", err)
 		},
 		Take: waits.Take,
 		Give: waits.Give,

@@ -72,7 +72,7 @@ func TestGroups(t *testing.T) {
 			assert.ElementsMatch(t, tt.want.Groups, fs.cred.Groups)
 			assert.Equal(t, tt.asked, asked)
 			if tt.asked {
-				assert.Equal(t, []uint32{0, 70}, host[7], "the host's list stays as it is")
+				assert.Equal(t, []uint32{0, 70}, host[7], "the host's list is unchanged")
 			}
 		})
 	}

@@ -74,7 +74,7 @@ func newRig(t testing.TB, fs vfs.FS, change ...func(*Config)) *rig {
 	g.server, err = New(c)
 	require.NoError(t, err)
 	g.server.Register(g.mux)
-	t.Cleanup(func() { assert.Zero(t, buf.Default.Out(), "buffers lent and not returned") })
+	t.Cleanup(func() { assert.Zero(t, buf.Default.Out(), "unreturned buffers") })
 	return g
 }
 
@@ -121,7 +121,7 @@ func (g *rig) serve(msg, item []byte) (head, replyItem []byte) {
 	rep := oncrpc.Reply{Hold: func(n int) { held = max(held, n) }}
 	require.True(g.t, g.mux.Serve(g.t.Context(), &req, &rep))
 	require.Empty(g.t, rep.Tail)
-	assert.LessOrEqual(g.t, len(rep.Head)-acceptedLen, held, "results that nobody counts")
+	assert.LessOrEqual(g.t, len(rep.Head)-acceptedLen, held, "results are counted")
 	assert.LessOrEqual(g.t, rep.Len(), max(g.maxReply, 32))
 	if rep.Item != nil {
 		replyItem = append([]byte{}, rep.Item.B...)

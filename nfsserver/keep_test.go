@@ -89,7 +89,7 @@ func TestLeaseRoomTwice(t *testing.T) {
 		f.fail = syscall.EMFILE
 		assert.Equal(t, delegation.ReasonLimit, p.refused("g"))
 		assert.False(t, f.leased(g.hosts["f"]), "it has made room")
-		assert.Equal(t, delegation.ReasonLimit, p.refused("g"), "there is none to be made")
+		assert.Equal(t, delegation.ReasonLimit, p.refused("g"), "no room for a grant")
 		f.fail = nil
 		p.hold("g")
 	})

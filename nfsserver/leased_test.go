@@ -128,7 +128,7 @@ func TestLeases(t *testing.T) {
 			}()
 			assert.Equal(t, []string{"f"}, a.recalls())
 			assert.Equal(t, []string{"f"}, b.recalls())
-			assert.True(t, f.leased(file), "somebody holds it")
+			assert.True(t, f.leased(file), "it has a holder")
 			assert.Equal(t, delegation.ReasonContended, b.refused("f"))
 			a.answer()
 			<-done
@@ -138,7 +138,7 @@ func TestLeases(t *testing.T) {
 		a.leave()
 		b.leave()
 		synctest.Wait()
-		assert.False(t, f.leased(file), "nobody holds it")
+		assert.False(t, f.leased(file), "it has no holder")
 	})
 }
 
@@ -176,7 +176,7 @@ func TestLeaseRoom(t *testing.T) {
 		synctest.Wait()
 		p.hold("g")
 		assert.False(t, f.leased(g.hosts["f"]))
-		assert.Empty(t, p.recalls(), "it takes no message")
+		assert.Empty(t, p.recalls(), "no message is needed")
 	})
 }
 
@@ -191,7 +191,7 @@ func TestLeaseInTheWay(t *testing.T) {
 		asked := make(chan delegation.Reason, 1)
 		go func() { asked <- a.refused("f") }()
 		synctest.Wait()
-		assert.Equal(t, delegation.ReasonContended, b.refused("f"), "there are no two at a time")
+		assert.Equal(t, delegation.ReasonContended, b.refused("f"), "one grant at a time")
 		done := b.begin(g.write("f"))
 		assert.Empty(t, done)
 		close(f.slow)

@@ -85,7 +85,7 @@ func scene(t testing.TB, change ...func(*Config)) (*rig, *memFS, map[vfs.Type]nf
 // eachProc runs f for each procedure on a separate scene.
 func eachProc(t *testing.T, change func(*Config), f func(t *testing.T, g *rig, fs *memFS, p procCase, fh nfs3.FH)) {
 	t.Helper()
-	require.Len(t, procCases, int(nfs3.NumProc)-1, "all but NULL")
+	require.Len(t, procCases, int(nfs3.NumProc)-1, "all except NULL")
 	for _, p := range procCases {
 		t.Run(nfs3.ProcName(p.proc), func(t *testing.T) {
 			g, fs, handles := scene(t, func(c *Config) {
@@ -159,7 +159,7 @@ func TestEachArguments(t *testing.T) {
 		reply, _ := g.serve(append(append(head, wire...), 0, 0, 0, 0), nil)
 		stat, _ := g.accept(reply)
 		assert.EqualValues(t, garbageArgs, stat, "four bytes more")
-		assert.Equal(t, clock, fs.clock, "nothing was changed")
+		assert.Equal(t, clock, fs.clock, "no change")
 	})
 }
 
@@ -172,7 +172,7 @@ func TestEachReadOnly(t *testing.T) {
 			return
 		}
 		assert.Equal(t, nfs3.ErrROFS, statusOfResults(p.res))
-		assert.Equal(t, clock, fs.clock, "nothing was changed")
+		assert.Equal(t, clock, fs.clock, "no change")
 		for _, a := range afterOf(p.res) {
 			assert.True(t, a.OK, "the failing arm has attributes")
 		}

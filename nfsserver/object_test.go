@@ -42,7 +42,7 @@ func TestSetAttr(t *testing.T) {
 	assert.Equal(t, nfs3.OK, res.Status)
 	assert.Equal(t, nfs3.PreOpAttr{OK: true, Size: old.Size, Mtime: old.Mtime, Ctime: old.Ctime}, res.Wcc.Before)
 	assert.EqualValues(t, 3, res.Wcc.After.Attr.Size)
-	assert.EqualValues(t, 0o640, fs.nodes[sceneFile].attr.Mode, "only the bits that the protocol has")
+	assert.EqualValues(t, 0o640, fs.nodes[sceneFile].attr.Mode, "only the protocol's bits")
 }
 
 // TestSetAttrInvalid checks that values that the host would take for "no
@@ -117,7 +117,7 @@ func TestAccess(t *testing.T) {
 	var res nfs3.AccessRes
 	g, _, fh := scene(t)
 	g.call(nfs3.ProcAccess, &nfs3.AccessArgs{Object: fh[vfs.TypeDir], Access: 0xffffffff}, &res)
-	assert.Equal(t, nfs3.AccessRes{Attr: res.Attr, Access: 0x3f}, res, "no right that the protocol does not know")
+	assert.Equal(t, nfs3.AccessRes{Attr: res.Attr, Access: 0x3f}, res, "only the protocol's rights")
 	assert.True(t, res.Attr.OK)
 
 	g, fs, fh := scene(t, options(exports.Options{ReadOnly: true}))
@@ -129,7 +129,7 @@ func TestAccess(t *testing.T) {
 	} {
 		fs.nodes[sceneFile].attr.Type = typ
 		g.call(nfs3.ProcAccess, &nfs3.AccessArgs{Object: fh[vfs.TypeReg], Access: nfs3.AccessModify}, &res)
-		assert.Equal(t, want, res.Access, "what is written to a pipe stays with the client")
+		assert.Equal(t, want, res.Access, "data for a pipe stays with the client")
 	}
 }
 

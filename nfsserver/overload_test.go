@@ -103,7 +103,7 @@ func TestPatience(t *testing.T) {
 
 		close(fs.gate)
 		c.waiting.Wait()
-		assert.Equal(t, map[nfs3.Status]int{nfs3.ErrJukebox: 200, nfs3.OK: maxWaiting + 2}, c.answered, "one MKDIR was begun, and done")
+		assert.Equal(t, map[nfs3.Status]int{nfs3.ErrJukebox: 200, nfs3.OK: maxWaiting + 2}, c.answered, "one MKDIR was begun and executed")
 		g.call(nfs3.ProcGetAttr, &getAttr, &res)
 		assert.Equal(t, nfs3.OK, res.Status)
 		assert.Zero(t, g.server.set.Load().list[0].calls.Load())
@@ -174,7 +174,7 @@ func TestPatienceWithAnother(t *testing.T) {
 			b.call(nfs3.ProcReadLink, args)
 			synctest.Wait()
 		}
-		assert.Positive(t, b.answered[nfs3.ErrJukebox], "it is held up itself")
+		assert.Positive(t, b.answered[nfs3.ErrJukebox], "the busy client waits")
 		close(fs.gate)
 		a.waiting.Wait()
 		b.waiting.Wait()

@@ -63,7 +63,7 @@ func TestPermitsShared(t *testing.T) {
 	assert.Equal(t, 160, all(&y, hosts[0]))
 	for i, h := range hosts[2:] {
 		n := all(&x, h)
-		assert.True(t, i > 4 || n > 0, "there is something for each of some")
+		assert.True(t, i > 4 || n > 0, "five parties get permits")
 	}
 	assert.LessOrEqual(t, x.taken.Load(), int64(maxWorking/2))
 	for range 20 {
@@ -72,7 +72,7 @@ func TestPermitsShared(t *testing.T) {
 			all(&y, h)
 		}
 	}
-	assert.LessOrEqual(t, p.taken.Load(), int64(maxWorking), "whatever the number of file systems and of parties")
+	assert.LessOrEqual(t, p.taken.Load(), int64(maxWorking), "for any number of file systems and parties")
 }
 
 // TestPermitsOfHungStorage checks that any number of calls to a file system
@@ -105,7 +105,7 @@ func TestPermitsOfHungStorage(t *testing.T) {
 		time.Sleep(3 * stuckTime)
 		synctest.Wait()
 		assert.Equal(t, 2000-256, a.answered[nfs3.ErrJukebox])
-		assert.EqualValues(t, 257, g.export(0).work.taken.Load(), "what has begun ends")
+		assert.EqualValues(t, 257, g.export(0).work.taken.Load(), "calls that have begun finish")
 		close(fs.gate)
 		a.waiting.Wait()
 		b.waiting.Wait()

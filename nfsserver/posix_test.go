@@ -105,7 +105,7 @@ func posixWork(t *testing.T, g *rig, dir string) posixSession {
 	g.call(nfs3.ProcRename, &nfs3.RenameArgs{From: in(root, "f\xff"), To: in(sub, "moved")}, &rename)
 	assert.Equal(t, nfs3.OK, rename.Status)
 	assert.True(t, rename.FromDir.Before.OK && rename.ToDir.After.OK)
-	assert.Equal(t, file, g.lookup(sub, "moved"), "a rename keeps the handle")
+	assert.Equal(t, file, g.lookup(sub, "moved"), "a rename preserves the handle")
 	assert.Equal(t, sub, g.lookup(root, "d"))
 
 	g.call(nfs3.ProcSymlink, &nfs3.SymlinkArgs{Where: in(root, "l"), Path: []byte("d/moved")}, &made)

@@ -221,7 +221,7 @@ func (q *request) handle(h *vfs.Handle) nfs3.FH {
 func (q *request) status(err error) nfs3.Status {
 	status, known := statusOf(err)
 	if !known {
-		q.server.log.Warn("NFS has no status for the error of a file system, so the client sees NFS3ERR_IO",
+		q.server.log.Warn("a file system's error has no NFS status; the client gets NFS3ERR_IO",
 			"export", q.export.path, "proc", q.procName(), "err", err)
 	}
 	return status

@@ -188,7 +188,7 @@ func TestSetExportsUnderLoad(t *testing.T) {
 				r := xdr.NewReader(rep.Head)
 				res.Decode(&r)
 				if i%2 == 0 {
-					assert.Equal(t, nfs3.OK, res.Status, "what stays is not disturbed")
+					assert.Equal(t, nfs3.OK, res.Status, "the remaining export is undisturbed")
 				} else {
 					assert.Contains(t, []nfs3.Status{nfs3.OK, nfs3.ErrStale}, res.Status)
 				}

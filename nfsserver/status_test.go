@@ -30,7 +30,7 @@ func TestStatusOf(t *testing.T) {
 		got, known := statusOf(fmt.Errorf("wrapped: %w", errno))
 		assert.Equal(t, want, got, errno.Error())
 		assert.True(t, known, errno.Error())
-		assert.NotContains(t, got.String(), "(", "no value beside the standard's")
+		assert.NotContains(t, got.String(), "(", "only the standard's values")
 	}
 	assert.Len(t, errnoStatus, 36, "each is in the table above")
 	for err, want := range map[error]nfs3.Status{

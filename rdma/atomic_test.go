@@ -135,7 +135,7 @@ func TestDoAlone(t *testing.T) {
 	slices.Sort(all)
 	for i, original := range all {
 		if uint64(i) != original {
-			require.FailNow(t, "given twice, or not at all", "%d", i)
+			require.FailNow(t, "returned twice, or not at all", "%d", i)
 		}
 	}
 }

@@ -28,7 +28,7 @@ type Destination struct {
 const GRHLen = packet.GRHLen
 
 var (
-	errAddress = errors.New("roce: no address that packets can go to from here")
+	errAddress = errors.New("roce: this device cannot send to that address")
 	errMTU     = errors.New("roce: no path MTU of the Architecture, or too large for the wire")
 )
 

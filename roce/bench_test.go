@@ -89,7 +89,7 @@ func (b *bench) dropped() map[Drop]uint64 {
 			m[Drop(i)] = n
 		}
 	}
-	assert.Empty(b.t, b.wire.sent, "nobody is told") // RIB-C9-165, RIB-C9-191
+	assert.Empty(b.t, b.wire.sent, "no holder is notified") // RIB-C9-165, RIB-C9-191
 	return m
 }
 

@@ -188,4 +188,4 @@ func samePartition(a, b uint16) bool {
 	return a&^full == b&^full && (a|b)&full != 0
 }
 
-var errState = errors.New("roce: the queue pair is not in a state for that")
+var errState = errors.New("roce: the state of the queue pair does not allow this")

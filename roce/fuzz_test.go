@@ -109,7 +109,7 @@ func FuzzUD(f *testing.F) {
 		for _, n := range d.Stats().Dropped {
 			dropped += n
 		}
-		require.EqualValues(t, 1, len(c)+int(dropped), "taken or dropped, once")
+		require.EqualValues(t, 1, len(c)+int(dropped), "accepted or dropped, once")
 	})
 }
 

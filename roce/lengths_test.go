@@ -91,7 +91,7 @@ func TestReceives(t *testing.T) {
 	small := b.packet(packet.UCSendOnly)
 	small.Payload, small.Pad = octets(pmtu-1), 1
 	b.put(small)
-	assert.Len(t, b.got.take(), 1, "fits the receive that is still there")
+	assert.Len(t, b.got.take(), 1, "fits the remaining receive")
 	mem := b.recv(2*pmtu - 1)
 	b.puts(packet.UCSendFirst, packet.UCSendLast)
 	assert.Equal(t, only(DropRoom), b.dropped()) // RIB-C9-194

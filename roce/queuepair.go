@@ -88,7 +88,7 @@ func (q *queuePair) move(from, to State, change func()) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.state != from {
-		return fmt.Errorf("%w: %v, and %v comes behind %v", errState, q.state, to, from)
+		return fmt.Errorf("%w: %v, and %v must follow %v", errState, q.state, to, from)
 	}
 	if change != nil {
 		change()
@@ -116,7 +116,7 @@ func (q *queuePair) PostRecv(wrs ...Recv) error {
 	switch {
 	case q.state == Reset:
 		defer q.mu.Unlock()
-		return fmt.Errorf("%w: %v takes no receives", errState, q.state)
+		return fmt.Errorf("%w: %v has no receives", errState, q.state)
 	case q.state == Error:
 		q.mu.Unlock()
 		q.flush(wrs)
@@ -178,7 +178,7 @@ func (q *queuePair) sends() (flushed bool, err error) {
 	case Error:
 		return true, nil
 	}
-	return false, fmt.Errorf("%w: %v sends nothing", errState, q.state)
+	return false, fmt.Errorf("%w: %v cannot send", errState, q.state)
 }
 
 // A recvQueue holds posted receives, oldest first.

@@ -80,7 +80,7 @@ type Raw struct {
 	recvs   recvQueue
 }
 
-var errRawService = errors.New("roce: raw datagrams of that kind cannot be had")
+var errRawService = errors.New("roce: raw datagrams of this kind are not supported")
 
 // NewRaw makes a queue pair for datagrams with an RWH and an Ethertype (kind
 // packet.RawEthertype), or for IPv6 datagrams with a next header
@@ -103,7 +103,7 @@ func (p *RawPort) NewRaw(kind RawKind, what uint16, recvs int, recv Completer) (
 	case p.closed:
 		return nil, rdma.ErrClosed
 	case p.pairs[s] != nil:
-		return nil, fmt.Errorf("%w: %#x is another queue pair's", errRawService, what)
+		return nil, fmt.Errorf("%w: %#x belongs to another queue pair", errRawService, what)
 	}
 	q := &Raw{port: p, service: s, recv: recv, recvs: recvQueue{ring: make([]Recv, recvs)}}
 	p.pairs[s] = q

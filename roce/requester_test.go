@@ -119,7 +119,7 @@ func TestRequester(t *testing.T) {
 			}
 		}
 	}
-	assert.Less(t, psn, uint32(first), "it has come round")
+	assert.Less(t, psn, uint32(first), "the number has wrapped")
 }
 
 // TestRequesterStates checks that a state that does not send neither sends nor

@@ -208,7 +208,7 @@ func (q *UC) execute(m message, p *packet.Packet) (c Completion, done bool, caus
 
 // ErrFault is wrapped by the error of a queue pair whose memory was missing: a
 // mapping of a file that has been truncated.
-var ErrFault = errors.New("roce: memory is not there")
+var ErrFault = errors.New("roce: memory is not registered")
 
 // place copies src to dst, which has the same length. Either may lie in a
 // mapping of a file. An access beyond the file's end is a local fault and does

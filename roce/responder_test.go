@@ -115,7 +115,7 @@ func TestResponderMessages(t *testing.T) {
 			}
 		}
 	}
-	assert.Less(t, b.q.expect, uint32(100), "it has come round") // RIB-C9-185
+	assert.Less(t, b.q.expect, uint32(100), "the number has wrapped") // RIB-C9-185
 	s := b.dev.Stats()
 	assert.Zero(t, s.Gaps)
 	assert.EqualValues(t, 20, s.Received.Messages)
@@ -268,7 +268,7 @@ func TestJump(t *testing.T) {
 		assert.Len(t, b.got.take(), 1) // RIB-C9-184
 		assert.Equal(t, packet.NextPSN(psn), b.q.expect)
 	}
-	assert.EqualValues(t, 5, b.dev.Stats().Gaps, "all but the last") // RIB-C9-183
+	assert.EqualValues(t, 5, b.dev.Stats().Gaps, "all except the last") // RIB-C9-183
 	b.psn = 9
 	b.puts(packet.UCSendMiddle)
 	assert.Equal(t, only(DropPSN), b.dropped()) // RIB-C9-183

@@ -43,7 +43,7 @@ func (pd *ProtectionDomain) NewUD(cfg UDConfig) (*UD, error) {
 // users (section 10.2.5): Config.Controlled.
 func (q *UD) Init(qkey uint32) error {
 	if qkey&controlledQKey != 0 && !q.dev.cfg.Controlled {
-		return fmt.Errorf("roce: Q_Key %#x is a controlled one, which the device does not allow", qkey)
+		return fmt.Errorf("roce: the device does not allow the controlled Q_Key %#x", qkey)
 	}
 	return q.move(Reset, Init, func() { q.qkey = qkey })
 }

@@ -143,7 +143,7 @@ func TestUDNoWay(t *testing.T) {
 	}
 	assert.Len(t, b.got.take(), 37)
 	for psn, p := range a.wire.packets(t) {
-		assert.EqualValues(t, psn, p.PSN, "what did not leave has used up none") // RIB-C9-204
+		assert.EqualValues(t, psn, p.PSN, "an unsent message uses no number") // RIB-C9-204
 	}
 	assert.Equal(t, RTS, a.State())
 }
@@ -245,12 +245,12 @@ func TestMulticast(t *testing.T) {
 	b.room(t, 9)
 	require.NoError(t, a.Post(send))
 	assert.Len(t, b.got.take(), 1)
-	assert.Equal(t, only(DropNoRecv), causes(b.dev), "the other one's reason")
+	assert.Equal(t, only(DropNoRecv), causes(b.dev), "the reason of the other end")
 	require.NoError(t, b.Leave(group))
 	second.Close()
 	assert.Empty(t, b.wire.groups)
 	assert.Empty(t, b.dev.groups)
-	require.NoError(t, a.Join(group), "one hears oneself")
+	require.NoError(t, a.Join(group), "the sender receives its own message")
 	a.room(t, 9)
 	require.NoError(t, a.Post(send))
 	assert.Len(t, a.got.take(), 1)

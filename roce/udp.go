@@ -57,7 +57,7 @@ func ListenUDP(addr netip.Addr) (*UDPWire, error) {
 // busy says which program may have the port.
 func busy(err error) error {
 	if errors.Is(err, unix.EADDRINUSE) {
-		return fmt.Errorf("%w: another program has it, or the kernel's own RoCE (rdma_rxe)", err)
+		return fmt.Errorf("%w: another program or the kernel's RoCE (rdma_rxe) uses the port; stop it", err)
 	}
 	return err
 }

@@ -96,7 +96,7 @@ func TestUDPWireUD(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, Source{Addr: a.Addr(), QP: client.Number(), Multicast: to == multicast}, c.From)
 		assert.Equal(t, "who?", string(in[GRHLen:c.Octets]))
-		assert.Equal(t, to.Addr.AsSlice(), in[36:40], "the header of IPv4 says where it went")
+		assert.Equal(t, to.Addr.AsSlice(), in[36:40], "the IPv4 header names the destination")
 		assert.Equal(t, to.TrafficClass, in[21])
 		assert.Equal(t, to.HopLimit, in[28])
 		require.NoError(t, server.Post(WR{

@@ -38,7 +38,7 @@ func TestWriteChecks(t *testing.T) { // RIB-C9-170, RIB-C9-192.2.1
 		{"long", DropBounds, packet.RETH{RKey: uint32(b.reg.key), Length: 1<<32 - 1}},
 		{"less than it says", DropBounds, packet.RETH{RKey: uint32(b.reg.key), Length: pmtu + 4}},
 		{"more than it says", DropBounds, packet.RETH{RKey: uint32(b.reg.key), Length: pmtu - 4}},
-		{"more than nothing", DropBounds, packet.RETH{RKey: uint32(b.reg.key)}},
+		{"some data", DropBounds, packet.RETH{RKey: uint32(b.reg.key)}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := b.packet(packet.UCWriteOnly)
@@ -72,7 +72,7 @@ func TestWritePackets(t *testing.T) {
 	clear(b.mem)
 	b.puts(packet.UCWriteLast)
 	assert.Equal(t, only(DropRKey), b.dropped()) // RIB-C9-192.2.1
-	assert.Equal(t, make([]byte, len(b.mem)), b.mem, "nothing comes when the region has gone")
+	assert.Equal(t, make([]byte, len(b.mem)), b.mem, "no data without the region")
 	assert.EqualValues(t, 3, b.dev.Stats().Broken)
 }
 

@@ -185,7 +185,7 @@ func TestListenTaken(t *testing.T) {
 				defer c.Close()
 				_, err = Listen(taken.String())
 				require.ErrorIs(t, err, unix.EADDRINUSE)
-				assert.Equal(t, 1, socketsAt(t, taken.String()), "the one that is held")
+				assert.Equal(t, 1, socketsAt(t, taken.String()), "the held address")
 				if op := new(net.OpError); errors.As(err, &op) && op.Net == name {
 					return
 				} // otherwise others have taken that TCP port

@@ -25,7 +25,7 @@ type Host struct {
 
 // ErrNoRPCBind means that no rpcbind answers on this host. The error also names
 // the failure at each address.
-var ErrNoRPCBind = errors.New("rpcbind: none on this host")
+var ErrNoRPCBind = errors.New("rpcbind: no rpcbind on this host")
 
 // A TakenError reports that another program already holds the wanted
 // registration.

@@ -50,9 +50,9 @@ func TestGetPort(t *testing.T) {
 		{"of many versions", mount, 1, TCP, 635},
 		{"the highest port", mount, 3, TCP, 65535},
 		{"over UDP", mount, 3, UDP, 1},
-		{"another version, which the program will deny", mount, 4, UDP, 1},
-		{"program that is not there", mount + 1, 3, TCP, 0},
-		{"protocol that is not there", mount, 3, 132, 0},
+		{"another version, that the program will refuse", mount, 4, UDP, 1},
+		{"unknown program", mount + 1, 3, TCP, 0},
+		{"unknown protocol", mount, 3, 132, 0},
 		{"no protocol", mount, 3, 0, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

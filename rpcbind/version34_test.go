@@ -114,7 +114,7 @@ func TestAddr(t *testing.T) {
 		{"one address", v4, mount, 3, "192.0.2.7.203.81", "tcp 192.0.2.7.203.81 "},
 		{"not over this transport", v6, mount, 3, "", ""},
 		{"over UDP", udp, mount, 1, "10.1.2.3.78.80", "udp 10.1.2.3.78.80 "},
-		{"not there", v4, 1, 3, "", ""},
+		{"absent", v4, 1, 3, "", ""},
 		{"transport unknown", oncrpc.Peer{Network: "tcp"}, nfs, 3, "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -85,11 +85,11 @@ func TestBlame(t *testing.T) {
 					assert.Equal(t, wire.Msg, again.answer().Proc)
 				}
 				other.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
-				assert.Equal(t, wire.Msg, other.answer().Proc, "another host's")
+				assert.Equal(t, wire.Msg, other.answer().Proc, "another host")
 				again.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
 				again.refused(wire.ErrChunk)
 				again.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
-				assert.Equal(t, wire.Msg, again.answer().Proc, "the XID may stand for another call now")
+				assert.Equal(t, wire.Msg, again.answer().Proc, "the XID may denote another call now")
 
 				ends()
 				time.Sleep(blameTime + time.Second)

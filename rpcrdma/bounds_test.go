@@ -35,7 +35,7 @@ func TestBoundsTold(t *testing.T) {
 	const mib = 1 << 20
 	for _, row := range []string{
 		fmt.Sprintf("connections on RDMA | %d | %d | |", s.cfg.maxConns, most),
-		fmt.Sprintf("calls on RDMA that are served at once | %d | %d | %d credits |", s.calls.max, part.queue.running, s.cfg.credits),
+		fmt.Sprintf("concurrent calls on RDMA | %d | %d | %d credits |", s.calls.max, part.queue.running, s.cfg.credits),
 		fmt.Sprintf("chunks of calls on RDMA, as the buffers for them are allocated | %d MiB | %d MiB | |", s.memory.Limit()/mib, partOf(part.Part)/mib),
 		fmt.Sprintf("messages of calls under way on RDMA | %d MiB | | |", s.cfg.maxInline/mib),
 		fmt.Sprintf("delegation counters | %d MiB | %d MiB | %d KiB |", s.counters.Limit()/mib, partOf(part.counters)/mib, counters*rdma.WordLen>>10),

@@ -38,14 +38,14 @@ func TestMemoryBounded(t *testing.T) {
 			a.writeLarge(i)
 			b.writeLarge(i)
 		}
-		assert.Equal(t, 4, g.count(), "as many as there is memory for")
+		assert.Equal(t, 4, g.count(), "as many as memory allows")
 		lent := buf.Default.Out()
 		a.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
 		assert.Equal(t, 5, g.count(), "a small call does not wait")
 		assert.LessOrEqual(t, buf.Default.Out(), lent+2, "its message and its reply")
 		c := r.dialLinux()
 		c.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
-		assert.Equal(t, 6, g.count(), "nor one of another connection")
+		assert.Equal(t, 6, g.count(), "none of another connection either")
 
 		close(g.open)
 		assert.Len(t, a.answers(), 11)

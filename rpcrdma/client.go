@@ -43,7 +43,7 @@ func (c *ClientConfig) fill() error {
 	case c.Silence < looks:
 		return fmt.Errorf("rpcrdma: a silence of %v cannot be noticed", c.Silence)
 	case c.GiveUp < 0:
-		return fmt.Errorf("rpcrdma: calls cannot be given up after %v", c.GiveUp)
+		return fmt.Errorf("rpcrdma: a timeout of %v for calls is not possible", c.GiveUp)
 	}
 	return c.Conn.fill()
 }

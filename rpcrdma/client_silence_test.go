@@ -29,7 +29,7 @@ func TestLineSilence(t *testing.T) {
 		began := time.Now()
 		done := start(t, t.Context(), l, 5)
 		time.Sleep(patience / 2)
-		assert.True(t, l.Up(), "it is only asked now")
+		assert.True(t, l.Up(), "the probe is only sent now")
 		time.Sleep(patience / 4)
 		assert.False(t, l.Up())
 		assert.Equal(t, 1, p.connections())

@@ -38,7 +38,7 @@ type place struct {
 	rigid  bool           // memory cannot be exchanged under the server
 }
 
-var errNobody = errors.New("nobody is there")
+var errNobody = errors.New("no client")
 
 // Dial connects to the running server (rdma.Dialer).
 func (p *place) Dial(ctx context.Context, _ string, cfg rdma.ConnConfig) (rdma.Conn, error) {
@@ -307,7 +307,7 @@ func TestLineHard(t *testing.T) {
 		time.Sleep(steadyTime)
 		p.kill()
 		time.Sleep(time.Hour)
-		assert.Len(t, p.attempts(), 1, "nobody wants it")
+		assert.Len(t, p.attempts(), 1, "no caller waits")
 		assert.False(t, l.Up())
 		began := time.Now()
 		done := start(t, t.Context(), l, 3)
@@ -326,7 +326,7 @@ func TestLineHard(t *testing.T) {
 		}
 		assert.True(t, l.Up())
 		synctest.Wait()
-		assert.Equal(t, "level=WARN msg=\"server not responding, still trying\" server=server:1 err=\"nobody is there\"\n"+
+		assert.Equal(t, "level=WARN msg=\"server not responding, still trying\" server=server:1 err=\"no client\"\n"+
 			"level=INFO msg=\"server OK\" server=server:1\n", log.String())
 	})
 }
@@ -350,11 +350,11 @@ func TestLineSoft(t *testing.T) {
 			for _, want := range []error{ErrUnreachable, cause, errNobody} {
 				assert.ErrorIs(t, err, want)
 			}
-			assert.EqualError(t, err, "rpcrdma: server server:1 unreachable for 10s: nobody is there")
+			assert.EqualError(t, err, "rpcrdma: server server:1 unreachable for 10s: no client")
 		}
 		attempts := len(p.attempts())
 		time.Sleep(time.Hour)
-		assert.Len(t, p.attempts(), attempts, "nobody wants it any more")
+		assert.Len(t, p.attempts(), attempts, "no caller waits any more")
 		began = time.Now()
 		assert.ErrorIs(t, ask(t.Context(), l, 0, 0, 0), ErrUnreachable)
 		assert.Equal(t, 10*time.Second, time.Since(began), "each call has its own time")

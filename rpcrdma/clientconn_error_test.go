@@ -78,7 +78,7 @@ func TestNonsenseDropped(t *testing.T) {
 			x.Release()
 		}
 		assert.False(t, p.lost())
-		assert.Empty(t, p.heard(), "it says nothing to that")
+		assert.Empty(t, p.heard(), "the server does not answer")
 	})
 }
 

@@ -33,7 +33,7 @@ func TestCancelled(t *testing.T) {
 			clear(x.Sink)
 			x.Proc = 99
 
-			assert.Equal(t, ramp(5000), p.pull(read), "what the call said")
+			assert.Equal(t, ramp(5000), p.pull(read), "the call's text")
 			p.put(write, ramp(5001))
 			assert.Equal(t, make([]byte, 5001), x.Sink)
 			h.Lists.Reads = nil

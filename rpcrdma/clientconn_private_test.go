@@ -61,8 +61,8 @@ func TestClientThresholds(t *testing.T) {
 		{"Linux's", 4096, string(knfsd), 4096, 4096},
 		{"R8797-4-9 reserved bits", 4096, "\xf6\xab\x0e\x18\x01\xfe\x03\x03", 4096, 4096},
 		{"R8797-4.2-2 the least", 4096, message(1024, 1024), 1024, 1024},
-		{"the server takes less than it sends", 8192, message(8192, 2048), 2048, 8192},
-		{"the server sends less than it takes", 8192, message(2048, 8192), 8192, 2048},
+		{"the server receives less than it sends", 8192, message(8192, 2048), 2048, 8192},
+		{"the server sends less than it receives", 8192, message(2048, 8192), 8192, 2048},
 		{"the server has more", 2048, message(262144, 65536), 2048, 2048},
 		{"R8797-4.2-1 both at the limit", 262144, message(262144, 262144), 262144, 262144},
 		{"R8797-5.2-1 behind a byte", 4096, "x" + message(2048, 3072), 3072, 2048},
@@ -147,7 +147,7 @@ func TestLineReplays(t *testing.T) {
 			assert.Equal(t, message, p.whole(h), i)
 			p.put(h.Lists.Write(0)[0], ramp(7))
 			time.Sleep(steadyTime)
-			assert.Empty(t, d.conns[i].live, "the old connection's")
+			assert.Empty(t, d.conns[i].live, "of the old connection")
 			assert.Len(t, d.conns[i+1].live, len(h.Lists.Reads)+h.Lists.Writes())
 			if i < 2 {
 				continue

@@ -38,7 +38,7 @@ func (o *clientCall) accept(h *wire.Header, body []byte, recv *buf.Buf) outcome 
 	case h.Proc == wire.NoMsg:
 		a.body, a.inChunk = nil, inChunk
 	case inChunk > 0:
-		a.err = fmt.Errorf("%w: %d bytes in a Reply chunk beside an inline message", errReplyForm, inChunk)
+		a.err = fmt.Errorf("%w: %d bytes in a Reply chunk with an inline message", errReplyForm, inChunk)
 	}
 	return a
 }
@@ -52,7 +52,7 @@ func returned(offered, got chunks.Chunk) (int, error) {
 		return 0, nil
 	}
 	if len(offered) != 1 || len(got) != 1 || got[0].Handle != offered[0].Handle || got[0].Offset != offered[0].Offset {
-		return 0, fmt.Errorf("%w: %d bytes in a chunk that was not offered", errReplyForm, n)
+		return 0, fmt.Errorf("%w: %d bytes in a chunk that the call did not offer", errReplyForm, n)
 	}
 	if n > offered.Length() {
 		return 0, fmt.Errorf("%w: %d bytes in a chunk of %d", errReplyForm, n, offered.Length())
@@ -99,10 +99,10 @@ func (o *clientCall) read(a *outcome) error {
 }
 
 // errReplyForm means that the call did not provide for the form of the reply.
-var errReplyForm = errors.New("rpcrdma: reply in a form that the call did not ask for")
+var errReplyForm = errors.New("rpcrdma: the form of the reply does not match the call")
 
 // errNotWritten means that the results in a reply were not written.
-var errNotWritten = errors.New("rpcrdma: the server has not written all bytes that its reply says are in the Write chunk")
+var errNotWritten = errors.New("rpcrdma: the server's reply counts more bytes than it has written to the Write chunk")
 
 // A RemoteError is an RDMA_ERROR: the server could not take the call, and would
 // not take it if it were repeated.

@@ -180,7 +180,7 @@ func TestLyingReply(t *testing.T) {
 			l.Reply = nil
 			return wire.NoMsg
 		}},
-		{"Reply chunk used beside an inline message", replyCall, func(l *chunks.Lists) wire.Proc {
+		{"Reply chunk used with an inline message", replyCall, func(l *chunks.Lists) wire.Proc {
 			l.Reply[0].Length = 100
 			return wire.Msg
 		}},
@@ -196,7 +196,7 @@ func TestLyingReply(t *testing.T) {
 				assert.Nil(t, x.Lent)
 				assert.Empty(t, p.watched.live)
 				assert.False(t, p.lost())
-				assert.Equal(t, 7, c.Credits(), "its grant counts")
+				assert.Equal(t, 7, c.Credits(), "its grant is used")
 				p.works(c)
 			})
 		})
@@ -213,18 +213,18 @@ func TestItemNotWritten(t *testing.T) {
 		said  int
 		ok    bool
 	}{
-		"nothing":                {nil, 5001, false},
-		"nothing, and says so":   {nil, 0, true},
-		"all":                    {[]piece{{0, 5001}}, 5001, true},
-		"all but the last":       {[]piece{{0, 5000}}, 5001, false},
-		"all but the first":      {[]piece{{1, 5001}}, 5001, false},
-		"enough":                 {[]piece{{0, 4000}}, 4000, true},
-		"as many, twice":         {[]piece{{0, 2501}, {0, 2500}}, 5001, false},
-		"all, in pieces":         {[]piece{{0, 1000}, {1000, 5001}}, 5001, true},
-		"all, the last first":    {[]piece{{4000, 5001}, {1000, 2000}, {2000, 4000}, {0, 1000}}, 5001, true},
-		"all, some of it twice":  {[]piece{{4000, 5001}, {900, 4100}, {0, 1000}}, 5001, true},
-		"a gap":                  {[]piece{{0, 1000}, {1001, 5001}}, 5001, false},
-		"a gap behind its words": {[]piece{{0, 1000}, {1001, 5001}}, 1000, true},
+		"nothing":                 {nil, 5001, false},
+		"no data, and reports it": {nil, 0, true},
+		"all":                     {[]piece{{0, 5001}}, 5001, true},
+		"all except the last":     {[]piece{{0, 5000}}, 5001, false},
+		"all except the first":    {[]piece{{1, 5001}}, 5001, false},
+		"enough":                  {[]piece{{0, 4000}}, 4000, true},
+		"as many, twice":          {[]piece{{0, 2501}, {0, 2500}}, 5001, false},
+		"all, in pieces":          {[]piece{{0, 1000}, {1000, 5001}}, 5001, true},
+		"all, the last first":     {[]piece{{4000, 5001}, {1000, 2000}, {2000, 4000}, {0, 1000}}, 5001, true},
+		"all, some of it twice":   {[]piece{{4000, 5001}, {900, 4100}, {0, 1000}}, 5001, true},
+		"a gap":                   {[]piece{{0, 1000}, {1001, 5001}}, 5001, false},
+		"a gap behind its words":  {[]piece{{0, 1000}, {1001, 5001}}, 1000, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withPuppet(t, knfsd, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {

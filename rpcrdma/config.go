@@ -74,7 +74,7 @@ func (s *Server) check() error {
 	case c.maxPayload < 1 || c.maxPayload > maxPayload:
 		return fmt.Errorf("rpcrdma: payload of %d bytes is not between 1 and %d", s.MaxPayload, maxPayload)
 	case c.maxMemory < c.largestCall():
-		return fmt.Errorf("rpcrdma: memory of %d bytes is less than the %d that one call can need", s.MaxMemory, c.largestCall())
+		return fmt.Errorf("rpcrdma: memory of %d bytes is too small: one call can need %d", s.MaxMemory, c.largestCall())
 	case c.maxInline < minMaxInline:
 		return fmt.Errorf("rpcrdma: %d bytes for messages are below %d", s.MaxInline, minMaxInline)
 	case c.maxConns < 1:

@@ -88,9 +88,9 @@ func TestGrantOvertaken(t *testing.T) {
 			assert.Equal(t, 16+extraRecvs, r.only().Recvs())
 		}
 		q.ask(3, 7)
-		assert.EqualValues(t, 2, q.answer().Credit, "a third grant waits for the first to be gone")
+		assert.EqualValues(t, 2, q.answer().Credit, "a third grant waits for the end of the first")
 		close(held)
-		assert.EqualValues(t, 16, q.answer().Credit, "the last that the requester sees")
+		assert.EqualValues(t, 16, q.answer().Credit, "the last grant that the requester sees")
 		for range 16 + extraRecvs {
 			q.ask(2, 8)
 		}
@@ -206,7 +206,7 @@ func TestReceiveBeforeReply(t *testing.T) {
 		require.Len(t, q.answers(), 4)
 		assert.Equal(t, posted, r.only().Recvs())
 		for _, used := range p.recvs {
-			assert.Less(t, used, 4, "one is back before each answer")
+			assert.Less(t, used, 4, "a receive is posted again before each answer")
 		}
 		assert.Zero(t, p.recvs[3])
 	})
@@ -267,7 +267,7 @@ func TestRepliesNotTaken(t *testing.T) {
 		assert.Zero(t, r.only().Recvs())
 
 		resume()
-		assert.Len(t, q.answers(), sent, "none is lost")
-		assert.Equal(t, 4+extraRecvs, r.only().Recvs(), "and what was owed is given back")
+		assert.Len(t, q.answers(), sent, "no loss")
+		assert.Equal(t, 4+extraRecvs, r.only().Recvs(), "reduced credits are restored")
 	})
 }

@@ -9,18 +9,18 @@ import (
 
 // Errors of a call whose header is sound.
 var (
-	errNoCall   = errors.New("no chunk holds the RPC message")
+	errNoCall   = errors.New("no chunk has the RPC message")
 	errTwoCalls = errors.New("an RPC message inline and in a chunk at position zero")
-	errInHeader = errors.New("a chunk where the RPC message has its header")
+	errInHeader = errors.New("a chunk in the header of the RPC message")
 	errBlamed   = errors.New("its chunks have ended a connection before")
-	errTooLong  = errors.New("chunks longer than this end takes")
+	errTooLong  = errors.New("chunks longer than this end accepts")
 	errNoRoom   = errors.New("no room for the reply")
 )
 
 // Causes that end a connection.
 var (
 	errStalled = errors.New("rpcrdma: peer leaves posted work undone")
-	errSlow    = fmt.Errorf("%w: others wait for memory, and this peer takes too long to send what its calls hold some for", ErrBound)
+	errSlow    = fmt.Errorf("%w: other calls wait for memory, and this peer is too slow to send the chunks of its calls", ErrBound)
 	errNoReply = errors.New("rpcrdma: reply cannot be sent")
 	errPull    = errors.New("rpcrdma: RDMA Read failed")
 )

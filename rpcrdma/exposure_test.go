@@ -100,7 +100,7 @@ func (w *watchedConn) exposed(t *testing.T) (read, written [][]byte) {
 		case rdma.RemoteWrite | rdma.Scratch:
 			written = append(written, e.mem)
 		default:
-			assert.Fail(t, "exposed for more than one thing", "%v", e.access)
+			assert.Fail(t, "exposed for more than one purpose", "%v", e.access)
 		}
 	}
 	return read, written
@@ -142,7 +142,7 @@ func TestClientExposes(t *testing.T) {
 					if tt.written > 0 && assert.Len(t, written, 1) {
 						assert.GreaterOrEqual(t, len(written[0]), tt.written)
 						assert.LessOrEqual(t, len(written[0]), tt.written+oncrpc.MaxReplyHeader+24)
-						assert.Equal(t, make([]byte, len(written[0])), written[0], "nothing stale")
+						assert.Equal(t, make([]byte, len(written[0])), written[0], "no stale bytes")
 					}
 					assert.Equal(t, tt.read, len(read) > 0)
 					assert.Equal(t, tt.written > 0, len(written) > 0)

@@ -52,7 +52,7 @@ func (x *ExtensionConfig) check(responder bool) error {
 	case x.ImmediateRecvs < 0 || x.ImmediateRecvs > math.MaxUint16:
 		return fmt.Errorf("rpcrdma: %d receives for Immediate Data are not between 0 and %d", x.ImmediateRecvs, math.MaxUint16)
 	case x.ImmediateRecvs > 0 && x.Attach == nil:
-		return errors.New("rpcrdma: receives for Immediate Data, and nobody to take it")
+		return errors.New("rpcrdma: receives for Immediate Data without a handler; set one")
 	case x.Delegation && (x.ImmediateRecvs == 0 || !x.Atomics):
 		return errors.New("rpcrdma: delegation counters need Immediate Data and atomic operations")
 	case x.Delegation && responder && (x.Counters < minCounters || x.Counters > maxCounters):

@@ -92,7 +92,7 @@ func TestLinkOf(t *testing.T) {
 // under way has completed.
 func TestLinkAbort(t *testing.T) {
 	links(t, 2, 2, func(t *testing.T, _ *rig, c *ClientConn, theirs, ours *side) {
-		cause := errors.New("does not keep to the rules")
+		cause := errors.New("violates the rules")
 		theirs.link(t).Abort(cause)
 		for _, s := range []*side{theirs, ours} {
 			require.Len(t, s.ends(), 1)
@@ -119,7 +119,7 @@ func (o *ordeal) Complete(c rdma.Completion) {
 	defer o.mu.Unlock()
 	_, twice := o.told[c.ID]
 	assert.False(o.t, twice, "operation %d", c.ID)
-	assert.False(o.t, o.over, "told after the end")
+	assert.False(o.t, o.over, "notified after the end")
 	if c.Err == nil {
 		assert.Equal(o.t, c.ID, c.Original, "in the order of posting")
 	} else {

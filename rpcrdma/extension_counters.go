@@ -24,7 +24,7 @@ type counters struct {
 var mapped atomic.Int64
 
 // errNoWords means that a party cannot have more counters than it has.
-var errNoWords = errors.New("rpcrdma: the counters of the peer's other connections take all that its address may have")
+var errNoWords = errors.New("rpcrdma: the counters of the peer's other connections use up its address's limit")
 
 // makeCounters maps n words, charges them to room, and registers them for this
 // connection alone and for atomic operations only.

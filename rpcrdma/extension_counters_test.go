@@ -191,7 +191,7 @@ func TestCountersConfig(t *testing.T) {
 	s := new(side)
 	for _, n := range []int{0, 1, 1<<24 + 1, -1} {
 		assert.Error(t, s.delegating(n).check(true), n)
-		assert.NoError(t, s.delegating(n).check(false), "a requester has none")
+		assert.NoError(t, s.delegating(n).check(false), "a requester has no limit")
 	}
 	for _, n := range []int{2, 1 << 24} {
 		assert.NoError(t, s.delegating(n).check(true))

@@ -104,7 +104,7 @@ func TestExtensionNegotiation(t *testing.T) {
 					assert.Equal(t, tt.server.block(), c.ExtensionConn().Peer())
 					assert.Equal(t, tt.client.block(), theirs.Peer())
 				} else {
-					assert.Len(t, reply, 8, "a peer without a block never sees one")
+					assert.Len(t, reply, 8, "a peer without a block gets none")
 					assert.Nil(t, c.ExtensionConn())
 					assert.Nil(t, theirs)
 				}

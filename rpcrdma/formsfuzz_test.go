@@ -113,7 +113,7 @@ func FuzzCallForms(f *testing.F) {
 				got = append(got, req.Msg[req.ItemPos:]...)
 			}
 			assert.Equal(t, c.whole, got)
-			assert.Equal(t, c.moved == 1, req.Item != nil, "one item stays apart, and is not copied")
+			assert.Equal(t, c.moved == 1, req.Item != nil, "one item is placed, and not copied")
 			if c.moved > 1 {
 				assert.Len(t, req.Places, c.moved)
 			} else {

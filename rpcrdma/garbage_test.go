@@ -49,9 +49,9 @@ func TestGarbageArgs(t *testing.T) {
 		{"chunk shorter than the count", 1, none + none, "00000065", []at{{44, 100}}, garbage},
 		{"chunk longer than the count", 1, none + none, "00000060", []at{{44, 100}}, garbage},
 		{"chunk with more than padding", 1, none + none, "00000061", []at{{44, 101}}, garbage},
-		{"chunk of nothing", 1, none + none, "00000060", []at{{44, 0}}, garbage},
-		{"nothing, in a chunk", 1, none + none, "00000000", []at{{44, 0}}, success},
-		{"chunk in front of the count", 1, none + none, "00000064", []at{{40, 100}}, garbage},
+		{"empty chunk", 1, none + none, "00000060", []at{{44, 0}}, garbage},
+		{"no data, in a chunk", 1, none + none, "00000000", []at{{44, 0}}, success},
+		{"chunk before the count", 1, none + none, "00000064", []at{{40, 100}}, garbage},
 		{"R8166-3.4.4.4-2 padding left behind", 1, none + none, "00000061 00000000", []at{{44, 97}}, garbage},
 		{"R8166-8.2.2-1 chunk in the credential", 1, "00000001 00000008" + none + none, "00000064", []at{{40, 100}}, garbage},
 		{"chunk for a procedure without arguments", 0, none + none, "", []at{{40, 4}}, garbage},
@@ -59,13 +59,13 @@ func TestGarbageArgs(t *testing.T) {
 
 		{"two items", 2, none + none, "00000005 00000000 00000003", []at{{44, 5}, {60, 3}}, success},
 		{"two items, one with its padding", 2, none + none, "00000005 00000000 00000003", []at{{44, 8}, {60, 3}}, success},
-		{"two items, one of nothing", 2, none + none, "00000000 00000000 00000003", []at{{44, 0}, {52, 3}}, success},
-		{"R8166-3.4.4.4-1 a chunk that holds both", 2, none + none, "00000005", []at{{44, 8 + 4 + 4 + 4}}, garbage},
-		{"R8166-3.4.2-1 one that may not", 2, none + none, "00000005 00000008 00000003", []at{{44, 5}, {56, 8}, {68, 3}}, garbage},
-		{"R8166-3.4.2-1 one that may not, the other inline", 2, none + none, "00000004 61626364 00000008 00000003", []at{{52, 8}, {64, 3}}, garbage},
+		{"two items, one empty", 2, none + none, "00000000 00000000 00000003", []at{{44, 0}, {52, 3}}, success},
+		{"R8166-3.4.4.4-1 both items in a chunk", 2, none + none, "00000005", []at{{44, 8 + 4 + 4 + 4}}, garbage},
+		{"R8166-3.4.2-1 an ineligible item", 2, none + none, "00000005 00000008 00000003", []at{{44, 5}, {56, 8}, {68, 3}}, garbage},
+		{"R8166-3.4.2-1 an ineligible item, the other inline", 2, none + none, "00000004 61626364 00000008 00000003", []at{{52, 8}, {64, 3}}, garbage},
 		{"the second shorter", 2, none + none, "00000005 00000000 00000004", []at{{44, 5}, {60, 3}}, garbage},
 		{"the first shorter", 2, none + none, "00000005 00000000 00000004", []at{{44, 4}, {56, 4}}, garbage},
-		{"one chunk too many", 2, none + none, "00000005 00000000 00000003", []at{{44, 5}, {60, 3}, {64, 4}}, garbage},
+		{"a chunk too many", 2, none + none, "00000005 00000000 00000003", []at{{44, 5}, {60, 3}, {64, 4}}, garbage},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			program, mux := new(items), new(oncrpc.Mux)

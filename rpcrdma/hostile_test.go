@@ -46,20 +46,20 @@ func hostile(t testing.TB) map[string][]byte {
 		"a segment past the last offset":     with(msg(reads(1, 0, chunks.Segment{Length: 2, Offset: math.MaxUint64})), body),
 		"a length and an offset of the most": with(msg(reads(1, 0, chunks.Segment{Length: math.MaxUint32, Offset: math.MaxUint64})), body),
 		"a position beyond the message":      with(msg(reads(2, 1<<20, one)), body),
-		"the last position that there is":    with(msg(reads(2, math.MaxUint32-43, one)), body),
+		"the largest position":               with(msg(reads(2, math.MaxUint32-43, one)), body),
 		"a message of 2^32-1 bytes":          with(noMsg(chunks.Lists{Reads: []chunks.ReadSegment{{Segment: lie}}}), nil),
 		"a list with one segment too many":   with(noMsg(chunks.Lists{Reads: make([]chunks.ReadSegment, chunks.MaxSegments+1)}), nil),
 		"a list without an end":              raw(bytes.Repeat(readSegment, 2000)),
 		"Write chunks without an end":        raw(make([]byte, 4), bytes.Repeat(emptyChunk, 6000)),
 	}
 	for name, lists := range map[string]string{
-		"2^32-1 segments to write":         "00000000 00000001 ffffffff",
-		"2^32-1 segments for a reply":      "00000000 00000000 00000001 ffffffff",
-		"2^31 segments, 2^35 bytes":        "00000000 00000001 80000000",
-		"2^28 segments, 2^32 bytes":        "00000000 00000001 10000000",
-		"more segments than there are":     "00000000 00000001 00000400",
-		"an item present 2^32-1 times":     "ffffffff",
-		"a read segment that is cut short": "00000001 00000000 00000001",
+		"2^32-1 segments to write":     "00000000 00000001 ffffffff",
+		"2^32-1 segments for a reply":  "00000000 00000000 00000001 ffffffff",
+		"2^31 segments, 2^35 bytes":    "00000000 00000001 80000000",
+		"2^28 segments, 2^32 bytes":    "00000000 00000001 10000000",
+		"more segments than present":   "00000000 00000001 00000400",
+		"an item present 2^32-1 times": "ffffffff",
+		"a truncated read segment":     "00000001 00000000 00000001",
 	} {
 		all[name] = raw(wiretest.Octets(t, lists), make([]byte, 40))
 	}
@@ -108,10 +108,10 @@ func TestHostileOffers(t *testing.T) {
 		for range 128 {
 			q.call(msg(l), rpcCall(testXID, ""))
 		}
-		assert.Equal(t, calls, g.count(), "those for which the share has room")
+		assert.Equal(t, calls, g.count(), "as many as the share allows")
 		assert.LessOrEqual(t, r.inline.Load(), r.cfg.maxInline)
 		other.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
-		assert.Equal(t, calls+1, g.count(), "another's is served")
+		assert.Equal(t, calls+1, g.count(), "another peer is served")
 		close(g.open)
 		assert.Len(t, other.answers(), 1)
 		assert.Len(t, q.answers(), 128)

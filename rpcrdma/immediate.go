@@ -62,6 +62,6 @@ func (l *ExtensionConn) tally(question bool, tooMany, none error) error {
 
 // Errors of a peer's Immediate Data that end the connection.
 var (
-	errOverrun    = errors.New("rpcrdma: the peer asks more questions by Immediate Data than there are receives")
-	errUnaskedFor = errors.New("rpcrdma: the peer answers by Immediate Data what was not asked")
+	errOverrun    = errors.New("rpcrdma: the peer sends more queries by Immediate Data than posted receives")
+	errUnaskedFor = errors.New("rpcrdma: the peer's Immediate Data answers no query")
 )

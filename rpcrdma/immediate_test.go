@@ -282,7 +282,7 @@ func TestImmediateMisuse(t *testing.T) {
 			assert.Len(t, s.news(), 4)
 		})
 	})
-	t.Run("client answers what was not asked", func(t *testing.T) {
+	t.Run("client answers without a query", func(t *testing.T) {
 		s := new(side)
 		serve(t, &Server{Handler: null, Extensions: s.config(8)}, func(t *testing.T, r *rig) {
 			p := dialRawLink(t, r.listen, linked(8))
@@ -303,11 +303,11 @@ func TestImmediateMisuse(t *testing.T) {
 			assert.Empty(t, s.links)
 		})
 	})
-	t.Run("not agreed, client offers nothing", func(t *testing.T) {
+	t.Run("not agreed, client offers none", func(t *testing.T) {
 		rawLinkServer(t, linked(8), nil, func(t *testing.T, c *ClientConn, p *rawLink) {
 			require.NoError(t, c.conn.PostRecv(1))
 			p.say(t, 1)
-			assert.ErrorIs(t, p.end(), rdma.ErrUnsupportedOp, "as by one who has never heard of it")
+			assert.ErrorIs(t, p.end(), rdma.ErrUnsupportedOp, "as by an end without the extension")
 		})
 	})
 	t.Run("not agreed, server offers", func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 // connections are ended.
 
 // errOverLimit is the cause of ending a connection that holds too much.
-var errOverLimit = fmt.Errorf("%w: too many bytes of messages are held, and this peer has most of them", ErrBound)
+var errOverLimit = fmt.Errorf("%w: messages use too much memory, and this peer has the most", ErrBound)
 
 // takeLocked counts the memory of a new call: its message, an inline reply, and
 // the call itself. The caller holds the connection's lock. takeLocked reports

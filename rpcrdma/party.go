@@ -19,7 +19,7 @@ func (c *config) share() int64 { return max(c.maxMemory/2, c.largestCall()) }
 // were too many connections, or it took too much, by the bounds of the Server.
 var ErrBound = errors.New("rpcrdma: beyond a bound of the server")
 
-var errReplaced = fmt.Errorf("%w: too many connections, and this one makes room for another party's or a newer one", ErrBound)
+var errReplaced = fmt.Errorf("%w: too many connections: this one is closed for one of another party, or a newer one", ErrBound)
 
 // makeRoom ends a connection in favor of one of newcomer's, and reports whether
 // it did. The caller holds the lock.

@@ -36,9 +36,9 @@ func TestMaxConnsShared(t *testing.T) {
 		assert.Equal(t, 2, ended(many...))
 		r.tap.from = nil
 		_, err := r.listen.Dial(t.Context(), rdma.ConnConfig{Handler: busy})
-		require.NoError(t, err, "who has none gets one of those who have two")
+		require.NoError(t, err, "a party without a connection replaces one of a party with two")
 		assert.Equal(t, 3, ended(append(many, others...)...))
-		assert.Empty(t, busy.ended(), "but not one with a call under way")
+		assert.Empty(t, busy.ended(), "except one with a call under way")
 		close(g.open)
 		busy.answer()
 	})
@@ -186,9 +186,9 @@ func TestStands(t *testing.T) {
 	m := new(meter)
 	c := &conn{rc: m, ready: ready}
 	assert.False(t, c.isStalled(2), "it is seen for the first time")
-	assert.False(t, c.isStalled(3), "nothing is posted")
+	assert.False(t, c.isStalled(3), "no receive is posted")
 	c.watch.posted = 1
-	assert.False(t, c.isStalled(4), "nothing was posted")
+	assert.False(t, c.isStalled(4), "no receive was posted")
 	assert.True(t, c.isStalled(5))
 	m.in += fairshare.Bulk
 	assert.False(t, c.isStalled(6))

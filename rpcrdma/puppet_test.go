@@ -59,7 +59,7 @@ func withPuppet(t *testing.T, private []byte, cfg ClientConnConfig, f func(t *te
 		require.NoError(t, p.Close())
 		synctest.Wait()
 		assert.Equal(t, before, buf.Default.Out(), "buffers lent")
-		assert.Empty(t, p.watched.live, "memory that the server can reach")
+		assert.Empty(t, p.watched.live, "memory exposed to the server")
 		assert.Empty(t, c.calls)
 		assert.Empty(t, c.waiting)
 	})
@@ -92,7 +92,7 @@ func (p *puppet) Receive(m rdma.Recv) {
 	assert.NoError(p.t, err, "R8166-4-1, R8166-4.2.4-3, R8166-4.6.1-1, R8166-4.6.2-1")
 	assert.EqualValues(p.t, 1, binary.BigEndian.Uint32(h.wire[4:]), "R8166-4.2.2-1")
 	assert.NotZero(p.t, h.Credit, "R8166-3.3.1-4")
-	assert.False(p.t, h.Lists.HasReply && h.Lists.Writes() > 0, "one of them is enough for NFSv3")
+	assert.False(p.t, h.Lists.HasReply && h.Lists.Writes() > 0, "NFSv3 needs only one of them")
 	if h.Proc == wire.Msg {
 		if assert.GreaterOrEqual(p.t, len(h.body), 8) {
 			assert.Equal(p.t, h.XID, binary.BigEndian.Uint32(h.body), "R8166-4.2.1-1, R8166-3.2-1")

@@ -174,7 +174,7 @@ func TestReaderJoinsDispatcher(t *testing.T) {
 		q.xidCall(100)
 		time.Sleep(time.Second)
 		q.xidCall(1)
-		assert.Empty(t, q.answers(), "calls of this kind are the dispatcher's now, which has enough to do")
+		assert.Empty(t, q.answers(), "the busy dispatcher has calls of this kind now")
 		close(s.open)
 		assert.Equal(t, []uint32{100, 1}, xidsOf(q.answers()))
 	})

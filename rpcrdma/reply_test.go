@@ -227,7 +227,7 @@ func TestNoRoom(t *testing.T) {
 		{"tiny Reply chunk", long, nil, []int{4000, 4}},
 		{"Reply chunk of no segments", long, nil, []int{}},
 		{"tiny Write chunk", long, []int{4096, 903}, nil},
-		{"tiny Write chunk beside a Reply chunk", long, []int{4999}, []int{10000}},
+		{"tiny Write chunk with a Reply chunk", long, []int{4999}, []int{10000}},
 		{"Write chunk of empty segments", []byte("x"), []int{0, 0}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -267,7 +267,7 @@ func TestThreshold(t *testing.T) {
 		want    int
 	}{
 		{"R8797-3.1-3 R8166-3.3.3-5 no private data", 4096, nil, 1024},
-		{"the peer's is less", 8192, cmpriv.Message{RecvSize: 2048, SendSize: 65536}.AppendTo(nil), 2048},
+		{"the peer's is smaller", 8192, cmpriv.Message{RecvSize: 2048, SendSize: 65536}.AppendTo(nil), 2048},
 		{"ours is less", 2048, cmpriv.Message{RecvSize: 65536, SendSize: 1024}.AppendTo(nil), 2048},
 		{"ours is less than two units", 2047, cmpriv.Message{RecvSize: 65536}.AppendTo(nil), 1024},
 		{"both at the limit", 262144, cmpriv.Message{RecvSize: 262144}.AppendTo(nil), 262144},
@@ -357,7 +357,7 @@ func TestMaxReply(t *testing.T) {
 		{"huge Reply chunk", nil, []uint32{0xffffffff, 0xffffffff}, defaultMaxPayload + headSlack},
 		{"Write chunk", [][]uint32{{65536, 4}}, nil, 4096 - 28 - 8 - 2*segment + 65540},
 		{"huge Write chunk", [][]uint32{{0xffffffff}}, nil, 4096 - 28 - 8 - segment + defaultMaxPayload},
-		{"only the first counts", [][]uint32{{10}, {500}}, nil, 4096 - 28 - 16 - 2*segment + 10},
+		{"only the first is used", [][]uint32{{10}, {500}}, nil, 4096 - 28 - 16 - 2*segment + 10},
 		{"empty Write chunk", [][]uint32{{}, {500}}, nil, 4096 - 28 - 16 - segment},
 		{"Write and Reply chunk", [][]uint32{{10}}, []uint32{5000}, 5010},
 	} {
@@ -482,7 +482,7 @@ func TestForeignHead(t *testing.T) {
 			rep.Head = appendSuccess(nil, testXID)
 			return true
 		},
-		"in front of where it was": func(_ context.Context, _ *oncrpc.Request, rep *oncrpc.Reply) bool {
+		"before its old position": func(_ context.Context, _ *oncrpc.Request, rep *oncrpc.Reply) bool {
 			rep.Head = appendSuccess(rep.Head, testXID)
 			rep.Head = append(rep.Head[4:4], rep.Head...)
 			return true

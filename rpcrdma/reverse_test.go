@@ -143,7 +143,7 @@ func TestReverseGolden(t *testing.T) {
 			require.NoError(t, <-done)
 			assert.Equal(t, reply[resultsAt:], words(&x.Results))
 			x.Release()
-			assert.Equal(t, 2, rc.Credits(), "what was granted, up to what was asked for")
+			assert.Equal(t, 2, rc.Credits(), "the grant, up to the request")
 		})
 	})
 }
@@ -155,7 +155,7 @@ func TestReverse(t *testing.T) {
 	service := handler(func(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
 		cred = c.Cred
 		assert.Equal(t, "rdma", c.Peer.Network)
-		assert.Nil(t, c.Peer.Reverse, "there is no third direction")
+		assert.Nil(t, c.Peer.Reverse, "no third direction")
 		return repeater(ctx, c, r)
 	})
 	program := handler(func(ctx context.Context, c *oncrpc.Call, _ *oncrpc.Reply) error {
@@ -237,7 +237,7 @@ func TestReverseCredits(t *testing.T) {
 			require.NoError(t, c.Call(t.Context(), x))
 			x.Release()
 		}
-		assert.Equal(t, 32, c.Credits(), "R8167-4.1-1: the forward grant is what it was")
+		assert.Equal(t, 32, c.Credits(), "R8167-4.1-1: the forward grant is unchanged")
 		all.Wait()
 		assert.Equal(t, granted, most, "R8167-4.1-2, R8167-4.1-3")
 		require.NoError(t, c.Close())
@@ -467,7 +467,7 @@ func TestReverseReconnect(t *testing.T) {
 			}
 			time.Sleep(time.Hour)
 			if !backchannel {
-				assert.Equal(t, 1, p.connections(), "nobody wants it")
+				assert.Equal(t, 1, p.connections(), "no caller waits")
 				return
 			}
 			require.Equal(t, 2, p.connections(), "R8167-5.4-2")
@@ -603,7 +603,7 @@ func TestReverseIdle(t *testing.T) {
 		for i := range 10 {
 			require.NoError(t, ask(t.Context(), c, 10, 10, 10))
 			synctest.Wait()
-			assert.EqualValues(t, heard+uint64(i)+1, c.received.Load(), "replies and nothing else")
+			assert.EqualValues(t, heard+uint64(i)+1, c.received.Load(), "only replies")
 		}
 		assert.Nil(t, c.reverse)
 	})

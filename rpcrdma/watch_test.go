@@ -60,7 +60,7 @@ func TestSlowPeer(t *testing.T) {
 			time.Sleep(stallTime / 2)
 		}
 		time.Sleep(10 * stallTime)
-		assert.Len(t, q.answers(), 20, "R8166-3.3.1-8: and no message that was not asked for")
+		assert.Len(t, q.answers(), 20, "R8166-3.3.1-8: no unsolicited message")
 		assert.Empty(t, q.ended())
 	})
 }

@@ -23,7 +23,7 @@ func TestReaderErrors(t *testing.T) {
 		{"length above limit, data absent", "ffffffff", func(r *Reader) { r.Opaque(400) }, ErrLong},
 		{"length above input", "00000005 01020304", func(r *Reader) { r.Opaque(5) }, ErrShort},
 		{"largest length", "ffffffff 01020304", func(r *Reader) { r.Opaque(math.MaxInt) }, ErrShort},
-		{"limit below 0 allows nothing", "00000001 01000000", func(r *Reader) { r.Opaque(-1) }, ErrLong},
+		{"a limit below 0 allows no bytes", "00000001 01000000", func(r *Reader) { r.Opaque(-1) }, ErrLong},
 		{"padding cut", "00000002 0102", func(r *Reader) { r.String(2) }, ErrShort},
 		{"fixed, negative", "01020304", func(r *Reader) { r.Fixed(-1) }, ErrShort},
 		{"fixed, largest", "01020304", func(r *Reader) { r.Fixed(math.MaxInt) }, ErrShort},
@@ -40,7 +40,7 @@ func TestReaderErrors(t *testing.T) {
 			r.Fail(errors.New("second"))
 			assert.Equal(t, first, r.Err(), "the first error stays")
 			assert.Equal(t, first, r.Done())
-			assert.Equal(t, off, r.Offset(), "nothing is read after an error")
+			assert.Equal(t, off, r.Offset(), "no read after an error")
 		})
 	}
 }
@@ -189,7 +189,7 @@ func TestSetPlaces(t *testing.T) {
 	r := NewReader(wire)
 	r.SetPlaces([]Place{{4, 5}})
 	r.Opaque(8)
-	assert.ErrorIs(t, r.Done(), ErrItem, "an item that may not be moved")
+	assert.ErrorIs(t, r.Done(), ErrItem, "an item that may not be placed")
 }
 
 // TestSetMoved checks separate data of an item in results, whose place only the
@@ -261,7 +261,7 @@ func FuzzReader(f *testing.F) {
 				t.Fatalf("offset %d after %d of %d", r.Offset(), before, len(wire))
 			}
 			if failed && (len(got) > 0 || r.Err() == nil || r.Offset() != before) {
-				t.Fatal("went on after an error")
+				t.Fatal("continued after an error")
 			}
 		}
 		if r.Done() == nil && r.Offset() != len(wire) {

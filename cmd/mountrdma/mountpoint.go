@@ -64,7 +64,7 @@ func (m *mountCommand) checkFUSE() error {
 		return fmt.Errorf("allow_other is for root: have root write user_allow_other into %s, or leave it out", fuseConf)
 	}
 	if err := unix.Faccessat(unix.AT_FDCWD, m.point, unix.W_OK, unix.AT_EACCESS); err != nil {
-		return fmt.Errorf("mount point %s: %w: an ordinary user can mount only on a directory that he may write to", m.point, err)
+		return fmt.Errorf("mount point %s: %w: an ordinary user can mount only on a directory with write permission", m.point, err)
 	}
 	return nil
 }

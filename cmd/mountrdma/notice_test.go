@@ -199,7 +199,7 @@ func TestDiscover(t *testing.T) {
 	assert.Equal(t, "mountrdma: "+server.String()+" did not answer within 100ms: it needs nfsrdmad serve --discover "+server.String()+
 		", and firewalls must let UDP port 4791 through\n", said)
 	said = refused(t, "discover", "--local", server.String(), server.String())
-	assert.Contains(t, said, "UDP port 4791 of "+server.String()+" is in use: ")
+	assert.Contains(t, said, "UDP port 4791 of "+server.String()+" is in use")
 	assert.Contains(t, refused(t, "discover", "--local", "x"), `--local "x" is no address`)
 	h.serve(t)
 }
@@ -226,7 +226,7 @@ func TestTop(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	args[2] = "127.0.0.66"
-	assert.Equal(t, "mountrdma: "+server.String()+" says: it does not show its counters to this address (nfsrdmad serve --monitors)\n", refused(t, args...))
+	assert.Equal(t, "mountrdma: "+server.String()+" says: the server does not show its counters to this address; name the address in nfsrdmad serve --monitors\n", refused(t, args...))
 	status, _, said := command(t, "top", server.String(), "--interval", "1ms")
 	assert.Equal(t, 2, status)
 	assert.Equal(t, "mountrdma: --interval 1ms is not between 100ms and 1m0s\n", said)

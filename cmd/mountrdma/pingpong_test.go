@@ -41,7 +41,7 @@ func TestPingpong(t *testing.T) {
 func TestPingpongErrors(t *testing.T) {
 	_, client := pingpongs(t, []string{"-n", "1"}, []string{"-n", "2", "--timeout=200ms"})
 	assert.Equal(t, 1, client.status)
-	assert.Contains(t, client.errs.String(), "message 1: nothing came in 200ms")
+	assert.Contains(t, client.errs.String(), "message 1: no message for 200ms")
 	server, _ := pingpongs(t, []string{"-n", "1", "-s", "9"}, []string{"-n", "1", "-s", "8", "--timeout=200ms"})
 	assert.Equal(t, 1, server.status)
 	assert.Contains(t, server.errs.String(), "message 0 has 8 octets, not 9")

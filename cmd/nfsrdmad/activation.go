@@ -28,9 +28,9 @@ func sortPassed(files []*os.File) (passed, error) {
 		var err error
 		switch {
 		case !slices.Contains(passable, f.Name()):
-			err = fmt.Errorf("a socket named %q was passed: give it the FileDescriptorName= %s", f.Name(), strings.Join(passable, " or "))
+			err = fmt.Errorf("received a socket named %q: set its FileDescriptorName= to %s", f.Name(), strings.Join(passable, " or "))
 		case p[f.Name()] != nil:
-			err = fmt.Errorf("two sockets named %q were passed: one that listens on [::] takes IPv4 as well", f.Name())
+			err = fmt.Errorf("received two sockets named %q: remove one; a socket on [::] accepts IPv4 too", f.Name())
 		}
 		if err != nil {
 			for _, f := range files {

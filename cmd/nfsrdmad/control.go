@@ -92,7 +92,7 @@ func openControl(path string, p *operations, log *slog.Logger) (*control, error)
 func listenControl(path string) (net.Listener, error) {
 	if info, err := os.Lstat(path); err == nil {
 		if info.Mode().Type() != os.ModeSocket {
-			return nil, errors.New("there is something else that is no socket")
+			return nil, errors.New("a file of that name is not a socket")
 		}
 		if err := os.Remove(path); err != nil {
 			return nil, cli.Cause(err)
@@ -131,5 +131,5 @@ func (c *control) close() {
 }
 
 func controlError(path string, cause error) error {
-	return fmt.Errorf("the control socket %s cannot be had: %w; name another with --control, or turn it off with --control \"\"", path, cause)
+	return fmt.Errorf("cannot create the control socket %s: %w; name another with --control, or turn it off with --control \"\"", path, cause)
 }

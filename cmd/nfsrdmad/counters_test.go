@@ -115,16 +115,16 @@ func TestCountersOutOfReach(t *testing.T) {
 		"RDMA Write": {func(s *stranger) rdma.WR {
 			return rdma.WR{Op: rdma.OpWrite, Data: [][]byte{make([]byte, 8)}, Remote: s.word(1)}
 		}, nil},
-		"RDMA Write to another's": {func(*stranger) rdma.WR {
+		"RDMA Write to a foreign STag": {func(*stranger) rdma.WR {
 			return rdma.WR{Op: rdma.OpWrite, Data: [][]byte{make([]byte, 8)}, Remote: victim.word(1)}
 		}, ddp.ErrSTagStream},
 		"RDMA Read": {func(s *stranger) rdma.WR {
 			return rdma.WR{Op: rdma.OpRead, Data: [][]byte{make([]byte, 8)}, Remote: s.word(1)}
 		}, rdmap.ErrAccess},
-		"RDMA Read of another's": {func(*stranger) rdma.WR {
+		"RDMA Read of a foreign STag": {func(*stranger) rdma.WR {
 			return rdma.WR{Op: rdma.OpRead, Data: [][]byte{make([]byte, 8)}, Remote: victim.word(1)}
 		}, rdmap.ErrSTagStream},
-		"Invalidate another's": {func(*stranger) rdma.WR {
+		"Invalidate a foreign STag": {func(*stranger) rdma.WR {
 			return rdma.WR{Op: rdma.OpSend, WithInvalidate: true, Invalidate: rdma.STag(victim.block.CounterSTag)}
 		}, nil},
 	} {

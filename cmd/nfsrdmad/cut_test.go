@@ -108,7 +108,7 @@ func (g *cutRig) once(loads []*load) int {
 			g.t.Errorf("%s: executed %d times", change, n)
 		}
 	}
-	assert.Len(g.t, g.fs.done, len(issued), "changes that nobody asked for")
+	assert.Len(g.t, g.fs.done, len(issued), "changes without a call")
 	return len(issued)
 }
 
@@ -159,7 +159,7 @@ func TestCutAtEachMessage(t *testing.T) {
 	wg.Wait()
 	changes := g.once(loads)
 	s := g.programs.Stats()
-	t.Logf("%d frames in a round, %d cuts, %d changes; %d retries answered by what was kept, %d by a call that ran",
+	t.Logf("%d frames in a round, %d cuts, %d changes; %d retries answered from the cache, %d by a running call",
 		ended.Load(), cuts.Load(), changes, s.Replayed, s.Joined)
 	assert.Greater(t, ended.Load(), int64(50))
 	assert.NotZero(t, s.Replayed)
@@ -208,7 +208,7 @@ func TestCutAnywhere(t *testing.T) {
 		calls += l.calls.Load()
 	}
 	s := g.programs.Stats()
-	t.Logf("%d calls, %d of them changes; %d cuts; %d retries answered by what was kept, %d by a call that ran",
+	t.Logf("%d calls, %d of them changes; %d cuts; %d retries answered from the cache, %d by a running call",
 		calls, changes, c.cuts.Load(), s.Replayed, s.Joined)
 	assert.NotZero(t, s.Replayed)
 }

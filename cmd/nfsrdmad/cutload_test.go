@@ -121,7 +121,7 @@ func (w *walk) reads(sizes []int) {
 		w.call("", func() error {
 			res, err := w.client.Read(w.ctx, w.file, 0, p)
 			if err == nil && !bytes.Equal(res.Data, w.data[:n]) {
-				err = fmt.Errorf("READ of %d bytes: not what was written", n)
+				err = fmt.Errorf("READ of %d bytes: wrong data", n)
 			}
 			return err
 		})

@@ -90,7 +90,7 @@ func (o *serveOptions) openExports(s *shares, log *slog.Logger) ([]nfsserver.Exp
 	if o.exportsFile != "" {
 		list, err := o.readFile(log)
 		if err != nil {
-			return nil, fmt.Errorf("nothing is served, for the exports are wrong:\n%w", err)
+			return nil, fmt.Errorf("no export is served, because the exports have errors:\n%w", err)
 		}
 		o.exports = list
 	}
@@ -194,7 +194,7 @@ func (o *serveOptions) openTCP(server *nfsrdma.Server) (cli.Way, error) {
 	l, err := o.ops.passed.listen("tcp", o.tcp)
 	if err != nil {
 		return cli.Way{}, cli.ListenError("--tcp", o.tcp, err,
-			` (beside the kernel's NFS server, which has 2049), or turn it off with --tcp ""`)
+			` (the kernel's NFS server uses 2049), or turn it off with --tcp ""`)
 	}
 	o.ops.tcp = server.Parts().TCP
 	return cli.Way{
@@ -206,9 +206,9 @@ func (o *serveOptions) openTCP(server *nfsrdma.Server) (cli.Way, error) {
 // announce logs which access is open to whom, and under which user calls run.
 func (o *serveOptions) announce(transports []cli.Way, log *slog.Logger) {
 	if open := cli.Open(transports); len(open) > 0 && len(o.clients) == 0 && o.exportsFile == "" {
-		log.Warn("every host that reaches these addresses is served; --clients NET,... or --exports FILE restricts that", "addresses", open)
+		log.Warn("any host that can connect to these addresses may mount; restrict them with --clients NET,... or --exports FILE", "addresses", open)
 	}
 	if uid := os.Geteuid(); uid != 0 {
-		log.Info("not root: all calls are done in the name of this user, whoever the caller is", "uid", uid)
+		log.Info("not root: every call is executed as this user, for any caller", "uid", uid)
 	}
 }

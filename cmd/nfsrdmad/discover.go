@@ -27,8 +27,8 @@ type discoverOptions struct {
 }
 
 func (o *discoverOptions) add(f *pflag.FlagSet) {
-	f.StringVar(&o.discover, "discover", "", "`ADDR` of this host, at whose UDP port 4791 (RoCEv2) clients find this server\nand hear that it has been restarted: mountrdma discover, mount -o notice")
-	f.StringSliceVar(&o.monitors, "monitors", nil, "networks `NET,...` whose mountrdma top may see counters, besides ADDR's host")
+	f.StringVar(&o.discover, "discover", "", "`ADDR` of this host: at its UDP port 4791 (RoCEv2) clients find this server\nand learn of restarts (mountrdma discover, mount -o notice)")
+	f.StringSliceVar(&o.monitors, "monitors", nil, "networks `NET,...` whose mountrdma top may read counters, as ADDR's host may")
 }
 
 // A discovery is a server of package discover with its port.
@@ -44,7 +44,7 @@ func (p *operations) openDiscover(o *discoverOptions, log *slog.Logger) error {
 	}
 	addr, err := netip.ParseAddr(o.discover)
 	if err != nil {
-		return fmt.Errorf("--discover %s: give one address of this host, with no port: RoCEv2 has UDP port 4791", o.discover)
+		return fmt.Errorf("--discover %s: give an address of this host, without a port: RoCEv2 uses UDP port 4791", o.discover)
 	}
 	nets, err := parseNets("--monitors", o.monitors)
 	if err != nil {
@@ -52,7 +52,7 @@ func (p *operations) openDiscover(o *discoverOptions, log *slog.Logger) error {
 	}
 	clients, err := readClients(p.clientsFile())
 	if err != nil {
-		log.Warn("the clients of the last time are not told of the restart", "err", err)
+		log.Warn("clients of the last run get no notice of the restart", "err", err)
 	}
 	wire, err := roce.ListenUDP(addr)
 	if err != nil {
@@ -76,7 +76,7 @@ func (p *operations) openDiscover(o *discoverOptions, log *slog.Logger) error {
 // discoverError adds a remedy to the error of an address that cannot be opened.
 func discoverError(addr string, err error) error {
 	if errors.Is(err, unix.EADDRINUSE) {
-		return fmt.Errorf("UDP port 4791 of %s is in use: a mount with -o notice has it, another nfsrdmad, or the kernel's own RoCE (rdma_rxe); give --discover another address of this host, or leave it out", addr)
+		return fmt.Errorf("UDP port 4791 of %s is in use by a mount with -o notice, another nfsrdmad, or the kernel's RoCE (rdma_rxe): give --discover another address of this host, or omit it", addr)
 	}
 	return fmt.Errorf("--discover %s: %w", addr, err)
 }

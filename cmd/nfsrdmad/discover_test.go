@@ -117,7 +117,7 @@ func TestDiscover(t *testing.T) {
 	select {
 	case <-told:
 	case <-ctx.Done():
-		t.Error("nobody was told")
+		t.Error("no client was notified")
 	}
 	leave()
 	assert.NoError(t, <-ended)
@@ -160,9 +160,9 @@ func TestDiscoverErrors(t *testing.T) {
 	require.NoError(t, err)
 	defer wire.Close()
 	for addr, want := range map[string]string{
-		taken.String(): "UDP port 4791 of " + taken.String() + " is in use: a mount with -o notice has it, another nfsrdmad, or the kernel's own RoCE (rdma_rxe); " +
-			"give --discover another address of this host, or leave it out",
-		":4791":   "--discover :4791: give one address of this host, with no port: RoCEv2 has UDP port 4791",
+		taken.String(): "UDP port 4791 of " + taken.String() + " is in use by a mount with -o notice, another nfsrdmad, or the kernel's RoCE (rdma_rxe): " +
+			"give --discover another address of this host, or omit it",
+		":4791":   "--discover :4791: give an address of this host, without a port: RoCEv2 uses UDP port 4791",
 		"0.0.0.0": "--discover 0.0.0.0: roce: 0.0.0.0 is no address of a port",
 	} {
 		status, stdout, stderr := command(t, "serve", "--state", t.TempDir(), "--control", "", "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0",

@@ -33,7 +33,7 @@ func parseExports(args []string) ([]export, error) {
 			return nil, err
 		}
 		if other, ok := seen[e.name]; ok {
-			return nil, fmt.Errorf("%s and %s are both exported as %s: name one of them otherwise, DIR=/EXPORT", other, e.dir, e.name)
+			return nil, fmt.Errorf("%s and %s are both exported as %s: give one of them another name, DIR=/EXPORT", other, e.dir, e.name)
 		}
 		seen[e.name] = e.dir
 		list = append(list, e)
@@ -67,7 +67,7 @@ func parseExport(arg string) (export, error) {
 		return export{}, fmt.Errorf("export name %q is not a plain absolute path: %q is", name, path.Clean(name))
 	}
 	if len(name) > mount3.PathLen {
-		return export{}, fmt.Errorf("export name of %d bytes for %s: clients can ask for %d at most, so name it DIR=/EXPORT", len(name), dir, mount3.PathLen)
+		return export{}, fmt.Errorf("export name of %d bytes for %s: clients can send %d at most: name it DIR=/EXPORT", len(name), dir, mount3.PathLen)
 	}
 	return export{dir: dir, memory: memory, name: name}, nil
 }

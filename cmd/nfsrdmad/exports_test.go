@@ -56,7 +56,7 @@ func TestParseExportsRefuses(t *testing.T) {
 		{[]string{"mem:much=/x"}, `mem:much, a file system in memory of SIZE "much": not a size`},
 		{[]string{"mem:2000GiB=/x"}, "(below 1025 GiB)"},
 		{[]string{"mem:1024KB=/x"}, "a directory of that name is ./mem:1024KB"},
-		{[]string{"mem:1KiB=/x"}, "give it 1MiB or more"},
+		{[]string{"mem:1KiB=/x"}, "give a file system in memory 1MiB or more"},
 		{[]string{"/srv/a=/x", "/srv/b=/x"}, "/srv/a and /srv/b are both exported as /x"},
 	} {
 		_, err := parseExports(tt.args)

@@ -21,10 +21,10 @@ func newExports() *cobra.Command {
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "check FILE",
-		Short: "Say what an exports file means, or what is wrong with it",
-		Long: `Say what an exports file means: one line for each directory and client, with
-all options in full. If it has errors, they are printed on standard error, with
-line and column, and the exit status is 1. No directory is opened.`,
+		Short: "Explain an exports file, or list its errors",
+		Long: `Explain an exports file: one line for each directory and client, with all
+options in full. If the file has errors, standard error lists them with line
+and column, and the exit status is 1. No directory is opened.`,
 		Example: "  nfsrdmad exports check /etc/exports",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -65,7 +65,7 @@ func (o *serveOptions) readFile(log *slog.Logger) ([]export, error) {
 		log.Warn("strange exports", "at", w.Error())
 	}
 	if len(f.Exports) == 0 {
-		log.Warn("nothing is exported", "file", o.exportsFile)
+		log.Warn("no export", "file", o.exportsFile)
 	}
 	var list []export
 	for _, e := range f.Exports {

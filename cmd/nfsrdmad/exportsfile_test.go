@@ -27,10 +27,10 @@ func TestExportsCheck(t *testing.T) {
 /srv/b\040c host(ro,sync,secure,root_squash,no_all_squash,no_subtree_check,sec=sys)
 /srv/b\040c *(ro,sync,secure,root_squash,no_all_squash,no_subtree_check,exclusive,fsid=7,sec=sys)
 `, stdout)
-	assert.Equal(t, name+`:3:17: no client stands in front of "(ro,fsid=7,exclusive)", so that every host is served with it; `+
+	assert.Equal(t, name+`:3:17: "(ro,fsid=7,exclusive)" has no client before it, and so applies to every host; `+
 		`write client(ro,fsid=7,exclusive) without a blank, or *(ro,fsid=7,exclusive) (warning)`+"\n", stderr)
 	again, stdout2, stderr2 := command(t, "exports", "check", writeFile(t, t.TempDir(), stdout))
-	assert.Equal(t, []any{cli.ExitOK, stdout, ""}, []any{again, stdout2, stderr2}, "what is printed is a file that says the same")
+	assert.Equal(t, []any{cli.ExitOK, stdout, ""}, []any{again, stdout2, stderr2}, "the output is an equivalent exports file")
 }
 
 func TestExportsCheckErrors(t *testing.T) {
@@ -38,7 +38,7 @@ func TestExportsCheckErrors(t *testing.T) {
 	status, stdout, stderr := command(t, "exports", "check", name)
 	assert.Equal(t, cli.ExitError, status)
 	assert.Empty(t, stdout)
-	assert.Equal(t, name+":1:13: there is no option \"foo\"; correct it (docs/exports.md has them all)\n"+
+	assert.Equal(t, name+":1:13: unknown option \"foo\"; correct it (docs/exports.md has them all)\n"+
 		name+":2:1: \"srv\" is not an absolute path; a line begins with a directory, written from / on\n", stderr)
 
 	status, _, stderr = command(t, "exports", "check", filepath.Join(name, "none"))
@@ -59,10 +59,10 @@ func TestServeBadExports(t *testing.T) {
 		return stderr
 	}
 	file := filepath.Join(dir, "exports")
-	assert.Equal(t, "nfsrdmad: nothing is served, for the exports are wrong:\n"+
+	assert.Equal(t, "nfsrdmad: no export is served, because the exports have errors:\n"+
 		file+":1:1: \"x\" is not an absolute path; a line begins with a directory, written from / on\n"+
-		file+":2:6: there is no option \"b\"; correct it (docs/exports.md has them all)\n", run("x\n/a a(b)"))
+		file+":2:6: unknown option \"b\"; correct it (docs/exports.md has them all)\n", run("x\n/a a(b)"))
 	assert.Equal(t, "nfsrdmad: "+file+":2: "+dir+"/none: no such directory: create it, or correct the path\n"+
-		file+":3: "+dir+"/exports: not a directory: serve the directory that holds it\n",
+		file+":3: "+dir+"/exports: not a directory: serve its parent directory\n",
 		run(dir+" *(ro)\n"+dir+"/none *\n"+dir+"/exports *"))
 }

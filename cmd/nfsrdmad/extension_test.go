@@ -49,7 +49,7 @@ func soon[T any](t *testing.T, c <-chan T) (v T) {
 	select {
 	case v = <-c:
 	case <-time.After(10 * time.Second):
-		require.FailNow(t, "nothing came")
+		require.FailNow(t, "no message arrived")
 	}
 	return v
 }

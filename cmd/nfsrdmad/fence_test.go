@@ -73,7 +73,7 @@ func TestRestartFenced(t *testing.T) {
 	p := start(t, slices.Concat(args, []string{"3s"})...)
 	c, root := delegating(t, p)
 	require.Equal(t, nfs3.OK, touch(c, root))
-	assert.NoFileExists(t, marker, "nobody holds anything")
+	assert.NoFileExists(t, marker, "no delegation is held")
 	res, _ := acquire(c, root)
 	require.Zero(t, res)
 	require.FileExists(t, marker)
@@ -93,7 +93,7 @@ func TestRestartFenced(t *testing.T) {
 		require.NoError(t, c.Close())
 		require.NoError(t, p.cmd.Process.Signal(unix.SIGTERM))
 		p.end()
-		assert.FileExists(t, marker, "it has not waited for all of it")
+		assert.FileExists(t, marker, "it has not waited the full lease")
 	}
 
 	p = start(t, slices.Concat(args, []string{"1s"})...)
@@ -110,5 +110,5 @@ func TestRestartFenced(t *testing.T) {
 	require.Zero(t, res)
 	require.NoError(t, p.cmd.Process.Signal(unix.SIGTERM))
 	p.end()
-	assert.NoFileExists(t, marker, "the client has given it back")
+	assert.NoFileExists(t, marker, "the client has returned it")
 }

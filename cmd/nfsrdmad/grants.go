@@ -93,7 +93,7 @@ func (g *grantsDoc) String() string {
 		}
 	}
 	if g.WaitSeconds > 0 {
-		text += fmt.Sprintf("; changes wait for another %s, since clients may hold what the daemon before this one granted",
+		text += fmt.Sprintf("; changes wait for another %s, because clients may hold delegations of the daemon before this one",
 			short(time.Duration(g.WaitSeconds*float64(time.Second))))
 	}
 	return text

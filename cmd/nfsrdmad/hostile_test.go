@@ -117,7 +117,7 @@ func (p *peer) end() error {
 	case err := <-p.ended:
 		return err
 	case <-time.After(10 * time.Second):
-		require.FailNow(p.t, "the connection goes on")
+		require.FailNow(p.t, "the connection continues")
 	}
 	panic("unreachable")
 }
@@ -149,9 +149,9 @@ func TestUnreachableChunks(t *testing.T) {
 	for name, offer := range map[string]func(p *peer) chunks.Lists{
 		"unknown STag to read":    func(*peer) chunks.Lists { return read(chunks.Segment{Handle: 0xbad, Length: 4}) },
 		"unknown STag to write":   func(*peer) chunks.Lists { return write(chunks.Segment{Handle: 0xbad, Length: 4}) },
-		"another's STag to read":  func(*peer) chunks.Lists { return read(theirs) },
-		"another's STag to write": func(*peer) chunks.Lists { return write(theirs) },
-		"more than there is": func(p *peer) chunks.Lists {
+		"a foreign STag to read":  func(*peer) chunks.Lists { return read(theirs) },
+		"a foreign STag to write": func(*peer) chunks.Lists { return write(theirs) },
+		"more than the region has": func(p *peer) chunks.Lists {
 			s := p.segment(make([]byte, 4), rdma.RemoteRead)
 			s.Length++
 			return read(s)
@@ -169,7 +169,7 @@ func TestUnreachableChunks(t *testing.T) {
 			p.call(xid, offer(p))
 			var fault *iwarp.Fault
 			require.ErrorAs(t, p.end(), &fault)
-			assert.False(t, fault.Remote, "the peer's own end finds it")
+			assert.False(t, fault.Remote, "the peer detects it")
 
 			again := dialPeer(t, addr, iwarp.Config{})
 			require.Eventually(t, func() bool { // the server may not yet know the cause of the other's end

@@ -68,7 +68,7 @@ func readIdentities(name string) (list []identity, err error) {
 		err = json.Unmarshal(b, &list)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s, which says which directory an export was, cannot be read: %w: put a copy back, or remove it: then clients of exports that once were another directory must mount again", name, cli.Cause(err))
+		return nil, fmt.Errorf("cannot read %s, the record of exported directories: %w: restore a copy, or remove it: then clients of exports whose directory has changed must mount again", name, cli.Cause(err))
 	}
 	return list, nil
 }

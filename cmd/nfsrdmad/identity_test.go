@@ -32,8 +32,8 @@ func TestIdentity(t *testing.T) {
 		return id
 	}
 	own := hash32([]byte("/data"))
-	assert.Equal(t, own, of("/data", "a"), "the first has what it had before there was a record")
-	assert.Equal(t, own, of("/data", ""), "who cannot be told from others")
+	assert.Equal(t, own, of("/data", "a"), "the first keeps its identity from before the record")
+	assert.Equal(t, own, of("/data", ""), "a directory without an identity")
 	b := of("/data", "b")
 	assert.NotEqual(t, own, b)
 	c := of("/data", "c")
@@ -52,12 +52,12 @@ func TestIdentity(t *testing.T) {
 	assert.Equal(t, own, of("/data", "a"), "as at the first start")
 	require.NoError(t, os.WriteFile(name, []byte("nonsense"), 0o600))
 	_, err = s.identity("/data", []byte("a"))
-	assert.ErrorContains(t, err, "put a copy back")
+	assert.ErrorContains(t, err, "restore a copy")
 	require.NoError(t, os.Remove(name))
 	require.NoError(t, os.Mkdir(name+".new", 0o700))
 	require.NoError(t, os.Mkdir(filepath.Join(name+".new", "x"), 0o700))
 	_, err = s.identity("/data", []byte("a"))
-	assert.ErrorContains(t, err, "--state", "what is not on record is not given out")
+	assert.ErrorContains(t, err, "--state", "an identity without a record is not used")
 }
 
 // TestRepointed checks that handles of one directory are not valid for another
@@ -73,7 +73,7 @@ func TestRepointed(t *testing.T) {
 	lasting := fs.RootID() != nil
 	require.NoError(t, fs.Close())
 	if !lasting {
-		t.Skip("the file system here does not tell a directory from others: ", base)
+		t.Skip("the file system here does not identify directories: ", base)
 	}
 	link := filepath.Join(base, "current")
 	read := func(dir string, fh nfs3.FH) (now nfs3.FH, content string, err error) {

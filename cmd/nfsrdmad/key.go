@@ -43,19 +43,19 @@ func readKey(name string) (key [keyLen]byte, err error) {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return key, fmt.Errorf("the key of file handles %s: %w", name, err)
 	}
-	const remedy = "put a copy back, or remove it: then there will be a new one, and clients must mount again"
+	const remedy = "restore a copy, or remove it: then the daemon makes a new key, and clients must mount again"
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size != keyLen:
-		return key, fmt.Errorf("%s is not a key of file handles, which is a file of %d bytes: %s", name, keyLen, remedy)
+		return key, fmt.Errorf("%s is not a key of file handles, which has %d bytes: %s", name, keyLen, remedy)
 	case int(st.Uid) != os.Geteuid() || st.Mode&0o077 != 0:
-		return key, fmt.Errorf("others than this user (%d) may have read the key of file handles %s (owner %d, mode %04o): make it this user's own with mode 0600 if nobody has, else remove it: then there will be a new one, and clients must mount again",
+		return key, fmt.Errorf("users other than this one (%d) may have read the key of file handles %s (owner %d, mode %04o): if none has, make this user its owner and set mode 0600; if not, remove it: then the daemon makes a new key, and clients must mount again",
 			os.Geteuid(), name, st.Uid, st.Mode&0o7777)
 	}
 	if _, err := io.ReadFull(f, key[:]); err != nil {
 		return key, fmt.Errorf("the key of file handles %s cannot be read: %w", name, cli.Cause(err))
 	}
 	if key == ([keyLen]byte{}) {
-		return key, fmt.Errorf("the key of file handles %s is nothing but zeros: %s", name, remedy)
+		return key, fmt.Errorf("the key of file handles %s has only zeros: %s", name, remedy)
 	}
 	return key, nil
 }

@@ -20,7 +20,7 @@ func keyState(t *testing.T) (*state, string) {
 // TestHandleKey checks that the key is made once, readable for this user alone.
 func TestHandleKey(t *testing.T) {
 	s, name := keyState(t)
-	require.NoError(t, os.WriteFile(name+".new", []byte("of a daemon that was killed"), 0o600))
+	require.NoError(t, os.WriteFile(name+".new", []byte("left by a killed daemon"), 0o600))
 	key, err := s.handleKey()
 	require.NoError(t, err)
 	assert.NotZero(t, key)
@@ -52,14 +52,14 @@ func TestHandleKeyDamaged(t *testing.T) {
 		put  func(t *testing.T, name string)
 		want string
 	}{
-		"empty":    {file(0, 0o600), "is not a key of file handles, which is a file of 32 bytes"},
+		"empty":    {file(0, 0o600), "is not a key of file handles, which has 32 bytes"},
 		"short":    {file(31, 0o600), "is not a key of file handles"},
 		"long":     {file(33, 0o600), "is not a key of file handles"},
-		"readable": {file(32, 0o640), "mode 0640): make it this user's own with mode 0600"},
-		"writable": {file(32, 0o602), "mode 0602): make it this user's own with mode 0600"},
+		"readable": {file(32, 0o640), "mode 0640): if none has, make this user its owner and set mode 0600"},
+		"writable": {file(32, 0o602), "mode 0602): if none has, make this user its owner and set mode 0600"},
 		"zeros": {func(t *testing.T, name string) {
 			require.NoError(t, os.WriteFile(name, make([]byte, 32), 0o600))
-		}, "nothing but zeros"},
+		}, "has only zeros"},
 		"directory": {func(t *testing.T, name string) { require.NoError(t, os.Mkdir(name, 0o700)) }, "is not a key of file handles"},
 		"link": {func(t *testing.T, name string) {
 			file(32, 0o600)(t, name+".real")

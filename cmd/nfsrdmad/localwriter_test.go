@@ -46,7 +46,7 @@ func TestLocalWriter(t *testing.T) {
 	defer x.Release()
 	res.Decode(&x.Results)
 	if res.Status == delegation.StatusRefused && res.Reason == delegation.ReasonTypes {
-		t.Skip("the file system here gives no leases")
+		t.Skip("the file system here does not support leases")
 	}
 	require.Equal(t, delegation.StatusOK, res.Status, res.Reason)
 	assert.Equal(t, delegation.FileData, res.Types)

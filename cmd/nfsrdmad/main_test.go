@@ -38,7 +38,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"nosuch"}, `unknown command "nosuch" for "nfsrdmad"`},
 		{[]string{"version", "x"}, `unknown command "x" for "nfsrdmad version"`},
 		{[]string{"serve"}, "serve needs a directory: nfsrdmad serve DIR, or --exports FILE"},
-		{[]string{"serve", "--exports=x", "/"}, "DIR and --exports are both given: write DIR into the file, or leave --exports out"},
+		{[]string{"serve", "--exports=x", "/"}, "DIR and --exports cannot be combined: write DIR into the file, or omit --exports"},
 		{[]string{"serve", "--exports=x", "--ro"}, "--ro, --clients, --no-root-squash and --exclusive are for DIR: write ro, clients, no_root_squash and exclusive into the file of --exports"},
 		{[]string{"serve", "--exports=x", "--exclusive"}, "--ro, --clients, --no-root-squash and --exclusive are for DIR: write ro, clients, no_root_squash and exclusive into the file of --exports"},
 		{[]string{"serve", "--nosuch", "/"}, "unknown flag: --nosuch"},
@@ -49,7 +49,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"serve", "--credits=0", "/"}, "--credits 0 is not between 1 and 4096"},
 		{[]string{"serve", "--max-payload=8MiB", "/"}, "--max-payload 8388608 is not between 4096 and 4194304"},
 		{[]string{"serve", "--listen=", "/"}, "--listen needs an address, such as :20049"},
-		{[]string{"serve", "--portmap=:111", "--register", "/"}, "--portmap answers in rpcbind's place, and --register tells it: choose one"},
+		{[]string{"serve", "--portmap=:111", "--register", "/"}, "--portmap replaces rpcbind, and --register uses it: choose one"},
 		{[]string{"serve", "--clients=host", "/"}, `--clients: "host" is neither an address nor a network such as 192.0.2.0/24 or 2001:db8::/32`},
 		{[]string{"serve", "=/x"}, `"=/x" names no directory: write DIR or DIR=/EXPORT`},
 	} {
@@ -96,23 +96,23 @@ func TestErrors(t *testing.T) {
 		want string
 	}{
 		{"no directory", []string{filepath.Join(dir, "nosuch")}, filepath.Join(dir, "nosuch") + ": no such directory: create it, or correct the path"},
-		{"a file", []string{file}, file + ": not a directory: serve the directory that holds it"},
+		{"a file", []string{file}, file + ": not a directory: serve its parent directory"},
 		{
 			"state in the export",
 			[]string{"--state", filepath.Join(dir, "sub", "state"), dir + "=/x"},
-			"the state directory " + filepath.Join(dir, "sub", "state") + " lies in " + dir + ", where clients would reach it: name another with --state",
+			"the state directory " + filepath.Join(dir, "sub", "state") + " is inside " + dir + ", and clients could reach it: name another with --state",
 		},
-		{"state in use", []string{"--state", state, dir}, "another nfsrdmad uses the state directory " + state + ": stop it, or give this one its own with --state"},
+		{"state in use", []string{"--state", state, dir}, "another nfsrdmad uses the state directory " + state + ": stop that daemon, or name another directory with --state"},
 		{"RDMA port in use", []string{"--listen", port, dir}, "cannot listen on " + port + ": the port is in use; choose another with --listen"},
 		{
 			"TCP port in use",
 			[]string{"--tcp", port, dir},
-			"cannot listen on " + port + ": the port is in use; choose another with --tcp (beside the kernel's NFS server, which has 2049), or turn it off with --tcp \"\"",
+			"cannot listen on " + port + ": the port is in use; choose another with --tcp (the kernel's NFS server uses 2049), or turn it off with --tcp \"\"",
 		},
 		{
 			"portmapper's port in use",
 			[]string{"--portmap", port, dir},
-			"cannot listen on " + port + ": the port is in use; choose another with --portmap, or, where it is rpcbind that has the port, leave --portmap out and register there with --register",
+			"cannot listen on " + port + ": the port is in use; choose another with --portmap, or, if rpcbind uses the port, omit --portmap and register there with --register",
 		},
 		{"foreign address", []string{"--listen", "192.0.2.1:20049", dir}, "cannot listen on 192.0.2.1:20049: this machine has no such address; correct --listen"},
 		{"no address", []string{"--listen", "20049", dir}, "cannot listen on 20049 (--listen): listen tcp: address 20049: missing port in address"},

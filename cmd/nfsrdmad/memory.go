@@ -32,7 +32,7 @@ func parseMemory(dir string) (size int64, err error) {
 	case err != nil:
 		return 0, fmt.Errorf("%s, a file system in memory of SIZE %q: %w; a directory of that name is ./%s", dir, word, err, dir)
 	case size < minMemory:
-		return 0, fmt.Errorf("%s is a file system in memory of %d bytes: give it 1MiB or more", dir, size)
+		return 0, fmt.Errorf("%s has %d bytes: give a file system in memory 1MiB or more", dir, size)
 	}
 	return size, nil
 }

@@ -49,7 +49,7 @@ var (
 
 // duration is the only histogram; its buckets are rpcstats.LatencyBounds.
 var duration = prometheus.NewDesc("nfsrdma_rpc_duration_seconds",
-	"How long calls took, from their arrival until the reply was made.", byProc, nil)
+	"Duration of calls, from their arrival to the complete reply.", byProc, nil)
 
 var metricList = []metric{
 	gauge("build_info", "1, with the version of the daemon.", []string{"version"}, func(s *sight, emit emitter) {
@@ -85,13 +85,13 @@ var metricList = []metric{
 			}
 		}),
 
-	perTransport(gauge, "connections", "Connections that are there now.", func(t *transportDoc) float64 { return float64(t.Connections.Now) }),
-	perTransport(counter, "connections_accepted_total", "Connections that were taken.", func(t *transportDoc) float64 { return float64(t.Connections.Total) }),
-	perTransport(counter, "connections_refused_total", "Connections for which there was no room.", func(t *transportDoc) float64 { return float64(t.Connections.Refused) }),
-	perTransport(counter, "connections_replaced_total", "Connections that made room for another host's, or a newer one of their own.", func(t *transportDoc) float64 { return float64(t.Connections.Replaced) }),
-	perTransport(counter, "connections_stalled_total", "Connections cut because they held memory that others waited for, and did not move.", func(t *transportDoc) float64 { return float64(t.Connections.Stalled) }),
+	perTransport(gauge, "connections", "Present connections.", func(t *transportDoc) float64 { return float64(t.Connections.Now) }),
+	perTransport(counter, "connections_accepted_total", "Accepted connections.", func(t *transportDoc) float64 { return float64(t.Connections.Total) }),
+	perTransport(counter, "connections_refused_total", "Connections refused because the limit was reached.", func(t *transportDoc) float64 { return float64(t.Connections.Refused) }),
+	perTransport(counter, "connections_replaced_total", "Connections closed for one of another host, or for a newer one of the same host.", func(t *transportDoc) float64 { return float64(t.Connections.Replaced) }),
+	perTransport(counter, "connections_stalled_total", "Connections cut because they made no progress while they held memory that others waited for.", func(t *transportDoc) float64 { return float64(t.Connections.Stalled) }),
 	perTransport(gauge, "waiting_calls", "Calls that wait for memory.", func(t *transportDoc) float64 { return float64(t.WaitingCalls) }),
-	gauge("calls_under_way", "Calls that have come and are not answered.", byTransport, func(s *sight, emit emitter) {
+	gauge("calls_under_way", "Calls without a reply so far.", byTransport, func(s *sight, emit emitter) {
 		sum := make(map[string]int)
 		for i := range s.Connections {
 			sum[s.Connections[i].Transport] += s.Connections[i].CallsUnderWay
@@ -103,19 +103,19 @@ var metricList = []metric{
 	perMemory("memory_bytes", "Bytes of memory in use.", func(m *memoryDoc) int64 { return m.InUse }),
 	perMemory("memory_limit_bytes", "Bytes of memory that may be in use.", func(m *memoryDoc) int64 { return m.Limit }),
 
-	counter("rdma_refused_calls_total", "Calls that RPC-over-RDMA could not serve, by the code of the RDMA_ERROR that answered them, or none.",
+	counter("rdma_refused_calls_total", "Calls that RPC-over-RDMA could not serve, by the code of the RDMA_ERROR sent, or none.",
 		[]string{"code"}, func(s *sight, emit emitter) {
 			r := s.Transports[0].RDMA
 			emit(float64(r.ErrVers), "ERR_VERS")
 			emit(float64(r.ErrChunk), "ERR_CHUNK")
 			emit(float64(r.Dropped), "none")
 		}),
-	perTerminate("terminates_sent_total", "Terminate messages sent, by what they said went wrong (RFC 5040, Section 4.8).",
+	perTerminate("terminates_sent_total", "Terminate messages sent, by their error (RFC 5040, Section 4.8).",
 		func(r *deviceDoc) []terminateDoc { return r.TerminatesSent }),
 	perTerminate("terminates_received_total", "Terminate messages received.",
 		func(r *deviceDoc) []terminateDoc { return r.TerminatesReceived }),
 	perDirection("fpdus_total", "FPDUs of MPA.", func(c *iwarp.Counts) uint64 { return c.FPDUs }),
-	perDirection("rdmap_bytes_total", "Bytes behind DDP's headers.", func(c *iwarp.Counts) uint64 { return c.Octets }),
+	perDirection("rdmap_bytes_total", "Bytes after DDP headers.", func(c *iwarp.Counts) uint64 { return c.Octets }),
 	counter("rdmap_messages_total", "Messages of RDMAP, by operation.", []string{"direction", "operation"}, func(s *sight, emit emitter) {
 		for op := range rdmap.Opcodes {
 			name := rdmap.Opcode(op).String()
@@ -123,44 +123,44 @@ var metricList = []metric{
 			emit(float64(s.device.Received.Messages[op]), "received", name)
 		}
 	}),
-	gauge("regions", "Memory regions that are registered.", none, func(s *sight, emit emitter) { emit(float64(s.device.Regions)) }),
+	gauge("regions", "Registered memory regions.", none, func(s *sight, emit emitter) { emit(float64(s.device.Regions)) }),
 	gauge("region_bytes", "Bytes in them.", none, func(s *sight, emit emitter) { emit(float64(s.device.RegionOctets)) }),
 
-	gauge("replay_replies", "Replies that are kept for retransmitted calls.", none, func(s *sight, emit emitter) { emit(float64(s.ReplayCache.Replies)) }),
-	gauge("replay_bytes", "Bytes that they take.", none, func(s *sight, emit emitter) { emit(float64(s.ReplayCache.Octets)) }),
-	counter("replay_executed_total", "Calls that must not be executed twice, and were executed.", none, func(s *sight, emit emitter) { emit(float64(s.ReplayCache.Executed)) }),
-	counter("replay_answered_total", "Retransmissions of such calls that got the first one's reply.", none, func(s *sight, emit emitter) {
+	gauge("replay_replies", "Replies kept for retransmitted calls.", none, func(s *sight, emit emitter) { emit(float64(s.ReplayCache.Replies)) }),
+	gauge("replay_bytes", "Bytes of the replies kept.", none, func(s *sight, emit emitter) { emit(float64(s.ReplayCache.Octets)) }),
+	counter("replay_executed_total", "Executed calls of those that must not be executed twice.", none, func(s *sight, emit emitter) { emit(float64(s.ReplayCache.Executed)) }),
+	counter("replay_answered_total", "Retransmissions of such calls answered with the first reply.", none, func(s *sight, emit emitter) {
 		emit(float64(s.ReplayCache.Replayed + s.ReplayCache.Joined))
 	}),
-	gauge("grants", "What clients hold by delegation counters.", none, func(s *sight, emit emitter) {
+	gauge("grants", "Objects that clients hold, by delegation counter.", none, func(s *sight, emit emitter) {
 		if s.Grants != nil {
 			emit(float64(s.Grants.InForce))
 		}
 	}),
-	gauge("grants_of_largest_party", "Grants in force of the address that has most.", none, func(s *sight, emit emitter) {
+	gauge("grants_of_largest_party", "Grants in force of the address with the most.", none, func(s *sight, emit emitter) {
 		if s.Grants != nil {
 			_, n := s.Grants.largest()
 			emit(float64(n))
 		}
 	}),
-	counter("grant_refusals_total", "ACQUIREs that were refused.", []string{"reason"}, func(s *sight, emit emitter) {
+	counter("grant_refusals_total", "Refused ACQUIREs.", []string{"reason"}, func(s *sight, emit emitter) {
 		if s.Grants != nil {
 			for why := delegation.ReasonContended; why <= delegation.ReasonOver; why++ {
 				emit(float64(s.Grants.RefusedBy[why.String()]), why.String())
 			}
 		}
 	}),
-	gauge("grant_wait_seconds", "For how long changes are put off, since clients may hold what the daemon before this one granted.", none, func(s *sight, emit emitter) {
+	gauge("grant_wait_seconds", "Time for which changes still wait, because clients may hold delegations of the daemon before this one.", none, func(s *sight, emit emitter) {
 		if s.Grants != nil {
 			emit(s.Grants.WaitSeconds)
 		}
 	}),
-	counter("grant_events_total", "What became of what clients asked for, and held, by delegation counters.", []string{"event"}, func(s *sight, emit emitter) {
+	counter("grant_events_total", "Outcomes of requests for delegations and of delegations, by delegation counter.", []string{"event"}, func(s *sight, emit emitter) {
 		if s.Grants != nil {
 			s.Grants.events(emit)
 		}
 	}),
-	counter("discover_requests_total", "Requests over RoCE, by what became of them.", []string{"outcome"}, func(s *sight, emit emitter) {
+	counter("discover_requests_total", "Requests over RoCE, by outcome.", []string{"outcome"}, func(s *sight, emit emitter) {
 		if d := s.Discovery; d != nil {
 			emit(float64(d.Queries+d.Registered+d.Watched), "answered")
 			emit(float64(d.Refused), "refused")
@@ -169,9 +169,9 @@ var metricList = []metric{
 	}),
 	perDiscovery(counter, "discover_notices_total", "Notices of a restart sent to clients.", func(d *discoveryDoc) uint64 { return d.Notices }),
 	perDiscovery(counter, "discover_updates_total", "Updates of counters sent to monitors.", func(d *discoveryDoc) uint64 { return d.Updates }),
-	perDiscovery(gauge, "discover_clients", "Clients that would be told of a restart.", func(d *discoveryDoc) uint64 { return uint64(d.Clients) }),
-	perDiscovery(gauge, "discover_monitors", "Monitors that counters are streamed to.", func(d *discoveryDoc) uint64 { return uint64(d.Monitors) }),
-	counter("replay_forgotten_total", "Replies that made room before their time.", none, func(s *sight, emit emitter) { emit(float64(s.ReplayCache.Forgotten)) }),
+	perDiscovery(gauge, "discover_clients", "Clients that get notice of a restart.", func(d *discoveryDoc) uint64 { return uint64(d.Clients) }),
+	perDiscovery(gauge, "discover_monitors", "Monitors that receive streamed counters.", func(d *discoveryDoc) uint64 { return uint64(d.Monitors) }),
+	counter("replay_forgotten_total", "Replies dropped early to make room.", none, func(s *sight, emit emitter) { emit(float64(s.ReplayCache.Forgotten)) }),
 }
 
 func perDiscovery(kind func(string, string, []string, func(*sight, emitter)) metric, name, help string, value func(*discoveryDoc) uint64) metric {

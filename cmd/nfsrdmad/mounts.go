@@ -21,7 +21,7 @@ func checkCrossing(dir string) error {
 		return fmt.Errorf("crossmnt: %w", err)
 	}
 	if mounts := mountsBelow(table, path); len(mounts) > 0 {
-		return fmt.Errorf("option crossmnt: clients of %s do not see %s, which is a mount of its own: export it on a line of its own, and take crossmnt out",
+		return fmt.Errorf("option crossmnt: clients of %s do not see %s, which is another mount: export it on its own line, and remove crossmnt",
 			dir, strings.Join(mounts, ", "))
 	}
 	return nil

@@ -45,7 +45,7 @@ func (p *operations) open(ctx context.Context, o *opsOptions, ways []cli.Way, lo
 		return nil, errors.Join(err, closeWays(ways))
 	}
 	if err := p.passed.close(); err != nil {
-		log.Warn("a socket that was passed and is not used cannot be closed", "err", err)
+		log.Warn("cannot close an unused inherited socket", "err", err)
 	}
 	stop := context.AfterFunc(ctx, p.drain)
 	watched := p.startWatchdog()

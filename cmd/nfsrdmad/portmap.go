@@ -45,7 +45,7 @@ func (o *serveOptions) openPortmap(transports []cli.Way, log *slog.Logger) ([]cl
 	l, err := rpcbind.Listen(o.portmap)
 	if err != nil {
 		return nil, cli.ListenError("--portmap", o.portmap, err,
-			", or, where it is rpcbind that has the port, leave --portmap out and register there with --register")
+			", or, if rpcbind uses the port, omit --portmap and register there with --register")
 	}
 	p := rpcbind.NewPortmapper(append(l.Services(), services(transports)...))
 	return append(transports, cli.NewWay("portmap", l, rpcbind.NewServer(p, log))), nil
@@ -74,7 +74,7 @@ func register(ctx context.Context, host rpcbind.Host, list []rpcbind.Service, lo
 		ctx, cancel := context.WithTimeout(context.Background(), registerTime)
 		defer cancel()
 		if err := host.Unregister(ctx, list); err != nil {
-			log.Warn("rpcbind still has what was registered; rpcinfo -d removes it", "err", err)
+			log.Warn("rpcbind still has this server's registration; remove it with rpcinfo -d", "err", err)
 		}
 	}, nil
 }
@@ -86,7 +86,7 @@ func registerError(err error) error {
 	case errors.Is(err, rpcbind.ErrNoRPCBind):
 		return fmt.Errorf("%w: start it (systemctl start rpcbind), or answer in its place with --portmap :111", err)
 	case errors.As(err, &taken):
-		return fmt.Errorf("%w: stop that server (the kernel's: systemctl stop nfs-server), or leave --register out and tell clients the ports", err)
+		return fmt.Errorf("%w: stop that server (the kernel's: systemctl stop nfs-server), or omit --register and give clients the ports", err)
 	}
 	return fmt.Errorf("--register: %w", err)
 }

@@ -69,7 +69,7 @@ func TestRegisterErrors(t *testing.T) {
 		Holder: rpcbind.RPCB{Addr: "0.0.0.0.8.1", Owner: "superuser"},
 	}
 	assert.EqualError(t, registerError(taken), "rpcbind: program 100003 version 3 on tcp is registered already, at 0.0.0.0.8.1 by superuser: "+
-		"stop that server (the kernel's: systemctl stop nfs-server), or leave --register out and tell clients the ports")
+		"stop that server (the kernel's: systemctl stop nfs-server), or omit --register and give clients the ports")
 	assert.EqualError(t, registerError(errors.New("x")), "--register: x")
 }
 
@@ -89,7 +89,7 @@ func TestUnregisterFails(t *testing.T) {
 	require.NoError(t, server.Shutdown(t.Context()))
 	require.NoError(t, <-served)
 	undo()
-	assert.Contains(t, log.String(), "rpcinfo -d removes it")
+	assert.Contains(t, log.String(), "remove it with rpcinfo -d")
 	assert.Contains(t, log.String(), unix.ENOENT.Error())
 }
 

@@ -46,7 +46,7 @@ func openRecorder(dir string, log *slog.Logger) (*recorder, error) {
 		err = unix.Access(dir, unix.W_OK|unix.X_OK)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("--record %s: %w: name a directory that can be written to", dir, err)
+		return nil, fmt.Errorf("--record %s: %w: name a writable directory", dir, err)
 	}
 	return &recorder{dir: dir, log: log}, nil
 }

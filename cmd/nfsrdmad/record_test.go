@@ -137,5 +137,5 @@ func TestRecordDir(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	status, _, stderr := command(t, "serve", "--state", t.TempDir(), "--record", file, "/")
 	assert.Equal(t, 1, status)
-	assert.Equal(t, "nfsrdmad: --record "+file+": mkdir "+file+": not a directory: name a directory that can be written to\n", stderr)
+	assert.Equal(t, "nfsrdmad: --record "+file+": mkdir "+file+": not a directory: name a writable directory\n", stderr)
 }

@@ -144,7 +144,7 @@ func TestReload(t *testing.T) {
 	assert.Equal(t, nfs3.ErrStale, g.getAttr(hostA, b), "it is exported no more")
 	_, status = g.mnt(hostA, "c")
 	assert.Equal(t, mount3.OK, status)
-	assert.Same(t, before[0].FS, g.o.ops.server.Exports()[1].FS, "what stays is not opened again")
+	assert.Same(t, before[0].FS, g.o.ops.server.Exports()[1].FS, "unchanged exports are not opened again")
 
 	// The handle keeps its meaning after the export returns.
 	done, log = g.reload("./a *(rw)\n./b *(rw)")
@@ -155,8 +155,8 @@ func TestReload(t *testing.T) {
 
 	done, log = g.reload("")
 	assert.True(t, done, log)
-	assert.Contains(t, log, "nothing is exported")
-	g.open(0, "all were let go")
+	assert.Contains(t, log, "no export")
+	g.open(0, "all were released")
 	assert.Equal(t, nfs3.ErrStale, g.getAttr(hostA, a))
 }
 
@@ -167,11 +167,11 @@ func TestReloadBad(t *testing.T) {
 	a, _ := g.mnt(hostA, "a")
 	before := g.o.ops.server.Exports()
 	for text, want := range map[string][]string{
-		"./a *(ro)\n./c *(rx)\nx":     {"exports:2:", `there is no option \"rx\"`, "exports:3:1: "},
+		"./a *(ro)\n./c *(rx)\nx":     {"exports:2:", `unknown option \"rx\"`, "exports:3:1: "},
 		"./c *(ro)\n./d *(rw)":        {"exports:2: ", "/d: no such directory: create it"},
 		"./c *(rw)\n./a/../b *":       {"has . or .. in it"},
 		"/ *(crossmnt)\n./a *(rw)":    {"exports:1: ", "option crossmnt: clients of / do not see "},
-		"./a *(rw)\n./c *(rw,fsid=1)": {"exports:2: ", "/b, which has the same fsid and is exported still"},
+		"./a *(rw)\n./c *(rw,fsid=1)": {"exports:2: ", "/b, which has the same fsid and is still exported"},
 	} {
 		done, log := g.reload(text)
 		assert.False(t, done, text)
@@ -186,10 +186,10 @@ func TestReloadBad(t *testing.T) {
 			assert.Equal(t, before[i].Clients, after[i].Clients)
 		}
 		assert.Equal(t, nfs3.OK, g.getAttr(hostA, a))
-		g.open(2, "what was opened in vain is closed")
+		g.open(2, "unused file systems are closed")
 	}
 	assert.ErrorContains(t, apply(g.o.ops.server, g.shares, []export{{dir: g.dir + "/c", name: "c"}}), "not absolute")
-	g.open(2, "what a Server does not take is closed")
+	g.open(2, "file systems that a Server refuses are closed")
 	require.NoError(t, os.Remove(g.o.exportsFile))
 	assert.False(t, g.o.reload(g.shares, g.logger))
 	assert.Equal(t, nfs3.OK, g.getAttr(hostA, a))
@@ -297,12 +297,12 @@ func TestReloadUnderLoad(t *testing.T) {
 		switch {
 		case status == nfs3.OK:
 			runtime.Gosched() // lets exports go meanwhile
-			assert.True(t, bytes.Equal(data, rep.Item.B), "what was lent is there until it is given back")
+			assert.True(t, bytes.Equal(data, rep.Item.B), "lent memory lasts until its return")
 			if rep.Cut != nil {
 				lent.Add(1)
 			}
 		case stays:
-			assert.Equal(t, nfs3.OK, status, "what stays is not disturbed")
+			assert.Equal(t, nfs3.OK, status, "the remaining export is undisturbed")
 		default:
 			assert.Equal(t, nfs3.ErrStale, status)
 			stale.Add(1)
@@ -329,5 +329,5 @@ func TestReloadUnderLoad(t *testing.T) {
 	t.Logf("%d READs, %d of them lent, %d stale", served.Load(), lent.Load(), stale.Load())
 	done, log := g.reload("./a *(rw)")
 	assert.True(t, done, log)
-	g.open(1, "all others were let go")
+	g.open(1, "all others were released")
 }

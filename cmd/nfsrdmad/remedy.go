@@ -18,7 +18,7 @@ func checkDir(dir string) error {
 	case errors.Is(err, unix.ENOENT):
 		return fmt.Errorf("%s: no such directory: create it, or correct the path", dir)
 	case errors.Is(err, unix.ENOTDIR):
-		return fmt.Errorf("%s: not a directory: serve the directory that holds it", dir)
+		return fmt.Errorf("%s: not a directory: serve its parent directory", dir)
 	case errors.Is(err, unix.EACCES):
 		return fmt.Errorf("%s: no permission: run as root, or as a user who may read it", dir)
 	default:

@@ -80,46 +80,45 @@ time, until SIGTERM or SIGINT; then calls under way are finished, for 10 s at
 most, and the exit status is 0. A second signal ends it at once.
 
 Each DIR is exported under its absolute path, or as /EXPORT. The last "=/" of an
-argument separates the two. In the place of DIR, mem: or mem:SIZE is a file system in
-memory for trying out, of 1GiB or SIZE, which ends with the daemon.
+argument separates the two. Instead of DIR, mem: or mem:SIZE is a file system in
+memory for trials, of 1GiB or SIZE, which ends with the daemon.
 
-Without DIR, what the FILE of --exports has is exported. It is a file of exports(5), as
-for Linux's own server; nfsrdmad exports check says what one means. At SIGHUP the
-file is read again: exports that stay are not disturbed, and where the new file is
-wrong, nothing changes and the log says why.
+Without DIR, the daemon serves the exports of the FILE of --exports, in the format of
+exports(5), as for Linux's own server; nfsrdmad exports check explains such a file. At
+SIGHUP the daemon reads the file again. Exports that stay are not disturbed; if the new
+file has errors, the exports do not change and the log names the errors.
 
-With DIR and without --clients, every host that reaches the ports may read and write what the
-directory's modes allow to the user and group that the host claims (AUTH_SYS).
-Root of a client becomes nobody, unless --no-root-squash is given. As root, the
-daemon lets the kernel check each call against its caller's user and groups; as
-an ordinary user it does everything in that user's name.
+With DIR and without --clients, every host that can connect to the ports may read and write
+as the modes of files allow the user and group that the host claims (AUTH_SYS).
+Root of a client becomes nobody, unless --no-root-squash is given. If the daemon runs as
+root, the kernel checks each call with its caller's user and groups; if it runs as an
+ordinary user, it executes every call as that user.
 
-Clients that are mountrdma may keep what they have cached until the daemon asks for
-it back. --exclusive is a promise, kept by nobody but you: no process of this host and
-no other server changes what is in the directories. Then names and attributes may be
-kept too; without it the data of files alone, which the kernel tells of. Nobody else
-can change mem:, so it needs no promise.
+mountrdma clients may keep cached data until the daemon recalls it (delegations).
+--exclusive is your promise that no process of this host and no other server changes
+the directories. Clients may then keep names and attributes too; without the promise
+they keep only the data of files, whose changes the kernel reports. mem: needs no
+promise, because only the daemon can change it.
 
 Once it accepts connections, it prints one line on standard output:
 
     ready rdma=ADDR tcp=ADDR exports=/EXPORT,...
 
-With --record, each RDMA connection keeps what it sent and received last, and it
-is written to DIR/PEER-TIME.pcap, which Wireshark opens, where a Terminate of
-either end closes the connection (not more than one a second, and none while DIR
-has 100), and for all connections at SIGUSR1. The files hold what clients read
-and write.
+With --record, each RDMA connection keeps its latest traffic. The daemon writes it
+to DIR/PEER-TIME.pcap, for Wireshark, if a Terminate of either end closes the
+connection (at most one file a second, and none while DIR has 100), and for all
+connections at SIGUSR1. The files contain the data that clients read and write.
 
 Linux mounts an export by (MOUNT goes over TCP)
 
     mount -t nfs -o vers=3,proto=rdma,port=20049,mountproto=tcp,mountport=2049,nolock SERVER:/EXPORT /mnt
 
-and where clients can ask port 111 for the ports, by
+and if clients can query port 111 for the ports, by
 
     mount -t nfs -o vers=3,rdma,nolock SERVER:/EXPORT /mnt
 
-There answers the host's rpcbind, which is told with --register, or on a host that
-has none, this daemon itself, with --portmap :111.`,
+Port 111 is answered by the host's rpcbind, if --register is given, or on a host
+without rpcbind by this daemon, with --portmap :111.`,
 		Example: `  nfsrdmad serve /srv/data
   nfsrdmad serve --ro --clients 192.0.2.0/24,2001:db8::/32 /srv/a=/a /srv/b=/b
   nfsrdmad serve --exports /etc/exports
@@ -135,26 +134,26 @@ has none, this daemon itself, with --portmap :111.`,
 	f.SortFlags = false
 	f.BoolVar(&o.readOnly, "ro", false, "refuse changes")
 	f.StringSliceVar(&o.clientWords, "clients", nil, "serve only these addresses and networks `NET,...`")
-	f.BoolVar(&o.noRootSquash, "no-root-squash", false, "let root of a client be root here")
-	f.BoolVar(&o.exclusive, "exclusive", false, "promise that nothing but this daemon changes what is in DIR")
-	f.StringVar(&o.exportsFile, "exports", "", "serve what `FILE` says (exports(5)); read again at SIGHUP")
-	f.BoolVar(&o.manageGIDs, "manage-gids", false, "users are in the groups that this host says: calls have room for 16")
+	f.BoolVar(&o.noRootSquash, "no-root-squash", false, "let a client's root act as root")
+	f.BoolVar(&o.exclusive, "exclusive", false, "promise that only this daemon changes the files in DIR")
+	f.StringVar(&o.exportsFile, "exports", "", "serve the exports of `FILE` (exports(5)); SIGHUP rereads the file")
+	f.BoolVar(&o.manageGIDs, "manage-gids", false, "take users' groups from this host, because calls have room for only 16")
 	f.StringVar(&o.listen, "listen", ":20049", "`ADDR` for RPC-over-RDMA (iWARP over TCP)")
-	f.StringVar(&o.tcp, "tcp", ":2049", "`ADDR` for the same over plain TCP; \"\" turns it off")
+	f.StringVar(&o.tcp, "tcp", ":2049", "`ADDR` for NFS over plain TCP; \"\" turns it off")
 	f.StringVar(&o.portmap, "portmap", "", "`ADDR` for a portmapper (TCP and UDP), most often :111")
-	f.BoolVar(&o.register, "register", false, "tell the rpcbind of this host the ports")
+	f.BoolVar(&o.register, "register", false, "register the ports with this host's rpcbind")
 	f.Var(&o.inline, "inline", "longest message sent without RDMA")
-	f.IntVar(&o.credits, "credits", o.credits, "calls that a connection may have under way")
+	f.IntVar(&o.credits, "credits", o.credits, "concurrent calls of a connection")
 	f.Var(&o.maxPayload, "max-payload", "longest READ or WRITE")
-	f.Var(&o.crc, "crc", "CRC32C on RDMA connections: auto has it where the client asks")
-	f.Var(&o.markers, "markers", "on asks clients for MPA markers, for tests: Linux's siw has none and refuses;\na client that asks gets them either way")
-	f.BoolVar(&o.noExtensions, "no-extensions", false, "speak the standards only: nothing of our own in private data, FPDUs for the\nsegments of TCP whoever the client is")
-	f.DurationVar(&o.lease, "lease", defaultLease, "how long a client that keeps what it has cached may be silent; changes wait\nfor it no longer")
-	f.StringVar(&o.state, "state", defaultState(), "`DIR` for what outlives the daemon; one for each")
+	f.Var(&o.crc, "crc", "CRC32C on RDMA connections: auto uses it if the client asks")
+	f.Var(&o.markers, "markers", "on asks clients for MPA markers, for tests (Linux's siw refuses);\na client that asks gets them always")
+	f.BoolVar(&o.noExtensions, "no-extensions", false, "use only the standards: no private data of our own, FPDUs of a TCP segment\nfor every client")
+	f.DurationVar(&o.lease, "lease", defaultLease, "how long a client with delegations may be silent;\nchanges wait no longer for it")
+	f.StringVar(&o.state, "state", defaultState(), "`DIR` for lasting state; one for each daemon")
 	f.StringVar(&o.record, "record", "", "`DIR` for records of RDMA connections: at Terminates, and on SIGUSR1")
-	f.Var(&o.recordSize, "record-size", "what a connection keeps for its record")
+	f.Var(&o.recordSize, "record-size", "memory of a connection for its record")
 	o.opsOptions.add(f)
-	f.Var(&o.logLevel, "log-level", "what to log on standard error")
+	f.Var(&o.logLevel, "log-level", "level of the log on standard error")
 	f.Var(&o.logFormat, "log-format", "how to log it")
 	return cmd
 }
@@ -169,7 +168,7 @@ func (o *serveOptions) understand(_ *cobra.Command, args []string) (err error) {
 		return errors.New("--listen needs an address, such as :20049")
 	}
 	if o.portmap != "" && o.register {
-		return errors.New("--portmap answers in rpcbind's place, and --register tells it: choose one")
+		return errors.New("--portmap replaces rpcbind, and --register uses it: choose one")
 	}
 	return errors.Join(
 		cli.Within("--inline", int64(o.inline), cmpriv.MinSize, cmpriv.MaxSize),
@@ -187,7 +186,7 @@ func (o *serveOptions) understandExports(args []string) (err error) {
 	case len(args) == 0 && o.exportsFile == "":
 		return errors.New("serve needs a directory: nfsrdmad serve DIR, or --exports FILE")
 	case len(args) > 0 && o.exportsFile != "":
-		return errors.New("DIR and --exports are both given: write DIR into the file, or leave --exports out")
+		return errors.New("DIR and --exports cannot be combined: write DIR into the file, or omit --exports")
 	case o.exportsFile != "" && (o.readOnly || o.noRootSquash || o.exclusive || len(o.clientWords) > 0):
 		return errors.New("--ro, --clients, --no-root-squash and --exclusive are for DIR: write ro, clients, no_root_squash and exclusive into the file of --exports")
 	}

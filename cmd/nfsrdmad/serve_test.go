@@ -239,7 +239,7 @@ func TestServeReadOnlyForClients(t *testing.T) {
 }
 
 func TestServeWarns(t *testing.T) {
-	const warning = "every host that reaches these addresses is served; --clients"
+	const warning = "any host that can connect to these addresses may mount; restrict them with --clients"
 	for _, tt := range []struct {
 		name string
 		args []string

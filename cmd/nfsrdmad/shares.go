@@ -149,7 +149,7 @@ func (s *shares) shareLocked(e *export) (*share, error) {
 		case other.key == key:
 			return other, nil
 		default:
-			return nil, fmt.Errorf("%s takes the place of %s, which has the same fsid and is exported still: take that out first, send SIGHUP, and then put this in",
+			return nil, fmt.Errorf("%s replaces %s, which has the same fsid and is still exported: remove the old one, send SIGHUP, then add the new one",
 				e.dir, other.key.dir)
 		}
 	}

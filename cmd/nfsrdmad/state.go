@@ -50,7 +50,7 @@ func openState(dir string) (*state, error) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		lock.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("another nfsrdmad uses the state directory %s: stop it, or give this one its own with --state", dir)
+			return nil, fmt.Errorf("another nfsrdmad uses the state directory %s: stop that daemon, or name another directory with --state", dir)
 		}
 		return nil, stateError(dir, err)
 	}
@@ -86,7 +86,7 @@ func (s *state) outside(dir string) error {
 	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") || device != ownDevice {
 		return nil
 	}
-	return fmt.Errorf("the state directory %s lies in %s, where clients would reach it: name another with --state", s.dir, dir)
+	return fmt.Errorf("the state directory %s is inside %s, and clients could reach it: name another with --state", s.dir, dir)
 }
 
 // locate returns the real path and the device of a directory.

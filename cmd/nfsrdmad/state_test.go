@@ -21,7 +21,7 @@ func TestState(t *testing.T) {
 
 	_, err = openState(dir)
 	assert.EqualError(t, err, "another nfsrdmad uses the state directory "+dir+
-		": stop it, or give this one its own with --state")
+		": stop that daemon, or name another directory with --state")
 
 	require.NoError(t, first.Close())
 	second, err := openState(dir)

@@ -188,14 +188,14 @@ func TestStateFull(t *testing.T) {
 	res, why := acquire()
 	assert.Equal(t, uint32(delegation.StatusRefused), res)
 	assert.Equal(t, uint32(delegation.ReasonLimit), why)
-	r.says("nothing is granted to clients")
+	r.says("no delegations are granted")
 
 	const plain = "b *(rw,insecure)"
 	r.exports("a *(rw,insecure,no_root_squash,exclusive,subtree_check)", plain)
 	hangUp := func() { require.NoError(t, r.p.cmd.Process.Signal(unix.SIGHUP)) }
 	if identified {
 		hangUp()
-		r.says("make room there")
+		r.says("free some space")
 		_, _, _, err = r.dial("b")
 		assert.Error(t, err)
 	}

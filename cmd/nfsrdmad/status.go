@@ -25,13 +25,13 @@ func newStatus() *cobra.Command {
 	path := defaultControl()
 	cmd := &cobra.Command{
 		Use:   "status [--json]",
-		Short: "Show what a running daemon does",
-		Long: `Show what a running daemon serves to whom, and what it has done so far:
-connections with what their ends have agreed on, exports, calls by procedure,
+		Short: "Show the state of a running daemon",
+		Long: `Show the clients and exports of a running daemon, and its work so far:
+connections with their agreed settings, exports, calls by procedure,
 the cache of replies, and memory.
 
 --json prints one object; docs/operations.md describes its fields. With several
-daemons on one machine, --control says which one is meant.`,
+daemons on one machine, --control selects one of them.`,
 		Example: `  nfsrdmad status
   nfsrdmad status --json | jq '.connections[] | .peer'`,
 		Args: cobra.NoArgs,
@@ -60,7 +60,7 @@ func showStatus(ctx context.Context, path string, asJSON bool, w io.Writer) erro
 	}
 	var d statusDoc
 	if err := json.NewDecoder(body).Decode(&d); err != nil {
-		return fmt.Errorf("what answers at %s is no nfsrdmad: %w", path, err)
+		return fmt.Errorf("the program at %s is not nfsrdmad: %w", path, err)
 	}
 	if d.Version != statusVersion {
 		return fmt.Errorf("the daemon speaks version %d of status, and this program %d: use the nfsrdmad that runs, or --json", d.Version, statusVersion)
@@ -71,7 +71,7 @@ func showStatus(ctx context.Context, path string, asJSON bool, w io.Writer) erro
 // askStatus asks the daemon. The caller must close the result.
 func askStatus(ctx context.Context, path string) (io.ReadCloser, error) {
 	if path == "" {
-		return nil, errors.New("there is no XDG_RUNTIME_DIR with a socket of the daemon: name it with --control PATH, as nfsrdmad serve has it")
+		return nil, errors.New("XDG_RUNTIME_DIR has no socket of the daemon: name the socket of nfsrdmad serve with --control PATH")
 	}
 	t := &http.Transport{
 		DisableKeepAlives: true,
@@ -93,7 +93,7 @@ func askStatus(ctx context.Context, path string) (io.ReadCloser, error) {
 		return nil, fmt.Errorf("%s: %w", path, cli.Cause(err))
 	case resp.StatusCode != http.StatusOK:
 		resp.Body.Close()
-		return nil, fmt.Errorf("what answers at %s is no nfsrdmad: %s", path, resp.Status)
+		return nil, fmt.Errorf("the program at %s is not nfsrdmad: %s", path, resp.Status)
 	}
 	return resp.Body, nil
 }

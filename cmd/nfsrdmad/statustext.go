@@ -64,7 +64,7 @@ func (p *page) daemon(d *statusDoc) {
 	g, r := &d.Daemon, &d.ReplayCache
 	p.row("nfsrdmad "+g.Version, fmt.Sprintf("%s since %s (%s), process %d, user %d",
 		g.State, g.Since.Local().Format(time.DateTime), span(p.now.Sub(g.Since)), g.PID, g.UID))
-	p.row("replay cache", fmt.Sprintf("%d replies in %s; %d calls executed once, %d retries answered, %d replies forgotten early",
+	p.row("replay cache", fmt.Sprintf("%d replies in %s; %d calls executed once, %d retries answered, %d replies dropped early",
 		r.Replies, size(uint64(r.Octets)), r.Executed, r.Replayed+r.Joined, r.Forgotten))
 }
 

@@ -19,7 +19,7 @@ type manager struct{ log *slog.Logger }
 // tell sends assignments, each as one line.
 func (m manager) tell(assignments ...string) {
 	if _, err := daemon.SdNotify(false, strings.Join(assignments, "\n")); err != nil {
-		m.log.Warn("the service manager cannot be told", "err", err)
+		m.log.Warn("cannot notify the service manager", "err", err)
 	}
 }
 

@@ -148,8 +148,8 @@ func TestSocketActivationErrors(t *testing.T) {
 		names []string
 		want  string
 	}{
-		{[]string{"rdma", "nfs"}, `a socket named "nfs" was passed: give it the FileDescriptorName= rdma or tcp or metrics`},
-		{[]string{"rdma", "rdma"}, `two sockets named "rdma" were passed: one that listens on [::] takes IPv4 as well`},
+		{[]string{"rdma", "nfs"}, `received a socket named "nfs": set its FileDescriptorName= to rdma or tcp or metrics`},
+		{[]string{"rdma", "rdma"}, `received two sockets named "rdma": remove one; a socket on [::] accepts IPv4 too`},
 	} {
 		p := launch(t, "", tt.names, []*os.File{f, g}, t.TempDir()+"=/x")
 		assert.Empty(t, p.ready)

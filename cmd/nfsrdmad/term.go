@@ -30,6 +30,6 @@ func shortened(asked, wait time.Duration, log *slog.Logger) time.Duration {
 	if wait == 0 || asked <= most {
 		return asked
 	}
-	log.Warn("--lease is cut to a third of what processes of this host wait for (fs.lease-break-time)", "asked", asked, "lease", most)
+	log.Warn("--lease is reduced to a third of fs.lease-break-time, the wait of processes of this host", "asked", asked, "lease", most)
 	return most
 }

@@ -164,7 +164,7 @@ func TestRecallOvertakes(t *testing.T) {
 			a, _, _ := r.k.g.Prepare(s.conn, args.Handle, r.k.now())
 			gt, _, _ := r.k.g.Commit(a, r.k.now())
 			r.k.do(r.k.g.Replied(s.conn, gt)) // too soon
-			assert.Less(t, r.k.change("file", func() {}), time.Second, "nobody waits for the lease")
+			assert.Less(t, r.k.change("file", func() {}), time.Second, "no caller waits for the lease")
 			return grantOf(gt.Slot, gt.Generation, args.Types, lease)
 		}
 		o := r.object("file")
@@ -191,11 +191,11 @@ func TestHostileServer(t *testing.T) {
 		}
 	}
 	for name, break_ := range map[string]func(r *rig){
-		"no such slot": acquire(func(int) *delegation.AcquireRes { return grantOf(8, 1, 1, lease) }),
+		"unknown slot": acquire(func(int) *delegation.AcquireRes { return grantOf(8, 1, 1, lease) }),
 		"slot 0":       acquire(func(int) *delegation.AcquireRes { return grantOf(0, 1, 1, lease) }),
 		"no lease":     acquire(func(int) *delegation.AcquireRes { return grantOf(1, 1, 1, 0) }),
 		"twice":        acquire(func(int) *delegation.AcquireRes { return grantOf(1, 1, 1, lease) }),
-		"recall of no such slot": func(r *rig) {
+		"recall of an unknown slot": func(r *rig) {
 			r.k.last().recall(8, 1)
 		},
 		"recall twice": func(r *rig) {

@@ -77,7 +77,7 @@ func (c *conn) Closed(error) {
 // for no delegations from then on.
 func (c *conn) fault(err error) {
 	if c.set.spoilt.CompareAndSwap(false, true) {
-		c.set.cfg.Log.Warn("the server breaks the rules of delegation: nothing more is asked for", "err", err)
+		c.set.cfg.Log.Warn("the server violates the delegation protocol: this client requests no more delegations", "err", err)
 	}
 	c.link.Abort(err)
 }

@@ -22,7 +22,7 @@ func TestRenew(t *testing.T) {
 			return region.Load(delegation.LeaseWord)
 		}
 		time.Sleep(10 * lease)
-		assert.Zero(t, word(), "nothing is held")
+		assert.Zero(t, word(), "no delegation is held")
 		o := r.holds("file")
 		for range 100 {
 			time.Sleep(lease / 10)

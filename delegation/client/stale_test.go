@@ -220,7 +220,7 @@ func TestNothingStale(t *testing.T) {
 				for range 2 {
 					clients.Go(func() {
 						served := s.client(end)
-						assert.Greater(t, served, int64(100), "uses that took no call")
+						assert.Greater(t, served, int64(100), "uses without a call")
 					})
 				}
 				clients.Go(func() { // on no connection

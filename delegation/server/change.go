@@ -14,7 +14,7 @@ import (
 // delegation.Patience, at once if too many changes of its party wait, or while clients may
 // trust grants of another Keeper (Config.Marker). The objects that the change
 // waited for are not granted in the meantime.
-var ErrPutOff = errors.New("delegation: clients have not yet given back what they hold")
+var ErrPutOff = errors.New("delegation: clients have not yet returned their delegations")
 
 // A Change is an operation that changes objects. The zero value is ready for
 // use, and a Change is ready again after Done. A Change must not be copied.

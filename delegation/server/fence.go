@@ -53,12 +53,12 @@ func newFence(path string, lease time.Duration, live func() int, log *slog.Logge
 	defer f.mu.Unlock()
 	var err error
 	if f.marked, err = f.mark.read(); err != nil {
-		log.Warn("cannot read for how long clients may trust what was granted before: taking the longest lease", "err", err)
+		log.Warn("cannot read the lease of earlier delegations: assuming the longest lease", "err", err)
 		f.marked = MaxLease
 	}
 	f.timer = time.AfterFunc(markerIdle, f.check)
 	if f.marked > 0 {
-		log.Warn("clients may hold what the server before this one granted: changes wait until they trust it no more", "time", f.marked)
+		log.Warn("clients may hold delegations of the server before this one: changes wait until those expire", "time", f.marked)
 		f.until = clock() + f.marked
 		f.up.Store(true)
 	}
@@ -118,7 +118,7 @@ func (f *fence) set() delegation.Reason {
 	fresh := f.marked == 0
 	if err := f.wait(func() error { return f.mark.write(f.lease, fresh) }); err != nil {
 		if !f.failed {
-			f.log.Error("nothing is granted to clients, since no file can be written that would tell the next server of it: make its directory writable", "file", f.mark.path, "err", err)
+			f.log.Error("no delegations are granted, because their marker cannot be written: make its directory writable", "file", f.mark.path, "err", err)
 		}
 		f.failed = true
 		return delegation.ReasonLimit
@@ -159,7 +159,7 @@ func (f *fence) check() {
 func (f *fence) clear() {
 	f.marked = 0
 	if err := f.wait(f.mark.remove); err != nil {
-		f.log.Warn("a file that says that clients hold something cannot be removed: after the next start, changes wait for a lease", "file", f.mark.path, "err", err)
+		f.log.Warn("the marker of delegations cannot be removed: after the next start, changes wait for a lease", "file", f.mark.path, "err", err)
 	}
 }
 

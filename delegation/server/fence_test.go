@@ -296,7 +296,7 @@ func TestMarkerHung(t *testing.T) {
 	case why := <-others:
 		assert.Equal(t, delegation.ReasonContended, why)
 	case <-time.After(10 * time.Second):
-		t.Error("the disk holds up more than one call")
+		t.Error("the disk delays more than one call")
 	}
 	assert.Empty(t, first)
 	close(goOn)
@@ -385,10 +385,10 @@ func TestDrain(t *testing.T) {
 		took  time.Duration
 		stays bool
 	}{
-		"given back": {func(_ *rig, c *client) { c.returns() }, time.Millisecond, false},
-		"closed":     {func(_ *rig, c *client) { c.close() }, time.Millisecond, false},
-		"no answer":  {func(*rig, *client) {}, delegation.Patience, true},
-		"reset":      {func(_ *rig, c *client) { c.c.Conn().Abort(errors.New("enough")) }, delegation.Patience, true},
+		"returned":  {func(_ *rig, c *client) { c.returns() }, time.Millisecond, false},
+		"closed":    {func(_ *rig, c *client) { c.close() }, time.Millisecond, false},
+		"no answer": {func(*rig, *client) {}, delegation.Patience, true},
+		"reset":     {func(_ *rig, c *client) { c.c.Conn().Abort(errors.New("enough")) }, delegation.Patience, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := marked(t)
@@ -407,7 +407,7 @@ func TestDrain(t *testing.T) {
 				tt.end(r, c)
 				<-drained
 				if name != "closed" && name != "reset" {
-					assert.Equal(t, delegation.ReasonOver, c.ask("b"), "nothing more is granted")
+					assert.Equal(t, delegation.ReasonOver, c.ask("b"), "no more grants")
 				}
 				synctest.Wait()
 				require.NoError(t, r.srv.Shutdown(t.Context())) // before the client closes its connection

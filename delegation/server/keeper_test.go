@@ -291,6 +291,6 @@ func TestBoottime(t *testing.T) {
 func TestBoundTold(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/operations.md")
 	require.NoError(t, err)
-	row := fmt.Sprintf("\n| changes that wait for clients to give something back | %d | %d, or half of what others leave | | NFS3ERR_JUKEBOX at once; after %.0f s of waiting", maxWaiting, maxWaiting/2, delegation.Patience.Seconds())
+	row := fmt.Sprintf("\n| changes that wait for clients to return delegations | %d | %d, or half of what others leave | | NFS3ERR_JUKEBOX at once; after %.0f s of waiting", maxWaiting, maxWaiting/2, delegation.Patience.Seconds())
 	assert.Contains(t, string(doc), row)
 }

@@ -45,7 +45,7 @@ func TestSlowRelease(t *testing.T) {
 	}
 
 	left := ended(func() { ls.leave(a) })
-	within(releasing, "nothing is released")
+	within(releasing, "no release")
 	within(ended(func() { ls.free([]byte("b")) }), "a change of another object waits")
 	within(ended(func() { ls.leave(b) }), "the end of another grant waits")
 	within(ended(func() { ls.leave(take("b", func() {})) }), "an ACQUIRE of another object waits")
@@ -53,13 +53,13 @@ func TestSlowRelease(t *testing.T) {
 	changed := ended(func() { ls.free([]byte("a")) })
 	asked := ended(func() {
 		l, mine, _ := ls.join("a")
-		assert.True(t, mine, "of what is being released")
+		assert.True(t, mine, "a lease during its release")
 		ls.finish(l, nil)
 	})
 	for _, c := range []<-chan struct{}{left, changed, asked} {
 		select {
 		case <-c:
-			t.Fatal("somebody goes on before the lease is released")
+			t.Fatal("a caller continued before the release of the lease")
 		case <-time.After(time.Millisecond):
 		}
 	}

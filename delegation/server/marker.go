@@ -39,7 +39,7 @@ func (m *marker) read() (time.Duration, error) {
 	}
 	lease, err := time.ParseDuration(strings.TrimSuffix(string(b[:n]), "\n"))
 	if err == nil && (lease <= 0 || lease > MaxLease) {
-		err = errors.New("no such lease")
+		err = errors.New("unknown lease")
 	}
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", m.path, err)

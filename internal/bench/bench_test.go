@@ -25,7 +25,7 @@ func TestSeries(t *testing.T) {
 		low, median, high := tt.s.spread()
 		assert.Equal(t, []float64{tt.low, tt.median, tt.high}, []float64{low, median, high})
 	}
-	assert.Equal(t, series{2, 0.5}, series{4, 2, 9}.ratios(series{2, 4}), "what has no pair is left out")
+	assert.Equal(t, series{2, 0.5}, series{4, 2, 9}.ratios(series{2, 4}), "unpaired rows are left out")
 }
 
 // TestRow checks that the sides alternate, and that each round's results stay a

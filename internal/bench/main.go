@@ -33,12 +33,12 @@ func main() {
 	}
 	var o options
 	flag.StringVar(&o.bin, "bin", "bin", "`DIR` of nfsrdmad and mountrdma")
-	flag.StringVar(&o.data, "data", "/dev/shm", "`DIR` of a file system in memory, for what is read and written: 2 GiB")
+	flag.StringVar(&o.data, "data", "/dev/shm", "`DIR` of a file system in memory with 2 GiB of room for test files")
 	flag.IntVar(&o.rounds, "rounds", 5, "how often each row is measured")
 	flag.DurationVar(&o.time, "time", time.Second, "how long each side of a row runs in a round")
 	flag.StringVar(&o.rows, "rows", ".", "measure only rows whose name matches `REGEXP`")
 	flag.StringVar(&o.doc, "doc", "", "`FILE` to put the table into, between its markers")
-	flag.BoolVar(&o.gobench, "go", false, "print what was measured of ours as Go benchmarks do, for benchstat")
+	flag.BoolVar(&o.gobench, "go", false, "print our figures in the format of Go benchmarks, for benchstat")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()

@@ -40,7 +40,7 @@ func tcpClient(args []string) error {
 	} else if n, err := strconv.ParseUint(args[1], 10, 20); err == nil {
 		a = ask{askPong, uint32(n)}
 	} else if args[1] != "hot" {
-		return fmt.Errorf("what is %q?", args[1])
+		return fmt.Errorf("unknown request %q", args[1])
 	}
 	if err := binary.Write(c, binary.BigEndian, a); err != nil {
 		return err

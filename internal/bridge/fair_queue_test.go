@@ -33,7 +33,7 @@ func TestTurns(t *testing.T) {
 		for _, name := range []string{"a1", "a2", "a3", "a4"} {
 			start(name, a)
 		}
-		assert.Equal(t, []string{"a1", "a2", "a3"}, started, "one is kept for others")
+		assert.Equal(t, []string{"a1", "a2", "a3"}, started, "one slot is kept for others")
 		start("b1", b)
 		start("b2", b)
 		assert.Equal(t, []string{"a1", "a2", "a3", "b1"}, started)
@@ -85,7 +85,7 @@ func TestTurnsOfParties(t *testing.T) {
 			many = append(many, peer)
 			start(peer)
 		}
-		assert.Equal(t, 56, q.running, "an eighth is kept for others")
+		assert.Equal(t, 56, q.running, "an eighth of the slots is kept for others")
 		other := peerAt("2001:db8:0:1::1")
 		for range 20 {
 			start(other)
@@ -95,7 +95,7 @@ func TestTurnsOfParties(t *testing.T) {
 			q.give(peer)
 			synctest.Wait()
 		}
-		assert.Equal(t, 14, started[other], "it has fewer than all those")
+		assert.Equal(t, 14, started[other], "it has fewer than all of the slots")
 		for _, peer := range many[10:] {
 			q.give(peer)
 			synctest.Wait()

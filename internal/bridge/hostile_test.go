@@ -76,15 +76,15 @@ func TestHostile(t *testing.T) {
 		return append(args, random(5000, 3)...)
 	}
 	for name, msg := range map[string][]byte{
-		"WRITE of more than it has":  call(6, nfs3.Program, 3, nfs3.ProcWrite, write(math.MaxUint32)),
-		"WRITE of less than it has":  call(6, nfs3.Program, 3, nfs3.ProcWrite, write(8)),
-		"WRITE of not what it says":  call(6, nfs3.Program, 3, nfs3.ProcWrite, write(5000)),
-		"READ of 4 GiB":              call(6, nfs3.Program, 3, nfs3.ProcRead, (&nfs3.ReadArgs{File: root, Count: math.MaxUint32}).AppendTo(nil)),
-		"READDIRPLUS of 4 GiB":       call(6, nfs3.Program, 3, nfs3.ProcReadDirPlus, (&nfs3.ReadDirPlusArgs{Dir: root, DirCount: math.MaxUint32, MaxCount: math.MaxUint32}).AppendTo(nil)),
-		"a handle of 4 GiB":          call(6, nfs3.Program, 3, nfs3.ProcGetAttr, xdr.AppendUint32(nil, math.MaxUint32)),
-		"the longest call there is":  call(6, nfs3.Program, 3, nfs3.ProcLookup, make([]byte, MaxRecord-100)),
-		"a program that nobody has":  call(6, 0, 0, 0, random(200000, 5)),
-		"a call sealed with nothing": sealed(call(6, nfs3.Program, 3, nfs3.ProcReadDir, nil)),
+		"WRITE of more than it has": call(6, nfs3.Program, 3, nfs3.ProcWrite, write(math.MaxUint32)),
+		"WRITE of less than it has": call(6, nfs3.Program, 3, nfs3.ProcWrite, write(8)),
+		"WRITE with a wrong length": call(6, nfs3.Program, 3, nfs3.ProcWrite, write(5000)),
+		"READ of 4 GiB":             call(6, nfs3.Program, 3, nfs3.ProcRead, (&nfs3.ReadArgs{File: root, Count: math.MaxUint32}).AppendTo(nil)),
+		"READDIRPLUS of 4 GiB":      call(6, nfs3.Program, 3, nfs3.ProcReadDirPlus, (&nfs3.ReadDirPlusArgs{Dir: root, DirCount: math.MaxUint32, MaxCount: math.MaxUint32}).AppendTo(nil)),
+		"a handle of 4 GiB":         call(6, nfs3.Program, 3, nfs3.ProcGetAttr, xdr.AppendUint32(nil, math.MaxUint32)),
+		"the longest call":          call(6, nfs3.Program, 3, nfs3.ProcLookup, make([]byte, MaxRecord-100)),
+		"an unknown program":        call(6, 0, 0, 0, random(200000, 5)),
+		"a call without a seal":     sealed(call(6, nfs3.Program, 3, nfs3.ProcReadDir, nil)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := dialRaw(t, g.addr)

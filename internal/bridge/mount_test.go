@@ -90,7 +90,7 @@ func TestMountOverTCP(t *testing.T) {
 	c := dialRaw(t, g.addr)
 	msg := call(8, mount3.Program, 3, mount3.ProcExport, nil)
 	c.send(msg)
-	assert.Equal(t, oncrpc.AppendSystemErr(nil, 8), c.reply(), "nobody answers")
+	assert.Equal(t, oncrpc.AppendSystemErr(nil, 8), c.reply(), "no answer")
 	stop = start()
 	defer stop()
 	past := dialRaw(t, addr.Load().(string))

@@ -45,12 +45,12 @@ func TestPlan(t *testing.T) {
 	}{
 		"GETATTR":                    {nfs3.Program, nfs3.ProcGetAttr, golden("getattr"), false, 0, 0, nfs3.MaxResult(nfs3.ProcGetAttr, 0)},
 		"READ":                       {nfs3.Program, nfs3.ProcRead, read(70001), false, 0, 70001, head},
-		"READ of nothing":            {nfs3.Program, nfs3.ProcRead, read(0), false, 0, 0, head},
-		"READ of more than there is": {nfs3.Program, nfs3.ProcRead, read(math.MaxUint32), false, 0, MaxPayload, head},
+		"READ of 0 bytes":            {nfs3.Program, nfs3.ProcRead, read(0), false, 0, 0, head},
+		"READ beyond the end":        {nfs3.Program, nfs3.ProcRead, read(math.MaxUint32), false, 0, MaxPayload, head},
 		"READLINK":                   {nfs3.Program, nfs3.ProcReadLink, golden("getattr"), false, 0, nfs3.MaxPath, nfs3.MaxResult(nfs3.ProcReadLink, 0)},
 		"WRITE":                      {nfs3.Program, nfs3.ProcWrite, write, false, 4098, 0, nfs3.MaxResult(nfs3.ProcWrite, 0)},
 		"WRITE, its padding missing": {nfs3.Program, nfs3.ProcWrite, write[:len(write)-2], false, 0, 0, nfs3.MaxResult(nfs3.ProcWrite, 0)},
-		"WRITE that goes on":         {nfs3.Program, nfs3.ProcWrite, append(write, 0, 0, 0, 0), false, 0, 0, nfs3.MaxResult(nfs3.ProcWrite, 0)},
+		"WRITE with more to follow":  {nfs3.Program, nfs3.ProcWrite, append(write, 0, 0, 0, 0), false, 0, 0, nfs3.MaxResult(nfs3.ProcWrite, 0)},
 		"READDIR":                    {nfs3.Program, nfs3.ProcReadDir, list(9000), false, 0, 0, nfs3.MaxResult(nfs3.ProcReadDir, 9000)},
 		"READDIR without end":        {nfs3.Program, nfs3.ProcReadDir, list(math.MaxUint32), false, 0, 0, MaxPayload},
 		"sealed READ":                {nfs3.Program, nfs3.ProcRead, read(100), true, 0, 0, head + sealedPayload + sealRoom},
@@ -70,7 +70,7 @@ func TestPlan(t *testing.T) {
 			assert.Len(t, x.Sink, tt.sink)
 			assert.Equal(t, tt.results, x.MaxResults)
 			if tt.sink > 0 {
-				assert.Same(t, &rep.Item.B[0], &x.Sink[0], "data are sent from where they are placed")
+				assert.Same(t, &rep.Item.B[0], &x.Sink[0], "data is sent from its placement")
 			}
 			if tt.item > 0 {
 				at := bytes.Index(msg, x.Item)
@@ -161,7 +161,7 @@ func TestDeliver(t *testing.T) {
 		"with all padding":     {caller{res(5), 7}, 5, false, true},
 		"inline":               {caller{append(res(5), random(8, 1)...), 0}, 0, false, true},
 		"failed":               {caller{accepted((&nfs3.ReadRes{Status: nfs3.ErrIO}).AppendTo(nil)), 0}, 0, false, true},
-		"put off":              {caller{accepted((&nfs3.ReadRes{Status: nfs3.ErrJukebox}).AppendTo(nil)), 0}, 0, false, false},
+		"postponed":            {caller{accepted((&nfs3.ReadRes{Status: nfs3.ErrJukebox}).AppendTo(nil)), 0}, 0, false, false},
 		"refused":              {caller{oncrpc.AppendSystemErr(nil, 0), 0}, 0, false, false},
 		"long":                 {caller{append(res(5000), make([]byte, 5000)...), 0}, 5000 + len(res(0)), false, true},
 		"more than was placed": {caller{res(7), 6}, 0, true, false},

@@ -25,7 +25,7 @@ const reservedPorts = 1024
 
 // errPort: the client may be any user of its host, and so may name any user in
 // its calls.
-var errPort = errors.New("a port of 1024 and above is any user's: have the client take a lower one, as root's mounts do, or allow all (mountrdma bridge --insecure)")
+var errPort = errors.New("any user can have a port of 1024 or above: use a lower port at the client, as root's mounts do, or allow all ports (mountrdma bridge --insecure)")
 
 // vouched reports whether the superuser of the client's host vouches for a
 // call. The server assumes so for every call over RDMA, and cannot check. Calls

@@ -75,7 +75,7 @@ func ServeAll(ctx context.Context, ways []Way, ready string, stdout io.Writer, l
 		case failed := <-ended:
 			running--
 			err = errors.Join(err, failed)
-			log.Error("one way in has failed: nobody can connect there until the next start", "error", failed, "others", running)
+			log.Error("a listener has failed: clients cannot connect to it until the next start", "error", failed, "others", running)
 		}
 	}
 	idle = drain(ways, log)

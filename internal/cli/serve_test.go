@@ -62,7 +62,7 @@ func TestServeAll(t *testing.T) {
 		go serve()
 		close(rdma.fail)
 		synctest.Wait()
-		assert.Empty(t, done, "TCP goes on")
+		assert.Empty(t, done, "TCP continues")
 		assert.Zero(t, tcp.shut)
 		assert.Contains(t, log.String(), "rdma on :2049: broken")
 		assert.Equal(t, "ready\n", out.String())

@@ -89,7 +89,7 @@ func (res *Result) compare(reqs []requirement, rows []row) {
 		case met[r.id] != 0:
 			res.fault("%s:%d: %s has a row already, in line %d", tableFile, r.line, r.id, met[r.id])
 		case at < last:
-			res.fault("%s:%d: %s stands after %s: keep the order of %s", tableFile, r.line, r.id, reqs[last].id, requirementsFile)
+			res.fault("%s:%d: %s comes after %s: keep the order of %s", tableFile, r.line, r.id, reqs[last].id, requirementsFile)
 		default:
 			last = at
 		}
@@ -116,7 +116,7 @@ var isName = regexp.MustCompile(`^([\w./-]*?[\w-])\.((?:Test|Fuzz|Example|Benchm
 func (c *checker) shows(test, id string) (fault string, err error) {
 	m := isName.FindStringSubmatch(test)
 	if m == nil {
-		return fmt.Sprintf("%q is no name of a test: want package/path.TestName or package/path.TestName/subtest", test), nil
+		return fmt.Sprintf("%q is not the name of a test: write package/path.TestName or package/path.TestName/subtest", test), nil
 	}
 	dir, function, sub := m[1], m[2], m[3]
 	p, err := c.read(dir)
@@ -124,7 +124,7 @@ func (c *checker) shows(test, id string) (fault string, err error) {
 		return "", err
 	}
 	if p.decls[function] == nil {
-		return fmt.Sprintf("there is no %s in the tests of %s", function, dir), nil
+		return fmt.Sprintf("no %s in the tests of %s", function, dir), nil
 	}
 	decls := p.used(function)
 	var source string
@@ -135,11 +135,11 @@ func (c *checker) shows(test, id string) (fault string, err error) {
 	} else {
 		var ok bool
 		if source, ok = subtest(decls, sub); !ok {
-			return fmt.Sprintf("%s.%s has no subtest whose name stands in its source as %q", dir, function, sub), nil
+			return fmt.Sprintf("the source of %s.%s has no subtest named %q", dir, function, sub), nil
 		}
 	}
 	if !contains(source, id) {
-		return fmt.Sprintf("the source of %s does not contain the id: write it beside the assertion", test), nil
+		return fmt.Sprintf("the source of %s does not contain the id: write it next to the assertion", test), nil
 	}
 	return "", nil
 }

@@ -78,7 +78,7 @@ func module(table string) fstest.MapFS {
 func TestCheck(t *testing.T) {
 	res, err := Check(module("| X1-1-1 | iwarp/ddp.TestRows | |\n"+
 		"| X1-1-10 | `iwarp/ddp.TestRows/X1-1-10_too_long,_by_far`, iwarp/ddp.TestDoc | a \\| b |\n"+
-		"| X2-1.2-A1-1 | n/a | nothing of ours |\n"), "")
+		"| X2-1.2-A1-1 | n/a | not applicable here |\n"), "")
 	require.NoError(t, err)
 	assert.Equal(t, Result{Rows: 3, Tested: 2, NA: 1}, res)
 }
@@ -102,10 +102,10 @@ func TestFaults(t *testing.T) {
 		"| X1-1-12 | iwarp/ddp.TestRows |\n"), "")
 	require.NoError(t, err)
 	assert.Equal(t, []string{
-		"docs/conformance.md:5: X2-1.2-A1-1 is n/a without a reason: give it in the note",
+		"docs/conformance.md:5: X2-1.2-A1-1 is n/a without a reason: write the reason in the note",
 		"docs/conformance.md:6: X1-1-10 names no test: name one, or write n/a and the reason",
-		"docs/conformance.md:9: X1-1-12 has 2 cells: want | id | test or n/a | note |",
-		"docs/conformance.md:6: X1-1-10 stands after X2-1.2-A1-1: keep the order of docs/requirements.tsv",
+		"docs/conformance.md:9: X1-1-12 has 2 cells: write | id | test or n/a | note |",
+		"docs/conformance.md:6: X1-1-10 comes after X2-1.2-A1-1: keep the order of docs/requirements.tsv",
 		"docs/conformance.md:7: X1-1-10 has a row already, in line 6",
 		"docs/conformance.md:8: X1-1-11 is not in docs/requirements.tsv",
 		"docs/conformance.md: no row for X1-1-1 (MUST, both): Do a | b.",
@@ -115,7 +115,7 @@ func TestFaults(t *testing.T) {
 func TestShows(t *testing.T) {
 	const (
 		lacks = "does not contain the id"
-		none  = "there is no"
+		none  = "no "
 	)
 	for _, tt := range []struct{ test, id, want string }{
 		{"iwarp/ddp.TestRows", "X1-1-1", ""},
@@ -139,8 +139,8 @@ func TestShows(t *testing.T) {
 		{"internal/deep/er.FuzzX", "X2-1.2-A1-1", ""},
 		{"iwarp/ddp.TestNosuch", "X1-1-1", none},
 		{"iwarp/nosuch.TestRows", "X1-1-1", none},
-		{"TestRows", "X1-1-1", "no name of a test"},
-		{"iwarp/ddp.helper", "X1-1-1", "no name of a test"},
+		{"TestRows", "X1-1-1", "not the name of a test"},
+		{"iwarp/ddp.helper", "X1-1-1", "not the name of a test"},
 	} {
 		c := checker{fsys: module(""), dirs: make(map[string]*testPackage)}
 		fault, err := c.shows(tt.test, tt.id)
@@ -171,8 +171,8 @@ func TestParseRequirements(t *testing.T) {
 		{"X2-1.2-A1-1", "rule", "receiver", "Be."},
 	}, reqs)
 	assert.Equal(t, []string{
-		"docs/requirements.tsv:5: 2 fields: want id, level, who and text, parted by tabs",
-		"docs/requirements.tsv:6: X1-1-1 stands here twice",
+		"docs/requirements.tsv:5: 2 fields: write id, level, subject and text, separated by tabs",
+		"docs/requirements.tsv:6: X1-1-1 is listed twice: remove one",
 	}, faults)
 }
 
@@ -196,6 +196,6 @@ func ExampleResult() {
 	res, err := Check(module("| X1-1-1 | iwarp/ddp.TestDoc | |\n| X1-1-10 | iwarp/ddp.TestGone | |\n"), "X1")
 	fmt.Println(strings.Join(res.Faults, "\n"), err)
 	// Output:
-	// docs/conformance.md:5: X1-1-1: the source of iwarp/ddp.TestDoc does not contain the id: write it beside the assertion
-	// docs/conformance.md:6: X1-1-10: there is no TestGone in the tests of iwarp/ddp <nil>
+	// docs/conformance.md:5: X1-1-1: the source of iwarp/ddp.TestDoc does not contain the id: write it next to the assertion
+	// docs/conformance.md:6: X1-1-10: no TestGone in the tests of iwarp/ddp <nil>
 }

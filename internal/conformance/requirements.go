@@ -33,10 +33,10 @@ func parseRequirements(file string) (reqs []requirement, faults []string) {
 		f := strings.SplitN(strings.TrimRight(line, "\n"), "\t", 4)
 		switch {
 		case len(f) < 4:
-			faults = append(faults, fmt.Sprintf("%s:%d: %d fields: want id, level, who and text, parted by tabs", requirementsFile, n, len(f)))
+			faults = append(faults, fmt.Sprintf("%s:%d: %d fields: write id, level, subject and text, separated by tabs", requirementsFile, n, len(f)))
 			continue
 		case seen[f[0]]:
-			faults = append(faults, fmt.Sprintf("%s:%d: %s stands here twice", requirementsFile, n, f[0]))
+			faults = append(faults, fmt.Sprintf("%s:%d: %s is listed twice: remove one", requirementsFile, n, f[0]))
 			continue
 		}
 		seen[f[0]] = true

@@ -45,7 +45,7 @@ func parseDir(fsys fs.FS, dir string) (*testPackage, error) {
 		f := &testFile{text: string(text), fset: token.NewFileSet()}
 		tree, err := parser.ParseFile(f.fset, name, text, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
-			return nil, fmt.Errorf("a test file that does not parse: %w", err)
+			return nil, fmt.Errorf("cannot parse a test file: %w", err)
 		}
 		for _, d := range tree.Decls {
 			p.add(f, d)

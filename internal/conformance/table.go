@@ -33,7 +33,7 @@ func parseTable(file string) (rows []row, faults []string) {
 		}
 		cells := splitCells(line)
 		if len(cells) != 3 {
-			faults = append(faults, fmt.Sprintf("%s:%d: %s has %d cells: want | id | test or n/a | note |", tableFile, n, cells[0], len(cells)))
+			faults = append(faults, fmt.Sprintf("%s:%d: %s has %d cells: write | id | test or n/a | note |", tableFile, n, cells[0], len(cells)))
 			continue
 		}
 		r := row{line: n, id: cells[0], note: cells[2]}
@@ -43,7 +43,7 @@ func parseTable(file string) (rows []row, faults []string) {
 				faults = append(faults, fmt.Sprintf("%s:%d: %s names no test: name one, or write n/a and the reason", tableFile, n, r.id))
 			}
 		} else if r.note == "" {
-			faults = append(faults, fmt.Sprintf("%s:%d: %s is n/a without a reason: give it in the note", tableFile, n, r.id))
+			faults = append(faults, fmt.Sprintf("%s:%d: %s is n/a without a reason: write the reason in the note", tableFile, n, r.id))
 		}
 		rows = append(rows, r)
 	}

@@ -112,13 +112,13 @@ func (t *clientTable) save() []byte {
 func (t *clientTable) load(b []byte, now time.Time) error {
 	var list []client
 	if err := json.Unmarshal(b, &list); err != nil {
-		return fmt.Errorf("discover: the clients of the last time: %w", err)
+		return fmt.Errorf("discover: saved clients: %w", err)
 	}
 	m := make(map[place]*client)
 	for i := range list {
 		c := &list[i]
 		if !c.Addr.IsValid() || c.QP >= packet.MulticastQP || len(m) >= maxClients {
-			return fmt.Errorf("discover: the clients of the last time: number %d is none", i)
+			return fmt.Errorf("discover: saved clients: entry %d is not an address", i)
 		}
 		if until := now.Add(Lifetime); c.Until.After(until) {
 			c.Until = until // the clock was wrong

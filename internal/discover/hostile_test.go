@@ -79,8 +79,8 @@ func TestRate(t *testing.T) {
 	}
 	assert.Equal(t, answersPerSecond-answersPerAddress, answered)
 	assert.True(t, ask(1, r.baker.cookie(from(1), now)), "it has a cookie")
-	assert.False(t, ask(2, r.baker.cookie(from(1), now)), "that one is another's")
-	assert.LessOrEqual(t, len(r.unproven.of), answersPerSecond, "what is remembered is bounded too")
+	assert.False(t, ask(2, r.baker.cookie(from(1), now)), "another server's announcement")
+	assert.LessOrEqual(t, len(r.unproven.of), answersPerSecond, "the remembered set is bounded too")
 	now = now.Add(time.Second)
 	assert.True(t, ask(1, 0))
 	assert.Equal(t, r.totals.Dropped, uint64(1+10*answersPerSecond-answered+1))
@@ -140,7 +140,7 @@ func TestClientsBounded(t *testing.T) {
 	}
 	assert.Equal(t, maxClients, len(table.m))
 	news, ok := table.add(client{Addr: from(2).Addr, Until: now.Add(time.Hour)})
-	assert.True(t, ok, "whoever is there is renewed")
+	assert.True(t, ok, "known clients are renewed")
 	assert.False(t, news)
 
 	var back clientTable
@@ -195,8 +195,8 @@ func TestSavedNowAndThen(t *testing.T) {
 		require.Equal(t, KindRegistered, p.Kind)
 	}
 	register(Register{Token: 5})
-	assert.NotNil(t, r.unsaved(now), "a new one at once")
-	assert.Nil(t, r.unsaved(now.Add(time.Hour)), "nothing has come since")
+	assert.NotNil(t, r.unsaved(now), "a new client at once")
+	assert.Nil(t, r.unsaved(now.Add(time.Hour)), "no message since")
 	saves := 0
 	for range 600 { // of a tenth of a second
 		now = now.Add(tendTime)
@@ -208,7 +208,7 @@ func TestSavedNowAndThen(t *testing.T) {
 	assert.Equal(t, 1, saves)
 	now = now.Add(newsTime)
 	register(Register{Token: 6})
-	assert.NotNil(t, r.unsaved(now), "another mount of that host")
+	assert.NotNil(t, r.unsaved(now), "a second mount of that host")
 	register(Register{Leave: true})
 	assert.Nil(t, r.unsaved(now), "too soon")
 	now = now.Add(newsTime)

@@ -145,7 +145,7 @@ func TestLongest(t *testing.T) {
 	r := xdr.NewReader(b)
 	got, err := parseAnswer(&r)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"", "/a"}, got.Exports, "one that has no room, and those behind that have")
+	assert.Equal(t, []string{"", "/a"}, got.Exports, "an entry without room, followed by entries that fit")
 	assert.Equal(t, long[:maxName], got.Host)
 	_, ok = a.AppendTo(nil, 100)
 	assert.False(t, ok)

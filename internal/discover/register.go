@@ -40,15 +40,15 @@ const (
 func (r Reason) String() string {
 	switch r {
 	case RefusedCookie:
-		return "it wants another cookie"
+		return "the server requires a new cookie"
 	case RefusedRoom:
-		return "it has no room for one more"
+		return "the server has no room for another client"
 	case RefusedHost:
-		return "it does not show its counters to this address (nfsrdmad serve --monitors)"
+		return "the server does not show its counters to this address; name the address in nfsrdmad serve --monitors"
 	case RefusedValue:
-		return "it cannot do what was asked for"
+		return "the server does not support the request"
 	}
-	return "it says no"
+	return "the server refused"
 }
 
 // AppendTo appends the wire form.

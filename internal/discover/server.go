@@ -81,7 +81,7 @@ func Serve(dev *roce.Device, cfg Config) (*Server, error) {
 	s.Responder = newResponder(boot, time.Now(), cfg.Describe, s.monitors)
 	if cfg.Clients != nil {
 		if err := s.clients.load(cfg.Clients, time.Now()); err != nil {
-			cfg.Log.Warn("the clients of the last time are not told of the restart", "err", err)
+			cfg.Log.Warn("clients of the last run get no notice of the restart", "err", err)
 		}
 	}
 	if err := s.open(); err != nil {
@@ -153,7 +153,7 @@ func (s *Server) save(now time.Time) {
 	if b := s.unsaved(now); b != nil {
 		if err := s.cfg.Save(b); err != nil {
 			s.saveAgain()
-			s.cfg.Log.Warn("clients would not be told of a restart", "err", err)
+			s.cfg.Log.Warn("clients would get no notice of a restart", "err", err)
 		}
 	}
 }

@@ -67,7 +67,7 @@ func TestFind(t *testing.T) {
 		began := time.Now()
 		list, err := p.Find(t.Context(), server)
 		require.NoError(t, err)
-		assert.Zero(t, time.Since(began), "it is there when it has said all")
+		assert.Zero(t, time.Since(began), "complete after the last announcement")
 		many = append([]string(nil), many...)
 		many[250] = "" // too long for a datagram
 		require.Len(t, list, 1)
@@ -135,7 +135,7 @@ func TestNotice(t *testing.T) {
 		go func() { ended <- p.Attend(ctx, server, func() { heard.Add(1) }) }()
 		time.Sleep(time.Second)
 		assert.Equal(t, 1, s.Stats().Clients)
-		assert.NotNil(t, saved, "a server that is killed has saved it")
+		assert.NotNil(t, saved, "a killed server has saved it")
 		for i := range 5 {
 			s.Close()
 			time.Sleep(time.Hour)
@@ -150,9 +150,9 @@ func TestNotice(t *testing.T) {
 			cfg.Clients = saved
 			s = start(t, dev, cfg)
 			time.Sleep(20 * time.Second)
-			assert.EqualValues(t, i+1, heard.Load(), "once, however often it is said")
+			assert.EqualValues(t, i+1, heard.Load(), "once for any number of notices")
 			if i == 0 {
-				assert.EqualValues(t, 1, s.Stats().Notices, "whoever has heard is left alone")
+				assert.EqualValues(t, 1, s.Stats().Notices, "an informed client gets no more notices")
 			}
 		}
 		n.mu.Lock()
@@ -216,7 +216,7 @@ func TestForgedNotice(t *testing.T) {
 		}
 		assert.False(t, a.notice(incoming(server, s.Boot()+1, 6)), "another token")
 		assert.False(t, a.notice(incoming(netip.MustParseAddr(there), s.Boot()+1, 5)), "another address")
-		assert.False(t, a.notice(incoming(server, s.Boot(), 5)), "nothing new")
+		assert.False(t, a.notice(incoming(server, s.Boot(), 5)), "no more calls")
 		assert.Zero(t, heard.Load())
 		assert.True(t, a.notice(incoming(server, s.Boot()+1, 5)))
 		assert.EqualValues(t, 1, heard.Load())

@@ -20,8 +20,8 @@ func TestParts(t *testing.T) {
 	assert.EqualValues(t, 10, m.Limit())
 	assert.True(t, a.TryAcquire(6))
 	assert.False(t, a.TryAcquire(1), "it has its part")
-	assert.False(t, b.TryAcquire(5), "there is not as much")
-	assert.True(t, b.TryAcquire(4), "what failed took nothing")
+	assert.False(t, b.TryAcquire(5), "not enough left")
+	assert.True(t, b.TryAcquire(4), "a failed attempt takes no share")
 	assert.EqualValues(t, 10, m.InUse())
 	a.Release(6)
 	assert.True(t, b.TryAcquire(2))
@@ -31,7 +31,7 @@ func TestParts(t *testing.T) {
 	one, two := a.Part(4), a.Part(4)
 	assert.True(t, one.TryAcquire(4))
 	assert.False(t, one.TryAcquire(1), "it has its part of the part")
-	assert.False(t, two.TryAcquire(3), "there is not as much of that")
+	assert.False(t, two.TryAcquire(3), "not enough of the second")
 	assert.True(t, two.TryAcquire(2))
 	assert.EqualValues(t, 6, m.InUse())
 	one.Release(4)
@@ -63,7 +63,7 @@ func TestAcquireWaits(t *testing.T) {
 			assert.ErrorIs(t, <-got, context.Canceled)
 		}
 		b.Release(6)
-		assert.True(t, a.TryAcquire(6), "nothing was kept")
+		assert.True(t, a.TryAcquire(6), "no share was kept")
 		assert.True(t, b.TryAcquire(4))
 		assert.Zero(t, m.press.Waiting())
 	})
@@ -134,13 +134,13 @@ func TestStands(t *testing.T) {
 		why    string
 	}{
 		{Sight{Round: 2, Posted: 1}, false, "it is seen for the first time"},
-		{Sight{Round: 3, Posted: 1}, true, "nothing has moved"},
+		{Sight{Round: 3, Posted: 1}, true, "no progress"},
 		{Sight{Round: 4, Posted: 1, Octets: Bulk}, false, "bytes have"},
 		{Sight{Round: 5, Posted: 1, Octets: 2*Bulk - 1}, true, "too few have"},
 		{Sight{Round: 6, Posted: 2, Done: 1, Octets: 2 * Bulk}, false, "a piece is done"},
 		{Sight{Round: 7, Posted: 2, Done: 2, Octets: 2 * Bulk}, false, "all are"},
-		{Sight{Round: 8, Posted: 2, Done: 2, Octets: 2 * Bulk}, false, "there is nothing to do"},
-		{Sight{Round: 9, Posted: 3, Done: 2, Octets: 2 * Bulk}, false, "there was nothing to do"},
+		{Sight{Round: 8, Posted: 2, Done: 2, Octets: 2 * Bulk}, false, "no work"},
+		{Sight{Round: 9, Posted: 3, Done: 2, Octets: 2 * Bulk}, false, "there was no work"},
 		{Sight{Round: 10, Posted: 3, Done: 2, Octets: 2 * Bulk}, true, "there was"},
 		{Sight{Round: 20, Posted: 3, Done: 2, Octets: 2 * Bulk}, false, "it was seen long ago"},
 	} {
@@ -155,7 +155,7 @@ func TestYields(t *testing.T) {
 	parties := NewParties(func() int { made++; return made })
 	addr := func(host byte, port int) net.Addr { return &net.TCPAddr{IP: net.IPv4(198, 51, 100, host), Port: port} }
 	a := parties.Enter(addr(1, 1))
-	assert.Same(t, a, parties.Enter(addr(1, 2)), "whatever the port")
+	assert.Same(t, a, parties.Enter(addr(1, 2)), "for any port")
 	b := parties.Enter(addr(2, 1))
 	assert.Equal(t, 2, made)
 	assert.Same(t, a, parties.Yields(b))
@@ -181,7 +181,7 @@ func TestFull(t *testing.T) {
 	assert.False(t, p.Few())
 	assert.False(t, parties.Full(p, 13, 16))
 	assert.True(t, parties.Full(p, 14, 16))
-	assert.False(t, parties.Full(p, 6, 7), "there is no eighth of it")
+	assert.False(t, parties.Full(p, 6, 7), "an eighth is less than one")
 	assert.Equal(t, [2]int{1, 128}, [2]int{MaxLeaving(7), MaxLeaving(1024)})
 }
 

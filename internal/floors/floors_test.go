@@ -115,10 +115,10 @@ func TestCheck(t *testing.T) {
 		{"oncrpc", false, module + "rpcrdma", "not below"},
 		{"oncrpc", true, module + "rpcrdma", "not below"},
 		{"iwarp/ddp", false, module + "iwarp/mpa", "not below"},
-		{"rpcrdma", false, module + "rdma/rdmatest", "only tests"},
+		{"rpcrdma", false, module + "rdma/rdmatest", "only for tests"},
 		{"nfsserver", false, module + "iwarp", "provider"},
 		{"nfsserver", true, module + "iwarp/mpa", "provider"},
-		{"nfsserver", false, module + "interop", "apart"},
+		{"nfsserver", false, module + "interop", "outside the floors"},
 		{"nfsserver", false, module + "nosuch", "no floor"},
 		{"chunks", false, "net/netip", "codec"},
 		{"chunks", true, "net/netip", ""},
@@ -145,7 +145,7 @@ func check(pkg string, test bool, imp string) error {
 	switch {
 	case !ours:
 		if !test && slices.Contains(unguessable, pkg) && within("math/rand", imp) {
-			return fmt.Errorf("%s imports %s, which a peer may guess: crypto/rand is for this", pkg, imp)
+			return fmt.Errorf("%s imports %s, whose numbers a peer may guess: use crypto/rand", pkg, imp)
 		}
 		if !test && slices.Contains(pure, pkg) && slices.ContainsFunc(impure, func(p string) bool { return within(p, imp) }) {
 			return fmt.Errorf("%s is a codec and does not import %s", pkg, imp)
@@ -156,7 +156,7 @@ func check(pkg string, test bool, imp string) error {
 	case test && slices.Contains(peers[pkg], to):
 		return nil
 	case within(apart, to):
-		return fmt.Errorf("%s imports %s, which stands apart", pkg, to)
+		return fmt.Errorf("%s imports %s, which only programs outside the floors may import", pkg, to)
 	case within("iwarp", to) && !within("iwarp", pkg) && !within("cmd", pkg) && pkg != front:
 		return fmt.Errorf("%s imports %s: only commands and the root package choose the provider", pkg, to)
 	}
@@ -166,7 +166,7 @@ func check(pkg string, test bool, imp string) error {
 	}
 	if slices.Contains(testOnly, to) {
 		if !test && !slices.Contains(testOnly, pkg) {
-			return fmt.Errorf("%s imports %s, which is for only tests", pkg, to)
+			return fmt.Errorf("%s imports %s, which is only for tests", pkg, to)
 		}
 		if floor == floors[pkg] {
 			return nil // a test beside its helpers

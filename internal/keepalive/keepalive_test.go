@@ -115,7 +115,7 @@ func TestTraffic(t *testing.T) {
 	defer a.Close()
 	defer b.Close()
 	in, out := Traffic(a)
-	assert.Zero(t, in+out, "not TCP's")
+	assert.Zero(t, in+out, "not TCP's value")
 	near.Close()
 	in, out = Traffic(near)
 	assert.Zero(t, in+out, "closed")

@@ -29,12 +29,12 @@ func TestLogger(t *testing.T) {
 		for range 100 {
 			log.Info("here")
 		}
-		assert.Equal(t, 100, strings.Count(out.String(), "msg=here"), "nobody provokes these")
+		assert.Equal(t, 100, strings.Count(out.String(), "msg=here"), "peers cannot provoke these")
 		out.Reset()
 		time.Sleep(period)
 		log.Warn("lost", "why", "again")
 		log.Warn("lost")
 		assert.Regexp(t, `msg=lost why=again omitted=980\n.* msg=lost\n$`, out.String())
 	})
-	Logger(nil).Error("nobody hears it")
+	Logger(nil).Error("the message is dropped")
 }

@@ -62,8 +62,8 @@ type answer[A any] struct {
 
 // Errors of Of.
 var (
-	ErrBusy   = errors.New("too many questions are out")
-	ErrClosed = errors.New("nobody is asked any more")
+	ErrBusy   = errors.New("too many lookups are outstanding")
+	ErrClosed = errors.New("lookups have been stopped")
 )
 
 // New returns empty Answers.

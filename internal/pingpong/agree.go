@@ -74,12 +74,12 @@ func (e *end) meet(conn net.Conn) error {
 	}
 	gid, err := hex.DecodeString(digits)
 	if err != nil || len(gid) != 16 {
-		return fmt.Errorf("it says %q, which has no GID", b)
+		return fmt.Errorf("it sent %q, which has no GID", b)
 	}
 	addr := netip.AddrFrom16([16]byte(gid)).Unmap()
 	local := e.dev.Addr()
 	if addr.IsUnspecified() || addr.Is4() != local.Is4() {
-		return fmt.Errorf("its GID is %v, and this end's %v: give it the index of the one that it has in this network (-g 1 in most cases)", addr, local)
+		return fmt.Errorf("its GID is %v, and this end's %v: give it the index of its GID in this network (-g 1 in most cases)", addr, local)
 	}
 	at := roce.Address{Addr: addr}
 	if e.ud != nil {

@@ -131,7 +131,7 @@ func (e *end) send(b []byte) error {
 	return err
 }
 
-var errLost = errors.New("nothing came")
+var errLost = errors.New("no message arrived")
 
 // hear waits for a message. It returns the index of the receive, and the length
 // of the message including the bytes in front.
@@ -142,7 +142,7 @@ func (e *end) hear(number int) (n int, recv uint64, err error) {
 		c, err := e.done.Wait(ctx)
 		switch {
 		case errors.Is(err, errLost):
-			return 0, 0, fmt.Errorf("message %d: nothing came in %v: it was lost, the other end has another --size, --iters or --mtu, "+
+			return 0, 0, fmt.Errorf("message %d: no message for %v: it was lost, the other end has another --size, --iters or --mtu, "+
 				"or a firewall is in the way (UDP port %d); packets dropped here: %v", number, e.cfg.Timeout, packet.Port, e.drops())
 		case err != nil:
 			return 0, 0, err

@@ -13,7 +13,7 @@ func TestHex(t *testing.T) {
 	first[0] = 0
 	assert.Equal(t, want, Hex(t, "testdata/sample.hex"), "a slice of its own")
 	assert.Equal(t, want, Octets(t, "c140 dead # rest\nbeef 00"))
-	assert.Empty(t, Octets(t, "# nothing"))
+	assert.Empty(t, Octets(t, "# no data"))
 }
 
 func TestParseErrors(t *testing.T) {

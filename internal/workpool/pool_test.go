@@ -51,7 +51,7 @@ func TestPoolKeepsNoMoreThanMaxIdle(t *testing.T) {
 			p.Go(task(func() { running.Add(1); <-gate }))
 		}
 		synctest.Wait()
-		assert.EqualValues(t, maxIdle+50, running.Load(), "tasks that wait do not hold others up")
+		assert.EqualValues(t, maxIdle+50, running.Load(), "waiting tasks do not delay others")
 		close(gate)
 		synctest.Wait()
 		assert.Len(t, p.idle, maxIdle)

@@ -49,7 +49,7 @@ func connect(t *testing.T, cfg rpcrdma.ClientConnConfig) *peer {
 		assert.NoError(t, call.Close())
 		assert.NoError(t, l.Server.Shutdown(context.Background()))
 		assert.ErrorIs(t, <-served, net.ErrClosed)
-		assert.Zero(t, buf.Default.Out(), "buffers lent and not returned")
+		assert.Zero(t, buf.Default.Out(), "unreturned buffers")
 	})
 	anyone := &rpcmsg.Cred{Flavor: rpcmsg.AuthNone} // required by go-nfs's handler
 	p := &peer{t: t, call: call, c: nfsclient.New(call, nfsclient.Config{Cred: anyone}), m: nfsclient.NewMount(call, anyone)}

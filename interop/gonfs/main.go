@@ -36,7 +36,7 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("gonfs serve", flag.ContinueOnError)
 	listen := flags.String("listen", "127.0.0.1:20049", "address for RDMA")
-	tcp := flags.String("tcp", "127.0.0.1:2049", "address for TCP, where MOUNT is looked for")
+	tcp := flags.String("tcp", "127.0.0.1:2049", "address for TCP, which MOUNT uses")
 	if len(args) == 0 || args[0] != "serve" {
 		return fmt.Errorf("usage: gonfs serve [flags]")
 	}

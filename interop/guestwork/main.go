@@ -24,9 +24,9 @@ const usage = `usage:
 	guestwork manifest DIR                 describe each object below DIR
 	guestwork hold DIR                     keep files open; see workload.Hold
 	guestwork ledger DIR                   append and sync; see workload.Ledger
-	guestwork posix DIR [CASE...]          what the functions of package posix see in DIR
-	guestwork may DIR UID GID [GROUP...]   what this user may do in DIR; see package may
-	guestwork model DIR                    do in DIR what standard input says; see model.Serve
+	guestwork posix DIR [CASE...]          results of the functions of package posix in DIR
+	guestwork may DIR UID GID [GROUP...]   rights of this user in DIR; see package may
+	guestwork model DIR                    execute the operations of standard input in DIR; see model.Serve
 	guestwork pace DIR                     measure how fast DIR is; see pace.Run
 	guestwork soak WRITE-DIR READ-DIR TIME write in one mount, read in another`
 

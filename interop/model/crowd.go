@@ -37,7 +37,7 @@ type Place struct {
 	last   []string // changes
 }
 
-var errBroken = errors.New("an input or output error, which nothing here explains")
+var errBroken = errors.New("an unexplained input or output error")
 
 // For does operations until the time is over, or a result is wrong.
 func (c *Crowd) For(d time.Duration) error {

@@ -27,7 +27,7 @@ func Compare(reference, seen Transcript, system string, listed []Difference) []s
 			continue
 		}
 		if why != "" && len(lines) == 0 {
-			wrong = append(wrong, fmt.Sprintf("%s: no difference any more, but listed: %s", name, why))
+			wrong = append(wrong, fmt.Sprintf("%s: a listed difference no longer occurs: %s", name, why))
 			continue
 		}
 		wrong = append(wrong, name+":\n\t"+strings.Join(lines, "\n\t"))

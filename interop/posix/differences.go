@@ -16,7 +16,7 @@ var (
 // Common reasons of several differences.
 const (
 	noSuchCall = "NFS version 3 has no call for it"
-	silly      = "NFS knows no open files: one that is removed gets a hidden name until it is closed"
+	silly      = "NFS has no open files: a removed open file has a hidden name until its close"
 )
 
 // Differences are the legitimate deviations of the mounts from the tmpfs of the
@@ -29,11 +29,11 @@ var Differences = []Difference{
 	{"change-mapping", fuse, []string{
 		"- write through a mapping, msync: file mtime+ctime",
 		"+ write through a mapping, msync: file atime+mtime+ctime",
-	}, "the page that is written to is read from the server first"},
+	}, "a page is read from the server before a write to it"},
 	{"change-read", []string{FUSEOnKNFSD, LinuxOnNFSRDMAD}, []string{
 		"- read again: file atime",
 		"+ read again: file none",
-	}, "what is cached is read without the server, which keeps the times"},
+	}, "cached data is read without the server, which keeps the times"},
 	{"change-truncate", linux, []string{
 		"- truncate to 3: file mtime+ctime",
 		"+ truncate to 3: file none",
@@ -59,7 +59,7 @@ var Differences = []Difference{
 		"- a pipe: true",
 		"+ write: EACCES",
 		"+ a pipe: false",
-	}, "the kernel opens pipes and devices itself and asks nobody: who may not both read and write one finds an empty file that nobody may open"},
+	}, "the kernel opens pipes and devices without a query: a user without both read and write permission sees an empty file that no user may open"},
 	{"hole-seek", all, []string{
 		"- seek 3 from 0: 1048576 ok",
 		"- seek 4 from 0: 0 ok",
@@ -81,7 +81,7 @@ var Differences = []Difference{
 		"- in .: []",
 		"+ link: ok",
 		"+ in .: [\".nfs(number)\" \"b\"]",
-	}, silly + ", by which Linux finds it"},
+	}, silly + ", and Linux finds the file by that name"},
 	{"open-flags", linux, []string{
 		"- both: ok",
 		"- append true, direct true, rw true",
@@ -91,7 +91,7 @@ var Differences = []Difference{
 	{"open-noatime", all, []string{
 		"- read: mine none",
 		"+ read: mine atime",
-	}, "a READ of NFS does not say that it is to leave no trace"},
+	}, "a READ of NFS cannot ask the server to keep the access time"},
 	{"open-tmpfile", all, []string{
 		"- open: ok",
 		"- links 0",
@@ -133,17 +133,17 @@ var Differences = []Difference{
 		"+ user 1000, mode 644: ECONNREFUSED",
 		"- user 1000, mode 600: EACCES",
 		"+ user 1000, mode 600: ECONNREFUSED",
-	}, "who may not connect finds an empty file in the socket's place"},
+	}, "a user who may not connect sees an empty file instead of the socket"},
 	{"times-by-user", []string{FUSEOnNFSRDMAD, LinuxOnNFSRDMAD}, []string{
 		"- writable one now: EPERM",
 		"+ writable one now: ok",
-	}, "who may write may set each time to the server's (RFC 1813, SETATTR), not both alone"},
+	}, "a user with write permission may set each time to the server's (RFC 1813, SETATTR), not only both"},
 	{"times-by-user", []string{FUSEOnKNFSD}, []string{
 		"- writable one now: EPERM",
 		"+ writable one now: ok",
 		"- readable one now: EPERM",
 		"+ readable one now: EACCES",
-	}, "who may write may set each time to the server's (RFC 1813, SETATTR), not both alone"},
+	}, "a user with write permission may set each time to the server's (RFC 1813, SETATTR), not only both"},
 	{"times-range", all, []string{
 		"- times of file: -1.000000000 -1.000000000",
 		"+ times of file: 0.000000000 0.000000000",

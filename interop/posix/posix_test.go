@@ -121,7 +121,7 @@ func TestCompare(t *testing.T) {
 		{"wrong", []string{"elsewhere"}, []string{"- a", "+ b"}, "because"},
 	}
 	assert.Equal(t, []string{
-		"gone: no difference any more, but listed: for no reason",
+		"gone: a listed difference no longer occurs: for no reason",
 		"lost:\n\t- a",
 		"wrong:\n\t- a\n\t+ b",
 	}, slices.Sorted(slices.Values(Compare(reference, seen, "here", listed))))

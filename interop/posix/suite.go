@@ -103,7 +103,7 @@ func Parse(r io.Reader) (Transcript, error) {
 
 // WriteTable writes the differences as a table of Markdown.
 func WriteTable(w io.Writer, differences []Difference) error {
-	text := "| function | where | what differs (`-` tmpfs, `+` the mount) | why |\n| --- | --- | --- | --- |\n"
+	text := "| function | mount | difference (`-` tmpfs, `+` the mount) | reason |\n| --- | --- | --- | --- |\n"
 	for _, d := range differences {
 		lines := make([]string, len(d.Lines))
 		for i, line := range d.Lines {

@@ -53,7 +53,7 @@ func owners(t *T, p func(string) string) {
 	require.NoError(t, os.Symlink("owned", p("link")))
 	require.NoError(t, os.Lchown(p("link"), 5, 6))
 	assert.EqualValues(t, 5, stat(t, p("link")).Uid)
-	assert.EqualValues(t, 12, stat(t, path).Uid, "what the link names is left alone")
+	assert.EqualValues(t, 12, stat(t, path).Uid, "the link's target is unchanged")
 }
 
 func times(t *T, path string) {

@@ -40,7 +40,7 @@ func rename(t *T, dir string) {
 	for end := time.Now().Add(10 * time.Second); len(list(t, dir)) > 1 && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
 	}
-	assert.Equal(t, []string{"b"}, list(t, dir), "nothing is left of the replaced file")
+	assert.Equal(t, []string{"b"}, list(t, dir), "the replaced file is gone")
 
 	// A descriptor follows its file.
 	open, err = os.OpenFile(p("b"), os.O_RDWR, 0)
@@ -67,7 +67,7 @@ func rename(t *T, dir string) {
 	assert.ErrorIs(t, unix.Rename(p("gone"), p("x")), syscall.ENOENT)
 	require.NoError(t, unix.Rename(p("f"), p("f")), "onto itself")
 	require.NoError(t, os.Link(p("f"), p("same")))
-	require.NoError(t, unix.Rename(p("f"), p("same")), "onto a link to itself does nothing")
+	require.NoError(t, unix.Rename(p("f"), p("same")), "rename onto a link to itself has no effect")
 	assert.Equal(t, []string{"d2", "d4", "f", "same"}, list(t, dir))
 }
 
@@ -178,7 +178,7 @@ func listing(t *T, dir string) {
 		}
 	}
 	for name := range want {
-		t.Errorf("%d names were not listed, one of them %q", len(want), name)
+		t.Errorf("%d names were not listed, for example %q", len(want), name)
 		return
 	}
 	assert.Empty(t, list(t, dir))

@@ -54,7 +54,7 @@ func sparse(t *T, dir string) {
 	require.NoError(t, f.Close())
 	s := stat(t, path)
 	assert.EqualValues(t, far+7, s.Size)
-	assert.Less(t, s.Blocks*512, int64(1<<20), "a hole takes no room")
+	assert.Less(t, s.Blocks*512, int64(1<<20), "a hole uses no space")
 	holds(t, path, want)
 
 	path = in(dir)("large")

@@ -97,7 +97,7 @@ func TestBindingItems(t *testing.T) {
 		assert.Zero(t, n)
 	}
 	_, n := b.ResultItem(ProcRead, (&ReadRes{EOF: true}).AppendTo(nil))
-	assert.Zero(t, n, "nothing was read")
+	assert.Zero(t, n, "no read")
 	_, n = b.ArgItem(ProcWrite, append((&WriteArgs{}).AppendTo(nil)[:20], 0xff, 0xff, 0xff, 0xff))
 	assert.Zero(t, n)
 	prog, vers := b.Program()

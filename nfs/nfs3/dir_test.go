@@ -52,7 +52,7 @@ func TestList(t *testing.T) {
 			_, fewer, eof := readList(&r, tt.plus)
 			require.NoError(t, r.Done())
 			assert.Len(t, fewer, len(entries)-1, "one byte less")
-			assert.False(t, eof, "the directory goes on")
+			assert.False(t, eof, "the directory has more entries")
 
 			for n := range wire {
 				r := xdr.NewReader(wire[:n])

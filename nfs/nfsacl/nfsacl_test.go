@@ -104,7 +104,7 @@ func TestPOSIX(t *testing.T) {
 		want       ACL
 	}{
 		{"made up mask", "4 4 20.0.4 10.9.6 4.64.6 1.3e8.7", ACL{{UserObj, 0, 7}, {GroupObj, 0, 6}, {Other, 0, 4}}},
-		{"mask that says something", "4 4 1.0.7 4.0.6 10.0.4 20.0.4", ACL{{UserObj, 0, 7}, {GroupObj, 0, 6}, {Mask, 0, 4}, {Other, 0, 4}}},
+		{"non-empty mask", "4 4 1.0.7 4.0.6 10.0.4 20.0.4", ACL{{UserObj, 0, 7}, {GroupObj, 0, 6}, {Mask, 0, 4}, {Other, 0, 4}}},
 		{"mask of users", "5 5 1.0.7 2.7.7 4.0.6 10.0.6 20.0.4", ACL{{UserObj, 0, 7}, {User, 7, 7}, {GroupObj, 0, 6}, {Mask, 0, 6}, {Other, 0, 4}}},
 		{"no mask", "3 3 1.0.7 4.0.6 20.0.4", ACL{{UserObj, 0, 7}, {GroupObj, 0, 6}, {Other, 0, 4}}},
 		{"bits of the mask", "5 5 1.0.7 2.7.7 4.0.6 10.0.ffffffff 20.0.4", ACL{{UserObj, 0, 7}, {User, 7, 7}, {GroupObj, 0, 6}, {Mask, 0, 7}, {Other, 0, 4}}},
@@ -129,7 +129,7 @@ func TestRefused(t *testing.T) {
 		{"too many entries", "401 401", errEntries},
 		{"more entries than the count", "1 2 1.0.7 2.0.7", errEntries},
 		{"fewer entries than the count", "2 1 1.0.7", errEntries},
-		{"an array that is not there", "400 400", xdr.ErrShort},
+		{"a missing array", "400 400", xdr.ErrShort},
 		{"an unknown tag", "1 1 40.0.7", xdr.ErrValue},
 		{"two tags", "1 1 3.0.7", xdr.ErrValue},
 		{"rights", "1 1 1.0.8", xdr.ErrValue},

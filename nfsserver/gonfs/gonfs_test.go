@@ -80,14 +80,14 @@ func TestNew(t *testing.T) {
 	assert.True(t, read.EOF)
 
 	_, err = c.Create(ctx, &nfs3.CreateArgs{Where: in(root, "x"), Mode: nfs3.Exclusive})
-	assert.Equal(t, nfs3.ErrNotSupp, status(err), "as go-nfs, where attributes do not change")
+	assert.Equal(t, nfs3.ErrNotSupp, status(err), "as go-nfs, if attributes cannot change")
 	made, err := c.Create(ctx, &nfs3.CreateArgs{Where: in(root, "new"), Mode: nfs3.Guarded})
 	require.NoError(t, err)
 	fh := bytes.Clone(made.Object)
 	wrote, err := c.Write(ctx, fh, 0, []byte("data"), nfs3.Unstable)
 	require.NoError(t, err)
 	assert.EqualValues(t, 4, wrote.Count)
-	assert.Equal(t, nfs3.FileSync, wrote.Committed, "there is nothing to wait for")
+	assert.Equal(t, nfs3.FileSync, wrote.Committed, "no COMMIT is needed")
 
 	// In go-nfs itself the handle would be stale now.
 	_, err = c.Rename(ctx, &nfs3.RenameArgs{From: in(root, "new"), To: in(root, "old")})
@@ -144,7 +144,7 @@ func TestRefused(t *testing.T) {
 		want string
 	}{
 		{"mount", &oddHandler{status: nfs.MountStatusErrAcces, handle: -1}, `does not mount "/": MNT3ERR_ACCES`},
-		{"long handles", &oddHandler{handle: 45}, "a file handle of 45 bytes, where 1 to 44 can be sent"},
+		{"long handles", &oddHandler{handle: 45}, "a file handle of 45 bytes, must be 1 to 44"},
 		{"no handles", &oddHandler{handle: 0}, "a file handle of 0 bytes"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

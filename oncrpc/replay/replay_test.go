@@ -190,7 +190,7 @@ func TestReplayNot(t *testing.T) {
 		make     func(r *oncrpc.Reply)
 		executed uint32 // for a call and a waiting retry
 	}{
-		{"put off", func(r *oncrpc.Reply) { r.NoReplay = true }, 1},
+		{"postponed", func(r *oncrpc.Reply) { r.NoReplay = true }, 1},
 		{"long", func(r *oncrpc.Reply) { r.Head = append(r.Head, make([]byte, 1<<10)...) }, 2},
 		{"data item", item, 2},
 	} {

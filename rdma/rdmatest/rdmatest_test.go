@@ -247,7 +247,7 @@ func TestRelieveCompletion(t *testing.T) {
 		synctest.Wait()
 		assert.EqualValues(t, 2, second.came.ID)
 		s.wait()
-		assert.Empty(t, ua.ids(), "the second has not been told")
+		assert.Empty(t, ua.ids(), "the second has no notice")
 		second.wait()
 		assert.Equal(t, []uint64{3}, ua.ids())
 	})

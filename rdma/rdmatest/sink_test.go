@@ -35,7 +35,7 @@ func TestSink(t *testing.T) {
 			rdma.WR{Op: rdma.OpRead, Sink: none, Remote: from, Done: ua},
 		))
 		synctest.Wait()
-		assert.Nil(t, l.mem, "before the bytes come")
+		assert.Nil(t, l.mem, "before the bytes arrive")
 		resume()
 		synctest.Wait()
 		assert.Equal(t, "hell", string(l.mem))

@@ -154,7 +154,7 @@ func TestICRCFields(t *testing.T) {
 		assert.False(t, c.Valid(&w, ib), name)
 	}
 	net.TrafficClass, net.HopLimit = 3, 4
-	assert.True(t, c.Valid(&net, ib), "what routers change")
+	assert.True(t, c.Valid(&net, ib), "fields that routers change")
 
 	net.Src, net.Dst = GID{0: 0xfe, 1: 0x80, 15: 1}, GID{0: 0xfe, 1: 0x80, 15: 2}
 	ib = c.AppendICRC(&net, ib[:len(ib)-ICRCLen])

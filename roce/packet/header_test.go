@@ -71,7 +71,7 @@ func TestBTHBits(t *testing.T) {
 	reserved := wiretest.Octets(t, "0000 0000 aa000000 7f000000")
 	got, _, err := ParseBTH(reserved)
 	require.NoError(t, err)
-	assert.Equal(t, BTH{}, got, "reserved bits say nothing")
+	assert.Equal(t, BTH{}, got, "reserved bits are ignored")
 	assert.Zero(t, NextPSN(Mask24))
 }
 
@@ -126,7 +126,7 @@ func TestGRH(t *testing.T) {
 	w := golden[3].net
 	w.HopLimit, w.Fragment = 64, DontFragment
 	grh := w.AppendGRH(nil, len(ib))
-	assert.Equal(t, append(make([]byte, GRHLen-IPv4Len), ip[:IPv4Len]...), grh, "what rxe delivers")
+	assert.Equal(t, append(make([]byte, GRHLen-IPv4Len), ip[:IPv4Len]...), grh, "as rxe delivers it")
 	from, err := SourceOf(grh)
 	require.NoError(t, err)
 	assert.Equal(t, w.Src, from)

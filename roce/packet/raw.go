@@ -117,7 +117,7 @@ func (p *Raw) parseIPv6(rest []byte) (err error) {
 	case p.IPv6.NextHeader == NextHeaderIBA:
 		return ErrTransport
 	case n > len(rest) || len(rest)-n > MaxPad:
-		return fmt.Errorf("%w: %d bytes behind an IPv6 header that says %d", ErrLength, len(rest), n)
+		return fmt.Errorf("%w: %d bytes after an IPv6 header with length %d", ErrLength, len(rest), n)
 	}
 	p.Payload = rest[:n]
 	return nil

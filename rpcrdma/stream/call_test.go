@@ -44,7 +44,7 @@ func TestCalls(t *testing.T) {
 		{"a chunk with its padding", func(q *requester) {
 			q.call(msg0(q.reads(at, msg[at:behind])...), cut(msg, at, behind))
 		}, msg},
-		{"a chunk of nothing", func(q *requester) {
+		{"an empty chunk", func(q *requester) {
 			q.call(msg0(q.reads(at, nil, 0)...), empty)
 		}, empty},
 		{"position zero", func(q *requester) {

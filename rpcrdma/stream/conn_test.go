@@ -83,7 +83,7 @@ func TestDeadlines(t *testing.T) {
 		isTimeout(t, err)
 		write(t, c, nil) // not the writer's
 		require.NoError(t, c.SetReadDeadline(time.Time{}))
-		assert.Len(t, readRecord(t, c), 40, "nothing was lost")
+		assert.Len(t, readRecord(t, c), 40, "no loss")
 
 		// A deadline is postponed before it passes.
 		require.NoError(t, c.SetDeadline(time.Now().Add(time.Second)))

@@ -77,7 +77,7 @@ func checkParts(t *testing.T, cl *call, msg []byte) {
 	require.Equal(t, string(msg[len(whole)+padding:]), string(cl.rep.Tail))
 	if len(item) > 0 {
 		length := cl.rep.Head[len(cl.rep.Head)-4:]
-		require.EqualValues(t, len(item), binary.BigEndian.Uint32(length), "its length word is in front of it")
+		require.EqualValues(t, len(item), binary.BigEndian.Uint32(length), "its length word precedes it")
 	}
 }
 

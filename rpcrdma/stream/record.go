@@ -14,7 +14,7 @@ const (
 )
 
 // errNoReplyRecord means that a server has written a record that is no reply.
-var errNoReplyRecord = errors.New("stream: a record that is no RPC reply")
+var errNoReplyRecord = errors.New("stream: a record that is not an RPC reply")
 
 // replyStart is the length in bytes of the fields that identify a reply: XID
 // and msg_type.

@@ -59,7 +59,7 @@ func replyTests() []replyTest {
 		{name: "failed", proc: procItem, limit: 4001, writes: [][]int{{4001}}, record: failed, want: failed},
 		{name: "not served", proc: procItem, limit: 4001, writes: [][]int{{4001}}, record: systemErr, want: systemErr},
 		{name: "denied", proc: procItem, limit: 4001, writes: [][]int{{4001}}, record: denied, want: denied},
-		{name: "item that is not there", proc: procItem, limit: 4001, writes: [][]int{{4001}}, record: broken, want: broken},
+		{name: "a missing item", proc: procItem, limit: 4001, writes: [][]int{{4001}}, record: broken, want: broken},
 		{name: "empty item", proc: procItem, limit: 4001, writes: [][]int{{4001}}, record: success(testXID, word(0), word(0), word(7)), want: success(testXID, word(0), word(0), word(7))},
 		{name: "verifier", proc: procItem, limit: 4001, writes: [][]int{{4001}}, record: signed, want: signedCut, moved: item},
 
@@ -195,7 +195,7 @@ func TestOrder(t *testing.T) {
 		q.call(rpcwire.Header{XID: 3, Proc: rpcwire.Msg}, callTo(3, procNull))
 		readRecord(t, c)
 		write(t, c, record(success(3)))
-		assert.EqualValues(t, 3, q.answer().XID, "an XID may come again")
+		assert.EqualValues(t, 3, q.answer().XID, "an XID may be reused")
 	})
 }
 
@@ -243,7 +243,7 @@ func TestNoReply(t *testing.T) {
 				n, err := c.Write(append(record(success(1)), wire...))
 				assert.ErrorIs(t, err, errNoReplyRecord)
 				assert.GreaterOrEqual(t, n, len(record(success(1))))
-				assert.Len(t, q.answers(), 1, "what came before")
+				assert.Len(t, q.answers(), 1, "earlier data")
 				assert.Len(t, q.ended(), 1)
 				_, err = c.Read(make([]byte, 1))
 				assert.ErrorIs(t, err, errNoReplyRecord)

@@ -141,7 +141,7 @@ func stream(t *testing.T, set func(*rpcrdma.Server), f func(t *testing.T, r *rig
 		assert.Empty(t, r.l.conns)
 		assert.Empty(t, r.l.ready)
 		assert.Zero(t, r.l.Server.Stats().Inline.InUse, "bytes of messages")
-		assert.Zero(t, r.l.Server.Stats().Memory.InUse, "memory is all given back")
+		assert.Zero(t, r.l.Server.Stats().Memory.InUse, "all memory was released")
 	})
 }
 

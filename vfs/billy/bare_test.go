@@ -52,7 +52,7 @@ func TestNoNumbers(t *testing.T) {
 	a, b := u.create(u.Root(), "a"), u.create(u.Root(), "b")
 	u.rename("a", "b")
 	_, err := u.read(b)
-	assert.ErrorIs(t, err, syscall.ESTALE, "what was renamed over")
+	assert.ErrorIs(t, err, syscall.ESTALE, "the replaced file")
 	data, err := u.read(a)
 	require.NoError(t, err)
 	assert.Equal(t, "a", data)
@@ -63,9 +63,9 @@ func TestNoNumbers(t *testing.T) {
 	d, err := u.lookup(u.Root(), "b")
 	require.NoError(t, err)
 	assert.NotEqual(t, a, d)
-	assert.Len(t, u.table.byHandle, 2, "the file is forgotten at once")
+	assert.Len(t, u.table.byHandle, 2, "the handle is forgotten at once")
 	_, err = u.read(a)
-	assert.ErrorIs(t, err, syscall.ESTALE, "a file whose name a directory has")
+	assert.ErrorIs(t, err, syscall.ESTALE, "a directory has the file's name")
 	assert.Len(t, u.table.byHandle, 2)
 
 	attr, err := u.GetAttr(t.Context(), &u.c, d)
@@ -96,7 +96,7 @@ func TestNoTimes(t *testing.T) {
 	u.create(u.Root(), "g")
 	after, err := u.GetAttr(t.Context(), &u.c, u.Root())
 	require.NoError(t, err)
-	assert.NotEqual(t, dir.Mtime, after.Mtime, "clients tell by it that names are others")
+	assert.NotEqual(t, dir.Mtime, after.Mtime, "clients detect changed names by it")
 }
 
 // TestIntoItself checks that the FS itself refuses to move a directory below

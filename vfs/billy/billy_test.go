@@ -23,7 +23,7 @@ func serve(t testing.TB, fs gobilly.Filesystem, o Options) *FS {
 func me() vfs.Cred { return vfs.Cred{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())} }
 
 // callers is the reason for omitting tests about callers.
-const callers = "callers are not told apart"
+const callers = "all callers are alike"
 
 func TestConformance(t *testing.T) {
 	without := map[string]string{
@@ -44,13 +44,13 @@ func TestConformance(t *testing.T) {
 	// data of os.FileInfo.
 	t.Run("bare", func(t *testing.T) {
 		maps.Copy(without, map[string]string{
-			"CreateExclusive": "attributes do not change, so it is refused",
+			"CreateExclusive": "attributes cannot change",
 			"SetAttrMode":     "attributes do not change", "SetAttrTimes": "attributes do not change",
 			"SetAttrSize": "it changes modes too", "Create": "it changes times too", "Mkdir": "it wants a sticky bit",
-			"Special": "there are no special files", "ReadDirPlus": "it wants a FIFO", "WCC": "it wants links and FIFOs",
-			"Keys": "there are no inode numbers",
-			"Link": "there are no hard links", "HandlesMove": "it wants links", "HandlesOne": "it wants links", "RenameOver": "it wants links",
-			"Sparse": "storage is not told",
+			"Special": "no special files", "ReadDirPlus": "it wants a FIFO", "WCC": "it wants links and FIFOs",
+			"Keys": "no inode numbers",
+			"Link": "no hard links", "HandlesMove": "it wants links", "HandlesOne": "it wants links", "RenameOver": "it wants links",
+			"Sparse": "free space is unknown",
 		})
 		vfstest.Run(t, vfstest.Backend{
 			New: func(t *testing.T) vfs.FS {

@@ -108,19 +108,19 @@ func TestFaults(t *testing.T) {
 	fs.writeErr = syscall.ENOSPC
 	n, _, err = write(vfs.Unstable)
 	assert.ErrorIs(t, err, syscall.ENOSPC)
-	assert.Equal(t, 2, n, "what was written all the same")
+	assert.Equal(t, 2, n, "the bytes written before the failure")
 	fs.writeErr = nil
 	fs.closeErr = syscall.EDQUOT
 	n, _, err = write(vfs.Unstable)
 	assert.ErrorIs(t, err, syscall.EDQUOT)
-	assert.Zero(t, n, "nobody knows what came of it")
+	assert.Zero(t, n, "the outcome is unknown")
 	fs.closeErr = nil
 
 	verifier := u.WriteVerifier()
 	fs.syncErr = syscall.EIO
 	_, _, err = write(vfs.FileSync)
 	assert.ErrorIs(t, err, syscall.EIO)
-	assert.NotEqual(t, verifier, u.WriteVerifier(), "clients write again what they still have")
+	assert.NotEqual(t, verifier, u.WriteVerifier(), "clients write their data again")
 	verifier = u.WriteVerifier()
 	_, err = u.Commit(t.Context(), &u.c, f, 0, 0)
 	assert.ErrorIs(t, err, syscall.EIO)

@@ -45,5 +45,5 @@ func (o *ownHandles) Forget([]byte) {}
 
 // handleError reports that Handles made a handle of n bytes.
 func handleError(n int) error {
-	return fmt.Errorf("billy: a file handle of %d bytes, where 1 to %d can be sent", n, vfs.MaxHandle)
+	return fmt.Errorf("billy: a file handle of %d bytes, must be 1 to %d", n, vfs.MaxHandle)
 }

@@ -77,11 +77,11 @@ func TestHandles(t *testing.T) {
 	assert.True(t, w.After.OK)
 	data, err = u.read(f)
 	require.NoError(t, err)
-	assert.Equal(t, "f", data, "the handle went along")
+	assert.Equal(t, "f", data, "the handle moved too")
 
 	u = use(t, host, Options{Handles: handles})
 	_, err = u.read(f)
-	assert.ErrorIs(t, err, syscall.ESTALE, "they were told to forget it")
+	assert.ErrorIs(t, err, syscall.ESTALE, "clients were told to forget it")
 	data, err = u.read(other)
 	require.NoError(t, err)
 	assert.Equal(t, "g", data)
@@ -133,7 +133,7 @@ func TestHandlesLong(t *testing.T) {
 	long := newPathHandles()
 	long.long = true
 	_, err := New(newHost(t), Options{Handles: long})
-	assert.ErrorContains(t, err, "a file handle of 51 bytes, where 1 to 44 can be sent")
+	assert.ErrorContains(t, err, "a file handle of 51 bytes, must be 1 to 44")
 
 	u := use(t, newHost(t), Options{Handles: fixedHandles{}})
 	_, err = u.Create(t.Context(), &u.c, u.Root(), strings.Repeat("n", 44), vfs.CreateHow{})

@@ -12,8 +12,8 @@ import (
 
 // errNoSync is the error of refusing a file system, and of writing to a file
 // that unlike the root has no Sync.
-var errNoSync = errors.New("vfs/billy: its files have no Sync, so what clients write could be lost after it was answered as stable: " +
-	"go-billy's osfs wants osfs.WithBoundOS, and a file system whose files are as stable as they will ever be once they are closed wants Options.Volatile")
+var errNoSync = errors.New("vfs/billy: files without a Sync method could lose data that clients were told is stable: " +
+	"give go-billy's osfs the option osfs.WithBoundOS, or set Options.Volatile if data needs no more than a close")
 
 // A syncer is a file that can be put on stable storage, like *os.File.
 type syncer interface{ Sync() error }

@@ -55,7 +55,7 @@ func TestWithoutSync(t *testing.T) {
 		assert.ErrorContains(t, err, "Options.Volatile", name)
 	}
 	_, err := New(readOnlyFS{host}, Options{})
-	assert.NoError(t, err, "nobody writes")
+	assert.NoError(t, err, "no writer")
 
 	u := use(t, noSync{host}, Options{Volatile: true})
 	f := u.create(u.Root(), "f")
@@ -88,7 +88,7 @@ func TestWrappedSync(t *testing.T) {
 	}
 	_, done, err := write(vfs.Unstable)
 	require.NoError(t, err)
-	assert.Equal(t, vfs.Unstable, done, "COMMIT is to follow")
+	assert.Equal(t, vfs.Unstable, done, "COMMIT must follow")
 	assert.Zero(t, fs.syncs)
 	_, err = u.Commit(t.Context(), &u.c, f, 0, 0)
 	require.NoError(t, err)
@@ -102,7 +102,7 @@ func TestWrappedSync(t *testing.T) {
 	fs.syncErr = syscall.EIO
 	n, _, err := write(vfs.FileSync)
 	assert.ErrorIs(t, err, syscall.EIO)
-	assert.Zero(t, n, "with some, the answer would be that they are stable")
+	assert.Zero(t, n, "written bytes would be reported as stable")
 	assert.NotEqual(t, verifier, u.WriteVerifier())
 
 	fs.syncErr, fs.writeErr = nil, syscall.ENOSPC
@@ -110,6 +110,6 @@ func TestWrappedSync(t *testing.T) {
 	n, done, err = write(vfs.FileSync)
 	assert.ErrorIs(t, err, syscall.ENOSPC)
 	assert.Equal(t, 2, n)
-	assert.Equal(t, vfs.FileSync, done, "what was written all the same")
+	assert.Equal(t, vfs.FileSync, done, "the bytes written before the failure")
 	assert.Equal(t, 1, fs.syncs)
 }

@@ -156,5 +156,5 @@ func TestDeep(t *testing.T) {
 		}
 		dir = m.Handle
 	}
-	assert.Fail(t, "no end of it")
+	assert.Fail(t, "the listing never ends")
 }

@@ -48,7 +48,7 @@ func TestFull(t *testing.T) {
 	require.NoError(t, err)
 	n, err := u.write(f, (pages+1)*pageLen, 0)
 	assert.ErrorIs(t, err, syscall.ENOSPC)
-	assert.Equal(t, pages*pageLen, n, "as much as there was room for")
+	assert.Equal(t, pages*pageLen, n, "as many bytes as fit")
 	a, err := u.GetAttr(t.Context(), &u.c, f)
 	require.NoError(t, err)
 	assert.EqualValues(t, pages*pageLen, a.Size)
@@ -56,7 +56,7 @@ func TestFull(t *testing.T) {
 	assert.ErrorIs(t, err, syscall.ENOSPC)
 	assert.Zero(t, n)
 	n, err = u.write(f, pageLen, 0)
-	require.NoError(t, err, "what is there can be written again")
+	require.NoError(t, err, "present bytes can be overwritten")
 	assert.Equal(t, pageLen, n)
 
 	s, _, err := u.StatFS(t.Context(), &u.c, u.Root())
@@ -213,7 +213,7 @@ func TestCutAnywhere(t *testing.T) {
 		require.NoError(t, err)
 		n, err := u.file(h)
 		require.NoError(t, err)
-		require.Len(t, n.clusters, pages/clusterLen+1, "what a cut looks at")
+		require.Len(t, n.clusters, pages/clusterLen+1, "clusters that a truncation visits")
 
 		far := uint64(1<<40 + 1)
 		for _, s := range []uint64{size, far} {

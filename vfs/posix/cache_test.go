@@ -81,7 +81,7 @@ func testCacheIdle(t *testing.T) {
 	}
 	require.EqualValues(t, 2, w.f.cache.fds.Load(), "the file is closed")
 	time.Sleep(2 * idle)
-	require.EqualValues(t, 1, w.f.cache.fds.Load(), "all but the root")
+	require.EqualValues(t, 1, w.f.cache.fds.Load(), "all except the root")
 	require.NoError(t, w.getattr(h))
 }
 
@@ -113,7 +113,7 @@ func TestCacheCallers(t *testing.T) {
 	}
 	assert.LessOrEqual(t, len(o.files), maxObjectFiles)
 	for _, fl := range used {
-		assert.Contains(t, o.files, fl, "what is in use stays")
+		assert.Contains(t, o.files, fl, "objects in use stay")
 		w.f.closeFile(o, fl)
 	}
 }
@@ -161,7 +161,7 @@ func TestLostAtClose(t *testing.T) {
 	_, _, _, err := w.f.Read(t.Context(), &su, w.walk("f"), make([]byte, 1), 0)
 	require.NoError(t, err)
 	idle()
-	assert.Equal(t, before, w.f.WriteVerifier(), "nobody wrote")
+	assert.Equal(t, before, w.f.WriteVerifier(), "no writer")
 	require.NoError(t, w.write(&w.c, vfs.Unstable))
 	idle()
 	assert.Equal(t, []string{"fsync f"}, tp.taken(w))

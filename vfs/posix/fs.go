@@ -76,7 +76,7 @@ func (f *FS) WriteVerifier() uint64 { return f.verifier.Load() }
 // that still have the data write it again.
 func (f *FS) lost(err error) {
 	f.verifier.Store(f.newVerf())
-	f.log.Error("data may be lost, clients are told to write it again", "err", err)
+	f.log.Error("data may be lost; clients are told to write it again", "err", err)
 }
 
 // Close closes all descriptors. No other method may be running. A second Close

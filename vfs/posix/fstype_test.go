@@ -38,8 +38,8 @@ func TestForgetfulHandles(t *testing.T) {
 	w.hostFile("d/f")
 	h := w.walk("d", "f")
 	table, ok := w.f.handles.(*tableHandles)
-	require.True(t, ok, "a handle of the kernel's")
-	assert.False(t, table.numbers, "they come with the kernel's handle")
+	require.True(t, ok, "a kernel handle")
+	assert.False(t, table.numbers, "generations are in the kernel's handle")
 	assert.Nil(t, w.f.RootID())
 	assert.False(t, w.f.leases.meant)
 	w.reopen()
@@ -47,7 +47,7 @@ func TestForgetfulHandles(t *testing.T) {
 	if !table.blind {
 		w.hostMove("d/f", "d/g")
 		w.reopen()
-		require.NoError(t, w.getattr(h), "there are birth times")
+		require.NoError(t, w.getattr(h), "birth times exist")
 	}
 }
 

@@ -165,7 +165,7 @@ func TestDiskFull(t *testing.T) {
 	require.NoError(t, err)
 	s, _, err = w.f.StatFS(t.Context(), &w.c, w.f.Root())
 	require.NoError(t, err)
-	assert.EqualValues(t, 1<<20, s.AvailBytes, "the file is not kept open")
+	assert.EqualValues(t, 1<<20, s.AvailBytes, "the file is closed")
 	for i := 0; err == nil; i++ {
 		require.Less(t, i, 60)
 		_, err = w.f.Mkdir(t.Context(), &w.c, w.f.Root(), strings.Repeat("d", i+1), vfs.SetAttr{})

@@ -39,7 +39,7 @@ func thisProcess() (process, error) {
 	p.switches = true
 	const other = 1 // any user except root: daemon, everywhere
 	if err := p.as(&vfs.Cred{UID: other, GID: other, Groups: []uint32{other}}, noCapabilities); err != nil {
-		return p, fmt.Errorf("root cannot act as other users, which takes CAP_SETUID, CAP_SETGID and plain securebits; run as an ordinary user: %w", err)
+		return p, fmt.Errorf("root cannot act as other users without CAP_SETUID, CAP_SETGID and plain securebits; grant them, or run as an ordinary user: %w", err)
 	}
 	return p, nil
 }

@@ -185,7 +185,7 @@ func TestBecome(t *testing.T) {
 		assert.Equal(t, []string{strings.Repeat("0", 16)}, during["CapEff"])
 		assert.NotEqual(t, during["CapEff"], before["CapEff"])
 		assert.Panics(t, func() {
-			_ = p.as(&c, func() error { panic("in a system call's stead") })
+			_ = p.as(&c, func() error { panic("instead of a system call") })
 		})
 		assert.Equal(t, before, status(t))
 

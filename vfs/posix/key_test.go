@@ -91,7 +91,7 @@ func TestRootID(t *testing.T) {
 	e, err := Open(w.s.path("e"), Options{TableHandles: true})
 	require.NoError(t, err)
 	e.lasting = true
-	assert.Equal(t, id, e.RootID(), "by whatever path and handles")
+	assert.Equal(t, id, e.RootID(), "by any path and handles")
 	require.NoError(t, e.Close())
 	require.NoError(t, os.RemoveAll(w.s.path("e")))
 	time.Sleep(20 * time.Millisecond) // two ticks of the kernel's clock

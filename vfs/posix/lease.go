@@ -123,7 +123,7 @@ func (f *FS) setLease(place, fd int, owner uint32) error {
 		return unix.EOPNOTSUPP
 	case unix.EACCES:
 		f.leases.denied.Do(func() {
-			f.log.Warn("files of other users than the daemon's cannot be leased without CAP_LEASE: clients do not keep what they have cached of them")
+			f.log.Warn("the server cannot lease other users' files without CAP_LEASE: clients get no delegations of them; grant it CAP_LEASE")
 		})
 		return unix.EOPNOTSUPP
 	}

@@ -122,7 +122,7 @@ func TestLease(t *testing.T) {
 				require.NoError(t, sh.Start())
 				ended := make(chan error, 1)
 				go func() { ended <- sh.Wait() }()
-				soon(t, broken, "nobody is told")
+				soon(t, broken, "no holder is notified")
 				not(t, ended, "the process did not wait")
 				got, err := os.ReadFile(w.s.path("f"))
 				require.NoError(t, err)
@@ -173,14 +173,14 @@ func TestLeaseWriters(t *testing.T) {
 		},
 	} {
 		assert.ErrorIs(t, change(), unix.EAGAIN, what) // without waiting
-		soon(t, broken, "a change of the FS's own is not noticed")
+		soon(t, broken, "the FS's own change causes no break")
 		release()
 		assert.NoError(t, change(), what)
 		_, err = w.f.Commit(t.Context(), &su, w.h, 0, 0)
 		require.NoError(t, err)
 		broken, release = w.lease()
 	}
-	not(t, broken, "nobody wrote")
+	not(t, broken, "no writer")
 	mode := uint32(0o640)
 	_, err = w.f.SetAttr(t.Context(), &su, w.h, vfs.SetAttr{Mode: &mode}, nil)
 	assert.NoError(t, err, "a lease is about data")
@@ -215,15 +215,15 @@ func TestLeaseSlowDisk(t *testing.T) {
 	})
 	over := ended(func() { assert.NoError(t, write(writers)) })
 	soon(t, syncing, "no file makes room")
-	soon(t, ended(func() { assert.NoError(t, write(writers-1)) }), "a file that is open waits")
+	soon(t, ended(func() { assert.NoError(t, write(writers-1)) }), "an open file waits")
 	soon(t, ended(func() {
 		_, err := w.f.Lease(t.Context(), &w.c, f, func() {})
 		assert.ErrorIs(t, err, unix.EAGAIN)
-	}), "who asks for a lease waits")
+	}), "a lease request waits")
 	soon(t, ended(release), "another file's lease waits")
-	not(t, over, "who opens one file more does not wait for the data of another's")
+	not(t, over, "an open does not wait for another file's data")
 	let()
-	soon(t, over, "who opens one file more waits still")
+	soon(t, over, "the next open still waits")
 }
 
 // ended calls f, and returns a channel that is closed when f returns.
@@ -259,7 +259,7 @@ func TestLeaseRemoved(t *testing.T) {
 	require.NoError(t, os.Remove(w.s.path("g")))
 	w.f.leases.sweep()
 	w.f.leases.sweep() // notifies nobody twice
-	soon(t, broken, "nobody is told")
+	soon(t, broken, "no holder is notified")
 	assert.ErrorIs(t, w.tryLease(), unix.ESTALE)
 	release()
 	for range idleTicks {
@@ -275,7 +275,7 @@ func TestLeaseTick(t *testing.T) {
 	broken, release := w.lease()
 	defer release()
 	require.NoError(t, os.Remove(w.s.path("f")))
-	soon(t, broken, "nobody is told")
+	soon(t, broken, "no holder is notified")
 }
 
 // TestLeaseSweep checks that a sweep of many leases takes several ticks, and
@@ -294,10 +294,10 @@ func TestLeaseSweep(t *testing.T) {
 	l.mu.Unlock()
 	require.NoError(t, os.Remove(w.s.path("f")))
 	l.sweep()
-	assert.False(t, w.told(), "more at a tick than there may be")
+	assert.False(t, w.told(), "more in a tick than allowed")
 	assert.Len(t, l.due, 1)
 	l.sweep()
-	assert.True(t, w.told(), "what was left over is forgotten")
+	assert.True(t, w.told(), "the remainder is dropped")
 	assert.Empty(t, l.due)
 }
 
@@ -355,8 +355,8 @@ func TestLeaseShared(t *testing.T) {
 	releaseThird()
 	releaseThird()
 	opened := w.writer("f")
-	soon(t, first, "the first is not told")
-	soon(t, second, "the second is not told")
+	soon(t, first, "the first gets no notice")
+	soon(t, second, "the second gets no notice")
 	releaseFirst()
 	releaseFirst()
 	not(t, opened, "the writer did not wait for the second")
@@ -461,7 +461,7 @@ func TestLeaseClose(t *testing.T) {
 	w := newLeaseWorld(t, "")
 	broken, release := w.lease()
 	opened := w.writer("f")
-	soon(t, broken, "nobody is told")
+	soon(t, broken, "no holder is notified")
 	require.NoError(t, w.f.Close())
 	require.NoError(t, soon(t, opened, "the writer waits"))
 	release()
@@ -478,7 +478,7 @@ func TestLeaseNameless(t *testing.T) {
 	assert.ErrorIs(t, w.getattr(w.h), unix.ESTALE)
 	not(t, broken, "a lease is about data")
 	release()
-	assert.GreaterOrEqual(t, w.f.cache.fds.Load(), fds, "closed by who gives the lease back")
+	assert.GreaterOrEqual(t, w.f.cache.fds.Load(), fds, "the lease's return closes the file")
 	w.f.cache.sweep()
 	assert.Equal(t, fds-1, w.f.cache.fds.Load())
 }

@@ -89,7 +89,7 @@ func TestLeaseSignals(t *testing.T) {
 		}
 		require.NoError(t, w.f.Close())
 	}
-	not(t, heard, "a signal came to another thread")
+	not(t, heard, "another thread got the signal")
 }
 
 func TestLeaseBreakTime(t *testing.T) {

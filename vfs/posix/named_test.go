@@ -35,7 +35,7 @@ func TestUnnamed(t *testing.T) {
 			require.NoError(t, err)
 			_, _, err = w.f.Rename(ctx, &w.c, root, "h", root, "g")
 			require.NoError(t, err)
-			assert.False(t, w.f.cache.holds(m.Handle), "another took its last name")
+			assert.False(t, w.f.cache.holds(m.Handle), "another process removed its last name")
 			_, err = w.f.Remove(ctx, &w.c, root, "g")
 			require.NoError(t, err)
 			assert.False(t, w.f.cache.holds(h.Handle))

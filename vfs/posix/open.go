@@ -61,7 +61,7 @@ func (f *FS) prepare(dir string, o *Options) (err error) {
 	// A container's seccomp filter returns EPERM for calls that it does not
 	// know.
 	if err := accessible(f.root.fd, unix.X_OK); err == unix.ENOSYS || err == unix.EPERM {
-		return fmt.Errorf("there is no faccessat2 here; Linux 5.8 or newer is needed, and a seccomp filter of that age: %w", err)
+		return fmt.Errorf("the kernel has no faccessat2; use Linux 5.8 or newer, and a seccomp filter that allows it: %w", err)
 	}
 	return nil
 }
@@ -123,7 +123,7 @@ func (f *FS) chooseHandles(root int, o *Options) (h vfs.Handle, err error) {
 			f.handles = k
 			return h, nil
 		}
-		f.log.Info("the kernel opens no files by handle here; a table takes its place", "err", err)
+		f.log.Info("the kernel cannot open files by handle here; a handle table replaces it", "err", err)
 	}
 	t, err := newTableHandles(f, o.StateDir)
 	if err != nil {
@@ -149,7 +149,7 @@ func (f *FS) tryKernel(k *kernelHandles, root int) (vfs.Handle, error) {
 		return h, err
 	}
 	if !f.isRoot(&st) {
-		return h, errors.New("the directory's handle opens something else")
+		return h, errors.New("the directory's handle opens another object")
 	}
 	return h, nil
 }
@@ -173,7 +173,7 @@ func (f *FS) syncHandles() {
 	}
 	err := errors.Join(t.ready(), t.table.sync())
 	if err != nil && !f.unkept {
-		f.log.Error("the handle table cannot be written: clients are refused what they have not yet seen, and after a restart they may have to look up anew what they have; if the state directory's disk is full, make room there", "err", err)
+		f.log.Error("the handle table cannot be written: clients cannot open new files, and their handles may be stale after a restart; if the state directory's disk is full, free some space", "err", err)
 	}
 	f.unkept = err != nil
 }

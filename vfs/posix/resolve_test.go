@@ -107,7 +107,7 @@ func TestTableMends(t *testing.T) {
 
 	w.hostMove("d", "e")
 	w.reopen()
-	require.NoError(t, w.getattr(h), "its directory is found in turn")
+	require.NoError(t, w.getattr(h), "its directory is found too")
 }
 
 // TestTableRenameOntoLink checks that the table forgets no name of an object if
@@ -177,7 +177,7 @@ func TestTableLoses(t *testing.T) {
 		assert.ErrorIs(t, w.getattr(inside), unix.ESTALE)
 	}
 	assert.Empty(t, w.entry(h).places, "the directory is not read again")
-	assert.NotEmpty(t, w.entry(inside).places, "that may be where it was, if its directory comes back")
+	assert.NotEmpty(t, w.entry(inside).places, "its old place, in case the directory returns")
 	assert.Equal(t, h, w.walk("e", "f"))
 	require.NoError(t, w.getattr(h))
 	assert.Equal(t, deep, w.walk("d", "deep"))
@@ -205,11 +205,11 @@ func TestTableReuse(t *testing.T) {
 				assert.ErrorIs(t, w.getattr(old), unix.ESTALE)
 			}
 		}
-		require.NoError(t, w.getattr(h), "a stale handle leaves the new file's alone")
+		require.NoError(t, w.getattr(h), "a stale handle does not affect the new file's")
 		seen[h] = a.FileID
 		require.NoError(t, os.Remove(w.s.path(name)))
 	}
-	t.Logf("%d inode numbers came back", reused)
+	t.Logf("%d inode numbers were reused", reused)
 }
 
 // TestTableGenerations checks that without generations of the file system, the

@@ -74,7 +74,7 @@ func (w *world) enter(name string, secret uint64) bool {
 		return false // the table is out of date
 	}
 	if _, s, _, err := f.Lookup(ctx, c, h, "secret"); err == nil {
-		assert.Fail(w, "found what is outside", "%+v", s)
+		assert.Fail(w, "found an object outside the export", "%+v", s)
 	}
 	_, _, _, _ = f.Lookup(ctx, c, h, "..")
 	_, _ = f.Create(ctx, c, h, name, vfs.CreateHow{})

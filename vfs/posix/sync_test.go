@@ -138,7 +138,7 @@ func TestSyncs(t *testing.T) {
 			_, err := w.f.Create(w.Context(), &w.c, w.f.Root(), "new", vfs.CreateHow{Mode: vfs.Exclusive, Verifier: 7})
 			return err
 		}, []string{dir, "fsync new"}},
-		"CREATE of what is there": {func(w *world) error {
+		"CREATE of an existing file": {func(w *world) error {
 			_, err := w.f.Create(w.Context(), &w.c, w.f.Root(), "f", vfs.CreateHow{Attr: vfs.SetAttr{Size: &size}})
 			return err
 		}, []string{dir, file}},
@@ -158,7 +158,7 @@ func TestSyncs(t *testing.T) {
 			_, err := w.f.Mknod(w.Context(), &w.c, w.f.Root(), "new", vfs.TypeFIFO, vfs.Dev{}, touch)
 			return err
 		}, []string{dir, all}},
-		"MKNOD with a mode that umask cuts": {func(w *world) error {
+		"MKNOD with a mode that umask reduces": {func(w *world) error {
 			old := unix.Umask(0o777)
 			defer unix.Umask(old)
 			_, err := w.f.Mknod(w.Context(), &w.c, w.f.Root(), "new", vfs.TypeFIFO, vfs.Dev{}, vfs.SetAttr{Mode: &mode})
@@ -271,7 +271,7 @@ func TestCommitSyncsOthers(t *testing.T) {
 	tp.say(func(string, int) error { return unix.EIO })
 	require.NoError(t, w.write(&w.c, vfs.Unstable))
 	assert.ErrorIs(t, w.commit(&b), unix.EIO)
-	assert.NotEqual(t, before, w.f.WriteVerifier(), "what was written before must be written again")
+	assert.NotEqual(t, before, w.f.WriteVerifier(), "earlier data must be written again")
 	tp.say(nil)
 }
 
@@ -464,7 +464,7 @@ func testSyncWaits(t *testing.T) {
 			w.f.cache.sweep()
 		}
 	}()
-	soon(t, closing, "nothing is closed")
+	soon(t, closing, "no file is closed")
 	after := make(chan uint64, 1)
 	go func() {
 		assert.NoError(t, w.commit(&w.c))
@@ -515,11 +515,11 @@ func testBesideFailure(t *testing.T, call func(*world) error, want error) {
 			first <- call(w)
 			after <- w.f.WriteVerifier()
 		}()
-		soon(t, begun, "nothing is synced")
+		soon(t, begun, "no file is synced")
 		tp.say(func(string, int) error { return unix.EIO })
 		second := make(chan error, 1)
 		go func() { second <- call(w) }()
-		soon(t, telling, "the failure is not heard")
+		soon(t, telling, "the failure is not reported")
 		close(goOn)
 		synctest.Wait()
 		not(t, first, "the sync does not wait")
@@ -580,7 +580,7 @@ func testSyncRounds(t *testing.T) {
 	begins()
 	go func() { last <- d.all() }()
 	synctest.Wait()
-	assert.Empty(t, late, "the first may have passed what they changed")
+	assert.Empty(t, late, "the first sync may have missed their changes")
 	end(unix.EIO)
 	for range many {
 		assert.ErrorIs(t, soon(t, late, "the sync waits still"), unix.EIO)

@@ -185,7 +185,7 @@ func (t *table) load() (damaged bool, err error) {
 		t.log.Warn("handle table: end cut off", "bytes", t.size-end)
 	}
 	if lost > 0 {
-		t.log.Error("handle table: a part is damaged, and clients' handles of what it told of may be stale", "bytes", lost)
+		t.log.Error("handle table: a part is damaged; clients' handles of its files may be stale", "bytes", lost)
 	}
 	return lost > 0, t.truncate(end)
 }

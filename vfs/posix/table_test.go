@@ -64,11 +64,11 @@ func TestTable(t *testing.T) {
 		putAll(t, tab, newer, &entry{tableID: numbered(51).tableID})
 		assertEntry(t, tab, newer)
 		assertEntry(t, tab, numbered(99))
-		assert.Equal(t, 99, tab.live, "what is gone is not counted")
+		assert.Equal(t, 99, tab.live, "removed objects are not counted")
 		require.NoError(t, tab.close())
 	}
 	tab := openTestTable(t, dir)
-	assert.Equal(t, 99, tab.records, "written anew without what is not valid")
+	assert.Equal(t, 99, tab.records, "rewritten without invalid records")
 	for i := range uint64(50) {
 		assertEntry(t, tab, numbered(i))
 	}
@@ -177,7 +177,7 @@ func TestTableFull(t *testing.T) {
 	for err == nil {
 		err = tab.put(numbered(3))
 	}
-	assert.ErrorIs(t, err, unix.ENOSPC, "what waits is bounded")
+	assert.ErrorIs(t, err, unix.ENOSPC, "pending records are bounded")
 	require.NoError(t, full.Close())
 	tab.file = disk
 	require.NoError(t, tab.flush())
@@ -361,7 +361,7 @@ func TestTableSyncUnderWay(t *testing.T) {
 	}
 	first, second := make(chan error, 1), make(chan error, 1)
 	go func() { first <- tab.sync() }()
-	soon(t, begun, "nothing is synced")
+	soon(t, begun, "no file is synced")
 	go func() { second <- tab.sync() }()
 	select {
 	case <-second:
@@ -376,7 +376,7 @@ func TestTableSyncUnderWay(t *testing.T) {
 	// Linux may treat pages that it failed to write as written.
 	anew, err := os.Stat(filepath.Join(dir, tableName))
 	require.NoError(t, err)
-	assert.False(t, os.SameFile(torn, anew), "the log is the one that could not be synced")
+	assert.False(t, os.SameFile(torn, anew), "the error names the log")
 	putAll(t, tab, numbered(2))
 	assert.NoError(t, tab.sync())
 	assert.EqualValues(t, 2, syncs.Load())
@@ -402,7 +402,7 @@ func TestTableReplacedUnderSync(t *testing.T) {
 		return f.Sync()
 	}
 	assert.ErrorIs(t, tab.sync(), unix.EIO)
-	assert.NoError(t, tab.sync(), "written anew")
+	assert.NoError(t, tab.sync(), "rewritten")
 	putAll(t, tab, numbered(2))
 	tab.fsync = func(f *os.File) error {
 		tab.mu.Lock()
@@ -410,5 +410,5 @@ func TestTableReplacedUnderSync(t *testing.T) {
 		assert.NoError(t, tab.compact())
 		return f.Sync()
 	}
-	assert.NoError(t, tab.sync(), "its name is there")
+	assert.NoError(t, tab.sync(), "its name exists")
 }

@@ -35,10 +35,10 @@ func newTableHandles(f *FS, stateDir string) (*tableHandles, error) {
 	t.numbers = f.kept && k.of(f.mount) == nil
 	if !t.numbers && f.rootStat.Mask&unix.STATX_BTIME == 0 {
 		if f.kept {
-			return nil, errors.New("the file system tells neither birth times nor generations, so a new file cannot be told from a removed one")
+			return nil, errors.New("the file system has neither birth times nor generations, and so a new file looks like a removed one")
 		}
 		t.blind = true
-		f.log.Warn("the file system tells neither birth times nor generations: clients' handles of what others rename are stale, and mean what others put in its place under the same name and inode number")
+		f.log.Warn("the file system has neither birth times nor generations: after a rename by another program clients' handles are stale, or mean a new file of the same name and inode number")
 	}
 	birth, err := t.birth(f.mount, &f.rootStat)
 	if err != nil {

@@ -80,12 +80,12 @@ func TestVerdictHolds(t *testing.T) {
 	assert.True(t, v.holds(&st))
 	assert.EqualValues(t, 1<<unix.R_OK|1<<unix.W_OK, v.asked)
 	assert.EqualValues(t, 1<<unix.R_OK, v.yes)
-	assert.Nil(t, o.verdict(&credKey{uid: 5, groups: []uint32{5}}), "another in the same user's name")
+	assert.Nil(t, o.verdict(&credKey{uid: 5, groups: []uint32{5}}), "another group list of the same user")
 
 	v.seen.at = time.Now().Add(-recheckTime)
 	assert.False(t, v.holds(&st), "a file system may have become read-only")
 	o.learn(&w, &st, *permsOf(&st), 1<<unix.X_OK, true)
-	assert.EqualValues(t, 1<<unix.X_OK, v.asked, "what was said before is too old")
+	assert.EqualValues(t, 1<<unix.X_OK, v.asked, "the earlier verdict is too old")
 	assert.True(t, v.holds(&st))
 }
 
@@ -129,10 +129,10 @@ func testKnownHandles(t *testing.T) {
 	assert.False(t, ok, "it may have been")
 	held = true
 	_, ok = k.get(8, young)
-	assert.True(t, ok, "it is this one")
+	assert.True(t, ok, "the same object")
 	held = false
 	_, ok = k.get(8, young)
-	assert.True(t, ok, "and what comes later is younger")
+	assert.True(t, ok, "later verdicts are newer")
 	k.put(9, unix.StatxTimestamp{}, h)
 	_, ok = k.get(9, unix.StatxTimestamp{})
 	assert.False(t, ok, "a file system without times of birth")

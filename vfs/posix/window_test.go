@@ -126,7 +126,7 @@ func TestMapNot(t *testing.T) {
 	require.NoError(t, os.Truncate(r.s.path("f"), int64(size)))
 	before := used(t, r.s.path("f"))
 	b, _ := r.mapped(0, 1<<20)
-	assert.Nil(t, b, "a hole, which a mapping would fill")
+	assert.Nil(t, b, "a hole, because a mapping would fill it")
 	assert.Equal(t, before, used(t, r.s.path("f")))
 
 	r.f.cache.windows.Store(maxWindows)
@@ -134,7 +134,7 @@ func TestMapNot(t *testing.T) {
 	b, _ = r.mapped(windowLen, 1<<20)
 	assert.Nil(t, b, "too many windows")
 	r.f.cache.windows.Store(1)
-	assert.Zero(t, r.f.cache.objs[r.h].refs, "references given back")
+	assert.Zero(t, r.f.cache.objs[r.h].refs, "references released")
 }
 
 func used(t *testing.T, name string) int64 {
@@ -179,13 +179,13 @@ func TestMapOthers(t *testing.T) {
 	o := r.f.cache.get(r.h)
 	o.residency = residency{} // as of another process
 	r.f.put(o)
-	assert.False(t, lent(alice), "who may only read")
+	assert.False(t, lent(alice), "a read-only caller")
 	require.NoError(t, os.Chown(r.s.path("f"), alice, 1))
 	assert.True(t, lent(alice), "the owner")
 	require.NoError(t, os.Chown(r.s.path("f"), 1, alice))
-	assert.False(t, lent(alice), "of the group, which may read")
+	assert.False(t, lent(alice), "a group with read access")
 	require.NoError(t, os.Chmod(r.s.path("f"), 0o664))
-	assert.True(t, lent(alice), "of the group, which may write")
+	assert.True(t, lent(alice), "a group with write access")
 }
 
 // TestMapCut checks that a file truncated while it is lent does not expose
@@ -235,5 +235,5 @@ func TestMapCut(t *testing.T) {
 	assert.True(t, bytes.Equal(r.data[:1<<20], c.B))
 	b.Release()
 	c.Release()
-	assert.Zero(t, r.f.cache.windows.Load(), "gone with the last reader")
+	assert.Zero(t, r.f.cache.windows.Load(), "removed with the last reader")
 }

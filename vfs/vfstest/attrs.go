@@ -19,7 +19,7 @@ func testSetAttrMode(r *rig) {
 			assert.Equal(r, m, r.attr(h).Mode)
 		}
 		w, err := r.fs.SetAttr(r.ctx, r.c, h, vfs.SetAttr{}, nil)
-		require.NoError(r, err, "no change is one too")
+		require.NoError(r, err, "an empty change succeeds")
 		assert.EqualValues(r, 0o400, w.After.Mode)
 	}
 }
@@ -32,7 +32,7 @@ func testSetAttrSize(r *rig) {
 		assert.Equal(r, size, w.After.Size)
 		assert.Equal(r, size, r.attr(f).Size)
 	}
-	assert.Equal(r, "\x00\x00\x00", r.read(f), "what was cut off is gone")
+	assert.Equal(r, "\x00\x00\x00", r.read(f), "truncated data is gone")
 	for _, size := range []uint64{1 << 63, 1<<64 - 1} {
 		_, err := r.fs.SetAttr(r.ctx, r.c, f, vfs.SetAttr{Size: &size}, nil)
 		assert.ErrorIs(r, err, errTooBig)
@@ -43,14 +43,14 @@ func testSetAttrSize(r *rig) {
 	old := vfs.Time{Sec: long.Unix()}
 	r.setAttr(f, vfs.SetAttr{MtimeHow: vfs.SetToClient, Mtime: old})
 	r.setAttr(f, vfs.SetAttr{Size: ptr(uint64(3))})
-	assert.NotEqual(r, old, r.attr(f).Mtime, "setting the size that it has counts as a change")
+	assert.NotEqual(r, old, r.attr(f).Mtime, "setting the same size is a change")
 
 	both := vfs.SetAttr{Size: ptr(uint64(1)), Mode: ptr(uint32(0o4711)), MtimeHow: vfs.SetToClient, Mtime: old}
 	r.setAttr(f, both)
 	a := r.attr(f)
 	assert.EqualValues(r, 1, a.Size)
-	assert.EqualValues(r, 0o4711, a.Mode, "the mode comes after the size, which clears bits of it")
-	assert.Equal(r, old, a.Mtime, "the time comes after the size, which changes it")
+	assert.EqualValues(r, 0o4711, a.Mode, "the mode is set after the size, which clears bits of it")
+	assert.Equal(r, old, a.Mtime, "the time is set after the size, which changes it")
 }
 
 func testSetAttrTimes(r *rig) {
@@ -66,7 +66,7 @@ func testSetAttrTimes(r *rig) {
 	start := time.Now().Add(-time.Second).Unix()
 	r.setAttr(f, vfs.SetAttr{MtimeHow: vfs.SetToServer})
 	a = r.attr(f)
-	assert.Equal(r, at, a.Atime, "only the other was asked for")
+	assert.Equal(r, at, a.Atime, "only the other was requested")
 	assert.GreaterOrEqual(r, a.Mtime.Sec, start)
 	mt = a.Mtime
 	r.setAttr(f, vfs.SetAttr{AtimeHow: vfs.SetToServer})
@@ -115,14 +115,14 @@ func testSetAttrOwner(r *rig) {
 	root.setAttr(f, vfs.SetAttr{UID: &bob.UID})
 	assert.EqualValues(r, 0o755, r.attr(f).Mode, "a new owner has not inherited the setuid bit")
 	root.setAttr(f, vfs.SetAttr{UID: &alice.UID, Mode: ptr(uint32(0o4755))})
-	assert.EqualValues(r, 0o4755, r.attr(f).Mode, "unless that was asked for")
+	assert.EqualValues(r, 0o4755, r.attr(f).Mode, "unless requested")
 
 	_, err = r.fs.SetAttr(r.ctx, &alice, f, vfs.SetAttr{UID: &bob.UID}, nil)
-	assert.ErrorIs(r, err, errPerm, "giving away is root's")
+	assert.ErrorIs(r, err, errPerm, "only root may change the owner")
 	_, err = r.fs.SetAttr(r.ctx, &alice, f, vfs.SetAttr{GID: &bob.GID}, nil)
-	assert.ErrorIs(r, err, errPerm, "a group that she is not in")
+	assert.ErrorIs(r, err, errPerm, "a foreign group")
 	_, err = r.fs.SetAttr(r.ctx, &alice, f, vfs.SetAttr{GID: &alice.Groups[0]}, nil)
-	assert.NoError(r, err, "a group that she is in")
+	assert.NoError(r, err, "the caller's own group")
 	_, err = r.fs.SetAttr(r.ctx, &bob, f, mode(0o777), nil)
 	assert.ErrorIs(r, err, errPerm)
 }
@@ -172,7 +172,7 @@ func testWCC(r *rig) {
 	require.ErrorIs(r, err, errExist)
 	w, err := r.fs.Remove(r.ctx, r.c, d, "none")
 	require.ErrorIs(r, err, errNoEnt)
-	assert.True(r, w.After.OK, "attributes beside an error")
+	assert.True(r, w.After.OK, "attributes with an error")
 }
 
 func testStatFS(r *rig) {

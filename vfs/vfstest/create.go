@@ -15,7 +15,7 @@ func testCreate(r *rig) {
 	require.True(r, m.Attr.OK)
 	assert.Equal(r, r.attr(m.Handle), m.Attr.Attr)
 	assert.Equal(r, vfs.TypeReg, m.Attr.Type)
-	assert.EqualValues(r, 0o666, m.Attr.Mode, "the mode asked for, whatever the umask")
+	assert.EqualValues(r, 0o666, m.Attr.Mode, "the requested mode, for any umask")
 	assert.EqualValues(r, 1, m.Attr.Nlink)
 	assert.Equal(r, r.c.UID, m.Attr.UID)
 	assert.Zero(r, m.Attr.Size)
@@ -72,7 +72,7 @@ func testCreateExclusive(r *rig) {
 		for bit := range 64 {
 			how.Verifier = v ^ 1<<bit
 			_, err = r.fs.Create(r.ctx, r.c, r.root, "x", how)
-			assert.ErrorIs(r, err, errExist, "another's file, verifier %#x", how.Verifier)
+			assert.ErrorIs(r, err, errExist, "another caller's file, verifier %#x", how.Verifier)
 		}
 		r.remove(r.root, "x")
 	}
@@ -176,7 +176,7 @@ func testDevices(r *rig) {
 		assert.Equal(r, typ, m.Attr.Type)
 		assert.Equal(r, dev, m.Attr.Rdev)
 		_, err = r.fs.Mknod(r.ctx, &alice, r.root, "hers", typ, dev, mode(0o640))
-		assert.Error(r, err, "devices are root's to make")
+		assert.Error(r, err, "only root may make devices")
 		for _, big := range []vfs.Dev{{Major: 4096}, {Minor: 1 << 20}} {
 			_, err = r.fs.Mknod(r.ctx, root.c, r.root, "big", typ, big, mode(0o640))
 			assert.ErrorIs(r, err, errInval)

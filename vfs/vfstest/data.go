@@ -78,7 +78,7 @@ func testReadEnd(r *rig) {
 	n, _, _, err := r.fs.Write(r.ctx, r.c, f, nil, 100, vfs.FileSync)
 	require.NoError(r, err)
 	assert.Zero(r, n)
-	assert.Equal(r, before, r.attr(f), "writing nothing changes nothing") // RFC 1813, Section 3.3.7
+	assert.Equal(r, before, r.attr(f), "an empty WRITE changes nothing") // RFC 1813, Section 3.3.7
 }
 
 func testSparse(r *rig) {
@@ -87,7 +87,7 @@ func testSparse(r *rig) {
 	r.write(f, "end", far)
 	a := r.attr(f)
 	assert.EqualValues(r, far+3, a.Size)
-	assert.Less(r, a.Used, uint64(1<<20), "holes take no storage")
+	assert.Less(r, a.Used, uint64(1<<20), "holes use no storage")
 	p := bytes.Repeat([]byte{'-'}, 10)
 	n, eof, _, err := r.fs.Read(r.ctx, r.c, f, p, far-7)
 	require.NoError(r, err)

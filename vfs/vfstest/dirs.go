@@ -37,7 +37,7 @@ func testReadDir(r *rig) {
 	got := make(map[string]uint64)
 	for _, e := range r.list(d, 100, false) {
 		got[e.name] = e.FileID
-		assert.False(r, e.HasHandle, "not asked for")
+		assert.False(r, e.HasHandle, "not requested")
 		assert.False(r, e.Attr.OK)
 	}
 	assert.Equal(r, ids, got)
@@ -49,7 +49,7 @@ func testReadDir(r *rig) {
 	}
 	a, _, eof, err := r.fs.ReadDir(r.ctx, r.c, d, 0, 0, false, func(*vfs.Entry) bool { return false })
 	require.NoError(r, err)
-	assert.False(r, eof, "an entry that was not taken is still to come")
+	assert.False(r, eof, "a refused entry is returned next")
 	assert.Equal(r, r.attr(d).FileID, a.FileID)
 }
 
@@ -145,5 +145,5 @@ func testReadDirCookies(r *rig) {
 		assert.LessOrEqual(r, n, 12)
 	}
 	_, _, _, err = r.fs.ReadDir(r.ctx, r.c, d, last, 0x1234, false, func(*vfs.Entry) bool { return true })
-	assert.ErrorIs(r, err, vfs.ErrBadCookie, "a verifier that nobody has given out")
+	assert.ErrorIs(r, err, vfs.ErrBadCookie, "an unknown verifier")
 }

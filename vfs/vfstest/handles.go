@@ -58,7 +58,7 @@ func testHandlesStale(r *rig) {
 		_, _, _, err := r.fs.Read(r.ctx, r.c, g.h, make([]byte, 4), 0)
 		assert.ErrorIs(r, err, errStale)
 	}
-	r.Logf("%d inode numbers came back", reused)
+	r.Logf("%d inode numbers were reused", reused)
 	d := r.dir(r.root, "d")
 	r.rmdir(r.root, "d")
 	r.dir(r.root, "d")

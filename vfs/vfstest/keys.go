@@ -42,7 +42,7 @@ func testKeys(r *rig) {
 	if r.b.Restart != nil {
 		r.restart(false)
 		assert.Equal(r, of, r.key(r.lookup(r.root, "moved")))
-		assert.Equal(r, ofDir, r.key(d), "of an object that is not in use")
+		assert.Equal(r, ofDir, r.key(d), "an unused object")
 	}
 	bad, _ := vfs.NewHandle([]byte("x"))
 	_, err := r.fs.(vfs.Identifier).AppendKey(nil, bad)

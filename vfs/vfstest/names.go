@@ -14,7 +14,7 @@ func testRoot(r *rig) {
 	assert.Equal(r, vfs.TypeDir, a.Type)
 	assert.Equal(r, r.c.UID, a.UID)
 	assert.Equal(r, r.root, r.lookup(r.root, "."))
-	assert.Equal(r, r.root, r.lookup(r.root, ".."), "nothing is above the root")
+	assert.Equal(r, r.root, r.lookup(r.root, ".."), "the root has no parent")
 	_, err := r.fs.Rmdir(r.ctx, r.c, r.root, ".")
 	assert.ErrorIs(r, err, errInval) // RFC 1813, Section 3.3.13
 	_, err = r.fs.Rmdir(r.ctx, r.c, r.root, "..")
@@ -37,7 +37,7 @@ func testLookup(r *rig) {
 	_, obj, dir, err = r.fs.Lookup(r.ctx, r.c, e, "none")
 	assert.ErrorIs(r, err, errNoEnt)
 	assert.False(r, obj.OK)
-	assert.Equal(r, vfs.MaybeAttr{OK: true, Attr: r.attr(e)}, dir, "attributes beside an error")
+	assert.Equal(r, vfs.MaybeAttr{OK: true, Attr: r.attr(e)}, dir, "attributes with an error")
 	_, _, _, err = r.fs.Lookup(r.ctx, r.c, f, "x")
 	assert.ErrorIs(r, err, errNotDir)
 }
@@ -87,7 +87,7 @@ func testNamesRefused(r *rig) {
 			assert.Error(r, do(name), "%s of %q", op, name)
 		}
 	}
-	assert.Equal(r, []string{"nameops"}, r.names(r.root), "nothing came of it")
+	assert.Equal(r, []string{"nameops"}, r.names(r.root), "no entry was made")
 }
 
 // testNamesOdd checks that names are arbitrary bytes.

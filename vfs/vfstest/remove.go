@@ -12,7 +12,7 @@ func testRemove(r *rig) {
 	_, err := r.fs.Symlink(r.ctx, r.c, r.root, "l", "f", vfs.SetAttr{})
 	require.NoError(r, err)
 	r.remove(r.root, "l")
-	assert.Equal(r, "data", r.read(f), "the link went, not the file")
+	assert.Equal(r, "data", r.read(f), "the link was removed, not the file")
 	r.remove(r.root, "f")
 	r.absent(r.root, "f")
 	r.stale(f)
@@ -20,7 +20,7 @@ func testRemove(r *rig) {
 	assert.ErrorIs(r, err, errNoEnt)
 	r.dir(r.root, "d")
 	_, err = r.fs.Remove(r.ctx, r.c, r.root, "d")
-	assert.Error(r, err, "a directory is not removed so")
+	assert.Error(r, err, "REMOVE refuses a directory")
 	assert.Equal(r, []string{"d"}, r.names(r.root))
 }
 
@@ -78,7 +78,7 @@ func testRenameOver(r *rig) {
 
 	r.link(a, r.root, "c")
 	r.rename(r.root, "b", r.root, "c")
-	assert.ElementsMatch(r, []string{"b", "c"}, r.names(r.root), "two names of one file: nothing happens")
+	assert.ElementsMatch(r, []string{"b", "c"}, r.names(r.root), "two names of one file: no effect")
 	assert.Equal(r, "a", r.read(a))
 
 	full, empty := r.dir(r.root, "full"), r.dir(r.root, "empty")
@@ -104,7 +104,7 @@ func testLink(r *rig) {
 	_, _, err = r.fs.Link(r.ctx, r.c, f, d, "g")
 	assert.ErrorIs(r, err, errExist)
 	_, _, err = r.fs.Link(r.ctx, r.c, d, r.root, "dirlink")
-	assert.Error(r, err, "directories have one name")
+	assert.Error(r, err, "directories have a single name")
 	_, _, err = r.fs.Link(r.ctx, r.c, f, f, "x")
 	assert.ErrorIs(r, err, errNotDir)
 
@@ -117,7 +117,7 @@ func testLink(r *rig) {
 	m, err := r.fs.Symlink(r.ctx, r.c, r.root, "l", "nowhere", vfs.SetAttr{})
 	require.NoError(r, err)
 	r.link(m.Handle, d, "l2")
-	assert.Equal(r, m.Handle, r.lookup(d, "l2"), "the link itself, not where it leads")
+	assert.Equal(r, m.Handle, r.lookup(d, "l2"), "the link itself, not its target")
 }
 
 func testWrongTypes(r *rig) {
@@ -129,7 +129,7 @@ func testWrongTypes(r *rig) {
 		assert.ErrorIs(r, err, errInval) // RFC 1813, Section 3.3.6
 		_, _, w, err := r.fs.Write(r.ctx, r.c, h, []byte("x"), 0, vfs.Unstable)
 		assert.ErrorIs(r, err, errInval)
-		assert.True(r, w.After.OK, "attributes beside an error")
+		assert.True(r, w.After.OK, "attributes with an error")
 	}
 	for _, h := range []vfs.Handle{f, m.Handle} {
 		_, _, _, err := r.fs.ReadDir(r.ctx, r.c, h, 0, 0, false, func(*vfs.Entry) bool { return true })

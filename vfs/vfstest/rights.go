@@ -109,15 +109,15 @@ func testRightsChange(r *rig) {
 		_, _, _, err = r.fs.Write(r.ctx, &bob, f, []byte("data"), 0, vfs.Unstable)
 		may(r, err, yes, "writing "+what)
 	}
-	check(true, "what all may")
+	check(true, "rights of others")
 	root.setAttr(f, mode(0o660))
-	check(false, "what root took away")
+	check(false, "rights that root removed")
 	root.setAttr(f, vfs.SetAttr{GID: &bob.Groups[3]})
-	check(true, "what his group may")
+	check(true, "rights of the caller's group")
 	root.setAttr(f, vfs.SetAttr{GID: &carol.GID})
-	check(false, "what another group may")
+	check(false, "rights of another group")
 	root.setAttr(f, vfs.SetAttr{UID: &bob.UID})
-	check(true, "what he owns")
+	check(true, "the caller's own file")
 }
 
 // testRightsOwner checks that the set-user-ID and set-group-ID bits do not
@@ -139,7 +139,7 @@ func testRightsOwner(r *rig) {
 			_, err := r.fs.SetAttr(r.ctx, c, f, vfs.SetAttr{Size: ptr(uint64(1))}, nil)
 			return err
 		}, 0o777},
-		{"root's write", su, func(c *vfs.Cred) error {
+		{"a write by root", su, func(c *vfs.Cred) error {
 			_, _, _, err := r.fs.Write(r.ctx, c, f, []byte("x"), 0, vfs.Unstable)
 			return err
 		}, 0o6777},
@@ -152,7 +152,7 @@ func testRightsOwner(r *rig) {
 	root.setAttr(f, vfs.SetAttr{UID: &alice.UID, GID: &alice.Groups[0], Mode: ptr(uint32(0o2666))})
 	_, _, _, err := r.fs.Write(r.ctx, &bob, f, []byte("x"), 0, vfs.Unstable)
 	require.NoError(r, err)
-	assert.EqualValues(r, 0o2666, r.attr(f).Mode, "a write by one of the group")
+	assert.EqualValues(r, 0o2666, r.attr(f).Mode, "a write by a group member")
 }
 
 // testRightsDir checks that operations in a directory follow its mode.
@@ -192,7 +192,7 @@ func testRightsDir(r *rig) {
 			}
 			return true
 		}); err == nil {
-			assert.Equal(r, look, handles == 1, "handles to who may not search: %s", what)
+			assert.Equal(r, look, handles == 1, "handles for a caller without search permission: %s", what)
 		}
 		_, err = r.fs.Create(r.ctx, &bob, d, "new", guarded(0o600))
 		may(r, err, change, "creating: "+what)
@@ -210,11 +210,11 @@ func testRightsDir(r *rig) {
 			may(r, err, false, "removing: "+what)
 		}
 		_, err = r.fs.GetAttr(r.ctx, &bob, f)
-		assert.NoError(r, err, "attributes are for all who have the handle")
+		assert.NoError(r, err, "any holder of the handle gets attributes")
 	}
 	root.setAttr(d, mode(0o1777))
 	_, err := r.fs.Remove(r.ctx, &bob, d, "f")
-	assert.ErrorIs(r, err, errPerm, "another's file in a sticky directory")
+	assert.ErrorIs(r, err, errPerm, "another user's file in a sticky directory")
 }
 
 // testRightsTimes checks that a caller with write permission may set times to
@@ -272,7 +272,7 @@ func testOwnersOfNew(r *rig) {
 		}
 	}
 	_, err := r.fs.Create(r.ctx, &invalid, r.root, "nobody's", guarded(0o666))
-	assert.ErrorIs(r, err, errAccess, "the number that means no change to the kernel")
+	assert.ErrorIs(r, err, errAccess, "the kernel takes this number as no change")
 	_, err = r.fs.Create(r.ctx, &vfs.Cred{UID: 70001, GID: 1<<32 - 1}, r.root, "nobody's", guarded(0o666))
 	assert.ErrorIs(r, err, errAccess)
 	_, err = r.fs.Create(r.ctx, &vfs.Cred{UID: 70001, GID: 70001, Groups: []uint32{1<<32 - 1}}, r.root, "nobody's", guarded(0o666))

@@ -56,7 +56,7 @@ func Run(t *testing.T, b Backend) {
 			continue
 		}
 		if tt.restart && b.Restart == nil {
-			t.Logf("%s does not apply: nothing outlives the process", tt.name)
+			t.Logf("%s does not apply: no object outlives the process", tt.name)
 			continue
 		}
 		t.Run(tt.name, func(t *testing.T) {
@@ -66,7 +66,7 @@ func Run(t *testing.T, b Backend) {
 			tt.run(newRig(t, &b))
 		})
 	}
-	require.Subset(t, names, slices.Collect(maps.Keys(b.Without)), "tests that do not exist are declared not to apply")
+	require.Subset(t, names, slices.Collect(maps.Keys(b.Without)), "unknown tests are declared not to apply")
 }
 
 // NeedRoot fails a test that ordinary users cannot run. A skip would look as if

@@ -25,7 +25,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 2
 	}
 	if flags.NArg() > 0 {
-		fmt.Fprintf(stderr, "check: unexpected argument %q: there are only flags\n", flags.Arg(0))
+		fmt.Fprintf(stderr, "check: unexpected argument %q: only flags are allowed\n", flags.Arg(0))
 		return 2
 	}
 	res, err := conformance.Check(os.DirFS(*root), *doc)

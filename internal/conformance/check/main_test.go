@@ -26,7 +26,7 @@ func TestRun(t *testing.T) {
 	}{
 		{[]string{"-doc", "X1"}, 0, "conformance: 1 rows, 0 tested, 1 n/a\n", ""},
 		{nil, 1, "conformance: 1 rows, 0 tested, 1 n/a\n", "docs/conformance.md: no row for X2-1-1 (MUST, both): Do.\nconformance: 1 faults\n"},
-		{[]string{"X1"}, 2, "", "check: unexpected argument \"X1\": there are only flags\n"},
+		{[]string{"X1"}, 2, "", "check: unexpected argument \"X1\": only flags are allowed\n"},
 		{[]string{"-root", root + "/docs"}, 2, "", "check: open docs/requirements.tsv: no such file or directory\n"},
 	} {
 		var stdout, stderr bytes.Buffer
