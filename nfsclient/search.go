@@ -43,9 +43,8 @@ type MountSearch struct {
 	// Cred is the credential of the Mount's calls; nil means ProcessCred.
 	Cred *rpcmsg.Cred
 
-	// Step limits how long each connection may take to be made and to answer; 0
-	// means 2 seconds.
-	Step time.Duration
+	// stepTime, if not 0, replaces searchStep in tests.
+	stepTime time.Duration
 }
 
 // mountdPort is mountd's customary port.
@@ -93,7 +92,7 @@ func (h *hunt) step(ctx context.Context, at string, try func(ctx context.Context
 	if ctx.Err() != nil {
 		return false
 	}
-	limit := h.Step
+	limit := h.stepTime
 	if limit == 0 {
 		limit = searchStep
 	}

@@ -208,7 +208,7 @@ func TestSearchSilent(t *testing.T) {
 		_, err := s.Find(t.Context())
 		assert.ErrorContains(t, err, "no answer within 2s")
 		assert.Equal(t, 6*time.Second, time.Since(start))
-		s.Step = time.Millisecond
+		s.stepTime = time.Millisecond
 		start = time.Now()
 		_, err = s.Find(t.Context())
 		assert.Error(t, err)

@@ -7,8 +7,9 @@ import (
 )
 
 // Atomic posts a FetchAdd or CompareSwap, with the operands a, on a word of the
-// responder's memory; done gets the completion, with id. The error is
-// ErrNotAgreed, or wraps rdma.ErrClosed; done is not called then.
+// responder's memory; done gets the completion, with id. An error wraps
+// rdma.ErrClosed, or means that the ends have not agreed on op; done is not
+// called then.
 //
 // done is called exactly once, before ExtensionHandler.Closed. Completions come
 // in the order of posting, and only after ExtensionHandler.Immediate was called
@@ -21,7 +22,7 @@ import (
 // wait.
 func (l *ExtensionConn) Atomic(op rdma.Op, word rdma.Remote, a rdma.Atomic, done rdma.Completer, id uint64) error {
 	if !l.on.Atomics || l.responder() || !op.Atomic() {
-		return ErrNotAgreed
+		return errNotAgreed
 	}
 	return l.post(rdma.WR{Op: op, Remote: word, Atomic: a, Done: done, ID: id})
 }

@@ -69,12 +69,12 @@ type ExtensionHandler interface {
 
 // Errors of an ExtensionConn.
 var (
-	// ErrNotAgreed means that the operation is not on between these ends.
-	ErrNotAgreed = errors.New("rpcrdma: the ends have not agreed on the operation")
+	// errNotAgreed means that the operation is not on between these ends.
+	errNotAgreed = errors.New("rpcrdma: the ends have not agreed on the operation")
 	// ErrUnanswered means that the peer has no receive for another question.
 	ErrUnanswered = errors.New("rpcrdma: too many questions are unanswered")
-	// ErrUnasked means that an answer has no question.
-	ErrUnasked = errors.New("rpcrdma: no question is unanswered")
+	// errUnasked means that an answer has no question.
+	errUnasked = errors.New("rpcrdma: no question is unanswered")
 )
 
 func (l *ExtensionConn) responder() bool { return l.client == nil }
@@ -164,7 +164,7 @@ var _ oncrpc.Caller = (*ExtensionConn)(nil)
 // rdma.ErrClosed.
 func (l *ExtensionConn) Call(ctx context.Context, x *oncrpc.Exchange) error {
 	if l.responder() {
-		return fmt.Errorf("%w: a call by a responder", ErrNotAgreed)
+		return fmt.Errorf("%w: a call by a responder", errNotAgreed)
 	}
 	if line := l.client.line; line != nil { // a server that is silent meanwhile must lose the connection
 		line.begin(x)

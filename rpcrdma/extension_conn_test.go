@@ -200,7 +200,7 @@ func TestLinkCall(t *testing.T) {
 		assert.NotSame(t, first, second)
 		assert.NotSame(t, first.Handler(), second.Handler())
 		require.NoError(t, call(second))
-		require.ErrorIs(t, call(theirs.links[1]), ErrNotAgreed)
+		require.ErrorIs(t, call(theirs.links[1]), errNotAgreed)
 	})
 }
 

@@ -8,12 +8,15 @@ import (
 
 // PostImmediate sends Immediate Data With Solicited Event, behind everything
 // posted before: a question, or an answer. done, if not nil, gets the
-// completion when the data has been sent, with id. The error is ErrNotAgreed,
-// ErrUnanswered, ErrUnasked, or wraps rdma.ErrClosed; done is not called then.
+// completion when the data has been sent, with id. If the peer has no receive
+// for another question, the error is ErrUnanswered; after the end of the
+// connection it wraps rdma.ErrClosed; any other error means that the ends have
+// not agreed on Immediate Data, or that an answer has no question. done is not
+// called then.
 //
 // The reply to a call is queued when its Reply.Posted has been called.
 func (l *ExtensionConn) PostImmediate(octets [8]byte, done rdma.Completer, id uint64) error {
-	if err := l.tally(l.responder(), ErrUnanswered, ErrUnasked); err != nil {
+	if err := l.tally(l.responder(), ErrUnanswered, errUnasked); err != nil {
 		return err
 	}
 	return l.post(rdma.WR{Op: rdma.OpImmediate, Immediate: octets, Solicited: true, Done: done, ID: id})
@@ -22,7 +25,7 @@ func (l *ExtensionConn) PostImmediate(octets [8]byte, done rdma.Completer, id ui
 // receive takes Immediate Data. The caller must end the connection on an error.
 func (l *ExtensionConn) receive(octets [8]byte) error {
 	if l == nil {
-		return ErrNotAgreed
+		return errNotAgreed
 	}
 	if err := l.tally(!l.responder(), errOverrun, errUnaskedFor); err != nil {
 		return err
@@ -47,7 +50,7 @@ func (l *ExtensionConn) tally(question bool, tooMany, none error) error {
 	defer l.mu.Unlock()
 	switch {
 	case l.handler == nil:
-		return ErrNotAgreed
+		return errNotAgreed
 	case question && l.open == l.on.Immediate:
 		return tooMany
 	case question:

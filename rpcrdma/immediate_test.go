@@ -119,7 +119,7 @@ func TestImmediate(t *testing.T) {
 			server, client := theirs.link(t), ours.link(t)
 			assert.Same(t, client, c.ExtensionConn())
 			assert.Equal(t, limit, server.Extensions().Immediate)
-			require.ErrorIs(t, client.PostImmediate(octets(1), nil, 0), ErrUnasked)
+			require.ErrorIs(t, client.PostImmediate(octets(1), nil, 0), errUnasked)
 			for round := range 5 {
 				sent := make(sentBox, limit)
 				for i := range limit {
@@ -134,7 +134,7 @@ func TestImmediate(t *testing.T) {
 				for i := range limit {
 					require.NoError(t, client.PostImmediate(octets(100+i), nil, 0))
 				}
-				require.ErrorIs(t, client.PostImmediate(octets(9), nil, 0), ErrUnasked)
+				require.ErrorIs(t, client.PostImmediate(octets(9), nil, 0), errUnasked)
 				assert.Len(t, theirs.news(), limit)
 			}
 		})
@@ -299,7 +299,7 @@ func TestImmediateMisuse(t *testing.T) {
 		rawLinkServer(t, linux.AppendTo(nil), s.config(8), func(t *testing.T, c *ClientConn, p *rawLink) {
 			require.NoError(t, c.conn.PostRecv(1))
 			p.say(t, 1)
-			assert.ErrorIs(t, p.end(), ErrNotAgreed)
+			assert.ErrorIs(t, p.end(), errNotAgreed)
 			assert.Empty(t, s.links)
 		})
 	})
@@ -426,7 +426,7 @@ func TestLinkClosed(t *testing.T) {
 			for _, s := range []*side{theirs, ours} {
 				require.Len(t, s.ends(), 1)
 				assert.ErrorIs(t, s.ends()[0], cause)
-				assert.ErrorIs(t, s.link(t).PostImmediate(octets(1), nil, 0), map[bool]error{true: rdma.ErrClosed, false: ErrUnasked}[s == theirs])
+				assert.ErrorIs(t, s.link(t).PostImmediate(octets(1), nil, 0), map[bool]error{true: rdma.ErrClosed, false: errUnasked}[s == theirs])
 			}
 			require.NoError(t, c.Close())
 		})
@@ -473,16 +473,16 @@ func TestLinkAtomics(t *testing.T) {
 		require.NoError(t, client.Atomic(rdma.OpCompareSwap, at, swap, box, 6))
 		assert.EqualValues(t, 7<<32, (<-box).Original)
 		assert.EqualValues(t, 8<<32, word.Load())
-		assert.ErrorIs(t, client.Atomic(rdma.OpSend, at, swap, box, 7), ErrNotAgreed)
-		assert.ErrorIs(t, theirs.link(t).Atomic(rdma.OpFetchAdd, at, swap, box, 7), ErrNotAgreed)
+		assert.ErrorIs(t, client.Atomic(rdma.OpSend, at, swap, box, 7), errNotAgreed)
+		assert.ErrorIs(t, theirs.link(t).Atomic(rdma.OpFetchAdd, at, swap, box, 7), errNotAgreed)
 		region.Deregister()
 	})
 	x := &ExtensionConfig{}
 	serve(t, &Server{Handler: null, Extensions: x}, func(t *testing.T, r *rig) {
 		c, err := DialConn(t.Context(), &dialer{l: r.listen}, "", ClientConnConfig{Extensions: x})
 		require.NoError(t, err)
-		assert.ErrorIs(t, c.ExtensionConn().Atomic(rdma.OpFetchAdd, rdma.Remote{}, rdma.Atomic{}, nil, 0), ErrNotAgreed)
-		assert.ErrorIs(t, c.ExtensionConn().PostImmediate(octets(1), nil, 0), ErrNotAgreed)
+		assert.ErrorIs(t, c.ExtensionConn().Atomic(rdma.OpFetchAdd, rdma.Remote{}, rdma.Atomic{}, nil, 0), errNotAgreed)
+		assert.ErrorIs(t, c.ExtensionConn().PostImmediate(octets(1), nil, 0), errNotAgreed)
 		require.NoError(t, c.Close())
 	})
 }

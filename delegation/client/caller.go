@@ -10,9 +10,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// Pick returns the index of the line, out of the given number, that serves a
+// pick returns the index of the line, out of the given number, that serves a
 // handle.
-func Pick(fh []byte, lines int) int {
+func pick(fh []byte, lines int) int {
 	return int(crc32.ChecksumIEEE(fh) % uint32(lines))
 }
 
@@ -49,7 +49,7 @@ func (c *Caller) route(x *oncrpc.Exchange) int {
 	if c.set != nil && changes(x) {
 		r := xdr.NewReader(x.Args)
 		if fh := r.Opaque(delegation.MaxHandle); r.Err() == nil {
-			if i := Pick(fh, n); c.set.lines[i].present() != nil {
+			if i := pick(fh, n); c.set.lines[i].present() != nil {
 				return i
 			}
 		}

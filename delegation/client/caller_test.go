@@ -49,7 +49,7 @@ func TestCaller(t *testing.T) {
 		inTurn := []int{1, 1, 1}
 		met := make(map[int]bool)
 		for _, fh := range []string{"a", "b", "c", "d", "e", "f", "g"} {
-			args, i := xdr.AppendOpaque(nil, []byte(fh)), Pick([]byte(fh), 3)
+			args, i := xdr.AppendOpaque(nil, []byte(fh)), pick([]byte(fh), 3)
 			met[i] = true
 			own := make([]int, 3)
 			own[i] = 3
@@ -74,7 +74,7 @@ func TestCaller(t *testing.T) {
 
 		// The connection of the handle is gone, so any line will do.
 		args := xdr.AppendOpaque(nil, []byte("a"))
-		r.conns[Pick([]byte("a"), 3)].Abort(context.Canceled)
+		r.conns[pick([]byte("a"), 3)].Abort(context.Canceled)
 		r.drops()
 		assert.Equal(t, inTurn, call(100003, 3, 7, args))
 	})

@@ -6,7 +6,7 @@
 //	               │ Acquire, Open, Check, Close
 //	               ▼
 //	Set ──▶ Attachment ──▶ conn ── ACQUIRE, atomic operations, kind 2 ──▶ rpcrdma.ExtensionConn
-//	 │       (by Pick of the handle)  ◀── replies, answers, kind 1 ──
+//	 │       (by pick of the handle)  ◀── replies, answers, kind 1 ──
 //	 ▼
 //	Config.Drop: nothing of the Object may be served from a cache any more
 //

@@ -73,7 +73,7 @@ func (s *Set) Init(o *Object, fh []byte, owner any) {
 	if s == nil || len(s.lines) == 0 {
 		return
 	}
-	o.fh, o.line = fh, s.lines[Pick(fh, len(s.lines))]
+	o.fh, o.line = fh, s.lines[pick(fh, len(s.lines))]
 }
 
 // Available reports whether Acquire may bring a grant, now or later. That
@@ -95,7 +95,7 @@ func (s *Set) Available(o *Object) bool {
 // Offers is Available for an object given by handle for which no ACQUIRE has
 // been sent.
 func (s *Set) Offers(fh []byte) bool {
-	return s != nil && len(s.lines) > 0 && s.lines[Pick(fh, len(s.lines))].present() != nil
+	return s != nil && len(s.lines) > 0 && s.lines[pick(fh, len(s.lines))].present() != nil
 }
 
 // Saw notes a ctime received in a reply, in nanoseconds since 1970.
