@@ -105,7 +105,7 @@ func TestRegister(t *testing.T) {
 			return string(out)
 		}
 		registered := func() string { return words(onHost(t, "/", "rpcinfo "+host4)) }
-		assert.Regexp(t, `none on this host .*: start it \(systemctl start rpcbind\), or`, fails())
+		assert.Regexp(t, `no rpcbind on this host .*: start it \(systemctl start rpcbind\), or`, fails())
 
 		startRPCBind(t, "rpcbind", "/run")
 		d := serve(t, "--listen", ":20049", "--tcp", ":2049", "--register")
