@@ -146,8 +146,8 @@ func TestAcceptRefusals(t *testing.T) {
 		"revision 3":         {with(good, 17, 3), nil},
 		"wrong key":          {with(good, 15, 'f'), nil}, // R5044-7.1.1-2
 		"a reply":            {with(good, 9, 'p'), nil},  // R5044-7.1.2-5-1
-		"513 octets":         {with(with(good, 18, 2), 19, 1), nil},
-		"65535 octets":       {with(with(good, 18, 255), 19, 255), nil},
+		"513 bytes":          {with(with(good, 18, 2), 19, 1), nil},
+		"65535 bytes":        {with(with(good, 18, 255), 19, 255), nil},
 		"no room for depths": {with(good, 19, 3)[:mpa.HeaderLen+3], nil}, // R6581-6-5
 		"nothing":            {nil, nil},
 		"HTTP":               {[]byte("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"), nil},

@@ -43,10 +43,10 @@ func TestSend(t *testing.T) {
 			for _, n := range sizes { // R5040-5.3-10: 0 too
 				want := pattern(n)
 				require.NoError(t, a.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{want[:n/3], nil, want[n/3:]}}))
-				require.Equal(t, want, b.in.next(t), "%d octets", n)
+				require.Equal(t, want, b.in.next(t), "%d bytes", n)
 				require.NoError(t, b.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{want}, Solicited: true}))
 				m := a.in.recv(t)
-				require.Equal(t, want, append([]byte{}, m.Buf.B...), "%d octets", n)
+				require.Equal(t, want, append([]byte{}, m.Buf.B...), "%d bytes", n)
 				assert.True(t, m.Solicited)
 				m.Buf.Release()
 			}
@@ -92,7 +92,7 @@ func TestRead(t *testing.T) {
 				done := make(waiter, 1)
 				require.NoError(t, a.Post(rdma.WR{Op: rdma.OpRead, Data: [][]byte{sink}, Remote: rdma.Remote{STag: r.STag()}, Done: done}))
 				require.NoError(t, done.wait(t).Err)
-				require.Equal(t, want, sink, "%d octets", n)
+				require.Equal(t, want, sink, "%d bytes", n)
 				r.Deregister()
 			}
 		})

@@ -127,6 +127,6 @@ func TestDDPLongestMessage(t *testing.T) {
 	}
 	for _, op := range []rdma.Op{rdma.OpSend, rdma.OpWrite} {
 		err := e.Post(rdma.WR{Op: op, Data: data})
-		assert.EqualError(t, err, fmt.Sprintf("iwarp: %v of 4294967296 octets: the limit is 4294967295", op))
+		assert.EqualError(t, err, fmt.Sprintf("iwarp: %v of 4294967296 bytes: the limit is 4294967295", op))
 	}
 }

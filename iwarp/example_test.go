@@ -167,13 +167,13 @@ func ExampleDevice_Stats() {
 	now := device.Stats()
 	fmt.Println("connections:", now.ConnectionsTotal-before.ConnectionsTotal)
 	fmt.Println("Sends received:", now.Received.Messages[rdmap.OpSend]-before.Received.Messages[rdmap.OpSend])
-	fmt.Println("octets received:", now.Received.Octets-before.Received.Octets)
+	fmt.Println("bytes received:", now.Received.Octets-before.Received.Octets)
 	invalid := rdmap.ErrInvalidSTag
 	fmt.Printf("Terminates received, %v: %d\n", invalid, now.TerminatesReceived[invalid]-before.TerminatesReceived[invalid])
 
 	// Output:
 	// connections: 2
 	// Sends received: 1
-	// octets received: 5
+	// bytes received: 5
 	// Terminates received, RDMAP remote protection error: invalid STag: 0
 }

@@ -81,9 +81,9 @@ func extensionStimuli(words rdma.STag) []stimulus {
 	for n := range uint64(7) { // R7306-8.2-4, R7306-8.2-5, RX01-5.1.1-1, RX01-8.2-1
 		all = append(all,
 			// R7306-5.1.1-3, R7306-5.1.1-4, R7306-5.1.1-6
-			stimulus{fmt.Sprintf("FetchAdd %d octets off", n+1), func(ground) [][]byte { return atomicTo(words, n+1) }, rdmap.ErrStream, false},
+			stimulus{fmt.Sprintf("FetchAdd %d bytes off", n+1), func(ground) [][]byte { return atomicTo(words, n+1) }, rdmap.ErrStream, false},
 			// R7306-5.1.2-4, R7306-5.1.2-7, R7306-5.1.2-8
-			stimulus{fmt.Sprintf("CmpSwap %d octets off", n+1), func(ground) [][]byte { return swapTo(words, n+9) }, rdmap.ErrStream, false})
+			stimulus{fmt.Sprintf("CmpSwap %d bytes off", n+1), func(ground) [][]byte { return swapTo(words, n+9) }, rdmap.ErrStream, false})
 	}
 	for code := range byte(16) { // R7306-5.2.1-4-1, R7306-10.1-1, R7306-1.1-5, RX01-5.2.1-4-1
 		if code > 2 {

@@ -84,7 +84,7 @@ func runScript(t *testing.T, mode byte, script []byte) {
 	p.check(h, err, mem)
 	require.Equal(t, out, buf.Default.Out(), "lent buffers")
 	require.Nil(t, lab.find(r.STag()))
-	require.Less(t, allocated()-heap, uint64(fuzzHeap), "octets allocated")
+	require.Less(t, allocated()-heap, uint64(fuzzHeap), "bytes allocated")
 	for start := time.Now(); runtime.NumGoroutine() > routines; runtime.Gosched() {
 		if time.Since(start) > patience {
 			require.FailNow(t, "goroutines are left", "%s", stacks())

@@ -282,7 +282,7 @@ func TestStallBehindMarker(t *testing.T) {
 						assert.Empty(t, e.in.closed)
 						return
 					}
-					assert.True(t, isTimeout(e.in.end(t)), "%d octets", n)
+					assert.True(t, isTimeout(e.in.end(t)), "%d bytes", n)
 				})
 			}
 		}

@@ -21,7 +21,7 @@ func TestBounds(t *testing.T) {
 		for n := range 6 {
 			world(t)
 			within := n == 0 || to <= 4 && int(to)+n <= 4
-			what := fmt.Sprintf("%d octets at %d", n, to)
+			what := fmt.Sprintf("%d bytes at %d", n, to)
 
 			e, p := againstRaw(t, raw{recvs: 1})
 			mem := make([]byte, 12)

@@ -79,7 +79,7 @@ func TestPrepareInVain(t *testing.T) {
 		return make([]byte, mpa.MaxPrivateData+1)
 	}
 	_, err = req.Accept(cc)
-	require.ErrorContains(t, err, "octets of private data")
+	require.ErrorContains(t, err, "bytes of private data")
 	assert.Nil(t, lab.find((*region).STag()), "it is not valid any more")
 	_, err = nc.Read(make([]byte, 1))
 	assert.ErrorIs(t, err, io.EOF)

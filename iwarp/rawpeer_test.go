@@ -152,7 +152,7 @@ func (p *rawPeer) nothing(while time.Duration) {
 	p.t.Helper()
 	_ = p.nc.SetReadDeadline(time.Now().Add(while))
 	n, err := p.nc.Read(make([]byte, 1))
-	require.ErrorIs(p.t, err, os.ErrDeadlineExceeded, "%d octets came", n)
+	require.ErrorIs(p.t, err, os.ErrDeadlineExceeded, "%d bytes came", n)
 }
 
 // eof checks that the stream ends gracefully, with nothing before the end, and

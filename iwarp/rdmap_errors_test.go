@@ -31,7 +31,7 @@ var mistakes = []struct {
 	{"dead source STag", func(g ground) [][]byte { return readOf(g.gone, 0, 1) }, "01 00 e0 00", "invalid STag, RDMA Read Request"},                                                            // R5040-3.2-13, R5040-8.1.1-4-1
 	{"source of another Stream", func(g ground) [][]byte { return readOf(g.foreign, 0, 1) }, "01 03 e0 00", "STag not associated with RDMAP stream, RDMA Read Request"},                        // R5040-7.2-R4b-1, R5040-8.1.1-2-1
 	{"source offset out of range", func(g ground) [][]byte { return readOf(g.ro, 100, 1) }, "01 01 e0 00", "base or bounds violation, RDMA Read Request"},                                      // R5040-7.2-R4c-1
-	{"source sum out of range", func(g ground) [][]byte { return readOf(g.ro, 99, 2) }, "01 01 e0 00", "of 2 octets from STag"},                                                                // R5040-7.2-R4d-1
+	{"source sum out of range", func(g ground) [][]byte { return readOf(g.ro, 99, 2) }, "01 01 e0 00", "of 2 bytes from STag"},                                                                 // R5040-7.2-R4d-1
 	{"source offset wraps", func(g ground) [][]byte { return readOf(g.rw, math.MaxUint64, 2) }, "01 04 e0 00", "TO wrap, RDMA Read Request"},                                                   // R5040-7.2-R4e-1
 	{"source not readable", func(g ground) [][]byte { return readOf(g.wo, 0, 1) }, "01 02 e0 00", "access rights violation, RDMA Read Request"},                                                // R5040-5.2.1-14
 	{"Invalidate of no STag", one(invalidateSeg(1, 0xdeadbeef, nil)), "01 09 c0 00", "STag cannot be invalidated, Send with Invalidate on queue 0, MSN 1, MO 0, invalidating STag 0xdeadbeef"}, // R5040-7.2-4-1

@@ -63,7 +63,7 @@ var lies = []struct {
 	{"reads what it has invalidated", func(p liar) [][]byte {
 		return append([][]byte{invalidateSeg(1, p.g.rw, nil)}, readOf(p.g.rw, 0, 1)...)
 	}, "01 00 e0 00"}, // R5040-5.3-14
-	{"asks for 4 GiB of 100 octets", func(p liar) [][]byte { return readOf(p.g.rw, 0, 1<<32-1) }, "01 01 e0 00"}, // R5040-4.4-7
+	{"asks for 4 GiB of 100 bytes", func(p liar) [][]byte { return readOf(p.g.rw, 0, 1<<32-1) }, "01 01 e0 00"}, // R5040-4.4-7
 	{"sends half a Send and then the next", func(p liar) [][]byte {
 		return [][]byte{sendSeg(false, 1, 0, []byte("half")), sendSeg(true, 2, 0, nil)}
 	}, "12 03 c0 00"},

@@ -95,7 +95,7 @@ func TestRDMAPTerminated(t *testing.T) {
 				require.ErrorAs(t, end, &f)
 				assert.Equal(t, request, append(f.Terminate.DDPHeader, f.Terminate.RDMAPHeader...))
 				assert.Equal(t, "iwarp: the peer terminated: "+n.words+
-					", RDMA Read Request on queue 1, MSN 1, MO 0, of 1 octets from STag 0x00000abc, TO 0x10 to "+
+					", RDMA Read Request on queue 1, MSN 1, MO 0, of 1 bytes from STag 0x00000abc, TO 0x10 to "+
 					fmt.Sprintf("STag %v, TO 0x100000000, length %d", e.tx.sinkSTag, body[5]), f.Error())
 				p.eof()                             // R5040-5.4-10, R5040-6.2.1-3, R5040-6.2.1-4, R5040-7-4: nothing more, and a FIN
 				for _, use := range []func() error{ // R5040-7-3
@@ -132,7 +132,7 @@ func TestRDMAPTerminatedBadly(t *testing.T) {
 		e, p := againstRaw(t, raw{initiator: true})
 		p.send(append(rdmap.AppendUntagged(nil, rdmap.OpTerminate, true, 0, 1, 0), whole[:n]...))
 		err := e.in.end(t)
-		require.ErrorIs(t, err, rdmap.ErrLength, "%d octets", n)
+		require.ErrorIs(t, err, rdmap.ErrLength, "%d bytes", n)
 		assert.ErrorContains(t, err, "the peer's Terminate cannot be read")
 		p.reset()
 	}

@@ -54,7 +54,7 @@ func (c *Conn) Register(b []byte, access rdma.Access) (rdma.Region, error) {
 // check returns an error if such a region is not possible.
 func (r *region) check() error {
 	if n := r.size; uint64(n) > math.MaxUint32 {
-		return fmt.Errorf("iwarp: a region of %d octets: the limit is %d", n, uint32(math.MaxUint32))
+		return fmt.Errorf("iwarp: a region of %d bytes: the limit is %d", n, uint32(math.MaxUint32))
 	}
 	return nil
 }
@@ -146,7 +146,7 @@ func (r *region) Deregister() {
 // and responses in progress as Deregister does (rdma.Remapper).
 func (r *region) Remap(b []byte) {
 	if len(b) != r.size {
-		panic(fmt.Sprintf("iwarp: %d octets in place of a region of %d", len(b), r.size))
+		panic(fmt.Sprintf("iwarp: %d bytes in place of a region of %d", len(b), r.size))
 	}
 	r.exchange(b)
 	r.waitUnused()

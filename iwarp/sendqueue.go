@@ -123,7 +123,7 @@ func checkWR(w *workRequest, ord int) (int, error) {
 	case w.Op > rdma.OpImmediate:
 		return 0, fmt.Errorf("iwarp: work request with operation %v", w.Op)
 	case n > math.MaxUint32: // RFC 5041, Section 5.2
-		return 0, fmt.Errorf("iwarp: %v of %d octets: the limit is %d", w.Op, n, uint32(math.MaxUint32))
+		return 0, fmt.Errorf("iwarp: %v of %d bytes: the limit is %d", w.Op, n, uint32(math.MaxUint32))
 	case w.Op == rdma.OpRead && slices != 1:
 		return 0, fmt.Errorf("iwarp: RDMA Read with %d data slices or sinks: it takes one", slices)
 	case w.Op != rdma.OpRead && w.Sink != nil:

@@ -36,7 +36,7 @@ func readFrame(nc net.Conn, frameLen func([]byte) (int, error)) ([]byte, error) 
 // writeFrame sends a start-up frame.
 func writeFrame(nc net.Conn, f mpa.Frame) error {
 	if n := len(f.PrivateData); n > f.Room() {
-		return fmt.Errorf("iwarp: %d octets of private data: the limit is %d", n, f.Room())
+		return fmt.Errorf("iwarp: %d bytes of private data: the limit is %d", n, f.Room())
 	}
 	if _, err := nc.Write(f.AppendTo(nil)); err != nil {
 		return fmt.Errorf("iwarp: MPA start-up frame: %w", err)

@@ -141,7 +141,7 @@ func TestReplies(t *testing.T) {
 		"wrong key":               {off, with(siw, 0, 'm'), mpa.Params{}, mpa.ErrKey, nil},       // R5044-7.1.1-4
 		"revision 0":              {off, with(siw, 17, 0), mpa.Params{}, mpa.ErrRevision, nil},
 		"revision 3":              {off, with(siw, 17, 3), mpa.Params{}, mpa.ErrRevision, nil},
-		"513 octets":              {off, with(with(siw, 18, 2), 19, 1), mpa.Params{}, mpa.ErrPrivateData, nil}, // R5044-7.1.1-19
+		"513 bytes":               {off, with(with(siw, 18, 2), 19, 1), mpa.Params{}, mpa.ErrPrivateData, nil}, // R5044-7.1.1-19
 		"no room for depths":      {off, with(siw, 19, 3), mpa.Params{}, mpa.ErrPrivateData, nil},
 		"cut short":               {off, siw[:len(siw)-1], mpa.Params{}, io.ErrUnexpectedEOF, nil},
 		"nothing":                 {off, nil, mpa.Params{}, io.EOF, nil},

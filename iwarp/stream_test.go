@@ -86,18 +86,18 @@ func play(t testing.TB, o raw, n int, reset bool, write func(p *rawPeer, octets 
 	err = e.in.end(t)
 	switch {
 	case reset || o.pipe:
-		require.True(t, errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || isReset(err), "%d octets: %v", n, err)
+		require.True(t, errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || isReset(err), "%d bytes: %v", n, err)
 	case s.ends[n]: // R5041-3-9-1, R5044-7.2-1
-		require.ErrorIs(t, err, io.EOF, "%d octets", n)
+		require.ErrorIs(t, err, io.EOF, "%d bytes", n)
 	default: // R5044-6-2
-		require.ErrorIs(t, err, io.ErrUnexpectedEOF, "%d octets", n)
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF, "%d bytes", n)
 	}
 	within(t, drained, "the end")
 	require.NoError(t, e.Close())
 	require.Empty(t, e.in.recvs)
 	r.Deregister()
 	for i, b := range mem { // placed in part at most, and nothing beyond
-		require.True(t, b == s.mem[i] || b == 0, "octet %d", i)
+		require.True(t, b == s.mem[i] || b == 0, "byte %d", i)
 		if n == len(s.octets) {
 			require.Equal(t, s.mem[i], b)
 		}
@@ -216,9 +216,9 @@ func TestCutResponse(t *testing.T) {
 				for _, at := range whole {
 					c := done.wait(t)
 					if n >= at {
-						require.NoError(t, c.Err, "%d octets", n)
+						require.NoError(t, c.Err, "%d bytes", n)
 					} else {
-						require.ErrorIs(t, c.Err, rdma.ErrFlushed, "%d octets", n) // R5041-3-3-1, R5040-5.5-19-1
+						require.ErrorIs(t, c.Err, rdma.ErrFlushed, "%d bytes", n) // R5041-3-3-1, R5040-5.5-19-1
 					}
 				}
 				e.in.end(t)
@@ -228,7 +228,7 @@ func TestCutResponse(t *testing.T) {
 					if i >= 10 && i < 30 {
 						want = "0123456789abcdefghij"[i-10]
 					}
-					require.True(t, b == want || b == 0, "octet %d", i)
+					require.True(t, b == want || b == 0, "byte %d", i)
 				}
 				if n == len(octets) {
 					assert.Equal(t, "0123456789abcdefghij", string(mem[10:30]))

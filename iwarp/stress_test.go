@@ -75,7 +75,7 @@ func (w *worker) step() error {
 		}
 	}
 	if first == nil && !bytes.Equal(got, w.shadow[from:][:len(got)]) {
-		return errors.New("wrong octets read")
+		return errors.New("wrong bytes read")
 	}
 	return first
 }

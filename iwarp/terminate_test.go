@@ -86,7 +86,7 @@ func TestTerminateShort(t *testing.T) {
 			world(t)
 			e, p := againstRaw(t, raw{crc: crc})
 			p.send(ulpdu)
-			assert.Equal(t, rdmap.Terminate{Cause: rdmap.ErrUnspecified}, p.terminate(), "%d octets", len(ulpdu))
+			assert.Equal(t, rdmap.Terminate{Cause: rdmap.ErrUnspecified}, p.terminate(), "%d bytes", len(ulpdu))
 			requireFault(t, e.in.end(t), false, rdmap.ErrUnspecified)
 		}
 	}

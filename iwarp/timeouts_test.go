@@ -67,7 +67,7 @@ func TestStallWithinFPDU(t *testing.T) {
 				assert.Empty(t, e.in.closed)
 				return
 			}
-			assert.True(t, isTimeout(e.in.end(t)), "%d octets", n)
+			assert.True(t, isTimeout(e.in.end(t)), "%d bytes", n)
 		})
 	}
 }
@@ -126,9 +126,9 @@ func TestSlowMessage(t *testing.T) {
 		octets int // payload bytes per FPDU
 		read   bool
 	}{
-		"short":                 {1, false},
-		"long":                  {8 << 10, false},
-		"RDMA Read, of 1 octet": {1, true},
+		"short":                {1, false},
+		"long":                 {8 << 10, false},
+		"RDMA Read, of 1 byte": {1, true},
 	} {
 		for _, late := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", late: ", late), func(t *testing.T) {

@@ -36,7 +36,7 @@ func TestAuthSys(t *testing.T) {
 			}
 			longer := append(h.Cred.Body[:len(h.Cred.Body):len(h.Cred.Body)], 0, 0, 0, 0)
 			_, err = rpcmsg.DecodeAuthSys(longer, &gids)
-			assert.Equal(t, rpcmsg.AuthBadCred, err, "octets behind the gids")
+			assert.Equal(t, rpcmsg.AuthBadCred, err, "bytes behind the gids")
 			assert.Zero(t, testing.AllocsPerRun(100, func() {
 				_, _ = rpcmsg.DecodeCred(h.Cred, h.Verf, &gids)
 			}))

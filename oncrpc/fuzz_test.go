@@ -37,7 +37,7 @@ func FuzzCall(f *testing.F) {
 		}
 		success := rep.Item != nil || rep.Len() > 32
 		if success && rep.Len() > maxReply {
-			t.Fatalf("reply of %d octets, limit %d", rep.Len(), maxReply)
+			t.Fatalf("reply of %d bytes, limit %d", rep.Len(), maxReply)
 		}
 		checkReplyForm(t, msg, bytesOf(&rep))
 		require.Zero(t, buf.Default.Out())

@@ -61,11 +61,11 @@ func TestReadCallErrors(t *testing.T) {
 		{"a captured reply", wiretest.Hex(t, "testdata/null-reply.hex"), ErrNoAnswer},
 		{"RPC version 1", change(8, 1), rpcmsg.ErrVersion},
 		{"RPC version 3", change(8, 3), rpcmsg.ErrVersion},
-		{"cred of 400 octets", change(28, 400), nil},
-		{"cred of 401 octets", change(28, 401), rpcmsg.AuthBadCred},
-		{"cred of all octets", change(28, 1<<32-1), rpcmsg.AuthBadCred},
-		{"verf of 400 octets", change(36, 400), nil},
-		{"verf of 401 octets", change(36, 401), rpcmsg.AuthBadVerf},
+		{"cred of 400 bytes", change(28, 400), nil},
+		{"cred of 401 bytes", change(28, 401), rpcmsg.AuthBadCred},
+		{"cred of all bytes", change(28, 1<<32-1), rpcmsg.AuthBadCred},
+		{"verf of 400 bytes", change(36, 400), nil},
+		{"verf of 401 bytes", change(36, 401), rpcmsg.AuthBadVerf},
 		{"RPC version only", change(8, 9)[:12], rpcmsg.ErrVersion},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

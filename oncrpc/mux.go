@@ -185,14 +185,14 @@ func (m *Mux) call(ctx context.Context, h Handler, c *Call, rep *Reply) (err err
 // checkReply rejects invalid replies of a handler.
 func checkReply(rep *Reply, limit int) error {
 	if n := rep.Len(); n > limit {
-		return fmt.Errorf("%w: %d octets of %d", errReplyLong, n, limit)
+		return fmt.Errorf("%w: %d bytes of %d", errReplyLong, n, limit)
 	}
 	if rep.Item == nil {
 		return nil
 	}
 	r := xdr.NewReader(rep.Head[max(0, len(rep.Head)-4):])
 	if n := r.Uint32(); int64(n) != int64(len(rep.Item.B)) {
-		return fmt.Errorf("%w: %d for %d octets", errItemLength, n, len(rep.Item.B))
+		return fmt.Errorf("%w: %d for %d bytes", errItemLength, n, len(rep.Item.B))
 	}
 	return nil
 }

@@ -85,7 +85,7 @@ func (s *Server) Serve(l net.Listener) error {
 	s.init()
 	defer l.Close()
 	if s.MaxRecord < 0 || s.MaxRecord > partOfMemory {
-		return fmt.Errorf("oncrpc: MaxRecord is %d octets, not 0 to %d", s.MaxRecord, partOfMemory)
+		return fmt.Errorf("oncrpc: MaxRecord is %d bytes, not 0 to %d", s.MaxRecord, partOfMemory)
 	}
 	if !s.addListener(l) {
 		return nil

@@ -128,7 +128,7 @@ func (cl *clientCall) build(x *Exchange, machine string) error {
 	cl.head = append(cl.head, x.Args...)
 	n := cl.len() - markLen
 	if n > math.MaxInt32 {
-		return fmt.Errorf("oncrpc: a call of %d octets is too long for a record's fragment", n)
+		return fmt.Errorf("oncrpc: a call of %d bytes is too long for a record's fragment", n)
 	}
 	binary.BigEndian.PutUint32(cl.head, lastFrag|uint32(n))
 	return nil

@@ -160,10 +160,10 @@ func TestClientReplyTooLong(t *testing.T) {
 		{"than any", 0, func(uint32) []byte { return []byte{0x80, 0, 0x10, 0} }, "a fragment of 4096"},
 		{"in fragments", 0, func(xid uint32) []byte {
 			return append(fragment(false, echoReply(xid, procHead, nil)), fragment(true, make([]byte, allowed-27))...)
-		}, "28 octets and a fragment of 409"},
+		}, "28 bytes and a fragment of 409"},
 		{"than its own", 5000, func(xid uint32) []byte {
 			return record(echoReply(xid, procHead, make([]byte, allowed-24)))
-		}, "of 440 octets to a call that allows 436"},
+		}, "of 440 bytes to a call that allows 436"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
@@ -188,11 +188,11 @@ func TestClientReplyTooLong(t *testing.T) {
 // that does not speak RPC.
 func TestClientNotRPC(t *testing.T) {
 	for _, tt := range []struct{ name, says, want string }{
-		{"HTTP", "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", `first octets are "HTTP/1.1 400 Bad Request\r\n`},
-		{"SSH", "SSH-2.0-OpenSSH_9.2p1\r\n", `first octets are "SSH-2.0-OpenSSH_9.2p1\r\n"`},
-		{"TLS alert", "\x15\x03\x03\x00\x02\x02\x46", `first octets are "\x15\x03\x03`},
-		{"an empty record", "\x80\x00\x00\x00", "a record of 0 octets"},
-		{"half an XID", "\x80\x00\x00\x03abc", "a record of 3 octets"},
+		{"HTTP", "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", `first bytes are "HTTP/1.1 400 Bad Request\r\n`},
+		{"SSH", "SSH-2.0-OpenSSH_9.2p1\r\n", `first bytes are "SSH-2.0-OpenSSH_9.2p1\r\n"`},
+		{"TLS alert", "\x15\x03\x03\x00\x02\x02\x46", `first bytes are "\x15\x03\x03`},
+		{"an empty record", "\x80\x00\x00\x00", "a record of 0 bytes"},
+		{"half an XID", "\x80\x00\x00\x03abc", "a record of 3 bytes"},
 		{"nothing", "", "closed it after 0 replies"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -226,7 +226,7 @@ func TestClientHTTP(t *testing.T) {
 		limit time.Duration
 		want  string
 	}{
-		{0x0a0a0a0a, time.Minute, `the server does not seem to speak RPC, its first octets are "HTTP/1.1 400 Bad Request`},
+		{0x0a0a0a0a, time.Minute, `the server does not seem to speak RPC, its first bytes are "HTTP/1.1 400 Bad Request`},
 		{0x01010101, 50 * time.Millisecond, os.ErrDeadlineExceeded.Error()},
 	} {
 		c, err := DialTCP(t.Context(), l.Addr().String(), ClientConfig{})

@@ -199,7 +199,7 @@ func TestClientCallTooLong(t *testing.T) {
 	defer unix.Munmap(large)
 	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
 		item := large[:math.MaxInt32-40] // without the header, and a byte of padding exceeds the bound
-		assert.ErrorContains(t, c.Call(t.Context(), &Exchange{Item: item}), "2147483648 octets")
+		assert.ErrorContains(t, c.Call(t.Context(), &Exchange{Item: item}), "2147483648 bytes")
 		done := going(t.Context(), t, c, procHead, nil)
 		answer(t, server, procHead, nil)
 		assert.NoError(t, <-done)

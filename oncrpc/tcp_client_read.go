@@ -26,7 +26,7 @@ func (c *TCPClient) read() {
 		case errors.Is(err, io.EOF):
 			err = fmt.Errorf("the server closed it after %d replies: %w", n, err)
 		case len(start) > 0:
-			err = fmt.Errorf("the server does not seem to speak RPC, its first octets are %q: %w", start, err)
+			err = fmt.Errorf("the server does not seem to speak RPC, its first bytes are %q: %w", start, err)
 		}
 		c.fail(err)
 		return
@@ -72,14 +72,14 @@ func (c *TCPClient) receive() error {
 func (c *TCPClient) dispatch(record *buf.Buf) error {
 	n := len(record.B)
 	if n < 4 {
-		return fmt.Errorf("%w: a record of %d octets", errReply, n)
+		return fmt.Errorf("%w: a record of %d bytes", errReply, n)
 	}
 	xid := binary.BigEndian.Uint32(record.B)
 	c.mu.Lock()
 	cl := c.calls[xid]
 	if cl != nil && n > cl.maxReply {
 		c.mu.Unlock()
-		return fmt.Errorf("%w: a reply of %d octets to a call that allows %d", errRecordLong, n, cl.maxReply)
+		return fmt.Errorf("%w: a reply of %d bytes to a call that allows %d", errRecordLong, n, cl.maxReply)
 	}
 	delete(c.calls, xid)
 	c.mu.Unlock()

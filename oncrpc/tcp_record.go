@@ -99,7 +99,7 @@ func (r *recordReader) mark(have int) (last bool, n int, err error) {
 	_, _ = r.br.Discard(markLen) // already buffered
 	length := int64(mark &^ lastFrag)
 	if length > int64(r.max-have) {
-		return false, 0, fmt.Errorf("%w: %d octets and a fragment of %d, above %d", errRecordLong, have, length, r.max)
+		return false, 0, fmt.Errorf("%w: %d bytes and a fragment of %d, above %d", errRecordLong, have, length, r.max)
 	}
 	return mark&lastFrag != 0, int(length), nil
 }

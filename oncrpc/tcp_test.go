@@ -25,7 +25,7 @@ func TestServerGolden(t *testing.T) {
 	got := make([]byte, 28)
 	_, err = io.ReadFull(nc, got)
 	require.NoError(t, err)
-	want := append(wiretest.Octets(t, "80 00 00 18 # last fragment, 24 octets"), wiretest.Hex(t, "testdata/null-reply.hex")...)
+	want := append(wiretest.Octets(t, "80 00 00 18 # last fragment, 24 bytes"), wiretest.Hex(t, "testdata/null-reply.hex")...)
 	assert.Equal(t, want, got)
 }
 
@@ -57,7 +57,7 @@ func TestServerEcho(t *testing.T) {
 		for _, proc := range []uint32{procEcho, procHead} {
 			_, err := nc.Write(record(echoCall(uint32(n), proc, data)))
 			require.NoError(t, err)
-			require.True(t, bytes.Equal(echoReply(uint32(n), proc, data), readRecord(t, nc)), "%d octets, procedure %d", n, proc)
+			require.True(t, bytes.Equal(echoReply(uint32(n), proc, data), readRecord(t, nc)), "%d bytes, procedure %d", n, proc)
 		}
 	}
 }

@@ -116,7 +116,7 @@ func TestUnfinishedRecordIsCut(t *testing.T) {
 			assert.Contains(t, log.String(), "level=WARN")
 		})
 	}
-	t.Run("an octet a second", func(t *testing.T) {
+	t.Run("a byte a second", func(t *testing.T) {
 		bubble(t, &Server{Handler: echoMux(), Log: quiet()}, func(t *testing.T, l *pipeListener) {
 			nc := l.dial()
 			before := time.Now()

@@ -58,7 +58,7 @@ it has, with data that mean nothing. They are not stable (UNSTABLE); the COMMIT
 at the end is not measured.
 
 --json prints one object: op block depth connections seconds bytes ops MBps iops
-lat_us{p50,p99,max} client_cpu_s. MBps is millions of octets in a second.`,
+lat_us{p50,p99,max} client_cpu_s. MBps is millions of bytes in a second.`,
 		Example: `  mountrdma bench nfs://server/data/1g --op read --json
   mountrdma bench nfs://server/data/1g --op randread --block 4KiB --depth 64`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -71,7 +71,7 @@ lat_us{p50,p99,max} client_cpu_s. MBps is millions of octets in a second.`,
 	}
 	f := cmd.Flags()
 	f.Var(&o.op, "op", "kind of call")
-	f.Var(&o.block, "block", "octets of a READ or WRITE")
+	f.Var(&o.block, "block", "bytes of a READ or WRITE")
 	f.IntVar(&o.depth, "depth", o.depth, "calls under way on each connection")
 	f.IntVar(&o.connections, "connections", o.connections, "connections that make calls")
 	f.IntVar(&o.idle, "idle", o.idle, "connections beside them that make none")
@@ -176,7 +176,7 @@ func (a *app) subject(ctx context.Context, o *benchOptions) (remote, error) {
 }
 
 func (r *benchResult) print(w io.Writer) error {
-	_, err := fmt.Fprintf(w, `%s: blocks of %d octets, %d calls under way on each of %d connections, %.2f s
+	_, err := fmt.Fprintf(w, `%s: blocks of %d bytes, %d calls under way on each of %d connections, %.2f s
 %.1f MB/s, %.0f calls/s
 latency p50 %.1f µs, p99 %.1f µs, max %.1f µs
 client CPU %.2f s

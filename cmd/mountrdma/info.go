@@ -209,7 +209,7 @@ func (i *info) print(w io.Writer) error {
 	row("peer-to-peer", "%s", onOff(m.PeerToPeer))
 	row("IRD, ORD", "%d, %d; of the server %d, %d", m.IRD, m.ORD, m.ServerIRD, m.ServerORD)
 	row("RPC-over-RDMA", "version %d, %s", r.Version, map[bool]string{true: "with private data (RFC 8797)", false: "no private data"}[r.PrivateData])
-	row("inline thresholds", "%d octets to the server, %d from it", r.InlineSend, r.InlineRecv)
+	row("inline thresholds", "%d bytes to the server, %d from it", r.InlineSend, r.InlineRecv)
 	row("credits", "%d", r.Credits)
 	row("remote invalidation", "client takes it: %s, server takes it: %s, server did it: %s",
 		yesNo(r.Invalidation.Client), yesNo(r.Invalidation.Server), yesNo(r.Invalidation.Seen))

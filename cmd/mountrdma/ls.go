@@ -29,7 +29,7 @@ func (a *app) newLs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls [-l] [-R] [-U] URL...",
 		Short: "List directories",
-		Long: `List directories, sorted by the octets of the names, one name on a line. Names are
+		Long: `List directories, sorted by the bytes of the names, one name on a line. Names are
 written as they are, and on a terminal with ? for what cannot be shown there.
 
 To sort a directory takes memory for all of its names. With -U names are written

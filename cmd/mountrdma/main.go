@@ -38,7 +38,7 @@ mount, with no RDMA card: nfsrdmad, the Linux kernel's server on siw or a card,
 and others. The mount is a FUSE file system.
 
 A URL is nfs://SERVER[:PORT]/EXPORT/PATH. PORT is the RDMA port, 20049 by
-default. An IPv6 address stands in brackets. %XX stands for the octet with these
+default. An IPv6 address stands in brackets. %XX stands for the byte with these
 two hexadecimal digits: %25 for %, %3F for a question mark, and so on for names
 that are not UTF-8. EXPORT is the longest of the server's exports that the path
 begins with.

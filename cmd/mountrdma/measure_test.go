@@ -51,7 +51,7 @@ markers              off
 peer-to-peer         off
 IRD, ORD             128, 5; of the server 5, 6
 RPC-over-RDMA        version 1, with private data (RFC 8797)
-inline thresholds    1024 octets to the server, 1024 from it
+inline thresholds    1024 bytes to the server, 1024 from it
 credits              3
 remote invalidation  client takes it: yes, server takes it: yes, server did it: yes
 extensions           none
@@ -133,7 +133,7 @@ func TestBench(t *testing.T) {
 	o := object(t, must(t, "bench", r.url+"/f", "--block=2MiB", "--time=10ms", "--json"))
 	assert.EqualValues(t, 1<<20, o["block"], "the longest READ that the server has")
 	write(t, []byte("x"), r.dir, "short")
-	assert.Equal(t, "mountrdma: "+r.url+"/short: has 1 octets, less than one block of 1048576: copy a longer file there, or take a smaller --block\n",
+	assert.Equal(t, "mountrdma: "+r.url+"/short: has 1 bytes, less than one block of 1048576: copy a longer file there, or take a smaller --block\n",
 		refused(t, "bench", r.url+"/short"))
 	assert.Equal(t, "mountrdma: "+r.url+": not a regular file, which write needs\n", refused(t, "bench", r.url, "--op=write"))
 }

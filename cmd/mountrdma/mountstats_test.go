@@ -52,7 +52,7 @@ func TestMountStats(t *testing.T) {
 		}
 	}
 	assert.Positive(t, ops["WRITE"][0])
-	assert.GreaterOrEqual(t, ops["WRITE"][3], 5000, "octets sent")
+	assert.GreaterOrEqual(t, ops["WRITE"][3], 5000, "bytes sent")
 	assert.Positive(t, ops["LOOKUP"][8], "errors")
 	assert.Zero(t, ops["WRITE"][8])
 

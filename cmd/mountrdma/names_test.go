@@ -63,7 +63,7 @@ func TestStat(t *testing.T) {
 	write(t, []byte("12345"), r.dir, "b")
 	require.NoError(t, os.Symlink("b\xff", filepath.Join(r.dir, "c")))
 	out := must(t, "stat", r.url+"/b", r.url+"/c")
-	assert.Contains(t, out, r.url+"/b\n    type  regular file\n    size  5 octets, ")
+	assert.Contains(t, out, r.url+"/b\n    type  regular file\n    size  5 bytes, ")
 	assert.Contains(t, out, "    mode  0644 -rw-r--r--\n")
 	assert.Contains(t, out, `symbolic link to "b\xff"`)
 }

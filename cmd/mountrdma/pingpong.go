@@ -67,7 +67,7 @@ lost is not sent again: then both ends wait, and this one gives up after --timeo
 	}
 	f := cmd.Flags()
 	f.Var(&o.service, "service", "uc or ud")
-	f.VarP(&o.size, "size", "s", "octets of a message; of ud, up to the path MTU")
+	f.VarP(&o.size, "size", "s", "bytes of a message; of ud, up to the path MTU")
 	f.IntVarP(&o.iters, "iters", "n", o.iters, "how many messages each way")
 	f.IntVarP(&o.mtu, "mtu", "m", o.mtu, "path MTU of uc: 256, 512, 1024, 2048 or 4096")
 	f.IntVarP(&o.port, "port", "p", o.port, "TCP port to agree over")
@@ -113,7 +113,7 @@ func (a *app) pingpong(ctx context.Context, o *pingpongOptions) error {
 	if r.Checked {
 		checked = ", contents checked"
 	}
-	_, err = fmt.Fprintf(a.stdout, "%d messages of %d octets each way in %.2f s: %.1f µs there and back, %.1f MB/s%s\n",
+	_, err = fmt.Fprintf(a.stdout, "%d messages of %d bytes each way in %.2f s: %.1f µs there and back, %.1f MB/s%s\n",
 		r.Iters, r.Size, r.Seconds, r.IterUs, r.MBps, checked)
 	return err
 }

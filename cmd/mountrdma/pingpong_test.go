@@ -44,7 +44,7 @@ func TestPingpongErrors(t *testing.T) {
 	assert.Contains(t, client.errs.String(), "message 1: no message for 200ms")
 	server, _ := pingpongs(t, []string{"-n", "1", "-s", "9"}, []string{"-n", "1", "-s", "8", "--timeout=200ms"})
 	assert.Equal(t, 1, server.status)
-	assert.Contains(t, server.errs.String(), "message 0 has 8 octets, not 9")
+	assert.Contains(t, server.errs.String(), "message 0 has 8 bytes, not 9")
 
 	for _, args := range [][]string{
 		{"a", "b"}, {"--service=rc"}, {"--iters=0"}, {"--port=70000"}, {"-s", "17MiB"},

@@ -46,7 +46,7 @@ func (a *app) stat(ctx context.Context, r remote) error {
 	}
 	_, err = fmt.Fprintf(a.stdout, `%v
     type  %s
-    size  %d octets, %d on disk
+    size  %d bytes, %d on disk
     mode  %04o %s
    links  %d
    owner  user %d, group %d

@@ -152,7 +152,7 @@ func unescape(s string) (string, error) {
 		i += 2
 	}
 	if strings.IndexByte(b.String(), 0) >= 0 {
-		return "", errors.New("no name can have a zero octet")
+		return "", errors.New("no name can have a zero byte")
 	}
 	return b.String(), nil
 }

@@ -56,7 +56,7 @@ func TestParseURLRefuses(t *testing.T) {
 		"nfs://h/%4":              "write % itself as %25",
 		"nfs://h/%zz":             "write % itself as %25",
 		"nfs://h/%+1":             "write % itself as %25",
-		"nfs://h/%00":             "zero octet",
+		"nfs://h/%00":             "zero byte",
 		"nfs://h/e?x=1":           `"x=1" is no option`,
 		"nfs://h/e?mountport=0":   `"0" is no port`,
 		"nfs://h/e?mounthost=":    `"mounthost=" is no option`,

@@ -80,7 +80,7 @@ func reopen(name string, b []byte) error {
 		n, err = unix.Pread(fd, b, 0)
 	}
 	if err == nil && (n != len(b) || st.Size != int64(n)) {
-		err = fmt.Errorf("%d octets of %d were read", n, st.Size)
+		err = fmt.Errorf("%d bytes of %d were read", n, st.Size)
 	}
 	if err = errors.Join(err, unix.Close(fd)); err != nil {
 		return fmt.Errorf("%s: %w", name, err)

@@ -71,7 +71,7 @@ func (l *Load) data(ctx context.Context, link Link, node *nfsclient.Node) error 
 	l.block = min(l.cfg.Block, int(longest))
 	blocks := node.Attr.Size / uint64(max(l.block, 1))
 	if blocks == 0 || l.block == 0 {
-		return fmt.Errorf("has %d octets, less than one block of %d: copy a longer file there, or take a smaller --block", node.Attr.Size, l.block)
+		return fmt.Errorf("has %d bytes, less than one block of %d: copy a longer file there, or take a smaller --block", node.Attr.Size, l.block)
 	}
 	var turn atomic.Uint64
 	next := func() uint64 { return (turn.Add(1) - 1) % blocks }

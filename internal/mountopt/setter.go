@@ -55,7 +55,7 @@ func transfer(p *int) setter {
 	return func(value string) error {
 		n, err := strconv.ParseUint(value, 10, 32)
 		if err != nil || n == 0 {
-			return fmt.Errorf("not a number of octets between 1 and %d", uint32(1<<32-1))
+			return fmt.Errorf("not a number of bytes between 1 and %d", uint32(1<<32-1))
 		}
 		*p = int(min(max(n-n%PageSize, PageSize), maxTransfer))
 		return nil
@@ -105,7 +105,7 @@ func (o *Options) setInline(value string) error {
 		return err
 	}
 	if *o.Inline < cmpriv.MinSize || *o.Inline > cmpriv.MaxSize {
-		return fmt.Errorf("not between %d and %d octets", cmpriv.MinSize, cmpriv.MaxSize)
+		return fmt.Errorf("not between %d and %d bytes", cmpriv.MinSize, cmpriv.MaxSize)
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func (o *Options) table() []option {
 		{"timeo", "N", number(1, maxTimeo, &o.Timeo), "tenths of a second without a sign of life after which a connection is replaced (600)"},
 		{"retrans", "N", number(0, maxRetrans, &o.Retrans), "soft: calls fail when the server is gone for N+1 times timeo, 10 minutes at most (2)"},
 		{"rsize", "N", transfer(&o.ReadSize), ""},
-		{"wsize", "N", transfer(&o.WriteSize), "most octets of a READ and of a WRITE: multiples of 4096, 1 MiB at most, what the server takes"},
+		{"wsize", "N", transfer(&o.WriteSize), "most bytes of a READ and of a WRITE: multiples of 4096, 1 MiB at most, what the server takes"},
 		{"nconnect", "N", number(1, maxConnect, &o.Connections), "connections to the server, over which calls go in turn (1)"},
 		{"port", "N", number(1, maxPort, &o.Port), "the server's RDMA port (20049)"},
 		{"mountport", "N", number(1, maxPort, &o.MountPort), ""},

@@ -51,7 +51,7 @@ func newEnd(ctx context.Context, cfg Config, conn net.Conn) (e *end, err error) 
 	} else {
 		e.head = roce.GRHLen
 		if most := e.dev.MaxPMTU(); cfg.Size > most {
-			err = fmt.Errorf("a datagram has %d octets at most on this network: lower --size", most)
+			err = fmt.Errorf("a datagram has %d bytes at most on this network: lower --size", most)
 		} else if e.ud, err = pd.NewUD(roce.UDConfig{Recv: e.done, Recvs: receives}); err == nil {
 			err = e.ud.Init(queueKey)
 		}
@@ -171,7 +171,7 @@ func (e *end) drops() string {
 // judge checks a message's length, and with -c its content.
 func (e *end) judge(number int, got []byte) error {
 	if len(got) != e.cfg.Size {
-		return fmt.Errorf("message %d has %d octets, not %d: give both ends the same --size", number, len(got), e.cfg.Size)
+		return fmt.Errorf("message %d has %d bytes, not %d: give both ends the same --size", number, len(got), e.cfg.Size)
 	}
 	if !e.cfg.Check {
 		return nil

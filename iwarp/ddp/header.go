@@ -63,7 +63,7 @@ func (h Tagged) AppendTo(b []byte) []byte {
 // ErrShort or ErrTaggedVersion.
 func ParseTagged(b []byte) (h Tagged, payload []byte, err error) {
 	if len(b) < TaggedLen {
-		return Tagged{}, nil, fmt.Errorf("%w: %d of %d octets", ErrShort, len(b), TaggedLen)
+		return Tagged{}, nil, fmt.Errorf("%w: %d of %d bytes", ErrShort, len(b), TaggedLen)
 	}
 	if b[0]&versionMask != version {
 		return Tagged{}, nil, ErrTaggedVersion
@@ -102,7 +102,7 @@ func (h Untagged) AppendTo(b []byte) []byte {
 // ErrShort or ErrUntaggedVersion.
 func ParseUntagged(b []byte) (h Untagged, payload []byte, err error) {
 	if len(b) < UntaggedLen {
-		return Untagged{}, nil, fmt.Errorf("%w: %d of %d octets", ErrShort, len(b), UntaggedLen)
+		return Untagged{}, nil, fmt.Errorf("%w: %d of %d bytes", ErrShort, len(b), UntaggedLen)
 	}
 	if b[0]&versionMask != version {
 		return Untagged{}, nil, ErrUntaggedVersion

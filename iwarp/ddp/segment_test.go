@@ -31,7 +31,7 @@ func TestNextSegment(t *testing.T) {
 	}{
 		{"R5041-5.2-5 RFC's example", 2048, 1500, UntaggedLen, []piece{{0, 1482, false}, {1482, 566, true}}},
 		{"R5041-5.2-7 RFC's example", 2048, 1500, TaggedLen, []piece{{0, 1486, false}, {1486, 562, true}}},
-		{"R5041-5.2-8 no octets", 0, 1500, TaggedLen, []piece{{0, 0, true}}},
+		{"R5041-5.2-8 no bytes", 0, 1500, TaggedLen, []piece{{0, 0, true}}},
 		{"R5041-5.2-1 just fits", 1482, 1500, UntaggedLen, []piece{{0, 1482, true}}},
 		{"R5041-5.2-1 one more", 1483, 1500, UntaggedLen, []piece{{0, 1482, false}, {1482, 1, true}}},
 		{"as siw at MTU 1500", 4096, 1450, TaggedLen, []piece{{0, 1436, false}, {1436, 1436, false}, {2872, 1224, true}}},
@@ -69,7 +69,7 @@ func TestQueue(t *testing.T) {
 	assert.EqualValues(t, 1, q.MSN()) // R5041-4.3-6
 	require.NoError(t, q.Place(Untagged{MSN: 1}, 1000, 4096))
 	assert.EqualValues(t, 1000, q.MO())
-	require.NoError(t, q.Place(Untagged{MSN: 1, MO: 1000, Last: true}, 3096, 4096), "to the buffer's last octet")
+	require.NoError(t, q.Place(Untagged{MSN: 1, MO: 1000, Last: true}, 3096, 4096), "to the buffer's last byte")
 	assert.EqualValues(t, 2, q.MSN()) // R5041-4.3-5
 	assert.Zero(t, q.MO())
 	require.NoError(t, q.Place(Untagged{MSN: 2, Last: true}, 0, 0), "an empty message in an empty buffer")
@@ -93,7 +93,7 @@ func TestQueueErrors(t *testing.T) {
 		{"R5041-7.1-U3-1 MO beyond what came", Untagged{MSN: 7, MO: 41}, 1, size, ErrInvalidMO},
 		{"R5041-7.1-U3-1 MO before what came", Untagged{MSN: 7, MO: 39}, 1, size, ErrInvalidMO},
 		{"R5041-7.1-U3-1 MO at the message's start", Untagged{MSN: 7}, 1, size, ErrInvalidMO},
-		{"R5041-7.1-U4-1 one octet too long", Untagged{MSN: 7, MO: 40, Last: true}, 61, size, ErrTooLong},
+		{"R5041-7.1-U4-1 one byte too long", Untagged{MSN: 7, MO: 40, Last: true}, 61, size, ErrTooLong},
 		{"R5041-7.1-U4-1 much too long", Untagged{MSN: 7, MO: 40}, 65535, size, ErrTooLong},
 	}
 	for _, tt := range tests {
@@ -123,11 +123,11 @@ func TestCheckTagged(t *testing.T) {
 		want error
 	}{
 		{"all of it", buf, 1000, 100, nil},
-		{"its last octet", buf, 1099, 1, nil},
+		{"its last byte", buf, 1099, 1, nil},
 		{"R5041-7.1-T3-1 before", buf, 999, 1, ErrBounds},
 		{"R5041-7.1-T3-1 far before", buf, 0, 100, ErrBounds},
 		{"R5041-7.1-T3-1 behind", buf, 1100, 1, ErrBounds},
-		{"R5041-7.1-T4-1 one octet over", buf, 1000, 101, ErrBounds},
+		{"R5041-7.1-T4-1 one byte over", buf, 1000, 101, ErrBounds},
 		{"R5041-7.1-T4-1 from inside", buf, 1099, 2, ErrBounds},
 		{"R5041-7.1-T5-1 wrap", buf, top - 3, 5, ErrTOWrap},
 		{"R5041-7.1-T5-1 wrap into the buffer", buf, top - 3, 1010, ErrTOWrap},
@@ -136,7 +136,7 @@ func TestCheckTagged(t *testing.T) {
 		{"a buffer from 0", Buffer{Len: 8, Writable: true}, 0, 8, nil},
 		{"a buffer from 0, over", Buffer{Len: 8, Writable: true}, 1, 8, ErrBounds},
 		{"R5041-7.1-T2-1 not writable", Buffer{TO: 1000, Len: 100}, 1000, 1, ErrInvalidSTag},
-		{"R5041-5.2-9 no octets, anywhere", Buffer{}, top, 0, nil},
+		{"R5041-5.2-9 no bytes, anywhere", Buffer{}, top, 0, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -96,7 +96,7 @@ func ReplyLen(b []byte) (int, error) { return frameLen(b, replyKey) }
 
 func frameLen(b []byte, key string) (int, error) {
 	if len(b) < HeaderLen {
-		return 0, fmt.Errorf("%w: %d of %d octets", ErrShort, len(b), HeaderLen)
+		return 0, fmt.Errorf("%w: %d of %d bytes", ErrShort, len(b), HeaderLen)
 	}
 	if err := checkKey(string(b[:offFlags]), key); err != nil {
 		return 0, err
@@ -106,7 +106,7 @@ func frameLen(b []byte, key string) (int, error) {
 	}
 	n := int(binary.BigEndian.Uint16(b[offPD:]))
 	if n > MaxPrivateData || isEnhanced(b) && n < EnhancedLen {
-		return 0, fmt.Errorf("%w: %d octets", ErrPrivateData, n)
+		return 0, fmt.Errorf("%w: %d bytes", ErrPrivateData, n)
 	}
 	return HeaderLen + n, nil
 }
@@ -140,9 +140,9 @@ func parse(b []byte, key string) (Frame, error) {
 	}
 	switch {
 	case len(b) < n:
-		return Frame{}, fmt.Errorf("%w: %d of %d octets", ErrShort, len(b), n)
+		return Frame{}, fmt.Errorf("%w: %d of %d bytes", ErrShort, len(b), n)
 	case len(b) > n:
-		return Frame{}, fmt.Errorf("%w: %d octets more than announced", ErrPrivateData, len(b)-n)
+		return Frame{}, fmt.Errorf("%w: %d bytes more than announced", ErrPrivateData, len(b)-n)
 	}
 	flags := b[offFlags]
 	f := Frame{

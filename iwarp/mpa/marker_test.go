@@ -101,7 +101,7 @@ func TestInserterEverywhere(t *testing.T) {
 			i := at(4 * k)
 			want := s.Frame(data[:n])
 			got := insert(i, crc, data[:n], step)
-			require.Equal(t, want, got, "%d octets at %d", n, 4*k)
+			require.Equal(t, want, got, "%d bytes at %d", n, 4*k)
 			require.Equal(t, s.At%MarkerInterval, i.pos)
 			require.LessOrEqual(t, len(got), FPDULen(n)+MarkerLen*MaxMarkers(n))
 		}

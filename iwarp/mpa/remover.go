@@ -124,7 +124,7 @@ func (r *Remover) check(size int) (int, error) {
 			within++
 		}
 		if got := parseMarker(m.octets); got != int(uint16(want)) {
-			return 0, fmt.Errorf("%w: FPDUPTR %d, %d octets behind the start", ErrFPDUStart, got, want)
+			return 0, fmt.Errorf("%w: FPDUPTR %d, %d bytes behind the start", ErrFPDUStart, got, want)
 		}
 	}
 	return len(r.kept), nil

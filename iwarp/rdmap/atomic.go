@@ -62,7 +62,7 @@ func (r AtomicRequest) AppendTo(b []byte) []byte {
 // lacks.
 func ParseAtomicRequest(b []byte) (AtomicRequest, error) {
 	if len(b) != AtomicRequestLen {
-		return AtomicRequest{}, fmt.Errorf("%w: %d octets, not %d", ErrLength, len(b), AtomicRequestLen)
+		return AtomicRequest{}, fmt.Errorf("%w: %d bytes, not %d", ErrLength, len(b), AtomicRequestLen)
 	}
 	r := AtomicRequest{
 		ID:   binary.BigEndian.Uint32(b[4:]),
@@ -120,7 +120,7 @@ func (r AtomicResponse) AppendTo(b []byte) []byte {
 // error is ErrLength.
 func ParseAtomicResponse(b []byte) (AtomicResponse, error) {
 	if len(b) != AtomicResponseLen {
-		return AtomicResponse{}, fmt.Errorf("%w: %d octets, not %d", ErrLength, len(b), AtomicResponseLen)
+		return AtomicResponse{}, fmt.Errorf("%w: %d bytes, not %d", ErrLength, len(b), AtomicResponseLen)
 	}
 	return AtomicResponse{ID: binary.BigEndian.Uint32(b), Original: binary.BigEndian.Uint64(b[4:])}, nil
 }

@@ -215,7 +215,7 @@ func FuzzAtomicRequest(f *testing.F) {
 		again, err := ParseAtomicRequest(out)
 		require.NoError(t, err)
 		assert.Equal(t, r, again)
-		assert.Equal(t, wire[4:36], out[4:36], "no other octet is reserved")
+		assert.Equal(t, wire[4:36], out[4:36], "no other byte is reserved")
 		target := Target{TO: 1 << 20, Len: 1 << 16, Atomic: true}
 		if r.Check(target) == nil {
 			assert.GreaterOrEqual(t, r.TO, target.TO)
@@ -234,6 +234,6 @@ func FuzzAtomicResponse(f *testing.F) {
 			assert.ErrorIs(t, err, ErrLength)
 			return
 		}
-		assert.Equal(t, wire, r.AppendTo(nil), "no octet is reserved")
+		assert.Equal(t, wire, r.AppendTo(nil), "no byte is reserved")
 	})
 }

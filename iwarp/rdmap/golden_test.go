@@ -46,11 +46,11 @@ func TestGoldenTerminates(t *testing.T) {
 	}{
 		"terminate-read.hex": {
 			LayoutRFC, ErrInvalidSTag, 46,
-			"RDMAP remote protection error: invalid STag, RDMA Read Request on queue 1, MSN 1, MO 0, of 256 octets from STag 0x22222222, TO 0x3000 to STag 0x11111111, TO 0x2000, length 46",
+			"RDMAP remote protection error: invalid STag, RDMA Read Request on queue 1, MSN 1, MO 0, of 256 bytes from STag 0x22222222, TO 0x3000 to STag 0x11111111, TO 0x2000, length 46",
 		},
 		"terminate-siw-read.hex": {
 			LayoutSiw, ErrInvalidSTag, 0,
-			"RDMAP remote protection error: invalid STag, RDMA Read Request on queue 1, MSN 1, MO 0, of 256 octets from STag 0x22222222, TO 0x3000 to STag 0x11111111, TO 0x2000, length 0",
+			"RDMAP remote protection error: invalid STag, RDMA Read Request on queue 1, MSN 1, MO 0, of 256 bytes from STag 0x22222222, TO 0x3000 to STag 0x11111111, TO 0x2000, length 0",
 		},
 		"terminate-siw-write.hex": {
 			LayoutSiw, ddp.ErrInvalidSTag, 100,

@@ -39,7 +39,7 @@ func (r ReadRequest) AppendTo(b []byte) []byte {
 // error is ErrLength.
 func ParseReadRequest(b []byte) (ReadRequest, error) {
 	if len(b) != ReadRequestLen {
-		return ReadRequest{}, fmt.Errorf("%w: %d octets, not %d", ErrLength, len(b), ReadRequestLen)
+		return ReadRequest{}, fmt.Errorf("%w: %d bytes, not %d", ErrLength, len(b), ReadRequestLen)
 	}
 	return ReadRequest{
 		SinkSTag:   rdma.STag(binary.BigEndian.Uint32(b)),

@@ -63,12 +63,12 @@ func TestReadRequestCheck(t *testing.T) {
 		{"all of it", src, 1000, 100, nil},
 		{"R5040-7.2-R4c-1 before", src, 999, 1, ErrBounds},
 		{"R5040-7.2-R4c-1 behind", src, 1100, 1, ErrBounds},
-		{"R5040-7.2-R4d-1 one octet over", src, 1000, 101, ErrBounds},
+		{"R5040-7.2-R4d-1 one byte over", src, 1000, 101, ErrBounds},
 		{"R5040-4.4-7 the largest size", Source{TO: 1000, Len: 1 << 32, Readable: true}, 1000, 1<<32 - 1, nil},
 		{"R5040-4.4-7 the largest size, over", src, 1000, 1<<32 - 1, ErrBounds},
 		{"R5040-7.2-R4e-1 wrap", src, top - 3, 5, ErrTOWrap},
 		{"no right to read", Source{TO: 1000, Len: 100}, 1000, 1, ErrAccess},
-		{"R5040-5.2.1-15 no octets, anywhere", Source{}, top, 0, nil},
+		{"R5040-5.2.1-15 no bytes, anywhere", Source{}, top, 0, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -89,7 +89,7 @@ func FuzzReadRequest(f *testing.F) {
 			assert.ErrorIs(t, err, ErrLength)
 			return
 		}
-		assert.Equal(t, wire, r.AppendTo(nil), "no octet is reserved")
+		assert.Equal(t, wire, r.AppendTo(nil), "no byte is reserved")
 		src := Source{TO: 1 << 20, Len: 1 << 16, Readable: true}
 		if r.Check(src) == nil && r.Size > 0 {
 			assert.GreaterOrEqual(t, r.SourceTO, src.TO)

@@ -110,7 +110,7 @@ func (t Terminate) AppendTo(b []byte) []byte {
 // 7.1). The error is ErrLength.
 func ParseTerminate(b []byte) (Terminate, error) {
 	if len(b) < terminateMin {
-		return Terminate{}, fmt.Errorf("%w: %d of %d octets", ErrLength, len(b), terminateMin)
+		return Terminate{}, fmt.Errorf("%w: %d of %d bytes", ErrLength, len(b), terminateMin)
 	}
 	t := Terminate{Cause: Error{Layer: b[0] >> 4, Type: b[0] & 0x0f, Code: b[1]}}
 	if fromSiw(b) {

@@ -66,7 +66,7 @@ func terminates(t testing.TB) []struct {
 				Cause: ErrInvalidSTag, HasLength: true, SegmentLen: 46,
 				DDPHeader: read[:ddp.UntaggedLen], RDMAPHeader: read[ddp.UntaggedLen:],
 			},
-			"RDMAP remote protection error: invalid STag, RDMA Read Request on queue 1, MSN 1, MO 0, of 256 octets from STag 0x22222222, TO 0x3000 to STag 0x11111111, TO 0x2000, length 46",
+			"RDMAP remote protection error: invalid STag, RDMA Read Request on queue 1, MSN 1, MO 0, of 256 bytes from STag 0x22222222, TO 0x3000 to STag 0x11111111, TO 0x2000, length 46",
 		},
 		{
 			"length alone",

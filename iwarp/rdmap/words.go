@@ -43,7 +43,7 @@ func describe(header []byte) string {
 
 // describeRead describes the range of an RDMA Read Request, or of its rest.
 func describeRead(header []byte) string {
-	return fmt.Sprintf("of %d octets from %s to %s",
+	return fmt.Sprintf("of %d bytes from %s to %s",
 		binary.BigEndian.Uint32(header[12:]), place(header[16:]), place(header))
 }
 

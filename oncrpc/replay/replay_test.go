@@ -93,7 +93,7 @@ func TestReplay(t *testing.T) {
 
 	late := bytes.Clone(data)
 	late[len(late)-1] = 1
-	assert.Equal(t, made(9, 1), answerOf(c, t.Context(), madeBy("192.0.2.1:700", 9, late)), "octets behind the first 512 do not count")
+	assert.Equal(t, made(9, 1), answerOf(c, t.Context(), madeBy("192.0.2.1:700", 9, late)), "bytes behind the first 512 do not count")
 
 	early := bytes.Clone(data)
 	early[512-44-1] = 1 // the last byte under the checksum
@@ -110,7 +110,7 @@ func TestReplay(t *testing.T) {
 		{"another version", version},
 		{"another procedure", proc},
 		{"another length", madeBy("192.0.2.1:700", 9, data[:596])},
-		{"other octets", madeBy("192.0.2.1:700", 9, early)},
+		{"other bytes", madeBy("192.0.2.1:700", 9, early)},
 	} {
 		xid := xdr.NewReader(tt.req.Msg)
 		want := made(xid.Uint32(), uint32(2+i))
