@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"time"
@@ -105,4 +106,11 @@ func (a *app) close() {
 	if err := a.record.close(); err != nil {
 		a.report(err)
 	}
+}
+
+// printJSON prints v as one object.
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/spf13/cobra"
 )
 
 const (
@@ -208,4 +210,38 @@ func escape(path string) string {
 func plain(r rune, n int) bool {
 	broken := r == utf8.RuneError && n == 1
 	return !broken && unicode.IsGraphic(r) && !unicode.IsSpace(r) && r != '%' && r != '?'
+}
+
+// parseSpec parses the source of a mount: either a URL or SERVER:/EXPORT as in
+// mount(8) and fstab, with IPv6 addresses in brackets and nothing escaped in
+// the path. Its errors are usage errors.
+func parseSpec(spec string) (location, error) {
+	if isURL(spec) {
+		return parseURL(spec)
+	}
+	authority, path, ok := strings.Cut(spec, ":/")
+	if !ok {
+		return location{}, fmt.Errorf("%q is nothing to mount: write SERVER:/EXPORT, or nfs://SERVER[:PORT]/EXPORT", spec)
+	}
+	s, err := parseServer(authority)
+	if err != nil {
+		return location{}, fmt.Errorf("%q: %w", spec, err)
+	}
+	return location{server: s, path: clean(path)}, nil
+}
+
+// isSpec reports whether an operand is the source of a mount, not a command.
+func isSpec(operand string) bool { return isURL(operand) || strings.Contains(operand, ":/") }
+
+// serverArg returns the check of the argument SERVER.
+func (a *app) serverArg(into *server) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) (err error) {
+		if len(args) != 1 {
+			return fmt.Errorf("%s needs one server: SERVER[:PORT]", cmd.Name())
+		}
+		if *into, err = parseServerOperand(args[0]); err != nil {
+			return err
+		}
+		return a.checkFlags()
+	}
 }
