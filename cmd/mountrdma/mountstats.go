@@ -78,7 +78,7 @@ mounts of the kernel, so that programs which understand that understand this:
 What only the kernel knows is 0: its events, and what it read and wrote in its
 cache. A line "delegation" is of this program alone: of how many objects something
 is held, how often it was asked for, granted, refused and recalled, and how many
-uses took no call, or an atomic operation. Times are of whole calls; queue is 0, and rtt is execute. Octets are those of
+uses took no call, or an atomic operation. Times are of whole calls; queue is 0, and rtt is execute. Bytes are those of
 arguments and results, without the headers of RPC.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
