@@ -95,6 +95,9 @@ type Client struct {
 	conns []*rpcrdma.Client
 	nfs   *nfsclient.Client
 
+	closed context.Context // ended by Close
+	ended  context.CancelFunc
+
 	mu      sync.Mutex
 	mount   *nfsclient.Mount   // nil: not looked for yet
 	mounted map[string]bool    // paths to unmount
@@ -116,6 +119,7 @@ func Dial(ctx context.Context, addr string, cfg ClientConfig) (*Client, error) {
 		cfg.NFS.Cred = &cred
 	}
 	c := &Client{cfg: cfg, addr: net.JoinHostPort(host, port), host: host, mounted: make(map[string]bool)}
+	c.closed, c.ended = context.WithCancel(context.Background())
 	if err := c.connect(ctx); err != nil {
 		c.hangUp(err)
 		return nil, fmt.Errorf("nfsrdma: connecting to %s: %w", c.addr, err)
@@ -214,6 +218,8 @@ func (c *Client) MountSearch() nfsclient.MountSearch {
 func (c *Client) MOUNT(ctx context.Context) (*nfsclient.Mount, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	ctx, end := c.untilClose(ctx)
+	defer end()
 	if err := c.findMount(ctx); err != nil {
 		return nil, err
 	}
@@ -236,6 +242,8 @@ func (c *Client) CloseMOUNT() {
 func (c *Client) Exports(ctx context.Context) ([]nfsclient.Export, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	ctx, end := c.untilClose(ctx)
+	defer end()
 	if err := c.findMount(ctx); err != nil {
 		return nil, err
 	}
@@ -252,6 +260,8 @@ func (c *Client) Exports(ctx context.Context) ([]nfsclient.Export, error) {
 func (c *Client) Mount(ctx context.Context, export string) (*nfsclient.FS, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	ctx, end := c.untilClose(ctx)
+	defer end()
 	if err := c.findMount(ctx); err != nil {
 		return nil, err
 	}
@@ -265,6 +275,20 @@ func (c *Client) Mount(ctx context.Context, export string) (*nfsclient.FS, error
 	}
 	c.mounted[export] = true
 	return fs, nil
+}
+
+// untilClose returns a context that ends with ctx and at Close, whichever comes
+// first. The caller must call end.
+func (c *Client) untilClose(ctx context.Context) (until context.Context, end func()) {
+	until, cancel := context.WithCancelCause(ctx)
+	if c.closed.Err() != nil { // AfterFunc would let a call begin
+		cancel(rdma.ErrClosed)
+	}
+	stop := context.AfterFunc(c.closed, func() { cancel(rdma.ErrClosed) })
+	return until, func() {
+		stop()
+		cancel(nil)
+	}
 }
 
 // findMount finds the MOUNT program once. The caller must hold c.mu.
@@ -313,6 +337,7 @@ func (c *Client) listed(ctx context.Context, err error) string {
 // connections. Calls under way fail with rdma.ErrClosed. It returns nil, and
 // may be called twice.
 func (c *Client) Close() error {
+	c.ended() // before the lock: a call under way holds it for as long as the server is away
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.goodbye()

@@ -3,8 +3,12 @@ package nfsrdma
 import (
 	"context"
 	"errors"
+	"net"
+	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -141,6 +145,55 @@ func TestExportsOnce(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, list, 1)
 	assert.EqualValues(t, 2, lists.Load(), "Exports asks again")
+}
+
+// TestCloseDuringMount checks that Close ends a Mount that the server does not
+// answer, and that a closed Client connects to MOUNT no more.
+func TestCloseDuringMount(t *testing.T) {
+	held, release := make(chan struct{}, 1), make(chan struct{})
+	unblock := sync.OnceFunc(func() { close(release) })
+	r := serve(t, ServerConfig{
+		Exports: []nfsserver.Export{{Path: "/x", FS: mem.New(mem.Options{})}},
+		Wrap: func(next oncrpc.Service) oncrpc.Service {
+			return countedService{next, func(req *oncrpc.Request) {
+				word := func(i int) uint32 { return uint32(req.Msg[4*i+2])<<8 | uint32(req.Msg[4*i+3]) }
+				if word(3) == mount3.Program&0xffff && word(5) == mount3.ProcMnt {
+					held <- struct{}{}
+					<-release
+				}
+			}}
+		},
+	})
+	_, port, err := net.SplitHostPort(r.tcp)
+	require.NoError(t, err)
+	over, err := strconv.Atoi(port)
+	require.NoError(t, err)
+	for _, port := range []int{0, over} { // MOUNT over RDMA, and over TCP
+		c := r.dial(t, ClientConfig{MountPort: port})
+		t.Cleanup(unblock) // before the Close of a broken Client
+		mounted, closed := make(chan error, 1), make(chan error, 1)
+		go func() {
+			_, err := c.Mount(context.Background(), "/x")
+			mounted <- err
+		}()
+		<-held
+		go func() { closed <- c.Close() }()
+		for _, ended := range []<-chan error{mounted, closed} {
+			select {
+			case err := <-ended:
+				if ended == mounted {
+					assert.ErrorIs(t, err, rdma.ErrClosed)
+				}
+			case <-time.After(20 * time.Second):
+				t.Fatal("Close waits for a server that does not answer")
+			}
+		}
+		_, err := c.Exports(t.Context())
+		assert.ErrorIs(t, err, rdma.ErrClosed)
+		_, err = c.MOUNT(t.Context())
+		assert.ErrorIs(t, err, rdma.ErrClosed)
+		assert.Nil(t, c.mount, "a connection to MOUNT")
+	}
 }
 
 // A countedService tells of each call.
