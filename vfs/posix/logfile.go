@@ -82,16 +82,22 @@ func (l *logFile) open() (own bool, err error) {
 	if l.size, err = l.file.Seek(0, io.SeekEnd); err != nil {
 		return false, err
 	}
-	return string(l.header()) == string(l.head), nil
+	head, err := l.header()
+	return err == nil && string(head) == string(l.head), err
 }
 
-// header returns the header of the log, or nil.
-func (l *logFile) header() []byte {
+// header returns the header of the log, or nil if the log ends before. A disk
+// that cannot be read is an error: a log without a header is replaced.
+func (l *logFile) header() ([]byte, error) {
 	got := make([]byte, len(l.head))
-	if _, err := l.file.ReadAt(got, 0); err != nil {
-		return nil
+	switch _, err := l.file.ReadAt(got, 0); err {
+	case nil:
+		return got, nil
+	case io.EOF:
+		return nil, nil
+	default:
+		return nil, err
 	}
-	return got
 }
 
 // A renaming is a step of swap.
@@ -102,7 +108,10 @@ type renaming struct{ from, to string }
 // any. A crash may come after each step: then the next call of openLog finds a
 // missing or empty log, and swaps again.
 func (l *logFile) swap() error {
-	steps := l.swapSteps()
+	steps, err := l.swapSteps()
+	if err != nil {
+		return err
+	}
 	if len(steps) > 1 { // prune removes the logs that were set aside first
 		if err := os.Chtimes(l.file.Name(), time.Time{}, time.Now()); err != nil {
 			return err
@@ -127,11 +136,15 @@ func (l *logFile) swap() error {
 
 // swapSteps returns the renamings of swap. The last one finds no file if there
 // is no log of this header.
-func (l *logFile) swapSteps() (steps []renaming) {
-	if head := l.header(); head != nil {
+func (l *logFile) swapSteps() (steps []renaming, err error) {
+	head, err := l.header()
+	if err != nil {
+		return nil, err
+	}
+	if head != nil {
 		steps = append(steps, renaming{tableName, asideName(head)})
 	}
-	return append(steps, renaming{asideName(l.head), tableName})
+	return append(steps, renaming{asideName(l.head), tableName}), nil
 }
 
 // prune removes all logs set aside except the latest maxAside.

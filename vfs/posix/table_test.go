@@ -298,7 +298,8 @@ func TestTableAsideCrash(t *testing.T) {
 					tab := open(dir, 1)
 					first := tableID{ino: 2}
 					tab.head = first.appendTo([]byte(tableMagic))
-					all := tab.swapSteps()
+					all, err := tab.swapSteps()
+					require.NoError(t, err)
 					require.NoError(t, tab.close())
 					require.Len(t, all, steps)
 					for _, s := range all[:done] {
@@ -318,6 +319,32 @@ func TestTableAsideCrash(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestTableAsideUnread checks that a table whose header cannot be read at
+// present is neither emptied nor replaced.
+func TestTableAsideUnread(t *testing.T) {
+	dir := t.TempDir()
+	for birth := range uint64(2) { // one table is set aside
+		tab, err := openTable(dir, tableID{ino: 2, birth: birth}, slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		putAll(t, tab, numbered(birth+10))
+		require.NoError(t, tab.close())
+	}
+	name := filepath.Join(dir, tableName)
+	before, err := os.ReadFile(name)
+	require.NoError(t, err)
+	first := tableID{ino: 2}
+	l := logFile{head: first.appendTo([]byte(tableMagic))}
+	l.dir, err = os.Open(dir)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, l.close()) }()
+	l.file, err = os.OpenFile(name, os.O_WRONLY, 0) // reading fails
+	require.NoError(t, err)
+	assert.ErrorIs(t, l.swap(), unix.EBADF)
+	after, err := os.ReadFile(name)
+	require.NoError(t, err)
+	assert.Equal(t, before, after)
 }
 
 // TestTableFullAtOpen checks that a disk too full for compaction does not
