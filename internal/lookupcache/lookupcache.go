@@ -9,7 +9,7 @@ import (
 
 // A Config configures Answers. All fields but Take and Give must be set. P is the
 // type of the parties that ask.
-type Config[P any, Q comparable, A any] struct {
+type Config[P, Q comparable, A any] struct {
 	// Ask asks the service for a party, until ctx ends. none means that the
 	// service knows no answer.
 	Ask func(ctx context.Context, of P, q Q) (a A, none bool, err error)
@@ -39,25 +39,32 @@ type Limits struct {
 }
 
 // Answers are the known answers. Many goroutines may use them at once.
-type Answers[P any, Q comparable, A any] struct {
+type Answers[P, Q comparable, A any] struct {
 	cfg    Config[P, Q, A]
 	ctx    context.Context // of questions, which continue after their callers have gone
 	cancel context.CancelFunc
 	asking sync.WaitGroup
 
 	mu     sync.Mutex
-	known  map[Q]*answer[A]
+	known  map[Q]*answer[P, A]
 	out    int // outstanding questions
 	closed bool
 }
 
 // An answer is the known answer to a question. The Answers guard it.
-type answer[A any] struct {
+type answer[P, A any] struct {
 	is    A
-	at    time.Time     // time of arrival; zero: never
-	fresh time.Time     // not asked again until then
-	err   error         // of the last question
-	done  chan struct{} // closed at the end of the outstanding question; nil: none
+	at    time.Time    // time of arrival; zero: never
+	fresh time.Time    // not asked again until then
+	err   error        // of the last question
+	asked *question[P] // the last outstanding question; nil: none
+}
+
+// A question is outstanding until done is closed.
+type question[P any] struct {
+	of   P
+	done chan struct{}
+	err  error // valid once done is closed
 }
 
 // Errors of Of.
@@ -67,8 +74,8 @@ var (
 )
 
 // New returns empty Answers.
-func New[P any, Q comparable, A any](cfg Config[P, Q, A]) *Answers[P, Q, A] {
-	r := &Answers[P, Q, A]{cfg: cfg, known: make(map[Q]*answer[A])}
+func New[P, Q comparable, A any](cfg Config[P, Q, A]) *Answers[P, Q, A] {
+	r := &Answers[P, Q, A]{cfg: cfg, known: make(map[Q]*answer[P, A])}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
 }
@@ -85,23 +92,39 @@ func (r *Answers[P, Q, A]) Close() {
 // Of returns the answer to q, asked by a party, or the zero A if the service
 // knows none. It waits for an answer if none can be used. The error is ErrBusy,
 // ErrClosed, the cause of ctx's end, or Ask's.
+//
+// A party that has to wait does not wait for the question of another, which may
+// be held up by that party's share: it asks by itself.
 func (r *Answers[P, Q, A]) Of(ctx context.Context, of P, q Q) (is A, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	a := r.answerLocked(q)
-	now := time.Now()
-	if now.After(a.fresh) && a.done == nil {
-		r.startLocked(of, q, a)
+	a := r.known[q]
+	if a == nil {
+		a = new(answer[P, A])
 	}
+	now := time.Now()
 	known := !a.at.IsZero() && now.Before(a.at.Add(r.cfg.Stale))
-	if !known && a.done != nil {
-		if err := r.awaitLocked(ctx, a.done); err != nil {
+	x := a.asked
+	if now.After(a.fresh) && (x == nil || !known && x.of != of) {
+		started, err := r.startLocked(of, q, a)
+		switch {
+		case err == nil:
+			x = started
+		case x == nil && !known:
 			return is, err
 		}
-		known = a.err == nil
 	}
-	if !known {
+	switch {
+	case known:
+		return a.is, nil
+	case x == nil:
 		return is, a.err
+	}
+	if err := r.awaitLocked(ctx, x.done); err != nil {
+		return is, err
+	}
+	if x.err != nil {
+		return is, x.err
 	}
 	return a.is, nil
 }
@@ -118,45 +141,43 @@ func (r *Answers[P, Q, A]) awaitLocked(ctx context.Context, done <-chan struct{}
 	}
 }
 
-// answerLocked returns the answer to q. If the cache is full, a new answer
-// replaces an old one.
-func (r *Answers[P, Q, A]) answerLocked(q Q) *answer[A] {
-	a := r.known[q]
-	if a != nil {
-		return a
+// keepLocked keeps a as the answer to q. If the cache is full, a replaces an old
+// one.
+func (r *Answers[P, Q, A]) keepLocked(q Q, a *answer[P, A]) {
+	if r.known[q] == a {
+		return
 	}
 	if len(r.known) >= r.cfg.Kept {
 		for old, other := range r.known { // any
-			if other.done == nil {
+			if other.asked == nil {
 				delete(r.known, old)
 				break
 			}
 		}
 	}
-	a = new(answer[A])
 	r.known[q] = a
-	return a
 }
 
-func (r *Answers[P, Q, A]) startLocked(of P, q Q, a *answer[A]) {
+func (r *Answers[P, Q, A]) startLocked(of P, q Q, a *answer[P, A]) (*question[P], error) {
 	switch {
 	case r.closed:
-		a.err = ErrClosed
-		return
+		return nil, ErrClosed
 	case r.out >= r.cfg.AtOnce, r.cfg.Take != nil && !r.cfg.Take(of):
-		a.err = ErrBusy
-		return
+		return nil, ErrBusy
 	}
+	r.keepLocked(q, a)
 	r.out++
-	a.done = make(chan struct{})
-	r.asking.Go(func() { r.run(of, q, a) })
+	x := &question[P]{of: of, done: make(chan struct{})}
+	a.asked = x
+	r.asking.Go(func() { r.run(q, a, x) })
+	return x, nil
 }
 
-// run asks once.
-func (r *Answers[P, Q, A]) run(of P, q Q, a *answer[A]) {
+// run asks once. A question that fails leaves the answer to a later one.
+func (r *Answers[P, Q, A]) run(q Q, a *answer[P, A], x *question[P]) {
 	ctx, cancel := context.WithTimeout(r.ctx, r.cfg.Time)
 	defer cancel()
-	is, none, err := r.cfg.Ask(ctx, of, q)
+	is, none, err := r.cfg.Ask(ctx, x.of, q)
 	if err != nil {
 		r.cfg.Failed(q, err)
 	}
@@ -164,19 +185,22 @@ func (r *Answers[P, Q, A]) run(of P, q Q, a *answer[A]) {
 	defer r.mu.Unlock()
 	r.out--
 	if r.cfg.Give != nil {
-		r.cfg.Give(of)
+		r.cfg.Give(x.of)
 	}
 	now := time.Now()
-	a.err = err
 	switch {
+	case err != nil && a.asked != x:
 	case err != nil:
-		a.fresh = now.Add(r.cfg.Fail)
+		a.err, a.fresh = err, now.Add(r.cfg.Fail)
 	case none:
 		var nothing A
 		a.is, a.at, a.fresh = nothing, now, now.Add(r.cfg.None)
 	default:
 		a.is, a.at, a.fresh = is, now, now.Add(r.cfg.Fresh)
 	}
-	close(a.done)
-	a.done = nil
+	if a.asked == x {
+		a.asked = nil
+	}
+	x.err = err
+	close(x.done)
 }

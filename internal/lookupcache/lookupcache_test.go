@@ -48,6 +48,32 @@ func TestKept(t *testing.T) {
 	})
 }
 
+// TestRefusedKept checks that questions that a party may not ask take no room
+// from known answers.
+func TestRefusedKept(t *testing.T) {
+	const kept = 4
+	r := New(Config[int, int, int]{
+		Ask:    func(_ context.Context, _, q int) (int, bool, error) { return q + 1, false, nil },
+		Take:   func(of int) bool { return of == 0 },
+		Give:   func(int) {},
+		Limits: Limits{Time: time.Hour, AtOnce: 1, Kept: kept, Fresh: time.Hour, Stale: time.Hour},
+	})
+	defer r.Close()
+	for q := range kept {
+		_, err := r.Of(t.Context(), 0, q)
+		require.NoError(t, err)
+	}
+	for q := range 10 * kept {
+		_, err := r.Of(t.Context(), 1, kept+q)
+		require.ErrorIs(t, err, ErrBusy)
+	}
+	for q := range kept {
+		is, err := r.Of(t.Context(), 1, q)
+		require.NoError(t, err)
+		assert.Equal(t, q+1, is)
+	}
+}
+
 // TestOfAllocates checks that known answers cost no allocation.
 func TestOfAllocates(t *testing.T) {
 	r := New(Config[struct{}, int, []int]{
