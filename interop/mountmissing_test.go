@@ -29,9 +29,9 @@ func TestMountMissing(t *testing.T) {
 	for script, want := range map[string]string{
 		"USER PROGRAM 127.0.0.1:/x POINT -o allow_other":                                             "allow_other is for root: have root write user_allow_other into /etc/fuse.conf, or leave it out",
 		"USER PROGRAM 127.0.0.1:/x /":                                                                "mount point /: permission denied: an ordinary user can mount only on a directory with write permission",
-		"env PATH=/nowhere USER PROGRAM 127.0.0.1:/x POINT":                                          "fusermount3 is missing, by which ordinary users mount: install the package fuse3, or mount as root",
+		"env PATH=/nowhere USER PROGRAM 127.0.0.1:/x POINT":                                          "fusermount3 is missing, which ordinary users need to mount: install the package fuse3, or mount as root",
 		"chmod 600 /dev/fuse; USER PROGRAM 127.0.0.1:/x POINT || x=$?; chmod 666 /dev/fuse; exit $x": "/dev/fuse: permission denied: have root make it accessible (chmod 0666 /dev/fuse), or mount as root",
-		"USER PROGRAM umount /proc":                                                                  "/proc is no mount of mountrdma, but one of type proc: umount(8) unmounts it",
+		"USER PROGRAM umount /proc":                                                                  "/proc is a mount of type proc, not of mountrdma: umount(8) unmounts it",
 	} {
 		out, err := tryOnHost("/", replace.Replace(script))
 		assert.EqualError(t, err, "exit status 1", script)

@@ -25,7 +25,7 @@ const (
 	lentProgress = slowestPeer * int(lentTimeout/lentLooks/time.Second)
 )
 
-var errLentStalls = fmt.Errorf("iwarp: the peer takes no data that are in pages of files, or answers no RDMA Reads before them: %w",
+var errLentStalls = fmt.Errorf("iwarp: the peer does not receive data of lent file pages, or answers no RDMA Reads before them: %w",
 	os.ErrDeadlineExceeded)
 
 // A lentMark tells how far the oldest work request with pages of files is. Only

@@ -178,7 +178,7 @@ func (r *region) settleView() {
 	}
 	r.conn.tx.uncork(r.conn) // a response may be held back, and the caller may be the reader
 	late := time.AfterFunc(revokeTimeout, func() {
-		r.conn.Abort(fmt.Errorf("iwarp: STag %v was revoked while the peer held a segment of it back", r.stag))
+		r.conn.Abort(fmt.Errorf("iwarp: STag %v was revoked while the peer withheld a part of a segment for it", r.stag))
 	})
 	defer late.Stop()
 	<-free

@@ -125,7 +125,7 @@ func checkWR(w *workRequest, ord int) (int, error) {
 	case n > math.MaxUint32: // RFC 5041, Section 5.2
 		return 0, fmt.Errorf("iwarp: %v of %d bytes: the limit is %d", w.Op, n, uint32(math.MaxUint32))
 	case w.Op == rdma.OpRead && slices != 1:
-		return 0, fmt.Errorf("iwarp: RDMA Read with %d data slices or sinks: it takes one", slices)
+		return 0, fmt.Errorf("iwarp: RDMA Read with %d data slices or sinks: it needs exactly one", slices)
 	case w.Op != rdma.OpRead && w.Sink != nil:
 		return 0, fmt.Errorf("iwarp: %v with a sink: it takes none", w.Op)
 	case w.Op > rdma.OpRead && len(w.Data) > 0:

@@ -177,7 +177,7 @@ func (c *Conn) Traffic() (in, out uint64) {
 }
 
 // errNoRecord reports that Config.Record was 0.
-var errNoRecord = errors.New("iwarp: the connection keeps no record of what it sends and receives: Config.Record is 0")
+var errNoRecord = errors.New("iwarp: the connection keeps no record of its traffic: Config.Record is 0")
 
 // WriteRecord writes the latest traffic of the connection as a capture in pcap
 // form, which Wireshark opens: TCP's opening, the start-up frames, and then as

@@ -32,7 +32,7 @@ func (p *tcpParts) ofConn(s *Server) tcpParts {
 // Reasons for which connections are cut.
 var (
 	errReplaced = errors.New("oncrpc: too many connections, and this one makes room for another party's or a newer one")
-	errStalled  = errors.New("oncrpc: peer holds memory that others wait for, and does not move")
+	errStalled  = errors.New("oncrpc: peer makes no progress and holds memory that other clients need")
 )
 
 // makeRoom cuts a connection to make room for a connection of newcomer, and

@@ -48,15 +48,15 @@ func (a *app) addFlags(f *pflag.FlagSet) {
 	a.markers = cli.NewChoice("off", "off", "on")
 	a.inline = 4 << 10
 	f.SortFlags = false
-	f.Var(&a.crc, "crc", "CRC32C on RDMA connections: auto and off have it where the server asks,\non asks for it")
+	f.Var(&a.crc, "crc", "CRC32C on RDMA connections: auto and off use it if the server asks,\non asks for it")
 	f.Var(&a.markers, "markers", "on asks the server for MPA markers, for tests: Linux's siw has none and refuses;\na server that asks gets them either way")
-	f.BoolVar(&a.bare, "no-extensions", false, "speak the standards only: nothing of our own in private data, FPDUs for the\nsegments of TCP whoever the server is")
+	f.BoolVar(&a.bare, "no-extensions", false, "speak the standards only: no extensions in private data, and FPDUs\nof TCP segments for every server")
 	f.Var(&a.inline, "inline", "longest message sent without RDMA")
 	f.IntVar(&a.credits, "credits", 128, "calls that may be under way on a connection")
-	f.DurationVar(&a.timeout, "timeout", defaultTimeout, "how long to try to connect, and to wait for a server that is away or\ngives no sign of life")
-	f.IntVar(&a.uid, "uid", -1, "act as this user on the server, not as who runs the program")
+	f.DurationVar(&a.timeout, "timeout", defaultTimeout, "how long to try to connect, and to wait for a server that is\nunreachable or silent")
+	f.IntVar(&a.uid, "uid", -1, "act as this user on the server, not as the program's own user")
 	f.IntVar(&a.gid, "gid", -1, "act as this group there")
-	f.StringVar(&a.recordName, "record", "", "write what went over RDMA connections last to `FILE`, which Wireshark opens, when\nthey end; what is read and written is in it")
+	f.StringVar(&a.recordName, "record", "", "when RDMA connections end, write their latest traffic to `FILE`, for Wireshark;\nit contains the data read and written")
 }
 
 // checkFlags checks the ranges that pflag cannot check. Its error is a usage

@@ -40,22 +40,22 @@ func (a *app) newBench() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench URL --op OP",
 		Short: "Measure throughput and latency of one kind of call",
-		Long: `Measure throughput and latency of one kind of call, with as many under way as
---depth says.
+		Long: `Measure throughput and latency of one kind of call, with --depth calls under
+way.
 
-read and write go through the file that URL names from its start, and begin
-again at its end; randread and randwrite take its blocks in no order. The data
-of a READ go straight into one buffer for each call under way. getattr and null
-ask for the attributes of any object, and for nothing. readdirplus lists the
-directory that URL names from start to end, with handles and attributes; such a
-listing is one of its calls here.
+read and write go through the file of URL from start to end, again and again;
+randread and randwrite take its blocks in random order. The data of a READ are
+placed directly into one buffer for each call under way. getattr asks for the
+attributes of any object; null does nothing. readdirplus lists the directory of
+URL from start to end, with handles and attributes; a whole listing counts as
+one call.
 
-Each of --connections has --depth calls under way. Beside them, --idle ones are
-made that do nothing after their first call.
+Each of --connections has --depth calls under way. --idle adds connections that
+are idle after their first call.
 
-write and randwrite OVERWRITE THE FILE, which must exist, within the length that
-it has, with data that mean nothing. They are not stable (UNSTABLE); the COMMIT
-at the end is not measured.
+write and randwrite OVERWRITE THE FILE, which must exist, within its present
+length, with meaningless data. They are not stable (UNSTABLE); the COMMIT at the
+end is not measured.
 
 --json prints one object: op block depth connections seconds bytes ops MBps iops
 lat_us{p50,p99,max} client_cpu_s. MBps is millions of bytes in a second.`,
@@ -74,7 +74,7 @@ lat_us{p50,p99,max} client_cpu_s. MBps is millions of bytes in a second.`,
 	f.Var(&o.block, "block", "bytes of a READ or WRITE")
 	f.IntVar(&o.depth, "depth", o.depth, "calls under way on each connection")
 	f.IntVar(&o.connections, "connections", o.connections, "connections that make calls")
-	f.IntVar(&o.idle, "idle", o.idle, "connections beside them that make none")
+	f.IntVar(&o.idle, "idle", o.idle, "additional connections that make none")
 	f.DurationVar(&o.time, "time", o.time, "how long")
 	f.BoolVar(&o.json, "json", false, "as a JSON object")
 	return cmd
@@ -86,7 +86,7 @@ func (o *benchOptions) check() error {
 		return errors.New("bench needs one URL: nfs://SERVER[:PORT]/EXPORT/PATH")
 	}
 	if o.time <= 0 {
-		return errors.New("--time must be more than nothing")
+		return errors.New("--time must be more than 0")
 	}
 	return errors.Join(
 		cli.Within("--block", int64(o.block), 1, maxBlock),

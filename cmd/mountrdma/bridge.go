@@ -30,28 +30,29 @@ func (a *app) newBridge() *cobra.Command {
 	var o bridgeOptions
 	cmd := &cobra.Command{
 		Use:   "bridge [--listen ADDR] [--portmap ADDR] SERVER[:PORT]",
-		Short: "Let NFS clients that have TCP alone use a server on RDMA",
-		Long: `Let NFS clients that have TCP alone use a server on RDMA, until SIGTERM or
-SIGINT; then calls under way are finished, and the exit status is 0.
+		Short: "Let NFS clients without RDMA use a server on RDMA",
+		Long: `Let NFS clients without RDMA use a server on RDMA, until SIGTERM or SIGINT; then
+calls under way are finished, and the exit status is 0.
 
-NFS version 3 and MOUNT answer on the one TCP port of --listen. Where the server
+NFS version 3 and MOUNT answer on the one TCP port of --listen. If the server
 has no MOUNT on RDMA, as Linux's, its mountd is asked over TCP. With --portmap, a
-portmapper tells clients where both are; there can be one on port 111, which
-clients ask, and only root may open it. Without it they have to be told:
+portmapper names that port to clients; they query port 111, which only root may
+open and only one portmapper can use. Without it, name the port in the mount:
 
     mount -t nfs -o vers=3,proto=tcp,port=2049,mountproto=tcp,mountport=2049,nolock 127.0.0.1:/EXPORT /mnt
 
-Calls are passed on in their callers' names, as whoever they say they are: --uid
-and --gid change nothing. The server sees this host's address for all of them. So
-whoever reaches the port has what this host may use of the server; by default
-that is root on this host, whose mounts speak for all users: calls from ports of
-1024 and above, which others may open, are denied but with --insecure. A program
-of an ordinary user takes that, and a client behind NAT; then any user of the
-hosts that reach the port acts as any other. Locks (NLM) do not pass.
+Calls keep the users and groups that their callers state: --uid and --gid have no
+effect. The server sees this host's address for all of them. Every client that
+can connect to the port therefore has this host's access to the server. By
+default such clients are root on this host, whose mounts act for all users: calls
+from ports of 1024 and above, which any user may open, are denied without
+--insecure. A program of an ordinary user and a client behind NAT need
+--insecure; then any user of a host that can connect may act as any other. Locks
+(NLM) do not pass.
 
-While the server is away, calls wait for half a minute, or for --timeout where it
-is given. Then the connections of those who wait are closed: hard mounts come
-again, and clients that give up learn of it.
+While the server is unreachable, calls wait for half a minute, or for --timeout
+if given. Then the connections of waiting clients are closed: hard mounts connect
+again, and other clients get an error.
 
 Once it accepts connections, it prints one line on standard output:
 
@@ -77,7 +78,7 @@ Once it accepts connections, it prints one line on standard output:
 	f := cmd.Flags()
 	f.StringVar(&o.listen, "listen", "127.0.0.1:2049", "`ADDR` for NFS and MOUNT over TCP")
 	f.StringVar(&o.portmap, "portmap", "", "`ADDR` for a portmapper (TCP and UDP), most often 127.0.0.1:111")
-	f.BoolVar(&o.insecure, "insecure", false, "take calls from ports of 1024 and above, as any user may make them")
+	f.BoolVar(&o.insecure, "insecure", false, "accept calls from ports of 1024 and above, which any user may open")
 	return cmd
 }
 
@@ -101,7 +102,7 @@ func (a *app) bridge(ctx context.Context, o *bridgeOptions) error {
 	defer cache.Close()
 	ways := listeners.ways(cache, log)
 	if open := cli.Open(ways); len(open) > 0 {
-		log.Warn("every host that reaches these addresses has what this host may use of the server, as any user that it names", "addresses", open)
+		log.Warn("every host that can connect to these addresses has this host's access to the server, as any user", "addresses", open)
 	}
 	// If the server is away, no call can finish: close the line now.
 	defer context.AfterFunc(ctx, func() {
@@ -150,7 +151,7 @@ func (o *bridgeOptions) open() (l bridgeListeners, err error) {
 	if l.portmap, err = rpcbind.Listen(o.portmap); err != nil {
 		l.nfs.Close()
 		return l, cli.ListenError("--portmap", o.portmap, err,
-			fmt.Sprintf(", or leave it out and tell clients the port, as in mount -o port=%[1]d,mountport=%[1]d", portOf(l.nfs)))
+			fmt.Sprintf(", or omit it and give clients the port, as in mount -o port=%[1]d,mountport=%[1]d", portOf(l.nfs)))
 	}
 	return l, nil
 }

@@ -136,7 +136,7 @@ func TestBridgeErrors(t *testing.T) {
 		{[]string{"--listen", taken, r.addr}, "cannot listen on " + taken + ": the port is in use; choose another with --listen"},
 		{
 			[]string{"--listen", "127.0.0.1:0", "--portmap", taken, r.addr},
-			"cannot listen on " + taken + `: the port is in use; choose another with --portmap, or leave it out and tell clients the port, as in mount -o port=\d+,mountport=\d+`,
+			"cannot listen on " + taken + `: the port is in use; choose another with --portmap, or omit it and give clients the port, as in mount -o port=\d+,mountport=\d+`,
 		},
 		{[]string{"--listen", "127.0.0.1:0", taken}, taken + ": MPA start-up: the other end hung up .*"},
 		{[]string{"--listen", "127.0.0.1:0", r.addr + "?mountport=1"}, `.*: MOUNT: .*\(TCP 127.0.0.1:1: .*connection refused\): .*correct mountport and mounthost`},
@@ -175,5 +175,5 @@ func goroutines() string {
 func TestBridgeBeyondLoopback(t *testing.T) {
 	r := newRig(t)
 	_, stop := startBridge(t, "--listen", ":0", r.addr)
-	assert.Contains(t, stop(), "every host that reaches these addresses has what this host may use of the server, as any user that it names")
+	assert.Contains(t, stop(), "every host that can connect to these addresses has this host's access to the server, as any user")
 }

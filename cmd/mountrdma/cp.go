@@ -37,19 +37,19 @@ func (a *app) newCp() *cobra.Command {
 		Use:   "cp [-r] [-p] SRC... DST",
 		Short: "Copy files and trees from, to and between servers",
 		Long: `Copy files and trees between local paths and URLs, in both directions, and from
-URL to URL. DST is a directory if there are several SRC; what is copied to a
-directory that exists goes into it under its own name.
+URL to URL. DST is a directory if there are several SRC; a copy into an existing
+directory keeps the name of its source.
 
-With -r, directories are copied with all that is in them, and symbolic links as
-links; without it links are followed. Files are emptied first where they exist,
-holes stay holes, and modes are those of the source less the umask. Devices,
-sockets and FIFOs are not copied.
+With -r, directories are copied with their content, and symbolic links as links;
+without -r, links are followed. An existing file is emptied first, holes stay
+holes, and modes are the source's less the umask. Devices, sockets and FIFOs are
+not copied.
 
 A file counts as copied when it is on stable storage, by COMMIT at a server and
-by fsync here; names of files, links and directories that were made here are as
-stable as the local file system makes them by that. Exit status 0 says so of all.
-What cannot be copied is named on standard error, the rest is copied all the
-same, and the exit status is 1; a file that was cut short stays as it is.
+by fsync here; new local names of files, links and directories are as stable as
+the local file system makes them by that fsync. Exit status 0 means that all of
+SRC is stable. If copying an object fails, standard error names it, the rest is
+still copied, and the exit status is 1; an incomplete file stays as it is.
 
 A large file needs ` + mib(copytree.FileMemory) + ` of memory at most, and all together need ` + mib(copytree.Memory) + `.`,
 		Example: `  mountrdma cp -r -p /home/me/project nfs://server/data
@@ -60,7 +60,7 @@ A large file needs ` + mib(copytree.FileMemory) + ` of memory at most, and all t
 	}
 	f := cmd.Flags()
 	f.BoolVarP(&o.recursive, "recursive", "r", false, "copy directories and all below them, and links as links")
-	f.BoolVarP(&o.preserve, "preserve", "p", false, "keep modes and times, and as root owners")
+	f.BoolVarP(&o.preserve, "preserve", "p", false, "keep modes and times, and for root owners")
 	f.IntVarP(&o.inFlight, "jobs", "j", o.inFlight, "files in flight")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "no progress bar on a terminal either")
 	return cmd
@@ -72,7 +72,7 @@ func mib(n int) string { return fmt.Sprintf("%d MiB", n>>20) }
 func (o *cpOptions) understand(a *app) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < 2 {
-			return errors.New("cp needs what to copy and where to: SRC... DST")
+			return errors.New("cp needs a source and a destination: SRC... DST")
 		}
 		for _, arg := range args {
 			op, err := parseOperand(arg)
@@ -215,7 +215,7 @@ func destination(ctx context.Context, to copytree.Tree, path string, o *cpOption
 		}
 		return false, to.Explain(path, err)
 	case len(o.sources) > 1:
-		return false, to.Explain(path, errors.New("no such directory, and several things cannot be copied to one file"))
+		return false, to.Explain(path, errors.New("no such directory: several sources need one"))
 	}
 	return false, nil
 }

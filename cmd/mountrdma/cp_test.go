@@ -182,12 +182,12 @@ func TestCpErrors(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{tree, r.url}, fmt.Sprintf("%q: is a directory: -r copies it with all that is in it", tree)},
+		{[]string{tree, r.url}, fmt.Sprintf("%q: is a directory: -r copies it with its content", tree)},
 		{[]string{tree + "/a", r.url + "/no/such"}, r.url + "/no/such: no such file or directory (NFS3ERR_NOENT)"},
 		{[]string{r.url + "/t/a", filepath.Join(out, "no", "such")}, fmt.Sprintf("%q: no such file or directory", filepath.Join(out, "no", "such"))},
-		{[]string{tree + "/a", tree + "/c/f", r.url + "/t/a"}, r.url + "/t/a: no such directory, and several things cannot be copied to one file"},
+		{[]string{tree + "/a", tree + "/c/f", r.url + "/t/a"}, r.url + "/t/a: no such directory: several sources need one"},
 		{[]string{r.url + "/t/a", r.url + "/t"}, r.url + "/t/a: source and destination are the same file"},
-		{[]string{"-r", r.url + "/t", r.url + "/t/sub"}, r.url + "/t/sub: not copied: it is where the copy goes"},
+		{[]string{"-r", r.url + "/t", r.url + "/t/sub"}, r.url + "/t/sub: not copied: it is the destination itself"},
 		{[]string{r.url + "/t/a", "/dev/full"}, `"/dev/full": no space left on device`},
 	} {
 		assert.Equal(t, "mountrdma: "+tt.want+"\n", refused(t, append([]string{"cp"}, tt.args...)...))

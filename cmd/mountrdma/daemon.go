@@ -50,7 +50,7 @@ func startDaemon(ctx context.Context) error {
 	err = cmd.Start()
 	w.Close()
 	if err != nil {
-		return fmt.Errorf("cannot start the process that is to serve the mount: %w", err)
+		return fmt.Errorf("cannot start the process that serves the mount: %w", err)
 	}
 	if n, _ := r.Read(make([]byte, 1)); n == 1 {
 		return nil
@@ -63,7 +63,7 @@ func startDaemon(ctx context.Context) error {
 	case exited && exit.Exited():
 		return cli.ErrReported
 	default:
-		return fmt.Errorf("the process that was to serve the mount ended before it was made: %w", err)
+		return fmt.Errorf("the process that serves the mount ended before the mount was made: %w", err)
 	}
 }
 

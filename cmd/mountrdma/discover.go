@@ -29,19 +29,19 @@ func (a *app) newDiscover() *cobra.Command {
 	var o discoverOptions
 	cmd := &cobra.Command{
 		Use:   "discover [SERVER]",
-		Short: "List servers that tell of themselves over RoCE (nfsrdmad serve --discover)",
-		Long: `List servers that tell of themselves over RoCE: nfsrdmad serve --discover. Without
-SERVER, all are asked that hear it, by multicast on each network of this host, for
-a second; with SERVER, that one, which may be any number of networks away, until it
-has answered or --timeout is over.
+		Short: "List servers that answer over RoCE (nfsrdmad serve --discover)",
+		Long: `List servers that answer over RoCE: nfsrdmad serve --discover. Without SERVER, the
+request goes to all servers by multicast on each network of this host, for a
+second; with SERVER, to that server, any number of networks away, until it has
+answered or --timeout is over.
 
-Who answers needs no RDMA card, nor does this program; UDP port 4791 must be free
-on this host and open in firewalls. The exit status is 1 where nobody answers.`,
+Neither the server nor this program needs an RDMA card; UDP port 4791 must be free
+on this host and open in firewalls. The exit status is 1 if no server answers.`,
 		Example: `  mountrdma discover
   mountrdma discover --json server | jq -r '.[].exports[]'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return errors.New("give one server, or none to ask all")
+				return errors.New("give one server, or none to query all")
 			}
 			if len(args) == 1 {
 				o.server = strings.Trim(args[0], "[]")
@@ -50,7 +50,7 @@ on this host and open in firewalls. The exit status is 1 where nobody answers.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.discover(cmd.Context(), &o) },
 	}
-	cmd.Flags().StringVar(&o.local, "local", "", "`ADDR` of this host to ask from; by default all, or that which leads to SERVER")
+	cmd.Flags().StringVar(&o.local, "local", "", "`ADDR` of this host to send from; by default all, or the route's to SERVER")
 	cmd.Flags().BoolVar(&o.json, "json", false, "as a JSON list")
 	return cmd
 }
@@ -128,7 +128,7 @@ func (a *app) findAll(ctx context.Context, local string) ([]discover.Found, erro
 		if err := errors.Join(errs...); err != nil {
 			return nil, err
 		}
-		return nil, errors.New("no server answered: those with nfsrdmad serve --discover do, on the networks of this host; name one that is farther away")
+		return nil, errors.New("no server answered: servers with nfsrdmad serve --discover on this host's networks do; name a server of another network")
 	}
 	for _, err := range errs {
 		if err != nil {

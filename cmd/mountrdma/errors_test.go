@@ -68,13 +68,13 @@ func TestCannotConnect(t *testing.T) {
 		{"stopped", later(t), refusal},
 		{"no such host", "nosuch.invalid:" + port, "resolve: "},
 		{"hole", blackhole(t), "TCP connect: no answer: the host is down, or something on the way drops packets; start the host, correct the address, or open the port in its firewall"},
-		{"hangs up", listenTCP(t, swallow), "MPA start-up: the other end hung up without an answer, as what is no RDMA service does" + wrong},
-		{"silent", listenTCP(t, silent), "MPA start-up: something took the connection and stays silent: it hangs, or is no RDMA service" + wrong},
-		{"HTTP", l.Addr().String(), "MPA start-up: something took the connection and stays silent: it hangs, or is no RDMA service" + wrong},
-		{"HTTP that answers", listenTCP(t, say("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")), "MPA start-up: what answers there is no RDMA service" + wrong},
-		{"NFS over TCP", l2.Addr().String(), "MPA start-up: the other end hung up without an answer, as what is no RDMA service does" + wrong},
+		{"hangs up", listenTCP(t, swallow), "MPA start-up: the other end hung up without an answer, as a program without RDMA does" + wrong},
+		{"silent", listenTCP(t, silent), "MPA start-up: the program at that port accepted the connection and stays silent: it hangs, or is no RDMA service" + wrong},
+		{"HTTP", l.Addr().String(), "MPA start-up: the program at that port accepted the connection and stays silent: it hangs, or is no RDMA service" + wrong},
+		{"HTTP that answers", listenTCP(t, say("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")), "MPA start-up: the program at that port is no RDMA service" + wrong},
+		{"NFS over TCP", l2.Addr().String(), "MPA start-up: the other end hung up without an answer, as a program without RDMA does" + wrong},
 		{"reject", listenTCP(t, say(reply(mpa.Frame{Reply: true, Reject: true, Rev: 2, HasEnhanced: true}))), "MPA start-up: the server refused the connection; see its log for the reason: it may be full, or not serve NFS on RDMA at this port"},
-		{"no RPC", listenTCP(t, mute(t)), "RPC-over-RDMA: the server took the connection, but answers no call; see whether it hangs, and restart it"},
+		{"no RPC", listenTCP(t, mute(t)), "RPC-over-RDMA: the server accepted the connection, but answers no call; see whether it hangs, and restart it"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -168,7 +168,7 @@ func TestWrongServer(t *testing.T) {
 	for _, tt := range []struct {
 		name, addr, want string
 	}{
-		{"no NFS", program(t, 1, 400000), "NFS: the server speaks RPC over RDMA, but no NFS; correct the port"},
+		{"no NFS", program(t, 1, 400000), "NFS: the server speaks RPC over RDMA, but not NFS; correct the port"},
 		{"NFS 4 only", program(t, 4, nfs3.Program), "NFS: the server has NFS versions 4 to 4 only, this client has version 3; turn version 3 on there (knfsd: vers3=y in /etc/nfs.conf)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestExportForOthers(t *testing.T) {
 	r := newRig(t, func(_ *rpcrdma.Server, _ *iwarp.Config, c *nfsserver.Config) {
 		c.Exports[0].Clients = []exports.Client{{Host: exports.InNetwork(netip.MustParsePrefix("192.0.2.0/24"))}}
 	})
-	assert.Equal(t, r.addr+": MOUNT: the server does not let this host or user mount what holds /x/d; have its administrator export that to this host (nfsrdmad: --clients)",
+	assert.Equal(t, r.addr+": MOUNT: the server does not let this host or user mount the export of /x/d; ask its administrator to export it to this host (nfsrdmad: --clients)",
 		sentence(t, "ls", r.url+"/d"))
 }
 
@@ -226,7 +226,7 @@ func TestLostInUse(t *testing.T) {
 		want string
 	}{
 		{"killed", func(r *rig) { r.stop() }, "the server closed it: it was stopped, killed or restarted; run the command again when it is back"},
-		{"stuck", func(r *rig) { r.hang.Store(&all) }, "the server gives no sign of life any more: it hangs, or the network is cut; run the command again when it is back (--timeout changes how long to wait)"},
+		{"stuck", func(r *rig) { r.hang.Store(&all) }, "the server is silent: it hangs, or the network is cut; run the command again when it is back (--timeout changes how long to wait)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t)
@@ -292,7 +292,7 @@ func TestForbidden(t *testing.T) {
 	write(t, []byte("x"), r.dir, "f")
 	require.NoError(t, os.Chmod(filepath.Join(r.dir, "f"), 0o640))
 	require.NoError(t, os.Chown(filepath.Join(r.dir, "f"), 7, 8))
-	assert.Equal(t, r.url+"/f: permission denied (NFS3ERR_ACCES); the call was user 9's, and servers may take root for nobody: --uid and --gid act as others",
+	assert.Equal(t, r.url+"/f: permission denied (NFS3ERR_ACCES); the call was user 9's, and servers may map root to nobody: --uid and --gid act as others",
 		sentence(t, "cat", r.url+"/f", "--uid=9", "--gid=9"))
 	assert.Equal(t, "x", must(t, "cat", r.url+"/f", "--uid=7"))
 	assert.Equal(t, "x", must(t, "cat", r.url+"/f", "--uid=9", "--gid=8"))

@@ -105,7 +105,7 @@ func (s *session) mountDir(ctx context.Context, path string) (*nfsclient.FS, err
 	if ok && (refused.Status == mount3.ErrNoEnt || refused.Status == mount3.ErrNotDir) {
 		return nil, &stepError{
 			at: s.at.addr(), step: "MOUNT", err: err,
-			what: fmt.Sprintf("the export %s has no directory %s", escape(export), escape(path)), remedy: "correct the path, or make the directory there",
+			what: fmt.Sprintf("the export %s has no directory %s", escape(export), escape(path)), remedy: "correct the path, or create the directory there",
 		}
 	}
 	return nil, s.noExport(path, refused)
@@ -136,8 +136,8 @@ func (s *session) noExport(path string, refused *nfsclient.MountError) error {
 	_, held := s.exportOf(path)
 	switch {
 	case held:
-		e.what = "the server does not let this host or user mount what holds " + escape(path)
-		e.remedy = "have its administrator export that to this host (nfsrdmad: --clients)"
+		e.what = "the server does not let this host or user mount the export of " + escape(path)
+		e.remedy = "ask its administrator to export it to this host (nfsrdmad: --clients)"
 	case len(has) == 0:
 		e.what = "no export holds " + escape(path) + ", and the server lists none"
 		e.remedy = "correct the path, or export a directory there"

@@ -19,15 +19,15 @@ func (a *app) newInfo() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "info SERVER[:PORT]",
-		Short: "Show what a server and this client agree on, and what it exports",
-		Long: `Show what a server and this client agree on: MPA (revision, CRC, markers, how
-many RDMA Reads each serves), RPC-over-RDMA (the longest messages sent without
-RDMA, credits, remote invalidation, what would be on beyond the standards for a
-mount), and where MOUNT answers, with the exports.
+		Short: "Show the settings agreed with a server, and its exports",
+		Long: `Show the settings agreed with a server: MPA (revision, CRC, markers, the RDMA
+Reads that each end serves at once), RPC-over-RDMA (the longest messages sent
+without RDMA, credits, remote invalidation, the extensions that a mount would
+use), and the address of MOUNT, with the exports.
 
-Remote invalidation is in three parts, for servers are not bound by what they
-announce: whether this client and the server say that they take a Send With
-Invalidate, and whether the server sent one when a call gave it reason to.`,
+Remote invalidation is in three parts, because an announcement does not bind a
+server: whether this client and the server announce that they accept a Send With
+Invalidate, and whether the server sent one when a call allowed it.`,
 		Args: a.serverArg(&srv),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			i, err := a.info(cmd.Context(), srv)
@@ -211,7 +211,7 @@ func (i *info) print(w io.Writer) error {
 	row("RPC-over-RDMA", "version %d, %s", r.Version, map[bool]string{true: "with private data (RFC 8797)", false: "no private data"}[r.PrivateData])
 	row("inline thresholds", "%d bytes to the server, %d from it", r.InlineSend, r.InlineRecv)
 	row("credits", "%d", r.Credits)
-	row("remote invalidation", "client takes it: %s, server takes it: %s, server did it: %s",
+	row("remote invalidation", "client accepts it: %s, server accepts it: %s, server did it: %s",
 		yesNo(r.Invalidation.Client), yesNo(r.Invalidation.Server), yesNo(r.Invalidation.Seen))
 	row("extensions", "%s", r.Extensions)
 	if i.Problem != "" {

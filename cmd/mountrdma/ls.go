@@ -30,10 +30,10 @@ func (a *app) newLs() *cobra.Command {
 		Use:   "ls [-l] [-R] [-U] URL...",
 		Short: "List directories",
 		Long: `List directories, sorted by the bytes of the names, one name on a line. Names are
-written as they are, and on a terminal with ? for what cannot be shown there.
+written unchanged, or on a terminal with ? for unprintable characters.
 
-To sort a directory takes memory for all of its names. With -U names are written
-as the server tells them, however many there are.`,
+Sorting a directory takes memory for all of its names. With -U names are written
+as they arrive, for directories of any size.`,
 		Args: a.urls(&o.urls),
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}

@@ -33,19 +33,19 @@ func (a *app) newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mountrdma SERVER:/EXPORT MOUNTPOINT [-o OPTIONS]",
 		Short: "Mount NFS servers over RDMA, or use them with no mount, with no RDMA card",
-		Long: `Mount NFS servers over RPC-over-RDMA (iWARP over TCP), or use them with no
-mount, with no RDMA card: nfsrdmad, the Linux kernel's server on siw or a card,
-and others. The mount is a FUSE file system.
+		Long: `Mount NFS servers over RPC-over-RDMA (iWARP over TCP), or use them without a
+mount, without an RDMA card: nfsrdmad, the Linux kernel's server on siw or a
+card, and others. The mount is a FUSE file system.
 
 A URL is nfs://SERVER[:PORT]/EXPORT/PATH. PORT is the RDMA port, 20049 by
-default. An IPv6 address stands in brackets. %XX stands for the byte with these
+default. An IPv6 address is written in brackets. %XX means the byte with these
 two hexadecimal digits: %25 for %, %3F for a question mark, and so on for names
 that are not UTF-8. EXPORT is the longest of the server's exports that the path
 begins with.
 
-The MOUNT service is looked for on the RDMA connection itself, then over TCP: by
-rpcbind on port 111, then on port 20048. ?mountport=N behind a URL names its
-port, and ?mountport=N,mounthost=H its host too.`,
+The program tries MOUNT on the RDMA connection itself, then over TCP: by rpcbind
+on port 111, then on port 20048. ?mountport=N after a URL names its port, and
+?mountport=N,mounthost=H its host too.`,
 		Example: `  mountrdma server:/data /mnt -o ro,soft
   mountrdma umount /mnt
   mountrdma ls -l nfs://server/data

@@ -29,7 +29,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"ls", "--credits=0", url}, "--credits 0 is not between 1 and 4096"},
 		{[]string{"ls", "--timeout=1ms", url}, "--timeout is below 100ms"},
 		{[]string{"ls", "--uid=-2", url}, "--uid -2 is not between -1 and 4294967295"},
-		{[]string{"cp", url}, "cp needs what to copy and where to: SRC... DST"},
+		{[]string{"cp", url}, "cp needs a source and a destination: SRC... DST"},
 		{[]string{"cp", "a", "b"}, "neither a nor b is a URL: use cp(1) for local files"},
 		{[]string{"cp", url, "b", "c"}, "neither b nor c is a URL: use cp(1) for local files"},
 		{[]string{"cp", "a/f", "b/f", url}, "a/f and b/f would become the same file"},
@@ -45,7 +45,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"bench", url, "--block=0"}, "--block 0 is not between 1 and 67108864"},
 		{[]string{"bench", url, "--connections=0"}, "--connections 0 is not between 1 and 10000"},
 		{[]string{"bench", url, "--idle=-1"}, "--idle -1 is not between 0 and 10000"},
-		{[]string{"bench", url, "--time=0s"}, "--time must be more than nothing"},
+		{[]string{"bench", url, "--time=0s"}, "--time must be more than 0"},
 	} {
 		status, stdout, stderr := command(t, tt.args...)
 		assert.Equal(t, cli.ExitUsage, status, tt.args)

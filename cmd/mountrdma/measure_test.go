@@ -53,7 +53,7 @@ IRD, ORD             128, 5; of the server 5, 6
 RPC-over-RDMA        version 1, with private data (RFC 8797)
 inline thresholds    1024 bytes to the server, 1024 from it
 credits              3
-remote invalidation  client takes it: yes, server takes it: yes, server did it: yes
+remote invalidation  client accepts it: yes, server accepts it: yes, server did it: yes
 extensions           none
 MOUNT                RDMA `+r.addr+`
 export               /x for everyone

@@ -18,7 +18,7 @@ func (a *app) newMkdir() *cobra.Command {
 			return a.each(ctx, urls, func(r remote) error { return r.explain(a.mkdir(ctx, r, parents)) })
 		},
 	}
-	cmd.Flags().BoolVarP(&parents, "parents", "p", false, "with those above it that are missing; one that is there is no error")
+	cmd.Flags().BoolVarP(&parents, "parents", "p", false, "with missing parents; an existing directory is no error")
 	return cmd
 }
 

@@ -87,7 +87,7 @@ func TestMount(t *testing.T) {
 
 	status, _, stderr = finished(t, "mountrdma", source, point)
 	assert.Equal(t, 1, status)
-	assert.Equal(t, "mountrdma: mount point "+point+" is busy: "+source+" is mounted there already; mountrdma umount "+point+" takes it away\n", stderr)
+	assert.Equal(t, "mountrdma: mount point "+point+" is busy: "+source+" is mounted there already; mountrdma umount "+point+" removes it\n", stderr)
 
 	var told atomic.Bool
 	umnt := *hanging(mount3.Program, mount3.ProcUmnt)
@@ -162,7 +162,7 @@ func TestStoppedInUse(t *testing.T) {
 	f, err := os.OpenFile(filepath.Join(point, "d", "f"), os.O_RDWR, 0)
 	require.NoError(t, err)
 
-	assert.Equal(t, "mountrdma: "+point+" is in use: fuser -vm "+point+" names by whom; -l takes it away all the same\n", refused(t, "umount", point))
+	assert.Equal(t, "mountrdma: "+point+" is in use: fuser -vm "+point+" names the users; -l detaches it anyway\n", refused(t, "umount", point))
 	require.NoError(t, cmd.Process.Signal(unix.SIGTERM))
 	for found := true; found; { // the process prints nothing when it is done
 		_, found, err = mountAt(point)
@@ -197,7 +197,7 @@ func TestUmountLazy(t *testing.T) {
 // process is dead.
 func TestDeadMount(t *testing.T) {
 	for option, want := range map[string]string{
-		"noac": "is that of a FUSE mount whose process has died",
+		"noac": "has a FUSE mount whose process has died",
 		"ac":   "is mounted there already",
 	} {
 		r, point := scene(t)
@@ -207,7 +207,7 @@ func TestDeadMount(t *testing.T) {
 		status, _, stderr := finished(t, "mountrdma", r.addr+":/x", point)
 		assert.Equal(t, 1, status)
 		assert.Contains(t, stderr, want)
-		assert.Contains(t, stderr, "mountrdma umount "+point+" takes it away\n")
+		assert.Contains(t, stderr, "mountrdma umount "+point+" removes it\n")
 		must(t, "umount", point)
 	}
 }
@@ -229,7 +229,7 @@ func TestUmountOthers(t *testing.T) {
 	dir := t.TempDir()
 	assert.Equal(t, "mountrdma: nothing is mounted on "+dir+"\n", refused(t, "umount", dir))
 	assert.Equal(t, "mountrdma: nothing is mounted on "+dir+"/no\n", refused(t, "umount", dir+"/no"))
-	assert.Equal(t, "mountrdma: /proc is no mount of mountrdma, but one of type proc: umount(8) unmounts it\n", refused(t, "umount", "/proc"))
+	assert.Equal(t, "mountrdma: /proc is a mount of type proc, not of mountrdma: umount(8) unmounts it\n", refused(t, "umount", "/proc"))
 }
 
 func TestMountPoint(t *testing.T) {

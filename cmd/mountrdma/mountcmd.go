@@ -78,7 +78,7 @@ func (a *app) addMount(root *cobra.Command) *mountCommand {
 func (m *mountCommand) addFlags(cmd *cobra.Command) {
 	cmd.Flags().SortFlags = false
 	cmd.Flags().StringArrayVarP(&m.lists, "options", "o", nil, "mount: options, a `LIST` with commas")
-	cmd.Flags().BoolVarP(&m.verbose, "verbose", "v", false, "mount: say what was agreed on with the server, and log what helps to find problems")
+	cmd.Flags().BoolVarP(&m.verbose, "verbose", "v", false, "mount: report the settings agreed with the server, and log details for diagnosis")
 }
 
 // unknownCommand returns cobra's error for an unknown command, on one line.
@@ -126,23 +126,23 @@ func (a *app) newMountHelper() (*cobra.Command, *mountCommand) {
 	var ignored bool
 	var kind string
 	f.BoolVarP(&m.sloppy, "sloppy", "s", false, "pass over unknown options")
-	f.BoolVarP(&m.fake, "fake", "f", false, "do everything but the mount itself")
-	f.BoolVarP(&ignored, "no-mtab", "n", false, "changes nothing: there is no mtab")
-	f.StringVarP(&kind, "types", "t", "", "changes nothing: what mount(8) was told")
+	f.BoolVarP(&m.fake, "fake", "f", false, "do everything except the mount itself")
+	f.BoolVarP(&ignored, "no-mtab", "n", false, "has no effect: mtab is not written")
+	f.StringVarP(&kind, "types", "t", "", "has no effect: passed by mount(8)")
 	return cmd, m
 }
 
 // mountHelp is the manual of mounting.
 func (a *app) mountHelp() string {
-	return `What is mounted is SERVER:/EXPORT, [IPv6]:/EXPORT or a URL; EXPORT may be a directory
-below an export. The program stays in the background and serves the mount, once
-it is made, until it is unmounted or gets SIGTERM or SIGINT. An ordinary user
-needs fusermount3 (Debian: fuse3). Options, as nfs(5) has them:
+	return `The source is SERVER:/EXPORT, [IPv6]:/EXPORT or a URL; EXPORT may be a directory
+below an export. The program stays in the background and serves the mount until
+the mount is unmounted or the program gets SIGTERM or SIGINT. An ordinary user
+needs fusermount3 (Debian: fuse3). Options, as in nfs(5):
 
 ` + a.mountOptions().Help()
 }
 
-var errNoOperands = errors.New("a mount needs what to mount and where: SERVER:/EXPORT MOUNTPOINT")
+var errNoOperands = errors.New("a mount needs a source and a mount point: SERVER:/EXPORT MOUNTPOINT")
 
 // mountOptions returns the defaults of -o, which sets some of the flags too.
 func (a *app) mountOptions() *mountopt.Options {

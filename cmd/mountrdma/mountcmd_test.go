@@ -88,7 +88,7 @@ func TestMountUsageErrors(t *testing.T) {
 		{run, 2, "umount /a /b", "mountrdma: umount needs one mount point"},
 		{helper, 1, "", "mount.nfsrdma: " + errNoOperands.Error()},
 		{helper, 1, "h:/x", "mount.nfsrdma: " + errNoOperands.Error()},
-		{helper, 1, "h /mnt", `mount.nfsrdma: "h" is nothing to mount: write SERVER:/EXPORT, or nfs://SERVER[:PORT]/EXPORT`},
+		{helper, 1, "h /mnt", `mount.nfsrdma: "h" is no source of a mount: write SERVER:/EXPORT, or nfs://SERVER[:PORT]/EXPORT`},
 		{helper, 1, "h:/x /mnt -o ro,timeo=0", "mount.nfsrdma: option timeo=0: not a number between 1 and 6000"},
 		{helper, 1, "h:/x /mnt -q", "mount.nfsrdma: unknown shorthand flag: 'q' in -q"},
 	} {

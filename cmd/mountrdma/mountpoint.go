@@ -30,7 +30,7 @@ func (m *mountCommand) checkPoint() error {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("mount point %s does not exist: make it (mkdir), or correct it", m.point)
 	case errors.Is(err, unix.ENOTCONN):
-		return fmt.Errorf("mount point %s is that of a FUSE mount whose process has died: mountrdma umount %s takes it away", m.point, m.point)
+		return fmt.Errorf("mount point %s has a FUSE mount whose process has died: mountrdma umount %s removes it", m.point, m.point)
 	case err != nil:
 		return fmt.Errorf("mount point %s: %w", m.point, cli.Cause(err))
 	case !info.IsDir():
@@ -39,7 +39,7 @@ func (m *mountCommand) checkPoint() error {
 	m.point = point
 	on, ok, err := mountAt(point)
 	if err == nil && ok && on.kind == fsType && on.source == m.source {
-		return fmt.Errorf("mount point %s is busy: %s is mounted there already; mountrdma umount %s takes it away", point, on.source, point)
+		return fmt.Errorf("mount point %s is busy: %s is mounted there already; mountrdma umount %s removes it", point, on.source, point)
 	}
 	return err
 }
@@ -73,7 +73,7 @@ func (m *mountCommand) checkFUSE() error {
 func fusermount() (string, error) {
 	path, err := exec.LookPath("fusermount3")
 	if err != nil {
-		return "", errors.New("fusermount3 is missing, by which ordinary users mount: install the package fuse3, or mount as root")
+		return "", errors.New("fusermount3 is missing, which ordinary users need to mount: install the package fuse3, or mount as root")
 	}
 	return path, nil
 }

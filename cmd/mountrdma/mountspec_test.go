@@ -58,9 +58,9 @@ func TestSpec(t *testing.T) {
 		assert.True(t, isSpec(spec))
 	}
 	for spec, want := range map[string]string{
-		"server":      `"server" is nothing to mount: write SERVER:/EXPORT, or nfs://SERVER[:PORT]/EXPORT`,
-		"/dev/sda1":   `"/dev/sda1" is nothing to mount: write SERVER:/EXPORT, or nfs://SERVER[:PORT]/EXPORT`,
-		":/x":         `":/x": there is no server in it: write its name or address`,
+		"server":      `"server" is no source of a mount: write SERVER:/EXPORT, or nfs://SERVER[:PORT]/EXPORT`,
+		"/dev/sda1":   `"/dev/sda1" is no source of a mount: write SERVER:/EXPORT, or nfs://SERVER[:PORT]/EXPORT`,
+		":/x":         `":/x": the server is missing: write its name or address`,
 		"h:99999:/x":  `"h:99999:/x": "99999" is no port: write a number from 1 to 65535`,
 		"nfs://h:0/x": `"nfs://h:0/x": "0" is no port: write a number from 1 to 65535`,
 	} {

@@ -68,18 +68,18 @@ func (m *mountCommand) openStats(fs *nfsclient.FS) (end func()) {
 func (a *app) newMountStats() *cobra.Command {
 	return &cobra.Command{
 		Use:   "mountstats MOUNTPOINT",
-		Short: "Show what a mount has done, in the form of /proc/self/mountstats",
-		Long: `Show what a mount has done, in the form that /proc/self/mountstats has for NFS
-mounts of the kernel, so that programs which understand that understand this:
+		Short: "Show the counters of a mount, in the form of /proc/self/mountstats",
+		Long: `Show the counters of a mount, in the form of /proc/self/mountstats for the
+kernel's NFS mounts, for the programs that read that file:
 
     mountrdma mountstats /mnt >before; sleep 10; mountrdma mountstats /mnt >after
     mountstats --file after --since before /mnt
 
-What only the kernel knows is 0: its events, and what it read and wrote in its
-cache. A line "delegation" is of this program alone: of how many objects something
-is held, how often it was asked for, granted, refused and recalled, and how many
-uses took no call, or an atomic operation. Times are of whole calls; queue is 0, and rtt is execute. Bytes are those of
-arguments and results, without the headers of RPC.`,
+Figures that only the kernel has are 0: its events, and its cached reads and
+writes. The line "delegation" is this program's own: objects with a delegation,
+delegations requested, granted, refused and recalled, and the uses that took no
+call, or an atomic operation. Times are of whole calls; queue is 0, and rtt is
+execute. Bytes are of arguments and results, without the headers of RPC.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
 				return errors.New("mountstats needs one mount point")
@@ -98,19 +98,19 @@ func showMountStats(name string, w io.Writer) error {
 	}
 	c, err := net.Dial("unix", statsOf(m.device))
 	if errors.Is(err, unix.ECONNREFUSED) {
-		return fmt.Errorf("nobody tells of %s: the process that serves it has ended, or is in another network namespace", name)
+		return fmt.Errorf("no process answers for %s: the one that serves it has ended, or is in another network namespace", name)
 	}
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	if !trusted(c.(*net.UnixConn)) {
-		return fmt.Errorf("what tells of %s is another user's: only that one and root may ask", name)
+		return fmt.Errorf("the process that answers for %s is another user's: run this as that user or as root", name)
 	}
 	_ = c.SetDeadline(time.Now().Add(statsTime))
 	n, err := io.Copy(w, c)
 	if err == nil && n == 0 {
-		err = errors.New("only the user of the mount, and root, may ask for it")
+		err = errors.New("only the user of the mount and root may read its counters")
 	}
 	return err
 }

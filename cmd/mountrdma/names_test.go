@@ -86,8 +86,8 @@ func TestMkdirRm(t *testing.T) {
 
 	url := r.url + "/a"
 	assert.Equal(t, "mountrdma: "+url+": file exists (NFS3ERR_EXIST)\n", refused(t, "mkdir", url))
-	assert.Equal(t, "mountrdma: "+url+": is a directory: -r removes it with all that is in it\n", refused(t, "rm", url))
-	assert.Equal(t, "mountrdma: "+r.url+": this is the export itself, which only the server can take away\n", refused(t, "rm", "-r", r.url))
+	assert.Equal(t, "mountrdma: "+url+": is a directory: -r removes it with its content\n", refused(t, "rm", url))
+	assert.Equal(t, "mountrdma: "+r.url+": this is the export itself, which only the server can remove\n", refused(t, "rm", "-r", r.url))
 	must(t, "rm", url+"/b/f", url+"/nosuch", "-f")
 	assert.NoFileExists(t, filepath.Join(r.dir, "a/b/f"))
 	must(t, "rm", "-r", url)

@@ -33,7 +33,7 @@ func (m *mountCommand) listenNotices(s *session) (end func()) {
 		for ctx.Err() == nil {
 			err := attendServer(ctx, s, m.opts.NoticeFrom, restarted, m.log)
 			if ctx.Err() == nil {
-				m.log.Debug("no notices of restarts are heard", "server", s.at.addr(), "err", err)
+				m.log.Debug("notices of restarts are not received", "server", s.at.addr(), "err", err)
 			}
 			select {
 			case <-time.After(noticePause):

@@ -35,7 +35,7 @@ func (a *app) newPing() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.ping(cmd.Context(), &o) },
 	}
-	cmd.Flags().IntVarP(&o.count, "count", "c", o.count, "how many, one after the other")
+	cmd.Flags().IntVarP(&o.count, "count", "c", o.count, "the number of calls, one after the other")
 	cmd.Flags().BoolVar(&o.json, "json", false, "as a JSON object")
 	return cmd
 }

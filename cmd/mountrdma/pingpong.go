@@ -37,14 +37,14 @@ func (a *app) newPingpong() *cobra.Command {
 		Use:   "pingpong [SERVER] --service uc|ud",
 		Short: "Test a RoCE fabric: messages to and fro, as ibv_uc_pingpong and ibv_ud_pingpong do",
 		Long: `Send messages of InfiniBand's Unreliable Connection (uc) or Unreliable Datagram
-(ud) to and fro over RoCEv2, with no RDMA card. With no SERVER it waits for a
+(ud) to and fro over RoCEv2, without an RDMA card. Without SERVER it waits for a
 client. The other end is mountrdma too, or ibv_uc_pingpong or ibv_ud_pingpong of
-rdma-core on any card or on rdma_rxe, with the same --size, --iters and --mtu; that
-must be told the index of its GID for RoCEv2 and IPv4 (-g 1 in most cases).
+rdma-core on any card or on rdma_rxe, with the same --size, --iters and --mtu, and
+with the index of its GID for RoCEv2 and IPv4 (-g 1 in most cases).
 
-The ends agree over TCP; the messages go by UDP port 4791, which a firewall must
-let through, and which no RDMA driver of this host (rdma_rxe) may have. What is
-lost is not sent again: then both ends wait, and this one gives up after --timeout.`,
+The ends agree over TCP; the messages use UDP port 4791, which firewalls must let
+through, and which no RDMA driver of this host (rdma_rxe) may use. A lost message
+is not sent again: then both ends wait, and this end gives up after --timeout.`,
 		Example: `  mountrdma pingpong --service ud -c
   ibv_ud_pingpong -g 1 -s 1024 server
 
@@ -71,8 +71,8 @@ lost is not sent again: then both ends wait, and this one gives up after --timeo
 	f.IntVarP(&o.iters, "iters", "n", o.iters, "how many messages each way")
 	f.IntVarP(&o.mtu, "mtu", "m", o.mtu, "path MTU of uc: 256, 512, 1024, 2048 or 4096")
 	f.IntVarP(&o.port, "port", "p", o.port, "TCP port to agree over")
-	f.StringVar(&o.local, "local", "", "address of this end; by default that which TCP takes")
-	f.BoolVarP(&o.check, "check", "c", false, "check contents: a client what comes back, a server what rdma-core's clients and\nthis one write with -c")
+	f.StringVar(&o.local, "local", "", "address of this end; by default the address of the TCP connection")
+	f.BoolVarP(&o.check, "check", "c", false, "check contents: a client checks the echoes, a server the messages that\nrdma-core's clients and this one write with -c")
 	f.BoolVar(&o.json, "json", false, "as a JSON object")
 	return cmd
 }

@@ -132,8 +132,8 @@ func TestPermanentFailure(t *testing.T) {
 	dir := t.TempDir()
 	for spec, want := range map[string]string{
 		"/y":     "no export holds /y; correct the path: the server exports /x",
-		"/x/no":  "the export /x has no directory /x/no; correct the path, or make the directory there",
-		"/x/d/f": "the export /x has no directory /x/d/f; correct the path, or make the directory there",
+		"/x/no":  "the export /x has no directory /x/no; correct the path, or create the directory there",
+		"/x/d/f": "the export /x has no directory /x/d/f; correct the path, or create the directory there",
 	} {
 		status, _, stderr := finished(t, "mountrdma", r.addr+":"+spec, dir)
 		assert.Equal(t, 1, status)

@@ -125,7 +125,7 @@ func (e *plainError) Error() string {
 	}
 	words := fmt.Sprintf("%s: %v (%v)", e.name, refused.Errno(), refused.Status)
 	if errors.Is(err, fs.ErrPermission) {
-		words += fmt.Sprintf("; the call was user %d's, and servers may take root for nobody: --uid and --gid act as others", e.uid)
+		words += fmt.Sprintf("; the call was user %d's, and servers may map root to nobody: --uid and --gid act as others", e.uid)
 	}
 	return words
 }

@@ -20,7 +20,7 @@ func (a *app) newRm() *cobra.Command {
 	var o rmOptions
 	cmd := &cobra.Command{
 		Use:   "rm [-r] [-f] URL...",
-		Short: "Remove files, and directories with all that is in them",
+		Short: "Remove files, and directories with their content",
 		Args:  a.urls(&o.urls),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
@@ -28,13 +28,13 @@ func (a *app) newRm() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVarP(&o.recursive, "recursive", "r", false, "remove directories and all below them")
-	cmd.Flags().BoolVarP(&o.force, "force", "f", false, "do not complain of what is not there")
+	cmd.Flags().BoolVarP(&o.force, "force", "f", false, "ignore missing files")
 	return cmd
 }
 
 // errIsRoot reports an attempt to remove the root of an export, which has no
 // name there.
-var errIsRoot = errors.New("this is the export itself, which only the server can take away")
+var errIsRoot = errors.New("this is the export itself, which only the server can remove")
 
 func (o *rmOptions) remove(ctx context.Context, r remote) error {
 	if r.rest == "" {
@@ -49,7 +49,7 @@ func (o *rmOptions) remove(ctx context.Context, r remote) error {
 	case node.Attr.Type != nfs3.TypeDir:
 		return r.explain(r.fs.Remove(ctx, r.rest))
 	case !o.recursive:
-		return r.explain(errors.New("is a directory: -r removes it with all that is in it"))
+		return r.explain(errors.New("is a directory: -r removes it with its content"))
 	}
 	return r.explain(r.fs.RemoveAll(ctx, r.rest))
 }

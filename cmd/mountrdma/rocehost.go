@@ -40,7 +40,7 @@ func (h *roceHost) close() {
 // roceError adds a remedy to the error of an address that cannot be opened.
 func roceError(local netip.Addr, err error) error {
 	if errors.Is(err, unix.EADDRINUSE) {
-		return fmt.Errorf("UDP port 4791 of %s is in use: another mountrdma of this host has it, nfsrdmad --discover, or the kernel's own RoCE (rdma_rxe); give another address of this host with --local", local)
+		return fmt.Errorf("UDP port 4791 of %s is in use by another mountrdma of this host, nfsrdmad --discover, or the kernel's RoCE (rdma_rxe): give another address of this host with --local", local)
 	}
 	return err
 }

@@ -46,7 +46,7 @@ func timedOut(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
 }
 
-const otherPort = "correct the port: NFS on RDMA has 20049 by custom, where 2049 is NFS over TCP"
+const otherPort = "correct the port: NFS on RDMA has 20049 by custom, and 2049 is NFS over TCP"
 
 // dialError returns the error of a failed TCP connect.
 func dialError(ctx context.Context, addr string, err error) error {
@@ -67,8 +67,8 @@ func dialError(ctx context.Context, addr string, err error) error {
 		e.what = "connection refused: the host is up, but nothing listens on the port"
 		e.remedy = "start nfsrdmad there (or knfsd with rdma), or correct the port"
 	case errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.ENETUNREACH):
-		e.what = "there is no way to the host"
-		e.remedy = "start it, correct the address, or see to the network between here and there"
+		e.what = "no route to the host"
+		e.remedy = "start it, correct the address, or repair the network between the hosts"
 	default:
 		e.what, e.remedy = errno(err), "correct the address"
 	}
@@ -98,13 +98,13 @@ func startupError(ctx context.Context, addr string, err error) error {
 		e.what = "the server refused the connection"
 		e.remedy = "see its log for the reason: it may be full, or not serve NFS on RDMA at this port"
 	case errors.As(err, &number) && number != mpa.ErrFrame:
-		e.what, e.remedy = "the server's offer cannot be taken: "+number.Error(), "change its IRD, ORD or RTR settings"
+		e.what, e.remedy = "the server's offer cannot be accepted: "+number.Error(), "change its IRD, ORD or RTR settings"
 	case errors.Is(err, mpa.ErrFrame):
-		e.what, e.remedy = "what answers there is no RDMA service", otherPort
+		e.what, e.remedy = "the program at that port is no RDMA service", otherPort
 	case timedOut(ctx, err):
-		e.what, e.remedy = "something took the connection and stays silent: it hangs, or is no RDMA service", otherPort
+		e.what, e.remedy = "the program at that port accepted the connection and stays silent: it hangs, or is no RDMA service", otherPort
 	case hungUp(err):
-		e.what, e.remedy = "the other end hung up without an answer, as what is no RDMA service does", otherPort
+		e.what, e.remedy = "the other end hung up without an answer, as a program without RDMA does", otherPort
 	default:
 		e.what, e.remedy = err.Error(), otherPort
 	}
@@ -130,12 +130,12 @@ func helloError(ctx context.Context, addr string, err error) error {
 	var refused *oncrpc.ReplyError
 	switch {
 	case errors.Is(err, oncrpc.ErrProgUnavail):
-		e.what, e.remedy = "the server speaks RPC over RDMA, but no NFS", "correct the port"
+		e.what, e.remedy = "the server speaks RPC over RDMA, but not NFS", "correct the port"
 	case errors.As(err, &refused) && refused.High > 0:
 		e.what = fmt.Sprintf("the server has NFS versions %d to %d only, this client has version %d", refused.Low, refused.High, nfs3.Version)
 		e.remedy = "turn version 3 on there (knfsd: vers3=y in /etc/nfs.conf)"
 	case timedOut(ctx, err):
-		e.step, e.what, e.remedy = "RPC-over-RDMA", "the server took the connection, but answers no call", "see whether it hangs, and restart it"
+		e.step, e.what, e.remedy = "RPC-over-RDMA", "the server accepted the connection, but answers no call", "see whether it hangs, and restart it"
 	case errors.Is(err, rdma.ErrClosed):
 		return lostError(addr, err)
 	default:
@@ -163,7 +163,7 @@ func lostError(addr string, err error) error {
 	var fault *iwarp.Fault
 	switch {
 	case errors.Is(err, rpcrdma.ErrSilent):
-		e.what = "the server gives no sign of life any more: it hangs, or the network is cut"
+		e.what = "the server is silent: it hangs, or the network is cut"
 		e.remedy = "run the command again when it is back (--timeout changes how long to wait)"
 	case errors.As(err, &fault) && fault.Remote:
 		e.what, e.remedy = "the server found a fault and ended it: "+fault.Terminate.String(), "see its log; one of the two ends has a bug"

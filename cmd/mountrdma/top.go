@@ -25,15 +25,14 @@ func (a *app) newTop() *cobra.Command {
 	o := topOptions{interval: time.Second}
 	cmd := &cobra.Command{
 		Use:   "top SERVER",
-		Short: "Show live what a server does (nfsrdmad serve --discover)",
-		Long: `Show live what a server does: its connections, and how often each procedure is
-called, with what that takes. nfsrdmad serve --discover writes its counters into
-this program's memory, by RDMA Write with Immediate over Unreliable Connection; an
-update that is lost is missing, and costs nothing. It does so for hosts that its
---monitors names, and for its own.
+		Short: "Show a server's work live (nfsrdmad serve --discover)",
+		Long: `Show a server's work live: its connections, and for each procedure the rate and
+cost of calls. nfsrdmad serve --discover writes its counters into this program's
+memory, by RDMA Write with Immediate over Unreliable Connection; a lost update is
+skipped. The server does so for the hosts of its --monitors, and for its own.
 
-The first rates are those since the server was started, the others those since the
-update before. On a terminal each takes the place of the last.`,
+The first rates are since the start of the server, later ones since the last
+update. On a terminal each update replaces the last.`,
 		Example: `  mountrdma top server
   mountrdma top server -n 2 --interval 10s
   mountrdma top --json server | jq --unbuffered .procedures`,
@@ -55,7 +54,7 @@ update before. On a terminal each takes the place of the last.`,
 	f := cmd.Flags()
 	f.DurationVar(&o.interval, "interval", o.interval, "time between updates")
 	f.IntVarP(&o.count, "count", "n", 0, "how many updates to show; 0: until the end")
-	f.StringVar(&o.local, "local", "", "`ADDR` of this host to ask from; by default that which leads to SERVER")
+	f.StringVar(&o.local, "local", "", "`ADDR` of this host to send from; by default the route's to SERVER")
 	f.BoolVar(&o.json, "json", false, "as a JSON object for each update")
 	return cmd
 }

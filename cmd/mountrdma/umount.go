@@ -19,10 +19,10 @@ func (a *app) newUmount() *cobra.Command {
 	var o umountOptions
 	cmd := &cobra.Command{
 		Use:   "umount MOUNTPOINT",
-		Short: "Unmount what mountrdma has mounted",
-		Long: `Unmount what mountrdma has mounted. What was written is at the server when the
-command returns, unless -l or -f is given. umount(8) does too, for root, and
-fusermount3 -u for others.`,
+		Short: "Unmount a mount of mountrdma",
+		Long: `Unmount a mount of mountrdma. The server has all written data when the command
+returns, unless -l or -f is given. umount(8) works as well, for root, and
+fusermount3 -u for other users.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
 				return errors.New("umount needs one mount point")
@@ -31,8 +31,8 @@ fusermount3 -u for others.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0]) },
 	}
-	cmd.Flags().BoolVarP(&o.lazy, "lazy", "l", false, "take it away now, though it is in use")
-	cmd.Flags().BoolVarP(&o.force, "force", "f", false, "end all that waits for the server first, with errors (root)")
+	cmd.Flags().BoolVarP(&o.lazy, "lazy", "l", false, "detach it now, though it is in use")
+	cmd.Flags().BoolVarP(&o.force, "force", "f", false, "first end all requests that wait for the server, with errors (root)")
 	return cmd
 }
 
@@ -54,7 +54,7 @@ func (o *umountOptions) run(ctx context.Context, name string) error {
 	}
 	if err := detachMount(m.point, flags); err != nil {
 		if errors.Is(err, unix.EBUSY) {
-			return fmt.Errorf("%s is in use: fuser -vm %s names by whom; -l takes it away all the same", name, m.point)
+			return fmt.Errorf("%s is in use: fuser -vm %s names the users; -l detaches it anyway", name, m.point)
 		}
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -86,7 +86,7 @@ func findMount(name string) (mounted, error) {
 	case !found:
 		return m, fmt.Errorf("nothing is mounted on %s", name)
 	case m.kind != fsType:
-		return m, fmt.Errorf("%s is no mount of mountrdma, but one of type %s: umount(8) unmounts it", name, m.kind)
+		return m, fmt.Errorf("%s is a mount of type %s, not of mountrdma: umount(8) unmounts it", name, m.kind)
 	}
 	return m, nil
 }

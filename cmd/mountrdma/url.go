@@ -100,7 +100,7 @@ func parseServer(authority string) (server, error) {
 	}
 	s.host = strings.Replace(s.host, "%25", "%", 1) // before a zone: RFC 6874
 	if s.host == "" || strings.ContainsAny(s.host, "@[] ") {
-		return server{}, errors.New("there is no server in it: write its name or address")
+		return server{}, errors.New("the server is missing: write its name or address")
 	}
 	if _, err := parsePort(s.port); err != nil {
 		return server{}, err
@@ -126,7 +126,7 @@ func (s *server) takeOptions(words string) (err error) {
 		case key == "mounthost" && value != "":
 			s.mountHost = strings.Trim(value, "[]")
 		default:
-			err = fmt.Errorf("%q is no option: there are mountport=N and mounthost=HOST (write a question mark in a name as %%3F)", word)
+			err = fmt.Errorf("%q is no option: use mountport=N or mounthost=HOST (write a question mark in a name as %%3F)", word)
 		}
 		if err != nil {
 			return err
@@ -144,11 +144,11 @@ func unescape(s string) (string, error) {
 			continue
 		}
 		if i+2 >= len(s) {
-			return "", errors.New("% stands before two hexadecimal digits: write % itself as %25")
+			return "", errors.New("% needs two hexadecimal digits after it: write % itself as %25")
 		}
 		n, err := strconv.ParseUint(s[i+1:i+3], 16, 8)
 		if err != nil {
-			return "", errors.New("% stands before two hexadecimal digits: write % itself as %25")
+			return "", errors.New("% needs two hexadecimal digits after it: write % itself as %25")
 		}
 		b.WriteByte(byte(n))
 		i += 2
@@ -221,7 +221,7 @@ func parseSpec(spec string) (location, error) {
 	}
 	authority, path, ok := strings.Cut(spec, ":/")
 	if !ok {
-		return location{}, fmt.Errorf("%q is nothing to mount: write SERVER:/EXPORT, or nfs://SERVER[:PORT]/EXPORT", spec)
+		return location{}, fmt.Errorf("%q is no source of a mount: write SERVER:/EXPORT, or nfs://SERVER[:PORT]/EXPORT", spec)
 	}
 	s, err := parseServer(authority)
 	if err != nil {

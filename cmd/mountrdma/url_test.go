@@ -45,8 +45,8 @@ func TestParseURL(t *testing.T) {
 func TestParseURLRefuses(t *testing.T) {
 	for url, want := range map[string]string{
 		"http://h/e":              `no URL: write nfs://`,
-		"nfs:///e":                "there is no server in it",
-		"nfs://u@h/e":             "there is no server in it",
+		"nfs:///e":                "the server is missing",
+		"nfs://u@h/e":             "the server is missing",
 		"nfs://h:0/e":             `"0" is no port`,
 		"nfs://h:65536/e":         `"65536" is no port`,
 		"nfs://h:x/e":             `"x" is no port`,

@@ -17,7 +17,7 @@ import (
 // A Config configures a copy.
 type Config struct {
 	Recursive bool   // copy directories, and links as links
-	Preserve  bool   // keep modes and times, and as root owners
+	Preserve  bool   // keep modes and times, and for root owners
 	Jobs      int    // files in flight
 	Umask     uint32 // of this process
 
@@ -100,7 +100,7 @@ func (c *Copier) Copy(from Tree, path string, to Tree, target string) {
 	case err != nil:
 		c.Fail(from.Explain(path, err))
 	case e.kind.IsDir() && !c.cfg.Recursive:
-		c.Fail(from.Explain(path, errors.New("is a directory: -r copies it with all that is in it")))
+		c.Fail(from.Explain(path, errors.New("is a directory: -r copies it with its content")))
 	case !c.cfg.Recursive && e.kind&(fs.ModeNamedPipe|fs.ModeCharDevice) != 0 && e.handle == nil:
 		c.file(from, e, to, target, nil) // a stream of unknown length
 	default:

@@ -46,7 +46,7 @@ func (d *directory) finish() {
 // dir copies a directory.
 func (c *Copier) dir(from Tree, e entry, to Tree, target string, parent *directory) {
 	if c.made[e.id] {
-		c.Fail(from.Explain(e.path, errors.New("not copied: it is where the copy goes")))
+		c.Fail(from.Explain(e.path, errors.New("not copied: it is the destination itself")))
 		return
 	}
 	made, err := c.makeDir(to, target, e.mode&^c.cfg.Umask&0o777|0o700, parent == nil)

@@ -100,7 +100,7 @@ func TestWrongOptions(t *testing.T) {
 		"RO":                       `unknown option "RO": did you mean ro?`,
 		"nosiud":                   `unknown option "nosiud": did you mean nosuid?`,
 		"lookup_cache=all":         `unknown option "lookup_cache": did you mean lookupcache?`,
-		"frobnicate":               `unknown option "frobnicate": --help lists those that there are`,
+		"frobnicate":               `unknown option "frobnicate": --help lists the options`,
 		"=3":                       "",
 		"ro=1":                     "option ro=1: it takes no value",
 		"rsize":                    "option rsize: it needs a value: rsize=N",
@@ -127,9 +127,9 @@ func TestWrongOptions(t *testing.T) {
 		"vers=4.2":                 "option vers=4.2: " + otherVersion,
 		"nfsvers=2":                "option nfsvers=2: " + otherVersion,
 		"v4.1":                     "option v4.1: " + otherVersion,
-		"mountproto=udp":           "option mountproto=udp: MOUNT is asked on the RDMA connection and over TCP, nothing else",
-		"sec=krb5p":                "option sec=krb5p: there is sec=sys only, no Kerberos",
-		"remount,ro":               "option remount: a mount cannot be changed: unmount it, and mount it anew",
+		"mountproto=udp":           "option mountproto=udp: MOUNT is used on the RDMA connection and over TCP only",
+		"sec=krb5p":                "option sec=krb5p: only sec=sys is supported, not Kerberos",
+		"remount,ro":               "option remount: a mount cannot be changed: unmount it, and mount it again",
 		"ro,soft,timeo=70,hrad,ro": `unknown option "hrad": did you mean hard?`,
 	} {
 		_, err := parsed(t, list)

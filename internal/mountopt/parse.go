@@ -53,7 +53,7 @@ func unknownOption(table []option, name string) error {
 		}
 	}
 	if nearest == "" {
-		return fmt.Errorf("unknown option %q: --help lists those that there are", name)
+		return fmt.Errorf("unknown option %q: --help lists the options", name)
 	}
 	return fmt.Errorf("unknown option %q: did you mean %s?", name, nearest)
 }

@@ -18,7 +18,7 @@ type setter func(value string) error
 const (
 	otherTransport = `this mounts over RDMA: "mount -t nfs" does so over TCP and UDP`
 	otherVersion   = `this mounts NFS version 3: "mount -t nfs" has others`
-	localLocks     = "locks are known to this host alone: other clients of the server do not see them (nolock says so)"
+	localLocks     = "locks hold on this host only: other clients of the server do not see them (nolock states that)"
 )
 
 var (
@@ -129,6 +129,6 @@ func without(names ...string) (rows []option) {
 	for _, name := range names {
 		rows = append(rows, option{name: name, value: maybe})
 	}
-	rows[len(rows)-1].help = "accepted, and change nothing here; so are x-..."
+	rows[len(rows)-1].help = "accepted without effect, as x-... are"
 	return rows
 }

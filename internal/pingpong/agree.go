@@ -74,7 +74,7 @@ func (e *end) meet(conn net.Conn) error {
 	}
 	gid, err := hex.DecodeString(digits)
 	if err != nil || len(gid) != 16 {
-		return fmt.Errorf("it sent %q, which has no GID", b)
+		return fmt.Errorf("its message %q has no GID", b)
 	}
 	addr := netip.AddrFrom16([16]byte(gid)).Unmap()
 	local := e.dev.Addr()

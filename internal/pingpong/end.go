@@ -178,7 +178,7 @@ func (e *end) judge(number int, got []byte) error {
 	}
 	if e.cfg.Client {
 		if !bytes.Equal(got, e.message) {
-			return fmt.Errorf("message %d came back with other contents", number)
+			return fmt.Errorf("message %d returned with other contents", number)
 		}
 		return nil
 	}

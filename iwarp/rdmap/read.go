@@ -14,7 +14,7 @@ const ReadRequestLen = 28
 
 // ErrLength reports that the length of a message differs from the length of its
 // RDMAP header.
-var ErrLength = errors.New("RDMAP: message is not of its header's length")
+var ErrLength = errors.New("RDMAP: wrong length of a message")
 
 // ReadRequest is the RDMA Read Request header (RFC 5040, Section 4.4, Figure
 // 6), which is the whole message.
