@@ -1,17 +1,9 @@
 package nfs4
 
-// Operations that have a DDP-eligible data item (RFC 8881, Section 16.2.3).
-const (
-	OpCreate   uint32 = 6
-	OpRead     uint32 = 25
-	OpReadLink uint32 = 27
-	OpWrite    uint32 = 38
-)
-
 // An Item is a DDP-eligible data item: its operation, and the XDR type and
 // field that hold the item.
 type Item struct {
-	Op     uint32
+	Op     Op
 	Result bool // a result, otherwise an argument
 	Type   string
 	Field  string
@@ -33,7 +25,7 @@ var Items = [...]Item{
 
 // DDPEligible reports whether operation op can have an argument, and whether op
 // can have a result, that RPC-over-RDMA may carry in a separate chunk.
-func DDPEligible(op uint32) (arg, result bool) {
+func DDPEligible(op Op) (arg, result bool) {
 	for _, i := range Items {
 		if i.Op == op {
 			return !i.Result, i.Result

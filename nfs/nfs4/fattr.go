@@ -1,0 +1,444 @@
+package nfs4
+
+import (
+	"encoding/binary"
+
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// FileType is an nfs_ftype4. The first seven values are those of NFSv3.
+type FileType uint32
+
+// The values of FileType.
+const (
+	TypeReg FileType = iota + 1
+	TypeDir
+	TypeBlk
+	TypeChr
+	TypeLnk
+	TypeSock
+	TypeFIFO
+	TypeAttrDir
+	TypeNamedAttr
+)
+
+// An FSID identifies a file system of a server.
+type FSID struct{ Major, Minor uint64 }
+
+// A SpecData is the number of a device.
+type SpecData struct{ Major, Minor uint32 }
+
+// A SetTime is a settime4: the server's time, or with Client the given time.
+type SetTime struct {
+	Client bool
+	Time   Time
+}
+
+// A ModeUmask is a mode_umask4: the mode of a new object and the umask that
+// applies if the directory has no default list (RFC 8275).
+type ModeUmask struct{ Mode, Umask uint32 }
+
+// A ModeMasked is a mode_masked4: the bits of the mode in Mask get the values
+// in Value (RFC 8881, Section 5.12).
+type ModeMasked struct{ Value, Mask uint32 }
+
+// Attrs is a fattr4: the attributes of Mask, in fields of the standard's names.
+// A field whose attribute is not in Mask has no meaning. Decode knows all
+// attributes that have a field; Known is their set.
+type Attrs struct {
+	Mask Bitmap
+
+	SupportedAttrs    Bitmap
+	Type              FileType
+	FHExpireType      uint32
+	Change            uint64
+	Size              uint64 // bytes
+	LinkSupport       bool
+	SymlinkSupport    bool
+	NamedAttr         bool
+	FSID              FSID
+	UniqueHandles     bool
+	LeaseTime         uint32 // seconds
+	RdattrError       Status
+	ACLSupport        uint32
+	CanSetTime        bool
+	CaseInsensitive   bool
+	CasePreserving    bool
+	ChownRestricted   bool
+	FileHandle        FH
+	FileID            uint64
+	FilesAvail        uint64
+	FilesFree         uint64
+	FilesTotal        uint64
+	FSLocations       FSLocations
+	Homogeneous       bool
+	MaxFileSize       uint64 // bytes
+	MaxLink           uint32
+	MaxName           uint32 // bytes
+	MaxRead           uint64 // bytes
+	MaxWrite          uint64 // bytes
+	Mode              uint32
+	NoTrunc           bool
+	NumLinks          uint32
+	Owner             []byte
+	OwnerGroup        []byte
+	RawDev            SpecData
+	SpaceAvail        uint64 // bytes, as the next three
+	SpaceFree         uint64
+	SpaceTotal        uint64
+	SpaceUsed         uint64
+	TimeAccess        Time
+	TimeAccessSet     SetTime
+	TimeCreate        Time
+	TimeDelta         Time
+	TimeMetadata      Time
+	TimeModify        Time
+	TimeModifySet     SetTime
+	MountedOnFileID   uint64
+	ModeSetMasked     ModeMasked
+	SuppattrExclCreat Bitmap
+	FSCharsetCap      uint32
+	CloneBlkSize      uint32 // bytes
+	ChangeAttrType    uint32
+	ModeUmask         ModeUmask
+	XattrSupport      bool
+}
+
+// Known is the set of attributes that have a field in Attrs.
+var Known = BitmapOf(
+	AttrSupportedAttrs, AttrType, AttrFHExpireType, AttrChange, AttrSize, AttrLinkSupport, AttrSymlinkSupport,
+	AttrNamedAttr, AttrFSID, AttrUniqueHandles, AttrLeaseTime, AttrRdattrError, AttrACLSupport, AttrCanSetTime,
+	AttrCaseInsensitive, AttrCasePreserving, AttrChownRestricted, AttrFileHandle, AttrFileID, AttrFilesAvail,
+	AttrFilesFree, AttrFilesTotal, AttrFSLocations, AttrHomogeneous, AttrMaxFileSize, AttrMaxLink, AttrMaxName,
+	AttrMaxRead, AttrMaxWrite, AttrMode, AttrNoTrunc, AttrNumLinks, AttrOwner, AttrOwnerGroup, AttrRawDev,
+	AttrSpaceAvail, AttrSpaceFree, AttrSpaceTotal, AttrSpaceUsed, AttrTimeAccess, AttrTimeAccessSet, AttrTimeCreate,
+	AttrTimeDelta, AttrTimeMetadata, AttrTimeModify, AttrTimeModifySet, AttrMountedOnFileID, AttrModeSetMasked,
+	AttrSuppattrExclCreat, AttrFSCharsetCap, AttrCloneBlkSize, AttrChangeAttrType, AttrModeUmask, AttrXattrSupport,
+)
+
+// AppendTo appends the wire form of a to b. The caller must keep Mask within
+// Known.
+func (a *Attrs) AppendTo(b []byte) []byte {
+	b = a.Mask.AppendTo(b)
+	length := len(b)
+	b = xdr.AppendUint32(b, 0)
+	start := len(b)
+	for id, ok := a.Mask.next(0); ok; id, ok = a.Mask.next(id + 1) {
+		b = a.appendValue(b, id)
+	}
+	binary.BigEndian.PutUint32(b[length:], uint32(len(b)-start))
+	return b
+}
+
+// Decode reads a. If the mask has an attribute that is not in Known, Decode
+// skips the values: all fields but Mask are then zero. Values that do not fill
+// the attribute list make r fail with xdr.ErrValue.
+func (a *Attrs) Decode(r *xdr.Reader) {
+	*a = Attrs{}
+	a.Mask.Decode(r)
+	list := r.Opaque(unbounded)
+	unknown := a.Mask.Without(Known)
+	if r.Err() != nil || !unknown.Empty() {
+		return
+	}
+	values := xdr.NewReader(list)
+	for id, ok := a.Mask.next(0); ok; id, ok = a.Mask.next(id + 1) {
+		a.decodeValue(&values, id)
+	}
+	if values.Done() != nil {
+		r.Fail(xdr.ErrValue)
+	}
+}
+
+// word, long and flag return the field of an attribute whose wire form is an
+// unsigned integer, an unsigned hyper or a boolean, or nil.
+func (a *Attrs) word(id AttrID) *uint32 {
+	switch id {
+	case AttrType:
+		return (*uint32)(&a.Type)
+	case AttrFHExpireType:
+		return &a.FHExpireType
+	case AttrLeaseTime:
+		return &a.LeaseTime
+	case AttrRdattrError:
+		return (*uint32)(&a.RdattrError)
+	case AttrACLSupport:
+		return &a.ACLSupport
+	case AttrMaxLink:
+		return &a.MaxLink
+	case AttrMaxName:
+		return &a.MaxName
+	case AttrMode:
+		return &a.Mode
+	case AttrNumLinks:
+		return &a.NumLinks
+	case AttrFSCharsetCap:
+		return &a.FSCharsetCap
+	case AttrCloneBlkSize:
+		return &a.CloneBlkSize
+	case AttrChangeAttrType:
+		return &a.ChangeAttrType
+	}
+	return nil
+}
+
+func (a *Attrs) long(id AttrID) *uint64 {
+	switch id {
+	case AttrChange:
+		return &a.Change
+	case AttrSize:
+		return &a.Size
+	case AttrFileID:
+		return &a.FileID
+	case AttrFilesAvail:
+		return &a.FilesAvail
+	case AttrFilesFree:
+		return &a.FilesFree
+	case AttrFilesTotal:
+		return &a.FilesTotal
+	case AttrMaxFileSize:
+		return &a.MaxFileSize
+	case AttrMaxRead:
+		return &a.MaxRead
+	case AttrMaxWrite:
+		return &a.MaxWrite
+	case AttrSpaceAvail:
+		return &a.SpaceAvail
+	case AttrSpaceFree:
+		return &a.SpaceFree
+	case AttrSpaceTotal:
+		return &a.SpaceTotal
+	case AttrSpaceUsed:
+		return &a.SpaceUsed
+	case AttrMountedOnFileID:
+		return &a.MountedOnFileID
+	}
+	return nil
+}
+
+func (a *Attrs) flag(id AttrID) *bool {
+	switch id {
+	case AttrLinkSupport:
+		return &a.LinkSupport
+	case AttrSymlinkSupport:
+		return &a.SymlinkSupport
+	case AttrNamedAttr:
+		return &a.NamedAttr
+	case AttrUniqueHandles:
+		return &a.UniqueHandles
+	case AttrCanSetTime:
+		return &a.CanSetTime
+	case AttrCaseInsensitive:
+		return &a.CaseInsensitive
+	case AttrCasePreserving:
+		return &a.CasePreserving
+	case AttrChownRestricted:
+		return &a.ChownRestricted
+	case AttrHomogeneous:
+		return &a.Homogeneous
+	case AttrNoTrunc:
+		return &a.NoTrunc
+	case AttrXattrSupport:
+		return &a.XattrSupport
+	}
+	return nil
+}
+
+// composite returns the field of an attribute that has a wire form of its own,
+// or nil.
+func (a *Attrs) composite(id AttrID) Message {
+	switch id {
+	case AttrSupportedAttrs:
+		return &a.SupportedAttrs
+	case AttrSuppattrExclCreat:
+		return &a.SuppattrExclCreat
+	case AttrFSID:
+		return &a.FSID
+	case AttrFileHandle:
+		return &a.FileHandle
+	case AttrFSLocations:
+		return &a.FSLocations
+	case AttrRawDev:
+		return &a.RawDev
+	case AttrTimeAccess:
+		return &a.TimeAccess
+	case AttrTimeCreate:
+		return &a.TimeCreate
+	case AttrTimeDelta:
+		return &a.TimeDelta
+	case AttrTimeMetadata:
+		return &a.TimeMetadata
+	case AttrTimeModify:
+		return &a.TimeModify
+	case AttrTimeAccessSet:
+		return &a.TimeAccessSet
+	case AttrTimeModifySet:
+		return &a.TimeModifySet
+	case AttrModeSetMasked:
+		return &a.ModeSetMasked
+	case AttrModeUmask:
+		return &a.ModeUmask
+	}
+	return nil
+}
+
+// appendValue appends the value of one attribute.
+func (a *Attrs) appendValue(b []byte, id AttrID) []byte {
+	if v := a.word(id); v != nil {
+		return xdr.AppendUint32(b, *v)
+	}
+	if v := a.long(id); v != nil {
+		return xdr.AppendUint64(b, *v)
+	}
+	if v := a.flag(id); v != nil {
+		return xdr.AppendBool(b, *v)
+	}
+	switch id {
+	case AttrOwner:
+		return xdr.AppendOpaque(b, a.Owner)
+	case AttrOwnerGroup:
+		return xdr.AppendOpaque(b, a.OwnerGroup)
+	}
+	if v := a.composite(id); v != nil {
+		return v.AppendTo(b)
+	}
+	return b
+}
+
+// decodeValue reads the value of one attribute.
+func (a *Attrs) decodeValue(r *xdr.Reader, id AttrID) {
+	if v := a.word(id); v != nil {
+		*v = r.Uint32()
+	} else if v := a.long(id); v != nil {
+		*v = r.Uint64()
+	} else if v := a.flag(id); v != nil {
+		*v = r.Bool()
+	} else if v := a.composite(id); v != nil {
+		v.Decode(r)
+	} else if id == AttrOwner {
+		a.Owner = r.Opaque(unbounded)
+	} else if id == AttrOwnerGroup {
+		a.OwnerGroup = r.Opaque(unbounded)
+	}
+	if id == AttrType && (a.Type < TypeReg || a.Type > TypeNamedAttr) {
+		r.Fail(xdr.ErrValue)
+	}
+}
+
+// AppendTo appends the wire form of f to b.
+func (f *FSID) AppendTo(b []byte) []byte {
+	return xdr.AppendUint64(xdr.AppendUint64(b, f.Major), f.Minor)
+}
+
+// Decode reads f.
+func (f *FSID) Decode(r *xdr.Reader) { f.Major, f.Minor = r.Uint64(), r.Uint64() }
+
+// AppendTo appends the wire form of d to b.
+func (d *SpecData) AppendTo(b []byte) []byte {
+	return xdr.AppendUint32(xdr.AppendUint32(b, d.Major), d.Minor)
+}
+
+// Decode reads d.
+func (d *SpecData) Decode(r *xdr.Reader) { d.Major, d.Minor = r.Uint32(), r.Uint32() }
+
+// AppendTo appends the wire form of s to b.
+func (s *SetTime) AppendTo(b []byte) []byte {
+	if b = xdr.AppendBool(b, s.Client); s.Client {
+		b = s.Time.AppendTo(b)
+	}
+	return b
+}
+
+// Decode reads s.
+func (s *SetTime) Decode(r *xdr.Reader) {
+	if s.Client = enum(r, "time_how4", 0, 1) == 1; s.Client {
+		s.Time.Decode(r)
+	}
+}
+
+// AppendTo appends the wire form of m to b.
+func (m *ModeUmask) AppendTo(b []byte) []byte {
+	return xdr.AppendUint32(xdr.AppendUint32(b, m.Mode), m.Umask)
+}
+
+// Decode reads m.
+func (m *ModeUmask) Decode(r *xdr.Reader) { m.Mode, m.Umask = r.Uint32(), r.Uint32() }
+
+// AppendTo appends the wire form of m to b.
+func (m *ModeMasked) AppendTo(b []byte) []byte {
+	return xdr.AppendUint32(xdr.AppendUint32(b, m.Value), m.Mask)
+}
+
+// Decode reads m.
+func (m *ModeMasked) Decode(r *xdr.Reader) { m.Value, m.Mask = r.Uint32(), r.Uint32() }
+
+// A Pathname is a pathname4: names from a root down.
+type Pathname [][]byte
+
+// maxPathNames bounds the names of a Pathname, and the servers and locations of
+// an FSLocations, that Decode accepts.
+const maxPathNames = 1024
+
+// AppendTo appends the wire form of p to b.
+func (p *Pathname) AppendTo(b []byte) []byte {
+	b = xdr.AppendUint32(b, uint32(len(*p)))
+	for _, name := range *p {
+		b = xdr.AppendOpaque(b, name)
+	}
+	return b
+}
+
+// Decode reads p.
+func (p *Pathname) Decode(r *xdr.Reader) {
+	*p = decodeList(r, func() []byte { return r.Opaque(unbounded) })
+}
+
+// An FSLocation is a place of a file system: its servers, each with the same
+// path.
+type FSLocation struct {
+	Servers [][]byte
+	Root    Pathname
+}
+
+// FSLocations is the attribute fs_locations (RFC 8881, Section 11.16): the path
+// of a file system here, and other places of it.
+type FSLocations struct {
+	Root      Pathname
+	Locations []FSLocation
+}
+
+// AppendTo appends the wire form of f to b.
+func (f *FSLocations) AppendTo(b []byte) []byte {
+	b = f.Root.AppendTo(b)
+	b = xdr.AppendUint32(b, uint32(len(f.Locations)))
+	for i := range f.Locations {
+		servers := Pathname(f.Locations[i].Servers) // the same wire form
+		b = f.Locations[i].Root.AppendTo(servers.AppendTo(b))
+	}
+	return b
+}
+
+// Decode reads f.
+func (f *FSLocations) Decode(r *xdr.Reader) {
+	f.Root.Decode(r)
+	f.Locations = decodeList(r, func() (l FSLocation) {
+		var servers Pathname
+		servers.Decode(r)
+		l.Servers = servers
+		l.Root.Decode(r)
+		return l
+	})
+}
+
+// decodeList reads a list of at most maxPathNames values.
+func decodeList[T any](r *xdr.Reader, read func() T) []T {
+	n := r.Uint32()
+	if n > maxPathNames {
+		r.Fail(xdr.ErrLong)
+	}
+	var list []T
+	for i := uint32(0); i < n && r.Err() == nil; i++ {
+		list = append(list, read())
+	}
+	return list
+}

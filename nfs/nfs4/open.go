@@ -1,0 +1,314 @@
+package nfs4
+
+import "github.com/nfsrdma/nfsrdma/xdr"
+
+// CreateMode is a createmode4: how OPEN treats an existing file. NoCreate is
+// opentype4's OPEN4_NOCREATE, which has no createmode4.
+type CreateMode uint32
+
+// The values of CreateMode.
+const (
+	Unchecked CreateMode = iota
+	Guarded
+	Exclusive  // with a verifier and no attributes
+	Exclusive1 // EXCLUSIVE4_1: with a verifier and attributes
+
+	NoCreate CreateMode = 0xffffffff // not on the wire
+)
+
+// Claim is an open_claim_type4: what OPEN refers to.
+type Claim uint32
+
+// The values of Claim.
+const (
+	ClaimNull         Claim = iota // a name in the current directory
+	ClaimPrevious                  // reclaim: the current file
+	ClaimDelegateCur               // a name, with a delegation of the file
+	ClaimDelegatePrev              // a name, with a delegation of an earlier client
+	ClaimFH                        // the current file
+	ClaimDelegCurFH                // the current file, with a delegation of it
+	ClaimDelegPrevFH               // the current file, with a delegation of an earlier client
+)
+
+// Delegation is an open_delegation_type4.
+type Delegation uint32
+
+// The values of Delegation.
+const (
+	DelegateNone Delegation = iota
+	DelegateRead
+	DelegateWrite
+	DelegateNoneExt // none, with a reason
+)
+
+// OpenArgs are the arguments of OPEN (RFC 8881, Section 18.16).
+type OpenArgs struct {
+	SeqID       uint32 // version 4.0 alone
+	ShareAccess uint32 // ShareRead, ShareWrite and the Want bits
+	ShareDeny   uint32
+	Owner       StateOwner
+	How         CreateMode
+	Attrs       Attrs    // of Unchecked, Guarded and Exclusive1
+	Verf        Verifier // of Exclusive and Exclusive1
+	Claim       Claim
+	Name        []byte     // of ClaimNull, ClaimDelegateCur and ClaimDelegatePrev
+	Delegation  Delegation // of ClaimPrevious
+	StateID     StateID    // of ClaimDelegateCur and ClaimDelegCurFH
+}
+
+// AppendTo appends the wire form of a to b.
+func (a *OpenArgs) AppendTo(b []byte) []byte {
+	b = xdr.AppendUint32(xdr.AppendUint32(xdr.AppendUint32(b, a.SeqID), a.ShareAccess), a.ShareDeny)
+	b = a.Owner.AppendTo(b)
+	if a.How == NoCreate {
+		b = xdr.AppendUint32(b, 0)
+	} else {
+		b = xdr.AppendUint32(xdr.AppendUint32(b, 1), uint32(a.How))
+		if a.How == Exclusive || a.How == Exclusive1 {
+			b = a.Verf.AppendTo(b)
+		}
+		if a.How != Exclusive {
+			b = a.Attrs.AppendTo(b)
+		}
+	}
+	b = xdr.AppendUint32(b, uint32(a.Claim))
+	switch a.Claim {
+	case ClaimNull, ClaimDelegatePrev:
+		b = xdr.AppendOpaque(b, a.Name)
+	case ClaimPrevious:
+		b = xdr.AppendUint32(b, uint32(a.Delegation))
+	case ClaimDelegateCur:
+		b = xdr.AppendOpaque(a.StateID.AppendTo(b), a.Name)
+	case ClaimDelegCurFH:
+		b = a.StateID.AppendTo(b)
+	}
+	return b
+}
+
+// Decode reads a.
+func (a *OpenArgs) Decode(r *xdr.Reader) {
+	a.SeqID, a.ShareAccess, a.ShareDeny = r.Uint32(), r.Uint32(), r.Uint32()
+	a.Owner.Decode(r)
+	a.How, a.Attrs.Mask, a.Verf = NoCreate, Bitmap{}, Verifier{}
+	if enum(r, "opentype4", 0, 1) == 1 {
+		a.How = CreateMode(enum(r, "createmode4", uint32(Unchecked), uint32(Exclusive1)))
+		if a.How == Exclusive || a.How == Exclusive1 {
+			a.Verf.Decode(r)
+		}
+		if a.How != Exclusive {
+			a.Attrs.Decode(r)
+		}
+	}
+	a.Name, a.Delegation, a.StateID = nil, DelegateNone, StateID{}
+	a.Claim = Claim(enum(r, "open_claim_type4", uint32(ClaimNull), uint32(ClaimDelegPrevFH)))
+	switch a.Claim {
+	case ClaimNull, ClaimDelegatePrev:
+		a.Name = r.Opaque(unbounded)
+	case ClaimPrevious:
+		a.Delegation = Delegation(enum(r, "open_delegation_type4", uint32(DelegateNone), uint32(DelegateNoneExt)))
+	case ClaimDelegateCur:
+		a.StateID.Decode(r)
+		a.Name = r.Opaque(unbounded)
+	case ClaimDelegCurFH:
+		a.StateID.Decode(r)
+	}
+}
+
+// WhyNone is a why_no_delegation4.
+type WhyNone uint32
+
+// The values of WhyNone.
+const (
+	WhyNotWanted WhyNone = iota
+	WhyContention
+	WhyResource
+	WhyNotSuppFType
+	WhyWriteDelegNotSuppFType
+	WhyNotSuppUpgrade
+	WhyNotSuppDowngrade
+	WhyCancelled
+	WhyIsDir
+)
+
+// An ACE is an nfsace4: an entry of an access control list.
+type ACE struct {
+	Type, Flag, Mask uint32
+	Who              []byte
+}
+
+// AppendTo appends the wire form of e to b.
+func (e *ACE) AppendTo(b []byte) []byte {
+	return xdr.AppendOpaque(xdr.AppendUint32(xdr.AppendUint32(xdr.AppendUint32(b, e.Type), e.Flag), e.Mask), e.Who)
+}
+
+// Decode reads e.
+func (e *ACE) Decode(r *xdr.Reader) {
+	e.Type, e.Flag, e.Mask, e.Who = r.Uint32(), r.Uint32(), r.Uint32(), r.Opaque(unbounded)
+}
+
+// A SpaceLimit is an nfs_space_limit4: how much a holder of a write delegation
+// may buffer. It is a size in bytes, or with Blocks a number of blocks.
+type SpaceLimit struct {
+	Size       uint64
+	Blocks     bool
+	NumBlocks  uint32
+	BlockBytes uint32
+}
+
+// AppendTo appends the wire form of l to b.
+func (l *SpaceLimit) AppendTo(b []byte) []byte {
+	if l.Blocks {
+		return xdr.AppendUint32(xdr.AppendUint32(xdr.AppendUint32(b, 2), l.NumBlocks), l.BlockBytes)
+	}
+	return xdr.AppendUint64(xdr.AppendUint32(b, 1), l.Size)
+}
+
+// Decode reads l.
+func (l *SpaceLimit) Decode(r *xdr.Reader) {
+	*l = SpaceLimit{}
+	if l.Blocks = enum(r, "limit_by4", 1, 2) == 2; l.Blocks {
+		l.NumBlocks, l.BlockBytes = r.Uint32(), r.Uint32()
+	} else {
+		l.Size = r.Uint64()
+	}
+}
+
+// OpenDelegation is an open_delegation4: the delegation that comes with OPEN.
+type OpenDelegation struct {
+	Type        Delegation
+	StateID     StateID    // of DelegateRead and DelegateWrite, as the next
+	Recall      bool       // already recalled
+	Limit       SpaceLimit // of DelegateWrite
+	Permissions ACE        // of DelegateRead and DelegateWrite
+	Why         WhyNone    // of DelegateNoneExt
+	Will        bool       // of WhyContention and WhyResource: the server will offer one
+}
+
+// AppendTo appends the wire form of d to b.
+func (d *OpenDelegation) AppendTo(b []byte) []byte {
+	b = xdr.AppendUint32(b, uint32(d.Type))
+	switch d.Type {
+	case DelegateRead, DelegateWrite:
+		b = xdr.AppendBool(d.StateID.AppendTo(b), d.Recall)
+		if d.Type == DelegateWrite {
+			b = d.Limit.AppendTo(b)
+		}
+		b = d.Permissions.AppendTo(b)
+	case DelegateNoneExt:
+		b = xdr.AppendUint32(b, uint32(d.Why))
+		if d.Why == WhyContention || d.Why == WhyResource {
+			b = xdr.AppendBool(b, d.Will)
+		}
+	}
+	return b
+}
+
+// Decode reads d.
+func (d *OpenDelegation) Decode(r *xdr.Reader) {
+	*d = OpenDelegation{Type: Delegation(enum(r, "open_delegation_type4", uint32(DelegateNone), uint32(DelegateNoneExt)))}
+	switch d.Type {
+	case DelegateRead, DelegateWrite:
+		d.StateID.Decode(r)
+		d.Recall = r.Bool()
+		if d.Type == DelegateWrite {
+			d.Limit.Decode(r)
+		}
+		d.Permissions.Decode(r)
+	case DelegateNoneExt:
+		d.Why = WhyNone(enum(r, "why_no_delegation4", uint32(WhyNotWanted), uint32(WhyIsDir)))
+		if d.Why == WhyContention || d.Why == WhyResource {
+			d.Will = r.Bool()
+		}
+	}
+}
+
+// OpenRes are the results of OPEN; all but Status is valid only if Status is
+// OK.
+type OpenRes struct {
+	Status     Status
+	StateID    StateID
+	Dir        ChangeInfo
+	Flags      uint32
+	AttrSet    Bitmap
+	Delegation OpenDelegation
+}
+
+// AppendTo appends the wire form of s to b.
+func (s *OpenRes) AppendTo(b []byte) []byte {
+	b = xdr.AppendUint32(b, uint32(s.Status))
+	if s.Status == OK {
+		b = xdr.AppendUint32(s.Dir.AppendTo(s.StateID.AppendTo(b)), s.Flags)
+		b = s.Delegation.AppendTo(s.AttrSet.AppendTo(b))
+	}
+	return b
+}
+
+// Decode reads s.
+func (s *OpenRes) Decode(r *xdr.Reader) {
+	if s.Status = Status(r.Uint32()); s.Status == OK {
+		s.StateID.Decode(r)
+		s.Dir.Decode(r)
+		s.Flags = r.Uint32()
+		s.AttrSet.Decode(r)
+		s.Delegation.Decode(r)
+	}
+}
+
+// CloseArgs are the arguments of CLOSE.
+type CloseArgs struct {
+	SeqID   uint32 // version 4.0 alone
+	StateID StateID
+}
+
+// AppendTo appends the wire form of a to b.
+func (a *CloseArgs) AppendTo(b []byte) []byte {
+	return a.StateID.AppendTo(xdr.AppendUint32(b, a.SeqID))
+}
+
+// Decode reads a.
+func (a *CloseArgs) Decode(r *xdr.Reader) {
+	a.SeqID = r.Uint32()
+	a.StateID.Decode(r)
+}
+
+// OpenDowngradeArgs are the arguments of OPEN_DOWNGRADE.
+type OpenDowngradeArgs struct {
+	StateID                StateID
+	SeqID                  uint32 // version 4.0 alone
+	ShareAccess, ShareDeny uint32
+}
+
+// AppendTo appends the wire form of a to b.
+func (a *OpenDowngradeArgs) AppendTo(b []byte) []byte {
+	b = xdr.AppendUint32(a.StateID.AppendTo(b), a.SeqID)
+	return xdr.AppendUint32(xdr.AppendUint32(b, a.ShareAccess), a.ShareDeny)
+}
+
+// Decode reads a.
+func (a *OpenDowngradeArgs) Decode(r *xdr.Reader) {
+	a.StateID.Decode(r)
+	a.SeqID, a.ShareAccess, a.ShareDeny = r.Uint32(), r.Uint32(), r.Uint32()
+}
+
+// StateIDRes are the results of CLOSE, OPEN_DOWNGRADE and LOCKU; StateID is
+// valid only if Status is OK.
+type StateIDRes struct {
+	Status  Status
+	StateID StateID
+}
+
+// AppendTo appends the wire form of s to b.
+func (s *StateIDRes) AppendTo(b []byte) []byte {
+	b = xdr.AppendUint32(b, uint32(s.Status))
+	if s.Status == OK {
+		b = s.StateID.AppendTo(b)
+	}
+	return b
+}
+
+// Decode reads s.
+func (s *StateIDRes) Decode(r *xdr.Reader) {
+	if s.Status = Status(r.Uint32()); s.Status == OK {
+		s.StateID.Decode(r)
+	}
+}

@@ -1,0 +1,49 @@
+package nfs4
+
+import "github.com/nfsrdma/nfsrdma/xdr"
+
+// StateIDArgs are the arguments of FREE_STATEID and DELEGRETURN.
+type StateIDArgs struct{ StateID StateID }
+
+// AppendTo appends the wire form of a to b.
+func (a *StateIDArgs) AppendTo(b []byte) []byte { return a.StateID.AppendTo(b) }
+
+// Decode reads a.
+func (a *StateIDArgs) Decode(r *xdr.Reader) { a.StateID.Decode(r) }
+
+// TestStateIDArgs are the arguments of TEST_STATEID up to the first of N
+// stateids.
+type TestStateIDArgs struct{ N uint32 }
+
+// AppendTo appends the wire form of a to b.
+func (a *TestStateIDArgs) AppendTo(b []byte) []byte { return xdr.AppendUint32(b, a.N) }
+
+// Decode reads a, and fails with xdr.ErrShort if the message cannot hold N
+// stateids.
+func (a *TestStateIDArgs) Decode(r *xdr.Reader) {
+	if a.N = r.Uint32(); r.Err() == nil && int64(a.N)*(4+OtherSize) > int64(r.Left()) {
+		r.Fail(xdr.ErrShort)
+	}
+}
+
+// TestStateIDRes are the results of TEST_STATEID up to the first of N status
+// codes. N is valid only if Status is OK.
+type TestStateIDRes struct {
+	Status Status
+	N      uint32
+}
+
+// AppendTo appends the wire form of s to b.
+func (s *TestStateIDRes) AppendTo(b []byte) []byte {
+	if b = xdr.AppendUint32(b, uint32(s.Status)); s.Status == OK {
+		b = xdr.AppendUint32(b, s.N)
+	}
+	return b
+}
+
+// Decode reads s.
+func (s *TestStateIDRes) Decode(r *xdr.Reader) {
+	if s.Status = Status(r.Uint32()); s.Status == OK {
+		s.N = r.Uint32()
+	}
+}
