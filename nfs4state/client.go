@@ -1,0 +1,215 @@
+package nfs4state
+
+import (
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+)
+
+// An ownerKey names a client over its restarts: co_ownerid, and the transport
+// by which it came.
+type ownerKey struct {
+	transport Transport
+	id        string
+}
+
+// An owner has at most one confirmed record, and one that CREATE_SESSION has
+// yet to confirm.
+type owner struct{ confirmed, unconfirmed *client }
+
+// A client is the record of one incarnation of a client. State.mu guards it,
+// but for the sessions' own fields.
+type client struct {
+	id        uint64
+	key       ownerKey
+	verifier  nfs4.Verifier
+	principal Principal
+	made      time.Duration
+	confirmed bool
+	ended     bool
+	impl      string
+
+	sequence uint32                 // of the last CREATE_SESSION
+	created  *nfs4.CreateSessionRes // its results, for a retry
+
+	sessions  []*Session
+	renewed   time.Duration // at the end of the last session, or when confirmed
+	reclaimed bool          // RECLAIM_COMPLETE was received
+	opens     map[openKey]*Open
+}
+
+// silent returns for how long no call has renewed the client's lease.
+func (c *client) silent(now time.Duration) time.Duration {
+	last := c.renewed
+	for _, s := range c.sessions {
+		last = max(last, s.lastUse())
+	}
+	return now - last
+}
+
+// stateful reports whether c has anything that CLID_INUSE protects.
+func (c *client) stateful() bool { return len(c.sessions) > 0 || len(c.opens) > 0 }
+
+// An Exchange is the arguments of EXCHANGE_ID that matter to the state.
+type Exchange struct {
+	Transport Transport
+	Principal Principal
+	Owner     []byte
+	Verifier  nfs4.Verifier
+	Update    bool   // EXCHGID4_FLAG_UPD_CONFIRMED_REC_A
+	Impl      string // for lists of clients
+}
+
+// ExchangeID looks up or makes a client record, by the nine cases of RFC 8881,
+// Section 18.35.4. With OK it returns the client ID, the sequence ID of the
+// client's next CREATE_SESSION, and whether the record is confirmed.
+func (s *State) ExchangeID(x *Exchange) (id uint64, sequence uint32, confirmed bool, status nfs4.Status) {
+	var gone released
+	defer func() { s.give(gone) }()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := ownerKey{x.Transport, string(x.Owner)}
+	o := s.owners[key]
+	var c *client
+	if o != nil {
+		c = o.confirmed
+	}
+	switch {
+	case x.Update && c == nil:
+		return 0, 0, false, nfs4.ErrNoEnt
+	case x.Update && c.verifier != x.Verifier:
+		return 0, 0, false, nfs4.ErrNotSame
+	case x.Update && c.principal != x.Principal:
+		return 0, 0, false, nfs4.ErrPerm
+	case x.Update:
+		c.impl = x.Impl
+		return c.id, c.sequence + 1, true, nfs4.OK
+	case c != nil && c.principal != x.Principal:
+		if c.stateful() && c.silent(s.config.Now()) <= s.config.Lease {
+			return 0, 0, false, nfs4.ErrClidInUse
+		}
+		if !s.end(c, &gone) {
+			return 0, 0, false, nfs4.ErrDelay // one of its calls runs
+		}
+	case c != nil && c.verifier == x.Verifier:
+		if o.unconfirmed != nil {
+			s.drop(o.unconfirmed)
+		}
+		return c.id, c.sequence + 1, true, nfs4.OK
+	}
+	return s.newClient(key, x)
+}
+
+// newClient makes an unconfirmed record, in place of an earlier one.
+func (s *State) newClient(key ownerKey, x *Exchange) (id uint64, sequence uint32, confirmed bool, status nfs4.Status) {
+	if o := s.owners[key]; o != nil && o.unconfirmed != nil {
+		s.drop(o.unconfirmed)
+	}
+	if s.unconfirmed >= maxUnconfirmed {
+		s.dropOldest()
+	}
+	if len(s.clients) >= maxClients {
+		return 0, 0, false, nfs4.ErrDelay
+	}
+	o := s.owners[key]
+	if o == nil {
+		o = &owner{}
+		s.owners[key] = o
+	}
+	s.number++
+	c := &client{
+		id: uint64(s.config.Epoch)<<32 | uint64(s.number), key: key, verifier: x.Verifier, principal: x.Principal,
+		made: s.config.Now(), impl: x.Impl, opens: make(map[openKey]*Open),
+	}
+	o.unconfirmed = c
+	s.clients[c.id] = c
+	s.unconfirmed++
+	return c.id, c.sequence + 1, false, nfs4.OK
+}
+
+// dropOldest drops the oldest unconfirmed record: a client that goes on after
+// EXCHANGE_ID confirms it within a round trip.
+func (s *State) dropOldest() {
+	var oldest *client
+	for _, c := range s.clients {
+		if !c.confirmed && (oldest == nil || c.made < oldest.made) {
+			oldest = c
+		}
+	}
+	if oldest != nil {
+		s.drop(oldest)
+	}
+}
+
+// drop removes an unconfirmed record, which has neither sessions nor opens.
+func (s *State) drop(c *client) {
+	o := s.owners[c.key]
+	o.unconfirmed = nil
+	s.forget(c, o)
+	s.unconfirmed--
+}
+
+// forget removes c from the tables.
+func (s *State) forget(c *client, o *owner) {
+	c.ended = true
+	delete(s.clients, c.id)
+	if o.confirmed == nil && o.unconfirmed == nil {
+		delete(s.owners, c.key)
+	}
+}
+
+// end ends a confirmed client with all that it has. It returns false, and
+// changes nothing, if a call of the client runs.
+func (s *State) end(c *client, gone *released) bool {
+	for i, session := range c.sessions {
+		if !session.kill() {
+			for _, killed := range c.sessions[:i] {
+				killed.revive()
+			}
+			return false
+		}
+	}
+	for _, session := range c.sessions {
+		s.sessions.Delete(session.ID)
+	}
+	c.sessions = nil
+	for _, o := range c.opens {
+		s.closeOpen(o, gone)
+	}
+	o := s.owners[c.key]
+	o.confirmed = nil
+	s.forget(c, o)
+	return true
+}
+
+// DestroyClientID is DESTROY_CLIENTID (RFC 8881, Section 18.50).
+func (s *State) DestroyClientID(id uint64) nfs4.Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.clients[id]
+	switch {
+	case c == nil:
+		return nfs4.ErrStaleClientID
+	case !c.confirmed:
+		s.drop(c)
+		return nfs4.OK
+	case c.stateful():
+		return nfs4.ErrClientIDBusy
+	}
+	var none released
+	s.end(c, &none)
+	return nfs4.OK
+}
+
+// ReclaimComplete is RECLAIM_COMPLETE without rca_one_fs (RFC 8881, Section
+// 18.51), for the client of a session.
+func (s *State) ReclaimComplete(session *Session) nfs4.Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := session.client
+	if c.reclaimed {
+		return nfs4.ErrCompleteAlready
+	}
+	c.reclaimed = true
+	return nfs4.OK
+}

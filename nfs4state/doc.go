@@ -1,0 +1,29 @@
+// Package nfs4state is the state of an NFS version 4.1 or 4.2 server: client
+// records, sessions with their slots and kept replies, stateids, opens with
+// share reservations, and leases (RFC 8881, Sections 2.4, 2.10, 8 and 9).
+//
+//	State ─▶ client record ─▶ Session ─▶ slot: sequence ID, kept reply
+//	  │            │
+//	  │            └─▶ Open ─▶ file: share reservations of all clients
+//	  └─ stateid ──────▲
+//
+// The package decides; the caller acts. A method takes arguments as decoded,
+// changes the state, and returns the status for the wire. Time comes from
+// Config.Now, and the descriptors that an Open carries go back through
+// Config.Release, which is never called under a lock.
+//
+// # Silent clients
+//
+// A client whose lease has expired keeps its state as a courtesy: until another
+// client needs what it holds, or until Config.Courtesy has passed. It then ends
+// as a whole, unless one of its calls runs. Its next call finds
+// NFS4ERR_BADSESSION, and CREATE_SESSION NFS4ERR_STALE_CLIENTID.
+//
+// # Locks
+//
+// State.mu guards client records and opens. Session.mu guards slots, and is
+// held for a few assignments only: SEQUENCE takes no other lock. State.mu is
+// taken first.
+//
+// The package must not know sockets, file systems or wire forms of calls.
+package nfs4state

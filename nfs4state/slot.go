@@ -1,0 +1,153 @@
+package nfs4state
+
+import (
+	"context"
+	"errors"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+)
+
+// A slot executes one call after another, each exactly once (RFC 8881, Section
+// 2.10.6.1).
+type slot struct {
+	sequence uint32
+	digest   uint64
+	used     bool // has executed a call
+	running  bool
+	reply    []byte // of the last call, if kept
+	kept     bool
+	retry    *Retry // waits for the running call
+}
+
+// uncachedLimit is the length in bytes of the longest reply that is kept
+// without sa_cachethis: most changes are that short, and their retries then
+// need no second execution.
+const uncachedLimit = 512
+
+// A Sequenced is the arguments of SEQUENCE with what the server knows of the
+// call.
+type Sequenced struct {
+	Slot, Sequence, Highest uint32
+
+	// Digest is of the call without its bulk data, and of its principal: two
+	// calls with one sequence ID and different digests are no retries.
+	Digest uint64
+
+	Conn any // joins the fore channel
+}
+
+// An Outcome says what to do with a call after SEQUENCE. Exactly one of its
+// fields is set, but for New, whose call may have neither.
+type Outcome struct {
+	Status nfs4.Status // of SEQUENCE, if not OK; nothing was changed
+	New    bool        // execute the call, then call End
+	Replay []byte      // answer with this reply
+	Retry  *Retry      // wait for the call that runs
+
+	// Uncached: it was executed, but its reply was not kept. SEQUENCE succeeds,
+	// and the next operation is NFS4ERR_RETRY_UNCACHED_REP.
+	Uncached bool
+}
+
+// Begin is SEQUENCE. now renews the client's lease if SEQUENCE succeeds.
+func (s *State) Begin(session *Session, a *Sequenced) Outcome {
+	now := s.config.Now()
+	session.mu.Lock()
+	defer session.mu.Unlock()
+	switch {
+	case session.dead:
+		return Outcome{Status: nfs4.ErrBadSession}
+	case a.Slot >= uint32(len(session.slots)):
+		return Outcome{Status: nfs4.ErrBadSlot}
+	case a.Highest >= uint32(len(session.slots)) || a.Highest < a.Slot:
+		return Outcome{Status: nfs4.ErrBadHighSlot}
+	}
+	if _, bound := session.conns[a.Conn]; !bound {
+		if len(session.conns) >= maxConns {
+			return Outcome{Status: nfs4.ErrDelay}
+		}
+		session.conns[a.Conn] = nfs4.BindFore
+	}
+	sl := &session.slots[a.Slot]
+	switch {
+	case a.Sequence == sl.sequence+1 && !sl.running:
+		sl.sequence, sl.digest, sl.used = a.Sequence, a.Digest, true
+		sl.running, sl.kept, sl.reply = true, false, nil
+		session.running++
+		session.used = now
+		return Outcome{New: true}
+	case a.Sequence != sl.sequence || !sl.used:
+		return Outcome{Status: nfs4.ErrSeqMisordered}
+	case sl.running:
+		if sl.retry != nil {
+			sl.retry.settle(Outcome{}, errSuperseded) // only the newest retry is answered
+		}
+		sl.retry = &Retry{done: make(chan struct{}), digest: a.Digest}
+		return Outcome{Retry: sl.retry}
+	}
+	o := sl.again(a.Digest)
+	if o.Status == nfs4.OK {
+		session.used = now
+	}
+	return o
+}
+
+// again returns the outcome of a retry of the last call, which has ended.
+func (sl *slot) again(digest uint64) Outcome {
+	switch {
+	case digest != sl.digest:
+		return Outcome{Status: nfs4.ErrSeqFalseRetry}
+	case !sl.kept:
+		return Outcome{Uncached: true}
+	}
+	return Outcome{Replay: sl.reply}
+}
+
+// End ends the call of a slot. reply is the whole reply from its compound
+// results on; it is copied. keep says that the reply must be kept, whatever
+// its length (sa_cachethis). item says that it has a data item, which is not in
+// reply: such a reply is never kept.
+func (s *Session) End(slot uint32, reply []byte, keep, item bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sl := &s.slots[slot]
+	sl.running = false
+	s.running--
+	if !item && (keep || len(reply) <= uncachedLimit) {
+		sl.reply, sl.kept = append(sl.reply[:0:0], reply...), true
+	}
+	if r := sl.retry; r != nil {
+		sl.retry = nil
+		r.settle(sl.again(r.digest), nil)
+	}
+}
+
+// A Retry waits for the reply of the call that it repeats. Answering
+// NFS4ERR_DELAY at once, as RFC 8881 proposes in Section 2.10.6.2, would cost a
+// Linux client 15 seconds.
+type Retry struct {
+	digest  uint64
+	done    chan struct{} // closed when the rest is set
+	outcome Outcome
+	err     error
+}
+
+// errSuperseded reports a retry after which a newer one came.
+var errSuperseded = errors.New("nfs4state: a newer retry of the same call has come")
+
+func (r *Retry) settle(o Outcome, err error) {
+	r.outcome, r.err = o, err
+	close(r.done)
+}
+
+// Wait waits for the reply, and returns an Outcome without New and Retry. An
+// error means that the retry must not be answered: ctx has ended, or a newer
+// retry has come.
+func (r *Retry) Wait(ctx context.Context) (Outcome, error) {
+	select {
+	case <-r.done:
+		return r.outcome, r.err
+	case <-ctx.Done():
+		return Outcome{}, context.Cause(ctx)
+	}
+}

@@ -1,0 +1,134 @@
+package nfs4state
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"sync"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+)
+
+// A Transport tells the two servers apart that a daemon is to its clients: over
+// TCP and over RDMA. A client that reached both under one name would merge its
+// mounts, and send over one what belongs on the other.
+type Transport uint8
+
+// The values of Transport.
+const (
+	TCP Transport = iota
+	RDMA
+)
+
+// A Principal is who makes a call: the flavour and the user of its credential.
+type Principal struct{ Flavor, UID uint32 }
+
+// Config configures a State. Now, Epoch and Lease are required.
+type Config struct {
+	// Now returns the time since any fixed moment. It must never go back.
+	Now func() time.Duration
+
+	// Epoch is a number that no earlier State of this server had. It is part
+	// of every client ID, session ID and stateid.
+	Epoch uint32
+
+	// Lease is the time after which a silent client loses what another needs.
+	Lease time.Duration
+
+	// Courtesy is how long a silent client keeps its state if nobody needs it.
+	// 0 means a day.
+	Courtesy time.Duration
+
+	// Release gives back the File of an Open that has ended. It may be nil.
+	Release func(file any)
+}
+
+const defaultCourtesy = 24 * time.Hour
+
+// The bounds of what clients can make a State remember.
+const (
+	maxClients     = 8192  // records, confirmed and not
+	maxUnconfirmed = 1024  // of these
+	maxSessions    = 64    // of a client
+	maxOpens       = 65536 // of a client
+	maxAllOpens    = 1 << 20
+	maxConns       = 256 // of a session
+)
+
+// A State is the state of one server. Its methods are safe for concurrent use.
+type State struct {
+	config Config
+
+	mu          sync.Mutex
+	owners      map[ownerKey]*owner
+	clients     map[uint64]*client // by client ID
+	unconfirmed int
+	number      uint32 // of the last client ID
+	files       map[string]*file
+	opens       int
+
+	sessions sync.Map // nfs4.SessionID to *Session
+	slab     slab     // of *Open
+}
+
+// New returns an empty State.
+func New(c Config) *State {
+	if c.Courtesy == 0 {
+		c.Courtesy = defaultCourtesy
+	}
+	if c.Release == nil {
+		c.Release = func(any) {}
+	}
+	return &State{
+		config: c, owners: make(map[ownerKey]*owner), clients: make(map[uint64]*client), files: make(map[string]*file),
+	}
+}
+
+// released collects the files of ended opens while a lock is held.
+type released []any
+
+// give hands the files to Config.Release. No lock may be held.
+func (s *State) give(r released) {
+	for _, f := range r {
+		if f != nil {
+			s.config.Release(f)
+		}
+	}
+}
+
+// random returns an unpredictable number.
+func random() uint64 {
+	var b [8]byte
+	rand.Read(b[:]) // never fails
+	return binary.BigEndian.Uint64(b[:])
+}
+
+// Sweep ends clients that have been silent for longer than Config.Courtesy, and
+// drops unconfirmed records that are older than a lease (RFC 8881, Section
+// 18.35.4). The caller calls it now and then.
+func (s *State) Sweep() {
+	now := s.config.Now()
+	var gone released
+	s.mu.Lock()
+	for _, c := range s.clients {
+		switch {
+		case !c.confirmed && now-c.made > s.config.Lease:
+			s.drop(c)
+		case c.confirmed && c.silent(now) > s.config.Courtesy:
+			s.end(c, &gone)
+		}
+	}
+	s.mu.Unlock()
+	s.give(gone)
+}
+
+// ours reports whether this State made an identifier with the given epoch.
+func (s *State) ours(epoch uint32) bool { return epoch == s.config.Epoch }
+
+// sessionID makes the ID of a session.
+func (s *State) sessionID() (id nfs4.SessionID) {
+	binary.BigEndian.PutUint32(id[:], s.config.Epoch)
+	binary.BigEndian.PutUint64(id[4:], random())
+	binary.BigEndian.PutUint32(id[12:], uint32(random()))
+	return id
+}
