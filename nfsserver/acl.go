@@ -55,9 +55,9 @@ func (q *request) getACL(ctx context.Context, h vfs.Handle, res *nfsacl.GetACLRe
 	var access, def vfs.ACL
 	var attr vfs.MaybeAttr
 	var err error
-	if lists, ok := q.export.fs.(vfs.ACLs); ok {
-		access, def, attr, err = lists.GetACL(ctx, &q.cred, h)
-	} else if attr.Attr, err = q.export.fs.GetAttr(ctx, &q.cred, h); err == nil {
+	if lists, ok := q.Export.FS.(vfs.ACLs); ok {
+		access, def, attr, err = lists.GetACL(ctx, &q.Cred, h)
+	} else if attr.Attr, err = q.Export.FS.GetAttr(ctx, &q.Cred, h); err == nil {
 		attr.OK = true
 	}
 	if access == nil {
@@ -90,16 +90,16 @@ func (q *request) setACL(ctx context.Context, h vfs.Handle, a *nfsacl.SetACLArgs
 	if a.Mask&^nfsacl.MaskAll != 0 {
 		return q.attr(ctx, h), nfs3.ErrInval
 	}
-	lists, ok := q.export.fs.(vfs.ACLs)
+	lists, ok := q.Export.FS.(vfs.ACLs)
 	if !ok {
 		return q.attr(ctx, h), nfs3.ErrNotSupp
 	}
-	if status := q.beforeSetACL(ctx, h); status != nfs3.OK {
+	if status := q.status(q.BeforeSetACL(ctx, h)); status != nfs3.OK {
 		return nfs3.PostOpAttr{}, status
 	}
 	access := hostACL(a.Access, a.Mask&nfsacl.MaskAccess != 0)
 	def := hostACL(a.Default, a.Mask&nfsacl.MaskDefault != 0)
-	attr, err := lists.SetACL(ctx, &q.cred, h, access, def)
+	attr, err := lists.SetACL(ctx, &q.Cred, h, access, def)
 	return wirePostAttr(&attr), q.status(err)
 }
 

@@ -47,10 +47,10 @@ func acquire(ctx context.Context, q *request, r *oncrpc.Reply) error {
 // reason for granting none.
 func (q *request) acquire(ctx context.Context, h vfs.Handle, types delegation.Types, res *delegation.AcquireRes, r *oncrpc.Reply) nfs3.Status {
 	res.Status = delegation.StatusRefused
-	if q.export.keys == nil {
+	if q.Export.Keys == nil {
 		return q.refuse(res, delegation.ReasonTypes)
 	}
-	key, err := q.keyOf(h)
+	key, err := q.Key(h)
 	switch {
 	case errors.Is(err, syscall.EOPNOTSUPP):
 		return q.refuse(res, delegation.ReasonTypes)
@@ -58,14 +58,14 @@ func (q *request) acquire(ctx context.Context, h vfs.Handle, types delegation.Ty
 		return q.status(err)
 	}
 	var s *delegserver.Asking
-	if s, res.Reason = q.server.grants.Prepare(q.call.Peer, key); res.Reason != 0 {
+	if s, res.Reason = q.server.realm.Grants().Prepare(q.call.Peer, key); res.Reason != 0 {
 		return nfs3.OK
 	}
 	defer s.Cancel()
-	if q.server.set.Load() != q.set { // SetExports has recalled all delegations, except this one
+	if !q.Current() { // SetExports has recalled all delegations, except this one
 		return q.refuse(res, delegation.ReasonContended)
 	}
-	attr, err := q.export.fs.GetAttr(ctx, &q.cred, h)
+	attr, err := q.Export.FS.GetAttr(ctx, &q.Cred, h)
 	if err != nil {
 		return q.status(err)
 	}
@@ -85,7 +85,7 @@ func (q *request) acquire(ctx context.Context, h vfs.Handle, types delegation.Ty
 			return q.refuse(res, why)
 		}
 	}
-	if attr, err = q.export.fs.GetAttr(ctx, &q.cred, h); err != nil {
+	if attr, err = q.Export.FS.GetAttr(ctx, &q.Cred, h); err != nil {
 		return q.status(err)
 	}
 	if attr.Type == vfs.TypeDir {
@@ -99,14 +99,14 @@ func (q *request) acquire(ctx context.Context, h vfs.Handle, types delegation.Ty
 	wire := wireAttr(&attr)
 	*res = delegation.AcquireRes{
 		Status: delegation.StatusOK, Slot: gt.Slot, Generation: gt.Generation, Types: types,
-		LeaseMS: uint32(q.server.grants.Lease().Milliseconds()), Attr: wire.AppendTo(nil),
+		LeaseMS: uint32(q.server.realm.Grants().Lease().Milliseconds()), Attr: wire.AppendTo(nil),
 	}
 	return nfs3.OK
 }
 
 // refuse sets the reason of a refusal that the Keeper does not make.
 func (q *request) refuse(res *delegation.AcquireRes, why delegation.Reason) nfs3.Status {
-	q.server.grants.Refused(why)
+	q.server.realm.Grants().Refused(why)
 	res.Reason = why
 	return nfs3.OK
 }
@@ -114,7 +114,7 @@ func (q *request) refuse(res *delegation.AcquireRes, why delegation.Reason) nfs3
 // mayKeep checks the right to read, which READ and READDIR would need. It does
 // not try either of them, because that would count as an access of a directory.
 func (q *request) mayKeep(ctx context.Context, h vfs.Handle) nfs3.Status {
-	rights, _, err := q.export.fs.Access(ctx, &q.cred, h, vfs.AccessRead)
+	rights, _, err := q.Export.FS.Access(ctx, &q.Cred, h, vfs.AccessRead)
 	if err == nil && rights == 0 {
 		return nfs3.ErrAcces
 	}
@@ -126,11 +126,11 @@ func (q *request) mayKeep(ctx context.Context, h vfs.Handle) nfs3.Status {
 // reports through a lease.
 func (q *request) keepable(t vfs.Type, types delegation.Types) (_ delegation.Types, leased bool) {
 	switch {
-	case q.options.Exclusive && t == vfs.TypeReg:
+	case q.Options.Exclusive && t == vfs.TypeReg:
 		return types & (delegation.FileData | delegation.FileAttributes), false
-	case q.options.Exclusive && t == vfs.TypeDir:
+	case q.Options.Exclusive && t == vfs.TypeDir:
 		return types & delegation.Directory, false
-	case t == vfs.TypeReg && q.export.leaser != nil:
+	case t == vfs.TypeReg && q.Export.Leaser != nil:
 		return types & delegation.FileData, true
 	}
 	return 0, false
@@ -140,10 +140,10 @@ func (q *request) keepable(t vfs.Type, types delegation.Types) (_ delegation.Typ
 // lease, another grant is recalled.
 func (q *request) lease(ctx context.Context, s *delegserver.Asking, h vfs.Handle) (delegation.Reason, error) {
 	take := func(broken func()) (release func(), err error) {
-		return q.export.leaser.Lease(ctx, &q.cred, h, broken)
+		return q.Export.Leaser.Lease(ctx, &q.Cred, h, broken)
 	}
 	why, err := s.Lease(take)
-	if errors.Is(err, syscall.EMFILE) && q.server.grants.MakeRoom() {
+	if errors.Is(err, syscall.EMFILE) && q.server.realm.Grants().MakeRoom() {
 		why, err = s.Lease(take)
 	}
 	switch {

@@ -3,15 +3,12 @@ package nfsserver
 import (
 	"context"
 	"encoding/binary"
-	"math"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
-
-// maxFileSize is the greatest size of a file in bytes, as in FSINFO.
-const maxFileSize = math.MaxInt64
 
 // read is READ (RFC 1813, Section 3.3.6). The data is the reply's data item
 // (R8267-4-1).
@@ -37,7 +34,7 @@ func read(ctx context.Context, q *request, r *oncrpc.Reply) error {
 
 func (q *request) read(ctx context.Context, h vfs.Handle, a *nfs3.ReadArgs, res *nfs3.ReadRes, r *oncrpc.Reply) {
 	count, off := q.readCount(a), a.Offset
-	if off > maxFileSize { // past the end of every file: only check permission
+	if off > realm.MaxFileSize { // past the end of every file: only check permission
 		off = 0
 	}
 	if q.lend(ctx, h, a, count, res, r) {
@@ -47,23 +44,23 @@ func (q *request) read(ctx context.Context, h vfs.Handle, a *nfs3.ReadArgs, res 
 		r.NewItem(count)
 	}
 	p := r.Item.B
-	n, eof, attr, err := q.export.fs.Read(ctx, &q.cred, h, p, off)
+	n, eof, attr, err := q.Export.FS.Read(ctx, &q.Cred, h, p, off)
 	res.Status, res.Attr = q.fileStatus(err), wirePostAttr(&attr)
 	if err != nil {
 		r.DropItem()
 		return
 	}
 	r.Item.B = p[:n]
-	res.Count, res.EOF = uint32(n), eof || a.Offset > maxFileSize
+	res.Count, res.EOF = uint32(n), eof || a.Offset > realm.MaxFileSize
 }
 
 // lend is read without a copy, if the file system, the transport and the data
 // permit it.
 func (q *request) lend(ctx context.Context, h vfs.Handle, a *nfs3.ReadArgs, count int, res *nfs3.ReadRes, r *oncrpc.Reply) bool {
-	if !r.Mappable || q.export.mapper == nil || a.Offset > maxFileSize {
+	if !r.Mappable || q.Export.Mapper == nil || a.Offset > realm.MaxFileSize {
 		return false
 	}
-	item, eof, attr, err := q.export.mapper.Map(ctx, &q.cred, h, a.Offset, count)
+	item, eof, attr, err := q.Export.Mapper.Map(ctx, &q.Cred, h, a.Offset, count)
 	if item == nil && err == nil {
 		return false
 	}
@@ -99,16 +96,9 @@ func cutRead(head []byte, n int, err error) []byte {
 	return head
 }
 
-// readCount returns how many bytes to read: at most the requested count, the
-// limit in FSINFO, the room in the reply with padding, and the bytes before the
-// greatest file size.
+// readCount returns how many bytes to read.
 func (q *request) readCount(a *nfs3.ReadArgs) int {
-	if a.Offset > maxFileSize {
-		return 0
-	}
-	room := max(0, q.call.MaxReply-nfs3.ReadHeadLen) &^ 3
-	count := min(uint64(a.Count), uint64(q.server.payload), uint64(room))
-	return int(min(count, maxFileSize-a.Offset))
+	return q.server.realm.ReadCount(a.Offset, a.Count, q.call.MaxReply-nfs3.ReadHeadLen)
 }
 
 // write is WRITE (RFC 1813, Section 3.3.7).
@@ -128,28 +118,28 @@ func write(ctx context.Context, q *request, r *oncrpc.Reply) error {
 }
 
 func (q *request) write(ctx context.Context, h vfs.Handle, a *nfs3.WriteArgs, res *nfs3.WriteRes) {
-	data := a.Data[:min(len(a.Data), q.server.payload)]
-	if a.Offset > maxFileSize || uint64(len(data)) > maxFileSize-a.Offset {
+	data := a.Data[:min(len(a.Data), q.server.realm.Payload())]
+	if a.Offset > realm.MaxFileSize || uint64(len(data)) > realm.MaxFileSize-a.Offset {
 		res.Status, res.Wcc = nfs3.ErrFBig, q.unchanged(ctx, h)
 		return
 	}
-	if res.Status = q.beforeWrite(ctx, h); res.Status != nfs3.OK {
+	if res.Status = q.status(q.BeforeWrite(ctx, h)); res.Status != nfs3.OK {
 		return
 	}
 	// Read the verifier before the write: if a Commit fails meanwhile, this
 	// data may be lost too, and the client must not see the new verifier with
 	// it.
-	verf := q.export.fs.WriteVerifier()
+	verf := q.Export.FS.WriteVerifier()
 	how := a.Stable
-	if q.options.Async {
+	if q.Options.Async {
 		how = nfs3.Unstable
 	}
-	n, done, wcc, err := q.export.fs.Write(ctx, &q.cred, h, data, a.Offset, vfs.Stable(how))
+	n, done, wcc, err := q.Export.FS.Write(ctx, &q.Cred, h, data, a.Offset, vfs.Stable(how))
 	if n > 0 {
 		err = nil // the client sends the rest again, and then gets the error
 	}
 	committed := nfs3.Stable(done)
-	if q.options.Async {
+	if q.Options.Async {
 		committed = max(committed, a.Stable)
 	}
 	*res = nfs3.WriteRes{
@@ -178,21 +168,21 @@ func commit(ctx context.Context, q *request, r *oncrpc.Reply) error {
 }
 
 func (q *request) commit(ctx context.Context, h vfs.Handle, a *nfs3.CommitArgs, res *nfs3.CommitRes) {
-	if q.options.Async {
-		attr, err := q.export.fs.GetAttr(ctx, &q.cred, h)
-		*res = nfs3.CommitRes{Status: q.fileStatus(err), Verf: q.export.fs.WriteVerifier()}
+	if q.Options.Async {
+		attr, err := q.Export.FS.GetAttr(ctx, &q.Cred, h)
+		*res = nfs3.CommitRes{Status: q.fileStatus(err), Verf: q.Export.FS.WriteVerifier()}
 		if err == nil {
 			res.Wcc.After = nfs3.PostOpAttr{OK: true, Attr: wireAttr(&attr)}
 		}
 		return
 	}
-	if a.Offset > maxFileSize || uint64(a.Count) > maxFileSize-a.Offset {
+	if a.Offset > realm.MaxFileSize || uint64(a.Count) > realm.MaxFileSize-a.Offset {
 		a.Offset, a.Count = 0, 0 // no file has such a range: commit the whole file
 	}
-	wcc, err := q.export.fs.Commit(ctx, &q.cred, h, a.Offset, a.Count)
+	wcc, err := q.Export.FS.Commit(ctx, &q.Cred, h, a.Offset, a.Count)
 	// Read the verifier after the commit: if another commit failed meanwhile,
 	// the client must send its data again.
-	*res = nfs3.CommitRes{Status: q.fileStatus(err), Wcc: wireWcc(&wcc), Verf: q.export.fs.WriteVerifier()}
+	*res = nfs3.CommitRes{Status: q.fileStatus(err), Wcc: wireWcc(&wcc), Verf: q.Export.FS.WriteVerifier()}
 }
 
 // fileStatus is status for procedures on regular files. RFC 1813, Section

@@ -41,7 +41,7 @@ func readDirPlus(ctx context.Context, q *request, r *oncrpc.Reply) error {
 // the reply.
 func (q *request) dirCount(count uint32) uint32 {
 	room := max(0, q.call.MaxReply-4)
-	return uint32(min(int64(count), int64(q.server.payload), int64(room)))
+	return uint32(min(int64(count), int64(q.server.realm.Payload()), int64(room)))
 }
 
 // list appends the results of a listing to b.
@@ -53,7 +53,7 @@ func (q *request) list(ctx context.Context, b []byte, fh nfs3.FH, cookie, verf u
 	if cookie == 0 {
 		verf = 0 // a new listing ignores the verifier of an earlier one
 	}
-	attr, verf, eof, err := q.export.fs.ReadDir(ctx, &q.cred, dir, cookie, verf, plus, func(e *vfs.Entry) bool {
+	attr, verf, eof, err := q.Export.FS.ReadDir(ctx, &q.Cred, dir, cookie, verf, plus, func(e *vfs.Entry) bool {
 		return w.Add(q.entry(e))
 	})
 	dirAttr := wirePostAttr(&attr)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/realm"
 )
 
 // fsStat is FSSTAT (RFC 1813, Section 3.3.18).
@@ -17,7 +18,7 @@ func fsStat(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	var res nfs3.FSStatRes
 	h, status := q.open(ctx, a.Object)
 	if res.Status = status; status == nfs3.OK {
-		st, attr, err := q.export.fs.StatFS(ctx, &q.cred, h)
+		st, attr, err := q.Export.FS.StatFS(ctx, &q.Cred, h)
 		res = nfs3.FSStatRes{
 			Status:     q.status(err),
 			Attr:       wirePostAttr(&attr),
@@ -41,7 +42,7 @@ func fsInfo(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	h, status := q.open(ctx, a.Object)
 	switch status {
 	case nfs3.OK:
-		attr, err := q.export.fs.GetAttr(ctx, &q.cred, h)
+		attr, err := q.Export.FS.GetAttr(ctx, &q.Cred, h)
 		res = q.fsInfo()
 		if res.Status = q.status(err); err == nil {
 			res.Attr = nfs3.PostOpAttr{OK: true, Attr: wireAttr(&attr)}
@@ -56,12 +57,12 @@ func fsInfo(ctx context.Context, q *request, r *oncrpc.Reply) error {
 }
 
 func (q *request) fsInfo() nfs3.FSInfoRes {
-	n := uint32(q.server.payload)
+	n := uint32(q.server.realm.Payload())
 	return nfs3.FSInfoRes{
 		RTMax: n, RTPref: n, RTMult: payloadMultiple,
 		WTMax: n, WTPref: n, WTMult: payloadMultiple,
 		DTPref:      preferredDir,
-		MaxFileSize: maxFileSize,
+		MaxFileSize: realm.MaxFileSize,
 		TimeDelta:   nfs3.Time{Nsec: 1},
 		Properties:  nfs3.FSFLink | nfs3.FSFSymlink | nfs3.FSFHomogeneous | nfs3.FSFCanSetTime,
 	}
@@ -77,7 +78,7 @@ func pathConf(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	var res nfs3.PathConfRes
 	h, status := q.open(ctx, a.Object)
 	if res.Status = status; status == nfs3.OK {
-		p, attr, err := q.export.fs.PathConf(ctx, &q.cred, h)
+		p, attr, err := q.Export.FS.PathConf(ctx, &q.Cred, h)
 		res = nfs3.PathConfRes{
 			Status:          q.status(err),
 			Attr:            wirePostAttr(&attr),

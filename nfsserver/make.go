@@ -5,6 +5,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
@@ -20,12 +21,12 @@ func create(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	}
 	set, status := hostSetAttr(&a.Attr)
 	how := vfs.CreateHow{Mode: vfs.CreateMode(a.Mode), Attr: set, Verifier: a.Verf}
-	to := leaves
+	to := realm.Leaves
 	if how.Mode == vfs.Unchecked && set.Size != nil {
-		to = cuts
+		to = realm.Cuts
 	}
 	return q.makeObject(ctx, r, &a.Where, status, to, func(dir vfs.Handle, name string) (vfs.Made, error) {
-		return q.export.fs.Create(ctx, &q.cred, dir, name, how)
+		return q.Export.FS.Create(ctx, &q.Cred, dir, name, how)
 	})
 }
 
@@ -37,8 +38,8 @@ func mkdir(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		return err
 	}
 	set, status := hostSetAttr(&a.Attr)
-	return q.makeObject(ctx, r, &a.Where, status, leaves, func(dir vfs.Handle, name string) (vfs.Made, error) {
-		return q.export.fs.Mkdir(ctx, &q.cred, dir, name, set)
+	return q.makeObject(ctx, r, &a.Where, status, realm.Leaves, func(dir vfs.Handle, name string) (vfs.Made, error) {
+		return q.Export.FS.Mkdir(ctx, &q.Cred, dir, name, set)
 	})
 }
 
@@ -53,8 +54,8 @@ func symlink(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	if len(a.Path) > nfs3.MaxPath {
 		status = nfs3.ErrNameTooLong
 	}
-	return q.makeObject(ctx, r, &a.Where, status, leaves, func(dir vfs.Handle, name string) (vfs.Made, error) {
-		return q.export.fs.Symlink(ctx, &q.cred, dir, name, string(a.Path), set)
+	return q.makeObject(ctx, r, &a.Where, status, realm.Leaves, func(dir vfs.Handle, name string) (vfs.Made, error) {
+		return q.Export.FS.Symlink(ctx, &q.Cred, dir, name, string(a.Path), set)
 	})
 }
 
@@ -72,15 +73,15 @@ func mknod(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		status = nfs3.ErrBadType
 	}
 	dev := vfs.Dev{Major: a.Spec.Major, Minor: a.Spec.Minor}
-	return q.makeObject(ctx, r, &a.Where, status, leaves, func(dir vfs.Handle, name string) (vfs.Made, error) {
-		return q.export.fs.Mknod(ctx, &q.cred, dir, name, vfs.Type(a.Type), dev, set)
+	return q.makeObject(ctx, r, &a.Where, status, realm.Leaves, func(dir vfs.Handle, name string) (vfs.Made, error) {
+		return q.Export.FS.Mknod(ctx, &q.Cred, dir, name, vfs.Type(a.Type), dev, set)
 	})
 }
 
 // makeObject is the common part of CREATE, MKDIR, SYMLINK and MKNOD. status is
 // the verdict on the other arguments; to says what the procedure does to an
 // existing object.
-func (q *request) makeObject(ctx context.Context, r *oncrpc.Reply, where *nfs3.DirOpArgs, status nfs3.Status, to taken, mk maker) error {
+func (q *request) makeObject(ctx context.Context, r *oncrpc.Reply, where *nfs3.DirOpArgs, status nfs3.Status, to realm.Taken, mk maker) error {
 	var res nfs3.MakeRes
 	var dir vfs.Handle
 	dir, res.Dir, res.Status = q.openName(ctx, where, dotsExist)
@@ -89,17 +90,17 @@ func (q *request) makeObject(ctx context.Context, r *oncrpc.Reply, where *nfs3.D
 	case status != nfs3.OK:
 		res.Status, res.Dir = status, q.unchanged(ctx, dir)
 	default:
-		q.make(ctx, place{dir, string(where.Name)}, to, mk, &res)
+		q.make(ctx, realm.Place{dir, string(where.Name)}, to, mk, &res)
 	}
 	r.Head = res.AppendTo(r.Head)
 	return nil
 }
 
-func (q *request) make(ctx context.Context, p place, to taken, mk maker, res *nfs3.MakeRes) {
-	if res.Status = q.beforeMake(ctx, p, to); res.Status != nfs3.OK {
+func (q *request) make(ctx context.Context, p realm.Place, to realm.Taken, mk maker, res *nfs3.MakeRes) {
+	if res.Status = q.status(q.BeforeMake(ctx, p, to)); res.Status != nfs3.OK {
 		return
 	}
-	made, err := mk(p.dir, p.name)
+	made, err := mk(p.Dir, p.Name)
 	*res = nfs3.MakeRes{
 		Status: q.status(err),
 		Object: q.handle(&made.Handle),

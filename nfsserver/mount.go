@@ -3,13 +3,14 @@ package nfsserver
 import (
 	"context"
 	"path"
-	"slices"
 	"strings"
 
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
@@ -45,10 +46,10 @@ func (p mountProgram) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Re
 		r.Reserve(limit)
 		r.Head = p.mounts.appendTo(r.Head, limit)
 	case mount3.ProcExport:
-		set := p.set.Load()
-		limit := min(c.MaxReply, set.listed)
+		list, size := exportList(p.realm.List())
+		limit := min(c.MaxReply, size)
 		r.Reserve(limit)
-		r.Head = set.appendTo(r.Head, limit)
+		r.Head = appendExports(r.Head, list, limit)
 	}
 	return nil
 }
@@ -59,22 +60,26 @@ var flavors = []uint32{rpcmsg.AuthSys, rpcmsg.AuthNone}
 // mnt is MNT (RFC 1813, Section 5.2.1) of an export or a directory below it.
 func (p mountProgram) mnt(ctx context.Context, peer *oncrpc.Peer, name string) mount3.MntRes {
 	name = cleanPath(name)
-	e, rest, status := p.exportFor(ctx, peer, name)
-	if status != mount3.OK {
-		return mount3.MntRes{Status: status}
+	e, rest, err := p.realm.Reach(ctx, peer, name)
+	switch {
+	case err == realm.Later: // MOUNT has no status for it
+		return mount3.MntRes{Status: mount3.ErrServerFault}
+	case err != nil:
+		return mount3.MntRes{Status: mount3.ErrAcces}
+	case e == nil:
+		return mount3.MntRes{Status: mount3.ErrNoEnt}
 	}
-	defer e.leave()
-	worker, period := p.work(ctx, peer, e.source)
-	if worker == nil { // as for ErrJukebox
+	defer e.Leave()
+	var h vfs.Handle
+	var status mount3.Status
+	if p.realm.Visit(ctx, peer, e, func() { h, status = p.walk(ctx, e, rest) }) != nil {
 		return mount3.MntRes{Status: mount3.ErrServerFault}
 	}
-	defer p.rest(e.source, worker, period)
-	h, status := p.walk(ctx, e, rest)
 	if status != mount3.OK {
 		return mount3.MntRes{Status: status}
 	}
 	p.mounts.add(hostOf(peer), name)
-	return mount3.MntRes{Handle: p.seal.appendHandle(new(mac), nil, e.id, &h), Flavors: flavors}
+	return mount3.MntRes{Handle: p.realm.AppendHandle(nil, e, &h), Flavors: flavors}
 }
 
 // cleanPath normalizes a path. It can resolve ".." before a file system is
@@ -86,47 +91,13 @@ func cleanPath(name string) string {
 	return path.Clean(name)
 }
 
-// exportFor returns the export with the longest path that contains name, among
-// the exports that peer may use, as knfsd does, and the rest of name below it.
-// The caller must leave the export.
-func (p mountProgram) exportFor(ctx context.Context, peer *oncrpc.Peer, name string) (e *export, rest string, status mount3.Status) {
-	set := p.set.Load()
-	status = mount3.ErrNoEnt
-	for _, e := range set.above(name) {
-		switch v := p.verdict(ctx, peer, set, e); v.status {
-		case nfs3.OK:
-			if !e.enter() {
-				return p.exportFor(ctx, peer, name) // another set is current already
-			}
-			return e, strings.TrimPrefix(strings.TrimPrefix(name, e.path), "/"), mount3.OK
-		case nfs3.ErrJukebox: // MOUNT has no status for it
-			return nil, "", mount3.ErrServerFault
-		default:
-			status = mount3.ErrAcces
-		}
-	}
-	return nil, "", status
-}
-
-// above returns the exports that contain a path, the longest path first.
-func (set *exportSet) above(name string) (found []*export) {
-	for _, e := range set.list {
-		tail, ok := strings.CutPrefix(name, e.path)
-		if ok && (tail == "" || tail[0] == '/' || e.path == "/") {
-			found = append(found, e)
-		}
-	}
-	slices.SortFunc(found, func(a, b *export) int { return len(b.path) - len(a.path) })
-	return found
-}
-
 // walk looks up a path, name by name, as the superuser: the export alone
 // decides who may mount. A symbolic link on the way is not a directory, so no
 // path leads out of the export.
-func (p mountProgram) walk(ctx context.Context, e *export, rest string) (vfs.Handle, mount3.Status) {
+func (p mountProgram) walk(ctx context.Context, e *realm.Exported, rest string) (vfs.Handle, mount3.Status) {
 	root := new(vfs.Cred)
-	h := e.fs.Root()
-	attr, err := e.fs.GetAttr(ctx, root, h)
+	h := e.FS.Root()
+	attr, err := e.FS.GetAttr(ctx, root, h)
 	for name := range strings.SplitSeq(rest, "/") {
 		if err != nil || name == "" || attr.Type != vfs.TypeDir {
 			break
@@ -134,15 +105,15 @@ func (p mountProgram) walk(ctx context.Context, e *export, rest string) (vfs.Han
 		if status := dotsFound.check([]byte(name)); status != nfs3.OK {
 			return h, mountStatus(status)
 		}
-		if h, _, _, err = e.fs.Lookup(ctx, root, h, name); err == nil {
-			attr, err = e.fs.GetAttr(ctx, root, h)
+		if h, _, _, err = e.FS.Lookup(ctx, root, h, name); err == nil {
+			attr, err = e.FS.GetAttr(ctx, root, h)
 		}
 	}
 	switch {
 	case err != nil:
 		status, known := statusOf(err)
 		if !known {
-			p.log.Warn("MOUNT has no status for the error of a file system", "export", e.path, "path", rest, "err", err)
+			p.realm.Log().Warn("MOUNT has no status for the error of a file system", "export", e.Path, "path", rest, "err", err)
 		}
 		return h, mountStatus(status)
 	case attr.Type != vfs.TypeDir:
@@ -167,16 +138,40 @@ func mountStatus(status nfs3.Status) mount3.Status {
 	}
 }
 
-// appendTo appends the results of EXPORT, as many entries as fit into limit
-// bytes: the protocol cannot continue the list.
-func (set *exportSet) appendTo(b []byte, limit int) []byte {
+// exportList returns the entries of the results of EXPORT, and the size of all
+// results in bytes.
+func exportList(exported []*realm.Exported) (list []mount3.Export, size int) {
+	size = mount3.ListEnd
+	for _, e := range exported {
+		entry := mount3.Export{Path: []byte(e.Path), Groups: groups(e.Clients)}
+		size += entry.Size()
+		list = append(list, entry)
+	}
+	return list, size
+}
+
+// groups returns the clients for the results of EXPORT; an empty list means
+// everyone.
+func groups(clients []exports.Client) (list [][]byte) {
+	for _, c := range clients {
+		if c.Host.Kind == exports.Any {
+			return nil
+		}
+		list = append(list, []byte(c.Host.String()))
+	}
+	return list
+}
+
+// appendExports appends the results of EXPORT, as many entries as fit into
+// limit bytes: the protocol cannot continue the list.
+func appendExports(b []byte, list []mount3.Export, limit int) []byte {
 	var res mount3.ExportRes
 	limit -= mount3.ListEnd
-	for _, e := range set.list {
-		if limit -= e.entry.Size(); limit < 0 {
+	for _, e := range list {
+		if limit -= e.Size(); limit < 0 {
 			break
 		}
-		res.Exports = append(res.Exports, e.entry)
+		res.Exports = append(res.Exports, e)
 	}
 	return res.AppendTo(b)
 }
@@ -186,5 +181,5 @@ func hostOf(p *oncrpc.Peer) string {
 	if p == nil {
 		return ""
 	}
-	return addrOf(p).String()
+	return p.Addr.Addr().Unmap().String()
 }

@@ -18,7 +18,7 @@ func getAttr(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	var res nfs3.GetAttrRes
 	h, status := q.open(ctx, a.Object)
 	if res.Status = status; status == nfs3.OK {
-		attr, err := q.export.fs.GetAttr(ctx, &q.cred, h)
+		attr, err := q.Export.FS.GetAttr(ctx, &q.Cred, h)
 		res.Status, res.Attr = q.status(err), wireAttr(&attr)
 	}
 	r.Head = res.AppendTo(r.Head)
@@ -46,7 +46,7 @@ func (q *request) setAttr(ctx context.Context, h vfs.Handle, a *nfs3.SetAttrArgs
 	if status != nfs3.OK {
 		return q.unchanged(ctx, h), status
 	}
-	if status := q.beforeSetAttr(ctx, h, &set); status != nfs3.OK {
+	if status := q.status(q.BeforeSetAttr(ctx, h, &set)); status != nfs3.OK {
 		return nfs3.WccData{}, status
 	}
 	var guard *vfs.Time
@@ -54,7 +54,7 @@ func (q *request) setAttr(ctx context.Context, h vfs.Handle, a *nfs3.SetAttrArgs
 		t := hostTime(a.Guard)
 		guard = &t
 	}
-	wcc, err := q.export.fs.SetAttr(ctx, &q.cred, h, set, guard)
+	wcc, err := q.Export.FS.SetAttr(ctx, &q.Cred, h, set, guard)
 	return wireWcc(&wcc), q.status(err)
 }
 
@@ -71,7 +71,7 @@ func lookup(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		if res.Status = dotsFound.check(a.Name); res.Status != nfs3.OK {
 			res.DirAttr = q.attr(ctx, dir)
 		} else {
-			h, obj, dirAttr, err := q.export.fs.Lookup(ctx, &q.cred, dir, string(a.Name))
+			h, obj, dirAttr, err := q.Export.FS.Lookup(ctx, &q.Cred, dir, string(a.Name))
 			res.Status, res.Object = q.status(err), q.handle(&h)
 			res.ObjAttr, res.DirAttr = wirePostAttr(&obj), wirePostAttr(&dirAttr)
 		}
@@ -107,8 +107,8 @@ func access(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	h, status := q.open(ctx, a.Object)
 	if res.Status = status; status == nfs3.OK {
 		mask := a.Access & accessAll
-		rights, attr, err := q.export.fs.Access(ctx, &q.cred, h, mask)
-		if q.options.ReadOnly && !(attr.OK && isSpecial(attr.Type)) {
+		rights, attr, err := q.Export.FS.Access(ctx, &q.Cred, h, mask)
+		if q.Options.ReadOnly && !(attr.OK && isSpecial(attr.Type)) {
 			mask &^= accessToChange
 		}
 		res = nfs3.AccessRes{Status: q.status(err), Attr: wirePostAttr(&attr), Access: rights & mask}
@@ -128,7 +128,7 @@ func readLink(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	var res nfs3.ReadLinkRes
 	h, status := q.open(ctx, a.Object)
 	if res.Status = status; status == nfs3.OK {
-		path, attr, err := q.export.fs.ReadLink(ctx, &q.cred, h)
+		path, attr, err := q.Export.FS.ReadLink(ctx, &q.Cred, h)
 		res.Status, res.Attr = q.status(err), wirePostAttr(&attr)
 		if err == nil {
 			res.Path = r.NewItem(len(path))

@@ -5,6 +5,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
@@ -31,8 +32,8 @@ func (q *request) unlink(ctx context.Context, r *oncrpc.Reply, dots dotNames,
 	dir, res.Wcc, res.Status = q.openName(ctx, &a, dots)
 	if res.Status == nfs3.OK {
 		name := string(a.Name)
-		if res.Status = q.beforeUnlink(ctx, place{dir, name}); res.Status == nfs3.OK {
-			wcc, err := op(q.export.fs, ctx, &q.cred, dir, name)
+		if res.Status = q.status(q.BeforeUnlink(ctx, realm.Place{dir, name})); res.Status == nfs3.OK {
+			wcc, err := op(q.Export.FS, ctx, &q.Cred, dir, name)
 			res = nfs3.WccRes{Status: q.status(err), Wcc: wireWcc(&wcc)}
 		}
 	}
@@ -57,18 +58,18 @@ func rename(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		if res.Status != nfs3.OK {
 			res.FromDir = q.unchanged(ctx, from)
 		} else {
-			res = q.rename(ctx, place{from, string(a.From.Name)}, place{to, string(a.To.Name)})
+			res = q.rename(ctx, realm.Place{from, string(a.From.Name)}, realm.Place{to, string(a.To.Name)})
 		}
 	}
 	r.Head = res.AppendTo(r.Head)
 	return nil
 }
 
-func (q *request) rename(ctx context.Context, from, to place) nfs3.RenameRes {
-	if status := q.beforeRename(ctx, from, to); status != nfs3.OK {
+func (q *request) rename(ctx context.Context, from, to realm.Place) nfs3.RenameRes {
+	if status := q.status(q.BeforeRename(ctx, from, to)); status != nfs3.OK {
 		return nfs3.RenameRes{Status: status}
 	}
-	fromWcc, toWcc, err := q.export.fs.Rename(ctx, &q.cred, from.dir, from.name, to.dir, to.name)
+	fromWcc, toWcc, err := q.Export.FS.Rename(ctx, &q.Cred, from.Dir, from.Name, to.Dir, to.Name)
 	return nfs3.RenameRes{Status: q.status(err), FromDir: wireWcc(&fromWcc), ToDir: wireWcc(&toWcc)}
 }
 
@@ -87,17 +88,17 @@ func link(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		if res.Status != nfs3.OK {
 			res.Attr = q.attr(ctx, file)
 		} else {
-			res = q.link(ctx, file, place{dir, string(a.Link.Name)})
+			res = q.link(ctx, file, realm.Place{dir, string(a.Link.Name)})
 		}
 	}
 	r.Head = res.AppendTo(r.Head)
 	return nil
 }
 
-func (q *request) link(ctx context.Context, file vfs.Handle, to place) nfs3.LinkRes {
-	if status := q.beforeLink(ctx, file, to); status != nfs3.OK {
+func (q *request) link(ctx context.Context, file vfs.Handle, to realm.Place) nfs3.LinkRes {
+	if status := q.status(q.BeforeLink(ctx, file, to)); status != nfs3.OK {
 		return nfs3.LinkRes{Status: status}
 	}
-	attr, wcc, err := q.export.fs.Link(ctx, &q.cred, file, to.dir, to.name)
+	attr, wcc, err := q.Export.FS.Link(ctx, &q.Cred, file, to.Dir, to.Name)
 	return nfs3.LinkRes{Status: q.status(err), Attr: wirePostAttr(&attr), Dir: wireWcc(&wcc)}
 }

@@ -1,71 +1,58 @@
 package nfsserver
 
 import (
-	"context"
-	"log/slog"
-	"net/netip"
 	"sync"
-	"sync/atomic"
 
 	"github.com/nfsrdma/nfsrdma/delegation"
-	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
-	"github.com/nfsrdma/nfsrdma/exports"
-	"github.com/nfsrdma/nfsrdma/internal/lograte"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfsacl"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/realm"
 )
 
-// A Server is the NFS, NFSACL and MOUNT programs over a set of exports.
+// A Server is the NFS, NFSACL and MOUNT programs over the exports of a realm.
 type Server struct {
-	set      atomic.Pointer[exportSet]
-	setting  sync.Mutex // held while set is replaced
-	names    exports.Names
-	groups   func(context.Context, netip.Addr, uint32) ([]uint32, error) // may be nil
-	seal     *sealer
-	payload  int // greatest number of bytes of one READ or WRITE
-	log      *slog.Logger
-	grants   *delegserver.Keeper // may be nil
-	changing nameLocks
-	permits  permits
-
+	realm    *realm.Realm
 	mounts   mountList
 	requests sync.Pool // of *request
 }
 
-// New returns a Server with the configuration c. An error names the invalid
+// Config configures a Server: the exports, and what they share.
+type Config = realm.Config
+
+// An Export is a file system that clients can mount.
+type Export = realm.Export
+
+// New returns a Server with a realm of its own. An error names the invalid
 // export.
 func New(c Config) (*Server, error) {
-	payload, err := c.payload()
+	r, err := realm.New(c)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{
-		seal: newSealer(c.Key), names: c.Names, groups: c.Groups, payload: payload, log: lograte.Logger(c.Log), grants: c.Grants,
-	}
-	s.changing.init()
-	s.permits.init()
-	set, err := newExportSet(c.Exports, nil)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range set.list {
-		e.setReleased(e.config.Released)
-	}
-	s.set.Store(set)
-	return s, nil
+	return Over(r), nil
 }
 
+// Over returns a Server for the exports of r, which programs of other versions
+// may serve too.
+func Over(r *realm.Realm) *Server { return &Server{realm: r} }
+
+// SetExports replaces the exports of the realm (realm.Realm.SetExports).
+func (s *Server) SetExports(list []Export) error { return s.realm.SetExports(list) }
+
+// Exports returns the current exports of the realm (realm.Realm.Exports).
+func (s *Server) Exports() []Export { return s.realm.Exports() }
+
 // Register registers NFS version 3, NFSACL version 3 and MOUNT version 3 with
-// m. With Config.Grants it also registers the program of delegation counters,
-// for the clients that use it. m refuses other versions and programs.
+// m. If the realm has grants, it also registers the program of delegation
+// counters, for the clients that use it. m refuses other versions and programs.
 func (s *Server) Register(m *oncrpc.Mux) {
 	m.Register(nfs3.Program, nfs3.Version, nfsProgram{s})
 	m.Register(nfsacl.Program, nfsacl.Version, aclProgram{s})
 	m.Register(mount3.Program, mount3.Version, mountProgram{s})
-	if s.grants != nil {
+	if grants := s.realm.Grants(); grants != nil {
 		m.Register(delegation.Program, delegation.Version, acquireProgram{s})
-		m.Restrict(delegation.Program, s.grants.Serves)
+		m.Restrict(delegation.Program, grants.Serves)
 	}
 }

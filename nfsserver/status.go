@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
@@ -52,12 +53,19 @@ var errnoStatus = map[syscall.Errno]nfs3.Status{
 	syscall.ELOOP:  nfs3.ErrInval, // opening a symbolic link, which READ and WRITE refuse
 }
 
-// vfsStatus maps errors of package vfs to NFS statuses. The status of a
+// vfsStatus maps refusals and errors of package vfs to NFS statuses. The status of a
 // canceled call does not matter: its connection has gone, and no reply is sent.
 var vfsStatus = []struct {
 	err    error
 	status nfs3.Status
 }{
+	{realm.BadHandle, nfs3.ErrBadHandle},
+	{realm.Stale, nfs3.ErrStale},
+	{realm.Access, nfs3.ErrAcces},
+	{realm.Perm, nfs3.ErrPerm},
+	{realm.ReadOnly, nfs3.ErrROFS},
+	{realm.XDev, nfs3.ErrXDev},
+	{realm.Later, nfs3.ErrJukebox},
 	{vfs.ErrBadHandle, nfs3.ErrBadHandle},
 	{vfs.ErrNotSync, nfs3.ErrNotSync},
 	{vfs.ErrBadCookie, nfs3.ErrBadCookie},

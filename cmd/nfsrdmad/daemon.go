@@ -15,6 +15,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
@@ -43,7 +44,7 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 	defer names.Close()
 	o.names = names
 	if o.manageGIDs {
-		groups := nfsserver.NewUserGroups(nil, log)
+		groups := realm.NewUserGroups(nil, log)
 		defer groups.Close()
 		o.groups = groups.Of
 	}

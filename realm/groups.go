@@ -1,4 +1,4 @@
-package nfsserver
+package realm
 
 import (
 	"context"
@@ -14,27 +14,27 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
-// identify sets q.cred to the identity for the call. It may wait if the
+// identify sets q.Cred to the identity for the call. It may wait if the
 // server's own groups of the user replace the caller's; the error means that
 // they are unavailable.
-func (q *request) identify(ctx context.Context, o *exports.Options) error {
-	q.cred = squash(o, &q.call.Cred, q.groups[:0])
-	lookup := q.server.groups
-	if lookup == nil || o.AllSquash || q.call.Cred.Flavor != rpcmsg.AuthSys {
+func (q *Request) identify(ctx context.Context, o *exports.Options) error {
+	q.Cred = squash(o, q.caller, q.groups[:0])
+	lookup := q.realm.groups
+	if lookup == nil || o.AllSquash || q.caller.Flavor != rpcmsg.AuthSys {
 		return nil
 	}
 	// A superuser of a client that was mapped to another user is not in that
 	// user's groups on this host.
-	if q.cred.UID != q.call.Cred.UID {
-		q.cred.Groups = nil
+	if q.Cred.UID != q.caller.UID {
+		q.Cred.Groups = nil
 		return nil
 	}
-	gids, err := lookup(ctx, addrOf(q.call.Peer), q.cred.UID)
+	gids, err := lookup(ctx, addrOf(q.peer), q.Cred.UID)
 	if err != nil {
 		return err
 	}
 	q.groups = mapGroups(o, gids, q.groups[:0])
-	q.cred.Groups = q.groups
+	q.Cred.Groups = q.groups
 	return nil
 }
 

@@ -1,4 +1,4 @@
-package nfsserver
+package realm
 
 import (
 	"math"
@@ -11,11 +11,11 @@ import (
 // A source is the file system of an export while it is exported, and counts its
 // users. Exports of several sets may share a source.
 type source struct {
-	fs       vfs.FS
-	mapper   vfs.Mapper     // fs, or nil
-	keys     vfs.Identifier // likewise
-	leaser   vfs.Leaser     // likewise
-	work     work           // permits of calls for fs
+	FS       vfs.FS
+	Mapper   vfs.Mapper     // FS, or nil
+	Keys     vfs.Identifier // likewise
+	Leaser   vfs.Leaser     // likewise
+	work     work           // permits of calls for FS
 	overload overload       // counts the same calls
 
 	// running calls; retired is added once the export is gone.
@@ -28,10 +28,10 @@ type source struct {
 const retired = math.MinInt64
 
 func newSource(fs vfs.FS) *source {
-	s := &source{fs: fs}
-	s.mapper, _ = fs.(vfs.Mapper)
-	s.keys, _ = fs.(vfs.Identifier)
-	s.leaser, _ = fs.(vfs.Leaser)
+	s := &source{FS: fs}
+	s.Mapper, _ = fs.(vfs.Mapper)
+	s.Keys, _ = fs.(vfs.Identifier)
+	s.Leaser, _ = fs.(vfs.Leaser)
 	return s
 }
 

@@ -1,4 +1,4 @@
-package nfsserver
+package realm
 
 import (
 	"hash/maphash"

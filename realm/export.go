@@ -1,4 +1,4 @@
-package nfsserver
+package realm
 
 import (
 	"math"
@@ -6,44 +6,30 @@ import (
 	"slices"
 
 	"github.com/nfsrdma/nfsrdma/exports"
-	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// An export is an Export of a set with its defaults set.
-type export struct {
+// An Exported is an Export of a Set with its defaults set, and the parts of its
+// file system that few have.
+type Exported struct {
 	*source
 	config  Export
 	index   int // in the set
-	path    string
-	id      uint32
-	clients []exports.Client // not empty
-	entry   mount3.Export    // the entry in the results of EXPORT
+	Path    string
+	ID      uint32
+	Clients []exports.Client // not empty
 }
 
-func newExport(c *Export, index int) *export {
-	e := &export{source: newSource(c.FS), config: *c, index: index, path: c.Path, id: c.id()}
-	e.clients = append(e.clients, c.Clients...)
-	if len(e.clients) == 0 {
-		e.clients = exports.Everyone(exports.Options{Insecure: true})
+func newExport(c *Export, index int) *Exported {
+	e := &Exported{source: newSource(c.FS), config: *c, index: index, Path: c.Path, ID: c.id()}
+	e.Clients = append(e.Clients, c.Clients...)
+	if len(e.Clients) == 0 {
+		e.Clients = exports.Everyone(exports.Options{Insecure: true})
 	}
-	e.config.ID, e.config.Clients = e.id, e.clients
-	e.entry = mount3.Export{Path: []byte(e.path), Groups: groups(e.clients)}
+	e.config.ID, e.config.Clients = e.ID, e.Clients
 	return e
-}
-
-// groups returns the clients for the results of EXPORT; an empty list means
-// everyone.
-func groups(clients []exports.Client) (list [][]byte) {
-	for _, c := range clients {
-		if c.Host.Kind == exports.Any {
-			return nil
-		}
-		list = append(list, []byte(c.Host.String()))
-	}
-	return list
 }
 
 // addrOf returns a peer's address, or the zero Addr for a caller within this

@@ -1,26 +1,24 @@
-package nfsserver
+package realm
 
 import (
 	"fmt"
 	"reflect"
 	"slices"
 
-	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// An exportSet is the set of exports at one time. It is immutable.
-type exportSet struct {
-	number uint64    // counts the sets of its Server, from 1
-	list   []*export // in the order of Config
-	byID   map[uint32]*export
-	listed int // size of the results of EXPORT in bytes
+// A Set is the set of exports at one time. It is immutable.
+type Set struct {
+	number uint64      // counts the sets of its Server, from 1
+	list   []*Exported // in the order of Config
+	byID   map[uint32]*Exported
 }
 
-// newExportSet makes a set of c. Exports with the path and file system of an
+// newSet makes a set of c. Exports with the path and file system of an
 // export in old share its source.
-func newExportSet(c []Export, old *exportSet) (*exportSet, error) {
-	set := &exportSet{number: 1, byID: make(map[uint32]*export), listed: mount3.ListEnd}
+func newSet(c []Export, old *Set) (*Set, error) {
+	set := &Set{number: 1, byID: make(map[uint32]*Exported)}
 	if old != nil {
 		set.number = old.number + 1
 	}
@@ -29,7 +27,7 @@ func newExportSet(c []Export, old *exportSet) (*exportSet, error) {
 			return nil, err
 		}
 		e := newExport(&c[i], i)
-		if before := old.byPath(e.path); before != nil && sameFS(before.fs, e.fs) {
+		if before := old.byPath(e.Path); before != nil && sameFS(before.FS, e.FS) {
 			e.source = before.source
 		}
 		if err := set.add(e); err != nil {
@@ -39,25 +37,24 @@ func newExportSet(c []Export, old *exportSet) (*exportSet, error) {
 	return set, nil
 }
 
-func (set *exportSet) add(e *export) error {
-	if set.byPath(e.path) != nil {
-		return fmt.Errorf("nfsserver: %q is exported twice", e.path)
+func (set *Set) add(e *Exported) error {
+	if set.byPath(e.Path) != nil {
+		return fmt.Errorf("realm: %q is exported twice", e.Path)
 	}
-	if other := set.byID[e.id]; other != nil {
-		return fmt.Errorf("nfsserver: exports %q and %q have the same ID %#x: set another", other.path, e.path, e.id)
+	if other := set.byID[e.ID]; other != nil {
+		return fmt.Errorf("realm: exports %q and %q have the same ID %#x: set another", other.Path, e.Path, e.ID)
 	}
 	set.list = append(set.list, e)
-	set.byID[e.id] = e
-	set.listed += e.entry.Size()
+	set.byID[e.ID] = e
 	return nil
 }
 
 // byPath returns the export of a path, or nil.
-func (set *exportSet) byPath(path string) *export {
+func (set *Set) byPath(path string) *Exported {
 	if set == nil {
 		return nil
 	}
-	if i := slices.IndexFunc(set.list, func(e *export) bool { return e.path == path }); i >= 0 {
+	if i := slices.IndexFunc(set.list, func(e *Exported) bool { return e.Path == path }); i >= 0 {
 		return set.list[i]
 	}
 	return nil
@@ -65,10 +62,10 @@ func (set *exportSet) byPath(path string) *export {
 
 // changes reports whether the set takes away any access that clients have with
 // old.
-func (set *exportSet) changes(old *exportSet) bool {
-	return slices.ContainsFunc(old.list, func(e *export) bool {
-		after := set.byPath(e.path)
-		return after == nil || after.source != e.source || after.id != e.id || !slices.Equal(after.clients, e.clients)
+func (set *Set) changes(old *Set) bool {
+	return slices.ContainsFunc(old.list, func(e *Exported) bool {
+		after := set.byPath(e.Path)
+		return after == nil || after.source != e.source || after.ID != e.ID || !slices.Equal(after.Clients, e.Clients)
 	})
 }
 
@@ -84,11 +81,11 @@ func sameFS(a, b vfs.FS) bool {
 // are not disturbed, even if its clients change; but then the clients'
 // delegations are recalled. Handles of a removed export are NFS3ERR_STALE. An
 // error names the invalid export; then nothing changes.
-func (s *Server) SetExports(list []Export) error {
+func (s *Realm) SetExports(list []Export) error {
 	s.setting.Lock()
 	defer s.setting.Unlock()
 	old := s.set.Load()
-	set, err := newExportSet(list, old)
+	set, err := newSet(list, old)
 	if err != nil {
 		return err
 	}
@@ -100,7 +97,7 @@ func (s *Server) SetExports(list []Export) error {
 		s.grants.RecallAll()
 	}
 	for _, e := range old.list {
-		if after := set.byPath(e.path); after == nil || after.source != e.source {
+		if after := set.byPath(e.Path); after == nil || after.source != e.source {
 			e.source.retire()
 		}
 	}
@@ -109,7 +106,7 @@ func (s *Server) SetExports(list []Export) error {
 
 // Exports returns the current exports, with the defaults set. The caller must
 // not change the slices in it.
-func (s *Server) Exports() []Export {
+func (s *Realm) Exports() []Export {
 	set := s.set.Load()
 	list := make([]Export, len(set.list))
 	for i, e := range set.list {

@@ -1,9 +1,8 @@
-package nfsserver
+package realm
 
 import (
 	"encoding/binary"
 
-	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
@@ -14,8 +13,12 @@ const (
 	handleHead    = 1 + 4
 )
 
+// MaxHandle is the length in bytes of the longest file handle: that of NFSv3
+// (RFC 1813, Section 2.4).
+const MaxHandle = 64
+
 // The longest handle of a file system fits.
-const _ = uint(nfs3.FHSize - handleHead - vfs.MaxHandle - sealLen)
+const _ = uint(MaxHandle - handleHead - vfs.MaxHandle - sealLen)
 
 // appendHandle appends the file handle of an export's object to b, which must
 // be empty.
@@ -24,19 +27,19 @@ func (s *sealer) appendHandle(m *mac, b []byte, export uint32, h *vfs.Handle) []
 	return s.append(m, h.AppendTo(b))
 }
 
-// parseHandle parses a file handle. NFS3ERR_BADHANDLE means that no server of
-// this kind made the handle. NFS3ERR_STALE means that a server with another key
+// parseHandle parses a file handle. BadHandle means that no server of
+// this kind made the handle. Stale means that a server with another key
 // may have made it: to the client, the object has gone.
-func (s *sealer) parseHandle(m *mac, fh nfs3.FH) (export uint32, h vfs.Handle, status nfs3.Status) {
+func (s *sealer) parseHandle(m *mac, fh []byte) (export uint32, h vfs.Handle, err error) {
 	if len(fh) < handleHead+sealLen || fh[0] != handleVersion {
-		return 0, h, nfs3.ErrBadHandle
+		return 0, h, BadHandle
 	}
 	h, ok := vfs.NewHandle(fh[handleHead : len(fh)-sealLen])
 	switch {
 	case !ok:
-		return 0, h, nfs3.ErrBadHandle
+		return 0, h, BadHandle
 	case !s.intact(m, fh):
-		return 0, vfs.Handle{}, nfs3.ErrStale
+		return 0, vfs.Handle{}, Stale
 	}
-	return binary.BigEndian.Uint32(fh[1:]), h, nfs3.OK
+	return binary.BigEndian.Uint32(fh[1:]), h, nil
 }

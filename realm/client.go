@@ -1,4 +1,4 @@
-package nfsserver
+package realm
 
 import (
 	"context"
@@ -6,13 +6,12 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/exports"
-	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
 // A verdict is a peer's access to an export. It is immutable.
 type verdict struct {
-	status  nfs3.Status      // the reason if access is refused
+	denial  error            // the reason if access is refused
 	options *exports.Options // if access is permitted
 	until   time.Time        // zero: unlimited
 }
@@ -26,7 +25,7 @@ type memo struct {
 
 // verdict returns the access of a peer to e, which is an export of set. A
 // cached verdict costs no allocation and never waits.
-func (s *Server) verdict(ctx context.Context, p *oncrpc.Peer, set *exportSet, e *export) *verdict {
+func (s *Realm) verdict(ctx context.Context, p *oncrpc.Peer, set *Set, e *Exported) *verdict {
 	if p == nil {
 		return s.decide(ctx, p, e)
 	}
@@ -40,7 +39,7 @@ func (s *Server) verdict(ctx context.Context, p *oncrpc.Peer, set *exportSet, e 
 		return v
 	}
 	v := s.decide(ctx, p, e)
-	if v.status != nfs3.ErrJukebox {
+	if v.denial != Later {
 		known.Store(v)
 	}
 	return v
@@ -48,23 +47,23 @@ func (s *Server) verdict(ctx context.Context, p *oncrpc.Peer, set *exportSet, e 
 
 // decide determines the access of a peer. It may wait for names, for a bounded
 // time.
-func (s *Server) decide(ctx context.Context, p *oncrpc.Peer, e *export) *verdict {
+func (s *Realm) decide(ctx context.Context, p *oncrpc.Peer, e *Exported) *verdict {
 	ctx, cancel := context.WithTimeout(ctx, namesTime)
 	defer cancel()
-	i, named, err := exports.Find(ctx, e.clients, addrOf(p), s.names)
+	i, named, err := exports.Find(ctx, e.Clients, addrOf(p), s.names)
 	var v verdict
 	if named {
 		v.until = time.Now().Add(verdictTime)
 	}
 	switch {
 	case err != nil:
-		v.status = nfs3.ErrJukebox // the client must ask again, and gets no undue access
+		v.denial = Later // the client must ask again, and gets no undue access
 	case i < 0:
-		v.status = nfs3.ErrAcces
-	case !e.clients[i].Options.Insecure && !secure(p):
-		v.status = nfs3.ErrPerm
+		v.denial = Access
+	case !e.Clients[i].Options.Insecure && !secure(p):
+		v.denial = Perm
 	default:
-		v.options = &e.clients[i].Options
+		v.options = &e.Clients[i].Options
 	}
 	return &v
 }

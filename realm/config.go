@@ -1,4 +1,4 @@
-package nfsserver
+package realm
 
 import (
 	"context"
@@ -11,11 +11,10 @@ import (
 
 	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
 	"github.com/nfsrdma/nfsrdma/exports"
-	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// Config configures a Server.
+// Config configures a Realm.
 type Config struct {
 	Exports []Export
 
@@ -25,8 +24,8 @@ type Config struct {
 
 	// Key seals file handles, so that clients can use only handles that they
 	// were given. It must stay the same across restarts of the server, and must
-	// be secret. Zero means a random key: handles then end with the Server, as
-	// NFS3ERR_STALE.
+	// be secret. Zero means a random key: handles then end with the Realm, as
+	// stale.
 	Key [32]byte
 
 	// Names resolves the names of hosts, for clients given by name; nil means
@@ -35,14 +34,13 @@ type Config struct {
 
 	// Groups, if not nil, returns the groups of a user on this host, for a
 	// client's call. They replace the groups in a call, because AUTH_SYS has
-	// room for only 16.
-	// Groups is called for every call, and should wait only for a bounded time;
-	// after an error the client is told to try again. UserGroups.Of is an
-	// implementation.
+	// room for only 16. Groups is called for every call, and should wait only
+	// for a bounded time; after an error the client is told to try again.
+	// UserGroups.Of is an implementation.
 	Groups func(ctx context.Context, client netip.Addr, uid uint32) ([]uint32, error)
 
 	// Grants keeps the delegations of clients; nil means that no client gets
-	// any. The Server does not close it.
+	// any. The Realm does not close it.
 	Grants *delegserver.Keeper
 
 	// Log receives errors of file systems for which NFS has no status; nil
@@ -58,7 +56,7 @@ type Export struct {
 	// bytes. Directories below it can be mounted too.
 	Path string
 
-	// FS is the served file system. The Server does not close it.
+	// FS is the served file system. The Realm does not close it.
 	FS vfs.FS
 
 	// Clients lists the clients that may use the export, with their options;
@@ -80,7 +78,7 @@ func (c *Config) payload() (int, error) {
 	case n == 0:
 		return defaultPayload, nil
 	case n < minPayload || n > maxPayload:
-		return 0, fmt.Errorf("nfsserver: MaxPayload %d is not in %d to %d", n, minPayload, maxPayload)
+		return 0, fmt.Errorf("realm: MaxPayload %d is not in %d to %d", n, minPayload, maxPayload)
 	default:
 		return n, nil
 	}
@@ -89,15 +87,15 @@ func (c *Config) payload() (int, error) {
 func (e *Export) check() error {
 	switch {
 	case e.FS == nil:
-		return fmt.Errorf("nfsserver: export %q has no file system", e.Path)
+		return fmt.Errorf("realm: export %q has no file system", e.Path)
 	case !path.IsAbs(e.Path) || path.Clean(e.Path) != e.Path || strings.ContainsRune(e.Path, 0):
-		return fmt.Errorf("nfsserver: export path %q is not absolute and clean", e.Path)
-	case len(e.Path) > mount3.PathLen:
-		return fmt.Errorf("nfsserver: export path %.40q… is longer than %d bytes", e.Path, mount3.PathLen)
+		return fmt.Errorf("realm: export path %q is not absolute and clean", e.Path)
+	case len(e.Path) > maxPath:
+		return fmt.Errorf("realm: export path %.40q… is longer than %d bytes", e.Path, maxPath)
 	}
 	for _, c := range e.Clients {
 		if k := c.Host.Kind; (k == exports.Address || k == exports.Network) && !c.Host.Net.IsValid() {
-			return fmt.Errorf("nfsserver: export %q has an invalid client network", e.Path)
+			return fmt.Errorf("realm: export %q has an invalid client network", e.Path)
 		}
 	}
 	return nil

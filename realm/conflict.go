@@ -1,0 +1,100 @@
+package realm
+
+import (
+	"context"
+	"errors"
+	"syscall"
+
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// Clients may hold delegations of objects that other clients are about to
+// change (docs/delegation.md, Section 5). Every procedure that changes an
+// object must therefore call one of the functions here, or in naming.go, after
+// all other checks, and must end if the err is not NFS3_OK. The announced
+// change lasts until the end of the request.
+
+// BeforeSetAttr announces a change of an object given by its handle, and waits
+// for other clients that hold a delegation. So do the next two.
+func (q *Request) BeforeSetAttr(ctx context.Context, h vfs.Handle, set *vfs.SetAttr) error {
+	if q.blind() {
+		return nil
+	}
+	if err := q.maySet(ctx, h, set); err != nil {
+		return err
+	}
+	return q.wait(ctx, h)
+}
+
+// BeforeSetACL is BeforeSetAttr for SETACL, which only the owner may use.
+func (q *Request) BeforeSetACL(ctx context.Context, h vfs.Handle) error {
+	return q.BeforeSetAttr(ctx, h, &vfs.SetAttr{Mode: new(uint32)})
+}
+
+// BeforeWrite is BeforeSetAttr for WRITE.
+func (q *Request) BeforeWrite(ctx context.Context, h vfs.Handle) error {
+	switch {
+	case q.blind():
+		return nil
+	case q.barred(ctx, h, vfs.TypeReg):
+		return Access
+	}
+	return q.wait(ctx, h)
+}
+
+// wait announces a change of an object, and waits for the holders of
+// delegations.
+func (q *Request) wait(ctx context.Context, h vfs.Handle) error {
+	for {
+		ready, err := q.begin(q.peer, []vfs.Handle{h})
+		if ready || err != nil {
+			return err
+		}
+		if err := q.await(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// blind reports whether there is no delegation, and none will be granted before
+// the request ends.
+func (q *Request) blind() bool {
+	return q.Export.Keys == nil || q.realm.grants.Blind(&q.change)
+}
+
+// begin announces that a peer changes objects, and reports whether it may do so
+// without waiting.
+func (q *Request) begin(p *oncrpc.Peer, handles []vfs.Handle) (ready bool, err error) {
+	ready = true
+	for _, h := range handles {
+		key, err := q.Key(h)
+		switch {
+		case errors.Is(err, syscall.EOPNOTSUPP): // so it has no delegations
+			continue
+		case err != nil:
+			return false, err
+		}
+		ready = q.realm.grants.Begin(&q.change, p, key) && ready
+	}
+	return ready, nil
+}
+
+// Key returns the key of an object, which is the same for all its handles.
+// The key is valid until the next call of Key.
+func (q *Request) Key(h vfs.Handle) (key []byte, err error) {
+	q.key, err = q.Export.Keys.AppendKey(q.key[:0], h)
+	return q.key, err
+}
+
+// await waits for the holders of delegations. Meanwhile the call occupies
+// neither a permit nor a slot of its connection, because the calls that end the
+// wait need them.
+func (q *Request) await(ctx context.Context) error {
+	q.Rest()
+	q.reply.StepAside()
+	if err := q.realm.grants.Wait(ctx, &q.change, q.peer); err != nil {
+		return Later
+	}
+	return q.Work(ctx)
+}

@@ -1,0 +1,29 @@
+package realm
+
+// A Denial is the reason for which a call is refused before a file system sees
+// it. Each program has a status of its own for it.
+type Denial uint8
+
+// The values of Denial.
+const (
+	BadHandle Denial = iota + 1 // no server of this kind made the handle
+	Stale                       // the handle's object or export is gone
+	Access                      // the client may not use the export, or the caller the object
+	Perm                        // the call must come from a reserved port, or from the owner
+	ReadOnly                    // the client may only read
+	XDev                        // the objects are in two exports
+	Later                       // the client must ask again: nothing has been done
+)
+
+var denials = [...]string{
+	BadHandle: "not a handle of this server",
+	Stale:     "the object or its export is gone",
+	Access:    "access is refused",
+	Perm:      "the operation is not permitted",
+	ReadOnly:  "the export is read-only",
+	XDev:      "the objects are in two exports",
+	Later:     "the client must ask again later",
+}
+
+// Error describes the denial.
+func (d Denial) Error() string { return "realm: " + denials[d] }

@@ -1,0 +1,122 @@
+package realm
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
+	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/internal/lograte"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// A Realm is a set of exports, and everything that the programs serving them
+// share. It is safe for concurrent use.
+type Realm struct {
+	set      atomic.Pointer[Set]
+	setting  sync.Mutex // held while set is replaced
+	names    exports.Names
+	groups   func(context.Context, netip.Addr, uint32) ([]uint32, error) // may be nil
+	seal     *sealer
+	payload  int
+	log      *slog.Logger
+	grants   *delegserver.Keeper // may be nil
+	changing nameLocks
+	permits  permits
+}
+
+// New returns a Realm with the configuration c. An error names the invalid
+// export.
+func New(c Config) (*Realm, error) {
+	payload, err := c.payload()
+	if err != nil {
+		return nil, err
+	}
+	s := &Realm{
+		seal: newSealer(c.Key), names: c.Names, groups: c.Groups, payload: payload, log: lograte.Logger(c.Log), grants: c.Grants,
+	}
+	s.changing.init()
+	s.permits.init()
+	set, err := newSet(c.Exports, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range set.list {
+		e.setReleased(e.config.Released)
+	}
+	s.set.Store(set)
+	return s, nil
+}
+
+// Payload returns the greatest number of bytes of one READ or WRITE.
+func (s *Realm) Payload() int { return s.payload }
+
+// Log returns the log for errors of file systems. It is never nil.
+func (s *Realm) Log() *slog.Logger { return s.log }
+
+// Grants returns the keeper of delegations, or nil.
+func (s *Realm) Grants() *delegserver.Keeper { return s.grants }
+
+// Reach returns the export with the longest path that contains name, among the
+// exports that peer may use, as knfsd does, and the rest of name below it. The
+// caller must call Leave on the export. The error is Later, Access, or ENOENT
+// as a nil export.
+func (s *Realm) Reach(ctx context.Context, peer *oncrpc.Peer, name string) (e *Exported, rest string, err error) {
+	set := s.set.Load()
+	for _, e := range set.above(name) {
+		switch v := s.verdict(ctx, peer, set, e); v.denial {
+		case nil:
+			if !e.enter() {
+				return s.Reach(ctx, peer, name) // another set is current already
+			}
+			return e, strings.TrimPrefix(strings.TrimPrefix(name, e.Path), "/"), nil
+		case Later:
+			return nil, "", Later
+		default:
+			err = Access
+		}
+	}
+	return nil, "", err
+}
+
+// above returns the exports that contain a path, the longest path first.
+func (set *Set) above(name string) (found []*Exported) {
+	for _, e := range set.list {
+		tail, ok := strings.CutPrefix(name, e.Path)
+		if ok && (tail == "" || tail[0] == '/' || e.Path == "/") {
+			found = append(found, e)
+		}
+	}
+	slices.SortFunc(found, func(a, b *Exported) int { return len(b.Path) - len(a.Path) })
+	return found
+}
+
+// Leave ends the use of an export that Reach has returned.
+func (e *Exported) Leave() { e.leave() }
+
+// Visit calls fn as a call of peer that uses the file system of e. It returns
+// Later if storage has no room for the call.
+func (s *Realm) Visit(ctx context.Context, peer *oncrpc.Peer, e *Exported, fn func()) error {
+	worker, period := s.work(ctx, peer, e.source)
+	if worker == nil {
+		return Later
+	}
+	defer s.rest(e.source, worker, period)
+	fn()
+	return nil
+}
+
+// AppendHandle appends the file handle of an export's object to b, which must
+// be empty.
+func (s *Realm) AppendHandle(b []byte, e *Exported, h *vfs.Handle) []byte {
+	return s.seal.appendHandle(new(mac), b, e.ID, h)
+}
+
+// List returns the exports of the set that is in force.
+func (s *Realm) List() []*Exported { return s.set.Load().list }

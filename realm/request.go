@@ -1,0 +1,202 @@
+package realm
+
+import (
+	"context"
+	"math"
+
+	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
+	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// A Request is the use of one export by one running call. A program reuses
+// Requests, so that passing parts of them to a file system by pointer costs no
+// allocation: it embeds a Request, and calls Begin and End for each call.
+type Request struct {
+	// Export and Options are set once the call's first handle is open. Cred is
+	// then the identity for the call.
+	Export  *Exported
+	Options *exports.Options // the client's
+	Cred    vfs.Cred
+
+	realm  *Realm
+	peer   *oncrpc.Peer
+	caller *rpcmsg.Cred
+	reply  *oncrpc.Reply
+
+	set    *Set
+	worker *partyWork // the counter of the call's permit, or nil
+	period uint32     // see overload
+
+	groups []uint32 // memory for the groups of Cred, initially few
+	few    [maxGroups]uint32
+	fh     [MaxHandle]byte // see AppendHandle
+	mac    mac
+	change delegserver.Change
+	locked heldNames
+	key    []byte // see Key
+}
+
+// Begin begins a call of a peer with a credential, whose reply is r.
+func (q *Request) Begin(realm *Realm, p *oncrpc.Peer, c *rpcmsg.Cred, r *oncrpc.Reply) {
+	if q.groups == nil {
+		q.groups = q.few[:0]
+	}
+	q.realm, q.peer, q.caller, q.reply = realm, p, c, r
+}
+
+// End ends the call. The Request can then begin another.
+func (q *Request) End() {
+	q.EndChange()
+	q.Rest()
+	if q.Export != nil {
+		q.Export.leave()
+	}
+	q.realm, q.peer, q.caller, q.reply, q.set, q.Export, q.Options = nil, nil, nil, nil, nil, nil, nil
+	q.Cred = vfs.Cred{}
+}
+
+// EndChange ends the changes that the call has announced, and unlocks its
+// names.
+func (q *Request) EndChange() {
+	q.realm.grants.Done(&q.change)
+	q.realm.changing.unlock(&q.locked)
+}
+
+// Current reports whether SetExports has not been called since the call's first
+// handle was opened.
+func (q *Request) Current() bool { return q.realm.set.Load() == q.set }
+
+// Find finds the export and the object of a file handle, without checking
+// whether the client may use them.
+func (q *Request) Find(fh []byte) (vfs.Handle, error) {
+	id, h, err := q.realm.seal.parseHandle(&q.mac, fh)
+	if err != nil {
+		return vfs.Handle{}, err
+	}
+	return h, q.Enter(id)
+}
+
+// Enter finds an export in the set with which the call began, and holds the
+// export until the call ends.
+func (q *Request) Enter(id uint32) error {
+	for q.Export == nil {
+		q.set = q.realm.set.Load()
+		e := q.set.byID[id]
+		if e == nil {
+			return Stale // an earlier export
+		}
+		if e.enter() {
+			q.Export = e
+		} // otherwise another set is current already
+	}
+	switch {
+	case q.Export.ID == id:
+		return nil
+	case q.set.byID[id] == nil:
+		return Stale
+	default:
+		return XDev // RENAME and LINK stay in one file system
+	}
+}
+
+// Open finds the object of a file handle, and the identity for the call.
+func (q *Request) Open(ctx context.Context, fh []byte) (vfs.Handle, error) {
+	h, err := q.Find(fh)
+	if err != nil {
+		return vfs.Handle{}, err
+	}
+	return h, q.Use(ctx, h)
+}
+
+// Use checks whether the client may use an object of the entered export, and
+// determines the identity for the call.
+func (q *Request) Use(ctx context.Context, h vfs.Handle) error {
+	if q.Options == nil {
+		v := q.realm.verdict(ctx, q.peer, q.set, q.Export)
+		if v.denial != nil {
+			return v.denial
+		}
+		if err := q.identify(ctx, v.options); err != nil {
+			return Later // until the permitted identity is known
+		}
+		q.Options = v.options
+	}
+	if err := q.Work(ctx); err != nil {
+		return err
+	}
+	return q.within(ctx, h)
+}
+
+// Work begins the use of the file system: from here on the call has a permit,
+// and waits for nothing else. Work may wait for the permit.
+func (q *Request) Work(ctx context.Context) error {
+	if q.worker != nil {
+		return nil
+	}
+	q.worker, q.period = q.realm.work(ctx, q.peer, q.Export.source)
+	if q.worker == nil {
+		return Later
+	}
+	return nil
+}
+
+// work begins a file system's work for a peer's call. It returns nil if the
+// client must try again later. rest ends the work.
+func (s *Realm) work(ctx context.Context, p *oncrpc.Peer, e *source) (w *partyWork, period uint32) {
+	w = s.permits.of(&e.work, p)
+	if e.overload.stuck(&e.work, w) {
+		return nil, 0
+	}
+	if !s.permits.acquire(ctx, &e.work, w, func() bool { return !e.overload.starved(&e.work) }) {
+		return nil, 0
+	}
+	return w, e.overload.begin(w)
+}
+
+// Rest ends the use of the file system, perhaps only for a while.
+func (q *Request) Rest() {
+	if q.worker != nil {
+		q.realm.rest(q.Export.source, q.worker, q.period)
+		q.worker = nil
+	}
+}
+
+func (s *Realm) rest(e *source, w *partyWork, period uint32) {
+	e.overload.end(w, period)
+	s.permits.give(&e.work, w)
+}
+
+// within refuses objects outside the export's directory, if the options ask for
+// the check. A file system that is not a Container has no such objects.
+func (q *Request) within(ctx context.Context, h vfs.Handle) error {
+	if !q.Options.SubtreeCheck {
+		return nil
+	}
+	c, ok := q.Export.FS.(vfs.Container)
+	if !ok {
+		return nil
+	}
+	return c.Within(ctx, &q.Cred, h)
+}
+
+// Handle returns the file handle of h, which is valid until the next call.
+func (q *Request) Handle(h *vfs.Handle) []byte {
+	return q.realm.seal.appendHandle(&q.mac, q.fh[:0], q.Export.ID, h)
+}
+
+// ReadCount returns how many bytes to read: at most the requested count, the
+// greatest payload, the room in the reply with padding, and the bytes before
+// the greatest file size.
+func (s *Realm) ReadCount(offset uint64, count uint32, room int) int {
+	if offset > MaxFileSize {
+		return 0
+	}
+	n := min(uint64(count), uint64(s.payload), uint64(max(0, room)&^3))
+	return int(min(n, MaxFileSize-offset))
+}
+
+// MaxFileSize is the greatest size of a file in bytes.
+const MaxFileSize = math.MaxInt64
