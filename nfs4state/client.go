@@ -88,7 +88,7 @@ func (s *State) ExchangeID(x *Exchange) (id uint64, sequence uint32, confirmed b
 		if c.stateful() && c.silent(s.config.Now()) <= s.config.Lease {
 			return 0, 0, false, nfs4.ErrClidInUse
 		}
-		if !s.end(c, &gone) {
+		if !s.end(c, nil, &gone) {
 			return 0, 0, false, nfs4.ErrDelay // one of its calls runs
 		}
 	case c != nil && c.verifier == x.Verifier:
@@ -159,10 +159,11 @@ func (s *State) forget(c *client, o *owner) {
 }
 
 // end ends a confirmed client with all that it has. It returns false, and
-// changes nothing, if a call of the client runs.
-func (s *State) end(c *client, gone *released) bool {
+// changes nothing, if a call of the client runs, except one of the session own,
+// which asks for the end.
+func (s *State) end(c *client, own *Session, gone *released) bool {
 	for i, session := range c.sessions {
-		if !session.kill() {
+		if !session.kill(own) {
 			for _, killed := range c.sessions[:i] {
 				killed.revive()
 			}
@@ -197,7 +198,7 @@ func (s *State) DestroyClientID(id uint64) nfs4.Status {
 		return nfs4.ErrClientIDBusy
 	}
 	var none released
-	s.end(c, &none)
+	s.end(c, nil, &none)
 	return nfs4.OK
 }
 

@@ -131,7 +131,7 @@ func (s *State) reserve(f *file, own *Open, a *OpenFile, gone *released) bool {
 		if other == own || other.client.ended || other.Access()&a.Deny == 0 && other.deny()&a.Access == 0 {
 			continue
 		}
-		if other.client.silent(now) <= s.config.Lease || !s.end(other.client, gone) {
+		if other.client.silent(now) <= s.config.Lease || !s.end(other.client, nil, gone) {
 			return false
 		}
 	}

@@ -21,6 +21,7 @@ type Session struct {
 	running   int           // slots that execute a call
 	slots     []slot
 	conns     map[any]uint32 // directions of bound connections
+	callbacks bool           // the client asked for a backchannel
 	cbProgram uint32
 	secParms  nfs4.SecParms
 }
@@ -35,11 +36,11 @@ func (s *Session) lastUse() time.Duration {
 }
 
 // kill makes every later call NFS4ERR_BADSESSION. It returns false if a call
-// runs.
-func (s *Session) kill() bool {
+// runs, except one of own.
+func (s *Session) kill(own *Session) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.running > 0 {
+	if s.running > 1 || s.running == 1 && s != own {
 		return false
 	}
 	s.dead = true
@@ -65,6 +66,7 @@ type Create struct {
 	SecParms  nfs4.SecParms
 	Refused   nfs4.Status // of the channels: no session can be made with them
 	Conn      any         // the connection of the call
+	Own       *Session    // the session of the call's COMPOUND, or nil
 }
 
 // CreateSession makes a session, and confirms the client record of its client
@@ -89,7 +91,7 @@ func (s *State) CreateSession(a *Create) nfs4.CreateSessionRes {
 	case len(c.sessions) >= maxSessions:
 		return s.created(c, a, nfs4.CreateSessionRes{Status: nfs4.ErrNoSpc})
 	}
-	if !c.confirmed && !s.confirm(c, &gone) {
+	if !c.confirmed && !s.confirm(c, a.Own, &gone) {
 		return nfs4.CreateSessionRes{Status: nfs4.ErrDelay} // a call of the old incarnation runs
 	}
 	session := &Session{
@@ -99,6 +101,7 @@ func (s *State) CreateSession(a *Create) nfs4.CreateSessionRes {
 	}
 	if a.Flags&nfs4.SessionConnBackChan != 0 {
 		session.conns[a.Conn] = nfs4.BindBoth
+		session.callbacks = true
 	}
 	c.sessions = append(c.sessions, session)
 	s.sessions.Store(session.ID, session)
@@ -115,9 +118,9 @@ func (s *State) created(c *client, a *Create, res nfs4.CreateSessionRes) nfs4.Cr
 
 // confirm makes c the record of its owner, in place of an earlier incarnation.
 // It returns false if a call of that one runs.
-func (s *State) confirm(c *client, gone *released) bool {
+func (s *State) confirm(c *client, own *Session, gone *released) bool {
 	o := s.owners[c.key]
-	if old := o.confirmed; old != nil && !s.end(old, gone) {
+	if old := o.confirmed; old != nil && !s.end(old, own, gone) {
 		return false
 	}
 	o.confirmed, o.unconfirmed = c, nil
@@ -193,6 +196,7 @@ func (s *Session) Bind(conn any, dir uint32) (bound uint32, status nfs4.Status) 
 		return 0, nfs4.ErrDelay
 	}
 	s.conns[conn] = have | dir
+	s.callbacks = s.callbacks || dir&nfs4.BindBack != 0
 	return dir, nfs4.OK
 }
 
@@ -208,4 +212,19 @@ func (s *Session) SetCallback(program uint32, parms nfs4.SecParms) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cbProgram, s.secParms = program, parms
+}
+
+// Flags returns the status flags of SEQUENCE (RFC 8881, Section 18.46.3).
+func (s *State) Flags(session *Session) (flags uint32) {
+	session.mu.Lock()
+	defer session.mu.Unlock()
+	if !session.callbacks {
+		return 0
+	}
+	for _, dir := range session.conns {
+		if dir&nfs4.BindBack != 0 {
+			return 0
+		}
+	}
+	return nfs4.SeqCBPathDown | nfs4.SeqCBPathDownSession
 }

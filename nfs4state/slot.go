@@ -37,7 +37,7 @@ type Sequenced struct {
 }
 
 // An Outcome says what to do with a call after SEQUENCE. Exactly one of its
-// fields is set, but for New, whose call may have neither.
+// fields is set besides Joined.
 type Outcome struct {
 	Status nfs4.Status // of SEQUENCE, if not OK; nothing was changed
 	New    bool        // execute the call, then call End
@@ -47,10 +47,13 @@ type Outcome struct {
 	// Uncached: it was executed, but its reply was not kept. SEQUENCE succeeds,
 	// and the next operation is NFS4ERR_RETRY_UNCACHED_REP.
 	Uncached bool
+
+	// Joined: the connection was not bound to the session before.
+	Joined bool
 }
 
 // Begin is SEQUENCE. now renews the client's lease if SEQUENCE succeeds.
-func (s *State) Begin(session *Session, a *Sequenced) Outcome {
+func (s *State) Begin(session *Session, a *Sequenced) (o Outcome) {
 	now := s.config.Now()
 	session.mu.Lock()
 	defer session.mu.Unlock()
@@ -67,6 +70,7 @@ func (s *State) Begin(session *Session, a *Sequenced) Outcome {
 			return Outcome{Status: nfs4.ErrDelay}
 		}
 		session.conns[a.Conn] = nfs4.BindFore
+		defer func() { o.Joined = true }()
 	}
 	sl := &session.slots[a.Slot]
 	switch {
@@ -85,7 +89,7 @@ func (s *State) Begin(session *Session, a *Sequenced) Outcome {
 		sl.retry = &Retry{done: make(chan struct{}), digest: a.Digest}
 		return Outcome{Retry: sl.retry}
 	}
-	o := sl.again(a.Digest)
+	o = sl.again(a.Digest)
 	if o.Status == nfs4.OK {
 		session.used = now
 	}

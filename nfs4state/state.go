@@ -115,7 +115,7 @@ func (s *State) Sweep() {
 		case !c.confirmed && now-c.made > s.config.Lease:
 			s.drop(c)
 		case c.confirmed && c.silent(now) > s.config.Courtesy:
-			s.end(c, &gone)
+			s.end(c, nil, &gone)
 		}
 	}
 	s.mu.Unlock()

@@ -46,7 +46,7 @@ func (p mountProgram) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Re
 		r.Reserve(limit)
 		r.Head = p.mounts.appendTo(r.Head, limit)
 	case mount3.ProcExport:
-		list, size := exportList(p.realm.List())
+		list, size := exportList(p.realm.Set().List())
 		limit := min(c.MaxReply, size)
 		r.Reserve(limit)
 		r.Head = appendExports(r.Head, list, limit)

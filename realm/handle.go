@@ -43,3 +43,30 @@ func (s *sealer) parseHandle(m *mac, fh []byte) (export uint32, h vfs.Handle, er
 	}
 	return binary.BigEndian.Uint32(fh[1:]), h, nil
 }
+
+// AppendSealed appends a handle of another kind to b, which must be empty: its
+// version, body, and a seal of both.
+func (s *Realm) AppendSealed(b []byte, version byte, body []byte) []byte {
+	return s.seal.append(new(mac), append(append(b, version), body...))
+}
+
+// OpenSealed returns the body of a handle that AppendSealed made. BadHandle
+// means that it is of another kind, Stale that another key sealed it.
+func (s *Realm) OpenSealed(version byte, fh []byte) ([]byte, error) {
+	switch {
+	case len(fh) < 1+sealLen || fh[0] != version:
+		return nil, BadHandle
+	case !s.seal.intact(new(mac), fh):
+		return nil, Stale
+	}
+	return fh[1 : len(fh)-sealLen], nil
+}
+
+// ExportOf returns the identity of the export in a file handle, whose seal it
+// does not check.
+func (s *Realm) ExportOf(fh []byte) (uint32, error) {
+	if len(fh) < handleHead+sealLen || fh[0] != handleVersion {
+		return 0, BadHandle
+	}
+	return binary.BigEndian.Uint32(fh[1:]), nil
+}

@@ -118,5 +118,14 @@ func (s *Realm) AppendHandle(b []byte, e *Exported, h *vfs.Handle) []byte {
 	return s.seal.appendHandle(new(mac), b, e.ID, h)
 }
 
-// List returns the exports of the set that is in force.
-func (s *Realm) List() []*Exported { return s.set.Load().list }
+// Set returns the set of exports in force.
+func (s *Realm) Set() *Set { return s.set.Load() }
+
+// List returns the exports of the set, which the caller must not change.
+func (set *Set) List() []*Exported { return set.list }
+
+// Admits returns nil if a peer may use an export of set, and otherwise the
+// Denial. It may wait for names, for a bounded time.
+func (s *Realm) Admits(ctx context.Context, p *oncrpc.Peer, set *Set, e *Exported) error {
+	return s.verdict(ctx, p, set, e).denial
+}

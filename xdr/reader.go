@@ -76,6 +76,10 @@ func (r *Reader) SetPlaces(places []Place) {
 // Offset returns the number of bytes read so far.
 func (r *Reader) Offset() int { return r.off }
 
+// Rest returns the unread bytes of the stream, without the moved item. They are
+// still unread.
+func (r *Reader) Rest() []byte { return r.b[r.off:] }
+
 // Left returns the number of unread bytes of the stream, plus the length of the
 // moved item while Item has not yet read it.
 func (r *Reader) Left() int { return len(r.b) - r.off + len(r.item) }

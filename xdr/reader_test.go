@@ -285,3 +285,12 @@ func FuzzOpaque(f *testing.F) {
 		assert.NoError(t, r.Done())
 	})
 }
+
+// TestRest checks that a look at the rest reads nothing.
+func TestRest(t *testing.T) {
+	r := NewReader([]byte{0, 0, 0, 1, 0, 0, 0, 2})
+	r.Uint32()
+	assert.Equal(t, []byte{0, 0, 0, 2}, r.Rest())
+	assert.Equal(t, uint32(2), r.Uint32())
+	assert.Empty(t, r.Rest())
+}

@@ -1,0 +1,363 @@
+package nfs4server
+
+import (
+	"bytes"
+	"context"
+	"math"
+	"strconv"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/realm"
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// The attributes by what they need, or may be used for.
+var (
+	// onlySet are the attributes that a client can set but not get.
+	onlySet = nfs4.BitmapOf(nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet, nfs4.AttrModeSetMasked, nfs4.AttrModeUmask)
+
+	// settable are the attributes that SETATTR can set, and with ModeUmask
+	// those of OPEN and CREATE.
+	settable = nfs4.BitmapOf(nfs4.AttrSize, nfs4.AttrMode, nfs4.AttrOwner, nfs4.AttrOwnerGroup,
+		nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet, nfs4.AttrModeSetMasked)
+
+	// ofFS need the file system's space, ofPath its limits of names.
+	ofFS = nfs4.BitmapOf(nfs4.AttrFilesAvail, nfs4.AttrFilesFree, nfs4.AttrFilesTotal,
+		nfs4.AttrSpaceAvail, nfs4.AttrSpaceFree, nfs4.AttrSpaceTotal)
+	ofPath = nfs4.BitmapOf(nfs4.AttrCaseInsensitive, nfs4.AttrCasePreserving, nfs4.AttrChownRestricted,
+		nfs4.AttrMaxLink, nfs4.AttrMaxName, nfs4.AttrNoTrunc)
+
+	// supported1 are the attributes of minor version 1; later has those of
+	// minor version 2.
+	later      = nfs4.BitmapOf(nfs4.AttrChangeAttrType, nfs4.AttrModeUmask)
+	unsupplied = nfs4.BitmapOf(nfs4.AttrACLSupport, nfs4.AttrCloneBlkSize, nfs4.AttrXattrSupport, nfs4.AttrTimeCreate, nfs4.AttrFSLocations)
+	supported2 = nfs4.Known.Without(unsupplied)
+	supported1 = supported2.Without(later)
+)
+
+// supported returns the attributes of the COMPOUND's minor version.
+func (x *compound) supported() nfs4.Bitmap {
+	if x.minor >= nfs4.Minor2 {
+		return supported2
+	}
+	return supported1
+}
+
+// getAttr is GETATTR (RFC 8881, Section 18.7).
+func getAttr(ctx context.Context, x *compound) nfs4.Status {
+	var a nfs4.GetAttrArgs
+	a.Decode(x.args)
+	switch {
+	case x.args.Err() != nil:
+		return nfs4.ErrBadXDR
+	case a.Request.And(onlySet) != (nfs4.Bitmap{}):
+		return nfs4.ErrInval
+	}
+	res := &x.results.getattr
+	res.Status = x.fill(ctx, &x.current, &a.Request, &res.Attrs)
+	if res.Status != nfs4.OK {
+		return res.Status
+	}
+	mark := len(x.out)
+	x.out = res.AppendTo(x.out)
+	if x.left() < 0 {
+		x.out = x.out[:mark]
+		return x.tooBig()
+	}
+	return nfs4.OK
+}
+
+// fill sets the requested attributes of an object, as far as they are
+// supported.
+func (x *compound) fill(ctx context.Context, o *object, request *nfs4.Bitmap, out *nfs4.Attrs) nfs4.Status {
+	want := request.And(x.supported())
+	if o.node != nil {
+		out.Mask = want
+		x.fillNode(ctx, o.node, out)
+		return nfs4.OK
+	}
+	a, status := x.attr(ctx, o)
+	if status != nfs4.OK {
+		return status
+	}
+	return x.fillFrom(ctx, o, &a, want, out)
+}
+
+// fillFrom is fill with attributes that are known already.
+func (x *compound) fillFrom(ctx context.Context, o *object, a *vfs.Attr, want nfs4.Bitmap, out *nfs4.Attrs) nfs4.Status {
+	u := o.use
+	out.Mask = want
+	x.fillServer(out)
+	out.FSID = nfs4.FSID{Major: a.FSID, Minor: uint64(u.Export.ID)}
+	out.Type = nfs4.FileType(a.Type)
+	out.Change = changeOf(a)
+	out.Size = a.Size
+	out.FileID = a.FileID
+	out.MountedOnFileID = a.FileID
+	if o.h == u.Export.FS.Root() {
+		out.MountedOnFileID = x.mountedOn(u.Export, a.FileID)
+	}
+	out.Mode = a.Mode & modeBits
+	out.NumLinks = a.Nlink
+	out.Owner = strconv.AppendUint(x.owner[0][:0], uint64(a.UID), 10)
+	out.OwnerGroup = strconv.AppendUint(x.owner[1][:0], uint64(a.GID), 10)
+	out.RawDev = nfs4.SpecData{Major: a.Rdev.Major, Minor: a.Rdev.Minor}
+	out.SpaceUsed = a.Used
+	out.TimeAccess, out.TimeMetadata, out.TimeModify = wireTime(a.Atime), wireTime(a.Ctime), wireTime(a.Mtime)
+	if want.Has(nfs4.AttrFileHandle) {
+		out.FileHandle = u.Handle(&o.h)
+	}
+	if want.And(ofFS) != (nfs4.Bitmap{}) {
+		fs, _, err := u.Export.FS.StatFS(ctx, &u.Cred, o.h)
+		if err != nil {
+			return x.status(err)
+		}
+		out.FilesAvail, out.FilesFree, out.FilesTotal = fs.AvailFiles, fs.FreeFiles, fs.TotalFiles
+		out.SpaceAvail, out.SpaceFree, out.SpaceTotal = fs.AvailBytes, fs.FreeBytes, fs.TotalBytes
+	}
+	if want.And(ofPath) != (nfs4.Bitmap{}) {
+		p, _, err := u.Export.FS.PathConf(ctx, &u.Cred, o.h)
+		if err != nil {
+			return x.status(err)
+		}
+		out.CaseInsensitive, out.CasePreserving = p.CaseInsensitive, p.CasePreserving
+		out.ChownRestricted, out.NoTrunc = p.ChownRestricted, p.NoTrunc
+		out.MaxLink, out.MaxName = p.LinkMax, p.NameMax
+	}
+	return nfs4.OK
+}
+
+// fillServer sets the attributes that are the same for all objects.
+func (x *compound) fillServer(out *nfs4.Attrs) {
+	out.SupportedAttrs = x.supported()
+	out.FHExpireType = nfs4.FHPersistent
+	out.LinkSupport, out.SymlinkSupport, out.NamedAttr = true, true, false
+	out.UniqueHandles = false
+	out.LeaseTime = uint32(x.server.lease.Seconds())
+	out.RdattrError = nfs4.OK
+	out.CanSetTime, out.Homogeneous = true, true
+	out.MaxFileSize = realm.MaxFileSize
+	out.MaxRead, out.MaxWrite = uint64(x.server.realm.Payload()), uint64(x.server.realm.Payload())
+	out.TimeDelta = nfs4.Time{Nsec: 1}
+	out.SuppattrExclCreat = x.supported().And(settable)
+	out.FSCharsetCap = nfs4.CharsetContainsNonUTF8
+	out.ChangeAttrType = nfs4.ChangeTypeUndefined
+}
+
+// fillNode sets the attributes of a pseudo node.
+func (x *compound) fillNode(ctx context.Context, n *node, out *nfs4.Attrs) {
+	t := x.tree()
+	x.fillServer(out)
+	out.Type = nfs4.TypeDir
+	out.Change = uint64(t.made.UnixNano())
+	out.Size = 4096
+	out.FSID = nfs4.FSID{}
+	out.FileID, out.MountedOnFileID = n.hash, n.hash
+	out.Mode, out.NumLinks = 0o555, 2
+	out.Owner, out.OwnerGroup = append(x.owner[0][:0], '0'), append(x.owner[1][:0], '0')
+	made := nfs4.Time{Sec: t.made.Unix(), Nsec: uint32(t.made.Nanosecond())}
+	out.TimeAccess, out.TimeMetadata, out.TimeModify = made, made, made
+	out.CasePreserving, out.NoTrunc, out.ChownRestricted = true, true, true
+	out.MaxLink, out.MaxName = 255, maxName
+	if out.Mask.Has(nfs4.AttrFileHandle) {
+		out.FileHandle = x.appendNode(nil, n)
+	}
+}
+
+// mountedOn returns the fileid of the directory that an export's root covers.
+func (x *compound) mountedOn(e *realm.Exported, own uint64) uint64 {
+	if n := x.tree().byID[e.ID]; n != nil && n.parent != nil {
+		return n.hash
+	}
+	return own
+}
+
+// modeBits are the bits of a mode that the standard defines.
+const modeBits = 0o7777
+
+func wireTime(t vfs.Time) nfs4.Time { return nfs4.Time(t) }
+
+// changeOf returns the change attribute.
+func changeOf(a *vfs.Attr) uint64 { return changeAt(a.Ctime) }
+
+func changeAt(ctime vfs.Time) uint64 { return uint64(ctime.Sec)*1e9 + uint64(ctime.Nsec) }
+
+// changeInfo returns what a change did to a directory. It is atomic only if
+// nobody but this server changes the export.
+func changeInfo(u *use, w *vfs.WCC) nfs4.ChangeInfo {
+	c := nfs4.ChangeInfo{Atomic: u.Options.Exclusive && w.Before.OK && w.After.OK}
+	if w.After.OK {
+		c.After = changeOf(&w.After.Attr)
+	}
+	if w.Before.OK {
+		c.Before = changeAt(w.Before.Ctime)
+	}
+	return c
+}
+
+// verify is VERIFY (RFC 8881, Section 18.31), and nVerify NVERIFY (18.15).
+func verify(ctx context.Context, x *compound) nfs4.Status {
+	same, status := x.same(ctx)
+	if status == nfs4.OK && !same {
+		status = nfs4.ErrNotSame
+	}
+	return x.done(status)
+}
+
+func nVerify(ctx context.Context, x *compound) nfs4.Status {
+	same, status := x.same(ctx)
+	if status == nfs4.OK && same {
+		status = nfs4.ErrSame
+	}
+	return x.done(status)
+}
+
+// same compares the attributes in the arguments with the object's.
+func (x *compound) same(ctx context.Context) (bool, nfs4.Status) {
+	var a nfs4.VerifyArgs
+	a.Decode(x.args)
+	unknown := a.Attrs.Mask.Without(x.supported())
+	switch {
+	case x.args.Err() != nil:
+		return false, nfs4.ErrBadXDR
+	case a.Attrs.Mask.Has(nfs4.AttrRdattrError), a.Attrs.Mask.And(onlySet) != (nfs4.Bitmap{}):
+		return false, nfs4.ErrInval
+	case !unknown.Empty():
+		return false, nfs4.ErrAttrNotSupp
+	}
+	have := &x.results.getattr.Attrs
+	if status := x.fill(ctx, &x.current, &a.Attrs.Mask, have); status != nfs4.OK {
+		return false, status
+	}
+	return bytes.Equal(a.Attrs.AppendTo(nil), have.AppendTo(nil)), nfs4.OK
+}
+
+// setAttr is SETATTR (RFC 8881, Section 18.30).
+func setAttr(ctx context.Context, x *compound) nfs4.Status {
+	var a nfs4.SetAttrArgs
+	a.Decode(x.args)
+	if x.args.Err() != nil {
+		return nfs4.ErrBadXDR
+	}
+	set, done, status := x.setAttrs(&a.Attrs, settable)
+	if status == nfs4.OK {
+		status = x.mayChange(&x.current)
+	}
+	if status == nfs4.OK && set.Size != nil {
+		status = x.maySize(ctx, &a.StateID)
+	}
+	if status == nfs4.OK {
+		status = x.set(ctx, &x.current, &a.Attrs, set)
+	}
+	if status != nfs4.OK {
+		return status
+	}
+	res := nfs4.SetAttrRes{AttrsSet: done}
+	x.out = res.AppendTo(x.out)
+	return nfs4.OK
+}
+
+// set changes the attributes of an object.
+func (x *compound) set(ctx context.Context, o *object, a *nfs4.Attrs, set vfs.SetAttr) nfs4.Status {
+	u := o.use
+	if err := x.work(ctx, o); err != nil {
+		return x.status(err)
+	}
+	if a.Mask.Has(nfs4.AttrModeSetMasked) {
+		old, status := x.attr(ctx, o)
+		if status != nfs4.OK {
+			return status
+		}
+		mode := old.Mode&^a.ModeSetMasked.Mask | a.ModeSetMasked.Value&a.ModeSetMasked.Mask
+		set.Mode = &mode
+	}
+	if err := u.BeforeSetAttr(ctx, o.h, &set); err != nil {
+		return x.status(err)
+	}
+	_, err := u.Export.FS.SetAttr(ctx, &u.Cred, o.h, set, nil)
+	return x.status(err)
+}
+
+// mayChange refuses changes of the pseudo file system and of read-only exports.
+func (x *compound) mayChange(o *object) nfs4.Status {
+	if o.node != nil || o.use.Options.ReadOnly {
+		return nfs4.ErrROFS
+	}
+	return nfs4.OK
+}
+
+// setAttrs converts attributes to be set. done are those that will be set.
+func (x *compound) setAttrs(a *nfs4.Attrs, allowed nfs4.Bitmap) (set vfs.SetAttr, done nfs4.Bitmap, _ nfs4.Status) {
+	unknown := a.Mask.Without(x.supported())
+	readOnly := a.Mask.Without(allowed)
+	both := nfs4.BitmapOf(nfs4.AttrMode, nfs4.AttrModeSetMasked)
+	switch {
+	case !unknown.Empty():
+		return set, done, nfs4.ErrAttrNotSupp
+	case !readOnly.Empty(), a.Mask.And(both) == both:
+		return set, done, nfs4.ErrInval
+	}
+	m := &a.Mask
+	if m.Has(nfs4.AttrSize) {
+		if a.Size > realm.MaxFileSize {
+			return set, done, nfs4.ErrFBig
+		}
+		set.Size = &a.Size
+	}
+	if m.Has(nfs4.AttrMode) {
+		if a.Mode&^modeBits != 0 {
+			return set, done, nfs4.ErrInval
+		}
+		set.Mode = &a.Mode
+	}
+	if m.Has(nfs4.AttrModeUmask) {
+		mode := a.ModeUmask.Mode &^ a.ModeUmask.Umask
+		if a.ModeUmask.Mode&^modeBits != 0 || a.ModeUmask.Umask&^0o777 != 0 {
+			return set, done, nfs4.ErrInval
+		}
+		set.Mode = &mode
+	}
+	if m.Has(nfs4.AttrModeSetMasked) && (a.ModeSetMasked.Mask|a.ModeSetMasked.Value)&^modeBits != 0 {
+		return set, done, nfs4.ErrInval
+	}
+	for _, o := range [...]struct {
+		id   nfs4.AttrID
+		name []byte
+		to   **uint32
+	}{{nfs4.AttrOwner, a.Owner, &set.UID}, {nfs4.AttrOwnerGroup, a.OwnerGroup, &set.GID}} {
+		if !m.Has(o.id) {
+			continue
+		}
+		n, ok := number(o.name)
+		if !ok {
+			return set, done, nfs4.ErrBadOwner
+		}
+		*o.to = &n
+	}
+	var ok1, ok2 bool
+	set.AtimeHow, set.Atime, ok1 = hostTime(m.Has(nfs4.AttrTimeAccessSet), &a.TimeAccessSet)
+	set.MtimeHow, set.Mtime, ok2 = hostTime(m.Has(nfs4.AttrTimeModifySet), &a.TimeModifySet)
+	if !ok1 || !ok2 {
+		return set, done, nfs4.ErrInval
+	}
+	return set, a.Mask, nfs4.OK
+}
+
+// number returns the user or group that an owner string stands for: a decimal
+// number without leading zeros. The largest means "unchanged" to the host.
+func number(owner []byte) (uint32, bool) {
+	n, err := strconv.ParseUint(string(owner), 10, 32)
+	return uint32(n), err == nil && n != math.MaxUint32 && (owner[0] != '0' || len(owner) == 1) && owner[0] != '+'
+}
+
+// hostTime returns how a time stamp is to be set. It fails for more than a
+// second of nanoseconds, which utimensat gives special meanings.
+func hostTime(set bool, s *nfs4.SetTime) (vfs.SetTime, vfs.Time, bool) {
+	switch {
+	case !set:
+		return vfs.DontChange, vfs.Time{}, true
+	case !s.Client:
+		return vfs.SetToServer, vfs.Time{}, true
+	}
+	return vfs.SetToClient, vfs.Time(s.Time), s.Time.Nsec < 1e9
+}

@@ -1,0 +1,199 @@
+package nfs4server
+
+import (
+	"context"
+	"errors"
+	"syscall"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/realm"
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// toChange checks the directory o in which a name is to change.
+func (x *compound) toChange(ctx context.Context, o *object, name []byte) nfs4.Status {
+	if status := x.directory(ctx, o); status != nfs4.OK {
+		if status == nfs4.ErrSymlink {
+			status = nfs4.ErrNotDir
+		}
+		return status
+	}
+	if status := checkName(name); status != nfs4.OK {
+		return status
+	}
+	if status := x.mayChange(o); status != nfs4.OK {
+		return status
+	}
+	if x.junction(ctx, o, string(name)) != nil {
+		return nfs4.ErrXDev // the name leads to another export
+	}
+	return nfs4.OK
+}
+
+// create is CREATE (RFC 8881, Section 18.4).
+func create(ctx context.Context, x *compound) nfs4.Status {
+	a := nfs4.CreateArgs{}
+	a.Decode(x.args)
+	if x.args.Err() != nil {
+		return nfs4.ErrBadXDR
+	}
+	switch a.Type {
+	case nfs4.TypeDir, nfs4.TypeLnk, nfs4.TypeBlk, nfs4.TypeChr, nfs4.TypeSock, nfs4.TypeFIFO:
+	default:
+		return nfs4.ErrBadType
+	}
+	if status := x.toChange(ctx, &x.current, a.Name); status != nfs4.OK {
+		if status == nfs4.ErrXDev {
+			status = nfs4.ErrExist
+		}
+		return status
+	}
+	allowed := settable.Without(nfs4.BitmapOf(nfs4.AttrSize, nfs4.AttrModeSetMasked))
+	allowed.Set(nfs4.AttrModeUmask)
+	set, done, status := x.setAttrs(&a.Attrs, allowed)
+	switch {
+	case status != nfs4.OK:
+		return status
+	case a.Type == nfs4.TypeLnk && len(a.LinkData) == 0:
+		return nfs4.ErrInval
+	case a.Type == nfs4.TypeLnk && len(a.LinkData) > maxPath:
+		return nfs4.ErrNameTooLong
+	}
+	u, p := x.current.use, realm.Place{Dir: x.current.h, Name: string(a.Name)}
+	if err := u.BeforeMake(ctx, p, realm.Leaves); err != nil {
+		return x.status(err)
+	}
+	var made vfs.Made
+	var err error
+	switch fs := u.Export.FS; a.Type {
+	case nfs4.TypeDir:
+		made, err = fs.Mkdir(ctx, &u.Cred, p.Dir, p.Name, set)
+	case nfs4.TypeLnk:
+		made, err = fs.Symlink(ctx, &u.Cred, p.Dir, p.Name, string(a.LinkData), set)
+	default:
+		made, err = fs.Mknod(ctx, &u.Cred, p.Dir, p.Name, vfs.Type(a.Type), vfs.Dev(a.Dev), set)
+	}
+	if err != nil {
+		return x.status(err)
+	}
+	x.current = object{use: u, h: made.Handle}
+	res := nfs4.CreateRes{Dir: changeInfo(u, &made.Dir), AttrSet: done}
+	x.out = res.AppendTo(x.out)
+	return nfs4.OK
+}
+
+// maxPath is the longest path of a symbolic link that Linux can follow, in
+// bytes.
+const maxPath = 4095
+
+// remove is REMOVE (RFC 8881, Section 18.25), of files and of directories.
+func remove(ctx context.Context, x *compound) nfs4.Status {
+	var a nfs4.NameArgs
+	a.Decode(x.args)
+	if x.args.Err() != nil {
+		return nfs4.ErrBadXDR
+	}
+	if status := x.toChange(ctx, &x.current, a.Name); status != nfs4.OK {
+		if status == nfs4.ErrXDev {
+			status = nfs4.ErrNotEmpty // somebody's export lies there
+		}
+		return status
+	}
+	u, p := x.current.use, realm.Place{Dir: x.current.h, Name: string(a.Name)}
+	if err := u.BeforeUnlink(ctx, p); err != nil {
+		return x.status(err)
+	}
+	fs := u.Export.FS
+	wcc, err := fs.Remove(ctx, &u.Cred, p.Dir, p.Name)
+	if errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.EPERM) && x.isDir(ctx, u, p) {
+		wcc, err = fs.Rmdir(ctx, &u.Cred, p.Dir, p.Name)
+	}
+	if err != nil {
+		return x.status(err)
+	}
+	res := nfs4.ChangeRes{Dir: changeInfo(u, &wcc)}
+	x.out = res.AppendTo(x.out)
+	return nfs4.OK
+}
+
+// isDir reports whether a name is of a directory.
+func (x *compound) isDir(ctx context.Context, u *use, p realm.Place) bool {
+	_, attr, _, err := u.Export.FS.Lookup(ctx, &u.Cred, p.Dir, p.Name)
+	return err == nil && attr.OK && attr.Type == vfs.TypeDir
+}
+
+// rename is RENAME (RFC 8881, Section 18.26): from the saved directory to the
+// current one.
+func rename(ctx context.Context, x *compound) nfs4.Status {
+	var a nfs4.RenameArgs
+	a.Decode(x.args)
+	if x.args.Err() != nil {
+		return nfs4.ErrBadXDR
+	}
+	if status := x.toChange(ctx, &x.saved, a.Old); status != nfs4.OK {
+		return status
+	}
+	if status := x.toChange(ctx, &x.current, a.New); status != nfs4.OK {
+		return status
+	}
+	u := x.current.use
+	if x.saved.use != u {
+		return nfs4.ErrXDev
+	}
+	from := realm.Place{Dir: x.saved.h, Name: string(a.Old)}
+	to := realm.Place{Dir: x.current.h, Name: string(a.New)}
+	if err := u.BeforeRename(ctx, from, to); err != nil {
+		return x.status(err)
+	}
+	source, target, err := u.Export.FS.Rename(ctx, &u.Cred, from.Dir, from.Name, to.Dir, to.Name)
+	if errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENOTDIR) {
+		err = syscall.EEXIST // of incompatible types (RFC 8881, Section 18.26.3)
+	}
+	if err != nil {
+		return x.status(err)
+	}
+	res := nfs4.RenameRes{Source: changeInfo(u, &source), Target: changeInfo(u, &target)}
+	x.out = res.AppendTo(x.out)
+	return nfs4.OK
+}
+
+// link is LINK (RFC 8881, Section 18.9): of the saved object into the current
+// directory.
+func link(ctx context.Context, x *compound) nfs4.Status {
+	var a nfs4.NameArgs
+	a.Decode(x.args)
+	if x.args.Err() != nil {
+		return nfs4.ErrBadXDR
+	}
+	if status := x.toChange(ctx, &x.current, a.Name); status != nfs4.OK {
+		if status == nfs4.ErrXDev {
+			status = nfs4.ErrExist
+		}
+		return status
+	}
+	u := x.current.use
+	switch {
+	case x.saved.node != nil:
+		return nfs4.ErrIsDir
+	case x.saved.use != u:
+		return nfs4.ErrXDev
+	}
+	attr, status := x.attr(ctx, &x.saved)
+	switch {
+	case status != nfs4.OK:
+		return status
+	case attr.Type == vfs.TypeDir:
+		return nfs4.ErrIsDir
+	}
+	p := realm.Place{Dir: x.current.h, Name: string(a.Name)}
+	if err := u.BeforeLink(ctx, x.saved.h, p); err != nil {
+		return x.status(err)
+	}
+	_, wcc, err := u.Export.FS.Link(ctx, &u.Cred, x.saved.h, p.Dir, p.Name)
+	if err != nil {
+		return x.status(err)
+	}
+	res := nfs4.ChangeRes{Dir: changeInfo(u, &wcc)}
+	x.out = res.AppendTo(x.out)
+	return nfs4.OK
+}

@@ -1,0 +1,453 @@
+package nfs4server
+
+import (
+	"context"
+	"hash/maphash"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/nfs4state"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/realm"
+	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// A compound is one running COMPOUND. Compounds are reused, so that passing
+// parts of them by pointer costs no allocation.
+type compound struct {
+	server *Server
+	call   *oncrpc.Call
+	reply  *oncrpc.Reply
+	args   *xdr.Reader
+
+	minor uint32
+	n     uint32 // operations
+	i     uint32 // the current one
+	op    nfs4.Op
+	tag   []byte
+	start int // of the results in the reply's head
+
+	session  *nfs4state.Session // after SEQUENCE
+	slot     uint32
+	keep     bool // sa_cachethis
+	room     int  // bytes of the longest results
+	keptRoom int  // of the longest results that the slot keeps
+
+	current, saved object
+	uses           []*use // of exports, with which the COMPOUND has begun
+	spare          []*use
+
+	out      []byte // results so far: the head, or after the data item the tail
+	split    bool   // out is the tail
+	replayed bool   // the reply is one that a slot kept
+
+	attrs   nfs4.Attrs // memory for arguments and results
+	entry   nfs4.DirEntry
+	owner   [2][16]byte // memory for owner and owner_group
+	handle  [realm.MaxHandle]byte
+	results results
+}
+
+// results is memory for results that would otherwise escape.
+type results struct {
+	getattr nfs4.GetAttrRes
+	seq     nfs4.SequenceRes
+	read    nfs4.ReadRes
+	write   nfs4.WriteRes
+	open    nfs4.OpenRes
+}
+
+// A use is the use of one export by a COMPOUND.
+type use struct {
+	realm.Request
+	id uint32
+}
+
+// An object is a filehandle of a COMPOUND: the current or the saved one.
+type object struct {
+	use     *use // nil: a pseudo node, or nothing
+	h       vfs.Handle
+	node    *node        // of the pseudo file system
+	stateid nfs4.StateID // the current stateid; seqid 0 and other 0: none
+	stated  bool
+}
+
+func (o *object) set() bool { return o.use != nil || o.node != nil }
+
+// An operation executes one operation: it decodes the arguments from x.args,
+// and appends the results to x.out, status included. The error is for the RPC
+// layer.
+type operation struct {
+	do    func(ctx context.Context, x *compound) nfs4.Status
+	flags opFlags
+
+	// longest is the length in bytes of the longest results, with number and
+	// status. Operations with variable results shrink to the room instead.
+	longest int
+}
+
+type opFlags uint8
+
+const (
+	needsCurrent opFlags = 1 << iota // a current filehandle
+	needsSaved
+	firstAlone // may come without SEQUENCE, but then must be the only one
+	changes    // changes something: runs to its end whatever becomes of the connection
+	emptyArm   // failures have results besides the status: an empty bitmap
+)
+
+// serve executes a COMPOUND.
+func (x *compound) serve(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) (err error) {
+	var head nfs4.CompoundArgs
+	head.Decode(&c.Args)
+	if err := c.Args.Err(); err != nil {
+		return err
+	}
+	x.begin(c, r, &head)
+	defer x.end()
+	status := nfs4.OK
+	switch {
+	case head.Minor > nfs4.MaxMinor || !x.server.minors[head.Minor]:
+		status, x.n = nfs4.ErrMinorVersMismatch, 0
+	case x.n > maxOps:
+		return x.refuse(nfs4.ErrTooManyOps)
+	}
+	for x.i = 0; x.i < x.n && status == nfs4.OK; x.i++ {
+		if status, err = x.next(ctx); err != nil {
+			return err
+		}
+		if x.replayed {
+			return nil
+		}
+	}
+	x.finish(status)
+	return nil
+}
+
+// begin sets x up for a call.
+func (x *compound) begin(c *oncrpc.Call, r *oncrpc.Reply, head *nfs4.CompoundArgs) {
+	x.call, x.reply, x.args = c, r, &c.Args
+	x.minor, x.n, x.tag = head.Minor, head.N, head.Tag
+	x.start, x.split, x.replayed = len(r.Head), false, false
+	x.room = c.MaxReply
+	x.keptRoom = x.room
+	res := nfs4.CompoundRes{Tag: x.tag}
+	x.out = res.AppendTo(r.Head)
+}
+
+// end releases what the call has used.
+func (x *compound) end() {
+	for _, u := range x.uses {
+		u.End()
+		x.spare = append(x.spare, u)
+	}
+	x.uses = x.uses[:0]
+	x.call, x.reply, x.args, x.session, x.out, x.tag = nil, nil, nil, nil, nil, nil
+	x.current, x.saved, x.keep = object{}, object{}, false
+	x.attrs, x.entry, x.results = nfs4.Attrs{}, nfs4.DirEntry{}, results{}
+}
+
+// finish sets status and count, hands the results to the reply, and lets the
+// slot keep them.
+func (x *compound) finish(status nfs4.Status) {
+	r := x.reply
+	if x.split {
+		r.Tail = x.out
+	} else {
+		r.Head = x.out
+	}
+	res := nfs4.CompoundRes{Status: status, Tag: x.tag, N: x.i}
+	res.Patch(r.Head[x.start:])
+	if x.session != nil {
+		x.session.End(x.slot, x.whole(), x.keep, r.Item != nil && !x.keep)
+	}
+}
+
+// whole returns the results with a data item that the slot must keep.
+func (x *compound) whole() []byte {
+	r := x.reply
+	if !x.split || !x.keep {
+		return r.Head[x.start:]
+	}
+	b := append([]byte(nil), r.Head[x.start:]...)
+	if r.Item != nil {
+		b = xdr.AppendFixed(b, r.Item.B)
+	}
+	return append(b, r.Tail...)
+}
+
+// used returns the length in bytes of the results so far.
+func (x *compound) used() int {
+	if x.split {
+		return x.reply.Len() - x.start + len(x.out)
+	}
+	return len(x.out) - x.start
+}
+
+// left returns how many bytes of results still fit, also into what the slot
+// must keep.
+func (x *compound) left() int {
+	if x.keep {
+		return x.keptRoom - x.used()
+	}
+	return x.room - x.used()
+}
+
+// next reads, executes and answers one operation.
+func (x *compound) next(ctx context.Context) (nfs4.Status, error) {
+	x.op = nfs4.Op(x.args.Uint32())
+	if x.args.Err() != nil {
+		x.op = nfs4.OpIllegal
+		return x.fail(nfs4.ErrBadXDR), nil
+	}
+	o, status := x.lookup()
+	if status != nfs4.OK {
+		return x.fail(status), nil
+	}
+	if status := x.position(o); status != nfs4.OK {
+		return x.fail(status), nil
+	}
+	if x.op == nfs4.OpSequence {
+		return x.sequence(ctx)
+	}
+	if status := x.fits(o); status != nfs4.OK {
+		return x.fail(status), nil
+	}
+	switch {
+	case o.flags&needsCurrent != 0 && !x.current.set(), o.flags&needsSaved != 0 && !x.saved.set():
+		return x.fail(nfs4.ErrNoFileHandle), nil
+	}
+	if o.flags&changes != 0 {
+		ctx = context.WithoutCancel(ctx)
+	}
+	before := len(x.out)
+	x.out = xdr.AppendUint32(x.out, uint32(x.op))
+	mark := len(x.out)
+	status = o.do(ctx, x)
+	if x.args.Err() != nil && status == nfs4.OK {
+		status = nfs4.ErrBadXDR
+	}
+	if status != nfs4.OK && len(x.out) == mark {
+		x.out = x.out[:before]
+		return x.fail(status), nil
+	}
+	for _, u := range x.uses {
+		u.EndChange()
+	}
+	return status, nil
+}
+
+// lookup returns the operation's row, or the status of one that the minor
+// version does not have (RFC 8881, Sections 2.7, 15.1.3.4 and 18.52).
+func (x *compound) lookup() (*operation, nfs4.Status) {
+	first, last, ok := x.op.Minors()
+	switch {
+	case !ok || x.minor < first:
+		x.op = nfs4.OpIllegal
+		return nil, nfs4.ErrOpIllegal
+	case x.minor > last:
+		return nil, nfs4.ErrNotSupp
+	}
+	o := &operations[x.op]
+	if o.do == nil && x.op != nfs4.OpSequence {
+		return nil, nfs4.ErrNotSupp
+	}
+	return o, nfs4.OK
+}
+
+// position checks where an operation stands (RFC 8881, Sections 2.10.2.1 and
+// 15.1.3).
+func (x *compound) position(o *operation) nfs4.Status {
+	switch {
+	case x.op == nfs4.OpSequence && x.i > 0:
+		return nfs4.ErrSequencePos
+	case x.op == nfs4.OpSequence || x.i > 0 && x.op != nfs4.OpBindConnToSession:
+		return nfs4.OK
+	case o.flags&firstAlone == 0:
+		return nfs4.ErrOpNotInSession
+	case x.n > 1:
+		return nfs4.ErrNotOnlyOp
+	}
+	return nfs4.OK
+}
+
+// fits reports whether an operation's longest results fit into the reply, and
+// into what the slot keeps.
+func (x *compound) fits(o *operation) nfs4.Status {
+	longest := max(o.longest, minResult)
+	switch {
+	case x.used()+longest > x.room:
+		return nfs4.ErrRepTooBig
+	case x.keep && x.used()+longest > x.keptRoom:
+		return nfs4.ErrRepTooBigToCache
+	}
+	return nfs4.OK
+}
+
+// tooBig returns the status of variable results that do not fit.
+func (x *compound) tooBig() nfs4.Status {
+	if x.keep && x.used() <= x.room {
+		return nfs4.ErrRepTooBigToCache
+	}
+	return nfs4.ErrRepTooBig
+}
+
+// minResult is the length in bytes of an operation's number and status.
+const minResult = 8
+
+// fail appends the results of an operation that failed.
+func (x *compound) fail(status nfs4.Status) nfs4.Status {
+	x.out = xdr.AppendUint32(xdr.AppendUint32(x.out, uint32(x.op)), uint32(status))
+	if x.op == nfs4.OpSetAttr {
+		x.out = xdr.AppendUint32(x.out, 0) // attrsset, in every arm
+	}
+	return status
+}
+
+// done appends the results of an operation that has nothing but a status.
+func (x *compound) done(status nfs4.Status) nfs4.Status {
+	x.out = xdr.AppendUint32(x.out, uint32(status))
+	return status
+}
+
+// refuse ends a COMPOUND that is too long to be looked at: the first operation
+// gets the status.
+func (x *compound) refuse(status nfs4.Status) error {
+	x.op = nfs4.Op(x.args.Uint32())
+	if err := x.args.Err(); err != nil {
+		return err
+	}
+	x.i = 1
+	x.finish(x.fail(status))
+	return nil
+}
+
+// seed is of the digests of calls.
+var seed = maphash.MakeSeed()
+
+// digestLen is how many bytes after SEQUENCE are looked at: a filehandle and
+// the operation after it, but no data of a WRITE, which a retry over RDMA may
+// carry in another way.
+const digestLen = 64
+
+// digest returns a number of the call, without its bulk data, and of its
+// principal: two calls with different digests are not retries of one another.
+func (x *compound) digest(rest []byte) uint64 {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	var b [12]byte
+	xdr.AppendUint32(xdr.AppendUint32(xdr.AppendUint32(b[:0], x.minor), x.n), x.call.Cred.UID)
+	h.Write(b[:])
+	h.Write(rest[:min(len(rest), digestLen)])
+	return h.Sum64()
+}
+
+// principal returns who makes the call.
+func (x *compound) principal() nfs4state.Principal {
+	p := nfs4state.Principal{Flavor: x.call.Cred.Flavor}
+	if p.Flavor == rpcmsg.AuthSys {
+		p.UID = x.call.Cred.UID
+	}
+	return p
+}
+
+// sequence is SEQUENCE (RFC 8881, Section 18.46).
+func (x *compound) sequence(ctx context.Context) (nfs4.Status, error) {
+	var a nfs4.SequenceArgs
+	a.Decode(x.args)
+	if x.args.Err() != nil {
+		return x.fail(nfs4.ErrBadXDR), nil
+	}
+	s := x.server.state.Session(a.Session)
+	switch {
+	case s == nil:
+		return x.fail(nfs4.ErrBadSession), nil
+	case x.n > s.Fore.MaxOperations:
+		return x.fail(nfs4.ErrTooManyOps), nil
+	case uint32(requestLen(x.call)) > s.Fore.MaxRequestSize:
+		return x.fail(nfs4.ErrReqTooBig), nil
+	}
+	o := x.server.state.Begin(s, &nfs4state.Sequenced{
+		Slot: a.Slot, Sequence: a.Sequence, Highest: a.HighestSlotID, Digest: x.digest(x.args.Rest()), Conn: x.call.Peer,
+	})
+	if o.Retry != nil {
+		x.reply.StepAside()
+		var err error
+		if o, err = o.Retry.Wait(ctx); err != nil {
+			return 0, oncrpc.ErrNoAnswer
+		}
+	}
+	if o.Joined {
+		x.follow(ctx, s)
+	}
+	switch {
+	case o.Status != nfs4.OK:
+		return x.fail(o.Status), nil
+	case o.Replay != nil:
+		x.reply.Head = append(x.reply.Head, o.Replay...)
+		x.replayed = true
+		return nfs4.OK, nil
+	}
+	highest := s.Fore.MaxRequests - 1
+	x.results.seq = nfs4.SequenceRes{
+		Session: a.Session, Sequence: a.Sequence, Slot: a.Slot, HighestSlotID: highest, TargetHighestSlotID: highest,
+		Flags: x.server.state.Flags(s),
+	}
+	x.out = xdr.AppendUint32(x.out, uint32(nfs4.OpSequence))
+	x.out = x.results.seq.AppendTo(x.out)
+	if o.Uncached {
+		return x.uncached(), nil
+	}
+	x.session, x.slot, x.keep = s, a.Slot, a.CacheThis
+	x.room = min(x.room, int(s.Fore.MaxResponseSize)-replyHeader)
+	x.keptRoom = min(x.room, int(s.Fore.MaxResponseSizeCached)-replyHeader)
+	return nfs4.OK, nil
+}
+
+// follow unbinds the call's connection from a session when the connection ends.
+func (x *compound) follow(ctx context.Context, s *nfs4state.Session) {
+	peer := x.call.Peer
+	context.AfterFunc(ctx, func() { s.Unbind(peer) })
+}
+
+// uncached answers a retry whose reply was not kept: the second operation gets
+// the status, unless it is illegal (RFC 8881, Section 2.10.6.1.3).
+func (x *compound) uncached() nfs4.Status {
+	if x.n == 1 {
+		return nfs4.OK
+	}
+	x.i++
+	if x.op = nfs4.Op(x.args.Uint32()); x.args.Err() != nil {
+		x.op = nfs4.OpIllegal
+		return x.fail(nfs4.ErrBadXDR)
+	}
+	if _, status := x.lookup(); status != nfs4.OK {
+		return x.fail(status)
+	}
+	return x.fail(nfs4.ErrRetryUncachedRep)
+}
+
+// replyHeader is the length in bytes of an RPC reply before its results.
+// Session limits count it.
+const replyHeader = 24
+
+// requestLen returns the length in bytes of a call as session limits count it.
+func requestLen(c *oncrpc.Call) int { return c.Args.Offset() + c.Args.Left() + callHeader }
+
+// callHeader is a lower bound of the length in bytes of an RPC call before its
+// arguments.
+const callHeader = 40
+
+// status returns the status of a refusal or of a file system's error.
+func (x *compound) status(err error) nfs4.Status {
+	if err == nil {
+		return nfs4.OK
+	}
+	status, known := statusOf(err)
+	if !known {
+		x.server.log.Warn("NFS has no status for the error of a file system, so the client sees NFS4ERR_IO",
+			"op", x.op, "err", err)
+	}
+	return status
+}

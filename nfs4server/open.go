@@ -1,0 +1,297 @@
+package nfs4server
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"syscall"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/nfs4state"
+	"github.com/nfsrdma/nfsrdma/realm"
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// open is OPEN (RFC 8881, Section 18.16).
+func open(ctx context.Context, x *compound) nfs4.Status {
+	var a nfs4.OpenArgs
+	a.Decode(x.args)
+	if x.args.Err() != nil {
+		return nfs4.ErrBadXDR
+	}
+	if status := x.openArgs(&a); status != nfs4.OK {
+		return status
+	}
+	res := &x.results.open
+	*res = nfs4.OpenRes{Flags: nfs4.OpenLocktypePosix}
+	dir := x.current
+	var status nfs4.Status
+	switch a.Claim {
+	case nfs4.ClaimNull:
+		status = x.openName(ctx, &a, res)
+	case nfs4.ClaimFH, nfs4.ClaimPrevious:
+		status = x.openObject(ctx, &a, res, false)
+	default:
+		status = nfs4.ErrNotSupp // claims of delegations
+	}
+	if status != nfs4.OK {
+		x.current = dir
+		return status
+	}
+	res.Delegation = noDelegation(a.ShareAccess)
+	x.out = res.AppendTo(x.out)
+	x.current.stateid, x.current.stated = res.StateID, true
+	return nfs4.OK
+}
+
+// openArgs checks the arguments of OPEN alone.
+func (x *compound) openArgs(a *nfs4.OpenArgs) nfs4.Status {
+	wants := nfs4.WantDelegMask | nfs4.WantSignalAvail | nfs4.WantPushDeleg
+	if x.minor >= nfs4.Minor2 {
+		wants = ^nfs4.ShareBoth & ^uint32(0xfc) // later documents add more wishes
+	}
+	access := a.ShareAccess &^ wants
+	switch {
+	case access == 0, access&^nfs4.ShareBoth != 0, a.ShareDeny&^nfs4.ShareBoth != 0:
+		return nfs4.ErrInval
+	case a.ShareAccess&nfs4.WantDelegMask > nfs4.WantCancel:
+		return nfs4.ErrInval
+	case a.How != nfs4.NoCreate && a.Claim != nfs4.ClaimNull:
+		return nfs4.ErrInval
+	case x.current.node != nil && a.Claim != nfs4.ClaimNull:
+		return nfs4.ErrIsDir
+	}
+	return nfs4.OK
+}
+
+// noDelegation says why an OPEN gets no delegation, if the client has a wish.
+func noDelegation(access uint32) nfs4.OpenDelegation {
+	switch access & nfs4.WantDelegMask {
+	case nfs4.WantNoPreference:
+		return nfs4.OpenDelegation{}
+	case nfs4.WantNoDeleg:
+		return nfs4.OpenDelegation{Type: nfs4.DelegateNoneExt, Why: nfs4.WhyNotWanted}
+	case nfs4.WantCancel:
+		return nfs4.OpenDelegation{Type: nfs4.DelegateNoneExt, Why: nfs4.WhyCancelled}
+	}
+	return nfs4.OpenDelegation{Type: nfs4.DelegateNoneExt, Why: nfs4.WhyResource}
+}
+
+// openName opens a name in the current directory, and creates it if OPEN asks
+// for that.
+func (x *compound) openName(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.OpenRes) nfs4.Status {
+	if status := x.directory(ctx, &x.current); status != nfs4.OK {
+		return status
+	}
+	if status := checkName(a.Name); status != nfs4.OK {
+		return status
+	}
+	if x.current.node != nil || x.junction(ctx, &x.current, string(a.Name)) != nil {
+		return x.openNode(ctx, a)
+	}
+	u, dir, name := x.current.use, x.current.h, string(a.Name)
+	if a.How == nfs4.Exclusive || a.How == nfs4.Exclusive1 {
+		return x.openNew(ctx, a, res)
+	}
+	h, _, dirAttr, err := u.Export.FS.Lookup(ctx, &u.Cred, dir, name)
+	switch {
+	case errors.Is(err, syscall.ENOENT) && a.How != nfs4.NoCreate:
+		return x.openNew(ctx, a, res)
+	case err != nil:
+		return x.status(err)
+	case a.How == nfs4.Guarded:
+		return nfs4.ErrExist
+	}
+	if dirAttr.OK {
+		c := changeOf(&dirAttr.Attr)
+		res.Dir = nfs4.ChangeInfo{Atomic: true, Before: c, After: c} // nothing changed
+	}
+	x.current = object{use: u, h: h}
+	return x.openObject(ctx, a, res, false)
+}
+
+// openNode answers OPEN of a name that can only be a directory.
+func (x *compound) openNode(ctx context.Context, a *nfs4.OpenArgs) nfs4.Status {
+	switch status := x.lookupName(ctx, a.Name); {
+	case status == nfs4.ErrNoEnt && a.How != nfs4.NoCreate:
+		return nfs4.ErrROFS
+	case status != nfs4.OK:
+		return status
+	case a.How == nfs4.Guarded:
+		return nfs4.ErrExist
+	}
+	return nfs4.ErrIsDir
+}
+
+// openNew creates a file and opens it.
+func (x *compound) openNew(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.OpenRes) nfs4.Status {
+	allowed := settable
+	allowed.Set(nfs4.AttrModeUmask)
+	set, done, status := x.setAttrs(&a.Attrs, allowed)
+	switch {
+	case status != nfs4.OK:
+		return status
+	case x.mayChange(&x.current) != nfs4.OK:
+		return nfs4.ErrROFS
+	case a.Attrs.Mask.Has(nfs4.AttrModeSetMasked):
+		return nfs4.ErrInval // there is no mode yet of which to set a part
+	}
+	u, p := x.current.use, realm.Place{Dir: x.current.h, Name: string(a.Name)}
+	how := vfs.CreateHow{Mode: vfs.Guarded, Attr: set}
+	if a.How == nfs4.Exclusive || a.How == nfs4.Exclusive1 {
+		how = vfs.CreateHow{Mode: vfs.Exclusive, Verifier: binary.BigEndian.Uint64(a.Verf[:])}
+	}
+	if err := u.BeforeMake(ctx, p, realm.Leaves); err != nil {
+		return x.status(err)
+	}
+	made, err := u.Export.FS.Create(ctx, &u.Cred, p.Dir, p.Name, how)
+	u.EndChange()
+	if errors.Is(err, syscall.EEXIST) && a.How == nfs4.Unchecked {
+		h, _, _, err := u.Export.FS.Lookup(ctx, &u.Cred, p.Dir, p.Name) // another call was faster
+		if err != nil {
+			return x.status(err)
+		}
+		x.current = object{use: u, h: h}
+		return x.openObject(ctx, a, res, false)
+	}
+	if err != nil {
+		return x.status(err)
+	}
+	res.Dir, res.AttrSet = changeInfo(u, &made.Dir), done
+	x.current = object{use: u, h: made.Handle}
+	if how.Mode == vfs.Exclusive {
+		// The verifier is kept in the times.
+		res.AttrSet.Set(nfs4.AttrTimeAccessSet)
+		res.AttrSet.Set(nfs4.AttrTimeModifySet)
+		if a.How == nfs4.Exclusive1 && !done.Empty() {
+			if status := x.set(ctx, &x.current, &a.Attrs, set); status != nfs4.OK {
+				return status
+			}
+		}
+	}
+	return x.openObject(ctx, a, res, true)
+}
+
+// openObject opens the current object, which the caller has just made or not.
+func (x *compound) openObject(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.OpenRes, made bool) nfs4.Status {
+	o := &x.current
+	attr, status := x.attr(ctx, o)
+	if status == nfs4.OK {
+		status = regular(&attr)
+	}
+	if status != nfs4.OK {
+		return status
+	}
+	want := a.ShareAccess & nfs4.ShareBoth
+	if !made {
+		if status := x.mayOpen(ctx, o, want); status != nfs4.OK {
+			return status
+		}
+	}
+	key, err := x.key(o)
+	if err != nil {
+		return x.status(err)
+	}
+	opened, _, status := x.server.state.OpenFile(x.session, &nfs4state.OpenFile{
+		Owner: a.Owner.Owner, Key: key, Access: want, Deny: a.ShareDeny, Reclaim: a.Claim == nfs4.ClaimPrevious,
+	}, nil)
+	if status != nfs4.OK {
+		return status
+	}
+	res.StateID = opened.StateID()
+	if !made && a.How == nfs4.Unchecked && a.Attrs.Mask.Has(nfs4.AttrSize) && a.Attrs.Size == 0 {
+		var zero uint64
+		if status := x.set(ctx, o, &nfs4.Attrs{}, vfs.SetAttr{Size: &zero}); status != nfs4.OK {
+			return status
+		}
+		res.AttrSet.Set(nfs4.AttrSize)
+	}
+	return nfs4.OK
+}
+
+// mayOpen checks the caller's rights to open an existing file. A caller who may
+// execute a file may read it.
+func (x *compound) mayOpen(ctx context.Context, o *object, want uint32) nfs4.Status {
+	if want&nfs4.ShareWrite != 0 && o.use.Options.ReadOnly {
+		return nfs4.ErrROFS
+	}
+	const asked = vfs.AccessRead | vfs.AccessExecute | vfs.AccessModify
+	rights, _, err := o.use.Export.FS.Access(ctx, &o.use.Cred, o.h, asked)
+	switch {
+	case err != nil:
+		return x.status(err)
+	case want&nfs4.ShareRead != 0 && rights&(vfs.AccessRead|vfs.AccessExecute) == 0,
+		want&nfs4.ShareWrite != 0 && rights&vfs.AccessModify == 0:
+		return nfs4.ErrAccess
+	}
+	return nfs4.OK
+}
+
+// key returns the name of an object for the state: the same for all its
+// handles, if the file system can tell.
+func (x *compound) key(o *object) (string, error) {
+	if o.use.Export.Keys != nil {
+		key, err := o.use.Key(o.h)
+		if !errors.Is(err, syscall.EOPNOTSUPP) {
+			return "k" + string(key), err
+		}
+	}
+	return "h" + string(o.use.Handle(&o.h)), nil
+}
+
+// closeFile is CLOSE (RFC 8881, Section 18.2). Its stateid is of no use to the
+// client, and Linux expects that it is the invalid one.
+func closeFile(_ context.Context, x *compound) nfs4.Status {
+	var a nfs4.CloseArgs
+	a.Decode(x.args)
+	if x.args.Err() != nil {
+		return nfs4.ErrBadXDR
+	}
+	id, status := x.exact(&a.StateID)
+	if status == nfs4.OK {
+		status = x.server.state.Close(x.session, &id)
+	}
+	if status != nfs4.OK {
+		return status
+	}
+	x.current.stated = false
+	res := nfs4.StateIDRes{StateID: nfs4.InvalidStateID}
+	x.out = res.AppendTo(x.out)
+	return nfs4.OK
+}
+
+// openDowngrade is OPEN_DOWNGRADE (RFC 8881, Section 18.18).
+func openDowngrade(_ context.Context, x *compound) nfs4.Status {
+	var a nfs4.OpenDowngradeArgs
+	a.Decode(x.args)
+	access := a.ShareAccess &^ nfs4.WantDelegMask
+	switch {
+	case x.args.Err() != nil:
+		return nfs4.ErrBadXDR
+	case access == 0, access&^nfs4.ShareBoth != 0, a.ShareDeny&^nfs4.ShareBoth != 0:
+		return nfs4.ErrInval
+	}
+	id, status := x.exact(&a.StateID)
+	if status != nfs4.OK {
+		return status
+	}
+	res := nfs4.StateIDRes{}
+	if res.StateID, res.Status = x.server.state.Downgrade(x.session, &id, access, a.ShareDeny); res.Status != nfs4.OK {
+		return res.Status
+	}
+	x.current.stateid, x.current.stated = res.StateID, true
+	x.out = res.AppendTo(x.out)
+	return nfs4.OK
+}
+
+// exact returns the stateid of an operation that ends or changes an open: the
+// current one keeps its seqid here (RFC 8881, Section 16.2.3.1.2).
+func (x *compound) exact(id *nfs4.StateID) (nfs4.StateID, nfs4.Status) {
+	if *id != nfs4.CurrentStateID {
+		return *id, nfs4.OK
+	}
+	if !x.current.stated {
+		return *id, nfs4.ErrBadStateID
+	}
+	return x.current.stateid, nfs4.OK
+}

@@ -1,0 +1,100 @@
+package nfs4server
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/nfs4state"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/realm"
+)
+
+// Config configures a Server. Realm, State and ID are required.
+type Config struct {
+	Realm *realm.Realm
+	State *nfs4state.State
+
+	// Lease is the lease time that clients are told: that of State.
+	Lease time.Duration
+
+	// ID identifies the daemon to its clients, over restarts and addresses.
+	ID [16]byte
+
+	// Minors are the minor versions to serve: nfs4.Minor1, nfs4.Minor2. Empty
+	// means both.
+	Minors []uint32
+
+	// MaxSlots is the greatest number of slots of a session; 0 means 64.
+	MaxSlots uint32
+}
+
+// A Server is NFS version 4, minor versions 1 and 2.
+type Server struct {
+	realm     *realm.Realm
+	state     *nfs4state.State
+	log       *slog.Logger
+	lease     time.Duration
+	id        [16]byte
+	minors    [nfs4.MaxMinor + 1]bool
+	slots     uint32
+	tree      treeCache
+	compounds sync.Pool // of *compound
+}
+
+// Limits of our own.
+const (
+	// defaultSlots is as many as Linux asks for.
+	defaultSlots = 64
+
+	// maxOps is the greatest number of operations of a COMPOUND.
+	maxOps = 64
+
+	// messageRoom is what a request or reply may have besides a payload: the
+	// rest of a COMPOUND with a WRITE or READ. With less than 1,044 bytes
+	// Linux would shrink its wsize to an odd number.
+	messageRoom = 64 << 10
+
+	// maxCached is the longest reply that a slot keeps on demand. Linux asks
+	// for 7,584 bytes.
+	maxCached = 8 << 10
+
+	// minMessage is the shortest limit of messages with which a client could
+	// do anything.
+	minMessage = 512
+)
+
+// New returns a Server.
+func New(c Config) *Server {
+	s := &Server{
+		realm: c.Realm, state: c.State, log: c.Realm.Log(), lease: c.Lease, id: c.ID, slots: c.MaxSlots,
+	}
+	if s.slots == 0 {
+		s.slots = defaultSlots
+	}
+	if len(c.Minors) == 0 {
+		c.Minors = []uint32{nfs4.Minor1, nfs4.Minor2}
+	}
+	for _, m := range c.Minors {
+		s.minors[m] = true
+	}
+	return s
+}
+
+// Register registers NFS version 4 with m.
+func (s *Server) Register(m *oncrpc.Mux) { m.Register(nfs4.Program, nfs4.Version, s) }
+
+// ServeRPC handles one COMPOUND.
+func (s *Server) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
+	if c.Proc != nfs4.ProcCompound {
+		return oncrpc.ErrProcUnavail
+	}
+	x, _ := s.compounds.Get().(*compound)
+	if x == nil {
+		x = &compound{server: s}
+	}
+	defer s.compounds.Put(x)
+	return x.serve(ctx, c, r)
+}

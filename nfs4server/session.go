@@ -1,0 +1,230 @@
+package nfs4server
+
+import (
+	"context"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/nfs4state"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// transport returns which of the two servers the call came to.
+func (x *compound) transport() nfs4state.Transport {
+	if p := x.call.Peer; p != nil && p.Network == "rdma" {
+		return nfs4state.RDMA
+	}
+	return nfs4state.TCP
+}
+
+// exchangeID is EXCHANGE_ID (RFC 8881, Section 18.35).
+func exchangeID(_ context.Context, x *compound) nfs4.Status {
+	var a nfs4.ExchangeIDArgs
+	a.Decode(x.args)
+	allowed := nfs4.ExchangeArgMask
+	if x.minor < nfs4.Minor2 {
+		allowed &^= nfs4.ExchangeSuppFenceOps
+	}
+	switch {
+	case x.args.Err() != nil:
+		return nfs4.ErrBadXDR
+	case a.Flags&^allowed != 0, a.Protect.How == nfs4.ProtectMachCred:
+		return nfs4.ErrInval // machine credentials need RPCSEC_GSS
+	case a.Protect.How == nfs4.ProtectSSV:
+		return nfs4.ErrEncrAlgUnsupp
+	}
+	id, sequence, confirmed, status := x.server.state.ExchangeID(&nfs4state.Exchange{
+		Transport: x.transport(), Principal: x.principal(), Owner: a.Owner, Verifier: a.Verifier,
+		Update: a.Flags&nfs4.ExchangeUpdConfirmed != 0, Impl: string(a.Impl.Name[:min(len(a.Impl.Name), maxImpl)]),
+	})
+	if status != nfs4.OK {
+		return status
+	}
+	// Both transports are servers of one scope, whose state is apart.
+	major := append(x.server.id[:len(x.server.id):len(x.server.id)], byte(x.transport()))
+	res := nfs4.ExchangeIDRes{
+		ClientID: id, SequenceID: sequence, Flags: nfs4.ExchangeUseNonPNFS, MajorID: major, Scope: x.server.id[:],
+	}
+	if confirmed {
+		res.Flags |= nfs4.ExchangeConfirmed
+	}
+	x.out = res.AppendTo(x.out)
+	return nfs4.OK
+}
+
+// maxImpl is the longest name of an implementation that is remembered.
+const maxImpl = 128
+
+// createSession is CREATE_SESSION (RFC 8881, Section 18.36).
+func createSession(ctx context.Context, x *compound) nfs4.Status {
+	var a nfs4.CreateSessionArgs
+	a.Decode(x.args)
+	const known = nfs4.SessionPersist | nfs4.SessionConnBackChan | nfs4.SessionConnRDMA
+	switch {
+	case x.args.Err() != nil:
+		return nfs4.ErrBadXDR
+	case a.Flags&^known != 0:
+		return nfs4.ErrInval
+	}
+	c := nfs4state.Create{
+		Principal: x.principal(), ClientID: a.ClientID, Sequence: a.Sequence, Fore: x.grant(&a.Fore), Back: a.Back,
+		CBProgram: a.CBProgram, SecParms: a.SecParms, Conn: x.call.Peer, Own: x.session,
+	}
+	if p := x.call.Peer; p != nil && p.Reverse != nil {
+		c.Flags = a.Flags & nfs4.SessionConnBackChan
+	}
+	c.Back.HeaderPadSize = 0
+	switch {
+	case c.Fore.MaxOperations < 2, c.Fore.MaxRequests == 0, min(c.Fore.MaxRequestSize, c.Fore.MaxResponseSize) < minMessage,
+		c.Flags&nfs4.SessionConnBackChan != 0 && c.Back.MaxOperations < 2:
+		c.Refused = nfs4.ErrTooSmall
+	}
+	res := x.server.state.CreateSession(&c)
+	if res.Status != nfs4.OK {
+		return res.Status
+	}
+	if s := x.server.state.Session(res.Session); s != nil {
+		x.follow(ctx, s)
+	}
+	x.out = res.AppendTo(x.out)
+	return nfs4.OK
+}
+
+// grant returns the limits of a fore channel for the limits that a client asks
+// for. Sizes are never raised (RFC 8881, Section 18.36.3).
+func (x *compound) grant(a *nfs4.ChannelAttrs) nfs4.ChannelAttrs {
+	longest := uint32(x.server.realm.Payload() + messageRoom)
+	return nfs4.ChannelAttrs{
+		MaxRequestSize:        min(a.MaxRequestSize, longest),
+		MaxResponseSize:       min(a.MaxResponseSize, longest),
+		MaxResponseSizeCached: min(a.MaxResponseSizeCached, maxCached),
+		MaxOperations:         min(a.MaxOperations, maxOps),
+		MaxRequests:           min(a.MaxRequests, x.server.slots),
+	}
+}
+
+// bindConnToSession is BIND_CONN_TO_SESSION (RFC 8881, Section 18.34).
+func bindConnToSession(ctx context.Context, x *compound) nfs4.Status {
+	var a nfs4.BindConnArgs
+	a.Decode(x.args)
+	if x.args.Err() != nil {
+		return nfs4.ErrBadXDR
+	}
+	s := x.server.state.Session(a.Session)
+	if s == nil {
+		return nfs4.ErrBadSession
+	}
+	if p := x.call.Peer; p == nil || p.Reverse == nil {
+		if a.Dir == nfs4.BindBack {
+			return nfs4.ErrInval // this connection cannot carry callbacks
+		}
+	}
+	bound, status := s.Bind(x.call.Peer, a.Dir)
+	if status != nfs4.OK {
+		return status
+	}
+	x.follow(ctx, s)
+	res := nfs4.BindConnRes{Session: a.Session, Dir: bound}
+	x.out = res.AppendTo(x.out)
+	return nfs4.OK
+}
+
+// backchannelCtl is BACKCHANNEL_CTL (RFC 8881, Section 18.33).
+func backchannelCtl(_ context.Context, x *compound) nfs4.Status {
+	var a nfs4.BackchannelCtlArgs
+	a.Decode(x.args)
+	if x.args.Err() != nil {
+		return nfs4.ErrBadXDR
+	}
+	x.session.SetCallback(a.CBProgram, a.SecParms)
+	return x.done(nfs4.OK)
+}
+
+// destroySession is DESTROY_SESSION (RFC 8881, Section 18.37). A connection
+// that is not bound may do it too: a client that has lost its connections
+// could not clean up otherwise.
+func destroySession(_ context.Context, x *compound) nfs4.Status {
+	var a nfs4.SessionArgs
+	a.Decode(x.args)
+	switch {
+	case x.args.Err() != nil:
+		return nfs4.ErrBadXDR
+	case x.session != nil && a.Session == x.session.ID && x.i+1 < x.n:
+		return nfs4.ErrNotOnlyOp // it must be the last
+	}
+	return x.done(x.server.state.DestroySession(a.Session, x.session))
+}
+
+// destroyClientID is DESTROY_CLIENTID (RFC 8881, Section 18.50).
+func destroyClientID(_ context.Context, x *compound) nfs4.Status {
+	var a nfs4.ClientIDArgs
+	a.Decode(x.args)
+	if x.args.Err() != nil {
+		return nfs4.ErrBadXDR
+	}
+	return x.done(x.server.state.DestroyClientID(a.ClientID))
+}
+
+// reclaimComplete is RECLAIM_COMPLETE (RFC 8881, Section 18.51). For one file
+// system it means nothing, since none moves between servers.
+func reclaimComplete(_ context.Context, x *compound) nfs4.Status {
+	var a nfs4.ReclaimCompleteArgs
+	a.Decode(x.args)
+	switch {
+	case x.args.Err() != nil:
+		return nfs4.ErrBadXDR
+	case a.OneFS && !x.current.set():
+		return nfs4.ErrNoFileHandle
+	case a.OneFS:
+		return x.done(nfs4.OK)
+	}
+	return x.done(x.server.state.ReclaimComplete(x.session))
+}
+
+// setSSV is SET_SSV (RFC 8881, Section 18.47), which needs state protection
+// that no client gets.
+func setSSV(context.Context, *compound) nfs4.Status { return nfs4.ErrInval }
+
+// testStateID is TEST_STATEID (RFC 8881, Section 18.48).
+func testStateID(_ context.Context, x *compound) nfs4.Status {
+	var a nfs4.TestStateIDArgs
+	a.Decode(x.args)
+	switch {
+	case x.args.Err() != nil:
+		return nfs4.ErrBadXDR
+	case x.left() < minResult+4*int(a.N):
+		return nfs4.ErrRepTooBig
+	}
+	res := nfs4.TestStateIDRes{N: a.N}
+	x.out = res.AppendTo(x.out)
+	for range a.N {
+		var id nfs4.StateID
+		id.Decode(x.args)
+		x.out = xdr.AppendUint32(x.out, uint32(x.server.state.TestStateID(x.session, &id)))
+	}
+	return nfs4.OK
+}
+
+// freeStateID is FREE_STATEID (RFC 8881, Section 18.38).
+func freeStateID(_ context.Context, x *compound) nfs4.Status {
+	var a nfs4.StateIDArgs
+	a.Decode(x.args)
+	if x.args.Err() != nil {
+		return nfs4.ErrBadXDR
+	}
+	return x.done(x.server.state.FreeStateID(x.session, &a.StateID))
+}
+
+// Sweep drops what clients have left behind until ctx ends.
+func (s *Server) Sweep(ctx context.Context) {
+	tick := time.NewTicker(s.lease)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			s.state.Sweep()
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package nfs4server
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/nfs4state"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/realm"
+	"github.com/nfsrdma/nfsrdma/vfs/mem"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// A rig is a server, and a client that makes COMPOUNDs.
+type rig struct {
+	t     testing.TB
+	s     *Server
+	peer  *oncrpc.Peer
+	cred  rpcmsg.Cred
+	minor uint32
+
+	session nfs4.SessionID
+	seq     uint32
+}
+
+func newRig(t testing.TB, exports ...realm.Export) *rig {
+	if len(exports) == 0 {
+		exports = []realm.Export{{Path: "/x", FS: mem.New(mem.Options{Size: 1 << 30})}}
+	}
+	r, err := realm.New(realm.Config{Exports: exports})
+	require.NoError(t, err)
+	start := time.Now()
+	state := nfs4state.New(nfs4state.Config{Now: func() time.Duration { return time.Since(start) }, Epoch: 7, Lease: 40 * time.Second})
+	return &rig{
+		t: t, s: New(Config{Realm: r, State: state, Lease: 40 * time.Second}), minor: 2,
+		peer: &oncrpc.Peer{Addr: netip.MustParseAddrPort("192.0.2.1:700"), Network: "tcp"},
+		cred: rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: 1000, GID: 1000},
+	}
+}
+
+// An step is one operation of a COMPOUND: its arguments and memory for its
+// results.
+type step struct {
+	op   nfs4.Op
+	args nfs4.Message
+	res  nfs4.Message
+}
+
+var void nfs4.Void
+
+// raw makes a COMPOUND of the steps and reads the results. It returns the
+// status, and how many operations have results.
+func (g *rig) raw(steps ...step) (nfs4.Status, int) {
+	g.t.Helper()
+	head := nfs4.CompoundArgs{Tag: []byte("tag"), Minor: g.minor, N: uint32(len(steps))}
+	b := head.AppendTo(nil)
+	for _, s := range steps {
+		b = nfs4.AppendOp(b, s.op, s.args)
+		if w, ok := s.args.(*nfs4.WriteArgs); ok {
+			b = xdr.AppendFixed(b, w.Data)
+		}
+	}
+	call := oncrpc.Call{Prog: nfs4.Program, Vers: nfs4.Version, Proc: nfs4.ProcCompound, Cred: g.cred, Peer: g.peer, Args: xdr.NewReader(b), MaxReply: 1<<20 + 4096}
+	var rep oncrpc.Reply
+	require.NoError(g.t, g.s.ServeRPC(context.Background(), &call, &rep))
+	whole := append([]byte(nil), rep.Head...)
+	if rep.Item != nil {
+		whole = xdr.AppendFixed(whole, rep.Item.B)
+		rep.DropItem()
+	}
+	whole = append(whole, rep.Tail...)
+	r := xdr.NewReader(whole)
+	var res nfs4.CompoundRes
+	res.Decode(&r)
+	require.NoError(g.t, r.Err())
+	assert.Equal(g.t, "tag", string(res.Tag))
+	for i := range res.N {
+		op := nfs4.Op(r.Uint32())
+		if op == nfs4.OpIllegal && i == res.N-1 {
+			assert.Equal(g.t, uint32(res.Status), r.Uint32())
+			break
+		}
+		require.Equal(g.t, steps[i].op, op)
+		if i == res.N-1 && res.Status != nfs4.OK && op != nfs4.OpSetAttr {
+			require.Equal(g.t, uint32(res.Status), r.Uint32())
+			continue
+		}
+		steps[i].res.Decode(&r)
+		require.NoError(g.t, r.Err(), op)
+		if d, ok := steps[i].res.(*listing); ok {
+			d.read(&r)
+		}
+	}
+	require.NoError(g.t, r.Done())
+	return res.Status, int(res.N)
+}
+
+// A listing is the results of READDIR with its entries.
+type listing struct {
+	nfs4.ReadDirRes
+	names []string
+	eof   bool
+}
+
+func (l *listing) read(r *xdr.Reader) {
+	d := nfs4.DirReader{R: r}
+	for e := (nfs4.DirEntry{}); d.Next(&e); {
+		l.names = append(l.names, string(e.Name))
+	}
+	l.eof = d.EOF
+}
+
+// connect makes a client ID and a session.
+func (g *rig) connect() *rig {
+	g.t.Helper()
+	var id nfs4.ExchangeIDRes
+	st, _ := g.raw(step{nfs4.OpExchangeID, &nfs4.ExchangeIDArgs{Owner: []byte("client")}, &id})
+	require.Equal(g.t, nfs4.OK, st)
+	ch := nfs4.ChannelAttrs{MaxRequestSize: 1 << 20, MaxResponseSize: 1 << 20, MaxResponseSizeCached: 7584, MaxOperations: 16, MaxRequests: 8}
+	var cs nfs4.CreateSessionRes
+	st, _ = g.raw(step{nfs4.OpCreateSession, &nfs4.CreateSessionArgs{ClientID: id.ClientID, Sequence: id.SequenceID, Fore: ch, Back: ch}, &cs})
+	require.Equal(g.t, nfs4.OK, st)
+	g.session = cs.Session
+	st, _ = g.do(step{nfs4.OpReclaimComplete, &nfs4.ReclaimCompleteArgs{}, new(nfs4.StatusRes)})
+	require.Equal(g.t, nfs4.OK, st)
+	return g
+}
+
+// do makes a COMPOUND with SEQUENCE in front.
+func (g *rig) do(steps ...step) (nfs4.Status, int) {
+	g.t.Helper()
+	g.seq++
+	seq := step{nfs4.OpSequence, &nfs4.SequenceArgs{Session: g.session, Sequence: g.seq}, new(nfs4.SequenceRes)}
+	st, n := g.raw(append([]step{seq}, steps...)...)
+	return st, n - 1
+}
+
+func status() *nfs4.StatusRes { return new(nfs4.StatusRes) }
+
+func root() step { return step{nfs4.OpPutRootFH, &void, status()} }
+
+func look(name string) step {
+	return step{nfs4.OpLookup, &nfs4.NameArgs{Name: []byte(name)}, status()}
+}
+
+func TestSmoke(t *testing.T) {
+	g := newRig(t).connect()
+	var attr nfs4.GetAttrRes
+	want := nfs4.BitmapOf(nfs4.AttrType, nfs4.AttrFSID, nfs4.AttrFileID, nfs4.AttrSupportedAttrs, nfs4.AttrMountedOnFileID, nfs4.AttrSpaceTotal, nfs4.AttrMaxName)
+	st, n := g.do(root(), step{nfs4.OpGetAttr, &nfs4.GetAttrArgs{Request: want}, &attr})
+	require.Equal(t, nfs4.OK, st)
+	assert.Equal(t, 2, n)
+	assert.Equal(t, nfs4.FSID{}, attr.Attrs.FSID)
+	st, _ = g.do(root(), look("x"), step{nfs4.OpGetAttr, &nfs4.GetAttrArgs{Request: want}, &attr})
+	require.Equal(t, nfs4.OK, st)
+	assert.NotZero(t, attr.Attrs.FSID)
+	var fh nfs4.HandleRes
+	var opened nfs4.OpenRes
+	a := nfs4.OpenArgs{ShareAccess: nfs4.ShareBoth, Owner: nfs4.StateOwner{Owner: []byte("o")}, How: nfs4.Unchecked, Claim: nfs4.ClaimNull, Name: []byte("f")}
+	a.Attrs.Mask, a.Attrs.Mode = nfs4.BitmapOf(nfs4.AttrMode), 0o644
+	g.cred.UID, g.cred.GID = 0, 0
+	st, n = g.do(root(), look("x"), step{nfs4.OpOpen, &a, &opened}, step{nfs4.OpGetFH, &void, &fh})
+	require.Equal(t, nfs4.OK, st, n)
+	var wrote nfs4.WriteRes
+	object := append([]byte(nil), fh.Object...)
+	put := step{nfs4.OpPutFH, &nfs4.HandleArgs{Object: object}, status()}
+	st, _ = g.do(put, step{nfs4.OpWrite, &nfs4.WriteArgs{StateID: opened.StateID, Data: []byte("hello")}, &wrote})
+	require.Equal(t, nfs4.OK, st)
+	assert.EqualValues(t, 5, wrote.Count)
+	var read, again nfs4.ReadRes
+	id := opened.StateID
+	id.SeqID = 0
+	st, _ = g.do(put, step{nfs4.OpRead, &nfs4.ReadArgs{StateID: id, Count: 100}, &read}, step{nfs4.OpRead, &nfs4.ReadArgs{StateID: id, Offset: 1, Count: 2}, &again})
+	require.Equal(t, nfs4.OK, st)
+	assert.Equal(t, "hello", string(read.Data))
+	assert.True(t, read.EOF)
+	assert.Equal(t, "el", string(again.Data))
+	var closed nfs4.StateIDRes
+	st, _ = g.do(put, step{nfs4.OpClose, &nfs4.CloseArgs{StateID: opened.StateID}, &closed})
+	require.Equal(t, nfs4.OK, st)
+	assert.Equal(t, nfs4.InvalidStateID, closed.StateID)
+	var list listing
+	st, _ = g.do(root(), look("x"), step{nfs4.OpReadDir, &nfs4.ReadDirArgs{DirCount: 1000, MaxCount: 4000, Request: want}, &list})
+	require.Equal(t, nfs4.OK, st)
+	assert.Equal(t, []string{"f"}, list.names)
+	assert.True(t, list.eof)
+	var top listing
+	st, _ = g.do(root(), step{nfs4.OpReadDir, &nfs4.ReadDirArgs{DirCount: 1000, MaxCount: 4000, Request: want}, &top})
+	require.Equal(t, nfs4.OK, st)
+	assert.Equal(t, []string{"x"}, top.names)
+	st, _ = g.do(put, step{nfs4.OpRead, &nfs4.ReadArgs{StateID: id, Count: 100}, &read})
+	assert.Equal(t, nfs4.ErrBadStateID, st)
+	var removed nfs4.ChangeRes
+	st, _ = g.do(root(), look("x"), step{nfs4.OpRemove, &nfs4.NameArgs{Name: []byte("f")}, &removed})
+	assert.Equal(t, nfs4.OK, st)
+}

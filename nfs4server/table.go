@@ -1,0 +1,57 @@
+package nfs4server
+
+import "github.com/nfsrdma/nfsrdma/nfs/nfs4"
+
+// The lengths in bytes of wire forms, for the longest results.
+const (
+	statusLen  = minResult
+	changeLen  = 4 + 8 + 8
+	bitmapLen  = 4 + 3*4
+	stateidLen = 4 + nfs4.OtherSize
+	handleLen  = 4 + 64
+	channelLen = 7 * 4
+)
+
+// operations are the operations that the server has. Others are
+// NFS4ERR_NOTSUPP, or NFS4ERR_OP_ILLEGAL if the minor version does not define
+// them.
+var operations = [nfs4.NumOp]operation{
+	nfs4.OpAccess:        {access, needsCurrent, statusLen + 8},
+	nfs4.OpClose:         {closeFile, needsCurrent | changes, statusLen + stateidLen},
+	nfs4.OpCommit:        {commit, needsCurrent, statusLen + 8},
+	nfs4.OpCreate:        {create, needsCurrent | changes, statusLen + changeLen + bitmapLen},
+	nfs4.OpGetAttr:       {getAttr, needsCurrent, 0},
+	nfs4.OpGetFH:         {getFH, needsCurrent, statusLen + handleLen},
+	nfs4.OpLink:          {link, needsCurrent | needsSaved | changes, statusLen + changeLen},
+	nfs4.OpLookup:        {lookup, needsCurrent, 0},
+	nfs4.OpLookupP:       {lookupP, needsCurrent, 0},
+	nfs4.OpNVerify:       {nVerify, needsCurrent, 0},
+	nfs4.OpOpen:          {open, needsCurrent | changes, statusLen + stateidLen + changeLen + 4 + bitmapLen + 12},
+	nfs4.OpOpenDowngrade: {openDowngrade, needsCurrent | changes, statusLen + stateidLen},
+	nfs4.OpPutFH:         {putFH, 0, 0},
+	nfs4.OpPutPubFH:      {putRootFH, 0, 0},
+	nfs4.OpPutRootFH:     {putRootFH, 0, 0},
+	nfs4.OpRead:          {read, needsCurrent, readHead},
+	nfs4.OpReadDir:       {readDir, needsCurrent, 0},
+	nfs4.OpReadLink:      {readLink, needsCurrent, 0},
+	nfs4.OpRemove:        {remove, needsCurrent | changes, statusLen + changeLen},
+	nfs4.OpRename:        {rename, needsCurrent | needsSaved | changes, statusLen + 2*changeLen},
+	nfs4.OpRestoreFH:     {restoreFH, needsSaved, 0},
+	nfs4.OpSaveFH:        {saveFH, needsCurrent, 0},
+	nfs4.OpSecInfo:       {secInfo, needsCurrent, statusLen + 8},
+	nfs4.OpSecInfoNoName: {secInfoNoName, needsCurrent, statusLen + 8},
+	nfs4.OpSetAttr:       {setAttr, needsCurrent | changes, statusLen + bitmapLen},
+	nfs4.OpVerify:        {verify, needsCurrent, 0},
+	nfs4.OpWrite:         {write, needsCurrent | changes, statusLen + 16},
+
+	nfs4.OpBackchannelCtl:    {backchannelCtl, 0, 0},
+	nfs4.OpBindConnToSession: {bindConnToSession, firstAlone, 0},
+	nfs4.OpCreateSession:     {createSession, firstAlone, statusLen + nfs4.SessionIDSize + 8 + 2*channelLen},
+	nfs4.OpDestroyClientID:   {destroyClientID, firstAlone, 0},
+	nfs4.OpDestroySession:    {destroySession, firstAlone, 0},
+	nfs4.OpExchangeID:        {exchangeID, firstAlone, statusLen + 100},
+	nfs4.OpFreeStateID:       {freeStateID, 0, 0},
+	nfs4.OpReclaimComplete:   {reclaimComplete, 0, 0},
+	nfs4.OpSetSSV:            {setSSV, 0, 0},
+	nfs4.OpTestStateID:       {testStateID, 0, statusLen + 4},
+}
