@@ -3,6 +3,7 @@ package nfsrdma
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,9 +17,12 @@ import (
 	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/nfs4server"
+	"github.com/nfsrdma/nfsrdma/nfs4state"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/replay"
+	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
@@ -77,8 +81,12 @@ type ServerConfig struct {
 	// delegations, and FPDUs no longer than a TCP segment.
 	StandardsOnly bool
 
-	// IWARP configures RDMA connections. LongFPDUs and
-	// ShortFPDUs are set by NewServer.
+	// Minors are the minor versions of NFS version 4 to serve besides version
+	// 3: 1, 2 or both. Empty means none.
+	Minors []uint32
+
+	// IWARP configures RDMA connections. LongFPDUs and ShortFPDUs are set by
+	// NewServer.
 	IWARP iwarp.Config
 
 	// Wrap, if not nil, returns the service that handles all calls in place of
@@ -116,7 +124,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	server, err := nfsserver.New(nfsserver.Config{
+	exported, err := realm.New(realm.Config{
 		Exports: cfg.Exports, Key: cfg.Key, MaxPayload: cfg.MaxPayload,
 		Names: cfg.Names, Groups: cfg.Groups, Grants: keeper, Log: cfg.Log,
 	})
@@ -125,7 +133,9 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		return nil, err
 	}
 	mux := &oncrpc.Mux{Log: cfg.Log}
+	server := nfsserver.Over(exported)
 	server.Register(mux)
+	cfg.version4(exported, mux)
 	// One cache, because a client may reconnect on another transport.
 	replies := replay.New(mux, replay.Config{Keep: nfsserver.ExecuteOnce})
 	var calls oncrpc.Service = replies
@@ -143,6 +153,26 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	return &Server{
 		parts: Parts{NFS: server, Delegations: keeper, Replies: replies, RDMA: over, TCP: tcp, Device: device},
 	}, nil
+}
+
+// leaseTime4 is the lease of clients of version 4.
+const leaseTime4 = 40 * time.Second
+
+// version4 registers the minor versions of NFS version 4 that are to be served.
+func (c *ServerConfig) version4(exported *realm.Realm, mux *oncrpc.Mux) {
+	if len(c.Minors) == 0 {
+		return
+	}
+	start := time.Now()
+	state := nfs4state.New(nfs4state.Config{
+		Now:   func() time.Duration { return time.Since(start) },
+		Epoch: uint32(start.Unix()),
+		Lease: leaseTime4,
+	})
+	id := sha256.Sum256(append([]byte("server owner "), c.Key[:]...))
+	nfs4server.New(nfs4server.Config{
+		Realm: exported, State: state, Lease: leaseTime4, ID: [16]byte(id[:]), Minors: c.Minors,
+	}).Register(mux)
 }
 
 // keeper opens the keeper of delegations. With StandardsOnly it does so only if

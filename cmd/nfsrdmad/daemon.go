@@ -14,6 +14,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/vfs"
@@ -132,7 +133,12 @@ func openExport(e *export, st *state, log *slog.Logger) (vfs.FS, error) {
 // newServer returns the server of the exports. Its marker is in the directory
 // state.
 func (o *serveOptions) newServer(list []nfsserver.Export, state string, rec *recorder, log *slog.Logger) (*nfsrdma.Server, error) {
+	minors, err := minorVersions(o.versions)
+	if err != nil {
+		return nil, err
+	}
 	cfg := nfsrdma.ServerConfig{
+		Minors:  minors,
 		Exports: list, Key: o.key, Names: o.names, Groups: o.groups,
 		MaxPayload: int(o.maxPayload), Inline: int(o.inline), Credits: o.credits,
 		Lease: leaseTerm(o.lease, log), Marker: filepath.Join(state, "grants"), StandardsOnly: o.noExtensions,
@@ -212,4 +218,26 @@ func (o *serveOptions) announce(transports []cli.Way, log *slog.Logger) {
 	if uid := os.Geteuid(); uid != 0 {
 		log.Info("not root: every call is executed as this user, for any caller", "uid", uid)
 	}
+}
+
+// minorVersions returns the minor versions of NFS version 4 in a list of
+// versions.
+func minorVersions(versions []string) (minors []uint32, err error) {
+	three := false
+	for _, v := range versions {
+		switch v {
+		case "3":
+			three = true
+		case "4.1":
+			minors = append(minors, nfs4.Minor1)
+		case "4.2":
+			minors = append(minors, nfs4.Minor2)
+		default:
+			return nil, fmt.Errorf("--vers %s: versions are 3, 4.1 and 4.2", v)
+		}
+	}
+	if !three {
+		return nil, errors.New("--vers: add 3, which clients need for MOUNT and which is always served")
+	}
+	return minors, nil
 }
