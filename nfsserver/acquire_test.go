@@ -61,7 +61,7 @@ func TestAcquire(t *testing.T) {
 		c := vfs.Cred{UID: 1000, GID: 1000}
 		made, err := g.fs.Symlink(context.Background(), &c, g.hosts["e"], "s", "to", vfs.SetAttr{})
 		require.NoError(t, err)
-		assert.Equal(t, types, none(g.s.seal.appendHandle(new(mac), nil, g.s.set.Load().list[0].id, &made.Handle), allTypes))
+		assert.Equal(t, types, none(g.s.realm.AppendHandle(nil, g.s.realm.Set().List()[0], &made.Handle), allTypes))
 		assert.Equal(t, delegation.AcquireRes{Status: delegation.StatusBadHandle}, none(nil, allTypes))
 		mode := uint32(0)
 		_, err = g.fs.SetAttr(context.Background(), &c, g.hosts["sub"], vfs.SetAttr{Mode: &mode}, nil)

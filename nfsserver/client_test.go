@@ -122,12 +122,3 @@ func TestNamedAllocs(t *testing.T) {
 	assert.Zero(t, allocs)
 	assert.Equal(t, 1, b.asked)
 }
-
-// BenchmarkVerdict measures the cost of finding a call's client.
-func BenchmarkVerdict(b *testing.B) {
-	g := named(b, &phoneBook{})
-	set := g.server.set.Load()
-	for b.Loop() {
-		g.server.verdict(b.Context(), g.peer, set, set.list[0])
-	}
-}

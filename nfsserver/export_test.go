@@ -2,9 +2,7 @@ package nfsserver
 
 import (
 	"context"
-	"net/netip"
 	"runtime"
-	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -56,40 +54,6 @@ func TestSquash(t *testing.T) {
 			assert.ElementsMatch(t, tt.want.Groups, fs.cred.Groups)
 		})
 	}
-}
-
-// TestClients checks the access of peers by address and port. A client given by
-// address precedes one given by network, for any order of the clients.
-func TestClients(t *testing.T) {
-	e := newExport(&Export{Path: "/x", FS: newMemFS(), Clients: slices.Concat(
-		hosts(exports.Options{ReadOnly: true, Insecure: true}, "10.1.0.0/16", "fe80::/10", "2001:db8::7/128"),
-		hosts(exports.Options{}, "10.1.9.9/32"),
-	)}, 0)
-	s := new(Server)
-	for addr, want := range map[string]nfs3.Status{
-		"10.1.2.3:7000":            nfs3.ErrROFS,
-		"10.1.9.9:1023":            nfs3.OK,
-		"10.1.9.9:1024":            nfs3.ErrPerm,
-		"10.2.2.3:700":             nfs3.ErrAcces,
-		"[::ffff:10.1.2.3]:700":    nfs3.ErrROFS, // as from a socket for both families
-		"[fe80::1%eth0]:700":       nfs3.ErrROFS,
-		"[2001:db8::7]:20049":      nfs3.ErrROFS,
-		"[2001:db8::8]:20049":      nfs3.ErrAcces,
-		"[::ffff:192.0.2.1]:2049":  nfs3.ErrAcces,
-		"[::ffff:10.1.9.9]:1024":   nfs3.ErrPerm,
-		"[::ffff:10.1.9.9%a]:1023": nfs3.OK,
-	} {
-		v := s.decide(t.Context(), &oncrpc.Peer{Addr: netip.MustParseAddrPort(addr), Network: "tcp"}, e)
-		got := v.status
-		if got == nfs3.OK && v.options.ReadOnly {
-			got = nfs3.ErrROFS
-		}
-		assert.Equal(t, want, got, addr)
-	}
-	rdma := &oncrpc.Peer{Addr: netip.MustParseAddrPort("10.1.9.9:50000"), Network: "rdma"}
-	assert.Equal(t, nfs3.OK, s.decide(t.Context(), rdma, e).status, "ports mean nothing over RDMA")
-	assert.Equal(t, nfs3.ErrAcces, s.decide(t.Context(), nil, e).status)
-	assert.Equal(t, nfs3.OK, s.decide(t.Context(), nil, newExport(&Export{Path: "/x", FS: newMemFS()}, 0)).status, "everyone")
 }
 
 // A callerFS checks that the tests' callers have one number for user, group and

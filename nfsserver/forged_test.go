@@ -10,6 +10,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
@@ -32,7 +33,9 @@ func TestForgedHandles(t *testing.T) {
 	fs := &askedFS{memFS: newMemFS()}
 	g := newRig(t, fs)
 	good := g.fh(memRoot)
-	forge := forger{rnd: rnd, good: good, foreign: newSealer([32]byte{1})}
+	foreign, err := realm.New(Config{Key: [32]byte{1}})
+	require.NoError(t, err)
+	forge := forger{rnd: rnd, good: good, foreign: foreign}
 	program := nfsProgram{g.server}
 	call := oncrpc.Call{Proc: nfs3.ProcGetAttr, Peer: g.peer, MaxReply: 4096}
 	var rep oncrpc.Reply
@@ -65,8 +68,7 @@ func TestForgedHandles(t *testing.T) {
 type forger struct {
 	rnd     *rand.Rand
 	good    nfs3.FH
-	foreign *sealer
-	mac     mac
+	foreign *realm.Realm
 	fh, b   [nfs3.FHSize]byte
 }
 
@@ -90,7 +92,7 @@ func (f *forger) next() nfs3.FH {
 		return append(append(f.fh[:0], f.good...), f.random(1+f.rnd.IntN(nfs3.FHSize-len(f.good)))...)
 	case 3: // another object, another server
 		h, _ := vfs.NewHandle(f.random(8))
-		return f.foreign.appendHandle(&f.mac, f.fh[:0], f.rnd.Uint32(), &h)
+		return f.foreign.AppendHandle(f.fh[:0], &realm.Exported{ID: f.rnd.Uint32()}, &h)
 	default: // random, with the known bytes
 		fh := f.random(f.rnd.IntN(nfs3.FHSize + 1))
 		copy(fh, f.good[:f.rnd.IntN(handleHead+1)])
@@ -102,36 +104,5 @@ func (f *forger) next() nfs3.FH {
 func (g *rig) sealed(export uint32, inner []byte) nfs3.FH {
 	h, ok := vfs.NewHandle(inner)
 	require.True(g.t, ok)
-	return g.server.seal.appendHandle(new(mac), nil, export, &h)
-}
-
-// FuzzHandle checks that a handle without a seal is refused with one of two
-// errors, and that a sealed handle returns its content.
-func FuzzHandle(f *testing.F) {
-	s := newSealer(testKey)
-	for _, n := range []int{0, 8, 13, 29, vfs.MaxHandle} {
-		h, _ := vfs.NewHandle(pattern(n))
-		fh := s.appendHandle(new(mac), nil, 0xfeed, &h)
-		f.Add([]byte(fh))
-		f.Add([]byte(fh[:len(fh)-1]))
-	}
-	f.Add([]byte{})
-	f.Fuzz(func(t *testing.T, b []byte) {
-		export, h, status := s.parseHandle(new(mac), b)
-		if status == nfs3.OK {
-			assert.Equal(t, b, s.appendHandle(new(mac), nil, export, &h))
-		} else {
-			assert.Contains(t, []nfs3.Status{nfs3.ErrBadHandle, nfs3.ErrStale}, status)
-			assert.Zero(t, h)
-		}
-		in, ok := vfs.NewHandle(b)
-		if !ok {
-			return
-		}
-		fh := s.appendHandle(new(mac), nil, uint32(len(b)), &in)
-		export, h, status = s.parseHandle(new(mac), fh)
-		assert.Equal(t, nfs3.OK, status)
-		assert.Equal(t, in, h)
-		assert.EqualValues(t, len(b), export)
-	})
+	return g.server.realm.AppendHandle(nil, &realm.Exported{ID: export}, &h)
 }

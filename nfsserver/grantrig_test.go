@@ -3,6 +3,7 @@ package nfsserver
 import (
 	"context"
 	"maps"
+	"net/netip"
 	"slices"
 	"sync"
 	"testing"
@@ -84,6 +85,13 @@ func withGrants(t *testing.T, change func(*Config), f func(t *testing.T, g *gran
 	})
 }
 
+// permits returns how many permits the clients' calls have: over RDMA these are
+// one party.
+func (g *grantRig) permits() int {
+	p := &oncrpc.Peer{Addr: netip.MustParseAddrPort("192.0.2.1:20049"), Network: "rdma"}
+	return permits(g.t, g.s.realm, p, g.s.realm.Set().List()[0])
+}
+
 // plant makes the tree.
 func (g *grantRig) plant() {
 	fs, c := g.fs, vfs.Cred{UID: 1000, GID: 1000}
@@ -91,7 +99,7 @@ func (g *grantRig) plant() {
 	g.hosts = make(map[string]vfs.Handle)
 	enter := func(name string, h vfs.Handle) vfs.Handle {
 		g.hosts[name] = h
-		g.fh[name] = g.s.seal.appendHandle(new(mac), nil, g.s.set.Load().list[0].id, &h)
+		g.fh[name] = g.s.realm.AppendHandle(nil, g.s.realm.Set().List()[0], &h)
 		return h
 	}
 	made := func(name string) func(vfs.Made, error) vfs.Handle {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfsacl"
+	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
 )
@@ -28,7 +29,7 @@ var conflicts = []struct {
 		return &nfs3.WriteArgs{File: fh["f"], Data: []byte("data")}
 	}, []string{"f"}, nil, nfs3.OK},
 	{"WRITE too far", nfs3.ProcWrite, func(fh map[string]nfs3.FH) message {
-		return &nfs3.WriteArgs{File: fh["f"], Offset: maxFileSize + 1, Data: []byte("data")}
+		return &nfs3.WriteArgs{File: fh["f"], Offset: realm.MaxFileSize + 1, Data: []byte("data")}
 	}, nil, nil, nfs3.ErrFBig},
 	{"SETATTR", nfs3.ProcSetAttr, func(fh map[string]nfs3.FH) message {
 		return &nfs3.SetAttrArgs{Object: fh["d"]}

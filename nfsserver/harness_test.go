@@ -1,17 +1,21 @@
 package nfsserver
 
 import (
+	"context"
 	"log/slog"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/xdr"
 	"github.com/stretchr/testify/assert"
@@ -46,6 +50,25 @@ const acceptedLen = 6 * 4
 
 // testKey seals the handles of all rigs.
 var testKey = [32]byte{31: 1}
+
+// The parts of a file handle beside a file system's handle, in bytes (package
+// realm).
+const (
+	handleHead = 1 + 4
+	sealLen    = 12
+)
+
+// Bounds of package realm that tests need, whose tests compare them with the
+// documentation.
+const (
+	maxWorking   = 1024
+	partyPermits = maxWorking / 4
+	maxWaiting   = 128
+	fewHung      = 8
+	stuckTime    = 5 * time.Second
+	namesTime    = 5 * time.Second
+	verdictTime  = time.Minute
+)
 
 // hosts returns clients for networks, all with the options o.
 func hosts(o exports.Options, nets ...string) (list []exports.Client) {
@@ -85,11 +108,43 @@ func (g *rig) fh(id uint64, i ...int) nfs3.FH {
 		e = g.export(i[0])
 	}
 	h := memHandle(id)
-	return g.server.seal.appendHandle(new(mac), nil, e.id, &h)
+	return g.server.realm.AppendHandle(nil, e, &h)
 }
 
 // export returns export number i.
-func (g *rig) export(i int) *export { return g.server.set.Load().list[i] }
+func (g *rig) export(i int) *realm.Exported { return g.server.realm.Set().List()[i] }
+
+// idle checks that no call uses an export: once all are removed, all are
+// released.
+func (g *rig) idle() {
+	g.t.Helper()
+	before := g.server.Exports()
+	list, released := slices.Clone(before), 0
+	for i := range list {
+		list[i].Released = func() { released++ }
+	}
+	require.NoError(g.t, g.server.SetExports(list))
+	require.NoError(g.t, g.server.SetExports(nil))
+	assert.Equal(g.t, len(list), released, "exports that no call uses")
+	require.NoError(g.t, g.server.SetExports(before))
+}
+
+// permits returns how many permits a peer's calls have for an export, of those
+// that a party can have alone: the others are there for the taking.
+func permits(t testing.TB, r *realm.Realm, p *oncrpc.Peer, e *realm.Exported) int {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // takes what is there, and waits for nothing
+	n := partyPermits
+	var take func()
+	take = func() {
+		_ = r.Visit(ctx, p, e, func() { n--; take() })
+	}
+	take()
+	return n
+}
+
+// permits returns how many permits the calls of g's peer have.
+func (g *rig) permits() int { return permits(g.t, g.server.realm, g.peer, g.export(0)) }
 
 // header returns an RPC call up to its arguments.
 func (g *rig) header(prog, vers, proc uint32) []byte {

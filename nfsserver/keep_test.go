@@ -12,6 +12,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
@@ -39,10 +40,13 @@ func TestKeepable(t *testing.T) {
 		{false, false, vfs.TypeLnk, 0, false},
 	} {
 		t.Run(fmt.Sprintf("%+v", tt), func(t *testing.T) {
-			q := &request{export: &export{source: new(source)}, options: &exports.Options{Exclusive: tt.exclusive}}
+			e := Export{Path: "/x", FS: newMemFS()}
 			if tt.leaser {
-				q.export.leaser = new(leaserFS)
+				e.FS = new(leaserFS)
 			}
+			r, err := realm.New(Config{Exports: []Export{e}})
+			require.NoError(t, err)
+			q := &request{Request: realm.Request{Export: r.Set().List()[0], Options: &exports.Options{Exclusive: tt.exclusive}}}
 			types, leased := q.keepable(tt.t, allTypes)
 			assert.Equal(t, tt.want, types)
 			assert.Equal(t, tt.leased, leased)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"net/netip"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -122,7 +123,8 @@ func TestManyChangesWait(t *testing.T) {
 		assert.Equal(t, []string{"f"}, holder.recalls())
 		assert.Empty(t, tcp.came)
 		assert.Empty(t, done)
-		assert.Zero(t, g.s.permits.taken.Load())
+		assert.Zero(t, g.permits())
+		assert.Zero(t, permits(t, g.s.realm, &oncrpc.Peer{Addr: netip.MustParseAddrPort("198.51.100.1:700")}, g.s.realm.Set().List()[0]))
 		tcp.write("g")
 		synctest.Wait()
 		require.Len(t, tcp.came, 1)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
@@ -27,7 +28,19 @@ type procCase struct {
 // rootOfX returns the handle of the root of a memFS exported as /x.
 func rootOfX() nfs3.FH {
 	h := memHandle(memRoot)
-	return newSealer(testKey).appendHandle(new(mac), nil, (&Export{Path: "/x"}).id(), &h)
+	return sealedBy(testKey, xID, &h)
+}
+
+// xID is the identity of an export /x.
+const xID = 0x57d1f0d2
+
+// sealedBy returns the file handle that a server with the key makes.
+func sealedBy(key [32]byte, export uint32, h *vfs.Handle) nfs3.FH {
+	r, err := realm.New(Config{Key: key})
+	if err != nil {
+		panic(err)
+	}
+	return r.AppendHandle(nil, &realm.Exported{ID: export}, h)
 }
 
 var procCases = []procCase{
@@ -122,13 +135,13 @@ func TestEachHandle(t *testing.T) {
 		{"no room for a seal", func(g *rig) nfs3.FH { return g.fh(memRoot)[:handleHead+sealLen-1] }, nfs3.ErrBadHandle},
 		{"without its seal", func(g *rig) nfs3.FH { return g.fh(memRoot)[:handleHead+8] }, nfs3.ErrBadHandle},
 		{"other version", func(g *rig) nfs3.FH { return append(nfs3.FH{1}, g.fh(memRoot)[1:]...) }, nfs3.ErrBadHandle},
-		{"no handle of the file system", func(g *rig) nfs3.FH { return g.sealed(g.export(0).id, make([]byte, 7)) }, nfs3.ErrBadHandle},
+		{"no handle of the file system", func(g *rig) nfs3.FH { return g.sealed(g.export(0).ID, make([]byte, 7)) }, nfs3.ErrBadHandle},
 		{"longer than the file system's", func(g *rig) nfs3.FH { return append(g.fh(memRoot), make([]byte, nfs3.FHSize-len(g.fh(memRoot)))...) }, nfs3.ErrBadHandle},
 		{"export gone", func(g *rig) nfs3.FH { return g.sealed(9, make([]byte, 8)) }, nfs3.ErrStale},
 		{"cut", func(g *rig) nfs3.FH { fh := g.fh(memRoot); return fh[:len(fh)-1] }, nfs3.ErrStale},
 		{"other key", func(g *rig) nfs3.FH {
 			h := memHandle(memRoot)
-			return newSealer([32]byte{1}).appendHandle(new(mac), nil, g.export(0).id, &h)
+			return sealedBy([32]byte{1}, g.export(0).ID, &h)
 		}, nfs3.ErrStale},
 		{"object gone", stale, nfs3.ErrStale},
 	} {

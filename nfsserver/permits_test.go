@@ -3,7 +3,6 @@ package nfsserver
 import (
 	"context"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -27,53 +26,20 @@ func peerOf(host int) *oncrpc.Peer {
 // hosts may hash to the same counter.
 func (c *crowd) another() *crowd {
 	g := *c.g
-	counter := func(p *oncrpc.Peer) *partyWork {
-		return g.server.permits.of(&g.export(0).work, p)
-	}
-	for host := 2; g.peer == c.g.peer || counter(g.peer) == counter(c.g.peer); host++ {
+	for host := 2; g.peer == c.g.peer || g.counts(c.g.peer); host++ {
 		g.peer = peerOf(host)
 	}
 	return &crowd{g: &g, answered: make(map[nfs3.Status]int)}
 }
 
-func newCrowd(g *rig) *crowd { return &crowd{g: g, answered: make(map[nfs3.Status]int)} }
-
-// TestPermitsShared checks that a file system may have half of all permits, and
-// a party half of the permits left to the file system.
-func TestPermitsShared(t *testing.T) {
-	var p permits
-	p.init()
-	var x, y work
-	all := func(w *work, host int) (n int) {
-		for p.try(w, p.of(w, peerOf(host))) {
-			n++
-		}
-		return n
-	}
-	hosts := make([]int, 0, 20) // with separate counters
-	seen := make(map[*partyWork]bool)
-	for h := range 100 {
-		if by := p.of(&x, peerOf(h)); !seen[by] && len(hosts) < cap(hosts) {
-			seen[by] = true
-			hosts = append(hosts, h)
-		}
-	}
-	assert.Equal(t, 256, all(&x, hosts[0]))
-	assert.Equal(t, 128, all(&x, hosts[1]))
-	assert.Equal(t, 160, all(&y, hosts[0]))
-	for i, h := range hosts[2:] {
-		n := all(&x, h)
-		assert.True(t, i > 4 || n > 0, "five parties get permits")
-	}
-	assert.LessOrEqual(t, x.taken.Load(), int64(maxWorking/2))
-	for range 20 {
-		for _, h := range hosts {
-			all(new(work), h)
-			all(&y, h)
-		}
-	}
-	assert.LessOrEqual(t, p.taken.Load(), int64(maxWorking), "for any number of file systems and parties")
+// counts reports whether p's calls count as those of g's peer.
+func (g *rig) counts(p *oncrpc.Peer) (same bool) {
+	before := g.permits()
+	_ = g.server.realm.Visit(g.t.Context(), p, g.export(0), func() { same = g.permits() > before })
+	return same
 }
+
+func newCrowd(g *rig) *crowd { return &crowd{g: g, answered: make(map[nfs3.Status]int)} }
 
 // TestPermitsOfHungStorage checks that any number of calls to a file system
 // that does not answer take a bounded number of threads, and keep neither their
@@ -81,7 +47,7 @@ func TestPermitsShared(t *testing.T) {
 // that wait for a permit are told to try again later.
 func TestPermitsOfHungStorage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fs := &stuckFS{newMemFS(), make(chan struct{})}
+		fs := newStuckFS()
 		g := newRig(t, fs, func(c *Config) {
 			c.Exports = append(c.Exports, Export{Path: "/y", FS: newMemFS()})
 		})
@@ -91,7 +57,7 @@ func TestPermitsOfHungStorage(t *testing.T) {
 			a.call(nfs3.ProcGetAttr, x)
 		}
 		synctest.Wait()
-		require.EqualValues(t, 256, g.export(0).work.taken.Load())
+		require.EqualValues(t, 256, fs.inside.Load())
 		a.call(nfs3.ProcGetAttr, y)
 		b := a.another()
 		b.call(nfs3.ProcGetAttr, y)
@@ -100,18 +66,19 @@ func TestPermitsOfHungStorage(t *testing.T) {
 		assert.Equal(t, 1, b.answered[nfs3.OK])
 		b.call(nfs3.ProcGetAttr, x)
 		synctest.Wait()
-		assert.EqualValues(t, 257, g.export(0).work.taken.Load())
+		assert.EqualValues(t, 257, fs.inside.Load())
 
 		time.Sleep(3 * stuckTime)
 		synctest.Wait()
 		assert.Equal(t, 2000-256, a.answered[nfs3.ErrJukebox])
-		assert.EqualValues(t, 257, g.export(0).work.taken.Load(), "calls that have begun finish")
+		assert.EqualValues(t, 257, fs.inside.Load(), "calls that have begun finish")
 		close(fs.gate)
 		a.waiting.Wait()
 		b.waiting.Wait()
 		assert.Equal(t, map[nfs3.Status]int{nfs3.OK: 257, nfs3.ErrJukebox: 2000 - 256}, a.answered)
-		assert.Zero(t, g.server.permits.taken.Load())
-		assert.Zero(t, g.server.permits.queues.Len())
+		assert.Zero(t, a.g.permits())
+		assert.Zero(t, b.g.permits())
+		g.idle()
 	})
 }
 
@@ -119,7 +86,7 @@ func TestPermitsOfHungStorage(t *testing.T) {
 // alternately with other parties, and that no permit is lost.
 func TestPermitsComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fs := &stuckFS{newMemFS(), make(chan struct{})}
+		fs := newStuckFS()
 		g := newRig(t, fs)
 		args := &nfs3.HandleArgs{Object: g.fh(memRoot)}
 		a := newCrowd(g)
@@ -130,7 +97,7 @@ func TestPermitsComeBack(t *testing.T) {
 		}
 		synctest.Wait()
 		const least = maxWorking / 3 // a sixth each with equal numbers, and more together otherwise
-		taken := &g.server.permits.taken
+		taken := &fs.inside
 		assert.LessOrEqual(t, taken.Load(), int64(maxWorking/2))
 		assert.GreaterOrEqual(t, taken.Load(), int64(least))
 		for range 500 {
@@ -144,65 +111,17 @@ func TestPermitsComeBack(t *testing.T) {
 		b.waiting.Wait()
 		assert.Equal(t, 1000, a.answered[nfs3.OK])
 		assert.Equal(t, 1000, b.answered[nfs3.OK])
-		assert.Zero(t, g.server.permits.taken.Load())
-		assert.Zero(t, g.server.permits.waiting.Load())
+		assert.Zero(t, a.g.permits())
+		assert.Zero(t, b.g.permits())
+		g.idle()
 	})
-}
-
-// TestPermitsNotWanted checks that a call stops waiting for a permit when its
-// context ends, or after stuckTime if wanted returns false.
-func TestPermitsNotWanted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var p permits
-		p.init()
-		var w work
-		by := p.of(&w, nil)
-		for p.try(&w, by) {
-		}
-		taken := p.taken.Load()
-		ctx, cancel := context.WithCancel(t.Context())
-		got := make(chan bool)
-		go func() { got <- p.acquire(ctx, &w, by, func() bool { return true }) }()
-		synctest.Wait()
-		assert.EqualValues(t, 1, p.waiting.Load())
-		cancel()
-		assert.False(t, <-got)
-		start := time.Now()
-		assert.False(t, p.acquire(t.Context(), &w, by, func() bool { return false }))
-		assert.Equal(t, stuckTime, time.Since(start))
-		assert.Zero(t, p.waiting.Load())
-		assert.Equal(t, taken, p.taken.Load())
-	})
-}
-
-// TestPermitsRace checks that no permit is lost and no waiting call is
-// forgotten, in any order.
-func TestPermitsRace(t *testing.T) {
-	var p permits
-	p.init()
-	var fs [2]work
-	var all sync.WaitGroup
-	for i := range 700 {
-		w := &fs[i%2]
-		by := p.of(w, peerOf(i%5))
-		all.Go(func() {
-			for range 5 {
-				if assert.True(t, p.acquire(t.Context(), w, by, func() bool { return true })) {
-					p.give(w, by)
-				}
-			}
-		})
-	}
-	all.Wait()
-	assert.Zero(t, p.taken.Load())
-	assert.Zero(t, p.waiting.Load())
 }
 
 // TestPermitsNotWhileWaiting checks that a call has no permit while it waits
 // for memory or for a user's groups.
 func TestPermitsNotWhileWaiting(t *testing.T) {
 	free := func(t *testing.T, g *rig) {
-		assert.Zero(t, g.server.permits.taken.Load())
+		assert.Zero(t, g.permits())
 	}
 	t.Run("groups", func(t *testing.T) {
 		var g *rig
@@ -239,10 +158,10 @@ func TestPermitsNotWhileWaiting(t *testing.T) {
 // TestPermitOfMnt checks that MNT takes a permit too.
 func TestPermitOfMnt(t *testing.T) {
 	var g *rig
-	fs := lookingFS{newMemFS(), func() { assert.EqualValues(t, 1, g.server.permits.taken.Load()) }}
+	fs := lookingFS{newMemFS(), func() { assert.Equal(t, 1, g.permits()) }}
 	g = newRig(t, fs)
 	assert.Zero(t, g.mnt("/x").Status)
-	assert.Zero(t, g.server.permits.taken.Load())
+	assert.Zero(t, g.permits())
 }
 
 // A lookingFS calls look in each GetAttr.
@@ -260,11 +179,10 @@ func (f lookingFS) GetAttr(ctx context.Context, c *vfs.Cred, h vfs.Handle) (vfs.
 // refusal, for any number of calls.
 func TestPatienceWithOneHung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fs := &stuckFS{newMemFS(), make(chan struct{})}
-		g := newRig(t, fs)
-		args := &nfs3.HandleArgs{Object: g.fh(memRoot)}
+		fs := newStuckFS()
 		hung := &slowFS{stuckFS: fs, first: make(chan struct{})}
-		g.export(0).fs = hung
+		g := newRig(t, hung)
+		args := &nfs3.HandleArgs{Object: g.fh(memRoot)}
 		c := newCrowd(g)
 		c.call(nfs3.ProcGetAttr, args)
 		synctest.Wait()

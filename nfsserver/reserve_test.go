@@ -54,7 +54,7 @@ func TestReserve(t *testing.T) {
 			var held []int
 			rep := oncrpc.Reply{Hold: func(n int) {
 				held = append(held, n)
-				assert.Zero(t, g.export(0).calls.Load())
+				g.idle()
 			}}
 			require.True(t, g.mux.Serve(t.Context(), &oncrpc.Request{Msg: msg, Peer: g.peer, MaxReply: g.maxReply}, &rep))
 			if assert.Len(t, held, 1) {
@@ -91,7 +91,7 @@ func TestListingsOverTCPAreBounded(t *testing.T) {
 		return int64(m.HeapAlloc)
 	}
 	h := fs.Root()
-	root := g.server.seal.appendHandle(new(mac), nil, g.export(0).id, &h)
+	root := g.server.realm.AppendHandle(nil, g.export(0), &h)
 	args := nfs3.ReadDirPlusArgs{Dir: root, DirCount: 1 << 20, MaxCount: 1 << 20}
 	msg := args.AppendTo(g.header(nfs3.Program, nfs3.Version, nfs3.ProcReadDirPlus))
 	record := append(binary.BigEndian.AppendUint32(nil, 1<<31|uint32(len(msg))), msg...)

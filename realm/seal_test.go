@@ -1,4 +1,4 @@
-package nfsserver
+package realm
 
 import (
 	"encoding/hex"
@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
@@ -44,21 +43,21 @@ func TestSealedHandle(t *testing.T) {
 		fh := s.appendHandle(new(mac), nil, 0x01020304, &h)
 		assert.Equal(t, append([]byte{2, 1, 2, 3, 4}, inner...), []byte(fh[:5+n]))
 		assert.Len(t, fh, 5+n+12)
-		assert.LessOrEqual(t, len(fh), nfs3.FHSize)
+		assert.LessOrEqual(t, len(fh), MaxHandle)
 		assert.Equal(t, fh, newSealer(testKey).appendHandle(new(mac), nil, 0x01020304, &h))
-		export, back, status := s.parseHandle(new(mac), fh)
-		assert.Equal(t, nfs3.OK, status)
+		export, back, err := s.parseHandle(new(mac), fh)
+		assert.NoError(t, err)
 		assert.EqualValues(t, 0x01020304, export)
 		assert.Equal(t, h, back)
 		for i := range fh {
 			fh[i] ^= 0x40
-			_, back, status := s.parseHandle(new(mac), fh)
+			_, back, err := s.parseHandle(new(mac), fh)
 			fh[i] ^= 0x40
-			want := nfs3.ErrStale
+			want := Stale
 			if i == 0 {
-				want = nfs3.ErrBadHandle
+				want = BadHandle
 			}
-			assert.Equal(t, want, status, "byte %d of %d", i, len(fh))
+			assert.Equal(t, want, err, "byte %d of %d", i, len(fh))
 			assert.Zero(t, back)
 		}
 	}
@@ -70,8 +69,8 @@ func TestRandomKey(t *testing.T) {
 	var h vfs.Handle
 	fh := newSealer([32]byte{}).appendHandle(new(mac), nil, 1, &h)
 	for _, key := range [][32]byte{{}, testKey} {
-		_, _, status := newSealer(key).parseHandle(new(mac), fh)
-		assert.Equal(t, nfs3.ErrStale, status)
+		_, _, err := newSealer(key).parseHandle(new(mac), fh)
+		assert.Equal(t, Stale, err)
 	}
 }
 

@@ -1,4 +1,4 @@
-package nfsserver
+package realm
 
 import (
 	"math/rand/v2"
