@@ -7,62 +7,16 @@
 //	               ├─▶ aclProgram    the same, for vfs.ACLs
 //	               └─▶ mountProgram  path ▶ handle
 //
-// The package decides whether a call is permitted before a file system sees it:
-// which export its handle belongs to, whether the client may use the export, as
-// which user the call is done, and whether the export is writable. It converts
-// attributes and errors of package vfs into the protocol's.
+// Which export a handle belongs to, whether the client may use the export, and
+// as which user the call is done, is decided by package realm, before a file
+// system sees the call; so are permits to use storage, and the recall of
+// delegations before a change. The package checks names and arguments, and
+// whether the export is writable. It converts attributes and errors of package
+// vfs, and the Denials of package realm, into the protocol's. Replies of
+// NFS3ERR_JUKEBOX are not kept for retries.
 //
-// # File handles
-//
-// A handle consists of a version byte, four bytes with the export's identity
-// (Export.ID), the file system's own handle, and a seal of these, made with a
-// key (Config.Key):
-//
-//	02 │ id id id id │ vfs.Handle, at most 44 bytes │ seal, 12 bytes
-//
-// So a client can use only handles that the server gave to it or to another
-// client; handles are no secret between clients. The seal is a truncated
-// AES-256-CMAC. The server checks it before it trusts anything else in the
-// handle. A handle that cannot be of this server is NFS3ERR_BADHANDLE.
-// NFS3ERR_STALE is a handle sealed with another key, as after the loss of the
-// key, a handle of an export that no longer exists, or of a removed object.
-//
-// A handle is valid as long as the key, the export's identity and the object
-// stay. A server that exports another directory under an old name must give it
-// another identity.
-//
-// An object that a local process has moved out of the export's directory stays
-// accessible to clients that have its handle, as with knfsd. If the client's
-// options have subtree_check and the file system supports it (vfs.Container),
-// the object is NFS3ERR_STALE, and so is an object to which the caller has no
-// path.
-//
-// # Slow storage
-//
-// A call waits for its file system for as long as necessary. File systems work
-// on 1,024 calls at once, over all transports. One file system may have half of
-// the calls that are left, and a party (an IPv4 address, or 64 bits of an IPv6
-// address) half of these (see permits). If half of very many calls have
-// occupied a file system for very long, new ones are answered NFS3ERR_JUKEBOX
-// before anything is done (see overload). So are calls that the host itself
-// defers. Such replies are not kept for retries.
-//
-// # Delegations
-//
-// Clients of this project may hold delegations of objects by delegation
-// counters. With Config.Grants the Server has the program of docs/delegation.md
-// for them, and every procedure that changes an object first recalls its
-// delegations. A call waits for that for at most a second, and then fails with
-// NFS3ERR_JUKEBOX. While it waits, it uses no storage and occupies nothing that
-// other calls need. A call that is refused before that point recalls nothing.
-//
-// # Exports and clients
-//
-// The exports form an immutable set; SetExports replaces it with another. A
-// call uses the set that is current when the call sees its first handle, and
-// holds that export's file system until the call ends. The client entry that
-// applies to a peer is looked up once for each connection and export (package
-// exports), and remembered in oncrpc.Peer.
+// If the realm has grants (Config.Grants), the Server has the program of
+// docs/delegation.md too.
 //
 // # Life of slices
 //

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
@@ -37,6 +38,8 @@ func TestStatusOf(t *testing.T) {
 		nil: 0, vfs.ErrBadHandle: 10001, vfs.ErrNotSync: 10002, vfs.ErrBadCookie: 10003, vfs.ErrBadType: 10007,
 		context.Canceled: 10008, context.DeadlineExceeded: 10008,
 		nfs3.ErrJukebox: 10008, nfs3.ErrServerFault: 10006,
+		realm.BadHandle: 10001, realm.Stale: 70, realm.Access: 13, realm.Perm: 1, realm.ReadOnly: 30, realm.XDev: 18,
+		realm.Later: 10008,
 	} {
 		if err != nil {
 			err = fmt.Errorf("wrapped: %w", err)

@@ -29,7 +29,7 @@ func (q *Request) stranger(attr *vfs.MaybeAttr) bool {
 	return asCallers && attr.OK && q.Cred.UID != 0 && q.Cred.UID != attr.UID
 }
 
-// mayTake returns an error err if the caller certainly may not change a name
+// mayTake returns an error if the caller certainly may not change a name
 // in a directory, whether the name exists or not. In a sticky directory only
 // the owner of the directory or of the object may.
 func (q *Request) mayTake(ctx context.Context, dir vfs.Handle, object vfs.MaybeAttr) error {
@@ -47,7 +47,7 @@ func (q *Request) mayTake(ctx context.Context, dir vfs.Handle, object vfs.MaybeA
 	return nil
 }
 
-// maySet returns an error err if the caller certainly may not set the
+// maySet returns an error if the caller certainly may not set the
 // attributes. Mode, owner and group are the owner's to set, and so are times
 // except the server's own time. The rest needs permission to write.
 func (q *Request) maySet(ctx context.Context, h vfs.Handle, set *vfs.SetAttr) error {

@@ -43,8 +43,8 @@ type Config struct {
 	// any. The Realm does not close it.
 	Grants *delegserver.Keeper
 
-	// Log receives errors of file systems for which NFS has no status; nil
-	// means none.
+	// Log receives errors of file systems for which a program has no status;
+	// nil means none.
 	Log *slog.Logger
 }
 

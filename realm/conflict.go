@@ -12,8 +12,8 @@ import (
 // Clients may hold delegations of objects that other clients are about to
 // change (docs/delegation.md, Section 5). Every procedure that changes an
 // object must therefore call one of the functions here, or in naming.go, after
-// all other checks, and must end if the err is not NFS3_OK. The announced
-// change lasts until the end of the request.
+// all other checks, and must end if that returns an error. The announced change
+// lasts until the end of the request.
 
 // BeforeSetAttr announces a change of an object given by its handle, and waits
 // for other clients that hold a delegation. So do the next two.

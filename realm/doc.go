@@ -32,7 +32,8 @@
 // An object that a local process has moved out of the export's directory stays
 // accessible to clients that have its handle, as with knfsd. If the client's
 // options have subtree_check and the file system supports it (vfs.Container),
-// the object is ESTALE, and so is an object to which the caller has no path.
+// the error is ESTALE, and so it is for an object to which the caller has no
+// path.
 //
 // # Slow storage
 //

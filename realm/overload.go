@@ -10,11 +10,10 @@ import (
 // not answer. Waiting calls continue to wait, as in knfsd. Answering a call
 // early would free nothing: the call stays in the kernel, and the client would
 // send it again, to wait there twice. But if many calls wait, half of them for
-// long, further ones are answered NFS3ERR_JUKEBOX before anything is done. This
-// status suits every procedure: clients retry until they are admitted, and
-// nothing is done twice. Other exports are unaffected on every transport. So
-// are parties whose own calls are answered, because the stuck calls are another
-// party's.
+// long, further ones are refused with Later before anything is done. That suits
+// every procedure: clients retry until they are admitted, and nothing is done
+// twice. Other exports are unaffected on every transport. So are parties whose
+// own calls are answered, because the stuck calls are another party's.
 //
 // Calls are counted by the period in which they began. A period ends when a
 // call of hung checks the clock, which happens only if there are many calls.

@@ -10,7 +10,7 @@ import (
 
 // A Set is the set of exports at one time. It is immutable.
 type Set struct {
-	number uint64      // counts the sets of its Server, from 1
+	number uint64      // counts the sets of its Realm, from 1
 	list   []*Exported // in the order of Config
 	byID   map[uint32]*Exported
 }
@@ -79,8 +79,8 @@ func sameFS(a, b vfs.FS) bool {
 // SetExports has returned sees only the new exports. Running calls end with the
 // exports with which they began. If an export keeps its Path and FS, its calls
 // are not disturbed, even if its clients change; but then the clients'
-// delegations are recalled. Handles of a removed export are NFS3ERR_STALE. An
-// error names the invalid export; then nothing changes.
+// delegations are recalled. Handles of a removed export are Stale. An error
+// names the invalid export; then nothing changes.
 func (s *Realm) SetExports(list []Export) error {
 	s.setting.Lock()
 	defer s.setting.Unlock()

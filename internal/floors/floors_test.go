@@ -32,8 +32,8 @@ var floors = map[string]int{
 	"iwarp/rdmap": 2, "iwarp/recorder": 2, "oncrpc": 2,
 	"delegation": 3, "oncrpc/replay": 3, "oncrpc/rpcstats": 3, "iwarp": 3, "roce": 3, "rpcrdma": 3,
 	"delegation/client": 4, "delegation/server": 4, "exports": 4, "nfs/mount3": 4, "nfs/nfs3": 4, "nfs/nfs4": 4, "nfs/nfsacl": 4, "rpcbind": 4, "rpcrdma/stream": 4, "vfs": 4, "internal/discover": 4, "internal/pingpong": 4,
-	"nfsclient": 5, "vfs/billy": 5, "vfs/mem": 5, "vfs/posix": 5, "vfs/vfstest": 5,
-	"fusefs": 6, "internal/copytree": 6, "internal/loadgen": 6, "nfsserver": 6, "nfs4server": 6, "nfs4state": 5, "realm": 5, "internal/bridge": 6,
+	"nfs4state": 5, "nfsclient": 5, "realm": 5, "vfs/billy": 5, "vfs/mem": 5, "vfs/posix": 5, "vfs/vfstest": 5,
+	"fusefs": 6, "internal/copytree": 6, "internal/loadgen": 6, "nfs4server": 6, "nfsserver": 6, "internal/bridge": 6,
 	front: 7, "nfsserver/gonfs": 7,
 	"cmd/mountrdma": 8, "cmd/nfsrdmad": 8,
 }
@@ -64,7 +64,7 @@ var impure = []string{"context", "io", "log", "log/slog", "net", "os", "reflect"
 
 // unguessable are packages that draw numbers that no peer may guess: they use
 // crypto/rand and no other source.
-var unguessable = []string{"delegation", "iwarp", "nfsserver"}
+var unguessable = []string{"delegation", "iwarp", "nfs4server", "nfs4state", "nfsserver", "realm"}
 
 // TestFloors checks the imports of every file (R5040-8.1.1-8-1: STags come from
 // crypto/rand).

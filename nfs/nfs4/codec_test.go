@@ -129,9 +129,18 @@ func TestOps(t *testing.T) {
 		first, last uint32
 		ok          bool
 	}{
-		{0, 0, 0, false}, {2, 0, 0, false}, {OpAccess, 0, 2, true}, {OpOpenConfirm, 0, 0, true}, {OpRenew, 0, 0, true},
-		{OpReleaseLockOwner, 0, 0, true}, {OpBackchannelCtl, 1, 2, true}, {OpReclaimComplete, 1, 2, true},
-		{OpAllocate, 2, 2, true}, {OpRemoveXattr, 2, 2, true}, {76, 0, 0, false}, {OpIllegal, 0, 0, false},
+		{0, 0, 0, false},
+		{2, 0, 0, false},
+		{OpAccess, 0, 2, true},
+		{OpOpenConfirm, 0, 0, true},
+		{OpRenew, 0, 0, true},
+		{OpReleaseLockOwner, 0, 0, true},
+		{OpBackchannelCtl, 1, 2, true},
+		{OpReclaimComplete, 1, 2, true},
+		{OpAllocate, 2, 2, true},
+		{OpRemoveXattr, 2, 2, true},
+		{76, 0, 0, false},
+		{OpIllegal, 0, 0, false},
 	}
 	for _, tt := range tests {
 		first, last, ok := tt.op.Minors()
