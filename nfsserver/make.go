@@ -90,7 +90,7 @@ func (q *request) makeObject(ctx context.Context, r *oncrpc.Reply, where *nfs3.D
 	case status != nfs3.OK:
 		res.Status, res.Dir = status, q.unchanged(ctx, dir)
 	default:
-		q.make(ctx, realm.Place{dir, string(where.Name)}, to, mk, &res)
+		q.make(ctx, realm.Place{Dir: dir, Name: string(where.Name)}, to, mk, &res)
 	}
 	r.Head = res.AppendTo(r.Head)
 	return nil

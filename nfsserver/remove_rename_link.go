@@ -32,7 +32,7 @@ func (q *request) unlink(ctx context.Context, r *oncrpc.Reply, dots dotNames,
 	dir, res.Wcc, res.Status = q.openName(ctx, &a, dots)
 	if res.Status == nfs3.OK {
 		name := string(a.Name)
-		if res.Status = q.status(q.BeforeUnlink(ctx, realm.Place{dir, name})); res.Status == nfs3.OK {
+		if res.Status = q.status(q.BeforeUnlink(ctx, realm.Place{Dir: dir, Name: name})); res.Status == nfs3.OK {
 			wcc, err := op(q.Export.FS, ctx, &q.Cred, dir, name)
 			res = nfs3.WccRes{Status: q.status(err), Wcc: wireWcc(&wcc)}
 		}
@@ -58,7 +58,7 @@ func rename(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		if res.Status != nfs3.OK {
 			res.FromDir = q.unchanged(ctx, from)
 		} else {
-			res = q.rename(ctx, realm.Place{from, string(a.From.Name)}, realm.Place{to, string(a.To.Name)})
+			res = q.rename(ctx, realm.Place{Dir: from, Name: string(a.From.Name)}, realm.Place{Dir: to, Name: string(a.To.Name)})
 		}
 	}
 	r.Head = res.AppendTo(r.Head)
@@ -88,7 +88,7 @@ func link(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		if res.Status != nfs3.OK {
 			res.Attr = q.attr(ctx, file)
 		} else {
-			res = q.link(ctx, file, realm.Place{dir, string(a.Link.Name)})
+			res = q.link(ctx, file, realm.Place{Dir: dir, Name: string(a.Link.Name)})
 		}
 	}
 	r.Head = res.AppendTo(r.Head)

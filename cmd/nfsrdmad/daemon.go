@@ -221,9 +221,9 @@ func (o *serveOptions) announce(transports []cli.Way, log *slog.Logger) {
 }
 
 // minorVersions returns the minor versions of NFS version 4 in a list of
-// versions.
+// versions. An empty list means version 3 alone.
 func minorVersions(versions []string) (minors []uint32, err error) {
-	three := false
+	three := len(versions) == 0
 	for _, v := range versions {
 		switch v {
 		case "3":
