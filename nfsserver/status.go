@@ -53,19 +53,23 @@ var errnoStatus = map[syscall.Errno]nfs3.Status{
 	syscall.ELOOP:  nfs3.ErrInval, // opening a symbolic link, which READ and WRITE refuse
 }
 
-// vfsStatus maps refusals and errors of package vfs to NFS statuses. The status of a
+// denialStatus maps refusals to NFS statuses.
+var denialStatus = [...]nfs3.Status{
+	realm.BadHandle: nfs3.ErrBadHandle,
+	realm.Stale:     nfs3.ErrStale,
+	realm.Access:    nfs3.ErrAcces,
+	realm.Perm:      nfs3.ErrPerm,
+	realm.ReadOnly:  nfs3.ErrROFS,
+	realm.XDev:      nfs3.ErrXDev,
+	realm.Later:     nfs3.ErrJukebox,
+}
+
+// vfsStatus maps errors of package vfs to NFS statuses. The status of a
 // canceled call does not matter: its connection has gone, and no reply is sent.
 var vfsStatus = []struct {
 	err    error
 	status nfs3.Status
 }{
-	{realm.BadHandle, nfs3.ErrBadHandle},
-	{realm.Stale, nfs3.ErrStale},
-	{realm.Access, nfs3.ErrAcces},
-	{realm.Perm, nfs3.ErrPerm},
-	{realm.ReadOnly, nfs3.ErrROFS},
-	{realm.XDev, nfs3.ErrXDev},
-	{realm.Later, nfs3.ErrJukebox},
 	{vfs.ErrBadHandle, nfs3.ErrBadHandle},
 	{vfs.ErrNotSync, nfs3.ErrNotSync},
 	{vfs.ErrBadCookie, nfs3.ErrBadCookie},
@@ -74,11 +78,14 @@ var vfsStatus = []struct {
 	{context.DeadlineExceeded, nfs3.ErrJukebox},
 }
 
-// statusOf is the only conversion of a file system's error to a status. known
-// is false if NFS has no status for the error.
+// statusOf is the only conversion of a refusal, or of a file system's error, to
+// a status. known is false if NFS has no status for the error.
 func statusOf(err error) (status nfs3.Status, known bool) {
 	if err == nil {
 		return nfs3.OK, true
+	}
+	if denial, ok := errors.AsType[realm.Denial](err); ok {
+		return denialStatus[denial], true
 	}
 	for _, v := range vfsStatus {
 		if errors.Is(err, v.err) {
