@@ -40,9 +40,12 @@ func (s *Server) end(q *request) {
 func (q *request) args() error { return q.call.Args.Done() }
 
 // open finds the object of a file handle, and the identity for the call.
-func (q *request) open(ctx context.Context, fh nfs3.FH) (vfs.Handle, nfs3.Status) {
+func (q *request) open(ctx context.Context, fh nfs3.FH) (h vfs.Handle, status nfs3.Status) {
 	h, err := q.Open(ctx, fh)
-	return h, q.status(err)
+	if err != nil {
+		status = q.status(err)
+	}
+	return h, status
 }
 
 // openToChange is open for an object that the call will change. If the call is

@@ -71,12 +71,12 @@ func (q *Request) Current() bool { return q.realm.set.Load() == q.set }
 
 // Find finds the export and the object of a file handle, without checking
 // whether the client may use them.
-func (q *Request) Find(fh []byte) (vfs.Handle, error) {
+func (q *Request) Find(fh []byte) (h vfs.Handle, err error) {
 	id, h, err := q.realm.seal.parseHandle(&q.mac, fh)
-	if err != nil {
-		return vfs.Handle{}, err
+	if err == nil {
+		err = q.Enter(id)
 	}
-	return h, q.Enter(id)
+	return h, err
 }
 
 // Enter finds an export in the set with which the call began, and holds the
@@ -103,17 +103,27 @@ func (q *Request) Enter(id uint32) error {
 }
 
 // Open finds the object of a file handle, and the identity for the call.
-func (q *Request) Open(ctx context.Context, fh []byte) (vfs.Handle, error) {
-	h, err := q.Find(fh)
-	if err != nil {
-		return vfs.Handle{}, err
+func (q *Request) Open(ctx context.Context, fh []byte) (h vfs.Handle, err error) {
+	if h, err = q.Find(fh); err != nil {
+		return h, err
 	}
-	return h, q.Use(ctx, h)
+	if err = q.admit(ctx); err == nil && q.Options.SubtreeCheck {
+		err = q.within(ctx, h)
+	}
+	return h, err
 }
 
 // Use checks whether the client may use an object of the entered export, and
 // determines the identity for the call.
 func (q *Request) Use(ctx context.Context, h vfs.Handle) error {
+	if err := q.admit(ctx); err != nil || !q.Options.SubtreeCheck {
+		return err
+	}
+	return q.within(ctx, h)
+}
+
+// admit is Use without the object.
+func (q *Request) admit(ctx context.Context) error {
 	if q.Options == nil {
 		v := q.realm.verdict(ctx, q.peer, q.set, q.Export)
 		if v.denial != nil {
@@ -124,10 +134,7 @@ func (q *Request) Use(ctx context.Context, h vfs.Handle) error {
 		}
 		q.Options = v.options
 	}
-	if err := q.Work(ctx); err != nil {
-		return err
-	}
-	return q.within(ctx, h)
+	return q.Work(ctx)
 }
 
 // Work begins the use of the file system: from here on the call has a permit,
@@ -169,12 +176,9 @@ func (s *Realm) rest(e *source, w *partyWork, period uint32) {
 	s.permits.give(&e.work, w)
 }
 
-// within refuses objects outside the export's directory, if the options ask for
-// the check. A file system that is not a Container has no such objects.
+// within refuses objects outside the export's directory. A file system that is
+// not a Container has no such objects.
 func (q *Request) within(ctx context.Context, h vfs.Handle) error {
-	if !q.Options.SubtreeCheck {
-		return nil
-	}
 	c, ok := q.Export.FS.(vfs.Container)
 	if !ok {
 		return nil
