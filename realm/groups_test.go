@@ -92,6 +92,45 @@ func TestUserGroups(t *testing.T) {
 	})
 }
 
+// TestGroupsOfSameUser checks that a party does not wait for another's question
+// for the same user, which waits for that party's share of the lookups.
+func TestGroupsOfSameUser(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		g := NewUserGroups(func(uid uint32) ([]uint32, error) {
+			if uid >= 100 {
+				<-hang
+			}
+			return []uint32{uid}, nil
+		}, nil)
+		defer func() {
+			g.Close()
+			close(hang)
+			synctest.Wait()
+		}()
+		many, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+		for uid := range uint32(maxGroupLookups / 2) {
+			go func() { _, _ = g.Of(t.Context(), many, 100+uid) }()
+		}
+		synctest.Wait()
+		waits := make(chan error, 1)
+		go func() {
+			_, err := g.Of(t.Context(), many, 9)
+			waits <- err
+		}()
+		synctest.Wait()
+		start := time.Now()
+		gids, err := g.Of(t.Context(), other, 9)
+		require.NoError(t, err)
+		assert.Equal(t, []uint32{9}, gids)
+		assert.Zero(t, time.Since(start))
+		assert.ErrorIs(t, <-waits, context.DeadlineExceeded)
+		gids, err = g.Of(t.Context(), many, 9)
+		require.NoError(t, err, "is known, whatever happened to the other question")
+		assert.Equal(t, []uint32{9}, gids)
+	})
+}
+
 // TestHostGroups checks that hostGroups returns the groups that id prints for
 // the user of this test.
 func TestHostGroups(t *testing.T) {
