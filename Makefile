@@ -1,19 +1,19 @@
 # make test is the one command: it sets up, builds, lints and tests everything.
-# Each target does one thing; scripts/ holds what is longer than a line.
+# Each target does one thing; longer commands are in scripts/.
 #
 #	FUZZTIME=60s      make fuzz: time for each target
-#	BENCH=READ        make bench, gobench, bench-compare: only what has such a name
+#	BENCH=READ        make bench, gobench, bench-compare: only rows of such a name
 #	BENCH_TIME=1s     make bench, bench-compare: time for each side of a row in a round
 #	BENCH_ROUNDS=5    make bench, bench-linux: rounds
 #	INTEROP_SOAK=1h   make soak: time for the reader and the writer, the random operations, and the bad network
-#	PREFIX=/usr/local make install: where to
-#	NO_APT=1          install nothing: name what is missing and fail
+#	PREFIX=/usr/local make install: the destination
+#	NO_APT=1          install nothing: name missing packages and fail
 
 GO      ?= go
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X main.version=$(VERSION)
 TOOL    := $(GO) tool -modfile=tools/go.mod
-# Tests that hang say where, well before CI gives up.
+# Tests that hang show their stacks, well before CI gives up.
 TEST    := $(GO) test -shuffle=on -timeout 5m
 
 .PHONY: help build install setup test lint conformance fmt race onecpu interop fuzz bench gobench bench-compare bench-linux soak demo demo-linux clean
@@ -26,12 +26,12 @@ build: ## build the commands into bin/
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 PREFIX ?= /usr/local
-install: build ## install the commands under PREFIX, and mount.nfsrdma where mount(8) looks for it
+install: build ## install the commands under PREFIX, and mount.nfsrdma for mount(8)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)/sbin
 	install -m 755 bin/nfsrdmad bin/mountrdma $(DESTDIR)$(PREFIX)/bin/
 	ln -sf $(PREFIX)/bin/mountrdma $(DESTDIR)/sbin/mount.nfsrdma
 
-setup: ## install what tests and demo need from Debian's packages
+setup: ## install Debian's packages for tests and demo
 	scripts/setup
 
 test: ## everything: setup, build, lint, conformance, race, onecpu, interop
@@ -49,10 +49,10 @@ fmt: ## format the sources
 race: ## unit tests under the race detector
 	CGO_ENABLED=1 $(TEST) -race ./...
 
-onecpu: ## unit tests on one processor, where other failures show
+onecpu: ## unit tests on one processor, to show other failures
 	GOMAXPROCS=1 $(TEST) -p $$(nproc) ./...
 
-interop: ## real Linux in a small virtual machine mounts what nfsrdmad serves
+interop: ## real Linux in a small virtual machine mounts exports of nfsrdmad
 	$(GO) test -tags interop -count=1 -timeout 30m -v ./interop/...
 
 fuzz: ## every fuzz target for FUZZTIME
@@ -63,7 +63,7 @@ BENCH        ?= .
 BENCH_TIME   ?= 1s
 BENCH_ROUNDS ?= 5
 BENCH_DOC    ?= $(if $(filter-out . 1s 5,$(BENCH) $(BENCH_TIME) $(BENCH_ROUNDS)),,docs/performance-log.md)
-bench: build ## what the data path reaches, beside the machine's limits, in turns; docs/performance-log.md gets the table
+bench: build ## the speed of the data path beside the machine's limits, alternately; docs/performance-log.md gets the table
 	$(GO) run ./internal/bench -rows '$(BENCH)' -time $(BENCH_TIME) -rounds $(BENCH_ROUNDS) -doc '$(BENCH_DOC)'
 
 gobench: ## Go's benchmarks: codecs, placement, credits, dispatch, with allocations
@@ -90,5 +90,5 @@ demo: ## serve a sample directory, mount it, copy a large file there and back
 demo-linux: build ## boot Linux in a virtual machine and mount a sample directory from there
 	$(GO) run ./interop/demo bin/nfsrdmad
 
-clean: ## remove what build made
+clean: ## remove the products of build
 	rm -rf bin

@@ -140,8 +140,8 @@ func writeNew(name string, b []byte) error {
 // Close lets another daemon use the directory.
 func (s *state) Close() error { return s.lock.Close() }
 
-// stateError returns err with a remedy. Another state directory is none if this
-// one was in use: it holds what makes clients' file handles valid.
+// stateError returns err with a remedy. Another state directory is no remedy
+// if this one was in use: clients' file handles are valid only with its key.
 func stateError(dir string, err error) error {
 	remedy := "name a writable one with --state"
 	switch {

@@ -142,9 +142,9 @@ func (r *fullRig) dial(dir string) (*rpcrdma.ClientConn, *nfsclient.Client, nfs3
 }
 
 // TestStateFull checks a daemon whose state directory is full for all its files
-// at once: the handle table, the marker of grants and the identities. What is
-// known is served, and what needs a record is refused without a change. All of
-// it works as soon as there is room, and after a crash.
+// at once: the handle table, the marker of grants and the identities. Known
+// objects are served, and operations that need a record are refused without a
+// change. All operations work as soon as there is room, and after a crash.
 func TestStateFull(t *testing.T) {
 	const many = 200
 	r := newFullRig(t)

@@ -38,7 +38,7 @@ var floors = map[string]int{
 	"cmd/mountrdma": 8, "cmd/nfsrdmad": 8,
 }
 
-// beside are the imports within a floor: the vocabulary of one package in
+// beside are the imports within a floor: the vocabulary of a package in
 // terms of another's.
 var beside = map[string][]string{
 	"rdma":   {"buf"},         // a received message is a lent buffer
@@ -53,8 +53,8 @@ var peers = map[string][]string{"internal/bridge": {"nfsserver"}, "internal/copy
 // testOnly are imported only by tests and by each other.
 var testOnly = []string{"internal/bootahead", "internal/wiretest", "iwarp/mpa/mpatest", "rdma/rdmatest", "vfs/vfstest"}
 
-// apart is outside the floors: it may import anything, and no package may
-// import it.
+// apart is outside the floors: it may import anything, and must not be
+// imported.
 const apart = "interop"
 
 // pure are codecs: bytes to values and back, without network, log or clock.
@@ -62,7 +62,7 @@ var pure = []string{"chunks", "cmpriv", "iwarp/ddp", "iwarp/mpa", "iwarp/rdmap",
 
 var impure = []string{"context", "io", "log", "log/slog", "net", "os", "reflect", "time"}
 
-// unguessable are packages that draw numbers that no peer may guess: they use
+// unguessable are packages that draw numbers that no peer may guess, from
 // crypto/rand and no other source.
 var unguessable = []string{"delegation", "iwarp", "nfs4server", "nfs4state", "nfsserver", "realm"}
 

@@ -17,7 +17,7 @@ import (
 // while the next message may arrive in the other.
 const receives = 2
 
-// An end is one end of the exchange.
+// An end is an end of the exchange.
 type end struct {
 	ctx     context.Context
 	cfg     Config
@@ -109,7 +109,7 @@ func (e *end) play() error {
 	return nil
 }
 
-// fill fills the message so that messages differ. One byte per page stays zero,
+// fill fills the message so that messages differ. A byte per page stays zero,
 // because rdma-core's server checks for zeros there.
 func (e *end) fill(number int) {
 	for i := range e.message {

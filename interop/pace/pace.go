@@ -11,7 +11,7 @@ import (
 // The measured amounts: data in bytes, and entries of a directory.
 const (
 	Size    = 64 << 20 // of the large file
-	Request = 1 << 20  // bytes in one read(2) or write(2)
+	Request = 1 << 20  // bytes in a read(2) or write(2)
 	Files   = 500      // in the directory
 )
 
@@ -19,7 +19,7 @@ const (
 type Part struct {
 	Name string
 	Unit string  // of Work per second
-	Work float64 // of one run, in Unit
+	Work float64 // of a run, in Unit
 	do   func(*run) error
 	cold bool // begins with empty caches
 }
@@ -36,12 +36,12 @@ var Parts = []Part{
 	{Name: "unlink", Unit: "files/s", Work: Files, do: (*run).unlink},
 }
 
-// A run measures in one directory.
+// A run measures in a directory.
 type run struct {
 	file  string // the large file
 	dir   string // of the small files
 	names []string
-	data  []byte // of one request
+	data  []byte // of a request
 }
 
 // Run does all Parts in dir and writes the seconds of each to out, one line

@@ -41,7 +41,7 @@ func (r *run) write() error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// readDirect has one READ of a request's length under way at a time.
+// readDirect has a single READ of a request's length under way at a time.
 func (r *run) readDirect() error { return r.readAll(unix.O_DIRECT) }
 
 // read lets the client choose the number and length of READs.

@@ -133,7 +133,7 @@ var Differences = []Difference{
 		"+ user 1000, mode 644: ECONNREFUSED",
 		"- user 1000, mode 600: EACCES",
 		"+ user 1000, mode 600: ECONNREFUSED",
-	}, "a user who may not connect sees an empty file instead of the socket"},
+	}, "a user without permission to connect sees an empty file instead of the socket"},
 	{"times-by-user", []string{FUSEOnNFSRDMAD, LinuxOnNFSRDMAD}, []string{
 		"- writable one now: EPERM",
 		"+ writable one now: ok",

@@ -6,7 +6,7 @@ DATA foldBy<>+0(SB)/8, $0xdcb17aa4
 DATA foldBy<>+8(SB)/8, $0xb9e02b86
 GLOBL foldBy<>(SB), RODATA|NOPTR, $16
 
-// MULTIPLY brings the state, Z0 to Z3, 256 octets further. It is in two parts, the
+// MULTIPLY brings the state, Z0 to Z3, 256 bytes further. It is in two parts, the
 // second of which is in Z4 to Z7: in each lane of 128 bits, high half times the
 // second of foldBy, and low half times the first.
 #define MULTIPLY \
@@ -19,7 +19,7 @@ GLOBL foldBy<>(SB), RODATA|NOPTR, $16
 	VPCLMULQDQ $0x11, Z8, Z2, Z2; \
 	VPCLMULQDQ $0x11, Z8, Z3, Z3
 
-// STORE stores four registers to 256 octets at p.
+// STORE stores four registers to 256 bytes at p.
 #define STORE(a, b, c, d, p) \
 	VMOVDQU64 a, (p); \
 	VMOVDQU64 b, 64(p); \
@@ -55,7 +55,7 @@ next:
 	VZEROUPPER
 	RET
 
-// ahead is how far beyond what it copies foldCopy has octets fetched. The processor
+// ahead is how far beyond the copied bytes foldCopy prefetches. The processor
 // itself looks no further than to the end of a page.
 #define ahead 8192
 
@@ -76,7 +76,7 @@ TEXT ·foldCopy(SB), NOSPLIT, $0-40
 	VPXORQ Z9, Z0, Z0
 	JMP next
 
-	// Each octet is read once, and what is stored is what is added.
+	// Each byte is read once, and the same value is stored and added.
 loop:
 	PREFETCHT0 ahead(SI)
 	PREFETCHT0 ahead+64(SI)

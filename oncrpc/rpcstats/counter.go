@@ -8,23 +8,23 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// A Counter is a Caller in front of another Caller. For each procedure of one
-// program, it counts calls, bytes, errors and time. Calls of other programs
-// pass uncounted.
+// A Counter is a Caller in front of another Caller. It counts
+// calls, bytes, errors and time for each procedure of a program. Calls of other
+// programs pass uncounted.
 type Counter struct {
 	next     oncrpc.Caller
 	observed Observed
 	procs    []callCounts
 }
 
-// callCounts are the counters of one procedure.
+// callCounts are the counters of a procedure.
 type callCounts struct {
 	begun, ended, failed atomic.Uint64
 	sent, received       atomic.Uint64
 	nanoseconds          atomic.Uint64
 }
 
-// CallStats is a snapshot of a Counter's counters of one procedure.
+// CallStats is a snapshot of a Counter's counters of a procedure.
 type CallStats struct {
 	Calls          uint64        // ended calls
 	UnderWay       uint64        // begun calls that have not ended

@@ -1,4 +1,3 @@
-// Package rpcstats counts calls by procedure: an Observer those that a server
-// answers, a Counter those that a client makes. It must not know programs or
-// transports.
+// Package rpcstats counts calls by procedure: an Observer on a server, a
+// Counter on a client. The package must not know programs or transports.
 package rpcstats

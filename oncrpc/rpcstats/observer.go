@@ -100,7 +100,7 @@ var LatencyBounds = [...]time.Duration{
 // NFS has 29 statuses, most of which fit few procedures.
 const maxOutcomes = 16
 
-// procCounts are the counters of one procedure.
+// procCounts are the counters of a procedure.
 type procCounts struct {
 	took            [len(LatencyBounds) + 1]atomic.Uint64
 	nanoseconds     atomic.Uint64
@@ -109,7 +109,7 @@ type procCounts struct {
 	failedOtherwise atomic.Uint64 // with further outcomes
 }
 
-// An outcomeCount counts replies with one outcome. It is assigned to the first
+// An outcomeCount counts replies with the same outcome. It is assigned to the first
 // outcome that needs a counter.
 type outcomeCount struct {
 	outcome atomic.Uint64 // packed; 0: not assigned yet

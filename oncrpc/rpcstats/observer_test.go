@@ -81,7 +81,7 @@ func TestObserver(t *testing.T) {
 }
 
 // TestObserverOutcomes checks that every layer's reason for a refusal is
-// counted, by its name in RFC 5531 if it has one.
+// counted, by its name in RFC 5531 if any.
 func TestObserverOutcomes(t *testing.T) {
 	o, serve := observe(t)
 	badVersion := call(1, testProg, 2, 1, words(0, 0)...)

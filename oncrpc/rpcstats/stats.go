@@ -27,7 +27,7 @@ const (
 	OutcomeOther                             // 0: outcomes beyond maxOutcomes
 )
 
-// String returns the name of RFC 5531 for o, if it has one.
+// String returns the name of RFC 5531 for o, if any.
 func (o Outcome) String() string {
 	switch {
 	case o.Kind == OutcomeAccept && o.Code < uint32(len(acceptNames)):
@@ -51,7 +51,7 @@ var acceptNames = [...]string{"SUCCESS", "PROG_UNAVAIL", "PROG_MISMATCH", "PROC_
 func (o Outcome) pack() uint64            { return uint64(o.Kind)<<32 | uint64(o.Code) }
 func unpackOutcome(packed uint64) Outcome { return Outcome{OutcomeKind(packed >> 32), uint32(packed)} }
 
-// ProcStats is a snapshot of an Observer's counters of one procedure.
+// ProcStats is a snapshot of an Observer's counters of a procedure.
 type ProcStats struct {
 	Prog, Vers, Proc uint32 // 0: all procedures that are not observed individually
 
