@@ -21,6 +21,10 @@ var (
 	settable = nfs4.BitmapOf(nfs4.AttrSize, nfs4.AttrMode, nfs4.AttrOwner, nfs4.AttrOwnerGroup,
 		nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet, nfs4.AttrModeSetMasked)
 
+	// exclusive are those of an exclusive create, which keeps its verifier in
+	// the times.
+	exclusive = nfs4.BitmapOf(nfs4.AttrSize, nfs4.AttrMode, nfs4.AttrOwner, nfs4.AttrOwnerGroup, nfs4.AttrModeUmask)
+
 	// ofFS need the file system's space, ofPath its limits of names.
 	ofFS = nfs4.BitmapOf(nfs4.AttrFilesAvail, nfs4.AttrFilesFree, nfs4.AttrFilesTotal,
 		nfs4.AttrSpaceAvail, nfs4.AttrSpaceFree, nfs4.AttrSpaceTotal)
@@ -139,7 +143,7 @@ func (x *compound) fillServer(out *nfs4.Attrs) {
 	out.MaxFileSize = realm.MaxFileSize
 	out.MaxRead, out.MaxWrite = uint64(x.server.realm.Payload()), uint64(x.server.realm.Payload())
 	out.TimeDelta = nfs4.Time{Nsec: 1}
-	out.SuppattrExclCreat = x.supported().And(settable)
+	out.SuppattrExclCreat = x.supported().And(exclusive)
 	out.FSCharsetCap = nfs4.CharsetContainsNonUTF8
 	out.ChangeAttrType = nfs4.ChangeTypeUndefined
 }

@@ -126,6 +126,9 @@ func (x *compound) openNode(ctx context.Context, a *nfs4.OpenArgs) nfs4.Status {
 // openNew creates a file and opens it.
 func (x *compound) openNew(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.OpenRes) nfs4.Status {
 	allowed := settable
+	if a.How == nfs4.Exclusive1 {
+		allowed = exclusive
+	}
 	allowed.Set(nfs4.AttrModeUmask)
 	set, done, status := x.setAttrs(&a.Attrs, allowed)
 	switch {
@@ -139,7 +142,7 @@ func (x *compound) openNew(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.Open
 	u, p := x.current.use, realm.Place{Dir: x.current.h, Name: string(a.Name)}
 	how := vfs.CreateHow{Mode: vfs.Guarded, Attr: set}
 	if a.How == nfs4.Exclusive || a.How == nfs4.Exclusive1 {
-		how = vfs.CreateHow{Mode: vfs.Exclusive, Verifier: binary.BigEndian.Uint64(a.Verf[:])}
+		how = vfs.CreateHow{Mode: vfs.Exclusive, Attr: set, Verifier: binary.BigEndian.Uint64(a.Verf[:])}
 	}
 	if err := u.BeforeMake(ctx, p, realm.Leaves); err != nil {
 		return x.status(err)
@@ -163,11 +166,6 @@ func (x *compound) openNew(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.Open
 		// The verifier is kept in the times.
 		res.AttrSet.Set(nfs4.AttrTimeAccessSet)
 		res.AttrSet.Set(nfs4.AttrTimeModifySet)
-		if a.How == nfs4.Exclusive1 && !done.Empty() {
-			if status := x.set(ctx, &x.current, &a.Attrs, set); status != nfs4.OK {
-				return status
-			}
-		}
 	}
 	return x.openObject(ctx, a, res, true)
 }

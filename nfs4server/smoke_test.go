@@ -117,20 +117,28 @@ func (l *listing) read(r *xdr.Reader) {
 	l.eof = d.EOF
 }
 
-// connect makes a client ID and a session.
-func (g *rig) connect() *rig {
+// connect makes a client ID and a session, and ends the client's reclaims.
+func (g *rig) connect() *rig { return g.connectAs("client") }
+
+func (g *rig) connectAs(owner string) *rig {
+	g.t.Helper()
+	g.sessionAs(owner)
+	st, _ := g.do(step{nfs4.OpReclaimComplete, &nfs4.ReclaimCompleteArgs{}, new(nfs4.StatusRes)})
+	require.Equal(g.t, nfs4.OK, st)
+	return g
+}
+
+// sessionAs makes a client ID and a session.
+func (g *rig) sessionAs(owner string) {
 	g.t.Helper()
 	var id nfs4.ExchangeIDRes
-	st, _ := g.raw(step{nfs4.OpExchangeID, &nfs4.ExchangeIDArgs{Owner: []byte("client")}, &id})
+	st, _ := g.raw(step{nfs4.OpExchangeID, &nfs4.ExchangeIDArgs{Owner: []byte(owner)}, &id})
 	require.Equal(g.t, nfs4.OK, st)
 	ch := nfs4.ChannelAttrs{MaxRequestSize: 1 << 20, MaxResponseSize: 1 << 20, MaxResponseSizeCached: 7584, MaxOperations: 16, MaxRequests: 8}
 	var cs nfs4.CreateSessionRes
 	st, _ = g.raw(step{nfs4.OpCreateSession, &nfs4.CreateSessionArgs{ClientID: id.ClientID, Sequence: id.SequenceID, Fore: ch, Back: ch}, &cs})
 	require.Equal(g.t, nfs4.OK, st)
-	g.session = cs.Session
-	st, _ = g.do(step{nfs4.OpReclaimComplete, &nfs4.ReclaimCompleteArgs{}, new(nfs4.StatusRes)})
-	require.Equal(g.t, nfs4.OK, st)
-	return g
+	g.session, g.seq = cs.Session, 0
 }
 
 // do makes a COMPOUND with SEQUENCE in front.
@@ -142,6 +150,7 @@ func (g *rig) do(steps ...step) (nfs4.Status, int) {
 	return st, n - 1
 }
 
+// status is memory for results with a status alone.
 func status() *nfs4.StatusRes { return new(nfs4.StatusRes) }
 
 func root() step { return step{nfs4.OpPutRootFH, &void, status()} }

@@ -157,7 +157,7 @@ const (
 // A CreateHow says how Create makes a file.
 type CreateHow struct {
 	Mode     CreateMode
-	Attr     SetAttr // Unchecked and Guarded
+	Attr     SetAttr // of the new file; with Exclusive without times
 	Verifier uint64  // Exclusive: a retry with the same verifier finds its own file
 }
 

@@ -43,7 +43,7 @@ type maker struct {
 // instead after the error.
 func (f *FS) Create(_ context.Context, _ *vfs.Cred, dir vfs.Handle, name string, how vfs.CreateHow) (vfs.Made, error) {
 	if how.Mode == vfs.Exclusive {
-		return f.exclusive(dir, name, how.Verifier)
+		return f.exclusive(dir, name, how)
 	}
 	s := initial(how.Attr, defaultFileMode)
 	m := maker{name: name, attr: s, call: f.creator(*s.Mode)}
@@ -81,8 +81,8 @@ func (f *FS) creator(mode uint32) func(path string) error {
 
 // exclusive makes a file whose node remembers the verifier until the client
 // sets attributes (RFC 1813, Section 3.3.8).
-func (f *FS) exclusive(dir vfs.Handle, name string, verifier uint64) (vfs.Made, error) {
-	s := initial(vfs.SetAttr{}, defaultFileMode)
+func (f *FS) exclusive(dir vfs.Handle, name string, how vfs.CreateHow) (vfs.Made, error) {
+	s, verifier := initial(how.Attr, defaultFileMode), how.Verifier
 	m := maker{name: name, attr: s, call: f.creator(*s.Mode), exclusive: true, verifier: verifier, taken: func(o *object) error {
 		if !o.n.exclusive || o.n.verifier != verifier {
 			return syscall.EEXIST

@@ -39,7 +39,6 @@ func (f *FS) Create(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string,
 	m := maker{name: name, typ: vfs.TypeReg, mode: defaultFileMode, attr: how.Attr}
 	switch how.Mode {
 	case vfs.Exclusive:
-		m.attr = vfs.SetAttr{}
 		m.exclusive, m.verifier = true, how.Verifier
 		m.taken = func(n *node) error {
 			if !n.exclusive || n.verifier != how.Verifier {

@@ -18,7 +18,7 @@ import (
 // remembers the name as missing, and would crash.
 func (f *FS) Create(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, how vfs.CreateHow) (vfs.Made, error) {
 	if how.Mode == vfs.Exclusive {
-		return f.make(c, dir, f.exclusive(c, name, how.Verifier))
+		return f.make(c, dir, f.exclusive(c, name, how))
 	}
 	s := f.initial(c, how.Attr, defaultFileMode)
 	m := &maker{name: name, attr: s, call: func(d int) (int, error) {
@@ -61,11 +61,11 @@ func (f *FS) createFile(dir int, name string, s *vfs.SetAttr) (int, error) {
 // them (RFC 1813, Section 3.3.8). It uses only the seconds, as signed 32-bit
 // numbers, which even old file systems keep. It fails with EOPNOTSUPP if this
 // file system does not keep them.
-func (f *FS) exclusive(c *vfs.Cred, name string, verifier uint64) *maker {
-	s := f.initial(c, vfs.SetAttr{}, defaultFileMode)
+func (f *FS) exclusive(c *vfs.Cred, name string, how vfs.CreateHow) *maker {
+	s := f.initial(c, how.Attr, defaultFileMode)
 	times := vfs.SetAttr{
-		AtimeHow: vfs.SetToClient, Atime: vfs.Time{Sec: int64(int32(verifier >> 32))},
-		MtimeHow: vfs.SetToClient, Mtime: vfs.Time{Sec: int64(int32(verifier))},
+		AtimeHow: vfs.SetToClient, Atime: vfs.Time{Sec: int64(int32(how.Verifier >> 32))},
+		MtimeHow: vfs.SetToClient, Mtime: vfs.Time{Sec: int64(int32(how.Verifier))},
 	}
 	holds := func(st *unix.Statx_t) bool {
 		return typeOf(st.Mode) == vfs.TypeReg && st.Size == 0 &&

@@ -1,0 +1,282 @@
+package nfs4server
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+)
+
+// asRoot makes the rig's caller the superuser, and makes the export's root
+// directory writable for everyone.
+func (g *rig) asRoot() *rig {
+	g.cred.UID, g.cred.GID = 0, 0
+	return g
+}
+
+// openArgs are the arguments of an OPEN by name.
+func openArgs(owner, name string, access, deny uint32, how nfs4.CreateMode) *nfs4.OpenArgs {
+	a := &nfs4.OpenArgs{
+		ShareAccess: access, ShareDeny: deny, Owner: nfs4.StateOwner{Owner: []byte(owner)}, How: how, Name: []byte(name),
+	}
+	if how == nfs4.Unchecked || how == nfs4.Guarded {
+		a.Attrs.Mask, a.Attrs.Mode = nfs4.BitmapOf(nfs4.AttrMode), 0o644
+	}
+	return a
+}
+
+// open opens a name in the export, and returns the results and the handle.
+func (g *rig) open(a *nfs4.OpenArgs) (nfs4.OpenRes, nfs4.FH, nfs4.Status) {
+	g.t.Helper()
+	var res nfs4.OpenRes
+	var fh nfs4.HandleRes
+	st, _ := g.do(root(), look("x"), step{nfs4.OpOpen, a, &res}, step{nfs4.OpGetFH, &void, &fh})
+	return res, append(nfs4.FH(nil), fh.Object...), st
+}
+
+func put(fh nfs4.FH) step { return step{nfs4.OpPutFH, &nfs4.HandleArgs{Object: fh}, status()} }
+
+func (g *rig) close(fh nfs4.FH, id nfs4.StateID) nfs4.Status {
+	g.t.Helper()
+	st, _ := g.do(put(fh), step{nfs4.OpClose, &nfs4.CloseArgs{StateID: id}, new(nfs4.StateIDRes)})
+	return st
+}
+
+func (g *rig) read(fh nfs4.FH, id nfs4.StateID) (string, nfs4.Status) {
+	g.t.Helper()
+	var res nfs4.ReadRes
+	st, _ := g.do(put(fh), step{nfs4.OpRead, &nfs4.ReadArgs{StateID: id, Count: 100}, &res})
+	return string(res.Data), st
+}
+
+func (g *rig) write(fh nfs4.FH, id nfs4.StateID, data string) nfs4.Status {
+	g.t.Helper()
+	st, _ := g.do(put(fh), step{nfs4.OpWrite, &nfs4.WriteArgs{StateID: id, Data: []byte(data)}, new(nfs4.WriteRes)})
+	return st
+}
+
+// make creates a file with content.
+func (g *rig) make(name, content string) nfs4.FH {
+	g.t.Helper()
+	res, fh, st := g.open(openArgs("maker", name, nfs4.ShareBoth, 0, nfs4.Unchecked))
+	require.Equal(g.t, nfs4.OK, st)
+	require.Equal(g.t, nfs4.OK, g.write(fh, res.StateID, content))
+	require.Equal(g.t, nfs4.OK, g.close(fh, res.StateID))
+	return fh
+}
+
+// TestOpenArguments checks arguments that are refused as such (R8881-18.16).
+func TestOpenArguments(t *testing.T) {
+	g := newRig(t).connect().asRoot()
+	g.make("f", "content")
+	for _, access := range []uint32{0, 4, 0x600, 0x601} {
+		_, _, st := g.open(openArgs("o", "f", access, 0, nfs4.NoCreate))
+		assert.Equal(t, nfs4.ErrInval, st, "%#x", access)
+	}
+	_, _, st := g.open(openArgs("o", "f", 1, 4, nfs4.NoCreate))
+	assert.Equal(t, nfs4.ErrInval, st)
+	for name, want := range map[string]nfs4.Status{
+		"": nfs4.ErrInval, ".": nfs4.ErrBadName, "..": nfs4.ErrBadName, "a/b": nfs4.ErrBadName, "a\x00b": nfs4.ErrBadName,
+		string(make([]byte, 256)): nfs4.ErrNameTooLong, "none": nfs4.ErrNoEnt,
+	} {
+		_, _, st := g.open(openArgs("o", name, 1, 0, nfs4.NoCreate))
+		assert.Equal(t, want, st, "%.9q", name)
+	}
+	var dir nfs4.CreateRes
+	st, _ = g.do(root(), look("x"), step{nfs4.OpCreate, &nfs4.CreateArgs{Type: nfs4.TypeDir, Name: []byte("d")}, &dir},
+		root(), look("x"), step{nfs4.OpCreate, &nfs4.CreateArgs{Type: nfs4.TypeLnk, LinkData: []byte("f"), Name: []byte("l")}, &dir},
+		root(), look("x"), step{nfs4.OpCreate, &nfs4.CreateArgs{Type: nfs4.TypeFIFO, Name: []byte("p")}, &dir})
+	require.Equal(t, nfs4.OK, st)
+	for name, want := range map[string]nfs4.Status{"d": nfs4.ErrIsDir, "l": nfs4.ErrSymlink, "p": nfs4.ErrWrongType} {
+		_, _, st := g.open(openArgs("o", name, 1, 0, nfs4.NoCreate))
+		assert.Equal(t, want, st, name)
+		_, _, st = g.open(openArgs("o", name, 1, 0, nfs4.Guarded))
+		assert.Equal(t, nfs4.ErrExist, st, name)
+	}
+	st, _ = g.do(root(), step{nfs4.OpOpen, openArgs("o", "new", 1, 0, nfs4.Unchecked), new(nfs4.OpenRes)})
+	assert.Equal(t, nfs4.ErrROFS, st, "in the pseudo file system")
+	st, _ = g.do(root(), step{nfs4.OpOpen, openArgs("o", "x", 1, 0, nfs4.NoCreate), new(nfs4.OpenRes)})
+	assert.Equal(t, nfs4.ErrIsDir, st)
+	st, _ = g.do(root(), look("x"), look("f"), step{nfs4.OpOpen, openArgs("o", "g", 1, 0, nfs4.NoCreate), new(nfs4.OpenRes)})
+	assert.Equal(t, nfs4.ErrNotDir, st)
+	reclaim := openArgs("o", "", 1, 0, nfs4.NoCreate)
+	reclaim.Claim = nfs4.ClaimPrevious
+	st, _ = g.do(root(), look("x"), look("f"), step{nfs4.OpOpen, reclaim, new(nfs4.OpenRes)})
+	assert.Equal(t, nfs4.ErrNoGrace, st)
+	byFH := openArgs("o", "", 1, 0, nfs4.NoCreate)
+	byFH.Claim = nfs4.ClaimFH
+	st, _ = g.do(root(), look("x"), look("f"), step{nfs4.OpOpen, byFH, new(nfs4.OpenRes)})
+	assert.Equal(t, nfs4.OK, st)
+}
+
+// TestCreateModes checks the four ways to create (R8881-18.16.3).
+func TestCreateModes(t *testing.T) {
+	g := newRig(t).connect().asRoot()
+	res, fh, st := g.open(openArgs("o", "f", nfs4.ShareBoth, 0, nfs4.Guarded))
+	require.Equal(t, nfs4.OK, st)
+	assert.Equal(t, nfs4.BitmapOf(nfs4.AttrMode), res.AttrSet)
+	assert.Equal(t, nfs4.OpenLocktypePosix, res.Flags)
+	assert.NotEqual(t, res.Dir.Before, res.Dir.After)
+	require.Equal(t, nfs4.OK, g.write(fh, res.StateID, "hello"))
+	_, _, st = g.open(openArgs("o", "f", nfs4.ShareBoth, 0, nfs4.Guarded))
+	assert.Equal(t, nfs4.ErrExist, st)
+	again, _, st := g.open(openArgs("o", "f", nfs4.ShareBoth, 0, nfs4.Unchecked))
+	assert.Equal(t, nfs4.OK, st)
+	assert.Equal(t, res.StateID.Other, again.StateID.Other, "one stateid for an owner and a file")
+	assert.Equal(t, res.StateID.SeqID+1, again.StateID.SeqID)
+	data, st := g.read(fh, again.StateID)
+	assert.Equal(t, nfs4.OK, st)
+	assert.Equal(t, "hello", data)
+	_, st = g.read(fh, res.StateID)
+	assert.Equal(t, nfs4.ErrOldStateID, st)
+	cut := openArgs("o", "f", nfs4.ShareBoth, 0, nfs4.Unchecked)
+	cut.Attrs.Mask.Set(nfs4.AttrSize)
+	cut.Attrs.Size = 0
+	res, _, st = g.open(cut)
+	assert.Equal(t, nfs4.OK, st)
+	assert.Equal(t, nfs4.BitmapOf(nfs4.AttrSize), res.AttrSet)
+	data, _ = g.read(fh, res.StateID)
+	assert.Empty(t, data)
+	for _, how := range []nfs4.CreateMode{nfs4.Exclusive, nfs4.Exclusive1} {
+		name := string('a' + rune(how))
+		a := openArgs("o", name, nfs4.ShareBoth, 0, how)
+		a.Verf = nfs4.Verifier{1, 2, 3, 4, 5, 6, 7, 8}
+		a.Attrs.Mask, a.Attrs.Mode = nfs4.BitmapOf(nfs4.AttrMode), 0o600
+		first, fh1, st := g.open(a)
+		require.Equal(t, nfs4.OK, st)
+		if how == nfs4.Exclusive1 {
+			assert.True(t, first.AttrSet.Has(nfs4.AttrMode))
+		}
+		_, fh2, st := g.open(a)
+		assert.Equal(t, nfs4.OK, st, "a retry finds its own file")
+		assert.Equal(t, fh1, fh2)
+		a.Verf[0]++
+		_, _, st = g.open(a)
+		assert.Equal(t, nfs4.ErrExist, st)
+	}
+	bad := openArgs("o", "bad", 1, 0, nfs4.Unchecked)
+	bad.Attrs.Mask = nfs4.BitmapOf(nfs4.AttrChange)
+	_, _, st = g.open(bad)
+	assert.Equal(t, nfs4.ErrInval, st)
+	bad.Attrs.Mask = nfs4.BitmapOf(nfs4.AttrHidden)
+	_, _, st = g.open(bad)
+	assert.Equal(t, nfs4.ErrAttrNotSupp, st)
+	bad.Attrs.Mask, bad.Attrs.Owner = nfs4.BitmapOf(nfs4.AttrOwner), []byte("nobody@nowhere")
+	_, _, st = g.open(bad)
+	assert.Equal(t, nfs4.ErrBadOwner, st)
+	st, _ = g.do(root(), look("x"), look("bad"))
+	assert.Equal(t, nfs4.ErrNoEnt, st, "what was refused has not been made")
+}
+
+// TestShares checks share reservations between owners and clients (R8881-9.7).
+func TestShares(t *testing.T) {
+	g := newRig(t).connect().asRoot()
+	fh := g.make("f", "content")
+	first, _, st := g.open(openArgs("a", "f", nfs4.ShareRead, nfs4.ShareWrite, nfs4.NoCreate))
+	require.Equal(t, nfs4.OK, st)
+	_, _, st = g.open(openArgs("b", "f", nfs4.ShareWrite, 0, nfs4.NoCreate))
+	assert.Equal(t, nfs4.ErrShareDenied, st)
+	_, _, st = g.open(openArgs("b", "f", nfs4.ShareRead, nfs4.ShareRead, nfs4.NoCreate))
+	assert.Equal(t, nfs4.ErrShareDenied, st)
+	assert.Equal(t, nfs4.ErrLocked, g.write(fh, nfs4.AnonymousStateID, "x"))
+	assert.Equal(t, nfs4.ErrOpenMode, g.write(fh, first.StateID, "x"))
+	assert.Equal(t, nfs4.ErrLocked, g.write(fh, nfs4.BypassStateID, "x"), "bypass is for READ alone")
+	_, st = g.read(fh, nfs4.AnonymousStateID)
+	assert.Equal(t, nfs4.OK, st)
+	up, _, st := g.open(openArgs("a", "f", nfs4.ShareBoth, 0, nfs4.NoCreate))
+	require.Equal(t, nfs4.OK, st, "an owner's own reservation is not in its way")
+	assert.Equal(t, nfs4.OK, g.write(fh, up.StateID, "x"))
+	var down nfs4.StateIDRes
+	st, _ = g.do(put(fh), step{nfs4.OpOpenDowngrade, &nfs4.OpenDowngradeArgs{StateID: up.StateID, ShareAccess: nfs4.ShareWrite}, &down})
+	assert.Equal(t, nfs4.ErrInval, st, "no OPEN asked for that alone")
+	st, _ = g.do(put(fh), step{nfs4.OpOpenDowngrade, &nfs4.OpenDowngradeArgs{StateID: up.StateID, ShareAccess: nfs4.ShareRead, ShareDeny: nfs4.ShareWrite}, &down})
+	assert.Equal(t, nfs4.OK, st)
+	assert.Equal(t, nfs4.ErrOpenMode, g.write(fh, down.StateID, "x"))
+	assert.Equal(t, nfs4.ErrOldStateID, g.close(fh, up.StateID))
+	assert.Equal(t, nfs4.OK, g.close(fh, down.StateID))
+	assert.Equal(t, nfs4.ErrBadStateID, g.close(fh, down.StateID))
+	_, _, st = g.open(openArgs("b", "f", nfs4.ShareWrite, nfs4.ShareBoth, nfs4.NoCreate))
+	assert.Equal(t, nfs4.OK, st)
+	_, st = g.read(fh, nfs4.AnonymousStateID)
+	assert.Equal(t, nfs4.ErrLocked, st)
+	_, st = g.read(fh, nfs4.BypassStateID)
+	assert.Equal(t, nfs4.OK, st)
+}
+
+// TestCurrentStateID checks the current stateid of a COMPOUND
+// (R8881-16.2.3.1.2).
+func TestCurrentStateID(t *testing.T) {
+	g := newRig(t).connect().asRoot()
+	g.make("f", "content")
+	var read nfs4.ReadRes
+	current := nfs4.CurrentStateID
+	opening := step{nfs4.OpOpen, openArgs("o", "f", nfs4.ShareRead, 0, nfs4.NoCreate), new(nfs4.OpenRes)}
+	reading := step{nfs4.OpRead, &nfs4.ReadArgs{StateID: current, Count: 10}, &read}
+	closing := step{nfs4.OpClose, &nfs4.CloseArgs{StateID: current}, new(nfs4.StateIDRes)}
+	st, _ := g.do(root(), look("x"), opening, reading, closing)
+	assert.Equal(t, nfs4.OK, st)
+	assert.Equal(t, "content", string(read.Data))
+	st, _ = g.do(root(), look("x"), look("f"), reading)
+	assert.Equal(t, nfs4.ErrBadStateID, st)
+	save, restore := step{nfs4.OpSaveFH, &void, status()}, step{nfs4.OpRestoreFH, &void, status()}
+	st, _ = g.do(root(), look("x"), opening, save, root(), restore, reading, closing)
+	assert.Equal(t, nfs4.OK, st, "it moves with SAVEFH and RESTOREFH")
+	st, n := g.do(root(), look("x"), opening, root(), closing)
+	assert.Equal(t, nfs4.ErrBadStateID, st, "PUTROOTFH clears it")
+	assert.Equal(t, 5, n)
+	st, _ = g.do(root(), look("x"), opening, closing, reading)
+	assert.Equal(t, nfs4.ErrBadStateID, st)
+}
+
+// TestStateIDsOfOthers checks that a stateid is of no use to another client
+// (R8881-8.2).
+func TestStateIDsOfOthers(t *testing.T) {
+	g := newRig(t).connect().asRoot()
+	fh := g.make("f", "content")
+	mine, _, st := g.open(openArgs("o", "f", nfs4.ShareBoth, 0, nfs4.NoCreate))
+	require.Equal(t, nfs4.OK, st)
+	other := *g
+	other.seq = 0
+	other.connectAs("other")
+	_, st = other.read(fh, mine.StateID)
+	assert.Equal(t, nfs4.ErrBadStateID, st)
+	test := func(g *rig, id nfs4.StateID) nfs4.Status {
+		var res nfs4.StatusRes
+		a := &nfs4.StateIDArgs{StateID: id}
+		st, _ := g.do(step{nfs4.OpFreeStateID, a, &res})
+		return st
+	}
+	assert.Equal(t, nfs4.ErrBadStateID, test(&other, mine.StateID))
+	assert.Equal(t, nfs4.ErrLocksHeld, test(g, mine.StateID))
+	assert.Equal(t, nfs4.ErrBadStateID, test(g, nfs4.AnonymousStateID))
+	forged := mine.StateID
+	forged.Other[11] ^= 1
+	_, st = g.read(fh, forged)
+	assert.Equal(t, nfs4.ErrBadStateID, st)
+	late := mine.StateID
+	late.SeqID++
+	_, st = g.read(fh, late)
+	assert.Equal(t, nfs4.ErrBadStateID, st)
+	fh2 := g.make("g", "other")
+	_, st = g.read(fh2, mine.StateID)
+	assert.Equal(t, nfs4.ErrBadStateID, st, "of another file")
+}
+
+// TestReclaimComplete checks that a client must say RECLAIM_COMPLETE first
+// (R8881-18.51.3-2).
+func TestReclaimComplete(t *testing.T) {
+	g := newRig(t).asRoot()
+	g.sessionAs("c")
+	_, _, st := g.open(openArgs("o", "f", nfs4.ShareBoth, 0, nfs4.Unchecked))
+	assert.Equal(t, nfs4.ErrGrace, st)
+	st, _ = g.do(step{nfs4.OpReclaimComplete, &nfs4.ReclaimCompleteArgs{OneFS: true}, status()})
+	assert.Equal(t, nfs4.ErrNoFileHandle, st, "R8881-18.51.3-4")
+	st, _ = g.do(step{nfs4.OpReclaimComplete, &nfs4.ReclaimCompleteArgs{}, status()})
+	assert.Equal(t, nfs4.OK, st)
+	st, _ = g.do(step{nfs4.OpReclaimComplete, &nfs4.ReclaimCompleteArgs{}, status()})
+	assert.Equal(t, nfs4.ErrCompleteAlready, st)
+	_, _, st = g.open(openArgs("o", "f", nfs4.ShareBoth, 0, nfs4.Unchecked))
+	assert.Equal(t, nfs4.OK, st)
+}

@@ -1,0 +1,242 @@
+package nfs4server
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+)
+
+// exchange sends EXCHANGE_ID alone.
+func (g *rig) exchange(owner string, verf byte, flags uint32) (nfs4.ExchangeIDRes, nfs4.Status) {
+	g.t.Helper()
+	var res nfs4.ExchangeIDRes
+	st, _ := g.raw(step{nfs4.OpExchangeID, &nfs4.ExchangeIDArgs{Owner: []byte(owner), Verifier: nfs4.Verifier{verf}, Flags: flags}, &res})
+	return res, st
+}
+
+// channel is a fore channel that asks for little.
+var channel = nfs4.ChannelAttrs{MaxRequestSize: 8192, MaxResponseSize: 8192, MaxResponseSizeCached: 1024, MaxOperations: 8, MaxRequests: 4}
+
+// TestExchangeID checks flags, identity and role.
+func TestExchangeID(t *testing.T) {
+	g := newRig(t)
+	for flags, want := range map[uint32]nfs4.Status{
+		0: nfs4.OK, nfs4.ExchangeSuppMovedRefer | nfs4.ExchangeBindPrincStateID: nfs4.OK, nfs4.ExchangeUseNonPNFS: nfs4.OK,
+		nfs4.ExchangeConfirmed: nfs4.ErrInval, 0x8: nfs4.ErrInval, // R8881-18.35.3-2
+		nfs4.ExchangeUpdConfirmed: nfs4.ErrNoEnt,
+	} {
+		res, st := g.exchange("a", 1, flags)
+		assert.Equal(t, want, st, "%#x", flags)
+		if st == nfs4.OK {
+			assert.Equal(t, nfs4.ExchangeUseNonPNFS, res.Flags, "R8881-18.35.3-3, -6, -7")
+			assert.Equal(t, nfs4.ProtectNone, res.Protect.How)
+		}
+	}
+	g.minor = 1
+	_, st := g.exchange("a", 1, nfs4.ExchangeSuppFenceOps)
+	assert.Equal(t, nfs4.ErrInval, st)
+	g.minor = 2
+	_, st = g.exchange("a", 1, nfs4.ExchangeSuppFenceOps)
+	assert.Equal(t, nfs4.OK, st)
+	tcp, _ := g.exchange("a", 1, 0)
+	again, _ := g.exchange("b", 1, 0)
+	assert.Equal(t, tcp.MajorID, again.MajorID)
+	assert.Equal(t, tcp.Scope, again.Scope)
+	g.peer.Network = "rdma"
+	rdma, _ := g.exchange("a", 1, 0)
+	assert.NotEqual(t, tcp.MajorID, rdma.MajorID, "Linux merges mounts by major ID")
+	assert.NotEqual(t, tcp.ClientID, rdma.ClientID)
+	assert.Equal(t, tcp.Scope, rdma.Scope)
+	g.cred.Flavor = 0
+	_, st = g.exchange("c", 1, 0)
+	assert.Equal(t, nfs4.OK, st)
+}
+
+// TestPositions checks where operations may stand (R8881-2.10.2.1-1,
+// R8881-15.1.3.3-1, R8881-15.1.3.5-1, R8881-18.46.3-1).
+func TestPositions(t *testing.T) {
+	g := newRig(t).connect()
+	seq := func() step {
+		return step{nfs4.OpSequence, &nfs4.SequenceArgs{Session: g.session, Sequence: g.seq + 1}, new(nfs4.SequenceRes)}
+	}
+	st, n := g.raw(root(), seq())
+	assert.Equal(t, nfs4.ErrOpNotInSession, st)
+	assert.Equal(t, 1, n)
+	st, n = g.do(step{nfs4.OpSequence, &nfs4.SequenceArgs{Session: g.session, Sequence: 9}, new(nfs4.SequenceRes)})
+	assert.Equal(t, nfs4.ErrSequencePos, st)
+	assert.Equal(t, 1, n)
+	for _, s := range []step{
+		{nfs4.OpExchangeID, &nfs4.ExchangeIDArgs{Owner: []byte("o")}, new(nfs4.ExchangeIDRes)},
+		{nfs4.OpCreateSession, &nfs4.CreateSessionArgs{}, new(nfs4.CreateSessionRes)},
+		{nfs4.OpBindConnToSession, &nfs4.BindConnArgs{Dir: nfs4.BindFore}, new(nfs4.BindConnRes)},
+		{nfs4.OpDestroySession, &nfs4.SessionArgs{}, status()},
+		{nfs4.OpDestroyClientID, &nfs4.ClientIDArgs{}, status()},
+	} {
+		st, n := g.raw(s, root())
+		assert.Equal(t, nfs4.ErrNotOnlyOp, st, s.op)
+		assert.Equal(t, 1, n)
+	}
+	st, _ = g.do(step{nfs4.OpBindConnToSession, &nfs4.BindConnArgs{Session: g.session, Dir: nfs4.BindFore}, new(nfs4.BindConnRes)})
+	assert.Equal(t, nfs4.ErrNotOnlyOp, st, "R8881-18.34.3-1")
+	st, n = g.raw()
+	assert.Equal(t, nfs4.OK, st, "an empty COMPOUND")
+	assert.Zero(t, n)
+	g.minor = 3
+	st, n = g.raw(root())
+	assert.Equal(t, nfs4.ErrMinorVersMismatch, st)
+	assert.Zero(t, n)
+	g.minor = 0
+	st, _ = g.raw(root())
+	assert.Equal(t, nfs4.ErrMinorVersMismatch, st)
+}
+
+// TestUndefined checks operations that the minor version does not have
+// (R8881-2.7-3, R8881-15.1.3.4-1, R8881-18.52.3-1).
+func TestUndefined(t *testing.T) {
+	for minor := uint32(1); minor <= 2; minor++ {
+		g := newRig(t)
+		g.minor = minor
+		g.connect()
+		for op := nfs4.Op(0); op <= nfs4.NumOp+2; op++ {
+			first, last, ok := op.Minors()
+			if ok && first <= minor && minor <= last {
+				continue
+			}
+			want := nfs4.ErrOpIllegal
+			if ok && minor > last {
+				want = nfs4.ErrNotSupp
+			}
+			st, n := g.do(root(), step{op, &void, status()})
+			assert.Equal(t, want, st, "%s in minor version %d", op, minor)
+			assert.Equal(t, 2, n)
+		}
+		st, _ := g.do(step{nfs4.OpIllegal, &void, status()})
+		assert.Equal(t, nfs4.ErrOpIllegal, st)
+	}
+}
+
+// TestReplay checks that a retry gets the reply of the first call, and that the
+// call is executed once (R8881-2.10.6-1).
+func TestReplay(t *testing.T) {
+	g := newRig(t).connect()
+	g.cred.UID, g.cred.GID = 0, 0
+	mkdir := func(name string) step {
+		a := &nfs4.CreateArgs{Type: nfs4.TypeDir, Name: []byte(name)}
+		return step{nfs4.OpCreate, a, new(nfs4.CreateRes)}
+	}
+	st, _ := g.do(root(), look("x"), mkdir("d"))
+	require.Equal(t, nfs4.OK, st)
+	g.seq--
+	again := mkdir("d")
+	st, n := g.do(root(), look("x"), again)
+	assert.Equal(t, nfs4.OK, st, "otherwise it would exist")
+	assert.Equal(t, 3, n)
+	g.seq--
+	st, _ = g.do(root(), look("x"))
+	assert.Equal(t, nfs4.ErrSeqFalseRetry, st)
+	g.seq--
+	g.cred.UID = 5
+	st, _ = g.do(root(), look("x"), mkdir("d"))
+	assert.Equal(t, nfs4.ErrSeqFalseRetry, st, "another principal")
+	g.seq++
+	st, _ = g.do()
+	assert.Equal(t, nfs4.ErrSeqMisordered, st)
+	g.seq -= 2
+	g.cred.UID = 0
+	st, _ = g.do(root(), look("x"), mkdir("d"))
+	assert.Equal(t, nfs4.ErrExist, st, "errors of SEQUENCE have left the slot alone (R8881-2.10.6.1.2-1)")
+}
+
+// TestChannels checks the limits that a session gets (R8881-18.36.3).
+func TestChannels(t *testing.T) {
+	g := newRig(t)
+	create := func(owner string, change func(a *nfs4.CreateSessionArgs)) (nfs4.CreateSessionRes, nfs4.Status) {
+		id, st := g.exchange(owner, 1, 0)
+		require.Equal(t, nfs4.OK, st)
+		a := nfs4.CreateSessionArgs{ClientID: id.ClientID, Sequence: id.SequenceID, Fore: channel, Back: channel}
+		change(&a)
+		var res nfs4.CreateSessionRes
+		st, _ = g.raw(step{nfs4.OpCreateSession, &a, &res})
+		return res, st
+	}
+	res, st := create("small", func(*nfs4.CreateSessionArgs) {})
+	assert.Equal(t, nfs4.OK, st)
+	assert.Equal(t, channel, res.Fore, "nothing is raised")
+	res, st = create("huge", func(a *nfs4.CreateSessionArgs) {
+		a.Flags = nfs4.SessionPersist | nfs4.SessionConnBackChan | nfs4.SessionConnRDMA
+		a.Fore = nfs4.ChannelAttrs{HeaderPadSize: 9, MaxRequestSize: ^uint32(0), MaxResponseSize: ^uint32(0), MaxResponseSizeCached: ^uint32(0), MaxOperations: ^uint32(0), MaxRequests: ^uint32(0), HasIRD: true, RDMAIRD: 5}
+	})
+	assert.Equal(t, nfs4.OK, st)
+	assert.Zero(t, res.Flags, "neither persistent nor stepped up, and this connection has no way back")
+	assert.Less(t, res.Fore.MaxRequestSize, uint32(2<<20))
+	assert.EqualValues(t, defaultSlots, res.Fore.MaxRequests)
+	assert.EqualValues(t, maxOps, res.Fore.MaxOperations)
+	assert.Zero(t, res.Fore.HeaderPadSize)
+	_, st = create("flags", func(a *nfs4.CreateSessionArgs) { a.Flags = 8 })
+	assert.Equal(t, nfs4.ErrInval, st, "R8881-18.36.3-10")
+	for _, tiny := range []func(c *nfs4.ChannelAttrs){
+		func(c *nfs4.ChannelAttrs) { c.MaxResponseSize = 200 }, func(c *nfs4.ChannelAttrs) { c.MaxRequestSize = 16 },
+		func(c *nfs4.ChannelAttrs) { c.MaxOperations = 1 }, func(c *nfs4.ChannelAttrs) { c.MaxRequests = 0 },
+	} {
+		_, st = create("tiny", func(a *nfs4.CreateSessionArgs) { tiny(&a.Fore) })
+		assert.Equal(t, nfs4.ErrTooSmall, st, "R8881-18.36.3-6")
+	}
+}
+
+// TestLimits checks the limits of a session's COMPOUNDs.
+func TestLimits(t *testing.T) {
+	g := newRig(t)
+	id, _ := g.exchange("c", 1, 0)
+	var cs nfs4.CreateSessionRes
+	small := channel
+	small.MaxOperations, small.MaxResponseSize, small.MaxResponseSizeCached = 4, minMessage, 200
+	st, _ := g.raw(step{nfs4.OpCreateSession, &nfs4.CreateSessionArgs{ClientID: id.ClientID, Sequence: id.SequenceID, Fore: small, Back: channel}, &cs})
+	require.Equal(t, nfs4.OK, st)
+	g.session = cs.Session
+	st, n := g.do(root(), root(), root(), root())
+	assert.Equal(t, nfs4.ErrTooManyOps, st)
+	assert.Zero(t, n)
+	g.seq--
+	all := nfs4.BitmapOf(nfs4.AttrSupportedAttrs, nfs4.AttrType, nfs4.AttrChange, nfs4.AttrSize, nfs4.AttrFSID, nfs4.AttrFileID,
+		nfs4.AttrMode, nfs4.AttrOwner, nfs4.AttrTimeAccess, nfs4.AttrTimeModify, nfs4.AttrTimeMetadata, nfs4.AttrSpaceUsed,
+		nfs4.AttrSpaceTotal, nfs4.AttrFilesTotal, nfs4.AttrMaxRead, nfs4.AttrMaxWrite, nfs4.AttrSuppattrExclCreat)
+	attr := func() step { return step{nfs4.OpGetAttr, &nfs4.GetAttrArgs{Request: all}, new(nfs4.GetAttrRes)} }
+	st, n = g.do(root(), attr())
+	assert.Equal(t, nfs4.OK, st)
+	assert.Equal(t, 2, n)
+	all.Set(nfs4.AttrFilesFree)
+	all.Set(nfs4.AttrFilesAvail)
+	all.Set(nfs4.AttrSpaceFree)
+	st, n = g.do(root(), attr(), attr())
+	assert.Equal(t, nfs4.ErrRepTooBig, st, "R8881-2.10.6.4-2")
+	assert.Equal(t, 3, n)
+	seq := step{nfs4.OpSequence, &nfs4.SequenceArgs{Session: g.session, Sequence: g.seq + 1, CacheThis: true}, new(nfs4.SequenceRes)}
+	st, n = g.raw(seq, root(), attr())
+	assert.Equal(t, nfs4.ErrRepTooBigToCache, st)
+	assert.Equal(t, 3, n)
+}
+
+// TestDestroy checks DESTROY_SESSION and DESTROY_CLIENTID by COMPOUNDs
+// (R8881-18.37.3, R8881-18.50.3).
+func TestDestroy(t *testing.T) {
+	g := newRig(t).connect()
+	id, _ := g.exchange("client", 0, 0)
+	assert.Equal(t, nfs4.ExchangeConfirmed|nfs4.ExchangeUseNonPNFS, id.Flags)
+	st, _ := g.do(step{nfs4.OpDestroyClientID, &nfs4.ClientIDArgs{ClientID: id.ClientID}, status()})
+	assert.Equal(t, nfs4.ErrClientIDBusy, st)
+	st, n := g.do(step{nfs4.OpDestroySession, &nfs4.SessionArgs{Session: g.session}, status()}, root())
+	assert.Equal(t, nfs4.ErrNotOnlyOp, st, "R8881-18.37.3-2")
+	assert.Equal(t, 1, n)
+	st, _ = g.do(step{nfs4.OpDestroySession, &nfs4.SessionArgs{Session: g.session}, status()})
+	assert.Equal(t, nfs4.OK, st)
+	g.seq--
+	st, _ = g.do(step{nfs4.OpDestroySession, &nfs4.SessionArgs{Session: g.session}, status()})
+	assert.Equal(t, nfs4.ErrBadSession, st, "R8881-18.37.3-4")
+	st, _ = g.raw(step{nfs4.OpDestroyClientID, &nfs4.ClientIDArgs{ClientID: id.ClientID}, status()})
+	assert.Equal(t, nfs4.OK, st)
+	st, _ = g.raw(step{nfs4.OpDestroyClientID, &nfs4.ClientIDArgs{ClientID: id.ClientID}, status()})
+	assert.Equal(t, nfs4.ErrStaleClientID, st)
+}
