@@ -88,8 +88,11 @@ func (g *rig) raw(steps ...step) (nfs4.Status, int) {
 			break
 		}
 		require.Equal(g.t, steps[i].op, op)
-		if i == res.N-1 && res.Status != nfs4.OK && op != nfs4.OpSetAttr {
+		if i == res.N-1 && res.Status != nfs4.OK {
 			require.Equal(g.t, uint32(res.Status), r.Uint32())
+			if op == nfs4.OpSetAttr { // its failures have a bitmap too
+				require.Zero(g.t, r.Uint32())
+			}
 			continue
 		}
 		steps[i].res.Decode(&r)
@@ -105,14 +108,15 @@ func (g *rig) raw(steps ...step) (nfs4.Status, int) {
 // A listing is the results of READDIR with its entries.
 type listing struct {
 	nfs4.ReadDirRes
-	names []string
-	eof   bool
+	names  []string
+	cookie uint64 // of the last name
+	eof    bool
 }
 
 func (l *listing) read(r *xdr.Reader) {
 	d := nfs4.DirReader{R: r}
 	for e := (nfs4.DirEntry{}); d.Next(&e); {
-		l.names = append(l.names, string(e.Name))
+		l.names, l.cookie = append(l.names, string(e.Name)), e.Cookie
 	}
 	l.eof = d.EOF
 }

@@ -1,0 +1,234 @@
+package nfs4server
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/realm"
+	"github.com/nfsrdma/nfsrdma/vfs/mem"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+func memory(path string, o exports.Options, nets ...string) realm.Export {
+	e := realm.Export{Path: path, FS: mem.New(mem.Options{Size: 1 << 20}), Clients: exports.Everyone(o)}
+	if len(nets) > 0 {
+		e.Clients = nil
+		for _, n := range nets {
+			e.Clients = append(e.Clients, exports.Client{Host: exports.InNetwork(netip.MustParsePrefix(n)), Options: o})
+		}
+	}
+	return e
+}
+
+// names lists the directory at a path.
+func (g *rig) names(path ...string) []string {
+	g.t.Helper()
+	steps := []step{root()}
+	for _, p := range path {
+		steps = append(steps, look(p))
+	}
+	var list listing
+	request := nfs4.BitmapOf(nfs4.AttrType, nfs4.AttrFSID, nfs4.AttrMountedOnFileID)
+	st, _ := g.do(append(steps, step{nfs4.OpReadDir, &nfs4.ReadDirArgs{DirCount: 8000, MaxCount: 8000, Request: request}, &list})...)
+	require.Equal(g.t, nfs4.OK, st)
+	return list.names
+}
+
+// fsid returns the file system of the object at a path.
+func (g *rig) fsid(path ...string) (nfs4.FSID, nfs4.Status) {
+	g.t.Helper()
+	steps := []step{root()}
+	for _, p := range path {
+		steps = append(steps, look(p))
+	}
+	var res nfs4.GetAttrRes
+	st, _ := g.do(append(steps, step{nfs4.OpGetAttr, &nfs4.GetAttrArgs{Request: nfs4.BitmapOf(nfs4.AttrFSID)}, &res})...)
+	return res.Attrs.FSID, st
+}
+
+// TestTree checks the pseudo file system: only what leads to exports that the
+// client may use is there, and each export is a file system of its own.
+func TestTree(t *testing.T) {
+	open := exports.Options{Insecure: true, NoRootSquash: true}
+	g := newRig(t, memory("/srv/a", open), memory("/srv/deep/b", open), memory("/secret/c", open, "10.0.0.0/8"), memory("/srv/mine", open, "192.0.2.0/24")).connect().asRoot()
+	assert.ElementsMatch(t, []string{"srv"}, g.names())
+	assert.ElementsMatch(t, []string{"a", "deep", "mine"}, g.names("srv"))
+	assert.Empty(t, g.names("srv", "a"))
+	_, st := g.fsid("secret")
+	assert.Equal(t, nfs4.ErrNoEnt, st)
+	_, st = g.fsid("secret", "c")
+	assert.Equal(t, nfs4.ErrNoEnt, st)
+	seen := map[nfs4.FSID]string{}
+	for _, path := range [][]string{{}, {"srv", "a"}, {"srv", "deep", "b"}, {"srv", "mine"}} {
+		id, st := g.fsid(path...)
+		assert.Equal(t, nfs4.OK, st, path)
+		assert.Empty(t, seen[id], path)
+		seen[id] = "seen"
+	}
+	up := func(path ...string) nfs4.FSID {
+		steps := []step{root()}
+		for _, p := range path {
+			steps = append(steps, look(p))
+		}
+		var res nfs4.GetAttrRes
+		st, _ := g.do(append(steps, step{nfs4.OpLookupP, &void, status()}, step{nfs4.OpGetAttr, &nfs4.GetAttrArgs{Request: nfs4.BitmapOf(nfs4.AttrFSID)}, &res})...)
+		require.Equal(t, nfs4.OK, st)
+		return res.Attrs.FSID
+	}
+	assert.Equal(t, nfs4.FSID{}, up("srv", "a"), "LOOKUPP leads out of an export")
+	assert.Equal(t, nfs4.FSID{}, up("srv"))
+	st, _ = g.do(root(), step{nfs4.OpLookupP, &void, status()})
+	assert.Equal(t, nfs4.ErrNoEnt, st)
+
+	// Handles of pseudo nodes last as long as the exports lead there.
+	var fh nfs4.HandleRes
+	st, _ = g.do(root(), look("srv"), step{nfs4.OpGetFH, &void, &fh})
+	require.Equal(t, nfs4.OK, st)
+	srv := append(nfs4.FH(nil), fh.Object...)
+	st, _ = g.do(put(srv), look("a"))
+	assert.Equal(t, nfs4.OK, st)
+	for i := range srv {
+		bad := append(nfs4.FH(nil), srv...)
+		bad[i] ^= 0x10
+		st, _ = g.do(put(bad))
+		assert.Contains(t, []nfs4.Status{nfs4.ErrBadHandle, nfs4.ErrStale}, st, i)
+	}
+	st, _ = g.do(put(nil))
+	assert.Equal(t, nfs4.ErrBadHandle, st)
+	require.NoError(t, g.s.realm.SetExports([]realm.Export{memory("/other", open)}))
+	st, _ = g.do(put(srv))
+	assert.Equal(t, nfs4.ErrStale, st)
+	assert.Equal(t, []string{"other"}, g.names())
+
+	// Nothing in the pseudo file system changes.
+	for op, s := range map[string]step{
+		"remove": {nfs4.OpRemove, &nfs4.NameArgs{Name: []byte("other")}, new(nfs4.ChangeRes)},
+		"create": {nfs4.OpCreate, &nfs4.CreateArgs{Type: nfs4.TypeDir, Name: []byte("new")}, new(nfs4.CreateRes)},
+		"set":    {nfs4.OpSetAttr, &nfs4.SetAttrArgs{Attrs: nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrMode)}}, new(nfs4.SetAttrRes)},
+	} {
+		st, _ := g.do(root(), s)
+		assert.Equal(t, nfs4.ErrROFS, st, op)
+	}
+}
+
+// TestRootExport checks an export that is the root, and exports below others.
+func TestRootExport(t *testing.T) {
+	open := exports.Options{Insecure: true, NoRootSquash: true}
+	top := open
+	top.FSID, _ = exports.ParseFSID("root")
+	g := newRig(t, memory("/srv", top), memory("/srv/a", open), memory("/srv/d/e", open)).connect().asRoot()
+	assert.Empty(t, g.names(), "where the host has no such name, READDIR shows none")
+	_, st := g.fsid("a")
+	assert.Equal(t, nfs4.OK, st, "LOOKUP finds an export below another all the same")
+	made := new(nfs4.CreateRes)
+	mkdir := func(name string) step {
+		return step{nfs4.OpCreate, &nfs4.CreateArgs{Type: nfs4.TypeDir, Name: []byte(name)}, made}
+	}
+	st, _ = g.do(root(), mkdir("d"))
+	require.Equal(t, nfs4.OK, st)
+	st, _ = g.do(root(), mkdir("a"))
+	assert.Equal(t, nfs4.ErrExist, st)
+	root0, _ := g.fsid()
+	d, st := g.fsid("d")
+	assert.Equal(t, nfs4.OK, st)
+	assert.Equal(t, root0, d)
+	e, st := g.fsid("d", "e")
+	assert.Equal(t, nfs4.OK, st)
+	assert.NotEqual(t, root0, e)
+	var res nfs4.GetAttrRes
+	fsid := step{nfs4.OpGetAttr, &nfs4.GetAttrArgs{Request: nfs4.BitmapOf(nfs4.AttrFSID)}, &res}
+	st, _ = g.do(root(), look("d"), look("e"), step{nfs4.OpLookupP, &void, status()}, fsid)
+	assert.Equal(t, nfs4.OK, st)
+	assert.Equal(t, root0, res.Attrs.FSID)
+	st, _ = g.do(root(), look("d"), step{nfs4.OpRemove, &nfs4.NameArgs{Name: []byte("e")}, new(nfs4.ChangeRes)})
+	assert.Equal(t, nfs4.ErrNotEmpty, st)
+	save := step{nfs4.OpSaveFH, &void, status()}
+	st, _ = g.do(root(), save, look("a"), step{nfs4.OpRename, &nfs4.RenameArgs{Old: []byte("d"), New: []byte("d")}, new(nfs4.RenameRes)})
+	assert.Equal(t, nfs4.ErrXDev, st)
+}
+
+// TestSecInfo checks the flavours, and that SECINFO consumes the handle
+// (R8881-2.6.3.1.1.8-1, R8881-18.45.3-1).
+func TestSecInfo(t *testing.T) {
+	g := newRig(t).connect()
+	for _, s := range []step{
+		{nfs4.OpSecInfo, &nfs4.NameArgs{Name: []byte("x")}, new(nfs4.SecInfoRes)},
+		{nfs4.OpSecInfoNoName, &nfs4.SecInfoNoNameArgs{}, new(nfs4.SecInfoRes)},
+	} {
+		st, _ := g.do(root(), s)
+		assert.Equal(t, nfs4.OK, st)
+		assert.Equal(t, []nfs4.SecInfo{{Flavor: 1}}, s.res.(*nfs4.SecInfoRes).Flavors)
+		st, n := g.do(root(), s, step{nfs4.OpGetFH, &void, new(nfs4.HandleRes)})
+		assert.Equal(t, nfs4.ErrNoFileHandle, st)
+		assert.Equal(t, 3, n)
+	}
+	parent := step{nfs4.OpSecInfoNoName, &nfs4.SecInfoNoNameArgs{Style: nfs4.SecInfoParent}, new(nfs4.SecInfoRes)}
+	st, _ := g.do(root(), parent)
+	assert.Equal(t, nfs4.ErrNoEnt, st)
+	st, _ = g.do(root(), look("x"), parent)
+	assert.Equal(t, nfs4.OK, st)
+	st, _ = g.do(root(), step{nfs4.OpSecInfo, &nfs4.NameArgs{Name: []byte("none")}, new(nfs4.SecInfoRes)})
+	assert.Equal(t, nfs4.ErrNoEnt, st)
+}
+
+// TestNoFileHandle checks each operation that needs a filehandle
+// (R8881-15.1.2.5-1).
+func TestNoFileHandle(t *testing.T) {
+	g := newRig(t).connect()
+	for op := range operations {
+		o := operations[op]
+		if o.flags&(needsCurrent|needsSaved) == 0 {
+			continue
+		}
+		st, n := g.do(step{nfs4.Op(op), &void, status()})
+		assert.Equal(t, nfs4.ErrNoFileHandle, st, nfs4.Op(op))
+		assert.Equal(t, 1, n)
+		if o.flags&needsSaved != 0 {
+			st, _ = g.do(root(), step{nfs4.Op(op), &void, status()})
+			assert.Equal(t, nfs4.ErrNoFileHandle, st, nfs4.Op(op))
+		}
+	}
+}
+
+// TestTruncated cuts every operation's arguments at each byte: what comes
+// before is executed, and the rest is NFS4ERR_BADXDR.
+func TestTruncated(t *testing.T) {
+	g := newRig(t).connect().asRoot()
+	for _, s := range []step{
+		{nfs4.OpOpen, openArgs("o", "name", 3, 0, nfs4.Unchecked), nil},
+		{nfs4.OpRead, &nfs4.ReadArgs{}, nil},
+		{nfs4.OpReadDir, &nfs4.ReadDirArgs{Request: nfs4.Known}, nil},
+		{nfs4.OpSetAttr, &nfs4.SetAttrArgs{Attrs: nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrSize, nfs4.AttrMode)}}, nil},
+		{nfs4.OpCreate, &nfs4.CreateArgs{Type: nfs4.TypeLnk, LinkData: []byte("to"), Name: []byte("n")}, nil},
+		{nfs4.OpRename, &nfs4.RenameArgs{Old: []byte("a"), New: []byte("b")}, nil},
+		{nfs4.OpTestStateID, cutList{}, nil},
+		{nfs4.OpExchangeID, &nfs4.ExchangeIDArgs{Owner: []byte("owner")}, nil},
+		{nfs4.OpCreateSession, &nfs4.CreateSessionArgs{Fore: channel, SecParms: nfs4.SecParms{Sys: true}}, nil},
+	} {
+		whole := s.args.AppendTo(nil)
+		for n := range whole {
+			st, done := g.do(root(), step{nfs4.OpSaveFH, &void, status()}, step{s.op, cut(whole[:n]), status()})
+			assert.Equal(t, nfs4.ErrBadXDR, st, "%s of %d bytes", s.op, n)
+			assert.Equal(t, 3, done)
+		}
+	}
+}
+
+// A cut is the front of arguments.
+type cut []byte
+
+func (c cut) AppendTo(b []byte) []byte { return append(b, c...) }
+func (cut) Decode(*xdr.Reader)         {}
+
+// cutList is TEST_STATEID's list of one.
+type cutList struct{}
+
+func (cutList) AppendTo(b []byte) []byte {
+	return append(b, append([]byte{0, 0, 0, 1}, make([]byte, 16)...)...)
+}
+func (cutList) Decode(*xdr.Reader) {}
