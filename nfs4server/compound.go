@@ -46,6 +46,7 @@ type compound struct {
 	entry   nfs4.DirEntry
 	owner   [2][16]byte // memory for owner and owner_group
 	handle  [realm.MaxHandle]byte
+	keyOf   []byte // see key
 	results results
 }
 
@@ -219,7 +220,7 @@ func (x *compound) next(ctx context.Context) (nfs4.Status, error) {
 		return x.fail(nfs4.ErrNoFileHandle), nil
 	}
 	if o.flags&changes != 0 {
-		ctx = context.WithoutCancel(ctx)
+		ctx = context.Background() // the connection may end
 	}
 	before := len(x.out)
 	x.out = xdr.AppendUint32(x.out, uint32(x.op))

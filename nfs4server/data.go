@@ -32,7 +32,7 @@ func (x *compound) mayUse(id *nfs4.StateID, access uint32) nfs4.Status {
 		}
 		fallthrough
 	case nfs4.AnonymousStateID:
-		if x.server.state.Denied(key, access) {
+		if x.server.state.Denied(string(key), access) {
 			return nfs4.ErrLocked
 		}
 		return nfs4.OK
@@ -41,7 +41,7 @@ func (x *compound) mayUse(id *nfs4.StateID, access uint32) nfs4.Status {
 	switch {
 	case status != nfs4.OK:
 		return status
-	case o.Key != key:
+	case o.Key != string(key):
 		return nfs4.ErrBadStateID
 	case o.Access()&access == 0:
 		return nfs4.ErrOpenMode

@@ -191,7 +191,7 @@ func (x *compound) openObject(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.O
 		return x.status(err)
 	}
 	opened, _, status := x.server.state.OpenFile(x.session, &nfs4state.OpenFile{
-		Owner: a.Owner.Owner, Key: key, Access: want, Deny: a.ShareDeny, Reclaim: a.Claim == nfs4.ClaimPrevious,
+		Owner: a.Owner.Owner, Key: string(key), Access: want, Deny: a.ShareDeny, Reclaim: a.Claim == nfs4.ClaimPrevious,
 	}, nil)
 	if status != nfs4.OK {
 		return status
@@ -226,15 +226,17 @@ func (x *compound) mayOpen(ctx context.Context, o *object, want uint32) nfs4.Sta
 }
 
 // key returns the name of an object for the state: the same for all its
-// handles, if the file system can tell.
-func (x *compound) key(o *object) (string, error) {
+// handles, if the file system can tell. It is valid until the next call.
+func (x *compound) key(o *object) ([]byte, error) {
 	if o.use.Export.Keys != nil {
 		key, err := o.use.Key(o.h)
 		if !errors.Is(err, syscall.EOPNOTSUPP) {
-			return "k" + string(key), err
+			x.keyOf = append(append(x.keyOf[:0], 'k'), key...)
+			return x.keyOf, err
 		}
 	}
-	return "h" + string(o.use.Handle(&o.h)), nil
+	x.keyOf = append(append(x.keyOf[:0], 'h'), o.use.Handle(&o.h)...)
+	return x.keyOf, nil
 }
 
 // closeFile is CLOSE (RFC 8881, Section 18.2). Its stateid is of no use to the
