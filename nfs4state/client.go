@@ -1,6 +1,9 @@
 package nfs4state
 
 import (
+	"container/list"
+	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
@@ -25,6 +28,7 @@ type client struct {
 	verifier  nfs4.Verifier
 	principal Principal
 	made      time.Duration
+	waits     *list.Element // in State.unconfirmed, or nil
 	confirmed bool
 	ended     bool
 	impl      string
@@ -36,13 +40,17 @@ type client struct {
 	renewed   time.Duration // at the end of the last session, or when confirmed
 	reclaimed bool          // RECLAIM_COMPLETE was received
 	opens     map[openKey]*Open
+
+	wants atomic.Int32 // sessions that asked for a backchannel
+	paths atomic.Int32 // connections that are bound to backchannels
 }
 
-// silent returns for how long no call has renewed the client's lease.
+// silent returns for how long no call has renewed the client's lease. While one
+// runs, that is 0 (RFC 8881, Section 8.3).
 func (c *client) silent(now time.Duration) time.Duration {
 	last := c.renewed
 	for _, s := range c.sessions {
-		last = max(last, s.lastUse())
+		last = max(last, s.lastUse(now))
 	}
 	return now - last
 }
@@ -85,11 +93,12 @@ func (s *State) ExchangeID(x *Exchange) (id uint64, sequence uint32, confirmed b
 		c.impl = x.Impl
 		return c.id, c.sequence + 1, true, nfs4.OK
 	case c != nil && c.principal != x.Principal:
-		if c.stateful() && c.silent(s.config.Now()) <= s.config.Lease {
-			return 0, 0, false, nfs4.ErrClidInUse
+		since := always
+		if c.stateful() {
+			since = s.config.Now() - s.config.Lease
 		}
-		if !s.end(c, nil, &gone) {
-			return 0, 0, false, nfs4.ErrDelay // one of its calls runs
+		if !s.end(c, nil, since, &gone) {
+			return 0, 0, false, nfs4.ErrClidInUse
 		}
 	case c != nil && c.verifier == x.Verifier:
 		if o.unconfirmed != nil {
@@ -97,16 +106,21 @@ func (s *State) ExchangeID(x *Exchange) (id uint64, sequence uint32, confirmed b
 		}
 		return c.id, c.sequence + 1, true, nfs4.OK
 	}
-	return s.newClient(key, x)
+	return s.newClient(key, x, &gone)
 }
 
 // newClient makes an unconfirmed record, in place of an earlier one.
-func (s *State) newClient(key ownerKey, x *Exchange) (id uint64, sequence uint32, confirmed bool, status nfs4.Status) {
+func (s *State) newClient(key ownerKey, x *Exchange, gone *released) (id uint64, sequence uint32, confirmed bool, status nfs4.Status) {
 	if o := s.owners[key]; o != nil && o.unconfirmed != nil {
 		s.drop(o.unconfirmed)
 	}
-	if s.unconfirmed >= maxUnconfirmed {
-		s.dropOldest()
+	if s.unconfirmed.Len() >= maxUnconfirmed {
+		// A client that goes on after EXCHANGE_ID confirms its record within a
+		// round trip: the oldest one is the least likely to be.
+		s.drop(s.unconfirmed.Front().Value.(*client))
+	}
+	if len(s.clients) >= maxClients {
+		s.makeRoom(gone)
 	}
 	if len(s.clients) >= maxClients {
 		return 0, 0, false, nfs4.ErrDelay
@@ -116,28 +130,24 @@ func (s *State) newClient(key ownerKey, x *Exchange) (id uint64, sequence uint32
 		o = &owner{}
 		s.owners[key] = o
 	}
-	s.number++
 	c := &client{
-		id: uint64(s.config.Epoch)<<32 | uint64(s.number), key: key, verifier: x.Verifier, principal: x.Principal,
+		id: s.clientID(), key: key, verifier: x.Verifier, principal: x.Principal,
 		made: s.config.Now(), impl: x.Impl, opens: make(map[openKey]*Open),
 	}
+	c.waits = s.unconfirmed.PushBack(c)
 	o.unconfirmed = c
 	s.clients[c.id] = c
-	s.unconfirmed++
 	return c.id, c.sequence + 1, false, nfs4.OK
 }
 
-// dropOldest drops the oldest unconfirmed record: a client that goes on after
-// EXCHANGE_ID confirms it within a round trip.
-func (s *State) dropOldest() {
-	var oldest *client
-	for _, c := range s.clients {
-		if !c.confirmed && (oldest == nil || c.made < oldest.made) {
-			oldest = c
+// clientID returns a client ID that no record has. Number 0 is no client's.
+func (s *State) clientID() uint64 {
+	for {
+		s.number++
+		id := uint64(s.config.Epoch)<<32 | uint64(s.number)
+		if s.clients[id] == nil && s.number != 0 {
+			return id
 		}
-	}
-	if oldest != nil {
-		s.drop(oldest)
 	}
 }
 
@@ -145,8 +155,8 @@ func (s *State) dropOldest() {
 func (s *State) drop(c *client) {
 	o := s.owners[c.key]
 	o.unconfirmed = nil
+	s.unconfirmed.Remove(c.waits)
 	s.forget(c, o)
-	s.unconfirmed--
 }
 
 // forget removes c from the tables.
@@ -158,20 +168,18 @@ func (s *State) forget(c *client, o *owner) {
 	}
 }
 
+// always, as the time for end, ends a client whenever its lease was renewed.
+const always time.Duration = math.MaxInt64
+
 // end ends a confirmed client with all that it has. It returns false, and
-// changes nothing, if a call of the client runs, except one of the session own,
-// which asks for the end.
-func (s *State) end(c *client, own *Session, gone *released) bool {
-	for i, session := range c.sessions {
-		if !session.kill(own) {
-			for _, killed := range c.sessions[:i] {
-				killed.revive()
-			}
-			return false
-		}
+// changes nothing, if a call has renewed the lease at the time since or later,
+// or if one runs now, except one of the session own, which asks for the end.
+func (s *State) end(c *client, own *Session, since time.Duration, gone *released) bool {
+	if c.renewed >= since || !kill(c.sessions, own, since) {
+		return false
 	}
 	for _, session := range c.sessions {
-		s.sessions.Delete(session.ID)
+		s.endSession(session)
 	}
 	c.sessions = nil
 	for _, o := range c.opens {
@@ -198,7 +206,7 @@ func (s *State) DestroyClientID(id uint64) nfs4.Status {
 		return nfs4.ErrClientIDBusy
 	}
 	var none released
-	s.end(c, nil, &none)
+	s.end(c, nil, always, &none)
 	return nfs4.OK
 }
 
@@ -208,7 +216,10 @@ func (s *State) ReclaimComplete(session *Session) nfs4.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := session.client
-	if c.reclaimed {
+	switch {
+	case c.ended:
+		return nfs4.ErrBadSession
+	case c.reclaimed:
 		return nfs4.ErrCompleteAlready
 	}
 	c.reclaimed = true

@@ -11,6 +11,41 @@ import (
 type file struct {
 	key   string
 	opens []*Open
+	held  [modeBits]int // Opens that have each bit of their modes
+}
+
+// The modes of an Open, or those that one OPEN asks for: access, and above it
+// deny.
+const (
+	modeBits  = 4
+	denyShift = 2
+)
+
+func modes(access, deny uint32) uint32 { return access | deny<<denyShift }
+
+// count adds n to the counts of some modes.
+func (f *file) count(modes uint32, n int) {
+	for bit := range f.held {
+		if modes&(1<<bit) != 0 {
+			f.held[bit] += n
+		}
+	}
+}
+
+// conflicts reports whether any open conflicts with the modes of another.
+func (f *file) conflicts(modes uint32) bool {
+	var all uint32
+	for bit, n := range f.held {
+		if n > 0 {
+			all |= 1 << bit
+		}
+	}
+	return conflict(all, modes)
+}
+
+// conflict reports whether one denies what the other accesses.
+func conflict(a, b uint32) bool {
+	return a>>denyShift&b&nfs4.ShareBoth != 0 || b>>denyShift&a&nfs4.ShareBoth != 0
 }
 
 // An openKey names an Open within its client.
@@ -22,8 +57,8 @@ type openKey struct {
 // An Open is what one open-owner of a client has open of one object. It stands
 // for a stateid. OPENs of the same owner and object share it.
 type Open struct {
-	// File is what the server needs to use the object: it is set by the
-	// first OPEN, and goes back through Config.Release.
+	// File is what the server needs to use the object, as given to
+	// State.OpenFile. It goes back through Config.Release.
 	File any
 
 	// Key is the object, as given to State.OpenFile.
@@ -31,12 +66,13 @@ type Open struct {
 
 	client *client
 	key    openKey
-	index  uint32
+	at     int    // in the file's opens
+	index  uint32 // in State.slab
 	other  [nfs4.OtherSize]byte
 	seqid  atomic.Uint32
-	modes  atomic.Uint32 // access | deny << 8
+	modes  atomic.Uint32
 
-	pairs uint16 // the combinations of access and deny that OPENs asked for; State.mu guards it
+	asked uint16 // a bit for the modes of each OPEN; State.mu guards it
 }
 
 // StateID returns the stateid of o with its current seqid.
@@ -45,27 +81,34 @@ func (o *Open) StateID() nfs4.StateID { return nfs4.StateID{SeqID: o.seqid.Load(
 // Access returns the access for which o is open: ShareRead, ShareWrite or both.
 func (o *Open) Access() uint32 { return o.modes.Load() & nfs4.ShareBoth }
 
-func (o *Open) deny() uint32 { return o.modes.Load() >> 8 }
-
-func (o *Open) setModes() {
-	var access, deny uint32
-	for pair := range uint32(16) {
-		if o.pairs&(1<<pair) != 0 {
-			access |= pair & nfs4.ShareBoth
-			deny |= pair >> 2
+// setAsked sets the modes of the OPENs that o stands for, or of none.
+func (s *State) setAsked(o *Open, asked uint16) {
+	var now uint32
+	for m := range uint32(1 << modeBits) {
+		if asked&(1<<m) != 0 {
+			now |= m
 		}
 	}
-	o.modes.Store(access | deny<<8)
+	before := o.modes.Swap(now)
+	o.asked = asked
+	o.key.file.count(before, -1)
+	o.key.file.count(now, 1)
+	switch {
+	case before>>denyShift == 0 && now>>denyShift != 0:
+		s.denying.Add(1)
+	case before>>denyShift != 0 && now>>denyShift == 0:
+		s.denying.Add(-1)
+	}
 }
 
-// pair numbers a combination of access and deny.
-func pair(access, deny uint32) uint32 { return access | deny<<2 }
-
-// bump advances the seqid, which is never 0.
+// bump advances the seqid, which is never 0. State.mu guards it against
+// another.
 func (o *Open) bump() {
-	if o.seqid.Add(1) == 0 {
-		o.seqid.Store(1)
+	next := o.seqid.Load() + 1
+	if next == 0 {
+		next = 1
 	}
+	o.seqid.Store(next)
 }
 
 // An OpenFile is the arguments of State.OpenFile.
@@ -77,82 +120,108 @@ type OpenFile struct {
 }
 
 // OpenFile opens an object for an owner of a session's client, or adds to what
-// that owner has open (RFC 8881, Section 18.16). If the Open is new, fresh is
-// true, and the caller must set File before the reply leaves: another call can
-// use the stateid only after that.
-func (s *State) OpenFile(session *Session, a *OpenFile, attach any) (o *Open, fresh bool, status nfs4.Status) {
+// that owner has open (RFC 8881, Section 18.16). It returns the stateid of this
+// OPEN, because another one may follow at once: the seqid is 1 if the Open is
+// new. Then attach is its File. Otherwise it goes to Config.Release.
+func (s *State) OpenFile(session *Session, a *OpenFile, attach any) (o *Open, id nfs4.StateID, status nfs4.Status) {
 	var gone released
 	defer func() { s.give(gone) }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := session.client
+	o, fresh, status := s.openFile(session.client, a, &gone)
+	if !fresh {
+		gone = append(gone, attach)
+	}
+	if status != nfs4.OK {
+		return nil, nfs4.StateID{}, status
+	}
+	if fresh {
+		o.File = attach
+		s.slab.put(o.index, o)
+	}
+	s.setAsked(o, o.asked|1<<modes(a.Access, a.Deny))
+	o.bump()
+	return o, o.StateID(), nfs4.OK
+}
+
+// openFile returns the Open that an OPEN is for, and makes it if it is fresh.
+func (s *State) openFile(c *client, a *OpenFile, gone *released) (o *Open, fresh bool, status nfs4.Status) {
 	switch {
 	case c.ended:
 		return nil, false, nfs4.ErrBadSession
+	case a.Access == 0, (a.Access|a.Deny)&^nfs4.ShareBoth != 0:
+		return nil, false, nfs4.ErrInval
 	case a.Reclaim:
 		return nil, false, nfs4.ErrNoGrace
 	case !c.reclaimed:
 		return nil, false, nfs4.ErrGrace
+	case !s.reserve(a.Key, c, modes(a.Access, a.Deny), gone):
+		return nil, false, nfs4.ErrShareDenied
 	}
 	f := s.files[a.Key]
 	if f != nil {
-		o = c.opens[openKey{string(a.Owner), f}]
-		if !s.reserve(f, o, a, &gone) {
-			return nil, false, nfs4.ErrShareDenied
+		if o = c.opens[openKey{string(a.Owner), f}]; o != nil {
+			return o, false, nfs4.OK
 		}
-		f = s.files[a.Key] // the last open may have ended meanwhile
 	}
-	if o == nil {
-		if len(c.opens) >= maxOpens || s.opens >= maxAllOpens {
-			return nil, false, nfs4.ErrDelay
-		}
-		if f == nil {
-			f = &file{key: a.Key}
-			s.files[a.Key] = f
-		}
-		o = &Open{File: attach, Key: a.Key, client: c, key: openKey{string(a.Owner), f}}
-		s.slab.put(o, s.config.Epoch)
-		c.opens[o.key] = o
-		f.opens = append(f.opens, o)
-		s.opens++
-		fresh = true
+	if s.opens >= maxAllOpens {
+		s.makeRoom(gone)
+		f = s.files[a.Key]
 	}
-	o.pairs |= 1 << pair(a.Access, a.Deny)
-	o.setModes()
-	o.bump()
-	return o, fresh, nfs4.OK
+	if len(c.opens) >= maxOpens || s.opens >= maxAllOpens || c.ended {
+		return nil, false, nfs4.ErrDelay
+	}
+	if f == nil {
+		f = &file{key: a.Key}
+		s.files[a.Key] = f
+	}
+	o = &Open{Key: a.Key, client: c, key: openKey{string(a.Owner), f}, at: len(f.opens), index: s.slab.take()}
+	s.name(o)
+	c.opens[o.key] = o
+	f.opens = append(f.opens, o)
+	s.opens++
+	return o, true, nfs4.OK
 }
 
-// reserve reports whether no other open of f conflicts. Silent clients in the
-// way are ended.
-func (s *State) reserve(f *file, own *Open, a *OpenFile, gone *released) bool {
+// reserve reports whether an object can be had with some modes: no open stands
+// in the way, those of the same owner included (RFC 8881, Section 9.7). Silent
+// clients that do are ended, if no other does. The client that asks is not
+// ended; it may be nil.
+func (s *State) reserve(key string, asks *client, modes uint32, gone *released) bool {
+	f := s.files[key]
+	if f == nil || !f.conflicts(modes) {
+		return true
+	}
 	now := s.config.Now()
-	for _, other := range append([]*Open(nil), f.opens...) {
-		if other == own || other.client.ended || other.Access()&a.Deny == 0 && other.deny()&a.Access == 0 {
+	var silent []*client
+	for _, o := range f.opens {
+		if !conflict(o.modes.Load(), modes) {
 			continue
 		}
-		if other.client.silent(now) <= s.config.Lease || !s.end(other.client, nil, gone) {
+		if o.client == asks || o.client.silent(now) <= s.config.Lease {
 			return false
+		}
+		silent = append(silent, o.client)
+	}
+	for _, c := range silent {
+		if !c.ended && !s.end(c, nil, now-s.config.Lease, gone) {
+			return false // a call of it has come
 		}
 	}
 	return true
 }
 
 // Denied reports whether an open denies others the given access to an object:
-// it is for calls with a special stateid.
+// it is for calls with a special stateid. A silent client gives way.
 func (s *State) Denied(key string, access uint32) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f := s.files[key]
-	if f == nil {
+	if s.denying.Load() == 0 {
 		return false
 	}
-	for _, o := range f.opens {
-		if o.deny()&access != 0 {
-			return true
-		}
-	}
-	return false
+	var gone released
+	defer func() { s.give(gone) }()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.reserve(key, nil, modes(access, 0), &gone)
 }
 
 // Close ends an Open (RFC 8881, Section 18.2).
@@ -172,14 +241,14 @@ func (s *State) Close(session *Session, id *nfs4.StateID) nfs4.Status {
 func (s *State) closeOpen(o *Open, gone *released) {
 	s.slab.remove(o.index)
 	delete(o.client.opens, o.key)
+	s.setAsked(o, 0)
 	f := o.key.file
-	for i, other := range f.opens {
-		if other == o {
-			f.opens = append(f.opens[:i], f.opens[i+1:]...)
-			break
-		}
-	}
-	if len(f.opens) == 0 {
+	last := len(f.opens) - 1
+	f.opens[o.at] = f.opens[last]
+	f.opens[o.at].at = o.at
+	f.opens[last] = nil
+	f.opens = f.opens[:last]
+	if last == 0 {
 		delete(s.files, f.key)
 	}
 	s.opens--
@@ -195,21 +264,20 @@ func (s *State) Downgrade(session *Session, id *nfs4.StateID, access, deny uint3
 	if status != nfs4.OK {
 		return nfs4.StateID{}, status
 	}
+	// The most OPENs that can be meant are all within the new modes.
 	var rest uint16
-	var gotAccess, gotDeny uint32
-	for p := range uint32(16) {
-		a, d := p&nfs4.ShareBoth, p>>2
-		if o.pairs&(1<<p) != 0 && a&^access == 0 && d&^deny == 0 {
-			rest |= 1 << p
-			gotAccess |= a
-			gotDeny |= d
+	var union uint32
+	within := modes(access, deny)
+	for m := range uint32(1 << modeBits) {
+		if o.asked&(1<<m) != 0 && m&^within == 0 {
+			rest |= 1 << m
+			union |= m
 		}
 	}
-	if gotAccess != access || gotDeny != deny {
+	if access == 0 || union != within {
 		return nfs4.StateID{}, nfs4.ErrInval
 	}
-	o.pairs = rest
-	o.setModes()
+	s.setAsked(o, rest)
 	o.bump()
 	return o.StateID(), nfs4.OK
 }

@@ -1,7 +1,10 @@
 package nfs4state
 
 import (
+	"encoding/binary"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
@@ -13,15 +16,20 @@ type Session struct {
 	Fore nfs4.ChannelAttrs // as negotiated
 	Back nfs4.ChannelAttrs
 
+	state  *State
 	client *client
+	index  uint32 // in State.sessions
+	cost   int    // bytes that its slots can keep
+
+	callbacks atomic.Bool  // the client asked for a backchannel
+	backs     atomic.Int32 // connections that are bound to it
 
 	mu        sync.Mutex
 	dead      bool
-	used      time.Duration // the last SEQUENCE that succeeded
+	used      time.Duration // the last SEQUENCE that succeeded, or the end of its call
 	running   int           // slots that execute a call
 	slots     []slot
 	conns     map[any]uint32 // directions of bound connections
-	callbacks bool           // the client asked for a backchannel
 	cbProgram uint32
 	secParms  nfs4.SecParms
 }
@@ -29,28 +37,70 @@ type Session struct {
 // ClientID returns the ID of the session's client.
 func (s *Session) ClientID() uint64 { return s.client.id }
 
-func (s *Session) lastUse() time.Duration {
+// lastUse returns when a call last renewed the lease: now, if one runs.
+func (s *Session) lastUse(now time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.running > 0 {
+		return now
+	}
 	return s.used
 }
 
-// kill makes every later call NFS4ERR_BADSESSION. It returns false if a call
-// runs, except one of own.
-func (s *Session) kill(own *Session) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.running > 1 || s.running == 1 && s != own {
-		return false
+// kill makes every later call of some sessions NFS4ERR_BADSESSION. It returns
+// false, and changes nothing, if a call runs, except one of own, or if one has
+// renewed the lease at the time since or later. All are locked at once, so that
+// none is lost for a moment only, and no renewal comes in between.
+func kill(sessions []*Session, own *Session, since time.Duration) bool {
+	for _, s := range sessions {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 	}
-	s.dead = true
+	for _, s := range sessions {
+		if s.busy(own) || s.used >= since {
+			return false
+		}
+	}
+	for _, s := range sessions {
+		s.dead = true
+	}
 	return true
 }
 
-func (s *Session) revive() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.dead = false
+// busy reports whether a call runs, besides the one of own that asks.
+func (s *Session) busy(own *Session) bool {
+	return s.running > 1 || s.running == 1 && s != own
+}
+
+// endSession removes a dead session from the tables, but not from its client.
+func (s *State) endSession(session *Session) {
+	s.sessions.remove(session.index)
+	s.live--
+	s.replies -= session.cost
+	session.mu.Lock()
+	defer session.mu.Unlock()
+	for conn := range session.conns {
+		session.bind(conn, 0)
+	}
+	if session.callbacks.Swap(false) {
+		session.client.wants.Add(-1)
+	}
+}
+
+// bind sets the directions of a connection, and forgets one that has none. The
+// caller holds s.mu.
+func (s *Session) bind(conn any, dir uint32) {
+	change := int32(dir&nfs4.BindBack)/2 - int32(s.conns[conn]&nfs4.BindBack)/2
+	s.backs.Add(change)
+	s.client.paths.Add(change)
+	if dir&nfs4.BindBack != 0 && !s.callbacks.Swap(true) {
+		s.client.wants.Add(1)
+	}
+	if dir == 0 {
+		delete(s.conns, conn)
+		return
+	}
+	s.conns[conn] = dir
 }
 
 // Create is the arguments of CREATE_SESSION, with the channels as the server
@@ -88,27 +138,58 @@ func (s *State) CreateSession(a *Create) nfs4.CreateSessionRes {
 		return nfs4.CreateSessionRes{Status: nfs4.ErrClidInUse}
 	case a.Refused != nfs4.OK:
 		return s.created(c, a, nfs4.CreateSessionRes{Status: a.Refused})
-	case len(c.sessions) >= maxSessions:
+	case len(c.sessions) >= maxSessions, !s.room(c, &gone):
 		return s.created(c, a, nfs4.CreateSessionRes{Status: nfs4.ErrNoSpc})
 	}
 	if !c.confirmed && !s.confirm(c, a.Own, &gone) {
 		return nfs4.CreateSessionRes{Status: nfs4.ErrDelay} // a call of the old incarnation runs
 	}
 	session := &Session{
-		ID: s.sessionID(), Fore: a.Fore, Back: a.Back, client: c, used: s.config.Now(),
-		slots: make([]slot, a.Fore.MaxRequests), cbProgram: a.CBProgram, secParms: a.SecParms,
-		conns: map[any]uint32{a.Conn: nfs4.BindFore},
+		Fore: a.Fore, Back: a.Back, state: s, client: c, used: s.config.Now(),
+		cbProgram: a.CBProgram, secParms: a.SecParms, conns: make(map[any]uint32),
 	}
+	session.Fore.MaxRequests, session.cost = s.share(&a.Fore)
+	session.slots = make([]slot, session.Fore.MaxRequests)
+	s.live++
+	s.replies += session.cost
+	dir := nfs4.BindFore
 	if a.Flags&nfs4.SessionConnBackChan != 0 {
-		session.conns[a.Conn] = nfs4.BindBoth
-		session.callbacks = true
+		dir = nfs4.BindBoth
 	}
+	session.bind(a.Conn, dir)
+	session.index = s.sessions.take()
+	session.ID = s.sessionID(session.index)
+	s.sessions.put(session.index, session)
 	c.sessions = append(c.sessions, session)
-	s.sessions.Store(session.ID, session)
 	return s.created(c, a, nfs4.CreateSessionRes{
-		Session: session.ID, Sequence: a.Sequence, Flags: a.Flags, Fore: a.Fore, Back: a.Back,
+		Session: session.ID, Sequence: a.Sequence, Flags: a.Flags, Fore: session.Fore, Back: a.Back,
 	})
 }
+
+// room reports whether one more session may be made. Where there are too many,
+// a silent client gives way, but not c.
+func (s *State) room(c *client, gone *released) bool {
+	if s.live >= maxAllSessions {
+		s.makeRoom(gone)
+	}
+	return s.live < maxAllSessions && !c.ended
+}
+
+// share returns how many slots a session gets of those that its client may
+// have, and the bytes that these can keep. Each session gets a small part of
+// what is left, but one slot in any case: the later ones are slower where there
+// are very many.
+func (s *State) share(fore *nfs4.ChannelAttrs) (slots uint32, cost int) {
+	each := slotSize + max(uncachedLimit, int(fore.MaxResponseSizeCached))
+	most := max(replyMemory-s.replies, 0) / sessionPart / each
+	slots = min(fore.MaxRequests, uint32(max(most, 1)))
+	return slots, int(slots) * each
+}
+
+const (
+	sessionPart = 512 // a session may take one part in so many of the memory that is left
+	slotSize    = 128 // bytes of a slot besides its reply, more or less
+)
 
 // created keeps the results of CREATE_SESSION for a retry.
 func (s *State) created(c *client, a *Create, res nfs4.CreateSessionRes) nfs4.CreateSessionRes {
@@ -120,23 +201,25 @@ func (s *State) created(c *client, a *Create, res nfs4.CreateSessionRes) nfs4.Cr
 // It returns false if a call of that one runs.
 func (s *State) confirm(c *client, own *Session, gone *released) bool {
 	o := s.owners[c.key]
-	if old := o.confirmed; old != nil && !s.end(old, own, gone) {
+	if old := o.confirmed; old != nil && !s.end(old, own, always, gone) {
 		return false
 	}
 	o.confirmed, o.unconfirmed = c, nil
-	s.owners[c.key] = o // end may have removed it
-	c.confirmed, c.renewed = true, s.config.Now()
-	s.unconfirmed--
+	s.unconfirmed.Remove(c.waits)
+	c.confirmed, c.renewed, c.waits = true, s.config.Now(), nil
 	return true
 }
 
 // Session returns the session of an ID, or nil.
 func (s *State) Session(id nfs4.SessionID) *Session {
-	session, _ := s.sessions.Load(id)
-	if session == nil {
+	if !s.ours(binary.BigEndian.Uint32(id[:])) {
 		return nil
 	}
-	return session.(*Session)
+	session := s.sessions.get(binary.BigEndian.Uint32(id[4:]))
+	if session == nil || session.ID != id {
+		return nil
+	}
+	return session
 }
 
 // DestroySession is DESTROY_SESSION (RFC 8881, Section 18.37). own is the
@@ -148,30 +231,14 @@ func (s *State) DestroySession(id nfs4.SessionID, own *Session) nfs4.Status {
 	if session == nil {
 		return nfs4.ErrBadSession
 	}
-	session.mu.Lock()
-	allowed := 0
-	if session == own {
-		allowed = 1
-	}
-	if session.dead || session.running > allowed {
-		defer session.mu.Unlock()
-		if session.dead {
-			return nfs4.ErrBadSession
-		}
+	if !kill([]*Session{session}, own, always) {
 		return nfs4.ErrDelay
 	}
-	session.dead = true
-	used := session.used
-	session.mu.Unlock()
-	s.sessions.Delete(id)
+	s.endSession(session)
 	c := session.client
-	c.renewed = max(c.renewed, used)
-	for i, other := range c.sessions {
-		if other == session {
-			c.sessions = append(c.sessions[:i:i], c.sessions[i+1:]...)
-			break
-		}
-	}
+	c.renewed = max(c.renewed, session.lastUse(s.config.Now()))
+	i := slices.Index(c.sessions, session)
+	c.sessions = slices.Delete(c.sessions, i, i+1)
 	return nfs4.OK
 }
 
@@ -190,13 +257,12 @@ func (s *Session) Bind(conn any, dir uint32) (bound uint32, status nfs4.Status) 
 	switch {
 	case s.dead:
 		return 0, nfs4.ErrBadSession
-	case ok && have&dir != dir && dir != nfs4.BindBoth:
-		return 0, nfs4.ErrInval // bound to another channel
+	case ok && have != dir && dir != nfs4.BindBoth:
+		return 0, nfs4.ErrInval // it demands other channels
 	case !ok && len(s.conns) >= maxConns:
 		return 0, nfs4.ErrDelay
 	}
-	s.conns[conn] = have | dir
-	s.callbacks = s.callbacks || dir&nfs4.BindBack != 0
+	s.bind(conn, dir)
 	return dir, nfs4.OK
 }
 
@@ -204,7 +270,7 @@ func (s *Session) Bind(conn any, dir uint32) (bound uint32, status nfs4.Status) 
 func (s *Session) Unbind(conn any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.conns, conn)
+	s.bind(conn, 0)
 }
 
 // SetCallback is BACKCHANNEL_CTL (RFC 8881, Section 18.33).
@@ -214,17 +280,15 @@ func (s *Session) SetCallback(program uint32, parms nfs4.SecParms) {
 	s.cbProgram, s.secParms = program, parms
 }
 
-// Flags returns the status flags of SEQUENCE (RFC 8881, Section 18.46.3).
+// Flags returns the status flags of SEQUENCE (RFC 8881, Section 18.46.3): of
+// the backchannels that the client asked for, this session has no connection, or
+// none has any.
 func (s *State) Flags(session *Session) (flags uint32) {
-	session.mu.Lock()
-	defer session.mu.Unlock()
-	if !session.callbacks {
-		return 0
+	if session.callbacks.Load() && session.backs.Load() == 0 {
+		flags = nfs4.SeqCBPathDownSession
 	}
-	for _, dir := range session.conns {
-		if dir&nfs4.BindBack != 0 {
-			return 0
-		}
+	if c := session.client; c.wants.Load() > 0 && c.paths.Load() == 0 {
+		flags |= nfs4.SeqCBPathDown
 	}
-	return nfs4.SeqCBPathDown | nfs4.SeqCBPathDownSession
+	return flags
 }

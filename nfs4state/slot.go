@@ -48,11 +48,12 @@ type Outcome struct {
 	// and the next operation is NFS4ERR_RETRY_UNCACHED_REP.
 	Uncached bool
 
-	// Joined: the connection was not bound to the session before.
+	// Joined: the connection was not bound to the session before, and is now.
 	Joined bool
 }
 
-// Begin is SEQUENCE. now renews the client's lease if SEQUENCE succeeds.
+// Begin is SEQUENCE (RFC 8881, Section 18.46). Success renews the client's
+// lease and binds the connection to the fore channel; an error changes nothing.
 func (s *State) Begin(session *Session, a *Sequenced) (o Outcome) {
 	now := s.config.Now()
 	session.mu.Lock()
@@ -62,41 +63,52 @@ func (s *State) Begin(session *Session, a *Sequenced) (o Outcome) {
 		return Outcome{Status: nfs4.ErrBadSession}
 	case a.Slot >= uint32(len(session.slots)):
 		return Outcome{Status: nfs4.ErrBadSlot}
-	case a.Highest >= uint32(len(session.slots)) || a.Highest < a.Slot:
+	case a.Highest >= uint32(len(session.slots)):
 		return Outcome{Status: nfs4.ErrBadHighSlot}
 	}
-	if _, bound := session.conns[a.Conn]; !bound {
-		if len(session.conns) >= maxConns {
-			return Outcome{Status: nfs4.ErrDelay}
-		}
-		session.conns[a.Conn] = nfs4.BindFore
-		defer func() { o.Joined = true }()
+	dir, bound := session.conns[a.Conn]
+	if !bound && len(session.conns) >= maxConns {
+		return Outcome{Status: nfs4.ErrDelay}
 	}
 	sl := &session.slots[a.Slot]
 	switch {
 	case a.Sequence == sl.sequence+1 && !sl.running:
-		sl.sequence, sl.digest, sl.used = a.Sequence, a.Digest, true
-		sl.running, sl.kept, sl.reply = true, false, nil
+		sl.begin(a)
 		session.running++
-		session.used = now
-		return Outcome{New: true}
+		o.New = true
 	case a.Sequence != sl.sequence || !sl.used:
-		return Outcome{Status: nfs4.ErrSeqMisordered}
+		o.Status = nfs4.ErrSeqMisordered
 	case sl.running:
 		if sl.retry != nil {
 			sl.retry.settle(Outcome{}, errSuperseded) // only the newest retry is answered
 		}
 		sl.retry = &Retry{done: make(chan struct{}), digest: a.Digest}
-		return Outcome{Retry: sl.retry}
+		o.Retry = sl.retry
+	default:
+		o = sl.again(a.Digest)
 	}
-	o = sl.again(a.Digest)
-	if o.Status == nfs4.OK {
-		session.used = now
+	if o.Status != nfs4.OK {
+		return o
 	}
+	session.used = max(session.used, now)
+	if dir&nfs4.BindFore == 0 {
+		session.bind(a.Conn, dir|nfs4.BindFore)
+	}
+	o.Joined = !bound
 	return o
 }
 
-// again returns the outcome of a retry of the last call, which has ended.
+// begin begins a new call.
+func (sl *slot) begin(a *Sequenced) {
+	sl.sequence, sl.digest, sl.used = a.Sequence, a.Digest, true
+	sl.running, sl.kept = true, false
+	if cap(sl.reply) > uncachedLimit {
+		sl.reply = nil // memory for short replies is used again
+	}
+}
+
+// again returns the outcome of a retry of the last call, which has ended. It
+// copies the reply, because the next call overwrites it.
 func (sl *slot) again(digest uint64) Outcome {
 	switch {
 	case digest != sl.digest:
@@ -104,21 +116,27 @@ func (sl *slot) again(digest uint64) Outcome {
 	case !sl.kept:
 		return Outcome{Uncached: true}
 	}
-	return Outcome{Replay: sl.reply}
+	return Outcome{Replay: append([]byte{}, sl.reply...)}
 }
 
 // End ends the call of a slot. reply is the whole reply from its compound
 // results on; it is copied. keep says that the reply must be kept, whatever
 // its length (sa_cachethis). item says that it has a data item, which is not in
-// reply: such a reply is never kept.
+// reply: such a reply is never kept. The client's lease runs from now.
 func (s *Session) End(slot uint32, reply []byte, keep, item bool) {
+	now := s.state.config.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sl := &s.slots[slot]
 	sl.running = false
 	s.running--
+	s.used = max(s.used, now)
 	if !item && (keep || len(reply) <= uncachedLimit) {
-		sl.reply, sl.kept = append(sl.reply[:0:0], reply...), true
+		if cap(sl.reply) < len(reply) {
+			const step = 128 // not a new allocation for each reply that is a little longer
+			sl.reply = make([]byte, 0, (len(reply)+step-1)/step*step)
+		}
+		sl.reply, sl.kept = append(sl.reply[:0], reply...), true
 	}
 	if r := sl.retry; r != nil {
 		sl.retry = nil

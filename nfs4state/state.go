@@ -1,9 +1,12 @@
 package nfs4state
 
 import (
+	"container/list"
 	"crypto/rand"
 	"encoding/binary"
+	"hash/maphash"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
@@ -28,8 +31,9 @@ type Config struct {
 	// Now returns the time since any fixed moment. It must never go back.
 	Now func() time.Duration
 
-	// Epoch is a number that no earlier State of this server had. It is part
-	// of every client ID, session ID and stateid.
+	// Epoch is a number that no earlier State of this server had, neither 0
+	// nor all ones, which special stateids begin with. It is part of every
+	// client ID, session ID and stateid.
 	Epoch uint32
 
 	// Lease is the time after which a silent client loses what another needs.
@@ -47,12 +51,14 @@ const defaultCourtesy = 24 * time.Hour
 
 // The bounds of what clients can make a State remember.
 const (
-	maxClients     = 8192  // records, confirmed and not
-	maxUnconfirmed = 1024  // of these
-	maxSessions    = 64    // of a client
+	maxClients     = 8192 // records, confirmed and not
+	maxUnconfirmed = 1024 // of these
+	maxSessions    = 64   // of a client
+	maxAllSessions = 16384
 	maxOpens       = 65536 // of a client
-	maxAllOpens    = 1 << 20
-	maxConns       = 256 // of a session
+	maxAllOpens    = slabSize
+	maxConns       = 256       // of a session
+	replyMemory    = 512 << 20 // bytes of kept replies, which slots are granted for
 )
 
 // A State is the state of one server. Its methods are safe for concurrent use.
@@ -62,13 +68,18 @@ type State struct {
 	mu          sync.Mutex
 	owners      map[ownerKey]*owner
 	clients     map[uint64]*client // by client ID
-	unconfirmed int
-	number      uint32 // of the last client ID
+	unconfirmed list.List          // of *client, the oldest first
+	number      uint32             // of the last client ID
+	live        int                // sessions
+	replies     int                // bytes that the slots of all sessions can keep
 	files       map[string]*file
 	opens       int
+	opened      uint64 // number of the last Open
 
-	sessions sync.Map // nfs4.SessionID to *Session
-	slab     slab     // of *Open
+	denying  atomic.Int64 // Opens with a deny mode
+	seed     maphash.Seed // of the numbers in stateids
+	sessions slab[Session]
+	slab     slab[Open]
 }
 
 // New returns an empty State.
@@ -81,6 +92,7 @@ func New(c Config) *State {
 	}
 	return &State{
 		config: c, owners: make(map[ownerKey]*owner), clients: make(map[uint64]*client), files: make(map[string]*file),
+		seed: maphash.MakeSeed(),
 	}
 }
 
@@ -96,13 +108,6 @@ func (s *State) give(r released) {
 	}
 }
 
-// random returns an unpredictable number.
-func random() uint64 {
-	var b [8]byte
-	rand.Read(b[:]) // never fails
-	return binary.BigEndian.Uint64(b[:])
-}
-
 // Sweep ends clients that have been silent for longer than Config.Courtesy, and
 // drops unconfirmed records that are older than a lease (RFC 8881, Section
 // 18.35.4). The caller calls it now and then.
@@ -114,21 +119,39 @@ func (s *State) Sweep() {
 		switch {
 		case !c.confirmed && now-c.made > s.config.Lease:
 			s.drop(c)
-		case c.confirmed && c.silent(now) > s.config.Courtesy:
-			s.end(c, nil, &gone)
+		case c.confirmed:
+			s.end(c, nil, now-s.config.Courtesy, &gone)
 		}
 	}
 	s.mu.Unlock()
 	s.give(gone)
 }
 
+// makeRoom ends the client that has been silent the longest, if that is longer
+// than a lease.
+func (s *State) makeRoom(gone *released) {
+	now := s.config.Now()
+	var oldest *client
+	longest := s.config.Lease
+	for _, c := range s.clients {
+		if silent := c.silent(now); c.confirmed && silent > longest {
+			oldest, longest = c, silent
+		}
+	}
+	if oldest != nil {
+		s.end(oldest, nil, now-s.config.Lease, gone)
+	}
+}
+
 // ours reports whether this State made an identifier with the given epoch.
 func (s *State) ours(epoch uint32) bool { return epoch == s.config.Epoch }
 
-// sessionID makes the ID of a session.
-func (s *State) sessionID() (id nfs4.SessionID) {
+// sessionID makes the ID of the session that the slab stores at an index. The
+// random part keeps it from being guessed, and from being that of an earlier
+// session.
+func (s *State) sessionID(index uint32) (id nfs4.SessionID) {
 	binary.BigEndian.PutUint32(id[:], s.config.Epoch)
-	binary.BigEndian.PutUint64(id[4:], random())
-	binary.BigEndian.PutUint32(id[12:], uint32(random()))
+	binary.BigEndian.PutUint32(id[4:], index)
+	rand.Read(id[8:]) // never fails
 	return id
 }

@@ -2,64 +2,32 @@ package nfs4state
 
 import (
 	"encoding/binary"
-	"sync"
-	"sync/atomic"
+	"hash/maphash"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
 
-// A slab finds an Open by the index in its stateid, without a lock:
+// name gives o the next stateid:
 //
-//	other: epoch (32 bits) │ index (32 bits) │ random (32 bits)
+//	other: epoch (32 bits) │ number's upper bits (12), index (20) │ number's lower 32 bits, permuted
 //
-// The random part makes a stateid that was never given out, and one of an
-// earlier Open with the same index, NFS4ERR_BAD_STATEID.
-type slab struct {
-	mu     sync.Mutex // for put and remove
-	chunks [maxAllOpens / slabChunk]atomic.Pointer[[slabChunk]atomic.Pointer[Open]]
-	free   []uint32
-	next   uint32
+// No stateid comes twice, whatever becomes of the index (RFC 8881, Section
+// 8.2.4): Opens are numbered. The permutation keeps one from being guessed out of
+// another.
+func (s *State) name(o *Open) {
+	s.opened++
+	binary.BigEndian.PutUint32(o.other[:], s.config.Epoch)
+	binary.BigEndian.PutUint32(o.other[4:], uint32(s.opened>>32)<<slabBits|o.index)
+	binary.BigEndian.PutUint32(o.other[8:], permute(s.seed, uint32(s.opened)))
 }
 
-const slabChunk = 1024
-
-// put gives o an index and its stateid, and stores it. The caller bounds the
-// number of Opens by maxAllOpens.
-func (s *slab) put(o *Open, epoch uint32) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n := len(s.free); n > 0 {
-		o.index, s.free = s.free[n-1], s.free[:n-1]
-	} else {
-		o.index = s.next
-		s.next++
+// permute maps each number to another one: it is a Feistel network.
+func permute(seed maphash.Seed, n uint32) uint32 {
+	left, right := uint16(n>>16), uint16(n)
+	for round := range uint16(4) {
+		left, right = right, left^uint16(maphash.Comparable(seed, [2]uint16{round, right}))
 	}
-	binary.BigEndian.PutUint32(o.other[:], epoch)
-	binary.BigEndian.PutUint32(o.other[4:], o.index)
-	binary.BigEndian.PutUint32(o.other[8:], uint32(random()))
-	chunk := &s.chunks[o.index/slabChunk]
-	if chunk.Load() == nil {
-		chunk.Store(new([slabChunk]atomic.Pointer[Open]))
-	}
-	chunk.Load()[o.index%slabChunk].Store(o)
-}
-
-func (s *slab) remove(i uint32) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.chunks[i/slabChunk].Load()[i%slabChunk].Store(nil)
-	s.free = append(s.free, i)
-}
-
-func (s *slab) get(i uint32) *Open {
-	if i/slabChunk >= uint32(len(s.chunks)) {
-		return nil
-	}
-	chunk := s.chunks[i/slabChunk].Load()
-	if chunk == nil {
-		return nil
-	}
-	return chunk[i%slabChunk].Load()
+	return uint32(left)<<16 | uint32(right)
 }
 
 // find returns the Open of a stateid that this State gave to the client of a
@@ -68,7 +36,7 @@ func (s *State) find(session *Session, id *nfs4.StateID) *Open {
 	if !s.ours(binary.BigEndian.Uint32(id.Other[:])) {
 		return nil
 	}
-	o := s.slab.get(binary.BigEndian.Uint32(id.Other[4:]))
+	o := s.slab.get(binary.BigEndian.Uint32(id.Other[4:]) % slabSize)
 	if o == nil || o.other != id.Other || o.client != session.client {
 		return nil
 	}
