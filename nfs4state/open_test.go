@@ -1,0 +1,415 @@
+package nfs4state
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+)
+
+// R8881-9.7-1: two OPENs with each access and deny, of two clients, of two
+// owners of a client, and of one owner, whom his own deny modes stop as well.
+func TestShareReservations(t *testing.T) {
+	for first := range uint32(16) {
+		for second := range uint32(16) {
+			for _, by := range []string{"other client", "other owner", "same owner"} {
+				w := newWorld(t)
+				s := w.client("c")
+				access, deny := first&3, first>>2
+				status := w.openStatus(s, "o", "f", access, deny)
+				want(t, "access 0", status == nfs4.ErrInval, access == 0)
+				if access == 0 {
+					continue
+				}
+				by2, owner := s, "o"
+				switch by {
+				case "other client":
+					by2 = w.client("d")
+				case "other owner":
+					owner = "p"
+				}
+				expected := nfs4.OK
+				switch a, d := second&3, second>>2; {
+				case a == 0:
+					expected = nfs4.ErrInval
+				case a&deny != 0 || d&access != 0:
+					expected = nfs4.ErrShareDenied
+				}
+				got := w.openStatus(by2, owner, "f", second&3, second>>2)
+				want(t, fmt.Sprint(by, ": ", access, deny, " then ", second&3, second>>2), got, expected)
+				want(t, "another file", w.openStatus(by2, owner, "g", 3, 3), nfs4.OK)
+				for _, wish := range []uint32{1, 2} { // R8881-8.2.3-1
+					denied := deny&wish != 0 || expected == nfs4.OK && second>>2&wish != 0
+					want(t, "Denied", w.Denied("f", wish), denied)
+				}
+			}
+		}
+	}
+	w := newWorld(t)
+	s := w.client("c")
+	want(t, "access 4", w.openStatus(s, "o", "f", 4, 0), nfs4.ErrInval)
+	want(t, "deny 4", w.openStatus(s, "o", "f", 1, 4), nfs4.ErrInval)
+}
+
+// R8881-18.18.3-2: OPEN_DOWNGRADE to each pair of modes, out of each set of
+// OPENs, succeeds exactly if the pair is the union of some of them.
+func TestDowngrade(t *testing.T) {
+	w := newWorld(t)
+	s := w.client("c")
+	o, _ := w.open(s, "o", "f", 1, 0, nil)
+	unions := make([]uint32, 1<<16) // by a set of OPENs: a bit for each union of some of them
+	for set := 1; set < 1<<16; set++ {
+		if set&0x1111 != 0 { // access 0
+			continue
+		}
+		var newest uint32
+		for m := range uint32(16) {
+			if set&(1<<m) != 0 {
+				newest = m
+			}
+		}
+		all := unions[set&^(1<<newest)]
+		for u := range uint32(16) {
+			if unions[set&^(1<<newest)]&(1<<u) != 0 {
+				all |= 1 << (u | newest)
+			}
+		}
+		all |= 1 << newest
+		unions[set] = all
+		for to := range uint32(16) {
+			w.setAsked(o, uint16(set))
+			before := o.modes.Load()
+			id := nfs4.StateID{Other: o.other}
+			seqid := o.StateID().SeqID
+			id, status := w.Downgrade(s, &id, to&3, to>>2)
+			if all&(1<<to) == 0 {
+				want(t, fmt.Sprintf("%#x to %#x", set, to), status, nfs4.ErrInval)
+				want(t, "modes after a failure", o.modes.Load(), before)
+				continue
+			}
+			want(t, fmt.Sprintf("%#x to %#x", set, to), status, nfs4.OK)
+			want(t, "modes", o.modes.Load(), to)
+			want(t, "access", o.Access(), to&3)
+			want(t, "stateid", id, nfs4.StateID{SeqID: seqid + 1, Other: o.other})
+		}
+	}
+}
+
+// R8881-8.2.1-1, R8881-8.2.2-1, -2, R8881-18.2.3-1: one stateid for an owner and
+// object; each OPEN and OPEN_DOWNGRADE advances it, and returns its own.
+func TestStateID(t *testing.T) {
+	w := newWorld(t)
+	s := w.client("c")
+	o, first := w.open(s, "o", "f", 1, 0, "file")
+	want(t, "first seqid", first.SeqID, 1)
+	again, second := w.open(s, "o", "f", 2, 0, "spare")
+	want(t, "Open", again, o)
+	want(t, "stateid", second, nfs4.StateID{SeqID: 2, Other: first.Other})
+	want(t, "File", o.File, any("file"))
+	want(t, "releases of a File that was not needed", w.releases("spare"), 1)
+	_, other := w.open(s, "p", "f", 1, 0, "other")
+	want(t, "another owner's stateid", other.Other == first.Other, false)
+	third, status := w.Downgrade(s, &second, 1, 0)
+	want(t, "OPEN_DOWNGRADE", status, nfs4.OK)
+	want(t, "seqid", third.SeqID, 3)
+	for _, id := range []nfs4.StateID{first, second} {
+		_, status := w.Downgrade(s, &id, 1, 0)
+		want(t, "OPEN_DOWNGRADE", status, nfs4.ErrOldStateID)
+		want(t, "CLOSE", w.Close(s, &id), nfs4.ErrOldStateID)
+		want(t, "TEST_STATEID", w.TestStateID(s, &id), nfs4.ErrOldStateID)
+	}
+	high := nfs4.StateID{SeqID: 4, Other: first.Other}
+	want(t, "CLOSE with a later seqid", w.Close(s, &high), nfs4.ErrBadStateID)
+	want(t, "FREE_STATEID", w.FreeStateID(s, &third), nfs4.ErrLocksHeld) // R8881-18.38.3-1
+	current := nfs4.StateID{Other: first.Other}
+	want(t, "CLOSE with seqid 0", w.Close(s, &current), nfs4.OK)
+	want(t, "CLOSE again", w.Close(s, &current), nfs4.ErrBadStateID)
+	want(t, "FREE_STATEID", w.FreeStateID(s, &third), nfs4.ErrBadStateID)
+	want(t, "the other owner's", w.TestStateID(s, &other), nfs4.OK)
+	want(t, "releases", fmt.Sprint(w.releases("file"), w.releases("other")), "1 0")
+}
+
+// R8881-8.2.2-1, -3: seqids wrap from 2^32-1 to 1, and are compared so.
+func TestSeqIDWraps(t *testing.T) {
+	const last = ^uint32(0)
+	for _, test := range []struct {
+		current, given uint32
+		status         nfs4.Status
+	}{
+		{last, last, nfs4.OK}, {last, 0, nfs4.OK}, {last, last - 1, nfs4.ErrOldStateID}, {last, 1, nfs4.ErrBadStateID},
+		{1, last, nfs4.ErrOldStateID}, {1, 1, nfs4.OK}, {1, 2, nfs4.ErrBadStateID}, {1, 0, nfs4.OK},
+		{300, last - 300, nfs4.ErrOldStateID}, {last - 300, 300, nfs4.ErrBadStateID},
+	} {
+		var o Open
+		o.seqid.Store(test.current)
+		want(t, fmt.Sprint(test.current, " and ", test.given), o.compare(test.given), test.status)
+	}
+	var o Open
+	o.seqid.Store(last - 1)
+	o.bump()
+	want(t, "seqid", o.StateID().SeqID, last)
+	o.bump()
+	want(t, "seqid", o.StateID().SeqID, 1)
+}
+
+// R8881-8.2-1, R8881-8.2.3-4 to -6, -8, R8881-18.48.3-1: stateids of others, and
+// special ones, are NFS4ERR_BAD_STATEID.
+func TestBadStateIDs(t *testing.T) {
+	w := newWorld(t)
+	s, other := w.client("c"), w.client("d")
+	_, id := w.open(s, "o", "f", 1, 0, nil)
+	want(t, "another's stateid", w.TestStateID(other, &id), nfs4.ErrBadStateID)
+	bad := []nfs4.StateID{{}, {SeqID: 1}, nfs4.InvalidStateID, {SeqID: 2}}
+	for _, seqid := range []uint32{0, 1, ^uint32(0)} {
+		ones := nfs4.StateID{SeqID: seqid}
+		for i := range ones.Other {
+			ones.Other[i] = 0xff
+		}
+		bad = append(bad, ones)
+	}
+	for bit := range 8 * len(id.Other) {
+		changed := id
+		changed.Other[bit/8] ^= 1 << (bit % 8)
+		bad = append(bad, changed)
+	}
+	for _, id := range bad {
+		want(t, fmt.Sprint(id), w.TestStateID(s, &id), nfs4.ErrBadStateID)
+		want(t, fmt.Sprint("CLOSE ", id), w.Close(s, &id), nfs4.ErrBadStateID)
+	}
+}
+
+// R8881-8.2.4-3: no stateid comes twice, however often one index is used, and
+// the numbers behind it do not tell the next one.
+func TestStateIDsAreUnique(t *testing.T) {
+	w := newWorld(t)
+	w.opened = 1<<32 - 1000 // the number's upper bits count too
+	s := w.client("c")
+	seen := make(map[[nfs4.OtherSize]byte]bool)
+	for range 100_000 {
+		_, id := w.open(s, "o", "f", 1, 0, nil)
+		if seen[id.Other] {
+			t.Fatalf("stateid %x came twice", id.Other)
+		}
+		seen[id.Other] = true
+		want(t, "CLOSE", w.Close(s, &id), nfs4.OK)
+	}
+	numbers := make(map[uint32]bool)
+	for n := range uint32(1 << 16) {
+		numbers[permute(w.seed, n)] = true
+	}
+	want(t, "different numbers", len(numbers), 1<<16)
+}
+
+// R8881-8.4.1-1, R8881-8.4.3-1, -2: a silent client keeps all until another needs
+// it, and then loses all; not within its lease, nor while a call of it runs, nor
+// in vain.
+func TestCourtesy(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		needs  func(w *world, s *Session) bool
+		renews func(w *world, s *Session)
+	}{
+		{"OPEN", func(w *world, s *Session) bool { return w.openStatus(s, "o", "f", 1, 0) == nfs4.OK }, (*world).call},
+		{"deny", func(w *world, s *Session) bool { return w.openStatus(s, "o", "f", 2, 1) == nfs4.OK }, (*world).call},
+		{"anonymous READ", func(w *world, _ *Session) bool { return !w.Denied("f", 1) }, (*world).call},
+		{"OPEN, renewed by a retry", func(w *world, s *Session) bool { return w.openStatus(s, "o", "f", 1, 0) == nfs4.OK },
+			func(w *world, s *Session) { // R8881-8.3-1
+				o := w.Begin(s, &Sequenced{Sequence: s.slots[0].sequence})
+				want(w.t, "replay", o.Replay != nil, true)
+			}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t)
+			s, other := w.client("c"), w.client("d")
+			w.call(s)
+			_, id := w.open(s, "o", "f", 1, 1, "file")
+			_, id2 := w.open(s, "o", "g", 3, 3, "file 2")
+			w.sleep(testLease)
+			want(t, "needed within the lease", test.needs(w, other), false)
+			w.sleep(1)
+			test.renews(w, s)
+			w.sleep(testLease)
+			want(t, "needed within the renewed lease", test.needs(w, other), false)
+			want(t, "SEQUENCE", w.next(s, 0).New, true)
+			w.sleep(10 * testLease)
+			want(t, "needed while a call runs", test.needs(w, other), false)
+			s.End(0, nil, false, false)
+			w.sleep(testLease)
+			want(t, "needed within the lease after it", test.needs(w, other), false)
+			w.sleep(testLease)
+			want(t, "another object", w.openStatus(other, "o", "h", 1, 0), nfs4.OK)
+			want(t, "stateid when nobody needs it", w.TestStateID(s, &id), nfs4.OK)
+			want(t, "needed after the lease", test.needs(w, other), true)
+			want(t, "releases", fmt.Sprint(w.releases("file"), w.releases("file 2")), "1 1")
+			want(t, "stateid", w.TestStateID(s, &id2), nfs4.ErrBadStateID)
+			want(t, "SEQUENCE", w.next(s, 0).Status, nfs4.ErrBadSession)
+			want(t, "CREATE_SESSION", w.CreateSession(create(s.ClientID(), 2, 0)).Status, nfs4.ErrStaleClientID)
+		})
+	}
+	t.Run("in vain", func(t *testing.T) {
+		w := newWorld(t)
+		silent, live, other := w.client("silent"), w.client("live"), w.client("other")
+		_, id := w.open(silent, "o", "f", 1, 0, nil)
+		w.sleep(2 * testLease)
+		w.call(live)
+		w.open(live, "o", "f", 1, 0, nil)
+		want(t, "OPEN against a live client too", w.openStatus(other, "o", "f", 1, 1), nfs4.ErrShareDenied)
+		want(t, "the silent client's stateid", w.TestStateID(silent, &id), nfs4.OK)
+	})
+	t.Run("own", func(t *testing.T) {
+		w := newWorld(t)
+		s := w.client("c")
+		w.open(s, "o", "f", 1, 1, nil)
+		w.sleep(2 * testLease)
+		want(t, "a silent client's own conflict", w.openStatus(s, "p", "f", 1, 0), nfs4.ErrShareDenied)
+	})
+}
+
+// Opens of a client are bounded, and closing many of one object is no slower
+// than of many objects.
+func TestManyOpens(t *testing.T) {
+	w := newWorld(t)
+	s := w.client("c")
+	for i := range maxOpens {
+		w.open(s, fmt.Sprint(i), "f", 1, 0, i)
+	}
+	want(t, "OPEN", w.openStatus(s, "one more", "f", 1, 0), nfs4.ErrDelay)
+	want(t, "OPEN of what is open", w.openStatus(s, "5", "f", 1, 0), nfs4.OK)
+	w.sleep(2 * defaultCourtesy)
+	w.Sweep()
+	for i := range maxOpens {
+		if w.releases(i) != 1 {
+			t.Fatalf("file %d was released %d times", i, w.releases(i))
+		}
+	}
+	w.empty()
+}
+
+// A model of opens and leases, which agrees with a State over random schedules.
+type model struct {
+	opens map[[3]int][]uint32 // by client, owner and file: the modes of the OPENs
+	used  [3]time.Duration
+}
+
+func (m *model) union(key [3]int) (all uint32) {
+	for _, modes := range m.opens[key] {
+		all |= modes
+	}
+	return all
+}
+
+// open reports whether an OPEN succeeds, and ends the clients that give way.
+func (m *model) open(now time.Duration, client, owner, file int, modes uint32) bool {
+	var silent []int
+	for key := range m.opens {
+		all := m.union(key)
+		if key[2] != file || all&3&(modes>>2) == 0 && all>>2&modes&3 == 0 {
+			continue
+		}
+		if key[0] == client || now-m.used[key[0]] <= testLease {
+			return false
+		}
+		silent = append(silent, key[0])
+	}
+	for _, c := range silent {
+		m.end(c)
+	}
+	key := [3]int{client, owner, file}
+	m.opens[key] = append(m.opens[key], modes)
+	return true
+}
+
+func (m *model) end(client int) {
+	for key := range m.opens {
+		if key[0] == client {
+			delete(m.opens, key)
+		}
+	}
+}
+
+// downgrade reports whether some OPENs' union is modes, and keeps those within.
+func (m *model) downgrade(key [3]int, modes uint32) bool {
+	var within []uint32
+	var union uint32
+	for _, o := range m.opens[key] {
+		if o&^modes == 0 {
+			within = append(within, o)
+			union |= o
+		}
+	}
+	if union != modes || len(within) == 0 {
+		return false
+	}
+	m.opens[key] = within
+	return true
+}
+
+func TestAgainstModel(t *testing.T) {
+	for seed := range uint64(40) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { againstModel(t, rand.New(rand.NewPCG(seed, 3))) })
+	}
+}
+
+func againstModel(t *testing.T, r *rand.Rand) {
+	w := newWorld(t)
+	m := model{opens: make(map[[3]int][]uint32)}
+	var sessions [3]*Session
+	for c := range sessions {
+		sessions[c] = w.client(fmt.Sprint(c))
+		m.used[c] = w.config.Now()
+	}
+	status := func(ok bool, failure nfs4.Status) nfs4.Status {
+		if ok {
+			return nfs4.OK
+		}
+		return failure
+	}
+	for range 500 {
+		w.sleep(time.Duration(r.Int64N(int64(testLease / 3))))
+		now := w.config.Now()
+		c, owner, file := r.IntN(3), r.IntN(2), r.IntN(2)
+		if w.next(sessions[c], 0).Status == nfs4.ErrBadSession { // it has given way
+			m.end(c)
+			sessions[c] = w.client(fmt.Sprint(c))
+			want(t, "SEQUENCE", w.next(sessions[c], 0).New, true)
+		}
+		s, key := sessions[c], [3]int{c, owner, file}
+		m.used[c] = now
+		modes := 1 + r.Uint32N(3)
+		if r.IntN(3) == 0 {
+			modes |= r.Uint32N(4) << 2
+		}
+		var id nfs4.StateID
+		for _, o := range s.client.opens {
+			if o.key.owner == fmt.Sprint(owner) && o.Key == fmt.Sprint(file) {
+				id = nfs4.StateID{Other: o.other}
+			}
+		}
+		switch held := m.opens[key] != nil; r.IntN(4) {
+		case 0, 1:
+			expected := status(m.open(now, c, owner, file, modes), nfs4.ErrShareDenied)
+			want(t, "OPEN", w.openStatus(s, fmt.Sprint(owner), fmt.Sprint(file), modes&3, modes>>2), expected)
+		case 2:
+			want(t, "CLOSE", w.Close(s, &id), status(held, nfs4.ErrBadStateID))
+			delete(m.opens, key)
+		case 3:
+			expected := nfs4.ErrBadStateID
+			if held {
+				expected = status(m.downgrade(key, modes), nfs4.ErrInval)
+			}
+			_, got := w.Downgrade(s, &id, modes&3, modes>>2)
+			want(t, "OPEN_DOWNGRADE", got, expected)
+		}
+		s.End(0, nil, false, false)
+		want(t, "opens", w.opens, len(m.opens))
+		var denying int64
+		for key := range m.opens {
+			if m.union(key)>>2 != 0 {
+				denying++
+			}
+		}
+		want(t, "Opens with deny modes", w.denying.Load(), denying)
+	}
+}
