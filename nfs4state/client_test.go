@@ -97,6 +97,21 @@ func TestCollisionAfterLease(t *testing.T) {
 	want(t, "SEQUENCE of the old session", w.next(s, 0).Status, nfs4.ErrBadSession)
 }
 
+// R8881-18.35.4-3, R8881-18.37.3-1: the lease protects opens without a session.
+func TestCollisionWithoutSession(t *testing.T) {
+	w := newWorld(t)
+	s := w.client("c")
+	w.open(s, "o", "f", 1, 0, nil)
+	w.sleep(2 * testLease)
+	w.call(s)
+	want(t, "DESTROY_SESSION", w.DestroySession(s.ID, nil), nfs4.OK)
+	w.sleep(testLease)
+	_, _, _, status := w.ExchangeID(exchange("c", 1, 1))
+	want(t, "collision within the lease", status, nfs4.ErrClidInUse)
+	w.sleep(1)
+	w.exchange(exchange("c", 1, 1))
+}
+
 // R8881-2.4-2, R8881-2.4.3-4, R8881-18.35.4-5: a new incarnation takes
 // everything of the old one with it when CREATE_SESSION confirms it, whatever
 // session the call itself uses, and not while another call runs.

@@ -23,7 +23,8 @@
 //
 // State.mu guards client records and opens. Session.mu guards slots, and is
 // held for a few assignments only: SEQUENCE takes no other lock. State.mu is
-// taken first.
+// taken first. Its holder may take Session.mu of several sessions, so that a client
+// ends only if none of its sessions is used meanwhile.
 //
 // The package must not know sockets, file systems or wire forms of calls.
 package nfs4state

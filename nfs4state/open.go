@@ -168,7 +168,10 @@ func (s *State) openFile(c *client, a *OpenFile, gone *released) (o *Open, fresh
 		s.makeRoom(gone)
 		f = s.files[a.Key]
 	}
-	if len(c.opens) >= maxOpens || s.opens >= maxAllOpens || c.ended {
+	switch {
+	case c.ended:
+		return nil, false, nfs4.ErrBadSession // it was silent, and has made room
+	case len(c.opens) >= maxOpens, s.opens >= maxAllOpens:
 		return nil, false, nfs4.ErrDelay
 	}
 	if f == nil {

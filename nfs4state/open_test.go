@@ -138,9 +138,16 @@ func TestSeqIDWraps(t *testing.T) {
 		current, given uint32
 		status         nfs4.Status
 	}{
-		{last, last, nfs4.OK}, {last, 0, nfs4.OK}, {last, last - 1, nfs4.ErrOldStateID}, {last, 1, nfs4.ErrBadStateID},
-		{1, last, nfs4.ErrOldStateID}, {1, 1, nfs4.OK}, {1, 2, nfs4.ErrBadStateID}, {1, 0, nfs4.OK},
-		{300, last - 300, nfs4.ErrOldStateID}, {last - 300, 300, nfs4.ErrBadStateID},
+		{last, last, nfs4.OK},
+		{last, 0, nfs4.OK},
+		{last, last - 1, nfs4.ErrOldStateID},
+		{last, 1, nfs4.ErrBadStateID},
+		{1, last, nfs4.ErrOldStateID},
+		{1, 1, nfs4.OK},
+		{1, 2, nfs4.ErrBadStateID},
+		{1, 0, nfs4.OK},
+		{300, last - 300, nfs4.ErrOldStateID},
+		{last - 300, 300, nfs4.ErrBadStateID},
 	} {
 		var o Open
 		o.seqid.Store(test.current)
@@ -214,11 +221,13 @@ func TestCourtesy(t *testing.T) {
 		{"OPEN", func(w *world, s *Session) bool { return w.openStatus(s, "o", "f", 1, 0) == nfs4.OK }, (*world).call},
 		{"deny", func(w *world, s *Session) bool { return w.openStatus(s, "o", "f", 2, 1) == nfs4.OK }, (*world).call},
 		{"anonymous READ", func(w *world, _ *Session) bool { return !w.Denied("f", 1) }, (*world).call},
-		{"OPEN, renewed by a retry", func(w *world, s *Session) bool { return w.openStatus(s, "o", "f", 1, 0) == nfs4.OK },
+		{
+			"OPEN, renewed by a retry", func(w *world, s *Session) bool { return w.openStatus(s, "o", "f", 1, 0) == nfs4.OK },
 			func(w *world, s *Session) { // R8881-8.3-1
 				o := w.Begin(s, &Sequenced{Sequence: s.slots[0].sequence})
 				want(w.t, "replay", o.Replay != nil, true)
-			}},
+			},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -285,6 +294,35 @@ func TestManyOpens(t *testing.T) {
 		}
 	}
 	w.empty()
+}
+
+// Opens and sessions of all clients are bounded; where there is no more room, a
+// silent client gives way.
+func TestOpensWithoutRoom(t *testing.T) {
+	w := newWorld(t)
+	silent, s := w.client("silent"), w.client("c")
+	_, id := w.open(silent, "o", "f", 1, 0, nil)
+	w.opens += maxAllOpens - 1
+	want(t, "OPEN within the lease", w.openStatus(s, "o", "f", 1, 0), nfs4.ErrDelay)
+	w.sleep(testLease + 1)
+	w.call(s)
+	want(t, "OPEN after the lease", w.openStatus(s, "o", "f", 1, 0), nfs4.OK)
+	want(t, "the silent client's stateid", w.TestStateID(silent, &id), nfs4.ErrBadStateID)
+	want(t, "OPEN of the client itself", w.openStatus(s, "p", "f", 1, 0), nfs4.ErrDelay)
+	w.sleep(testLease + 1)
+	want(t, "the same when it has been silent", w.openStatus(s, "p", "f", 1, 0), nfs4.ErrBadSession)
+	want(t, "Opens", w.opens, maxAllOpens-1)
+	w.opens -= maxAllOpens - 1
+	w.empty()
+
+	silent = w.client("silent")
+	w.live += maxAllSessions - 1
+	w.sleep(testLease)
+	id2, sequence, _ := w.exchange(exchange("c", 1, 0))
+	want(t, "CREATE_SESSION within the lease", w.CreateSession(create(id2, sequence, 0)).Status, nfs4.ErrNoSpc)
+	w.sleep(1)
+	w.create(create(id2, sequence+1, 0))
+	want(t, "the silent client's session", w.Session(silent.ID), nil)
 }
 
 // A model of opens and leases, which agrees with a State over random schedules.

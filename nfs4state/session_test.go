@@ -142,10 +142,22 @@ func TestOtherEpoch(t *testing.T) {
 func TestBind(t *testing.T) {
 	const fore, back, both, backOrBoth = nfs4.BindFore, nfs4.BindBack, nfs4.BindBoth, nfs4.BindBackOrBoth
 	for _, test := range []struct{ have, ask, bound uint32 }{
-		{0, fore, fore}, {0, back, back}, {0, both, both}, {0, backOrBoth, both},
-		{fore, fore, fore}, {fore, back, 0}, {fore, both, both}, {fore, backOrBoth, both},
-		{back, fore, 0}, {back, back, back}, {back, both, both}, {back, backOrBoth, both},
-		{both, fore, 0}, {both, back, 0}, {both, both, both}, {both, backOrBoth, both},
+		{0, fore, fore},
+		{0, back, back},
+		{0, both, both},
+		{0, backOrBoth, both},
+		{fore, fore, fore},
+		{fore, back, 0},
+		{fore, both, both},
+		{fore, backOrBoth, both},
+		{back, fore, 0},
+		{back, back, back},
+		{back, both, both},
+		{back, backOrBoth, both},
+		{both, fore, 0},
+		{both, back, 0},
+		{both, both, both},
+		{both, backOrBoth, both},
 	} {
 		w := newWorld(t)
 		s := w.client("c")
@@ -205,16 +217,16 @@ func TestConnections(t *testing.T) {
 func TestPathDown(t *testing.T) {
 	w := newWorld(t)
 	id, sequence, _ := w.exchange(exchange("c", 1, 0))
-	make := func(flags uint32, conn string) *Session {
+	session := func(flags uint32, conn string) *Session {
 		a := create(id, sequence, 0)
 		a.Flags, a.Conn = flags, conn
 		sequence++
 		return w.create(a)
 	}
 	const mine, all = nfs4.SeqCBPathDownSession, nfs4.SeqCBPathDown
-	plain := make(0, "x")
+	plain := session(0, "x")
 	want(t, "nobody asked", w.Flags(plain), 0)
-	a, b := make(nfs4.SessionConnBackChan, "a"), make(nfs4.SessionConnBackChan, "b")
+	a, b := session(nfs4.SessionConnBackChan, "a"), session(nfs4.SessionConnBackChan, "b")
 	check := func(what string, inPlain, inA, inB uint32) {
 		t.Helper()
 		want(t, what+": plain", w.Flags(plain), inPlain)
@@ -234,8 +246,9 @@ func TestPathDown(t *testing.T) {
 	a.Bind("a", nfs4.BindForeOrBoth)
 	check("a is back", 0, 0, mine)
 	want(t, "DESTROY_SESSION", w.DestroySession(a.ID, nil), nfs4.OK)
-	a.Unbind("a")
 	want(t, "b, with a gone", w.Flags(b), mine|all)
+	a.Unbind("a")
+	want(t, "b, when the connection has ended too", w.Flags(b), mine|all)
 	want(t, "DESTROY_SESSION", w.DestroySession(b.ID, nil), nfs4.OK)
 	want(t, "nobody asks any more", w.Flags(plain), 0)
 	plain.SetCallback(5, nfs4.SecParms{})

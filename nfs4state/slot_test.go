@@ -67,8 +67,12 @@ func TestKept(t *testing.T) {
 		reply            []byte
 		keep, item, kept bool
 	}{
-		{nil, false, false, true}, {short, false, false, true}, {long, false, false, false},
-		{long, true, false, true}, {short, false, true, false}, {short, true, true, false},
+		{nil, false, false, true},
+		{short, false, false, true},
+		{long, false, false, false},
+		{long, true, false, true},
+		{short, false, true, false},
+		{short, true, true, false},
 	} {
 		w := newWorld(t)
 		s := w.client("c")
