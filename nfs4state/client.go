@@ -110,7 +110,9 @@ func (s *State) ExchangeID(x *Exchange) (id uint64, sequence uint32, confirmed b
 }
 
 // newClient makes an unconfirmed record, in place of an earlier one.
-func (s *State) newClient(key ownerKey, x *Exchange, gone *released) (id uint64, sequence uint32, confirmed bool, status nfs4.Status) {
+func (s *State) newClient(key ownerKey, x *Exchange, gone *released) (
+	id uint64, sequence uint32, confirmed bool, status nfs4.Status,
+) {
 	if o := s.owners[key]; o != nil && o.unconfirmed != nil {
 		s.drop(o.unconfirmed)
 	}
