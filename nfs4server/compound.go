@@ -30,6 +30,7 @@ type compound struct {
 
 	session  *nfs4state.Session // after SEQUENCE
 	slot     uint32
+	begun    bool // the slot executes this call
 	keep     bool // sa_cachethis
 	room     int  // bytes of the longest results
 	keptRoom int  // of the longest results that the slot keeps
@@ -137,8 +138,13 @@ func (x *compound) begin(c *oncrpc.Call, r *oncrpc.Reply, head *nfs4.CompoundArg
 	x.out = res.AppendTo(r.Head)
 }
 
-// end releases what the call has used.
+// end releases what the call has used. A call without an answer leaves no reply
+// in its slot.
 func (x *compound) end() {
+	if x.begun {
+		x.begun = false
+		x.session.End(x.slot, nil, false, true)
+	}
 	for _, u := range x.uses {
 		u.End()
 		x.spare = append(x.spare, u)
@@ -160,7 +166,8 @@ func (x *compound) finish(status nfs4.Status) {
 	}
 	res := nfs4.CompoundRes{Status: status, Tag: x.tag, N: x.i}
 	res.Patch(r.Head[x.start:])
-	if x.session != nil {
+	if x.begun {
+		x.begun = false
 		x.session.End(x.slot, x.whole(), x.keep, r.Item != nil && !x.keep)
 	}
 }
@@ -400,16 +407,10 @@ func (x *compound) sequence(ctx context.Context) (nfs4.Status, error) {
 	if o.Uncached {
 		return x.uncached(), nil
 	}
-	x.session, x.slot, x.keep = s, a.Slot, a.CacheThis
+	x.session, x.slot, x.keep, x.begun = s, a.Slot, a.CacheThis, true
 	x.room = min(x.room, int(s.Fore.MaxResponseSize)-replyHeader)
 	x.keptRoom = min(x.room, int(s.Fore.MaxResponseSizeCached)-replyHeader)
 	return nfs4.OK, nil
-}
-
-// follow unbinds the call's connection from a session when the connection ends.
-func (x *compound) follow(ctx context.Context, s *nfs4state.Session) {
-	peer := x.call.Peer
-	context.AfterFunc(ctx, func() { s.Unbind(peer) })
 }
 
 // uncached answers a retry whose reply was not kept: the second operation gets

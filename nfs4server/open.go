@@ -190,16 +190,19 @@ func (x *compound) openObject(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.O
 	if err != nil {
 		return x.status(err)
 	}
-	opened, _, status := x.server.state.OpenFile(x.session, &nfs4state.OpenFile{
+	_, id, status := x.server.state.OpenFile(x.session, &nfs4state.OpenFile{
 		Owner: a.Owner.Owner, Key: string(key), Access: want, Deny: a.ShareDeny, Reclaim: a.Claim == nfs4.ClaimPrevious,
 	}, nil)
 	if status != nfs4.OK {
 		return status
 	}
-	res.StateID = opened.StateID()
+	res.StateID = id
 	if !made && a.How == nfs4.Unchecked && a.Attrs.Mask.Has(nfs4.AttrSize) && a.Attrs.Size == 0 {
 		var zero uint64
 		if status := x.set(ctx, o, &nfs4.Attrs{}, vfs.SetAttr{Size: &zero}); status != nfs4.OK {
+			if id.SeqID == 1 { // no earlier OPEN has it
+				x.server.state.Close(x.session, &id)
+			}
 			return status
 		}
 		res.AttrSet.Set(nfs4.AttrSize)
@@ -241,13 +244,13 @@ func (x *compound) key(o *object) ([]byte, error) {
 
 // closeFile is CLOSE (RFC 8881, Section 18.2). Its stateid is of no use to the
 // client, and Linux expects that it is the invalid one.
-func closeFile(_ context.Context, x *compound) nfs4.Status {
+func closeFile(ctx context.Context, x *compound) nfs4.Status {
 	var a nfs4.CloseArgs
 	a.Decode(x.args)
 	if x.args.Err() != nil {
 		return nfs4.ErrBadXDR
 	}
-	id, status := x.exact(&a.StateID)
+	id, status := x.exact(ctx, &a.StateID)
 	if status == nfs4.OK {
 		status = x.server.state.Close(x.session, &id)
 	}
@@ -261,7 +264,7 @@ func closeFile(_ context.Context, x *compound) nfs4.Status {
 }
 
 // openDowngrade is OPEN_DOWNGRADE (RFC 8881, Section 18.18).
-func openDowngrade(_ context.Context, x *compound) nfs4.Status {
+func openDowngrade(ctx context.Context, x *compound) nfs4.Status {
 	var a nfs4.OpenDowngradeArgs
 	a.Decode(x.args)
 	access := a.ShareAccess &^ nfs4.WantDelegMask
@@ -271,7 +274,7 @@ func openDowngrade(_ context.Context, x *compound) nfs4.Status {
 	case access == 0, access&^nfs4.ShareBoth != 0, a.ShareDeny&^nfs4.ShareBoth != 0:
 		return nfs4.ErrInval
 	}
-	id, status := x.exact(&a.StateID)
+	id, status := x.exact(ctx, &a.StateID)
 	if status != nfs4.OK {
 		return status
 	}
@@ -284,14 +287,30 @@ func openDowngrade(_ context.Context, x *compound) nfs4.Status {
 	return nfs4.OK
 }
 
-// exact returns the stateid of an operation that ends or changes an open: the
-// current one keeps its seqid here (RFC 8881, Section 16.2.3.1.2).
-func (x *compound) exact(id *nfs4.StateID) (nfs4.StateID, nfs4.Status) {
-	if *id != nfs4.CurrentStateID {
-		return *id, nfs4.OK
+// exact returns the stateid of an operation that ends or changes an open of the
+// current object: the current stateid keeps its seqid here (RFC 8881, Section
+// 16.2.3.1.2).
+func (x *compound) exact(ctx context.Context, id *nfs4.StateID) (nfs4.StateID, nfs4.Status) {
+	exact := *id
+	if exact == nfs4.CurrentStateID {
+		if !x.current.stated {
+			return exact, nfs4.ErrBadStateID
+		}
+		exact = x.current.stateid
 	}
-	if !x.current.stated {
-		return *id, nfs4.ErrBadStateID
+	o, status := x.server.state.Open(x.session, &exact)
+	if status != nfs4.OK {
+		return exact, status
 	}
-	return x.current.stateid, nfs4.OK
+	if status := x.file(ctx); status != nfs4.OK {
+		return exact, nfs4.ErrBadStateID
+	}
+	key, err := x.key(&x.current)
+	if err != nil {
+		return exact, x.status(err)
+	}
+	if o.Key != string(key) {
+		return exact, nfs4.ErrBadStateID
+	}
+	return exact, nfs4.OK
 }

@@ -41,6 +41,7 @@ type Server struct {
 	minors    [nfs4.MaxMinor + 1]bool
 	slots     uint32
 	tree      treeCache
+	bound     bindings
 	compounds sync.Pool // of *compound
 }
 

@@ -114,9 +114,12 @@ func bindConnToSession(ctx context.Context, x *compound) nfs4.Status {
 	if s == nil {
 		return nfs4.ErrBadSession
 	}
-	if p := x.call.Peer; p == nil || p.Reverse == nil {
-		if a.Dir == nfs4.BindBack {
-			return nfs4.ErrInval // this connection cannot carry callbacks
+	if p := x.call.Peer; p == nil || p.Reverse == nil { // this connection cannot carry callbacks
+		switch a.Dir {
+		case nfs4.BindBack, nfs4.BindBackOrBoth:
+			return nfs4.ErrInval
+		case nfs4.BindForeOrBoth:
+			a.Dir = nfs4.BindFore
 		}
 	}
 	bound, status := s.Bind(x.call.Peer, a.Dir)

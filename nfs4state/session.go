@@ -273,6 +273,13 @@ func (s *Session) Unbind(conn any) {
 	s.bind(conn, 0)
 }
 
+// Ended reports whether the session has been destroyed.
+func (s *Session) Ended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dead
+}
+
 // SetCallback is BACKCHANNEL_CTL (RFC 8881, Section 18.33).
 func (s *Session) SetCallback(program uint32, parms nfs4.SecParms) {
 	s.mu.Lock()
