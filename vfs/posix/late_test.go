@@ -110,7 +110,7 @@ func TestNoDescriptorToLook(t *testing.T) {
 func TestNotKept(t *testing.T) {
 	s := newSite(t, "", Options{})
 	f, c := s.open(t), user()
-	m := f.exclusive(&c, "f", 1)
+	m := f.exclusive(&c, "f", vfs.CreateHow{Mode: vfs.Exclusive, Verifier: 1})
 	m.kept = func(*unix.Statx_t) bool { return false }
 	made, err := f.make(&c, f.Root(), m)
 	assert.Equal(t, unix.EOPNOTSUPP, err)
