@@ -83,8 +83,14 @@ func TestOffsets(t *testing.T) {
 		data   string
 		eof    bool
 	}{
-		{0, 0, "", false}, {0, 5, "01234", false}, {5, 5, "56789", true}, {9, 100, "9", true}, {10, 1, "", true}, {11, 1, "", true},
-		{math.MaxInt64, 1, "", true}, {math.MaxUint64, math.MaxUint32, "", true},
+		{0, 0, "", false},
+		{0, 5, "01234", false},
+		{5, 5, "56789", true},
+		{9, 100, "9", true},
+		{10, 1, "", true},
+		{11, 1, "", true},
+		{math.MaxInt64, 1, "", true},
+		{math.MaxUint64, math.MaxUint32, "", true},
 	} {
 		var res nfs4.ReadRes
 		st, _ := g.do(put(fh), step{nfs4.OpRead, &nfs4.ReadArgs{Offset: tt.offset, Count: tt.count}, &res})
