@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	delegclient "github.com/nfsrdma/nfsrdma/delegation/client"
@@ -98,7 +97,7 @@ type Client struct {
 	closed context.Context // ended by Close
 	ended  context.CancelFunc
 
-	mu      sync.Mutex
+	turn    chan struct{}      // has an element while a goroutine uses the rest
 	mount   *nfsclient.Mount   // nil: not looked for yet
 	mounted map[string]bool    // paths to unmount
 	asked   bool               // for the exports
@@ -119,6 +118,7 @@ func Dial(ctx context.Context, addr string, cfg ClientConfig) (*Client, error) {
 		cfg.NFS.Cred = &cred
 	}
 	c := &Client{cfg: cfg, addr: net.JoinHostPort(host, port), host: host, mounted: make(map[string]bool)}
+	c.turn = make(chan struct{}, 1)
 	c.closed, c.ended = context.WithCancel(context.Background())
 	if err := c.connect(ctx); err != nil {
 		c.hangUp(err)
@@ -216,9 +216,10 @@ func (c *Client) MountSearch() nfsclient.MountSearch {
 // MOUNT returns the client of MOUNT's procedures, below Exports and Mount. It
 // is usable until CloseMOUNT or Close.
 func (c *Client) MOUNT(ctx context.Context) (*nfsclient.Mount, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	ctx, end := c.untilClose(ctx)
+	ctx, end, err := c.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
 	defer end()
 	if err := c.findMount(ctx); err != nil {
 		return nil, err
@@ -230,8 +231,8 @@ func (c *Client) MOUNT(ctx context.Context) (*nfsclient.Mount, error) {
 // the connection of the NFS calls. File systems do not need it, and servers
 // close it when it is idle. The next call that needs MOUNT connects again.
 func (c *Client) CloseMOUNT() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.turn <- struct{}{}
+	defer func() { <-c.turn }()
 	if c.mount != nil {
 		_ = c.mount.Close()
 		c.mount = nil
@@ -240,9 +241,10 @@ func (c *Client) CloseMOUNT() {
 
 // Exports returns the exports that the server lists, in its order.
 func (c *Client) Exports(ctx context.Context) ([]nfsclient.Export, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	ctx, end := c.untilClose(ctx)
+	ctx, end, err := c.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
 	defer end()
 	if err := c.findMount(ctx); err != nil {
 		return nil, err
@@ -258,9 +260,10 @@ func (c *Client) Exports(ctx context.Context) ([]nfsclient.Export, error) {
 // an nfsclient.MountError, and names the exports that the server lists. The
 // file system is usable until Close.
 func (c *Client) Mount(ctx context.Context, export string) (*nfsclient.FS, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	ctx, end := c.untilClose(ctx)
+	ctx, end, err := c.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
 	defer end()
 	if err := c.findMount(ctx); err != nil {
 		return nil, err
@@ -277,21 +280,29 @@ func (c *Client) Mount(ctx context.Context, export string) (*nfsclient.FS, error
 	return fs, nil
 }
 
-// untilClose returns a context that ends with ctx and at Close, whichever comes
-// first. The caller must call end.
-func (c *Client) untilClose(ctx context.Context) (until context.Context, end func()) {
+// begin waits for the caller's turn, as long as ctx permits. It returns a context
+// that ends with ctx and at Close, whichever comes first. The caller must call
+// end.
+func (c *Client) begin(ctx context.Context) (until context.Context, end func(), err error) {
 	until, cancel := context.WithCancelCause(ctx)
 	if c.closed.Err() != nil { // AfterFunc would let a call begin
 		cancel(rdma.ErrClosed)
 	}
 	stop := context.AfterFunc(c.closed, func() { cancel(rdma.ErrClosed) })
-	return until, func() {
+	forget := func() {
 		stop()
 		cancel(nil)
 	}
+	select {
+	case c.turn <- struct{}{}:
+		return until, func() { <-c.turn; forget() }, nil
+	case <-until.Done():
+		defer forget()
+		return nil, nil, fmt.Errorf("nfsrdma: MOUNT of %s: %w", c.addr, context.Cause(until))
+	}
 }
 
-// findMount finds the MOUNT program once. The caller must hold c.mu.
+// findMount finds the MOUNT program once. It must be the caller's turn.
 func (c *Client) findMount(ctx context.Context) error {
 	if c.mount != nil {
 		return nil
@@ -305,7 +316,7 @@ func (c *Client) findMount(ctx context.Context) error {
 	return nil
 }
 
-// list asks for the exports. The caller must hold c.mu.
+// list asks for the exports. It must be the caller's turn.
 func (c *Client) list(ctx context.Context) (err error) {
 	c.asked = true
 	c.exports, err = c.mount.Exports(ctx)
@@ -337,16 +348,16 @@ func (c *Client) listed(ctx context.Context, err error) string {
 // connections. Calls under way fail with rdma.ErrClosed. It returns nil, and
 // may be called twice.
 func (c *Client) Close() error {
-	c.ended() // before the lock: a call under way holds it for as long as the server is away
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.ended() // a call under way would keep its turn for as long as the server is away
+	c.turn <- struct{}{}
+	defer func() { <-c.turn }()
 	c.goodbye()
 	c.hangUp(nil)
 	return nil
 }
 
 // goodbye tells the server that its exports are no longer used. Servers do not
-// depend on it. The caller must hold c.mu.
+// depend on it. It must be the caller's turn.
 func (c *Client) goodbye() {
 	ctx, cancel := context.WithTimeout(context.Background(), goodbyeTime)
 	defer cancel()

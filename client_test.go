@@ -147,8 +147,9 @@ func TestExportsOnce(t *testing.T) {
 	assert.EqualValues(t, 2, lists.Load(), "Exports asks again")
 }
 
-// TestCloseDuringMount checks that Close ends a Mount that the server does not
-// answer, and that a closed Client connects to MOUNT no more.
+// TestCloseDuringMount checks that a Mount that the server does not answer keeps
+// no other call longer than that call's context permits, that Close ends the
+// Mount, and that a closed Client connects to MOUNT no more.
 func TestCloseDuringMount(t *testing.T) {
 	held, release := make(chan struct{}, 1), make(chan struct{})
 	unblock := sync.OnceFunc(func() { close(release) })
@@ -171,23 +172,32 @@ func TestCloseDuringMount(t *testing.T) {
 	for _, port := range []int{0, over} { // MOUNT over RDMA, and over TCP
 		c := r.dial(t, ClientConfig{MountPort: port})
 		t.Cleanup(unblock) // before the Close of a broken Client
-		mounted, closed := make(chan error, 1), make(chan error, 1)
+		mounted, left, closed := make(chan error, 1), make(chan error, 1), make(chan error, 1)
 		go func() {
 			_, err := c.Mount(context.Background(), "/x")
 			mounted <- err
 		}()
 		<-held
-		go func() { closed <- c.Close() }()
-		for _, ended := range []<-chan error{mounted, closed} {
+		short, cancel := context.WithCancelCause(context.Background())
+		gone := errors.New("the caller has gone")
+		cancel(gone)
+		ended := func(call <-chan error) error {
 			select {
-			case err := <-ended:
-				if ended == mounted {
-					assert.ErrorIs(t, err, rdma.ErrClosed)
-				}
+			case err := <-call:
+				return err
 			case <-time.After(20 * time.Second):
-				t.Fatal("Close waits for a server that does not answer")
+				t.Fatal("a call waits for a server that does not answer")
+				return nil
 			}
 		}
+		go func() {
+			_, err := c.Exports(short)
+			left <- err
+		}()
+		assert.ErrorIs(t, ended(left), gone)
+		go func() { closed <- c.Close() }()
+		assert.ErrorIs(t, ended(mounted), rdma.ErrClosed)
+		assert.NoError(t, ended(closed))
 		_, err := c.Exports(t.Context())
 		assert.ErrorIs(t, err, rdma.ErrClosed)
 		_, err = c.MOUNT(t.Context())
