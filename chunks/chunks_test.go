@@ -108,7 +108,7 @@ func TestParseErrors(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var l Lists
-			_, err := l.Parse(wiretest.Octets(t, tt.wire))
+			_, err := l.Parse(wiretest.Bytes(t, tt.wire))
 			require.ErrorIs(t, err, tt.err)
 			var e *Error
 			require.ErrorAs(t, err, &e)

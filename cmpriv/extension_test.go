@@ -72,7 +72,7 @@ func TestParseExtension(t *testing.T) {
 		{"cut short", msg + "6e667278 01 03 0008 00000000 0000000000000000 000000", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			e, ok := ParseExtension(wiretest.Octets(t, tt.wire))
+			e, ok := ParseExtension(wiretest.Bytes(t, tt.wire))
 			assert.Equal(t, tt.ok, ok)
 			if tt.ok {
 				assert.Equal(t, Extension{Immediate: true, Atomics: true, ImmediateRecvs: want}, e)

@@ -78,7 +78,7 @@ func TestParse(t *testing.T) {
 		{"R8797-5.2-3 cut short", "00000000 f6ab0e18 01 01 01", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			m, ok := Parse(wiretest.Octets(t, tt.wire))
+			m, ok := Parse(wiretest.Bytes(t, tt.wire))
 			assert.Equal(t, tt.ok, ok)
 			if tt.ok {
 				assert.Equal(t, want, m)

@@ -76,8 +76,8 @@ func (h *Holder) Granted(a Asking, res *AcquireRes) (*Delegation, Posts, error) 
 }
 
 // Immediate handles Immediate Data of the server: the recall of a grant.
-func (h *Holder) Immediate(octets [8]byte) (Posts, error) {
-	m, err := ParseImmediate(octets, KindRecall)
+func (h *Holder) Immediate(word [8]byte) (Posts, error) {
+	m, err := ParseImmediate(word, KindRecall)
 	if err != nil {
 		return Posts{}, err
 	}

@@ -41,7 +41,7 @@ func refused(g *Grantor, c *Conn, key string, now time.Duration) Reason {
 	return why
 }
 
-func returned(gt Grant) [8]byte { return Immediate{KindReturned, gt.Slot, gt.Generation}.Octets() }
+func returned(gt Grant) [8]byte { return Immediate{KindReturned, gt.Slot, gt.Generation}.Bytes() }
 
 func TestConfig(t *testing.T) {
 	g := grantor(t, Config{})
@@ -119,11 +119,11 @@ func TestCommitLate(t *testing.T) {
 // was not recalled, sends any other nonsense, or accepts no recalls.
 func TestCut(t *testing.T) {
 	for name, octets := range map[string][8]byte{
-		"unknown slot":       Immediate{KindReturned, 77, 1}.Octets(),
-		"the lease's slot":   Immediate{KindReturned, 0, 0}.Octets(),
-		"not recalled":       Immediate{KindReturned, 1, 1}.Octets(),
-		"another generation": Immediate{KindReturned, 2, 2}.Octets(),
-		"a recall":           Immediate{KindRecall, 2, 1}.Octets(),
+		"unknown slot":       Immediate{KindReturned, 77, 1}.Bytes(),
+		"the lease's slot":   Immediate{KindReturned, 0, 0}.Bytes(),
+		"not recalled":       Immediate{KindReturned, 1, 1}.Bytes(),
+		"another generation": Immediate{KindReturned, 2, 2}.Bytes(),
+		"a recall":           Immediate{KindRecall, 2, 1}.Bytes(),
 		"nothing":            {},
 	} {
 		t.Run(name, func(t *testing.T) {

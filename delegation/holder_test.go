@@ -16,7 +16,7 @@ func ok(slot, generation uint32) *AcquireRes {
 }
 
 func recallOf(slot, generation uint32) [8]byte {
-	return Immediate{KindRecall, slot, generation}.Octets()
+	return Immediate{KindRecall, slot, generation}.Bytes()
 }
 
 func kind2(slot, generation uint32) []Immediate { return []Immediate{{KindReturned, slot, generation}} }

@@ -43,8 +43,8 @@ type Immediate struct {
 	Generation uint32
 }
 
-// Octets returns the wire form of m.
-func (m Immediate) Octets() (b [8]byte) {
+// Bytes returns the wire form of m.
+func (m Immediate) Bytes() (b [8]byte) {
 	binary.BigEndian.PutUint32(b[:], uint32(m.Kind)<<24|m.Slot&(MaxSlots-1))
 	binary.BigEndian.PutUint32(b[4:], m.Generation)
 	return b

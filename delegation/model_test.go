@@ -221,7 +221,7 @@ func (w *world) arrive(e *end) {
 		e.down = append(e.down, &message{op: m.op, original: e.words.do(m.op)})
 	case m.imm != nil:
 		e.out = slices.DeleteFunc(e.out, func(g Grant) bool { return g == Grant{m.imm.Slot, m.imm.Generation} })
-		w.server(w.g.Immediate(e.conn, m.imm.Octets()))
+		w.server(w.g.Immediate(e.conn, m.imm.Bytes()))
 	default:
 		e.calls = append(e.calls, m.call)
 	}
@@ -243,7 +243,7 @@ func (w *world) take(e *end) {
 		}
 		w.client(e, fx)
 	case m.imm != nil:
-		fx, err := e.h.Immediate(m.imm.Octets())
+		fx, err := e.h.Immediate(m.imm.Bytes())
 		if err != nil {
 			w.fail("%v", err)
 		}

@@ -91,13 +91,13 @@ func (g *Grantor) Sent(r Recall, now time.Duration) {
 }
 
 // Immediate handles Immediate Data of the client: the return of a grant.
-func (g *Grantor) Immediate(conn *Conn, octets [8]byte) Effects {
+func (g *Grantor) Immediate(conn *Conn, word [8]byte) Effects {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if conn.over {
 		return Effects{}
 	}
-	m, err := ParseImmediate(octets, KindReturned)
+	m, err := ParseImmediate(word, KindReturned)
 	if err != nil {
 		g.cut(conn, err)
 		return g.effects()

@@ -147,7 +147,7 @@ func (s *sim) hostile(c *simClient) {
 			switch s.IntN(12) {
 			case 0: // a return without a recall
 				m := Immediate{Kind(s.IntN(4)), uint32(s.IntN(simSlots + 1)), uint32(s.IntN(6))}
-				c.immediate(c.l, m.Octets())
+				c.immediate(c.l, m.Bytes())
 			case 1: // seemingly unused
 				n := s.IntN(simSlots)
 				w[n] = uint64(MakeWord(Word(w[n]).Generation(), 0))

@@ -128,7 +128,7 @@ func (c *simClient) do(l *line, fx Posts) {
 	}
 	for _, m := range fx.Returns {
 		c.s.note("%s returns %d/%d", c, m.Slot, m.Generation)
-		c.immediate(l, m.Octets())
+		c.immediate(l, m.Bytes())
 	}
 }
 
@@ -142,7 +142,7 @@ func (c *simClient) immediate(l *line, octets [8]byte) {
 
 func (c *simClient) recall(l *line, m Immediate) {
 	c.s.note("%s is asked for %d/%d", c, m.Slot, m.Generation)
-	fx, err := l.h.Immediate(m.Octets())
+	fx, err := l.h.Immediate(m.Bytes())
 	if err != nil && !c.hostile {
 		c.s.fail("%s: %v", c, err)
 	}

@@ -99,7 +99,7 @@ func TestImmediateGolden(t *testing.T) {
 	for file, kind := range map[string]Kind{"recall": KindRecall, "returned": KindReturned} {
 		wire := [8]byte(wiretest.Hex(t, "testdata/"+file+".hex"))
 		want := Immediate{Kind: kind, Slot: 0x010203, Generation: 42}
-		assert.Equal(t, wire, want.Octets())
+		assert.Equal(t, wire, want.Bytes())
 		m, err := ParseImmediate(wire, kind)
 		require.NoError(t, err)
 		assert.Equal(t, want, m)
@@ -173,7 +173,7 @@ func TestCodecsDoNotAllocate(t *testing.T) {
 		r := xdr.NewReader(b)
 		args.Decode(&r)
 		res.Decode(&r)
-		m, err := ParseImmediate(Immediate{KindRecall, 1, 2}.Octets(), KindRecall)
+		m, err := ParseImmediate(Immediate{KindRecall, 1, 2}.Bytes(), KindRecall)
 		if r.Done() != nil || err != nil || m.Slot != 1 {
 			t.Error("wrong")
 		}
@@ -217,7 +217,7 @@ func FuzzImmediate(f *testing.F) {
 		}
 		for _, kind := range []Kind{KindRecall, KindReturned} {
 			if m, err := ParseImmediate([8]byte(b), kind); err == nil {
-				assert.Equal(t, [8]byte(b), m.Octets())
+				assert.Equal(t, [8]byte(b), m.Bytes())
 			}
 		}
 	})

@@ -141,7 +141,7 @@ func parseName(w string) (Host, error) {
 		}
 	}
 	for _, c := range []byte(name) {
-		if !nameOctet(c) && (h.Kind == Name || !strings.ContainsRune("*?[]^!", rune(c))) {
+		if !nameByte(c) && (h.Kind == Name || !strings.ContainsRune("*?[]^!", rune(c))) {
 			return Host{}, fmt.Errorf("%q is neither a host's name nor an address: a name cannot have %q; write a name, an address, a network or *", w, c)
 		}
 	}
@@ -154,8 +154,8 @@ func parseName(w string) (Host, error) {
 	return h, nil
 }
 
-// nameOctet reports whether c may be in a host's name: the characters of DNS,
+// nameByte reports whether c may be in a host's name: the characters of DNS,
 // and the underscore.
-func nameOctet(c byte) bool {
+func nameByte(c byte) bool {
 	return c == '-' || c == '.' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z'
 }

@@ -18,10 +18,10 @@ const (
 	// over any round trip within a building.
 	readAhead = 8 << 20
 
-	// landingRoom is the memory in bytes for the data of READs in flight that
-	// ask for at least minLanding bytes. Further READs use go-fuse's memory.
-	landingRoom = 16 << 20
-	minLanding  = 64 << 10
+	// readBufferRoom is the memory in bytes for the data of READs in flight that
+	// ask for at least minReadBuffer bytes. Further READs use go-fuse's memory.
+	readBufferRoom = 16 << 20
+	minReadBuffer  = 64 << 10
 
 	// hugePage is the size in bytes of a huge page on hosts with 4 KiB pages.
 	hugePage = 2 << 20

@@ -29,21 +29,21 @@ type Mount struct {
 	server *fuse.Server
 	fd     int // of /dev/fuse; server closes it
 
-	notifyFD int           // a duplicate of fd, open as long as notes are sent
-	noting   sync.RWMutex  // read-held while starting a note that may come after serve ended
-	noted    bool          // notifyFD is about to be closed
-	dev      atomic.Uint64 // of the mount
-	lends    atomic.Bool   // lends names of held directories to the kernel
-	epoch    epoch
-	look     look
-	answers  answers
-	table    *table
-	files    files
-	callers  callers
-	budget   *nfsclient.Budget
-	ops      ops
-	landings landings
-	notes    sync.WaitGroup // notes to the kernel under way
+	notifyFD    int           // a duplicate of fd, open as long as notes are sent
+	noting      sync.RWMutex  // read-held while starting a note that may come after serve ended
+	noted       bool          // notifyFD is about to be closed
+	dev         atomic.Uint64 // of the mount
+	lends       atomic.Bool   // lends names of held directories to the kernel
+	epoch       epoch
+	look        look
+	answers     answers
+	table       *table
+	files       files
+	callers     callers
+	budget      *nfsclient.Budget
+	ops         ops
+	readBuffers readBuffers
+	notes       sync.WaitGroup // notes to the kernel under way
 
 	clock      atomic.Uint64
 	complained atomic.Int64 // time of the last complaint, in nanoseconds since 1970
@@ -145,7 +145,7 @@ func (m *Mount) serve() {
 	m.server.Serve()
 	close(stop)
 	watching.Wait()
-	m.landings.close()
+	m.readBuffers.close()
 	m.leave()
 	m.noting.Lock()
 	m.noted = true

@@ -334,7 +334,7 @@ func (m *Mount) watch(stop <-chan struct{}) {
 			return
 		case <-rest.C:
 			m.rest()
-			m.landings.rest()
+			m.readBuffers.rest()
 		case <-t.C:
 		}
 		if !m.cfg.Up() {

@@ -31,7 +31,7 @@ func (m *Mount) Read(cancel <-chan struct{}, in *fuse.ReadIn, p []byte) (fuse.Re
 	if n, ok := f.readEarly(p, in.Offset); ok {
 		return fuse.ReadResultData(p[:n]), fuse.OK
 	}
-	r := m.landings.get(len(p))
+	r := m.readBuffers.get(len(p))
 	if r == nil {
 		n, err := m.read(o, f, p, in.Offset)
 		if err != nil {

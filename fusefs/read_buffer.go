@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// landings is memory for the data of large READs, in huge pages: the kernel
+// readBuffers is memory for the data of large READs, in huge pages: the kernel
 // looks up each page that it takes over, which is fast within a huge page. The
 // zero value is ready to use.
-type landings struct {
+type readBuffers struct {
 	mu   sync.Mutex
 	mem  []byte        // mapped, or nil
 	free []*readBuffer // the memory of the last is in the processor's cache
@@ -23,7 +23,7 @@ type landings struct {
 // directly from its memory, and then calls Done. go-fuse never calls Done for
 // an empty result.
 type readBuffer struct {
-	of   *landings
+	of   *readBuffers
 	mem  []byte
 	n    int
 	data [1][]byte // result of Slices
@@ -31,8 +31,8 @@ type readBuffer struct {
 
 // get returns memory for n bytes, or nil if go-fuse's own memory is as good, or
 // none is free. The caller must call Done, or leave that to go-fuse.
-func (s *landings) get(n int) *readBuffer {
-	if n < minLanding || n > maxTransfer {
+func (s *readBuffers) get(n int) *readBuffer {
+	if n < minReadBuffer || n > maxTransfer {
 		return nil
 	}
 	s.mu.Lock()
@@ -51,37 +51,37 @@ func (s *landings) get(n int) *readBuffer {
 }
 
 // fill maps the memory, if the system has enough.
-func (s *landings) fill() {
-	mem, err := unix.Mmap(-1, 0, landingRoom+hugePage, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+func (s *readBuffers) fill() {
+	mem, err := unix.Mmap(-1, 0, readBufferRoom+hugePage, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		return
 	}
 	_ = unix.Madvise(mem, unix.MADV_HUGEPAGE) // failure only leaves the pages small
 	s.mem = mem
 	begin := -uintptr(unsafe.Pointer(unsafe.SliceData(mem))) & (hugePage - 1)
-	for room := mem[begin:][:landingRoom]; len(room) > 0; room = room[maxTransfer:] {
+	for room := mem[begin:][:readBufferRoom]; len(room) > 0; room = room[maxTransfer:] {
 		s.free = append(s.free, &readBuffer{of: s, mem: room[:maxTransfer:maxTransfer]})
 	}
 }
 
 // rest unmaps the memory if it was not used since the last rest.
-func (s *landings) rest() {
+func (s *readBuffers) rest() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.used && len(s.free) == landingRoom/maxTransfer {
+	if !s.used && len(s.free) == readBufferRoom/maxTransfer {
 		s.drop()
 	}
 	s.used = false
 }
 
 // close unmaps the memory. No READ may be under way.
-func (s *landings) close() {
+func (s *readBuffers) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drop()
 }
 
-func (s *landings) drop() {
+func (s *readBuffers) drop() {
 	if s.mem != nil {
 		_ = unix.Munmap(s.mem)
 	}

@@ -17,21 +17,21 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// TestLandings checks that landings lends landingRoom bytes and no more, and
+// TestReadBuffers checks that readBuffers lends readBufferRoom bytes and no more, and
 // frees the memory when none of it has been used for a while.
-func TestLandings(t *testing.T) {
-	var s landings
-	assert.Nil(t, s.get(minLanding-1))
+func TestReadBuffers(t *testing.T) {
+	var s readBuffers
+	assert.Nil(t, s.get(minReadBuffer-1))
 	assert.Nil(t, s.get(maxTransfer+1))
 	assert.Nil(t, s.mem, "no reader needs memory")
 	var lent []*readBuffer
-	for r := s.get(maxTransfer); r != nil; r = s.get(minLanding) {
+	for r := s.get(maxTransfer); r != nil; r = s.get(minReadBuffer) {
 		for i := range r.mem {
 			r.mem[i] = byte(len(lent))
 		}
 		lent = append(lent, r)
 	}
-	require.Len(t, lent, landingRoom/maxTransfer)
+	require.Len(t, lent, readBufferRoom/maxTransfer)
 	for i, r := range lent {
 		assert.Equal(t, bytes.Repeat([]byte{byte(i)}, maxTransfer), r.mem, "no other owner")
 	}
@@ -77,17 +77,17 @@ func TestLargeReadFails(t *testing.T) {
 	past := open(t, m.file("a"), os.O_RDONLY|unix.O_DIRECT)
 	_, err = past.ReadAt(got, 4*maxTransfer)
 	assert.ErrorIs(t, err, io.EOF)
-	m.landings.mu.Lock()
-	defer m.landings.mu.Unlock()
-	assert.Len(t, m.landings.free, landingRoom/maxTransfer, "all buffers were returned")
+	m.readBuffers.mu.Lock()
+	defer m.readBuffers.mu.Unlock()
+	assert.Len(t, m.readBuffers.free, readBufferRoom/maxTransfer, "all buffers were returned")
 }
 
 // spoiling is a file system with one file, f. It overwrites the data of a READ
 // when go-fuse calls Done.
 type spoiling struct {
 	fuse.RawFileSystem
-	landings landings
-	data     []byte
+	readBuffers readBuffers
+	data        []byte
 }
 
 type spoiled struct{ *readBuffer }
@@ -114,17 +114,17 @@ func (s *spoiling) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.Attr
 func (s *spoiling) Open(<-chan struct{}, *fuse.OpenIn, *fuse.OpenOut) fuse.Status { return fuse.OK }
 
 func (s *spoiling) Read(_ <-chan struct{}, in *fuse.ReadIn, p []byte) (fuse.ReadResult, fuse.Status) {
-	r := s.landings.get(max(len(p), minLanding))
+	r := s.readBuffers.get(max(len(p), minReadBuffer))
 	r.n = copy(r.mem[:len(p)], s.data[min(in.Offset, uint64(len(s.data))):])
 	return spoiled{r}, fuse.OK
 }
 
-// TestLandingIsWrittenFirst checks that go-fuse calls Done only when the kernel
+// TestReadBufferIsWrittenFirst checks that go-fuse calls Done only when the kernel
 // has the data.
-func TestLandingIsWrittenFirst(t *testing.T) {
+func TestReadBufferIsWrittenFirst(t *testing.T) {
 	needFUSE(t)
 	s := &spoiling{RawFileSystem: fuse.NewDefaultRawFileSystem(), data: sample(3<<20 + 5)}
-	defer s.landings.close()
+	defer s.readBuffers.close()
 	dir := t.TempDir()
 	srv, err := fuse.NewServer(s, dir, &fuse.MountOptions{DirectMount: true, DisableSplice: true, MaxWrite: maxTransfer, Options: []string{"default_permissions"}})
 	require.NoError(t, err)
@@ -134,5 +134,5 @@ func TestLandingIsWrittenFirst(t *testing.T) {
 	assert.NoError(t, err)
 	assert.True(t, bytes.Equal(s.data, got))
 	require.NoError(t, srv.Unmount())
-	assert.Len(t, s.landings.free, landingRoom/maxTransfer, "all buffers were returned")
+	assert.Len(t, s.readBuffers.free, readBufferRoom/maxTransfer, "all buffers were returned")
 }

@@ -99,7 +99,7 @@ func sum(t *testing.T, name string) string {
 }
 
 // awaitSize returns when the files have that many bytes together.
-func awaitSize(t *testing.T, octets int64, files ...string) {
+func awaitSize(t *testing.T, size int64, files ...string) {
 	t.Helper()
 	for deadline := time.Now().Add(workLimit); ; time.Sleep(time.Millisecond) {
 		var have int64
@@ -108,9 +108,9 @@ func awaitSize(t *testing.T, octets int64, files ...string) {
 				have += i.Size()
 			}
 		}
-		if have >= octets {
+		if have >= size {
 			return
 		}
-		require.True(t, time.Now().Before(deadline), "%d bytes were copied and not %d", have, octets)
+		require.True(t, time.Now().Before(deadline), "%d bytes were copied and not %d", have, size)
 	}
 }

@@ -57,11 +57,11 @@ func netem(t *testing.T, mtu uint32, length time.Duration, flags []string) {
 	defer d.Kill()
 	c := netemClient{t, w.inside(1, program("mountrdma")), "nfs://" + rdma + "/x/", flags}
 
-	require.NoError(t, os.WriteFile(filepath.Join(served, "read"), netemOctets(0), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(served, "read"), netemBytes(0), 0o644))
 	reader := c.start("bench", c.url+"read", "--op=read", "--block=60000", "--depth=4", "--time", length.String())
-	copies, octets := 0, 0
+	copies, size := 0, 0
 	for start := time.Now(); time.Since(start) < length; copies++ {
-		data := netemOctets(uint64(copies + 1))
+		data := netemBytes(uint64(copies + 1))
 		from, to := filepath.Join(here, "from"), filepath.Join(here, "to")
 		require.NoError(t, os.WriteFile(from, data, 0o644))
 		c.start("cp", from, c.url+"copy").succeeds()
@@ -71,10 +71,10 @@ func netem(t *testing.T, mtu uint32, length time.Duration, flags []string) {
 			require.NoError(t, err)
 			require.Equal(t, sha256.Sum256(data), sha256.Sum256(got), "%s, copy %d", file, copies)
 		}
-		octets += 2 * len(data)
+		size += 2 * len(data)
 	}
 	reader.succeeds()
-	t.Logf("%v; %d files of %d bytes there and back; a reader: %s", w, copies, octets/2, reader.out)
+	t.Logf("%v; %d files of %d bytes there and back; a reader: %s", w, copies, size/2, reader.out)
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -87,8 +87,8 @@ func netem(t *testing.T, mtu uint32, length time.Duration, flags []string) {
 	assert.NotContains(t, said.String(), "level=ERROR")
 }
 
-// netemOctets returns the content of a file, in which no two parts are equal.
-func netemOctets(seed uint64) []byte {
+// netemBytes returns the content of a file, in which no two parts are equal.
+func netemBytes(seed uint64) []byte {
 	b := make([]byte, 1+rand.New(rand.NewPCG(seed, 0)).IntN(netemLargest))
 	var key [32]byte
 	copy(key[:], fmt.Sprint("file ", seed))

@@ -59,9 +59,9 @@ func Resegment(w io.Writer, r io.Reader) (Units, error) {
 		}
 	})
 	for f, st := range flows {
-		if err == nil && len(st.octets)+len(st.early) > 0 {
+		if err == nil && len(st.bytes)+len(st.early) > 0 {
 			err = fmt.Errorf("capture: port %d to %d ends with %d bytes of a unit, and %d segments behind a hole",
-				f.srcPort, f.dstPort, len(st.octets), len(st.early))
+				f.srcPort, f.dstPort, len(st.bytes), len(st.early))
 		}
 	}
 	return n, err
@@ -69,8 +69,8 @@ func Resegment(w io.Writer, r io.Reader) (Units, error) {
 
 // A stream puts the segments of a flow in order.
 type stream struct {
-	next    uint32 // sequence number after octets
-	octets  []byte // in order, not yet returned
+	next    uint32 // sequence number after bytes
+	bytes   []byte // in order, not yet returned
 	early   []segment
 	started bool // the MPA Request or Reply has passed
 }
@@ -86,7 +86,7 @@ func (st *stream) take(s segment) {
 		return
 	}
 	if old := int(-ahead); old < len(s.payload) {
-		st.octets = append(st.octets, s.payload[old:]...)
+		st.bytes = append(st.bytes, s.payload[old:]...)
 		st.next += uint32(len(s.payload) - old)
 		waiting := st.early
 		st.early = nil
@@ -99,7 +99,7 @@ func (st *stream) take(s segment) {
 // unit returns the next MPA frame or FPDU when it is complete, or nil.
 func (st *stream) unit() []byte {
 	var n int
-	switch b := st.octets; {
+	switch b := st.bytes; {
 	case st.started && len(b) >= fpduHeader:
 		n = (fpduHeader+int(binary.BigEndian.Uint16(b))+3)&^3 + fpduCRC
 	case !st.started && len(b) >= mpaFrameLen:
@@ -107,10 +107,10 @@ func (st *stream) unit() []byte {
 	default:
 		return nil
 	}
-	if n > len(st.octets) {
+	if n > len(st.bytes) {
 		return nil
 	}
-	u := st.octets[:n:n]
-	st.octets = st.octets[n:]
+	u := st.bytes[:n:n]
+	st.bytes = st.bytes[n:]
 	return u
 }

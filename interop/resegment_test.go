@@ -33,9 +33,9 @@ func fpdu(n int) []byte {
 
 // piece is one segment of a capture.
 type piece struct {
-	flow   flow
-	at     int // offset in its stream, -1 for a SYN
-	octets []byte
+	flow  flow
+	at    int // offset in its stream, -1 for a SYN
+	bytes []byte
 }
 
 // captured writes a capture of these segments.
@@ -46,7 +46,7 @@ func captured(t *testing.T, pieces ...piece) *bytes.Buffer {
 	for _, p := range pieces {
 		w.seq[p.flow] = 0xfffffff0 + uint32(p.at) // wraps soon
 		from := b.Len()
-		require.NoError(t, w.write([8]byte{1}, p.flow, p.octets))
+		require.NoError(t, w.write([8]byte{1}, p.flow, p.bytes))
 		if p.at < 0 {
 			b.Bytes()[from+pcapRecord+ethernetLen+ipv4Len+13] |= flagSYN
 		}

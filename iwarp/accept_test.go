@@ -77,7 +77,7 @@ func TestAcceptReplies(t *testing.T) {
 		reply   []byte
 		params  mpa.Params
 	}
-	pd := wiretest.Octets(t, "f6 ab 0e 18 01 00 03 03")
+	pd := wiretest.Bytes(t, "f6 ab 0e 18 01 00 03 03")
 	siw := wiretest.Hex(t, "mpa/testdata/request-siw.hex")
 	tests := map[string]golden{
 		"siw":             {siw, Config{CRC: mpa.CRCAuto}, enhanced(true, 0x10, 0, 128, pd...), mpa.Params{Rev: 2, ORD: 128}},
@@ -173,7 +173,7 @@ func TestReject(t *testing.T) {
 	p.write(wiretest.Hex(t, "mpa/testdata/request-siw.hex"))
 	r, err := ln.Accept(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, wiretest.Octets(t, "f6 ab 0e 18 01 01 03 03"), r.PrivateData())
+	assert.Equal(t, wiretest.Bytes(t, "f6 ab 0e 18 01 01 03 03"), r.PrivateData())
 	require.NoError(t, r.Reject([]byte("full")))
 	want := enhanced(true, 0x30, 0, 128, []byte("full")...)
 	assert.Equal(t, want, p.read(len(want)))
@@ -210,8 +210,8 @@ func TestAcceptPieces(t *testing.T) {
 	for _, step := range []int{1, 7, 1000} {
 		world(t)
 		ln, p := rawInitiator(t, Config{CRC: mpa.CRCOff})
-		octets := append(wiretest.Hex(t, "mpa/testdata/request-siw.hex"), fpdu(false, sendSeg(true, 1, 0, []byte("early")))...)
-		for b := range slices.Chunk(octets, step) {
+		data := append(wiretest.Hex(t, "mpa/testdata/request-siw.hex"), fpdu(false, sendSeg(true, 1, 0, []byte("early")))...)
+		for b := range slices.Chunk(data, step) {
 			p.write(b)
 		}
 		e := accept(t, ln, rdma.ConnConfig{Recvs: 1})

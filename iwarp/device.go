@@ -56,9 +56,9 @@ type rnic struct {
 }
 
 type stagTable struct {
-	mu     sync.RWMutex
-	m      map[rdma.STag]*region
-	octets uint64 // total size of the regions in bytes
+	mu    sync.RWMutex
+	m     map[rdma.STag]*region
+	bytes uint64 // total size of the regions in bytes
 }
 
 // draw returns a number that peers cannot predict (RFC 5042, Section 8.1.1).
@@ -81,7 +81,7 @@ func (n *rnic) add(r *region) {
 		t.mu.Lock()
 		if _, used := t.m[r.stag]; !used {
 			t.m[r.stag] = r
-			t.octets += uint64(r.size)
+			t.bytes += uint64(r.size)
 			t.mu.Unlock()
 			return
 		}
@@ -102,6 +102,6 @@ func (n *rnic) remove(r *region) {
 	defer t.mu.Unlock()
 	if t.m[r.stag] == r {
 		delete(t.m, r.stag)
-		t.octets -= uint64(r.size)
+		t.bytes -= uint64(r.size)
 	}
 }

@@ -167,7 +167,7 @@ func ExampleDevice_Stats() {
 	now := device.Stats()
 	fmt.Println("connections:", now.ConnectionsTotal-before.ConnectionsTotal)
 	fmt.Println("Sends received:", now.Received.Messages[rdmap.OpSend]-before.Received.Messages[rdmap.OpSend])
-	fmt.Println("bytes received:", now.Received.Octets-before.Received.Octets)
+	fmt.Println("bytes received:", now.Received.Bytes-before.Received.Bytes)
 	invalid := rdmap.ErrInvalidSTag
 	fmt.Printf("Terminates received, %v: %d\n", invalid, now.TerminatesReceived[invalid]-before.TerminatesReceived[invalid])
 

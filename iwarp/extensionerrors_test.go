@@ -17,8 +17,8 @@ import (
 
 // untagged returns the DDP header of an untagged message on a queue, followed
 // by meaningless bytes.
-func untagged(op rdmap.Opcode, msn uint32, octets int) []byte {
-	return append(rdmap.AppendUntagged(nil, op, true, 0, msn, 0), make([]byte, octets)...)
+func untagged(op rdmap.Opcode, msn uint32, size int) []byte {
+	return append(rdmap.AppendUntagged(nil, op, true, 0, msn, 0), make([]byte, size)...)
 }
 
 // extensionStimuli returns the errors of RFC 7306, Section 8.2, and the errors

@@ -54,7 +54,7 @@ func TestPeerLacksExtensions(t *testing.T) {
 	told := func(op rdmap.Opcode) []byte {
 		return rdmap.NewTerminate(rdmap.ErrOpcode, header(op), ddp.UntaggedLen).AppendTo(nil)
 	}
-	octets := func(s string) []byte { return wiretest.Octets(t, s) }
+	octets := func(s string) []byte { return wiretest.Bytes(t, s) }
 	request := rdma.WR{Op: rdma.OpFetchAdd}
 	for name, tt := range map[string]struct {
 		wr        rdma.WR

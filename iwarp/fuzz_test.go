@@ -29,17 +29,17 @@ const (
 // memory but the region's. Its output must be FPDUs, and a Terminate must be
 // the last of them.
 func FuzzConn(f *testing.F) {
-	f.Add(byte(0), recordSession(raw{}, seedRegion).octets)
-	f.Add(byte(1), recordSession(raw{crc: true}, seedRegion).octets)
-	f.Add(byte(4), recordSession(raw{markers: true}, seedRegion).octets)
-	f.Add(byte(8|4|1), recordSession(raw{markers: true, crc: true}, seedRegion).octets)
-	f.Add(byte(8), recordSession(raw{}, seedRegion).octets)
+	f.Add(byte(0), recordSession(raw{}, seedRegion).bytes)
+	f.Add(byte(1), recordSession(raw{crc: true}, seedRegion).bytes)
+	f.Add(byte(4), recordSession(raw{markers: true}, seedRegion).bytes)
+	f.Add(byte(8|4|1), recordSession(raw{markers: true, crc: true}, seedRegion).bytes)
+	f.Add(byte(8), recordSession(raw{}, seedRegion).bytes)
 	for _, s := range append(stimuli(), extensionStimuli(seedRegion)...) {
-		var octets []byte
+		var data []byte
 		for _, segment := range s.send(ground{rw: seedRegion, ro: seedRegion, wo: seedRegion, foreign: 1, gone: 2}) {
-			octets = append(octets, fpdu(false, segment)...)
+			data = append(data, fpdu(false, segment)...)
 		}
-		f.Add(byte(0), octets)
+		f.Add(byte(0), data)
 	}
 	f.Add(byte(2), append(fpdu(false, responseSeg(false, seedSink, 1<<32, []byte("abc"))), fpdu(false, responseSeg(true, seedSink, 1<<32+3, []byte("defgh")))...))
 	f.Add(byte(2), slices.Concat(
@@ -53,7 +53,7 @@ func FuzzConn(f *testing.F) {
 		f.Add(byte(1), wiretest.Hex(f, "mpa/testdata/"+file+".hex"))
 	}
 
-	f.Fuzz(func(t *testing.T, mode byte, octets []byte) {
+	f.Fuzz(func(t *testing.T, mode byte, data []byte) {
 		crc, initiator := mode&1 != 0, mode&2 != 0
 		params := mpa.Params{CRC: crc, RecvMarkers: mode&4 != 0, SendMarkers: mode&8 != 0, IRD: 2, ORD: 2}
 		out := buf.Default.Out()
@@ -71,11 +71,11 @@ func FuzzConn(f *testing.F) {
 			rdma.WR{Op: rdma.OpImmediate, Done: fates},
 			rdma.WR{Op: rdma.OpSend, Done: fates},
 		))
-		octets = bytes.ReplaceAll(octets, binary.BigEndian.AppendUint32(nil, seedRegion), binary.BigEndian.AppendUint32(nil, uint32(r.STag())))
-		octets = bytes.ReplaceAll(octets, binary.BigEndian.AppendUint32(nil, seedSink), binary.BigEndian.AppendUint32(nil, uint32(c.tx.sinkSTag)))
+		data = bytes.ReplaceAll(data, binary.BigEndian.AppendUint32(nil, seedRegion), binary.BigEndian.AppendUint32(nil, uint32(r.STag())))
+		data = bytes.ReplaceAll(data, binary.BigEndian.AppendUint32(nil, seedSink), binary.BigEndian.AppendUint32(nil, uint32(c.tx.sinkSTag)))
 		var sent bytes.Buffer
 		drained := done(func() { _, _ = io.Copy(&sent, b) })
-		_, _ = b.Write(octets)
+		_, _ = b.Write(data)
 		b.Close()
 
 		require.Error(t, in.end(t))

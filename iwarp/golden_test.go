@@ -58,19 +58,19 @@ func TestGoldenAnswers(t *testing.T) {
 	badCRC := fpdu(true, writeSeg(true, 0, 0, nil))
 	badCRC[19]++
 	for name, tt := range map[string]struct {
-		octets []byte
-		want   string
+		bytes []byte
+		want  string
 	}{
-		"unexpected opcode": {fpdu(true, wiretest.Octets(t, "41 4c 00 00 00 00 00 00 00 00 00 00 00 01 00 00 00 00")), "rdmap/testdata/terminate-opcode.hex"},
+		"unexpected opcode": {fpdu(true, wiretest.Bytes(t, "41 4c 00 00 00 00 00 00 00 00 00 00 00 01 00 00 00 00")), "rdmap/testdata/terminate-opcode.hex"},
 		"CRC error":         {badCRC, "rdmap/testdata/terminate-crc.hex"},
-		"Write":             {fpdu(true, wiretest.Octets(t, "c1 40 00 00 00 00 00 00 00 00 00 00 00 00 ff")), "testdata/terminate-write.hex"},
+		"Write":             {fpdu(true, wiretest.Bytes(t, "c1 40 00 00 00 00 00 00 00 00 00 00 00 00 ff")), "testdata/terminate-write.hex"},
 		"Read Request":      {fpdu(true, wiretest.Hex(t, "rdmap/testdata/read-request.hex")), "testdata/terminate-read.hex"},
 		"empty Read":        {fpdu(true, wiretest.Hex(t, "testdata/read-request-empty.hex")), "testdata/read-response-empty.hex"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			world(t)
 			e, p := againstRaw(t, raw{initiator: true, crc: true})
-			p.write(tt.octets)
+			p.write(tt.bytes)
 			want := fpdu(true, wiretest.Hex(t, tt.want))
 			assert.Equal(t, want, p.read(len(want)))
 			require.NoError(t, p.nc.Close())

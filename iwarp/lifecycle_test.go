@@ -164,8 +164,8 @@ func TestTerminateWhereBothAreFull(t *testing.T) {
 func TestEndOfStream(t *testing.T) {
 	whole := fpdu(false, sendSeg(true, 1, 0, []byte("abc")))
 	for name, tt := range map[string]struct {
-		octets []byte
-		want   error
+		bytes []byte
+		want  error
 	}{
 		"nothing":                {nil, io.EOF},
 		"between messages":       {whole, io.EOF},
@@ -184,9 +184,9 @@ func TestEndOfStream(t *testing.T) {
 			if name == "within a Read Response" {
 				require.NoError(t, e.Post(rdma.WR{Op: rdma.OpRead, Data: [][]byte{make([]byte, 9)}, Done: done}))
 				req := p.readRequest()
-				tt.octets = fpdu(false, responseSeg(false, req.SinkSTag, req.SinkTO, []byte("abc")))
+				tt.bytes = fpdu(false, responseSeg(false, req.SinkSTag, req.SinkTO, []byte("abc")))
 			}
-			p.write(tt.octets)
+			p.write(tt.bytes)
 			require.NoError(t, p.nc.(*net.TCPConn).CloseWrite())
 			assert.Equal(t, tt.want, e.in.end(t))
 			if tt.want == io.EOF {

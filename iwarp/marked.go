@@ -23,16 +23,16 @@ func (c *Conn) cutMarked(b *batch, m *message) {
 	f := markedFPDU{b: b, at: &c.tx.markers, sum: checksum{on: c.params.CRC}}
 	f.at.Begin()
 	var header [maxHeaderLen]byte
-	f.octets(m.appendHeader(mpa.AppendLength(header[:0], ulpdu), last))
+	f.bytes(m.appendHeader(mpa.AppendLength(header[:0], ulpdu), last))
 	for n > 0 {
 		d := b.take(m, n, new(checksum)) // Markers come in between: payload adds the bytes
 		n -= len(d)
 		f.payload(d)
 	}
 	var zeros [mpa.MaxTrailerLen]byte
-	f.octets(zeros[:mpa.PadLen(ulpdu)])
+	f.bytes(zeros[:mpa.PadLen(ulpdu)])
 	f.marker() // the CRC also covers a Marker before the CRC field
-	f.octets(binary.LittleEndian.AppendUint32(zeros[:0], f.sum.crc))
+	f.bytes(binary.LittleEndian.AppendUint32(zeros[:0], f.sum.crc))
 }
 
 // marker appends a Marker if one is due here.
@@ -42,8 +42,8 @@ func (f *markedFPDU) marker() {
 	f.appended(start)
 }
 
-// octets appends a copy of b.
-func (f *markedFPDU) octets(b []byte) {
+// bytes appends a copy of b.
+func (f *markedFPDU) bytes(b []byte) {
 	for len(b) > 0 {
 		f.marker()
 		n, start := min(len(b), f.at.Room()), len(f.b.headers)

@@ -264,12 +264,12 @@ func TestStallBehindMarker(t *testing.T) {
 			for _, cut := range []bool{false, true} {
 				synctest.Test(t, func(t *testing.T) {
 					e, p := againstRaw(t, raw{pipe: true, markers: true, recvs: 1, recvSize: 484})
-					var octets []byte
+					var data []byte
 					if !first {
-						octets = p.fpdu(sendSeg(true, 1, 0, make([]byte, 484)))
-						require.Len(t, octets, 512)
+						data = p.fpdu(sendSeg(true, 1, 0, make([]byte, 484)))
+						require.Len(t, data, 512)
 					}
-					p.write(octets, make([]byte, n))
+					p.write(data, make([]byte, n))
 					synctest.Wait()
 					if cut {
 						p.nc.Close()
@@ -350,19 +350,19 @@ func FuzzMarkers(f *testing.F) {
 	f.Add(false, []byte{255, 0, 0, 90}, []byte{1})
 	f.Fuzz(func(t *testing.T, crc bool, lengths, pieces []byte) {
 		e, p := againstRaw(t, raw{pipe: true, crc: crc, markers: true, recvs: 64, recvSize: 2000})
-		var octets []byte
+		var data []byte
 		var want [][]byte
 		for i, n := range lengths[:min(len(lengths), 64)] {
 			want = append(want, pattern(int(n)*7))
-			octets = append(octets, p.fpdu(sendSeg(true, uint32(i)+1, 0, want[i]))...)
+			data = append(data, p.fpdu(sendSeg(true, uint32(i)+1, 0, want[i]))...)
 		}
-		for i := 0; len(octets) > 0; i++ {
-			n := len(octets)
+		for i := 0; len(data) > 0; i++ {
+			n := len(data)
 			if i < len(pieces) {
 				n = min(n, 1+int(pieces[i]))
 			}
-			p.write(octets[:n])
-			octets = octets[n:]
+			p.write(data[:n])
+			data = data[n:]
 		}
 		for _, body := range want {
 			require.True(t, bytes.Equal(body, e.in.next(t)))

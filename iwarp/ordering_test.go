@@ -174,18 +174,18 @@ func TestAtomicNotBeforeDelivery(t *testing.T) {
 		mem := make([]byte, 8)
 		r, err := e.Register(mem, rdma.RemoteAtomic)
 		require.NoError(t, err)
-		octets := p.fpdu(atomicSeg(1, add(r.STag(), 0, 1)))
-		p.write(octets[:len(octets)-1])
+		data := p.fpdu(atomicSeg(1, add(r.STag(), 0, 1)))
+		p.write(data[:len(data)-1])
 		p.nothing(10 * time.Millisecond)
 		word := wordAt(t, mem, 0)
 		assert.Zero(t, word.Load())
 		if crc {
-			p.write([]byte{octets[len(octets)-1] ^ 1})
+			p.write([]byte{data[len(data)-1] ^ 1})
 			p.terminate()
 			assert.Zero(t, word.Load())
 			continue
 		}
-		p.write(octets[len(octets)-1:])
+		p.write(data[len(data)-1:])
 		p.atomicResponse(1)
 		assert.EqualValues(t, 1, word.Load())
 		r.Deregister()

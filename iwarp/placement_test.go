@@ -89,9 +89,9 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// TestNoOctets checks that neither STag nor TO of an empty message is checked
+// TestNoBytes checks that neither STag nor TO of an empty message is checked
 // (R5041-5.2-9, R5040-5.2.1-15, R5040-5.1-9).
-func TestNoOctets(t *testing.T) {
+func TestNoBytes(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{recvs: 1})
 	for _, stag := range []rdma.STag{0, 1, 0xdeadbeef, math.MaxUint32} {

@@ -94,10 +94,10 @@ func ncPair(t testing.TB, pipe bool) (a, b net.Conn) {
 }
 
 // write sends bytes unchanged, with one call.
-func (p *rawPeer) write(octets ...[]byte) {
+func (p *rawPeer) write(parts ...[]byte) {
 	p.t.Helper()
 	var all []byte
-	for _, b := range octets {
+	for _, b := range parts {
 		all = append(all, b...)
 	}
 	_ = p.nc.SetWriteDeadline(time.Now().Add(patience))
@@ -136,14 +136,14 @@ func (p *rawPeer) read(n int) []byte {
 func (p *rawPeer) segment() []byte {
 	p.t.Helper()
 	p.from.CRC = p.crc
-	octets := p.read(4) // the start of an FPDU, or a Marker
+	data := p.read(4) // the start of an FPDU, or a Marker
 	for {
-		segment, n, err := p.from.Cut(octets)
+		segment, n, err := p.from.Cut(data)
 		require.NoError(p.t, err)
 		if n > 0 {
 			return segment
 		}
-		octets = append(octets, p.read(p.from.Lacks(octets))...)
+		data = append(data, p.read(p.from.Lacks(data))...)
 	}
 }
 

@@ -77,11 +77,11 @@ var mistakes = []struct {
 
 var rdmapVersion0Terminate = with(rdmap.AppendUntagged(nil, rdmap.OpTerminate, true, 0, 1, 0), 1, 0x07)
 
-// terminateOctets returns the expected Terminate for the segment bad, assembled
+// terminateBytes returns the expected Terminate for the segment bad, assembled
 // by hand.
-func terminateOctets(t testing.TB, control string, bad []byte) []byte {
+func terminateBytes(t testing.TB, control string, bad []byte) []byte {
 	// R5040-4.1-9, R5040-4.1-11, R5040-4.8-2, R5040-5.4-1, R5040-5.4-2, R5040-5.4-3
-	want := append(wiretest.Octets(t, "41 47 00000000 00000002 00000001 00000000"), wiretest.Octets(t, control)...)
+	want := append(wiretest.Bytes(t, "41 47 00000000 00000002 00000001 00000000"), wiretest.Bytes(t, control)...)
 	flags := want[20]
 	if flags&0xc0 != 0 { // R5040-4.8-15, R5040-4.8-16, R5040-4.8-17
 		want = binary.BigEndian.AppendUint16(want, uint16(len(bad)))
@@ -111,7 +111,7 @@ func TestRDMAPErrors(t *testing.T) {
 			bad := segments[len(segments)-1]
 			p.send(append(segments, sendSeg(true, 99, 0, nil))...) // R5040-7.1-4-1: a second error has no effect
 
-			want := terminateOctets(t, tt.control, bad)
+			want := terminateBytes(t, tt.control, bad)
 			assert.Equal(t, want, p.segment()) // R5040-7.1-2-2: at once
 			p.eof()                            // R5040-6.2.1-4, R5040-7-4
 			err := e.in.end(t)                 // R5040-7.1-1
@@ -134,7 +134,7 @@ func TestRDMAPErrorOfMPA(t *testing.T) {
 	broken := p.fpdu(sendSeg(true, 1, 0, nil))
 	broken[7]++
 	p.write(broken)
-	assert.Equal(t, terminateOctets(t, "20 02 00 00", nil), p.segment())
+	assert.Equal(t, terminateBytes(t, "20 02 00 00", nil), p.segment())
 	p.eof()
 	err := e.in.end(t)
 	require.ErrorIs(t, err, mpa.ErrCRC)
@@ -156,7 +156,7 @@ func TestRDMAPReadsBeyondIRD(t *testing.T) {
 	segment := p.segment()
 	for ; segment[0]&0x80 != 0; segment = p.segment() {
 	}
-	assert.Equal(t, terminateOctets(t, "12 02 c0 00", bad), segment)
+	assert.Equal(t, terminateBytes(t, "12 02 c0 00", bad), segment)
 	p.eof()
 	require.ErrorIs(t, e.in.end(t), ddp.ErrNoBuffer)
 	q.send(requestSeg(1, rdmap.ReadRequest{}))

@@ -112,7 +112,7 @@ func TestRDMAPLies(t *testing.T) {
 			segments := tt.tell(liar{p, read, g})
 			p.send(segments...)
 			if tt.control != "" {
-				assert.Equal(t, terminateOctets(t, tt.control, segments[len(segments)-1]), p.segment())
+				assert.Equal(t, terminateBytes(t, tt.control, segments[len(segments)-1]), p.segment())
 				p.eof()
 				require.True(t, isFault(e.in.end(t)))
 			} else {

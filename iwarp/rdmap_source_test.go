@@ -36,8 +36,8 @@ func TestRDMAPSource(t *testing.T) {
 		rdma.WR{Op: rdma.OpSend, WithInvalidate: true},                          // R5040-3.2-2: STag 0 is valid too
 		rdma.WR{Op: rdma.OpWrite, Remote: rdma.Remote{STag: 0x12345678, TO: 1}}, // R5040-5.1-9
 	))
-	first := wiretest.Octets(t, "53494e4b 0000000100000000 000001f4 22222222 0000000000003001")
-	second := wiretest.Octets(t, "53494e4b 0000000200000000 00000000 33333333 0000000000000005")
+	first := wiretest.Bytes(t, "53494e4b 0000000100000000 000001f4 22222222 0000000000003001")
+	second := wiretest.Bytes(t, "53494e4b 0000000200000000 00000000 33333333 0000000000000005")
 	require.Len(t, first, 28)
 	for _, want := range []ddpMessage{ // segments with the L bit: one each, R5040-3.1-5
 		// R5040-3.1-6, R5040-4.1-5, R5040-4.1-7, R5040-5.1-1: tagged, with STag and TO; R5040-4.3-1, R5040-4.2-2: data alone
@@ -58,7 +58,7 @@ func TestRDMAPSource(t *testing.T) {
 		p.sent(t, mulpdu, want)
 	}
 
-	asked := wiretest.Octets(t, "41 41 00000000 00000001 00000001 00000000 0000ffff fffffffffffffff0 00000064")
+	asked := wiretest.Bytes(t, "41 41 00000000 00000001 00000001 00000000 0000ffff fffffffffffffff0 00000064")
 	asked = append(asked, byte(source.STag()>>24), byte(source.STag()>>16), byte(source.STag()>>8), byte(source.STag()), 0, 0, 0, 0, 0, 0, 0, 7)
 	p.send(asked)
 	// R5040-4.5-1, R5040-5.2.2-1, R5040-5.2.2-2, R5040-5.2.2-9: tagged, to the
@@ -67,7 +67,7 @@ func TestRDMAPSource(t *testing.T) {
 	// R5040-3.1-4, R5040-5.4-1, R5040-5.4-2
 	bad := with32(sendSeg(true, 1, 0, nil), 6, 4)
 	p.send(bad)
-	p.sent(t, mulpdu, ddpMessage{rsvdULP: [5]byte{0x47}, qn: 2, msn: 1, payload: terminateOctets(t, "12 01 c0 00", bad)[18:]})
+	p.sent(t, mulpdu, ddpMessage{rsvdULP: [5]byte{0x47}, qn: 2, msn: 1, payload: terminateBytes(t, "12 01 c0 00", bad)[18:]})
 	p.eof()
 	e.in.end(t)
 }

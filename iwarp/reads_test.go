@@ -30,9 +30,9 @@ func TestReadAgainAtOnce(t *testing.T) {
 	r.Deregister()
 }
 
-// TestReadResponseWithoutOctets checks that neither STag nor TO of an empty
+// TestReadResponseWithoutBytes checks that neither STag nor TO of an empty
 // message is checked, and that the last segment of any message may be empty.
-func TestReadResponseWithoutOctets(t *testing.T) {
+func TestReadResponseWithoutBytes(t *testing.T) {
 	world(t)
 	e, p := againstRaw(t, raw{initiator: true})
 	done := make(waiter, 2)

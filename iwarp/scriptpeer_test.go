@@ -105,8 +105,8 @@ func (p *scriptPeer) size() int {
 	return (n - 128) * 300
 }
 
-// octets returns n bytes that differ by position.
-func (p *scriptPeer) octets(n int) []byte { return random[int(p.next())*64:][:n] }
+// bytes returns n bytes that differ by position.
+func (p *scriptPeer) bytes(n int) []byte { return random[int(p.next())*64:][:n] }
 
 // segment frames a segment, changed if a change is due, and keeps it for flush.
 func (p *scriptPeer) segment(segment []byte) {

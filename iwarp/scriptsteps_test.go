@@ -52,7 +52,7 @@ func (p *scriptPeer) play() {
 		case 10:
 			p.invalidate()
 		case 11: // garbage
-			p.out = append(p.out, p.octets(p.size())...)
+			p.out = append(p.out, p.bytes(p.size())...)
 			p.broken, p.change = true, 0
 		case 12:
 			p.flush()
@@ -91,7 +91,7 @@ func (p *scriptPeer) message(want string) uint32 {
 
 func (p *scriptPeer) send() {
 	kind := p.next()
-	data := p.octets(p.size())
+	data := p.bytes(p.size())
 	op := rdmap.OpSend
 	if kind&1 != 0 {
 		op = rdmap.OpSendSE
@@ -117,9 +117,9 @@ func (p *scriptPeer) invalidate() {
 }
 
 func (p *scriptPeer) immediate() {
-	octets := p.octets(rdmap.ImmediateLen)
-	msn := p.message(delivered(string(octets), false, false, true))
-	p.segment(append(rdmap.AppendUntagged(nil, rdmap.OpImmediate, true, 0, msn, 0), octets...))
+	data := p.bytes(rdmap.ImmediateLen)
+	msn := p.message(delivered(string(data), false, false, true))
+	p.segment(append(rdmap.AppendUntagged(nil, rdmap.OpImmediate, true, 0, msn, 0), data...))
 }
 
 // place chooses a place for n bytes in the region, and shortens n to keep the
@@ -141,7 +141,7 @@ func (p *scriptPeer) uses() {
 
 func (p *scriptPeer) write() {
 	at, n := p.place(p.size())
-	data := p.octets(n)
+	data := p.bytes(n)
 	if n > 0 {
 		p.uses()
 	}
@@ -199,9 +199,9 @@ func (p *scriptPeer) post() {
 	wr := rdma.WR{Done: p.fates, ID: p.posted}
 	switch p.next() & 7 {
 	case 0:
-		wr.Op, wr.Data, wr.Solicited = rdma.OpSend, [][]byte{p.octets(p.size())}, true
+		wr.Op, wr.Data, wr.Solicited = rdma.OpSend, [][]byte{p.bytes(p.size())}, true
 	case 1:
-		wr.Op, wr.Data = rdma.OpWrite, [][]byte{p.octets(p.size()), nil, p.octets(3)}
+		wr.Op, wr.Data = rdma.OpWrite, [][]byte{p.bytes(p.size()), nil, p.bytes(3)}
 	case 2:
 		s := &scriptSink{mem: make([]byte, p.size()+2*around), to: uint64(len(p.order)+1) << 32}
 		wr.Op, wr.Data = rdma.OpRead, [][]byte{s.mem[around : len(s.mem)-around]}
@@ -250,7 +250,7 @@ func (p *scriptPeer) answerRead() {
 		return
 	}
 	s := p.sinks[p.readsDone]
-	data := p.octets(len(s.mem) - 2*around)
+	data := p.bytes(len(s.mem) - 2*around)
 	s.want, s.answered = bytes.Clone(data), p.change == 0
 	p.readsDone++
 	p.pieces(data, func(last bool, off int, part []byte) {

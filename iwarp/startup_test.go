@@ -204,6 +204,6 @@ func TestReplyPieces(t *testing.T) {
 	}
 	got := <-result
 	require.NoError(t, got.err)
-	assert.Equal(t, wiretest.Octets(t, "f6 ab 0e 18 01 00 03 03"), got.c.PrivateData())
+	assert.Equal(t, wiretest.Bytes(t, "f6 ab 0e 18 01 00 03 03"), got.c.PrivateData())
 	require.NoError(t, got.end(t))
 }

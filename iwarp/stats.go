@@ -18,7 +18,7 @@ type Statistics struct {
 	Connections      int    // running now
 	ConnectionsTotal uint64 // ever started
 	Regions          int    // registered now,
-	RegionOctets     uint64 // and their total size in bytes
+	RegionBytes      uint64 // and their total size in bytes
 
 	Sent, Received Counts // of all connections ever started
 
@@ -30,13 +30,13 @@ type Statistics struct {
 type Counts struct {
 	Messages [rdmap.Opcodes]uint64 // whole messages, by rdmap.Opcode
 	FPDUs    uint64
-	Octets   uint64 // bytes behind the DDP headers: the upper layers' data, and RDMAP's headers
+	Bytes    uint64 // bytes behind the DDP headers: the upper layers' data, and RDMAP's headers
 }
 
 // add counts an FPDU.
-func (n *Counts) add(op rdmap.Opcode, last bool, octets int) {
+func (n *Counts) add(op rdmap.Opcode, last bool, size int) {
 	n.FPDUs++
-	n.Octets += uint64(octets)
+	n.Bytes += uint64(size)
 	if last {
 		n.Messages[op]++
 	}
@@ -45,7 +45,7 @@ func (n *Counts) add(op rdmap.Opcode, last bool, octets int) {
 // sum adds the counts of m.
 func (n *Counts) sum(m *Counts) {
 	n.FPDUs += m.FPDUs
-	n.Octets += m.Octets
+	n.Bytes += m.Bytes
 	for op, messages := range m.Messages {
 		n.Messages[op] += messages
 	}
@@ -58,7 +58,7 @@ func (d *Device) Stats() Statistics {
 		t := &d.shard[i]
 		t.mu.RLock()
 		s.Regions += len(t.m)
-		s.RegionOctets += t.octets
+		s.RegionBytes += t.bytes
 		t.mu.RUnlock()
 	}
 	s.TerminatesSent, s.TerminatesReceived = d.terminates.sent.read(), d.terminates.received.read()
@@ -75,20 +75,20 @@ func (c *Conn) Counts() (sent, received Counts) {
 // adds; other goroutines may read meanwhile, which costs the reader 7 ns for
 // each FPDU.
 type received struct {
-	messages      [rdmap.Opcodes]atomic.Uint64
-	fpdus, octets atomic.Uint64
+	messages     [rdmap.Opcodes]atomic.Uint64
+	fpdus, bytes atomic.Uint64
 }
 
 func (n *received) add(seg *segment) {
 	n.fpdus.Add(1)
-	n.octets.Add(uint64(seg.payload()))
+	n.bytes.Add(uint64(seg.payload()))
 	if seg.last {
 		n.messages[seg.op].Add(1)
 	}
 }
 
 func (n *received) read() *Counts {
-	c := &Counts{FPDUs: n.fpdus.Load(), Octets: n.octets.Load()}
+	c := &Counts{FPDUs: n.fpdus.Load(), Bytes: n.bytes.Load()}
 	for op := range n.messages {
 		c.Messages[op] = n.messages[op].Load()
 	}

@@ -14,7 +14,7 @@ import (
 // since returns the counts that were added after before.
 func (n Counts) since(before Counts) Counts {
 	n.FPDUs -= before.FPDUs
-	n.Octets -= before.Octets
+	n.Bytes -= before.Bytes
 	for op := range n.Messages {
 		n.Messages[op] -= before.Messages[op]
 	}
@@ -37,7 +37,7 @@ func TestStats(t *testing.T) {
 	assert.Equal(t, before.Connections+2, now.Connections)
 	assert.Equal(t, before.ConnectionsTotal+2, now.ConnectionsTotal)
 	assert.Equal(t, before.Regions+2, now.Regions)
-	assert.Equal(t, before.RegionOctets+509, now.RegionOctets)
+	assert.Equal(t, before.RegionBytes+509, now.RegionBytes)
 
 	sink, done := make([]byte, 3), make(waiter, 3)
 	require.NoError(t, e.Post(
@@ -60,7 +60,7 @@ func TestStats(t *testing.T) {
 	for range 3 {
 		require.NoError(t, done.wait(t).Err)
 	}
-	sent, received := Counts{FPDUs: 8, Octets: 300 + 111 + 28 + 200}, Counts{FPDUs: 6, Octets: 3 + 5 + 4 + 28}
+	sent, received := Counts{FPDUs: 8, Bytes: 300 + 111 + 28 + 200}, Counts{FPDUs: 6, Bytes: 3 + 5 + 4 + 28}
 	for _, op := range []rdmap.Opcode{rdmap.OpWrite, rdmap.OpSendSE, rdmap.OpReadRequest, rdmap.OpReadResponse} {
 		sent.Messages[op] = 1
 	}
@@ -76,7 +76,7 @@ func TestStats(t *testing.T) {
 	e.in.end(t)
 	itsSent, itsReceived := e.Counts()
 	sent.FPDUs++
-	sent.Octets += 4 + 2 + ddp.TaggedLen
+	sent.Bytes += 4 + 2 + ddp.TaggedLen
 	sent.Messages[rdmap.OpTerminate]++
 	now = lab.Stats()
 	assert.Equal(t, sent, now.Sent.since(before.Sent))
@@ -86,7 +86,7 @@ func TestStats(t *testing.T) {
 	assert.Equal(t, before.Connections+1, now.Connections)
 	assert.Equal(t, before.ConnectionsTotal+2, now.ConnectionsTotal)
 	assert.Equal(t, before.Regions+1, now.Regions)
-	assert.Equal(t, before.RegionOctets+9, now.RegionOctets)
+	assert.Equal(t, before.RegionBytes+9, now.RegionBytes)
 }
 
 // TestStatsOfTerminates checks that Terminates are counted by error, sent and

@@ -20,7 +20,7 @@ import (
 // A session is the bytes that a peer sends during a connection, with the
 // expected result.
 type session struct {
-	octets   []byte
+	bytes    []byte
 	ends     map[int]bool // offsets at which a message ends
 	messages []delivery
 	mem      []byte // expected final content of the region and the memory around it
@@ -40,11 +40,11 @@ func recordSession(o raw, stag rdma.STag) session {
 	s := session{ends: map[int]bool{0: true}, mem: make([]byte, 64+2*around)}
 	stream := mpatest.Stream{Markers: o.markers, CRC: o.crc}
 	add := func(last bool, segment []byte) {
-		s.octets = append(s.octets, stream.Frame(segment)...)
-		s.ends[len(s.octets)] = last
+		s.bytes = append(s.bytes, stream.Frame(segment)...)
+		s.ends[len(s.bytes)] = last
 	}
 	deliver := func(body string) {
-		s.messages = append(s.messages, delivery{len(s.octets), body})
+		s.messages = append(s.messages, delivery{len(s.bytes), body})
 	}
 	add(true, writeSeg(true, 0xdeadbeef, 77, nil))
 	add(true, sendSeg(true, 1, 0, []byte("one")))
@@ -68,7 +68,7 @@ func recordSession(o raw, stag rdma.STag) session {
 
 // play sets up a session, calls write to send its first n bytes and end the
 // stream, and checks the result. After a reset the last messages may be lost.
-func play(t testing.TB, o raw, n int, reset bool, write func(p *rawPeer, octets []byte)) {
+func play(t testing.TB, o raw, n int, reset bool, write func(p *rawPeer, data []byte)) {
 	t.Helper()
 	o.recvs = 4
 	e, p := againstRaw(t, o)
@@ -77,7 +77,7 @@ func play(t testing.TB, o raw, n int, reset bool, write func(p *rawPeer, octets 
 	require.NoError(t, err)
 	s := recordSession(o, r.STag())
 	drained := done(func() { _, _ = io.Copy(io.Discard, p.nc) })
-	write(p, s.octets[:n])
+	write(p, s.bytes[:n])
 	for _, m := range s.messages {
 		if n >= m.at && !reset {
 			require.Equal(t, m.body, string(e.in.next(t)))
@@ -98,7 +98,7 @@ func play(t testing.TB, o raw, n int, reset bool, write func(p *rawPeer, octets 
 	r.Deregister()
 	for i, b := range mem { // placed in part at most, and nothing beyond
 		require.True(t, b == s.mem[i] || b == 0, "byte %d", i)
-		if n == len(s.octets) {
+		if n == len(s.bytes) {
 			require.Equal(t, s.mem[i], b)
 		}
 	}
@@ -122,9 +122,9 @@ func TestCut(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%v, reset %v", o, reset), func(t *testing.T) {
 				world(t)
-				for n := range len(recordSession(o, 0).octets) + 1 {
-					play(t, o, n, reset, func(p *rawPeer, octets []byte) {
-						p.write(octets)
+				for n := range len(recordSession(o, 0).bytes) + 1 {
+					play(t, o, n, reset, func(p *rawPeer, data []byte) {
+						p.write(data)
 						switch nc := p.nc.(type) {
 						case *net.TCPConn:
 							if reset {
@@ -152,14 +152,14 @@ func TestPieces(t *testing.T) {
 			t.Run(fmt.Sprintf("%v, %d", o, seed), func(t *testing.T) {
 				world(t)
 				random := rand.New(rand.NewPCG(seed, 1))
-				play(t, o, len(recordSession(o, 0).octets), false, func(p *rawPeer, octets []byte) {
-					for len(octets) > 0 {
+				play(t, o, len(recordSession(o, 0).bytes), false, func(p *rawPeer, data []byte) {
+					for len(data) > 0 {
 						n := 1 // seed 0
 						if seed > 0 {
-							n = 1 + random.IntN(min(len(octets), int(seed*seed*4)))
+							n = 1 + random.IntN(min(len(data), int(seed*seed*4)))
 						}
-						p.write(octets[:n])
-						octets = octets[n:]
+						p.write(data[:n])
+						data = data[n:]
 					}
 					(&netLink{nc: p.nc}).closeWrite()
 				})
@@ -180,8 +180,8 @@ func TestStagingEnds(t *testing.T) {
 					c.rx.staging.Release()
 					c.rx.room, c.rx.staging = room, buf.Default.Get(room)
 				}
-				play(t, o, len(recordSession(o, 0).octets), false, func(p *rawPeer, octets []byte) {
-					p.write(octets)
+				play(t, o, len(recordSession(o, 0).bytes), false, func(p *rawPeer, data []byte) {
+					p.write(data)
 					(&netLink{nc: p.nc}).closeWrite()
 				})
 			}
@@ -206,12 +206,12 @@ func TestCutResponse(t *testing.T) {
 				))
 				first, second := p.readRequest(), p.readRequest()
 				p.segment()
-				octets := p.fpdu(responseSeg(false, first.SinkSTag, first.SinkTO, []byte("0123")))
-				octets = append(octets, p.fpdu(responseSeg(true, first.SinkSTag, first.SinkTO+4, []byte("456789")))...)
-				whole := []int{len(octets)}
-				octets = append(octets, p.fpdu(responseSeg(true, second.SinkSTag, second.SinkTO, []byte("abcdefghij")))...)
-				whole = append(whole, len(octets), len(octets)) // the Send completes after the Reads
-				p.write(octets[:n])
+				data := p.fpdu(responseSeg(false, first.SinkSTag, first.SinkTO, []byte("0123")))
+				data = append(data, p.fpdu(responseSeg(true, first.SinkSTag, first.SinkTO+4, []byte("456789")))...)
+				whole := []int{len(data)}
+				data = append(data, p.fpdu(responseSeg(true, second.SinkSTag, second.SinkTO, []byte("abcdefghij")))...)
+				whole = append(whole, len(data), len(data)) // the Send completes after the Reads
+				p.write(data[:n])
 				p.nc.Close()
 				for _, at := range whole {
 					c := done.wait(t)
@@ -230,7 +230,7 @@ func TestCutResponse(t *testing.T) {
 					}
 					require.True(t, b == want || b == 0, "byte %d", i)
 				}
-				if n == len(octets) {
+				if n == len(data) {
 					assert.Equal(t, "0123456789abcdefghij", string(mem[10:30]))
 					return
 				}

@@ -77,8 +77,8 @@ func TestStallWithinFPDU(t *testing.T) {
 // connection (R5044-7.1.2-10-2).
 func TestSlowFPDU(t *testing.T) {
 	for name, tt := range map[string]struct {
-		octets, write int
-		allowed       time.Duration
+		bytes, write int
+		allowed      time.Duration
 	}{
 		"short": {5, 1, stallTimeout},
 		"long":  {32 << 10, 256, stallTimeout + 8*time.Second},
@@ -86,8 +86,8 @@ func TestSlowFPDU(t *testing.T) {
 		for _, late := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", late: ", late), func(t *testing.T) {
 				inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, _ <-chan struct{}) {
-					e.recvSize = tt.octets
-					data := pattern(tt.octets)
+					e.recvSize = tt.bytes
+					data := pattern(tt.bytes)
 					octets := fpdu(false, sendSeg(true, 1, 0, data))
 					pause := tt.allowed / time.Duration(len(octets)/tt.write+1)
 					if late {
@@ -123,8 +123,8 @@ func TestSlowFPDU(t *testing.T) {
 func TestSlowMessage(t *testing.T) {
 	const fpdus = 32
 	for name, tt := range map[string]struct {
-		octets int // payload bytes per FPDU
-		read   bool
+		bytes int // payload bytes per FPDU
+		read  bool
 	}{
 		"short":                {1, false},
 		"long":                 {8 << 10, false},
@@ -133,7 +133,7 @@ func TestSlowMessage(t *testing.T) {
 		for _, late := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", late: ", late), func(t *testing.T) {
 				inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, _ <-chan struct{}) {
-					data, done := pattern(fpdus*tt.octets), make(waiter, 1)
+					data, done := pattern(fpdus*tt.bytes), make(waiter, 1)
 					e.recvSize = len(data)
 					var req rdmap.ReadRequest
 					into := make([]byte, len(data))
@@ -144,10 +144,10 @@ func TestSlowMessage(t *testing.T) {
 					var all [][]byte
 					allowed := stallTimeout
 					for i := range fpdus {
-						at, last := i*tt.octets, i == fpdus-1
-						seg := sendSeg(last, 1, uint32(at), data[at:][:tt.octets])
+						at, last := i*tt.bytes, i == fpdus-1
+						seg := sendSeg(last, 1, uint32(at), data[at:][:tt.bytes])
 						if tt.read {
-							seg = responseSeg(last, req.SinkSTag, req.SinkTO+uint64(at), data[at:][:tt.octets])
+							seg = responseSeg(last, req.SinkSTag, req.SinkTO+uint64(at), data[at:][:tt.bytes])
 						}
 						all = append(all, fpdu(false, seg))
 						allowed += time.Duration(len(all[i])) * time.Second / slowestPeer

@@ -83,7 +83,7 @@ func (f *File) WriteBehind(budget *Budget, failed func(err error)) *WriteBehind 
 		stop:   stop,
 		full:   -1,
 	}
-	w.commitWindow.octets = min(minLot, w.window.limit/2)
+	w.commitWindow.bytes = min(minLot, w.window.limit/2)
 	w.spawn = func(call func(ctx context.Context)) { w.calls.Go(func() { call(ctx) }) }
 	w.aging, w.timer = true, time.AfterFunc(linger, w.age)
 	w.window.join(w)

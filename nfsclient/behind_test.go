@@ -17,9 +17,9 @@ import (
 )
 
 // behind returns a WriteBehind for a new file, with its own budget.
-func (g *rig) behind(octets int64) (*File, *WriteBehind) {
+func (g *rig) behind(size int64) (*File, *WriteBehind) {
 	f := g.put("f", nil)
-	w := f.WriteBehind(NewBudget(octets), g.lost.add)
+	w := f.WriteBehind(NewBudget(size), g.lost.add)
 	g.t.(*testing.T).Cleanup(w.Close) // before the rig counts buffers
 	return f, w
 }

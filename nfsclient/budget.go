@@ -25,8 +25,8 @@ type claim struct {
 }
 
 // NewBudget returns a Budget of the given number of bytes.
-func NewBudget(octets int64) *Budget {
-	return &Budget{limit: octets, users: make(map[*WriteBehind]struct{})}
+func NewBudget(size int64) *Budget {
+	return &Budget{limit: size, users: make(map[*WriteBehind]struct{})}
 }
 
 func (b *Budget) join(w *WriteBehind) {

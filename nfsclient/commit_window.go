@@ -8,8 +8,8 @@ import "time"
 // that wants its data stable waits for little. It doubles while COMMIT is slow,
 // as on a disk, so that such waits are few.
 type commitWindow struct {
-	octets int64
-	write  time.Duration // duration of the last WRITE
+	bytes int64
+	write time.Duration // duration of the last WRITE
 }
 
 // sent records the duration of a WRITE that did not wait for stable storage.
@@ -18,8 +18,8 @@ func (l *commitWindow) sent(took time.Duration) { l.write = took }
 // settled records the duration of a COMMIT. The window never exceeds most.
 func (l *commitWindow) settled(took time.Duration, most int64) {
 	if took > slowCommit*l.write {
-		l.octets = min(2*l.octets, most)
+		l.bytes = min(2*l.bytes, most)
 	} else {
-		l.octets = max(l.octets/2, min(minLot, most))
+		l.bytes = max(l.bytes/2, min(minLot, most))
 	}
 }

@@ -16,7 +16,7 @@ import (
 // slow, and shrinks again afterwards.
 func TestLot(t *testing.T) {
 	const most = 6 * minLot
-	l := commitWindow{octets: minLot}
+	l := commitWindow{bytes: minLot}
 	l.sent(time.Millisecond)
 	for _, tt := range []struct {
 		took time.Duration
@@ -32,10 +32,10 @@ func TestLot(t *testing.T) {
 		{0, minLot},
 	} {
 		l.settled(tt.took, most)
-		assert.Equal(t, tt.want, l.octets)
+		assert.Equal(t, tt.want, l.bytes)
 	}
 	l.settled(0, 100)
-	assert.EqualValues(t, minLot/2, l.octets)
+	assert.EqualValues(t, minLot/2, l.bytes)
 }
 
 // TestLots checks that COMMITs are regular, and rarer if the server takes long

@@ -74,7 +74,7 @@ type batch struct {
 	done  chan struct{} // closed when the other fields are final
 
 	pieces []*piece
-	octets int64
+	bytes  int64
 
 	mu  sync.Mutex
 	err error
@@ -97,10 +97,10 @@ func (b *batch) fill(ctx context.Context, s *source, room int) {
 			return
 		}
 		how := nfs3.Unstable
-		if s.end && b.octets == 0 {
+		if s.end && b.bytes == 0 {
 			how = nfs3.FileSync // one call instead of two
 		}
-		b.octets += int64(n)
+		b.bytes += int64(n)
 		b.write(ctx, &piece{off: off, data: lent.B[:n], lent: lent}, how)
 	}
 }
@@ -143,7 +143,7 @@ func (b *batch) add(n int64, err error) (int64, error) {
 	case b.err != nil:
 		return n, b.err
 	}
-	return n + b.octets, nil
+	return n + b.bytes, nil
 }
 
 func (b *batch) fail(err error) {

@@ -10,7 +10,7 @@ func (w *WriteBehind) due() bool {
 	switch {
 	case w.written == 0:
 		return false
-	case w.written >= w.commitWindow.octets, w.short():
+	case w.written >= w.commitWindow.bytes, w.short():
 		return true
 	case w.written >= int64(w.f.fs.writeSize) && w.budget.half():
 		return true

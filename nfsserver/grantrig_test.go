@@ -171,8 +171,8 @@ func (p *player) Complete(rdma.Completion) {}
 func (p *player) Closed(err error)         { p.ended <- err }
 
 // Immediate records a recall, and answers it.
-func (p *player) Immediate(octets [8]byte) {
-	m, err := delegation.ParseImmediate(octets, delegation.KindRecall)
+func (p *player) Immediate(word [8]byte) {
+	m, err := delegation.ParseImmediate(word, delegation.KindRecall)
 	assert.NoError(p.g.t, err)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -203,7 +203,7 @@ func (p *player) answer() {
 
 func (p *player) returns(m delegation.Immediate) {
 	m.Kind = delegation.KindReturned
-	_ = p.link.PostImmediate(m.Octets(), nil, 0) // the connection may have ended
+	_ = p.link.PostImmediate(m.Bytes(), nil, 0) // the connection may have ended
 }
 
 // recalls returns the recalls since the last call.

@@ -97,7 +97,7 @@ func TestReadReply(t *testing.T) {
 		"f984739a 00000001 00000001 00000002 00000000",                                          // reject_stat 2
 		"f984739a 00000001 00000000 00000001 ffffffff 00000000 00000000 00000000 00000000 0000", // verifier longer than the message
 	} {
-		r := xdr.NewReader(wiretest.Octets(t, wire))
+		r := xdr.NewReader(wiretest.Bytes(t, wire))
 		assert.ErrorIs(t, ReadReply(&r, xid), errReply, wire)
 	}
 }
@@ -105,7 +105,7 @@ func TestReadReply(t *testing.T) {
 // TestReadReplyUndefinedStat checks that an undefined accept_stat is a
 // ReplyError: the server has not executed the procedure.
 func TestReadReplyUndefinedStat(t *testing.T) {
-	r := xdr.NewReader(wiretest.Octets(t, "00000001 00000001 00000000 00000000 00000000 00000006"))
+	r := xdr.NewReader(wiretest.Bytes(t, "00000001 00000001 00000000 00000000 00000000 00000006"))
 	err := ReadReply(&r, 1)
 	assert.Equal(t, &ReplyError{Stat: 6}, err)
 	assert.ErrorContains(t, err, "undefined accept_stat 6")
@@ -117,7 +117,7 @@ func TestReadReplyUndefinedStat(t *testing.T) {
 // TestReadReplyVerifier checks that the longest verifier is skipped (Section
 // 8.2).
 func TestReadReplyVerifier(t *testing.T) {
-	wire := wiretest.Octets(t, "00000001 00000001 00000000 00000006 00000190")
+	wire := wiretest.Bytes(t, "00000001 00000001 00000000 00000006 00000190")
 	wire = append(wire, make([]byte, 404)...) // the body and SUCCESS
 	require.Len(t, wire, MaxReplyHeader)
 	wire = append(wire, "results."...)

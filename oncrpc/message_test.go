@@ -13,7 +13,7 @@ import (
 )
 
 func TestReadCall(t *testing.T) {
-	authSys := wiretest.Octets(t, "00000000 00000003 72696700 00000000 00000000 00000000")
+	authSys := wiretest.Bytes(t, "00000000 00000003 72696700 00000000 00000000 00000000")
 	for _, tt := range []struct {
 		file string
 		want rpcmsg.CallHeader

@@ -101,7 +101,7 @@ func TestMuxGoldenAnswers(t *testing.T) {
 	assert.Nil(t, serve(t, m, &Request{Msg: wiretest.Hex(t, "testdata/null-reply.hex")}))
 }
 
-func TestMuxCutAtEveryOctet(t *testing.T) {
+func TestMuxCutAtEveryByte(t *testing.T) {
 	m := echoMux()
 	wire := echoCall(9, procEcho, []byte("hello"))
 	for n := range wire {

@@ -41,9 +41,9 @@ func going(ctx context.Context, t *testing.T, c Caller, proc uint32, data []byte
 	return done
 }
 
-func send(t *testing.T, server net.Conn, octets ...[]byte) {
+func send(t *testing.T, server net.Conn, parts ...[]byte) {
 	t.Helper()
-	for _, b := range octets {
+	for _, b := range parts {
 		_, err := server.Write(b)
 		require.NoError(t, err)
 	}
@@ -97,8 +97,8 @@ func TestClientFragments(t *testing.T) {
 			return append(all, fragment(true, nil))
 		})
 		exchange(func(r []byte) (all [][]byte) {
-			for _, octet := range record(r) {
-				all = append(all, []byte{octet})
+			for _, b := range record(r) {
+				all = append(all, []byte{b})
 			}
 			return all
 		})

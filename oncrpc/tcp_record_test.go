@@ -67,7 +67,7 @@ func TestRecordFragments(t *testing.T) {
 	assert.Empty(t, *reserved, "small records")
 }
 
-func TestRecordCutAtEveryOctet(t *testing.T) {
+func TestRecordCutAtEveryByte(t *testing.T) {
 	stream := append(fragment(false, []byte("hello")), fragment(true, []byte("world"))...)
 	for n := range stream {
 		r, _ := newRecords(bytes.NewReader(stream[:n]), 100)

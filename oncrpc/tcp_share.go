@@ -102,8 +102,8 @@ func (w *tcpWork) end()   { w.done.Add(1) }
 
 // stalled reports whether there was such work in the last round, and since then
 // none has ended and hardly any of the given bytes have moved.
-func (w *tcpWork) stalled(round, octets uint64) bool {
-	return w.seen.Stands(fairshare.Sight{Round: round, Posted: w.begun.Load(), Done: w.done.Load(), Octets: octets})
+func (w *tcpWork) stalled(round, size uint64) bool {
+	return w.seen.Stands(fairshare.Sight{Round: round, Posted: w.begun.Load(), Done: w.done.Load(), Bytes: size})
 }
 
 // isStalled reports whether a connection does not move in one of its

@@ -25,7 +25,7 @@ func TestServerGolden(t *testing.T) {
 	got := make([]byte, 28)
 	_, err = io.ReadFull(nc, got)
 	require.NoError(t, err)
-	want := append(wiretest.Octets(t, "80 00 00 18 # last fragment, 24 bytes"), wiretest.Hex(t, "testdata/null-reply.hex")...)
+	want := append(wiretest.Bytes(t, "80 00 00 18 # last fragment, 24 bytes"), wiretest.Hex(t, "testdata/null-reply.hex")...)
 	assert.Equal(t, want, got)
 }
 

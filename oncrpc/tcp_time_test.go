@@ -121,8 +121,8 @@ func TestUnfinishedRecordIsCut(t *testing.T) {
 			nc := l.dial()
 			before := time.Now()
 			var err error
-			for _, octet := range record(echoCall(1, procEcho, nil)) {
-				if _, err = nc.Write([]byte{octet}); err != nil {
+			for _, b := range record(echoCall(1, procEcho, nil)) {
+				if _, err = nc.Write([]byte{b}); err != nil {
 					break
 				}
 				time.Sleep(time.Second)

@@ -60,7 +60,7 @@ func (a Address) network(w Wire) packet.Network {
 func MaxPMTU(w Wire) int {
 	const headers = packet.MaxHeaders + packet.ICRCLen
 	for mtu := 4096; mtu >= 256; mtu /= 2 {
-		if mtu+headers <= w.MaxOctets() {
+		if mtu+headers <= w.MaxBytes() {
 			return mtu
 		}
 	}

@@ -58,7 +58,7 @@ func (b *bench) packet(op packet.Opcode) packet.Packet {
 	p := packet.Packet{
 		BTH:       packet.BTH{Opcode: op, PKey: defaultPKey, DestQP: b.q.number, PSN: b.psn},
 		RETH:      packet.RETH{RKey: uint32(b.reg.key), Length: 2 * pmtu},
-		Immediate: 0xabcd, Payload: octets(pmtu),
+		Immediate: 0xabcd, Payload: numbered(pmtu),
 	}
 	if op.Starts() && op.Ends() {
 		p.RETH.Length = pmtu

@@ -59,7 +59,7 @@ type Completion struct {
 
 	// For a receive: the number of received bytes, in UD with GRHLen; for an
 	// RDMA WRITE the bytes in the region.
-	Octets        int
+	Bytes         int
 	Immediate     uint32
 	WithImmediate bool
 	Solicited     bool

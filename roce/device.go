@@ -146,7 +146,7 @@ func (d *Device) deliver(in []Datagram) {
 // receive makes the checks that section 9.6 requires of every packet, as far as
 // the BTH, and passes the packet to its queue pair.
 func (d *Device) receive(in *Datagram) Drop {
-	b := in.Octets
+	b := in.Bytes
 	if len(b) < packet.BTHLen+packet.ICRCLen || len(b)%4 != 0 {
 		return DropLength
 	}
@@ -175,9 +175,9 @@ func (d *Device) receive(in *Datagram) Drop {
 // intact checks the ICRC.
 func (d *Device) intact(in *Datagram) bool {
 	if in.Unseen && in.Dst.Is4() {
-		return d.check.Solve(&in.Network, in.Octets)
+		return d.check.Solve(&in.Network, in.Bytes)
 	}
-	return d.check.Valid(&in.Network, in.Octets)
+	return d.check.Valid(&in.Network, in.Bytes)
 }
 
 // samePartition reports whether members of one partition may receive packets of

@@ -58,7 +58,7 @@ func (d Drop) String() string {
 type Counts struct {
 	Packets  uint64
 	Messages uint64 // complete messages
-	Octets   uint64 // bytes of their payload
+	Bytes    uint64 // bytes of their payload
 }
 
 // Statistics are the counters of a device.
@@ -74,10 +74,10 @@ type Statistics struct {
 	Dropped [Drops]uint64
 }
 
-type counts struct{ packets, messages, octets atomic.Uint64 }
+type counts struct{ packets, messages, bytes atomic.Uint64 }
 
 func (c *counts) read() Counts {
-	return Counts{Packets: c.packets.Load(), Messages: c.messages.Load(), Octets: c.octets.Load()}
+	return Counts{Packets: c.packets.Load(), Messages: c.messages.Load(), Bytes: c.bytes.Load()}
 }
 
 // counters are a device's.
@@ -90,9 +90,9 @@ type counters struct {
 func (c *counters) drop(cause Drop) { c.dropped[cause].Add(1) }
 
 // message counts a message that has arrived complete.
-func (c *counters) message(octets int) {
+func (c *counters) message(size int) {
 	c.received.messages.Add(1)
-	c.received.octets.Add(uint64(octets))
+	c.received.bytes.Add(uint64(size))
 }
 
 func (c *counters) read() Statistics {

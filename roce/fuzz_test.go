@@ -70,7 +70,7 @@ func FuzzUC(f *testing.F) {
 				posted -= len(c)
 				require.GreaterOrEqual(t, posted, 0)
 				require.NoError(t, c[0].Err)
-				require.LessOrEqual(t, c[0].Octets, 3*256)
+				require.LessOrEqual(t, c[0].Bytes, 3*256)
 			}
 		}
 		require.Equal(t, RTS, q.State(), "no peer ends a queue pair")
@@ -84,9 +84,9 @@ func FuzzUC(f *testing.F) {
 // FuzzUD sends a queue pair arbitrary bytes after a BTH of UD with the right
 // ICRC.
 func FuzzUD(f *testing.F) {
-	good := packet.Packet{BTH: packet.BTH{Opcode: packet.UDSendOnly, PKey: defaultPKey}, DETH: packet.DETH{QKey: qkey}, Payload: octets(40)}
+	good := packet.Packet{BTH: packet.BTH{Opcode: packet.UDSendOnly, PKey: defaultPKey}, DETH: packet.DETH{QKey: qkey}, Payload: numbered(40)}
 	f.Add(good.AppendTo(nil))
-	good.Opcode, good.Payload, good.Pad = packet.UDSendOnlyImmediate, octets(5), 3
+	good.Opcode, good.Payload, good.Pad = packet.UDSendOnlyImmediate, numbered(5), 3
 	f.Add(good.AppendTo(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		w := newNetwork().wire(here)
@@ -102,7 +102,7 @@ func FuzzUD(f *testing.F) {
 			net := Address{Addr: w.addr}.network(&memWire{addr: netip.MustParseAddr(there)})
 			b = new(packet.Check).AppendICRC(&net, b)
 		}
-		w.inject(Datagram{Octets: b, Network: Address{Addr: w.addr}.network(&memWire{addr: netip.MustParseAddr(there)})})
+		w.inject(Datagram{Bytes: b, Network: Address{Addr: w.addr}.network(&memWire{addr: netip.MustParseAddr(there)})})
 		require.Equal(t, make([]byte, fuzzMargin), recv[GRHLen+64:])
 		c := got.take()
 		dropped := uint64(0)
@@ -116,11 +116,11 @@ func FuzzUD(f *testing.F) {
 // FuzzDatagram sends a device arbitrary bytes from any source.
 func FuzzDatagram(f *testing.F) {
 	f.Add([]byte{}, false)
-	f.Add(octets(64), true)
+	f.Add(numbered(64), true)
 	d := Open(newNetwork().wire(here), Config{})
 	f.Cleanup(func() { _ = d.Close() })
 	w := d.wire.(*memWire)
 	f.Fuzz(func(t *testing.T, b []byte, unseen bool) {
-		w.inject(Datagram{Octets: b, Unseen: unseen, Network: packet.Network{Dst: gidOf(w.addr), Src: packet.GID{15: byte(rand.N(256))}}})
+		w.inject(Datagram{Bytes: b, Unseen: unseen, Network: packet.Network{Dst: gidOf(w.addr), Src: packet.GID{15: byte(rand.N(256))}}})
 	})
 }

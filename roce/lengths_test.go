@@ -29,7 +29,7 @@ func TestUnsupported(t *testing.T) {
 // TestLengths checks every wrong length and pad.
 func TestLengths(t *testing.T) {
 	sized := func(p packet.Packet, n int) packet.Packet {
-		p.Payload, p.Pad = octets(n), packet.PadFor(n)
+		p.Payload, p.Pad = numbered(n), packet.PadFor(n)
 		return p
 	}
 	for _, op := range []packet.Opcode{packet.UCSendFirst, packet.UCWriteFirst} {
@@ -89,7 +89,7 @@ func TestReceives(t *testing.T) {
 	b.puts(packet.UCSendOnly)
 	assert.Equal(t, only(DropRoom), b.dropped()) // RIB-C9-194
 	small := b.packet(packet.UCSendOnly)
-	small.Payload, small.Pad = octets(pmtu-1), 1
+	small.Payload, small.Pad = numbered(pmtu-1), 1
 	b.put(small)
 	assert.Len(t, b.got.take(), 1, "fits the remaining receive")
 	mem := b.recv(2*pmtu - 1)

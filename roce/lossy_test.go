@@ -61,9 +61,9 @@ func (l *lossyCheck) Complete(c Completion) {
 	if c.Err != nil {
 		return
 	}
-	b := l.recv[:c.Octets]
+	b := l.recv[:c.Bytes]
 	if c.Op == rdma.OpWrite {
-		b = l.mem[lossyMargin:][:c.Octets]
+		b = l.mem[lossyMargin:][:c.Bytes]
 	}
 	for ; len(b) >= 4; b = b[4:] {
 		if binary.BigEndian.Uint32(b) != c.Immediate {

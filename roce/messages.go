@@ -67,8 +67,8 @@ func (m *messages) load(d []Datagram) {
 	for i := range d[:m.n] {
 		h := &m.msgs[i].hdr
 		h.Namelen = m.setName(i, d[i].Dst)
-		m.iov[i].Base = &d[i].Octets[0]
-		m.iov[i].SetLen(len(d[i].Octets))
+		m.iov[i].Base = &d[i].Bytes[0]
+		m.iov[i].SetLen(len(d[i].Bytes))
 		level, hops, class := int32(unix.IPPROTO_IPV6), int32(unix.IPV6_HOPLIMIT), int32(unix.IPV6_TCLASS)
 		if d[i].Dst.Is4() {
 			level, hops, class = unix.IPPROTO_IP, unix.IP_TTL, unix.IP_TOS
@@ -147,7 +147,7 @@ func (m *messages) datagrams(n int, local netip.Addr) []Datagram {
 		if h.Flags&unix.MSG_TRUNC != 0 {
 			m.msgs[i].n = 0 // longer than any packet, so not a complete one
 		}
-		d := Datagram{Unseen: true, Octets: m.mem[i*m.size:][:m.msgs[i].n]}
+		d := Datagram{Unseen: true, Bytes: m.mem[i*m.size:][:m.msgs[i].n]}
 		d.Dst = gidOf(local)
 		d.Src, d.SrcPort = m.source(i)
 		m.readControl(&d, m.control[i*controlLen:][:h.Controllen])

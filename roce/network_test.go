@@ -54,7 +54,7 @@ func (n *network) wire(addr string) *memWire {
 }
 
 func (w *memWire) Addr() netip.Addr { return w.addr }
-func (w *memWire) MaxOctets() int   { return w.max }
+func (w *memWire) MaxBytes() int    { return w.max }
 
 func (w *memWire) Serve(deliver func([]Datagram)) error {
 	w.deliver = deliver
@@ -89,7 +89,7 @@ func (w *memWire) Send(all []Datagram) (int, error) {
 			return i, err
 		}
 		if w.log {
-			d.Octets = append([]byte(nil), d.Octets...)
+			d.Bytes = append([]byte(nil), d.Bytes...)
 			w.sent = append(w.sent, d)
 		}
 		w.net.carry(d)
@@ -110,7 +110,7 @@ func (n *network) carry(d Datagram) {
 		n.hand(d)
 		n.hand(d)
 	case chance < n.lose+n.twice+n.late:
-		d.Octets = append([]byte(nil), d.Octets...)
+		d.Bytes = append([]byte(nil), d.Bytes...)
 		n.late1 = append(n.late1, d)
 		return
 	default:
@@ -154,7 +154,7 @@ func (w *memWire) inject(d Datagram) {
 func (w *memWire) put(from netip.Addr, p packet.Packet) {
 	a := Address{Addr: w.addr}
 	net := a.network(&memWire{addr: from})
-	w.inject(Datagram{Network: net, Octets: new(packet.Check).AppendICRC(&net, p.AppendTo(nil))})
+	w.inject(Datagram{Network: net, Bytes: new(packet.Check).AppendICRC(&net, p.AppendTo(nil))})
 }
 
 // device opens a device that the test closes.

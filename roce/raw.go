@@ -208,6 +208,6 @@ func (q *Raw) take(b []byte, payload int) Drop {
 	if err == nil {
 		q.port.counters.message(payload)
 	}
-	q.recv.Complete(Completion{ID: wr.ID, Received: true, Octets: len(b), Err: err})
+	q.recv.Complete(Completion{ID: wr.ID, Received: true, Bytes: len(b), Err: err})
 	return taken
 }

@@ -79,13 +79,13 @@ func TestRawQueuePairs(t *testing.T) {
 
 	mem := make([]byte, packet.MaxRaw)
 	require.NoError(t, ether.PostRecv(Recv{Data: mem, ID: 1}))
-	require.NoError(t, ether.Send(packet.Raw{Payload: octets(packet.MaxRaw - packet.LRHLen - packet.RWHLen)})) // RIB-o9-148
-	assert.Equal(t, []Completion{{ID: 1, Received: true, Octets: packet.MaxRaw}}, gotE.take())
-	require.NoError(t, ether.Send(packet.Raw{Payload: octets(5)}))
+	require.NoError(t, ether.Send(packet.Raw{Payload: numbered(packet.MaxRaw - packet.LRHLen - packet.RWHLen)})) // RIB-o9-148
+	assert.Equal(t, []Completion{{ID: 1, Received: true, Bytes: packet.MaxRaw}}, gotE.take())
+	require.NoError(t, ether.Send(packet.Raw{Payload: numbered(5)}))
 	require.NoError(t, ipv6.PostRecv(Recv{Data: mem[:59], ID: 2}, Recv{Data: mem, ID: 3}))
 	require.Error(t, ipv6.PostRecv(Recv{}), "no room")
-	require.NoError(t, ipv6.Send(packet.Raw{IPv6: packet.GRH{HopLimit: 4}, Payload: octets(10)}))
-	require.NoError(t, ipv6.Send(packet.Raw{Payload: octets(13)}))
+	require.NoError(t, ipv6.Send(packet.Raw{IPv6: packet.GRH{HopLimit: 4}, Payload: numbered(10)}))
+	require.NoError(t, ipv6.Send(packet.Raw{Payload: numbered(13)}))
 	got := got6.take()
 	require.Empty(t, got, "60 bytes do not fit, and so the second waits too")
 	assert.EqualValues(t, 1, p.Stats().Dropped[DropNoRecv])
@@ -147,7 +147,7 @@ func TestPacketLink(t *testing.T) {
 	require.NoError(t, source.Send(packet.Raw{Payload: []byte("raw!")}))
 	c, err := cq.Wait(waits(t))
 	require.NoError(t, err)
-	assert.Equal(t, "raw!", string(mem[packet.LRHLen+packet.RWHLen:c.Octets]))
+	assert.Equal(t, "raw!", string(mem[packet.LRHLen+packet.RWHLen:c.Bytes]))
 	require.NoError(t, from.Close())
 	require.NoError(t, to.Close())
 }

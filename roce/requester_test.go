@@ -21,8 +21,8 @@ const (
 	pmtu  = 1024
 )
 
-// octets returns n bytes, no two neighbours equal.
-func octets(n int) []byte {
+// numbered returns n bytes, no two neighbours equal.
+func numbered(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
 		b[i] = byte(i*7 + i>>8)
@@ -43,11 +43,11 @@ func requester(t *testing.T, psn uint32) (*UC, *memWire) {
 // packets decodes the packets sent since the last call, and checks the ICRCs.
 func (w *memWire) packets(t *testing.T) (all []packet.Packet) {
 	for _, d := range w.sent {
-		require.True(t, new(packet.Check).Valid(&d.Network, d.Octets))
+		require.True(t, new(packet.Check).Valid(&d.Network, d.Bytes))
 		var p packet.Packet
 		var rest []byte
 		var err error
-		p.BTH, rest, err = packet.ParseBTH(d.Octets[:len(d.Octets)-packet.ICRCLen])
+		p.BTH, rest, err = packet.ParseBTH(d.Bytes[:len(d.Bytes)-packet.ICRCLen])
 		require.NoError(t, err)
 		require.NoError(t, p.ParseExtended(rest))
 		all = append(all, p)
@@ -61,7 +61,7 @@ func (w *memWire) packets(t *testing.T) (all []packet.Packet) {
 func TestFirstPSN(t *testing.T) {
 	for _, psn := range []uint32{0, 1<<24 - 1} {
 		q, w := requester(t, psn)
-		require.NoError(t, q.Post(WR{Op: rdma.OpSend, Data: [][]byte{octets(pmtu + 1)}}))
+		require.NoError(t, q.Post(WR{Op: rdma.OpSend, Data: [][]byte{numbered(pmtu + 1)}}))
 		ps := w.packets(t)
 		require.Len(t, ps, 2)
 		assert.Equal(t, psn, ps[0].PSN)
@@ -77,7 +77,7 @@ func TestRequester(t *testing.T) {
 	for _, size := range []int{0, 1, 2, 3, 4, pmtu - 1, pmtu, pmtu + 1, 2 * pmtu, 3*pmtu - 2, 20*pmtu + 1} { // RIB-C9-176
 		for _, op := range []rdma.Op{rdma.OpSend, rdma.OpWrite} {
 			for _, imm := range []bool{false, true} {
-				data := octets(size)
+				data := numbered(size)
 				var done log
 				wr := WR{
 					Op: op, Data: [][]byte{data[:size/3], nil, data[size/3:]}, Solicited: true, Done: &done, ID: 7,
@@ -130,7 +130,7 @@ func TestRequesterStates(t *testing.T) {
 	var recv log
 	q, err := device(t, w, Config{}).NewProtectionDomain().NewUC(UCConfig{Recv: &recv, Recvs: 2})
 	require.NoError(t, err)
-	send := WR{Op: rdma.OpSend, Data: [][]byte{octets(8)}}
+	send := WR{Op: rdma.OpSend, Data: [][]byte{numbered(8)}}
 	peer := Peer{Address: Address{Addr: netip.MustParseAddr(there)}, QP: 2, PMTU: pmtu}
 
 	require.ErrorIs(t, q.Post(send), errState)
@@ -202,7 +202,7 @@ func TestRequesterFaults(t *testing.T) {
 			var done log
 			wrs := make([]WR, 3)
 			for i := range wrs {
-				wrs[i] = WR{Op: rdma.OpSend, Data: [][]byte{octets(10)}, Done: &done, ID: uint64(i)}
+				wrs[i] = WR{Op: rdma.OpSend, Data: [][]byte{numbered(10)}, Done: &done, ID: uint64(i)}
 			}
 			want := spoil(w, &wrs[1])
 			require.NoError(t, q.Post(wrs...))
@@ -220,7 +220,7 @@ func TestRequesterFaults(t *testing.T) {
 		q, w := requester(t, 0)
 		w.refuse[netip.MustParseAddr(there)] = unix.ENETUNREACH
 		var done log
-		require.NoError(t, q.Post(WR{Op: rdma.OpSend, Data: [][]byte{octets(10)}, Done: &done}))
+		require.NoError(t, q.Post(WR{Op: rdma.OpSend, Data: [][]byte{numbered(10)}, Done: &done}))
 		require.ErrorIs(t, done.take()[0].Err, unix.ENETUNREACH) // RIB-C9-180
 		require.ErrorIs(t, q.Err(), unix.ENETUNREACH)
 	})

@@ -197,7 +197,7 @@ func (q *UC) execute(m message, p *packet.Packet) (c Completion, done bool, caus
 		}
 	}
 	c = Completion{
-		ID: q.recvs.pop().ID, Op: rdma.OpSend, Err: err, Octets: m.got,
+		ID: q.recvs.pop().ID, Op: rdma.OpSend, Err: err, Bytes: m.got,
 		Immediate: p.Immediate, WithImmediate: p.Opcode.Immediate(), Solicited: p.Solicited,
 	}
 	if m.write {

@@ -52,25 +52,25 @@ func TestHeaderChecks(t *testing.T) {
 	net := Address{Addr: netip.MustParseAddr(here)}.network(&memWire{addr: netip.MustParseAddr(there)})
 	whole := new(packet.Check).AppendICRC(&net, p.AppendTo(nil))
 	for n := range 16 {
-		b.wire.inject(Datagram{Network: net, Octets: whole[:n]})
+		b.wire.inject(Datagram{Network: net, Bytes: whole[:n]})
 		assert.Equal(t, only(DropLength), b.dropped()) // RIB-C9-165
 	}
-	b.wire.inject(Datagram{Network: net, Octets: whole[:len(whole)-1]})
+	b.wire.inject(Datagram{Network: net, Bytes: whole[:len(whole)-1]})
 	assert.Equal(t, only(DropLength), b.dropped())
-	b.wire.inject(Datagram{Network: net, Octets: whole[:16]})
+	b.wire.inject(Datagram{Network: net, Bytes: whole[:16]})
 	assert.Equal(t, only(DropICRC), b.dropped()) // RIB-C9-165
 	whole[20] ^= 1
 	for _, unseen := range []bool{false, true} {
-		b.wire.inject(Datagram{Network: net, Octets: whole, Unseen: unseen})
+		b.wire.inject(Datagram{Network: net, Bytes: whole, Unseen: unseen})
 		assert.Equal(t, only(DropICRC), b.dropped()) // RIB-P12: the ICRC is there once; the VCRC is a link's
 	}
 	whole[20] ^= 1
 	b.recv(pmtu)
-	b.wire.inject(Datagram{Network: net, Octets: whole, Unseen: true})
+	b.wire.inject(Datagram{Network: net, Bytes: whole, Unseen: true})
 	assert.Empty(t, b.dropped())
 	short := b.packet(packet.UCWriteOnly)
 	short.BTH.Pad = 3
-	b.wire.inject(Datagram{Network: net, Octets: new(packet.Check).AppendICRC(&net, short.BTH.AppendTo(nil))})
+	b.wire.inject(Datagram{Network: net, Bytes: new(packet.Check).AppendICRC(&net, short.BTH.AppendTo(nil))})
 	assert.Equal(t, only(DropLength), b.dropped(), "no room for its RETH")
 	p.DestQP = packet.MulticastQP
 	b.put(p)
@@ -127,7 +127,7 @@ func (b *bench) message(size int, write, imm bool) {
 	t := b.t
 	clear(b.mem)
 	mem := b.recv(size + 3)
-	data := octets(size)
+	data := numbered(size)
 	for off, ends := 0, false; !ends; {
 		n := min(pmtu, size-off)
 		ends = off+n == size
@@ -138,7 +138,7 @@ func (b *bench) message(size int, write, imm bool) {
 		b.put(p)
 		off += n
 	}
-	want := Completion{QP: b.q.number, ID: uint64(size + 3), Received: true, Octets: size, Solicited: true}
+	want := Completion{QP: b.q.number, ID: uint64(size + 3), Received: true, Bytes: size, Solicited: true}
 	if imm {
 		want.Immediate, want.WithImmediate = 0xabcd, true
 	}
@@ -204,7 +204,7 @@ func TestResynchronisation(t *testing.T) {
 	b.puts(packet.UCSendMiddle, packet.UCSendLast)
 	all := b.got.take()
 	require.Len(t, all, 1) // RIB-C9-189
-	assert.Equal(t, 3*pmtu, all[0].Octets)
+	assert.Equal(t, 3*pmtu, all[0].Bytes)
 	assert.Equal(t, two.Payload, mem[:pmtu], "the receive is used again, from its start")
 	assert.EqualValues(t, 1, b.dev.Stats().Broken)
 

@@ -44,7 +44,7 @@ func (s *sender) room() []byte { return s.mem.B[s.n*s.slot:][:0:s.slot] }
 // batch when it is full.
 func (s *sender) add(p *packet.Packet, b []byte, to *packet.Network) error {
 	b = append(b, "\x00\x00\x00"[:p.Pad]...)
-	s.batch[s.n] = Datagram{Network: *to, Octets: s.check.AppendICRC(to, b)}
+	s.batch[s.n] = Datagram{Network: *to, Bytes: s.check.AppendICRC(to, b)}
 	s.ends[s.n] = p.Opcode.Ends()
 	s.n++
 	s.psn = packet.NextPSN(s.psn) // C9-175, C9-204
@@ -77,7 +77,7 @@ func (s *sender) done(wr *WR, err error) {
 	if err == nil {
 		c := &s.q.dev.counters.sent
 		c.messages.Add(1)
-		c.octets.Add(uint64(wr.octets()))
+		c.bytes.Add(uint64(wr.bytes()))
 	}
 	if wr.Done != nil {
 		wr.Done.Complete(Completion{QP: s.q.number, ID: wr.ID, Op: wr.Op, Err: err})
@@ -91,8 +91,8 @@ func (s *sender) flushAll(wrs []WR) {
 	}
 }
 
-// octets returns the length of the message in bytes.
-func (wr *WR) octets() (n int) {
+// bytes returns the length of the message in bytes.
+func (wr *WR) bytes() (n int) {
 	for _, d := range wr.Data {
 		n += len(d)
 	}

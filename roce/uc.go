@@ -140,7 +140,7 @@ func (q *UC) Post(wrs ...WR) error {
 
 // checkUC reports why a work request is invalid for UC.
 func (wr *WR) checkUC() error {
-	n := wr.octets()
+	n := wr.bytes()
 	switch {
 	case wr.Op != rdma.OpSend && wr.Op != rdma.OpWrite:
 		return fmt.Errorf("roce: UC has no %v", wr.Op)
@@ -172,7 +172,7 @@ func (q *UC) transmit(wrs []WR) (handed int, err error) {
 // cut makes the packets of a message: all but the last are full (C9-177 to
 // C9-179).
 func (q *UC) cut(wr *WR) error {
-	s, total := &q.sender, wr.octets()
+	s, total := &q.sender, wr.bytes()
 	from := gatherer{parts: wr.Data}
 	for off, ends := 0, false; !ends; {
 		n := min(total-off, q.peer.PMTU)

@@ -117,7 +117,7 @@ func (q *UD) Post(wrs ...WR) error {
 
 // checkUD reports why a work request is invalid for UD.
 func (q *UD) checkUD(wr *WR) error {
-	switch n, most := wr.octets(), q.dev.MaxPMTU(); {
+	switch n, most := wr.bytes(), q.dev.MaxPMTU(); {
 	case wr.Op != rdma.OpSend:
 		return fmt.Errorf("roce: UD has no %v", wr.Op)
 	case n > most: // C9-200
@@ -150,7 +150,7 @@ func (q *UD) transmit(wrs []WR) (handed int, err error) {
 
 // pack makes the packet of a datagram.
 func (q *UD) pack(wr *WR) error {
-	s, n := &q.sender, wr.octets()
+	s, n := &q.sender, wr.bytes()
 	p := packet.Packet{
 		BTH: packet.BTH{
 			Opcode: packet.UDSendOnly, Solicited: wr.Solicited, Pad: packet.PadFor(n),
@@ -192,7 +192,7 @@ func (q *UD) receive(d *Datagram, p *packet.Packet, rest []byte) Drop {
 		q.dev.counters.message(len(p.Payload))
 	}
 	q.complete(Completion{
-		ID: wr.ID, Op: rdma.OpSend, Err: err, Octets: GRHLen + len(p.Payload),
+		ID: wr.ID, Op: rdma.OpSend, Err: err, Bytes: GRHLen + len(p.Payload),
 		Immediate: p.Immediate, WithImmediate: p.Opcode.Immediate(), Solicited: p.Solicited,
 		From: Source{Addr: addrOf(d.Src), QP: p.DETH.SrcQP, Multicast: p.DestQP == packet.MulticastQP},
 	})
@@ -227,7 +227,7 @@ func (q *UD) admit(p *packet.Packet, rest []byte) Drop {
 
 // placeLocked fills a receive.
 func (q *UD) placeLocked(mem []byte, d *Datagram, p *packet.Packet) error {
-	if err := place(mem[:GRHLen], d.AppendGRH(q.grh[:0], len(d.Octets))); err != nil {
+	if err := place(mem[:GRHLen], d.AppendGRH(q.grh[:0], len(d.Bytes))); err != nil {
 		return err
 	}
 	return place(mem[GRHLen:][:len(p.Payload)], p.Payload)

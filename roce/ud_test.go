@@ -64,18 +64,18 @@ func TestUD(t *testing.T) { // RIB-C9-201, RIB-C9-203
 		for _, to := range []*end{b, c} {
 			mem := to.room(t, size)
 			var done log
-			wr := WR{Op: rdma.OpSend, Data: [][]byte{octets(size)}, To: to.at(), Done: &done, ID: 3, Solicited: true, Immediate: 8, WithImmediate: i%2 == 1}
+			wr := WR{Op: rdma.OpSend, Data: [][]byte{numbered(size)}, To: to.at(), Done: &done, ID: 3, Solicited: true, Immediate: 8, WithImmediate: i%2 == 1}
 			require.NoError(t, a.Post(wr))
 			assert.Equal(t, []Completion{{QP: a.Number(), ID: 3}}, done.take()) // RIB-P15
 			want := Completion{
-				QP: to.Number(), ID: 5, Received: true, Octets: GRHLen + size, Solicited: true,
+				QP: to.Number(), ID: 5, Received: true, Bytes: GRHLen + size, Solicited: true,
 				From: Source{Addr: a.dev.Addr(), QP: a.Number()}, // RIB-P13
 			}
 			if wr.WithImmediate {
 				want.Immediate, want.WithImmediate = 8, true
 			}
 			assert.Equal(t, []Completion{want}, to.got.take()) // RIB-P17
-			assert.Equal(t, octets(size), mem[GRHLen:])
+			assert.Equal(t, numbered(size), mem[GRHLen:])
 			from, err := packet.SourceOf(mem)
 			require.NoError(t, err)
 			assert.Equal(t, a.dev.Addr(), addrOf(from))
@@ -87,7 +87,7 @@ func TestUD(t *testing.T) { // RIB-C9-201, RIB-C9-203
 		assert.Equal(t, a.Number(), p.DETH.SrcQP)
 	}
 
-	require.Error(t, a.Post(WR{Op: rdma.OpSend, Data: [][]byte{octets(a.dev.MaxPMTU() + 1)}, To: b.at()})) // RIB-C9-200
+	require.Error(t, a.Post(WR{Op: rdma.OpSend, Data: [][]byte{numbered(a.dev.MaxPMTU() + 1)}, To: b.at()})) // RIB-C9-200
 	require.Error(t, a.Post(WR{Op: rdma.OpWrite, To: b.at()}))
 	require.Error(t, a.Post(WR{Op: rdma.OpSend}))
 	bad := b.at()
@@ -125,7 +125,7 @@ func TestUDNoWay(t *testing.T) {
 	wrs := make([]WR, 40)
 	for i := range wrs {
 		b.room(t, 4)
-		wrs[i] = WR{Op: rdma.OpSend, Data: [][]byte{octets(4)}, To: b.at(), Done: &done, ID: uint64(i)}
+		wrs[i] = WR{Op: rdma.OpSend, Data: [][]byte{numbered(4)}, To: b.at(), Done: &done, ID: uint64(i)}
 	}
 	wrs[3].To, wrs[20].To = far, far
 	wrs[30].Data = [][]byte{cutShort(t)[:8]}
@@ -156,7 +156,7 @@ func TestUDDrops(t *testing.T) { // RIB-C9-202
 	good := packet.Packet{
 		BTH:     packet.BTH{Opcode: packet.UDSendOnly, PKey: defaultPKey, DestQP: b.Number(), PSN: 77},
 		DETH:    packet.DETH{QKey: qkey, SrcQP: 9},
-		Payload: octets(100),
+		Payload: numbered(100),
 	}
 	b.wire.put(from, good)
 	assert.Equal(t, only(DropNoRecv), causes(b.dev)) // RIB-C9-207
@@ -174,8 +174,8 @@ func TestUDDrops(t *testing.T) { // RIB-C9-202
 		{DropOpcode, func(p *packet.Packet) { p.Opcode = 0x6a }}, // RIB-C9-206: an RDMA WRITE, if there were one
 		{DropOpcode, func(p *packet.Packet) { p.Opcode = 0x7f }}, // RIB-C9-206
 		{DropRoom, func(*packet.Packet) {}},                      // RIB-C9-205
-		{DropPayload, func(p *packet.Packet) { p.Payload = octets(4100) }},
-		{DropLength, func(p *packet.Packet) { p.Pad, p.Payload = 0, octets(3) }},
+		{DropPayload, func(p *packet.Packet) { p.Payload = numbered(4100) }},
+		{DropLength, func(p *packet.Packet) { p.Pad, p.Payload = 0, numbered(3) }},
 	} {
 		p := good
 		tt.change(&p)
@@ -184,7 +184,7 @@ func TestUDDrops(t *testing.T) { // RIB-C9-202
 	}
 	assert.Empty(t, b.got.take())
 	assert.Equal(t, 1, b.recvs.n) // RIB-P17
-	good.Payload, good.Pad = octets(99), 1
+	good.Payload, good.Pad = numbered(99), 1
 	b.wire.put(from, good)
 	assert.Len(t, b.got.take(), 1)
 
@@ -229,7 +229,7 @@ func TestMulticast(t *testing.T) {
 	require.NoError(t, second.Start(qkey))
 	require.NoError(t, second.PostRecv(Recv{Data: make([]byte, 100)}))
 	to := Destination{Address: Address{Addr: group}, QP: packet.MulticastQP, QKey: qkey}
-	send := WR{Op: rdma.OpSend, Data: [][]byte{octets(9)}, To: to}
+	send := WR{Op: rdma.OpSend, Data: [][]byte{numbered(9)}, To: to}
 
 	require.Error(t, b.Join(netip.MustParseAddr("10.1.2.3")))
 	require.Error(t, b.Join(netip.MustParseAddr("ff02::1")))

@@ -100,8 +100,8 @@ func LocalAddr(to netip.Addr) (netip.Addr, error) {
 // Addr returns the port's address.
 func (w *UDPWire) Addr() netip.Addr { return w.addr }
 
-// MaxOctets returns the room that the network interface leaves.
-func (w *UDPWire) MaxOctets() int {
+// MaxBytes returns the room that the network interface leaves.
+func (w *UDPWire) MaxBytes() int {
 	ip := packet.IPv4Len
 	if w.addr.Is6() {
 		ip = packet.GRHLen

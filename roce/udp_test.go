@@ -55,7 +55,7 @@ func TestUDPWireUC(t *testing.T) {
 	for _, size := range []int{0, 1, 4097, 100_000} {
 		recv := make([]byte, size)
 		require.NoError(t, to.PostRecv(Recv{Data: recv}, Recv{}))
-		data := octets(size)
+		data := numbered(size)
 		require.NoError(t, from.Post(
 			WR{Op: rdma.OpSend, Data: [][]byte{data}},
 			WR{Op: rdma.OpWrite, Data: [][]byte{data}, Remote: rdma.Remote{STag: region.STag()}, Immediate: 5, WithImmediate: true},
@@ -64,7 +64,7 @@ func TestUDPWireUC(t *testing.T) {
 			c, err := cq.Wait(waits(t))
 			require.NoError(t, err)
 			require.NoError(t, c.Err)
-			assert.Equal(t, size, c.Octets)
+			assert.Equal(t, size, c.Bytes)
 			assert.Equal(t, data, got)
 		}
 	}
@@ -95,7 +95,7 @@ func TestUDPWireUD(t *testing.T) {
 		c, err := asked.Wait(waits(t))
 		require.NoError(t, err)
 		assert.Equal(t, Source{Addr: a.Addr(), QP: client.Number(), Multicast: to == multicast}, c.From)
-		assert.Equal(t, "who?", string(in[GRHLen:c.Octets]))
+		assert.Equal(t, "who?", string(in[GRHLen:c.Bytes]))
 		assert.Equal(t, to.Addr.AsSlice(), in[36:40], "the IPv4 header names the destination")
 		assert.Equal(t, to.TrafficClass, in[21])
 		assert.Equal(t, to.HopLimit, in[28])
@@ -106,7 +106,7 @@ func TestUDPWireUD(t *testing.T) {
 		c, err = answered.Wait(waits(t))
 		require.NoError(t, err)
 		assert.Equal(t, b.Addr(), c.From.Addr)
-		assert.Equal(t, "I", string(back[GRHLen:c.Octets]))
+		assert.Equal(t, "I", string(back[GRHLen:c.Bytes]))
 	}
 	require.NoError(t, server.Leave(group))
 	assert.Equal(t, [Drops]uint64{}, b.Stats().Dropped)
@@ -129,7 +129,7 @@ func TestUDPWire6(t *testing.T) {
 	require.NoError(t, q.Post(WR{Op: rdma.OpSend, Data: [][]byte{[]byte("hello")}, To: to}))
 	c, err := cq.Wait(waits(t))
 	require.NoError(t, err)
-	assert.Equal(t, "hello", string(mem[GRHLen:c.Octets]))
+	assert.Equal(t, "hello", string(mem[GRHLen:c.Bytes]))
 	assert.Equal(t, []byte{0x64, 0x80}, mem[:2], "version and traffic class")
 	assert.EqualValues(t, 33, mem[7])
 }
@@ -168,7 +168,7 @@ func TestAllocations(t *testing.T) {
 	require.NoError(t, to.Start(qkey))
 	require.NoError(t, from.Start(qkey))
 	mem := make([]byte, 4096)
-	wr := WR{Op: rdma.OpSend, Data: [][]byte{octets(1000)}, To: Destination{Address: Address{Addr: b.Addr()}, QP: to.Number(), QKey: qkey}}
+	wr := WR{Op: rdma.OpSend, Data: [][]byte{numbered(1000)}, To: Destination{Address: Address{Addr: b.Addr()}, QP: to.Number(), QKey: qkey}}
 	ctx := context.Background()
 	n := testing.AllocsPerRun(200, func() {
 		_ = to.PostRecv(Recv{Data: mem})
@@ -190,7 +190,7 @@ func BenchmarkUDP(bm *testing.B) {
 			require.NoError(bm, err)
 			require.NoError(bm, to.Connect(Peer{Address: Address{Addr: a.Addr()}, QP: from.Number(), PMTU: 4096}, 0))
 			require.NoError(bm, from.Connect(Peer{Address: Address{Addr: b.Addr()}, QP: to.Number(), PMTU: 4096}, 0))
-			mem, wr := make([]byte, size), WR{Op: rdma.OpSend, Data: [][]byte{octets(size)}}
+			mem, wr := make([]byte, size), WR{Op: rdma.OpSend, Data: [][]byte{numbered(size)}}
 			ctx := context.Background()
 			bm.SetBytes(int64(size))
 			bm.ReportAllocs()

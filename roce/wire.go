@@ -15,7 +15,7 @@ type Datagram struct {
 	// (packet.Check.Solve).
 	Unseen bool
 
-	Octets []byte // from the BTH to the ICRC
+	Bytes []byte // from the BTH to the ICRC
 }
 
 // A Wire is a port: it sends datagrams to the network, and receives datagrams
@@ -25,8 +25,8 @@ type Wire interface {
 	// Addr returns the port's address, its one GID.
 	Addr() netip.Addr
 
-	// MaxOctets returns the length of the longest Datagram.Octets.
-	MaxOctets() int
+	// MaxBytes returns the length of the longest Datagram.Bytes.
+	MaxBytes() int
 
 	// Send passes datagrams to the network, in order, and waits while the
 	// network has no room. It returns the number of datagrams sent; the rest

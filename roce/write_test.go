@@ -52,7 +52,7 @@ func TestWriteChecks(t *testing.T) { // RIB-C9-170, RIB-C9-192.2.1
 	p.RETH.VA = size - pmtu
 	b.put(p)
 	assert.Empty(t, b.dropped())
-	assert.Equal(t, octets(pmtu), b.mem[size-pmtu:], "up to the end")
+	assert.Equal(t, numbered(pmtu), b.mem[size-pmtu:], "up to the end")
 }
 
 // TestWritePackets checks that the conditions hold for every packet.

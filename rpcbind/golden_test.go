@@ -172,7 +172,7 @@ func TestResultsCut(t *testing.T) {
 // TestArgumentsCut checks that arguments with missing or additional bytes are
 // garbage; NULL takes any.
 func TestArgumentsCut(t *testing.T) {
-	garbage := wiretest.Octets(t, "00000007 00000001 00000000 00000000 00000000 00000004")
+	garbage := wiretest.Bytes(t, "00000007 00000001 00000000 00000000 00000000 00000004")
 	for _, name := range []string{"getport", "dump"} {
 		call := wiretest.Hex(t, "testdata/"+name+"-call.hex")
 		for n := 40; n < len(call); n++ {

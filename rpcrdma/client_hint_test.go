@@ -16,9 +16,9 @@ import (
 // roundTrips is more time than a connection and a call take in memory.
 const roundTrips = 20 * time.Millisecond
 
-// TestLineHint checks that a hint ends the pause between attempts, however long
+// TestClientHint checks that a hint ends the pause between attempts, however long
 // it has become.
-func TestLineHint(t *testing.T) {
+func TestClientHint(t *testing.T) {
 	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		p.kill()
@@ -37,9 +37,9 @@ func TestLineHint(t *testing.T) {
 	})
 }
 
-// TestLineHintUnwanted checks that a hint that arrives while no call wants a
+// TestClientHintUnwanted checks that a hint that arrives while no call wants a
 // connection is kept for the next one.
-func TestLineHintUnwanted(t *testing.T) {
+func TestClientHintUnwanted(t *testing.T) {
 	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		p.kill()
@@ -61,9 +61,9 @@ func TestLineHintUnwanted(t *testing.T) {
 	})
 }
 
-// TestLineHintSilent checks that a hint ends a connection to a server that has
+// TestClientHintSilent checks that a hint ends a connection to a server that has
 // vanished silently, long before the Silence limit does.
-func TestLineHintSilent(t *testing.T) {
+func TestClientHintSilent(t *testing.T) {
 	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		for _, waited := range []time.Duration{0, defaultSilence * 3 / 4} { // the Client itself asks by then
@@ -97,9 +97,9 @@ func (d *hanging) Dial(ctx context.Context, addr string, cfg rdma.ConnConfig) (r
 	return d.place.Dial(ctx, addr, cfg)
 }
 
-// TestLineHintDialing checks that a hint ends an attempt to connect that began
+// TestClientHintDialing checks that a hint ends an attempt to connect that began
 // without a server: TCP would repeat its first packet seconds later.
-func TestLineHintDialing(t *testing.T) {
+func TestClientHintDialing(t *testing.T) {
 	line(t, ClientConfig{}, func(t *testing.T, _ *Client, p *place) {
 		d := &hanging{place: p}
 		l, err := Dial(t.Context(), d, "", ClientConfig{Log: testLog(t)})
@@ -120,9 +120,9 @@ func TestLineHintDialing(t *testing.T) {
 	})
 }
 
-// TestLineHintForged checks that false hints cost a NULL call every few
+// TestClientHintForged checks that false hints cost a NULL call every few
 // seconds, and no connection.
-func TestLineHintForged(t *testing.T) {
+func TestClientHintForged(t *testing.T) {
 	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		time.Sleep(hintPause)
@@ -148,9 +148,9 @@ func TestLineHintForged(t *testing.T) {
 	})
 }
 
-// TestLineHintNoCredit checks the same if slow calls have all credits, so that
+// TestClientHintNoCredit checks the same if slow calls have all credits, so that
 // the server cannot be asked.
-func TestLineHintNoCredit(t *testing.T) {
+func TestClientHintNoCredit(t *testing.T) {
 	const credits = 3
 	line(t, ClientConfig{Conn: ClientConnConfig{Credits: credits}}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))

@@ -17,9 +17,9 @@ import (
 
 const patience = 16 * time.Second
 
-// TestLineSilence checks that a server that stops midway loses its connection
+// TestClientSilence checks that a server that stops midway loses its connection
 // and gets another, over which the calls succeed.
-func TestLineSilence(t *testing.T) {
+func TestClientSilence(t *testing.T) {
 	line(t, ClientConfig{Silence: patience}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		time.Sleep(time.Hour) // silence without calls is fine
@@ -43,9 +43,9 @@ func TestLineSilence(t *testing.T) {
 	})
 }
 
-// TestLineSlowCall checks that a call may take long if the server answers
+// TestClientSlowCall checks that a call may take long if the server answers
 // others.
-func TestLineSlowCall(t *testing.T) {
+func TestClientSlowCall(t *testing.T) {
 	line(t, ClientConfig{Silence: patience, GiveUp: patience}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		p.e.hold = make(chan struct{})
@@ -63,9 +63,9 @@ func TestLineSlowCall(t *testing.T) {
 	})
 }
 
-// TestLineRests checks that the observer rests without calls: a Client at rest
+// TestClientRests checks that the observer rests without calls: a Client at rest
 // notices only messages on its connection.
-func TestLineRests(t *testing.T) {
+func TestClientRests(t *testing.T) {
 	line(t, ClientConfig{Silence: patience}, func(t *testing.T, l *Client, p *place) {
 		for range 3 {
 			require.NoError(t, ask(t.Context(), l, 0, 0, 0))
@@ -102,9 +102,9 @@ func (m *metered) Traffic() (in, out uint64) {
 	return m.d.in, m.d.out
 }
 
-// TestLineTraffic checks that bytes that move are a sign of life, and that the
+// TestClientTraffic checks that bytes that move are a sign of life, and that the
 // few bytes that a dead server's kernel acknowledges are none.
-func TestLineTraffic(t *testing.T) {
+func TestClientTraffic(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		in, out uint64 // per second
@@ -139,9 +139,9 @@ func TestLineTraffic(t *testing.T) {
 	}
 }
 
-// TestLineMuteServer checks that a server that takes connections and answers
+// TestClientMuteServer checks that a server that takes connections and answers
 // nothing counts as absent: the calls go on waiting, and are given up.
-func TestLineMuteServer(t *testing.T) {
+func TestClientMuteServer(t *testing.T) {
 	cfg := ClientConfig{Silence: patience, GiveUp: 3 * patience}
 	line(t, cfg, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
@@ -189,10 +189,10 @@ type deaf struct{}
 func (deaf) Receive(m rdma.Recv) { m.Buf.Release() }
 func (deaf) Closed(error)        {}
 
-// TestLinePoison checks that, if a server ends the connection because of a
+// TestClientPoison checks that, if a server ends the connection because of a
 // call, the Client does not reconnect hundreds of times a second, and that a
 // soft call ends.
-func TestLinePoison(t *testing.T) {
+func TestClientPoison(t *testing.T) {
 	line(t, ClientConfig{GiveUp: 10 * time.Second}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		cause := errors.New("I dislike that")
@@ -210,9 +210,9 @@ func TestLinePoison(t *testing.T) {
 	})
 }
 
-// TestLineSilentAndIdle checks that a silent server is detected even if its
+// TestClientSilentAndIdle checks that a silent server is detected even if its
 // calls are given up.
-func TestLineSilentAndIdle(t *testing.T) {
+func TestClientSilentAndIdle(t *testing.T) {
 	line(t, ClientConfig{Silence: patience}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		resume := p.lastTheirs().Pause()

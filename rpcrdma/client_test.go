@@ -207,10 +207,10 @@ func start(t *testing.T, ctx context.Context, l *Client, n int) <-chan error {
 	return done
 }
 
-// TestLineCuts cuts the connection after each number of frames of either end:
+// TestClientCuts cuts the connection after each number of frames of either end:
 // before a call is sent, afterwards, amid its chunks, before its reply. It
 // checks that all calls succeed over the next connections.
-func TestLineCuts(t *testing.T) {
+func TestClientCuts(t *testing.T) {
 	for _, end := range []string{"client", "server"} {
 		for frames := range 10 {
 			t.Run(end, func(t *testing.T) {
@@ -238,9 +238,9 @@ func TestLineCuts(t *testing.T) {
 	}
 }
 
-// TestLineSameXID checks that calls under way when the connection is lost are
+// TestClientSameXID checks that calls under way when the connection is lost are
 // sent again with their XIDs (RFC 5531, Section 4).
-func TestLineSameXID(t *testing.T) {
+func TestClientSameXID(t *testing.T) {
 	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		p.e.hold = make(chan struct{})
@@ -263,9 +263,9 @@ func TestLineSameXID(t *testing.T) {
 	})
 }
 
-// TestLineXIDsInUse checks that no XID is in use twice, even if a call waits
+// TestClientXIDsInUse checks that no XID is in use twice, even if a call waits
 // while 2^32 others are made.
-func TestLineXIDsInUse(t *testing.T) {
+func TestClientXIDsInUse(t *testing.T) {
 	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 		l.xids.last.Store(1<<32 - 3)
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0)) // 0xfffffffe
@@ -290,10 +290,10 @@ func TestLineXIDsInUse(t *testing.T) {
 	})
 }
 
-// TestLineHard checks that a hard Client waits for its server and logs that
+// TestClientHard checks that a hard Client waits for its server and logs that
 // once, and that a lost connection is replaced only when a call wants a
 // connection.
-func TestLineHard(t *testing.T) {
+func TestClientHard(t *testing.T) {
 	var log strings.Builder
 	plain := func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
@@ -331,9 +331,9 @@ func TestLineHard(t *testing.T) {
 	})
 }
 
-// TestLineSoft checks that a soft Client gives calls up in time, with all known
+// TestClientSoft checks that a soft Client gives calls up in time, with all known
 // causes.
-func TestLineSoft(t *testing.T) {
+func TestClientSoft(t *testing.T) {
 	line(t, ClientConfig{GiveUp: 10 * time.Second}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		p.e.hold = make(chan struct{})
@@ -362,9 +362,9 @@ func TestLineSoft(t *testing.T) {
 	})
 }
 
-// TestLineCancel checks that a call ends with its context, even without a
+// TestClientCancelWithoutServer checks that a call ends with its context, even without a
 // server.
-func TestLineCancel(t *testing.T) {
+func TestClientCancelWithoutServer(t *testing.T) {
 	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		p.kill()
@@ -397,10 +397,10 @@ func TestLineCancel(t *testing.T) {
 	})
 }
 
-// TestLineCancelOne checks that the reply to a cancelled call finds other
+// TestClientCancelOne checks that the reply to a cancelled call finds other
 // memory in place of the caller's. With a provider that cannot exchange memory
 // it finds none, which costs the connection; the other calls do not notice.
-func TestLineCancelOne(t *testing.T) {
+func TestClientCancelOne(t *testing.T) {
 	for _, rigid := range []bool{false, true} {
 		line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 			p.rigid = rigid
@@ -428,9 +428,9 @@ func TestLineCancelOne(t *testing.T) {
 	}
 }
 
-// TestLineWaitersOverlap loses a connection before all waiters have seen it,
+// TestClientWaitersOverlap loses a connection before all waiters have seen it,
 // and checks that the waiters for the next connection are not forgotten.
-func TestLineWaitersOverlap(t *testing.T) {
+func TestClientWaitersOverlap(t *testing.T) {
 	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		l.enter() // a slow waiter
@@ -442,8 +442,8 @@ func TestLineWaitersOverlap(t *testing.T) {
 	})
 }
 
-// TestLineClose checks that Close ends calls under way and waiting calls.
-func TestLineClose(t *testing.T) {
+// TestClientClose checks that Close ends calls under way and waiting calls.
+func TestClientClose(t *testing.T) {
 	for _, there := range []bool{true, false} {
 		line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 			require.NoError(t, ask(t.Context(), l, 0, 0, 0))
@@ -462,9 +462,9 @@ func TestLineClose(t *testing.T) {
 	}
 }
 
-// TestLineRestarts restarts a server while many calls with data are made. It
+// TestClientRestarts restarts a server while many calls with data are made. It
 // checks that each call is executed at least once, and has the right results.
-func TestLineRestarts(t *testing.T) {
+func TestClientRestarts(t *testing.T) {
 	const callers, each = 64, 20
 	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 		p.e.onCall = func() { time.Sleep(rand.N(500 * time.Millisecond)) }
@@ -502,8 +502,8 @@ func TestLineRestarts(t *testing.T) {
 	})
 }
 
-// TestLineAnswers checks that calls that were answered are not repeated.
-func TestLineAnswers(t *testing.T) {
+// TestClientAnswers checks that calls that were answered are not repeated.
+func TestClientAnswers(t *testing.T) {
 	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
 		assert.ErrorIs(t, l.Call(t.Context(), &oncrpc.Exchange{Prog: echoProg + 1, Vers: 1}), oncrpc.ErrProgUnavail)
 		assert.ErrorIs(t, l.Call(t.Context(), &oncrpc.Exchange{Prog: echoProg, Vers: 1, Proc: 1}), oncrpc.ErrGarbageArgs)

@@ -125,9 +125,9 @@ func TestNoOverrun(t *testing.T) {
 	})
 }
 
-// TestLineUp checks that the longest waiter gets a credit first, and that a
+// TestClientUp checks that the longest waiter gets a credit first, and that a
 // call that leaves the line takes none.
-func TestLineUp(t *testing.T) {
+func TestClientUp(t *testing.T) {
 	withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
 		var done []<-chan error
 		var ends []context.CancelCauseFunc

@@ -104,10 +104,10 @@ func TestAsymmetry(t *testing.T) {
 	}
 }
 
-// TestLineReplays changes the server's sizes with each connection. It checks
+// TestClientReplays changes the server's sizes with each connection. It checks
 // that repeated calls use the new sizes: the same XID, in another form, with
 // STags of the new connection; the old STags are dead (R8797-4-1).
-func TestLineReplays(t *testing.T) {
+func TestClientReplays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before := buf.Default.Out()
 		l := rdmatest.Listen(t)

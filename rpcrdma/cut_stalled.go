@@ -63,7 +63,7 @@ func (c *conn) isStalled(round uint64) bool {
 	now := fairshare.Sight{Round: round}
 	if m, ok := c.rc.(rdma.ByteCounter); ok {
 		in, out := m.Traffic()
-		now.Octets = in + out
+		now.Bytes = in + out
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -137,7 +137,7 @@ func TestHostileCounts(t *testing.T) {
 			"00000000 00000000 00000001 ffffffff",
 			"00000001 ffffffff ffffffff ffffffff ffffffff ffffffff",
 		} {
-			q.send(fixed, wiretest.Octets(t, lists), make([]byte, 200))
+			q.send(fixed, wiretest.Bytes(t, lists), make([]byte, 200))
 			q.refused(wire.ErrChunk)
 		}
 		endless := chunks.Lists{Reads: make([]chunks.ReadSegment, chunks.MaxSegments+1)}

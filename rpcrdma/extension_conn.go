@@ -56,7 +56,7 @@ type ExtensionHandler interface {
 	// Immediate takes Immediate Data. It runs on the goroutine that reads the
 	// connection, so it must not wait for anything that the peer has yet to
 	// send. The receive has already been posted again.
-	Immediate(octets [8]byte)
+	Immediate(word [8]byte)
 
 	// Closed is called once, when the connection has ended, with the cause: nil
 	// or io.EOF after an orderly end. At a responder, the cause is

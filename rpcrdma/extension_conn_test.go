@@ -38,7 +38,7 @@ func TestReplyPosted(t *testing.T) {
 				assert.Same(t, l, l.Handler().(*sideLink).l)
 				rep.Posted = func() {
 					told++
-					assert.NoError(t, l.PostImmediate(octets(7), nil, 0))
+					assert.NoError(t, l.PostImmediate(wordOf(7), nil, 0))
 				}
 				null(ctx, req, rep)
 				return tt.serve(rep)
@@ -246,10 +246,10 @@ func TestLinkAllocs(t *testing.T) {
 	var done counted
 	once := func() {
 		_ = client.Atomic(rdma.OpFetchAdd, client.Counter(1), rdma.Atomic{Operand: 1}, &done, 1)
-		_ = server.PostImmediate(octets(1), &done, 1)
-		_ = client.receive(octets(1))
-		_ = client.PostImmediate(octets(2), &done, 1)
-		_ = server.receive(octets(2))
+		_ = server.PostImmediate(wordOf(1), &done, 1)
+		_ = client.receive(wordOf(1))
+		_ = client.PostImmediate(wordOf(2), &done, 1)
+		_ = server.receive(wordOf(2))
 	}
 	once()
 	assert.EqualValues(t, 3, done)

@@ -74,7 +74,7 @@ func TestGarbageArgs(t *testing.T) {
 				q := r.dialLinux()
 				body := rpcCall(testXID, "")[:24]
 				binary.BigEndian.PutUint32(body[20:], tt.proc)
-				body = append(body, wiretest.Octets(t, tt.auth+tt.args)...)
+				body = append(body, wiretest.Bytes(t, tt.auth+tt.args)...)
 				for _, long := range []bool{false, true} {
 					var l chunks.Lists
 					for _, c := range tt.in {

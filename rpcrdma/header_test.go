@@ -92,7 +92,7 @@ func TestParseCallErrors(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var h rpcwire.Header
-			_, err := h.ParseCall(wiretest.Octets(t, tt.wire))
+			_, err := h.ParseCall(wiretest.Bytes(t, tt.wire))
 			require.ErrorIs(t, err, tt.err)
 			var e *rpcwire.HeaderError
 			require.ErrorAs(t, err, &e)

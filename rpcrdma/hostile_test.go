@@ -61,7 +61,7 @@ func hostile(t testing.TB) map[string][]byte {
 		"an item present 2^32-1 times": "ffffffff",
 		"a truncated read segment":     "00000001 00000000 00000001",
 	} {
-		all[name] = raw(wiretest.Octets(t, lists), make([]byte, 40))
+		all[name] = raw(wiretest.Bytes(t, lists), make([]byte, 40))
 	}
 	return all
 }

@@ -15,15 +15,15 @@ import (
 // called then.
 //
 // The reply to a call is queued when its Reply.Posted has been called.
-func (l *ExtensionConn) PostImmediate(octets [8]byte, done rdma.Completer, id uint64) error {
+func (l *ExtensionConn) PostImmediate(word [8]byte, done rdma.Completer, id uint64) error {
 	if err := l.tally(l.responder(), ErrUnanswered, errUnasked); err != nil {
 		return err
 	}
-	return l.post(rdma.WR{Op: rdma.OpImmediate, Immediate: octets, Solicited: true, Done: done, ID: id})
+	return l.post(rdma.WR{Op: rdma.OpImmediate, Immediate: word, Solicited: true, Done: done, ID: id})
 }
 
 // receive takes Immediate Data. The caller must end the connection on an error.
-func (l *ExtensionConn) receive(octets [8]byte) error {
+func (l *ExtensionConn) receive(word [8]byte) error {
 	if l == nil {
 		return errNotAgreed
 	}
@@ -33,13 +33,13 @@ func (l *ExtensionConn) receive(octets [8]byte) error {
 	if err := l.conn.PostRecv(1); err != nil {
 		return err
 	}
-	l.handler.Immediate(octets)
+	l.handler.Immediate(word)
 	return nil
 }
 
 // takeImmediate takes Immediate Data from a requester's connection.
-func (c *ClientConn) takeImmediate(octets [8]byte) {
-	if err := c.link.receive(octets); err != nil {
+func (c *ClientConn) takeImmediate(word [8]byte) {
+	if err := c.link.receive(word); err != nil {
 		c.conn.Abort(err)
 	}
 }

@@ -20,7 +20,7 @@ import (
 // A side records the events on the links of one end.
 type side struct {
 	onAttach func(*ExtensionConn)
-	on       func(l *ExtensionConn, octets [8]byte)
+	on       func(l *ExtensionConn, word [8]byte)
 	onClosed func(*ExtensionConn)
 
 	mu     sync.Mutex
@@ -69,13 +69,13 @@ type sideLink struct {
 	l *ExtensionConn
 }
 
-func (k *sideLink) Immediate(octets [8]byte) {
+func (k *sideLink) Immediate(word [8]byte) {
 	k.s.mu.Lock()
-	k.s.got = append(k.s.got, octets)
+	k.s.got = append(k.s.got, word)
 	on := k.s.on
 	k.s.mu.Unlock()
 	if on != nil {
-		on(k.l, octets)
+		on(k.l, word)
 	}
 }
 
@@ -88,7 +88,7 @@ func (k *sideLink) Closed(err error) {
 	}
 }
 
-func octets(n int) (b [8]byte) {
+func wordOf(n int) (b [8]byte) {
 	binary.BigEndian.PutUint64(b[:], uint64(n))
 	return b
 }
@@ -119,22 +119,22 @@ func TestImmediate(t *testing.T) {
 			server, client := theirs.link(t), ours.link(t)
 			assert.Same(t, client, c.ExtensionConn())
 			assert.Equal(t, limit, server.Extensions().Immediate)
-			require.ErrorIs(t, client.PostImmediate(octets(1), nil, 0), errUnasked)
+			require.ErrorIs(t, client.PostImmediate(wordOf(1), nil, 0), errUnasked)
 			for round := range 5 {
 				sent := make(sentBox, limit)
 				for i := range limit {
-					require.NoError(t, server.PostImmediate(octets(round+i), sent, uint64(i)))
+					require.NoError(t, server.PostImmediate(wordOf(round+i), sent, uint64(i)))
 				}
-				require.ErrorIs(t, server.PostImmediate(octets(9), nil, 0), ErrUnanswered)
+				require.ErrorIs(t, server.PostImmediate(wordOf(9), nil, 0), ErrUnanswered)
 				for i, got := range ours.news() {
-					assert.Equal(t, octets(round+i), got)
+					assert.Equal(t, wordOf(round+i), got)
 					done := <-sent
 					assert.Equal(t, rdma.Completion{ID: uint64(i), Op: rdma.OpImmediate}, done)
 				}
 				for i := range limit {
-					require.NoError(t, client.PostImmediate(octets(100+i), nil, 0))
+					require.NoError(t, client.PostImmediate(wordOf(100+i), nil, 0))
 				}
-				require.ErrorIs(t, client.PostImmediate(octets(9), nil, 0), errUnasked)
+				require.ErrorIs(t, client.PostImmediate(wordOf(9), nil, 0), errUnasked)
 				assert.Len(t, theirs.news(), limit)
 			}
 		})
@@ -158,8 +158,8 @@ func TestImmediateFromWithin(t *testing.T) {
 				assert.NoError(t, l.PostImmediate(b, nil, 0))
 			}
 		}
-		require.NoError(t, server.PostImmediate(octets(1), nil, 0))
-		require.NoError(t, server.PostImmediate(octets(2), nil, 0))
+		require.NoError(t, server.PostImmediate(wordOf(1), nil, 0))
+		require.NoError(t, server.PostImmediate(wordOf(2), nil, 0))
 		assert.Len(t, theirs.news(), rounds+1)
 	})
 }
@@ -175,13 +175,13 @@ func TestImmediateOrder(t *testing.T) {
 			require.NoError(t, p.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{msgHeader(xid), rpcCall(xid, "")}}))
 		}
 		synctest.Wait()
-		require.NoError(t, s.link(t).PostImmediate(octets(7), nil, 0))
+		require.NoError(t, s.link(t).PostImmediate(wordOf(7), nil, 0))
 		resume()
 		got := p.news()
 		require.Len(t, got, 41)
 		last := got[40]
 		assert.True(t, last.WithImmediate && last.Solicited)
-		assert.Equal(t, octets(7), last.Immediate)
+		assert.Equal(t, wordOf(7), last.Immediate)
 	})
 }
 
@@ -229,7 +229,7 @@ func (p *rawLink) end() error {
 
 func (p *rawLink) say(t *testing.T, n int) {
 	t.Helper()
-	require.NoError(t, p.Post(rdma.WR{Op: rdma.OpImmediate, Immediate: octets(n)}))
+	require.NoError(t, p.Post(rdma.WR{Op: rdma.OpImmediate, Immediate: wordOf(n)}))
 	synctest.Wait()
 }
 
@@ -273,7 +273,7 @@ func TestImmediateMisuse(t *testing.T) {
 			for i := range 3 {
 				p.say(t, i)
 			}
-			require.NoError(t, s.link(t).PostImmediate(octets(1), nil, 0))
+			require.NoError(t, s.link(t).PostImmediate(wordOf(1), nil, 0))
 			p.say(t, 3)
 			require.NoError(t, p.end())
 			p.say(t, 4)
@@ -286,7 +286,7 @@ func TestImmediateMisuse(t *testing.T) {
 		s := new(side)
 		serve(t, &Server{Handler: null, Extensions: s.config(8)}, func(t *testing.T, r *rig) {
 			p := dialRawLink(t, r.listen, linked(8))
-			require.NoError(t, s.link(t).PostImmediate(octets(1), nil, 0))
+			require.NoError(t, s.link(t).PostImmediate(wordOf(1), nil, 0))
 			p.say(t, 1)
 			require.NoError(t, p.end())
 			p.say(t, 2)
@@ -358,7 +358,7 @@ func TestReceives(t *testing.T) {
 		many(2*reverse, func() error { return callBack(t.Context(), back, "backward") })
 		many(immediate, func() error {
 			<-room
-			return server.PostImmediate(octets(1), nil, 0)
+			return server.PostImmediate(wordOf(1), nil, 0)
 		})
 		all.Wait()
 		synctest.Wait()
@@ -426,7 +426,7 @@ func TestLinkClosed(t *testing.T) {
 			for _, s := range []*side{theirs, ours} {
 				require.Len(t, s.ends(), 1)
 				assert.ErrorIs(t, s.ends()[0], cause)
-				assert.ErrorIs(t, s.link(t).PostImmediate(octets(1), nil, 0), map[bool]error{true: rdma.ErrClosed, false: errUnasked}[s == theirs])
+				assert.ErrorIs(t, s.link(t).PostImmediate(wordOf(1), nil, 0), map[bool]error{true: rdma.ErrClosed, false: errUnasked}[s == theirs])
 			}
 			require.NoError(t, c.Close())
 		})
@@ -446,11 +446,11 @@ func TestLinkReconnect(t *testing.T) {
 		first := theirs.link(t)
 		p.last().Abort(rdmatest.ErrCut)
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
-		assert.ErrorIs(t, first.PostImmediate(octets(1), nil, 0), rdma.ErrClosed)
+		assert.ErrorIs(t, first.PostImmediate(wordOf(1), nil, 0), rdma.ErrClosed)
 		require.Len(t, theirs.ends(), 1)
 		require.Len(t, ours.ends(), 1)
 		require.Len(t, theirs.links, 2)
-		require.NoError(t, theirs.links[1].PostImmediate(octets(1), nil, 0))
+		require.NoError(t, theirs.links[1].PostImmediate(wordOf(1), nil, 0))
 		assert.Len(t, ours.news(), 1)
 	})
 	assert.Len(t, ours.closed, 2)
@@ -482,7 +482,7 @@ func TestLinkAtomics(t *testing.T) {
 		c, err := DialConn(t.Context(), &dialer{l: r.listen}, "", ClientConnConfig{Extensions: x})
 		require.NoError(t, err)
 		assert.ErrorIs(t, c.ExtensionConn().Atomic(rdma.OpFetchAdd, rdma.Remote{}, rdma.Atomic{}, nil, 0), errNotAgreed)
-		assert.ErrorIs(t, c.ExtensionConn().PostImmediate(octets(1), nil, 0), errNotAgreed)
+		assert.ErrorIs(t, c.ExtensionConn().PostImmediate(wordOf(1), nil, 0), errNotAgreed)
 		require.NoError(t, c.Close())
 	})
 }

@@ -81,12 +81,12 @@ const (
 	// It holds for a processor that switches to another goroutine and back in
 	// quickSwitch or less. If a switch takes several times that, as on an
 	// emulated processor, the limit is as many times slowCall, up to
-	// maxSlowness. Each pulled byte adds slowOctet: writing from the caches
+	// maxSlowness. Each pulled byte adds slowByte: writing from the caches
 	// takes less, and another goroutine would fetch the byte from memory. After
 	// a slow call the dispatcher serves the next calls of its kind, few at
 	// first, and at most maxAway.
 	slowCall    = 150 * time.Microsecond
-	slowOctet   = time.Nanosecond
+	slowByte    = time.Nanosecond
 	quickSwitch = 500 * time.Nanosecond
 	maxSlowness = 32
 	maxAway     = 256

@@ -118,7 +118,7 @@ func (c *conn) serveShort(cl *call, k *callKind) {
 		c.srv.watchdog.enter(c)
 	}
 	cl.assemble()
-	slow := c.srv.slow + time.Duration(cl.plan.pullSize)*slowOctet
+	slow := c.srv.slow + time.Duration(cl.plan.pullSize)*slowByte
 	start := time.Now()
 	answer := cl.execute()
 	took := time.Since(start)

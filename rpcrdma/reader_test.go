@@ -108,16 +108,16 @@ func TestReaderServesPulled(t *testing.T) {
 	})
 }
 
-// TestSlowByOctets checks that the time limit of a call grows with the pulled
+// TestSlowByBytes checks that the time limit of a call grows with the pulled
 // bytes.
-func TestSlowByOctets(t *testing.T) {
-	const octets = large // at slowOctet each
+func TestSlowByBytes(t *testing.T) {
+	const octets = large // at slowByte each
 	for _, tt := range []struct {
 		took time.Duration
 		slow bool
 	}{
-		{slowCall + octets*slowOctet, false},
-		{slowCall + octets*slowOctet + 1, true},
+		{slowCall + octets*slowByte, false},
+		{slowCall + octets*slowByte + 1, true},
 	} {
 		s := &Server{Handler: service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 			time.Sleep(tt.took)

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestSentryRests checks that the watchdog stops when no reader serves calls.
-func TestSentryRests(t *testing.T) {
+// TestWatchdogRests checks that the watchdog stops when no reader serves calls.
+func TestWatchdogRests(t *testing.T) {
 	serveTap(t, &Server{Handler: null}, &tap{relievable: true}, func(t *testing.T, r *rig) {
 		q := r.dialLinux()
 		for range 3 {
@@ -22,9 +22,9 @@ func TestSentryRests(t *testing.T) {
 	})
 }
 
-// TestSentryCalm checks that the watchdog's period grows while readers are
+// TestWatchdogCalm checks that the watchdog's period grows while readers are
 // quick, and shrinks as soon as a reader is not.
-func TestSentryCalm(t *testing.T) {
+func TestWatchdogCalm(t *testing.T) {
 	s := &snare{from: 100}
 	serveTap(t, &Server{Handler: s}, &tap{relievable: true}, func(t *testing.T, r *rig) {
 		s.open = make(chan struct{})

@@ -30,7 +30,7 @@ func TestReaderErrors(t *testing.T) {
 		{"item above limit", "00000004 01020304", func(r *Reader) { r.Item(3) }, ErrLong},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := NewReader(wiretest.Octets(t, tt.wire))
+			r := NewReader(wiretest.Bytes(t, tt.wire))
 			tt.read(&r)
 			assert.ErrorIs(t, r.Err(), tt.want)
 			off, first := r.Offset(), r.Err()
@@ -46,7 +46,7 @@ func TestReaderErrors(t *testing.T) {
 }
 
 func TestReaderPaddingIsIgnored(t *testing.T) {
-	r := NewReader(wiretest.Octets(t, "00000001 61ffffff"))
+	r := NewReader(wiretest.Bytes(t, "00000001 61ffffff"))
 	assert.Equal(t, "a", r.String(1))
 	assert.NoError(t, r.Done())
 }
@@ -58,7 +58,7 @@ func TestReaderTrailing(t *testing.T) {
 	assert.ErrorIs(t, r.Done(), ErrTrailing)
 }
 
-func TestReaderCutAtEveryOctet(t *testing.T) {
+func TestReaderCutAtEveryByte(t *testing.T) {
 	wire := wiretest.Hex(t, "testdata/items.hex")
 	for n := range wire {
 		r := NewReader(wire[:n])
@@ -131,7 +131,7 @@ func TestItem(t *testing.T) {
 // the padding was moved with them or not (R8166-3.4.5.2-2). The next item
 // follows the length at once (R8166-3.4.4.4-2).
 func TestItemPadding(t *testing.T) {
-	wire := wiretest.Octets(t, "00000005 0000002a")
+	wire := wiretest.Bytes(t, "00000005 0000002a")
 	for n, ok := range map[int]bool{4: false, 5: true, 6: false, 7: false, 8: true, 9: false, 0: false} {
 		r := NewReader(wire)
 		r.SetItem(4, []byte("abcdefghi")[:n])
@@ -146,7 +146,7 @@ func TestItemPadding(t *testing.T) {
 		assert.EqualValues(t, 42, r.Uint32())
 		assert.NoError(t, r.Done())
 	}
-	r := NewReader(wiretest.Octets(t, "00000000"))
+	r := NewReader(wiretest.Bytes(t, "00000000"))
 	r.SetItem(4, nil)
 	assert.Empty(t, r.Item(5))
 	assert.NoError(t, r.Done(), "an empty item may be moved too")
@@ -155,7 +155,7 @@ func TestItemPadding(t *testing.T) {
 // TestSetPlaces checks that restored items must be at places that the type
 // allows, and must have the length in the stream (R8166-6.1-2).
 func TestSetPlaces(t *testing.T) {
-	wire := wiretest.Octets(t, "00000005 6162636465000000 0000002a 00000003 66676800")
+	wire := wiretest.Bytes(t, "00000005 6162636465000000 0000002a 00000003 66676800")
 	for _, tt := range []struct {
 		name   string
 		places []Place
@@ -195,7 +195,7 @@ func TestSetPlaces(t *testing.T) {
 // TestSetMoved checks separate data of an item in results, whose place only the
 // program knows.
 func TestSetMoved(t *testing.T) {
-	wire := wiretest.Octets(t, "00000007 00000005 0000002a")
+	wire := wiretest.Bytes(t, "00000007 00000005 0000002a")
 	read := func(r *Reader) []byte {
 		r.Uint32()
 		data := r.Item(8)

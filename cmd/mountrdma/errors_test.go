@@ -95,10 +95,10 @@ func swallow(c net.Conn) { _, _ = c.Read(make([]byte, 100)) }
 func silent(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 
 // say answers with some bytes, and then is silent.
-func say(octets string) func(net.Conn) {
+func say(text string) func(net.Conn) {
 	return func(c net.Conn) {
 		_, _ = c.Read(make([]byte, 100))
-		_, _ = io.WriteString(c, octets)
+		_, _ = io.WriteString(c, text)
 		silent(c)
 	}
 }

@@ -18,7 +18,7 @@ import (
 
 // recorded returns the number of connections in the file of --record, and its
 // content.
-func recorded(t *testing.T, file string) (connections int, octets string) {
+func recorded(t *testing.T, file string) (connections int, text string) {
 	t.Helper()
 	i, err := os.Stat(file)
 	require.NoError(t, err)
@@ -45,14 +45,14 @@ func TestRecord(t *testing.T) {
 	write(t, data, r.dir, "f")
 	file := filepath.Join(t.TempDir(), "out.pcap")
 	must(t, "cp", r.url+"/f", other.url+"/f", "--record", file)
-	n, octets := recorded(t, file)
+	n, text := recorded(t, file)
 	assert.Equal(t, 2, n)
-	assert.Equal(t, 2, strings.Count(octets, string(data[1000:2000])), "read, and written")
+	assert.Equal(t, 2, strings.Count(text, string(data[1000:2000])), "read, and written")
 
 	must(t, "ls", r.url, "--record", file) // replaces the file
-	n, octets = recorded(t, file)
+	n, text = recorded(t, file)
 	assert.Equal(t, 1, n)
-	assert.NotContains(t, octets, string(data[1000:2000]))
+	assert.NotContains(t, text, string(data[1000:2000]))
 }
 
 // TestRecordOfFailure checks that the file has the bytes before an error.

@@ -168,9 +168,9 @@ func (s *stamps) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) er
 	return nil
 }
 
-// TestLineThroughRestarts checks 64 callers of a line over TCP while the server
+// TestClientThroughRestarts checks 64 callers of a line over TCP while the server
 // is restarted: each call has its effect and gets its own data.
-func TestLineThroughRestarts(t *testing.T) {
+func TestClientThroughRestarts(t *testing.T) {
 	guard(t)
 	const callers, each = 64, 40
 	program := &stamps{seen: make(map[uint32]int)}
@@ -222,10 +222,10 @@ func TestLineThroughRestarts(t *testing.T) {
 	t.Log(r.restarts.Load(), "restarts")
 }
 
-// TestLineFindsNobody checks that the calls of a soft line fail in time if its
+// TestClientFindsNobody checks that the calls of a soft line fail in time if its
 // server never comes back, and that a line releases calls whose context has
 // ended.
-func TestLineFindsNobody(t *testing.T) {
+func TestClientFindsNobody(t *testing.T) {
 	guard(t)
 	r := newRestarter(t, func() oncrpc.Service { return new(oncrpc.Mux) })
 	l, err := rpcrdma.Dial(t.Context(), iwarp.Open(iwarp.Config{}), r.addr, rpcrdma.ClientConfig{

@@ -26,11 +26,11 @@ type linkEnd struct {
 	closed chan error
 }
 
-func (e *linkEnd) Immediate(octets [8]byte) {
+func (e *linkEnd) Immediate(word [8]byte) {
 	if e.answer {
-		_ = e.link.PostImmediate(octets, nil, 0)
+		_ = e.link.PostImmediate(word, nil, 0)
 	}
-	e.got <- octets
+	e.got <- word
 }
 func (e *linkEnd) Closed(err error) { e.closed <- err }
 

@@ -22,9 +22,9 @@ import (
 // A giver returns every recalled delegation.
 type giver struct{ link *rpcrdma.ExtensionConn }
 
-func (g giver) Immediate(octets [8]byte) {
-	octets[0] = byte(delegation.KindReturned)
-	_ = g.link.PostImmediate(octets, nil, 0) // the connection may have ended
+func (g giver) Immediate(word [8]byte) {
+	word[0] = byte(delegation.KindReturned)
+	_ = g.link.PostImmediate(word, nil, 0) // the connection may have ended
 }
 
 func (giver) Closed(error) {}

@@ -53,8 +53,8 @@ func TestLocalWriter(t *testing.T) {
 
 	written := make(chan error, 1)
 	go func() { written <- os.WriteFile(file, []byte("new"), 0o666) }()
-	octets := soon(t, end.got)
-	m, err := delegation.ParseImmediate(octets, delegation.KindRecall)
+	word := soon(t, end.got)
+	m, err := delegation.ParseImmediate(word, delegation.KindRecall)
 	require.NoError(t, err)
 	assert.Equal(t, delegation.Immediate{Kind: delegation.KindRecall, Slot: res.Slot, Generation: res.Generation}, m)
 	select {
@@ -63,6 +63,6 @@ func TestLocalWriter(t *testing.T) {
 	case <-time.After(20 * time.Millisecond): // long enough for a write that does not wait
 	}
 	m.Kind = delegation.KindReturned
-	require.NoError(t, end.link.PostImmediate(m.Octets(), nil, 0))
+	require.NoError(t, end.link.PostImmediate(m.Bytes(), nil, 0))
 	require.NoError(t, soon(t, written))
 }

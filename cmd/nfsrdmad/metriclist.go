@@ -115,7 +115,7 @@ var metricList = []metric{
 	perTerminate("terminates_received_total", "Terminate messages received.",
 		func(r *deviceDoc) []terminateDoc { return r.TerminatesReceived }),
 	perDirection("fpdus_total", "FPDUs of MPA.", func(c *iwarp.Counts) uint64 { return c.FPDUs }),
-	perDirection("rdmap_bytes_total", "Bytes after DDP headers.", func(c *iwarp.Counts) uint64 { return c.Octets }),
+	perDirection("rdmap_bytes_total", "Bytes after DDP headers.", func(c *iwarp.Counts) uint64 { return c.Bytes }),
 	counter("rdmap_messages_total", "Messages of RDMAP, by operation.", []string{"direction", "operation"}, func(s *sight, emit emitter) {
 		for op := range rdmap.Opcodes {
 			name := rdmap.Opcode(op).String()
@@ -124,10 +124,10 @@ var metricList = []metric{
 		}
 	}),
 	gauge("regions", "Registered memory regions.", none, func(s *sight, emit emitter) { emit(float64(s.device.Regions)) }),
-	gauge("region_bytes", "Bytes in them.", none, func(s *sight, emit emitter) { emit(float64(s.device.RegionOctets)) }),
+	gauge("region_bytes", "Bytes in them.", none, func(s *sight, emit emitter) { emit(float64(s.device.RegionBytes)) }),
 
 	gauge("replay_replies", "Replies kept for retransmitted calls.", none, func(s *sight, emit emitter) { emit(float64(s.ReplayCache.Replies)) }),
-	gauge("replay_bytes", "Bytes of the replies kept.", none, func(s *sight, emit emitter) { emit(float64(s.ReplayCache.Octets)) }),
+	gauge("replay_bytes", "Bytes of the replies kept.", none, func(s *sight, emit emitter) { emit(float64(s.ReplayCache.Bytes)) }),
 	counter("replay_executed_total", "Executed calls of those that must not be executed twice.", none, func(s *sight, emit emitter) { emit(float64(s.ReplayCache.Executed)) }),
 	counter("replay_answered_total", "Retransmissions of such calls answered with the first reply.", none, func(s *sight, emit emitter) {
 		emit(float64(s.ReplayCache.Replayed + s.ReplayCache.Joined))

@@ -27,7 +27,7 @@ func (p *operations) status() *statusDoc {
 		Procedures:  p.procedures(),
 	}
 	r := p.replies.Stats()
-	d.ReplayCache = replayDoc{r.Replies, r.Octets, r.Executed, r.Replayed, r.Joined, r.Forgotten}
+	d.ReplayCache = replayDoc{r.Replies, r.Bytes, r.Executed, r.Replayed, r.Joined, r.Forgotten}
 	d.Grants = lookAtGrants(p.grants)
 	d.Discovery = p.discovery.status()
 	return d
@@ -43,7 +43,7 @@ func (p *operations) transports() []transportDoc {
 			ErrVers: s.ErrVers, ErrChunk: s.ErrChunk, Dropped: s.Dropped,
 			TerminatesSent: terminates(dev.TerminatesSent), TerminatesReceived: terminates(dev.TerminatesReceived),
 			FPDUsSent: dev.Sent.FPDUs, FPDUsReceived: dev.Received.FPDUs,
-			Regions: dev.Regions, RegionOctets: dev.RegionOctets,
+			Regions: dev.Regions, RegionBytes: dev.RegionBytes,
 		},
 	}}
 	if p.tcp != nil {

@@ -62,7 +62,7 @@ type deviceDoc struct {
 	FPDUsSent          uint64         `json:"fpdus_sent"`
 	FPDUsReceived      uint64         `json:"fpdus_received"`
 	Regions            int            `json:"regions"`
-	RegionOctets       uint64         `json:"region_octets"`
+	RegionBytes        uint64         `json:"region_octets"`
 }
 
 type terminateDoc struct {
@@ -147,7 +147,7 @@ type errorDoc struct {
 
 type replayDoc struct {
 	Replies   int    `json:"replies"`
-	Octets    int64  `json:"octets"`
+	Bytes     int64  `json:"octets"`
 	Executed  uint64 `json:"executed"`
 	Replayed  uint64 `json:"replayed"`
 	Joined    uint64 `json:"joined"`

@@ -65,7 +65,7 @@ func (p *page) daemon(d *statusDoc) {
 	p.row("nfsrdmad "+g.Version, fmt.Sprintf("%s since %s (%s), process %d, user %d",
 		g.State, g.Since.Local().Format(time.DateTime), span(p.now.Sub(g.Since)), g.PID, g.UID))
 	p.row("replay cache", fmt.Sprintf("%d replies in %s; %d calls executed once, %d retries answered, %d replies dropped early",
-		r.Replies, size(uint64(r.Octets)), r.Executed, r.Replayed+r.Joined, r.Forgotten))
+		r.Replies, size(uint64(r.Bytes)), r.Executed, r.Replayed+r.Joined, r.Forgotten))
 }
 
 func (p *page) transport(t *transportDoc) {
@@ -90,7 +90,7 @@ func (p *page) transport(t *transportDoc) {
 	p.row("", "memory: "+strings.Join(memory, ", "))
 	if r := t.RDMA; r != nil {
 		p.row("", fmt.Sprintf("%d regions of %s; answered ERR_VERS %d, ERR_CHUNK %d; dropped %d",
-			r.Regions, size(r.RegionOctets), r.ErrVers, r.ErrChunk, r.Dropped))
+			r.Regions, size(r.RegionBytes), r.ErrVers, r.ErrChunk, r.Dropped))
 		p.terminates("sent", r.TerminatesSent)
 		p.terminates("received", r.TerminatesReceived)
 	}

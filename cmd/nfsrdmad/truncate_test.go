@@ -39,8 +39,8 @@ type lender struct {
 
 const lentLen = 16 << 20
 
-// octet returns the byte of the file at an offset: never 0.
-func octet(off int) byte { return byte(off*7+off>>12) | 1 }
+// byteAt returns the byte of the file at an offset: never 0.
+func byteAt(off int) byte { return byte(off*7+off>>12) | 1 }
 
 func newLender(t *testing.T) *lender {
 	t.Helper()
@@ -89,7 +89,7 @@ func newLender(t *testing.T) *lender {
 func (l *lender) fill(from int) {
 	p := make([]byte, lentLen-from)
 	for i := range p {
-		p[i] = octet(from + i)
+		p[i] = byteAt(from + i)
 	}
 	_, err := l.f.WriteAt(p, int64(from))
 	assert.NoError(l.t, err)
@@ -119,7 +119,7 @@ func check(p []byte, off int, res *nfs3.ReadRes) error {
 		switch {
 		case got == 0 && (zero == at/page || at%page != 0):
 			zero = at / page
-		case got != octet(at) || zero == at/page:
+		case got != byteAt(at) || zero == at/page:
 			return fmt.Errorf("byte %d of %d is %#02x", i, len(res.Data), got)
 		}
 	}

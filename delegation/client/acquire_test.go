@@ -207,8 +207,8 @@ func TestHostileServer(t *testing.T) {
 			synctest.Wait()
 		},
 		"another kind": func(r *rig) {
-			octets := delegation.Immediate{Kind: delegation.KindReturned, Slot: 1, Generation: 1}.Octets()
-			assert.NoError(r.t, r.k.last().link.PostImmediate(octets, nil, 0))
+			word := delegation.Immediate{Kind: delegation.KindReturned, Slot: 1, Generation: 1}.Bytes()
+			assert.NoError(r.t, r.k.last().link.PostImmediate(word, nil, 0))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -51,8 +51,8 @@ type holding struct {
 }
 
 // Immediate handles a recall (rpcrdma.ExtensionHandler).
-func (c *conn) Immediate(octets [8]byte) {
-	fx, err := c.h.Immediate(octets)
+func (c *conn) Immediate(word [8]byte) {
+	fx, err := c.h.Immediate(word)
 	if err != nil {
 		c.fault(err)
 		return
@@ -85,7 +85,7 @@ func (c *conn) fault(err error) {
 // do carries out the effects that the Holder returned.
 func (c *conn) do(fx delegation.Posts) {
 	for _, m := range fx.Returns {
-		if err := c.link.PostImmediate(m.Octets(), nil, 0); err != nil {
+		if err := c.link.PostImmediate(m.Bytes(), nil, 0); err != nil {
 			c.link.Abort(err) // the connection may have ended already
 		}
 	}

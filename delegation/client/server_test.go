@@ -77,7 +77,7 @@ func (k *keeper) attach(link *rpcrdma.ExtensionConn) rpcrdma.ExtensionHandler {
 	return s
 }
 
-func (s *served) Immediate(octets [8]byte) { s.k.do(s.k.g.Immediate(s.conn, octets)) }
+func (s *served) Immediate(word [8]byte) { s.k.do(s.k.g.Immediate(s.conn, word)) }
 
 func (s *served) Closed(err error) {
 	if s.conn != nil {
@@ -95,7 +95,7 @@ func (k *keeper) last() *served {
 // recall sends a recall unknown to the Grantor.
 func (s *served) recall(slot, generation uint32) {
 	m := delegation.Immediate{Kind: delegation.KindRecall, Slot: slot, Generation: generation}
-	assert.NoError(s.k.t, s.link.PostImmediate(m.Octets(), nil, 0))
+	assert.NoError(s.k.t, s.link.PostImmediate(m.Bytes(), nil, 0))
 }
 
 // sent reports to the Grantor that a recall was sent.
@@ -114,7 +114,7 @@ func (s *sent) Complete(c rdma.Completion) {
 // do carries out the Grantor's effects.
 func (k *keeper) do(fx delegation.Effects) {
 	for _, r := range fx.Recalls {
-		_ = r.Conn.Owner.(*served).link.PostImmediate(r.Octets(), &sent{k, r}, 0)
+		_ = r.Conn.Owner.(*served).link.PostImmediate(r.Bytes(), &sent{k, r}, 0)
 	}
 	for _, c := range fx.Cuts {
 		k.mu.Lock()

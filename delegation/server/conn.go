@@ -33,7 +33,7 @@ func (k *Keeper) attach(l *rpcrdma.ExtensionConn) rpcrdma.ExtensionHandler {
 }
 
 // Immediate handles the return of a delegation.
-func (c *conn) Immediate(octets [8]byte) { c.k.do(c.k.g.Immediate(c.conn, octets)) }
+func (c *conn) Immediate(word [8]byte) { c.k.do(c.k.g.Immediate(c.conn, word)) }
 
 // Closed ends all that the client holds on the connection. A client that closes
 // its connection in good order has dropped its caches first. A client that
@@ -50,7 +50,7 @@ func (c *conn) Closed(cause error) {
 // recall posts a recall.
 func (c *conn) recall(m delegation.Immediate) {
 	id := uint64(m.Slot)<<32 | uint64(m.Generation)
-	err := c.link.PostImmediate(m.Octets(), c, id)
+	err := c.link.PostImmediate(m.Bytes(), c, id)
 	if err != nil && !errors.Is(err, rdma.ErrClosed) {
 		c.link.Abort(err) // the Grantor counts posted recalls as the ExtensionConn does
 	}

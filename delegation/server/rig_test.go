@@ -114,7 +114,7 @@ func (r *rig) counting() *client {
 	return r.dial(rpcrdma.ExtensionConfig{ImmediateRecvs: 4, Atomics: true, Delegation: true})
 }
 
-func (c *client) Immediate(octets [8]byte) { c.got <- octets }
+func (c *client) Immediate(word [8]byte)   { c.got <- word }
 func (c *client) Closed(error)             {}
 func (c *client) Complete(rdma.Completion) {}
 func (c *client) close()                   { require.NoError(c.t, c.c.Close()) }
@@ -127,14 +127,14 @@ func (c *client) renews() {
 // returns answers the oldest unanswered recall.
 func (c *client) returns() {
 	c.t.Helper()
-	var octets [8]byte
+	var word [8]byte
 	select {
-	case octets = <-c.got:
+	case word = <-c.got:
 	case <-time.After(time.Hour):
 		require.Fail(c.t, "no recall arrives")
 	}
-	octets[0] = byte(delegation.KindReturned)
-	require.NoError(c.t, c.link.PostImmediate(octets, nil, 0))
+	word[0] = byte(delegation.KindReturned)
+	require.NoError(c.t, c.link.PostImmediate(word, nil, 0))
 	synctest.Wait()
 }
 

@@ -46,8 +46,8 @@ func delayer(args []string) error {
 
 // A piece is the result of one read.
 type piece struct {
-	octets []byte
-	due    time.Time
+	bytes []byte
+	due   time.Time
 }
 
 // late passes bytes on after the delay, until an end closes.
@@ -66,7 +66,7 @@ func late(to, from net.Conn, delay time.Duration) {
 	}()
 	for p := range pieces {
 		sleepUntil(p.due)
-		if _, err := to.Write(p.octets); err != nil {
+		if _, err := to.Write(p.bytes); err != nil {
 			_ = from.Close() // and the reader continues to the end of pieces
 		}
 	}

@@ -28,13 +28,13 @@ func tcpFS(args []string) error {
 }
 
 // readFarther sets the kernel's read-ahead in bytes, beyond the usual limit.
-func readFarther(point string, octets int) error {
+func readFarther(point string, size int) error {
 	var st unix.Stat_t
 	if err := unix.Stat(point, &st); err != nil {
 		return err
 	}
 	name := fmt.Sprintf("/sys/class/bdi/%d:%d/read_ahead_kb", unix.Major(st.Dev), unix.Minor(st.Dev))
-	return os.WriteFile(name, fmt.Append(nil, octets>>10), 0)
+	return os.WriteFile(name, fmt.Append(nil, size>>10), 0)
 }
 
 // A tcpFile is a file at a tcpServer.

@@ -128,9 +128,9 @@ func sealed(msg []byte) []byte {
 	return msg
 }
 
-// TestSameOctets checks that the bridge's replies, refusals included, equal the
+// TestSameBytes checks that the bridge's replies, refusals included, equal the
 // server's replies without a bridge, byte for byte.
-func TestSameOctets(t *testing.T) {
+func TestSameBytes(t *testing.T) {
 	g := newRig(t, setup{})
 	for i := range 50 {
 		require.NoError(t, os.WriteFile(filepath.Join(g.dir, fmt.Sprint(i)), nil, 0o644))

@@ -14,7 +14,7 @@ type Size int
 
 var units = []struct {
 	suffix string
-	octets int64
+	bytes  int64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"", 1}}
 
 // Set parses the word after the flag.
@@ -35,10 +35,10 @@ func ParseSize(word string, most int64) (int64, error) {
 			continue
 		}
 		n, err := strconv.ParseInt(digits, 10, 64)
-		if err != nil || n < 0 || n > most/u.octets {
+		if err != nil || n < 0 || n > most/u.bytes {
 			break
 		}
-		return n * u.octets, nil
+		return n * u.bytes, nil
 	}
 	return 0, fmt.Errorf("not a size: write bytes, or a number with KiB, MiB or GiB (below %d GiB)", most>>30+1)
 }
@@ -47,8 +47,8 @@ func ParseSize(word string, most int64) (int64, error) {
 func (s *Size) String() string {
 	n := int64(*s)
 	for _, u := range slices.Backward(units[:3]) {
-		if n >= u.octets && n%u.octets == 0 {
-			return strconv.FormatInt(n/u.octets, 10) + u.suffix
+		if n >= u.bytes && n%u.bytes == 0 {
+			return strconv.FormatInt(n/u.bytes, 10) + u.suffix
 		}
 	}
 	return strconv.FormatInt(n, 10)

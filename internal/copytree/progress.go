@@ -39,7 +39,7 @@ func newProgress(w io.Writer) *progress {
 const redraw = 100 * time.Millisecond
 
 // found adds a file to copy.
-func (p *progress) found(octets int64) {
+func (p *progress) found(size int64) {
 	if p.bar == nil {
 		return
 	}
@@ -47,7 +47,7 @@ func (p *progress) found(octets int64) {
 	defer p.mu.Unlock()
 	p.files++
 	p.describe()
-	p.bar.AddMax64(octets)
+	p.bar.AddMax64(size)
 }
 
 // fileDone counts a copied file.
@@ -66,13 +66,13 @@ func (p *progress) describe() {
 }
 
 // add counts copied bytes.
-func (p *progress) add(octets int64) {
+func (p *progress) add(size int64) {
 	if p.bar == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_ = p.bar.Add64(octets) // an error of the terminal is no error of the copy
+	_ = p.bar.Add64(size) // an error of the terminal is no error of the copy
 }
 
 // aside calls write with the bar removed meanwhile.

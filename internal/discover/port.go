@@ -64,7 +64,7 @@ func (p *Port) Complete(c roce.Completion) {
 		return
 	}
 	m := p.memory[c.ID]
-	b := append([]byte(nil), m[roce.GRHLen:c.Octets]...)
+	b := append([]byte(nil), m[roce.GRHLen:c.Bytes]...)
 	if r, body, err := ParseReply(b); err == nil {
 		select {
 		case p.in <- incoming{r, c.From.Addr, body}:

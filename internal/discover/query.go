@@ -86,22 +86,22 @@ func parseAnswer(r *xdr.Reader) (a Answer, err error) {
 // appendAddr appends an address of 16 bytes, with IPv4's mapped into IPv6's,
 // and a port.
 func appendAddr(b []byte, a netip.AddrPort) []byte {
-	var octets [16]byte
+	var word [16]byte
 	if a.Addr().IsValid() {
-		octets = a.Addr().As16()
+		word = a.Addr().As16()
 	}
-	return xdr.AppendUint32(xdr.AppendFixed(b, octets[:]), uint32(a.Port()))
+	return xdr.AppendUint32(xdr.AppendFixed(b, word[:]), uint32(a.Port()))
 }
 
 func parseAddr(r *xdr.Reader) netip.AddrPort {
-	octets, port := r.Fixed(16), r.Uint32()
+	data, port := r.Fixed(16), r.Uint32()
 	if port > 1<<16-1 {
 		r.Fail(xdr.ErrValue)
 	}
 	if r.Err() != nil {
 		return netip.AddrPort{}
 	}
-	return netip.AddrPortFrom(netip.AddrFrom16([16]byte(octets)).Unmap(), uint16(port))
+	return netip.AddrPortFrom(netip.AddrFrom16([16]byte(data)).Unmap(), uint16(port))
 }
 
 // cut shortens a name to the limit of messages.

@@ -117,7 +117,7 @@ func (s *Server) Complete(c roce.Completion) {
 		return
 	}
 	m := s.memory[c.ID]
-	if out, qkey := s.answer(m[roce.GRHLen:c.Octets], c.From, time.Now()); out != nil {
+	if out, qkey := s.answer(m[roce.GRHLen:c.Bytes], c.From, time.Now()); out != nil {
 		s.send(letter{roce.Destination{Address: roce.Address{Addr: c.From.Addr}, QP: c.From.QP, QKey: qkey &^ (1 << 31)}, out})
 	}
 	_ = s.ud.PostRecv(roce.Recv{Data: m, ID: c.ID}) // cannot fail: the receive has just completed

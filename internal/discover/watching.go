@@ -110,10 +110,10 @@ func (s *sink) Complete(c roce.Completion) {
 		return
 	}
 	_ = s.uc.PostRecv(roce.Recv{}) // cannot fail: the receive has just completed
-	if c.Op != rdma.OpWrite || c.Octets > len(s.memory) {
+	if c.Op != rdma.OpWrite || c.Bytes > len(s.memory) {
 		return
 	}
-	b := append([]byte(nil), s.memory[:c.Octets]...)
+	b := append([]byte(nil), s.memory[:c.Bytes]...)
 	select {
 	case <-s.updates:
 	default:

@@ -44,7 +44,7 @@ func (n *network) device(t testing.TB, addr string) *roce.Device {
 }
 
 func (w *wire) Addr() netip.Addr { return w.addr }
-func (w *wire) MaxOctets() int   { return 1460 } // of Ethernet
+func (w *wire) MaxBytes() int    { return 1460 } // of Ethernet
 
 func (w *wire) Serve(deliver func([]roce.Datagram)) error {
 	for {
@@ -80,7 +80,7 @@ func (w *wire) Send(all []roce.Datagram) (int, error) {
 	w.net.mu.Lock()
 	defer w.net.mu.Unlock()
 	for _, d := range all {
-		d.Octets = append([]byte(nil), d.Octets...)
+		d.Bytes = append([]byte(nil), d.Bytes...)
 		copies := 1
 		if w.net.fate != nil {
 			copies = w.net.fate()

@@ -135,14 +135,14 @@ func TestStands(t *testing.T) {
 	}{
 		{Sight{Round: 2, Posted: 1}, false, "it is seen for the first time"},
 		{Sight{Round: 3, Posted: 1}, true, "no progress"},
-		{Sight{Round: 4, Posted: 1, Octets: Bulk}, false, "bytes have"},
-		{Sight{Round: 5, Posted: 1, Octets: 2*Bulk - 1}, true, "too few have"},
-		{Sight{Round: 6, Posted: 2, Done: 1, Octets: 2 * Bulk}, false, "a piece is done"},
-		{Sight{Round: 7, Posted: 2, Done: 2, Octets: 2 * Bulk}, false, "all are"},
-		{Sight{Round: 8, Posted: 2, Done: 2, Octets: 2 * Bulk}, false, "no work"},
-		{Sight{Round: 9, Posted: 3, Done: 2, Octets: 2 * Bulk}, false, "there was no work"},
-		{Sight{Round: 10, Posted: 3, Done: 2, Octets: 2 * Bulk}, true, "there was"},
-		{Sight{Round: 20, Posted: 3, Done: 2, Octets: 2 * Bulk}, false, "it was seen long ago"},
+		{Sight{Round: 4, Posted: 1, Bytes: Bulk}, false, "bytes have"},
+		{Sight{Round: 5, Posted: 1, Bytes: 2*Bulk - 1}, true, "too few have"},
+		{Sight{Round: 6, Posted: 2, Done: 1, Bytes: 2 * Bulk}, false, "a piece is done"},
+		{Sight{Round: 7, Posted: 2, Done: 2, Bytes: 2 * Bulk}, false, "all are"},
+		{Sight{Round: 8, Posted: 2, Done: 2, Bytes: 2 * Bulk}, false, "no work"},
+		{Sight{Round: 9, Posted: 3, Done: 2, Bytes: 2 * Bulk}, false, "there was no work"},
+		{Sight{Round: 10, Posted: 3, Done: 2, Bytes: 2 * Bulk}, true, "there was"},
+		{Sight{Round: 20, Posted: 3, Done: 2, Bytes: 2 * Bulk}, false, "it was seen long ago"},
 	} {
 		assert.Equal(t, tt.stands, s.Stands(tt.now), tt.why)
 	}

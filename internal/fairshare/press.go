@@ -91,7 +91,7 @@ func (p *Press) tick() {
 type Sight struct {
 	Round        uint64
 	Posted, Done uint64 // pieces of work that need the peer's cooperation
-	Octets       uint64 // bytes moved, as far as known
+	Bytes        uint64 // bytes moved, as far as known
 }
 
 // Stands replaces s by the sight now. It reports whether the connection had
@@ -100,6 +100,6 @@ type Sight struct {
 func (s *Sight) Stands(now Sight) bool {
 	before := *s
 	*s = now
-	moved := now.Done != before.Done || now.Octets >= before.Octets+Bulk
+	moved := now.Done != before.Done || now.Bytes >= before.Bytes+Bulk
 	return before.Round+1 == now.Round && !moved && before.Posted != before.Done
 }

@@ -42,7 +42,7 @@ type Result struct {
 // A Load is one kind of call, repeated for the whole measurement.
 type Load struct {
 	cfg    Config
-	call   func(ctx context.Context, c Link, p []byte) (octets int, err error)
+	call   func(ctx context.Context, c Link, p []byte) (size int, err error)
 	block  int // bytes of a buffer
 	writes bool
 	client *nfsclient.Client // for the COMMIT at the end
@@ -87,7 +87,7 @@ func fill(p []byte) {
 // repeat makes one call after the other, at least one.
 func (l *Load) repeat(ctx context.Context, c Link, p []byte, end time.Time) (err error) {
 	var took histogram
-	var octets int64
+	var size int64
 	for then := time.Now(); ; {
 		n, cerr := l.call(ctx, c, p)
 		if err = cerr; err != nil {
@@ -95,7 +95,7 @@ func (l *Load) repeat(ctx context.Context, c Link, p []byte, end time.Time) (err
 		}
 		now := time.Now()
 		took.add(now.Sub(then))
-		octets += int64(n)
+		size += int64(n)
 		if then = now; !now.Before(end) {
 			break
 		}
@@ -103,7 +103,7 @@ func (l *Load) repeat(ctx context.Context, c Link, p []byte, end time.Time) (err
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.took.merge(&took)
-	l.bytes += octets
+	l.bytes += size
 	if l.err == nil { // later errors are consequences of the first
 		l.err = err
 	}

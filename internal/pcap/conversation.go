@@ -48,9 +48,9 @@ func (f *File) Connect(at time.Time, client, server netip.AddrPort) *Conversatio
 // more. The length field of a longer packet is 0. In IPv4, packets for
 // segmentation by a network card look the same, and decoders know them; in IPv6
 // the packet is a jumbogram.
-func (c *Conversation) Write(at time.Time, from Side, octets []byte) {
-	c.segment(at, from, flagPSH|flagACK, octets)
-	c.next[from] += uint32(len(octets))
+func (c *Conversation) Write(at time.Time, from Side, data []byte) {
+	c.segment(at, from, flagPSH|flagACK, data)
+	c.next[from] += uint32(len(data))
 }
 
 // Skip leaves a gap of packets in a side's IPv4 Identification numbers, but not
@@ -58,15 +58,15 @@ func (c *Conversation) Write(at time.Time, from Side, octets []byte) {
 func (c *Conversation) Skip(from Side, packets int) { c.sent[from] += uint16(packets) }
 
 // segment writes a packet.
-func (c *Conversation) segment(at time.Time, from Side, flags uint8, octets []byte) {
+func (c *Conversation) segment(at time.Time, from Side, flags uint8, data []byte) {
 	src, dst := c.ends[from], c.ends[1-from]
 	tcp := c.appendTCP(make([]byte, 0, tcpLen+optionsLen), from, flags)
-	n := len(tcp) + len(octets)
+	n := len(tcp) + len(data)
 	sum := pseudo(src.Addr(), dst.Addr(), n)
-	sum = add(add(sum, tcp), octets) // the header's length is even
+	sum = add(add(sum, tcp), data) // the header's length is even
 	be.PutUint16(tcp[16:], ^fold(sum))
 	b := appendEthernet(make([]byte, 0, headersLen), from, src.Addr())
 	b = appendIP(b, src.Addr(), dst.Addr(), c.sent[from], n)
 	c.sent[from]++
-	c.f.packet(at, append(b, tcp...), octets)
+	c.f.packet(at, append(b, tcp...), data)
 }

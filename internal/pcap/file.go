@@ -41,14 +41,14 @@ func NewFile(w io.Writer) *File {
 func (f *File) Flush() error { return f.w.Flush() }
 
 // packet writes a record.
-func (f *File) packet(at time.Time, headers, octets []byte) {
+func (f *File) packet(at time.Time, headers, data []byte) {
 	le := binary.LittleEndian
-	n := uint32(len(headers) + len(octets))
+	n := uint32(len(headers) + len(data))
 	h := le.AppendUint32(make([]byte, 0, recordLen), uint32(at.Unix()))
 	h = le.AppendUint32(h, uint32(at.Nanosecond()))
 	h = le.AppendUint32(h, n)
 	h = le.AppendUint32(h, n)
-	for _, b := range [][]byte{h, headers, octets} {
+	for _, b := range [][]byte{h, headers, data} {
 		_, _ = f.w.Write(b)
 	}
 }

@@ -65,8 +65,8 @@ func TestLong(t *testing.T) {
 			c := f.Connect(at, netip.MustParseAddrPort(tt.client), netip.MustParseAddrPort(tt.server))
 			require.NoError(t, f.Flush())
 			opening := b.Len()
-			octets := bytes.Repeat([]byte{1, 2, 3}, n/3+1)[:n]
-			c.Write(at, Client, octets)
+			data := bytes.Repeat([]byte{1, 2, 3}, n/3+1)[:n]
+			c.Write(at, Client, data)
 			require.NoError(t, f.Flush())
 			packet := b.Bytes()[opening+recordLen+ethernetLen:]
 			length := int(be.Uint16(packet[tt.length:]))
@@ -80,7 +80,7 @@ func TestLong(t *testing.T) {
 			} else {
 				assert.Equal(t, 0xffff, length)
 			}
-			assert.Equal(t, octets, packet[tt.ip+tcpLen:])
+			assert.Equal(t, data, packet[tt.ip+tcpLen:])
 			if tt.ip == ipv4Len {
 				assert.Zero(t, sum(packet[:ipv4Len]))
 			}

@@ -149,7 +149,7 @@ func (e *end) hear(number int) (n int, recv uint64, err error) {
 		case c.Err != nil:
 			return 0, 0, c.Err
 		case c.Received:
-			return c.Octets, c.ID, nil
+			return c.Bytes, c.ID, nil
 		}
 	}
 }

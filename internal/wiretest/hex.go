@@ -24,9 +24,9 @@ func Hex(t testing.TB, path string) []byte {
 	return b
 }
 
-// Octets returns the bytes that text spells in the form of a golden file. It is
+// Bytes returns the bytes that text spells in the form of a golden file. It is
 // for a few bytes that read better beside the assertion.
-func Octets(t testing.TB, text string) []byte {
+func Bytes(t testing.TB, text string) []byte {
 	t.Helper()
 	b, err := parse(text)
 	if err != nil {
@@ -41,11 +41,11 @@ func parse(text string) ([]byte, error) {
 	for line := range strings.Lines(text) {
 		n++
 		digits, _, _ := strings.Cut(line, "#")
-		octets, err := hex.DecodeString(strings.Join(strings.Fields(digits), ""))
+		data, err := hex.DecodeString(strings.Join(strings.Fields(digits), ""))
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
-		b = append(b, octets...)
+		b = append(b, data...)
 	}
 	return b, nil
 }

@@ -12,8 +12,8 @@ func TestHex(t *testing.T) {
 	assert.Equal(t, want, first)
 	first[0] = 0
 	assert.Equal(t, want, Hex(t, "testdata/sample.hex"), "a slice of its own")
-	assert.Equal(t, want, Octets(t, "c140 dead # rest\nbeef 00"))
-	assert.Empty(t, Octets(t, "# no data"))
+	assert.Equal(t, want, Bytes(t, "c140 dead # rest\nbeef 00"))
+	assert.Empty(t, Bytes(t, "# no data"))
 }
 
 func TestParseErrors(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 var nameCases = []Case{
 	{"name-longest", anyone, nameLongest},
 	{"name-too-long", anyone, nameTooLong},
-	{"name-bytes", anyone, nameOctets},
+	{"name-bytes", anyone, nameBytes},
 	{"name-not-text", anyone, nameNotText},
 	{"name-case", anyone, nameCase},
 	{"name-normal-forms", anyone, nameNormalForms},
@@ -51,7 +51,7 @@ func nameTooLong(p *probe) {
 }
 
 // Names may contain every byte except two.
-func nameOctets(p *probe) {
+func nameBytes(p *probe) {
 	want := make([]string, 16)
 	for c := 1; c < 256; c++ {
 		if c != '/' {

@@ -37,7 +37,7 @@ func tree(t *T, dir string) {
 		go func() {
 			errs <- check(func(t *T) {
 				for n := job; n < treeDirs*treeFiles; n += treeJobs {
-					p := octets(patternOf(treeName(n)), treeSize(n))
+					p := patternBytes(patternOf(treeName(n)), treeSize(n))
 					require.NoError(t, os.WriteFile(filepath.Join(dir, treeName(n)), p, 0o644))
 				}
 			})
@@ -65,7 +65,7 @@ func sizeName(n int) string { return fmt.Sprintf("size-%d", n) }
 func sizes(t *T, dir string) {
 	for _, n := range fileSizes {
 		path := filepath.Join(dir, sizeName(n))
-		p := octets(patternOf(sizeName(n)), n)
+		p := patternBytes(patternOf(sizeName(n)), n)
 		create(t, path, p)
 		assert.EqualValues(t, n, stat(t, path).Size)
 		holds(t, path, p)
@@ -85,7 +85,7 @@ func Content(dir string) error {
 					b, err := os.ReadFile(path)
 					require.NoError(t, err)
 					name := strings.TrimPrefix(path, top+"/")
-					if d := differ(octets(patternOf(name), len(b)), b); d != "" {
+					if d := differ(patternBytes(patternOf(name), len(b)), b); d != "" {
 						t.Errorf("%s: %s", path, d)
 					}
 				}
@@ -156,7 +156,7 @@ func offsets(t *T, dir string) {
 		r := rand.New(rand.NewPCG(1, patternOf(name)))
 		f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR|flag, 0o600)
 		require.NoError(t, err)
-		s := &shadow{f: f, want: octets(2, size)}
+		s := &shadow{f: f, want: patternBytes(2, size)}
 		_, err = f.WriteAt(s.want, 0)
 		require.NoError(t, err)
 		for i := range 300 {
@@ -189,7 +189,7 @@ func parallel(t *T, dir string) {
 	}
 	var want []byte
 	for job := range jobs {
-		want = append(want, octets(uint64(job), part)...)
+		want = append(want, patternBytes(uint64(job), part)...)
 	}
 	holds(t, path, want)
 }
@@ -199,7 +199,7 @@ func onePart(t *T, path string, job, part, flag int) {
 	f, err := os.OpenFile(path, os.O_RDWR|flag, 0)
 	require.NoError(t, err)
 	defer f.Close()
-	want := octets(uint64(job), part)
+	want := patternBytes(uint64(job), part)
 	for at := 0; at < part; {
 		n := min(40961+2*job, part-at)
 		_, err := f.WriteAt(want[at:at+n], int64(job*part+at))

@@ -33,9 +33,9 @@ func Edges(dir string, call, reply int) error {
 		create(t, file, nil)
 		f, err := os.OpenFile(file, os.O_RDWR|direct(t, dir), 0)
 		require.NoError(t, err)
-		want := octets(edgeSeed, reply+edgeAbove)
+		want := patternBytes(edgeSeed, reply+edgeAbove)
 		for n := call - edgeBelow; n <= call+edgeAbove; n += 7 { // with every padding
-			piece := octets(uint64(n), n)
+			piece := patternBytes(uint64(n), n)
 			_, err := f.WriteAt(piece, 0)
 			require.NoError(t, err)
 			got := make([]byte, 4)
@@ -62,7 +62,7 @@ func EdgeTree(dir string, lengths ...int) error {
 	return check(func(t *T) {
 		for i, edge := range lengths {
 			for n := edge - edgeBelow; n <= edge+edgeAbove; n += 61 {
-				require.NoError(t, os.WriteFile(in(dir)(fmt.Sprintf("file%d-%d", i, n)), octets(uint64(n), n), 0o644))
+				require.NoError(t, os.WriteFile(in(dir)(fmt.Sprintf("file%d-%d", i, n)), patternBytes(uint64(n), n), 0o644))
 				if n <= longestLink {
 					require.NoError(t, os.Symlink(strings.Repeat("t", n), in(dir)(fmt.Sprintf("link%d-%d", i, n))))
 				}

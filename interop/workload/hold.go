@@ -74,7 +74,7 @@ func open(t *T, dir string) *held {
 		}
 		f, err := os.OpenFile(p(name), flag, 0o644)
 		require.NoError(t, err)
-		w := &worker{shadow: shadow{f: f, want: octets(patternOf(name), holdSize)}}
+		w := &worker{shadow: shadow{f: f, want: patternBytes(patternOf(name), holdSize)}}
 		_, err = f.WriteAt(w.want, 0)
 		require.NoError(t, err)
 		h.workers = append(h.workers, w)
@@ -82,7 +82,7 @@ func open(t *T, dir string) *held {
 	require.NoError(t, os.Remove(p("unlinked")))
 	require.NoError(t, os.Mkdir(p("d"), 0o755))
 	require.NoError(t, os.Rename(p("renamed"), p("d/renamed")))
-	create(t, p("fixed"), octets(9, holdSize))
+	create(t, p("fixed"), patternBytes(9, holdSize))
 	var err error
 	h.fixed, err = os.Open(p("fixed"))
 	require.NoError(t, err)
@@ -134,7 +134,7 @@ func (h *held) others(t *T) {
 	got := make([]byte, holdSize)
 	_, err := h.fixed.ReadAt(got, 0)
 	require.NoError(t, err)
-	require.Empty(t, differ(octets(9, holdSize), got))
+	require.Empty(t, differ(patternBytes(9, holdSize), got))
 
 	flags := unix.O_CREAT | unix.O_EXCL | unix.O_WRONLY | unix.O_CLOEXEC
 	fd, err := unix.Openat(int(h.open.Fd()), "new", flags, 0o644)

@@ -32,8 +32,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// octets returns the first n bytes of a pattern.
-func octets(pattern uint64, n int) []byte {
+// patternBytes returns the first n bytes of a pattern.
+func patternBytes(pattern uint64, n int) []byte {
 	p := make([]byte, n)
 	fill(p, pattern, 0)
 	return p

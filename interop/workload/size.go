@@ -11,7 +11,7 @@ import (
 // truncate shortens and lengthens files, by name and by descriptor.
 func truncate(t *T, dir string) {
 	path := in(dir)("file")
-	want := octets(5, 10000)
+	want := patternBytes(5, 10000)
 	create(t, path, want)
 	for _, n := range []int{5001, 5000, 4096, 12345, 4097, 0, 1, 70000, 3} {
 		require.NoError(t, os.Truncate(path, int64(n)))
@@ -22,13 +22,13 @@ func truncate(t *T, dir string) {
 
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	require.NoError(t, err)
-	_, err = f.WriteAt(octets(6, 9000), 0)
+	_, err = f.WriteAt(patternBytes(6, 9000), 0)
 	require.NoError(t, err)
 	require.NoError(t, f.Truncate(4099)) // unwritten data are truncated too
 	_, err = f.WriteAt([]byte("end"), 8191)
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
-	want = append(octets(6, 4099), make([]byte, 8194-4099)...)
+	want = append(patternBytes(6, 4099), make([]byte, 8194-4099)...)
 	copy(want[8191:], "end")
 	holds(t, path, want)
 

@@ -46,7 +46,7 @@ func Soak(w, r string, d time.Duration, log io.Writer) error {
 	}
 	return check(func(t *T) {
 		for _, s := range files {
-			create(t, filepath.Join(w, s.name), octets(s.pattern(0), soakSize))
+			create(t, filepath.Join(w, s.name), patternBytes(s.pattern(0), soakSize))
 		}
 		end := time.Now().Add(d)
 		var written, read int
@@ -81,7 +81,7 @@ func soakWrite(t *T, dir string, files []*soakFile, n int) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	generation := s.begun.Add(1)
-	p := octets(s.pattern(generation), soakSize)
+	p := patternBytes(s.pattern(generation), soakSize)
 	f, err := os.OpenFile(filepath.Join(dir, s.name), os.O_WRONLY, 0)
 	require.NoError(t, err)
 	for at := 0; at < len(p); {
@@ -117,7 +117,7 @@ func soakRead(t *T, dir string, files []*soakFile, n int) {
 
 // verify asserts that each byte belongs to one of the generations.
 func (s *soakFile) verify(t *T, got []byte, oldest, newest int64) {
-	if bytes.Equal(octets(s.pattern(oldest), len(got)), got) {
+	if bytes.Equal(patternBytes(s.pattern(oldest), len(got)), got) {
 		return
 	}
 	wrong := make([]int, 0, len(got)) // offsets of bytes of no generation
@@ -125,7 +125,7 @@ func (s *soakFile) verify(t *T, got []byte, oldest, newest int64) {
 		wrong = append(wrong, i)
 	}
 	for g := oldest; g <= newest && len(wrong) > 0; g++ {
-		p := octets(s.pattern(g), len(got))
+		p := patternBytes(s.pattern(g), len(got))
 		wrong = slices.DeleteFunc(wrong, func(i int) bool { return got[i] == p[i] })
 	}
 	if len(wrong) > 0 {

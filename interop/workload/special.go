@@ -62,7 +62,7 @@ func unlinked(t *T, path string) {
 
 // mapped writes through a mapping.
 func mapped(t *T, path string) {
-	want := octets(8, 10000)
+	want := patternBytes(8, 10000)
 	create(t, path, want)
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	require.NoError(t, err)
@@ -87,7 +87,7 @@ func appended(t *T, path string) {
 		require.NoError(t, err)
 	}
 	for i := range 10 {
-		piece := string(octets(uint64(i), 333))
+		piece := string(patternBytes(uint64(i), 333))
 		want += piece
 		_, err := fds[i%2].WriteString(piece)
 		require.NoError(t, err)

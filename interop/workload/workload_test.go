@@ -46,7 +46,7 @@ func TestRunReports(t *testing.T) {
 }
 
 func TestFill(t *testing.T) {
-	whole := octets(77, 1000)
+	whole := patternBytes(77, 1000)
 	for off := range 40 {
 		for n := range 40 {
 			p := make([]byte, n)
@@ -54,7 +54,7 @@ func TestFill(t *testing.T) {
 			require.Equal(t, whole[off:off+n], p)
 		}
 	}
-	assert.NotEqual(t, whole, octets(78, 1000))
+	assert.NotEqual(t, whole, patternBytes(78, 1000))
 }
 
 func TestDiffer(t *testing.T) {
@@ -145,7 +145,7 @@ func TestSoakVerify(t *testing.T) {
 	verify := func(got []byte, oldest, newest int64) error {
 		return check(func(t *T) { s.verify(t, got, oldest, newest) })
 	}
-	p3, p4 := octets(s.pattern(3), 9999), octets(s.pattern(4), 9999)
+	p3, p4 := patternBytes(s.pattern(3), 9999), patternBytes(s.pattern(4), 9999)
 	mixed := append(bytes.Clone(p4[:5001]), p3[5001:]...)
 	assert.NoError(t, verify(p3, 3, 3))
 	assert.NoError(t, verify(p3, 3, 4))

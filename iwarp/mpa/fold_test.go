@@ -14,11 +14,11 @@ import (
 // bytes, and changes none behind them.
 func TestUpdateCRC(t *testing.T) {
 	var seed [32]byte
-	octets := make([]byte, LengthLen+MaxULPDU)
-	_, _ = rand.NewChaCha8(seed).Read(octets)
-	copied := make([]byte, len(octets)+1)
+	data := make([]byte, LengthLen+MaxULPDU)
+	_, _ = rand.NewChaCha8(seed).Read(data)
+	copied := make([]byte, len(data)+1)
 	check := func(from, to int) {
-		b := octets[from:to]
+		b := data[from:to]
 		copied[len(b)] = 42
 		require.Equal(t, crc32.Update(7, castagnoli, b), CopyCRC(7, copied, b), "copy of [%d:%d]", from, to)
 		require.True(t, bytes.Equal(b, copied[:len(b)]), "copy of [%d:%d]", from, to)
@@ -31,10 +31,10 @@ func TestUpdateCRC(t *testing.T) {
 		check(n%67, n%67+n)
 	}
 	for range 1000 {
-		from := rand.IntN(len(octets))
-		check(from, from+rand.IntN(len(octets)-from+1))
+		from := rand.IntN(len(data))
+		check(from, from+rand.IntN(len(data)-from+1))
 	}
-	check(0, len(octets))
+	check(0, len(data))
 }
 
 // BenchmarkTrailer measures the CRC and trailer of a whole FPDU.

@@ -123,7 +123,7 @@ func TestCRC(t *testing.T) {
 		{"ones", fill(func(int) byte { return 0xff }), []byte{0x43, 0xab, 0xa8, 0x62}},
 		{"incrementing", fill(func(i int) byte { return byte(i) }), []byte{0x4e, 0x79, 0xdd, 0x46}},
 		{"decrementing", fill(func(i int) byte { return byte(31 - i) }), []byte{0x5c, 0xdb, 0x3f, 0x11}},
-		{"SCSI Read", wiretest.Octets(t, `
+		{"SCSI Read", wiretest.Bytes(t, `
 			01 c0 00 00  00 00 00 00  00 00 00 00  00 00 00 00
 			14 00 00 00  00 00 04 00  00 00 00 14  00 00 00 18
 			28 00 00 00  00 00 00 00  02 00 00 00  00 00 00 00`), []byte{0x56, 0x3a, 0x96, 0xd9}},

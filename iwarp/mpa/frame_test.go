@@ -125,9 +125,9 @@ func TestRequestIgnoresR(t *testing.T) {
 func TestFrameErrors(t *testing.T) {
 	request := wiretest.Hex(t, "testdata/request-rev2.hex")
 	reply := wiretest.Hex(t, "testdata/reply-siw.hex")
-	with := func(b []byte, off int, octets ...byte) []byte {
+	with := func(b []byte, off int, data ...byte) []byte {
 		b = bytes.Clone(b)
-		copy(b[off:], octets)
+		copy(b[off:], data)
 		return b
 	}
 	tests := []struct {
@@ -157,7 +157,7 @@ func TestFrameErrors(t *testing.T) {
 	}
 }
 
-func TestKeyOneOctetOff(t *testing.T) {
+func TestKeyOneByteOff(t *testing.T) {
 	for _, tt := range frames[:2] { // R5044-7.1.1-2, R5044-7.1.1-4, R5044-7.1.2-5-1
 		frameLen, _ := lenAndParse(tt.frame.Reply)
 		for i := range offFlags {

@@ -24,8 +24,8 @@ type Remover struct {
 }
 
 type marker struct {
-	at     uint64 // bytes before it, other than Markers
-	octets [MarkerLen]byte
+	at    uint64 // bytes before it, other than Markers
+	bytes [MarkerLen]byte
 }
 
 // NewRemover returns a Remover at the start of full operation.
@@ -96,7 +96,7 @@ func (r *Remover) CRC(covered []byte) uint32 {
 			break
 		}
 		crc = UpdateCRC(crc, covered[done:at])
-		crc = UpdateCRC(crc, m.octets[:])
+		crc = UpdateCRC(crc, m.bytes[:])
 		done = at
 	}
 	return UpdateCRC(crc, covered[done:])
@@ -123,7 +123,7 @@ func (r *Remover) check(size int) (int, error) {
 			want += within * MarkerLen
 			within++
 		}
-		if got := parseMarker(m.octets); got != int(uint16(want)) {
+		if got := parseMarker(m.bytes); got != int(uint16(want)) {
 			return 0, fmt.Errorf("%w: FPDUPTR %d, %d bytes behind the start", ErrFPDUStart, got, want)
 		}
 	}

@@ -46,16 +46,16 @@ func TestOpcodes(t *testing.T) {
 			assert.Equal(t, tt.tagged, tt.op.Tagged())
 			assert.Equal(t, tt.invalidates, tt.op.Invalidates())
 			assert.Equal(t, tt.solicited, tt.op.Solicited())
-			octet := 0x40 | tt.number // R5040-4.1-2, R5040-4.1-8, R5040-4.1-9
+			b := 0x40 | tt.number // R5040-4.1-2, R5040-4.1-8, R5040-4.1-9
 			if tt.tagged {
-				h := ddp.Tagged{Last: true, RsvdULP: octet, STag: stag, TO: to}
+				h := ddp.Tagged{Last: true, RsvdULP: b, STag: stag, TO: to}
 				assert.Equal(t, h.AppendTo(nil), AppendTagged(nil, tt.op, true, stag, to)) // R5040-3.1-6
 				op, err := CheckTagged(h)
 				require.NoError(t, err)
 				assert.Equal(t, tt.op, op)
 				return
 			}
-			h := ddp.Untagged{Last: true, RsvdULP: octet, QN: tt.queue, MSN: 5, MO: 6}
+			h := ddp.Untagged{Last: true, RsvdULP: b, QN: tt.queue, MSN: 5, MO: 6}
 			if tt.invalidates {
 				h.RsvdULP4 = uint32(stag) // R5040-4.1-3
 			} // otherwise R5040-4.1-11, R7306-4.1-3: zero for any argument
@@ -111,14 +111,14 @@ func TestGoldenMessages(t *testing.T) {
 		t.Run(tt.file, func(t *testing.T) {
 			wire := wiretest.Hex(t, "testdata/"+tt.file)
 			assert.Equal(t, wire, tt.build(nil))
-			check := func(octets []byte) error {
-				if ddp.IsTagged(octets[0]) {
-					h, _, err := ddp.ParseTagged(octets)
+			check := func(data []byte) error {
+				if ddp.IsTagged(data[0]) {
+					h, _, err := ddp.ParseTagged(data)
 					require.NoError(t, err)
 					_, err = CheckTagged(h)
 					return err
 				}
-				h, _, err := ddp.ParseUntagged(octets)
+				h, _, err := ddp.ParseUntagged(data)
 				require.NoError(t, err)
 				_, err = CheckUntagged(h)
 				return err
@@ -131,10 +131,10 @@ func TestGoldenMessages(t *testing.T) {
 }
 
 func TestControlErrors(t *testing.T) {
-	for octet := range 256 {
-		rv, op := octet>>6, Opcode(octet&0x0f)
+	for i := range 256 {
+		rv, op := i>>6, Opcode(i&0x0f)
 		for qn := range uint32(5) {
-			_, err := CheckUntagged(ddp.Untagged{RsvdULP: uint8(octet), QN: qn})
+			_, err := CheckUntagged(ddp.Untagged{RsvdULP: uint8(i), QN: qn})
 			switch {
 			case qn > 3:
 				assert.ErrorIs(t, err, ddp.ErrInvalidQN) // R5041-7.1-U1-1, R7306-10.2-1
@@ -146,7 +146,7 @@ func TestControlErrors(t *testing.T) {
 				assert.NoError(t, err)
 			}
 		}
-		_, err := CheckTagged(ddp.Tagged{RsvdULP: uint8(octet)})
+		_, err := CheckTagged(ddp.Tagged{RsvdULP: uint8(i)})
 		switch {
 		case rv != 1:
 			assert.ErrorIs(t, err, ErrVersion)

@@ -117,11 +117,11 @@ func control(op Opcode) uint8 { return version<<versionShift | uint8(op) }
 // parseControl accepts only version 1. Version 0, of the RDMA Consortium,
 // belongs to an MPA of its own, which is not supported here (RFC 5044, Appendix
 // C.1).
-func parseControl(octet uint8) (Opcode, error) {
-	if octet>>versionShift != version {
+func parseControl(b uint8) (Opcode, error) {
+	if b>>versionShift != version {
 		return 0, ErrVersion
 	}
-	op := Opcode(octet & opcodeMask)
+	op := Opcode(b & opcodeMask)
 	if int(op) >= len(kinds) {
 		return 0, ErrOpcode
 	}

@@ -117,7 +117,7 @@ func TestTerminateOfSiw(t *testing.T) {
 	write, send, read := segment(t, "write-siw.hex"), segment(t, "send.hex"), segment(t, "read-request.hex")
 	tests := []struct {
 		stimulus string
-		octets   [3]byte
+		bytes    [3]byte
 		want     error
 		layout   Layout
 		header   []byte
@@ -141,7 +141,7 @@ func TestTerminateOfSiw(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.stimulus, func(t *testing.T) {
-			wire := append(tt.octets[:], 0)
+			wire := append(tt.bytes[:], 0)
 			if tt.header != nil {
 				wire = slices.Concat(wire, []byte{0, 100}, tt.header)
 			}

@@ -69,7 +69,7 @@ func (l *lane) advance(n int) int {
 
 // drop notes that the ring has dropped p.
 func (l *lane) drop(p piece) {
-	l.dropped += p.octets
+	l.dropped += p.bytes
 	if p.starts {
 		l.fpdus++
 	}

@@ -30,12 +30,12 @@ type Recorder struct {
 
 // New returns a recorder for a connection between two addresses, with a ring of
 // the given size in bytes, or nil if the size is 0. own is this end's side.
-func New(between addressed, octets int, own pcap.Side) *Recorder {
-	if octets == 0 {
+func New(between addressed, size int, own pcap.Side) *Recorder {
+	if size == 0 {
 		return nil
 	}
 	r := &Recorder{own: own, opened: time.Now()}
-	r.ring.limit = max(octets, minSize)
+	r.ring.limit = max(size, minSize)
 	r.ends[own], r.ends[1-own] = endOf(between.LocalAddr(), 1), endOf(between.RemoteAddr(), 2)
 	return r
 }
@@ -72,7 +72,7 @@ func (r *Recorder) add(at time.Time, from pcap.Side, n int, vec [][]byte) {
 				old := r.ring.drop()
 				r.lanes[old.from].drop(old)
 			}
-			r.ring.put(piece{time: r.date(at).UnixNano(), from: from, starts: starts, ends: ends, octets: k}, b[:k])
+			r.ring.put(piece{time: r.date(at).UnixNano(), from: from, starts: starts, ends: ends, bytes: k}, b[:k])
 			b = b[k:]
 		}
 	}
@@ -116,11 +116,11 @@ func (t *tapped) Write(b []byte) (int, error) {
 }
 
 // startup records bytes of a start-up frame.
-func (r *Recorder) startup(from pcap.Side, octets []byte) {
+func (r *Recorder) startup(from pcap.Side, data []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := &r.lanes[from]
-	l.frame = append(l.frame, octets...)
+	l.frame = append(l.frame, data...)
 	l.framed = r.date(time.Now())
 	if len(l.frame) > offFlags { // the sender of M wants to receive Markers
 		r.lanes[1-from].markers = l.frame[offFlags]&flagM != 0

@@ -16,7 +16,7 @@ type piece struct {
 	time         int64 // nanoseconds since 1970
 	from         pcap.Side
 	starts, ends bool // includes the FPDU's first byte, and its last
-	octets       int
+	bytes        int
 }
 
 // pieceLen is the length of the header before a piece's bytes in a ring.
@@ -41,7 +41,7 @@ func (p *piece) appendTo(b []byte) []byte {
 	}
 	b = binary.NativeEndian.AppendUint64(b, uint64(p.time))
 	b = append(b, flags)
-	return binary.NativeEndian.AppendUint32(b, uint32(p.octets))
+	return binary.NativeEndian.AppendUint32(b, uint32(p.bytes))
 }
 
 func parsePiece(b [pieceLen]byte) piece {
@@ -49,7 +49,7 @@ func parsePiece(b [pieceLen]byte) piece {
 		time:   int64(binary.NativeEndian.Uint64(b[:])),
 		starts: b[8]&pieceStarts != 0,
 		ends:   b[8]&pieceEnds != 0,
-		octets: int(binary.NativeEndian.Uint32(b[9:])),
+		bytes:  int(binary.NativeEndian.Uint32(b[9:])),
 	}
 	if b[8]&pieceServer != 0 {
 		p.from = pcap.Server
@@ -71,13 +71,13 @@ type ring struct {
 func (r *ring) fits(n int) bool { return r.used+pieceLen+n <= r.limit }
 
 // put adds the newest piece. The caller has checked that it fits.
-func (r *ring) put(p piece, octets []byte) {
-	if need := r.used + pieceLen + len(octets); need > len(r.b) {
+func (r *ring) put(p piece, data []byte) {
+	if need := r.used + pieceLen + len(data); need > len(r.b) {
 		r.grow(need)
 	}
 	var head [pieceLen]byte
 	r.append(p.appendTo(head[:0]))
-	r.append(octets)
+	r.append(data)
 }
 
 func (r *ring) grow(need int) {
@@ -109,7 +109,7 @@ func (r *ring) drop() piece {
 	var head [pieceLen]byte
 	r.read(head[:], 0)
 	p := parsePiece(head)
-	n := pieceLen + p.octets
+	n := pieceLen + p.bytes
 	r.at, r.used = (r.at+n)%len(r.b), r.used-n
 	return p
 }

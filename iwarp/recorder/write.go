@@ -46,8 +46,8 @@ func (r *recording) inTime() []recorded {
 	for b := r.pieces; len(b) > 0; {
 		p := parsePiece([pieceLen]byte(b))
 		b = b[pieceLen:]
-		all = append(all, recorded{p, b[:p.octets]})
-		b = b[p.octets:]
+		all = append(all, recorded{p, b[:p.bytes]})
+		b = b[p.bytes:]
 	}
 	slices.SortStableFunc(all, func(a, b recorded) int { return cmp.Compare(a.time, b.time) })
 	return all
@@ -55,7 +55,7 @@ func (r *recording) inTime() []recorded {
 
 type recorded struct {
 	piece
-	octets []byte
+	bytes []byte
 }
 
 // write writes the recording. Each FPDU is dated when its last byte was given
@@ -78,7 +78,7 @@ func (r *recording) write(f *pcap.File) {
 	last := r.opened
 	for _, p := range r.inTime() {
 		last = time.Unix(0, p.time)
-		fpdus[p.from].add(p.piece, p.octets)
+		fpdus[p.from].add(p.piece, p.bytes)
 	}
 	for _, a := range fpdus {
 		a.flush(last)
@@ -99,7 +99,7 @@ type assembly struct {
 }
 
 // add adds a piece. It drops the rest of an FPDU whose beginning is dropped.
-func (a *assembly) add(p piece, octets []byte) {
+func (a *assembly) add(p piece, data []byte) {
 	if !a.resumed && !p.starts {
 		a.lane.drop(p)
 		return
@@ -109,7 +109,7 @@ func (a *assembly) add(p piece, octets []byte) {
 		a.c.Skip(a.side, a.lane.fpdus)
 		a.pos = a.lane.dropped % mpa.MarkerInterval
 	}
-	a.fpdu = append(a.fpdu, octets...)
+	a.fpdu = append(a.fpdu, data...)
 	if p.ends {
 		a.flush(time.Unix(0, p.time))
 	}
@@ -120,11 +120,11 @@ func (a *assembly) flush(at time.Time) {
 	if len(a.fpdu) == 0 {
 		return
 	}
-	octets := a.fpdu
+	data := a.fpdu
 	if a.lane.markers {
-		octets = a.strip()
+		data = a.strip()
 	}
-	a.c.Write(at, a.side, octets)
+	a.c.Write(at, a.side, data)
 	a.pos = (a.pos + len(a.fpdu)) % mpa.MarkerInterval
 	a.fpdu = a.fpdu[:0]
 }

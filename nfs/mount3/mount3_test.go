@@ -73,7 +73,7 @@ func TestLimits(t *testing.T) {
 		{"group", new(ExportRes), "00000001 00000000 00000001 00000100", xdr.ErrLong},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := xdr.NewReader(wiretest.Octets(t, tt.wire))
+			r := xdr.NewReader(wiretest.Bytes(t, tt.wire))
 			tt.msg.Decode(&r)
 			assert.ErrorIs(t, r.Err(), tt.want)
 		})

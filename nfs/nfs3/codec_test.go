@@ -52,7 +52,7 @@ func TestValues(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := xdr.NewReader(wiretest.Octets(t, tt.wire))
+			r := xdr.NewReader(wiretest.Bytes(t, tt.wire))
 			tt.msg.Decode(&r)
 			assert.ErrorIs(t, r.Done(), tt.want)
 		})

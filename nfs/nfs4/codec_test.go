@@ -48,7 +48,7 @@ func TestValues(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := xdr.NewReader(wiretest.Octets(t, tt.wire))
+			r := xdr.NewReader(wiretest.Bytes(t, tt.wire))
 			tt.msg.Decode(&r)
 			assert.ErrorIs(t, r.Err(), tt.want)
 		})
@@ -60,7 +60,7 @@ func TestValues(t *testing.T) {
 // the reader goes on behind the list.
 func TestUnknownAttributes(t *testing.T) {
 	for _, mask := range []string{"00000001 00004010", "00000003 00000010 00000000 80000000", "00000004 00000010 00000000 00000000 00000001"} {
-		r := xdr.NewReader(wiretest.Octets(t, mask+"0000000c 00000000 00000000 00000000 00000007"))
+		r := xdr.NewReader(wiretest.Bytes(t, mask+"0000000c 00000000 00000000 00000000 00000007"))
 		var a Attrs
 		a.Decode(&r)
 		assert.Equal(t, uint32(7), r.Uint32())

@@ -148,7 +148,7 @@ func TestRefused(t *testing.T) {
 func words(t *testing.T, text string) (b []byte) {
 	t.Helper()
 	for _, w := range strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == '.' }) {
-		b = append(b, wiretest.Octets(t, "00000000"[len(w):]+w)...)
+		b = append(b, wiretest.Bytes(t, "00000000"[len(w):]+w)...)
 	}
 	return b
 }

@@ -73,7 +73,7 @@ type Cache struct {
 // Stats is the state of a Cache and its counters.
 type Stats struct {
 	Replies int   // kept now
-	Octets  int64 // bytes that the kept replies take
+	Bytes   int64 // bytes that the kept replies take
 
 	Executed  uint64 // calls of kept procedures
 	Replayed  uint64 // retries answered with a kept reply
@@ -125,7 +125,7 @@ func (c *Cache) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.counts
-	s.Replies, s.Octets = c.store.replies, c.store.octets
+	s.Replies, s.Bytes = c.store.replies, c.store.bytes
 	return s
 }
 
@@ -217,7 +217,7 @@ func (c *Cache) finish(e *entry, rep *oncrpc.Reply, answer bool) {
 	}
 	e.since = time.Now()
 	c.store.add(e)
-	for c.store.octets > c.cfg.MaxMemory {
+	for c.store.bytes > c.cfg.MaxMemory {
 		c.counts.Forgotten++
 		c.drop(c.store.parties[0].oldest)
 	}

@@ -118,7 +118,7 @@ func TestReplay(t *testing.T) {
 		assert.Equal(t, want, answerOf(c, t.Context(), tt.req), tt.what)
 	}
 	s := c.Stats()
-	assert.Equal(t, Stats{Replies: 7, Octets: s.Octets, Executed: 7, Replayed: 8}, s)
+	assert.Equal(t, Stats{Replies: 7, Bytes: s.Bytes, Executed: 7, Replayed: 8}, s)
 	checkStore(t, c)
 }
 

@@ -36,7 +36,7 @@ func (e *entry) size() int64 { return entryCost + int64(cap(e.reply)) }
 // for each party.
 type store struct {
 	replies int
-	octets  int64
+	bytes   int64
 	ring    entry // ring.newer is the oldest entry
 	byName  map[fairshare.Name]*party
 	parties parties
@@ -45,7 +45,7 @@ type store struct {
 // A party is the share of one party in the store.
 type party struct {
 	name           fairshare.Name
-	octets         int64
+	bytes          int64
 	oldest, newest *entry
 	place          int // in parties
 }
@@ -99,8 +99,8 @@ func (s *store) remove(e *entry) {
 
 // account adds n bytes to the share of p.
 func (s *store) account(p *party, n int64) {
-	s.octets += n
-	p.octets += n
+	s.bytes += n
+	p.bytes += n
 	heap.Fix(&s.parties, p.place)
 }
 
@@ -109,7 +109,7 @@ func (s *store) account(p *party, n int64) {
 type parties []*party
 
 func (h parties) Len() int           { return len(h) }
-func (h parties) Less(i, j int) bool { return h[i].octets > h[j].octets }
+func (h parties) Less(i, j int) bool { return h[i].bytes > h[j].bytes }
 
 func (h parties) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]

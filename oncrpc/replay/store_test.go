@@ -18,30 +18,30 @@ func checkStore(t testing.TB, c *Cache) {
 	t.Helper()
 	s := &c.store
 	require.Len(t, c.calls, s.replies)
-	var octets int64
+	var size int64
 	last := s.ring.since
 	n := 0
 	for e := s.ring.newer; e != &s.ring; e = e.newer {
 		require.Same(t, e, c.calls[e.key])
 		require.False(t, e.since.Before(last), "in the order of the replies")
 		last = e.since
-		octets += e.size()
+		size += e.size()
 		n++
 	}
 	require.Equal(t, s.replies, n)
-	require.Equal(t, s.octets, octets)
+	require.Equal(t, s.bytes, size)
 	require.Len(t, s.byName, len(s.parties))
 	for i, p := range s.parties {
 		require.Same(t, p, s.byName[p.name])
 		require.Equal(t, i, p.place)
-		require.LessOrEqual(t, p.octets, s.parties[0].octets)
+		require.LessOrEqual(t, p.bytes, s.parties[0].bytes)
 		for e := p.oldest; e != nil; e = e.next {
 			require.Same(t, p, e.party)
-			octets -= e.size()
+			size -= e.size()
 			n--
 		}
 	}
-	require.Zero(t, octets, "the parties have all of it")
+	require.Zero(t, size, "the parties have all of it")
 	require.Zero(t, n)
 }
 
@@ -58,7 +58,7 @@ func TestReplayMemory(t *testing.T) {
 	}
 	for xid := range uint32(1000) { // from many addresses of one network
 		answerOf(c, t.Context(), madeBy(fmt.Sprintf("[2001:db8::%x]:700", xid), xid, nil))
-		require.LessOrEqual(t, c.Stats().Octets, c.cfg.MaxMemory)
+		require.LessOrEqual(t, c.Stats().Bytes, c.cfg.MaxMemory)
 	}
 	checkStore(t, c)
 	s := c.Stats()
@@ -84,7 +84,7 @@ func TestReplayParties(t *testing.T) {
 	for i := range 3000 {
 		client := fmt.Sprintf("192.0.2.%d:700", min(rng.IntN(40), rng.IntN(40)))
 		answerOf(c, t.Context(), madeBy(client, rng.Uint32N(40), nil))
-		require.LessOrEqual(t, c.store.octets, c.cfg.MaxMemory)
+		require.LessOrEqual(t, c.store.bytes, c.cfg.MaxMemory)
 		if i%30 == 0 {
 			checkStore(t, c)
 		}

@@ -57,7 +57,7 @@ func TestBTHBits(t *testing.T) {
 		{BTH{AckReq: true}, "0000 0000 00000000 80000000"},
 		{BTH{PSN: Mask24}, "0000 0000 00000000 00ffffff"},
 	} {
-		b := wiretest.Octets(t, tt.wire)
+		b := wiretest.Bytes(t, tt.wire)
 		assert.Equal(t, b, tt.h.AppendTo(nil))
 		got, rest, err := ParseBTH(append(b, 1, 2))
 		require.NoError(t, err)
@@ -68,7 +68,7 @@ func TestBTHBits(t *testing.T) {
 			require.ErrorIs(t, err, ErrShort)
 		}
 	}
-	reserved := wiretest.Octets(t, "0000 0000 aa000000 7f000000")
+	reserved := wiretest.Bytes(t, "0000 0000 aa000000 7f000000")
 	got, _, err := ParseBTH(reserved)
 	require.NoError(t, err)
 	assert.Equal(t, BTH{}, got, "reserved bits are ignored")
@@ -92,7 +92,7 @@ func TestExtended(t *testing.T) {
 	for _, tt := range packets {
 		t.Run(tt.name, func(t *testing.T) {
 			b := tt.p.AppendTo(nil)
-			behind := wiretest.Octets(t, tt.wire)
+			behind := wiretest.Bytes(t, tt.wire)
 			assert.Equal(t, behind, b[BTHLen:])
 			assert.Equal(t, tt.p.Pad, PadFor(len(tt.p.Payload)))
 			got := Packet{BTH: tt.p.BTH}
@@ -113,7 +113,7 @@ func TestExtended(t *testing.T) {
 // TestGRH checks the two forms of the 40 bytes before a datagram.
 func TestGRH(t *testing.T) {
 	h := GRH{TrafficClass: 0x12, FlowLabel: 0x34567, PayLen: 0x89ab, NextHeader: NextHeaderIBA, HopLimit: 0xcd, SGID: GID{0: 0xfe, 15: 1}, DGID: GID{0: 0xff, 15: 2}}
-	b := wiretest.Octets(t, "61234567 89ab 1b cd fe00000000000000 0000000000000001 ff00000000000000 0000000000000002")
+	b := wiretest.Bytes(t, "61234567 89ab 1b cd fe00000000000000 0000000000000001 ff00000000000000 0000000000000002")
 	assert.Equal(t, b, h.AppendTo(nil))
 	got, _, err := ParseGRH(b)
 	require.NoError(t, err)
@@ -133,7 +133,7 @@ func TestGRH(t *testing.T) {
 
 	w.Src, w.Dst, w.TrafficClass = h.SGID, h.DGID, 8
 	grh = w.AppendGRH(nil, 100)
-	assert.Equal(t, wiretest.Octets(t, "60800000 006c 11 40"), grh[:8])
+	assert.Equal(t, wiretest.Bytes(t, "60800000 006c 11 40"), grh[:8])
 	from, err = SourceOf(grh)
 	require.NoError(t, err)
 	assert.Equal(t, h.SGID, from)

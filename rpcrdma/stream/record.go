@@ -47,7 +47,7 @@ func (r *replyRecord) parse(c *conn, p []byte) (n int, err error) {
 			r.last, r.left = mark&lastFragment != 0, int(mark&^lastFragment)
 		} else {
 			k := min(r.left, len(p)-n)
-			if err := r.octets(c, p[n:n+k]); err != nil {
+			if err := r.fragment(c, p[n:n+k]); err != nil {
 				return n, err
 			}
 			n += k
@@ -61,8 +61,8 @@ func (r *replyRecord) parse(c *conn, p []byte) (n int, err error) {
 	return n, nil
 }
 
-// octets takes bytes of the fragment.
-func (r *replyRecord) octets(c *conn, p []byte) error {
+// fragment takes bytes of the fragment.
+func (r *replyRecord) fragment(c *conn, p []byte) error {
 	if r.starts < replyStart {
 		k := copy(r.start[r.starts:], p)
 		r.starts += k

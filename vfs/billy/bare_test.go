@@ -161,13 +161,13 @@ func TestAlias(t *testing.T) {
 	host := newHost(t)
 	require.NoError(t, os.WriteFile(host.at("f"), []byte("data"), 0o600))
 	u := use(t, host, Options{Handles: aliasHandles{}})
-	for octets, want := range map[string]error{"/f": nil, "?f": syscall.ESTALE, "/none": syscall.ESTALE, "/f/g": syscall.ESTALE} {
-		h, _ := vfs.NewHandle([]byte(octets))
+	for text, want := range map[string]error{"/f": nil, "?f": syscall.ESTALE, "/none": syscall.ESTALE, "/f/g": syscall.ESTALE} {
+		h, _ := vfs.NewHandle([]byte(text))
 		_, err := u.GetAttr(t.Context(), &u.c, h)
 		if want == nil {
-			assert.NoError(t, err, octets)
+			assert.NoError(t, err, text)
 		} else {
-			assert.ErrorIs(t, err, want, octets)
+			assert.ErrorIs(t, err, want, text)
 		}
 	}
 }

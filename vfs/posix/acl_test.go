@@ -28,8 +28,8 @@ var (
 	plainACL = vfs.ACL{{Tag: vfs.ACLUserObj, Perm: 6}, {Tag: vfs.ACLGroupObj, Perm: 4}, {Tag: vfs.ACLOther, Perm: 4}}
 )
 
-// sampleOctets is the kernel's attribute for sampleACL.
-const sampleOctets = `02000000
+// sampleBytes is the kernel's attribute for sampleACL.
+const sampleBytes = `02000000
 	0100 0700 ffffffff
 	0200 0400 d0070000
 	0400 0500 ffffffff
@@ -37,7 +37,7 @@ const sampleOctets = `02000000
 	2000 0000 ffffffff`
 
 func TestACLForm(t *testing.T) {
-	wire := wiretest.Octets(t, sampleOctets)
+	wire := wiretest.Bytes(t, sampleBytes)
 	assert.Equal(t, wire, appendACL(nil, sampleACL))
 	got, err := parseACL(wire)
 	require.NoError(t, err)
@@ -88,7 +88,7 @@ func TestACL(t *testing.T) {
 		a, err = f.SetACL(t.Context(), &c, made.Handle, &sampleACL, nil)
 		require.NoError(t, err)
 		assert.EqualValues(t, 0o750, a.Mode, "the list sets the mode, with the mask for the group")
-		assert.Equal(t, wiretest.Octets(t, sampleOctets), xattr(t, s.path("file"), accessACL))
+		assert.Equal(t, wiretest.Bytes(t, sampleBytes), xattr(t, s.path("file"), accessACL))
 		access, _, _, err = f.GetACL(t.Context(), &c, made.Handle)
 		require.NoError(t, err)
 		assert.Equal(t, sampleACL, access)
@@ -219,7 +219,7 @@ func TestACLRights(t *testing.T) {
 // FuzzACL checks that any attribute is parsed without harm, and that a parsed
 // list is written back the same, except for meaningless ids.
 func FuzzACL(f *testing.F) {
-	f.Add(wiretest.Octets(f, sampleOctets))
+	f.Add(wiretest.Bytes(f, sampleBytes))
 	f.Add([]byte{2, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		a, err := parseACL(b)

@@ -28,9 +28,9 @@ func goldenRecord(t testing.TB) (b []byte) {
 	require.NoError(t, err)
 	for line := range strings.Lines(string(text)) {
 		line, _, _ = strings.Cut(line, "#")
-		octets, err := hex.DecodeString(strings.Join(strings.Fields(line), ""))
+		data, err := hex.DecodeString(strings.Join(strings.Fields(line), ""))
 		require.NoError(t, err)
-		b = append(b, octets...)
+		b = append(b, data...)
 	}
 	return b
 }

@@ -31,8 +31,8 @@ func (s *Stream) Frame(ulpdu []byte) []byte {
 		}
 		out = append(out, 0, 0, byte(back>>8), byte(back))
 	}
-	put := func(octets ...byte) {
-		for _, o := range octets {
+	put := func(data ...byte) {
+		for _, o := range data {
 			marker()
 			if start < 0 {
 				start = len(out)
