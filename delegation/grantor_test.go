@@ -118,7 +118,7 @@ func TestCommitLate(t *testing.T) {
 // TestCut checks that the Grantor ends a connection that returns a grant that
 // was not recalled, sends any other nonsense, or accepts no recalls.
 func TestCut(t *testing.T) {
-	for name, octets := range map[string][8]byte{
+	for name, answer := range map[string][8]byte{
 		"unknown slot":       Immediate{KindReturned, 77, 1}.Bytes(),
 		"the lease's slot":   Immediate{KindReturned, 0, 0}.Bytes(),
 		"not recalled":       Immediate{KindReturned, 1, 1}.Bytes(),
@@ -140,7 +140,7 @@ func TestCut(t *testing.T) {
 			var ch Change
 			_, fx := g.Change(&ch, nil, []byte("b"), 0)
 			require.Len(t, fx.Recalls, 1)
-			fx = g.Immediate(c, octets)
+			fx = g.Immediate(c, answer)
 			require.Len(t, fx.Cuts, 1)
 			assert.Same(t, c, fx.Cuts[0].Conn)
 			assert.Error(t, fx.Cuts[0].Err)
@@ -148,7 +148,7 @@ func TestCut(t *testing.T) {
 			assert.Equal(t, ReasonOver, refused(g, c, "c", lease))
 			assert.Empty(t, g.Disconnect(c, false, lease))
 			assert.Empty(t, g.Disconnect(c, true, lease), "once")
-			assert.Empty(t, g.Immediate(c, octets), "all later requests")
+			assert.Empty(t, g.Immediate(c, answer), "all later requests")
 			assert.Empty(t, tick(lease+trust(lease)-1).Ready)
 			fx = tick(lease + trust(lease))
 			assert.Equal(t, []*Change{&ch}, fx.Ready)

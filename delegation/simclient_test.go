@@ -132,10 +132,10 @@ func (c *simClient) do(l *line, fx Posts) {
 	}
 }
 
-func (c *simClient) immediate(l *line, octets [8]byte) {
+func (c *simClient) immediate(l *line, answer [8]byte) {
 	l.up.put(l.delay(), func() {
 		if !l.cut {
-			c.s.srv.do(c.s.srv.g.Immediate(l.conn, octets))
+			c.s.srv.do(c.s.srv.g.Immediate(l.conn, answer))
 		}
 	})
 }

@@ -86,9 +86,9 @@ func runHelper(cmd *exec.Cmd) error {
 
 // receive receives one descriptor.
 func receive(socket int) (fd int, err error) {
-	var octet [1]byte
+	var one [1]byte
 	control := make([]byte, unix.CmsgSpace(4))
-	_, n, _, _, err := unix.Recvmsg(socket, octet[:], control, unix.MSG_CMSG_CLOEXEC)
+	_, n, _, _, err := unix.Recvmsg(socket, one[:], control, unix.MSG_CMSG_CLOEXEC)
 	if err != nil {
 		return -1, os.NewSyscallError("recvmsg", err)
 	}

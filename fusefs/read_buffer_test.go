@@ -17,7 +17,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// TestReadBuffers checks that readBuffers lends readBufferRoom bytes and no more, and
+// TestReadBuffers checks that readBuffers lends readBufferRoom bytes, no more, and
 // frees the memory when none of it has been used for a while.
 func TestReadBuffers(t *testing.T) {
 	var s readBuffers

@@ -55,21 +55,21 @@ func TestReaderWaitsForNobody(t *testing.T) {
 			require.Len(t, m.Buf.B, size)
 			m.Buf.Release()
 		}
-		sends, writes, octets := 0, 0, 0
+		sends, writes, total := 0, 0, 0
 		for writes < messages {
 			switch segment := p.segment(); segment[1] {
 			case 0x40:
 				writes++
 			case 0x42:
-				octets += len(segment) - 14
+				total += len(segment) - 14
 			case 0x43:
-				if octets += len(segment) - 18; segment[0]&0x40 != 0 {
+				if total += len(segment) - 18; segment[0]&0x40 != 0 {
 					sends++
 				}
 			}
 		}
 		assert.Equal(t, messages+1, sends)
-		assert.Equal(t, 2*len(mem)+messages*size, octets)
+		assert.Equal(t, 2*len(mem)+messages*size, total)
 		r.Deregister()
 	}
 }

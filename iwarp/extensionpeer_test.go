@@ -54,7 +54,7 @@ func TestPeerLacksExtensions(t *testing.T) {
 	told := func(op rdmap.Opcode) []byte {
 		return rdmap.NewTerminate(rdmap.ErrOpcode, header(op), ddp.UntaggedLen).AppendTo(nil)
 	}
-	octets := func(s string) []byte { return wiretest.Bytes(t, s) }
+	terminate := func(s string) []byte { return wiretest.Bytes(t, s) }
 	request := rdma.WR{Op: rdma.OpFetchAdd}
 	for name, tt := range map[string]struct {
 		wr        rdma.WR
@@ -65,12 +65,12 @@ func TestPeerLacksExtensions(t *testing.T) {
 		"RFC 5040, Atomic Request":              {request, told(rdmap.OpAtomicRequest), true, rdmap.ErrOpcode},
 		"RFC 5040, Immediate Data":              {rdma.WR{Op: rdma.OpImmediate}, told(rdmap.OpImmediate), true, rdmap.ErrOpcode},
 		"RFC 5040, Immediate Data with SE":      {rdma.WR{Op: rdma.OpImmediate, Solicited: true}, told(rdmap.OpImmediateSE), true, rdmap.ErrOpcode},
-		"RFC 5040, no header":                   {request, octets("02 06 00 00"), true, rdmap.ErrOpcode},
-		"siw":                                   {request, octets("20 06 00 00"), true, rdmap.ErrOpcode},
-		"siw, after a Send":                     {rdma.WR{Op: rdma.OpSend}, octets("20 06 00 00"), false, mpa.ErrIRD},
+		"RFC 5040, no header":                   {request, terminate("02 06 00 00"), true, rdmap.ErrOpcode},
+		"siw":                                   {request, terminate("20 06 00 00"), true, rdmap.ErrOpcode},
+		"siw, after a Send":                     {rdma.WR{Op: rdma.OpSend}, terminate("20 06 00 00"), false, mpa.ErrIRD},
 		"of another message":                    {request, told(rdmap.OpSend), false, rdmap.ErrOpcode},
-		"no header, after a Send":               {rdma.WR{Op: rdma.OpSend}, octets("02 06 00 00"), false, rdmap.ErrOpcode},
-		"another error":                         {request, octets("02 07 00 00"), false, rdmap.ErrStream},
+		"no header, after a Send":               {rdma.WR{Op: rdma.OpSend}, terminate("02 06 00 00"), false, rdmap.ErrOpcode},
+		"another error":                         {request, terminate("02 07 00 00"), false, rdmap.ErrStream},
 		"of a message that was never sent here": {rdma.WR{Op: rdma.OpSend}, told(rdmap.OpImmediate), false, rdmap.ErrOpcode},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -97,9 +97,9 @@ func TestReplyTimeout(t *testing.T) {
 			reader := done(func() { _, _ = io.Copy(io.Discard, b) })
 			if step > 0 {
 				writer := done(func() {
-					for _, octet := range wiretest.Hex(t, "mpa/testdata/reply-siw.hex") {
+					for _, c := range wiretest.Hex(t, "mpa/testdata/reply-siw.hex") {
 						time.Sleep(step)
-						if _, err := b.Write([]byte{octet}); err != nil {
+						if _, err := b.Write([]byte{c}); err != nil {
 							return
 						}
 					}

@@ -88,13 +88,13 @@ func TestSlowFPDU(t *testing.T) {
 				inBubble(t, func(t *testing.T, e endpoint, p *rawPeer, _ <-chan struct{}) {
 					e.recvSize = tt.bytes
 					data := pattern(tt.bytes)
-					octets := fpdu(false, sendSeg(true, 1, 0, data))
-					pause := tt.allowed / time.Duration(len(octets)/tt.write+1)
+					frame := fpdu(false, sendSeg(true, 1, 0, data))
+					pause := tt.allowed / time.Duration(len(frame)/tt.write+1)
 					if late {
 						pause += pause / 8
 					}
 					start := time.Now()
-					for part := range slices.Chunk(octets, tt.write) {
+					for part := range slices.Chunk(frame, tt.write) {
 						if len(e.in.closed) > 0 {
 							break
 						}
@@ -157,11 +157,11 @@ func TestSlowMessage(t *testing.T) {
 						pause += pause / 8
 					}
 					start := time.Now()
-					for _, octets := range all {
+					for _, part := range all {
 						if len(e.in.closed) > 0 {
 							break
 						}
-						p.write(octets)
+						p.write(part)
 						synctest.Wait()
 						time.Sleep(pause)
 						synctest.Wait()

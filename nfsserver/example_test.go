@@ -17,7 +17,7 @@ func Example() {
 	defer fs.Close()
 	server, err := nfsserver.New(nfsserver.Config{
 		Exports: []nfsserver.Export{{Path: "/data", FS: fs}},
-		Key:     [32]byte{ /* 32 random octets, kept in a file of mode 0600 */ },
+		Key:     [32]byte{ /* 32 random bytes, kept in a file of mode 0600 */ },
 	})
 	if err != nil {
 		return

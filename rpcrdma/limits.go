@@ -97,11 +97,11 @@ const (
 
 	// watchdogPeriod is how often the watchdog checks the readers: a reader
 	// that is kept is relieved after one to two periods. While the watchdog
-	// finds none, the period doubles up to sentryCalm, because each check wakes
+	// finds none, the period doubles up to watchdogCalm, because each check wakes
 	// a thread. A reader that was idle at maxRest checks in a row is no longer
 	// checked.
 	watchdogPeriod = time.Millisecond
-	sentryCalm     = 16 * time.Millisecond
+	watchdogCalm   = 16 * time.Millisecond
 	maxRest        = 8
 
 	// stallTime is how long a peer may leave posted work undone before the peer

@@ -111,13 +111,13 @@ func TestReaderServesPulled(t *testing.T) {
 // TestSlowByBytes checks that the time limit of a call grows with the pulled
 // bytes.
 func TestSlowByBytes(t *testing.T) {
-	const octets = large // at slowByte each
+	const pulled = large // at slowByte each
 	for _, tt := range []struct {
 		took time.Duration
 		slow bool
 	}{
-		{slowCall + octets*slowByte, false},
-		{slowCall + octets*slowByte + 1, true},
+		{slowCall + pulled*slowByte, false},
+		{slowCall + pulled*slowByte + 1, true},
 	} {
 		s := &Server{Handler: service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 			time.Sleep(tt.took)
@@ -125,7 +125,7 @@ func TestSlowByBytes(t *testing.T) {
 		})}
 		serveTap(t, s, &tap{relievable: true}, func(t *testing.T, r *rig) {
 			q := r.dialLinux()
-			q.chunkCall(1, octets)
+			q.chunkCall(1, pulled)
 			time.Sleep(time.Second)
 			assert.Len(t, q.answers(), 1)
 			away := 0

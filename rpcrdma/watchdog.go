@@ -40,7 +40,7 @@ func (s *watchdog) enter(c *conn) {
 func (s *watchdog) check() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.period = min(2*s.period, sentryCalm)
+	s.period = min(2*s.period, watchdogCalm)
 	kept := s.conns[:0]
 	for _, c := range s.conns {
 		again, relieved := c.watchReader()

@@ -16,7 +16,7 @@ func TestWatchdogRests(t *testing.T) {
 			q.xidCall(1)
 			assert.Len(t, q.answers(), 1)
 			assert.Equal(t, 1, r.watched())
-			time.Sleep((maxRest + 1) * sentryCalm)
+			time.Sleep((maxRest + 1) * watchdogCalm)
 			assert.Zero(t, r.watched())
 		}
 	})
@@ -31,7 +31,7 @@ func TestWatchdogCalm(t *testing.T) {
 		q := r.dialLinux()
 		for range 20 {
 			q.xidCall(1)
-			time.Sleep(sentryCalm)
+			time.Sleep(watchdogCalm)
 		}
 		period := func() time.Duration {
 			synctest.Wait()
@@ -39,10 +39,10 @@ func TestWatchdogCalm(t *testing.T) {
 			defer r.watchdog.mu.Unlock()
 			return r.watchdog.period
 		}
-		assert.Equal(t, sentryCalm, period())
+		assert.Equal(t, watchdogCalm, period())
 		q.xidCall(100)
-		least := sentryCalm
-		for range 3 * sentryCalm / watchdogPeriod {
+		least := watchdogCalm
+		for range 3 * watchdogCalm / watchdogPeriod {
 			time.Sleep(watchdogPeriod)
 			least = min(least, period())
 		}

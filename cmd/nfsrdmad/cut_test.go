@@ -226,10 +226,10 @@ func randomly() judge {
 			return 0, spare
 		}
 	}
-	octets := int(math.Exp(rand.Float64() * math.Log(8<<20)))
+	left := int(math.Exp(rand.Float64() * math.Log(8<<20)))
 	return func(n int) (int, manner) {
-		if octets -= n; octets <= 0 {
-			return octets + n, how
+		if left -= n; left <= 0 {
+			return left + n, how
 		}
 		return 0, spare
 	}

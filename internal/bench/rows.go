@@ -39,7 +39,7 @@ func rows() []*row {
 			views: []view{{"", "k/s", calls, goal{}}, perCallCPU},
 		},
 		{
-			name: "GETATTR, depth 16", against: "TCP ping-pong of 128 octets, depth 1",
+			name: "GETATTR, depth 16", against: "TCP ping-pong of 128 bytes, depth 1",
 			ours: bench(free, "big", "getattr", "1", 16), limit: tcp(free, "128"),
 			views: []view{{"", "k/s", calls, goal{}}, perCallCPU},
 		},
