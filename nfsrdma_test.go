@@ -156,6 +156,10 @@ func TestErrors(t *testing.T) {
 
 	_, err = NewServer(ServerConfig{Exports: []nfsserver.Export{{Path: "relative", FS: mem.New(mem.Options{})}}, Log: silent})
 	assert.ErrorContains(t, err, `"relative"`)
+	_, err = NewServer(ServerConfig{Inline: -1, Log: silent})
+	assert.ErrorContains(t, err, "inline size -1")
+	_, err = NewServer(ServerConfig{Credits: 1 << 30, Log: silent})
+	assert.ErrorContains(t, err, "credits")
 	s, err := NewServer(ServerConfig{Log: silent})
 	require.NoError(t, err)
 	defer s.Close()

@@ -148,6 +148,11 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	if !cfg.StandardsOnly {
 		over.Extensions = keeper.Extension()
 	}
+	if err := over.Check(); err != nil {
+		replies.Close()
+		keeper.Close()
+		return nil, err
+	}
 	tcp := &oncrpc.Server{Handler: calls, MaxRecord: cmp.Or(cfg.MaxPayload, defaultPayload) + callSlack, Log: cfg.Log}
 	device := iwarp.Open(rnic(cfg.IWARP, cfg.StandardsOnly))
 	return &Server{

@@ -62,6 +62,10 @@ func orDefault[T int | int64](v, def T) T {
 	return v
 }
 
+// Check returns the error in the fields of s, which Serve would return. The
+// fields must not be changed afterwards.
+func (s *Server) Check() error { return s.init() }
+
 func (s *Server) check() error {
 	c := &s.cfg
 	switch {
