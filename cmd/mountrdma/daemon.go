@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"log/syslog"
 	"os"
@@ -101,7 +100,7 @@ func (d *daemon) detached() bool { return d.pipe == nil }
 // newLog returns the log of a process that serves a mount: standard error in
 // the foreground, otherwise syslog if the host has one.
 func (m *mountCommand) newLog() *slog.Logger {
-	var out io.Writer = m.stderr
+	out := m.stderr
 	if m.daemon != nil {
 		log, err := syslog.New(syslog.LOG_DAEMON|syslog.LOG_NOTICE, m.name)
 		if err != nil {
