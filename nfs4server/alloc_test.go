@@ -66,7 +66,7 @@ func TestAllocs(t *testing.T) {
 		"WRITE":    {put(fh), {nfs4.OpWrite, &nfs4.WriteArgs{StateID: id, Data: []byte("data")}, nil}, {nfs4.OpGetAttr, &nfs4.GetAttrArgs{Request: request}, nil}},
 		"COMMIT":   {put(fh), {nfs4.OpCommit, &nfs4.CommitArgs{}, nil}},
 	} {
-		assert.Zero(t, testing.AllocsPerRun(100, g.hot(steps...)), name)
+		assert.LessOrEqual(t, testing.AllocsPerRun(100, g.hot(steps...)), poolLosses, name)
 	}
 }
 
