@@ -13,47 +13,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 )
-
-// errCovered is the answer to a LOOKUP of a name with a mount on it, if the
-// proper answer would have the kernel undo the mount: an error, or another
-// object. With this error the kernel keeps the name as it is.
-const errCovered = fuse.Status(unix.ENOMEM)
-
-// A look is the last look at all mount tables.
-type look struct {
-	mu     sync.Mutex
-	began  uint64 // tick
-	points []string
-}
-
-// coveredName reports whether anything is mounted on a name in any mount
-// namespace that can be read. It uses a look by another goroutine that began
-// after the caller asked.
-func (m *Mount) coveredName(dir *node, name string) bool {
-	asked := m.tick()
-	l := &m.look
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.began <= asked {
-		l.began, l.points = m.tick(), nil
-		_ = m.tables(func(points []string) bool {
-			l.points = append(l.points, points...)
-			return false
-		})
-	}
-	return m.table.isAt(dir, name, l.points)
-}
-
-// coveredHere is coveredName for our own mount namespace.
-func (m *Mount) coveredHere(dir *node, name string) bool {
-	mounts, err := os.ReadFile("/proc/thread-self/mountinfo")
-	return err == nil && m.table.isAt(dir, name, pointsOn(mounts, m.device()))
-}
 
 // covered reports whether anything is mounted on a directory of the mount, in
 // any mount namespace that can be read. It also returns true if other users may

@@ -69,6 +69,7 @@ func New(cfg Config) (*Mount, error) {
 		budget:        nfsclient.NewBudget(writeBudget),
 		done:          make(chan struct{}),
 	}
+	m.look.scan = m.scan
 	m.table = newTable(m, cfg.FS.Root())
 	if err := m.meet(); err != nil {
 		return nil, err
@@ -146,6 +147,7 @@ func (m *Mount) serve() {
 	close(stop)
 	watching.Wait()
 	m.readBuffers.close()
+	m.look.own.close()
 	m.leave()
 	m.noting.Lock()
 	m.noted = true
