@@ -128,7 +128,10 @@ func TestReadOnly(t *testing.T) {
 	e.Clients = exports.Everyone(exports.Options{Insecure: true, NoRootSquash: true, ReadOnly: true})
 	require.NoError(t, g.s.realm.SetExports(append(g.s.realm.Exports()[:0], e)))
 	dir := []step{root(), look("x")}
+	empty := openArgs("o", "file", nfs4.ShareRead, 0, nfs4.Unchecked)
+	empty.Attrs = nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrSize)}
 	for name, s := range map[string][]step{
+		"empty":  append(dir[:2:2], step{nfs4.OpOpen, empty, new(nfs4.OpenRes)}),
 		"write":  {put(fhs["file"]), {nfs4.OpWrite, &nfs4.WriteArgs{Data: []byte("x")}, new(nfs4.WriteRes)}},
 		"commit": {put(fhs["file"]), {nfs4.OpCommit, &nfs4.CommitArgs{}, new(nfs4.CommitRes)}},
 		"set":    {put(fhs["file"]), {nfs4.OpSetAttr, &nfs4.SetAttrArgs{Attrs: nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrMode)}}, new(nfs4.SetAttrRes)}},

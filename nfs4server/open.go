@@ -181,14 +181,22 @@ func (x *compound) openObject(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.O
 		return status
 	}
 	want := a.ShareAccess & nfs4.ShareBoth
+	empty := !made && a.How == nfs4.Unchecked && a.Attrs.Mask.Has(nfs4.AttrSize) && a.Attrs.Size == 0
 	if !made {
-		if status := x.mayOpen(ctx, o, want); status != nfs4.OK {
+		asked := want
+		if empty {
+			asked |= nfs4.ShareWrite
+		}
+		if status := x.mayOpen(ctx, o, asked); status != nfs4.OK {
 			return status
 		}
 	}
 	key, err := x.key(o)
 	if err != nil {
 		return x.status(err)
+	}
+	if empty && want&nfs4.ShareWrite == 0 && x.server.state.Denied(string(key), nfs4.ShareWrite) {
+		return nfs4.ErrShareDenied
 	}
 	_, id, status := x.server.state.OpenFile(x.session, &nfs4state.OpenFile{
 		Owner: a.Owner.Owner, Key: string(key), Access: want, Deny: a.ShareDeny, Reclaim: a.Claim == nfs4.ClaimPrevious,
@@ -197,16 +205,16 @@ func (x *compound) openObject(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.O
 		return status
 	}
 	res.StateID = id
-	if !made && a.How == nfs4.Unchecked && a.Attrs.Mask.Has(nfs4.AttrSize) && a.Attrs.Size == 0 {
-		var zero uint64
-		if status := x.set(ctx, o, &nfs4.Attrs{}, vfs.SetAttr{Size: &zero}); status != nfs4.OK {
-			if id.SeqID == 1 { // no earlier OPEN has it
-				x.server.state.Close(x.session, &id)
-			}
-			return status
-		}
-		res.AttrSet.Set(nfs4.AttrSize)
+	if !empty {
+		return nfs4.OK
 	}
+	if status := x.set(ctx, o, &nfs4.Attrs{}, vfs.SetAttr{Size: new(uint64)}); status != nfs4.OK {
+		if id.SeqID == 1 { // no earlier OPEN has it
+			x.server.state.Close(x.session, &id)
+		}
+		return status
+	}
+	res.AttrSet.Set(nfs4.AttrSize)
 	return nfs4.OK
 }
 

@@ -210,6 +210,38 @@ func TestShares(t *testing.T) {
 	assert.Equal(t, nfs4.OK, st)
 }
 
+// TestOpenEmpties checks that an OPEN which empties a file is a change of it,
+// also without access to write: its caller must have the right to write, and no
+// other open may deny it.
+func TestOpenEmpties(t *testing.T) {
+	g := newRig(t).connect().asRoot()
+	fh := g.make("f", "content")
+	empty := openArgs("a", "f", nfs4.ShareRead, nfs4.ShareRead, nfs4.Unchecked)
+	empty.Attrs = nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrSize)}
+	denying, _, st := g.open(openArgs("b", "f", nfs4.ShareRead, nfs4.ShareWrite, nfs4.NoCreate))
+	require.Equal(t, nfs4.OK, st)
+	empty.ShareDeny = 0
+	_, _, st = g.open(empty)
+	assert.Equal(t, nfs4.ErrShareDenied, st)
+	require.Equal(t, nfs4.OK, g.close(fh, denying.StateID))
+
+	empty.ShareDeny = nfs4.ShareRead
+	g.cred.UID, g.cred.GID = 1000, 1000
+	_, _, st = g.open(empty)
+	assert.Equal(t, nfs4.ErrAccess, st)
+	got, st := g.read(fh, nfs4.AnonymousStateID)
+	assert.Equal(t, nfs4.OK, st, "what was refused denies nobody anything")
+	assert.Equal(t, "content", got)
+
+	g.asRoot()
+	res, _, st := g.open(empty)
+	assert.Equal(t, nfs4.OK, st)
+	assert.True(t, res.AttrSet.Has(nfs4.AttrSize))
+	got, st = g.read(fh, res.StateID)
+	assert.Equal(t, nfs4.OK, st)
+	assert.Empty(t, got)
+}
+
 // TestCurrentStateID checks the current stateid of a COMPOUND
 // (R8881-16.2.3.1.2).
 func TestCurrentStateID(t *testing.T) {
