@@ -158,6 +158,11 @@ func (x *compound) fillNode(ctx context.Context, n *node, out *nfs4.Attrs) {
 	out.FSID = nfs4.FSID{}
 	out.FileID, out.MountedOnFileID = n.hash, n.hash
 	out.Mode, out.NumLinks = 0o555, 2
+	for _, c := range n.children {
+		if x.visible(ctx, t, c) {
+			out.NumLinks++
+		}
+	}
 	out.Owner, out.OwnerGroup = append(x.owner[0][:0], '0'), append(x.owner[1][:0], '0')
 	made := nfs4.Time{Sec: t.made.Unix(), Nsec: uint32(t.made.Nanosecond())}
 	out.TimeAccess, out.TimeMetadata, out.TimeModify = made, made, made

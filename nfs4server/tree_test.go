@@ -57,9 +57,13 @@ func TestTree(t *testing.T) {
 	open := exports.Options{Insecure: true, NoRootSquash: true}
 	g := newRig(t, memory("/srv/a", open), memory("/srv/deep/b", open), memory("/secret/c", open, "10.0.0.0/8"), memory("/srv/mine", open, "192.0.2.0/24")).connect().asRoot()
 	assert.ElementsMatch(t, []string{"srv"}, g.names())
+	var attrs nfs4.GetAttrRes
+	st, _ := g.do(root(), step{nfs4.OpGetAttr, &nfs4.GetAttrArgs{Request: nfs4.BitmapOf(nfs4.AttrNumLinks)}, &attrs})
+	assert.Equal(t, nfs4.OK, st)
+	assert.EqualValues(t, 2+1, attrs.Attrs.NumLinks, "as of a directory with one other")
 	assert.ElementsMatch(t, []string{"a", "deep", "mine"}, g.names("srv"))
 	assert.Empty(t, g.names("srv", "a"))
-	_, st := g.fsid("secret")
+	_, st = g.fsid("secret")
 	assert.Equal(t, nfs4.ErrNoEnt, st)
 	_, st = g.fsid("secret", "c")
 	assert.Equal(t, nfs4.ErrNoEnt, st)
