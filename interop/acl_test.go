@@ -18,7 +18,7 @@ func TestACL(t *testing.T) {
 	guest(t)
 	reference := acls(t, knfsd())
 	require.Contains(t, reference["acl-set"], "set: ok", "knfsd serves lists")
-	seen := acls(t, serve(t, "--no-root-squash").site())
+	seen := acls(t, serve(t, "--no-root-squash", "--vers", "3").site())
 	for _, w := range posix.Compare(reference, seen, "", nil) {
 		t.Error(w)
 	}

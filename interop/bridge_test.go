@@ -83,7 +83,7 @@ func (s site) behind(t *testing.T, server string) site {
 	addr := startBridge(t, program("mountrdma"), "--listen", "127.0.0.1:0", "--insecure", server) // the guest is behind NAT
 	s.host, s.rdma = "10.0.2.2", 0
 	s.tcp, s.mountd = port(t, addr), port(t, addr)
-	return s
+	return s.by("")
 }
 
 // work does a part of the workload on a mount over TCP, and compares the

@@ -36,7 +36,7 @@ const readReply = "rpc.msgtyp == 1 && nfs.procedure_v3 == 6 && rpcordma.writes_c
 // TestCapture captures a session, after an attempt at NFS version 4, and makes
 // tshark decode both.
 func TestCapture(t *testing.T) {
-	d := serve(t, "--no-root-squash")
+	d := serve(t, "--no-root-squash", "--vers", "3")
 	s := d.site()
 	raw := filepath.Join(t.TempDir(), "session.pcap")
 	capture := tcpdump(t, raw, fmt.Sprintf("tcp port %d", s.rdma))

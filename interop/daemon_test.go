@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,6 +36,7 @@ type daemon struct {
 	dir       string
 	what      []string // arguments: the exports
 	flags     []string
+	vers      string // of NFS, by which Linux mounts; empty means 3
 	rdma, tcp string // host:port
 	proc      *Process
 	stderr    *buffer
@@ -81,6 +83,9 @@ func startDaemon(t testing.TB, dir string, what []string, flags ...string) *daem
 	built(t)
 	d := &daemon{t: t, dir: dir, what: what, rdma: "127.0.0.1:0", tcp: "127.0.0.1:0", stderr: new(buffer)}
 	d.flags = append(flags, "--state", t.TempDir())
+	if os.Getenv(linuxVersion) != "" && !slices.Contains(flags, "--vers") {
+		d.flags, d.vers = append(slices.Clone(version4), d.flags...), os.Getenv(linuxVersion)
+	}
 	d.start()
 	t.Cleanup(func() {
 		d.proc.Kill()
@@ -136,7 +141,7 @@ func (d *daemon) stop() {
 func (d *daemon) site() site {
 	return site{
 		host: "10.0.2.2", export: "/x", rdma: port(d.t, d.rdma), tcp: port(d.t, d.tcp), mountd: port(d.t, d.tcp),
-		backing: hostDir(d.dir),
+		vers: d.vers, backing: hostDir(d.dir),
 	}
 }
 

@@ -66,8 +66,10 @@
 // INTEROP_SOAK (a Go duration) sets the time of the soak and of the bad
 // network, 60s by default, and of the random operations, 2m by default. It also
 // sets 50 kills of the server in place of three, a directory with a million
-// entries, and 200 schedules of mounts with delegations. INTEROP_SEED repeats
-// the random operations of an earlier run. INTEROP_TRANSCRIPTS names a
+// entries, 200 schedules of mounts with delegations, and the whole workload by
+// version 4. INTEROP_VERS, 4.1 or 4.2, is the version of NFS by which Linux
+// mounts nfsrdmad in the tests that do not need a certain one; without it, that
+// is 3. INTEROP_SEED repeats the random operations of an earlier run. INTEROP_TRANSCRIPTS names a
 // directory for the results of posix and model. INTEROP_COUNTED asks for a
 // guest of one processor whose clock counts instructions, for measurements.
 package interop

@@ -33,7 +33,7 @@ func TestLinux(t *testing.T) {
 // the host, a test cannot take that port. The guest's rpcbind therefore
 // answers, and relays in the guest lead from knfsd's ports to the daemon's.
 func TestFallback(t *testing.T) {
-	d := serve(t, "--no-root-squash")
+	d := serve(t, "--no-root-squash", "--vers", "3")
 	s := d.site()
 	require.NoError(t, os.WriteFile(filepath.Join(d.dir, "file"), []byte("found"), 0o644))
 	must(t, "knfsd stop")

@@ -35,6 +35,11 @@ var shared struct {
 // (Options.Counted).
 const counted = "INTEROP_COUNTED"
 
+// linuxVersion is the variable that names the version of NFS by which Linux
+// mounts nfsrdmad in all tests that do not choose one: "4.1", "4.2", or empty
+// for 3.
+const linuxVersion = "INTEROP_VERS"
+
 // inside is the variable that tells the test process that it has a mount
 // namespace of its own.
 const inside = "INTEROP_INSIDE"

@@ -6,29 +6,259 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
-// TestVersion4 mounts without options but the port.
+// version4 makes nfsrdmad serve versions 4.1 and 4.2 too.
+var version4 = []string{"--vers", "3,4.1,4.2"}
+
+// serve4 is serve with version 4.
+func serve4(t testing.TB, flags ...string) *daemon {
+	t.Helper()
+	return serve(t, append(slices.Clone(version4), flags...)...)
+}
+
+// TestVersion4 checks the workload by versions 4.1 and 4.2 of Linux's client on
+// nfsrdmad. With INTEROP_SOAK it is the whole workload, by each version over
+// each transport.
 func TestVersion4(t *testing.T) {
 	guest(t)
-	d := serve(t, "--no-root-squash", "--vers", "3,4.1,4.2")
-	s := d.site()
-	require.NoError(t, os.WriteFile(filepath.Join(d.dir, "file"), []byte("found"), 0o644))
-	for transport, port := range map[string]int{"tcp": s.tcp, "rdma": s.rdma} {
-		for _, vers := range []string{"4.1", "4.2"} {
-			t.Run(transport+vers, func(t *testing.T) {
-				out, st := try(t, fmt.Sprintf("mount.nfs -v %s:/x /mnt -o vers=%s,proto=%s,port=%d", s.host, vers, transport, port))
-				t.Log(out, st)
-				assert.Equal(t, "found", must(t, "cat /mnt/file"))
-				t.Log(must(t, "grep ' /mnt ' /proc/mounts"))
-				out, st = try(t, "ls -la /mnt; df /mnt; echo hello >/mnt/new; cat /mnt/new; mkdir /mnt/d; mv /mnt/new /mnt/d/new; ls -laR /mnt; dd if=/dev/urandom of=/mnt/big bs=1M count=8 2>&1; md5sum /mnt/big; rm -rf /mnt/d; ln -s file /mnt/l; readlink /mnt/l; rm /mnt/l; ls /mnt; stat /mnt/file; dmesg | tail -3")
-				t.Log(out, st)
-				umount(t, "/mnt")
-			})
-		}
+	type by struct{ transport, vers string }
+	all, steps := []by{{"rdma", "4.2"}, {"tcp", "4.1"}}, []string{
+		"parallel", "truncate", "sparse", "rename", "links", "attributes", "access", "names", "special", "errors",
 	}
+	if os.Getenv("INTEROP_SOAK") != "" {
+		all, steps = append(all, by{"rdma", "4.1"}, by{"tcp", "4.2"}), nil
+	}
+	for _, c := range all {
+		t.Run(c.vers+" over "+c.transport, func(t *testing.T) {
+			d := serve4(t, "--no-root-squash")
+			before := d.descriptors()
+			session(t, d.site().by(c.vers), c.transport, steps...)
+			d.settled(before)
+			d.stop()
+			assert.NotContains(t, d.stderr.String(), "level=WARN")
+		})
+	}
+}
+
+// TestRestart4 is TestRestart by version 4: Linux makes new sessions, and opens
+// its files again.
+func TestRestart4(t *testing.T) {
+	d := serve4(t, "--no-root-squash")
+	restart(t, d, d.site().by("4.2"), d.site().by("4.1"))
+}
+
+// interruptLimit bounds the work after calls were interrupted. Linux pauses for
+// 15 s if the server does not explain the state of a slot.
+const interruptLimit = 10 * time.Second
+
+// TestInterrupted4 kills programs while their calls wait for nfsrdmad. The
+// sessions must then be of further use at once, because Linux does not know
+// which of these calls were executed.
+func TestInterrupted4(t *testing.T) {
+	d := serve4(t, "--no-root-squash")
+	s := d.site()
+	s.by("4.2").mount(t, "/mnt", s.by("4.2").options("rdma"))
+	s.by("4.1").mount(t, "/mnt2", s.by("4.1").options("tcp"))
+	must(t, "cd /mnt; for n in 1 2 3 4; do echo $n >file$n; done; cat /mnt2/file*")
+	d.proc.Signal(syscall.SIGSTOP)
+	must(t, `echo 3 >/proc/sys/vm/drop_caches
+		for at in /mnt /mnt2; do for n in 1 2 3 4; do
+			timeout -s KILL 1 touch $at/new$n & timeout -s KILL 1 rm $at/file$n & timeout -s KILL 1 cat $at/file$n &
+		done; done >/dev/null 2>&1; wait; :`)
+	d.proc.Signal(syscall.SIGCONT)
+	start := time.Now()
+	must(t, `for at in /mnt /mnt2; do for n in 1 2 3 4 5 6 7 8; do
+			echo $n >$at/after$n && [ $(cat $at/after$n) = $n ] && rm $at/after$n || exit 1
+		done & done; wait`)
+	assert.Less(t, time.Since(start), interruptLimit)
+	assert.Empty(t, must(t, "ls /mnt/after* 2>/dev/null || :"))
+	umount(t, "/mnt2")
+	umount(t, "/mnt")
+	d.stop()
+}
+
+// TestMount4 mounts with the fewest options that a person must type, at the
+// default ports and without a portmapper.
+func TestMount4(t *testing.T) {
+	guest(t)
+	onEthernet(t)
+	dir := reachable(t)
+	onHost(t, dir, `for d in a a/below a/plain b c; do mkdir $d; chmod 777 $d; echo $d >$d/name; done; touch a/below/secret; chmod 600 a/below/secret`)
+	file := filepath.Join(t.TempDir(), "exports")
+	export := func(lines ...string) {
+		text := strings.ReplaceAll(strings.Join(lines, "\n")+"\n", "DIR", dir)
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+	}
+	said := new(buffer)
+	t.Cleanup(func() {
+		if t.Failed() {
+			try(t, "grep ' nfs4 ' /proc/mounts | cut -d' ' -f2 | sort -r | xargs -n 1 umount -l")
+			t.Logf("nfsrdmad says:\n%s", said)
+		}
+	})
+	serve := func() *Server {
+		d, err := StartServer(said, shared.ethernet.inside(t, program("nfsrdmad")), append(slices.Clone(version4),
+			"--control", "", "--listen", ":20049", "--tcp", ":2049", "--state", t.TempDir(), "--exports", file)...)
+		require.NoError(t, err, "nfsrdmad says: %s", said)
+		t.Cleanup(d.Kill)
+		return d
+	}
+	lines := []string{"DIR/a *(rw,insecure,no_root_squash)", "DIR/a/below *(rw,insecure)", "DIR/b *(ro,insecure)"}
+	export(lines...)
+	d := serve()
+	t.Run("tree", func(t *testing.T) { tree4(t, dir) })
+	t.Run("transports", func(t *testing.T) { transports4(t, dir) })
+	t.Run("reload", func(t *testing.T) {
+		mount4(t, "", hostEthernet+":/", "/mnt")
+		assert.Equal(t, "a\nb\n", must(t, "ls /mnt"+dir))
+		export(append(lines, "DIR/c *(ro,insecure)")...)
+		d.Signal(syscall.SIGHUP)
+		require.Eventually(t, func() bool {
+			return strings.Contains(said.String(), "the exports are as the file says")
+		}, daemonLimit, pollEvery)
+		assert.Equal(t, "a\nc\n", must(t, fmt.Sprintf("cd /mnt%s; cat a/name c/name", dir)))
+		unmount4(t)
+	})
+	d.Kill()
+	export("DIR *(rw,insecure,no_root_squash,fsid=0)", "DIR/a *(rw,insecure,no_root_squash)")
+	serve()
+	t.Run("root", func(t *testing.T) {
+		mount4(t, "", hostEthernet+":/", "/mnt")
+		assert.Equal(t, "a\nb\nc\n", must(t, "ls /mnt"))
+		assert.Equal(t, "b\n", must(t, "cat /mnt/b/name"))
+		assert.NotContains(t, mounted4(t), "/mnt/a")
+		assert.Equal(t, "a\n", must(t, "cat /mnt/a/name"))
+		assert.Contains(t, mounted4(t), "/mnt/a", "an export is a file system of its own")
+		unmount4(t)
+		mount4(t, "", hostEthernet+":/a", "/mnt")
+		assert.Equal(t, "a\n", must(t, "cat /mnt/name"))
+		unmount4(t)
+	})
+}
+
+// tree4 walks from the root of the server into its exports.
+func tree4(t *testing.T, dir string) {
+	mount4(t, "", hostEthernet+":/", "/mnt")
+	a, b := "/mnt"+dir+"/a", "/mnt"+dir+"/b"
+	assert.Equal(t, "a\nb\n", must(t, "ls /mnt"+dir))
+	assert.Equal(t, "a\na/below\nb\n", must(t, fmt.Sprintf("cat %s/name %[1]s/below/name %s/name", a, b)))
+	assert.Equal(t, map[string]string{"/mnt": "tcp", a: "tcp", a + "/below": "tcp", b: "tcp"}, mounted4(t))
+	assert.Equal(t, fmt.Sprintf("%s\n%[1]s\n%s\n", a, b),
+		must(t, fmt.Sprintf("cd %s/below && cd .. && pwd -P && cd plain && cd .. && pwd -P && cd %s && pwd -P", a, b)))
+	var st unix.Statfs_t
+	require.NoError(t, unix.Statfs(dir, &st))
+	var kib float64
+	_, err := fmt.Sscan(must(t, "df -k "+a+" | awk 'END { print $(NF-4) }'"), &kib)
+	require.NoError(t, err)
+	assert.InDelta(t, float64(st.Blocks)*float64(st.Bsize)/1024, kib, 1024, "Linux counts in MiB")
+
+	must(t, fmt.Sprintf("cd %s && echo x >new && cat new && rm new && mv plain moved && mv moved plain", a))
+	must(t, fmt.Sprintf("cd %s/below && echo x >new && [ $(stat -c %%u new) = 65534 ] && rm new", a)) // squashed
+	for script, with := range map[string]string{
+		"echo x >" + b + "/new":           "Read-only file system",
+		"rm -f " + b + "/name":            "Read-only file system",
+		"cat " + a + "/below/secret":      "Permission denied",
+		"touch /mnt/new":                  "Read-only file system",
+		"mkdir /mnt/new":                  "Read-only file system",
+		"rmdir /mnt" + dir:                "Read-only file system",
+		"rmdir " + a + "/below":           "Device or resource busy",
+		"ln " + a + "/name " + b + "/new": "Invalid cross-device link",
+	} {
+		out, status := try(t, script)
+		assert.NotZero(t, status, script)
+		assert.Contains(t, out, with, script)
+	}
+	unmount4(t)
+}
+
+// transports4 mounts over each transport.
+func transports4(t *testing.T, dir string) {
+	path := ":" + dir + "/a"
+	mount4(t, "", hostEthernet+path, "/mnt")
+	mount4(t, "rdma", hostEthernet+path, "/mnt2")
+	assert.Equal(t, map[string]string{"/mnt": "tcp", "/mnt2": "rdma"}, mounted4(t), "each uses its own")
+	assert.Equal(t, "a\na\n", must(t, "cat /mnt/name /mnt2/name"))
+	assert.Equal(t, []int{1, 1}, connections4(t))
+	must(t, "echo by rdma >/mnt2/new && cat /mnt/new && rm /mnt/new && [ ! -e /mnt2/new ]")
+	unmount4(t)
+	assert.Equal(t, []int{0, 0}, connections4(t))
+
+	mount4(t, "nconnect=4", hostEthernet+path, "/mnt")
+	must(t, "cd /mnt && for n in 1 2 3 4 5 6 7 8; do echo $n >new$n; done && cat new* && rm new*")
+	assert.Equal(t, []int{4, 0}, connections4(t))
+	unmount4(t)
+	for _, o := range []struct{ options, host, proto string }{
+		{"vers=4.1", hostEthernet, "tcp"},
+		{"rdma,vers=4.1", hostEthernet, "rdma"},
+		{"", "[" + host6 + "]", "tcp6"},
+		{"proto=rdma6", "[" + host6 + "]", "rdma6"},
+	} {
+		mount4(t, o.options, o.host+path, "/mnt")
+		assert.Equal(t, "a\n", must(t, "cat /mnt/name"))
+		assert.Equal(t, map[string]string{"/mnt": o.proto}, mounted4(t))
+		if strings.Contains(o.options, "vers=") {
+			assert.Contains(t, must(t, "grep ' /mnt ' /proc/mounts"), "vers=4.1")
+		}
+		unmount4(t)
+	}
+	for _, what := range []string{path + "/missing /mnt", path + " /mnt -o vers=4.0"} {
+		out, status := try(t, "mount.nfs "+hostEthernet+what)
+		assert.NotZero(t, status, out)
+	}
+	assert.Empty(t, mounted4(t))
+}
+
+// mount4 mounts from a server, with these options alone.
+func mount4(t *testing.T, options, from, point string) {
+	t.Helper()
+	if options != "" {
+		options = "-o " + options
+	}
+	must(t, fmt.Sprintf("mkdir -p %[1]s; mount -t nfs %s %s %[1]s", point, options, from))
+}
+
+// mounted4 returns the mounts by version 4, with their transports.
+func mounted4(t *testing.T) map[string]string {
+	t.Helper()
+	mounts := make(map[string]string)
+	for line := range strings.Lines(must(t, "grep ' nfs4 ' /proc/mounts || :")) {
+		f := strings.Fields(line)
+		_, proto, _ := strings.Cut(f[3], ",proto=")
+		mounts[f[1]], _, _ = strings.Cut(proto, ",")
+	}
+	return mounts
+}
+
+// unmount4 unmounts all that is mounted by version 4, the innermost first.
+func unmount4(t *testing.T) {
+	t.Helper()
+	must(t, "grep ' nfs4 ' /proc/mounts | cut -d' ' -f2 | sort -r | xargs -n 1 umount")
+	assert.Empty(t, mounted4(t))
+}
+
+// connections4 returns the numbers of the guest's connections to the default
+// ports, over TCP and over RDMA.
+func connections4(t *testing.T) (n []int) {
+	t.Helper()
+	out := must(t, "ss -Htn state established")
+	for _, port := range []string{":2049", ":20049"} {
+		count := 0
+		for _, word := range strings.Fields(out) {
+			if strings.HasSuffix(word, port) {
+				count++
+			}
+		}
+		n = append(n, count)
+	}
+	return n
 }

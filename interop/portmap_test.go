@@ -152,6 +152,21 @@ func startRPCBind(t *testing.T, rpcbind, run string) {
 // mounts from.
 func TestPortmapMount(t *testing.T) {
 	guest(t)
+	onEthernet(t)
+	t.Run("built in", func(t *testing.T) {
+		portmapMount(t, shared.ethernet.inside(t, program("nfsrdmad")), "--portmap", ":111")
+	})
+	t.Run("rpcbind", func(t *testing.T) {
+		run := t.TempDir() // shared by rpcbind and nfsrdmad
+		startRPCBind(t, withRun(t, run, shared.ethernet.inside(t, "rpcbind")), run)
+		portmapMount(t, withRun(t, run, shared.ethernet.inside(t, program("nfsrdmad"))), "--register")
+	})
+}
+
+// onEthernet gives the guest siw, and both ends IPv6, on the Ethernet without
+// address translation.
+func onEthernet(t *testing.T) {
+	t.Helper()
 	ip := shared.ethernet.inside(t, "ip")
 	// Without ::1, Go concludes that IPv6 is missing.
 	onHost(t, "/", ip+" link set lo up; "+ip+" addr add "+host6+"/64 dev tap0 nodad")
@@ -160,14 +175,6 @@ func TestPortmapMount(t *testing.T) {
 	t.Cleanup(func() {
 		onHost(t, "/", ip+" addr del "+host6+"/64 dev tap0")
 		must(t, "ip addr del "+guest6+"/64 dev eth2; rdma link delete siw2; rdma link add rxe2 type rxe netdev eth2")
-	})
-	t.Run("built in", func(t *testing.T) {
-		portmapMount(t, shared.ethernet.inside(t, program("nfsrdmad")), "--portmap", ":111")
-	})
-	t.Run("rpcbind", func(t *testing.T) {
-		run := t.TempDir() // shared by rpcbind and nfsrdmad
-		startRPCBind(t, withRun(t, run, shared.ethernet.inside(t, "rpcbind")), run)
-		portmapMount(t, withRun(t, run, shared.ethernet.inside(t, program("nfsrdmad"))), "--register")
 	})
 }
 

@@ -22,9 +22,13 @@ import (
 // the daemon, then after a crash.
 func TestRestart(t *testing.T) {
 	d := serve(t, "--no-root-squash")
-	s := d.site()
-	s.mount(t, "/mnt", s.options("rdma"))
-	s.mount(t, "/mnt2", s.options("tcp"))
+	restart(t, d, d.site(), d.site())
+}
+
+// restart checks open files by two sites of a daemon, over RDMA and over TCP.
+func restart(t *testing.T, d *daemon, rdma, tcp site) {
+	rdma.mount(t, "/mnt", rdma.options("rdma"))
+	tcp.mount(t, "/mnt2", tcp.options("tcp"))
 	users := []*user{hold(t, "/mnt/held-rdma"), hold(t, "/mnt2/held-tcp")}
 
 	timed(t, "SIGTERM", func() {

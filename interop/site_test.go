@@ -18,9 +18,10 @@ import (
 type site struct {
 	host   string // the server's address as seen by the guest
 	export string
-	rdma   int // port of NFS over RDMA
-	tcp    int // port of NFS over TCP
-	mountd int // port of MOUNT over TCP
+	rdma   int    // port of NFS over RDMA
+	tcp    int    // port of NFS over TCP
+	mountd int    // port of MOUNT over TCP
+	vers   string // of NFS: "4.1" or "4.2"; empty means 3
 	backing
 }
 
@@ -34,7 +35,16 @@ type backing interface {
 func (s site) options(transport string, more ...string) string {
 	port := map[string]int{"rdma": s.rdma, "tcp": s.tcp}[transport]
 	o := fmt.Sprintf("vers=3,nolock,proto=%s,port=%d,mountport=%d,mountproto=tcp", transport, port, s.mountd)
+	if s.vers != "" {
+		o = fmt.Sprintf("vers=%s,proto=%s,port=%d", s.vers, transport, port)
+	}
 	return strings.Join(append([]string{o}, more...), ",")
+}
+
+// by returns the site for mounts by a version of NFS.
+func (s site) by(vers string) site {
+	s.vers = vers
+	return s
 }
 
 // mount mounts the site in the guest until the test ends or calls umount.

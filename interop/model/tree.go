@@ -118,6 +118,18 @@ func (t *Tree) IsLink(path string) bool {
 	return err == 0 && n.kind == "link"
 }
 
+// IsDir reports whether a path is of a directory.
+func (t *Tree) IsDir(path string) bool {
+	n, err := t.found(path, false)
+	return err == 0 && n.kind == "dir"
+}
+
+// Exists reports whether a path is of an object.
+func (t *Tree) Exists(path string) bool {
+	_, err := t.found(path, false)
+	return err == 0
+}
+
 // found is walk to an existing node.
 func (t *Tree) found(path string, follow bool) (*node, unix.Errno) {
 	p, err := t.walk(path, follow)

@@ -2,20 +2,26 @@ package posix
 
 // File systems that are compared with the reference.
 const (
-	FUSEOnNFSRDMAD  = "mountrdma, nfsrdmad"
-	FUSEOnKNFSD     = "mountrdma, knfsd"
-	LinuxOnNFSRDMAD = "Linux, nfsrdmad"
+	FUSEOnNFSRDMAD   = "mountrdma, nfsrdmad"
+	FUSEOnKNFSD      = "mountrdma, knfsd"
+	LinuxOnNFSRDMAD  = "Linux, nfsrdmad"
+	Linux4OnNFSRDMAD = "Linux by version 4.2, nfsrdmad"
 )
 
 var (
-	all   = []string{FUSEOnNFSRDMAD, FUSEOnKNFSD, LinuxOnNFSRDMAD}
-	fuse  = []string{FUSEOnNFSRDMAD, FUSEOnKNFSD}
-	linux = []string{LinuxOnNFSRDMAD}
+	all      = []string{FUSEOnNFSRDMAD, FUSEOnKNFSD, LinuxOnNFSRDMAD, Linux4OnNFSRDMAD}
+	version3 = []string{FUSEOnNFSRDMAD, FUSEOnKNFSD, LinuxOnNFSRDMAD}
+	fuse     = []string{FUSEOnNFSRDMAD, FUSEOnKNFSD}
+	linux    = []string{LinuxOnNFSRDMAD, Linux4OnNFSRDMAD}
+	linux4   = []string{Linux4OnNFSRDMAD}
 )
 
 // Common reasons of several differences.
 const (
-	noSuchCall = "NFS version 3 has no call for it"
+	noSuchCall = "NFS has no call for it"
+	noSuch3    = "NFS version 3 has no call for it"
+	not4Yet    = "NFS version 4.2 has a call for it, which nfsrdmad does not support"
+	sameSize   = "Linux does not ask the server for the size that a file has"
 	silly      = "NFS has no open files: a removed open file has a hidden name until its close"
 )
 
@@ -26,10 +32,18 @@ var Differences = []Difference{
 		"- the 18th: ok",
 		"+ the 18th: EACCES",
 	}, "AUTH_SYS carries 16 groups (RFC 5531)"},
+	{"acl", linux4, []string{
+		"- get: ENODATA",
+		"+ get: ENOTSUP",
+	}, "Linux has no POSIX lists by version 4"},
 	{"change-mapping", fuse, []string{
 		"- write through a mapping, msync: file mtime+ctime",
 		"+ write through a mapping, msync: file atime+mtime+ctime",
 	}, "a page is read from the server before a write to it"},
+	{"change-open", linux4, []string{
+		"- O_TRUNC of nothing: file mtime+ctime",
+		"+ O_TRUNC of nothing: file none",
+	}, sameSize},
 	{"change-read", []string{FUSEOnKNFSD, LinuxOnNFSRDMAD}, []string{
 		"- read again: file atime",
 		"+ read again: file none",
@@ -37,30 +51,46 @@ var Differences = []Difference{
 	{"change-truncate", linux, []string{
 		"- truncate to 3: file mtime+ctime",
 		"+ truncate to 3: file none",
-	}, "Linux does not ask the server for the size that a file has"},
-	{"fallocate", all, []string{
+	}, sameSize},
+	{"fallocate", version3, []string{
 		"- fallocate: ok",
 		"- size of f: 10010",
 		"+ fallocate: ENOTSUP",
 		"+ size of f: 0",
-	}, noSuchCall},
-	{"fallocate-keep-size", all, []string{
+	}, noSuch3},
+	{"fallocate", linux4, []string{
+		"- fallocate: ok",
+		"- size of f: 10010",
+		"+ fallocate: ENOTSUP",
+		"+ size of f: 0",
+	}, not4Yet},
+	{"fallocate-keep-size", version3, []string{
 		"- fallocate: ok",
 		"+ fallocate: ENOTSUP",
-	}, noSuchCall},
-	{"fallocate-punch-hole", all, []string{
+	}, noSuch3},
+	{"fallocate-keep-size", linux4, []string{
+		"- fallocate: ok",
+		"+ fallocate: ENOTSUP",
+	}, not4Yet},
+	{"fallocate-punch-hole", version3, []string{
 		"- punch: ok",
 		"- a hole: true",
 		"+ punch: ENOTSUP",
 		"+ a hole: false",
-	}, noSuchCall},
+	}, noSuch3},
+	{"fallocate-punch-hole", linux4, []string{
+		"- punch: ok",
+		"- a hole: true",
+		"+ punch: ENOTSUP",
+		"+ a hole: false",
+	}, not4Yet},
 	{"fifo-one-way", fuse, []string{
 		"- write: ok",
 		"- a pipe: true",
 		"+ write: EACCES",
 		"+ a pipe: false",
 	}, "the kernel opens pipes and devices without a query: a user without both read and write permission sees an empty file that no user may open"},
-	{"hole-seek", all, []string{
+	{"hole-seek", version3, []string{
 		"- seek 3 from 0: 1048576 ok",
 		"- seek 4 from 0: 0 ok",
 		"+ seek 3 from 0: 0 ok",
@@ -71,7 +101,19 @@ var Differences = []Difference{
 		"+ seek 4 from 1048581: 3145728 ok",
 		"+ seek 3 from 2097152: 2097152 ok",
 		"+ seek 4 from 2097152: 3145728 ok",
-	}, noSuchCall + ": all of a file is data (SEEK_DATA is 3, SEEK_HOLE 4)"},
+	}, noSuch3 + ": all of a file is data (SEEK_DATA is 3, SEEK_HOLE 4)"},
+	{"hole-seek", linux4, []string{
+		"- seek 3 from 0: 1048576 ok",
+		"- seek 4 from 0: 0 ok",
+		"+ seek 3 from 0: 0 ok",
+		"+ seek 4 from 0: 3145728 ok",
+		"- seek 4 from 1048581: 2097152 ok",
+		"- seek 3 from 2097152: -1 ENXIO",
+		"- seek 4 from 2097152: 2097152 ok",
+		"+ seek 4 from 1048581: 3145728 ok",
+		"+ seek 3 from 2097152: 2097152 ok",
+		"+ seek 4 from 2097152: 3145728 ok",
+	}, not4Yet + ": all of a file is data (SEEK_DATA is 3, SEEK_HOLE 4)"},
 	{"link-unlinked", fuse, []string{
 		"- in .: []",
 		"+ in .: [\".nfs(number)\"]",
@@ -104,6 +146,12 @@ var Differences = []Difference{
 		"- f holds \"content\"",
 		"+ open: ENOTSUP",
 	}, noSuchCall},
+	{"open-truncate", linux4, []string{
+		"- to read: ok",
+		"- size of f: 0",
+		"+ to read: EACCES",
+		"+ size of f: 5",
+	}, "a change of the size needs an open for writing (RFC 8881, Section 9.1.2), as on knfsd"},
 	{"rename-exchange", all, []string{
 		"- a to b: ok",
 		"- a is a directory: true",
@@ -134,7 +182,7 @@ var Differences = []Difference{
 		"- user 1000, mode 600: EACCES",
 		"+ user 1000, mode 600: ECONNREFUSED",
 	}, "a user without permission to connect sees an empty file instead of the socket"},
-	{"times-by-user", []string{FUSEOnNFSRDMAD, LinuxOnNFSRDMAD}, []string{
+	{"times-by-user", []string{FUSEOnNFSRDMAD, LinuxOnNFSRDMAD, Linux4OnNFSRDMAD}, []string{
 		"- writable one now: EPERM",
 		"+ writable one now: ok",
 	}, "a user with write permission may set each time to the server's (RFC 1813, SETATTR), not only both"},
@@ -144,7 +192,7 @@ var Differences = []Difference{
 		"- readable one now: EPERM",
 		"+ readable one now: EACCES",
 	}, "a user with write permission may set each time to the server's (RFC 1813, SETATTR), not only both"},
-	{"times-range", all, []string{
+	{"times-range", version3, []string{
 		"- times of file: -1.000000000 -1.000000000",
 		"+ times of file: 0.000000000 0.000000000",
 		"- times of file: 4294967296.000000000 4294967296.000000000",
@@ -186,11 +234,15 @@ var Differences = []Difference{
 		"- links 0 and 0",
 		"+ links 1 and 1",
 	}, silly},
+	{"write-clears-suid", linux4, []string{
+		"- mode of file: 0767",
+		"+ mode of file: 2767",
+	}, "the server clears set-group-ID; if the group has no right to execute, Linux does not expect that, and keeps the cached mode, as on knfsd"},
 	{"xattr-list", fuse, []string{
 		"- 0 ok",
 		"+ -1 ENOTSUP",
-	}, noSuchCall},
-	{"xattr-user", all, []string{
+	}, noSuch3},
+	{"xattr-user", version3, []string{
 		"- set: ok",
 		"- get: ok",
 		"- \"value\"",
@@ -200,5 +252,16 @@ var Differences = []Difference{
 		"+ get: ENOTSUP",
 		"+ get what is not there: ENOTSUP",
 		"+ remove: ENOTSUP",
-	}, noSuchCall},
+	}, noSuch3},
+	{"xattr-user", linux4, []string{
+		"- set: ok",
+		"- get: ok",
+		"- \"value\"",
+		"- get what is not there: ENODATA",
+		"- remove: ok",
+		"+ set: ENOTSUP",
+		"+ get: ENOTSUP",
+		"+ get what is not there: ENOTSUP",
+		"+ remove: ENOTSUP",
+	}, not4Yet},
 }
