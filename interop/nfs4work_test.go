@@ -1,0 +1,83 @@
+//go:build interop
+
+package interop
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// everyday makes a root directory in the guest of this host's /usr, read-only
+// over NFS, and of the place to work in. The guest has no programs of its own.
+const everyday = `mkdir -p /everyday && cd /everyday && mkdir -p usr proc dev tmp work && for d in bin lib lib64; do ln -sfn usr/$d $d; done
+mount.nfs %[1]s:/usr usr -o %[2]s && mount.nfs %[1]s:%[3]s work -o %[2]s && mount -o bind /proc proc && mount -o bind /dev dev`
+
+// everydayWork is what people do.
+const everydayWork = `set -e
+export HOME=/tmp GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@example.org GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@example.org
+cd /work
+mkdir -p tree/a/b tree/c
+for n in $(seq 100); do echo $n >tree/a/$n; echo $n $n >tree/a/b/$n; done
+ln -s ../a/1 tree/c/link; ln tree/a/2 tree/c/second
+tar cf tree.tar tree
+mkdir out
+tar xf tree.tar -C out
+tar df tree.tar
+diff -r tree out/tree
+git init -q -b main repository
+cd repository
+cp -r ../tree .
+git add .
+git commit -q -m one
+git checkout -q -b other
+rm -r tree/a/b
+echo more >>tree/a/1
+git commit -q -a -m two
+git checkout -q main
+test -f tree/a/b/100
+git merge -q other
+git gc -q
+git fsck --strict --no-progress
+test -z "$(git status --porcelain)"
+cd ..
+git clone -q repository clone
+diff -r -x .git repository clone
+mkdir program
+cd program
+for n in 1 2 3; do echo "int f$n(void) { return $n; }" >f$n.c; done
+printf 'int printf(const char *, ...);\nint f1(void); int f2(void); int f3(void);\nint main(void) { printf("%%d\\n", f1() + f2() + f3()); }\n' >main.c
+printf 'main: main.o f1.o f2.o f3.o\n\tgcc -o $@ $^\n%%.o: %%.c\n\tgcc -c $<\n' >Makefile
+make -s -j2
+./main
+make
+cd ..
+rm -r *
+`
+
+// TestWork4 checks that everyday programs work on mounts by version 4.2, from
+// which they are also started: tar, git, make and gcc.
+func TestWork4(t *testing.T) {
+	guest(t)
+	dir := reachable(t)
+	exports := filepath.Join(t.TempDir(), "exports")
+	require.NoError(t, os.WriteFile(exports, []byte("/usr *(ro,insecure,no_root_squash)\n"+dir+" *(rw,insecure,no_root_squash)\n"), 0o644))
+	require.NoError(t, os.WriteFile(dir+"/script", []byte(everydayWork), 0o644))
+	d := serveExports(t, dir, exports, version4...)
+	s := d.site().by("4.2")
+	for _, transport := range []string{"rdma", "tcp"} {
+		t.Run(transport, func(t *testing.T) {
+			must(t, fmt.Sprintf(everyday, s.host, s.options(transport), dir))
+			timed(t, "work", func() {
+				out, status := try(t, "cp /everyday/work/script /everyday/tmp; rm /everyday/work/script; chroot /everyday /bin/sh /tmp/script")
+				assert.Zero(t, status, "%s", tail(out))
+				assert.Equal(t, "6\nmake: 'main' is up to date.\n", out)
+			})
+			must(t, "cd /everyday; cp tmp/script work/script; umount dev proc work usr")
+		})
+	}
+}
