@@ -57,6 +57,24 @@ func TestRestart4(t *testing.T) {
 	restart(t, d, d.site().by("4.2"), d.site().by("4.1"))
 }
 
+// TestSpecial4 opens pipes and devices that Linux has not looked up before.
+func TestSpecial4(t *testing.T) {
+	s := serve4(t, "--no-root-squash").site()
+	for _, vers := range []string{"4.1", "4.2"} {
+		options := s.by(vers).options("tcp")
+		s.mount(t, "/mnt", options)
+		must(t, "mkfifo /mnt/pipe; mknod /mnt/null c 1 3")
+		umount(t, "/mnt")
+		s.mount(t, "/mnt", options)
+		assert.Equal(t, "written\n", must(t, "echo written >/mnt/pipe & timeout 10 cat /mnt/pipe; wait"))
+		assert.Empty(t, must(t, "cat /mnt/null"))
+		umount(t, "/mnt")
+		s.mount(t, "/mnt", options)
+		assert.Empty(t, must(t, "echo written >/mnt/null; rm /mnt/pipe /mnt/null"))
+		umount(t, "/mnt")
+	}
+}
+
 // interruptLimit bounds the work after calls were interrupted. Linux pauses for
 // 15 s if the server does not explain the state of a slot.
 const interruptLimit = 10 * time.Second

@@ -177,6 +177,11 @@ func (x *compound) openObject(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.O
 	if status == nfs4.OK {
 		status = regular(&attr)
 	}
+	if status == nfs4.ErrWrongType {
+		// Linux opens a pipe or a device itself only after this status: with
+		// the other one its programs see EIO.
+		status = nfs4.ErrSymlink
+	}
 	if status != nfs4.OK {
 		return status
 	}
