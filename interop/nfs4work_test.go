@@ -60,8 +60,11 @@ rm -r *
 `
 
 // TestWork4 checks that everyday programs work on mounts by version 4.2, from
-// which they are also started: tar, git, make and gcc.
+// which they are also started: tar, git, make and gcc. It takes minutes.
 func TestWork4(t *testing.T) {
+	if os.Getenv("INTEROP_SOAK") == "" {
+		t.Skip("INTEROP_SOAK is not set")
+	}
 	guest(t)
 	dir := reachable(t)
 	exports := filepath.Join(t.TempDir(), "exports")
@@ -75,7 +78,7 @@ func TestWork4(t *testing.T) {
 			timed(t, "work", func() {
 				out, status := try(t, "cp /everyday/work/script /everyday/tmp; rm /everyday/work/script; chroot /everyday /bin/sh /tmp/script")
 				assert.Zero(t, status, "%s", tail(out))
-				assert.Equal(t, "6\nmake: 'main' is up to date.\n", out)
+				assert.Contains(t, out, "6\nmake: 'main' is up to date.\n")
 			})
 			must(t, "cd /everyday; cp tmp/script work/script; umount dev proc work usr")
 		})
