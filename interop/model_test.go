@@ -253,12 +253,12 @@ func (v *views) clock(t *testing.T) func() {
 // lookup, whatever the options. If a symbolic link exists by then, the server
 // replies that the name exists, as knfsd does, and Linux returns ELOOP.
 //
-// By version 4, a rename of a directory over another object is NFS4ERR_EXIST
-// (RFC 8881, Section 18.26.3), and Linux passes that on if it does not know the
-// object.
+// By version 4, a rename of a directory over another object, or the reverse, is
+// NFS4ERR_EXIST (RFC 8881, Section 18.26.3), and Linux passes that on if it does
+// not know the object.
 func knownWrong(t *model.Tree, o model.Op, mount string) bool {
 	creates := o.Kind == model.Create && !o.Excl || o.Kind == model.Rewrite
-	replaces := o.Kind == model.Rename && t.IsDir(o.Path) && t.Exists(o.To) && !t.IsDir(o.To)
+	replaces := o.Kind == model.Rename && t.Exists(o.Path) && t.Exists(o.To) && t.IsDir(o.Path) != t.IsDir(o.To)
 	return mount == "linux" && (creates && t.IsLink(o.Path) || replaces && os.Getenv(linuxVersion) != "")
 }
 
