@@ -75,7 +75,11 @@ func TestSquash(t *testing.T) {
 // is left in the daemon afterwards.
 func TestSoak(t *testing.T) {
 	length := soakTime(t, time.Minute)
-	idle := serve(t, "--no-root-squash").goroutines()
+	quiet := serve(t, "--no-root-squash")
+	open := quiet.descriptors()
+	mountrdma(t, "ping", "-c", "1", quiet.rdma) // its listeners run then
+	quiet.settled(open)
+	idle := quiet.goroutines()
 
 	d := serve(t, "--no-root-squash")
 	before := d.descriptors()
