@@ -160,6 +160,10 @@ func TestErrors(t *testing.T) {
 	assert.ErrorContains(t, err, "inline size -1")
 	_, err = NewServer(ServerConfig{Credits: 1 << 30, Log: silent})
 	assert.ErrorContains(t, err, "credits")
+	for _, minor := range []uint32{0, 3} {
+		_, err = NewServer(ServerConfig{Minors: []uint32{minor}, Log: silent})
+		assert.ErrorContains(t, err, "minor version")
+	}
 	s, err := NewServer(ServerConfig{Log: silent})
 	require.NoError(t, err)
 	defer s.Close()
@@ -260,4 +264,20 @@ func TestParsesStream(t *testing.T) {
 	assert.False(t, own.ShortFPDUs)
 	assert.True(t, bare.ShortFPDUs)
 	assert.True(t, own.LongFPDUs(mpa.Frame{Rev: 2, HasEnhanced: true, PrivateData: message}), "siw")
+}
+
+// TestVersion4 checks that the state of version 4 is swept until the end, and
+// that two servers never have one identity.
+func TestVersion4(t *testing.T) {
+	r := serve(t, ServerConfig{Minors: []uint32{1, 2}})
+	assert.Eventually(t, func() bool {
+		stacks := make([]byte, 1<<20)
+		return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("nfs4server.(*Server).Sweep("))
+	}, 20*time.Second, time.Millisecond)
+	require.NoError(t, r.Close())
+
+	a, b := [32]byte{1}, [32]byte{2}
+	assert.Equal(t, serverID(a), serverID(a))
+	assert.NotEqual(t, serverID(a), serverID(b))
+	assert.NotEqual(t, serverID([32]byte{}), serverID([32]byte{}), "without a key")
 }

@@ -3,6 +3,7 @@ package nfsrdma
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfs4server"
 	"github.com/nfsrdma/nfsrdma/nfs4state"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
@@ -98,11 +100,15 @@ type ServerConfig struct {
 }
 
 // A Server serves NFS version 3, MOUNT version 3 and NFSACL version 3 over RDMA
-// and TCP. All of its transports share the exports and the replies kept for
-// retransmitted calls. The methods are safe for concurrent use.
+// and TCP, and the minor versions of NFS version 4 in ServerConfig.Minors. All
+// of its transports share the exports and the replies kept for retransmitted
+// calls. The methods are safe for concurrent use.
 type Server struct {
 	parts Parts
 	over  sync.Once
+
+	stop     context.CancelFunc // of the sweeps of version 4's state
+	sweeping sync.WaitGroup
 }
 
 // Parts are the layers of a Server, for status and metrics. The caller must not
@@ -135,7 +141,14 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	mux := &oncrpc.Mux{Log: cfg.Log}
 	server := nfsserver.Over(exported)
 	server.Register(mux)
-	cfg.version4(exported, mux)
+	four, err := cfg.version4(exported)
+	if err != nil {
+		keeper.Close()
+		return nil, err
+	}
+	if four != nil {
+		four.Register(mux)
+	}
 	// One cache, because a client may reconnect on another transport.
 	replies := replay.New(mux, replay.Config{Keep: nfsserver.ExecuteOnce})
 	var calls oncrpc.Service = replies
@@ -155,18 +168,30 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	}
 	tcp := &oncrpc.Server{Handler: calls, MaxRecord: cmp.Or(cfg.MaxPayload, defaultPayload) + callSlack, Log: cfg.Log}
 	device := iwarp.Open(rnic(cfg.IWARP, cfg.StandardsOnly))
-	return &Server{
+	s := &Server{
 		parts: Parts{NFS: server, Delegations: keeper, Replies: replies, RDMA: over, TCP: tcp, Device: device},
-	}, nil
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	if four != nil {
+		s.sweeping.Go(func() { four.Sweep(ctx) })
+	}
+	return s, nil
 }
 
 // leaseTime4 is the lease of clients of version 4.
 const leaseTime4 = 40 * time.Second
 
-// version4 registers the minor versions of NFS version 4 that are to be served.
-func (c *ServerConfig) version4(exported *realm.Realm, mux *oncrpc.Mux) {
+// version4 returns the server of the minor versions of NFS version 4, or nil if
+// none is wanted.
+func (c *ServerConfig) version4(exported *realm.Realm) (*nfs4server.Server, error) {
+	for _, m := range c.Minors {
+		if m != nfs4.Minor1 && m != nfs4.Minor2 {
+			return nil, fmt.Errorf("nfsrdma: minor version %d of NFS version 4 is not served: 1 and 2 are", m)
+		}
+	}
 	if len(c.Minors) == 0 {
-		return
+		return nil, nil
 	}
 	start := time.Now()
 	state := nfs4state.New(nfs4state.Config{
@@ -174,10 +199,19 @@ func (c *ServerConfig) version4(exported *realm.Realm, mux *oncrpc.Mux) {
 		Epoch: uint32(start.Unix()),
 		Lease: leaseTime4,
 	})
-	id := sha256.Sum256(append([]byte("server owner "), c.Key[:]...))
-	nfs4server.New(nfs4server.Config{
-		Realm: exported, State: state, Lease: leaseTime4, ID: [16]byte(id[:]), Minors: c.Minors,
-	}).Register(mux)
+	return nfs4server.New(nfs4server.Config{
+		Realm: exported, State: state, Lease: leaseTime4, ID: serverID(c.Key), Minors: c.Minors,
+	}), nil
+}
+
+// serverID returns the identity of a server with a key. Clients take servers of
+// one identity for one server, so it is random without a key.
+func serverID(key [32]byte) [16]byte {
+	if key == ([32]byte{}) {
+		rand.Read(key[:]) // never fails
+	}
+	id := sha256.Sum256(append([]byte("server owner "), key[:]...))
+	return [16]byte(id[:])
 }
 
 // keeper opens the keeper of delegations. With StandardsOnly it does so only if
@@ -286,6 +320,8 @@ func (s *Server) end(ctx context.Context) error {
 // release ends the layers behind the transports, which take no more calls.
 func (s *Server) release() {
 	s.over.Do(func() {
+		s.stop()
+		s.sweeping.Wait()
 		s.parts.Replies.Close()
 		s.parts.Delegations.Close()
 	})

@@ -96,7 +96,6 @@ const (
 	needsSaved
 	firstAlone // may come without SEQUENCE, but then must be the only one
 	changes    // changes something: runs to its end whatever becomes of the connection
-	emptyArm   // failures have results besides the status: an empty bitmap
 )
 
 // serve executes a COMPOUND.

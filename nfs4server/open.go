@@ -186,6 +186,9 @@ func (x *compound) openObject(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.O
 		return status
 	}
 	want := a.ShareAccess & nfs4.ShareBoth
+	if made && o.use.Stranger(&vfs.MaybeAttr{OK: true, Attr: attr}) {
+		made = false // another user's file, whose times are the verifier
+	}
 	empty := !made && a.How == nfs4.Unchecked && a.Attrs.Mask.Has(nfs4.AttrSize) && a.Attrs.Size == 0
 	if !made {
 		asked := want

@@ -1,11 +1,13 @@
 package nfs4server
 
 import (
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
 
@@ -316,4 +318,26 @@ func TestReclaimComplete(t *testing.T) {
 	assert.Equal(t, nfs4.ErrCompleteAlready, st)
 	_, _, st = g.open(openArgs("o", "f", nfs4.ShareBoth, 0, nfs4.Unchecked))
 	assert.Equal(t, nfs4.OK, st)
+}
+
+// TestExclusiveOfAnother checks that a verifier, which others can read in the
+// times of a file, is no right to open the file.
+func TestExclusiveOfAnother(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only the superuser can act as its callers")
+	}
+	g := newRig(t, memory("/x", exports.Options{Insecure: true, NoRootSquash: true})).connect().asRoot()
+	set := nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrMode), Mode: 0o777}
+	st, _ := g.do(root(), look("x"), step{nfs4.OpSetAttr, &nfs4.SetAttrArgs{Attrs: set}, new(nfs4.SetAttrRes)})
+	require.Equal(t, nfs4.OK, st)
+	a := openArgs("o", "f", nfs4.ShareBoth, 0, nfs4.Exclusive1)
+	a.Attrs.Mask, a.Attrs.Mode, a.Verf = nfs4.BitmapOf(nfs4.AttrMode), 0o400, nfs4.Verifier{1}
+	g.cred.UID = 1000
+	for range 2 {
+		_, _, st := g.open(a)
+		assert.Equal(t, nfs4.OK, st, "the maker of a file may write to it, whatever its mode")
+	}
+	g.cred.UID = 1001
+	_, _, st = g.open(a)
+	assert.Equal(t, nfs4.ErrAccess, st)
 }

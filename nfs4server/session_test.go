@@ -1,7 +1,10 @@
 package nfs4server
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -239,4 +242,21 @@ func TestDestroy(t *testing.T) {
 	assert.Equal(t, nfs4.OK, st)
 	st, _ = g.raw(step{nfs4.OpDestroyClientID, &nfs4.ClientIDArgs{ClientID: id.ClientID}, status()})
 	assert.Equal(t, nfs4.ErrStaleClientID, st)
+}
+
+// TestSweep checks that what a client leaves behind goes after a lease
+// (R8881-18.35.4-7).
+func TestSweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		go g.s.Sweep(ctx)
+		id, st := g.exchange("gone", 1, 0)
+		require.Equal(t, nfs4.OK, st)
+		time.Sleep(2*g.s.lease + 1)
+		synctest.Wait()
+		st, _ = g.raw(step{nfs4.OpCreateSession, &nfs4.CreateSessionArgs{ClientID: id.ClientID, Sequence: id.SequenceID, Fore: channel, Back: channel}, new(nfs4.CreateSessionRes)})
+		assert.Equal(t, nfs4.ErrStaleClientID, st)
+		cancel()
+	})
 }

@@ -224,3 +224,14 @@ func TestClientsWithoutRoom(t *testing.T) {
 	want(t, "SEQUENCE of the oldest client", w.next(oldest, 0).Status, nfs4.ErrBadSession)
 	want(t, "records", len(w.clients), maxClients)
 }
+
+// TestClientIDsAfterRestart checks that a State that begins within the same
+// second as an earlier one does not give out that one's client IDs again.
+func TestClientIDsAfterRestart(t *testing.T) {
+	x := Exchange{Owner: []byte("client")}
+	first, _, _, _ := newWorld(t).ExchangeID(&x)
+	second, _, _, _ := newWorld(t).ExchangeID(&x)
+	if first == second {
+		t.Errorf("client ID %#x twice", first)
+	}
+}

@@ -90,9 +90,12 @@ func New(c Config) *State {
 	if c.Release == nil {
 		c.Release = func(any) {}
 	}
+	seed := maphash.MakeSeed()
 	return &State{
 		config: c, owners: make(map[ownerKey]*owner), clients: make(map[uint64]*client), files: make(map[string]*file),
-		seed: maphash.MakeSeed(),
+		seed: seed,
+		// A State of the same second, before a restart, has other client IDs.
+		number: uint32(maphash.Comparable(seed, c.Epoch)),
 	}
 }
 

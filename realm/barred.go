@@ -23,9 +23,9 @@ func (q *Request) barred(ctx context.Context, h vfs.Handle, t vfs.Type) bool {
 // that is not root does everything as its own user.
 var asCallers = os.Geteuid() == 0
 
-// stranger reports whether the caller certainly is neither the superuser nor
+// Stranger reports whether the caller certainly is neither the superuser nor
 // the owner of the object with these attributes.
-func (q *Request) stranger(attr *vfs.MaybeAttr) bool {
+func (q *Request) Stranger(attr *vfs.MaybeAttr) bool {
 	return asCallers && attr.OK && q.Cred.UID != 0 && q.Cred.UID != attr.UID
 }
 
@@ -36,12 +36,12 @@ func (q *Request) mayTake(ctx context.Context, dir vfs.Handle, object vfs.MaybeA
 	if q.barred(ctx, dir, vfs.TypeDir) {
 		return Access
 	}
-	if !q.stranger(&object) {
+	if !q.Stranger(&object) {
 		return nil
 	}
 	const sticky = 0o1000
 	_, attr, err := q.Export.FS.Access(ctx, &q.Cred, dir, vfs.AccessModify)
-	if err == nil && attr.Mode&sticky != 0 && q.stranger(&attr) {
+	if err == nil && attr.Mode&sticky != 0 && q.Stranger(&attr) {
 		return Perm
 	}
 	return nil
@@ -53,7 +53,7 @@ func (q *Request) mayTake(ctx context.Context, dir vfs.Handle, object vfs.MaybeA
 func (q *Request) maySet(ctx context.Context, h vfs.Handle, set *vfs.SetAttr) error {
 	_, attr, err := q.Export.FS.Access(ctx, &q.Cred, h, vfs.AccessModify)
 	switch {
-	case err != nil || !q.stranger(&attr):
+	case err != nil || !q.Stranger(&attr):
 		return nil
 	case set.Mode != nil, set.UID != nil, set.GID != nil, set.AtimeHow == vfs.SetToClient, set.MtimeHow == vfs.SetToClient:
 		return Perm
