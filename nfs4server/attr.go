@@ -11,7 +11,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// The attributes by what they need, or may be used for.
+// Sets of attributes, by their needs and uses.
 var (
 	// onlySet are the attributes that a client can set but not get.
 	onlySet = nfs4.BitmapOf(nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet, nfs4.AttrModeSetMasked, nfs4.AttrModeUmask)
@@ -191,7 +191,7 @@ func changeOf(a *vfs.Attr) uint64 { return changeAt(a.Ctime) }
 
 func changeAt(ctime vfs.Time) uint64 { return uint64(ctime.Sec)*1e9 + uint64(ctime.Nsec) }
 
-// changeInfo returns what a change did to a directory. It is atomic only if
+// changeInfo returns the effect of a change on a directory. It is atomic only if
 // nobody but this server changes the export.
 func changeInfo(u *use, w *vfs.WCC) nfs4.ChangeInfo {
 	c := nfs4.ChangeInfo{Atomic: u.Options.Exclusive && w.Before.OK && w.After.OK}

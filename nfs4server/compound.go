@@ -350,7 +350,7 @@ func (x *compound) digest(rest []byte) uint64 {
 	return h.Sum64()
 }
 
-// principal returns who makes the call.
+// principal returns the maker of the call.
 func (x *compound) principal() nfs4state.Principal {
 	p := nfs4state.Principal{Flavor: x.call.Cred.Flavor}
 	if p.Flavor == rpcmsg.AuthSys {

@@ -218,7 +218,7 @@ func freeStateID(_ context.Context, x *compound) nfs4.Status {
 	return x.done(x.server.state.FreeStateID(x.session, &a.StateID))
 }
 
-// Sweep drops what clients have left behind until ctx ends.
+// Sweep drops the records that clients have left behind, until ctx ends.
 func (s *Server) Sweep(ctx context.Context) {
 	tick := time.NewTicker(s.lease)
 	defer tick.Stop()

@@ -23,7 +23,7 @@ const (
 	RDMA
 )
 
-// A Principal is who makes a call: the flavour and the user of its credential.
+// A Principal is the maker of a call: the flavour and the user of its credential.
 type Principal struct{ Flavor, UID uint32 }
 
 // Config configures a State. Now, Epoch and Lease are required.
@@ -49,7 +49,7 @@ type Config struct {
 
 const defaultCourtesy = 24 * time.Hour
 
-// The bounds of what clients can make a State remember.
+// The bounds of the records that clients can make.
 const (
 	maxClients     = 8192 // records, confirmed and not
 	maxUnconfirmed = 1024 // of these

@@ -16,7 +16,7 @@ const (
 	NoCreate CreateMode = 0xffffffff // not on the wire
 )
 
-// Claim is an open_claim_type4: what OPEN refers to.
+// Claim is an open_claim_type4: the kind of object that OPEN refers to.
 type Claim uint32
 
 // The values of Claim.
