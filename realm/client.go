@@ -29,10 +29,10 @@ func (s *Realm) verdict(ctx context.Context, p *oncrpc.Peer, set *Set, e *Export
 	if p == nil {
 		return s.decide(ctx, p, e)
 	}
-	m, _ := p.Memo.Load().(*memo)
+	m := s.memos.Load(p)
 	if m == nil || m.set != set.number {
 		m = &memo{set: set.number, verdicts: make([]atomic.Pointer[verdict], len(set.list))}
-		p.Memo.Store(m)
+		s.memos.Store(p, m)
 	}
 	known := &m.verdicts[e.index]
 	if v := known.Load(); v != nil && (v.until.IsZero() || time.Now().Before(v.until)) {

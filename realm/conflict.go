@@ -43,6 +43,15 @@ func (q *Request) BeforeWrite(ctx context.Context, h vfs.Handle) error {
 	return q.wait(ctx, h)
 }
 
+// BeforeOpenWrite is BeforeWrite for an open file, and for opening one: the
+// file system has checked the caller's rights.
+func (q *Request) BeforeOpenWrite(ctx context.Context, h vfs.Handle) error {
+	if q.blind() {
+		return nil
+	}
+	return q.wait(ctx, h)
+}
+
 // wait announces a change of an object, and waits for the holders of
 // delegations.
 func (q *Request) wait(ctx context.Context, h vfs.Handle) error {

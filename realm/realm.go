@@ -29,6 +29,7 @@ type Realm struct {
 	grants   *delegserver.Keeper // may be nil
 	changing nameLocks
 	permits  permits
+	memos    oncrpc.Memo[memo]
 }
 
 // New returns a Realm with the configuration c. An error names the invalid
@@ -103,8 +104,9 @@ func (e *Exported) Leave() { e.leave() }
 // Visit calls fn as a call of peer that uses the file system of e. It returns
 // Later if storage has no room for the call.
 func (s *Realm) Visit(ctx context.Context, peer *oncrpc.Peer, e *Exported, fn func()) error {
-	worker, period := s.work(ctx, peer, e.source)
-	if worker == nil {
+	worker := s.permits.of(&e.source.work, peer)
+	period, ok := s.work(ctx, worker, e.source)
+	if !ok {
 		return Later
 	}
 	defer s.rest(e.source, worker, period)

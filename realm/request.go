@@ -27,7 +27,8 @@ type Request struct {
 	reply  *oncrpc.Reply
 
 	set    *Set
-	worker *partyWork // the counter of the call's permit, or nil
+	party  *partyWork // the counter of the peer's permits of Export; nil: not looked for
+	worker *partyWork // party while the call has a permit, otherwise nil
 	period uint32     // see overload
 
 	groups []uint32 // memory for the groups of Cred, initially few
@@ -54,7 +55,7 @@ func (q *Request) End() {
 	if q.Export != nil {
 		q.Export.leave()
 	}
-	q.realm, q.peer, q.caller, q.reply, q.set, q.Export, q.Options = nil, nil, nil, nil, nil, nil, nil
+	q.realm, q.peer, q.caller, q.reply, q.set, q.Export, q.Options, q.party = nil, nil, nil, nil, nil, nil, nil, nil
 	q.Cred = vfs.Cred{}
 }
 
@@ -143,24 +144,27 @@ func (q *Request) Work(ctx context.Context) error {
 	if q.worker != nil {
 		return nil
 	}
-	q.worker, q.period = q.realm.work(ctx, q.peer, q.Export.source)
-	if q.worker == nil {
+	if q.party == nil {
+		q.party = q.realm.permits.of(&q.Export.source.work, q.peer)
+	}
+	period, ok := q.realm.work(ctx, q.party, q.Export.source)
+	if !ok {
 		return Later
 	}
+	q.worker, q.period = q.party, period
 	return nil
 }
 
-// work begins a file system's work for a peer's call. It returns nil if the
-// client must try again later. rest ends the work.
-func (s *Realm) work(ctx context.Context, p *oncrpc.Peer, e *source) (w *partyWork, period uint32) {
-	w = s.permits.of(&e.work, p)
+// work begins a file system's work for a call of the party w. It returns false
+// if the client must try again later. rest ends the work.
+func (s *Realm) work(ctx context.Context, w *partyWork, e *source) (period uint32, ok bool) {
 	if e.overload.stuck(&e.work, w) {
-		return nil, 0
+		return 0, false
 	}
 	if !s.permits.acquire(ctx, &e.work, w, func() bool { return !e.overload.starved(&e.work) }) {
-		return nil, 0
+		return 0, false
 	}
-	return w, e.overload.begin(w)
+	return e.overload.begin(w), true
 }
 
 // Rest ends the use of the file system, perhaps only for a while.

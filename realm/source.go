@@ -1,7 +1,9 @@
 package realm
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -15,6 +17,7 @@ type source struct {
 	Mapper   vfs.Mapper     // FS, or nil
 	Keys     vfs.Identifier // likewise
 	Leaser   vfs.Leaser     // likewise
+	Opener   vfs.Opener     // likewise
 	work     work           // permits of calls for FS
 	overload overload       // counts the same calls
 
@@ -23,6 +26,7 @@ type source struct {
 
 	mu       sync.Mutex
 	released func() // see Export; nil after the call
+	files    map[*File]struct{}
 }
 
 const retired = math.MinInt64
@@ -32,6 +36,8 @@ func newSource(fs vfs.FS) *source {
 	s.Mapper, _ = fs.(vfs.Mapper)
 	s.Keys, _ = fs.(vfs.Identifier)
 	s.Leaser, _ = fs.(vfs.Leaser)
+	s.Opener, _ = fs.(vfs.Opener)
+	s.files = make(map[*File]struct{})
 	return s
 }
 
@@ -58,16 +64,42 @@ func (s *source) retire() {
 	}
 }
 
-// release is called when no call uses the file system, nor will any. Late calls
-// may make it run more than once.
+// release is called when no call uses the file system, nor will any: it closes
+// the files that clients have open. That may wait for storage, and the caller
+// does not: it may be SetExports. Late calls may make release run more than
+// once.
 func (s *source) release() {
 	s.mu.Lock()
+	files := slices.Collect(maps.Keys(s.files))
 	f := s.released
 	s.released = nil
 	s.mu.Unlock()
-	if f != nil {
-		f()
+	if f == nil {
+		f = func() {}
 	}
+	if len(files) == 0 {
+		f()
+		return
+	}
+	go func() {
+		for _, open := range files {
+			open.end()
+		}
+		f()
+	}()
+}
+
+// remember records an open file, and forget that it is closed.
+func (s *source) remember(f *File) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.files[f] = struct{}{}
+}
+
+func (s *source) forget(f *File) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.files, f)
 }
 
 func (s *source) setReleased(f func()) {

@@ -69,18 +69,28 @@ type Dev struct{ Major, Minor uint32 }
 
 // Attr are the attributes of an object.
 type Attr struct {
-	Type  Type
-	Mode  uint32 // the low twelve bits of st_mode
-	Nlink uint32
-	UID   uint32
-	GID   uint32
-	Size  uint64 // bytes
-	Used  uint64 // bytes of storage
-	Rdev  Dev
-	FSID  uint64
+	Type      Type
+	HasChange bool
+	HasBirth  bool
+	Mode      uint32 // the low twelve bits of st_mode
+	Nlink     uint32
+	UID       uint32
+	GID       uint32
+	Size      uint64 // bytes
+	Used      uint64 // bytes of storage
+	Rdev      Dev
+	FSID      uint64
 	// FileID is unique within FSID.
 	FileID              uint64
 	Atime, Mtime, Ctime Time
+
+	// Change, if HasChange is set, has another value after each change of the
+	// object's data, attributes or names that the FS makes (RFC 8881, Section
+	// 5.8.1.4). Values are in no order. Without it, Ctime must do.
+	Change uint64
+
+	// Birth, if HasBirth is set, is when the object was made.
+	Birth Time
 }
 
 // A MaybeAttr holds attributes that may be unavailable.
@@ -93,8 +103,10 @@ type MaybeAttr struct {
 // to check whether its cache was current (RFC 1813, wcc_attr).
 type PreAttr struct {
 	OK           bool
+	HasChange    bool // see Attr
 	Size         uint64
 	Mtime, Ctime Time
+	Change       uint64
 }
 
 // WCC is the weak cache consistency data of one object (RFC 1813, Section

@@ -53,6 +53,8 @@ func typeOf(m os.FileMode) vfs.Type {
 
 func timeOf(t time.Time) vfs.Time { return vfs.Time{Sec: t.Unix(), Nsec: uint32(t.Nanosecond())} }
 
+func nanos(t vfs.Time) uint64 { return uint64(t.Sec)*1e9 + uint64(t.Nsec) }
+
 func goTime(t vfs.Time) time.Time { return time.Unix(t.Sec, int64(t.Nsec)) }
 
 func later(a, b vfs.Time) vfs.Time {
@@ -82,6 +84,9 @@ func (f *FS) attrOf(n *node, fi os.FileInfo) vfs.Attr {
 			a.Mtime = later(mtime, touched)
 		}
 		a.Atime, a.Ctime = a.Mtime, later(a.Mtime, touched)
+		// The table's times of an object are all different, but mtime may be
+		// any time.
+		a.HasChange, a.Change = true, nanos(mtime)+nanos(touched)
 	}
 	return a
 }
@@ -98,5 +103,5 @@ func (f *FS) infoOf(fi os.FileInfo) Info {
 func some(a *vfs.Attr) vfs.MaybeAttr { return vfs.MaybeAttr{OK: true, Attr: *a} }
 
 func pre(a *vfs.Attr) vfs.PreAttr {
-	return vfs.PreAttr{OK: true, Size: a.Size, Mtime: a.Mtime, Ctime: a.Ctime}
+	return vfs.PreAttr{OK: true, Size: a.Size, Mtime: a.Mtime, Ctime: a.Ctime, HasChange: a.HasChange, Change: a.Change}
 }

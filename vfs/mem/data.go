@@ -36,11 +36,17 @@ func (f *FS) Read(_ context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off ui
 	if err != nil {
 		return 0, false, n.some(), err
 	}
+	done, eof := n.read(p, off)
+	return done, eof, n.some(), nil
+}
+
+// read reads the data of a file.
+func (n *node) read(p []byte, off uint64) (done int, eof bool) {
 	if off >= n.attr.Size {
-		return 0, true, n.some(), nil
+		return 0, true
 	}
 	p = p[:min(uint64(len(p)), n.attr.Size-off)]
-	for done := 0; done < len(p); {
+	for done < len(p) {
 		at := off + uint64(done)
 		piece := p[done:min(len(p), done+pageLen-int(at%pageLen))]
 		if pg := n.page(at / pageLen); pg != nil {
@@ -50,7 +56,7 @@ func (f *FS) Read(_ context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off ui
 		}
 		done += len(piece)
 	}
-	return len(p), off+uint64(len(p)) == n.attr.Size, n.some(), nil
+	return done, off+uint64(done) == n.attr.Size
 }
 
 // Write copies into the pages. The data cannot become more stable.
@@ -62,21 +68,29 @@ func (f *FS) Write(_ context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off u
 	if err == nil {
 		err = n.mayWrite(c)
 	}
-	if end := off + uint64(len(p)); err == nil && (end < off || end > maxFileSize) {
-		err = syscall.EFBIG
-	}
-	if err != nil || len(p) == 0 {
+	if err != nil {
 		return 0, vfs.FileSync, w, err
 	}
-	done, err := f.write(n, p, off)
+	done, err := f.writeAs(n, c, p, off)
+	if done > 0 {
+		w.After = n.some()
+	}
+	return done, vfs.FileSync, w, err
+}
+
+// writeAs writes to a file as c, who has the right to.
+func (f *FS) writeAs(n *node, c *vfs.Cred, p []byte, off uint64) (done int, err error) {
+	if end := off + uint64(len(p)); end < off || end > maxFileSize {
+		return 0, syscall.EFBIG
+	}
+	done, err = f.write(n, p, off)
 	if done > 0 {
 		f.modified(n)
 		if c.UID != 0 {
 			n.plain()
 		}
-		w.After = n.some()
 	}
-	return done, vfs.FileSync, w, err
+	return done, err
 }
 
 func (f *FS) write(n *node, p []byte, off uint64) (done int, err error) {

@@ -15,7 +15,7 @@ func (f *FS) GetAttr(_ context.Context, _ *vfs.Cred, h vfs.Handle) (vfs.Attr, er
 	if err != nil {
 		return vfs.Attr{}, err
 	}
-	return n.attr, nil
+	return n.attributes(), nil
 }
 
 // Lookup finds a name in a directory.

@@ -36,6 +36,14 @@ type maker struct {
 // sets the size of an existing file; an object of another type is returned
 // unchanged, except a directory, as knfsd does.
 func (f *FS) Create(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, how vfs.CreateHow) (vfs.Made, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, made, err := f.create(c, dir, name, how)
+	return made, err
+}
+
+// create is Create, and returns the object too.
+func (f *FS) create(c *vfs.Cred, dir vfs.Handle, name string, how vfs.CreateHow) (*node, vfs.Made, error) {
 	m := maker{name: name, typ: vfs.TypeReg, mode: defaultFileMode, attr: how.Attr}
 	switch how.Mode {
 	case vfs.Exclusive:
@@ -49,7 +57,7 @@ func (f *FS) Create(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string,
 	case vfs.Unchecked:
 		m.taken = func(n *node) error { return f.take(c, n, how.Attr.Size) }
 	}
-	return f.make(c, dir, &m)
+	return f.makeLocked(c, dir, &m)
 }
 
 // take is an unchecked create of an existing object.
@@ -98,20 +106,25 @@ func (f *FS) Mknod(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, 
 
 // make makes an object in dir, and returns the attributes of the directory
 // before and after.
-func (f *FS) make(c *vfs.Cred, dir vfs.Handle, m *maker) (made vfs.Made, err error) {
+func (f *FS) make(c *vfs.Cred, dir vfs.Handle, m *maker) (vfs.Made, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	_, made, err := f.makeLocked(c, dir, m)
+	return made, err
+}
+
+// makeLocked is make, and returns the object too.
+func (f *FS) makeLocked(c *vfs.Cred, dir vfs.Handle, m *maker) (n *node, made vfs.Made, err error) {
 	d, err := f.dir(dir)
 	made.Dir = d.unchanged()
 	if err != nil {
-		return made, err
+		return nil, made, err
 	}
-	n, err := f.makeIn(c, d, m)
-	if err != nil {
-		return made, err
+	if n, err = f.makeIn(c, d, m); err != nil {
+		return nil, made, err
 	}
 	made.Handle, made.Attr, made.Dir.After = f.handle(n), n.some(), d.some()
-	return made, nil
+	return n, made, nil
 }
 
 func (f *FS) makeIn(c *vfs.Cred, d *node, m *maker) (*node, error) {

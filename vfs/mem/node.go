@@ -10,6 +10,7 @@ type node struct {
 	names    *names              // of a directory
 	parent   *node               // of a directory
 
+	opens     int    // open files
 	verifier  uint64 // of the exclusive create that made it
 	exclusive bool   // and no attributes were set since
 }
@@ -20,7 +21,7 @@ func (f *FS) newNode(t vfs.Type, c *vfs.Cred, mode uint32) *node {
 	now := f.now()
 	n := &node{attr: vfs.Attr{
 		Type: t, Mode: mode, Nlink: 1, UID: c.UID, GID: c.GID, FSID: f.boot, FileID: f.nextID,
-		Atime: now, Mtime: now, Ctime: now,
+		Atime: now, Mtime: now, Ctime: now, HasBirth: true, Birth: now,
 	}}
 	if t == vfs.TypeDir {
 		n.names = newNames()
@@ -34,8 +35,17 @@ func (n *node) some() vfs.MaybeAttr {
 	if n == nil {
 		return vfs.MaybeAttr{}
 	}
-	return vfs.MaybeAttr{OK: true, Attr: n.attr}
+	return vfs.MaybeAttr{OK: true, Attr: n.attributes()}
 }
+
+// attributes returns the attributes of n. No two changes have the same ctime.
+func (n *node) attributes() vfs.Attr {
+	a := n.attr
+	a.HasChange, a.Change = true, change(a.Ctime)
+	return a
+}
+
+func change(ctime vfs.Time) uint64 { return uint64(ctime.Sec)*1e9 + uint64(ctime.Nsec) }
 
 // unchanged is the WCC data of n before a change, or empty if n is nil.
 func (n *node) unchanged() vfs.WCC {
@@ -43,7 +53,8 @@ func (n *node) unchanged() vfs.WCC {
 		return vfs.WCC{}
 	}
 	a := &n.attr
-	return vfs.WCC{Before: vfs.PreAttr{OK: true, Size: a.Size, Mtime: a.Mtime, Ctime: a.Ctime}, After: n.some()}
+	before := vfs.PreAttr{OK: true, Size: a.Size, Mtime: a.Mtime, Ctime: a.Ctime, HasChange: true, Change: change(a.Ctime)}
+	return vfs.WCC{Before: before, After: n.some()}
 }
 
 // modified records that the contents of n have changed.
@@ -53,7 +64,7 @@ func (f *FS) modified(n *node) {
 }
 
 // unlinked records that n has lost a name; with its last name the object is
-// freed.
+// freed, unless it is open.
 func (f *FS) unlinked(n *node) {
 	n.attr.Ctime = f.now()
 	if n.attr.Type == vfs.TypeDir {
@@ -62,11 +73,17 @@ func (f *FS) unlinked(n *node) {
 	} else {
 		n.attr.Nlink--
 	}
-	if n.attr.Nlink == 0 {
-		f.cut(n, 0)
-		f.used -= objectCost + int64(len(n.target))
-		delete(f.nodes, n.attr.FileID)
+	f.free(n)
+}
+
+// free frees n if it has no name and is not open.
+func (f *FS) free(n *node) {
+	if n.attr.Nlink > 0 || n.opens > 0 {
+		return
 	}
+	f.cut(n, 0)
+	f.used -= objectCost + int64(len(n.target))
+	delete(f.nodes, n.attr.FileID)
 }
 
 var _ vfs.Identifier = (*FS)(nil)

@@ -68,7 +68,7 @@ func (f *FS) setACLs(o *object, c *vfs.Cred, access, def *vfs.ACL) (vfs.MaybeAtt
 		return setACL(o.fd, defaultACL, def)
 	})
 	o.forgetRights()
-	return f.attrOf(o), err
+	return f.changed(o, &st, false), err
 }
 
 // forgetRights drops every cached verdict of the kernel on rights to o. A list

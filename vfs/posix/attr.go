@@ -38,6 +38,8 @@ func (f *FS) attr(st *unix.Statx_t) vfs.Attr {
 		Rdev: vfs.Dev{Major: st.Rdev_major, Minor: st.Rdev_minor},
 		FSID: f.fsid, FileID: st.Ino,
 		Atime: timeOf(st.Atime), Mtime: timeOf(st.Mtime), Ctime: timeOf(st.Ctime),
+		HasChange: true, Change: f.change(st),
+		HasBirth: st.Mask&unix.STATX_BTIME != 0, Birth: timeOf(st.Btime),
 	}
 }
 
@@ -45,12 +47,15 @@ func (f *FS) some(st *unix.Statx_t) vfs.MaybeAttr {
 	return vfs.MaybeAttr{OK: true, Attr: f.attr(st)}
 }
 
-func pre(st *unix.Statx_t) vfs.PreAttr {
-	return vfs.PreAttr{OK: true, Size: st.Size, Mtime: timeOf(st.Mtime), Ctime: timeOf(st.Ctime)}
+func (f *FS) pre(st *unix.Statx_t) vfs.PreAttr {
+	return vfs.PreAttr{
+		OK: true, Size: st.Size, Mtime: timeOf(st.Mtime), Ctime: timeOf(st.Ctime),
+		HasChange: true, Change: f.change(st),
+	}
 }
 
 // unchanged is the WCC data of an operation that changes no attributes: st
 // serves as before and after.
 func (f *FS) unchanged(st *unix.Statx_t) vfs.WCC {
-	return vfs.WCC{Before: pre(st), After: f.some(st)}
+	return vfs.WCC{Before: f.pre(st), After: f.some(st)}
 }

@@ -21,6 +21,7 @@ type cache struct {
 	tick   atomic.Uint32
 
 	windows atomic.Int64 // open mappings
+	opened  atomic.Int64 // descriptors that Files need
 
 	mu   sync.Mutex
 	objs map[vfs.Handle]*object
@@ -91,6 +92,13 @@ func (c *cache) put(o *object) *object {
 	return o
 }
 
+// retain adds a reference to o, which has one.
+func (c *cache) retain(o *object) {
+	c.mu.Lock()
+	o.refs++
+	c.mu.Unlock()
+}
+
 // release drops a reference to o.
 func (c *cache) release(o *object) {
 	c.mu.Lock()
@@ -103,11 +111,15 @@ func (c *cache) release(o *object) {
 	}
 }
 
-// forget drops the object of h, which has gone from the file system: no later
-// get returns the object. It is closed as soon as it is unused.
+// forget drops the object of h, which has gone from the file system, unless it
+// is open: no later get returns the object. It is closed as soon as it is
+// unused.
 func (c *cache) forget(h vfs.Handle) {
 	c.mu.Lock()
 	o := c.objs[h]
+	if o != nil && o.opens.Load() > 0 {
+		o = nil
+	}
 	if o != nil {
 		c.removeLocked(o)
 		o.gone = true

@@ -17,13 +17,17 @@ import (
 // for a file may not expect a directory: Linux 6.1 sends such a request if it
 // remembers the name as missing, and would crash.
 func (f *FS) Create(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, how vfs.CreateHow) (vfs.Made, error) {
+	return f.make(c, dir, f.fileMaker(c, name, how))
+}
+
+// fileMaker returns the maker of a regular file.
+func (f *FS) fileMaker(c *vfs.Cred, name string, how vfs.CreateHow) *maker {
 	if how.Mode == vfs.Exclusive {
-		return f.make(c, dir, f.exclusive(c, name, how))
+		return f.exclusive(c, name, how)
 	}
 	s := f.initial(c, how.Attr, defaultFileMode)
-	m := &maker{name: name, attr: s, call: func(d int) (int, error) {
-		return f.createFile(d, name, &s)
-	}}
+	m := &maker{name: name, attr: s}
+	m.call = func(d int) (int, error) { return f.createFile(d, m, &s) }
 	if how.Mode == vfs.Unchecked {
 		m.taken = func(o *object) error {
 			switch {
@@ -35,25 +39,31 @@ func (f *FS) Create(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string,
 			return f.truncateLocked(o, c, *s.Size)
 		}
 	}
-	return f.make(c, dir, m)
+	return m
 }
 
 // createFile makes a new file of the requested size. It fails if the name
 // exists.
-func (f *FS) createFile(dir int, name string, s *vfs.SetAttr) (int, error) {
+func (f *FS) createFile(dir int, m *maker, s *vfs.SetAttr) (place int, err error) {
 	fd, err := retry(func() (int, error) {
-		return unix.Openat(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, *s.Mode)
+		return unix.Openat(dir, m.name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, *s.Mode)
 	})
 	if err != nil {
 		return -1, err
 	}
-	defer closeFD(fd)
+	defer func() {
+		if err == nil && m.open != nil {
+			*m.open = fd
+			return
+		}
+		closeFD(fd)
+	}()
 	if s.Size != nil {
 		if err := f.ftruncate(fd, *s.Size); err != nil {
 			return -1, late(err)
 		}
 	}
-	place, err := f.reopen(fd, unix.O_PATH)
+	place, err = f.reopen(fd, unix.O_PATH)
 	return place, late(err)
 }
 
@@ -71,29 +81,27 @@ func (f *FS) exclusive(c *vfs.Cred, name string, how vfs.CreateHow) *maker {
 		return typeOf(st.Mode) == vfs.TypeReg && st.Size == 0 &&
 			st.Atime.Sec == times.Atime.Sec && st.Mtime.Sec == times.Mtime.Sec
 	}
-	return &maker{
-		name: name, attr: s,
-		call: func(d int) (int, error) {
-			fd, err := f.createFile(d, name, &s)
-			if err != nil {
-				return -1, err
-			}
-			if changeTimes(fd, &times) != nil {
-				closeFD(fd)
-				_ = unix.Unlinkat(d, name, 0)
-				return -1, unix.EOPNOTSUPP
-			}
-			return fd, nil
-		},
-		kept: holds,
-		taken: func(o *object) error {
-			var st unix.Statx_t
-			if statFD(o.fd, &st) != nil || !holds(&st) {
-				return unix.EEXIST
-			}
-			return nil
-		},
+	m := &maker{name: name, attr: s, kept: holds}
+	m.call = func(d int) (int, error) {
+		fd, err := f.createFile(d, m, &s)
+		if err != nil {
+			return -1, err
+		}
+		if changeTimes(fd, &times) != nil {
+			closeFD(fd)
+			_ = unix.Unlinkat(d, name, 0)
+			return -1, unix.EOPNOTSUPP
+		}
+		return fd, nil
 	}
+	m.taken = func(o *object) error {
+		var st unix.Statx_t
+		if statFD(o.fd, &st) != nil || !holds(&st) {
+			return unix.EEXIST
+		}
+		return nil
+	}
+	return m
 }
 
 func (f *FS) Mkdir(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, s vfs.SetAttr) (vfs.Made, error) {

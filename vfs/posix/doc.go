@@ -52,6 +52,13 @@
 // server that needs Within sets TableHandles, because those handles are opened
 // by name.
 //
+// # Open files
+//
+// A file opened by OpenFile keeps its object in the cache, and shares one
+// descriptor with the other calls of the same caller: each learns of data that
+// another has lost. Open files may use half of the descriptors of the cache.
+// While a removed file is open, its handle is good too.
+//
 // # Leases
 //
 // Lease asks the kernel to report a local process that is about to write to a

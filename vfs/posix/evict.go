@@ -6,10 +6,13 @@ package posix
 // It was then idle for more than idleTicks-1 ticks.
 const idleTicks = 3
 
+// limit returns how many descriptors may be open.
+func (c *cache) limit() int64 { return max(min(c.max, c.budget-leased.Load()), minMaxFiles) }
+
 // shrink closes the least recently used objects and files while there are too
 // many descriptors.
 func (c *cache) shrink() {
-	excess := c.fds.Load() - max(min(c.max, c.budget-leased.Load()), minMaxFiles)
+	excess := c.fds.Load() - c.limit()
 	if excess <= 0 {
 		return
 	}

@@ -68,11 +68,17 @@ func (f *FS) open(o *object, c *vfs.Cred, acc access) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, old := range over { // without o.mu: closing may wait for a disk
+	f.closeOver(over)
+	return fl, nil
+}
+
+// closeOver closes files that had to make room. It is called without o.mu:
+// closing may wait for a disk.
+func (f *FS) closeOver(over []*file) {
+	for _, old := range over {
 		f.cache.closeFile(old)
 	}
 	f.cache.shrink()
-	return fl, nil
 }
 
 // openLocked also returns files that had to make room; the caller must close
@@ -92,13 +98,20 @@ func (f *FS) openLocked(o *object, c *vfs.Cred, w *credKey, acc access) (fl *fil
 	if err != nil {
 		return nil, nil, err
 	}
+	fl, over = f.addFile(o, w, acc, fd, permsOf(&st))
+	return fl, over, nil
+}
+
+// addFile adds the descriptor fd to the files of o. It also returns files that
+// had to make room; the caller must close them. o.mu is held.
+func (f *FS) addFile(o *object, w *credKey, acc access, fd int, seen *perms) (fl *file, over []*file) {
 	w.groups = slices.Clone(w.groups)
 	fl = &file{fd: fd, ino: o.ino, acc: acc, credKey: *w, refs: 1}
-	fl.seen.Store(permsOf(&st))
+	fl.seen.Store(seen)
 	f.cache.fds.Add(1)
 	over = o.limitFiles()
 	o.files = append(o.files, fl)
-	return fl, over, nil
+	return fl, over
 }
 
 // limitFiles makes room for one more file of o. It returns the files that the

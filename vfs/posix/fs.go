@@ -22,17 +22,20 @@ type FS struct {
 	leases   leases
 	root     *object
 	rootStat unix.Statx_t
-	tree     int  // keeps the mount alive, or -1
-	mount    int  // the root, open for reading
-	proc     int  // /proc/self/fd
-	volatile bool // the file system is in memory only
-	kept     bool // the kernel's handles outlive its inode cache
-	lasting  bool // inodes are the same after another mount
+	tree     int         // keeps the mount alive, or -1
+	mount    int         // the root, open for reading
+	proc     int         // /proc/self/fd
+	volatile bool        // the file system is in memory only
+	coarse   atomic.Bool // changes may leave ctime as it was
+	kept     bool        // the kernel's handles outlive its inode cache
+	lasting  bool        // inodes are the same after another mount
 	fsid     uint64
 	maxSize  uint64 // longest file, in bytes
 	newVerf  func() uint64
 	verifier atomic.Uint64
 	log      *slog.Logger
+
+	tick int64 // of coarse times in nanoseconds, for tests; 0: the kernel's
 
 	openNamed func(dir int, name string) (int, error) // openPath, replaced in tests
 
@@ -163,12 +166,12 @@ func (f *FS) isRoot(st *unix.Statx_t) bool {
 }
 
 // stat reads an object's attributes. It returns ESTALE if the object has lost
-// its last name.
+// its last name and is not open.
 func (f *FS) stat(o *object, st *unix.Statx_t) error {
 	if err := statFD(o.fd, st); err != nil {
 		return err
 	}
-	if st.Nlink == 0 {
+	if st.Nlink == 0 && o.opens.Load() == 0 {
 		f.cache.forget(o.h)
 		return unix.ESTALE
 	}

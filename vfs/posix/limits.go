@@ -45,6 +45,10 @@ const (
 	// glanceName is the longest name, in bytes, of NAME_MAX.
 	glanceName = 255
 
+	// maxChangeCounts bounds the objects that were changed more than once in a
+	// tick, at some 100 bytes of memory each.
+	maxChangeCounts = 1 << 16
+
 	// slowBlocks is how much storage, in blocks of 512 bytes, takes time to
 	// free: a file of 16 MiB, which may be in as many pieces.
 	slowBlocks = 16 << 20 / 512

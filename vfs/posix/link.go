@@ -33,10 +33,12 @@ func (f *FS) Link(_ context.Context, c *vfs.Cred, h, dir vfs.Handle, name string
 }
 
 func (f *FS) linkIn(c *vfs.Cred, o, d *object, name string) (w vfs.WCC, err error) {
-	d.wcc.Lock()
-	defer d.wcc.Unlock()
-	var st unix.Statx_t
+	defer lockBoth(o, d)()
+	var st, ost unix.Statx_t
 	if err := f.stat(d, &st); err != nil {
+		return w, err
+	}
+	if err := f.stat(o, &ost); err != nil {
 		return w, err
 	}
 	w = f.unchanged(&st)
@@ -49,19 +51,20 @@ func (f *FS) linkIn(c *vfs.Cred, o, d *object, name string) (w vfs.WCC, err erro
 	err = f.as(c, func() error {
 		return unix.Linkat(f.proc, magic(o.fd), d.fd, name, unix.AT_SYMLINK_FOLLOW)
 	})
-	w.After = f.attrOf(d)
+	w.After = f.changed(d, &st, err == nil)
 	if err != nil {
 		return w, err
 	}
-	return w, late(f.linked(o, d, name))
+	return w, late(f.linked(o, &ost, d, name))
 }
 
-// linked records an object's new name.
-func (f *FS) linked(o, d *object, name string) error {
+// linked records the new name of an object that had the attributes before.
+func (f *FS) linked(o *object, before *unix.Statx_t, d *object, name string) error {
 	var st unix.Statx_t
 	if err := statFD(o.fd, &st); err != nil {
 		return err
 	}
+	f.noteChange(before, &st, false)
 	if _, err := f.handles.of(o.fd, &st, d.ino, []byte(name)); err != nil {
 		return err
 	}

@@ -30,6 +30,10 @@ type maker struct {
 	// taken decides whether an existing object with the name is acceptable. Nil
 	// means EEXIST.
 	taken func(o *object) error
+
+	// open, if not nil, is for the descriptor that made a file, open for reading
+	// and writing.
+	open *int
 }
 
 const (
@@ -51,22 +55,29 @@ func (f *FS) initial(c *vfs.Cred, s vfs.SetAttr, mode uint32) vfs.SetAttr {
 }
 
 // make makes an object in dir, and puts it on stable storage.
-func (f *FS) make(c *vfs.Cred, dir vfs.Handle, m *maker) (made vfs.Made, err error) {
+func (f *FS) make(c *vfs.Cred, dir vfs.Handle, m *maker) (vfs.Made, error) {
+	o, made, err := f.makeObject(c, dir, m)
+	if o != nil {
+		f.put(o)
+	}
+	return made, err
+}
+
+// makeObject is make. It also returns the object, if there is one.
+func (f *FS) makeObject(c *vfs.Cred, dir vfs.Handle, m *maker) (o *object, made vfs.Made, err error) {
 	d, err := f.directory(dir)
 	if err != nil {
-		return made, err
+		return nil, made, err
 	}
 	defer f.put(d)
-	o, err := f.makeIn(c, d, m, &made)
-	if err != nil {
-		return made, err
+	if o, err = f.makeIn(c, d, m, &made); err != nil {
+		return nil, made, err
 	}
-	defer f.put(o)
 	made.Handle = o.h
 	if !made.Attr.OK {
 		made.Attr = f.attrOf(o)
 	}
-	return made, errors.Join(f.syncNew(o, m), f.sync(d))
+	return o, made, errors.Join(f.syncNew(o, m), f.sync(d))
 }
 
 // makeIn makes the object. It sets the directory's attributes before and after
@@ -74,11 +85,11 @@ func (f *FS) make(c *vfs.Cred, dir vfs.Handle, m *maker) (made vfs.Made, err err
 func (f *FS) makeIn(c *vfs.Cred, d *object, m *maker, made *vfs.Made) (o *object, err error) {
 	d.wcc.Lock()
 	defer d.wcc.Unlock()
-	var st unix.Statx_t
-	if err := f.stat(d, &st); err != nil {
+	var st, dst unix.Statx_t
+	if err := f.stat(d, &dst); err != nil {
 		return nil, err
 	}
-	made.Dir = f.unchanged(&st)
+	made.Dir = f.unchanged(&dst)
 	if err := checkNewName(m.name); err != nil {
 		return nil, err
 	}
@@ -97,7 +108,7 @@ func (f *FS) makeIn(c *vfs.Cred, d *object, m *maker, made *vfs.Made) (o *object
 		}
 		return err
 	})
-	made.Dir.After = f.attrOf(d)
+	made.Dir.After = f.changed(d, &dst, err == nil)
 	switch {
 	case err == nil:
 		if o, err = f.adoptMade(d, m.name, fd, &st); err == nil {

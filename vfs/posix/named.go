@@ -76,9 +76,11 @@ func (f *FS) unnamed(n *named) error {
 	if n.fd < 0 {
 		return f.unnamedKnown(n)
 	}
+	before := n.st
 	if err := statFD(n.fd, &n.st); err != nil {
 		return err
 	}
+	f.noteChange(&before, &n.st, false)
 	h, err := f.handles.removed(n.fd, &n.st, n.place)
 	if err == nil && n.st.Nlink == 0 {
 		n.o = f.cache.get(h)
@@ -93,9 +95,14 @@ func (f *FS) unnamedKnown(n *named) error {
 	if n.o = f.cache.get(n.known); n.o == nil {
 		return nil
 	}
-	err := f.stat(n.o, &n.st)
-	if err == unix.ESTALE {
-		err = nil // stat has dropped it from the cache
+	before := n.st
+	switch err := f.stat(n.o, &n.st); err {
+	case nil:
+		f.noteChange(&before, &n.st, false)
+		return nil
+	case unix.ESTALE:
+		return nil // stat has dropped it from the cache
+	default:
+		return err
 	}
-	return err
 }

@@ -4,6 +4,7 @@ package posix
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
@@ -27,6 +28,8 @@ type object struct {
 	residency   residency
 	verdicts    []verdict
 	nextVerdict int // the next to be replaced
+
+	opens atomic.Int32 // Files; changes under the cache's lock
 
 	// The cache's lock guards the rest.
 	refs       int

@@ -90,6 +90,7 @@ func (f *FS) openMount(dir string, o *Options) (err error) {
 	f.volatile = fsType == unix.TMPFS_MAGIC || fsType == unix.RAMFS_MAGIC
 	f.leases.meant = leasesMeanMuch(fsType)
 	f.kept = keepsHandles(fsType)
+	f.coarse.Store(!fineTimes(fsType))
 	f.lasting = localTypes[fsType] && !f.volatile
 	return statFD(f.mount, &f.rootStat)
 }

@@ -44,23 +44,32 @@ func (f *FS) Read(_ context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off ui
 	}
 	defer f.endData(o, fl)
 	var st unix.Statx_t
+	if n, eof, err = f.read(o, fl, c, p, off, &st); err != nil {
+		return 0, false, f.attrOf(o), err
+	}
+	return n, eof, f.some(&st), nil
+}
+
+// read reads from fl, and sets st to the attributes afterwards. A caller that is
+// not nil must have the right to.
+func (f *FS) read(o *object, fl *file, c *vfs.Cred, p []byte, off uint64, st *unix.Statx_t) (n int, eof bool, err error) {
 	for {
 		m, err := pread(fl.fd, p[n:], off+uint64(n))
 		if err == nil {
-			err = f.stat(o, &st)
+			err = f.stat(o, st)
 		}
-		if err == nil {
-			err = f.recheck(o, fl, c, &st)
+		if err == nil && c != nil {
+			err = f.recheck(o, fl, c, st)
 		}
 		if err != nil {
-			return 0, false, f.attrOf(o), err
+			return 0, false, err
 		}
 		n += m
 		end := off + uint64(n)
 		// The file may have grown after the read met its end.
 		eof = end >= st.Size || end < off || m == 0 && n < len(p)
 		if n == len(p) || eof {
-			return n, eof, f.some(&st), nil
+			return n, eof, nil
 		}
 	}
 }

@@ -63,7 +63,7 @@ func (f *FS) unlinkIn(c *vfs.Cred, d *object, name string, flags int, v *named) 
 		}
 		return err
 	})
-	w.After = f.attrOf(d)
+	w.After = f.changed(d, &st, err == nil)
 	if err != nil {
 		return w, err
 	}

@@ -43,15 +43,15 @@ func (f *FS) Rename(_ context.Context, c *vfs.Cred, from vfs.Handle, fromName st
 // name before in over.
 func (f *FS) renameIn(c *vfs.Cred, d *object, from string, e *object, to string, old, over *named) (wd, we vfs.WCC, err error) {
 	defer lockBoth(d, e)()
-	var st unix.Statx_t
-	if err := f.stat(d, &st); err != nil {
+	var dst, est unix.Statx_t
+	if err := f.stat(d, &dst); err != nil {
 		return wd, we, err
 	}
-	wd = f.unchanged(&st)
-	if err := f.stat(e, &st); err != nil {
+	wd = f.unchanged(&dst)
+	if err := f.stat(e, &est); err != nil {
 		return wd, we, err
 	}
-	we = f.unchanged(&st)
+	we = f.unchanged(&est)
 	if err := errors.Join(checkName(from), checkName(to)); err != nil {
 		return wd, we, err
 	}
@@ -59,7 +59,10 @@ func (f *FS) renameIn(c *vfs.Cred, d *object, from string, e *object, to string,
 		return wd, we, unix.EINVAL
 	}
 	err = f.rename(c, d, from, e, to, old, over)
-	wd.After, we.After = f.attrOf(d), f.attrOf(e)
+	wd.After = f.changed(d, &dst, false)
+	if we.After = wd.After; e != d {
+		we.After = f.changed(e, &est, false)
+	}
 	return wd, we, err
 }
 

@@ -38,7 +38,7 @@ func (f *FS) setAttr(o *object, c *vfs.Cred, s *vfs.SetAttr, guard *vfs.Time) (w
 		return w, vfs.ErrNotSync
 	}
 	err = f.changeAll(o, c, *s)
-	w.After = f.attrOf(o)
+	w.After = f.changed(o, &st, false)
 	return w, err
 }
 
@@ -123,11 +123,17 @@ func timespec(how vfs.SetTime, t vfs.Time) (unix.Timespec, error) {
 	return unix.Timespec{Sec: t.Sec, Nsec: int64(t.Nsec)}, nil
 }
 
-// truncateLocked takes o.wcc and calls truncate.
+// truncateLocked takes o.wcc, calls truncate, and records the change.
 func (f *FS) truncateLocked(o *object, c *vfs.Cred, size uint64) error {
 	o.wcc.Lock()
 	defer o.wcc.Unlock()
-	return f.truncate(o, c, size)
+	var st unix.Statx_t
+	if err := f.stat(o, &st); err != nil {
+		return err
+	}
+	err := f.truncate(o, c, size)
+	f.changed(o, &st, err == nil)
+	return err
 }
 
 // truncate sets the size of a file that c may write to. It changes mtime even

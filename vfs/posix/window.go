@@ -63,7 +63,7 @@ var _ vfs.Mapper = (*FS)(nil)
 
 // Map lends data that is in the page cache and within one window (vfs.Mapper).
 func (f *FS) Map(_ context.Context, c *vfs.Cred, h vfs.Handle, off uint64, n int) (b *buf.Buf, eof bool, a vfs.MaybeAttr, err error) {
-	if n < minMapped || off%windowLen+uint64(n) > windowLen || off > maxFileSize-windowLen {
+	if !mappable(off, n) {
 		return nil, false, a, nil
 	}
 	o, fl, err := f.data(c, h, accRead)
@@ -71,29 +71,42 @@ func (f *FS) Map(_ context.Context, c *vfs.Cred, h vfs.Handle, off uint64, n int
 		return nil, false, f.attrOfHandle(h), err
 	}
 	defer f.closeFile(o, fl)
+	b, eof, a, err = f.lend(o, fl, c, off, n)
+	if err != nil {
+		a = f.attrOf(o)
+	}
+	if b == nil {
+		f.put(o)
+	}
+	return b, eof, a, err
+}
+
+// mappable reports whether a range can be lent if it is in memory.
+func mappable(off uint64, n int) bool {
+	return n >= minMapped && off%windowLen+uint64(n) <= windowLen && off <= maxFileSize-windowLen
+}
+
+// lend lends a part of a file, of which fl is open for reading. A caller that is
+// not nil must have the right to read. A buffer takes over a reference to o.
+func (f *FS) lend(o *object, fl *file, c *vfs.Cred, off uint64, n int) (b *buf.Buf, eof bool, a vfs.MaybeAttr, err error) {
 	var st unix.Statx_t
 	err = f.stat(o, &st)
-	if err == nil {
+	if err == nil && c != nil {
 		err = f.recheck(o, fl, c, &st)
 	}
 	if err != nil {
-		a = f.attrOf(o)
-		f.put(o)
 		return nil, false, a, err
 	}
 	end := min(off+uint64(n), st.Size)
 	if end < off || end-off < minMapped {
-		f.put(o)
 		return nil, false, a, nil
 	}
 	w := f.window(o, fl, off-off%windowLen)
 	if w == nil {
-		f.put(o)
 		return nil, false, a, nil
 	}
 	mem := w.mem[off-w.base : end-w.base]
 	if !f.tellsResident(o, &st) || !resident(mem) {
-		f.put(o)
 		return nil, false, a, nil
 	}
 	return buf.Borrow(mem, w), end == st.Size, f.some(&st), nil

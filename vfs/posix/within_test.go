@@ -162,3 +162,25 @@ func TestWithinDeep(t *testing.T) {
 	}
 	assert.ErrorIs(t, w.within(h), unix.ENAMETOOLONG)
 }
+
+// TestWithinRemovedOpen checks that a removed file stays in the export for those
+// who have it open, whoever removes it, and no longer.
+func TestWithinRemovedOpen(t *testing.T) {
+	eachKind(t, func(t *testing.T, o Options) {
+		w := newWorld(t, o)
+		for _, by := range []string{"client", "host"} {
+			m, open, err := w.f.CreateFile(t.Context(), &w.c, w.f.Root(), by, vfs.CreateHow{Mode: vfs.Guarded}, openBoth)
+			require.NoError(t, err)
+			require.NoError(t, w.within(m.Handle))
+			if by == "host" {
+				require.NoError(t, os.Remove(w.s.path(by)))
+			} else {
+				_, err = w.f.Remove(t.Context(), &w.c, w.f.Root(), by)
+				require.NoError(t, err)
+			}
+			assert.NoError(t, w.within(m.Handle), by)
+			open.Close()
+			assert.ErrorIs(t, w.within(m.Handle), unix.ESTALE, by)
+		}
+	})
+}

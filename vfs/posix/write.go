@@ -19,8 +19,16 @@ func (f *FS) Write(_ context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off u
 		return 0, how, w, err
 	}
 	defer f.endData(o, fl)
+	return f.writeStable(o, fl, c, true, p, off, how)
+}
+
+// writeStable writes to fl as c, who must have the right to if it is to be
+// checked.
+func (f *FS) writeStable(o *object, fl *file, c *vfs.Cred, check bool, p []byte, off uint64, how vfs.Stable) (
+	n int, done vfs.Stable, w vfs.WCC, err error,
+) {
 	failed := fl.failed.Load()
-	n, w, err = f.write(o, fl, c, p, off)
+	n, w, err = f.write(o, fl, c, check, p, off)
 	if n > 0 {
 		serr := f.makeStable(fl, how)
 		if serr == nil && how != vfs.Unstable && fl.failed.Load() != failed {
@@ -34,7 +42,7 @@ func (f *FS) Write(_ context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off u
 }
 
 // write writes to the page cache, and returns the attributes before and after.
-func (f *FS) write(o *object, fl *file, c *vfs.Cred, p []byte, off uint64) (n int, w vfs.WCC, err error) {
+func (f *FS) write(o *object, fl *file, c *vfs.Cred, check bool, p []byte, off uint64) (n int, w vfs.WCC, err error) {
 	o.wcc.Lock()
 	defer o.wcc.Unlock()
 	var st unix.Statx_t
@@ -42,8 +50,13 @@ func (f *FS) write(o *object, fl *file, c *vfs.Cred, p []byte, off uint64) (n in
 		return 0, w, err
 	}
 	w = f.unchanged(&st)
-	if err := f.recheck(o, fl, c, &st); err != nil || len(p) == 0 {
-		return 0, w, err
+	if check {
+		if err := f.recheck(o, fl, c, &st); err != nil {
+			return 0, w, err
+		}
+	}
+	if len(p) == 0 {
+		return 0, w, nil
 	}
 	if off >= f.maxSize || uint64(len(p)) > f.maxSize-off {
 		return 0, w, unix.EFBIG
@@ -56,7 +69,7 @@ func (f *FS) write(o *object, fl *file, c *vfs.Cred, p []byte, off uint64) (n in
 	if n, err = pwrite(fl.fd, p, int64(off)); n > 0 {
 		f.disk.wrote(fl)
 	}
-	w.After = f.attrOf(o)
+	w.After = f.changed(o, &st, n > 0)
 	return n, w, err
 }
 

@@ -138,7 +138,10 @@ func testWCC(r *rig) {
 		w, err := call()
 		require.NoError(r, err, what)
 		if w.Before.OK {
-			assert.Equal(r, vfs.PreAttr{OK: true, Size: before.Size, Mtime: before.Mtime, Ctime: before.Ctime}, w.Before, what)
+			assert.Equal(r, vfs.PreAttr{
+				OK: true, Size: before.Size, Mtime: before.Mtime, Ctime: before.Ctime,
+				HasChange: before.HasChange, Change: before.Change,
+			}, w.Before, what)
 		}
 		require.True(r, w.After.OK, what)
 		after := r.attr(h)
@@ -173,6 +176,44 @@ func testWCC(r *rig) {
 	w, err := r.fs.Remove(r.ctx, r.c, d, "none")
 	require.ErrorIs(r, err, errNoEnt)
 	assert.True(r, w.After.OK, "attributes with an error")
+}
+
+// testChange checks that no value of a change attribute comes twice, and that
+// the time of birth stays.
+func testChange(r *rig) {
+	d := r.dir(r.root, "d")
+	f := r.file(d, "f", "")
+	if !r.attr(f).HasChange {
+		return // ctime must do
+	}
+	birth := r.attr(f)
+	seen := map[vfs.Handle]map[uint64]bool{d: {}, f: {}}
+	check := func(h vfs.Handle, what string) {
+		r.Helper()
+		a := r.attr(h)
+		require.True(r, a.HasChange)
+		assert.False(r, seen[h][a.Change], what)
+		seen[h][a.Change] = true
+		assert.Equal(r, a.Change, r.attr(h).Change, "nothing has changed")
+	}
+	for i := range 20 {
+		r.write(f, "x", uint64(i))
+		check(f, "write")
+		r.setAttr(f, mode(0o600+uint32(i)%2))
+		check(f, "mode")
+		r.setAttr(f, vfs.SetAttr{MtimeHow: vfs.SetToClient, Mtime: vfs.Time{Sec: int64(i % 2)}})
+		check(f, "time")
+		r.setAttr(f, vfs.SetAttr{Size: ptr(uint64(i))})
+		check(f, "size")
+		r.file(d, "g", "")
+		check(d, "create")
+		r.rename(d, "g", d, "h")
+		check(d, "rename")
+		r.remove(d, "h")
+		check(d, "remove")
+	}
+	assert.Equal(r, birth.HasBirth, r.attr(f).HasBirth)
+	assert.Equal(r, birth.Birth, r.attr(f).Birth)
 }
 
 func testStatFS(r *rig) {

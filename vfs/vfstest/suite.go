@@ -44,6 +44,9 @@ type test struct {
 
 	// restart means that the test depends on a restart.
 	restart bool
+
+	// opener means that the test is of a vfs.Opener.
+	opener bool
 }
 
 // Run runs the suite on b.
@@ -63,7 +66,12 @@ func Run(t *testing.T, b Backend) {
 			if tt.root {
 				NeedRoot(t)
 			}
-			tt.run(newRig(t, &b))
+			r := newRig(t, &b)
+			if _, ok := r.fs.(vfs.Opener); tt.opener && !ok {
+				t.Log("does not apply: the file system opens no files")
+				return
+			}
+			tt.run(r)
 		})
 	}
 	require.Subset(t, names, slices.Collect(maps.Keys(b.Without)), "unknown tests are declared not to apply")
@@ -108,6 +116,13 @@ var tests = []test{
 	{name: "Offsets", run: testOffsets},
 	{name: "Stability", run: testStability},
 	{name: "WCC", run: testWCC},
+	{name: "Change", run: testChange},
+	{name: "Open", run: testOpen, opener: true},
+	{name: "OpenRemoved", run: testOpenRemoved, opener: true},
+	{name: "OpenCreate", run: testOpenCreate, opener: true},
+	{name: "OpenTypes", run: testOpenTypes, opener: true},
+	{name: "OpenConcurrent", run: testOpenConcurrent, opener: true},
+	{name: "OpenRights", run: testOpenRights, opener: true, root: true},
 	{name: "ReadDir", run: testReadDir},
 	{name: "ReadDirPieces", run: testReadDirPieces},
 	{name: "ReadDirChanging", run: testReadDirChanging},

@@ -1,0 +1,68 @@
+package vfs
+
+import (
+	"context"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+)
+
+// An OpenAccess says what a file is opened for.
+type OpenAccess uint8
+
+// The bits of OpenAccess.
+const (
+	OpenRead OpenAccess = 1 << iota
+	OpenWrite
+)
+
+// An Opener is an FS that keeps files open. The rights to an open file are
+// those of the open, and a removed file stays until it is closed.
+type Opener interface {
+	// OpenFile opens a regular file for what access says. c needs the rights
+	// that Read and Write check. It returns EINVAL for other objects.
+	OpenFile(ctx context.Context, c *Cred, h Handle, access OpenAccess) (Opened, error)
+
+	// CreateFile is Create, and opens the file. The maker of a file may open it
+	// for anything, whatever its mode. An existing file is opened as by
+	// OpenFile.
+	CreateFile(ctx context.Context, c *Cred, dir Handle, name string, how CreateHow, access OpenAccess) (Made, Opened, error)
+}
+
+// Opened is an open file: a File for each bit of its access. Each must be
+// closed. A nil File means that the FS has no room for another: calls by the
+// handle must do.
+type Opened struct{ Read, Write File }
+
+// Close closes the Files.
+func (o *Opened) Close() {
+	for _, f := range []File{o.Read, o.Write} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// A File is a file that is open for reading or for writing. Its methods check no
+// rights, and act as the caller who opened it. They are safe for concurrent use,
+// but for Close. Methods for the other access return EBADF.
+type File interface {
+	// Read is FS.Read.
+	Read(ctx context.Context, p []byte, off uint64) (n int, eof bool, err error)
+
+	// Map is Mapper.Map. It returns nothing if the FS is no Mapper.
+	Map(ctx context.Context, off uint64, n int) (b *buf.Buf, eof bool, err error)
+
+	// Write is FS.Write.
+	Write(ctx context.Context, p []byte, off uint64, how Stable) (n int, done Stable, err error)
+
+	// Commit is FS.Commit: it puts the data of all writers on stable storage.
+	Commit(ctx context.Context, off uint64, count uint32) error
+
+	// SetSize is FS.SetAttr of the size.
+	SetSize(ctx context.Context, size uint64) error
+
+	// Close ends the use of the File. Data that is lost afterwards shows in
+	// FS.WriteVerifier. No other method may be running, but memory that Map has
+	// lent stays valid.
+	Close()
+}
