@@ -15,8 +15,8 @@
 //	                 ▼                    │
 //	Handler: one version of one program ──┘
 //
-// The package must not know any program, nor how a transport carries the one
-// data item that a message may have apart from the rest. Handlers must not know
+// The package must not know any program, nor how a transport carries the
+// data items that a message may have apart from the rest. Handlers must not know
 // which transport carried a call: for all transports, arguments come from
 // Call.Args, and results go to Reply.
 //

@@ -24,15 +24,15 @@ type Peer struct {
 	// Reverse makes calls to the peer over the same connection. It is nil if
 	// the transport cannot do that. A program must not use Reverse before the
 	// peer has announced, by the program's protocol, that it accepts such calls
-	// (RFC 8167, Section 6).
+	// (RFC 8167, Section 6). A call that waits for the end of a reverse call
+	// must step aside before (Reply.StepAside). Otherwise the transport might
+	// not read the reply.
 	Reverse Caller
 
 	// Cut ends the connection at once. It may be nil.
 	Cut func(cause error)
 
-	// Memo is for the Service: it remembers facts about the peer as a pointer
-	// to a type of the Service's own.
-	Memo atomic.Value
+	memos atomic.Value // *memo: what the programs remember (see Memo)
 }
 
 // String returns the network and the address.
@@ -55,9 +55,25 @@ type Request struct {
 
 	Peer *Peer
 
-	// MaxReply is the length in bytes of the longest RPC reply message, data
-	// item included, that the transport can carry back for this call.
+	// MaxReply is the length in bytes of the longest RPC reply message, its
+	// data item included, that the transport can carry back for this call.
 	MaxReply int
+
+	// ItemRooms are the bytes that only data items can use: the longest first
+	// item, the longest second, and so on. The items without a room, or with
+	// one of 0 bytes, share the other bytes of the reply with everything else.
+	// MaxReply contains the room of the first item, but those of further items
+	// come on top.
+	ItemRooms []int
+}
+
+// MaxReplies returns the length in bytes of the longest reply with several data
+// items.
+func MaxReplies(maxReply int, itemRooms []int) int {
+	for i := 1; i < len(itemRooms); i++ {
+		maxReply += itemRooms[i]
+	}
+	return maxReply
 }
 
 // A Call is a Request as a program sees it.
@@ -71,14 +87,17 @@ type Call struct {
 	// are valid until the handler returns.
 	Args xdr.Reader
 
-	// MaxReply is the length in bytes of the longest results, data item
+	// MaxReply is the length in bytes of the longest results, their data item
 	// included, that can be sent back.
 	MaxReply int
+
+	// ItemRooms are those of the Request.
+	ItemRooms []int
 }
 
 // A Reply is one reply message under construction. The transport owns it. The
-// transport sends Head, Item with its padding, and Tail in this order, or
-// carries Item apart from them.
+// transport sends Head, Item with its padding, Tail, and More in this order, or
+// carries items apart from them.
 type Reply struct {
 	// Head is the reply from its XID on. The transport passes it with length 0
 	// and any capacity, and keeps room for a header of its own in front of the
@@ -86,12 +105,15 @@ type Reply struct {
 	// Appending may move Head to other memory.
 	Head []byte
 
-	// Item is the one data item of the results, or nil. Its length word is the
+	// Item is the first data item of the results, or nil. Its length word is the
 	// last word of Head. See NewItem.
 	Item *buf.Buf
 
 	// Tail follows the item and its padding. It is usually empty.
 	Tail []byte
+
+	// More are further data items of the results, in order. See AddItem.
+	More []Part
 
 	// NoReplay forbids a replay.Cache to keep the reply: the call was put off,
 	// and may be executed if the client sends it again.
@@ -105,7 +127,7 @@ type Reply struct {
 	Mappable bool
 
 	// Cut, if not nil, reports that Item is such memory, of a buf.Rereader, and
-	// that there is no Tail. If the owner can get only n bytes of it by any
+	// that there is neither Tail nor More. If the owner can get only n bytes of it by any
 	// means, the transport calls Cut before it sends Head. Cut changes Head in
 	// place, so that Head announces n bytes, or the error err that kept the
 	// owner from getting more. Cut returns Head, which may have lost some words
@@ -124,6 +146,11 @@ type Reply struct {
 	// other replies have been sent.
 	Lend func(n int) *buf.Buf
 
+	// LendMore, if not nil, is the source of AddItem's buffer of n bytes. It
+	// does not wait, and returns nil if no memory is free. A transport that
+	// bounds the memory of replies sets it.
+	LendMore func(n int) *buf.Buf
+
 	// Hold, if not nil, is called by Reserve. A transport that bounds the
 	// memory of replies sets it if Head may become longer than the transport
 	// has counted. Hold may wait until other replies have been sent, and may
@@ -133,6 +160,13 @@ type Reply struct {
 	// Aside, if not nil, is called by StepAside. A transport sets it if it
 	// bounds the calls of a connection, or keeps its turn to read.
 	Aside func()
+}
+
+// A Part is a data item of a Reply after the first, and what follows the item
+// and its padding. The item's length word is the last word in front of it.
+type Part struct {
+	Item *buf.Buf
+	Tail []byte
 }
 
 // StepAside announces that the call is about to wait for the end of another
@@ -169,20 +203,101 @@ func (r *Reply) NewItem(n int) []byte {
 	return r.Item.B
 }
 
-// DropItem releases the data item, if there is one.
-func (r *Reply) DropItem() {
-	if r.Item != nil {
-		r.Item.Release()
-		r.Item, r.Cut = nil, nil
+// AddItem adds a data item of n bytes after those that r has, at least the first
+// of NewItem, and returns its content. It returns false if no memory is free: it
+// does not wait, because the call holds memory that others may wait for. The
+// handler then puts the call off. A handler that fills fewer bytes must call
+// Shorten.
+func (r *Reply) AddItem(n int) (p []byte, ok bool) {
+	lend := r.LendMore
+	if lend == nil {
+		lend = buf.Default.Get
+	}
+	b := lend(n)
+	if b == nil {
+		return nil, false
+	}
+	r.More = append(r.More, Part{Item: b})
+	return b.B, true
+}
+
+// Shorten makes the last data item n bytes long. An item of AddItem that fills
+// less than half of its buffer moves to a shorter one: together, such items must
+// not have more memory than the longest reply.
+func (r *Reply) Shorten(n int) {
+	item := &r.Item
+	if last := len(r.More) - 1; last >= 0 {
+		item = &r.More[last].Item
+	}
+	b := *item
+	b.B = b.B[:n]
+	if item != &r.Item && 2*buf.Size(n) <= cap(b.B) {
+		*item = buf.Default.Get(n)
+		copy((*item).B, b.B)
+		b.Release()
 	}
 }
 
+// DropItem releases all data items, if there are any.
+func (r *Reply) DropItem() {
+	if r.Item == nil {
+		return
+	}
+	r.Item.Release()
+	r.Item, r.Cut = nil, nil
+	for r.More != nil {
+		r.DropLast()
+	}
+}
+
+// DropLast releases the last data item of AddItem.
+func (r *Reply) DropLast() {
+	last := len(r.More) - 1
+	r.More[last].Item.Release()
+	if r.More = r.More[:last]; last == 0 {
+		r.More = nil
+	}
+}
+
+// AppendBody appends the parts of the reply behind Head to v, with the padding
+// of the items.
+func (r *Reply) AppendBody(v [][]byte) [][]byte {
+	if r.Item != nil {
+		v = appendItem(v, r.Item.B)
+	}
+	if len(r.Tail) > 0 {
+		v = append(v, r.Tail)
+	}
+	for i := range r.More {
+		v = appendItem(v, r.More[i].Item.B)
+		if len(r.More[i].Tail) > 0 {
+			v = append(v, r.More[i].Tail)
+		}
+	}
+	return v
+}
+
+func appendItem(v [][]byte, item []byte) [][]byte {
+	if len(item) == 0 {
+		return v
+	}
+	v = append(v, item)
+	if pad := xdr.Pad(len(item)); pad > 0 {
+		v = append(v, padding[:pad])
+	}
+	return v
+}
+
 // Len returns the length in bytes of the reply as RFC 5531 defines it, with the
-// item and its padding in their place.
+// items and their padding in their place.
 func (r *Reply) Len() int {
 	n := len(r.Head) + len(r.Tail)
 	if r.Item != nil {
 		n += len(r.Item.B) + xdr.Pad(len(r.Item.B))
+	}
+	for i := range r.More {
+		p := &r.More[i]
+		n += len(p.Item.B) + xdr.Pad(len(p.Item.B)) + len(p.Tail)
 	}
 	return n
 }

@@ -19,6 +19,10 @@ const (
 	// served or answered. Further calls of the client wait in the socket.
 	maxCalls = 64
 
+	// maxReverse bounds the calls under way to the client of a connection.
+	// Further ones wait. It is as many as on RDMA.
+	maxReverse = 16
+
 	// A call under way beyond the first freeCalls of its connection counts as
 	// callCost bytes, for its goroutine, its record and its reply's head if
 	// these are short. memoryOfCalls bounds the sum for all such calls: the

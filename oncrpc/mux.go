@@ -130,11 +130,11 @@ func (m *Mux) serve(ctx context.Context, req *Request, rep *Reply, c *pooledCall
 		return err
 	}
 	c.Args = r
-	c.MaxReply = max(0, req.MaxReply-rpcmsg.AcceptedLen)
+	c.MaxReply, c.ItemRooms = max(0, req.MaxReply-rpcmsg.AcceptedLen), req.ItemRooms
 	if err := m.call(ctx, handler, &c.Call, rep); err != nil {
 		return err
 	}
-	return checkReply(rep, req.MaxReply)
+	return checkReply(rep, MaxReplies(req.MaxReply, req.ItemRooms))
 }
 
 // noItem returns an error if a call without arguments carries a data item apart
@@ -190,9 +190,20 @@ func checkReply(rep *Reply, limit int) error {
 	if rep.Item == nil {
 		return nil
 	}
-	r := xdr.NewReader(rep.Head[max(0, len(rep.Head)-4):])
-	if n := r.Uint32(); int64(n) != int64(len(rep.Item.B)) {
-		return fmt.Errorf("%w: %d for %d bytes", errItemLength, n, len(rep.Item.B))
+	err := checkItem(rep.Head, rep.Item.B)
+	before := rep.Tail
+	for i := 0; i < len(rep.More) && err == nil; i++ {
+		err = checkItem(before, rep.More[i].Item.B)
+		before = rep.More[i].Tail
+	}
+	return err
+}
+
+// checkItem compares the last word in front of a data item with its length.
+func checkItem(before, item []byte) error {
+	r := xdr.NewReader(before[max(0, len(before)-4):])
+	if n := r.Uint32(); int64(n) != int64(len(item)) {
+		return fmt.Errorf("%w: %d for %d bytes", errItemLength, n, len(item))
 	}
 	return nil
 }

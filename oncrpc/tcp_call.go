@@ -5,7 +5,6 @@ import (
 	"net"
 
 	"github.com/nfsrdma/nfsrdma/buf"
-	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
 // A tcpCall is one call of a connection, from the receipt of its record until
@@ -19,6 +18,7 @@ type tcpCall struct {
 	counted  bool     // in the party's part of the memory of calls
 	keeps    bool     // its goroutine keeps the connection's turn to read
 	aside    bool     // it has released its slot
+	reverse  bool     // it is a call to the client, with the message in reply
 
 	reply Reply
 	lent  int64    // bytes reserved in Server.replies for its item or head
@@ -26,6 +26,7 @@ type tcpCall struct {
 	room  *buf.Buf // memory for a long reply.Head, or nil
 	mark  [markLen]byte
 	lend  func(n int) *buf.Buf // method value of lendItem, made once
+	more  func(n int) *buf.Buf // the same of lendMore
 	hold  func(n int)          // the same of holdHead
 	step  func()               // the same of stepAside
 }
@@ -34,11 +35,11 @@ func (c *tcpConn) newCall() *tcpCall {
 	cl, _ := c.server.calls.Get().(*tcpCall)
 	if cl == nil {
 		cl = &tcpCall{head: make([]byte, 0, 512)}
-		cl.lend, cl.hold, cl.step = cl.lendItem, cl.holdHead, cl.stepAside
+		cl.lend, cl.more, cl.hold, cl.step = cl.lendItem, cl.lendMore, cl.holdHead, cl.stepAside
 	}
 	cl.conn = c
 	cl.request = Request{Peer: &c.peer, MaxReply: c.in.max}
-	cl.reply = Reply{Head: cl.head, Lend: cl.lend, Hold: cl.hold, Aside: cl.step}
+	cl.reply = Reply{Head: cl.head, Lend: cl.lend, LendMore: cl.more, Hold: cl.hold, Aside: cl.step}
 	return cl
 }
 
@@ -54,7 +55,7 @@ func (cl *tcpCall) free() {
 	if cl.counted {
 		cl.conn.memory.calls.Release(callCost)
 	}
-	cl.counted, cl.keeps, cl.aside = false, false, false
+	cl.counted, cl.keeps, cl.aside, cl.reverse = false, false, false, false
 	s := cl.conn.server
 	cl.conn = nil
 	s.calls.Put(cl)
@@ -100,10 +101,29 @@ func (cl *tcpCall) stepAside() {
 // until their replies have been written or given up. That needs no more memory,
 // so the wait ends.
 func (cl *tcpCall) lendItem(n int) *buf.Buf {
-	cl.freeLent() // one item per call: two calls with two items could wait for each other
+	need := int64(0)
 	if n > smallRecord {
-		cl.acquire(int64(buf.Size(n)))
+		need = int64(buf.Size(n))
 	}
+	if cl.room != nil && len(cl.reply.Head) > smallRecord { // the handler has reserved memory, and used it
+		need += int64(cap(cl.reply.Head))
+		cl.releaseLent()
+	} else {
+		cl.freeLent()
+	}
+	if need > 0 {
+		cl.acquire(need) // one wait per call: two calls that wait twice could wait for each other
+	}
+	return buf.Default.Get(n)
+}
+
+// lendMore takes memory for a further data item of n bytes, if that is free.
+func (cl *tcpCall) lendMore(n int) *buf.Buf {
+	size := int64(buf.Size(n))
+	if !cl.conn.memory.replies.TryAcquire(size) {
+		return nil
+	}
+	cl.lent += size
 	return buf.Default.Get(n)
 }
 
@@ -111,7 +131,7 @@ func (cl *tcpCall) lendItem(n int) *buf.Buf {
 // does for an item, and moves the head to memory of that size.
 func (cl *tcpCall) holdHead(n int) {
 	cl.freeLent()
-	if n <= smallRecord {
+	if n <= smallRecord && len(cl.reply.Head) <= smallRecord {
 		return
 	}
 	n += len(cl.reply.Head)
@@ -151,6 +171,9 @@ func (cl *tcpCall) releaseUnused() {
 	if cl.reply.Item != nil {
 		taken += int64(cap(cl.reply.Item.B))
 	}
+	for i := range cl.reply.More {
+		taken += int64(cap(cl.reply.More[i].Item.B))
+	}
 	if more := cl.lent - taken; more > 0 {
 		cl.conn.memory.replies.Release(more)
 		cl.lent = taken
@@ -162,6 +185,10 @@ func (cl *tcpCall) freeLent() {
 		cl.reply.Head = append(cl.head[:0], cl.reply.Head...)
 		cl.freeRoom()
 	}
+	cl.releaseLent()
+}
+
+func (cl *tcpCall) releaseLent() {
 	if cl.lent > 0 {
 		cl.conn.memory.replies.Release(cl.lent)
 		cl.lent = 0
@@ -179,17 +206,7 @@ func (cl *tcpCall) freeRoom() {
 func (cl *tcpCall) appendTo(v net.Buffers) net.Buffers {
 	r := &cl.reply
 	binary.BigEndian.PutUint32(cl.mark[:], lastFrag|uint32(r.Len()))
-	v = append(v, cl.mark[:], r.Head)
-	if r.Item != nil && len(r.Item.B) > 0 {
-		v = append(v, r.Item.B)
-		if pad := xdr.Pad(len(r.Item.B)); pad > 0 {
-			v = append(v, padding[:pad])
-		}
-	}
-	if len(r.Tail) > 0 {
-		v = append(v, r.Tail)
-	}
-	return v
+	return r.AppendBody(append(v, cl.mark[:], r.Head))
 }
 
 var padding [3]byte

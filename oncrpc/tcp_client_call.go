@@ -86,7 +86,7 @@ func (c *TCPClient) await(ctx context.Context, cl *clientCall) error {
 	select {
 	case o := <-cl.reply:
 		c.leave(ctx, cl) // a server may answer before it has read the whole call
-		return cl.deliver(o)
+		return o.deliverTo(cl.x, cl.xid)
 	case <-ctx.Done():
 		c.forget(cl)
 		c.leave(ctx, cl)
@@ -150,13 +150,12 @@ func (cl *clientCall) appendTo(v net.Buffers) net.Buffers {
 	return v
 }
 
-// deliver gives the results to the caller.
-func (cl *clientCall) deliver(o outcome) error {
+// deliverTo gives the results of call xid to its Exchange.
+func (o outcome) deliverTo(x *Exchange, xid uint32) error {
 	if o.err != nil {
 		return o.err
 	}
-	x := cl.x
-	if err := x.TakeReply(o.record.B, cl.xid); err != nil {
+	if err := x.TakeReply(o.record.B, xid); err != nil {
 		x.Results = xdr.Reader{}
 		o.record.Release()
 		return err

@@ -25,6 +25,7 @@ type tcpConn struct {
 	memory  tcpParts
 	peer    Peer
 	out     replyQueue
+	reverse tcpReverse
 	records tcpWork // with reserved memory, being received
 	writes  tcpWork // of replies
 	leaving bool    // has lost its place; guarded by the server's lock
@@ -43,7 +44,7 @@ type tcpConn struct {
 	// answered, including the call that Run waits for. Calls that have stepped
 	// aside have none.
 	slots chan struct{}
-	all   sync.WaitGroup // the received calls
+	all   sync.WaitGroup // the received calls, and the reverse calls that are not written yet
 
 	// used by the goroutine with the turn
 	in    recordReader
@@ -58,6 +59,7 @@ var errConnEnd = errors.New("oncrpc: connection ended")
 func newTCPConn(s *Server, nc net.Conn, party *tcpParty) *tcpConn {
 	c := &tcpConn{since: time.Now(), server: s, nc: nc, party: party, peer: peerOf(nc), slots: make(chan struct{}, maxCalls)}
 	c.peer.Cut = c.abort
+	c.reverse.conn, c.peer.Reverse = c, &c.reverse
 	c.memory = party.Own.ofConn(s)
 	c.out.conn = c
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
@@ -104,8 +106,26 @@ func (c *tcpConn) Run() {
 	}
 }
 
-// receive waits for the next call.
+// receive waits for the next call. It hands over the replies to reverse calls
+// that come before.
 func (c *tcpConn) receive() (*tcpCall, error) {
+	for {
+		cl, err := c.receiveOne()
+		if err != nil || !isReply(cl.record.B) {
+			return cl, err
+		}
+		record := cl.record
+		cl.record = nil
+		c.calls.Add(^uint64(0))
+		c.underWay.Add(-1)
+		cl.free()
+		c.all.Done()
+		c.reverse.take(record)
+	}
+}
+
+// receiveOne waits for the next record.
+func (c *tcpConn) receiveOne() (*tcpCall, error) {
 	if err := c.reading.Err(); err != nil { // even if a call is buffered
 		return nil, err
 	}
@@ -169,6 +189,12 @@ func (c *tcpConn) answer(cl *tcpCall) (kept bool) {
 
 // done ends a call whose reply was written, or that needs no reply.
 func (c *tcpConn) done(cl *tcpCall) {
+	if cl.reverse {
+		<-c.reverse.unsent
+		cl.free()
+		c.all.Done()
+		return
+	}
 	aside := cl.aside
 	cl.free()
 	c.moves()
@@ -212,6 +238,7 @@ func (c *tcpConn) end(err error) {
 		c.logEnd(err)
 		c.abort(err)
 	}
+	c.reverse.close(err)
 	c.all.Wait()
 	if draining {
 		c.linger()

@@ -35,6 +35,7 @@ type call struct {
 	wrs   []rdma.WR // posted last
 	iov   [][]byte  // their Data
 	sinks []sink    // the memory of the RDMA Reads among them
+	rest  [][]byte  // what goes into the Reply chunk
 
 	// Used if the reply's item is in a mapping:
 	pieces []*piece
@@ -60,16 +61,18 @@ func (cl *call) end() {
 	clear(cl.wrs)
 	clear(cl.iov)
 	clear(cl.sinks)
+	clear(cl.rest)
 	*cl = call{
 		conn:   c,
 		inline: cl.inline,
 		long:   cl.long,
 		hdr:    wire.Header{XID: cl.hdr.XID, Lists: cl.hdr.Lists},
-		plan:   plan{reads: cl.plan.reads[:0], places: cl.plan.places[:0]},
+		plan:   plan{reads: cl.plan.reads[:0], places: cl.plan.places[:0], rooms: cl.plan.rooms[:0]},
 		wrs:    cl.wrs[:0],
 		iov:    cl.iov[:0],
 		sinks:  cl.sinks[:0],
 		pieces: cl.pieces,
+		rest:   cl.rest[:0],
 	}
 	c.end(cl)
 }
@@ -105,7 +108,10 @@ func (cl *call) serve() {
 // execute calls the handler for the reply, and reports whether there is one.
 func (cl *call) execute() (answer bool) {
 	c, p := cl.conn, &cl.plan
-	cl.req.Peer, cl.req.MaxReply = &c.peer, p.room+p.itemRoom
+	cl.req.Peer, cl.req.MaxReply, cl.req.ItemRooms = &c.peer, p.room, p.rooms
+	if len(p.rooms) > 0 {
+		cl.req.MaxReply += p.rooms[0]
+	}
 	cl.out = buf.Default.Get(p.headerLen + max(p.room, wire.ErrVersLen))
 	cl.rep.Head = cl.out.B[p.headerLen:p.headerLen]
 	cl.rep.Mappable = c.reader.mayMap(cl)

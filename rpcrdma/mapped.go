@@ -13,7 +13,8 @@ package rpcrdma
 // mayMap reports whether the item of a call's reply may be in a mapping, and
 // most likely is.
 func (r *reader) mayMap(cl *call) bool {
-	return r.mapped && cl.plan.itemRoom >= minMapped && !cl.hdr.Lists.HasReply
+	rooms := cl.plan.rooms
+	return r.mapped && len(rooms) > 0 && rooms[0] >= minMapped && !cl.hdr.Lists.HasReply
 }
 
 // A piece is the part of a data item that one RDMA Write carries.

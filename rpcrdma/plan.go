@@ -19,9 +19,10 @@ type plan struct {
 	msgLen int                // of the RPC message without the other chunks
 	whole  int                // of the RPC message with them
 
-	headerLen int // of a reply with the chunk lists of this call
-	room      int // for a reply, inline or in the Reply chunk, whichever is larger
-	itemRoom  int // for its data item, if that goes into a Write chunk
+	headerLen int   // of a reply with the chunk lists of this call
+	room      int   // for a reply, inline or in the Reply chunk, whichever is larger
+	rooms     []int // for its data items that go into Write chunks, by chunk; 0: inline
+	itemRoom  int   // the sum of rooms
 
 	pullSize  int   // bytes that are read
 	pullNeed  int64 // memory for them
@@ -126,20 +127,23 @@ func (cl *call) planReply() error {
 			p.replyNeed = size(p.headerLen + n)
 		}
 	}
-	if cl.itemChunk() != nil {
-		p.itemRoom = int(min(cl.itemChunk().Length(), uint64(cfg.maxPayload)))
-		p.replyNeed += size(p.itemRoom)
+	p.rooms = p.rooms[:0]
+	for i := range h.Lists.Writes() { // together no more than one payload, however many there are
+		n := int(min(h.Lists.Write(i).Length(), uint64(cfg.maxPayload-p.itemRoom)))
+		p.rooms = append(p.rooms, n)
+		p.itemRoom += n
+		p.replyNeed += size(n)
 	}
 	return nil
 }
 
-// itemChunk returns the Write chunk for the data item of the reply, or nil if
-// the item goes with the rest. A Write list has one chunk per result, in order,
-// and an empty chunk asks for its result inline (RFC 8166, Sections 4.3.2.1 and
-// 4.3.2.3).
-func (cl *call) itemChunk() chunks.Chunk {
-	if lists := &cl.hdr.Lists; lists.Writes() > 0 && len(lists.Write(0)) > 0 {
-		return lists.Write(0)
+// itemChunk returns the Write chunk for a data item of the reply, counted from
+// 0, or nil if the item goes with the rest. A Write list has one chunk per
+// result, in order, and an empty chunk asks for its result inline (RFC 8166,
+// Sections 4.3.2.1 and 4.3.2.3; RFC 8267, Section 6.4.1).
+func (cl *call) itemChunk(i int) chunks.Chunk {
+	if lists := &cl.hdr.Lists; i < lists.Writes() && len(lists.Write(i)) > 0 {
+		return lists.Write(i)
 	}
 	return nil
 }

@@ -57,8 +57,8 @@ func (r *reader) init(c rdma.Conn, serves bool) {
 	r.mapped = ok && m.SendsMapped()
 }
 
-// A callKind remembers how quick calls of one procedure were. The zero value is
-// quick.
+// A callKind remembers how quick calls of one procedure were, or of one
+// Server.Kind of that procedure. The zero value is quick.
 type callKind struct {
 	away uint16 // how many of the next calls go to the dispatcher
 	next uint16 // about half of away after the next slow call
@@ -96,6 +96,9 @@ func (r *reader) takes(cl *call) *callKind {
 		form = 2
 	}
 	prog, proc := binary.BigEndian.Uint32(cl.body[12:]), binary.BigEndian.Uint32(cl.body[20:])
+	if kind := cl.conn.srv.Kind; kind != nil {
+		proc += 7 * kind(cl.body)
+	}
 	k := &r.kinds[(3*(31*prog+proc)+uint32(form))%callKinds]
 	if k.away > 0 {
 		k.away--

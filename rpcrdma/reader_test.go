@@ -268,3 +268,31 @@ func TestReaderNeedsRelief(t *testing.T) {
 	r.init(relievable{}, false)
 	assert.Nil(t, r.relief)
 }
+
+// TestKind checks that calls of one procedure are told apart by Server.Kind: a
+// slow kind does not send the others to other goroutines.
+func TestKind(t *testing.T) {
+	const slow = 1 << 20 // XIDs from here on are of the slow kind
+	s := &Server{
+		Handler: service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+			if binary.BigEndian.Uint32(req.Msg) >= slow {
+				time.Sleep(time.Second)
+			}
+			return null(ctx, req, rep)
+		}),
+		Kind: func(msg []byte) uint32 { return binary.BigEndian.Uint32(msg) / slow },
+	}
+	serveTap(t, s, &tap{relievable: true}, func(t *testing.T, r *rig) {
+		q := r.dialLinux()
+		for i := range uint32(10) {
+			q.xidCall(slow + i)
+			time.Sleep(2 * time.Second)
+			q.xidCall(1 + i)
+			synctest.Wait()
+		}
+		assert.Len(t, q.answers(), 20)
+		served := r.onlyConn().reader.calls
+		assert.GreaterOrEqual(t, served, uint64(10), "all of the quick kind")
+		assert.Less(t, served, uint64(16), "few of the slow kind")
+	})
+}

@@ -120,8 +120,8 @@ type reverseCall struct {
 	hdr   wire.Header // of the reply
 	req   oncrpc.Request
 	rep   oncrpc.Reply
-	out   *buf.Buf // the reply's header and head
-	iov   [4][]byte
+	out   *buf.Buf  // the reply's header and head
+	iov   [4][]byte // memory for the parts of the reply
 }
 
 // Run answers the call (workpool.Task).
@@ -162,14 +162,10 @@ func (rc *reverseCall) send() rdma.WR {
 	wr := rdma.WR{Op: rdma.OpSend, Done: rc}
 	head := rc.hdr.AppendTo(rc.out.B[:0])
 	if rc.hdr.Proc == wire.Error {
-		rc.iov[0], wr.Data = head, rc.iov[:1]
+		wr.Data = append(rc.iov[:0], head)
 		return wr
 	}
-	rc.iov[0], rc.iov[3] = append(head, rc.rep.Head...), rc.rep.Tail
-	if item := rc.rep.Item; item != nil {
-		rc.iov[1], rc.iov[2] = item.B, pad(len(item.B))
-	}
-	wr.Data = rc.iov[:]
+	wr.Data = rc.rep.AppendBody(append(rc.iov[:0], append(head, rc.rep.Head...)))
 	return wr
 }
 

@@ -71,6 +71,14 @@ type Server struct {
 	// nothing.
 	Extensions *ExtensionConfig
 
+	// Kind, if not nil, tells the calls of one procedure apart that take
+	// different times: of msg, an RPC call message from its XID on, Kind
+	// returns any number that is the same for calls of a kind. Of a call whose
+	// procedure says enough it returns 0. The message is unchecked, may be cut
+	// anywhere, and lacks the data that came in chunks. Kind must be quick: a
+	// connection's reader asks it before each call that it may serve.
+	Kind func(msg []byte) uint32
+
 	// Waits must be true if Handler waits for other goroutines, as that of
 	// package stream does. Then no connection's reader serves calls, and only
 	// MaxInline bounds how many calls are served at once.

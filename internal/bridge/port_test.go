@@ -25,6 +25,29 @@ func (p *passed) Call(_ context.Context, x *oncrpc.Exchange) error {
 	return nil
 }
 
+// TestVersions checks that a bridge itself refuses other versions of NFS than 3
+// in a reply with the one that it has, whatever the port, and that the server
+// sees none of them.
+func TestVersions(t *testing.T) {
+	for _, vers := range []uint32{0, 2, 4, 5} {
+		for _, port := range []uint16{700, 65535} {
+			for proc := range uint32(2) { // NULL and COMPOUND
+				var server passed
+				b := Bridge{NFS: &server}
+				req := oncrpc.Request{
+					Msg:  call(7, nfs3.Program, vers, proc, make([]byte, 64)),
+					Peer: &oncrpc.Peer{Network: "tcp", Addr: netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), port)},
+				}
+				var rep oncrpc.Reply
+				assert.True(t, b.Serve(t.Context(), &req, &rep))
+				assert.Equal(t, rpcmsg.AppendProgMismatch(nil, 7, 3, 3), rep.Head)
+				assert.Nil(t, rep.Item)
+				assert.Zero(t, server)
+			}
+		}
+	}
+}
+
 // TestPorts checks that calls in users' names are denied from ports that all
 // users may open.
 func TestPorts(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/replay"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/xdr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -45,7 +46,7 @@ func TestRestarts(t *testing.T) {
 	g := newRig(t, setup{service: func(next oncrpc.Service) oncrpc.Service {
 		next.(*oncrpc.Mux).Register(stampProg, 1, program)
 		return replay.New(next, replay.Config{
-			Keep: func(prog, _, _ uint32) bool { return prog == stampProg },
+			Keep: func(p rpcmsg.Procedure, _ []byte) bool { return p.Prog == stampProg },
 		})
 	}})
 	var all sync.WaitGroup

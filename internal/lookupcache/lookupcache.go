@@ -47,7 +47,8 @@ type Answers[P, Q comparable, A any] struct {
 
 	mu     sync.Mutex
 	known  map[Q]*answer[P, A]
-	out    int // outstanding questions
+	kept   map[P]map[Q]*answer[P, A] // the same, by the party that asked first
+	out    int                       // outstanding questions
 	closed bool
 }
 
@@ -58,6 +59,7 @@ type answer[P, A any] struct {
 	fresh time.Time    // not asked again until then
 	err   error        // of the last question
 	asked *question[P] // the last outstanding question; nil: none
+	of    P            // the party that asked first
 }
 
 // A question is outstanding until done is closed.
@@ -75,7 +77,7 @@ var (
 
 // New returns empty Answers.
 func New[P, Q comparable, A any](cfg Config[P, Q, A]) *Answers[P, Q, A] {
-	r := &Answers[P, Q, A]{cfg: cfg, known: make(map[Q]*answer[P, A])}
+	r := &Answers[P, Q, A]{cfg: cfg, known: make(map[Q]*answer[P, A]), kept: make(map[P]map[Q]*answer[P, A])}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
 }
@@ -141,21 +143,47 @@ func (r *Answers[P, Q, A]) awaitLocked(ctx context.Context, done <-chan struct{}
 	}
 }
 
-// keepLocked keeps a as the answer to q. If the cache is full, a replaces an old
-// one.
-func (r *Answers[P, Q, A]) keepLocked(q Q, a *answer[P, A]) {
+// keepLocked keeps a as the answer to q, for a party. If the cache is full, a
+// replaces an answer of the party with the most: a party that asks about all
+// there is has only its own forgotten.
+func (r *Answers[P, Q, A]) keepLocked(of P, q Q, a *answer[P, A]) {
 	if r.known[q] == a {
 		return
 	}
 	if len(r.known) >= r.cfg.Kept {
-		for old, other := range r.known { // any
-			if other.asked == nil {
-				delete(r.known, old)
-				break
-			}
+		r.forgetLocked()
+	}
+	a.of = of
+	r.known[q] = a
+	mine := r.kept[of]
+	if mine == nil {
+		mine = make(map[Q]*answer[P, A])
+		r.kept[of] = mine
+	}
+	mine[q] = a
+}
+
+// forgetLocked forgets any answer, without an outstanding question, of the party
+// with the most.
+func (r *Answers[P, Q, A]) forgetLocked() {
+	var most map[Q]*answer[P, A]
+	for _, some := range r.kept {
+		if len(some) > len(most) {
+			most = some
 		}
 	}
-	r.known[q] = a
+	for _, from := range []map[Q]*answer[P, A]{most, r.known} {
+		for q, a := range from {
+			if a.asked != nil {
+				continue
+			}
+			delete(r.known, q)
+			if delete(r.kept[a.of], q); len(r.kept[a.of]) == 0 {
+				delete(r.kept, a.of)
+			}
+			return
+		}
+	}
 }
 
 func (r *Answers[P, Q, A]) startLocked(of P, q Q, a *answer[P, A]) (*question[P], error) {
@@ -165,7 +193,7 @@ func (r *Answers[P, Q, A]) startLocked(of P, q Q, a *answer[P, A]) (*question[P]
 	case r.out >= r.cfg.AtOnce, r.cfg.Take != nil && !r.cfg.Take(of):
 		return nil, ErrBusy
 	}
-	r.keepLocked(q, a)
+	r.keepLocked(of, q, a)
 	r.out++
 	x := &question[P]{of: of, done: make(chan struct{})}
 	a.asked = x

@@ -85,3 +85,42 @@ func TestOfAllocates(t *testing.T) {
 	require.NoError(t, err)
 	assert.Zero(t, testing.AllocsPerRun(100, func() { _, _ = r.Of(t.Context(), struct{}{}, 1) }))
 }
+
+// TestKeptByParty checks that a party that asks many questions has no answers of
+// others forgotten, and that memory is bounded by the kept answers.
+func TestKeptByParty(t *testing.T) {
+	const kept = 16
+	var asked []int
+	r := New(Config[int, int, int]{
+		Ask: func(_ context.Context, of, q int) (int, bool, error) {
+			asked = append(asked, of)
+			return q + 1, false, nil
+		},
+		Limits: Limits{Time: time.Hour, AtOnce: 1, Kept: kept, Fresh: time.Hour, Stale: time.Hour},
+	})
+	defer r.Close()
+	ask := func(of, from, n int) {
+		for q := from; q < from+n; q++ {
+			_, err := r.Of(t.Context(), of, q)
+			require.NoError(t, err)
+		}
+	}
+	ask(1, 0, kept/4)
+	ask(2, 1000, 10*kept)
+	ask(3, 5000, kept/4)
+	asked = nil
+	ask(1, 0, kept/4)
+	ask(3, 5000, kept/4)
+	assert.Empty(t, asked, "answers of others were forgotten")
+	assert.Len(t, r.known, kept)
+	for of := range 10 * kept {
+		ask(100+of, 10000+of, 1)
+	}
+	all := 0
+	for of, some := range r.kept {
+		assert.NotEmpty(t, some, of)
+		all += len(some)
+	}
+	assert.Equal(t, kept, all)
+	assert.Len(t, r.known, kept)
+}

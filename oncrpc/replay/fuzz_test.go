@@ -29,7 +29,7 @@ func FuzzReplay(f *testing.F) {
 		mux := echoMux()
 		mux.Register(nfs, 3, m)
 		mux.Log = quiet()
-		c := New(mux, Config{Keep: func(prog, _, _ uint32) bool { return prog == nfs }})
+		c := New(mux, Config{Keep: func(p rpcmsg.Procedure, _ []byte) bool { return p.Prog == nfs }})
 		defer c.Close()
 		req := &oncrpc.Request{Msg: msg, Peer: &oncrpc.Peer{Addr: netip.MustParseAddrPort("192.0.2.1:700")}, MaxReply: 4096}
 		if pos >= 0 {

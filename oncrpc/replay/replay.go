@@ -12,10 +12,13 @@ import (
 
 // A Config configures a Cache.
 type Config struct {
-	// Keep reports whether the replies of a procedure are kept. It must return
-	// true for every procedure that must not be executed twice. It must not be
-	// nil. A call of any other procedure costs only this function call.
-	Keep func(prog, vers, proc uint32) bool
+	// Keep reports whether the reply to a call of procedure p is kept. It must
+	// return true for every call that must not be executed twice, unless the
+	// program itself sees to that, as the sessions of NFS version 4.1 do. It
+	// must not be nil. Any other call costs only this function call. msg is the
+	// call message from its XID on, for programs whose procedures do not say
+	// enough, such as COMPOUND. The message is unchecked.
+	Keep func(p rpcmsg.Procedure, msg []byte) bool
 
 	// MaxMemory bounds the bytes of the replies of all clients, including 256
 	// for each reply's entry; 0 means 32 MiB.
@@ -132,7 +135,7 @@ func (c *Cache) Stats() Stats {
 // Serve answers a call (Service).
 func (c *Cache) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) (answer bool) {
 	p, ok := rpcmsg.ProcedureOf(req.Msg)
-	if !ok || !c.cfg.Keep(p.Prog, p.Vers, p.Proc) {
+	if !ok || !c.cfg.Keep(p, req.Msg) {
 		return c.next.Serve(ctx, req, rep)
 	}
 	key := c.keyOf(req, p)

@@ -46,7 +46,7 @@ func newReplay(t testing.TB, m *maker, cfg Config) *Cache {
 	var mux oncrpc.Mux
 	mux.Register(testProg, 2, m)
 	mux.Register(testProg, 3, m)
-	cfg.Keep = func(prog, _, proc uint32) bool { return prog == testProg && proc >= procMake }
+	cfg.Keep = func(p rpcmsg.Procedure, _ []byte) bool { return p.Prog == testProg && p.Proc >= procMake }
 	c := New(&mux, cfg)
 	t.Cleanup(c.Close)
 	return c
@@ -231,7 +231,7 @@ func TestReplayErrors(t *testing.T) {
 		n := 0
 		mux := &oncrpc.Mux{Log: quiet()}
 		mux.Register(testProg, 2, handlerFunc(func(context.Context, *oncrpc.Call, *oncrpc.Reply) error { n++; return tt.err }))
-		c := New(mux, Config{Keep: func(uint32, uint32, uint32) bool { return true }})
+		c := New(mux, Config{Keep: func(rpcmsg.Procedure, []byte) bool { return true }})
 		defer c.Close()
 		for range 2 {
 			assert.Equal(t, rpcmsg.AppendAccepted(nil, 9, tt.stat), answerOf(c, t.Context(), madeBy("192.0.2.1:700", 9, nil)))
@@ -244,7 +244,7 @@ func TestReplayErrors(t *testing.T) {
 func TestReplayNoAnswer(t *testing.T) {
 	served := 0
 	c := New(serviceFunc(func(context.Context, *oncrpc.Request, *oncrpc.Reply) bool { served++; return false }),
-		Config{Keep: func(uint32, uint32, uint32) bool { return true }})
+		Config{Keep: func(rpcmsg.Procedure, []byte) bool { return true }})
 	defer c.Close()
 	for range 2 {
 		assert.Nil(t, answerOf(c, t.Context(), madeBy("192.0.2.1:700", 9, nil)))

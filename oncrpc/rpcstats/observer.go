@@ -18,6 +18,12 @@ type Observed struct {
 	// Procs is the number of procedures, from 0 on.
 	Procs uint32
 
+	// ProcOf, if not nil, returns the procedure that a call is counted as. msg
+	// is the call message from its XID on, with proc its procedure. It is for a
+	// procedure that stands for many, such as COMPOUND. The message is
+	// unchecked.
+	ProcOf func(proc uint32, msg []byte) uint32
+
 	// HasStatus reports whether the results of a procedure begin with a status
 	// word, in which 0 is success. Nil means that no results do.
 	HasStatus func(proc uint32) bool
@@ -61,10 +67,10 @@ func (o *Observer) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.R
 		return o.next.Serve(ctx, req, rep)
 	}
 	in := len(req.Msg) + len(req.Item)
-	start := time.Since(o.since) // reads only the monotonic clock
+	n, hasStatus := o.counts(p, req.Msg) // the message is the service's from here on
+	start := time.Since(o.since)         // reads only the monotonic clock
 	answer = o.next.Serve(ctx, req, rep)
 	took := time.Since(o.since) - start
-	n, hasStatus := o.counts(p)
 	n.add(took, in)
 	if answer {
 		n.answered(rep, hasStatus)
@@ -75,10 +81,17 @@ func (o *Observer) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.R
 // Resumes reports Resumes of the Service behind o.
 func (o *Observer) Resumes() bool { return oncrpc.Resumes(o.next) }
 
-// counts returns the counters for calls of p.
-func (o *Observer) counts(p rpcmsg.Procedure) (n *procCounts, hasStatus bool) {
+// counts returns the counters for a call of p.
+func (o *Observer) counts(p rpcmsg.Procedure, msg []byte) (n *procCounts, hasStatus bool) {
 	for i := range o.programs {
-		if g := &o.programs[i]; g.Prog == p.Prog && g.Vers == p.Vers && p.Proc < g.Procs {
+		g := &o.programs[i]
+		if g.Prog != p.Prog || g.Vers != p.Vers {
+			continue
+		}
+		if g.ProcOf != nil {
+			p.Proc = g.ProcOf(p.Proc, msg)
+		}
+		if p.Proc < g.Procs {
 			return &g.procs[p.Proc], g.HasStatus(p.Proc)
 		}
 	}
@@ -102,11 +115,10 @@ const maxOutcomes = 16
 
 // procCounts are the counters of a procedure.
 type procCounts struct {
-	took            [len(LatencyBounds) + 1]atomic.Uint64
-	nanoseconds     atomic.Uint64
-	in, out         atomic.Uint64
-	failed          [maxOutcomes]outcomeCount
-	failedOtherwise atomic.Uint64 // with further outcomes
+	took        [len(LatencyBounds) + 1]atomic.Uint64
+	nanoseconds atomic.Uint64
+	in, out     atomic.Uint64
+	failed      outcomes
 }
 
 // An outcomeCount counts replies with the same outcome. It is assigned to the first
@@ -132,9 +144,19 @@ func (n *procCounts) answered(rep *oncrpc.Reply, hasStatus bool) {
 	if o == (Outcome{}) {
 		return
 	}
+	n.failed.add(o)
+}
+
+// outcomes counts failures by their outcome.
+type outcomes struct {
+	each      [maxOutcomes]outcomeCount
+	otherwise atomic.Uint64 // with further outcomes
+}
+
+func (c *outcomes) add(o Outcome) {
 	packed := o.pack()
-	for i := range n.failed {
-		f := &n.failed[i]
+	for i := range c.each {
+		f := &c.each[i]
 		was := f.outcome.Load()
 		if was == 0 && !f.outcome.CompareAndSwap(0, packed) {
 			was = f.outcome.Load()
@@ -144,7 +166,7 @@ func (n *procCounts) answered(rep *oncrpc.Reply, hasStatus bool) {
 			return
 		}
 	}
-	n.failedOtherwise.Add(1)
+	c.otherwise.Add(1)
 }
 
 // outcomeOf reads the outcome from one of our own replies (RFC 5531, Section

@@ -92,14 +92,20 @@ func (n *procCounts) read() ProcStats {
 		s.Took[i] = n.took[i].Load()
 		s.Calls += s.Took[i]
 	}
-	for i := range n.failed {
-		if count := n.failed[i].n.Load(); count > 0 {
-			s.Failed = append(s.Failed, Failures{unpackOutcome(n.failed[i].outcome.Load()), count})
+	s.Failed = n.failed.read()
+	return s
+}
+
+// read returns the failures, sorted by outcome.
+func (c *outcomes) read() (all []Failures) {
+	for i := range c.each {
+		if count := c.each[i].n.Load(); count > 0 {
+			all = append(all, Failures{unpackOutcome(c.each[i].outcome.Load()), count})
 		}
 	}
-	if count := n.failedOtherwise.Load(); count > 0 {
-		s.Failed = append(s.Failed, Failures{Outcome{OutcomeOther, 0}, count})
+	if count := c.otherwise.Load(); count > 0 {
+		all = append(all, Failures{Outcome{OutcomeOther, 0}, count})
 	}
-	slices.SortFunc(s.Failed, func(a, b Failures) int { return cmp.Compare(a.pack(), b.pack()) })
-	return s
+	slices.SortFunc(all, func(a, b Failures) int { return cmp.Compare(a.pack(), b.pack()) })
+	return all
 }

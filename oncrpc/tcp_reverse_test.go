@@ -1,0 +1,282 @@
+package oncrpc
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const cbProg = 0x40000000 // Linux's program for callbacks
+
+// reversed starts a server, and returns a connection to it with the Peer that
+// its programs see.
+func reversed(t *testing.T) (r *running, nc *net.TCPConn, peer *Peer) {
+	m := echoMux()
+	peers := make(chan *Peer, 1)
+	m.Register(testProg, 3, handlerFunc(func(_ context.Context, c *Call, _ *Reply) error {
+		peers <- c.Peer
+		return nil
+	}))
+	r = start(t, &Server{Handler: m, Log: quiet()})
+	nc = r.dial()
+	_, err := nc.Write(record(call(1, testProg, 3, 1)))
+	require.NoError(t, err)
+	readRecord(t, nc)
+	return r, nc, <-peers
+}
+
+// reverseCall makes a call to the client in the background.
+func reverseCall(ctx context.Context, p *Peer, x *Exchange) <-chan error {
+	end := make(chan error, 1)
+	go func() { end <- p.Reverse.Call(ctx, x) }()
+	return end
+}
+
+// callback returns a call with arguments of n bytes.
+func callback(n int) *Exchange {
+	return &Exchange{Prog: cbProg, Vers: 1, Proc: 1, Args: make([]byte, n), MaxResults: 16}
+}
+
+func success(xid uint32, results ...byte) []byte {
+	return record(append(rpcmsg.AppendAccepted(nil, xid, rpcmsg.Success), results...))
+}
+
+// TestReverseGolden checks the bytes of a call to the client, and its results.
+func TestReverseGolden(t *testing.T) {
+	_, nc, peer := reversed(t)
+	x := &Exchange{
+		Prog: cbProg, Vers: 1, Proc: 1, Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: 5, GID: 6},
+		Args: []byte{0, 0, 0, 3}, Item: []byte("abc"), Tail: []byte{0, 0, 0, 9}, MaxResults: 4,
+	}
+	end := reverseCall(t.Context(), peer, x)
+	got := readRecord(t, nc)
+	xid := binary.BigEndian.Uint32(got)
+	want := words(xid, rpcmsg.MsgCall, rpcmsg.Version, cbProg, 1, 1, rpcmsg.AuthSys, 20, 0, 0, 5, 6, 0, rpcmsg.AuthNone, 0)
+	assert.Equal(t, append(want, 0, 0, 0, 3, 'a', 'b', 'c', 0, 0, 0, 0, 9), got)
+	_, err := nc.Write(success(xid, 0, 0, 0, 7))
+	require.NoError(t, err)
+	require.NoError(t, <-end)
+	assert.EqualValues(t, 7, x.Results.Uint32())
+	assert.NoError(t, x.Results.Done())
+	x.Release()
+
+	end = reverseCall(t.Context(), peer, callback(0))
+	again := binary.BigEndian.Uint32(readRecord(t, nc))
+	assert.Equal(t, xid+1, again)
+	_, err = nc.Write(record(rpcmsg.AppendAccepted(nil, again, rpcmsg.ProgUnavail)))
+	require.NoError(t, err)
+	assert.ErrorIs(t, <-end, ErrProgUnavail)
+}
+
+func words(w ...uint32) (b []byte) {
+	for _, v := range w {
+		b = xdr.AppendUint32(b, v)
+	}
+	return b
+}
+
+// TestReverseMatches makes many reverse calls at once, among forward calls. The
+// client answers in another order, and in fragments.
+func TestReverseMatches(t *testing.T) {
+	_, nc, peer := reversed(t)
+	const calls = 4 * maxReverse
+	var all sync.WaitGroup
+	for i := range uint32(calls) {
+		all.Go(func() {
+			x := &Exchange{Prog: cbProg, Vers: 1, Proc: 1, Args: words(i), MaxResults: 4}
+			if assert.NoError(t, peer.Reverse.Call(t.Context(), x)) {
+				assert.Equal(t, i, x.Results.Uint32())
+				x.Release()
+			}
+		})
+	}
+	forward := 0
+	for left := calls; left > 0; {
+		var batch [][]byte
+		for range min(maxReverse, left) {
+			batch = append(batch, readRecord(t, nc))
+		}
+		for i := len(batch) - 1; i >= 0; i-- {
+			msg := batch[i]
+			_, err := nc.Write(record(echoCall(9, procHead, []byte("forward"))))
+			require.NoError(t, err)
+			answer := success(binary.BigEndian.Uint32(msg), msg[len(msg)-4:]...)[markLen:]
+			_, err = nc.Write(append(fragment(false, answer[:5]), fragment(true, answer[5:])...))
+			require.NoError(t, err)
+			forward++
+			left--
+		}
+		var next [][]byte // replies to forward calls, and further reverse calls
+		for len(next) < len(batch)+min(maxReverse, left) {
+			next = append(next, readRecord(t, nc))
+		}
+		for _, msg := range next {
+			if isReply(msg) {
+				assert.Equal(t, echoReply(9, procHead, []byte("forward")), msg)
+				forward--
+				continue
+			}
+			_, err := nc.Write(success(binary.BigEndian.Uint32(msg), msg[len(msg)-4:]...))
+			require.NoError(t, err)
+			left--
+		}
+		for forward > 0 {
+			assert.Equal(t, echoReply(9, procHead, []byte("forward")), readRecord(t, nc))
+			forward--
+		}
+	}
+	all.Wait()
+}
+
+// TestReverseBounded checks the number of calls under way and their length, and
+// that a call which is given up leaves room for another.
+func TestReverseBounded(t *testing.T) {
+	r, nc, peer := reversed(t)
+	assert.ErrorIs(t, peer.Reverse.Call(t.Context(), callback(smallRecord)), ErrReverseLong)
+	assert.ErrorIs(t, peer.Reverse.Call(t.Context(), &Exchange{MaxResults: smallRecord}), ErrReverseLong)
+
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var ends []<-chan error
+	var xids []uint32
+	for range maxReverse {
+		ends = append(ends, reverseCall(ctx, peer, callback(0)))
+		xids = append(xids, binary.BigEndian.Uint32(readRecord(t, nc)))
+	}
+	waiting := reverseCall(t.Context(), peer, callback(0))
+	require.NoError(t, nc.SetReadDeadline(time.Now().Add(20*time.Millisecond)))
+	_, err := nc.Read(make([]byte, 1))
+	require.Error(t, err, "the next call waits")
+	require.NoError(t, nc.SetReadDeadline(time.Time{}))
+	enough := errors.New("enough")
+	cancel(enough)
+	for _, end := range ends {
+		assert.ErrorIs(t, <-end, enough)
+	}
+	last := binary.BigEndian.Uint32(readRecord(t, nc))
+	for _, xid := range append(xids, last+1) { // late, and never asked for
+		_, err := nc.Write(success(xid))
+		require.NoError(t, err)
+	}
+	_, err = nc.Write(success(last, make([]byte, 500)...))
+	require.NoError(t, err)
+	assert.ErrorIs(t, <-waiting, errRecordLong)
+	c := r.Connections()
+	require.Len(t, c, 1)
+	assert.EqualValues(t, 1, c[0].Calls, "replies are no calls")
+	assert.Zero(t, c[0].UnderWay)
+	ended, cancel2 := context.WithCancel(t.Context())
+	cancel2()
+	assert.ErrorIs(t, peer.Reverse.Call(ended, callback(0)), context.Canceled)
+}
+
+// TestReverseEnds checks that calls to a client end with the connection, however
+// it ends, and that later ones fail.
+func TestReverseEnds(t *testing.T) {
+	for name, end := range map[string]func(r *running, nc *net.TCPConn, p *Peer){
+		"closed by the client": func(_ *running, nc *net.TCPConn, _ *Peer) { nc.Close() },
+		"half closed":          func(_ *running, nc *net.TCPConn, _ *Peer) { _ = nc.CloseWrite() },
+		"cut":                  func(_ *running, _ *net.TCPConn, p *Peer) { p.Cut(errors.New("enough")) },
+		"shut down":            func(r *running, _ *net.TCPConn, _ *Peer) { go func() { _ = r.Shutdown(context.Background()) }() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, nc, peer := reversed(t)
+			var ends []<-chan error
+			for range maxReverse {
+				ends = append(ends, reverseCall(t.Context(), peer, callback(0)))
+				readRecord(t, nc)
+			}
+			ends = append(ends, reverseCall(t.Context(), peer, callback(0))) // waits for its place
+			end(r, nc, peer)
+			for _, e := range ends {
+				assert.ErrorIs(t, <-e, ErrClosed)
+			}
+			assert.ErrorIs(t, peer.Reverse.Call(t.Context(), callback(0)), ErrClosed)
+			nc.Close()
+		})
+	}
+}
+
+// TestReverseStuck checks that a client that takes nothing does not keep a
+// caller beyond the end of its context.
+func TestReverseStuck(t *testing.T) {
+	_, nc, peer := reversed(t)
+	require.NoError(t, nc.SetReadBuffer(4096))
+	big := make([]byte, 1<<20)
+	for i := range uint32(16) { // replies that nobody reads fill the buffers
+		_, err := nc.Write(record(echoCall(i, procEcho, big)))
+		require.NoError(t, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	assert.ErrorIs(t, peer.Reverse.Call(ctx, callback(0)), context.DeadlineExceeded)
+	nc.Close()
+}
+
+// TestReverseGivenUp checks that calls which were given up before a client that
+// takes nothing has taken them are bounded, too.
+func TestReverseGivenUp(t *testing.T) {
+	_, nc, peer := reversed(t)
+	require.NoError(t, nc.SetReadBuffer(4096))
+	big := make([]byte, 1<<20)
+	for i := range uint32(16) {
+		_, err := nc.Write(record(echoCall(i, procEcho, big)))
+		require.NoError(t, err)
+	}
+	for range 3 * maxReverse {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		assert.ErrorIs(t, peer.Reverse.Call(ctx, callback(0)), context.DeadlineExceeded)
+		cancel()
+	}
+	q := &peer.Reverse.(*tcpReverse).conn.out
+	n := 0
+	q.mu.Lock()
+	for _, cl := range q.waiting {
+		if cl.reverse {
+			n++
+		}
+	}
+	q.mu.Unlock()
+	assert.LessOrEqual(t, n, maxReverse)
+	nc.Close()
+}
+
+// TestReverseInCall checks that a call which waits for a reverse call, having
+// stepped aside, gets the reply, and does not wait for ever when the client ends
+// its side of the connection.
+func TestReverseInCall(t *testing.T) {
+	m := new(Mux)
+	m.Register(testProg, 2, handlerFunc(func(ctx context.Context, c *Call, r *Reply) error {
+		r.StepAside()
+		x := callback(0)
+		err := c.Peer.Reverse.Call(ctx, x)
+		x.Release()
+		if err != nil {
+			assert.ErrorIs(t, err, ErrClosed)
+			return ErrProcUnavail
+		}
+		return nil
+	}))
+	nc := start(t, &Server{Handler: m, Log: quiet()}).dial()
+	for xid := range uint32(2 * maxCalls) {
+		_, err := nc.Write(record(call(xid, testProg, 2, 1)))
+		require.NoError(t, err)
+		asked := readRecord(t, nc)
+		if xid+1 == 2*maxCalls {
+			require.NoError(t, nc.CloseWrite())
+			assert.Equal(t, rpcmsg.AppendAccepted(nil, xid, rpcmsg.ProcUnavail), readRecord(t, nc))
+			return
+		}
+		_, err = nc.Write(success(binary.BigEndian.Uint32(asked)))
+		require.NoError(t, err)
+		assert.Equal(t, rpcmsg.AppendAccepted(nil, xid, rpcmsg.Success), readRecord(t, nc))
+	}
+}
