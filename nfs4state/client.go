@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
 
@@ -32,6 +33,8 @@ type client struct {
 	confirmed bool
 	ended     bool
 	impl      string
+	minor     uint32
+	party     *party
 
 	sequence uint32                 // of the last CREATE_SESSION
 	created  *nfs4.CreateSessionRes // its results, for a retry
@@ -40,6 +43,10 @@ type client struct {
 	renewed   time.Duration // at the end of the last session, or when confirmed
 	reclaimed bool          // RECLAIM_COMPLETE was received
 	opens     map[openKey]*Open
+	lockSets  int
+	locks     int // in its lockSets
+	revoked   map[*holding]struct{}
+	lost      atomic.Bool // revoked is not empty
 
 	wants atomic.Int32 // sessions that asked for a backchannel
 	paths atomic.Int32 // connections that are bound to backchannels
@@ -62,10 +69,12 @@ func (c *client) stateful() bool { return len(c.sessions) > 0 || len(c.opens) > 
 type Exchange struct {
 	Transport Transport
 	Principal Principal
+	Party     fairshare.Name // by which limits are shared out
 	Owner     []byte
 	Verifier  nfs4.Verifier
 	Update    bool   // EXCHGID4_FLAG_UPD_CONFIRMED_REC_A
 	Impl      string // for lists of clients
+	Minor     uint32 // minor version, likewise
 }
 
 // ExchangeID looks up or makes a client record, by the nine cases of RFC 8881,
@@ -116,17 +125,15 @@ func (s *State) newClient(key ownerKey, x *Exchange, gone *released) (
 	if o := s.owners[key]; o != nil && o.unconfirmed != nil {
 		s.drop(o.unconfirmed)
 	}
-	if s.unconfirmed.Len() >= maxUnconfirmed {
-		// A client that goes on after EXCHANGE_ID confirms its record within a
-		// round trip: the oldest one is the least likely to be.
-		s.drop(s.unconfirmed.Front().Value.(*client))
+	p := s.party(x.Party)
+	if !s.mayUse(p, unconfirmedRecords, 1) {
+		s.drop(s.oldestUnconfirmed(p))
 	}
-	if len(s.clients) >= maxClients {
-		s.makeRoom(gone)
-	}
-	if len(s.clients) >= maxClients {
+	if !s.room(p, clientRecords, 1, gone) {
+		s.use(p, clientRecords, 0) // it may have nothing
 		return 0, 0, false, nfs4.ErrDelay
 	}
+	p = s.party(x.Party)
 	o := s.owners[key]
 	if o == nil {
 		o = &owner{}
@@ -134,12 +141,26 @@ func (s *State) newClient(key ownerKey, x *Exchange, gone *released) (
 	}
 	c := &client{
 		id: s.clientID(), key: key, verifier: x.Verifier, principal: x.Principal,
-		made: s.config.Now(), impl: x.Impl, opens: make(map[openKey]*Open),
+		made: s.config.Now(), impl: x.Impl, minor: x.Minor, opens: make(map[openKey]*Open), party: p,
 	}
+	s.use(p, clientRecords, 1)
+	s.use(p, unconfirmedRecords, 1)
 	c.waits = s.unconfirmed.PushBack(c)
 	o.unconfirmed = c
 	s.clients[c.id] = c
 	return c.id, c.sequence + 1, false, nfs4.OK
+}
+
+// oldestUnconfirmed returns the oldest unconfirmed record of a party, or of all
+// if it has none. A client that goes on after EXCHANGE_ID confirms its record
+// within a round trip: the oldest one is the least likely to be.
+func (s *State) oldestUnconfirmed(p *party) *client {
+	for e := s.unconfirmed.Front(); e != nil; e = e.Next() {
+		if c := e.Value.(*client); c.party == p {
+			return c
+		}
+	}
+	return s.unconfirmed.Front().Value.(*client)
 }
 
 // clientID returns a client ID that no record has. Number 0 is no client's.
@@ -158,6 +179,7 @@ func (s *State) drop(c *client) {
 	o := s.owners[c.key]
 	o.unconfirmed = nil
 	s.unconfirmed.Remove(c.waits)
+	s.use(c.party, unconfirmedRecords, -1)
 	s.forget(c, o)
 }
 
@@ -165,6 +187,7 @@ func (s *State) drop(c *client) {
 func (s *State) forget(c *client, o *owner) {
 	c.ended = true
 	delete(s.clients, c.id)
+	s.use(c.party, clientRecords, -1)
 	if o.confirmed == nil && o.unconfirmed == nil {
 		delete(s.owners, c.key)
 	}
@@ -184,8 +207,13 @@ func (s *State) end(c *client, own *Session, since time.Duration, gone *released
 		s.endSession(session)
 	}
 	c.sessions = nil
+	var files released
 	for _, o := range c.opens {
-		s.closeOpen(o, gone)
+		s.closeOpen(o, &files)
+	}
+	gone.ended = append(gone.ended, files.files...)
+	for h := range c.revoked {
+		s.freeRevoked(h)
 	}
 	o := s.owners[c.key]
 	o.confirmed = nil

@@ -1,11 +1,13 @@
 // Package nfs4state is the state of an NFS version 4.1 or 4.2 server: client
 // records, sessions with their slots and kept replies, stateids, opens with
-// share reservations, and leases (RFC 8881, Sections 2.4, 2.10, 8 and 9).
+// share reservations, byte-range locks, and leases (RFC 8881, Sections 2.4, 2.10,
+// 8 and 9).
 //
 //	State ─▶ client record ─▶ Session ─▶ slot: sequence ID, kept reply
 //	  │            │
-//	  │            └─▶ Open ─▶ file: share reservations of all clients
-//	  └─ stateid ──────▲
+//	  │            └─▶ Open ─▶ file: share reservations and locks of all clients
+//	  │                 ▲ └─▶ lockSet: what a lock-owner locked through the Open
+//	  └─ stateid ───────┴─────▲
 //
 // The package decides; the caller acts. A method takes arguments as decoded,
 // changes the state, and returns the status for the wire. Time comes from
@@ -21,7 +23,7 @@
 //
 // # Locks
 //
-// State.mu guards client records and opens. Session.mu guards slots, and is
+// State.mu guards client records, opens and locks. Session.mu guards slots, and is
 // held for a few assignments only: SEQUENCE takes no other lock. State.mu is
 // taken first. Its holder may take Session.mu of several sessions, so that a client
 // ends only if none of its sessions is used meanwhile.

@@ -3,15 +3,19 @@ package nfs4state
 import (
 	"sync/atomic"
 
+	"github.com/nfsrdma/nfsrdma/locks"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
 
 // A file counts the opens of one object by all clients, for share reservations
-// (RFC 8881, Section 9.7). State.mu guards it.
+// (RFC 8881, Section 9.7), and has its locks. State.mu guards it.
 type file struct {
 	key   string
 	opens []*Open
 	held  [modeBits]int // Opens that have each bit of their modes
+
+	locks  locks.Object
+	owners map[lockOwnerKey]*lockOwner
 }
 
 // The modes of an Open, or those that one OPEN asks for: access, and above it
@@ -64,19 +68,15 @@ type Open struct {
 	// Key is the object, as given to State.OpenFile.
 	Key string
 
-	client *client
-	key    openKey
-	at     int    // in the file's opens
-	index  uint32 // in State.slab
-	other  [nfs4.OtherSize]byte
-	seqid  atomic.Uint32
-	modes  atomic.Uint32
+	holding
+	key   openKey
+	at    int // in the file's opens
+	modes atomic.Uint32
 
-	asked uint16 // a bit for the modes of each OPEN; State.mu guards it
+	// State.mu guards these.
+	asked uint16 // a bit for the modes of each OPEN
+	locks map[*lockOwner]*lockSet
 }
-
-// StateID returns the stateid of o with its current seqid.
-func (o *Open) StateID() nfs4.StateID { return nfs4.StateID{SeqID: o.seqid.Load(), Other: o.other} }
 
 // Access returns the access for which o is open: ShareRead, ShareWrite or both.
 func (o *Open) Access() uint32 { return o.modes.Load() & nfs4.ShareBoth }
@@ -101,16 +101,6 @@ func (s *State) setAsked(o *Open, asked uint16) {
 	}
 }
 
-// bump advances the seqid, which is never 0. State.mu guards it against
-// another.
-func (o *Open) bump() {
-	next := o.seqid.Load() + 1
-	if next == 0 {
-		next = 1
-	}
-	o.seqid.Store(next)
-}
-
 // An OpenFile is the arguments of State.OpenFile.
 type OpenFile struct {
 	Owner        []byte
@@ -119,25 +109,53 @@ type OpenFile struct {
 	Reclaim      bool   // CLAIM_PREVIOUS
 }
 
+// MayOpen returns the status of an OPEN that fails whatever its object is, so
+// that the OPEN creates nothing.
+func (s *State) MayOpen(session *Session, reclaim bool) nfs4.Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mayOpen(session.client, reclaim)
+}
+
+func (s *State) mayOpen(c *client, reclaim bool) nfs4.Status {
+	switch {
+	case c.ended:
+		return nfs4.ErrBadSession
+	case reclaim:
+		return nfs4.ErrNoGrace
+	case !c.reclaimed:
+		return nfs4.ErrGrace
+	}
+	return nfs4.OK
+}
+
 // OpenFile opens an object for an owner of a session's client, or adds to what
 // that owner has open (RFC 8881, Section 18.16). It returns the stateid of this
 // OPEN, because another one may follow at once: the seqid is 1 if the Open is
-// new. Then attach is its File. Otherwise it goes to Config.Release.
+// new. Then attach is its File. Otherwise it goes to Config.Merge if the OPEN
+// succeeds, and to Config.Release.
 func (s *State) OpenFile(session *Session, a *OpenFile, attach any) (o *Open, id nfs4.StateID, status nfs4.Status) {
 	var gone released
 	defer func() { s.give(gone) }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if a.Deny != 0 {
+		s.denying.Add(1) // see BeginSpecial
+		defer s.denying.Add(-1)
+	}
 	o, fresh, status := s.openFile(session.client, a, &gone)
 	if !fresh {
-		gone = append(gone, attach)
+		gone.add(attach)
+		if status == nfs4.OK {
+			s.config.Merge(o.File, attach)
+		}
 	}
 	if status != nfs4.OK {
 		return nil, nfs4.StateID{}, status
 	}
 	if fresh {
 		o.File = attach
-		s.slab.put(o.index, o)
+		s.slab.put(o.index, &o.holding)
 	}
 	s.setAsked(o, o.asked|1<<modes(a.Access, a.Deny))
 	o.bump()
@@ -146,17 +164,16 @@ func (s *State) OpenFile(session *Session, a *OpenFile, attach any) (o *Open, id
 
 // openFile returns the Open that an OPEN is for, and makes it if it is fresh.
 func (s *State) openFile(c *client, a *OpenFile, gone *released) (o *Open, fresh bool, status nfs4.Status) {
+	if status := s.mayOpen(c, a.Reclaim); status != nfs4.OK {
+		return nil, false, status
+	}
 	switch {
-	case c.ended:
-		return nil, false, nfs4.ErrBadSession
 	case a.Access == 0, (a.Access|a.Deny)&^nfs4.ShareBoth != 0:
 		return nil, false, nfs4.ErrInval
-	case a.Reclaim:
-		return nil, false, nfs4.ErrNoGrace
-	case !c.reclaimed:
-		return nil, false, nfs4.ErrGrace
 	case !s.reserve(a.Key, c, modes(a.Access, a.Deny), gone):
 		return nil, false, nfs4.ErrShareDenied
+	case a.Deny != 0 && s.underWay(a.Key, a.Deny):
+		return nil, false, nfs4.ErrDelay
 	}
 	f := s.files[a.Key]
 	if f != nil {
@@ -164,25 +181,23 @@ func (s *State) openFile(c *client, a *OpenFile, gone *released) (o *Open, fresh
 			return o, false, nfs4.OK
 		}
 	}
-	if s.opens >= maxAllOpens {
-		s.makeRoom(gone)
-		f = s.files[a.Key]
-	}
+	room := s.room(c.party, stateids, costOf(len(a.Owner)), gone)
+	f = s.files[a.Key]
 	switch {
 	case c.ended:
 		return nil, false, nfs4.ErrBadSession // it was silent, and has made room
-	case len(c.opens) >= maxOpens, s.opens >= maxAllOpens:
+	case len(c.opens) >= maxOpens, !room:
 		return nil, false, nfs4.ErrDelay
 	}
 	if f == nil {
 		f = &file{key: a.Key}
 		s.files[a.Key] = f
 	}
-	o = &Open{Key: a.Key, client: c, key: openKey{string(a.Owner), f}, at: len(f.opens), index: s.slab.take()}
-	s.name(o)
+	o = &Open{Key: a.Key, key: openKey{string(a.Owner), f}, at: len(f.opens)}
+	o.client, o.open = c, o
+	s.name(&o.holding, o.key.owner)
 	c.opens[o.key] = o
 	f.opens = append(f.opens, o)
-	s.opens++
 	return o, true, nfs4.OK
 }
 
@@ -214,10 +229,13 @@ func (s *State) reserve(key string, asks *client, modes uint32, gone *released) 
 	return true
 }
 
+// Denying reports whether any open denies others anything.
+func (s *State) Denying() bool { return s.denying.Load() > 0 }
+
 // Denied reports whether an open denies others the given access to an object:
 // it is for calls with a special stateid. A silent client gives way.
 func (s *State) Denied(key string, access uint32) bool {
-	if s.denying.Load() == 0 {
+	if !s.Denying() {
 		return false
 	}
 	var gone released
@@ -227,22 +245,25 @@ func (s *State) Denied(key string, access uint32) bool {
 	return !s.reserve(key, nil, modes(access, 0), &gone)
 }
 
-// Close ends an Open (RFC 8881, Section 18.2).
+// Close ends an Open and the locks through it (RFC 8881, Section 18.2).
 func (s *State) Close(session *Session, id *nfs4.StateID) nfs4.Status {
 	var gone released
 	defer func() { s.give(gone) }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o, status := s.Open(session, id)
+	o, status := s.own(session, id)
 	if status == nfs4.OK {
 		s.closeOpen(o, &gone)
 	}
 	return status
 }
 
-// closeOpen removes o from all tables.
+// closeOpen removes o and its locks from all tables.
 func (s *State) closeOpen(o *Open, gone *released) {
-	s.slab.remove(o.index)
+	for _, l := range o.locks {
+		s.endLocks(l)
+	}
+	s.unname(&o.holding)
 	delete(o.client.opens, o.key)
 	s.setAsked(o, 0)
 	f := o.key.file
@@ -254,16 +275,17 @@ func (s *State) closeOpen(o *Open, gone *released) {
 	if last == 0 {
 		delete(s.files, f.key)
 	}
-	s.opens--
-	*gone = append(*gone, o.File)
+	gone.add(o.File)
 }
 
 // Downgrade is OPEN_DOWNGRADE (RFC 8881, Section 18.18): access and deny must
 // be the union of what some of the OPENs asked for.
 func (s *State) Downgrade(session *Session, id *nfs4.StateID, access, deny uint32) (nfs4.StateID, nfs4.Status) {
+	var gone released
+	defer func() { s.give(gone) }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o, status := s.Open(session, id)
+	o, status := s.own(session, id)
 	if status != nfs4.OK {
 		return nfs4.StateID{}, status
 	}
@@ -281,6 +303,7 @@ func (s *State) Downgrade(session *Session, id *nfs4.StateID, access, deny uint3
 		return nfs4.StateID{}, nfs4.ErrInval
 	}
 	s.setAsked(o, rest)
+	gone.add(s.config.Narrow(o.File, access))
 	o.bump()
 	return o.StateID(), nfs4.OK
 }

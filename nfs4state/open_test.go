@@ -97,7 +97,7 @@ func TestDowngrade(t *testing.T) {
 	}
 }
 
-// R8881-8.2.1-1, R8881-8.2.2-1, -2, R8881-18.2.3-1: one stateid for an owner and
+// R8881-8.2.1-1, R8881-8.2.2-1, R8881-8.2.2-2, R8881-8.2.4-1, R8881-9.9-3, R8881-18.2.3-1: one stateid for an owner and
 // object; each OPEN and OPEN_DOWNGRADE advances it, and returns its own.
 func TestStateID(t *testing.T) {
 	w := newWorld(t)
@@ -131,7 +131,7 @@ func TestStateID(t *testing.T) {
 	want(t, "releases", fmt.Sprint(w.releases("file"), w.releases("other")), "1 0")
 }
 
-// R8881-8.2.2-1, -3: seqids wrap from 2^32-1 to 1, and are compared so.
+// R8881-8.2.2-1, R8881-8.2.2-3: seqids wrap from 2^32-1 to 1, and are compared so.
 func TestSeqIDWraps(t *testing.T) {
 	const last = ^uint32(0)
 	for _, test := range []struct {
@@ -161,7 +161,7 @@ func TestSeqIDWraps(t *testing.T) {
 	want(t, "seqid", o.StateID().SeqID, 1)
 }
 
-// R8881-8.2-1, R8881-8.2.3-4 to -6, -8, R8881-18.48.3-1: stateids of others, and
+// R8881-8.2-1, R8881-8.2.3-4, R8881-8.2.3-5, R8881-18.48.3-1: stateids of others, and
 // special ones, are NFS4ERR_BAD_STATEID.
 func TestBadStateIDs(t *testing.T) {
 	w := newWorld(t)
@@ -187,17 +187,21 @@ func TestBadStateIDs(t *testing.T) {
 	}
 }
 
-// R8881-8.2.4-3: no stateid comes twice, however often one index is used, and
+// R8881-8.2.4-3, R8881-8.2.3-6: no stateid comes twice, however often one index
+// is used, nor is one of zeros or ones, and
 // the numbers behind it do not tell the next one.
 func TestStateIDsAreUnique(t *testing.T) {
 	w := newWorld(t)
-	w.opened = 1<<32 - 1000 // the number's upper bits count too
+	w.named = 1<<32 - 1000 // the number's upper bits count too
 	s := w.client("c")
 	seen := make(map[[nfs4.OtherSize]byte]bool)
 	for range 100_000 {
 		_, id := w.open(s, "o", "f", 1, 0, nil)
 		if seen[id.Other] {
 			t.Fatalf("stateid %x came twice", id.Other)
+		}
+		if zeros, ones := ([nfs4.OtherSize]byte{}), nfs4.BypassStateID.Other; id.Other == zeros || id.Other == ones {
+			t.Fatalf("stateid %x is special", id.Other)
 		}
 		seen[id.Other] = true
 		want(t, "CLOSE", w.Close(s, &id), nfs4.OK)
@@ -209,9 +213,11 @@ func TestStateIDsAreUnique(t *testing.T) {
 	want(t, "different numbers", len(numbers), 1<<16)
 }
 
-// R8881-8.4.1-1, R8881-8.4.3-1, -2: a silent client keeps all until another needs
-// it, and then loses all; not within its lease, nor while a call of it runs, nor
-// in vain.
+// R8881-8.2.4-1, R8881-8.3-1, R8881-8.3-3, R8881-8.4.1-1, R8881-8.4.3-1,
+// R8881-8.4.3-2: a silent client keeps all
+// (R8881-2.4.2-2) until another needs it, and then loses all, its client ID
+// (R8881-2.10.13.1.4-2) included; not within its lease (R8881-2.10.12-1), nor
+// while a call of it runs, nor in vain.
 func TestCourtesy(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -278,6 +284,8 @@ func TestCourtesy(t *testing.T) {
 
 // Opens of a client are bounded, and closing many of one object is no slower
 // than of many objects.
+//
+// R8881-21-5.
 func TestManyOpens(t *testing.T) {
 	w := newWorld(t)
 	s := w.client("c")
@@ -302,7 +310,7 @@ func TestOpensWithoutRoom(t *testing.T) {
 	w := newWorld(t)
 	silent, s := w.client("silent"), w.client("c")
 	_, id := w.open(silent, "o", "f", 1, 0, nil)
-	w.opens += maxAllOpens - 1
+	w.used[stateids] += maxHoldings - 1
 	want(t, "OPEN within the lease", w.openStatus(s, "o", "f", 1, 0), nfs4.ErrDelay)
 	w.sleep(testLease + 1)
 	w.call(s)
@@ -311,16 +319,16 @@ func TestOpensWithoutRoom(t *testing.T) {
 	want(t, "OPEN of the client itself", w.openStatus(s, "p", "f", 1, 0), nfs4.ErrDelay)
 	w.sleep(testLease + 1)
 	want(t, "the same when it has been silent", w.openStatus(s, "p", "f", 1, 0), nfs4.ErrBadSession)
-	want(t, "Opens", w.opens, maxAllOpens-1)
-	w.opens -= maxAllOpens - 1
+	want(t, "Opens", w.used[stateids], maxHoldings-1)
+	w.used[stateids] -= maxHoldings - 1
 	w.empty()
 
 	silent = w.client("silent")
-	w.live += maxAllSessions - 1
+	w.used[liveSessions] += maxAllSessions - 1
 	w.sleep(testLease)
 	id2, sequence, _ := w.exchange(exchange("c", 1, 0))
 	want(t, "CREATE_SESSION within the lease", w.CreateSession(create(id2, sequence, 0)).Status, nfs4.ErrNoSpc)
-	w.sleep(1)
+	w.sleep(testLease / roomEvery)
 	w.create(create(id2, sequence+1, 0))
 	want(t, "the silent client's session", w.Session(silent.ID), nil)
 }
@@ -441,7 +449,7 @@ func againstModel(t *testing.T, r *rand.Rand) {
 			want(t, "OPEN_DOWNGRADE", got, expected)
 		}
 		s.End(0, nil, false, false)
-		want(t, "opens", w.opens, len(m.opens))
+		want(t, "opens", w.used[stateids], len(m.opens))
 		var denying int64
 		for key := range m.opens {
 			if m.union(key)>>2 != 0 {
@@ -449,5 +457,50 @@ func againstModel(t *testing.T, r *rand.Rand) {
 			}
 		}
 		want(t, "Opens with deny modes", w.denying.Load(), denying)
+	}
+}
+
+// R8881-9.1.2-7: no OPEN denies what a READ or WRITE with a special stateid still
+// does, and what is denied does not begin, unless it bypasses that.
+func TestSpecialUses(t *testing.T) {
+	for access := nfs4.ShareRead; access <= nfs4.ShareWrite; access++ {
+		for deny := range uint32(4) {
+			w := newWorld(t)
+			s := w.client("c")
+			during, after := nfs4.OK, nfs4.OK
+			if deny&access != 0 {
+				during, after = nfs4.ErrDelay, nfs4.ErrLocked
+			}
+			first, ok1 := w.BeginSpecial([]byte("f"), access, false)
+			second, ok2 := w.BeginSpecial([]byte("f"), access, true)
+			want(t, "uses", ok1 && ok2, true)
+			open := func(what string, expected nfs4.Status) {
+				t.Helper()
+				_, id, status := w.OpenFile(s, &OpenFile{Owner: []byte("o"), Key: "f", Access: 3 &^ deny, Deny: deny}, nil)
+				if deny == nfs4.ShareBoth {
+					_, id, status = w.OpenFile(s, &OpenFile{Owner: []byte("o"), Key: "f", Access: 1, Deny: deny}, nil)
+				}
+				want(t, what, status, expected)
+				if status == nfs4.OK {
+					want(t, "CLOSE", w.Close(s, &id), nfs4.OK)
+				}
+			}
+			open("OPEN during two", during)
+			first.End()
+			first.End()
+			open("OPEN during one", during)
+			second.End()
+			open("OPEN after them", nfs4.OK)
+			want(t, "Opens with deny modes", w.denying.Load(), 0)
+
+			want(t, "OPEN", w.openStatus(s, "o", "f", 1, deny), nfs4.OK)
+			third, ok3 := w.BeginSpecial([]byte("f"), access, false)
+			want(t, "use of what is open", ok3, after == nfs4.OK)
+			third.End()
+			fourth, ok4 := w.BeginSpecial([]byte("f"), access, true)
+			want(t, "bypass of what is open", ok4, true)
+			fourth.End()
+			want(t, "uses that are left", w.underWay("f", nfs4.ShareBoth), false)
+		}
 	}
 }

@@ -75,8 +75,8 @@ func (s *Session) busy(own *Session) bool {
 // endSession removes a dead session from the tables, but not from its client.
 func (s *State) endSession(session *Session) {
 	s.sessions.remove(session.index)
-	s.live--
-	s.replies -= session.cost
+	s.use(session.client.party, liveSessions, -1)
+	s.use(session.client.party, replyBytes, -session.cost)
 	session.mu.Lock()
 	defer session.mu.Unlock()
 	for conn := range session.conns {
@@ -127,6 +127,10 @@ func (s *State) CreateSession(a *Create) nfs4.CreateSessionRes {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.clients[a.ClientID]
+	if c != nil && s.lapsed(c) {
+		s.drop(c)
+		c = nil
+	}
 	switch {
 	case c == nil:
 		return nfs4.CreateSessionRes{Status: nfs4.ErrStaleClientID}
@@ -138,7 +142,7 @@ func (s *State) CreateSession(a *Create) nfs4.CreateSessionRes {
 		return nfs4.CreateSessionRes{Status: nfs4.ErrClidInUse}
 	case a.Refused != nfs4.OK:
 		return s.created(c, a, nfs4.CreateSessionRes{Status: a.Refused})
-	case len(c.sessions) >= maxSessions, !s.room(c, &gone):
+	case len(c.sessions) >= maxSessions, !s.room(c.party, liveSessions, 1, &gone), c.ended:
 		return s.created(c, a, nfs4.CreateSessionRes{Status: nfs4.ErrNoSpc})
 	}
 	if !c.confirmed && !s.confirm(c, a.Own, &gone) {
@@ -148,10 +152,10 @@ func (s *State) CreateSession(a *Create) nfs4.CreateSessionRes {
 		Fore: a.Fore, Back: a.Back, state: s, client: c, used: s.config.Now(),
 		cbProgram: a.CBProgram, secParms: a.SecParms, conns: make(map[any]uint32),
 	}
-	session.Fore.MaxRequests, session.cost = s.share(&a.Fore)
+	session.Fore.MaxRequests, session.cost = s.share(c.party, &a.Fore)
 	session.slots = make([]slot, session.Fore.MaxRequests)
-	s.live++
-	s.replies += session.cost
+	s.use(c.party, liveSessions, 1)
+	s.use(c.party, replyBytes, session.cost)
 	dir := nfs4.BindFore
 	if a.Flags&nfs4.SessionConnBackChan != 0 {
 		dir = nfs4.BindBoth
@@ -166,28 +170,19 @@ func (s *State) CreateSession(a *Create) nfs4.CreateSessionRes {
 	})
 }
 
-// room reports whether one more session may be made. Where there are too many,
-// a silent client gives way, but not c.
-func (s *State) room(c *client, gone *released) bool {
-	if s.live >= maxAllSessions {
-		s.makeRoom(gone)
-	}
-	return s.live < maxAllSessions && !c.ended
-}
-
 // share returns how many slots a session gets of those that its client may
 // have, and the bytes that these can keep. Each session gets a small part of
-// what is left, but one slot in any case: the later ones are slower where there
-// are very many.
-func (s *State) share(fore *nfs4.ChannelAttrs) (slots uint32, cost int) {
+// what is left to its party, but one slot in any case: the later ones are slower
+// where there are very many.
+func (s *State) share(p *party, fore *nfs4.ChannelAttrs) (slots uint32, cost int) {
 	each := slotSize + max(uncachedLimit, int(fore.MaxResponseSizeCached))
-	most := max(replyMemory-s.replies, 0) / sessionPart / each
-	slots = min(fore.MaxRequests, uint32(max(most, 1)))
+	left := min(most[replyBytes]-s.used[replyBytes], most[replyBytes]/2-p.used[replyBytes])
+	slots = min(fore.MaxRequests, uint32(max(left/sessionPart/each, 1)))
 	return slots, int(slots) * each
 }
 
 const (
-	sessionPart = 512 // a session may take one part in so many of the memory that is left
+	sessionPart = 256 // a session may take one part in so many of the memory that is left
 	slotSize    = 128 // bytes of a slot besides its reply, more or less
 )
 
@@ -206,6 +201,7 @@ func (s *State) confirm(c *client, own *Session, gone *released) bool {
 	}
 	o.confirmed, o.unconfirmed = c, nil
 	s.unconfirmed.Remove(c.waits)
+	s.use(c.party, unconfirmedRecords, -1)
 	c.confirmed, c.renewed, c.waits = true, s.config.Now(), nil
 	return true
 }
@@ -289,13 +285,17 @@ func (s *Session) SetCallback(program uint32, parms nfs4.SecParms) {
 
 // Flags returns the status flags of SEQUENCE (RFC 8881, Section 18.46.3): of
 // the backchannels that the client asked for, this session has no connection, or
-// none has any.
+// none has any; the client has yet to free stateids that were revoked.
 func (s *State) Flags(session *Session) (flags uint32) {
 	if session.callbacks.Load() && session.backs.Load() == 0 {
 		flags = nfs4.SeqCBPathDownSession
 	}
-	if c := session.client; c.wants.Load() > 0 && c.paths.Load() == 0 {
+	c := session.client
+	if c.wants.Load() > 0 && c.paths.Load() == 0 {
 		flags |= nfs4.SeqCBPathDown
+	}
+	if c.lost.Load() {
+		flags |= nfs4.SeqAdminStateRevoked
 	}
 	return flags
 }

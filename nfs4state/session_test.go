@@ -6,8 +6,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
 
-// R8881-18.36.4-1 to -5: CREATE_SESSION's order of checks, and its reply cache of
+// R8881-2.4-1, R8881-18.36.4-1 to -5: CREATE_SESSION's order of checks, and its reply cache of
 // one slot, for failures too.
+//
+// R8881-18.36.4-4, R8881-18.36.4-5.
 func TestCreateSession(t *testing.T) {
 	w := newWorld(t)
 	want(t, "unknown client ID", w.CreateSession(create(testEpoch<<32|99, 1, 0)).Status, nfs4.ErrStaleClientID)
@@ -45,6 +47,8 @@ func TestCreateSession(t *testing.T) {
 func second(_ uint64, sequence uint32, _ bool) uint32 { return sequence }
 
 // R8881-18.36.4-6: sessions of a client are bounded.
+//
+// R8881-21-5.
 func TestManySessions(t *testing.T) {
 	w := newWorld(t)
 	id, sequence, _ := w.exchange(exchange("c", 1, 0))
@@ -60,6 +64,8 @@ func TestManySessions(t *testing.T) {
 
 // Where all sessions together could keep very much, later ones get fewer slots,
 // but one at least; when they end, so does the shortage.
+//
+// R8881-21-5.
 func TestShareOfReplies(t *testing.T) {
 	w := newWorld(t)
 	var sessions []*Session
@@ -79,16 +85,18 @@ func TestShareOfReplies(t *testing.T) {
 			sequence++
 		}
 	}
-	want(t, "slots of session 500", sessions[500].Fore.MaxRequests, 64)
+	want(t, "slots of session 200", sessions[200].Fore.MaxRequests, 64)
 	want(t, "slots of the last session", last, 1)
-	want(t, "memory is within its bound", w.replies <= replyMemory, true)
+	want(t, "memory is within its bound", w.used[replyBytes] <= replyMemory, true)
 	for _, s := range sessions {
 		w.DestroySession(s.ID, nil)
 	}
-	want(t, "memory when all have ended", w.replies, 0)
+	want(t, "memory when all have ended", w.used[replyBytes], 0)
 }
 
 // R8881-18.37.3-1, -4: DESTROY_SESSION.
+//
+// R8881-18.37.3-4.
 func TestDestroySession(t *testing.T) {
 	w := newWorld(t)
 	s := w.client("c")
@@ -121,6 +129,8 @@ func TestDestroySession(t *testing.T) {
 }
 
 // R8881-2.4-5, R8881-2.4-4: no identifier of another State is taken for ours.
+//
+// R8881-21-4.
 func TestOtherEpoch(t *testing.T) {
 	w := newWorld(t)
 	s := w.client("c")
@@ -139,6 +149,8 @@ func TestOtherEpoch(t *testing.T) {
 }
 
 // R8881-18.34.3-2, -3: what a connection is bound to, and what BIND_CONN asks.
+//
+// R8881-18.34.3-3.
 func TestBind(t *testing.T) {
 	const fore, back, both, backOrBoth = nfs4.BindFore, nfs4.BindBack, nfs4.BindBoth, nfs4.BindBackOrBoth
 	for _, test := range []struct{ have, ask, bound uint32 }{
@@ -176,8 +188,10 @@ func TestBind(t *testing.T) {
 	}
 }
 
-// R8881-2.10.3.1-1 to -3, R8881-2.10.1-2: SEQUENCE joins a connection to the fore
-// channel, CREATE_SESSION its own; sessions outlive them all.
+// R8881-2.10.3.1-1, R8881-2.10.3.1-2, R8881-2.10.1-2: SEQUENCE joins a connection
+// to the fore channel, CREATE_SESSION its own; sessions outlive them all.
+//
+// R8881-15.1.1.3-1.
 func TestConnections(t *testing.T) {
 	w := newWorld(t)
 	s := w.client("c")
@@ -212,8 +226,10 @@ func TestConnections(t *testing.T) {
 	want(t, "sequence ID after that", s.slots[0].sequence, before)
 }
 
-// R8881-2.10.13.2.4-1, R8881-2.10.6.2-4, R8881-18.34.3-6: the flags for lost
+// R8881-2.10.3.1-1, R8881-2.10.13.2.4-1, R8881-2.10.6.2-4, R8881-18.34.3-6: the flags for lost
 // backchannels, of the session and of all.
+//
+// R8881-10.4.5-2, R8881-18.33.3-1, R8881-18.46.3-10.
 func TestPathDown(t *testing.T) {
 	w := newWorld(t)
 	id, sequence, _ := w.exchange(exchange("c", 1, 0))
@@ -253,4 +269,47 @@ func TestPathDown(t *testing.T) {
 	want(t, "nobody asks any more", w.Flags(plain), 0)
 	plain.SetCallback(5, nfs4.SecParms{})
 	want(t, "callback program", plain.cbProgram, 5)
+}
+
+// R8881-2.10.2.2-1, R8881-8.3-1: a call in any session of a client, a retry
+// too, renews the lease of all that the client has.
+//
+// R8881-18.46.3-5, R8881-18.46.3-11.
+func TestOneLease(t *testing.T) {
+	for _, olderCalls := range []bool{false, true} {
+		w := newWorld(t)
+		idle, stranger := w.client("c"), w.client("d")
+		w.open(idle, "o", "f", 1, 0, nil)
+		busy := w.create(create(idle.ClientID(), 2, 0))
+		if olderCalls {
+			idle, busy = busy, idle
+		}
+		conflict := func() nfs4.Status { return w.openStatus(stranger, "o", "f", 1, 1) }
+		for range 3 {
+			w.sleep(testLease)
+			w.call(busy)
+			w.sleep(testLease)
+			want(t, "conflict", conflict(), nfs4.ErrShareDenied)
+			want(t, "retry", w.Begin(busy, &Sequenced{Sequence: busy.slots[0].sequence}).Replay != nil, true)
+		}
+		w.sleep(testLease)
+		want(t, "conflict within the lease that a retry renewed", conflict(), nfs4.ErrShareDenied)
+		w.sleep(1)
+		want(t, "conflict after it", conflict(), nfs4.OK)
+		want(t, "SEQUENCE", w.next(idle, 0).Status, nfs4.ErrBadSession)
+	}
+}
+
+// R8881-2.4.3-5: EXCHANGE_ID of the same incarnation takes nothing away.
+func TestExchangeIDAgain(t *testing.T) {
+	w := newWorld(t)
+	s := w.client("c")
+	_, stateid := w.open(s, "o", "f", 1, 0, nil)
+	for range 2 {
+		id, _, confirmed := w.exchange(exchange("c", 1, 0))
+		want(t, "client ID", id, s.ClientID())
+		want(t, "confirmed", confirmed, true)
+		want(t, "stateid", w.TestStateID(s, &stateid), nfs4.OK)
+		w.call(s)
+	}
 }

@@ -2,7 +2,6 @@ package nfs4state
 
 import (
 	"context"
-	"errors"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
@@ -80,7 +79,7 @@ func (s *State) Begin(session *Session, a *Sequenced) (o Outcome) {
 		o.Status = nfs4.ErrSeqMisordered
 	case sl.running:
 		if sl.retry != nil {
-			sl.retry.settle(Outcome{}, errSuperseded) // only the newest retry is answered
+			sl.retry.settle(Outcome{Status: nfs4.ErrDelay}) // only the newest retry waits
 		}
 		sl.retry = &Retry{done: make(chan struct{}), digest: a.Digest}
 		o.Retry = sl.retry
@@ -140,7 +139,7 @@ func (s *Session) End(slot uint32, reply []byte, keep, item bool) {
 	}
 	if r := sl.retry; r != nil {
 		sl.retry = nil
-		r.settle(sl.again(r.digest), nil)
+		r.settle(sl.again(r.digest))
 	}
 }
 
@@ -149,26 +148,22 @@ func (s *Session) End(slot uint32, reply []byte, keep, item bool) {
 // Linux client 15 seconds.
 type Retry struct {
 	digest  uint64
-	done    chan struct{} // closed when the rest is set
+	done    chan struct{} // closed when outcome is set
 	outcome Outcome
-	err     error
 }
 
-// errSuperseded reports a retry after which a newer one came.
-var errSuperseded = errors.New("nfs4state: a newer retry of the same call has come")
-
-func (r *Retry) settle(o Outcome, err error) {
-	r.outcome, r.err = o, err
+func (r *Retry) settle(o Outcome) {
+	r.outcome = o
 	close(r.done)
 }
 
-// Wait waits for the reply, and returns an Outcome without New and Retry. An
-// error means that the retry must not be answered: ctx has ended, or a newer
-// retry has come.
+// Wait waits for the reply, and returns an Outcome without New and Retry: that
+// of a retry after which a newer one came is NFS4ERR_DELAY. An error means that
+// ctx has ended, and with it the connection.
 func (r *Retry) Wait(ctx context.Context) (Outcome, error) {
 	select {
 	case <-r.done:
-		return r.outcome, r.err
+		return r.outcome, nil
 	case <-ctx.Done():
 		return Outcome{}, context.Cause(ctx)
 	}

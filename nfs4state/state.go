@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
 
@@ -43,20 +44,37 @@ type Config struct {
 	// 0 means a day.
 	Courtesy time.Duration
 
-	// Release gives back the File of an Open that has ended. It may be nil.
+	// Release gives back the File of an Open that has ended, and what Merge and
+	// Narrow leave over: each value once, and with no lock held. It may be nil.
 	Release func(file any)
+
+	// ReleaseEnded is Release for all Opens of clients that have ended, at the
+	// call of another client: it must not wait for their storage. Nil means
+	// that Release does not.
+	ReleaseEnded func(files []any)
+
+	// Merge gives the File of an Open what the File of a further OPEN has
+	// beyond it. Narrow takes from a File what access does not need, and returns
+	// that, or nil. Both are called with the State locked, so that they must
+	// neither wait nor call it. They may be nil.
+	Merge  func(file, other any)
+	Narrow func(file any, access uint32) (rest any)
 }
 
 const defaultCourtesy = 24 * time.Hour
 
-// The bounds of the records that clients can make.
+// The bounds of the records that clients can make. Those of all clients are
+// shared out by party.
 const (
 	maxClients     = 8192 // records, confirmed and not
 	maxUnconfirmed = 1024 // of these
 	maxSessions    = 64   // of a client
 	maxAllSessions = 16384
 	maxOpens       = 65536 // of a client
-	maxAllOpens    = slabSize
+	maxLockSets    = 65536 // of a client
+	maxHoldings    = slabSize
+	maxLocks       = 65536 // of a client
+	maxAllLocks    = 1 << 20
 	maxConns       = 256       // of a session
 	replyMemory    = 512 << 20 // bytes of kept replies, which slots are granted for
 )
@@ -70,16 +88,16 @@ type State struct {
 	clients     map[uint64]*client // by client ID
 	unconfirmed list.List          // of *client, the oldest first
 	number      uint32             // of the last client ID
-	live        int                // sessions
-	replies     int                // bytes that the slots of all sessions can keep
+	parties     map[fairshare.Name]*party
+	used        [resources]int // by all parties
 	files       map[string]*file
-	opens       int
-	opened      uint64 // number of the last Open
+	named       uint64 // number of the last stateid
 
-	denying  atomic.Int64 // Opens with a deny mode
+	denying  atomic.Int64 // Opens with a deny mode, and OPENs that ask for one
+	specials specials
 	seed     maphash.Seed // of the numbers in stateids
 	sessions slab[Session]
-	slab     slab[Open]
+	slab     slab[holding]
 }
 
 // New returns an empty State.
@@ -90,24 +108,47 @@ func New(c Config) *State {
 	if c.Release == nil {
 		c.Release = func(any) {}
 	}
+	if c.ReleaseEnded == nil {
+		c.ReleaseEnded = func(files []any) {
+			for _, f := range files {
+				c.Release(f)
+			}
+		}
+	}
+	if c.Merge == nil {
+		c.Merge = func(any, any) {}
+	}
+	if c.Narrow == nil {
+		c.Narrow = func(any, uint32) any { return nil }
+	}
 	seed := maphash.MakeSeed()
 	return &State{
 		config: c, owners: make(map[ownerKey]*owner), clients: make(map[uint64]*client), files: make(map[string]*file),
-		seed: seed,
+		parties: make(map[fairshare.Name]*party), seed: seed,
 		// A State of the same second, before a restart, has other client IDs.
 		number: uint32(maphash.Comparable(seed, c.Epoch)),
 	}
 }
 
 // released collects the files of ended opens while a lock is held.
-type released []any
+type released struct {
+	files []any
+	ended []any // of clients that have ended
+}
+
+func (r *released) add(file any) {
+	if file != nil {
+		r.files = append(r.files, file)
+	}
+}
 
 // give hands the files to Config.Release. No lock may be held.
 func (s *State) give(r released) {
-	for _, f := range r {
-		if f != nil {
-			s.config.Release(f)
-		}
+	for _, f := range r.files {
+		s.config.Release(f)
+	}
+	if len(r.ended) > 0 {
+		s.config.ReleaseEnded(r.ended)
 	}
 }
 
@@ -120,7 +161,7 @@ func (s *State) Sweep() {
 	s.mu.Lock()
 	for _, c := range s.clients {
 		switch {
-		case !c.confirmed && now-c.made > s.config.Lease:
+		case s.lapsed(c):
 			s.drop(c)
 		case c.confirmed:
 			s.end(c, nil, now-s.config.Courtesy, &gone)
@@ -130,20 +171,9 @@ func (s *State) Sweep() {
 	s.give(gone)
 }
 
-// makeRoom ends the client that has been silent the longest, if that is longer
-// than a lease.
-func (s *State) makeRoom(gone *released) {
-	now := s.config.Now()
-	var oldest *client
-	longest := s.config.Lease
-	for _, c := range s.clients {
-		if silent := c.silent(now); c.confirmed && silent > longest {
-			oldest, longest = c, silent
-		}
-	}
-	if oldest != nil {
-		s.end(oldest, nil, now-s.config.Lease, gone)
-	}
+// lapsed reports whether a record was not confirmed within a lease.
+func (s *State) lapsed(c *client) bool {
+	return !c.confirmed && s.config.Now()-c.made > s.config.Lease
 }
 
 // ours reports whether this State made an identifier with the given epoch.

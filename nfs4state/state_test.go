@@ -141,8 +141,8 @@ func (w *world) empty() {
 	w.t.Helper()
 	w.State.mu.Lock()
 	defer w.State.mu.Unlock()
-	got := fmt.Sprint(len(w.owners), len(w.clients), w.unconfirmed.Len(), w.live, w.replies, len(w.files), w.opens, w.denying.Load())
-	want(w.t, "what is left", got, "0 0 0 0 0 0 0 0")
+	got := fmt.Sprint(len(w.owners), len(w.clients), w.unconfirmed.Len(), len(w.files), len(w.parties), w.denying.Load(), w.used)
+	want(w.t, "what is left", got, "0 0 0 0 0 0 [0 0 0 0 0 0]")
 	for i := range w.slab.next {
 		if w.slab.get(i) != nil {
 			w.t.Fatalf("stateid %d is left", i)
@@ -155,7 +155,7 @@ func (w *world) empty() {
 	}
 }
 
-// R8881-2.4.2-3, R8881-18.35.4-7: unconfirmed records go after a lease, silent
+// R8881-2.4.2-3, R8881-2.10.12-1, R8881-18.35.4-7: unconfirmed records go after a lease, silent
 // clients after Config.Courtesy.
 func TestSweep(t *testing.T) {
 	w := newWorld(t)
@@ -205,6 +205,8 @@ func TestManyGoroutines(t *testing.T) {
 			w.sleep(testLease / 8)
 			w.Sweep()
 			w.Denied("f0", nfs4.ShareRead)
+			w.Revoke(func(file any) bool { n, ok := file.(int64); return ok && n%11 == 0 })
+			w.locksAgree()
 		}
 	})
 	group.Wait()
@@ -214,6 +216,44 @@ func TestManyGoroutines(t *testing.T) {
 	for file := range files.Load() {
 		want(t, fmt.Sprintf("releases of %d", file+1), w.releases(file+1), 1)
 	}
+}
+
+// lockSets returns the number of lock stateids.
+func (w *world) lockSets() (n int) {
+	for _, c := range w.clients {
+		n += c.lockSets
+	}
+	return n
+}
+
+// locksAgree checks that what parties are said to have is what their clients
+// have.
+func (w *world) locksAgree() {
+	w.State.mu.Lock()
+	defer w.State.mu.Unlock()
+	have := make(map[*party][resources]int)
+	for _, c := range w.clients {
+		n := have[c.party]
+		n[clientRecords]++
+		if !c.confirmed {
+			n[unconfirmedRecords]++
+		}
+		n[liveSessions] += len(c.sessions)
+		for _, s := range c.sessions {
+			n[replyBytes] += s.cost
+		}
+		n[stateids] += len(c.opens) + c.lockSets + len(c.revoked)
+		n[lockRanges] += c.locks
+		have[c.party] = n
+	}
+	var all [resources]int
+	for _, p := range w.parties {
+		want(w.t, "what "+p.name.String()+" has", p.used, have[p])
+		for r, n := range p.used {
+			all[r] += n
+		}
+	}
+	want(w.t, "what all parties have", w.used, all)
 }
 
 // incarnation is the life of one incarnation of a client.
@@ -242,6 +282,12 @@ func (w *world) incarnation(r *rand.Rand, files *atomic.Int64) {
 				o, stateid, status := w.OpenFile(s, &OpenFile{
 					Owner: []byte(owner), Key: key, Access: 1 + r.Uint32N(3), Deny: r.Uint32N(2),
 				}, files.Add(1))
+				if status == nfs4.OK {
+					lock, _, status := w.Lock(s, newLock(stateid, key, owner, r.IntN(2) == 0, 0, 9))
+					if status == nfs4.OK && r.IntN(2) == 0 {
+						w.unlock(s, lock, key, r.Uint64N(10), 9)
+					}
+				}
 				if status == nfs4.OK && r.IntN(2) == 0 {
 					stateid.SeqID = 0
 					w.Downgrade(s, &stateid, o.Access(), 0)

@@ -3,22 +3,51 @@ package nfs4state
 import (
 	"encoding/binary"
 	"hash/maphash"
+	"sync/atomic"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
 
-// name gives o the next stateid:
+// A holding is what a stateid stands for: an Open, or the locks of one owner
+// through an Open.
+type holding struct {
+	client *client
+	open   *Open    // nil: the holding was revoked
+	locks  *lockSet // nil: the Open itself
+	index  uint32   // in State.slab
+	other  [nfs4.OtherSize]byte
+	seqid  atomic.Uint32
+	cost   int  // as stateids of its party
+	revoke bool // the holding ends by revocation
+}
+
+// StateID returns the stateid with its current seqid.
+func (h *holding) StateID() nfs4.StateID { return nfs4.StateID{SeqID: h.seqid.Load(), Other: h.other} }
+
+// bump advances the seqid, which is never 0. State.mu guards it against
+// another.
+func (h *holding) bump() {
+	next := h.seqid.Load() + 1
+	if next == 0 {
+		next = 1
+	}
+	h.seqid.Store(next)
+}
+
+// name gives h, of an open-owner or a lock-owner, an index and the next stateid:
 //
 //	other: epoch (32 bits) │ number's upper bits (12), index (20) │ number's lower 32 bits, permuted
 //
 // No stateid comes twice, whatever becomes of the index (RFC 8881, Section
-// 8.2.4): Opens are numbered. The permutation keeps one from being guessed out of
-// another.
-func (s *State) name(o *Open) {
-	s.opened++
-	binary.BigEndian.PutUint32(o.other[:], s.config.Epoch)
-	binary.BigEndian.PutUint32(o.other[4:], uint32(s.opened>>32)<<slabBits|o.index)
-	binary.BigEndian.PutUint32(o.other[8:], permute(s.seed, uint32(s.opened)))
+// 8.2.4): holdings are numbered. The permutation keeps one from being guessed
+// out of another.
+func (s *State) name(h *holding, owner string) {
+	h.index, h.cost = s.slab.take(), costOf(len(owner))
+	s.use(h.client.party, stateids, h.cost)
+	s.named++
+	binary.BigEndian.PutUint32(h.other[:], s.config.Epoch)
+	binary.BigEndian.PutUint32(h.other[4:], uint32(s.named>>32)<<slabBits|h.index)
+	binary.BigEndian.PutUint32(h.other[8:], permute(s.seed, uint32(s.named)))
 }
 
 // permute maps each number to another one: it is a Feistel network.
@@ -30,33 +59,61 @@ func permute(seed maphash.Seed, n uint32) uint32 {
 	return uint32(left)<<16 | uint32(right)
 }
 
-// find returns the Open of a stateid that this State gave to the client of a
-// session, whatever its seqid.
-func (s *State) find(session *Session, id *nfs4.StateID) *Open {
+// find returns what a stateid stands for that this State gave to the client of
+// a session, whatever its seqid.
+func (s *State) find(session *Session, id *nfs4.StateID) *holding {
 	if !s.ours(binary.BigEndian.Uint32(id.Other[:])) {
 		return nil
 	}
-	o := s.slab.get(binary.BigEndian.Uint32(id.Other[4:]) % slabSize)
-	if o == nil || o.other != id.Other || o.client != session.client {
+	h := s.slab.get(binary.BigEndian.Uint32(id.Other[4:]) % slabSize)
+	if h == nil || h.other != id.Other || h.client != session.client {
 		return nil
 	}
-	return o
+	return h
 }
 
-// Open returns the Open of a stateid that the client of session holds. Seqid 0
-// stands for the current one; an older one is NFS4ERR_OLD_STATEID (RFC 8881,
-// Section 8.2.2). The special stateids are NFS4ERR_BAD_STATEID.
+// holding returns what a stateid stands for that the client of session holds.
+// Seqid 0 stands for the current one; an older one is NFS4ERR_OLD_STATEID (RFC
+// 8881, Section 8.2.2). The special stateids are NFS4ERR_BAD_STATEID.
+func (s *State) holding(session *Session, id *nfs4.StateID) (*holding, nfs4.Status) {
+	h := s.find(session, id)
+	switch {
+	case h == nil:
+		return nil, nfs4.ErrBadStateID
+	case h.open == nil:
+		return h, nfs4.ErrAdminRevoked
+	}
+	return h, h.compare(id.SeqID)
+}
+
+// Open returns the Open of a stateid for the use of its object: the Open itself
+// has it, or locks through the Open. If only the seqid is wrong, the Open comes
+// with the status: that the Open is of another object comes first (RFC 8881,
+// Section 8.2.4).
 func (s *State) Open(session *Session, id *nfs4.StateID) (*Open, nfs4.Status) {
-	o := s.find(session, id)
-	if o == nil {
+	h, status := s.holding(session, id)
+	if h == nil {
+		return nil, status
+	}
+	return h.open, status
+}
+
+// own returns the Open that has a stateid itself, also if only the seqid is
+// wrong.
+func (s *State) own(session *Session, id *nfs4.StateID) (*Open, nfs4.Status) {
+	h, status := s.holding(session, id)
+	switch {
+	case status == nfs4.ErrAdminRevoked:
+		return nil, status
+	case h == nil, h.locks != nil:
 		return nil, nfs4.ErrBadStateID
 	}
-	return o, o.compare(id.SeqID)
+	return h.open, status
 }
 
 // compare judges the seqid of a stateid.
-func (o *Open) compare(seqid uint32) nfs4.Status {
-	switch d := int32(seqid - o.seqid.Load()); {
+func (h *holding) compare(seqid uint32) nfs4.Status {
+	switch d := int32(seqid - h.seqid.Load()); {
 	case seqid == 0 || d == 0:
 		return nfs4.OK
 	case d < 0:
@@ -67,15 +124,25 @@ func (o *Open) compare(seqid uint32) nfs4.Status {
 
 // TestStateID is TEST_STATEID for one stateid (RFC 8881, Section 18.48).
 func (s *State) TestStateID(session *Session, id *nfs4.StateID) nfs4.Status {
-	_, status := s.Open(session, id)
+	_, status := s.holding(session, id)
 	return status
 }
 
-// FreeStateID is FREE_STATEID (RFC 8881, Section 18.38): an Open is freed by
-// CLOSE alone.
+// FreeStateID is FREE_STATEID (RFC 8881, Section 18.38). An Open is freed by
+// CLOSE alone, and locks when all are unlocked, unless they were revoked.
 func (s *State) FreeStateID(session *Session, id *nfs4.StateID) nfs4.Status {
-	if _, status := s.Open(session, id); status != nfs4.OK {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h, status := s.holding(session, id)
+	switch {
+	case status == nfs4.ErrAdminRevoked:
+		s.freeRevoked(h)
+		return nfs4.OK
+	case status != nfs4.OK:
 		return status
+	case h.locks == nil || h.locks.part.Len() > 0:
+		return nfs4.ErrLocksHeld
 	}
-	return nfs4.ErrLocksHeld
+	s.endLocks(h.locks)
+	return nfs4.OK
 }

@@ -1,0 +1,259 @@
+package nfs4state
+
+import (
+	"github.com/nfsrdma/nfsrdma/locks"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+)
+
+// A lockOwnerKey names a lock-owner of a file.
+type lockOwnerKey struct {
+	client *client
+	name   string
+}
+
+// A lockOwner is a lock-owner with a lockSet of a file. It may have several,
+// through different Opens; its locks are one set of bytes all the same (RFC
+// 8881, Section 9.5).
+type lockOwner struct {
+	lockOwnerKey
+	file  *file
+	owner *locks.Owner
+	sets  int
+}
+
+// A lockSet is what a lock-owner has locked through one Open. It stands for a
+// stateid, which remains when all is unlocked, until FREE_STATEID or CLOSE (RFC
+// 8881, Section 8.2.4).
+type lockSet struct {
+	holding
+	owner *lockOwner
+	part  *locks.Part
+}
+
+// A Lock is the arguments of State.Lock. State.Unlock has StateID, Key and Range
+// of them, and State.TestLock Owner, Key, Range and Exclusive.
+type Lock struct {
+	// StateID is that of the lock-owner's locks through an open or, if New is
+	// set, of the open.
+	StateID nfs4.StateID
+	New     bool
+	Owner   []byte // the lock-owner, of New
+
+	Key       string // of the object
+	Range     locks.Range
+	Exclusive bool
+	Reclaim   bool
+}
+
+// A Denied is a lock that is in the way.
+type Denied struct {
+	Range     locks.Range
+	Exclusive bool
+	ClientID  uint64
+	Owner     string
+}
+
+// Lock locks bytes of an object for a lock-owner of a session's client (RFC
+// 8881, Section 18.10), whatever that owner has locked of them before. It
+// returns the stateid of the owner's locks, or with NFS4ERR_DENIED another
+// owner's lock. Silent clients give way.
+func (s *State) Lock(session *Session, a *Lock) (nfs4.StateID, Denied, nfs4.Status) {
+	var gone released
+	defer func() { s.give(gone) }()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := session.client
+	o, owner, set, status := s.lockArgs(session, a)
+	switch {
+	case c.ended:
+		return nfs4.StateID{}, Denied{}, nfs4.ErrBadSession
+	case o != nil && o.Key != a.Key:
+		return nfs4.StateID{}, Denied{}, nfs4.ErrBadStateID
+	case status != nfs4.OK:
+		return nfs4.StateID{}, Denied{}, status
+	case o.Access()&accessFor(a.Exclusive) == 0:
+		return nfs4.StateID{}, Denied{}, nfs4.ErrOpenMode
+	case a.Reclaim:
+		return nfs4.StateID{}, Denied{}, nfs4.ErrNoGrace
+	case !c.reclaimed:
+		return nfs4.StateID{}, Denied{}, nfs4.ErrGrace
+	}
+	if d, denied := s.denied(o.key.file, owner, c, a.Range, a.Exclusive, &gone); denied {
+		return nfs4.StateID{}, d, nfs4.ErrDenied
+	}
+	if status := s.lockRoom(c, set == nil, len(a.Owner), &gone); status != nfs4.OK {
+		return nfs4.StateID{}, Denied{}, status
+	}
+	if set == nil {
+		set = s.newLockSet(o, owner, string(a.Owner))
+	}
+	before := set.owner.owner.Len()
+	set.part.Lock(a.Range, a.Exclusive)
+	s.countLocks(c, set.owner.owner.Len()-before)
+	set.bump()
+	return set.StateID(), Denied{}, nfs4.OK
+}
+
+// accessFor returns the access that a POSIX lock needs.
+func accessFor(exclusive bool) uint32 {
+	if exclusive {
+		return nfs4.ShareWrite
+	}
+	return nfs4.ShareRead
+}
+
+// lockArgs returns the Open, the owner and the lockSet of a lock. The latter two
+// are nil if the lock is to make them. If only the seqid is wrong, they come with
+// the status: that they are of another object comes first (RFC 8881, Section
+// 8.2.4).
+func (s *State) lockArgs(session *Session, a *Lock) (o *Open, w *lockOwner, set *lockSet, status nfs4.Status) {
+	if a.New {
+		if o, status = s.own(session, &a.StateID); o != nil {
+			w = o.key.file.owners[lockOwnerKey{o.client, string(a.Owner)}]
+			set = o.locks[w]
+		}
+		return o, w, set, status
+	}
+	if set, status = s.lockSet(session, &a.StateID); set != nil {
+		o, w = set.open, set.owner
+	}
+	return o, w, set, status
+}
+
+// lockSet returns the lockSet of a stateid, also if only the seqid is wrong.
+func (s *State) lockSet(session *Session, id *nfs4.StateID) (*lockSet, nfs4.Status) {
+	h, status := s.holding(session, id)
+	switch {
+	case status == nfs4.ErrAdminRevoked:
+		return nil, status
+	case h == nil, h.locks == nil:
+		return nil, nfs4.ErrBadStateID
+	}
+	return h.locks, status
+}
+
+// denied returns a lock that keeps an owner of a client, or one that has no
+// locks yet, from locking r. Silent clients that do are ended: the locks of a
+// client end with its lease if another needs the bytes (RFC 8881, Section
+// 8.4.3).
+func (s *State) denied(f *file, w *lockOwner, asks *client, r locks.Range, exclusive bool, gone *released) (Denied, bool) {
+	var owner *locks.Owner
+	if w != nil {
+		owner = w.owner
+	}
+	now := s.config.Now()
+	for {
+		l, is := f.locks.Conflict(owner, r, exclusive)
+		if !is {
+			return Denied{}, false
+		}
+		holder := l.Owner.Tag.(*lockOwner)
+		c := holder.client
+		if c == asks || !s.end(c, nil, now-s.config.Lease, gone) {
+			return Denied{l.Range, l.Exclusive, c.id, holder.name}, true
+		}
+	}
+}
+
+// lockRoom returns the status of a lock for which there is no room. newSet says
+// that it needs a stateid, and owner is the length of its owner's name. What a
+// client has too many of itself is not worth waiting for.
+func (s *State) lockRoom(c *client, newSet bool, owner int, gone *released) nfs4.Status {
+	const grows = 2 // a lock in the midst of another one
+	room := s.room(c.party, lockRanges, grows, gone) && (!newSet || s.room(c.party, stateids, costOf(owner), gone))
+	switch {
+	case c.ended:
+		return nfs4.ErrBadSession // it was silent, and has made room
+	case c.locks+grows > maxLocks, newSet && c.lockSets >= maxLockSets:
+		return nfs4.ErrServerFault
+	case !room:
+		return nfs4.ErrDelay
+	}
+	return nfs4.OK
+}
+
+// newLockSet makes the lockSet of an owner and an Open. owner may be nil.
+func (s *State) newLockSet(o *Open, owner *lockOwner, name string) *lockSet {
+	f := o.key.file
+	if owner == nil {
+		owner = &lockOwner{lockOwnerKey: lockOwnerKey{o.client, name}, file: f}
+		owner.owner = f.locks.NewOwner(owner)
+		if f.owners == nil {
+			f.owners = make(map[lockOwnerKey]*lockOwner)
+		}
+		f.owners[owner.lockOwnerKey] = owner
+	}
+	set := &lockSet{owner: owner, part: owner.owner.NewPart()}
+	set.client, set.open, set.locks = o.client, o, set
+	s.name(&set.holding, name)
+	if o.locks == nil {
+		o.locks = make(map[*lockOwner]*lockSet)
+	}
+	o.locks[owner] = set
+	owner.sets++
+	o.client.lockSets++
+	s.slab.put(set.index, &set.holding)
+	return set
+}
+
+// endLocks unlocks all that a lockSet has, and removes it from all tables.
+func (s *State) endLocks(set *lockSet) {
+	s.unname(&set.holding)
+	s.countLocks(set.client, -set.part.Len())
+	set.part.Drop()
+	delete(set.open.locks, set.owner)
+	if set.owner.sets--; set.owner.sets == 0 {
+		delete(set.owner.file.owners, set.owner.lockOwnerKey)
+	}
+	set.client.lockSets--
+}
+
+func (s *State) countLocks(c *client, n int) {
+	c.locks += n
+	s.use(c.party, lockRanges, n)
+}
+
+// Unlock unlocks bytes of an object that a lock-owner has locked, through
+// whichever open (RFC 8881, Section 18.12). It returns the stateid.
+func (s *State) Unlock(session *Session, a *Lock) (nfs4.StateID, nfs4.Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	set, status := s.lockSet(session, &a.StateID)
+	switch {
+	case set != nil && set.open.Key != a.Key:
+		return nfs4.StateID{}, nfs4.ErrBadStateID
+	case status != nfs4.OK:
+		return nfs4.StateID{}, status
+	}
+	owner, c := set.owner.owner, set.client
+	if (c.locks >= 2*maxLocks || s.used[lockRanges] >= 2*maxAllLocks) && owner.Splits(a.Range) {
+		return nfs4.StateID{}, nfs4.ErrDelay // a client cannot make locks without end by unlocking parts
+	}
+	before := owner.Len()
+	owner.Unlock(a.Range)
+	s.countLocks(c, owner.Len()-before)
+	set.bump()
+	return set.StateID(), nfs4.OK
+}
+
+// TestLock returns a lock that would keep a lock-owner of a session's client
+// from locking bytes of an object (RFC 8881, Section 18.11). Silent clients give
+// way.
+func (s *State) TestLock(session *Session, a *Lock) (Denied, nfs4.Status) {
+	var gone released
+	defer func() { s.give(gone) }()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := session.client
+	if c.ended {
+		return Denied{}, nfs4.ErrBadSession
+	}
+	f := s.files[a.Key]
+	if f == nil {
+		return Denied{}, nfs4.OK
+	}
+	if d, denied := s.denied(f, f.owners[lockOwnerKey{c, string(a.Owner)}], c, a.Range, a.Exclusive, &gone); denied {
+		return d, nfs4.ErrDenied
+	}
+	return Denied{}, nfs4.OK
+}

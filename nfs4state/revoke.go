@@ -1,0 +1,53 @@
+package nfs4state
+
+import "slices"
+
+// Revoke ends each Open for whose File removed returns true, with the locks
+// through it. Its stateids are NFS4ERR_ADMIN_REVOKED until the client frees them
+// (RFC 8881, Sections 8.5 and 18.38). removed is called with the State locked.
+func (s *State) Revoke(removed func(file any) bool) {
+	var gone released
+	defer func() { s.give(gone) }()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.files {
+		for _, o := range slices.Clone(f.opens) {
+			if !removed(o.File) {
+				continue
+			}
+			o.revoke = true
+			for _, l := range o.locks {
+				l.revoke = true
+			}
+			s.closeOpen(o, &gone)
+		}
+	}
+}
+
+// unname ends the use of a holding's stateid. One that is revoked goes on to
+// stand for that.
+func (s *State) unname(h *holding) {
+	if !h.revoke {
+		s.slab.remove(h.index)
+		s.use(h.client.party, stateids, -h.cost)
+		return
+	}
+	c := h.client
+	rest := &holding{client: c, index: h.index, other: h.other, cost: costOf(0)}
+	s.use(c.party, stateids, rest.cost-h.cost)
+	if c.revoked == nil {
+		c.revoked = make(map[*holding]struct{})
+	}
+	c.revoked[rest] = struct{}{}
+	c.lost.Store(true)
+	s.slab.put(h.index, rest)
+}
+
+// freeRevoked forgets the stateid of a revoked holding.
+func (s *State) freeRevoked(h *holding) {
+	s.slab.remove(h.index)
+	c := h.client
+	s.use(c.party, stateids, -h.cost)
+	delete(c.revoked, h)
+	c.lost.Store(len(c.revoked) > 0)
+}
