@@ -123,6 +123,7 @@ func (g *Grantor) commit(a *Acquisition, now time.Duration) (Grant, Reason) {
 	c.write(slot, func(uint64) Word { return MakeWord(gr.generation, 1) })
 	o.grants = append(o.grants, gr)
 	g.count(c.party, 1)
+	g.countLien(gr, 1)
 	g.stats.Granted++
 	if c.live++; c.live == 1 {
 		g.watch(c, now)

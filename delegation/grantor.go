@@ -56,6 +56,7 @@ type Grantor struct {
 	timers   timers
 	live     int                        // grants in force
 	held     map[string]int             // grants in force, by party with any
+	liens    map[string]int             // of these with a Lien, by party with any
 	second   time.Duration              // start of the latest second in which recallSome recalled
 	recalled int                        // number of recalls in that second
 	lates    map[lateness]time.Duration // end of each penalty
@@ -72,7 +73,7 @@ func NewGrantor(c Config) (*Grantor, error) {
 	if err := c.fill(); err != nil {
 		return nil, err
 	}
-	return &Grantor{cfg: c, seed: maphash.MakeSeed(), objects: make(map[string]*object), held: make(map[string]int), lates: make(map[lateness]time.Duration), contests: make(map[string]contest)}, nil
+	return &Grantor{cfg: c, seed: maphash.MakeSeed(), objects: make(map[string]*object), held: make(map[string]int), liens: make(map[string]int), lates: make(map[lateness]time.Duration), contests: make(map[string]contest)}, nil
 }
 
 // Lease returns the length of the lease.

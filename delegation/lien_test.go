@@ -33,10 +33,10 @@ func TestLien(t *testing.T) {
 // TestMakeRoom checks that MakeRoom reclaims only unused grants with a Lien.
 func TestMakeRoom(t *testing.T) {
 	g := grantor(t, Config{})
-	made, fx := g.MakeRoom()
-	assert.False(t, made, "no client")
-	assert.Empty(t, fx)
 	c, w := attach(g, 1)
+	made, fx := g.MakeRoom(c, 0)
+	assert.False(t, made, "no grant")
+	assert.Empty(t, fx)
 	grant := func(key string, lien any, opens uint32) {
 		a, why, _ := g.Prepare(c, []byte(key), 0)
 		require.Zero(t, why)
@@ -49,13 +49,66 @@ func TestMakeRoom(t *testing.T) {
 	grant("unused, without", nil, 0)
 	grant("used", "used", 1)
 	grant("unused", "unused", 0)
-	made, fx = g.MakeRoom()
+	made, fx = g.MakeRoom(c, 0)
 	assert.True(t, made)
 	assert.Equal(t, Effects{Ended: []any{"unused"}}, fx)
-	made, fx = g.MakeRoom()
+	made, fx = g.MakeRoom(c, 0)
 	assert.False(t, made)
 	assert.Empty(t, fx)
 	assert.Equal(t, 2, g.Held(c))
+}
+
+// TestMakeRoomParties checks which client gives a Lien up for another's: of the
+// parties with at least as many, the one with the most; if all are in use, a
+// party with more is recalled.
+func TestMakeRoomParties(t *testing.T) {
+	g := grantor(t, Config{})
+	conns, words := make(map[string]*Conn), make(map[string]*memWords)
+	for _, name := range []string{"large", "a1", "a2", "b", "c"} {
+		words[name] = &memWords{make([]uint64, g.cfg.Slots)}
+		conns[name] = g.Attach(words[name], 10, name[:1], nil)
+	}
+	grant := func(name string, n int, lien any, opens uint32) {
+		for range n {
+			a, why, _ := g.Prepare(conns[name], fmt.Append(nil, g.live), 0)
+			require.Zero(t, why)
+			a.Lien = lien
+			gt, why, _ := g.Commit(a, 0)
+			require.Zero(t, why)
+			g.Replied(conns[name], gt)
+			words[name].w[gt.Slot] = uint64(MakeWord(gt.Generation, opens))
+		}
+	}
+	room := func(name string, made bool, fx Effects) {
+		t.Helper()
+		gotMade, got := g.MakeRoom(conns[name], 0)
+		assert.Equal(t, made, gotMade)
+		assert.Equal(t, fx, got)
+	}
+	grant("large", 100, nil, 0)
+	grant("a1", 3, "a1", 0)
+	grant("a2", 2, "a2", 0)
+	grant("b", 2, "b", 0)
+	room("b", true, Effects{Ended: []any{"a1"}}) // a party counts, not a connection
+	require.Equal(t, map[string]int{"a": 4, "b": 2}, g.liens)
+	conns["a2"].over = true
+	room("b", true, Effects{Ended: []any{"a1"}})
+	room("b", true, Effects{Ended: []any{"a1"}})
+	conns["a2"].over = false
+
+	grant("a1", 4, "a1", 1)
+	require.Equal(t, map[string]int{"a": 6, "b": 2}, g.liens)
+	room("a1", true, Effects{Ended: []any{"a2"}})
+	room("a1", true, Effects{Ended: []any{"a2"}})
+	room("a1", false, Effects{}) // b has fewer
+	room("c", true, Effects{Ended: []any{"b"}})
+	room("c", true, Effects{Ended: []any{"b"}})
+	_, fx := g.MakeRoom(conns["c"], 0)
+	require.Len(t, fx.Recalls, 1)
+	assert.Equal(t, conns["a1"], fx.Recalls[0].Conn)
+	grant("c", 3, "c", 1)
+	room("c", false, Effects{}) // no party has more than one more
+	require.Equal(t, map[string]int{"a": 4, "c": 3}, g.liens)
 }
 
 // TestRecallAll checks that RecallAll reclaims unused grants, recalls the

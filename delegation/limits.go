@@ -83,6 +83,10 @@ const (
 	// grant.
 	reclaimScan = 256
 
+	// roomScan is how many connections an ACQUIRE that needs room for a Lien
+	// examines.
+	roomScan = 8
+
 	// fewObjects is how many objects a change stores without an allocation.
 	// RENAME has four: two directories, the renamed object, and the object that
 	// it replaces.

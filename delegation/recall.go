@@ -151,6 +151,7 @@ func (g *Grantor) end(gr *grant) {
 	g.fx.Ended = append(g.fx.Ended, gr.lien)
 	gr.conn.live--
 	g.count(gr.conn.party, -1)
+	g.countLien(gr, -1)
 	g.forget(o)
 }
 

@@ -53,16 +53,7 @@ func (g *Grantor) tidy(c *Conn, now time.Duration) {
 	}
 }
 
-// MakeRoom reclaims an unused grant that has a Lien, and reports whether it
-// found a candidate soon. The caller needs room for another Lien.
-func (g *Grantor) MakeRoom() (bool, Effects) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	made := len(g.conns) > 0 && g.reclaimSome(g.largest(), func(gr *grant) bool { return gr.lien != nil })
-	return made, g.effects()
-}
-
-// anyGrant lets reclaimSome pick any grant.
+// anyGrant lets reclaimSome and recallNext pick any grant.
 func anyGrant(*grant) bool { return true }
 
 // reclaimSome reclaims an unused grant of c for which pick returns true, if the

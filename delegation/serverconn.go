@@ -23,6 +23,7 @@ type Conn struct {
 	free        []uint32
 	hand        int // see reclaimSome
 	live        int // grants in force
+	liens       int // of these
 
 	renewed uint64        // LeaseWord at the last check
 	moved   time.Duration // when LeaseWord was first seen with that value

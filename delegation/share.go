@@ -48,28 +48,35 @@ func (g *Grantor) count(party string, more int) {
 // recallRate grants are recalled in a second, to spare the clients that use
 // them.
 func (g *Grantor) recallSome(asking string, fair int, now time.Duration) {
-	if now-g.second >= time.Second {
-		g.second, g.recalled = now, 0
-	}
-	if g.recalled == recallRate {
-		return
-	}
 	var from *Conn
 	for _, c := range g.conns {
 		if c.party != asking && g.held[c.party] > fair && c.live > 0 && !c.over && (from == nil || g.before(c, from, now)) {
 			from = c
 		}
 	}
-	if from == nil {
-		return
+	if from != nil {
+		g.recallNext(from, anyGrant, now)
 	}
-	for range min(reclaimScan, len(from.slots)) {
-		if gr := from.next(); gr != nil && gr.phase == held && !gr.over {
+}
+
+// recallNext recalls the next grant of c for which pick returns true, if the
+// rate permits and the next slots contain such a grant. It reports whether it
+// did.
+func (g *Grantor) recallNext(c *Conn, pick func(*grant) bool, now time.Duration) bool {
+	if now-g.second >= time.Second {
+		g.second, g.recalled = now, 0
+	}
+	if g.recalled == recallRate {
+		return false
+	}
+	for range min(reclaimScan, len(c.slots)) {
+		if gr := c.next(); gr != nil && gr.phase == held && !gr.over && pick(gr) {
 			g.recalled++
 			g.recall(gr, now)
-			return
+			return true
 		}
 	}
+	return false
 }
 
 // before reports whether a must give up a grant before b.

@@ -3,9 +3,8 @@ package nfs4server
 import (
 	"bytes"
 	"context"
-	"math"
-	"strconv"
 
+	"github.com/nfsrdma/nfsrdma/idmap"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/vfs"
@@ -34,7 +33,7 @@ var (
 	// supported1 are the attributes of minor version 1; later has those of
 	// minor version 2.
 	later      = nfs4.BitmapOf(nfs4.AttrChangeAttrType, nfs4.AttrModeUmask)
-	unsupplied = nfs4.BitmapOf(nfs4.AttrACLSupport, nfs4.AttrCloneBlkSize, nfs4.AttrXattrSupport, nfs4.AttrTimeCreate, nfs4.AttrFSLocations)
+	unsupplied = nfs4.BitmapOf(nfs4.AttrACLSupport, nfs4.AttrCloneBlkSize, nfs4.AttrXattrSupport, nfs4.AttrFSLocations)
 	supported2 = nfs4.Known.Without(unsupplied)
 	supported1 = supported2.Without(later)
 )
@@ -47,6 +46,12 @@ func (x *compound) supported() nfs4.Bitmap {
 	return supported1
 }
 
+// unreadable reports whether any of some attributes is supported, but can only
+// be set (RFC 8881, Section 5.5).
+func (x *compound) unreadable(ids nfs4.Bitmap) bool {
+	return ids.And(onlySet).And(x.supported()) != nfs4.Bitmap{}
+}
+
 // getAttr is GETATTR (RFC 8881, Section 18.7).
 func getAttr(ctx context.Context, x *compound) nfs4.Status {
 	var a nfs4.GetAttrArgs
@@ -54,7 +59,7 @@ func getAttr(ctx context.Context, x *compound) nfs4.Status {
 	switch {
 	case x.args.Err() != nil:
 		return nfs4.ErrBadXDR
-	case a.Request.And(onlySet) != (nfs4.Bitmap{}):
+	case x.unreadable(a.Request):
 		return nfs4.ErrInval
 	}
 	res := &x.results.getattr
@@ -103,11 +108,24 @@ func (x *compound) fillFrom(ctx context.Context, o *object, a *vfs.Attr, want nf
 	}
 	out.Mode = a.Mode & modeBits
 	out.NumLinks = a.Nlink
-	out.Owner = strconv.AppendUint(x.owner[0][:0], uint64(a.UID), 10)
-	out.OwnerGroup = strconv.AppendUint(x.owner[1][:0], uint64(a.GID), 10)
+	var status nfs4.Status
+	if want.Has(nfs4.AttrOwner) {
+		if out.Owner, status = x.ownerString(ctx, o, idmap.User, a.UID, x.owner[0][:0]); status != nfs4.OK {
+			return status
+		}
+	}
+	if want.Has(nfs4.AttrOwnerGroup) {
+		if out.OwnerGroup, status = x.ownerString(ctx, o, idmap.Group, a.GID, x.owner[1][:0]); status != nfs4.OK {
+			return status
+		}
+	}
 	out.RawDev = nfs4.SpecData{Major: a.Rdev.Major, Minor: a.Rdev.Minor}
 	out.SpaceUsed = a.Used
 	out.TimeAccess, out.TimeMetadata, out.TimeModify = wireTime(a.Atime), wireTime(a.Ctime), wireTime(a.Mtime)
+	out.TimeCreate = wireTime(a.Birth)
+	if !a.HasBirth {
+		out.Mask.Clear(nfs4.AttrTimeCreate)
+	}
 	if want.Has(nfs4.AttrFileHandle) {
 		out.FileHandle = u.Handle(&o.h)
 	}
@@ -151,6 +169,7 @@ func (x *compound) fillServer(out *nfs4.Attrs) {
 // fillNode sets the attributes of a pseudo node.
 func (x *compound) fillNode(ctx context.Context, n *node, out *nfs4.Attrs) {
 	t := x.tree()
+	*out = nfs4.Attrs{Mask: out.Mask}
 	x.fillServer(out)
 	out.Type = nfs4.TypeDir
 	out.Change = uint64(t.made.UnixNano())
@@ -165,7 +184,7 @@ func (x *compound) fillNode(ctx context.Context, n *node, out *nfs4.Attrs) {
 	}
 	out.Owner, out.OwnerGroup = append(x.owner[0][:0], '0'), append(x.owner[1][:0], '0')
 	made := nfs4.Time{Sec: t.made.Unix(), Nsec: uint32(t.made.Nanosecond())}
-	out.TimeAccess, out.TimeMetadata, out.TimeModify = made, made, made
+	out.TimeAccess, out.TimeMetadata, out.TimeModify, out.TimeCreate = made, made, made, made
 	out.CasePreserving, out.NoTrunc, out.ChownRestricted = true, true, true
 	out.MaxLink, out.MaxName = 255, maxName
 	if out.Mask.Has(nfs4.AttrFileHandle) {
@@ -184,12 +203,21 @@ func (x *compound) mountedOn(e *realm.Exported, own uint64) uint64 {
 // modeBits are the bits of a mode that the standard defines.
 const modeBits = 0o7777
 
+// badMode reports whether a has a mode with other bits.
+func badMode(a *nfs4.Attrs) bool { return a.Mask.Has(nfs4.AttrMode) && a.Mode&^modeBits != 0 }
+
 func wireTime(t vfs.Time) nfs4.Time { return nfs4.Time(t) }
 
-// changeOf returns the change attribute.
-func changeOf(a *vfs.Attr) uint64 { return changeAt(a.Ctime) }
+// changeOf returns the change attribute of an object.
+func changeOf(a *vfs.Attr) uint64 { return changeAt(a.HasChange, a.Change, a.Ctime) }
 
-func changeAt(ctime vfs.Time) uint64 { return uint64(ctime.Sec)*1e9 + uint64(ctime.Nsec) }
+// changeAt returns the change attribute that a file system has, if it has one.
+func changeAt(has bool, change uint64, ctime vfs.Time) uint64 {
+	if has {
+		return change
+	}
+	return uint64(ctime.Sec)*1e9 + uint64(ctime.Nsec)
+}
 
 // changeInfo returns the effect of a change on a directory. It is atomic only if
 // nobody but this server changes the export.
@@ -199,7 +227,7 @@ func changeInfo(u *use, w *vfs.WCC) nfs4.ChangeInfo {
 		c.After = changeOf(&w.After.Attr)
 	}
 	if w.Before.OK {
-		c.Before = changeAt(w.Before.Ctime)
+		c.Before = changeAt(w.Before.HasChange, w.Before.Change, w.Before.Ctime)
 	}
 	return c
 }
@@ -229,7 +257,7 @@ func (x *compound) same(ctx context.Context) (bool, nfs4.Status) {
 	switch {
 	case x.args.Err() != nil:
 		return false, nfs4.ErrBadXDR
-	case a.Attrs.Mask.Has(nfs4.AttrRdattrError), a.Attrs.Mask.And(onlySet) != (nfs4.Bitmap{}):
+	case a.Attrs.Mask.Has(nfs4.AttrRdattrError), x.unreadable(a.Attrs.Mask), badMode(&a.Attrs):
 		return false, nfs4.ErrInval
 	case !unknown.Empty():
 		return false, nfs4.ErrAttrNotSupp
@@ -248,15 +276,16 @@ func setAttr(ctx context.Context, x *compound) nfs4.Status {
 	if x.args.Err() != nil {
 		return nfs4.ErrBadXDR
 	}
-	set, done, status := x.setAttrs(&a.Attrs, settable)
+	set, done, status := x.setAttrs(ctx, &a.Attrs, settable)
 	if status == nfs4.OK {
 		status = x.mayChange(&x.current)
 	}
+	var opened *realm.Open
 	if status == nfs4.OK && set.Size != nil {
-		status = x.maySize(ctx, &a.StateID)
+		opened, status = x.maySize(ctx, &a.StateID)
 	}
 	if status == nfs4.OK {
-		status = x.set(ctx, &x.current, &a.Attrs, set)
+		status = x.set(ctx, opened, &a.Attrs, set)
 	}
 	if status != nfs4.OK {
 		return status
@@ -266,8 +295,10 @@ func setAttr(ctx context.Context, x *compound) nfs4.Status {
 	return nfs4.OK
 }
 
-// set changes the attributes of an object.
-func (x *compound) set(ctx context.Context, o *object, a *nfs4.Attrs, set vfs.SetAttr) nfs4.Status {
+// set changes the attributes of the current object. opened is nil, or an open by
+// which the size is to change.
+func (x *compound) set(ctx context.Context, opened *realm.Open, a *nfs4.Attrs, set vfs.SetAttr) nfs4.Status {
+	o := &x.current
 	u := o.use
 	if err := x.work(ctx, o); err != nil {
 		return x.status(err)
@@ -279,6 +310,10 @@ func (x *compound) set(ctx context.Context, o *object, a *nfs4.Attrs, set vfs.Se
 		}
 		mode := old.Mode&^a.ModeSetMasked.Mask | a.ModeSetMasked.Value&a.ModeSetMasked.Mask
 		set.Mode = &mode
+	}
+	if f := u.FileOf(opened, vfs.OpenWrite); f != nil {
+		defer f.Done()
+		return x.status(x.setSize(ctx, f, set))
 	}
 	if err := u.BeforeSetAttr(ctx, o.h, &set); err != nil {
 		return x.status(err)
@@ -296,7 +331,7 @@ func (x *compound) mayChange(o *object) nfs4.Status {
 }
 
 // setAttrs converts attributes to be set. done are those that will be set.
-func (x *compound) setAttrs(a *nfs4.Attrs, allowed nfs4.Bitmap) (set vfs.SetAttr, done nfs4.Bitmap, _ nfs4.Status) {
+func (x *compound) setAttrs(ctx context.Context, a *nfs4.Attrs, allowed nfs4.Bitmap) (set vfs.SetAttr, done nfs4.Bitmap, _ nfs4.Status) {
 	unknown := a.Mask.Without(x.supported())
 	readOnly := a.Mask.Without(allowed)
 	both := nfs4.BitmapOf(nfs4.AttrMode, nfs4.AttrModeSetMasked)
@@ -313,10 +348,10 @@ func (x *compound) setAttrs(a *nfs4.Attrs, allowed nfs4.Bitmap) (set vfs.SetAttr
 		}
 		set.Size = &a.Size
 	}
+	if badMode(a) {
+		return set, done, nfs4.ErrInval
+	}
 	if m.Has(nfs4.AttrMode) {
-		if a.Mode&^modeBits != 0 {
-			return set, done, nfs4.ErrInval
-		}
 		set.Mode = &a.Mode
 	}
 	if m.Has(nfs4.AttrModeUmask) {
@@ -331,15 +366,16 @@ func (x *compound) setAttrs(a *nfs4.Attrs, allowed nfs4.Bitmap) (set vfs.SetAttr
 	}
 	for _, o := range [...]struct {
 		id   nfs4.AttrID
+		kind idmap.Kind
 		name []byte
 		to   **uint32
-	}{{nfs4.AttrOwner, a.Owner, &set.UID}, {nfs4.AttrOwnerGroup, a.OwnerGroup, &set.GID}} {
+	}{{nfs4.AttrOwner, idmap.User, a.Owner, &set.UID}, {nfs4.AttrOwnerGroup, idmap.Group, a.OwnerGroup, &set.GID}} {
 		if !m.Has(o.id) {
 			continue
 		}
-		n, ok := number(o.name)
-		if !ok {
-			return set, done, nfs4.ErrBadOwner
+		n, status := x.ownerID(ctx, o.kind, o.name)
+		if status != nfs4.OK {
+			return set, done, status
 		}
 		*o.to = &n
 	}
@@ -350,13 +386,6 @@ func (x *compound) setAttrs(a *nfs4.Attrs, allowed nfs4.Bitmap) (set vfs.SetAttr
 		return set, done, nfs4.ErrInval
 	}
 	return set, a.Mask, nfs4.OK
-}
-
-// number returns the user or group that an owner string stands for: a decimal
-// number without leading zeros. The largest means "unchanged" to the host.
-func number(owner []byte) (uint32, bool) {
-	n, err := strconv.ParseUint(string(owner), 10, 32)
-	return uint32(n), err == nil && n != math.MaxUint32 && (owner[0] != '0' || len(owner) == 1) && owner[0] != '+'
 }
 
 // hostTime returns how a time stamp is to be set. It fails for more than a

@@ -8,16 +8,12 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// bindings are the connections that sessions are bound to, so that the end of a
-// connection is told to its sessions.
-type bindings struct {
-	mu    sync.Mutex
-	conns map[*oncrpc.Peer]*binding
-}
-
-// A binding is the sessions of one connection. Sessions that have ended stay in
-// it until they are half of it.
+// A binding is the sessions that are bound to one connection, so that the end
+// of the connection is told to them. Sessions that have ended stay in it until
+// they are half of it.
 type binding struct {
+	mu       sync.Mutex
+	over     bool // the connection has ended
 	sessions map[*nfs4state.Session]struct{}
 	prune    int // the number of sessions at which to look for ended ones
 }
@@ -29,37 +25,47 @@ const minPrune = 16
 // follow unbinds a session from the call's connection when the connection ends:
 // ctx is the connection's.
 func (x *compound) follow(ctx context.Context, s *nfs4state.Session) {
-	b, peer := &x.server.bound, x.call.Peer
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	c := b.conns[peer]
-	if c == nil {
-		c = &binding{sessions: make(map[*nfs4state.Session]struct{}), prune: minPrune}
-		if b.conns == nil {
-			b.conns = make(map[*oncrpc.Peer]*binding)
-		}
-		b.conns[peer] = c
-		context.AfterFunc(ctx, func() { b.unbind(peer) })
-	}
-	c.sessions[s] = struct{}{}
-	if len(c.sessions) < c.prune {
-		return
-	}
-	for s := range c.sessions {
-		if s.Ended() {
-			delete(c.sessions, s)
+	peer := x.call.Peer
+	b := x.server.bound.Load(peer)
+	if b == nil {
+		stored := false
+		b, stored = x.server.bound.LoadOrStore(peer, &binding{sessions: make(map[*nfs4state.Session]struct{}), prune: minPrune})
+		if stored {
+			context.AfterFunc(ctx, func() { b.unbind(peer) })
 		}
 	}
-	c.prune = max(minPrune, 2*len(c.sessions))
+	if !b.add(s) {
+		s.Unbind(peer)
+	}
 }
 
-// unbind tells the sessions of a connection that it has ended.
-func (b *bindings) unbind(peer *oncrpc.Peer) {
+// add adds a session. It returns false if the connection has ended.
+func (b *binding) add(s *nfs4state.Session) bool {
 	b.mu.Lock()
-	c := b.conns[peer]
-	delete(b.conns, peer)
+	defer b.mu.Unlock()
+	if b.over {
+		return false
+	}
+	b.sessions[s] = struct{}{}
+	if len(b.sessions) < b.prune {
+		return true
+	}
+	for s := range b.sessions {
+		if s.Ended() {
+			delete(b.sessions, s)
+		}
+	}
+	b.prune = max(minPrune, 2*len(b.sessions))
+	return true
+}
+
+// unbind tells the sessions that their connection, that of peer, has ended.
+func (b *binding) unbind(peer *oncrpc.Peer) {
+	b.mu.Lock()
+	gone := b.sessions
+	b.over, b.sessions = true, nil
 	b.mu.Unlock()
-	for s := range c.sessions {
+	for s := range gone {
 		s.Unbind(peer)
 	}
 }

@@ -3,6 +3,7 @@ package nfs4server
 import (
 	"context"
 	"errors"
+	"slices"
 	"syscall"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
@@ -50,10 +51,12 @@ func create(ctx context.Context, x *compound) nfs4.Status {
 	}
 	allowed := settable.Without(nfs4.BitmapOf(nfs4.AttrSize, nfs4.AttrModeSetMasked))
 	allowed.Set(nfs4.AttrModeUmask)
-	set, done, status := x.setAttrs(&a.Attrs, allowed)
+	set, done, status := x.setAttrs(ctx, &a.Attrs, allowed)
 	switch {
 	case status != nfs4.OK:
 		return status
+	case !mayGive(x.current.use, &set):
+		return nfs4.ErrPerm
 	case a.Type == nfs4.TypeLnk && len(a.LinkData) == 0:
 		return nfs4.ErrInval
 	case a.Type == nfs4.TypeLnk && len(a.LinkData) > maxPath:
@@ -77,9 +80,30 @@ func create(ctx context.Context, x *compound) nfs4.Status {
 		return x.status(err)
 	}
 	x.current = object{use: u, h: made.Handle}
-	res := nfs4.CreateRes{Dir: changeInfo(u, &made.Dir), AttrSet: done}
+	res := nfs4.CreateRes{Dir: changeInfo(u, &made.Dir), AttrSet: x.give(ctx, &set, done)}
 	x.out = res.AppendTo(x.out)
 	return nfs4.OK
+}
+
+// mayGive reports whether the caller may make an object that belongs to the
+// user and the group in set (RFC 8881, Section 18.4.3).
+func mayGive(u *use, set *vfs.SetAttr) bool {
+	c := &u.Cred
+	return c.UID == 0 || (set.UID == nil || *set.UID == c.UID) &&
+		(set.GID == nil || *set.GID == c.GID || slices.Contains(c.Groups, *set.GID))
+}
+
+// give gives the current object, which the caller has just made, to the group
+// in set: file systems do so only for the superuser. It returns the attributes
+// in done that are set.
+func (x *compound) give(ctx context.Context, set *vfs.SetAttr, done nfs4.Bitmap) nfs4.Bitmap {
+	u := x.current.use
+	if set.GID != nil && u.Cred.UID != 0 {
+		if _, err := u.Export.FS.SetAttr(ctx, &u.Cred, x.current.h, vfs.SetAttr{GID: set.GID}, nil); err != nil {
+			done.Clear(nfs4.AttrOwnerGroup)
+		}
+	}
+	return done
 }
 
 // maxPath is the longest path of a symbolic link that Linux can follow, in
@@ -100,6 +124,9 @@ func remove(ctx context.Context, x *compound) nfs4.Status {
 		return status
 	}
 	u, p := x.current.use, realm.Place{Dir: x.current.h, Name: string(a.Name)}
+	if x.kept(ctx, u, p) {
+		return nfs4.ErrFileOpen
+	}
 	if err := u.BeforeUnlink(ctx, p); err != nil {
 		return x.status(err)
 	}
@@ -114,6 +141,20 @@ func remove(ctx context.Context, x *compound) nfs4.Status {
 	res := nfs4.ChangeRes{Dir: changeInfo(u, &wcc)}
 	x.out = res.AppendTo(x.out)
 	return nfs4.OK
+}
+
+// kept reports whether a name must stay: an open of its file denies others to
+// write (RFC 8881, Section 18.25.4).
+func (x *compound) kept(ctx context.Context, u *use, p realm.Place) bool {
+	if !x.server.state.Denying() {
+		return false
+	}
+	h, _, _, err := u.Export.FS.Lookup(ctx, &u.Cred, p.Dir, p.Name)
+	if err != nil {
+		return false
+	}
+	key, err := x.key(&object{use: u, h: h})
+	return err == nil && x.server.state.Denied(string(key), nfs4.ShareWrite)
 }
 
 // isDir reports whether a name is of a directory.
@@ -142,6 +183,9 @@ func rename(ctx context.Context, x *compound) nfs4.Status {
 	}
 	from := realm.Place{Dir: x.saved.h, Name: string(a.Old)}
 	to := realm.Place{Dir: x.current.h, Name: string(a.New)}
+	if x.kept(ctx, u, to) {
+		return nfs4.ErrFileOpen
+	}
 	if err := u.BeforeRename(ctx, from, to); err != nil {
 		return x.status(err)
 	}

@@ -34,24 +34,30 @@ type compound struct {
 	keep     bool // sa_cachethis
 	room     int  // bytes of the longest results
 	keptRoom int  // of the longest results that the slot keeps
+	restRoom int  // of the longest results without the items that have a room of their own
+	apart    int  // bytes of these items so far, with their padding
+	items    int  // data items so far
 
 	current, saved object
-	uses           []*use // of exports, with which the COMPOUND has begun
+	special        nfs4state.SpecialUse // of the operation
+	uses           []*use               // of exports, with which the COMPOUND has begun
 	spare          []*use
 
 	out      []byte // results so far: the head, or after the data item the tail
-	split    bool   // out is the tail
+	split    bool   // out follows a data item
 	replayed bool   // the reply is one that a slot kept
 
-	attrs   nfs4.Attrs // memory for arguments and results
-	entry   nfs4.DirEntry
-	owner   [2][16]byte // memory for owner and owner_group
+	entry   nfs4.DirEntry // memory for results, which keeps its last contents
+	owner   [2][16]byte   // memory for owner and owner_group
 	handle  [realm.MaxHandle]byte
 	keyOf   []byte // see key
+	parts   [][]byte
+	unnamed bool // a name of an owner was waited for in vain
 	results results
 }
 
-// results is memory for results that would otherwise escape.
+// results is memory for results that would otherwise escape. The memory keeps
+// its last contents: each operation sets the fields that the operation returns.
 type results struct {
 	getattr nfs4.GetAttrRes
 	seq     nfs4.SequenceRes
@@ -96,6 +102,7 @@ const (
 	needsSaved
 	firstAlone // may come without SEQUENCE, but then must be the only one
 	changes    // changes something: runs to its end whatever becomes of the connection
+	makes      // makes an object, for which GETFH follows
 )
 
 // serve executes a COMPOUND.
@@ -121,6 +128,7 @@ func (x *compound) serve(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) (
 		if x.replayed {
 			return nil
 		}
+		x.server.counts.Count(uint32(x.op), uint32(status))
 	}
 	x.finish(status)
 	return nil
@@ -131,19 +139,25 @@ func (x *compound) begin(c *oncrpc.Call, r *oncrpc.Reply, head *nfs4.CompoundArg
 	x.call, x.reply, x.args = c, r, &c.Args
 	x.minor, x.n, x.tag = head.Minor, head.N, head.Tag
 	x.start, x.split, x.replayed = len(r.Head), false, false
-	x.room = c.MaxReply
+	x.room = oncrpc.MaxReplies(c.MaxReply, c.ItemRooms)
 	x.keptRoom = x.room
+	x.restRoom = c.MaxReply
+	if len(c.ItemRooms) > 0 {
+		x.restRoom -= c.ItemRooms[0]
+	}
+	x.apart, x.items, x.unnamed = 0, 0, false
 	res := nfs4.CompoundRes{Tag: x.tag}
 	x.out = res.AppendTo(r.Head)
 }
 
-// end releases what the call has used. A call without an answer leaves no reply
+// end releases the call's resources. A call without an answer leaves no reply
 // in its slot.
 func (x *compound) end() {
 	if x.begun {
 		x.begun = false
 		x.session.End(x.slot, nil, false, true)
 	}
+	x.special.End() // if the operation has panicked
 	for _, u := range x.uses {
 		u.End()
 		x.spare = append(x.spare, u)
@@ -151,18 +165,13 @@ func (x *compound) end() {
 	x.uses = x.uses[:0]
 	x.call, x.reply, x.args, x.session, x.out, x.tag = nil, nil, nil, nil, nil, nil
 	x.current, x.saved, x.keep = object{}, object{}, false
-	x.attrs, x.entry, x.results = nfs4.Attrs{}, nfs4.DirEntry{}, results{}
 }
 
 // finish sets status and count, hands the results to the reply, and lets the
 // slot keep them.
 func (x *compound) finish(status nfs4.Status) {
 	r := x.reply
-	if x.split {
-		r.Tail = x.out
-	} else {
-		r.Head = x.out
-	}
+	x.flush()
 	res := nfs4.CompoundRes{Status: status, Tag: x.tag, N: x.i}
 	res.Patch(r.Head[x.start:])
 	if x.begun {
@@ -178,10 +187,26 @@ func (x *compound) whole() []byte {
 		return r.Head[x.start:]
 	}
 	b := append([]byte(nil), r.Head[x.start:]...)
-	if r.Item != nil {
-		b = xdr.AppendFixed(b, r.Item.B)
+	x.parts = r.AppendBody(x.parts[:0])
+	for _, part := range x.parts {
+		b = append(b, part...)
 	}
-	return append(b, r.Tail...)
+	clear(x.parts)
+	return b
+}
+
+// flush puts the results so far into the reply: into its head, or behind the
+// last data item.
+func (x *compound) flush() {
+	switch r := x.reply; x.items {
+	case 0:
+		r.Head = x.out
+	case 1:
+		r.Tail = x.out
+	default:
+		r.More[x.items-2].Tail = x.out
+	}
+	x.out = nil
 }
 
 // used returns the length in bytes of the results so far.
@@ -192,9 +217,13 @@ func (x *compound) used() int {
 	return len(x.out) - x.start
 }
 
-// left returns how many bytes of results still fit, also into what the slot
-// must keep.
-func (x *compound) left() int {
+// left returns how many bytes of results still fit beside the data items with a
+// room of their own.
+func (x *compound) left() int { return min(x.wholeLeft(), x.restRoom-x.used()+x.apart) }
+
+// wholeLeft returns how many bytes of results still fit in any room, also into
+// the reply that the slot must keep.
+func (x *compound) wholeLeft() int {
 	if x.keep {
 		return x.keptRoom - x.used()
 	}
@@ -232,6 +261,7 @@ func (x *compound) next(ctx context.Context) (nfs4.Status, error) {
 	x.out = xdr.AppendUint32(x.out, uint32(x.op))
 	mark := len(x.out)
 	status = o.do(ctx, x)
+	x.special.End()
 	if x.args.Err() != nil && status == nfs4.OK {
 		status = nfs4.ErrBadXDR
 	}
@@ -280,13 +310,24 @@ func (x *compound) position(o *operation) nfs4.Status {
 }
 
 // fits reports whether an operation's longest results fit into the reply, and
-// into what the slot keeps.
+// into the slot's copy. An object is made only if the results of GETFH fit
+// too: the client could not learn its filehandle otherwise (RFC 8881, Section
+// 2.10.6.4).
 func (x *compound) fits(o *operation) nfs4.Status {
 	longest := max(o.longest, minResult)
+	if o.flags&makes != 0 && x.i+1 < x.n {
+		longest += operations[nfs4.OpGetFH].longest
+	}
+	return x.fit(longest)
+}
+
+// fit returns OK if results of n bytes fit into the reply, and into the
+// slot's copy.
+func (x *compound) fit(n int) nfs4.Status {
 	switch {
-	case x.used()+longest > x.room:
+	case x.used()+n > x.room, x.used()-x.apart+n > x.restRoom:
 		return nfs4.ErrRepTooBig
-	case x.keep && x.used()+longest > x.keptRoom:
+	case x.keep && x.used()+n > x.keptRoom:
 		return nfs4.ErrRepTooBigToCache
 	}
 	return nfs4.OK
@@ -294,7 +335,7 @@ func (x *compound) fits(o *operation) nfs4.Status {
 
 // tooBig returns the status of variable results that do not fit.
 func (x *compound) tooBig() nfs4.Status {
-	if x.keep && x.used() <= x.room {
+	if x.keep && x.used() <= x.room && x.used()-x.apart <= x.restRoom {
 		return nfs4.ErrRepTooBigToCache
 	}
 	return nfs4.ErrRepTooBig
@@ -343,8 +384,10 @@ const digestLen = 64
 func (x *compound) digest(rest []byte) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
-	var b [12]byte
-	xdr.AppendUint32(xdr.AppendUint32(xdr.AppendUint32(b[:0], x.minor), x.n), x.call.Cred.UID)
+	var b [16]byte
+	xdr.AppendUint32(xdr.AppendUint32(b[:0], x.minor), x.n)
+	p := x.principal()
+	xdr.AppendUint32(xdr.AppendUint32(b[:8], p.Flavor), p.UID)
 	h.Write(b[:])
 	h.Write(rest[:min(len(rest), digestLen)])
 	return h.Sum64()
@@ -374,19 +417,23 @@ func (x *compound) sequence(ctx context.Context) (nfs4.Status, error) {
 		return x.fail(nfs4.ErrTooManyOps), nil
 	case uint32(requestLen(x.call)) > s.Fore.MaxRequestSize:
 		return x.fail(nfs4.ErrReqTooBig), nil
+	case x.used()+sequenceLen > min(x.room, int(s.Fore.MaxResponseSize)-replyHeader): // the tag is long
+		return x.fail(nfs4.ErrRepTooBig), nil
+	case a.CacheThis && x.used()+sequenceLen > int(s.Fore.MaxResponseSizeCached)-replyHeader:
+		return x.fail(nfs4.ErrRepTooBigToCache), nil
 	}
 	o := x.server.state.Begin(s, &nfs4state.Sequenced{
 		Slot: a.Slot, Sequence: a.Sequence, Highest: a.HighestSlotID, Digest: x.digest(x.args.Rest()), Conn: x.call.Peer,
 	})
+	if o.Joined { // Wait returns another Outcome, or none
+		x.follow(ctx, s)
+	}
 	if o.Retry != nil {
 		x.reply.StepAside()
 		var err error
 		if o, err = o.Retry.Wait(ctx); err != nil {
 			return 0, oncrpc.ErrNoAnswer
 		}
-	}
-	if o.Joined {
-		x.follow(ctx, s)
 	}
 	switch {
 	case o.Status != nfs4.OK:
@@ -429,6 +476,9 @@ func (x *compound) uncached() nfs4.Status {
 	return x.fail(nfs4.ErrRetryUncachedRep)
 }
 
+// sequenceLen is the length in bytes of SEQUENCE's number and results.
+const sequenceLen = minResult + nfs4.SessionIDSize + 5*4
+
 // replyHeader is the length in bytes of an RPC reply before its results.
 // Session limits count it.
 const replyHeader = 24
@@ -449,6 +499,9 @@ func (x *compound) status(err error) nfs4.Status {
 	if !known {
 		x.server.log.Warn("NFS has no status for the error of a file system, so the client sees NFS4ERR_IO",
 			"op", x.op, "err", err)
+	}
+	if status == nfs4.ErrPerm && x.op != nfs4.OpCreate && x.op != nfs4.OpOpen && x.op != nfs4.OpSetAttr {
+		return nfs4.ErrAccess // no other operation has that status (RFC 8881, Section 15.4)
 	}
 	return status
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 
+	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/vfs"
@@ -12,54 +13,51 @@ import (
 
 // mayUse checks the stateid of READ, WRITE or SETATTR of the size: the open
 // that it stands for must be of the current object, and for the given access.
-// Without an open, no other may deny it (RFC 8881, Sections 8.2.3 and 9.7).
-func (x *compound) mayUse(id *nfs4.StateID, access uint32) nfs4.Status {
+// Without an open, no other may deny it (RFC 8881, Sections 8.2.3 and 9.7), and
+// the returned one is nil.
+func (x *compound) mayUse(id *nfs4.StateID, access uint32) (*realm.Open, nfs4.Status) {
 	key, err := x.key(&x.current)
 	if err != nil {
-		return x.status(err)
+		return nil, x.status(err)
 	}
 	switch *id {
 	case nfs4.CurrentStateID:
 		if !x.current.stated {
-			return nfs4.ErrBadStateID
+			return nil, nfs4.ErrBadStateID
 		}
 		current := x.current.stateid
 		current.SeqID = 0
 		return x.mayUse(&current, access)
-	case nfs4.BypassStateID:
-		if access == nfs4.ShareRead {
-			return nfs4.OK
+	case nfs4.BypassStateID, nfs4.AnonymousStateID:
+		bypass := *id == nfs4.BypassStateID && access == nfs4.ShareRead
+		var ok bool
+		if x.special, ok = x.server.state.BeginSpecial(key, access, bypass); !ok {
+			return nil, nfs4.ErrLocked
 		}
-		fallthrough
-	case nfs4.AnonymousStateID:
-		if x.server.state.Denied(string(key), access) {
-			return nfs4.ErrLocked
-		}
-		return nfs4.OK
+		return nil, nfs4.OK
 	}
 	o, status := x.server.state.Open(x.session, id)
 	switch {
-	case status != nfs4.OK:
-		return status
+	case o == nil:
+		return nil, status
 	case o.Key != string(key):
-		return nfs4.ErrBadStateID
+		return nil, nfs4.ErrBadStateID
+	case status != nfs4.OK:
+		return nil, status
 	case o.Access()&access == 0:
-		return nfs4.ErrOpenMode
+		return nil, nfs4.ErrOpenMode
 	}
-	return nfs4.OK
+	return o.File.(*realm.Open), nfs4.OK
 }
 
 // maySize is mayUse for SETATTR of the size.
-func (x *compound) maySize(ctx context.Context, id *nfs4.StateID) nfs4.Status {
+func (x *compound) maySize(ctx context.Context, id *nfs4.StateID) (*realm.Open, nfs4.Status) {
 	attr, status := x.attr(ctx, &x.current)
 	if status != nfs4.OK {
-		return status
+		return nil, status
 	}
-	if status := regular(&attr); status != nfs4.OK {
-		if status == nfs4.ErrIsDir {
-			return status
-		}
-		return nfs4.ErrInval
+	if regular(&attr) != nfs4.OK {
+		return nil, nfs4.ErrWrongType // Section 15.2 lists no other of its kind
 	}
 	return x.mayUse(id, nfs4.ShareWrite)
 }
@@ -91,8 +89,7 @@ func (x *compound) dataStatus(ctx context.Context, err error) nfs4.Status {
 // data.
 const readHead = minResult + 4 + 4
 
-// read is READ (RFC 8881, Section 18.22). The data of the first READ are the
-// reply's data item; those of a second are inline (RFC 8267, Section 6.4.1).
+// read is READ (RFC 8881, Section 18.22). Its data are a data item of the reply.
 func read(ctx context.Context, x *compound) nfs4.Status {
 	var a nfs4.ReadArgs
 	a.Decode(x.args)
@@ -102,80 +99,125 @@ func read(ctx context.Context, x *compound) nfs4.Status {
 	if status := x.file(ctx); status != nfs4.OK {
 		return status
 	}
-	if status := x.mayUse(&a.StateID, nfs4.ShareRead); status != nfs4.OK {
+	opened, status := x.mayUse(&a.StateID, nfs4.ShareRead)
+	if status != nfs4.OK {
 		return status
 	}
-	count := x.server.realm.ReadCount(a.Offset, a.Count, x.left()-readHead)
+	f := x.current.use.FileOf(opened, vfs.OpenRead)
+	if f != nil {
+		defer f.Done()
+	}
+	asked, room := x.itemRoom(a.Count)
+	count := x.server.realm.ReadCount(a.Offset, asked, room-readHead)
 	res := &x.results.read
 	*res = nfs4.ReadRes{}
-	var status nfs4.Status
-	switch {
-	case x.split:
-		status = x.readInline(ctx, &a, count)
-	case x.lend(ctx, &a, count):
+	if x.lend(ctx, f, &a, count) {
 		status = res.Status
-	default:
-		status = x.readItem(ctx, &a, count)
+	} else {
+		status = x.readItem(ctx, f, &a, count)
 	}
 	if status != nfs4.OK {
 		return status
 	}
-	if !x.split {
-		x.out = res.AppendTo(x.out)
-		x.reply.Head, x.out, x.split = x.out, nil, true
-	}
+	x.out = res.AppendTo(x.out)
+	x.placed(int(res.Count))
 	return nfs4.OK
 }
 
-// readAt reads into p.
-func (x *compound) readAt(ctx context.Context, a *nfs4.ReadArgs, p []byte) (n int, eof bool, err error) {
+// itemRoom returns the most bytes of the next data item, of which n are wanted,
+// and the room for the item with its operation's other results. The items of a
+// COMPOUND use the chunks of a call in the order of their operations (RFC 8267,
+// Section 6.4.1).
+func (x *compound) itemRoom(n uint32) (most uint32, room int) {
+	rooms := x.call.ItemRooms
+	if x.items >= len(rooms) || rooms[x.items] == 0 {
+		return n, x.left()
+	}
+	return min(n, uint32(rooms[x.items])), x.wholeLeft() + 3 // the padding is not sent
+}
+
+// newItem returns memory for the next data item, or false if there is none at
+// present. It may wait, but not for an item after the first: the call holds
+// memory that others may wait for.
+func (x *compound) newItem(n int) ([]byte, bool) {
+	if x.items == 0 {
+		x.reply.Head = x.out // the transport may move the bytes that a READDIR has put there
+		p := x.reply.NewItem(n)
+		x.out = x.reply.Head
+		return p, true
+	}
+	return x.reply.AddItem(n)
+}
+
+// dropItem releases the item that newItem returned.
+func (x *compound) dropItem() {
+	if x.items == 0 {
+		x.reply.DropItem()
+	} else {
+		x.reply.DropLast()
+	}
+}
+
+// placed ends the results in front of the next data item, which has n bytes.
+func (x *compound) placed(n int) {
+	if rooms := x.call.ItemRooms; x.items < len(rooms) && rooms[x.items] > 0 {
+		x.apart += n + xdr.Pad(n)
+	}
+	x.flush()
+	x.items++
+	x.split = true
+}
+
+// readAt reads into p, by an open file unless f is nil.
+func (x *compound) readAt(ctx context.Context, f *realm.File, a *nfs4.ReadArgs, p []byte) (n int, eof bool, err error) {
 	u, off := x.current.use, a.Offset
 	if off > realm.MaxFileSize { // past the end of every file: only check permission
 		off = 0
+	}
+	if f != nil {
+		n, eof, err = f.Read(ctx, p, off)
+		return n, eof || a.Offset > realm.MaxFileSize, err
 	}
 	n, eof, _, err = u.Export.FS.Read(ctx, &u.Cred, x.current.h, p, off)
 	return n, eof || a.Offset > realm.MaxFileSize, err
 }
 
-// readItem reads into the reply's data item.
-func (x *compound) readItem(ctx context.Context, a *nfs4.ReadArgs, count int) nfs4.Status {
-	r := x.reply
-	x.current.use.Rest() // NewItem may wait
-	p := r.NewItem(count)
+// readItem reads into a data item of the reply.
+func (x *compound) readItem(ctx context.Context, f *realm.File, a *nfs4.ReadArgs, count int) nfs4.Status {
+	x.current.use.Rest() // newItem may wait
+	p, ok := x.newItem(count)
+	if !ok {
+		return nfs4.ErrDelay
+	}
 	if err := x.work(ctx, &x.current); err != nil {
-		r.DropItem()
+		x.dropItem()
 		return x.status(err)
 	}
-	n, eof, err := x.readAt(ctx, a, p)
+	n, eof, err := x.readAt(ctx, f, a, p)
 	if err != nil {
-		r.DropItem()
+		x.dropItem()
 		return x.dataStatus(ctx, err)
 	}
-	r.Item.B = p[:n]
+	x.reply.Shorten(n)
 	x.results.read.EOF, x.results.read.Count = eof, uint32(n)
-	return nfs4.OK
-}
-
-// readInline reads into the results.
-func (x *compound) readInline(ctx context.Context, a *nfs4.ReadArgs, count int) nfs4.Status {
-	p := make([]byte, count)
-	n, eof, err := x.readAt(ctx, a, p)
-	if err != nil {
-		return x.dataStatus(ctx, err)
-	}
-	res := nfs4.ReadRes{EOF: eof, Count: uint32(n)}
-	x.out = xdr.AppendFixed(res.AppendTo(x.out), p[:n])
 	return nfs4.OK
 }
 
 // lend reads without a copy, if the file system, the transport and the data
 // permit it. It sets the result's status.
-func (x *compound) lend(ctx context.Context, a *nfs4.ReadArgs, count int) bool {
+func (x *compound) lend(ctx context.Context, f *realm.File, a *nfs4.ReadArgs, count int) bool {
 	u, r := x.current.use, x.reply
-	if !r.Mappable || u.Export.Mapper == nil || a.Offset > realm.MaxFileSize || x.i+1 < x.n || x.keep {
-		return false // nothing may follow what Cut changes, and nothing may copy what it covers
+	if !r.Mappable || u.Export.Mapper == nil || a.Offset > realm.MaxFileSize || x.i+1 < x.n || x.keep || x.items > 0 {
+		return false // nothing may follow the bytes that Cut changes, and nothing may copy the bytes that Cut covers
 	}
-	item, eof, _, err := u.Export.Mapper.Map(ctx, &u.Cred, x.current.h, a.Offset, count)
+	var item *buf.Buf
+	var eof bool
+	var err error
+	if f != nil {
+		item, eof, err = f.Map(ctx, a.Offset, count)
+	} else {
+		item, eof, _, err = u.Export.Mapper.Map(ctx, &u.Cred, x.current.h, a.Offset, count)
+	}
 	if item == nil && err == nil {
 		return false
 	}
@@ -219,8 +261,9 @@ func write(ctx context.Context, x *compound) nfs4.Status {
 	if status == nfs4.OK {
 		status = x.mayChange(&x.current)
 	}
+	var opened *realm.Open
 	if status == nfs4.OK {
-		status = x.mayUse(&a.StateID, nfs4.ShareWrite)
+		opened, status = x.mayUse(&a.StateID, nfs4.ShareWrite)
 	}
 	if status != nfs4.OK {
 		return status
@@ -230,7 +273,15 @@ func write(ctx context.Context, x *compound) nfs4.Status {
 		return nfs4.ErrFBig
 	}
 	u, h := x.current.use, x.current.h
-	if err := u.BeforeWrite(ctx, h); err != nil {
+	f := u.FileOf(opened, vfs.OpenWrite)
+	var err error
+	if f != nil {
+		defer f.Done()
+		err = u.BeforeOpenWrite(ctx, h)
+	} else {
+		err = u.BeforeWrite(ctx, h)
+	}
+	if err != nil {
 		return x.status(err)
 	}
 	// Read the verifier before the write: if a Commit fails meanwhile, this
@@ -241,7 +292,13 @@ func write(ctx context.Context, x *compound) nfs4.Status {
 	if u.Options.Async {
 		how = nfs4.Unstable
 	}
-	n, done, _, err := u.Export.FS.Write(ctx, &u.Cred, h, data, a.Offset, vfs.Stable(how))
+	var n int
+	var done vfs.Stable
+	if f != nil {
+		n, done, err = f.Write(ctx, data, a.Offset, vfs.Stable(how))
+	} else {
+		n, done, _, err = u.Export.FS.Write(ctx, &u.Cred, h, data, a.Offset, vfs.Stable(how))
+	}
 	if err != nil && n == 0 {
 		return x.dataStatus(ctx, err)
 	} // otherwise the client sends the rest again, and then gets the error
@@ -265,12 +322,6 @@ func commit(ctx context.Context, x *compound) nfs4.Status {
 	if status := x.file(ctx); status != nfs4.OK {
 		return status
 	}
-	if status := x.mayChange(&x.current); status != nfs4.OK {
-		return status
-	}
-	if a.Offset+uint64(a.Count) < a.Offset {
-		return nfs4.ErrInval
-	}
 	u, h := x.current.use, x.current.h
 	var err error
 	if u.Options.Async {
@@ -279,7 +330,7 @@ func commit(ctx context.Context, x *compound) nfs4.Status {
 		if a.Offset > realm.MaxFileSize || uint64(a.Count) > realm.MaxFileSize-a.Offset {
 			a.Offset, a.Count = 0, 0 // no file has such a range: commit the whole file
 		}
-		_, err = u.Export.FS.Commit(ctx, &u.Cred, h, a.Offset, a.Count)
+		err = x.commitRange(ctx, a.Offset, a.Count)
 	}
 	if err != nil {
 		return x.dataStatus(ctx, err)
@@ -292,8 +343,20 @@ func commit(ctx context.Context, x *compound) nfs4.Status {
 	return nfs4.OK
 }
 
+// commitRange commits by a file that the caller has open for writing, if there
+// is one: the file's mode may permit the caller nothing.
+func (x *compound) commitRange(ctx context.Context, off uint64, count uint32) error {
+	if f := x.writer(); f != nil {
+		defer f.Done()
+		return f.Commit(ctx, off, count)
+	}
+	u := x.current.use
+	_, err := u.Export.FS.Commit(ctx, &u.Cred, x.current.h, off, count)
+	return err
+}
+
 // readLink is READLINK (RFC 8881, Section 18.24). The path is a data item of
-// the reply, unless a READ has come before.
+// the reply.
 func readLink(ctx context.Context, x *compound) nfs4.Status {
 	if x.current.node != nil {
 		return nfs4.ErrWrongType
@@ -311,16 +374,17 @@ func readLink(ctx context.Context, x *compound) nfs4.Status {
 		return status
 	}
 	res := nfs4.ReadLinkRes{Link: []byte(path)}
-	if x.left() < minResult+4+len(path)+xdr.Pad(len(path)) {
+	most, room := x.itemRoom(uint32(len(path)))
+	if room < minResult+4+len(path)+xdr.Pad(len(path)) || int(most) < len(path) {
 		return x.tooBig()
 	}
-	x.out = res.AppendTo(x.out)
-	if x.split {
-		x.out = xdr.AppendFixed(x.out, res.Link)
-		return nfs4.OK
+	u.Rest() // newItem may wait
+	p, ok := x.newItem(len(path))
+	if !ok {
+		return nfs4.ErrDelay
 	}
-	u.Rest() // NewItem may wait
-	copy(x.reply.NewItem(len(path)), path)
-	x.reply.Head, x.out, x.split = x.out, nil, true
+	copy(p, path)
+	x.out = res.AppendTo(x.out)
+	x.placed(len(path))
 	return nfs4.OK
 }

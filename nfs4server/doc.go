@@ -20,7 +20,7 @@
 // # Over two transports
 //
 // TCP and RDMA are two servers to a client, with one file system: Linux would
-// otherwise merge two mounts, and send over TCP what belongs on RDMA.
+// otherwise merge two mounts, and send over TCP the calls that belong on RDMA.
 //
 // The package must not know a transport, nor how a file system is stored.
 package nfs4server

@@ -19,18 +19,21 @@ func open(ctx context.Context, x *compound) nfs4.Status {
 	if x.args.Err() != nil {
 		return nfs4.ErrBadXDR
 	}
-	if status := x.openArgs(&a); status != nfs4.OK {
+	status := x.openArgs(&a)
+	if status == nfs4.OK {
+		status = x.server.state.MayOpen(x.session, a.Claim == nfs4.ClaimPrevious)
+	}
+	if status != nfs4.OK {
 		return status
 	}
 	res := &x.results.open
 	*res = nfs4.OpenRes{Flags: nfs4.OpenLocktypePosix}
 	dir := x.current
-	var status nfs4.Status
 	switch a.Claim {
 	case nfs4.ClaimNull:
 		status = x.openName(ctx, &a, res)
 	case nfs4.ClaimFH, nfs4.ClaimPrevious:
-		status = x.openObject(ctx, &a, res, false)
+		status = x.openObject(ctx, &a, res)
 	default:
 		status = nfs4.ErrNotSupp // claims of delegations
 	}
@@ -58,6 +61,8 @@ func (x *compound) openArgs(a *nfs4.OpenArgs) nfs4.Status {
 		return nfs4.ErrInval
 	case a.How != nfs4.NoCreate && a.Claim != nfs4.ClaimNull:
 		return nfs4.ErrInval
+	case a.How != nfs4.NoCreate && (a.Attrs.Mask.Has(nfs4.AttrModeSetMasked) || badMode(&a.Attrs)):
+		return nfs4.ErrInval // also for a file that exists (RFC 8881, Sections 6.2.4 and 6.2.5)
 	case x.current.node != nil && a.Claim != nfs4.ClaimNull:
 		return nfs4.ErrIsDir
 	}
@@ -107,7 +112,7 @@ func (x *compound) openName(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.Ope
 		res.Dir = nfs4.ChangeInfo{Atomic: true, Before: c, After: c} // nothing changed
 	}
 	x.current = object{use: u, h: h}
-	return x.openObject(ctx, a, res, false)
+	return x.openObject(ctx, a, res)
 }
 
 // openNode answers OPEN of a name that can only be a directory.
@@ -130,14 +135,14 @@ func (x *compound) openNew(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.Open
 		allowed = exclusive
 	}
 	allowed.Set(nfs4.AttrModeUmask)
-	set, done, status := x.setAttrs(&a.Attrs, allowed)
+	set, done, status := x.setAttrs(ctx, &a.Attrs, allowed)
 	switch {
 	case status != nfs4.OK:
 		return status
 	case x.mayChange(&x.current) != nfs4.OK:
 		return nfs4.ErrROFS
-	case a.Attrs.Mask.Has(nfs4.AttrModeSetMasked):
-		return nfs4.ErrInval // there is no mode yet of which to set a part
+	case !mayGive(x.current.use, &set):
+		return nfs4.ErrPerm
 	}
 	u, p := x.current.use, realm.Place{Dir: x.current.h, Name: string(a.Name)}
 	how := vfs.CreateHow{Mode: vfs.Guarded, Attr: set}
@@ -147,7 +152,7 @@ func (x *compound) openNew(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.Open
 	if err := u.BeforeMake(ctx, p, realm.Leaves); err != nil {
 		return x.status(err)
 	}
-	made, err := u.Export.FS.Create(ctx, &u.Cred, p.Dir, p.Name, how)
+	made, opened, err := u.CreateFile(ctx, p, how, openAccess(a.ShareAccess))
 	u.EndChange()
 	if errors.Is(err, syscall.EEXIST) && a.How == nfs4.Unchecked {
 		h, _, _, err := u.Export.FS.Lookup(ctx, &u.Cred, p.Dir, p.Name) // another call was faster
@@ -155,25 +160,91 @@ func (x *compound) openNew(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.Open
 			return x.status(err)
 		}
 		x.current = object{use: u, h: h}
-		return x.openObject(ctx, a, res, false)
+		return x.openObject(ctx, a, res)
 	}
 	if err != nil {
 		return x.status(err)
 	}
-	res.Dir, res.AttrSet = changeInfo(u, &made.Dir), done
 	x.current = object{use: u, h: made.Handle}
+	res.Dir, res.AttrSet = changeInfo(u, &made.Dir), x.give(ctx, &set, done)
 	if how.Mode == vfs.Exclusive {
 		// The verifier is kept in the times.
 		res.AttrSet.Set(nfs4.AttrTimeAccessSet)
 		res.AttrSet.Set(nfs4.AttrTimeModifySet)
 	}
-	return x.openObject(ctx, a, res, true)
+	return x.openMade(ctx, a, res, opened)
 }
 
-// openObject opens the current object, which the caller has just made or not.
-func (x *compound) openObject(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.OpenRes, made bool) nfs4.Status {
+// openMade opens the current object, which the caller has just made and opened,
+// or found with the caller's verifier.
+func (x *compound) openMade(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.OpenRes, opened *realm.Open) nfs4.Status {
 	o := &x.current
-	attr, status := x.attr(ctx, o)
+	attr, status := x.openable(ctx)
+	if status == nfs4.OK && o.use.Stranger(&vfs.MaybeAttr{OK: true, Attr: attr}) {
+		// Another user's file, whose times are the verifier.
+		status = x.mayOpen(ctx, o, a.ShareAccess&nfs4.ShareBoth)
+	}
+	var key []byte
+	if status == nfs4.OK {
+		var err error
+		key, err = x.key(o)
+		status = x.status(err)
+	}
+	if status != nfs4.OK {
+		opened.Close()
+		return status
+	}
+	_, status = x.addOpen(a, res, key, opened)
+	return status
+}
+
+// openObject opens the current object, which was there before.
+func (x *compound) openObject(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.OpenRes) nfs4.Status {
+	o := &x.current
+	if _, status := x.openable(ctx); status != nfs4.OK {
+		return status
+	}
+	asked := a.ShareAccess & nfs4.ShareBoth
+	empty := a.How == nfs4.Unchecked && a.Attrs.Mask.Has(nfs4.AttrSize) && a.Attrs.Size == 0
+	if empty {
+		asked |= nfs4.ShareWrite
+	}
+	if status := x.mayOpen(ctx, o, asked); status != nfs4.OK {
+		return status
+	}
+	key, err := x.key(o)
+	if err != nil {
+		return x.status(err)
+	}
+	if empty && a.ShareAccess&nfs4.ShareWrite == 0 && x.server.state.Denied(string(key), nfs4.ShareWrite) {
+		return nfs4.ErrShareDenied
+	}
+	if asked&nfs4.ShareWrite != 0 { // delegations keep files from being opened for writing
+		if err := o.use.BeforeOpenWrite(ctx, o.h); err != nil {
+			return x.status(err)
+		}
+	}
+	opened, err := o.use.OpenFile(ctx, o.h, openAccess(a.ShareAccess))
+	if err != nil {
+		return x.status(err)
+	}
+	has, status := x.addOpen(a, res, key, opened)
+	if status != nfs4.OK || !empty {
+		return status
+	}
+	if err := x.truncate(ctx, has); err != nil {
+		if res.StateID.SeqID == 1 { // no earlier OPEN has it
+			x.server.state.Close(x.session, &res.StateID)
+		}
+		return x.status(err)
+	}
+	res.AttrSet.Set(nfs4.AttrSize)
+	return nfs4.OK
+}
+
+// openable returns the attributes of the current object if it can be opened.
+func (x *compound) openable(ctx context.Context) (vfs.Attr, nfs4.Status) {
+	attr, status := x.attr(ctx, &x.current)
 	if status == nfs4.OK {
 		status = regular(&attr)
 	}
@@ -182,51 +253,40 @@ func (x *compound) openObject(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.O
 		// the other one its programs see EIO.
 		status = nfs4.ErrSymlink
 	}
-	if status != nfs4.OK {
-		return status
-	}
-	want := a.ShareAccess & nfs4.ShareBoth
-	if made && o.use.Stranger(&vfs.MaybeAttr{OK: true, Attr: attr}) {
-		made = false // another user's file, whose times are the verifier
-	}
-	empty := !made && a.How == nfs4.Unchecked && a.Attrs.Mask.Has(nfs4.AttrSize) && a.Attrs.Size == 0
-	if !made {
-		asked := want
-		if empty {
-			asked |= nfs4.ShareWrite
-		}
-		if status := x.mayOpen(ctx, o, asked); status != nfs4.OK {
-			return status
-		}
-	}
-	key, err := x.key(o)
-	if err != nil {
-		return x.status(err)
-	}
-	if empty && want&nfs4.ShareWrite == 0 && x.server.state.Denied(string(key), nfs4.ShareWrite) {
-		return nfs4.ErrShareDenied
-	}
-	_, id, status := x.server.state.OpenFile(x.session, &nfs4state.OpenFile{
-		Owner: a.Owner.Owner, Key: string(key), Access: want, Deny: a.ShareDeny, Reclaim: a.Claim == nfs4.ClaimPrevious,
-	}, nil)
-	if status != nfs4.OK {
-		return status
-	}
-	res.StateID = id
-	if !empty {
-		return nfs4.OK
-	}
-	if status := x.set(ctx, o, &nfs4.Attrs{}, vfs.SetAttr{Size: new(uint64)}); status != nfs4.OK {
-		if id.SeqID == 1 { // no earlier OPEN has it
-			x.server.state.Close(x.session, &id)
-		}
-		return status
-	}
-	res.AttrSet.Set(nfs4.AttrSize)
-	return nfs4.OK
+	return attr, status
 }
 
-// mayOpen checks the caller's rights to open an existing file. A caller who may
+// addOpen adds an open of the current object to the state, which takes over
+// opened. It returns all that is open by the stateid.
+func (x *compound) addOpen(a *nfs4.OpenArgs, res *nfs4.OpenRes, key []byte, opened *realm.Open) (*realm.Open, nfs4.Status) {
+	o, id, status := x.server.state.OpenFile(x.session, &nfs4state.OpenFile{
+		Owner: a.Owner.Owner, Key: string(key), Access: a.ShareAccess & nfs4.ShareBoth, Deny: a.ShareDeny,
+		Reclaim: a.Claim == nfs4.ClaimPrevious,
+	}, opened)
+	if status != nfs4.OK {
+		return nil, status
+	}
+	has := o.File.(*realm.Open)
+	if has.Removed() { // ExportsChanged may have come before
+		x.server.state.Close(x.session, &id)
+		return nil, nfs4.ErrStale
+	}
+	res.StateID = id
+	return has, nfs4.OK
+}
+
+// truncate empties the current object, whose change is announced.
+func (x *compound) truncate(ctx context.Context, has *realm.Open) error {
+	u := x.current.use
+	if f := u.FileOf(has, vfs.OpenWrite); f != nil {
+		defer f.Done()
+		return f.SetSize(ctx, 0)
+	}
+	_, err := u.Export.FS.SetAttr(ctx, &u.Cred, x.current.h, vfs.SetAttr{Size: new(uint64)}, nil)
+	return err
+}
+
+// mayOpen checks the caller's rights to open an existing file. A caller that may
 // execute a file may read it.
 func (x *compound) mayOpen(ctx context.Context, o *object, want uint32) nfs4.Status {
 	if want&nfs4.ShareWrite != 0 && o.use.Options.ReadOnly {
@@ -314,11 +374,11 @@ func (x *compound) exact(ctx context.Context, id *nfs4.StateID) (nfs4.StateID, n
 		}
 		exact = x.current.stateid
 	}
-	o, status := x.server.state.Open(x.session, &exact)
-	if status != nfs4.OK {
+	o, status := x.server.state.Open(x.session, &exact) // the code that changes o judges the seqid
+	switch {
+	case status == nfs4.ErrAdminRevoked:
 		return exact, status
-	}
-	if status := x.file(ctx); status != nfs4.OK {
+	case o == nil || x.file(ctx) != nfs4.OK:
 		return exact, nfs4.ErrBadStateID
 	}
 	key, err := x.key(&x.current)

@@ -70,6 +70,8 @@ func (g *rig) make(name, content string) nfs4.FH {
 }
 
 // TestOpenArguments checks arguments that are refused as such (R8881-18.16).
+//
+// R8881-18.16.3-2, R8881-18.16.3-17, R8881-18.16.4-1, R8881-18.16.4-4.
 func TestOpenArguments(t *testing.T) {
 	g := newRig(t).connect().asRoot()
 	g.make("f", "content")
@@ -106,7 +108,7 @@ func TestOpenArguments(t *testing.T) {
 	reclaim := openArgs("o", "", 1, 0, nfs4.NoCreate)
 	reclaim.Claim = nfs4.ClaimPrevious
 	st, _ = g.do(root(), look("x"), look("f"), step{nfs4.OpOpen, reclaim, new(nfs4.OpenRes)})
-	assert.Equal(t, nfs4.ErrNoGrace, st)
+	assert.Equal(t, nfs4.ErrNoGrace, st, "R8881-8.4.2.1-8, R8881-8.4.3-3")
 	byFH := openArgs("o", "", 1, 0, nfs4.NoCreate)
 	byFH.Claim = nfs4.ClaimFH
 	st, _ = g.do(root(), look("x"), look("f"), step{nfs4.OpOpen, byFH, new(nfs4.OpenRes)})
@@ -114,12 +116,14 @@ func TestOpenArguments(t *testing.T) {
 }
 
 // TestCreateModes checks the four ways to create (R8881-18.16.3).
+//
+// R8881-18.16.3-5, R8881-18.16.3-12.
 func TestCreateModes(t *testing.T) {
 	g := newRig(t).connect().asRoot()
 	res, fh, st := g.open(openArgs("o", "f", nfs4.ShareBoth, 0, nfs4.Guarded))
 	require.Equal(t, nfs4.OK, st)
 	assert.Equal(t, nfs4.BitmapOf(nfs4.AttrMode), res.AttrSet)
-	assert.Equal(t, nfs4.OpenLocktypePosix, res.Flags)
+	assert.Equal(t, nfs4.OpenLocktypePosix, res.Flags, "R8881-9.6-2: no lock is notified of")
 	assert.NotEqual(t, res.Dir.Before, res.Dir.After)
 	require.Equal(t, nfs4.OK, g.write(fh, res.StateID, "hello"))
 	_, _, st = g.open(openArgs("o", "f", nfs4.ShareBoth, 0, nfs4.Guarded))
@@ -173,6 +177,9 @@ func TestCreateModes(t *testing.T) {
 }
 
 // TestShares checks share reservations between owners and clients (R8881-9.7).
+//
+// R8881-18.18.3-2, R8881-18.22.3-3, R8881-18.32.3-4,
+// R8881-18.32.4-2.
 func TestShares(t *testing.T) {
 	g := newRig(t).connect().asRoot()
 	fh := g.make("f", "content")
@@ -246,6 +253,9 @@ func TestOpenEmpties(t *testing.T) {
 
 // TestCurrentStateID checks the current stateid of a COMPOUND
 // (R8881-16.2.3.1.2).
+//
+// R8881-16.2.3.1.2-1, R8881-16.2.3.1.2-2, R8881-16.2.3.1.2-3, R8881-18.19.3-1,
+// R8881-18.21.3-1.
 func TestCurrentStateID(t *testing.T) {
 	g := newRig(t).connect().asRoot()
 	g.make("f", "content")
@@ -265,12 +275,16 @@ func TestCurrentStateID(t *testing.T) {
 	st, n := g.do(root(), look("x"), opening, root(), closing)
 	assert.Equal(t, nfs4.ErrBadStateID, st, "PUTROOTFH clears it")
 	assert.Equal(t, 5, n)
+	st, _ = g.do(root(), look("x"), opening, put(g.lookup("x", "f")), closing)
+	assert.Equal(t, nfs4.ErrBadStateID, st, "and PUTFH, of the same file too")
 	st, _ = g.do(root(), look("x"), opening, closing, reading)
 	assert.Equal(t, nfs4.ErrBadStateID, st)
 }
 
 // TestStateIDsOfOthers checks that a stateid is of no use to another client
 // (R8881-8.2).
+//
+// R8881-18.38.3-1, R8881-21-4.
 func TestStateIDsOfOthers(t *testing.T) {
 	g := newRig(t).connect().asRoot()
 	fh := g.make("f", "content")
@@ -304,7 +318,7 @@ func TestStateIDsOfOthers(t *testing.T) {
 }
 
 // TestReclaimComplete checks that a client must say RECLAIM_COMPLETE first
-// (R8881-18.51.3-2).
+// (R8881-8.4.2.1-3, R8881-18.51.3-2).
 func TestReclaimComplete(t *testing.T) {
 	g := newRig(t).asRoot()
 	g.sessionAs("c")

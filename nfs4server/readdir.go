@@ -22,7 +22,7 @@ func readDir(ctx context.Context, x *compound) nfs4.Status {
 		return nfs4.ErrBadXDR
 	case a.Cookie == 1 || a.Cookie == 2, a.Cookie == 0 && a.Verf != nfs4.Verifier{}:
 		return nfs4.ErrBadCookie
-	case a.Request.And(onlySet) != (nfs4.Bitmap{}):
+	case x.unreadable(a.Request):
 		return nfs4.ErrInval
 	}
 	if status := x.directory(ctx, &x.current); status != nfs4.OK {
@@ -33,17 +33,29 @@ func readDir(ctx context.Context, x *compound) nfs4.Status {
 	}
 	room := uint32(max(0, min(x.left()-4, x.server.realm.Payload())))
 	count := min(a.MaxCount, room)
-	if !x.split {
-		x.reply.Head = x.out
-		x.rest()
-		x.reply.Reserve(int(count))
-		x.out = x.reply.Head
+	if x.split {
+		count = min(count, shortList)
+	} else {
+		x.reserve(int(count))
 	}
 	w := nfs4.NewDirWriter(x.out, count)
 	if x.current.node != nil {
 		return x.listNode(ctx, &a, &w)
 	}
 	return x.list(ctx, &a, &w)
+}
+
+// shortList is the length in bytes of the longest list without reserved memory:
+// behind a data item none can be reserved, because the call holds some.
+const shortList = 8 << 10
+
+// reserve has the transport count the memory of results of n bytes. It may wait,
+// and must not follow a data item.
+func (x *compound) reserve(n int) {
+	x.reply.Head = x.out
+	x.rest()
+	x.reply.Reserve(n)
+	x.out = x.reply.Head
 }
 
 // rest gives up the permit before a wait.
@@ -121,7 +133,7 @@ func (x *compound) fillEntry(ctx context.Context, dir *object, e *vfs.Entry, wan
 	return false
 }
 
-// fillError sets what is known of an entry whose attributes cannot be read (RFC
+// fillError sets the known attributes of an entry whose attributes cannot be read (RFC
 // 8881, Section 18.23.3).
 func (x *compound) fillError(fileID uint64, want nfs4.Bitmap, status nfs4.Status, out *nfs4.Attrs) {
 	out.Mask = want.And(nfs4.BitmapOf(nfs4.AttrRdattrError, nfs4.AttrMountedOnFileID))

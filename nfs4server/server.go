@@ -6,9 +6,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/idmap"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfs4state"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
 	"github.com/nfsrdma/nfsrdma/realm"
 )
 
@@ -27,6 +29,10 @@ type Config struct {
 	// means both.
 	Minors []uint32
 
+	// Owners translates owners and groups of files; nil means that they are
+	// numbers. The caller closes it.
+	Owners *idmap.Map
+
 	// MaxSlots is the greatest number of slots of a session; 0 means 64.
 	MaxSlots uint32
 }
@@ -41,7 +47,9 @@ type Server struct {
 	minors    [nfs4.MaxMinor + 1]bool
 	slots     uint32
 	tree      treeCache
-	bound     bindings
+	bound     oncrpc.Memo[binding]
+	owners    *idmap.Map // may be nil
+	counts    *rpcstats.Operations
 	compounds sync.Pool // of *compound
 }
 
@@ -53,7 +61,7 @@ const (
 	// maxOps is the greatest number of operations of a COMPOUND.
 	maxOps = 64
 
-	// messageRoom is what a request or reply may have besides a payload: the
+	// messageRoom is the room of a request or reply besides a payload: the
 	// rest of a COMPOUND with a WRITE or READ. With less than 1,044 bytes
 	// Linux would shrink its wsize to an odd number.
 	messageRoom = 64 << 10
@@ -62,15 +70,18 @@ const (
 	// for 7,584 bytes.
 	maxCached = 8 << 10
 
-	// minMessage is the shortest limit of messages with which a client could
-	// do anything.
-	minMessage = 512
+	// minRequest and minResponse are the lengths of the shortest COMPOUND,
+	// which is SEQUENCE alone, with the headers of RPC and an empty tag. A
+	// channel for less could never carry a message.
+	minRequest  = callHeader + 12 + 4 + nfs4.SessionIDSize + 16
+	minResponse = replyHeader + 12 + minResult + nfs4.SessionIDSize + 20
 )
 
 // New returns a Server.
 func New(c Config) *Server {
 	s := &Server{
-		realm: c.Realm, state: c.State, log: c.Realm.Log(), lease: c.Lease, id: c.ID, slots: c.MaxSlots,
+		realm: c.Realm, state: c.State, log: c.Realm.Log(), lease: c.Lease, id: c.ID, slots: c.MaxSlots, owners: c.Owners,
+		counts: rpcstats.NewOperations(uint32(nfs4.NumOp)),
 	}
 	if s.slots == 0 {
 		s.slots = defaultSlots
@@ -83,6 +94,10 @@ func New(c Config) *Server {
 	}
 	return s
 }
+
+// Operations returns the operations executed so far, by number. Number
+// nfs4.NumOp stands for all undefined ones.
+func (s *Server) Operations() []rpcstats.OperationStats { return s.counts.Stats() }
 
 // Register registers NFS version 4 with m.
 func (s *Server) Register(m *oncrpc.Mux) { m.Register(nfs4.Program, nfs4.Version, s) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfs4state"
 	"github.com/nfsrdma/nfsrdma/xdr"
@@ -17,6 +18,14 @@ func (x *compound) transport() nfs4state.Transport {
 	return nfs4state.TCP
 }
 
+// party returns the party of the client's address.
+func (x *compound) party() fairshare.Name {
+	if p := x.call.Peer; p != nil {
+		return fairshare.PartyOfIP(p.Addr.Addr())
+	}
+	return fairshare.Name{}
+}
+
 // exchangeID is EXCHANGE_ID (RFC 8881, Section 18.35).
 func exchangeID(_ context.Context, x *compound) nfs4.Status {
 	var a nfs4.ExchangeIDArgs
@@ -28,14 +37,15 @@ func exchangeID(_ context.Context, x *compound) nfs4.Status {
 	switch {
 	case x.args.Err() != nil:
 		return nfs4.ErrBadXDR
-	case a.Flags&^allowed != 0, a.Protect.How == nfs4.ProtectMachCred:
+	case a.Flags&^allowed != 0, a.Protect.How == nfs4.ProtectMachCred, a.Protect.Void:
 		return nfs4.ErrInval // machine credentials need RPCSEC_GSS
 	case a.Protect.How == nfs4.ProtectSSV:
 		return nfs4.ErrEncrAlgUnsupp
 	}
 	id, sequence, confirmed, status := x.server.state.ExchangeID(&nfs4state.Exchange{
-		Transport: x.transport(), Principal: x.principal(), Owner: a.Owner, Verifier: a.Verifier,
+		Transport: x.transport(), Principal: x.principal(), Party: x.party(), Owner: a.Owner, Verifier: a.Verifier,
 		Update: a.Flags&nfs4.ExchangeUpdConfirmed != 0, Impl: string(a.Impl.Name[:min(len(a.Impl.Name), maxImpl)]),
+		Minor: x.minor,
 	})
 	if status != nfs4.OK {
 		return status
@@ -75,7 +85,7 @@ func createSession(ctx context.Context, x *compound) nfs4.Status {
 	}
 	c.Back.HeaderPadSize = 0
 	switch {
-	case c.Fore.MaxOperations < 2, c.Fore.MaxRequests == 0, min(c.Fore.MaxRequestSize, c.Fore.MaxResponseSize) < minMessage,
+	case c.Fore.MaxOperations < 2, c.Fore.MaxRequests == 0, c.Fore.MaxRequestSize < minRequest, c.Fore.MaxResponseSize < minResponse,
 		c.Flags&nfs4.SessionConnBackChan != 0 && c.Back.MaxOperations < 2:
 		c.Refused = nfs4.ErrTooSmall
 	}
@@ -192,11 +202,17 @@ func setSSV(context.Context, *compound) nfs4.Status { return nfs4.ErrInval }
 func testStateID(_ context.Context, x *compound) nfs4.Status {
 	var a nfs4.TestStateIDArgs
 	a.Decode(x.args)
-	switch {
-	case x.args.Err() != nil:
+	if x.args.Err() != nil {
 		return nfs4.ErrBadXDR
-	case x.left() < minResult+4*int(a.N):
-		return nfs4.ErrRepTooBig
+	}
+	if status := x.fit(minResult + 4*int(a.N)); status != nfs4.OK {
+		return status
+	}
+	switch long := 4*int(a.N) > shortList; {
+	case long && x.split:
+		return x.tooBig() // see shortList
+	case long:
+		x.reserve(4 * int(a.N))
 	}
 	res := nfs4.TestStateIDRes{N: a.N}
 	x.out = res.AppendTo(x.out)
@@ -214,6 +230,12 @@ func freeStateID(_ context.Context, x *compound) nfs4.Status {
 	a.Decode(x.args)
 	if x.args.Err() != nil {
 		return nfs4.ErrBadXDR
+	}
+	if a.StateID == nfs4.CurrentStateID {
+		if !x.current.stated {
+			return nfs4.ErrBadStateID
+		}
+		a.StateID = x.current.stateid
 	}
 	return x.done(x.server.state.FreeStateID(x.session, &a.StateID))
 }

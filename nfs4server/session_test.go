@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
 // exchange sends EXCHANGE_ID alone.
@@ -24,6 +26,8 @@ func (g *rig) exchange(owner string, verf byte, flags uint32) (nfs4.ExchangeIDRe
 var channel = nfs4.ChannelAttrs{MaxRequestSize: 8192, MaxResponseSize: 8192, MaxResponseSizeCached: 1024, MaxOperations: 8, MaxRequests: 4}
 
 // TestExchangeID checks flags, identity and role.
+//
+// R8881-18.35.3-6.
 func TestExchangeID(t *testing.T) {
 	g := newRig(t)
 	for flags, want := range map[uint32]nfs4.Status{
@@ -58,8 +62,56 @@ func TestExchangeID(t *testing.T) {
 	assert.Equal(t, nfs4.OK, st)
 }
 
+// TestProtection checks that no state protection is granted but SP4_NONE: there
+// are neither machine credentials nor secret state verifiers (R8881-2.10.9-1).
+//
+// R8881-18.35.3-8, R8881-18.35.3-9, R8881-18.35.3-11.
+func TestProtection(t *testing.T) {
+	g := newRig(t)
+	none := (&nfs4.ExchangeIDArgs{Owner: []byte("c")}).AppendTo(nil)
+	front := none[:len(none)-8] // without the protection and the empty list of implementations
+	ops := make([]byte, 8)      // two empty sets of operations
+	ssv := func(hash, encryption, window uint32) []byte {
+		b := append([]byte(nil), ops...)
+		for _, n := range []uint32{hash, encryption} {
+			b = xdr.AppendUint32(b, n)
+			for range n {
+				b = xdr.AppendOpaque(b, []byte("algorithm"))
+			}
+		}
+		return xdr.AppendUint32(xdr.AppendUint32(b, window), 0)
+	}
+	ask := func(how nfs4.ProtectHow, parms []byte) (nfs4.ProtectHow, nfs4.Status) {
+		args := xdr.AppendUint32(append([]byte(nil), front...), uint32(how))
+		args = xdr.AppendUint32(append(args, parms...), 0)
+		var res nfs4.ExchangeIDRes
+		st, _ := g.raw(step{nfs4.OpExchangeID, cut(args), &res})
+		return res.Protect.How, st
+	}
+	for _, parms := range [][]byte{ssv(0, 1, 1), ssv(1, 0, 1), ssv(1, 1, 0)} {
+		_, st := ask(nfs4.ProtectSSV, parms)
+		assert.Equal(t, nfs4.ErrInval, st)
+	}
+	for how, tt := range map[nfs4.ProtectHow]struct {
+		parms []byte
+		want  nfs4.Status
+	}{
+		nfs4.ProtectNone:     {nil, nfs4.OK},
+		nfs4.ProtectMachCred: {ops, nfs4.ErrInval},
+		nfs4.ProtectSSV:      {ssv(1, 1, 1), nfs4.ErrEncrAlgUnsupp},
+		3:                    {nil, nfs4.ErrBadXDR},
+	} {
+		protect, st := ask(how, tt.parms)
+		assert.Equal(t, tt.want, st, how)
+		assert.Equal(t, nfs4.ProtectNone, protect)
+	}
+}
+
 // TestPositions checks where operations may stand (R8881-2.10.2.1-1,
-// R8881-15.1.3.3-1, R8881-15.1.3.5-1, R8881-18.46.3-1).
+// R8881-15.1.3.3-1, R8881-15.1.3.5-1, R8881-18.46.3-1): only the operations that
+// make or end sessions go without a session (R8881-2.10-1).
+//
+// R8881-16.2.1-2, R8881-18.35.3-1, R8881-18.36.3-1, R8881-18.50.3-2.
 func TestPositions(t *testing.T) {
 	g := newRig(t).connect()
 	seq := func() step {
@@ -93,11 +145,13 @@ func TestPositions(t *testing.T) {
 	assert.Zero(t, n)
 	g.minor = 0
 	st, _ = g.raw(root())
-	assert.Equal(t, nfs4.ErrMinorVersMismatch, st)
+	assert.Equal(t, nfs4.ErrMinorVersMismatch, st, "R8881-2.7-1: 4.0 is not served")
 }
 
 // TestUndefined checks operations that the minor version does not have
 // (R8881-2.7-3, R8881-15.1.3.4-1, R8881-18.52.3-1).
+//
+// R8881-15.1.1.5-1, R8881-16.2.1-1.
 func TestUndefined(t *testing.T) {
 	for minor := uint32(1); minor <= 2; minor++ {
 		g := newRig(t)
@@ -126,10 +180,6 @@ func TestUndefined(t *testing.T) {
 func TestReplay(t *testing.T) {
 	g := newRig(t).connect()
 	g.cred.UID, g.cred.GID = 0, 0
-	mkdir := func(name string) step {
-		a := &nfs4.CreateArgs{Type: nfs4.TypeDir, Name: []byte(name)}
-		return step{nfs4.OpCreate, a, new(nfs4.CreateRes)}
-	}
 	st, _ := g.do(root(), look("x"), mkdir("d"))
 	require.Equal(t, nfs4.OK, st)
 	g.seq--
@@ -139,21 +189,26 @@ func TestReplay(t *testing.T) {
 	assert.Equal(t, 3, n)
 	g.seq--
 	st, _ = g.do(root(), look("x"))
-	assert.Equal(t, nfs4.ErrSeqFalseRetry, st)
-	g.seq--
-	g.cred.UID = 5
-	st, _ = g.do(root(), look("x"), mkdir("d"))
-	assert.Equal(t, nfs4.ErrSeqFalseRetry, st, "another principal")
+	assert.Equal(t, nfs4.ErrSeqFalseRetry, st, "R8881-2.10.6.1.3.1-1")
+	cred := g.cred
+	for _, other := range []rpcmsg.Cred{{Flavor: rpcmsg.AuthSys, UID: 5}, {Flavor: rpcmsg.AuthNone, UID: cred.UID}} {
+		g.seq--
+		g.cred = other
+		st, _ = g.do(root(), look("x"), mkdir("d"))
+		assert.Equal(t, nfs4.ErrSeqFalseRetry, st, "R8881-2.10.6.1.3.1-2: another principal")
+	}
+	g.cred = cred
 	g.seq++
 	st, _ = g.do()
 	assert.Equal(t, nfs4.ErrSeqMisordered, st)
 	g.seq -= 2
-	g.cred.UID = 0
 	st, _ = g.do(root(), look("x"), mkdir("d"))
 	assert.Equal(t, nfs4.ErrExist, st, "errors of SEQUENCE have left the slot alone (R8881-2.10.6.1.2-1)")
 }
 
 // TestChannels checks the limits that a session gets (R8881-18.36.3).
+//
+// R8881-18.36.3-3, R8881-18.36.3-5.
 func TestChannels(t *testing.T) {
 	g := newRig(t)
 	create := func(owner string, change func(a *nfs4.CreateSessionArgs)) (nfs4.CreateSessionRes, nfs4.Status) {
@@ -173,15 +228,21 @@ func TestChannels(t *testing.T) {
 		a.Fore = nfs4.ChannelAttrs{HeaderPadSize: 9, MaxRequestSize: ^uint32(0), MaxResponseSize: ^uint32(0), MaxResponseSizeCached: ^uint32(0), MaxOperations: ^uint32(0), MaxRequests: ^uint32(0), HasIRD: true, RDMAIRD: 5}
 	})
 	assert.Equal(t, nfs4.OK, st)
-	assert.Zero(t, res.Flags, "neither persistent nor stepped up, and this connection has no way back")
+	assert.Zero(t, res.Flags, "neither persistent (R8881-2.10.6.5-1) nor stepped up, and this connection has no way back")
 	assert.Less(t, res.Fore.MaxRequestSize, uint32(2<<20))
 	assert.EqualValues(t, defaultSlots, res.Fore.MaxRequests)
 	assert.EqualValues(t, maxOps, res.Fore.MaxOperations)
-	assert.Zero(t, res.Fore.HeaderPadSize)
+	assert.Zero(t, res.Fore.HeaderPadSize, "R8881-2.10.7.3-1")
+	g.session = res.Session
+	seq := g.sequence(1, false)
+	seq.args.(*nfs4.SequenceArgs).HighestSlotID = defaultSlots - 1
+	st, _ = g.raw(seq)
+	assert.Equal(t, nfs4.OK, st)
+	assert.EqualValues(t, defaultSlots-1, seq.res.(*nfs4.SequenceRes).HighestSlotID, "R8881-2.10.6.1-10")
 	_, st = create("flags", func(a *nfs4.CreateSessionArgs) { a.Flags = 8 })
 	assert.Equal(t, nfs4.ErrInval, st, "R8881-18.36.3-10")
 	for _, tiny := range []func(c *nfs4.ChannelAttrs){
-		func(c *nfs4.ChannelAttrs) { c.MaxResponseSize = 200 }, func(c *nfs4.ChannelAttrs) { c.MaxRequestSize = 16 },
+		func(c *nfs4.ChannelAttrs) { c.MaxResponseSize = minResponse - 1 }, func(c *nfs4.ChannelAttrs) { c.MaxRequestSize = 16 },
 		func(c *nfs4.ChannelAttrs) { c.MaxOperations = 1 }, func(c *nfs4.ChannelAttrs) { c.MaxRequests = 0 },
 	} {
 		_, st = create("tiny", func(a *nfs4.CreateSessionArgs) { tiny(&a.Fore) })
@@ -190,12 +251,14 @@ func TestChannels(t *testing.T) {
 }
 
 // TestLimits checks the limits of a session's COMPOUNDs.
+//
+// R8881-15.1.3.11-1, R8881-18.36.3-7.
 func TestLimits(t *testing.T) {
 	g := newRig(t)
 	id, _ := g.exchange("c", 1, 0)
 	var cs nfs4.CreateSessionRes
 	small := channel
-	small.MaxOperations, small.MaxResponseSize, small.MaxResponseSizeCached = 4, minMessage, 200
+	small.MaxOperations, small.MaxResponseSize, small.MaxResponseSizeCached = 4, 512, 200
 	st, _ := g.raw(step{nfs4.OpCreateSession, &nfs4.CreateSessionArgs{ClientID: id.ClientID, Sequence: id.SequenceID, Fore: small, Back: channel}, &cs})
 	require.Equal(t, nfs4.OK, st)
 	g.session = cs.Session
@@ -244,7 +307,7 @@ func TestDestroy(t *testing.T) {
 	assert.Equal(t, nfs4.ErrStaleClientID, st)
 }
 
-// TestSweep checks that what a client leaves behind goes after a lease
+// TestSweep checks that the state that a client leaves behind goes after a lease
 // (R8881-18.35.4-7).
 func TestSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

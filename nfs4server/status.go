@@ -14,7 +14,7 @@ var errnoStatus = map[syscall.Errno]nfs4.Status{
 	syscall.EPERM:        nfs4.ErrPerm,
 	syscall.ENOENT:       nfs4.ErrNoEnt,
 	syscall.EIO:          nfs4.ErrIO,
-	syscall.ENXIO:        nfs4.ErrNXIO,
+	syscall.ENXIO:        nfs4.ErrIO, // NFS4ERR_NXIO is version 4.0's alone
 	syscall.E2BIG:        nfs4.ErrFBig,
 	syscall.EACCES:       nfs4.ErrAccess,
 	syscall.EEXIST:       nfs4.ErrExist,

@@ -171,7 +171,7 @@ func (x *compound) goTo(ctx context.Context, n *node) error {
 }
 
 // superuser looks up the directories in which exports below others lie: the
-// exports alone decide who sees them.
+// exports alone decide which clients see the directories.
 var superuser vfs.Cred
 
 // walk looks up the directory of an export at a path below its root.

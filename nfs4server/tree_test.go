@@ -51,8 +51,12 @@ func (g *rig) fsid(path ...string) (nfs4.FSID, nfs4.Status) {
 	return res.Attrs.FSID, st
 }
 
-// TestTree checks the pseudo file system: only what leads to exports that the
-// client may use is there, and each export is a file system of its own.
+// TestTree checks the pseudo file system: only the directories that lead to exports
+// that the client may use are there (R8881-7.3-1), also through directories that nobody
+// exports (R8881-7.6-1), and each export and the pseudo file system have an fsid
+// of their own (R8881-7.3-2, R8881-5.8.1.9-1).
+//
+// R8881-18.14.3-1.
 func TestTree(t *testing.T) {
 	open := exports.Options{Insecure: true, NoRootSquash: true}
 	g := newRig(t, memory("/srv/a", open), memory("/srv/deep/b", open), memory("/secret/c", open, "10.0.0.0/8"), memory("/srv/mine", open, "192.0.2.0/24")).connect().asRoot()
@@ -89,7 +93,8 @@ func TestTree(t *testing.T) {
 	st, _ = g.do(root(), step{nfs4.OpLookupP, &void, status()})
 	assert.Equal(t, nfs4.ErrNoEnt, st)
 
-	// Handles of pseudo nodes last as long as the exports lead there.
+	// Handles of pseudo nodes last as long as the exports lead there
+	// (R8881-7.5-1).
 	var fh nfs4.HandleRes
 	st, _ = g.do(root(), look("srv"), step{nfs4.OpGetFH, &void, &fh})
 	require.Equal(t, nfs4.OK, st)
@@ -109,7 +114,7 @@ func TestTree(t *testing.T) {
 	assert.Equal(t, nfs4.ErrStale, st)
 	assert.Equal(t, []string{"other"}, g.names())
 
-	// Nothing in the pseudo file system changes.
+	// Nothing in the pseudo file system changes (R8881-7.3-3).
 	for op, s := range map[string]step{
 		"remove": {nfs4.OpRemove, &nfs4.NameArgs{Name: []byte("other")}, new(nfs4.ChangeRes)},
 		"create": {nfs4.OpCreate, &nfs4.CreateArgs{Type: nfs4.TypeDir, Name: []byte("new")}, new(nfs4.CreateRes)},
@@ -120,7 +125,11 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// TestRootExport checks an export that is the root, and exports below others.
+// TestRootExport checks an export that is the root, and exports below others:
+// LOOKUP leads to their roots, not to the directories that the exports
+// cover (R8881-7.7-1).
+//
+// R8881-18.13.3-2, R8881-18.14.3-1.
 func TestRootExport(t *testing.T) {
 	open := exports.Options{Insecure: true, NoRootSquash: true}
 	top := open
@@ -156,8 +165,11 @@ func TestRootExport(t *testing.T) {
 	assert.Equal(t, nfs4.ErrXDev, st)
 }
 
-// TestSecInfo checks the flavours, and that SECINFO consumes the handle
+// TestSecInfo checks the flavours, RPCSEC_GSS with secret state verifiers not
+// among them (R8881-2.10.9-1), and that SECINFO consumes the handle
 // (R8881-2.6.3.1.1.8-1, R8881-18.45.3-1).
+//
+// R8881-18.29.3-1, R8881-18.29.3-2.
 func TestSecInfo(t *testing.T) {
 	g := newRig(t).connect()
 	for _, s := range []step{
@@ -199,8 +211,10 @@ func TestNoFileHandle(t *testing.T) {
 	}
 }
 
-// TestTruncated cuts every operation's arguments at each byte: what comes
-// before is executed, and the rest is NFS4ERR_BADXDR.
+// TestTruncated cuts every operation's arguments at each byte: the server executes
+// the operations before, and the rest is NFS4ERR_BADXDR.
+//
+// R8881-15.1.1.1-1, R8881-16.2.3-4.
 func TestTruncated(t *testing.T) {
 	g := newRig(t).connect().asRoot()
 	for _, s := range []step{

@@ -143,7 +143,7 @@ func (q *request) lease(ctx context.Context, s *delegserver.Asking, h vfs.Handle
 		return q.Export.Leaser.Lease(ctx, &q.Cred, h, broken)
 	}
 	why, err := s.Lease(take)
-	if errors.Is(err, syscall.EMFILE) && q.server.realm.Grants().MakeRoom() {
+	if errors.Is(err, syscall.EMFILE) && s.MakeRoom() {
 		why, err = s.Lease(take)
 	}
 	switch {

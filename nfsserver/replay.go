@@ -5,6 +5,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfsacl"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
 // repeatable are the procedures whose calls may be executed any number of times
@@ -29,12 +30,14 @@ var repeatable = [nfs3.NumProc]bool{
 // ExecuteOnce reports whether a call must not be executed again when it is
 // retransmitted, as for replay.Config.Keep. SETACL is such a call for the
 // same reason as WRITE. The MOUNT program has none, because its list of clients
-// is for people.
-func ExecuteOnce(prog, vers, proc uint32) bool {
-	if prog == nfsacl.Program {
-		return vers == nfsacl.Version && proc == nfsacl.ProcSetACL
+// is for people. NFS version 4.1 and later have none, because sessions keep
+// their replies (RFC 8881, Section 2.10.6): a second cache could answer a slot's
+// call with the reply to an earlier call of the same XID.
+func ExecuteOnce(p rpcmsg.Procedure, _ []byte) bool {
+	if p.Prog == nfsacl.Program {
+		return p.Vers == nfsacl.Version && p.Proc == nfsacl.ProcSetACL
 	}
-	return prog == nfs3.Program && vers == nfs3.Version && proc < nfs3.NumProc && !repeatable[proc]
+	return p.Prog == nfs3.Program && p.Vers == nfs3.Version && p.Proc < nfs3.NumProc && !repeatable[p.Proc]
 }
 
 // putOff reports whether the results ask the client to try again later. Their

@@ -9,20 +9,24 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfsacl"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/replay"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
 func TestExecuteOnce(t *testing.T) {
 	var once []string
+	keeps := func(prog, vers, proc uint32) bool {
+		return ExecuteOnce(rpcmsg.Procedure{Prog: prog, Vers: vers, Proc: proc}, nil)
+	}
 	for proc := range uint32(nfs3.NumProc + 2) {
-		if ExecuteOnce(nfs3.Program, nfs3.Version, proc) {
+		if keeps(nfs3.Program, nfs3.Version, proc) {
 			once = append(once, nfs3.ProcName(proc))
 		}
-		assert.False(t, ExecuteOnce(nfs3.Program, 4, proc))
-		assert.Equal(t, proc == nfsacl.ProcSetACL, ExecuteOnce(nfsacl.Program, nfsacl.Version, proc))
-		assert.False(t, ExecuteOnce(nfsacl.Program, 2, proc))
-		assert.False(t, ExecuteOnce(mount3.Program, mount3.Version, proc))
+		assert.False(t, keeps(nfs3.Program, 4, proc), "sessions keep the replies")
+		assert.Equal(t, proc == nfsacl.ProcSetACL, keeps(nfsacl.Program, nfsacl.Version, proc))
+		assert.False(t, keeps(nfsacl.Program, 2, proc))
+		assert.False(t, keeps(mount3.Program, mount3.Version, proc))
 	}
 	assert.Equal(t, []string{
 		"SETATTR", "WRITE", "CREATE", "MKDIR", "SYMLINK", "MKNOD", "REMOVE", "RMDIR", "RENAME", "LINK",

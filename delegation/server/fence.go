@@ -166,7 +166,8 @@ func (f *fence) clear() {
 // close removes the marker if no grants are in force and no wait for an earlier
 // server's grants is left. Otherwise some client may still trust its cache, and
 // the marker stays. If the disk has not yet finished with the marker, close
-// leaves the marker unchanged and does not wait.
+// leaves the marker unchanged and does not wait. It waits at most closeTime for
+// the removal, which the disk may still finish later.
 func (f *fence) close() {
 	if f == nil {
 		return
@@ -178,7 +179,23 @@ func (f *fence) close() {
 	}
 	f.closed = true
 	f.timer.Stop()
-	if f.marked > 0 && !f.busy && f.live() == 0 && f.left() == 0 {
+	if f.marked == 0 || f.busy || f.live() > 0 || f.left() > 0 {
+		return
+	}
+	removed := make(chan struct{})
+	go func() {
+		defer close(removed)
+		f.mu.Lock()
+		defer f.mu.Unlock()
 		f.clear()
+	}()
+	f.mu.Unlock()
+	defer f.mu.Lock()
+	late := time.NewTimer(closeTime)
+	defer late.Stop()
+	select {
+	case <-removed:
+	case <-late.C:
+		f.log.Warn("the marker of delegations cannot be removed, because its file system does not answer: after the next start, changes may wait for a lease", "file", f.mark.path)
 	}
 }

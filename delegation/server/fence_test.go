@@ -417,3 +417,25 @@ func TestDrain(t *testing.T) {
 		})
 	}
 }
+
+// TestMarkerCloseHung checks that close waits for a bounded time if the disk
+// does not answer, and that the disk can finish the removal later.
+func TestMarkerCloseHung(t *testing.T) {
+	cfg := marked(t)
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		f := newFence(cfg.Marker, term, func() int { return 0 }, quiet, func() time.Duration { return time.Since(start) })
+		require.Zero(t, f.enter())
+		f.leave()
+		goOn := make(chan struct{})
+		f.mark.sync = func(*os.File) error {
+			<-goOn
+			return nil
+		}
+		closed := time.Now()
+		f.close()
+		assert.Equal(t, closeTime, time.Since(closed))
+		assert.Equal(t, delegation.ReasonOver, f.enter())
+		close(goOn)
+	})
+}

@@ -209,7 +209,8 @@ func (k *Keeper) Drain() {
 	}
 }
 
-// Close stops the Keeper's goroutine. All connections must have ended.
+// Close stops the Keeper's goroutine. All connections must have ended. If the
+// file system of the Marker does not answer, Close returns within some seconds.
 func (k *Keeper) Close() {
 	if k != nil {
 		k.once.Do(func() { close(k.stop) })

@@ -48,13 +48,21 @@ func (s *Asking) Lease(take func(broken func()) (release func(), err error)) (de
 	return 0, nil
 }
 
-// MakeRoom reclaims an unused grant that depends on a lease, and reports
-// whether it found a candidate soon. The caller needs room because the file
-// system refuses another lease.
-func (k *Keeper) MakeRoom() bool {
-	made, fx := k.g.MakeRoom()
-	k.do(fx)
-	return made
+// MakeRoom makes the file system release a lease whose grants are not in use,
+// and reports whether it did (delegation.Grantor.MakeRoom). The caller needs
+// room because the file system refuses another lease. Several clients may have
+// grants under one lease, so MakeRoom reclaims up to maxReclaims grants.
+func (s *Asking) MakeRoom() bool {
+	k := s.k
+	before := k.leases.n.Load()
+	for range maxReclaims {
+		made, fx := k.g.MakeRoom(s.conn, k.now())
+		k.do(fx)
+		if !made || k.leases.n.Load() < before {
+			return made
+		}
+	}
+	return false
 }
 
 // join adds a user to the lease of an object. mine reports that there was no

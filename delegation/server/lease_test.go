@@ -3,9 +3,14 @@ package server
 import (
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/delegation"
+	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
 // TestSlowRelease checks that a slow release of a lease by the file system
@@ -69,4 +74,31 @@ func TestSlowRelease(t *testing.T) {
 	within(changed, "the change waits still")
 	assert.Empty(t, ls.byKey)
 	assert.False(t, ls.any())
+}
+
+// TestMakeRoomShared checks that room is made although several clients have
+// grants under the same lease.
+func TestMakeRoomShared(t *testing.T) {
+	run(t, Config{}, func(t *testing.T, r *rig) {
+		held := 0
+		r.take = func(func()) (func(), error) {
+			held++
+			return func() { held-- }, nil
+		}
+		a, b := r.counting(), r.counting()
+		defer a.close()
+		defer b.close()
+		for _, c := range []*client{a, b} {
+			require.Zero(t, c.ask("shared"))
+			require.NoError(t, c.link.Atomic(rdma.OpFetchAdd, c.link.Counter(1), delegation.OpClose.Operands(), c, 0))
+		}
+		synctest.Wait()
+		require.Equal(t, 1, held)
+		s, why := r.Prepare(r.peers[0], []byte("other"))
+		require.Zero(t, why)
+		defer s.Cancel()
+		assert.True(t, s.MakeRoom())
+		assert.Zero(t, held)
+		assert.False(t, s.MakeRoom(), "nothing is left")
+	})
 }

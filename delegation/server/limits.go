@@ -22,7 +22,13 @@ const (
 	// half, or half of what others leave.
 	maxWaiting = 1024
 
+	// maxReclaims is how many grants an ACQUIRE reclaims for room.
+	maxReclaims = 16
+
 	// markerIdle is how long no grant must have been in force before the marker
 	// is removed. Without this delay, every first grant would wait for storage.
 	markerIdle = time.Minute
+
+	// closeTime is how long Close waits for the removal of the marker.
+	closeTime = 2 * time.Second
 )

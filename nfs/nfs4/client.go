@@ -18,6 +18,10 @@ const (
 type StateProtect struct {
 	How                    ProtectHow
 	MustEnforce, MustAllow Bitmap // of ProtectMachCred and ProtectSSV, sets of operations
+
+	// Void, of ProtectSSV's arguments: there are no hash algorithms, no
+	// encryption algorithms, or no window.
+	Void bool
 }
 
 // AppendTo appends the wire form of p to b. How must not be ProtectSSV.
@@ -46,18 +50,19 @@ func (p *StateProtect) decode(r *xdr.Reader, result bool) {
 		r.Uint32() // window
 		skipOpaques(r)
 	default:
-		skipOpaques(r) // hash algorithms
-		skipOpaques(r) // encryption algorithms
-		r.Uint32()     // window
-		r.Uint32()     // number of handles
+		hash, encryption, window := skipOpaques(r), skipOpaques(r), r.Uint32()
+		p.Void = hash == 0 || encryption == 0 || window == 0
+		r.Uint32() // number of handles
 	}
 }
 
-// skipOpaques reads a list of opaque items.
-func skipOpaques(r *xdr.Reader) {
-	for n := r.Uint32(); n > 0 && r.Err() == nil; n-- {
+// skipOpaques reads a list of opaque items, and returns its length.
+func skipOpaques(r *xdr.Reader) uint32 {
+	length := r.Uint32()
+	for n := length; n > 0 && r.Err() == nil; n-- {
 		r.Opaque(unbounded)
 	}
+	return length
 }
 
 // An ImplID is an nfs_impl_id4: the implementation of one end, for logs.

@@ -12,7 +12,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// TestValues checks the errors of messages that no client may send.
+// TestValues checks the errors of messages that no client may send: R8881-3.1-1,
+// R8881-3.3.7-1.
+//
+// R8881-15.1.1.1-1, R8881-18.34.3-2, R8881-18.45.3-1.
 func TestValues(t *testing.T) {
 	zeros := func(n int) string { return strings.Repeat("00", n) }
 	tests := []struct {
@@ -55,7 +58,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestUnknownAttributes checks that a list with an attribute that has no field
+// TestUnknownAttributes checks (R8881-3.3.7-2) that a list with an attribute that has no field
 // keeps its mask, from which the server answers NFS4ERR_ATTRNOTSUPP, and that
 // the reader goes on behind the list.
 func TestUnknownAttributes(t *testing.T) {
@@ -71,7 +74,8 @@ func TestUnknownAttributes(t *testing.T) {
 	}
 }
 
-// TestEveryAttribute gives each field of Attrs a value and reads it back.
+// TestEveryAttribute gives each field of Attrs a value and reads it back:
+// R8881-3.3.7-1, R8881-3.3.3-1.
 func TestEveryAttribute(t *testing.T) {
 	a := Attrs{
 		Mask: Known, SupportedAttrs: Known, Type: TypeLnk, FHExpireType: 1, Change: 2, Size: 3, LinkSupport: true,
@@ -105,7 +109,7 @@ func TestEveryAttribute(t *testing.T) {
 	}
 }
 
-// TestBitmap checks the sets that clients and servers compare.
+// TestBitmap checks the sets that clients and servers compare: R8881-3.3.7-1.
 func TestBitmap(t *testing.T) {
 	m := BitmapOf(AttrSize, AttrMode, AttrXattrSupport)
 	assert.True(t, m.Has(AttrMode))
@@ -176,6 +180,8 @@ func TestPatch(t *testing.T) {
 }
 
 // TestDirWriter checks the limit of READDIR's results.
+//
+// R8881-18.23.3-2.
 func TestDirWriter(t *testing.T) {
 	e := DirEntry{Cookie: 5, Name: []byte("name")}
 	const entry, empty = 4 + 8 + 8 + 4 + 4, VerifierSize + dirTailLen

@@ -10,7 +10,7 @@ import (
 // to the first operation (RFC 8881, Section 16.2). N operations follow, each as
 // its number and its arguments.
 type CompoundArgs struct {
-	Tag   []byte // the server returns it; not necessarily text
+	Tag   []byte // at most OpaqueLimit bytes; the server returns it; not necessarily text
 	Minor uint32
 	N     uint32
 }
@@ -20,9 +20,10 @@ func (a *CompoundArgs) AppendTo(b []byte) []byte {
 	return xdr.AppendUint32(xdr.AppendUint32(xdr.AppendOpaque(b, a.Tag), a.Minor), a.N)
 }
 
-// Decode reads a.
+// Decode reads a. A longer tag is an error: replies would need memory for it
+// that no transport counts.
 func (a *CompoundArgs) Decode(r *xdr.Reader) {
-	a.Tag, a.Minor, a.N = r.Opaque(unbounded), r.Uint32(), r.Uint32()
+	a.Tag, a.Minor, a.N = r.Opaque(OpaqueLimit), r.Uint32(), r.Uint32()
 }
 
 // CompoundRes are the results of COMPOUND, up to the first operation's. N

@@ -141,11 +141,13 @@ func (a *Attrs) Decode(r *xdr.Reader) {
 	if r.Err() != nil || !unknown.Empty() {
 		return
 	}
-	values := xdr.NewReader(list)
+	rest := *r // another Reader would be an allocation
+	*r = xdr.NewReader(list)
 	for id, ok := a.Mask.next(0); ok; id, ok = a.Mask.next(id + 1) {
-		a.decodeValue(&values, id)
+		a.decodeValue(r, id)
 	}
-	if values.Done() != nil {
+	err := r.Done()
+	if *r = rest; err != nil {
 		r.Fail(xdr.ErrValue)
 	}
 }
@@ -282,21 +284,47 @@ func (a *Attrs) composite(id AttrID) Message {
 	return nil
 }
 
+// A wireForm is the kind of wire form of an attribute.
+type wireForm uint8
+
+const (
+	formOther wireForm = iota
+	formWord
+	formLong
+	formFlag
+	formOwner
+	formOwnerGroup
+)
+
+// wireForms are those of the attributes, so that a value is found at once.
+var wireForms = func() (all [96]wireForm) {
+	var a Attrs
+	for i := range all {
+		switch id := AttrID(i); {
+		case a.word(id) != nil:
+			all[i] = formWord
+		case a.long(id) != nil:
+			all[i] = formLong
+		case a.flag(id) != nil:
+			all[i] = formFlag
+		}
+	}
+	all[AttrOwner], all[AttrOwnerGroup] = formOwner, formOwnerGroup
+	return all
+}()
+
 // appendValue appends the value of one attribute.
 func (a *Attrs) appendValue(b []byte, id AttrID) []byte {
-	if v := a.word(id); v != nil {
-		return xdr.AppendUint32(b, *v)
-	}
-	if v := a.long(id); v != nil {
-		return xdr.AppendUint64(b, *v)
-	}
-	if v := a.flag(id); v != nil {
-		return xdr.AppendBool(b, *v)
-	}
-	switch id {
-	case AttrOwner:
+	switch wireForms[id] {
+	case formWord:
+		return xdr.AppendUint32(b, *a.word(id))
+	case formLong:
+		return xdr.AppendUint64(b, *a.long(id))
+	case formFlag:
+		return xdr.AppendBool(b, *a.flag(id))
+	case formOwner:
 		return xdr.AppendOpaque(b, a.Owner)
-	case AttrOwnerGroup:
+	case formOwnerGroup:
 		return xdr.AppendOpaque(b, a.OwnerGroup)
 	}
 	if v := a.composite(id); v != nil {
@@ -307,18 +335,21 @@ func (a *Attrs) appendValue(b []byte, id AttrID) []byte {
 
 // decodeValue reads the value of one attribute.
 func (a *Attrs) decodeValue(r *xdr.Reader, id AttrID) {
-	if v := a.word(id); v != nil {
-		*v = r.Uint32()
-	} else if v := a.long(id); v != nil {
-		*v = r.Uint64()
-	} else if v := a.flag(id); v != nil {
-		*v = r.Bool()
-	} else if v := a.composite(id); v != nil {
-		v.Decode(r)
-	} else if id == AttrOwner {
+	switch wireForms[id] {
+	case formWord:
+		*a.word(id) = r.Uint32()
+	case formLong:
+		*a.long(id) = r.Uint64()
+	case formFlag:
+		*a.flag(id) = r.Bool()
+	case formOwner:
 		a.Owner = r.Opaque(unbounded)
-	} else if id == AttrOwnerGroup {
+	case formOwnerGroup:
 		a.OwnerGroup = r.Opaque(unbounded)
+	default:
+		if v := a.composite(id); v != nil {
+			v.Decode(r)
+		}
 	}
 	if id == AttrType && (a.Type < TypeReg || a.Type > TypeNamedAttr) {
 		r.Fail(xdr.ErrValue)
@@ -390,7 +421,10 @@ func (p *Pathname) AppendTo(b []byte) []byte {
 
 // Decode reads p.
 func (p *Pathname) Decode(r *xdr.Reader) {
-	*p = decodeList(r, func() []byte { return r.Opaque(unbounded) })
+	*p = nil
+	for n := listLen(r); n > 0 && r.Err() == nil; n-- {
+		*p = append(*p, r.Opaque(unbounded))
+	}
 }
 
 // An FSLocation is a place of a file system: its servers, each with the same
@@ -421,24 +455,20 @@ func (f *FSLocations) AppendTo(b []byte) []byte {
 // Decode reads f.
 func (f *FSLocations) Decode(r *xdr.Reader) {
 	f.Root.Decode(r)
-	f.Locations = decodeList(r, func() (l FSLocation) {
-		var servers Pathname
+	f.Locations = nil
+	for n := listLen(r); n > 0 && r.Err() == nil; n-- {
+		var servers, root Pathname
 		servers.Decode(r)
-		l.Servers = servers
-		l.Root.Decode(r)
-		return l
-	})
+		root.Decode(r)
+		f.Locations = append(f.Locations, FSLocation{servers, root})
+	}
 }
 
-// decodeList reads a list of at most maxPathNames values.
-func decodeList[T any](r *xdr.Reader, read func() T) []T {
+// listLen reads the length of a list of at most maxPathNames values.
+func listLen(r *xdr.Reader) uint32 {
 	n := r.Uint32()
 	if n > maxPathNames {
 		r.Fail(xdr.ErrLong)
 	}
-	var list []T
-	for i := uint32(0); i < n && r.Err() == nil; i++ {
-		list = append(list, read())
-	}
-	return list
+	return n
 }

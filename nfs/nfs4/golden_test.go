@@ -152,7 +152,10 @@ var zeroWords = map[string]int{
 const secParmsLen = 7 * 4
 
 // TestGolden reads and writes each COMPOUND that Linux's client and server
-// exchanged in a capture: the bytes must be the same.
+// exchanged in a capture: the bytes must be the same, those of stateids for
+// example (R8881-3.3.12-1).
+//
+// R8881-18.16.3-12, R8881-18.30.2-1.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.hex")
 	require.NoError(t, err)

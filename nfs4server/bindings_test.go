@@ -1,0 +1,102 @@
+package nfs4server
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/nfs4state"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// TestBindingEnds checks that the end of a connection unbinds its sessions, also
+// one that a late call binds again.
+func TestBindingEnds(t *testing.T) {
+	g := newRig(t).connect()
+	s := g.s.state.Session(g.session)
+	b := g.s.bound.Load(g.peer)
+	require.NotNil(t, b)
+	free := func() bool { // whether the connection may be bound in any way
+		_, status := s.Bind(g.peer, nfs4.BindBack)
+		return status == nfs4.OK
+	}
+	assert.False(t, free())
+	b.unbind(g.peer)
+	assert.True(t, free())
+	s.Unbind(g.peer)
+	g.do() // SEQUENCE binds the connection
+	assert.True(t, free(), "a call that outlives its connection")
+}
+
+// TestBindingOfRetry checks that the end of a connection unbinds its session also
+// if a retry that waited for its first call has bound it: a session has a bound
+// of connections.
+func TestBindingOfRetry(t *testing.T) {
+	g := newRig(t).connect()
+	s := g.s.state.Session(g.session)
+	o := g.s.state.Begin(s, &nfs4state.Sequenced{Sequence: g.seq + 1, Conn: g.peer})
+	require.True(t, o.New)
+	other := *g
+	other.peer = &oncrpc.Peer{Addr: g.peer.Addr, Network: "tcp"}
+	call := oncrpc.Call{
+		Prog: nfs4.Program, Vers: nfs4.Version, Proc: nfs4.ProcCompound, Cred: g.cred, Peer: other.peer,
+		Args: xdr.NewReader(g.message(g.sequence(g.seq+1, false))), MaxReply: 4096,
+	}
+	rep := oncrpc.Reply{Aside: func() { s.End(0, nil, false, false) }} // the first call ends while the retry waits
+	require.NoError(t, g.s.ServeRPC(t.Context(), &call, &rep))
+	b := g.s.bound.Load(other.peer)
+	require.NotNil(t, b, "nobody learns of the end of the connection")
+	b.unbind(other.peer)
+	_, status := s.Bind(other.peer, nfs4.BindBack)
+	assert.Equal(t, nfs4.OK, status, "the connection is still bound to the fore channel")
+}
+
+// TestBindingPrunes checks that sessions which have ended do not stay in the
+// binding of a connection for ever.
+func TestBindingPrunes(t *testing.T) {
+	g := newRig(t).connect()
+	for range 10 * minPrune {
+		g.sessionAs("client")
+		id := g.session
+		require.Equal(t, nfs4.OK, g.s.state.DestroySession(id, nil))
+	}
+	assert.LessOrEqual(t, len(g.s.bound.Load(g.peer).sessions), minPrune)
+}
+
+// A silent is a transport's way to call the client.
+type silent struct{ oncrpc.Caller }
+
+// TestBackchannel checks that a backchannel is bound when the client asks for
+// one and the connection can carry it, over either transport (RFC 8881,
+// Sections 18.34.3 and 18.36.3).
+//
+// R8881-18.36.3-4.
+func TestBackchannel(t *testing.T) {
+	for _, network := range []string{"tcp", "rdma"} {
+		for _, reverse := range []oncrpc.Caller{nil, silent{}} {
+			g := newRig(t)
+			g.peer.Network, g.peer.Reverse = network, reverse
+			var id nfs4.ExchangeIDRes
+			st, _ := g.raw(step{nfs4.OpExchangeID, &nfs4.ExchangeIDArgs{Owner: []byte("c")}, &id})
+			require.Equal(t, nfs4.OK, st)
+			ch := nfs4.ChannelAttrs{MaxRequestSize: 1 << 20, MaxResponseSize: 1 << 20, MaxResponseSizeCached: 7584, MaxOperations: 16, MaxRequests: 8}
+			var cs nfs4.CreateSessionRes
+			st, _ = g.raw(step{nfs4.OpCreateSession, &nfs4.CreateSessionArgs{
+				ClientID: id.ClientID, Sequence: id.SequenceID, Flags: nfs4.SessionConnBackChan, Fore: ch, Back: ch,
+			}, &cs})
+			require.Equal(t, nfs4.OK, st)
+			assert.Equal(t, reverse != nil, cs.Flags&nfs4.SessionConnBackChan != 0)
+			bind := step{nfs4.OpBindConnToSession, &nfs4.BindConnArgs{Session: cs.Session, Dir: nfs4.BindForeOrBoth}, new(nfs4.BindConnRes)}
+			st, _ = g.raw(bind)
+			require.Equal(t, nfs4.OK, st)
+			want := nfs4.BindFore
+			if reverse != nil {
+				want = nfs4.BindBoth
+			}
+			assert.Equal(t, want, bind.res.(*nfs4.BindConnRes).Dir, network)
+		}
+	}
+}

@@ -1,0 +1,38 @@
+package nfs4server
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/nfsrdma/nfsrdma/nfs4state"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// A ClientInfo is a snapshot of a client with the addresses of the connections
+// that its sessions are bound to, without duplicates.
+type ClientInfo struct {
+	nfs4state.ClientInfo
+	Addrs []netip.AddrPort
+}
+
+// Counts returns the numbers of the records that clients hold.
+func (s *Server) Counts() nfs4state.Counts { return s.state.Counts() }
+
+// Clients returns the oldest limit clients, and the number of all.
+func (s *Server) Clients(limit int) (list []ClientInfo, all int) {
+	infos, all := s.state.Clients(limit)
+	for _, i := range infos {
+		c := ClientInfo{ClientInfo: i}
+		for _, session := range i.Sessions {
+			for _, conn := range session.Conns {
+				if p, ok := conn.(*oncrpc.Peer); ok && p != nil {
+					c.Addrs = append(c.Addrs, p.Addr)
+				}
+			}
+		}
+		slices.SortFunc(c.Addrs, netip.AddrPort.Compare)
+		c.Addrs = slices.Compact(c.Addrs)
+		list = append(list, c)
+	}
+	return list, all
+}

@@ -1,0 +1,110 @@
+package nfs4server
+
+import (
+	"context"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/nfs4state"
+	"github.com/nfsrdma/nfsrdma/realm"
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// WithFiles returns the configuration of a State for a Server: the File of an
+// Open is a *realm.Open.
+func WithFiles(c nfs4state.Config) nfs4state.Config {
+	c.Release = func(file any) { file.(*realm.Open).Close() }
+	c.ReleaseEnded = func(files []any) {
+		go func() { // the storage may hang
+			for _, f := range files {
+				c.Release(f)
+			}
+		}()
+	}
+	c.Merge = func(file, other any) { file.(*realm.Open).Merge(other.(*realm.Open)) }
+	c.Narrow = func(file any, access uint32) any {
+		if rest := file.(*realm.Open).Narrow(openAccess(access)); rest != nil {
+			return rest
+		}
+		return nil
+	}
+	return c
+}
+
+// openAccess converts bits of share_access.
+func openAccess(access uint32) (out vfs.OpenAccess) {
+	if access&nfs4.ShareRead != 0 {
+		out |= vfs.OpenRead
+	}
+	if access&nfs4.ShareWrite != 0 {
+		out |= vfs.OpenWrite
+	}
+	return out
+}
+
+// ExportsChanged revokes the state of exports that the realm has no longer. It
+// must be called after realm.Realm.SetExports.
+func (s *Server) ExportsChanged() {
+	s.state.Revoke(func(file any) bool { return file.(*realm.Open).Removed() })
+}
+
+// Close closes all that clients have open. No call may come any more. Close
+// waits at most closeTime for storage that does not answer, which may still
+// close the files later.
+func (s *Server) Close() {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		s.state.Revoke(func(any) bool { return true })
+	}()
+	late := time.NewTimer(closeTime)
+	defer late.Stop()
+	select {
+	case <-closed:
+	case <-late.C:
+		s.log.Warn("files of NFS version 4 cannot be closed, because their storage does not answer")
+	}
+}
+
+// closeTime is how long Close waits.
+const closeTime = 2 * time.Second
+
+// writer returns a File through which the caller can write to the current
+// object, or nil. Done must follow.
+func (x *compound) writer() (f *realm.File) {
+	u := x.current.use
+	key, err := x.key(&x.current)
+	if err != nil {
+		return nil
+	}
+	x.server.state.EachOpen(x.session, key, func(o *nfs4state.Open) bool {
+		f = u.FileOf(o.File.(*realm.Open), vfs.OpenWrite)
+		return f == nil
+	})
+	return f
+}
+
+// setSize changes the size of the current object and then its other
+// attributes, by an open file f.
+func (x *compound) setSize(ctx context.Context, f *realm.File, set vfs.SetAttr) error {
+	u, h := x.current.use, x.current.h
+	size := *set.Size
+	set.Size = nil
+	if set.AtimeHow == vfs.DontChange && set.MtimeHow == vfs.SetToServer {
+		set.MtimeHow = vfs.DontChange // the new size sets it
+	}
+	if set == (vfs.SetAttr{}) {
+		if err := u.BeforeOpenWrite(ctx, h); err != nil {
+			return err
+		}
+		return f.SetSize(ctx, size)
+	}
+	if err := u.BeforeSetAttr(ctx, h, &set); err != nil {
+		return err
+	}
+	if err := f.SetSize(ctx, size); err != nil {
+		return err
+	}
+	_, err := u.Export.FS.SetAttr(ctx, &u.Cred, h, set, nil)
+	return err
+}

@@ -1,0 +1,368 @@
+package nfs4server
+
+import (
+	"context"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/realm"
+	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/mem"
+	"github.com/nfsrdma/nfsrdma/vfs/posix"
+)
+
+// A countingFS counts its open files, and the calls by handle.
+type countingFS struct {
+	vfs.FS
+	opener        vfs.Opener
+	reading       atomic.Int64
+	writing       atomic.Int64
+	reads, writes atomic.Int64
+	opening       func() // called by OpenFile, if not nil
+}
+
+type countingFile struct {
+	vfs.File
+	n *atomic.Int64
+}
+
+func (f *countingFile) Close() {
+	f.n.Add(-1)
+	f.File.Close()
+}
+
+func counting(fs vfs.FS) *countingFS { return &countingFS{FS: fs, opener: fs.(vfs.Opener)} }
+
+func (fs *countingFS) count(o vfs.Opened) vfs.Opened {
+	if o.Read != nil {
+		fs.reading.Add(1)
+		o.Read = &countingFile{o.Read, &fs.reading}
+	}
+	if o.Write != nil {
+		fs.writing.Add(1)
+		o.Write = &countingFile{o.Write, &fs.writing}
+	}
+	return o
+}
+
+func (fs *countingFS) OpenFile(ctx context.Context, c *vfs.Cred, h vfs.Handle, access vfs.OpenAccess) (vfs.Opened, error) {
+	if fs.opening != nil {
+		fs.opening()
+	}
+	o, err := fs.opener.OpenFile(ctx, c, h, access)
+	return fs.count(o), err
+}
+
+func (fs *countingFS) CreateFile(ctx context.Context, c *vfs.Cred, dir vfs.Handle, name string, how vfs.CreateHow, access vfs.OpenAccess) (vfs.Made, vfs.Opened, error) {
+	m, o, err := fs.opener.CreateFile(ctx, c, dir, name, how, access)
+	return m, fs.count(o), err
+}
+
+func (fs *countingFS) AppendKey(b []byte, h vfs.Handle) ([]byte, error) {
+	return fs.FS.(vfs.Identifier).AppendKey(b, h)
+}
+
+func (fs *countingFS) Read(ctx context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off uint64) (int, bool, vfs.MaybeAttr, error) {
+	fs.reads.Add(1)
+	return fs.FS.Read(ctx, c, h, p, off)
+}
+
+func (fs *countingFS) Write(ctx context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off uint64, how vfs.Stable) (int, vfs.Stable, vfs.WCC, error) {
+	fs.writes.Add(1)
+	return fs.FS.Write(ctx, c, h, p, off, how)
+}
+
+// opened returns how many files are open for reading and for writing.
+func (fs *countingFS) opened() [2]int64 { return [2]int64{fs.reading.Load(), fs.writing.Load()} }
+
+// fileRig returns a connected rig whose callers are those of calls, and its
+// file system, which is in memory or, for root alone, on the disk.
+func fileRig(t *testing.T, disk bool) (*rig, *countingFS) {
+	var inner vfs.FS = mem.New(mem.Options{Size: 1 << 30, Mode: 0o777})
+	if disk {
+		dir := t.TempDir()
+		require.NoError(t, os.Chmod(dir, 0o777))
+		f, err := posix.Open(dir, posix.Options{StateDir: t.TempDir(), TableHandles: true})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, f.Close()) })
+		inner = f
+	}
+	fs := counting(inner)
+	g := newRig(t, realm.Export{Path: "/x", FS: fs, Clients: exports.Everyone(exports.Options{Insecure: true, NoRootSquash: true})}).connect()
+	t.Cleanup(g.s.Close)
+	return g, fs
+}
+
+// eachFS runs a test on a file system in memory and on one of the host.
+func eachFS(t *testing.T, run func(t *testing.T, g *rig, fs *countingFS)) {
+	t.Run("memory", func(t *testing.T) {
+		g, fs := fileRig(t, false)
+		run(t, g, fs)
+	})
+	t.Run("disk", func(t *testing.T) {
+		g, fs := fileRig(t, true)
+		if uid := os.Geteuid(); uid != 0 {
+			g.cred.UID, g.cred.GID = uint32(uid), uint32(os.Getegid())
+		}
+		run(t, g, fs)
+	})
+}
+
+func sizeTo(id nfs4.StateID, size uint64) step {
+	return step{nfs4.OpSetAttr, &nfs4.SetAttrArgs{StateID: id, Attrs: nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrSize), Size: size}}, new(nfs4.SetAttrRes)}
+}
+
+var commitAll = step{nfs4.OpCommit, &nfs4.CommitArgs{}, new(nfs4.CommitRes)}
+
+// R8881-18.25.4: a file that is removed while it is open stays for the opens
+// that there are.
+func TestOpenRemovedFile(t *testing.T) {
+	eachFS(t, func(t *testing.T, g *rig, fs *countingFS) {
+		res, fh, st := g.open(openArgs("o", "f", nfs4.ShareBoth, 0, nfs4.Unchecked))
+		require.Equal(t, nfs4.OK, st)
+		other := g.other()
+		for range 2 {
+			require.Equal(t, nfs4.OK, g.write(fh, res.StateID, "before"))
+			st, _ = other.do(root(), look("x"), step{nfs4.OpRemove, &nfs4.NameArgs{Name: []byte("f")}, new(nfs4.ChangeRes)})
+			if st == nfs4.ErrNoEnt {
+				break
+			}
+			require.Equal(t, nfs4.OK, st)
+			data, st := g.read(fh, res.StateID)
+			require.Equal(t, nfs4.OK, st)
+			assert.Equal(t, "before", data)
+		}
+		require.Equal(t, nfs4.OK, g.write(fh, res.StateID, "after"))
+		st, _ = g.do(put(fh), commitAll)
+		require.Equal(t, nfs4.OK, st)
+		st, _ = g.do(put(fh), sizeTo(res.StateID, 3))
+		require.Equal(t, nfs4.OK, st)
+		data, st := g.read(fh, res.StateID)
+		require.Equal(t, nfs4.OK, st)
+		assert.Equal(t, "aft", data)
+		a := g.attrs(fh, nfs4.BitmapOf(nfs4.AttrSize, nfs4.AttrNumLinks, nfs4.AttrChange))
+		assert.EqualValues(t, 3, a.Size)
+		assert.Zero(t, a.NumLinks)
+		assert.Zero(t, fs.reads.Load()+fs.writes.Load(), "calls by the handle")
+		require.Equal(t, nfs4.OK, g.close(fh, res.StateID))
+		assert.Equal(t, [2]int64{}, fs.opened())
+		st, _ = g.do(put(fh), step{nfs4.OpGetAttr, &nfs4.GetAttrArgs{Request: nfs4.BitmapOf(nfs4.AttrSize)}, new(nfs4.GetAttrRes)})
+		assert.Equal(t, nfs4.ErrStale, st)
+	})
+}
+
+// POSIX: the rights to an open file are those of the open. They are the opener's
+// alone (RFC 8881, Section 18.16.4: a server may check them again).
+func TestOpenRightsLast(t *testing.T) {
+	eachFS(t, func(t *testing.T, g *rig, fs *countingFS) {
+		a := openArgs("o", "f", nfs4.ShareBoth, 0, nfs4.Guarded)
+		a.Attrs.Mode = 0o444
+		res, fh, st := g.open(a)
+		require.Equal(t, nfs4.OK, st, "the maker of a file may open it for anything")
+		require.Equal(t, nfs4.OK, g.write(fh, res.StateID, "data"))
+		st, _ = g.do(put(fh), sizeTo(nfs4.AnonymousStateID, 2))
+		want := nfs4.OK // as the owner
+		if strings.HasSuffix(t.Name(), "disk") && os.Geteuid() != 0 {
+			want = nfs4.ErrAccess
+		}
+		assert.Equal(t, want, st)
+		st, _ = g.do(put(fh), step{nfs4.OpSetAttr, &nfs4.SetAttrArgs{Attrs: nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrMode)}}, new(nfs4.SetAttrRes)})
+		require.Equal(t, nfs4.OK, st)
+		_, _, st = g.open(openArgs("p", "f", nfs4.ShareRead, 0, nfs4.NoCreate))
+		assert.Equal(t, nfs4.ErrAccess, st, "a further OPEN is checked")
+		require.Equal(t, nfs4.OK, g.write(fh, res.StateID, "DATA"))
+		st, _ = g.do(put(fh), sizeTo(res.StateID, 3), commitAll)
+		require.Equal(t, nfs4.OK, st)
+		data, st := g.read(fh, res.StateID)
+		require.Equal(t, nfs4.OK, st)
+		assert.Equal(t, "DAT", data)
+		assert.Zero(t, fs.reads.Load()+fs.writes.Load(), "calls by the handle")
+		if os.Geteuid() != 0 {
+			return // all callers are alike
+		}
+		g.cred.UID++
+		_, st = g.read(fh, res.StateID)
+		assert.Equal(t, nfs4.ErrAccess, st, "another caller is checked")
+		assert.Equal(t, nfs4.ErrAccess, g.write(fh, res.StateID, "x"), "another caller is checked")
+		st, _ = g.do(put(fh), sizeTo(res.StateID, 1))
+		assert.Equal(t, nfs4.ErrAccess, st, "another caller is checked")
+		st, _ = g.do(put(fh), commitAll)
+		assert.Equal(t, nfs4.ErrAccess, st, "another caller is checked")
+	})
+}
+
+// R8881-9.9, R8881-18.18.3: files follow the access of the opens, upward and
+// downward, and end with the last.
+func TestOpenUpgradeFiles(t *testing.T) {
+	eachFS(t, func(t *testing.T, g *rig, fs *countingFS) {
+		fh := g.make("f", "data")
+		require.Equal(t, [2]int64{}, fs.opened())
+		open := func(owner string, access uint32) nfs4.StateID {
+			res, _, st := g.open(openArgs(owner, "f", access, 0, nfs4.NoCreate))
+			require.Equal(t, nfs4.OK, st)
+			return res.StateID
+		}
+		id := open("o", nfs4.ShareRead)
+		assert.Equal(t, [2]int64{1, 0}, fs.opened())
+		assert.Equal(t, nfs4.ErrOpenMode, g.write(fh, id, "x"))
+		again := open("o", nfs4.ShareRead)
+		assert.Equal(t, id.Other, again.Other)
+		assert.Equal(t, [2]int64{1, 0}, fs.opened(), "the same stateid")
+		id = open("o", nfs4.ShareBoth)
+		assert.Equal(t, [2]int64{1, 1}, fs.opened())
+		require.Equal(t, nfs4.OK, g.write(fh, id, "DATA"))
+		other := open("p", nfs4.ShareWrite)
+		assert.Equal(t, [2]int64{1, 2}, fs.opened())
+		var down nfs4.StateIDRes
+		st, _ := g.do(put(fh), step{nfs4.OpOpenDowngrade, &nfs4.OpenDowngradeArgs{StateID: id, ShareAccess: nfs4.ShareRead}, &down})
+		require.Equal(t, nfs4.OK, st)
+		assert.Equal(t, [2]int64{1, 1}, fs.opened())
+		assert.Equal(t, nfs4.ErrOpenMode, g.write(fh, down.StateID, "x"))
+		data, st := g.read(fh, down.StateID)
+		require.Equal(t, nfs4.OK, st)
+		assert.Equal(t, "DATA", data)
+		require.Equal(t, nfs4.OK, g.close(fh, down.StateID))
+		assert.Equal(t, [2]int64{0, 1}, fs.opened())
+		require.Equal(t, nfs4.OK, g.write(fh, other, "!"))
+		require.Equal(t, nfs4.OK, g.close(fh, other))
+		assert.Equal(t, [2]int64{}, fs.opened())
+		assert.Zero(t, fs.reads.Load()+fs.writes.Load(), "calls by the handle")
+	})
+}
+
+// Files that no stateid needs are closed: those of an OPEN that fails, and those
+// of a client that ends.
+func TestOpenFilesEnd(t *testing.T) {
+	g, fs := fileRig(t, false)
+	fh := g.make("f", "data")
+	deny, _, st := g.open(openArgs("o", "f", nfs4.ShareRead, nfs4.ShareWrite, nfs4.NoCreate))
+	require.Equal(t, nfs4.OK, st)
+	other := g.other()
+	_, _, st = other.open(openArgs("o", "f", nfs4.ShareWrite, 0, nfs4.NoCreate))
+	assert.Equal(t, nfs4.ErrShareDenied, st)
+	assert.Equal(t, [2]int64{1, 0}, fs.opened())
+	require.Equal(t, nfs4.OK, g.close(fh, deny.StateID))
+
+	for i, how := range []nfs4.CreateMode{nfs4.Unchecked, nfs4.Guarded, nfs4.Exclusive, nfs4.Exclusive1} {
+		_, _, st = g.open(openArgs("o", string(rune('a'+i)), nfs4.ShareBoth, 0, how))
+		require.Equal(t, nfs4.OK, st)
+	}
+	_, _, st = g.open(openArgs("p", "c", nfs4.ShareRead, 0, nfs4.Exclusive)) // a retry
+	require.Equal(t, nfs4.OK, st)
+	assert.Equal(t, [2]int64{5, 4}, fs.opened())
+	_, _, st = g.open(openArgs("p", "a", nfs4.ShareRead, 0, nfs4.Guarded))
+	assert.Equal(t, nfs4.ErrExist, st)
+	a := openArgs("p", "a", nfs4.ShareBoth, nfs4.ShareRead, nfs4.Unchecked)
+	_, _, st = g.open(a)
+	assert.Equal(t, nfs4.ErrShareDenied, st)
+	assert.Equal(t, [2]int64{5, 4}, fs.opened())
+	var id nfs4.ExchangeIDRes
+	again := *g
+	st, _ = again.raw(step{nfs4.OpExchangeID, &nfs4.ExchangeIDArgs{Owner: []byte("client"), Verifier: nfs4.Verifier{9}}, &id})
+	require.Equal(t, nfs4.OK, st)
+	ch := nfs4.ChannelAttrs{MaxRequestSize: 1 << 20, MaxResponseSize: 1 << 20, MaxResponseSizeCached: 7584, MaxOperations: 16, MaxRequests: 8}
+	st, _ = again.raw(step{nfs4.OpCreateSession, &nfs4.CreateSessionArgs{ClientID: id.ClientID, Sequence: id.SequenceID, Fore: ch, Back: ch}, new(nfs4.CreateSessionRes)})
+	require.Equal(t, nfs4.OK, st)
+	assert.Eventually(t, func() bool { return fs.opened() == [2]int64{} }, time.Minute, time.Millisecond, "the client has restarted")
+
+	_, _, st = other.open(openArgs("o", "f", nfs4.ShareBoth, 0, nfs4.NoCreate))
+	require.Equal(t, nfs4.OK, st)
+	other.s.Close()
+	assert.Equal(t, [2]int64{}, fs.opened(), "the server has ended")
+}
+
+// R8881-8.5-1, R8881-18.46.3: an export that SIGHUP takes away takes along the
+// files open in the export. Its filehandles are NFS4ERR_STALE, and its stateids
+// NFS4ERR_ADMIN_REVOKED until the client has freed them.
+func TestOpenOfRemovedExport(t *testing.T) {
+	gone, stays := counting(mem.New(mem.Options{Mode: 0o777})), counting(mem.New(mem.Options{Mode: 0o777}))
+	released := make(chan struct{}, 1)
+	list := []realm.Export{{Path: "/x", FS: gone, Released: func() { assert.Equal(t, [2]int64{}, gone.opened()); released <- struct{}{} }}, {Path: "/y", FS: stays}}
+	g := newRig(t, list...).connect()
+	open := func(dir string) (nfs4.StateID, nfs4.FH) {
+		var res nfs4.OpenRes
+		var fh nfs4.HandleRes
+		st, _ := g.do(root(), look(dir), step{nfs4.OpOpen, openArgs("o", "f", nfs4.ShareBoth, 0, nfs4.Unchecked), &res}, step{nfs4.OpGetFH, &void, &fh})
+		require.Equal(t, nfs4.OK, st)
+		return res.StateID, append(nfs4.FH(nil), fh.Object...)
+	}
+	id, fh := open("x")
+	keeps, kept := open("y")
+	require.NoError(t, g.s.realm.SetExports(list[1:]))
+	g.s.ExportsChanged()
+	<-released
+	flags := func() uint32 {
+		var seq nfs4.SequenceRes
+		g.seq++
+		st, _ := g.raw(step{nfs4.OpSequence, &nfs4.SequenceArgs{Session: g.session, Sequence: g.seq}, &seq})
+		require.Equal(t, nfs4.OK, st)
+		return seq.Flags & nfs4.SeqAdminStateRevoked
+	}
+	assert.Equal(t, nfs4.SeqAdminStateRevoked, flags())
+	_, st := g.read(fh, id)
+	assert.Equal(t, nfs4.ErrStale, st)
+	_, st = g.read(kept, id)
+	assert.Equal(t, nfs4.ErrAdminRevoked, st)
+	assert.Equal(t, nfs4.ErrAdminRevoked, g.write(kept, id, "x"))
+	assert.Equal(t, nfs4.ErrAdminRevoked, g.close(kept, id))
+	st, _ = g.do(step{nfs4.OpFreeStateID, &nfs4.StateIDArgs{StateID: id}, status()})
+	require.Equal(t, nfs4.OK, st)
+	assert.Zero(t, flags())
+	require.Equal(t, nfs4.OK, g.write(kept, keeps, "goes on"))
+	require.Equal(t, nfs4.OK, g.close(kept, keeps))
+	assert.Equal(t, [2]int64{}, stays.opened())
+
+	// The same export comes back: its files can be opened again.
+	require.NoError(t, g.s.realm.SetExports(list))
+	id, fh = open("x")
+	require.Equal(t, nfs4.OK, g.write(fh, id, "data"))
+	g.s.Close()
+}
+
+// An export may go while a call opens a file of it.
+func TestOpenWhileExportGoes(t *testing.T) {
+	fs := counting(mem.New(mem.Options{Mode: 0o777}))
+	released := make(chan struct{})
+	g := newRig(t, realm.Export{Path: "/x", FS: fs, Released: func() { assert.Equal(t, [2]int64{}, fs.opened()); close(released) }}).connect()
+	g.make("f", "data")
+	fs.opening = func() {
+		require.NoError(t, g.s.realm.SetExports(nil))
+		g.s.ExportsChanged()
+	}
+	_, _, st := g.open(openArgs("o", "f", nfs4.ShareBoth, 0, nfs4.NoCreate))
+	assert.Equal(t, nfs4.ErrStale, st)
+	<-released
+	g.s.state.Revoke(func(any) bool {
+		t.Error("an open is left")
+		return false
+	})
+}
+
+// R8881-5.8.1.4, R8881-5.8.2.35: the change attribute moves with each WRITE, and
+// the time of creation stays.
+func TestChangeOfFile(t *testing.T) {
+	eachFS(t, func(t *testing.T, g *rig, _ *countingFS) {
+		res, fh, st := g.open(openArgs("o", "f", nfs4.ShareBoth, 0, nfs4.Unchecked))
+		require.Equal(t, nfs4.OK, st)
+		request := nfs4.BitmapOf(nfs4.AttrChange, nfs4.AttrTimeCreate)
+		first := g.attrs(fh, request)
+		require.True(t, first.Mask.Has(nfs4.AttrTimeCreate))
+		assert.NotZero(t, first.TimeCreate.Sec)
+		seen := map[uint64]bool{first.Change: true}
+		for range 20 {
+			require.Equal(t, nfs4.OK, g.write(fh, res.StateID, "x"))
+			a := g.attrs(fh, request)
+			assert.False(t, seen[a.Change])
+			seen[a.Change] = true
+			assert.Equal(t, first.TimeCreate, a.TimeCreate)
+		}
+	})
+}

@@ -1,0 +1,248 @@
+package nfs4server
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// serve makes a COMPOUND with SEQUENCE in front of the steps, for a reply with
+// the given rooms. The caller releases the items of rep.
+func (g *rig) serve(rep *oncrpc.Reply, maxReply int, rooms []int, steps ...step) {
+	g.t.Helper()
+	g.seq++
+	seq := step{nfs4.OpSequence, &nfs4.SequenceArgs{Session: g.session, Sequence: g.seq}, new(nfs4.SequenceRes)}
+	call := oncrpc.Call{
+		Prog: nfs4.Program, Vers: nfs4.Version, Proc: nfs4.ProcCompound, Cred: g.cred, Peer: g.peer,
+		Args: xdr.NewReader(g.message(append([]step{seq}, steps...)...)), MaxReply: maxReply, ItemRooms: rooms,
+	}
+	require.NoError(g.t, g.s.ServeRPC(context.Background(), &call, rep))
+}
+
+// items returns the data items of a reply.
+func items(rep *oncrpc.Reply) (all [][]byte) {
+	if rep.Item == nil {
+		return nil
+	}
+	all = append(all, rep.Item.B)
+	for _, p := range rep.More {
+		all = append(all, p.Item.B)
+	}
+	return all
+}
+
+func readOf(off uint64, n uint32) step {
+	return step{nfs4.OpRead, &nfs4.ReadArgs{Offset: off, Count: n}, new(nfs4.ReadRes)}
+}
+
+// TestItems checks the data items of COMPOUNDs with several READs and
+// READLINKs: one for each, in order, as long as the room for it
+// (R8267-6.4.1-1, R8267-6.4.1-2, R8267-6.4.1-3, R8267-6.4.1-4, R8267-6.4.1-6).
+// The items without a room of their own share the rest of the reply.
+func TestItems(t *testing.T) {
+	g := newRig(t).connect().asRoot()
+	fh := g.make("f", "0123456789")
+	link := nfs4.CreateArgs{Type: nfs4.TypeLnk, LinkData: []byte("target"), Name: []byte("link")}
+	link.Attrs.Mask, link.Attrs.Mode = nfs4.BitmapOf(nfs4.AttrMode), 0o777
+	st, _ := g.do(root(), look("x"), step{nfs4.OpCreate, &link, new(nfs4.CreateRes)})
+	require.Equal(t, nfs4.OK, st)
+	toLink := []step{root(), look("x"), look("link"), {nfs4.OpReadLink, &void, new(nfs4.ReadLinkRes)}}
+	attr := step{nfs4.OpGetAttr, &nfs4.GetAttrArgs{Request: nfs4.BitmapOf(nfs4.AttrSize)}, new(nfs4.GetAttrRes)}
+	const rest = 4000
+	for name, tt := range map[string]struct {
+		rooms []int
+		steps []step
+		want  []string
+		st    nfs4.Status
+	}{
+		"two chunks":             {[]int{100, 100}, []step{put(fh), readOf(0, 4), attr, readOf(4, 5), attr}, []string{"0123", "45678"}, nfs4.OK},
+		"short chunks":           {[]int{3, 1}, []step{put(fh), readOf(0, 10), readOf(3, 10)}, []string{"012", "3"}, nfs4.OK},
+		"first inline":           {[]int{0, 100}, []step{put(fh), readOf(0, 4), readOf(4, 5)}, []string{"0123", "45678"}, nfs4.OK},
+		"more READs than chunks": {[]int{100}, []step{put(fh), readOf(0, 4), readOf(4, 5), readOf(9, 9)}, []string{"0123", "45678", "9"}, nfs4.OK},
+		"more chunks than READs": {[]int{100, 100, 100}, []step{put(fh), readOf(0, 4)}, []string{"0123"}, nfs4.OK},
+		"no data":                {[]int{100, 100}, []step{put(fh), readOf(10, 4), readOf(0, 2)}, []string{"", "01"}, nfs4.OK},
+		"READ and READLINK":      {[]int{100, 100}, append([]step{put(fh), readOf(0, 4)}, toLink...), []string{"0123", "target"}, nfs4.OK},
+		"READLINK and READ":      {[]int{100, 100}, append(toLink, put(fh), readOf(0, 4)), []string{"target", "0123"}, nfs4.OK},
+		"READLINK too long":      {[]int{5}, toLink, nil, nfs4.ErrRepTooBig},
+		"second fails":           {[]int{100, 100}, []step{put(fh), readOf(0, 4), root(), readOf(0, 4)}, []string{"0123"}, nfs4.ErrIsDir},
+		"TCP":                    {nil, []step{put(fh), readOf(0, 4), attr, readOf(4, 5), attr}, []string{"0123", "45678"}, nfs4.OK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g.t = t
+			out := buf.Default.Out()
+			var rep oncrpc.Reply
+			first := 0
+			if len(tt.rooms) > 0 {
+				first = tt.rooms[0]
+			}
+			g.serve(&rep, rest+first, tt.rooms, tt.steps...)
+			var got []string
+			for _, item := range items(&rep) {
+				got = append(got, string(item))
+			}
+			assert.Equal(t, tt.want, got)
+			whole := bytes.Clone(rep.Head)
+			for _, part := range rep.AppendBody(nil) {
+				whole = append(whole, part...)
+			}
+			assert.Equal(t, len(whole), rep.Len())
+			g.check(whole, tt.st, tt.steps)
+			rep.DropItem()
+			assert.Equal(t, out, buf.Default.Out(), "buffers")
+		})
+	}
+}
+
+// check reads whole results of SEQUENCE and the steps.
+func (g *rig) check(whole []byte, want nfs4.Status, steps []step) {
+	g.t.Helper()
+	r := xdr.NewReader(whole)
+	var res nfs4.CompoundRes
+	res.Decode(&r)
+	assert.Equal(g.t, want, res.Status)
+	require.EqualValues(g.t, nfs4.OpSequence, r.Uint32())
+	new(nfs4.SequenceRes).Decode(&r)
+	for i := range res.N - 1 {
+		require.EqualValues(g.t, steps[i].op, r.Uint32())
+		if i == res.N-2 && want != nfs4.OK {
+			assert.EqualValues(g.t, want, r.Uint32())
+			break
+		}
+		steps[i].res.Decode(&r)
+	}
+	assert.NoError(g.t, r.Done())
+}
+
+// TestItemsRest checks that a long item in a room of its own leaves the rest of
+// the reply as it is, and that an item inline takes no more than that.
+func TestItemsRest(t *testing.T) {
+	g := newRig(t).connect().asRoot()
+	fh := g.make("f", strings.Repeat("data", 25_000))
+	var rep oncrpc.Reply
+	g.serve(&rep, 1000+100_000, []int{100_000}, put(fh), readOf(0, 100_000), readOf(0, 100_000))
+	got := items(&rep)
+	require.Len(t, got, 2)
+	assert.Equal(t, 100_000, len(got[0]))
+	rest := rep.Len() - 100_000
+	assert.LessOrEqual(t, rest, 1000)
+	assert.Greater(t, rest, 1000-8)
+	rep.DropItem()
+
+	rep = oncrpc.Reply{}
+	g.serve(&rep, 90+100_000, []int{100_000}, put(fh), readOf(0, 10), readOf(0, 100))
+	assert.Equal(t, nfs4.ErrRepTooBig, nfs4.Status(rep.Head[3])|nfs4.Status(rep.Head[2])<<8, "no room for the second READ's head")
+	assert.Equal(t, 1, len(items(&rep)))
+	rep.DropItem()
+}
+
+// TestItemsMemory checks that a second READ is put off if there is no memory for
+// its data, while the first one has its own.
+func TestItemsMemory(t *testing.T) {
+	g := newRig(t).connect().asRoot()
+	fh := g.make("f", "0123456789")
+	rep := oncrpc.Reply{LendMore: func(int) *buf.Buf { return nil }}
+	steps := []step{put(fh), readOf(0, 4), readOf(0, 4)}
+	g.serve(&rep, 4000, nil, steps...)
+	whole := bytes.Clone(rep.Head)
+	for _, part := range rep.AppendBody(nil) {
+		whole = append(whole, part...)
+	}
+	g.check(whole, nfs4.ErrDelay, steps)
+	assert.Equal(t, 1, len(items(&rep)))
+	rep.DropItem()
+}
+
+// TestItemsShort checks that READs which find fewer data than they want do not
+// keep memory for more: otherwise one COMPOUND could take it many times over.
+func TestItemsShort(t *testing.T) {
+	g := newRig(t).connect().asRoot()
+	fh := g.make("f", "0123456789")
+	const room = 1 << 20
+	steps := []step{put(fh)}
+	for range 14 {
+		steps = append(steps, readOf(5, room))
+	}
+	out := buf.Default.Out()
+	var rep oncrpc.Reply
+	g.serve(&rep, room, nil, steps...)
+	memory := 0
+	for _, item := range items(&rep) {
+		assert.Equal(t, "56789", string(item))
+		memory += cap(item)
+	}
+	assert.Less(t, memory, 2*room)
+	assert.Len(t, items(&rep), 14)
+	rep.DropItem()
+	assert.Equal(t, out, buf.Default.Out(), "buffers")
+}
+
+// TestListBehindItem checks that the list of a READDIR behind a READ is short: its
+// memory is not counted.
+func TestListBehindItem(t *testing.T) {
+	g := newRig(t).connect().asRoot()
+	fh := g.make("f", "0123456789")
+	for i := range 100 {
+		g.make(fmt.Sprintf("%0200d", i), "")
+	}
+	list := func() step {
+		return step{nfs4.OpReadDir, &nfs4.ReadDirArgs{DirCount: 1 << 20, MaxCount: 1 << 20}, new(listing)}
+	}
+	whole, short := list(), list()
+	st, _ := g.do(root(), look("x"), whole, put(fh), readOf(0, 10), root(), look("x"), short)
+	require.Equal(t, nfs4.OK, st)
+	assert.Len(t, whole.res.(*listing).names, 101)
+	l := short.res.(*listing)
+	assert.Less(t, len(l.names), 50)
+	assert.NotEmpty(t, l.names)
+	assert.False(t, l.eof)
+}
+
+// TestTestStateIDReserves checks that the memory of a long list of statuses is
+// counted, and that there is none behind a data item.
+func TestTestStateIDReserves(t *testing.T) {
+	g := newRig(t).connect().asRoot()
+	fh := g.make("f", "0123456789")
+	test := func(n int) step {
+		ids := xdr.AppendUint32(nil, uint32(n))
+		return step{nfs4.OpTestStateID, cut(append(ids, make([]byte, 16*n)...)), nil}
+	}
+	held := 0
+	rep := oncrpc.Reply{Hold: func(n int) { held += n }}
+	g.serve(&rep, 1<<20, nil, test(100), test(10_000))
+	st, n := statusOfReply(t, rep.Head)
+	assert.Equal(t, nfs4.OK, st)
+	assert.Equal(t, 3, n)
+	assert.Equal(t, 40_000, held)
+
+	rep = oncrpc.Reply{}
+	g.serve(&rep, 1<<20, nil, put(fh), readOf(0, 10), test(100), test(10_000))
+	st, n = statusOfReply(t, rep.Head)
+	assert.Equal(t, nfs4.ErrRepTooBig, st)
+	assert.Equal(t, 5, n)
+	rep.DropItem()
+}
+
+// TestItemsKept checks that a retry of a COMPOUND with several items gets the
+// reply that its slot keeps.
+func TestItemsKept(t *testing.T) {
+	g := newRig(t).connect().asRoot()
+	fh := g.make("f", "0123456789")
+	g.seq++
+	steps := []step{
+		{nfs4.OpSequence, &nfs4.SequenceArgs{Session: g.session, Sequence: g.seq, CacheThis: true}, new(nfs4.SequenceRes)},
+		put(fh), readOf(0, 5), readOf(5, 3), readOf(8, 9),
+	}
+	first := g.send(steps...)
+	assert.Contains(t, string(first), "01234\x00\x00\x00")
+	assert.Equal(t, first, g.send(steps...))
+}

@@ -1,0 +1,281 @@
+package nfs4server
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+)
+
+// TestComponents checks names in each operation that takes one (R8881-14-1,
+// R8881-14.4-1, R8881-14.5-1 to -4, R8881-18.13.3-1, R8881-18.26.4-2).
+//
+// R8881-14.5-2, R8881-14.5-3, R8881-14.5-4, R8881-18.26.3-1, R8881-18.29.3-1.
+func TestComponents(t *testing.T) {
+	g := newRig(t, memory("/x", free)).connect().asRoot()
+	fh := g.make("f", "content")
+	x := []step{root(), look("x")}
+	save := step{nfs4.OpSaveFH, &void, status()}
+	forms := map[string]func(name string) []step{
+		"LOOKUP": func(n string) []step { return append(x[:2:2], look(n)) },
+		"SECINFO": func(n string) []step {
+			return append(x[:2:2], step{nfs4.OpSecInfo, &nfs4.NameArgs{Name: []byte(n)}, new(nfs4.SecInfoRes)})
+		},
+		"OPEN": func(n string) []step {
+			return append(x[:2:2], step{nfs4.OpOpen, openArgs("o", n, nfs4.ShareRead, 0, nfs4.NoCreate), new(nfs4.OpenRes)})
+		},
+		"OPEN, create": func(n string) []step {
+			return append(x[:2:2], step{nfs4.OpOpen, openArgs("o", n, nfs4.ShareRead, 0, nfs4.Guarded), new(nfs4.OpenRes)})
+		},
+		"CREATE": func(n string) []step {
+			return append(x[:2:2], step{nfs4.OpCreate, &nfs4.CreateArgs{Type: nfs4.TypeDir, Name: []byte(n)}, new(nfs4.CreateRes)})
+		},
+		"LINK": func(n string) []step {
+			return []step{put(fh), save, root(), look("x"), {nfs4.OpLink, &nfs4.NameArgs{Name: []byte(n)}, new(nfs4.ChangeRes)}}
+		},
+		"REMOVE": func(n string) []step {
+			return append(x[:2:2], step{nfs4.OpRemove, &nfs4.NameArgs{Name: []byte(n)}, new(nfs4.ChangeRes)})
+		},
+		"RENAME from": func(n string) []step {
+			return append(x[:2:2], save, step{nfs4.OpRename, &nfs4.RenameArgs{Old: []byte(n), New: []byte("to")}, new(nfs4.RenameRes)})
+		},
+		"RENAME to": func(n string) []step {
+			return append(x[:2:2], save, step{nfs4.OpRename, &nfs4.RenameArgs{Old: []byte("f"), New: []byte(n)}, new(nfs4.RenameRes)})
+		},
+	}
+	for op, form := range forms {
+		for name, want := range map[string]nfs4.Status{
+			"": nfs4.ErrInval, ".": nfs4.ErrBadName, "..": nfs4.ErrBadName, "a/b": nfs4.ErrBadName, "/": nfs4.ErrBadName,
+			"a\x00": nfs4.ErrBadName, strings.Repeat("n", 256): nfs4.ErrNameTooLong,
+		} {
+			st, _ := g.do(form(name)...)
+			assert.Equal(t, want, st, "%s of %.9q", op, name)
+		}
+	}
+	assert.Equal(t, []string{"f"}, g.names("x"))
+	names := []string{"f", "\u00e9", "e\u0301", "\xff\xfe", "F", strings.Repeat("n", 255), "...", " "}
+	for _, name := range names[1:] {
+		st, _ := g.do(forms["CREATE"](name)...)
+		assert.Equal(t, nfs4.OK, st, "%q", name)
+		st, _ = g.do(forms["LOOKUP"](name)...)
+		assert.Equal(t, nfs4.OK, st, "%q", name)
+	}
+	assert.ElementsMatch(t, names, g.names("x"), "bytes as they came, two that look alike among them")
+	got := g.attrs(fh, nfs4.BitmapOf(nfs4.AttrFSCharsetCap, nfs4.AttrCaseInsensitive, nfs4.AttrCasePreserving))
+	assert.Equal(t, nfs4.CharsetContainsNonUTF8, got.FSCharsetCap)
+	assert.False(t, got.CaseInsensitive, "R8881-14.1.3-1")
+	assert.True(t, got.CasePreserving)
+}
+
+// TestLink checks the effect of LINK on the object and on the directory
+// (R8881-18.9.3-1, R8881-18.9.3-2).
+//
+// R8881-10.8.1-1.
+func TestLink(t *testing.T) {
+	exclusive := free
+	exclusive.Exclusive = true
+	g := newRig(t, memory("/x", exclusive), memory("/y", free)).connect().asRoot()
+	fhs := g.objects()
+	var dir nfs4.HandleRes
+	st, _ := g.do(root(), look("x"), step{nfs4.OpGetFH, &void, &dir})
+	require.Equal(t, nfs4.OK, st)
+	x := append(nfs4.FH(nil), dir.Object...)
+	save := step{nfs4.OpSaveFH, &void, status()}
+	link := func(from nfs4.FH, name string, to ...step) (nfs4.ChangeInfo, nfs4.Status) {
+		var res nfs4.ChangeRes
+		st, _ := g.do(append(append([]step{put(from), save}, to...), step{nfs4.OpLink, &nfs4.NameArgs{Name: []byte(name)}, &res}, step{nfs4.OpGetFH, &void, &dir})...)
+		return res.Dir, st
+	}
+	before, was := g.attrs(fhs["file"], nfs4.BitmapOf(nfs4.AttrNumLinks, nfs4.AttrChange)), g.attrs(x, nfs4.BitmapOf(nfs4.AttrChange))
+	info, st := link(fhs["file"], "second", put(x))
+	require.Equal(t, nfs4.OK, st)
+	assert.Equal(t, x, dir.Object, "the current filehandle stays")
+	after, is := g.attrs(fhs["file"], nfs4.BitmapOf(nfs4.AttrNumLinks, nfs4.AttrChange)), g.attrs(x, nfs4.BitmapOf(nfs4.AttrChange))
+	assert.Equal(t, before.NumLinks+1, after.NumLinks)
+	assert.NotEqual(t, before.Change, after.Change)
+	assert.Equal(t, nfs4.ChangeInfo{Atomic: true, Before: was.Change, After: is.Change}, info)
+	for name, tt := range map[string]struct {
+		from nfs4.FH
+		name string
+		to   step
+		want nfs4.Status
+	}{
+		"a name that is there":            {fhs["file"], "dir", put(x), nfs4.ErrExist},
+		"the same object":                 {fhs["file"], "second", put(x), nfs4.ErrExist},
+		"a directory":                     {fhs["dir"], "third", put(x), nfs4.ErrIsDir},
+		"into a file":                     {fhs["file"], "third", put(fhs["fifo"]), nfs4.ErrNotDir},
+		"into a symbolic link":            {fhs["file"], "third", put(fhs["link"]), nfs4.ErrNotDir},
+		"to another file system":          {fhs["file"], "third", look("y"), nfs4.ErrXDev},
+		"of a symbolic link, not its end": {fhs["link"], "third", put(x), nfs4.OK},
+	} {
+		to := []step{tt.to}
+		if tt.to.op == nfs4.OpLookup {
+			to = []step{root(), tt.to}
+		}
+		_, st := link(tt.from, tt.name, to...)
+		assert.Equal(t, tt.want, st, name)
+	}
+	var third nfs4.HandleRes
+	st, _ = g.do(put(x), look("third"), step{nfs4.OpGetFH, &void, &third})
+	assert.Equal(t, nfs4.OK, st)
+	assert.Equal(t, nfs4.TypeLnk, g.attrs(append(nfs4.FH(nil), third.Object...), nfs4.BitmapOf(nfs4.AttrType)).Type)
+}
+
+// TestRename checks objects that RENAME replaces, and the two directories
+// (R8881-18.26.3-1 to -4).
+//
+// R8881-18.26.3-2, R8881-18.26.3-4.
+func TestRename(t *testing.T) {
+	exclusive := free
+	exclusive.Exclusive = true
+	g := newRig(t, memory("/x", exclusive), memory("/y", free)).connect().asRoot()
+	fhs := g.objects()
+	save := step{nfs4.OpSaveFH, &void, status()}
+	mkdir := func(at nfs4.FH, name string) nfs4.FH {
+		var fh nfs4.HandleRes
+		st, _ := g.do(put(at), step{nfs4.OpCreate, &nfs4.CreateArgs{Type: nfs4.TypeDir, Name: []byte(name)}, new(nfs4.CreateRes)}, step{nfs4.OpGetFH, &void, &fh})
+		require.Equal(t, nfs4.OK, st)
+		return append(nfs4.FH(nil), fh.Object...)
+	}
+	from, to := mkdir(fhs["dir"], "from"), mkdir(fhs["dir"], "to")
+	mkdir(from, "d")
+	mkdir(mkdir(to, "full"), "entry")
+	mkdir(to, "empty")
+	rename := func(from, to step, old, name string) (nfs4.RenameRes, nfs4.FH, nfs4.Status) {
+		var res nfs4.RenameRes
+		var fh nfs4.HandleRes
+		steps := []step{from, save, to, {nfs4.OpRename, &nfs4.RenameArgs{Old: []byte(old), New: []byte(name)}, &res}, {nfs4.OpGetFH, &void, &fh}}
+		if to.op == nfs4.OpLookup {
+			steps = append([]step{from, save, root(), to}, steps[3:]...)
+		}
+		st, _ := g.do(steps...)
+		return res, append(nfs4.FH(nil), fh.Object...), st
+	}
+	var source, target [2]uint64
+	changes := func(i int) {
+		source[i], target[i] = g.attrs(from, nfs4.BitmapOf(nfs4.AttrChange)).Change, g.attrs(to, nfs4.BitmapOf(nfs4.AttrChange)).Change
+	}
+	changes(0)
+	res, current, st := rename(put(from), put(to), "d", "moved")
+	require.Equal(t, nfs4.OK, st)
+	changes(1)
+	assert.Equal(t, to, current)
+	assert.Equal(t, nfs4.ChangeInfo{Atomic: true, Before: source[0], After: source[1]}, res.Source)
+	assert.Equal(t, nfs4.ChangeInfo{Atomic: true, Before: target[0], After: target[1]}, res.Target)
+	_, _, st = rename(put(to), put(to), "moved", "empty")
+	assert.Equal(t, nfs4.OK, st, "an empty directory gives way")
+	_, _, st = rename(put(to), put(to), "empty", "full")
+	assert.Contains(t, []nfs4.Status{nfs4.ErrExist, nfs4.ErrNotEmpty}, st, "Section 15.2 lists both")
+	_, _, st = rename(put(fhs["file"]), put(to), "d", "e")
+	assert.Equal(t, nfs4.ErrNotDir, st)
+	_, _, st = rename(put(to), put(fhs["link"]), "empty", "e")
+	assert.Equal(t, nfs4.ErrNotDir, st)
+	_, _, st = rename(put(to), look("y"), "empty", "e")
+	assert.Equal(t, nfs4.ErrXDev, st)
+	_, _, st = rename(put(fhs["dir"]), put(to), "to", "loop")
+	assert.Equal(t, nfs4.ErrInval, st, "R8881-18.26.4-2")
+}
+
+// TestRemove checks the directory's change_info4 in REMOVE, and that a file which is
+// open can be read on (R8881-18.25.3-1, R8881-18.25.4-1).
+func TestRemove(t *testing.T) {
+	exclusive := free
+	exclusive.Exclusive = true
+	g := newRig(t, memory("/x", exclusive)).connect().asRoot()
+	fhs := g.objects()
+	var dir nfs4.HandleRes
+	st, _ := g.do(root(), look("x"), step{nfs4.OpGetFH, &void, &dir})
+	require.Equal(t, nfs4.OK, st)
+	x := append(nfs4.FH(nil), dir.Object...)
+	for _, name := range []string{"file", "link", "fifo", "dir"} {
+		var res nfs4.ChangeRes
+		before := g.attrs(x, nfs4.BitmapOf(nfs4.AttrChange)).Change
+		st, _ := g.do(put(x), step{nfs4.OpRemove, &nfs4.NameArgs{Name: []byte(name)}, &res}, step{nfs4.OpGetFH, &void, &dir})
+		assert.Equal(t, nfs4.OK, st, name)
+		assert.Equal(t, x, dir.Object)
+		assert.Equal(t, nfs4.ChangeInfo{Atomic: true, Before: before, After: g.attrs(x, nfs4.BitmapOf(nfs4.AttrChange)).Change}, res.Dir)
+	}
+	for fh, want := range map[string]nfs4.Status{string(x): nfs4.ErrNoEnt, string(fhs["file"]): nfs4.ErrStale} {
+		st, _ := g.do(put(nfs4.FH(fh)), step{nfs4.OpRemove, &nfs4.NameArgs{Name: []byte("none")}, new(nfs4.ChangeRes)})
+		assert.Equal(t, want, st)
+	}
+	file := g.make("f", "")
+	for _, s := range []step{{nfs4.OpRemove, &nfs4.NameArgs{Name: []byte("n")}, new(nfs4.ChangeRes)}} {
+		st, _ := g.do(put(file), s)
+		assert.Equal(t, nfs4.ErrNotDir, st)
+	}
+}
+
+// TestNamesOfOpens checks that a name goes while its file is open, but not if an
+// open denies others to write (R8881-18.25.4-1).
+func TestNamesOfOpens(t *testing.T) {
+	g := newRig(t, memory("/x", free)).connect().asRoot()
+	remove := func() nfs4.Status {
+		st, _ := g.do(root(), look("x"), step{nfs4.OpRemove, &nfs4.NameArgs{Name: []byte("f")}, new(nfs4.ChangeRes)})
+		return st
+	}
+	replace := func() nfs4.Status {
+		g.make("other", "")
+		save := step{nfs4.OpSaveFH, &void, status()}
+		st, _ := g.do(root(), look("x"), save, step{nfs4.OpRename, &nfs4.RenameArgs{Old: []byte("other"), New: []byte("f")}, new(nfs4.RenameRes)})
+		return st
+	}
+	for deny, want := range map[uint32]nfs4.Status{
+		0: nfs4.OK, nfs4.ShareRead: nfs4.OK, nfs4.ShareWrite: nfs4.ErrFileOpen, nfs4.ShareBoth: nfs4.ErrFileOpen,
+	} {
+		for _, act := range []func() nfs4.Status{remove, replace} {
+			fh := g.make("f", "content")
+			res, _, st := g.open(openArgs("o", "f", nfs4.ShareRead, deny, nfs4.NoCreate))
+			require.Equal(t, nfs4.OK, st)
+			assert.Equal(t, want, act(), deny)
+			if want != nfs4.OK {
+				require.Equal(t, nfs4.OK, g.close(fh, res.StateID))
+				assert.Equal(t, nfs4.OK, act())
+			}
+		}
+	}
+}
+
+// TestConcurrentCreators checks that the change attributes which creators see
+// chain without a gap where they are said to be atomic (R8881-10.8.1-1).
+func TestConcurrentCreators(t *testing.T) {
+	e := memory("/x", exports.Options{Insecure: true, NoRootSquash: true, Exclusive: true})
+	g := newRig(t, e).connect().asRoot()
+	var seen []nfs4.ChangeInfo
+	infos := make(chan nfs4.ChangeInfo, 40)
+	done := make(chan bool)
+	for c := range 4 {
+		own := *g
+		own.seq = 0
+		own.connectAs("creator" + string('0'+rune(c)))
+		go func() {
+			for i := range 10 {
+				res, _, _ := own.create(nfs4.CreateArgs{Type: nfs4.TypeDir, Name: []byte{'a' + byte(c), 'a' + byte(i)}})
+				infos <- res.Dir
+			}
+			done <- true
+		}()
+	}
+	for range 4 {
+		<-done
+	}
+	close(infos)
+	next := map[uint64]nfs4.ChangeInfo{}
+	for info := range infos {
+		assert.True(t, info.Atomic)
+		next[info.Before] = info
+		seen = append(seen, info)
+	}
+	assert.Len(t, next, len(seen), "each change begins where no other does")
+	ends := 0
+	for _, info := range seen {
+		if _, ok := next[info.After]; !ok {
+			ends++
+		}
+	}
+	assert.Equal(t, 1, ends, "one chain")
+}

@@ -1,0 +1,70 @@
+package nfs4server
+
+import (
+	"context"
+	"net/netip"
+	"strconv"
+
+	"github.com/nfsrdma/nfsrdma/idmap"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+)
+
+// ended is a context for questions that must not wait.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// client returns the address of the caller, whose share of lookups is used.
+func (x *compound) client() netip.Addr {
+	if x.call.Peer == nil {
+		return netip.Addr{}
+	}
+	return x.call.Peer.Addr.Addr()
+}
+
+// ownerString returns the owner string of a number: a name, or its digits in b.
+// A name that is not cached is waited for, without the permit of o's export. A
+// COMPOUND waits in vain only once: where the user database does not answer,
+// there is no translation, and numbers say so (RFC 8881, Section 5.9).
+func (x *compound) ownerString(ctx context.Context, o *object, kind idmap.Kind, id uint32, b []byte) ([]byte, nfs4.Status) {
+	m := x.server.owners
+	owner, err := m.Owner(ended, x.client(), kind, id, b)
+	if err == nil {
+		return owner, nfs4.OK
+	}
+	if !x.unnamed {
+		x.rest()
+		owner, err = m.Owner(ctx, x.client(), kind, id, b)
+		if err := x.work(ctx, o); err != nil {
+			return nil, x.status(err)
+		}
+		x.unnamed = err != nil
+	}
+	if err != nil {
+		owner = strconv.AppendUint(b, uint64(id), 10)
+	}
+	return owner, nfs4.OK
+}
+
+// ownerID returns the number of an owner string to be set. A name that is not
+// cached is waited for, without the permit of the current object's export.
+func (x *compound) ownerID(ctx context.Context, kind idmap.Kind, owner []byte) (uint32, nfs4.Status) {
+	m := x.server.owners
+	id, ok, err := m.ID(ended, x.client(), kind, owner)
+	if err != nil {
+		x.rest()
+		id, ok, err = m.ID(ctx, x.client(), kind, owner)
+		if err := x.work(ctx, &x.current); err != nil {
+			return 0, x.status(err)
+		}
+	}
+	switch {
+	case err != nil:
+		return 0, nfs4.ErrDelay
+	case !ok:
+		return 0, nfs4.ErrBadOwner
+	}
+	return id, nfs4.OK
+}

@@ -1,0 +1,146 @@
+package nfs4server
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/idmap"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+)
+
+// A people is a user database that knows 1234 and 4321. It fails if down.
+type people struct {
+	down  atomic.Bool
+	open  chan struct{} // if not nil, answers wait for it
+	asked atomic.Int32
+}
+
+var errDown = errors.New("down")
+
+func (p *people) fails() error {
+	p.asked.Add(1)
+	if p.open != nil {
+		<-p.open
+	}
+	if p.down.Load() {
+		return errDown
+	}
+	return nil
+}
+
+func (p *people) Name(kind idmap.Kind, id uint32) (string, bool, error) {
+	err := p.fails()
+	switch {
+	case kind == idmap.User && id == 1234:
+		return "alice", true, err
+	case kind == idmap.Group && id == 4321:
+		return "staff", true, err
+	}
+	return "", false, err
+}
+
+func (p *people) ID(kind idmap.Kind, name string) (uint32, bool, error) {
+	err := p.fails()
+	switch {
+	case kind == idmap.User && name == "alice":
+		return 1234, true, err
+	case kind == idmap.Group && name == "staff":
+		return 4321, true, err
+	}
+	return 0, false, err
+}
+
+// named is a rig whose server has owner strings of a domain.
+func named(t *testing.T, p *people) *rig {
+	g := newRig(t, memory("/x", exports.Options{Insecure: true, NoRootSquash: true}))
+	g.s.owners = idmap.New(idmap.Config{Domain: "example.org", Database: p})
+	t.Cleanup(g.s.owners.Close)
+	return g.connect().asRoot()
+}
+
+// owners sets the owner and group of a file and gets them.
+func (g *rig) owners(fh []byte, owner, group string) (nfs4.Status, string, string) {
+	mask := nfs4.BitmapOf(nfs4.AttrOwner, nfs4.AttrOwnerGroup)
+	set := nfs4.SetAttrArgs{Attrs: nfs4.Attrs{Mask: mask, Owner: []byte(owner), OwnerGroup: []byte(group)}}
+	st, _ := g.do(put(fh), step{nfs4.OpSetAttr, &set, new(nfs4.SetAttrRes)})
+	var res nfs4.GetAttrRes
+	got, _ := g.do(put(fh), step{nfs4.OpGetAttr, &nfs4.GetAttrArgs{Request: mask}, &res})
+	require.Equal(g.t, nfs4.OK, got)
+	return st, string(res.Attrs.Owner), string(res.Attrs.OwnerGroup)
+}
+
+// TestOwnerNames checks owner strings in both directions: names where the user
+// database has them, numbers always (R8881-5.9-1, R8881-5.9-2).
+func TestOwnerNames(t *testing.T) {
+	g := named(t, new(people))
+	fh := g.make("f", "content")
+	for _, tt := range []struct {
+		owner, group         string
+		st                   nfs4.Status
+		wantOwner, wantGroup string
+	}{
+		{"alice@example.org", "staff@EXAMPLE.ORG", nfs4.OK, "alice@example.org", "staff@example.org"},
+		{"5", "6", nfs4.OK, "5", "6"},
+		{"1234", "4321", nfs4.OK, "alice@example.org", "staff@example.org"},
+		{"bob@example.org", "5", nfs4.ErrBadOwner, "alice@example.org", "staff@example.org"},
+		{"5", "alice@example.org", nfs4.ErrBadOwner, "alice@example.org", "staff@example.org"},
+		{"alice@elsewhere.org", "5", nfs4.ErrBadOwner, "alice@example.org", "staff@example.org"},
+		{"alice", "5", nfs4.ErrBadOwner, "alice@example.org", "staff@example.org"},
+	} {
+		st, owner, group := g.owners(fh, tt.owner, tt.group)
+		assert.Equal(t, tt.st, st, "%+v", tt)
+		assert.Equal(t, tt.wantOwner, owner, "%+v", tt)
+		assert.Equal(t, tt.wantGroup, group, "%+v", tt)
+	}
+}
+
+// TestOwnerNamesDown checks that a user database which does not answer makes
+// owners numbers, and is asked in vain once a COMPOUND; names that are to be set
+// are put off.
+func TestOwnerNamesDown(t *testing.T) {
+	p := new(people)
+	p.down.Store(true)
+	g := named(t, p)
+	fh := g.make("f", "content")
+	before := p.asked.Load()
+	st, owner, group := g.owners(fh, "1234", "4321")
+	assert.Equal(t, nfs4.OK, st)
+	assert.Equal(t, "1234", owner)
+	assert.Equal(t, "4321", group)
+	assert.LessOrEqual(t, p.asked.Load()-before, int32(2))
+	st, _, _ = g.owners(fh, "alice@example.org", "5")
+	assert.Equal(t, nfs4.ErrDelay, st)
+}
+
+// TestOwnerNamesHang checks that a COMPOUND waits once for a user database that
+// hangs, however many names it wants.
+func TestOwnerNamesHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &people{open: make(chan struct{})}
+		g := named(t, p)
+		fh := g.make("f", "content")
+		start := time.Now()
+		st, owner, group := g.owners(fh, "1234", "4321")
+		assert.Equal(t, []any{nfs4.OK, "1234", "4321"}, []any{st, owner, group})
+		assert.Equal(t, 5*time.Second, time.Since(start))
+		close(p.open)
+	})
+}
+
+// TestOwnerNamesAllocs checks that names which are known cost no allocation.
+func TestOwnerNamesAllocs(t *testing.T) {
+	g := named(t, new(people))
+	fh := g.make("f", "content")
+	g.owners(fh, "1234", "4321")
+	request := nfs4.BitmapOf(nfs4.AttrOwner, nfs4.AttrOwnerGroup)
+	call := g.hot(put(fh), step{nfs4.OpGetAttr, &nfs4.GetAttrArgs{Request: request}, nil})
+	call()
+	assert.LessOrEqual(t, testing.AllocsPerRun(100, call), poolLosses)
+}

@@ -1,0 +1,84 @@
+package nfs4server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4/nfs4test"
+	"github.com/nfsrdma/nfsrdma/nfs4state"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/realm"
+	"github.com/nfsrdma/nfsrdma/vfs/mem"
+)
+
+// loopback serves a file system over TCP.
+func loopback(t *testing.T, lease time.Duration) *nfs4test.Server {
+	r, err := realm.New(realm.Config{Exports: []realm.Export{{
+		Path: "/x", FS: mem.New(mem.Options{Size: 1 << 30}), Clients: exports.Everyone(exports.Options{NoRootSquash: true, Insecure: true}),
+	}}})
+	require.NoError(t, err)
+	start := time.Now()
+	state := nfs4state.New(WithFiles(nfs4state.Config{Now: func() time.Duration { return time.Since(start) }, Epoch: 7, Lease: lease}))
+	mux := new(oncrpc.Mux)
+	New(Config{Realm: r, State: state, Lease: lease}).Register(mux)
+	server := &oncrpc.Server{Handler: mux, Log: slog.New(slog.DiscardHandler)}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	done := make(chan error)
+	go func() { done <- server.Serve(l) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		assert.NoError(t, server.Shutdown(ctx))
+		assert.NoError(t, <-done)
+	})
+	return &nfs4test.Server{
+		Dial: func() (net.Conn, error) { return net.Dial("tcp", l.Addr().String()) },
+		DialFrom: func(host byte) (net.Conn, error) {
+			d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, host)}}
+			return d.Dial("tcp", l.Addr().String())
+		},
+		Path: []string{"x"}, Name: "loopback", Lease: lease,
+	}
+}
+
+// TestScenarios runs the requests that clients may make against the
+// standard's text, by minor version 1, and by 2 without the scenarios of large numbers. It runs scenarios
+// that wait for the end of a lease on a server with a short one.
+func TestScenarios(t *testing.T) {
+	for minor := nfs4.Minor1; minor <= nfs4.Minor2; minor++ {
+		s, quick, hogged := loopback(t, 40*time.Second), loopback(t, 300*time.Millisecond), loopback(t, 40*time.Second)
+		for _, on := range []*nfs4test.Server{s, quick, hogged} {
+			on.Minor = minor
+		}
+		t.Run(fmt.Sprint("4.", minor), func(t *testing.T) {
+			for _, sc := range nfs4test.All() {
+				if minor > nfs4.Minor1 && (sc.Heavy || sc.Hostile) {
+					continue
+				}
+				t.Run(sc.Name, func(t *testing.T) {
+					on := s
+					switch {
+					case sc.Slow:
+						t.Parallel()
+						on = quick
+					case sc.Hostile:
+						on = hogged
+					}
+					for _, failure := range sc.Run(on) {
+						t.Errorf("%s\n%s", sc.By, failure)
+					}
+				})
+			}
+		})
+	}
+}
