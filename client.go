@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	delegclient "github.com/nfsrdma/nfsrdma/delegation/client"
@@ -60,6 +61,10 @@ type ClientConfig struct {
 	// bound the wait.
 	GiveUp time.Duration
 
+	// AnyVersion makes Dial succeed with a server that does not serve NFS
+	// version 3. The methods of the Client then fail; Conns are of use.
+	AnyVersion bool
+
 	// Delegations, if not nil, holds the delegations of a cache over this
 	// Client, such as fusefs. Close closes it. It must not be used by another
 	// Client.
@@ -96,6 +101,8 @@ type Client struct {
 
 	closed context.Context // ended by Close
 	ended  context.CancelFunc
+
+	idle atomic.Bool // CloseMOUNT was called
 
 	turn    chan struct{}      // has an element while a goroutine uses the rest
 	mount   *nfsclient.Mount   // nil: not looked for yet
@@ -158,7 +165,8 @@ func (c *Client) connect(ctx context.Context) error {
 		}
 		c.conns, callers[i] = append(c.conns, conn), conn
 		if i == 0 { // before a server that is none is asked for more
-			if err := nfsclient.New(conn.Conn(), nfsclient.Config{}).Null(ctx); err != nil {
+			err := nfsclient.New(conn.Conn(), nfsclient.Config{}).Null(ctx)
+			if _, refused := errors.AsType[*oncrpc.ReplyError](err); err != nil && !(refused && c.cfg.AnyVersion) {
 				return err
 			}
 		}
@@ -230,12 +238,27 @@ func (c *Client) MOUNT(ctx context.Context) (*nfsclient.Mount, error) {
 // CloseMOUNT closes the connection to the server's MOUNT program, if it is not
 // the connection of the NFS calls. File systems do not need it, and servers
 // close it when it is idle. The next call that needs MOUNT connects again.
+// CloseMOUNT does not wait: if calls use the connection, the last of them
+// closes it.
 func (c *Client) CloseMOUNT() {
-	c.turn <- struct{}{}
-	defer func() { <-c.turn }()
-	if c.mount != nil {
-		_ = c.mount.Close()
-		c.mount = nil
+	c.idle.Store(true)
+	c.closeIdle()
+}
+
+// closeIdle closes the connection to MOUNT if CloseMOUNT has asked for that and
+// it is nobody's turn.
+func (c *Client) closeIdle() {
+	for c.idle.Load() { // again if CloseMOUNT came before the turn ended
+		select {
+		case c.turn <- struct{}{}:
+		default:
+			return // the end of that turn calls closeIdle
+		}
+		if c.idle.Swap(false) && c.mount != nil {
+			_ = c.mount.Close()
+			c.mount = nil
+		}
+		<-c.turn
 	}
 }
 
@@ -295,7 +318,7 @@ func (c *Client) begin(ctx context.Context) (until context.Context, end func(), 
 	}
 	select {
 	case c.turn <- struct{}{}:
-		return until, func() { <-c.turn; forget() }, nil
+		return until, func() { <-c.turn; c.closeIdle(); forget() }, nil
 	case <-until.Done():
 		defer forget()
 		return nil, nil, fmt.Errorf("nfsrdma: MOUNT of %s: %w", c.addr, context.Cause(until))

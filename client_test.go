@@ -120,6 +120,46 @@ func TestCloseMOUNT(t *testing.T) {
 	assert.Zero(t, users())
 }
 
+// TestCloseMOUNTBusy checks that CloseMOUNT does not wait for a call that the
+// server does not answer, and that the connection is closed at that call's end.
+func TestCloseMOUNTBusy(t *testing.T) {
+	held, release := make(chan struct{}), make(chan struct{})
+	r := serve(t, ServerConfig{
+		Exports: []nfsserver.Export{{Path: "/x", FS: mem.New(mem.Options{})}},
+		Wrap: func(next oncrpc.Service) oncrpc.Service {
+			return countedService{next, func(req *oncrpc.Request) {
+				word := func(i int) uint32 { return uint32(req.Msg[4*i+2])<<8 | uint32(req.Msg[4*i+3]) }
+				if word(3) == mount3.Program&0xffff && word(5) == mount3.ProcMnt {
+					held <- struct{}{}
+					<-release
+				}
+			}}
+		},
+	})
+	c := r.dial(t, ClientConfig{})
+	mounted, closed := make(chan error, 1), make(chan struct{})
+	go func() {
+		_, err := c.Mount(t.Context(), "/x")
+		mounted <- err
+	}()
+	<-held
+	go func() {
+		c.CloseMOUNT()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(20 * time.Second):
+		t.Error("CloseMOUNT waits for another call")
+	}
+	close(release)
+	assert.NoError(t, <-mounted)
+	<-closed
+	c.turn <- struct{}{}
+	assert.Nil(t, c.mount, "the connection to MOUNT")
+	<-c.turn
+}
+
 // TestExportsOnce checks that errors of Mount name the exports, and that many of
 // them cost one call.
 func TestExportsOnce(t *testing.T) {

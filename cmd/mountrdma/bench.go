@@ -11,6 +11,8 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/internal/loadgen"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
 // Limits of bench.
@@ -24,6 +26,7 @@ const (
 type benchOptions struct {
 	urls        []location
 	op          cli.Choice
+	vers        cli.Choice
 	block       cli.Size
 	depth       int
 	connections int
@@ -35,6 +38,7 @@ type benchOptions struct {
 func (a *app) newBench() *cobra.Command {
 	o := benchOptions{
 		op:    cli.NewChoice("read", loadgen.Ops...),
+		vers:  cli.NewChoice("3", "3", "4.1", "4.2"),
 		block: 1 << 20, depth: 16, connections: 1, time: 5 * time.Second,
 	}
 	cmd := &cobra.Command{
@@ -48,7 +52,13 @@ randread and randwrite take its blocks in random order. The data of a READ are
 placed directly into one buffer for each call under way. getattr asks for the
 attributes of any object; null does nothing. readdirplus lists the directory of
 URL from start to end, with handles and attributes; a whole listing counts as
-one call.
+one call. open uses one file of the directory of URL after the other: it opens
+the file, reads its first block and closes it, by version 3 with LOOKUP, ACCESS
+and READ. A file counts as one call.
+
+With --vers 4.1 and 4.2, the path of URL begins at the root of the server's
+version 4 namespace ("mountrdma info" lists the exports there), and null is a
+SEQUENCE.
 
 Each of --connections has --depth calls under way. --idle adds connections that
 are idle after their first call.
@@ -71,8 +81,9 @@ lat_us{p50,p99,max} client_cpu_s. MBps is millions of bytes in a second.`,
 	}
 	f := cmd.Flags()
 	f.Var(&o.op, "op", "kind of call")
+	f.Var(&o.vers, "vers", "version of NFS")
 	f.Var(&o.block, "block", "bytes of a READ or WRITE")
-	f.IntVar(&o.depth, "depth", o.depth, "calls under way on each connection")
+	f.IntVar(&o.depth, "depth", o.depth, "calls under way on a connection")
 	f.IntVar(&o.connections, "connections", o.connections, "connections that make calls")
 	f.IntVar(&o.idle, "idle", o.idle, "additional connections that make none")
 	f.DurationVar(&o.time, "time", o.time, "how long")
@@ -129,23 +140,19 @@ func (o *benchOptions) result(r *loadgen.Result) *benchResult {
 
 // bench runs the measurement and prints the result.
 func (a *app) bench(ctx context.Context, o *benchOptions) error {
-	r, err := a.subject(ctx, o)
-	if err != nil {
-		return err
-	}
-	links, err := a.links(ctx, r, o)
+	links, path, err := a.benchLinks(ctx, o)
 	defer links.close()
 	if err != nil {
 		return err
 	}
-	l, err := loadgen.New(ctx, links.busy[0], r.rest, loadgen.Config{
+	l, err := loadgen.New(ctx, links.busy[0], path, loadgen.Config{
 		Op: o.op.Word, Block: int(o.block), Depth: o.depth, Time: o.time,
 	})
 	if lost := lost(ctx, err); lost != nil {
 		return lost
 	}
 	if err != nil {
-		return r.explain(err)
+		return (remote{location: o.urls[0], rest: path, session: &session{cred: a.cred()}}).explain(err)
 	}
 	res, err := l.Run(ctx, links.busy)
 	if err == nil {
@@ -173,6 +180,31 @@ func (a *app) subject(ctx context.Context, o *benchOptions) (remote, error) {
 	defer cancel()
 	s, err := a.session(within, o.urls[0].server)
 	return remote{location: o.urls[0], session: s}, err
+}
+
+// benchLinks makes the connections of bench. It also returns the path of the
+// object as loadgen wants it.
+func (a *app) benchLinks(ctx context.Context, o *benchOptions) (*links, string, error) {
+	if minor, ok := minors[o.vers.Word]; ok {
+		ls, err := a.links4(ctx, o, minor)
+		return ls, o.urls[0].path, err
+	}
+	r, err := a.subject(ctx, o)
+	if err != nil {
+		return new(links), "", a.otherVersion(err)
+	}
+	ls, err := a.links(ctx, r, o)
+	return ls, r.rest, err
+}
+
+// otherVersion adds to the error of a server without version 3 how to measure
+// it all the same.
+func (a *app) otherVersion(err error) error {
+	step, ok := errors.AsType[*stepError](err)
+	if refused, mismatch := errors.AsType[*oncrpc.ReplyError](err); ok && mismatch && refused.High >= nfs4.Version {
+		step.remedy = "measure version 4 with --vers 4.2, or " + step.remedy
+	}
+	return err
 }
 
 func (r *benchResult) print(w io.Writer) error {

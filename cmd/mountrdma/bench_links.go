@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/nfsrdma/nfsrdma/internal/loadgen"
+	"github.com/nfsrdma/nfsrdma/nfs4client"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
 
@@ -13,6 +14,7 @@ import (
 type links struct {
 	busy []loadgen.Link
 	made []*session
+	v4   []*nfs4client.Session // of busy, or idle
 }
 
 // dialers bounds the connections being made at a time.
@@ -69,5 +71,45 @@ func (ls *links) close() {
 	for _, s := range ls.made {
 		all.Go(s.close)
 	}
+	for _, s := range ls.v4 {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), goodbyeTime)
+			defer cancel()
+			_ = s.Close(ctx)
+		})
+	}
 	all.Wait()
+}
+
+// links4 makes the connections for version 4, each with a session of its own.
+func (a *app) links4(ctx context.Context, o *benchOptions, minor uint32) (*links, error) {
+	ls := new(links)
+	var mu sync.Mutex
+	var first error
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	slots := make(chan struct{}, dialers)
+	var all sync.WaitGroup
+	for i := range o.connections + o.idle {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			s, err := a.session4(ctx, o.urls[0].server, minor)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				if first == nil { // later errors are consequences of the first
+					first = err
+					cancel(err)
+				}
+				return
+			}
+			ls.v4 = append(ls.v4, s)
+			if i < o.connections {
+				ls.busy = append(ls.busy, loadgen.Link{Session: s})
+			}
+		})
+	}
+	all.Wait()
+	return ls, first
 }

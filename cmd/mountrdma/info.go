@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -23,7 +24,10 @@ func (a *app) newInfo() *cobra.Command {
 		Long: `Show the settings agreed with a server: MPA (revision, CRC, markers, the RDMA
 Reads that each end serves at once), RPC-over-RDMA (the longest messages sent
 without RDMA, credits, remote invalidation, the extensions that a mount would
-use), and the address of MOUNT, with the exports.
+use), the versions of NFS that it answers (3, 4.1, 4.2), and the address of
+MOUNT, with the exports. Of a server of version 4 it shows who the server says
+it is, its lease time, the limits of a session, and the exports in the version 4
+namespace, whose paths may differ from those of MOUNT.
 
 Remote invalidation is in three parts, because an announcement does not bind a
 server: whether this client and the server announce that they accept a Send With
@@ -53,6 +57,10 @@ type info struct {
 	Mount   string      `json:"mount,omitempty"` // the address that answers
 	Exports []shareInfo `json:"exports"`
 	Problem string      `json:"mount_error,omitempty"`
+
+	Versions []string  `json:"versions"`             // of NFS that the server answers
+	V4       *nfs4Info `json:"nfs4,omitempty"`       // by the highest minor version
+	V4Error  string    `json:"nfs4_error,omitempty"` // why the server's version 4 is of no use
 }
 
 type mpaInfo struct {
@@ -102,22 +110,35 @@ type shareInfo struct {
 func (a *app) info(ctx context.Context, srv server) (*info, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
 	defer cancel()
-	s, err := a.sessionBy(ctx, srv, a.asMount())
+	cfg := a.asMount()
+	cfg.AnyVersion = true
+	s, err := a.sessionBy(ctx, srv, cfg)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.provoke(ctx); err != nil {
+	err = s.provoke(ctx)
+	_, refused := errors.AsType[*oncrpc.ReplyError](err)
+	if err != nil && !refused {
 		return nil, helloError(ctx, srv.addr(), err)
 	}
 	i := &info{Server: srv.addr(), Address: s.conn().RemoteAddr().String(), MPA: s.mpaInfo(), RPC: s.rpcInfo(), Exports: []shareInfo{}}
-	if i.Mount, err = s.mountAt(ctx); err == nil {
-		err = s.list(ctx)
-	}
-	if err != nil {
-		if ended(ctx) {
-			return nil, err
+	if !refused {
+		i.Versions = []string{"3"}
+		if i.Mount, err = s.mountAt(ctx); err == nil {
+			err = s.list(ctx)
 		}
-		i.Problem = err.Error()
+		if err != nil {
+			if ended(ctx) {
+				return nil, err
+			}
+			i.Problem = err.Error()
+		}
+	}
+	if err := a.info4(ctx, srv, i); err != nil {
+		return nil, err
+	}
+	if len(i.Versions) == 0 {
+		return nil, helloError(ctx, srv.addr(), err)
 	}
 	for _, e := range s.exports {
 		url := location{server: srv, path: clean(e.Path)}
@@ -214,9 +235,17 @@ func (i *info) print(w io.Writer) error {
 	row("remote invalidation", "client accepts it: %s, server accepts it: %s, server did it: %s",
 		yesNo(r.Invalidation.Client), yesNo(r.Invalidation.Server), yesNo(r.Invalidation.Seen))
 	row("extensions", "%s", r.Extensions)
-	if i.Problem != "" {
+	row("NFS versions", "%s", strings.Join(i.Versions, ", "))
+	if i.V4Error != "" {
+		row("NFS version 4", "%s", i.V4Error)
+	}
+	if i.V4 != nil {
+		i.V4.print(row)
+	}
+	switch {
+	case i.Problem != "":
 		row("MOUNT", "%s", i.Problem)
-	} else {
+	case i.Mount != "":
 		row("MOUNT", "%s", i.Mount)
 	}
 	for _, e := range i.Exports {

@@ -41,7 +41,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"bridge"}, "bridge needs one server: SERVER[:PORT]"},
 		{[]string{"bridge", "--listen=", "h"}, "--listen needs an address, such as 127.0.0.1:2049"},
 		{[]string{"bench", url, url}, "bench needs one URL: nfs://SERVER[:PORT]/EXPORT/PATH"},
-		{[]string{"bench", url, "--op=fly"}, `invalid argument "fly" for "--op" flag: not one of read, write, randread, randwrite, getattr, readdirplus, null`},
+		{[]string{"bench", url, "--op=fly"}, `invalid argument "fly" for "--op" flag: not one of read, write, randread, randwrite, getattr, readdirplus, open, null`},
 		{[]string{"bench", url, "--block=0"}, "--block 0 is not between 1 and 67108864"},
 		{[]string{"bench", url, "--connections=0"}, "--connections 0 is not between 1 and 10000"},
 		{[]string{"bench", url, "--idle=-1"}, "--idle -1 is not between 0 and 10000"},

@@ -42,7 +42,7 @@ func TestInfo(t *testing.T) {
 			"remote_invalidation": {"client": true, "server": true, "seen": true},
 			"extensions": {"server": false, "immediate_data": 0, "atomics": false, "delegation": false, "counters": 0}
 		},
-		"mount": "RDMA `+r.addr+`", "exports": [{"path": "/x", "url": "`+r.url+`", "clients": []}]
+		"mount": "RDMA `+r.addr+`", "exports": [{"path": "/x", "url": "`+r.url+`", "clients": []}], "versions": ["3"]
 	}`, out)
 	assert.Equal(t, `server               `+r.addr+` (`+r.addr+`)
 MPA revision         2
@@ -55,6 +55,7 @@ inline thresholds    1024 bytes to the server, 1024 from it
 credits              3
 remote invalidation  client accepts it: yes, server accepts it: yes, server did it: yes
 extensions           none
+NFS versions         3
 MOUNT                RDMA `+r.addr+`
 export               /x for everyone
 `, must(t, "info", r.addr, "--crc=on", "--inline=1KiB", "--credits=3"))

@@ -37,7 +37,8 @@ func TestOptionHelp(t *testing.T) {
 	assert.Contains(t, must(t, "--help"), a.mountOptions().Help())
 }
 
-// TestSpec checks sources of mounts. R8267-9-1: the default port is 20049.
+// TestSpec checks sources of mounts. R8267-6.3-2, R8267-9-1: the default port is
+// 20049.
 func TestSpec(t *testing.T) {
 	for spec, want := range map[string]location{
 		"h:/":                         {server: server{host: "h", port: "20049"}, path: "/"},

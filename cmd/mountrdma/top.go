@@ -135,8 +135,8 @@ type topTransport struct {
 	UnderWay    uint32 `json:"calls_under_way"`
 	Accepted    uint64 `json:"accepted"`
 	Refused     uint64 `json:"refused"`
-	In          uint64 `json:"octets_in"` // on the present connections
-	Out         uint64 `json:"octets_out"`
+	In          uint64 `json:"bytes_in"` // on the present connections
+	Out         uint64 `json:"bytes_out"`
 }
 
 type topProc struct {
@@ -144,8 +144,8 @@ type topProc struct {
 	Name    string  `json:"procedure"`
 	Calls   uint64  `json:"calls"`
 	Errors  uint64  `json:"errors"`
-	In      uint64  `json:"octets_in"`
-	Out     uint64  `json:"octets_out"`
+	In      uint64  `json:"bytes_in"`
+	Out     uint64  `json:"bytes_out"`
 	Seconds float64 `json:"seconds"` // of all calls together
 }
 

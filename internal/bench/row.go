@@ -30,10 +30,12 @@ type view struct {
 type goal struct {
 	most  bool // at most, otherwise at least,
 	bound float64
+	more  bool // a bound of the difference, not of the ratio
 }
 
-func atLeast(x float64) goal { return goal{false, x} }
-func atMost(x float64) goal  { return goal{true, x} }
+func atLeast(x float64) goal    { return goal{bound: x} }
+func atMost(x float64) goal     { return goal{most: true, bound: x} }
+func atMostMore(x float64) goal { return goal{most: true, bound: x, more: true} }
 
 // met reports whether x reaches the goal, if there is one.
 func (g goal) met(x float64) bool {
@@ -90,12 +92,13 @@ type result struct {
 }
 
 // The compared quantities.
-func rate(r *result) float64    { return r.Bytes / r.Seconds / 1e9 } // GB/s
-func calls(r *result) float64   { return r.Ops / r.Seconds / 1e3 }   // thousands a second
-func p50(r *result) float64     { return r.Latency.P50 }             // microseconds
-func p50ms(r *result) float64   { return r.Latency.P50 / 1e3 }
-func perGiB(r *result) float64  { return (r.Client + r.Server) / (r.Bytes / (1 << 30)) }
-func kib(r *result) float64     { return r.Memory / 1024 }
-func seconds(r *result) float64 { return r.Seconds }
-func served(r *result) float64  { return r.Calls }
-func perCall(r *result) float64 { return (r.Client + r.Server) / r.Ops * 1e6 } // microseconds of CPU
+func rate(r *result) float64            { return r.Bytes / r.Seconds / 1e9 } // GB/s
+func calls(r *result) float64           { return r.Ops / r.Seconds / 1e3 }   // thousands a second
+func p50(r *result) float64             { return r.Latency.P50 }             // microseconds
+func p50ms(r *result) float64           { return r.Latency.P50 / 1e3 }
+func perGiB(r *result) float64          { return (r.Client + r.Server) / (r.Bytes / (1 << 30)) }
+func kib(r *result) float64             { return r.Memory / 1024 }
+func seconds(r *result) float64         { return r.Seconds }
+func served(r *result) float64          { return r.Calls }
+func perCallOfServer(r *result) float64 { return r.Server / r.Ops * 1e6 }              // microseconds of CPU
+func perCall(r *result) float64         { return (r.Client + r.Server) / r.Ops * 1e6 } // microseconds of CPU

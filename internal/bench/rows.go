@@ -8,7 +8,7 @@ func rows() []*row {
 	read := bench(free, "big", "read", "1MiB", 16)
 	cpu := view{"CPU, both ends", "s/GiB", perGiB, goal{}}
 	perCallCPU := view{"CPU, both ends", "µs/call", perCall, goal{}}
-	return []*row{
+	return append(version4(), []*row{
 		{
 			name: "TCP, one stream from one hot buffer", against: "TCP from the file's mapping",
 			ours: tcp(free, "hot"), limit: mapped, views: []view{{"", "GB/s", rate, goal{}}, cpu},
@@ -134,7 +134,7 @@ func rows() []*row {
 		repeats("git status of 20,000 files, again, server 1 ms away", gitStatus, time.Millisecond),
 		repeats("compile of 20 files with 40 headers each, again", compile, 0),
 		repeats("compile of 20 files with 40 headers each, again, server 1 ms away", compile, time.Millisecond),
-	}
+	}...)
 }
 
 // noDelegations is the mount option against delegations.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,8 +34,13 @@ func tcp(at place, what string) side {
 // bench is mountrdma bench, with flags. Flags that concern the server too go to
 // both ends.
 func bench(at place, file, op, size string, depth int, flags ...string) side {
+	return benchOf(nil, at, file, op, size, depth, flags...)
+}
+
+// benchOf is bench with flags of the server's own.
+func benchOf(own []string, at place, file, op, size string, depth int, flags ...string) side {
 	return func(w *world) (*result, error) {
-		var both []string
+		both := slices.Clone(own)
 		for _, f := range flags {
 			if strings.HasPrefix(f, "--crc=") {
 				both = append(both, f)

@@ -33,11 +33,15 @@ func (r *row) line(v *view) string {
 	if v.what != "" {
 		what += ": " + v.what
 	}
-	judged := ratios
-	if r.limit == nil {
+	judged, shown := ratios, show(ratios)
+	switch {
+	case r.limit == nil:
 		judged = ours
+	case v.goal.more:
+		judged = ours.minus(limit)
+		shown += "; more by " + show(judged)
 	}
-	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s |\n", what, r.against, v.unit, show(ours), show(limit), show(ratios), v.goal.verdict(judged.median()))
+	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s |\n", what, r.against, v.unit, show(ours), show(limit), shown, v.goal.verdict(judged.median()))
 }
 
 // show returns the spread of a series, with three digits.
@@ -66,8 +70,11 @@ func (g goal) verdict(x float64) string {
 	if g.most {
 		word = "at most "
 	}
+	if g.more {
+		end = " more"
+	}
 	if !g.met(x) {
-		end = ", **missed**"
+		end += ", **missed**"
 	}
 	return word + fmt.Sprint(g.bound) + end
 }
@@ -152,6 +159,15 @@ func (s series) spread() (low, median, high float64) {
 func (s series) median() float64 {
 	_, m, _ := s.spread()
 	return m
+}
+
+// minus returns a series less another one, round by round.
+func (s series) minus(by series) series {
+	var d series
+	for i := range min(len(s), len(by)) {
+		d = append(d, s[i]-by[i])
+	}
+	return d
 }
 
 // ratios returns a series divided by another one, round by round.

@@ -9,12 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfs4client"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
 
 // Ops are the kinds of call: READ and WRITE of the blocks of a file in turn or
-// in random order, GETATTR, whole listings of a directory, and NULL.
-var Ops = []string{"read", "write", "randread", "randwrite", "getattr", "readdirplus", "null"}
+// in random order, GETATTR, whole listings of a directory, the use of one file
+// of a directory after the other, and NULL. By version 4, NULL is SEQUENCE.
+var Ops = []string{"read", "write", "randread", "randwrite", "getattr", "readdirplus", "open", "null"}
 
 // A Config selects the calls.
 type Config struct {
@@ -24,10 +26,14 @@ type Config struct {
 	Time  time.Duration
 }
 
-// A Link is a connection that makes calls.
+// A Link is a connection that makes calls: of version 3, or with Session of
+// version 4.
 type Link struct {
 	Client *nfsclient.Client
 	FS     *nfsclient.FS // nil if the calls need no object
+
+	Session *nfs4client.Session
+	file    *nfs4client.File // that the calls use, opened by Run
 }
 
 // A Result is the outcome of a measurement.
@@ -48,6 +54,9 @@ type Load struct {
 	client *nfsclient.Client // for the COMMIT at the end
 	handle nfs3.FH
 
+	open  func(ctx context.Context, c Link) (*nfs4client.File, error) // of version 4; may be nil
+	files []*nfs4client.File
+
 	mu    sync.Mutex
 	took  histogram
 	bytes int64
@@ -59,6 +68,10 @@ type Load struct {
 func (l *Load) Run(ctx context.Context, links []Link) (Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	links, err := l.opened(ctx, links)
+	if err != nil {
+		return Result{}, err
+	}
 	buffers := make([][]byte, l.cfg.Depth*len(links))
 	for i := range buffers {
 		buffers[i] = make([]byte, l.block)
@@ -110,8 +123,11 @@ func (l *Load) repeat(ctx context.Context, c Link, p []byte, end time.Time) (err
 	return err
 }
 
-// End puts the written data on the server's stable storage.
+// End puts the written data on the server's stable storage, and closes files.
 func (l *Load) End(ctx context.Context) error {
+	if l.files != nil {
+		return l.closeFiles(ctx)
+	}
 	if !l.writes {
 		return nil
 	}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma"
+	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/vfs/posix"
+)
+
+// rig4 serves /a/b and /c by version 3 and minor versions of version 4. It
+// returns the address and the directory of /a/b.
+func rig4(t *testing.T, change ...func(*nfsrdma.ServerConfig)) (addr, dir string) {
+	t.Helper()
+	guard(t)
+	dir = t.TempDir()
+	files, err := posix.Open(dir, posix.Options{})
+	require.NoError(t, err)
+	everyone := exports.Everyone(exports.Options{NoRootSquash: true, Insecure: true})
+	cfg := nfsrdma.ServerConfig{
+		Exports: []nfsserver.Export{{Path: "/a/b", FS: files, Clients: everyone}, {Path: "/c", FS: files, Clients: everyone}},
+		Minors:  []uint32{1, 2}, Log: slog.New(slog.DiscardHandler),
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	s, err := nfsrdma.NewServer(cfg)
+	require.NoError(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- s.ServeRDMA(l) }()
+	t.Cleanup(func() {
+		assert.NoError(t, s.Close())
+		assert.NoError(t, <-served)
+		assert.NoError(t, files.Close())
+	})
+	return l.Addr().String(), dir
+}
+
+// only4 makes a server answer version 4 alone.
+func only4(cfg *nfsrdma.ServerConfig) {
+	cfg.Wrap = func(next oncrpc.Service) oncrpc.Service { return no3{next} }
+}
+
+// A no3 answers calls of version 3 with PROG_MISMATCH.
+type no3 struct{ oncrpc.Service }
+
+func (s no3) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+	c, ok := oncrpc.ParseCall(req.Msg)
+	if !ok || c.Vers == 4 {
+		return s.Service.Serve(ctx, req, rep)
+	}
+	rep.Head = rpcmsg.AppendAccepted(rep.Head, c.XID, rpcmsg.ProgMismatch)
+	rep.Head = append(rep.Head, 0, 0, 0, 4, 0, 0, 0, 4)
+	return true
+}
+
+// TestInfo4 checks what info says of servers of version 4.
+func TestInfo4(t *testing.T) {
+	addr, _ := rig4(t)
+	o := object(t, must(t, "info", addr, "--json"))
+	assert.Equal(t, []any{"3", "4.1", "4.2"}, o["versions"])
+	v4 := o["nfs4"].(map[string]any)
+	assert.ElementsMatch(t, []any{"/a/b", "/c"}, v4["exports"])
+	assert.Len(t, v4["server_scope"], 32)
+	assert.Equal(t, 64.0, v4["session"].(map[string]any)["slots"])
+	assert.Greater(t, v4["lease_seconds"], 1.0)
+	text := must(t, "info", addr)
+	assert.Contains(t, text, "NFS versions         3, 4.1, 4.2\n")
+	assert.Contains(t, text, "version 4 export     /a/b\n")
+
+	addr, _ = rig4(t, only4, func(cfg *nfsrdma.ServerConfig) { cfg.Minors = []uint32{1} })
+	o = object(t, must(t, "info", addr, "--json"))
+	assert.Equal(t, []any{"4.1"}, o["versions"])
+	assert.NotContains(t, o, "mount")
+	assert.NotContains(t, o, "mount_error")
+	assert.NotContains(t, must(t, "info", addr), "MOUNT")
+}
+
+// TestBench4 measures by version 4, and by version 3 where it has the operation.
+func TestBench4(t *testing.T) {
+	addr, dir := rig4(t)
+	write(t, random(3<<20+5, 1), dir, "f")
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "d"), 0o755))
+	for i := range 5 {
+		write(t, random(4096, 1), dir, "d", fmt.Sprint(i))
+	}
+	for _, tt := range []struct {
+		op, name, vers string
+		size           float64 // of a call's data
+	}{
+		{"read", "f", "4.2", 1 << 20},
+		{"randread", "f", "4.1", 1 << 20},
+		{"write", "f", "4.2", 1 << 20},
+		{"getattr", "f", "4.2", 0},
+		{"readdirplus", "d", "4.2", 0},
+		{"open", "d", "4.2", 4096},
+		{"open", "d", "3", 4096},
+		{"null", "f", "4.2", 0},
+	} {
+		t.Run(tt.op+" "+tt.vers, func(t *testing.T) {
+			o := object(t, must(t, "bench", scheme+addr+"/a/b/"+tt.name, "--op="+tt.op, "--vers="+tt.vers, "--depth=3", "--connections=2", "--time=20ms", "--json"))
+			assert.Greater(t, o["ops"], 5.0)
+			assert.Equal(t, o["ops"].(float64)*tt.size, o["bytes"])
+		})
+	}
+	assert.Contains(t, refused(t, "bench", scheme+addr+"/a/b/none", "--vers=4.2"), "no such file or directory (NFS4ERR_NOENT)")
+	assert.Contains(t, refused(t, "bench", scheme+addr+"/a/b/d", "--vers=4.2"), "not a regular file")
+	assert.Contains(t, refused(t, "bench", scheme+addr+"/a/b/f", "--op=open", "--vers=4.2"), "not a directory")
+}
+
+// TestOtherVersions checks the errors of servers that answer only another
+// version than the one asked for.
+func TestOtherVersions(t *testing.T) {
+	addr, _ := rig4(t, func(cfg *nfsrdma.ServerConfig) { cfg.Minors = []uint32{} })
+	assert.Equal(t, "mountrdma: "+addr+": NFS version 4.2: the server has NFS versions 3 to 3 only; use --vers 3, or turn version 4 on there (nfsrdmad: --vers 3,4.1,4.2)\n",
+		refused(t, "bench", scheme+addr+"/a/b/f", "--vers=4.2"))
+	addr, _ = rig4(t, only4, func(cfg *nfsrdma.ServerConfig) { cfg.Minors = []uint32{1} })
+	assert.Contains(t, refused(t, "bench", scheme+addr+"/a/b/f", "--vers=4.2"), "but not this minor version; use --vers 4.1 or")
+	assert.Contains(t, refused(t, "bench", scheme+addr+"/a/b/f"), "measure version 4 with --vers 4.2, or turn version 3 on there")
+}

@@ -1,0 +1,68 @@
+package nfs4client
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// A still is a server without allocations: each reply is the given results
+// behind those of SEQUENCE.
+type still struct {
+	seq     nfs4.SequenceRes
+	b, rest []byte
+	n       uint32
+}
+
+func (s *still) Close() error { return nil }
+
+func (s *still) Call(_ context.Context, x *oncrpc.Exchange) error {
+	r := xdr.NewReader(x.Args[headLen+4:])
+	s.seq.Session.Decode(&r)
+	s.seq.Sequence, s.seq.Slot = r.Uint32(), r.Uint32()
+	head := nfs4.CompoundRes{N: s.n}
+	s.b = nfs4.AppendOp(head.AppendTo(s.b[:0]), nfs4.OpSequence, &s.seq)
+	s.b = append(s.b, s.rest...)
+	x.Results = xdr.NewReader(s.b)
+	return nil
+}
+
+// TestAllocs checks that READ, WRITE and GETATTR do not allocate.
+func TestAllocs(t *testing.T) {
+	var p puppet
+	s := p.session(t)
+	was := s.line.live.Load()
+	defer s.line.live.Store(was)
+	ctx := context.Background()
+	f := &File{s: s, fh: nfs4.FH("handle")}
+	b := make([]byte, 4096)
+	put := failed(nfs4.OpPutFH, nfs4.OK)
+	for name, tt := range map[string]struct {
+		result []byte
+		call   func() error
+	}{
+		"READ": {
+			xdr.AppendFixed(result(nfs4.OpRead, &nfs4.ReadRes{Count: 4096}), b),
+			func() error { _, err := f.ReadAt(ctx, b, 0); return err },
+		},
+		"WRITE": {
+			result(nfs4.OpWrite, &nfs4.WriteRes{Count: 4096}),
+			func() error { _, err := f.WriteAt(ctx, b, 0, nfs4.Unstable); return err },
+		},
+		"GETATTR": {
+			result(nfs4.OpGetAttr, &nfs4.GetAttrRes{Attrs: nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrSize)}}),
+			func() error { _, err := s.GetAttr(ctx, f.fh, nfs4.BitmapOf(nfs4.AttrSize)); return err },
+		},
+	} {
+		s.line.live.Store(&liveConn{Conn: &still{rest: append(put[:len(put):len(put)], tt.result...), n: 3}})
+		var err error
+		n := testing.AllocsPerRun(100, func() { err = tt.call() })
+		assert.NoError(t, err)
+		assert.LessOrEqual(t, n, poolLosses, name)
+	}
+}

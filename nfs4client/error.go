@@ -1,0 +1,108 @@
+package nfs4client
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+)
+
+var (
+	// ErrReply is the error of a reply that violates the protocol or cannot be
+	// true.
+	ErrReply = errors.New("nfs4client: malformed or impossible reply from the server")
+
+	// ErrUncertain is the error of a change whose reply was lost together with
+	// the server's session: the server may have made the change.
+	ErrUncertain = errors.New("nfs4client: the server lost the session before it answered, so the change may have been made")
+
+	// ErrUnreachable is the error of a call that had no server for longer than
+	// Config.GiveUp.
+	ErrUnreachable = errors.New("nfs4client: server unreachable")
+
+	// ErrOtherServer is the error of files that were open when the server gave
+	// way to another server (eir_server_scope, RFC 8881, Section 2.10.4).
+	ErrOtherServer = errors.New("nfs4client: the file was open on another server")
+
+	// ErrClosed is the error of calls of a closed Session.
+	ErrClosed = errors.New("nfs4client: session closed")
+)
+
+// An Error is a server's refusal: the status of the operation at which a
+// COMPOUND ended. errors.Is matches an Error with its Status, with the host's
+// errno value for that status, and with the corresponding errors of io/fs.
+type Error struct {
+	Op     nfs4.Op // 0 if the server executed no operation
+	Status nfs4.Status
+}
+
+// Error returns the operation and the status.
+func (e *Error) Error() string {
+	op := "COMPOUND"
+	if e.Op != 0 {
+		op = e.Op.String()
+	}
+	if errno, ok := errnos[e.Status]; ok {
+		return fmt.Sprintf("%s: %v (%v)", op, errno, e.Status)
+	}
+	return fmt.Sprintf("%s: %v", op, e.Status)
+}
+
+// Unwrap returns e's Status.
+func (e *Error) Unwrap() error { return e.Status }
+
+// Is reports whether target is the host's error for e.
+func (e *Error) Is(target error) bool {
+	errno, ok := errnos[e.Status]
+	return ok && (target == errno || errno.Is(target))
+}
+
+// errnos are the statuses that the host has an error for.
+var errnos = map[nfs4.Status]syscall.Errno{
+	nfs4.ErrPerm:        syscall.EPERM,
+	nfs4.ErrNoEnt:       syscall.ENOENT,
+	nfs4.ErrIO:          syscall.EIO,
+	nfs4.ErrNXIO:        syscall.ENXIO,
+	nfs4.ErrAccess:      syscall.EACCES,
+	nfs4.ErrExist:       syscall.EEXIST,
+	nfs4.ErrXDev:        syscall.EXDEV,
+	nfs4.ErrNotDir:      syscall.ENOTDIR,
+	nfs4.ErrIsDir:       syscall.EISDIR,
+	nfs4.ErrInval:       syscall.EINVAL,
+	nfs4.ErrFBig:        syscall.EFBIG,
+	nfs4.ErrNoSpc:       syscall.ENOSPC,
+	nfs4.ErrROFS:        syscall.EROFS,
+	nfs4.ErrMLink:       syscall.EMLINK,
+	nfs4.ErrNameTooLong: syscall.ENAMETOOLONG,
+	nfs4.ErrNotEmpty:    syscall.ENOTEMPTY,
+	nfs4.ErrDQuot:       syscall.EDQUOT,
+	nfs4.ErrStale:       syscall.ESTALE,
+	nfs4.ErrBadHandle:   syscall.ESTALE,
+	nfs4.ErrNotSupp:     syscall.EOPNOTSUPP,
+	nfs4.ErrSymlink:     syscall.ELOOP,
+}
+
+// bad returns an ErrReply with details.
+func bad(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrReply, fmt.Errorf(format, args...))
+}
+
+// lost reports whether err is the end of the connection.
+func lost(err error) bool { return errors.Is(err, oncrpc.ErrClosed) || errors.Is(err, rdma.ErrClosed) }
+
+// statusIs reports whether err is a refusal with one of the given statuses.
+func statusIs(err error, statuses ...nfs4.Status) bool {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		return false
+	}
+	for _, s := range statuses {
+		if e.Status == s {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,263 @@
+package nfs4client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// TestCuts cuts the connection at each byte of a change and of its reply: the
+// change is made exactly once. A second MKDIR would fail.
+//
+// R8881-2.9.2-2, R8881-2.10.6.2-1, R8881-2.10.13.1.2-1, R8267-6.6-2,
+// R8267-6.7.2-3.
+func TestCuts(t *testing.T) {
+	g := newRig(t)
+	s := g.connect()
+	h := home(t, s)
+	for way, longest := range map[int]int{reading: 400, writing: 400} {
+		done := false
+		for n := 0; n < longest; n++ {
+			c := g.last()
+			c.arm(way, n)
+			_, err := s.Mkdir(t.Context(), h, fmt.Sprintf("%d-%03d", way, n), 0o755)
+			require.NoError(t, err, "%d bytes, direction %d", n, way)
+			c.mu.Lock()
+			done = c.left[way] > 0 // the call was over before
+			c.mu.Unlock()
+			if done {
+				break
+			}
+		}
+		assert.True(t, done, "the call is longer than the cuts tried")
+		c := g.last()
+		c.mu.Lock()
+		c.on[way] = false
+		c.mu.Unlock()
+	}
+}
+
+// TestFileCuts does the same with OPEN, WRITE and CLOSE.
+//
+// R8881-2.10.13.1.2-1.
+func TestFileCuts(t *testing.T) {
+	g := newRig(t)
+	s := g.connect()
+	h, ctx := home(t, s), t.Context()
+	for n := 0; n < 900; n += 7 {
+		way := n % 2
+		g.last().arm(way, n)
+		f, err := s.Open(ctx, h, fmt.Sprint(n), OpenFlags{Read: true, Write: true, Create: true, Exclusive: true, Mode: 0o600})
+		require.NoError(t, err, n)
+		_, err = f.WriteAt(ctx, []byte("data"), 0, nfs4.FileSync)
+		require.NoError(t, err, n)
+		p := make([]byte, 10)
+		m, err := f.ReadAt(ctx, p, 0)
+		assert.Equal(t, io.EOF, err)
+		assert.Equal(t, "data", string(p[:m]))
+		require.NoError(t, f.Close(ctx), n)
+		require.NoError(t, s.Remove(ctx, h, fmt.Sprint(n)))
+	}
+}
+
+// An absent is a Conn that abandons calls: an absent waits for the end of a
+// call's context before the call is sent, or after the call was executed.
+type absent struct {
+	Conn
+	mu            sync.Mutex
+	before, after bool
+	entered       chan struct{}
+}
+
+func (a *absent) Call(ctx context.Context, x *oncrpc.Exchange) error {
+	a.mu.Lock()
+	before, after := a.before, a.after
+	a.before, a.after = false, false
+	a.mu.Unlock()
+	if after {
+		if err := a.Conn.Call(ctx, x); err != nil {
+			return err
+		}
+		x.Release()
+	}
+	if before || after {
+		a.entered <- struct{}{}
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	return a.Conn.Call(ctx, x)
+}
+
+// TestAbandoned checks that a slot whose call was abandoned is used on, whether
+// or not the server saw the call.
+//
+// R8881-2.10.6.2-2.
+func TestAbandoned(t *testing.T) {
+	g := newRig(t)
+	a := &absent{entered: make(chan struct{})}
+	g.wrap = func(c Conn) Conn {
+		a.Conn = c
+		return a
+	}
+	s := g.connect(func(c *Config) { c.Slots = 1 })
+	h := home(t, s)
+	id := s.Server().Session
+	for _, executed := range []bool{false, true} {
+		a.mu.Lock()
+		a.before, a.after = !executed, executed
+		a.mu.Unlock()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cause := errors.New("cause")
+		go func() {
+			<-a.entered
+			cancel(cause)
+		}()
+		_, err := s.Mkdir(ctx, h, "d", 0o755)
+		assert.Equal(t, cause, err)
+		_, err = s.Mkdir(t.Context(), h, fmt.Sprint("next", executed), 0o755)
+		require.NoError(t, err)
+		_, err = s.Walk(t.Context(), "a/b/d")
+		assert.Equal(t, executed, err == nil)
+	}
+	assert.Equal(t, id, s.Server().Session, "the session survived")
+}
+
+// TestRestart restarts the server: files are opened anew, and the same File goes
+// on.
+//
+// R8881-18.51.3-6.
+//
+// R8881-2.4-6, R8881-8.3-4.
+func TestRestart(t *testing.T) {
+	g := newRig(t)
+	s := g.connect()
+	h, ctx := home(t, s), t.Context()
+	f, err := s.Open(ctx, h, "f", OpenFlags{Read: true, Write: true, Create: true, Mode: 0o600})
+	require.NoError(t, err)
+	gone, err := s.Open(ctx, h, "gone", OpenFlags{Write: true, Create: true, Mode: 0o600})
+	require.NoError(t, err)
+	for i := range 3 {
+		_, err = f.WriteAt(ctx, []byte("data"), uint64(4*i), nfs4.Unstable)
+		require.NoError(t, err)
+		if i == 1 {
+			other := newSession(t, g)
+			require.NoError(t, other.Remove(ctx, h, "gone"))
+		}
+		g.restart()
+	}
+	p := make([]byte, 20)
+	n, err := f.ReadAt(ctx, p, 0)
+	assert.Equal(t, io.EOF, err)
+	assert.Equal(t, "datadatadata", string(p[:n]))
+	_, err = gone.WriteAt(ctx, p, 0, nfs4.Unstable)
+	assert.ErrorIs(t, err, nfs4.ErrStale)
+	assert.ErrorIs(t, gone.Close(ctx), nfs4.ErrStale)
+	require.NoError(t, f.Close(ctx))
+}
+
+func newSession(t *testing.T, g *rig) *Session {
+	t.Helper()
+	s, err := Dial(t.Context(), Config{Dial: g.dial, Network: "tcp", Minor: 2, Cred: asRoot})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close(context.Background()) })
+	return s
+}
+
+// TestRestartUnderLoad restarts the server again and again under many calls.
+func TestRestartUnderLoad(t *testing.T) {
+	g := newRig(t)
+	s := g.connect(func(c *Config) { c.Slots = 4 })
+	h, ctx := home(t, s), t.Context()
+	var all sync.WaitGroup
+	stop := make(chan struct{})
+	for i := range 8 {
+		all.Go(func() {
+			f, err := s.Open(ctx, h, fmt.Sprint(i), OpenFlags{Read: true, Write: true, Create: true, Mode: 0o600})
+			if !assert.NoError(t, err) {
+				return
+			}
+			for n := 0; ; n++ {
+				_, err := f.WriteAt(ctx, fmt.Appendf(nil, "%08d", n), 0, nfs4.Unstable)
+				assert.NoError(t, err)
+				p := make([]byte, 8)
+				_, err = f.ReadAt(ctx, p, 0)
+				assert.Equal(t, io.EOF, err)
+				assert.Equal(t, fmt.Sprintf("%08d", n), string(p))
+				select {
+				case <-stop:
+					assert.NoError(t, f.Close(ctx))
+					return
+				default:
+				}
+			}
+		})
+	}
+	for i := range 6 {
+		time.Sleep(20 * time.Millisecond)
+		if i%2 == 0 {
+			g.restart()
+		} else {
+			g.cut()
+		}
+	}
+	close(stop)
+	all.Wait()
+}
+
+// TestLostSession destroys the session behind the client's back: the client ID
+// and its opens stay.
+//
+// R8881-2.10.13.1.4-1.
+func TestLostSession(t *testing.T) {
+	g := newRig(t)
+	s := g.connect()
+	h, ctx := home(t, s), t.Context()
+	f, err := s.Open(ctx, h, "f", OpenFlags{Write: true, Create: true, Mode: 0o600})
+	require.NoError(t, err)
+	before := s.Server()
+	var c Compound
+	c.Add(nfs4.OpDestroySession, &nfs4.SessionArgs{Session: before.Session}, &c.done)
+	require.NoError(t, s.bare(ctx, &c))
+	c.Reset()
+	_, err = f.WriteAt(ctx, []byte("data"), 0, nfs4.Unstable)
+	require.NoError(t, err)
+	after := s.Server()
+	assert.Equal(t, before.ClientID, after.ClientID)
+	assert.NotEqual(t, before.Session, after.Session)
+	require.NoError(t, f.Close(ctx))
+}
+
+// TestAway checks that calls wait for a server that is away, but not longer than
+// GiveUp.
+func TestAway(t *testing.T) {
+	g := newRig(t)
+	s := g.connect(func(c *Config) { c.GiveUp = 30 * time.Millisecond })
+	h := home(t, s)
+	g.mu.Lock()
+	g.refuse = 1
+	g.mu.Unlock()
+	g.cut()
+	_, err := s.Access(t.Context(), h, 1)
+	require.NoError(t, err)
+	g.mu.Lock()
+	g.refuse = 1 << 30
+	g.mu.Unlock()
+	g.cut()
+	_, err = s.Access(t.Context(), h, 1)
+	assert.ErrorIs(t, err, ErrUnreachable)
+	g.mu.Lock()
+	g.refuse = 0
+	g.mu.Unlock()
+	_, err = s.Access(t.Context(), h, 1)
+	require.NoError(t, err)
+}

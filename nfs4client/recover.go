@@ -1,0 +1,154 @@
+package nfs4client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+)
+
+// A repair makes a session in place of a lost one.
+type repair struct {
+	done chan struct{} // closed when err is set
+	err  error
+}
+
+// present returns the session in force.
+func (s *Session) present(ctx context.Context) (*generation, error) {
+	switch {
+	case s.life.Err() != nil:
+		return nil, ErrClosed
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	}
+	return s.now.Load(), nil
+}
+
+// recover replaces a broken session, unless another call has done that. The
+// work goes on if ctx ends.
+func (s *Session) recover(ctx context.Context, broken *generation) error {
+	s.mu.Lock()
+	if s.now.Load() != broken {
+		s.mu.Unlock()
+		return nil
+	}
+	if s.life.Err() != nil {
+		s.mu.Unlock()
+		return ErrClosed
+	}
+	r := s.repair
+	if r == nil {
+		r = &repair{done: make(chan struct{})}
+		s.repair = r
+		s.under.Go(func() { s.mend(r, broken) })
+	}
+	s.mu.Unlock()
+	select {
+	case <-r.done:
+		return s.ended(r.err)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// mend makes a session, and reclaims the files if the client ID is lost too.
+func (s *Session) mend(r *repair, broken *generation) {
+	g, err := s.renovate(s.life, broken)
+	for errors.Is(err, errBroken) && s.life.Err() == nil { // lost again before the session was complete
+		if err = sleep(s.life, firstDelay); err == nil {
+			g, err = s.renovate(s.life, broken)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		s.now.Store(g)
+	}
+	s.repair, r.err = nil, err
+	close(r.done)
+}
+
+// renovate makes a session for the client ID, or a new client ID.
+func (s *Session) renovate(ctx context.Context, broken *generation) (*generation, error) {
+	scope := s.Server().Scope
+	g, err := s.createSession(ctx)
+	if statusIs(err, nfs4.ErrStaleClientID, nfs4.ErrSeqMisordered) {
+		if statusIs(err, nfs4.ErrSeqMisordered) {
+			s.verf = newVerifier() // the server knows the client ID, but not its CREATE_SESSION: start over
+		}
+		g, err = s.connect(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if g.epoch == broken.epoch {
+		return g, nil
+	}
+	if !bytes.Equal(scope, s.Server().Scope) {
+		s.cfg.Log.Warn("another NFS server answers, so all open files are lost")
+		for _, f := range s.opened() {
+			f.lose(g.epoch, ErrOtherServer)
+			s.mu.Lock()
+			delete(s.files, f) // its handle means nothing any more
+			s.mu.Unlock()
+		}
+		err = s.complete(ctx, g)
+	} else {
+		s.cfg.Log.Info("the server has lost the client ID, so its files are reclaimed", "clientid", g.epoch)
+		err = s.reclaim(ctx, g)
+	}
+	if err == nil {
+		err = s.learnLease(ctx, g) // which may be another lease (RFC 8881, Section 8.4.2.1)
+	}
+	return g, err
+}
+
+// reclaim gets the open files back from a server that has restarted (RFC 8881,
+// Section 8.4.2), and opens the files anew that the server does not give back.
+// A file that cannot be opened any more is lost: its calls fail.
+func (s *Session) reclaim(ctx context.Context, g *generation) error {
+	var rest []*File
+	for _, f := range s.opened() {
+		err := f.reopen(ctx, g, nfs4.ClaimPrevious)
+		switch {
+		case err == nil:
+		case refused(err):
+			rest = append(rest, f)
+		default:
+			return err
+		}
+	}
+	if err := s.complete(ctx, g); err != nil {
+		return err
+	}
+	for _, f := range rest {
+		err := f.reopen(ctx, g, nfs4.ClaimFH)
+		switch {
+		case err == nil:
+		case refused(err):
+			s.cfg.Log.Warn("an open file was lost with the server's state", "err", err)
+			f.lose(g.epoch, err)
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// refused reports whether err is a server's refusal of an operation.
+func refused(err error) bool {
+	_, ok := errors.AsType[*Error](err)
+	return ok
+}
+
+// opened returns the open files.
+func (s *Session) opened() []*File {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*File, 0, len(s.files))
+	for f := range s.files {
+		all = append(all, f)
+	}
+	return all
+}
