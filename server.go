@@ -17,6 +17,7 @@ import (
 
 	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
 	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/idmap"
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfs4server"
@@ -84,8 +85,13 @@ type ServerConfig struct {
 	StandardsOnly bool
 
 	// Minors are the minor versions of NFS version 4 to serve besides version
-	// 3: 1, 2 or both. Empty means none.
+	// 3: 1, 2 or both. Nil means both, and an empty slice means none.
 	Minors []uint32
+
+	// Owners, if not nil, translates the numbers of users and groups to and
+	// from names in version 4; nil means numbers. The caller closes it after
+	// the Server.
+	Owners *idmap.Map
 
 	// IWARP configures RDMA connections. LongFPDUs and ShortFPDUs are set by
 	// NewServer.
@@ -109,12 +115,14 @@ type Server struct {
 
 	stop     context.CancelFunc // of the sweeps of version 4's state
 	sweeping sync.WaitGroup
+	four     *nfs4server.Server // nil: no minor version of NFS version 4
 }
 
 // Parts are the layers of a Server, for status and metrics. The caller must not
 // shut them down or close them.
 type Parts struct {
 	NFS         *nfsserver.Server
+	NFS4        *nfs4server.Server  // nil without ServerConfig.Minors
 	Delegations *delegserver.Keeper // nil with StandardsOnly
 	Replies     *replay.Cache
 	RDMA        *rpcrdma.Server
@@ -158,6 +166,9 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	over := &rpcrdma.Server{
 		Handler: calls, Inline: cfg.Inline, Credits: cfg.Credits, MaxPayload: cfg.MaxPayload, Log: cfg.Log,
 	}
+	if four != nil {
+		over.Kind = func(msg []byte) uint32 { return uint32(nfs4.MainOp(msg)) }
+	}
 	if !cfg.StandardsOnly {
 		over.Extensions = keeper.Extension()
 	}
@@ -169,10 +180,10 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	tcp := &oncrpc.Server{Handler: calls, MaxRecord: cmp.Or(cfg.MaxPayload, defaultPayload) + callSlack, Log: cfg.Log}
 	device := iwarp.Open(rnic(cfg.IWARP, cfg.StandardsOnly))
 	s := &Server{
-		parts: Parts{NFS: server, Delegations: keeper, Replies: replies, RDMA: over, TCP: tcp, Device: device},
+		parts: Parts{NFS: server, NFS4: four, Delegations: keeper, Replies: replies, RDMA: over, TCP: tcp, Device: device},
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s.stop = stop
+	s.stop, s.four = stop, four
 	if four != nil {
 		s.sweeping.Go(func() { four.Sweep(ctx) })
 	}
@@ -190,17 +201,21 @@ func (c *ServerConfig) version4(exported *realm.Realm) (*nfs4server.Server, erro
 			return nil, fmt.Errorf("nfsrdma: minor version %d of NFS version 4 is not served: 1 and 2 are", m)
 		}
 	}
-	if len(c.Minors) == 0 {
+	minors := c.Minors
+	if minors == nil {
+		minors = []uint32{nfs4.Minor1, nfs4.Minor2}
+	}
+	if len(minors) == 0 {
 		return nil, nil
 	}
 	start := time.Now()
-	state := nfs4state.New(nfs4state.Config{
+	state := nfs4state.New(nfs4server.WithFiles(nfs4state.Config{
 		Now:   func() time.Duration { return time.Since(start) },
 		Epoch: uint32(start.Unix()),
 		Lease: leaseTime4,
-	})
+	}))
 	return nfs4server.New(nfs4server.Config{
-		Realm: exported, State: state, Lease: leaseTime4, ID: serverID(c.Key), Minors: c.Minors,
+		Realm: exported, State: state, Lease: leaseTime4, ID: serverID(c.Key), Minors: minors, Owners: c.Owners,
 	}), nil
 }
 
@@ -230,8 +245,15 @@ func (c *ServerConfig) keeper() (*delegserver.Keeper, error) {
 func (s *Server) Parts() Parts { return s.parts }
 
 // SetExports replaces the exports. Clients of an export that stays are not
-// disturbed (nfsserver.Server.SetExports).
-func (s *Server) SetExports(list []nfsserver.Export) error { return s.parts.NFS.SetExports(list) }
+// disturbed (nfsserver.Server.SetExports). What clients of version 4 have open
+// in an export that goes is closed, and their state is revoked.
+func (s *Server) SetExports(list []nfsserver.Export) error {
+	err := s.parts.NFS.SetExports(list)
+	if err == nil && s.four != nil {
+		s.four.ExportsChanged()
+	}
+	return err
+}
 
 // ServeRDMA serves RPC-over-RDMA version 1 (RFC 8166) over iWARP to the
 // connections of l, a TCP listener. It returns nil after Shutdown or Close, or
@@ -248,10 +270,11 @@ func (s *Server) ServeTCP(l net.Listener) error { return s.parts.TCP.Serve(l) }
 // ListenAndServe listens on the TCP addresses rdma, for ServeRDMA, and tcp, for
 // ServeTCP, and serves both until Shutdown or Close; then it returns nil. If an
 // address is "", ListenAndServe does not serve that transport. If one transport
-// fails, ListenAndServe closes the Server and returns the error.
+// fails, ListenAndServe ends the Server as Shutdown with an ended context does,
+// and returns the error.
 func (s *Server) ListenAndServe(rdma, tcp string) error {
 	var listeners []net.Listener
-	var serve []func(net.Listener) error
+	var serve []func() error
 	for _, way := range []struct {
 		addr  string
 		serve func(net.Listener) error
@@ -266,20 +289,33 @@ func (s *Server) ListenAndServe(rdma, tcp string) error {
 			}
 			return fmt.Errorf("nfsrdma: %w", err)
 		}
-		listeners, serve = append(listeners, l), append(serve, way.serve)
+		listeners, serve = append(listeners, l), append(serve, func() error { return way.serve(l) })
 	}
-	ended := make(chan error, len(listeners))
-	for i, l := range listeners {
-		go func() { ended <- serve[i](l) }()
+	return s.together(serve...)
+}
+
+// together serves in several ways until all have ended. If one fails, together
+// ends the others, and does not wait for calls that a file system executes.
+func (s *Server) together(serve ...func() error) error {
+	ended := make(chan error, len(serve))
+	for _, one := range serve {
+		go func() { ended <- one() }()
 	}
 	var err error
-	for range listeners {
+	for range serve {
 		if failed := <-ended; failed != nil && err == nil {
 			err = failed
-			_ = s.Close() // ends the other transport
+			_ = s.Shutdown(aborted()) // ends the other transport
 		}
 	}
 	return err
+}
+
+// aborted returns a context that has ended.
+func aborted() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
 }
 
 // Shutdown ends the Server gracefully: it asks clients to return their
@@ -302,9 +338,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // runs, and the file systems can be closed. It returns nil. Close may be called
 // after Shutdown, and more than once.
 func (s *Server) Close() error {
-	abort, cancel := context.WithCancel(context.Background())
-	cancel()
-	_ = s.end(abort)                // aborted, as asked
+	_ = s.end(aborted())
 	_ = s.end(context.Background()) // calls of file systems
 	s.release()
 	return nil
@@ -322,6 +356,9 @@ func (s *Server) release() {
 	s.over.Do(func() {
 		s.stop()
 		s.sweeping.Wait()
+		if s.four != nil {
+			s.four.Close()
+		}
 		s.parts.Replies.Close()
 		s.parts.Delegations.Close()
 	})

@@ -75,10 +75,14 @@ func openControl(path string, p *operations, log *slog.Logger) (*control, error)
 		return nil, controlError(path, err)
 	}
 	m := http.NewServeMux()
-	m.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(p.status()) // fails if the client has gone
-	})
+	answer := func(document func() any) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(document()) // fails if the client has gone
+		}
+	}
+	m.HandleFunc("GET /status", answer(func() any { return p.status() }))
+	m.HandleFunc("GET /clients", answer(func() any { return p.clients() }))
 	c := &control{path: path, lock: lock, server: newHTTP(m, log), done: make(chan struct{})}
 	go func() {
 		defer close(c.done)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"log/slog"
 	"net"
@@ -116,6 +117,18 @@ func TestStatusWithoutDaemon(t *testing.T) {
 		assert.Empty(t, stdout)
 		assert.Equal(t, "nfsrdmad: no nfsrdmad answers at "+path+": start one with nfsrdmad serve, or name its socket with --control PATH\n", stderr)
 	}
+}
+
+// TestStatusOfHungDaemon checks the error if a daemon accepts and is silent.
+func TestStatusOfHungDaemon(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "control")
+	l, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err = ask(ctx, path, "status")
+	assert.ErrorContains(t, err, "the daemon at "+path+" does not answer")
 }
 
 // leave makes a socket without a listener.

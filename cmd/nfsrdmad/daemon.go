@@ -11,6 +11,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma"
 	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/idmap"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
@@ -48,6 +49,10 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 		groups := realm.NewUserGroups(nil, log)
 		defer groups.Close()
 		o.groups = groups.Of
+	}
+	if o.idmapDomain != "" {
+		o.owners = idmap.New(idmap.Config{Domain: o.idmapDomain, Log: log})
+		defer o.owners.Close()
 	}
 	shares := newShares(st, log)
 	taken, err := o.openExports(shares, log)
@@ -140,7 +145,7 @@ func (o *serveOptions) newServer(list []nfsserver.Export, state string, rec *rec
 	cfg := nfsrdma.ServerConfig{
 		Minors:  minors,
 		Exports: list, Key: o.key, Names: o.names, Groups: o.groups,
-		MaxPayload: int(o.maxPayload), Inline: int(o.inline), Credits: o.credits,
+		Owners: o.owners, MaxPayload: int(o.maxPayload), Inline: int(o.inline), Credits: o.credits,
 		Lease: leaseTerm(o.lease, log), Marker: filepath.Join(state, "grants"), StandardsOnly: o.noExtensions,
 		IWARP: o.rnic(), Wrap: o.ops.observe, Log: log,
 	}
@@ -152,7 +157,7 @@ func (o *serveOptions) newServer(list []nfsserver.Export, state string, rec *rec
 		return nil, err
 	}
 	p := server.Parts()
-	o.ops.server, o.ops.grants, o.ops.replies, o.ops.rdma, o.ops.device = p.NFS, p.Delegations, p.Replies, p.RDMA, p.Device
+	o.ops.server, o.ops.four, o.ops.grants, o.ops.replies, o.ops.rdma, o.ops.device = p.NFS, p.NFS4, p.Delegations, p.Replies, p.RDMA, p.Device
 	return server, nil
 }
 
@@ -221,9 +226,14 @@ func (o *serveOptions) announce(transports []cli.Way, log *slog.Logger) {
 }
 
 // minorVersions returns the minor versions of NFS version 4 in a list of
-// versions. An empty list means version 3 alone.
+// versions. The result is nil, for the default of nfsrdma.ServerConfig, only if
+// the list is.
 func minorVersions(versions []string) (minors []uint32, err error) {
-	three := len(versions) == 0
+	if versions == nil {
+		return nil, nil
+	}
+	three := false
+	minors = []uint32{}
 	for _, v := range versions {
 		switch v {
 		case "3":

@@ -51,6 +51,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"serve", "--listen=", "/"}, "--listen needs an address, such as :20049"},
 		{[]string{"serve", "--portmap=:111", "--register", "/"}, "--portmap replaces rpcbind, and --register uses it: choose one"},
 		{[]string{"serve", "--clients=host", "/"}, `--clients: "host" is neither an address nor a network such as 192.0.2.0/24 or 2001:db8::/32`},
+		{[]string{"serve", "--idmap-domain=a@b", "/"}, `--idmap-domain: "a@b" is not a DNS domain name, such as example.org`},
 		{[]string{"serve", "=/x"}, `"=/x" names no directory: write DIR or DIR=/EXPORT`},
 	} {
 		status, stdout, stderr := command(t, tt.args...)
@@ -66,7 +67,7 @@ func TestHelp(t *testing.T) {
 	assert.Equal(t, cli.ExitOK, status)
 	for _, flag := range []string{
 		"--ro", "--clients", "--no-root-squash", "--exclusive", "--exports", "--listen", "--tcp", "--portmap", "--register", "--manage-gids", "--inline", "--credits",
-		"--max-payload", "--crc", "--markers", "--no-extensions", "--lease", "--state", "--log-level", "--log-format",
+		"--max-payload", "--crc", "--markers", "--no-extensions", "--idmap-domain", "--lease", "--state", "--log-level", "--log-format",
 	} {
 		assert.Contains(t, stdout, flag)
 	}

@@ -85,6 +85,25 @@ var metricList = []metric{
 			}
 		}),
 
+	counter("nfs4_operations_total", "Operations of version 4 that were executed.", []string{"operation"}, func(s *sight, emit emitter) {
+		for _, o := range s.Operations {
+			emit(float64(o.Count), o.Operation)
+		}
+	}),
+	counter("nfs4_operation_errors_total", "Operations of version 4 that failed, by status.", []string{"operation", "error"}, func(s *sight, emit emitter) {
+		for _, o := range s.Operations {
+			for _, e := range o.Errors {
+				emit(float64(e.Count), o.Operation, e.Name)
+			}
+		}
+	}),
+
+	perNFS4("nfs4_clients", "Client records of version 4.", func(d *nfs4Doc) int64 { return int64(d.Clients) }),
+	perNFS4("nfs4_sessions", "Sessions of version 4.", func(d *nfs4Doc) int64 { return int64(d.Sessions) }),
+	perNFS4("nfs4_opens", "Opens by clients of version 4.", func(d *nfs4Doc) int64 { return int64(d.Opens) }),
+	perNFS4("nfs4_locks", "Byte ranges locked by clients of version 4.", func(d *nfs4Doc) int64 { return int64(d.Locks) }),
+	perNFS4("nfs4_reply_bytes", "Bytes of replies that the slots of all sessions can keep.", func(d *nfs4Doc) int64 { return d.ReplyBytes }),
+
 	perTransport(gauge, "connections", "Present connections.", func(t *transportDoc) float64 { return float64(t.Connections.Now) }),
 	perTransport(counter, "connections_accepted_total", "Accepted connections.", func(t *transportDoc) float64 { return float64(t.Connections.Total) }),
 	perTransport(counter, "connections_refused_total", "Connections refused because the limit was reached.", func(t *transportDoc) float64 { return float64(t.Connections.Refused) }),
@@ -172,6 +191,14 @@ var metricList = []metric{
 	perDiscovery(gauge, "discover_clients", "Clients that get notice of a restart.", func(d *discoveryDoc) uint64 { return uint64(d.Clients) }),
 	perDiscovery(gauge, "discover_monitors", "Monitors that receive streamed counters.", func(d *discoveryDoc) uint64 { return uint64(d.Monitors) }),
 	counter("replay_forgotten_total", "Replies dropped early to make room.", none, func(s *sight, emit emitter) { emit(float64(s.ReplayCache.Forgotten)) }),
+}
+
+func perNFS4(name, help string, value func(*nfs4Doc) int64) metric {
+	return gauge(name, help, none, func(s *sight, emit emitter) {
+		if s.NFS4 != nil {
+			emit(float64(value(s.NFS4)))
+		}
+	})
 }
 
 func perDiscovery(kind func(string, string, []string, func(*sight, emitter)) metric, name, help string, value func(*discoveryDoc) uint64) metric {

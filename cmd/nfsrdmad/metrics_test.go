@@ -19,6 +19,8 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
 // described returns the labels by name of the metrics that the collector
@@ -45,7 +47,7 @@ func TestMetricsDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/operations.md")
 	require.NoError(t, err)
 	documented := make(map[string]string)
-	for _, m := range regexp.MustCompile("(?m)^\\| `(nfsrdma_[a-z_]+)` \\| [a-z]+ \\| ([a-z, ]*) ?\\|").FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `(nfsrdma_[a-z0-9_]+)` \\| [a-z]+ \\| ([a-z, ]*) ?\\|").FindAllStringSubmatch(string(text), -1) {
 		documented[m[1]] = strings.ReplaceAll(strings.TrimSpace(m[2]), ", ", ",")
 	}
 	assert.Equal(t, documented, described(t))
@@ -63,12 +65,16 @@ func get(t *testing.T, h http.Handler, path string) (status int, body string) {
 // except those of events that have not happened. A scrape of an idle daemon
 // changes nothing.
 func TestMetrics(t *testing.T) {
-	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--discover", loopback().String(), t.TempDir()+"=/x")
+	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--discover", loopback().String(), "--vers", "3,4.2", t.TempDir()+"=/x")
 	c, err := net.Dial("tcp", s.addr(t, "tcp"))
 	require.NoError(t, err)
 	defer c.Close()
 	args := (&nfs3.HandleArgs{Object: nfs3.FH("nothing")}).AppendTo(nil)
 	accepted(t, tcpCall(t, c, call(8, nfs3.Program, nfs3.Version, nfs3.ProcGetAttr, args)), 8, 0)
+	compound := (&nfs4.CompoundArgs{Minor: nfs4.Minor2, N: 2}).AppendTo(nil)
+	compound = nfs4.AppendOp(compound, nfs4.OpSequence, new(nfs4.SequenceArgs))
+	compound = xdr.AppendUint32(compound, uint32(nfs4.OpReadLink))
+	accepted(t, tcpCall(t, c, call(9, nfs4.Program, nfs4.Version, nfs4.ProcCompound, compound)), 9, 0)
 	resp, err := http.Get("http://" + s.addr(t, "metrics") + "/metrics")
 	require.NoError(t, err)
 	defer http.DefaultClient.CloseIdleConnections()
@@ -80,6 +86,9 @@ func TestMetrics(t *testing.T) {
 		`nfsrdma_rpc_duration_seconds_count{procedure="GETATTR",program="nfs3"} 1`,
 		`nfsrdma_rpc_duration_seconds_bucket{procedure="GETATTR",program="nfs3",le="+Inf"} 1`,
 		`nfsrdma_rpc_errors_total{error="NFS3ERR_BADHANDLE",procedure="GETATTR",program="nfs3"} 1`,
+		`nfsrdma_rpc_errors_total{error="NFS4ERR_BADSESSION",procedure="READLINK",program="nfs4"} 1`,
+		`nfsrdma_nfs4_operations_total{operation="SEQUENCE"} 1`,
+		`nfsrdma_nfs4_operation_errors_total{error="NFS4ERR_BADSESSION",operation="SEQUENCE"} 1`,
 		`nfsrdma_connections{transport="tcp"} 1`, `nfsrdma_connections{transport="rdma"} 0`,
 		`nfsrdma_memory_limit_bytes{transport="rdma",use="chunks"} 2.68435456e+08`,
 		`nfsrdma_rdma_refused_calls_total{code="ERR_CHUNK"} 0`, `nfsrdma_draining 0`, `nfsrdma_exports 1`,

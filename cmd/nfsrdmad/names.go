@@ -6,6 +6,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/delegation"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfs/nfsacl"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
 )
@@ -27,6 +28,38 @@ func acquireStatus(code uint32) string {
 	return nfsStatus(code)
 }
 
+func nfs4Status(code uint32) string { return nfs4.Status(code).String() }
+
+// nfs4Proc returns the name that the calls of version 4 are counted under: NULL,
+// the operation that decides what a COMPOUND costs, or COMPOUND if none can be
+// found.
+func nfs4Proc(proc uint32) string {
+	switch proc {
+	case nfs4.ProcNull:
+		return "NULL"
+	case nfs4.ProcCompound:
+		return "COMPOUND"
+	}
+	return nfs4.Op(proc).String()
+}
+
+// nfs4ProcOf returns what a call of version 4 is counted as. No operation has
+// the number of a procedure.
+func nfs4ProcOf(proc uint32, msg []byte) uint32 {
+	if op := nfs4.MainOp(msg); op >= nfs4.OpAccess {
+		return uint32(op)
+	}
+	return proc
+}
+
+// operationName returns the name of a counted operation of version 4.
+func operationName(op uint32) string {
+	if nfs4.Op(op) >= nfs4.NumOp {
+		return nfs4.OpIllegal.String()
+	}
+	return nfs4.Op(op).String()
+}
+
 func mountStatus(code uint32) string { return mount3.Status(code).String() }
 
 var programs = []program{
@@ -36,6 +69,14 @@ var programs = []program{
 			HasStatus: func(proc uint32) bool { return proc != nfs3.ProcNull },
 		},
 		"nfs", nfs3.ProcName, nfsStatus,
+	},
+	{
+		rpcstats.Observed{
+			Prog: nfs4.Program, Vers: nfs4.Version, Procs: uint32(nfs4.NumOp),
+			HasStatus: func(proc uint32) bool { return proc != nfs4.ProcNull },
+			ProcOf:    nfs4ProcOf,
+		},
+		"nfs", nfs4Proc, nfs4Status,
 	},
 	{
 		rpcstats.Observed{

@@ -8,6 +8,7 @@ import (
 	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/nfs4server"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/replay"
@@ -22,6 +23,7 @@ type operations struct {
 	draining atomic.Bool
 
 	server   *nfsserver.Server
+	four     *nfs4server.Server // nil without version 4
 	observer *rpcstats.Observer
 	replies  *replay.Cache
 	grants   *delegserver.Keeper // nil with --no-extensions

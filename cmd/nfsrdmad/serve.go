@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/cmpriv"
 	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/idmap"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
@@ -42,6 +44,7 @@ type serveOptions struct {
 	crc          cli.Choice
 	markers      cli.Choice
 	noExtensions bool
+	idmapDomain  string
 	lease        time.Duration
 	state        string
 	record       string
@@ -60,6 +63,7 @@ type serveOptions struct {
 	key    [keyLen]byte // of file handles
 	names  exports.Names
 	groups func(context.Context, netip.Addr, uint32) ([]uint32, error) // of users; nil: the groups in the calls
+	owners *idmap.Map                                                  // nil: numbers
 }
 
 func newServe() *cobra.Command {
@@ -76,7 +80,7 @@ func newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve [flags] {DIR[=/EXPORT]... | --exports FILE}",
 		Short: "Serve directories",
-		Long: `Serve directories over NFS version 3, on RPC-over-RDMA and on TCP at the same
+		Long: `Serve directories over NFS versions 3, 4.1 and 4.2, on RPC-over-RDMA and on TCP at the same
 time, until SIGTERM or SIGINT; then calls under way are finished, for 10 s at
 most, and the exit status is 0. A second signal ends it at once.
 
@@ -110,11 +114,16 @@ to DIR/PEER-TIME.pcap, for Wireshark, if a Terminate of either end closes the
 connection (at most one file a second, and none while DIR has 100), and for all
 connections at SIGUSR1. The files contain the data that clients read and write.
 
-Linux mounts an export by (MOUNT goes over TCP)
+Linux mounts an export over RDMA or over TCP by
+
+    mount -t nfs -o rdma SERVER:/EXPORT /mnt
+    mount -t nfs SERVER:/EXPORT /mnt
+
+and by version 3 (MOUNT goes over TCP) by
 
     mount -t nfs -o vers=3,proto=rdma,port=20049,mountproto=tcp,mountport=2049,nolock SERVER:/EXPORT /mnt
 
-and if clients can query port 111 for the ports, by
+or, if clients can query port 111 for the ports, by
 
     mount -t nfs -o vers=3,rdma,nolock SERVER:/EXPORT /mnt
 
@@ -138,10 +147,11 @@ without rpcbind by this daemon, with --portmap :111.`,
 	f.BoolVar(&o.noRootSquash, "no-root-squash", false, "let a client's root act as root")
 	f.BoolVar(&o.exclusive, "exclusive", false, "promise that only this daemon changes the files in DIR")
 	f.StringVar(&o.exportsFile, "exports", "", "serve the exports of `FILE` (exports(5)); SIGHUP rereads the file")
+	f.StringVar(&o.idmapDomain, "idmap-domain", "", "version 4: owners are NAME@`DOMAIN`, by this host's user database")
 	f.BoolVar(&o.manageGIDs, "manage-gids", false, "take users' groups from this host, because calls have room for only 16")
 	f.StringVar(&o.listen, "listen", ":20049", "`ADDR` for RPC-over-RDMA (iWARP over TCP)")
 	f.StringVar(&o.tcp, "tcp", ":2049", "`ADDR` for NFS over plain TCP; \"\" turns it off")
-	f.StringSliceVar(&o.versions, "vers", []string{"3"}, "`VERSIONS` of NFS to serve: 3, and any of 4.1 and 4.2")
+	f.StringSliceVar(&o.versions, "vers", []string{"3", "4.1", "4.2"}, "`VERSIONS` of NFS to serve: 3, and any of 4.1 and 4.2")
 	f.StringVar(&o.portmap, "portmap", "", "`ADDR` for a portmapper (TCP and UDP), most often :111")
 	f.BoolVar(&o.register, "register", false, "register the ports with this host's rpcbind")
 	f.Var(&o.inline, "inline", "longest message sent without RDMA")
@@ -163,6 +173,11 @@ without rpcbind by this daemon, with --portmap :111.`,
 // understand parses the arguments and the words of flags. Its errors are usage
 // errors.
 func (o *serveOptions) understand(_ *cobra.Command, args []string) (err error) {
+	if o.idmapDomain != "" {
+		if err := idmap.CheckDomain(o.idmapDomain); err != nil {
+			return fmt.Errorf("--idmap-domain: %w", err)
+		}
+	}
 	if err := o.understandExports(args); err != nil {
 		return err
 	}

@@ -131,6 +131,17 @@ func tcpCall(t *testing.T, c net.Conn, msg []byte) []byte {
 	return reply
 }
 
+// TestServeVersion3 checks the range of versions with --vers 3: Linux asks for
+// version 4 first, and uses that range.
+func TestServeVersion3(t *testing.T) {
+	s := serve(t, "--vers", "3", "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", t.TempDir()+"=/x")
+	c, err := net.Dial("tcp", s.addr(t, "tcp"))
+	require.NoError(t, err)
+	defer c.Close()
+	r := accepted(t, tcpCall(t, c, call(1, nfs3.Program, 4, 0, nil)), 1, 2)
+	assert.Equal(t, []uint32{3, 3}, []uint32{r.Uint32(), r.Uint32()}, "versions")
+}
+
 // TestServeTCP checks R8267-4.2-1: both ports may be any.
 func TestServeTCP(t *testing.T) {
 	dir := t.TempDir()
@@ -141,10 +152,10 @@ func TestServeTCP(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Close()
 
-	// Linux asks for NFSv4 first, and uses the range of versions in the answer.
 	accepted(t, tcpCall(t, c, call(1, nfs3.Program, 3, 0, nil)), 1, 0)
-	r := accepted(t, tcpCall(t, c, call(2, nfs3.Program, 4, 0, nil)), 2, 2)
-	assert.Equal(t, []uint32{3, 3}, []uint32{r.Uint32(), r.Uint32()}, "versions")
+	r := accepted(t, tcpCall(t, c, call(2, nfs3.Program, 2, 0, nil)), 2, 2)
+	assert.Equal(t, []uint32{3, 4}, []uint32{r.Uint32(), r.Uint32()}, "versions")
+	accepted(t, tcpCall(t, c, call(6, nfs3.Program, 4, 0, nil)), 6, 0)
 
 	path := mount3.PathArgs{Path: []byte("/x")} // R8267-5.1-1: MOUNT answers by TCP
 	r = accepted(t, tcpCall(t, c, call(3, mount3.Program, 3, mount3.ProcMnt, path.AppendTo(nil))), 3, 0)
@@ -260,10 +271,11 @@ func TestServeWarns(t *testing.T) {
 	}
 }
 
-// TestDefaultPort checks R8166-5-2 and R8267-9-1: the default port of NFS over
-// RDMA is 20049.
+// TestDefaultPort checks R8166-5-2, R8267-6.3-1, R8267-9-1 and R8881-2.9.3-1: the default
+// ports are 20049 over RDMA and 2049 over TCP.
 func TestDefaultPort(t *testing.T) {
 	assert.Equal(t, ":20049", newServe().Flag("listen").DefValue)
+	assert.Equal(t, ":2049", newServe().Flag("tcp").DefValue)
 }
 
 // TestExclusive checks that --exclusive applies to every DIR and all its

@@ -21,9 +21,7 @@ import (
 const statusTime = 10 * time.Second
 
 func newStatus() *cobra.Command {
-	var asJSON bool
-	path := defaultControl()
-	cmd := &cobra.Command{
+	return shows("status", new(statusDoc), &cobra.Command{
 		Use:   "status [--json]",
 		Short: "Show the state of a running daemon",
 		Long: `Show the clients and exports of a running daemon, and its work so far:
@@ -34,10 +32,25 @@ the cache of replies, and memory.
 daemons on one machine, --control selects one of them.`,
 		Example: `  nfsrdmad status
   nfsrdmad status --json | jq '.connections[] | .peer'`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return showStatus(cmd.Context(), path, asJSON, cmd.OutOrStdout())
-		},
+	})
+}
+
+// A document is an answer of the control socket.
+type document interface {
+	version() int
+	print(w io.Writer, now time.Time) error
+}
+
+func (d *statusDoc) version() int { return d.Version }
+
+// shows completes a command that asks the daemon for the document of a name,
+// and prints it.
+func shows(name string, d document, cmd *cobra.Command) *cobra.Command {
+	var asJSON bool
+	path := defaultControl()
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return show(cmd.Context(), path, name, d, asJSON, cmd.OutOrStdout())
 	}
 	f := cmd.Flags()
 	f.BoolVar(&asJSON, "json", false, "print it as JSON")
@@ -45,11 +58,11 @@ daemons on one machine, --control selects one of them.`,
 	return cmd
 }
 
-// showStatus asks the daemon at a socket and prints the answer.
-func showStatus(ctx context.Context, path string, asJSON bool, w io.Writer) error {
+// show asks the daemon at a socket, and prints the answer.
+func show(ctx context.Context, path, name string, d document, asJSON bool, w io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
-	body, err := askStatus(ctx, path)
+	body, err := ask(ctx, path, name)
 	if err != nil {
 		return err
 	}
@@ -58,18 +71,17 @@ func showStatus(ctx context.Context, path string, asJSON bool, w io.Writer) erro
 		_, err := io.Copy(w, body)
 		return err
 	}
-	var d statusDoc
-	if err := json.NewDecoder(body).Decode(&d); err != nil {
+	if err := json.NewDecoder(body).Decode(d); err != nil {
 		return fmt.Errorf("the program at %s is not nfsrdmad: %w", path, err)
 	}
-	if d.Version != statusVersion {
-		return fmt.Errorf("the daemon speaks version %d of status, and this program %d: use the nfsrdmad that runs, or --json", d.Version, statusVersion)
+	if d.version() != statusVersion {
+		return fmt.Errorf("the daemon speaks version %d of %s, and this program %d: use the nfsrdmad that runs, or --json", d.version(), name, statusVersion)
 	}
 	return d.print(w, time.Now())
 }
 
-// askStatus asks the daemon. The caller must close the result.
-func askStatus(ctx context.Context, path string) (io.ReadCloser, error) {
+// ask asks the daemon for a document. The caller must close the result.
+func ask(ctx context.Context, path, document string) (io.ReadCloser, error) {
 	if path == "" {
 		return nil, errors.New("XDG_RUNTIME_DIR has no socket of the daemon: name the socket of nfsrdmad serve with --control PATH")
 	}
@@ -79,7 +91,7 @@ func askStatus(ctx context.Context, path string) (io.ReadCloser, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
 		},
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://nfsrdmad/status", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://nfsrdmad/"+document, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -89,6 +101,8 @@ func askStatus(ctx context.Context, path string) (io.ReadCloser, error) {
 		return nil, fmt.Errorf("no nfsrdmad answers at %s: start one with nfsrdmad serve, or name its socket with --control PATH", path)
 	case errors.Is(err, os.ErrPermission):
 		return nil, fmt.Errorf("no permission for %s: run this as the user that runs the daemon", path)
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, fmt.Errorf("the daemon at %s does not answer: it is stopped, or it hangs; kill -QUIT ends it and shows in its log what it waited for", path)
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", path, cli.Cause(err))
 	case resp.StatusCode != http.StatusOK:

@@ -25,11 +25,16 @@ func (p *operations) status() *statusDoc {
 		Connections: p.connections(),
 		Exports:     p.exported(),
 		Procedures:  p.procedures(),
+		Operations:  p.operations4(),
 	}
 	r := p.replies.Stats()
-	d.ReplayCache = replayDoc{r.Replies, r.Bytes, r.Executed, r.Replayed, r.Joined, r.Forgotten}
+	d.ReplayCache = replayDoc{r.Replies, r.Bytes, r.Bytes, r.Executed, r.Replayed, r.Joined, r.Forgotten}
 	d.Grants = lookAtGrants(p.grants)
 	d.Discovery = p.discovery.status()
+	if p.four != nil {
+		n := p.four.Counts()
+		d.NFS4 = &nfs4Doc{n.Clients, n.Unconfirmed, n.Sessions, n.Opens, n.Locks, n.Replies, n.MaxReplies}
+	}
 	return d
 }
 
@@ -43,7 +48,7 @@ func (p *operations) transports() []transportDoc {
 			ErrVers: s.ErrVers, ErrChunk: s.ErrChunk, Dropped: s.Dropped,
 			TerminatesSent: terminates(dev.TerminatesSent), TerminatesReceived: terminates(dev.TerminatesReceived),
 			FPDUsSent: dev.Sent.FPDUs, FPDUsReceived: dev.Received.FPDUs,
-			Regions: dev.Regions, RegionBytes: dev.RegionBytes,
+			Regions: dev.Regions, RegionBytes: dev.RegionBytes, RegionOctets: dev.RegionBytes,
 		},
 	}}
 	if p.tcp != nil {
@@ -143,6 +148,26 @@ func (p *operations) procedures() []procDoc {
 		}
 		for _, f := range s.Failed {
 			d.Errors = append(d.Errors, errorDoc{outcomeName(&s, f.Outcome), f.Count})
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+// operations4 lists the operations of version 4.
+func (p *operations) operations4() []operationDoc {
+	all := []operationDoc{}
+	if p.four == nil {
+		return all
+	}
+	for _, s := range p.four.Operations() {
+		d := operationDoc{Operation: operationName(s.Op), Count: s.Count, Errors: []operationErrorDoc{}}
+		for _, f := range s.Failed {
+			name := f.String()
+			if f.Kind == rpcstats.OutcomeStatus {
+				name = nfs4Status(f.Code)
+			}
+			d.Errors = append(d.Errors, operationErrorDoc{name, f.Count})
 		}
 		all = append(all, d)
 	}

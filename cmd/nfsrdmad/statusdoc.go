@@ -16,6 +16,8 @@ type statusDoc struct {
 	Connections []connDoc      `json:"connections"`
 	Exports     []exportDoc    `json:"exports"`
 	Procedures  []procDoc      `json:"procedures"`
+	Operations  []operationDoc `json:"nfs4_operations"`
+	NFS4        *nfs4Doc       `json:"nfs4,omitempty"`
 	ReplayCache replayDoc      `json:"replay_cache"`
 	Grants      *grantsDoc     `json:"grants,omitempty"`
 	Discovery   *discoveryDoc  `json:"discovery,omitempty"`
@@ -62,7 +64,8 @@ type deviceDoc struct {
 	FPDUsSent          uint64         `json:"fpdus_sent"`
 	FPDUsReceived      uint64         `json:"fpdus_received"`
 	Regions            int            `json:"regions"`
-	RegionBytes        uint64         `json:"region_octets"`
+	RegionBytes        uint64         `json:"region_bytes"`
+	RegionOctets       uint64         `json:"region_octets"` // the older name of the same value
 }
 
 type terminateDoc struct {
@@ -135,6 +138,30 @@ type procDoc struct {
 	Errors  []errorDoc   `json:"errors"`
 }
 
+// operationDoc is an operation of version 4. A COMPOUND has several, and its
+// call is counted once more among the procedures.
+type operationDoc struct {
+	Operation string              `json:"operation"`
+	Count     uint64              `json:"count"`
+	Errors    []operationErrorDoc `json:"errors"`
+}
+
+// nfs4Doc is what the clients of version 4 hold.
+type nfs4Doc struct {
+	Clients     int   `json:"clients"` // confirmed and not
+	Unconfirmed int   `json:"unconfirmed"`
+	Sessions    int   `json:"sessions"`
+	Opens       int   `json:"opens"`
+	Locks       int   `json:"locks"`
+	ReplyBytes  int64 `json:"reply_bytes"` // that the slots of all sessions can keep
+	ReplyLimit  int64 `json:"reply_limit"`
+}
+
+type operationErrorDoc struct {
+	Name  string `json:"name"`
+	Count uint64 `json:"count"`
+}
+
 type latencyDoc struct {
 	Seconds float64 `json:"le_seconds"` // upper bound; 0: none
 	Calls   uint64  `json:"calls"`
@@ -147,7 +174,8 @@ type errorDoc struct {
 
 type replayDoc struct {
 	Replies   int    `json:"replies"`
-	Bytes     int64  `json:"octets"`
+	Bytes     int64  `json:"bytes"`
+	Octets    int64  `json:"octets"` // the older name of the same value
 	Executed  uint64 `json:"executed"`
 	Replayed  uint64 `json:"replayed"`
 	Joined    uint64 `json:"joined"`

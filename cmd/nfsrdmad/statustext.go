@@ -16,6 +16,10 @@ func (d *statusDoc) print(w io.Writer, now time.Time) error {
 	if d.Grants != nil {
 		p.row("delegation", d.Grants)
 	}
+	if v := d.NFS4; v != nil {
+		p.row("version 4", fmt.Sprintf("%d clients, %d sessions, %d opens, %d locks; slots for %s of replies, of %s",
+			v.Clients-v.Unconfirmed, v.Sessions, v.Opens, v.Locks, size(uint64(v.ReplyBytes)), size(uint64(v.ReplyLimit))))
+	}
 	for i := range d.Transports {
 		p.transport(&d.Transports[i])
 	}
@@ -26,6 +30,7 @@ func (d *statusDoc) print(w io.Writer, now time.Time) error {
 	p.exports(d.Exports)
 	p.connections(d.Connections)
 	p.procedures(d.Procedures)
+	p.operations(d.Operations)
 	p.tab.Flush() // into memory
 	// Remove blanks at the ends of lines.
 	for line := range strings.Lines(p.text.String()) {
@@ -165,6 +170,21 @@ func (p *page) procedures(all []procDoc) {
 		}
 		mean := time.Duration(c.Seconds * float64(time.Second) / float64(max(c.Calls, 1)))
 		p.row(c.Program+" "+c.Procedure, c.Calls, size(c.BytesIn), size(c.BytesOut), short(mean), c.below(99), strings.Join(failed, ", "))
+	}
+}
+
+func (p *page) operations(all []operationDoc) {
+	if len(all) == 0 {
+		return
+	}
+	p.table("OPERATIONS OF VERSION 4")
+	p.row("OPERATION", "COUNT", "ERRORS")
+	for _, o := range all {
+		var failed []string
+		for _, e := range o.Errors {
+			failed = append(failed, fmt.Sprintf("%s %d", e.Name, e.Count))
+		}
+		p.row(o.Operation, o.Count, strings.Join(failed, ", "))
 	}
 }
 

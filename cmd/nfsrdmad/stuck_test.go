@@ -47,6 +47,9 @@ func TestStuckCalls(t *testing.T) {
 		defer x.Release()
 		assert.NoError(t, c.Call(t.Context(), x))
 	}
+	for _, c := range clients {
+		call(c, 0) // until the first reply a connection has one credit
+	}
 	const n = 30
 	var waiting sync.WaitGroup
 	for range n {

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"encoding/json"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+)
+
+// compound makes a COMPOUND of one operation and returns its results.
+func compound(t *testing.T, c net.Conn, xid uint32, op nfs4.Op, args, res nfs4.Message) {
+	t.Helper()
+	b := nfs4.AppendOp((&nfs4.CompoundArgs{Minor: nfs4.Minor2, N: 1}).AppendTo(nil), op, args)
+	r := accepted(t, tcpCall(t, c, call(xid, nfs4.Program, nfs4.Version, nfs4.ProcCompound, b)), xid, 0)
+	var head nfs4.CompoundRes
+	head.Decode(&r)
+	require.Equal(t, nfs4.OK, head.Status)
+	require.EqualValues(t, op, r.Uint32())
+	res.Decode(&r)
+	require.NoError(t, r.Done())
+}
+
+// TestClients checks the list of clients, in JSON and as a table: a client
+// cannot write to the administrator's terminal by its name.
+func TestClients(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "control")
+	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--vers", "3,4.2", "--control", path, t.TempDir()+"=/x")
+	code, stdout, _ := command(t, "clients", "--control", path)
+	assert.Equal(t, cli.ExitOK, code)
+	assert.Equal(t, "no clients of version 4\n", stdout)
+
+	c, err := net.Dial("tcp", s.addr(t, "tcp"))
+	require.NoError(t, err)
+	defer c.Close()
+	hostile := "a\x1b[2J\nb\xff" + strings.Repeat("c", 900)
+	compound(t, c, 1, nfs4.OpExchangeID, &nfs4.ExchangeIDArgs{Owner: []byte(hostile)}, new(nfs4.ExchangeIDRes))
+	var id nfs4.ExchangeIDRes
+	compound(t, c, 2, nfs4.OpExchangeID, &nfs4.ExchangeIDArgs{Owner: []byte("plain")}, &id)
+	ch := nfs4.ChannelAttrs{MaxRequestSize: 1 << 20, MaxResponseSize: 1 << 20, MaxResponseSizeCached: 7584, MaxOperations: 16, MaxRequests: 8}
+	compound(t, c, 3, nfs4.OpCreateSession, &nfs4.CreateSessionArgs{ClientID: id.ClientID, Sequence: id.SequenceID, Fore: ch, Back: ch}, new(nfs4.CreateSessionRes))
+
+	code, stdout, stderr := command(t, "clients", "--json", "--control", path)
+	require.Equal(t, cli.ExitOK, code, stderr)
+	var d clientsDoc
+	require.NoError(t, json.Unmarshal([]byte(stdout), &d))
+	assert.True(t, d.Served)
+	assert.Equal(t, 2, d.Total)
+	require.Len(t, d.Clients, 2)
+	assert.Equal(t, "unconfirmed", d.Clients[0].State)
+	assert.True(t, strings.HasPrefix(d.Clients[0].Owner, `"a\x1b[2J\nb\xff`))
+	assert.True(t, strings.HasPrefix(d.Clients[0].OwnerHex, "611b5b324a0a62ff"))
+	two := &d.Clients[1]
+	assert.Equal(t, "plain", two.Owner)
+	assert.Equal(t, "confirmed", two.State)
+	assert.Equal(t, "tcp", two.Transport)
+	assert.Equal(t, "4.2", two.Version)
+	assert.Equal(t, "none", two.Principal)
+	assert.Equal(t, []string{c.LocalAddr().String()}, two.Addresses)
+	assert.Equal(t, []sessionDoc{{Slots: 8, Connections: 1}}, two.Sessions)
+
+	code, stdout, stderr = command(t, "clients", "--control", path)
+	require.Equal(t, cli.ExitOK, code, stderr)
+	lines := strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
+	require.Len(t, lines, 3)
+	assert.Contains(t, lines[1], `"a\x1b[2J\nb\xff`)
+	assert.NotContains(t, stdout, "\x1b")
+	assert.Less(t, len(lines[1]), 300)
+	assert.Regexp(t, `plain +127\.0\.0\.1:\d+ +tcp +4\.2 +none +confirmed +1 +0/8 +0 +0 +\d+ s`, lines[2])
+
+	n := status(t, path).NFS4
+	require.NotNil(t, n)
+	assert.Equal(t, [3]int{2, 1, 1}, [3]int{n.Clients, n.Unconfirmed, n.Sessions})
+	assert.Positive(t, n.ReplyBytes)
+	_, stdout, _ = command(t, "status", "--control", path)
+	assert.Contains(t, stdout, "1 clients, 1 sessions, 0 opens, 0 locks")
+}
+
+// TestClientsCut checks that a list says how many clients it leaves out, and
+// that a daemon without version 4 says so.
+func TestClientsCut(t *testing.T) {
+	var text strings.Builder
+	d := clientsDoc{Served: true, Total: 1005, Clients: make([]clientDoc, maxListed)}
+	require.NoError(t, d.print(&text, time.Time{}))
+	assert.True(t, strings.HasSuffix(text.String(), "\nand 5 more\n"))
+	text.Reset()
+	require.NoError(t, new(operations).clients().print(&text, time.Time{}))
+	assert.Contains(t, text.String(), "--vers")
+}
