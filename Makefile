@@ -6,6 +6,7 @@
 #	BENCH_TIME=1s     make bench, bench-compare: time for each side of a row in a round
 #	BENCH_ROUNDS=5    make bench, bench-linux: rounds
 #	INTEROP_SOAK=1h   make soak: time for the reader and the writer, the random operations, and the bad network
+#	INTEROP_KERNEL=6.12 make interop, soak, demo-linux: the version of the guest's Linux (default: 6.1)
 #	PREFIX=/usr/local make install: the destination
 #	NO_APT=1          install nothing: name missing packages and fail
 
@@ -79,8 +80,9 @@ bench-linux: ## Linux's client over siw at nfsrdmad and at knfsd, in virtual mac
 	$(BENCH_LINUX)
 
 INTEROP_SOAK ?= 1h
-soak: ## the interop tests with a long soak; run by hand
+soak: ## the interop tests with a long soak, then those of version 4 with Linux 6.12; run by hand
 	INTEROP_SOAK=$(INTEROP_SOAK) $(GO) test -tags interop -count=1 -timeout 0 -v ./interop/...
+	INTEROP_KERNEL=6.12 INTEROP_SOAK=$(INTEROP_SOAK) $(GO) test -tags interop -count=1 -timeout 0 -run '4$$|^TestPosix$$' -v ./interop/
 
 demo: ## serve a sample directory, mount it, copy a large file there and back
 	scripts/setup demo

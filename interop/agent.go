@@ -131,21 +131,31 @@ func (s *Session) Close() {
 // streams, and its exit status. An error means that the status is unknown.
 func (g *Guest) Exec(ctx context.Context, script string) (out string, status int, err error) {
 	var b strings.Builder
-	status, err = g.run(ctx, script, strings.NewReader(""), &b)
+	status, err = g.run(ctx, script, nil, &b)
 	return b.String(), status, err
 }
 
+// run runs a script with the content of in, or nothing, as its standard input,
+// and passes its output on to out. qemu ends a connection that has been half
+// closed for some minutes, so without input run closes nothing before the exit
+// status is there.
 func (g *Guest) run(ctx context.Context, script string, in io.Reader, out io.Writer) (int, error) {
+	if in == nil {
+		script = "exec </dev/null\n" + script
+	}
 	s, err := g.Open(ctx, script)
 	if err != nil {
 		return -1, err
 	}
 	defer s.Close()
-	if _, err := io.Copy(s, in); err != nil {
-		return -1, s.cause(err)
-	}
-	if err := s.CloseWrite(); err != nil {
-		return -1, s.cause(err)
+	if in != nil {
+		_, err := io.Copy(s, in)
+		if err == nil {
+			err = s.CloseWrite()
+		}
+		if err != nil {
+			return -1, s.cause(err)
+		}
 	}
 	if _, err := io.Copy(out, s); err != nil {
 		return -1, err
@@ -171,7 +181,7 @@ func (g *Guest) Push(ctx context.Context, file, path string) error {
 
 // Pull copies the guest's file at path to w.
 func (g *Guest) Pull(ctx context.Context, path string, w io.Writer) error {
-	status, err := g.run(ctx, "exec cat "+Quote(path), strings.NewReader(""), w)
+	status, err := g.run(ctx, "exec cat "+Quote(path), nil, w)
 	if err == nil && status != 0 {
 		err = fmt.Errorf("guest: cannot read %s", path)
 	}

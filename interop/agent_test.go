@@ -4,9 +4,12 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -108,4 +111,33 @@ func TestSessionCancelled(t *testing.T) {
 
 func TestQuote(t *testing.T) {
 	assert.Equal(t, `'it'\''s'`, Quote("it's"))
+}
+
+// TestExecOpen checks that the standard input of a script stays open until the
+// exit status is there: qemu ends connections that are half closed for long.
+func TestExecOpen(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	early := make(chan error, 1)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		var length int
+		_, _ = fmt.Fscanf(c, "%d\n", &length)
+		_, _ = io.ReadFull(c, make([]byte, length))
+		_ = c.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+		_, err = c.Read(make([]byte, 1))
+		early <- err
+		_, _ = io.WriteString(c, "out\x00@rc=7\n")
+	}()
+	g := &Guest{ports: map[int]int{agentPort: l.Addr().(*net.TCPAddr).Port}}
+	out, status, err := g.Exec(t.Context(), "exit 7")
+	require.NoError(t, err)
+	assert.Equal(t, "out", out)
+	assert.Equal(t, 7, status)
+	assert.ErrorIs(t, <-early, os.ErrDeadlineExceeded)
 }

@@ -140,7 +140,9 @@ func keep(t *testing.T, files ...string) {
 // tshark returns tshark's standard output.
 func tshark(t *testing.T, file string, args ...string) string {
 	t.Helper()
-	cmd := exec.Command("tshark", append([]string{"-n", "-r", file}, args...)...)
+	// A client's port may be that of another protocol.
+	first := []string{"-n", "-o", "tcp.try_heuristic_first:TRUE", "-r", file}
+	cmd := exec.Command("tshark", append(first, args...)...)
 	out, err := cmd.Output()
 	require.NoError(t, err, "%s", cmd)
 	return string(out)

@@ -5,6 +5,7 @@ package interop
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -81,10 +82,10 @@ func serveExports(t testing.TB, dir, file string, flags ...string) *daemon {
 func startDaemon(t testing.TB, dir string, what []string, flags ...string) *daemon {
 	t.Helper()
 	built(t)
-	d := &daemon{t: t, dir: dir, what: what, rdma: "127.0.0.1:0", tcp: "127.0.0.1:0", stderr: new(buffer)}
+	d := &daemon{t: t, dir: dir, what: what, rdma: unused(t), tcp: unused(t), stderr: new(buffer)}
 	d.flags = append(flags, "--state", t.TempDir())
-	if os.Getenv(linuxVersion) != "" && !slices.Contains(flags, "--vers") {
-		d.flags, d.vers = append(slices.Clone(version4), d.flags...), os.Getenv(linuxVersion)
+	if !slices.Contains(flags, "--vers") {
+		d.vers = os.Getenv(linuxVersion)
 	}
 	d.start()
 	t.Cleanup(func() {
@@ -94,6 +95,28 @@ func startDaemon(t testing.TB, dir string, what []string, flags ...string) *daem
 		}
 	})
 	return d
+}
+
+// unused returns an address with a port that stays free while the daemon is
+// down: the system never gives it to an outgoing connection.
+func unused(t testing.TB) string {
+	t.Helper()
+	first := uint(32768) // of the ports for outgoing connections
+	if b, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"); err == nil {
+		_, _ = fmt.Sscan(string(b), &first)
+	}
+	const lowest = 2048
+	var err error
+	for range 100 {
+		var l net.Listener
+		l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", lowest+rand.UintN(first-lowest)))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
+	}
+	t.Fatalf("no port below %d is free: %v", first, err)
+	return ""
 }
 
 // served makes the directory to serve. It is in memory if directories of tmpfs

@@ -57,8 +57,8 @@
 //
 // The package must not know the protocol: it starts programs and examines
 // files, exit statuses and captures. It imports no other package of the floors,
-// except, in tests, the two ends that tshark observes, and no package imports
-// it. Its tests have the build tag interop and need root (they capture packets,
+// except, in tests, the two ends that tshark observes and the requester of
+// version 4, and no package imports it. Its tests have the build tag interop and need root (they capture packets,
 // serve files of several owners and make network namespaces):
 //
 //	go test -tags interop ./interop/
@@ -69,7 +69,9 @@
 // entries, 200 schedules of mounts with delegations, and the whole workload by
 // version 4. INTEROP_VERS, 4.1 or 4.2, is the version of NFS by which Linux
 // mounts nfsrdmad in the tests that do not need a certain one; without it, that
-// is 3. INTEROP_SEED repeats the random operations of an earlier run. INTEROP_TRANSCRIPTS names a
-// directory for the results of posix and model. INTEROP_COUNTED asks for a
-// guest of one processor whose clock counts instructions, for measurements.
+// is 3. INTEROP_KERNEL, 6.1 or 6.12, is the version of the guest's Linux;
+// without it, that is 6.1. INTEROP_SEED repeats the random operations of an
+// earlier run. INTEROP_TRANSCRIPTS names a directory for the results of posix
+// and model. INTEROP_COUNTED asks for a guest of one processor whose clock
+// counts instructions, for measurements.
 package interop

@@ -31,17 +31,29 @@ func TestLinux(t *testing.T) {
 // TestFallback mounts without naming a version, as a person may: Linux tries
 // version 4 first, must fall back to 3, and asks rpcbind for MOUNT's port. On
 // the host, a test cannot take that port. The guest's rpcbind therefore
-// answers, and relays in the guest lead from knfsd's ports to the daemon's.
+// answers, and relays in the guest lead from knfsd's ports to those of a daemon
+// with --vers 3, or of a bridge to a daemon with all versions.
 func TestFallback(t *testing.T) {
 	d := serve(t, "--no-root-squash", "--vers", "3")
-	s := d.site()
-	require.NoError(t, os.WriteFile(filepath.Join(d.dir, "file"), []byte("found"), 0o644))
 	must(t, "knfsd stop")
-	t.Cleanup(func() { must(t, "killall nc; knfsd start") })
+	t.Cleanup(func() { must(t, "knfsd start") })
+	t.Run("daemon", func(t *testing.T) { fallback(t, d, d.site(), map[string]int{"rdma": 20049, "tcp": 2049}) })
+	t.Run("bridge", func(t *testing.T) {
+		d := serve(t, "--no-root-squash")
+		fallback(t, d, d.site().behind(t, d.rdma), map[string]int{"tcp": 2049})
+	})
+}
+
+// fallback mounts through relays in the guest.
+func fallback(t *testing.T, d *daemon, s site, transports map[string]int) {
+	require.NoError(t, os.WriteFile(filepath.Join(d.dir, "file"), []byte("found"), 0o644))
+	t.Cleanup(func() { must(t, "killall nc") })
 	for local, port := range map[int]int{20048: s.mountd, 2049: s.tcp, 20049: s.rdma} {
-		must(t, fmt.Sprintf("nc -ll -p %d -e nc %s %d >/dev/null 2>&1 &", local, s.host, port))
+		if port != 0 {
+			must(t, fmt.Sprintf("nc -ll -p %d -e nc %s %d >/dev/null 2>&1 &", local, s.host, port))
+		}
 	}
-	for transport, port := range map[string]int{"rdma": 20049, "tcp": 2049} {
+	for transport, port := range transports {
 		t.Run(transport, func(t *testing.T) {
 			out := must(t, fmt.Sprintf("mount.nfs -v 10.0.2.15:/x /mnt -o nolock,proto=%s,port=%d", transport, port))
 			assert.Contains(t, out, "vers=4.2", "attempts")

@@ -135,7 +135,7 @@ func boot(t testing.TB) error {
 		return err
 	}
 	g, err := Boot(ctx, Options{
-		Dir: strings.TrimSpace(string(dir)), Forward: []int{20049, 20048, rpingPort}, Ethernet: shared.ethernet.tap,
+		Dir: strings.TrimSpace(string(dir)), Forward: []int{2049, 20049, 20048, rpingPort}, Ethernet: shared.ethernet.tap,
 		Counted: os.Getenv(counted) != "",
 	})
 	if err != nil {

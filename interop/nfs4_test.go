@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,15 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
-
-// version4 makes nfsrdmad serve versions 4.1 and 4.2 too.
-var version4 = []string{"--vers", "3,4.1,4.2"}
-
-// serve4 is serve with version 4.
-func serve4(t testing.TB, flags ...string) *daemon {
-	t.Helper()
-	return serve(t, append(slices.Clone(version4), flags...)...)
-}
 
 // TestVersion4 checks the workload by versions 4.1 and 4.2 of Linux's client on
 // nfsrdmad. With INTEROP_SOAK it is the whole workload, by each version over
@@ -40,7 +30,7 @@ func TestVersion4(t *testing.T) {
 	}
 	for _, c := range all {
 		t.Run(c.vers+" over "+c.transport, func(t *testing.T) {
-			d := serve4(t, "--no-root-squash")
+			d := serve(t, "--no-root-squash")
 			before := d.descriptors()
 			session(t, d.site().by(c.vers), c.transport, steps...)
 			d.settled(before)
@@ -53,13 +43,13 @@ func TestVersion4(t *testing.T) {
 // TestRestart4 is TestRestart by version 4: Linux makes new sessions, and opens
 // its files again.
 func TestRestart4(t *testing.T) {
-	d := serve4(t, "--no-root-squash")
+	d := serve(t, "--no-root-squash")
 	restart(t, d, d.site().by("4.2"), d.site().by("4.1"))
 }
 
 // TestSpecial4 opens pipes and devices that Linux has not looked up before.
 func TestSpecial4(t *testing.T) {
-	s := serve4(t, "--no-root-squash").site()
+	s := serve(t, "--no-root-squash").site()
 	for _, vers := range []string{"4.1", "4.2"} {
 		options := s.by(vers).options("tcp")
 		s.mount(t, "/mnt", options)
@@ -83,7 +73,7 @@ const interruptLimit = 10 * time.Second
 // sessions must then be of further use at once, because Linux does not know
 // which of these calls were executed.
 func TestInterrupted4(t *testing.T) {
-	d := serve4(t, "--no-root-squash")
+	d := serve(t, "--no-root-squash")
 	s := d.site()
 	s.by("4.2").mount(t, "/mnt", s.by("4.2").options("rdma"))
 	s.by("4.1").mount(t, "/mnt2", s.by("4.1").options("tcp"))
@@ -125,8 +115,8 @@ func TestMount4(t *testing.T) {
 		}
 	})
 	serve := func() *Server {
-		d, err := StartServer(said, shared.ethernet.inside(t, program("nfsrdmad")), append(slices.Clone(version4),
-			"--control", "", "--listen", ":20049", "--tcp", ":2049", "--state", t.TempDir(), "--exports", file)...)
+		d, err := StartServer(said, shared.ethernet.inside(t, program("nfsrdmad")),
+			"--control", "", "--listen", ":20049", "--tcp", ":2049", "--state", t.TempDir(), "--exports", file)
 		require.NoError(t, err, "nfsrdmad says: %s", said)
 		t.Cleanup(d.Kill)
 		return d

@@ -70,7 +70,7 @@ func TestWork4(t *testing.T) {
 	exports := filepath.Join(t.TempDir(), "exports")
 	require.NoError(t, os.WriteFile(exports, []byte("/usr *(ro,insecure,no_root_squash)\n"+dir+" *(rw,insecure,no_root_squash)\n"), 0o644))
 	require.NoError(t, os.WriteFile(dir+"/script", []byte(everydayWork), 0o644))
-	d := serveExports(t, dir, exports, version4...)
+	d := serveExports(t, dir, exports)
 	s := d.site().by("4.2")
 	for _, transport := range []string{"rdma", "tcp"} {
 		t.Run(transport, func(t *testing.T) {
@@ -78,7 +78,9 @@ func TestWork4(t *testing.T) {
 			timed(t, "work", func() {
 				out, status := try(t, "cp /everyday/work/script /everyday/tmp; rm /everyday/work/script; chroot /everyday /bin/sh /tmp/script")
 				assert.Zero(t, status, "%s", tail(out))
-				assert.Contains(t, out, "6\nmake: 'main' is up to date.\n")
+				// The clock of the guest may be behind by part of a second, of which make warns.
+				assert.Regexp(t, `(?m)^6$`, out)
+				assert.Regexp(t, `(?m)^make: 'main' is up to date\.$`, out)
 			})
 			must(t, "cd /everyday; cp tmp/script work/script; umount dev proc work usr")
 		})

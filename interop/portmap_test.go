@@ -59,6 +59,7 @@ func asked(t *testing.T) {
 		{"rpcinfo " + host6, "100000 4 udp6 ::.0.111 portmapper superuser"},
 		{"rpcinfo -T tcp " + host4 + " 100003", "program 100003 version 3 ready and waiting"},
 		{"rpcinfo -T tcp6 " + host6 + " 100003 3", "program 100003 version 3 ready and waiting"},
+		{"rpcinfo -T tcp " + host4 + " 100003 4", "program 100003 version 4 ready and waiting"},
 		{"rpcinfo -T tcp " + host4 + " 100005 3", "program 100005 version 3 ready and waiting"},
 		{"rpcinfo -T udp " + host4 + " 100000", "program 100000 version 4 ready and waiting"},
 		{"rpcinfo -T udp6 " + host6 + " 100000 3", "program 100000 version 3 ready and waiting"},
@@ -70,7 +71,7 @@ func asked(t *testing.T) {
 	}
 	for _, refused := range []string{
 		"rpcinfo -T udp " + host4 + " 100003", // over TCP and RDMA alone
-		"rpcinfo -T tcp " + host4 + " 100003 4",
+		"rpcinfo -T tcp " + host4 + " 100003 2",
 		"rpcinfo -T tcp " + host4 + " 100021",
 	} {
 		out, err := tryOnHost("/", refused)

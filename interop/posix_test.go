@@ -5,10 +5,8 @@ package interop
 import (
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -24,22 +22,23 @@ import (
 func TestPosix(t *testing.T) {
 	guest(t)
 	reference := suite(t, tmpfs(t))
-	for _, system := range []struct {
+	type system struct {
 		name string
 		see  func(t *testing.T) posix.Transcript
-	}{
+	}
+	systems := []system{
 		{posix.FUSEOnNFSRDMAD, func(t *testing.T) posix.Transcript { return suiteOnFUSE(t, nfsrdmadShop(t)) }},
 		{posix.FUSEOnKNFSD, func(t *testing.T) posix.Transcript { return suiteOnFUSE(t, knfsdShop(t)) }},
 		{posix.LinuxOnNFSRDMAD, suiteOnLinux},
 		{posix.Linux4OnNFSRDMAD, suiteByVersion4},
-	} {
+	}
+	if os.Getenv("INTEROP_SOAK") != "" {
+		systems = append(systems, system{posix.Linux4OnNFSRDMAD, suiteOverTCP})
+	}
+	for _, system := range systems {
 		t.Run(system.name, func(t *testing.T) {
 			var seen posix.Transcript
 			timed(t, "suite", func() { seen = system.see(t) })
-			reference := reference
-			if system.name == posix.Linux4OnNFSRDMAD {
-				reference = withoutLocks(reference)
-			}
 			wrong := posix.Compare(reference, seen, system.name, posix.Differences)
 			for _, w := range wrong {
 				t.Error(w)
@@ -98,34 +97,22 @@ func suiteOnFUSE(t *testing.T, s shop) posix.Transcript {
 }
 
 func suiteOnLinux(t *testing.T) posix.Transcript {
-	return suiteBy(t, serve(t, "--no-root-squash", "--vers", "3").site())
+	return suiteBy(t, serve(t, "--no-root-squash", "--vers", "3").site(), "rdma")
 }
 
-// suiteByVersion4 runs the suite without the cases about locks, which nfsrdmad
-// does not support by version 4.
 func suiteByVersion4(t *testing.T) posix.Transcript {
-	cases := make(posix.Transcript)
-	for _, c := range posix.Cases() {
-		cases[c.Name] = nil
-	}
-	names := slices.Sorted(maps.Keys(withoutLocks(cases)))
-	return suiteBy(t, serve4(t, "--no-root-squash").site().by("4.2"), names...)
+	return suiteBy(t, serve(t, "--no-root-squash").site().by("4.2"), "rdma")
 }
 
-// withoutLocks returns a transcript without the cases about locks.
-func withoutLocks(all posix.Transcript) posix.Transcript {
-	rest := maps.Clone(all)
-	for _, c := range posix.LockCases() {
-		delete(rest, c.Name)
-	}
-	return rest
+func suiteOverTCP(t *testing.T) posix.Transcript {
+	return suiteBy(t, serve(t, "--no-root-squash").site().by("4.2"), "tcp")
 }
 
-// suiteBy runs the suite, or these cases, in the guest on a site.
-func suiteBy(t *testing.T, s site, cases ...string) posix.Transcript {
+// suiteBy runs the suite in the guest on a site.
+func suiteBy(t *testing.T, s site, transport string) posix.Transcript {
 	t.Helper()
-	s.mount(t, "/mnt", s.options("rdma"))
-	out, status := try(t, "mkdir /mnt/suite && guestwork posix /mnt/suite "+strings.Join(cases, " ")+" && rmdir /mnt/suite")
+	s.mount(t, "/mnt", s.options(transport))
+	out, status := try(t, "mkdir /mnt/suite && guestwork posix /mnt/suite && rmdir /mnt/suite")
 	var err error
 	if status != 0 {
 		err = fmt.Errorf("exit status %d", status)

@@ -17,7 +17,7 @@ import (
 // A relay stands between a client and a server of RDMA. It counts connections,
 // because a client that loses one, for a Terminate or a protocol error, makes
 // another. It can hide from either end that the other supports Send With
-// Invalidate, and it can cut connections.
+// Invalidate, it can cut connections, and it can fall silent.
 type relay struct {
 	t      *testing.T
 	addr   string // for the client
@@ -26,6 +26,8 @@ type relay struct {
 
 	conns atomic.Int32
 	all   sync.WaitGroup
+
+	silent sync.RWMutex // locked while nothing passes, nor the end of a connection
 
 	mu   sync.Mutex
 	open map[*net.TCPConn]bool // to both ends
@@ -67,8 +69,8 @@ func (r *relay) serve(client *net.TCPConn) {
 	server := c.(*net.TCPConn)
 	defer r.hold(server)()
 	var both sync.WaitGroup
-	both.Go(func() { pass(server, client, r.hide.client) })
-	both.Go(func() { pass(client, server, r.hide.server) })
+	both.Go(func() { r.pass(server, client, r.hide.client) })
+	both.Go(func() { r.pass(client, server, r.hide.server) })
 	both.Wait()
 }
 
@@ -98,11 +100,24 @@ func (r *relay) cut() {
 	}
 }
 
+// awake reads from a connection and returns nothing while the relay is silent.
+type awake struct {
+	from   io.Reader
+	silent *sync.RWMutex
+}
+
+func (a awake) Read(p []byte) (int, error) {
+	n, err := a.from.Read(p)
+	a.silent.RLock()
+	defer a.silent.RUnlock()
+	return n, err
+}
+
 // pass relays one direction: the MPA start-up frame, and then all other bytes.
 //
 //	key flags revision length | IRD ORD | f6ab0e18 version flags …
 //	16  1     1        2      | 2   2   | 4        1       1       bytes
-func pass(to, from *net.TCPConn, hide bool) {
+func (r *relay) pass(to, from *net.TCPConn, hide bool) {
 	const head, length, magic, flags = 20, 18, 24, 29
 	frame := make([]byte, head, head+512)
 	_, err := io.ReadFull(from, frame)
@@ -117,7 +132,7 @@ func pass(to, from *net.TCPConn, hide bool) {
 		_, err = to.Write(frame)
 	}
 	if err == nil {
-		_, err = io.Copy(to, from)
+		_, err = io.Copy(to, awake{from, &r.silent})
 	}
 	if err != nil {
 		_ = to.Close() // the other end sees an end too

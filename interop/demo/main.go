@@ -93,13 +93,9 @@ func show(ctx context.Context, g *interop.Guest, s *interop.Server) error {
 	if err != nil {
 		return err
 	}
-	_, tcp, err := net.SplitHostPort(s.TCP)
-	if err != nil {
-		return err
-	}
 	for _, command := range []string{
 		"uname -sr; rdma link",
-		fmt.Sprintf("mount.nfs 10.0.2.2:/files /mnt -o vers=3,nolock,rdma,port=%s,mountport=%s,mountproto=tcp", rdma, tcp),
+		"mount -t nfs -o rdma,port=" + rdma + " 10.0.2.2:/files /mnt",
 		"grep ' /mnt ' /proc/mounts",
 		"cat /mnt/hello.txt",
 		"dd if=/dev/urandom of=/mnt/random bs=1M count=32 conv=fsync",

@@ -1,4 +1,4 @@
-// Command guestwork runs packages workload, may, posix, model and pace inside
+// Command guestwork runs packages workload, may, posix, model, pace and locking inside
 // the guest of the interop tests, which has no language except the shell.
 package main
 
@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/interop/locking"
 	"github.com/nfsrdma/nfsrdma/interop/may"
 	"github.com/nfsrdma/nfsrdma/interop/model"
 	"github.com/nfsrdma/nfsrdma/interop/pace"
@@ -28,6 +29,8 @@ const usage = `usage:
 	guestwork may DIR UID GID [GROUP...]   rights of this user in DIR; see package may
 	guestwork model DIR                    execute the operations of standard input in DIR; see model.Serve
 	guestwork pace DIR                     measure how fast DIR is; see pace.Run
+	guestwork locking DIR1 DIR2            lock one file by two directories; see package locking
+	guestwork locker DIR                   a process of locking
 	guestwork soak WRITE-DIR READ-DIR TIME write in one mount, read in another`
 
 var errUsage = errors.New(usage)
@@ -73,6 +76,10 @@ func run(args []string, in io.Reader, out io.Writer) error {
 		return workload.Ledger(dir, in, out)
 	case name == "pace" && len(rest) == 0:
 		return pace.Run(dir, out)
+	case name == "locking" && len(rest) == 1:
+		return locking.Run(dir, rest[0], out)
+	case name == "locker" && len(rest) == 0:
+		return locking.Process(dir, in, out)
 	case name == "soak" && len(rest) == 2:
 		d, err := time.ParseDuration(rest[1])
 		if err != nil {

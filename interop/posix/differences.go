@@ -90,6 +90,14 @@ var Differences = []Difference{
 		"+ write: EACCES",
 		"+ a pipe: false",
 	}, "the kernel opens pipes and devices without a query: a user without both read and write permission sees an empty file that no user may open"},
+	{"flock-and-record", linux4, []string{
+		"- record lock: ok",
+		"+ record lock: EAGAIN",
+	}, "by version 4, Linux's flock is a byte-range lock of the whole file (flock(2))"},
+	{"flock-reader", linux4, []string{
+		"- exclusive, of a reader: ok",
+		"+ exclusive, of a reader: EBADF",
+	}, "by version 4, Linux's flock is a byte-range lock, which is exclusive only for writers (flock(2))"},
 	{"hole-seek", version3, []string{
 		"- seek 3 from 0: 1048576 ok",
 		"- seek 4 from 0: 0 ok",

@@ -36,9 +36,6 @@ func Cases() []Case {
 	)
 }
 
-// LockCases returns those of Cases that are about locks alone.
-func LockCases() []Case { return slices.Concat(flockCases, lockCases) }
-
 // ACLCases returns the cases about access control lists, which Run runs only by
 // name.
 func ACLCases() []Case { return slices.Clone(aclCases) }

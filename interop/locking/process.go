@@ -1,0 +1,163 @@
+package locking
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// name is the file in which the processes lock bytes.
+const name = "locked"
+
+// Process executes the commands of in, one on each line, and answers each
+// command with a line:
+//
+//	open SLOT                            open the file
+//	close SLOT
+//	posix SLOT KIND START LENGTH         lock by fcntl; KIND is read, write or none
+//	posix-wait SLOT KIND START LENGTH
+//	posix-test SLOT KIND START LENGTH
+//	ofd, ofd-wait, ofd-test              the same for the open file description
+//	lockf SLOT OFFSET LENGTH             lockf(3) from an offset
+//	flock SLOT KIND                      without waiting
+//	many COUNT KIND START LENGTH STEP    OFD locks of as many open files
+//	few                                  close these files
+//	count SLOT                           add 1 to the number in the file
+func Process(dir string, in io.Reader, out io.Writer) error {
+	p := process{path: filepath.Join(dir, name), fds: make(map[int]int)}
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		answer, err := p.do(strings.Fields(lines.Text()))
+		if errno := unix.Errno(0); errors.As(err, &errno) {
+			answer = unix.ErrnoName(errno)
+		} else if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(out, answer); err != nil {
+			return err
+		}
+	}
+	return lines.Err()
+}
+
+// A process has the file open, by slots.
+type process struct {
+	path string
+	fds  map[int]int
+	many []int
+}
+
+var kinds = map[string]int16{"read": unix.F_RDLCK, "write": unix.F_WRLCK, "none": unix.F_UNLCK}
+
+var flocks = map[string]int{"read": unix.LOCK_SH | unix.LOCK_NB, "write": unix.LOCK_EX | unix.LOCK_NB, "none": unix.LOCK_UN}
+
+var commands = map[string]int{
+	"posix": unix.F_SETLK, "posix-wait": unix.F_SETLKW, "posix-test": unix.F_GETLK,
+	"ofd": unix.F_OFD_SETLK, "ofd-wait": unix.F_OFD_SETLKW, "ofd-test": unix.F_OFD_GETLK,
+}
+
+func (p *process) do(words []string) (string, error) {
+	var n [5]int64 // the words that are numbers
+	for i, w := range words {
+		n[i], _ = strconv.ParseInt(w, 10, 64)
+	}
+	fd := -1
+	if len(words) > 1 {
+		fd = p.fds[int(n[1])]
+	}
+	switch words[0] {
+	case "open":
+		opened, err := unix.Open(p.path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
+		p.fds[int(n[1])] = opened
+		return "ok", err
+	case "close":
+		return "ok", unix.Close(fd)
+	case "flock":
+		return "ok", unix.Flock(fd, flocks[words[2]])
+	case "lockf":
+		if _, err := unix.Seek(fd, n[2], io.SeekStart); err != nil {
+			return "", err
+		}
+		return "ok", unix.FcntlFlock(uintptr(fd), unix.F_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekCurrent, Len: n[3]})
+	case "many":
+		return "ok", p.lockMany(int(n[1]), kinds[words[2]], n[3], n[4])
+	case "few":
+		for _, fd := range p.many {
+			if err := unix.Close(fd); err != nil {
+				return "", err
+			}
+		}
+		p.many = nil
+		return "ok", nil
+	case "count":
+		return p.count(fd)
+	}
+	command, ok := commands[words[0]]
+	if !ok || len(words) != 5 {
+		return "", fmt.Errorf("no such command: %q", words)
+	}
+	return lock(fd, command, kinds[words[2]], n[3], n[4])
+}
+
+// lock calls fcntl. The answer to a test is the lock that was found.
+func lock(fd, command int, kind int16, start, length int64) (string, error) {
+	l := unix.Flock_t{Type: kind, Start: start, Len: length}
+	err := unix.FcntlFlock(uintptr(fd), command, &l)
+	if command != unix.F_GETLK && command != unix.F_OFD_GETLK || err != nil {
+		return "ok", err
+	}
+	for name, kind := range kinds {
+		if kind == l.Type && kind != unix.F_UNLCK {
+			return fmt.Sprintf("%s lock of %d at %d", name, l.Len, l.Start), nil
+		}
+	}
+	return "free", nil
+}
+
+// lockMany opens the file many times, and locks length bytes of each, or the
+// whole file.
+func (p *process) lockMany(count int, kind int16, start, length int64) error {
+	most := unix.Rlimit{Cur: uint64(2*count + 100), Max: uint64(2*count + 100)}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &most); err != nil {
+		return err
+	}
+	for i := range int64(count) {
+		fd, err := unix.Open(p.path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		p.many = append(p.many, fd)
+		if _, err := lock(fd, unix.F_OFD_SETLK, kind, start+i*length, length); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// count adds 1 to the number in the file, under a lock.
+func (p *process) count(fd int) (string, error) {
+	if _, err := lock(fd, unix.F_SETLKW, unix.F_WRLCK, 0, 0); err != nil {
+		return "", err
+	}
+	b := make([]byte, 20)
+	n, err := unix.Pread(fd, b, 0)
+	if err != nil {
+		return "", err
+	}
+	v, _ := strconv.Atoi(string(b[:n]))
+	if _, err := unix.Pwrite(fd, strconv.AppendInt(nil, int64(v+1), 10), 0); err != nil {
+		return "", err
+	}
+	_, err = lock(fd, unix.F_SETLKW, unix.F_UNLCK, 0, 0)
+	return strconv.Itoa(v + 1), err
+}
+
+// Remove removes the file.
+func Remove(dir string) error { return os.Remove(filepath.Join(dir, name)) }

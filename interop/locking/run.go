@@ -1,0 +1,279 @@
+// Package locking has processes lock bytes of one file that the processes reach
+// by two directories. The answers must be the answers of a local file system,
+// also if the directories are mounts of two clients.
+//
+// Linux's flock is a lock of all bytes by NFS. On a local file system flock is
+// apart from the locks of fcntl, so no step has both.
+package locking
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+)
+
+// The steps, by process: a and c are in the first directory, b in the second. A
+// process without an answer waits: the step "=" reads the answer. "kill" kills
+// the process, and the next step starts another process.
+const steps = `
+a open 1
+b open 1
+a posix 1 write 0 10
+b posix 1 write 9 1
+b posix 1 read 0 0
+b posix-test 1 read 5 0
+b posix 1 write 10 5
+a posix-test 1 write 0 0
+a posix-test 1 write 12 1
+b posix-test 1 write 0 0
+a posix 1 none 0 0
+b posix 1 write 0 0
+a posix-test 1 read 1000000 1
+b posix 1 none 0 0
+
+a posix 1 read 0 100
+b posix 1 read 50 100
+a posix 1 write 0 50
+a posix 1 write 0 51
+b posix-test 1 write 0 0
+a posix 1 write 10 10
+b posix-test 1 read 0 0
+a posix 1 read 10 10
+b posix-test 1 read 0 0
+b posix-test 1 write 15 1
+b posix 1 none 0 0
+a posix 1 write 0 0
+b posix-test 1 read 70 1
+a posix 1 none 20 10
+b posix-test 1 write 20 10
+b posix-test 1 write 19 1
+b posix-test 1 write 30 1
+b posix 1 write 20 10
+a posix 1 write 20 10
+a posix-test 1 write 20 10
+b posix 1 none 25 1
+a posix 1 write 25 1
+b posix-test 1 write 25 1
+a posix-test 1 write 20 1
+a posix-test 1 write 26 1
+a posix 1 none 0 0
+b posix 1 none 0 0
+
+a posix 1 write 9223372036854775807 1
+b posix-test 1 write 0 0
+b posix 1 write 9223372036854775806 1
+b posix 1 write 9223372036854775807 0
+a posix 1 none 9223372036854775807 1
+b posix 1 none 0 0
+a posix 1 write 9223372036854775806 1
+b posix-test 1 write 0 0
+a posix 1 write 9223372036854775807 1
+b posix-test 1 write 0 0
+a posix 1 write 4611686018427387904 0
+b posix-test 1 write 4611686018427387903 0
+b posix-test 1 write 4611686018427387903 1
+a posix 1 write 0 9223372036854775807
+b posix-test 1 write 9223372036854775807 0
+a posix 1 none 0 9223372036854775807
+b posix-test 1 write 0 0
+b posix-test 1 write 0 9223372036854775807
+a posix 1 none 0 0
+b posix-test 1 write 0 0
+
+a lockf 1 100 10
+a lockf 1 100 -10
+b posix-test 1 write 0 0
+b lockf 1 109 1
+b lockf 1 110 1
+a posix 1 none 0 0
+b posix 1 none 0 0
+
+a ofd 1 write 0 10
+a open 2
+a ofd 2 write 5 1
+a ofd 2 write 10 10
+b ofd 1 write 19 1
+b ofd-test 1 write 15 0
+b posix-test 1 write 0 5
+a close 2
+b ofd 1 write 10 10
+b ofd 1 none 0 0
+a ofd 1 read 0 10
+a open 2
+a ofd 2 read 5 10
+b ofd 1 write 12 1
+b ofd 1 read 0 0
+a ofd 2 write 5 10
+b ofd 1 none 0 0
+a ofd 1 none 0 0
+a ofd 2 write 5 10
+b ofd-test 1 read 0 0
+a close 2
+b ofd-test 1 read 0 0
+
+a flock 1 write
+b flock 1 write
+b flock 1 read
+a flock 1 none
+b flock 1 read
+a flock 1 read
+a flock 1 none
+b flock 1 write
+a flock 1 read
+b flock 1 none
+a flock 1 read
+a flock 1 none
+
+a posix 1 write 0 10
+a open 2
+b posix 1 write 0 1
+a close 2
+b posix 1 write 0 1
+b posix 1 none 0 0
+
+c open 1
+c posix 1 write 0 10
+c posix 1 read 100 0
+b posix 1 write 5 1
+c kill
+b posix 1 write 0 0
+b posix 1 none 0 0
+c open 1
+c ofd 1 write 0 10
+b ofd 1 write 5 1
+c kill
+b ofd 1 write 0 0
+b ofd 1 none 0 0
+c open 1
+c flock 1 write
+b flock 1 write
+c kill
+b flock 1 write
+b flock 1 none
+
+a posix 1 write 0 10
+b posix-wait 1 write 5 1 &
+a posix 1 none 0 0
+b =
+a posix 1 write 0 0
+b posix 1 none 0 0
+b ofd 1 write 0 10
+a ofd-wait 1 read 5 0 &
+b ofd 1 none 0 0
+a =
+a ofd 1 none 0 0
+
+a many 1000 write 0 2
+b posix-test 1 write 0 1
+b posix-test 1 write 1999 0
+b posix-test 1 read 1000 500
+b posix 1 write 2000 0
+b posix 1 read 0 0
+a few
+b posix 1 write 0 0
+b posix 1 none 0 0
+a many 1000 read 0 0
+b posix 1 write 5 5
+b posix 1 read 5 5
+a few
+b posix 1 write 0 0
+b posix 1 none 0 0
+
+a count 1
+b count 1
+a count 1
+a count 1
+b count 1
+b count 1
+a count 1
+b count 1
+a close 1
+b close 1
+`
+
+// Run makes the steps with processes of this program in two directories, which
+// are one or two mounts of it, and prints the answers.
+func Run(one, two string, out io.Writer) error {
+	r := runner{dirs: map[string]string{"a": one, "b": two, "c": one}, running: make(map[string]*child)}
+	defer r.stop()
+	for i, line := range strings.Split(strings.TrimSpace(steps), "\n") {
+		if line == "" {
+			continue
+		}
+		who, command, _ := strings.Cut(line, " ")
+		answer, err := r.step(who, command)
+		if err != nil {
+			return fmt.Errorf("step %d, %s: %w", i+1, line, err)
+		}
+		if _, err := fmt.Fprintf(out, "%d %s: %s\n", i+1, line, answer); err != nil {
+			return err
+		}
+	}
+	return errors.Join(r.stop(), Remove(one))
+}
+
+type runner struct {
+	dirs    map[string]string
+	running map[string]*child
+}
+
+// A child is a process that executes commands.
+type child struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+func (r *runner) step(who, command string) (answer string, err error) {
+	c := r.running[who]
+	if c == nil {
+		if c, err = start(r.dirs[who]); err != nil {
+			return "", err
+		}
+		r.running[who] = c
+	}
+	switch waits := strings.HasSuffix(command, " &"); {
+	case command == "kill":
+		delete(r.running, who)
+		return "ok", c.kill()
+	case command != "=":
+		if _, err := fmt.Fprintln(c.in, strings.TrimSuffix(command, " &")); err != nil || waits {
+			return "waits", err
+		}
+	}
+	answer, err = c.out.ReadString('\n')
+	return strings.TrimSuffix(answer, "\n"), err
+}
+
+func start(dir string) (*child, error) {
+	cmd := exec.Command("/proc/self/exe", "locker", dir)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	return &child{cmd, in, bufio.NewReader(out)}, cmd.Start()
+}
+
+func (c *child) kill() error {
+	if err := c.cmd.Process.Kill(); err != nil {
+		return err
+	}
+	_ = c.cmd.Wait() // the process was killed
+	return nil
+}
+
+// stop ends the processes.
+func (r *runner) stop() (err error) {
+	for who, c := range r.running {
+		delete(r.running, who)
+		err = errors.Join(err, c.in.Close(), c.cmd.Wait())
+	}
+	return err
+}

@@ -1,0 +1,92 @@
+//go:build interop
+
+package interop
+
+import (
+	"net"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4/nfs4test"
+)
+
+// knfsdLease is the lease time of knfsd in the guest (guest/knfsd).
+const knfsdLease = 10 * time.Second
+
+// The bounds of nfsrdmad while clients take all that they can get.
+const (
+	hostileMemory = 256 << 20    // bytes
+	hostileFiles  = 16384 + 1024 // descriptors: those of vfs/posix, and connections
+)
+
+// TestNFS4Scenarios runs what clients of version 4 may do, on nfsrdmad, whose
+// memory and descriptors stay bounded.
+func TestNFS4Scenarios(t *testing.T) {
+	d := serve(t, "--no-root-squash")
+	before := d.descriptors()
+	s := &nfs4test.Server{
+		Dial: func() (net.Conn, error) { return net.Dial("tcp", d.tcp) }, Path: []string{"x"}, Name: unique(), Minor: nfs4.Minor2, Lease: time.Hour,
+		DialFrom: func(host byte) (net.Conn, error) {
+			from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, host)}}
+			return from.Dial("tcp", d.tcp)
+		},
+	}
+	for _, sc := range nfs4test.All() {
+		t.Run(sc.Name, func(t *testing.T) {
+			if sc.Slow {
+				t.Skip("the lease of a daemon is long; TestScenarios runs this with a short one")
+			}
+			for _, failure := range sc.Run(s) {
+				t.Errorf("%s\n%s", sc.By, failure)
+			}
+		})
+	}
+	peak := d.peak()
+	t.Logf("nfsrdmad has used %d MiB at most", peak>>20)
+	assert.Less(t, peak, int64(hostileMemory))
+	after := d.descriptors()
+	t.Logf("%d descriptors before, %d after", before, after)
+	assert.Less(t, after, hostileFiles)
+	d.stop()
+}
+
+// TestNFS4ScenariosKnfsd checks that what the scenarios ask of a server is what
+// Linux's server does, or that they name what it does instead. With
+// INTEROP_SOAK it also waits for the end of leases.
+func TestNFS4ScenariosKnfsd(t *testing.T) {
+	g := guest(t)
+	s := &nfs4test.Server{
+		Dial: func() (net.Conn, error) { return net.Dial("tcp", g.Addr(knfsd().tcp)) }, Name: unique(), Minor: nfs4.Minor1, Lease: knfsdLease,
+	}
+	t.Cleanup(func() { must(t, "rm -rf /export/nfs4test-*") })
+	must(t, "echo 1 >/proc/sys/fs/nfs/nlm_grace_period; knfsd stop; knfsd start") // otherwise it grants no locks for 50 s
+	for _, sc := range nfs4test.All() {
+		t.Run(sc.Name, func(t *testing.T) {
+			switch {
+			case (sc.Slow || sc.Heavy) && os.Getenv("INTEROP_SOAK") == "":
+				t.Skip("set INTEROP_SOAK to wait for the end of leases, and for thousands of calls")
+			case sc.Harms:
+				t.Skip("it crashes a thread of knfsd")
+			case sc.Hostile:
+				t.Skip("the host's forwarded connections come from one address")
+			}
+			failures := sc.Run(s)
+			if sc.Linux != "" {
+				assert.NotEmpty(t, failures, "Linux is said to differ: %s", sc.Linux)
+				t.Logf("Linux differs: %s", sc.Linux)
+				return
+			}
+			for _, failure := range failures {
+				t.Errorf("%s\n%s", sc.By, failure)
+			}
+		})
+	}
+}
+
+// unique returns a name that no other run has.
+func unique() string { return strconv.FormatInt(time.Now().UnixNano(), 36) }
