@@ -7,13 +7,13 @@
 //	   ▲            ▲
 //	Owner ──────────┴─ sorted locks of the owner
 //	   ▲
-//	 Part ─ what the owner locked in one way, such as by one open
+//	 Part ─ the owner's locks of one way, such as by one open
 //
 // The package decides nothing about time, and has no lock of its own: the
 // caller serializes calls for one object. Lock does not look for conflicts: the
 // caller asks Conflict first, and may remove the locks that are in the way.
 //
-// Among n locks of an object, Conflict takes O(log n) steps, whoever has them.
+// Among n locks of an object, of any owners, Conflict takes O(log n) steps.
 // Lock and Unlock take O(log n) steps, and as many again for each lock that the
 // call removes.
 //

@@ -118,13 +118,13 @@ func (o *Object) Union(r Range, yield func(part Range, exclusive bool) bool) {
 	}
 }
 
-// Lock locks r for the owner of p, whatever that owner has locked of r. The
+// Lock locks r for the owner of p, in place of the owner's earlier locks of r. The
 // caller has made sure that Conflict finds nothing.
 func (p *Part) Lock(r Range, exclusive bool) {
 	p.owner.set(r, &node{Range: r, part: p, exclusive: exclusive})
 }
 
-// Unlock unlocks r for w, by whatever Part the bytes were locked.
+// Unlock unlocks r for w, the bytes of every Part.
 func (w *Owner) Unlock(r Range) { w.set(r, nil) }
 
 // Splits reports whether Unlock of r would leave one lock more than before.

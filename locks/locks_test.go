@@ -358,7 +358,7 @@ func BenchmarkManyLocks(b *testing.B) {
 	}
 }
 
-// The depth of a tree is small, in whatever order locks come.
+// The depth of a tree is small for any order of locks.
 func TestDepth(t *testing.T) {
 	const n = 1 << 14
 	up := make([]int, n)

@@ -62,7 +62,7 @@ func (c *client) silent(now time.Duration) time.Duration {
 	return now - last
 }
 
-// stateful reports whether c has anything that CLID_INUSE protects.
+// stateful reports whether c has state that CLID_INUSE protects.
 func (c *client) stateful() bool { return len(c.sessions) > 0 || len(c.opens) > 0 }
 
 // An Exchange is the arguments of EXCHANGE_ID that matter to the state.
@@ -130,7 +130,7 @@ func (s *State) newClient(key ownerKey, x *Exchange, gone *released) (
 		s.drop(s.oldestUnconfirmed(p))
 	}
 	if !s.room(p, clientRecords, 1, gone) {
-		s.use(p, clientRecords, 0) // it may have nothing
+		s.use(p, clientRecords, 0) // the party may have nothing
 		return 0, 0, false, nfs4.ErrDelay
 	}
 	p = s.party(x.Party)
@@ -152,8 +152,9 @@ func (s *State) newClient(key ownerKey, x *Exchange, gone *released) (
 }
 
 // oldestUnconfirmed returns the oldest unconfirmed record of a party, or of all
-// if it has none. A client that goes on after EXCHANGE_ID confirms its record
-// within a round trip: the oldest one is the least likely to be.
+// parties if this one has none. A client that goes on after EXCHANGE_ID confirms
+// its record within a round trip: the oldest record is the least likely to be
+// confirmed.
 func (s *State) oldestUnconfirmed(p *party) *client {
 	for e := s.unconfirmed.Front(); e != nil; e = e.Next() {
 		if c := e.Value.(*client); c.party == p {
@@ -196,9 +197,9 @@ func (s *State) forget(c *client, o *owner) {
 // always, as the time for end, ends a client whenever its lease was renewed.
 const always time.Duration = math.MaxInt64
 
-// end ends a confirmed client with all that it has. It returns false, and
-// changes nothing, if a call has renewed the lease at the time since or later,
-// or if one runs now, except one of the session own, which asks for the end.
+// end ends a confirmed client with all its state. If a call has renewed the lease
+// at the time since or later, or if a call runs now, end returns false and changes
+// nothing. A call of the session own, which asks for the end, does not count.
 func (s *State) end(c *client, own *Session, since time.Duration, gone *released) bool {
 	if c.renewed >= since || !kill(c.sessions, own, since) {
 		return false

@@ -7,8 +7,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
 
-// R8881-2.4.3-2, R8881-18.35.4-1 to -6: the nine cases of EXCHANGE_ID, each on what earlier
-// calls have left.
+// R8881-2.4.3-2, R8881-18.35.4-1 to -6: the nine cases of EXCHANGE_ID, each on the records of
+// earlier calls.
 //
 // R8881-18.35.4-2, R8881-18.35.4-3, R8881-18.35.4-4, R8881-18.35.4-5,
 // R8881-18.35.4-6.
@@ -21,8 +21,8 @@ func TestExchangeID(t *testing.T) {
 		update        bool
 		state         bool // the record has a session and a lease
 		status        nfs4.Status
-		same          bool // the ID of the record comes back
-		stays         bool // the record is still there
+		same          bool // the record's ID comes back
+		stays         bool // the record stays
 	}{
 		{"1 new owner", none, 1, 0, false, false, nfs4.OK, false, false},
 		{"2 again", confirmed, 1, 0, false, true, nfs4.OK, true, true},
@@ -116,8 +116,8 @@ func TestCollisionWithoutSession(t *testing.T) {
 }
 
 // R8881-2.4-2, R8881-2.4.3-4, R8881-8.4.1-1, R8881-8.4.2.1-3, R8881-18.35.4-5: a new incarnation takes
-// everything of the old one with it when CREATE_SESSION confirms it, whatever
-// session the call itself uses, and not while another call runs.
+// all state of the old one away when CREATE_SESSION confirms the record, also if
+// the call uses a session of the old one, and not while another call runs.
 func TestRestart(t *testing.T) {
 	w := newWorld(t)
 	old := w.client("c")
@@ -217,8 +217,8 @@ func TestManyClients(t *testing.T) {
 	want(t, "the first client's record", w.clients[first.ClientID()], first.client)
 }
 
-// R8881-2.10.13.2.2-1: where there is no more room, the client that has been
-// silent the longest gives way, but none that has a lease.
+// R8881-2.10.13.2.2-1: if there is no more room, the client that has been silent
+// the longest gives way, but no client that has a lease.
 func TestClientsWithoutRoom(t *testing.T) {
 	w := newWorld(t)
 	oldest := w.client("oldest")
@@ -235,7 +235,7 @@ func TestClientsWithoutRoom(t *testing.T) {
 }
 
 // TestClientIDsAfterRestart checks that a State that begins within the same
-// second as an earlier one does not give out that one's client IDs again.
+// second as an earlier State does not give out the earlier client IDs again.
 //
 // R8881-2.4-4.
 func TestClientIDsAfterRestart(t *testing.T) {

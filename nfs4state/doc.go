@@ -6,7 +6,7 @@
 //	State ─▶ client record ─▶ Session ─▶ slot: sequence ID, kept reply
 //	  │            │
 //	  │            └─▶ Open ─▶ file: share reservations and locks of all clients
-//	  │                 ▲ └─▶ lockSet: what a lock-owner locked through the Open
+//	  │                 ▲ └─▶ lockSet: the locks of a lock-owner through the Open
 //	  └─ stateid ───────┴─────▲
 //
 // The package decides; the caller acts. A method takes arguments as decoded,
@@ -17,8 +17,8 @@
 // # Silent clients
 //
 // A client whose lease has expired keeps its state as a courtesy: until another
-// client needs what it holds, or until Config.Courtesy has passed. It then ends
-// as a whole, unless one of its calls runs. Its next call finds
+// client needs part of that state, or until Config.Courtesy has passed. The client
+// then ends as a whole, unless one of its calls runs. Its next call finds
 // NFS4ERR_BADSESSION, and CREATE_SESSION NFS4ERR_STALE_CLIENTID.
 //
 // # Locks

@@ -15,7 +15,7 @@ type ClientInfo struct {
 	Minor     uint32 // minor version of its EXCHANGE_ID
 	Principal Principal
 	Confirmed bool
-	Courtesy  bool          // its lease has expired, but nobody has needed what it holds
+	Courtesy  bool          // the lease has expired, but nobody has needed the client's state
 	Silent    time.Duration // since a call last renewed the lease; of an unconfirmed record: since it was made
 	Sessions  []SessionInfo
 	Opens     int
@@ -30,7 +30,7 @@ type SessionInfo struct {
 	Conns   []any
 }
 
-// Counts are the numbers of what a State has, and their bounds.
+// Counts are the numbers of the records of a State, and their bounds.
 type Counts struct {
 	Clients, Unconfirmed int // records; Clients has both kinds
 	Sessions             int

@@ -11,9 +11,9 @@ type lockOwnerKey struct {
 	name   string
 }
 
-// A lockOwner is a lock-owner with a lockSet of a file. It may have several,
-// through different Opens; its locks are one set of bytes all the same (RFC
-// 8881, Section 9.5).
+// A lockOwner is a lock-owner with locks of a file. The owner may have several
+// lockSets, through different Opens; the locks are one set of bytes all the same
+// (RFC 8881, Section 9.5).
 type lockOwner struct {
 	lockOwnerKey
 	file  *file
@@ -21,9 +21,8 @@ type lockOwner struct {
 	sets  int
 }
 
-// A lockSet is what a lock-owner has locked through one Open. It stands for a
-// stateid, which remains when all is unlocked, until FREE_STATEID or CLOSE (RFC
-// 8881, Section 8.2.4).
+// A lockSet is the locks of a lock-owner through one Open. Its stateid remains
+// when all is unlocked, until FREE_STATEID or CLOSE (RFC 8881, Section 8.2.4).
 type lockSet struct {
 	holding
 	owner *lockOwner
@@ -54,7 +53,7 @@ type Denied struct {
 }
 
 // Lock locks bytes of an object for a lock-owner of a session's client (RFC
-// 8881, Section 18.10), whatever that owner has locked of them before. It
+// 8881, Section 18.10), in place of the owner's earlier locks of these bytes. Lock
 // returns the stateid of the owner's locks, or with NFS4ERR_DENIED another
 // owner's lock. Silent clients give way.
 func (s *State) Lock(session *Session, a *Lock) (nfs4.StateID, Denied, nfs4.Status) {
@@ -103,9 +102,8 @@ func accessFor(exclusive bool) uint32 {
 }
 
 // lockArgs returns the Open, the owner and the lockSet of a lock. The latter two
-// are nil if the lock is to make them. If only the seqid is wrong, they come with
-// the status: that they are of another object comes first (RFC 8881, Section
-// 8.2.4).
+// are nil if the lock is to make them. If only the seqid is wrong, all come with
+// the status: an error for another object comes first (RFC 8881, Section 8.2.4).
 func (s *State) lockArgs(session *Session, a *Lock) (o *Open, w *lockOwner, set *lockSet, status nfs4.Status) {
 	if a.New {
 		if o, status = s.own(session, &a.StateID); o != nil {

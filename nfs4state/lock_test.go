@@ -339,8 +339,8 @@ func TestManyLocks(t *testing.T) {
 	w.empty()
 }
 
-// A lockModel has what each lock-owner has locked of some bytes, and through
-// which open.
+// A lockModel has each lock-owner's locks of some bytes, and the open through
+// which each byte was locked.
 type lockModel struct {
 	cells map[[3]int]*[16]lockCell // by client, lock-owner and file
 	sets  map[[4]int]nfs4.StateID  // by client, lock-owner, file and open-owner
@@ -387,7 +387,7 @@ func (m *lockModel) set(own [3]int, start, end int, c lockCell) {
 	}
 }
 
-// drop unlocks what was locked through an open.
+// drop unlocks the bytes that were locked through an open.
 func (m *lockModel) drop(own [3]int, through int) {
 	if m.cells[own] == nil {
 		return
@@ -420,7 +420,7 @@ func locksAgainstModel(t *testing.T, r *rand.Rand) {
 		now := w.config.Now()
 		c, owner, file, through := r.IntN(3), r.IntN(2), r.IntN(2), r.IntN(2)
 		own, key, openKey := [3]int{c, owner, file}, fmt.Sprint(file), [3]int{c, through, file}
-		if w.next(sessions[c], 0).Status == nfs4.ErrBadSession { // it has given way
+		if w.next(sessions[c], 0).Status == nfs4.ErrBadSession { // the client has given way
 			sessions[c] = w.client(fmt.Sprint(c))
 			want(t, "SEQUENCE", w.next(sessions[c], 0).New, true)
 		}

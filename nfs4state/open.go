@@ -47,7 +47,7 @@ func (f *file) conflicts(modes uint32) bool {
 	return conflict(all, modes)
 }
 
-// conflict reports whether one denies what the other accesses.
+// conflict reports whether either denies an access of the other.
 func conflict(a, b uint32) bool {
 	return a>>denyShift&b&nfs4.ShareBoth != 0 || b>>denyShift&a&nfs4.ShareBoth != 0
 }
@@ -58,11 +58,11 @@ type openKey struct {
 	file  *file
 }
 
-// An Open is what one open-owner of a client has open of one object. It stands
-// for a stateid. OPENs of the same owner and object share it.
+// An Open is an object that one open-owner of a client has open. OPENs of the
+// same owner and object share the Open and its stateid.
 type Open struct {
-	// File is what the server needs to use the object, as given to
-	// State.OpenFile. It goes back through Config.Release.
+	// File is the server's means to use the object, as given to State.OpenFile.
+	// Config.Release gets the File back.
 	File any
 
 	// Key is the object, as given to State.OpenFile.
@@ -109,8 +109,8 @@ type OpenFile struct {
 	Reclaim      bool   // CLAIM_PREVIOUS
 }
 
-// MayOpen returns the status of an OPEN that fails whatever its object is, so
-// that the OPEN creates nothing.
+// MayOpen returns the status of an OPEN that fails for any object, so that the
+// OPEN creates nothing.
 func (s *State) MayOpen(session *Session, reclaim bool) nfs4.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,11 +129,11 @@ func (s *State) mayOpen(c *client, reclaim bool) nfs4.Status {
 	return nfs4.OK
 }
 
-// OpenFile opens an object for an owner of a session's client, or adds to what
-// that owner has open (RFC 8881, Section 18.16). It returns the stateid of this
-// OPEN, because another one may follow at once: the seqid is 1 if the Open is
-// new. Then attach is its File. Otherwise it goes to Config.Merge if the OPEN
-// succeeds, and to Config.Release.
+// OpenFile opens an object for an owner of a session's client, or adds to the
+// owner's Open of that object (RFC 8881, Section 18.16). The stateid is that of
+// this OPEN, because another OPEN may follow at once: the seqid is 1 if the Open
+// is new. Then attach is its File. Otherwise attach goes to Config.Merge if the
+// OPEN succeeds, and to Config.Release.
 func (s *State) OpenFile(session *Session, a *OpenFile, attach any) (o *Open, id nfs4.StateID, status nfs4.Status) {
 	var gone released
 	defer func() { s.give(gone) }()
@@ -201,10 +201,10 @@ func (s *State) openFile(c *client, a *OpenFile, gone *released) (o *Open, fresh
 	return o, true, nfs4.OK
 }
 
-// reserve reports whether an object can be had with some modes: no open stands
-// in the way, those of the same owner included (RFC 8881, Section 9.7). Silent
-// clients that do are ended, if no other does. The client that asks is not
-// ended; it may be nil.
+// reserve reports whether an OPEN with some modes conflicts with no open of the
+// object, those of the same owner included (RFC 8881, Section 9.7). If all opens
+// in the way are of silent clients, reserve ends these. The client asks does not
+// end; asks may be nil.
 func (s *State) reserve(key string, asks *client, modes uint32, gone *released) bool {
 	f := s.files[key]
 	if f == nil || !f.conflicts(modes) {
@@ -223,7 +223,7 @@ func (s *State) reserve(key string, asks *client, modes uint32, gone *released) 
 	}
 	for _, c := range silent {
 		if !c.ended && !s.end(c, nil, now-s.config.Lease, gone) {
-			return false // a call of it has come
+			return false // a call of the client has come
 		}
 	}
 	return true
@@ -232,8 +232,8 @@ func (s *State) reserve(key string, asks *client, modes uint32, gone *released) 
 // Denying reports whether any open denies others anything.
 func (s *State) Denying() bool { return s.denying.Load() > 0 }
 
-// Denied reports whether an open denies others the given access to an object:
-// it is for calls with a special stateid. A silent client gives way.
+// Denied reports whether an open denies others the given access to an object,
+// for calls with a special stateid. A silent client gives way.
 func (s *State) Denied(key string, access uint32) bool {
 	if !s.Denying() {
 		return false
@@ -279,7 +279,7 @@ func (s *State) closeOpen(o *Open, gone *released) {
 }
 
 // Downgrade is OPEN_DOWNGRADE (RFC 8881, Section 18.18): access and deny must
-// be the union of what some of the OPENs asked for.
+// be the union of the modes of some of the OPENs.
 func (s *State) Downgrade(session *Session, id *nfs4.StateID, access, deny uint32) (nfs4.StateID, nfs4.Status) {
 	var gone released
 	defer func() { s.give(gone) }()

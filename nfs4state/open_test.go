@@ -10,7 +10,7 @@ import (
 )
 
 // R8881-9.7-1: two OPENs with each access and deny, of two clients, of two
-// owners of a client, and of one owner, whom his own deny modes stop as well.
+// owners of a client, and of one owner, whose own deny modes count as well.
 func TestShareReservations(t *testing.T) {
 	for first := range uint32(16) {
 		for second := range uint32(16) {
@@ -98,7 +98,7 @@ func TestDowngrade(t *testing.T) {
 }
 
 // R8881-8.2.1-1, R8881-8.2.2-1, R8881-8.2.2-2, R8881-8.2.4-1, R8881-9.9-3, R8881-18.2.3-1: one stateid for an owner and
-// object; each OPEN and OPEN_DOWNGRADE advances it, and returns its own.
+// object; each OPEN and OPEN_DOWNGRADE advances the seqid, and returns its own.
 func TestStateID(t *testing.T) {
 	w := newWorld(t)
 	s := w.client("c")
@@ -131,7 +131,7 @@ func TestStateID(t *testing.T) {
 	want(t, "releases", fmt.Sprint(w.releases("file"), w.releases("other")), "1 0")
 }
 
-// R8881-8.2.2-1, R8881-8.2.2-3: seqids wrap from 2^32-1 to 1, and are compared so.
+// R8881-8.2.2-1, R8881-8.2.2-3: seqids wrap from 2^32-1 to 1, in comparisons too.
 func TestSeqIDWraps(t *testing.T) {
 	const last = ^uint32(0)
 	for _, test := range []struct {
@@ -187,9 +187,8 @@ func TestBadStateIDs(t *testing.T) {
 	}
 }
 
-// R8881-8.2.4-3, R8881-8.2.3-6: no stateid comes twice, however often one index
-// is used, nor is one of zeros or ones, and
-// the numbers behind it do not tell the next one.
+// R8881-8.2.4-3, R8881-8.2.3-6: no stateid comes twice, however often an index is
+// used; no stateid is all zeros or ones, and none tells the next.
 func TestStateIDsAreUnique(t *testing.T) {
 	w := newWorld(t)
 	w.named = 1<<32 - 1000 // the number's upper bits count too
@@ -214,10 +213,10 @@ func TestStateIDsAreUnique(t *testing.T) {
 }
 
 // R8881-8.2.4-1, R8881-8.3-1, R8881-8.3-3, R8881-8.4.1-1, R8881-8.4.3-1,
-// R8881-8.4.3-2: a silent client keeps all
-// (R8881-2.4.2-2) until another needs it, and then loses all, its client ID
-// (R8881-2.10.13.1.4-2) included; not within its lease (R8881-2.10.12-1), nor
-// while a call of it runs, nor in vain.
+// R8881-8.4.3-2: a silent client keeps all its state (R8881-2.4.2-2) until another
+// client needs some, and then loses all, its client ID (R8881-2.10.13.1.4-2)
+// included; not within its lease (R8881-2.10.12-1), nor while one of its calls
+// runs, nor in vain.
 func TestCourtesy(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -304,7 +303,7 @@ func TestManyOpens(t *testing.T) {
 	w.empty()
 }
 
-// Opens and sessions of all clients are bounded; where there is no more room, a
+// Opens and sessions of all clients are bounded; if there is no more room, a
 // silent client gives way.
 func TestOpensWithoutRoom(t *testing.T) {
 	w := newWorld(t)
@@ -416,7 +415,7 @@ func againstModel(t *testing.T, r *rand.Rand) {
 		w.sleep(time.Duration(r.Int64N(int64(testLease / 3))))
 		now := w.config.Now()
 		c, owner, file := r.IntN(3), r.IntN(2), r.IntN(2)
-		if w.next(sessions[c], 0).Status == nfs4.ErrBadSession { // it has given way
+		if w.next(sessions[c], 0).Status == nfs4.ErrBadSession { // the client has given way
 			m.end(c)
 			sessions[c] = w.client(fmt.Sprint(c))
 			want(t, "SEQUENCE", w.next(sessions[c], 0).New, true)
@@ -460,8 +459,8 @@ func againstModel(t *testing.T, r *rand.Rand) {
 	}
 }
 
-// R8881-9.1.2-7: no OPEN denies what a READ or WRITE with a special stateid still
-// does, and what is denied does not begin, unless it bypasses that.
+// R8881-9.1.2-7: no OPEN denies an access that a READ or WRITE with a special
+// stateid still makes, and no denied READ or WRITE begins, unless it bypasses that.
 func TestSpecialUses(t *testing.T) {
 	for access := nfs4.ShareRead; access <= nfs4.ShareWrite; access++ {
 		for deny := range uint32(4) {

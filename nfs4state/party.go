@@ -14,7 +14,7 @@ const (
 	clientRecords      resource = iota // confirmed and not
 	unconfirmedRecords                 // of these
 	liveSessions
-	stateids // of opens, of locks, and of what was revoked
+	stateids // of opens, of locks, and of revoked state
 	lockRanges
 	replyBytes // that the slots of sessions can keep
 	resources
@@ -26,8 +26,8 @@ var most = [resources]int{
 	stateids: maxHoldings, lockRanges: maxAllLocks, replyBytes: replyMemory,
 }
 
-// A party is what the clients of one address have of each resource. State.mu
-// guards it.
+// A party counts the resources of all clients of one address. State.mu
+// guards the counts.
 type party struct {
 	name  fairshare.Name
 	used  [resources]int
@@ -45,7 +45,7 @@ func (s *State) party(name fairshare.Name) *party {
 }
 
 // use counts n more of a resource, or fewer, for a party. A party without a
-// client record is forgotten: it has nothing else either.
+// client record has nothing else either, and is forgotten.
 func (s *State) use(p *party, r resource, n int) {
 	p.used[r] += n
 	s.used[r] += n
@@ -55,21 +55,21 @@ func (s *State) use(p *party, r resource, n int) {
 }
 
 // ownerStep is how many bytes of its owner's name make a stateid count once
-// more: long names must not take memory beyond what is shared out.
+// more: the memory of long names is shared out as well.
 const ownerStep = 128
 
 // costOf returns how often a stateid counts whose owner has a name of n bytes.
 func costOf(n int) int { return 1 + n/ownerStep }
 
-// mayUse reports whether a party may have n more of a resource: it may while it
-// has fewer than are free. A single party thus gets half, and leaves room for
-// newcomers, however much it asks for.
+// mayUse reports whether a party may have n more of a resource: the party must
+// not have more than is free. A single party thus gets half, and leaves room for
+// newcomers, however much the party asks for.
 func (s *State) mayUse(p *party, r resource, n int) bool {
 	return p.used[r]+n <= most[r]-s.used[r]
 }
 
 // room reports whether a party gets n more of a resource. A silent client may
-// have to give way; one of the same party always makes room.
+// have to give way; a client of the same party always makes room.
 func (s *State) room(p *party, r resource, n int, gone *released) bool {
 	if s.mayUse(p, r, n) {
 		return true
@@ -83,9 +83,9 @@ func (s *State) room(p *party, r resource, n int, gone *released) bool {
 // client that goes on asking must not make all others wait.
 const roomEvery = 16
 
-// makeRoom ends the silent client of a party that has been silent the longest,
-// if that is longer than a lease. Where others have left the party no room, it
-// may be any client.
+// makeRoom ends the client of a party that has been silent the longest, if that
+// is longer than a lease. If others have left the party no room, the client may
+// be any party's.
 func (s *State) makeRoom(p *party, r resource, gone *released) {
 	now := s.config.Now()
 	if now < p.retry {
@@ -93,7 +93,7 @@ func (s *State) makeRoom(p *party, r resource, gone *released) {
 	}
 	var oldest *client
 	longest := s.config.Lease
-	others := p.used[r] < most[r]/2 // it is not its own doing
+	others := p.used[r] < most[r]/2 // others have the rest
 	for _, c := range s.clients {
 		if !c.confirmed || c.party != p && !others {
 			continue

@@ -7,11 +7,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
 
-// A parts is a File of tests: the parts that it has.
+// A parts is a File of tests: a list of parts.
 type parts struct{ has uint32 }
 
-// hooked returns a world whose Files are parts, and where each part's end is
-// counted.
+// hooked returns a world whose Files are parts, and which counts each part's
+// end.
 func hooked(t *testing.T) (w *world, ended *[4]int) {
 	w = newWorld(t)
 	ended = new([4]int)
@@ -49,8 +49,8 @@ func both(a, b any) (*parts, *parts, bool) {
 	return x, y, ok && also
 }
 
-// TestFilesEndOnce checks that what OPENs bring ends with the last stateid that
-// needs it, and only once.
+// TestFilesEndOnce checks that the Files of OPENs end with the last stateid that
+// needs them, and only once.
 func TestFilesEndOnce(t *testing.T) {
 	w, ended := hooked(t)
 	s := w.client("c")
@@ -80,8 +80,8 @@ func TestFilesEndOnce(t *testing.T) {
 }
 
 // R8881-8.5-1, R8881-8.2.4-1: state of a removed export is revoked, its locks
-// included, whatever the seqid and the operation (R8881-8.2.4-4), and
-// stays so until the client frees the stateids.
+// included, for any seqid and operation (R8881-8.2.4-4), until the client frees
+// the stateids.
 //
 // R8881-18.38.3-2, R8881-18.46.3-8.
 func TestRevoke(t *testing.T) {

@@ -47,10 +47,10 @@ func (s *Session) lastUse(now time.Duration) time.Duration {
 	return s.used
 }
 
-// kill makes every later call of some sessions NFS4ERR_BADSESSION. It returns
-// false, and changes nothing, if a call runs, except one of own, or if one has
-// renewed the lease at the time since or later. All are locked at once, so that
-// none is lost for a moment only, and no renewal comes in between.
+// kill makes every later call of some sessions NFS4ERR_BADSESSION. If a call runs,
+// except one of own, or if a call has renewed the lease at the time since or later,
+// kill returns false and changes nothing. All sessions are locked at once, so that
+// no session is dead for a moment only, and no renewal comes in between.
 func kill(sessions []*Session, own *Session, since time.Duration) bool {
 	for _, s := range sessions {
 		s.mu.Lock()
@@ -119,8 +119,8 @@ type Create struct {
 	Own       *Session    // the session of the call's COMPOUND, or nil
 }
 
-// CreateSession makes a session, and confirms the client record of its client
-// ID (RFC 8881, Section 18.36.4). A retry gets the results of the first call.
+// CreateSession makes a session, and confirms the client's record (RFC 8881,
+// Section 18.36.4). A retry gets the results of the first call.
 func (s *State) CreateSession(a *Create) nfs4.CreateSessionRes {
 	var gone released
 	defer func() { s.give(gone) }()
@@ -170,10 +170,9 @@ func (s *State) CreateSession(a *Create) nfs4.CreateSessionRes {
 	})
 }
 
-// share returns how many slots a session gets of those that its client may
-// have, and the bytes that these can keep. Each session gets a small part of
-// what is left to its party, but one slot in any case: the later ones are slower
-// where there are very many.
+// share returns the number of slots of a session and the bytes that these can
+// keep. Each session gets a small part of the bytes that are left to its party,
+// but one slot in any case: among very many sessions, the later ones are slower.
 func (s *State) share(p *party, fore *nfs4.ChannelAttrs) (slots uint32, cost int) {
 	each := slotSize + max(uncachedLimit, int(fore.MaxResponseSizeCached))
 	left := min(most[replyBytes]-s.used[replyBytes], most[replyBytes]/2-p.used[replyBytes])
@@ -193,7 +192,7 @@ func (s *State) created(c *client, a *Create, res nfs4.CreateSessionRes) nfs4.Cr
 }
 
 // confirm makes c the record of its owner, in place of an earlier incarnation.
-// It returns false if a call of that one runs.
+// If a call of the earlier one runs, confirm returns false.
 func (s *State) confirm(c *client, own *Session, gone *released) bool {
 	o := s.owners[c.key]
 	if old := o.confirmed; old != nil && !s.end(old, own, always, gone) {
@@ -219,7 +218,7 @@ func (s *State) Session(id nfs4.SessionID) *Session {
 }
 
 // DestroySession is DESTROY_SESSION (RFC 8881, Section 18.37). own is the
-// session of the COMPOUND, or nil: its own call does not keep it alive.
+// session of the COMPOUND, or nil: the call itself keeps no session alive.
 func (s *State) DestroySession(id nfs4.SessionID, own *Session) nfs4.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,7 +237,7 @@ func (s *State) DestroySession(id nfs4.SessionID, own *Session) nfs4.Status {
 	return nfs4.OK
 }
 
-// Bind is BIND_CONN_TO_SESSION (RFC 8881, Section 18.34): it binds a connection
+// Bind is BIND_CONN_TO_SESSION (RFC 8881, Section 18.34). Bind binds a connection
 // to the channels in dir, and returns the directions that are bound now. With
 // BindForeOrBoth and BindBackOrBoth these are both, because Linux takes less
 // for a fault.

@@ -62,8 +62,8 @@ func TestManySessions(t *testing.T) {
 	w.create(create(id, sequence+1, 0))
 }
 
-// Where all sessions together could keep very much, later ones get fewer slots,
-// but one at least; when they end, so does the shortage.
+// If all sessions together could keep very much, later ones get fewer slots, but
+// one at least; the shortage ends with the sessions.
 //
 // R8881-21-5.
 func TestShareOfReplies(t *testing.T) {
@@ -148,7 +148,7 @@ func TestOtherEpoch(t *testing.T) {
 	}
 }
 
-// R8881-18.34.3-2, -3: what a connection is bound to, and what BIND_CONN asks.
+// R8881-18.34.3-2, -3: the channels of a connection, and those of BIND_CONN.
 //
 // R8881-18.34.3-3.
 func TestBind(t *testing.T) {
@@ -189,7 +189,7 @@ func TestBind(t *testing.T) {
 }
 
 // R8881-2.10.3.1-1, R8881-2.10.3.1-2, R8881-2.10.1-2: SEQUENCE joins a connection
-// to the fore channel, CREATE_SESSION its own; sessions outlive them all.
+// to the fore channel, CREATE_SESSION its own; sessions outlive connections.
 //
 // R8881-15.1.1.3-1.
 func TestConnections(t *testing.T) {
@@ -272,7 +272,7 @@ func TestPathDown(t *testing.T) {
 }
 
 // R8881-2.10.2.2-1, R8881-8.3-1: a call in any session of a client, a retry
-// too, renews the lease of all that the client has.
+// too, renews the lease of all the client's state.
 //
 // R8881-18.46.3-5, R8881-18.46.3-11.
 func TestOneLease(t *testing.T) {

@@ -23,8 +23,7 @@ type slot struct {
 // need no second execution.
 const uncachedLimit = 512
 
-// A Sequenced is the arguments of SEQUENCE with what the server knows of the
-// call.
+// A Sequenced is the arguments of SEQUENCE, and facts about the call.
 type Sequenced struct {
 	Slot, Sequence, Highest uint32
 
@@ -35,19 +34,19 @@ type Sequenced struct {
 	Conn any // joins the fore channel
 }
 
-// An Outcome says what to do with a call after SEQUENCE. Exactly one of its
-// fields is set besides Joined.
+// An Outcome is the way on for a call after SEQUENCE. Exactly one of its fields
+// is set besides Joined.
 type Outcome struct {
 	Status nfs4.Status // of SEQUENCE, if not OK; nothing was changed
 	New    bool        // execute the call, then call End
 	Replay []byte      // answer with this reply
 	Retry  *Retry      // wait for the call that runs
 
-	// Uncached: it was executed, but its reply was not kept. SEQUENCE succeeds,
-	// and the next operation is NFS4ERR_RETRY_UNCACHED_REP.
+	// Uncached: the call was executed, but its reply was not kept. SEQUENCE
+	// succeeds, and the next operation is NFS4ERR_RETRY_UNCACHED_REP.
 	Uncached bool
 
-	// Joined: the connection was not bound to the session before, and is now.
+	// Joined: this call has bound the connection to the session.
 	Joined bool
 }
 
@@ -106,8 +105,8 @@ func (sl *slot) begin(a *Sequenced) {
 	}
 }
 
-// again returns the outcome of a retry of the last call, which has ended. It
-// copies the reply, because the next call overwrites it.
+// again returns the outcome of a retry of the last call, which has ended. The
+// reply is a copy, because the next call overwrites the slot's.
 func (sl *slot) again(digest uint64) Outcome {
 	switch {
 	case digest != sl.digest:
@@ -119,9 +118,9 @@ func (sl *slot) again(digest uint64) Outcome {
 }
 
 // End ends the call of a slot. reply is the whole reply from its compound
-// results on; it is copied. keep says that the reply must be kept, whatever
-// its length (sa_cachethis). item says that it has a data item, which is not in
-// reply: such a reply is never kept. The client's lease runs from now.
+// results on; End copies the reply. keep says that a reply of any length must be
+// kept (sa_cachethis). item says that the reply has a data item outside of reply:
+// such a reply is never kept. The client's lease runs from now.
 func (s *Session) End(slot uint32, reply []byte, keep, item bool) {
 	now := s.state.config.Now()
 	s.mu.Lock()
@@ -143,7 +142,7 @@ func (s *Session) End(slot uint32, reply []byte, keep, item bool) {
 	}
 }
 
-// A Retry waits for the reply of the call that it repeats. Answering
+// A Retry waits for the reply of the call that the client repeats. Answering
 // NFS4ERR_DELAY at once, as RFC 8881 proposes in Section 2.10.6.2, would cost a
 // Linux client 15 seconds.
 type Retry struct {
@@ -157,9 +156,9 @@ func (r *Retry) settle(o Outcome) {
 	close(r.done)
 }
 
-// Wait waits for the reply, and returns an Outcome without New and Retry: that
-// of a retry after which a newer one came is NFS4ERR_DELAY. An error means that
-// ctx has ended, and with it the connection.
+// Wait waits for the reply, and returns an Outcome without New and Retry. If a
+// newer retry comes, the outcome is NFS4ERR_DELAY. An error means that ctx has
+// ended, and with ctx the connection.
 func (r *Retry) Wait(ctx context.Context) (Outcome, error) {
 	select {
 	case <-r.done:

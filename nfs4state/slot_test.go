@@ -93,8 +93,8 @@ func TestKept(t *testing.T) {
 }
 
 // A replay belongs to the caller: the slot's next call does not touch it. The
-// memory of a long reply is let go with the next call. A replay is results
-// alone, for a transport to send as it likes (R8881-2.9.2-6).
+// next call frees the memory of a long reply. A replay is results alone, for a
+// transport to send in its own form (R8881-2.9.2-6).
 func TestReplayIsCopied(t *testing.T) {
 	w := newWorld(t)
 	s := w.client("c")
@@ -112,8 +112,8 @@ func TestReplayIsCopied(t *testing.T) {
 	want(t, "replay of a short reply", string(second.Replay), "new")
 }
 
-// A retry of a running call waits for its reply, the newest one only; one that
-// is no retry waits too (R8881-2.10.6.2-3 proposes NFS4ERR_DELAY).
+// A retry of a running call waits for the reply, the newest retry only; another
+// call in the slot waits too (R8881-2.10.6.2-3 proposes NFS4ERR_DELAY).
 func TestRetryWaits(t *testing.T) {
 	w := newWorld(t)
 	s := w.client("c")

@@ -21,12 +21,13 @@ func (s *State) counters(key []byte) *[denyShift]atomic.Int32 {
 type SpecialUse struct{ counter *atomic.Int32 }
 
 // BeginSpecial begins a READ or WRITE with a special stateid: until its end, no
-// OPEN denies others what it does (RFC 8881, Section 9.1.2). It fails if an open
-// denies it already, unless it bypasses that. A silent client gives way.
+// OPEN denies others that access (RFC 8881, Section 9.1.2). If an open denies the
+// access already, BeginSpecial fails unless bypass is set. A silent client gives
+// way.
 func (s *State) BeginSpecial(key []byte, access uint32, bypass bool) (u SpecialUse, ok bool) {
 	u = SpecialUse{&s.counters(key)[access>>1]} // ShareRead or ShareWrite
 	u.counter.Add(1)
-	// An OPEN that denies either sees the counter, or is seen here.
+	// An OPEN that denies the access either sees the counter, or is seen here.
 	if !bypass && s.Denying() && s.Denied(string(key), access) {
 		u.End()
 		return SpecialUse{}, false

@@ -15,7 +15,7 @@ import (
 
 // A Transport tells the two servers apart that a daemon is to its clients: over
 // TCP and over RDMA. A client that reached both under one name would merge its
-// mounts, and send over one what belongs on the other.
+// mounts, and send calls of a mount by RDMA over TCP.
 type Transport uint8
 
 // The values of Transport.
@@ -29,34 +29,36 @@ type Principal struct{ Flavor, UID uint32 }
 
 // Config configures a State. Now, Epoch and Lease are required.
 type Config struct {
-	// Now returns the time since any fixed moment. It must never go back.
+	// Now returns the time since any fixed moment, and must never go back.
 	Now func() time.Duration
 
 	// Epoch is a number that no earlier State of this server had, neither 0
-	// nor all ones, which special stateids begin with. It is part of every
-	// client ID, session ID and stateid.
+	// nor all ones, which special stateids begin with. Every client ID, session
+	// ID and stateid has the epoch in it.
 	Epoch uint32
 
-	// Lease is the time after which a silent client loses what another needs.
+	// Lease is the time after which a silent client loses state that another
+	// client needs.
 	Lease time.Duration
 
 	// Courtesy is how long a silent client keeps its state if nobody needs it.
 	// 0 means a day.
 	Courtesy time.Duration
 
-	// Release gives back the File of an Open that has ended, and what Merge and
-	// Narrow leave over: each value once, and with no lock held. It may be nil.
+	// Release gives back the File of an Open that has ended, and the Files that
+	// Merge and Narrow leave over: each value once, and with no lock held. Nil
+	// does nothing.
 	Release func(file any)
 
 	// ReleaseEnded is Release for all Opens of clients that have ended, at the
-	// call of another client: it must not wait for their storage. Nil means
-	// that Release does not.
+	// call of another client, which must not wait for the storage of these.
+	// Nil means that Release does not wait.
 	ReleaseEnded func(files []any)
 
-	// Merge gives the File of an Open what the File of a further OPEN has
-	// beyond it. Narrow takes from a File what access does not need, and returns
-	// that, or nil. Both are called with the State locked, so that they must
-	// neither wait nor call it. They may be nil.
+	// Merge adds the File of a further OPEN to the File of an Open. Narrow takes
+	// the parts from a File that access does not need, and returns these, or
+	// nil. The State is locked during both: neither must wait or call the State.
+	// Either may be nil.
 	Merge  func(file, other any)
 	Narrow func(file any, access uint32) (rest any)
 }

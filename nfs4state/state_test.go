@@ -16,7 +16,7 @@ const (
 	testLease = 40 * time.Second
 )
 
-// A world is a State with a clock, which remembers what was released.
+// A world is a State with a clock, and remembers the Files that were released.
 type world struct {
 	*State
 	t     testing.TB
@@ -226,8 +226,7 @@ func (w *world) lockSets() (n int) {
 	return n
 }
 
-// locksAgree checks that what parties are said to have is what their clients
-// have.
+// locksAgree checks the counts of parties against their clients.
 func (w *world) locksAgree() {
 	w.State.mu.Lock()
 	defer w.State.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
 
-// A holding is what a stateid stands for: an Open, or the locks of one owner
-// through an Open.
+// A holding has a stateid: it is an Open, or the locks of one owner through an
+// Open.
 type holding struct {
 	client *client
 	open   *Open    // nil: the holding was revoked
@@ -38,9 +38,9 @@ func (h *holding) bump() {
 //
 //	other: epoch (32 bits) │ number's upper bits (12), index (20) │ number's lower 32 bits, permuted
 //
-// No stateid comes twice, whatever becomes of the index (RFC 8881, Section
-// 8.2.4): holdings are numbered. The permutation keeps one from being guessed
-// out of another.
+// No stateid comes twice, although an index does (RFC 8881, Section 8.2.4):
+// holdings are numbered. The permutation keeps clients from guessing a stateid
+// from another.
 func (s *State) name(h *holding, owner string) {
 	h.index, h.cost = s.slab.take(), costOf(len(owner))
 	s.use(h.client.party, stateids, h.cost)
@@ -59,8 +59,8 @@ func permute(seed maphash.Seed, n uint32) uint32 {
 	return uint32(left)<<16 | uint32(right)
 }
 
-// find returns what a stateid stands for that this State gave to the client of
-// a session, whatever its seqid.
+// find returns the holding of a stateid that this State gave to the client of a
+// session, or nil. The seqid does not matter.
 func (s *State) find(session *Session, id *nfs4.StateID) *holding {
 	if !s.ours(binary.BigEndian.Uint32(id.Other[:])) {
 		return nil
@@ -72,9 +72,9 @@ func (s *State) find(session *Session, id *nfs4.StateID) *holding {
 	return h
 }
 
-// holding returns what a stateid stands for that the client of session holds.
-// Seqid 0 stands for the current one; an older one is NFS4ERR_OLD_STATEID (RFC
-// 8881, Section 8.2.2). The special stateids are NFS4ERR_BAD_STATEID.
+// holding returns the holding of a stateid of session's client. Seqid 0 stands
+// for the current seqid; an older seqid is NFS4ERR_OLD_STATEID (RFC 8881, Section
+// 8.2.2). The special stateids are NFS4ERR_BAD_STATEID.
 func (s *State) holding(session *Session, id *nfs4.StateID) (*holding, nfs4.Status) {
 	h := s.find(session, id)
 	switch {
@@ -86,9 +86,9 @@ func (s *State) holding(session *Session, id *nfs4.StateID) (*holding, nfs4.Stat
 	return h, h.compare(id.SeqID)
 }
 
-// Open returns the Open of a stateid for the use of its object: the Open itself
-// has it, or locks through the Open. If only the seqid is wrong, the Open comes
-// with the status: that the Open is of another object comes first (RFC 8881,
+// Open returns the Open of a stateid for the use of its object: the stateid is
+// that of the Open, or of locks through the Open. If only the seqid is wrong, the
+// Open comes with the status: an error for another object comes first (RFC 8881,
 // Section 8.2.4).
 func (s *State) Open(session *Session, id *nfs4.StateID) (*Open, nfs4.Status) {
 	h, status := s.holding(session, id)

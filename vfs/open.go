@@ -6,7 +6,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/buf"
 )
 
-// An OpenAccess says what a file is opened for.
+// An OpenAccess is a set of accesses for which a file is opened.
 type OpenAccess uint8
 
 // The bits of OpenAccess.
@@ -18,12 +18,12 @@ const (
 // An Opener is an FS that keeps files open. The rights to an open file are
 // those of the open, and a removed file stays until it is closed.
 type Opener interface {
-	// OpenFile opens a regular file for what access says. c needs the rights
-	// that Read and Write check. It returns EINVAL for other objects.
+	// OpenFile opens a regular file for access. c needs the rights that Read
+	// and Write check. EINVAL means that the object is no regular file.
 	OpenFile(ctx context.Context, c *Cred, h Handle, access OpenAccess) (Opened, error)
 
-	// CreateFile is Create, and opens the file. The maker of a file may open it
-	// for anything, whatever its mode. An existing file is opened as by
+	// CreateFile is Create, and opens the file. The maker of a file gets any
+	// access, also if the mode denies it. An existing file is opened as by
 	// OpenFile.
 	CreateFile(ctx context.Context, c *Cred, dir Handle, name string, how CreateHow, access OpenAccess) (Made, Opened, error)
 }
@@ -43,7 +43,7 @@ func (o *Opened) Close() {
 }
 
 // A File is a file that is open for reading or for writing. Its methods check no
-// rights, and act as the caller who opened it. They are safe for concurrent use,
+// rights, and act as the caller of the open. They are safe for concurrent use,
 // but for Close. Methods for the other access return EBADF.
 type File interface {
 	// Read is FS.Read.

@@ -3,7 +3,7 @@
 //
 //	go run ./interop/demo bin/nfsrdmad
 //
-// It runs at the top of the repository.
+// The command runs at the top of the repository.
 package main
 
 import (

@@ -204,7 +204,7 @@ func testOpenRights(r *rig) {
 	assert.ErrorIs(r, err, errAccess)
 	a.cannotOpen(made.Handle, vfs.OpenWrite, errAccess, "the maker, later")
 
-	// A writer who is not the owner clears the set-user-ID bit.
+	// A writer that is not the owner clears the set-user-ID bit.
 	s := root.file(r.root, "s", "data")
 	root.setAttr(s, vfs.SetAttr{Mode: ptr(uint32(0o4777)), UID: &alice.UID})
 	w := b.open(s, vfs.OpenWrite)
@@ -215,8 +215,8 @@ func testOpenRights(r *rig) {
 	assert.EqualValues(r, 0o777, r.attr(s).Mode)
 }
 
-// testOpenCreate checks that whoever makes a file has it open, whatever its
-// mode, and what becomes of existing files.
+// testOpenCreate checks that the maker of a file has it open in any mode, and
+// that existing files are opened, cut or refused as how says.
 func testOpenCreate(r *rig) {
 	for _, m := range []uint32{0o444, 0o200, 0} {
 		name := fmt.Sprintf("f%o", m)

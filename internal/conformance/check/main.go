@@ -1,7 +1,7 @@
 // Command check compares docs/conformance.md with docs/requirements.tsv and
 // with the sources of the tests that the document names. It prints every fault
-// and a summary. The exit status is 1 if there are faults, and 2 if it could
-// not check.
+// and a summary. The exit status is 1 if there are faults, and 2 if the check
+// itself failed.
 package main
 
 import (
