@@ -53,44 +53,68 @@ type Denied struct {
 }
 
 // Lock locks bytes of an object for a lock-owner of a session's client (RFC
-// 8881, Section 18.10), in place of the owner's earlier locks of these bytes. Lock
+// 8881, Section 18.10), in place of the owner's earlier locks of them. It
 // returns the stateid of the owner's locks, or with NFS4ERR_DENIED another
 // owner's lock. Silent clients give way.
-func (s *State) Lock(session *Session, a *Lock) (nfs4.StateID, Denied, nfs4.Status) {
+func (s *State) Lock(session *Session, a *Lock) (id nfs4.StateID, d Denied, status nfs4.Status) {
 	var gone released
 	defer func() { s.give(gone) }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	l, d, status := s.mayLock(session, a, &gone)
+	if status == nfs4.OK {
+		id = s.addLock(a, &l)
+	}
+	return id, d, status
+}
+
+// A lockable is the state that a lock belongs to. owner and set are nil if the
+// lock is to make them.
+type lockable struct {
+	open  *Open
+	owner *lockOwner
+	set   *lockSet
+}
+
+// mayLock checks a LOCK, and changes nothing, but silent clients give way. With
+// OK, addLock may follow. With NFS4ERR_DENIED, mayLock returns another owner's
+// lock.
+func (s *State) mayLock(session *Session, a *Lock, gone *released) (l lockable, d Denied, status nfs4.Status) {
 	c := session.client
-	o, owner, set, status := s.lockArgs(session, a)
+	l, status = s.lockArgs(session, a)
+	o := l.open
 	switch {
 	case c.ended:
-		return nfs4.StateID{}, Denied{}, nfs4.ErrBadSession
+		return l, d, nfs4.ErrBadSession
 	case o != nil && o.Key != a.Key:
-		return nfs4.StateID{}, Denied{}, nfs4.ErrBadStateID
+		return l, d, nfs4.ErrBadStateID
 	case status != nfs4.OK:
-		return nfs4.StateID{}, Denied{}, status
+		return l, d, status
 	case o.Access()&accessFor(a.Exclusive) == 0:
-		return nfs4.StateID{}, Denied{}, nfs4.ErrOpenMode
+		return l, d, nfs4.ErrOpenMode
 	case a.Reclaim:
-		return nfs4.StateID{}, Denied{}, nfs4.ErrNoGrace
+		return l, d, nfs4.ErrNoGrace
 	case !c.reclaimed:
-		return nfs4.StateID{}, Denied{}, nfs4.ErrGrace
+		return l, d, nfs4.ErrGrace
 	}
-	if d, denied := s.denied(o.key.file, owner, c, a.Range, a.Exclusive, &gone); denied {
-		return nfs4.StateID{}, d, nfs4.ErrDenied
+	if d, denied := s.denied(o.key.file, l.owner, c, a.Range, a.Exclusive, gone); denied {
+		return l, d, nfs4.ErrDenied
 	}
-	if status := s.lockRoom(c, set == nil, len(a.Owner), &gone); status != nfs4.OK {
-		return nfs4.StateID{}, Denied{}, status
-	}
+	return l, d, s.lockRoom(c, l.set == nil, len(a.Owner), gone)
+}
+
+// addLock locks the bytes of a LOCK that mayLock has permitted, and returns the
+// stateid.
+func (s *State) addLock(a *Lock, l *lockable) nfs4.StateID {
+	set := l.set
 	if set == nil {
-		set = s.newLockSet(o, owner, string(a.Owner))
+		set = s.newLockSet(l.open, l.owner, string(a.Owner))
 	}
 	before := set.owner.owner.Len()
 	set.part.Lock(a.Range, a.Exclusive)
-	s.countLocks(c, set.owner.owner.Len()-before)
+	s.countLocks(set.client, set.owner.owner.Len()-before)
 	set.bump()
-	return set.StateID(), Denied{}, nfs4.OK
+	return set.StateID()
 }
 
 // accessFor returns the access that a POSIX lock needs.
@@ -101,21 +125,21 @@ func accessFor(exclusive bool) uint32 {
 	return nfs4.ShareRead
 }
 
-// lockArgs returns the Open, the owner and the lockSet of a lock. The latter two
-// are nil if the lock is to make them. If only the seqid is wrong, all come with
-// the status: an error for another object comes first (RFC 8881, Section 8.2.4).
-func (s *State) lockArgs(session *Session, a *Lock) (o *Open, w *lockOwner, set *lockSet, status nfs4.Status) {
+// lockArgs returns the state that a lock belongs to. If only the seqid is wrong,
+// the state comes with the status: an error for another object comes first
+// (RFC 8881, Section 8.2.4).
+func (s *State) lockArgs(session *Session, a *Lock) (l lockable, status nfs4.Status) {
 	if a.New {
-		if o, status = s.own(session, &a.StateID); o != nil {
-			w = o.key.file.owners[lockOwnerKey{o.client, string(a.Owner)}]
-			set = o.locks[w]
+		if l.open, status = s.own(session, &a.StateID); l.open != nil {
+			l.owner = l.open.key.file.owners[lockOwnerKey{l.open.client, string(a.Owner)}]
+			l.set = l.open.locks[l.owner]
 		}
-		return o, w, set, status
+		return l, status
 	}
-	if set, status = s.lockSet(session, &a.StateID); set != nil {
-		o, w = set.open, set.owner
+	if l.set, status = s.lockSet(session, &a.StateID); l.set != nil {
+		l.open, l.owner = l.set.open, l.set.owner
 	}
-	return o, w, set, status
+	return l, status
 }
 
 // lockSet returns the lockSet of a stateid, also if only the seqid is wrong.
