@@ -1,0 +1,25 @@
+// Package journal keeps records on stable storage: a file that grows at its end,
+// and is replaced as a whole now and then.
+//
+//	header: text │ space │ salt and CRC32C of salt and text, in hexadecimal digits │ newline
+//	unit:   length of the body │ CRC32C of salt, length and body │ body
+//	body:   record, record, ...: length of the record │ its bytes
+//
+// Lengths and checksums are 32-bit and big-endian. A unit has the records of all
+// Appends that waited at the same time (group commit): one write, one sync.
+//
+// # Crashes
+//
+// A unit is on stable storage before the next one is written. A crash can thus
+// damage the last unit only, of which no Append has returned: Open cuts that unit
+// off. Damage in front of a readable unit has another cause, such as a disk that
+// loses data. Records are gone then, and nobody knows which: the journal is void.
+// The salt, which no client knows, keeps a record from looking like a unit.
+//
+// # Errors
+//
+// After an error of write or sync nobody knows the end of the file. Every further
+// Append fails, until Replace has written a new file.
+//
+// The package must not know the meaning of a record.
+package journal
