@@ -15,6 +15,24 @@ type Range struct{ Start, End uint64 }
 // overlaps reports whether r and s have a byte in common.
 func (r Range) overlaps(s Range) bool { return r.Start <= s.End && s.Start <= r.End }
 
+// A Kind is how strongly a byte is locked.
+type Kind uint8
+
+// The values of Kind, the weakest first.
+const (
+	None Kind = iota
+	Shared
+	Exclusive
+)
+
+// KindOf returns the Kind of a lock.
+func KindOf(exclusive bool) Kind {
+	if exclusive {
+		return Exclusive
+	}
+	return Shared
+}
+
 // A Lock is one lock of an owner.
 type Lock struct {
 	Range
@@ -65,6 +83,22 @@ func (p *Part) Len() int { return p.n }
 // Len returns the number of locks of w. Lock raises it by 2 at most, and Unlock
 // by 1.
 func (w *Owner) Len() int { return len(w.locks) }
+
+// Ranges calls yield for the range of each lock of p, in the order of the
+// offsets, until yield returns false.
+func (p *Part) Ranges(yield func(Range) bool) {
+	if p.n == 0 {
+		return
+	}
+	for _, n := range p.owner.locks {
+		if n.part == p && !yield(n.Range) {
+			return
+		}
+	}
+}
+
+// Locked reports whether any owner has a lock.
+func (o *Object) Locked() bool { return o.shared.top != nil || o.exclusive.top != nil }
 
 // tree returns the tree of the shared or of the exclusive locks.
 func (o *Object) tree(exclusive bool) *tree {

@@ -201,8 +201,17 @@ func (g *rig) check() {
 		}
 		for _, p := range g.parts[w] {
 			require.Equal(g.t, counts[p], p.Len())
+			var ranges, want []Range
+			p.Ranges(func(r Range) bool { ranges = append(ranges, r); return true })
+			for _, n := range owner.locks {
+				if n.part == p {
+					want = append(want, n.Range)
+				}
+			}
+			require.Equal(g.t, want, ranges)
 		}
 	}
+	require.Equal(g.t, shared+exclusive > 0, g.object.Locked())
 	require.Equal(g.t, shared, checkTree(g.t, g.object.shared.top))
 	require.Equal(g.t, exclusive, checkTree(g.t, g.object.exclusive.top))
 }
@@ -294,10 +303,7 @@ func TestRanges(t *testing.T) {
 	p, q := w.NewPart(), w.NewPart()
 	list := func() (all []string) {
 		for _, n := range w.locks {
-			kind := "shared"
-			if n.exclusive {
-				kind = "exclusive"
-			}
+			kind := map[Kind]string{Shared: "shared", Exclusive: "exclusive"}[KindOf(n.exclusive)]
 			all = append(all, fmt.Sprintf("%s %d-%d", kind, n.Start, n.End))
 		}
 		return all

@@ -22,6 +22,7 @@ type cache struct {
 
 	windows atomic.Int64 // open mappings
 	opened  atomic.Int64 // descriptors that Files need
+	locked  atomic.Int64 // descriptors of fileLocks
 
 	mu   sync.Mutex
 	objs map[vfs.Handle]*object

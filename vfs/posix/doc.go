@@ -71,6 +71,19 @@
 // The kernel gives no leases of directories, and no lease reports changes of
 // attributes or names.
 //
+// # Locks
+//
+// OpenLocks locks files against local processes by open file descriptions
+// (fcntl(2), F_OFD_SETLK): one for each locked file, in its own descriptor, and
+// with the rights of the daemon. Locks by fcntl and lockf of local processes,
+// and locks of other servers on the host, are in the way of these, and these in
+// their way; locks by flock(2) are apart. The description is open for writing
+// only while an exclusive lock stands. A local file system that answers ENOLCK
+// lacks memory, so the caller must try again. A host that answers EINVAL,
+// ENOSYS or EOPNOTSUPP does not lock the file, nor does a FUSE or network file
+// system with ENOLCK for its first lock, nor a file that the daemon may not
+// open: OpenLocks or SetLock then returns EOPNOTSUPP, and the log says so once.
+//
 // # WCC data
 //
 // Attributes before and after a change are read under a lock of the object (of

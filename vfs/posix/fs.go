@@ -37,9 +37,11 @@ type FS struct {
 
 	tick int64 // of coarse times in nanoseconds, for tests; 0: the kernel's
 
-	openNamed func(dir int, name string) (int, error) // openPath, replaced in tests
+	openNamed func(dir int, name string) (int, error)       // openPath, replaced in tests
+	fcntlLock func(fd, command int, lk *unix.Flock_t) error // fcntlLock, replaced in tests
 
-	unkept bool // the last tick could not write the table
+	unkept   bool      // the last tick could not write the table
+	unlocked sync.Once // see lockError
 
 	stop, stopped chan struct{} // of the janitor
 	closing       sync.Once

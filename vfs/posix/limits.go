@@ -29,6 +29,10 @@ const (
 	// by all callers does not evict everything else.
 	maxObjectFiles = 16
 
+	// maxMovedLocks bounds the locks that are taken again only to close a file
+	// for writing: among n locks, the kernel takes n steps for each.
+	maxMovedLocks = 64
+
 	// maxVerdicts bounds the callers whose rights to one object are cached.
 	maxVerdicts = 8
 

@@ -17,7 +17,7 @@ func Open(dir string, o Options) (*FS, error) {
 	o.fill()
 	f := &FS{
 		proc: -1, tree: -1, mount: -1,
-		newVerf: o.Verifier, log: o.Log, maxSize: maxSize(), openNamed: openPath,
+		newVerf: o.Verifier, log: o.Log, maxSize: maxSize(), openNamed: openPath, fcntlLock: fcntlLock,
 		stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	f.verifier.Store(o.Verifier())
