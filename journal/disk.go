@@ -1,10 +1,11 @@
 package journal
 
 import (
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/nfsrdma/nfsrdma/internal/stablefile"
 )
 
 // A disk is the directory of a journal. Tests have disks that fail and crash.
@@ -65,10 +66,4 @@ func (d directory) rename(from, to string) error { return os.Rename(d.path(from)
 
 func (d directory) remove(name string) error { return os.Remove(d.path(name)) }
 
-func (d directory) sync() error {
-	dir, err := os.Open(string(d))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
-}
+func (d directory) sync() error { return stablefile.SyncDir(string(d), (*os.File).Sync) }

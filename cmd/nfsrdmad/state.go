@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/internal/stablefile"
 )
 
 // defaultState returns the default directory for data that outlive the daemon.
@@ -108,33 +108,7 @@ func locate(dir string) (path string, device uint64, err error) {
 // the daemon or the machine the file has either its old content or all of b.
 // The lock guarantees that no other daemon writes it.
 func (s *state) replace(name string, b []byte) error {
-	next := name + ".new"
-	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	err := writeNew(next, b)
-	if err == nil {
-		err = os.Rename(next, name)
-	}
-	if err != nil {
-		_ = os.Remove(next) // it may be a secret, and would take room on a full disk
-		return err
-	}
-	dir, err := os.Open(s.dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
-}
-
-// writeNew writes a file that does not exist on stable storage.
-func writeNew(name string, b []byte) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	return errors.Join(err, f.Sync(), f.Close())
+	return stablefile.Replace(name, b, (*os.File).Sync)
 }
 
 // Close lets another daemon use the directory.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/internal/stablefile"
 )
 
 // A marker is a file that says that grants may be outstanding, and how long
@@ -52,37 +54,11 @@ func (m *marker) read() (time.Duration, error) {
 // is granted because of it, and a fresh marker is removed again: the next
 // server would have its changes wait for nobody.
 func (m *marker) write(lease time.Duration, fresh bool) error {
-	err := m.put(lease)
+	err := stablefile.Replace(m.path, []byte(lease.String()+"\n"), m.sync)
 	if err != nil && fresh {
 		_ = os.Remove(m.path)
 	}
 	return err
-}
-
-func (m *marker) put(lease time.Duration) error {
-	next := m.path + ".new"
-	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	err := m.writeNew(next, lease)
-	if err == nil {
-		err = os.Rename(next, m.path)
-	}
-	if err != nil {
-		_ = os.Remove(next) // it would take room on a full disk
-		return err
-	}
-	return m.syncDir()
-}
-
-// writeNew writes the content of a marker to a file that does not exist.
-func (m *marker) writeNew(name string, lease time.Duration) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(lease.String() + "\n")
-	return errors.Join(err, m.sync(f), f.Close())
 }
 
 // remove removes the marker.
@@ -90,13 +66,5 @@ func (m *marker) remove() error {
 	if err := os.Remove(m.path); err != nil {
 		return err
 	}
-	return m.syncDir()
-}
-
-func (m *marker) syncDir() error {
-	dir, err := os.Open(filepath.Dir(m.path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(m.sync(dir), dir.Close())
+	return stablefile.SyncDir(filepath.Dir(m.path), m.sync)
 }
