@@ -213,6 +213,7 @@ func (s *State) end(c *client, own *Session, since time.Duration, gone *released
 		s.closeOpen(o, &files)
 	}
 	gone.ended = append(gone.ended, files.files...)
+	gone.later = append(gone.later, files.hosts...)
 	for h := range c.revoked {
 		s.freeRevoked(h)
 	}

@@ -19,13 +19,24 @@
 // A client whose lease has expired keeps its state as a courtesy: until another
 // client needs part of that state, or until Config.Courtesy has passed. The client
 // then ends as a whole, unless one of its calls runs. Its next call finds
-// NFS4ERR_BADSESSION, and CREATE_SESSION NFS4ERR_STALE_CLIENTID.
+// NFS4ERR_BADSESSION, and CREATE_SESSION NFS4ERR_STALE_CLIENTID. A client with
+// locks on the server's host ends two leases after its last call, because nobody
+// tells when these locks keep a process of the host out.
+//
+// # Locks on the host
+//
+// Byte-range locks are locked on the server's host too, by Lock.Host: for each
+// byte the strongest lock of a client. A LOCK that the table permits is granted
+// when the host has it. A call that takes locks away changes the table, then the
+// host, and returns when both are done; for clients that are ended by others,
+// goroutines do the latter.
 //
 // # Locks
 //
-// State.mu guards client records, opens and locks. Session.mu guards slots, and is
+// State.mu guards client records, opens and locks, and is never held while the
+// host is asked. hostFile.mu is, for one object, and is taken first. Session.mu guards slots, and is
 // held for a few assignments only: SEQUENCE takes no other lock. State.mu is
-// taken first. Its holder may take Session.mu of several sessions, so that a client
+// taken before. Its holder may take Session.mu of several sessions, so that a client
 // ends only if none of its sessions is used meanwhile.
 //
 // The package must not know sockets, file systems or wire forms of calls.

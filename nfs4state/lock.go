@@ -42,6 +42,13 @@ type Lock struct {
 	Range     locks.Range
 	Exclusive bool
 	Reclaim   bool
+
+	// Host opens the object's locks on the server's host. With NFS4ERR_NOTSUPP,
+	// and without Host, the locks are the server's alone. Host is called while
+	// none are open, and with no lock held that other objects need. Storage is
+	// any comparable value: objects of one storage may fail to answer together.
+	Host    func() (HostLocks, nfs4.Status)
+	Storage any
 }
 
 // A Denied is a lock that is in the way.
@@ -55,10 +62,13 @@ type Denied struct {
 // Lock locks bytes of an object for a lock-owner of a session's client (RFC
 // 8881, Section 18.10), in place of the owner's earlier locks of them. It
 // returns the stateid of the owner's locks, or with NFS4ERR_DENIED another
-// owner's lock. Silent clients give way.
+// owner's lock, or that of a process of the host. Silent clients give way.
 func (s *State) Lock(session *Session, a *Lock) (id nfs4.StateID, d Denied, status nfs4.Status) {
 	var gone released
 	defer func() { s.give(gone) }()
+	if a.Host != nil {
+		return s.lockHost(session, a, &gone)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, d, status := s.mayLock(session, a, &gone)
@@ -219,8 +229,11 @@ func (s *State) newLockSet(o *Open, owner *lockOwner, name string) *lockSet {
 }
 
 // endLocks unlocks all that a lockSet has, and removes it from all tables.
-func (s *State) endLocks(set *lockSet) {
+func (s *State) endLocks(set *lockSet, gone *released) {
 	s.unname(&set.holding)
+	if set.part.Len() > 0 {
+		s.unlockHost(set.open.Key, gone, set.part.Ranges)
+	}
 	s.countLocks(set.client, -set.part.Len())
 	set.part.Drop()
 	delete(set.open.locks, set.owner)
@@ -238,6 +251,8 @@ func (s *State) countLocks(c *client, n int) {
 // Unlock unlocks bytes of an object that a lock-owner has locked, through
 // whichever open (RFC 8881, Section 18.12). It returns the stateid.
 func (s *State) Unlock(session *Session, a *Lock) (nfs4.StateID, nfs4.Status) {
+	var gone released
+	defer func() { s.give(gone) }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	set, status := s.lockSet(session, &a.StateID)
@@ -254,18 +269,27 @@ func (s *State) Unlock(session *Session, a *Lock) (nfs4.StateID, nfs4.Status) {
 	before := owner.Len()
 	owner.Unlock(a.Range)
 	s.countLocks(c, owner.Len()-before)
+	s.unlockHost(a.Key, &gone, func(yield func(locks.Range) bool) { yield(a.Range) })
 	set.bump()
 	return set.StateID(), nfs4.OK
 }
 
 // TestLock returns a lock that would keep a lock-owner of a session's client
-// from locking bytes of an object (RFC 8881, Section 18.11). Silent clients give
-// way.
+// from locking bytes of an object (RFC 8881, Section 18.11), or that of a process
+// of the host. Silent clients give way.
 func (s *State) TestLock(session *Session, a *Lock) (Denied, nfs4.Status) {
 	var gone released
 	defer func() { s.give(gone) }()
+	if a.Host != nil {
+		return s.testHost(session, a, &gone)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.testLock(session, a, &gone)
+}
+
+// testLock is TestLock for the table alone.
+func (s *State) testLock(session *Session, a *Lock, gone *released) (Denied, nfs4.Status) {
 	c := session.client
 	if c.ended {
 		return Denied{}, nfs4.ErrBadSession
@@ -274,7 +298,7 @@ func (s *State) TestLock(session *Session, a *Lock) (Denied, nfs4.Status) {
 	if f == nil {
 		return Denied{}, nfs4.OK
 	}
-	if d, denied := s.denied(f, f.owners[lockOwnerKey{c, string(a.Owner)}], c, a.Range, a.Exclusive, &gone); denied {
+	if d, denied := s.denied(f, f.owners[lockOwnerKey{c, string(a.Owner)}], c, a.Range, a.Exclusive, gone); denied {
 		return d, nfs4.ErrDenied
 	}
 	return Denied{}, nfs4.OK

@@ -261,7 +261,7 @@ func (s *State) Close(session *Session, id *nfs4.StateID) nfs4.Status {
 // closeOpen removes o and its locks from all tables.
 func (s *State) closeOpen(o *Open, gone *released) {
 	for _, l := range o.locks {
-		s.endLocks(l)
+		s.endLocks(l, gone)
 	}
 	s.unname(&o.holding)
 	delete(o.client.opens, o.key)

@@ -4,10 +4,14 @@ import "slices"
 
 // Revoke ends each Open for whose File removed returns true, with the locks
 // through it. Its stateids are NFS4ERR_ADMIN_REVOKED until the client frees them
-// (RFC 8881, Sections 8.5 and 18.38). removed is called with the State locked.
+// (RFC 8881, Sections 8.5 and 18.38). Revoke does not wait until the host has
+// released the locks: WaitHost does. removed is called with the State locked.
 func (s *State) Revoke(removed func(file any) bool) {
-	var gone released
-	defer func() { s.give(gone) }()
+	var gone, ended released
+	defer func() {
+		gone.files, gone.later = ended.files, ended.hosts
+		s.give(gone)
+	}()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range s.files {
@@ -19,7 +23,7 @@ func (s *State) Revoke(removed func(file any) bool) {
 			for _, l := range o.locks {
 				l.revoke = true
 			}
-			s.closeOpen(o, &gone)
+			s.closeOpen(o, &ended)
 		}
 	}
 }

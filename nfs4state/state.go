@@ -95,7 +95,11 @@ type State struct {
 	files       map[string]*file
 	named       uint64 // number of the last stateid
 
-	denying  atomic.Int64 // Opens with a deny mode, and OPENs that ask for one
+	denying   atomic.Int64         // Opens with a deny mode, and OPENs that ask for one
+	hosts     map[string]*hostFile // by object
+	releasers map[any]*releaser    // by storage
+	releasing sync.WaitGroup       // their goroutines
+
 	specials specials
 	seed     maphash.Seed // of the numbers in stateids
 	sessions slab[Session]
@@ -126,6 +130,7 @@ func New(c Config) *State {
 	seed := maphash.MakeSeed()
 	return &State{
 		config: c, owners: make(map[ownerKey]*owner), clients: make(map[uint64]*client), files: make(map[string]*file),
+		hosts: make(map[string]*hostFile), releasers: make(map[any]*releaser),
 		parties: make(map[fairshare.Name]*party), seed: seed,
 		// A State of the same second, before a restart, has other client IDs.
 		number: uint32(maphash.Comparable(seed, c.Epoch)),
@@ -136,6 +141,9 @@ func New(c Config) *State {
 type released struct {
 	files []any
 	ended []any // of clients that have ended
+
+	hosts []*hostFile // whose locks the caller brings up to date
+	later []*hostFile // whose locks are brought up to date in the background
 }
 
 func (r *released) add(file any) {
@@ -144,8 +152,14 @@ func (r *released) add(file any) {
 	}
 }
 
-// give hands the files to Config.Release. No lock may be held.
+// give brings the locks on the host up to date, and hands the files to
+// Config.Release. No lock may be held.
 func (s *State) give(r released) {
+	for _, h := range r.hosts {
+		h.mu.Lock()
+		s.leaveHost(h)
+	}
+	s.settleLater(r.later)
 	for _, f := range r.files {
 		s.config.Release(f)
 	}
@@ -154,9 +168,12 @@ func (s *State) give(r released) {
 	}
 }
 
-// Sweep ends clients that have been silent for longer than Config.Courtesy, and
-// drops unconfirmed records that are older than a lease (RFC 8881, Section
-// 18.35.4). The caller calls it now and then.
+// Sweep ends clients that have been silent for longer than Config.Courtesy, or
+// for two leases if the server's host holds locks for them: no call tells of a
+// process of the host that these locks keep out. Sweep drops unconfirmed records
+// that are older than a lease (RFC 8881, Section 18.35.4), and tries again to
+// release locks that the host has failed to release. The caller calls Sweep now
+// and then.
 func (s *State) Sweep() {
 	now := s.config.Now()
 	var gone released
@@ -166,7 +183,17 @@ func (s *State) Sweep() {
 		case s.lapsed(c):
 			s.drop(c)
 		case c.confirmed:
-			s.end(c, nil, now-s.config.Courtesy, &gone)
+			courtesy := s.config.Courtesy
+			if short := 2 * s.config.Lease; c.silent(now) > short && s.onHost(c) {
+				courtesy = min(courtesy, short)
+			}
+			s.end(c, nil, now-courtesy, &gone)
+		}
+	}
+	for _, h := range s.hosts {
+		if h.users == 0 && len(h.dirty) > 0 {
+			h.users++
+			gone.later = append(gone.later, h)
 		}
 	}
 	s.mu.Unlock()

@@ -143,6 +143,7 @@ func (s *State) FreeStateID(session *Session, id *nfs4.StateID) nfs4.Status {
 	case h.locks == nil || h.locks.part.Len() > 0:
 		return nfs4.ErrLocksHeld
 	}
-	s.endLocks(h.locks)
+	var none released // because no bytes are locked
+	s.endLocks(h.locks, &none)
 	return nfs4.OK
 }
