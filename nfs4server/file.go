@@ -48,14 +48,15 @@ func (s *Server) ExportsChanged() {
 	s.state.Revoke(func(file any) bool { return file.(*realm.Open).Removed() })
 }
 
-// Close closes all that clients have open. No call may come any more. Close
-// waits at most closeTime for storage that does not answer, which may still
-// close the files later.
+// Close closes all files that clients have open, and releases all locks. No call
+// may come any more. Close waits at most closeTime for storage that does not
+// answer, which may still close the files later.
 func (s *Server) Close() {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
 		s.state.Revoke(func(any) bool { return true })
+		s.state.WaitHost()
 	}()
 	late := time.NewTimer(closeTime)
 	defer late.Stop()

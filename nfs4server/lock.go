@@ -21,6 +21,7 @@ func lock(ctx context.Context, x *compound) nfs4.Status {
 	if status := x.lockArgs(ctx, &args, a.Offset, a.Length); status != nfs4.OK {
 		return status
 	}
+	x.onHost(ctx, &args)
 	id, denied, status := x.server.state.Lock(x.session, &args)
 	switch status {
 	case nfs4.OK:
@@ -49,6 +50,7 @@ func lockT(ctx context.Context, x *compound) nfs4.Status {
 	if status != nfs4.OK {
 		return status
 	}
+	x.onHost(ctx, &args)
 	denied, status := x.server.state.TestLock(x.session, &args)
 	if status == nfs4.ErrDenied {
 		return x.denied(&denied)

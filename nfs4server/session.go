@@ -240,9 +240,13 @@ func freeStateID(_ context.Context, x *compound) nfs4.Status {
 	return x.done(x.server.state.FreeStateID(x.session, &a.StateID))
 }
 
+// sweepsPerLease says how late Sweep may be: a process of the host waits no longer
+// than that for the locks of a client whose time is up.
+const sweepsPerLease = 4
+
 // Sweep drops the records that clients have left behind, until ctx ends.
 func (s *Server) Sweep(ctx context.Context) {
-	tick := time.NewTicker(s.lease)
+	tick := time.NewTicker(s.lease / sweepsPerLease)
 	defer tick.Stop()
 	for {
 		select {

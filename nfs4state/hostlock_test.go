@@ -33,11 +33,11 @@ type fakeObject struct {
 	opens         int
 	server, local hostKinds
 
-	refuses nfs4.Status   // what OpenLocks returns
-	fails   nfs4.Status   // what SetLock returns that makes locks weaker
+	refuses nfs4.Status   // the status of Lock.Host
+	fails   nfs4.Status   // the status of SetLock for a weaker lock
 	asked   []string      // calls of SetLock
-	before  func()        // called by SetLock before anything else
-	hangs   chan struct{} // SetLock waits for it
+	before  func()        // called by SetLock before all else
+	hangs   chan struct{} // SetLock waits for the channel
 	hanging chan struct{} // SetLock says that it waits
 }
 

@@ -18,6 +18,7 @@ type source struct {
 	Keys     vfs.Identifier // likewise
 	Leaser   vfs.Leaser     // likewise
 	Opener   vfs.Opener     // likewise
+	Locker   vfs.Locker     // likewise
 	work     work           // permits of calls for FS
 	overload overload       // counts the same calls
 
@@ -37,6 +38,7 @@ func newSource(fs vfs.FS) *source {
 	s.Keys, _ = fs.(vfs.Identifier)
 	s.Leaser, _ = fs.(vfs.Leaser)
 	s.Opener, _ = fs.(vfs.Opener)
+	s.Locker, _ = fs.(vfs.Locker)
 	s.files = make(map[*File]struct{})
 	return s
 }
