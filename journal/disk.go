@@ -1,19 +1,24 @@
 package journal
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/internal/stablefile"
 )
 
 // A disk is the directory of a journal. Tests have disks that fail and crash.
 type disk interface {
+	// path returns the name by which the host knows a file.
+	path(name string) string
 	// open opens a file for reading and writing. A missing one is
 	// fs.ErrNotExist.
 	open(name string) (file, error)
-	// create makes an empty file, in place of an earlier one.
+	// create opens a file, and makes a missing one.
 	create(name string) (file, error)
 	rename(from, to string) error
 	remove(name string) error
@@ -50,14 +55,20 @@ func (d directory) path(name string) string { return filepath.Join(string(d), na
 
 func (d directory) open(name string) (file, error) { return d.file(name, os.O_RDWR) }
 
-func (d directory) create(name string) (file, error) {
-	return d.file(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
-}
+func (d directory) create(name string) (file, error) { return d.file(name, os.O_RDWR|os.O_CREATE) }
 
+// file opens a file and locks it, in case that the caller's own lock does not
+// keep others out. It changes nothing in a file that is locked.
 func (d directory) file(name string, flag int) (file, error) {
 	f, err := os.OpenFile(d.path(name), flag, 0o600)
 	if err != nil {
 		return nil, err
+	}
+	if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = errors.New("another process uses it: stop that process")
+		}
+		return nil, errors.Join(err, f.Close())
 	}
 	return hostFile{f}, nil
 }

@@ -19,6 +19,9 @@ type memDisk struct {
 	saved map[string]*memInode // on stable storage
 	ops   []func(map[string]*memInode)
 
+	forgets bool // a failed sync drops the data, as Linux may
+	opened  int  // files that are open
+
 	calls   int           // so far
 	fails   func(int) int // of a call: the bytes that a write still writes, or below 0 for success
 	syncs   int           // of files
@@ -42,6 +45,12 @@ func newDisk() *memDisk {
 	return &memDisk{names: map[string]*memInode{}, saved: map[string]*memInode{}}
 }
 
+// put puts a journal of these bytes on stable storage.
+func (d *memDisk) put(b []byte) {
+	d.names[testName] = &memInode{b: slices.Clone(b), saved: slices.Clone(b)}
+	d.saved[testName] = d.names[testName]
+}
+
 // call counts a system call, and returns its failure.
 func (d *memDisk) call() (written int, err error) {
 	d.calls++
@@ -63,6 +72,8 @@ func (d *memDisk) op(change func(map[string]*memInode)) error {
 	return nil
 }
 
+func (d *memDisk) path(name string) string { return "mem/" + name }
+
 func (d *memDisk) open(name string) (file, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -72,14 +83,24 @@ func (d *memDisk) open(name string) (file, error) {
 	if d.names[name] == nil {
 		return nil, fs.ErrNotExist
 	}
+	d.opened++
 	return &memFile{d, d.names[name]}, nil
 }
 
 func (d *memDisk) create(name string) (file, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	inode := &memInode{}
-	return &memFile{d, inode}, d.op(func(names map[string]*memInode) { names[name] = inode })
+	inode := d.names[name]
+	if inode == nil {
+		inode = &memInode{}
+		if err := d.op(func(names map[string]*memInode) { names[name] = inode }); err != nil {
+			return nil, err
+		}
+	} else if _, err := d.call(); err != nil {
+		return nil, err
+	}
+	d.opened++
+	return &memFile{d, inode}, nil
 }
 
 func (d *memDisk) rename(from, to string) error {
@@ -112,6 +133,10 @@ func (d *memDisk) crashNames(n int) {
 	d.ops = d.ops[n:]
 }
 
+// mend ends all failures, and forgets the files that were open: their process is
+// gone.
+func (d *memDisk) mend() { d.fails, d.opened = nil, 0 }
+
 // crash returns the disk after a power failure: some of the changes of names are
 // there, in their order, and any part of the unsynced data.
 func (d *memDisk) crash(r *rand.Rand) *memDisk {
@@ -125,19 +150,26 @@ func (d *memDisk) crash(r *rand.Rand) *memDisk {
 			if r.IntN(2) == 0 {
 				continue
 			}
-			if w.cuts {
-				b = resized(b, int(w.at))
-				continue
+			if !w.cuts {
+				from := r.IntN(len(w.p) + 1)
+				w = memWrite{at: w.at + int64(from), p: w.p[from : from+r.IntN(len(w.p)-from+1)]}
 			}
-			from := r.IntN(len(w.p) + 1)
-			to := from + r.IntN(len(w.p)-from+1)
-			b = resized(b, max(len(b), int(w.at)+to))
-			copy(b[int(w.at)+from:], w.p[from:to])
+			b = w.apply(b)
 		}
 		after.names[name] = &memInode{b: b, saved: slices.Clone(b)}
 		after.saved[name] = after.names[name]
 	}
 	return after
+}
+
+// apply returns b after the write.
+func (w *memWrite) apply(b []byte) []byte {
+	if w.cuts {
+		return resized(b, int(w.at))
+	}
+	b = resized(b, max(len(b), int(w.at)+len(w.p)))
+	copy(b[w.at:], w.p)
+	return b
 }
 
 // resized returns b with n bytes, zeros behind the end.
@@ -173,11 +205,9 @@ func (f *memFile) WriteAt(p []byte, at int64) (int, error) {
 	if err == nil {
 		n = len(p)
 	}
-	p = slices.Clone(p[:min(n, len(p))])
-	f.i.b = resized(f.i.b, max(len(f.i.b), int(at)+len(p)))
-	copy(f.i.b[at:], p)
-	f.i.writes = append(f.i.writes, memWrite{at: at, p: p})
-	return len(p), err
+	w := memWrite{at: at, p: slices.Clone(p[:min(n, len(p))])}
+	f.i.change(w)
+	return len(w.p), err
 }
 
 func (f *memFile) Truncate(size int64) error {
@@ -186,9 +216,13 @@ func (f *memFile) Truncate(size int64) error {
 	if _, err := f.d.call(); err != nil {
 		return err
 	}
-	f.i.b = resized(f.i.b, int(size))
-	f.i.writes = append(f.i.writes, memWrite{at: size, cuts: true})
+	f.i.change(memWrite{at: size, cuts: true})
 	return nil
+}
+
+func (i *memInode) change(w memWrite) {
+	i.b = w.apply(i.b)
+	i.writes = append(i.writes, w)
 }
 
 func (f *memFile) Sync() error {
@@ -198,11 +232,16 @@ func (f *memFile) Sync() error {
 	f.d.mu.Lock()
 	defer f.d.mu.Unlock()
 	f.d.syncs++
-	if _, err := f.d.call(); err != nil {
-		return err
+	_, err := f.d.call()
+	if err == nil {
+		for _, w := range f.i.writes {
+			f.i.saved = w.apply(f.i.saved)
+		}
 	}
-	f.i.saved, f.i.writes = slices.Clone(f.i.b), nil
-	return nil
+	if err == nil || f.d.forgets {
+		f.i.writes = nil
+	}
+	return err
 }
 
 func (f *memFile) size() (int64, error) {
@@ -212,4 +251,9 @@ func (f *memFile) size() (int64, error) {
 	return int64(len(f.i.b)), err
 }
 
-func (f *memFile) Close() error { return nil }
+func (f *memFile) Close() error {
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
+	f.d.opened--
+	return nil
+}

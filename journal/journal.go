@@ -16,13 +16,18 @@ const (
 	damagedSuffix = ".damaged" // the last void journal, for an administrator to look at
 )
 
-// maxFile is the length in bytes of the longest file that Open reads.
+// maxFile is the length in bytes of the longest file.
 const maxFile = 256 << 20
 
-// Errors of Append and Open.
+// Errors of Append and Replace.
 var (
+	// ErrTooLong says that a record is longer than MaxRecord, or that the records
+	// of one Append are longer than 1 MiB.
 	ErrTooLong = errors.New("the record is too long for a journal")
-	ErrClosed  = errors.New("the journal is closed")
+	// ErrFull says that the file would become longer than 256 MiB. An Append
+	// fails until Replace has made the file shorter.
+	ErrFull   = errors.New("the journal is full until it is replaced by a shorter one")
+	ErrClosed = errors.New("the journal is closed")
 )
 
 // Found is the content of a file that Open has opened.
@@ -34,7 +39,7 @@ type Found struct {
 	Torn bool
 	// Void says that the file is damaged in its midst or has another header:
 	// Records is empty. The file was kept beside the new one, with .damaged
-	// behind its name.
+	// behind its name, in place of an earlier such file.
 	Void bool
 }
 
@@ -63,11 +68,12 @@ type batch struct {
 
 // Open opens the journal of a name in a directory, which must exist, or makes an
 // empty one. header is one line of text, which names the content and its form.
-// The caller keeps others from opening the same journal. Errors name the file.
+// The caller keeps others from opening the same journal; a file that another
+// process has open is an error. Errors name the file.
 func Open(dir, name, header string) (*Journal, Found, error) {
 	j, found, err := open(directory(dir), name, header)
 	if err != nil {
-		return nil, Found{}, fmt.Errorf("%s: %w", directory(dir).path(name), err)
+		return nil, Found{}, fmt.Errorf("the journal %s cannot be opened: %w", directory(dir).path(name), err)
 	}
 	return j, found, nil
 }
@@ -76,7 +82,7 @@ func open(d disk, name, header string) (*Journal, Found, error) {
 	j := &Journal{disk: d, name: name, text: header}
 	f, err := d.open(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return j, Found{}, j.Replace(func() [][]byte { return nil })
+		return j.begin(Found{})
 	}
 	if err != nil {
 		return nil, Found{}, err
@@ -89,19 +95,32 @@ func open(d disk, name, header string) (*Journal, Found, error) {
 	if !ok {
 		return j.voided(f)
 	}
-	records, end, void := j.salt.read(b[at:])
+	records, start, end, void := j.salt.read(b[at:])
 	if void {
 		return j.voided(f)
 	}
 	j.file, j.size = f, int64(at+end)
-	torn := at+end < len(b)
-	if torn {
-		err = errors.Join(f.Truncate(j.size), f.Sync())
-	}
-	if err != nil {
+	if err = j.settle(b[at+start : at+end]); err != nil {
 		return nil, Found{}, errors.Join(err, f.Close())
 	}
-	return j, Found{Records: records, Torn: torn}, nil
+	return j, Found{Records: records, Torn: at+end < len(b)}, nil
+}
+
+// settle puts a file that was found, and its name, on stable storage, and cuts
+// off a torn unit. An earlier process may have ended after a sync had failed:
+// then the last unit can be read, but only bytes that are written again reach the
+// disk.
+func (j *Journal) settle(last []byte) error {
+	if _, err := j.file.WriteAt(last, j.size-int64(len(last))); err != nil {
+		return err
+	}
+	if err := j.file.Truncate(j.size); err != nil {
+		return err
+	}
+	if err := j.file.Sync(); err != nil {
+		return err
+	}
+	return j.disk.sync()
 }
 
 // content returns the bytes of a file.
@@ -126,7 +145,7 @@ func content(f file) ([]byte, error) {
 
 // header returns the first line of the file.
 func (j *Journal) header() string {
-	sum := binary.BigEndian.AppendUint32(nil, j.salt.sum([]byte(j.text), nil))
+	sum := binary.BigEndian.AppendUint32(nil, j.salt.sum([]byte(j.text)))
 	return j.text + " " + hex.EncodeToString(j.salt[:]) + hex.EncodeToString(sum) + "\n"
 }
 
@@ -145,18 +164,28 @@ func (j *Journal) parseHeader(b []byte) (n int, ok bool) {
 
 // voided sets a damaged file aside, and begins an empty journal.
 func (j *Journal) voided(damaged file) (*Journal, Found, error) {
-	err := errors.Join(damaged.Close(), j.disk.rename(j.name, j.name+damagedSuffix))
-	if err == nil {
-		err = j.Replace(func() [][]byte { return nil })
+	if err := errors.Join(j.disk.rename(j.name, j.name+damagedSuffix), damaged.Close()); err != nil {
+		return nil, Found{}, err
 	}
-	return j, Found{Void: true}, err
+	return j.begin(Found{Void: true})
+}
+
+// begin writes the first file of a journal.
+func (j *Journal) begin(found Found) (*Journal, Found, error) {
+	if err := j.replace(nil); err != nil {
+		if j.file != nil {
+			_ = j.file.Close()
+		}
+		return nil, Found{}, err
+	}
+	return j, found, nil
 }
 
 // Append stores records, and returns once they are on stable storage. After a
 // crash either all or none of one Append are found. Appends that wait at the
-// same time share a write and a sync; their order is any. An error means that
-// nobody knows whether the records are stored, and that every Append fails until
-// Replace succeeds.
+// same time share a write and a sync; their order is any. After ErrTooLong and
+// ErrFull nothing is stored. Another error means that nobody knows whether the
+// records are stored, and that every Append fails until Replace succeeds.
 func (j *Journal) Append(records ...[]byte) error {
 	var body []byte
 	for _, r := range records {
@@ -206,6 +235,9 @@ func (j *Journal) write(b *batch) error {
 	if err != nil {
 		return err
 	}
+	if at+unitHead+int64(len(b.body)) > maxFile {
+		return j.failed("written", ErrFull)
+	}
 	unit := j.salt.appendUnit(make([]byte, 0, unitHead+len(b.body)), b.body)
 	if _, err = j.file.WriteAt(unit, at); err == nil {
 		err = j.file.Sync()
@@ -213,7 +245,7 @@ func (j *Journal) write(b *batch) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err != nil {
-		j.err = fmt.Errorf("the journal %s cannot be written: %w", j.name, err)
+		j.err = j.failed("written until it is replaced as a whole", err)
 		return j.err
 	}
 	j.size = at + int64(len(unit))
@@ -224,9 +256,10 @@ func (j *Journal) write(b *batch) error {
 // that file in place of the old one. Every Append comes either before the call of
 // the function, and is in the old file alone, or goes to the new file. The
 // function must therefore return everything worth keeping that Appends were
-// given, including Appends that have not returned yet. After an error the old
-// file may still be the journal; Appends fail if they did before, or if a power
-// failure could bring the old file back.
+// given, including Appends that have not returned yet. Appends wait meanwhile: the
+// function must not wait for one. After an error the old file may still be the
+// journal; Appends fail if they did before, or if a power failure could bring
+// the old file back.
 func (j *Journal) Replace(records func() [][]byte) error {
 	j.io.Lock()
 	defer j.io.Unlock()
@@ -236,23 +269,40 @@ func (j *Journal) Replace(records func() [][]byte) error {
 	if errors.Is(err, ErrClosed) {
 		return err
 	}
-	next := &Journal{disk: j.disk, name: j.name, text: j.text}
-	if err := next.create(records()); err != nil {
-		return fmt.Errorf("the journal %s cannot be replaced: %w", j.name, err)
+	if err = j.replace(records()); err != nil {
+		return j.failed("replaced", err)
 	}
-	old := j.file
+	return nil
+}
+
+// failed returns an error that names the file, with a remedy.
+func (j *Journal) failed(what string, err error) error {
+	err = fmt.Errorf("the journal %s cannot be %s: %w", j.disk.path(j.name), what, err)
+	if errors.Is(err, ErrTooLong) || errors.Is(err, ErrFull) {
+		return err
+	}
+	return fmt.Errorf("%w: make room, or check the disk", err)
+}
+
+// replace makes a new file with records the journal. The caller holds j.io, or
+// has the journal alone.
+func (j *Journal) replace(records [][]byte) error {
+	next := &Journal{disk: j.disk, name: j.name, text: j.text}
+	if err := next.create(records); err != nil {
+		return err
+	}
+	if j.file != nil {
+		_ = j.file.Close()
+	}
 	j.file, j.salt = next.file, next.salt
-	j.mu.Lock()
-	j.size, j.err = next.size, nil
 	// The new file is the journal now, even if a power failure brings back the
 	// old one: Appends must not go where nobody would find them.
-	if err = j.disk.sync(); err != nil {
-		err = fmt.Errorf("the journal %s cannot be replaced: %w", j.name, err)
-		j.err = err
-	}
-	j.mu.Unlock()
-	if old != nil {
-		_ = old.Close()
+	err := j.disk.sync()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.size, j.err = next.size, nil
+	if err != nil {
+		j.err = j.failed("written until it is replaced as a whole", err)
 	}
 	return err
 }
@@ -280,13 +330,20 @@ func (j *Journal) create(records [][]byte) (err error) {
 	return nil
 }
 
-// fill writes the header and units of records to an empty file.
+// fill writes the header and units of records to a file, in place of the rest of
+// an earlier file that a crash has left.
 func (j *Journal) fill(f file, records [][]byte) error {
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
 	b := []byte(j.header())
 	var body []byte
 	flush := func() error {
 		if len(body) > 0 {
 			b = j.salt.appendUnit(b, body)
+		}
+		if j.size+int64(len(b)) > maxFile {
+			return ErrFull
 		}
 		_, err := f.WriteAt(b, j.size)
 		j.size += int64(len(b))

@@ -1,12 +1,13 @@
 package journal
 
 import (
+	"bytes"
 	"encoding/binary"
 	"hash/crc32"
 )
 
 const (
-	unitHead   = 8       // bytes in front of a body
+	unitHead   = 16      // bytes in front of a body
 	recordHead = 4       // bytes in front of a record
 	maxUnit    = 1 << 20 // bytes of a body
 
@@ -14,15 +15,18 @@ const (
 	MaxRecord = 1 << 16
 )
 
-// salt begins the bytes of every checksum of a file.
+// A salt begins every unit of a file, and the bytes of every checksum.
 type salt [8]byte
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-func (s *salt) sum(length, body []byte) uint32 {
+// sum returns the CRC32C of the salt and b.
+func (s *salt) sum(b ...[]byte) uint32 {
 	sum := crc32.Update(0, castagnoli, s[:])
-	sum = crc32.Update(sum, castagnoli, length)
-	return crc32.Update(sum, castagnoli, body)
+	for _, b := range b {
+		sum = crc32.Update(sum, castagnoli, b)
+	}
+	return sum
 }
 
 // appendRecord appends a record to a body.
@@ -33,6 +37,7 @@ func appendRecord(body, record []byte) []byte {
 
 // appendUnit appends a unit to b.
 func (s *salt) appendUnit(b, body []byte) []byte {
+	b = append(b, s[:]...)
 	length := binary.BigEndian.AppendUint32(nil, uint32(len(body)))
 	b = append(b, length...)
 	b = binary.BigEndian.AppendUint32(b, s.sum(length, body))
@@ -41,10 +46,10 @@ func (s *salt) appendUnit(b, body []byte) []byte {
 
 // unit returns the body of the unit at the start of b, if there is one.
 func (s *salt) unit(b []byte) (body []byte, ok bool) {
-	if len(b) < unitHead {
+	if len(b) < unitHead || !bytes.HasPrefix(b, s[:]) {
 		return nil, false
 	}
-	length, sum, rest := b[:4], binary.BigEndian.Uint32(b[4:]), b[unitHead:]
+	length, sum, rest := b[8:12], binary.BigEndian.Uint32(b[12:]), b[unitHead:]
 	n := binary.BigEndian.Uint32(length)
 	if n == 0 || n > maxUnit || uint64(n) > uint64(len(rest)) || s.sum(length, rest[:n]) != sum {
 		return nil, false
@@ -69,42 +74,39 @@ func split(body []byte) (records [][]byte, ok bool) {
 	return records, true
 }
 
-// read returns the records of a file behind its header, and the end of the last
-// whole unit. If void is set, a unit in the midst is damaged.
-func (s *salt) read(b []byte) (records [][]byte, end int, void bool) {
+// read returns the records of a file behind its header, and the start and end of
+// the last whole unit. If void is set, bytes behind that end are no torn unit.
+func (s *salt) read(b []byte) (records [][]byte, start, end int, void bool) {
 	for end < len(b) {
 		body, ok := s.unit(b[end:])
 		if !ok {
-			return records, end, s.readable(b[end:])
+			return records, start, end, !s.torn(b[end:])
 		}
 		more, ok := split(body)
 		if !ok {
-			return nil, end, true // nobody wrote this
+			return nil, start, end, true // no Append wrote this
 		}
 		records = append(records, more...)
-		end += unitHead + len(body)
+		start, end = end, end+unitHead+len(body)
 	}
-	return records, end, false
+	return records, start, end, false
 }
 
-// maxSearch bounds the search for a unit behind a damaged one: the bytes of all
-// checksums. A file on which more must be spent was not written by a Journal.
-const maxSearch = 1 << 30
-
-// readable reports whether a unit begins anywhere behind the first byte of b.
-func (s *salt) readable(b []byte) bool {
-	spent := 0
-	for at := 1; at+unitHead <= len(b); at++ {
-		n := binary.BigEndian.Uint32(b[at:])
-		if n == 0 || n > maxUnit || uint64(n) > uint64(len(b)-at-unitHead) {
-			continue
-		}
-		if spent += int(n); spent > maxSearch {
+// torn reports whether b can be the rest of one unit that a crash cut short: no
+// longer than a unit, and without a unit in it. Records cannot imitate a unit,
+// because they do not know the salt.
+func (s *salt) torn(b []byte) bool {
+	if len(b) > unitHead+maxUnit {
+		return false
+	}
+	for at := 1; ; at++ {
+		next := bytes.Index(b[min(at, len(b)):], s[:])
+		if next < 0 {
 			return true
 		}
+		at += next
 		if _, ok := s.unit(b[at:]); ok {
-			return true
+			return false
 		}
 	}
-	return false
 }
