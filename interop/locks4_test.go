@@ -3,15 +3,23 @@
 package interop
 
 import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/interop/locking"
 )
 
 // TestLocks4 has processes of the guest lock bytes of one file through two
-// mounts by version 4, which are two clients. The answers are those of a local
-// file system.
+// mounts by version 4, which are two clients, and then through each mount against
+// a process of the server's host. The answers are those of a local file system.
 func TestLocks4(t *testing.T) {
 	guest(t)
 	dir := tmpfs(t)
@@ -19,11 +27,135 @@ func TestLocks4(t *testing.T) {
 	require.NoError(t, err, reference)
 	d := serve(t, "--no-root-squash")
 	s := d.site().by("4.2")
-	s.mount(t, "/mnt", s.options("rdma"))
-	s.mount(t, "/mnt2", s.options("tcp"))
+	before := d.descriptors()
+	mounts := map[string]string{"rdma": "/mnt", "tcp": "/mnt2"}
+	for transport, point := range mounts {
+		s.mount(t, point, s.options(transport))
+	}
 	timed(t, "by RDMA and TCP", func() { sameLines(t, reference, must(t, "guestwork locking /mnt /mnt2")) })
-	umount(t, "/mnt")
-	umount(t, "/mnt2")
+	for transport, point := range mounts {
+		timed(t, "with the host, by "+transport, func() { contend(t, d.dir, point) })
+		flocks(t, d.dir, point)
+		must(t, "rm "+point+"/locked")
+	}
+	for _, point := range mounts {
+		umount(t, point)
+	}
+	d.settled(before)
 	d.stop()
 	assert.NotContains(t, d.stderr.String(), "level=WARN")
+}
+
+// unionOf matches the answer to the process b's test for locks of the others. On
+// the host of a server, their locks are one range.
+var unionOf = regexp.MustCompile(`(?m)^(\d+ b \S+-test .*: \w+ lock) of .*$`)
+
+// contend compares the answers to processes of the guest, in a mount, and to one
+// of the host, in the directory that is mounted, with the answers to three
+// processes in a local directory.
+func contend(t *testing.T, dir, mount string) {
+	wanted := func(paragraph string) bool { return !strings.Contains(paragraph, "flock") }
+	var local, far strings.Builder
+	at := tmpfs(t)
+	require.NoError(t, locking.Contend(func(string) (locking.Child, error) { return hostLocker(at) }, wanted, &local))
+	require.NoError(t, locking.Contend(func(who string) (locking.Child, error) {
+		if who == "b" {
+			return hostLocker(dir)
+		}
+		return newGuestLocker(t, mount)
+	}, wanted, &far), "%s", &far)
+	sameLines(t, unionOf.ReplaceAllString(local.String(), "$1"), unionOf.ReplaceAllString(far.String(), "$1"))
+}
+
+// flocks checks that flock of a client is a lock of all bytes on the host, and
+// that flock of a process of the host and locks of clients are apart.
+func flocks(t *testing.T, dir, mount string) {
+	there, err := newGuestLocker(t, mount)
+	require.NoError(t, err)
+	here, err := hostLocker(dir)
+	require.NoError(t, err)
+	answers := map[locking.Child]*bufio.Reader{there: bufio.NewReader(there), here: bufio.NewReader(here)}
+	for _, step := range []struct {
+		who           locking.Child
+		command, want string
+	}{
+		{there, "open 1", "ok"},
+		{here, "open 1", "ok"},
+		{there, "flock 1 write", "ok"},
+		{here, "posix-test 1 read 5 1", "write lock of 0 at 0"},
+		{here, "ofd 1 read 5 1", "EAGAIN"},
+		{here, "flock 1 write", "ok"},
+		{there, "flock 1 none", "ok"},
+		{there, "flock 1 write", "ok"},
+		{there, "flock 1 none", "ok"},
+		{here, "posix 1 read 5 1", "ok"},
+		{there, "flock 1 write", "EAGAIN"},
+		{there, "flock 1 read", "ok"},
+		{there, "flock 1 none", "ok"},
+		{here, "posix 1 none 0 0", "ok"},
+	} {
+		fmt.Fprintln(step.who, step.command)
+		answer, err := answers[step.who].ReadString('\n')
+		require.NoError(t, err, step.command)
+		assert.Equal(t, step.want, strings.TrimSpace(answer), step.command)
+	}
+	assert.NoError(t, there.Wait())
+	assert.NoError(t, here.Wait())
+}
+
+func hostLocker(dir string) (locking.Child, error) { return locking.Start(program("guestwork"), dir) }
+
+// A guestLocker is a process of the guest that locks bytes.
+type guestLocker struct {
+	*Session
+	t   *testing.T
+	pid string
+}
+
+func newGuestLocker(t *testing.T, dir string) (locking.Child, error) {
+	s, err := guest(t).Open(context.Background(), "echo $$; exec guestwork locker "+dir)
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(s.Close)
+	var pid strings.Builder
+	for b := make([]byte, 1); ; pid.Write(b) {
+		if _, err := s.Read(b); err != nil {
+			return nil, err
+		}
+		if b[0] == '\n' {
+			return &guestLocker{s, t, pid.String()}, nil
+		}
+	}
+}
+
+// Kill implements locking.Child.
+func (g *guestLocker) Kill() error {
+	must(g.t, "kill -9 "+g.pid)
+	return g.end()
+}
+
+// Wait implements locking.Child.
+func (g *guestLocker) Wait() error {
+	if err := g.CloseWrite(); err != nil {
+		return err
+	}
+	err := g.end()
+	if err == nil && g.Status() != 0 {
+		err = errors.New("a process of the guest has failed")
+	}
+	return err
+}
+
+// end waits for the end of the process.
+func (g *guestLocker) end() error {
+	for b := make([]byte, 100); ; {
+		switch _, err := g.Read(b); {
+		case err == nil:
+		case g.Status() >= 0:
+			return nil
+		default:
+			return err
+		}
+	}
 }

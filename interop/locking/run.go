@@ -3,7 +3,8 @@
 // also if the directories are mounts of two clients.
 //
 // Linux's flock is a lock of all bytes by NFS. On a local file system flock is
-// apart from the locks of fcntl, so no step has both.
+// apart from the locks of fcntl, so no paragraph has both. The processes open the
+// file in the first paragraph.
 package locking
 
 import (
@@ -141,12 +142,14 @@ b posix 1 write 5 1
 c kill
 b posix 1 write 0 0
 b posix 1 none 0 0
+
 c open 1
 c ofd 1 write 0 10
 b ofd 1 write 5 1
 c kill
 b ofd 1 write 0 0
 b ofd 1 none 0 0
+
 c open 1
 c flock 1 write
 b flock 1 write
@@ -197,59 +200,100 @@ b close 1
 // Run makes the steps with processes of this program in two directories, which
 // are one or two mounts of it, and prints the answers.
 func Run(one, two string, out io.Writer) error {
-	r := runner{dirs: map[string]string{"a": one, "b": two, "c": one}, running: make(map[string]*child)}
+	dirs := map[string]string{"a": one, "b": two, "c": one}
+	every := func(string) bool { return true }
+	err := Contend(func(who string) (Child, error) { return Start("/proc/self/exe", dirs[who]) }, every, out)
+	return errors.Join(err, Remove(one))
+}
+
+// A Child executes Process. Its input is written, and its output read.
+type Child interface {
+	io.ReadWriter
+
+	// Kill kills the process.
+	Kill() error
+
+	// Wait ends the input, and waits for the end of the process.
+	Wait() error
+}
+
+// Contend makes the steps with processes that start returns, by their names, and
+// prints the answers. It makes only the paragraphs that are wanted.
+func Contend(start func(who string) (Child, error), wanted func(paragraph string) bool, out io.Writer) error {
+	r := runner{start: start, running: make(map[string]*running)}
 	defer r.stop()
-	for i, line := range strings.Split(strings.TrimSpace(steps), "\n") {
-		if line == "" {
-			continue
-		}
-		who, command, _ := strings.Cut(line, " ")
-		answer, err := r.step(who, command)
-		if err != nil {
-			return fmt.Errorf("step %d, %s: %w", i+1, line, err)
-		}
-		if _, err := fmt.Fprintf(out, "%d %s: %s\n", i+1, line, answer); err != nil {
-			return err
+	number := 0
+	for paragraph := range strings.SplitSeq(strings.TrimSpace(steps), "\n\n") {
+		for line := range strings.SplitSeq(paragraph, "\n") {
+			number++
+			if !wanted(paragraph) {
+				continue
+			}
+			who, command, _ := strings.Cut(line, " ")
+			answer, err := r.step(who, command)
+			if err != nil {
+				return fmt.Errorf("step %d, %s: %w", number, line, err)
+			}
+			if _, err := fmt.Fprintf(out, "%d %s: %s\n", number, line, answer); err != nil {
+				return err
+			}
 		}
 	}
-	return errors.Join(r.stop(), Remove(one))
+	return r.stop()
 }
 
 type runner struct {
-	dirs    map[string]string
-	running map[string]*child
+	start   func(who string) (Child, error)
+	running map[string]*running
 }
 
-// A child is a process that executes commands.
-type child struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Reader
+type running struct {
+	Child
+	answers *bufio.Reader
 }
 
 func (r *runner) step(who, command string) (answer string, err error) {
 	c := r.running[who]
 	if c == nil {
-		if c, err = start(r.dirs[who]); err != nil {
+		started, err := r.start(who)
+		if err != nil {
 			return "", err
 		}
+		c = &running{started, bufio.NewReader(started)}
 		r.running[who] = c
 	}
 	switch waits := strings.HasSuffix(command, " &"); {
 	case command == "kill":
 		delete(r.running, who)
-		return "ok", c.kill()
+		return "ok", c.Kill()
 	case command != "=":
-		if _, err := fmt.Fprintln(c.in, strings.TrimSuffix(command, " &")); err != nil || waits {
+		if _, err := fmt.Fprintln(c, strings.TrimSuffix(command, " &")); err != nil || waits {
 			return "waits", err
 		}
 	}
-	answer, err = c.out.ReadString('\n')
+	answer, err = c.answers.ReadString('\n')
 	return strings.TrimSuffix(answer, "\n"), err
 }
 
-func start(dir string) (*child, error) {
-	cmd := exec.Command("/proc/self/exe", "locker", dir)
+// stop ends the processes.
+func (r *runner) stop() (err error) {
+	for who, c := range r.running {
+		delete(r.running, who)
+		err = errors.Join(err, c.Wait())
+	}
+	return err
+}
+
+// A child is a process of this host.
+type child struct {
+	cmd *exec.Cmd
+	io.WriteCloser
+	io.Reader
+}
+
+// Start starts a process of this host in a directory. The program is guestwork.
+func Start(program, dir string) (Child, error) {
+	cmd := exec.Command(program, "locker", dir)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -258,10 +302,11 @@ func start(dir string) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &child{cmd, in, bufio.NewReader(out)}, cmd.Start()
+	return &child{cmd, in, out}, cmd.Start()
 }
 
-func (c *child) kill() error {
+// Kill implements Child.
+func (c *child) Kill() error {
 	if err := c.cmd.Process.Kill(); err != nil {
 		return err
 	}
@@ -269,11 +314,5 @@ func (c *child) kill() error {
 	return nil
 }
 
-// stop ends the processes.
-func (r *runner) stop() (err error) {
-	for who, c := range r.running {
-		delete(r.running, who)
-		err = errors.Join(err, c.in.Close(), c.cmd.Wait())
-	}
-	return err
-}
+// Wait implements Child.
+func (c *child) Wait() error { return errors.Join(c.Close(), c.cmd.Wait()) }
