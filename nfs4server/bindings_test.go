@@ -100,3 +100,27 @@ func TestBackchannel(t *testing.T) {
 		}
 	}
 }
+
+// TestUselessBackchannel binds a session whose backchannel can carry no callback
+// (R8881-18.36.3-6, R8881-18.34.3-2).
+func TestUselessBackchannel(t *testing.T) {
+	g := newRig(t)
+	g.peer.Reverse = silent{}
+	id, st := g.exchange("c", 1, 0)
+	require.Equal(t, nfs4.OK, st)
+	back := channel
+	back.MaxOperations = 1
+	var cs nfs4.CreateSessionRes
+	st, _ = g.raw(step{nfs4.OpCreateSession, &nfs4.CreateSessionArgs{ClientID: id.ClientID, Sequence: id.SequenceID, Fore: channel, Back: back}, &cs})
+	require.Equal(t, nfs4.OK, st)
+	for dir, want := range map[uint32]nfs4.Status{
+		nfs4.BindFore: nfs4.OK, nfs4.BindForeOrBoth: nfs4.OK, nfs4.BindBack: nfs4.ErrInval, nfs4.BindBackOrBoth: nfs4.ErrInval,
+	} {
+		bind := step{nfs4.OpBindConnToSession, &nfs4.BindConnArgs{Session: cs.Session, Dir: dir}, new(nfs4.BindConnRes)}
+		st, _ = g.raw(bind)
+		assert.Equal(t, want, st, dir)
+		if want == nfs4.OK {
+			assert.Equal(t, nfs4.BindFore, bind.res.(*nfs4.BindConnRes).Dir)
+		}
+	}
+}

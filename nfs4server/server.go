@@ -75,6 +75,12 @@ const (
 	// channel for less could never carry a message.
 	minRequest  = callHeader + 12 + 4 + nfs4.SessionIDSize + 16
 	minResponse = replyHeader + 12 + minResult + nfs4.SessionIDSize + 20
+
+	// minCallback and minCallbackRes are the same for CB_COMPOUND. CB_SEQUENCE
+	// alone tells a client nothing: CB_RECALL, of a filehandle, must fit too.
+	minCallback    = callHeader + 16 + 4 + nfs4.SessionIDSize + 20 + 4 + stateidLen + 4 + handleLen
+	minCallbackRes = minResponse - 4 + minResult
+	minCallbackOps = 2
 )
 
 // New returns a Server.

@@ -86,7 +86,7 @@ func createSession(ctx context.Context, x *compound) nfs4.Status {
 	c.Back.HeaderPadSize = 0
 	switch {
 	case c.Fore.MaxOperations < 2, c.Fore.MaxRequests == 0, c.Fore.MaxRequestSize < minRequest, c.Fore.MaxResponseSize < minResponse,
-		c.Flags&nfs4.SessionConnBackChan != 0 && c.Back.MaxOperations < 2:
+		a.Flags&nfs4.SessionConnBackChan != 0 && !canCall(&a.Back):
 		c.Refused = nfs4.ErrTooSmall
 	}
 	res := x.server.state.CreateSession(&c)
@@ -98,6 +98,12 @@ func createSession(ctx context.Context, x *compound) nfs4.Status {
 	}
 	x.out = res.AppendTo(x.out)
 	return nfs4.OK
+}
+
+// canCall reports whether a backchannel with these limits can carry a callback.
+// A client that asks for no backchannel may leave the limits at 0.
+func canCall(a *nfs4.ChannelAttrs) bool {
+	return a.MaxOperations >= minCallbackOps && a.MaxRequests > 0 && a.MaxRequestSize >= minCallback && a.MaxResponseSize >= minCallbackRes
 }
 
 // grant returns the limits of a fore channel for the limits that a client asks
@@ -124,7 +130,7 @@ func bindConnToSession(ctx context.Context, x *compound) nfs4.Status {
 	if s == nil {
 		return nfs4.ErrBadSession
 	}
-	if p := x.call.Peer; p == nil || p.Reverse == nil { // this connection cannot carry callbacks
+	if p := x.call.Peer; p == nil || p.Reverse == nil || !canCall(&s.Back) { // this connection cannot carry callbacks
 		switch a.Dir {
 		case nfs4.BindBack, nfs4.BindBackOrBoth:
 			return nfs4.ErrInval

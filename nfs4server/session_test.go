@@ -2,6 +2,7 @@ package nfs4server
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
@@ -248,6 +250,39 @@ func TestChannels(t *testing.T) {
 		_, st = create("tiny", func(a *nfs4.CreateSessionArgs) { tiny(&a.Fore) })
 		assert.Equal(t, nfs4.ErrTooSmall, st, "R8881-18.36.3-6")
 	}
+	for i, tiny := range []func(c *nfs4.ChannelAttrs){
+		func(c *nfs4.ChannelAttrs) { c.MaxResponseSize = minCallbackRes - 1 }, func(c *nfs4.ChannelAttrs) { c.MaxRequestSize = minCallback - 1 },
+		func(c *nfs4.ChannelAttrs) { c.MaxOperations = 1 }, func(c *nfs4.ChannelAttrs) { c.MaxRequests = 0 },
+		func(c *nfs4.ChannelAttrs) { *c = nfs4.ChannelAttrs{} },
+	} {
+		_, st = create("no callback", func(a *nfs4.CreateSessionArgs) {
+			a.Flags = nfs4.SessionConnBackChan
+			tiny(&a.Back)
+		})
+		assert.Equal(t, nfs4.ErrTooSmall, st, "%d: R8881-18.36.3-6", i)
+		_, st = create(fmt.Sprint("no backchannel ", i), func(a *nfs4.CreateSessionArgs) { tiny(&a.Back) })
+		assert.Equal(t, nfs4.OK, st, "%d: none is asked for", i)
+	}
+	_, st = create("callbacks", func(a *nfs4.CreateSessionArgs) {
+		a.Flags = nfs4.SessionConnBackChan
+		a.Back = nfs4.ChannelAttrs{MaxRequestSize: minCallback, MaxResponseSize: minCallbackRes, MaxOperations: 2, MaxRequests: 1}
+	})
+	assert.Equal(t, nfs4.OK, st)
+}
+
+// TestMinCallback checks the lengths of the shortest CB_COMPOUND of use by the
+// wire forms: an RPC header without credentials, CB_SEQUENCE and CB_RECALL.
+func TestMinCallback(t *testing.T) {
+	call := 6*4 + 8 + 8                          // of RPC
+	call += 4 + 4 + 4 + 4                        // tag, minorversion, callback_ident, count
+	call += 4 + nfs4.SessionIDSize + 3*4 + 4 + 4 // CB_SEQUENCE: slot, sa_cachethis, no referring calls
+	call += 4 + 16 + 4 + 4 + realm.MaxHandle     // CB_RECALL: stateid, truncate, filehandle
+	assert.Equal(t, call, minCallback)
+	reply := 6 * 4
+	reply += 4 + 4 + 4                        // status, tag, count
+	reply += 4 + 4 + nfs4.SessionIDSize + 4*4 // CB_SEQUENCE
+	reply += 4 + 4                            // CB_RECALL
+	assert.Equal(t, reply, minCallbackRes)
 }
 
 // TestLimits checks the limits of a session's COMPOUNDs.

@@ -82,6 +82,21 @@ var createSession = []Scenario{
 		_, st = c.create(a)
 		assert.Equal(t, nfs4.ErrSeqMisordered, st, "a later call has used the slot")
 	}},
+	{Name: "CREATE_SESSION again with other limits", By: createPhase + "2: csa_sequence alone makes a replay, which gets the cached result", run: func(t *T) {
+		c := t.client()
+		a := c.args()
+		res, st := c.create(a)
+		require.Equal(t, nfs4.OK, st)
+		a.Fore.MaxRequests, a.Fore.MaxResponseSize, a.CBProgram = 1, 4096, a.CBProgram+1
+		again, st := c.create(a)
+		assert.Equal(t, nfs4.OK, st)
+		assert.Equal(t, res, again)
+		a.Sequence++
+		next, st := c.create(a)
+		assert.Equal(t, nfs4.OK, st)
+		assert.NotEqual(t, res.Session, next.Session, "a non-retry makes another session")
+		assert.EqualValues(t, 1, next.Fore.MaxRequests)
+	}},
 	{Name: "CREATE_SESSION again after an error", By: createPhase + "2", run: func(t *T) {
 		c := t.client()
 		a := c.args()
@@ -184,6 +199,19 @@ var channels = []Scenario{
 			c := t.client()
 			a := c.args()
 			change(&a.Fore)
+			_, st := c.create(a)
+			assert.Equal(t, nfs4.ErrTooSmall, st, what)
+		}
+	}},
+	{Name: "CREATE_SESSION of a backchannel too small for a callback", By: "RFC 8881, 18.36.3: NFS4ERR_TOOSMALL, on either channel", run: func(t *T) {
+		for what, change := range map[string]func(a *nfs4.ChannelAttrs){
+			"responses of 20": func(a *nfs4.ChannelAttrs) { a.MaxResponseSize = 20 }, "requests of 20": func(a *nfs4.ChannelAttrs) { a.MaxRequestSize = 20 },
+			"one operation, which is CB_SEQUENCE": func(a *nfs4.ChannelAttrs) { a.MaxOperations = 1 },
+		} {
+			c := t.client()
+			a := c.args()
+			a.Flags = nfs4.SessionConnBackChan
+			change(&a.Back)
 			_, st := c.create(a)
 			assert.Equal(t, nfs4.ErrTooSmall, st, what)
 		}
