@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,11 +28,20 @@ type countingFS struct {
 	writing       atomic.Int64
 	reads, writes atomic.Int64
 	opening       func() // called by OpenFile, if not nil
+	full          bool   // no file can be resized
 }
 
 type countingFile struct {
 	vfs.File
-	n *atomic.Int64
+	fs *countingFS
+	n  *atomic.Int64
+}
+
+func (f *countingFile) SetSize(ctx context.Context, size uint64) error {
+	if f.fs.full {
+		return syscall.EDQUOT
+	}
+	return f.File.SetSize(ctx, size)
 }
 
 func (f *countingFile) Close() {
@@ -44,11 +54,11 @@ func counting(fs vfs.FS) *countingFS { return &countingFS{FS: fs, opener: fs.(vf
 func (fs *countingFS) count(o vfs.Opened) vfs.Opened {
 	if o.Read != nil {
 		fs.reading.Add(1)
-		o.Read = &countingFile{o.Read, &fs.reading}
+		o.Read = &countingFile{o.Read, fs, &fs.reading}
 	}
 	if o.Write != nil {
 		fs.writing.Add(1)
-		o.Write = &countingFile{o.Write, &fs.writing}
+		o.Write = &countingFile{o.Write, fs, &fs.writing}
 	}
 	return o
 }
@@ -64,6 +74,13 @@ func (fs *countingFS) OpenFile(ctx context.Context, c *vfs.Cred, h vfs.Handle, a
 func (fs *countingFS) CreateFile(ctx context.Context, c *vfs.Cred, dir vfs.Handle, name string, how vfs.CreateHow, access vfs.OpenAccess) (vfs.Made, vfs.Opened, error) {
 	m, o, err := fs.opener.CreateFile(ctx, c, dir, name, how, access)
 	return m, fs.count(o), err
+}
+
+func (fs *countingFS) SetAttr(ctx context.Context, c *vfs.Cred, h vfs.Handle, set vfs.SetAttr, guard *vfs.Time) (vfs.WCC, error) {
+	if fs.full && set.Size != nil {
+		return vfs.WCC{}, syscall.EDQUOT
+	}
+	return fs.FS.SetAttr(ctx, c, h, set, guard)
 }
 
 func (fs *countingFS) AppendKey(b []byte, h vfs.Handle) ([]byte, error) {
@@ -364,5 +381,42 @@ func TestChangeOfFile(t *testing.T) {
 			seen[a.Change] = true
 			assert.Equal(t, first.TimeCreate, a.TimeCreate)
 		}
+	})
+}
+
+// TestOpenThatFails lets OPENs fail when they empty the file: what was open before
+// is as it was, and nothing else is open.
+func TestOpenThatFails(t *testing.T) {
+	eachFS(t, func(t *testing.T, g *rig, fs *countingFS) {
+		g.make("f", "data")
+		first, fh, st := g.open(openArgs("o", "f", nfs4.ShareRead, 0, nfs4.NoCreate))
+		require.Equal(t, nfs4.OK, st)
+		fs.full = true
+		for _, access := range []uint32{nfs4.ShareRead, nfs4.ShareWrite, nfs4.ShareBoth} {
+			for _, owner := range []string{"o", "new"} {
+				a := openArgs(owner, "f", access, nfs4.ShareWrite, nfs4.Unchecked)
+				a.Attrs = nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrSize)}
+				_, _, st = g.open(a)
+				require.Equal(t, nfs4.ErrDQuot, st)
+				assert.Equal(t, [2]int64{1, 0}, fs.opened())
+				assert.Equal(t, 1, g.s.Counts().Opens)
+				data, st := g.read(fh, first.StateID)
+				assert.Equal(t, nfs4.OK, st, "the stateid is the latest still")
+				assert.Equal(t, "data", data)
+				assert.Equal(t, nfs4.ErrOpenMode, g.write(fh, first.StateID, "x"))
+			}
+		}
+		other, _, st := g.other().open(openArgs("o", "f", nfs4.ShareBoth, 0, nfs4.NoCreate))
+		assert.Equal(t, nfs4.OK, st, "nothing is denied")
+		assert.EqualValues(t, 1, other.StateID.SeqID)
+		fs.full = false
+		a := openArgs("o", "f", nfs4.ShareWrite, 0, nfs4.Unchecked)
+		a.Attrs = nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrSize)}
+		second, _, st := g.open(a)
+		require.Equal(t, nfs4.OK, st)
+		assert.EqualValues(t, 2, second.StateID.SeqID)
+		require.Equal(t, nfs4.OK, g.write(fh, second.StateID, "new"))
+		data, _ := g.read(fh, second.StateID)
+		assert.Equal(t, "new", data)
 	})
 }

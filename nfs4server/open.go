@@ -194,7 +194,7 @@ func (x *compound) openMade(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.Ope
 		opened.Close()
 		return status
 	}
-	_, status = x.addOpen(a, res, key, opened)
+	_, status = x.addOpen(a, res, key, opened, nil)
 	return status
 }
 
@@ -228,16 +228,26 @@ func (x *compound) openObject(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.O
 	if err != nil {
 		return x.status(err)
 	}
-	has, status := x.addOpen(a, res, key, opened)
-	if status != nfs4.OK || !empty {
+	if empty {
+		return x.openEmpty(ctx, a, res, key, opened)
+	}
+	_, status := x.addOpen(a, res, key, opened, nil)
+	return status
+}
+
+// openEmpty adds an open of the current object to the state and empties the
+// object, which may fail: an OPEN that fails changes nothing of the state.
+func (x *compound) openEmpty(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.OpenRes, key []byte, opened *realm.Open) nfs4.Status {
+	var trial nfs4state.Trial
+	has, status := x.addOpen(a, res, key, opened, &trial)
+	if status != nfs4.OK {
 		return status
 	}
 	if err := x.truncate(ctx, has); err != nil {
-		if res.StateID.SeqID == 1 { // no earlier OPEN has it
-			x.server.state.Close(x.session, &res.StateID)
-		}
+		x.server.state.Undo(&trial)
 		return x.status(err)
 	}
+	x.server.state.Settle(&trial)
 	res.AttrSet.Set(nfs4.AttrSize)
 	return nfs4.OK
 }
@@ -257,11 +267,14 @@ func (x *compound) openable(ctx context.Context) (vfs.Attr, nfs4.Status) {
 }
 
 // addOpen adds an open of the current object to the state, which takes over
-// opened. It returns all that is open by the stateid.
-func (x *compound) addOpen(a *nfs4.OpenArgs, res *nfs4.OpenRes, key []byte, opened *realm.Open) (*realm.Open, nfs4.Status) {
+// opened. It returns all that is open by the stateid. trial is of an OPEN that may
+// still fail, or nil.
+func (x *compound) addOpen(
+	a *nfs4.OpenArgs, res *nfs4.OpenRes, key []byte, opened *realm.Open, trial *nfs4state.Trial,
+) (*realm.Open, nfs4.Status) {
 	o, id, status := x.server.state.OpenFile(x.session, &nfs4state.OpenFile{
 		Owner: a.Owner.Owner, Key: string(key), Access: a.ShareAccess & nfs4.ShareBoth, Deny: a.ShareDeny,
-		Reclaim: a.Claim == nfs4.ClaimPrevious,
+		Reclaim: a.Claim == nfs4.ClaimPrevious, Trial: trial,
 	}, opened)
 	if status != nfs4.OK {
 		return nil, status
@@ -269,6 +282,9 @@ func (x *compound) addOpen(a *nfs4.OpenArgs, res *nfs4.OpenRes, key []byte, open
 	has := o.File.(*realm.Open)
 	if has.Removed() { // ExportsChanged may have come before
 		x.server.state.Close(x.session, &id)
+		if trial != nil {
+			x.server.state.Undo(trial)
+		}
 		return nil, nfs4.ErrStale
 	}
 	res.StateID = id

@@ -74,8 +74,9 @@ type Open struct {
 	modes atomic.Uint32
 
 	// State.mu guards these.
-	asked uint16 // a bit for the modes of each OPEN
-	locks map[*lockOwner]*lockSet
+	asked  uint16 // a bit for the modes of each OPEN
+	trials []*Trial
+	locks  map[*lockOwner]*lockSet
 }
 
 // Access returns the access for which o is open: ShareRead, ShareWrite or both.
@@ -107,6 +108,7 @@ type OpenFile struct {
 	Key          string // of the object, the same for all its handles
 	Access, Deny uint32 // ShareRead and ShareWrite
 	Reclaim      bool   // CLAIM_PREVIOUS
+	Trial        *Trial // of an OPEN that may still fail, or nil
 }
 
 // MayOpen returns the status of an OPEN that fails for any object, so that the
@@ -157,7 +159,13 @@ func (s *State) OpenFile(session *Session, a *OpenFile, attach any) (o *Open, id
 		o.File = attach
 		s.slab.put(o.index, &o.holding)
 	}
-	s.setAsked(o, o.asked|1<<modes(a.Access, a.Deny))
+	mode := modes(a.Access, a.Deny)
+	if a.Trial != nil {
+		o.try(a.Trial, mode)
+	} else {
+		o.asks(mode)
+	}
+	s.setAsked(o, o.asked|1<<mode)
 	o.bump()
 	return o, o.StateID(), nfs4.OK
 }

@@ -26,12 +26,14 @@ func (h *holding) StateID() nfs4.StateID { return nfs4.StateID{SeqID: h.seqid.Lo
 
 // bump advances the seqid, which is never 0. State.mu guards it against
 // another.
-func (h *holding) bump() {
-	next := h.seqid.Load() + 1
-	if next == 0 {
-		next = 1
+func (h *holding) bump() { h.seqid.Store(after(h.seqid.Load())) }
+
+// after returns the seqid that follows another (RFC 8881, Section 8.2.2).
+func after(seqid uint32) uint32 {
+	if seqid++; seqid == 0 {
+		seqid = 1
 	}
-	h.seqid.Store(next)
+	return seqid
 }
 
 // name gives h, of an open-owner or a lock-owner, an index and the next stateid:

@@ -1,0 +1,81 @@
+package nfs4state
+
+import "slices"
+
+// A Trial is an OPEN that may still fail after State.OpenFile: by its effect on
+// the file itself, which must not come before the check of share reservations.
+// OpenFile fills it in, if it succeeds. Then Settle or Undo must follow.
+type Trial struct {
+	open   *Open
+	mode   uint32
+	added  bool   // the OPEN was the first that asked for these modes
+	before uint32 // seqid
+	after  uint32
+}
+
+// try makes t the Trial of an OPEN for some modes of o, which has yet to be
+// added to o.
+func (o *Open) try(t *Trial, mode uint32) {
+	before := o.seqid.Load()
+	*t = Trial{open: o, mode: mode, added: o.asked&(1<<mode) == 0, before: before, after: after(before)}
+	o.trials = append(o.trials, t)
+}
+
+// asks tells the Trials of o that an OPEN for some modes has succeeded, which
+// these must leave in force.
+func (o *Open) asks(mode uint32) {
+	for _, t := range o.trials {
+		if t.mode == mode {
+			t.added = false
+		}
+	}
+}
+
+// drop removes t from those of its Open.
+func (t *Trial) drop() {
+	i := slices.Index(t.open.trials, t)
+	t.open.trials = slices.Delete(t.open.trials, i, i+1)
+}
+
+// Settle ends the Trial of an OPEN that has succeeded.
+func (s *State) Settle(t *Trial) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.drop()
+	t.open.asks(t.mode)
+}
+
+// Undo takes back an OPEN that has failed: its modes, unless another OPEN of the
+// same owner has asked for them meanwhile, and the Open itself if it was made
+// for them. The seqid is what it was, unless another OPEN or an OPEN_DOWNGRADE
+// has advanced it further.
+func (s *State) Undo(t *Trial) {
+	var gone released
+	defer func() { s.give(gone) }()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.drop()
+	o := t.open
+	if s.slab.get(o.index) != &o.holding {
+		return // it was closed, or has ended with its client
+	}
+	if o.seqid.Load() == t.after {
+		o.seqid.Store(t.before)
+	}
+	if !t.added {
+		return
+	}
+	for _, other := range o.trials {
+		if other.mode == t.mode {
+			other.added = true // it may have to take them back instead
+			return
+		}
+	}
+	left := o.asked &^ (1 << t.mode)
+	if left == 0 {
+		s.closeOpen(o, &gone)
+		return
+	}
+	s.setAsked(o, left)
+	gone.add(s.config.Narrow(o.File, o.Access()))
+}
