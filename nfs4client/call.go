@@ -60,13 +60,25 @@ func (s *Session) patiently(ctx context.Context, g *generation, c *Compound, del
 			return err
 		}
 		c.x.Release()
-		if *delay = min(max(2**delay, firstDelay), lastDelay); statusIs(err, nfs4.ErrRetryUncachedRep) {
+		if statusIs(err, nfs4.ErrRetryUncachedRep) {
 			continue
 		}
-		if err := sleep(ctx, *delay); err != nil {
+		if err := pause(ctx, delay, err); err != nil {
 			return err
 		}
 	}
+}
+
+// pause waits before a call is made again that the server has put off, each time
+// longer. If ctx ends, the error is its cause, and tells the server's status as
+// well: for that status the server was not silent.
+func pause(ctx context.Context, delay *time.Duration, refusal error) error {
+	*delay = min(max(2**delay, firstDelay), lastDelay)
+	err := sleep(ctx, *delay)
+	if e, ok := errors.AsType[*Error](refusal); ok && err != nil {
+		return fmt.Errorf("%w, while the server put off %v (%w)", err, e.Op, e.Status)
+	}
+	return err
 }
 
 // check checks that a call fits into the session.
@@ -165,8 +177,7 @@ func (s *Session) send(ctx context.Context, g *generation, sl *slot, c *Compound
 		c.x.Release()
 		switch status {
 		case nfs4.ErrDelay:
-			delay = min(max(2*delay, firstDelay), lastDelay)
-			if err := sleep(ctx, delay); err != nil {
+			if err := pause(ctx, &delay, &Error{nfs4.OpSequence, status}); err != nil {
 				return err
 			}
 		case nfs4.ErrConnNotBoundToSession:
@@ -195,6 +206,7 @@ func (s *Session) probe(ctx context.Context, g *generation, id uint32) error {
 	defer s.put(c)
 	sl := &g.slots.slot[id]
 	c.seq = nfs4.SequenceArgs{Session: g.id, Slot: id, Sequence: sl.next, HighestSlotID: id}
+	var delay time.Duration
 	for {
 		c.prepare(s, true)
 		c.x.MaxResults = max(c.x.MaxResults, maxCached) // of the abandoned call
@@ -217,7 +229,7 @@ func (s *Session) probe(ctx context.Context, g *generation, id uint32) error {
 			sl.uncertain = false
 			return nil
 		case nfs4.ErrDelay:
-			if err := sleep(ctx, firstDelay); err != nil {
+			if err := pause(ctx, &delay, &Error{nfs4.OpSequence, status}); err != nil {
 				return err
 			}
 		case nfs4.ErrConnNotBoundToSession:
@@ -264,8 +276,7 @@ func (s *Session) bare(ctx context.Context, c *Compound) error {
 		if !statusIs(err, nfs4.ErrDelay) {
 			return err
 		}
-		delay = min(max(2*delay, firstDelay), lastDelay)
-		if err := sleep(ctx, delay); err != nil {
+		if err := pause(ctx, &delay, err); err != nil {
 			return err
 		}
 	}

@@ -2,8 +2,11 @@ package nfs4client
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
+	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 
@@ -273,6 +276,95 @@ func TestPutOff(t *testing.T) {
 	})
 	_, err := s.Mkdir(t.Context(), nfs4.FH("h"), "n", 0)
 	assert.ErrorIs(t, err, nfs4.ErrDelay)
+}
+
+// TestPutOffAnywhere puts off each operation of each method: the call is made
+// again, unless it has changed something before.
+//
+// R8881-15.1.1.3-2.
+func TestPutOffAnywhere(t *testing.T) {
+	put, fh := failed(nfs4.OpPutFH, nfs4.OK), result(nfs4.OpGetFH, &nfs4.HandleRes{Object: nfs4.FH("h")})
+	list := nfs4.NewDirWriter(xdr.AppendUint32(nil, uint32(nfs4.OpReadDir)), 4096)
+	var p puppet
+	s := p.session(t)
+	ctx, dir := t.Context(), nfs4.FH("dir")
+	file := func() *File { return &File{s: s, fh: nfs4.FH("h")} }
+	for name, tt := range map[string]struct {
+		results [][]byte // of the operations after SEQUENCE
+		call    func() error
+	}{
+		"Open": {[][]byte{put, result(nfs4.OpOpen, &nfs4.OpenRes{}), fh}, func() error {
+			_, err := s.Open(ctx, dir, "n", OpenFlags{Read: true})
+			return err
+		}},
+		"ReadAt": {[][]byte{put, result(nfs4.OpRead, &nfs4.ReadRes{EOF: true})}, func() error {
+			_, err := file().ReadAt(ctx, make([]byte, 8), 0)
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return err
+		}},
+		"WriteAt": {[][]byte{put, result(nfs4.OpWrite, &nfs4.WriteRes{Count: 8})}, func() error {
+			_, err := file().WriteAt(ctx, make([]byte, 8), 0, nfs4.Unstable)
+			return err
+		}},
+		"Commit": {[][]byte{put, result(nfs4.OpCommit, &nfs4.CommitRes{})}, func() error {
+			_, err := file().Commit(ctx)
+			return err
+		}},
+		"Truncate": {[][]byte{put, result(nfs4.OpSetAttr, &nfs4.SetAttrRes{})}, func() error { return file().Truncate(ctx, 1) }},
+		"Close":    {[][]byte{put, result(nfs4.OpClose, &nfs4.StateIDRes{})}, func() error { return file().Close(ctx) }},
+		"Walk": {[][]byte{failed(nfs4.OpPutRootFH, nfs4.OK), failed(nfs4.OpLookup, nfs4.OK), fh}, func() error {
+			_, err := s.Walk(ctx, "n")
+			return err
+		}},
+		"GetAttr": {[][]byte{put, result(nfs4.OpGetAttr, &nfs4.GetAttrRes{})}, func() error {
+			_, err := s.GetAttr(ctx, dir, nfs4.Bitmap{})
+			return err
+		}},
+		"Access": {[][]byte{put, result(nfs4.OpAccess, &nfs4.AccessRes{})}, func() error {
+			_, err := s.Access(ctx, dir, 1)
+			return err
+		}},
+		"SetAttr": {[][]byte{put, result(nfs4.OpSetAttr, &nfs4.SetAttrRes{})}, func() error { return s.SetAttr(ctx, dir, &nfs4.Attrs{}) }},
+		"Mkdir": {[][]byte{put, result(nfs4.OpCreate, &nfs4.CreateRes{}), fh}, func() error {
+			_, err := s.Mkdir(ctx, dir, "n", 0)
+			return err
+		}},
+		"Remove": {[][]byte{put, result(nfs4.OpRemove, &nfs4.ChangeRes{})}, func() error { return s.Remove(ctx, dir, "n") }},
+		"Rename": {[][]byte{put, failed(nfs4.OpSaveFH, nfs4.OK), put, result(nfs4.OpRename, &nfs4.RenameRes{})}, func() error {
+			return s.Rename(ctx, dir, "n", dir, "m")
+		}},
+		"ReadDir": {[][]byte{put, list.Finish(nfs4.Verifier{}, true)}, func() (err error) {
+			for _, e := range s.ReadDir(ctx, dir, nfs4.Bitmap{}) {
+				err = e
+			}
+			return err
+		}},
+	} {
+		for at, off := range tt.results {
+			op := nfs4.Op(binary.BigEndian.Uint32(off))
+			delayed := failed(op, nfs4.ErrDelay)
+			if op == nfs4.OpSetAttr {
+				delayed = result(op, &nfs4.SetAttrRes{Status: nfs4.ErrDelay})
+			}
+			calls := 0
+			p.set(func(seq *nfs4.SequenceArgs, _ *oncrpc.Exchange) []byte {
+				if calls++; calls == 1 {
+					return then(seq, nfs4.ErrDelay, append(slices.Clone(tt.results[:at]), delayed)...)
+				}
+				return ok(seq, tt.results...)
+			})
+			if err := tt.call(); at > 0 && op == nfs4.OpGetFH && name != "Walk" {
+				assert.ErrorIs(t, err, nfs4.ErrDelay, "%s: GETFH after the change", name)
+				assert.Equal(t, 1, calls)
+			} else {
+				assert.NoError(t, err, "%s: %v", name, op)
+				assert.Equal(t, 2, calls)
+			}
+		}
+	}
+	p.set(nil)
 }
 
 // TestUncertain loses the session together with a connection: a change fails,

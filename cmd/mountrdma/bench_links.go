@@ -66,17 +66,13 @@ func (a *app) another(ctx context.Context, r remote, use bool) (*session, *nfscl
 }
 
 // close ends the connections in made.
-func (ls *links) close() {
+func (ls *links) close(a *app) {
 	var all sync.WaitGroup
 	for _, s := range ls.made {
 		all.Go(s.close)
 	}
 	for _, s := range ls.v4 {
-		all.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), goodbyeTime)
-			defer cancel()
-			_ = s.Close(ctx)
-		})
+		all.Go(func() { a.goodbye(context.Background(), s) })
 	}
 	all.Wait()
 }

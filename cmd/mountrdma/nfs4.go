@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/nfsrdma/nfsrdma"
 	"github.com/nfsrdma/nfsrdma/iwarp"
@@ -19,8 +18,9 @@ import (
 // minors are the minor versions of NFS version 4 by the words for them.
 var minors = map[string]uint32{"4.1": nfs4.Minor1, "4.2": nfs4.Minor2}
 
-// goodbyeTime bounds the calls that tell a server of the end of a session.
-const goodbyeTime = time.Second
+// goodbyePart is the part of --timeout that the calls may take that tell a server
+// of the end of a session.
+const goodbyePart = 8
 
 // session4 connects to a server and makes a session of version 4.
 func (a *app) session4(ctx context.Context, srv server, minor uint32) (*nfs4client.Session, error) {
@@ -57,10 +57,21 @@ func versionError(ctx context.Context, addr string, minor uint32, err error) err
 	case errors.Is(err, nfs4.ErrMinorVersMismatch):
 		e.what = "the server has version 4, but not this minor version"
 		e.remedy = fmt.Sprintf("use --vers 4.%d or --vers 3, or turn it on there", nfs4.Minor1+nfs4.Minor2-minor)
+	case errors.Is(err, nfs4.ErrDelay):
+		e.what = "the server answers, but puts off all calls (NFS4ERR_DELAY)"
+		e.remedy = "see its log, or run the command again later (--timeout changes how long to wait)"
 	default:
 		return helloError(ctx, addr, err)
 	}
 	return e
+}
+
+// goodbye closes a session, and does not wait long for a server that does not
+// answer any more.
+func (a *app) goodbye(ctx context.Context, s *nfs4client.Session) {
+	ctx, cancel := context.WithTimeout(ctx, a.timeout/goodbyePart)
+	defer cancel()
+	_ = s.Close(ctx)
 }
 
 // nfs4Info describes a server of version 4. Scripts depend on its JSON.
@@ -104,9 +115,12 @@ func (a *app) info4(ctx context.Context, srv server, i *info) error {
 		if i.V4 == nil {
 			i.V4, err = describe4(ctx, s)
 		}
-		_ = s.Close(ctx)
+		a.goodbye(ctx, s)
 		if err != nil {
 			i.V4Error = err.Error()
+		}
+		if i.V4Error != "" && ctx.Err() != nil {
+			return nil // nothing more can be learned in time
 		}
 	}
 	if n := len(i.Versions); n > 1 && i.Versions[n-1] == "4.1" && i.Versions[n-2] == "4.2" {
@@ -142,8 +156,12 @@ func identity(b []byte) string {
 	return string(b)
 }
 
-// maxPseudo is how many directories of the pseudo file system are listed.
-const maxPseudo = 256
+// maxPseudo is how many directories of the pseudo file system are listed, and
+// maxFound how many exports.
+const (
+	maxPseudo = 256
+	maxFound  = 4096
+)
 
 // A walk4 finds the exports in the namespace of version 4: the directories in
 // which another file system than the root's begins (RFC 8881, Section 7). A root
@@ -185,6 +203,8 @@ func (w *walk4) list(ctx context.Context, path string) error {
 		case e.Attrs.Type != nfs4.TypeDir: // no pseudo directory has such entries
 			w.found = append(w.found, path+"/")
 			return nil
+		case len(w.found)+len(below) >= maxFound:
+			return fmt.Errorf("more than %d names in the directories that lead to the exports: only some exports are listed", maxFound)
 		case e.Attrs.FSID != w.fsid:
 			w.found = append(w.found, path+"/"+e.Name)
 		default:

@@ -7,13 +7,16 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma"
 	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
@@ -131,4 +134,60 @@ func TestOtherVersions(t *testing.T) {
 	addr, _ = rig4(t, only4, func(cfg *nfsrdma.ServerConfig) { cfg.Minors = []uint32{1} })
 	assert.Contains(t, refused(t, "bench", scheme+addr+"/a/b/f", "--vers=4.2"), "but not this minor version; use --vers 4.1 or")
 	assert.Contains(t, refused(t, "bench", scheme+addr+"/a/b/f"), "measure version 4 with --vers 4.2, or turn version 3 on there")
+}
+
+// A stubborn answers some calls of version 4, and later ones with NFS4ERR_DELAY or
+// not at all.
+type stubborn struct {
+	oncrpc.Service
+	left  atomic.Int64 // calls to answer
+	delay bool
+}
+
+func (s *stubborn) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+	c, ok := oncrpc.ParseCall(req.Msg)
+	switch {
+	case !ok, c.Vers != nfs4.Version, s.left.Add(-1) >= 0:
+		return s.Service.Serve(ctx, req, rep)
+	case !s.delay:
+		<-ctx.Done()
+		return false
+	}
+	var head nfs4.CompoundArgs
+	head.Decode(&c.Args)
+	op := nfs4.Op(c.Args.Uint32())
+	rep.Head = rpcmsg.AppendAccepted(rep.Head, c.XID, rpcmsg.Success)
+	rep.Head = (&nfs4.CompoundRes{Status: nfs4.ErrDelay, N: 1}).AppendTo(rep.Head)
+	rep.Head = nfs4.AppendOp(rep.Head, op, &nfs4.StatusRes{Status: nfs4.ErrDelay})
+	return true
+}
+
+// TestInfoOfStubbornServer checks that info ends in time when a server falls
+// silent in version 4 or puts off all calls, and tells what it has learned.
+func TestInfoOfStubbornServer(t *testing.T) {
+	const dial = 4        // EXCHANGE_ID, CREATE_SESSION, RECLAIM_COMPLETE, and GETATTR of the lease time
+	const walk = dial + 6 // the two pseudo directories
+	for _, answered := range []int64{0, 1, dial, walk, walk + 1} {
+		for _, delay := range []bool{false, true} {
+			t.Run(fmt.Sprint(answered, delay), func(t *testing.T) {
+				addr, _ := rig4(t, func(cfg *nfsrdma.ServerConfig) {
+					cfg.Wrap = func(next oncrpc.Service) oncrpc.Service {
+						s := &stubborn{Service: next, delay: delay}
+						s.left.Store(answered)
+						return s
+					}
+				})
+				start := time.Now()
+				o := object(t, must(t, "info", addr, "--json", "--timeout=300ms"))
+				assert.Less(t, time.Since(start), 2*time.Second)
+				assert.Contains(t, o["versions"], "3")
+				assert.Equal(t, answered >= dial, o["nfs4"] != nil)
+				want := map[bool]string{false: "answers no call", true: "puts off all calls"}[delay]
+				if answered == dial {
+					want = map[bool]string{false: "timed out", true: "timed out, while the server put off SEQUENCE (NFS4ERR_DELAY)"}[delay]
+				}
+				assert.Contains(t, o["nfs4_error"], want)
+			})
+		}
+	}
 }
