@@ -41,8 +41,14 @@ func DialV4(ctx context.Context, addr string, minor uint32, cfg ClientConfig) (*
 			if err != nil {
 				return nil, err // not a nil *rpcrdma.Client
 			}
-			return conn, nil
+			return conn4{conn}, nil
 		},
 		Network: "rdma", Minor: minor, Cred: *cfg.NFS.Cred, Slots: cfg.Credits, GiveUp: cfg.GiveUp, Log: cfg.Log,
 	})
 }
+
+// A conn4 is a line to a server, for a session.
+type conn4 struct{ *rpcrdma.Client }
+
+// Abort ends the present connection (nfs4client.Conn).
+func (c conn4) Abort(cause error) { c.Conn().Conn().Abort(cause) }

@@ -104,8 +104,17 @@ func (l *tcpLine) cut() {
 	_ = l.last.Close()
 }
 
-// request uses a session, which it closes, below a new directory of the export.
+// goodbyeLimit is the time to close a session.
+const goodbyeLimit = 30 * time.Second
+
+// request uses a session below a new directory of the export, and closes it at the
+// end of the test, which otherwise could not end after a failure.
 func request(t *testing.T, s *nfs4client.Session, r requested, cut func()) {
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), goodbyeLimit)
+		defer cancel()
+		assert.NoError(t, s.Close(ctx))
+	})
 	ctx, cancel := context.WithTimeout(t.Context(), requesterLimit)
 	defer cancel()
 	top, err := s.Walk(ctx, r.path)
@@ -148,7 +157,6 @@ func request(t *testing.T, s *nfs4client.Session, r requested, cut func()) {
 	require.NoError(t, f.Close(ctx))
 	require.NoError(t, s.Remove(ctx, dir, "f"))
 	require.NoError(t, s.Remove(ctx, top, name))
-	assert.NoError(t, s.Close(ctx))
 }
 
 // exactlyOnce makes and removes directories while connections are cut. A change

@@ -150,7 +150,7 @@ func (s *Session) send(ctx context.Context, g *generation, sl *slot, c *Compound
 		sent := time.Since(s.began)
 		err := s.line.call(ctx, &c.x)
 		switch {
-		case err != nil && lost(err) && ctx.Err() == nil && !s.line.closed.Load():
+		case err != nil && lost(err) && ctx.Err() == nil && !s.line.closed():
 			unsure = true
 			continue
 		case err != nil:
@@ -212,7 +212,7 @@ func (s *Session) probe(ctx context.Context, g *generation, id uint32) error {
 		c.x.MaxResults = max(c.x.MaxResults, maxCached) // of the abandoned call
 		err := s.line.call(ctx, &c.x)
 		switch {
-		case err != nil && lost(err) && ctx.Err() == nil && !s.line.closed.Load():
+		case err != nil && lost(err) && ctx.Err() == nil && !s.line.closed():
 			continue
 		case err != nil:
 			return s.ended(err)
@@ -261,7 +261,7 @@ func (s *Session) bare(ctx context.Context, c *Compound) error {
 		c.prepare(s, false)
 		err := s.line.call(ctx, &c.x)
 		switch {
-		case err != nil && lost(err) && ctx.Err() == nil && !s.line.closed.Load():
+		case err != nil && lost(err) && ctx.Err() == nil && !s.line.closed():
 			continue
 		case err != nil:
 			return err

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -169,7 +172,7 @@ func newSession(t *testing.T, g *rig) *Session {
 	t.Helper()
 	s, err := Dial(t.Context(), Config{Dial: g.dial, Network: "tcp", Minor: 2, Cred: asRoot})
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = s.Close(context.Background()) })
+	closeLater(t, s)
 	return s
 }
 
@@ -261,3 +264,85 @@ func TestAway(t *testing.T) {
 	_, err = s.Access(t.Context(), h, 1)
 	require.NoError(t, err)
 }
+
+// TestCloseWithoutServer checks that Close ends when its context does, whatever
+// calls under way wait for, and that it does not wait once more for a server that
+// calls have given up.
+func TestCloseWithoutServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const giveUp = time.Minute
+		var p puppet
+		line := &departing{puppet: &p}
+		s, err := Dial(t.Context(), Config{Dial: line.dial, Network: "tcp", Minor: 2, Log: slog.New(slog.DiscardHandler), GiveUp: giveUp})
+		require.NoError(t, err)
+		line.silent.Store(true)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		assert.ErrorIs(t, s.Close(ctx), context.DeadlineExceeded)
+		assert.Equal(t, time.Second, time.Since(began))
+		assert.True(t, line.aborted.Load(), "an orderly end would wait for the server")
+
+		for _, hangs := range []bool{false, true} { // attempts to connect
+			p, line := puppet{}, &departing{hangs: hangs}
+			line.puppet = &p
+			s, err := Dial(t.Context(), Config{Dial: line.dial, Network: "tcp", Minor: 2, Log: slog.New(slog.DiscardHandler), GiveUp: giveUp})
+			require.NoError(t, err)
+			line.gone.Store(true)
+			failed := make(chan error, 1)
+			go func() { failed <- s.Sequence(context.Background()) }()
+			time.Sleep(time.Second)
+			began := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			assert.Error(t, s.Close(ctx))
+			assert.LessOrEqual(t, time.Since(began), time.Second)
+			assert.ErrorIs(t, <-failed, ErrClosed)
+		}
+
+		p = puppet{}
+		line = &departing{puppet: &p}
+		s, err = Dial(t.Context(), Config{Dial: line.dial, Network: "tcp", Minor: 2, Log: slog.New(slog.DiscardHandler), GiveUp: giveUp})
+		require.NoError(t, err)
+		line.gone.Store(true)
+		for range 3 {
+			began = time.Now()
+			assert.ErrorIs(t, s.Sequence(t.Context()), ErrUnreachable)
+			assert.Equal(t, giveUp, time.Since(began))
+		}
+		began = time.Now()
+		assert.ErrorIs(t, s.Close(t.Context()), ErrUnreachable)
+		assert.Zero(t, time.Since(began))
+	})
+}
+
+// A departing is a puppet whose connection may end, or fall silent.
+type departing struct {
+	*puppet
+	silent, gone, aborted atomic.Bool
+	hangs                 bool
+}
+
+func (d *departing) dial(ctx context.Context) (Conn, error) {
+	switch {
+	case !d.gone.Load():
+		return d, nil
+	case d.hangs:
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	return nil, io.ErrUnexpectedEOF
+}
+
+func (d *departing) Call(ctx context.Context, x *oncrpc.Exchange) error {
+	switch {
+	case d.gone.Load():
+		return oncrpc.ErrClosed
+	case d.silent.Load():
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	return d.puppet.Call(ctx, x)
+}
+
+func (d *departing) Abort(error) { d.aborted.Store(true) }

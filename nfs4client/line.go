@@ -14,10 +14,17 @@ import (
 // A Conn is a connection to a server: an oncrpc.TCPClient, an
 // rpcrdma.ClientConn or an rpcrdma.Client. Errors of calls whose connection has
 // ended wrap oncrpc.ErrClosed or rdma.ErrClosed.
+//
+// If a Conn also has the method Abort(cause error), Session calls it before Close
+// when the server has not answered in time: such a server may take no part in an
+// orderly end.
 type Conn interface {
 	oncrpc.Caller
 	Close() error
 }
+
+// An aborter is a Conn that can end without the server.
+type aborter interface{ Abort(cause error) }
 
 // A line is the way to a server: one connection at a time. A call that finds no
 // connection makes a connection.
@@ -25,14 +32,17 @@ type line struct {
 	dial   func(ctx context.Context) (Conn, error)
 	giveUp time.Duration
 
+	life    context.Context // ended by close
+	end     context.CancelCauseFunc
 	live    atomic.Pointer[liveConn]
 	turn    chan struct{} // has an element while a goroutine connects
 	closing sync.WaitGroup
-	closed  atomic.Bool
+	leaving atomic.Bool // see depart
 
 	// Of the goroutine whose turn it is.
 	pause time.Duration // before the next attempt
 	last  *liveConn     // nil: there was no connection yet
+	gone  bool          // the last call has given up
 }
 
 // A liveConn is a connection in use. A server that ends connections without an
@@ -49,7 +59,9 @@ const (
 )
 
 func newLine(cfg *Config) *line {
-	return &line{dial: cfg.Dial, giveUp: cfg.GiveUp, turn: make(chan struct{}, 1)}
+	l := &line{dial: cfg.Dial, giveUp: cfg.GiveUp, turn: make(chan struct{}, 1)}
+	l.life, l.end = context.WithCancelCause(context.Background())
+	return l
 }
 
 // call makes a call over the present connection. If the connection ends, the
@@ -79,8 +91,15 @@ func (l *line) drop(c *liveConn) {
 	}
 }
 
+// closed reports whether close was called.
+func (l *line) closed() bool { return l.life.Err() != nil }
+
 // connect makes a connection. Of several calls, one connects.
 func (l *line) connect(ctx context.Context) (*liveConn, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(l.life, func() { cancel(ErrClosed) })()
+	began := time.Now() // another call may have its turn for as long as this one waits
 	select {
 	case l.turn <- struct{}{}:
 		defer func() { <-l.turn }()
@@ -94,17 +113,14 @@ func (l *line) connect(ctx context.Context) (*liveConn, error) {
 	if !first && l.last.answered.Load() {
 		l.pause = 0
 	}
-	began := time.Now()
+	once := l.leaving.Load() && l.gone // no second wait for a server that is away
 	for {
-		if l.pause > 0 {
-			if err := sleep(ctx, l.pause/2+rand.N(l.pause/2)); err != nil {
+		if l.pause > 0 && !once {
+			if err := sleep(ctx, l.before(began)); err != nil {
 				return nil, err
 			}
 		}
 		l.pause = min(max(2*l.pause, firstPause), lastPause)
-		if l.closed.Load() {
-			return nil, ErrClosed
-		}
 		c, err := l.dial(ctx)
 		switch {
 		case err == nil:
@@ -113,28 +129,47 @@ func (l *line) connect(ctx context.Context) (*liveConn, error) {
 			return nil, context.Cause(ctx)
 		case first:
 			return nil, err
-		case l.giveUp > 0 && time.Since(began) > l.giveUp:
+		case once, l.giveUp > 0 && time.Since(began) >= l.giveUp:
+			l.gone = true
 			return nil, fmt.Errorf("%w for %v: %w", ErrUnreachable, time.Since(began).Round(time.Millisecond), err)
 		}
 	}
 }
 
+// before returns the pause before the next attempt of a call that has waited
+// since began. The last attempt comes when the call gives up.
+func (l *line) before(began time.Time) time.Duration {
+	pause := l.pause/2 + rand.N(l.pause/2)
+	if l.giveUp > 0 {
+		pause = min(pause, max(l.giveUp-time.Since(began), 0))
+	}
+	return pause
+}
+
 // publish lets calls use c.
 func (l *line) publish(c Conn) (*liveConn, error) {
 	live := &liveConn{Conn: c}
-	l.last = live
+	l.last, l.gone = live, false
 	l.live.Store(live)
-	if l.closed.Load() { // close may not have seen the connection
+	if l.closed() { // close may not have seen the connection
 		l.drop(live)
 		return nil, ErrClosed
 	}
 	return live, nil
 }
 
-// close ends the connection and waits for its end.
-func (l *line) close() {
-	l.closed.Store(true)
+// depart says that the calls that follow are the last, which need no server that
+// has been given up.
+func (l *line) depart() { l.leaving.Store(true) }
+
+// close ends the connection and waits for its end. cause is not nil if the last
+// call had no answer in time.
+func (l *line) close(cause error) {
+	l.end(ErrClosed)
 	if c := l.live.Load(); c != nil {
+		if a, ok := c.Conn.(aborter); ok && cause != nil {
+			a.Abort(cause)
+		}
 		l.drop(c)
 	}
 	l.turn <- struct{}{} // until an attempt to connect has ended

@@ -99,7 +99,7 @@ func (p *puppet) session(t testing.TB) *Session {
 	t.Helper()
 	s, err := p.dial()
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, s.Close(context.Background())) })
+	closeLater(t, s)
 	return s
 }
 

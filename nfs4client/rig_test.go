@@ -54,11 +54,14 @@ func (g *rig) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply)
 	return g.mux.Load().Serve(ctx, req, rep)
 }
 
-func newRig(t testing.TB) *rig {
+func newRig(t testing.TB, exports ...realm.Export) *rig {
 	t.Helper()
+	if len(exports) == 0 {
+		exports = []realm.Export{{Path: "/a/b", FS: mem.New(mem.Options{Size: 1 << 30})}}
+	}
 	out := buf.Default.Out()
 	t.Cleanup(func() { assert.Equal(t, out, buf.Default.Out(), "unreturned buffers") })
-	r, err := realm.New(realm.Config{Exports: []realm.Export{{Path: "/a/b", FS: mem.New(mem.Options{Size: 1 << 30})}}})
+	r, err := realm.New(realm.Config{Exports: exports})
 	require.NoError(t, err)
 	g := &rig{t: t, realm: r, epoch: 6}
 	g.restart()
@@ -144,8 +147,17 @@ func (g *rig) connect(change ...func(*Config)) *Session {
 	}
 	s, err := Dial(g.t.Context(), cfg)
 	require.NoError(g.t, err)
-	g.t.Cleanup(func() { assert.NoError(g.t, s.Close(context.Background())) })
+	closeLater(g.t, s)
 	return s
+}
+
+// closeLater closes s at the end of the test, which fails if that takes long.
+func closeLater(t testing.TB, s *Session) {
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		assert.NoError(t, s.Close(ctx))
+	})
 }
 
 // home returns the handle of the export.

@@ -134,7 +134,7 @@ func Dial(ctx context.Context, cfg Config) (*Session, error) {
 	}
 	if err != nil {
 		s.end()
-		s.line.close()
+		s.line.close(context.Cause(ctx))
 		return nil, err
 	}
 	s.under.Go(s.renew)
@@ -142,7 +142,8 @@ func Dial(ctx context.Context, cfg Config) (*Session, error) {
 }
 
 // Close destroys the session and the client ID, as far as ctx allows, and
-// closes the connection. Calls under way fail.
+// closes the connection. Calls under way fail. If the last call has failed with
+// ErrUnreachable, Close tries to reach the server only once.
 func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock() // no repair begins any more
 	s.end()
@@ -150,6 +151,7 @@ func (s *Session) Close(ctx context.Context) error {
 	s.under.Wait()
 	g := s.now.Load()
 	g.slots.end()
+	s.line.depart()
 	var c Compound
 	c.Add(nfs4.OpDestroySession, &nfs4.SessionArgs{Session: g.id}, &c.done)
 	err := s.bare(ctx, &c)
@@ -159,7 +161,7 @@ func (s *Session) Close(ctx context.Context) error {
 		err = s.bare(ctx, &c)
 	}
 	c.Reset()
-	s.line.close()
+	s.line.close(context.Cause(ctx))
 	if statusIs(err, nfs4.ErrStaleClientID, nfs4.ErrClientIDBusy) {
 		return nil // lost already, or files are open: the server drops it after a lease
 	}
