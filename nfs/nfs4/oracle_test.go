@@ -180,8 +180,12 @@ func partly(m Message) bool {
 	return hasBeyond(m)
 }
 
-// readList reads the list behind a message that has one.
+// readList reads the list behind a message that has one. Its length is not to be
+// trusted if the message ends early.
 func readList(r *xdr.Reader, m Message) {
+	if r.Err() != nil {
+		return
+	}
 	switch m := m.(type) {
 	case *ReadDirRes:
 		if m.Status == OK {

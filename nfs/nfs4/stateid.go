@@ -41,9 +41,13 @@ func (s *TestStateIDRes) AppendTo(b []byte) []byte {
 	return b
 }
 
-// Decode reads s.
+// Decode reads s, and fails with xdr.ErrShort if the message cannot hold N status
+// codes.
 func (s *TestStateIDRes) Decode(r *xdr.Reader) {
-	if s.Status = Status(r.Uint32()); s.Status == OK {
-		s.N = r.Uint32()
+	if s.Status = Status(r.Uint32()); s.Status != OK {
+		return
+	}
+	if s.N = r.Uint32(); r.Err() == nil && int64(s.N)*4 > int64(r.Left()) {
+		r.Fail(xdr.ErrShort)
 	}
 }
