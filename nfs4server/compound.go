@@ -53,6 +53,8 @@ type compound struct {
 	keyOf   []byte // see key
 	parts   [][]byte
 	unnamed bool // a name of an owner was waited for in vain
+	hurried bool // no name of an owner may be waited for
+	unknown bool // a name of an owner would have been waited for
 	results results
 }
 
@@ -164,7 +166,7 @@ func (x *compound) end() {
 	}
 	x.uses = x.uses[:0]
 	x.call, x.reply, x.args, x.session, x.out, x.tag = nil, nil, nil, nil, nil, nil
-	x.current, x.saved, x.keep = object{}, object{}, false
+	x.current, x.saved, x.keep, x.hurried = object{}, object{}, false, false
 }
 
 // finish sets status and count, hands the results to the reply, and lets the

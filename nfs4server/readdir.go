@@ -1,9 +1,11 @@
 package nfs4server
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"slices"
+	"time"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/vfs"
@@ -67,31 +69,26 @@ func (x *compound) rest() {
 
 // list lists a directory of an export.
 func (x *compound) list(ctx context.Context, a *nfs4.ReadDirArgs, w *nfs4.DirWriter) nfs4.Status {
-	if err := x.work(ctx, &x.current); err != nil {
-		return x.status(err)
-	}
-	dir, want := x.current, a.Request.And(x.supported())
-	u := dir.use
-	cookie := a.Cookie
+	l := lister{x: x, dir: x.current, want: a.Request.And(x.supported()), w: w}
+	verf, cookie, eof := binary.BigEndian.Uint64(a.Verf[:]), a.Cookie, false
 	if cookie != 0 {
 		cookie -= firstCookie
 	}
-	var failed nfs4.Status
-	_, verf, eof, err := u.Export.FS.ReadDir(ctx, &u.Cred, dir.h, cookie, binary.BigEndian.Uint64(a.Verf[:]), true, func(e *vfs.Entry) bool {
-		if vfs.IsDots(string(e.Name)) {
-			return true
+	for again := true; again; {
+		v, end, err := l.read(ctx, cookie, verf)
+		switch {
+		case err != nil && w.Empty():
+			return x.status(err)
+		case err != nil: // the client's next call gets the error
+			again = false
+		default:
+			verf, eof, cookie = v, end, l.entry.Cookie
+			again = l.late && l.addLate(ctx)
 		}
-		x.entry.Cookie, x.entry.Name = e.Cookie+firstCookie, e.Name
-		if !x.fillEntry(ctx, &dir, e, want, &failed) {
-			return failed == nfs4.OK
-		}
-		return w.Add(&x.entry)
-	})
+	}
 	switch {
-	case err != nil:
-		return x.status(err)
-	case failed != nfs4.OK:
-		return failed
+	case l.failed != nfs4.OK:
+		return l.failed
 	case w.TooSmall():
 		return nfs4.ErrTooSmall
 	}
@@ -101,36 +98,112 @@ func (x *compound) list(ctx context.Context, a *nfs4.ReadDirArgs, w *nfs4.DirWri
 	return nfs4.OK
 }
 
-// fillEntry sets the attributes of an entry. It returns false if the entry is
-// to be left out, because its object has gone, or with a status in failed.
-func (x *compound) fillEntry(ctx context.Context, dir *object, e *vfs.Entry, want nfs4.Bitmap, failed *nfs4.Status) bool {
-	out := &x.entry.Attrs
-	status := nfs4.OK
-	switch c := x.junction(ctx, dir, string(e.Name)); {
-	case c != nil:
-		status = x.fillExport(ctx, c, want, out)
-		x.alone(dir.use)
-	case e.HasHandle && e.Attr.OK:
-		status = x.fillFrom(ctx, &object{use: dir.use, h: e.Handle}, &e.Attr.Attr, want, out)
-	case e.HasHandle:
-		status = x.fill(ctx, &object{use: dir.use, h: e.Handle}, &want, out)
-	default:
-		h, attr, _, err := dir.use.Export.FS.Lookup(ctx, &dir.use.Cred, dir.h, string(e.Name))
-		if status = x.status(err); err == nil && attr.OK {
-			status = x.fillFrom(ctx, &object{use: dir.use, h: h}, &attr.Attr, want, out)
-		}
+// A lister is one READDIR. The file system calls add with whatever it has locked:
+// an entry whose attributes need another call of a file system, or the wait for a
+// name of an owner, is late, and is added when the file system's call has ended.
+type lister struct {
+	x      *compound
+	dir    object
+	want   nfs4.Bitmap
+	w      *nfs4.DirWriter
+	failed nfs4.Status // of an entry: that of READDIR
+
+	late  bool
+	entry vfs.Entry // the one that is late
+	names bool      // for want of a name
+	since time.Time // when READDIR has begun to wait for names
+}
+
+// read reads entries up to one that is late.
+func (l *lister) read(ctx context.Context, cookie, verf uint64) (newVerf uint64, eof bool, err error) {
+	if err := l.x.work(ctx, &l.dir); err != nil {
+		return 0, false, err
 	}
+	l.late = false
+	u := l.dir.use
+	_, newVerf, eof, err = u.Export.FS.ReadDir(ctx, &u.Cred, l.dir.h, cookie, verf, true, l.add)
+	return newVerf, eof, err
+}
+
+// nameTime is how long one READDIR waits for names of owners before it ends with
+// the entries that it has. The wait for the last name comes on top.
+const nameTime = time.Second
+
+// add adds an entry, and reports whether another one may follow.
+func (l *lister) add(e *vfs.Entry) bool {
+	x := l.x
+	if vfs.IsDots(string(e.Name)) {
+		return true
+	}
+	if !e.HasHandle || !e.Attr.OK || l.want.And(ofFS) != (nfs4.Bitmap{}) || l.want.And(ofPath) != (nfs4.Bitmap{}) ||
+		x.mayLead(&l.dir, string(e.Name)) {
+		return l.delay(e, false)
+	}
+	x.hurried, x.unknown = true, false
+	status := x.fillFrom(ended, &object{use: l.dir.use, h: e.Handle}, &e.Attr.Attr, l.want, &x.entry.Attrs)
+	x.hurried = false
+	if x.unknown {
+		return l.delay(e, true)
+	}
+	return l.put(e, status)
+}
+
+// delay makes e the entry that is late.
+func (l *lister) delay(e *vfs.Entry, names bool) bool {
+	l.late, l.entry, l.names = true, *e, names
+	l.entry.Name = bytes.Clone(e.Name)
+	return false
+}
+
+// addLate adds the entry that is late, and reports whether another one may
+// follow.
+func (l *lister) addLate(ctx context.Context) bool {
+	x, e := l.x, &l.entry
+	switch {
+	case !l.names:
+	case l.since.IsZero():
+		l.since = time.Now()
+	case !l.w.Empty() && time.Since(l.since) > nameTime:
+		return false
+	}
+	return l.put(e, x.fillEntry(ctx, &l.dir, e, l.want))
+}
+
+// put adds an entry whose attributes are known, unless status says otherwise.
+func (l *lister) put(e *vfs.Entry, status nfs4.Status) bool {
+	x := l.x
 	switch {
 	case status == nfs4.OK:
-		return true
 	case status == nfs4.ErrNoEnt || status == nfs4.ErrStale:
+		return true // its object has gone
+	case l.want.Has(nfs4.AttrRdattrError):
+		x.fillError(e.FileID, l.want, status, &x.entry.Attrs)
+	default:
+		l.failed = status
 		return false
-	case want.Has(nfs4.AttrRdattrError):
-		x.fillError(e.FileID, want, status, out)
-		return true
 	}
-	*failed = status
-	return false
+	x.entry.Cookie, x.entry.Name = e.Cookie+firstCookie, e.Name
+	return l.w.Add(&x.entry)
+}
+
+// fillEntry sets the attributes of an entry, by whatever calls this needs.
+func (x *compound) fillEntry(ctx context.Context, dir *object, e *vfs.Entry, want nfs4.Bitmap) nfs4.Status {
+	out := &x.entry.Attrs
+	switch c := x.junction(ctx, dir, string(e.Name)); {
+	case c != nil:
+		status := x.fillExport(ctx, c, want, out)
+		x.alone(dir.use)
+		return status
+	case e.HasHandle && e.Attr.OK:
+		return x.fillFrom(ctx, &object{use: dir.use, h: e.Handle}, &e.Attr.Attr, want, out)
+	case e.HasHandle:
+		return x.fill(ctx, &object{use: dir.use, h: e.Handle}, &want, out)
+	}
+	h, attr, _, err := dir.use.Export.FS.Lookup(ctx, &dir.use.Cred, dir.h, string(e.Name))
+	if err == nil && attr.OK {
+		return x.fillFrom(ctx, &object{use: dir.use, h: h}, &attr.Attr, want, out)
+	}
+	return x.status(err)
 }
 
 // fillError sets the known attributes of an entry whose attributes cannot be read (RFC

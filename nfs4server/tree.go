@@ -196,6 +196,23 @@ func (x *compound) junction(ctx context.Context, o *object, name string) *node {
 	return x.junctionBelow(ctx, o, top, nil, name)
 }
 
+// mayLead reports whether a name in a directory of an export may be a junction. It
+// calls no file system.
+func (x *compound) mayLead(o *object, name string) bool {
+	top := x.tree().byID[o.use.Export.ID]
+	return top != nil && top.leadsTo(name)
+}
+
+// leadsTo reports whether an export below n has a name as its last.
+func (n *node) leadsTo(name string) bool {
+	for _, c := range n.children {
+		if c.export != nil && c.name == name || c.export == nil && c.leadsTo(name) {
+			return true
+		}
+	}
+	return false
+}
+
 // junctionBelow searches the pseudo directories below an export's node, whose
 // path from the export is names.
 func (x *compound) junctionBelow(ctx context.Context, o *object, n *node, names []string, name string) *node {

@@ -96,6 +96,9 @@ func (w *DirWriter) Add(e *DirEntry) bool {
 	return true
 }
 
+// Empty reports that no entry was added.
+func (w *DirWriter) Empty() bool { return w.n == 0 }
+
 // TooSmall reports that not even one entry, or not even the empty list, fits
 // into the size of the call: NFS4ERR_TOOSMALL.
 func (w *DirWriter) TooSmall() bool { return w.room < 0 || w.full && w.n == 0 }
