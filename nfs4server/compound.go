@@ -2,7 +2,6 @@ package nfs4server
 
 import (
 	"context"
-	"hash/maphash"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfs4state"
@@ -371,28 +370,6 @@ func (x *compound) refuse(status nfs4.Status) error {
 	x.i = 1
 	x.finish(x.fail(status))
 	return nil
-}
-
-// seed is of the digests of calls.
-var seed = maphash.MakeSeed()
-
-// digestLen is how many bytes after SEQUENCE are looked at: a filehandle and
-// the operation after it, but no data of a WRITE, which a retry over RDMA may
-// carry in another way.
-const digestLen = 64
-
-// digest returns a number of the call, without its bulk data, and of its
-// principal: two calls with different digests are not retries of one another.
-func (x *compound) digest(rest []byte) uint64 {
-	var h maphash.Hash
-	h.SetSeed(seed)
-	var b [16]byte
-	xdr.AppendUint32(xdr.AppendUint32(b[:0], x.minor), x.n)
-	p := x.principal()
-	xdr.AppendUint32(xdr.AppendUint32(b[:8], p.Flavor), p.UID)
-	h.Write(b[:])
-	h.Write(rest[:min(len(rest), digestLen)])
-	return h.Sum64()
 }
 
 // principal returns the maker of the call.
