@@ -10,6 +10,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
+	"github.com/nfsrdma/nfsrdma/internal/lograte"
 	"github.com/nfsrdma/nfsrdma/internal/lookupcache"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
@@ -53,9 +54,7 @@ func NewUserGroups(lookup func(uid uint32) ([]uint32, error), log *slog.Logger) 
 	if lookup == nil {
 		lookup = hostGroups
 	}
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = lograte.Logger(log) // clients decide how many questions there are
 	g := &UserGroups{lookup: lookup, looking: fairshare.NewPlaces(maxGroupLookups)}
 	waits := fairshare.NewPlaces(maxGroupWaits)
 	g.answers = lookupcache.New(lookupcache.Config[fairshare.Name, uint32, []uint32]{

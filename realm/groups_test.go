@@ -131,6 +131,23 @@ func TestGroupsOfSameUser(t *testing.T) {
 	})
 }
 
+// TestGroupFailuresFillNoLog asks about very many users while the user database is
+// down.
+func TestGroupFailuresFillNoLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		g := NewUserGroups(func(uint32) ([]uint32, error) { return nil, errors.New("down") }, slog.New(slog.NewTextHandler(&log, nil)))
+		defer g.Close()
+		for uid := range uint32(1000) {
+			_, err := g.Of(t.Context(), netip.MustParseAddr("192.0.2.1"), uid)
+			assert.ErrorContains(t, err, "down")
+		}
+		synctest.Wait()
+		assert.LessOrEqual(t, strings.Count(log.String(), "\n"), 20)
+		assert.Contains(t, log.String(), "uid=0")
+	})
+}
+
 // TestHostGroups checks that hostGroups returns the groups that id prints for
 // the user of this test.
 func TestHostGroups(t *testing.T) {
