@@ -2,6 +2,7 @@ package nfs4server
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -65,9 +66,31 @@ func TestAllocs(t *testing.T) {
 		"READ":     {put(fh), {nfs4.OpRead, &nfs4.ReadArgs{StateID: id, Count: 4096}, nil}},
 		"WRITE":    {put(fh), {nfs4.OpWrite, &nfs4.WriteArgs{StateID: id, Data: []byte("data")}, nil}, {nfs4.OpGetAttr, &nfs4.GetAttrArgs{Request: request}, nil}},
 		"COMMIT":   {put(fh), {nfs4.OpCommit, &nfs4.CommitArgs{}, nil}},
+		"LOOKUP":   {root(), look("x"), {nfs4.OpGetFH, &void, nil}},
 	} {
 		assert.LessOrEqual(t, testing.AllocsPerRun(100, g.hot(steps...)), poolLosses, name)
 	}
+	name := testing.AllocsPerRun(100, g.hot(root(), look("x"), look("f")))
+	assert.LessOrEqual(t, name, poolLosses+1, "the name that LOOKUP passes to the file system")
+}
+
+// TestAllocsOfClose checks that CLOSE does not allocate.
+func TestAllocsOfClose(t *testing.T) {
+	const runs = 100
+	g := newRig(t).connect().asRoot()
+	fh := g.make("f", "content")
+	var closes []func()
+	for n := range runs + 1 { // AllocsPerRun makes one more
+		res, _, st := g.open(openArgs(fmt.Sprint(n), "f", nfs4.ShareBoth, 0, nfs4.NoCreate))
+		require.Equal(t, nfs4.OK, st)
+		closes = append(closes, g.hot(put(fh), step{nfs4.OpClose, &nfs4.CloseArgs{StateID: res.StateID}, nil}))
+	}
+	n := testing.AllocsPerRun(runs, func() {
+		closes[0]()
+		closes = closes[1:]
+	})
+	assert.LessOrEqual(t, n, poolLosses)
+	assert.Empty(t, closes)
 }
 
 func BenchmarkCompound(b *testing.B) {

@@ -212,7 +212,9 @@ func (s *State) end(c *client, own *Session, since time.Duration, gone *released
 	for _, o := range c.opens {
 		s.closeOpen(o, &files)
 	}
-	gone.ended = append(gone.ended, files.files...)
+	if files.file != nil {
+		gone.ended = append(append(gone.ended, files.file), files.files...)
+	}
 	gone.later = append(gone.later, files.hosts...)
 	for h := range c.revoked {
 		s.freeRevoked(h)

@@ -9,7 +9,7 @@ import "slices"
 func (s *State) Revoke(removed func(file any) bool) {
 	var gone, ended released
 	defer func() {
-		gone.files, gone.later = ended.files, ended.hosts
+		gone.file, gone.files, gone.later = ended.file, ended.files, ended.hosts
 		s.give(gone)
 	}()
 	s.mu.Lock()

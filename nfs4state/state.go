@@ -139,7 +139,8 @@ func New(c Config) *State {
 
 // released collects the files of ended opens while a lock is held.
 type released struct {
-	files []any
+	file  any   // the first: CLOSE releases one, and needs no memory for it
+	files []any // the others
 	ended []any // of clients that have ended
 
 	hosts []*hostFile // whose locks the caller brings up to date
@@ -147,7 +148,11 @@ type released struct {
 }
 
 func (r *released) add(file any) {
-	if file != nil {
+	switch {
+	case file == nil:
+	case r.file == nil:
+		r.file = file
+	default:
 		r.files = append(r.files, file)
 	}
 }
@@ -160,6 +165,9 @@ func (s *State) give(r released) {
 		s.leaveHost(h)
 	}
 	s.settleLater(r.later)
+	if r.file != nil {
+		s.config.Release(r.file)
+	}
 	for _, f := range r.files {
 		s.config.Release(f)
 	}
