@@ -19,35 +19,90 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// TestCuts cuts the connection at each byte of a change and of its reply: the
-// change is made exactly once. A second MKDIR would fail.
+// TestCuts cuts the connection at each byte of each change and of its reply:
+// the change is made exactly once. A second one would fail, or count on in the
+// seqid of its stateid.
 //
 // R8881-2.9.2-2, R8881-2.10.6.2-1, R8881-2.10.13.1.2-1, R8267-6.6-2,
 // R8267-6.7.2-3.
 func TestCuts(t *testing.T) {
 	g := newRig(t)
 	s := g.connect()
-	h := home(t, s)
-	for way, longest := range map[int]int{reading: 400, writing: 400} {
-		done := false
-		for n := 0; n < longest; n++ {
-			c := g.last()
-			c.arm(way, n)
-			_, err := s.Mkdir(t.Context(), h, fmt.Sprintf("%d-%03d", way, n), 0o755)
-			require.NoError(t, err, "%d bytes, direction %d", n, way)
-			c.mu.Lock()
-			done = c.left[way] > 0 // the call was over before
-			c.mu.Unlock()
-			if done {
-				break
-			}
-		}
-		assert.True(t, done, "the call is longer than the cuts tried")
-		c := g.last()
-		c.mu.Lock()
-		c.on[way] = false
-		c.mu.Unlock()
+	h, ctx := home(t, s), t.Context()
+	mkdir := func(t *testing.T, name string) {
+		_, err := s.Mkdir(ctx, h, name, 0o755)
+		require.NoError(t, err)
 	}
+	var f *File
+	open := func(t *testing.T, name string) {
+		var err error
+		f, err = s.Open(ctx, h, name, OpenFlags{Write: true, Create: true, Exclusive: true, Mode: 0o600})
+		require.NoError(t, err)
+	}
+	shut := func(t *testing.T, _ string) { require.NoError(t, f.Close(ctx)) }
+	nothing := func(*testing.T, string) {}
+	for what, change := range map[string]struct {
+		before, cut, after func(t *testing.T, name string)
+	}{
+		"CREATE": {nothing, mkdir, nothing},
+		"OPEN": {nothing, open, func(t *testing.T, name string) {
+			assert.Equal(t, uint32(1), f.id.SeqID, "%s: opens", name)
+			shut(t, name)
+		}},
+		"CLOSE":  {open, shut, nothing},
+		"REMOVE": {mkdir, func(t *testing.T, name string) { require.NoError(t, s.Remove(ctx, h, name)) }, nothing},
+		"RENAME": {mkdir, func(t *testing.T, name string) { require.NoError(t, s.Rename(ctx, h, name, h, name+"'")) }, nothing},
+		"LINK":   {open, func(t *testing.T, name string) { require.NoError(t, link(ctx, s, f.fh, h, name+"'")) }, shut},
+		"LOCK": {open, func(t *testing.T, name string) {
+			id, err := lock(ctx, s, f)
+			require.NoError(t, err)
+			assert.Equal(t, uint32(1), id.SeqID, "%s: locks", name)
+		}, shut},
+	} {
+		t.Run(what, func(t *testing.T) {
+			cuts := 0
+			for way := reading; way <= writing; way++ {
+				for n, over := 0, false; !over; n++ {
+					require.Less(t, n, 1000, "the call is longer than the cuts tried")
+					name := fmt.Sprintf("%s-%d-%03d", what, way, n)
+					change.before(t, name)
+					c := g.last()
+					c.arm(way, n)
+					change.cut(t, name)
+					if over = c.disarm(way); !over {
+						cuts++
+					}
+					change.after(t, name)
+				}
+			}
+			t.Logf("%d cuts", cuts)
+			assert.Greater(t, cuts, 200)
+		})
+	}
+}
+
+// link gives a file another name.
+func link(ctx context.Context, s *Session, file, dir nfs4.FH, name string) error {
+	c := s.compound()
+	defer s.put(c)
+	c.PutFH(file)
+	c.Add(nfs4.OpSaveFH, &void, &c.done)
+	c.PutFH(dir)
+	c.Add(nfs4.OpLink, &nfs4.NameArgs{Name: []byte(name)}, new(nfs4.ChangeRes))
+	return s.Do(ctx, c)
+}
+
+// lock locks a byte of an open file, and returns the stateid of its locks.
+func lock(ctx context.Context, s *Session, f *File) (nfs4.StateID, error) {
+	c := s.compound()
+	defer s.put(c)
+	var res nfs4.LockRes
+	c.PutFH(f.fh)
+	c.Add(nfs4.OpLock, &nfs4.LockArgs{
+		Type: nfs4.LockWrite, Length: 1, New: true, StateID: f.id, Owner: nfs4.StateOwner{Owner: f.owner[:]},
+	}, &res)
+	err := s.Do(ctx, c)
+	return res.StateID, err
 }
 
 // TestFileCuts does the same with OPEN, WRITE and CLOSE.

@@ -188,6 +188,14 @@ func (c *cutConn) arm(way, n int) {
 	c.left[way], c.on[way] = n, true
 }
 
+// disarm lets c live on, and reports whether c was still to end.
+func (c *cutConn) disarm(way int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.on[way] = false
+	return c.left[way] > 0
+}
+
 // allow returns how many of n bytes may go, and whether c ends after them.
 func (c *cutConn) allow(way, n int) (int, bool) {
 	c.mu.Lock()
@@ -196,7 +204,9 @@ func (c *cutConn) allow(way, n int) (int, bool) {
 		c.left[way] -= n
 		return n, false
 	}
-	return c.left[way], true
+	may := c.left[way]
+	c.left[way] = 0
+	return may, true
 }
 
 func (c *cutConn) Read(p []byte) (int, error) {
