@@ -12,6 +12,14 @@ func knfsd() site {
 	}
 }
 
+// knfsd4 is the same by version 4.2, for which the directory is the root
+// (fsid=0).
+func knfsd4() site {
+	s := knfsd().by("4.2")
+	s.export = "/"
+	return s
+}
+
 // TestKnfsd runs the workload itself on the kernel's server: a failure here is
 // not a fault of ours. Two steps are omitted: "tree" takes a minute when client
 // and server are both emulated, and "listing" exceeds the guest's tmpfs, whose

@@ -22,25 +22,33 @@ var paceOptions = fmt.Sprintf("rsize=%[1]d,wsize=%[1]d", pace.Request)
 // files in memory. It measures all of them b.N times; -benchtime=5x requests
 // five rounds. The time per operation is that of a whole round and says
 // nothing. A guest that counts its instructions does not count the host's, so
-// there only the servers in the guest are measured.
+// there only the servers in the guest are measured, by versions 3 and 4.2.
 func BenchmarkLinux(b *testing.B) {
 	guest(b)
-	m := &paceMeter{
-		title:   "bench-linux",
-		machine: "emulated",
-		servers: []paceServer{{knfsdName, knfsd()}, {"nfsrdmad in the guest", insideServer(b)}},
-	}
+	const name = "nfsrdmad in the guest"
+	ours := insideServer(b)
+	var meters []*paceMeter
 	if os.Getenv(counted) != "" {
-		m.title, m.machine = "bench-linux, counted", "emulated, its clock counting instructions"
+		const machine = "emulated, its clock counting instructions"
+		meters = []*paceMeter{
+			{title: "bench-linux, counted", machine: machine, servers: []paceServer{{knfsdName, knfsd()}, {name, ours}}},
+			{title: "bench-linux, counted, version 4.2", machine: machine, servers: []paceServer{{knfsdName, knfsd4()}, {name, ours.by("4.2")}}},
+		}
 	} else {
-		m.servers = append(m.servers, paceServer{"nfsrdmad on the host", serve(b, "--no-root-squash").site()})
+		meters = []*paceMeter{{title: "bench-linux", machine: "emulated", servers: []paceServer{
+			{knfsdName, knfsd()}, {name, ours}, {"nfsrdmad on the host", serve(b, "--no-root-squash").site()},
+		}}}
 	}
 	for b.Loop() {
-		m.round(b)
+		for _, m := range meters {
+			m.round(b)
+		}
 	}
-	b.Logf("\n%s", m.table())
-	if name := os.Getenv(paceDoc); name != "" && len(m.rounds) >= paceRounds {
-		m.document(b, name, strings.TrimSpace(must(b, "uname -r")))
+	for _, m := range meters {
+		b.Logf("%s\n%s", m.title, m.table())
+		if name := os.Getenv(paceDoc); name != "" && len(m.rounds) >= paceRounds {
+			m.document(b, name, strings.TrimSpace(must(b, "uname -r")))
+		}
 	}
 }
 
@@ -83,7 +91,7 @@ func (m *paceMeter) round(b *testing.B) {
 	res := make([][]float64, len(m.servers))
 	for i := range m.servers {
 		i = (i + len(m.rounds)) % len(m.servers)
-		fmt.Fprintf(os.Stderr, "round %d: %s\n", len(m.rounds)+1, m.servers[i].name)
+		fmt.Fprintf(os.Stderr, "%s, round %d: %s\n", m.title, len(m.rounds)+1, m.servers[i].name)
 		res[i] = measurePace(b, m.servers[i].site)
 	}
 	m.rounds = append(m.rounds, res)
