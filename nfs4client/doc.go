@@ -22,7 +22,7 @@
 //
 // If the server has lost the session, Session makes another session, with a new
 // client ID if that is lost as well, for instance after a restart. Session then
-// reclaims the open files and sends RECLAIM_COMPLETE. No server can tell
+// reclaims the open files with their locks and sends RECLAIM_COMPLETE. No server can tell
 // whether the server executed a change before losing the session. Such a call,
 // if it may have arrived, fails with ErrUncertain. All others are sent again.
 //

@@ -27,6 +27,10 @@ var (
 	// way to another server (eir_server_scope, RFC 8881, Section 2.10.4).
 	ErrOtherServer = errors.New("nfs4client: the file was open on another server")
 
+	// ErrLockLost is the error of files whose locks were lost with the server's
+	// state: others may have locked the bytes meanwhile.
+	ErrLockLost = errors.New("nfs4client: the server did not give back the locks of the file")
+
 	// ErrClosed is the error of calls of a closed Session.
 	ErrClosed = errors.New("nfs4client: session closed")
 )
@@ -83,6 +87,7 @@ var errnos = map[nfs4.Status]syscall.Errno{
 	nfs4.ErrBadHandle:   syscall.ESTALE,
 	nfs4.ErrNotSupp:     syscall.EOPNOTSUPP,
 	nfs4.ErrSymlink:     syscall.ELOOP,
+	nfs4.ErrDenied:      syscall.EAGAIN,
 }
 
 // bad returns an ErrReply with details.

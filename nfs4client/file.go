@@ -14,6 +14,10 @@ import (
 type OpenFlags struct {
 	Read, Write bool
 
+	// DenyRead and DenyWrite keep all others from opening the file for that
+	// purpose (RFC 8881, Section 9.7).
+	DenyRead, DenyWrite bool
+
 	// Create creates a file that does not exist, with permissions Mode.
 	// Exclusive makes an existing file an error.
 	Create, Exclusive bool
@@ -25,24 +29,38 @@ type File struct {
 	s     *Session
 	fh    nfs4.FH
 	share uint32
-	owner [8]byte // open-owner: one for each File, because CLOSE ends all opens of an owner
+	deny  uint32
+	owner [8]byte // open-owner and lock-owner: one for each File, because CLOSE ends all opens of an owner
 
 	mu    sync.Mutex
 	id    nfs4.StateID
 	epoch uint64 // of the client ID to which id belongs
 	err   error  // the file is lost
+	held  held   // all but held.turn
+}
+
+func (s *Session) newFile(flags OpenFlags) *File {
+	f := &File{s: s}
+	_, _ = rand.Read(f.owner[:])
+	f.held.init()
+	f.share, f.deny = shareBits(flags.Read, flags.Write), shareBits(flags.DenyRead, flags.DenyWrite)
+	return f
+}
+
+// shareBits returns the bits of OPEN4_SHARE_ACCESS or OPEN4_SHARE_DENY.
+func shareBits(read, write bool) (bits uint32) {
+	if read {
+		bits |= nfs4.ShareRead
+	}
+	if write {
+		bits |= nfs4.ShareWrite
+	}
+	return bits
 }
 
 // Open opens a file of that name in a directory. The File must be closed.
 func (s *Session) Open(ctx context.Context, dir nfs4.FH, name string, flags OpenFlags) (*File, error) {
-	f := &File{s: s}
-	_, _ = rand.Read(f.owner[:])
-	if flags.Read {
-		f.share |= nfs4.ShareRead
-	}
-	if flags.Write {
-		f.share |= nfs4.ShareWrite
-	}
+	f := s.newFile(flags)
 	args := f.openArgs(nfs4.ClaimNull)
 	args.Name = []byte(name)
 	if flags.Create {
@@ -63,20 +81,49 @@ func (s *Session) Open(ctx context.Context, dir nfs4.FH, name string, flags Open
 		return nil, err
 	}
 	f.id, f.fh, f.epoch = opened.StateID, append(nfs4.FH(nil), fh.Object...), c.epoch
+	for !s.register(f) {
+		if err := f.openAgain(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// register makes a file known, so that it is reclaimed after a restart of the
+// server. It refuses that after such a restart: the reclaim may have begun
+// without the file.
+func (s *Session) register(f *File) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.listed.Load() != f.epoch {
+		return false
+	}
 	s.files[f] = struct{}{}
-	return f, nil
+	return true
+}
+
+// openAgain opens a file that is not registered with its handle.
+func (f *File) openAgain(ctx context.Context) error {
+	c := f.s.compound()
+	defer f.s.put(c)
+	args, opened := f.openArgs(nfs4.ClaimFH), nfs4.OpenRes{}
+	c.PutFH(f.fh)
+	c.Add(nfs4.OpOpen, &args, &opened)
+	err := f.s.Do(ctx, c)
+	f.id, f.epoch = opened.StateID, c.epoch
+	return err
 }
 
 // openArgs returns the arguments of OPEN for f.
 func (f *File) openArgs(claim nfs4.Claim) nfs4.OpenArgs {
 	return nfs4.OpenArgs{
-		ShareAccess: f.share | nfs4.WantNoDeleg, Owner: nfs4.StateOwner{Owner: f.owner[:]}, How: nfs4.NoCreate, Claim: claim,
+		ShareAccess: f.share | nfs4.WantNoDeleg, ShareDeny: f.deny, Owner: nfs4.StateOwner{Owner: f.owner[:]}, How: nfs4.NoCreate, Claim: claim,
 	}
 }
 
-// reopen opens f again with its handle.
+// reopen opens f again with its handle, and reclaims its locks. Without them, f
+// is of no use: its user would not know that others have changed the file. The
+// error is then ErrLockLost.
 func (f *File) reopen(ctx context.Context, g *generation, claim nfs4.Claim) error {
 	c := f.s.compound()
 	defer f.s.put(c)
@@ -86,20 +133,24 @@ func (f *File) reopen(ctx context.Context, g *generation, claim nfs4.Claim) erro
 	}
 	c.PutFH(f.fh)
 	c.Add(nfs4.OpOpen, &args, &opened)
-	if err := f.s.within(ctx, g, c); err != nil {
+	err := f.s.within(ctx, g, c)
+	if refused(err) && f.locked() {
+		return lockLost(err)
+	}
+	if err != nil {
+		return err
+	}
+	lock, err := f.relock(ctx, g, opened.StateID)
+	if refused(err) {
+		return errors.Join(f.release(ctx, g, opened.StateID), lockLost(err))
+	}
+	if err != nil {
 		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.id, f.epoch, f.err = opened.StateID, g.epoch, nil
+	f.id, f.held.id, f.epoch, f.err = opened.StateID, lock, g.epoch, nil
 	return nil
-}
-
-// lose marks f as lost.
-func (f *File) lose(epoch uint64, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.epoch, f.err = epoch, err
 }
 
 // state returns the stateid.
@@ -122,24 +173,17 @@ func (f *File) do(ctx context.Context, c *Compound, build func(id nfs4.StateID))
 		c.Reset()
 		c.PutFH(f.fh)
 		build(id)
-		if err = f.s.Do(ctx, c); err == nil || !f.renewed(ctx, err, epoch) {
+		if err = f.s.Do(ctx, c); err == nil || !f.renewed(err, epoch) {
 			return err
 		}
 	}
 }
 
 // renewed reports whether err refuses a stateid of an earlier client ID, while
-// f has another stateid by now, or got a new stateid: an OPEN whose reply came
-// while files were being reclaimed was not among them.
-func (f *File) renewed(ctx context.Context, err error, epoch uint64) bool {
-	if !statusIs(err, nfs4.ErrBadStateID, nfs4.ErrStaleStateID) {
-		return false
-	}
-	if _, now, _ := f.state(); now != epoch {
-		return true
-	}
-	g := f.s.now.Load()
-	return g.epoch != epoch && f.reopen(ctx, g, nfs4.ClaimFH) == nil
+// f has another stateid by now, or is lost.
+func (f *File) renewed(err error, epoch uint64) bool {
+	_, now, _ := f.state()
+	return now != epoch && statusIs(err, nfs4.ErrBadStateID, nfs4.ErrStaleStateID)
 }
 
 // current makes id stand for the open at any time: a seqid of 0 (RFC 8881,
@@ -169,7 +213,7 @@ func (f *File) ReadAt(ctx context.Context, p []byte, off uint64) (int, error) {
 			return len(c.got.Data), io.EOF
 		case err == nil:
 			return len(c.got.Data), nil
-		case !f.renewed(ctx, err, epoch):
+		case !f.renewed(err, epoch):
 			return 0, err
 		}
 	}
@@ -200,7 +244,7 @@ func (f *File) WriteAt(ctx context.Context, data []byte, off uint64, stable nfs4
 			return nfs4.WriteRes{}, bad("WRITE: stable_how4 %d, but %d was asked for", c.put.Committed, stable)
 		case err == nil:
 			return c.put, nil
-		case !f.renewed(ctx, err, epoch):
+		case !f.renewed(err, epoch):
 			return nfs4.WriteRes{}, err
 		}
 	}
@@ -230,22 +274,35 @@ func (f *File) Truncate(ctx context.Context, size uint64) error {
 	})
 }
 
-// Close closes the file. The File must not be used afterwards, even after an
-// error.
+// Close closes the file, and ends its locks. The File must not be used
+// afterwards, even after an error.
 func (f *File) Close(ctx context.Context) error {
 	c := f.s.compound()
 	defer f.s.put(c)
 	build := func(id nfs4.StateID) {
 		c.Add(nfs4.OpClose, &nfs4.CloseArgs{StateID: id}, new(nfs4.StateIDRes))
 	}
-	err := f.do(ctx, c, build)
-	if errors.Is(err, ErrUncertain) {
-		if err = f.do(ctx, c, build); statusIs(err, nfs4.ErrBadStateID) {
-			err = nil // the file was closed
+	for {
+		err := f.do(ctx, c, build)
+		if errors.Is(err, ErrUncertain) {
+			if err = f.do(ctx, c, build); statusIs(err, nfs4.ErrBadStateID) {
+				err = nil // the file was closed
+			}
+		}
+		if f.s.forget(f, c.epoch, err) {
+			return err
 		}
 	}
-	f.s.mu.Lock()
-	defer f.s.mu.Unlock()
-	delete(f.s.files, f)
-	return err
+}
+
+// forget removes f from the files that are open after a CLOSE in an epoch. It
+// refuses that if a server that has restarted since may have given f back.
+func (s *Session) forget(f *File, epoch uint64, err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil && s.listed.Load() != epoch {
+		return false
+	}
+	delete(s.files, f)
+	return true
 }

@@ -87,11 +87,8 @@ func (s *Session) renovate(ctx context.Context, broken *generation) (*generation
 	}
 	if !bytes.Equal(scope, s.Server().Scope) {
 		s.cfg.Log.Warn("another NFS server answers, so all open files are lost")
-		for _, f := range s.opened() {
-			f.lose(g.epoch, ErrOtherServer)
-			s.mu.Lock()
-			delete(s.files, f) // its handle means nothing any more
-			s.mu.Unlock()
+		for _, f := range s.list(g.epoch) {
+			s.lose(f, g, ErrOtherServer)
 		}
 		err = s.complete(ctx, g)
 	} else {
@@ -109,10 +106,13 @@ func (s *Session) renovate(ctx context.Context, broken *generation) (*generation
 // A file that cannot be opened any more is lost: its calls fail.
 func (s *Session) reclaim(ctx context.Context, g *generation) error {
 	var rest []*File
-	for _, f := range s.opened() {
+	for _, f := range s.list(g.epoch) {
 		err := f.reopen(ctx, g, nfs4.ClaimPrevious)
 		switch {
 		case err == nil:
+		case errors.Is(err, ErrLockLost):
+			s.warn(err)
+			s.lose(f, g, err)
 		case refused(err):
 			rest = append(rest, f)
 		default:
@@ -127,13 +127,29 @@ func (s *Session) reclaim(ctx context.Context, g *generation) error {
 		switch {
 		case err == nil:
 		case refused(err):
-			s.cfg.Log.Warn("an open file was lost with the server's state", "err", err)
-			f.lose(g.epoch, err)
+			s.warn(err)
+			s.lose(f, g, err)
 		default:
 			return err
 		}
 	}
 	return nil
+}
+
+// warn tells that a file is lost.
+func (s *Session) warn(err error) {
+	s.cfg.Log.Warn("an open file was lost with the server's state", "err", err)
+}
+
+// lose makes all calls of f fail. A later restart of the server gives f back
+// neither.
+func (s *Session) lose(f *File, g *generation, err error) {
+	f.mu.Lock()
+	f.epoch, f.err = g.epoch, err
+	f.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.files, f)
 }
 
 // refused reports whether err is a server's refusal of an operation.
@@ -142,10 +158,12 @@ func refused(err error) bool {
 	return ok
 }
 
-// opened returns the open files.
-func (s *Session) opened() []*File {
+// list returns the open files, and notes that what the server of an earlier epoch
+// answers from now on is not among them.
+func (s *Session) list(epoch uint64) []*File {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.listed.Store(epoch)
 	all := make([]*File, 0, len(s.files))
 	for f := range s.files {
 		all = append(all, f)

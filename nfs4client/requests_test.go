@@ -24,6 +24,7 @@ type request struct {
 	ops   []nfs4.Op
 	owner string
 	open  nfs4.OpenArgs
+	lock  nfs4.LockArgs
 	ids   []nfs4.StateID // of READ, WRITE, SETATTR and CLOSE
 }
 
@@ -64,6 +65,8 @@ func decodeRequest(x *oncrpc.Exchange) (q request) {
 			args = &q.seq
 		case nfs4.OpOpen:
 			args = &q.open
+		case nfs4.OpLock:
+			args = &q.lock
 		case nfs4.OpExchangeID:
 			var a nfs4.ExchangeIDArgs
 			a.Decode(&r)

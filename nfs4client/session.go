@@ -71,8 +71,9 @@ type Session struct {
 	renewed atomic.Int64 // when the lease was renewed last, in ns after began
 	flags   atomic.Uint32
 
-	now   atomic.Pointer[generation] // the session in force
-	calls sync.Pool                  // of *Compound
+	now    atomic.Pointer[generation] // the session in force
+	listed atomic.Uint64              // epoch for which the files were listed last; changes under mu
+	calls  sync.Pool                  // of *Compound
 
 	mu     sync.Mutex
 	repair *repair // nil: none is running
@@ -127,6 +128,7 @@ func Dial(ctx context.Context, cfg Config) (*Session, error) {
 	g, err := s.connect(ctx)
 	if err == nil {
 		s.now.Store(g)
+		s.listed.Store(g.epoch)
 		err = s.complete(ctx, g)
 	}
 	if err == nil {

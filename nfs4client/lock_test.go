@@ -1,0 +1,290 @@
+package nfs4client
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+var (
+	all   = Range{End: ToEnd}
+	first = Range{Start: 0, End: 9}
+	tenth = Range{Start: 10, End: 10}
+)
+
+// openBoth opens a file for reading and writing, and makes it if necessary.
+func openBoth(t *testing.T, s *Session, name string) *File {
+	t.Helper()
+	f, err := s.Open(t.Context(), home(t, s), name, OpenFlags{Read: true, Write: true, Create: true, Mode: 0o666})
+	require.NoError(t, err)
+	return f
+}
+
+// TestLocks locks and unlocks bytes between two Files of one Session, and of
+// two.
+func TestLocks(t *testing.T) {
+	for name, connect := range transports {
+		t.Run(name, func(t *testing.T) {
+			g, ctx := newRig(t), t.Context()
+			s := connect(g)
+			f := openBoth(t, s, "f")
+			require.NoError(t, f.Unlock(ctx, all), "nothing was locked")
+			require.NoError(t, f.Lock(ctx, all, true))
+			require.NoError(t, f.Unlock(ctx, tenth))
+			for _, other := range []*File{openBoth(t, s, "f"), openBoth(t, connect(g), "f")} {
+				require.NoError(t, f.Lock(ctx, first, true))
+				err := other.Lock(ctx, all, false)
+				assert.ErrorIs(t, err, nfs4.ErrDenied)
+				assert.ErrorIs(t, err, syscall.EAGAIN)
+				require.NoError(t, other.Lock(ctx, tenth, true))
+				assert.ErrorIs(t, f.Lock(ctx, tenth, false), nfs4.ErrDenied)
+				require.NoError(t, f.Lock(ctx, first, false))
+				require.NoError(t, other.Lock(ctx, first, false))
+				assert.ErrorIs(t, f.Lock(ctx, first, true), nfs4.ErrDenied)
+				require.NoError(t, other.Close(ctx), "which unlocks")
+				require.NoError(t, f.Lock(ctx, first, true))
+			}
+			require.NoError(t, f.Close(ctx))
+			assert.Zero(t, g.server.Counts().Opens)
+		})
+	}
+}
+
+// TestDeny opens a file that others must not open.
+func TestDeny(t *testing.T) {
+	g, ctx := newRig(t), t.Context()
+	s, other := g.connect(), g.connect()
+	f, err := s.Open(ctx, home(t, s), "f", OpenFlags{Write: true, DenyWrite: true, Create: true, Mode: 0o666})
+	require.NoError(t, err)
+	_, err = other.Open(ctx, home(t, other), "f", OpenFlags{Write: true})
+	assert.ErrorIs(t, err, nfs4.ErrShareDenied)
+	_, err = other.Open(ctx, home(t, other), "f", OpenFlags{Read: true, DenyWrite: true})
+	assert.ErrorIs(t, err, nfs4.ErrShareDenied)
+	r, err := other.Open(ctx, home(t, other), "f", OpenFlags{Read: true})
+	require.NoError(t, err)
+	require.NoError(t, f.Close(ctx))
+	f, err = s.Open(ctx, home(t, s), "f", OpenFlags{Write: true, DenyRead: true})
+	assert.ErrorIs(t, err, nfs4.ErrShareDenied, f)
+	require.NoError(t, r.Close(ctx))
+}
+
+// TestLockCuts cuts the connection at many bytes of LOCK and LOCKU, and loses the
+// session with it every other time: the lock is there, and gone again.
+func TestLockCuts(t *testing.T) {
+	g, ctx := newRig(t), t.Context()
+	s, other := g.connect(), g.connect()
+	f, rival := openBoth(t, s, "f"), openBoth(t, other, "f")
+	conn := func() *cutConn { // of s
+		require.NoError(t, alone(t, other))
+		g.cut()
+		require.NoError(t, alone(t, s))
+		return g.last()
+	}
+	for n := 0; n < 400; n += 7 {
+		lose := func() {
+			if n%4 < 2 {
+				return
+			}
+			var c Compound
+			c.Add(nfs4.OpDestroySession, &nfs4.SessionArgs{Session: s.Server().Session}, &c.done)
+			require.NoError(t, other.bare(ctx, &c))
+			c.Reset()
+		}
+		conn().arm(n%2, n)
+		require.NoError(t, f.Lock(ctx, first, true), n)
+		lose()
+		assert.ErrorIs(t, rival.Lock(ctx, all, false), nfs4.ErrDenied, n)
+		conn().arm(n%2, n)
+		require.NoError(t, f.Unlock(ctx, first), n)
+		lose()
+		require.NoError(t, rival.Lock(ctx, all, true), n)
+		require.NoError(t, rival.Unlock(ctx, all), n)
+	}
+}
+
+// A restarted is a puppet that restarts, and gives back what is reclaimed, but
+// the locks that it refuses.
+type restarted struct {
+	puppet
+	refuse nfs4.Status // to locks
+	deny   nfs4.Status // to opens
+	ops    []string    // since the restart
+}
+
+// restart makes the puppet lose its clients.
+func (p *restarted) restart() {
+	p.setup[nfs4.OpCreateSession] = &nfs4.CreateSessionRes{Status: nfs4.ErrStaleClientID}
+	broken := false
+	p.set(func(seq *nfs4.SequenceArgs, x *oncrpc.Exchange) []byte {
+		if !broken {
+			broken = true
+			return reply(nfs4.ErrBadSession, failed(nfs4.OpSequence, nfs4.ErrBadSession))
+		}
+		return p.serve(seq, x)
+	})
+}
+
+// serve answers calls, each with its own operation behind PUTFH.
+func (p *restarted) serve(seq *nfs4.SequenceArgs, x *oncrpc.Exchange) []byte {
+	q := decodeRequest(x)
+	put := result(nfs4.OpPutFH, &nfs4.StatusRes{})
+	id := nfs4.StateID{SeqID: 1, Other: [nfs4.OtherSize]byte{byte(q.lock.Offset) + 1}}
+	switch last := q.ops[len(q.ops)-1]; {
+	case last == nfs4.OpReclaimComplete:
+		p.ops = append(p.ops, "complete")
+		return ok(seq, result(last, &nfs4.StatusRes{}))
+	case last == nfs4.OpGetAttr:
+		res := nfs4.GetAttrRes{Attrs: nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrLeaseTime), LeaseTime: 7}}
+		return ok(seq, result(nfs4.OpPutRootFH, &nfs4.StatusRes{}), result(last, &res))
+	case slices.Contains(q.ops, nfs4.OpOpen):
+		p.ops = append(p.ops, fmt.Sprint("open ", q.open.Claim))
+		if q.open.Claim == nfs4.ClaimNull {
+			return ok(seq, put, result(nfs4.OpOpen, &nfs4.OpenRes{}), result(nfs4.OpGetFH, &nfs4.HandleRes{Object: nfs4.FH("h")}))
+		}
+		if p.deny != nfs4.OK {
+			return then(seq, p.deny, put, failed(nfs4.OpOpen, p.deny))
+		}
+		return ok(seq, put, result(nfs4.OpOpen, &nfs4.OpenRes{}))
+	case last == nfs4.OpLock:
+		l := &q.lock
+		p.ops = append(p.ops, fmt.Sprintf("lock %d %d-%d reclaim=%t new=%t of %d", l.Type, l.Offset, l.Length, l.Reclaim, l.New, l.StateID.Other[0]))
+		if l.Reclaim && p.refuse != nfs4.OK {
+			return then(seq, p.refuse, put, result(last, &nfs4.LockRes{Status: p.refuse}))
+		}
+		return ok(seq, put, result(last, &nfs4.LockRes{StateID: id}))
+	case last == nfs4.OpLockU:
+		p.ops = append(p.ops, "unlock")
+		return ok(seq, put, result(last, &nfs4.StateIDRes{StateID: id}))
+	case last == nfs4.OpClose:
+		p.ops = append(p.ops, "close")
+		return ok(seq, put, result(last, &nfs4.StateIDRes{}))
+	case last == nfs4.OpWrite:
+		return then(seq, nfs4.ErrBadStateID, put, failed(last, nfs4.ErrBadStateID))
+	}
+	return ok(seq)
+}
+
+// lockedFile opens a file of a puppet, and locks some of its bytes.
+func lockedFile(t *testing.T, p *restarted) (*Session, *File) {
+	p.setup = make(map[nfs4.Op]nfs4.Message)
+	s, err := Dial(t.Context(), Config{
+		Dial: func(context.Context) (Conn, error) { return p, nil }, Network: "tcp", Minor: 2, Log: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	closeLater(t, s)
+	p.setup[nfs4.OpExchangeID] = &forgets{&p.puppet, nfs4.ExchangeIDRes{ClientID: 6, SequenceID: 1, Flags: nfs4.ExchangeUseNonPNFS}}
+	p.set(p.serve)
+	f, err := s.Open(t.Context(), nfs4.FH("d"), "f", OpenFlags{Read: true, Write: true})
+	require.NoError(t, err)
+	require.NoError(t, f.Lock(t.Context(), first, true))
+	require.NoError(t, f.Lock(t.Context(), tenth, false))
+	require.NoError(t, f.Lock(t.Context(), Range{Start: 5, End: 9}, false))
+	p.ops = nil
+	return s, f
+}
+
+// TestLockReclaim checks the locks that are reclaimed after a restart: what is
+// locked at last, before RECLAIM_COMPLETE. Then the File goes on.
+func TestLockReclaim(t *testing.T) {
+	var p restarted
+	s, f := lockedFile(t, &p)
+	p.restart()
+	require.NoError(t, alone(t, s))
+	assert.Equal(t, []string{
+		"open 1", "lock 2 0-5 reclaim=true new=true of 0", "lock 1 5-6 reclaim=true new=false of 1", "complete",
+	}, p.ops)
+	p.ops = nil
+	require.NoError(t, f.Unlock(t.Context(), first))
+	p.restart()
+	require.NoError(t, f.Lock(t.Context(), first, false))
+	assert.Equal(t, []string{
+		"unlock", "open 1", "lock 1 10-1 reclaim=true new=true of 0", "complete", "lock 1 0-10 reclaim=false new=false of 1",
+	}, p.ops[:5])
+}
+
+// TestLockLost checks that a File is lost with its locks, is not kept open on
+// the server, and that nothing of it is reclaimed after another restart.
+func TestLockLost(t *testing.T) {
+	for _, st := range []nfs4.Status{nfs4.ErrReclaimConflict, nfs4.ErrReclaimBad, nfs4.ErrNoGrace} {
+		p := restarted{refuse: st}
+		s, f := lockedFile(t, &p)
+		p.restart()
+		_, err := f.WriteAt(t.Context(), []byte("data"), 0, nfs4.Unstable)
+		assert.ErrorIs(t, err, ErrLockLost)
+		assert.ErrorIs(t, err, st)
+		assert.Equal(t, []string{"open 1", "lock 2 0-5 reclaim=true new=true of 0", "close", "complete"}, p.ops)
+		assert.ErrorIs(t, f.Lock(t.Context(), first, true), ErrLockLost)
+		p.ops = nil
+		p.restart()
+		require.NoError(t, alone(t, s))
+		assert.Equal(t, []string{"complete"}, p.ops)
+		assert.ErrorIs(t, f.Close(t.Context()), ErrLockLost)
+	}
+}
+
+// TestLockedOpenLost checks that a File with locks is not opened anew if the
+// server does not give back the open itself.
+func TestLockedOpenLost(t *testing.T) {
+	p := restarted{deny: nfs4.ErrNoGrace}
+	s, f := lockedFile(t, &p)
+	p.restart()
+	require.NoError(t, alone(t, s))
+	assert.Equal(t, []string{"open 1", "complete"}, p.ops)
+	err := f.Unlock(t.Context(), first)
+	assert.ErrorIs(t, err, ErrLockLost)
+	assert.ErrorIs(t, err, nfs4.ErrNoGrace)
+}
+
+// TestLateReplies restarts the server between an answer and the moment at which
+// the File notes it: what the reclaim may not have seen is done again.
+func TestLateReplies(t *testing.T) {
+	var p restarted
+	s, f := lockedFile(t, &p)
+	ctx := t.Context()
+	// One answer comes while the Session is renewed by another call.
+	late := func(op nfs4.Op) {
+		p.set(func(seq *nfs4.SequenceArgs, x *oncrpc.Exchange) []byte {
+			b := p.serve(seq, x)
+			if slices.Contains(decodeRequest(x).ops, op) {
+				p.ops = append(p.ops, "answered")
+				broken := s.now.Load()
+				p.setup[nfs4.OpCreateSession] = &nfs4.CreateSessionRes{Status: nfs4.ErrStaleClientID}
+				p.answer = p.serve
+				p.mu.Unlock()
+				broken.slots.end()
+				require.NoError(t, s.recover(ctx, broken))
+				p.mu.Lock()
+			}
+			return b
+		})
+	}
+	late(nfs4.OpLock)
+	require.NoError(t, f.Lock(ctx, all, true))
+	assert.Equal(t, []string{
+		"lock 2 0-18446744073709551615 reclaim=false new=false of 6", "answered", "open 1",
+		"lock 2 0-5 reclaim=true new=true of 0", "lock 1 5-6 reclaim=true new=false of 1", "complete",
+		"lock 2 0-18446744073709551615 reclaim=false new=false of 6",
+	}, p.ops)
+	p.ops = nil
+	late(nfs4.OpLockU)
+	require.NoError(t, f.Unlock(ctx, all))
+	assert.Equal(t, []string{"unlock", "answered", "open 1", "lock 2 0-18446744073709551615 reclaim=true new=true of 0", "complete", "unlock"}, p.ops)
+	p.ops = nil
+	late(nfs4.OpOpen)
+	g, err := s.Open(ctx, nfs4.FH("d"), "g", OpenFlags{Read: true, DenyWrite: true})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"open 0", "answered", "open 1", "complete", "open 4"}, p.ops, "of f, then again of g")
+	p.ops = nil
+	late(nfs4.OpClose)
+	require.NoError(t, g.Close(ctx))
+	assert.ElementsMatch(t, []string{"close", "answered", "open 1", "open 1", "complete", "close"}, p.ops)
+}
