@@ -311,6 +311,7 @@ func (s *State) Downgrade(session *Session, id *nfs4.StateID, access, deny uint3
 		return nfs4.StateID{}, nfs4.ErrInval
 	}
 	s.setAsked(o, rest)
+	o.downgraded(rest)
 	gone.add(s.config.Narrow(o.File, access))
 	o.bump()
 	return o.StateID(), nfs4.OK

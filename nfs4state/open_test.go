@@ -2,9 +2,7 @@ package nfs4state
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
@@ -330,133 +328,6 @@ func TestOpensWithoutRoom(t *testing.T) {
 	w.sleep(testLease / roomEvery)
 	w.create(create(id2, sequence+1, 0))
 	want(t, "the silent client's session", w.Session(silent.ID), nil)
-}
-
-// A model of opens and leases, which agrees with a State over random schedules.
-type model struct {
-	opens map[[3]int][]uint32 // by client, owner and file: the modes of the OPENs
-	used  [3]time.Duration
-}
-
-func (m *model) union(key [3]int) (all uint32) {
-	for _, modes := range m.opens[key] {
-		all |= modes
-	}
-	return all
-}
-
-// open reports whether an OPEN succeeds, and ends the clients that give way.
-func (m *model) open(now time.Duration, client, owner, file int, modes uint32) bool {
-	var silent []int
-	for key := range m.opens {
-		all := m.union(key)
-		if key[2] != file || all&3&(modes>>2) == 0 && all>>2&modes&3 == 0 {
-			continue
-		}
-		if key[0] == client || now-m.used[key[0]] <= testLease {
-			return false
-		}
-		silent = append(silent, key[0])
-	}
-	for _, c := range silent {
-		m.end(c)
-	}
-	key := [3]int{client, owner, file}
-	m.opens[key] = append(m.opens[key], modes)
-	return true
-}
-
-func (m *model) end(client int) {
-	for key := range m.opens {
-		if key[0] == client {
-			delete(m.opens, key)
-		}
-	}
-}
-
-// downgrade reports whether some OPENs' union is modes, and keeps those within.
-func (m *model) downgrade(key [3]int, modes uint32) bool {
-	var within []uint32
-	var union uint32
-	for _, o := range m.opens[key] {
-		if o&^modes == 0 {
-			within = append(within, o)
-			union |= o
-		}
-	}
-	if union != modes || len(within) == 0 {
-		return false
-	}
-	m.opens[key] = within
-	return true
-}
-
-func TestAgainstModel(t *testing.T) {
-	for seed := range uint64(40) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { againstModel(t, rand.New(rand.NewPCG(seed, 3))) })
-	}
-}
-
-func againstModel(t *testing.T, r *rand.Rand) {
-	w := newWorld(t)
-	m := model{opens: make(map[[3]int][]uint32)}
-	var sessions [3]*Session
-	for c := range sessions {
-		sessions[c] = w.client(fmt.Sprint(c))
-		m.used[c] = w.config.Now()
-	}
-	status := func(ok bool, failure nfs4.Status) nfs4.Status {
-		if ok {
-			return nfs4.OK
-		}
-		return failure
-	}
-	for range 500 {
-		w.sleep(time.Duration(r.Int64N(int64(testLease / 3))))
-		now := w.config.Now()
-		c, owner, file := r.IntN(3), r.IntN(2), r.IntN(2)
-		if w.next(sessions[c], 0).Status == nfs4.ErrBadSession { // the client has given way
-			m.end(c)
-			sessions[c] = w.client(fmt.Sprint(c))
-			want(t, "SEQUENCE", w.next(sessions[c], 0).New, true)
-		}
-		s, key := sessions[c], [3]int{c, owner, file}
-		m.used[c] = now
-		modes := 1 + r.Uint32N(3)
-		if r.IntN(3) == 0 {
-			modes |= r.Uint32N(4) << 2
-		}
-		var id nfs4.StateID
-		for _, o := range s.client.opens {
-			if o.key.owner == fmt.Sprint(owner) && o.Key == fmt.Sprint(file) {
-				id = nfs4.StateID{Other: o.other}
-			}
-		}
-		switch held := m.opens[key] != nil; r.IntN(4) {
-		case 0, 1:
-			expected := status(m.open(now, c, owner, file, modes), nfs4.ErrShareDenied)
-			want(t, "OPEN", w.openStatus(s, fmt.Sprint(owner), fmt.Sprint(file), modes&3, modes>>2), expected)
-		case 2:
-			want(t, "CLOSE", w.Close(s, &id), status(held, nfs4.ErrBadStateID))
-			delete(m.opens, key)
-		case 3:
-			expected := nfs4.ErrBadStateID
-			if held {
-				expected = status(m.downgrade(key, modes), nfs4.ErrInval)
-			}
-			_, got := w.Downgrade(s, &id, modes&3, modes>>2)
-			want(t, "OPEN_DOWNGRADE", got, expected)
-		}
-		s.End(0, nil, false, false)
-		want(t, "opens", w.used[stateids], len(m.opens))
-		var denying int64
-		for key := range m.opens {
-			if m.union(key)>>2 != 0 {
-				denying++
-			}
-		}
-		want(t, "Opens with deny modes", w.denying.Load(), denying)
-	}
 }
 
 // R8881-9.1.2-7: no OPEN denies an access that a READ or WRITE with a special

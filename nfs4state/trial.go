@@ -6,7 +6,7 @@ import "slices"
 // the file itself, which must not come before the check of share reservations.
 // OpenFile fills it in, if it succeeds. Then Settle or Undo must follow.
 type Trial struct {
-	open   *Open
+	open   *Open // nil: OPEN_DOWNGRADE has taken the OPEN back
 	mode   uint32
 	added  bool   // the OPEN was the first that asked for these modes
 	before uint32 // seqid
@@ -31,6 +31,18 @@ func (o *Open) asks(mode uint32) {
 	}
 }
 
+// downgraded ends the Trials of OPENs whose modes an OPEN_DOWNGRADE has not left
+// in asked. A later OPEN for the same modes is none of theirs.
+func (o *Open) downgraded(asked uint16) {
+	o.trials = slices.DeleteFunc(o.trials, func(t *Trial) bool {
+		if asked&(1<<t.mode) != 0 {
+			return false
+		}
+		t.open = nil
+		return true
+	})
+}
+
 // drop removes t from those of its Open.
 func (t *Trial) drop() {
 	i := slices.Index(t.open.trials, t)
@@ -41,6 +53,9 @@ func (t *Trial) drop() {
 func (s *State) Settle(t *Trial) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if t.open == nil {
+		return
+	}
 	t.drop()
 	t.open.asks(t.mode)
 }
@@ -54,8 +69,11 @@ func (s *State) Undo(t *Trial) {
 	defer func() { s.give(gone) }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t.drop()
 	o := t.open
+	if o == nil {
+		return
+	}
+	t.drop()
 	if s.slab.get(o.index) != &o.holding {
 		return // it was closed, or has ended with its client
 	}

@@ -1,0 +1,789 @@
+package nfs4state
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/locks"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+)
+
+// A deed is what one step of a schedule does.
+type deed uint8
+
+const (
+	doOpen deed = iota
+	doTryOpen
+	doSettle
+	doUndo
+	doClose
+	doDowngrade
+	doLock    // by the open
+	doLockSet // by the lock stateid
+	doTest
+	doUnlock
+	doFree // the lock stateid
+	doFreeOpen
+	doRevoke
+	doBeginCall
+	doEndCall
+	doReboot   // a new incarnation
+	doExchange // EXCHANGE_ID of a new incarnation, and no more
+	doUsurp    // EXCHANGE_ID by another principal
+	doComplete
+	doAddSession
+	doDestroySession
+	doDestroyClient
+	doSpecial
+	doEndSpecial
+	doLocal // a process of the host
+	doSleep
+	doSweep
+	deeds
+)
+
+var deedNames = [deeds]string{
+	"OPEN", "OPEN to be settled", "settle", "undo", "CLOSE", "OPEN_DOWNGRADE", "LOCK by the open", "LOCK by the lock stateid", "LOCKT", "LOCKU",
+	"FREE_STATEID", "FREE_STATEID of the open", "revocation", "begin of a long call", "end of a long call", "reboot", "EXCHANGE_ID of a reboot",
+	"EXCHANGE_ID of another principal", "RECLAIM_COMPLETE", "CREATE_SESSION", "DESTROY_SESSION", "DESTROY_CLIENTID", "special READ or WRITE",
+	"end of special", "local lock", "sleep", "Sweep",
+}
+
+// A step is one deed of a schedule, and its arguments, of which each deed uses
+// some.
+type step struct {
+	do           deed
+	peer         int
+	owner        int // the lock-owner
+	through      int // the open-owner
+	object       int
+	access, deny uint32
+	span         span
+	kind         locks.Kind
+	every        bool // the stateid has the seqid that stands for every one
+	offset       int  // else: how far the seqid is from the current one
+	wrong        bool // the call is for another object
+	reclaim      bool
+	sleep        time.Duration
+}
+
+func (st step) String() string {
+	return fmt.Sprintf("client %d: %s, owner %d, open-owner %d, object %d, access %d, deny %d, cells %d to %d, kind %d, seqid %v %+d, wrong %v, %v",
+		st.peer, deedNames[st.do], st.owner, st.through, st.object, st.access, st.deny, st.span.first, st.span.last, st.kind, st.every, st.offset,
+		st.wrong, st.sleep)
+}
+
+// A run takes the steps of a schedule with a State and with a model, which must
+// agree.
+type run struct {
+	*world
+	name  string
+	model model
+	host  cellHost
+	peers [modelPeers]actor
+	log   []step
+
+	trial    int // the number of the last one
+	trials   map[int]*Trial
+	specials []SpecialUse
+	uses     [][2]int // of specials: object and kind
+}
+
+// An actor is a client as the State sees it.
+type actor struct {
+	owner    string
+	verifier int
+	id       uint64
+	sequence uint32 // of the next CREATE_SESSION
+	client   *client
+	sessions []*Session
+
+	opens   [modelOwners][modelObjects]nfs4.StateID
+	sets    [modelOwners][modelObjects][modelOwners]nfs4.StateID
+	revoked []nfs4.StateID
+}
+
+func newRun(t testing.TB, name string) *run {
+	r := &run{world: newWorld(manyGoroutines{t}), name: name, trials: make(map[int]*Trial)}
+	r.model.now = r.config.Now()
+	r.host.model = &r.model
+	for i := range r.peers {
+		r.peers[i].owner = ownerNames[i]
+	}
+	return r
+}
+
+var ownerNames = [...]string{"0", "1", "2"}
+
+// agree fails the test, with all steps until then, if the State and the model
+// differ.
+func agree[T comparable](r *run, what string, state, model T) {
+	if state == model {
+		return
+	}
+	r.t.Helper()
+	var steps strings.Builder
+	for _, st := range r.log {
+		fmt.Fprintln(&steps, st)
+	}
+	r.t.Fatalf("%s: %s is %v, and %v by the model, after\n%s", r.name, what, state, model, &steps)
+}
+
+// connect gives a client that has lost everything a new record.
+func (r *run) connect(i int) {
+	p, a := &r.model.peers[i], &r.peers[i]
+	if a.client != nil {
+		agree(r, "the record of a client that has ended is gone", a.client.ended, true)
+		for _, s := range a.sessions {
+			agree(r, "SEQUENCE of a client that has ended", r.next(s, 0).Status, nfs4.ErrBadSession)
+		}
+		agree(r, "CREATE_SESSION of it", r.CreateSession(create(a.id, a.sequence, 0)).Status, nfs4.ErrStaleClientID)
+	}
+	id, sequence, confirmed, status := r.ExchangeID(exchange(a.owner, a.verifier, 0))
+	agree(r, "EXCHANGE_ID", status, nfs4.OK)
+	agree(r, "a new record is confirmed", confirmed, false)
+	r.begin(i, id, sequence)
+	agree(r, "RECLAIM_COMPLETE", r.ReclaimComplete(a.sessions[0]), nfs4.OK)
+	p.complete = true
+}
+
+// begin confirms a record by a session, in place of the earlier incarnation.
+func (r *run) begin(i int, id uint64, sequence uint32) {
+	p, a := &r.model.peers[i], &r.peers[i]
+	s := r.create(create(id, sequence, 0))
+	a.id, a.sequence, a.client, a.sessions, a.revoked = id, sequence+1, s.client, []*Session{s}, nil
+	*p = peer{confirmed: true, sessions: 1, used: r.model.now}
+}
+
+// addSession makes a further session.
+func (r *run) addSession(i int) {
+	p, a := &r.model.peers[i], &r.peers[i]
+	a.sessions = append(a.sessions, r.create(create(a.id, a.sequence, 0)))
+	a.sequence++
+	p.sessions++
+	p.used = r.model.now
+}
+
+// take takes a step.
+func (r *run) take(st step) {
+	r.log = append(r.log, st)
+	switch st.do {
+	case doSleep:
+		r.sleep(st.sleep)
+		r.model.now += st.sleep
+	case doSweep:
+		r.Sweep()
+		r.model.sweep()
+	case doLocal:
+		r.local(st)
+	case doSpecial, doEndSpecial:
+		r.special(st)
+	case doSettle, doUndo:
+		r.settle(st)
+	case doUsurp:
+		r.usurp(st)
+	default:
+		r.call(st)
+	}
+	r.compare()
+}
+
+// local has a process of the host lock cells, if no lock of a client is in the
+// way.
+func (r *run) local(st step) {
+	taken := r.model.union(0)
+	for at := st.span.first; at <= st.span.last; at++ {
+		if blocks(taken[at], st.kind) {
+			return
+		}
+	}
+	for at := st.span.first; at <= st.span.last; at++ {
+		r.model.local[0][at] = st.kind
+	}
+}
+
+// special begins or ends a READ or WRITE with a special stateid.
+func (r *run) special(st step) {
+	if st.do == doEndSpecial {
+		if n := len(r.specials); n > 0 {
+			r.specials[0].End()
+			r.model.specials[r.uses[0][0]][r.uses[0][1]]--
+			r.specials, r.uses = r.specials[1:], r.uses[1:]
+		}
+		return
+	}
+	access := st.access&1 + 1
+	use, ok := r.BeginSpecial([]byte(modelKeys[st.object]), access, false)
+	agree(r, "a special READ or WRITE begins", ok, r.model.reserve(nil, st.object, access))
+	if ok {
+		r.specials, r.uses = append(r.specials, use), append(r.uses, [2]int{st.object, int(access - 1)})
+		r.model.specials[st.object][access-1]++
+	}
+}
+
+// settle ends a trial: the oldest one, or the newest if the step has owner 1.
+func (r *run) settle(st step) {
+	if len(r.trials) == 0 {
+		return
+	}
+	numbers := slices.Sorted(maps.Keys(r.trials))
+	n := numbers[st.owner%len(numbers)*(len(numbers)-1)]
+	t := r.trials[n]
+	delete(r.trials, n)
+	undo := st.do == doUndo
+	if undo {
+		r.Undo(t)
+	} else {
+		r.Settle(t)
+	}
+	r.model.settle(n, undo)
+	// The seqid is the State's to choose: a client has not seen that of an OPEN that failed.
+	for i := range r.peers {
+		for owner := range modelOwners {
+			for object := range modelObjects {
+				o := &r.model.peers[i].opens[owner][object]
+				if h := r.find(&Session{client: r.peers[i].client}, &r.peers[i].opens[owner][object]); h != nil && o.standing == held {
+					o.seqid = h.seqid.Load()
+				}
+			}
+		}
+	}
+}
+
+// usurp is EXCHANGE_ID by another principal, whose record nobody confirms.
+func (r *run) usurp(st step) {
+	p, a := &r.model.peers[st.peer], &r.peers[st.peer]
+	opens, _ := p.count()
+	expected := nfs4.OK
+	if p.confirmed && (p.sessions > 0 || opens > 0) && !r.model.silent(p) {
+		expected = nfs4.ErrClidInUse
+	}
+	_, _, _, status := r.ExchangeID(exchange(a.owner, 99, 9))
+	agree(r, "EXCHANGE_ID of another principal", status, expected)
+	if status == nfs4.OK {
+		r.model.end(p)
+	}
+}
+
+// call takes a step of a client, with a call of its session around.
+func (r *run) call(st step) {
+	p, a := &r.model.peers[st.peer], &r.peers[st.peer]
+	if !p.confirmed {
+		r.connect(st.peer)
+	}
+	switch st.do {
+	case doDestroySession:
+		r.destroySession(st)
+		return
+	case doDestroyClient:
+		expected := nfs4.OK
+		if opens, _ := p.count(); p.sessions > 0 || opens > 0 {
+			expected = nfs4.ErrClientIDBusy
+		}
+		agree(r, deedNames[st.do], r.DestroyClientID(a.id), expected)
+		if expected == nfs4.OK {
+			r.model.end(p)
+		}
+		return
+	case doExchange, doReboot:
+		r.reboot(st)
+		return
+	case doRevoke:
+		r.revoke(st)
+		return
+	case doAddSession:
+		if p.sessions < 3 {
+			r.addSession(st.peer)
+		}
+		return
+	}
+	if p.sessions == 0 {
+		r.addSession(st.peer)
+	}
+	s := a.sessions[len(a.sessions)-1]
+	agree(r, "SEQUENCE begins a call", r.next(s, 0).New, true)
+	p.used = r.model.now
+	wasRunning := p.running
+	p.running = true
+	r.operate(st, s)
+	p.running = wasRunning || st.do == doBeginCall
+	s.End(0, nil, false, false)
+	if st.do == doEndCall && wasRunning {
+		a.sessions[0].End(1, nil, false, false)
+		p.running = false
+	}
+	agree(r, "SEQ4_STATUS_ADMIN_STATE_REVOKED", r.Flags(s)&nfs4.SeqAdminStateRevoked != 0, p.revoked > 0)
+}
+
+// destroySession destroys the last session of a client.
+func (r *run) destroySession(st step) {
+	p, a := &r.model.peers[st.peer], &r.peers[st.peer]
+	last := p.sessions - 1
+	if last < 0 {
+		return
+	}
+	expected := nfs4.OK
+	if last == 0 && p.running {
+		expected = nfs4.ErrDelay
+	}
+	agree(r, deedNames[st.do], r.DestroySession(a.sessions[last].ID, nil), expected)
+	if expected == nfs4.OK {
+		p.sessions--
+		a.sessions = a.sessions[:last]
+	}
+}
+
+// reboot is a new incarnation of a client, of which doExchange sends EXCHANGE_ID
+// alone.
+func (r *run) reboot(st step) {
+	p, a := &r.model.peers[st.peer], &r.peers[st.peer]
+	a.verifier++
+	id, sequence, _, status := r.ExchangeID(exchange(a.owner, a.verifier, 0))
+	agree(r, "EXCHANGE_ID of a reboot", status, nfs4.OK)
+	switch {
+	case st.do == doExchange:
+		a.verifier--
+	case p.running:
+		agree(r, "CREATE_SESSION while a call of the earlier incarnation runs", r.CreateSession(create(id, sequence, 0)).Status, nfs4.ErrDelay)
+		a.verifier--
+	default:
+		r.begin(st.peer, id, sequence)
+	}
+}
+
+// revoke revokes an open and the locks through it.
+func (r *run) revoke(st step) {
+	p, a := &r.model.peers[st.peer], &r.peers[st.peer]
+	o := r.find(&Session{client: a.client}, &a.opens[st.through][st.object])
+	if o == nil || o.open == nil {
+		return
+	}
+	r.Revoke(func(file any) bool { return file == o.open.File })
+	p.revoked++
+	a.revoked = append(a.revoked, a.opens[st.through][st.object])
+	for owner := range modelOwners {
+		if p.sets[owner][st.object][st.through].standing == held {
+			p.revoked++
+			a.revoked = append(a.revoked, a.sets[owner][st.object][st.through])
+		}
+	}
+	p.close(st.through, st.object, revoked)
+}
+
+// stateID returns a stateid with the seqid of a step.
+func (st *step) stateID(id nfs4.StateID, seqid uint32) nfs4.StateID {
+	id.SeqID = seqid + uint32(int32(st.offset))
+	if st.every {
+		id.SeqID = 0
+	}
+	return id
+}
+
+// operate makes the call of a step.
+func (r *run) operate(st step, s *Session) {
+	p, a := &r.model.peers[st.peer], &r.peers[st.peer]
+	open, set := &p.opens[st.through][st.object], &p.sets[st.owner][st.object][st.through]
+	openID, setID := &a.opens[st.through][st.object], &a.sets[st.owner][st.object][st.through]
+	byOpen, bySet := st.stateID(*openID, open.seqid), st.stateID(*setID, set.seqid)
+	if int(open.seqid)+st.offset <= 0 || int(set.seqid)+st.offset <= 0 {
+		st.every = true // there is no such seqid yet
+		byOpen.SeqID, bySet.SeqID = 0, 0
+	}
+	statusOfOpen, statusOfSet := open.status(st.every, st.offset), set.status(st.every, st.offset)
+	switch st.do {
+	case doOpen, doTryOpen:
+		r.operateOpen(st, s)
+	case doClose:
+		agree(r, "CLOSE", r.Close(s, &byOpen), statusOfOpen)
+		if statusOfOpen == nfs4.OK {
+			p.close(st.through, st.object, unknown)
+		}
+	case doDowngrade:
+		expected := statusOfOpen
+		if expected == nfs4.OK {
+			expected = open.downgrade(st.access, st.deny)
+		}
+		id, status := r.Downgrade(s, &byOpen, st.access, st.deny)
+		agree(r, "OPEN_DOWNGRADE", status, expected)
+		if expected == nfs4.OK {
+			agree(r, "its stateid", id, nfs4.StateID{SeqID: open.seqid, Other: openID.Other})
+		}
+	case doLock:
+		r.operateLock(st, s, byOpen, true, statusOfOpen)
+	case doLockSet:
+		r.operateLock(st, s, bySet, false, statusOfSet)
+	case doTest:
+		r.operateTest(st, s)
+	case doUnlock:
+		lock := r.lockArgs(st, bySet, false)
+		expected := wrongFirst(st, *setID, set.standing, statusOfSet)
+		id, status := r.Unlock(s, &lock)
+		agree(r, "LOCKU", status, expected)
+		if expected == nfs4.OK {
+			p.unlock(st.owner, st.object, st.through, st.span)
+			agree(r, "its stateid", id, nfs4.StateID{SeqID: set.seqid, Other: setID.Other})
+		}
+	case doFree:
+		r.free(st, s, bySet, statusOfSet)
+	case doFreeOpen:
+		expected := statusOfOpen
+		if expected == nfs4.OK {
+			expected = nfs4.ErrLocksHeld
+		}
+		if expected != nfs4.ErrAdminRevoked {
+			agree(r, "FREE_STATEID of an open", r.FreeStateID(s, &byOpen), expected)
+		} else if len(a.revoked) > 0 {
+			r.freeRevoked(st.peer, s, 0)
+		}
+	case doBeginCall:
+		if !r.isRunning(st.peer) {
+			agree(r, "a long call begins", r.next(a.sessions[0], 1).New, true)
+		}
+	case doComplete:
+		expected := nfs4.OK
+		if p.complete {
+			expected = nfs4.ErrCompleteAlready
+		}
+		agree(r, "RECLAIM_COMPLETE", r.ReclaimComplete(s), expected)
+		p.complete = true
+	}
+}
+
+// isRunning reports whether the long call of a client runs.
+func (r *run) isRunning(i int) bool { return r.peers[i].sessions[0].slots[1].running }
+
+// wrongFirst returns the status of a call for another object than its stateid's,
+// which comes before that of a wrong seqid.
+func wrongFirst(st step, id nfs4.StateID, s standing, status nfs4.Status) nfs4.Status {
+	if st.wrong && s == held {
+		return nfs4.ErrBadStateID
+	}
+	return status
+}
+
+func (r *run) operateOpen(st step, s *Session) {
+	p, a := &r.model.peers[st.peer], &r.peers[st.peer]
+	args := OpenFile{
+		Owner: []byte(ownerNames[st.through]), Key: modelKeys[st.object], Access: st.access, Deny: st.deny, Reclaim: st.reclaim,
+	}
+	trial := 0
+	if st.do == doTryOpen {
+		trial = r.trial + 1
+		args.Trial = new(Trial)
+	}
+	expected := nfs4.ErrNoGrace
+	if !st.reclaim {
+		expected = r.model.open(p, st.through, st.object, st.access, st.deny, trial)
+	}
+	_, id, status := r.OpenFile(s, &args, new(int))
+	agree(r, "OPEN", status, expected)
+	if status != nfs4.OK {
+		return
+	}
+	o := &p.opens[st.through][st.object]
+	if o.seqid > 1 {
+		agree(r, "the stateid of a further OPEN", id.Other, a.opens[st.through][st.object].Other)
+	}
+	agree(r, "the seqid of OPEN", id.SeqID, o.seqid)
+	a.opens[st.through][st.object] = id
+	if trial != 0 {
+		r.trial, r.trials[trial] = trial, args.Trial
+	}
+}
+
+// lockArgs returns the arguments of LOCK and LOCKU.
+func (r *run) lockArgs(st step, id nfs4.StateID, byOpen bool) Lock {
+	object := st.object
+	if st.wrong {
+		object = 1 - object
+	}
+	lock := Lock{
+		StateID: id, New: byOpen, Key: modelKeys[object], Range: st.span.bytes(), Exclusive: st.kind == locks.Exclusive, Reclaim: st.reclaim,
+		Owner: []byte(ownerNames[st.owner]),
+	}
+	if object == 0 {
+		lock.Host, lock.Storage = r.openHost, "storage"
+	}
+	return lock
+}
+
+func (r *run) openHost() (HostLocks, nfs4.Status) {
+	if r.host.open {
+		r.host.fault = "two holders of the host's locks are open"
+	}
+	r.host.open = true
+	return &r.host, nfs4.OK
+}
+
+func (r *run) operateLock(st step, s *Session, id nfs4.StateID, byOpen bool, status nfs4.Status) {
+	p, a := &r.model.peers[st.peer], &r.peers[st.peer]
+	o, set := &p.opens[st.through][st.object], &p.sets[st.owner][st.object][st.through]
+	standing, named := o.standing, a.opens[st.through][st.object]
+	if !byOpen {
+		standing, named = set.standing, a.sets[st.owner][st.object][st.through]
+	}
+	expected := wrongFirst(st, named, standing, status)
+	access := nfs4.ShareRead
+	if st.kind == locks.Exclusive {
+		access = nfs4.ShareWrite
+	}
+	var may [modelPeers]bool
+	switch {
+	case expected != nfs4.OK:
+	case o.modes()&access == 0:
+		expected = nfs4.ErrOpenMode
+	case st.reclaim:
+		expected = nfs4.ErrNoGrace
+	case !p.complete:
+		expected = nfs4.ErrGrace
+	default:
+		expected, may = r.model.test(p, st.owner, st.object, st.span, st.kind)
+	}
+	lock := r.lockArgs(st, id, byOpen)
+	got, d, state := r.Lock(s, &lock)
+	agree(r, "LOCK", state, expected)
+	r.mayHaveEnded(may)
+	switch expected {
+	case nfs4.ErrDenied:
+		r.checkDenied(st, d)
+	case nfs4.OK:
+		known := set.standing == held
+		p.lock(st.owner, st.object, st.through, st.span, st.kind)
+		agree(r, "the seqid of LOCK", got.SeqID, set.seqid)
+		if known {
+			agree(r, "the stateid of a further LOCK", got.Other, a.sets[st.owner][st.object][st.through].Other)
+		}
+		a.sets[st.owner][st.object][st.through] = got
+	}
+}
+
+func (r *run) operateTest(st step, s *Session) {
+	st.wrong = false
+	lock := r.lockArgs(st, nfs4.StateID{}, true)
+	expected, may := r.model.test(&r.model.peers[st.peer], st.owner, st.object, st.span, st.kind)
+	d, status := r.TestLock(s, &lock)
+	agree(r, "LOCKT", status, expected)
+	r.mayHaveEnded(may)
+	if expected == nfs4.ErrDenied {
+		r.checkDenied(st, d)
+	}
+}
+
+// mayHaveEnded ends, in the model, those of some silent clients that the State
+// has ended.
+func (r *run) mayHaveEnded(may [modelPeers]bool) {
+	for i := range may {
+		if may[i] && r.peers[i].client.ended {
+			r.model.end(&r.model.peers[i])
+		}
+	}
+}
+
+// checkDenied checks that a lock that is said to be in the way is one.
+func (r *run) checkDenied(st step, d Denied) {
+	s, ok := spanOf(d.Range)
+	agree(r, "LOCK4denied is of whole cells", ok, true)
+	agree(r, "it overlaps", s.first <= st.span.last && st.span.first <= s.last, true)
+	kind := locks.KindOf(d.Exclusive)
+	agree(r, "it is in the way", blocks(kind, st.kind), true)
+	for at := s.first; at <= s.last; at++ {
+		has := r.model.local[st.object][at]
+		if d.ClientID != denied0 {
+			i := slices.IndexFunc(r.peers[:], func(a actor) bool { return a.id == d.ClientID })
+			owner := slices.Index(ownerNames[:modelOwners], d.Owner)
+			agree(r, "its owner is known", i >= 0 && owner >= 0 && (i != st.peer || owner != st.owner), true)
+			has = r.model.peers[i].bytes[owner][st.object][at].kind
+		}
+		agree(r, fmt.Sprint("the kind of its cell ", at), has, kind)
+	}
+}
+
+func (r *run) free(st step, s *Session, id nfs4.StateID, expected nfs4.Status) {
+	p, a := &r.model.peers[st.peer], &r.peers[st.peer]
+	if expected == nfs4.ErrAdminRevoked {
+		r.freeRevoked(st.peer, s, slices.IndexFunc(a.revoked, func(other nfs4.StateID) bool { return other.Other == id.Other }))
+		return
+	}
+	if expected == nfs4.OK && p.locksThrough(st.owner, st.object, st.through) {
+		expected = nfs4.ErrLocksHeld
+	}
+	agree(r, "FREE_STATEID", r.FreeStateID(s, &id), expected)
+	if expected == nfs4.OK {
+		p.sets[st.owner][st.object][st.through] = modelSet{}
+	}
+}
+
+// freeRevoked frees a stateid that was revoked.
+func (r *run) freeRevoked(i int, s *Session, at int) {
+	p, a := &r.model.peers[i], &r.peers[i]
+	id := a.revoked[at]
+	a.revoked = slices.Delete(a.revoked, at, at+1)
+	p.revoked--
+	for owner := range modelOwners {
+		for object := range modelObjects {
+			if a.opens[owner][object].Other == id.Other {
+				p.opens[owner][object].standing = unknown
+			}
+			for through := range modelOwners {
+				if a.sets[owner][object][through].Other == id.Other {
+					p.sets[owner][object][through].standing = unknown
+				}
+			}
+		}
+	}
+	agree(r, "TEST_STATEID of what was revoked", r.TestStateID(s, &id), nfs4.ErrAdminRevoked)
+	agree(r, "FREE_STATEID of it", r.FreeStateID(s, &id), nfs4.OK)
+	agree(r, "TEST_STATEID after that", r.TestStateID(s, &id), nfs4.ErrBadStateID)
+}
+
+// compare compares the whole of the State with the model.
+func (r *run) compare() {
+	r.WaitHost()
+	agree(r, "a fault of a call of the host", r.host.fault, "")
+	agree(r, "the host's locks", r.host.kinds, r.model.union(0))
+	agree(r, "the host has the object open", r.host.open, r.model.union(0) != cellKinds{})
+	var ids, ranges, denying int
+	for i := range r.peers {
+		p, a := &r.model.peers[i], &r.peers[i]
+		opens, sets := p.count()
+		ids += opens + sets + p.revoked
+		ranges += p.ranges()
+		agree(r, fmt.Sprint("client ", i, " stands"), a.client != nil && !a.client.ended, p.confirmed)
+		if !p.confirmed {
+			continue
+		}
+		agree(r, "its lease has expired", a.client.silent(r.model.now) > testLease, r.model.silent(p))
+		for owner := range p.opens {
+			for object := range p.opens[owner] {
+				o := &p.opens[owner][object]
+				if o.standing != held {
+					continue
+				}
+				if o.modes()>>denyShift != 0 {
+					denying++
+				}
+				h := r.find(&Session{client: a.client}, &a.opens[owner][object])
+				agree(r, "an open stands", h != nil && h.open != nil, true)
+				agree(r, "its modes", h.open.modes.Load(), o.modes())
+				agree(r, "its seqid", h.seqid.Load(), o.seqid)
+			}
+		}
+	}
+	agree(r, "stateids", r.used[stateids], ids)
+	agree(r, "locks", r.used[lockRanges], ranges)
+	agree(r, "opens with deny modes", r.denying.Load(), int64(denying))
+}
+
+// finish ends everything, and checks that nothing is left.
+func (r *run) finish() {
+	for i := range r.peers {
+		if r.model.peers[i].confirmed && r.model.peers[i].running {
+			r.take(step{do: doEndCall, peer: i})
+		}
+	}
+	for len(r.specials) > 0 {
+		r.take(step{do: doEndSpecial})
+	}
+	for len(r.trials) > 0 {
+		r.take(step{do: doUndo})
+	}
+	r.take(step{do: doSleep, sleep: 2 * defaultCourtesy})
+	r.take(step{do: doSweep})
+	r.empty()
+	agree(r, "objects on the host", len(r.hosts), 0)
+}
+
+// often is how often each deed comes in a random schedule.
+var often = [deeds]int{
+	doOpen: 30, doTryOpen: 6, doSettle: 3, doUndo: 3, doClose: 8, doDowngrade: 6, doLock: 22, doLockSet: 12, doTest: 8, doUnlock: 10, doFree: 3,
+	doFreeOpen: 2, doRevoke: 2, doBeginCall: 3, doEndCall: 5, doReboot: 2, doExchange: 1, doUsurp: 2, doComplete: 3, doAddSession: 2,
+	doDestroySession: 4, doDestroyClient: 4, doSpecial: 4, doEndSpecial: 5, doLocal: 8, doSleep: 14, doSweep: 4,
+}
+
+var sleeps = [...]time.Duration{
+	0, 1, time.Second, testLease / 3, testLease, testLease + 1, 2*testLease - 1, 2*testLease + 1, defaultCourtesy, defaultCourtesy + 1,
+}
+
+// randomDeeds has each deed as often as it comes.
+var randomDeeds = func() (list []deed) {
+	for do, n := range often {
+		list = append(list, slices.Repeat([]deed{deed(do)}, n)...)
+	}
+	return list
+}()
+
+// randomStep returns a step, mostly of state that there is.
+func (r *run) randomStep(random *rand.Rand) step {
+	first := random.IntN(cells)
+	st := step{
+		do: randomDeeds[random.IntN(len(randomDeeds))], peer: random.IntN(modelPeers), owner: random.IntN(modelOwners),
+		through: random.IntN(modelOwners), object: random.IntN(modelObjects), access: 1 + random.Uint32N(3),
+		span: span{first, first + random.IntN(cells-first)}, kind: locks.Shared + locks.Kind(random.IntN(2)), every: random.IntN(2) == 0,
+		sleep: sleeps[random.IntN(len(sleeps))],
+	}
+	if st.sleep > 2*testLease+1 && random.IntN(4) > 0 {
+		st.sleep = testLease / 5
+	}
+	if random.IntN(4) == 0 {
+		st.deny = random.Uint32N(4)
+	} else if st.do == doOpen {
+		st.access |= random.Uint32N(4)
+	}
+	switch random.IntN(24) {
+	case 0:
+		st.every, st.offset = false, -1
+	case 1:
+		st.every, st.offset = false, 1
+	case 2:
+		st.wrong = true
+	case 3:
+		st.reclaim = true
+	case 4:
+		st.access = 0
+	}
+	if st.do == doLocal {
+		st.kind = locks.Kind(random.IntN(3))
+	}
+	for range 20 {
+		p := &r.model.peers[st.peer]
+		switch st.do {
+		case doClose, doDowngrade, doLock, doRevoke, doFreeOpen:
+			if p.opens[st.through][st.object].standing == unknown {
+				st.peer, st.through, st.object = random.IntN(modelPeers), random.IntN(modelOwners), random.IntN(modelObjects)
+			}
+		case doLockSet, doUnlock, doFree:
+			if p.sets[st.owner][st.object][st.through].standing == unknown {
+				st.peer, st.owner = random.IntN(modelPeers), random.IntN(modelOwners)
+				st.through, st.object = random.IntN(modelOwners), random.IntN(modelObjects)
+			}
+		}
+	}
+	return st
+}
+
+// TestSchedules takes random steps of three clients, processes of the host and
+// time with a State and with a model. Locks split, merge and change their kind in
+// place (R8881-18.10.4-4).
+func TestSchedules(t *testing.T) {
+	n := 10_000
+	if testing.Short() || raceEnabled {
+		n = 300
+	}
+	for seed := range uint64(n) {
+		schedule(t, seed)
+	}
+}
+
+func schedule(t *testing.T, seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 21))
+	r := newRun(t, fmt.Sprint("seed ", seed))
+	for range 80 {
+		r.take(r.randomStep(random))
+	}
+	r.finish()
+}
