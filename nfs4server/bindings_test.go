@@ -124,3 +124,21 @@ func TestUselessBackchannel(t *testing.T) {
 		}
 	}
 }
+
+// TestCallbackHandles names handles of RPCSEC_GSS for callbacks, of which the
+// server has none: NFS4ERR_NOENT (RFC 8881, Sections 18.33.3 and 18.36.3).
+//
+// R8881-18.33.3-2.
+func TestCallbackHandles(t *testing.T) {
+	g := newRig(t).connect()
+	parms := []byte{0, 0, 0, 1, 0, 0, 0, 6, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0} // service, and two empty handles
+	st, _ := g.do(step{nfs4.OpBackchannelCtl, cut(append([]byte{0x40, 0, 0, 0}, parms...)), status()})
+	assert.Equal(t, nfs4.ErrNoEnt, st)
+
+	id, st := g.exchange("another", 1, 0)
+	require.Equal(t, nfs4.OK, st)
+	a := nfs4.CreateSessionArgs{ClientID: id.ClientID, Sequence: id.SequenceID, Fore: channel, Back: channel}
+	b := a.AppendTo(nil)
+	st, _ = g.raw(step{nfs4.OpCreateSession, cut(append(b[:len(b)-4], parms...)), new(nfs4.CreateSessionRes)})
+	assert.Equal(t, nfs4.ErrNoEnt, st)
+}

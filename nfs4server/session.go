@@ -88,6 +88,8 @@ func createSession(ctx context.Context, x *compound) nfs4.Status {
 	case c.Fore.MaxOperations < 2, c.Fore.MaxRequests == 0, c.Fore.MaxRequestSize < minRequest, c.Fore.MaxResponseSize < minResponse,
 		a.Flags&nfs4.SessionConnBackChan != 0 && !canCall(&a.Back):
 		c.Refused = nfs4.ErrTooSmall
+	case a.SecParms.GSS:
+		c.Refused = nfs4.ErrNoEnt // no handle of RPCSEC_GSS exists
 	}
 	res := x.server.state.CreateSession(&c)
 	if res.Status != nfs4.OK {
@@ -152,8 +154,11 @@ func bindConnToSession(ctx context.Context, x *compound) nfs4.Status {
 func backchannelCtl(_ context.Context, x *compound) nfs4.Status {
 	var a nfs4.BackchannelCtlArgs
 	a.Decode(x.args)
-	if x.args.Err() != nil {
+	switch {
+	case x.args.Err() != nil:
 		return nfs4.ErrBadXDR
+	case a.SecParms.GSS:
+		return nfs4.ErrNoEnt // no handle of RPCSEC_GSS exists
 	}
 	x.session.SetCallback(a.CBProgram, a.SecParms)
 	return x.done(nfs4.OK)

@@ -237,7 +237,7 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// A cut is the front of arguments.
+// A cut is arguments of any form, or the front of arguments.
 type cut []byte
 
 func (c cut) AppendTo(b []byte) []byte { return append(b, c...) }

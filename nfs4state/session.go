@@ -114,7 +114,7 @@ type Create struct {
 	Back      nfs4.ChannelAttrs
 	CBProgram uint32
 	SecParms  nfs4.SecParms
-	Refused   nfs4.Status // of the channels: no session can be made with them
+	Refused   nfs4.Status // of the channels and SecParms: no session can be made with them
 	Conn      any         // the connection of the call
 	Own       *Session    // the session of the call's COMPOUND, or nil
 }

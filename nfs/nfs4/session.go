@@ -50,10 +50,11 @@ const maxSecParms = 16
 
 // SecParms are the callback_sec_parms4 of a session: the credentials that a
 // server may use in its callbacks. Of the list that a client sends, SecParms
-// keeps whether AUTH_NONE is there, and the first AUTH_SYS.
+// keeps whether AUTH_NONE and RPCSEC_GSS are there, and the first AUTH_SYS.
 type SecParms struct {
 	N    uint32 // length of the decoded list
 	None bool
+	GSS  bool // decoded only
 	Sys  bool
 	UID  uint32 // of Sys, as the next
 	GID  uint32
@@ -104,6 +105,7 @@ func (p *SecParms) Decode(r *xdr.Reader) {
 				p.Sys, p.UID, p.GID = true, uid, gid
 			}
 		case FlavorGSS:
+			p.GSS = true
 			r.Uint32() // service
 			r.Opaque(unbounded)
 			r.Opaque(unbounded)
