@@ -220,15 +220,27 @@ func (x *compound) used() int {
 
 // left returns how many bytes of results still fit beside the data items with a
 // room of their own.
-func (x *compound) left() int { return min(x.wholeLeft(), x.restRoom-x.used()+x.apart) }
+func (x *compound) left() int {
+	return min(x.wholeLeft(), x.restRoom-x.used()+x.apart-x.reserved())
+}
 
 // wholeLeft returns how many bytes of results still fit in any room, also into
 // the reply that the slot must keep.
 func (x *compound) wholeLeft() int {
+	room := x.room
 	if x.keep {
-		return x.keptRoom - x.used()
+		room = x.keptRoom
 	}
-	return x.room - x.used()
+	return room - x.used() - x.reserved()
+}
+
+// reserved returns how many bytes must be left behind an operation's results: the
+// next operation may have no room, and then must be able to say so.
+func (x *compound) reserved() int {
+	if x.i+1 < x.n {
+		return longestFailure
+	}
+	return 0
 }
 
 // next reads, executes and answers one operation.
@@ -325,6 +337,7 @@ func (x *compound) fits(o *operation) nfs4.Status {
 // fit returns OK if results of n bytes fit into the reply, and into the
 // slot's copy.
 func (x *compound) fit(n int) nfs4.Status {
+	n += x.reserved()
 	switch {
 	case x.used()+n > x.room, x.used()-x.apart+n > x.restRoom:
 		return nfs4.ErrRepTooBig
@@ -344,6 +357,10 @@ func (x *compound) tooBig() nfs4.Status {
 
 // minResult is the length in bytes of an operation's number and status.
 const minResult = 8
+
+// longestFailure is the length in bytes of the longest results of an operation
+// that failed for want of room: those of SETATTR have a bitmap.
+const longestFailure = minResult + 4
 
 // fail appends the results of an operation that failed.
 func (x *compound) fail(status nfs4.Status) nfs4.Status {
@@ -396,9 +413,9 @@ func (x *compound) sequence(ctx context.Context) (nfs4.Status, error) {
 		return x.fail(nfs4.ErrTooManyOps), nil
 	case uint32(requestLen(x.call)) > s.Fore.MaxRequestSize:
 		return x.fail(nfs4.ErrReqTooBig), nil
-	case x.used()+sequenceLen > min(x.room, int(s.Fore.MaxResponseSize)-replyHeader): // the tag is long
+	case x.used()+sequenceLen+x.reserved() > min(x.room, int(s.Fore.MaxResponseSize)-replyHeader): // the tag is long
 		return x.fail(nfs4.ErrRepTooBig), nil
-	case a.CacheThis && x.used()+sequenceLen > int(s.Fore.MaxResponseSizeCached)-replyHeader:
+	case a.CacheThis && x.used()+sequenceLen+x.reserved() > int(s.Fore.MaxResponseSizeCached)-replyHeader:
 		return x.fail(nfs4.ErrRepTooBigToCache), nil
 	}
 	o := x.server.state.Begin(s, &nfs4state.Sequenced{

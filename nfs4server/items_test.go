@@ -3,6 +3,7 @@ package nfs4server
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"strings"
 	"testing"
@@ -139,10 +140,42 @@ func TestItemsRest(t *testing.T) {
 	rep.DropItem()
 
 	rep = oncrpc.Reply{}
-	g.serve(&rep, 90+100_000, []int{100_000}, put(fh), readOf(0, 10), readOf(0, 100))
+	g.serve(&rep, 96+100_000, []int{100_000}, put(fh), readOf(0, 10), readOf(0, 100))
 	assert.Equal(t, nfs4.ErrRepTooBig, nfs4.Status(rep.Head[3])|nfs4.Status(rep.Head[2])<<8, "no room for the second READ's head")
 	assert.Equal(t, 1, len(items(&rep)))
 	rep.DropItem()
+}
+
+// TestRoomForFailures checks that no reply is longer than it may be, not even by the
+// results of an operation for which no room is left (RFC 8881, Section
+// 2.10.6.4).
+func TestRoomForFailures(t *testing.T) {
+	g := newRig(t).connect().asRoot()
+	fh := g.make("f", strings.Repeat("data", 100))
+	attr := func() step {
+		return step{nfs4.OpGetAttr, &nfs4.GetAttrArgs{Request: nfs4.BitmapOf(nfs4.AttrSupportedAttrs, nfs4.AttrType)}, new(nfs4.GetAttrRes)}
+	}
+	set := step{nfs4.OpSetAttr, &nfs4.SetAttrArgs{}, new(nfs4.SetAttrRes)}
+	list := step{nfs4.OpReadDir, &nfs4.ReadDirArgs{DirCount: 4000, MaxCount: 4000}, new(listing)}
+	test := step{nfs4.OpTestStateID, make(stateIDs, 20), new(nfs4.TestStateIDRes)}
+	for name, steps := range map[string][]step{
+		"READ": {put(fh), readOf(0, 300), readOf(0, 300), set}, "GETATTR": {put(fh), attr(), attr(), set},
+		"READDIR": {root(), look("x"), list, list, set}, "TEST_STATEID": {put(fh), test, test, set},
+	} {
+		short := 0
+		for most := 100; most < 1000; most++ {
+			var rep oncrpc.Reply
+			g.serve(&rep, most, nil, steps...)
+			if !assert.LessOrEqual(t, rep.Len(), most, name) {
+				break
+			}
+			if nfs4.Status(binary.BigEndian.Uint32(rep.Head)) == nfs4.ErrRepTooBig {
+				short++
+			}
+			rep.DropItem()
+		}
+		assert.Greater(t, short, 10, name)
+	}
 }
 
 // TestItemsMemory checks that a second READ is put off if there is no memory for
