@@ -94,7 +94,8 @@ func TestOwner(t *testing.T) {
 }
 
 // TestID checks the meaning of owner strings: numbers as they are, names of the
-// domain, and nothing else.
+// domain, and nothing else. The case of the domain does not matter, that of the
+// name does (R8881-14.3-1).
 func TestID(t *testing.T) {
 	d := new(fakeDatabase)
 	m := newMap(t, d)
@@ -107,6 +108,7 @@ func TestID(t *testing.T) {
 	}{
 		{m, User, "alice@example.org", 1000, true},
 		{m, User, "alice@EXAMPLE.org", 1000, true},
+		{m, User, "ALICE@example.org", 0, false},
 		{m, Group, "staff@example.org", 1000, true},
 		{m, Group, "alice@example.org", 0, false},
 		{m, User, "bob@example.org", 0, false},
@@ -132,7 +134,7 @@ func TestID(t *testing.T) {
 			assert.Equal(t, tt.id, id, tt.owner)
 		}
 	}
-	assert.Equal(t, []any{"alice", "staff", "alice", "bob"}, d.asked, "once each, and nothing strange")
+	assert.Equal(t, []any{"alice", "ALICE", "staff", "alice", "bob"}, d.asked, "once each, and nothing strange")
 }
 
 // TestDown checks that a database that fails or hangs makes an error within a
