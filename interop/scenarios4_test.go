@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,7 +79,7 @@ func TestNFS4ScenariosKnfsd(t *testing.T) {
 			failures := sc.Run(s)
 			if sc.Linux != "" {
 				assert.NotEmpty(t, failures, "Linux is said to differ: %s", sc.Linux)
-				t.Logf("Linux differs: %s", sc.Linux)
+				t.Logf("Linux differs: %s\n%s", sc.Linux, strings.Join(failures, "\n"))
 				return
 			}
 			for _, failure := range failures {

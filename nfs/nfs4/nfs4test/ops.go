@@ -102,6 +102,7 @@ func readDir(a nfs4.ReadDirArgs, res *listing) op { return op{nfs4.OpReadDir, &a
 // A listing is the results of READDIR with its entries.
 type listing struct {
 	nfs4.ReadDirRes
+	entries []nfs4.DirEntry
 	names   []string
 	cookies []uint64
 	eof     bool
@@ -109,11 +110,11 @@ type listing struct {
 }
 
 func (l *listing) read(r *xdr.Reader) {
-	l.names, l.cookies = nil, nil
+	l.entries, l.names, l.cookies = nil, nil, nil
 	before := r.Left()
 	d := nfs4.DirReader{R: r}
 	for e := (nfs4.DirEntry{}); d.Next(&e); {
-		l.names, l.cookies = append(l.names, string(e.Name)), append(l.cookies, e.Cookie)
+		l.entries, l.names, l.cookies = append(l.entries, e), append(l.names, string(e.Name)), append(l.cookies, e.Cookie)
 	}
 	l.eof, l.size = d.EOF, nfs4.VerifierSize+before-r.Left()
 }
