@@ -1,6 +1,7 @@
 package nfs4server
 
 import (
+	"bytes"
 	"context"
 	"math"
 	"os"
@@ -308,4 +309,37 @@ func TestHungHostAtEnd(t *testing.T) {
 		g.s.state.WaitHost()
 		assert.Zero(t, f.held)
 	})
+}
+
+// TestTwoHandles opens a file by its filehandles in two exports: an owner's opens
+// are two, which end one by one (R8881-9.9-2). Share reservations are of the file
+// all the same.
+func TestTwoHandles(t *testing.T) {
+	d := newDiskRig(t)
+	var other nfs4.HandleRes
+	st, _ := d.do(root(), look("y"), look("f"), step{nfs4.OpGetFH, &void, &other})
+	require.Equal(t, nfs4.OK, st)
+	handles := []nfs4.FH{d.fh, bytes.Clone(other.Object)}
+	require.NotEqual(t, handles[0], handles[1])
+	opened := func(fh nfs4.FH, access, deny uint32) (nfs4.StateID, nfs4.Status) {
+		a := openArgs("o", "", access, deny, nfs4.NoCreate)
+		a.Claim = nfs4.ClaimFH
+		var res nfs4.OpenRes
+		st, _ := d.do(put(fh), step{nfs4.OpOpen, a, &res})
+		return res.StateID, st
+	}
+	var ids [2]nfs4.StateID
+	for i, fh := range handles {
+		ids[i], st = opened(fh, nfs4.ShareRead, 0)
+		require.Equal(t, nfs4.OK, st)
+		assert.EqualValues(t, 1, ids[i].SeqID)
+	}
+	assert.NotEqual(t, ids[0].Other, ids[1].Other)
+	require.Equal(t, nfs4.OK, d.close(handles[0], ids[0]))
+	text, st := d.read(handles[1], ids[1])
+	assert.Equal(t, nfs4.OK, st)
+	assert.Equal(t, "content", text)
+	_, st = opened(handles[0], nfs4.ShareWrite, nfs4.ShareRead)
+	assert.Equal(t, nfs4.ErrShareDenied, st)
+	require.Equal(t, nfs4.OK, d.close(handles[1], ids[1]))
 }

@@ -273,7 +273,7 @@ func (x *compound) addOpen(
 	a *nfs4.OpenArgs, res *nfs4.OpenRes, key []byte, opened *realm.Open, trial *nfs4state.Trial,
 ) (*realm.Open, nfs4.Status) {
 	o, id, status := x.server.state.OpenFile(x.session, &nfs4state.OpenFile{
-		Owner: a.Owner.Owner, Key: string(key), Access: a.ShareAccess & nfs4.ShareBoth, Deny: a.ShareDeny,
+		Owner: a.Owner.Owner, Key: string(key), Handle: string(x.fh(&x.current)), Access: a.ShareAccess & nfs4.ShareBoth, Deny: a.ShareDeny,
 		Reclaim: a.Claim == nfs4.ClaimPrevious, Trial: trial,
 	}, opened)
 	if status != nfs4.OK {

@@ -54,12 +54,14 @@ func conflict(a, b uint32) bool {
 
 // An openKey names an Open within its client.
 type openKey struct {
-	owner string
-	file  *file
+	owner  string
+	file   *file
+	handle string
 }
 
-// An Open is an object that one open-owner of a client has open. OPENs of the
-// same owner and object share the Open and its stateid.
+// An Open is an object that one open-owner of a client has open by one
+// filehandle. OPENs of the same owner by the same filehandle share the Open and
+// its stateid.
 type Open struct {
 	// File is the server's means to use the object, as given to State.OpenFile.
 	// Config.Release gets the File back.
@@ -105,7 +107,8 @@ func (s *State) setAsked(o *Open, asked uint16) {
 // An OpenFile is the arguments of State.OpenFile.
 type OpenFile struct {
 	Owner        []byte
-	Key          string // of the object, the same for all its handles
+	Key          string // of the object, the same for all its filehandles
+	Handle       string // may be empty if the object has a single filehandle
 	Access, Deny uint32 // ShareRead and ShareWrite
 	Reclaim      bool   // CLAIM_PREVIOUS
 	Trial        *Trial // of an OPEN that may still fail, or nil
@@ -132,10 +135,10 @@ func (s *State) mayOpen(c *client, reclaim bool) nfs4.Status {
 }
 
 // OpenFile opens an object for an owner of a session's client, or adds to the
-// owner's Open of that object (RFC 8881, Section 18.16). The stateid is that of
-// this OPEN, because another OPEN may follow at once: the seqid is 1 if the Open
-// is new. Then attach is its File. Otherwise attach goes to Config.Merge if the
-// OPEN succeeds, and to Config.Release.
+// owner's Open of that object by that filehandle (RFC 8881, Sections 9.9 and
+// 18.16). The stateid is that of this OPEN, because another OPEN may follow at
+// once: the seqid is 1 if the Open is new. Then attach is its File. Otherwise
+// attach goes to Config.Merge if the OPEN succeeds, and to Config.Release.
 func (s *State) OpenFile(session *Session, a *OpenFile, attach any) (o *Open, id nfs4.StateID, status nfs4.Status) {
 	var gone released
 	defer func() { s.give(gone) }()
@@ -185,7 +188,7 @@ func (s *State) openFile(c *client, a *OpenFile, gone *released) (o *Open, fresh
 	}
 	f := s.files[a.Key]
 	if f != nil {
-		if o = c.opens[openKey{string(a.Owner), f}]; o != nil {
+		if o = c.opens[openKey{string(a.Owner), f, a.Handle}]; o != nil {
 			return o, false, nfs4.OK
 		}
 	}
@@ -201,7 +204,7 @@ func (s *State) openFile(c *client, a *OpenFile, gone *released) (o *Open, fresh
 		f = &file{key: a.Key}
 		s.files[a.Key] = f
 	}
-	o = &Open{Key: a.Key, key: openKey{string(a.Owner), f}, at: len(f.opens)}
+	o = &Open{Key: a.Key, key: openKey{string(a.Owner), f, a.Handle}, at: len(f.opens)}
 	o.client, o.open = c, o
 	s.name(&o.holding, o.key.owner)
 	c.opens[o.key] = o
