@@ -80,6 +80,13 @@ type ServerConfig struct {
 	// cut off, the client's cache can then become stale for a Lease.
 	Marker string
 
+	// Clients is the path of a file with the clients of version 4 that have
+	// files open or locked, in a directory that exists and that no other server
+	// uses. After a restart these clients reclaim their files and locks. ""
+	// means none: opens are lost with the server, and so are locks, which other
+	// clients may then take at once.
+	Clients string
+
 	// StandardsOnly offers clients nothing of this project's own: no
 	// delegations, and FPDUs no longer than a TCP segment.
 	StandardsOnly bool
@@ -116,6 +123,7 @@ type Server struct {
 	stop     context.CancelFunc // of the sweeps of version 4's state
 	sweeping sync.WaitGroup
 	four     *nfs4server.Server // nil: no minor version of NFS version 4
+	clients  *clientList        // of version 4; may be nil
 }
 
 // Parts are the layers of a Server, for status and metrics. The caller must not
@@ -149,7 +157,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	mux := &oncrpc.Mux{Log: cfg.Log}
 	server := nfsserver.Over(exported)
 	server.Register(mux)
-	four, err := cfg.version4(exported)
+	four, clients, err := cfg.version4(exported)
 	if err != nil {
 		keeper.Close()
 		return nil, err
@@ -174,6 +182,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	}
 	if err := over.Check(); err != nil {
 		replies.Close()
+		clients.Close()
 		keeper.Close()
 		return nil, err
 	}
@@ -183,7 +192,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		parts: Parts{NFS: server, NFS4: four, Delegations: keeper, Replies: replies, RDMA: over, TCP: tcp, Device: device},
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s.stop, s.four = stop, four
+	s.stop, s.four, s.clients = stop, four, clients
 	if four != nil {
 		s.sweeping.Go(func() { four.Sweep(ctx) })
 	}
@@ -194,11 +203,11 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 const leaseTime4 = 40 * time.Second
 
 // version4 returns the server of the minor versions of NFS version 4, or nil if
-// none is wanted.
-func (c *ServerConfig) version4(exported *realm.Realm) (*nfs4server.Server, error) {
+// none is wanted, and the list of its clients.
+func (c *ServerConfig) version4(exported *realm.Realm) (*nfs4server.Server, *clientList, error) {
 	for _, m := range c.Minors {
 		if m != nfs4.Minor1 && m != nfs4.Minor2 {
-			return nil, fmt.Errorf("nfsrdma: minor version %d of NFS version 4 is not served: 1 and 2 are", m)
+			return nil, nil, fmt.Errorf("nfsrdma: minor version %d of NFS version 4 is not served: 1 and 2 are", m)
 		}
 	}
 	minors := c.Minors
@@ -206,17 +215,24 @@ func (c *ServerConfig) version4(exported *realm.Realm) (*nfs4server.Server, erro
 		minors = []uint32{nfs4.Minor1, nfs4.Minor2}
 	}
 	if len(minors) == 0 {
-		return nil, nil
+		return nil, nil, nil
+	}
+	clients, past, err := openClients(c.Clients, c.Log)
+	if err != nil {
+		return nil, nil, err
 	}
 	start := time.Now()
-	state := nfs4state.New(nfs4server.WithFiles(nfs4state.Config{
+	config := nfs4state.Config{
 		Now:   func() time.Duration { return time.Since(start) },
-		Epoch: uint32(start.Unix()),
+		Epoch: epoch4(&past, start),
 		Lease: leaseTime4,
-	}))
+	}
+	if clients != nil {
+		config.Journal, config.Past, config.Stored = clients, past, clients.stored
+	}
 	return nfs4server.New(nfs4server.Config{
-		Realm: exported, State: state, Lease: leaseTime4, ID: serverID(c.Key), Minors: minors, Owners: c.Owners,
-	}), nil
+		Realm: exported, State: nfs4state.New(nfs4server.WithFiles(config)), Lease: leaseTime4, ID: serverID(c.Key), Minors: minors, Owners: c.Owners,
+	}), clients, nil
 }
 
 // serverID returns the identity of a server with a key. Clients take servers of
@@ -359,6 +375,7 @@ func (s *Server) release() {
 		if s.four != nil {
 			s.four.Close()
 		}
+		s.clients.Close()
 		s.parts.Replies.Close()
 		s.parts.Delegations.Close()
 	})

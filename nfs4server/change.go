@@ -124,8 +124,8 @@ func remove(ctx context.Context, x *compound) nfs4.Status {
 		return status
 	}
 	u, p := x.current.use, realm.Place{Dir: x.current.h, Name: string(a.Name)}
-	if x.kept(ctx, u, p) {
-		return nfs4.ErrFileOpen
+	if status := x.kept(ctx, u, p); status != nfs4.OK {
+		return status
 	}
 	if err := u.BeforeUnlink(ctx, p); err != nil {
 		return x.status(err)
@@ -143,18 +143,25 @@ func remove(ctx context.Context, x *compound) nfs4.Status {
 	return nfs4.OK
 }
 
-// kept reports whether a name must stay: an open of its file denies others to
-// write (RFC 8881, Section 18.25.4).
-func (x *compound) kept(ctx context.Context, u *use, p realm.Place) bool {
+// kept returns the status of a change that takes a name away: NFS4ERR_FILE_OPEN
+// if an open of its file denies others to write (RFC 8881, Section 18.25.4).
+func (x *compound) kept(ctx context.Context, u *use, p realm.Place) nfs4.Status {
 	if !x.server.state.Denying() {
-		return false
+		return nfs4.OK
 	}
 	h, _, _, err := u.Export.FS.Lookup(ctx, &u.Cred, p.Dir, p.Name)
 	if err != nil {
-		return false
+		return nfs4.OK
 	}
 	key, err := x.key(&object{use: u, h: h})
-	return err == nil && x.server.state.Denied(string(key), nfs4.ShareWrite)
+	if err != nil {
+		return nfs4.OK
+	}
+	status := x.server.state.Denied(string(key), nfs4.ShareWrite)
+	if status == nfs4.ErrLocked {
+		status = nfs4.ErrFileOpen
+	}
+	return status
 }
 
 // isDir reports whether a name is of a directory.
@@ -183,8 +190,8 @@ func rename(ctx context.Context, x *compound) nfs4.Status {
 	}
 	from := realm.Place{Dir: x.saved.h, Name: string(a.Old)}
 	to := realm.Place{Dir: x.current.h, Name: string(a.New)}
-	if x.kept(ctx, u, to) {
-		return nfs4.ErrFileOpen
+	if status := x.kept(ctx, u, to); status != nfs4.OK {
+		return status
 	}
 	if err := u.BeforeRename(ctx, from, to); err != nil {
 		return x.status(err)

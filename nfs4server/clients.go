@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfs4state"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
@@ -17,6 +18,16 @@ type ClientInfo struct {
 
 // Counts returns the numbers of the records that clients hold.
 func (s *Server) Counts() nfs4state.Counts { return s.state.Counts() }
+
+// Grace returns which clients of earlier servers may still reclaim their state.
+func (s *Server) Grace() nfs4state.Grace { return s.state.Grace() }
+
+// EndGrace ends grace at once: clients that have not reclaimed their state lose
+// it. It returns false if that cannot be stored.
+func (s *Server) EndGrace() bool { return s.state.EndGrace() }
+
+// Expire ends a client with all its state, as State.Expire does.
+func (s *Server) Expire(id uint64) nfs4.Status { return s.state.Expire(id) }
 
 // Clients returns the oldest limit clients, and the number of all.
 func (s *Server) Clients(limit int) (list []ClientInfo, all int) {

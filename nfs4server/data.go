@@ -30,11 +30,9 @@ func (x *compound) mayUse(id *nfs4.StateID, access uint32) (*realm.Open, nfs4.St
 		return x.mayUse(&current, access)
 	case nfs4.BypassStateID, nfs4.AnonymousStateID:
 		bypass := *id == nfs4.BypassStateID && access == nfs4.ShareRead
-		var ok bool
-		if x.special, ok = x.server.state.BeginSpecial(key, access, bypass); !ok {
-			return nil, nfs4.ErrLocked
-		}
-		return nil, nfs4.OK
+		var status nfs4.Status
+		x.special, status = x.server.state.BeginSpecial(key, access, bypass)
+		return nil, status
 	}
 	o, status := x.server.state.Open(x.session, id)
 	switch {

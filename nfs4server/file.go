@@ -55,6 +55,7 @@ func (s *Server) Close() {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
+		s.state.Retire()
 		s.state.Revoke(func(any) bool { return true })
 		s.state.WaitHost()
 	}()

@@ -21,7 +21,11 @@ func open(ctx context.Context, x *compound) nfs4.Status {
 	}
 	status := x.openArgs(&a)
 	if status == nfs4.OK {
-		status = x.server.state.MayOpen(x.session, a.Claim == nfs4.ClaimPrevious)
+		o := stateOf(&a)
+		status = x.server.state.MayOpen(x.session, &o)
+	}
+	if status == nfs4.OK && a.Claim == nfs4.ClaimPrevious && a.Delegation != nfs4.DelegateNone {
+		status = nfs4.ErrReclaimBad // no delegation was granted
 	}
 	if status != nfs4.OK {
 		return status
@@ -209,15 +213,25 @@ func (x *compound) openObject(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.O
 	if empty {
 		asked |= nfs4.ShareWrite
 	}
-	if status := x.mayOpen(ctx, o, asked); status != nfs4.OK {
+	may := x.mayOpen
+	if a.Claim == nfs4.ClaimPrevious {
+		may = x.mayReopen
+	}
+	if status := may(ctx, o, asked); status != nfs4.OK {
 		return status
 	}
 	key, err := x.key(o)
 	if err != nil {
 		return x.status(err)
 	}
-	if empty && a.ShareAccess&nfs4.ShareWrite == 0 && x.server.state.Denied(string(key), nfs4.ShareWrite) {
-		return nfs4.ErrShareDenied
+	if empty && a.ShareAccess&nfs4.ShareWrite == 0 {
+		switch status := x.server.state.Denied(string(key), nfs4.ShareWrite); status {
+		case nfs4.OK:
+		case nfs4.ErrLocked:
+			return nfs4.ErrShareDenied
+		default:
+			return status
+		}
 	}
 	if asked&nfs4.ShareWrite != 0 { // delegations keep files from being opened for writing
 		if err := o.use.BeforeOpenWrite(ctx, o.h); err != nil {
@@ -272,10 +286,9 @@ func (x *compound) openable(ctx context.Context) (vfs.Attr, nfs4.Status) {
 func (x *compound) addOpen(
 	a *nfs4.OpenArgs, res *nfs4.OpenRes, key []byte, opened *realm.Open, trial *nfs4state.Trial,
 ) (*realm.Open, nfs4.Status) {
-	o, id, status := x.server.state.OpenFile(x.session, &nfs4state.OpenFile{
-		Owner: a.Owner.Owner, Key: string(key), Handle: string(x.fh(&x.current)), Access: a.ShareAccess & nfs4.ShareBoth, Deny: a.ShareDeny,
-		Reclaim: a.Claim == nfs4.ClaimPrevious, Trial: trial,
-	}, opened)
+	args := stateOf(a)
+	args.Key, args.Handle, args.Trial = string(key), string(x.fh(&x.current)), trial
+	o, id, status := x.server.state.OpenFile(x.session, &args, opened)
 	if status != nfs4.OK {
 		return nil, status
 	}
@@ -289,6 +302,13 @@ func (x *compound) addOpen(
 	}
 	res.StateID = id
 	return has, nfs4.OK
+}
+
+// stateOf returns the arguments of an OPEN for the state, for any object.
+func stateOf(a *nfs4.OpenArgs) nfs4state.OpenFile {
+	return nfs4state.OpenFile{
+		Owner: a.Owner.Owner, Access: a.ShareAccess & nfs4.ShareBoth, Deny: a.ShareDeny, Reclaim: a.Claim == nfs4.ClaimPrevious,
+	}
 }
 
 // truncate empties the current object, whose change is announced.
@@ -316,6 +336,16 @@ func (x *compound) mayOpen(ctx context.Context, o *object, want uint32) nfs4.Sta
 	case want&nfs4.ShareRead != 0 && rights&(vfs.AccessRead|vfs.AccessExecute) == 0,
 		want&nfs4.ShareWrite != 0 && rights&vfs.AccessModify == 0:
 		return nfs4.ErrAccess
+	}
+	return nfs4.OK
+}
+
+// mayReopen is mayOpen for an open that the caller had before a restart. Its
+// file may have a mode by which the owner may not open it now, such as 0444 of a
+// file that the open made; OpenFile lets the owner, and checks other callers.
+func (x *compound) mayReopen(_ context.Context, o *object, want uint32) nfs4.Status {
+	if want&nfs4.ShareWrite != 0 && o.use.Options.ReadOnly {
+		return nfs4.ErrROFS
 	}
 	return nfs4.OK
 }

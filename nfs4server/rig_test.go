@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/journal"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfs4state"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -30,6 +31,7 @@ type rig struct {
 	seq     uint32
 	cached  uint32 // ca_maxresponsesize_cached of new sessions
 	tag     string
+	journal *journal.Journal // of start
 }
 
 func newRig(t testing.TB, exports ...realm.Export) *rig {

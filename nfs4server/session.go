@@ -255,16 +255,22 @@ func freeStateID(_ context.Context, x *compound) nfs4.Status {
 // than that for the locks of a client whose time is up.
 const sweepsPerLease = 4
 
-// Sweep drops the records that clients have left behind, until ctx ends.
+// Sweep drops the records that clients have left behind, and ends grace, until
+// ctx ends.
 func (s *Server) Sweep(ctx context.Context) {
 	tick := time.NewTicker(s.lease / sweepsPerLease)
 	defer tick.Stop()
+	grace := s.state.Grace().Clients > 0
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 			s.state.Sweep()
+			if grace && s.state.Grace().Clients == 0 {
+				grace = false
+				s.log.Info("grace is over: clients of version 4 have reclaimed their open files and locks, or have lost them")
+			}
 		}
 	}
 }

@@ -42,6 +42,7 @@ type client struct {
 	sessions  []*Session
 	renewed   time.Duration // at the end of the last session, or when confirmed
 	reclaimed bool          // RECLAIM_COMPLETE was received
+	had       kinds         // of state, since it was confirmed
 	opens     map[openKey]*Open
 	lockSets  int
 	locks     int // in its lockSets
@@ -101,6 +102,8 @@ func (s *State) ExchangeID(x *Exchange) (id uint64, sequence uint32, confirmed b
 	case x.Update:
 		c.impl = x.Impl
 		return c.id, c.sequence + 1, true, nfs4.OK
+	case s.reserved(key, x.Principal):
+		return 0, 0, false, nfs4.ErrClidInUse
 	case c != nil && c.principal != x.Principal:
 		since := always
 		if c.stateful() {
@@ -204,6 +207,7 @@ func (s *State) end(c *client, own *Session, since time.Duration, gone *released
 	if c.renewed >= since || !kill(c.sessions, own, since) {
 		return false
 	}
+	s.strike(c.key)
 	for _, session := range c.sessions {
 		s.endSession(session)
 	}
@@ -225,6 +229,30 @@ func (s *State) end(c *client, own *Session, since time.Duration, gone *released
 	return true
 }
 
+// Expire ends a client with all its state, whenever its lease was renewed. It
+// returns NFS4ERR_STALE_CLIENTID if there is no such client, and NFS4ERR_DELAY
+// while a call of the client runs, or if the journal fails: the client has
+// then ended, but others do not get its state.
+func (s *State) Expire(id uint64) nfs4.Status {
+	var gone released
+	defer func() { s.give(gone) }()
+	s.mu.Lock()
+	status := nfs4.OK
+	switch c := s.clients[id]; {
+	case c == nil:
+		status = nfs4.ErrStaleClientID
+	case !c.confirmed:
+		s.drop(c)
+	case !s.end(c, nil, always, &gone):
+		status = nfs4.ErrDelay
+	}
+	s.mu.Unlock()
+	if status == nfs4.OK && !s.store() {
+		status = nfs4.ErrDelay
+	}
+	return status
+}
+
 // DestroyClientID is DESTROY_CLIENTID (RFC 8881, Section 18.50).
 func (s *State) DestroyClientID(id uint64) nfs4.Status {
 	s.mu.Lock()
@@ -241,21 +269,5 @@ func (s *State) DestroyClientID(id uint64) nfs4.Status {
 	}
 	var none released
 	s.end(c, nil, always, &none)
-	return nfs4.OK
-}
-
-// ReclaimComplete is RECLAIM_COMPLETE without rca_one_fs (RFC 8881, Section
-// 18.51), for the client of a session.
-func (s *State) ReclaimComplete(session *Session) nfs4.Status {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := session.client
-	switch {
-	case c.ended:
-		return nfs4.ErrBadSession
-	case c.reclaimed:
-		return nfs4.ErrCompleteAlready
-	}
-	c.reclaimed = true
 	return nfs4.OK
 }

@@ -269,6 +269,9 @@ const maxParts = 64
 // settle makes the locks on the host those of the table. If the host fails, the
 // rest stays dirty for a later call. h.mu is held.
 func (s *State) settle(h *hostFile) {
+	if !s.store() {
+		return // a client that has ended could have its locks back after a crash
+	}
 	for {
 		s.mu.Lock()
 		parts, locked := h.next(s.files[h.key])

@@ -36,6 +36,8 @@ type Counts struct {
 	Sessions             int
 	Opens, Locks         int
 	Replies, MaxReplies  int64 // bytes that the slots of all sessions can keep
+	Records              int   // clients in Config.Journal
+	Failing              bool  // the journal cannot be written
 }
 
 // Counts returns the numbers.
@@ -45,6 +47,7 @@ func (s *State) Counts() Counts {
 	n := Counts{
 		Clients: s.used[clientRecords], Unconfirmed: s.used[unconfirmedRecords], Sessions: s.used[liveSessions],
 		Locks: s.used[lockRanges], Replies: int64(s.used[replyBytes]), MaxReplies: replyMemory,
+		Records: len(s.ledger.records), Failing: s.ledger.failing.Load(),
 	}
 	for _, c := range s.clients {
 		n.Opens += len(c.opens)

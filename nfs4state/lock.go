@@ -66,12 +66,22 @@ type Denied struct {
 func (s *State) Lock(session *Session, a *Lock) (id nfs4.StateID, d Denied, status nfs4.Status) {
 	var gone released
 	defer func() { s.give(gone) }()
+	try := s.lockTable
 	if a.Host != nil {
-		return s.lockHost(session, a, &gone)
+		try = s.lockHost
 	}
+	status = s.settling(func() (status nfs4.Status) {
+		id, d, status = try(session, a, &gone)
+		return status
+	})
+	return id, d, status
+}
+
+// lockTable is Lock for the table alone.
+func (s *State) lockTable(session *Session, a *Lock, gone *released) (id nfs4.StateID, d Denied, status nfs4.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l, d, status := s.mayLock(session, a, &gone)
+	l, d, status := s.mayLock(session, a, gone)
 	if status == nfs4.OK {
 		id = s.addLock(a, &l)
 	}
@@ -103,14 +113,24 @@ func (s *State) mayLock(session *Session, a *Lock, gone *released) (l lockable, 
 	case o.Access()&accessFor(a.Exclusive) == 0:
 		return l, d, nfs4.ErrOpenMode
 	case a.Reclaim:
-		return l, d, nfs4.ErrNoGrace
-	case !c.reclaimed:
-		return l, d, nfs4.ErrGrace
+		status = s.mayReclaim(c, hadLocks)
+	case !c.reclaimed, s.grace() && s.ledger.staleLocks > 0:
+		status = nfs4.ErrGrace
 	}
-	if d, denied := s.denied(o.key.file, l.owner, c, a.Range, a.Exclusive, gone); denied {
+	if status != nfs4.OK {
+		return l, d, status
+	}
+	switch d, denied := s.denied(o.key.file, l.owner, c, a.Range, a.Exclusive, gone); {
+	case denied && a.Reclaim:
+		return l, d, nfs4.ErrReclaimConflict
+	case denied:
 		return l, d, nfs4.ErrDenied
 	}
-	return l, d, s.lockRoom(c, l.set == nil, len(a.Owner), gone)
+	status = s.lockRoom(c, l.set == nil, len(a.Owner), gone)
+	if status == nfs4.OK && !s.note(c, hadLocks) {
+		status = unsettled
+	}
+	return l, d, status
 }
 
 // addLock locks the bytes of a LOCK that mayLock has permitted, and returns the
@@ -291,8 +311,11 @@ func (s *State) TestLock(session *Session, a *Lock) (Denied, nfs4.Status) {
 // testLock is TestLock for the table alone.
 func (s *State) testLock(session *Session, a *Lock, gone *released) (Denied, nfs4.Status) {
 	c := session.client
-	if c.ended {
+	switch {
+	case c.ended:
 		return Denied{}, nfs4.ErrBadSession
+	case s.grace() && s.ledger.staleLocks > 0:
+		return Denied{}, nfs4.ErrGrace
 	}
 	f := s.files[a.Key]
 	if f == nil {

@@ -115,20 +115,34 @@ type OpenFile struct {
 }
 
 // MayOpen returns the status of an OPEN that fails for any object, so that the
-// OPEN creates nothing.
-func (s *State) MayOpen(session *Session, reclaim bool) nfs4.Status {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mayOpen(session.client, reclaim)
+// OPEN creates nothing. Owner, Key, Handle and Trial of the arguments do not matter.
+func (s *State) MayOpen(session *Session, a *OpenFile) nfs4.Status {
+	return s.settling(func() nfs4.Status {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		status := s.mayOpen(session.client, a)
+		if status == nfs4.OK && !s.note(session.client, a.kinds()) {
+			return unsettled
+		}
+		return status
+	})
 }
 
-func (s *State) mayOpen(c *client, reclaim bool) nfs4.Status {
+// kinds returns the kinds of state that an OPEN needs a record of.
+func (a *OpenFile) kinds() kinds {
+	if a.Deny != 0 {
+		return hadDeny
+	}
+	return 0
+}
+
+func (s *State) mayOpen(c *client, a *OpenFile) nfs4.Status {
 	switch {
 	case c.ended:
 		return nfs4.ErrBadSession
-	case reclaim:
-		return nfs4.ErrNoGrace
-	case !c.reclaimed:
+	case a.Reclaim:
+		return s.mayReclaim(c, a.kinds())
+	case !c.reclaimed, s.grace() && (a.Deny != 0 || s.ledger.staleDeny > 0):
 		return nfs4.ErrGrace
 	}
 	return nfs4.OK
@@ -142,21 +156,31 @@ func (s *State) mayOpen(c *client, reclaim bool) nfs4.Status {
 func (s *State) OpenFile(session *Session, a *OpenFile, attach any) (o *Open, id nfs4.StateID, status nfs4.Status) {
 	var gone released
 	defer func() { s.give(gone) }()
+	used := false
+	status = s.settling(func() (status nfs4.Status) {
+		o, id, used, status = s.tryOpen(session.client, a, attach, &gone)
+		return status
+	})
+	if !used {
+		gone.add(attach)
+	}
+	return o, id, status
+}
+
+// tryOpen is OpenFile, and tells whether attach is used as a File.
+func (s *State) tryOpen(c *client, a *OpenFile, attach any, gone *released) (o *Open, id nfs4.StateID, used bool, status nfs4.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a.Deny != 0 {
 		s.denying.Add(1) // see BeginSpecial
 		defer s.denying.Add(-1)
 	}
-	o, fresh, status := s.openFile(session.client, a, &gone)
-	if !fresh {
-		gone.add(attach)
-		if status == nfs4.OK {
-			s.config.Merge(o.File, attach)
-		}
-	}
-	if status != nfs4.OK {
-		return nil, nfs4.StateID{}, status
+	o, fresh, status := s.openFile(c, a, gone)
+	switch {
+	case status != nfs4.OK:
+		return nil, nfs4.StateID{}, false, status
+	case !fresh:
+		s.config.Merge(o.File, attach)
 	}
 	if fresh {
 		o.File = attach
@@ -170,25 +194,33 @@ func (s *State) OpenFile(session *Session, a *OpenFile, attach any) (o *Open, id
 	}
 	s.setAsked(o, o.asked|1<<mode)
 	o.bump()
-	return o, o.StateID(), nfs4.OK
+	return o, o.StateID(), fresh, nfs4.OK
 }
 
 // openFile returns the Open that an OPEN is for, and makes it if it is fresh.
 func (s *State) openFile(c *client, a *OpenFile, gone *released) (o *Open, fresh bool, status nfs4.Status) {
-	if status := s.mayOpen(c, a.Reclaim); status != nfs4.OK {
+	if status := s.mayOpen(c, a); status != nfs4.OK {
 		return nil, false, status
 	}
 	switch {
 	case a.Access == 0, (a.Access|a.Deny)&^nfs4.ShareBoth != 0:
 		return nil, false, nfs4.ErrInval
-	case !s.reserve(a.Key, c, modes(a.Access, a.Deny), gone):
+	case s.reserve(a.Key, c, modes(a.Access, a.Deny), gone):
+	case a.Reclaim:
+		return nil, false, nfs4.ErrReclaimConflict
+	default:
 		return nil, false, nfs4.ErrShareDenied
+	}
+	switch {
 	case a.Deny != 0 && s.underWay(a.Key, a.Deny):
 		return nil, false, nfs4.ErrDelay
 	}
 	f := s.files[a.Key]
 	if f != nil {
 		if o = c.opens[openKey{string(a.Owner), f, a.Handle}]; o != nil {
+			if !s.note(c, a.kinds()) {
+				return nil, false, unsettled
+			}
 			return o, false, nfs4.OK
 		}
 	}
@@ -199,6 +231,8 @@ func (s *State) openFile(c *client, a *OpenFile, gone *released) (o *Open, fresh
 		return nil, false, nfs4.ErrBadSession // it was silent, and has made room
 	case len(c.opens) >= maxOpens, !room:
 		return nil, false, nfs4.ErrDelay
+	case !s.note(c, a.kinds()):
+		return nil, false, unsettled
 	}
 	if f == nil {
 		f = &file{key: a.Key}
@@ -240,20 +274,32 @@ func (s *State) reserve(key string, asks *client, modes uint32, gone *released) 
 	return true
 }
 
-// Denying reports whether any open denies others anything.
+// Denying reports whether any open denies others anything, or may do so once it
+// is reclaimed.
 func (s *State) Denying() bool { return s.denying.Load() > 0 }
 
-// Denied reports whether an open denies others the given access to an object,
-// for calls with a special stateid. A silent client gives way.
-func (s *State) Denied(key string, access uint32) bool {
+// Denied returns NFS4ERR_LOCKED if an open denies others the given access to an
+// object, for calls with a special stateid. A silent client gives way. While a
+// client may reclaim opens with deny modes, the status is NFS4ERR_GRACE.
+func (s *State) Denied(key string, access uint32) nfs4.Status {
 	if !s.Denying() {
-		return false
+		return nfs4.OK
 	}
 	var gone released
 	defer func() { s.give(gone) }()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.reserve(key, nil, modes(access, 0), &gone)
+	return s.settling(func() nfs4.Status {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		switch {
+		case s.grace() && s.ledger.staleDeny > 0:
+			return nfs4.ErrGrace
+		case !s.reserve(key, nil, modes(access, 0), &gone):
+			return nfs4.ErrLocked
+		case !s.settled():
+			return unsettled
+		}
+		return nfs4.OK
+	})
 }
 
 // Close ends an Open and the locks through it (RFC 8881, Section 18.2).

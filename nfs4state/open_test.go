@@ -40,7 +40,7 @@ func TestShareReservations(t *testing.T) {
 				want(t, "another file", w.openStatus(by2, owner, "g", 3, 3), nfs4.OK)
 				for _, wish := range []uint32{1, 2} { // R8881-8.2.3-1
 					denied := deny&wish != 0 || expected == nfs4.OK && second>>2&wish != 0
-					want(t, "Denied", w.Denied("f", wish), denied)
+					want(t, "Denied", w.Denied("f", wish) == nfs4.ErrLocked, denied)
 				}
 			}
 		}
@@ -223,7 +223,7 @@ func TestCourtesy(t *testing.T) {
 	}{
 		{"OPEN", func(w *world, s *Session) bool { return w.openStatus(s, "o", "f", 1, 0) == nfs4.OK }, (*world).call},
 		{"deny", func(w *world, s *Session) bool { return w.openStatus(s, "o", "f", 2, 1) == nfs4.OK }, (*world).call},
-		{"anonymous READ", func(w *world, _ *Session) bool { return !w.Denied("f", 1) }, (*world).call},
+		{"anonymous READ", func(w *world, _ *Session) bool { return w.Denied("f", 1) == nfs4.OK }, (*world).call},
 		{
 			"OPEN, renewed by a retry", func(w *world, s *Session) bool { return w.openStatus(s, "o", "f", 1, 0) == nfs4.OK },
 			func(w *world, s *Session) { // R8881-8.3-1
@@ -341,9 +341,10 @@ func TestSpecialUses(t *testing.T) {
 			if deny&access != 0 {
 				during, after = nfs4.ErrDelay, nfs4.ErrLocked
 			}
-			first, ok1 := w.BeginSpecial([]byte("f"), access, false)
-			second, ok2 := w.BeginSpecial([]byte("f"), access, true)
-			want(t, "uses", ok1 && ok2, true)
+			first, status1 := w.BeginSpecial([]byte("f"), access, false)
+			second, status2 := w.BeginSpecial([]byte("f"), access, true)
+			want(t, "use", status1, nfs4.OK)
+			want(t, "bypass", status2, nfs4.OK)
 			open := func(what string, expected nfs4.Status) {
 				t.Helper()
 				_, id, status := w.OpenFile(s, &OpenFile{Owner: []byte("o"), Key: "f", Access: 3 &^ deny, Deny: deny}, nil)
@@ -364,11 +365,11 @@ func TestSpecialUses(t *testing.T) {
 			want(t, "Opens with deny modes", w.denying.Load(), 0)
 
 			want(t, "OPEN", w.openStatus(s, "o", "f", 1, deny), nfs4.OK)
-			third, ok3 := w.BeginSpecial([]byte("f"), access, false)
-			want(t, "use of what is open", ok3, after == nfs4.OK)
+			third, status3 := w.BeginSpecial([]byte("f"), access, false)
+			want(t, "use of what is open", status3, after)
 			third.End()
-			fourth, ok4 := w.BeginSpecial([]byte("f"), access, true)
-			want(t, "bypass of what is open", ok4, true)
+			fourth, status4 := w.BeginSpecial([]byte("f"), access, true)
+			want(t, "bypass of what is open", status4, nfs4.OK)
 			fourth.End()
 			want(t, "uses that are left", w.underWay("f", nfs4.ShareBoth), false)
 		}

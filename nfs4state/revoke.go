@@ -24,8 +24,34 @@ func (s *State) Revoke(removed func(file any) bool) {
 				l.revoke = true
 			}
 			s.closeOpen(o, &ended)
+			s.rewrite(o.client)
 		}
 	}
+}
+
+// rewrite brings the record of a client, if any, up to date after a change of
+// its revoked state. A client that may still reclaim goes on to do so, but cannot
+// after another restart. State.mu is held.
+func (s *State) rewrite(c *client) {
+	r, ok := s.ledger.records[c.key]
+	switch {
+	case !ok:
+	case r.fresh:
+		s.write(c)
+	case !r.revoked:
+		r.revoked = true
+		s.setRecord(c.key, r)
+		s.enqueue(r.appendTo(nil, c.key))
+	}
+}
+
+// Retire ends the writing of records: clients can reclaim from the next State what
+// they have now, although Revoke takes it away from this one. No call of a client
+// may come any more.
+func (s *State) Retire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ledger.ended, s.ledger.queue = true, nil
 }
 
 // unname ends the use of a holding's stateid. One that is revoked goes on to
@@ -54,4 +80,7 @@ func (s *State) freeRevoked(h *holding) {
 	s.use(c.party, stateids, -h.cost)
 	delete(c.revoked, h)
 	c.lost.Store(len(c.revoked) > 0)
+	if len(c.revoked) == 0 {
+		s.rewrite(c)
+	}
 }

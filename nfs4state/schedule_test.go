@@ -218,9 +218,9 @@ func (r *run) special(st step) {
 		return
 	}
 	access := st.access&1 + 1
-	use, ok := r.BeginSpecial([]byte(modelKeys[st.object]), access, false)
-	agree(r, "a special READ or WRITE begins", ok, r.model.reserve(nil, st.object, access))
-	if ok {
+	use, status := r.BeginSpecial([]byte(modelKeys[st.object]), access, false)
+	agree(r, "a special READ or WRITE begins", status == nfs4.OK, r.model.reserve(nil, st.object, access))
+	if status == nfs4.OK {
 		r.specials, r.uses = append(r.specials, use), append(r.uses, [2]int{st.object, int(access - 1)})
 		r.model.specials[st.object][access-1]++
 	}

@@ -25,17 +25,18 @@ type SpecialUse struct {
 
 // BeginSpecial begins a READ or WRITE with a special stateid: until its end, no
 // OPEN denies others that access (RFC 8881, Section 9.1.2). If an open denies the
-// access already, BeginSpecial fails unless bypass is set. A silent client gives
-// way.
-func (s *State) BeginSpecial(key []byte, access uint32, bypass bool) (u SpecialUse, ok bool) {
-	u = SpecialUse{s, maphash.Bytes(s.seed, key), access >> 1}
+// access already, BeginSpecial fails as Denied does, unless bypass is set.
+func (s *State) BeginSpecial(key []byte, access uint32, bypass bool) (SpecialUse, nfs4.Status) {
+	u := SpecialUse{s, maphash.Bytes(s.seed, key), access >> 1}
 	u.count(1)
 	// An OPEN that denies the access either sees the counter, or is seen here.
-	if !bypass && s.Denying() && s.Denied(string(key), access) {
-		u.End()
-		return SpecialUse{}, false
+	if !bypass && s.Denying() {
+		if status := s.Denied(string(key), access); status != nfs4.OK {
+			u.End()
+			return SpecialUse{}, status
+		}
 	}
-	return u, true
+	return u, nfs4.OK
 }
 
 // count adds n to the counter.

@@ -61,6 +61,17 @@ type Config struct {
 	// Either may be nil.
 	Merge  func(file, other any)
 	Narrow func(file any, access uint32) (rest any)
+
+	// Journal has on stable storage which clients have state: they may reclaim
+	// that state from the next State, whose Past is the content of the journal.
+	// Nil means that no client can reclaim anything. A grant that a record is
+	// missing for, because the journal fails, is NFS4ERR_DELAY.
+	Journal Journal
+	Past    Past
+
+	// Stored, if not nil, is told when the journal begins to fail, with the
+	// error, and when that has ended, with nil.
+	Stored func(error)
 }
 
 const defaultCourtesy = 24 * time.Hour
@@ -95,6 +106,9 @@ type State struct {
 	files       map[string]*file
 	named       uint64 // number of the last stateid
 
+	ledger   ledger
+	graceEnd time.Duration // see grace
+
 	denying   atomic.Int64         // Opens with a deny mode, and OPENs that ask for one
 	hosts     map[string]*hostFile // by object
 	releasers map[any]*releaser    // by storage
@@ -128,13 +142,15 @@ func New(c Config) *State {
 		c.Narrow = func(any, uint32) any { return nil }
 	}
 	seed := maphash.MakeSeed()
-	return &State{
+	s := &State{
 		config: c, owners: make(map[ownerKey]*owner), clients: make(map[uint64]*client), files: make(map[string]*file),
 		hosts: make(map[string]*hostFile), releasers: make(map[any]*releaser),
 		parties: make(map[fairshare.Name]*party), seed: seed,
 		// A State of the same second, before a restart, has other client IDs.
 		number: uint32(maphash.Comparable(seed, c.Epoch)),
 	}
+	s.restore()
+	return s
 }
 
 // released collects the files of ended opens while a lock is held.
@@ -180,12 +196,13 @@ func (s *State) give(r released) {
 // for two leases if the server's host holds locks for them: no call tells of a
 // process of the host that these locks keep out. Sweep drops unconfirmed records
 // that are older than a lease (RFC 8881, Section 18.35.4), and tries again to
-// release locks that the host has failed to release. The caller calls Sweep now
-// and then.
+// release locks that the host has failed to release. Sweep ends grace, and writes
+// to a journal that has failed. The caller calls Sweep now and then.
 func (s *State) Sweep() {
 	now := s.config.Now()
 	var gone released
 	s.mu.Lock()
+	s.grace()
 	for _, c := range s.clients {
 		switch {
 		case s.lapsed(c):
@@ -205,6 +222,7 @@ func (s *State) Sweep() {
 		}
 	}
 	s.mu.Unlock()
+	s.store()
 	s.give(gone)
 }
 

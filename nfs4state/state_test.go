@@ -323,7 +323,7 @@ func TestNoAllocation(t *testing.T) {
 		o := w.Begin(session, &Sequenced{Sequence: sequence, Conn: conn})
 		w.Flags(session)
 		_, status := w.Open(session, &stateid)
-		if !o.New || status != nfs4.OK || w.Denied("f", 1) {
+		if !o.New || status != nfs4.OK || w.Denied("f", 1) != nfs4.OK {
 			t.Error("a call failed")
 		}
 		session.End(0, reply[:200+sequence%300], false, false)

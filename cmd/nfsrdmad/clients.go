@@ -55,18 +55,29 @@ type sessionDoc struct {
 }
 
 func newClients() *cobra.Command {
-	return shows("clients", new(clientsDoc), &cobra.Command{
-		Use:   "clients [--json]",
-		Short: "List the clients of NFS version 4 of a running daemon",
+	cmd := shows("clients", new(clientsDoc), &cobra.Command{
+		Use:   "clients [--json | --expire ID | --end-grace]",
+		Short: "List the clients of NFS version 4 of a running daemon, or end their state",
 		Long: fmt.Sprintf(`List the clients of NFS version 4 of a running daemon: their names, addresses,
 sessions, and how many files and locks they hold. A client in state courtesy
 has been silent for longer than its lease, and keeps what it holds until another
 client needs it. The list ends after %d clients.
 
+--expire ends a client with all that it holds, as if its lease had expired and
+others needed its state: for a client that is gone for good, and in the way. A
+client that is alive loses its open files and locks. ID is in the first column.
+
+After a restart of the daemon, clients reclaim their open files and locks. Until
+they have done so, or for 45 s, locks that others could have are not granted
+(grace). --end-grace ends that at once: clients that have not come back lose
+what they held.
+
 --json prints one object; docs/operations.md describes its fields.`, maxListed),
 		Example: `  nfsrdmad clients
-  nfsrdmad clients --json | jq '.clients[] | select(.state == "courtesy") | .owner'`,
+  nfsrdmad clients --json | jq '.clients[] | select(.state == "courtesy") | .owner'
+  nfsrdmad clients --expire 6926b3a4f3c95d11`,
 	})
+	return ordersClients(cmd)
 }
 
 func (d *clientsDoc) version() int { return d.Version }

@@ -83,6 +83,8 @@ func openControl(path string, p *operations, log *slog.Logger) (*control, error)
 	}
 	m.HandleFunc("GET /status", answer(func() any { return p.status() }))
 	m.HandleFunc("GET /clients", answer(func() any { return p.clients() }))
+	m.HandleFunc("POST /clients/expire", obey(p.expire))
+	m.HandleFunc("POST /clients/end-grace", obey(p.endGrace))
 	c := &control{path: path, lock: lock, server: newHTTP(m, log), done: make(chan struct{})}
 	go func() {
 		defer close(c.done)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -127,7 +128,7 @@ func TestStatusOfHungDaemon(t *testing.T) {
 	defer l.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	_, err = ask(ctx, path, "status")
+	_, err = ask(ctx, path, http.MethodGet, "status")
 	assert.ErrorContains(t, err, "the daemon at "+path+" does not answer")
 }
 

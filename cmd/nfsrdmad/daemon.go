@@ -135,8 +135,8 @@ func openExport(e *export, st *state, log *slog.Logger) (vfs.FS, error) {
 	return posix.Open(e.dir, posix.Options{StateDir: st.ofExport(e), FSID: e.fsid.Attr(), TableHandles: e.key().checked, Log: log})
 }
 
-// newServer returns the server of the exports. Its marker is in the directory
-// state.
+// newServer returns the server of the exports. Its marker and the list of its
+// clients are in the directory state.
 func (o *serveOptions) newServer(list []nfsserver.Export, state string, rec *recorder, log *slog.Logger) (*nfsrdma.Server, error) {
 	minors, err := minorVersions(o.versions)
 	if err != nil {
@@ -146,7 +146,8 @@ func (o *serveOptions) newServer(list []nfsserver.Export, state string, rec *rec
 		Minors:  minors,
 		Exports: list, Key: o.key, Names: o.names, Groups: o.groups,
 		Owners: o.owners, MaxPayload: int(o.maxPayload), Inline: int(o.inline), Credits: o.credits,
-		Lease: leaseTerm(o.lease, log), Marker: filepath.Join(state, "grants"), StandardsOnly: o.noExtensions,
+		Lease: leaseTerm(o.lease, log), Marker: filepath.Join(state, "grants"),
+		Clients: filepath.Join(state, "nfs4-clients"), StandardsOnly: o.noExtensions,
 		IWARP: o.rnic(), Wrap: o.ops.observe, Log: log,
 	}
 	if rec != nil {

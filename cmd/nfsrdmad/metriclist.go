@@ -102,6 +102,14 @@ var metricList = []metric{
 	perNFS4("nfs4_sessions", "Sessions of version 4.", func(d *nfs4Doc) int64 { return int64(d.Sessions) }),
 	perNFS4("nfs4_opens", "Opens by clients of version 4.", func(d *nfs4Doc) int64 { return int64(d.Opens) }),
 	perNFS4("nfs4_locks", "Byte ranges locked by clients of version 4.", func(d *nfs4Doc) int64 { return int64(d.Locks) }),
+	perNFS4("nfs4_recorded", "Clients of version 4 that can reclaim their state after a restart.", func(d *nfs4Doc) int64 { return int64(d.Recorded) }),
+	perNFS4("nfs4_grace_clients", "Clients of version 4 that may still reclaim their state since the last restart.", func(d *nfs4Doc) int64 { return int64(d.Grace) }),
+	perNFS4("nfs4_recording_fails", "1 if clients of version 4 cannot open or lock files, because the list of these clients cannot be written.", func(d *nfs4Doc) int64 {
+		if d.Failing {
+			return 1
+		}
+		return 0
+	}),
 	perNFS4("nfs4_reply_bytes", "Bytes of replies that the slots of all sessions can keep.", func(d *nfs4Doc) int64 { return d.ReplyBytes }),
 
 	perTransport(gauge, "connections", "Present connections.", func(t *transportDoc) float64 { return float64(t.Connections.Now) }),

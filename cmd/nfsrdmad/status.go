@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,7 +63,7 @@ func shows(name string, d document, cmd *cobra.Command) *cobra.Command {
 func show(ctx context.Context, path, name string, d document, asJSON bool, w io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
-	body, err := ask(ctx, path, name)
+	body, err := ask(ctx, path, http.MethodGet, name)
 	if err != nil {
 		return err
 	}
@@ -80,8 +81,9 @@ func show(ctx context.Context, path, name string, d document, asJSON bool, w io.
 	return d.print(w, time.Now())
 }
 
-// ask asks the daemon for a document. The caller must close the result.
-func ask(ctx context.Context, path, document string) (io.ReadCloser, error) {
+// ask asks the daemon for a document, or with http.MethodPost to do something.
+// The caller must close the result.
+func ask(ctx context.Context, path, method, document string) (io.ReadCloser, error) {
 	if path == "" {
 		return nil, errors.New("XDG_RUNTIME_DIR has no socket of the daemon: name the socket of nfsrdmad serve with --control PATH")
 	}
@@ -91,7 +93,7 @@ func ask(ctx context.Context, path, document string) (io.ReadCloser, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
 		},
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://nfsrdmad/"+document, nil)
+	req, err := http.NewRequestWithContext(ctx, method, "http://nfsrdmad/"+document, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -105,6 +107,13 @@ func ask(ctx context.Context, path, document string) (io.ReadCloser, error) {
 		return nil, fmt.Errorf("the daemon at %s does not answer: it is stopped, or it hangs; kill -QUIT ends it and shows in its log what it waited for", path)
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", path, cli.Cause(err))
+	case resp.StatusCode == http.StatusConflict:
+		defer resp.Body.Close()
+		why, err := io.ReadAll(io.LimitReader(resp.Body, 4096))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, cli.Cause(err))
+		}
+		return nil, errors.New(strings.TrimSpace(string(why)))
 	case resp.StatusCode != http.StatusOK:
 		resp.Body.Close()
 		return nil, fmt.Errorf("the program at %s is not nfsrdmad: %s", path, resp.Status)

@@ -33,7 +33,11 @@ func (p *operations) status() *statusDoc {
 	d.Discovery = p.discovery.status()
 	if p.four != nil {
 		n := p.four.Counts()
-		d.NFS4 = &nfs4Doc{n.Clients, n.Unconfirmed, n.Sessions, n.Opens, n.Locks, n.Replies, n.MaxReplies}
+		g := p.four.Grace()
+		d.NFS4 = &nfs4Doc{
+			n.Clients, n.Unconfirmed, n.Sessions, n.Opens, n.Locks, n.Replies, n.MaxReplies,
+			n.Records, n.Failing, g.Clients, g.Left.Seconds(),
+		}
 	}
 	return d
 }

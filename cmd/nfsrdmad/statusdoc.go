@@ -148,13 +148,17 @@ type operationDoc struct {
 
 // nfs4Doc is what the clients of version 4 hold.
 type nfs4Doc struct {
-	Clients     int   `json:"clients"` // confirmed and not
-	Unconfirmed int   `json:"unconfirmed"`
-	Sessions    int   `json:"sessions"`
-	Opens       int   `json:"opens"`
-	Locks       int   `json:"locks"`
-	ReplyBytes  int64 `json:"reply_bytes"` // that the slots of all sessions can keep
-	ReplyLimit  int64 `json:"reply_limit"`
+	Clients     int     `json:"clients"` // confirmed and not
+	Unconfirmed int     `json:"unconfirmed"`
+	Sessions    int     `json:"sessions"`
+	Opens       int     `json:"opens"`
+	Locks       int     `json:"locks"`
+	ReplyBytes  int64   `json:"reply_bytes"` // that the slots of all sessions can keep
+	ReplyLimit  int64   `json:"reply_limit"`
+	Recorded    int     `json:"recorded"`      // clients that can reclaim after a restart
+	Failing     bool    `json:"failing"`       // nothing is opened or locked, because these cannot be recorded
+	Grace       int     `json:"grace_clients"` // clients that may reclaim since the last restart
+	GraceLeft   float64 `json:"grace_seconds"`
 }
 
 type operationErrorDoc struct {

@@ -1,0 +1,149 @@
+package nfs4state
+
+import (
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+)
+
+// After a restart, clients with a record may reclaim their state until they send
+// RECLAIM_COMPLETE (RFC 8881, Section 8.4.2). A client may reclaim exactly if its
+// record is not fresh. Such records hold up others only as far as a conflict is
+// possible:
+//
+//	call                              must wait while
+//	OPEN with a deny mode             any client may reclaim
+//	any OPEN, READ and WRITE with a   a client that had deny modes may reclaim
+//	special stateid, REMOVE, RENAME
+//	LOCK, LOCKT                       a client that had locks may reclaim
+//
+// Calls with the stateid of an open go on: nothing that can still be reclaimed
+// conflicts with the open.
+
+// A Grace describes the clients of earlier States that may still reclaim.
+type Grace struct {
+	Clients int           // 0: there is no grace
+	Left    time.Duration // until these lose their state
+	Deny    int           // clients with deny modes, which hold up all opens
+	Locks   int           // clients with locks, which hold up all locks
+}
+
+// Grace returns the state of grace.
+func (s *State) Grace() Grace {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := &s.ledger
+	if !s.grace() {
+		return Grace{}
+	}
+	return Grace{Clients: l.stale, Left: s.graceEnd - s.config.Now(), Deny: l.staleDeny, Locks: l.staleLocks}
+}
+
+// graceSlack is how much longer than a lease grace is: a client may notice the
+// restart at the end of its lease.
+const graceSlack = 5 * time.Second
+
+// graceTime returns the length of grace: at least the lease that clients have
+// been told (RFC 8881, Section 8.4.2.1).
+func (s *State) graceTime() time.Duration {
+	return max(s.config.Lease, s.config.Past.lease) + graceSlack
+}
+
+// grace reports whether a client may still reclaim, and ends grace if the time is
+// up. State.mu is held.
+func (s *State) grace() bool {
+	if s.ledger.stale == 0 {
+		return false
+	}
+	now := s.config.Now()
+	if s.ledger.stored.Load() == 0 { // nothing could be reclaimed so far
+		s.graceEnd = now + s.graceTime()
+	}
+	if now >= s.graceEnd {
+		s.endGrace()
+	}
+	return s.ledger.stale > 0
+}
+
+// endGrace ends the right to reclaim. Clients that have reclaimed something keep
+// it, although they have not sent RECLAIM_COMPLETE; the others have no state any
+// more. State.mu is held.
+func (s *State) endGrace() {
+	for key, r := range s.ledger.records {
+		if r.fresh {
+			continue
+		}
+		if o := s.owners[key]; o != nil && o.confirmed != nil && len(o.confirmed.opens) > 0 {
+			s.write(o.confirmed)
+			continue
+		}
+		s.deleteRecord(key)
+	}
+	s.enqueue([]byte{overRecord})
+}
+
+// EndGrace ends grace at once. It returns false if that cannot be stored: then
+// clients have no right to reclaim any more, but nothing is granted instead.
+func (s *State) EndGrace() bool {
+	s.mu.Lock()
+	if s.grace() {
+		s.endGrace()
+	}
+	s.mu.Unlock()
+	return s.store()
+}
+
+// reserved reports whether the name of a client belongs to one that may still
+// reclaim, and has another principal. State.mu is held.
+func (s *State) reserved(key ownerKey, p Principal) bool {
+	r, ok := s.ledger.records[key]
+	return ok && r.principal != p && s.grace() && !r.fresh
+}
+
+// mayReclaim returns the status of a reclaim that needs a kind of state, or 0
+// for an open without a deny mode. State.mu is held.
+func (s *State) mayReclaim(c *client, kind kinds) nfs4.Status {
+	if c.reclaimed || !s.grace() {
+		return nfs4.ErrNoGrace
+	}
+	switch r, ok := s.ledger.records[c.key]; {
+	case !ok, r.fresh:
+		return nfs4.ErrNoGrace
+	case kind&^r.had != 0:
+		return nfs4.ErrReclaimBad
+	}
+	return nfs4.OK
+}
+
+// ReclaimComplete is RECLAIM_COMPLETE without rca_one_fs (RFC 8881, Section
+// 18.51), for the client of a session. If that cannot be stored, the client may
+// go on to reclaim.
+func (s *State) ReclaimComplete(session *Session) nfs4.Status {
+	changed := false
+	return s.settling(func() nfs4.Status { return s.reclaimComplete(session.client, &changed) })
+}
+
+// reclaimComplete tells by changed whether the client's record has been changed.
+func (s *State) reclaimComplete(c *client, changed *bool) nfs4.Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case c.ended:
+		return nfs4.ErrBadSession
+	case c.reclaimed:
+		return nfs4.ErrCompleteAlready
+	}
+	if r, ok := s.ledger.records[c.key]; s.grace() && ok && !r.fresh {
+		*changed = true
+		if len(c.opens) == 0 {
+			s.strike(c.key)
+		} else {
+			s.write(c)
+		}
+	}
+	if *changed && !s.settled() {
+		return unsettled
+	}
+	c.reclaimed = true
+	return nfs4.OK
+}

@@ -1,0 +1,147 @@
+package nfs4state
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+)
+
+// JournalHeader names the records of a State in a journal, and their form.
+const JournalHeader = "nfsrdma nfs4 1"
+
+// The kinds of records, in a record's first byte:
+//
+//	boot    epoch (4 bytes) │ lease in milliseconds (4): a State begins
+//	client  transport (1) │ minor version (1) │ flags (1) │ flavour (4) │ user (4) │ co_ownerid
+//	gone    transport (1) │ co_ownerid: the client has no state any more
+//	over    grace has ended: clients without a record since the last boot have no state any more
+//
+// A client's record replaces the client's earlier one. Integers are big-endian.
+const (
+	bootRecord byte = iota + 1
+	clientRecord
+	goneRecord
+	overRecord
+)
+
+const (
+	bootLength   = 1 + 4 + 4
+	clientLength = 1 + 1 + 1 + 1 + 4 + 4
+	goneLength   = 1 + 1
+)
+
+// kinds are the kinds of state, besides opens without a deny mode, that a client
+// has had since the last boot. What others may do in grace follows from them.
+type kinds uint8
+
+const (
+	hadDeny kinds = 1 << iota
+	hadLocks
+	allKinds = hadDeny | hadLocks
+
+	revokedFlag = 1 << 7 // beside kinds in a client record
+)
+
+// A record is what stable storage has of a client with state.
+type record struct {
+	principal Principal
+	minor     uint32
+	had       kinds
+	fresh     bool // written since the last boot: the end of grace leaves the record
+	revoked   bool // single state was revoked: after a restart nothing may be reclaimed
+}
+
+func (r *record) appendTo(b []byte, key ownerKey) []byte {
+	flags := byte(r.had)
+	if r.revoked {
+		flags |= revokedFlag
+	}
+	b = append(b, clientRecord, byte(key.transport), byte(r.minor), flags)
+	b = binary.BigEndian.AppendUint32(b, r.principal.Flavor)
+	b = binary.BigEndian.AppendUint32(b, r.principal.UID)
+	return append(b, key.id...)
+}
+
+func appendBoot(b []byte, epoch uint32, lease time.Duration) []byte {
+	b = binary.BigEndian.AppendUint32(append(b, bootRecord), epoch)
+	return binary.BigEndian.AppendUint32(b, uint32(min(lease.Milliseconds(), 1<<32-1)))
+}
+
+func appendGone(b []byte, key ownerKey) []byte {
+	return append(append(b, goneRecord, byte(key.transport)), key.id...)
+}
+
+// A Past is what earlier States of a server have left on stable storage.
+type Past struct {
+	// Epoch is that of the last State, or 0 if there was none.
+	Epoch uint32
+
+	lease   time.Duration // of the last State
+	clients map[ownerKey]record
+}
+
+// Clients returns the number of clients that may reclaim.
+func (p *Past) Clients() (n int) {
+	for _, r := range p.clients {
+		if !r.revoked {
+			n++
+		}
+	}
+	return n
+}
+
+// ReadPast returns the meaning of the records of a journal. An error means that
+// a record is of another form: nobody knows what clients had.
+func ReadPast(records [][]byte) (Past, error) {
+	p := Past{clients: make(map[ownerKey]record)}
+	for _, b := range records {
+		if !p.read(b) {
+			return Past{}, fmt.Errorf("a record of %d bytes cannot be read: another version may have written it", len(b))
+		}
+	}
+	return p, nil
+}
+
+// read applies a record, and reports whether its form is known.
+func (p *Past) read(b []byte) bool {
+	if len(b) == 0 {
+		return false
+	}
+	switch b[0] {
+	case bootRecord:
+		if len(b) != bootLength {
+			return false
+		}
+		p.Epoch = binary.BigEndian.Uint32(b[1:])
+		p.lease = time.Duration(binary.BigEndian.Uint32(b[5:])) * time.Millisecond
+		for key, r := range p.clients {
+			r.fresh = false
+			p.clients[key] = r
+		}
+	case clientRecord:
+		if len(b) < clientLength || b[1] > byte(RDMA) || kinds(b[3])&^(allKinds|revokedFlag) != 0 {
+			return false
+		}
+		p.clients[ownerKey{Transport(b[1]), string(b[clientLength:])}] = record{
+			principal: Principal{binary.BigEndian.Uint32(b[4:]), binary.BigEndian.Uint32(b[8:])},
+			minor:     uint32(b[2]), had: kinds(b[3]) & allKinds, revoked: b[3]&revokedFlag != 0, fresh: true,
+		}
+	case goneRecord:
+		if len(b) < goneLength || b[1] > byte(RDMA) {
+			return false
+		}
+		delete(p.clients, ownerKey{Transport(b[1]), string(b[goneLength:])})
+	case overRecord:
+		if len(b) != 1 {
+			return false
+		}
+		for key, r := range p.clients {
+			if !r.fresh {
+				delete(p.clients, key)
+			}
+		}
+	default:
+		return false
+	}
+	return true
+}

@@ -1,0 +1,113 @@
+package nfsrdma
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/journal"
+	"github.com/nfsrdma/nfsrdma/nfs4state"
+	"github.com/nfsrdma/nfsrdma/vfs/vfstest"
+)
+
+// someClient is the record of a client with locks.
+var someClient = append([]byte{2, 0, 2, 2, 0, 0, 0, 1, 0, 0, 0, 0}, "client"...)
+
+// listed makes a list of clients with records.
+func listed(t *testing.T, records ...[]byte) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "clients")
+	j, _, err := journal.Open(filepath.Dir(path), "clients", nfs4state.JournalHeader)
+	require.NoError(t, err)
+	for _, r := range records {
+		require.NoError(t, j.Append(r))
+	}
+	require.NoError(t, j.Close())
+	return path
+}
+
+// R8881-8.4.3-5: if the list of clients is damaged or cannot be understood, no
+// client may reclaim, and the log says so. If the end of the list is torn, by a
+// crash, the rest counts.
+func TestClientsDamaged(t *testing.T) {
+	damage := func(change func(b []byte) []byte) func(t *testing.T) string {
+		return func(t *testing.T) string {
+			path := listed(t, someClient, []byte{3, 0, 'x'}, []byte{3, 0, 'y'})
+			b, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(path, change(b), 0o600))
+			return path
+		}
+	}
+	for name, c := range map[string]struct {
+		path    func(t *testing.T) string
+		clients int
+		says    bool
+	}{
+		"whole":   {damage(func(b []byte) []byte { return b }), 1, false},
+		"torn":    {damage(func(b []byte) []byte { return b[:len(b)-1] }), 1, false},
+		"damaged": {damage(func(b []byte) []byte { b[len(b)-50]++; return b }), 0, true},
+		"header":  {damage(func(b []byte) []byte { b[0]++; return b }), 0, true},
+		"unknown": {func(t *testing.T) string { return listed(t, someClient, []byte{200}) }, 0, true},
+		"none":    {func(t *testing.T) string { return filepath.Join(t.TempDir(), "clients") }, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var said bytes.Buffer
+			path := c.path(t)
+			list, past, err := openClients(path, slog.New(slog.NewTextHandler(&said, nil)))
+			require.NoError(t, err)
+			defer list.Close()
+			assert.Equal(t, c.clients, past.Clients())
+			assert.Equal(t, c.says, bytes.Contains(said.Bytes(), []byte("cannot reclaim")), said.String())
+		})
+	}
+	list, past, err := openClients("", slog.Default())
+	require.NoError(t, err)
+	assert.Nil(t, list)
+	assert.Zero(t, past.Clients())
+	list.Close()
+	_, _, err = openClients(filepath.Join(t.TempDir(), "missing", "clients"), slog.Default())
+	assert.ErrorContains(t, err, "missing/clients")
+}
+
+// TestClientsFull begins a list as soon as there is room for it.
+func TestClientsFull(t *testing.T) {
+	vfstest.NeedRoot(t)
+	dir := t.TempDir()
+	require.NoError(t, unix.Mount("nfsrdma-test", dir, "tmpfs", 0, "size=16k"))
+	defer func() { assert.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) }()
+	ballast := filepath.Join(dir, "ballast")
+	require.ErrorIs(t, os.WriteFile(ballast, make([]byte, 1<<20), 0o600), unix.ENOSPC)
+	list, past, err := openClients(filepath.Join(dir, "clients"), slog.Default())
+	require.NoError(t, err)
+	defer list.Close()
+	assert.Zero(t, past.Clients())
+	records := func() [][]byte { return [][]byte{someClient} }
+	require.ErrorIs(t, list.Replace(records), unix.ENOSPC)
+	require.NoError(t, os.Remove(ballast))
+	require.NoError(t, list.Replace(records))
+	require.NoError(t, list.Append(someClient))
+	assert.Positive(t, list.Size())
+
+	var said bytes.Buffer
+	list.log = slog.New(slog.NewTextHandler(&said, nil))
+	list.stored(errors.New("the disk is full"))
+	list.stored(nil)
+	assert.Regexp(t, `level=ERROR.*the disk is full"?\n.*level=INFO.*written again`, said.String())
+}
+
+func TestEpoch4(t *testing.T) {
+	now := time.Unix(1000, 0)
+	assert.EqualValues(t, 1000, epoch4(&nfs4state.Past{}, now))
+	assert.EqualValues(t, 1001, epoch4(&nfs4state.Past{Epoch: 1000}, now), "two starts in one second")
+	assert.EqualValues(t, 5001, epoch4(&nfs4state.Past{Epoch: 5000}, now), "a clock that was set back")
+	assert.EqualValues(t, 1, epoch4(&nfs4state.Past{}, time.Unix(0, 0)))
+}
