@@ -37,7 +37,9 @@ func DialV4(ctx context.Context, addr string, minor uint32, cfg ClientConfig) (*
 	}
 	return nfs4client.Dial(ctx, nfs4client.Config{
 		Dial: func(ctx context.Context) (nfs4client.Conn, error) {
-			conn, err := rpcrdma.Dial(ctx, dialer, c.addr, c.connConfig())
+			line := c.connConfig()
+			line.Once = true // the session repeats calls, and must know which may have been executed
+			conn, err := rpcrdma.Dial(ctx, dialer, c.addr, line)
 			if err != nil {
 				return nil, err // not a nil *rpcrdma.Client
 			}
@@ -47,7 +49,7 @@ func DialV4(ctx context.Context, addr string, minor uint32, cfg ClientConfig) (*
 	})
 }
 
-// A conn4 is a line to a server, for a session.
+// A conn4 is a connection to a server, for a session.
 type conn4 struct{ *rpcrdma.Client }
 
 // Abort ends the present connection (nfs4client.Conn).

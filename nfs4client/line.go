@@ -12,8 +12,10 @@ import (
 )
 
 // A Conn is a connection to a server: an oncrpc.TCPClient, an
-// rpcrdma.ClientConn or an rpcrdma.Client. Errors of calls whose connection has
-// ended wrap oncrpc.ErrClosed or rdma.ErrClosed.
+// rpcrdma.ClientConn, or an rpcrdma.Client with Once. Errors of calls whose
+// connection has ended wrap oncrpc.ErrClosed or rdma.ErrClosed. A Conn sends no
+// call twice: Session could not tell which changes a server that has restarted
+// may have made.
 //
 // If a Conn also has the method Abort(cause error), Session calls it before Close
 // when the server has not answered in time: such a server may take no part in an

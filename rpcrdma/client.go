@@ -31,6 +31,11 @@ type ClientConfig struct {
 	// below 0 is an error.
 	GiveUp time.Duration
 
+	// Once leaves it to the callers to repeat calls: a call that is lost with the
+	// connection fails with rdma.ErrClosed, and so do later calls. A caller that
+	// repeats changes must know that the server may have made them.
+	Once bool
+
 	// Log receives a message when calls wait for a server that does not come,
 	// and when the server is back; nil means slog.Default().
 	Log *slog.Logger
@@ -108,17 +113,20 @@ func Dial(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConfig) (*C
 }
 
 // Call makes a call (oncrpc.Caller), and repeats the call over the next
-// connection if a connection is lost. When ctx ends, Call returns as soon as
+// connection if a connection is lost, unless ClientConfig.Once is set. When ctx ends, Call returns as soon as
 // the call's memory is protected.
 func (l *Client) Call(ctx context.Context, x *oncrpc.Exchange) error {
 	l.begin(x)
 	defer l.calls.Add(-1)
 	c := l.live.Load()
-	if c == nil {
+	switch {
+	case c == nil && l.cfg.Once:
+		return fmt.Errorf("rpcrdma: connection to %s: %w", l.addr, rdma.ErrClosed)
+	case c == nil:
 		return l.persist(ctx, x, 0, nil)
 	}
 	xid, err := c.call(ctx, x, 0)
-	if errors.Is(err, rdma.ErrClosed) {
+	if errors.Is(err, rdma.ErrClosed) && !l.cfg.Once {
 		return l.persist(ctx, x, xid, c)
 	}
 	return err

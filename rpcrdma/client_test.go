@@ -238,6 +238,26 @@ func TestClientCuts(t *testing.T) {
 	}
 }
 
+// TestClientOnce checks that lost calls are not sent again if the callers do
+// that themselves.
+func TestClientOnce(t *testing.T) {
+	line(t, ClientConfig{Once: true}, func(t *testing.T, l *Client, p *place) {
+		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		p.e.hold = make(chan struct{})
+		done := start(t, t.Context(), l, 3)
+		p.last().Abort(errors.New("cable cut"))
+		for range 3 {
+			assert.ErrorIs(t, <-done, rdma.ErrClosed)
+		}
+		assert.ErrorIs(t, ask(t.Context(), l, 0, 0, 0), rdma.ErrClosed)
+		time.Sleep(2 * steadyTime)
+		close(p.e.hold)
+		assert.Equal(t, 1, p.connections())
+		_, most := p.executed()
+		assert.Equal(t, 1, most)
+	})
+}
+
 // TestClientSameXID checks that calls under way when the connection is lost are
 // sent again with their XIDs (RFC 5531, Section 4).
 func TestClientSameXID(t *testing.T) {
