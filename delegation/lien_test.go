@@ -111,6 +111,37 @@ func TestMakeRoomParties(t *testing.T) {
 	require.Equal(t, map[string]int{"a": 4, "c": 3}, g.liens)
 }
 
+// TestMakeRoomOwn checks that a client gives up an unused grant of its own if
+// more connections than MakeRoom examines have Liens, all in use.
+func TestMakeRoomOwn(t *testing.T) {
+	g := grantor(t, Config{})
+	grant := func(party string, n int, opens uint32) *Conn {
+		w := &memWords{make([]uint64, g.cfg.Slots)}
+		c := g.Attach(w, 10, party, nil)
+		for range n {
+			a, why, _ := g.Prepare(c, fmt.Append(nil, g.live), 0)
+			require.Zero(t, why)
+			a.Lien = party
+			gt, why, _ := g.Commit(a, 0)
+			require.Zero(t, why)
+			g.Replied(c, gt)
+			w.w[gt.Slot] = uint64(MakeWord(gt.Generation, opens))
+		}
+		return c
+	}
+	for i := range 2 * roomScan {
+		grant(fmt.Sprint("used", i), 3, 1)
+	}
+	own := grant("own", 2, 0)
+	for range 2 {
+		made, fx := g.MakeRoom(own, 0)
+		assert.True(t, made)
+		assert.Equal(t, Effects{Ended: []any{"own"}}, fx)
+	}
+	made, _ := g.MakeRoom(own, 0)
+	assert.False(t, made)
+}
+
 // TestRecallAll checks that RecallAll reclaims unused grants, recalls the
 // others, and makes earlier Acquisitions fail.
 func TestRecallAll(t *testing.T) {

@@ -84,7 +84,7 @@ const (
 	reclaimScan = 256
 
 	// roomScan is how many connections an ACQUIRE that needs room for a Lien
-	// examines.
+	// examines besides its own.
 	roomScan = 8
 
 	// fewObjects is how many objects a change stores without an allocation.

@@ -9,8 +9,9 @@ import (
 // MakeRoom makes room for another Lien, which an ACQUIRE of c needs. It
 // reclaims an unused grant that has a Lien, and reports whether it did. The
 // grant is one of c's party, or of a party with at least as many Liens,
-// preferably of the party with the most. If all those examined are in use,
-// MakeRoom recalls one of a party with more, for a later ACQUIRE.
+// preferably of the party with the most. MakeRoom examines some connections,
+// and always c itself. If all that it examines are in use, MakeRoom recalls one
+// of a party with more, for a later ACQUIRE.
 func (g *Grantor) MakeRoom(c *Conn, now time.Duration) (bool, Effects) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -24,7 +25,7 @@ func (g *Grantor) MakeRoom(c *Conn, now time.Duration) (bool, Effects) {
 	slices.SortFunc(from, func(a, b *Conn) int {
 		return cmp.Or(g.liens[b.party]-g.liens[a.party], b.liens-a.liens)
 	})
-	from = from[:min(len(from), roomScan)]
+	from = append(from[:min(len(from), roomScan)], c)
 	for _, other := range from {
 		if g.reclaimSome(other, hasLien) {
 			return true, g.effects()
