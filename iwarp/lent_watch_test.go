@@ -34,6 +34,7 @@ func TestLentStalls(t *testing.T) {
 			narrow(t, a, b)
 			in := newInbox()
 			c := lab.newConn(newSocket(a), mpa.Params{}, mpa.Frame{}, rdma.ConnConfig{Handler: in}, false)
+			assert.Equal(t, 10*time.Second, c.tx.watch.limit, "the time that docs/exports.md promises")
 			c.tx.watch.limit = limit
 			c.start()
 			wrs := make([]rdma.WR, 2)
