@@ -25,6 +25,7 @@ type reconnection struct {
 	pause      time.Duration // after the last failure
 	next       time.Time     // earliest time of the next attempt
 	complained bool          // the log has a complaint about the server
+	overdue    int           // connections that ended because a reply was overdue, since calls last were under way
 }
 
 // run runs a Client's connections until the Client is closed.
@@ -200,6 +201,10 @@ var (
 	// ErrSilent is the cause of ending a connection whose server gives no sign
 	// of life.
 	ErrSilent = errors.New("rpcrdma: no sign of life")
+
+	// errOverdue is the cause of ending a connection whose server answers some
+	// calls, but not all.
+	errOverdue = errors.New("rpcrdma: the server does not answer a call")
 
 	// errUnwanted is the cause of ending an attempt to connect.
 	errUnwanted = errors.New("rpcrdma: no call waits for a connection")

@@ -44,22 +44,119 @@ func TestClientSilence(t *testing.T) {
 }
 
 // TestClientSlowCall checks that a call may take long if the server answers
-// others.
+// others: it is sent again over another connection, at growing intervals.
 func TestClientSlowCall(t *testing.T) {
 	line(t, ClientConfig{Silence: patience, GiveUp: patience}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		p.e.hold = make(chan struct{})
+		began := time.Now()
 		done := start(t, t.Context(), l, 5)
-		for range 100 {
+		for time.Since(began) < time.Hour {
 			time.Sleep(patience)
 			assert.True(t, l.Up())
 		}
 		assert.Empty(t, done)
-		assert.Equal(t, 1, p.connections())
 		close(p.e.hold)
 		for range 5 {
 			assert.NoError(t, <-done)
 		}
+		assert.ErrorIs(t, l.lostBy, errOverdue)
+		last := began
+		for i, at := range p.attempts()[1:] {
+			limit := min(overdueTime<<i, maxOverdue)
+			assert.InDelta(t, limit, at.Sub(last), float64(2*patience/looks), i)
+			last = at
+		}
+		assert.Less(t, time.Since(last), maxOverdue+patience)
+		calls, most := p.executed()
+		assert.Equal(t, 6, calls, "a call that is sent again has the XID that it had")
+		assert.Equal(t, p.connections(), most)
+
+		time.Sleep(patience) // without calls
+		p.e.hold = make(chan struct{})
+		began = time.Now()
+		done = start(t, t.Context(), l, 1)
+		for p.attempts()[len(p.attempts())-1] == last {
+			time.Sleep(time.Second)
+		}
+		assert.InDelta(t, overdueTime, time.Since(began), float64(2*patience/looks), "patience is as at first")
+		close(p.e.hold)
+		assert.NoError(t, <-done)
+	})
+}
+
+// TestClientReplyLost checks that a call is answered although a server drops
+// what is sent again while it executes the first, and sends the reply over the
+// connection that has ended.
+func TestClientReplyLost(t *testing.T) {
+	line(t, ClientConfig{Silence: patience}, func(t *testing.T, l *Client, p *place) {
+		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		time.Sleep(steadyTime)
+		p.drops, p.e.hold = true, make(chan struct{})
+		done := start(t, t.Context(), l, 1)
+		p.lastTheirs().Abort(rdmatest.ErrCut)
+		time.Sleep(time.Second)
+		require.Equal(t, 2, p.connections())
+		close(p.e.hold)
+		began := time.Now()
+		select {
+		case err := <-done:
+			assert.NoError(t, err)
+		case <-time.After(time.Hour):
+			t.Error("the call is never answered")
+		}
+		assert.InDelta(t, overdueTime, time.Since(began), float64(2*patience/looks))
+		assert.Equal(t, 3, p.connections())
+		assert.ErrorIs(t, l.lostBy, errOverdue)
+	})
+}
+
+// TestClientOverdue checks that a call is not overdue if its caller has left,
+// and that the patience with a call, which grows, is short again after many
+// calls that were answered in time.
+func TestClientOverdue(t *testing.T) {
+	line(t, ClientConfig{Silence: patience}, func(t *testing.T, l *Client, p *place) {
+		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		begin := func(ctx context.Context) (done <-chan error, end func()) {
+			hold := make(chan struct{})
+			p.e.mu.Lock()
+			p.e.hold = hold
+			p.e.mu.Unlock()
+			return start(t, ctx, l, 1), func() { close(hold) }
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		left, endLeft := begin(ctx)
+		defer endLeft()
+		leave()
+		assert.ErrorIs(t, <-left, context.Canceled)
+
+		done, end := begin(t.Context())
+		busy := func() { // always one under way
+			for range 40 {
+				time.Sleep(time.Minute)
+				next, endNext := begin(t.Context())
+				end()
+				require.NoError(t, <-done)
+				done, end = next, endNext
+			}
+		}
+		overdue := func(limit time.Duration) {
+			began, n := time.Now(), p.connections()
+			for p.connections() == n {
+				time.Sleep(time.Second)
+			}
+			assert.InDelta(t, limit, time.Since(began), float64(2*patience/looks))
+		}
+		busy()
+		require.Equal(t, 1, p.connections())
+		overdue(overdueTime)
+		busy()
+		require.Equal(t, 2, p.connections())
+		overdue(2 * overdueTime)
+		overdue(2 * overdueTime)
+		overdue(4 * overdueTime)
+		end()
+		require.NoError(t, <-done)
 	})
 }
 

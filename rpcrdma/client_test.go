@@ -2,6 +2,7 @@ package rpcrdma
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
@@ -36,6 +37,8 @@ type place struct {
 	dials  []time.Time
 	calls  map[uint32]int // calls that a server has begun to execute, by XID
 	rigid  bool           // memory cannot be exchanged under the server
+	drops  bool           // the server drops a call that it is executing, as Linux's does
+	doing  map[uint32]int // calls that are being executed, by XID
 }
 
 var errNobody = errors.New("no client")
@@ -75,11 +78,26 @@ func (p *place) open() {
 	mux := new(oncrpc.Mux)
 	mux.Register(echoProg, 1, p.e)
 	s := &Server{Log: testLog(p.t), Extensions: p.extensions, Handler: service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
-		if req.Msg[23] != 0 { // procedure 0 is the Client's own
-			p.mu.Lock()
-			p.calls[uint32(req.Msg[0])<<24|uint32(req.Msg[1])<<16|uint32(req.Msg[2])<<8|uint32(req.Msg[3])]++
-			p.mu.Unlock()
+		if req.Msg[23] == 0 { // procedure 0 is the Client's own
+			return mux.Serve(ctx, req, rep)
 		}
+		xid := binary.BigEndian.Uint32(req.Msg)
+		p.mu.Lock()
+		if p.doing[xid] > 0 && p.drops {
+			p.mu.Unlock()
+			return false
+		}
+		if p.drops {
+			ctx = context.WithoutCancel(ctx)
+		}
+		p.calls[xid]++
+		p.doing[xid]++
+		p.mu.Unlock()
+		defer func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.doing[xid]--
+		}()
 		return mux.Serve(ctx, req, rep)
 	})}
 	p.mu.Lock()
@@ -175,7 +193,7 @@ func line(t *testing.T, cfg ClientConfig, f func(t *testing.T, l *Client, p *pla
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		before := buf.Default.Out()
-		p := &place{t: t, e: new(echo), calls: make(map[uint32]int)}
+		p := &place{t: t, e: new(echo), calls: make(map[uint32]int), doing: make(map[uint32]int)}
 		p.open()
 		if cfg.Log == nil {
 			cfg.Log = testLog(t)

@@ -17,6 +17,12 @@ import (
 //	call ──── quiet ────▶ NULL ──── quiet ────▶ the end
 //	       half the limit        half the limit
 //
+// A reply may also be lost although the server lives: a server drops a call that
+// was sent again while it still executes the first (Linux's does), and sends
+// the reply over the connection that has ended. Nothing but sending the call
+// again brings the reply then. The observer therefore ends a connection also if
+// a single reply is overdue.
+//
 // Each call pays for this with two atomic words; the observer rests while there
 // are no calls.
 type observer struct {
@@ -28,6 +34,7 @@ type observer struct {
 	in, out uint64 // bytes up to then
 	since   time.Time
 	quiet   int // checks since then; a stopped process makes none
+	overdue int // checks after which a reply is overdue
 
 	asking atomic.Bool
 	asked  sync.WaitGroup
@@ -35,9 +42,10 @@ type observer struct {
 
 // attend watches a connection until it has ended, or the Client is closed.
 func (r *reconnection) attend(life context.Context, c *ClientConn) {
-	o := &observer{line: r.Client, conn: c, since: time.Now()}
+	o := &observer{line: r.Client, conn: c, since: time.Now(), overdue: r.overdueChecks()}
 	o.meter, _ = c.conn.(rdma.ByteCounter)
 	defer o.asked.Wait()
+	began := o.since
 	tick := time.NewTicker(r.cfg.Silence / looks)
 	defer tick.Stop()
 	resting := false
@@ -61,9 +69,18 @@ func (r *reconnection) attend(life context.Context, c *ClientConn) {
 			case idle:
 				resting = true
 				tick.Stop()
+				r.overdue = 0
+				o.overdue = r.overdueChecks()
 			case dead:
 				r.complain(r.silence())
 				c.conn.Abort(r.silence())
+			case owing:
+				if time.Since(began) > 2*r.cfg.Silence/looks*time.Duration(o.overdue) {
+					r.overdue = 0 // in between, all calls were answered in time
+				}
+				r.overdue++
+				r.cfg.Log.Warn("the server answers some calls, but not all: sending these again over another connection", "server", r.addr)
+				c.conn.Abort(errOverdue)
 			}
 		}
 	}
@@ -85,7 +102,14 @@ const (
 	fine finding = iota // or quiet, but not for too long
 	idle                // nothing is under way
 	dead
+	owing // a reply is overdue
 )
+
+// overdueChecks returns after how many checks a reply is overdue.
+func (r *reconnection) overdueChecks() int {
+	limit := min(overdueTime<<min(r.overdue, 8), maxOverdue)
+	return int(max(limit, 2*r.cfg.Silence) / (r.cfg.Silence / looks))
+}
 
 // check checks for signs of life.
 func (o *observer) check() finding {
@@ -97,9 +121,12 @@ func (o *observer) check() finding {
 		o.quiet++
 	}
 	asking := o.asking.Load()
+	longest := o.conn.checkOverdue()
 	switch {
 	case l.calls.Load() == 0 && !asking:
 		return o.rest()
+	case longest >= o.overdue:
+		return owing
 	case o.quiet >= looks:
 		l.setSilent(o.since)
 		return dead

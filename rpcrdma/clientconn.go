@@ -88,6 +88,7 @@ type ClientConn struct {
 
 	mu      sync.Mutex
 	calls   map[uint32]*clientCall // that hold a credit, by XID
+	checks  int                    // for overdue replies, so far
 	granted int                    // credits
 	waiting []*clientCall          // for a credit, in order
 	idle    []*clientCall          // ended, kept for reuse

@@ -34,6 +34,7 @@ type clientCall struct {
 	// goroutine that removes the call from ClientConn.calls then ends the call.
 	// ClientConn.mu guards all three.
 	admitted, sent, abandoned bool
+	checks                    int // ClientConn.checks when it was sent
 
 	turn    chan struct{} // room for one: the credit, or the connection's end
 	got     chan outcome  // room for one
@@ -83,7 +84,7 @@ func (o *clientCall) begin() error {
 		return o.unsent(err)
 	}
 	c.mu.Lock()
-	o.sent = true
+	o.sent, o.checks = true, c.checks
 	if c.nudge != nil {
 		c.nudge.Reset(nudgeAfter)
 	}

@@ -65,6 +65,20 @@ func (c *ClientConn) leaveLocked(o *clientCall) {
 	}
 }
 
+// checkOverdue returns for how many checks the server has owed the reply that a
+// caller has waited for longest, and counts this check.
+func (c *ClientConn) checkOverdue() (longest int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, o := range c.calls {
+		if o.sent && !o.abandoned {
+			longest = max(longest, c.checks-o.checks)
+		}
+	}
+	c.checks++
+	return longest
+}
+
 // quitLine ends a call that waits for a credit. The credit may have arrived
 // just now.
 func (c *ClientConn) quitLine(o *clientCall) {

@@ -162,6 +162,13 @@ const (
 	// looks is how often in that time a Client checks for a sign of life.
 	looks = 16
 
+	// overdueTime is how long a server that answers other calls may owe a reply
+	// before its connection is replaced and its calls are sent again: longer
+	// than a COMMIT to a slow disk takes. The time doubles up to maxOverdue, as
+	// long as calls are under way, because the server may only be slow.
+	overdueTime = 2 * time.Minute
+	maxOverdue  = 16 * time.Minute
+
 	// bulk is how many bytes the server's kernel must take to count as a sign
 	// of life: more than a call that asks for one.
 	bulk = 4 << 10
