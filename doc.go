@@ -1,9 +1,10 @@
-// Package nfsrdma serves and uses NFS version 3 over RDMA in user space: a
-// server of file systems, on RDMA (iWARP over TCP) and on plain TCP, and a
-// client of such servers and of Linux's own.
+// Package nfsrdma serves and uses NFS over RDMA in user space: a server of file
+// systems by NFS versions 3, 4.1 and 4.2, on RDMA (iWARP over TCP) and on plain
+// TCP, and a client of such servers and of Linux's own.
 //
 //	NewServer ─▶ Server ─ServeRDMA, ServeTCP─▶ net.Listener
-//	Dial ─▶ Client ─Mount─▶ nfsclient.FS ─Open─▶ nfsclient.File
+//	Dial ─▶ Client ─Mount─▶ nfsclient.FS ─Open─▶ nfsclient.File     version 3
+//	DialV4 ─▶ nfs4client.Session ─Open─▶ nfs4client.File            version 4
 //
 // No RDMA card, kernel module or privilege is needed. This server exports a
 // directory, to be mounted as SERVER:/data:

@@ -261,8 +261,8 @@ func (c *ServerConfig) keeper() (*delegserver.Keeper, error) {
 func (s *Server) Parts() Parts { return s.parts }
 
 // SetExports replaces the exports. Clients of an export that stays are not
-// disturbed (nfsserver.Server.SetExports). What clients of version 4 have open
-// in an export that goes is closed, and their state is revoked.
+// disturbed (nfsserver.Server.SetExports). If an export goes, the files that clients
+// of version 4 have open in it are closed, and their state is revoked.
 func (s *Server) SetExports(list []nfsserver.Export) error {
 	err := s.parts.NFS.SetExports(list)
 	if err == nil && s.four != nil {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/nfsrdma/nfsrdma/internal/racetest"
 )
 
 // deepEnv, if set, extends the exploration to several minutes.
@@ -67,7 +69,7 @@ var explorations = []struct {
 func TestEveryInterleaving(t *testing.T) {
 	t.Parallel()
 	for i, x := range explorations {
-		if x.deep && os.Getenv(deepEnv) == "" || i > 1 && (testing.Short() || raceEnabled) {
+		if x.deep && os.Getenv(deepEnv) == "" || i > 1 && (testing.Short() || racetest.Enabled) {
 			continue
 		}
 		t.Run(x.name, func(t *testing.T) { t.Logf("%d states", explore(t, newWorld(x.budget))) })

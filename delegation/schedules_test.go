@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/internal/racetest"
 )
 
 const (
@@ -38,7 +40,7 @@ func number(t *testing.T, env string, otherwise int) int {
 func TestSchedules(t *testing.T) {
 	t.Parallel()
 	n := 10_000
-	if testing.Short() || raceEnabled {
+	if testing.Short() || racetest.Enabled {
 		n = 500
 	}
 	n = number(t, schedulesEnv, n)

@@ -52,8 +52,8 @@ func (f rootlessFS) Access(ctx context.Context, c *vfs.Cred, h vfs.Handle, want 
 	return got, a, err
 }
 
-// TestShutCoveredByShut is TestShutCovered for a mount by somebody who may not
-// open the special file: a root whom the server does not trust.
+// TestShutCoveredByShut is TestShutCovered for a mount by a caller that may not
+// open the special file: a root that the server does not trust.
 func TestShutCoveredByShut(t *testing.T) {
 	s := newServer(t, func(fs vfs.FS) vfs.FS { return rootlessFS{fs} })
 	m := s.mount(nil)

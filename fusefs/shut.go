@@ -43,10 +43,11 @@ func isSpecial(mode uint32) bool {
 // it. The kernel does not say for which access: a caller that may not both read
 // and write gets neither. A socket is used only by writing to it.
 //
-// The kernel undoes all mounts on a name that leads to another number. Whoever
-// may not open the object must not undo another's mount in this way, and whoever
-// may must not undo ours. But nobody else can lock those out who may open it: a
-// mount by an ordinary user in a namespace of its own does not count for them.
+// The kernel undoes all mounts on a name that leads to another number. A caller
+// that may not open the object must not undo another's mount in this way, and a
+// caller that may must not undo ours. But nobody can lock out callers that may open
+// the object: a mount by an ordinary user in a namespace of its own does not count
+// for them.
 func (m *Mount) guard(o *op, dir *node, name string, out *fuse.EntryOut) fuse.Status {
 	if !isSpecial(out.Attr.Mode) {
 		return fuse.OK

@@ -17,7 +17,7 @@ import (
 const everyday = `mkdir -p /everyday && cd /everyday && mkdir -p usr proc dev tmp work && for d in bin lib lib64; do ln -sfn usr/$d $d; done
 mount.nfs %[1]s:/usr usr -o %[2]s && mount.nfs %[1]s:%[3]s work -o %[2]s && mount -o bind /proc proc && mount -o bind /dev dev`
 
-// everydayWork is what people do.
+// everydayWork is everyday work: tar, git, make and gcc.
 const everydayWork = `set -e
 export HOME=/tmp GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@example.org GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@example.org
 cd /work

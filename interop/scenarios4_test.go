@@ -25,7 +25,7 @@ const (
 	hostileFiles  = 16384 + 1024 // descriptors: those of vfs/posix, and connections
 )
 
-// TestNFS4Scenarios runs what clients of version 4 may do, on nfsrdmad, whose
+// TestNFS4Scenarios runs the scenarios of clients of version 4 on nfsrdmad, whose
 // memory and descriptors stay bounded.
 func TestNFS4Scenarios(t *testing.T) {
 	d := serve(t, "--no-root-squash")
@@ -56,9 +56,9 @@ func TestNFS4Scenarios(t *testing.T) {
 	d.stop()
 }
 
-// TestNFS4ScenariosKnfsd checks that what the scenarios ask of a server is what
-// Linux's server does, or that they name what it does instead. With
-// INTEROP_SOAK it also waits for the end of leases.
+// TestNFS4ScenariosKnfsd checks that Linux's server passes the scenarios, except
+// those that note its behaviour, which it must then show. With INTEROP_SOAK the
+// test also waits for the end of leases.
 func TestNFS4ScenariosKnfsd(t *testing.T) {
 	g := guest(t)
 	s := &nfs4test.Server{

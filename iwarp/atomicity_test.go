@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/internal/racetest"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
 	"github.com/nfsrdma/nfsrdma/rdma"
@@ -29,6 +30,8 @@ func TestAtomicity(t *testing.T) {
 	// The low field overflows at every other addition.
 	wide := rdma.Atomic{Operand: 0x0000_0001_8000_0000, OperandMask: 0x8000_0000_8000_0000}
 
+	// This many connections, each with this many additions.
+	adders, additions := racetest.Of(64, 16), racetest.Of(10_000, 1000)
 	plain := Config{CRC: mpa.CRCOff}
 	var wg sync.WaitGroup
 	local := adders * additions / 8 // of this process, in parallel

@@ -10,7 +10,7 @@
 //
 // # Crashes
 //
-// A unit is on stable storage before the next one is written. A crash can thus
+// A unit is on stable storage before the next unit is written. A crash can thus
 // damage the last unit only, of which no Append has returned: Open cuts that unit
 // off. Damage in front of a readable unit, or of more bytes than a unit has, has
 // another cause, such as a disk that loses data. Records are gone then, and nobody
@@ -21,8 +21,8 @@
 //
 // After an error of write or sync nobody knows the end of the file. Every further
 // Append fails, until Replace has written a new file. The next process does not
-// know of the error: Open writes the last unit again and syncs it, before anything
-// comes behind it.
+// know of the error: Open writes the last unit again and syncs the file, before
+// anything comes behind that unit.
 //
 // The package must not know the meaning of a record.
 package journal

@@ -296,7 +296,7 @@ func (j *Journal) replace(records [][]byte) error {
 	}
 	j.file, j.salt = next.file, next.salt
 	// The new file is the journal now, even if a power failure brings back the
-	// old one: Appends must not go where nobody would find them.
+	// old file: an Append to the old file would be lost.
 	err := j.disk.sync()
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -458,9 +458,9 @@ func TestGroup(t *testing.T) {
 	}
 }
 
-// TestFails lets each system call of Open, Append and Replace fail: what an
-// Append has said to be stored is there, and after an error every Append fails
-// until Replace succeeds.
+// TestFails lets each system call of Open, Append and Replace fail: the records
+// of each Append that has succeeded are there, and after an error every Append
+// fails until Replace succeeds.
 func TestFails(t *testing.T) {
 	for call := 1; ; call++ {
 		for _, written := range []int{0, 5, 1 << 20} {
@@ -606,7 +606,7 @@ func TestCrashes(t *testing.T) {
 	assert.Greater(t, ends["open"], 100)
 }
 
-// TestManyGoroutines appends and replaces all at once: Replace keeps what was
+// TestManyGoroutines appends and replaces all at once: Replace keeps the records
 // given to Append.
 func TestManyGoroutines(t *testing.T) {
 	j, _, err := Open(t.TempDir(), testName, testText)

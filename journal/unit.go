@@ -94,7 +94,7 @@ func (s *salt) read(b []byte) (records [][]byte, start, end int, void bool) {
 
 // torn reports whether b can be the rest of one unit that a crash cut short: no
 // longer than a unit, and without a unit in it. Records cannot imitate a unit,
-// because they do not know the salt.
+// because no client knows the salt.
 func (s *salt) torn(b []byte) bool {
 	if len(b) > unitHead+maxUnit {
 		return false

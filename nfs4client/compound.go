@@ -54,7 +54,7 @@ type step struct {
 const (
 	headLen  = 3 * 4                           // of CompoundArgs and CompoundRes without a tag
 	seqLen   = 4 + nfs4.SessionIDSize + 4*4    // SEQUENCE's arguments
-	frontLen = headLen + seqLen                // what Do fills in
+	frontLen = headLen + seqLen                // filled in by Do
 	seqRes   = 2*4 + nfs4.SessionIDSize + 5*4  // SEQUENCE's results
 	opRes    = 2 * 4                           // an operation's number and status
 	slack    = 512                             // of RPC's headers, with a credential of 400 bytes

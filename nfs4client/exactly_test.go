@@ -320,8 +320,8 @@ func TestAway(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestCloseWithoutServer checks that Close ends when its context does, whatever
-// calls under way wait for, and that it does not wait once more for a server that
+// TestCloseWithoutServer checks that Close ends when its context does, although
+// calls under way wait, and that Close does not wait once more for a server that
 // calls have given up.
 func TestCloseWithoutServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

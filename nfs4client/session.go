@@ -42,7 +42,7 @@ type Config struct {
 	// ErrUnreachable; 0 means for ever: contexts of calls bound the wait.
 	GiveUp time.Duration
 
-	// Log receives what the server has lost; nil means slog.Default().
+	// Log receives the losses of the server's state; nil means slog.Default().
 	Log *slog.Logger
 }
 

@@ -118,7 +118,7 @@ func useNames(t *testing.T, s *Session) {
 	assert.Equal(t, 1000, n)
 }
 
-// TestServer checks what a Session tells of its server, and the errors of
+// TestServer checks the facts of a Session about its server, and the errors of
 // servers that answer another version.
 func TestServer(t *testing.T) {
 	g := newRig(t)

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/internal/racetest"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
@@ -468,6 +469,6 @@ func TestAllocations(t *testing.T) {
 			if err := tt.call(c); err != nil {
 				t.Fatal(err)
 			}
-		}), poolLosses, name)
+		}), racetest.PoolLosses(2), name)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// BenchmarkCall measures what a call costs in this package and below, but for
+// BenchmarkCall measures the cost of a call in this package and below, but for
 // storage, with a keeper of delegations that are never asked for.
 func BenchmarkCall(b *testing.B) {
 	k, err := delegserver.New(delegserver.Config{})

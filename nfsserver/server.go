@@ -18,7 +18,7 @@ type Server struct {
 	requests sync.Pool // of *request
 }
 
-// Config configures a Server: the exports, and what they share.
+// Config configures a Server: the exports, and their common parts.
 type Config = realm.Config
 
 // An Export is a file system that clients can mount.

@@ -1,7 +1,7 @@
 package realm
 
 // A Denial is the reason for which a call is refused before a file system sees
-// it. Each program has a status of its own for it.
+// it. Each program has a status of its own for a Denial.
 type Denial uint8
 
 // The values of Denial.

@@ -1,12 +1,12 @@
-// Package realm is what the programs of an NFS server have in common, whatever
-// their version: the exports in force, who a peer is and what a caller may do,
-// sealed file handles, permits to use storage, and the recall of delegations
-// before a change.
+// Package realm is the common part of the programs of an NFS server of any
+// version: the exports in force, the identity of a peer and the rights of a
+// caller, sealed file handles, permits to use storage, and the recall of
+// delegations before a change.
 //
 //	program ─Request─▶ handle ▶ export, client, caller, permit ─▶ vfs.FS
 //	                   change ▶ delegations recalled ─────────────▲
 //
-// A program embeds a Request in its own, and asks it before it asks a file
+// A program embeds a Request in its own type, and asks the Request before a file
 // system. A refusal is a Denial or the error of a file system; each program
 // has its own words for both.
 //
@@ -18,22 +18,20 @@
 //
 //	02 │ id id id id │ vfs.Handle, at most 44 bytes │ seal, 12 bytes
 //
-// So a client can use only handles that the server gave to it or to another
-// client; handles are no secret between clients. The seal is a truncated
-// AES-256-CMAC. The server checks it before it trusts anything else in the
-// handle. A handle that cannot be of this server is BadHandle. Stale is a
+// So clients can use only handles that the server has given out; handles are no
+// secret between clients. The seal is a truncated AES-256-CMAC. The server checks
+// the seal before it trusts anything else in the handle. A handle that cannot be of this server is BadHandle. Stale is a
 // handle sealed with another key, as after the loss of the key, a handle of an
 // export that no longer exists, or of a removed object.
 //
 // A handle is valid as long as the key, the export's identity and the object
-// stay. A server that exports another directory under an old name must give it
-// another identity.
+// stay. A server that exports another directory under an old name must give the
+// export another identity.
 //
 // An object that a local process has moved out of the export's directory stays
 // accessible to clients that have its handle, as with knfsd. If the client's
 // options have subtree_check and the file system supports it (vfs.Container),
-// the error is ESTALE, and so it is for an object to which the caller has no
-// path.
+// the error is ESTALE, also for an object to which the caller has no path.
 //
 // # Slow storage
 //
@@ -41,7 +39,7 @@
 // on 1,024 calls at once, over all transports. One file system may have half of
 // the calls that are left, and a party (an IPv4 address, or 64 bits of an IPv6
 // address) half of these (see permits). If half of very many calls have
-// occupied a file system for very long, new ones are refused with Later before
+// occupied a file system for very long, new calls are refused with Later before
 // anything is done (see overload).
 //
 // # Delegations
@@ -49,8 +47,8 @@
 // Clients of this project may hold delegations of objects by delegation
 // counters (Config.Grants). Every procedure that changes an object first
 // recalls its delegations, by one of the Before methods. A call waits for that
-// for at most a second, and then fails with Later. While it waits, it uses no
-// storage and occupies nothing that other calls need. A call that is refused
+// for at most a second, and then fails with Later. A waiting call uses no storage
+// and occupies nothing that other calls need. A call that is refused
 // before that point recalls nothing.
 //
 // # Exports and clients

@@ -13,14 +13,13 @@ import (
 type File struct {
 	vfs.File
 	source *source
-	cred   vfs.Cred // of the caller who opened it
+	cred   vfs.Cred // of the caller that opened the file
 	users  atomic.Int64
 	ended  atomic.Bool
 }
 
 // use begins the use of the file by a call of a caller. It returns false if the
-// file is closed, or if another caller opened it, whose rights are not the
-// caller's. Otherwise Done must follow.
+// file is closed, or was opened by another caller, with other rights. Otherwise Done must follow.
 func (f *File) use(c *vfs.Cred) bool {
 	if f.cred.UID != c.UID || f.cred.GID != c.GID || !slices.Equal(f.cred.Groups, c.Groups) {
 		return false
@@ -115,8 +114,8 @@ func (q *Request) FileOf(o *Open, access vfs.OpenAccess) *File {
 	return nil
 }
 
-// Merge gives o the Files of another Open that o does not have. It gives none of
-// another export: they end with that one.
+// Merge gives o the Files of another Open that o does not have. It gives no File
+// of another export, with which that File ends.
 func (o *Open) Merge(other *Open) {
 	if o.source != other.source {
 		return

@@ -101,7 +101,7 @@ func TestFileUsers(t *testing.T) {
 	assert.Zero(t, testing.AllocsPerRun(10, func() { q.FileOf(o, vfs.OpenRead) }))
 }
 
-// TestFileMerge checks what an Open takes over and gives up.
+// TestFileMerge checks which Files an Open takes over and gives up.
 func TestFileMerge(t *testing.T) {
 	fs := new(openFS)
 	s := newRealm(t, fs)

@@ -35,8 +35,8 @@ const (
 	maxGroupLists = 8192
 
 	// groupsFresh is how long cached groups are used without a new lookup: a
-	// user put into a group waits for that long. groupsStale is how long they
-	// are used while a lookup runs, or the user database is down: as long as in
+	// user put into a group waits for that long. groupsStale is how long
+	// cached groups are used while a lookup runs, or the user database is down: as long as in
 	// Linux's mountd.
 	groupsFresh = time.Minute
 	groupsStale = 30 * time.Minute

@@ -25,8 +25,8 @@ type Place struct {
 	Name string
 }
 
-// beforeNames locks one or two names, and calls begin to look up the objects
-// there and announce the change.
+// beforeNames locks one or two names, and calls begin to look up the named
+// objects and to announce the change.
 func (q *Request) beforeNames(ctx context.Context, a, b Place, begin func() (ready bool, _ error)) error {
 	if q.Export.Keys == nil || q.realm.grants == nil {
 		return nil

@@ -16,16 +16,16 @@ import (
 // transports: each may block a thread of the operating system, and Go gives a
 // process 10,000. A call has a permit only while a file system works on it. The
 // call takes the permit after all other waiting, for names, users and memory.
-// It gives the permit up before it waits for other clients, because the call
-// that ends the wait may need one.
+// The call gives the permit up before a wait for other clients, because the call
+// that ends the wait may need a permit.
 //
 //	names, memory ─▶ take ─▶ work ─▶ give ─▶ answered
 //	                  ▲        │ delegations of others
 //	                  └─ wait ◀┘
 //
 // A file system may have half of the permits that are left, and a party half of
-// what is left of these. A hanging file system thus never keeps others out, nor
-// does a party.
+// the rest of these. A hanging file system thus never keeps others out, nor does
+// a party.
 type permits struct {
 	seed    maphash.Seed
 	taken   atomic.Int64

@@ -26,7 +26,7 @@ func TestSourceEntersLate(t *testing.T) {
 }
 
 // TestSetExportsKeepsSource checks that an export that keeps its path and file
-// system keeps the counters of its calls, whatever else changes.
+// system keeps the counters of its calls, although all else changes.
 func TestSetExportsKeepsSource(t *testing.T) {
 	fs, other := new(rootFS), new(rootFS)
 	s := newRealm(t, fs)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/internal/racetest"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
@@ -22,7 +23,7 @@ func lossyMessages(t *testing.T) int {
 		require.NoError(t, err)
 		return n
 	}
-	return lossyEach
+	return racetest.Of(200_000, 20_000)
 }
 
 // TestLossyNetwork sends messages over networks that lose, repeat and reorder.

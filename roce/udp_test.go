@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/nfsrdma/nfsrdma/internal/racetest"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/roce/packet"
 )
@@ -156,7 +157,7 @@ func TestListenUDPErrors(t *testing.T) {
 
 // TestAllocations checks that neither end allocates for a message over sockets.
 func TestAllocations(t *testing.T) {
-	if raceEnabled {
+	if racetest.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	a, b := udp(t, loopback()), udp(t, loopback())

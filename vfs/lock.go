@@ -10,9 +10,9 @@ import (
 // server and of these processes are in each other's way.
 type Locker interface {
 	// OpenLocks returns a holder for the server's locks of a regular file. The
-	// server must have no other holder for the same file: the locks of two are
-	// in each other's way. OpenLocks asks for no caller's rights, because a
-	// caller who may lock a file has it open. It returns EINVAL for other
+	// server must have no other holder for the same file: the locks of two holders
+	// are in each other's way. OpenLocks asks for no caller's rights, because a
+	// caller that may lock a file has it open. It returns EINVAL for other
 	// objects, EMFILE if there is no room for another holder, and EOPNOTSUPP if
 	// the host lets the server lock no byte of the file.
 	OpenLocks(ctx context.Context, h Handle) (FileLocks, error)

@@ -14,30 +14,30 @@ import (
 // serving process therefore listens on a socket and never answers; connections
 // to the socket end with the process.
 
-// doorOf returns the name of the socket, an abstract one outside all
+// exitSocket returns the name of the socket, an abstract one outside all
 // directories.
-func doorOf(device string) string { return "@mountrdma/" + device }
+func exitSocket(device string) string { return "@mountrdma/" + device }
 
-// openDoor listens on the socket of the mount.
-func (m *mountCommand) openDoor() {
+// openExitSocket listens on the socket of the mount.
+func (m *mountCommand) openExitSocket() {
 	on, found, err := mountAt(m.point)
 	if err != nil || !found {
 		return // unmounted already
 	}
-	if m.door, err = net.Listen("unix", doorOf(on.device)); err != nil {
+	if m.exit, err = net.Listen("unix", exitSocket(on.device)); err != nil {
 		m.log.Warn("umount will not wait", "err", err)
 	}
 }
 
-func (m *mountCommand) closeDoor() {
-	if m.door != nil {
-		m.door.Close()
+func (m *mountCommand) closeExitSocket() {
+	if m.exit != nil {
+		m.exit.Close()
 	}
 }
 
-// standAt connects to the socket of a mount, or returns nil if there is none.
-func standAt(device string) net.Conn {
-	c, err := net.Dial("unix", doorOf(device))
+// dialExitSocket connects to the socket of a mount, or returns nil if there is none.
+func dialExitSocket(device string) net.Conn {
+	c, err := net.Dial("unix", exitSocket(device))
 	if err != nil {
 		return nil
 	}
@@ -48,8 +48,8 @@ func standAt(device string) net.Conn {
 	return c
 }
 
-// waitAt returns when the process that listens has exited.
-func waitAt(ctx context.Context, c net.Conn) error {
+// awaitExit returns when the process that listens has exited.
+func awaitExit(ctx context.Context, c net.Conn) error {
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
 	_, _ = io.Copy(io.Discard, c)

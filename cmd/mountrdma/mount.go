@@ -27,7 +27,7 @@ func (m *mountCommand) run(ctx context.Context) error {
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGHUP) // the terminal closes
 	defer stop()
 	err := m.serve(ctx)
-	m.closeDoor()
+	m.closeExitSocket()
 	if err != nil && m.daemon != nil && m.daemon.detached() {
 		m.log.Error("not mounted", "source", m.source, "on", m.point, "err", err)
 	}
@@ -57,7 +57,7 @@ func (m *mountCommand) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.openDoor()
+	m.openExitSocket()
 	defer m.openStats(fs)()
 	m.announce(s, fs)
 	s.client.CloseMOUNT() // the server's mountd would close it at some time

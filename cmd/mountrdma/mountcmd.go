@@ -51,7 +51,7 @@ type mountCommand struct {
 	since   time.Time         // start of counting
 	log     *slog.Logger
 	daemon  *daemon      // nil: in the foreground
-	door    net.Listener // nil before the mount, or if umount cannot wait for its end
+	exit    net.Listener // nil before the mount, or if umount cannot wait for its end
 }
 
 // addMount makes the root command mount, with two operands.

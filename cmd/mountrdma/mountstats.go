@@ -21,7 +21,7 @@ import (
 // statsTime bounds how long a client may take to read the counters.
 const statsTime = 5 * time.Second
 
-func statsOf(device string) string { return doorOf(device) + "/stats" }
+func statsOf(device string) string { return exitSocket(device) + "/stats" }
 
 // count returns a Caller that counts the calls to a server.
 func (m *mountCommand) count(next oncrpc.Caller) oncrpc.Caller {

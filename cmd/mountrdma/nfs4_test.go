@@ -71,7 +71,7 @@ func (s no3) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) 
 	return true
 }
 
-// TestInfo4 checks what info says of servers of version 4.
+// TestInfo4 checks the output of info about servers of version 4.
 func TestInfo4(t *testing.T) {
 	addr, _ := rig4(t)
 	o := object(t, must(t, "info", addr, "--json"))
@@ -93,7 +93,7 @@ func TestInfo4(t *testing.T) {
 	assert.NotContains(t, must(t, "info", addr), "MOUNT")
 }
 
-// TestBench4 measures by version 4, and by version 3 where it has the operation.
+// TestBench4 measures by version 4, and by version 3 if it has the operation.
 func TestBench4(t *testing.T) {
 	addr, dir := rig4(t)
 	write(t, random(3<<20+5, 1), dir, "f")
@@ -163,7 +163,7 @@ func (s *stubborn) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.R
 }
 
 // TestInfoOfStubbornServer checks that info ends in time when a server falls
-// silent in version 4 or puts off all calls, and tells what it has learned.
+// silent in version 4 or puts off all calls, and tells the facts so far.
 func TestInfoOfStubbornServer(t *testing.T) {
 	const dial = 4        // EXCHANGE_ID, CREATE_SESSION, RECLAIM_COMPLETE, and GETATTR of the lease time
 	const walk = dial + 6 // the two pseudo directories

@@ -41,9 +41,9 @@ func (o *umountOptions) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	door := standAt(m.device)
-	if door != nil {
-		defer door.Close()
+	exit := dialExitSocket(m.device)
+	if exit != nil {
+		defer exit.Close()
 	}
 	flags := 0
 	if o.lazy {
@@ -58,10 +58,10 @@ func (o *umountOptions) run(ctx context.Context, name string) error {
 		}
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	if door == nil || o.lazy || o.force {
+	if exit == nil || o.lazy || o.force {
 		return nil
 	}
-	return waitAt(ctx, door)
+	return awaitExit(ctx, exit)
 }
 
 // findMount finds our mount that an operand names. It makes no request to the

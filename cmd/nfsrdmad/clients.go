@@ -120,7 +120,7 @@ func newClientDoc(c *nfs4server.ClientInfo) clientDoc {
 	return d
 }
 
-// principal names who made a client's record.
+// principal names the maker of a client's record.
 func principal(p nfs4state.Principal) string {
 	switch p.Flavor {
 	case rpcmsg.AuthSys:

@@ -31,7 +31,7 @@ func acquireStatus(code uint32) string {
 func nfs4Status(code uint32) string { return nfs4.Status(code).String() }
 
 // nfs4Proc returns the name that the calls of version 4 are counted under: NULL,
-// the operation that decides what a COMPOUND costs, or COMPOUND if none can be
+// the operation that decides the cost of a COMPOUND, or COMPOUND if none can be
 // found.
 func nfs4Proc(proc uint32) string {
 	switch proc {
@@ -43,8 +43,8 @@ func nfs4Proc(proc uint32) string {
 	return nfs4.Op(proc).String()
 }
 
-// nfs4ProcOf returns what a call of version 4 is counted as. No operation has
-// the number of a procedure.
+// nfs4ProcOf returns the number under which a call of version 4 is counted. No
+// operation has the number of a procedure.
 func nfs4ProcOf(proc uint32, msg []byte) uint32 {
 	if op := nfs4.MainOp(msg); op >= nfs4.OpAccess {
 		return uint32(op)

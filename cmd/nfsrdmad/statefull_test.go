@@ -203,7 +203,7 @@ func TestStateFull(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, left)
 
-	// What is known is served.
+	// Known objects are served.
 	data, err := c.Read(ctx, known.Object, 0, make([]byte, 100))
 	require.NoError(t, err)
 	assert.Equal(t, "content", string(data.Data))

@@ -146,7 +146,7 @@ type operationDoc struct {
 	Errors    []operationErrorDoc `json:"errors"`
 }
 
-// nfs4Doc is what the clients of version 4 hold.
+// nfs4Doc counts the state of the clients of version 4.
 type nfs4Doc struct {
 	Clients     int     `json:"clients"` // confirmed and not
 	Unconfirmed int     `json:"unconfirmed"`

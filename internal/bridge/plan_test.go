@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/internal/racetest"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
@@ -213,6 +214,6 @@ func TestRelayAllocatesNothing(t *testing.T) {
 			}
 			rep.DropItem()
 			rep.Head = rep.Head[:0]
-		}), poolLosses, name)
+		}), racetest.PoolLosses(2), name)
 	}
 }

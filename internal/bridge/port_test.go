@@ -25,9 +25,9 @@ func (p *passed) Call(_ context.Context, x *oncrpc.Exchange) error {
 	return nil
 }
 
-// TestVersions checks that a bridge itself refuses other versions of NFS than 3
-// in a reply with the one that it has, whatever the port, and that the server
-// sees none of them.
+// TestVersions checks that a bridge itself refuses other versions of NFS than 3,
+// from any port, in a reply that names version 3, and that the server sees no such
+// call.
 func TestVersions(t *testing.T) {
 	for _, vers := range []uint32{0, 2, 4, 5} {
 		for _, port := range []uint16{700, 65535} {

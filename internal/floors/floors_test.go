@@ -6,8 +6,10 @@ import (
 	"go/token"
 	"io/fs"
 	"maps"
+	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,7 +29,7 @@ const (
 // below its own.
 var floors = map[string]int{
 	"buf": 0, "chunks": 0, "cmpriv": 0, "iwarp/mpa/mpatest": 0, "rdma": 0, "xdr": 0,
-	"internal/bench": 0, "internal/bootahead": 0, "internal/cli": 0, "internal/conformance": 0, "internal/fairshare": 0, "internal/floors": 0, "internal/keepalive": 0, "internal/lograte": 0, "internal/lookupcache": 0, "internal/pcap": 0, "internal/stablefile": 0, "internal/wiretest": 0, "internal/workpool": 0,
+	"internal/bench": 0, "internal/bootahead": 0, "internal/cli": 0, "internal/conformance": 0, "internal/fairshare": 0, "internal/floors": 0, "internal/keepalive": 0, "internal/lograte": 0, "internal/lookupcache": 0, "internal/pcap": 0, "internal/racetest": 0, "internal/stablefile": 0, "internal/wiretest": 0, "internal/workpool": 0,
 	"iwarp/ddp": 1, "iwarp/mpa": 1, "oncrpc/rpcmsg": 1, "rdma/rdmatest": 1, "roce/packet": 1, "rpcrdma/wire": 1, "internal/conformance/check": 1, "internal/mountopt": 1,
 	"iwarp/rdmap": 2, "iwarp/recorder": 2, "oncrpc": 2,
 	"delegation": 3, "locks": 3, "oncrpc/replay": 3, "oncrpc/rpcstats": 3, "iwarp": 3, "roce": 3, "rpcrdma": 3,
@@ -51,7 +53,7 @@ var beside = map[string][]string{
 var peers = map[string][]string{"nfs4client": {"nfs4server", "nfs4state", "realm", "vfs/mem"}, "internal/bridge": {"nfsserver"}, "internal/copytree": {"nfsserver"}, "nfs/nfs3": {"rpcrdma/stream"}, "nfsclient": {"nfsserver"}, "fusefs": {"nfsserver"}, "vfs/posix": {"nfsserver"}}
 
 // testOnly are imported only by tests and by each other.
-var testOnly = []string{"internal/bootahead", "internal/wiretest", "iwarp/mpa/mpatest", "nfs/nfs4/nfs4test", "rdma/rdmatest", "vfs/vfstest"}
+var testOnly = []string{"internal/bootahead", "internal/racetest", "internal/wiretest", "iwarp/mpa/mpatest", "nfs/nfs4/nfs4test", "rdma/rdmatest", "vfs/vfstest"}
 
 // apart is outside the floors: it may import anything, and must not be
 // imported.
@@ -87,6 +89,32 @@ func TestFloors(t *testing.T) {
 	for pkg := range floors {
 		assert.True(t, met[pkg], "the table names %s, which does not exist", pkg)
 	}
+}
+
+// TestDrawing checks that ARCHITECTURE.md draws each package on its floor.
+func TestDrawing(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
+	require.NoError(t, err)
+	_, drawing, _ := strings.Cut(string(text), "```\n")
+	drawing, _, _ = strings.Cut(drawing, "```")
+	drawn := make(map[string]int)
+	floor := -1
+	columns := regexp.MustCompile(` {2,}`)
+	for line := range strings.Lines(drawing) {
+		for i, field := range columns.Split(strings.TrimSpace(line), -1) {
+			name := strings.TrimSuffix(field, " ┊")
+			if name == "nfsrdma" {
+				name = front
+			}
+			if _, ok := floors[name]; ok {
+				drawn[name] = floor
+			} else if n, err := strconv.Atoi(field); err == nil && i == 0 {
+				floor = n
+			}
+			assert.Equal(t, slices.Contains(testOnly, name), strings.HasSuffix(field, "┊"), field)
+		}
+	}
+	assert.Equal(t, floors, drawn)
 }
 
 // TestCheck checks that each rule refuses the imports that it forbids.

@@ -60,7 +60,7 @@ func (l *Load) list(node *nfsclient.Node, path string) error {
 }
 
 // names makes the calls LOOKUP, ACCESS and READ of one file of a directory after
-// the other: what version 3 has in place of OPEN, READ and CLOSE.
+// the other: the calls of version 3 in place of OPEN, READ and CLOSE.
 func (l *Load) names(ctx context.Context, link Link, node *nfsclient.Node, path string) error {
 	if node.Attr.Type != nfs3.TypeDir {
 		return errors.New("not a directory, which open needs")

@@ -6,10 +6,10 @@
 //	call:  CompoundArgs │ Op, XxxArgs │ Op, XxxArgs [item] │ …
 //	reply: CompoundRes  │ Op, XxxRes  │ Op, XxxRes [item]  │ …
 //
-// A server walks over a COMPOUND where it lies: it reads an operation's number
-// and arguments, executes the operation, appends its results, and goes on to
-// the next. Nothing decodes a COMPOUND as a whole, because only the operation
-// in front tells where the next one begins.
+// A server walks over a COMPOUND in its receive buffer: the server reads an
+// operation's number and arguments, executes the operation, appends its results,
+// and goes on to the next. Nothing decodes a COMPOUND as a whole, because only
+// the arguments of an operation tell the beginning of the next.
 //
 // AppendTo appends a value's wire form and cannot fail. Decode reads the value
 // from an xdr.Reader, whose Err reports an error. Nothing uses reflection. Only

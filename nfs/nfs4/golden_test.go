@@ -188,7 +188,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestSecParms checks what CREATE_SESSION's list of credentials comes to.
+// TestSecParms checks the credential that is taken from CREATE_SESSION's list.
 func TestSecParms(t *testing.T) {
 	r := xdr.NewReader(wiretest.Hex(t, "testdata/create_session.call.hex"))
 	var head CompoundArgs

@@ -6,9 +6,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
-// MainOp returns the operation that decides what a COMPOUND costs: the first
-// one that neither is SEQUENCE nor only sets a filehandle, or the last one if
-// there is no such operation. msg is the call message from its XID on. MainOp
+// MainOp returns the operation that decides the cost of a COMPOUND: the first
+// operation that neither is SEQUENCE nor only sets a filehandle, or the last one
+// if there is no such operation. msg is the call message from its XID on. MainOp
 // returns 0 for a call that is no COMPOUND of version 4, or whose first
 // operations cannot be decoded.
 func MainOp(msg []byte) Op {

@@ -29,7 +29,7 @@ var mainOps = map[string]Op{
 	"exchange_id": OpExchangeID,
 }
 
-// TestMainOp checks the operation that decides what a call of Linux costs, in
+// TestMainOp checks the operation that decides the cost of a call of Linux, in
 // calls that are whole or cut at any byte.
 func TestMainOp(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.call.hex")

@@ -85,7 +85,7 @@ func TestOracle(t *testing.T) {
 }
 
 // accepts checks that this package accepts a message that the oracle has
-// accepted, and writes what the oracle reads. It returns false for a message
+// accepted, and writes a message that the oracle reads. It returns false for a message
 // with values that the oracle does not check.
 func accepts(t testing.TB, op Op, result int, accepted io.WriterTo, wire []byte) bool {
 	t.Helper()

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/internal/racetest"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -116,8 +117,8 @@ func TestReplayCosts(t *testing.T) {
 	for range 2000 {
 		next()
 	}
-	assert.LessOrEqual(t, testing.AllocsPerRun(1000, func() { serve(read) }), poolLosses, "not kept")
-	assert.LessOrEqual(t, testing.AllocsPerRun(1000, next), 2*poolLosses, "kept")
+	assert.LessOrEqual(t, testing.AllocsPerRun(1000, func() { serve(read) }), racetest.PoolLosses(2), "not kept")
+	assert.LessOrEqual(t, testing.AllocsPerRun(1000, next), racetest.PoolLosses(4), "kept")
 	assert.Zero(t, buf.Default.Out())
 }
 

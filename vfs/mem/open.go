@@ -45,7 +45,7 @@ func (n *node) mayOpen(c *vfs.Cred, access vfs.OpenAccess) error {
 	return nil
 }
 
-// open opens a file, whatever the rights of c.
+// open opens a file without a check of the rights of c.
 func (f *FS) open(n *node, c *vfs.Cred, access vfs.OpenAccess) (out vfs.Opened) {
 	cred := *c
 	cred.Groups = slices.Clone(c.Groups)

@@ -114,9 +114,9 @@ func TestOpenRemovedMeanwhile(t *testing.T) {
 	assert.Equal(t, unix.ESTALE, w.getattr(h))
 }
 
-// TestOpenLoss checks that a failure to write data back shows to each Commit of
-// those who may have lost data, whoever wrote them, and that Close does not hide
-// it.
+// TestOpenLoss checks that a failure to write data back shows to each Commit by a
+// caller that may have lost data, also to data of another writer, and that Close
+// does not hide the failure.
 func TestOpenLoss(t *testing.T) {
 	w, tp := tapWorld(t)
 	h := w.walk("f")

@@ -163,8 +163,8 @@ func TestWithinDeep(t *testing.T) {
 	assert.ErrorIs(t, w.within(h), unix.ENAMETOOLONG)
 }
 
-// TestWithinRemovedOpen checks that a removed file stays in the export for those
-// who have it open, whoever removes it, and no longer.
+// TestWithinRemovedOpen checks that a removed file stays in the export as long as
+// it is open, also if a local process removes it.
 func TestWithinRemovedOpen(t *testing.T) {
 	eachKind(t, func(t *testing.T, o Options) {
 		w := newWorld(t, o)

@@ -20,7 +20,7 @@ func (t *T) from(host byte) *conn {
 	return &conn{t: t, nc: nc, xid: 0x10000, cred: t.root()}
 }
 
-// victim is the host that must be served whatever others do.
+// victim is the host that must be served, however hostile the others are.
 const victim = 77
 
 // hog makes a connection from a host of the scenario's own.

@@ -1,5 +1,0 @@
-//go:build !race
-
-package delegation
-
-const raceEnabled = false

@@ -1,5 +1,0 @@
-//go:build !race
-
-package bridge
-
-const poolLosses = 0.0

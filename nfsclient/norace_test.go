@@ -1,5 +1,0 @@
-//go:build !race
-
-package nfsclient
-
-const poolLosses = 0.0
