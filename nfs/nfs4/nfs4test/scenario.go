@@ -77,8 +77,8 @@ func All() []Scenario {
 		exchangeID, createSession, channels, sequence, replays, bindings, destroySession, destroyClientID, reclaimComplete,
 		handles, lookups, security, getattrs, verifies, setattrs,
 		opens, creations, stateids, data,
-		makes, removals, renames, readdirs, byteRanges, structure, cuts,
-		records, retries, leases, currents, sharing, spelled, limits, roots, misformed, values, crowds, hogs,
+		makes, removals, renames, readdirs, byteRanges, structure, cuts, crowds,
+		records, retries, leases, currents, sharing, spelled, limits, roots, misformed, values, hogs,
 	)
 }
 
