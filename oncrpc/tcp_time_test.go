@@ -77,7 +77,7 @@ func bubble(t *testing.T, s *Server, f func(t *testing.T, l *pipeListener)) {
 }
 
 // TestIdleConnectionIsKept checks that a connection may be idle between records
-// for any time.
+// for any time (R8881-2.9.2-1).
 func TestIdleConnectionIsKept(t *testing.T) {
 	bubble(t, &Server{Handler: echoMux()}, func(t *testing.T, l *pipeListener) {
 		nc := l.dial()

@@ -78,7 +78,7 @@ func All() []Scenario {
 		handles, lookups, security, getattrs, verifies, setattrs,
 		opens, creations, stateids, data,
 		makes, removals, renames, readdirs, byteRanges, structure, cuts, crowds,
-		records, retries, leases, currents, sharing, spelled, limits, roots, misformed, values, hogs,
+		records, retries, leases, currents, sharing, spelled, limits, roots, misformed, values, rights, races, hogs,
 	)
 }
 
