@@ -74,10 +74,10 @@ type Scenario struct {
 // All returns all scenarios, in the order of their families.
 func All() []Scenario {
 	return slices.Concat(
-		exchangeID, createSession, channels, sequence, replays, bindings, destroySession, destroyClientID, reclaimComplete,
+		crowds, exchangeID, createSession, channels, sequence, replays, bindings, destroySession, destroyClientID, reclaimComplete,
 		handles, lookups, security, getattrs, verifies, setattrs,
 		opens, creations, stateids, data,
-		makes, removals, renames, readdirs, byteRanges, structure, cuts, crowds,
+		makes, removals, renames, readdirs, byteRanges, structure, cuts,
 		records, retries, leases, currents, sharing, spelled, limits, roots, misformed, values, rights, races, hogs,
 	)
 }
