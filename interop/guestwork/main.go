@@ -24,6 +24,7 @@ const usage = `usage:
 	guestwork edges DIR CALL REPLY         work around these lengths; see workload.Edges
 	guestwork manifest DIR                 describe each object below DIR
 	guestwork hold DIR                     keep files open; see workload.Hold
+	guestwork block FILE                   keep others from writing to FILE; see workload.Block
 	guestwork ledger DIR                   append and sync; see workload.Ledger
 	guestwork posix DIR [CASE...]          results of the functions of package posix in DIR
 	guestwork may DIR UID GID [GROUP...]   rights of this user in DIR; see package may
@@ -72,6 +73,8 @@ func run(args []string, in io.Reader, out io.Writer) error {
 		return model.Serve(dir, in, out)
 	case name == "hold" && len(rest) == 0:
 		return workload.Hold(dir, in, out)
+	case name == "block" && len(rest) == 0:
+		return workload.Block(dir, in, out)
 	case name == "ledger" && len(rest) == 0:
 		return workload.Ledger(dir, in, out)
 	case name == "pace" && len(rest) == 0:
