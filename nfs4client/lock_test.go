@@ -181,7 +181,7 @@ func lockedFile(t *testing.T, p *restarted) (*Session, *File) {
 	})
 	require.NoError(t, err)
 	closeLater(t, s)
-	p.setup[nfs4.OpExchangeID] = &forgets{&p.puppet, nfs4.ExchangeIDRes{ClientID: 6, SequenceID: 1, Flags: nfs4.ExchangeUseNonPNFS}}
+	p.setup[nfs4.OpExchangeID] = &forgets{p: &p.puppet, ExchangeIDRes: nfs4.ExchangeIDRes{ClientID: 6, SequenceID: 1, Flags: nfs4.ExchangeUseNonPNFS}}
 	p.set(p.serve)
 	f, err := s.Open(t.Context(), nfs4.FH("d"), "f", OpenFlags{Read: true, Write: true})
 	require.NoError(t, err)
@@ -242,6 +242,45 @@ func TestLockedOpenLost(t *testing.T) {
 	err := f.Unlock(t.Context(), first)
 	assert.ErrorIs(t, err, ErrLockLost)
 	assert.ErrorIs(t, err, nfs4.ErrNoGrace)
+}
+
+// A losing is a Conn that ends with a call that reclaims a lock.
+type losing struct {
+	*restarted
+	cuts int // to come
+}
+
+func (l *losing) Call(ctx context.Context, x *oncrpc.Exchange) error {
+	if q := decodeRequest(x); l.cuts > 0 && q.lock.Reclaim {
+		l.cuts--
+		l.puppet.mu.Lock()
+		defer l.puppet.mu.Unlock()
+		l.ops = append(l.ops, "cut")
+		answer := l.answer
+		l.answer = func(*nfs4.SequenceArgs, *oncrpc.Exchange) []byte {
+			l.setup[nfs4.OpCreateSession] = &nfs4.CreateSessionRes{Status: nfs4.ErrStaleClientID}
+			l.answer = answer
+			return reply(nfs4.ErrBadSession, failed(nfs4.OpSequence, nfs4.ErrBadSession))
+		}
+		return oncrpc.ErrClosed
+	}
+	return l.restarted.Call(ctx, x)
+}
+
+// TestRestartDuringReclaim restarts the server again, between EXCHANGE_ID and
+// CREATE_SESSION, and then while it reclaims a lock: all is done again.
+func TestRestartDuringReclaim(t *testing.T) {
+	var p restarted
+	s, f := lockedFile(t, &p)
+	p.setup[nfs4.OpExchangeID].(*forgets).keeps = 2
+	p.restart()
+	l := &losing{&p, 1}
+	s.line.live.Store(&liveConn{Conn: l})
+	s.line.dial = func(context.Context) (Conn, error) { return l, nil }
+	require.NoError(t, alone(t, s))
+	again := []string{"open 1", "lock 2 0-5 reclaim=true new=true of 0", "lock 1 5-6 reclaim=true new=false of 1", "complete"}
+	assert.Equal(t, append([]string{"open 1", "cut"}, again...), p.ops)
+	require.NoError(t, f.Unlock(t.Context(), all))
 }
 
 // TestLateReplies restarts the server between an answer and the moment at which

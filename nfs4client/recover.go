@@ -55,7 +55,7 @@ func (s *Session) recover(ctx context.Context, broken *generation) error {
 // mend makes a session, and reclaims the files if the client ID is lost too.
 func (s *Session) mend(r *repair, broken *generation) {
 	g, err := s.renovate(s.life, broken)
-	for errors.Is(err, errBroken) && s.life.Err() == nil { // lost again before the session was complete
+	for lostAgain(err) && s.life.Err() == nil { // lost again before the session was complete
 		if err = sleep(s.life, firstDelay); err == nil {
 			g, err = s.renovate(s.life, broken)
 		}
@@ -67,6 +67,12 @@ func (s *Session) mend(r *repair, broken *generation) {
 	}
 	s.repair, r.err = nil, err
 	close(r.done)
+}
+
+// lostAgain reports whether err says that the server has lost a session, or a
+// client ID, that is being made. All that is done with it may be done again.
+func lostAgain(err error) bool {
+	return errors.Is(err, errBroken) || errors.Is(err, ErrUncertain) || statusIs(err, nfs4.ErrStaleClientID)
 }
 
 // renovate makes a session for the client ID, or a new client ID.
