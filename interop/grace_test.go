@@ -1,0 +1,334 @@
+//go:build interop
+
+package interop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/nfs4client"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+const (
+	heldUp   = 2 * time.Second  // the longest time for which a restart may hold up a call
+	held     = 3 * time.Second  // for a call that must wait, until it is believed to wait
+	released = 5 * time.Second  // for such a call, once nothing is in its way: it is made again each 2 s
+	graceful = 50 * time.Second // the longest grace: lease and slack, and a call's pause
+	shortest = 40 * time.Second // the lease
+)
+
+// A corpse is a client that can be cut off for ever.
+type corpse struct {
+	*nfs4client.Session
+	dir  nfs4.FH
+	line tcpLine
+	dead atomic.Bool
+}
+
+func newCorpse(t *testing.T, d *daemon) *corpse {
+	c := new(corpse)
+	c.Session = dialTCP4(t, func(ctx context.Context) (nfs4client.Conn, error) {
+		if c.dead.Load() {
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		}
+		return c.line.dial(ctx, d.tcp)
+	})
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = c.Close(ctx) // no server answers
+	})
+	c.dir = exported(t, c.Session)
+	return c
+}
+
+// die cuts the client off.
+func (c *corpse) die() {
+	c.dead.Store(true)
+	c.line.cut()
+}
+
+func exported(t *testing.T, s *nfs4client.Session) nfs4.FH {
+	t.Helper()
+	dir, err := s.Walk(t.Context(), "/x")
+	require.NoError(t, err)
+	return dir
+}
+
+func opened(t *testing.T, s *nfs4client.Session, dir nfs4.FH, name string, flags nfs4client.OpenFlags) *nfs4client.File {
+	t.Helper()
+	flags.Read, flags.Write, flags.Create, flags.Mode = true, true, true, 0o666
+	f, err := s.Open(t.Context(), dir, name, flags)
+	require.NoError(t, err)
+	return f
+}
+
+// A toiler makes steps all the time, and notes the longest.
+type toiler struct {
+	name    string
+	step    func(ctx context.Context) error
+	steps   atomic.Int64
+	since   atomic.Int64 // when the longest is counted from, in ns of the Unix time
+	longest atomic.Int64 // ns
+	err     error
+}
+
+// run makes steps until ctx ends.
+func (b *toiler) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		began := time.Now().UnixNano()
+		if b.err = b.step(context.WithoutCancel(ctx)); b.err != nil {
+			return
+		}
+		if since := b.since.Load(); since > 0 {
+			b.longest.Store(max(b.longest.Load(), time.Now().UnixNano()-max(began, since)))
+		}
+		b.steps.Add(1)
+	}
+}
+
+// useFile writes to an open file, and reads it.
+func useFile(ctx context.Context, f *nfs4client.File) error {
+	data := []byte(time.Now().String())
+	if _, err := f.WriteAt(ctx, data, 0, nfs4.Unstable); err != nil {
+		return err
+	}
+	got := make([]byte, len(data))
+	if _, err := f.ReadAt(ctx, got, 0); err != nil && err != io.EOF {
+		return err
+	}
+	if string(got) != string(data) {
+		return fmt.Errorf("%w: %q, not %q", errLost, got, data)
+	}
+	return nil
+}
+
+// crowd is clients over RDMA and TCP that open, read and write all the time.
+func crowd(t *testing.T, d *daemon, opens bool) (all []*toiler, stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	for _, network := range []string{"rdma", "tcp"} {
+		s := session4(t, d, network)
+		dir := exported(t, s)
+		open := opened(t, s, dir, network+"-open", nfs4client.OpenFlags{})
+		all = append(all, &toiler{name: network + ": an open file", step: func(ctx context.Context) error { return useFile(ctx, open) }})
+		if opens {
+			all = append(all, &toiler{name: network + ": new opens", step: func(ctx context.Context) error {
+				f, err := s.Open(ctx, dir, network+"-new", nfs4client.OpenFlags{Read: true, Write: true, Create: true, Mode: 0o666})
+				if err != nil {
+					return err
+				}
+				return errors.Join(useFile(ctx, f), f.Close(ctx))
+			}})
+		}
+	}
+	for _, b := range all {
+		running.Go(func() { b.run(ctx) })
+	}
+	return all, sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
+		for _, b := range all {
+			assert.NoError(t, b.err, b.name)
+		}
+	})
+}
+
+// restartUnder kills the daemon under a crowd and starts it again. Nobody may be held
+// up.
+func restartUnder(t *testing.T, d *daemon, all []*toiler) {
+	t.Helper()
+	for _, b := range all {
+		for before := b.steps.Load(); b.steps.Load() < before+3 && b.err == nil; {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	d.proc.Kill()
+	d.start()
+	now := time.Now().UnixNano()
+	for _, b := range all {
+		b.longest.Store(0)
+		b.since.Store(now)
+	}
+	time.Sleep(heldUp)
+	for _, b := range all {
+		steps := b.steps.Load()
+		for b.steps.Load() < steps+3 && b.err == nil && time.Since(time.Unix(0, now)) < progressLimit {
+			time.Sleep(time.Millisecond)
+		}
+		t.Logf("%s: at most %.3f s for a step after the restart", b.name, time.Duration(b.longest.Load()).Seconds())
+		assert.Less(t, time.Duration(b.longest.Load()), heldUp, b.name)
+		b.since.Store(0)
+	}
+}
+
+// eventually starts a call that must wait until it is released.
+func eventually(t *testing.T, call func() error, release func()) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- call() }()
+	select {
+	case err := <-done:
+		t.Fatalf("it does not wait: %v", err)
+	case <-time.After(held):
+	}
+	release()
+	start := time.Now()
+	select {
+	case err := <-done:
+		require.NoError(t, err)
+		t.Logf("%.2f s after the release", time.Since(start).Seconds())
+	case <-time.After(released):
+		t.Fatalf("it waits %v after the release", released)
+	}
+}
+
+// TestRestartHoldsUp restarts nfsrdmad beside a client that has died while it had
+// a file open: only what the client could reclaim holds others up, until an
+// administrator ends that.
+func TestRestartHoldsUp(t *testing.T) {
+	built(t)
+	socket := filepath.Join(t.TempDir(), "control")
+	d := serve(t, "--no-root-squash", "--control", socket)
+	endGrace := func() {
+		t.Helper()
+		assert.Contains(t, onHost(t, "/", program("nfsrdmad")+" clients --control "+socket+" --end-grace"), "grace has ended")
+	}
+	t.Run("an open file", func(t *testing.T) {
+		all, stop := crowd(t, d, true)
+		defer stop()
+		c := newCorpse(t, d)
+		opened(t, c.Session, c.dir, "dead", nfs4client.OpenFlags{})
+		c.die()
+		for range 3 {
+			restartUnder(t, d, all)
+		}
+		s := session4(t, d, "tcp")
+		f := opened(t, s, exported(t, s), "other", nfs4client.OpenFlags{})
+		require.NoError(t, f.Lock(t.Context(), nfs4client.Range{End: 9}, true), "nobody else had locks")
+		require.NoError(t, f.Close(t.Context()))
+		endGrace()
+	})
+	t.Run("a lock", func(t *testing.T) {
+		all, stop := crowd(t, d, true)
+		defer stop()
+		s := session4(t, d, "tcp")
+		f := opened(t, s, exported(t, s), "other", nfs4client.OpenFlags{})
+		c := newCorpse(t, d)
+		require.NoError(t, opened(t, c.Session, c.dir, "dead", nfs4client.OpenFlags{}).Lock(t.Context(), nfs4client.Range{End: 9}, true))
+		c.die()
+		restartUnder(t, d, all)
+		eventually(t, func() error { return f.Lock(t.Context(), nfs4client.Range{End: 9}, true) }, endGrace)
+		restartUnder(t, d, all)
+		require.NoError(t, f.Lock(t.Context(), nfs4client.Range{Start: 20, End: 29}, true), "all clients have come back")
+		require.NoError(t, f.Close(t.Context()))
+	})
+	t.Run("a deny mode", func(t *testing.T) {
+		all, stop := crowd(t, d, false)
+		defer stop()
+		s := session4(t, d, "rdma")
+		dir := exported(t, s)
+		c := newCorpse(t, d)
+		opened(t, c.Session, c.dir, "dead", nfs4client.OpenFlags{DenyWrite: true})
+		c.die()
+		restartUnder(t, d, all)
+		var f *nfs4client.File
+		eventually(t, func() (err error) {
+			f, err = s.Open(t.Context(), dir, "dead", nfs4client.OpenFlags{Write: true})
+			return err
+		}, endGrace)
+		require.NoError(t, f.Close(t.Context()))
+		restartUnder(t, d, all)
+	})
+	if os.Getenv("INTEROP_SOAK") != "" {
+		t.Run("no administrator", func(t *testing.T) {
+			s := session4(t, d, "tcp")
+			f := opened(t, s, exported(t, s), "other", nfs4client.OpenFlags{})
+			c := newCorpse(t, d)
+			require.NoError(t, opened(t, c.Session, c.dir, "dead", nfs4client.OpenFlags{}).Lock(t.Context(), nfs4client.Range{End: 9}, true))
+			c.die()
+			d.proc.Kill()
+			d.start()
+			start := time.Now()
+			require.NoError(t, f.Lock(t.Context(), nfs4client.Range{End: 9}, true))
+			assert.Greater(t, time.Since(start), shortest)
+			assert.Less(t, time.Since(start), graceful)
+		})
+	}
+	d.stop()
+	assert.NotContains(t, d.stderr.String(), "level=WARN")
+}
+
+// TestExpire ends a client that has a lock: another client gets the lock at once,
+// and the first one finds out that it has lost the file.
+func TestExpire(t *testing.T) {
+	built(t)
+	socket := filepath.Join(t.TempDir(), "control")
+	d := serve(t, "--no-root-squash", "--control", socket)
+	order := func(id string) (string, error) {
+		out, err := exec.Command(program("nfsrdmad"), "clients", "--control", socket, "--expire", id).CombinedOutput()
+		return string(out), err
+	}
+	holder, other := session4(t, d, "rdma"), session4(t, d, "tcp")
+	dir := exported(t, holder)
+	mine, theirs := opened(t, holder, dir, "f", nfs4client.OpenFlags{}), opened(t, other, exported(t, other), "f", nfs4client.OpenFlags{})
+	free := opened(t, holder, dir, "g", nfs4client.OpenFlags{})
+	r := nfs4client.Range{End: 9}
+	require.NoError(t, mine.Lock(t.Context(), r, true))
+	assert.ErrorIs(t, theirs.Lock(t.Context(), r, true), nfs4.ErrDenied)
+	id := fmt.Sprintf("%016x", holder.Server().ClientID)
+	out, err := order(id)
+	require.NoError(t, err, out)
+	assert.Contains(t, out, id)
+	require.NoError(t, theirs.Lock(t.Context(), r, true))
+	_, err = mine.WriteAt(t.Context(), []byte("late"), 0, nfs4.FileSync)
+	assert.ErrorIs(t, err, nfs4client.ErrLockLost)
+	require.NoError(t, useFile(t.Context(), free), "without locks, it is opened again")
+	require.NoError(t, free.Close(t.Context()))
+	again, err := holder.Open(t.Context(), dir, "f", nfs4client.OpenFlags{Write: true})
+	require.NoError(t, err)
+	assert.ErrorIs(t, again.Lock(t.Context(), r, true), nfs4.ErrDenied)
+	require.NoError(t, theirs.Close(t.Context()))
+	require.NoError(t, again.Lock(t.Context(), r, true))
+
+	d.proc.Kill()
+	d.start()
+	require.NoError(t, again.Unlock(t.Context(), r), "what it had last is reclaimed")
+	require.NoError(t, again.Close(t.Context()))
+	for wrong, why := range map[string]string{id: "no client", "client": "first column"} {
+		out, err := order(wrong)
+		assert.Error(t, err)
+		assert.Contains(t, out, why)
+	}
+}
+
+// dialTCP4 makes a client over TCP. The caller closes it.
+func dialTCP4(t *testing.T, dial func(ctx context.Context) (nfs4client.Conn, error)) *nfs4client.Session {
+	t.Helper()
+	s, err := nfs4client.Dial(t.Context(), nfs4client.Config{Dial: dial, Network: "tcp", Minor: nfs4.Minor2, Cred: cred4, Log: quiet})
+	require.NoError(t, err)
+	return s
+}
+
+func tcpConn(ctx context.Context, addr string) (nfs4client.Conn, error) {
+	c, err := oncrpc.DialTCP(ctx, addr, oncrpc.ClientConfig{})
+	if err != nil {
+		return nil, err // not a nil *oncrpc.TCPClient
+	}
+	return c, nil
+}
