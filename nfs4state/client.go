@@ -43,6 +43,7 @@ type client struct {
 	renewed   time.Duration // at the end of the last session, or when confirmed
 	reclaimed bool          // RECLAIM_COMPLETE was received
 	had       kinds         // of state, since it was confirmed
+	noted     uint64        // the number of its last record
 	opens     map[openKey]*Open
 	lockSets  int
 	locks     int // in its lockSets
@@ -207,13 +208,14 @@ func (s *State) end(c *client, own *Session, since time.Duration, gone *released
 	if c.renewed >= since || !kill(c.sessions, own, since) {
 		return false
 	}
-	s.strike(c.key)
+	struck := s.strike(c.key)
 	for _, session := range c.sessions {
 		s.endSession(session)
 	}
 	c.sessions = nil
 	var files released
 	for _, o := range c.opens {
+		s.free(o.Key, struck)
 		s.closeOpen(o, &files)
 	}
 	if files.file != nil {

@@ -26,11 +26,11 @@
 // # Restarts
 //
 // Config.Journal has on stable storage which clients have state, and of which
-// kinds. A change of a record enters a queue while State.mu is held. Before a
-// grant, all of the queue must have been written: if it has not, the call lets
-// State.mu go, waits for the journal, and is checked again from the start. So no
-// client loses what it was granted, and none can reclaim what another was granted
-// since. After a restart clients with a record may reclaim; grace.go lists the
+// kinds. A change of a record enters a queue while State.mu is held. A grant needs
+// the records of its client, and of the clients that have lost the object: if these
+// have not been written, the call lets State.mu go, waits for the journal, and is
+// checked again from the start. So no client loses what it was granted, and none
+// can reclaim what another was granted since. After a restart clients with a record may reclaim; grace.go lists the
 // calls that wait for them.
 //
 // # Locks on the host
@@ -45,8 +45,8 @@
 //
 // State.mu guards client records, opens and locks, and is never held while the
 // host is asked or the journal is written. hostFile.mu is held, for one object,
-// during the former, and ledger.mu during the latter; they are taken in this
-// order, before State.mu. Session.mu guards slots, and is held for a few
+// during the former; it is taken before State.mu and ledger.mu. Neither of these
+// two is taken while the other is held. Session.mu guards slots, and is held for a few
 // assignments only: SEQUENCE takes no other lock. State.mu is taken before. Its
 // holder may take Session.mu of several sessions, so that a client ends only if
 // none of its sessions is used meanwhile.

@@ -79,7 +79,7 @@ func (s *State) endGrace() {
 		}
 		s.deleteRecord(key)
 	}
-	s.enqueue([]byte{overRecord})
+	s.ledger.barrier = s.enqueue([]byte{overRecord})
 }
 
 // EndGrace ends grace at once. It returns false if that cannot be stored: then
@@ -141,7 +141,7 @@ func (s *State) reclaimComplete(c *client, changed *bool) nfs4.Status {
 			s.write(c)
 		}
 	}
-	if *changed && !s.settled() {
+	if *changed && s.ledger.stored.Load() < s.ledger.barrier {
 		return unsettled
 	}
 	c.reclaimed = true

@@ -269,7 +269,10 @@ const maxParts = 64
 // settle makes the locks on the host those of the table. If the host fails, the
 // rest stays dirty for a later call. h.mu is held.
 func (s *State) settle(h *hostFile) {
-	if !s.store() {
+	s.mu.Lock()
+	settled := s.settled(h.key)
+	s.mu.Unlock()
+	if !settled && !s.store() {
 		return // a client that has ended could have its locks back after a crash
 	}
 	for {

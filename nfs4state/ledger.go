@@ -23,9 +23,10 @@ type Journal interface {
 }
 
 // A ledger writes down, ahead of the grants that depend on them, which clients
-// have state. Changes of the State add records to the queue; no OPEN or LOCK is
-// granted before all records of the queue are on stable storage. So a record need
-// not be taken back, nor a grant.
+// have state. Changes of the State add records to the queue, which are counted.
+// An OPEN or LOCK is granted when the records that it needs are on stable storage:
+// that of the client, that of the end of a client that had the object, and those
+// about rights to reclaim. So a record need not be taken back, nor a grant.
 type ledger struct {
 	journal Journal // nil: nothing is written
 
@@ -33,17 +34,23 @@ type ledger struct {
 	records map[ownerKey]record // the content of the journal, with the queue
 	queue   [][]byte            // to be appended
 	added   uint64              // records that have ever entered the queue
-	stored  atomic.Uint64       // of these on stable storage; ledger.mu guards it against another writer
+	stored  atomic.Uint64       // of these on stable storage
 	ended   bool                // nothing is written any more
+
+	barrier uint64            // the last record about a right to reclaim
+	freed   map[string]uint64 // by object: the record of the last client that lost state of it, if not yet stored
 
 	// Of the records, those of clients that may reclaim, and of these, those
 	// that had deny modes and locks.
 	stale, staleDeny, staleLocks int
 
-	mu      sync.Mutex  // held during writes, and taken before State.mu
-	broken  bool        // the last write failed: the journal is to be replaced
-	failing atomic.Bool // the same, for Config.Stored and Counts
-	retry   time.Duration
+	mu      sync.Mutex
+	writing chan struct{} // closed at the end of the write that runs; nil: none runs
+	failing bool          // the last write failed, and Config.Stored knows
+	retry   time.Duration // no write before, if the last one failed
+
+	// The write that runs has these for itself.
+	broken  bool  // the journal is to be replaced
 	compact int64 // the Size at which the journal is replaced
 }
 
@@ -52,6 +59,9 @@ type ledger struct {
 const unsettled = ^nfs4.Status(0)
 
 const (
+	// patience is how long a call waits for the journal, whose disk may hang.
+	patience = 5 * time.Second
+
 	// retryEvery is how often a journal that fails is tried again.
 	retryEvery = time.Second
 
@@ -78,8 +88,9 @@ func (s *State) restore() {
 		}
 	}
 	s.graceEnd = s.config.Now() + s.graceTime()
-	l.broken = true // the journal of another State is replaced
-	l.added = 1     // the boot record, which every replacement has
+	l.broken = true           // the journal of another State is replaced
+	l.added, l.barrier = 1, 1 // the boot record, which every replacement has
+	l.freed = make(map[string]uint64)
 	s.store()
 }
 
@@ -114,14 +125,21 @@ func (s *State) countStale(r record, n int) {
 }
 
 // note makes the record of a confirmed client say that the client has state of
-// some kinds, and reports whether the grant may follow at once. If not, the
-// caller lets State.mu go, calls store, and begins again. State.mu is held.
-func (s *State) note(c *client, had kinds) (settled bool) {
+// some kinds, and reports whether a grant of an object may follow at once. If
+// not, the caller lets State.mu go, calls store, and begins again. State.mu is
+// held.
+func (s *State) note(c *client, had kinds, key string) (settled bool) {
 	c.had |= had
 	if r, ok := s.ledger.records[c.key]; !ok || r.fresh {
 		s.write(c)
 	} // else the grant is a reclaim, and the earlier record stands for it
-	return s.settled()
+	return s.ledger.stored.Load() >= c.noted && s.settled(key)
+}
+
+// settled reports whether all records are stored that anybody's grant of an
+// object needs. State.mu is held.
+func (s *State) settled(key string) bool {
+	return s.ledger.stored.Load() >= max(s.ledger.barrier, s.ledger.freed[key])
 }
 
 // write writes the record of a confirmed client, if it has changed. State.mu is
@@ -131,33 +149,51 @@ func (s *State) write(c *client) {
 		return
 	}
 	now := record{principal: c.principal, minor: c.minor, had: c.had, fresh: true, revoked: len(c.revoked) > 0}
-	if r, ok := s.ledger.records[c.key]; !ok || r != now {
-		s.setRecord(c.key, now)
-		s.enqueue(now.appendTo(nil, c.key))
+	r, ok := s.ledger.records[c.key]
+	if ok && r == now {
+		return
+	}
+	s.setRecord(c.key, now)
+	c.noted = s.enqueue(now.appendTo(nil, c.key))
+	if ok && !r.fresh {
+		s.ledger.barrier = c.noted
 	}
 }
 
-// strike writes that a client has no state any more. State.mu is held.
-func (s *State) strike(key ownerKey) {
-	if _, ok := s.ledger.records[key]; ok {
-		s.deleteRecord(key)
-		s.enqueue(appendGone(nil, key))
+// strike writes that a client has no state any more. It returns the number of
+// the record, or 0 if there was none of the client. State.mu is held.
+func (s *State) strike(key ownerKey) uint64 {
+	r, ok := s.ledger.records[key]
+	if !ok {
+		return 0
+	}
+	s.deleteRecord(key)
+	n := s.enqueue(appendGone(nil, key))
+	if !r.fresh {
+		s.ledger.barrier = n
+	}
+	return n
+}
+
+// free makes grants of an object wait for a record. State.mu is held.
+func (s *State) free(key string, record uint64) {
+	if record > s.ledger.stored.Load() {
+		s.ledger.freed[key] = record
 	}
 }
 
-// enqueue adds a record to the queue. State.mu is held.
-func (s *State) enqueue(record []byte) {
-	if !s.ledger.ended {
-		s.ledger.added++
-		s.ledger.queue = append(s.ledger.queue, record)
+// enqueue adds a record to the queue, and returns its number. State.mu is held.
+func (s *State) enqueue(record []byte) uint64 {
+	l := &s.ledger
+	if !l.ended {
+		l.added++
+		l.queue = append(l.queue, record)
 	}
+	return l.added
 }
 
-// settled reports whether all records are on stable storage. State.mu is held.
-func (s *State) settled() bool { return s.ledger.stored.Load() == s.ledger.added }
-
-// settling calls try, with the queue on stable storage, until its status is not
-// unsettled. If the journal fails, the status is NFS4ERR_DELAY.
+// settling calls try until its status is not unsettled, each time with the queue
+// on stable storage. If the journal fails, the status is NFS4ERR_DELAY.
 func (s *State) settling(try func() nfs4.Status) nfs4.Status {
 	for {
 		status := try()
@@ -180,27 +216,67 @@ func (s *State) store() bool {
 	if ended || l.stored.Load() >= want {
 		return true
 	}
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for l.stored.Load() < want {
+		done := s.beginWrite()
+		if done == nil {
+			return false
+		}
+		select {
+		case <-done:
+		case <-late.C:
+			return false
+		}
+	}
+	return true
+}
+
+// beginWrite begins to write the queue, unless a write runs already, and returns
+// the channel that is closed at its end. It returns nil soon after a write that
+// failed.
+func (s *State) beginWrite() <-chan struct{} {
+	l := &s.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case l.stored.Load() >= want:
-		return true // with another call's records
-	case l.broken && s.config.Now() < l.retry:
-		return false
+	if l.writing != nil {
+		return l.writing
 	}
-	err := s.flush()
-	l.broken = err != nil
-	if l.broken {
-		l.retry = s.config.Now() + retryEvery
+	if l.failing && s.config.Now() < l.retry {
+		return nil
 	}
-	if l.failing.Swap(l.broken) != l.broken && s.config.Stored != nil {
-		s.config.Stored(err)
+	done := make(chan struct{})
+	l.writing = done
+	go func() {
+		defer close(done)
+		s.endWrite(s.flush())
+	}()
+	return done
+}
+
+// endWrite notes how a write has ended, and tells the administrator of a change.
+func (s *State) endWrite(err error) {
+	l := &s.ledger
+	s.mu.Lock()
+	for key, record := range l.freed {
+		if record <= l.stored.Load() {
+			delete(l.freed, key)
+		}
 	}
-	return l.stored.Load() >= want
+	s.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.writing, l.broken, l.retry = nil, err != nil, s.config.Now()+retryEvery
+	if l.failing != l.broken {
+		l.failing = l.broken
+		if s.config.Stored != nil {
+			s.config.Stored(err)
+		}
+	}
 }
 
 // flush appends the queue to the journal, or replaces the journal if that has
-// failed or has become long. The caller holds ledger.mu.
+// failed or has become long.
 func (s *State) flush() error {
 	l := &s.ledger
 	if !l.broken {
@@ -235,8 +311,7 @@ func (l *ledger) append(records [][]byte) error {
 }
 
 // replace writes all records anew: those of clients that may still reclaim, the
-// beginning of this State, and those of clients with state. The caller holds
-// ledger.mu.
+// beginning of this State, and those of clients with state.
 func (s *State) replace() error {
 	l := &s.ledger
 	var upTo uint64

@@ -42,12 +42,15 @@ type Counts struct {
 
 // Counts returns the numbers.
 func (s *State) Counts() Counts {
+	s.ledger.mu.Lock()
+	failing := s.ledger.failing
+	s.ledger.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := Counts{
+		Records: len(s.ledger.records), Failing: failing,
 		Clients: s.used[clientRecords], Unconfirmed: s.used[unconfirmedRecords], Sessions: s.used[liveSessions],
 		Locks: s.used[lockRanges], Replies: int64(s.used[replyBytes]), MaxReplies: replyMemory,
-		Records: len(s.ledger.records), Failing: s.ledger.failing.Load(),
 	}
 	for _, c := range s.clients {
 		n.Opens += len(c.opens)

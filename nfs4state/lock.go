@@ -127,7 +127,7 @@ func (s *State) mayLock(session *Session, a *Lock, gone *released) (l lockable, 
 		return l, d, nfs4.ErrDenied
 	}
 	status = s.lockRoom(c, l.set == nil, len(a.Owner), gone)
-	if status == nfs4.OK && !s.note(c, hadLocks) {
+	if status == nfs4.OK && !s.note(c, hadLocks, a.Key) {
 		status = unsettled
 	}
 	return l, d, status

@@ -121,7 +121,7 @@ func (s *State) MayOpen(session *Session, a *OpenFile) nfs4.Status {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		status := s.mayOpen(session.client, a)
-		if status == nfs4.OK && !s.note(session.client, a.kinds()) {
+		if status == nfs4.OK && !s.note(session.client, a.kinds(), a.Key) {
 			return unsettled
 		}
 		return status
@@ -218,7 +218,7 @@ func (s *State) openFile(c *client, a *OpenFile, gone *released) (o *Open, fresh
 	f := s.files[a.Key]
 	if f != nil {
 		if o = c.opens[openKey{string(a.Owner), f, a.Handle}]; o != nil {
-			if !s.note(c, a.kinds()) {
+			if !s.note(c, a.kinds(), a.Key) {
 				return nil, false, unsettled
 			}
 			return o, false, nfs4.OK
@@ -231,7 +231,7 @@ func (s *State) openFile(c *client, a *OpenFile, gone *released) (o *Open, fresh
 		return nil, false, nfs4.ErrBadSession // it was silent, and has made room
 	case len(c.opens) >= maxOpens, !room:
 		return nil, false, nfs4.ErrDelay
-	case !s.note(c, a.kinds()):
+	case !s.note(c, a.kinds(), a.Key):
 		return nil, false, unsettled
 	}
 	if f == nil {
@@ -295,7 +295,7 @@ func (s *State) Denied(key string, access uint32) nfs4.Status {
 			return nfs4.ErrGrace
 		case !s.reserve(key, nil, modes(access, 0), &gone):
 			return nfs4.ErrLocked
-		case !s.settled():
+		case !s.settled(key):
 			return unsettled
 		}
 		return nfs4.OK

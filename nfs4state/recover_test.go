@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/locks"
@@ -18,6 +19,7 @@ type shelf struct {
 	failing bool // every write fails, and leaves the records as they were
 	torn    bool // of an Append that failed
 	writes  int
+	hangs   chan struct{} // a write waits for the channel
 }
 
 var errShelf = errors.New("the shelf is full")
@@ -42,6 +44,9 @@ func (j *shelf) Replace(records func() [][]byte) error {
 
 func (j *shelf) write() error {
 	j.writes++
+	if j.hangs != nil {
+		<-j.hangs
+	}
 	if j.failing {
 		return errShelf
 	}
@@ -437,7 +442,8 @@ func TestAheadOfOthers(t *testing.T) {
 	want(t, "LOCK in place of a silent client's", lock(other, idOther), nfs4.ErrDelay)
 	g.WaitHost()
 	want(t, "locks on the host", locked(), true)
-	want(t, "OPEN of another file", g.openStatus(other, "o", "x", 1, 0), nfs4.ErrDelay)
+	want(t, "OPEN of another file", g.openStatus(other, "o", "x", 1, 0), nfs4.OK)
+	want(t, "OPEN of the file", g.openStatus(other, "o", "f", 1, 0), nfs4.ErrDelay)
 	g.shelf.failing = false
 	g.sleep(retryEvery)
 	g.call(other)
@@ -527,6 +533,28 @@ func TestBootFails(t *testing.T) {
 	g.shelf.failing = false
 	g.sleep(retryEvery)
 	g.complete(s)
+}
+
+// TestJournalHangs checks that no call waits without end for a journal whose disk
+// does not answer, and that calls which need no record do not wait at all.
+func TestJournalHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newSaga(t)
+		known := g.prepare("known", "f", 2, true)
+		g.shelf.hangs = make(chan struct{})
+		s := g.client("new")
+		begun := time.Now()
+		want(t, "OPEN", g.openStatus(s, "o", "g", 1, 0), nfs4.ErrDelay)
+		want(t, "OPEN once more", g.openStatus(s, "o", "g", 1, 0), nfs4.ErrDelay)
+		want(t, "time for both", time.Since(begun), 2*patience)
+		want(t, "OPEN of a client with a record", g.openStatus(known, "o", "h", 1, 2), nfs4.OK)
+		want(t, "time", time.Since(begun), 2*patience)
+		close(g.shelf.hangs)
+		want(t, "OPEN in the end", g.openStatus(s, "o", "g", 1, 0), nfs4.OK)
+		want(t, "writes", g.shelf.writes, 4) // of the beginning, two for the first client, and one
+		synctest.Wait()
+		want(t, "freed objects", len(g.ledger.freed), 0)
+	})
 }
 
 // TestJournalCompact checks that clients that come and go do not make the journal

@@ -25,6 +25,7 @@ func (s *State) Revoke(removed func(file any) bool) {
 			}
 			s.closeOpen(o, &ended)
 			s.rewrite(o.client)
+			s.free(o.Key, o.client.noted)
 		}
 	}
 }
@@ -41,7 +42,7 @@ func (s *State) rewrite(c *client) {
 	case !r.revoked:
 		r.revoked = true
 		s.setRecord(c.key, r)
-		s.enqueue(r.appendTo(nil, c.key))
+		c.noted = s.enqueue(r.appendTo(nil, c.key))
 	}
 }
 
