@@ -62,6 +62,13 @@ func TestExchangeID(t *testing.T) {
 	g.cred.Flavor = 0
 	_, st = g.exchange("c", 1, 0)
 	assert.Equal(t, nfs4.OK, st)
+
+	g.connectAs("confirmed")
+	for _, flags := range []uint32{0, nfs4.ExchangeUpdConfirmed} {
+		res, st := g.exchange("confirmed", 0, flags)
+		assert.Equal(t, nfs4.OK, st)
+		assert.Equal(t, nfs4.ExchangeUseNonPNFS|nfs4.ExchangeConfirmed, res.Flags, "R8881-18.35.3-3")
+	}
 }
 
 // TestProtection checks that no state protection is granted but SP4_NONE: there
