@@ -96,14 +96,19 @@ func TestUncached(t *testing.T) {
 	assert.Equal(t, nfs4.ErrRetryUncachedRep, st)
 	assert.Equal(t, 2, n, "SEQUENCE succeeds")
 	assert.Equal(t, first.res, again.res)
-	for op, want := range map[nfs4.Op]nfs4.Status{
-		nfs4.OpRenew: nfs4.ErrNotSupp, nfs4.OpSetClientID: nfs4.ErrNotSupp, 2: nfs4.ErrOpIllegal,
-	} {
-		g.seq++
-		for range 2 {
-			st, n := g.raw(g.sequence(g.seq, false), step{op, &void, status()})
-			assert.Equal(t, want, st, op)
-			assert.Equal(t, 2, n)
+	for _, g.tag = range []string{"tag", strings.Repeat("t", 700)} { // which makes the reply too long to be kept
+		for op, want := range map[nfs4.Op]nfs4.Status{
+			nfs4.OpRenew: nfs4.ErrNotSupp, nfs4.OpSetClientID: nfs4.ErrNotSupp, 2: nfs4.ErrOpIllegal, nfs4.OpPutRootFH: nfs4.OK,
+		} {
+			g.seq++
+			for range 2 {
+				st, n := g.raw(g.sequence(g.seq, false), step{op, &void, status()})
+				assert.Equal(t, want, st, op)
+				assert.Equal(t, 2, n)
+				if want == nfs4.OK && len(g.tag) > 512 {
+					want = nfs4.ErrRetryUncachedRep
+				}
+			}
 		}
 	}
 }
