@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfs4client"
@@ -315,6 +316,48 @@ func TestExpire(t *testing.T) {
 		assert.Error(t, err)
 		assert.Contains(t, out, why)
 	}
+}
+
+// TestLockWhileDown has a process of the host take a lock that a client had, while
+// nfsrdmad is down and the kernel has dropped the client's locks: the client has
+// lost that file, and reclaims the others.
+func TestLockWhileDown(t *testing.T) {
+	built(t)
+	d := serve(t, "--no-root-squash")
+	s, r := session4(t, d, "rdma"), nfs4client.Range{Start: 5, End: 14}
+	dir := exported(t, s)
+	files := make(map[string]*nfs4client.File)
+	for _, name := range []string{"taken", "shared", "free"} {
+		files[name] = opened(t, s, dir, name, nfs4client.OpenFlags{})
+		require.NoError(t, files[name].Lock(t.Context(), r, name != "shared"))
+	}
+	here := make(map[string]*os.File)
+	lock := func(name string, kind int16) error {
+		return unix.FcntlFlock(here[name].Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: kind, Start: 14, Len: 2})
+	}
+	for name := range files {
+		var err error
+		here[name], err = os.OpenFile(filepath.Join(d.dir, name), os.O_RDWR, 0)
+		require.NoError(t, err)
+		defer here[name].Close()
+		assert.ErrorIs(t, lock(name, unix.F_WRLCK), unix.EAGAIN, name)
+	}
+	d.proc.Kill()
+	require.NoError(t, lock("taken", unix.F_WRLCK))
+	require.NoError(t, lock("shared", unix.F_RDLCK))
+	d.start()
+	_, err := files["taken"].WriteAt(t.Context(), []byte("late"), 5, nfs4.FileSync)
+	assert.ErrorIs(t, err, nfs4client.ErrLockLost)
+	assert.ErrorIs(t, err, nfs4.ErrReclaimConflict)
+	for _, name := range []string{"shared", "free"} {
+		require.NoError(t, useFile(t.Context(), files[name]), name)
+		assert.ErrorIs(t, lock(name, unix.F_WRLCK), unix.EAGAIN, name)
+		require.NoError(t, files[name].Close(t.Context()))
+	}
+	again := opened(t, s, dir, "taken", nfs4client.OpenFlags{})
+	assert.ErrorIs(t, again.Lock(t.Context(), r, false), nfs4.ErrDenied)
+	require.NoError(t, lock("taken", unix.F_UNLCK))
+	require.NoError(t, again.Lock(t.Context(), r, true))
 }
 
 // dialTCP4 makes a client over TCP. The caller closes it.
