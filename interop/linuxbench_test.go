@@ -25,20 +25,44 @@ var paceOptions = fmt.Sprintf("rsize=%[1]d,wsize=%[1]d", pace.Request)
 // there only the servers in the guest are measured, by versions 3 and 4.2.
 func BenchmarkLinux(b *testing.B) {
 	guest(b)
-	const name = "nfsrdmad in the guest"
 	ours := insideServer(b)
 	var meters []*paceMeter
 	if os.Getenv(counted) != "" {
-		const machine = "emulated, its clock counting instructions"
 		meters = []*paceMeter{
-			{title: "bench-linux, counted", machine: machine, servers: []paceServer{{knfsdName, knfsd()}, {name, ours}}},
-			{title: "bench-linux, counted, version 4.2", machine: machine, servers: []paceServer{{knfsdName, knfsd4()}, {name, ours.by("4.2")}}},
+			{title: "bench-linux, counted", machine: countedMachine, kind: pace.Files, servers: []paceServer{{knfsdName, knfsd()}, {oursName, ours}}},
+			{title: "bench-linux, counted, version 4.2", machine: countedMachine, kind: pace.Files, servers: []paceServer{{knfsdName, knfsd4()}, {oursName, ours.by("4.2")}}},
 		}
 	} else {
-		meters = []*paceMeter{{title: "bench-linux", machine: "emulated", servers: []paceServer{
-			{knfsdName, knfsd()}, {name, ours}, {"nfsrdmad on the host", serve(b, "--no-root-squash").site()},
+		meters = []*paceMeter{{title: "bench-linux", machine: "emulated", kind: pace.Files, servers: []paceServer{
+			{knfsdName, knfsd()}, {oursName, ours}, {"nfsrdmad on the host", serve(b, "--no-root-squash").site()},
 		}}}
 	}
+	measure(b, meters...)
+}
+
+// BenchmarkLinuxLocks measures locks that are in nobody's way, by version 4.2, as
+// BenchmarkLinux does.
+func BenchmarkLinuxLocks(b *testing.B) {
+	guest(b)
+	m := &paceMeter{
+		title: "bench-linux, locks", machine: "emulated", kind: pace.Locks,
+		servers: []paceServer{{knfsdName, knfsd4()}, {oursName, insideServer(b).by("4.2")}},
+	}
+	if os.Getenv(counted) != "" {
+		m.title, m.machine = "bench-linux, counted, locks", countedMachine
+	} else {
+		m.servers = append(m.servers, paceServer{"nfsrdmad on the host", serve(b, "--no-root-squash").site().by("4.2")})
+	}
+	measure(b, m)
+}
+
+const (
+	oursName       = "nfsrdmad in the guest"
+	countedMachine = "emulated, its clock counting instructions"
+)
+
+// measure makes the rounds of the meters, and prints and documents their tables.
+func measure(b *testing.B, meters ...*paceMeter) {
 	for b.Loop() {
 		for _, m := range meters {
 			m.round(b)
@@ -82,6 +106,7 @@ type paceServer struct {
 type paceMeter struct {
 	title   string // of the table in the document
 	machine string
+	kind    string // of parts
 	servers []paceServer
 	rounds  [][][]float64
 }
@@ -92,21 +117,22 @@ func (m *paceMeter) round(b *testing.B) {
 	for i := range m.servers {
 		i = (i + len(m.rounds)) % len(m.servers)
 		fmt.Fprintf(os.Stderr, "%s, round %d: %s\n", m.title, len(m.rounds)+1, m.servers[i].name)
-		res[i] = measurePace(b, m.servers[i].site)
+		res[i] = measurePace(b, m.kind, m.servers[i].site)
 	}
 	m.rounds = append(m.rounds, res)
 }
 
 // measurePace returns the rate of each part of package pace on a new mount.
-func measurePace(b *testing.B, s site) []float64 {
+func measurePace(b *testing.B, kind string, s site) []float64 {
 	b.Helper()
 	s.mount(b, "/mnt", s.options("rdma", paceOptions))
-	out := must(b, "mkdir /mnt/pace && guestwork pace /mnt/pace && rmdir /mnt/pace")
+	out := must(b, "mkdir /mnt/pace && guestwork pace /mnt/pace "+kind+" && rmdir /mnt/pace")
 	umount(b, "/mnt")
 	words := strings.Fields(out)
-	require.Len(b, words, len(pace.Parts), out)
+	parts := pace.Parts(kind)
+	require.Len(b, words, len(parts), out)
 	var rates []float64
-	for i, p := range pace.Parts {
+	for i, p := range parts {
 		seconds, err := strconv.ParseFloat(words[i], 64)
 		require.NoError(b, err)
 		rates = append(rates, p.Work/seconds)

@@ -37,7 +37,7 @@ func (m *paceMeter) table() string {
 		fmt.Fprintf(&b, " | %s | ratio", s.name)
 	}
 	b.WriteString(" |\n| --- | --- | ---:" + strings.Repeat(" | ---: | ---:", len(m.servers)-1) + " |\n")
-	for part, p := range pace.Parts {
+	for part, p := range pace.Parts(m.kind) {
 		fmt.Fprintf(&b, "| %s | %s | %s", p.Name, p.Unit, m.spread("%.0f", func(r [][]float64) float64 { return r[0][part] }))
 		for i := 1; i < len(m.servers); i++ {
 			fmt.Fprintf(&b, " | %s | %s",
@@ -76,8 +76,8 @@ func (m *paceMeter) document(t testing.TB, name, kernel string) {
 // document keeps the text around the table.
 func TestPaceTable(t *testing.T) {
 	round := func(knfsd, ours float64) [][]float64 {
-		r := [][]float64{make([]float64, len(pace.Parts)), make([]float64, len(pace.Parts))}
-		for i := range pace.Parts {
+		r := [][]float64{make([]float64, len(pace.Parts(pace.Files))), make([]float64, len(pace.Parts(pace.Files)))}
+		for i := range pace.Parts(pace.Files) {
 			r[0][i], r[1][i] = knfsd, ours
 		}
 		return r
@@ -85,6 +85,7 @@ func TestPaceTable(t *testing.T) {
 	m := &paceMeter{
 		title:   "bench-linux",
 		machine: "emulated",
+		kind:    pace.Files,
 		servers: []paceServer{{name: knfsdName}, {name: "ours"}},
 		rounds:  [][][]float64{round(10, 20), round(100, 50), round(40, 40)},
 	}

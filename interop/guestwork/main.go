@@ -29,7 +29,7 @@ const usage = `usage:
 	guestwork posix DIR [CASE...]          results of the functions of package posix in DIR
 	guestwork may DIR UID GID [GROUP...]   rights of this user in DIR; see package may
 	guestwork model DIR                    execute the operations of standard input in DIR; see model.Serve
-	guestwork pace DIR                     measure how fast DIR is; see pace.Run
+	guestwork pace DIR KIND                measure how fast DIR is; see pace.Run
 	guestwork locking DIR1 DIR2            lock one file by two directories; see package locking
 	guestwork locker DIR                   a process of locking
 	guestwork soak WRITE-DIR READ-DIR TIME write in one mount, read in another`
@@ -77,8 +77,8 @@ func run(args []string, in io.Reader, out io.Writer) error {
 		return workload.Block(dir, in, out)
 	case name == "ledger" && len(rest) == 0:
 		return workload.Ledger(dir, in, out)
-	case name == "pace" && len(rest) == 0:
-		return pace.Run(dir, out)
+	case name == "pace" && len(rest) == 1:
+		return pace.Run(rest[0], dir, out)
 	case name == "locking" && len(rest) == 1:
 		return locking.Run(dir, rest[0], out)
 	case name == "locker" && len(rest) == 0:

@@ -12,7 +12,8 @@ import (
 const (
 	Size    = 64 << 20 // of the large file
 	Request = 1 << 20  // bytes in a read(2) or write(2)
-	Files   = 500      // in the directory
+	entries = 500      // of the directory
+	pairs   = 2000     // of a lock and an unlock
 )
 
 // A Part is a measurement of Run.
@@ -24,17 +25,31 @@ type Part struct {
 	cold bool // begins with empty caches
 }
 
-// Parts are the measurements of Run, in this order. Each needs the results of
-// earlier parts.
-var Parts = []Part{
+// Files and data, in this order: each part needs the results of earlier parts.
+var ofFiles = []Part{
 	{Name: "write and fsync", Unit: "MB/s", Work: Size / 1e6, do: (*run).write},
 	{Name: "read, O_DIRECT", Unit: "MB/s", Work: Size / 1e6, do: (*run).readDirect, cold: true},
 	{Name: "read, page cache", Unit: "MB/s", Work: Size / 1e6, do: (*run).read, cold: true},
-	{Name: "create", Unit: "files/s", Work: Files, do: (*run).create},
-	{Name: "stat", Unit: "files/s", Work: Files, do: (*run).stat, cold: true},
-	{Name: "list with attributes", Unit: "files/s", Work: Files, do: (*run).list, cold: true},
-	{Name: "unlink", Unit: "files/s", Work: Files, do: (*run).unlink},
+	{Name: "create", Unit: "files/s", Work: entries, do: (*run).create},
+	{Name: "stat", Unit: "files/s", Work: entries, do: (*run).stat, cold: true},
+	{Name: "list with attributes", Unit: "files/s", Work: entries, do: (*run).list, cold: true},
+	{Name: "unlink", Unit: "files/s", Work: entries, do: (*run).unlink},
 }
+
+// Locks, which are in nobody's way.
+var ofLocks = []Part{
+	{Name: "lock and unlock", Unit: "pairs/s", Work: pairs, do: (*run).lock},
+	{Name: "lock and unlock, a new open each time", Unit: "pairs/s", Work: pairs, do: (*run).lockOpened},
+}
+
+// The kinds of Parts.
+const (
+	Files = "files"
+	Locks = "locks"
+)
+
+// Parts returns the measurements of Run of a kind.
+func Parts(kind string) []Part { return map[string][]Part{Files: ofFiles, Locks: ofLocks}[kind] }
 
 // A run measures in a directory.
 type run struct {
@@ -44,11 +59,11 @@ type run struct {
 	data  []byte // of a request
 }
 
-// Run does all Parts in dir and writes the seconds of each to out, one line
-// each. Run needs root to empty the system's caches.
-func Run(dir string, out io.Writer) error {
+// Run does the Parts of a kind in dir and writes the seconds of each to out, one
+// line each. Run needs root to empty the system's caches.
+func Run(kind, dir string, out io.Writer) error {
 	r := &run{file: filepath.Join(dir, "large"), dir: filepath.Join(dir, "many")}
-	for i := range Files {
+	for i := range entries {
 		r.names = append(r.names, filepath.Join(r.dir, fmt.Sprintf("file%04d", i)))
 	}
 	var err error
@@ -58,7 +73,7 @@ func Run(dir string, out io.Writer) error {
 	if err := os.Mkdir(r.dir, 0o755); err != nil {
 		return err
 	}
-	for _, p := range Parts {
+	for _, p := range Parts(kind) {
 		if p.cold {
 			if err := forget(); err != nil {
 				return err

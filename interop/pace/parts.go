@@ -85,14 +85,14 @@ func (r *run) stat() error {
 
 // list does the work of "ls -l".
 func (r *run) list() error {
-	entries, err := os.ReadDir(r.dir)
+	list, err := os.ReadDir(r.dir)
 	if err != nil {
 		return err
 	}
-	if len(entries) != Files {
-		return fmt.Errorf("%d files are listed, not %d", len(entries), Files)
+	if len(list) != entries {
+		return fmt.Errorf("%d files are listed, not %d", len(list), entries)
 	}
-	for _, e := range entries {
+	for _, e := range list {
 		if _, err := e.Info(); err != nil {
 			return err
 		}
@@ -104,6 +104,44 @@ func (r *run) unlink() error {
 	for _, name := range r.names {
 		if err := os.Remove(name); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// lock locks and unlocks bytes through one open file.
+func (r *run) lock() error {
+	f, err := os.OpenFile(r.file, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	for i := range int64(pairs) {
+		if err := pair(f, i); err != nil {
+			return errors.Join(err, f.Close())
+		}
+	}
+	return f.Close()
+}
+
+// lockOpened opens the file for each lock, as programs do.
+func (r *run) lockOpened() error {
+	for i := range int64(pairs) {
+		f, err := os.OpenFile(r.file, os.O_RDWR, 0)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(pair(f, i), f.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pair locks a byte of the file and unlocks it.
+func pair(f *os.File, at int64) error {
+	for _, kind := range []int16{unix.F_WRLCK, unix.F_UNLCK} {
+		if err := unix.FcntlFlock(f.Fd(), unix.F_SETLK, &unix.Flock_t{Type: kind, Start: at, Len: 1}); err != nil {
+			return os.NewSyscallError("fcntl", err)
 		}
 	}
 	return nil
