@@ -25,10 +25,11 @@
 //
 // Inside the guest, interop/guestwork does the work on a mounted directory:
 // package workload with exact checks, posix, which records the behaviour of a
-// file system, model, which does random operations, and may, which tries a
-// user's rights. On mounts of the host the same program runs in a process that
-// can be killed if a mount hangs. Package workload, called by the test, checks
-// the directory that the server serves.
+// file system, model, which does random operations, may, which tries a user's
+// rights, locking, which locks bytes, and transact, which makes transactions in a
+// database. On mounts of the host the same program runs in a process that can be
+// killed if a mount hangs. Package workload, called by the test, checks the
+// directory that the server serves.
 //
 //	may       Linux's mount as a user ═ a local directory as the corresponding user
 //	posix     tmpfs of the host ═ mountrdma's mounts ═ Linux's mount, except for a list
@@ -65,9 +66,9 @@
 //
 // INTEROP_SOAK (a Go duration) sets the time of the soak and of the bad
 // network, 60s by default, and of the random operations, 2m by default. It also
-// sets 50 kills of the server in place of three, a directory with a million
-// entries, 200 schedules of mounts with delegations, and the whole workload by
-// version 4. INTEROP_VERS, 4.1 or 4.2, is the version of NFS by which Linux
+// sets 50 kills of the server in place of three, 10,000 transactions of each
+// program with 20 kills, a directory with a million entries, 200 schedules of
+// mounts with delegations, and the whole workload by version 4. INTEROP_VERS, 4.1 or 4.2, is the version of NFS by which Linux
 // mounts nfsrdmad in the tests that do not need a certain one; without it, that
 // is 3. INTEROP_KERNEL, 6.1 or 6.12, is the version of the guest's Linux;
 // without it, that is 6.1. INTEROP_SEED repeats the random operations of an

@@ -1,4 +1,4 @@
-// Command guestwork runs packages workload, may, posix, model, pace and locking inside
+// Command guestwork runs packages workload, may, posix, model, pace, locking and transact inside
 // the guest of the interop tests, which has no language except the shell.
 package main
 
@@ -16,6 +16,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/interop/model"
 	"github.com/nfsrdma/nfsrdma/interop/pace"
 	"github.com/nfsrdma/nfsrdma/interop/posix"
+	"github.com/nfsrdma/nfsrdma/interop/transact"
 	"github.com/nfsrdma/nfsrdma/interop/workload"
 )
 
@@ -32,6 +33,9 @@ const usage = `usage:
 	guestwork pace DIR KIND                measure how fast DIR is; see pace.Run
 	guestwork locking DIR1 DIR2            lock one file by two directories; see package locking
 	guestwork locker DIR                   a process of locking
+	guestwork locks DIR NUMBER             lock and count; see locking.Work
+	guestwork transact FILE WHO COUNT PAUSE PROGRAM [ARGUMENT...]
+	                                       transactions of sqlite3; see package transact
 	guestwork soak WRITE-DIR READ-DIR TIME write in one mount, read in another`
 
 var errUsage = errors.New(usage)
@@ -83,6 +87,19 @@ func run(args []string, in io.Reader, out io.Writer) error {
 		return locking.Run(dir, rest[0], out)
 	case name == "locker" && len(rest) == 0:
 		return locking.Process(dir, in, out)
+	case name == "locks" && len(rest) == 1:
+		n, err := strconv.ParseUint(rest[0], 10, 64)
+		if err != nil {
+			return errUsage
+		}
+		return locking.Work(dir, n, in, out)
+	case name == "transact" && len(rest) >= 4:
+		count, err := strconv.Atoi(rest[1])
+		pause, err2 := time.ParseDuration(rest[2])
+		if err != nil || err2 != nil {
+			return errUsage
+		}
+		return transact.Run(transact.Job{DB: dir, Who: rest[0], Count: count, Pause: pause, Program: rest[3:]}, in, out)
 	case name == "soak" && len(rest) == 2:
 		d, err := time.ParseDuration(rest[1])
 		if err != nil {

@@ -20,6 +20,7 @@ const name = "locked"
 // command with a line:
 //
 //	open SLOT                            open the file
+//	open-read, open-write SLOT           open it for this purpose alone
 //	close SLOT
 //	posix SLOT KIND START LENGTH         lock by fcntl; KIND is read, write or none
 //	posix-wait SLOT KIND START LENGTH
@@ -27,6 +28,7 @@ const name = "locked"
 //	ofd, ofd-wait, ofd-test              the same for the open file description
 //	lockf SLOT OFFSET LENGTH             lockf(3) from an offset
 //	flock SLOT KIND                      without waiting
+//	flock-wait SLOT KIND
 //	many COUNT KIND START LENGTH STEP    OFD locks of as many open files
 //	few                                  close these files
 //	count SLOT                           add 1 to the number in the file
@@ -56,7 +58,9 @@ type process struct {
 
 var kinds = map[string]int16{"read": unix.F_RDLCK, "write": unix.F_WRLCK, "none": unix.F_UNLCK}
 
-var flocks = map[string]int{"read": unix.LOCK_SH | unix.LOCK_NB, "write": unix.LOCK_EX | unix.LOCK_NB, "none": unix.LOCK_UN}
+var flocks = map[string]int{"read": unix.LOCK_SH, "write": unix.LOCK_EX, "none": unix.LOCK_UN}
+
+var purposes = map[string]int{"open": unix.O_RDWR, "open-read": unix.O_RDONLY, "open-write": unix.O_WRONLY}
 
 var commands = map[string]int{
 	"posix": unix.F_SETLK, "posix-wait": unix.F_SETLKW, "posix-test": unix.F_GETLK,
@@ -73,13 +77,15 @@ func (p *process) do(words []string) (string, error) {
 		fd = p.fds[int(n[1])]
 	}
 	switch words[0] {
-	case "open":
-		opened, err := unix.Open(p.path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
+	case "open", "open-read", "open-write":
+		opened, err := unix.Open(p.path, purposes[words[0]]|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
 		p.fds[int(n[1])] = opened
 		return "ok", err
 	case "close":
 		return "ok", unix.Close(fd)
 	case "flock":
+		return "ok", unix.Flock(fd, flocks[words[2]]|unix.LOCK_NB)
+	case "flock-wait":
 		return "ok", unix.Flock(fd, flocks[words[2]])
 	case "lockf":
 		if _, err := unix.Seek(fd, n[2], io.SeekStart); err != nil {

@@ -185,6 +185,67 @@ a few
 b posix 1 write 0 0
 b posix 1 none 0 0
 
+a many 1000 read 0 0
+b many 1000 read 10 10
+a posix 1 write 10 1
+a few
+a posix 1 write 15 1
+a posix 1 write 0 10
+b few
+a posix 1 write 15 1
+a posix 1 none 0 0
+
+a open-read 2
+a posix 2 write 0 1
+a ofd 2 write 0 1
+a posix 2 read 0 1
+b posix 1 write 0 1
+a close 2
+a open-write 2
+a posix 2 read 0 1
+a ofd 2 read 0 1
+a posix 2 write 0 1
+b posix 1 read 0 1
+a close 2
+
+a flock 1 write
+b flock-wait 1 read &
+a flock 1 read
+b =
+b flock-wait 1 write &
+a flock 1 none
+b =
+a flock 1 read
+b flock 1 none
+
+a posix 1 read 0 10
+b posix 1 read 0 10
+a posix-wait 1 write 0 10 &
+b posix 1 none 0 0
+a =
+b posix-test 1 read 0 0
+a posix 1 none 0 0
+
+a posix 1 read 0 10
+c open 1
+c posix 1 read 20 10
+b posix-wait 1 write 5 20 &
+a posix 1 none 0 0
+a posix-test 1 write 12 1
+c posix 1 none 0 0
+b =
+a posix-test 1 read 0 0
+b posix 1 none 0 0
+c kill
+
+b posix 1 write 0 10
+c open 1
+c posix-wait 1 write 5 1 &
+c kill
+b posix 1 none 0 0
+a posix 1 write 0 0
+a posix 1 none 0 0
+
 a count 1
 b count 1
 a count 1

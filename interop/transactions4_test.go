@@ -1,0 +1,222 @@
+//go:build interop
+
+package interop
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/interop/transact"
+)
+
+// The transactions of each program, and the kills meanwhile. In make soak there
+// are more.
+const (
+	transactions     = 150
+	transactionKills = 3
+	soakTransactions = 10000
+	soakKills        = 20
+	transactionPause = 40 * time.Millisecond // of the host's program, which is faster
+)
+
+// TestTransactions4 lets sqlite3 write to one database on two mounts of the guest,
+// over RDMA and over TCP, and on the host, and kills nfsrdmad meanwhile. Each
+// transaction must be there once.
+//
+// The host's kernel drops the locks of a daemon that is killed, so a program of
+// the host could take them before the clients have reclaimed them. It therefore
+// rests between two transactions from a kill until both clients have gone on.
+func TestTransactions4(t *testing.T) {
+	guest(t)
+	count, kills := transactions, transactionKills
+	if os.Getenv("INTEROP_SOAK") != "" {
+		count, kills = soakTransactions, soakKills
+	}
+	d := serve(t, "--no-root-squash")
+	db := filepath.Join(d.dir, "db")
+	assert.Equal(t, "delete\n", onHost(t, d.dir, "sqlite3 db '"+transact.Schema+"'"))
+	s := d.site().by("4.2")
+	sqlite := pushSqlite(t)
+	var clients []*transactor
+	for _, c := range []struct{ transport, point string }{{"rdma", "/mnt"}, {"tcp", "/mnt2"}} {
+		s.mount(t, c.point, s.options(c.transport))
+		g, err := guest(t).Open(t.Context(), fmt.Sprintf("exec guestwork transact %s/db %s %d 0s %s", c.point, c.transport, count, sqlite))
+		require.NoError(t, err)
+		t.Cleanup(g.Close)
+		clients = append(clients, watch(t, c.transport, g, g))
+	}
+	in, out, _ := hostProgram(t, exec.Command(program("guestwork"), "transact", db, "host", fmt.Sprint(count), transactionPause.String(), "sqlite3"))
+	host := watch(t, "host", in, out)
+	began := time.Now()
+	for kill := 1; kill <= kills; kill++ {
+		for _, c := range clients {
+			c.reach(count * kill / (kills + 1))
+		}
+		rests := host.rest()
+		time.Sleep(rand.N(100 * time.Millisecond))
+		d.proc.Kill()
+		d.start()
+		start := time.Now()
+		for _, c := range clients {
+			c.reach(c.now() + 1)
+		}
+		t.Logf("kill %d: both clients have gone on after %.1f s; transactions: rdma %d, tcp %d, host %d",
+			kill, time.Since(start).Seconds(), clients[0].now(), clients[1].now(), host.now())
+		if rests {
+			host.goOn()
+		}
+	}
+	for _, p := range append(clients, host) {
+		assert.Equal(t, "failed 0 0", p.last(), p.name)
+	}
+	t.Logf("%d transactions in %.1f s", 3*count, time.Since(began).Seconds())
+	each := fmt.Sprintf("%d|0|%d\n", count, count-1)
+	want := fmt.Sprintf("ok\n%d\n%[1]d\nhost|%srdma|%[2]stcp|%[2]s", 3*count, each)
+	assert.Equal(t, want, onHost(t, d.dir, "sqlite3 db '"+transact.Check+"'"))
+	assert.Equal(t, want, must(t, sqlite+" /mnt/db '"+transact.Check+"'"))
+	umount(t, "/mnt2")
+	umount(t, "/mnt")
+	d.stop()
+	assert.NotContains(t, d.stderr.String(), "level=WARN")
+}
+
+// library matches a library in the output of ldd.
+var library = regexp.MustCompile(`(/\S+) \(0x`)
+
+// pushSqlite copies the host's sqlite3 into the guest, with its libraries, and
+// returns the command there.
+func pushSqlite(t *testing.T) string {
+	file, err := exec.LookPath("sqlite3")
+	require.NoError(t, err)
+	must(t, "mkdir -p /sqlite")
+	loader := ""
+	for _, m := range append(library.FindAllStringSubmatch(onHost(t, "/", "ldd "+file), -1), []string{"", file}) {
+		to := "/sqlite/" + filepath.Base(m[1])
+		require.NoError(t, guest(t).Push(t.Context(), m[1], to))
+		if strings.HasPrefix(filepath.Base(m[1]), "ld-linux") {
+			loader = to
+		}
+	}
+	return loader + " --library-path /sqlite /sqlite/sqlite3"
+}
+
+// A transactor is transact.Run in another process.
+type transactor struct {
+	t    *testing.T
+	name string
+	in   io.Writer
+
+	mu    sync.Mutex
+	moved sync.Cond
+	done  int // transactions
+	rests bool
+	said  string // the last line
+	ended bool
+}
+
+func watch(t *testing.T, name string, in io.Writer, out io.Reader) *transactor {
+	p := &transactor{t: t, name: name, in: in}
+	p.moved.L = &p.mu
+	go func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			p.line(lines.Text())
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.ended = true
+		p.moved.Broadcast()
+	}()
+	return p
+}
+
+func (p *transactor) line(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.said = text
+	switch _, err := fmt.Sscan(text, new(int)); {
+	case err == nil:
+		p.done++
+	case text == transact.Resting:
+		p.rests = true
+	case strings.HasPrefix(text, "transaction "):
+		p.t.Logf("%s: %s", p.name, text)
+	}
+	p.moved.Broadcast()
+}
+
+// transactionLimit is the time for a transaction, also with a kill in it.
+const transactionLimit = 3 * time.Minute
+
+// wait waits, with the lock, until is holds or the process has ended. It fails
+// if the process stands still.
+func (p *transactor) wait(is func() bool) {
+	p.t.Helper()
+	before, since := p.done, time.Now()
+	tick := time.AfterFunc(transactionLimit, p.moved.Broadcast)
+	defer tick.Stop()
+	for !is() && !p.ended {
+		if p.moved.Wait(); p.done > before {
+			before, since = p.done, time.Now()
+			tick.Reset(transactionLimit)
+		}
+		if time.Since(since) > transactionLimit {
+			p.t.Fatalf("%s: no transaction for %v after %d; it has said %q", p.name, transactionLimit, p.done, p.said)
+		}
+	}
+}
+
+func (p *transactor) now() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.done
+}
+
+// reach returns when n transactions have been made, or all.
+func (p *transactor) reach(n int) {
+	p.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wait(func() bool { return p.done >= n })
+}
+
+// rest makes the process rest. It returns false if the process has made all its
+// transactions.
+func (p *transactor) rest() bool {
+	p.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return false
+	}
+	p.rests = false
+	_, _ = fmt.Fprintln(p.in, transact.Rest) // it may have ended
+	p.wait(func() bool { return p.rests })
+	return p.rests
+}
+
+func (p *transactor) goOn() {
+	_, err := fmt.Fprintln(p.in, transact.Go)
+	require.NoError(p.t, err)
+}
+
+// last waits for the end, and returns the last line.
+func (p *transactor) last() string {
+	p.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wait(func() bool { return false })
+	return p.said
+}
