@@ -39,4 +39,6 @@
 // Each length and count in a reply is checked, the operations must be the
 // operations of the call in their order, and data must fit into the caller's
 // memory. A reply that violates this is ErrReply.
+//
+// The package must not know transports: the caller brings the connections.
 package nfs4client

@@ -70,9 +70,9 @@ func (q *Request) EndChange() {
 // handle was opened.
 func (q *Request) Current() bool { return q.realm.set.Load() == q.set }
 
-// Find finds the export and the object of a file handle, without checking
+// find finds the export and the object of a file handle, without checking
 // whether the client may use them.
-func (q *Request) Find(fh []byte) (h vfs.Handle, err error) {
+func (q *Request) find(fh []byte) (h vfs.Handle, err error) {
 	id, h, err := q.realm.seal.parseHandle(&q.mac, fh)
 	if err == nil {
 		err = q.Enter(id)
@@ -105,7 +105,7 @@ func (q *Request) Enter(id uint32) error {
 
 // Open finds the object of a file handle, and the identity for the call.
 func (q *Request) Open(ctx context.Context, fh []byte) (h vfs.Handle, err error) {
-	if h, err = q.Find(fh); err != nil {
+	if h, err = q.find(fh); err != nil {
 		return h, err
 	}
 	if err = q.admit(ctx); err == nil && q.Options.SubtreeCheck {
