@@ -102,7 +102,7 @@ const (
 	needsCurrent opFlags = 1 << iota // a current filehandle
 	needsSaved
 	firstAlone // may come without SEQUENCE, but then must be the only one
-	changes    // changes something: runs to its end whatever becomes of the connection
+	changes    // changes something: runs to its end even if the connection ends
 	makes      // makes an object, for which GETFH follows
 )
 
@@ -306,8 +306,8 @@ func (x *compound) lookup() (*operation, nfs4.Status) {
 	return o, nfs4.OK
 }
 
-// position checks where an operation stands (RFC 8881, Sections 2.10.2.1 and
-// 15.1.3).
+// position checks the position of an operation in its COMPOUND (RFC 8881,
+// Sections 2.10.2.1 and 15.1.3).
 func (x *compound) position(o *operation) nfs4.Status {
 	switch {
 	case x.op == nfs4.OpSequence && x.i > 0:

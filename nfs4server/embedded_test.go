@@ -231,8 +231,8 @@ func TestLaterWants(t *testing.T) {
 	}
 }
 
-// TestDowngradeArguments checks modes that OPEN_DOWNGRADE may not have, or not
-// there (R8881-18.18.3-1).
+// TestDowngradeArguments checks modes that OPEN_DOWNGRADE may not have
+// (R8881-18.18.3-1).
 func TestDowngradeArguments(t *testing.T) {
 	g := newRig(t).connect().asRoot()
 	fh := g.make("f", "")
@@ -320,8 +320,8 @@ func TestListing(t *testing.T) {
 	}
 }
 
-// TestRoles checks that the server has no role in pNFS, whatever a client asks
-// for (R8881-13.1-1, R8881-13.1-3, R8881-18.35.3-5, R8881-18.35.3-7).
+// TestRoles checks that the server has no role in pNFS, for any wish of a client
+// (R8881-13.1-1, R8881-13.1-3, R8881-18.35.3-5, R8881-18.35.3-7).
 func TestRoles(t *testing.T) {
 	g := newRig(t)
 	const every = 0x70003 // the three roles, and referrals and migration

@@ -384,8 +384,8 @@ func TestChangeOfFile(t *testing.T) {
 	})
 }
 
-// TestOpenThatFails lets OPENs fail when they empty the file: what was open before
-// is as it was, and nothing else is open.
+// TestOpenThatFails lets OPENs fail when they empty the file: earlier opens are
+// unchanged, and nothing else is open.
 func TestOpenThatFails(t *testing.T) {
 	eachFS(t, func(t *testing.T, g *rig, fs *countingFS) {
 		g.make("f", "data")

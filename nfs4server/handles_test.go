@@ -107,7 +107,7 @@ func TestHandlesAfterRestart(t *testing.T) {
 }
 
 // TestPublic checks that PUTPUBFH leads to the root (R8881-4.1.2-1,
-// R8881-18.20.3-1), where all begins without the MOUNT protocol
+// R8881-18.20.3-1), from which a client starts without the MOUNT protocol
 // (R8881-4.1.1-1, R8881-18.21.3-1).
 func TestPublic(t *testing.T) {
 	g := newRig(t).connect()

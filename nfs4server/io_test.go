@@ -132,7 +132,7 @@ func TestShortWrite(t *testing.T) {
 	assert.Equal(t, before, g.attrs(fh, times))
 }
 
-// TestGetAttrFails checks that there are no attributes where one cannot be had
+// TestGetAttrFails checks that GETATTR returns no attributes if one cannot be had
 // (R8881-18.7.3-1).
 func TestGetAttrFails(t *testing.T) {
 	g, fs := watched(t)
@@ -189,8 +189,8 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// TestAccessOfOpens checks that OPEN checks the rights of its caller, and READ
-// and WRITE those of theirs, whoever has opened (R8881-18.16.4-2,
+// TestAccessOfOpens checks that OPEN checks the rights of its caller, and that READ
+// and WRITE check the rights of their callers, also for another's open (R8881-18.16.4-2,
 // R8881-18.16.4-3, R8881-18.22.3-1).
 //
 // R8881-18.16.3-15.

@@ -143,8 +143,8 @@ func TestOpenCreates(t *testing.T) {
 	assert.Equal(t, "1000", string(got.Owner))
 }
 
-// TestExclusive checks which attributes an exclusive create takes,
-// and where it says that its verifier is (R8881-18.16.3-6, R8881-18.16.3-7,
+// TestExclusive checks which attributes an exclusive create takes, and which
+// attributes the reply names as the place of the verifier (R8881-18.16.3-6, R8881-18.16.3-7,
 // R8881-18.16.3-9, R8881-18.16.4-6).
 func TestExclusive(t *testing.T) {
 	g := newRig(t, memory("/x", free)).connect().asRoot()

@@ -241,7 +241,7 @@ func TestNamesOfOpens(t *testing.T) {
 }
 
 // TestConcurrentCreators checks that the change attributes which creators see
-// chain without a gap where they are said to be atomic (R8881-10.8.1-1).
+// chain without a gap if they are said to be atomic (R8881-10.8.1-1).
 func TestConcurrentCreators(t *testing.T) {
 	e := memory("/x", exports.Options{Insecure: true, NoRootSquash: true, Exclusive: true})
 	g := newRig(t, e).connect().asRoot()

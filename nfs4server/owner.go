@@ -26,8 +26,8 @@ func (x *compound) client() netip.Addr {
 
 // ownerString returns the owner string of a number: a name, or its digits in b.
 // A name that is not cached is waited for, without the permit of o's export. A
-// COMPOUND waits in vain only once: where the user database does not answer,
-// there is no translation, and numbers say so (RFC 8881, Section 5.9). A hurried
+// COMPOUND waits in vain only once: if the user database does not answer, no
+// translation exists, and numbers say so (RFC 8881, Section 5.9). A hurried
 // COMPOUND does not wait, and notes that the name is unknown.
 func (x *compound) ownerString(ctx context.Context, o *object, kind idmap.Kind, id uint32, b []byte) ([]byte, nfs4.Status) {
 	m := x.server.owners

@@ -98,8 +98,8 @@ func (x *compound) list(ctx context.Context, a *nfs4.ReadDirArgs, w *nfs4.DirWri
 	return nfs4.OK
 }
 
-// A lister is one READDIR. The file system calls add with whatever it has locked:
-// an entry whose attributes need another call of a file system, or the wait for a
+// A lister is one READDIR. The file system may hold locks when it calls add: an
+// entry whose attributes need another call of a file system, or the wait for a
 // name of an owner, is late, and is added when the file system's call has ended.
 type lister struct {
 	x      *compound
@@ -186,7 +186,7 @@ func (l *lister) put(e *vfs.Entry, status nfs4.Status) bool {
 	return l.w.Add(&x.entry)
 }
 
-// fillEntry sets the attributes of an entry, by whatever calls this needs.
+// fillEntry sets the attributes of an entry, and makes the calls that this needs.
 func (x *compound) fillEntry(ctx context.Context, dir *object, e *vfs.Entry, want nfs4.Bitmap) nfs4.Status {
 	out := &x.entry.Attrs
 	switch c := x.junction(ctx, dir, string(e.Name)); {

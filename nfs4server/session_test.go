@@ -116,7 +116,7 @@ func TestProtection(t *testing.T) {
 	}
 }
 
-// TestPositions checks where operations may stand (R8881-2.10.2.1-1,
+// TestPositions checks the permitted positions of operations (R8881-2.10.2.1-1,
 // R8881-15.1.3.3-1, R8881-15.1.3.5-1, R8881-18.46.3-1): only the operations that
 // make or end sessions go without a session (R8881-2.10-1).
 //

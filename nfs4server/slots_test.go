@@ -114,7 +114,7 @@ func TestUncached(t *testing.T) {
 }
 
 // TestCached checks that with sa_cachethis a retry gets the whole reply, data
-// included, whatever status the call ended with (R8881-2.10.6.4-4), also that a
+// included, for a call with any final status (R8881-2.10.6.4-4), also that a
 // reply was too long to keep (R8881-2.10.6.4-3).
 func TestCached(t *testing.T) {
 	g := newRig(t).connect().asRoot()

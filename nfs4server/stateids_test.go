@@ -24,8 +24,8 @@ func uses(id nfs4.StateID) map[string]step {
 
 // TestStateIDChecks checks the order in which a stateid is judged
 // (R8881-8.2.4-4): a stateid that does not exist, and a stateid of
-// another client (R8881-8.2-1) or another file (R8881-8.2-3), whatever its seqid; then the seqid
-// (R8881-8.2.2-2).
+// another client (R8881-8.2-1) or another file (R8881-8.2-3), with any seqid; then
+// the seqid (R8881-8.2.2-2).
 func TestStateIDChecks(t *testing.T) {
 	g := newRig(t, memory("/x", free)).asRoot().connect()
 	fh := g.make("f", "content")
@@ -225,7 +225,7 @@ func TestParallelOpens(t *testing.T) {
 }
 
 // TestNoDelegations checks that claims of delegations, and giving them up, are
-// refused, whatever survived (R8881-10.2.1-1), and that no OPEN gets one
+// refused, because no delegation survives (R8881-10.2.1-1), and that no OPEN gets one
 // (R8881-10.2-1).
 func TestNoDelegations(t *testing.T) {
 	g := newRig(t, memory("/x", free)).asRoot().connect()

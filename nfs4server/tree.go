@@ -20,7 +20,7 @@ import (
 //	/            pseudo, or the export with fsid=0 or the path "/"
 //	└─ srv       pseudo
 //	   ├─ a      export: its root directory
-//	   │  └─ b   export below another: found where the host has that name
+//	   │  └─ b   export below another, in the place of the host's directory
 //	   └─ c      export
 type tree struct {
 	set    *realm.Set

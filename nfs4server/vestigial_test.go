@@ -38,7 +38,7 @@ func TestVestigial(t *testing.T) {
 }
 
 // TestNotBuilt checks that operations which the server does not have are refused
-// whatever their arguments, and that the next call is served (R8881-3.3.14-1,
+// with any arguments, and that the next call is served (R8881-3.3.14-1,
 // R8881-8.8-1).
 func TestNotBuilt(t *testing.T) {
 	g := newRig(t).asRoot().connect()

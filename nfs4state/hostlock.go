@@ -109,7 +109,7 @@ func (s *State) lockHost(session *Session, a *Lock, gone *released) (id nfs4.Sta
 		l, d, status = s.mayLock(session, a, gone)
 	}
 	if status != nfs4.OK || !slices.Equal(weaker, []locks.Range{a.Range}) {
-		h.soil(a.Range) // there are parts to be given up
+		h.soil(a.Range) // parts must be given up
 	}
 	if status == nfs4.OK {
 		id = s.addLock(a, &l)

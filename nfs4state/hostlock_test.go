@@ -470,8 +470,8 @@ func TestHostStateEnds(t *testing.T) {
 	}
 }
 
-// TestHostHangs checks that an object whose host does not answer holds up nobody
-// who does not lock that object.
+// TestHostHangs checks that an object whose host does not answer holds up only
+// calls that lock that object.
 func TestHostHangs(t *testing.T) {
 	w, f := newWorld(manyGoroutines{t}), newHost(t)
 	s, silent := w.client("c"), w.client("silent")

@@ -208,8 +208,8 @@ func (s *State) denied(f *file, w *lockOwner, asks *client, r locks.Range, exclu
 }
 
 // lockRoom returns the status of a lock for which there is no room. newSet says
-// that it needs a stateid, and owner is the length of its owner's name. What a
-// client has too many of itself is not worth waiting for.
+// that it needs a stateid, and owner is the length of its owner's name. A client
+// at a bound of its own gains nothing by waiting.
 func (s *State) lockRoom(c *client, newSet bool, owner int, gone *released) nfs4.Status {
 	const grows = 2 // a lock in the midst of another one
 	room := s.room(c.party, lockRanges, grows, gone) && (!newSet || s.room(c.party, stateids, costOf(owner), gone))

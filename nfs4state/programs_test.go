@@ -3,6 +3,7 @@ package nfs4state
 import (
 	"testing"
 
+	"github.com/nfsrdma/nfsrdma/internal/racetest"
 	"github.com/nfsrdma/nfsrdma/locks"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
@@ -88,7 +89,7 @@ var programs = map[string][][]step{
 // detector, in some orders.
 func TestPrograms(t *testing.T) {
 	part := 1
-	if testing.Short() || raceEnabled {
+	if testing.Short() || racetest.Enabled {
 		part = 20
 	}
 	for name, list := range programs {

@@ -31,7 +31,7 @@ const (
 )
 
 // kinds are the kinds of state, besides opens without a deny mode, that a client
-// has had since the last boot. What others may do in grace follows from them.
+// has had since the last boot. They decide which calls of others wait in grace.
 type kinds uint8
 
 const (
@@ -42,7 +42,7 @@ const (
 	revokedFlag = 1 << 7 // beside kinds in a client record
 )
 
-// A record is what stable storage has of a client with state.
+// A record tells of a client with state, on stable storage.
 type record struct {
 	principal Principal
 	minor     uint32
@@ -71,7 +71,7 @@ func appendGone(b []byte, key ownerKey) []byte {
 	return append(append(b, goneRecord, byte(key.transport)), key.id...)
 }
 
-// A Past is what earlier States of a server have left on stable storage.
+// A Past is the content of stable storage that earlier States of a server have left.
 type Past struct {
 	// Epoch is that of the last State, or 0 if there was none.
 	Epoch uint32
@@ -91,7 +91,7 @@ func (p *Past) Clients() (n int) {
 }
 
 // ReadPast returns the meaning of the records of a journal. An error means that
-// a record is of another form: nobody knows what clients had.
+// a record is of another form: the state of clients is then unknown.
 func ReadPast(records [][]byte) (Past, error) {
 	p := Past{clients: make(map[ownerKey]record)}
 	for _, b := range records {

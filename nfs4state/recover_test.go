@@ -13,7 +13,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
 
-// A shelf is a Journal in memory. Only what it has outlives a crash.
+// A shelf is a Journal in memory. Its records alone outlive a crash.
 type shelf struct {
 	records [][]byte
 	failing bool // every write fails, and leaves the records as they were
@@ -153,7 +153,7 @@ func TestReclaim(t *testing.T) {
 	want(t, "reclaim after RECLAIM_COMPLETE", status, nfs4.ErrNoGrace)
 	want(t, "RECLAIM_COMPLETE again", g.ReclaimComplete(s), nfs4.ErrCompleteAlready)
 
-	// The record says what has been reclaimed, and nothing else.
+	// The record has the reclaimed kinds of state, and nothing else.
 	g.crash()
 	s = g.arrive("c")
 	_, status = g.reclaim(s, "g", 1, 0)
@@ -188,7 +188,7 @@ func TestNoReclaim(t *testing.T) {
 	want(t, "Expire of nobody", g.Expire(left.ClientID()), nfs4.ErrStaleClientID)
 	g.prepare("silent", "g", 2, true)
 	g.sleep(testLease + 1)
-	g.prepare("greedy", "g", 0, true) // takes what the silent one denies
+	g.prepare("greedy", "g", 0, true) // takes access that the silent client denies
 	g.crash()
 	want(t, "clients that may reclaim", g.Grace().Clients, 1)
 	for _, owner := range []string{"idle", "left", "silent", "never seen"} {

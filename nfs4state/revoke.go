@@ -46,8 +46,8 @@ func (s *State) rewrite(c *client) {
 	}
 }
 
-// Retire ends the writing of records: clients can reclaim from the next State what
-// they have now, although Revoke takes it away from this one. No call of a client
+// Retire ends the writing of records: clients can reclaim their present state from
+// the next State, although Revoke takes it away from this one. No call of a client
 // may come any more.
 func (s *State) Retire() {
 	s.mu.Lock()

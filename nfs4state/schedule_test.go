@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/internal/racetest"
 	"github.com/nfsrdma/nfsrdma/locks"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
@@ -771,7 +772,7 @@ func (r *run) randomStep(random *rand.Rand) step {
 // place (R8881-18.10.4-4).
 func TestSchedules(t *testing.T) {
 	n := 10_000
-	if testing.Short() || raceEnabled {
+	if testing.Short() || racetest.Enabled {
 		n = 300
 	}
 	for seed := range uint64(n) {

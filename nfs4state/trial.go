@@ -62,7 +62,7 @@ func (s *State) Settle(t *Trial) {
 
 // Undo takes back an OPEN that has failed: its modes, unless another OPEN of the
 // same owner has asked for them meanwhile, and the Open itself if it was made
-// for them. The seqid is what it was, unless another OPEN or an OPEN_DOWNGRADE
+// for them. The seqid returns to its old value, unless another OPEN or an OPEN_DOWNGRADE
 // has advanced it further.
 func (s *State) Undo(t *Trial) {
 	var gone released

@@ -63,7 +63,7 @@ func (c *clientID) String() string {
 // Type names the type in help.
 func (*clientID) Type() string { return "ID" }
 
-// order makes the daemon at a socket do something, and prints what was done.
+// order sends an order to the daemon at a socket, and prints the answer.
 func order(ctx context.Context, path, what string, w io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
@@ -76,8 +76,8 @@ func order(ctx context.Context, path, what string, w io.Writer) error {
 	return err
 }
 
-// obey handles an order: do returns a sentence about what it has done, or an error
-// that names the remedy.
+// obey handles an order: do returns a sentence about the result, or an error that
+// names the remedy.
 func obey(do func(r *http.Request) (string, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		done, err := do(r)

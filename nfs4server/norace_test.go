@@ -1,5 +1,0 @@
-//go:build !race
-
-package nfs4server
-
-const poolLosses = 0.0

@@ -1,7 +1,0 @@
-//go:build race
-
-package nfs4server
-
-// poolLosses is how many allocations a call may cost: under the race detector,
-// sync.Pool drops some of its elements.
-const poolLosses = 4.0

@@ -1,5 +1,0 @@
-//go:build !race
-
-package nfs4state
-
-const raceEnabled = false
