@@ -17,9 +17,9 @@ import (
 
 // TestDropped sends a WRITE to the kernel's server again, over another
 // connection, while the server still executes the first one. The server drops
-// what is sent again, and has nowhere to send the first reply: only a further
-// transmission is answered. mountrdma makes that by itself, as TestClientReplyLost
-// of rpcrdma checks; here another cut causes it, because it is sooner.
+// the second WRITE, and has no connection for the first reply: only a further
+// transmission is answered. mountrdma makes that transmission by itself, as
+// TestClientReplyLost of rpcrdma checks; here another cut causes it sooner.
 func TestDropped(t *testing.T) {
 	s := knfsdShop(t)
 	r := newRelay(t, s.addr, hidden{})

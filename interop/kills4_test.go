@@ -41,7 +41,7 @@ const (
 
 // TestKills kills nfsrdmad again and again while two clients, over RDMA and over
 // TCP, open, lock and write; each fourth time once more while they reclaim. All
-// that they hold must be reclaimed, what was acknowledged must be there, and no
+// that they hold must be reclaimed, acknowledged changes must be there, and no
 // lock may be granted twice: the clients compare notes.
 func TestKills(t *testing.T) {
 	built(t)
@@ -113,7 +113,8 @@ func goodbye(t *testing.T, s *nfs4client.Session) {
 	}
 }
 
-// A fray is the work of all clients, with what the server has acknowledged.
+// A fray is the work of all clients, with the changes that the server has
+// acknowledged.
 type fray struct {
 	t       *testing.T
 	dir     string // on the server
@@ -189,8 +190,8 @@ func (f *fray) progress(round int) {
 	}
 }
 
-// end ends the work and the clients, compares the files with what was acknowledged, and returns
-// the number of steps.
+// end ends the work and the clients, compares the files with the acknowledged
+// changes, and returns the number of steps.
 func (f *fray) end() (steps int64) {
 	f.over.Store(true)
 	f.running.Wait()

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMountMissing checks that an ordinary user learns what this host lacks for
-// a mount before mountrdma contacts a server. No server exists here.
+// TestMountMissing checks that an ordinary user learns of the things that this host
+// lacks for a mount before mountrdma contacts a server. No server exists here.
 func TestMountMissing(t *testing.T) {
 	built(t)
 	fuseForAll(t)

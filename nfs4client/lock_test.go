@@ -284,7 +284,7 @@ func TestRestartDuringReclaim(t *testing.T) {
 }
 
 // TestLateReplies restarts the server between an answer and the moment at which
-// the File notes it: what the reclaim may not have seen is done again.
+// the File notes it: changes that the reclaim may not have seen are made again.
 func TestLateReplies(t *testing.T) {
 	var p restarted
 	s, f := lockedFile(t, &p)

@@ -164,8 +164,8 @@ func refused(err error) bool {
 	return ok
 }
 
-// list returns the open files, and notes that what the server of an earlier epoch
-// answers from now on is not among them.
+// list returns the open files, and notes that later answers of the server of an
+// earlier epoch are not among them.
 func (s *Session) list(epoch uint64) []*File {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -29,9 +29,9 @@
 // kinds. A change of a record enters a queue while State.mu is held. A grant needs
 // the records of its client, and of the clients that have lost the object: if these
 // have not been written, the call lets State.mu go, waits for the journal, and is
-// checked again from the start. So no client loses what it was granted, and none
-// can reclaim what another was granted since. After a restart clients with a record may reclaim; grace.go lists the
-// calls that wait for them.
+// checked again from the start. So no client loses a grant, and none can reclaim
+// state that another was granted since. After a restart clients with a record may
+// reclaim; grace.go lists the calls that wait for them.
 //
 // # Locks on the host
 //

@@ -14,7 +14,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
 
-// A deed is what one step of a schedule does.
+// A deed is the action of one step of a schedule.
 type deed uint8
 
 const (

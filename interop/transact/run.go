@@ -30,7 +30,7 @@ const (
 // patience is how long sqlite3 waits for a lock, in milliseconds.
 const patience = 1200000
 
-// A Job is what one process does.
+// A Job is the work of one process.
 type Job struct {
 	Program []string // sqlite3, with arguments
 	DB      string   // file
