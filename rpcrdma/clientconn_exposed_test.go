@@ -138,6 +138,24 @@ func TestCancelledLate(t *testing.T) {
 	})
 }
 
+// TestCancelledAnswered checks that a call that is cancelled after its reply has
+// arrived, and before the caller took the reply, leaks nothing.
+func TestCancelledAnswered(t *testing.T) {
+	withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
+		o, err := c.enter(t.Context(), replyCall(), 0)
+		require.NoError(t, err)
+		require.NoError(t, o.begin())
+		h := p.call()
+		r := wire.Header{XID: h.XID, Vers: 1, Credit: 1}
+		require.NoError(t, p.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{append(r.AppendTo(nil), appendSuccess(nil, h.XID)...)}}))
+		synctest.Wait()
+		require.Len(t, o.got, 1)
+		o.forsake()
+		assert.Empty(t, c.calls)
+		assert.Empty(t, p.watched.live)
+	})
+}
+
 // TestFreshSTags checks that each call has its own STags, on each connection,
 // that are valid until its reply and dead afterwards (R8166-8.1.2-1,
 // R8166-8.1.3-1, R8166-3.4.5.1-1).
