@@ -42,6 +42,7 @@ type client struct {
 	sessions  []*Session
 	renewed   time.Duration // at the end of the last session, or when confirmed
 	reclaimed bool          // RECLAIM_COMPLETE was received
+	partial   bool          // grace has ended before it, after a reclaim
 	had       kinds         // of state, since it was confirmed
 	noted     uint64        // the number of its last record
 	opens     map[openKey]*Open

@@ -67,19 +67,28 @@ func (s *State) grace() bool {
 
 // endGrace ends the right to reclaim. Clients that have reclaimed something keep
 // it, although they have not sent RECLAIM_COMPLETE; the others have no state any
-// more. State.mu is held.
+// more. Until RECLAIM_COMPLETE a client may believe that it has more than it has
+// reclaimed: after another restart it could reclaim that over the grants to others
+// (the second edge condition of RFC 8881, Section 8.4.3). State.mu is held.
 func (s *State) endGrace() {
+	s.denying.Add(1) // until the queue tells of the end of deny modes
+	defer s.denying.Add(-1)
+	deny := s.ledger.staleDeny > 0
 	for key, r := range s.ledger.records {
 		if r.fresh {
 			continue
 		}
 		if o := s.owners[key]; o != nil && o.confirmed != nil && len(o.confirmed.opens) > 0 {
+			o.confirmed.partial = true
 			s.write(o.confirmed)
 			continue
 		}
 		s.deleteRecord(key)
 	}
 	s.ledger.barrier = s.enqueue([]byte{overRecord})
+	if deny {
+		s.ledger.denies.Store(s.ledger.barrier)
+	}
 }
 
 // EndGrace ends grace at once. It returns false if that cannot be stored: then
@@ -119,12 +128,10 @@ func (s *State) mayReclaim(c *client, kind kinds) nfs4.Status {
 // 18.51), for the client of a session. If that cannot be stored, the client may
 // go on to reclaim.
 func (s *State) ReclaimComplete(session *Session) nfs4.Status {
-	changed := false
-	return s.settling(func() nfs4.Status { return s.reclaimComplete(session.client, &changed) })
+	return s.settling(func() nfs4.Status { return s.reclaimComplete(session.client) })
 }
 
-// reclaimComplete tells by changed whether the client's record has been changed.
-func (s *State) reclaimComplete(c *client, changed *bool) nfs4.Status {
+func (s *State) reclaimComplete(c *client) nfs4.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -133,15 +140,19 @@ func (s *State) reclaimComplete(c *client, changed *bool) nfs4.Status {
 	case c.reclaimed:
 		return nfs4.ErrCompleteAlready
 	}
-	if r, ok := s.ledger.records[c.key]; s.grace() && ok && !r.fresh {
-		*changed = true
-		if len(c.opens) == 0 {
-			s.strike(c.key)
-		} else {
-			s.write(c)
-		}
+	grace := s.grace()
+	r, ok := s.ledger.records[c.key]
+	switch {
+	case c.partial:
+		c.partial = false
+		s.write(c)
+	case !grace || !ok || r.fresh:
+	case len(c.opens) == 0:
+		s.strike(c.key)
+	default:
+		s.write(c)
 	}
-	if *changed && s.ledger.stored.Load() < s.ledger.barrier {
+	if ok && s.ledger.stored.Load() < max(s.ledger.barrier, c.noted) {
 		return unsettled
 	}
 	c.reclaimed = true

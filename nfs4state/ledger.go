@@ -38,6 +38,7 @@ type ledger struct {
 	ended   bool                // nothing is written any more
 
 	barrier uint64            // the last record about a right to reclaim
+	denies  atomic.Uint64     // the last record of the end of deny modes
 	freed   map[string]uint64 // by object: the record of the last client that lost state of it, if not yet stored
 
 	// Of the records, those of clients that may reclaim, and of these, those
@@ -148,7 +149,7 @@ func (s *State) write(c *client) {
 	if s.ledger.journal == nil {
 		return
 	}
-	now := record{principal: c.principal, minor: c.minor, had: c.had, fresh: true, revoked: len(c.revoked) > 0}
+	now := record{principal: c.principal, minor: c.minor, had: c.had, fresh: true, revoked: len(c.revoked) > 0 || c.partial}
 	r, ok := s.ledger.records[c.key]
 	if ok && r == now {
 		return
@@ -167,13 +168,20 @@ func (s *State) strike(key ownerKey) uint64 {
 	if !ok {
 		return 0
 	}
-	s.deleteRecord(key)
 	n := s.enqueue(appendGone(nil, key))
 	if !r.fresh {
 		s.ledger.barrier = n
 	}
+	if r.had&hadDeny != 0 {
+		s.ledger.denies.Store(n)
+	}
+	s.deleteRecord(key)
 	return n
 }
+
+// owes reports whether a deny mode that has ended could be reclaimed after a
+// crash.
+func (l *ledger) owes() bool { return l.stored.Load() < l.denies.Load() }
 
 // free makes grants of an object wait for a record. State.mu is held.
 func (s *State) free(key string, record uint64) {

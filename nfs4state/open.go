@@ -275,8 +275,8 @@ func (s *State) reserve(key string, asks *client, modes uint32, gone *released) 
 }
 
 // Denying reports whether any open denies others anything, or may do so once it
-// is reclaimed.
-func (s *State) Denying() bool { return s.denying.Load() > 0 }
+// is reclaimed after this restart or a crash.
+func (s *State) Denying() bool { return s.denying.Load() > 0 || s.ledger.owes() }
 
 // Denied returns NFS4ERR_LOCKED if an open denies others the given access to an
 // object, for calls with a special stateid. A silent client gives way. While a

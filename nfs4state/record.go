@@ -48,7 +48,7 @@ type record struct {
 	minor     uint32
 	had       kinds
 	fresh     bool // written since the last boot: the end of grace leaves the record
-	revoked   bool // single state was revoked: after a restart nothing may be reclaimed
+	revoked   bool // single state was revoked, or not reclaimed in time: after a restart nothing may be reclaimed
 }
 
 func (r *record) appendTo(b []byte, key ownerKey) []byte {

@@ -14,6 +14,8 @@ func (s *State) Revoke(removed func(file any) bool) {
 	}()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.denying.Add(1) // until the queue tells of the end of deny modes
+	defer s.denying.Add(-1)
 	for _, f := range s.files {
 		for _, o := range slices.Clone(f.opens) {
 			if !removed(o.File) {
@@ -26,6 +28,9 @@ func (s *State) Revoke(removed func(file any) bool) {
 			s.closeOpen(o, &ended)
 			s.rewrite(o.client)
 			s.free(o.Key, o.client.noted)
+			if o.client.had&hadDeny != 0 {
+				s.ledger.denies.Store(o.client.noted)
+			}
 		}
 	}
 }
