@@ -288,7 +288,8 @@ func TestOneCopy(t *testing.T) {
 
 // TestOtherServer checks that after a restart the lease is asked for again
 // (R8881-8.4.2.1-9), and that nothing is reclaimed from a server of another scope
-// (R8881-8.4.2.1-10, R8881-2.10.5-6): all that was open there is lost.
+// (R8881-8.4.2.1-10, R8881-2.10.5-6): all that was open there is lost. A reclaim is
+// CLAIM_PREVIOUS (R8881-9.11-1).
 func TestOtherServer(t *testing.T) {
 	for _, scope := range []string{"", "another"} {
 		p := puppet{setup: map[nfs4.Op]nfs4.Message{}}

@@ -48,7 +48,8 @@ func (g *rig) reclaim(fh nfs4.FH, access, deny uint32, had nfs4.Delegation) (nfs
 	return res, st
 }
 
-// TestReclaim restarts a server: the client opens and locks its file again, also
+// R8881-9.11-1, R8881-15.1.9.4-1, R8881-18.10.4-3, R8881-18.16.3-16, R8881-18.16.3-17:
+// after a restart of the server the client opens and locks its file again, also
 // if the file's mode does not permit a new open.
 func TestReclaim(t *testing.T) {
 	vfstest.NeedRoot(t)
@@ -104,7 +105,7 @@ func TestReclaim(t *testing.T) {
 	}
 }
 
-// R8881-8.4.2.1-2: calls must wait for a client that may still reclaim a deny
+// R8881-8.4.2.1-2, R8881-18.16.3-16: calls must wait for a client that may still reclaim a deny
 // mode.
 func TestGraceStatuses(t *testing.T) {
 	state := t.TempDir()

@@ -132,7 +132,8 @@ func (g *saga) prepare(owner, key string, deny uint32, locked bool) *Session {
 }
 
 // A client with a record reclaims its opens and locks after a restart, until
-// RECLAIM_COMPLETE and not after it. Then there is no grace (R8881-8.4.2.1-6).
+// RECLAIM_COMPLETE and not after it (R8881-18.16.3-17). Then there is no grace
+// (R8881-8.4.2.1-6).
 func TestReclaim(t *testing.T) {
 	g := newSaga(t)
 	g.prepare("c", "f", 2, true)
@@ -206,7 +207,8 @@ func TestNoReclaim(t *testing.T) {
 	want(t, "the client with the record", status, nfs4.OK)
 }
 
-// R8881-8.4.2.1-2, R8881-8.4.2.1-4, R8881-8.4.2.1-7, R8881-18.51.3-5: calls that
+// R8881-8.4.2.1-2, R8881-8.4.2.1-4, R8881-8.4.2.1-7, R8881-18.11.3-3,
+// R8881-18.16.3-16, R8881-18.51.3-5: calls that
 // could be in the way of a client that may still reclaim must wait, and no others.
 // Grace ends when no such client is left, and after the lease at the latest.
 func TestGrace(t *testing.T) {
@@ -298,8 +300,8 @@ func (g *saga) prepareAgain(owner, key string) *Session {
 	return s
 }
 
-// TestLateComplete checks a client that reclaims in time, and sends
-// RECLAIM_COMPLETE after grace: it keeps its state, over another restart too.
+// R8881-8.4.3-4: a client that reclaims in time, and sends RECLAIM_COMPLETE after
+// grace, keeps its state, over another restart too.
 func TestLateComplete(t *testing.T) {
 	g := newSaga(t)
 	g.prepare("c", "f", 2, false)
@@ -344,7 +346,7 @@ func TestEdgeConditions(t *testing.T) {
 	want(t, "second edge condition", status, nfs4.ErrNoGrace)
 }
 
-// R8881-8.4.2.1.1-1: reclaims that another client's reclaim is in the way of,
+// R8881-8.4.2.1.1-1, R8881-15.1.9.4-1, R8881-18.10.4-3: reclaims that another client's reclaim is in the way of,
 // because one of the two lies.
 func TestReclaimConflict(t *testing.T) {
 	g := newSaga(t)
