@@ -74,11 +74,8 @@ func flocks(t *testing.T, dir, mount string) {
 	require.NoError(t, err)
 	here, err := hostLocker(dir)
 	require.NoError(t, err)
-	answers := map[locking.Child]*bufio.Reader{there: bufio.NewReader(there), here: bufio.NewReader(here)}
-	for _, step := range []struct {
-		who           locking.Child
-		command, want string
-	}{
+	answers := lockAnswers{there: bufio.NewReader(there), here: bufio.NewReader(here)}
+	answers.steps(t, []lockStep{
 		{there, "open 1", "ok"},
 		{here, "open 1", "ok"},
 		{there, "flock 1 write", "ok"},
@@ -93,14 +90,69 @@ func flocks(t *testing.T, dir, mount string) {
 		{there, "flock 1 read", "ok"},
 		{there, "flock 1 none", "ok"},
 		{here, "posix 1 none 0 0", "ok"},
-	} {
+	})
+	assert.NoError(t, there.Wait())
+	assert.NoError(t, here.Wait())
+}
+
+// A lockStep is a command for a process, and the answer that must come.
+type lockStep struct {
+	who           locking.Child
+	command, want string
+}
+
+// lockAnswers are the outputs of processes.
+type lockAnswers map[locking.Child]*bufio.Reader
+
+func (a lockAnswers) steps(t *testing.T, steps []lockStep) {
+	t.Helper()
+	for _, step := range steps {
 		fmt.Fprintln(step.who, step.command)
-		answer, err := answers[step.who].ReadString('\n')
+		answer, err := a[step.who].ReadString('\n')
 		require.NoError(t, err, step.command)
 		assert.Equal(t, step.want, strings.TrimSpace(answer), step.command)
 	}
-	assert.NoError(t, there.Wait())
-	assert.NoError(t, here.Wait())
+}
+
+// TestLockWhileDown4 has a process of the host take the lock of a program in the
+// guest while nfsrdmad is down: the program's write fails, and it can lock the
+// file again once the host's process has unlocked it. Another program keeps its
+// lock.
+func TestLockWhileDown4(t *testing.T) {
+	guest(t)
+	d := serve(t, "--no-root-squash")
+	s := d.site().by("4.2")
+	for _, transport := range []string{"rdma", "tcp"} {
+		t.Run(transport, func(t *testing.T) {
+			s.mount(t, "/mnt", s.options(transport))
+			there, err := newGuestLocker(t, "/mnt")
+			require.NoError(t, err)
+			keeps, err := newGuestLocker(t, "/mnt")
+			require.NoError(t, err)
+			here, err := hostLocker(d.dir)
+			require.NoError(t, err)
+			answers := lockAnswers{there: bufio.NewReader(there), keeps: bufio.NewReader(keeps), here: bufio.NewReader(here)}
+			answers.steps(t, []lockStep{
+				{there, "open 1", "ok"}, {there, "posix 1 write 0 10", "ok"}, {there, "write 1", "ok"},
+				{keeps, "open 1", "ok"}, {keeps, "posix 1 write 100 10", "ok"},
+				{here, "open 1", "ok"}, {here, "posix 1 write 9 1", "EAGAIN"},
+			})
+			d.proc.Kill()
+			answers.steps(t, []lockStep{{here, "posix 1 write 9 1", "ok"}})
+			d.start()
+			answers.steps(t, []lockStep{
+				{there, "write 1", "EIO"}, {here, "posix 1 write 100 1", "EAGAIN"},
+				{keeps, "write 1", "EIO"}, {keeps, "write 1", "ok"}, // Linux tells all that have the file open, once
+				{there, "posix 1 none 0 0", "ok"}, {there, "posix 1 write 0 10", "EAGAIN"}, {here, "posix 1 none 0 0", "ok"},
+				{there, "posix 1 write 0 10", "ok"}, {there, "write 1", "ok"}, {here, "posix 1 write 9 1", "EAGAIN"},
+			})
+			for _, p := range []locking.Child{there, keeps, here} {
+				assert.NoError(t, p.Wait())
+			}
+			umount(t, "/mnt")
+		})
+	}
+	d.stop()
 }
 
 func hostLocker(dir string) (locking.Child, error) { return locking.Start(program("guestwork"), dir) }

@@ -32,6 +32,7 @@ const name = "locked"
 //	many COUNT KIND START LENGTH STEP    OFD locks of as many open files
 //	few                                  close these files
 //	count SLOT                           add 1 to the number in the file
+//	write SLOT                           write a byte, and sync
 func Process(dir string, in io.Reader, out io.Writer) error {
 	p := process{path: filepath.Join(dir, name), fds: make(map[int]int)}
 	lines := bufio.NewScanner(in)
@@ -104,6 +105,11 @@ func (p *process) do(words []string) (string, error) {
 		return "ok", nil
 	case "count":
 		return p.count(fd)
+	case "write":
+		if _, err := unix.Pwrite(fd, []byte("w"), 0); err != nil {
+			return "", err
+		}
+		return "ok", unix.Fdatasync(fd)
 	}
 	command, ok := commands[words[0]]
 	if !ok || len(words) != 5 {
