@@ -13,7 +13,7 @@ const (
 	Size    = 64 << 20 // of the large file
 	Request = 1 << 20  // bytes in a read(2) or write(2)
 	entries = 500      // of the directory
-	pairs   = 2000     // of a lock and an unlock
+	pairs   = 500      // of a lock and an unlock
 )
 
 // A Part is a measurement of Run.
