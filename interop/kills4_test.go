@@ -43,6 +43,8 @@ const (
 // TCP, open, lock and write; each fourth time once more while they reclaim. All
 // that they hold must be reclaimed, acknowledged changes must be there, and no
 // lock may be granted twice: the clients compare notes.
+//
+// R8881-9.11-1.
 func TestKills(t *testing.T) {
 	built(t)
 	kills := frayKills

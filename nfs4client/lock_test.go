@@ -194,6 +194,8 @@ func lockedFile(t *testing.T, p *restarted) (*Session, *File) {
 
 // TestLockReclaim checks the locks that are reclaimed after a restart: what is
 // locked at last, before RECLAIM_COMPLETE. Then the File goes on.
+//
+// R8881-9.11-1.
 func TestLockReclaim(t *testing.T) {
 	var p restarted
 	s, f := lockedFile(t, &p)
