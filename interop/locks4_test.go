@@ -133,18 +133,28 @@ func TestLockWhileDown4(t *testing.T) {
 			require.NoError(t, err)
 			answers := lockAnswers{there: bufio.NewReader(there), keeps: bufio.NewReader(keeps), here: bufio.NewReader(here)}
 			answers.steps(t, []lockStep{
-				{there, "open 1", "ok"}, {there, "posix 1 write 0 10", "ok"}, {there, "write 1", "ok"},
-				{keeps, "open 1", "ok"}, {keeps, "posix 1 write 100 10", "ok"},
-				{here, "open 1", "ok"}, {here, "posix 1 write 9 1", "EAGAIN"},
+				{there, "open 1", "ok"},
+				{there, "posix 1 write 0 10", "ok"},
+				{there, "write 1", "ok"},
+				{keeps, "open 1", "ok"},
+				{keeps, "posix 1 write 100 10", "ok"},
+				{here, "open 1", "ok"},
+				{here, "posix 1 write 9 1", "EAGAIN"},
 			})
 			d.proc.Kill()
 			answers.steps(t, []lockStep{{here, "posix 1 write 9 1", "ok"}})
 			d.start()
 			answers.steps(t, []lockStep{
-				{there, "write 1", "EIO"}, {here, "posix 1 write 100 1", "EAGAIN"},
-				{keeps, "write 1", "EIO"}, {keeps, "write 1", "ok"}, // Linux tells all that have the file open, once
-				{there, "posix 1 none 0 0", "ok"}, {there, "posix 1 write 0 10", "EAGAIN"}, {here, "posix 1 none 0 0", "ok"},
-				{there, "posix 1 write 0 10", "ok"}, {there, "write 1", "ok"}, {here, "posix 1 write 9 1", "EAGAIN"},
+				{there, "write 1", "EIO"},
+				{here, "posix 1 write 100 1", "EAGAIN"},
+				{keeps, "write 1", "EIO"},
+				{keeps, "write 1", "ok"}, // Linux tells all that have the file open, once
+				{there, "posix 1 none 0 0", "ok"},
+				{there, "posix 1 write 0 10", "EAGAIN"},
+				{here, "posix 1 none 0 0", "ok"},
+				{there, "posix 1 write 0 10", "ok"},
+				{there, "write 1", "ok"},
+				{here, "posix 1 write 9 1", "EAGAIN"},
 			})
 			for _, p := range []locking.Child{there, keeps, here} {
 				assert.NoError(t, p.Wait())

@@ -40,8 +40,10 @@ func (t *T) withAttrs(a raw) []op {
 	made = append(made, a...)
 	verifying := bytes.Clone(a)
 	return []op{
-		{nfs4.OpSetAttr, &set, new(nfs4.SetAttrRes)}, {nfs4.OpCreate, &made, new(nfs4.CreateRes)},
-		{nfs4.OpVerify, (*raw)(&verifying), status()}, {nfs4.OpNVerify, (*raw)(&verifying), status()},
+		{nfs4.OpSetAttr, &set, new(nfs4.SetAttrRes)},
+		{nfs4.OpCreate, &made, new(nfs4.CreateRes)},
+		{nfs4.OpVerify, (*raw)(&verifying), status()},
+		{nfs4.OpNVerify, (*raw)(&verifying), status()},
 	}
 }
 
