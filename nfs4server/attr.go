@@ -36,6 +36,17 @@ var (
 	unsupplied = nfs4.BitmapOf(nfs4.AttrACLSupport, nfs4.AttrCloneBlkSize, nfs4.AttrXattrSupport, nfs4.AttrFSLocations)
 	supported2 = nfs4.Known.Without(unsupplied)
 	supported1 = supported2.Without(later)
+
+	// unreadable2 and unreadable1 are the supported attributes that a client can
+	// only set.
+	unreadable2 = supported2.And(onlySet)
+	unreadable1 = supported1.And(onlySet)
+
+	// ofServer are the attributes that fillServer sets.
+	ofServer = nfs4.BitmapOf(nfs4.AttrSupportedAttrs, nfs4.AttrFHExpireType, nfs4.AttrLinkSupport, nfs4.AttrSymlinkSupport,
+		nfs4.AttrNamedAttr, nfs4.AttrUniqueHandles, nfs4.AttrLeaseTime, nfs4.AttrRdattrError, nfs4.AttrCanSetTime,
+		nfs4.AttrHomogeneous, nfs4.AttrMaxFileSize, nfs4.AttrMaxRead, nfs4.AttrMaxWrite, nfs4.AttrTimeDelta,
+		nfs4.AttrSuppattrExclCreat, nfs4.AttrFSCharsetCap, nfs4.AttrChangeAttrType)
 )
 
 // supported returns the attributes of the COMPOUND's minor version.
@@ -49,7 +60,11 @@ func (x *compound) supported() nfs4.Bitmap {
 // unreadable reports whether any of some attributes is supported, but can only
 // be set (RFC 8881, Section 5.5).
 func (x *compound) unreadable(ids nfs4.Bitmap) bool {
-	return ids.And(onlySet).And(x.supported()) != nfs4.Bitmap{}
+	only := &unreadable1
+	if x.minor >= nfs4.Minor2 {
+		only = &unreadable2
+	}
+	return ids.Any(only)
 }
 
 // getAttr is GETATTR (RFC 8881, Section 18.7).
@@ -85,9 +100,12 @@ func (x *compound) fill(ctx context.Context, o *object, request *nfs4.Bitmap, ou
 		x.fillNode(ctx, o.node, out)
 		return nfs4.OK
 	}
-	a, status := x.attr(ctx, o)
-	if status != nfs4.OK {
-		return status
+	if err := x.work(ctx, o); err != nil {
+		return x.status(err)
+	}
+	a, err := o.use.Export.FS.GetAttr(ctx, &o.use.Cred, o.h) // as attr, with a copy less
+	if err != nil {
+		return x.status(err)
 	}
 	return x.fillFrom(ctx, o, &a, want, out)
 }
@@ -96,7 +114,9 @@ func (x *compound) fill(ctx context.Context, o *object, request *nfs4.Bitmap, ou
 func (x *compound) fillFrom(ctx context.Context, o *object, a *vfs.Attr, want nfs4.Bitmap, out *nfs4.Attrs) nfs4.Status {
 	u := o.use
 	out.Mask = want
-	x.fillServer(out)
+	if want.Any(&ofServer) {
+		x.fillServer(out)
+	}
 	out.FSID = nfs4.FSID{Major: a.FSID, Minor: uint64(u.Export.ID)}
 	out.Type = nfs4.FileType(a.Type)
 	out.Change = changeOf(a)
@@ -129,7 +149,7 @@ func (x *compound) fillFrom(ctx context.Context, o *object, a *vfs.Attr, want nf
 	if want.Has(nfs4.AttrFileHandle) {
 		out.FileHandle = u.Handle(&o.h)
 	}
-	if want.And(ofFS) != (nfs4.Bitmap{}) {
+	if want.Any(&ofFS) {
 		fs, _, err := u.Export.FS.StatFS(ctx, &u.Cred, o.h)
 		if err != nil {
 			return x.status(err)
@@ -137,7 +157,7 @@ func (x *compound) fillFrom(ctx context.Context, o *object, a *vfs.Attr, want nf
 		out.FilesAvail, out.FilesFree, out.FilesTotal = fs.AvailFiles, fs.FreeFiles, fs.TotalFiles
 		out.SpaceAvail, out.SpaceFree, out.SpaceTotal = fs.AvailBytes, fs.FreeBytes, fs.TotalBytes
 	}
-	if want.And(ofPath) != (nfs4.Bitmap{}) {
+	if want.Any(&ofPath) {
 		p, _, err := u.Export.FS.PathConf(ctx, &u.Cred, o.h)
 		if err != nil {
 			return x.status(err)

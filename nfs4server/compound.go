@@ -282,8 +282,10 @@ func (x *compound) next(ctx context.Context) (nfs4.Status, error) {
 		x.out = x.out[:before]
 		return x.fail(status), nil
 	}
-	for _, u := range x.uses {
-		u.EndChange()
+	if o.flags&changes != 0 {
+		for _, u := range x.uses {
+			u.EndChange()
+		}
 	}
 	return status, nil
 }
@@ -491,6 +493,11 @@ func (x *compound) status(err error) nfs4.Status {
 	if err == nil {
 		return nfs4.OK
 	}
+	return x.failure(err)
+}
+
+// failure is status of an error.
+func (x *compound) failure(err error) nfs4.Status {
 	status, known := statusOf(err)
 	if !known {
 		x.server.log.Warn("NFS has no status for the error of a file system, so the client sees NFS4ERR_IO",

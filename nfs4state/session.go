@@ -26,10 +26,12 @@ type Session struct {
 
 	mu        sync.Mutex
 	dead      bool
-	used      time.Duration // the last SEQUENCE that succeeded, or the end of its call
+	used      time.Duration // the end of the last call, or the last repetition of one
 	running   int           // slots that execute a call
 	slots     []slot
 	conns     map[any]uint32 // directions of bound connections
+	last      any            // the connection that bind has seen last: most sessions have one
+	lastDir   uint32         // its directions
 	cbProgram uint32
 	secParms  nfs4.SecParms
 }
@@ -96,11 +98,23 @@ func (s *Session) bind(conn any, dir uint32) {
 	if dir&nfs4.BindBack != 0 && !s.callbacks.Swap(true) {
 		s.client.wants.Add(1)
 	}
+	s.last, s.lastDir = conn, dir
 	if dir == 0 {
+		s.last = nil
 		delete(s.conns, conn)
 		return
 	}
 	s.conns[conn] = dir
+}
+
+// directions returns the directions of a connection, and whether it is bound. The
+// caller holds s.mu.
+func (s *Session) directions(conn any) (dir uint32, bound bool) {
+	if s.lastDir != 0 && conn == s.last {
+		return s.lastDir, true
+	}
+	dir, bound = s.conns[conn]
+	return dir, bound
 }
 
 // Create is the arguments of CREATE_SESSION, with the channels as the server
@@ -248,7 +262,7 @@ func (s *Session) Bind(conn any, dir uint32) (bound uint32, status nfs4.Status) 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	have, ok := s.conns[conn]
+	have, ok := s.directions(conn)
 	switch {
 	case s.dead:
 		return 0, nfs4.ErrBadSession

@@ -53,7 +53,6 @@ type Outcome struct {
 // Begin is SEQUENCE (RFC 8881, Section 18.46). Success renews the client's
 // lease and binds the connection to the fore channel; an error changes nothing.
 func (s *State) Begin(session *Session, a *Sequenced) (o Outcome) {
-	now := s.config.Now()
 	session.mu.Lock()
 	defer session.mu.Unlock()
 	switch {
@@ -64,7 +63,7 @@ func (s *State) Begin(session *Session, a *Sequenced) (o Outcome) {
 	case a.Highest >= uint32(len(session.slots)):
 		return Outcome{Status: nfs4.ErrBadHighSlot}
 	}
-	dir, bound := session.conns[a.Conn]
+	dir, bound := session.directions(a.Conn)
 	if !bound && len(session.conns) >= maxConns {
 		return Outcome{Status: nfs4.ErrDelay}
 	}
@@ -88,7 +87,9 @@ func (s *State) Begin(session *Session, a *Sequenced) (o Outcome) {
 	if o.Status != nfs4.OK {
 		return o
 	}
-	session.used = max(session.used, now)
+	if !o.New { // the lease is not looked at while the call runs, and End renews it
+		session.used = max(session.used, s.config.Now())
+	}
 	if dir&nfs4.BindFore == 0 {
 		session.bind(a.Conn, dir|nfs4.BindFore)
 	}

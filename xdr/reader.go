@@ -129,6 +129,10 @@ func (r *Reader) take(n int) []byte {
 
 // Uint32 reads an unsigned integer.
 func (r *Reader) Uint32() uint32 {
+	if off := r.off; r.err == nil && r.itemPos < 0 && off+4 <= len(r.b) { // most words: no call, no slice
+		r.off = off + 4
+		return binary.BigEndian.Uint32(r.b[off:])
+	}
 	s := r.take(4)
 	if s == nil {
 		return 0

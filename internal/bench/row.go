@@ -95,6 +95,7 @@ type result struct {
 func rate(r *result) float64            { return r.Bytes / r.Seconds / 1e9 } // GB/s
 func calls(r *result) float64           { return r.Ops / r.Seconds / 1e3 }   // thousands a second
 func p50(r *result) float64             { return r.Latency.P50 }             // microseconds
+func mean(r *result) float64            { return r.Seconds / r.Ops * 1e6 }   // microseconds, of calls one after the other
 func p50ms(r *result) float64           { return r.Latency.P50 / 1e3 }
 func perGiB(r *result) float64          { return (r.Client + r.Server) / (r.Bytes / (1 << 30)) }
 func kib(r *result) float64             { return r.Memory / 1024 }

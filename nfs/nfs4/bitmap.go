@@ -52,6 +52,11 @@ func (m Bitmap) And(o Bitmap) Bitmap {
 	return m
 }
 
+// Any reports whether any number of Words is in both m and o.
+func (m *Bitmap) Any(o *Bitmap) bool {
+	return m.Words[0]&o.Words[0]|m.Words[1]&o.Words[1]|m.Words[2]&o.Words[2] != 0
+}
+
 // Without returns the numbers of m that are not in o.
 func (m Bitmap) Without(o Bitmap) Bitmap {
 	for i := range m.Words {

@@ -152,8 +152,8 @@ func (a *Attrs) Decode(r *xdr.Reader) {
 	}
 }
 
-// word, long and flag return the field of an attribute whose wire form is an
-// unsigned integer, an unsigned hyper or a boolean, or nil.
+// word, long, flag and time return the field of an attribute whose wire form is
+// an unsigned integer, an unsigned hyper, a boolean or an nfstime4, or nil.
 func (a *Attrs) word(id AttrID) *uint32 {
 	switch id {
 	case AttrType:
@@ -246,6 +246,22 @@ func (a *Attrs) flag(id AttrID) *bool {
 	return nil
 }
 
+func (a *Attrs) time(id AttrID) *Time {
+	switch id {
+	case AttrTimeAccess:
+		return &a.TimeAccess
+	case AttrTimeCreate:
+		return &a.TimeCreate
+	case AttrTimeDelta:
+		return &a.TimeDelta
+	case AttrTimeMetadata:
+		return &a.TimeMetadata
+	case AttrTimeModify:
+		return &a.TimeModify
+	}
+	return nil
+}
+
 // composite returns the field of an attribute that has a wire form of its own,
 // or nil.
 func (a *Attrs) composite(id AttrID) Message {
@@ -262,16 +278,6 @@ func (a *Attrs) composite(id AttrID) Message {
 		return &a.FSLocations
 	case AttrRawDev:
 		return &a.RawDev
-	case AttrTimeAccess:
-		return &a.TimeAccess
-	case AttrTimeCreate:
-		return &a.TimeCreate
-	case AttrTimeDelta:
-		return &a.TimeDelta
-	case AttrTimeMetadata:
-		return &a.TimeMetadata
-	case AttrTimeModify:
-		return &a.TimeModify
 	case AttrTimeAccessSet:
 		return &a.TimeAccessSet
 	case AttrTimeModifySet:
@@ -292,6 +298,7 @@ const (
 	formWord
 	formLong
 	formFlag
+	formTime
 	formOwner
 	formOwnerGroup
 )
@@ -307,6 +314,8 @@ var wireForms = func() (all [96]wireForm) {
 			all[i] = formLong
 		case a.flag(id) != nil:
 			all[i] = formFlag
+		case a.time(id) != nil:
+			all[i] = formTime
 		}
 	}
 	all[AttrOwner], all[AttrOwnerGroup] = formOwner, formOwnerGroup
@@ -322,6 +331,8 @@ func (a *Attrs) appendValue(b []byte, id AttrID) []byte {
 		return xdr.AppendUint64(b, *a.long(id))
 	case formFlag:
 		return xdr.AppendBool(b, *a.flag(id))
+	case formTime:
+		return a.time(id).AppendTo(b)
 	case formOwner:
 		return xdr.AppendOpaque(b, a.Owner)
 	case formOwnerGroup:
@@ -342,6 +353,8 @@ func (a *Attrs) decodeValue(r *xdr.Reader, id AttrID) {
 		*a.long(id) = r.Uint64()
 	case formFlag:
 		*a.flag(id) = r.Bool()
+	case formTime:
+		a.time(id).Decode(r)
 	case formOwner:
 		a.Owner = r.Opaque(unbounded)
 	case formOwnerGroup:
