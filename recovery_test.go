@@ -2,19 +2,29 @@ package nfsrdma
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/go-git/go-billy/v5/memfs"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/journal"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/nfs4client"
 	"github.com/nfsrdma/nfsrdma/nfs4state"
+	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/vfs/billy"
 	"github.com/nfsrdma/nfsrdma/vfs/vfstest"
 )
 
@@ -110,4 +120,53 @@ func TestEpoch4(t *testing.T) {
 	assert.EqualValues(t, 1001, epoch4(&nfs4state.Past{Epoch: 1000}, now), "two starts in one second")
 	assert.EqualValues(t, 5001, epoch4(&nfs4state.Past{Epoch: 5000}, now), "a clock that was set back")
 	assert.EqualValues(t, 1, epoch4(&nfs4state.Past{}, time.Unix(0, 0)))
+}
+
+// TestRecoveryBilly restarts a server of a file system that is no posix one: files
+// and locks are reclaimed.
+func TestRecoveryBilly(t *testing.T) {
+	fs, err := billy.New(memfs.New(), billy.Options{Volatile: true})
+	require.NoError(t, err)
+	cfg := ServerConfig{
+		Exports: []nfsserver.Export{{Path: "/x", FS: fs, Clients: exports.Everyone(exports.Options{Insecure: true, NoRootSquash: true})}},
+		Key:     [32]byte{1}, Clients: filepath.Join(t.TempDir(), "clients"),
+	}
+	r := serve(t, cfg)
+	var at atomic.Pointer[string]
+	at.Store(&r.tcp)
+	dial := func() *nfs4client.Session {
+		s, err := nfs4client.Dial(t.Context(), nfs4client.Config{
+			Dial: func(ctx context.Context) (nfs4client.Conn, error) {
+				c, err := oncrpc.DialTCP(ctx, *at.Load(), oncrpc.ClientConfig{})
+				if err != nil {
+					return nil, err
+				}
+				return c, nil
+			},
+			Network: "tcp", Minor: nfs4.Minor2, Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthSys}, Log: silent,
+		})
+		require.NoError(t, err)
+		return s
+	}
+	open := func(s *nfs4client.Session) *nfs4client.File {
+		dir, err := s.Walk(t.Context(), "/x")
+		require.NoError(t, err)
+		f, err := s.Open(t.Context(), dir, "f", nfs4client.OpenFlags{Read: true, Write: true, Create: true, Mode: 0o666})
+		require.NoError(t, err)
+		return f
+	}
+	holder := dial()
+	f := open(holder)
+	byHolder := nfs4client.Range{End: 9}
+	require.NoError(t, f.Lock(t.Context(), byHolder, true))
+	require.NoError(t, r.Close())
+	again := serve(t, cfg)
+	at.Store(&again.tcp)
+	_, err = f.WriteAt(t.Context(), []byte("after"), 0, nfs4.FileSync)
+	require.NoError(t, err)
+	other := dial()
+	assert.ErrorIs(t, open(other).Lock(t.Context(), byHolder, false), nfs4.ErrDenied)
+	require.NoError(t, f.Close(t.Context()))
+	assert.NoError(t, holder.Close(t.Context()))
+	assert.NoError(t, other.Close(t.Context()))
 }

@@ -37,8 +37,8 @@ func (s *still) Call(_ context.Context, x *oncrpc.Exchange) error {
 func TestAllocs(t *testing.T) {
 	var p puppet
 	s := p.session(t)
-	was := s.line.live.Load()
-	defer s.line.live.Store(was)
+	was := s.redialer.live.Load()
+	defer s.redialer.live.Store(was)
 	ctx := context.Background()
 	f := &File{s: s, fh: nfs4.FH("handle")}
 	b := make([]byte, 4096)
@@ -60,7 +60,7 @@ func TestAllocs(t *testing.T) {
 			func() error { _, err := s.GetAttr(ctx, f.fh, nfs4.BitmapOf(nfs4.AttrSize)); return err },
 		},
 	} {
-		s.line.live.Store(&liveConn{Conn: &still{rest: append(put[:len(put):len(put)], tt.result...), n: 3}})
+		s.redialer.live.Store(&liveConn{Conn: &still{rest: append(put[:len(put):len(put)], tt.result...), n: 3}})
 		var err error
 		n := testing.AllocsPerRun(100, func() { err = tt.call() })
 		assert.NoError(t, err)

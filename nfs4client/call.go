@@ -148,9 +148,9 @@ func (s *Session) send(ctx context.Context, g *generation, sl *slot, c *Compound
 	for {
 		c.prepare(s, true)
 		sent := time.Since(s.began)
-		err := s.line.call(ctx, &c.x)
+		err := s.redialer.call(ctx, &c.x)
 		switch {
-		case err != nil && lost(err) && ctx.Err() == nil && !s.line.closed():
+		case err != nil && lost(err) && ctx.Err() == nil && !s.redialer.closed():
 			unsure = true
 			continue
 		case err != nil:
@@ -170,7 +170,7 @@ func (s *Session) send(ctx context.Context, g *generation, sl *slot, c *Compound
 			s.renewed.Store(int64(sent)) // the server counts from no earlier moment
 			if !unsure {                 // a repeated reply may be old (RFC 8881, Section 2.10.6.1.1)
 				g.slots.retarget(c.seqRes.TargetHighestSlotID)
-				s.flags.Store(c.seqRes.Flags)
+				s.heed(g, c.seqRes.Flags)
 			}
 			return nil
 		}
@@ -210,9 +210,9 @@ func (s *Session) probe(ctx context.Context, g *generation, id uint32) error {
 	for {
 		c.prepare(s, true)
 		c.x.MaxResults = max(c.x.MaxResults, maxCached) // of the abandoned call
-		err := s.line.call(ctx, &c.x)
+		err := s.redialer.call(ctx, &c.x)
 		switch {
-		case err != nil && lost(err) && ctx.Err() == nil && !s.line.closed():
+		case err != nil && lost(err) && ctx.Err() == nil && !s.redialer.closed():
 			continue
 		case err != nil:
 			return s.ended(err)
@@ -259,9 +259,9 @@ func (s *Session) bare(ctx context.Context, c *Compound) error {
 	var delay time.Duration
 	for {
 		c.prepare(s, false)
-		err := s.line.call(ctx, &c.x)
+		err := s.redialer.call(ctx, &c.x)
 		switch {
-		case err != nil && lost(err) && ctx.Err() == nil && !s.line.closed():
+		case err != nil && lost(err) && ctx.Err() == nil && !s.redialer.closed():
 			continue
 		case err != nil:
 			return err

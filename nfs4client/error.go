@@ -31,6 +31,9 @@ var (
 	// state: others may have locked the bytes meanwhile.
 	ErrLockLost = errors.New("nfs4client: the server did not give back the locks of the file")
 
+	// ErrRevoked is the error of files whose open or locks the server has revoked.
+	ErrRevoked = errors.New("nfs4client: the server has revoked the state of the file")
+
 	// ErrClosed is the error of calls of a closed Session.
 	ErrClosed = errors.New("nfs4client: session closed")
 )

@@ -277,8 +277,8 @@ func TestRestartDuringReclaim(t *testing.T) {
 	p.setup[nfs4.OpExchangeID].(*forgets).keeps = 2
 	p.restart()
 	l := &losing{&p, 1}
-	s.line.live.Store(&liveConn{Conn: l})
-	s.line.dial = func(context.Context) (Conn, error) { return l, nil }
+	s.redialer.live.Store(&liveConn{Conn: l})
+	s.redialer.dial = func(context.Context) (Conn, error) { return l, nil }
 	require.NoError(t, alone(t, s))
 	again := []string{"open 1", "lock 2 0-5 reclaim=true new=true of 0", "lock 1 5-6 reclaim=true new=false of 1", "complete"}
 	assert.Equal(t, append([]string{"open 1", "cut"}, again...), p.ops)

@@ -375,7 +375,7 @@ func TestUncertain(t *testing.T) {
 	put := failed(nfs4.OpPutFH, nfs4.OK)
 	lose := func() {
 		cut := &cutOnce{puppet: &p}
-		s.line.live.Store(&liveConn{Conn: cut})
+		s.redialer.live.Store(&liveConn{Conn: cut})
 		calls := 0
 		p.set(func(seq *nfs4.SequenceArgs, x *oncrpc.Exchange) []byte {
 			if calls++; calls == 1 {

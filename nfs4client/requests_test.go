@@ -232,7 +232,7 @@ func slow(t *testing.T, takes time.Duration) (*Session, *slowConn) {
 	s := p.session(t)
 	p.set(func(seq *nfs4.SequenceArgs, _ *oncrpc.Exchange) []byte { return ok(seq) })
 	c := &slowConn{puppet: p, takes: takes}
-	s.line.live.Store(&liveConn{Conn: c})
+	s.redialer.live.Store(&liveConn{Conn: c})
 	return s, c
 }
 
@@ -266,7 +266,7 @@ func TestOldReplies(t *testing.T) {
 		return reply(nfs4.OK, result(nfs4.OpSequence, &res))
 	}
 	p.set(answer)
-	s.line.live.Store(&liveConn{Conn: &cutOnce{puppet: &p}})
+	s.redialer.live.Store(&liveConn{Conn: &cutOnce{puppet: &p}})
 	require.NoError(t, alone(t, s))
 	assert.Zero(t, s.Flags(), "of a retry")
 	assert.EqualValues(t, 2, s.now.Load().slots.limit)

@@ -59,10 +59,10 @@ const (
 // Section 2.10), which is replaced if the server loses it. Its methods are safe
 // for concurrent use.
 type Session struct {
-	cfg   Config
-	line  *line
-	owner []byte
-	began time.Time
+	cfg      Config
+	redialer *redialer
+	owner    []byte
+	began    time.Time
 
 	life  context.Context // ended by Close
 	end   context.CancelFunc
@@ -70,6 +70,8 @@ type Session struct {
 
 	renewed atomic.Int64 // when the lease was renewed last, in ns after began
 	flags   atomic.Uint32
+
+	acknowledging atomic.Bool // revoked state is being freed
 
 	now    atomic.Pointer[generation] // the session in force
 	listed atomic.Uint64              // epoch for which the files were listed last; changes under mu
@@ -120,7 +122,7 @@ func Dial(ctx context.Context, cfg Config) (*Session, error) {
 	cfg.Payload = min(cmp.Or(cfg.Payload, defaultPayload), maxItem)
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	s := &Session{
-		cfg: cfg, line: newLine(&cfg), owner: newOwner(cfg.Network), verf: newVerifier(),
+		cfg: cfg, redialer: newRedialer(&cfg), owner: newOwner(cfg.Network), verf: newVerifier(),
 		began: time.Now(), files: make(map[*File]struct{}),
 	}
 	s.life, s.end = context.WithCancel(context.Background())
@@ -136,7 +138,7 @@ func Dial(ctx context.Context, cfg Config) (*Session, error) {
 	}
 	if err != nil {
 		s.end()
-		s.line.close(context.Cause(ctx))
+		s.redialer.close(context.Cause(ctx))
 		return nil, err
 	}
 	s.under.Go(s.renew)
@@ -153,7 +155,7 @@ func (s *Session) Close(ctx context.Context) error {
 	s.under.Wait()
 	g := s.now.Load()
 	g.slots.end()
-	s.line.depart()
+	s.redialer.depart()
 	var c Compound
 	c.Add(nfs4.OpDestroySession, &nfs4.SessionArgs{Session: g.id}, &c.done)
 	err := s.bare(ctx, &c)
@@ -163,7 +165,7 @@ func (s *Session) Close(ctx context.Context) error {
 		err = s.bare(ctx, &c)
 	}
 	c.Reset()
-	s.line.close(context.Cause(ctx))
+	s.redialer.close(context.Cause(ctx))
 	if statusIs(err, nfs4.ErrStaleClientID, nfs4.ErrClientIDBusy) {
 		return nil // lost already, or files are open: the server drops it after a lease
 	}

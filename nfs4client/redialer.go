@@ -28,9 +28,9 @@ type Conn interface {
 // An aborter is a Conn that can end without the server.
 type aborter interface{ Abort(cause error) }
 
-// A line is the way to a server: one connection at a time. A call that finds no
+// A redialer is the way to a server: one connection at a time. A call that finds no
 // connection makes a connection.
-type line struct {
+type redialer struct {
 	dial   func(ctx context.Context) (Conn, error)
 	giveUp time.Duration
 
@@ -60,26 +60,26 @@ const (
 	lastPause  = 5 * time.Second
 )
 
-func newLine(cfg *Config) *line {
-	l := &line{dial: cfg.Dial, giveUp: cfg.GiveUp, turn: make(chan struct{}, 1)}
-	l.life, l.end = context.WithCancelCause(context.Background())
-	return l
+func newRedialer(cfg *Config) *redialer {
+	r := &redialer{dial: cfg.Dial, giveUp: cfg.GiveUp, turn: make(chan struct{}, 1)}
+	r.life, r.end = context.WithCancelCause(context.Background())
+	return r
 }
 
 // call makes a call over the present connection. If the connection ends, the
 // call may have been executed, and the error is lost.
-func (l *line) call(ctx context.Context, x *oncrpc.Exchange) error {
-	c := l.live.Load()
+func (r *redialer) call(ctx context.Context, x *oncrpc.Exchange) error {
+	c := r.live.Load()
 	if c == nil {
 		var err error
-		if c, err = l.connect(ctx); err != nil {
+		if c, err = r.connect(ctx); err != nil {
 			return err
 		}
 	}
 	err := c.Call(ctx, x)
 	switch {
 	case err != nil && lost(err):
-		l.drop(c)
+		r.drop(c)
 	case err == nil && !c.answered.Load():
 		c.answered.Store(true)
 	}
@@ -87,52 +87,52 @@ func (l *line) call(ctx context.Context, x *oncrpc.Exchange) error {
 }
 
 // drop forgets a connection that has ended.
-func (l *line) drop(c *liveConn) {
-	if l.live.CompareAndSwap(c, nil) {
-		l.closing.Go(func() { _ = c.Close() })
+func (r *redialer) drop(c *liveConn) {
+	if r.live.CompareAndSwap(c, nil) {
+		r.closing.Go(func() { _ = c.Close() })
 	}
 }
 
 // closed reports whether close was called.
-func (l *line) closed() bool { return l.life.Err() != nil }
+func (r *redialer) closed() bool { return r.life.Err() != nil }
 
 // connect makes a connection. Of several calls, one connects.
-func (l *line) connect(ctx context.Context) (*liveConn, error) {
+func (r *redialer) connect(ctx context.Context) (*liveConn, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(l.life, func() { cancel(ErrClosed) })()
+	defer context.AfterFunc(r.life, func() { cancel(ErrClosed) })()
 	began := time.Now() // another call may have its turn for as long as this one waits
 	select {
-	case l.turn <- struct{}{}:
-		defer func() { <-l.turn }()
+	case r.turn <- struct{}{}:
+		defer func() { <-r.turn }()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if c := l.live.Load(); c != nil {
+	if c := r.live.Load(); c != nil {
 		return c, nil
 	}
-	first := l.last == nil
-	if !first && l.last.answered.Load() {
-		l.pause = 0
+	first := r.last == nil
+	if !first && r.last.answered.Load() {
+		r.pause = 0
 	}
-	once := l.leaving.Load() && l.gone // no second wait for a server that is away
+	once := r.leaving.Load() && r.gone // no second wait for a server that is away
 	for {
-		if l.pause > 0 && !once {
-			if err := sleep(ctx, l.before(began)); err != nil {
+		if r.pause > 0 && !once {
+			if err := sleep(ctx, r.before(began)); err != nil {
 				return nil, err
 			}
 		}
-		l.pause = min(max(2*l.pause, firstPause), lastPause)
-		c, err := l.dial(ctx)
+		r.pause = min(max(2*r.pause, firstPause), lastPause)
+		c, err := r.dial(ctx)
 		switch {
 		case err == nil:
-			return l.publish(c)
+			return r.publish(c)
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case first:
 			return nil, err
-		case once, l.giveUp > 0 && time.Since(began) >= l.giveUp:
-			l.gone = true
+		case once, r.giveUp > 0 && time.Since(began) >= r.giveUp:
+			r.gone = true
 			return nil, fmt.Errorf("%w for %v: %w", ErrUnreachable, time.Since(began).Round(time.Millisecond), err)
 		}
 	}
@@ -140,21 +140,21 @@ func (l *line) connect(ctx context.Context) (*liveConn, error) {
 
 // before returns the pause before the next attempt of a call that has waited
 // since began. The last attempt comes when the call gives up.
-func (l *line) before(began time.Time) time.Duration {
-	pause := l.pause/2 + rand.N(l.pause/2)
-	if l.giveUp > 0 {
-		pause = min(pause, max(l.giveUp-time.Since(began), 0))
+func (r *redialer) before(began time.Time) time.Duration {
+	pause := r.pause/2 + rand.N(r.pause/2)
+	if r.giveUp > 0 {
+		pause = min(pause, max(r.giveUp-time.Since(began), 0))
 	}
 	return pause
 }
 
 // publish lets calls use c.
-func (l *line) publish(c Conn) (*liveConn, error) {
+func (r *redialer) publish(c Conn) (*liveConn, error) {
 	live := &liveConn{Conn: c}
-	l.last, l.gone = live, false
-	l.live.Store(live)
-	if l.closed() { // close may not have seen the connection
-		l.drop(live)
+	r.last, r.gone = live, false
+	r.live.Store(live)
+	if r.closed() { // close may not have seen the connection
+		r.drop(live)
 		return nil, ErrClosed
 	}
 	return live, nil
@@ -162,21 +162,21 @@ func (l *line) publish(c Conn) (*liveConn, error) {
 
 // depart says that the calls that follow are the last, which need no server that
 // has been given up.
-func (l *line) depart() { l.leaving.Store(true) }
+func (r *redialer) depart() { r.leaving.Store(true) }
 
 // close ends the connection and waits for its end. cause is not nil if the last
 // call had no answer in time.
-func (l *line) close(cause error) {
-	l.end(ErrClosed)
-	if c := l.live.Load(); c != nil {
+func (r *redialer) close(cause error) {
+	r.end(ErrClosed)
+	if c := r.live.Load(); c != nil {
 		if a, ok := c.Conn.(aborter); ok && cause != nil {
 			a.Abort(cause)
 		}
-		l.drop(c)
+		r.drop(c)
 	}
-	l.turn <- struct{}{} // until an attempt to connect has ended
-	<-l.turn
-	l.closing.Wait()
+	r.turn <- struct{}{} // until an attempt to connect has ended
+	<-r.turn
+	r.closing.Wait()
 }
 
 // sleep waits for d, or for the end of ctx.

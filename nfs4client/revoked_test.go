@@ -1,0 +1,99 @@
+package nfs4client
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/realm"
+	"github.com/nfsrdma/nfsrdma/vfs/mem"
+)
+
+// TestRevoked takes an export away: the client learns by the flags of SEQUENCE
+// that files are lost, frees each of their stateids, and keeps its other files.
+//
+// R8881-8.3-5 and R8881-18.38.3-3.
+func TestRevoked(t *testing.T) {
+	export := func(path string) realm.Export { return realm.Export{Path: path, FS: mem.New(mem.Options{Size: 1 << 20})} }
+	for name, flag := range map[string]uint32{
+		"by SEQUENCE":                 0,
+		"EXPIRED_ALL_STATE_REVOKED":   nfs4.SeqExpiredAllStateRevoked,
+		"EXPIRED_SOME_STATE_REVOKED":  nfs4.SeqExpiredSomeStateRevoked,
+		"ADMIN_STATE_REVOKED":         nfs4.SeqAdminStateRevoked,
+		"RECALLABLE_STATE_REVOKED":    nfs4.SeqRecallableStateRevoked,
+		"with a flag that is ignored": nfs4.SeqAdminStateRevoked | nfs4.SeqCBPathDown,
+	} {
+		t.Run(name, func(t *testing.T) {
+			kept, gone := export("/a/b"), export("/c")
+			g := newRig(t, kept, gone)
+			s := g.connect()
+			open := func(path, name string) *File {
+				h, err := s.Walk(t.Context(), path)
+				require.NoError(t, err)
+				f, err := s.Open(t.Context(), h, name, OpenFlags{Read: true, Write: true, Create: true, Mode: 0o666})
+				require.NoError(t, err)
+				return f
+			}
+			safe, opened, locked := open("/a/b", "safe"), open("/c", "opened"), open("/c", "locked")
+			require.NoError(t, locked.Lock(t.Context(), Range{End: 9}, true))
+			g.server.ExportsChanged()
+			require.NoError(t, s.Sequence(t.Context()))
+			assert.Zero(t, s.Flags()&revokedFlags, "nothing is revoked yet")
+
+			require.NoError(t, g.realm.SetExports([]realm.Export{kept}))
+			g.server.ExportsChanged()
+			if flag != 0 {
+				s.heed(s.now.Load(), flag)
+			}
+			write := func(f *File) error {
+				_, err := f.WriteAt(t.Context(), []byte("data"), 0, nfs4.FileSync)
+				return err
+			}
+			require.Eventually(t, func() bool {
+				require.NoError(t, s.Sequence(t.Context()))
+				return s.Flags()&revokedFlags == 0
+			}, 10*time.Second, time.Millisecond, "all is freed")
+			require.Eventually(t, func() bool { return !s.acknowledging.Load() }, 10*time.Second, time.Millisecond)
+			for _, f := range []*File{opened, locked} {
+				err := write(f)
+				assert.ErrorIs(t, err, ErrRevoked)
+				assert.Equal(t, f == locked, f.locked())
+			}
+			assert.ErrorIs(t, write(locked), ErrLockLost)
+			assert.NotErrorIs(t, write(opened), ErrLockLost)
+			assert.NoError(t, write(safe))
+			assert.NoError(t, safe.Close(t.Context()))
+			assert.Len(t, s.files, 0)
+		})
+	}
+}
+
+// TestSentAgain checks that a call which the server has refused is another call if
+// its maker repeats it: with the next sequence ID of its slot.
+//
+// R8881-15.1.8.3-1.
+func TestSentAgain(t *testing.T) {
+	for _, status := range []nfs4.Status{nfs4.ErrDenied, nfs4.ErrWrongSec, nfs4.ErrClidInUse, nfs4.ErrLayoutTryLater} {
+		var p puppet
+		s := p.session(t)
+		var sent []nfs4.SequenceArgs
+		p.set(func(seq *nfs4.SequenceArgs, _ *oncrpc.Exchange) []byte {
+			sent = append(sent, *seq)
+			return then(seq, status, failed(nfs4.OpPutRootFH, status))
+		})
+		for range 2 {
+			c := s.compound()
+			c.PutRootFH()
+			assert.ErrorIs(t, s.Do(t.Context(), c), status)
+			s.put(c)
+		}
+		require.Len(t, sent, 2)
+		assert.Equal(t, sent[0].Slot, sent[1].Slot)
+		assert.Equal(t, sent[0].Sequence+1, sent[1].Sequence)
+		p.set(nil)
+	}
+}
