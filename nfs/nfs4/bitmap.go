@@ -6,7 +6,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// A Bitmap is a bitmap4: a set of attributes or of operations. Every number
+// A Bitmap is a bitmap4: a set of attributes, operations or advice. Every number
 // that minor versions up to 2 define fits into its words.
 type Bitmap struct {
 	Words [3]uint32
@@ -20,7 +20,7 @@ type Bitmap struct {
 const maxBitmapWords = 64
 
 // BitmapOf returns the set of the given numbers.
-func BitmapOf[N AttrID | Op](numbers ...N) Bitmap {
+func BitmapOf[N AttrID | Op | Advice](numbers ...N) Bitmap {
 	var m Bitmap
 	for _, n := range numbers {
 		m.Words[n/32] |= 1 << (n % 32)

@@ -48,6 +48,12 @@ func TestValues(t *testing.T) {
 		{"direction 4", new(BindConnArgs), zeros(16) + "00000004 00000000", xdr.ErrValue},
 		{"more stateids than the message holds", new(TestStateIDArgs), "00000002" + zeros(16), xdr.ErrShort},
 		{"secinfo_style4 2", new(SecInfoNoNameArgs), "00000002", xdr.ErrValue},
+		{"netloc_type4 9", new(CopyArgs), zeros(16) + zeros(16) + zeros(24) + zeros(8) + "00000001 00000009", xdr.ErrValue},
+		{"17 source servers", new(CopyArgs), zeros(16) + zeros(16) + zeros(24) + zeros(8) + "00000011", xdr.ErrLong},
+		{"two copy stateids", new(CopyRes), "00000000 00000002", xdr.ErrValue},
+		{"two final statuses", new(OffloadStatusRes), "00000000" + zeros(8) + "00000002", xdr.ErrValue},
+		{"more segments than the message holds", new(ReadPlusRes), "00000000 00000000 00000002" + zeros(16), xdr.ErrShort},
+		{"data_content4 2", new(Segment), "00000002", xdr.ErrValue},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -287,7 +293,7 @@ func FuzzOps(f *testing.F) {
 		item, _ := itemOf(first)
 		out := xdr.AppendFixed(first.AppendTo(nil), item)
 		switch m := first.(type) {
-		case *ReadDirRes, *TestStateIDArgs, *TestStateIDRes:
+		case *ReadDirRes, *TestStateIDArgs, *TestStateIDRes, *ReadPlusRes:
 			return // heads of lists
 		case *ExchangeIDArgs:
 			if m.Protect.How == ProtectSSV {

@@ -12,8 +12,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// forms makes empty arguments and results of each operation. READDIR's results
-// and those of TEST_STATEID have a list behind them; see tail.
+// forms makes empty arguments and results of each operation. The results of
+// READDIR, READ_PLUS and TEST_STATEID, and the arguments of TEST_STATEID, have a
+// list behind them; see again.
 var forms = map[Op][2]func() Message{
 	OpAccess:            {form[AccessArgs], form[AccessRes]},
 	OpClose:             {form[CloseArgs], form[StateIDRes]},
@@ -56,6 +57,15 @@ var forms = map[Op][2]func() Message{
 	OpTestStateID:       {form[TestStateIDArgs], form[TestStateIDRes]},
 	OpDestroyClientID:   {form[ClientIDArgs], form[StatusRes]},
 	OpReclaimComplete:   {form[ReclaimCompleteArgs], form[StatusRes]},
+	OpAllocate:          {form[RangeArgs], form[StatusRes]},
+	OpCopy:              {form[CopyArgs], form[CopyRes]},
+	OpDeallocate:        {form[RangeArgs], form[StatusRes]},
+	OpIOAdvise:          {form[IOAdviseArgs], form[IOAdviseRes]},
+	OpOffloadCancel:     {form[StateIDArgs], form[StatusRes]},
+	OpOffloadStatus:     {form[StateIDArgs], form[OffloadStatusRes]},
+	OpReadPlus:          {form[ReadArgs], form[ReadPlusRes]},
+	OpSeek:              {form[SeekArgs], form[SeekRes]},
+	OpClone:             {form[CloneArgs], form[StatusRes]},
 }
 
 func form[T any, P interface {
@@ -111,6 +121,14 @@ func again(t testing.TB, b []byte, r *xdr.Reader, op Op, result int) []byte {
 	case *TestStateIDRes:
 		for range m.N {
 			b = xdr.AppendUint32(b, r.Uint32())
+		}
+	case *ReadPlusRes:
+		if m.Status == OK {
+			for range m.N {
+				var part Segment
+				part.Decode(r)
+				b = part.AppendTo(b)
+			}
 		}
 	}
 	return b

@@ -15,6 +15,9 @@ import (
 
 // TestOracleFields checks that fields of one width are not confused: this
 // package and the oracle write the same bytes for the same fields.
+//
+// R7862-4.7-1, R7862-15.2-1, R7862-15.2-2, R7862-15.5-3, R7862-15.10-1,
+// R7862-15.11-1.
 func TestOracleFields(t *testing.T) {
 	id, oracleID := StateID{1, [12]byte{2, 3}}, nfsv4.Stateid4{Seqid: 1, Other: [12]byte{2, 3}}
 	owner, oracleOwner := StateOwner{4, []byte("own")}, nfsv4.StateOwner4{Clientid: 4, Owner: []byte("own")}
@@ -30,6 +33,7 @@ func TestOracleFields(t *testing.T) {
 		SpoMustEnforce: []uint32{1 << OpClose}, SpoMustAllow: []uint32{1 << OpOpen},
 	}
 	session := SessionID{1, 15: 2}
+	other, oracleOther := StateID{3, [12]byte{4, 5}}, nfsv4.Stateid4{Seqid: 3, Other: [12]byte{4, 5}}
 	for name, tt := range map[string]struct {
 		own    Message
 		oracle io.WriterTo
@@ -80,13 +84,37 @@ func TestOracleFields(t *testing.T) {
 		"WRITE's results": {&WriteRes{0, 1, FileSync, Verifier{2}}, &nfsv4.Write4res_NFS4_OK{
 			Resok4: nfsv4.Write4resok{Count: 1, Committed: 2, Writeverf: [8]byte{2}},
 		}},
-		"READDIR":         {&ReadDirArgs{1, Verifier{2}, 3, 4, BitmapOf(AttrSize)}, &nfsv4.Readdir4args{Cookie: 1, Cookieverf: [8]byte{2}, Dircount: 3, Maxcount: 4, AttrRequest: []uint32{1 << AttrSize}}},
-		"RENAME":          {&RenameArgs{[]byte("a"), []byte("b")}, &nfsv4.Rename4args{Oldname: "a", Newname: "b"}},
-		"ACCESS":          {&AccessRes{0, 1, 2}, &nfsv4.Access4res_NFS4_OK{Resok4: nfsv4.Access4resok{Supported: 1, Access: 2}}},
-		"mode_masked4":    {&ModeMasked{1, 2}, &nfsv4.ModeMasked4{MmValueToSet: 1, MmMaskBits: 2}},
-		"fsid4":           {&FSID{1, 2}, &nfsv4.Fsid4{Major: 1, Minor: 2}},
-		"specdata4":       {&SpecData{1, 2}, &nfsv4.Specdata4{Specdata1: 1, Specdata2: 2}},
-		"RENAME's result": {&RenameRes{0, dir, ChangeInfo{false, 7, 8}}, &nfsv4.Rename4res_NFS4_OK{Resok4: nfsv4.Rename4resok{SourceCinfo: oracleDir, TargetCinfo: nfsv4.ChangeInfo4{Before: 7, After: 8}}}},
+		"READDIR":    {&ReadDirArgs{1, Verifier{2}, 3, 4, BitmapOf(AttrSize)}, &nfsv4.Readdir4args{Cookie: 1, Cookieverf: [8]byte{2}, Dircount: 3, Maxcount: 4, AttrRequest: []uint32{1 << AttrSize}}},
+		"RENAME":     {&RenameArgs{[]byte("a"), []byte("b")}, &nfsv4.Rename4args{Oldname: "a", Newname: "b"}},
+		"ACCESS":     {&AccessRes{0, 1, 2}, &nfsv4.Access4res_NFS4_OK{Resok4: nfsv4.Access4resok{Supported: 1, Access: 2}}},
+		"ALLOCATE":   {&RangeArgs{id, 1, 2}, &nfsv4.Allocate4args{AaStateid: oracleID, AaOffset: 1, AaLength: 2}},
+		"DEALLOCATE": {&RangeArgs{id, 1, 2}, &nfsv4.Deallocate4args{DaStateid: oracleID, DaOffset: 1, DaLength: 2}},
+		"COPY": {&CopyArgs{id, other, 1, 2, 3, true, false, []NetLoc{{Type: NetLocURL, Where: []byte("u")}, {Type: NetLocAddr, NetID: []byte("tcp"), Where: []byte("1.2")}, {Type: NetLocName, Where: []byte("n")}}}, &nfsv4.Copy4args{
+			CaSrcStateid: oracleID, CaDstStateid: oracleOther, CaSrcOffset: 1, CaDstOffset: 2, CaCount: 3, CaConsecutive: true, CaSourceServer: []nfsv4.Netloc4{
+				&nfsv4.Netloc4_NL4_URL{NlUrl: "u"}, &nfsv4.Netloc4_NL4_NETADDR{NlAddr: nfsv4.Netaddr4{NaRNetid: "tcp", NaRAddr: "1.2"}}, &nfsv4.Netloc4_NL4_NAME{NlName: "n"},
+			},
+		}},
+		"COPY's results, final": {&CopyRes{0, WriteResponse{Count: 1, Committed: FileSync, Verf: Verifier{2}}, true, false}, &nfsv4.Copy4res_NFS4_OK{CrResok4: nfsv4.Copy4resok{
+			CrResponse: nfsv4.WriteResponse4{WrCount: 1, WrCommitted: 2, WrWriteverf: [8]byte{2}}, CrRequirements: nfsv4.CopyRequirements4{CrConsecutive: true},
+		}}},
+		"COPY's results, with a copy stateid": {&CopyRes{0, WriteResponse{true, id, 1, DataSync, Verifier{2}}, false, true}, &nfsv4.Copy4res_NFS4_OK{CrResok4: nfsv4.Copy4resok{
+			CrResponse:     nfsv4.WriteResponse4{WrCallbackId: []nfsv4.Stateid4{oracleID}, WrCount: 1, WrCommitted: 1, WrWriteverf: [8]byte{2}},
+			CrRequirements: nfsv4.CopyRequirements4{CrSynchronous: true},
+		}}},
+		"COPY's refusal":           {&CopyRes{Status: ErrOffloadNoReqs, Consecutive: true}, &nfsv4.Copy4res_NFS4ERR_OFFLOAD_NO_REQS{CrRequirements: nfsv4.CopyRequirements4{CrConsecutive: true}}},
+		"CLONE":                    {&CloneArgs{id, other, 1, 2, 3}, &nfsv4.Clone4args{ClSrcStateid: oracleID, ClDstStateid: oracleOther, ClSrcOffset: 1, ClDstOffset: 2, ClCount: 3}},
+		"IO_ADVISE":                {&IOAdviseArgs{id, 1, 2, BitmapOf(AdviseRandom)}, &nfsv4.IoAdvise4args{IaaStateid: oracleID, IaaOffset: 1, IaaCount: 2, IaaHints: []uint32{1 << 3}}},
+		"IO_ADVISE's results":      {&IOAdviseRes{0, BitmapOf(AdviseInitProximity)}, &nfsv4.IoAdvise4res_NFS4_OK{Resok4: nfsv4.IoAdvise4resok{IorHints: []uint32{1 << 10}}}},
+		"OFFLOAD_STATUS's results": {&OffloadStatusRes{0, 1, true, ErrNoSpc}, &nfsv4.OffloadStatus4res_NFS4_OK{OsrResok4: nfsv4.OffloadStatus4resok{OsrCount: 1, OsrComplete: []nfsv4.Nfsstat4{28}}}},
+		"READ_PLUS":                {&ReadArgs{id, 1, 2}, &nfsv4.ReadPlus4args{RpaStateid: oracleID, RpaOffset: 1, RpaCount: 2}},
+		"data of READ_PLUS":        {&Segment{What: ContentData, Offset: 1, Data: []byte("d")}, &nfsv4.ReadPlusContent_NFS4_CONTENT_DATA{RpcData: nfsv4.Data4{DOffset: 1, DData: []byte("d")}}},
+		"hole of READ_PLUS":        {&Segment{What: ContentHole, Offset: 1, Length: 2}, &nfsv4.ReadPlusContent_NFS4_CONTENT_HOLE{RpcHole: nfsv4.DataInfo4{DiOffset: 1, DiLength: 2}}},
+		"SEEK":                     {&SeekArgs{id, 1, ContentHole}, &nfsv4.Seek4args{SaStateid: oracleID, SaOffset: 1, SaWhat: 1}},
+		"SEEK's results":           {&SeekRes{0, true, 2}, &nfsv4.Seek4res_NFS4_OK{Resok4: nfsv4.SeekRes4{SrEof: true, SrOffset: 2}}},
+		"mode_masked4":             {&ModeMasked{1, 2}, &nfsv4.ModeMasked4{MmValueToSet: 1, MmMaskBits: 2}},
+		"fsid4":                    {&FSID{1, 2}, &nfsv4.Fsid4{Major: 1, Minor: 2}},
+		"specdata4":                {&SpecData{1, 2}, &nfsv4.Specdata4{Specdata1: 1, Specdata2: 2}},
+		"RENAME's result":          {&RenameRes{0, dir, ChangeInfo{false, 7, 8}}, &nfsv4.Rename4res_NFS4_OK{Resok4: nfsv4.Rename4resok{SourceCinfo: oracleDir, TargetCinfo: nfsv4.ChangeInfo4{Before: 7, After: 8}}}},
 	} {
 		var want bytes.Buffer
 		_, err := tt.oracle.WriteTo(&want)

@@ -129,6 +129,8 @@ var enums = map[reflect.Type][2]int64{
 	reflect.TypeFor[nfsv4.ChannelDirFromServer4](): {1, 3},
 	reflect.TypeFor[nfsv4.StateProtectHow4]():      {0, 2},
 	reflect.TypeFor[nfsv4.SecinfoStyle4]():         {0, 1},
+	reflect.TypeFor[nfsv4.NetlocType4]():           {1, 3},
+	reflect.TypeFor[nfsv4.DataContent4]():          {0, 1},
 }
 
 // defined reports whether this package must accept a message of the oracle: the
@@ -201,6 +203,12 @@ func readList(r *xdr.Reader, m Message) {
 		if m.Status == OK {
 			for range m.N {
 				r.Uint32()
+			}
+		}
+	case *ReadPlusRes:
+		if m.Status == OK {
+			for range m.N {
+				new(Segment).Decode(r)
 			}
 		}
 	}
