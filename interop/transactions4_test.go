@@ -30,6 +30,7 @@ const (
 	soakTransactions = 10000
 	soakKills        = 20
 	transactionPause = 40 * time.Millisecond // of the host's program, which is faster
+	soakPause        = 250 * time.Millisecond
 )
 
 // TestTransactions4 lets sqlite3 write to one database on two mounts of the guest,
@@ -41,9 +42,9 @@ const (
 // rests between two transactions from a kill until both clients have gone on.
 func TestTransactions4(t *testing.T) {
 	guest(t)
-	count, kills := transactions, transactionKills
+	count, kills, pause := transactions, transactionKills, transactionPause
 	if os.Getenv("INTEROP_SOAK") != "" {
-		count, kills = soakTransactions, soakKills
+		count, kills, pause = soakTransactions, soakKills, soakPause
 	}
 	d := serve(t, "--no-root-squash")
 	db := filepath.Join(d.dir, "db")
@@ -58,7 +59,7 @@ func TestTransactions4(t *testing.T) {
 		t.Cleanup(g.Close)
 		clients = append(clients, watch(t, c.transport, g, g))
 	}
-	in, out, _ := hostProgram(t, exec.Command(program("guestwork"), "transact", db, "host", fmt.Sprint(count), transactionPause.String(), "sqlite3"))
+	in, out, _ := hostProgram(t, exec.Command(program("guestwork"), "transact", db, "host", fmt.Sprint(count), pause.String(), "sqlite3"))
 	host := watch(t, "host", in, out)
 	began := time.Now()
 	for kill := 1; kill <= kills; kill++ {

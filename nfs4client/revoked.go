@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/xdr"
@@ -19,7 +20,7 @@ const revokedFlags = nfs4.SeqExpiredAllStateRevoked | nfs4.SeqExpiredSomeStateRe
 // of the server outlives was not asked for.
 func (s *Session) heed(g *generation, flags uint32) {
 	s.flags.Store(flags)
-	if flags&revokedFlags == 0 || !s.acknowledging.CompareAndSwap(false, true) {
+	if flags&revokedFlags == 0 || int64(time.Since(s.began)) < s.notBefore.Load() || !s.acknowledging.CompareAndSwap(false, true) {
 		return
 	}
 	s.mu.Lock()
@@ -29,15 +30,23 @@ func (s *Session) heed(g *generation, flags uint32) {
 	}
 	s.under.Go(func() {
 		defer s.acknowledging.Store(false)
-		if err := s.acknowledge(s.life, g); err != nil && s.life.Err() == nil {
+		freed, err := s.acknowledge(s.life, g)
+		if err != nil && s.life.Err() == nil {
 			s.cfg.Log.Warn("state that an NFS server has revoked is not freed yet", "err", err)
+		}
+		if freed == 0 { // the server means state that no file has
+			s.notBefore.Store(int64(time.Since(s.began) + acknowledgePause))
 		}
 	})
 }
 
+// acknowledgePause is the pause after a search for revoked state that found none.
+const acknowledgePause = 10 * time.Second
+
 // acknowledge finds the files whose state the server has revoked, and frees that
-// state (RFC 8881, Section 18.38). These files are lost, as are locks.
-func (s *Session) acknowledge(ctx context.Context, g *generation) error {
+// state (RFC 8881, Section 18.38). These files are lost. freed is the number of
+// stateids.
+func (s *Session) acknowledge(ctx context.Context, g *generation) (freed int, _ error) {
 	s.mu.Lock()
 	files := slices.Collect(maps.Keys(s.files))
 	s.mu.Unlock()
@@ -52,12 +61,13 @@ func (s *Session) acknowledge(ctx context.Context, g *generation) error {
 		}
 		revoked, err := s.testRevoked(ctx, g, ids)
 		if err != nil {
-			return err
+			return freed, err
 		}
 		for _, id := range revoked {
 			if err := s.freeState(ctx, g, id); err != nil {
-				return err
+				return freed, err
 			}
+			freed++
 		}
 		if len(revoked) == 0 {
 			continue
@@ -69,7 +79,7 @@ func (s *Session) acknowledge(ctx context.Context, g *generation) error {
 		s.cfg.Log.Warn("an NFS server has revoked the state of an open file", "err", lost)
 		s.lose(f, g, lost)
 	}
-	return nil
+	return freed, nil
 }
 
 // testRevoked returns those of some stateids that the server has revoked.

@@ -18,7 +18,9 @@ import (
 //
 // R8881-8.3-5 and R8881-18.38.3-3.
 func TestRevoked(t *testing.T) {
-	export := func(path string) realm.Export { return realm.Export{Path: path, FS: mem.New(mem.Options{Size: 1 << 20})} }
+	export := func(path string) realm.Export {
+		return realm.Export{Path: path, FS: mem.New(mem.Options{Size: 1 << 20})}
+	}
 	for name, flag := range map[string]uint32{
 		"by SEQUENCE":                 0,
 		"EXPIRED_ALL_STATE_REVOKED":   nfs4.SeqExpiredAllStateRevoked,
@@ -96,4 +98,25 @@ func TestSentAgain(t *testing.T) {
 		assert.Equal(t, sent[0].Sequence+1, sent[1].Sequence)
 		p.set(nil)
 	}
+}
+
+// TestRevokedUnknown has a server say for ever that it has revoked state: a client
+// without such state does not look for it at each call.
+func TestRevokedUnknown(t *testing.T) {
+	g := newRig(t)
+	s := g.connect()
+	f, err := s.Open(t.Context(), home(t, s), "f", OpenFlags{Read: true, Write: true, Create: true, Mode: 0o666})
+	require.NoError(t, err)
+	for range 3 {
+		s.heed(s.now.Load(), nfs4.SeqAdminStateRevoked)
+		require.Eventually(t, func() bool { return !s.acknowledging.Load() }, 10*time.Second, time.Millisecond)
+	}
+	tests := 0
+	for _, o := range g.server.Operations() {
+		if nfs4.Op(o.Op) == nfs4.OpTestStateID {
+			tests = int(o.Count)
+		}
+	}
+	assert.Equal(t, 1, tests)
+	require.NoError(t, f.Close(t.Context()))
 }

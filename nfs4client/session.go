@@ -71,7 +71,8 @@ type Session struct {
 	renewed atomic.Int64 // when the lease was renewed last, in ns after began
 	flags   atomic.Uint32
 
-	acknowledging atomic.Bool // revoked state is being freed
+	acknowledging atomic.Bool  // revoked state is being freed
+	notBefore     atomic.Int64 // when revoked state may be looked for again, in ns after began
 
 	now    atomic.Pointer[generation] // the session in force
 	listed atomic.Uint64              // epoch for which the files were listed last; changes under mu
