@@ -419,9 +419,9 @@ func (m *ModeMasked) Decode(r *xdr.Reader) { m.Value, m.Mask = r.Uint32(), r.Uin
 // A Pathname is a pathname4: names from a root down.
 type Pathname [][]byte
 
-// maxPathNames bounds the names of a Pathname, and the servers and locations of
-// an FSLocations, that Decode accepts.
-const maxPathNames = 1024
+// maxListLen bounds the names of a Pathname, the servers and locations of an
+// FSLocations, and the referring calls of a CB_SEQUENCE, that Decode accepts.
+const maxListLen = 1024
 
 // AppendTo appends the wire form of p to b.
 func (p *Pathname) AppendTo(b []byte) []byte {
@@ -477,10 +477,10 @@ func (f *FSLocations) Decode(r *xdr.Reader) {
 	}
 }
 
-// listLen reads the length of a list of at most maxPathNames values.
+// listLen reads the length of a list of at most maxListLen values.
 func listLen(r *xdr.Reader) uint32 {
 	n := r.Uint32()
-	if n > maxPathNames {
+	if n > maxListLen {
 		r.Fail(xdr.ErrLong)
 	}
 	return n

@@ -1,0 +1,165 @@
+package nfs4
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+
+	"github.com/buildbarn/go-xdr/pkg/protocols/nfsv4"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// cbForms makes empty arguments and results of each callback.
+var cbForms = map[CBOp][2]func() Message{
+	CBOpGetAttr:    {form[CBGetAttrArgs], form[GetAttrRes]},
+	CBOpRecall:     {form[CBRecallArgs], form[StatusRes]},
+	CBOpRecallAny:  {form[CBRecallAnyArgs], form[StatusRes]},
+	CBOpRecallSlot: {form[CBRecallSlotArgs], form[StatusRes]},
+	CBOpSequence:   {form[CBSequenceArgs], form[CBSequenceRes]},
+	CBOpNotifyLock: {form[CBNotifyLockArgs], form[StatusRes]},
+	CBOpOffload:    {form[CBOffloadArgs], form[StatusRes]},
+}
+
+// cbOracle reads one callback's number and arguments or results.
+func cbOracle(r io.Reader, result int) (m io.WriterTo, err error) {
+	if result == 1 {
+		m, _, err = nfsv4.ReadNfsCbResop4(r)
+	} else {
+		m, _, err = nfsv4.ReadNfsCbArgop4(r)
+	}
+	return m, err
+}
+
+// TestCBOracle reads and writes callbacks that the oracle accepts, with every arm
+// of every union.
+func TestCBOracle(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	for op := range cbForms {
+		for result := range 2 {
+			accepted := 0
+			for try := 0; try < 4000 && accepted < 100; try++ {
+				var wire bytes.Buffer
+				number := bytes.NewReader(binary.BigEndian.AppendUint32(nil, uint32(op)))
+				in := io.TeeReader(io.MultiReader(number, io.LimitReader(newWords(rng), longest)), &wire)
+				if m, err := cbOracle(in, result); err == nil && cbAccepts(t, op, result, m, wire.Bytes()) {
+					accepted++
+				}
+			}
+			assert.GreaterOrEqual(t, accepted, 20, "%s %d", op, result)
+		}
+	}
+}
+
+// cbAccepts is accepts for a callback.
+func cbAccepts(t *testing.T, op CBOp, result int, accepted io.WriterTo, wire []byte) bool {
+	t.Helper()
+	m := cbForms[op][result]()
+	r := xdr.NewReader(wire[4:])
+	if m.Decode(&r); r.Err() != nil {
+		require.False(t, defined(reflect.ValueOf(accepted)), "%s %d %x: %v", op, result, wire, r.Err())
+		return false
+	}
+	require.NoError(t, r.Done(), "%s %d %x", op, result, wire)
+	if hasBeyond(m) {
+		return true
+	}
+	out := AppendCBOp(nil, op, m)
+	if len(out) == len(wire) { // otherwise a bitmap has lost words of zeros
+		assert.Equal(t, wire, out, "%s %d", op, result)
+		return true
+	}
+	read, err := cbOracle(bytes.NewReader(out), result)
+	require.NoError(t, err, "%s %d %x: %x", op, result, wire, out)
+	var echo bytes.Buffer
+	_, err = read.WriteTo(&echo)
+	require.NoError(t, err)
+	assert.Equal(t, out, echo.Bytes())
+	return true
+}
+
+// TestCBGolden reads and writes a callback of Linux's server, and the answer of its
+// client.
+func TestCBGolden(t *testing.T) {
+	wire := wiretest.Hex(t, "testdata/callback/cb_sequence-cb_recall_any.call.hex")
+	r := xdr.NewReader(wire)
+	var head CBCompoundArgs
+	head.Decode(&r)
+	require.Equal(t, CBCompoundArgs{Tag: []byte{}, Minor: 2, N: 2}, head)
+	out := head.AppendTo(nil)
+	var seq CBSequenceArgs
+	require.Equal(t, CBOpSequence, CBOp(r.Uint32()))
+	seq.Decode(&r)
+	assert.EqualValues(t, 1, seq.Sequence)
+	var recall CBRecallAnyArgs
+	require.Equal(t, CBOpRecallAny, CBOp(r.Uint32()))
+	recall.Decode(&r)
+	assert.Equal(t, RecallAnyRead, recall.Types.Words[0])
+	require.NoError(t, r.Done())
+	assert.Equal(t, wire, AppendCBOp(AppendCBOp(out, CBOpSequence, &seq), CBOpRecallAny, &recall))
+
+	wire = wiretest.Hex(t, "testdata/callback/cb_sequence-cb_recall_any.reply.hex")
+	r = xdr.NewReader(wire)
+	var res CompoundRes
+	res.Decode(&r)
+	out = res.AppendTo(nil)
+	var seqRes CBSequenceRes
+	require.Equal(t, CBOpSequence, CBOp(r.Uint32()))
+	seqRes.Decode(&r)
+	assert.EqualValues(t, 15, seqRes.TargetHighestSlotID)
+	var done StatusRes
+	require.Equal(t, CBOpRecallAny, CBOp(r.Uint32()))
+	done.Decode(&r)
+	require.NoError(t, r.Done())
+	assert.Equal(t, wire, AppendCBOp(AppendCBOp(out, CBOpSequence, &seqRes), CBOpRecallAny, &done))
+}
+
+// TestCBBounds refuses lists of referring calls that are too long to be meant.
+func TestCBBounds(t *testing.T) {
+	for _, seq := range []CBSequenceArgs{
+		{Referring: make([]ReferringCalls, maxListLen+1)},
+		{Referring: []ReferringCalls{{Calls: make([]ReferringCall, maxListLen+1)}}},
+	} {
+		r := xdr.NewReader(seq.AppendTo(nil))
+		new(CBSequenceArgs).Decode(&r)
+		assert.ErrorIs(t, r.Err(), xdr.ErrLong)
+	}
+	for op := range cbForms {
+		assert.Contains(t, op.String(), "CB_")
+	}
+	assert.Equal(t, "CB_ILLEGAL", CBOpIllegal.String())
+	assert.Equal(t, "nfs_cb_opnum4(2)", CBOp(2).String())
+}
+
+// FuzzCallback reads callbacks, as a client does from a server that it need not
+// trust.
+func FuzzCallback(f *testing.F) {
+	f.Add(uint32(CBOpSequence), false, make([]byte, 36))
+	f.Add(uint32(CBOpOffload), false, make([]byte, 60))
+	f.Add(uint32(CBOpGetAttr), true, []byte{0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 8, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 9})
+	f.Fuzz(func(t *testing.T, number uint32, results bool, wire []byte) {
+		each, ok := cbForms[CBOp(number)]
+		if !ok {
+			return
+		}
+		m := each[0]()
+		if results {
+			m = each[1]()
+		}
+		r := xdr.NewReader(wire)
+		if m.Decode(&r); r.Err() != nil || hasBeyond(m) {
+			return
+		}
+		out := m.AppendTo(nil)
+		again := xdr.NewReader(out)
+		m.Decode(&again)
+		assert.NoError(t, again.Done())
+		assert.Equal(t, out, m.AppendTo(nil))
+	})
+}
