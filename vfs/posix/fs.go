@@ -40,6 +40,13 @@ type FS struct {
 	openNamed func(dir int, name string) (int, error)       // openPath, replaced in tests
 	fcntlLock func(fd, command int, lk *unix.Flock_t) error // fcntlLock, replaced in tests
 
+	// The kernel's calls, replaced in tests.
+	fallocate  func(fd int, mode uint32, off, n int64) error
+	copyRange  func(in int, inOff *int64, out int, outOff *int64, n, flags int) (int, error)
+	cloneRange func(fd int, r *unix.FileCloneRange) error
+
+	cloneAlign uint32 // see CloneAlign
+
 	unkept   bool      // the last tick could not write the table
 	unlocked sync.Once // see lockError
 

@@ -18,6 +18,7 @@ func Open(dir string, o Options) (*FS, error) {
 	f := &FS{
 		proc: -1, tree: -1, mount: -1,
 		newVerf: o.Verifier, log: o.Log, maxSize: maxSize(), openNamed: openPath, fcntlLock: fcntlLock,
+		fallocate: hostFallocate, copyRange: unix.CopyFileRange, cloneRange: unix.IoctlFileCloneRange,
 		stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	f.verifier.Store(o.Verifier())
@@ -92,6 +93,9 @@ func (f *FS) openMount(dir string, o *Options) (err error) {
 	f.kept = keepsHandles(fsType)
 	f.coarse.Store(!fineTimes(fsType))
 	f.lasting = localTypes[fsType] && !f.volatile
+	if canClone(f.mount) {
+		f.cloneAlign = uint32(fs.Bsize)
+	}
 	return statFD(f.mount, &f.rootStat)
 }
 

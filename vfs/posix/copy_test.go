@@ -1,0 +1,107 @@
+//go:build linux
+
+package posix
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// twoFiles returns a world with two files of its caller.
+func twoFiles(t *testing.T) (w *world, src, dst vfs.Part) {
+	w = newWorld(t, tableKind())
+	for _, name := range []string{"src", "dst"} {
+		m, err := w.f.Create(t.Context(), &w.c, w.f.Root(), name, vfs.CreateHow{Mode: vfs.Guarded})
+		require.NoError(t, err)
+		_, _, _, err = w.f.Write(t.Context(), &w.c, m.Handle, []byte("0123456789"), 0, vfs.FileSync)
+		require.NoError(t, err)
+		src, dst = dst, vfs.Part{Handle: m.Handle}
+	}
+	return w, src, dst
+}
+
+// TestCopyRangeErrors checks errors by which the kernel refuses to copy at all,
+// interrupted copies, and copies that end early.
+func TestCopyRangeErrors(t *testing.T) {
+	w, src, dst := twoFiles(t)
+	for err, want := range map[error]error{
+		unix.EXDEV: unix.EOPNOTSUPP, unix.ENOSYS: unix.EOPNOTSUPP, unix.EINVAL: unix.EOPNOTSUPP, unix.EOPNOTSUPP: unix.EOPNOTSUPP,
+		unix.ENOSPC: unix.ENOSPC, unix.EIO: unix.EIO,
+	} {
+		w.f.copyRange = func(int, *int64, int, *int64, int, int) (int, error) { return -1, err }
+		n, got := w.f.CopyRange(t.Context(), &w.c, src, dst, 10)
+		assert.Zero(t, n)
+		assert.ErrorIs(t, got, want)
+	}
+	calls := 0
+	w.f.copyRange = func(in int, inOff *int64, out int, outOff *int64, n, flags int) (int, error) {
+		if calls++; calls == 1 {
+			return -1, unix.EINTR
+		}
+		return unix.CopyFileRange(in, inOff, out, outOff, 3, flags)
+	}
+	src.Offset, dst.Offset = 7, 10
+	n, err := w.f.CopyRange(t.Context(), &w.c, src, dst, 10)
+	require.NoError(t, err)
+	assert.EqualValues(t, 3, n)
+	p := make([]byte, 20)
+	got, _, _, err := w.f.Read(t.Context(), &w.c, dst.Handle, p, 0)
+	require.NoError(t, err)
+	assert.Equal(t, "0123456789789", string(p[:got]))
+	o, err := w.f.object(dst.Handle)
+	require.NoError(t, err)
+	defer w.f.put(o)
+	assert.NotEmpty(t, w.f.disk.dirty[o.ino], "a COMMIT must sync the descriptor that has copied")
+}
+
+// TestCloneRange checks what is passed to the kernel, and that the clone is
+// synced before CloneRange returns: R7862-15.13-8.
+func TestCloneRange(t *testing.T) {
+	w, src, dst := twoFiles(t)
+	w.f.cloneAlign, w.f.volatile = 4096, false
+	var passed unix.FileCloneRange
+	w.f.cloneRange = func(_ int, r *unix.FileCloneRange) error {
+		passed = *r
+		return nil
+	}
+	synced := 0
+	w.f.disk.fsync = func(int) error {
+		synced++
+		return nil
+	}
+	src.Offset, dst.Offset = 4096, 8192
+	require.NoError(t, w.f.CloneRange(t.Context(), &w.c, src, dst, 10))
+	assert.Positive(t, passed.Src_fd)
+	passed.Src_fd = 0
+	assert.Equal(t, unix.FileCloneRange{Src_offset: 4096, Src_length: 10, Dest_offset: 8192}, passed)
+	assert.Equal(t, 1, synced)
+	w.f.disk.fsync = func(int) error { return unix.EIO }
+	verifier := w.f.WriteVerifier()
+	require.ErrorIs(t, w.f.CloneRange(t.Context(), &w.c, src, dst, 10), unix.EIO)
+	assert.NotEqual(t, verifier, w.f.WriteVerifier())
+	w.f.cloneAlign = 0
+	require.ErrorIs(t, w.f.CloneRange(t.Context(), &w.c, src, dst, 10), unix.EOPNOTSUPP)
+}
+
+// TestAllocateFails checks that the file becomes longer only once all of the
+// range has storage (R7862-3.1-1, R7862-15.1-3), and file systems without
+// holes.
+func TestAllocateFails(t *testing.T) {
+	w, _, p := twoFiles(t)
+	w.f.fallocate = func(fd int, mode uint32, off, n int64) error {
+		assert.EqualValues(t, unix.FALLOC_FL_KEEP_SIZE, mode)
+		return unix.ENOSPC
+	}
+	require.ErrorIs(t, w.f.Allocate(t.Context(), &w.c, p, 1<<20), unix.ENOSPC)
+	a, err := w.f.GetAttr(t.Context(), &w.c, p.Handle)
+	require.NoError(t, err)
+	assert.EqualValues(t, 10, a.Size)
+	w.f.fallocate = func(int, uint32, int64, int64) error { return unix.EOPNOTSUPP }
+	require.ErrorIs(t, w.f.Allocate(t.Context(), &w.c, p, 5), unix.EOPNOTSUPP)
+	require.ErrorIs(t, w.f.Deallocate(t.Context(), &w.c, p, 5), unix.EOPNOTSUPP)
+}
