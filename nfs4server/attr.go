@@ -33,7 +33,7 @@ var (
 	// supported1 are the attributes of minor version 1; later has those of
 	// minor version 2.
 	later      = nfs4.BitmapOf(nfs4.AttrChangeAttrType, nfs4.AttrModeUmask)
-	unsupplied = nfs4.BitmapOf(nfs4.AttrACLSupport, nfs4.AttrCloneBlkSize, nfs4.AttrXattrSupport, nfs4.AttrFSLocations)
+	unsupplied = nfs4.BitmapOf(nfs4.AttrACLSupport, nfs4.AttrCloneBlkSize, nfs4.AttrXattrSupport, nfs4.AttrFSLocations) // but see supported
 	supported2 = nfs4.Known.Without(unsupplied)
 	supported1 = supported2.Without(later)
 
@@ -49,12 +49,17 @@ var (
 		nfs4.AttrSuppattrExclCreat, nfs4.AttrFSCharsetCap, nfs4.AttrChangeAttrType)
 )
 
-// supported returns the attributes of the COMPOUND's minor version.
-func (x *compound) supported() nfs4.Bitmap {
-	if x.minor >= nfs4.Minor2 {
-		return supported2
+// supported returns the attributes of an object in the COMPOUND's minor version.
+// clone_blksize shows that CLONE works (RFC 7862, Section 4.1.2).
+func (x *compound) supported(o *object) nfs4.Bitmap {
+	if x.minor < nfs4.Minor2 {
+		return supported1
 	}
-	return supported1
+	ids := supported2
+	if o.use != nil && o.use.Export.CloneAlign > 0 {
+		ids.Set(nfs4.AttrCloneBlkSize)
+	}
+	return ids
 }
 
 // unreadable reports whether any of some attributes is supported, but can only
@@ -94,7 +99,7 @@ func getAttr(ctx context.Context, x *compound) nfs4.Status {
 // fill sets the requested attributes of an object, as far as they are
 // supported.
 func (x *compound) fill(ctx context.Context, o *object, request *nfs4.Bitmap, out *nfs4.Attrs) nfs4.Status {
-	want := request.And(x.supported())
+	want := request.And(x.supported(o))
 	if o.node != nil {
 		out.Mask = want
 		x.fillNode(ctx, o.node, out)
@@ -115,8 +120,9 @@ func (x *compound) fillFrom(ctx context.Context, o *object, a *vfs.Attr, want nf
 	u := o.use
 	out.Mask = want
 	if want.Any(&ofServer) {
-		x.fillServer(out)
+		x.fillServer(o, out)
 	}
+	out.CloneBlkSize = u.Export.CloneAlign
 	out.FSID = nfs4.FSID{Major: a.FSID, Minor: uint64(u.Export.ID)}
 	out.Type = nfs4.FileType(a.Type)
 	out.Change = changeOf(a)
@@ -169,9 +175,9 @@ func (x *compound) fillFrom(ctx context.Context, o *object, a *vfs.Attr, want nf
 	return nfs4.OK
 }
 
-// fillServer sets the attributes that are the same for all objects.
-func (x *compound) fillServer(out *nfs4.Attrs) {
-	out.SupportedAttrs = x.supported()
+// fillServer sets the attributes that are the same for all objects of an export.
+func (x *compound) fillServer(o *object, out *nfs4.Attrs) {
+	out.SupportedAttrs = x.supported(o)
 	out.FHExpireType = nfs4.FHPersistent
 	out.LinkSupport, out.SymlinkSupport, out.NamedAttr = true, true, false
 	out.UniqueHandles = false
@@ -181,7 +187,7 @@ func (x *compound) fillServer(out *nfs4.Attrs) {
 	out.MaxFileSize = realm.MaxFileSize
 	out.MaxRead, out.MaxWrite = uint64(x.server.realm.Payload()), uint64(x.server.realm.Payload())
 	out.TimeDelta = nfs4.Time{Nsec: 1}
-	out.SuppattrExclCreat = x.supported().And(exclusive)
+	out.SuppattrExclCreat = out.SupportedAttrs.And(exclusive)
 	out.FSCharsetCap = nfs4.CharsetContainsNonUTF8
 	out.ChangeAttrType = nfs4.ChangeTypeUndefined
 }
@@ -190,7 +196,7 @@ func (x *compound) fillServer(out *nfs4.Attrs) {
 func (x *compound) fillNode(ctx context.Context, n *node, out *nfs4.Attrs) {
 	t := x.tree()
 	*out = nfs4.Attrs{Mask: out.Mask}
-	x.fillServer(out)
+	x.fillServer(&object{node: n}, out)
 	out.Type = nfs4.TypeDir
 	out.Change = uint64(t.made.UnixNano())
 	out.Size = 4096
@@ -273,7 +279,7 @@ func nVerify(ctx context.Context, x *compound) nfs4.Status {
 func (x *compound) same(ctx context.Context) (bool, nfs4.Status) {
 	var a nfs4.VerifyArgs
 	a.Decode(x.args)
-	unknown := a.Attrs.Mask.Without(x.supported())
+	unknown := a.Attrs.Mask.Without(x.supported(&x.current))
 	switch {
 	case x.args.Err() != nil:
 		return false, nfs4.ErrBadXDR
@@ -352,7 +358,7 @@ func (x *compound) mayChange(o *object) nfs4.Status {
 
 // setAttrs converts attributes to be set. done are those that will be set.
 func (x *compound) setAttrs(ctx context.Context, a *nfs4.Attrs, allowed nfs4.Bitmap) (set vfs.SetAttr, done nfs4.Bitmap, _ nfs4.Status) {
-	unknown := a.Mask.Without(x.supported())
+	unknown := a.Mask.Without(x.supported(&x.current))
 	readOnly := a.Mask.Without(allowed)
 	both := nfs4.BitmapOf(nfs4.AttrMode, nfs4.AttrModeSetMasked)
 	switch {

@@ -39,6 +39,7 @@ type compound struct {
 
 	current, saved object
 	special        nfs4state.SpecialUse // of the operation
+	specialSource  nfs4state.SpecialUse // of its saved filehandle
 	uses           []*use               // of exports, with which the COMPOUND has begun
 	spare          []*use
 
@@ -159,6 +160,7 @@ func (x *compound) end() {
 		x.session.End(x.slot, nil, false, true)
 	}
 	x.special.End() // if the operation has panicked
+	x.specialSource.End()
 	for _, u := range x.uses {
 		u.End()
 		x.spare = append(x.spare, u)
@@ -275,6 +277,7 @@ func (x *compound) next(ctx context.Context) (nfs4.Status, error) {
 	mark := len(x.out)
 	status = o.do(ctx, x)
 	x.special.End()
+	x.specialSource.End()
 	if x.args.Err() != nil && status == nfs4.OK {
 		status = nfs4.ErrBadXDR
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/nfs4state"
 	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/xdr"
@@ -16,22 +17,28 @@ import (
 // Without an open, no other may deny it (RFC 8881, Sections 8.2.3 and 9.7), and
 // the returned one is nil.
 func (x *compound) mayUse(id *nfs4.StateID, access uint32) (*realm.Open, nfs4.Status) {
-	key, err := x.key(&x.current)
+	return x.mayUseOf(&x.current, &x.special, id, access)
+}
+
+// mayUseOf is mayUse for another object than the current one. A special stateid
+// begins a use.
+func (x *compound) mayUseOf(of *object, use *nfs4state.SpecialUse, id *nfs4.StateID, access uint32) (*realm.Open, nfs4.Status) {
+	key, err := x.key(of)
 	if err != nil {
 		return nil, x.status(err)
 	}
 	switch *id {
 	case nfs4.CurrentStateID:
-		if !x.current.stated {
+		if !of.stated {
 			return nil, nfs4.ErrBadStateID
 		}
-		current := x.current.stateid
+		current := of.stateid
 		current.SeqID = 0
-		return x.mayUse(&current, access)
+		return x.mayUseOf(of, use, &current, access)
 	case nfs4.BypassStateID, nfs4.AnonymousStateID:
 		bypass := *id == nfs4.BypassStateID && access == nfs4.ShareRead
 		var status nfs4.Status
-		x.special, status = x.server.state.BeginSpecial(key, access, bypass)
+		*use, status = x.server.state.BeginSpecial(key, access, bypass)
 		return nil, status
 	}
 	o, status := x.server.state.Open(x.session, id)
@@ -272,13 +279,10 @@ func write(ctx context.Context, x *compound) nfs4.Status {
 	}
 	u, h := x.current.use, x.current.h
 	f := u.FileOf(opened, vfs.OpenWrite)
-	var err error
 	if f != nil {
 		defer f.Done()
-		err = u.BeforeOpenWrite(ctx, h)
-	} else {
-		err = u.BeforeWrite(ctx, h)
 	}
+	err := x.announceWrite(ctx, f)
 	if err != nil {
 		return x.status(err)
 	}
@@ -308,6 +312,15 @@ func write(ctx context.Context, x *compound) nfs4.Status {
 	binary.BigEndian.PutUint64(res.Verf[:], verf)
 	x.out = res.AppendTo(x.out)
 	return nfs4.OK
+}
+
+// announceWrite announces that the data of the current object are about to
+// change, through f unless it is nil.
+func (x *compound) announceWrite(ctx context.Context, f *realm.File) error {
+	if f == nil {
+		return x.current.use.BeforeWrite(ctx, x.current.h)
+	}
+	return x.current.use.BeforeOpenWrite(ctx, x.current.h)
 }
 
 // commit is COMMIT (RFC 8881, Section 18.3).

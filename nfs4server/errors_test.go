@@ -24,6 +24,8 @@ func permitted(op nfs4.Op, status nfs4.Status) bool {
 //
 // R8881-15.1.2.1-1, R8881-15.2-2, R8881-15.2-3, R8881-15.2-4, R8881-15.2-5,
 // R8881-15.2-6, R8881-15.2-7.
+//
+// R7862-11.2-1.
 func TestListedErrors(t *testing.T) {
 	for _, tt := range []struct {
 		op     nfs4.Op
@@ -44,12 +46,18 @@ func TestListedErrors(t *testing.T) {
 		{nfs4.OpFreeStateID, nfs4.ErrLocksHeld, true},
 		{nfs4.OpCreateSession, nfs4.ErrGrace, false},
 		{nfs4.OpSeek, nfs4.ErrNotSupp, true},
+		{nfs4.OpSeek, nfs4.ErrUnionNotSupp, true},
+		{nfs4.OpCopy, nfs4.ErrXDev, false},
+		{nfs4.OpClone, nfs4.ErrXDev, true},
+		{nfs4.OpClone, nfs4.ErrLocked, false},
+		{nfs4.OpCopyNotify, nfs4.ErrNotSupp, true},
 	} {
 		assert.Equal(t, tt.want, permitted(tt.op, tt.status), "%s %s", tt.op, tt.status)
 	}
 	for op := nfs4.OpAccess; op < nfs4.NumOp; op++ {
 		for _, never := range []nfs4.Status{nfs4.ErrBadSeqID, nfs4.ErrLeaseMoved, nfs4.ErrNXIO, nfs4.ErrRestoreFH, nfs4.ErrStaleStateID, nfs4.ErrResource} {
-			assert.False(t, permitted(op, never), "%s %s", op, never)
+			beyond := op == nfs4.OpSeek && never == nfs4.ErrNXIO // RFC 7862, Section 15.11.3
+			assert.Equal(t, beyond, permitted(op, never), "%s %s", op, never)
 		}
 	}
 }

@@ -69,7 +69,7 @@ func (x *compound) rest() {
 
 // list lists a directory of an export.
 func (x *compound) list(ctx context.Context, a *nfs4.ReadDirArgs, w *nfs4.DirWriter) nfs4.Status {
-	l := lister{x: x, dir: x.current, want: a.Request.And(x.supported()), w: w}
+	l := lister{x: x, dir: x.current, want: a.Request.And(x.supported(&x.current)), w: w}
 	verf, cookie, eof := binary.BigEndian.Uint64(a.Verf[:]), a.Cookie, false
 	if cookie != 0 {
 		cookie -= firstCookie
@@ -235,7 +235,7 @@ func (x *compound) listNode(ctx context.Context, a *nfs4.ReadDirArgs, w *nfs4.Di
 		}
 		from = int(min(a.Cookie-firstCookie, uint64(len(n.children))))
 	}
-	want := a.Request.And(x.supported())
+	want := a.Request.And(x.supported(&x.current))
 	for i, c := range n.children[from:] {
 		if !x.visible(ctx, t, c) {
 			continue

@@ -62,7 +62,7 @@ func TestScenarios(t *testing.T) {
 		}
 		t.Run(fmt.Sprint("4.", minor), func(t *testing.T) {
 			for _, sc := range nfs4test.All() {
-				if minor > nfs4.Minor1 && (sc.Heavy || sc.Hostile) {
+				if minor < sc.Since || minor > nfs4.Minor1 && (sc.Heavy || sc.Hostile) {
 					continue
 				}
 				t.Run(sc.Name, func(t *testing.T) {

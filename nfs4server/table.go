@@ -47,6 +47,16 @@ var operations = [nfs4.NumOp]operation{
 	nfs4.OpVerify:        {verify, needsCurrent, 0},
 	nfs4.OpWrite:         {write, needsCurrent | changes, statusLen + 16},
 
+	nfs4.OpAllocate:      {allocate, needsCurrent | changes, statusLen},
+	nfs4.OpClone:         {clone, needsCurrent | needsSaved | changes, statusLen},
+	nfs4.OpCopy:          {copyData, needsCurrent | needsSaved | changes, statusLen + 4 + 8 + 4 + nfs4.VerifierSize + 4 + 4},
+	nfs4.OpDeallocate:    {deallocate, needsCurrent | changes, statusLen},
+	nfs4.OpIOAdvise:      {ioAdvise, needsCurrent, statusLen + bitmapLen},
+	nfs4.OpOffloadCancel: {offload, 0, 0},
+	nfs4.OpOffloadStatus: {offload, 0, 0},
+	nfs4.OpReadPlus:      {readPlus, needsCurrent, readPlusHead + holeLen},
+	nfs4.OpSeek:          {seek, needsCurrent, statusLen + 4 + 8},
+
 	nfs4.OpBackchannelCtl:    {backchannelCtl, 0, 0},
 	nfs4.OpBindConnToSession: {bindConnToSession, firstAlone, 0},
 	nfs4.OpCreateSession:     {createSession, firstAlone, statusLen + nfs4.SessionIDSize + 8 + 2*channelLen},

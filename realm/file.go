@@ -32,6 +32,16 @@ func (f *File) use(c *vfs.Cred) bool {
 	return false
 }
 
+// Part returns the part of a file from an offset on: by f, or if f is nil by
+// the handle.
+func (f *File) Part(h vfs.Handle, off uint64) vfs.Part {
+	p := vfs.Part{Handle: h, Offset: off}
+	if f != nil {
+		p.File = f.File
+	}
+	return p
+}
+
 // Done ends a use of the file. The last one after the file's end closes it.
 func (f *File) Done() {
 	if f.users.Add(-1) == 0 {

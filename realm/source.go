@@ -13,14 +13,20 @@ import (
 // A source is the file system of an export while it is exported, and counts its
 // users. Exports of several sets may share a source.
 type source struct {
-	FS       vfs.FS
-	Mapper   vfs.Mapper     // FS, or nil
-	Keys     vfs.Identifier // likewise
-	Leaser   vfs.Leaser     // likewise
-	Opener   vfs.Opener     // likewise
-	Locker   vfs.Locker     // likewise
-	work     work           // permits of calls for FS
-	overload overload       // counts the same calls
+	FS     vfs.FS
+	Mapper vfs.Mapper     // FS, or nil
+	Keys   vfs.Identifier // likewise
+	Leaser vfs.Leaser     // likewise
+	Opener vfs.Opener     // likewise
+	Locker vfs.Locker     // likewise
+	Spacer vfs.Spacer     // likewise
+	Copier vfs.Copier     // likewise
+
+	// CloneAlign is that of Copier, or 0.
+	CloneAlign uint32
+
+	work     work     // permits of calls for FS
+	overload overload // counts the same calls
 
 	// running calls; retired is added once the export is gone.
 	calls atomic.Int64
@@ -39,6 +45,10 @@ func newSource(fs vfs.FS) *source {
 	s.Leaser, _ = fs.(vfs.Leaser)
 	s.Opener, _ = fs.(vfs.Opener)
 	s.Locker, _ = fs.(vfs.Locker)
+	s.Spacer, _ = fs.(vfs.Spacer)
+	if s.Copier, _ = fs.(vfs.Copier); s.Copier != nil {
+		s.CloneAlign = s.Copier.CloneAlign()
+	}
 	s.files = make(map[*File]struct{})
 	return s
 }

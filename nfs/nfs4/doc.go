@@ -13,7 +13,7 @@
 //
 // AppendTo appends a value's wire form and cannot fail. Decode reads the value
 // from an xdr.Reader, whose Err reports an error. Nothing uses reflection. Only
-// lists of results allocate: SecInfoRes and FSLocations.
+// lists allocate: SecInfoRes, FSLocations, and the sources of CopyArgs.
 //
 // # The data items
 //

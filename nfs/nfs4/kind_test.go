@@ -69,6 +69,13 @@ func TestMainOp(t *testing.T) {
 	leading = AppendOp(leading, OpSequence, new(SequenceArgs))
 	leading = xdr.AppendUint32(leading, uint32(OpPutRootFH))
 	assert.Equal(t, OpPutRootFH, MainOp(call(ProcCompound, leading)))
+	copied := AppendOp((&CompoundArgs{Minor: 2, N: 5}).AppendTo(nil), OpSequence, new(SequenceArgs)) // as Linux sends COPY
+	for _, h := range []string{"source", "target"} {
+		if copied = AppendOp(copied, OpPutFH, &HandleArgs{Object: FH(h)}); h == "source" {
+			copied = xdr.AppendUint32(copied, uint32(OpSaveFH))
+		}
+	}
+	assert.Equal(t, OpCopy, MainOp(call(ProcCompound, xdr.AppendUint32(copied, uint32(OpCopy)))), "not counted with READ")
 	unknown := xdr.AppendUint32((&CompoundArgs{Minor: 2, N: 1}).AppendTo(nil), uint32(NumOp))
 	assert.Zero(t, MainOp(call(ProcCompound, unknown)))
 }

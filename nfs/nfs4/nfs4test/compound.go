@@ -86,7 +86,12 @@ func (x *compound) decode(t *T, results []byte) *reply {
 		}
 		require.Equal(t, x.ops[i].num, rep.last, "RFC 8881, 16.2.3: results are in order")
 		x.ops[i].res.Decode(&r)
-		if l, ok := x.ops[i].res.(*listing); ok && l.Status == nfs4.OK {
+		switch l := x.ops[i].res.(type) {
+		case *listing:
+			if l.Status == nfs4.OK {
+				l.read(&r)
+			}
+		case *contents:
 			l.read(&r)
 		}
 		require.NoError(t, r.Err(), "results of %s", rep.last)

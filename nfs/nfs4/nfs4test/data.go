@@ -13,20 +13,25 @@ import (
 // allRights are the rights of ACCESS.
 const allRights = nfs4.AccessRead | nfs4.AccessLookup | nfs4.AccessModify | nfs4.AccessExtend | nfs4.AccessDelete | nfs4.AccessExecute
 
-// wrongTypes runs an operation for regular files on all others.
-func (t *T) wrongTypes(o op) {
+// wrongTypes runs operations for regular files on all others.
+func (t *T) wrongTypes(ops ...op) {
+	all := func(st nfs4.Status, at op) {
+		for _, o := range ops {
+			t.want(st, at, o)
+		}
+	}
 	t.each(func(name string, kind nfs4.FileType, fh nfs4.FH) {
 		switch kind {
 		case nfs4.TypeReg:
 		case nfs4.TypeDir:
-			t.want(nfs4.ErrIsDir, putFH(fh), o)
+			all(nfs4.ErrIsDir, putFH(fh))
 		case nfs4.TypeLnk:
-			t.want(nfs4.ErrSymlink, putFH(fh), o)
+			all(nfs4.ErrSymlink, putFH(fh))
 		default:
-			t.want(nfs4.ErrWrongType, putFH(fh), o)
+			all(nfs4.ErrWrongType, putFH(fh))
 		}
 	})
-	t.want(nfs4.ErrIsDir, putRootFH(), o)
+	all(nfs4.ErrIsDir, putRootFH())
 }
 
 // data are scenarios of ACCESS, READ, WRITE, COMMIT and READLINK.

@@ -65,6 +65,10 @@ type Scenario struct {
 	// which thus must not run on it.
 	Harms bool
 
+	// Since is the first minor version that has the scenario's operations; 0 is
+	// nfs4.Minor1.
+	Since uint32
+
 	// Slow scenarios wait for the end of a lease.
 	Slow bool
 
@@ -78,7 +82,7 @@ func All() []Scenario {
 		handles, lookups, security, getattrs, verifies, setattrs,
 		opens, creations, stateids, data,
 		makes, removals, renames, readdirs, byteRanges, structure, cuts,
-		records, retries, leases, currents, sharing, spelled, limits, roots, misformed, values, rights, races, hogs,
+		records, retries, leases, currents, sharing, spelled, limits, roots, misformed, values, rights, races, hogs, space, copies,
 	)
 }
 

@@ -1,0 +1,314 @@
+package nfs4server
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/realm"
+	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/mem"
+	"github.com/nfsrdma/nfsrdma/vfs/posix"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// anyone lets every client do everything.
+func anyone() []exports.Client {
+	return exports.Everyone(exports.Options{Insecure: true, NoRootSquash: true})
+}
+
+// onDisk serves a directory of the host.
+func diskDir(t *testing.T) (*posix.FS, string) {
+	dir := t.TempDir()
+	f, err := posix.Open(dir, posix.Options{StateDir: t.TempDir(), TableHandles: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	return f, dir
+}
+
+// copies returns the steps of a COPY of a whole file.
+func copies(src, dst nfs4.FH, count uint64, res *nfs4.CopyRes) []step {
+	return []step{
+		put(src),
+		{nfs4.OpSaveFH, &void, status()},
+		put(dst),
+		{nfs4.OpCopy, &nfs4.CopyArgs{Count: count, Consecutive: true, Synchronous: true}, res},
+	}
+}
+
+// makeIn makes a file in an export.
+func (g *rig) makeIn(export, name, content string) nfs4.FH {
+	g.t.Helper()
+	var res nfs4.OpenRes
+	var fh nfs4.HandleRes
+	st, _ := g.do(root(), look(export), step{nfs4.OpOpen, openArgs("maker", name, nfs4.ShareBoth, 0, nfs4.Unchecked), &res}, step{nfs4.OpGetFH, &void, &fh})
+	require.Equal(g.t, nfs4.OK, st)
+	out := bytes.Clone(fh.Object)
+	require.Equal(g.t, nfs4.OK, g.write(out, res.StateID, content))
+	require.Equal(g.t, nfs4.OK, g.close(out, res.StateID))
+	return out
+}
+
+// TestCopyBetweenExports copies from one export to another, through memory, and
+// clones nothing there: R7862-15.13-7, R7862-4.1.2-1.
+func TestCopyBetweenExports(t *testing.T) {
+	disk, dir := diskDir(t)
+	g := newRig(t, realm.Export{Path: "/x", FS: mem.New(mem.Options{Size: 1 << 30, Mode: 0o777}), Clients: anyone()},
+		realm.Export{Path: "/y", FS: disk, Clients: anyone()}).connect().asRoot()
+	content := strings.Repeat("0123456789", 20000)
+	src, dst := g.makeIn("x", "src", content), g.makeIn("y", "dst", "")
+	var res nfs4.CopyRes
+	st, _ := g.do(copies(src, dst, 0, &res)...)
+	require.Equal(t, nfs4.OK, st)
+	assert.EqualValues(t, len(content), res.Response.Count)
+	assert.Equal(t, nfs4.Unstable, res.Response.Committed)
+	got, err := os.ReadFile(filepath.Join(dir, "dst"))
+	require.NoError(t, err)
+	assert.Equal(t, content, string(got))
+	st, _ = g.do(put(src), step{nfs4.OpSaveFH, &void, status()}, put(dst), step{nfs4.OpClone, &nfs4.CloneArgs{}, status()})
+	assert.Equal(t, nfs4.ErrXDev, st)
+	st, _ = g.do(put(dst), step{nfs4.OpSaveFH, &void, status()}, put(src), step{nfs4.OpCopy, &nfs4.CopyArgs{Synchronous: true}, &res})
+	assert.Equal(t, nfs4.OK, st)
+	assert.Equal(t, nfs4.FileSync, res.Response.Committed, "a file in memory cannot become more stable")
+}
+
+// A brokenCopier is a file system on the disk whose copies fail or do other
+// things.
+type brokenCopier struct {
+	*posix.FS
+	copy  func(from, to vfs.Part, n uint64) (uint64, error)
+	align uint32
+	clone func(from, to vfs.Part, n uint64) error
+}
+
+func (b *brokenCopier) CopyRange(ctx context.Context, c *vfs.Cred, from, to vfs.Part, n uint64) (uint64, error) {
+	if b.copy == nil {
+		return b.FS.CopyRange(ctx, c, from, to, n)
+	}
+	return b.copy(from, to, n)
+}
+
+func (b *brokenCopier) CloneAlign() uint32 { return b.align }
+
+func (b *brokenCopier) CloneRange(_ context.Context, _ *vfs.Cred, from, to vfs.Part, n uint64) error {
+	return b.clone(from, to, n)
+}
+
+// copierRig returns a connected rig over a brokenCopier with two files.
+func copierRig(t *testing.T, b *brokenCopier) (g *rig, src, dst nfs4.FH) {
+	b.FS, _ = diskDir(t)
+	g = newRig(t, realm.Export{Path: "/x", FS: b, Clients: anyone()}).connect().asRoot()
+	return g, g.make("src", strings.Repeat("x", 8192)), g.make("dst", "")
+}
+
+// TestCopyErrors checks COPYs that fail at once or in the middle, meet a source
+// that becomes shorter, or whose file system cannot copy: R7862-15.2-15.
+func TestCopyErrors(t *testing.T) {
+	b := new(brokenCopier)
+	g, src, dst := copierRig(t, b)
+	run := func() (uint64, nfs4.Status) {
+		var res nfs4.CopyRes
+		st, _ := g.do(copies(src, dst, 8192, &res)...)
+		return res.Response.Count, st
+	}
+	b.copy = func(_, to vfs.Part, n uint64) (uint64, error) {
+		if to.Offset > 0 {
+			return 0, syscall.ENOSPC
+		}
+		return 100, nil
+	}
+	n, st := run()
+	assert.Equal(t, nfs4.OK, st)
+	assert.EqualValues(t, 100, n, "what was copied before the error")
+	b.copy = func(_, _ vfs.Part, n uint64) (uint64, error) { return 0, syscall.ENOSPC }
+	_, st = run()
+	assert.Equal(t, nfs4.ErrNoSpc, st, "the next call has the error")
+	b.copy = func(_, _ vfs.Part, n uint64) (uint64, error) { return 0, nil }
+	n, st = run()
+	assert.Equal(t, nfs4.OK, st)
+	assert.Zero(t, n, "the source has become shorter")
+	b.copy = func(_, _ vfs.Part, n uint64) (uint64, error) { return 0, syscall.EOPNOTSUPP }
+	n, st = run()
+	assert.Equal(t, nfs4.OK, st)
+	assert.EqualValues(t, 8192, n, "by reading and writing")
+	content, st := g.read(dst, nfs4.StateID{})
+	require.Equal(t, nfs4.OK, st)
+	assert.Equal(t, strings.Repeat("x", len(content)), content)
+}
+
+// TestClone checks which ranges CLONE passes to the file system, and the
+// attribute that shows that it can: R7862-12.2.1-1, R7862-4.1.2-4,
+// R7862-15.13-3, R7862-15.13-4, R7862-15.13-5, R7862-15.13-7, R7862-12.1-2.
+func TestClone(t *testing.T) {
+	b := &brokenCopier{align: 4096}
+	g, src, dst := copierRig(t, b)
+	var got []uint64
+	b.clone = func(from, to vfs.Part, n uint64) error {
+		got = []uint64{from.Offset, to.Offset, n}
+		return nil
+	}
+	run := func(src, dst nfs4.FH, a nfs4.CloneArgs) nfs4.Status {
+		got = nil
+		st, _ := g.do(put(src), step{nfs4.OpSaveFH, &void, status()}, put(dst), step{nfs4.OpClone, &a, status()})
+		return st
+	}
+	assert.Equal(t, nfs4.OK, run(src, dst, nfs4.CloneArgs{}))
+	assert.Equal(t, []uint64{0, 0, 8192}, got)
+	assert.Equal(t, nfs4.OK, run(src, dst, nfs4.CloneArgs{SrcOffset: 4096, DstOffset: 1 << 20, Count: 4096}))
+	assert.Equal(t, []uint64{4096, 1 << 20, 4096}, got)
+	assert.Equal(t, nfs4.OK, run(src, dst, nfs4.CloneArgs{SrcOffset: 8192}))
+	assert.Nil(t, got, "nothing is left")
+	for _, a := range []nfs4.CloneArgs{
+		{SrcOffset: 1},
+		{DstOffset: 4095},
+		{Count: 4097},
+		{SrcOffset: 4096, Count: 8192},
+		{SrcOffset: 12288},
+	} {
+		assert.Equal(t, nfs4.ErrInval, run(src, dst, a), a)
+		assert.Nil(t, got, a)
+	}
+	assert.Equal(t, nfs4.ErrInval, run(src, src, nfs4.CloneArgs{DstOffset: 4096}), "the ranges overlap")
+	assert.Equal(t, nfs4.OK, run(src, src, nfs4.CloneArgs{DstOffset: 8192}))
+	b.clone = func(_, _ vfs.Part, _ uint64) error { return syscall.EXDEV }
+	assert.Equal(t, nfs4.ErrXDev, run(src, dst, nfs4.CloneArgs{}))
+
+	a := g.attrs(src, nfs4.BitmapOf(nfs4.AttrSupportedAttrs, nfs4.AttrCloneBlkSize))
+	assert.True(t, a.SupportedAttrs.Has(nfs4.AttrCloneBlkSize))
+	assert.EqualValues(t, 4096, a.CloneBlkSize)
+	g.minor = nfs4.Minor1
+	g.connectAs("client of 4.1")
+	a = g.attrs(src, nfs4.BitmapOf(nfs4.AttrSupportedAttrs, nfs4.AttrCloneBlkSize))
+	assert.False(t, a.SupportedAttrs.Has(nfs4.AttrCloneBlkSize))
+	assert.Zero(t, a.SupportedAttrs.Words[2]&^uint32(0x1fff), "minor version 1 has no attribute from 77 on")
+}
+
+// TestCopyRights checks that the caller needs the rights to both files, and that
+// the export must be writable.
+func TestCopyRights(t *testing.T) {
+	g, _ := fileRig(t, false)
+	g.asRoot()
+	src, dst := g.make("src", "data"), g.make("dst", "")
+	g.cred.UID, g.cred.GID = 1000, 1000
+	run := func(src, dst nfs4.FH) nfs4.Status {
+		st, _ := g.do(copies(src, dst, 0, new(nfs4.CopyRes))...)
+		return st
+	}
+	assert.Equal(t, nfs4.ErrAccess, run(src, dst), "of root with mode 0644")
+	own := g.make("own", "")
+	assert.Equal(t, nfs4.OK, run(src, own))
+
+	fs := mem.New(mem.Options{Size: 1 << 30, Mode: 0o777})
+	_, err := fs.Create(t.Context(), &vfs.Cred{}, fs.Root(), "f", vfs.CreateHow{})
+	require.NoError(t, err)
+	ro := newRig(t, realm.Export{Path: "/x", FS: fs, Clients: exports.Everyone(exports.Options{Insecure: true, NoRootSquash: true, ReadOnly: true})}).connect().asRoot()
+	for op, args := range map[nfs4.Op]nfs4.Message{
+		nfs4.OpAllocate: &nfs4.RangeArgs{Length: 1}, nfs4.OpDeallocate: &nfs4.RangeArgs{Length: 1}, nfs4.OpClone: &nfs4.CloneArgs{SrcOffset: 0},
+	} {
+		st, _ := ro.do(root(), look("x"), look("f"), step{nfs4.OpSaveFH, &void, status()}, step{op, args, status()})
+		assert.Equal(t, nfs4.ErrROFS, st, op)
+	}
+}
+
+// A plainFS hides all that a file system has besides vfs.FS.
+type plainFS struct{ vfs.FS }
+
+// TestPlain checks a file system that knows nothing of storage, and copies
+// nothing itself: R7862-15.1-7, R7862-15.11-4.
+func TestPlain(t *testing.T) {
+	g := newRig(t, realm.Export{Path: "/x", FS: plainFS{mem.New(mem.Options{Size: 1 << 30, Mode: 0o777})}, Clients: anyone()}).connect().asRoot()
+	fh, dst := g.make("f", "0123456789"), g.make("dst", "")
+	for _, op := range []nfs4.Op{nfs4.OpAllocate, nfs4.OpDeallocate} {
+		st, _ := g.do(put(fh), step{op, &nfs4.RangeArgs{Length: 5}, status()})
+		assert.Equal(t, nfs4.ErrNotSupp, st, op)
+	}
+	for _, tt := range []struct {
+		off  uint64
+		what nfs4.Content
+		want nfs4.SeekRes
+	}{
+		{3, nfs4.ContentData, nfs4.SeekRes{Offset: 3}},
+		{3, nfs4.ContentHole, nfs4.SeekRes{Offset: 10, EOF: true}},
+	} {
+		var res nfs4.SeekRes
+		st, _ := g.do(put(fh), step{nfs4.OpSeek, &nfs4.SeekArgs{Offset: tt.off, What: tt.what}, &res})
+		assert.Equal(t, nfs4.OK, st)
+		assert.Equal(t, tt.want, res)
+	}
+	st, _ := g.do(put(fh), step{nfs4.OpSeek, &nfs4.SeekArgs{Offset: 10}, new(nfs4.SeekRes)})
+	assert.Equal(t, nfs4.ErrNXIO, st)
+	var advised nfs4.IOAdviseRes
+	st, _ = g.do(put(fh), step{nfs4.OpIOAdvise, &nfs4.IOAdviseArgs{Hints: nfs4.BitmapOf(nfs4.AdviseRandom)}, &advised})
+	assert.Equal(t, nfs4.OK, st)
+	assert.Equal(t, nfs4.BitmapOf(nfs4.AdviseNormal), advised.Hints, "nothing is followed")
+	var res nfs4.CopyRes
+	st, _ = g.do(copies(fh, dst, 0, &res)...)
+	assert.Equal(t, nfs4.OK, st)
+	assert.EqualValues(t, 10, res.Response.Count)
+	st, _ = g.do(put(fh), step{nfs4.OpSaveFH, &void, status()}, put(dst), step{nfs4.OpClone, &nfs4.CloneArgs{}, status()})
+	assert.Equal(t, nfs4.ErrNotSupp, st)
+	rest := [2]string{}
+	for i, fh := range []nfs4.FH{fh, dst} {
+		rest[i], st = g.read(fh, nfs4.StateID{})
+		assert.Equal(t, nfs4.OK, st)
+	}
+	assert.Equal(t, rest[0], rest[1])
+}
+
+// TestReadPlusBesideChunk checks that the data of READ_PLUS never go into a Write
+// chunk, and that it uses no more room than there is: R7862-15.10-9.
+func TestReadPlusBesideChunk(t *testing.T) {
+	g := newRig(t).connect().asRoot()
+	content := strings.Repeat("0123456789", 1000)
+	fh := g.make("f", content)
+	for _, tt := range []struct {
+		rooms    []int
+		maxReply int
+		count    uint32
+	}{
+		{nil, 1 << 20, 5000},
+		{[]int{4096}, 1 << 20, 5000},
+		{[]int{4096}, 4096 + 1000, 5000},
+		{[]int{1 << 19}, 1 << 20, 7},
+	} {
+		res := new(readPlusRes)
+		steps := []step{put(fh), {nfs4.OpReadPlus, &nfs4.ReadArgs{Offset: 1, Count: tt.count}, res}}
+		var rep oncrpc.Reply
+		g.serve(&rep, tt.maxReply, tt.rooms, steps...)
+		assert.Equal(t, tt.rooms == nil, rep.Item != nil, "an item")
+		whole := bytes.Clone(rep.Head)
+		for _, part := range rep.AppendBody(nil) {
+			whole = append(whole, part...)
+		}
+		assert.Equal(t, len(whole), rep.Len())
+		rep.DropItem()
+		g.check(whole, nfs4.OK, steps)
+		got := string(res.part.Data)
+		assert.NotEmpty(t, got)
+		assert.LessOrEqual(t, len(got), int(tt.count))
+		assert.Equal(t, content[1:1+len(got)], got)
+	}
+}
+
+// A readPlusRes is the results of a READ_PLUS with one segment.
+type readPlusRes struct {
+	nfs4.ReadPlusRes
+	part nfs4.Segment
+}
+
+func (p *readPlusRes) Decode(r *xdr.Reader) {
+	p.ReadPlusRes.Decode(r)
+	if p.Status == nfs4.OK && p.N > 0 {
+		p.part.Decode(r)
+	}
+}
