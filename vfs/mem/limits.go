@@ -18,6 +18,10 @@ const (
 	clusterLen  = 64
 	clusterCost = 8*clusterLen + 64
 
+	// xattrFixed is how much an extended attribute counts against the size
+	// besides its name and its value, in bytes: more than its map entry takes.
+	xattrFixed = 128
+
 	// The limits of Linux's file systems.
 	maxName     = 255  // bytes
 	maxTarget   = 4095 // bytes of a symbolic link's path

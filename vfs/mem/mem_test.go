@@ -28,6 +28,9 @@ func TestConformance(t *testing.T) {
 func (f *FS) count() (used int64) {
 	for _, n := range f.nodes {
 		used += int64(len(n.clusters))*clusterCost + int64(len(n.target))
+		for name, value := range n.xattrs {
+			used += xattrCost(name, len(value))
+		}
 		for _, cl := range n.clusters {
 			for _, pg := range cl.pages {
 				if pg != nil {

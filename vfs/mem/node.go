@@ -9,6 +9,7 @@ type node struct {
 	target   string              // of a symbolic link
 	names    *names              // of a directory
 	parent   *node               // of a directory
+	xattrs   map[string]string   // of a file or a directory, by name
 
 	opens     int    // open files
 	verifier  uint64 // of the exclusive create that made it
@@ -82,6 +83,7 @@ func (f *FS) free(n *node) {
 		return
 	}
 	f.cut(n, 0)
+	f.freeXattrs(n)
 	f.used -= objectCost + int64(len(n.target))
 	delete(f.nodes, n.attr.FileID)
 }

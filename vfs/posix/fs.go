@@ -29,6 +29,7 @@ type FS struct {
 	coarse   atomic.Bool // changes may leave ctime as it was
 	kept     bool        // the kernel's handles outlive its inode cache
 	lasting  bool        // inodes are the same after another mount
+	xattrs   bool        // objects can have extended attributes
 	fsid     uint64
 	maxSize  uint64 // longest file, in bytes
 	newVerf  func() uint64

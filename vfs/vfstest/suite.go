@@ -149,6 +149,8 @@ var tests = []test{
 	{name: "RightsDir", run: testRightsDir, root: true},
 	{name: "RightsTimes", run: testRightsTimes, root: true},
 	{name: "OwnersOfNew", run: testOwnersOfNew, root: true},
+	{name: "Xattrs", run: testXattrs},
+	{name: "XattrRights", run: testXattrRights, root: true},
 }
 
 // Errors with numbers in the standard, as a host reports them.
