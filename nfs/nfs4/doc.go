@@ -1,5 +1,5 @@
 // Package nfs4 is the wire form of NFS version 4, minor versions 1 and 2 (RFC
-// 8881, RFC 7862, RFC 8275): COMPOUND, and the arguments and results of its
+// 8881, RFC 7862, RFC 8275, RFC 8276): COMPOUND, and the arguments and results of its
 // operations, in both directions, for server and client. It also binds the
 // protocol to RPC-over-RDMA (RFC 8267, Section 6.1).
 //
@@ -13,7 +13,8 @@
 //
 // AppendTo appends a value's wire form and cannot fail. Decode reads the value
 // from an xdr.Reader, whose Err reports an error. Nothing uses reflection. Only
-// lists allocate: SecInfoRes, FSLocations, and the sources of CopyArgs.
+// lists allocate: SecInfoRes, FSLocations, ListXattrsRes, and the sources of
+// CopyArgs.
 //
 // # The data items
 //

@@ -66,6 +66,10 @@ var forms = map[Op][2]func() Message{
 	OpReadPlus:          {form[ReadArgs], form[ReadPlusRes]},
 	OpSeek:              {form[SeekArgs], form[SeekRes]},
 	OpClone:             {form[CloneArgs], form[StatusRes]},
+	OpGetXattr:          {form[NameArgs], form[GetXattrRes]},
+	OpSetXattr:          {form[SetXattrArgs], form[ChangeRes]},
+	OpListXattrs:        {form[ListXattrsArgs], form[ListXattrsRes]},
+	OpRemoveXattr:       {form[NameArgs], form[ChangeRes]},
 }
 
 func form[T any, P interface {
