@@ -32,8 +32,8 @@ var (
 
 	// supported1 are the attributes of minor version 1; later has those of
 	// minor version 2.
-	later      = nfs4.BitmapOf(nfs4.AttrChangeAttrType, nfs4.AttrModeUmask)
-	unsupplied = nfs4.BitmapOf(nfs4.AttrACLSupport, nfs4.AttrCloneBlkSize, nfs4.AttrXattrSupport, nfs4.AttrFSLocations) // but see supported
+	later      = nfs4.BitmapOf(nfs4.AttrChangeAttrType, nfs4.AttrModeUmask, nfs4.AttrXattrSupport)
+	unsupplied = nfs4.BitmapOf(nfs4.AttrACLSupport, nfs4.AttrCloneBlkSize, nfs4.AttrFSLocations) // but see supported
 	supported2 = nfs4.Known.Without(unsupplied)
 	supported1 = supported2.Without(later)
 
@@ -147,6 +147,7 @@ func (x *compound) fillFrom(ctx context.Context, o *object, a *vfs.Attr, want nf
 	}
 	out.RawDev = nfs4.SpecData{Major: a.Rdev.Major, Minor: a.Rdev.Minor}
 	out.SpaceUsed = a.Used
+	out.XattrSupport = u.Export.Xattrs != nil
 	out.TimeAccess, out.TimeMetadata, out.TimeModify = wireTime(a.Atime), wireTime(a.Ctime), wireTime(a.Mtime)
 	out.TimeCreate = wireTime(a.Birth)
 	if !a.HasBirth {
@@ -213,6 +214,7 @@ func (x *compound) fillNode(ctx context.Context, n *node, out *nfs4.Attrs) {
 	out.TimeAccess, out.TimeMetadata, out.TimeModify, out.TimeCreate = made, made, made, made
 	out.CasePreserving, out.NoTrunc, out.ChownRestricted = true, true, true
 	out.MaxLink, out.MaxName = 255, maxName
+	out.XattrSupport = true // see xattrs
 	if out.Mask.Has(nfs4.AttrFileHandle) {
 		out.FileHandle = x.appendNode(nil, n)
 	}
@@ -245,7 +247,7 @@ func changeAt(has bool, change uint64, ctime vfs.Time) uint64 {
 	return uint64(ctime.Sec)*1e9 + uint64(ctime.Nsec)
 }
 
-// changeInfo returns the effect of a change on a directory. It is atomic only if
+// changeInfo returns the effect of a change on an object. It is atomic only if
 // nobody but this server changes the export.
 func changeInfo(u *use, w *vfs.WCC) nfs4.ChangeInfo {
 	c := nfs4.ChangeInfo{Atomic: u.Options.Exclusive && w.Before.OK && w.After.OK}

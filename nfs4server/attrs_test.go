@@ -55,8 +55,13 @@ func (g *rig) lookup(path ...string) nfs4.FH {
 }
 
 // onDisk makes a rig whose export is a directory of the host.
-func onDisk(t *testing.T) (g *rig, dir string) {
-	dir = t.TempDir()
+func onDisk(t *testing.T) (g *rig, dir string) { return onDiskAt(t, "") }
+
+// onDiskAt is onDisk for a directory in another, or in the usual one for "".
+func onDiskAt(t *testing.T, base string) (g *rig, dir string) {
+	dir, err := os.MkdirTemp(base, "nfs4server-")
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
 	require.NoError(t, os.Chmod(dir, 0o777))
 	fs, err := posix.Open(dir, posix.Options{})
 	require.NoError(t, err)

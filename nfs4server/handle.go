@@ -252,14 +252,17 @@ func access(ctx context.Context, x *compound) nfs4.Status {
 	}
 	res := nfs4.AccessRes{Supported: a.Access & known}
 	if x.current.node != nil {
-		res.Access = a.Access & (nfs4.AccessRead | nfs4.AccessLookup)
+		if x.minor >= nfs4.Minor2 {
+			res.Supported = a.Access
+		}
+		res.Access = res.Supported & (nfs4.AccessRead | nfs4.AccessLookup | nfs4.AccessXARead | nfs4.AccessXAList)
 		res.Supported &^= nfs4.AccessExecute
 	} else {
 		u := x.current.use
 		if err := x.work(ctx, &x.current); err != nil {
 			return x.status(err)
 		}
-		rights, attr, err := u.Export.FS.Access(ctx, &u.Cred, x.current.h, a.Access&known)
+		rights, attr, err := u.Export.FS.Access(ctx, &u.Cred, x.current.h, a.Access&known|forXattrs(a.Access))
 		if err != nil {
 			return x.status(err)
 		}
@@ -268,13 +271,42 @@ func access(ctx context.Context, x *compound) nfs4.Status {
 		} else if attr.OK {
 			res.Supported &^= nfs4.AccessLookup | nfs4.AccessDelete
 		}
+		if x.minor >= nfs4.Minor2 && u.Export.Xattrs != nil && attr.OK && (attr.Type == vfs.TypeReg || attr.Type == vfs.TypeDir) {
+			res.Supported |= a.Access & extended
+			rights |= xattrRights(rights)
+		}
 		if u.Options.ReadOnly {
-			rights &^= nfs4.AccessModify | nfs4.AccessExtend | nfs4.AccessDelete
+			rights &^= nfs4.AccessModify | nfs4.AccessExtend | nfs4.AccessDelete | nfs4.AccessXAWrite
 		}
 		res.Access = rights & res.Supported
 	}
 	x.out = res.AppendTo(x.out)
 	return nfs4.OK
+}
+
+// forXattrs returns the rights on which the rights to extended attributes depend:
+// reading an attribute is reading, and changing it is writing. Listing needs no
+// right on a host.
+func forXattrs(asked uint32) (rights uint32) {
+	if asked&nfs4.AccessXARead != 0 {
+		rights |= nfs4.AccessRead
+	}
+	if asked&nfs4.AccessXAWrite != 0 {
+		rights |= nfs4.AccessModify
+	}
+	return rights
+}
+
+// xattrRights returns the rights to extended attributes that follow from others.
+func xattrRights(rights uint32) (out uint32) {
+	out = nfs4.AccessXAList
+	if rights&nfs4.AccessRead != 0 {
+		out |= nfs4.AccessXARead
+	}
+	if rights&nfs4.AccessModify != 0 {
+		out |= nfs4.AccessXAWrite
+	}
+	return out
 }
 
 // secInfo is SECINFO (RFC 8881, Section 18.29). Every export takes AUTH_SYS.

@@ -54,6 +54,11 @@ func loopback(t *testing.T, lease time.Duration) *nfs4test.Server {
 // TestScenarios runs the requests that clients may make against the
 // standard's text, by minor version 1, and by 2 without the scenarios of large numbers. It runs scenarios
 // that wait for the end of a lease on a server with a short one.
+//
+// R8276-6-1, R8276-8.1-2, R8276-8.2.1-1, R8276-8.4-1, R8276-8.4-2,
+// R8276-8.4.1-1, R8276-8.4.1-2, R8276-8.4.2-2, R8276-8.4.2-3, R8276-8.4.2-4,
+// R8276-8.4.2-5, R8276-8.4.2-6, R8276-8.4.3-1, R8276-8.4.3-2, R8276-8.4.3-4,
+// R8276-8.4.4-1, R8276-8.5-1, R8276-8.8-1.
 func TestScenarios(t *testing.T) {
 	for minor := nfs4.Minor1; minor <= nfs4.Minor2; minor++ {
 		s, quick, hogged := loopback(t, 40*time.Second), loopback(t, 300*time.Millisecond), loopback(t, 40*time.Second)

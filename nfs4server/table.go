@@ -56,6 +56,10 @@ var operations = [nfs4.NumOp]operation{
 	nfs4.OpOffloadStatus: {offload, 0, 0},
 	nfs4.OpReadPlus:      {readPlus, needsCurrent, readPlusHead + holeLen},
 	nfs4.OpSeek:          {seek, needsCurrent, statusLen + 4 + 8},
+	nfs4.OpGetXattr:      {getXattr, needsCurrent, 0},
+	nfs4.OpListXattrs:    {listXattrs, needsCurrent, statusLen + nfs4.XattrsLen},
+	nfs4.OpRemoveXattr:   {removeXattr, needsCurrent | changes, statusLen + changeLen},
+	nfs4.OpSetXattr:      {setXattr, needsCurrent | changes, statusLen + changeLen},
 
 	nfs4.OpBackchannelCtl:    {backchannelCtl, 0, 0},
 	nfs4.OpBindConnToSession: {bindConnToSession, firstAlone, 0},

@@ -16,7 +16,7 @@ import (
 // lasts until the end of the request.
 
 // BeforeSetAttr announces a change of an object given by its handle, and waits
-// for other clients that hold a delegation. So do the next two.
+// for other clients that hold a delegation. So do the next three.
 func (q *Request) BeforeSetAttr(ctx context.Context, h vfs.Handle, set *vfs.SetAttr) error {
 	if q.blind() {
 		return nil
@@ -30,6 +30,12 @@ func (q *Request) BeforeSetAttr(ctx context.Context, h vfs.Handle, set *vfs.SetA
 // BeforeSetACL is BeforeSetAttr for SETACL, which only the owner may use.
 func (q *Request) BeforeSetACL(ctx context.Context, h vfs.Handle) error {
 	return q.BeforeSetAttr(ctx, h, &vfs.SetAttr{Mode: new(uint32)})
+}
+
+// BeforeSetXattr is BeforeSetAttr for a change of extended attributes, which
+// needs permission to write.
+func (q *Request) BeforeSetXattr(ctx context.Context, h vfs.Handle) error {
+	return q.BeforeSetAttr(ctx, h, &vfs.SetAttr{})
 }
 
 // BeforeWrite is BeforeSetAttr for WRITE.

@@ -21,6 +21,7 @@ type source struct {
 	Locker vfs.Locker     // likewise
 	Spacer vfs.Spacer     // likewise
 	Copier vfs.Copier     // likewise
+	Xattrs vfs.Xattrs     // FS, or nil if no object has any
 
 	// CloneAlign is that of Copier, or 0.
 	CloneAlign uint32
@@ -48,6 +49,9 @@ func newSource(fs vfs.FS) *source {
 	s.Spacer, _ = fs.(vfs.Spacer)
 	if s.Copier, _ = fs.(vfs.Copier); s.Copier != nil {
 		s.CloneAlign = s.Copier.CloneAlign()
+	}
+	if x, ok := fs.(vfs.Xattrs); ok && x.HasXattrs() {
+		s.Xattrs = x
 	}
 	s.files = make(map[*File]struct{})
 	return s

@@ -82,13 +82,13 @@ func All() []Scenario {
 		handles, lookups, security, getattrs, verifies, setattrs,
 		opens, creations, stateids, data,
 		makes, removals, renames, readdirs, byteRanges, structure, cuts,
-		records, retries, leases, currents, sharing, spelled, limits, roots, misformed, values, rights, races, hogs, space, copies,
+		records, retries, leases, currents, sharing, spelled, limits, roots, misformed, values, rights, races, xattrs, hogs, space, copies,
 	)
 }
 
 // Run runs a scenario against a server. Run returns the failures, or nothing.
 func (sc *Scenario) Run(s *Server) (failures []string) {
-	t := &T{Server: s}
+	t := &T{Server: s, Minor: s.Minor}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -105,6 +105,7 @@ func (sc *Scenario) Run(s *Server) (failures []string) {
 // package require.
 type T struct {
 	*Server
+	Minor uint32 // to speak
 
 	mu       sync.Mutex
 	failures []string
