@@ -362,11 +362,12 @@ func (x *compound) mayChange(o *object) nfs4.Status {
 func (x *compound) setAttrs(ctx context.Context, a *nfs4.Attrs, allowed nfs4.Bitmap) (set vfs.SetAttr, done nfs4.Bitmap, _ nfs4.Status) {
 	unknown := a.Mask.Without(x.supported(&x.current))
 	readOnly := a.Mask.Without(allowed)
-	both := nfs4.BitmapOf(nfs4.AttrMode, nfs4.AttrModeSetMasked)
+	masked := nfs4.BitmapOf(nfs4.AttrMode, nfs4.AttrModeSetMasked)
+	umasked := nfs4.BitmapOf(nfs4.AttrMode, nfs4.AttrModeUmask)
 	switch {
 	case !unknown.Empty():
 		return set, done, nfs4.ErrAttrNotSupp
-	case !readOnly.Empty(), a.Mask.And(both) == both:
+	case !readOnly.Empty(), a.Mask.And(masked) == masked, a.Mask.And(umasked) == umasked:
 		return set, done, nfs4.ErrInval
 	}
 	m := &a.Mask
@@ -383,9 +384,12 @@ func (x *compound) setAttrs(ctx context.Context, a *nfs4.Attrs, allowed nfs4.Bit
 		set.Mode = &a.Mode
 	}
 	if m.Has(nfs4.AttrModeUmask) {
-		mode := a.ModeUmask.Mode &^ a.ModeUmask.Umask
-		if a.ModeUmask.Mode&^modeBits != 0 || a.ModeUmask.Umask&^0o777 != 0 {
+		mode, umask := a.ModeUmask.Mode, a.ModeUmask.Umask
+		if mode&^modeBits != 0 || umask&^0o777 != 0 {
 			return set, done, nfs4.ErrInval
+		}
+		if mode&umask != 0 && !x.inherits(ctx) {
+			mode &^= umask
 		}
 		set.Mode = &mode
 	}
@@ -414,6 +418,21 @@ func (x *compound) setAttrs(ctx context.Context, a *nfs4.Attrs, allowed nfs4.Bit
 		return set, done, nfs4.ErrInval
 	}
 	return set, a.Mask, nfs4.OK
+}
+
+// inherits reports whether new objects in the current directory get a list from
+// it, in whose place no umask counts (RFC 8275, Section 5).
+func (x *compound) inherits(ctx context.Context) bool {
+	u := x.current.use
+	if u == nil {
+		return false
+	}
+	lists, ok := u.Export.FS.(vfs.ACLs)
+	if !ok || x.work(ctx, &x.current) != nil {
+		return false
+	}
+	_, def, _, err := lists.GetACL(ctx, &u.Cred, x.current.h)
+	return err == nil && len(def) > 0
 }
 
 // hostTime returns how a time stamp is to be set. It fails for more than a
