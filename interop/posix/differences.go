@@ -261,15 +261,4 @@ var Differences = []Difference{
 		"+ get what is not there: ENOTSUP",
 		"+ remove: ENOTSUP",
 	}, noSuch3},
-	{"xattr-user", linux4, []string{
-		"- set: ok",
-		"- get: ok",
-		"- \"value\"",
-		"- get what is not there: ENODATA",
-		"- remove: ok",
-		"+ set: ENOTSUP",
-		"+ get: ENOTSUP",
-		"+ get what is not there: ENOTSUP",
-		"+ remove: ENOTSUP",
-	}, not4Yet},
 }

@@ -26,7 +26,7 @@ func reachable(t *testing.T) string {
 // out.
 func mine() []string {
 	var names []string
-	for _, c := range append(Cases(), ACLCases()...) {
+	for _, c := range slices.Concat(Cases(), ACLCases(), XattrCases()) {
 		if (!c.Root || os.Getuid() == 0) && c.Name != "statfs-space" {
 			names = append(names, c.Name)
 		}

@@ -40,6 +40,10 @@ func Cases() []Case {
 // name.
 func ACLCases() []Case { return slices.Clone(aclCases) }
 
+// XattrCases returns the cases about extended attributes, which Run runs only by
+// name.
+func XattrCases() []Case { return slices.Clone(xattrCases) }
+
 // Run runs the named cases, or those of the suite, each in a directory of its
 // name that Run makes in dir and removes. It writes each observation as one
 // line: the name of the case, a tab, and the observation. All users must be
@@ -72,7 +76,7 @@ func choose(names []string) ([]Case, error) {
 	if len(names) == 0 {
 		return Cases(), nil
 	}
-	all := append(Cases(), aclCases...)
+	all := slices.Concat(Cases(), aclCases, xattrCases)
 	var chosen []Case
 	for _, name := range names {
 		i := slices.IndexFunc(all, func(c Case) bool { return c.Name == name })
