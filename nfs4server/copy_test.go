@@ -312,3 +312,40 @@ func (p *readPlusRes) Decode(r *xdr.Reader) {
 		p.part.Decode(r)
 	}
 }
+
+// TestReadPlusHoles checks where READ_PLUS cuts data and holes: at a long hole,
+// but not at a short one, and never beyond the requested range (R7862-15.10-6).
+func TestReadPlusHoles(t *testing.T) {
+	g := newRig(t).connect().asRoot()
+	fh := g.make("f", strings.Repeat("x", 4096))
+	for _, off := range []uint64{8192, 1 << 20} { // behind a hole of 4 KiB, and a long one
+		var res nfs4.WriteRes
+		st, _ := g.do(put(fh), step{nfs4.OpWrite, &nfs4.WriteArgs{Offset: off, Data: bytes.Repeat([]byte("y"), 4096)}, &res})
+		require.Equal(t, nfs4.OK, st)
+	}
+	for _, tt := range []struct {
+		off     uint64
+		count   uint32
+		what    nfs4.Content
+		n       int
+		eof     bool
+		comment string
+	}{
+		{0, 1 << 19, nfs4.ContentData, 1 << 19, false, "only the first hole counts, and it is short"},
+		{8192, 1 << 19, nfs4.ContentData, 4096, false, "data up to a long hole"},
+		{4096, 4096, nfs4.ContentHole, 4096, false, "a short hole that is all of the range"},
+		{5000, 100, nfs4.ContentHole, 100, false, "a part of it"},
+		{4096, 8192, nfs4.ContentData, 8192, false, "a short hole and data"},
+		{12288, 1000, nfs4.ContentHole, 1000, false, "a part of the long hole"},
+		{12288, 1 << 20, nfs4.ContentHole, 1<<20 - 12288, false, "all of it"},
+		{1 << 20, 5000, nfs4.ContentData, 4096, true, "the end"},
+	} {
+		res := new(readPlusRes)
+		st, _ := g.do(put(fh), step{nfs4.OpReadPlus, &nfs4.ReadArgs{Offset: tt.off, Count: tt.count}, res})
+		require.Equal(t, nfs4.OK, st)
+		assert.Equal(t, tt.what, res.part.What, tt.comment)
+		assert.Equal(t, tt.off, res.part.Offset, tt.comment)
+		assert.Equal(t, tt.n, len(res.part.Data)+int(res.part.Length), tt.comment)
+		assert.Equal(t, tt.eof, res.EOF, tt.comment)
+	}
+}

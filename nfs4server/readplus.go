@@ -23,7 +23,8 @@ const (
 	holeLen = 4 + 8 + 8
 
 	// minHole is the shortest hole in bytes for which data is cut: reading zeros
-	// is cheaper than another call.
+	// is cheaper than another call. Only the first hole behind data counts, so
+	// that a READ_PLUS asks the file system three times at most.
 	minHole = 64 << 10
 
 	// maxApart is the most data in bytes beside a Write chunk, which READ_PLUS

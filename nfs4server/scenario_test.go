@@ -17,13 +17,19 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs4state"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/realm"
+	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
 )
 
-// loopback serves a file system over TCP.
+// loopback serves a file system in memory over TCP.
 func loopback(t *testing.T, lease time.Duration) *nfs4test.Server {
+	return loopbackOf(t, lease, mem.New(mem.Options{Size: 1 << 30}))
+}
+
+// loopbackOf serves a file system over TCP.
+func loopbackOf(t *testing.T, lease time.Duration, fs vfs.FS) *nfs4test.Server {
 	r, err := realm.New(realm.Config{Exports: []realm.Export{{
-		Path: "/x", FS: mem.New(mem.Options{Size: 1 << 30}), Clients: exports.Everyone(exports.Options{NoRootSquash: true, Insecure: true}),
+		Path: "/x", FS: fs, Clients: exports.Everyone(exports.Options{NoRootSquash: true, Insecure: true}),
 	}}})
 	require.NoError(t, err)
 	start := time.Now()

@@ -15,7 +15,7 @@ import (
 // TestValues checks the errors of messages that no client may send: R8881-3.1-1,
 // R8881-3.3.7-1.
 //
-// R8881-15.1.1.1-1, R8881-18.34.3-2, R8881-18.45.3-1.
+// R8881-15.1.1.1-1, R8881-18.34.3-2, R8881-18.45.3-1, R7862-4.7-1.
 func TestValues(t *testing.T) {
 	zeros := func(n int) string { return strings.Repeat("00", n) }
 	tests := []struct {

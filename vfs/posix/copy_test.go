@@ -26,7 +26,8 @@ func twoFiles(t *testing.T) (w *world, src, dst vfs.Part) {
 }
 
 // TestCopyRangeErrors checks errors by which the kernel refuses to copy at all,
-// interrupted copies, and copies that end early.
+// interrupted copies, and copies that end early. What is copied is as stable as
+// what is written (R7862-15.2-14).
 func TestCopyRangeErrors(t *testing.T) {
 	w, src, dst := twoFiles(t)
 	for err, want := range map[error]error{
