@@ -284,7 +284,7 @@ func (f *File) Close(ctx context.Context) error {
 	}
 	for {
 		err := f.do(ctx, c, build)
-		if errors.Is(err, ErrUncertain) {
+		for errors.Is(err, ErrUncertain) {
 			if err = f.do(ctx, c, build); statusIs(err, nfs4.ErrBadStateID) {
 				err = nil // the file was closed
 			}

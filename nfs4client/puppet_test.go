@@ -394,6 +394,49 @@ func TestUncertain(t *testing.T) {
 	assert.NoError(t, err)
 }
 
+// TestCloseUncertain loses the session with each of several repetitions of a CLOSE:
+// Close goes on until the server says that the file is closed.
+func TestCloseUncertain(t *testing.T) {
+	const losses = 3
+	var p puppet
+	s := p.session(t)
+	f := s.newFile(OpenFlags{Write: true})
+	f.fh, f.id, f.epoch = nfs4.FH("h"), nfs4.StateID{SeqID: 1, Other: [12]byte{1}}, s.now.Load().epoch
+	require.True(t, s.register(f))
+	answers := 0
+	p.set(func(seq *nfs4.SequenceArgs, _ *oncrpc.Exchange) []byte {
+		if answers++; answers <= losses {
+			s.redialer.live.Store(nil)
+			return reply(nfs4.ErrBadSession, failed(nfs4.OpSequence, nfs4.ErrBadSession))
+		}
+		return then(seq, nfs4.ErrBadStateID, failed(nfs4.OpPutFH, nfs4.OK), failed(nfs4.OpClose, nfs4.ErrBadStateID))
+	})
+	s.redialer.live.Store(nil)
+	dials := 0
+	s.redialer.dial = func(context.Context) (Conn, error) { // each second connection is lost with a call
+		if dials++; dials%2 == 1 {
+			return &cutCall{puppet: &p}, nil
+		}
+		return &p, nil
+	}
+	assert.NoError(t, f.Close(t.Context()))
+	assert.Equal(t, losses+1, answers)
+	p.set(nil)
+	s.redialer.dial = func(context.Context) (Conn, error) { return &p, nil }
+}
+
+// A cutCall loses a call of a session with its connection.
+type cutCall struct{ *puppet }
+
+func (c *cutCall) Call(ctx context.Context, x *oncrpc.Exchange) error {
+	r := xdr.NewReader(x.Args)
+	var head nfs4.CompoundArgs
+	if head.Decode(&r); nfs4.Op(r.Uint32()) == nfs4.OpSequence {
+		return oncrpc.ErrClosed
+	}
+	return c.puppet.Call(ctx, x)
+}
+
 // A cutOnce loses a call with its connection.
 type cutOnce struct{ *puppet }
 
