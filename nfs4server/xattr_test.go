@@ -1,6 +1,9 @@
 package nfs4server
 
 import (
+	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/realm"
@@ -162,4 +166,39 @@ func TestXattrRoom(t *testing.T) {
 		assert.Equal(t, want, st, size)
 		assert.Equal(t, "content", string(read.Data))
 	}
+}
+
+// TestXattrsAndDelegations checks that a change waits for mounts of mountrdma
+// that may hold the object, and that reading does not: the marker stands for
+// mounts that have not heard of a crash.
+//
+// R8276-8.4.2-7, R8276-8.8-2.
+func TestXattrsAndDelegations(t *testing.T) {
+	e := memory("/x", free)
+	g := newRig(t, e).asRoot().connect()
+	fh := g.make("f", "")
+	st, _ := g.do(put(fh), xattrCalls("k", "value")[nfs4.OpSetXattr])
+	require.Equal(t, nfs4.OK, st)
+
+	marker := filepath.Join(t.TempDir(), "grants")
+	require.NoError(t, os.WriteFile(marker, []byte("5m0s"), 0o600))
+	keeper, err := delegserver.New(delegserver.Config{Marker: marker, Log: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	defer keeper.Close()
+	r, err := realm.New(realm.Config{Exports: []realm.Export{e}, Grants: keeper})
+	require.NoError(t, err)
+	g.s = New(Config{Realm: r, State: g.s.state, Lease: g.s.lease})
+	fh = g.lookup("x", "f")
+	for op, s := range xattrCalls("k", "other") {
+		want := nfs4.OK
+		if op == nfs4.OpSetXattr || op == nfs4.OpRemoveXattr {
+			want = nfs4.ErrDelay
+		}
+		st, _ := g.do(put(fh), s)
+		assert.Equal(t, want, st, op)
+	}
+	var got nfs4.GetXattrRes
+	st, _ = g.do(put(fh), step{nfs4.OpGetXattr, &nfs4.NameArgs{Name: []byte("k")}, &got})
+	require.Equal(t, nfs4.OK, st)
+	assert.Equal(t, "value", string(got.Value))
 }
