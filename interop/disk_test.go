@@ -13,20 +13,27 @@ import (
 
 const diskSize = 1 << 30 // bytes
 
-// A disk is an ext4 file system whose machine can fail: bytes that are only in
+// A disk is a local file system whose machine can fail: bytes that are only in
 // the page cache are then lost. The disk itself is a file in memory.
 type disk struct {
 	t     *testing.T
 	dir   string // its mount point
+	kind  string // of the file system
 	image string
 	loop  string
 }
 
-// newDisk makes an empty disk, mounted until the test ends.
-func newDisk(t *testing.T) *disk {
+// newDisk makes an empty disk with ext4, mounted until the test ends.
+func newDisk(t *testing.T) *disk { return newDiskOf(t, "ext4") }
+
+// makers make file systems.
+var makers = map[string]string{"ext4": "mkfs.ext4 -q -E lazy_itable_init=0", "xfs": "mkfs.xfs -q"}
+
+// newDiskOf is newDisk for a kind of file system.
+func newDiskOf(t *testing.T, kind string) *disk {
 	needRoot(t)
-	d := &disk{t: t, image: filepath.Join(served(t), "image"), dir: reachable(t)}
-	onHost(t, "/", fmt.Sprintf("truncate -s %d %[2]s && mkfs.ext4 -q -E lazy_itable_init=0 %[2]s", diskSize, d.image))
+	d := &disk{t: t, kind: kind, image: filepath.Join(served(t), "image"), dir: reachable(t)}
+	onHost(t, "/", fmt.Sprintf("truncate -s %d %[2]s && %[3]s %[2]s", diskSize, d.image, makers[kind]))
 	d.mount()
 	t.Cleanup(func() { _, _ = tryOnHost("/", d.umount()) })
 	return d
@@ -38,7 +45,7 @@ func (d *disk) mount() {
 	out := onHost(d.t, "/", fmt.Sprintf("losetup --find --show %s", d.image))
 	_, err := fmt.Sscan(out, &d.loop)
 	require.NoError(d.t, err, out)
-	onHost(d.t, "/", fmt.Sprintf("mount -t ext4 %s %s", d.loop, d.dir))
+	onHost(d.t, "/", fmt.Sprintf("mount -t %s %s %s", d.kind, d.loop, d.dir))
 }
 
 func (d *disk) umount() string { return fmt.Sprintf("umount %s; losetup -d %s", d.dir, d.loop) }

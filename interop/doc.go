@@ -26,8 +26,8 @@
 // Inside the guest, interop/guestwork does the work on a mounted directory:
 // package workload with exact checks, posix, which records the behaviour of a
 // file system, model, which does random operations, may, which tries a user's
-// rights, locking, which locks bytes, and transact, which makes transactions in a
-// database. On mounts of the host the same program runs in a process that can be
+// rights, locking, which locks bytes, transact, which makes transactions in a
+// database, and holes, which makes holes and copies. On mounts of the host the same program runs in a process that can be
 // killed if a mount hangs. Package workload, called by the test, checks the
 // directory that the server serves.
 //

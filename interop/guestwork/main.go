@@ -1,4 +1,4 @@
-// Command guestwork runs packages workload, may, posix, model, pace, locking and transact inside
+// Command guestwork runs packages workload, may, posix, model, pace, locking, holes and transact inside
 // the guest of the interop tests, which has no language except the shell.
 package main
 
@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/interop/holes"
 	"github.com/nfsrdma/nfsrdma/interop/locking"
 	"github.com/nfsrdma/nfsrdma/interop/may"
 	"github.com/nfsrdma/nfsrdma/interop/model"
@@ -32,6 +33,8 @@ const usage = `usage:
 	guestwork model DIR                    execute the operations of standard input in DIR; see model.Serve
 	guestwork pace DIR KIND                measure how fast DIR is; see pace.Run
 	guestwork locking DIR1 DIR2            lock one file by two directories; see package locking
+	guestwork holes DIR                    holes, copies and clones in DIR; see package holes
+	guestwork copy FROM TO                 copy a file by copy_file_range
 	guestwork locker DIR                   a process of locking
 	guestwork locks DIR NUMBER             lock and count; see locking.Work
 	guestwork transact FILE WHO COUNT PAUSE PROGRAM [ARGUMENT...]
@@ -85,6 +88,10 @@ func run(args []string, in io.Reader, out io.Writer) error {
 		return pace.Run(rest[0], dir, out)
 	case name == "locking" && len(rest) == 1:
 		return locking.Run(dir, rest[0], out)
+	case name == "holes" && len(rest) == 0:
+		return holes.Run(dir, out)
+	case name == "copy" && len(rest) == 1:
+		return holes.Copy(dir, rest[0])
 	case name == "locker" && len(rest) == 0:
 		return locking.Process(dir, in, out)
 	case name == "locks" && len(rest) == 1:

@@ -1,0 +1,65 @@
+//go:build interop
+
+package interop
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestHoles4 checks holes, copies and clones by version 4.2 of Linux's client,
+// against the same work in a directory of the file system that is served: ext4,
+// and XFS, whose files can share storage. A copy moves no data over the network.
+func TestHoles4(t *testing.T) {
+	guest(t)
+	for _, kind := range []string{"ext4", "xfs"} {
+		t.Run(kind, func(t *testing.T) {
+			disk := newDiskOf(t, kind)
+			local, dir := filepath.Join(disk.dir, "local"), filepath.Join(disk.dir, "served")
+			for _, at := range []string{local, dir} {
+				require.NoError(t, os.Mkdir(at, 0o755))
+			}
+			reference, err := tryOnHost("/", program("guestwork")+" holes "+local)
+			require.NoError(t, err, reference)
+			d := serveDir(t, dir, "--no-root-squash")
+			s := d.site().by("4.2")
+			for _, transport := range []string{"rdma", "tcp"} {
+				t.Run(transport, func(t *testing.T) {
+					s.mount(t, "/mnt", s.options(transport))
+					must(t, "mkdir /mnt/"+transport)
+					sameLines(t, reference, must(t, "guestwork holes /mnt/"+transport))
+					for _, op := range []string{"SEEK", "ALLOCATE", "DEALLOCATE", "COPY", "CLONE"} {
+						assert.Positive(t, calls4(t, op), op)
+					}
+					must(t, "dd if=/dev/urandom of=/mnt/big bs=1M count=40 2>/dev/null && sync && echo 3 >/proc/sys/vm/drop_caches")
+					reads, writes, copies := calls4(t, "READ"), calls4(t, "WRITE"), calls4(t, "COPY")
+					must(t, "guestwork copy /mnt/big /mnt/"+transport+"/big")
+					assert.Equal(t, [2]int{reads, writes}, [2]int{calls4(t, "READ"), calls4(t, "WRITE")}, "no data is moved")
+					assert.Greater(t, calls4(t, "COPY"), copies+1, "Linux goes on after a short copy")
+					must(t, "cmp /mnt/big /mnt/"+transport+"/big && rm /mnt/big")
+					umount(t, "/mnt")
+				})
+			}
+			d.stop()
+			onHost(t, "/", "rm -r "+dir)
+		})
+	}
+}
+
+// calls4 returns how many calls of an operation the mount /mnt has made.
+func calls4(t *testing.T, op string) int {
+	t.Helper()
+	stats := must(t, `sed -n '/ mounted on \/mnt with /,/^device/p' /proc/self/mountstats`)
+	m := regexp.MustCompile(fmt.Sprintf(`(?m)^\s+%s: (\d+) `, op)).FindStringSubmatch(stats)
+	require.NotNil(t, m, "%s in\n%s", op, stats)
+	n, err := strconv.Atoi(m[1])
+	require.NoError(t, err)
+	return n
+}
