@@ -174,7 +174,7 @@ var copies = []Scenario{
 		t.want(nfs4.OK, putFH(src.fh), read(src.id, block, 5, &res))
 		assert.Equal(t, "xxxxx", string(res.Data))
 	}},
-	{Name: "OFFLOAD_STATUS and OFFLOAD_CANCEL of no copy", By: "RFC 7862, 11.2: NFS4ERR_BAD_STATEID", Linux: "it has no OFFLOAD_STATUS before Linux 6.13", Since: nfs4.Minor2, run: func(t *T) { // R7862-4.8-1
+	{Name: "OFFLOAD_STATUS and OFFLOAD_CANCEL of no copy", By: "RFC 7862, 11.2: NFS4ERR_BAD_STATEID", Since: nfs4.Minor2, run: func(t *T) { // R7862-4.8-1
 		f := t.file("f", "0123456789")
 		for _, id := range []nfs4.StateID{{}, {SeqID: 1, Other: [12]byte{1, 2, 3}}} {
 			t.want(nfs4.ErrBadStateID, putFH(f.fh), op{nfs4.OpOffloadCancel, &nfs4.StateIDArgs{StateID: id}, status()})

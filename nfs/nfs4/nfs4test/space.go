@@ -216,7 +216,7 @@ var space = []Scenario{
 		s.want(nfs4.OK, putFH(writeOnly.fh), closeFile(writeOnly.id))
 		s.want(nfs4.ErrBadStateID, putFH(writeOnly.fh), seek(writeOnly.id, 0, nfs4.ContentHole, new(nfs4.SeekRes)))
 	}},
-	{Name: "READ_PLUS", By: "RFC 7862, 15.10.3", Since: nfs4.Minor2, run: func(t *T) { // R7862-15.10-2, R7862-6.2.1-1
+	{Name: "READ_PLUS", By: "RFC 7862, 15.10.3", Linux: "from a hole on into data it returns other bytes than the file has", Since: nfs4.Minor2, run: func(t *T) { // R7862-15.10-2, R7862-6.2.1-1
 		f := t.sparse("f")
 		whole := slices.Concat(bytes.Repeat([]byte("x"), block/2), bytes.Repeat([]byte("y"), block/2), make([]byte, block), []byte("0123456789"))
 		for _, count := range []uint32{5, 1000, block / 2, block - 1} {
