@@ -349,3 +349,32 @@ func TestReadPlusHoles(t *testing.T) {
 		assert.Equal(t, tt.eof, res.EOF, tt.comment)
 	}
 }
+
+// TestDataAndDelegations checks that a copy, and a change of a file's storage, wait
+// for mounts of mountrdma that may hold the file, and that other operations on data
+// do not.
+//
+// R7862-15.2-17.
+func TestDataAndDelegations(t *testing.T) {
+	e := memory("/x", free)
+	g := newRig(t, e).asRoot().connect()
+	g.make("src", "source")
+	g.make("dst", "target")
+	g.putOff(e)
+	src, dst := g.lookup("x", "src"), g.lookup("x", "dst")
+	var res nfs4.CopyRes
+	st, _ := g.do(copies(src, dst, 0, &res)...)
+	assert.Equal(t, nfs4.ErrDelay, st)
+	for _, op := range []nfs4.Op{nfs4.OpAllocate, nfs4.OpDeallocate} {
+		st, _ = g.do(put(dst), step{op, &nfs4.RangeArgs{Length: 4}, status()})
+		assert.Equal(t, nfs4.ErrDelay, st, op)
+	}
+	st, _ = g.do(put(dst), step{nfs4.OpSeek, &nfs4.SeekArgs{}, new(nfs4.SeekRes)})
+	assert.Equal(t, nfs4.OK, st)
+	st, _ = g.do(put(dst), step{nfs4.OpIOAdvise, &nfs4.IOAdviseArgs{}, new(nfs4.IOAdviseRes)})
+	assert.Equal(t, nfs4.OK, st)
+	var read nfs4.ReadRes
+	st, _ = g.do(put(dst), step{nfs4.OpRead, &nfs4.ReadArgs{Count: 100}, &read})
+	require.Equal(t, nfs4.OK, st)
+	assert.Equal(t, "target", string(read.Data))
+}

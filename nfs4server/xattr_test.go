@@ -168,9 +168,22 @@ func TestXattrRoom(t *testing.T) {
 	}
 }
 
+// putOff restarts the server of an export after a crash: changes of its files wait
+// for mounts of mountrdma that may hold them, and have not heard of the crash.
+func (g *rig) putOff(e realm.Export) {
+	g.t.Helper()
+	marker := filepath.Join(g.t.TempDir(), "grants")
+	require.NoError(g.t, os.WriteFile(marker, []byte("5m0s"), 0o600))
+	keeper, err := delegserver.New(delegserver.Config{Marker: marker, Log: slog.New(slog.DiscardHandler)})
+	require.NoError(g.t, err)
+	g.t.Cleanup(keeper.Close)
+	r, err := realm.New(realm.Config{Exports: []realm.Export{e}, Grants: keeper})
+	require.NoError(g.t, err)
+	g.s = New(Config{Realm: r, State: g.s.state, Lease: g.s.lease})
+}
+
 // TestXattrsAndDelegations checks that a change waits for mounts of mountrdma
-// that may hold the object, and that reading does not: the marker stands for
-// mounts that have not heard of a crash.
+// that may hold the object, and that reading does not.
 //
 // R8276-8.4.2-7, R8276-8.8-2.
 func TestXattrsAndDelegations(t *testing.T) {
@@ -180,14 +193,7 @@ func TestXattrsAndDelegations(t *testing.T) {
 	st, _ := g.do(put(fh), xattrCalls("k", "value")[nfs4.OpSetXattr])
 	require.Equal(t, nfs4.OK, st)
 
-	marker := filepath.Join(t.TempDir(), "grants")
-	require.NoError(t, os.WriteFile(marker, []byte("5m0s"), 0o600))
-	keeper, err := delegserver.New(delegserver.Config{Marker: marker, Log: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
-	defer keeper.Close()
-	r, err := realm.New(realm.Config{Exports: []realm.Export{e}, Grants: keeper})
-	require.NoError(t, err)
-	g.s = New(Config{Realm: r, State: g.s.state, Lease: g.s.lease})
+	g.putOff(e)
 	fh = g.lookup("x", "f")
 	for op, s := range xattrCalls("k", "other") {
 		want := nfs4.OK
