@@ -82,7 +82,7 @@ func TestReclaimFull(t *testing.T) {
 		g.shut.Store(false)
 	}
 	var done atomic.Int64
-	eventually(t, func() error {
+	eventuallyWithin(t, progressLimit, func() error {
 		var writes errgroup.Group
 		for i, f := range files {
 			writes.Go(func() error {

@@ -181,6 +181,13 @@ func restartUnder(t *testing.T, d *daemon, all []*toiler) {
 // eventually starts a call that must wait until it is released.
 func eventually(t *testing.T, call func() error, release func()) {
 	t.Helper()
+	eventuallyWithin(t, released, call, release)
+}
+
+// eventuallyWithin is eventually for a call that may take as long as limit after
+// its release.
+func eventuallyWithin(t *testing.T, limit time.Duration, call func() error, release func()) {
+	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- call() }()
 	select {
@@ -194,8 +201,8 @@ func eventually(t *testing.T, call func() error, release func()) {
 	case err := <-done:
 		require.NoError(t, err)
 		t.Logf("%.2f s after the release", time.Since(start).Seconds())
-	case <-time.After(released):
-		t.Fatalf("it waits %v after the release", released)
+	case <-time.After(limit):
+		t.Fatalf("it waits %v after the release", limit)
 	}
 }
 
