@@ -20,7 +20,6 @@ var (
 const (
 	noSuchCall = "NFS has no call for it"
 	noSuch3    = "NFS version 3 has no call for it"
-	not4Yet    = "NFS version 4.2 has a call for it, which nfsrdmad does not support"
 	sameSize   = "Linux does not ask the server for the size that a file has"
 	silly      = "NFS has no open files: a removed open file has a hidden name until its close"
 )
@@ -58,32 +57,16 @@ var Differences = []Difference{
 		"+ fallocate: ENOTSUP",
 		"+ size of f: 0",
 	}, noSuch3},
-	{"fallocate", linux4, []string{
-		"- fallocate: ok",
-		"- size of f: 10010",
-		"+ fallocate: ENOTSUP",
-		"+ size of f: 0",
-	}, not4Yet},
-	{"fallocate-keep-size", version3, []string{
+	{"fallocate-keep-size", all, []string{
 		"- fallocate: ok",
 		"+ fallocate: ENOTSUP",
-	}, noSuch3},
-	{"fallocate-keep-size", linux4, []string{
-		"- fallocate: ok",
-		"+ fallocate: ENOTSUP",
-	}, not4Yet},
+	}, noSuchCall},
 	{"fallocate-punch-hole", version3, []string{
 		"- punch: ok",
 		"- a hole: true",
 		"+ punch: ENOTSUP",
 		"+ a hole: false",
 	}, noSuch3},
-	{"fallocate-punch-hole", linux4, []string{
-		"- punch: ok",
-		"- a hole: true",
-		"+ punch: ENOTSUP",
-		"+ a hole: false",
-	}, not4Yet},
 	{"fifo-one-way", fuse, []string{
 		"- write: ok",
 		"- a pipe: true",
@@ -110,18 +93,6 @@ var Differences = []Difference{
 		"+ seek 3 from 2097152: 2097152 ok",
 		"+ seek 4 from 2097152: 3145728 ok",
 	}, noSuch3 + ": all of a file is data (SEEK_DATA is 3, SEEK_HOLE 4)"},
-	{"hole-seek", linux4, []string{
-		"- seek 3 from 0: 1048576 ok",
-		"- seek 4 from 0: 0 ok",
-		"+ seek 3 from 0: 0 ok",
-		"+ seek 4 from 0: 3145728 ok",
-		"- seek 4 from 1048581: 2097152 ok",
-		"- seek 3 from 2097152: -1 ENXIO",
-		"- seek 4 from 2097152: 2097152 ok",
-		"+ seek 4 from 1048581: 3145728 ok",
-		"+ seek 3 from 2097152: 2097152 ok",
-		"+ seek 4 from 2097152: 3145728 ok",
-	}, not4Yet + ": all of a file is data (SEEK_DATA is 3, SEEK_HOLE 4)"},
 	{"link-unlinked", fuse, []string{
 		"- in .: []",
 		"+ in .: [\".nfs(number)\"]",
