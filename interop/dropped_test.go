@@ -20,7 +20,13 @@ import (
 // the second WRITE, and has no connection for the first reply: only a further
 // transmission is answered. mountrdma makes that transmission by itself, as
 // TestClientReplyLost of rpcrdma checks; here another cut causes it sooner.
+//
+// The test is one of make soak, and not of make test: when many tests have run
+// meanwhile, Linux 6.1 cannot stop its server any more, as later tests do.
 func TestDropped(t *testing.T) {
+	if os.Getenv("INTEROP_SOAK") == "" {
+		t.Skip("set INTEROP_SOAK: the kernel's server may not stop any more afterwards")
+	}
 	s := knfsdShop(t)
 	r := newRelay(t, s.addr, hidden{})
 	s.addr = r.addr
