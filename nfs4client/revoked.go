@@ -69,7 +69,7 @@ func (s *Session) acknowledge(ctx context.Context, g *generation) (freed int, _ 
 			}
 			freed++
 		}
-		if len(revoked) == 0 {
+		if _, _, now, _ := f.lockState(); len(revoked) == 0 || now != epoch { // reclaimed meanwhile
 			continue
 		}
 		lost := error(ErrRevoked)
