@@ -193,6 +193,17 @@ func (g *Guest) Console() string {
 	return all.String()
 }
 
+// Ended reports whether the guest has ended, for example because its kernel has
+// crashed.
+func (g *Guest) Ended() bool {
+	select {
+	case <-g.proc.Done():
+		return true
+	default:
+		return false
+	}
+}
+
 // Close ends the guest, as if by cutting its power, and removes its files.
 func (g *Guest) Close() {
 	if g.proc != nil {

@@ -22,13 +22,14 @@ const (
 	execLimit = 4 * time.Minute // for one script in the guest
 )
 
-// shared holds the programs and the one guest of all tests.
+// shared holds the programs and the guest of all tests. A test that ends the
+// guest, also by a crash of its kernel, leaves the next test to boot another.
 var shared struct {
-	build, boot sync.Once
-	dir         string // of programs
-	guest       *Guest
-	ethernet    *ethernet // the guest's network
-	err         error
+	build    sync.Once
+	dir      string // of programs
+	guest    *Guest
+	ethernet *ethernet // the guest's network
+	err      error
 }
 
 // counted is the variable that requests a guest that counts its instructions
@@ -53,8 +54,7 @@ func TestMain(m *testing.M) {
 		if status != 0 {
 			fmt.Fprintf(os.Stderr, "console of the guest:\n%s", g.Console())
 		}
-		g.Close()
-		shared.ethernet.close()
+		endGuest()
 	}
 	if shared.dir != "" && os.Getenv(isolatedPrograms) == "" {
 		os.RemoveAll(shared.dir)
@@ -105,13 +105,29 @@ func build() (err error) {
 	return nil
 }
 
-// guest returns the guest. The first caller builds and boots it.
+// guest returns the guest. The first caller builds and boots it, and so does the
+// first caller after its end.
 func guest(t testing.TB) *Guest {
 	t.Helper()
 	built(t)
-	shared.boot.Do(func() { shared.err = boot(t) })
+	if g := shared.guest; g != nil && g.Ended() {
+		t.Logf("the guest of earlier tests has ended; its last words:\n%s", tail(g.Console()))
+		endGuest()
+	}
+	if shared.guest == nil && shared.err == nil {
+		shared.err = boot(t)
+	}
 	require.NoError(t, shared.err)
 	return shared.guest
+}
+
+// endGuest ends the guest and its network. The next test boots another.
+func endGuest() {
+	if shared.guest != nil {
+		shared.guest.Close()
+		shared.ethernet.close()
+		shared.guest, shared.ethernet = nil, nil
+	}
 }
 
 func needRoot(t testing.TB) {
@@ -169,7 +185,11 @@ func tryFor(t testing.TB, limit time.Duration, script string) (out string, statu
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(context.Background(), limit, fmt.Errorf("not done after %v", limit))
 	defer cancel()
-	out, status, err := guest(t).Exec(ctx, script)
+	g := guest(t)
+	out, status, err := g.Exec(ctx, script)
+	if err != nil && g.Ended() {
+		t.Logf("the guest has ended; its last words:\n%s", tail(g.Console()))
+	}
 	require.NoError(t, err, "%s\n%s", script, tail(out))
 	return out, status
 }
