@@ -1,4 +1,4 @@
-// Package nfs4 is the wire form of NFS version 4, minor versions 1 and 2 (RFC
+// Package nfs4 is the wire form of NFS version 4, minor versions 0 to 2 (RFC 7530, RFC
 // 8881, RFC 7862, RFC 8275, RFC 8276): COMPOUND, and the arguments and results of its
 // operations, in both directions, for server and client. It also binds the
 // protocol to RPC-over-RDMA (RFC 8267, Section 6.1).

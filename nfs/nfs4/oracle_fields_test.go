@@ -17,7 +17,7 @@ import (
 // package and the oracle write the same bytes for the same fields.
 //
 // R7862-4.7-1, R7862-15.2-1, R7862-15.2-2, R7862-15.5-3, R7862-15.10-1,
-// R7862-15.11-1.
+// R7862-15.11-1, R7530-2.2.15-1, R7530-2.2.11-1.
 func TestOracleFields(t *testing.T) {
 	id, oracleID := StateID{1, [12]byte{2, 3}}, nfsv4.Stateid4{Seqid: 1, Other: [12]byte{2, 3}}
 	owner, oracleOwner := StateOwner{4, []byte("own")}, nfsv4.StateOwner4{Clientid: 4, Owner: []byte("own")}
@@ -38,6 +38,18 @@ func TestOracleFields(t *testing.T) {
 		own    Message
 		oracle io.WriterTo
 	}{
+		"SETCLIENTID": {&SetClientIDArgs{Verifier{1}, []byte("id"), 2, ClientAddr{[]byte("tcp"), []byte("1.2.3.4.5.6")}, 3}, &nfsv4.Setclientid4args{
+			Client: nfsv4.NfsClientId4{Verifier: [8]byte{1}, Id: []byte("id")}, Callback: nfsv4.CbClient4{CbProgram: 2, CbLocation: nfsv4.Netaddr4{NaRNetid: "tcp", NaRAddr: "1.2.3.4.5.6"}}, CallbackIdent: 3,
+		}},
+		"SETCLIENTID's results": {&SetClientIDRes{ClientID: 1, Confirm: Verifier{2}}, &nfsv4.Setclientid4res_NFS4_OK{Resok4: nfsv4.Setclientid4resok{Clientid: 1, SetclientidConfirm: [8]byte{2}}}},
+		"SETCLIENTID's refusal": {&SetClientIDRes{Status: ErrClidInUse, Using: ClientAddr{[]byte("a"), []byte("b")}}, &nfsv4.Setclientid4res_NFS4ERR_CLID_INUSE{ClientUsing: nfsv4.Netaddr4{NaRNetid: "a", NaRAddr: "b"}}},
+		"SETCLIENTID_CONFIRM":   {&SetClientIDConfirmArgs{1, Verifier{2}}, &nfsv4.SetclientidConfirm4args{Clientid: 1, SetclientidConfirm: [8]byte{2}}},
+		"RENEW":                 {&ClientIDArgs{1}, &nfsv4.Renew4args{Clientid: 1}},
+		"OPEN_CONFIRM":          {&OpenConfirmArgs{id, 2}, &nfsv4.OpenConfirm4args{OpenStateid: oracleID, Seqid: 2}},
+		"RELEASE_LOCKOWNER":     {&ReleaseLockOwnerArgs{owner}, &nfsv4.ReleaseLockowner4args{LockOwner: oracleOwner}},
+		"LOCK of an existing lock owner": {&LockArgs{Type: LockRead, Length: 1, StateID: id, LockSeqID: 4}, &nfsv4.Lock4args{
+			Locktype: 1, Length: 1, Locker: &nfsv4.Locker4_FALSE{LockOwner: nfsv4.ExistLockOwner4{LockStateid: oracleID, LockSeqid: 4}},
+		}},
 		"SEQUENCE": {&SequenceArgs{session, 1, 2, 3, true}, &nfsv4.Sequence4args{SaSessionid: session, SaSequenceid: 1, SaSlotid: 2, SaHighestSlotid: 3, SaCachethis: true}},
 		"SEQUENCE's results": {&SequenceRes{0, session, 1, 2, 3, 4, 5}, &nfsv4.Sequence4res_NFS4_OK{
 			SrResok4: nfsv4.Sequence4resok{SrSessionid: session, SrSequenceid: 1, SrSlotid: 2, SrHighestSlotid: 3, SrTargetHighestSlotid: 4, SrStatusFlags: 5},

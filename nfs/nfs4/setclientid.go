@@ -1,0 +1,120 @@
+package nfs4
+
+import "github.com/nfsrdma/nfsrdma/xdr"
+
+// Version 4.0 alone has these operations: sessions take their place later (RFC
+// 8881, Section 17). The arguments of RENEW are ClientIDArgs, and the results of
+// OPEN_CONFIRM are StateIDRes.
+
+// A ClientAddr is a clientaddr4: the transport and the universal address at
+// which a client takes callbacks (RFC 7530, Section 2.2.10).
+type ClientAddr struct{ NetID, Addr []byte }
+
+// AppendTo appends the wire form of a to b.
+func (a *ClientAddr) AppendTo(b []byte) []byte {
+	return xdr.AppendOpaque(xdr.AppendOpaque(b, a.NetID), a.Addr)
+}
+
+// Decode reads a.
+func (a *ClientAddr) Decode(r *xdr.Reader) {
+	a.NetID, a.Addr = r.Opaque(unbounded), r.Opaque(unbounded)
+}
+
+// SetClientIDArgs are the arguments of SETCLIENTID (RFC 7530, Section 16.33).
+type SetClientIDArgs struct {
+	Verifier  Verifier
+	ID        []byte // nfs_client_id4's id, at most OpaqueLimit bytes
+	CBProgram uint32
+	Callback  ClientAddr
+	CBIdent   uint32
+}
+
+// AppendTo appends the wire form of a to b.
+func (a *SetClientIDArgs) AppendTo(b []byte) []byte {
+	b = xdr.AppendUint32(xdr.AppendOpaque(a.Verifier.AppendTo(b), a.ID), a.CBProgram)
+	return xdr.AppendUint32(a.Callback.AppendTo(b), a.CBIdent)
+}
+
+// Decode reads a.
+func (a *SetClientIDArgs) Decode(r *xdr.Reader) {
+	a.Verifier.Decode(r)
+	a.ID, a.CBProgram = r.Opaque(OpaqueLimit), r.Uint32()
+	a.Callback.Decode(r)
+	a.CBIdent = r.Uint32()
+}
+
+// SetClientIDRes are the results of SETCLIENTID. ClientID and Confirm are valid
+// only if Status is OK, Using only if it is ErrClidInUse.
+type SetClientIDRes struct {
+	Status   Status
+	ClientID uint64
+	Confirm  Verifier
+	Using    ClientAddr // of the client that has the name
+}
+
+// AppendTo appends the wire form of s to b.
+func (s *SetClientIDRes) AppendTo(b []byte) []byte {
+	b = xdr.AppendUint32(b, uint32(s.Status))
+	switch s.Status {
+	case OK:
+		b = s.Confirm.AppendTo(xdr.AppendUint64(b, s.ClientID))
+	case ErrClidInUse:
+		b = s.Using.AppendTo(b)
+	}
+	return b
+}
+
+// Decode reads s.
+func (s *SetClientIDRes) Decode(r *xdr.Reader) {
+	s.Status = Status(r.Uint32())
+	switch s.Status {
+	case OK:
+		s.ClientID = r.Uint64()
+		s.Confirm.Decode(r)
+	case ErrClidInUse:
+		s.Using.Decode(r)
+	}
+}
+
+// SetClientIDConfirmArgs are the arguments of SETCLIENTID_CONFIRM.
+type SetClientIDConfirmArgs struct {
+	ClientID uint64
+	Confirm  Verifier
+}
+
+// AppendTo appends the wire form of a to b.
+func (a *SetClientIDConfirmArgs) AppendTo(b []byte) []byte {
+	return a.Confirm.AppendTo(xdr.AppendUint64(b, a.ClientID))
+}
+
+// Decode reads a.
+func (a *SetClientIDConfirmArgs) Decode(r *xdr.Reader) {
+	a.ClientID = r.Uint64()
+	a.Confirm.Decode(r)
+}
+
+// OpenConfirmArgs are the arguments of OPEN_CONFIRM.
+type OpenConfirmArgs struct {
+	StateID StateID
+	SeqID   uint32
+}
+
+// AppendTo appends the wire form of a to b.
+func (a *OpenConfirmArgs) AppendTo(b []byte) []byte {
+	return xdr.AppendUint32(a.StateID.AppendTo(b), a.SeqID)
+}
+
+// Decode reads a.
+func (a *OpenConfirmArgs) Decode(r *xdr.Reader) {
+	a.StateID.Decode(r)
+	a.SeqID = r.Uint32()
+}
+
+// ReleaseLockOwnerArgs are the arguments of RELEASE_LOCKOWNER.
+type ReleaseLockOwnerArgs struct{ Owner StateOwner }
+
+// AppendTo appends the wire form of a to b.
+func (a *ReleaseLockOwnerArgs) AppendTo(b []byte) []byte { return a.Owner.AppendTo(b) }
+
+// Decode reads a.
+func (a *ReleaseLockOwnerArgs) Decode(r *xdr.Reader) { a.Owner.Decode(r) }
