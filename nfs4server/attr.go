@@ -33,7 +33,7 @@ var (
 	// supported1 are the attributes of minor version 1; later has those of
 	// minor version 2.
 	later      = nfs4.BitmapOf(nfs4.AttrChangeAttrType, nfs4.AttrModeUmask, nfs4.AttrXattrSupport)
-	unsupplied = nfs4.BitmapOf(nfs4.AttrACLSupport, nfs4.AttrCloneBlkSize, nfs4.AttrFSLocations) // but see supported
+	unsupplied = nfs4.BitmapOf(nfs4.AttrACL, nfs4.AttrACLSupport, nfs4.AttrCloneBlkSize, nfs4.AttrFSLocations) // but see supported
 	supported2 = nfs4.Known.Without(unsupplied)
 	supported1 = supported2.Without(later)
 

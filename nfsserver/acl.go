@@ -55,13 +55,13 @@ func (q *request) getACL(ctx context.Context, h vfs.Handle, res *nfsacl.GetACLRe
 	var access, def vfs.ACL
 	var attr vfs.MaybeAttr
 	var err error
-	if lists, ok := q.Export.FS.(vfs.ACLs); ok {
+	if lists := q.Export.ACLs; lists != nil {
 		access, def, attr, err = lists.GetACL(ctx, &q.Cred, h)
 	} else if attr.Attr, err = q.Export.FS.GetAttr(ctx, &q.Cred, h); err == nil {
 		attr.OK = true
 	}
 	if access == nil {
-		access = modeACL(attr.Mode)
+		access = vfs.ModeACL(attr.Mode)
 	}
 	res.Status, res.Attr = q.status(err), wirePostAttr(&attr)
 	if max(len(access), len(def)) > nfsacl.MaxEntries {
@@ -90,8 +90,8 @@ func (q *request) setACL(ctx context.Context, h vfs.Handle, a *nfsacl.SetACLArgs
 	if a.Mask&^nfsacl.MaskAll != 0 {
 		return q.attr(ctx, h), nfs3.ErrInval
 	}
-	lists, ok := q.Export.FS.(vfs.ACLs)
-	if !ok {
+	lists := q.Export.ACLs
+	if lists == nil {
 		return q.attr(ctx, h), nfs3.ErrNotSupp
 	}
 	if status := q.status(q.BeforeSetACL(ctx, h)); status != nfs3.OK {
@@ -101,15 +101,6 @@ func (q *request) setACL(ctx context.Context, h vfs.Handle, a *nfsacl.SetACLArgs
 	def := hostACL(a.Default, a.Mask&nfsacl.MaskDefault != 0)
 	attr, err := lists.SetACL(ctx, &q.Cred, h, access, def)
 	return wirePostAttr(&attr), q.status(err)
-}
-
-// modeACL returns the list equivalent to a mode.
-func modeACL(mode uint32) vfs.ACL {
-	return vfs.ACL{
-		{Tag: vfs.ACLUserObj, Perm: uint8(mode >> 6 & 7)},
-		{Tag: vfs.ACLGroupObj, Perm: uint8(mode >> 3 & 7)},
-		{Tag: vfs.ACLOther, Perm: uint8(mode & 7)},
-	}
 }
 
 func wireACL(a vfs.ACL) nfsacl.ACL {

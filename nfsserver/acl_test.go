@@ -21,6 +21,8 @@ type aclFS struct {
 	setAccess, setDef *vfs.ACL
 }
 
+func (f *aclFS) HasACLs() bool { return true }
+
 func (f *aclFS) GetACL(ctx context.Context, c *vfs.Cred, h vfs.Handle) (access, def vfs.ACL, a vfs.MaybeAttr, err error) {
 	a.Attr, err = f.GetAttr(ctx, c, h)
 	a.OK = err == nil

@@ -125,6 +125,8 @@ func TestConflicts(t *testing.T) {
 // A listFS accepts access control lists, and drops them.
 type listFS struct{ *mem.FS }
 
+func (listFS) HasACLs() bool { return true }
+
 func (listFS) GetACL(context.Context, *vfs.Cred, vfs.Handle) (access, def vfs.ACL, a vfs.MaybeAttr, err error) {
 	return nil, nil, a, nil
 }

@@ -22,6 +22,7 @@ type source struct {
 	Spacer vfs.Spacer     // likewise
 	Copier vfs.Copier     // likewise
 	Xattrs vfs.Xattrs     // FS, or nil if no object has any
+	ACLs   vfs.ACLs       // likewise
 
 	// CloneAlign is that of Copier, or 0.
 	CloneAlign uint32
@@ -52,6 +53,9 @@ func newSource(fs vfs.FS) *source {
 	}
 	if x, ok := fs.(vfs.Xattrs); ok && x.HasXattrs() {
 		s.Xattrs = x
+	}
+	if a, ok := fs.(vfs.ACLs); ok && a.HasACLs() {
+		s.ACLs = a
 	}
 	s.files = make(map[*File]struct{})
 	return s

@@ -27,8 +27,20 @@ type ACLEntry struct {
 // object has none: its mode is complete.
 type ACL []ACLEntry
 
-// ACLs is an FS that has access control lists.
+// ModeACL returns the list that is equivalent to a mode.
+func ModeACL(mode uint32) ACL {
+	return ACL{
+		{Tag: ACLUserObj, Perm: uint8(mode >> 6 & 7)},
+		{Tag: ACLGroupObj, Perm: uint8(mode >> 3 & 7)},
+		{Tag: ACLOther, Perm: uint8(mode & 7)},
+	}
+}
+
+// ACLs is an FS that may have access control lists.
 type ACLs interface {
+	// HasACLs reports whether the objects can have access control lists.
+	HasACLs() bool
+
 	// GetACL returns the access list of h, and the default list, from which new
 	// objects in a directory get their list. Only directories have a default
 	// list. GetACL needs no right.

@@ -56,6 +56,8 @@ func TestValues(t *testing.T) {
 		{"two copy stateids", new(CopyRes), "00000000 00000002", xdr.ErrValue},
 		{"two final statuses", new(OffloadStatusRes), "00000000" + zeros(8) + "00000002", xdr.ErrValue},
 		{"more segments than the message holds", new(ReadPlusRes), "00000000 00000000 00000002" + zeros(16), xdr.ErrShort},
+		{"more ACEs than the message holds", new(ACL), "00000002" + zeros(16), xdr.ErrShort},
+		{"as many ACEs as can be", new(ACL), "ffffffff" + zeros(32), xdr.ErrShort},
 		{"data_content4 2", new(Segment), "00000002", xdr.ErrValue},
 	}
 	for _, tt := range tests {
@@ -89,7 +91,7 @@ func TestEveryAttribute(t *testing.T) {
 	a := Attrs{
 		Mask: Known, SupportedAttrs: Known, Type: TypeLnk, FHExpireType: 1, Change: 2, Size: 3, LinkSupport: true,
 		SymlinkSupport: true, NamedAttr: true, FSID: FSID{4, 5}, UniqueHandles: true, LeaseTime: 6, RdattrError: ErrAccess,
-		ACLSupport: 7, CanSetTime: true, CaseInsensitive: true, CasePreserving: true, ChownRestricted: true,
+		ACL: ACL{{ACEDeny, ACEIdentifierGroup, ACEReadData, []byte("users")}, {Who: []byte(WhoEveryone)}}, ACLSupport: 7, CanSetTime: true, CaseInsensitive: true, CasePreserving: true, ChownRestricted: true,
 		FileHandle: FH("handle"), FileID: 8, FilesAvail: 9, FilesFree: 10, FilesTotal: 11,
 		FSLocations: FSLocations{
 			Root: Pathname{[]byte("a"), []byte("bc")},

@@ -118,6 +118,4 @@ const (
 	FHPersistent           uint32 = 0 // fh_expire_type
 	CharsetContainsNonUTF8 uint32 = 1 // fs_charset_cap
 	ChangeTypeUndefined    uint32 = 4 // change_attr_type
-	ACLSupportAllow        uint32 = 1 // aclsupport
-	ACLSupportDeny         uint32 = 2
 )

@@ -13,8 +13,8 @@
 //
 // AppendTo appends a value's wire form and cannot fail. Decode reads the value
 // from an xdr.Reader, whose Err reports an error. Nothing uses reflection. Only
-// lists allocate: SecInfoRes, FSLocations, ListXattrsRes, and the sources of
-// CopyArgs.
+// lists allocate: ACL, SecInfoRes, FSLocations, ListXattrsRes, and the sources
+// of CopyArgs.
 //
 // # The data items
 //

@@ -60,6 +60,7 @@ type Attrs struct {
 	UniqueHandles     bool
 	LeaseTime         uint32 // seconds
 	RdattrError       Status
+	ACL               ACL
 	ACLSupport        uint32
 	CanSetTime        bool
 	CaseInsensitive   bool
@@ -107,7 +108,7 @@ type Attrs struct {
 // Known is the set of attributes that have a field in Attrs.
 var Known = BitmapOf(
 	AttrSupportedAttrs, AttrType, AttrFHExpireType, AttrChange, AttrSize, AttrLinkSupport, AttrSymlinkSupport,
-	AttrNamedAttr, AttrFSID, AttrUniqueHandles, AttrLeaseTime, AttrRdattrError, AttrACLSupport, AttrCanSetTime,
+	AttrNamedAttr, AttrFSID, AttrUniqueHandles, AttrLeaseTime, AttrRdattrError, AttrACL, AttrACLSupport, AttrCanSetTime,
 	AttrCaseInsensitive, AttrCasePreserving, AttrChownRestricted, AttrFileHandle, AttrFileID, AttrFilesAvail,
 	AttrFilesFree, AttrFilesTotal, AttrFSLocations, AttrHomogeneous, AttrMaxFileSize, AttrMaxLink, AttrMaxName,
 	AttrMaxRead, AttrMaxWrite, AttrMode, AttrNoTrunc, AttrNumLinks, AttrOwner, AttrOwnerGroup, AttrRawDev,
@@ -274,6 +275,8 @@ func (a *Attrs) composite(id AttrID) Message {
 		return &a.FSID
 	case AttrFileHandle:
 		return &a.FileHandle
+	case AttrACL:
+		return &a.ACL
 	case AttrFSLocations:
 		return &a.FSLocations
 	case AttrRawDev:

@@ -130,22 +130,6 @@ const (
 	WhyIsDir
 )
 
-// An ACE is an nfsace4: an entry of an access control list.
-type ACE struct {
-	Type, Flag, Mask uint32
-	Who              []byte
-}
-
-// AppendTo appends the wire form of e to b.
-func (e *ACE) AppendTo(b []byte) []byte {
-	return xdr.AppendOpaque(xdr.AppendUint32(xdr.AppendUint32(xdr.AppendUint32(b, e.Type), e.Flag), e.Mask), e.Who)
-}
-
-// Decode reads e.
-func (e *ACE) Decode(r *xdr.Reader) {
-	e.Type, e.Flag, e.Mask, e.Who = r.Uint32(), r.Uint32(), r.Uint32(), r.Opaque(unbounded)
-}
-
 // A SpaceLimit is an nfs_space_limit4: how much a holder of a write delegation
 // may buffer. It is a size in bytes, or with Blocks a number of blocks.
 type SpaceLimit struct {

@@ -248,6 +248,7 @@ var attributes = map[AttrID]func(io.Reader) error{
 	AttrUniqueHandles:     attribute(nfsv4.ReadFattr4UniqueHandles),
 	AttrLeaseTime:         attribute(nfsv4.ReadFattr4LeaseTime),
 	AttrRdattrError:       attribute(nfsv4.ReadFattr4RdattrError),
+	AttrACL:               attribute(nfsv4.ReadFattr4Acl),
 	AttrACLSupport:        attribute(nfsv4.ReadFattr4Aclsupport),
 	AttrCanSetTime:        attribute(nfsv4.ReadFattr4Cansettime),
 	AttrCaseInsensitive:   attribute(nfsv4.ReadFattr4CaseInsensitive),

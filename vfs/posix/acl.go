@@ -18,6 +18,16 @@ const (
 	defaultACL = "system.posix_acl_default"
 )
 
+// HasACLs reports whether the host's file system has lists.
+func (f *FS) HasACLs() bool { return f.acls }
+
+// hasACLs asks a file system whether the object of a descriptor could have a
+// list.
+func hasACLs(fd int) bool {
+	_, err := unix.Fgetxattr(fd, accessACL, nil)
+	return err != unix.EOPNOTSUPP
+}
+
 // GetACL reads the lists of an object. A file system without lists is treated
 // like an object without lists.
 func (f *FS) GetACL(_ context.Context, c *vfs.Cred, h vfs.Handle) (access, def vfs.ACL, a vfs.MaybeAttr, err error) {

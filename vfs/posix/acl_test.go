@@ -73,6 +73,16 @@ func xattr(t *testing.T, path, name string) []byte {
 	return b[:n]
 }
 
+// TestHasACLs checks that file systems with lists and without are told apart.
+func TestHasACLs(t *testing.T) {
+	_, f := aclSite(t, Options{})
+	assert.True(t, f.HasACLs())
+	proc, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer unix.Close(proc)
+	assert.False(t, hasACLs(proc))
+}
+
 func TestACL(t *testing.T) {
 	eachKind(t, func(t *testing.T, o Options) {
 		s, f := aclSite(t, o)

@@ -30,6 +30,7 @@ type FS struct {
 	kept     bool        // the kernel's handles outlive its inode cache
 	lasting  bool        // inodes are the same after another mount
 	xattrs   bool        // objects can have extended attributes
+	acls     bool        // objects can have access control lists
 	fsid     uint64
 	maxSize  uint64 // longest file, in bytes
 	newVerf  func() uint64

@@ -92,7 +92,7 @@ func (f *FS) openMount(dir string, o *Options) (err error) {
 	f.leases.meant = leasesMeanMuch(fsType)
 	f.kept = keepsHandles(fsType)
 	f.coarse.Store(!fineTimes(fsType))
-	f.xattrs = hasXattrs(f.mount)
+	f.xattrs, f.acls = hasXattrs(f.mount), hasACLs(f.mount)
 	f.lasting = localTypes[fsType] && !f.volatile
 	if canClone(f.mount) {
 		f.cloneAlign = uint32(fs.Bsize)
