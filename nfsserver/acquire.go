@@ -140,7 +140,7 @@ func (q *request) keepable(t vfs.Type, types delegation.Types) (_ delegation.Typ
 // lease, another grant is recalled.
 func (q *request) lease(ctx context.Context, s *delegserver.Asking, h vfs.Handle) (delegation.Reason, error) {
 	take := func(broken func()) (release func(), err error) {
-		return q.Export.Leaser.Lease(ctx, &q.Cred, h, broken)
+		return q.Export.Leaser.Lease(ctx, &q.Cred, h, vfs.LeaseData, broken)
 	}
 	why, err := s.Lease(take)
 	if errors.Is(err, syscall.EMFILE) && s.MakeRoom() {

@@ -39,7 +39,7 @@ func (f *leaserFS) GetAttr(ctx context.Context, c *vfs.Cred, h vfs.Handle) (vfs.
 	return f.FS.GetAttr(ctx, c, h)
 }
 
-func (f *leaserFS) Lease(_ context.Context, _ *vfs.Cred, h vfs.Handle, broken func()) (func(), error) {
+func (f *leaserFS) Lease(_ context.Context, _ *vfs.Cred, h vfs.Handle, _ vfs.LeaseScope, broken func()) (func(), error) {
 	f.mu.Lock()
 	slow, fail := f.slow, f.fail
 	f.mu.Unlock()

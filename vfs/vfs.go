@@ -310,25 +310,47 @@ type Identifier interface {
 	AppendKey(b []byte, h Handle) ([]byte, error)
 }
 
-// A Leaser is an FS that learns of changes that other processes are about to
-// make to the data of a file.
+// A Leaser is an FS that learns of changes that other processes make to a file.
 type Leaser interface {
-	// Lease asks the FS to call broken, at most once, when another process is
-	// about to open the file for writing, or to truncate it. That process waits
-	// until release is called, but not forever: on a host, for
-	// /proc/sys/fs/lease-break-time. broken runs in its own goroutine and may
+	// Lease asks the FS to call broken, at most once, when another process
+	// changes the file. The scope says which changes count, and whether broken
+	// is called before or after them. broken runs in its own goroutine and may
 	// wait. It may be called before Lease returns, and may be running, or may
-	// even start, after release has returned.
+	// even start, after release has returned. release may be called more than
+	// once.
 	//
-	// EAGAIN: the file is open for writing. EMFILE: there is no room for a
-	// lease. EOPNOTSUPP: the file cannot have leases. EACCES: c may not read
-	// the file.
-	//
-	// The FS itself writes to the file only after release: an earlier write
-	// fails with EAGAIN, and breaks the lease. A lease does not report changes
-	// of attributes and names. release may be called more than once.
-	Lease(ctx context.Context, c *Cred, h Handle, broken func()) (release func(), err error)
+	// EAGAIN: the file is open for writing, or, for LeaseAll, has no name left.
+	// EMFILE: there is no room for a lease. EOPNOTSUPP: the file cannot have
+	// leases. EACCES: c may not read the file.
+	Lease(ctx context.Context, c *Cred, h Handle, scope LeaseScope, broken func()) (release func(), err error)
 }
+
+// A LeaseScope is the set of changes that break a lease. Leases of both scopes
+// may exist for one file.
+type LeaseScope uint8
+
+const (
+	// LeaseData is for data alone. broken is called before the change, when
+	// another process is about to open the file for writing, or to truncate it.
+	// That process waits until release is called, but not forever: on a host,
+	// for /proc/sys/fs/lease-break-time. The FS itself writes to the file only
+	// after release: an earlier write fails with EAGAIN, and breaks the lease.
+	LeaseData LeaseScope = iota
+
+	// LeaseAll is for data, as LeaseData is, and for names and attributes.
+	// broken is also called within milliseconds after a change of names or
+	// attributes: rename of the file, rename of another file over it, link,
+	// unlink, and changes of the mode, owner, modification time, access control
+	// list or an extended attribute. Nobody waits for release: a caller that
+	// reads names and attributes after Lease has returned misses no later
+	// change. The lease is not broken by a read, which may change the access
+	// time, by a change of the access time or of inode flags (chattr(1)) alone,
+	// or by a rename of a directory above the file.
+	//
+	// The FS's own changes of names and attributes succeed, and break the lease
+	// too. A change shortly before Lease may break the lease.
+	LeaseAll
+)
 
 // Errors for which the host has no errno.
 var (

@@ -68,8 +68,11 @@
 // descriptor is replaced by the descriptor that has the lease, so a lease costs
 // one descriptor. Leases may use half of RLIMIT_NOFILE. A daemon that is
 // neither the owner of the file nor able to become the owner needs CAP_LEASE.
-// The kernel gives no leases of directories, and no lease reports changes of
-// attributes or names.
+// The kernel gives no leases of directories, and its leases do not report
+// changes of attributes or names. For holders that must learn of these too,
+// inotify(7) reports them after the fact: one inotify descriptor, and one watch
+// of each such file. A watch is of an inode, so a file's holders share it.
+// /proc/sys/fs/inotify/max_user_watches bounds the watches.
 //
 // # Locks
 //

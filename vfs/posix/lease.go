@@ -18,7 +18,7 @@ var _ vfs.Leaser = (*FS)(nil)
 // owner's uid. Lease also returns EAGAIN while this FS is writing to the file,
 // or has written data that is not yet synced. File systems on which not every
 // writer breaks a lease have no leases.
-func (f *FS) Lease(_ context.Context, c *vfs.Cred, h vfs.Handle, broken func()) (release func(), err error) {
+func (f *FS) Lease(_ context.Context, c *vfs.Cred, h vfs.Handle, scope vfs.LeaseScope, broken func()) (release func(), err error) {
 	if !f.leases.meant {
 		return nil, unix.EOPNOTSUPP
 	}
@@ -44,15 +44,22 @@ func (f *FS) Lease(_ context.Context, c *vfs.Cred, h vfs.Handle, broken func()) 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	le := l.byFD[o.fd]
-	switch {
-	case le == nil:
-		if le, err = f.takeLease(o, fl.fd, st.Uid); err != nil {
-			return nil, err
-		}
-	case le.broken:
+	if le != nil && le.broken {
 		return nil, unix.EAGAIN
 	}
-	who := &leaseHolder{le, broken}
+	who := &leaseHolder{broken: broken}
+	if scope == vfs.LeaseAll {
+		if err := f.observe(who, o, c); err != nil {
+			return nil, err
+		}
+	}
+	if le == nil {
+		if le, err = f.takeLease(o, fl.fd, st.Uid); err != nil {
+			l.unobserve(who)
+			return nil, err
+		}
+	}
+	who.of = le
 	le.holders = append(le.holders, who)
 	return func() { f.releaseLease(who) }, nil
 }
@@ -150,11 +157,14 @@ func (f *FS) closeLeases() {
 		l.end(le)
 		ended = append(ended, le)
 	}
-	w := l.watcher
-	l.watcher = nil
+	w, ob := l.watcher, l.observer
+	l.watcher, l.observer = nil, nil
 	l.mu.Unlock()
 	if w != nil {
 		w.close()
+	}
+	if ob != nil {
+		ob.close()
 	}
 	for _, le := range ended {
 		f.cache.unpin(le.o)

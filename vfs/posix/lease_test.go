@@ -77,13 +77,13 @@ func hasLeases(t *testing.T, base string) bool {
 func (w *leaseWorld) lease() (broken chan struct{}, release func()) {
 	w.Helper()
 	broken = make(chan struct{})
-	release, err := w.f.Lease(w.Context(), &w.c, w.h, func() { close(broken) }) // a second call would panic
+	release, err := w.f.Lease(w.Context(), &w.c, w.h, vfs.LeaseData, func() { close(broken) }) // a second call would panic
 	require.NoError(w, err)
 	return broken, release
 }
 
 func (w *leaseWorld) tryLease() error {
-	release, err := w.f.Lease(w.Context(), &w.c, w.h, func() {})
+	release, err := w.f.Lease(w.Context(), &w.c, w.h, vfs.LeaseData, func() {})
 	if err == nil {
 		release()
 	}
@@ -193,7 +193,7 @@ func TestLeaseSlowDisk(t *testing.T) {
 	vfstest.NeedRoot(t)
 	w, tp := tapWorld(t)
 	f, other := w.walk("f"), w.walk("old")
-	release, err := w.f.Lease(t.Context(), &w.c, other, func() {})
+	release, err := w.f.Lease(t.Context(), &w.c, other, vfs.LeaseData, func() {})
 	require.NoError(t, err)
 	write := func(i int) error {
 		_, _, _, err := w.f.Write(t.Context(), &vfs.Cred{UID: 70001 + uint32(i), GID: 70001}, f, []byte("x"), 0, vfs.Unstable)
@@ -217,7 +217,7 @@ func TestLeaseSlowDisk(t *testing.T) {
 	soon(t, syncing, "no file makes room")
 	soon(t, ended(func() { assert.NoError(t, write(writers-1)) }), "an open file waits")
 	soon(t, ended(func() {
-		_, err := w.f.Lease(t.Context(), &w.c, f, func() {})
+		_, err := w.f.Lease(t.Context(), &w.c, f, vfs.LeaseData, func() {})
 		assert.ErrorIs(t, err, unix.EAGAIN)
 	}), "a lease request waits")
 	soon(t, ended(release), "another file's lease waits")
@@ -398,7 +398,7 @@ func TestLeaseHolds(t *testing.T) {
 		holders.Go(func() {
 			for n := 0; n < 100; {
 				broken := make(chan struct{})
-				release, err := w.f.Lease(t.Context(), &w.c, w.h, func() { close(broken) })
+				release, err := w.f.Lease(t.Context(), &w.c, w.h, vfs.LeaseData, func() { close(broken) })
 				if err != nil {
 					assert.ErrorIs(t, err, unix.EAGAIN)
 					continue
@@ -439,7 +439,7 @@ func TestLeaseRefused(t *testing.T) {
 	w := newLeaseWorld(t, "")
 	w.hostDir("d")
 	for _, h := range []vfs.Handle{w.f.Root(), w.walk("d")} {
-		_, err := w.f.Lease(t.Context(), &w.c, h, nil)
+		_, err := w.f.Lease(t.Context(), &w.c, h, vfs.LeaseData, nil)
 		assert.ErrorIs(t, err, unix.EOPNOTSUPP)
 	}
 	require.NoError(t, os.Chmod(w.s.path("f"), 0))

@@ -27,10 +27,13 @@ type leases struct {
 	meant  bool      // every change of a file breaks its lease
 	denied sync.Once // to log it once
 
-	mu      sync.Mutex
-	byFD    map[int]*lease
-	due     []int    // descriptors that sweep must still check, possibly no longer in byFD
-	watcher *watcher // nil until the first lease
+	addWatch func(fd int, path string, mask uint32) (int, error) // unix.InotifyAddWatch, replaced in tests
+
+	mu       sync.Mutex
+	byFD     map[int]*lease
+	due      []int     // descriptors that sweep must still check, possibly no longer in byFD
+	watcher  *watcher  // nil until the first lease
+	observer *observer // nil until the first lease of vfs.LeaseAll
 }
 
 // A lease is the kernel's lease of one object, for all its holders.
@@ -42,7 +45,17 @@ type lease struct {
 
 type leaseHolder struct {
 	of     *lease // nil: the lease is over
+	mark   *mark  // nil: the scope is vfs.LeaseData
+	told   bool   // broken has been called
 	broken func()
+}
+
+// tell notifies the holder once. leases.mu is held.
+func (h *leaseHolder) tell() {
+	if !h.told {
+		h.told = true
+		go h.broken()
+	}
 }
 
 // leave removes a holder. It returns the lease if that was the last one, or
@@ -55,6 +68,7 @@ func (l *leases) leave(who *leaseHolder) *lease {
 		return nil
 	}
 	who.of = nil
+	l.unobserve(who)
 	le.holders = slices.DeleteFunc(le.holders, func(h *leaseHolder) bool { return h == who })
 	if len(le.holders) > 0 {
 		return nil
@@ -86,7 +100,7 @@ func (l *leases) tell(fd int) {
 func (le *lease) tell() {
 	le.broken = true
 	for _, h := range le.holders {
-		go h.broken()
+		h.tell()
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
 // TestLeaseMany leases ten thousand files, and writes to all of them at once.
@@ -28,7 +30,7 @@ func TestLeaseMany(t *testing.T) {
 		w.hostFile(names[i])
 		h := w.walk(names[i])
 		var err error
-		releases[i], err = w.f.Lease(t.Context(), &w.c, h, func() { told.Add(1); releases[i]() })
+		releases[i], err = w.f.Lease(t.Context(), &w.c, h, vfs.LeaseData, func() { told.Add(1); releases[i]() })
 		require.NoError(t, err, i)
 	}
 	assert.EqualValues(t, files, leased.Load())
@@ -63,7 +65,7 @@ func TestLeaseSignals(t *testing.T) {
 		for i := range files {
 			name := fmt.Sprint(i)
 			w.hostFile(name)
-			release, err := w.f.Lease(t.Context(), &w.c, w.walk(name), func() { broken <- i })
+			release, err := w.f.Lease(t.Context(), &w.c, w.walk(name), vfs.LeaseData, func() { broken <- i })
 			require.NoError(t, err)
 			releases = append(releases, release)
 		}

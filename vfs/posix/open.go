@@ -24,7 +24,7 @@ func Open(dir string, o Options) (*FS, error) {
 	f.verifier.Store(o.Verifier())
 	f.disk.init(f.lost)
 	f.cache.init(o.MaxFiles, &f.disk)
-	f.leases.max = maxFiles() / 2
+	f.leases.max, f.leases.addWatch = maxFiles()/2, unix.InotifyAddWatch
 	if err := f.prepare(dir, &o); err != nil {
 		return nil, errors.Join(fmt.Errorf("serving %s: %w", dir, err), f.closeAll())
 	}

@@ -205,7 +205,7 @@ func TestOpenLease(t *testing.T) {
 		require.NoError(t, os.Chown(w.s.path("f"), int(w.c.UID), int(w.c.GID)))
 	}
 	reader, writer := w.openFile(w.h, vfs.OpenRead), w.openFile(w.h, vfs.OpenWrite)
-	_, err := w.f.Lease(t.Context(), &w.c, w.h, func() {})
+	_, err := w.f.Lease(t.Context(), &w.c, w.h, vfs.LeaseData, func() {})
 	assert.Equal(t, unix.EAGAIN, err)
 	writer.Close()
 	broken, release := w.lease()
