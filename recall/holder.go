@@ -1,0 +1,118 @@
+package recall
+
+import "slices"
+
+// A Holder holds one object.
+type Holder struct {
+	// Owner, if not 0, is the client that holds the object. With Mild, that
+	// client's own changes leave the holder alone. Both are set before Hold.
+	Owner uint64
+	Mild  bool
+
+	// Recall tells the holder to return the object. It is called at most once,
+	// after Confirm, with no lock held, and must not wait.
+	Recall func()
+
+	table *Table
+	key   string
+	group *group
+
+	// group.mu guards these.
+	confirmed bool
+	recalled  bool
+	over      bool
+	waiters   []*Change
+}
+
+// Hold makes h a holder of an object. It returns false if a change of the object
+// may be under way, or if one has recalled the object lately: then h is nothing.
+// Otherwise Confirm or Return must follow. What the caller learns of the object
+// after Hold is current: a later change finds h.
+func (t *Table) Hold(h *Holder, key []byte) bool {
+	g := t.group(key)
+	now := t.config.Now()
+	h.table, h.key, h.group = t, string(key), g
+	// The object is in the table before it is counted, because a change that finds
+	// the count looks for it there.
+	g.mu.Lock()
+	o := g.make(key, now)
+	if o.until > now {
+		g.mu.Unlock()
+		return false
+	}
+	o.holders = append(o.holders, h)
+	blind := !t.all.hold()
+	busy := !g.tally.hold()
+	g.mu.Unlock()
+	if blind {
+		t.look()
+	}
+	if blind || busy {
+		h.Return()
+		return false
+	}
+	return true
+}
+
+// look makes changes name their objects for a while: a steady flow of blind
+// changes would otherwise keep everything from being held.
+func (t *Table) look() { t.named.Store(int64(t.config.Now() + t.config.Pause)) }
+
+// Confirm reports whether the object is held, and not recalled already; then it
+// may be recalled from now on. Otherwise Return must follow.
+func (h *Holder) Confirm() bool {
+	h.group.mu.Lock()
+	defer h.group.mu.Unlock()
+	h.confirmed = !h.recalled && !h.over
+	return h.confirmed
+}
+
+// Break recalls the object on behalf of a change that the Table does not know.
+func (h *Holder) Break() {
+	g := h.group
+	g.mu.Lock()
+	told := h.mark()
+	if o := g.objects[h.key]; o != nil && !h.over {
+		g.stop(h.key, o, h.table.config.Now()+h.table.config.Pause)
+	}
+	g.mu.Unlock()
+	if told {
+		h.Recall()
+	}
+}
+
+// mark notes that h is recalled, and reports whether Recall must be called.
+// group.mu is held.
+func (h *Holder) mark() (told bool) {
+	told = h.confirmed && !h.recalled && !h.over
+	h.recalled = true
+	return told
+}
+
+// tell calls Recall of holders.
+func tell(holders []*Holder) {
+	for _, h := range holders {
+		h.Recall()
+	}
+}
+
+// Return ends h: its client uses the object no longer. Return may be called
+// twice.
+func (h *Holder) Return() {
+	t, g := h.table, h.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if h.over {
+		return
+	}
+	h.over = true
+	o := g.objects[h.key]
+	o.holders = slices.DeleteFunc(o.holders, func(other *Holder) bool { return other == h })
+	for _, ch := range h.waiters {
+		ch.freed()
+	}
+	h.waiters = nil
+	t.all.drop()
+	g.tally.drop()
+	g.forget(h.key, t.config.Now())
+}
