@@ -11,6 +11,7 @@ import (
 
 	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
 	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/recall"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
@@ -42,6 +43,13 @@ type Config struct {
 	// Grants keeps the delegations of clients; nil means that no client gets
 	// any. The Realm does not close it.
 	Grants *delegserver.Keeper
+
+	// Holders has the delegations of version 4; nil means that there are none.
+	Holders *recall.Table
+
+	// Trusted, if not nil, reports whether clients may trust delegations of
+	// version 4 that an earlier server has granted: all changes are then put off.
+	Trusted func() bool
 
 	// Log receives errors of file systems for which a program has no status;
 	// nil means none.

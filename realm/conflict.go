@@ -5,15 +5,24 @@ import (
 	"errors"
 	"syscall"
 
+	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/recall"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
 // Clients may hold delegations of objects that other clients are about to
-// change (docs/delegation.md, Section 5). Every procedure that changes an
-// object must therefore call one of the functions here, or in naming.go, after
-// all other checks, and must end if that returns an error. The announced change
-// lasts until the end of the request.
+// change: by delegation counters (docs/delegation.md, Section 5), or of version 4
+// (package recall). Every procedure that changes an object must therefore call one
+// of the functions here, or in naming.go, after all other checks, and must end if
+// that returns an error. The announced change lasts until the end of the request.
+
+// change is a change of a request, as both kinds of delegations know it.
+type change struct {
+	grants  delegserver.Change
+	holders recall.Change
+}
 
 // BeforeSetAttr announces a change of an object given by its handle, and waits
 // for other clients that hold a delegation. So do the next three.
@@ -50,17 +59,26 @@ func (q *Request) BeforeWrite(ctx context.Context, h vfs.Handle) error {
 }
 
 // BeforeOpenWrite is BeforeWrite for an open file, and for opening one: the
-// file system has checked the caller's rights.
+// file system has checked the caller's rights. It does not regard
+// Config.Trusted: after a restart, version 4 decides who may open a file.
 func (q *Request) BeforeOpenWrite(ctx context.Context, h vfs.Handle) error {
-	if q.blind() {
+	if q.blindNow() {
 		return nil
 	}
-	return q.wait(ctx, h)
+	return q.waitNow(ctx, h)
 }
 
 // wait announces a change of an object, and waits for the holders of
 // delegations.
 func (q *Request) wait(ctx context.Context, h vfs.Handle) error {
+	if q.realm.trusted() {
+		return Later
+	}
+	return q.waitNow(ctx, h)
+}
+
+// waitNow is wait without regard to Config.Trusted.
+func (q *Request) waitNow(ctx context.Context, h vfs.Handle) error {
 	for {
 		ready, err := q.begin(q.peer, []vfs.Handle{h})
 		if ready || err != nil {
@@ -74,9 +92,16 @@ func (q *Request) wait(ctx context.Context, h vfs.Handle) error {
 
 // blind reports whether there is no delegation, and none will be granted before
 // the request ends.
-func (q *Request) blind() bool {
-	return q.Export.Keys == nil || q.realm.grants.Blind(&q.change)
+func (q *Request) blind() bool { return !q.realm.trusted() && q.blindNow() }
+
+// blindNow is blind without regard to Config.Trusted.
+func (q *Request) blindNow() bool {
+	return q.Export.Keys == nil || q.realm.holders.Blind(&q.change.holders) && q.realm.grants.Blind(&q.change.grants)
 }
+
+// trusted reports whether clients may trust delegations of version 4 that an
+// earlier server has granted.
+func (s *Realm) trusted() bool { return s.isTrusted != nil && s.isTrusted() }
 
 // begin announces that a peer changes objects, and reports whether it may do so
 // without waiting.
@@ -90,7 +115,12 @@ func (q *Request) begin(p *oncrpc.Peer, handles []vfs.Handle) (ready bool, err e
 		case err != nil:
 			return false, err
 		}
-		ready = q.realm.grants.Begin(&q.change, p, key) && ready
+		client := q.Client
+		if p == nil {
+			client = 0
+		}
+		held := q.realm.holders.Begin(&q.change.holders, client, key)
+		ready = q.realm.grants.Begin(&q.change.grants, p, key) && held && ready
 	}
 	return ready, nil
 }
@@ -108,7 +138,15 @@ func (q *Request) Key(h vfs.Handle) (key []byte, err error) {
 func (q *Request) await(ctx context.Context) error {
 	q.Rest()
 	q.reply.StepAside()
-	if err := q.realm.grants.Wait(ctx, &q.change, q.peer); err != nil {
+	var party fairshare.Name
+	if q.peer != nil {
+		party = fairshare.PartyOfIP(q.peer.Addr.Addr())
+	}
+	err := q.realm.holders.Wait(ctx, &q.change.holders, party)
+	if err == nil {
+		err = q.realm.grants.Wait(ctx, &q.change.grants, q.peer)
+	}
+	if err != nil {
 		return Later
 	}
 	return q.Work(ctx)

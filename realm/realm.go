@@ -13,23 +13,26 @@ import (
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/internal/lograte"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/recall"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
 // A Realm is a set of exports, and everything that the programs serving them
 // share. It is safe for concurrent use.
 type Realm struct {
-	set      atomic.Pointer[Set]
-	setting  sync.Mutex // held while set is replaced
-	names    exports.Names
-	groups   func(context.Context, netip.Addr, uint32) ([]uint32, error) // may be nil
-	seal     *sealer
-	payload  int
-	log      *slog.Logger
-	grants   *delegserver.Keeper // may be nil
-	changing nameLocks
-	permits  permits
-	memos    oncrpc.Memo[memo]
+	set       atomic.Pointer[Set]
+	setting   sync.Mutex // held while set is replaced
+	names     exports.Names
+	groups    func(context.Context, netip.Addr, uint32) ([]uint32, error) // may be nil
+	seal      *sealer
+	payload   int
+	log       *slog.Logger
+	grants    *delegserver.Keeper // may be nil
+	holders   *recall.Table       // may be nil
+	isTrusted func() bool         // may be nil
+	changing  nameLocks
+	permits   permits
+	memos     oncrpc.Memo[memo]
 }
 
 // New returns a Realm with the configuration c. An error names the invalid
@@ -41,6 +44,7 @@ func New(c Config) (*Realm, error) {
 	}
 	s := &Realm{
 		seal: newSealer(c.Key), names: c.Names, groups: c.Groups, payload: payload, log: lograte.Logger(c.Log), grants: c.Grants,
+		holders: c.Holders, isTrusted: c.Trusted,
 	}
 	s.changing.init()
 	s.permits.init()
@@ -63,6 +67,9 @@ func (s *Realm) Log() *slog.Logger { return s.log }
 
 // Grants returns the keeper of delegations, or nil.
 func (s *Realm) Grants() *delegserver.Keeper { return s.grants }
+
+// Holders returns the table of delegations of version 4, or nil.
+func (s *Realm) Holders() *recall.Table { return s.holders }
 
 // Reach returns the export with the longest path that contains name, among the
 // exports that peer may use, as knfsd does, and the rest of name below it. The

@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 
-	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
@@ -21,6 +20,10 @@ type Request struct {
 	Options *exports.Options // the client's
 	Cred    vfs.Cred
 
+	// Client is the client of version 4 that makes the call, or 0: that client
+	// knows of its own changes.
+	Client uint64
+
 	realm  *Realm
 	peer   *oncrpc.Peer
 	caller *rpcmsg.Cred
@@ -35,7 +38,7 @@ type Request struct {
 	few    [maxGroups]uint32
 	fh     [MaxHandle]byte // see AppendHandle
 	mac    mac
-	change delegserver.Change
+	change change
 	locked heldNames
 	key    []byte // see Key
 }
@@ -45,7 +48,7 @@ func (q *Request) Begin(realm *Realm, p *oncrpc.Peer, c *rpcmsg.Cred, r *oncrpc.
 	if q.groups == nil {
 		q.groups = q.few[:0]
 	}
-	q.realm, q.peer, q.caller, q.reply = realm, p, c, r
+	q.realm, q.peer, q.caller, q.reply, q.Client = realm, p, c, r, 0
 }
 
 // End ends the call. The Request can then begin another.
@@ -62,7 +65,8 @@ func (q *Request) End() {
 // EndChange ends the changes that the call has announced, and unlocks its
 // names.
 func (q *Request) EndChange() {
-	q.realm.grants.Done(&q.change)
+	q.realm.grants.Done(&q.change.grants)
+	q.realm.holders.Done(&q.change.holders)
 	q.realm.changing.unlock(&q.locked)
 }
 

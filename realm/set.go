@@ -95,6 +95,7 @@ func (s *Realm) SetExports(list []Export) error {
 	s.set.Store(set)
 	if set.changes(old) {
 		s.grants.RecallAll()
+		s.holders.RecallAll()
 	}
 	for _, e := range old.list {
 		if after := set.byPath(e.Path); after == nil || after.source != e.source {
