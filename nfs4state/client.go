@@ -49,7 +49,12 @@ type client struct {
 	lockSets  int
 	locks     int // in its lockSets
 	revoked   map[*holding]struct{}
-	lost      atomic.Bool // revoked is not empty
+
+	delegations map[*file]*Delegation
+
+	// Of the revoked state, delegations that were not returned in time, and the
+	// rest.
+	lostDelegations, lost atomic.Int32
 
 	wants atomic.Int32 // sessions that asked for a backchannel
 	paths atomic.Int32 // connections that are bound to backchannels
@@ -66,7 +71,9 @@ func (c *client) silent(now time.Duration) time.Duration {
 }
 
 // stateful reports whether c has state that CLID_INUSE protects.
-func (c *client) stateful() bool { return len(c.sessions) > 0 || len(c.opens) > 0 }
+func (c *client) stateful() bool {
+	return len(c.sessions) > 0 || len(c.opens) > 0 || len(c.delegations) > 0
+}
 
 // An Exchange is the arguments of EXCHANGE_ID that matter to the state.
 type Exchange struct {
@@ -218,6 +225,9 @@ func (s *State) end(c *client, own *Session, since time.Duration, gone *released
 	for _, o := range c.opens {
 		s.free(o.Key, struck)
 		s.closeOpen(o, &files)
+	}
+	for _, d := range c.delegations {
+		s.endDelegation(d, struck, gone)
 	}
 	if files.file != nil {
 		gone.ended = append(append(gone.ended, files.file), files.files...)

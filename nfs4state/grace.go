@@ -15,7 +15,8 @@ import (
 //	OPEN with a deny mode             any client may reclaim
 //	any OPEN, READ and WRITE with a   a client that had deny modes may reclaim
 //	special stateid, REMOVE, RENAME
-//	LOCK, LOCKT                       a client that had locks may reclaim
+//	LOCK, LOCKT                       a client that had locks or delegations may reclaim
+//	any other change                  a client that had delegations may reclaim
 //
 // Calls with the stateid of an open go on: nothing that can still be reclaimed
 // conflicts with the open.
@@ -26,6 +27,7 @@ type Grace struct {
 	Left    time.Duration // until these lose their state
 	Deny    int           // clients with deny modes, which hold up all opens
 	Locks   int           // clients with locks, which hold up all locks
+	Reads   int           // clients with delegations, which hold up all changes
 }
 
 // Grace returns the state of grace.
@@ -36,7 +38,7 @@ func (s *State) Grace() Grace {
 	if !s.grace() {
 		return Grace{}
 	}
-	return Grace{Clients: l.stale, Left: s.graceEnd - s.config.Now(), Deny: l.staleDeny, Locks: l.staleLocks}
+	return Grace{Clients: l.stale, Left: s.graceEnd - s.config.Now(), Deny: l.staleDeny, Locks: l.staleLocks, Reads: l.staleReads}
 }
 
 // graceSlack is how much longer than a lease grace is: a client may notice the
@@ -86,6 +88,7 @@ func (s *State) endGrace() {
 		s.deleteRecord(key)
 	}
 	s.ledger.barrier = s.enqueue([]byte{overRecord})
+	s.ledger.trusts.Store(s.ledger.barrier)
 	if deny {
 		s.ledger.denies.Store(s.ledger.barrier)
 	}

@@ -42,8 +42,11 @@ type ledger struct {
 	freed   map[string]uint64 // by object: the record of the last client that lost state of it, if not yet stored
 
 	// Of the records, those of clients that may reclaim, and of these, those
-	// that had deny modes and locks.
-	stale, staleDeny, staleLocks int
+	// that had deny modes, locks and delegations.
+	stale, staleDeny, staleLocks, staleReads int
+
+	trusting atomic.Bool   // see Trusted
+	trusts   atomic.Uint64 // the last record of the end of a right to reclaim delegations
 
 	mu      sync.Mutex
 	writing chan struct{} // closed at the end of the write that runs; nil: none runs
@@ -88,6 +91,7 @@ func (s *State) restore() {
 			s.setRecord(key, r)
 		}
 	}
+	l.trusting.Store(l.staleReads > 0)
 	s.graceEnd = s.config.Now() + s.graceTime()
 	l.broken = true           // the journal of another State is replaced
 	l.added, l.barrier = 1, 1 // the boot record, which every replacement has
@@ -122,6 +126,9 @@ func (s *State) countStale(r record, n int) {
 	}
 	if r.had&hadLocks != 0 {
 		s.ledger.staleLocks += n
+	}
+	if r.had&hadReads != 0 {
+		s.ledger.staleReads += n
 	}
 }
 
@@ -158,6 +165,7 @@ func (s *State) write(c *client) {
 	c.noted = s.enqueue(now.appendTo(nil, c.key))
 	if ok && !r.fresh {
 		s.ledger.barrier = c.noted
+		s.ledger.trusts.Store(c.noted)
 	}
 }
 
@@ -171,6 +179,7 @@ func (s *State) strike(key ownerKey) uint64 {
 	n := s.enqueue(appendGone(nil, key))
 	if !r.fresh {
 		s.ledger.barrier = n
+		s.ledger.trusts.Store(n)
 	}
 	if r.had&hadDeny != 0 {
 		s.ledger.denies.Store(n)

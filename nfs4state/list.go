@@ -8,19 +8,20 @@ import (
 
 // A ClientInfo is a snapshot of a client record, for administrators.
 type ClientInfo struct {
-	ID        uint64
-	Owner     string // co_ownerid: any bytes
-	Impl      string // the name of the client's implementation: any bytes
-	Transport Transport
-	Minor     uint32 // minor version of its EXCHANGE_ID
-	Principal Principal
-	Confirmed bool
-	Courtesy  bool          // the lease has expired, but nobody has needed the client's state
-	Silent    time.Duration // since a call last renewed the lease; of an unconfirmed record: since it was made
-	Sessions  []SessionInfo
-	Opens     int
-	Locks     int // byte ranges
-	Revoked   int // stateids
+	ID          uint64
+	Owner       string // co_ownerid: any bytes
+	Impl        string // the name of the client's implementation: any bytes
+	Transport   Transport
+	Minor       uint32 // minor version of its EXCHANGE_ID
+	Principal   Principal
+	Confirmed   bool
+	Courtesy    bool          // the lease has expired, but nobody has needed the client's state
+	Silent      time.Duration // since a call last renewed the lease; of an unconfirmed record: since it was made
+	Sessions    []SessionInfo
+	Opens       int
+	Locks       int // byte ranges
+	Delegations int
+	Revoked     int // stateids
 }
 
 // A SessionInfo is a snapshot of a session.
@@ -32,12 +33,14 @@ type SessionInfo struct {
 
 // Counts are the numbers of the records of a State, and their bounds.
 type Counts struct {
-	Clients, Unconfirmed int // records; Clients has both kinds
-	Sessions             int
-	Opens, Locks         int
-	Replies, MaxReplies  int64 // bytes that the slots of all sessions can keep
-	Records              int   // clients in Config.Journal
-	Failing              bool  // the journal cannot be written
+	Clients, Unconfirmed                  int // records; Clients has both kinds
+	Sessions                              int
+	Opens, Locks                          int
+	Delegations                           int
+	Granted, Recalled, RevokedDelegations uint64 // delegations so far
+	Replies, MaxReplies                   int64  // bytes that the slots of all sessions can keep
+	Records                               int    // clients in Config.Journal
+	Failing                               bool   // the journal cannot be written
 }
 
 // Counts returns the numbers.
@@ -50,6 +53,7 @@ func (s *State) Counts() Counts {
 	n := Counts{
 		Records: len(s.ledger.records), Failing: failing,
 		Clients: s.used[clientRecords], Unconfirmed: s.used[unconfirmedRecords], Sessions: s.used[liveSessions],
+		Delegations: s.used[delegated], Granted: s.delegations.granted, Recalled: s.delegations.recalled, RevokedDelegations: s.delegations.revoked,
 		Locks: s.used[lockRanges], Replies: int64(s.used[replyBytes]), MaxReplies: replyMemory,
 	}
 	for _, c := range s.clients {
@@ -80,7 +84,7 @@ func (s *State) Clients(limit int) (list []ClientInfo, all int) {
 func (c *client) info(now, lease time.Duration) ClientInfo {
 	i := ClientInfo{
 		ID: c.id, Owner: c.key.id, Impl: c.impl, Transport: c.key.transport, Minor: c.minor, Principal: c.principal,
-		Confirmed: c.confirmed, Opens: len(c.opens), Locks: c.locks, Revoked: len(c.revoked), Silent: now - c.made,
+		Confirmed: c.confirmed, Opens: len(c.opens), Locks: c.locks, Delegations: len(c.delegations), Revoked: len(c.revoked), Silent: now - c.made,
 	}
 	if c.confirmed {
 		i.Silent = c.silent(now)

@@ -114,7 +114,7 @@ func (s *State) mayLock(session *Session, a *Lock, gone *released) (l lockable, 
 		return l, d, nfs4.ErrOpenMode
 	case a.Reclaim:
 		status = s.mayReclaim(c, hadLocks)
-	case !c.reclaimed, s.grace() && s.ledger.staleLocks > 0:
+	case !c.reclaimed, s.grace() && s.ledger.staleLocks+s.ledger.staleReads > 0:
 		status = nfs4.ErrGrace
 	}
 	if status != nfs4.OK {
@@ -176,9 +176,11 @@ func (s *State) lockArgs(session *Session, a *Lock) (l lockable, status nfs4.Sta
 func (s *State) lockSet(session *Session, id *nfs4.StateID) (*lockSet, nfs4.Status) {
 	h, status := s.holding(session, id)
 	switch {
-	case status == nfs4.ErrAdminRevoked:
+	case h == nil:
+		return nil, nfs4.ErrBadStateID
+	case h.open == nil:
 		return nil, status
-	case h == nil, h.locks == nil:
+	case h.locks == nil:
 		return nil, nfs4.ErrBadStateID
 	}
 	return h.locks, status
@@ -314,7 +316,7 @@ func (s *State) testLock(session *Session, a *Lock, gone *released) (Denied, nfs
 	switch {
 	case c.ended:
 		return Denied{}, nfs4.ErrBadSession
-	case s.grace() && s.ledger.staleLocks > 0:
+	case s.grace() && s.ledger.staleLocks+s.ledger.staleReads > 0:
 		return Denied{}, nfs4.ErrGrace
 	}
 	f := s.files[a.Key]

@@ -10,9 +10,10 @@ import (
 // A file counts the opens of one object by all clients, for share reservations
 // (RFC 8881, Section 9.7), and has its locks. State.mu guards it.
 type file struct {
-	key   string
-	opens []*Open
-	held  [modeBits]int // Opens that have each bit of their modes
+	key         string
+	opens       []*Open
+	delegations []*Delegation
+	held        [modeBits]int // Opens that have each bit of their modes
 
 	locks  locks.Object
 	owners map[lockOwnerKey]*lockOwner
@@ -111,6 +112,7 @@ type OpenFile struct {
 	Handle       string // may be empty if the object has a single filehandle
 	Access, Deny uint32 // ShareRead and ShareWrite
 	Reclaim      bool   // CLAIM_PREVIOUS
+	Delegated    bool   // and the client had a delegation
 	Trial        *Trial // of an OPEN that may still fail, or nil
 }
 
@@ -129,11 +131,14 @@ func (s *State) MayOpen(session *Session, a *OpenFile) nfs4.Status {
 }
 
 // kinds returns the kinds of state that an OPEN needs a record of.
-func (a *OpenFile) kinds() kinds {
+func (a *OpenFile) kinds() (had kinds) {
 	if a.Deny != 0 {
-		return hadDeny
+		had |= hadDeny
 	}
-	return 0
+	if a.Delegated {
+		had |= hadReads
+	}
+	return had
 }
 
 func (s *State) mayOpen(c *client, a *OpenFile) nfs4.Status {
@@ -329,9 +334,7 @@ func (s *State) closeOpen(o *Open, gone *released) {
 	f.opens[o.at].at = o.at
 	f.opens[last] = nil
 	f.opens = f.opens[:last]
-	if last == 0 {
-		delete(s.files, f.key)
-	}
+	s.dropFile(f)
 	gone.add(o.File)
 }
 

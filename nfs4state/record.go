@@ -37,7 +37,8 @@ type kinds uint8
 const (
 	hadDeny kinds = 1 << iota
 	hadLocks
-	allKinds = hadDeny | hadLocks
+	hadReads // delegations for reading
+	allKinds = hadDeny | hadLocks | hadReads
 
 	revokedFlag = 1 << 7 // beside kinds in a client record
 )

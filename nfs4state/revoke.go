@@ -1,15 +1,19 @@
 package nfs4state
 
-import "slices"
+import (
+	"slices"
 
-// Revoke ends each Open for whose File removed returns true, with the locks
-// through it. Its stateids are NFS4ERR_ADMIN_REVOKED until the client frees them
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+)
+
+// Revoke ends each Open and each Delegation for whose File removed returns true,
+// with the locks through it. Their stateids are NFS4ERR_ADMIN_REVOKED until the client frees them
 // (RFC 8881, Sections 8.5 and 18.38). Revoke does not wait until the host has
 // released the locks: WaitHost does. removed is called with the State locked.
 func (s *State) Revoke(removed func(file any) bool) {
 	var gone, ended released
 	defer func() {
-		gone.file, gone.files, gone.later = ended.file, ended.files, ended.hosts
+		gone.file, gone.files, gone.later, gone.withheld = ended.file, ended.files, ended.hosts, ended.withheld
 		s.give(gone)
 	}()
 	s.mu.Lock()
@@ -17,13 +21,18 @@ func (s *State) Revoke(removed func(file any) bool) {
 	s.denying.Add(1) // until the queue tells of the end of deny modes
 	defer s.denying.Add(-1)
 	for _, f := range s.files {
+		for _, d := range slices.Clone(f.delegations) {
+			if removed(d.File) {
+				s.revokeDelegation(d, nfs4.ErrAdminRevoked, &ended)
+			}
+		}
 		for _, o := range slices.Clone(f.opens) {
 			if !removed(o.File) {
 				continue
 			}
-			o.revoke = true
+			o.revoked = nfs4.ErrAdminRevoked
 			for _, l := range o.locks {
-				l.revoke = true
+				l.revoked = nfs4.ErrAdminRevoked
 			}
 			s.closeOpen(o, &ended)
 			s.rewrite(o.client)
@@ -63,19 +72,19 @@ func (s *State) Retire() {
 // unname ends the use of a holding's stateid. One that is revoked goes on to
 // stand for that.
 func (s *State) unname(h *holding) {
-	if !h.revoke {
+	if h.revoked == nfs4.OK {
 		s.slab.remove(h.index)
 		s.use(h.client.party, stateids, -h.cost)
 		return
 	}
 	c := h.client
-	rest := &holding{client: c, index: h.index, other: h.other, cost: costOf(0)}
+	rest := &holding{client: c, index: h.index, other: h.other, cost: costOf(0), revoked: h.revoked}
 	s.use(c.party, stateids, rest.cost-h.cost)
 	if c.revoked == nil {
 		c.revoked = make(map[*holding]struct{})
 	}
 	c.revoked[rest] = struct{}{}
-	c.lost.Store(true)
+	c.loses(rest, 1)
 	s.slab.put(h.index, rest)
 }
 
@@ -85,8 +94,17 @@ func (s *State) freeRevoked(h *holding) {
 	c := h.client
 	s.use(c.party, stateids, -h.cost)
 	delete(c.revoked, h)
-	c.lost.Store(len(c.revoked) > 0)
+	c.loses(h, -1)
 	if len(c.revoked) == 0 {
 		s.rewrite(c)
 	}
+}
+
+// loses counts n more of a client's revoked holdings of h's kind.
+func (c *client) loses(h *holding, n int32) {
+	if h.revoked == nfs4.ErrDelegRevoked {
+		c.lostDelegations.Add(n)
+		return
+	}
+	c.lost.Add(n)
 }

@@ -23,6 +23,8 @@ type Session struct {
 
 	callbacks atomic.Bool  // the client asked for a backchannel
 	backs     atomic.Int32 // connections that are bound to it
+	fault     atomic.Bool  // see BackFault
+	backSlots chan BackSlot
 
 	mu        sync.Mutex
 	dead      bool
@@ -175,6 +177,7 @@ func (s *State) CreateSession(a *Create) nfs4.CreateSessionRes {
 		dir = nfs4.BindBoth
 	}
 	session.bind(a.Conn, dir)
+	session.openBack()
 	session.index = s.sessions.take()
 	session.ID = s.sessionID(session.index)
 	s.sessions.put(session.index, session)
@@ -303,12 +306,18 @@ func (s *State) Flags(session *Session) (flags uint32) {
 	if session.callbacks.Load() && session.backs.Load() == 0 {
 		flags = nfs4.SeqCBPathDownSession
 	}
+	if session.fault.Load() {
+		flags |= nfs4.SeqBackchannelFault
+	}
 	c := session.client
 	if c.wants.Load() > 0 && c.paths.Load() == 0 {
 		flags |= nfs4.SeqCBPathDown
 	}
-	if c.lost.Load() {
+	if c.lost.Load() > 0 {
 		flags |= nfs4.SeqAdminStateRevoked
+	}
+	if c.lostDelegations.Load() > 0 {
+		flags |= nfs4.SeqRecallableStateRevoked
 	}
 	return flags
 }

@@ -88,6 +88,7 @@ const (
 	maxHoldings    = slabSize
 	maxLocks       = 65536 // of a client
 	maxAllLocks    = 1 << 20
+	maxDelegations = 1 << 17
 	maxConns       = 256       // of a session
 	replyMemory    = 512 << 20 // bytes of kept replies, which slots are granted for
 )
@@ -109,10 +110,12 @@ type State struct {
 	ledger   ledger
 	graceEnd time.Duration // see grace
 
-	denying   atomic.Int64         // Opens with a deny mode, and OPENs that ask for one
-	hosts     map[string]*hostFile // by object
-	releasers map[any]*releaser    // by storage
-	releasing sync.WaitGroup       // their goroutines
+	withheld    []withheld // see giveWithheld
+	delegations struct{ granted, recalled, revoked uint64 }
+	denying     atomic.Int64         // Opens with a deny mode, and OPENs that ask for one
+	hosts       map[string]*hostFile // by object
+	releasers   map[any]*releaser    // by storage
+	releasing   sync.WaitGroup       // their goroutines
 
 	specials specials
 	seed     maphash.Seed // of the numbers in stateids
@@ -159,6 +162,8 @@ type released struct {
 	files []any // the others
 	ended []any // of clients that have ended
 
+	withheld []withheld // of delegations
+
 	hosts []*hostFile // whose locks the caller brings up to date
 	later []*hostFile // whose locks are brought up to date in the background
 }
@@ -190,6 +195,7 @@ func (s *State) give(r released) {
 	if len(r.ended) > 0 {
 		s.config.ReleaseEnded(r.ended)
 	}
+	s.giveWithheld(r.withheld)
 }
 
 // Sweep ends clients that have been silent for longer than Config.Courtesy, or
@@ -221,6 +227,8 @@ func (s *State) Sweep() {
 			gone.later = append(gone.later, h)
 		}
 	}
+	gone.withheld = append(gone.withheld, s.withheld...)
+	s.withheld = nil
 	s.mu.Unlock()
 	s.store()
 	s.give(gone)

@@ -8,17 +8,18 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
 
-// A holding has a stateid: it is an Open, or the locks of one owner through an
-// Open.
+// A holding has a stateid: it is an Open, the locks of one owner through an Open,
+// or a Delegation, whose open is the Delegation's own.
 type holding struct {
-	client *client
-	open   *Open    // nil: the holding was revoked
-	locks  *lockSet // nil: the Open itself
-	index  uint32   // in State.slab
-	other  [nfs4.OtherSize]byte
-	seqid  atomic.Uint32
-	cost   int  // as stateids of its party
-	revoke bool // the holding ends by revocation
+	client     *client
+	open       *Open       // nil: the holding was revoked
+	locks      *lockSet    // nil: not locks
+	delegation *Delegation // nil: not a Delegation
+	index      uint32      // in State.slab
+	other      [nfs4.OtherSize]byte
+	seqid      atomic.Uint32
+	cost       int         // as stateids of its party
+	revoked    nfs4.Status // of the stateid, if the holding ends or has ended by revocation
 }
 
 // StateID returns the stateid with its current seqid.
@@ -83,7 +84,7 @@ func (s *State) holding(session *Session, id *nfs4.StateID) (*holding, nfs4.Stat
 	case h == nil:
 		return nil, nfs4.ErrBadStateID
 	case h.open == nil:
-		return h, nfs4.ErrAdminRevoked
+		return h, h.revoked
 	}
 	return h, h.compare(id.SeqID)
 }
@@ -105,9 +106,11 @@ func (s *State) Open(session *Session, id *nfs4.StateID) (*Open, nfs4.Status) {
 func (s *State) own(session *Session, id *nfs4.StateID) (*Open, nfs4.Status) {
 	h, status := s.holding(session, id)
 	switch {
-	case status == nfs4.ErrAdminRevoked:
+	case h == nil:
+		return nil, nfs4.ErrBadStateID
+	case h.open == nil:
 		return nil, status
-	case h == nil, h.locks != nil:
+	case h.locks != nil, h.delegation != nil:
 		return nil, nfs4.ErrBadStateID
 	}
 	return h.open, status
@@ -137,7 +140,7 @@ func (s *State) FreeStateID(session *Session, id *nfs4.StateID) nfs4.Status {
 	defer s.mu.Unlock()
 	h, status := s.holding(session, id)
 	switch {
-	case status == nfs4.ErrAdminRevoked:
+	case h != nil && h.open == nil:
 		s.freeRevoked(h)
 		return nfs4.OK
 	case status != nfs4.OK:

@@ -1,0 +1,273 @@
+package nfs4state
+
+import (
+	"slices"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+)
+
+// A Delegation lets a client open a file for reading, and read it from its cache,
+// without a call (RFC 8881, Section 10.4). Its stateid reads like that of an open.
+type Delegation struct {
+	// Open is what the stateid reads by. It is none of the client's opens.
+	Open
+
+	// Referring is the call that the Delegation was granted to.
+	Referring nfs4.ReferringCalls
+
+	// State.mu guards these.
+	at       int // in the file's delegations
+	recalled bool
+	due      time.Duration // of a recall: when the Delegation is revoked
+}
+
+// ClientID returns the ID of the client.
+func (d *Delegation) ClientID() uint64 { return d.client.id }
+
+// A Delegate is the arguments of State.Delegate.
+type Delegate struct {
+	Key       string // of the object
+	Handle    string // a copy of its filehandle, for the recall
+	Referring nfs4.ReferringCalls
+	Reclaim   bool // CLAIM_PREVIOUS
+}
+
+// MayDelegate reports whether a session's client may get a delegation of an object
+// that it has just opened: it can be called back, trusts nothing of an earlier
+// State, and nobody has the object open for writing. State.Delegate decides.
+func (s *State) MayDelegate(session *Session, key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mayDelegate(session.client, &Delegate{Key: key}) == nfs4.OK
+}
+
+func (s *State) mayDelegate(c *client, a *Delegate) nfs4.Status {
+	f := s.files[a.Key]
+	switch {
+	case c.ended:
+		return nfs4.ErrBadSession
+	case a.Reclaim:
+		if status := s.mayReclaim(c, hadReads); status != nfs4.OK {
+			return status
+		}
+	case !c.reclaimed, s.grace():
+		return nfs4.ErrGrace
+	case c.paths.Load() == 0:
+		return nfs4.ErrCBPathDown
+	}
+	switch {
+	case f == nil, f.held[0] == 0:
+		return nfs4.ErrStale // closed meanwhile
+	case f.held[1] > 0, f.held[denyShift] > 0, c.delegations[f] != nil:
+		return nfs4.ErrShareDenied
+	case !s.mayUse(c.party, stateids, 1), !s.mayUse(c.party, delegated, 1):
+		return nfs4.ErrDelay
+	}
+	return nfs4.OK
+}
+
+// Delegate grants a delegation for reading of an object to a session's client,
+// which has the object open. attach becomes its File, if the status is OK, and
+// goes to Config.Release otherwise. The caller has made sure that no change of the
+// object runs, and that a later one calls Recall.
+func (s *State) Delegate(session *Session, a *Delegate, attach any) (d *Delegation, status nfs4.Status) {
+	c := session.client
+	status = s.settling(func() nfs4.Status {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if status := s.mayDelegate(c, a); status != nfs4.OK {
+			return status
+		}
+		if !s.note(c, hadReads, a.Key) {
+			return unsettled
+		}
+		d = s.newDelegation(c, a, attach)
+		return nfs4.OK
+	})
+	if status != nfs4.OK {
+		s.config.Release(attach)
+		return nil, status
+	}
+	return d, nfs4.OK
+}
+
+func (s *State) newDelegation(c *client, a *Delegate, attach any) *Delegation {
+	f := s.files[a.Key]
+	d := &Delegation{Open: Open{File: attach, Key: a.Key, key: openKey{file: f, handle: a.Handle}}, at: len(f.delegations)}
+	d.Referring = a.Referring
+	d.modes.Store(nfs4.ShareRead)
+	d.client, d.open, d.delegation = c, &d.Open, d
+	s.name(&d.holding, "")
+	s.use(c.party, delegated, 1)
+	d.bump()
+	if c.delegations == nil {
+		c.delegations = make(map[*file]*Delegation)
+	}
+	c.delegations[f] = d
+	f.delegations = append(f.delegations, d)
+	s.slab.put(d.index, &d.holding)
+	s.delegations.granted++
+	return d
+}
+
+// Handle returns the filehandle by which the object was opened.
+func (d *Delegation) Handle() nfs4.FH { return nfs4.FH(d.key.handle) }
+
+// endDelegation removes d from all tables. Its File is released when the record
+// of that number is on stable storage: others may change the object then.
+func (s *State) endDelegation(d *Delegation, record uint64, gone *released) {
+	f, c := d.key.file, d.client
+	s.unname(&d.holding)
+	s.use(c.party, delegated, -1)
+	delete(c.delegations, f)
+	last := len(f.delegations) - 1
+	f.delegations[d.at] = f.delegations[last]
+	f.delegations[d.at].at = d.at
+	f.delegations[last] = nil
+	f.delegations = f.delegations[:last]
+	s.dropFile(f)
+	gone.withhold(d.File, record)
+}
+
+// dropFile forgets a file that nobody has open, and nobody has a delegation of.
+func (s *State) dropFile(f *file) {
+	if len(f.opens) == 0 && len(f.delegations) == 0 {
+		delete(s.files, f.key)
+	}
+}
+
+// DelegationOf returns the delegation of a stateid that a session's client has.
+func (s *State) DelegationOf(session *Session, id *nfs4.StateID) (*Delegation, nfs4.Status) {
+	h, status := s.holding(session, id)
+	switch {
+	case h == nil:
+		return nil, nfs4.ErrBadStateID
+	case h.open == nil:
+		return nil, status
+	case h.delegation == nil:
+		return nil, nfs4.ErrBadStateID
+	}
+	return h.delegation, status
+}
+
+// ReturnDelegation is DELEGRETURN (RFC 8881, Section 18.6).
+func (s *State) ReturnDelegation(session *Session, id *nfs4.StateID) nfs4.Status {
+	var gone released
+	defer func() { s.give(gone) }()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d, status := s.DelegationOf(session, id)
+	if status == nfs4.OK {
+		s.endDelegation(d, 0, &gone)
+	}
+	return status
+}
+
+// Recall begins the recall of a delegation, and returns how long the client has to
+// return it. A client whose lease has expired ends at once; the time is then 0, as
+// it is for a delegation that has ended.
+func (s *State) Recall(d *Delegation) time.Duration {
+	var gone released
+	defer func() { s.give(gone) }()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.config.Now()
+	c := d.client
+	switch {
+	case s.slab.get(d.index) != &d.holding:
+		return 0
+	case c.silent(now) > s.config.Lease && s.end(c, nil, now-s.config.Lease, &gone):
+		return 0
+	case !d.recalled:
+		d.recalled, d.due = true, now+s.config.Lease
+		s.delegations.recalled++
+	}
+	return max(d.due-now, 1)
+}
+
+// Outstanding reports whether a client has yet to return a delegation.
+func (s *State) Outstanding(d *Delegation) bool { return s.slab.get(d.index) == &d.holding }
+
+// RevokeDelegation ends a delegation that its client has not returned in time (RFC
+// 8881, Section 10.2.1). The client finds NFS4ERR_DELEG_REVOKED until it frees the
+// stateid.
+func (s *State) RevokeDelegation(d *Delegation) {
+	var gone released
+	defer func() { s.give(gone) }()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Outstanding(d) {
+		s.revokeDelegation(d, nfs4.ErrDelegRevoked, &gone)
+	}
+}
+
+func (s *State) revokeDelegation(d *Delegation, why nfs4.Status, gone *released) {
+	d.revoked = why
+	s.delegations.revoked++
+	s.endDelegation(d, 0, gone)
+	s.rewrite(d.client)
+	gone.withheld[len(gone.withheld)-1].record = d.client.noted
+}
+
+// Trusted reports whether clients may still trust delegations that earlier States
+// have granted, so that nobody may change anything: such a client may reclaim
+// yet, or the end of its right to is not on stable storage.
+func (s *State) Trusted() bool {
+	l := &s.ledger
+	if !l.trusting.Load() {
+		return false
+	}
+	s.mu.Lock()
+	trusted := s.grace() && l.staleReads > 0
+	s.mu.Unlock()
+	if trusted {
+		return true
+	}
+	if l.stored.Load() < l.trusts.Load() {
+		s.beginWrite()
+		return true
+	}
+	l.trusting.Store(false)
+	return false
+}
+
+// withheld is the File of a delegation that has ended: the object may be changed
+// when a record is on stable storage.
+type withheld struct {
+	file   any
+	record uint64
+}
+
+func (r *released) withhold(file any, record uint64) {
+	r.withheld = append(r.withheld, withheld{file, record})
+}
+
+// giveWithheld releases the Files whose records are on stable storage. For the
+// others a goroutine waits; if the journal fails, Sweep tries again.
+func (s *State) giveWithheld(list []withheld) {
+	list = s.giveStored(list)
+	if len(list) == 0 {
+		return
+	}
+	s.releasing.Go(func() {
+		s.store()
+		if list := s.giveStored(list); len(list) > 0 {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.withheld = append(s.withheld, list...)
+		}
+	})
+}
+
+// giveStored is giveWithheld for the Files that need not wait, and returns the
+// others.
+func (s *State) giveStored(list []withheld) []withheld {
+	return slices.DeleteFunc(list, func(w withheld) bool {
+		stored := w.record <= s.ledger.stored.Load()
+		if stored {
+			s.config.Release(w.file)
+		}
+		return stored
+	})
+}

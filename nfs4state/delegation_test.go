@@ -1,0 +1,273 @@
+package nfs4state
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/locks"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+)
+
+// callable makes a client that can be called back.
+func (w *world) callable(owner string) *Session {
+	w.t.Helper()
+	id, sequence, _ := w.exchange(exchange(owner, 1, 0))
+	a := create(id, sequence, 0)
+	a.Flags, a.Conn, a.Back = nfs4.SessionConnBackChan, owner, nfs4.ChannelAttrs{MaxRequests: 2}
+	s := w.create(a)
+	want(w.t, "RECLAIM_COMPLETE", w.ReclaimComplete(s), nfs4.OK)
+	return s
+}
+
+// delegate grants a delegation, which must succeed.
+func (w *world) delegate(s *Session, key string, file any) *Delegation {
+	w.t.Helper()
+	d, status := w.Delegate(s, &Delegate{Key: key, Handle: "fh " + key}, file)
+	want(w.t, "a delegation", status, nfs4.OK)
+	return d
+}
+
+// TestDelegate checks who gets a delegation, how its stateid reads, and that it
+// outlasts the opens of its object.
+func TestDelegate(t *testing.T) {
+	w := newWorld(t)
+	s, deaf := w.callable("a"), w.client("deaf")
+	_, id := w.open(s, "o", "x", nfs4.ShareRead, 0, "open")
+	assert.False(t, w.MayDelegate(s, "y"), "nobody has it open")
+	assert.True(t, w.MayDelegate(s, "x"))
+	w.open(deaf, "o", "x", nfs4.ShareRead, 0, "other")
+	assert.False(t, w.MayDelegate(deaf, "x"), "the client cannot be called")
+	d := w.delegate(s, "x", "delegated")
+	assert.False(t, w.MayDelegate(s, "x"), "the client has one")
+	assert.Equal(t, "fh x", string(d.Handle()))
+	want(t, "CLOSE", w.Close(s, &id), nfs4.OK)
+
+	did := d.StateID()
+	o, status := w.Open(s, &did)
+	want(t, "the open of the delegation", status, nfs4.OK)
+	assert.Equal(t, "delegated", o.File)
+	assert.Equal(t, "x", o.Key)
+	assert.Equal(t, nfs4.ShareRead, o.Access())
+	want(t, "TEST_STATEID", w.TestStateID(s, &did), nfs4.OK)
+	want(t, "CLOSE of a delegation", w.Close(s, &did), nfs4.ErrBadStateID)
+	_, status = w.Downgrade(s, &did, nfs4.ShareRead, 0)
+	want(t, "OPEN_DOWNGRADE of a delegation", status, nfs4.ErrBadStateID)
+	want(t, "FREE_STATEID of a delegation", w.FreeStateID(s, &did), nfs4.ErrLocksHeld)
+	_, _, status = w.Lock(s, &Lock{StateID: did, New: true, Owner: []byte("l"), Key: "x"})
+	want(t, "LOCK by a delegation", status, nfs4.ErrBadStateID)
+	want(t, "DELEGRETURN of another client", w.ReturnDelegation(deaf, &did), nfs4.ErrBadStateID)
+	want(t, "DELEGRETURN of an open", w.ReturnDelegation(s, &id), nfs4.ErrBadStateID)
+	late := did
+	late.SeqID = 9
+	want(t, "DELEGRETURN of a later seqid", w.ReturnDelegation(s, &late), nfs4.ErrBadStateID)
+	assert.Zero(t, w.releases("delegated"))
+	want(t, "DELEGRETURN", w.ReturnDelegation(s, &did), nfs4.OK)
+	assert.Equal(t, 1, w.releases("delegated"))
+	assert.False(t, w.Outstanding(d))
+	want(t, "DELEGRETURN again", w.ReturnDelegation(s, &did), nfs4.ErrBadStateID)
+
+	w.open(s, "o", "w", nfs4.ShareBoth, 0, nil)
+	assert.False(t, w.MayDelegate(s, "w"), "it is open for writing")
+	_, status = w.Delegate(s, &Delegate{Key: "w"}, "refused")
+	want(t, "a delegation of a file open for writing", status, nfs4.ErrShareDenied)
+	assert.Equal(t, 1, w.releases("refused"))
+	w.open(s, "o", "d", nfs4.ShareRead, nfs4.ShareRead, nil)
+	assert.False(t, w.MayDelegate(s, "d"), "others are denied to read")
+	s.Unbind("a")
+	w.open(s, "o", "z", nfs4.ShareRead, 0, nil)
+	assert.False(t, w.MayDelegate(s, "z"), "the backchannel is gone")
+}
+
+// TestRevokeDelegation checks that a delegation that is not returned is revoked,
+// and that the client finds out and frees it.
+func TestRevokeDelegation(t *testing.T) {
+	w := newWorld(t)
+	s := w.callable("a")
+	w.open(s, "o", "x", nfs4.ShareRead, 0, "open")
+	d := w.delegate(s, "x", "delegated")
+	id := d.StateID()
+	assert.Equal(t, testLease, w.Recall(d))
+	w.sleep(testLease / 2)
+	w.call(s)
+	assert.Equal(t, testLease/2, w.Recall(d), "the time runs on")
+	assert.Zero(t, w.Flags(s))
+	w.RevokeDelegation(d)
+	assert.Equal(t, 1, w.releases("delegated"))
+	assert.Equal(t, nfs4.SeqRecallableStateRevoked, w.Flags(s))
+	want(t, "TEST_STATEID", w.TestStateID(s, &id), nfs4.ErrDelegRevoked)
+	want(t, "DELEGRETURN", w.ReturnDelegation(s, &id), nfs4.ErrDelegRevoked)
+	_, status := w.Open(s, &id)
+	want(t, "READ", status, nfs4.ErrDelegRevoked)
+	want(t, "FREE_STATEID", w.FreeStateID(s, &id), nfs4.OK)
+	assert.Zero(t, w.Flags(s))
+	assert.Zero(t, w.Recall(d))
+	w.RevokeDelegation(d)
+	assert.Equal(t, 1, w.releases("delegated"))
+
+	// The export goes.
+	d = w.delegate(s, "x", "again")
+	id = d.StateID()
+	w.Revoke(func(file any) bool { return file == "again" })
+	assert.Equal(t, nfs4.SeqAdminStateRevoked, w.Flags(s))
+	want(t, "TEST_STATEID", w.TestStateID(s, &id), nfs4.ErrAdminRevoked)
+	assert.Equal(t, 1, w.releases("again"))
+}
+
+// TestRecallSilent checks that the recall from a client whose lease has expired
+// ends that client.
+func TestRecallSilent(t *testing.T) {
+	w := newWorld(t)
+	s := w.callable("a")
+	w.open(s, "o", "x", nfs4.ShareRead, 0, "open")
+	d := w.delegate(s, "x", "delegated")
+	w.sleep(testLease + 1)
+	assert.Zero(t, w.Recall(d))
+	assert.Equal(t, 1, w.releases("delegated"))
+	assert.True(t, s.Ended())
+}
+
+// TestDelegationsOfClient checks that a client with a delegation has state, and
+// that its end releases the delegation.
+func TestDelegationsOfClient(t *testing.T) {
+	w := newWorld(t)
+	s := w.callable("a")
+	_, id := w.open(s, "o", "x", nfs4.ShareRead, 0, "open")
+	w.delegate(s, "x", "delegated")
+	want(t, "CLOSE", w.Close(s, &id), nfs4.OK)
+	want(t, "DESTROY_SESSION", w.DestroySession(s.ID, nil), nfs4.OK)
+	want(t, "DESTROY_CLIENTID", w.DestroyClientID(s.ClientID()), nfs4.ErrClientIDBusy)
+	want(t, "--expire", w.Expire(s.ClientID()), nfs4.OK)
+	assert.Equal(t, 1, w.releases("delegated"))
+	w.empty()
+}
+
+// TestBackSlots checks that the sequence ID of a back slot advances exactly if the
+// client has used it.
+func TestBackSlots(t *testing.T) {
+	w := newWorld(t)
+	s := w.callable("a")
+	a, err := s.TakeBack(t.Context())
+	require.NoError(t, err)
+	b, err := s.TakeBack(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []BackSlot{{0, 1, 1}, {1, 1, 1}}, []BackSlot{a, b})
+	s.GiveBack(b, false)
+	b, err = s.TakeBack(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, BackSlot{1, 1, 1}, b)
+	s.GiveBack(b, true)
+	b, err = s.TakeBack(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, BackSlot{1, 2, 1}, b)
+
+	w.open(s, "o", "x", nfs4.ShareRead, 0, "open")
+	d := w.delegate(s, "x", "delegated")
+	paths := w.BackPaths(d)
+	require.Len(t, paths, 1)
+	assert.Equal(t, "a", paths[0].Conn)
+	s.BackFault()
+	assert.Empty(t, w.BackPaths(d))
+	assert.Equal(t, nfs4.SeqBackchannelFault, w.Flags(s))
+}
+
+// TestReclaimDelegation checks that changes wait after a restart until clients that
+// had delegations have reclaimed these, or can no longer, and that only such a
+// client may reclaim one.
+func TestReclaimDelegation(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		end  func(g *saga)
+	}{
+		{"reclaimed", func(g *saga) {
+			s := g.back("a")
+			_, status := g.reclaim(s, "x", nfs4.ShareRead, 0)
+			want(g.t, "a reclaim of an open", status, nfs4.OK)
+			d, status := g.Delegate(s, &Delegate{Key: "x", Reclaim: true}, "again")
+			want(g.t, "a reclaim", status, nfs4.OK)
+			assert.True(g.t, g.Trusted())
+			want(g.t, "RECLAIM_COMPLETE", g.ReclaimComplete(s), nfs4.OK)
+			assert.True(g.t, g.Outstanding(d))
+		}},
+		{"not reclaimed", func(g *saga) { want(g.t, "RECLAIM_COMPLETE", g.ReclaimComplete(g.back("a")), nfs4.OK) }},
+		{"never", func(g *saga) { g.sleep(testLease + graceSlack); g.Sweep() }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newSaga(t)
+			s := g.callable("a")
+			g.open(s, "o", "x", nfs4.ShareRead, 0, "open")
+			g.delegate(s, "x", "delegated")
+			g.open(g.callable("b"), "o", "y", nfs4.ShareRead, 0, "open")
+			assert.False(t, g.Trusted())
+			g.crash()
+			assert.True(t, g.Trusted())
+			assert.Equal(t, 1, g.Grace().Reads)
+			b := g.back("b")
+			id, status := g.reclaim(b, "y", nfs4.ShareRead, 0)
+			want(t, "a reclaim of an open", status, nfs4.OK)
+			_, status = g.Delegate(b, &Delegate{Key: "y", Reclaim: true}, "none")
+			want(t, "a reclaim of a delegation that the client did not have", status, nfs4.ErrReclaimBad)
+			want(t, "RECLAIM_COMPLETE", g.ReclaimComplete(b), nfs4.OK)
+			assert.True(t, g.Trusted())
+			_, _, status = g.Lock(b, &Lock{StateID: id, New: true, Owner: []byte("l"), Key: "y", Range: locks.Range{Start: 0, End: 1}})
+			want(t, "LOCK", status, nfs4.ErrGrace)
+			assert.False(t, g.MayDelegate(b, "y"))
+			tt.end(g)
+			assert.False(t, g.Trusted())
+		})
+	}
+}
+
+// back is the session of a client that has come back after a restart.
+func (g *saga) back(owner string) *Session {
+	g.t.Helper()
+	id, sequence, _ := g.exchange(exchange(owner, 1, 0))
+	a := create(id, sequence, 0)
+	a.Flags, a.Back = nfs4.SessionConnBackChan, nfs4.ChannelAttrs{MaxRequests: 2}
+	return g.create(a)
+}
+
+// TestTrustedStored checks that changes wait until the end of the right to reclaim
+// delegations is on stable storage.
+func TestTrustedStored(t *testing.T) {
+	g := newSaga(t)
+	s := g.callable("a")
+	g.open(s, "o", "x", nfs4.ShareRead, 0, "open")
+	g.delegate(s, "x", "delegated")
+	g.crash()
+	g.shelf.failing = true
+	g.sleep(testLease + graceSlack)
+	assert.True(t, g.Trusted())
+	g.releasing.Wait()
+	assert.Zero(t, g.Grace().Clients)
+	assert.True(t, g.Trusted())
+	g.shelf.failing = false
+	g.sleep(2 * retryEvery)
+	g.Sweep()
+	assert.False(t, g.Trusted())
+}
+
+// TestWithheld checks that a revoked delegation keeps changes waiting until the
+// journal knows of it.
+func TestWithheld(t *testing.T) {
+	g := newSaga(t)
+	s := g.callable("a")
+	g.open(s, "o", "x", nfs4.ShareRead, 0, "open")
+	d := g.delegate(s, "x", "delegated")
+	g.shelf.failing = true
+	g.RevokeDelegation(d)
+	g.releasing.Wait()
+	assert.Zero(t, g.releases("delegated"))
+	g.sleep(2 * retryEvery)
+	g.Sweep()
+	g.releasing.Wait()
+	assert.Zero(t, g.releases("delegated"))
+	g.shelf.failing = false
+	g.sleep(2 * retryEvery)
+	g.Sweep()
+	g.releasing.Wait()
+	assert.Equal(t, 1, g.releases("delegated"))
+	g.crash()
+	want(t, "clients that may reclaim", g.Grace().Clients, 0)
+}
