@@ -27,15 +27,16 @@ type compound struct {
 	tag   []byte
 	start int // of the results in the reply's head
 
-	session  *nfs4state.Session // after SEQUENCE
-	slot     uint32
-	begun    bool // the slot executes this call
-	keep     bool // sa_cachethis
-	room     int  // bytes of the longest results
-	keptRoom int  // of the longest results that the slot keeps
-	restRoom int  // of the longest results without the items that have a room of their own
-	apart    int  // bytes of these items so far, with their padding
-	items    int  // data items so far
+	session    *nfs4state.Session // after SEQUENCE
+	slot       uint32
+	sequenceID uint32 // of the slot
+	begun      bool   // the slot executes this call
+	keep       bool   // sa_cachethis
+	room       int    // bytes of the longest results
+	keptRoom   int    // of the longest results that the slot keeps
+	restRoom   int    // of the longest results without the items that have a room of their own
+	apart      int    // bytes of these items so far, with their padding
+	items      int    // data items so far
 
 	current, saved object
 	special        nfs4state.SpecialUse // of the operation
@@ -168,7 +169,6 @@ func (x *compound) end() {
 	x.uses = x.uses[:0]
 	x.call, x.reply, x.args, x.session, x.out, x.tag = nil, nil, nil, nil, nil, nil
 	x.current, x.saved, x.keep, x.hurried = object{}, object{}, false, false
-	x.results.getattr.Attrs.ACL, x.entry.Attrs.ACL = nil, nil
 }
 
 // finish sets status and count, hands the results to the reply, and lets the
@@ -455,7 +455,7 @@ func (x *compound) sequence(ctx context.Context) (nfs4.Status, error) {
 	if o.Uncached {
 		return x.uncached(), nil
 	}
-	x.session, x.slot, x.keep, x.begun = s, a.Slot, a.CacheThis, true
+	x.session, x.slot, x.sequenceID, x.keep, x.begun = s, a.Slot, a.Sequence, a.CacheThis, true
 	x.room = min(x.room, int(s.Fore.MaxResponseSize)-replyHeader)
 	x.keptRoom = min(x.room, int(s.Fore.MaxResponseSizeCached)-replyHeader)
 	return nfs4.OK, nil

@@ -52,7 +52,7 @@ func (x *compound) mayUseOf(of *object, use *nfs4state.SpecialUse, id *nfs4.Stat
 	case o.Access()&access == 0:
 		return nil, nfs4.ErrOpenMode
 	}
-	return o.File.(*realm.Open), nfs4.OK
+	return openOf(o.File), nfs4.OK
 }
 
 // maySize is mayUse for SETATTR of the size.

@@ -13,7 +13,13 @@ import (
 // WithFiles returns the configuration of a State for a Server: the File of an
 // Open is a *realm.Open.
 func WithFiles(c nfs4state.Config) nfs4state.Config {
-	c.Release = func(file any) { file.(*realm.Open).Close() }
+	c.Release = func(file any) {
+		if f, ok := file.(*delegated); ok {
+			f.release()
+			return
+		}
+		file.(*realm.Open).Close()
+	}
 	c.ReleaseEnded = func(files []any) {
 		go func() { // the storage may hang
 			for _, f := range files {
@@ -45,7 +51,7 @@ func openAccess(access uint32) (out vfs.OpenAccess) {
 // ExportsChanged revokes the state of exports that the realm has no longer. It
 // must be called after realm.Realm.SetExports.
 func (s *Server) ExportsChanged() {
-	s.state.Revoke(func(file any) bool { return file.(*realm.Open).Removed() })
+	s.state.Revoke(func(file any) bool { return openOf(file).Removed() })
 }
 
 // Close closes all files that clients have open, and releases all locks. No call
@@ -55,6 +61,7 @@ func (s *Server) Close() {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
+		s.recalls.close()
 		s.state.Retire()
 		s.state.Revoke(func(any) bool { return true })
 		s.state.WaitHost()
@@ -80,7 +87,7 @@ func (x *compound) writer() (f *realm.File) {
 		return nil
 	}
 	x.server.state.EachOpen(x.session, key, func(o *nfs4state.Open) bool {
-		f = u.FileOf(o.File.(*realm.Open), vfs.OpenWrite)
+		f = u.FileOf(openOf(o.File), vfs.OpenWrite)
 		return f == nil
 	})
 	return f

@@ -35,6 +35,9 @@ func (x *compound) newUse() *use {
 		u = new(use)
 	}
 	u.Begin(x.server.realm, x.call.Peer, &x.call.Cred, x.reply)
+	if x.session != nil {
+		u.Client = x.session.ClientID()
+	}
 	x.uses = append(x.uses, u)
 	return u
 }

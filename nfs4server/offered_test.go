@@ -23,13 +23,14 @@ var required = []nfs4.Op{
 	nfs4.OpRemove, nfs4.OpRename, nfs4.OpRestoreFH, nfs4.OpSaveFH, nfs4.OpSecInfo, nfs4.OpSequence, nfs4.OpSetAttr,
 	nfs4.OpSetSSV, nfs4.OpTestStateID, nfs4.OpVerify, nfs4.OpWrite,
 
+	nfs4.OpDelegReturn,                                 // R8881-17-4, because OPEN gives delegations
 	nfs4.OpSecInfoNoName, nfs4.OpLink, nfs4.OpReadLink, // R8881-17-2, R8881-17-3
 }
 
 // notOffered are the optional operations of RFC 8881 that this server does not
-// have: those of delegations, of pNFS, and of named attributes.
+// have: those of delegations of directories, of pNFS, and of named attributes.
 var notOffered = []nfs4.Op{
-	nfs4.OpDelegPurge, nfs4.OpDelegReturn, nfs4.OpGetDirDelegation, nfs4.OpWantDelegation, // R8881-10.4.7-1, R8881-10.9-1
+	nfs4.OpDelegPurge, nfs4.OpGetDirDelegation, nfs4.OpWantDelegation, // R8881-10.4.7-1, R8881-10.9-1
 	nfs4.OpGetDeviceInfo, nfs4.OpGetDeviceList, nfs4.OpLayoutCommit, nfs4.OpLayoutGet, nfs4.OpLayoutReturn, // R8881-13.1-2, R8881-18.40.3-1
 	nfs4.OpOpenAttr, // R8881-18.17.4-1
 }
@@ -62,8 +63,9 @@ type loose struct{ cut }
 
 func (loose) Decode(r *xdr.Reader) { r.Fixed(r.Left()) }
 
-// TestClaimsOfDelegations checks that no OPEN rests on a delegation, since none
-// is given out (R8881-18.5.3-1).
+// TestClaimsOfDelegations checks that no OPEN rests on a delegation that the client
+// does not have, or on one of an earlier client, because none outlives its client
+// (R8881-18.5.3-1).
 func TestClaimsOfDelegations(t *testing.T) {
 	g := newRig(t).connect().asRoot()
 	fh := g.make("f", "content")
@@ -74,8 +76,12 @@ func TestClaimsOfDelegations(t *testing.T) {
 		if claim == nfs4.ClaimDelegCurFH || claim == nfs4.ClaimDelegPrevFH {
 			at = []step{put(fh)}
 		}
+		want := nfs4.ErrNotSupp
+		if claim == nfs4.ClaimDelegateCur || claim == nfs4.ClaimDelegCurFH {
+			want = nfs4.ErrBadStateID
+		}
 		st, _ := g.do(append(at, step{nfs4.OpOpen, a, new(nfs4.OpenRes)})...)
-		assert.Equal(t, nfs4.ErrNotSupp, st, claim)
+		assert.Equal(t, want, st, claim)
 	}
 }
 

@@ -24,8 +24,8 @@ func open(ctx context.Context, x *compound) nfs4.Status {
 		o := stateOf(&a)
 		status = x.server.state.MayOpen(x.session, &o)
 	}
-	if status == nfs4.OK && a.Claim == nfs4.ClaimPrevious && a.Delegation != nfs4.DelegateNone {
-		status = nfs4.ErrReclaimBad // no delegation was granted
+	if status == nfs4.OK && a.Claim == nfs4.ClaimPrevious && a.Delegation > nfs4.DelegateRead {
+		status = nfs4.ErrReclaimBad // no such delegation was granted
 	}
 	if status != nfs4.OK {
 		return status
@@ -34,18 +34,18 @@ func open(ctx context.Context, x *compound) nfs4.Status {
 	*res = nfs4.OpenRes{Flags: nfs4.OpenLocktypePosix}
 	dir := x.current
 	switch a.Claim {
-	case nfs4.ClaimNull:
+	case nfs4.ClaimNull, nfs4.ClaimDelegateCur:
 		status = x.openName(ctx, &a, res)
-	case nfs4.ClaimFH, nfs4.ClaimPrevious:
+	case nfs4.ClaimFH, nfs4.ClaimPrevious, nfs4.ClaimDelegCurFH:
 		status = x.openObject(ctx, &a, res)
 	default:
-		status = nfs4.ErrNotSupp // claims of delegations
+		status = nfs4.ErrNotSupp // delegations of clients that are no more
 	}
 	if status != nfs4.OK {
 		x.current = dir
 		return status
 	}
-	res.Delegation = noDelegation(a.ShareAccess)
+	res.Delegation = x.delegate(ctx, &a)
 	x.out = res.AppendTo(x.out)
 	x.current.stateid, x.current.stated = res.StateID, true
 	return nfs4.OK
@@ -71,19 +71,6 @@ func (x *compound) openArgs(a *nfs4.OpenArgs) nfs4.Status {
 		return nfs4.ErrIsDir
 	}
 	return nfs4.OK
-}
-
-// noDelegation says why an OPEN gets no delegation, if the client has a wish.
-func noDelegation(access uint32) nfs4.OpenDelegation {
-	switch access & nfs4.WantDelegMask {
-	case nfs4.WantNoPreference:
-		return nfs4.OpenDelegation{}
-	case nfs4.WantNoDeleg:
-		return nfs4.OpenDelegation{Type: nfs4.DelegateNoneExt, Why: nfs4.WhyNotWanted}
-	case nfs4.WantCancel:
-		return nfs4.OpenDelegation{Type: nfs4.DelegateNoneExt, Why: nfs4.WhyCancelled}
-	}
-	return nfs4.OpenDelegation{Type: nfs4.DelegateNoneExt, Why: nfs4.WhyResource}
 }
 
 // openName opens a name in the current directory, and creates it if OPEN asks
@@ -139,7 +126,7 @@ func (x *compound) openNew(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.Open
 		allowed = exclusive
 	}
 	allowed.Set(nfs4.AttrModeUmask)
-	set, l, done, status := x.setNew(ctx, &a.Attrs, allowed, vfs.TypeReg)
+	set, done, status := x.setAttrs(ctx, &a.Attrs, allowed)
 	switch {
 	case status != nfs4.OK:
 		return status
@@ -170,7 +157,7 @@ func (x *compound) openNew(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.Open
 		return x.status(err)
 	}
 	x.current = object{use: u, h: made.Handle}
-	res.Dir, res.AttrSet = changeInfo(u, &made.Dir), x.giveLists(ctx, l, x.give(ctx, &set, done))
+	res.Dir, res.AttrSet = changeInfo(u, &made.Dir), x.give(ctx, &set, done)
 	if how.Mode == vfs.Exclusive {
 		// The verifier is kept in the times.
 		res.AttrSet.Set(nfs4.AttrTimeAccessSet)
@@ -208,6 +195,11 @@ func (x *compound) openObject(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.O
 	if _, status := x.openable(ctx); status != nfs4.OK {
 		return status
 	}
+	if a.Claim == nfs4.ClaimDelegateCur || a.Claim == nfs4.ClaimDelegCurFH {
+		if status := x.claimed(&a.StateID); status != nfs4.OK {
+			return status
+		}
+	}
 	asked := a.ShareAccess & nfs4.ShareBoth
 	empty := a.How == nfs4.Unchecked && a.Attrs.Mask.Has(nfs4.AttrSize) && a.Attrs.Size == 0
 	if empty {
@@ -233,7 +225,10 @@ func (x *compound) openObject(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.O
 			return status
 		}
 	}
-	if asked&nfs4.ShareWrite != 0 { // delegations keep files from being opened for writing
+	if asked&nfs4.ShareWrite != 0 || a.ShareDeny&nfs4.ShareRead != 0 { // delegations stand for opens for reading
+		if a.Claim != nfs4.ClaimPrevious && x.server.state.Trusted() {
+			return nfs4.ErrGrace
+		}
 		if err := o.use.BeforeOpenWrite(ctx, o.h); err != nil {
 			return x.status(err)
 		}
@@ -292,7 +287,7 @@ func (x *compound) addOpen(
 	if status != nfs4.OK {
 		return nil, status
 	}
-	has := o.File.(*realm.Open)
+	has := openOf(o.File)
 	if has.Removed() { // ExportsChanged may have come before
 		x.server.state.Close(x.session, &id)
 		if trial != nil {
@@ -308,6 +303,7 @@ func (x *compound) addOpen(
 func stateOf(a *nfs4.OpenArgs) nfs4state.OpenFile {
 	return nfs4state.OpenFile{
 		Owner: a.Owner.Owner, Access: a.ShareAccess & nfs4.ShareBoth, Deny: a.ShareDeny, Reclaim: a.Claim == nfs4.ClaimPrevious,
+		Delegated: a.Claim == nfs4.ClaimPrevious && a.Delegation == nfs4.DelegateRead,
 	}
 }
 

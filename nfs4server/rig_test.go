@@ -30,6 +30,7 @@ type rig struct {
 	session nfs4.SessionID
 	seq     uint32
 	cached  uint32 // ca_maxresponsesize_cached of new sessions
+	flags   uint32 // of new sessions
 	tag     string
 	journal *journal.Journal // of start
 }
@@ -161,7 +162,7 @@ func (g *rig) sessionAs(owner string) {
 	require.Equal(g.t, nfs4.OK, st)
 	ch := nfs4.ChannelAttrs{MaxRequestSize: 1 << 20, MaxResponseSize: 1 << 20, MaxResponseSizeCached: g.cached, MaxOperations: 16, MaxRequests: 8}
 	var cs nfs4.CreateSessionRes
-	st, _ = g.raw(step{nfs4.OpCreateSession, &nfs4.CreateSessionArgs{ClientID: id.ClientID, Sequence: id.SequenceID, Fore: ch, Back: ch}, &cs})
+	st, _ = g.raw(step{nfs4.OpCreateSession, &nfs4.CreateSessionArgs{ClientID: id.ClientID, Sequence: id.SequenceID, Flags: g.flags, Fore: ch, Back: ch, CBProgram: 0x40000000}, &cs})
 	require.Equal(g.t, nfs4.OK, st)
 	g.session, g.seq = cs.Session, 0
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs4state"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/realm"
+	"github.com/nfsrdma/nfsrdma/recall"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
 )
@@ -28,12 +29,16 @@ func loopback(t *testing.T, lease time.Duration) *nfs4test.Server {
 
 // loopbackOf serves a file system over TCP.
 func loopbackOf(t *testing.T, lease time.Duration, fs vfs.FS) *nfs4test.Server {
-	r, err := realm.New(realm.Config{Exports: []realm.Export{{
-		Path: "/x", FS: fs, Clients: exports.Everyone(exports.Options{NoRootSquash: true, Insecure: true}),
-	}}})
-	require.NoError(t, err)
 	start := time.Now()
-	state := nfs4state.New(WithFiles(nfs4state.Config{Now: func() time.Duration { return time.Since(start) }, Epoch: 7, Lease: lease}))
+	now := func() time.Duration { return time.Since(start) }
+	state := nfs4state.New(WithFiles(nfs4state.Config{Now: now, Epoch: 7, Lease: lease}))
+	r, err := realm.New(realm.Config{
+		Exports: []realm.Export{{
+			Path: "/x", FS: fs, Clients: exports.Everyone(exports.Options{NoRootSquash: true, Insecure: true, Exclusive: true}),
+		}},
+		Holders: recall.New(recall.Config{Now: now, Pause: time.Second}), Trusted: state.Trusted,
+	})
+	require.NoError(t, err)
 	mux := new(oncrpc.Mux)
 	New(Config{Realm: r, State: state, Lease: lease}).Register(mux)
 	server := &oncrpc.Server{Handler: mux, Log: slog.New(slog.DiscardHandler)}

@@ -224,22 +224,16 @@ func TestParallelOpens(t *testing.T) {
 	assert.Len(t, others, 1)
 }
 
-// TestNoDelegations checks that claims of delegations, and giving them up, are
-// refused, because no delegation survives (R8881-10.2.1-1), and that no OPEN gets one
-// (R8881-10.2-1).
+// TestNoDelegations checks that no delegation survives its client
+// (R8881-10.2.1-1), and that without Config.Holders no OPEN gets one, and none can
+// be returned (R8881-10.2-1).
 func TestNoDelegations(t *testing.T) {
 	g := newRig(t, memory("/x", free)).asRoot().connect()
 	fh := g.make("f", "content")
-	for _, claim := range []nfs4.Claim{nfs4.ClaimDelegateCur, nfs4.ClaimDelegatePrev, nfs4.ClaimDelegCurFH, nfs4.ClaimDelegPrevFH} {
-		a := openArgs("o", "f", nfs4.ShareRead, 0, nfs4.NoCreate)
-		a.Claim = claim
-		st, _ := g.do(put(fh), step{nfs4.OpOpen, a, new(nfs4.OpenRes)})
-		assert.Equal(t, nfs4.ErrNotSupp, st, claim)
-	}
 	st, _ := g.do(step{nfs4.OpDelegPurge, make(cut, 8), status()})
 	assert.Equal(t, nfs4.ErrNotSupp, st)
 	st, _ = g.do(put(fh), step{nfs4.OpDelegReturn, make(cut, 16), status()})
-	assert.Equal(t, nfs4.ErrNotSupp, st)
+	assert.Equal(t, nfs4.ErrBadStateID, st)
 	for _, want := range []uint32{nfs4.WantNoPreference, nfs4.WantReadDeleg, nfs4.WantWriteDeleg, nfs4.WantAnyDeleg, nfs4.WantNoDeleg} {
 		res, _, st := g.open(openArgs("o", "f", nfs4.ShareRead|want, 0, nfs4.NoCreate))
 		assert.Equal(t, nfs4.OK, st)

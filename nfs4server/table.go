@@ -10,6 +10,8 @@ const (
 	stateidLen = 4 + nfs4.OtherSize
 	handleLen  = 4 + 64
 	channelLen = 7 * 4
+
+	delegationLen = 4 + stateidLen + 4 + 4*4 // with an ACE of nobody
 )
 
 // operations are the operations that the server has. Others are
@@ -20,6 +22,7 @@ var operations = [nfs4.NumOp]operation{
 	nfs4.OpClose:         {closeFile, needsCurrent | changes, statusLen + stateidLen},
 	nfs4.OpCommit:        {commit, needsCurrent, statusLen + 8},
 	nfs4.OpCreate:        {create, needsCurrent | changes | makes, statusLen + changeLen + bitmapLen},
+	nfs4.OpDelegReturn:   {delegReturn, needsCurrent | changes, 0},
 	nfs4.OpGetAttr:       {getAttr, needsCurrent, 0},
 	nfs4.OpGetFH:         {getFH, needsCurrent, statusLen + handleLen},
 	nfs4.OpLink:          {link, needsCurrent | needsSaved | changes, statusLen + changeLen},
@@ -29,7 +32,7 @@ var operations = [nfs4.NumOp]operation{
 	nfs4.OpLookup:        {lookup, needsCurrent, 0},
 	nfs4.OpLookupP:       {lookupP, needsCurrent, 0},
 	nfs4.OpNVerify:       {nVerify, needsCurrent, 0},
-	nfs4.OpOpen:          {open, needsCurrent | changes | makes, statusLen + stateidLen + changeLen + 4 + bitmapLen + 12},
+	nfs4.OpOpen:          {open, needsCurrent | changes | makes, statusLen + stateidLen + changeLen + 4 + bitmapLen + delegationLen},
 	nfs4.OpOpenDowngrade: {openDowngrade, needsCurrent | changes, statusLen + stateidLen},
 	nfs4.OpPutFH:         {putFH, 0, 0},
 	nfs4.OpPutPubFH:      {putRootFH, 0, 0},

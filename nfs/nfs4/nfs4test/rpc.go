@@ -70,10 +70,13 @@ func (c *conn) appendCall(b []byte, proc uint32) []byte {
 const lastFragment = 1 << 31
 
 // send sends a message as one record.
-func (c *conn) send(msg []byte) {
+func (c *conn) send(msg []byte) { require.NoError(c.t, c.sendQuietly(msg)) }
+
+// sendQuietly is send, and returns an error.
+func (c *conn) sendQuietly(msg []byte) error {
 	record := binary.BigEndian.AppendUint32(nil, lastFragment|uint32(len(msg)))
 	_, err := c.nc.Write(append(record, msg...))
-	require.NoError(c.t, err)
+	return err
 }
 
 // errNoReply reports that the server closed the connection instead.
@@ -81,7 +84,17 @@ var errNoReply = errors.New("the server closed the connection")
 
 // receive returns the next message that is a reply.
 func (c *conn) receive() ([]byte, error) {
-	c.nc.SetReadDeadline(time.Now().Add(callLimit))
+	for {
+		msg, err := c.receiveAny(callLimit)
+		if err != nil || len(msg) >= 8 && binary.BigEndian.Uint32(msg[4:]) == rpcmsg.MsgReply {
+			return msg, err
+		} // else a callback
+	}
+}
+
+// receiveAny returns the next message.
+func (c *conn) receiveAny(limit time.Duration) ([]byte, error) {
+	c.nc.SetReadDeadline(time.Now().Add(limit))
 	var msg []byte
 	for {
 		var head [4]byte
@@ -98,13 +111,9 @@ func (c *conn) receive() ([]byte, error) {
 		if _, err := io.ReadFull(c.nc, msg[at:]); err != nil {
 			return nil, fmt.Errorf("%w in a record: %w", errNoReply, err)
 		}
-		if mark&lastFragment == 0 {
-			continue
-		}
-		if len(msg) >= 8 && binary.BigEndian.Uint32(msg[4:]) == rpcmsg.MsgReply {
+		if mark&lastFragment != 0 {
 			return msg, nil
 		}
-		msg = nil // a callback
 	}
 }
 

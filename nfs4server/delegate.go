@@ -1,0 +1,160 @@
+package nfs4server
+
+import (
+	"context"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/nfs4state"
+	"github.com/nfsrdma/nfsrdma/realm"
+	"github.com/nfsrdma/nfsrdma/recall"
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// A delegated is the File of a Delegation: an open file for its stateid, and all
+// that must end before others may change the object.
+type delegated struct {
+	*realm.Open
+	server     *Server
+	holder     recall.Holder
+	lease      func()                // releases the file system's lease, if there is one
+	delegation *nfs4state.Delegation // set before holder is confirmed
+}
+
+// openOf returns the File of an Open or of a Delegation.
+func openOf(file any) *realm.Open {
+	if f, ok := file.(*delegated); ok {
+		return f.Open
+	}
+	return file.(*realm.Open)
+}
+
+// release ends the file system's lease, and then lets changes go on.
+func (f *delegated) release() {
+	if f.lease != nil {
+		f.lease()
+	}
+	f.holder.Return()
+	f.Close()
+}
+
+// delegate grants a delegation of the current object, which OPEN has just opened
+// for reading, or says why there is none (RFC 8881, Section 10.4).
+func (x *compound) delegate(ctx context.Context, a *nfs4.OpenArgs) nfs4.OpenDelegation {
+	table, u := x.server.realm.Holders(), x.current.use
+	reclaim := a.Claim == nfs4.ClaimPrevious
+	switch want := a.ShareAccess & nfs4.WantDelegMask; {
+	case want == nfs4.WantNoDeleg, want == nfs4.WantCancel:
+		return noDelegation(a.ShareAccess, 0)
+	case reclaim && a.Delegation != nfs4.DelegateRead, a.Claim == nfs4.ClaimDelegateCur, a.Claim == nfs4.ClaimDelegCurFH:
+		return nfs4.OpenDelegation{}
+	case table == nil, a.ShareAccess&nfs4.ShareBoth != nfs4.ShareRead, u.Export.Keys == nil, !u.Options.Exclusive && u.Export.Leaser == nil:
+		return noDelegation(a.ShareAccess, nfs4.WhyResource)
+	}
+	key, err := x.key(&x.current)
+	if err != nil || !reclaim && !x.server.state.MayDelegate(x.session, string(key)) {
+		return noDelegation(a.ShareAccess, nfs4.WhyContention)
+	}
+	f := &delegated{server: x.server}
+	f.holder = recall.Holder{Owner: x.session.ClientID(), Mild: u.Options.Exclusive, Recall: f.recall}
+	args := nfs4state.Delegate{
+		Key: string(key), Handle: string(x.fh(&x.current)), Reclaim: reclaim,
+		Referring: nfs4.ReferringCalls{
+			Session: x.session.ID, Calls: []nfs4.ReferringCall{{Sequence: x.sequenceID, Slot: x.slot}},
+		},
+	}
+	if !x.hold(ctx, f) {
+		return noDelegation(a.ShareAccess, nfs4.WhyContention)
+	}
+	d, status := x.server.state.Delegate(x.session, &args, f)
+	if status != nfs4.OK {
+		return noDelegation(a.ShareAccess, nfs4.WhyContention)
+	}
+	f.delegation = d
+	id := d.StateID()
+	if !f.holder.Confirm() {
+		x.server.state.ReturnDelegation(x.session, &id)
+		return noDelegation(a.ShareAccess, nfs4.WhyContention)
+	}
+	granted := nfs4.OpenDelegation{Type: nfs4.DelegateRead, StateID: id}
+	if reclaim && !u.Options.Exclusive { // processes of the host may have changed the file meanwhile
+		granted.Recall = true
+		f.holder.Break()
+	}
+	return granted
+}
+
+// hold makes f a holder of the current object, with a lease of the file system
+// unless the server itself makes every change, and opens the object. If hold
+// returns false, f is nothing.
+func (x *compound) hold(ctx context.Context, f *delegated) bool {
+	u, h := x.current.use, x.current.h
+	key, err := u.Key(h)
+	if err != nil || !x.server.realm.Holders().Hold(&f.holder, key) {
+		return false
+	}
+	if !u.Options.Exclusive {
+		f.lease, err = u.Export.Leaser.Lease(ctx, &u.Cred, h, vfs.LeaseAll, f.holder.Break)
+	}
+	if err == nil {
+		f.Open, err = u.OpenFile(ctx, h, vfs.OpenRead)
+	}
+	if err != nil {
+		if f.lease != nil {
+			f.lease()
+		}
+		f.holder.Return()
+	}
+	return err == nil
+}
+
+// noDelegation says why an OPEN gets no delegation, if the client has a wish.
+func noDelegation(access uint32, why nfs4.WhyNone) nfs4.OpenDelegation {
+	switch access & nfs4.WantDelegMask {
+	case nfs4.WantNoPreference:
+		return nfs4.OpenDelegation{}
+	case nfs4.WantNoDeleg:
+		why = nfs4.WhyNotWanted
+	case nfs4.WantCancel:
+		why = nfs4.WhyCancelled
+	}
+	return nfs4.OpenDelegation{Type: nfs4.DelegateNoneExt, Why: why}
+}
+
+// claimed checks the delegation by which the client opens the current object.
+func (x *compound) claimed(id *nfs4.StateID) nfs4.Status {
+	d, status := x.server.state.DelegationOf(x.session, id)
+	if d == nil {
+		return status
+	}
+	key, err := x.key(&x.current)
+	switch {
+	case err != nil:
+		return x.status(err)
+	case d.Key != string(key):
+		return nfs4.ErrBadStateID
+	}
+	return status
+}
+
+// delegReturn is DELEGRETURN (RFC 8881, Section 18.6).
+func delegReturn(ctx context.Context, x *compound) nfs4.Status {
+	var a nfs4.StateIDArgs
+	a.Decode(x.args)
+	if x.args.Err() != nil {
+		return nfs4.ErrBadXDR
+	}
+	if a.StateID == nfs4.CurrentStateID {
+		if !x.current.stated {
+			return nfs4.ErrBadStateID
+		}
+		a.StateID = x.current.stateid
+	}
+	if x.current.node != nil {
+		return nfs4.ErrBadStateID
+	}
+	status := x.claimed(&a.StateID)
+	if status == nfs4.OK {
+		status = x.server.state.ReturnDelegation(x.session, &a.StateID)
+	}
+	return x.done(status)
+}

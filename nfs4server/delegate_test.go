@@ -1,0 +1,420 @@
+package nfs4server
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/nfs4state"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/realm"
+	"github.com/nfsrdma/nfsrdma/recall"
+	"github.com/nfsrdma/nfsrdma/vfs/mem"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+const recallLease = 40 * time.Second
+
+// A backchannel is the client's end of reverse calls.
+type backchannel struct {
+	t *testing.T
+
+	mu       sync.Mutex
+	calls    []nfs4.CBRecallArgs
+	seqs     []nfs4.CBSequenceArgs
+	sequence map[uint32]uint32                                 // by slot
+	answer   func(n int) (seq, op nfs4.Status, err error)      // of the n-th call; nil: OK
+	recalled func(a *nfs4.CBRecallArgs, s nfs4.CBSequenceArgs) // may be nil
+}
+
+// Call is a call of the server (oncrpc.Caller).
+func (b *backchannel) Call(_ context.Context, x *oncrpc.Exchange) error {
+	r := xdr.NewReader(x.Args)
+	var head nfs4.CBCompoundArgs
+	var seq nfs4.CBSequenceArgs
+	var a nfs4.CBRecallArgs
+	head.Decode(&r)
+	assert.Equal(b.t, nfs4.CBOpSequence, nfs4.CBOp(r.Uint32()))
+	seq.Decode(&r)
+	assert.Equal(b.t, nfs4.CBOpRecall, nfs4.CBOp(r.Uint32()))
+	a.Decode(&r)
+	assert.NoError(b.t, r.Done())
+	a.Object = append(nfs4.FH(nil), a.Object...)
+	b.mu.Lock()
+	n := len(b.calls)
+	b.calls, b.seqs = append(b.calls, a), append(b.seqs, seq)
+	want := b.sequence[seq.Slot] + 1
+	b.mu.Unlock()
+	assert.Equal(b.t, want, seq.Sequence)
+	assert.EqualValues(b.t, 2, head.Minor)
+	sequenced, status, err := nfs4.OK, nfs4.OK, error(nil)
+	if b.answer != nil {
+		sequenced, status, err = b.answer(n)
+	}
+	if err != nil {
+		return err
+	}
+	res := nfs4.CompoundRes{Status: max(sequenced, status), N: 2}
+	sres := nfs4.CBSequenceRes{Status: sequenced, Session: seq.Session, Sequence: seq.Sequence, Slot: seq.Slot}
+	if sequenced != nfs4.OK {
+		res.N = 1
+	}
+	out := sres.AppendTo(xdr.AppendUint32(res.AppendTo(nil), uint32(nfs4.CBOpSequence)))
+	if sequenced == nfs4.OK {
+		b.mu.Lock()
+		b.sequence[seq.Slot]++
+		b.mu.Unlock()
+		out = xdr.AppendUint32(xdr.AppendUint32(out, uint32(nfs4.CBOpRecall)), uint32(status))
+	}
+	x.Results = xdr.NewReader(out)
+	if b.recalled != nil && status == nfs4.OK && sequenced == nfs4.OK {
+		go b.recalled(&a, seq)
+	}
+	return nil
+}
+
+func (b *backchannel) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.calls)
+}
+
+// delegRig is a rig whose export grants delegations, and whose client can be called
+// back.
+func delegRig(t *testing.T) (*rig, *backchannel) {
+	start := time.Now()
+	now := func() time.Duration { return time.Since(start) }
+	state := nfs4state.New(WithFiles(nfs4state.Config{Now: now, Epoch: 7, Lease: recallLease}))
+	r, err := realm.New(realm.Config{
+		Exports: []realm.Export{{Path: "/x", FS: mem.New(mem.Options{Size: 1 << 30}), Clients: exports.Everyone(exports.Options{
+			NoRootSquash: true, Insecure: true, Exclusive: true,
+		})}},
+		Holders: recall.New(recall.Config{Now: now, Pause: 30 * time.Second}), Trusted: state.Trusted,
+	})
+	require.NoError(t, err)
+	g := &rig{t: t, s: New(Config{Realm: r, State: state, Lease: recallLease}), minor: 2, cached: 7584, tag: "tag"}
+	g.cred.Flavor = 1
+	back := g.callable("client", "192.0.2.1:700")
+	t.Cleanup(g.s.Close)
+	return g, back
+}
+
+// callable makes g a new client that can be called back.
+func (g *rig) callable(owner, addr string) *backchannel {
+	b := &backchannel{t: g.t.(*testing.T), sequence: make(map[uint32]uint32)}
+	g.peer = &oncrpc.Peer{Addr: netip.MustParseAddrPort(addr), Network: "tcp", Reverse: b}
+	g.flags = nfs4.SessionConnBackChan
+	g.connectAs(owner)
+	return b
+}
+
+// clientAt returns another client of the same server.
+func (g *rig) clientAt(owner, addr string) (*rig, *backchannel) {
+	o := *g
+	return &o, o.callable(owner, addr)
+}
+
+// file makes a file with content, and returns its handle.
+func (g *rig) file(name string) step {
+	g.t.Helper()
+	opened, put := g.openFile(name, nfs4.ShareBoth, 0)
+	st, _ := g.do(put, step{nfs4.OpWrite, &nfs4.WriteArgs{StateID: opened.StateID, Data: []byte("hello")}, new(nfs4.WriteRes)},
+		step{nfs4.OpClose, &nfs4.CloseArgs{StateID: opened.StateID}, new(nfs4.StateIDRes)})
+	require.Equal(g.t, nfs4.OK, st)
+	return put
+}
+
+// openFile opens a name, and makes it if it is opened for writing.
+func (g *rig) openFile(name string, access uint32, deny uint32) (opened nfs4.OpenRes, put step) {
+	g.t.Helper()
+	var fh nfs4.HandleRes
+	a := nfs4.OpenArgs{ShareAccess: access, ShareDeny: deny, Owner: nfs4.StateOwner{Owner: []byte("o")}, How: nfs4.NoCreate, Claim: nfs4.ClaimNull, Name: []byte(name)}
+	if access&nfs4.ShareWrite != 0 {
+		a.How, a.Attrs.Mask, a.Attrs.Mode = nfs4.Unchecked, nfs4.BitmapOf(nfs4.AttrMode), 0o644
+	}
+	st, n := g.do(root(), look("x"), step{nfs4.OpOpen, &a, &opened}, step{nfs4.OpGetFH, &void, &fh})
+	require.Equal(g.t, nfs4.OK, st, n)
+	return opened, step{nfs4.OpPutFH, &nfs4.HandleArgs{Object: append([]byte(nil), fh.Object...)}, status()}
+}
+
+// give is DELEGRETURN.
+func (g *rig) give(put step, id nfs4.StateID) nfs4.Status {
+	g.t.Helper()
+	st, _ := g.do(put, step{nfs4.OpDelegReturn, &nfs4.StateIDArgs{StateID: id}, status()})
+	return st
+}
+
+// delegated opens a file for reading, and requires a delegation.
+func (g *rig) delegated(name string) (nfs4.OpenDelegation, step) {
+	g.t.Helper()
+	opened, put := g.openFile(name, nfs4.ShareRead, 0)
+	require.Equal(g.t, nfs4.DelegateRead, opened.Delegation.Type)
+	return opened.Delegation, put
+}
+
+// TestDelegation checks what comes with a delegation, and what its stateid is good
+// for (R8881-10.4-1).
+func TestDelegation(t *testing.T) {
+	g, _ := delegRig(t)
+	g.file("f")
+	opened, put := g.openFile("f", nfs4.ShareRead, 0)
+	d := opened.Delegation
+	require.Equal(t, nfs4.DelegateRead, d.Type)
+	assert.False(t, d.Recall)
+	assert.Equal(t, nfs4.ACE{Who: []byte{}}, d.Permissions)
+	assert.NotEqual(t, opened.StateID.Other, d.StateID.Other)
+	assert.EqualValues(t, 1, d.StateID.SeqID)
+	st, _ := g.do(put, step{nfs4.OpClose, &nfs4.CloseArgs{StateID: opened.StateID}, new(nfs4.StateIDRes)})
+	require.Equal(t, nfs4.OK, st)
+	var read nfs4.ReadRes
+	st, _ = g.do(put, step{nfs4.OpRead, &nfs4.ReadArgs{StateID: d.StateID, Count: 100}, &read})
+	require.Equal(t, nfs4.OK, st)
+	assert.Equal(t, "hello", string(read.Data))
+	st, _ = g.do(put, step{nfs4.OpWrite, &nfs4.WriteArgs{StateID: d.StateID, Data: []byte("x")}, new(nfs4.WriteRes)})
+	assert.Equal(t, nfs4.ErrOpenMode, st)
+
+	// By the delegation the client opens again.
+	var again nfs4.OpenRes
+	claim := nfs4.OpenArgs{ShareAccess: nfs4.ShareRead, Owner: nfs4.StateOwner{Owner: []byte("p")}, How: nfs4.NoCreate, Claim: nfs4.ClaimDelegCurFH, StateID: d.StateID}
+	st, _ = g.do(put, step{nfs4.OpOpen, &claim, &again})
+	require.Equal(t, nfs4.OK, st)
+	assert.Equal(t, nfs4.DelegateNone, again.Delegation.Type)
+	claim.Claim, claim.Name = nfs4.ClaimDelegateCur, []byte("f")
+	st, _ = g.do(root(), look("x"), step{nfs4.OpOpen, &claim, &again})
+	require.Equal(t, nfs4.OK, st)
+	g.file("g")
+	claim.Name = []byte("g")
+	st, _ = g.do(root(), look("x"), step{nfs4.OpOpen, &claim, &again})
+	assert.Equal(t, nfs4.ErrBadStateID, st, "the delegation is of another file")
+	claim.Name, claim.StateID = []byte("f"), again.StateID
+	st, _ = g.do(root(), look("x"), step{nfs4.OpOpen, &claim, &again})
+	assert.Equal(t, nfs4.ErrBadStateID, st, "the stateid is of an open")
+
+	_, other := g.openFile("g", nfs4.ShareRead, 0)
+	assert.Equal(t, nfs4.ErrBadStateID, g.give(other, d.StateID))
+	assert.Equal(t, nfs4.OK, g.give(put, d.StateID))
+	assert.Equal(t, nfs4.ErrBadStateID, g.give(put, d.StateID))
+	assert.Equal(t, 1, g.s.realm.Holders().Len(), "that of g")
+}
+
+// TestNoDelegation checks who gets none, and the reason that the client is told.
+func TestNoDelegation(t *testing.T) {
+	g, _ := delegRig(t)
+	g.file("f")
+	for _, tt := range []struct {
+		access uint32
+		want   nfs4.OpenDelegation
+	}{
+		{nfs4.ShareRead | nfs4.WantNoDeleg, nfs4.OpenDelegation{Type: nfs4.DelegateNoneExt, Why: nfs4.WhyNotWanted}},
+		{nfs4.ShareRead | nfs4.WantCancel, nfs4.OpenDelegation{Type: nfs4.DelegateNoneExt, Why: nfs4.WhyCancelled}},
+		{nfs4.ShareBoth | nfs4.WantReadDeleg, nfs4.OpenDelegation{Type: nfs4.DelegateNoneExt, Why: nfs4.WhyResource}},
+		{nfs4.ShareBoth, nfs4.OpenDelegation{}},
+		{nfs4.ShareRead | nfs4.WantReadDeleg, nfs4.OpenDelegation{Type: nfs4.DelegateNoneExt, Why: nfs4.WhyContention}},
+	} {
+		opened, _ := g.openFile("f", tt.access, 0)
+		assert.Equal(t, tt.want, opened.Delegation, "share_access %#x", tt.access)
+	}
+	deaf := *g
+	deaf.peer, deaf.flags = &oncrpc.Peer{Addr: netip.MustParseAddrPort("192.0.2.9:700"), Network: "tcp"}, 0
+	deaf.connectAs("deaf")
+	g.file("h")
+	opened, _ := deaf.openFile("h", nfs4.ShareRead, 0)
+	assert.Equal(t, nfs4.DelegateNone, opened.Delegation.Type)
+	assert.Zero(t, g.s.realm.Holders().Len())
+}
+
+// TestRecall checks that each change by another client recalls the delegation, once,
+// and goes on as soon as the client has returned it.
+func TestRecall(t *testing.T) {
+	remove := step{nfs4.OpRemove, &nfs4.NameArgs{Name: []byte("f")}, new(nfs4.ChangeRes)}
+	rename := step{nfs4.OpRename, &nfs4.RenameArgs{Old: []byte("f"), New: []byte("other")}, new(nfs4.RenameRes)}
+	over := step{nfs4.OpRename, &nfs4.RenameArgs{Old: []byte("g"), New: []byte("f")}, new(nfs4.RenameRes)}
+	link := step{nfs4.OpLink, &nfs4.NameArgs{Name: []byte("second")}, new(nfs4.ChangeRes)}
+	save := step{nfs4.OpSaveFH, &void, status()}
+	chmod := nfs4.SetAttrArgs{}
+	chmod.Attrs.Mask, chmod.Attrs.Mode = nfs4.BitmapOf(nfs4.AttrMode), 0o600
+	for name, change := range map[string]func(g *rig, put step) []step{
+		"WRITE": func(_ *rig, put step) []step {
+			return []step{put, {nfs4.OpWrite, &nfs4.WriteArgs{StateID: nfs4.AnonymousStateID, Data: []byte("x")}, new(nfs4.WriteRes)}}
+		},
+		"SETATTR":     func(_ *rig, put step) []step { return []step{put, {nfs4.OpSetAttr, &chmod, new(nfs4.SetAttrRes)}} },
+		"REMOVE":      func(*rig, step) []step { return []step{root(), look("x"), remove} },
+		"RENAME":      func(*rig, step) []step { return []step{root(), look("x"), save, rename} },
+		"RENAME over": func(*rig, step) []step { return []step{root(), look("x"), save, over} },
+		"LINK":        func(_ *rig, put step) []step { return []step{put, save, root(), look("x"), link} },
+		"OPEN to write": func(*rig, step) []step {
+			a := nfs4.OpenArgs{ShareAccess: nfs4.ShareWrite, Owner: nfs4.StateOwner{Owner: []byte("w")}, How: nfs4.NoCreate, Claim: nfs4.ClaimNull, Name: []byte("f")}
+			return []step{root(), look("x"), {nfs4.OpOpen, &a, new(nfs4.OpenRes)}}
+		},
+		"OPEN that denies reading": func(g *rig, _ step) []step {
+			a := nfs4.OpenArgs{ShareAccess: nfs4.ShareRead, ShareDeny: nfs4.ShareRead, Owner: nfs4.StateOwner{Owner: []byte("w")}, How: nfs4.NoCreate, Claim: nfs4.ClaimNull, Name: []byte("f")}
+			return []step{root(), look("x"), {nfs4.OpOpen, &a, new(nfs4.OpenRes)}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, back := delegRig(t)
+				put := g.file("f")
+				g.file("g")
+				opened, _ := g.openFile("f", nfs4.ShareRead, 0)
+				d := opened.Delegation
+				require.Equal(t, nfs4.DelegateRead, d.Type)
+				st, _ := g.do(put, step{nfs4.OpClose, &nfs4.CloseArgs{StateID: opened.StateID}, new(nfs4.StateIDRes)})
+				require.Equal(t, nfs4.OK, st)
+				granted := g.seq - 1
+				back.recalled = func(a *nfs4.CBRecallArgs, seq nfs4.CBSequenceArgs) {
+					assert.Equal(t, d.StateID, a.StateID)
+					assert.Equal(t, put.args.(*nfs4.HandleArgs).Object, a.Object)
+					assert.Equal(t, []nfs4.ReferringCalls{{Session: g.session, Calls: []nfs4.ReferringCall{{Sequence: granted}}}}, seq.Referring)
+					time.Sleep(300 * time.Millisecond)
+					assert.Equal(t, nfs4.OK, g.give(put, d.StateID))
+				}
+				o, _ := g.clientAt("other", "192.0.2.2:700")
+				start := time.Now()
+				st, _ = o.do(change(o, put)...)
+				assert.Equal(t, nfs4.OK, st)
+				assert.Equal(t, 300*time.Millisecond, time.Since(start))
+				assert.Equal(t, 1, back.count())
+				assert.Zero(t, g.s.realm.Holders().Len())
+			})
+		})
+	}
+}
+
+// TestOwnChange checks that a client's own change leaves its delegation alone on an
+// exclusive export.
+func TestOwnChange(t *testing.T) {
+	g, back := delegRig(t)
+	put := g.file("f")
+	d, _ := g.delegated("f")
+	chmod := nfs4.SetAttrArgs{}
+	chmod.Attrs.Mask, chmod.Attrs.Mode = nfs4.BitmapOf(nfs4.AttrMode), 0o600
+	st, _ := g.do(put, step{nfs4.OpSetAttr, &chmod, new(nfs4.SetAttrRes)})
+	assert.Equal(t, nfs4.OK, st)
+	assert.Zero(t, back.count())
+	assert.Equal(t, nfs4.OK, g.give(put, d.StateID))
+}
+
+// TestRecallUnanswered checks that a client that does not return a delegation loses
+// it after a lease, whatever it answers, and that changes are put off until then
+// and no longer.
+func TestRecallUnanswered(t *testing.T) {
+	gone := errors.New("connection reset")
+	for name, answer := range map[string]func(n int) (seq, op nfs4.Status, err error){
+		"taken":              nil,
+		"no path":            func(int) (seq, op nfs4.Status, err error) { return 0, 0, gone },
+		"busy":               func(int) (seq, op nfs4.Status, err error) { return 0, nfs4.ErrDelay, nil },
+		"slot is busy":       func(int) (seq, op nfs4.Status, err error) { return nfs4.ErrDelay, 0, nil },
+		"unknown delegation": func(int) (seq, op nfs4.Status, err error) { return 0, nfs4.ErrBadStateID, nil },
+		"misordered":         func(int) (seq, op nfs4.Status, err error) { return nfs4.ErrSeqMisordered, 0, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, back := delegRig(t)
+				put := g.file("f")
+				d, _ := g.delegated("f")
+				back.answer = answer
+				o, _ := g.clientAt("other", "192.0.2.2:700")
+				start := time.Now()
+				tries := 0
+				for {
+					st, _ := o.do(root(), look("x"), step{nfs4.OpRemove, &nfs4.NameArgs{Name: []byte("f")}, new(nfs4.ChangeRes)})
+					if st == nfs4.OK {
+						break
+					}
+					require.Equal(t, nfs4.ErrDelay, st)
+					tries++
+					time.Sleep(time.Second)
+					st, _ = g.do() // the client is alive
+					require.Equal(t, nfs4.OK, st)
+				}
+				assert.InDelta(t, recallLease.Seconds(), time.Since(start).Seconds(), 2)
+				assert.InDelta(t, 20, tries, 2)
+				var seq nfs4.SequenceRes
+				g.seq++
+				st, _ := g.raw(step{nfs4.OpSequence, &nfs4.SequenceArgs{Session: g.session, Sequence: g.seq}, &seq})
+				require.Equal(t, nfs4.OK, st)
+				want := nfs4.SeqRecallableStateRevoked
+				if name == "misordered" {
+					want |= nfs4.SeqBackchannelFault
+				}
+				assert.Equal(t, want, seq.Flags)
+				st, _ = g.do(put, step{nfs4.OpRead, &nfs4.ReadArgs{StateID: d.StateID, Count: 1}, new(nfs4.ReadRes)})
+				assert.Contains(t, []nfs4.Status{nfs4.ErrStale, nfs4.ErrDelegRevoked}, st)
+				st, _ = g.do(step{nfs4.OpFreeStateID, &nfs4.StateIDArgs{StateID: d.StateID}, status()})
+				assert.Equal(t, nfs4.OK, st)
+			})
+		})
+	}
+}
+
+// TestRecallRetried checks that a recall is made again over another connection, in
+// the same slot with the same sequence ID if its outcome is unknown, and that a
+// client may ask for time.
+func TestRecallRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, back := delegRig(t)
+		put := g.file("f")
+		d, _ := g.delegated("f")
+		gone := errors.New("connection reset")
+		answers := []struct {
+			seq, op nfs4.Status
+			err     error
+		}{{err: gone}, {seq: nfs4.ErrDelay}, {op: nfs4.ErrDelay}, {op: nfs4.ErrBadStateID}, {}}
+		back.answer = func(n int) (seq, op nfs4.Status, err error) { return answers[n].seq, answers[n].op, answers[n].err }
+		back.recalled = func(*nfs4.CBRecallArgs, nfs4.CBSequenceArgs) { assert.Equal(t, nfs4.OK, g.give(put, d.StateID)) }
+		second := *g
+		second.peer = &oncrpc.Peer{Addr: netip.MustParseAddrPort("192.0.2.1:701"), Network: "tcp", Reverse: back}
+		var bound nfs4.BindConnRes
+		st, _ := second.raw(step{nfs4.OpBindConnToSession, &nfs4.BindConnArgs{Session: g.session, Dir: nfs4.BindForeOrBoth}, &bound})
+		require.Equal(t, nfs4.OK, st)
+		o, _ := g.clientAt("other", "192.0.2.2:700")
+		st, _ = o.do(root(), look("x"), step{nfs4.OpRemove, &nfs4.NameArgs{Name: []byte("f")}, new(nfs4.ChangeRes)})
+		assert.Equal(t, nfs4.OK, st)
+		assert.Equal(t, len(answers), back.count())
+	})
+}
+
+// TestRecallMany checks that a client is told of all of its delegations although
+// one of them is not returned.
+func TestRecallMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, back := delegRig(t)
+		const files = 100
+		var mu sync.Mutex
+		puts := make(map[string]step)
+		for i := range files {
+			g.file(string(rune('a'+i%26)) + string(rune('a'+i/26)))
+		}
+		for i := range files {
+			d, put := g.delegated(string(rune('a'+i%26)) + string(rune('a'+i/26)))
+			puts[string(d.StateID.Other[:])] = put
+		}
+		kept := false
+		back.recalled = func(a *nfs4.CBRecallArgs, _ nfs4.CBSequenceArgs) {
+			mu.Lock()
+			defer mu.Unlock()
+			if !kept {
+				kept = true
+				return
+			}
+			assert.Equal(t, nfs4.OK, g.give(puts[string(a.StateID.Other[:])], a.StateID))
+		}
+		assert.Equal(t, files, g.s.realm.Holders().Len())
+		g.s.realm.Holders().RecallAll()
+		time.Sleep(time.Second)
+		assert.Equal(t, files, back.count())
+		assert.Equal(t, 1, g.s.realm.Holders().Len())
+		time.Sleep(recallLease)
+		assert.Zero(t, g.s.realm.Holders().Len())
+	})
+}
