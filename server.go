@@ -26,6 +26,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/replay"
 	"github.com/nfsrdma/nfsrdma/realm"
+	"github.com/nfsrdma/nfsrdma/recall"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
@@ -95,6 +96,10 @@ type ServerConfig struct {
 	// 3: 1, 2 or both. Nil means both, and an empty slice means none.
 	Minors []uint32
 
+	// NoDelegations keeps clients of version 4 from getting delegations, by which
+	// they open and read files without calls.
+	NoDelegations bool
+
 	// Owners, if not nil, translates the numbers of users and groups to and
 	// from names in version 4; nil means numbers. The caller closes it after
 	// the Server.
@@ -146,23 +151,35 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	exported, err := realm.New(realm.Config{
+	state, clients, err := cfg.state4()
+	if err != nil {
+		keeper.Close()
+		return nil, err
+	}
+	config := realm.Config{
 		Exports: cfg.Exports, Key: cfg.Key, MaxPayload: cfg.MaxPayload,
 		Names: cfg.Names, Groups: cfg.Groups, Grants: keeper, Log: cfg.Log,
-	})
+	}
+	if state != nil {
+		config.Trusted = state.Trusted
+		if !cfg.NoDelegations {
+			config.Holders = recall.New(recall.Config{Now: clock(), Pause: delegationPause})
+		}
+	}
+	exported, err := realm.New(config)
 	if err != nil {
+		clients.Close()
 		keeper.Close()
 		return nil, err
 	}
 	mux := &oncrpc.Mux{Log: cfg.Log}
 	server := nfsserver.Over(exported)
 	server.Register(mux)
-	four, clients, err := cfg.version4(exported)
-	if err != nil {
-		keeper.Close()
-		return nil, err
-	}
-	if four != nil {
+	var four *nfs4server.Server
+	if state != nil {
+		four = nfs4server.New(nfs4server.Config{
+			Realm: exported, State: state, Lease: Lease4, ID: serverID(cfg.Key), Minors: cfg.Minors, Owners: cfg.Owners,
+		})
 		four.Register(mux)
 	}
 	// One cache, because a client may reconnect on another transport.
@@ -199,40 +216,40 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	return s, nil
 }
 
-// leaseTime4 is the lease of clients of version 4.
-const leaseTime4 = 40 * time.Second
+// Lease4 is the lease of clients of version 4: how long a client may be silent,
+// and how long it may take to return a delegation.
+const Lease4 = 40 * time.Second
 
-// version4 returns the server of the minor versions of NFS version 4, or nil if
-// none is wanted, and the list of its clients.
-func (c *ServerConfig) version4(exported *realm.Realm) (*nfs4server.Server, *clientList, error) {
+// delegationPause is how long a file is not delegated after a recall: whoever
+// changes it will probably change it again.
+const delegationPause = 30 * time.Second
+
+// clock returns a function that returns the time since the call of clock.
+func clock() func() time.Duration {
+	start := time.Now()
+	return func() time.Duration { return time.Since(start) }
+}
+
+// state4 returns the state of the minor versions of NFS version 4, or nil if none
+// is wanted, and the list of its clients.
+func (c *ServerConfig) state4() (*nfs4state.State, *clientList, error) {
 	for _, m := range c.Minors {
 		if m != nfs4.Minor1 && m != nfs4.Minor2 {
 			return nil, nil, fmt.Errorf("nfsrdma: minor version %d of NFS version 4 is not served: 1 and 2 are", m)
 		}
 	}
-	minors := c.Minors
-	if minors == nil {
-		minors = []uint32{nfs4.Minor1, nfs4.Minor2}
-	}
-	if len(minors) == 0 {
+	if c.Minors != nil && len(c.Minors) == 0 {
 		return nil, nil, nil
 	}
 	clients, past, err := openClients(c.Clients, c.Log)
 	if err != nil {
 		return nil, nil, err
 	}
-	start := time.Now()
-	config := nfs4state.Config{
-		Now:   func() time.Duration { return time.Since(start) },
-		Epoch: epoch4(&past, start),
-		Lease: leaseTime4,
-	}
+	config := nfs4state.Config{Now: clock(), Epoch: epoch4(&past, time.Now()), Lease: Lease4}
 	if clients != nil {
 		config.Journal, config.Past, config.Stored = clients, past, clients.stored
 	}
-	return nfs4server.New(nfs4server.Config{
-		Realm: exported, State: nfs4state.New(nfs4server.WithFiles(config)), Lease: leaseTime4, ID: serverID(c.Key), Minors: minors, Owners: c.Owners,
-	}), clients, nil
+	return nfs4state.New(nfs4server.WithFiles(config)), clients, nil
 }
 
 // serverID returns the identity of a server with a key. Clients take servers of

@@ -32,20 +32,21 @@ type clientsDoc struct {
 }
 
 type clientDoc struct {
-	ID        string       `json:"id"`        // hexadecimal
-	Owner     string       `json:"owner"`     // quoted as in Go if it is not plain text
-	OwnerHex  string       `json:"owner_hex"` // its bytes
-	Impl      string       `json:"implementation"`
-	Transport string       `json:"transport"`
-	Addresses []string     `json:"addresses"`
-	Version   string       `json:"nfs_version"` // 4.1 or 4.2
-	Principal string       `json:"principal"`
-	State     string       `json:"state"` // unconfirmed, confirmed or courtesy
-	Sessions  []sessionDoc `json:"sessions"`
-	Opens     int          `json:"opens"`
-	Locks     int          `json:"locks"`
-	Revoked   int          `json:"revoked"`
-	Silent    float64      `json:"silent_seconds"`
+	ID          string       `json:"id"`        // hexadecimal
+	Owner       string       `json:"owner"`     // quoted as in Go if it is not plain text
+	OwnerHex    string       `json:"owner_hex"` // its bytes
+	Impl        string       `json:"implementation"`
+	Transport   string       `json:"transport"`
+	Addresses   []string     `json:"addresses"`
+	Version     string       `json:"nfs_version"` // 4.1 or 4.2
+	Principal   string       `json:"principal"`
+	State       string       `json:"state"` // unconfirmed, confirmed or courtesy
+	Sessions    []sessionDoc `json:"sessions"`
+	Opens       int          `json:"opens"`
+	Locks       int          `json:"locks"`
+	Delegations int          `json:"delegations"`
+	Revoked     int          `json:"revoked"`
+	Silent      float64      `json:"silent_seconds"`
 }
 
 type sessionDoc struct {
@@ -100,7 +101,7 @@ func newClientDoc(c *nfs4server.ClientInfo) clientDoc {
 	d := clientDoc{
 		ID: fmt.Sprintf("%016x", c.ID), Owner: printable(c.Owner), OwnerHex: hex.EncodeToString([]byte(c.Owner)), Impl: printable(c.Impl),
 		Transport: "tcp", Addresses: []string{}, Version: fmt.Sprintf("4.%d", c.Minor), Principal: principal(c.Principal),
-		State: "unconfirmed", Sessions: []sessionDoc{}, Opens: c.Opens, Locks: c.Locks, Revoked: c.Revoked, Silent: c.Silent.Seconds(),
+		State: "unconfirmed", Sessions: []sessionDoc{}, Opens: c.Opens, Locks: c.Locks, Delegations: c.Delegations, Revoked: c.Revoked, Silent: c.Silent.Seconds(),
 	}
 	if c.ClientInfo.Transport == nfs4state.RDMA {
 		d.Transport = "rdma"
@@ -139,7 +140,7 @@ func (d *clientsDoc) print(w io.Writer, _ time.Time) error {
 	}
 	p := &page{}
 	p.tab = tabwriter.NewWriter(&p.text, 0, 0, 2, ' ', 0)
-	p.row("CLIENT", "OWNER", "ADDRESS", "VIA", "NFS", "PRINCIPAL", "STATE", "SESSIONS", "SLOTS", "OPENS", "LOCKS", "SILENT")
+	p.row("CLIENT", "OWNER", "ADDRESS", "VIA", "NFS", "PRINCIPAL", "STATE", "SESSIONS", "SLOTS", "OPENS", "LOCKS", "DELEGATIONS", "SILENT")
 	for i := range d.Clients {
 		d.Clients[i].row(p)
 	}
@@ -170,7 +171,7 @@ func (c *clientDoc) row(p *page) {
 		}
 	}
 	p.row(c.ID, short60(c.Owner), addr, c.Transport, c.Version, c.Principal, c.State, len(c.Sessions),
-		fmt.Sprintf("%d/%d", used, slots), c.Opens, c.Locks, span(time.Duration(c.Silent*float64(time.Second))))
+		fmt.Sprintf("%d/%d", used, slots), c.Opens, c.Locks, c.Delegations, span(time.Duration(c.Silent*float64(time.Second))))
 }
 
 // short60 cuts a printable name for a column. It has only one line, and no

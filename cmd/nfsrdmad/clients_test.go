@@ -73,14 +73,14 @@ func TestClients(t *testing.T) {
 	assert.Contains(t, lines[1], `"a\x1b[2J\nb\xff`)
 	assert.NotContains(t, stdout, "\x1b")
 	assert.Less(t, len(lines[1]), 300)
-	assert.Regexp(t, `plain +127\.0\.0\.1:\d+ +tcp +4\.2 +none +confirmed +1 +0/8 +0 +0 +\d+ s`, lines[2])
+	assert.Regexp(t, `plain +127\.0\.0\.1:\d+ +tcp +4\.2 +none +confirmed +1 +0/8 +0 +0 +0 +\d+ s`, lines[2])
 
 	n := status(t, path).NFS4
 	require.NotNil(t, n)
 	assert.Equal(t, [3]int{2, 1, 1}, [3]int{n.Clients, n.Unconfirmed, n.Sessions})
 	assert.Positive(t, n.ReplyBytes)
 	_, stdout, _ = command(t, "status", "--control", path)
-	assert.Contains(t, stdout, "1 clients, 1 sessions, 0 opens, 0 locks")
+	assert.Contains(t, stdout, "1 clients, 1 sessions, 0 opens, 0 locks, 0 delegations")
 }
 
 // TestClientsCut checks that a list says how many clients it leaves out, and

@@ -102,6 +102,14 @@ var metricList = []metric{
 	perNFS4("nfs4_sessions", "Sessions of version 4.", func(d *nfs4Doc) int64 { return int64(d.Sessions) }),
 	perNFS4("nfs4_opens", "Opens by clients of version 4.", func(d *nfs4Doc) int64 { return int64(d.Opens) }),
 	perNFS4("nfs4_locks", "Byte ranges locked by clients of version 4.", func(d *nfs4Doc) int64 { return int64(d.Locks) }),
+	perNFS4("nfs4_delegations", "Files that clients of version 4 open and read without calls.", func(d *nfs4Doc) int64 { return int64(d.Delegations) }),
+	counter("nfs4_delegations_total", "Delegations of version 4 so far: granted, of these recalled, and of these revoked.", []string{"event"}, func(s *sight, emit emitter) {
+		if d := s.NFS4; d != nil {
+			emit(float64(d.Granted), "granted")
+			emit(float64(d.Recalled), "recalled")
+			emit(float64(d.Revoked), "revoked")
+		}
+	}),
 	perNFS4("nfs4_recorded", "Clients of version 4 that can reclaim their state after a restart.", func(d *nfs4Doc) int64 { return int64(d.Recorded) }),
 	perNFS4("nfs4_grace_clients", "Clients of version 4 that may still reclaim their state since the last restart.", func(d *nfs4Doc) int64 { return int64(d.Grace) }),
 	perNFS4("nfs4_recording_fails", "1 if clients of version 4 cannot open or lock files, because the list of these clients cannot be written.", func(d *nfs4Doc) int64 {

@@ -153,7 +153,11 @@ type nfs4Doc struct {
 	Sessions    int     `json:"sessions"`
 	Opens       int     `json:"opens"`
 	Locks       int     `json:"locks"`
-	ReplyBytes  int64   `json:"reply_bytes"` // that the slots of all sessions can keep
+	Delegations int     `json:"delegations"`
+	Granted     uint64  `json:"delegations_granted"` // so far, as the next two
+	Recalled    uint64  `json:"delegations_recalled"`
+	Revoked     uint64  `json:"delegations_revoked"` // not returned in time, or of an export that has gone
+	ReplyBytes  int64   `json:"reply_bytes"`         // that the slots of all sessions can keep
 	ReplyLimit  int64   `json:"reply_limit"`
 	Recorded    int     `json:"recorded"`      // clients that can reclaim after a restart
 	Failing     bool    `json:"failing"`       // nothing is opened or locked, because these cannot be recorded

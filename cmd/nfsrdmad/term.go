@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma"
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
 )
 
@@ -32,4 +33,22 @@ func shortened(asked, wait time.Duration, log *slog.Logger) time.Duration {
 	}
 	log.Warn("--lease is reduced to a third of fs.lease-break-time, the wait of processes of this host", "asked", asked, "lease", most)
 	return most
+}
+
+// mayDelegate reports whether the host's processes wait for leases as long as a
+// client of version 4 may take to return a delegation.
+func mayDelegate(log *slog.Logger) bool {
+	wait, err := posix.LeaseBreakTime()
+	return err != nil || longEnough(wait, log)
+}
+
+// longEnough is mayDelegate for a host that waits for the given time; 0 means for
+// ever.
+func longEnough(wait time.Duration, log *slog.Logger) bool {
+	const least = nfsrdma.Lease4 + 5*time.Second
+	if wait == 0 || wait >= least {
+		return true
+	}
+	log.Warn("clients of version 4 get no delegations, because processes of this host wait too short for them: raise fs.lease-break-time", "fs.lease-break-time", wait, "least", least)
+	return false
 }
