@@ -17,12 +17,12 @@ var (
 
 	// settable are the attributes that SETATTR can set, and with ModeUmask
 	// those of OPEN and CREATE.
-	settable = nfs4.BitmapOf(nfs4.AttrSize, nfs4.AttrMode, nfs4.AttrOwner, nfs4.AttrOwnerGroup,
+	settable = nfs4.BitmapOf(nfs4.AttrSize, nfs4.AttrACL, nfs4.AttrMode, nfs4.AttrOwner, nfs4.AttrOwnerGroup,
 		nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet, nfs4.AttrModeSetMasked)
 
 	// exclusive are those of an exclusive create, which keeps its verifier in
 	// the times.
-	exclusive = nfs4.BitmapOf(nfs4.AttrSize, nfs4.AttrMode, nfs4.AttrOwner, nfs4.AttrOwnerGroup, nfs4.AttrModeUmask)
+	exclusive = nfs4.BitmapOf(nfs4.AttrSize, nfs4.AttrACL, nfs4.AttrMode, nfs4.AttrOwner, nfs4.AttrOwnerGroup, nfs4.AttrModeUmask)
 
 	// ofFS need the file system's space, ofPath its limits of names.
 	ofFS = nfs4.BitmapOf(nfs4.AttrFilesAvail, nfs4.AttrFilesFree, nfs4.AttrFilesTotal,
@@ -33,7 +33,7 @@ var (
 	// supported1 are the attributes of minor version 1; later has those of
 	// minor version 2.
 	later      = nfs4.BitmapOf(nfs4.AttrChangeAttrType, nfs4.AttrModeUmask, nfs4.AttrXattrSupport)
-	unsupplied = nfs4.BitmapOf(nfs4.AttrACL, nfs4.AttrACLSupport, nfs4.AttrCloneBlkSize, nfs4.AttrFSLocations) // but see supported
+	unsupplied = nfs4.BitmapOf(nfs4.AttrACL, nfs4.AttrCloneBlkSize, nfs4.AttrFSLocations) // but see supported
 	supported2 = nfs4.Known.Without(unsupplied)
 	supported1 = supported2.Without(later)
 
@@ -44,7 +44,7 @@ var (
 
 	// ofServer are the attributes that fillServer sets.
 	ofServer = nfs4.BitmapOf(nfs4.AttrSupportedAttrs, nfs4.AttrFHExpireType, nfs4.AttrLinkSupport, nfs4.AttrSymlinkSupport,
-		nfs4.AttrNamedAttr, nfs4.AttrUniqueHandles, nfs4.AttrLeaseTime, nfs4.AttrRdattrError, nfs4.AttrCanSetTime,
+		nfs4.AttrNamedAttr, nfs4.AttrUniqueHandles, nfs4.AttrLeaseTime, nfs4.AttrRdattrError, nfs4.AttrACLSupport, nfs4.AttrCanSetTime,
 		nfs4.AttrHomogeneous, nfs4.AttrMaxFileSize, nfs4.AttrMaxRead, nfs4.AttrMaxWrite, nfs4.AttrTimeDelta,
 		nfs4.AttrSuppattrExclCreat, nfs4.AttrFSCharsetCap, nfs4.AttrChangeAttrType)
 )
@@ -52,12 +52,18 @@ var (
 // supported returns the attributes of an object in the COMPOUND's minor version.
 // clone_blksize shows that CLONE works (RFC 7862, Section 4.1.2).
 func (x *compound) supported(o *object) nfs4.Bitmap {
-	if x.minor < nfs4.Minor2 {
-		return supported1
+	ids := supported1
+	if x.minor >= nfs4.Minor2 {
+		ids = supported2
 	}
-	ids := supported2
-	if o.use != nil && o.use.Export.CloneAlign > 0 {
+	if o.use == nil {
+		return ids
+	}
+	if o.use.Export.CloneAlign > 0 && x.minor >= nfs4.Minor2 {
 		ids.Set(nfs4.AttrCloneBlkSize)
+	}
+	if o.use.Export.ACLs != nil {
+		ids.Set(nfs4.AttrACL)
 	}
 	return ids
 }
@@ -86,6 +92,11 @@ func getAttr(ctx context.Context, x *compound) nfs4.Status {
 	res.Status = x.fill(ctx, &x.current, &a.Request, &res.Attrs)
 	if res.Status != nfs4.OK {
 		return res.Status
+	}
+	if n := 4 + res.Attrs.ACL.Len(); res.Attrs.Mask.Has(nfs4.AttrACL) && n > shortList {
+		if status := x.large(n); status != nfs4.OK {
+			return status
+		}
 	}
 	mark := len(x.out)
 	x.out = res.AppendTo(x.out)
@@ -145,6 +156,11 @@ func (x *compound) fillFrom(ctx context.Context, o *object, a *vfs.Attr, want nf
 			return status
 		}
 	}
+	if want.Has(nfs4.AttrACL) {
+		if status := x.fillACL(ctx, o, a.Type == vfs.TypeDir, out); status != nfs4.OK {
+			return status
+		}
+	}
 	out.RawDev = nfs4.SpecData{Major: a.Rdev.Major, Minor: a.Rdev.Minor}
 	out.SpaceUsed = a.Used
 	out.XattrSupport = u.Export.Xattrs != nil
@@ -184,6 +200,10 @@ func (x *compound) fillServer(o *object, out *nfs4.Attrs) {
 	out.UniqueHandles = false
 	out.LeaseTime = uint32(x.server.lease.Seconds())
 	out.RdattrError = nfs4.OK
+	out.ACLSupport = 0
+	if out.SupportedAttrs.Has(nfs4.AttrACL) {
+		out.ACLSupport = nfs4.ACLSupportAllow | nfs4.ACLSupportDeny
+	}
 	out.CanSetTime, out.Homogeneous = true, true
 	out.MaxFileSize = realm.MaxFileSize
 	out.MaxRead, out.MaxWrite = uint64(x.server.realm.Payload()), uint64(x.server.realm.Payload())
@@ -290,11 +310,32 @@ func (x *compound) same(ctx context.Context) (bool, nfs4.Status) {
 	case !unknown.Empty():
 		return false, nfs4.ErrAttrNotSupp
 	}
+	if status := x.canonical(ctx, &a.Attrs); status != nfs4.OK {
+		return false, status
+	}
 	have := &x.results.getattr.Attrs
 	if status := x.fill(ctx, &x.current, &a.Attrs.Mask, have); status != nfs4.OK {
 		return false, status
 	}
 	return bytes.Equal(a.Attrs.AppendTo(nil), have.AppendTo(nil)), nfs4.OK
+}
+
+// canonical makes attributes of the current object comparable by their wire form
+// (RFC 8881, Section 18.15.4).
+func (x *compound) canonical(ctx context.Context, a *nfs4.Attrs) (status nfs4.Status) {
+	if x.current.node != nil {
+		return nfs4.OK
+	}
+	if a.Mask.Has(nfs4.AttrOwner) {
+		a.Owner, status = x.canonicalOwner(ctx, idmap.User, a.Owner)
+	}
+	if a.Mask.Has(nfs4.AttrOwnerGroup) && status == nfs4.OK {
+		a.OwnerGroup, status = x.canonicalOwner(ctx, idmap.Group, a.OwnerGroup)
+	}
+	if a.Mask.Has(nfs4.AttrACL) && status == nfs4.OK {
+		status = x.canonicalACL(ctx, a.ACL)
+	}
+	return status
 }
 
 // setAttr is SETATTR (RFC 8881, Section 18.30).
@@ -308,19 +349,34 @@ func setAttr(ctx context.Context, x *compound) nfs4.Status {
 	if status == nfs4.OK {
 		status = x.mayChange(&x.current)
 	}
+	var l *lists
+	if status == nfs4.OK && a.Attrs.Mask.Has(nfs4.AttrACL) {
+		var attr vfs.Attr
+		if attr, status = x.attr(ctx, &x.current); status == nfs4.OK {
+			l, status = x.hostLists(ctx, &a.Attrs, attr.Type)
+		}
+	}
 	var opened *realm.Open
 	if status == nfs4.OK && set.Size != nil {
 		opened, status = x.maySize(ctx, &a.StateID)
 	}
-	if status == nfs4.OK {
+	if status == nfs4.OK && l != nil { // before anything is changed
+		status = x.status(x.current.use.BeforeSetACL(ctx, x.current.h))
+	}
+	if status == nfs4.OK && a.Attrs.Mask != nfs4.BitmapOf(nfs4.AttrACL) {
 		status = x.set(ctx, opened, &a.Attrs, set)
 	}
 	if status != nfs4.OK {
 		return status
 	}
-	res := nfs4.SetAttrRes{AttrsSet: done}
+	if l != nil { // last, as a mode is set before a list (RFC 8881, Section 6.4.1.3)
+		if status = x.setLists(ctx, l); status != nfs4.OK {
+			done.Clear(nfs4.AttrACL)
+		}
+	}
+	res := nfs4.SetAttrRes{Status: status, AttrsSet: done}
 	x.out = res.AppendTo(x.out)
-	return nfs4.OK
+	return status
 }
 
 // set changes the attributes of the current object. opened is nil, or an open by
@@ -427,11 +483,10 @@ func (x *compound) inherits(ctx context.Context) bool {
 	if u == nil {
 		return false
 	}
-	lists, ok := u.Export.FS.(vfs.ACLs)
-	if !ok || x.work(ctx, &x.current) != nil {
+	if u.Export.ACLs == nil || x.work(ctx, &x.current) != nil {
 		return false
 	}
-	_, def, _, err := lists.GetACL(ctx, &u.Cred, x.current.h)
+	_, def, _, err := u.Export.ACLs.GetACL(ctx, &u.Cred, x.current.h)
 	return err == nil && len(def) > 0
 }
 

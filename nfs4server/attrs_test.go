@@ -194,8 +194,9 @@ func TestServerAttributes(t *testing.T) {
 
 // TestSupportedAttributes checks for each number, that of no attribute too, that
 // supported_attrs names the attributes that GETATTR returns and SETATTR accepts
-// (R8881-5.8.1.1-1, R8881-5-1). Attributes of Windows, archives, quotas, access
-// lists, pNFS, retention and notifications are not supported: see unsupported.
+// (R8881-5.8.1.1-1, R8881-5-1). Attributes of Windows, archives, quotas, pNFS,
+// retention and notifications are not supported, nor is acl if the file system has
+// no lists: see unsupported.
 //
 // R8881-13.1-2.
 func TestSupportedAttributes(t *testing.T) {
@@ -274,7 +275,7 @@ var unsupported = []nfs4.AttrID{
 	nfs4.AttrSystem, nfs4.AttrTimeBackup, nfs4.AttrDirNotifDelay, nfs4.AttrDirentNotifDelay,
 	nfs4.AttrFSLayoutTypes, nfs4.AttrLayoutHint, nfs4.AttrLayoutTypes, nfs4.AttrLayoutBlkSize, nfs4.AttrLayoutAlignment,
 	nfs4.AttrMDSThreshold, nfs4.AttrRetentionGet, nfs4.AttrRetentionSet, nfs4.AttrRetentevtGet, nfs4.AttrRetentevtSet,
-	nfs4.AttrRetentionHold, nfs4.AttrACL, nfs4.AttrACLSupport, nfs4.AttrDACL, nfs4.AttrSACL,
+	nfs4.AttrRetentionHold, nfs4.AttrACL, nfs4.AttrDACL, nfs4.AttrSACL,
 }
 
 // wide is a set of eight words, with bits beyond all attributes

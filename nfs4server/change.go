@@ -51,7 +51,7 @@ func create(ctx context.Context, x *compound) nfs4.Status {
 	}
 	allowed := settable.Without(nfs4.BitmapOf(nfs4.AttrSize, nfs4.AttrModeSetMasked))
 	allowed.Set(nfs4.AttrModeUmask)
-	set, done, status := x.setAttrs(ctx, &a.Attrs, allowed)
+	set, l, done, status := x.setNew(ctx, &a.Attrs, allowed, vfs.Type(a.Type))
 	switch {
 	case status != nfs4.OK:
 		return status
@@ -80,7 +80,8 @@ func create(ctx context.Context, x *compound) nfs4.Status {
 		return x.status(err)
 	}
 	x.current = object{use: u, h: made.Handle}
-	res := nfs4.CreateRes{Dir: changeInfo(u, &made.Dir), AttrSet: x.give(ctx, &set, done)}
+	done = x.giveLists(ctx, l, x.give(ctx, &set, done))
+	res := nfs4.CreateRes{Dir: changeInfo(u, &made.Dir), AttrSet: done}
 	x.out = res.AppendTo(x.out)
 	return nfs4.OK
 }

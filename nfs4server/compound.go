@@ -169,6 +169,7 @@ func (x *compound) end() {
 	x.uses = x.uses[:0]
 	x.call, x.reply, x.args, x.session, x.out, x.tag = nil, nil, nil, nil, nil, nil
 	x.current, x.saved, x.keep, x.hurried = object{}, object{}, false, false
+	x.results.getattr.Attrs.ACL, x.entry.Attrs.ACL = nil, nil
 }
 
 // finish sets status and count, hands the results to the reply, and lets the

@@ -126,7 +126,7 @@ func (x *compound) openNew(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.Open
 		allowed = exclusive
 	}
 	allowed.Set(nfs4.AttrModeUmask)
-	set, done, status := x.setAttrs(ctx, &a.Attrs, allowed)
+	set, l, done, status := x.setNew(ctx, &a.Attrs, allowed, vfs.TypeReg)
 	switch {
 	case status != nfs4.OK:
 		return status
@@ -157,7 +157,7 @@ func (x *compound) openNew(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.Open
 		return x.status(err)
 	}
 	x.current = object{use: u, h: made.Handle}
-	res.Dir, res.AttrSet = changeInfo(u, &made.Dir), x.give(ctx, &set, done)
+	res.Dir, res.AttrSet = changeInfo(u, &made.Dir), x.giveLists(ctx, l, x.give(ctx, &set, done))
 	if how.Mode == vfs.Exclusive {
 		// The verifier is kept in the times.
 		res.AttrSet.Set(nfs4.AttrTimeAccessSet)

@@ -73,3 +73,16 @@ func (x *compound) ownerID(ctx context.Context, kind idmap.Kind, owner []byte) (
 	}
 	return id, nfs4.OK
 }
+
+// canonicalOwner returns the owner string that GETATTR has for the user or group
+// of another one, for a comparison. A string that stands for nobody stays.
+func (x *compound) canonicalOwner(ctx context.Context, kind idmap.Kind, owner []byte) ([]byte, nfs4.Status) {
+	id, status := x.ownerID(ctx, kind, owner)
+	switch status {
+	case nfs4.OK:
+		return x.ownerString(ctx, &x.current, kind, id, nil)
+	case nfs4.ErrBadOwner:
+		status = nfs4.OK
+	}
+	return owner, status
+}

@@ -102,6 +102,26 @@ func TestOwnerNames(t *testing.T) {
 	}
 }
 
+// TestVerifyOwners checks that owners are compared by users and groups, and not by
+// their spelling (R8881-18.15.4-2).
+func TestVerifyOwners(t *testing.T) {
+	p := new(people)
+	g := named(t, p)
+	fh := g.make("f", "content")
+	g.owners(fh, "1234", "4321")
+	verify := func(owner, group string) nfs4.Status {
+		a := nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrOwner, nfs4.AttrOwnerGroup), Owner: []byte(owner), OwnerGroup: []byte(group)}
+		st, _ := g.do(put(fh), step{nfs4.OpVerify, &nfs4.VerifyArgs{Attrs: a}, status()})
+		return st
+	}
+	assert.Equal(t, nfs4.OK, verify("alice@example.org", "staff@EXAMPLE.ORG"))
+	assert.Equal(t, nfs4.OK, verify("1234", "4321"))
+	assert.Equal(t, nfs4.ErrNotSame, verify("1234", "4322"))
+	assert.Equal(t, nfs4.ErrNotSame, verify("bob@example.org", "4321"))
+	p.down.Store(true)
+	assert.Equal(t, nfs4.ErrDelay, verify("carol@example.org", "4321"))
+}
+
 // TestOwnerNamesDown checks that a user database which does not answer makes
 // owners numbers, and is asked in vain once a COMPOUND; names that are to be set
 // are put off.

@@ -60,6 +60,17 @@ func (x *compound) reserve(n int) {
 	x.out = x.reply.Head
 }
 
+// large prepares for results of n bytes, which may be more than the room.
+func (x *compound) large(n int) nfs4.Status {
+	switch {
+	case x.split && n > shortList:
+		return nfs4.ErrRepTooBig
+	case !x.split && n <= x.left():
+		x.reserve(n)
+	}
+	return nfs4.OK
+}
+
 // rest gives up the permit before a wait.
 func (x *compound) rest() {
 	for _, u := range x.uses {
@@ -136,7 +147,7 @@ func (l *lister) add(e *vfs.Entry) bool {
 		return true
 	}
 	if !e.HasHandle || !e.Attr.OK || l.want.And(ofFS) != (nfs4.Bitmap{}) || l.want.And(ofPath) != (nfs4.Bitmap{}) ||
-		x.mayLead(&l.dir, string(e.Name)) {
+		l.want.Has(nfs4.AttrACL) || x.mayLead(&l.dir, string(e.Name)) {
 		return l.delay(e, false)
 	}
 	x.hurried, x.unknown = true, false

@@ -78,12 +78,8 @@ func getXattr(ctx context.Context, x *compound) nfs4.Status {
 		return x.xattrStatus(err)
 	}
 	res := nfs4.GetXattrRes{Value: value}
-	n := 4 + nfs4.XattrLen(len(value))
-	switch {
-	case x.split && n > shortList:
-		return nfs4.ErrRepTooBig
-	case !x.split && n <= x.left():
-		x.reserve(n)
+	if status := x.large(4 + nfs4.XattrLen(len(value))); status != nfs4.OK {
+		return status
 	}
 	mark := len(x.out)
 	x.out = res.AppendTo(x.out)
