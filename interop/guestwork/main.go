@@ -1,4 +1,4 @@
-// Command guestwork runs packages workload, may, posix, model, pace, locking, holes and transact inside
+// Command guestwork runs packages workload, may, posix, model, pace, locking, holes, acl4 and transact inside
 // the guest of the interop tests, which has no language except the shell.
 package main
 
@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/interop/acl4"
 	"github.com/nfsrdma/nfsrdma/interop/holes"
 	"github.com/nfsrdma/nfsrdma/interop/locking"
 	"github.com/nfsrdma/nfsrdma/interop/may"
@@ -34,6 +35,7 @@ const usage = `usage:
 	guestwork pace DIR KIND                measure how fast DIR is; see pace.Run
 	guestwork locking DIR1 DIR2            lock one file by two directories; see package locking
 	guestwork holes DIR                    holes, copies and clones in DIR; see package holes
+	guestwork acl4 FILE [ENTRY...]         show or set the list of FILE; see package acl4
 	guestwork copy FROM TO                 copy a file by copy_file_range
 	guestwork locker DIR                   a process of locking
 	guestwork locks DIR NUMBER             lock and count; see locking.Work
@@ -90,6 +92,8 @@ func run(args []string, in io.Reader, out io.Writer) error {
 		return locking.Run(dir, rest[0], out)
 	case name == "holes" && len(rest) == 0:
 		return holes.Run(dir, out)
+	case name == "acl4":
+		return acl4.Run(dir, rest, out)
 	case name == "copy" && len(rest) == 1:
 		return holes.Copy(dir, rest[0])
 	case name == "locker" && len(rest) == 0:
