@@ -20,6 +20,8 @@ const delegatedFiles = 300
 
 // TestDelegations4 opens files again and again by version 4.2: Linux does so
 // without a call, and still sees each change by others at its next open.
+//
+// R8267-6.5.2-1, R8881-10.2-4.
 func TestDelegations4(t *testing.T) {
 	guest(t)
 	for _, c := range []struct {

@@ -138,6 +138,7 @@ func (s *Server) callRecall(ctx context.Context, d *nfs4state.Delegation, p *nfs
 		return false
 	}
 	args := nfs4.CBRecallArgs{StateID: d.StateID(), Object: d.Handle()}
+	args.StateID.SeqID = 0 // RFC 8881, Section 8.2.2
 	b := appendCallback(nil, p, slot, &d.Referring, nfs4.CBOpRecall, &args)
 	x := oncrpc.Exchange{
 		Prog: p.Program, Vers: nfs4.CBVersion, Proc: nfs4.CBProcCompound, Cred: callbackCred(&p.Parms), Args: b, MaxResults: maxCallbackRes,
@@ -148,7 +149,10 @@ func (s *Server) callRecall(ctx context.Context, d *nfs4state.Delegation, p *nfs
 		o = readCallback(&x.Results, slot, nfs4.CBOpRecall)
 		x.Release()
 	}
-	p.Session.GiveBack(slot, o.used)
+	if o.used {
+		p.Session.Renew()
+	}
+	p.Session.GiveBack(slot, o.used, o.target)
 	switch {
 	case o.fault:
 		s.log.Warn("a client answers callbacks wrongly, and must make another session", "client", d.ClientID(), "peer", peer, "err", o.err)
@@ -183,7 +187,8 @@ func callbackCred(p *nfs4.SecParms) rpcmsg.Cred {
 
 // A callbackOutcome is what a client has answered to a callback.
 type callbackOutcome struct {
-	used   bool        // the slot's sequence ID is used up
+	used   bool        // the slot's sequence ID is used up, and target is set
+	target uint32      // the highest slot that the client wants to be used
 	status nfs4.Status // of the operation behind CB_SEQUENCE
 	fault  bool        // the backchannel is beyond repair
 	err    error
@@ -207,18 +212,18 @@ func readCallback(r *xdr.Reader, slot nfs4state.BackSlot, op nfs4.CBOp) (o callb
 	case seq.Status == nfs4.ErrDelay:
 		return callbackOutcome{status: seq.Status}
 	case seq.Status == nfs4.ErrRetryUncachedRep, seq.Status == nfs4.ErrSeqFalseRetry:
-		return callbackOutcome{used: true, status: seq.Status} // an earlier callback, whose reply was lost
+		return callbackOutcome{used: true, target: slot.Highest, status: seq.Status} // an earlier callback, whose reply was lost
 	case seq.Status != nfs4.OK:
 		return callbackOutcome{fault: true, err: fmt.Errorf("CB_SEQUENCE: %v", seq.Status)}
 	case seq.Slot != slot.Slot, seq.Sequence != slot.Sequence:
 		return callbackOutcome{fault: true, err: errors.New("CB_SEQUENCE: results of another slot")}
 	case head.N < 2:
-		return callbackOutcome{used: true, status: head.Status}
+		return callbackOutcome{used: true, target: seq.TargetHighestSlotID, status: head.Status}
 	}
 	if got := nfs4.CBOp(r.Uint32()); got != op && got != nfs4.CBOpIllegal {
 		return callbackOutcome{fault: true, err: fmt.Errorf("results of %v in place of %v", got, op)}
 	}
-	o = callbackOutcome{used: true, status: nfs4.Status(r.Uint32())}
+	o = callbackOutcome{used: true, target: seq.TargetHighestSlotID, status: nfs4.Status(r.Uint32())}
 	if r.Err() != nil {
 		return callbackOutcome{fault: true, err: r.Err()}
 	}

@@ -45,7 +45,7 @@ func (x *compound) delegate(ctx context.Context, a *nfs4.OpenArgs) nfs4.OpenDele
 	switch want := a.ShareAccess & nfs4.WantDelegMask; {
 	case want == nfs4.WantNoDeleg, want == nfs4.WantCancel:
 		return noDelegation(a.ShareAccess, 0)
-	case reclaim && a.Delegation != nfs4.DelegateRead, a.Claim == nfs4.ClaimDelegateCur, a.Claim == nfs4.ClaimDelegCurFH:
+	case reclaim && a.Delegation != nfs4.DelegateRead, claimsDelegation(a):
 		return nfs4.OpenDelegation{}
 	case table == nil, a.ShareAccess&nfs4.ShareBoth != nfs4.ShareRead, u.Export.Keys == nil, !u.Options.Exclusive && u.Export.Leaser == nil:
 		return noDelegation(a.ShareAccess, nfs4.WhyResource)
@@ -118,6 +118,11 @@ func noDelegation(access uint32, why nfs4.WhyNone) nfs4.OpenDelegation {
 		why = nfs4.WhyCancelled
 	}
 	return nfs4.OpenDelegation{Type: nfs4.DelegateNoneExt, Why: why}
+}
+
+// claimsDelegation reports whether an OPEN rests on a delegation that the client has.
+func claimsDelegation(a *nfs4.OpenArgs) bool {
+	return a.Claim == nfs4.ClaimDelegateCur || a.Claim == nfs4.ClaimDelegCurFH
 }
 
 // claimed checks the delegation by which the client opens the current object.

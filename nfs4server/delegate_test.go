@@ -16,9 +16,13 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfs4state"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/recall"
+	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
+	"github.com/nfsrdma/nfsrdma/vfs/posix"
+	"github.com/nfsrdma/nfsrdma/vfs/vfstest"
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
@@ -31,6 +35,7 @@ type backchannel struct {
 	mu       sync.Mutex
 	calls    []nfs4.CBRecallArgs
 	seqs     []nfs4.CBSequenceArgs
+	last     oncrpc.Exchange
 	sequence map[uint32]uint32                                 // by slot
 	answer   func(n int) (seq, op nfs4.Status, err error)      // of the n-th call; nil: OK
 	recalled func(a *nfs4.CBRecallArgs, s nfs4.CBSequenceArgs) // may be nil
@@ -51,7 +56,7 @@ func (b *backchannel) Call(_ context.Context, x *oncrpc.Exchange) error {
 	a.Object = append(nfs4.FH(nil), a.Object...)
 	b.mu.Lock()
 	n := len(b.calls)
-	b.calls, b.seqs = append(b.calls, a), append(b.seqs, seq)
+	b.calls, b.seqs, b.last = append(b.calls, a), append(b.seqs, seq), *x
 	want := b.sequence[seq.Slot] + 1
 	b.mu.Unlock()
 	assert.Equal(b.t, want, seq.Sequence)
@@ -64,7 +69,9 @@ func (b *backchannel) Call(_ context.Context, x *oncrpc.Exchange) error {
 		return err
 	}
 	res := nfs4.CompoundRes{Status: max(sequenced, status), N: 2}
-	sres := nfs4.CBSequenceRes{Status: sequenced, Session: seq.Session, Sequence: seq.Sequence, Slot: seq.Slot}
+	sres := nfs4.CBSequenceRes{
+		Status: sequenced, Session: seq.Session, Sequence: seq.Sequence, Slot: seq.Slot, HighestSlotID: seq.HighestSlotID, TargetHighestSlotID: seq.HighestSlotID,
+	}
 	if sequenced != nfs4.OK {
 		res.N = 1
 	}
@@ -91,20 +98,25 @@ func (b *backchannel) count() int {
 // delegRig is a rig whose export grants delegations, and whose client can be called
 // back.
 func delegRig(t *testing.T) (*rig, *backchannel) {
+	return delegRigOf(t, mem.New(mem.Options{Size: 1 << 30}), true)
+}
+
+func delegRigOf(t *testing.T, fs vfs.FS, exclusive bool) (*rig, *backchannel) {
 	start := time.Now()
 	now := func() time.Duration { return time.Since(start) }
 	state := nfs4state.New(WithFiles(nfs4state.Config{Now: now, Epoch: 7, Lease: recallLease}))
+	g := &rig{t: t}
 	r, err := realm.New(realm.Config{
-		Exports: []realm.Export{{Path: "/x", FS: mem.New(mem.Options{Size: 1 << 30}), Clients: exports.Everyone(exports.Options{
-			NoRootSquash: true, Insecure: true, Exclusive: true,
+		Exports: []realm.Export{{Path: "/x", FS: fs, Clients: exports.Everyone(exports.Options{
+			NoRootSquash: true, Insecure: true, Exclusive: exclusive,
 		})}},
-		Holders: recall.New(recall.Config{Now: now, Pause: 30 * time.Second}), Trusted: state.Trusted,
+		Holders: recall.New(recall.Config{Now: now, Pause: 30 * time.Second}), Trusted: func() bool { return g.s.state.Trusted() },
 	})
 	require.NoError(t, err)
-	g := &rig{t: t, s: New(Config{Realm: r, State: state, Lease: recallLease}), minor: 2, cached: 7584, tag: "tag"}
+	*g = rig{t: t, s: New(Config{Realm: r, State: state, Lease: recallLease}), minor: 2, cached: 7584, tag: "tag"}
 	g.cred.Flavor = 1
 	back := g.callable("client", "192.0.2.1:700")
-	t.Cleanup(g.s.Close)
+	t.Cleanup(func() { g.s.Close() })
 	return g, back
 }
 
@@ -113,7 +125,11 @@ func (g *rig) callable(owner, addr string) *backchannel {
 	b := &backchannel{t: g.t.(*testing.T), sequence: make(map[uint32]uint32)}
 	g.peer = &oncrpc.Peer{Addr: netip.MustParseAddrPort(addr), Network: "tcp", Reverse: b}
 	g.flags = nfs4.SessionConnBackChan
-	g.connectAs(owner)
+	if g.noReclaims {
+		g.sessionAs(owner)
+	} else {
+		g.connectAs(owner)
+	}
 	return b
 }
 
@@ -127,7 +143,7 @@ func (g *rig) clientAt(owner, addr string) (*rig, *backchannel) {
 func (g *rig) file(name string) step {
 	g.t.Helper()
 	opened, put := g.openFile(name, nfs4.ShareBoth, 0)
-	st, _ := g.do(put, step{nfs4.OpWrite, &nfs4.WriteArgs{StateID: opened.StateID, Data: []byte("hello")}, new(nfs4.WriteRes)},
+	st, _ := g.do(put, step{nfs4.OpWrite, &nfs4.WriteArgs{StateID: opened.StateID, Stable: nfs4.FileSync, Data: []byte("hello")}, new(nfs4.WriteRes)},
 		step{nfs4.OpClose, &nfs4.CloseArgs{StateID: opened.StateID}, new(nfs4.StateIDRes)})
 	require.Equal(g.t, nfs4.OK, st)
 	return put
@@ -163,6 +179,8 @@ func (g *rig) delegated(name string) (nfs4.OpenDelegation, step) {
 
 // TestDelegation checks what comes with a delegation, and what its stateid is good
 // for (R8881-10.4-1).
+//
+// R8881-10.4-4, R8881-10.4-6, R8881-18.16.3-18, R8881-18.6.3-1.
 func TestDelegation(t *testing.T) {
 	g, _ := delegRig(t)
 	g.file("f")
@@ -207,6 +225,8 @@ func TestDelegation(t *testing.T) {
 }
 
 // TestNoDelegation checks who gets none, and the reason that the client is told.
+//
+// R8167-3.2-1.
 func TestNoDelegation(t *testing.T) {
 	g, _ := delegRig(t)
 	g.file("f")
@@ -234,6 +254,10 @@ func TestNoDelegation(t *testing.T) {
 
 // TestRecall checks that each change by another client recalls the delegation, once,
 // and goes on as soon as the client has returned it.
+//
+// R8267-6.5.2-2, R8267-6.5.2-3, R8881-10.2-3, R8881-10.4-2, R8881-10.4.1-1,
+// R8881-10.4.4-1, R8881-18.16.4-5, R8881-18.25.4-2, R8881-18.26.4-1, R8881-18.32.4-3,
+// R8881-18.9.4-1, R8881-2.10.6.3-1, R8881-20.2.3-1, R8881-20.9.3-6, R8881-8.2.2-4.
 func TestRecall(t *testing.T) {
 	remove := step{nfs4.OpRemove, &nfs4.NameArgs{Name: []byte("f")}, new(nfs4.ChangeRes)}
 	rename := step{nfs4.OpRename, &nfs4.RenameArgs{Old: []byte("f"), New: []byte("other")}, new(nfs4.RenameRes)}
@@ -272,7 +296,7 @@ func TestRecall(t *testing.T) {
 				require.Equal(t, nfs4.OK, st)
 				granted := g.seq - 1
 				back.recalled = func(a *nfs4.CBRecallArgs, seq nfs4.CBSequenceArgs) {
-					assert.Equal(t, d.StateID, a.StateID)
+					assert.Equal(t, nfs4.StateID{Other: d.StateID.Other}, a.StateID)
 					assert.Equal(t, put.args.(*nfs4.HandleArgs).Object, a.Object)
 					assert.Equal(t, []nfs4.ReferringCalls{{Session: g.session, Calls: []nfs4.ReferringCall{{Sequence: granted}}}}, seq.Referring)
 					time.Sleep(300 * time.Millisecond)
@@ -292,6 +316,8 @@ func TestRecall(t *testing.T) {
 
 // TestOwnChange checks that a client's own change leaves its delegation alone on an
 // exclusive export.
+//
+// R8881-10.4.1-1, R8881-8.2.5-2.
 func TestOwnChange(t *testing.T) {
 	g, back := delegRig(t)
 	put := g.file("f")
@@ -307,6 +333,8 @@ func TestOwnChange(t *testing.T) {
 // TestRecallUnanswered checks that a client that does not return a delegation loses
 // it after a lease, whatever it answers, and that changes are put off until then
 // and no longer.
+//
+// R8881-10.2-3, R8881-10.2-5, R8881-10.4.5-1, R8881-20.2.4-2.
 func TestRecallUnanswered(t *testing.T) {
 	gone := errors.New("connection reset")
 	for name, answer := range map[string]func(n int) (seq, op nfs4.Status, err error){
@@ -360,6 +388,8 @@ func TestRecallUnanswered(t *testing.T) {
 // TestRecallRetried checks that a recall is made again over another connection, in
 // the same slot with the same sequence ID if its outcome is unknown, and that a
 // client may ask for time.
+//
+// R8881-2.10.3-1, R8881-20.2.4-2.
 func TestRecallRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, back := delegRig(t)
@@ -386,6 +416,8 @@ func TestRecallRetried(t *testing.T) {
 
 // TestRecallMany checks that a client is told of all of its delegations although
 // one of them is not returned.
+//
+// R8881-10.2-6.
 func TestRecallMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, back := delegRig(t)
@@ -416,5 +448,165 @@ func TestRecallMany(t *testing.T) {
 		assert.Equal(t, 1, g.s.realm.Holders().Len())
 		time.Sleep(recallLease)
 		assert.Zero(t, g.s.realm.Holders().Len())
+	})
+}
+
+// TestReclaimDelegation: after a restart a client reclaims its delegation, and opens
+// by it before it has reclaimed all (R8881-10.2.1-2, R8881-10.2.1-4). Until then no
+// other client changes anything, by any version. On a directory that processes of the
+// host may change, the delegation is recalled at once.
+func TestReclaimDelegation(t *testing.T) {
+	vfstest.NeedRoot(t)
+	for _, name := range []string{"exclusive", "shared"} {
+		t.Run(name, func(t *testing.T) {
+			host := t.TempDir()
+			fs, err := posix.Open(host, posix.Options{StateDir: t.TempDir()})
+			require.NoError(t, err)
+			defer fs.Close()
+			g, _ := delegRigOf(t, fs, name == "exclusive")
+			state := t.TempDir()
+			g.start(state, 8)
+			back := g.callable("client", "192.0.2.1:700")
+			put := g.file("f")
+			fh := put.args.(*nfs4.HandleArgs).Object
+			g.delegated("f")
+
+			g.start(state, 9)
+			g.noReclaims = true
+			back = g.callable("client", "192.0.2.1:700")
+			g.noReclaims = false
+			o, _ := g.clientAt("other", "192.0.2.2:700")
+			chmod := nfs4.SetAttrArgs{}
+			chmod.Attrs.Mask, chmod.Attrs.Mode = nfs4.BitmapOf(nfs4.AttrMode), 0o600
+			change := func() nfs4.Status {
+				st, _ := o.do(put, step{nfs4.OpSetAttr, &chmod, new(nfs4.SetAttrRes)})
+				return st
+			}
+			assert.Equal(t, nfs4.ErrDelay, change())
+			a := nfs4.OpenArgs{ShareAccess: nfs4.ShareWrite, Owner: nfs4.StateOwner{Owner: []byte("w")}, How: nfs4.NoCreate, Claim: nfs4.ClaimFH}
+			st, _ := o.do(put, step{nfs4.OpOpen, &a, new(nfs4.OpenRes)})
+			assert.Equal(t, nfs4.ErrGrace, st)
+			a.ShareAccess = nfs4.ShareRead
+			st, _ = o.do(put, step{nfs4.OpOpen, &a, new(nfs4.OpenRes)})
+			assert.Equal(t, nfs4.OK, st)
+
+			opened, st := g.reclaim(fh, nfs4.ShareRead, 0, nfs4.DelegateRead)
+			require.Equal(t, nfs4.OK, st)
+			d := opened.Delegation
+			require.Equal(t, nfs4.DelegateRead, d.Type)
+			assert.Equal(t, name == "shared", d.Recall)
+			claim := nfs4.OpenArgs{ShareAccess: nfs4.ShareRead, Owner: nfs4.StateOwner{Owner: []byte("p")}, How: nfs4.NoCreate, Claim: nfs4.ClaimDelegCurFH, StateID: d.StateID}
+			st, _ = g.do(put, step{nfs4.OpOpen, &claim, new(nfs4.OpenRes)})
+			assert.Equal(t, nfs4.OK, st)
+			assert.Equal(t, nfs4.ErrDelay, change())
+			st, _ = g.do(step{nfs4.OpReclaimComplete, &nfs4.ReclaimCompleteArgs{}, status()})
+			require.Equal(t, nfs4.OK, st)
+			back.recalled = func(*nfs4.CBRecallArgs, nfs4.CBSequenceArgs) {
+				assert.Equal(t, nfs4.OK, g.give(put, d.StateID))
+			}
+			if d.Recall {
+				assert.Equal(t, nfs4.OK, g.give(put, d.StateID))
+			}
+			assert.Equal(t, nfs4.OK, change())
+		})
+	}
+}
+
+// TestRevokedOpens checks that opens outlast the revocation of a delegation
+// (R8881-10.4.6-1), and that the end of its session leaves the recall to another
+// (R8881-18.37.3-5).
+func TestRevokedOpens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, back := delegRig(t)
+		put := g.file("f")
+		opened, _ := g.openFile("f", nfs4.ShareRead, 0)
+		gone := errors.New("connection reset")
+		back.answer = func(int) (seq, op nfs4.Status, err error) { return 0, 0, gone }
+		g.s.realm.Holders().RecallAll()
+		for range 5 {
+			time.Sleep(recallLease / 4)
+			st, _ := g.do()
+			require.Equal(t, nfs4.OK, st)
+		}
+		assert.NotZero(t, back.count())
+		assert.Zero(t, g.s.realm.Holders().Len())
+		var read nfs4.ReadRes
+		st, _ := g.do(put, step{nfs4.OpRead, &nfs4.ReadArgs{StateID: opened.StateID, Count: 100}, &read})
+		assert.Equal(t, nfs4.OK, st)
+		assert.Equal(t, nfs4.ErrDelegRevoked, g.give(put, opened.Delegation.StateID))
+
+		// Another file, whose recall is under way when its session ends.
+		second := g.file("g")
+		d, _ := g.delegated("g")
+		old := g.session
+		g.s.realm.Holders().RecallAll()
+		time.Sleep(time.Second)
+		back.answer = nil
+		back.recalled = func(*nfs4.CBRecallArgs, nfs4.CBSequenceArgs) { assert.Equal(t, nfs4.OK, g.give(second, d.StateID)) }
+		clear(back.sequence)
+		g.noReclaims = true
+		g.sessionAs("client")
+		st, _ = g.raw(step{nfs4.OpDestroySession, &nfs4.SessionArgs{Session: old}, status()})
+		require.Equal(t, nfs4.OK, st)
+		time.Sleep(2 * time.Second)
+		assert.Zero(t, g.s.realm.Holders().Len())
+	})
+}
+
+// TestCallback checks what callbacks look like: the program, the credential, and the
+// minor version that the client has chosen, none without a credential that it offers
+// (R8881-18.36.3-8, R8881-2.10.8.2-1), and a lease that their replies renew
+// (R8881-20.9.3-5).
+func TestCallback(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, back := delegRig(t)
+		put := g.file("f")
+		d, _ := g.delegated("f")
+		require.NotZero(t, d)
+		time.Sleep(recallLease - time.Second)
+		g.s.realm.Holders().RecallAll()
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, 1, back.count())
+		assert.EqualValues(t, 0x40000000, back.last.Prog)
+		assert.EqualValues(t, nfs4.CBVersion, back.last.Vers)
+		assert.EqualValues(t, nfs4.CBProcCompound, back.last.Proc)
+		assert.Equal(t, rpcmsg.AuthNone, back.last.Cred.Flavor)
+		list, _ := g.s.state.Clients(1)
+		assert.Less(t, list[0].Silent, 3*time.Second)
+		assert.Equal(t, nfs4.OK, g.give(put, d.StateID))
+
+		g.file("g")
+		st, _ := g.do(step{nfs4.OpBackchannelCtl, &nfs4.BackchannelCtlArgs{CBProgram: 5}, status()})
+		require.Equal(t, nfs4.OK, st)
+		opened, _ := g.openFile("g", nfs4.ShareRead, 0)
+		assert.NotEqual(t, nfs4.DelegateRead, opened.Delegation.Type, "no credential is offered")
+		st, _ = g.do(step{nfs4.OpBackchannelCtl, &nfs4.BackchannelCtlArgs{CBProgram: 5, SecParms: nfs4.SecParms{Sys: true, UID: 3, GID: 4}}, status()})
+		require.Equal(t, nfs4.OK, st)
+		g.delegated("g")
+		g.s.realm.Holders().RecallAll()
+		time.Sleep(time.Second)
+		assert.EqualValues(t, 5, back.last.Prog)
+		assert.Equal(t, []uint32{rpcmsg.AuthSys, 3, 4}, []uint32{back.last.Cred.Flavor, back.last.Cred.UID, back.last.Cred.GID})
+	})
+}
+
+// TestDelegationShared checks that several clients have delegations of a file, and
+// that a change recalls all of them.
+//
+// R8881-10.4-1.
+func TestDelegationShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, back := delegRig(t)
+		put := g.file("f")
+		o, otherBack := g.clientAt("other", "192.0.2.2:700")
+		d, _ := g.delegated("f")
+		e, _ := o.delegated("f")
+		back.recalled = func(*nfs4.CBRecallArgs, nfs4.CBSequenceArgs) { assert.Equal(t, nfs4.OK, g.give(put, d.StateID)) }
+		otherBack.recalled = func(*nfs4.CBRecallArgs, nfs4.CBSequenceArgs) { assert.Equal(t, nfs4.OK, o.give(put, e.StateID)) }
+		third, _ := g.clientAt("third", "192.0.2.3:700")
+		st, _ := third.do(root(), look("x"), step{nfs4.OpRemove, &nfs4.NameArgs{Name: []byte("f")}, new(nfs4.ChangeRes)})
+		assert.Equal(t, nfs4.OK, st)
+		assert.Equal(t, 1, back.count())
+		assert.Equal(t, 1, otherBack.count())
 	})
 }

@@ -195,7 +195,7 @@ func (x *compound) openObject(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.O
 	if _, status := x.openable(ctx); status != nfs4.OK {
 		return status
 	}
-	if a.Claim == nfs4.ClaimDelegateCur || a.Claim == nfs4.ClaimDelegCurFH {
+	if claimsDelegation(a) {
 		if status := x.claimed(&a.StateID); status != nfs4.OK {
 			return status
 		}
@@ -304,6 +304,7 @@ func stateOf(a *nfs4.OpenArgs) nfs4state.OpenFile {
 	return nfs4state.OpenFile{
 		Owner: a.Owner.Owner, Access: a.ShareAccess & nfs4.ShareBoth, Deny: a.ShareDeny, Reclaim: a.Claim == nfs4.ClaimPrevious,
 		Delegated: a.Claim == nfs4.ClaimPrevious && a.Delegation == nfs4.DelegateRead,
+		Claimed:   claimsDelegation(a),
 	}
 }
 

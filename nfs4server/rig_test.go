@@ -27,12 +27,13 @@ type rig struct {
 	cred  rpcmsg.Cred
 	minor uint32
 
-	session nfs4.SessionID
-	seq     uint32
-	cached  uint32 // ca_maxresponsesize_cached of new sessions
-	flags   uint32 // of new sessions
-	tag     string
-	journal *journal.Journal // of start
+	session    nfs4.SessionID
+	seq        uint32
+	cached     uint32 // ca_maxresponsesize_cached of new sessions
+	flags      uint32 // of new sessions
+	noReclaims bool   // new clients do not end their reclaims: see callable
+	tag        string
+	journal    *journal.Journal // of start
 }
 
 func newRig(t testing.TB, exports ...realm.Export) *rig {
@@ -162,7 +163,7 @@ func (g *rig) sessionAs(owner string) {
 	require.Equal(g.t, nfs4.OK, st)
 	ch := nfs4.ChannelAttrs{MaxRequestSize: 1 << 20, MaxResponseSize: 1 << 20, MaxResponseSizeCached: g.cached, MaxOperations: 16, MaxRequests: 8}
 	var cs nfs4.CreateSessionRes
-	st, _ = g.raw(step{nfs4.OpCreateSession, &nfs4.CreateSessionArgs{ClientID: id.ClientID, Sequence: id.SequenceID, Flags: g.flags, Fore: ch, Back: ch, CBProgram: 0x40000000}, &cs})
+	st, _ = g.raw(step{nfs4.OpCreateSession, &nfs4.CreateSessionArgs{ClientID: id.ClientID, Sequence: id.SequenceID, Flags: g.flags, Fore: ch, Back: ch, CBProgram: 0x40000000, SecParms: nfs4.SecParms{None: true}}, &cs})
 	require.Equal(g.t, nfs4.OK, st)
 	g.session, g.seq = cs.Session, 0
 }

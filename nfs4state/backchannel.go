@@ -2,6 +2,7 @@ package nfs4state
 
 import (
 	"context"
+	"slices"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
@@ -18,7 +19,7 @@ type BackSlot struct {
 // openBack gives a new session its back slots.
 func (s *Session) openBack() {
 	n := min(s.Back.MaxRequests, maxBackSlots)
-	s.backSlots = make(chan BackSlot, n)
+	s.backSlots, s.backTarget = make(chan BackSlot, n), n
 	for i := range n {
 		s.backSlots <- BackSlot{Slot: i, Sequence: 1, Highest: n - 1}
 	}
@@ -26,21 +27,57 @@ func (s *Session) openBack() {
 
 // TakeBack waits for a back slot. GiveBack must follow.
 func (s *Session) TakeBack(ctx context.Context) (BackSlot, error) {
-	select {
-	case b := <-s.backSlots:
-		return b, nil
-	case <-ctx.Done():
-		return BackSlot{}, context.Cause(ctx)
+	for {
+		select {
+		case b := <-s.backSlots:
+			if s.mayUse(b) {
+				return b, nil
+			}
+		case <-ctx.Done():
+			return BackSlot{}, context.Cause(ctx)
+		}
 	}
 }
 
-// GiveBack gives a back slot back. used says that the client has executed the
-// callback: the next one has another sequence ID.
-func (s *Session) GiveBack(b BackSlot, used bool) {
-	if used {
-		b.Sequence++
+// mayUse reports whether the client wants a back slot to be used, and otherwise
+// puts it aside.
+func (s *Session) mayUse(b BackSlot) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b.Slot > s.backTarget {
+		s.idleBack = append(s.idleBack, b)
+		return false
 	}
-	s.backSlots <- b
+	return true
+}
+
+// GiveBack gives a back slot back. used says that the client has executed the
+// callback: the next one has another sequence ID, and slots above target, as the
+// client has answered, are not used any more until a later answer has a higher
+// target (RFC 8881, Section 20.9.3).
+func (s *Session) GiveBack(b BackSlot, used bool, target uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.idleBack = append(s.idleBack, b)
+	if used {
+		s.idleBack[len(s.idleBack)-1].Sequence++
+		s.backTarget = target
+	}
+	s.idleBack = slices.DeleteFunc(s.idleBack, func(b BackSlot) bool {
+		usable := b.Slot <= s.backTarget
+		if usable {
+			s.backSlots <- b // has room for all
+		}
+		return usable
+	})
+}
+
+// Renew renews the client's lease, because the client has answered a callback.
+func (s *Session) Renew() {
+	now := s.state.config.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used = max(s.used, now)
 }
 
 // A BackPath is a connection for callbacks to a client.
@@ -66,7 +103,7 @@ func (s *State) BackPaths(d *Delegation) (paths []BackPath) {
 func (s *Session) appendPaths(paths []BackPath) []BackPath {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.dead || s.fault.Load() {
+	if !s.callable() {
 		return paths
 	}
 	for conn, dir := range s.conns {
@@ -75,6 +112,21 @@ func (s *Session) appendPaths(paths []BackPath) []BackPath {
 		}
 	}
 	return paths
+}
+
+// callable reports whether the server may use the session's backchannel, by a
+// credential that the client has offered. The caller holds s.mu.
+func (s *Session) callable() bool {
+	return !s.dead && !s.fault.Load() && (s.secParms.Sys || s.secParms.None)
+}
+
+// callable reports whether c can be called back.
+func (c *client) callable() bool {
+	return c.paths.Load() > 0 && slices.ContainsFunc(c.sessions, func(s *Session) bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.backs.Load() > 0 && s.callable()
+	})
 }
 
 // BackFault notes that the client answers callbacks of the session in a way that

@@ -53,7 +53,7 @@ func (s *State) mayDelegate(c *client, a *Delegate) nfs4.Status {
 		}
 	case !c.reclaimed, s.grace():
 		return nfs4.ErrGrace
-	case c.paths.Load() == 0:
+	case !c.callable():
 		return nfs4.ErrCBPathDown
 	}
 	switch {

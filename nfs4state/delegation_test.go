@@ -1,6 +1,7 @@
 package nfs4state
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,6 +17,7 @@ func (w *world) callable(owner string) *Session {
 	id, sequence, _ := w.exchange(exchange(owner, 1, 0))
 	a := create(id, sequence, 0)
 	a.Flags, a.Conn, a.Back = nfs4.SessionConnBackChan, owner, nfs4.ChannelAttrs{MaxRequests: 2}
+	a.SecParms.None = true
 	s := w.create(a)
 	want(w.t, "RECLAIM_COMPLETE", w.ReclaimComplete(s), nfs4.OK)
 	return s
@@ -82,6 +84,8 @@ func TestDelegate(t *testing.T) {
 
 // TestRevokeDelegation checks that a delegation that is not returned is revoked,
 // and that the client finds out and frees it.
+//
+// R8881-10.4.5-1, R8881-18.6.3-1.
 func TestRevokeDelegation(t *testing.T) {
 	w := newWorld(t)
 	s := w.callable("a")
@@ -145,6 +149,8 @@ func TestDelegationsOfClient(t *testing.T) {
 
 // TestBackSlots checks that the sequence ID of a back slot advances exactly if the
 // client has used it.
+//
+// R8881-2.10.3-1, R8881-20.9.3-4.
 func TestBackSlots(t *testing.T) {
 	w := newWorld(t)
 	s := w.callable("a")
@@ -153,14 +159,31 @@ func TestBackSlots(t *testing.T) {
 	b, err := s.TakeBack(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, []BackSlot{{0, 1, 1}, {1, 1, 1}}, []BackSlot{a, b})
-	s.GiveBack(b, false)
+	s.GiveBack(b, false, 0)
 	b, err = s.TakeBack(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, BackSlot{1, 1, 1}, b)
-	s.GiveBack(b, true)
+	s.GiveBack(b, true, 1)
 	b, err = s.TakeBack(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, BackSlot{1, 2, 1}, b)
+
+	// The client has a slot less for a while.
+	s.GiveBack(a, true, 0)
+	a, err = s.TakeBack(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, BackSlot{0, 2, 1}, a)
+	s.GiveBack(b, false, 0)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = s.TakeBack(ended)
+	assert.Error(t, err)
+	s.GiveBack(a, true, 1)
+	a, err = s.TakeBack(t.Context())
+	require.NoError(t, err)
+	b, err = s.TakeBack(t.Context())
+	require.NoError(t, err)
+	assert.ElementsMatch(t, []BackSlot{{0, 3, 1}, {1, 2, 1}}, []BackSlot{a, b})
 
 	w.open(s, "o", "x", nfs4.ShareRead, 0, "open")
 	d := w.delegate(s, "x", "delegated")
@@ -225,6 +248,7 @@ func (g *saga) back(owner string) *Session {
 	id, sequence, _ := g.exchange(exchange(owner, 1, 0))
 	a := create(id, sequence, 0)
 	a.Flags, a.Back = nfs4.SessionConnBackChan, nfs4.ChannelAttrs{MaxRequests: 2}
+	a.SecParms.None = true
 	return g.create(a)
 }
 

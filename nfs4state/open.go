@@ -113,6 +113,7 @@ type OpenFile struct {
 	Access, Deny uint32 // ShareRead and ShareWrite
 	Reclaim      bool   // CLAIM_PREVIOUS
 	Delegated    bool   // and the client had a delegation
+	Claimed      bool   // by a delegation that the client has
 	Trial        *Trial // of an OPEN that may still fail, or nil
 }
 
@@ -147,6 +148,7 @@ func (s *State) mayOpen(c *client, a *OpenFile) nfs4.Status {
 		return nfs4.ErrBadSession
 	case a.Reclaim:
 		return s.mayReclaim(c, a.kinds())
+	case a.Claimed: // nothing can be reclaimed that conflicts with the delegation
 	case !c.reclaimed, s.grace() && (a.Deny != 0 || s.ledger.staleDeny > 0):
 		return nfs4.ErrGrace
 	}

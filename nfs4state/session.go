@@ -21,10 +21,10 @@ type Session struct {
 	index  uint32 // in State.sessions
 	cost   int    // bytes that its slots can keep
 
-	callbacks atomic.Bool  // the client asked for a backchannel
-	backs     atomic.Int32 // connections that are bound to it
-	fault     atomic.Bool  // see BackFault
-	backSlots chan BackSlot
+	callbacks atomic.Bool   // the client asked for a backchannel
+	backs     atomic.Int32  // connections that are bound to it
+	fault     atomic.Bool   // see BackFault
+	backSlots chan BackSlot // to be used
 
 	mu        sync.Mutex
 	dead      bool
@@ -36,6 +36,9 @@ type Session struct {
 	lastDir   uint32         // its directions
 	cbProgram uint32
 	secParms  nfs4.SecParms
+
+	idleBack   []BackSlot // not to be used
+	backTarget uint32     // the highest of those to be used
 }
 
 // ClientID returns the ID of the session's client.

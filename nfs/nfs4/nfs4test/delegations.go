@@ -46,7 +46,7 @@ func (d *delegated) returned() chan struct{} {
 	go func() {
 		defer close(done)
 		a := d.back.recalled()
-		assert.Equal(d.s.t, d.delegation, a.StateID)
+		assert.Equal(d.s.t, d.delegation.Other, a.StateID.Other)
 		assert.Equal(d.s.t, d.fh, a.Object)
 		d.s.want(nfs4.OK, putFH(d.fh), delegReturn(d.delegation))
 	}()
@@ -137,6 +137,17 @@ var delegations = []Scenario{
 		t.session().eventually(nfs4.OK, func() []op {
 			return []op{putFH(d.fh), open(openFH("writer", nfs4.ShareWrite, 0), new(nfs4.OpenRes))}
 		})
+		<-done
+	}},
+	{Name: "CB_RECALL has no seqid", By: "RFC 8881, 8.2.2: the seqid of a stateid in a callback MUST be zero", Linux: "it is that of the delegation", run: func(t *T) {
+		d := t.delegated("f")
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			assert.Zero(t, d.back.recalled().StateID.SeqID)
+			d.s.want(nfs4.OK, putFH(d.fh), delegReturn(d.delegation))
+		}()
+		t.session().eventually(nfs4.OK, func() []op { return []op{putFH(t.dir()), remove("f")} })
 		<-done
 	}},
 	{Name: "SETATTR recalls a delegation", By: "RFC 8881, 10.4: attributes are delegated too", run: func(t *T) {
