@@ -90,7 +90,7 @@ func entries(access, def vfs.ACL, isDir bool) string {
 
 // TestACL4 shows and sets access control lists by Linux's client of version 4.2,
 // and compares with the host's lists; what inherits a list must have the mode and
-// the lists that it has in a directory of the host.
+// the lists that it has in a directory of the host (R8881-6.4.3.1-1).
 func TestACL4(t *testing.T) {
 	guest(t)
 	dir := tmpfs(t)

@@ -143,7 +143,8 @@ func TestRoundTripDefault(t *testing.T) {
 	})
 }
 
-// TestFromPOSIX compares with the entries that Linux's server shows.
+// TestFromPOSIX compares with the entries that Linux's server shows
+// (R8881-6.2.1.3.1-5).
 func TestFromPOSIX(t *testing.T) {
 	access := vfs.ACL{
 		{Tag: vfs.ACLUserObj, Perm: 6},
@@ -293,7 +294,8 @@ func TestToPOSIX(t *testing.T) {
 
 // TestUnsupported checks what a POSIX list cannot hold.
 //
-// R8881-6.2.1-2, R8881-6.2.1.2-2, R8881-6.2.1.4-1, R8881-6.2.1.4.1-1.
+// R8881-6.2.1-2, R8881-6.2.1-4, R8881-6.2.1.2-2, R8881-6.2.1.4-1,
+// R8881-6.2.1.4.1-1, R8881-6.2.1.4.1-3.
 func TestUnsupported(t *testing.T) {
 	for what, tt := range map[string]struct {
 		e     ACE

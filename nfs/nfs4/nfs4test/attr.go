@@ -230,7 +230,7 @@ var setattrs = []Scenario{
 	}},
 	{Name: "SETATTR of attributes that can only be read", By: "RFC 8881, 5.5: NFS4ERR_INVAL", run: func(t *T) {
 		fh := t.object(nfs4.TypeReg, "f")
-		can := nfs4.BitmapOf(nfs4.AttrSize, nfs4.AttrMode, nfs4.AttrOwner, nfs4.AttrOwnerGroup, nfs4.AttrTimeCreate)
+		can := nfs4.BitmapOf(nfs4.AttrSize, nfs4.AttrACL, nfs4.AttrMode, nfs4.AttrOwner, nfs4.AttrOwnerGroup, nfs4.AttrTimeCreate)
 		for _, id := range t.supported(fh) {
 			if !can.Has(id) {
 				a := t.attrsOf(fh, id)
