@@ -37,11 +37,11 @@ func TestDelegations4(t *testing.T) {
 			read := "cat /mnt/d/* >/dev/null"
 			must(t, "sleep 1; "+read) // files that were young
 			must(t, read)
-			before := calls(t, "/mnt")
+			before := callsOf(t, "/mnt")
 			for range 3 {
 				must(t, read)
 			}
-			after := calls(t, "/mnt")
+			after := callsOf(t, "/mnt")
 			assert.Zero(t, after["OPEN"]-before["OPEN"])
 			assert.Zero(t, after["READ"]-before["READ"])
 			assert.Less(t, total(after)-total(before), 3*delegatedFiles/20)
@@ -82,8 +82,8 @@ func TestDelegations4(t *testing.T) {
 	}
 }
 
-// calls returns how many calls of each kind a mount of the guest has made.
-func calls(t *testing.T, point string) map[string]int {
+// callsOf returns how many calls of each kind a mount of the guest has made.
+func callsOf(t *testing.T, point string) map[string]int {
 	t.Helper()
 	out := must(t, "cat /proc/self/mountstats")
 	_, out, ok := strings.Cut(out, " mounted on "+point+" ")

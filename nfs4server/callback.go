@@ -14,23 +14,36 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// recalls are the recalls that clients have yet to be told of, in a queue for each
-// client: one that does not answer holds up no other.
-type recalls struct {
+// callbacks are the calls that clients have yet to get, in a queue for each client:
+// one that does not answer holds up no other.
+type callbacks struct {
+	server  *Server
 	mu      sync.Mutex
-	clients map[uint64]*recallQueue
+	clients map[uint64]*callbackQueue
 	running sync.WaitGroup
 	ctx     context.Context
 	stop    context.CancelFunc
 }
 
-type recallQueue struct {
-	waiting []*delegated
+type callbackQueue struct {
+	waiting []*callback
 	workers int
 }
 
-// maxRecallers is how many recalls of a client are under way at a time.
-const maxRecallers = 8
+// A callback is a call of one operation to a client, made again by any of the
+// client's connections until the client has taken it.
+type callback struct {
+	client    uint64 // its ID
+	op        nfs4.CBOp
+	args      nfs4.Message
+	referring *nfs4.ReferringCalls // may be nil
+
+	// wanted reports whether the call is of any use yet.
+	wanted func() bool
+}
+
+// maxCallers is how many callbacks of a client are under way at a time.
+const maxCallers = 8
 
 const (
 	// callbackTime is how long a callback may take before another connection is
@@ -45,42 +58,62 @@ const (
 // recall tells the client to return a delegation, and revokes it if the client has
 // not done so within a lease (recall.Holder). It does not wait.
 func (f *delegated) recall() {
-	left := f.server.state.Recall(f.delegation)
+	s, d := f.server, f.delegation
+	left := s.state.Recall(d)
 	if left == 0 {
 		return
 	}
-	d := f.delegation
 	time.AfterFunc(left, func() {
-		if f.server.state.Outstanding(d) {
-			f.server.log.Warn("a client has not returned a delegation that was recalled, and loses it", "client", d.ClientID())
-			f.server.state.RevokeDelegation(d)
+		if s.state.Outstanding(d) {
+			s.log.Warn("a client has not returned a delegation that was recalled, and loses it", "client", d.ClientID())
+			s.state.RevokeDelegation(d)
 		}
 	})
-	f.server.recalls.add(f)
+	args := nfs4.CBRecallArgs{StateID: d.StateID(), Object: d.Handle()}
+	args.StateID.SeqID = 0 // RFC 8881, Section 8.2.2
+	s.callbacks.add(&callback{
+		client: d.ClientID(), op: nfs4.CBOpRecall, args: &args, referring: &d.Referring,
+		wanted: func() bool { return s.state.Outstanding(d) },
+	})
 }
 
-// add queues a recall.
-func (r *recalls) add(f *delegated) {
-	id := f.delegation.ClientID()
+// relieve asks a client to return some of its delegations, because there is no room
+// for more (RFC 8881, Section 20.6). own is the session of a client that could get
+// none. The client chooses; one that keeps all of them is in the way of its own
+// party alone.
+func (s *Server) relieve(own *nfs4state.Session) {
+	id, keep := s.state.Relieve(own)
+	if id == 0 {
+		return
+	}
+	args := nfs4.CBRecallAnyArgs{Keep: keep, Types: nfs4.Bitmap{Words: [3]uint32{nfs4.RecallAnyRead}}}
+	end := time.Now().Add(s.lease)
+	s.callbacks.add(&callback{
+		client: id, op: nfs4.CBOpRecallAny, args: &args, wanted: func() bool { return time.Now().Before(end) },
+	})
+}
+
+// add queues a callback.
+func (r *callbacks) add(c *callback) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ctx.Err() != nil {
 		return
 	}
-	q := r.clients[id]
+	q := r.clients[c.client]
 	if q == nil {
-		q = new(recallQueue)
-		r.clients[id] = q
+		q = new(callbackQueue)
+		r.clients[c.client] = q
 	}
-	q.waiting = append(q.waiting, f)
-	if q.workers < maxRecallers {
+	q.waiting = append(q.waiting, c)
+	if q.workers < maxCallers {
 		q.workers++
-		r.running.Go(func() { r.work(id, q) })
+		r.running.Go(func() { r.work(c.client, q) })
 	}
 }
 
-// work delivers the recalls of a queue until it is empty.
-func (r *recalls) work(id uint64, q *recallQueue) {
+// work makes the callbacks of a queue until it is empty.
+func (r *callbacks) work(id uint64, q *callbackQueue) {
 	for {
 		r.mu.Lock()
 		if len(q.waiting) == 0 || r.ctx.Err() != nil {
@@ -90,43 +123,44 @@ func (r *recalls) work(id uint64, q *recallQueue) {
 			r.mu.Unlock()
 			return
 		}
-		f := q.waiting[0]
+		c := q.waiting[0]
 		q.waiting = q.waiting[1:]
 		r.mu.Unlock()
-		f.deliver(r.ctx)
+		r.deliver(c)
 	}
 }
 
-// close ends all recalls.
-func (r *recalls) close() {
+// close ends all callbacks.
+func (r *callbacks) close() {
 	r.mu.Lock()
 	r.stop()
 	r.mu.Unlock()
 	r.running.Wait()
 }
 
-// deliver tells the client of a recall by any of its connections, until it has
-// answered, or has returned the delegation, or has lost it.
-func (f *delegated) deliver(ctx context.Context) {
-	for f.server.state.Outstanding(f.delegation) {
-		for _, p := range f.server.state.BackPaths(f.delegation) {
-			if f.server.callRecall(ctx, f.delegation, &p) {
+// deliver makes a callback by any of the client's connections, until the client has
+// taken it, or it is of no use any more.
+func (r *callbacks) deliver(c *callback) {
+	for c.wanted() {
+		for _, p := range r.server.state.BackPaths(c.client) {
+			if r.server.callBack(r.ctx, c, &p) {
 				return
 			}
-			if !f.server.state.Outstanding(f.delegation) {
+			if !c.wanted() {
 				return
 			}
 		}
 		select {
 		case <-time.After(callbackRetry):
-		case <-ctx.Done():
+		case <-r.ctx.Done():
 			return
 		}
 	}
 }
 
-// callRecall makes one CB_RECALL, and reports whether the client has taken it.
-func (s *Server) callRecall(ctx context.Context, d *nfs4state.Delegation, p *nfs4state.BackPath) (told bool) {
+// callBack makes a callback once, and reports whether the client has taken it, or
+// does not know the operation.
+func (s *Server) callBack(ctx context.Context, c *callback, p *nfs4state.BackPath) (taken bool) {
 	peer, _ := p.Conn.(*oncrpc.Peer)
 	if peer == nil || peer.Reverse == nil {
 		return false
@@ -137,16 +171,14 @@ func (s *Server) callRecall(ctx context.Context, d *nfs4state.Delegation, p *nfs
 	if err != nil {
 		return false
 	}
-	args := nfs4.CBRecallArgs{StateID: d.StateID(), Object: d.Handle()}
-	args.StateID.SeqID = 0 // RFC 8881, Section 8.2.2
-	b := appendCallback(nil, p, slot, &d.Referring, nfs4.CBOpRecall, &args)
 	x := oncrpc.Exchange{
-		Prog: p.Program, Vers: nfs4.CBVersion, Proc: nfs4.CBProcCompound, Cred: callbackCred(&p.Parms), Args: b, MaxResults: maxCallbackRes,
+		Prog: p.Program, Vers: nfs4.CBVersion, Proc: nfs4.CBProcCompound, Cred: callbackCred(&p.Parms),
+		Args: c.appendTo(nil, p, slot), MaxResults: maxCallbackRes,
 	}
 	err = peer.Reverse.Call(ctx, &x)
 	var o callbackOutcome
 	if err == nil {
-		o = readCallback(&x.Results, slot, nfs4.CBOpRecall)
+		o = readCallback(&x.Results, slot, c.op)
 		x.Release()
 	}
 	if o.used {
@@ -155,26 +187,26 @@ func (s *Server) callRecall(ctx context.Context, d *nfs4state.Delegation, p *nfs
 	p.Session.GiveBack(slot, o.used, o.target)
 	switch {
 	case o.fault:
-		s.log.Warn("a client answers callbacks wrongly, and must make another session", "client", d.ClientID(), "peer", peer, "err", o.err)
+		s.log.Warn("a client answers callbacks wrongly, and must make another session", "client", c.client, "peer", peer, "err", o.err)
 		p.Session.BackFault()
 	case err != nil && !errors.Is(err, context.DeadlineExceeded):
 		s.log.Debug("callback failed", "peer", peer, "err", err)
 	}
-	return o.status == nfs4.OK && o.used
+	return o.used && (o.status == nfs4.OK || o.status == nfs4.ErrNotSupp || o.status == nfs4.ErrOpIllegal)
 }
 
 // maxCallbackRes is the length in bytes of the longest results of a CB_COMPOUND
 // that recalls: with a tag, and CB_SEQUENCE.
 const maxCallbackRes = 12 + 1024 + minResult + nfs4.SessionIDSize + 16 + minResult
 
-// appendCallback appends a CB_COMPOUND of CB_SEQUENCE and another operation.
-func appendCallback(b []byte, p *nfs4state.BackPath, slot nfs4state.BackSlot, referring *nfs4.ReferringCalls, op nfs4.CBOp, m nfs4.Message) []byte {
+// appendTo appends the CB_COMPOUND of CB_SEQUENCE and the operation.
+func (c *callback) appendTo(b []byte, p *nfs4state.BackPath, slot nfs4state.BackSlot) []byte {
 	head := nfs4.CBCompoundArgs{Minor: p.Minor, N: 2}
-	seq := nfs4.CBSequenceArgs{
-		Session: p.Session.ID, Sequence: slot.Sequence, Slot: slot.Slot, HighestSlotID: slot.Highest,
-		Referring: []nfs4.ReferringCalls{*referring},
+	seq := nfs4.CBSequenceArgs{Session: p.Session.ID, Sequence: slot.Sequence, Slot: slot.Slot, HighestSlotID: slot.Highest}
+	if c.referring != nil {
+		seq.Referring = []nfs4.ReferringCalls{*c.referring}
 	}
-	return nfs4.AppendCBOp(nfs4.AppendCBOp(head.AppendTo(b), nfs4.CBOpSequence, &seq), op, m)
+	return nfs4.AppendCBOp(nfs4.AppendCBOp(head.AppendTo(b), nfs4.CBOpSequence, &seq), c.op, c.args)
 }
 
 // callbackCred returns the credential that the client asked for (csa_sec_parms).

@@ -2,6 +2,8 @@ package nfs4server
 
 import (
 	"context"
+	"errors"
+	"syscall"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfs4state"
@@ -51,8 +53,18 @@ func (x *compound) delegate(ctx context.Context, a *nfs4.OpenArgs) nfs4.OpenDele
 		return noDelegation(a.ShareAccess, nfs4.WhyResource)
 	}
 	key, err := x.key(&x.current)
-	if err != nil || !reclaim && !x.server.state.MayDelegate(x.session, string(key)) {
-		return noDelegation(a.ShareAccess, nfs4.WhyContention)
+	if err != nil {
+		return noDelegation(a.ShareAccess, nfs4.WhyResource)
+	}
+	if !reclaim {
+		switch x.server.state.MayDelegate(x.session, string(key)) {
+		case nfs4.OK:
+		case nfs4.ErrDelay:
+			x.server.relieve(x.session)
+			return noDelegation(a.ShareAccess, nfs4.WhyResource)
+		default:
+			return noDelegation(a.ShareAccess, nfs4.WhyContention)
+		}
 	}
 	f := &delegated{server: x.server}
 	f.holder = recall.Holder{Owner: x.session.ClientID(), Mild: u.Options.Exclusive, Recall: f.recall}
@@ -94,6 +106,9 @@ func (x *compound) hold(ctx context.Context, f *delegated) bool {
 	}
 	if !u.Options.Exclusive {
 		f.lease, err = u.Export.Leaser.Lease(ctx, &u.Cred, h, vfs.LeaseAll, f.holder.Break)
+		if errors.Is(err, syscall.EMFILE) {
+			x.server.relieve(nil)
+		}
 	}
 	if err == nil {
 		f.Open, err = u.OpenFile(ctx, h, vfs.OpenRead)

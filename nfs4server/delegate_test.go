@@ -36,6 +36,7 @@ type backchannel struct {
 	calls    []nfs4.CBRecallArgs
 	seqs     []nfs4.CBSequenceArgs
 	last     oncrpc.Exchange
+	any      func(a nfs4.CBRecallAnyArgs)
 	sequence map[uint32]uint32                                 // by slot
 	answer   func(n int) (seq, op nfs4.Status, err error)      // of the n-th call; nil: OK
 	recalled func(a *nfs4.CBRecallArgs, s nfs4.CBSequenceArgs) // may be nil
@@ -50,8 +51,17 @@ func (b *backchannel) Call(_ context.Context, x *oncrpc.Exchange) error {
 	head.Decode(&r)
 	assert.Equal(b.t, nfs4.CBOpSequence, nfs4.CBOp(r.Uint32()))
 	seq.Decode(&r)
-	assert.Equal(b.t, nfs4.CBOpRecall, nfs4.CBOp(r.Uint32()))
-	a.Decode(&r)
+	op := nfs4.CBOp(r.Uint32())
+	switch op {
+	case nfs4.CBOpRecall:
+		a.Decode(&r)
+	case nfs4.CBOpRecallAny:
+		var any nfs4.CBRecallAnyArgs
+		any.Decode(&r)
+		b.any(any)
+	default:
+		b.t.Errorf("%v", op)
+	}
 	assert.NoError(b.t, r.Done())
 	a.Object = append(nfs4.FH(nil), a.Object...)
 	b.mu.Lock()
@@ -80,10 +90,10 @@ func (b *backchannel) Call(_ context.Context, x *oncrpc.Exchange) error {
 		b.mu.Lock()
 		b.sequence[seq.Slot]++
 		b.mu.Unlock()
-		out = xdr.AppendUint32(xdr.AppendUint32(out, uint32(nfs4.CBOpRecall)), uint32(status))
+		out = xdr.AppendUint32(xdr.AppendUint32(out, uint32(op)), uint32(status))
 	}
 	x.Results = xdr.NewReader(out)
-	if b.recalled != nil && status == nfs4.OK && sequenced == nfs4.OK {
+	if op == nfs4.CBOpRecall && b.recalled != nil && status == nfs4.OK && sequenced == nfs4.OK {
 		go b.recalled(&a, seq)
 	}
 	return nil
@@ -608,5 +618,28 @@ func TestDelegationShared(t *testing.T) {
 		assert.Equal(t, nfs4.OK, st)
 		assert.Equal(t, 1, back.count())
 		assert.Equal(t, 1, otherBack.count())
+	})
+}
+
+// TestRecallAny checks that a client without room for another delegation is asked to
+// keep half of them (R8881-20.6.3-2).
+func TestRecallAny(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, back := delegRig(t)
+		for _, name := range []string{"a", "b", "c", "d"} {
+			g.file(name)
+			g.delegated(name)
+		}
+		asked := make(chan nfs4.CBRecallAnyArgs, 1)
+		back.any = func(a nfs4.CBRecallAnyArgs) { asked <- a }
+		session := g.s.state.Session(g.session)
+		g.s.relieve(session)
+		g.s.relieve(session)
+		a := <-asked
+		assert.EqualValues(t, 2, a.Keep)
+		assert.Equal(t, nfs4.RecallAnyRead, a.Types.Words[0])
+		time.Sleep(recallLease / 2)
+		assert.Empty(t, asked)
+		assert.Equal(t, 4, g.s.realm.Holders().Len(), "the client chooses")
 	})
 }

@@ -61,7 +61,7 @@ func (s *Server) Close() {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		s.recalls.close()
+		s.callbacks.close()
 		s.state.Retire()
 		s.state.Revoke(func(any) bool { return true })
 		s.state.WaitHost()

@@ -50,7 +50,7 @@ type Server struct {
 	bound     oncrpc.Memo[binding]
 	owners    *idmap.Map // may be nil
 	counts    *rpcstats.Operations
-	recalls   recalls
+	callbacks callbacks
 	compounds sync.Pool // of *compound
 }
 
@@ -93,8 +93,8 @@ func New(c Config) *Server {
 	if s.slots == 0 {
 		s.slots = defaultSlots
 	}
-	s.recalls.clients = make(map[uint64]*recallQueue)
-	s.recalls.ctx, s.recalls.stop = context.WithCancel(context.Background())
+	s.callbacks.server, s.callbacks.clients = s, make(map[uint64]*callbackQueue)
+	s.callbacks.ctx, s.callbacks.stop = context.WithCancel(context.Background())
 	if len(c.Minors) == 0 {
 		c.Minors = []uint32{nfs4.Minor1, nfs4.Minor2}
 	}

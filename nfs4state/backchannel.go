@@ -89,13 +89,14 @@ type BackPath struct {
 	Parms   nfs4.SecParms
 }
 
-// BackPaths returns the paths to the client of a delegation, all of one session
-// together.
-func (s *State) BackPaths(d *Delegation) (paths []BackPath) {
+// BackPaths returns the paths to a client, all of one session together.
+func (s *State) BackPaths(id uint64) (paths []BackPath) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, session := range d.client.sessions {
-		paths = session.appendPaths(paths)
+	if c := s.clients[id]; c != nil {
+		for _, session := range c.sessions {
+			paths = session.appendPaths(paths)
+		}
 	}
 	return paths
 }

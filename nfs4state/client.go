@@ -51,6 +51,7 @@ type client struct {
 	revoked   map[*holding]struct{}
 
 	delegations map[*file]*Delegation
+	relieved    time.Duration // see Relieve: not chosen before
 
 	// Of the revoked state, delegations that were not returned in time, and the
 	// rest.

@@ -33,13 +33,38 @@ type Delegate struct {
 	Reclaim   bool // CLAIM_PREVIOUS
 }
 
-// MayDelegate reports whether a session's client may get a delegation of an object
+// MayDelegate returns OK if a session's client may get a delegation of an object
 // that it has just opened: it can be called back, trusts nothing of an earlier
 // State, and nobody has the object open for writing. State.Delegate decides.
-func (s *State) MayDelegate(session *Session, key string) bool {
+// NFS4ERR_DELAY says that there is no room.
+func (s *State) MayDelegate(session *Session, key string) nfs4.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.mayDelegate(session.client, &Delegate{Key: key}) == nfs4.OK
+	return s.mayDelegate(session.client, &Delegate{Key: key})
+}
+
+// Relieve chooses a client that should return some of its delegations, so that
+// others can have some: the one that has the most, of the party of a session's
+// client, or of all if session is nil. It returns 0 if that client was chosen less
+// than a lease ago, and otherwise how many delegations the client may keep.
+func (s *State) Relieve(session *Session) (id uint64, keep uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var most *client
+	for _, c := range s.clients {
+		if session != nil && c.party != session.client.party {
+			continue
+		}
+		if len(c.delegations) > 0 && (most == nil || len(c.delegations) > len(most.delegations)) {
+			most = c
+		}
+	}
+	now := s.config.Now()
+	if most == nil || now < most.relieved {
+		return 0, 0
+	}
+	most.relieved = now + s.config.Lease
+	return most.id, uint32(len(most.delegations) / 2)
 }
 
 func (s *State) mayDelegate(c *client, a *Delegate) nfs4.Status {

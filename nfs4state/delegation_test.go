@@ -37,12 +37,12 @@ func TestDelegate(t *testing.T) {
 	w := newWorld(t)
 	s, deaf := w.callable("a"), w.client("deaf")
 	_, id := w.open(s, "o", "x", nfs4.ShareRead, 0, "open")
-	assert.False(t, w.MayDelegate(s, "y"), "nobody has it open")
-	assert.True(t, w.MayDelegate(s, "x"))
+	assert.NotEqual(t, nfs4.OK, w.MayDelegate(s, "y"), "nobody has it open")
+	assert.Equal(t, nfs4.OK, w.MayDelegate(s, "x"))
 	w.open(deaf, "o", "x", nfs4.ShareRead, 0, "other")
-	assert.False(t, w.MayDelegate(deaf, "x"), "the client cannot be called")
+	assert.NotEqual(t, nfs4.OK, w.MayDelegate(deaf, "x"), "the client cannot be called")
 	d := w.delegate(s, "x", "delegated")
-	assert.False(t, w.MayDelegate(s, "x"), "the client has one")
+	assert.NotEqual(t, nfs4.OK, w.MayDelegate(s, "x"), "the client has one")
 	assert.Equal(t, "fh x", string(d.Handle()))
 	want(t, "CLOSE", w.Close(s, &id), nfs4.OK)
 
@@ -71,15 +71,15 @@ func TestDelegate(t *testing.T) {
 	want(t, "DELEGRETURN again", w.ReturnDelegation(s, &did), nfs4.ErrBadStateID)
 
 	w.open(s, "o", "w", nfs4.ShareBoth, 0, nil)
-	assert.False(t, w.MayDelegate(s, "w"), "it is open for writing")
+	assert.NotEqual(t, nfs4.OK, w.MayDelegate(s, "w"), "it is open for writing")
 	_, status = w.Delegate(s, &Delegate{Key: "w"}, "refused")
 	want(t, "a delegation of a file open for writing", status, nfs4.ErrShareDenied)
 	assert.Equal(t, 1, w.releases("refused"))
 	w.open(s, "o", "d", nfs4.ShareRead, nfs4.ShareRead, nil)
-	assert.False(t, w.MayDelegate(s, "d"), "others are denied to read")
+	assert.NotEqual(t, nfs4.OK, w.MayDelegate(s, "d"), "others are denied to read")
 	s.Unbind("a")
 	w.open(s, "o", "z", nfs4.ShareRead, 0, nil)
-	assert.False(t, w.MayDelegate(s, "z"), "the backchannel is gone")
+	assert.NotEqual(t, nfs4.OK, w.MayDelegate(s, "z"), "the backchannel is gone")
 }
 
 // TestRevokeDelegation checks that a delegation that is not returned is revoked,
@@ -187,11 +187,11 @@ func TestBackSlots(t *testing.T) {
 
 	w.open(s, "o", "x", nfs4.ShareRead, 0, "open")
 	d := w.delegate(s, "x", "delegated")
-	paths := w.BackPaths(d)
+	paths := w.BackPaths(d.ClientID())
 	require.Len(t, paths, 1)
 	assert.Equal(t, "a", paths[0].Conn)
 	s.BackFault()
-	assert.Empty(t, w.BackPaths(d))
+	assert.Empty(t, w.BackPaths(d.ClientID()))
 	assert.Equal(t, nfs4.SeqBackchannelFault, w.Flags(s))
 }
 
@@ -235,7 +235,7 @@ func TestReclaimDelegation(t *testing.T) {
 			assert.True(t, g.Trusted())
 			_, _, status = g.Lock(b, &Lock{StateID: id, New: true, Owner: []byte("l"), Key: "y", Range: locks.Range{Start: 0, End: 1}})
 			want(t, "LOCK", status, nfs4.ErrGrace)
-			assert.False(t, g.MayDelegate(b, "y"))
+			assert.NotEqual(t, nfs4.OK, g.MayDelegate(b, "y"))
 			tt.end(g)
 			assert.False(t, g.Trusted())
 		})
@@ -294,4 +294,28 @@ func TestWithheld(t *testing.T) {
 	assert.Equal(t, 1, g.releases("delegated"))
 	g.crash()
 	want(t, "clients that may reclaim", g.Grace().Clients, 0)
+}
+
+// TestRelieve checks that the client with the most delegations is asked to return
+// half, of the party that has no room, and not again within a lease.
+func TestRelieve(t *testing.T) {
+	w := newWorld(t)
+	few, many := w.callable("few"), w.callable("many")
+	id, _ := w.Relieve(nil)
+	assert.Zero(t, id)
+	for i, s := range []*Session{few, few, many, many, many, many} {
+		key := string(rune('a' + i))
+		w.open(s, "o", key, nfs4.ShareRead, 0, nil)
+		w.delegate(s, key, nil)
+	}
+	id, keep := w.Relieve(few)
+	assert.Equal(t, many.ClientID(), id)
+	assert.EqualValues(t, 2, keep)
+	id, _ = w.Relieve(nil)
+	assert.Zero(t, id)
+	w.sleep(testLease)
+	id, _ = w.Relieve(nil)
+	assert.Equal(t, many.ClientID(), id)
+	id, _ = w.Relieve(w.clientFrom(9, "elsewhere"))
+	assert.Zero(t, id, "its party has no delegations")
 }
