@@ -46,7 +46,6 @@ func TestDelegatedCalls4(t *testing.T) {
 		t.Skip("INTEROP_SOAK is not set")
 	}
 	guest(t)
-	must(t, "echo 30000 >/sys/module/nfsv4/parameters/delegation_watermark || echo 30000 >/sys/module/nfs/parameters/delegation_watermark")
 	dir := reachable(t)
 	exports := filepath.Join(t.TempDir(), "exports")
 	require.NoError(t, os.WriteFile(exports, []byte("/usr *(ro,insecure,no_root_squash)\n"+dir+" *(rw,insecure,no_root_squash)\n"), 0o644))
@@ -59,6 +58,7 @@ func TestDelegatedCalls4(t *testing.T) {
 		d := serveExports(t, dir, exports, "--delegations", flag)
 		s := d.site().by("4.2")
 		must(t, fmt.Sprintf(everyday, s.host, s.options("rdma"), dir))
+		must(t, "echo 30000 >/sys/module/nfsv4/parameters/delegation_watermark")
 		if how == "knfsd" {
 			k := knfsd().by("4.2")
 			must(t, fmt.Sprintf("umount /everyday/work; mkdir -p /export/work; mount.nfs %s:%s/work /everyday/work -o %s", k.host, k.export, k.options("rdma")))
