@@ -132,3 +132,12 @@ func TestMatchesIsQuick(t *testing.T) {
 	}
 	assert.False(t, matches(pattern+"b", name))
 }
+
+// TestLocations checks the places of a list: addresses of IPv6 are in brackets in
+// the list alone.
+func TestLocations(t *testing.T) {
+	l, err := ParseLocations("/x@a+[2001:db8::1]:/@192.0.2.1")
+	require.NoError(t, err)
+	assert.Equal(t, []Location{{"/x", []string{"a", "2001:db8::1"}}, {"/", []string{"192.0.2.1"}}}, l.List())
+	assert.Empty(t, Locations{}.List())
+}

@@ -19,6 +19,10 @@ const (
 	// (RFC 1813, Section 5.1.4).
 	maxPath = 1024
 
+	// maxLocations is how many places refer= and replicas= may list: as many as
+	// in nfs-utils.
+	maxLocations = 40
+
 	// lookupTime bounds one query to the name service.
 	lookupTime = 5 * time.Second
 

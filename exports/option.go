@@ -49,6 +49,16 @@ var values = map[string]func(o *Options, value string) error{
 		o.FSID = f
 		return nil
 	},
+	"refer": func(o *Options, v string) (err error) {
+		o.Refer, err = ParseLocations(v)
+		o.Replicas = Locations{}
+		return err
+	},
+	"replicas": func(o *Options, v string) (err error) {
+		o.Replicas, err = ParseLocations(v)
+		o.Refer = Locations{}
+		return err
+	},
 	"sec": func(_ *Options, v string) error {
 		for flavor := range strings.SplitSeq(v, ":") {
 			if flavor != "sys" {
@@ -65,8 +75,6 @@ var refused = map[string]string{
 	"mountpoint":     "this server does not check for mount points; remove it, and start the server after the mount",
 	"no_acl":         "it has no effect here; remove it",
 	"pnfs":           "it belongs to NFS version 4.1, and this server has 3; remove it",
-	"refer":          "it belongs to NFS version 4, and this server has 3; remove it",
-	"replicas":       "it belongs to NFS version 4, and this server has 3; remove it",
 	"security_label": "it belongs to NFS version 4.2, and this server has 3; remove it",
 	"xprtsec":        "this server has no TLS; remove it",
 }

@@ -19,6 +19,11 @@ type Options struct {
 	AnonUID, AnonGID ID // identity of callers without one
 
 	FSID FSID // of the export, for all clients
+
+	// Refer are the places of a file system that is not here: clients of version 4
+	// are sent there, and others find nothing. Replicas are further places of one
+	// that is here. At most one of the two is set.
+	Refer, Replicas Locations
 }
 
 // String returns all options in the syntax of exports(5).
@@ -42,6 +47,8 @@ func (o Options) String() string {
 		pick(o.AnonUID != ID{}, "anonuid="+o.AnonUID.String(), ""),
 		pick(o.AnonGID != ID{}, "anongid="+o.AnonGID.String(), ""),
 		pick(o.FSID.Set(), "fsid="+o.FSID.String(), ""),
+		pick(o.Refer.Set(), "refer="+o.Refer.String(), ""),
+		pick(o.Replicas.Set(), "replicas="+o.Replicas.String(), ""),
 		"sec=sys",
 	}
 	var said []string

@@ -84,6 +84,13 @@ func TestParse(t *testing.T) {
 			`"/s" a` + with("sec=", "fsid=6f3c1ab0-1111-2222-3333-0123456789ab,sec="),
 			`"/t" a` + with("sec=", "fsid=6f3c1ab0-1111-2222-3333-0123456789ac,sec="),
 		}},
+		{"a referral", "/s a(refer=/x@Host.Example) b(refer=/x//y/@192.0.2.1+[2001:DB8::1]:/z@other.)", []string{
+			`"/s" a` + with("sec=", "refer=/x@host.example,sec="), `"/s" b` + with("sec=", "refer=/x/y@192.0.2.1+[2001:db8::1]:/z@other,sec="),
+		}},
+		{"replicas", "/s a(replicas=/x@b:/y@c)", []string{`"/s" a` + with("sec=", "replicas=/x@b:/y@c,sec=")}},
+		{"the last of a referral and replicas", "/s a(refer=/x@b,replicas=/y@c) b(replicas=/y@c,refer=/x@b)", []string{
+			`"/s" a` + with("sec=", "replicas=/y@c,sec="), `"/s" b` + with("sec=", "refer=/x@b,sec="),
+		}},
 		{"nohide of an export with no parent", "/s/a a(nohide)\n/sa b", []string{`"/s/a" a` + with("sec=", "nohide,sec="), `"/sa" b` + ro}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -128,9 +135,14 @@ func TestParseErrors(t *testing.T) {
 		{"/a a(ro=1)", []string{`1:6: option "ro" has no value; write ro`}},
 		{"/a a(anonuid=x,anongid=-1,anonuid=4294967295,anongid=)", []string{`1:6: "x" is not the number of a user`, `1:16: "-1" is not`, `1:27: "4294967295" is not`, `1:46: "" is not`}},
 		{"/a a(fsid=x,fsid=4294967296,fsid=,fsid=1_0,fsid=-1)", []string{`1:6: "x" is neither a number`, "1:13: ", "1:29: ", "1:35: ", "1:44: "}},
+		{"/a a(refer=,refer=x@b,refer=/x,refer=/x@)", []string{`1:6: "" is not PATH@HOST`, `1:13: "x@b" is not PATH@HOST`, `1:23: "/x" is not`, `1:32: "" is neither a server's name`}},
+		{"/a a(refer=/x@b+,replicas=/x@*.b,refer=/x@b:)", []string{`1:6: "" is neither`, `1:18: "*.b" is neither`, `1:34: "" is not PATH@HOST`}},
+		{"/a a(refer=/x@::1,refer=/x@[::1%x],refer=/x@[192.0.2.1])", []string{`1:6: "" is neither`, `1:19: address "[::1%x]"`, `1:36: address "[192.0.2.1]": write`}},
+		{"/a a(refer=/x@b" + strings.Repeat(":/x@b", maxLocations) + ")", []string{"1:6: 41 places are more than the 40"}},
+		{"/a a(refer)", []string{`1:6: option "refer" needs a value`}},
 		{"/a a(fsid=1) b(fsid=2)", []string{"1:14: /a has fsid=1 for one client and fsid=2 for another; give it a single one"}},
 		{"/a a(fsid=1)\n/b -fsid=1 b", []string{"2:12: /a and /b both have fsid=1; give each its own"}},
-		{"/a a(mp)\n/b a(mountpoint=/x)\n/c a(pnfs)\n/d a(refer=/x@y)", []string{`1:6: option "mp" is not served`, `2:6: option "mountpoint" is`, `3:6: option "pnfs" is`, `4:6: option "refer" is`}},
+		{"/a a(mp)\n/b a(mountpoint=/x)\n/c a(pnfs)", []string{`1:6: option "mp" is not served`, `2:6: option "mountpoint" is`, `3:6: option "pnfs" is`}},
 		{"/a 192.0.2.1/33 192.0.2.0/255.0.255.0 /24 192.0.2/24 10.0.0.0/ ::1/129 10.0.0.0/fe00:: ::/+1 ::ffff:10.0.0.0/104", []string{
 			`1:4: network "192.0.2.1/33" has neither a prefix length nor a mask after the slash; write one such as`,
 			"1:17: network", `1:39: network "/24" has no address`, "1:43: ", "1:54: ", "1:64: ", "1:72: ", "1:88: ", "1:94: ",

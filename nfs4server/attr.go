@@ -33,7 +33,7 @@ var (
 	// supported1 are the attributes of minor version 1; later has those of
 	// minor version 2.
 	later      = nfs4.BitmapOf(nfs4.AttrChangeAttrType, nfs4.AttrModeUmask, nfs4.AttrXattrSupport)
-	unsupplied = nfs4.BitmapOf(nfs4.AttrACL, nfs4.AttrCloneBlkSize, nfs4.AttrFSLocations) // but see supported
+	unsupplied = nfs4.BitmapOf(nfs4.AttrACL, nfs4.AttrCloneBlkSize) // but see supported
 	supported2 = nfs4.Known.Without(unsupplied)
 	supported1 = supported2.Without(later)
 
@@ -111,7 +111,13 @@ func getAttr(ctx context.Context, x *compound) nfs4.Status {
 // supported.
 func (x *compound) fill(ctx context.Context, o *object, request *nfs4.Bitmap, out *nfs4.Attrs) nfs4.Status {
 	want := request.And(x.supported(o))
-	if o.node != nil {
+	switch {
+	case o.absent() && !request.Has(nfs4.AttrFSLocations):
+		return nfs4.ErrMoved
+	case o.absent():
+		x.fillAbsent(o, *request, out)
+		return nfs4.OK
+	case o.node != nil:
 		out.Mask = want
 		x.fillNode(ctx, o.node, out)
 		return nfs4.OK
@@ -132,6 +138,9 @@ func (x *compound) fillFrom(ctx context.Context, o *object, a *vfs.Attr, want nf
 	out.Mask = want
 	if want.Any(&ofServer) {
 		x.fillServer(o, out)
+	}
+	if want.Has(nfs4.AttrFSLocations) {
+		out.FSLocations = x.locations(o)
 	}
 	out.CloneBlkSize = u.Export.CloneAlign
 	out.FSID = nfs4.FSID{Major: a.FSID, Minor: uint64(u.Export.ID)}
@@ -301,10 +310,12 @@ func nVerify(ctx context.Context, x *compound) nfs4.Status {
 func (x *compound) same(ctx context.Context) (bool, nfs4.Status) {
 	var a nfs4.VerifyArgs
 	a.Decode(x.args)
-	unknown := a.Attrs.Mask.Without(x.supported(&x.current))
+	unknown, unavailable := a.Attrs.Mask.Without(x.supported(&x.current)), a.Attrs.Mask.Without(ofAbsent)
 	switch {
 	case x.args.Err() != nil:
 		return false, nfs4.ErrBadXDR
+	case x.current.absent() && !unavailable.Empty(): // RFC 8881, Section 11.4.1
+		return false, nfs4.ErrMoved
 	case a.Attrs.Mask.Has(nfs4.AttrRdattrError), x.unreadable(a.Attrs.Mask), badMode(&a.Attrs):
 		return false, nfs4.ErrInval
 	case !unknown.Empty():

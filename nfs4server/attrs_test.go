@@ -198,7 +198,7 @@ func TestServerAttributes(t *testing.T) {
 // retention and notifications are not supported, nor is acl if the file system has
 // no lists: see unsupported.
 //
-// R8881-13.1-2.
+// R8881-11.2-1, R8881-13.1-2.
 func TestSupportedAttributes(t *testing.T) {
 	for minor := uint32(1); minor <= 2; minor++ {
 		g := newRig(t, memory("/x", free))

@@ -106,6 +106,7 @@ const (
 	firstAlone // may come without SEQUENCE, but then must be the only one
 	changes    // changes something: runs to its end even if the connection ends
 	makes      // makes an object, for which GETFH follows
+	ofPlaces   // has a meaning in an absent file system
 )
 
 // serve executes a COMPOUND.
@@ -270,6 +271,8 @@ func (x *compound) next(ctx context.Context) (nfs4.Status, error) {
 	switch {
 	case o.flags&needsCurrent != 0 && !x.current.set(), o.flags&needsSaved != 0 && !x.saved.set():
 		return x.fail(nfs4.ErrNoFileHandle), nil
+	case o.flags&(needsCurrent|ofPlaces) == needsCurrent && x.current.absent():
+		return x.fail(nfs4.ErrMoved), nil
 	}
 	if o.flags&changes != 0 {
 		ctx = context.Background() // the connection may end

@@ -329,7 +329,7 @@ func TestRoles(t *testing.T) {
 		flags := ask>>2<<16 | ask&3
 		res, st := g.exchange("c", 1, flags)
 		assert.Equal(t, nfs4.OK, st, "%#x", flags)
-		assert.Equal(t, nfs4.ExchangeUseNonPNFS, res.Flags&every, "%#x", flags)
+		assert.Equal(t, nfs4.ExchangeUseNonPNFS|nfs4.ExchangeSuppMovedRefer, res.Flags&every, "%#x", flags)
 	}
 }
 

@@ -231,6 +231,11 @@ func (x *compound) fillExport(ctx context.Context, n *node, want nfs4.Bitmap, ou
 	if err := x.goTo(ctx, n); err != nil {
 		return x.status(err)
 	}
+	if x.current.absent() && want.Has(nfs4.AttrRdattrError) && !want.Has(nfs4.AttrFSLocations) {
+		x.fillAbsent(&x.current, want, out)
+		out.RdattrError = nfs4.ErrMoved // RFC 8881, Section 11.4.2
+		return nfs4.OK
+	}
 	return x.fill(ctx, &x.current, &want, out)
 }
 

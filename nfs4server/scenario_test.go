@@ -35,7 +35,7 @@ func loopbackOf(t *testing.T, lease time.Duration, fs vfs.FS) *nfs4test.Server {
 	r, err := realm.New(realm.Config{
 		Exports: []realm.Export{{
 			Path: "/x", FS: fs, Clients: exports.Everyone(exports.Options{NoRootSquash: true, Insecure: true, Exclusive: true}),
-		}},
+		}, elsewhere(t, "/far/away", nfs4test.Places)},
 		Holders: recall.New(recall.Config{Now: now, Pause: time.Second}), Trusted: state.Trusted,
 	})
 	require.NoError(t, err)
@@ -58,8 +58,15 @@ func loopbackOf(t *testing.T, lease time.Duration, fs vfs.FS) *nfs4test.Server {
 			d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, host)}}
 			return d.Dial("tcp", l.Addr().String())
 		},
-		Path: []string{"x"}, Name: "loopback", Lease: lease,
+		Path: []string{"x"}, Referral: []string{"far", "away"}, Name: "loopback", Lease: lease,
 	}
+}
+
+// elsewhere returns an export with options of exports(5).
+func elsewhere(t *testing.T, path, options string) realm.Export {
+	f, err := exports.Parse("exports", []byte(path+" *(rw,insecure,no_root_squash,"+options+")"))
+	require.NoError(t, err)
+	return realm.Export{Path: path, FS: mem.New(mem.Options{Size: 1 << 20}), Clients: f.Exports[0].Clients}
 }
 
 // TestScenarios runs the requests that clients may make against the
@@ -70,6 +77,9 @@ func loopbackOf(t *testing.T, lease time.Duration, fs vfs.FS) *nfs4test.Server {
 // R8276-8.4.1-1, R8276-8.4.1-2, R8276-8.4.2-2, R8276-8.4.2-3, R8276-8.4.2-4,
 // R8276-8.4.2-5, R8276-8.4.2-6, R8276-8.4.3-1, R8276-8.4.3-2, R8276-8.4.3-4,
 // R8276-8.4.4-1, R8276-8.5-1, R8276-8.8-1.
+//
+// R8881-5.8.2.12-1, R8881-11.3-1, R8881-11.3-2, R8881-11.4.1-1, R8881-11.4.1-2,
+// R8881-11.4.1-3, R8881-11.4.2-1, R8881-11.4.2-2, R8881-11.16-1, R8881-11.16-2.
 func TestScenarios(t *testing.T) {
 	for minor := nfs4.Minor1; minor <= nfs4.Minor2; minor++ {
 		s, quick, hogged := loopback(t, 40*time.Second), loopback(t, 300*time.Millisecond), loopback(t, 40*time.Second)

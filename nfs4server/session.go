@@ -53,7 +53,7 @@ func exchangeID(_ context.Context, x *compound) nfs4.Status {
 	// Both transports are servers of one scope, whose state is apart.
 	major := append(x.server.id[:len(x.server.id):len(x.server.id)], byte(x.transport()))
 	res := nfs4.ExchangeIDRes{
-		ClientID: id, SequenceID: sequence, Flags: nfs4.ExchangeUseNonPNFS, MajorID: major, Scope: x.server.id[:],
+		ClientID: id, SequenceID: sequence, Flags: nfs4.ExchangeUseNonPNFS | nfs4.ExchangeSuppMovedRefer, MajorID: major, Scope: x.server.id[:],
 	}
 	if confirmed {
 		res.Flags |= nfs4.ExchangeConfirmed

@@ -40,7 +40,7 @@ func TestExchangeID(t *testing.T) {
 		res, st := g.exchange("a", 1, flags)
 		assert.Equal(t, want, st, "%#x", flags)
 		if st == nfs4.OK {
-			assert.Equal(t, nfs4.ExchangeUseNonPNFS, res.Flags, "R8881-18.35.3-3, -6, -7")
+			assert.Equal(t, nfs4.ExchangeUseNonPNFS|nfs4.ExchangeSuppMovedRefer, res.Flags, "R8881-18.35.3-3, -6, -7")
 			assert.Equal(t, nfs4.ProtectNone, res.Protect.How)
 		}
 	}
@@ -67,7 +67,7 @@ func TestExchangeID(t *testing.T) {
 	for _, flags := range []uint32{0, nfs4.ExchangeUpdConfirmed} {
 		res, st := g.exchange("confirmed", 0, flags)
 		assert.Equal(t, nfs4.OK, st)
-		assert.Equal(t, nfs4.ExchangeUseNonPNFS|nfs4.ExchangeConfirmed, res.Flags, "R8881-18.35.3-3")
+		assert.Equal(t, nfs4.ExchangeUseNonPNFS|nfs4.ExchangeSuppMovedRefer|nfs4.ExchangeConfirmed, res.Flags, "R8881-18.35.3-3")
 	}
 }
 

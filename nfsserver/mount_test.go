@@ -133,6 +133,29 @@ func TestMntNestedExports(t *testing.T) {
 	assert.Equal(t, string(g.fh(memRoot, 1)), string(g.mnt("/a").Handle))
 }
 
+// TestReferralByVersion3 checks that version 3, which has no referrals, finds nothing in
+// an export that is on other servers, also not through the export above.
+func TestReferralByVersion3(t *testing.T) {
+	options := exports.Options{Insecure: true}
+	g, _, fh := scene(t, func(c *Config) {
+		c.Exports[0].Path = "/x/d"
+		c.Exports = append(c.Exports, Export{Path: "/x", FS: newMemFS()})
+	})
+	list := g.server.realm.Exports()
+	assert.Equal(t, mount3.OK, g.mnt("/x/d").Status)
+	assert.Equal(t, nfs3.OK, g.status(fh[vfs.TypeReg]))
+	var err error
+	options.Refer, err = exports.ParseLocations("/there@192.0.2.9")
+	require.NoError(t, err)
+	list[0].Clients = exports.Everyone(options)
+	require.NoError(t, g.server.SetExports(list))
+	for _, path := range []string{"/x/d", "/x/d/d"} {
+		assert.Equal(t, mount3.ErrAcces, g.mnt(path).Status, path)
+	}
+	assert.Equal(t, mount3.OK, g.mnt("/x").Status)
+	assert.Equal(t, nfs3.ErrStale, g.status(fh[vfs.TypeReg]))
+}
+
 // A followFS wrongly follows symbolic links in Lookup.
 type followFS struct{ *memFS }
 

@@ -42,6 +42,9 @@ func (q *request) args() error { return q.call.Args.Done() }
 // open finds the object of a file handle, and the identity for the call.
 func (q *request) open(ctx context.Context, fh nfs3.FH) (h vfs.Handle, status nfs3.Status) {
 	h, err := q.Open(ctx, fh)
+	if err == nil && q.Options.Refer.Set() {
+		err = realm.Stale // version 3 has no referrals
+	}
 	if err != nil {
 		status = q.status(err)
 	}

@@ -74,12 +74,16 @@ func (s *Realm) Holders() *recall.Table { return s.holders }
 // Reach returns the export with the longest path that contains name, among the
 // exports that peer may use, as knfsd does, and the rest of name below it. The
 // caller must call Leave on the export. The error is Later, Access, or ENOENT
-// as a nil export.
+// as a nil export. An export that only refers to other servers is not for callers of
+// Reach: the error is Access.
 func (s *Realm) Reach(ctx context.Context, peer *oncrpc.Peer, name string) (e *Exported, rest string, err error) {
 	set := s.set.Load()
 	for _, e := range set.above(name) {
 		switch v := s.verdict(ctx, peer, set, e); v.denial {
 		case nil:
+			if v.options.Refer.Set() {
+				return nil, "", Access
+			}
 			if !e.enter() {
 				return s.Reach(ctx, peer, name) // another set is current already
 			}

@@ -23,6 +23,10 @@ type Server struct {
 	// do everything.
 	Path []string
 
+	// Referral leads from the root to an absent file system with the option Places.
+	// Nil means that there is none.
+	Referral []string
+
 	// Name makes the clients and directories of this run differ from those of
 	// earlier runs.
 	Name string
@@ -82,7 +86,7 @@ func All() []Scenario {
 		handles, lookups, security, getattrs, verifies, setattrs,
 		opens, creations, stateids, data,
 		makes, removals, renames, readdirs, byteRanges, structure, cuts,
-		records, retries, leases, currents, sharing, spelled, limits, roots, misformed, values, rights, races, xattrs, acls, hogs, space, copies, delegations,
+		records, retries, leases, currents, sharing, spelled, limits, roots, misformed, values, rights, races, xattrs, acls, hogs, space, copies, delegations, referrals,
 	)
 }
 
