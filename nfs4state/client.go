@@ -39,7 +39,8 @@ type client struct {
 	sequence uint32                 // of the last CREATE_SESSION
 	created  *nfs4.CreateSessionRes // its results, for a retry
 
-	sessions  []*Session
+	seq       *seqClient    // of version 4.0, otherwise nil
+	sessions  []*Session    // of version 4.0: the one in seq
 	renewed   time.Duration // at the end of the last session, or when confirmed
 	reclaimed bool          // RECLAIM_COMPLETE was received
 	partial   bool          // grace has ended before it, after a reclaim
@@ -73,7 +74,17 @@ func (c *client) silent(now time.Duration) time.Duration {
 
 // stateful reports whether c has state that CLID_INUSE protects.
 func (c *client) stateful() bool {
-	return len(c.sessions) > 0 || len(c.opens) > 0 || len(c.delegations) > 0
+	return len(c.sessions) > 0 && c.seq == nil || len(c.opens) > 0 || len(c.delegations) > 0
+}
+
+// giveWay ends a client whose name another principal asks for, if the client has
+// no state or is silent. State.mu is held.
+func (s *State) giveWay(c *client, gone *released) bool {
+	since := always
+	if c.stateful() {
+		since = s.config.Now() - s.config.Lease
+	}
+	return s.end(c, nil, since, gone)
 }
 
 // An Exchange is the arguments of EXCHANGE_ID that matter to the state.
@@ -115,11 +126,7 @@ func (s *State) ExchangeID(x *Exchange) (id uint64, sequence uint32, confirmed b
 	case s.reserved(key, x.Principal):
 		return 0, 0, false, nfs4.ErrClidInUse
 	case c != nil && c.principal != x.Principal:
-		since := always
-		if c.stateful() {
-			since = s.config.Now() - s.config.Lease
-		}
-		if !s.end(c, nil, since, &gone) {
+		if !s.giveWay(c, &gone) {
 			return 0, 0, false, nfs4.ErrClidInUse
 		}
 	case c != nil && c.verifier == x.Verifier:
@@ -222,10 +229,16 @@ func (s *State) end(c *client, own *Session, since time.Duration, gone *released
 		s.endSession(session)
 	}
 	c.sessions = nil
+	if c.seq != nil {
+		s.expire(c)
+	}
 	var files released
 	for _, o := range c.opens {
 		s.free(o.Key, struck)
 		s.closeOpen(o, &files)
+	}
+	if c.seq != nil {
+		s.endOwners(c)
 	}
 	for _, d := range c.delegations {
 		s.endDelegation(d, struck, gone)
@@ -273,7 +286,7 @@ func (s *State) DestroyClientID(id uint64) nfs4.Status {
 	defer s.mu.Unlock()
 	c := s.clients[id]
 	switch {
-	case c == nil:
+	case c == nil, c.seq != nil:
 		return nfs4.ErrStaleClientID
 	case !c.confirmed:
 		s.drop(c)

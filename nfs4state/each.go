@@ -4,8 +4,8 @@ package nfs4state
 // clients may have very many.
 const eachStep = 256
 
-// EachOpen calls fn for each Open of an object by a session's client, until fn
-// returns false. It does so with the State locked. EachOpen finds every Open that
+// EachOpen calls fn for each Open of an object by a session's client, or by all
+// clients if session is nil, until fn returns false. It does so with the State locked. EachOpen finds every Open that
 // lasts as long as the call; fn may get one of these twice.
 func (s *State) EachOpen(session *Session, key []byte, fn func(o *Open) bool) {
 	for at := -1; at != 0; {
@@ -29,7 +29,7 @@ func (s *State) someOpens(session *Session, key []byte, at int, fn func(o *Open)
 	}
 	next := max(at-eachStep, 0)
 	for at--; at >= next; at-- {
-		if o := f.opens[at]; o.client == session.client && !fn(o) {
+		if o := f.opens[at]; (session == nil || o.client == session.client) && !fn(o) {
 			return 0
 		}
 	}

@@ -69,7 +69,7 @@ func (s *State) grace() bool {
 
 // endGrace ends the right to reclaim. Clients that have reclaimed something keep
 // it, although they have not sent RECLAIM_COMPLETE; the others have no state any
-// more. Until RECLAIM_COMPLETE a client may believe that it has more than it has
+// more. A client of version 4.0 learns the end from its next reclaim. Until RECLAIM_COMPLETE a client may believe that it has more than it has
 // reclaimed: after another restart it could reclaim that over the grants to others
 // (the second edge condition of RFC 8881, Section 8.4.3). State.mu is held.
 func (s *State) endGrace() {
@@ -81,7 +81,7 @@ func (s *State) endGrace() {
 			continue
 		}
 		if o := s.owners[key]; o != nil && o.confirmed != nil && len(o.confirmed.opens) > 0 {
-			o.confirmed.partial = true
+			o.confirmed.partial = o.confirmed.seq == nil
 			s.write(o.confirmed)
 			continue
 		}
@@ -110,6 +110,17 @@ func (s *State) EndGrace() bool {
 func (s *State) reserved(key ownerKey, p Principal) bool {
 	r, ok := s.ledger.records[key]
 	return ok && r.principal != p && s.grace() && !r.fresh
+}
+
+// reclaims reports whether calls of a client that are no reclaims must wait, because
+// it may still have to reclaim: until RECLAIM_COMPLETE, or in version 4.0, which
+// has none, until the end of grace. State.mu is held.
+func (s *State) reclaims(c *client) bool {
+	if c.seq == nil {
+		return !c.reclaimed
+	}
+	r, ok := s.ledger.records[c.key]
+	return s.grace() && ok && !r.fresh
 }
 
 // mayReclaim returns the status of a reclaim that needs a kind of state, or 0

@@ -2,6 +2,7 @@ package nfs4state
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 	"time"
 )
@@ -12,12 +13,14 @@ type ClientInfo struct {
 	Owner       string // co_ownerid: any bytes
 	Impl        string // the name of the client's implementation: any bytes
 	Transport   Transport
-	Minor       uint32 // minor version of its EXCHANGE_ID
+	Minor       uint32 // minor version of its EXCHANGE_ID, or 0 of SETCLIENTID
 	Principal   Principal
 	Confirmed   bool
 	Courtesy    bool          // the lease has expired, but nobody has needed the client's state
 	Silent      time.Duration // since a call last renewed the lease; of an unconfirmed record: since it was made
 	Sessions    []SessionInfo
+	Addr        netip.AddrPort // of version 4.0: the sender of SETCLIENTID
+	Callback    Callback       // of version 4.0
 	Opens       int
 	Locks       int // byte ranges
 	Delegations int
@@ -83,12 +86,16 @@ func (s *State) Clients(limit int) (list []ClientInfo, all int) {
 // info returns a snapshot of c.
 func (c *client) info(now, lease time.Duration) ClientInfo {
 	i := ClientInfo{
-		ID: c.id, Owner: c.key.id, Impl: c.impl, Transport: c.key.transport, Minor: c.minor, Principal: c.principal,
+		ID: c.id, Owner: c.key.id, Impl: c.impl, Transport: c.key.transport &^ sessionless, Minor: c.minor, Principal: c.principal,
 		Confirmed: c.confirmed, Opens: len(c.opens), Locks: c.locks, Delegations: len(c.delegations), Revoked: len(c.revoked), Silent: now - c.made,
 	}
 	if c.confirmed {
 		i.Silent = c.silent(now)
 		i.Courtesy = i.Silent > lease
+	}
+	if c.seq != nil {
+		i.Addr, i.Callback = c.seq.addr, c.seq.callback
+		return i
 	}
 	for _, session := range c.sessions {
 		i.Sessions = append(i.Sessions, session.info())

@@ -110,11 +110,13 @@ func (s *State) mayLock(session *Session, a *Lock, gone *released) (l lockable, 
 		return l, d, nfs4.ErrBadStateID
 	case status != nfs4.OK:
 		return l, d, status
+	case a.New && l.set != nil && c.seq != nil:
+		return l, d, nfs4.ErrBadSeqID // RFC 7530, Section 16.10.5
 	case o.Access()&accessFor(a.Exclusive) == 0:
 		return l, d, nfs4.ErrOpenMode
 	case a.Reclaim:
 		status = s.mayReclaim(c, hadLocks)
-	case !c.reclaimed, s.grace() && s.ledger.staleLocks+s.ledger.staleReads > 0:
+	case s.reclaims(c), s.grace() && s.ledger.staleLocks+s.ledger.staleReads > 0:
 		status = nfs4.ErrGrace
 	}
 	if status != nfs4.OK {
@@ -219,6 +221,9 @@ func (s *State) lockRoom(c *client, newSet bool, owner int, gone *released) nfs4
 	case c.ended:
 		return nfs4.ErrBadSession // it was silent, and has made room
 	case c.locks+grows > maxLocks, newSet && c.lockSets >= maxLockSets:
+		if c.seq != nil {
+			return nfs4.ErrResource
+		}
 		return nfs4.ErrServerFault
 	case !room:
 		return nfs4.ErrDelay
@@ -240,6 +245,14 @@ func (s *State) newLockSet(o *Open, owner *lockOwner, name string) *lockSet {
 	set := &lockSet{owner: owner, part: owner.owner.NewPart()}
 	set.client, set.open, set.locks = o.client, o, set
 	s.name(&set.holding, name)
+	if q := o.client.seq; q != nil {
+		set.seq = q.owners[seqKey{name, true}]
+		set.seq.uses++
+		if set.seq.sets == nil {
+			set.seq.sets = make(map[*lockSet]struct{})
+		}
+		set.seq.sets[set] = struct{}{}
+	}
 	if o.locks == nil {
 		o.locks = make(map[*lockOwner]*lockSet)
 	}
@@ -263,6 +276,11 @@ func (s *State) endLocks(set *lockSet, gone *released) {
 		delete(set.owner.file.owners, set.owner.lockOwnerKey)
 	}
 	set.client.lockSets--
+	if q := set.seq; q != nil {
+		q.uses--
+		delete(q.sets, set)
+		s.rest(q, gone)
+	}
 }
 
 func (s *State) countLocks(c *client, n int) {

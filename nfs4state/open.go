@@ -149,7 +149,7 @@ func (s *State) mayOpen(c *client, a *OpenFile) nfs4.Status {
 	case a.Reclaim:
 		return s.mayReclaim(c, a.kinds())
 	case a.Claimed: // nothing can be reclaimed that conflicts with the delegation
-	case !c.reclaimed, s.grace() && (a.Deny != 0 || s.ledger.staleDeny > 0):
+	case s.reclaims(c), s.grace() && (a.Deny != 0 || s.ledger.staleDeny > 0):
 		return nfs4.ErrGrace
 	}
 	return nfs4.OK
@@ -248,6 +248,11 @@ func (s *State) openFile(c *client, a *OpenFile, gone *released) (o *Open, fresh
 	o = &Open{Key: a.Key, key: openKey{string(a.Owner), f, a.Handle}, at: len(f.opens)}
 	o.client, o.open = c, o
 	s.name(&o.holding, o.key.owner)
+	if c.seq != nil {
+		o.seq = c.seq.owners[seqKey{o.key.owner, false}]
+		o.seq.uses++
+		o.seq.opened = o
+	}
 	c.opens[o.key] = o
 	f.opens = append(f.opens, o)
 	return o, true, nfs4.OK
@@ -317,6 +322,7 @@ func (s *State) Close(session *Session, id *nfs4.StateID) nfs4.Status {
 	defer s.mu.Unlock()
 	o, status := s.own(session, id)
 	if status == nfs4.OK {
+		o.keep = o.seq != nil
 		s.closeOpen(o, &gone)
 	}
 	return status
@@ -338,6 +344,13 @@ func (s *State) closeOpen(o *Open, gone *released) {
 	f.opens = f.opens[:last]
 	s.dropFile(f)
 	gone.add(o.File)
+	if q := o.seq; q != nil {
+		q.uses--
+		if q.opened == o {
+			q.opened = nil
+		}
+		s.rest(q, gone)
+	}
 }
 
 // Downgrade is OPEN_DOWNGRADE (RFC 8881, Section 18.18): access and deny must

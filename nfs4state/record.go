@@ -16,7 +16,8 @@ const JournalHeader = "nfsrdma nfs4 1"
 //	gone    transport (1) │ co_ownerid: the client has no state any more
 //	over    grace has ended: clients without a record since the last boot have no state any more
 //
-// A client's record replaces the client's earlier one. Integers are big-endian.
+// A transport has the bit sessionless in the records of clients of version 4.0. A
+// client's record replaces the client's earlier one. Integers are big-endian.
 const (
 	bootRecord byte = iota + 1
 	clientRecord
@@ -103,6 +104,9 @@ func ReadPast(records [][]byte) (Past, error) {
 	return p, nil
 }
 
+// known reports whether a byte tells a transport, and perhaps version 4.0.
+func known(b byte) bool { return Transport(b)&^sessionless <= RDMA }
+
 // read applies a record, and reports whether its form is known.
 func (p *Past) read(b []byte) bool {
 	if len(b) == 0 {
@@ -120,7 +124,7 @@ func (p *Past) read(b []byte) bool {
 			p.clients[key] = r
 		}
 	case clientRecord:
-		if len(b) < clientLength || b[1] > byte(RDMA) || kinds(b[3])&^(allKinds|revokedFlag) != 0 {
+		if len(b) < clientLength || !known(b[1]) || kinds(b[3])&^(allKinds|revokedFlag) != 0 {
 			return false
 		}
 		p.clients[ownerKey{Transport(b[1]), string(b[clientLength:])}] = record{
@@ -128,7 +132,7 @@ func (p *Past) read(b []byte) bool {
 			minor:     uint32(b[2]), had: kinds(b[3]) & allKinds, revoked: b[3]&revokedFlag != 0, fresh: true,
 		}
 	case goneRecord:
-		if len(b) < goneLength || b[1] > byte(RDMA) {
+		if len(b) < goneLength || !known(b[1]) {
 			return false
 		}
 		delete(p.clients, ownerKey{Transport(b[1]), string(b[goneLength:])})

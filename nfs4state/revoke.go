@@ -70,15 +70,20 @@ func (s *State) Retire() {
 }
 
 // unname ends the use of a holding's stateid. One that is revoked goes on to
-// stand for that.
+// stand for that, and one that an operation in a Turn closes for the reply.
 func (s *State) unname(h *holding) {
+	if h.keep {
+		h.closed.Store(true)
+		h.seq.closing = h
+		return
+	}
 	if h.revoked == nfs4.OK {
 		s.slab.remove(h.index)
 		s.use(h.client.party, stateids, -h.cost)
 		return
 	}
 	c := h.client
-	rest := &holding{client: c, index: h.index, other: h.other, cost: costOf(0), revoked: h.revoked}
+	rest := &holding{client: c, index: h.index, other: h.other, cost: costOf(0), revoked: h.revoked, seq: h.seq}
 	s.use(c.party, stateids, rest.cost-h.cost)
 	if c.revoked == nil {
 		c.revoked = make(map[*holding]struct{})

@@ -10,7 +10,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
 
-// A Session is a session of a client (RFC 8881, Section 2.10).
+// A Session is a session of a client (RFC 8881, Section 2.10), or stands for a
+// client of version 4.0, which has no sessions (see State.ByClientID).
 type Session struct {
 	ID   nfs4.SessionID
 	Fore nfs4.ChannelAttrs // as negotiated
@@ -79,8 +80,12 @@ func (s *Session) busy(own *Session) bool {
 	return s.running > 1 || s.running == 1 && s != own
 }
 
-// endSession removes a dead session from the tables, but not from its client.
+// endSession removes a dead session from the tables, but not from its client. A
+// session without slots is in none.
 func (s *State) endSession(session *Session) {
+	if session.slots == nil {
+		return
+	}
 	s.sessions.remove(session.index)
 	s.use(session.client.party, liveSessions, -1)
 	s.use(session.client.party, replyBytes, -session.cost)
@@ -151,7 +156,7 @@ func (s *State) CreateSession(a *Create) nfs4.CreateSessionRes {
 		c = nil
 	}
 	switch {
-	case c == nil:
+	case c == nil, c.seq != nil:
 		return nfs4.CreateSessionRes{Status: nfs4.ErrStaleClientID}
 	case a.Sequence == c.sequence && c.created != nil:
 		return *c.created

@@ -117,6 +117,7 @@ type State struct {
 	releasers   map[any]*releaser    // by storage
 	releasing   sync.WaitGroup       // their goroutines
 
+	expired  expired
 	specials specials
 	seed     maphash.Seed // of the numbers in stateids
 	sessions slab[Session]
@@ -202,7 +203,8 @@ func (s *State) give(r released) {
 // for two leases if the server's host holds locks for them: no call tells of a
 // process of the host that these locks keep out. Sweep drops unconfirmed records
 // that are older than a lease (RFC 8881, Section 18.35.4), and tries again to
-// release locks that the host has failed to release. Sweep ends grace, and writes
+// release locks that the host has failed to release, and forgets owners of version
+// 4.0 that are not in use. Sweep ends grace, and writes
 // to a journal that has failed. The caller calls Sweep now and then.
 func (s *State) Sweep() {
 	now := s.config.Now()
@@ -218,7 +220,9 @@ func (s *State) Sweep() {
 			if short := 2 * s.config.Lease; c.silent(now) > short && s.onHost(c) {
 				courtesy = min(courtesy, short)
 			}
-			s.end(c, nil, now-courtesy, &gone)
+			if !s.end(c, nil, now-courtesy, &gone) && c.seq != nil {
+				s.forgetRested(c, &gone)
+			}
 		}
 	}
 	for _, h := range s.hosts {

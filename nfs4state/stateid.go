@@ -20,6 +20,11 @@ type holding struct {
 	seqid      atomic.Uint32
 	cost       int         // as stateids of its party
 	revoked    nfs4.Status // of the stateid, if the holding ends or has ended by revocation
+
+	// Of version 4.0:
+	seq    *seqOwner   // has it
+	keep   bool        // the stateid outlives CLOSE, for a retry
+	closed atomic.Bool // by CLOSE
 }
 
 // StateID returns the stateid with its current seqid.
@@ -62,17 +67,25 @@ func permute(seed maphash.Seed, n uint32) uint32 {
 	return uint32(left)<<16 | uint32(right)
 }
 
-// find returns the holding of a stateid that this State gave to the client of a
-// session, or nil. The seqid does not matter.
-func (s *State) find(session *Session, id *nfs4.StateID) *holding {
+// at returns the holding of a stateid that this State gave to any client, or nil.
+// The seqid does not matter.
+func (s *State) at(id *nfs4.StateID) *holding {
 	if !s.ours(binary.BigEndian.Uint32(id.Other[:])) {
 		return nil
 	}
 	h := s.slab.get(binary.BigEndian.Uint32(id.Other[4:]) % slabSize)
-	if h == nil || h.other != id.Other || h.client != session.client {
+	if h == nil || h.other != id.Other {
 		return nil
 	}
 	return h
+}
+
+// find is at for a stateid of the client of a session.
+func (s *State) find(session *Session, id *nfs4.StateID) *holding {
+	if h := s.at(id); h != nil && h.client == session.client {
+		return h
+	}
+	return nil
 }
 
 // holding returns the holding of a stateid of session's client. Seqid 0 stands
@@ -85,6 +98,8 @@ func (s *State) holding(session *Session, id *nfs4.StateID) (*holding, nfs4.Stat
 		return nil, nfs4.ErrBadStateID
 	case h.open == nil:
 		return h, h.revoked
+	case h.seq != nil && (h.closed.Load() || !h.seq.confirmed.Load()):
+		return nil, nfs4.ErrBadStateID
 	}
 	return h, h.compare(id.SeqID)
 }
@@ -116,12 +131,13 @@ func (s *State) own(session *Session, id *nfs4.StateID) (*Open, nfs4.Status) {
 	return h.open, status
 }
 
-// compare judges the seqid of a stateid.
+// compare judges the seqid of a stateid. In version 4.0 seqid 0 is an old one like
+// any other (RFC 7530, Section 9.1.4.4).
 func (h *holding) compare(seqid uint32) nfs4.Status {
 	switch d := int32(seqid - h.seqid.Load()); {
-	case seqid == 0 || d == 0:
+	case d == 0, seqid == 0 && h.seq == nil:
 		return nfs4.OK
-	case d < 0:
+	case d < 0, seqid == 0:
 		return nfs4.ErrOldStateID
 	}
 	return nfs4.ErrBadStateID

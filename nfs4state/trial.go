@@ -74,7 +74,7 @@ func (s *State) Undo(t *Trial) {
 		return
 	}
 	t.drop()
-	if s.slab.get(o.index) != &o.holding {
+	if s.slab.get(o.index) != &o.holding || o.closed.Load() {
 		return // it was closed, or has ended with its client
 	}
 	if o.seqid.Load() == t.after {

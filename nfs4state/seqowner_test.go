@@ -1,0 +1,283 @@
+package nfs4state
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/nfsrdma/nfsrdma/locks"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+)
+
+// turn makes an operation in its turn, which must be new and succeeds.
+func (w *world) turn(s *Session, a *Turn, do func()) {
+	w.t.Helper()
+	want(w.t, a.Op.String()+" in its turn", w.BeginTurn(w.t.Context(), s, a), nfs4.OK)
+	want(w.t, a.Op.String()+" is a retry", a.Reply == nil, true)
+	do()
+	w.EndTurn(a, nfs4.OK, []byte(fmt.Sprint("reply of ", a.Op)), nil)
+}
+
+// confirmed confirms an open-owner.
+func (w *world) confirmed(s *Session, name string) {
+	o := s.client.seq.owners[seqKey{name, false}]
+	o.confirmed.Store(true)
+	o.wake()
+}
+
+// opened is OPEN and OPEN_CONFIRM by a new owner, with the numbers 1 and 2.
+func (w *world) opened(s *Session, owner, key string, file any) nfs4.StateID {
+	w.t.Helper()
+	var id nfs4.StateID
+	w.turn(s, &Turn{Op: nfs4.OpOpen, Owner: []byte(owner), SeqID: 1}, func() { _, id = w.open(s, owner, key, 3, 0, file) })
+	w.turn(s, &Turn{Op: nfs4.OpOpenConfirm, StateID: id, SeqID: 2}, func() {
+		var status nfs4.Status
+		id, status = w.ConfirmOpen(s, &id, []byte(key))
+		want(w.t, "OPEN_CONFIRM", status, nfs4.OK)
+	})
+	return id
+}
+
+// TestAdvances: after eight errors, and no other status, the number comes again
+// (R7530-9.1.7-7). Else the reply is kept, also that of an error, and the number is
+// used up.
+func TestAdvances(t *testing.T) {
+	again := map[nfs4.Status]bool{
+		nfs4.ErrStaleClientID: true, nfs4.ErrStaleStateID: true, nfs4.ErrBadStateID: true, nfs4.ErrBadSeqID: true,
+		nfs4.ErrBadXDR: true, nfs4.ErrResource: true, nfs4.ErrNoFileHandle: true, nfs4.ErrMoved: true,
+	}
+	w := newWorld(t)
+	s := w.plain("x")
+	id := w.opened(s, "o", "f", nil)
+	last := uint32(2)
+	begin := func(seqid uint32) (*Turn, nfs4.Status) {
+		a := &Turn{Op: nfs4.OpOpenDowngrade, StateID: id, SeqID: seqid}
+		return a, w.BeginTurn(t.Context(), s, a)
+	}
+	for status := nfs4.OK; status <= nfs4.ErrXattr2Big; status++ {
+		if status > 100 && status < 10001 {
+			continue
+		}
+		a, st := begin(last + 1)
+		want(t, "number after the last", st, nfs4.OK)
+		w.EndTurn(a, status, []byte(status.String()), nil)
+		if again[status] {
+			continue
+		}
+		last++
+		a, st = begin(last)
+		want(t, "last number", st, nfs4.OK)
+		want(t, "reply", string(a.Reply), status.String())
+		w.EndTurn(a, status, a.Reply, nil)
+		for _, wrong := range []uint32{last - 1, last + 2, last + 1<<31} {
+			_, st = begin(wrong)
+			want(t, "wrong number", st, nfs4.ErrBadSeqID)
+		}
+	}
+}
+
+// TestTurnsOfTwoOwners enumerates the numbers of LOCK by a lock-owner that may be
+// known, and their last operations (R7530-9.1.9-1, R7530-9.1.9-2, R7530-9.1.9-3,
+// R7530-9.1.9-5).
+func TestTurnsOfTwoOwners(t *testing.T) {
+	for _, known := range []bool{false, true} {
+		for open := -1; open <= 2; open++ {
+			for lock := -1; lock <= 2; lock++ {
+				for _, lastWasLock := range []bool{false, true} {
+					w := newWorld(t)
+					s := w.plain("x")
+					f, g := w.opened(s, "o", "f", nil), w.opened(s, "p", "g", nil)
+					take := func(id nfs4.StateID, key string, seqid, lockSeqID uint32) nfs4.Status {
+						a := &Turn{Op: nfs4.OpLock, New: true, StateID: id, Owner: []byte("l"), SeqID: seqid, LockSeqID: lockSeqID}
+						if st := w.BeginTurn(t.Context(), s, a); st != nfs4.OK {
+							return st
+						}
+						status, reply := nfs4.OK, []byte("new")
+						if a.Reply == nil {
+							_, _, status = w.Lock(s, &Lock{StateID: id, New: true, Owner: []byte("l"), Key: key, Range: locks.Range{Start: 0, End: 0}})
+						}
+						w.EndTurn(a, status, reply, nil)
+						if a.Reply != nil {
+							return unsettled // stands for a retry
+						}
+						return status
+					}
+					if known {
+						want(t, "LOCK of g", take(g, "g", 3, 10), nfs4.OK)
+					}
+					last, lastLock := uint32(2), uint32(10)
+					if lastWasLock {
+						lastLock++
+						last++
+						want(t, "LOCK of f", take(f, "f", last, lastLock), nfs4.OK)
+						if !known {
+							want(t, "the lock-owner is known now", w.lockSets(), 1)
+						}
+					}
+					expected := nfs4.ErrBadSeqID
+					isKnown := known || lastWasLock
+					switch {
+					case open == 1 && (lock == 1 || !isKnown) && !lastWasLock:
+						expected = nfs4.OK
+					case open == 0 && lock == 0 && lastWasLock:
+						expected = unsettled
+					} // with lastWasLock the next number is that of a lock-owner which the file knows
+					got := take(f, "f", last+uint32(open), lastLock+uint32(lock))
+					want(t, fmt.Sprint("LOCK ", known, open, lock, lastWasLock), got, expected)
+				}
+			}
+		}
+	}
+}
+
+// TestOwnersRest: owners without opens are kept for retries, and forgotten after a
+// while (R7530-9.1.8-1, R7530-9.1.10-1, R7530-9.10.1-1); opens that nobody has
+// confirmed end then (R7530-16.18-4).
+func TestOwnersRest(t *testing.T) {
+	w := newWorld(t)
+	s := w.plain("x")
+	id := w.opened(s, "o", "f", "file")
+	closed := &Turn{Op: nfs4.OpClose, StateID: id, SeqID: 3}
+	w.turn(s, closed, func() { want(t, "CLOSE", w.Close(s, &id), nfs4.OK) })
+	want(t, "releases", w.releases("file"), 1)
+	retry := &Turn{Op: nfs4.OpClose, StateID: id, SeqID: 3}
+	want(t, "CLOSE again", w.BeginTurn(t.Context(), s, retry), nfs4.OK)
+	want(t, "reply", string(retry.Reply), "reply of CLOSE")
+	w.EndTurn(retry, nfs4.OK, nil, nil)
+	_, status := w.Open(s, &id)
+	want(t, "stateid after CLOSE", status, nfs4.ErrBadStateID)
+
+	w.turn(s, &Turn{Op: nfs4.OpOpen, Owner: []byte("unconfirmed"), SeqID: 1}, func() { w.open(s, "unconfirmed", "g", 3, 0, "second") })
+	held := w.opened(s, "busy", "h", "third")
+	w.sleep(testLease + graceSlack)
+	w.Sweep()
+	want(t, "owners", len(s.client.seq.owners), 3)
+	w.sleep(1)
+	w.Sweep()
+	want(t, "owners after a while", len(s.client.seq.owners), 1)
+	want(t, "releases", w.releases("second"), 1)
+	want(t, "CLOSE after that", w.BeginTurn(t.Context(), s, &Turn{Op: nfs4.OpClose, StateID: id, SeqID: 3}), nfs4.ErrBadStateID)
+	_, status = w.Open(s, &held)
+	want(t, "open of an owner that is in use", status, nfs4.OK)
+	s.Leave()
+	want(t, "Expire", w.Expire(s.ClientID()), nfs4.OK)
+	want(t, "releases", w.releases("third"), 1)
+	w.empty()
+}
+
+// TestOwnersAreBounded: the owners of a client that are not in use do not grow
+// without end, and nothing is left of any.
+func TestOwnersAreBounded(t *testing.T) {
+	w := newWorld(t)
+	s := w.plain("x")
+	for i := range 3 * maxResting {
+		name := fmt.Sprint("o", i)
+		if i%2 == 0 {
+			w.turn(s, &Turn{Op: nfs4.OpOpen, Owner: []byte(name), SeqID: 7}, func() { w.open(s, name, name, 3, 0, i) })
+			continue
+		}
+		id := w.opened(s, name, name, i)
+		w.turn(s, &Turn{Op: nfs4.OpClose, StateID: id, SeqID: 3}, func() { w.Close(s, &id) })
+		failed := &Turn{Op: nfs4.OpOpen, Owner: []byte("failed" + name), SeqID: 7}
+		want(t, "OPEN", w.BeginTurn(t.Context(), s, failed), nfs4.OK)
+		w.EndTurn(failed, nfs4.ErrNoEnt, []byte("none"), nil)
+	}
+	want(t, "owners", len(s.client.seq.owners), maxResting)
+	want(t, "stateids", w.used[stateids] < 4*maxResting, true)
+	s.Leave()
+	want(t, "Expire", w.Expire(s.ClientID()), nfs4.OK)
+	w.empty()
+}
+
+// TestLockOwners: RELEASE_LOCKOWNER ends what a lock-owner without locks has
+// (R7530-16.37-1, R7530-16.37-2), and a bound of locks is NFS4ERR_RESOURCE.
+func TestLockOwners(t *testing.T) {
+	w := newWorld(t)
+	s := w.plain("x")
+	id := w.opened(s, "o", "f", nil)
+	var held nfs4.StateID
+	w.turn(s, &Turn{Op: nfs4.OpLock, New: true, StateID: id, Owner: []byte("l"), SeqID: 3, LockSeqID: 70}, func() {
+		var status nfs4.Status
+		held, _, status = w.Lock(s, &Lock{StateID: id, New: true, Owner: []byte("l"), Key: "f", Range: locks.Range{Start: 0, End: 9}})
+		want(t, "LOCK", status, nfs4.OK)
+	})
+	want(t, "RELEASE_LOCKOWNER with locks", w.ReleaseLockOwner(s, []byte("l")), nfs4.ErrLocksHeld)
+	want(t, "RELEASE_LOCKOWNER of the open-owner's name", w.ReleaseLockOwner(s, []byte("o")), nfs4.OK)
+	w.turn(s, &Turn{Op: nfs4.OpLockU, StateID: held, SeqID: 71}, func() {
+		var status nfs4.Status
+		held, status = w.Unlock(s, &Lock{StateID: held, Key: "f", Range: locks.Range{Start: 0, End: 9}})
+		want(t, "LOCKU", status, nfs4.OK)
+	})
+	s.client.locks = maxLocks
+	_, _, status := w.Lock(s, &Lock{StateID: held, Key: "f", Range: locks.Range{Start: 0, End: 9}})
+	want(t, "LOCK beyond the bound", status, nfs4.ErrResource)
+	s.client.locks = 0
+	want(t, "RELEASE_LOCKOWNER", w.ReleaseLockOwner(s, []byte("l")), nfs4.OK)
+	want(t, "lock stateids", w.lockSets(), 0)
+	_, status = w.Open(s, &held)
+	want(t, "lock stateid", status, nfs4.ErrBadStateID)
+	s.Leave()
+	want(t, "Expire", w.Expire(s.ClientID()), nfs4.OK)
+	w.empty()
+}
+
+// An aside counts the operations that wait.
+type aside struct{ n int }
+
+func (a *aside) StepAside() { a.n++ }
+
+// TestTurnsWait: of two operations of one owner the second waits, and finds the
+// reply of the first if it is a retry (R7530-9.1.7-4). An operation whose
+// connection ends gives up.
+func TestTurnsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(manyGoroutines{t})
+		s := w.plain("x")
+		id := w.opened(s, "o", "f", nil)
+		first := &Turn{Op: nfs4.OpOpenDowngrade, StateID: id, SeqID: 3}
+		want(t, "first", w.BeginTurn(t.Context(), s, first), nfs4.OK)
+		var waits aside
+		over, end := context.WithCancel(t.Context())
+		answers := make(chan nfs4.Status, 1)
+		go func() {
+			answers <- w.BeginTurn(over, s, &Turn{Op: nfs4.OpClose, StateID: id, SeqID: 4, Aside: &waits})
+		}()
+		synctest.Wait()
+		end()
+		want(t, "operation whose connection has ended", <-answers, nfs4.ErrDelay)
+		retry := &Turn{Op: nfs4.OpOpenDowngrade, StateID: id, SeqID: 3, Aside: &waits}
+		go func() { answers <- w.BeginTurn(t.Context(), s, retry) }()
+		synctest.Wait()
+		w.EndTurn(first, nfs4.OK, []byte("done"), nil)
+		want(t, "retry", <-answers, nfs4.OK)
+		want(t, "reply", string(retry.Reply), "done")
+		want(t, "operations that have waited", waits.n, 2)
+		w.EndTurn(retry, nfs4.OK, nil, nil)
+		s.Leave()
+		want(t, "Expire", w.Expire(s.ClientID()), nfs4.OK)
+		w.empty()
+	})
+}
+
+// TestRevoke40: the state of an export that has gone is NFS4ERR_ADMIN_REVOKED
+// (R7530-9.1.4.4-5). The owner's next number still counts, and the first operation
+// that hears of it ends the stateid.
+func TestRevoke40(t *testing.T) {
+	w := newWorld(t)
+	s := w.plain("x")
+	id := w.opened(s, "o", "f", "file")
+	w.Revoke(func(any) bool { return true })
+	_, status := w.Open(s, &id)
+	want(t, "stateid", status, nfs4.ErrAdminRevoked)
+	a := &Turn{Op: nfs4.OpClose, StateID: id, SeqID: 3}
+	want(t, "CLOSE in its turn", w.BeginTurn(t.Context(), s, a), nfs4.OK)
+	status = w.Close(s, &id)
+	want(t, "CLOSE", status, nfs4.ErrAdminRevoked)
+	w.EndTurn(a, status, []byte("revoked"), nil)
+	want(t, "revoked stateids", len(s.client.revoked), 0)
+	w.turn(s, &Turn{Op: nfs4.OpOpen, Owner: []byte("o"), SeqID: 4}, func() { w.open(s, "o", "g", 3, 0, nil) })
+	s.Leave()
+	want(t, "Expire", w.Expire(s.ClientID()), nfs4.OK)
+	w.empty()
+}

@@ -1,0 +1,262 @@
+package nfs4state
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+)
+
+// setting returns SETCLIENTID of an incarnation of a client.
+func setting(id string, verifier, uid int) *SetClientID {
+	return &SetClientID{Principal: Principal{1, uint32(uid)}, ID: []byte(id), Verifier: nfs4.Verifier{byte(verifier)}}
+}
+
+// set is SETCLIENTID, which must succeed.
+func (w *world) set(a *SetClientID) (id uint64, confirm nfs4.Verifier) {
+	w.t.Helper()
+	id, confirm, _, status := w.SetClientID(a)
+	want(w.t, "SETCLIENTID", status, nfs4.OK)
+	return id, confirm
+}
+
+// plain makes a client of version 4.0 of uid 0, and begins a call.
+func (w *world) plain(name string) *Session {
+	w.t.Helper()
+	id, confirm := w.set(setting(name, 1, 0))
+	want(w.t, "SETCLIENTID_CONFIRM", w.ConfirmClientID(TCP, Principal{1, 0}, id, confirm), nfs4.OK)
+	return w.enter(id)
+}
+
+// enter begins a call of a client.
+func (w *world) enter(id uint64) *Session {
+	w.t.Helper()
+	s, status := w.ByClientID(TCP, id)
+	want(w.t, "client ID", status, nfs4.OK)
+	return s
+}
+
+// A recorded is a client record of the notation in RFC 7530, Section 16.33.5.
+type recorded struct {
+	v byte
+	c uint64
+	s nfs4.Verifier
+}
+
+// TestSetClientIDCases has a client make all short sequences of SETCLIENTID, of two
+// incarnations, and SETCLIENTID_CONFIRM, of any earlier results. The answers, and
+// the times at which opens are lost, are those of the five cases of RFC 7530,
+// Sections 16.33.5 and 16.34.5.
+//
+// R7530-16.33-2, R7530-16.33-3, R7530-16.33-4, R7530-16.33-5, R7530-16.34-1,
+// R7530-16.34-2, R7530-16.34-3, R7530-9.1.1-2, R7530-9.1.1-7, R7530-9.6.1-1.
+func TestSetClientIDCases(t *testing.T) {
+	const (
+		set1 = iota
+		set2
+		confirmLast
+		confirmBefore
+		confirmFirst
+		openFile
+		choices
+		length = 5
+	)
+	total := 1
+	for range length {
+		total *= choices
+	}
+	for n := range total {
+		w := newWorld(t)
+		var confirmed, unconfirmed *recorded
+		var given []recorded
+		open := false
+		trace := ""
+		for step, rest := 0, n; step < length; step, rest = step+1, rest/choices {
+			choice := rest % choices
+			trace += fmt.Sprint(choice)
+			switch choice {
+			case set1, set2:
+				v := byte(choice + 1)
+				id, confirm := w.set(setting("x", int(v), 0))
+				same := confirmed != nil && confirmed.v == v
+				for _, g := range given {
+					if g.s == confirm || g.c == id && (!same || g.c != confirmed.c) {
+						t.Fatalf("%s: an identifier is given twice", trace)
+					}
+				}
+				if same {
+					want(t, trace+": client ID", id, confirmed.c)
+				}
+				unconfirmed = &recorded{v, id, confirm}
+				given = append(given, *unconfirmed)
+			case openFile:
+				if confirmed == nil || open {
+					continue
+				}
+				s := w.enter(confirmed.c)
+				turn := &Turn{Op: nfs4.OpOpen, Owner: []byte("o")}
+				want(t, trace+": turn", w.BeginTurn(t.Context(), s, turn), nfs4.OK)
+				w.open(s, "o", "f", 3, 0, nil)
+				w.EndTurn(turn, nfs4.OK, []byte("reply"), nil)
+				s.Leave()
+				open = true
+			default:
+				at := map[int]int{confirmLast: len(given) - 1, confirmBefore: len(given) - 2, confirmFirst: 0}[choice]
+				if at < 0 || at >= len(given) {
+					continue
+				}
+				g := given[at]
+				expected := nfs4.ErrStaleClientID
+				switch {
+				case unconfirmed != nil && *unconfirmed == g:
+					open = open && confirmed.c == g.c
+					confirmed, unconfirmed, expected = unconfirmed, nil, nfs4.OK
+				case confirmed != nil && *confirmed == g:
+					expected = nfs4.OK
+				}
+				want(t, trace+": other principal", w.ConfirmClientID(TCP, Principal{1, 7}, g.c, g.s) == nfs4.OK, false)
+				want(t, trace+": other transport", w.ConfirmClientID(RDMA, Principal{1, 0}, g.c, g.s), nfs4.ErrStaleClientID)
+				want(t, trace+": SETCLIENTID_CONFIRM", w.ConfirmClientID(TCP, Principal{1, 0}, g.c, g.s), expected)
+			}
+			want(t, trace+": something is open", len(w.files) > 0, open)
+			if confirmed != nil {
+				w.enter(confirmed.c).Leave()
+			}
+		}
+	}
+}
+
+// TestSetClientIDPrincipals: another principal does not get a name that has state
+// (R7530-9.1.1-6, R7530-16.33-1), but gets one without state or past its lease
+// (R7530-9.1.2-2).
+func TestSetClientIDPrincipals(t *testing.T) {
+	w := newWorld(t)
+	a := setting("x", 1, 0)
+	a.Callback.UAddr = "somewhere"
+	id, confirm := w.set(a)
+	want(t, "SETCLIENTID_CONFIRM", w.ConfirmClientID(TCP, Principal{1, 0}, id, confirm), nfs4.OK)
+	s := w.enter(id)
+	w.turn(s, &Turn{Op: nfs4.OpOpen, Owner: []byte("o")}, func() { w.open(s, "o", "f", 3, 0, nil) })
+	s.Leave()
+	thief := setting("x", 1, 7)
+	_, _, using, status := w.SetClientID(thief)
+	want(t, "SETCLIENTID by another", status, nfs4.ErrClidInUse)
+	want(t, "client_using", using.UAddr, "somewhere")
+	w.sleep(testLease + 1)
+	stolen, confirm := w.set(thief)
+	want(t, "files", len(w.files), 0)
+	want(t, "SETCLIENTID_CONFIRM", w.ConfirmClientID(TCP, Principal{1, 7}, stolen, confirm), nfs4.OK)
+	_, status = w.ByClientID(TCP, id)
+	want(t, "old client ID (R7530-9.6.3.2-1)", status, nfs4.ErrExpired)
+	next, _ := w.set(setting("x", 3, 0)) // stolen has no state
+	want(t, "client IDs", next != stolen && next != id, true)
+}
+
+// TestSetClientIDBounds: a flood of SETCLIENTID drops the flood's own records
+// (R7530-16.34-5), and unconfirmed ones end after a lease.
+func TestSetClientIDBounds(t *testing.T) {
+	w := newWorld(t)
+	s := w.plain("quiet")
+	s.Leave()
+	for i := range 3 * maxUnconfirmed {
+		w.set(setting(fmt.Sprint("x", i), 1, 0))
+	}
+	want(t, "unconfirmed records", w.used[unconfirmedRecords] <= maxUnconfirmed, true)
+	id, confirm := w.set(setting("late", 1, 0))
+	w.sleep(testLease + 1)
+	want(t, "SETCLIENTID_CONFIRM after a lease", w.ConfirmClientID(TCP, Principal{1, 0}, id, confirm), nfs4.ErrStaleClientID)
+	w.Sweep()
+	want(t, "records", len(w.clients), 1)
+	want(t, "Expire", w.Expire(s.ClientID()), nfs4.OK)
+	w.empty()
+}
+
+// TestVersionsApart: a name of version 4.0 and one of version 4.1 are two clients,
+// and identifiers of one are none of the other; neither are those of the other
+// transport.
+func TestVersionsApart(t *testing.T) {
+	w := newWorld(t)
+	plain, later := w.plain("x"), w.client("x")
+	want(t, "client IDs differ", plain.ClientID() != later.ClientID(), true)
+	var id nfs4.StateID
+	w.turn(plain, &Turn{Op: nfs4.OpOpen, Owner: []byte("o")}, func() { _, id = w.open(plain, "o", "f", 3, 0, nil) })
+	_, other := w.open(later, "o", "f", 3, 0, nil)
+	_, status := w.ByClientID(TCP, later.ClientID())
+	want(t, "client ID of 4.1", status, nfs4.ErrStaleClientID)
+	_, status = w.ByStateID(TCP, &other)
+	want(t, "stateid of 4.1", status, nfs4.ErrBadStateID)
+	_, status = w.ByStateID(RDMA, &id)
+	want(t, "stateid by RDMA", status, nfs4.ErrBadStateID)
+	_, status = w.ByClientID(RDMA, plain.ClientID())
+	want(t, "client ID by RDMA", status, nfs4.ErrStaleClientID)
+	_, status = w.Open(later, &id)
+	want(t, "stateid of 4.0", status, nfs4.ErrBadStateID)
+	want(t, "DESTROY_CLIENTID", w.DestroyClientID(plain.ClientID()), nfs4.ErrStaleClientID)
+	want(t, "CREATE_SESSION", w.CreateSession(create(plain.ClientID(), 1, 0)).Status, nfs4.ErrStaleClientID)
+}
+
+// TestLeases40: a client of version 4.0 does not end while a call of it runs, or
+// within a lease of the last (R7530-9.5-3), and then gives way at a conflict
+// (R7530-9.6.3.1-2) or after a day. Its identifiers are NFS4ERR_EXPIRED
+// (R7530-9.6.3-1, R7530-9.1.4.4-5).
+func TestLeases40(t *testing.T) {
+	w := newWorld(t)
+	s, other := w.plain("x"), w.client("other")
+	var id nfs4.StateID
+	w.turn(s, &Turn{Op: nfs4.OpOpen, Owner: []byte("o")}, func() { _, id = w.open(s, "o", "f", 3, 3, "file") })
+	w.confirmed(s, "o")
+	w.sleep(2 * testLease)
+	want(t, "OPEN while a call runs", w.openStatus(other, "o", "f", 1, 0), nfs4.ErrShareDenied)
+	s.Leave()
+	w.sleep(testLease)
+	want(t, "OPEN within a lease", w.openStatus(other, "o", "f", 1, 0), nfs4.ErrShareDenied)
+	list, _ := w.Clients(10)
+	want(t, "minor version in the list", list[0].Minor, 0)
+	want(t, "sessions in the list", len(list[0].Sessions), 0)
+	w.sleep(1)
+	w.Sweep()
+	again, status := w.ByStateID(TCP, &id)
+	want(t, "stateid of a courtesy client (R7530-9.6.3.1-1)", status, nfs4.OK)
+	again.Leave()
+	w.sleep(testLease + 1)
+	want(t, "OPEN after a lease", w.openStatus(other, "o", "f", 1, 0), nfs4.OK)
+	want(t, "releases", w.releases("file"), 1)
+	_, status = w.ByStateID(TCP, &id)
+	want(t, "stateid", status, nfs4.ErrExpired)
+	_, status = w.ByClientID(TCP, s.ClientID())
+	want(t, "client ID", status, nfs4.ErrExpired)
+	unknown := id
+	unknown.Other[11]++
+	_, status = w.ByStateID(TCP, &unknown)
+	want(t, "stateid that was never given", status, nfs4.ErrBadStateID)
+	unknown.Other[0]++
+	_, status = w.ByStateID(TCP, &unknown)
+	want(t, "stateid of another server", status, nfs4.ErrStaleStateID)
+}
+
+// TestMemory: the oldest values are forgotten.
+func TestMemory(t *testing.T) {
+	var m memory[int]
+	for i := range 2*maxRemembered + 3 {
+		m.add(i)
+		want(t, "value just added", m.has(i), true)
+	}
+	want(t, "oldest", m.has(maxRemembered+2), false)
+	want(t, "next", m.has(maxRemembered+3), true)
+	want(t, "size", len(m.set), maxRemembered)
+}
+
+// TestRenewPrincipals: RENEW needs the client's principal, or one with an open
+// (R7530-16.28-4).
+func TestRenewPrincipals(t *testing.T) {
+	w := newWorld(t)
+	s := w.plain("x")
+	var id nfs4.StateID
+	w.turn(s, &Turn{Op: nfs4.OpOpen, Owner: []byte("o"), Principal: Principal{1, 7}}, func() { _, id = w.open(s, "o", "f", 3, 0, nil) })
+	w.confirmed(s, "o")
+	want(t, "RENEW by the maker", w.Renew(s, Principal{1, 0}), nfs4.OK)
+	want(t, "RENEW by a user with an open", w.Renew(s, Principal{1, 7}), nfs4.OK)
+	want(t, "RENEW by a stranger", w.Renew(s, Principal{1, 8}), nfs4.ErrAccess)
+	w.turn(s, &Turn{Op: nfs4.OpClose, StateID: id, SeqID: 1}, func() { want(t, "CLOSE", w.Close(s, &id), nfs4.OK) })
+	want(t, "RENEW after CLOSE", w.Renew(s, Principal{1, 7}), nfs4.ErrAccess)
+}
