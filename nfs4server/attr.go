@@ -37,10 +37,15 @@ var (
 	supported2 = nfs4.Known.Without(unsupplied)
 	supported1 = supported2.Without(later)
 
-	// unreadable2 and unreadable1 are the supported attributes that a client can
+	// supported0 are those of minor version 0: it has no attribute after
+	// mounted_on_fileid.
+	supported0 = supported1.And(nfs4.Bitmap{Words: [3]uint32{^uint32(0), 1<<(nfs4.AttrMountedOnFileID+1-32) - 1}})
+
+	// unreadable2, unreadable1 and unreadable0 are the supported attributes that a client can
 	// only set.
 	unreadable2 = supported2.And(onlySet)
 	unreadable1 = supported1.And(onlySet)
+	unreadable0 = supported0.And(onlySet)
 
 	// ofServer are the attributes that fillServer sets.
 	ofServer = nfs4.BitmapOf(nfs4.AttrSupportedAttrs, nfs4.AttrFHExpireType, nfs4.AttrLinkSupport, nfs4.AttrSymlinkSupport,
@@ -52,9 +57,12 @@ var (
 // supported returns the attributes of an object in the COMPOUND's minor version.
 // clone_blksize shows that CLONE works (RFC 7862, Section 4.1.2).
 func (x *compound) supported(o *object) nfs4.Bitmap {
-	ids := supported1
-	if x.minor >= nfs4.Minor2 {
-		ids = supported2
+	ids := supported2
+	switch x.minor {
+	case nfs4.Minor0:
+		ids = supported0
+	case nfs4.Minor1:
+		ids = supported1
 	}
 	if o.use == nil {
 		return ids
@@ -72,7 +80,10 @@ func (x *compound) supported(o *object) nfs4.Bitmap {
 // be set (RFC 8881, Section 5.5).
 func (x *compound) unreadable(ids nfs4.Bitmap) bool {
 	only := &unreadable1
-	if x.minor >= nfs4.Minor2 {
+	switch x.minor {
+	case nfs4.Minor0:
+		only = &unreadable0
+	case nfs4.Minor2:
 		only = &unreadable2
 	}
 	return ids.Any(only)
@@ -355,6 +366,9 @@ func setAttr(ctx context.Context, x *compound) nfs4.Status {
 	a.Decode(x.args)
 	if x.args.Err() != nil {
 		return nfs4.ErrBadXDR
+	}
+	if !a.StateID.Special() {
+		x.byStateID(&a.StateID) // renews the lease also if the stateid does not matter
 	}
 	set, done, status := x.setAttrs(ctx, &a.Attrs, settable)
 	if status == nfs4.OK {

@@ -19,7 +19,7 @@ func (x *compound) toChange(ctx context.Context, o *object, name []byte) nfs4.St
 		}
 		return status
 	}
-	if status := checkName(name); status != nfs4.OK {
+	if status := x.checkName(name); status != nfs4.OK {
 		return status
 	}
 	if status := x.mayChange(o); status != nfs4.OK {

@@ -34,6 +34,9 @@ func (s *Server) Clients(limit int) (list []ClientInfo, all int) {
 	infos, all := s.state.Clients(limit)
 	for _, i := range infos {
 		c := ClientInfo{ClientInfo: i}
+		if i.Addr.IsValid() {
+			c.Addrs = append(c.Addrs, i.Addr)
+		}
 		for _, session := range i.Sessions {
 			for _, conn := range session.Conns {
 				if p, ok := conn.(*oncrpc.Peer); ok && p != nil {

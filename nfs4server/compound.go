@@ -27,7 +27,9 @@ type compound struct {
 	tag   []byte
 	start int // of the results in the reply's head
 
-	session    *nfs4state.Session // after SEQUENCE
+	session    *nfs4state.Session // after SEQUENCE, or the client of version 4.0
+	turn       nfs4state.Turn     // of version 4.0
+	word       [4]byte            // memory for inTurn
 	slot       uint32
 	sequenceID uint32 // of the slot
 	begun      bool   // the slot executes this call
@@ -107,6 +109,7 @@ const (
 	changes    // changes something: runs to its end even if the connection ends
 	makes      // makes an object, for which GETFH follows
 	ofPlaces   // has a meaning in an absent file system
+	sequenced  // has sequence numbers of owners in version 4.0
 )
 
 // serve executes a COMPOUND.
@@ -123,7 +126,7 @@ func (x *compound) serve(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) (
 	case head.Minor > nfs4.MaxMinor || !x.server.minors[head.Minor]:
 		status, x.n = nfs4.ErrMinorVersMismatch, 0
 	case x.n > maxOps:
-		return x.refuse(nfs4.ErrTooManyOps)
+		return x.refuse(x.noRoom(nfs4.ErrTooManyOps))
 	}
 	for x.i = 0; x.i < x.n && status == nfs4.OK; x.i++ {
 		if status, err = x.next(ctx); err != nil {
@@ -161,6 +164,7 @@ func (x *compound) end() {
 		x.begun = false
 		x.session.End(x.slot, nil, false, true)
 	}
+	x.leave()
 	x.special.End() // if the operation has panicked
 	x.specialSource.End()
 	for _, u := range x.uses {
@@ -266,21 +270,31 @@ func (x *compound) next(ctx context.Context) (nfs4.Status, error) {
 		return x.sequence(ctx)
 	}
 	if status := x.fits(o); status != nfs4.OK {
-		return x.fail(status), nil
+		return x.fail(x.noRoom(status)), nil
 	}
 	switch {
+	case o.flags&needsSaved != 0 && !x.saved.set() && x.minor == nfs4.Minor0 && x.op == nfs4.OpRestoreFH:
+		return x.fail(nfs4.ErrRestoreFH), nil
 	case o.flags&needsCurrent != 0 && !x.current.set(), o.flags&needsSaved != 0 && !x.saved.set():
 		return x.fail(nfs4.ErrNoFileHandle), nil
 	case o.flags&(needsCurrent|ofPlaces) == needsCurrent && x.current.absent():
 		return x.fail(nfs4.ErrMoved), nil
 	}
+	conn := ctx
 	if o.flags&changes != 0 {
 		ctx = context.Background() // the connection may end
 	}
 	before := len(x.out)
 	x.out = xdr.AppendUint32(x.out, uint32(x.op))
 	mark := len(x.out)
-	status = o.do(ctx, x)
+	switch {
+	case x.minor > nfs4.Minor0:
+		status = o.do(ctx, x)
+	case o.flags&sequenced != 0:
+		status = x.inTurn(conn, ctx, o)
+	default:
+		status = x.plain(o.do(ctx, x), mark)
+	}
 	x.special.End()
 	x.specialSource.End()
 	if x.args.Err() != nil && status == nfs4.OK {
@@ -289,6 +303,9 @@ func (x *compound) next(ctx context.Context) (nfs4.Status, error) {
 	if status != nfs4.OK && len(x.out) == mark {
 		x.out = x.out[:before]
 		return x.fail(status), nil
+	}
+	if x.minor == nfs4.Minor0 {
+		x.current.stated = false // there is no current stateid
 	}
 	if o.flags&changes != 0 {
 		for _, u := range x.uses {
@@ -320,6 +337,8 @@ func (x *compound) lookup() (*operation, nfs4.Status) {
 // Sections 2.10.2.1 and 15.1.3).
 func (x *compound) position(o *operation) nfs4.Status {
 	switch {
+	case x.minor == nfs4.Minor0:
+		return nfs4.OK
 	case x.op == nfs4.OpSequence && x.i > 0:
 		return nfs4.ErrSequencePos
 	case x.op == nfs4.OpSequence || x.i > 0 && x.op != nfs4.OpBindConnToSession:
@@ -363,6 +382,15 @@ func (x *compound) tooBig() nfs4.Status {
 		return nfs4.ErrRepTooBigToCache
 	}
 	return nfs4.ErrRepTooBig
+}
+
+// noRoom returns the status of an operation whose results have no room, by the
+// minor version (RFC 7530, Section 13.1.3.4).
+func (x *compound) noRoom(status nfs4.Status) nfs4.Status {
+	if x.minor == nfs4.Minor0 {
+		return nfs4.ErrResource
+	}
+	return status
 }
 
 // minResult is the length in bytes of an operation's number and status.

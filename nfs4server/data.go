@@ -41,6 +41,9 @@ func (x *compound) mayUseOf(of *object, use *nfs4state.SpecialUse, id *nfs4.Stat
 		*use, status = x.server.state.BeginSpecial(key, access, bypass)
 		return nil, status
 	}
+	if status := x.byStateID(id); status != nfs4.OK {
+		return nil, status
+	}
 	o, status := x.server.state.Open(x.session, id)
 	switch {
 	case o == nil:
@@ -61,7 +64,10 @@ func (x *compound) maySize(ctx context.Context, id *nfs4.StateID) (*realm.Open, 
 	if status != nfs4.OK {
 		return nil, status
 	}
-	if regular(&attr) != nfs4.OK {
+	switch status := regular(&attr); {
+	case status == nfs4.ErrIsDir && x.minor == nfs4.Minor0:
+		return nil, status
+	case status != nfs4.OK:
 		return nil, nfs4.ErrWrongType // Section 15.2 lists no other of its kind
 	}
 	return x.mayUse(id, nfs4.ShareWrite)

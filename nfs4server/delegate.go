@@ -172,6 +172,9 @@ func delegReturn(ctx context.Context, x *compound) nfs4.Status {
 	if x.current.node != nil {
 		return nfs4.ErrBadStateID
 	}
+	if status := x.byStateID(&a.StateID); status != nfs4.OK {
+		return status
+	}
 	status := x.claimed(&a.StateID)
 	if status == nfs4.OK {
 		status = x.server.state.ReturnDelegation(x.session, &a.StateID)

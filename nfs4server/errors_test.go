@@ -9,6 +9,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4/nfs4test"
 )
 
+// permittedIn is permitted in a minor version.
+func permittedIn(minor uint32, op nfs4.Op, status nfs4.Status) bool {
+	if minor == nfs4.Minor0 {
+		return nfs4test.Listed40(op, status)
+	}
+	return permitted(op, status)
+}
+
 // permitted reports whether an operation may end with a status.
 func permitted(op nfs4.Op, status nfs4.Status) bool {
 	offered := op == nfs4.OpIllegal || op == nfs4.OpSequence || op < nfs4.NumOp && operations[op].do != nil

@@ -86,7 +86,11 @@ func (x *compound) writer() (f *realm.File) {
 	if err != nil {
 		return nil
 	}
-	x.server.state.EachOpen(x.session, key, func(o *nfs4state.Open) bool {
+	session := x.session
+	if x.minor == nfs4.Minor0 {
+		session = nil // COMMIT has no stateid: an open of the same user will do
+	}
+	x.server.state.EachOpen(session, key, func(o *nfs4state.Open) bool {
 		f = u.FileOf(openOf(o.File), vfs.OpenWrite)
 		return f == nil
 	})

@@ -125,17 +125,21 @@ func restoreFH(_ context.Context, x *compound) nfs4.Status {
 }
 
 // checkName returns the status of a name that no file system should be asked
-// about (RFC 8881, Section 14.4).
-func checkName(name []byte) nfs4.Status {
+// about (RFC 8881, Section 14.4; RFC 7530, Section 12.7).
+func (x *compound) checkName(name []byte) nfs4.Status {
 	switch {
 	case len(name) == 0:
 		return nfs4.ErrInval
 	case len(name) > maxName:
 		return nfs4.ErrNameTooLong
-	case string(name) == ".", string(name) == "..", bytes.IndexByte(name, '/') >= 0, bytes.IndexByte(name, 0) >= 0:
+	case string(name) == ".", string(name) == "..":
 		return nfs4.ErrBadName
+	case bytes.IndexByte(name, '/') < 0 && bytes.IndexByte(name, 0) < 0:
+		return nfs4.OK
+	case x.minor == nfs4.Minor0:
+		return nfs4.ErrBadChar
 	}
-	return nfs4.OK
+	return nfs4.ErrBadName
 }
 
 // maxName is the longest name of Linux's file systems, in bytes.
@@ -155,7 +159,7 @@ func (x *compound) lookupName(ctx context.Context, name []byte) nfs4.Status {
 	if status := x.directory(ctx, &x.current); status != nfs4.OK {
 		return status
 	}
-	if status := checkName(name); status != nfs4.OK {
+	if status := x.checkName(name); status != nfs4.OK {
 		return status
 	}
 	if n := x.current.node; n != nil {
@@ -319,10 +323,15 @@ func secInfo(ctx context.Context, x *compound) nfs4.Status {
 	if x.args.Err() != nil {
 		return nfs4.ErrBadXDR
 	}
+	dir := x.current
 	if status := x.lookupName(ctx, a.Name); status != nfs4.OK {
 		return status
 	}
-	return x.flavors()
+	status := x.flavors()
+	if x.minor == nfs4.Minor0 {
+		x.current = dir // RFC 7530, Section 16.31.4
+	}
+	return status
 }
 
 // secInfoNoName is SECINFO_NO_NAME (RFC 8881, Section 18.45).

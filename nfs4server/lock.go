@@ -39,6 +39,9 @@ func lockT(ctx context.Context, x *compound) nfs4.Status {
 	if x.args.Err() != nil {
 		return nfs4.ErrBadXDR
 	}
+	if status := x.byClientID(a.Owner.ClientID); status != nfs4.OK {
+		return status
+	}
 	args := nfs4state.Lock{Owner: a.Owner.Owner, Exclusive: isExclusive(a.Type)}
 	if status := x.lockArgs(ctx, &args, a.Offset, a.Length); status != nfs4.OK {
 		return status

@@ -46,6 +46,7 @@ func open(ctx context.Context, x *compound) nfs4.Status {
 		return status
 	}
 	res.Delegation = x.delegate(ctx, &a)
+	x.confirms(&a, res)
 	x.out = res.AppendTo(x.out)
 	x.current.stateid, x.current.stated = res.StateID, true
 	return nfs4.OK
@@ -54,7 +55,10 @@ func open(ctx context.Context, x *compound) nfs4.Status {
 // openArgs checks the arguments of OPEN alone.
 func (x *compound) openArgs(a *nfs4.OpenArgs) nfs4.Status {
 	wants := nfs4.WantDelegMask | nfs4.WantSignalAvail | nfs4.WantPushDeleg
-	if x.minor >= nfs4.Minor2 {
+	switch x.minor {
+	case nfs4.Minor0:
+		wants = 0
+	case nfs4.Minor2:
 		wants = ^nfs4.ShareBoth & ^uint32(0xfc) // later documents add more wishes
 	}
 	access := a.ShareAccess &^ wants
@@ -65,7 +69,7 @@ func (x *compound) openArgs(a *nfs4.OpenArgs) nfs4.Status {
 		return nfs4.ErrInval
 	case a.How != nfs4.NoCreate && a.Claim != nfs4.ClaimNull:
 		return nfs4.ErrInval
-	case a.How != nfs4.NoCreate && (a.Attrs.Mask.Has(nfs4.AttrModeSetMasked) || badMode(&a.Attrs)):
+	case x.minor > nfs4.Minor0 && a.How != nfs4.NoCreate && (a.Attrs.Mask.Has(nfs4.AttrModeSetMasked) || badMode(&a.Attrs)):
 		return nfs4.ErrInval // also for a file that exists (RFC 8881, Sections 6.2.4 and 6.2.5)
 	case x.current.node != nil && a.Claim != nfs4.ClaimNull:
 		return nfs4.ErrIsDir
@@ -79,7 +83,7 @@ func (x *compound) openName(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.Ope
 	if status := x.directory(ctx, &x.current); status != nfs4.OK {
 		return status
 	}
-	if status := checkName(a.Name); status != nfs4.OK {
+	if status := x.checkName(a.Name); status != nfs4.OK {
 		return status
 	}
 	if x.current.node != nil || x.junction(ctx, &x.current, string(a.Name)) != nil {
@@ -386,7 +390,10 @@ func closeFile(ctx context.Context, x *compound) nfs4.Status {
 func openDowngrade(ctx context.Context, x *compound) nfs4.Status {
 	var a nfs4.OpenDowngradeArgs
 	a.Decode(x.args)
-	access := a.ShareAccess &^ nfs4.WantDelegMask
+	access := a.ShareAccess
+	if x.minor > nfs4.Minor0 {
+		access &^= nfs4.WantDelegMask
+	}
 	switch {
 	case x.args.Err() != nil:
 		return nfs4.ErrBadXDR

@@ -16,6 +16,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4/nfs4test"
 	"github.com/nfsrdma/nfsrdma/nfs4state"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/replay"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/recall"
 	"github.com/nfsrdma/nfsrdma/vfs"
@@ -41,7 +43,8 @@ func loopbackOf(t *testing.T, lease time.Duration, fs vfs.FS) *nfs4test.Server {
 	require.NoError(t, err)
 	mux := new(oncrpc.Mux)
 	New(Config{Realm: r, State: state, Lease: lease}).Register(mux)
-	server := &oncrpc.Server{Handler: mux, Log: slog.New(slog.DiscardHandler)}
+	replies := replay.New(mux, replay.Config{Keep: func(_ rpcmsg.Procedure, msg []byte) bool { return nfs4.Once(msg) }})
+	server := &oncrpc.Server{Handler: replies, Log: slog.New(slog.DiscardHandler)}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	done := make(chan error)

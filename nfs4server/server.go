@@ -25,8 +25,8 @@ type Config struct {
 	// ID identifies the daemon to its clients, over restarts and addresses.
 	ID [16]byte
 
-	// Minors are the minor versions to serve: nfs4.Minor1, nfs4.Minor2. Empty
-	// means both.
+	// Minors are the minor versions to serve: nfs4.Minor0 to nfs4.Minor2. Empty
+	// means all.
 	Minors []uint32
 
 	// Owners translates owners and groups of files; nil means that they are
@@ -37,7 +37,7 @@ type Config struct {
 	MaxSlots uint32
 }
 
-// A Server is NFS version 4, minor versions 1 and 2.
+// A Server is NFS version 4, minor versions 0 to 2.
 type Server struct {
 	realm     *realm.Realm
 	state     *nfs4state.State
@@ -96,7 +96,7 @@ func New(c Config) *Server {
 	s.callbacks.server, s.callbacks.clients = s, make(map[uint64]*callbackQueue)
 	s.callbacks.ctx, s.callbacks.stop = context.WithCancel(context.Background())
 	if len(c.Minors) == 0 {
-		c.Minors = []uint32{nfs4.Minor1, nfs4.Minor2}
+		c.Minors = []uint32{nfs4.Minor0, nfs4.Minor1, nfs4.Minor2}
 	}
 	for _, m := range c.Minors {
 		s.minors[m] = true

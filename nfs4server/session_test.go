@@ -152,9 +152,9 @@ func TestPositions(t *testing.T) {
 	st, n = g.raw(root())
 	assert.Equal(t, nfs4.ErrMinorVersMismatch, st)
 	assert.Zero(t, n)
-	g.minor = 0
+	g.s.minors[0], g.minor = false, 0
 	st, _ = g.raw(root())
-	assert.Equal(t, nfs4.ErrMinorVersMismatch, st, "R8881-2.7-1: 4.0 is not served")
+	assert.Equal(t, nfs4.ErrMinorVersMismatch, st, "R8881-2.7-1, R7530-15.2-1: 4.0 is off")
 }
 
 // TestUndefined checks operations that the minor version does not have

@@ -47,6 +47,9 @@ func (t *T) client() *client { return t.dial().client(t.unique()) }
 
 // client makes a client ID.
 func (c *conn) client(owner string) *client {
+	if c.t.Minor == nfs4.Minor0 {
+		return c.client40(owner, 1)
+	}
 	res := c.register(owner, 1, 0)
 	return &client{conn: c, owner: owner, verifier: nfs4.Verifier{1}, id: res.ClientID, seq: res.SequenceID}
 }
@@ -76,10 +79,15 @@ type session struct {
 	id     nfs4.SessionID
 	fore   nfs4.ChannelAttrs
 	seq    []uint32 // the last sequence ID of each slot
+
+	numbers *numbers // of version 4.0, which has neither id nor slots
 }
 
 // session makes a session with the given changes to its arguments.
 func (c *client) session(change ...func(a *nfs4.CreateSessionArgs)) *session {
+	if c.t.Minor == nfs4.Minor0 {
+		return &session{conn: c.conn, client: c, numbers: newNumbers()}
+	}
 	a := c.args()
 	for _, f := range change {
 		f(&a)
@@ -94,6 +102,9 @@ func (c *client) session(change ...func(a *nfs4.CreateSessionArgs)) *session {
 
 // ready sends RECLAIM_COMPLETE.
 func (s *session) ready() *session {
+	if s.numbers != nil {
+		return s
+	}
 	s.want(nfs4.OK, reclaimCompleteOp(false))
 	return s
 }
@@ -122,6 +133,9 @@ func (s *session) sequenceOp(slot uint32) op {
 
 // do makes a COMPOUND in slot 0.
 func (s *session) do(ops ...op) *reply {
+	if s.numbers != nil {
+		return s.doNumbered(ops)
+	}
 	rep := s.compound(slices.Concat([]op{s.sequenceOp(0)}, ops)...)
 	if rep.n > 1 || rep.status == nfs4.OK {
 		s.seq[0]++

@@ -1,4 +1,4 @@
-// Package nfs4test has scenarios for servers of NFS version 4.1 and 4.2: the
+// Package nfs4test has scenarios for servers of NFS versions 4.0 to 4.2: the
 // calls that a client sends, and the answers that the standard requires. A
 // scenario sees nothing but a connection, so that it checks any server. Tests
 // run it against ours and against Linux's.

@@ -31,7 +31,7 @@ type Server struct {
 	// earlier runs.
 	Name string
 
-	// Minor is the minor version to speak: nfs4.Minor1 or nfs4.Minor2.
+	// Minor is the minor version to speak: nfs4.Minor0, with All40, to nfs4.Minor2.
 	Minor uint32
 
 	// Lease is the server's lease time, for whose end Slow scenarios wait.
