@@ -1,5 +1,5 @@
 // Package nfsrdma serves and uses NFS over RDMA in user space: a server of file
-// systems by NFS versions 3, 4.1 and 4.2, on RDMA (iWARP over TCP) and on plain
+// systems by NFS versions 3, 4.0, 4.1 and 4.2, on RDMA (iWARP over TCP) and on plain
 // TCP, and a client of such servers and of Linux's own.
 //
 //	NewServer ─▶ Server ─ServeRDMA, ServeTCP─▶ net.Listener

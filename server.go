@@ -25,6 +25,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/replay"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/recall"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
@@ -93,7 +94,7 @@ type ServerConfig struct {
 	StandardsOnly bool
 
 	// Minors are the minor versions of NFS version 4 to serve besides version
-	// 3: 1, 2 or both. Nil means both, and an empty slice means none.
+	// 3: any of 0, 1 and 2. Nil means all, and an empty slice means none.
 	Minors []uint32
 
 	// NoDelegations keeps clients of version 4 from getting delegations, by which
@@ -183,7 +184,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		four.Register(mux)
 	}
 	// One cache, because a client may reconnect on another transport.
-	replies := replay.New(mux, replay.Config{Keep: nfsserver.ExecuteOnce})
+	replies := replay.New(mux, replay.Config{Keep: executeOnce})
 	var calls oncrpc.Service = replies
 	if cfg.Wrap != nil {
 		calls = cfg.Wrap(replies)
@@ -216,6 +217,12 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	return s, nil
 }
 
+// executeOnce reports whether a call must not be executed again when it is
+// retransmitted.
+func executeOnce(p rpcmsg.Procedure, msg []byte) bool {
+	return nfsserver.ExecuteOnce(p, msg) || nfs4.Once(msg)
+}
+
 // Lease4 is the lease of clients of version 4: how long a client may be silent,
 // and how long it may take to return a delegation.
 const Lease4 = 40 * time.Second
@@ -234,8 +241,8 @@ func clock() func() time.Duration {
 // is wanted, and the list of its clients.
 func (c *ServerConfig) state4() (*nfs4state.State, *clientList, error) {
 	for _, m := range c.Minors {
-		if m != nfs4.Minor1 && m != nfs4.Minor2 {
-			return nil, nil, fmt.Errorf("nfsrdma: minor version %d of NFS version 4 is not served: 1 and 2 are", m)
+		if m > nfs4.MaxMinor {
+			return nil, nil, fmt.Errorf("nfsrdma: minor version %d of NFS version 4 is not served: 0, 1 and 2 are", m)
 		}
 	}
 	if c.Minors != nil && len(c.Minors) == 0 {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -18,7 +19,7 @@ import (
 )
 
 // TestLocks4 has processes of the guest lock bytes of one file through two
-// mounts by version 4, which are two clients, and then through each mount against
+// mounts by version 4.2, and with INTEROP_SOAK by 4.0, which are two clients, and then through each mount against
 // a process of the server's host. The answers are those of a local file system.
 func TestLocks4(t *testing.T) {
 	guest(t)
@@ -26,8 +27,21 @@ func TestLocks4(t *testing.T) {
 	reference, err := tryOnHost(dir, program("guestwork")+" locking "+dir+" "+dir)
 	require.NoError(t, err, reference)
 	d := serve(t, "--no-root-squash")
-	s := d.site().by("4.2")
 	before := d.descriptors()
+	versions := []string{"4.2"}
+	if os.Getenv("INTEROP_SOAK") != "" {
+		versions = append(versions, "4.0")
+	}
+	for _, vers := range versions {
+		t.Run(vers, func(t *testing.T) { locks4(t, d, d.site().by(vers), reference) })
+	}
+	d.settled(before)
+	d.stop()
+	assert.NotContains(t, d.stderr.String(), "level=WARN")
+}
+
+// locks4 checks the answers to the lock programs by one version.
+func locks4(t *testing.T, d *daemon, s site, reference string) {
 	mounts := map[string]string{"rdma": "/mnt", "tcp": "/mnt2"}
 	for transport, point := range mounts {
 		s.mount(t, point, s.options(transport))
@@ -41,9 +55,6 @@ func TestLocks4(t *testing.T) {
 	for _, point := range mounts {
 		umount(t, point)
 	}
-	d.settled(before)
-	d.stop()
-	assert.NotContains(t, d.stderr.String(), "level=WARN")
 }
 
 // unionOf matches the answer to the process b's test for locks of the others. On

@@ -59,7 +59,7 @@ cd ..
 rm -r *
 `
 
-// TestWork4 checks that everyday programs work on mounts by version 4.2, from
+// TestWork4 checks that everyday programs work on mounts by versions 4.2 and 4.0, from
 // which they are also started: tar, git, make and gcc. It takes minutes.
 func TestWork4(t *testing.T) {
 	if os.Getenv("INTEROP_SOAK") == "" {
@@ -71,9 +71,9 @@ func TestWork4(t *testing.T) {
 	require.NoError(t, os.WriteFile(exports, []byte("/usr *(ro,insecure,no_root_squash)\n"+dir+" *(rw,insecure,no_root_squash)\n"), 0o644))
 	require.NoError(t, os.WriteFile(dir+"/script", []byte(everydayWork), 0o644))
 	d := serveExports(t, dir, exports)
-	s := d.site().by("4.2")
-	for _, transport := range []string{"rdma", "tcp"} {
-		t.Run(transport, func(t *testing.T) {
+	for _, by := range [][2]string{{"rdma", "4.2"}, {"tcp", "4.2"}, {"rdma", "4.0"}, {"tcp", "4.0"}} {
+		t.Run(by[1]+" over "+by[0], func(t *testing.T) {
+			s, transport := d.site().by(by[1]), by[0]
 			must(t, fmt.Sprintf(everyday, s.host, s.options(transport), dir))
 			timed(t, "work", func() {
 				out, status := try(t, "cp /everyday/work/script /everyday/tmp; rm /everyday/work/script; chroot /everyday /bin/sh /tmp/script")

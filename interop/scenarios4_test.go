@@ -47,6 +47,17 @@ func TestNFS4Scenarios(t *testing.T) {
 			}
 		})
 	}
+	plain := &nfs4test.Server{Dial: s.Dial, Path: s.Path, Name: s.Name, Minor: nfs4.Minor0, Lease: 40 * time.Second}
+	for _, sc := range nfs4test.All40() {
+		t.Run("4.0/"+sc.Name, func(t *testing.T) {
+			if sc.Slow {
+				t.Skip("the lease of a daemon is long; TestScenarios40 runs this with a short one")
+			}
+			for _, failure := range sc.Run(plain) {
+				t.Errorf("%s\n%s", sc.By, failure)
+			}
+		})
+	}
 	peak := d.peak()
 	t.Logf("nfsrdmad has used %d MiB at most", peak>>20)
 	assert.Less(t, peak, int64(hostileMemory))
@@ -71,8 +82,9 @@ func TestNFS4ScenariosKnfsd(t *testing.T) {
 	t.Cleanup(func() { must(t, "exportfs -u '*:/export/nfs4test-far/away'; umount /export/nfs4test-far/away") })
 	s.Referral = []string{"nfs4test-far", "away"}
 	later.Referral = s.Referral
-	for _, sc := range nfs4test.All() {
-		t.Run(sc.Name, func(t *testing.T) {
+	plain := &nfs4test.Server{Dial: s.Dial, Name: s.Name, Minor: nfs4.Minor0, Lease: s.Lease}
+	run := func(on *nfs4test.Server, name string, sc *nfs4test.Scenario) {
+		t.Run(name, func(t *testing.T) {
 			switch {
 			case (sc.Slow || sc.Heavy) && os.Getenv("INTEROP_SOAK") == "":
 				t.Skip("set INTEROP_SOAK to wait for the end of leases, and for thousands of calls")
@@ -80,10 +92,6 @@ func TestNFS4ScenariosKnfsd(t *testing.T) {
 				t.Skip("it crashes a thread of knfsd")
 			case sc.Hostile:
 				t.Skip("the host's forwarded connections come from one address")
-			}
-			on := s
-			if sc.Since > s.Minor {
-				on = later
 			}
 			failures := sc.Run(on)
 			if sc.Linux != "" {
@@ -95,6 +103,16 @@ func TestNFS4ScenariosKnfsd(t *testing.T) {
 				t.Errorf("%s\n%s", sc.By, failure)
 			}
 		})
+	}
+	for _, sc := range nfs4test.All() {
+		if sc.Since > s.Minor {
+			run(later, sc.Name, &sc)
+		} else {
+			run(s, sc.Name, &sc)
+		}
+	}
+	for _, sc := range nfs4test.All40() {
+		run(plain, "4.0/"+sc.Name, &sc)
 	}
 }
 

@@ -30,9 +30,7 @@ var repeatable = [nfs3.NumProc]bool{
 // ExecuteOnce reports whether a call must not be executed again when it is
 // retransmitted, as for replay.Config.Keep. SETACL is such a call for the
 // same reason as WRITE. The MOUNT program has none, because its list of clients
-// is for people. NFS version 4.1 and later have none, because sessions keep
-// their replies (RFC 8881, Section 2.10.6): a second cache could answer a slot's
-// call with the reply to an earlier call of the same XID.
+// is for people. Of NFS version 4, nfs4.Once tells.
 func ExecuteOnce(p rpcmsg.Procedure, _ []byte) bool {
 	if p.Prog == nfsacl.Program {
 		return p.Vers == nfsacl.Version && p.Proc == nfsacl.ProcSetACL

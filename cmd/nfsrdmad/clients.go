@@ -38,7 +38,7 @@ type clientDoc struct {
 	Impl        string       `json:"implementation"`
 	Transport   string       `json:"transport"`
 	Addresses   []string     `json:"addresses"`
-	Version     string       `json:"nfs_version"` // 4.1 or 4.2
+	Version     string       `json:"nfs_version"` // 4.0, 4.1 or 4.2
 	Principal   string       `json:"principal"`
 	State       string       `json:"state"` // unconfirmed, confirmed or courtesy
 	Sessions    []sessionDoc `json:"sessions"`

@@ -240,12 +240,14 @@ func minorVersions(versions []string) (minors []uint32, err error) {
 		switch v {
 		case "3":
 			three = true
+		case "4.0":
+			minors = append(minors, nfs4.Minor0)
 		case "4.1":
 			minors = append(minors, nfs4.Minor1)
 		case "4.2":
 			minors = append(minors, nfs4.Minor2)
 		default:
-			return nil, fmt.Errorf("--vers %s: versions are 3, 4.1 and 4.2", v)
+			return nil, fmt.Errorf("--vers %s: versions are 3, 4.0, 4.1 and 4.2", v)
 		}
 	}
 	if !three {

@@ -1,4 +1,4 @@
-// Command nfsrdmad serves directories by NFS versions 3, 4.1 and 4.2, on
+// Command nfsrdmad serves directories by NFS versions 3, 4.0, 4.1 and 4.2, on
 // RPC-over-RDMA (iWARP over TCP, all in user space) and on plain TCP.
 //
 //	serve.go    flags        exports.go  DIR=/EXPORT     state.go  the state directory

@@ -83,7 +83,7 @@ func newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve [flags] {DIR[=/EXPORT]... | --exports FILE}",
 		Short: "Serve directories",
-		Long: `Serve directories over NFS versions 3, 4.1 and 4.2, on RPC-over-RDMA and on TCP at the same
+		Long: `Serve directories over NFS versions 3, 4.0, 4.1 and 4.2, on RPC-over-RDMA and on TCP at the same
 time, until SIGTERM or SIGINT; then calls under way are finished, for 10 s at
 most, and the exit status is 0. A second signal ends it at once.
 
@@ -154,7 +154,7 @@ without rpcbind by this daemon, with --portmap :111.`,
 	f.BoolVar(&o.manageGIDs, "manage-gids", false, "take users' groups from this host, because calls have room for only 16")
 	f.StringVar(&o.listen, "listen", ":20049", "`ADDR` for RPC-over-RDMA (iWARP over TCP)")
 	f.StringVar(&o.tcp, "tcp", ":2049", "`ADDR` for NFS over plain TCP; \"\" turns it off")
-	f.StringSliceVar(&o.versions, "vers", []string{"3", "4.1", "4.2"}, "`VERSIONS` of NFS to serve: 3, and any of 4.1 and 4.2")
+	f.StringSliceVar(&o.versions, "vers", []string{"3", "4.0", "4.1", "4.2"}, "`VERSIONS` of NFS to serve: 3, and any of 4.0, 4.1, 4.2")
 	f.Var(&o.delegations, "delegations", "version 4: whether clients open and read files without calls")
 	f.StringVar(&o.portmap, "portmap", "", "`ADDR` for a portmapper (TCP and UDP), most often :111")
 	f.BoolVar(&o.register, "register", false, "register the ports with this host's rpcbind")
