@@ -70,6 +70,11 @@ func TestDelegationLog(t *testing.T) {
 type status struct {
 	Procedures []struct{ Calls int }
 	Grants     struct{ Granted, Recalled, Returned, Silent int }
+	NFS4       struct {
+		Granted  int `json:"delegations_granted"`
+		Recalled int `json:"delegations_recalled"`
+		Revoked  int `json:"delegations_revoked"`
+	}
 }
 
 // calls returns the number of calls that the server has answered.

@@ -41,8 +41,11 @@ func (t *Table) Blind(ch *Change) bool {
 	if t == nil || ch.blind {
 		return true
 	}
-	if int64(t.config.Now()) < t.named.Load() {
-		return false
+	if until := t.named.Load(); until > 0 {
+		if int64(t.config.Now()) < until {
+			return false
+		}
+		t.named.CompareAndSwap(until, 0)
 	}
 	if ch.blind = t.all.begin(); !ch.blind {
 		t.all.end()

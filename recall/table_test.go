@@ -262,3 +262,27 @@ func TestCost(t *testing.T) {
 	none.RecallAll()
 	assert.Zero(t, none.Len())
 }
+
+// BenchmarkChange measures the cost of a change of an object that nobody holds:
+// while nothing is held, and while others are.
+func BenchmarkChange(b *testing.B) {
+	for name, holders := range map[string]int{"nothing held": 0, "1,000 others held": 1000} {
+		b.Run(name, func(b *testing.B) {
+			table := newTable()
+			for i := range holders {
+				h := &Holder{Recall: func() {}}
+				if !table.Hold(h, []byte{byte(i), byte(i >> 8)}) || !h.Confirm() {
+					b.Fatal("not held")
+				}
+			}
+			var ch Change
+			key := []byte("the key of the object")
+			for b.Loop() {
+				if !table.Blind(&ch) && !table.Begin(&ch, 1, key) {
+					b.Fatal("held")
+				}
+				table.Done(&ch)
+			}
+		})
+	}
+}

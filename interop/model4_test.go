@@ -1,0 +1,65 @@
+//go:build interop
+
+package interop
+
+import (
+	"io"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/interop/model"
+)
+
+// model4Seed is any number: see TestModel.
+const model4Seed = 4224
+
+// TestModel4 lets two Linux clients by version 4.2, which cache files under
+// delegations, a mount of mountrdma with delegation counters, and a process of the
+// host write and read the same files: each open must see the bytes written last.
+// INTEROP_SOAK is the duration.
+func TestModel4(t *testing.T) {
+	guest(t)
+	seed := uint64(model4Seed)
+	length := soakTime(t, 30*time.Second)
+	if length > 30*time.Second {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("seed %d", seed)
+	control := filepath.Join(t.TempDir(), "control")
+	d := serve(t, "--no-root-squash", "--control", control)
+	v := &views{served: d.dir}
+	v.fuse[0] = shop{addr: d.rdma, site: d.site()}.fuse(t)
+	v.addFUSE(t, 0)
+	s := d.site().by("4.2")
+	var linux []*Session
+	for point, transport := range map[string]string{"/mnt": "rdma", "/mnt2": "tcp"} {
+		s.mount(t, point, s.options(transport))
+		p, err := guest(t).Open(t.Context(), "exec guestwork model "+point)
+		require.NoError(t, err)
+		t.Cleanup(p.Close)
+		v.add("linux by "+transport, p, p.Close)
+		linux = append(linux, p)
+	}
+	v.mounts = append(v.mounts, model.Mount{Name: "host", Player: &again{Player: model.Dir(d.dir)}})
+	contents(t, v, seed, length)
+	for _, end := range v.ends {
+		end()
+	}
+	for _, p := range linux {
+		require.NoError(t, p.CloseWrite())
+		rest, err := io.ReadAll(p)
+		require.NoError(t, err)
+		require.Zero(t, p.Status(), "%s", rest)
+	}
+	n := statusOf(t, control).NFS4
+	t.Logf("delegations: %d granted, %d recalled, %d revoked", n.Granted, n.Recalled, n.Revoked)
+	require.NotZero(t, n.Recalled)
+	require.Zero(t, n.Revoked)
+	umount(t, "/mnt")
+	umount(t, "/mnt2")
+	v.fuse[0].umount()
+	d.stop()
+}
