@@ -44,7 +44,7 @@ func TestModel4(t *testing.T) {
 		linux = append(linux, p)
 	}
 	v.mounts = append(v.mounts, model.Mount{Name: "host", Player: &again{Player: model.Dir(d.dir)}})
-	contents(t, v, seed, length)
+	contentsOf(t, v, seed, length, model.Many(seed), model.ManyFiles())
 	for _, end := range v.ends {
 		end()
 	}

@@ -303,13 +303,19 @@ func apart(t *testing.T, v *views, seed uint64, length time.Duration) {
 // contents lets caching mounts write and read the same files. Each open follows
 // the previous close, so that each read must return the bytes written last.
 func contents(t *testing.T, v *views, seed uint64, length time.Duration) {
+	contentsOf(t, v, seed, length, model.Contents(seed), model.Files())
+}
+
+// contentsOf is contents with operations of a source, on files that the given
+// operations make.
+func contentsOf(t *testing.T, v *views, seed uint64, length time.Duration, source *model.Source, files []model.Op) {
 	const sub = "contents"
 	require.NoError(t, os.Mkdir(filepath.Join(v.served, sub), 0o755))
 	r := &model.Run{
-		Seed: seed, Source: model.Contents(seed), Mounts: v.below(sub), Tree: model.NewTree(), Before: v.clock(t),
+		Seed: seed, Source: source, Mounts: v.below(sub), Tree: model.NewTree(), Before: v.clock(t),
 		Log: transcript(t),
 	}
-	for _, o := range model.Files() {
+	for _, o := range files {
 		r.Tree.Do(o)
 		_, err := model.Within(model.Dir(v.served), sub).Do(o)
 		require.NoError(t, err)

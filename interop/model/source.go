@@ -3,6 +3,7 @@ package model
 import (
 	"maps"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 )
 
@@ -70,6 +71,28 @@ func Files() []Op {
 	var ops []Op
 	for _, name := range names {
 		ops = append(ops, Op{Kind: Create, Path: name, Mode: 0o644})
+	}
+	return ops
+}
+
+// many is the number of files of Many.
+const many = 200
+
+// Many returns a source like that of Contents, of many files that are seldom
+// written.
+func Many(seed uint64) *Source {
+	w := map[Kind]int{Write: 1, Append: 1, Rewrite: 1, Read: 17}
+	path := func(r *rand.Rand) string { return manyName(r.IntN(many)) }
+	return &Source{r: rand.New(rand.NewPCG(seed, 6)), kinds: repeat(w), path: path}
+}
+
+func manyName(i int) string { return "file" + strconv.Itoa(i) }
+
+// ManyFiles returns the operations that make the files of Many.
+func ManyFiles() []Op {
+	var ops []Op
+	for i := range many {
+		ops = append(ops, Op{Kind: Create, Path: manyName(i), Mode: 0o644})
 	}
 	return ops
 }
