@@ -148,7 +148,7 @@ func (s *State) mayOpen(c *client, a *OpenFile) nfs4.Status {
 		return nfs4.ErrBadSession
 	case a.Reclaim:
 		return s.mayReclaim(c, a.kinds())
-	case a.Claimed: // nothing can be reclaimed that conflicts with the delegation
+	case a.Claimed && a.Access == nfs4.ShareRead && a.Deny == 0: // nothing can be reclaimed that conflicts with the delegation
 	case s.reclaims(c), s.grace() && (a.Deny != 0 || s.ledger.staleDeny > 0):
 		return nfs4.ErrGrace
 	}
