@@ -74,8 +74,11 @@ func (c *client) silent(now time.Duration) time.Duration {
 
 // stateful reports whether c has state that CLID_INUSE protects.
 func (c *client) stateful() bool {
-	return len(c.sessions) > 0 && c.seq == nil || len(c.opens) > 0 || len(c.delegations) > 0
+	return len(c.sessions) > 0 && c.seq == nil || c.holds()
 }
+
+// holds reports whether c has state that it may reclaim after a restart.
+func (c *client) holds() bool { return len(c.opens) > 0 || len(c.delegations) > 0 }
 
 // giveWay ends a client whose name another principal asks for, if the client has
 // no state or is silent. State.mu is held.

@@ -277,10 +277,15 @@ func (s *State) giveWithheld(list []withheld) {
 	}
 	s.releasing.Go(func() {
 		s.store()
-		if list := s.giveStored(list); len(list) > 0 {
-			s.mu.Lock()
-			defer s.mu.Unlock()
+		list := s.giveStored(list)
+		s.mu.Lock()
+		ended := s.ledger.ended.Load()
+		if !ended {
 			s.withheld = append(s.withheld, list...)
+		}
+		s.mu.Unlock()
+		if ended {
+			s.giveStored(list)
 		}
 	})
 }
@@ -289,7 +294,7 @@ func (s *State) giveWithheld(list []withheld) {
 // others.
 func (s *State) giveStored(list []withheld) []withheld {
 	return slices.DeleteFunc(list, func(w withheld) bool {
-		stored := w.record <= s.ledger.stored.Load()
+		stored := w.record <= s.ledger.stored.Load() || s.ledger.ended.Load()
 		if stored {
 			s.config.Release(w.file)
 		}

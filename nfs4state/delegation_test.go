@@ -293,7 +293,29 @@ func TestWithheld(t *testing.T) {
 	g.releasing.Wait()
 	assert.Equal(t, 1, g.releases("delegated"))
 	g.crash()
-	want(t, "clients that may reclaim", g.Grace().Clients, 0)
+	_, status := g.reclaim(g.back("a"), "x", nfs4.ShareRead, 0)
+	want(t, "a reclaim", status, nfs4.ErrNoGrace)
+}
+
+// TestWithheldRetired checks that the end of the State releases delegations whose
+// revocation cannot be stored.
+func TestWithheldRetired(t *testing.T) {
+	g := newSaga(t)
+	s := g.callable("a")
+	for _, key := range []string{"x", "y"} {
+		g.open(s, "o", key, nfs4.ShareRead, 0, nil)
+	}
+	d := g.delegate(s, "x", "x")
+	g.delegate(s, "y", "y")
+	g.shelf.failing = true
+	g.RevokeDelegation(d)
+	g.releasing.Wait()
+	assert.Zero(t, g.releases("x"))
+	g.Retire()
+	g.Revoke(func(any) bool { return true })
+	g.WaitHost()
+	assert.Equal(t, 1, g.releases("x"))
+	assert.Equal(t, 1, g.releases("y"))
 }
 
 // TestRelieve checks that the client with the most delegations is asked to return

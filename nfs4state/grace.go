@@ -8,8 +8,8 @@ import (
 
 // After a restart, clients with a record may reclaim their state until they send
 // RECLAIM_COMPLETE (RFC 8881, Section 8.4.2). A client may reclaim exactly if its
-// record is not fresh. Such records hold up others only as far as a conflict is
-// possible:
+// record is neither fresh nor over. Records that are not fresh hold up others only
+// as far as a conflict is possible:
 //
 //	call                              must wait while
 //	OPEN with a deny mode             any client may reclaim
@@ -80,7 +80,7 @@ func (s *State) endGrace() {
 		if r.fresh {
 			continue
 		}
-		if o := s.owners[key]; o != nil && o.confirmed != nil && len(o.confirmed.opens) > 0 {
+		if o := s.owners[key]; o != nil && o.confirmed != nil && o.confirmed.holds() {
 			o.confirmed.partial = o.confirmed.seq == nil
 			s.write(o.confirmed)
 			continue
@@ -130,7 +130,7 @@ func (s *State) mayReclaim(c *client, kind kinds) nfs4.Status {
 		return nfs4.ErrNoGrace
 	}
 	switch r, ok := s.ledger.records[c.key]; {
-	case !ok, r.fresh:
+	case !ok, r.fresh, r.over:
 		return nfs4.ErrNoGrace
 	case kind&^r.had != 0:
 		return nfs4.ErrReclaimBad
@@ -161,7 +161,7 @@ func (s *State) reclaimComplete(c *client) nfs4.Status {
 		c.partial = false
 		s.write(c)
 	case !grace || !ok || r.fresh:
-	case len(c.opens) == 0:
+	case !c.holds():
 		s.strike(c.key)
 	default:
 		s.write(c)

@@ -35,7 +35,7 @@ type ledger struct {
 	queue   [][]byte            // to be appended
 	added   uint64              // records that have ever entered the queue
 	stored  atomic.Uint64       // of these on stable storage
-	ended   bool                // nothing is written any more
+	ended   atomic.Bool         // nothing is written any more
 
 	barrier uint64            // the last record about a right to reclaim
 	denies  atomic.Uint64     // the last record of the end of deny modes
@@ -78,7 +78,8 @@ const (
 
 // restore takes over the records of earlier States, and writes the beginning of
 // this one. A client of whose state some was revoked may reclaim nothing, so its
-// record means nothing any more.
+// record means nothing any more, unless the client had delegations: it trusts the
+// others until it learns of the restart, and changes must wait for that.
 func (s *State) restore() {
 	l := &s.ledger
 	l.journal, l.records = s.config.Journal, make(map[ownerKey]record)
@@ -86,7 +87,10 @@ func (s *State) restore() {
 		return
 	}
 	for key, r := range s.config.Past.clients {
-		if !r.revoked {
+		if r.revoked {
+			r.over, r.had = true, r.had&hadReads
+		}
+		if !r.over || r.had != 0 {
 			r.fresh = false
 			s.setRecord(key, r)
 		}
@@ -202,7 +206,7 @@ func (s *State) free(key string, record uint64) {
 // enqueue adds a record to the queue, and returns its number. State.mu is held.
 func (s *State) enqueue(record []byte) uint64 {
 	l := &s.ledger
-	if !l.ended {
+	if !l.ended.Load() {
 		l.added++
 		l.queue = append(l.queue, record)
 	}
@@ -228,7 +232,7 @@ func (s *State) settling(try func() nfs4.Status) nfs4.Status {
 func (s *State) store() bool {
 	l := &s.ledger
 	s.mu.Lock()
-	want, ended := l.added, l.ended
+	want, ended := l.added, l.ended.Load()
 	s.mu.Unlock()
 	if ended || l.stored.Load() >= want {
 		return true

@@ -51,6 +51,7 @@ type record struct {
 	had       kinds
 	fresh     bool // written since the last boot: the end of grace leaves the record
 	revoked   bool // single state was revoked, or not reclaimed in time: after a restart nothing may be reclaimed
+	over      bool // in memory alone: revoked before the last boot, but the client may trust its delegations yet
 }
 
 func (r *record) appendTo(b []byte, key ownerKey) []byte {

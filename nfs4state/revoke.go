@@ -62,11 +62,15 @@ func (s *State) rewrite(c *client) {
 
 // Retire ends the writing of records: clients can reclaim their present state from
 // the next State, although Revoke takes it away from this one. No call of a client
-// may come any more.
+// may come any more, so nothing is withheld until a record is stored.
 func (s *State) Retire() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ledger.ended, s.ledger.queue = true, nil
+	s.ledger.ended.Store(true)
+	s.ledger.queue = nil
+	list := s.withheld
+	s.withheld = nil
+	s.mu.Unlock()
+	s.giveStored(list)
 }
 
 // unname ends the use of a holding's stateid. One that is revoked goes on to
