@@ -93,30 +93,43 @@ func entries(access, def vfs.ACL, isDir bool) string {
 // the lists that it has in a directory of the host (R8881-6.4.3.1-1).
 func TestACL4(t *testing.T) {
 	guest(t)
-	dir := tmpfs(t)
-	s := serveDir(t, dir, "--no-root-squash").site().by("4.2")
-	for _, transport := range []string{"rdma", "tcp"} {
-		t.Run(transport, func(t *testing.T) {
-			s.mount(t, "/mnt", s.options(transport, "noac")) // or it keeps lists that the host has changed
-			at := filepath.Join(dir, transport)
-			require.NoError(t, os.Mkdir(at, 0o755))
-			acls4(t, at, "/mnt/"+transport)
-			heirs4(t, at, "/mnt/"+transport)
+	for _, tt := range []struct {
+		kind       string
+		longest    uint32 // list, in named users
+		transports []string
+	}{{"tmpfs", 600, []string{"rdma", "tcp"}}, {"ext4", 200, []string{"rdma"}}, {"xfs", 200, []string{"rdma"}}} {
+		t.Run(tt.kind, func(t *testing.T) {
+			var dir string
+			if tt.kind == "tmpfs" {
+				dir = tmpfs(t)
+			} else {
+				dir = newDiskOf(t, tt.kind).dir
+			}
+			d := serveDir(t, dir, "--no-root-squash")
+			s := d.site().by("4.2")
+			for _, transport := range tt.transports {
+				s.mount(t, "/mnt", s.options(transport, "noac")) // or it keeps lists that the host has changed
+				at := filepath.Join(dir, transport)
+				require.NoError(t, os.Mkdir(at, 0o755))
+				acls4(t, at, "/mnt/"+transport, tt.longest)
+				heirs4(t, at, "/mnt/"+transport)
+				umount(t, "/mnt")
+			}
+			// The attribute is there if the client walks into the export from the root.
+			s.export = "/"
+			s.mount(t, "/mnt", s.options("tcp"))
+			assert.Contains(t, must(t, "guestwork acl4 /mnt/x/rdma/f"), "A::OWNER@:")
 			umount(t, "/mnt")
+			d.stop()
 		})
 	}
-	// The attribute is there if the client walks into the export from the root.
-	s.export = "/"
-	s.mount(t, "/mnt", s.options("tcp"))
-	assert.Contains(t, must(t, "guestwork acl4 /mnt/x/tcp/f"), "A::OWNER@:")
-	umount(t, "/mnt")
 }
 
 // acls4 shows and sets lists of files and directories, which the guest has at
 // point.
-func acls4(t *testing.T, at, point string) {
+func acls4(t *testing.T, at, point string, longest uint32) {
 	long := posixList(7, 4, 5, 6, 7, 1)[:1]
-	for i := range uint32(600) {
+	for i := range longest {
 		long = append(long, vfs.ACLEntry{Tag: vfs.ACLUser, ID: 2000 + i, Perm: uint8(i % 8)})
 	}
 	long = append(long, posixList(7, 4, 5, 6, 7, 1)[2:]...)
