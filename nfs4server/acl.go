@@ -2,6 +2,8 @@ package nfs4server
 
 import (
 	"context"
+	"errors"
+	"syscall"
 
 	"github.com/nfsrdma/nfsrdma/idmap"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
@@ -115,6 +117,9 @@ func (x *compound) setLists(ctx context.Context, l *lists) nfs4.Status {
 	}
 	u := x.current.use
 	_, err := u.Export.ACLs.SetACL(ctx, &u.Cred, x.current.h, &l.access, l.def)
+	if errors.Is(err, syscall.EOPNOTSUPP) { // for this object
+		return nfs4.ErrAttrNotSupp
+	}
 	return x.status(err)
 }
 

@@ -379,4 +379,7 @@ func TestListFails(t *testing.T) {
 	assert.Equal(t, nfs4.SetAttrRes{Status: nfs4.ErrNoSpc, AttrsSet: nfs4.BitmapOf(nfs4.AttrMode)}, res)
 	assert.Equal(t, uint32(0o640), g.attrs(fh, nfs4.BitmapOf(nfs4.AttrMode)).Mode)
 	assert.Equal(t, []uint32{0o640}, fs.modes, "the mode comes first")
+	fs.fail = syscall.EOPNOTSUPP
+	a.Mask.Clear(nfs4.AttrMode)
+	assert.Equal(t, nfs4.ErrAttrNotSupp, g.set(fh, a))
 }
