@@ -30,6 +30,7 @@ type compound struct {
 	session    *nfs4state.Session // after SEQUENCE, or the client of version 4.0
 	turn       nfs4state.Turn     // of version 4.0
 	word       [4]byte            // memory for inTurn
+	after      xdr.Reader         // behind the arguments of an operation in its turn
 	slot       uint32
 	sequenceID uint32 // of the slot
 	begun      bool   // the slot executes this call

@@ -1,5 +1,5 @@
-// Package nfs4server is NFS version 4, minor versions 1 and 2 (RFC 8881, RFC
-// 7862), over the exports of a realm.
+// Package nfs4server is NFS version 4, minor versions 0 to 2 (RFC 7530, RFC
+// 8881, RFC 7862), over the exports of a realm.
 //
 //	oncrpc.Mux ─Call─▶ compound: SEQUENCE ─▶ nfs4state: slot, lease
 //	                      │      operation ─▶ realm: handle ▶ export, caller

@@ -50,8 +50,8 @@ func (x *compound) leave() {
 // own that of the operation.
 func (x *compound) inTurn(ctx, own context.Context, o *operation) (status nfs4.Status) {
 	t := &x.turn
-	after := *x.args
-	if status := x.turnArgs(&after); status != nfs4.OK {
+	x.after = *x.args
+	if status := x.turnArgs(&x.after); status != nfs4.OK {
 		return status
 	}
 	t.Principal, t.Aside = x.principal(), x.reply
@@ -73,19 +73,19 @@ func (x *compound) inTurn(ctx, own context.Context, o *operation) (status nfs4.S
 			reply = xdr.AppendUint32(x.word[:0], uint32(status))
 		}
 		state.EndTurn(t, status, reply, handle)
-		*t = nfs4state.Turn{}
+		*t, x.after = nfs4state.Turn{}, xdr.Reader{}
 	}()
 	if t.Reply == nil {
 		status = x.plain(o.do(own, x), mark)
 	} else {
-		status = x.repeat(own, t, &after)
+		status = x.repeat(own, t)
 	}
 	done = true
 	return status
 }
 
 // repeat answers a retry.
-func (x *compound) repeat(ctx context.Context, t *nfs4state.Turn, after *xdr.Reader) nfs4.Status {
+func (x *compound) repeat(ctx context.Context, t *nfs4state.Turn) nfs4.Status {
 	if len(t.Reply) > x.left() {
 		return nfs4.ErrResource
 	}
@@ -94,7 +94,7 @@ func (x *compound) repeat(ctx context.Context, t *nfs4state.Turn, after *xdr.Rea
 			return x.status(err)
 		}
 	}
-	*x.args = *after
+	*x.args = x.after
 	r := xdr.NewReader(t.Reply)
 	x.out = append(x.out, t.Reply...)
 	return nfs4.Status(r.Uint32())

@@ -1,4 +1,4 @@
-// Package nfs4state is the state of an NFS version 4.1 or 4.2 server: client
+// Package nfs4state is the state of an NFS version 4.0 to 4.2 server: client
 // records, sessions with their slots and kept replies, stateids, opens with
 // share reservations, byte-range locks, and leases (RFC 8881, Sections 2.4, 2.10,
 // 8 and 9).
@@ -13,6 +13,14 @@
 // changes the state, and returns the status for the wire. Time comes from
 // Config.Now, and the descriptors that an Open carries go back through
 // Config.Release, which is never called under a lock.
+//
+// # Version 4.0
+//
+// Clients of version 4.0 have no sessions. A Session without slots stands for such
+// a client, from ByClientID or ByStateID until Leave. In place of slots, open-owners
+// and lock-owners have sequence numbers and the last reply (RFC 7530, Section
+// 9.1.7): an operation runs between BeginTurn and EndTurn. The other methods are
+// those of all versions.
 //
 // # Silent clients
 //

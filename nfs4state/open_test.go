@@ -129,7 +129,7 @@ func TestStateID(t *testing.T) {
 	want(t, "releases", fmt.Sprint(w.releases("file"), w.releases("other")), "1 0")
 }
 
-// R8881-8.2.2-1, R8881-8.2.2-3: seqids wrap from 2^32-1 to 1, in comparisons too.
+// R8881-8.2.2-1, R8881-8.2.2-3, R7530-9.1.3-2: seqids wrap from 2^32-1 to 1, in comparisons too.
 func TestSeqIDWraps(t *testing.T) {
 	const last = ^uint32(0)
 	for _, test := range []struct {
@@ -185,7 +185,7 @@ func TestBadStateIDs(t *testing.T) {
 	}
 }
 
-// R8881-8.2.4-3, R8881-8.2.3-6: no stateid comes twice, however often an index is
+// R8881-8.2.4-3, R8881-8.2.3-6, R7530-9.1.4.3-1: no stateid comes twice, however often an index is
 // used; no stateid is all zeros or ones, and none tells the next.
 func TestStateIDsAreUnique(t *testing.T) {
 	w := newWorld(t)

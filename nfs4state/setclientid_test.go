@@ -232,6 +232,12 @@ func TestLeases40(t *testing.T) {
 	unknown.Other[0]++
 	_, status = w.ByStateID(TCP, &unknown)
 	want(t, "stateid of another server", status, nfs4.ErrStaleStateID)
+	idle := w.plain("idle")
+	idle.Leave()
+	w.sleep(defaultCourtesy + 1)
+	w.Sweep()
+	_, status = w.ByClientID(TCP, idle.ClientID())
+	want(t, "client ID after a day (R7530-9.1.2-1)", status, nfs4.ErrExpired)
 }
 
 // TestMemory: the oldest values are forgotten.

@@ -8,9 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestUaddr: R7530-2.2.10-1.
 func TestUaddr(t *testing.T) {
 	for addr, want := range map[string]string{
 		"192.0.2.7:52049":          "192.0.2.7.203.81", // RFC 5665, Section 5.2.3.3
+		"127.0.0.1:2049":           "127.0.0.1.8.1",
 		"0.0.0.0:111":              "0.0.0.0.0.111",
 		"[::]:65535":               "::.255.255",
 		"[2001:db8::7]:2049":       "2001:db8::7.8.1",
