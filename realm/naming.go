@@ -29,10 +29,12 @@ type Place struct {
 // objects and to announce the change.
 func (q *Request) beforeNames(ctx context.Context, a, b Place, begin func() (ready bool, _ error)) error {
 	switch {
-	case q.Export.Keys == nil, q.realm.grants == nil && q.realm.holders == nil:
+	case q.Export.Keys == nil:
 		return nil
 	case q.realm.trusted():
 		return Later
+	case q.realm.grants == nil && q.realm.holders == nil:
+		return nil
 	}
 	for {
 		if err := q.lock(a, b); err != nil {
