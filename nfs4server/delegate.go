@@ -104,6 +104,10 @@ func (x *compound) hold(ctx context.Context, f *delegated) bool {
 	if err != nil || !x.server.realm.Holders().Hold(&f.holder, key) {
 		return false
 	}
+	if !u.Current() { // the new exports may not permit it, and all was recalled before Hold
+		f.holder.Return()
+		return false
+	}
 	if !u.Options.Exclusive {
 		f.lease, err = u.Export.Leaser.Lease(ctx, &u.Cred, h, vfs.LeaseAll, f.holder.Break)
 		if errors.Is(err, syscall.EMFILE) {

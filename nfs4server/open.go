@@ -161,6 +161,14 @@ func (x *compound) openNew(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.Open
 		return x.status(err)
 	}
 	x.current = object{use: u, h: made.Handle}
+	if opposesDelegations(a.ShareAccess, a.ShareDeny) || set.GID != nil {
+		// Another client may have opened the file, above all if an earlier call has made it.
+		err := u.BeforeOpenWrite(ctx, made.Handle)
+		if err != nil && how.Mode == vfs.Exclusive { // the client's next call finds its file again
+			opened.Close()
+			return x.status(err)
+		}
+	}
 	res.Dir, res.AttrSet = changeInfo(u, &made.Dir), x.giveLists(ctx, l, x.give(ctx, &set, done))
 	if how.Mode == vfs.Exclusive {
 		// The verifier is kept in the times.
@@ -229,7 +237,7 @@ func (x *compound) openObject(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.O
 			return status
 		}
 	}
-	if asked&nfs4.ShareWrite != 0 || a.ShareDeny&nfs4.ShareRead != 0 { // delegations stand for opens for reading
+	if opposesDelegations(asked, a.ShareDeny) {
 		if a.Claim != nfs4.ClaimPrevious && x.server.state.Trusted() {
 			return nfs4.ErrGrace
 		}
@@ -246,6 +254,12 @@ func (x *compound) openObject(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.O
 	}
 	_, status := x.addOpen(a, res, key, opened, nil)
 	return status
+}
+
+// opposesDelegations reports whether nobody else may have a delegation of a file
+// that is opened with some modes: delegations stand for opens for reading.
+func opposesDelegations(access, deny uint32) bool {
+	return access&nfs4.ShareWrite != 0 || deny&nfs4.ShareRead != 0
 }
 
 // openEmpty adds an open of the current object to the state and empties the
