@@ -82,7 +82,7 @@ func TestNFS4ScenariosKnfsd(t *testing.T) {
 	t.Cleanup(func() { must(t, "exportfs -u '*:/export/nfs4test-far/away'; umount /export/nfs4test-far/away") })
 	s.Referral = []string{"nfs4test-far", "away"}
 	later.Referral = s.Referral
-	plain := &nfs4test.Server{Dial: s.Dial, Name: s.Name, Minor: nfs4.Minor0, Lease: s.Lease}
+	plain := &nfs4test.Server{Dial: s.Dial, Name: s.Name, Minor: nfs4.Minor0, Lease: s.Lease, CallbackHost: "10.0.2.2"}
 	run := func(on *nfs4test.Server, name string, sc *nfs4test.Scenario) {
 		t.Run(name, func(t *testing.T) {
 			switch {

@@ -1,6 +1,7 @@
 package nfs4server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,18 +29,22 @@ type callbacks struct {
 type callbackQueue struct {
 	waiting []*callback
 	workers int
+	plain   plainCaller // of version 4.0
 }
 
 // A callback is a call of one operation to a client, made again by any of the
 // client's connections until the client has taken it.
 type callback struct {
-	client    uint64 // its ID
-	op        nfs4.CBOp
+	client    uint64    // its ID
+	op        nfs4.CBOp // 0: CB_NULL, of version 4.0 alone
 	args      nfs4.Message
 	referring *nfs4.ReferringCalls // may be nil
 
 	// wanted reports whether the call is of any use yet.
 	wanted func() bool
+
+	// pause is the time between two attempts; 0 means callbackRetry.
+	pause time.Duration
 }
 
 // maxCallers is how many callbacks of a client are under way at a time.
@@ -70,7 +75,9 @@ func (f *delegated) recall() {
 		}
 	})
 	args := nfs4.CBRecallArgs{StateID: d.StateID(), Object: d.Handle()}
-	args.StateID.SeqID = 0 // RFC 8881, Section 8.2.2
+	if f.minor > nfs4.Minor0 {
+		args.StateID.SeqID = 0 // RFC 8881, Section 8.2.2
+	}
 	s.callbacks.add(&callback{
 		client: d.ClientID(), op: nfs4.CBOpRecall, args: &args, referring: &d.Referring,
 		wanted: func() bool { return s.state.Outstanding(d) },
@@ -117,16 +124,21 @@ func (r *callbacks) work(id uint64, q *callbackQueue) {
 	for {
 		r.mu.Lock()
 		if len(q.waiting) == 0 || r.ctx.Err() != nil {
-			if q.workers--; q.workers == 0 {
+			q.workers--
+			last := q.workers == 0
+			if last {
 				delete(r.clients, id)
 			}
 			r.mu.Unlock()
+			if last {
+				q.plain.close()
+			}
 			return
 		}
 		c := q.waiting[0]
 		q.waiting = q.waiting[1:]
 		r.mu.Unlock()
-		r.deliver(c)
+		r.deliver(q, c)
 	}
 }
 
@@ -140,10 +152,14 @@ func (r *callbacks) close() {
 
 // deliver makes a callback by any of the client's connections, until the client has
 // taken it, or it is of no use any more.
-func (r *callbacks) deliver(c *callback) {
+func (r *callbacks) deliver(q *callbackQueue, c *callback) {
 	for c.wanted() {
 		for _, p := range r.server.state.BackPaths(c.client) {
-			if r.server.callBack(r.ctx, c, &p) {
+			if p.Session == nil {
+				if r.server.callPlain(r.ctx, &q.plain, c, &p) {
+					return
+				}
+			} else if r.server.callBack(r.ctx, c, &p) {
 				return
 			}
 			if !c.wanted() {
@@ -151,7 +167,7 @@ func (r *callbacks) deliver(c *callback) {
 			}
 		}
 		select {
-		case <-time.After(callbackRetry):
+		case <-time.After(cmp.Or(c.pause, callbackRetry)):
 		case <-r.ctx.Done():
 			return
 		}

@@ -17,6 +17,7 @@ import (
 type delegated struct {
 	*realm.Open
 	server     *Server
+	minor      uint32
 	holder     recall.Holder
 	lease      func()                // releases the file system's lease, if there is one
 	delegation *nfs4state.Delegation // set before holder is confirmed
@@ -45,6 +46,8 @@ func (x *compound) delegate(ctx context.Context, a *nfs4.OpenArgs) nfs4.OpenDele
 	table, u := x.server.realm.Holders(), x.current.use
 	reclaim := a.Claim == nfs4.ClaimPrevious
 	switch want := a.ShareAccess & nfs4.WantDelegMask; {
+	case x.minor == nfs4.Minor0 && x.turn.Confirm && !reclaim:
+		return nfs4.OpenDelegation{} // the open may be a retry of long ago (RFC 7530, Section 9.1.11)
 	case want == nfs4.WantNoDeleg, want == nfs4.WantCancel:
 		return noDelegation(a.ShareAccess, 0)
 	case reclaim && a.Delegation != nfs4.DelegateRead, claimsDelegation(a):
@@ -66,13 +69,15 @@ func (x *compound) delegate(ctx context.Context, a *nfs4.OpenArgs) nfs4.OpenDele
 			return noDelegation(a.ShareAccess, nfs4.WhyContention)
 		}
 	}
-	f := &delegated{server: x.server}
+	f := &delegated{server: x.server, minor: x.minor}
 	f.holder = recall.Holder{Owner: x.session.ClientID(), Mild: u.Options.Exclusive, Recall: f.recall}
 	args := nfs4state.Delegate{
 		Key: string(key), Handle: string(x.fh(&x.current)), Reclaim: reclaim,
-		Referring: nfs4.ReferringCalls{
+	}
+	if x.minor > nfs4.Minor0 {
+		args.Referring = nfs4.ReferringCalls{
 			Session: x.session.ID, Calls: []nfs4.ReferringCall{{Sequence: x.sequenceID, Slot: x.slot}},
-		},
+		}
 	}
 	if !x.hold(ctx, f) {
 		return noDelegation(a.ShareAccess, nfs4.WhyContention)

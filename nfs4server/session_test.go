@@ -332,7 +332,7 @@ func TestLimits(t *testing.T) {
 func TestDestroy(t *testing.T) {
 	g := newRig(t).connect()
 	id, _ := g.exchange("client", 0, 0)
-	assert.Equal(t, nfs4.ExchangeConfirmed|nfs4.ExchangeUseNonPNFS, id.Flags)
+	assert.Equal(t, nfs4.ExchangeConfirmed|nfs4.ExchangeUseNonPNFS|nfs4.ExchangeSuppMovedRefer, id.Flags)
 	st, _ := g.do(step{nfs4.OpDestroyClientID, &nfs4.ClientIDArgs{ClientID: id.ClientID}, status()})
 	assert.Equal(t, nfs4.ErrClientIDBusy, st)
 	st, n := g.do(step{nfs4.OpDestroySession, &nfs4.SessionArgs{Session: g.session}, status()}, root())

@@ -67,7 +67,11 @@ func setClientIDConfirm(_ context.Context, x *compound) nfs4.Status {
 		return nfs4.ErrBadXDR
 	}
 	x.leave() // this call does not keep an earlier incarnation alive
-	return x.done(x.server.state.ConfirmClientID(x.transport(), x.principal(), a.ClientID, a.Confirm))
+	status := x.server.state.ConfirmClientID(x.transport(), x.principal(), a.ClientID, a.Confirm)
+	if status == nfs4.OK && x.server.realm.Holders() != nil {
+		x.server.tryCallback(a.ClientID)
+	}
+	return x.done(status)
 }
 
 // renew is RENEW (RFC 7530, Section 16.28).

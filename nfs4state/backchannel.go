@@ -80,8 +80,12 @@ func (s *Session) Renew() {
 	s.used = max(s.used, now)
 }
 
-// A BackPath is a connection for callbacks to a client.
+// A BackPath is a connection for callbacks to a client: one that is bound to a
+// session, or in version 4.0 one that the server makes.
 type BackPath struct {
+	Callback  Callback  // of version 4.0, as the next: Session is nil
+	Principal Principal // that the client ID is of
+
 	Session *Session
 	Conn    any // as bound
 	Minor   uint32
@@ -93,7 +97,13 @@ type BackPath struct {
 func (s *State) BackPaths(id uint64) (paths []BackPath) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c := s.clients[id]; c != nil {
+	switch c := s.clients[id]; {
+	case c == nil:
+	case c.seq != nil:
+		if c.seq.callback.Addr.IsValid() {
+			paths = append(paths, BackPath{Callback: c.seq.callback, Principal: c.principal})
+		}
+	default:
 		for _, session := range c.sessions {
 			paths = session.appendPaths(paths)
 		}
@@ -123,6 +133,9 @@ func (s *Session) callable() bool {
 
 // callable reports whether c can be called back.
 func (c *client) callable() bool {
+	if c.seq != nil {
+		return c.seq.answers
+	}
 	return c.paths.Load() > 0 && slices.ContainsFunc(c.sessions, func(s *Session) bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()

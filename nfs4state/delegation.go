@@ -76,7 +76,7 @@ func (s *State) mayDelegate(c *client, a *Delegate) nfs4.Status {
 		if status := s.mayReclaim(c, hadReads); status != nfs4.OK {
 			return status
 		}
-	case !c.reclaimed, s.grace():
+	case s.reclaims(c), s.grace():
 		return nfs4.ErrGrace
 	case !c.callable():
 		return nfs4.ErrCBPathDown
@@ -228,6 +228,9 @@ func (s *State) RevokeDelegation(d *Delegation) {
 }
 
 func (s *State) revokeDelegation(d *Delegation, why nfs4.Status, gone *released) {
+	if d.client.seq != nil && why == nfs4.ErrDelegRevoked {
+		why = nfs4.ErrAdminRevoked // version 4.0 has no other
+	}
 	d.revoked = why
 	s.delegations.revoked++
 	s.endDelegation(d, 0, gone)

@@ -24,6 +24,7 @@ type seqClient struct {
 	addr     netip.AddrPort // of the last SETCLIENTID
 	confirm  nfs4.Verifier  // which confirms the record, or has done so
 	callback Callback
+	answers  bool       // callback works
 	update   *seqUpdate // which SETCLIENTID_CONFIRM has yet to confirm, or nil
 
 	owners  map[seqKey]*seqOwner
@@ -125,6 +126,7 @@ func (s *State) ConfirmClientID(t Transport, p Principal, id uint64, confirm nfs
 		c.seq.session.used = c.renewed
 	case u != nil && u.confirm == confirm:
 		c.seq.addr, c.seq.confirm, c.seq.callback, c.seq.update = u.addr, u.confirm, u.callback, nil
+		c.seq.answers = false // until it is tried
 	}
 	return nfs4.OK
 }
@@ -185,20 +187,38 @@ func (s *Session) Leave() {
 }
 
 // Renew returns the status of RENEW, which needs the principal that made the
-// client ID, or one that has a file open (RFC 7530, Section 16.28.5).
+// client ID, or one that has a file open (RFC 7530, Section 16.28.5). A client that
+// has delegations, and whose callback does not work, is told so.
 func (s *State) Renew(session *Session, p Principal) nfs4.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := session.client
-	if c.principal == p {
-		return nfs4.OK
+	switch {
+	case c.principal != p && !c.opens40(p):
+		return nfs4.ErrAccess
+	case len(c.delegations) > 0 && !c.seq.answers:
+		return nfs4.ErrCBPathDown
 	}
+	return nfs4.OK
+}
+
+// opens40 reports whether a principal has a file open, as a client of version 4.0.
+func (c *client) opens40(p Principal) bool {
 	for _, o := range c.seq.owners {
 		if !o.key.lock && o.uses > 0 && o.principal == p {
-			return nfs4.OK
+			return true
 		}
 	}
-	return nfs4.ErrAccess
+	return false
+}
+
+// CallbackAnswers notes whether the callback of a client of version 4.0 works.
+func (s *State) CallbackAnswers(id uint64, at Callback, works bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.clients[id]; c != nil && c.seq != nil && c.seq.callback == at {
+		c.seq.answers = works
+	}
 }
 
 // expired has the identifiers of version 4.0 that clients have lost with their
@@ -238,6 +258,9 @@ func (m *memory[K]) has(k K) bool { _, ok := m.set[k]; return ok }
 // expire remembers the identifiers of a client that ends. State.mu is held.
 func (s *State) expire(c *client) {
 	s.expired.ids.add(c.id)
+	for _, d := range c.delegations {
+		s.expired.stateids.add(d.other)
+	}
 	for _, o := range c.opens {
 		s.expired.stateids.add(o.other)
 		for _, set := range o.locks {

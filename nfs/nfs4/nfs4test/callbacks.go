@@ -12,8 +12,12 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// callbackProgram is the number of the scenarios' callback program.
-const callbackProgram = 0x40000000
+// callbackProgram is the number of the scenarios' callback program, and
+// callbackIdent what version 4.0 adds to it.
+const (
+	callbackProgram = 0x40000000
+	callbackIdent   = 1
+)
 
 // A callback is one operation of a CB_COMPOUND behind CB_SEQUENCE.
 type callback struct {
@@ -85,7 +89,11 @@ func (b *backchannel) compound4(out []byte, r *xdr.Reader) []byte {
 	var a nfs4.CBCompoundArgs
 	a.Decode(r)
 	assert.Equal(b.t, b.t.Minor, a.Minor)
-	assert.Zero(b.t, a.Ident)
+	if a.Minor == nfs4.Minor0 {
+		assert.EqualValues(b.t, callbackIdent, a.Ident)
+	} else {
+		assert.Zero(b.t, a.Ident)
+	}
 	res := nfs4.CompoundRes{Tag: a.Tag}
 	at := len(out)
 	out = res.AppendTo(out)

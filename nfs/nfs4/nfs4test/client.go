@@ -15,6 +15,7 @@ type client struct {
 	*conn
 	owner    string
 	verifier nfs4.Verifier
+	callback string // its universal address, of version 4.0
 	id       uint64
 	seq      uint32 // of the next CREATE_SESSION
 }

@@ -1,6 +1,7 @@
 package nfs4test
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/stretchr/testify/require"
@@ -140,7 +141,7 @@ func (c *conn) client40(owner string, verifier byte) *client {
 func (c *client) setArgs() *nfs4.SetClientIDArgs {
 	return &nfs4.SetClientIDArgs{
 		Verifier: c.verifier, ID: []byte(c.owner), CBProgram: 0x40000000,
-		Callback: nfs4.ClientAddr{NetID: []byte("tcp"), Addr: []byte("127.0.0.1.8.1")}, CBIdent: 1,
+		Callback: nfs4.ClientAddr{NetID: []byte("tcp"), Addr: []byte(cmp.Or(c.callback, "127.0.0.1.8.1"))}, CBIdent: callbackIdent,
 	}
 }
 

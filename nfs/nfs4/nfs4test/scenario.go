@@ -19,6 +19,10 @@ type Server struct {
 	// DialFrom makes a connection from one of several hosts. It may be nil.
 	DialFrom func(host byte) (net.Conn, error)
 
+	// CallbackHost is this host's address for callbacks of version 4.0; "" means
+	// 127.0.0.1.
+	CallbackHost string
+
 	// Path leads from the root of the server to a directory in which user 0 may
 	// do everything.
 	Path []string

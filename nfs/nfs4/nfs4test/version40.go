@@ -51,7 +51,7 @@ func All40() []Scenario {
 			shared[i].Linux = differs
 		}
 	}
-	return slices.Concat(clientIDs, confirmations, turns, retries40, stateids40, plainOps, leases40, hogs40, shared)
+	return slices.Concat(clientIDs, confirmations, turns, retries40, stateids40, plainOps, leases40, delegations40, hogs40, shared)
 }
 
 // want makes a COMPOUND of version 4.0, which must end with a status at its last
