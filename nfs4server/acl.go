@@ -152,14 +152,13 @@ func modeFor(t vfs.Type) uint32 {
 }
 
 // giveLists sets the lists of the current object, which the caller has just
-// made. It returns the attributes in done that are set.
+// made. No name may be locked, since other clients may be waited for. It returns
+// the attributes in done that are set.
 func (x *compound) giveLists(ctx context.Context, l *lists, done nfs4.Bitmap) nfs4.Bitmap {
 	if l == nil {
 		return done
 	}
-	u := x.current.use
-	u.EndChange() // no name may stay locked while a client is waited for
-	status := x.status(u.BeforeSetACL(ctx, x.current.h))
+	status := x.status(x.current.use.BeforeSetACL(ctx, x.current.h))
 	if status == nfs4.OK {
 		status = x.setLists(ctx, l)
 	}

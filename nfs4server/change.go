@@ -80,7 +80,9 @@ func create(ctx context.Context, x *compound) nfs4.Status {
 		return x.status(err)
 	}
 	x.current = object{use: u, h: made.Handle}
-	done = x.giveLists(ctx, l, x.give(ctx, &set, done))
+	done = x.give(ctx, &set, done)
+	u.EndChange()
+	done = x.giveLists(ctx, l, done)
 	res := nfs4.CreateRes{Dir: changeInfo(u, &made.Dir), AttrSet: done}
 	x.out = res.AppendTo(x.out)
 	return nfs4.OK
