@@ -43,7 +43,7 @@ type callback struct {
 	// wanted reports whether the call is of any use yet.
 	wanted func() bool
 
-	// pause is the time between two attempts; 0 means callbackRetry.
+	// pause is the time before the next attempt; 0 means callbackRetry.
 	pause time.Duration
 }
 
@@ -55,9 +55,10 @@ const (
 	// tried.
 	callbackTime = 5 * time.Second
 
-	// callbackRetry is how long the server waits for a connection, or for a client
-	// that cannot take a callback yet.
+	// callbackRetry is how long the server waits at first for a connection, or for a
+	// client that cannot take a callback yet, and maxRetry the longest such pause.
 	callbackRetry = 100 * time.Millisecond
+	maxRetry      = time.Second
 )
 
 // recall tells the client to return a delegation, and revokes it if the client has
@@ -68,12 +69,16 @@ func (f *delegated) recall() {
 	if left == 0 {
 		return
 	}
-	time.AfterFunc(left, func() {
+	f.late.Store(time.AfterFunc(left, func() {
 		if s.state.Outstanding(d) {
 			s.log.Warn("a client has not returned a delegation that was recalled, and loses it", "client", d.ClientID())
 			s.state.RevokeDelegation(d)
 		}
-	})
+	}))
+	if !s.state.Outstanding(d) { // release may have come before
+		f.late.Load().Stop()
+		return
+	}
 	args := nfs4.CBRecallArgs{StateID: d.StateID(), Object: d.Handle()}
 	if f.minor > nfs4.Minor0 {
 		args.StateID.SeqID = 0 // RFC 8881, Section 8.2.2
@@ -138,7 +143,11 @@ func (r *callbacks) work(id uint64, q *callbackQueue) {
 		c := q.waiting[0]
 		q.waiting = q.waiting[1:]
 		r.mu.Unlock()
-		r.deliver(q, c)
+		if !r.deliver(q, c) { // meanwhile the others go on
+			pause := cmp.Or(c.pause, callbackRetry)
+			c.pause = min(2*pause, max(pause, maxRetry))
+			time.AfterFunc(pause, func() { r.add(c) })
+		}
 	}
 }
 
@@ -150,28 +159,24 @@ func (r *callbacks) close() {
 	r.running.Wait()
 }
 
-// deliver makes a callback by any of the client's connections, until the client has
-// taken it, or it is of no use any more.
-func (r *callbacks) deliver(q *callbackQueue, c *callback) {
-	for c.wanted() {
-		for _, p := range r.server.state.BackPaths(c.client) {
-			if p.Session == nil {
-				if r.server.callPlain(r.ctx, &q.plain, c, &p) {
-					return
-				}
-			} else if r.server.callBack(r.ctx, c, &p) {
-				return
-			}
-			if !c.wanted() {
-				return
-			}
+// deliver makes a callback by each of the client's connections in turn, until the
+// client has taken it. It returns false if the call must be made again.
+func (r *callbacks) deliver(q *callbackQueue, c *callback) (done bool) {
+	if !c.wanted() {
+		return true
+	}
+	for _, p := range r.server.state.BackPaths(c.client) {
+		var taken bool
+		if p.Session == nil {
+			taken = r.server.callPlain(r.ctx, &q.plain, c, &p)
+		} else {
+			taken = r.server.callBack(r.ctx, c, &p)
 		}
-		select {
-		case <-time.After(cmp.Or(c.pause, callbackRetry)):
-		case <-r.ctx.Done():
-			return
+		if taken || !c.wanted() {
+			return true
 		}
 	}
+	return false
 }
 
 // callBack makes a callback once, and reports whether the client has taken it, or

@@ -3,7 +3,9 @@ package nfs4server
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfs4state"
@@ -21,6 +23,8 @@ type delegated struct {
 	holder     recall.Holder
 	lease      func()                // releases the file system's lease, if there is one
 	delegation *nfs4state.Delegation // set before holder is confirmed
+
+	late atomic.Pointer[time.Timer] // of a recall: revokes the delegation
 }
 
 // openOf returns the File of an Open or of a Delegation.
@@ -33,6 +37,9 @@ func openOf(file any) *realm.Open {
 
 // release ends the file system's lease, and then lets changes go on.
 func (f *delegated) release() {
+	if late := f.late.Load(); late != nil {
+		late.Stop()
+	}
 	if f.lease != nil {
 		f.lease()
 	}

@@ -81,3 +81,61 @@ func TestRecallByCreation(t *testing.T) {
 		})
 	}
 }
+
+// TestRecallsBehind checks that recalls which a client does not take, whatever their
+// number, hold up no other recall from that client.
+//
+// R8881-10.2-6.
+func TestRecallsBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, back := delegRig(t)
+		const lost = 3 * maxCallers
+		name := func(i int) string { return string(rune('a' + i)) }
+		for i := range lost {
+			g.file(name(i))
+			g.delegated(name(i))
+		}
+		put := g.file("last")
+		last, _ := g.delegated("last")
+		back.answer = func(n int) (seq, op nfs4.Status, err error) {
+			back.mu.Lock()
+			defer back.mu.Unlock()
+			if back.calls[n].StateID.Other != last.StateID.Other {
+				return nfs4.OK, nfs4.ErrBadStateID, nil
+			}
+			return nfs4.OK, nfs4.OK, nil
+		}
+		back.recalled = func(*nfs4.CBRecallArgs, nfs4.CBSequenceArgs) { assert.Equal(t, nfs4.OK, g.give(put, last.StateID)) }
+		o, _ := g.clientAt("other", "192.0.2.2:700")
+		remove := func(name string) nfs4.Status {
+			st, _ := o.do(root(), look("x"), step{nfs4.OpRemove, &nfs4.NameArgs{Name: []byte(name)}, new(nfs4.ChangeRes)})
+			return st
+		}
+		for i := range lost {
+			require.Equal(t, nfs4.ErrDelay, remove(name(i)))
+		}
+		start := time.Now()
+		require.Equal(t, nfs4.OK, remove("last"))
+		assert.LessOrEqual(t, time.Since(start), 2*callbackRetry)
+	})
+}
+
+// TestRecallEnds checks that nothing of a recall is left once the client has returned
+// the delegation.
+func TestRecallEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, back := delegRig(t)
+		put := g.file("f")
+		given, _ := g.delegated("f")
+		d, status := g.s.state.DelegationOf(g.s.state.Session(g.session), &given.StateID)
+		require.Equal(t, nfs4.OK, status)
+		back.recalled = func(*nfs4.CBRecallArgs, nfs4.CBSequenceArgs) { assert.Equal(t, nfs4.OK, g.give(put, given.StateID)) }
+		g.s.realm.Holders().RecallAll()
+		time.Sleep(time.Second)
+		assert.Zero(t, g.s.realm.Holders().Len())
+		assert.False(t, d.File.(*delegated).late.Load().Stop(), "the timer runs")
+		g.s.callbacks.mu.Lock()
+		defer g.s.callbacks.mu.Unlock()
+		assert.Empty(t, g.s.callbacks.clients)
+	})
+}
