@@ -28,8 +28,23 @@ type callbacks struct {
 
 type callbackQueue struct {
 	waiting []*callback
+	hints   []*callback
 	workers int
+	hinting int         // workers that deliver hints
 	plain   plainCaller // of version 4.0
+}
+
+// next returns the next callback, or nil. Hints wait for all others, and do not take
+// all workers: a client that is slow with hints must not hold up its recalls.
+func (q *callbackQueue) next() (c *callback) {
+	switch {
+	case len(q.waiting) > 0:
+		c, q.waiting = q.waiting[0], q.waiting[1:]
+	case len(q.hints) > 0 && q.hinting < maxHints:
+		c, q.hints = q.hints[0], q.hints[1:]
+		q.hinting++
+	}
+	return c
 }
 
 // A callback is a call of one operation to a client, made again by any of the
@@ -39,6 +54,7 @@ type callback struct {
 	op        nfs4.CBOp // 0: CB_NULL, of version 4.0 alone
 	args      nfs4.Message
 	referring *nfs4.ReferringCalls // may be nil
+	hint      bool                 // nobody waits for its effect
 
 	// wanted reports whether the call is of any use yet.
 	wanted func() bool
@@ -49,6 +65,9 @@ type callback struct {
 
 // maxCallers is how many callbacks of a client are under way at a time.
 const maxCallers = 8
+
+// maxHints is how many of these may be hints.
+const maxHints = 4
 
 const (
 	// callbackTime is how long a callback may take before another connection is
@@ -117,7 +136,11 @@ func (r *callbacks) add(c *callback) {
 		q = new(callbackQueue)
 		r.clients[c.client] = q
 	}
-	q.waiting = append(q.waiting, c)
+	if c.hint {
+		q.hints = append(q.hints, c)
+	} else {
+		q.waiting = append(q.waiting, c)
+	}
 	if q.workers < maxCallers {
 		q.workers++
 		r.running.Go(func() { r.work(c.client, q) })
@@ -126,9 +149,13 @@ func (r *callbacks) add(c *callback) {
 
 // work makes the callbacks of a queue until it is empty.
 func (r *callbacks) work(id uint64, q *callbackQueue) {
+	var c *callback
 	for {
 		r.mu.Lock()
-		if len(q.waiting) == 0 || r.ctx.Err() != nil {
+		if c != nil && c.hint {
+			q.hinting--
+		}
+		if c = q.next(); c == nil || r.ctx.Err() != nil {
 			q.workers--
 			last := q.workers == 0
 			if last {
@@ -140,8 +167,6 @@ func (r *callbacks) work(id uint64, q *callbackQueue) {
 			}
 			return
 		}
-		c := q.waiting[0]
-		q.waiting = q.waiting[1:]
 		r.mu.Unlock()
 		if !r.deliver(q, c) { // meanwhile the others go on
 			pause := cmp.Or(c.pause, callbackRetry)
@@ -149,6 +174,17 @@ func (r *callbacks) work(id uint64, q *callbackQueue) {
 			time.AfterFunc(pause, func() { r.add(c) })
 		}
 	}
+}
+
+// begin runs f in a goroutine for which close waits, unless close was called.
+func (r *callbacks) begin(f func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ctx.Err() != nil {
+		return false
+	}
+	r.running.Go(f)
+	return true
 }
 
 // close ends all callbacks.

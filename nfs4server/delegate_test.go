@@ -37,6 +37,7 @@ type backchannel struct {
 	seqs     []nfs4.CBSequenceArgs
 	last     oncrpc.Exchange
 	any      func(a nfs4.CBRecallAnyArgs)
+	notify   func(a nfs4.CBNotifyLockArgs)
 	sequence map[uint32]uint32                                 // by slot
 	answer   func(n int) (seq, op nfs4.Status, err error)      // of the n-th call; nil: OK
 	recalled func(a *nfs4.CBRecallArgs, s nfs4.CBSequenceArgs) // may be nil
@@ -59,6 +60,10 @@ func (b *backchannel) Call(_ context.Context, x *oncrpc.Exchange) error {
 		var any nfs4.CBRecallAnyArgs
 		any.Decode(&r)
 		b.any(any)
+	case nfs4.CBOpNotifyLock:
+		var notice nfs4.CBNotifyLockArgs
+		notice.Decode(&r)
+		b.notify(notice)
 	default:
 		b.t.Errorf("%v", op)
 	}

@@ -190,7 +190,7 @@ func TestManyStateIDs(t *testing.T) {
 // TestWants checks the wishes for delegations (R8881-18.16.3-19 to -22).
 //
 // R8881-18.16.3-20, R8881-18.16.3-21, R8881-18.16.3-22, R8881-18.16.4-1,
-// R8881-20.11.3-1.
+// R8881-18.16.3-14.
 func TestWants(t *testing.T) {
 	none := nfs4.OpenDelegation{}
 	because := func(why nfs4.WhyNone) nfs4.OpenDelegation {

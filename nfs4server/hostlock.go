@@ -24,6 +24,10 @@ func (x *compound) onHost(ctx context.Context, args *nfs4state.Lock) {
 	}
 	args.Storage = e
 	args.Host = func() (nfs4state.HostLocks, nfs4.Status) {
+		if !e.Enter() { // the call has ended long ago
+			return nil, nfs4.ErrStale
+		}
+		defer e.Leave()
 		l, err := e.Locker.OpenLocks(ctx, h)
 		if err != nil {
 			return nil, s.hostStatus(err, fault)

@@ -10,7 +10,8 @@ import (
 )
 
 // lock is LOCK (RFC 8881, Section 18.10). A client that is willing to wait is
-// denied like any other: it asks again (Section 9.6).
+// denied like any other, and asks again (Section 9.6), soonest when the server tells
+// it that the lock may be free.
 func lock(ctx context.Context, x *compound) nfs4.Status {
 	var a nfs4.LockArgs
 	a.Decode(x.args)
@@ -22,11 +23,15 @@ func lock(ctx context.Context, x *compound) nfs4.Status {
 		return status
 	}
 	x.onHost(ctx, &args)
+	x.willing(&args, a.Type)
 	id, denied, status := x.server.state.Lock(x.session, &args)
 	switch status {
 	case nfs4.OK:
 		return x.locked(&nfs4.LockRes{StateID: id}, id)
 	case nfs4.ErrDenied:
+		if args.Tell != nil {
+			x.server.look()
+		}
 		return x.denied(&denied)
 	}
 	return x.lockFailed(ctx, status)

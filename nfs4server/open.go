@@ -314,6 +314,9 @@ func (x *compound) addOpen(
 		return nil, nfs4.ErrStale
 	}
 	res.StateID = id
+	if x.minor > nfs4.Minor0 && x.server.state.MayNotify(o) {
+		res.Flags |= nfs4.OpenMayNotifyLock
+	}
 	return has, nfs4.OK
 }
 

@@ -123,7 +123,7 @@ func TestCreateModes(t *testing.T) {
 	res, fh, st := g.open(openArgs("o", "f", nfs4.ShareBoth, 0, nfs4.Guarded))
 	require.Equal(t, nfs4.OK, st)
 	assert.Equal(t, nfs4.BitmapOf(nfs4.AttrMode), res.AttrSet)
-	assert.Equal(t, nfs4.OpenLocktypePosix, res.Flags, "R8881-9.6-2: no lock is notified of")
+	assert.Equal(t, nfs4.OpenLocktypePosix, res.Flags, "the client cannot be told of locks")
 	assert.NotEqual(t, res.Dir.Before, res.Dir.After)
 	require.Equal(t, nfs4.OK, g.write(fh, res.StateID, "hello"))
 	_, _, st = g.open(openArgs("o", "f", nfs4.ShareBoth, 0, nfs4.Guarded))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/idmap"
@@ -51,7 +52,8 @@ type Server struct {
 	owners    *idmap.Map // may be nil
 	counts    *rpcstats.Operations
 	callbacks callbacks
-	compounds sync.Pool // of *compound
+	looking   atomic.Bool // see look
+	compounds sync.Pool   // of *compound
 }
 
 // Limits of our own.

@@ -250,6 +250,7 @@ func (s *State) end(c *client, own *Session, since time.Duration, gone *released
 		gone.ended = append(append(gone.ended, files.file), files.files...)
 	}
 	gone.later = append(gone.later, files.hosts...)
+	gone.freed = append(gone.freed, files.freed...)
 	for h := range c.revoked {
 		s.freeRevoked(h)
 	}

@@ -112,7 +112,7 @@ func (s *State) lockHost(session *Session, a *Lock, gone *released) (id nfs4.Sta
 		h.soil(a.Range) // parts must be given up
 	}
 	if status == nfs4.OK {
-		id = s.addLock(a, &l)
+		id = s.addLock(a, &l, gone)
 		h.held = h.held || held
 	}
 	return id, d, status
@@ -405,5 +405,5 @@ func (s *State) release(storage any, q *releaser) {
 }
 
 // WaitHost waits until the host has released the locks of clients that have
-// ended. Neither Sweep nor a call of a client may run.
+// ended. Neither Sweep, LooksAgain nor a call of a client may run.
 func (s *State) WaitHost() { s.releasing.Wait() }

@@ -43,6 +43,10 @@ type Lock struct {
 	Exclusive bool
 	Reclaim   bool
 
+	// Tell is called when a lock that was denied may be free, with no lock held. It
+	// must not wait. Without Tell, the owner hears of nothing.
+	Tell func(*Waiting)
+
 	// Host opens the object's locks on the server's host. With NFS4ERR_NOTSUPP,
 	// and without Host, the locks are the server's alone. Host is called while
 	// none are open, and with no lock held that other objects need. Storage is
@@ -74,6 +78,9 @@ func (s *State) Lock(session *Session, a *Lock) (id nfs4.StateID, d Denied, stat
 		id, d, status = try(session, a, &gone)
 		return status
 	})
+	if status == nfs4.ErrDenied && a.Tell != nil {
+		s.wait(session, a, &d)
+	}
 	return id, d, status
 }
 
@@ -83,7 +90,7 @@ func (s *State) lockTable(session *Session, a *Lock, gone *released) (id nfs4.St
 	defer s.mu.Unlock()
 	l, d, status := s.mayLock(session, a, gone)
 	if status == nfs4.OK {
-		id = s.addLock(a, &l)
+		id = s.addLock(a, &l, gone)
 	}
 	return id, d, status
 }
@@ -137,7 +144,7 @@ func (s *State) mayLock(session *Session, a *Lock, gone *released) (l lockable, 
 
 // addLock locks the bytes of a LOCK that mayLock has permitted, and returns the
 // stateid.
-func (s *State) addLock(a *Lock, l *lockable) nfs4.StateID {
+func (s *State) addLock(a *Lock, l *lockable, gone *released) nfs4.StateID {
 	set := l.set
 	if set == nil {
 		set = s.newLockSet(l.open, l.owner, string(a.Owner))
@@ -146,6 +153,12 @@ func (s *State) addLock(a *Lock, l *lockable) nfs4.StateID {
 	set.part.Lock(a.Range, a.Exclusive)
 	s.countLocks(set.client, set.owner.owner.Len()-before)
 	set.bump()
+	if f := set.owner.file; len(f.waiting) > 0 {
+		s.came(f, set.client, set.owner.name, a)
+		if !a.Exclusive {
+			gone.frees(f) // it may have been a stronger lock
+		}
+	}
 	return set.StateID()
 }
 
@@ -271,6 +284,7 @@ func (s *State) endLocks(set *lockSet, gone *released) {
 	}
 	s.countLocks(set.client, -set.part.Len())
 	set.part.Drop()
+	gone.frees(set.owner.file)
 	delete(set.open.locks, set.owner)
 	if set.owner.sets--; set.owner.sets == 0 {
 		delete(set.owner.file.owners, set.owner.lockOwnerKey)
@@ -309,6 +323,7 @@ func (s *State) Unlock(session *Session, a *Lock) (nfs4.StateID, nfs4.Status) {
 	before := owner.Len()
 	owner.Unlock(a.Range)
 	s.countLocks(c, owner.Len()-before)
+	gone.frees(set.owner.file)
 	s.unlockHost(a.Key, &gone, func(yield func(locks.Range) bool) { yield(a.Range) })
 	set.bump()
 	return set.StateID(), nfs4.OK

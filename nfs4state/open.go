@@ -15,8 +15,9 @@ type file struct {
 	delegations []*Delegation
 	held        [modeBits]int // Opens that have each bit of their modes
 
-	locks  locks.Object
-	owners map[lockOwnerKey]*lockOwner
+	locks   locks.Object
+	owners  map[lockOwnerKey]*lockOwner
+	waiting []*Waiting // the first to come first
 }
 
 // The modes of an Open, or those that one OPEN asks for: access, and above it
@@ -79,7 +80,9 @@ type Open struct {
 	// State.mu guards these.
 	asked  uint16 // a bit for the modes of each OPEN
 	trials []*Trial
-	locks  map[*lockOwner]*lockSet
+
+	notifies bool // see MayNotify
+	locks    map[*lockOwner]*lockSet
 }
 
 // Access returns the access for which o is open: ShareRead, ShareWrite or both.
@@ -333,6 +336,7 @@ func (s *State) closeOpen(o *Open, gone *released) {
 	for _, l := range o.locks {
 		s.endLocks(l, gone)
 	}
+	s.leave(o, gone)
 	s.unname(&o.holding)
 	delete(o.client.opens, o.key)
 	s.setAsked(o, 0)

@@ -16,15 +16,16 @@ const (
 	liveSessions
 	stateids // of opens, of locks, and of revoked state
 	lockRanges
-	delegated  // files, by a client each
-	replyBytes // that the slots of sessions can keep
+	waitingOwners // of locks
+	delegated     // files, by a client each
+	replyBytes    // that the slots of sessions can keep
 	resources
 )
 
 // most is how much of each resource there is.
 var most = [resources]int{
 	clientRecords: maxClients, unconfirmedRecords: maxUnconfirmed, liveSessions: maxAllSessions,
-	stateids: maxHoldings, lockRanges: maxAllLocks, delegated: maxDelegations, replyBytes: replyMemory,
+	stateids: maxHoldings, lockRanges: maxAllLocks, waitingOwners: maxAllWaiting, delegated: maxDelegations, replyBytes: replyMemory,
 }
 
 // A party counts the resources of all clients of one address. State.mu

@@ -88,6 +88,7 @@ const (
 	maxHoldings    = slabSize
 	maxLocks       = 65536 // of a client
 	maxAllLocks    = 1 << 20
+	maxAllWaiting  = 1 << 14
 	maxDelegations = 1 << 17
 	maxConns       = 256       // of a session
 	replyMemory    = 512 << 20 // bytes of kept replies, which slots are granted for
@@ -115,6 +116,8 @@ type State struct {
 	denying     atomic.Int64         // Opens with a deny mode, and OPENs that ask for one
 	hosts       map[string]*hostFile // by object
 	releasers   map[any]*releaser    // by storage
+	waiting     map[*file]struct{}   // files with owners that wait for locks
+	looking     map[any]struct{}     // storage of which locks on the host are looked at
 	releasing   sync.WaitGroup       // their goroutines
 
 	expired  expired
@@ -149,6 +152,7 @@ func New(c Config) *State {
 	s := &State{
 		config: c, owners: make(map[ownerKey]*owner), clients: make(map[uint64]*client), files: make(map[string]*file),
 		hosts: make(map[string]*hostFile), releasers: make(map[any]*releaser),
+		waiting: make(map[*file]struct{}), looking: make(map[any]struct{}),
 		parties: make(map[fairshare.Name]*party), seed: seed,
 		// A State of the same second, before a restart, has other client IDs.
 		number: uint32(maphash.Comparable(seed, c.Epoch)),
@@ -164,6 +168,8 @@ type released struct {
 	ended []any // of clients that have ended
 
 	withheld []withheld // of delegations
+
+	freed []*file // of which bytes have become free
 
 	hosts []*hostFile // whose locks the caller brings up to date
 	later []*hostFile // whose locks are brought up to date in the background
@@ -197,6 +203,9 @@ func (s *State) give(r released) {
 		s.config.ReleaseEnded(r.ended)
 	}
 	s.giveWithheld(r.withheld)
+	for _, f := range r.freed {
+		s.wake(f)
+	}
 }
 
 // Sweep ends clients that have been silent for longer than Config.Courtesy, or

@@ -142,7 +142,7 @@ func (w *world) empty() {
 	w.State.mu.Lock()
 	defer w.State.mu.Unlock()
 	got := fmt.Sprint(len(w.owners), len(w.clients), w.unconfirmed.Len(), len(w.files), len(w.parties), w.denying.Load(), w.used)
-	want(w.t, "what is left", got, "0 0 0 0 0 0 [0 0 0 0 0 0 0]")
+	want(w.t, "what is left", got, "0 0 0 0 0 0 [0 0 0 0 0 0 0 0]")
 	for i := range w.slab.next {
 		if w.slab.get(i) != nil {
 			w.t.Fatalf("stateid %d is left", i)

@@ -109,7 +109,11 @@ func (set *Set) above(name string) (found []*Exported) {
 	return found
 }
 
-// Leave ends the use of an export that Reach has returned.
+// Enter begins a use of an export apart from calls. If it returns false, the export is
+// gone; otherwise Leave must follow.
+func (e *Exported) Enter() bool { return e.enter() }
+
+// Leave ends the use of an export that Reach has returned, or Enter has begun.
 func (e *Exported) Leave() { e.leave() }
 
 // Visit calls fn as a call of peer that uses the file system of e. It returns

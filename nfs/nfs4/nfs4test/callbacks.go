@@ -28,6 +28,7 @@ type callback struct {
 type backchannel struct {
 	*conn
 	calls  chan callback
+	locks  chan nfs4.CBNotifyLockArgs
 	status func() nfs4.Status // of CB_RECALL; nil: NFS4_OK
 }
 
@@ -38,7 +39,7 @@ func (t *T) backed() (*session, *backchannel) {
 	c := t.dial()
 	_, st := c.bind(s.id, nfs4.BindBack)
 	require.Equal(t, nfs4.OK, st, "BIND_CONN_TO_SESSION")
-	b := &backchannel{conn: c, calls: make(chan callback, 16)}
+	b := &backchannel{conn: c, calls: make(chan callback, 16), locks: make(chan nfs4.CBNotifyLockArgs, 16)}
 	go b.serve()
 	// Linux looks whether the backchannel works before it relies on it.
 	time.Sleep(200 * time.Millisecond)
@@ -116,6 +117,12 @@ func (b *backchannel) compound4(out []byte, r *xdr.Reader) []byte {
 			if res.Status == nfs4.OK {
 				b.calls <- c
 			}
+		case nfs4.CBOpNotifyLock:
+			var a nfs4.CBNotifyLockArgs
+			a.Decode(r)
+			a.Object, a.Owner.Owner = slices.Clone(a.Object), slices.Clone(a.Owner.Owner)
+			out = xdr.AppendUint32(xdr.AppendUint32(out, uint32(op)), uint32(nfs4.OK))
+			b.locks <- a
 		default:
 			res.Status = nfs4.ErrNotSupp
 			out = xdr.AppendUint32(xdr.AppendUint32(out, uint32(op)), uint32(res.Status))
@@ -125,6 +132,18 @@ func (b *backchannel) compound4(out []byte, r *xdr.Reader) []byte {
 	assert.NoError(b.t, r.Done())
 	res.Patch(out[at:])
 	return out
+}
+
+// notified returns the next CB_NOTIFY_LOCK.
+func (b *backchannel) notified() nfs4.CBNotifyLockArgs {
+	select {
+	case a := <-b.locks:
+		return a
+	case <-time.After(callLimit):
+		b.t.Errorf("no CB_NOTIFY_LOCK within %v", callLimit)
+		b.t.FailNow()
+		return nfs4.CBNotifyLockArgs{}
+	}
 }
 
 // recalled returns the next recall.
