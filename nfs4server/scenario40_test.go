@@ -32,7 +32,7 @@ import (
 // R7530-16.34-1, R7530-16.34-2, R7530-16.34-3, R7530-16.34-4, R7530-16.34-5,
 // R7530-16.37-1, R7530-16.37-2, R7530-19-2, R8267-6.5.1-1.
 func TestScenarios40(t *testing.T) {
-	s, quick := loopback(t, 40*time.Second), loopback(t, 300*time.Millisecond)
+	s, quick := loopback(t, 40*time.Second), loopback(t, 600*time.Millisecond)
 	for _, sc := range nfs4test.All40() {
 		t.Run(sc.Name, func(t *testing.T) {
 			on := s
