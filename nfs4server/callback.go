@@ -171,7 +171,8 @@ func (r *callbacks) work(id uint64, q *callbackQueue) {
 		if !r.deliver(q, c) { // meanwhile the others go on
 			pause := cmp.Or(c.pause, callbackRetry)
 			c.pause = min(2*pause, max(pause, maxRetry))
-			time.AfterFunc(pause, func() { r.add(c) })
+			again := c
+			time.AfterFunc(pause, func() { r.add(again) })
 		}
 	}
 }

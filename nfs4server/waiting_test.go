@@ -2,6 +2,7 @@ package nfs4server
 
 import (
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,6 +86,33 @@ func TestNotifyLock(t *testing.T) {
 		assert.Empty(t, told)
 		assert.Empty(t, otherTold)
 		assert.False(t, g.s.looking.Load(), "nobody waits")
+	})
+}
+
+// TestNoticeAgain checks that a notice that was lost is sent again while its owner may
+// come.
+func TestNoticeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, back := delegRig(t)
+		told := back.notices()
+		lost := true
+		back.answer = func(int) (nfs4.Status, nfs4.Status, error) {
+			if lost {
+				return nfs4.OK, nfs4.OK, syscall.EPIPE
+			}
+			return nfs4.OK, nfs4.OK, nil
+		}
+		opened, put := g.openFile("f", nfs4.ShareBoth, 0)
+		held, st := g.waitLock(put, opened.StateID, nfs4.LockWriteWait, "holder")
+		require.Equal(t, nfs4.OK, st)
+		_, st = g.waitLock(put, opened.StateID, nfs4.LockWriteWait, "waiter")
+		require.Equal(t, nfs4.ErrDenied, st)
+		g.unlockAll(put, held)
+		assert.Equal(t, "waiter", string((<-told).Owner.Owner))
+		lost = false
+		assert.Equal(t, "waiter", string((<-told).Owner.Owner))
+		time.Sleep(recallLease)
+		assert.Empty(t, told)
 	})
 }
 
