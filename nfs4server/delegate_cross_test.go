@@ -2,6 +2,7 @@ package nfs4server
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,9 +12,11 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/nfs4state"
 	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
+	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
 // A meddler is a file system in which something happens while a file is opened.
@@ -138,4 +141,136 @@ func TestRecallEnds(t *testing.T) {
 		defer g.s.callbacks.mu.Unlock()
 		assert.Empty(t, g.s.callbacks.clients)
 	})
+}
+
+// A leaser is a file system whose leases are the test's.
+type leaser struct {
+	*mem.FS
+	lease func(scope vfs.LeaseScope, broken func()) (release func())
+	open  error // of opening a file
+}
+
+func (l *leaser) Lease(_ context.Context, _ *vfs.Cred, _ vfs.Handle, scope vfs.LeaseScope, broken func()) (func(), error) {
+	return l.lease(scope, broken), nil
+}
+
+func (l *leaser) OpenFile(ctx context.Context, c *vfs.Cred, h vfs.Handle, access vfs.OpenAccess) (vfs.Opened, error) {
+	if l.open != nil {
+		return vfs.Opened{}, l.open
+	}
+	return l.FS.OpenFile(ctx, c, h, access)
+}
+
+// TestDelegationLease checks that a delegation of a file that processes of the host
+// may change has a lease of all changes, which ends before the client's own change,
+// or with a delegation that is not granted after all.
+func TestDelegationLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := &leaser{FS: mem.New(mem.Options{Size: 1 << 20})}
+		g, back := delegRigOf(t, fs, false)
+		table := g.s.realm.Holders()
+		leases := 0
+		var breaks func()
+		fs.lease = func(scope vfs.LeaseScope, broken func()) func() {
+			assert.Equal(t, vfs.LeaseAll, scope)
+			leases, breaks = leases+1, broken
+			return func() {
+				assert.Equal(t, 1, table.Len(), "changes wait until the lease has ended")
+				leases--
+			}
+		}
+		put := g.file("f")
+		d, _ := g.delegated("f")
+		assert.Equal(t, 1, leases)
+		back.recalled = func(*nfs4.CBRecallArgs, nfs4.CBSequenceArgs) { assert.Equal(t, nfs4.OK, g.give(put, d.StateID)) }
+		chmod := nfs4.SetAttrArgs{}
+		chmod.Attrs.Mask, chmod.Attrs.Mode = nfs4.BitmapOf(nfs4.AttrMode), 0o600
+		own := *g // the client's calls in another session: g gives the delegation meanwhile
+		own.noReclaims = true
+		own.sessionAs("client")
+		st, _ := own.do(put, step{nfs4.OpSetAttr, &chmod, new(nfs4.SetAttrRes)})
+		assert.Equal(t, nfs4.OK, st)
+		assert.Equal(t, 1, back.count(), "the client's own change breaks the lease")
+		assert.Zero(t, leases)
+
+		// A process of the host.
+		put = g.file("g")
+		d, _ = g.delegated("g")
+		breaks()
+		time.Sleep(time.Second)
+		assert.Equal(t, 2, back.count())
+		assert.Zero(t, leases)
+
+		// A change before the delegation is granted.
+		g.file("h")
+		lease := fs.lease
+		fs.lease = func(scope vfs.LeaseScope, broken func()) func() {
+			defer broken()
+			return lease(scope, broken)
+		}
+		opened, _ := g.openFile("h", nfs4.ShareRead, 0)
+		assert.Equal(t, nfs4.DelegateNone, opened.Delegation.Type)
+		fs.lease = func(scope vfs.LeaseScope, broken func()) func() {
+			fs.open = errors.New("no descriptors")
+			return lease(scope, broken)
+		}
+		g.file("i")
+		opened, _ = g.openFile("i", nfs4.ShareRead, 0)
+		assert.Equal(t, nfs4.DelegateNone, opened.Delegation.Type)
+		assert.Equal(t, 2, back.count())
+		assert.Zero(t, leases)
+		assert.Zero(t, table.Len())
+	})
+}
+
+// TestOwnRemove checks that the client's own REMOVE recalls its delegation, also on an
+// exclusive export: the name may be of another file than the client believes.
+func TestOwnRemove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, back := delegRig(t)
+		put := g.file("f")
+		d, _ := g.delegated("f")
+		back.recalled = func(*nfs4.CBRecallArgs, nfs4.CBSequenceArgs) { assert.Equal(t, nfs4.OK, g.give(put, d.StateID)) }
+		own := *g
+		own.noReclaims = true
+		own.sessionAs("client")
+		st, _ := own.do(root(), look("x"), step{nfs4.OpRemove, &nfs4.NameArgs{Name: []byte("f")}, new(nfs4.ChangeRes)})
+		assert.Equal(t, nfs4.OK, st)
+		assert.Equal(t, 1, back.count())
+	})
+}
+
+// TestRecallByExports checks that new options of an export recall its delegations.
+func TestRecallByExports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := mem.New(mem.Options{Size: 1 << 20})
+		g, back := delegRigOf(t, fs, true)
+		g.file("f")
+		g.delegated("f")
+		require.NoError(t, g.s.realm.SetExports([]realm.Export{{Path: "/x", FS: fs, Clients: exports.Everyone(exports.Options{
+			NoRootSquash: true, Insecure: true,
+		})}}))
+		g.s.ExportsChanged()
+		synctest.Wait()
+		assert.Equal(t, 1, back.count())
+	})
+}
+
+// TestReadCallback checks that the results of another slot, or of another callback in
+// the slot, are a fault.
+func TestReadCallback(t *testing.T) {
+	slot := nfs4state.BackSlot{Slot: 1, Sequence: 5, Highest: 2}
+	for _, tt := range []struct {
+		slot, sequence uint32
+		fault          bool
+	}{{1, 5, false}, {2, 5, true}, {1, 4, true}} {
+		head, seq := nfs4.CompoundRes{N: 2}, nfs4.CBSequenceRes{Slot: tt.slot, Sequence: tt.sequence, TargetHighestSlotID: 7}
+		out := seq.AppendTo(xdr.AppendUint32(head.AppendTo(nil), uint32(nfs4.CBOpSequence)))
+		r := xdr.NewReader(xdr.AppendUint32(xdr.AppendUint32(out, uint32(nfs4.CBOpRecall)), uint32(nfs4.ErrDelay)))
+		o := readCallback(&r, slot, nfs4.CBOpRecall)
+		assert.Equal(t, tt.fault, o.fault)
+		if !tt.fault {
+			assert.Equal(t, callbackOutcome{used: true, target: 7, status: nfs4.ErrDelay}, o)
+		}
+	}
 }

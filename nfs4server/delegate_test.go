@@ -510,6 +510,7 @@ func TestReclaimDelegation(t *testing.T) {
 			d := opened.Delegation
 			require.Equal(t, nfs4.DelegateRead, d.Type)
 			assert.Equal(t, name == "shared", d.Recall)
+			assert.Equal(t, d.Recall, g.s.state.Counts().Recalled == 1)
 			claim := nfs4.OpenArgs{ShareAccess: nfs4.ShareRead, Owner: nfs4.StateOwner{Owner: []byte("p")}, How: nfs4.NoCreate, Claim: nfs4.ClaimDelegCurFH, StateID: d.StateID}
 			st, _ = g.do(put, step{nfs4.OpOpen, &claim, new(nfs4.OpenRes)})
 			assert.Equal(t, nfs4.OK, st)

@@ -297,6 +297,24 @@ func TestWithheld(t *testing.T) {
 	want(t, "a reclaim", status, nfs4.ErrNoGrace)
 }
 
+// TestWithheldEnded checks that changes wait for the delegations of a client that has
+// ended until the journal knows of the end.
+func TestWithheldEnded(t *testing.T) {
+	g := newSaga(t)
+	s := g.callable("a")
+	g.open(s, "o", "x", nfs4.ShareRead, 0, "open")
+	g.delegate(s, "x", "delegated")
+	g.shelf.failing = true
+	want(t, "--expire", g.Expire(s.ClientID()), nfs4.ErrDelay)
+	g.releasing.Wait()
+	assert.Zero(t, g.releases("delegated"))
+	g.shelf.failing = false
+	g.sleep(2 * retryEvery)
+	g.Sweep()
+	g.releasing.Wait()
+	assert.Equal(t, 1, g.releases("delegated"))
+}
+
 // TestWithheldRetired checks that the end of the State releases delegations whose
 // revocation cannot be stored.
 func TestWithheldRetired(t *testing.T) {
