@@ -150,6 +150,11 @@ func TestSeqIDWraps(t *testing.T) {
 		var o Open
 		o.seqid.Store(test.current)
 		want(t, fmt.Sprint(test.current, " and ", test.given), o.compare(test.given), test.status)
+		o.seq = new(seqOwner)
+		if test.given == 0 { // in version 4.0 it is no current one (R7530-9.1.4.4-4)
+			test.status = nfs4.ErrOldStateID
+		}
+		want(t, fmt.Sprint(test.current, " and ", test.given, " in version 4.0"), o.compare(test.given), test.status)
 	}
 	var o Open
 	o.seqid.Store(last - 1)

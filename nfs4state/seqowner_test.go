@@ -147,8 +147,19 @@ func TestOwnersRest(t *testing.T) {
 	w.EndTurn(retry, nfs4.OK, nil, nil)
 	_, status := w.Open(s, &id)
 	want(t, "stateid after CLOSE", status, nfs4.ErrBadStateID)
+	before := w.used[stateids]
+	for n := range uint32(3) { // the owner's next operation ends the stateid
+		var next nfs4.StateID
+		w.turn(s, &Turn{Op: nfs4.OpOpen, Owner: []byte("o"), SeqID: 4 + 2*n}, func() { _, next = w.open(s, "o", "f", 3, 0, nil) })
+		want(t, "CLOSE of the last open", w.BeginTurn(t.Context(), s, &Turn{Op: nfs4.OpClose, StateID: id, SeqID: 3 + 2*n}), nfs4.ErrBadStateID)
+		id = next
+		w.turn(s, &Turn{Op: nfs4.OpClose, StateID: id, SeqID: 5 + 2*n}, func() { want(t, "CLOSE", w.Close(s, &id), nfs4.OK) })
+		want(t, "stateids", w.used[stateids], before)
+	}
 
-	w.turn(s, &Turn{Op: nfs4.OpOpen, Owner: []byte("unconfirmed"), SeqID: 1}, func() { w.open(s, "unconfirmed", "g", 3, 0, "second") })
+	w.turn(s, &Turn{Op: nfs4.OpOpen, Owner: []byte("unconfirmed"), SeqID: 1}, func() { _, id = w.open(s, "unconfirmed", "g", 3, 0, "second") })
+	_, status = w.Open(s, &id)
+	want(t, "stateid that nobody has confirmed", status, nfs4.ErrBadStateID)
 	held := w.opened(s, "busy", "h", "third")
 	w.sleep(testLease + graceSlack)
 	w.Sweep()
@@ -157,7 +168,7 @@ func TestOwnersRest(t *testing.T) {
 	w.Sweep()
 	want(t, "owners after a while", len(s.client.seq.owners), 1)
 	want(t, "releases", w.releases("second"), 1)
-	want(t, "CLOSE after that", w.BeginTurn(t.Context(), s, &Turn{Op: nfs4.OpClose, StateID: id, SeqID: 3}), nfs4.ErrBadStateID)
+	want(t, "OPEN_CONFIRM after that", w.BeginTurn(t.Context(), s, &Turn{Op: nfs4.OpOpenConfirm, StateID: id, SeqID: 2}), nfs4.ErrBadStateID)
 	_, status = w.Open(s, &held)
 	want(t, "open of an owner that is in use", status, nfs4.OK)
 	s.Leave()
