@@ -86,7 +86,8 @@ type ServerConfig struct {
 	// files open or locked, in a directory that exists and that no other server
 	// uses. After a restart these clients reclaim their files and locks. ""
 	// means none: opens are lost with the server, and so are locks, which other
-	// clients may then take at once.
+	// clients may then take at once, and changes do not wait for clients that still
+	// trust delegations: their caches can become stale until they hear of the restart.
 	Clients string
 
 	// StandardsOnly offers clients nothing of this project's own: no
