@@ -134,6 +134,7 @@ func TestMount4(t *testing.T) {
 	d := serve()
 	t.Run("tree", func(t *testing.T) { tree4(t, dir) })
 	t.Run("transports", func(t *testing.T) { transports4(t, dir) })
+	t.Run("callbacks of 4.0", func(t *testing.T) { callbacks40(t, dir) })
 	t.Run("reload", func(t *testing.T) {
 		mount4(t, "", hostEthernet+":/", "/mnt")
 		assert.Equal(t, "a\nb\n", must(t, "ls /mnt"+dir))
@@ -229,6 +230,27 @@ func transports4(t *testing.T, dir string) {
 	out, status := try(t, "mount.nfs "+hostEthernet+path+"/missing /mnt")
 	assert.NotZero(t, status, out)
 	assert.Empty(t, mounted4(t))
+}
+
+// callbacks40 checks that Linux gets delegations by version 4.0, whose callbacks the
+// server makes over connections of its own, and returns them.
+func callbacks40(t *testing.T, dir string) {
+	for _, transport := range []string{"tcp", "rdma"} {
+		mount4(t, "vers=4.0,proto="+transport, hostEthernet+":"+dir+"/a", "/mnt")
+		file := filepath.Join(dir, "a", "name")
+		opens := func() int { return callsOf(t, "/mnt")["OPEN"] + callsOf(t, "/mnt")["OPEN_NOATTR"] }
+		read := func() string { return must(t, "cat /mnt/name") }
+		assert.Eventually(t, func() bool { // the server has tried the callback
+			read()
+			before := opens()
+			read()
+			return opens() == before
+		}, daemonLimit, pollEvery, "each open is a call")
+		onHost(t, dir, "echo changed >>"+file)
+		assert.Equal(t, "a\nchanged\n", read())
+		onHost(t, dir, "echo a >"+file)
+		unmount4(t)
+	}
 }
 
 // mount4 mounts from a server, with these options alone, and checks the version:

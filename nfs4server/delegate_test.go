@@ -481,7 +481,7 @@ func TestReclaimDelegation(t *testing.T) {
 			g, _ := delegRigOf(t, fs, name == "exclusive")
 			state := t.TempDir()
 			g.start(state, 8)
-			back := g.callable("client", "192.0.2.1:700")
+			g.callable("client", "192.0.2.1:700")
 			put := g.file("f")
 			fh := put.args.(*nfs4.HandleArgs).Object
 			g.delegated("f")
