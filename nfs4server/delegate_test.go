@@ -488,7 +488,7 @@ func TestReclaimDelegation(t *testing.T) {
 
 			g.start(state, 9)
 			g.noReclaims = true
-			back = g.callable("client", "192.0.2.1:700")
+			back := g.callable("client", "192.0.2.1:700")
 			g.noReclaims = false
 			o, _ := g.clientAt("other", "192.0.2.2:700")
 			chmod := nfs4.SetAttrArgs{}
