@@ -104,6 +104,13 @@ func (b *backchannel) Call(_ context.Context, x *oncrpc.Exchange) error {
 	return nil
 }
 
+// lastCall returns the last call.
+func (b *backchannel) lastCall() oncrpc.Exchange {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.last
+}
+
 func (b *backchannel) count() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -459,9 +466,11 @@ func TestRecallMany(t *testing.T) {
 		assert.Equal(t, files, g.s.realm.Holders().Len())
 		g.s.realm.Holders().RecallAll()
 		time.Sleep(time.Second)
+		synctest.Wait()
 		assert.Equal(t, files, back.count())
 		assert.Equal(t, 1, g.s.realm.Holders().Len())
 		time.Sleep(recallLease)
+		synctest.Wait()
 		assert.Zero(t, g.s.realm.Holders().Len())
 	})
 }
@@ -541,6 +550,7 @@ func TestRevokedOpens(t *testing.T) {
 		g.s.realm.Holders().RecallAll()
 		for range 5 {
 			time.Sleep(recallLease / 4)
+			synctest.Wait()
 			st, _ := g.do()
 			require.Equal(t, nfs4.OK, st)
 		}
@@ -557,6 +567,7 @@ func TestRevokedOpens(t *testing.T) {
 		old := g.session
 		g.s.realm.Holders().RecallAll()
 		time.Sleep(time.Second)
+		synctest.Wait()
 		back.answer = nil
 		back.recalled = func(*nfs4.CBRecallArgs, nfs4.CBSequenceArgs) { assert.Equal(t, nfs4.OK, g.give(second, d.StateID)) }
 		clear(back.sequence)
@@ -565,6 +576,7 @@ func TestRevokedOpens(t *testing.T) {
 		st, _ = g.raw(step{nfs4.OpDestroySession, &nfs4.SessionArgs{Session: old}, status()})
 		require.Equal(t, nfs4.OK, st)
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		assert.Zero(t, g.s.realm.Holders().Len())
 	})
 }
@@ -580,13 +592,15 @@ func TestCallback(t *testing.T) {
 		d, _ := g.delegated("f")
 		require.NotZero(t, d)
 		time.Sleep(recallLease - time.Second)
+		synctest.Wait()
 		g.s.realm.Holders().RecallAll()
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		assert.Equal(t, 1, back.count())
-		assert.EqualValues(t, 0x40000000, back.last.Prog)
-		assert.EqualValues(t, nfs4.CBVersion, back.last.Vers)
-		assert.EqualValues(t, nfs4.CBProcCompound, back.last.Proc)
-		assert.Equal(t, rpcmsg.AuthNone, back.last.Cred.Flavor)
+		assert.EqualValues(t, 0x40000000, back.lastCall().Prog)
+		assert.EqualValues(t, nfs4.CBVersion, back.lastCall().Vers)
+		assert.EqualValues(t, nfs4.CBProcCompound, back.lastCall().Proc)
+		assert.Equal(t, rpcmsg.AuthNone, back.lastCall().Cred.Flavor)
 		list, _ := g.s.state.Clients(1)
 		assert.Less(t, list[0].Silent, 3*time.Second)
 		assert.Equal(t, nfs4.OK, g.give(put, d.StateID))
@@ -601,8 +615,9 @@ func TestCallback(t *testing.T) {
 		g.delegated("g")
 		g.s.realm.Holders().RecallAll()
 		time.Sleep(time.Second)
-		assert.EqualValues(t, 5, back.last.Prog)
-		assert.Equal(t, []uint32{rpcmsg.AuthSys, 3, 4}, []uint32{back.last.Cred.Flavor, back.last.Cred.UID, back.last.Cred.GID})
+		synctest.Wait()
+		assert.EqualValues(t, 5, back.lastCall().Prog)
+		assert.Equal(t, []uint32{rpcmsg.AuthSys, 3, 4}, []uint32{back.lastCall().Cred.Flavor, back.lastCall().Cred.UID, back.lastCall().Cred.GID})
 	})
 }
 
