@@ -42,7 +42,7 @@ func TestHoles4(t *testing.T) {
 					reads, writes, copies := calls4(t, "READ"), calls4(t, "WRITE"), calls4(t, "COPY")
 					must(t, "guestwork copy /mnt/big /mnt/"+transport+"/big")
 					assert.Equal(t, [2]int{reads, writes}, [2]int{calls4(t, "READ"), calls4(t, "WRITE")}, "no data is moved")
-					assert.Greater(t, calls4(t, "COPY"), copies+1, "Linux goes on after a short copy")
+					assert.Greater(t, calls4(t, "COPY"), copies)
 					must(t, "cmp /mnt/big /mnt/"+transport+"/big && rm /mnt/big")
 					umount(t, "/mnt")
 				})

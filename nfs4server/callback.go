@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
@@ -61,6 +62,9 @@ type callback struct {
 
 	// pause is the time before the next attempt; 0 means callbackRetry.
 	pause time.Duration
+
+	taken   func()       // is called when the client has taken the call; may be nil
+	refused atomic.Int32 // answers of the client that were errors
 }
 
 // maxCallers is how many callbacks of a client are under way at a time.
@@ -209,6 +213,9 @@ func (r *callbacks) deliver(q *callbackQueue, c *callback) (done bool) {
 		} else {
 			taken = r.server.callBack(r.ctx, c, &p)
 		}
+		if taken && c.taken != nil {
+			c.taken()
+		}
 		if taken || !c.wanted() {
 			return true
 		}
@@ -250,7 +257,11 @@ func (s *Server) callBack(ctx context.Context, c *callback, p *nfs4state.BackPat
 	case err != nil && !errors.Is(err, context.DeadlineExceeded):
 		s.log.Debug("callback failed", "peer", peer, "err", err)
 	}
-	return o.used && (o.status == nfs4.OK || o.status == nfs4.ErrNotSupp || o.status == nfs4.ErrOpIllegal)
+	taken = o.used && (o.status == nfs4.OK || o.status == nfs4.ErrNotSupp || o.status == nfs4.ErrOpIllegal)
+	if o.used && !taken {
+		c.refused.Add(1)
+	}
+	return taken
 }
 
 // maxCallbackRes is the length in bytes of the longest results of a CB_COMPOUND

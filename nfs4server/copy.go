@@ -2,7 +2,6 @@ package nfs4server
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"syscall"
 	"time"
@@ -92,8 +91,9 @@ func (x *compound) oneFile() (bool, error) {
 	return source == string(key), err
 }
 
-// copyData is COPY (RFC 7862, Section 15.2), within the server. It is
-// synchronous, and copies in order.
+// copyData is COPY (RFC 7862, Section 15.2), within the server, which copies in order.
+// If the client does not ask for a final answer, and there is more to copy than one
+// call may take, the copy goes on after the answer.
 func copyData(ctx context.Context, x *compound) nfs4.Status {
 	var a nfs4.CopyArgs
 	a.Decode(x.args)
@@ -115,8 +115,10 @@ func copyData(ctx context.Context, x *compound) nfs4.Status {
 		return x.dataStatus(ctx, err)
 	} // otherwise the client asks for the rest, and then gets the error
 	res := nfs4.CopyRes{Consecutive: true, Synchronous: true}
-	res.Response.Count, res.Response.Committed = count, nfs4.Stable(c.committed)
-	binary.BigEndian.PutUint64(res.Response.Verf[:], verf)
+	res.Response.Count, res.Response.Committed, res.Response.Verf = count, nfs4.Stable(c.committed), verifierOf(verf)
+	if !a.Synchronous && err == nil && count > 0 && c.n > 0 {
+		res.Synchronous = !x.offload(&a, &c, &res.Response)
+	}
 	x.out = res.AppendTo(x.out)
 	return nfs4.OK
 }
@@ -130,7 +132,7 @@ func (c *copying) run(ctx context.Context) (count uint64, err error) {
 		if n == 0 || err != nil {
 			return count, err
 		}
-		if time.Since(start) >= copyTime {
+		if time.Since(start) >= copyTime || ctx.Err() != nil {
 			break
 		}
 	}
@@ -216,16 +218,4 @@ func (c *copying) clone(ctx context.Context) nfs4.Status {
 	}
 	err := u.Export.Copier.CloneRange(ctx, &u.Cred, c.from.Part(x.saved.h, c.src), c.to.Part(x.current.h, c.dst), c.n)
 	return x.done(x.status(err))
-}
-
-// offload is OFFLOAD_CANCEL and OFFLOAD_STATUS (RFC 7862, Sections 15.8 and
-// 15.9): no stateid is that of a copy, because every copy has ended when COPY is
-// answered.
-func offload(_ context.Context, x *compound) nfs4.Status {
-	var a nfs4.StateIDArgs
-	a.Decode(x.args)
-	if x.args.Err() != nil {
-		return nfs4.ErrBadXDR
-	}
-	return nfs4.ErrBadStateID
 }

@@ -38,6 +38,7 @@ type backchannel struct {
 	last     oncrpc.Exchange
 	any      func(a nfs4.CBRecallAnyArgs)
 	notify   func(a nfs4.CBNotifyLockArgs)
+	offload  func(a nfs4.CBOffloadArgs)
 	sequence map[uint32]uint32                                 // by slot
 	answer   func(n int) (seq, op nfs4.Status, err error)      // of the n-th call; nil: OK
 	recalled func(a *nfs4.CBRecallArgs, s nfs4.CBSequenceArgs) // may be nil
@@ -64,6 +65,11 @@ func (b *backchannel) Call(_ context.Context, x *oncrpc.Exchange) error {
 		var notice nfs4.CBNotifyLockArgs
 		notice.Decode(&r)
 		b.notify(notice)
+	case nfs4.CBOpOffload:
+		var end nfs4.CBOffloadArgs
+		end.Decode(&r)
+		end.Object = append(nfs4.FH(nil), end.Object...)
+		b.offload(end)
 	default:
 		b.t.Errorf("%v", op)
 	}

@@ -52,6 +52,7 @@ type Server struct {
 	owners    *idmap.Map // may be nil
 	counts    *rpcstats.Operations
 	callbacks callbacks
+	offloads  offloads
 	looking   atomic.Bool // see look
 	compounds sync.Pool   // of *compound
 }

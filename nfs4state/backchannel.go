@@ -143,6 +143,20 @@ func (c *client) callable() bool {
 	})
 }
 
+// MayCallBack reports whether a session's client can be called back.
+func (s *State) MayCallBack(session *Session) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return session.client.callable()
+}
+
+// Known reports whether there is a client with an ID.
+func (s *State) Known(id uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.clients[id] != nil
+}
+
 // BackFault notes that the client answers callbacks of the session in a way that
 // the backchannel cannot recover from: the client must make another session (RFC
 // 8881, Section 2.10.10.1.3.2).

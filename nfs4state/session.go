@@ -29,8 +29,9 @@ type Session struct {
 
 	mu        sync.Mutex
 	dead      bool
-	used      time.Duration // the end of the last call, or the last repetition of one
-	running   int           // slots that execute a call
+	used      time.Duration        // the end of the last call, or the last repetition of one
+	running   int                  // slots that execute a call
+	work      map[*func()]struct{} // see Work
 	slots     []slot
 	conns     map[any]uint32 // directions of bound connections
 	last      any            // the connection that bind has seen last: most sessions have one
@@ -69,10 +70,47 @@ func kill(sessions []*Session, own *Session, since time.Duration) bool {
 			return false
 		}
 	}
+	worked := false
+	for _, s := range sessions {
+		worked = s.stopWork() || worked
+	}
+	if worked {
+		return false // for a moment
+	}
 	for _, s := range sessions {
 		s.dead = true
 	}
 	return true
+}
+
+// Work begins work for a client apart from its calls: while it lasts, the client does
+// not end, but the work does not renew its lease. If the client is to end, stop is
+// called, and must make the work end soon. stop must not wait. end ends the work. Work
+// returns false if the session has ended.
+func (s *Session) Work(stop func()) (end func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dead {
+		return nil, false
+	}
+	if s.work == nil {
+		s.work = make(map[*func()]struct{})
+	}
+	s.work[&stop] = struct{}{}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.work, &stop)
+	}, true
+}
+
+// stopWork stops the work for the client, and reports whether there is any. s.mu is
+// held.
+func (s *Session) stopWork() bool {
+	for stop := range s.work {
+		(*stop)()
+	}
+	return len(s.work) > 0
 }
 
 // busy reports whether a call runs, besides the one of own that asks.

@@ -29,6 +29,7 @@ type backchannel struct {
 	*conn
 	calls  chan callback
 	locks  chan nfs4.CBNotifyLockArgs
+	ends   chan nfs4.CBOffloadArgs
 	status func() nfs4.Status // of CB_RECALL; nil: NFS4_OK
 }
 
@@ -39,7 +40,7 @@ func (t *T) backed() (*session, *backchannel) {
 	c := t.dial()
 	_, st := c.bind(s.id, nfs4.BindBack)
 	require.Equal(t, nfs4.OK, st, "BIND_CONN_TO_SESSION")
-	b := &backchannel{conn: c, calls: make(chan callback, 16), locks: make(chan nfs4.CBNotifyLockArgs, 16)}
+	b := &backchannel{conn: c, calls: make(chan callback, 16), locks: make(chan nfs4.CBNotifyLockArgs, 16), ends: make(chan nfs4.CBOffloadArgs, 16)}
 	go b.serve()
 	// Linux looks whether the backchannel works before it relies on it.
 	time.Sleep(200 * time.Millisecond)
@@ -123,6 +124,12 @@ func (b *backchannel) compound4(out []byte, r *xdr.Reader) []byte {
 			a.Object, a.Owner.Owner = slices.Clone(a.Object), slices.Clone(a.Owner.Owner)
 			out = xdr.AppendUint32(xdr.AppendUint32(out, uint32(op)), uint32(nfs4.OK))
 			b.locks <- a
+		case nfs4.CBOpOffload:
+			var a nfs4.CBOffloadArgs
+			a.Decode(r)
+			a.Object = slices.Clone(a.Object)
+			out = xdr.AppendUint32(xdr.AppendUint32(out, uint32(op)), uint32(nfs4.OK))
+			b.ends <- a
 		default:
 			res.Status = nfs4.ErrNotSupp
 			out = xdr.AppendUint32(xdr.AppendUint32(out, uint32(op)), uint32(res.Status))

@@ -3,6 +3,7 @@ package nfs4test
 import (
 	"math"
 	"strings"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -173,6 +174,30 @@ var copies = []Scenario{
 		var res nfs4.ReadRes
 		t.want(nfs4.OK, putFH(src.fh), read(src.id, block, 5, &res))
 		assert.Equal(t, "xxxxx", string(res.Data))
+	}},
+	{Name: "COPY that goes on after the answer", By: "RFC 7862, 15.2.3, 16.1.3: CB_OFFLOAD tells of its end", Since: nfs4.Minor2, run: func(t *T) {
+		const size = 20 << 20
+		s, back := t.backed()
+		src, dst := t.openAs(s, "src", "owner", nfs4.ShareBoth, 0), t.openAs(s, "dst", "owner", nfs4.ShareBoth, 0)
+		s.want(nfs4.OK, putFH(src.fh), setAttr(src.id, sized(size)))
+		var res nfs4.CopyRes
+		s.want(nfs4.OK, from(src.fh, dst.fh, copyOf(nfs4.CopyArgs{SrcStateID: src.id, DstStateID: dst.id, Count: size, Consecutive: true}, &res))...)
+		if !res.Response.HasCallback { // the server may have done all it does
+			assert.True(t, res.Synchronous)
+			return
+		}
+		select {
+		case a := <-back.ends:
+			assert.Equal(t, dst.fh, a.Object)
+			assert.Equal(t, res.Response.Callback, a.StateID)
+			assert.NotZero(t, a.StateID.SeqID)
+			assert.Equal(t, nfs4.OK, a.Status)
+			assert.False(t, a.Response.HasCallback)
+			assert.EqualValues(t, size, a.Response.Count)
+		case <-time.After(callLimit):
+			t.Errorf("no CB_OFFLOAD within %v", callLimit)
+		}
+		assert.EqualValues(t, size, t.attrsOf(dst.fh, nfs4.AttrSize).Size)
 	}},
 	{Name: "OFFLOAD_STATUS and OFFLOAD_CANCEL of no copy", By: "RFC 7862, 11.2: NFS4ERR_BAD_STATEID", Since: nfs4.Minor2, run: func(t *T) { // R7862-4.8-1
 		f := t.file("f", "0123456789")
