@@ -79,7 +79,9 @@ func TestNFS4ScenariosKnfsd(t *testing.T) {
 	t.Cleanup(func() { must(t, "rm -rf /export/nfs4test-*") })
 	must(t, "echo 1 >/proc/sys/fs/nfs/nlm_grace_period; knfsd stop; knfsd start") // otherwise it grants no locks for 50 s
 	must(t, "mkdir -p /export/nfs4test-far/away; mount --bind /export/nfs4test-far/away /export/nfs4test-far/away; exportfs -o fsid=9,insecure,"+nfs4test.Places+" '*:/export/nfs4test-far/away'")
-	t.Cleanup(func() { must(t, "exportfs -u '*:/export/nfs4test-far/away'; umount /export/nfs4test-far/away") })
+	t.Cleanup(func() {
+		must(t, "exportfs -u '*:/export/nfs4test-far/away'; exportfs -f; umount -l /export/nfs4test-far/away")
+	})
 	s.Referral = []string{"nfs4test-far", "away"}
 	later.Referral = s.Referral
 	plain := &nfs4test.Server{Dial: s.Dial, Name: s.Name, Minor: nfs4.Minor0, Lease: s.Lease, CallbackHost: "10.0.2.2"}
