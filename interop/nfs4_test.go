@@ -105,6 +105,8 @@ func TestInterrupted4(t *testing.T) {
 
 // TestMount4 mounts with the fewest options that a person must type, at the
 // default ports and without a portmapper.
+//
+// R7530-17-4.
 func TestMount4(t *testing.T) {
 	guest(t)
 	onEthernet(t)

@@ -286,6 +286,8 @@ func TestNoDelegation(t *testing.T) {
 // R8267-6.5.2-2, R8267-6.5.2-3, R8881-10.2-3, R8881-10.4-2, R8881-10.4.1-1,
 // R8881-10.4.4-1, R8881-18.16.4-5, R8881-18.25.4-2, R8881-18.26.4-1, R8881-18.32.4-3,
 // R8881-18.9.4-1, R8881-2.10.6.3-1, R8881-20.2.3-1, R8881-20.9.3-6, R8881-8.2.2-4.
+//
+// R7530-10.4.4-1.
 func TestRecall(t *testing.T) {
 	remove := step{nfs4.OpRemove, &nfs4.NameArgs{Name: []byte("f")}, new(nfs4.ChangeRes)}
 	rename := step{nfs4.OpRename, &nfs4.RenameArgs{Old: []byte("f"), New: []byte("other")}, new(nfs4.RenameRes)}
@@ -346,6 +348,8 @@ func TestRecall(t *testing.T) {
 // exclusive export.
 //
 // R8881-10.4.1-1, R8881-8.2.5-2.
+//
+// R7530-9.1.4.5-2.
 func TestOwnChange(t *testing.T) {
 	g, back := delegRig(t)
 	put := g.file("f")
@@ -363,6 +367,8 @@ func TestOwnChange(t *testing.T) {
 // and no longer.
 //
 // R8881-10.2-3, R8881-10.2-5, R8881-10.4.5-1, R8881-20.2.4-2.
+//
+// R7530-10.4.6-1.
 func TestRecallUnanswered(t *testing.T) {
 	gone := errors.New("connection reset")
 	for name, answer := range map[string]func(n int) (seq, op nfs4.Status, err error){
@@ -418,6 +424,8 @@ func TestRecallUnanswered(t *testing.T) {
 // client may ask for time.
 //
 // R8881-2.10.3-1, R8881-20.2.4-2.
+//
+// R7530-10.4.5-1.
 func TestRecallRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, back := delegRig(t)
@@ -485,6 +493,8 @@ func TestRecallMany(t *testing.T) {
 // by it before it has reclaimed all (R8881-10.2.1-2, R8881-10.2.1-4). Until then no
 // other client changes anything, by any version. On a directory that processes of the
 // host may change, the delegation is recalled at once.
+//
+// R7530-10.2.1-2, R7530-10.2.1-3.
 func TestReclaimDelegation(t *testing.T) {
 	vfstest.NeedRoot(t)
 	for _, name := range []string{"exclusive", "shared"} {

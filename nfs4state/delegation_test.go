@@ -121,6 +121,8 @@ func TestRevokeDelegation(t *testing.T) {
 
 // TestRecallSilent checks that the recall from a client whose lease has expired
 // ends that client.
+//
+// R7530-9.6.3.1-3.
 func TestRecallSilent(t *testing.T) {
 	w := newWorld(t)
 	s := w.callable("a")

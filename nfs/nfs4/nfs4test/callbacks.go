@@ -31,6 +31,7 @@ type backchannel struct {
 	locks  chan nfs4.CBNotifyLockArgs
 	ends   chan nfs4.CBOffloadArgs
 	status func() nfs4.Status // of CB_RECALL; nil: NFS4_OK
+	stop   func()             // ends all connections, and lets no more come
 }
 
 // backed makes a client with a session that the server can call back, over a
@@ -72,9 +73,12 @@ func (b *backchannel) answerCall(msg []byte) []byte {
 	assert.EqualValues(b.t, callbackProgram, program)
 	assert.EqualValues(b.t, nfs4.CBVersion, r.Uint32())
 	proc := r.Uint32()
-	for range 2 { // credential and verifier
-		r.Uint32()
-		r.Opaque(rpcmsg.MaxAuthBody)
+	flavor := r.Uint32()
+	r.Opaque(rpcmsg.MaxAuthBody)
+	r.Uint32() // verifier
+	r.Opaque(rpcmsg.MaxAuthBody)
+	if b.t.Minor == nfs4.Minor0 && proc == nfs4.CBProcCompound {
+		assert.Equal(b.t, rpcmsg.AuthSys, flavor, "RFC 7530, 3.3.3: the flavour of SETCLIENTID")
 	}
 	head := []byte{}
 	for _, v := range []uint32{xid, rpcmsg.MsgReply, 0, rpcmsg.AuthNone, 0, 0} {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -17,12 +18,25 @@ func (t *T) backed40() (*client, *backchannel) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	require.NoError(t, err)
 	b := &backchannel{calls: make(chan callback, 16)}
+	var mu sync.Mutex
+	var conns []net.Conn
+	b.stop = func() {
+		mu.Lock()
+		defer mu.Unlock()
+		l.Close()
+		for _, nc := range conns {
+			nc.Close()
+		}
+	}
 	go func() {
 		for {
 			nc, err := l.Accept()
 			if err != nil {
 				return
 			}
+			mu.Lock()
+			conns = append(conns, nc)
+			mu.Unlock()
 			one := &backchannel{conn: &conn{t: t, nc: nc}, calls: b.calls}
 			go func() {
 				defer nc.Close()
@@ -30,7 +44,7 @@ func (t *T) backed40() (*client, *backchannel) {
 			}()
 		}
 	}()
-	t.cleanup(func() { l.Close() })
+	t.cleanup(b.stop)
 	port := l.Addr().(*net.TCPAddr).Port
 	c := &client{conn: t.dial(), owner: t.unique(), verifier: nfs4.Verifier{1}}
 	c.callback = fmt.Sprintf("%s.%d.%d", cmp.Or(t.CallbackHost, "127.0.0.1"), port>>8, port&0xff)
@@ -93,6 +107,23 @@ var delegations40 = []Scenario{
 			}
 		}
 		<-done
+	}},
+	{Name: "RENEW while the callback does not work", By: "RFC 7530, 16.28.4: NFS4ERR_CB_PATH_DOWN to a client with delegations, whose lease is renewed all the same", run: func(t *T) {
+		o, b, id := t.delegated40()
+		b.stop()
+		other := t.plain()
+		renew := op{nfs4.OpRenew, &nfs4.ClientIDArgs{ClientID: o.client.id}, status()}
+		var seen nfs4.Status
+		for deadline := time.Now().Add(callLimit); seen != nfs4.ErrCBPathDown && time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+			rep := other.compound(putFH(t.dir()), remove("f"))
+			assert.Equal(t, nfs4.ErrDelay, rep.status)
+			seen = o.compound(renew).status
+		}
+		assert.Equal(t, nfs4.ErrCBPathDown, seen)
+		o.want(nfs4.OK, putFH(o.fh), read(o.id, 0, 1, new(nfs4.ReadRes)))
+		o.want(nfs4.OK, putFH(o.fh), delegReturn(id))
+		o.want(nfs4.OK, renew)
+		other.want(nfs4.OK, putFH(t.dir()), remove("f"))
 	}},
 	{Name: "no delegation with an OPEN that must be confirmed", By: "RFC 7530, 9.1.11", run: func(t *T) {
 		maker := t.plain().newOwner("maker", "f", 1, 0)
