@@ -33,6 +33,9 @@ type callbackQueue struct {
 	workers int
 	hinting int         // workers that deliver hints
 	plain   plainCaller // of version 4.0
+
+	// doubtful is the connection by which a callback failed last; see doubtLast.
+	doubtful any
 }
 
 // next returns the next callback, or nil. Hints wait for all others, and do not take
@@ -206,7 +209,9 @@ func (r *callbacks) deliver(q *callbackQueue, c *callback) (done bool) {
 	if !c.wanted() {
 		return true
 	}
-	for _, p := range r.server.state.BackPaths(c.client) {
+	paths := r.server.state.BackPaths(c.client)
+	r.doubtLast(q, paths)
+	for _, p := range paths {
 		var taken bool
 		if p.Session == nil {
 			taken = r.server.callPlain(r.ctx, &q.plain, c, &p)
@@ -219,8 +224,24 @@ func (r *callbacks) deliver(q *callbackQueue, c *callback) (done bool) {
 		if taken || !c.wanted() {
 			return true
 		}
+		r.mu.Lock()
+		q.doubtful = p.Conn
+		r.mu.Unlock()
 	}
 	return false
+}
+
+// doubtLast moves the path by which the client did not take the last callback that
+// failed behind the others: a dead connection costs callbackTime each time.
+func (r *callbacks) doubtLast(q *callbackQueue, paths []nfs4state.BackPath) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range paths {
+		if last := len(paths) - 1; paths[i].Conn == q.doubtful {
+			paths[i], paths[last] = paths[last], paths[i]
+			return
+		}
+	}
 }
 
 // callBack makes a callback once, and reports whether the client has taken it, or

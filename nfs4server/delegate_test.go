@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -679,4 +680,45 @@ func TestRecallAny(t *testing.T) {
 		assert.Empty(t, asked)
 		assert.Equal(t, 4, g.s.realm.Holders().Len(), "the client chooses")
 	})
+}
+
+// TestRecallDoubtful checks that a dead connection does not delay each recall: a
+// hundred of them come by the connection that works.
+func TestRecallDoubtful(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, back := delegRig(t)
+		const files = 100
+		var mu sync.Mutex
+		puts := make(map[string]step)
+		for i := range files {
+			name := "f" + strconv.Itoa(i)
+			g.file(name)
+			d, put := g.delegated(name)
+			puts[string(d.StateID.Other[:])] = put
+		}
+		back.recalled = func(a *nfs4.CBRecallArgs, _ nfs4.CBSequenceArgs) {
+			mu.Lock()
+			defer mu.Unlock()
+			assert.Equal(t, nfs4.OK, g.give(puts[string(a.StateID.Other[:])], a.StateID))
+		}
+		dead := *g
+		dead.peer = &oncrpc.Peer{Addr: netip.MustParseAddrPort("192.0.2.1:701"), Network: "tcp", Reverse: silence{}}
+		var bound nfs4.BindConnRes
+		st, _ := dead.raw(step{nfs4.OpBindConnToSession, &nfs4.BindConnArgs{Session: g.session, Dir: nfs4.BindForeOrBoth}, &bound})
+		require.Equal(t, nfs4.OK, st)
+		start := time.Now()
+		g.s.realm.Holders().RecallAll()
+		for g.s.realm.Holders().Len() > 0 {
+			require.Less(t, time.Since(start), callbackTime+2*time.Second)
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+// silence is the client's end of a connection that is dead.
+type silence struct{}
+
+func (silence) Call(ctx context.Context, _ *oncrpc.Exchange) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
 }

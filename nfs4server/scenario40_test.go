@@ -35,7 +35,7 @@ import (
 // R7530-3.1.1-3, R7530-3.3.3-1, R7530-3.3.3-2, R7530-10.2-1, R7530-10.2-2,
 // R7530-16.28-2, R7530-17-1, R7530-17-2, R7530-17-4.
 func TestScenarios40(t *testing.T) {
-	s, quick := loopback(t, 40*time.Second), loopback(t, 600*time.Millisecond)
+	s, quick := loopback(t, 40*time.Second), loopback(t, 1200*time.Millisecond)
 	for _, sc := range nfs4test.All40() {
 		t.Run(sc.Name, func(t *testing.T) {
 			on := s
