@@ -44,7 +44,8 @@ func openClients(path string, log *slog.Logger) (*clientList, nfs4state.Past, er
 	l.journal = j
 	past, err := nfs4state.ReadPast(found.Records)
 	if found.Void || err != nil {
-		log.Warn("clients of version 4 cannot reclaim their open files and locks, because the list of these clients is damaged or of another version of nfsrdma", "file", path)
+		past.Unknown = true
+		log.Warn("clients of version 4 cannot reclaim their open files and locks, and all changes wait for a lease, because the list of these clients is damaged or of another version of nfsrdma", "file", path)
 	}
 	if n := past.Clients(); n > 0 {
 		log.Info("clients of version 4 may reclaim their open files and locks now", "clients", n)

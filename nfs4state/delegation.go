@@ -240,14 +240,15 @@ func (s *State) revokeDelegation(d *Delegation, why nfs4.Status, gone *released)
 
 // Trusted reports whether clients may still trust delegations that earlier States
 // have granted, so that nobody may change anything: such a client may reclaim
-// yet, or the end of its right to is not on stable storage.
+// yet, or the end of its right to is not on stable storage. If the records of clients
+// are lost, any client may trust one until its lease has ended.
 func (s *State) Trusted() bool {
 	l := &s.ledger
 	if !l.trusting.Load() {
 		return false
 	}
 	s.mu.Lock()
-	trusted := s.grace() && l.staleReads > 0
+	trusted := s.grace() && l.staleReads > 0 || s.config.Now() < l.unknownEnd
 	s.mu.Unlock()
 	if trusted {
 		return true

@@ -361,3 +361,17 @@ func TestRelieve(t *testing.T) {
 	id, _ = w.Relieve(w.clientFrom(9, "elsewhere"))
 	assert.Zero(t, id, "its party has no delegations")
 }
+
+// TestTrustedUnknown checks that changes wait for a lease if the records of clients
+// are lost.
+func TestTrustedUnknown(t *testing.T) {
+	g := newSaga(t)
+	c := g.config
+	c.Journal, c.Past = new(shelf), Past{Unknown: true}
+	s := New(c)
+	assert.True(t, s.Trusted())
+	g.sleep(testLease)
+	assert.True(t, s.Trusted())
+	g.sleep(graceSlack)
+	assert.False(t, s.Trusted())
+}

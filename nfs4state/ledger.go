@@ -45,8 +45,9 @@ type ledger struct {
 	// that had deny modes, locks and delegations.
 	stale, staleDeny, staleLocks, staleReads int
 
-	trusting atomic.Bool   // see Trusted
-	trusts   atomic.Uint64 // the last record of the end of a right to reclaim delegations
+	trusting   atomic.Bool   // see Trusted
+	unknownEnd time.Duration // of Past.Unknown
+	trusts     atomic.Uint64 // the last record of the end of a right to reclaim delegations
 
 	mu      sync.Mutex
 	writing chan struct{} // closed at the end of the write that runs; nil: none runs
@@ -95,7 +96,10 @@ func (s *State) restore() {
 			s.setRecord(key, r)
 		}
 	}
-	l.trusting.Store(l.staleReads > 0)
+	l.trusting.Store(l.staleReads > 0 || s.config.Past.Unknown)
+	if s.config.Past.Unknown {
+		l.unknownEnd = s.config.Now() + s.graceTime()
+	}
 	s.graceEnd = s.config.Now() + s.graceTime()
 	l.broken = true           // the journal of another State is replaced
 	l.added, l.barrier = 1, 1 // the boot record, which every replacement has

@@ -79,6 +79,10 @@ type Past struct {
 	// Epoch is that of the last State, or 0 if there was none.
 	Epoch uint32
 
+	// Unknown says that the records are lost: clients may have had anything, and
+	// can reclaim nothing.
+	Unknown bool
+
 	lease   time.Duration // of the last State
 	clients map[ownerKey]record
 }
