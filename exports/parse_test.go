@@ -282,7 +282,7 @@ func TestEveryOption(t *testing.T) {
 		names = append(names, n)
 	}
 	for _, n := range names {
-		assert.Regexp(t, "`"+n+"(=[a-z:]+)?`", string(text))
+		assert.Regexp(t, "`"+n+"(=[^`]+)?`", string(text))
 	}
 }
 

@@ -154,7 +154,7 @@ without rpcbind by this daemon, with --portmap :111.`,
 	f.BoolVar(&o.manageGIDs, "manage-gids", false, "take users' groups from this host, because calls have room for only 16")
 	f.StringVar(&o.listen, "listen", ":20049", "`ADDR` for RPC-over-RDMA (iWARP over TCP)")
 	f.StringVar(&o.tcp, "tcp", ":2049", "`ADDR` for NFS over plain TCP; \"\" turns it off")
-	f.StringSliceVar(&o.versions, "vers", []string{"3", "4.0", "4.1", "4.2"}, "`VERSIONS` of NFS to serve: 3, and any of 4.0, 4.1, 4.2")
+	f.StringSliceVar(&o.versions, "vers", []string{"3", "4.0", "4.1", "4.2"}, "`VERSIONS` of NFS to serve: 3, and any of 4.0 to 4.2")
 	f.Var(&o.delegations, "delegations", "version 4: whether clients open and read files without calls")
 	f.StringVar(&o.portmap, "portmap", "", "`ADDR` for a portmapper (TCP and UDP), most often :111")
 	f.BoolVar(&o.register, "register", false, "register the ports with this host's rpcbind")
