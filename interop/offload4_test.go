@@ -21,7 +21,7 @@ func TestOffload4(t *testing.T) {
 	disk := newDisk(t)
 	dir := filepath.Join(disk.dir, "served")
 	require.NoError(t, os.Mkdir(dir, 0o755))
-	onHost(t, dir, "head -c 200M /dev/urandom >data; truncate -s 300M hole")
+	onHost(t, dir, "head -c 200M /dev/urandom >data; truncate -s 64M hole")
 	d := serveDir(t, dir, "--no-root-squash")
 	s := d.site().by("4.2")
 	for _, transport := range []string{"rdma", "tcp"} {

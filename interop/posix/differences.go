@@ -221,6 +221,10 @@ var Differences = []Difference{
 		"- 0 ok",
 		"+ -1 ENOTSUP",
 	}, noSuch3},
+	{"xattr-list", linux4, []string{
+		"- 0 ok",
+		"+ 16 ok",
+	}, "Linux lists the access list of version 4, system.nfs4_acl"},
 	{"xattr-user", version3, []string{
 		"- set: ok",
 		"- get: ok",
