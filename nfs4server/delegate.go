@@ -179,11 +179,8 @@ func delegReturn(ctx context.Context, x *compound) nfs4.Status {
 	if x.args.Err() != nil {
 		return nfs4.ErrBadXDR
 	}
-	if a.StateID == nfs4.CurrentStateID {
-		if !x.current.stated {
-			return nfs4.ErrBadStateID
-		}
-		a.StateID = x.current.stateid
+	if !x.resolve(&a.StateID) {
+		return nfs4.ErrBadStateID
 	}
 	if x.current.node != nil {
 		return nfs4.ErrBadStateID

@@ -11,6 +11,12 @@
 // results of that operation fit into the reply, so that nothing is executed
 // whose reply could not leave.
 //
+// # Delegations
+//
+// OPEN for reading gives a delegation, which is a recall.Holder, if possible with a
+// lease of the file system (delegate.go). Every change recalls it, by realm; the
+// callbacks to each client have a queue of their own (callback.go).
+//
 // # Names
 //
 // Clients see one tree. Its upper part is a pseudo file system with nothing but

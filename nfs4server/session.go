@@ -242,13 +242,22 @@ func freeStateID(_ context.Context, x *compound) nfs4.Status {
 	if x.args.Err() != nil {
 		return nfs4.ErrBadXDR
 	}
-	if a.StateID == nfs4.CurrentStateID {
-		if !x.current.stated {
-			return nfs4.ErrBadStateID
-		}
-		a.StateID = x.current.stateid
+	if !x.resolve(&a.StateID) {
+		return nfs4.ErrBadStateID
 	}
 	return x.done(x.server.state.FreeStateID(x.session, &a.StateID))
+}
+
+// resolve replaces the special current stateid by the stateid that it stands for
+// (RFC 8881, Section 16.2.3.1.2). It returns false if there is none.
+func (x *compound) resolve(id *nfs4.StateID) bool {
+	switch {
+	case *id != nfs4.CurrentStateID:
+		return true
+	case x.current.stated:
+		*id = x.current.stateid
+	}
+	return x.current.stated
 }
 
 // sweepsPerLease says how late Sweep may be: a process of the host waits no longer

@@ -14,6 +14,13 @@
 // Config.Now, and the descriptors that an Open carries go back through
 // Config.Release, which is never called under a lock.
 //
+// # Delegations
+//
+// A Delegation has a stateid and a File of its own, and outlasts the opens of its
+// object. The caller makes sure that a change of the object calls Recall first.
+// The File of a Delegation that was revoked, or whose client has ended, is released
+// when the journal knows of that: others may change the object then.
+//
 // # Version 4.0
 //
 // Clients of version 4.0 have no sessions. A Session without slots stands for such
