@@ -33,7 +33,7 @@ var floors = map[string]int{
 	"iwarp/ddp": 1, "iwarp/mpa": 1, "oncrpc/rpcmsg": 1, "rdma/rdmatest": 1, "roce/packet": 1, "rpcrdma/wire": 1, "internal/conformance/check": 1, "internal/mountopt": 1,
 	"iwarp/rdmap": 2, "iwarp/recorder": 2, "oncrpc": 2,
 	"delegation": 3, "locks": 3, "recall": 3, "oncrpc/replay": 3, "oncrpc/rpcstats": 3, "iwarp": 3, "roce": 3, "rpcrdma": 3,
-	"delegation/client": 4, "delegation/server": 4, "exports": 4, "idmap": 4, "journal": 4, "nfs/mount3": 4, "nfs/nfs3": 4, "nfs/nfs4": 4, "nfs/nfsacl": 4, "rpcbind": 4, "rpcrdma/stream": 4, "vfs": 4, "internal/discover": 4, "internal/pingpong": 4,
+	"delegation/client": 4, "delegation/server": 4, "exports": 4, "idmap": 4, "journal": 4, "nfs/mount3": 4, "nfs/nfs3": 4, "nfs/nfs4": 4, "nfs/nfsacl": 4, "nfs/nlm4": 4, "nfs/nsm": 4, "rpcbind": 4, "rpcrdma/stream": 4, "vfs": 4, "internal/discover": 4, "internal/pingpong": 4,
 	"nfs/nfs4/nfs4test": 5, "nfs/nfs4acl": 5, "nfs4client": 5, "nfs4state": 5, "nfsclient": 5, "realm": 5, "vfs/billy": 5, "vfs/mem": 5, "vfs/posix": 5, "vfs/vfstest": 5,
 	"fusefs": 6, "internal/copytree": 6, "internal/loadgen": 6, "nfs4server": 6, "nfsserver": 6, "internal/bridge": 6,
 	front: 7, "nfsserver/gonfs": 7,
@@ -60,7 +60,7 @@ var testOnly = []string{"internal/bootahead", "internal/racetest", "internal/wir
 const apart = "interop"
 
 // pure are codecs: bytes to values and back, without network, log or clock.
-var pure = []string{"chunks", "cmpriv", "iwarp/ddp", "iwarp/mpa", "iwarp/rdmap", "nfs/mount3", "nfs/nfs3", "nfs/nfs4", "nfs/nfs4acl", "nfs/nfsacl", "oncrpc/rpcmsg", "rpcrdma/wire", "xdr"}
+var pure = []string{"chunks", "cmpriv", "iwarp/ddp", "iwarp/mpa", "iwarp/rdmap", "nfs/mount3", "nfs/nfs3", "nfs/nfs4", "nfs/nfs4acl", "nfs/nfsacl", "nfs/nlm4", "nfs/nsm", "oncrpc/rpcmsg", "rpcrdma/wire", "xdr"}
 
 var impure = []string{"context", "io", "log", "log/slog", "net", "os", "reflect", "time"}
 

@@ -1,0 +1,24 @@
+// Package nsm is the wire form of version 1 of the Network Status Monitor (X/Open
+// XNFS, Version 3W), by which a host learns that another has
+// restarted, so that locks are released or claimed again. It has the arguments
+// and results, in both directions.
+//
+//	STAT       StatArgs     ▶ StatRes   can a host be monitored?
+//	MON        MonArgs      ▶ StatRes   monitor a host
+//	UNMON      UnmonArgs    ▶ State     no longer
+//	UNMON_ALL  Asker        ▶ State     no host any longer, for one asker
+//	SIMU_CRASH nothing      ▶ nothing   act as after a restart
+//	NOTIFY     NotifyArgs   ▶ nothing   from a host that has restarted
+//	(callback) CallbackArgs ▶ nothing   to the asker: a host has restarted
+//
+// The monitor makes the callback to the procedure that the asker has named. For
+// Linux's lock manager this is procedure 16 of the lock manager's program, which
+// no standard lists.
+//
+// AppendTo appends a value's wire form and cannot fail. Decode reads the value
+// from an xdr.Reader, whose Err or Done reports an error. Slices that Decode
+// returns alias the Reader's input and are valid as long as that input. Names are
+// bytes, not text.
+//
+// The package must not know files, locks or transports.
+package nsm
