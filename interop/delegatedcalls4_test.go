@@ -80,8 +80,8 @@ func TestDelegatedCalls4(t *testing.T) {
 			prepare("(" + w.prepare + ")")
 		}
 		if how == "knfsd" {
-			k := knfsd().by("4.2")
-			must(t, fmt.Sprintf("umount /everyday/work; mount.nfs %s:%s/work /everyday/work -o %s", k.host, k.export, k.options("rdma")))
+			k := knfsd4()
+			must(t, fmt.Sprintf("umount /everyday/work; mount.nfs %s:/work /everyday/work -o %s", k.host, k.options("rdma")))
 		}
 		for _, w := range delegatedWorks {
 			inside(w.again)
