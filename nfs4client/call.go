@@ -147,6 +147,7 @@ func (s *Session) send(ctx context.Context, g *generation, sl *slot, c *Compound
 	var delay time.Duration
 	for {
 		c.prepare(s, true)
+		c.confine(g)
 		sent := time.Since(s.began)
 		err := s.redialer.call(ctx, &c.x)
 		switch {
@@ -210,6 +211,7 @@ func (s *Session) probe(ctx context.Context, g *generation, id uint32) error {
 	for {
 		c.prepare(s, true)
 		c.x.MaxResults = max(c.x.MaxResults, maxCached) // of the abandoned call
+		c.confine(g)
 		err := s.redialer.call(ctx, &c.x)
 		switch {
 		case err != nil && lost(err) && ctx.Err() == nil && !s.redialer.closed():

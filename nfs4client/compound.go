@@ -52,18 +52,19 @@ type step struct {
 
 // Lengths in bytes of the front of a COMPOUND.
 const (
-	headLen  = 3 * 4                           // of CompoundArgs and CompoundRes without a tag
-	seqLen   = 4 + nfs4.SessionIDSize + 4*4    // SEQUENCE's arguments
-	frontLen = headLen + seqLen                // filled in by Do
-	seqRes   = 2*4 + nfs4.SessionIDSize + 5*4  // SEQUENCE's results
-	opRes    = 2 * 4                           // an operation's number and status
-	slack    = 512                             // of RPC's headers, with a credential of 400 bytes
-	maxItem  = 1 << 30                         // bytes of a data item
-	changeLn = 4 + 8 + 8                       // a change_info4
-	bitmapLn = 4 + 3*4                         // a bitmap4
-	stateLen = 4 + nfs4.OtherSize              // a stateid4
-	ownerLen = 4 + nfs4.OpaqueLimit            // a name of an owner
-	deleg    = 4 + stateLen + 4 + 16 + 12 + 64 // an open_delegation4
+	headLen   = 3 * 4                           // of CompoundArgs and CompoundRes without a tag
+	seqLen    = 4 + nfs4.SessionIDSize + 4*4    // SEQUENCE's arguments
+	frontLen  = headLen + seqLen                // filled in by Do
+	seqRes    = 2*4 + nfs4.SessionIDSize + 5*4  // SEQUENCE's results
+	opRes     = 2 * 4                           // an operation's number and status
+	replyHead = 6 * 4                           // RPC's header of a reply
+	slack     = 512                             // of RPC's headers, with a credential of 400 bytes
+	maxItem   = 1 << 30                         // bytes of a data item
+	changeLn  = 4 + 8 + 8                       // a change_info4
+	bitmapLn  = 4 + 3*4                         // a bitmap4
+	stateLen  = 4 + nfs4.OtherSize              // a stateid4
+	ownerLen  = 4 + nfs4.OpaqueLimit            // a name of an owner
+	deleg     = 4 + stateLen + 4 + 16 + 12 + 64 // an open_delegation4
 )
 
 // Reset makes c empty and ends the validity of its results.
@@ -170,6 +171,14 @@ func (c *Compound) prepare(s *Session, seq bool) {
 	if c.item != nil {
 		x.Args, x.Item, x.Tail = c.args[start:c.at], c.item, c.args[c.at:]
 	}
+}
+
+// confine makes the room for the reply no longer than the replies of a session,
+// which count RPC's header (RFC 8881, Section 18.36.3, ca_maxresponsesize). The
+// longest results of an operation may be longer, but then the server refuses.
+func (c *Compound) confine(g *generation) {
+	most := int(g.fore.MaxResponseSize) - replyHead - len(c.x.Sink) - xdr.Pad(len(c.x.Sink))
+	c.x.MaxResults = min(c.x.MaxResults, most)
 }
 
 // requestLen returns an upper bound of the length of the call in bytes.

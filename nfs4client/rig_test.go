@@ -229,8 +229,9 @@ func (c *cutConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// overRDMA makes a Session over RPC-over-RDMA in memory.
-func (g *rig) overRDMA() *Session {
+// overRDMA makes a Session over RPC-over-RDMA in memory. sent, if any, gets each
+// message that the client sends.
+func (g *rig) overRDMA(sent ...func(msg []byte)) *Session {
 	g.t.Helper()
 	l := rdmatest.Listen(g.t)
 	srv := &rpcrdma.Server{Handler: g}
@@ -243,7 +244,7 @@ func (g *rig) overRDMA() *Session {
 	return g.connect(func(c *Config) {
 		c.Network = "rdma"
 		c.Dial = func(ctx context.Context) (Conn, error) {
-			return rpcrdma.DialConn(ctx, memDialer{l}, "", rpcrdma.ClientConnConfig{})
+			return rpcrdma.DialConn(ctx, tap{memDialer{l}, sent}, "", rpcrdma.ClientConnConfig{})
 		}
 	})
 }
