@@ -2,6 +2,10 @@ package nfsserver
 
 import (
 	"testing"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/recall"
+	"github.com/nfsrdma/nfsrdma/vfs/posix"
 
 	"github.com/stretchr/testify/require"
 
@@ -49,6 +53,37 @@ func BenchmarkCall(b *testing.B) {
 				}
 				rep.DropItem()
 			}
+		})
+	}
+}
+
+// BenchmarkChange measures CREATE and REMOVE, and WRITE, of files on the host while
+// nothing is delegated, and while 1,000 other files are.
+func BenchmarkChange(b *testing.B) {
+	for name, holders := range map[string]int{"nothing delegated": 0, "1,000 others delegated": 1000} {
+		now := time.Duration(0)
+		table := recall.New(recall.Config{Now: func() time.Duration { return now }})
+		for i := range holders {
+			h := &recall.Holder{Recall: func() {}}
+			require.True(b, table.Hold(h, []byte{byte(i), byte(i >> 8)}) && h.Confirm())
+		}
+		g := posixRig(b, b.TempDir(), posix.Options{}, func(c *Config) { c.Holders = table })
+		root := append(nfs3.FH{}, g.mnt("/x").Handle...)
+		file, made, removed := g.make(root, "file"), nfs3.MakeRes{}, nfs3.WccRes{}
+		create, remove := nfs3.CreateArgs{Where: in(root, "f"), Mode: nfs3.Unchecked}, in(root, "f")
+		b.Run("CREATE and REMOVE/"+name, func(b *testing.B) {
+			for b.Loop() {
+				g.call(nfs3.ProcCreate, &create, &made)
+				g.call(nfs3.ProcRemove, &remove, &removed)
+			}
+			require.Equal(b, nfs3.OK, removed.Status)
+		})
+		write, written := nfs3.WriteArgs{File: file, Data: make([]byte, 4096)}, nfs3.WriteRes{}
+		b.Run("WRITE/"+name, func(b *testing.B) {
+			for b.Loop() {
+				g.call(nfs3.ProcWrite, &write, &written)
+			}
+			require.Equal(b, nfs3.OK, written.Status)
 		})
 	}
 }

@@ -18,7 +18,7 @@ import (
 
 // posixRig serves dir, after applying change. Each call is made as this
 // process's user.
-func posixRig(t *testing.T, dir string, o posix.Options, change ...func(*Config)) *rig {
+func posixRig(t testing.TB, dir string, o posix.Options, change ...func(*Config)) *rig {
 	t.Helper()
 	fs, err := posix.Open(dir, o)
 	require.NoError(t, err)

@@ -77,6 +77,27 @@ func (q *Request) lookupOptional(ctx context.Context, p Place) (h vfs.Handle, at
 	return h, attr, err == nil, err
 }
 
+// free is begin for a name, and reports whether nobody holds the directory or the
+// object, if there is one. If free returns false, the name may still be free. The
+// caller's rights do not matter, since nobody is told of the change.
+func (q *Request) free(p Place) bool {
+	if q.Export.Names == nil || !q.beginFree(q.Client, p.Dir) {
+		return false
+	}
+	var err error
+	q.key, err = q.Export.Names.AppendKeyOf(q.key[:0], p.Dir, p.Name)
+	return errors.Is(err, syscall.ENOENT) || err == nil && q.realm.holders.BeginFree(&q.change.holders, 0, q.key)
+}
+
+// beginFree is begin for an object that is probably free, as free is for a name.
+func (q *Request) beginFree(client uint64, h vfs.Handle) bool {
+	if !q.realm.grants.Blind(&q.change.grants) {
+		return false
+	}
+	key, err := q.Key(h)
+	return err == nil && q.realm.holders.BeginFree(&q.change.holders, client, key)
+}
+
 // beginNames announces a change of directories and of objects found in them by
 // name. The objects may differ from those the client expects, so the client's
 // own delegations of them are recalled too.
@@ -94,6 +115,9 @@ func (q *Request) beginNames(dirs, found []vfs.Handle) (ready bool, err error) {
 // here and below.
 func (q *Request) BeforeUnlink(ctx context.Context, p Place) error {
 	return q.beforeNames(ctx, p, p, func() (bool, error) {
+		if q.free(p) {
+			return true, nil
+		}
 		h, attr, found, err := q.lookupOptional(ctx, p)
 		if !found {
 			return true, err
@@ -110,6 +134,9 @@ func (q *Request) BeforeUnlink(ctx context.Context, p Place) error {
 // has the new name.
 func (q *Request) BeforeRename(ctx context.Context, from, to Place) error {
 	return q.beforeNames(ctx, from, to, func() (bool, error) {
+		if q.free(from) && q.free(to) {
+			return true, nil
+		}
 		h, attr, found, err := q.lookupOptional(ctx, from)
 		if !found {
 			return true, err
@@ -135,6 +162,9 @@ func (q *Request) BeforeRename(ctx context.Context, from, to Place) error {
 // BeforeLink is BeforeSetAttr for LINK: for the file and the directory.
 func (q *Request) BeforeLink(ctx context.Context, file vfs.Handle, p Place) error {
 	return q.beforeNames(ctx, p, p, func() (bool, error) {
+		if q.free(p) && q.beginFree(q.Client, file) {
+			return true, nil
+		}
 		if _, _, found, err := q.lookupOptional(ctx, p); found || err != nil {
 			return true, err
 		}
@@ -158,6 +188,9 @@ const (
 // directory, or for an existing object.
 func (q *Request) BeforeMake(ctx context.Context, p Place, to Taken) error {
 	return q.beforeNames(ctx, p, p, func() (bool, error) {
+		if q.free(p) {
+			return true, nil
+		}
 		h, attr, found, err := q.lookupOptional(ctx, p)
 		if attr.OK && attr.Type != vfs.TypeReg {
 			to = Leaves // only regular files have a size to set

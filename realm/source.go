@@ -14,15 +14,16 @@ import (
 // users. Exports of several sets may share a source.
 type source struct {
 	FS     vfs.FS
-	Mapper vfs.Mapper     // FS, or nil
-	Keys   vfs.Identifier // likewise
-	Leaser vfs.Leaser     // likewise
-	Opener vfs.Opener     // likewise
-	Locker vfs.Locker     // likewise
-	Spacer vfs.Spacer     // likewise
-	Copier vfs.Copier     // likewise
-	Xattrs vfs.Xattrs     // FS, or nil if no object has any
-	ACLs   vfs.ACLs       // likewise
+	Mapper vfs.Mapper         // FS, or nil
+	Keys   vfs.Identifier     // likewise
+	Names  vfs.NameIdentifier // likewise
+	Leaser vfs.Leaser         // likewise
+	Opener vfs.Opener         // likewise
+	Locker vfs.Locker         // likewise
+	Spacer vfs.Spacer         // likewise
+	Copier vfs.Copier         // likewise
+	Xattrs vfs.Xattrs         // FS, or nil if no object has any
+	ACLs   vfs.ACLs           // likewise
 
 	// CloneAlign is that of Copier, or 0.
 	CloneAlign uint32
@@ -44,6 +45,7 @@ func newSource(fs vfs.FS) *source {
 	s := &source{FS: fs}
 	s.Mapper, _ = fs.(vfs.Mapper)
 	s.Keys, _ = fs.(vfs.Identifier)
+	s.Names, _ = fs.(vfs.NameIdentifier)
 	s.Leaser, _ = fs.(vfs.Leaser)
 	s.Opener, _ = fs.(vfs.Opener)
 	s.Locker, _ = fs.(vfs.Locker)

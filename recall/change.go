@@ -61,12 +61,8 @@ func (t *Table) Begin(ch *Change, client uint64, key []byte) (ready bool) {
 	if t == nil {
 		return true
 	}
-	g := t.group(key)
-	if ch.on == nil {
-		ch.on = ch.few[:0]
-	}
-	if g.tally.begin() {
-		ch.on = append(ch.on, begun{group: g})
+	g, free := t.begin(ch, key)
+	if free {
 		return true
 	}
 	now := t.config.Now()
@@ -75,7 +71,7 @@ func (t *Table) Begin(ch *Change, client uint64, key []byte) (ready bool) {
 	in := begun{group: g}
 	if o := g.get(key, now); o != nil {
 		for _, h := range o.holders {
-			if h.Mild && h.Owner == client && client != 0 {
+			if !h.minds(client) {
 				continue
 			}
 			if h.mark() {
@@ -96,6 +92,41 @@ func (t *Table) Begin(ch *Change, client uint64, key []byte) (ready bool) {
 	ch.on = append(ch.on, in)
 	tell(told)
 	return in.key == ""
+}
+
+// BeginFree is Begin for an object that is probably free: if the object must be
+// recalled, BeginFree leaves ch and the object as they are, and returns false.
+func (t *Table) BeginFree(ch *Change, client uint64, key []byte) bool {
+	if t == nil {
+		return true
+	}
+	g, free := t.begin(ch, key)
+	if free {
+		return true
+	}
+	g.mu.Lock()
+	o := g.get(key, t.config.Now())
+	held := o != nil && slices.ContainsFunc(o.holders, func(h *Holder) bool { return h.minds(client) })
+	g.mu.Unlock()
+	if held {
+		g.tally.end()
+		return false
+	}
+	ch.on = append(ch.on, begun{group: g})
+	return true
+}
+
+// begin counts ch in the group of an object, and reports whether the group has no
+// holders. If so, ch is on it.
+func (t *Table) begin(ch *Change, key []byte) (g *group, free bool) {
+	g = t.group(key)
+	if ch.on == nil {
+		ch.on = ch.few[:0]
+	}
+	if free = g.tally.begin(); free {
+		ch.on = append(ch.on, begun{group: g})
+	}
+	return g, free
 }
 
 // freed notes that a holder is gone. Its group's mu is held.

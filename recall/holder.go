@@ -24,6 +24,9 @@ type Holder struct {
 	waiters   []*Change
 }
 
+// minds reports whether a change by a client recalls the object from h.
+func (h *Holder) minds(client uint64) bool { return !h.Mild || client == 0 || h.Owner != client }
+
 // Hold makes h a holder of an object. It returns false if a change of the object
 // may be under way, or if one has recalled the object lately: then h is nothing.
 // Otherwise Confirm or Return must follow. What the caller learns of the object

@@ -263,6 +263,32 @@ func TestCost(t *testing.T) {
 	assert.Zero(t, none.Len())
 }
 
+// TestBeginFree checks that BeginFree recalls nothing, but keeps a free object from
+// being held until the change is done.
+func TestBeginFree(t *testing.T) {
+	table := newTable()
+	h, recalls := held(t, table, 1, true, "x")
+	var ch Change
+	assert.False(t, table.BeginFree(&ch, 2, []byte("x")))
+	assert.False(t, table.BeginFree(&ch, 0, []byte("x")))
+	table.Done(&ch)
+	assert.Zero(t, recalls.Load())
+	assert.True(t, table.BeginFree(&ch, 1, []byte("x")), "the holder's own change, which it does not mind")
+	assert.True(t, table.BeginFree(&ch, 2, []byte("y")))
+	assert.False(t, table.Hold(new(Holder), []byte("y")), "the change runs")
+	table.Done(&ch)
+	h.Return()
+	again, _ := held(t, table, 1, false, "x")
+	again.Return()
+	again, _ = held(t, table, 1, false, "y")
+	again.Return()
+	for i := range table.groups {
+		require.Zero(t, table.groups[i].tally.n.Load())
+	}
+	var none *Table
+	assert.True(t, none.BeginFree(&ch, 1, []byte("x")))
+}
+
 // BenchmarkChange measures the cost of a change of an object that nobody holds:
 // while nothing is held, and while others are.
 func BenchmarkChange(b *testing.B) {

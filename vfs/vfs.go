@@ -310,6 +310,18 @@ type Identifier interface {
 	AppendKey(b []byte, h Handle) ([]byte, error)
 }
 
+// A NameIdentifier is an Identifier that recognizes an object by a name, at less
+// cost than Lookup.
+type NameIdentifier interface {
+	Identifier
+
+	// AppendKeyOf appends the key of the object that has a name in dir. It checks
+	// no permission, so the key must not reach a client. It returns ENOENT if no
+	// object has the name. Other errors say nothing of the object: Lookup may
+	// still find it.
+	AppendKeyOf(b []byte, dir Handle, name string) ([]byte, error)
+}
+
 // A Leaser is an FS that learns of changes that other processes make to a file.
 type Leaser interface {
 	// Lease asks the FS to call broken, at most once, when another process

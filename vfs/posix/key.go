@@ -24,9 +24,37 @@ func (f *FS) AppendKey(b []byte, h vfs.Handle) ([]byte, error) {
 	if err != nil {
 		return b, err
 	}
+	return f.appendKey(b, ino), nil
+}
+
+func (f *FS) appendKey(b []byte, ino uint64) []byte {
 	r := &f.rootStat
 	b = binary.BigEndian.AppendUint64(b, unix.Mkdev(r.Dev_major, r.Dev_minor))
-	return binary.BigEndian.AppendUint64(b, ino), nil
+	return binary.BigEndian.AppendUint64(b, ino)
+}
+
+// AppendKeyOf is AppendKey for a name (vfs.NameIdentifier). The daemon looks as
+// itself, with one call of statx.
+func (f *FS) AppendKeyOf(b []byte, dir vfs.Handle, name string) ([]byte, error) {
+	if isDots(name) {
+		return b, unix.EOPNOTSUPP
+	}
+	if err := checkName(name); err != nil {
+		return b, err
+	}
+	d, err := f.directory(dir)
+	if err != nil {
+		return b, err
+	}
+	defer f.put(d)
+	var st unix.Statx_t
+	switch err := f.statName(d, name, &st); {
+	case err != nil:
+		return b, err
+	case !f.exported(&st):
+		return b, unix.EACCES
+	}
+	return f.appendKey(b, st.Ino), nil
 }
 
 // inode returns the inode number of the object of h.

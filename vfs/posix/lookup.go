@@ -52,21 +52,28 @@ var nameBufs = sync.Pool{New: func() any { return new([glanceName + 1]byte) }}
 // identity. The daemon looks as itself, so ok is false if the daemon itself has
 // no permission.
 func (f *FS) glance(c *vfs.Cred, d *object, name string) (h vfs.Handle, obj, dirAttr vfs.MaybeAttr, ok bool) {
-	if isDots(name) || len(name) > glanceName || checkName(name) != nil {
+	if isDots(name) || checkName(name) != nil {
 		return h, obj, dirAttr, false
 	}
-	b := nameBufs.Get().(*[glanceName + 1]byte)
-	defer nameBufs.Put(b)
-	nameZ := append(append(b[:0], name...), 0)
 	var dst, st unix.Statx_t
 	if f.stat(d, &dst) != nil || f.may(d, c, unix.X_OK, &dst) != nil ||
-		statName(d.fd, nameZ, &st) != nil || !f.exported(&st) {
+		f.statName(d, name, &st) != nil || !f.exported(&st) {
 		return h, obj, dirAttr, false
 	}
 	if h, ok = f.handles.seen(st.Ino, st.Btime); !ok {
 		return h, obj, dirAttr, false
 	}
 	return h, f.some(&st), f.some(&dst), true
+}
+
+// statName reads the attributes of a name in d, as the daemon.
+func (f *FS) statName(d *object, name string, st *unix.Statx_t) error {
+	if len(name) > glanceName {
+		return unix.ENAMETOOLONG
+	}
+	b := nameBufs.Get().(*[glanceName + 1]byte)
+	defer nameBufs.Put(b)
+	return statName(d.fd, append(append(b[:0], name...), 0), st)
 }
 
 // lookup returns the object that c finds as name in d, with its attributes.

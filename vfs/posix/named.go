@@ -46,12 +46,7 @@ func (f *FS) named(d *object, name string) (n named, err error) {
 // namedBefore is named for an object that was seen before.
 func (f *FS) namedBefore(d *object, name string) (n named, ok bool) {
 	n = named{place: place{d.ino, name}, fd: -1}
-	if len(name) > glanceName {
-		return n, false
-	}
-	b := nameBufs.Get().(*[glanceName + 1]byte)
-	defer nameBufs.Put(b)
-	if statName(d.fd, append(append(b[:0], name...), 0), &n.st) != nil || !f.exported(&n.st) {
+	if f.statName(d, name, &n.st) != nil || !f.exported(&n.st) {
 		return n, false
 	}
 	if n.st.Nlink == 1 && n.st.Blocks >= slowBlocks { // otherwise removing it would free the storage under the lock

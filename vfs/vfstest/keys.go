@@ -1,6 +1,9 @@
 package vfstest
 
 import (
+	"strings"
+	"syscall"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -44,7 +47,36 @@ func testKeys(r *rig) {
 		assert.Equal(r, of, r.key(r.lookup(r.root, "moved")))
 		assert.Equal(r, ofDir, r.key(d), "an unused object")
 	}
+	testNameKeys(r, e)
 	bad, _ := vfs.NewHandle([]byte("x"))
 	_, err := r.fs.(vfs.Identifier).AppendKey(nil, bad)
 	assert.ErrorIs(r, err, vfs.ErrBadHandle)
+}
+
+// testNameKeys checks that a NameIdentifier knows the key of each name in dir.
+func testNameKeys(r *rig, dir vfs.Handle) {
+	names, ok := r.fs.(vfs.NameIdentifier)
+	if !ok {
+		return
+	}
+	of := func(name string) (string, error) {
+		b, err := names.AppendKeyOf([]byte("prefix"), dir, name)
+		return string(b[6:]), err
+	}
+	for _, h := range []vfs.Handle{r.file(dir, "name", ""), r.dir(dir, "below")} {
+		name := "name"
+		if r.attr(h).Type == vfs.TypeDir {
+			name = "below"
+		}
+		key, err := of(name)
+		require.NoError(r, err)
+		assert.Equal(r, r.key(h), key)
+	}
+	_, err := of("none")
+	require.ErrorIs(r, err, syscall.ENOENT)
+	for _, name := range []string{"", "..", "name/", strings.Repeat("n", 5000)} {
+		_, err := of(name)
+		require.Error(r, err)
+		require.NotErrorIs(r, err, syscall.ENOENT, name)
+	}
 }

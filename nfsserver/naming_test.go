@@ -1,0 +1,110 @@
+package nfsserver
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/recall"
+	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/posix"
+)
+
+// TestDelegatedNames checks that each change by a name recalls a delegation of
+// version 4 from the directory and from the named object, and from no other, and
+// that a caller without the right to make the change recalls nothing.
+func TestDelegatedNames(t *testing.T) {
+	dir := t.TempDir()
+	table := recall.New(recall.Config{Now: func() time.Duration { return 0 }})
+	g := posixRig(t, dir, posix.Options{}, func(c *Config) { c.Holders = table })
+	require.NoError(t, os.Chmod(dir, 0o755))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "d"), 0o755))
+	root := append(nfs3.FH{}, g.mnt("/x").Handle...)
+	d := g.lookup(root, "d")
+	var made nfs3.MakeRes
+	var wcc nfs3.WccRes
+	var moved nfs3.RenameRes
+	var linked nfs3.LinkRes
+	for _, c := range []struct {
+		name    string
+		recalls []string // "." is the exported directory
+		call    func() nfs3.Status
+	}{
+		{"REMOVE", []string{".", "old"}, func() nfs3.Status {
+			a := in(root, "old")
+			g.call(nfs3.ProcRemove, &a, &wcc)
+			return wcc.Status
+		}},
+		{"RENAME", []string{".", "d", "old"}, func() nfs3.Status {
+			g.call(nfs3.ProcRename, &nfs3.RenameArgs{From: in(root, "old"), To: in(d, "old")}, &moved)
+			return moved.Status
+		}},
+		{"RENAME over another", []string{".", "new", "old"}, func() nfs3.Status {
+			g.call(nfs3.ProcRename, &nfs3.RenameArgs{From: in(root, "old"), To: in(root, "new")}, &moved)
+			return moved.Status
+		}},
+		{"LINK", []string{"d", "other"}, func() nfs3.Status {
+			g.call(nfs3.ProcLink, &nfs3.LinkArgs{File: g.lookup(root, "other"), Link: in(d, "linked")}, &linked)
+			return linked.Status
+		}},
+		{"MKDIR", []string{"d"}, func() nfs3.Status {
+			g.call(nfs3.ProcMkdir, &nfs3.MkdirArgs{Where: in(d, "made")}, &made)
+			return made.Status
+		}},
+		{"REMOVE of none", nil, func() nfs3.Status {
+			a := in(root, "none")
+			g.call(nfs3.ProcRemove, &a, &wcc)
+			assert.Equal(t, nfs3.ErrNoEnt, wcc.Status)
+			return nfs3.OK
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, name := range []string{"old", "new", "other"} {
+				require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+			}
+			var mu sync.Mutex
+			var recalled []string
+			for _, name := range []string{".", "d", "old", "new", "other"} {
+				h := new(recall.Holder)
+				h.Recall = func() {
+					mu.Lock()
+					defer mu.Unlock()
+					recalled = append(recalled, name)
+					go h.Return()
+				}
+				require.True(t, table.Hold(h, keyOf(t, g.export(0).FS, name)) && h.Confirm(), name)
+				defer h.Return()
+			}
+			if c.recalls != nil && os.Geteuid() == 0 {
+				g.uid = 12345
+				assert.Equal(t, nfs3.ErrAcces, c.call())
+				assert.Empty(t, recalled, "by a stranger")
+				g.uid = uint32(os.Geteuid())
+			}
+			assert.Equal(t, nfs3.OK, c.call())
+			slices.Sort(recalled)
+			assert.Equal(t, c.recalls, recalled)
+		})
+	}
+}
+
+// keyOf returns the key of a name in the root of fs.
+func keyOf(t *testing.T, fs vfs.FS, name string) []byte {
+	t.Helper()
+	h := fs.Root()
+	if name != "." {
+		var err error
+		h, _, _, err = fs.Lookup(t.Context(), &vfs.Cred{}, h, name)
+		require.NoError(t, err)
+	}
+	key, err := fs.(vfs.Identifier).AppendKey(nil, h)
+	require.NoError(t, err)
+	return key
+}
