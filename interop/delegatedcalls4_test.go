@@ -65,7 +65,9 @@ func TestDelegatedCalls4(t *testing.T) {
 		}
 		d := serveExports(t, dir, exports, "--delegations", flag)
 		s := d.site().by("4.2")
-		must(t, fmt.Sprintf(everyday, s.host, s.options("rdma"), dir))
+		must(t, fmt.Sprintf(everyday, s.host, s.options("rdma")))
+		s.export = dir
+		s.mount(t, "/everyday/work", s.options("rdma"))
 		must(t, "echo 30000 >/sys/module/nfsv4/parameters/delegation_watermark")
 		inside := func(script string) {
 			out, status := tryFor(t, delegatedLimit, "cat >/everyday/tmp/script <<'END'\n"+author+"cd /work\n"+script+"\nEND\nchroot /everyday /bin/sh /tmp/script")

@@ -27,7 +27,7 @@ type disk struct {
 func newDisk(t *testing.T) *disk { return newDiskOf(t, "ext4") }
 
 // makers make file systems.
-var makers = map[string]string{"ext4": "mkfs.ext4 -q -E lazy_itable_init=0", "xfs": "mkfs.xfs -q"}
+var makers = map[string]string{"ext4": "mkfs.ext4 -q -E lazy_itable_init=0", "xfs": "mkfs.xfs -q", "btrfs": "mkfs.btrfs -q"}
 
 // newDiskOf is newDisk for a kind of file system.
 func newDiskOf(t *testing.T, kind string) *disk {
@@ -45,7 +45,17 @@ func (d *disk) mount() {
 	out := onHost(d.t, "/", fmt.Sprintf("losetup --find --show %s", d.image))
 	_, err := fmt.Sscan(out, &d.loop)
 	require.NoError(d.t, err, out)
-	onHost(d.t, "/", fmt.Sprintf("mount -t %s %s %s", d.kind, d.loop, d.dir))
+	onHost(d.t, "/", fmt.Sprintf("mount -t %s -o %s %s %s", d.kind, mountOptions(d.kind), d.loop, d.dir))
+}
+
+// mountOptions returns the options for a kind of file system. XFS otherwise gives
+// files that grow more storage than they need, as much as the timing of the writes
+// leads it to.
+func mountOptions(kind string) string {
+	if kind == "xfs" {
+		return "allocsize=4k"
+	}
+	return "rw"
 }
 
 func (d *disk) umount() string { return fmt.Sprintf("umount %s; losetup -d %s", d.dir, d.loop) }

@@ -13,9 +13,10 @@ import (
 )
 
 // everyday makes a root directory in the guest of this host's /usr, read-only
-// over NFS, and of the place to work in. The guest has no programs of its own.
+// over NFS, with a mount point for the place to work in. The guest has no programs
+// of its own.
 const everyday = `mkdir -p /everyday && cd /everyday && mkdir -p usr proc dev tmp work && for d in bin lib lib64; do ln -sfn usr/$d $d; done
-mount.nfs %[1]s:/usr usr -o %[2]s && mount.nfs %[1]s:%[3]s work -o %[2]s && mount -o bind /proc proc && mount -o bind /dev dev`
+mount.nfs %[1]s:/usr usr -o %[2]s && mount -o bind /proc proc && mount -o bind /dev dev`
 
 // everydayWork is everyday work: tar, git, make and gcc.
 const everydayWork = `set -e
@@ -74,7 +75,9 @@ func TestWork4(t *testing.T) {
 	for _, by := range [][2]string{{"rdma", "4.2"}, {"tcp", "4.2"}, {"rdma", "4.0"}, {"tcp", "4.0"}} {
 		t.Run(by[1]+" over "+by[0], func(t *testing.T) {
 			s, transport := d.site().by(by[1]), by[0]
-			must(t, fmt.Sprintf(everyday, s.host, s.options(transport), dir))
+			must(t, fmt.Sprintf(everyday, s.host, s.options(transport)))
+			s.export = dir
+			s.mount(t, "/everyday/work", s.options(transport))
 			timed(t, "work", func() {
 				out, status := try(t, "cp /everyday/work/script /everyday/tmp; rm /everyday/work/script; chroot /everyday /bin/sh /tmp/script")
 				assert.Zero(t, status, "%s", tail(out))
