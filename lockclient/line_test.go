@@ -1,0 +1,136 @@
+package lockclient
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/locks"
+	"github.com/nfsrdma/nfsrdma/nfs/nlm4"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/rpcbind"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// A fakeNet connects to a lock manager by way of an rpcbind, which tells another
+// port each time.
+type fakeNet struct {
+	s *fakeServer
+
+	mu    sync.Mutex
+	port  uint16
+	dials []string
+	conns map[*fakeConn]bool // open
+	down  bool
+}
+
+type fakeConn struct {
+	n       *fakeNet
+	rpcbind bool
+	gone    bool
+}
+
+func (n *fakeNet) dial(_ context.Context, addr string) (oncrpc.Caller, io.Closer, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.down {
+		return nil, nil, errLost
+	}
+	n.dials = append(n.dials, addr)
+	c := &fakeConn{n: n, rpcbind: addr == "srv:111"}
+	n.conns[c] = true
+	return c, c, nil
+}
+
+func (c *fakeConn) Close() error {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	delete(c.n.conns, c)
+	return nil
+}
+
+func (c *fakeConn) Call(ctx context.Context, x *oncrpc.Exchange) error {
+	c.n.mu.Lock()
+	defer func() { c.n.mu.Unlock() }()
+	switch {
+	case c.gone:
+		return oncrpc.ErrClosed
+	case c.rpcbind:
+		if x.Prog != rpcbind.Program {
+			return &oncrpc.ReplyError{Stat: rpcmsg.ProgUnavail}
+		}
+		c.n.port++
+		x.Results = xdr.NewReader(xdr.AppendUint32(nil, uint32(c.n.port)))
+		return nil
+	}
+	c.n.mu.Unlock()
+	err := c.n.s.Call(ctx, x)
+	c.n.mu.Lock()
+	return err
+}
+
+// cut ends all connections.
+func (n *fakeNet) cut(down bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.down = down
+	for c := range n.conns {
+		c.gone = true
+	}
+}
+
+// TestOverTCP finds the lock manager by rpcbind, loses the connection, and finds
+// the lock manager at another port: the client then claims its locks again
+// (RNLM-6.1.3-1).
+func TestOverTCP(t *testing.T) {
+	s := newServer(t)
+	n := &fakeNet{s: s, port: 4000, conns: make(map[*fakeConn]bool)}
+	nfs := callerFunc(func(context.Context, *oncrpc.Exchange) error { return &oncrpc.ReplyError{Stat: rpcmsg.ProgUnavail} })
+	c := s.client(func(cfg *Config) { cfg.Server = Server{NFS: nfs, Host: "srv", Dial: n.dial} })
+	assert.True(t, c.OverTCP())
+	assert.Equal(t, []string{"srv:111", "srv:4001"}, n.dials)
+	c.must(t, request(1, at(0, 9), true, false))
+	want := s.held("f")
+	s.restart(true)
+	n.cut(true)
+	eventually(t, "notices", func() bool { return c.line.connected() == nil })
+	n.cut(false)
+	eventually(t, "claimed", func() bool { return assert.ObjectsAreEqual(want, s.held("f")) })
+	s.endGrace()
+	n.mu.Lock()
+	assert.Equal(t, []string{"srv:111", "srv:4001", "srv:111", "srv:4002"}, n.dials)
+	n.mu.Unlock()
+	c.Close()
+	assert.Empty(t, s.held("f"))
+	assert.Empty(t, n.conns, "connections left open")
+}
+
+type callerFunc func(context.Context, *oncrpc.Exchange) error
+
+func (f callerFunc) Call(ctx context.Context, x *oncrpc.Exchange) error { return f(ctx, x) }
+
+// TestSilentServer checks that a call over TCP that gets no answer is made again
+// over another connection, and that the end of the context ends the calls.
+func TestSilentServer(t *testing.T) {
+	s := newServer(t)
+	n := &fakeNet{s: s, port: 4000, conns: make(map[*fakeConn]bool)}
+	c := s.client(func(cfg *Config) { cfg.Server = Server{Host: "srv", Dial: n.dial} })
+	why := errors.New("a signal")
+	ctx, end := context.WithCancelCause(t.Context())
+	n.cut(true)
+	done := c.later(ctx, request(1, whole, true, true))
+	eventually(t, "notices", func() bool { return c.line.connected() == nil })
+	end(why)
+	require.ErrorIs(t, <-done, why)
+	n.cut(false)
+	eventually(t, "settled", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.files) == 0 })
+	assert.Empty(t, s.held("f"))
+	c.must(t, request(2, at(0, locks.ToEnd), true, false))
+	assert.Equal(t, s.count(nlm4.ProcNull), 2)
+}
