@@ -77,6 +77,12 @@ type ServerConfig struct {
 	// fs.lease-break-time.
 	Lease time.Duration
 
+	// Lease4 is how long a client of version 4 may be silent, and how long it may
+	// take to return a delegation; 0 means DefaultLease4. It is a whole number of
+	// seconds, and MaxLease4 at most. For directories of the host it should be at
+	// most 5 s less than fs.lease-break-time.
+	Lease4 time.Duration
+
 	// Marker is the path of a file that tells the next start that clients may
 	// hold delegations; "" means none: if a server restarts while a client is
 	// cut off, the client's cache can then become stale for a Lease.
@@ -149,6 +155,7 @@ type Parts struct {
 // error names the invalid export or value.
 func NewServer(cfg ServerConfig) (*Server, error) {
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
+	cfg.Lease4 = cmp.Or(cfg.Lease4, DefaultLease4)
 	keeper, err := cfg.keeper()
 	if err != nil {
 		return nil, err
@@ -180,7 +187,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	var four *nfs4server.Server
 	if state != nil {
 		four = nfs4server.New(nfs4server.Config{
-			Realm: exported, State: state, Lease: Lease4, ID: serverID(cfg.Key), Minors: cfg.Minors, Owners: cfg.Owners,
+			Realm: exported, State: state, Lease: cfg.Lease4, ID: serverID(cfg.Key), Minors: cfg.Minors, Owners: cfg.Owners,
 		})
 		four.Register(mux)
 	}
@@ -224,9 +231,11 @@ func executeOnce(p rpcmsg.Procedure, msg []byte) bool {
 	return nfsserver.ExecuteOnce(p, msg) || nfs4.Once(msg)
 }
 
-// Lease4 is the lease of clients of version 4: how long a client may be silent,
-// and how long it may take to return a delegation.
-const Lease4 = 40 * time.Second
+// DefaultLease4 and MaxLease4 are values of ServerConfig.Lease4.
+const (
+	DefaultLease4 = 40 * time.Second
+	MaxLease4     = time.Hour
+)
 
 // delegationPause is how long a file is not delegated after a recall: whoever
 // changes it will probably change it again.
@@ -249,11 +258,14 @@ func (c *ServerConfig) state4() (*nfs4state.State, *clientList, error) {
 	if c.Minors != nil && len(c.Minors) == 0 {
 		return nil, nil, nil
 	}
+	if c.Lease4 < time.Second || c.Lease4 > MaxLease4 || c.Lease4%time.Second != 0 {
+		return nil, nil, fmt.Errorf("nfsrdma: the lease of version 4, %v, is not a number of seconds from 1 to %d", c.Lease4, MaxLease4/time.Second)
+	}
 	clients, past, err := openClients(c.Clients, c.Log)
 	if err != nil {
 		return nil, nil, err
 	}
-	config := nfs4state.Config{Now: clock(), Epoch: epoch4(&past, time.Now()), Lease: Lease4}
+	config := nfs4state.Config{Now: clock(), Epoch: epoch4(&past, time.Now()), Lease: c.Lease4}
 	if clients != nil {
 		config.Journal, config.Past, config.Stored = clients, past, clients.stored
 	}

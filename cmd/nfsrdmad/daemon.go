@@ -146,9 +146,9 @@ func (o *serveOptions) newServer(list []nfsserver.Export, state string, rec *rec
 		Minors:  minors,
 		Exports: list, Key: o.key, Names: o.names, Groups: o.groups,
 		Owners: o.owners, MaxPayload: int(o.maxPayload), Inline: int(o.inline), Credits: o.credits,
-		Lease: leaseTerm(o.lease, log), Marker: filepath.Join(state, "grants"),
+		Lease: leaseTerm(o.lease, log), Lease4: o.lease4, Marker: filepath.Join(state, "grants"),
 		Clients: filepath.Join(state, "nfs4-clients"), StandardsOnly: o.noExtensions,
-		NoDelegations: o.delegations.Word == "off" || !mayDelegate(log),
+		NoDelegations: o.delegations.Word == "off" || !mayDelegate(o.lease4, log),
 		IWARP:         o.rnic(), Wrap: o.ops.observe, Log: log,
 	}
 	if rec != nil {

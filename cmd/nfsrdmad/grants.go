@@ -18,6 +18,7 @@ import (
 const (
 	defaultLease = 10 * time.Second
 	minLease     = 100 * time.Millisecond
+	minLease4    = 10 * time.Second // clients renew a lease after a part of it, and a call may take seconds
 	maxLease     = delegserver.MaxLease
 )
 

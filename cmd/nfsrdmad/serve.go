@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/nfsrdma/nfsrdma"
 	"github.com/nfsrdma/nfsrdma/cmpriv"
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/idmap"
@@ -47,6 +48,7 @@ type serveOptions struct {
 	noExtensions bool
 	idmapDomain  string
 	lease        time.Duration
+	lease4       time.Duration
 	state        string
 	record       string
 	recordSize   cli.Size
@@ -165,6 +167,7 @@ without rpcbind by this daemon, with --portmap :111.`,
 	f.Var(&o.markers, "markers", "on asks clients for MPA markers, for tests (Linux's siw refuses);\na client that asks gets them always")
 	f.BoolVar(&o.noExtensions, "no-extensions", false, "use only the standards: no private data of our own, FPDUs of a TCP segment\nfor every client")
 	f.DurationVar(&o.lease, "lease", defaultLease, "how long a client with delegations may be silent;\nchanges wait no longer for it")
+	f.DurationVar(&o.lease4, "nfs4-lease", nfsrdma.DefaultLease4, "version 4: how long a client with files or locks may be silent")
 	f.StringVar(&o.state, "state", defaultState(), "`DIR` for lasting state; one for each daemon")
 	f.StringVar(&o.record, "record", "", "`DIR` for records of RDMA connections: at Terminates, and on SIGUSR1")
 	f.Var(&o.recordSize, "record-size", "memory of a connection for its record")
@@ -196,6 +199,7 @@ func (o *serveOptions) understand(_ *cobra.Command, args []string) (err error) {
 		cli.Within("--credits", int64(o.credits), 1, maxCredits),
 		cli.Within("--max-payload", int64(o.maxPayload), minPayload, maxPayload),
 		cli.Within("--lease", o.lease, minLease, maxLease),
+		cli.Within("--nfs4-lease", o.lease4, minLease4, nfsrdma.MaxLease4),
 		cli.Within("--record-size", int64(o.recordSize), minRecord, math.MaxInt32),
 	)
 }

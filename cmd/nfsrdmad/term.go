@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma"
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
 )
 
@@ -36,19 +35,19 @@ func shortened(asked, wait time.Duration, log *slog.Logger) time.Duration {
 }
 
 // mayDelegate reports whether the host's processes wait for leases as long as a
-// client of version 4 may take to return a delegation.
-func mayDelegate(log *slog.Logger) bool {
+// client of version 4 with the given lease may take to return a delegation.
+func mayDelegate(lease time.Duration, log *slog.Logger) bool {
 	wait, err := posix.LeaseBreakTime()
-	return err != nil || longEnough(wait, log)
+	return err != nil || longEnough(lease, wait, log)
 }
 
 // longEnough is mayDelegate for a host that waits for the given time; 0 means for
 // ever.
-func longEnough(wait time.Duration, log *slog.Logger) bool {
-	const least = nfsrdma.Lease4 + 5*time.Second
+func longEnough(lease, wait time.Duration, log *slog.Logger) bool {
+	least := lease + 5*time.Second
 	if wait == 0 || wait >= least {
 		return true
 	}
-	log.Warn("clients of version 4 get no delegations, because processes of this host wait too short for them: raise fs.lease-break-time", "fs.lease-break-time", wait, "least", least)
+	log.Warn("clients of version 4 get no delegations, because processes of this host wait too short for them: raise fs.lease-break-time, or lower --nfs4-lease", "fs.lease-break-time", wait, "least", least)
 	return false
 }

@@ -21,3 +21,18 @@ func TestLeaseTerm(t *testing.T) {
 	}
 	assert.Positive(t, leaseTerm(defaultLease, log))
 }
+
+func TestMayDelegate(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	for _, tt := range []struct {
+		lease, wait time.Duration
+		want        bool
+	}{
+		{40 * time.Second, 45 * time.Second, true},
+		{41 * time.Second, 45 * time.Second, false},
+		{40 * time.Second, 44 * time.Second, false},
+		{time.Hour, 0, true},
+	} {
+		assert.Equal(t, tt.want, longEnough(tt.lease, tt.wait, log), "%v of %v", tt.lease, tt.wait)
+	}
+}
