@@ -65,10 +65,11 @@
 //	go test -tags interop ./interop/
 //
 // INTEROP_SOAK (a Go duration) sets the time of the soak and of the bad
-// network, 60s by default, and of the random operations, 2m by default. It also
+// network, 30s by default, and of the random operations, 1m by default. It also
 // sets 50 kills of the server in place of three, 10,000 transactions of each
 // program with 20 kills, a directory with a million entries, 200 schedules of
-// mounts with delegations, and the whole workload by version 4. INTEROP_VERS, 4.1 or 4.2, is the version of NFS by which Linux
+// mounts with delegations, the whole workload by version 4 and over TCP, and more file
+// systems, with a file of 10 GiB. INTEROP_VERS, 4.1 or 4.2, is the version of NFS by which Linux
 // mounts nfsrdmad in the tests that do not need a certain one; without it, that
 // is 3. INTEROP_KERNEL, 6.1 or 6.12, is the version of the guest's Linux;
 // without it, that is 6.1. INTEROP_SEED repeats the random operations of an

@@ -44,14 +44,14 @@ func TestVersion4(t *testing.T) {
 // its files again.
 func TestRestart4(t *testing.T) {
 	d := serve(t, "--no-root-squash")
-	restart(t, d, d.site().by("4.2"), d.site().by("4.1"))
+	restart(t, d, d.site().by("4.2"), d.site().by("4.1"), true)
 }
 
 // TestRestart40 is TestRestart4 by version 4.0: the clients reclaim, and other
-// opens of theirs wait for the end of grace. (R7530-9.1.1-9)
+// opens of theirs wait for the end of grace, 45 s. (R7530-9.1.1-9)
 func TestRestart40(t *testing.T) {
 	d := serve(t, "--no-root-squash")
-	restart(t, d, d.site().by("4.0"), d.site().by("4.0"))
+	restart(t, d, d.site().by("4.0"), d.site().by("4.0"), os.Getenv("INTEROP_SOAK") != "")
 }
 
 // TestSpecial4 opens pipes and devices that Linux has not looked up before.

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,55 +21,85 @@ import (
 // looked at every second.
 const noticeLimit = 3 * time.Second
 
-// TestNotices4 has a process of one Linux client wait for a lock that another client
-// has, or a process of the server's host, for so long that Linux asks seldom. It gets
-// the lock as soon as the other one unlocks, closes the file or dies.
+// A notice is a wait for a lock, and the way in which the lock becomes free.
+type notice struct {
+	from, release  string // the holder's mount, or the host if empty
+	holder, waiter locking.Child
+	answers        lockAnswers
+}
+
+func (n *notice) String() string {
+	return fmt.Sprintf("from %q by %s", n.from, strings.Fields(n.release)[0])
+}
+
+// TestNotices4 has processes of one Linux client wait for locks that another client
+// has, or a process of the server's host, for so long that Linux asks seldom. Each gets
+// its lock as soon as the other one unlocks, closes the file or dies. All wait at the
+// same time, for locks of different files.
 func TestNotices4(t *testing.T) {
 	guest(t)
 	d := serve(t, "--no-root-squash")
 	s := d.site().by("4.2")
 	s.mount(t, "/mnt", s.options("rdma"))
 	s.mount(t, "/mnt2", s.options("tcp"))
+	var notices []*notice
 	for _, from := range []string{"/mnt2", "/mnt", ""} {
 		waiterAt := map[string]string{"/mnt": "/mnt2", "/mnt2": "/mnt", "": "/mnt"}[from]
 		for _, release := range []string{"posix 1 none 0 0", "close 1", "die"} {
-			t.Run(fmt.Sprintf("from %q by %s", from, strings.Fields(release)[0]), func(t *testing.T) {
-				var holder locking.Child
-				var err error
-				if from == "" {
-					holder, err = hostLocker(d.dir)
-				} else {
-					holder, err = newGuestLocker(t, from)
-				}
-				require.NoError(t, err)
-				waiter, err := newGuestLocker(t, waiterAt)
-				require.NoError(t, err)
-				answers := lockAnswers{holder: bufio.NewReader(holder), waiter: bufio.NewReader(waiter)}
-				answers.steps(t, []lockStep{
-					{holder, "open 1", "ok"}, {waiter, "open 1", "ok"}, {holder, "posix 1 write 0 10", "ok"},
-				})
-				fmt.Fprintln(waiter, "posix-wait 1 write 5 10")
-				time.Sleep(10 * time.Second) // Linux without notices has asked after 1, 3 and 7 s, and asks after 15 s
-				start := time.Now()
-				if release == "die" {
-					assert.NoError(t, holder.Wait()) // its input ends, and so it does
-				} else {
-					answers.steps(t, []lockStep{{holder, release, "ok"}})
-				}
-				answer, err := answers[waiter].ReadString('\n')
-				took := time.Since(start)
-				require.NoError(t, err)
-				assert.Equal(t, "ok\n", answer)
-				t.Logf("%.2f s", took.Seconds())
-				assert.Less(t, took, noticeLimit)
-				assert.NoError(t, waiter.Wait())
-				if release != "die" {
-					assert.NoError(t, holder.Wait())
-				}
+			dir := fmt.Sprintf("/%d", len(notices))
+			onHost(t, d.dir, "mkdir ."+dir)
+			n := &notice{from: from, release: release}
+			var err error
+			if from == "" {
+				n.holder, err = hostLocker(d.dir + dir)
+			} else {
+				n.holder, err = newGuestLocker(t, from+dir)
+			}
+			require.NoError(t, err)
+			n.waiter, err = newGuestLocker(t, waiterAt+dir)
+			require.NoError(t, err)
+			n.answers = lockAnswers{n.holder: bufio.NewReader(n.holder), n.waiter: bufio.NewReader(n.waiter)}
+			n.answers.steps(t, []lockStep{
+				{n.holder, "open 1", "ok"}, {n.waiter, "open 1", "ok"}, {n.holder, "posix 1 write 0 10", "ok"},
 			})
+			notices = append(notices, n)
+		}
+	}
+	for _, n := range notices {
+		fmt.Fprintln(n.waiter, "posix-wait 1 write 5 10")
+	}
+	time.Sleep(10 * time.Second) // Linux without notices has asked after 1, 3 and 7 s, and asks after 15 s
+	var released sync.WaitGroup
+	for _, n := range notices {
+		released.Go(func() { n.comes(t) })
+	}
+	released.Wait()
+	for _, n := range notices {
+		assert.NoError(t, n.waiter.Wait(), n)
+		if n.release != "die" {
+			assert.NoError(t, n.holder.Wait(), n)
 		}
 	}
 	umount(t, "/mnt2")
 	umount(t, "/mnt")
 	d.stop()
+}
+
+// comes frees the lock, which the waiter must then get.
+func (n *notice) comes(t *testing.T) {
+	start := time.Now()
+	if n.release == "die" {
+		assert.NoError(t, n.holder.Wait(), n) // its input ends, and so it does
+	} else {
+		fmt.Fprintln(n.holder, n.release)
+		answer, err := n.answers[n.holder].ReadString('\n')
+		assert.NoError(t, err, n)
+		assert.Equal(t, "ok\n", answer, n)
+	}
+	answer, err := n.answers[n.waiter].ReadString('\n')
+	took := time.Since(start)
+	assert.NoError(t, err, n)
+	assert.Equal(t, "ok\n", answer, n)
+	t.Logf("%v: %.2f s", n, took.Seconds())
+	assert.Less(t, took, noticeLimit, n)
 }

@@ -25,7 +25,7 @@ import (
 // The transactions of each program, and the kills meanwhile. In make soak there
 // are more.
 const (
-	transactions     = 150
+	transactions     = 60
 	transactionKills = 3
 	soakTransactions = 10000
 	soakKills        = 20
