@@ -87,8 +87,9 @@ const (
 	maxRetry      = time.Second
 )
 
-// recall tells the client to return a delegation, and revokes it if the client has
-// not done so within a lease (recall.Holder). It does not wait.
+// recall tells the client to return a delegation, unless OPEN's results do, and
+// revokes it if the client has not done so within a lease (recall.Holder). It does not
+// wait.
 func (f *delegated) recall() {
 	s, d := f.server, f.delegation
 	left := s.state.Recall(d)
@@ -103,6 +104,9 @@ func (f *delegated) recall() {
 	}))
 	if !s.state.Outstanding(d) { // release may have come before
 		f.late.Load().Stop()
+		return
+	}
+	if f.told {
 		return
 	}
 	args := nfs4.CBRecallArgs{StateID: d.StateID(), Object: d.Handle()}

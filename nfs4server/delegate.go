@@ -23,6 +23,7 @@ type delegated struct {
 	holder     recall.Holder
 	lease      func()                // releases the file system's lease, if there is one
 	delegation *nfs4state.Delegation // set before holder is confirmed
+	told       bool                  // OPEN's results recall the delegation, so no call does
 
 	late atomic.Pointer[time.Timer] // of a recall: revokes the delegation
 }
@@ -76,7 +77,9 @@ func (x *compound) delegate(ctx context.Context, a *nfs4.OpenArgs) nfs4.OpenDele
 			return noDelegation(a.ShareAccess, nfs4.WhyContention)
 		}
 	}
-	f := &delegated{server: x.server, minor: x.minor}
+	// Processes of the host may have changed a reclaimed file meanwhile: its
+	// delegation is recalled by the results (RFC 8881, Section 18.16.3).
+	f := &delegated{server: x.server, minor: x.minor, told: reclaim && !u.Options.Exclusive}
 	f.holder = recall.Holder{Owner: x.session.ClientID(), Mild: u.Options.Exclusive, Recall: f.recall}
 	args := nfs4state.Delegate{
 		Key: string(key), Handle: string(x.fh(&x.current)), Reclaim: reclaim,
@@ -99,12 +102,10 @@ func (x *compound) delegate(ctx context.Context, a *nfs4.OpenArgs) nfs4.OpenDele
 		x.server.state.ReturnDelegation(x.session, &id)
 		return noDelegation(a.ShareAccess, nfs4.WhyContention)
 	}
-	granted := nfs4.OpenDelegation{Type: nfs4.DelegateRead, StateID: id}
-	if reclaim && !u.Options.Exclusive { // processes of the host may have changed the file meanwhile
-		granted.Recall = true
+	if f.told {
 		f.holder.Break()
 	}
-	return granted
+	return nfs4.OpenDelegation{Type: nfs4.DelegateRead, StateID: id, Recall: f.told}
 }
 
 // hold makes f a holder of the current object, with a lease of the file system

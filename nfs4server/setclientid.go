@@ -88,6 +88,18 @@ func renew(_ context.Context, x *compound) nfs4.Status {
 	return x.done(status)
 }
 
+// delegPurge is DELEGPURGE, which is not supported, because no delegation outlives its
+// client. By version 4.0 its client ID renews the lease all the same (RFC 7530,
+// Section 9.5).
+func delegPurge(_ context.Context, x *compound) nfs4.Status {
+	var a nfs4.ClientIDArgs
+	a.Decode(x.args)
+	if x.args.Err() == nil {
+		x.byClientID(a.ClientID)
+	}
+	return nfs4.ErrNotSupp
+}
+
 // openConfirm is OPEN_CONFIRM (RFC 7530, Section 16.18).
 func openConfirm(ctx context.Context, x *compound) nfs4.Status {
 	var a nfs4.OpenConfirmArgs

@@ -14,7 +14,7 @@ const (
 	delegationLen = 4 + stateidLen + 4 + 4*4 // with an ACE of nobody
 )
 
-// operations are the operations that the server has. Others are
+// operations are the operations that the server has, and DELEGPURGE. Others are
 // NFS4ERR_NOTSUPP, or NFS4ERR_OP_ILLEGAL if the minor version does not define
 // them.
 var operations = [nfs4.NumOp]operation{
@@ -52,6 +52,7 @@ var operations = [nfs4.NumOp]operation{
 
 	nfs4.OpOpenConfirm:        {openConfirm, needsCurrent | changes | sequenced, statusLen + stateidLen},
 	nfs4.OpReleaseLockOwner:   {releaseLockOwner, changes, 0},
+	nfs4.OpDelegPurge:         {delegPurge, 0, 0},
 	nfs4.OpRenew:              {renew, 0, 0},
 	nfs4.OpSetClientID:        {setClientID, changes, statusLen + 2*(4+maxCallback)},
 	nfs4.OpSetClientIDConfirm: {setClientIDConfirm, changes, 0},

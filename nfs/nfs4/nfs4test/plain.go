@@ -365,6 +365,17 @@ var leases40 = []Scenario{
 			c.want(nfs4.OK, putFH(deny.fh), renew(c.id))
 		}
 	}},
+	{Name: "DELEGPURGE renews the lease of version 4.0", By: "RFC 7530, 9.5: it does so by a valid client ID; 10.2.1: it need not be supported", Slow: true, run: func(t *T) {
+		t.afterGrace()
+		c := t.plain()
+		c.newOwner("d", "denied", 10, nfs4.ShareBoth)
+		t.wait(t.Lease * 3 / 5)
+		c.want(nfs4.ErrNotSupp, op{nfs4.OpDelegPurge, &nfs4.ClientIDArgs{ClientID: c.id}, status()})
+		t.wait(t.Lease * 3 / 5)
+		other := t.plain()
+		other.want(nfs4.ErrShareDenied, putFH(t.dir()), other.numbered(1, openName("denied", "x", nfs4.ShareRead, 0), new(nfs4.OpenRes)))
+		c.want(nfs4.OK, renew(c.id))
+	}, Linux: "it does not"},
 	{Name: "what does not renew the lease of version 4.0", By: "RFC 7530, 9.5, 9.6.3: special stateids and SETCLIENTID do not; then the client has expired", Slow: true, run: func(t *T) {
 		c := t.plain()
 		o := c.newOwner("a", "f", 10, nfs4.ShareWrite)
