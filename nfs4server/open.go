@@ -445,8 +445,11 @@ func (x *compound) exact(ctx context.Context, id *nfs4.StateID) (nfs4.StateID, n
 	switch {
 	case status == nfs4.ErrAdminRevoked:
 		return exact, status
-	case o == nil || x.file(ctx) != nfs4.OK:
+	case o == nil, x.current.node != nil:
 		return exact, nfs4.ErrBadStateID
+	}
+	if err := x.work(ctx, &x.current); err != nil {
+		return exact, x.status(err) // the client has the file open nevertheless
 	}
 	key, err := x.key(&x.current)
 	if err != nil {

@@ -54,7 +54,7 @@ func (x *compound) inTurn(ctx, own context.Context, o *operation) (status nfs4.S
 	if status := x.turnArgs(&x.after); status != nfs4.OK {
 		return status
 	}
-	t.Principal, t.Aside = x.principal(), x.reply
+	t.Principal, t.Aside = x.principal(), x
 	state := x.server.state
 	if status := state.BeginTurn(ctx, x.session, t); status != nfs4.OK {
 		return status
@@ -75,13 +75,23 @@ func (x *compound) inTurn(ctx, own context.Context, o *operation) (status nfs4.S
 		state.EndTurn(t, status, reply, handle)
 		*t, x.after = nfs4state.Turn{}, xdr.Reader{}
 	}()
-	if t.Reply == nil {
-		status = x.plain(o.do(own, x), mark)
-	} else {
+	switch {
+	case t.Reply != nil:
 		status = x.repeat(own, t)
+	case t.Refused != nfs4.OK:
+		status = t.Refused
+	default:
+		status = x.plain(o.do(own, x), mark)
 	}
 	done = true
 	return status
+}
+
+// StepAside gives up the permit and the call's place in its connection before the
+// wait for a turn: the operation whose turn it is may need them.
+func (x *compound) StepAside() {
+	x.rest()
+	x.reply.StepAside()
 }
 
 // repeat answers a retry.

@@ -3,15 +3,22 @@ package nfs4server
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/internal/racetest"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfs4state"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/realm"
+	"github.com/nfsrdma/nfsrdma/vfs/mem"
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
@@ -152,6 +159,104 @@ func TestAllocs40(t *testing.T) {
 		closes = closes[1:]
 	})
 	assert.LessOrEqual(t, n, racetest.PoolLosses(4)+1, "CLOSE, with the rest of the owner")
+}
+
+// TestTurnsLeavePermits: operations that wait for the turn of their owner have no
+// permit, so that other calls of their host are answered, and the operation that has
+// the turn ends. Storage that does not answer then still costs few goroutines: the
+// number of an operation that is NFS4ERR_RESOURCE is not used up (R7530-9.1.7-4).
+func TestTurnsLeavePermits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := counting(mem.New(mem.Options{Size: 1 << 20, Mode: 0o777}))
+		g := newRig(t, realm.Export{Path: "/x", FS: fs, Clients: exports.Everyone(exports.Options{Insecure: true, NoRootSquash: true})}).asRoot()
+		id := g.plain("client", "", "")
+		answer := make(chan struct{})
+		answers := make(chan nfs4.Status, 1000)
+		const owners, each = 20, 20 // the waiting operations are more than the permits of a host
+		ids := make([]nfs4.StateID, owners)
+		var fh nfs4.FH
+		for i := range ids {
+			fh, ids[i] = g.opened40(id, fmt.Sprint(i), "f")
+		}
+		fs.opening = func() { <-answer }
+		send := func(steps ...step) {
+			go func() {
+				st, _ := g.raw(steps...)
+				answers <- st
+			}()
+			synctest.Wait()
+		}
+		for i := range owners {
+			a := openArgs(fmt.Sprint(i), "f", nfs4.ShareBoth, 0, nfs4.NoCreate)
+			a.SeqID, a.Owner.ClientID = 3, id
+			send(root(), look("x"), step{nfs4.OpOpen, a, new(nfs4.OpenRes)})
+			for range each {
+				send(put(fh), step{nfs4.OpClose, &nfs4.CloseArgs{SeqID: 7, StateID: ids[i]}, new(nfs4.StateIDRes)})
+			}
+		}
+		for n := len(answers); n > 0; n-- {
+			require.Equal(t, nfs4.ErrResource, <-answers)
+		}
+		send(put(fh), step{nfs4.OpGetAttr, &nfs4.GetAttrArgs{Request: nfs4.BitmapOf(nfs4.AttrSize)}, new(nfs4.GetAttrRes)})
+		require.Len(t, answers, 1, "another call waits")
+		require.Equal(t, nfs4.OK, <-answers)
+		close(answer)
+		synctest.Wait()
+		seen := make(map[nfs4.Status]int)
+		for len(answers) > 0 {
+			seen[<-answers]++
+		}
+		assert.Equal(t, map[nfs4.Status]int{nfs4.OK: owners, nfs4.ErrBadSeqID: owners * 15}, seen)
+		send(put(fh), step{nfs4.OpClose, &nfs4.CloseArgs{SeqID: 4, StateID: nfs4.StateID{SeqID: 3, Other: ids[0].Other}}, new(nfs4.StateIDRes)})
+		assert.Equal(t, nfs4.OK, <-answers)
+	})
+}
+
+// TestCloseOfOverloadedStorage: CLOSE of a file whose storage is overloaded is put off.
+// Its stateid is as good as before.
+func TestCloseOfOverloadedStorage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := counting(mem.New(mem.Options{Size: 1 << 20, Mode: 0o777}))
+		g := newRig(t, realm.Export{Path: "/x", FS: fs, Clients: exports.Everyone(exports.Options{Insecure: true, NoRootSquash: true})}).asRoot()
+		id := g.plain("client", "", "")
+		fh, opened := g.opened40(id, "o", "f")
+		var calls atomic.Int32
+		first, others := make(chan struct{}), make(chan struct{})
+		fs.opening = func() {
+			if calls.Add(1) == 1 {
+				<-first
+				return
+			}
+			<-others
+		}
+		var running sync.WaitGroup
+		open := func(owner string, seqid uint32) {
+			a := openArgs(owner, "f", nfs4.ShareBoth, 0, nfs4.NoCreate)
+			a.SeqID, a.Owner.ClientID = seqid, id
+			running.Go(func() { g.raw(root(), look("x"), step{nfs4.OpOpen, a, new(nfs4.OpenRes)}) })
+			synctest.Wait()
+		}
+		open("o", 3)
+		status := make(chan nfs4.Status, 1)
+		closing := func(seqid uint32) {
+			st, _ := g.raw(put(fh), step{nfs4.OpClose, &nfs4.CloseArgs{SeqID: seqid, StateID: nfs4.StateID{SeqID: 3, Other: opened.Other}}, new(nfs4.StateIDRes)})
+			status <- st
+		}
+		go closing(4)
+		synctest.Wait()
+		for i := range 250 {
+			open(fmt.Sprint(i), 1)
+		}
+		time.Sleep(time.Minute)
+		go g.raw(root(), look("x")) // a call that looks at the clock
+		time.Sleep(time.Minute)
+		close(first)
+		assert.Equal(t, nfs4.ErrDelay, <-status)
+		close(others)
+		running.Wait()
+		closing(5)
+		assert.Equal(t, nfs4.OK, <-status)
+	})
 }
 
 // TestRoom40: an operation whose results have no room is NFS4ERR_RESOURCE, and does
