@@ -51,6 +51,11 @@ type seqOwner struct {
 const (
 	maxOwners  = 65536
 	maxResting = 1024
+
+	// maxInTurn is how many operations of an owner wait, or have its turn. A client
+	// sends one after the other, so that more than one or two are retries, and each
+	// occupies a goroutine as long as the storage of the first does not answer.
+	maxInTurn = 16
 )
 
 // A Turn is an operation of version 4.0 that has sequence numbers of one or two
@@ -73,6 +78,10 @@ type Turn struct {
 
 	// Confirm says that the open-owner of an OPEN needs OPEN_CONFIRM.
 	Confirm bool
+
+	// Refused is the status with which the operation must fail at once, unless it
+	// is OK: the new lock-owner of a LOCK has no room.
+	Refused nfs4.Status
 
 	// Reply is the reply of an earlier call, of which this one is a retry. The
 	// operation has nothing to do but to answer with it. Handle, unless empty,
@@ -157,17 +166,23 @@ func (s *State) join(session *Session, t *Turn, gone *released) nfs4.Status {
 	var status nfs4.Status
 	switch {
 	case t.Op == nfs4.OpOpen:
-		t.open, status = s.seqOwner(c, seqKey{string(t.Owner), false}, gone)
+		named, status = s.seqOwner(c, seqKey{string(t.Owner), false}, gone)
+		t.open = named
 	case named.key.lock:
 		t.lock = named
-	case t.New:
-		t.open = named
-		t.lock, status = s.seqOwner(c, seqKey{string(t.Owner), true}, gone)
 	default:
 		t.open = named
 	}
-	if status != nfs4.OK {
+	switch {
+	case status != nfs4.OK:
 		return status
+	case named.users >= maxInTurn:
+		return nfs4.ErrResource // which does not use up the number
+	case t.Op == nfs4.OpLock && t.New: // the number of the open-owner counts in any case
+		t.lock, t.Refused = s.seqOwner(c, seqKey{string(t.Owner), true}, gone)
+		if t.lock != nil && t.lock.users >= maxInTurn {
+			t.lock, t.Refused = nil, nfs4.ErrResource
+		}
 	}
 	for _, o := range [...]*seqOwner{t.open, t.lock} {
 		if o != nil {

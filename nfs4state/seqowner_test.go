@@ -271,6 +271,106 @@ func TestTurnsWait(t *testing.T) {
 	})
 }
 
+// TestTurnsAreBounded: however many operations of an owner come, few wait, and the
+// others do not use up the number (R7530-9.1.7-7). The same holds for a lock-owner for
+// which the operations of many open-owners wait.
+func TestTurnsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(manyGoroutines{t})
+		s := w.plain("x")
+		id := w.opened(s, "o", "f", nil)
+		first := &Turn{Op: nfs4.OpOpenDowngrade, StateID: id, SeqID: 3}
+		want(t, "first", w.BeginTurn(t.Context(), s, first), nfs4.OK)
+		const calls = 3 * maxInTurn
+		answers := make(chan nfs4.Status, calls)
+		begin := func(a *Turn) {
+			go func() {
+				st := w.BeginTurn(t.Context(), s, a)
+				if st == nfs4.OK {
+					if st = a.Refused; st == nfs4.OK {
+						st = nfs4.ErrDenied
+					}
+					w.EndTurn(a, st, []byte("reply"), nil)
+				}
+				answers <- st
+			}()
+			synctest.Wait()
+		}
+		for range calls {
+			begin(&Turn{Op: nfs4.OpClose, StateID: id, SeqID: 9})
+		}
+		want(t, "operations that do not wait", len(answers), calls-maxInTurn+1)
+		for len(answers) > 0 {
+			want(t, "one of them", <-answers, nfs4.ErrResource)
+		}
+		w.EndTurn(first, nfs4.OK, []byte("done"), nil)
+		synctest.Wait()
+		want(t, "operations that have waited", len(answers), maxInTurn-1)
+		for len(answers) > 0 {
+			want(t, "one of them", <-answers, nfs4.ErrBadSeqID)
+		}
+
+		lock := func(id nfs4.StateID, seqid uint32) *Turn {
+			return &Turn{Op: nfs4.OpLock, New: true, StateID: id, Owner: []byte("l"), SeqID: seqid, LockSeqID: 7}
+		}
+		first = lock(id, 4)
+		want(t, "first", w.BeginTurn(t.Context(), s, first), nfs4.OK)
+		var others []nfs4.StateID
+		for i := range calls {
+			others = append(others, w.opened(s, fmt.Sprint("o", i), "g", nil))
+		}
+		for _, id := range others {
+			begin(lock(id, 3))
+		}
+		want(t, "operations that do not wait for the lock-owner", len(answers), calls-maxInTurn+1)
+		for len(answers) > 0 {
+			want(t, "one of them", <-answers, nfs4.ErrResource)
+		}
+		w.EndTurn(first, nfs4.ErrDenied, []byte("denied"), nil)
+		synctest.Wait()
+		want(t, "operations that have waited", len(answers), maxInTurn-1)
+		for _, id := range others[maxInTurn-1:] {
+			a := lock(id, 3)
+			want(t, "the same number again", w.BeginTurn(t.Context(), s, a), nfs4.OK)
+			want(t, "a retry", a.Reply == nil, true)
+			w.EndTurn(a, nfs4.ErrDenied, []byte("denied"), nil)
+		}
+		s.Leave()
+		want(t, "Expire", w.Expire(s.ClientID()), nfs4.OK)
+		w.empty()
+	})
+}
+
+// TestLockOwnerWithoutRoom: LOCK by a new lock-owner for which there is no room is
+// NFS4ERR_DELAY in the turn of the open-owner, whose number the client then counts up
+// (R7530-9.1.7-7).
+func TestLockOwnerWithoutRoom(t *testing.T) {
+	w := newWorld(t)
+	s := w.plain("x")
+	id := w.opened(s, "o", "f", nil)
+	begin := func(seqid uint32) *Turn {
+		a := &Turn{Op: nfs4.OpLock, New: true, StateID: id, Owner: []byte("l"), SeqID: seqid, LockSeqID: 7}
+		want(t, fmt.Sprint("LOCK with number ", seqid), w.BeginTurn(t.Context(), s, a), nfs4.OK)
+		return a
+	}
+	w.used[stateids] += maxHoldings
+	a := begin(3)
+	want(t, "refusal", a.Refused, nfs4.ErrDelay)
+	w.EndTurn(a, a.Refused, []byte("later"), nil)
+	w.used[stateids] -= maxHoldings
+	retry := begin(3)
+	want(t, "reply to a retry", string(retry.Reply), "later")
+	w.EndTurn(retry, nfs4.ErrDelay, retry.Reply, nil)
+	a = begin(4)
+	want(t, "refusal", a.Refused, nfs4.OK)
+	_, _, status := w.Lock(s, &Lock{StateID: id, New: true, Owner: []byte("l"), Key: "f", Range: locks.Range{Start: 0, End: 9}})
+	want(t, "LOCK", status, nfs4.OK)
+	w.EndTurn(a, status, []byte("locked"), nil)
+	s.Leave()
+	want(t, "Expire", w.Expire(s.ClientID()), nfs4.OK)
+	w.empty()
+}
+
 // TestRevoke40: the state of an export that has gone is NFS4ERR_ADMIN_REVOKED
 // (R7530-9.1.4.4-5). The owner's next number still counts, and the first operation
 // that hears of it ends the stateid.
