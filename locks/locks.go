@@ -97,6 +97,20 @@ func (p *Part) Ranges(yield func(Range) bool) {
 	}
 }
 
+// Within calls yield for each lock of p, cut to r, in the order of the offsets, until
+// yield returns false.
+func (p *Part) Within(r Range) func(yield func(Lock) bool) {
+	return func(yield func(Lock) bool) {
+		w := p.owner
+		for i := w.find(r.Start); i < len(w.locks) && w.locks[i].Start <= r.End; i++ {
+			n := w.locks[i]
+			if n.part == p && !yield(Lock{Range{max(n.Start, r.Start), min(n.End, r.End)}, n.exclusive, w}) {
+				return
+			}
+		}
+	}
+}
+
 // Locked reports whether any owner has a lock.
 func (o *Object) Locked() bool { return o.shared.top != nil || o.exclusive.top != nil }
 

@@ -371,15 +371,9 @@ func (x *compound) mayReopen(_ context.Context, o *object, want uint32) nfs4.Sta
 // key returns the name of an object for the state: the same for all its
 // handles, if the file system can tell. It is valid until the next call.
 func (x *compound) key(o *object) ([]byte, error) {
-	if o.use.Export.Keys != nil {
-		key, err := o.use.Key(o.h)
-		if !errors.Is(err, syscall.EOPNOTSUPP) {
-			x.keyOf = append(append(x.keyOf[:0], 'k'), key...)
-			return x.keyOf, err
-		}
-	}
-	x.keyOf = append(append(x.keyOf[:0], 'h'), o.use.Handle(&o.h)...)
-	return x.keyOf, nil
+	var err error
+	x.keyOf, err = o.use.AppendObject(x.keyOf[:0], o.h)
+	return x.keyOf, err
 }
 
 // closeFile is CLOSE (RFC 8881, Section 18.2). Its stateid is of no use to the

@@ -65,6 +65,9 @@ type client struct {
 // silent returns for how long no call has renewed the client's lease. While one
 // runs, that is 0 (RFC 8881, Section 8.3).
 func (c *client) silent(now time.Duration) time.Duration {
+	if c.managed() && c.holds() {
+		return 0
+	}
 	last := c.renewed
 	for _, s := range c.sessions {
 		last = max(last, s.lastUse(now))
@@ -224,7 +227,7 @@ const always time.Duration = math.MaxInt64
 // at the time since or later, or if a call runs now, end returns false and changes
 // nothing. A call of the session own, which asks for the end, does not count.
 func (s *State) end(c *client, own *Session, since time.Duration, gone *released) bool {
-	if c.renewed >= since || !kill(c.sessions, own, since) {
+	if c.managed() && c.holds() && since != always || c.renewed >= since || !kill(c.sessions, own, since) {
 		return false
 	}
 	struck := s.strike(c.key)

@@ -84,7 +84,7 @@ func (s *State) mayDelegate(c *client, a *Delegate) nfs4.Status {
 	switch {
 	case f == nil, f.held[0] == 0:
 		return nfs4.ErrStale // closed meanwhile
-	case f.held[1] > 0, f.held[denyShift] > 0, c.delegations[f] != nil:
+	case f.held[1] > 0, f.held[denyShift] > 0, f.machines > 0, c.delegations[f] != nil:
 		return nfs4.ErrShareDenied
 	case !s.mayUse(c.party, stateids, 1), !s.mayUse(c.party, delegated, 1):
 		return nfs4.ErrDelay

@@ -81,11 +81,16 @@ func (s *State) endGrace() {
 			continue
 		}
 		if o := s.owners[key]; o != nil && o.confirmed != nil && o.confirmed.holds() {
-			o.confirmed.partial = o.confirmed.seq == nil
+			o.confirmed.partial = o.confirmed.seq == nil && !o.confirmed.managed()
 			s.write(o.confirmed)
 			continue
 		}
 		s.deleteRecord(key)
+		if _, waits := s.untold[key]; waits {
+			r.fresh, r.revoked, r.had = true, true, 0
+			s.setRecord(key, r)
+			s.enqueue(r.appendTo(nil, key))
+		}
 	}
 	s.ledger.barrier = s.enqueue([]byte{overRecord})
 	s.ledger.trusts.Store(s.ledger.barrier)
@@ -113,10 +118,10 @@ func (s *State) reserved(key ownerKey, p Principal) bool {
 }
 
 // reclaims reports whether calls of a client that are no reclaims must wait, because
-// it may still have to reclaim: until RECLAIM_COMPLETE, or in version 4.0, which
-// has none, until the end of grace. State.mu is held.
+// it may still have to reclaim: until RECLAIM_COMPLETE, or in version 4.0 and NLM, which
+// have none, until the end of grace. State.mu is held.
 func (s *State) reclaims(c *client) bool {
-	if c.seq == nil {
+	if c.seq == nil && !c.managed() {
 		return !c.reclaimed
 	}
 	r, ok := s.ledger.records[c.key]

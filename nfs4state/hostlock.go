@@ -202,7 +202,7 @@ func (s *State) setHost(h HostLocks, r locks.Range, kind locks.Kind) (Denied, nf
 
 // hostDenied returns the lock of a process of the host.
 func (s *State) hostDenied(r locks.Range, kind locks.Kind) Denied {
-	return Denied{r, kind == locks.Exclusive, uint64(s.config.Epoch) << 32, hostOwner}
+	return Denied{Range: r, Exclusive: kind == locks.Exclusive, ClientID: uint64(s.config.Epoch) << 32, Owner: hostOwner}
 }
 
 // testHost is TestLock for an object with locks on the host.

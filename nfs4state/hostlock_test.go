@@ -244,7 +244,7 @@ func TestHostPairs(t *testing.T) {
 			want(t, "a process's lock after LOCKU", o.lock(5, 5, theirs), true)
 			expected, d := nfs4.OK, Denied{}
 			if !meet {
-				expected, d = nfs4.ErrDenied, Denied{locks.Range{Start: 5, End: 5}, theirs == locks.Exclusive, denied0, "host"}
+				expected, d = nfs4.ErrDenied, Denied{locks.Range{Start: 5, End: 5}, theirs == locks.Exclusive, denied0, "host", false}
 			}
 			tested, status := w.TestLock(s, a)
 			want(t, "LOCKT", status, expected)
@@ -303,7 +303,7 @@ func hostAgainstTable(t *testing.T, r *rand.Rand) {
 			d, expected := w.TestLock(s, a)
 			at, found := o.find(a.Range, locks.KindOf(exclusive))
 			if expected == nfs4.OK && found != locks.None {
-				d, expected = Denied{at, found == locks.Exclusive, denied0, "host"}, nfs4.ErrDenied
+				d, expected = Denied{at, found == locks.Exclusive, denied0, "host", false}, nfs4.ErrDenied
 			}
 			tested, status := w.TestLock(s, f.on(a))
 			want(t, "LOCKT", status, expected)
@@ -556,7 +556,7 @@ func TestHostLockVanishes(t *testing.T) {
 		want(t, "LOCK", status, expected)
 		want(t, "calls of SetLock", calls, 2)
 		if status == nfs4.ErrDenied {
-			want(t, "LOCK4denied", d, Denied{a.Range, true, denied0, "host"})
+			want(t, "LOCK4denied", d, Denied{a.Range, true, denied0, "host", false})
 		} else {
 			w.unlock(s, id, "f", 0, locks.ToEnd)
 		}

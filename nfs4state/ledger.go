@@ -87,7 +87,16 @@ func (s *State) restore() {
 	if l.journal == nil {
 		return
 	}
+	s.untold = make(map[ownerKey]struct{})
 	for key, r := range s.config.Past.clients {
+		if _, ok := machineOf(key); ok {
+			s.untold[key] = struct{}{}
+			if r.revoked { // it may reclaim nothing, but has to hear of the restart
+				r.fresh = true
+				s.setRecord(key, r)
+				continue
+			}
+		}
 		if r.revoked {
 			r.over, r.had = true, r.had&hadReads
 		}

@@ -19,6 +19,7 @@ type ClientInfo struct {
 	Courtesy    bool          // the lease has expired, but nobody has needed the client's state
 	Silent      time.Duration // since a call last renewed the lease; of an unconfirmed record: since it was made
 	Sessions    []SessionInfo
+	Machine     bool           // of NLM: Owner is its name, and Addr its address
 	Addr        netip.AddrPort // of version 4.0: the sender of SETCLIENTID
 	Callback    Callback       // of version 4.0
 	Opens       int
@@ -92,6 +93,11 @@ func (c *client) info(now, lease time.Duration) ClientInfo {
 	if c.confirmed {
 		i.Silent = c.silent(now)
 		i.Courtesy = i.Silent > lease
+	}
+	if m, ok := machineOf(c.key); ok {
+		i.Machine, i.Owner, i.Transport, i.Addr, i.Courtesy = true, m.Name, TCP, netip.AddrPortFrom(m.Addr, 0), false
+		i.Opens = c.shares()
+		return i
 	}
 	if c.seq != nil {
 		i.Addr, i.Callback = c.seq.addr, c.seq.callback

@@ -1,6 +1,8 @@
 package nfs4state
 
 import (
+	"slices"
+
 	"github.com/nfsrdma/nfsrdma/locks"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
@@ -47,6 +49,16 @@ type Lock struct {
 	// must not wait. Without Tell, the owner hears of nothing.
 	Tell func(*Waiting)
 
+	// File becomes that of an Open by which a Machine locks the object, if there is none
+	// yet. Config.Release gets it. Handle is the filehandle of the call.
+	File   any
+	Handle []byte
+
+	// For, if not nil, is the Waiting of a Machine for which the lock is. Before then
+	// gets what the owner had locked of the bytes, for GiveBack.
+	For    *Waiting
+	Before []locks.Lock
+
 	// Host opens the object's locks on the server's host. With NFS4ERR_NOTSUPP,
 	// and without Host, the locks are the server's alone. Host is called while
 	// none are open, and with no lock held that other objects need. Storage is
@@ -61,6 +73,7 @@ type Denied struct {
 	Exclusive bool
 	ClientID  uint64
 	Owner     string
+	Machine   bool // the owner is that of a Machine
 }
 
 // Lock locks bytes of an object for a lock-owner of a session's client (RFC
@@ -78,8 +91,11 @@ func (s *State) Lock(session *Session, a *Lock) (id nfs4.StateID, d Denied, stat
 		id, d, status = try(session, a, &gone)
 		return status
 	})
-	if status == nfs4.ErrDenied && a.Tell != nil {
-		s.wait(session, a, &d)
+	if status == nfs4.ErrDenied && a.Tell != nil && !s.wait(session, a, &d) && session.client.managed() {
+		status = nfs4.ErrDelay
+	}
+	if status != nfs4.OK {
+		s.tidyAfter(session.client, a.Key, &gone)
 	}
 	return id, d, status
 }
@@ -119,15 +135,18 @@ func (s *State) mayLock(session *Session, a *Lock, gone *released) (l lockable, 
 		return l, d, status
 	case a.New && l.set != nil && c.seq != nil:
 		return l, d, nfs4.ErrBadSeqID // RFC 7530, Section 16.10.5
-	case o.Access()&accessFor(a.Exclusive) == 0:
+	case !c.managed() && o.Access()&accessFor(a.Exclusive) == 0:
 		return l, d, nfs4.ErrOpenMode
 	case a.Reclaim:
 		status = s.mayReclaim(c, hadLocks)
-	case s.reclaims(c), s.grace() && s.ledger.staleLocks+s.ledger.staleReads > 0:
+	case s.locksWait(c):
 		status = nfs4.ErrGrace
 	}
 	if status != nfs4.OK {
 		return l, d, status
+	}
+	if d, first := o.key.file.firstInTurn(l.open, a); first && a.Tell != nil {
+		return l, d, nfs4.ErrDenied
 	}
 	switch d, denied := s.denied(o.key.file, l.owner, c, a.Range, a.Exclusive, gone); {
 	case denied && a.Reclaim:
@@ -150,6 +169,9 @@ func (s *State) addLock(a *Lock, l *lockable, gone *released) nfs4.StateID {
 		set = s.newLockSet(l.open, l.owner, string(a.Owner))
 	}
 	before := set.owner.owner.Len()
+	if a.For != nil {
+		a.Before = slices.Collect(set.part.Within(a.Range))
+	}
 	set.part.Lock(a.Range, a.Exclusive)
 	s.countLocks(set.client, set.owner.owner.Len()-before)
 	set.bump()
@@ -174,7 +196,10 @@ func accessFor(exclusive bool) uint32 {
 // the state comes with the status: an error for another object comes first
 // (RFC 8881, Section 8.2.4).
 func (s *State) lockArgs(session *Session, a *Lock) (l lockable, status nfs4.Status) {
-	if a.New {
+	switch {
+	case session.client.managed():
+		return s.lockArgsOf(session.client, a)
+	case a.New:
 		if l.open, status = s.own(session, &a.StateID); l.open != nil {
 			l.owner = l.open.key.file.owners[lockOwnerKey{l.open.client, string(a.Owner)}]
 			l.set = l.open.locks[l.owner]
@@ -219,7 +244,7 @@ func (s *State) denied(f *file, w *lockOwner, asks *client, r locks.Range, exclu
 		holder := l.Owner.Tag.(*lockOwner)
 		c := holder.client
 		if c == asks || !s.end(c, nil, now-s.config.Lease, gone) {
-			return Denied{l.Range, l.Exclusive, c.id, holder.name}, true
+			return Denied{l.Range, l.Exclusive, c.id, holder.name, c.managed()}, true
 		}
 	}
 }
@@ -316,17 +341,25 @@ func (s *State) Unlock(session *Session, a *Lock) (nfs4.StateID, nfs4.Status) {
 	case status != nfs4.OK:
 		return nfs4.StateID{}, status
 	}
+	if status := s.unlockSet(set, a, &gone); status != nfs4.OK {
+		return nfs4.StateID{}, status
+	}
+	set.bump()
+	return set.StateID(), nfs4.OK
+}
+
+// unlockSet unlocks bytes of an owner that has a lockSet.
+func (s *State) unlockSet(set *lockSet, a *Lock, gone *released) nfs4.Status {
 	owner, c := set.owner.owner, set.client
 	if (c.locks >= 2*maxLocks || s.used[lockRanges] >= 2*maxAllLocks) && owner.Splits(a.Range) {
-		return nfs4.StateID{}, nfs4.ErrDelay // a client cannot make locks without end by unlocking parts
+		return nfs4.ErrDelay // a client cannot make locks without end by unlocking parts
 	}
 	before := owner.Len()
 	owner.Unlock(a.Range)
 	s.countLocks(c, owner.Len()-before)
 	gone.frees(set.owner.file)
-	s.unlockHost(a.Key, &gone, func(yield func(locks.Range) bool) { yield(a.Range) })
-	set.bump()
-	return set.StateID(), nfs4.OK
+	s.unlockHost(a.Key, gone, func(yield func(locks.Range) bool) { yield(a.Range) })
+	return nfs4.OK
 }
 
 // TestLock returns a lock that would keep a lock-owner of a session's client

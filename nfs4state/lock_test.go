@@ -170,7 +170,7 @@ func TestLockDenied(t *testing.T) {
 			args := newLock(test.open, "f", test.owner, true, r.Start, r.End)
 			_, d, status := w.Lock(test.s, args)
 			want(t, "LOCK", status, nfs4.ErrDenied)
-			expected := Denied{locks.Range{Start: 10, End: 19}, false, a.ClientID(), "o"}
+			expected := Denied{locks.Range{Start: 10, End: 19}, false, a.ClientID(), "o", false}
 			want(t, "LOCK4denied", d, expected)
 			d, status = w.TestLock(test.s, args)
 			want(t, "LOCKT", status, nfs4.ErrDenied)
@@ -190,7 +190,7 @@ func TestLockDenied(t *testing.T) {
 	idB := w.lock(b, newLock(openB, "f", "o", false, 15, 15))
 	_, d, status := w.Lock(a, whole.by(idA))
 	want(t, "upgrade", status, nfs4.ErrDenied)
-	want(t, "LOCK4denied", d, Denied{locks.Range{Start: 15, End: 15}, false, b.ClientID(), "o"})
+	want(t, "LOCK4denied", d, Denied{locks.Range{Start: 15, End: 15}, false, b.ClientID(), "o", false})
 	want(t, "the stateid after DENIED", w.TestStateID(a, &idA), nfs4.OK)
 	_, status = w.TestLock(b, newLock(openB, "f", "x", true, 19, 19))
 	want(t, "LOCKT of what was not upgraded", status, nfs4.ErrDenied)
@@ -198,7 +198,7 @@ func TestLockDenied(t *testing.T) {
 	want(t, "LOCKU", status, nfs4.OK)
 	idA = w.lock(a, whole.by(idA))
 	_, d, _ = w.Lock(b, newLock(openB, "f", "o", false, 3, 3))
-	want(t, "LOCK4denied", d, Denied{locks.Range{Start: 0, End: locks.ToEnd}, true, a.ClientID(), "o"})
+	want(t, "LOCK4denied", d, Denied{locks.Range{Start: 0, End: locks.ToEnd}, true, a.ClientID(), "o", false})
 	w.lock(a, newLock(openA, "f", "", false, 0, locks.ToEnd).by(idA))
 	w.lock(b, newLock(openB, "f", "o", false, 3, 3))
 }

@@ -14,6 +14,7 @@ type file struct {
 	opens       []*Open
 	delegations []*Delegation
 	held        [modeBits]int // Opens that have each bit of their modes
+	machines    int           // Opens of Machines
 
 	locks   locks.Object
 	owners  map[lockOwnerKey]*lockOwner
@@ -81,7 +82,8 @@ type Open struct {
 	asked  uint16 // a bit for the modes of each OPEN
 	trials []*Trial
 
-	notifies bool // see MayNotify
+	notifies bool     // see MayNotify
+	names    []string // see KeyOf
 	locks    map[*lockOwner]*lockSet
 }
 
@@ -235,7 +237,6 @@ func (s *State) openFile(c *client, a *OpenFile, gone *released) (o *Open, fresh
 		}
 	}
 	room := s.room(c.party, stateids, costOf(len(a.Owner)), gone)
-	f = s.files[a.Key]
 	switch {
 	case c.ended:
 		return nil, false, nfs4.ErrBadSession // it was silent, and has made room
@@ -244,21 +245,28 @@ func (s *State) openFile(c *client, a *OpenFile, gone *released) (o *Open, fresh
 	case !s.note(c, a.kinds(), a.Key):
 		return nil, false, unsettled
 	}
-	if f == nil {
-		f = &file{key: a.Key}
-		s.files[a.Key] = f
-	}
-	o = &Open{Key: a.Key, key: openKey{string(a.Owner), f, a.Handle}, at: len(f.opens)}
-	o.client, o.open = c, o
-	s.name(&o.holding, o.key.owner)
+	o = s.newOpen(c, string(a.Owner), a.Key, a.Handle)
 	if c.seq != nil {
 		o.seq = c.seq.owners[seqKey{o.key.owner, false}]
 		o.seq.uses++
 		o.seq.opened = o
 	}
+	return o, true, nfs4.OK
+}
+
+// newOpen makes an Open without modes.
+func (s *State) newOpen(c *client, owner, key, handle string) *Open {
+	f := s.files[key]
+	if f == nil {
+		f = &file{key: key}
+		s.files[key] = f
+	}
+	o := &Open{Key: key, key: openKey{owner, f, handle}, at: len(f.opens)}
+	o.client, o.open = c, o
+	s.name(&o.holding, owner)
 	c.opens[o.key] = o
 	f.opens = append(f.opens, o)
-	return o, true, nfs4.OK
+	return o
 }
 
 // reserve reports whether an OPEN with some modes conflicts with no open of the
@@ -346,6 +354,9 @@ func (s *State) closeOpen(o *Open, gone *released) {
 	f.opens[o.at].at = o.at
 	f.opens[last] = nil
 	f.opens = f.opens[:last]
+	if o.client.managed() {
+		f.machines--
+	}
 	s.dropFile(f)
 	gone.add(o.File)
 	if q := o.seq; q != nil {

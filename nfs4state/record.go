@@ -16,8 +16,8 @@ const JournalHeader = "nfsrdma nfs4 1"
 //	gone    transport (1) │ co_ownerid: the client has no state any more
 //	over    grace has ended: clients without a record since the last boot have no state any more
 //
-// A transport has the bit sessionless in the records of clients of version 4.0. A
-// client's record replaces the client's earlier one. Integers are big-endian.
+// A transport has the bit sessionless in the records of clients of version 4.0, and is
+// lockManager in those of Machines. A client's record replaces the client's earlier one. Integers are big-endian.
 const (
 	bootRecord byte = iota + 1
 	clientRecord
@@ -110,7 +110,7 @@ func ReadPast(records [][]byte) (Past, error) {
 }
 
 // known reports whether a byte tells a transport, and perhaps version 4.0.
-func known(b byte) bool { return Transport(b)&^sessionless <= RDMA }
+func known(b byte) bool { return Transport(b) == lockManager || Transport(b)&^sessionless <= RDMA }
 
 // read applies a record, and reports whether its form is known.
 func (p *Past) read(b []byte) bool {

@@ -30,9 +30,13 @@ func (s *State) Revoke(removed func(file any) bool) {
 			if !removed(o.File) {
 				continue
 			}
-			o.revoked = nfs4.ErrAdminRevoked
-			for _, l := range o.locks {
-				l.revoked = nfs4.ErrAdminRevoked
+			if o.client.managed() { // NLM has no word for that
+				o.client.partial = true
+			} else {
+				o.revoked = nfs4.ErrAdminRevoked
+				for _, l := range o.locks {
+					l.revoked = nfs4.ErrAdminRevoked
+				}
 			}
 			s.closeOpen(o, &ended)
 			s.rewrite(o.client)

@@ -109,7 +109,8 @@ type State struct {
 	named       uint64 // number of the last stateid
 
 	ledger   ledger
-	graceEnd time.Duration // see grace
+	untold   map[ownerKey]struct{} // Machines that have yet to hear of the restart
+	graceEnd time.Duration         // see grace
 
 	withheld    []withheld // see giveWithheld
 	delegations struct{ granted, recalled, revoked uint64 }
@@ -228,6 +229,9 @@ func (s *State) Sweep() {
 			courtesy := s.config.Courtesy
 			if short := 2 * s.config.Lease; c.silent(now) > short && s.onHost(c) {
 				courtesy = min(courtesy, short)
+			}
+			if c.managed() {
+				courtesy = s.config.Lease // of one that holds nothing
 			}
 			if !s.end(c, nil, now-courtesy, &gone) && c.seq != nil {
 				s.forgetRested(c, &gone)

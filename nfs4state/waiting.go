@@ -29,19 +29,20 @@ type Waiting struct {
 func (w *Waiting) Owner() string { return w.name }
 
 // maxWaiting bounds the owners that wait for locks of a file.
-const maxWaiting = 256
+const maxWaiting = 2048
 
 // turns is how many owners a lease has time for, one after the other.
 const turns = 4
 
 // wait makes the owner of a LOCK that was denied wait, or wait on. An owner for whom
-// there is no room hears of nothing, and asks again all the same.
-func (s *State) wait(session *Session, a *Lock, d *Denied) {
+// there is no room hears of nothing, and asks again all the same: the result is then
+// false.
+func (s *State) wait(session *Session, a *Lock, d *Denied) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, status := s.lockArgs(session, a)
 	if status != nfs4.OK || l.open == nil || !l.open.notifies || session.client.ended {
-		return
+		return false
 	}
 	name := string(a.Owner)
 	if l.set != nil {
@@ -51,7 +52,7 @@ func (s *State) wait(session *Session, a *Lock, d *Denied) {
 	i := slices.IndexFunc(f.waiting, func(w *Waiting) bool { return w.asks(session.client, name, a) })
 	if i < 0 {
 		if !s.mayWait(f, session.client, costOf(len(name))) {
-			return
+			return false
 		}
 		i = len(f.waiting)
 		f.waiting = append(f.waiting, &Waiting{name: name, open: l.open, queued: true})
@@ -62,6 +63,7 @@ func (s *State) wait(session *Session, a *Lock, d *Denied) {
 	w.lock, w.asked, w.turn = *a, s.config.Now(), 0
 	w.lock.Owner = nil // of a message
 	w.local = *d == s.hostDenied(d.Range, locks.KindOf(d.Exclusive))
+	return true
 }
 
 // mayWait reports whether an owner of a client may wait for a lock of f. As of other
@@ -136,6 +138,7 @@ func (s *State) next(f *file) (told []*Waiting) {
 		case w.turn > now:
 			ahead = append(ahead, w)
 			continue
+		case w.open.client.managed(): // it waits until it is granted the lock, and need not ask
 		case w.turn > 0, now-w.asked > 2*s.config.Lease: // the owner has given up
 			s.stopWaiting(w)
 			continue
@@ -150,6 +153,19 @@ func (s *State) next(f *file) (told []*Waiting) {
 		ahead, told = append(ahead, w), append(told, w)
 	}
 	return told
+}
+
+// firstInTurn returns the lock for which an owner of a Machine waits whose turn it is:
+// that is granted before a later owner gets the bytes, which asks through an Open and is
+// willing to wait.
+func (f *file) firstInTurn(o *Open, a *Lock) (Denied, bool) {
+	asks := Waiting{lock: *a, name: string(a.Owner), open: o}
+	for _, w := range f.waiting {
+		if w.turn > 0 && w.open.client.managed() && w.conflicts(&asks) {
+			return Denied{w.lock.Range, w.lock.Exclusive, w.open.client.id, w.name, true}, true
+		}
+	}
+	return Denied{}, false
 }
 
 // conflicts reports whether two owners cannot both have the locks that they wait for.

@@ -132,6 +132,18 @@ func (q *Request) Key(h vfs.Handle) (key []byte, err error) {
 	return q.key, err
 }
 
+// AppendObject appends a name of an object to b: its key or, without one, its filehandle.
+// All protocols know the state of the object by this name.
+func (q *Request) AppendObject(b []byte, h vfs.Handle) ([]byte, error) {
+	if q.Export.Keys != nil {
+		key, err := q.Key(h)
+		if !errors.Is(err, syscall.EOPNOTSUPP) {
+			return append(append(b, 'k'), key...), err
+		}
+	}
+	return append(append(b, 'h'), q.Handle(&h)...), nil
+}
+
 // await waits for the holders of delegations. Meanwhile the call occupies
 // neither a permit nor a slot of its connection, because the calls that end the
 // wait need them.

@@ -87,6 +87,10 @@ func (q *Request) CreateFile(ctx context.Context, p Place, how vfs.CreateHow, ac
 	return made, q.opened(o), err
 }
 
+// Mark returns an Open without Files: it tells whether the entered export has been
+// removed.
+func (q *Request) Mark() *Open { return &Open{source: q.Export.source} }
+
 func (q *Request) opened(o vfs.Opened) *Open {
 	s := q.Export.source
 	out := &Open{source: s}
