@@ -19,6 +19,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/idmap"
 	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/lockserver"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfs4server"
 	"github.com/nfsrdma/nfsrdma/nfs4state"
@@ -125,7 +126,7 @@ type ServerConfig struct {
 	Log *slog.Logger
 }
 
-// A Server serves NFS version 3, MOUNT version 3 and NFSACL version 3 over RDMA
+// A Server serves NFS version 3, MOUNT version 3, NFSACL version 3, and locks for version 3 by NLM and NSM, over RDMA
 // and TCP, and the minor versions of NFS version 4 in ServerConfig.Minors. All
 // of its transports share the exports and the replies kept for retransmitted
 // calls. The methods are safe for concurrent use.
@@ -133,10 +134,12 @@ type Server struct {
 	parts Parts
 	over  sync.Once
 
-	stop     context.CancelFunc // of the sweeps of version 4's state
+	stop     context.CancelFunc // of the sweeps of the state
 	sweeping sync.WaitGroup
-	four     *nfs4server.Server // nil: no minor version of NFS version 4
-	clients  *clientList        // of version 4; may be nil
+	four     *nfs4server.Server // has the state, also if no minor version is served
+	locks    *lockserver.Server
+	clients  *clientList // that have state; may be nil
+	packets  oncrpc.Service
 }
 
 // Parts are the layers of a Server, for status and metrics. The caller must not
@@ -144,6 +147,7 @@ type Server struct {
 type Parts struct {
 	NFS         *nfsserver.Server
 	NFS4        *nfs4server.Server  // nil without ServerConfig.Minors
+	Clients     *nfs4server.Server  // has the state of clients of all versions
 	Delegations *delegserver.Keeper // nil with StandardsOnly
 	Replies     *replay.Cache
 	RDMA        *rpcrdma.Server
@@ -160,20 +164,18 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	state, clients, err := cfg.state4()
+	state, clients, err := cfg.state()
 	if err != nil {
 		keeper.Close()
 		return nil, err
 	}
+	minors := cfg.Minors == nil || len(cfg.Minors) > 0
 	config := realm.Config{
 		Exports: cfg.Exports, Key: cfg.Key, MaxPayload: cfg.MaxPayload,
 		Names: cfg.Names, Groups: cfg.Groups, Grants: keeper, Log: cfg.Log,
 	}
-	if state != nil {
-		config.Trusted = state.Trusted
-		if !cfg.NoDelegations {
-			config.Holders = recall.New(recall.Config{Now: clock(), Pause: delegationPause})
-		}
+	if config.Trusted = state.Trusted; minors && !cfg.NoDelegations {
+		config.Holders = recall.New(recall.Config{Now: clock(), Pause: delegationPause})
 	}
 	exported, err := realm.New(config)
 	if err != nil {
@@ -184,13 +186,14 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	mux := &oncrpc.Mux{Log: cfg.Log}
 	server := nfsserver.Over(exported)
 	server.Register(mux)
-	var four *nfs4server.Server
-	if state != nil {
-		four = nfs4server.New(nfs4server.Config{
-			Realm: exported, State: state, Lease: cfg.Lease4, ID: serverID(cfg.Key), Minors: cfg.Minors, Owners: cfg.Owners,
-		})
+	four := nfs4server.New(nfs4server.Config{
+		Realm: exported, State: state.State, Lease: cfg.Lease4, ID: serverID(cfg.Key), Minors: cfg.Minors, Owners: cfg.Owners,
+	})
+	if minors {
 		four.Register(mux)
 	}
+	lock := lockserver.New(lockserver.Config{Realm: exported, State: state.State, Epoch: state.epoch, Restarted: state.machines})
+	lock.Register(mux)
 	// One cache, because a client may reconnect on another transport.
 	replies := replay.New(mux, replay.Config{Keep: executeOnce})
 	var calls oncrpc.Service = replies
@@ -200,13 +203,14 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	over := &rpcrdma.Server{
 		Handler: calls, Inline: cfg.Inline, Credits: cfg.Credits, MaxPayload: cfg.MaxPayload, Log: cfg.Log,
 	}
-	if four != nil {
+	if minors {
 		over.Kind = func(msg []byte) uint32 { return uint32(nfs4.MainOp(msg)) }
 	}
 	if !cfg.StandardsOnly {
 		over.Extensions = keeper.Extension()
 	}
 	if err := over.Check(); err != nil {
+		lock.Close()
 		replies.Close()
 		clients.Close()
 		keeper.Close()
@@ -215,20 +219,22 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	tcp := &oncrpc.Server{Handler: calls, MaxRecord: cmp.Or(cfg.MaxPayload, defaultPayload) + callSlack, Log: cfg.Log}
 	device := iwarp.Open(rnic(cfg.IWARP, cfg.StandardsOnly))
 	s := &Server{
-		parts: Parts{NFS: server, NFS4: four, Delegations: keeper, Replies: replies, RDMA: over, TCP: tcp, Device: device},
+		parts: Parts{NFS: server, Clients: four, Delegations: keeper, Replies: replies, RDMA: over, TCP: tcp, Device: device},
+	}
+	if minors {
+		s.parts.NFS4 = four
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s.stop, s.four, s.clients = stop, four, clients
-	if four != nil {
-		s.sweeping.Go(func() { four.Sweep(ctx) })
-	}
+	s.stop, s.four, s.locks, s.clients = stop, four, lock, clients
+	s.packets = lockserver.Alone(calls)
+	s.sweeping.Go(func() { four.Sweep(ctx) })
 	return s, nil
 }
 
 // executeOnce reports whether a call must not be executed again when it is
 // retransmitted.
 func executeOnce(p rpcmsg.Procedure, msg []byte) bool {
-	return nfsserver.ExecuteOnce(p, msg) || nfs4.Once(msg)
+	return nfsserver.ExecuteOnce(p, msg) || lockserver.ExecuteOnce(p) || nfs4.Once(msg)
 }
 
 // DefaultLease4 and MaxLease4 are values of ServerConfig.Lease4.
@@ -247,29 +253,29 @@ func clock() func() time.Duration {
 	return func() time.Duration { return time.Since(start) }
 }
 
-// state4 returns the state of the minor versions of NFS version 4, or nil if none
-// is wanted, and the list of its clients.
-func (c *ServerConfig) state4() (*nfs4state.State, *clientList, error) {
+// serverState is the state of a server's clients.
+type serverState struct {
+	*nfs4state.State
+	epoch    uint32
+	machines []nfs4state.Machine // that had locks before this start
+}
+
+// state returns the state of clients, and their list.
+func (c *ServerConfig) state() (s serverState, list *clientList, err error) {
 	for _, m := range c.Minors {
 		if m > nfs4.MaxMinor {
-			return nil, nil, fmt.Errorf("nfsrdma: minor version %d of NFS version 4 is not served: 0, 1 and 2 are", m)
+			return s, nil, fmt.Errorf("nfsrdma: minor version %d of NFS version 4 is not served: 0, 1 and 2 are", m)
 		}
-	}
-	if c.Minors != nil && len(c.Minors) == 0 {
-		return nil, nil, nil
-	}
-	if c.Lease4 < time.Second || c.Lease4 > MaxLease4 || c.Lease4%time.Second != 0 {
-		return nil, nil, fmt.Errorf("nfsrdma: the lease of version 4, %v, is not a number of seconds from 1 to %d", c.Lease4, MaxLease4/time.Second)
 	}
 	clients, past, err := openClients(c.Clients, c.Log)
 	if err != nil {
-		return nil, nil, err
+		return s, nil, err
 	}
 	config := nfs4state.Config{Now: clock(), Epoch: epoch4(&past, time.Now()), Lease: c.Lease4}
 	if clients != nil {
 		config.Journal, config.Past, config.Stored = clients, past, clients.stored
 	}
-	return nfs4state.New(nfs4server.WithFiles(config)), clients, nil
+	return serverState{nfs4state.New(nfs4server.WithFiles(config)), config.Epoch, past.Machines()}, clients, nil
 }
 
 // serverID returns the identity of a server with a key. Clients take servers of
@@ -302,7 +308,7 @@ func (s *Server) Parts() Parts { return s.parts }
 // of version 4 have open in it are closed, and their state is revoked.
 func (s *Server) SetExports(list []nfsserver.Export) error {
 	err := s.parts.NFS.SetExports(list)
-	if err == nil && s.four != nil {
+	if err == nil {
 		s.four.ExportsChanged()
 	}
 	return err
@@ -319,6 +325,11 @@ func (s *Server) ServeRDMA(l net.Listener) error {
 // the connections of l. It returns nil after Shutdown or Close, or the error of
 // l, and closes l. The customary port is 2049.
 func (s *Server) ServeTCP(l net.Listener) error { return s.parts.TCP.Serve(l) }
+
+// ServeUDP serves the programs of locks for version 3 (package lockserver) over UDP to the callers of p: old
+// clients lock files that way, and Linux tells so that it has restarted. No other program is served. ServeUDP
+// returns nil after p.Shutdown, or the error of p.
+func (s *Server) ServeUDP(p *oncrpc.Packets) error { return p.Serve(s.packets) }
 
 // ListenAndServe listens on the TCP addresses rdma, for ServeRDMA, and tcp, for
 // ServeTCP, and serves both until Shutdown or Close; then it returns nil. If an
@@ -409,9 +420,8 @@ func (s *Server) release() {
 	s.over.Do(func() {
 		s.stop()
 		s.sweeping.Wait()
-		if s.four != nil {
-			s.four.Close()
-		}
+		s.locks.Close()
+		s.four.Close()
 		s.clients.Close()
 		s.parts.Replies.Close()
 		s.parts.Delegations.Close()

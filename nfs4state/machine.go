@@ -92,14 +92,16 @@ func (p *Past) Machines() (list []Machine) {
 // tells it nothing, unless the Machine has locks again.
 func (s *State) Told(m Machine) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	key := m.key()
 	delete(s.untold, key)
-	if o := s.owners[key]; o != nil && o.confirmed != nil && o.confirmed.holds() {
-		return
-	}
-	if r, ok := s.ledger.records[key]; ok && r.fresh {
+	o, r := s.owners[key], s.ledger.records[key]
+	over := r.fresh && (o == nil || o.confirmed == nil || !o.confirmed.holds())
+	if over {
 		s.strike(key)
+	}
+	s.mu.Unlock()
+	if over {
+		s.store()
 	}
 }
 

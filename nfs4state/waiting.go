@@ -61,7 +61,7 @@ func (s *State) wait(session *Session, a *Lock, d *Denied) bool {
 	}
 	w := f.waiting[i]
 	w.lock, w.asked, w.turn = *a, s.config.Now(), 0
-	w.lock.Owner = nil // of a message
+	w.lock.Owner, w.lock.Handle = nil, nil // of a message
 	w.local = *d == s.hostDenied(d.Range, locks.KindOf(d.Exclusive))
 	return true
 }

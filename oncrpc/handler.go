@@ -18,7 +18,7 @@ type Peer struct {
 	Network string // "tcp", "udp" or "rdma"
 
 	// Local is the address of this end, at which the call arrived. It is zero
-	// if the transport does not provide it; the TCP transport does.
+	// if the transport does not provide it.
 	Local netip.AddrPort
 
 	// Reverse makes calls to the peer over the same connection. It is nil if

@@ -47,6 +47,25 @@ func GetPort(ctx context.Context, c oncrpc.Caller, prog, vers, proto uint32) (ui
 	return uint16(port), nil
 }
 
+// GetAddr asks the rpcbind behind c for the port on which a version of a program answers
+// over the transport of a netid (RPCBPROC_GETADDR of version 3). Errors are as for
+// GetPort.
+func GetAddr(ctx context.Context, c oncrpc.Caller, prog, vers uint32, netid string) (uint16, error) {
+	x := oncrpc.Exchange{
+		Prog: Program, Vers: RPCBVers, Proc: procGetAddr,
+		Args: RPCB{Prog: prog, Vers: vers, Netid: netid}.AppendTo(nil), MaxResults: 4 + maxString,
+	}
+	var addr string
+	if err := call(ctx, c, &x, func(r *xdr.Reader) { addr = r.String(maxString) }); err != nil {
+		return 0, err
+	}
+	at, err := ParseUaddr(addr)
+	if err != nil || at.Port() == 0 {
+		return 0, fmt.Errorf("%w: program %d version %d, netid %s", ErrNotRegistered, prog, vers, netid)
+	}
+	return at.Port(), nil
+}
+
 // Dump lists the mappings of the portmapper behind c (PMAPPROC_DUMP). Errors
 // are as for GetPort.
 func Dump(ctx context.Context, c oncrpc.Caller) ([]Mapping, error) {

@@ -237,7 +237,7 @@ func FuzzServe(f *testing.F) {
 			peer = v6
 		}
 		var rep oncrpc.Reply
-		if !m.Serve(context.Background(), &oncrpc.Request{Msg: call, Peer: &peer, MaxReply: maxPacket}, &rep) {
+		if !m.Serve(context.Background(), &oncrpc.Request{Msg: call, Peer: &peer, MaxReply: oncrpc.MaxPacket}, &rep) {
 			require.Empty(t, rep.Head)
 			return
 		}
@@ -245,6 +245,6 @@ func FuzzServe(f *testing.F) {
 		require.Equal(t, call[:4], r.Fixed(4))
 		require.EqualValues(t, 1, r.Uint32(), "a reply")
 		require.NoError(t, r.Err())
-		require.LessOrEqual(t, len(rep.Head), maxPacket)
+		require.LessOrEqual(t, len(rep.Head), oncrpc.MaxPacket)
 	})
 }

@@ -17,7 +17,7 @@ import (
 // alone, for every procedure.
 type Listener struct {
 	tcp net.Listener
-	udp *packets
+	udp *oncrpc.Packets
 }
 
 // Listen listens at an address, host and port. Port 0 means any free port.
@@ -40,7 +40,7 @@ func listen(addr string) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	udp, err := listenPackets(tcp.Addr().String())
+	udp, err := oncrpc.ListenPackets(tcp.Addr().String())
 	if err != nil {
 		tcp.Close()
 		return nil, err
@@ -92,7 +92,7 @@ func NewServer(p *Portmapper, log *slog.Logger) *Server {
 func (s *Server) Serve(l *Listener) error {
 	udp := make(chan error, 1)
 	go func() {
-		udp <- l.udp.serve(s.tcp.Handler)
+		udp <- l.udp.Serve(s.tcp.Handler)
 		l.tcp.Close()
 	}()
 	err := s.tcp.Serve(l.tcp)

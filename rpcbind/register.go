@@ -45,7 +45,7 @@ func (e *TakenError) Error() string {
 
 // Register registers services with the rpcbind of this host, all of them or
 // none. It replaces a registration at whose address nothing answers, as after a
-// process was killed. The error is or wraps ErrNoRPCBind, a TakenError, or an
+// process was killed, and one at the service's own address, where the caller listens. The error is or wraps ErrNoRPCBind, a TakenError, or an
 // error that oncrpc.Caller describes.
 func (h Host) Register(ctx context.Context, services []Service) error {
 	c, err := h.dial(ctx)
@@ -102,7 +102,7 @@ func register(ctx context.Context, c oncrpc.Caller, s Service) error {
 	if err != nil {
 		return err
 	}
-	if holder.Addr != "" && !answers(ctx, holder) {
+	if holder.Addr != "" && (holder.Addr == want.Addr || !answers(ctx, holder)) {
 		if _, err := set(ctx, c, procUnset, want); err != nil {
 			return err
 		}

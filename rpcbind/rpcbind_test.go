@@ -125,7 +125,7 @@ func TestRefused(t *testing.T) {
 	for _, vers := range []uint32{2, 3, 4} {
 		msg := oncrpc.AppendCall(nil, 7, &oncrpc.Exchange{Prog: Program, Vers: vers, Proc: procCallIt}, "")
 		var rep oncrpc.Reply
-		req := oncrpc.Request{Msg: append(msg, indirect...), Peer: &v4, MaxReply: maxPacket}
+		req := oncrpc.Request{Msg: append(msg, indirect...), Peer: &v4, MaxReply: oncrpc.MaxPacket}
 		assert.False(t, newMux(services).Serve(t.Context(), &req, &rep), vers)
 	}
 	x := oncrpc.Exchange{Prog: Program, Vers: 5}

@@ -69,7 +69,7 @@ func TestAsRPCBind(t *testing.T) {
 func answerTo(t *testing.T, m *oncrpc.Mux, peer *oncrpc.Peer, call []byte) []byte {
 	t.Helper()
 	var rep oncrpc.Reply
-	require.True(t, m.Serve(context.Background(), &oncrpc.Request{Msg: call, Peer: peer, MaxReply: maxPacket}, &rep))
+	require.True(t, m.Serve(context.Background(), &oncrpc.Request{Msg: call, Peer: peer, MaxReply: oncrpc.MaxPacket}, &rep))
 	return rep.Head
 }
 

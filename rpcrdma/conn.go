@@ -88,6 +88,7 @@ func (c *conn) start(req rdma.ConnRequest) {
 		return
 	}
 	c.rc, c.since = rc, time.Now()
+	c.peer.Local = addrPort(rc.LocalAddr())
 	c.reader.init(rc, !c.srv.Waits)
 	c.link.start(rc)
 	close(c.ready)

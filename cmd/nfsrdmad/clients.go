@@ -36,9 +36,9 @@ type clientDoc struct {
 	Owner       string       `json:"owner"`     // quoted as in Go if it is not plain text
 	OwnerHex    string       `json:"owner_hex"` // its bytes
 	Impl        string       `json:"implementation"`
-	Transport   string       `json:"transport"`
+	Transport   string       `json:"transport"` // tcp, rdma, or nlm of a client that locks files of version 3
 	Addresses   []string     `json:"addresses"`
-	Version     string       `json:"nfs_version"` // 4.0, 4.1 or 4.2
+	Version     string       `json:"nfs_version"` // 3, 4.0, 4.1 or 4.2
 	Principal   string       `json:"principal"`
 	State       string       `json:"state"` // unconfirmed, confirmed or courtesy
 	Sessions    []sessionDoc `json:"sessions"`
@@ -58,9 +58,10 @@ type sessionDoc struct {
 func newClients() *cobra.Command {
 	cmd := shows("clients", new(clientsDoc), &cobra.Command{
 		Use:   "clients [--json | --expire ID | --end-grace]",
-		Short: "List the clients of NFS version 4 of a running daemon, or end their state",
-		Long: fmt.Sprintf(`List the clients of NFS version 4 of a running daemon: their names, addresses,
-sessions, and how many files and locks they hold. A client in state courtesy
+		Short: "List the clients of a running daemon that hold files or locks, or end their state",
+		Long: fmt.Sprintf(`List the clients of NFS version 4 of a running daemon, and those of version 3
+with locks: their names, addresses, sessions, and how many files and locks
+they hold. A client in state courtesy
 has been silent for longer than its lease, and keeps what it holds until another
 client needs it. The list ends after %d clients.
 
@@ -86,11 +87,11 @@ func (d *clientsDoc) version() int { return d.Version }
 // clients collects the list.
 func (p *operations) clients() *clientsDoc {
 	d := &clientsDoc{Version: statusVersion, Clients: []clientDoc{}}
-	if p.four == nil {
+	if p.holders == nil {
 		return d
 	}
-	list, all := p.four.Clients(maxListed)
-	d.Served, d.Total = true, all
+	list, all := p.holders.Clients(maxListed)
+	d.Served, d.Total = p.four != nil, all
 	for i := range list {
 		d.Clients = append(d.Clients, newClientDoc(&list[i]))
 	}
@@ -106,6 +107,9 @@ func newClientDoc(c *nfs4server.ClientInfo) clientDoc {
 	if c.ClientInfo.Transport == nfs4state.RDMA {
 		d.Transport = "rdma"
 	}
+	if c.Machine {
+		d.Transport, d.Version, d.Principal = "nlm", "3", "-"
+	}
 	switch {
 	case c.Courtesy:
 		d.State = "courtesy"
@@ -113,6 +117,10 @@ func newClientDoc(c *nfs4server.ClientInfo) clientDoc {
 		d.State = "confirmed"
 	}
 	for _, a := range c.Addrs[:min(len(c.Addrs), maxAddrs)] {
+		if c.Machine { // of any port
+			d.Addresses = append(d.Addresses, a.Addr().String())
+			continue
+		}
 		d.Addresses = append(d.Addresses, a.String())
 	}
 	for _, s := range c.Sessions {
@@ -134,7 +142,7 @@ func principal(p nfs4state.Principal) string {
 
 // print prints the list as a table.
 func (d *clientsDoc) print(w io.Writer, _ time.Time) error {
-	if !d.Served {
+	if !d.Served && d.Total == 0 {
 		_, err := fmt.Fprintln(w, "the daemon does not serve version 4: see nfsrdmad serve --vers")
 		return err
 	}

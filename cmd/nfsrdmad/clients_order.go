@@ -89,28 +89,22 @@ func obey(do func(r *http.Request) (string, error)) http.HandlerFunc {
 	}
 }
 
-// errNot4 says that there are no clients of version 4.
-var errNot4 = errors.New("the daemon does not serve version 4: see nfsrdmad serve --vers")
-
 // errNotStored says that a change of the clients' state is not on stable storage.
 var errNotStored = errors.New("the list of clients in the state directory cannot be written: make room there, or check its disk")
 
 // expire ends a client.
 func (p *operations) expire(r *http.Request) (string, error) {
-	if p.four == nil {
-		return "", errNot4
-	}
 	var id clientID
 	if err := id.Set(r.FormValue("id")); err != nil {
 		return "", err
 	}
-	switch p.four.Expire(uint64(id)) {
+	switch p.holders.Expire(uint64(id)) {
 	case nfs4.OK:
 		return fmt.Sprintf("client %s has ended", &id), nil
 	case nfs4.ErrStaleClientID:
 		return "", fmt.Errorf("there is no client %s: nfsrdmad clients lists them", &id)
 	}
-	if p.four.Counts().Failing {
+	if p.holders.Counts().Failing {
 		return "", errNotStored
 	}
 	return "", fmt.Errorf("a call of client %s is under way: try again, or cut the client's connections first", &id)
@@ -118,14 +112,11 @@ func (p *operations) expire(r *http.Request) (string, error) {
 
 // endGrace ends grace.
 func (p *operations) endGrace(*http.Request) (string, error) {
-	if p.four == nil {
-		return "", errNot4
-	}
-	g := p.four.Grace()
+	g := p.holders.Grace()
 	switch {
 	case g.Clients == 0:
 		return "there is no grace", nil
-	case !p.four.EndGrace():
+	case !p.holders.EndGrace():
 		return "", errNotStored
 	}
 	return fmt.Sprintf("grace has ended; clients that had not come back and lost what they held: %d", g.Clients), nil

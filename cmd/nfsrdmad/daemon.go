@@ -17,6 +17,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
@@ -159,7 +160,7 @@ func (o *serveOptions) newServer(list []nfsserver.Export, state string, rec *rec
 		return nil, err
 	}
 	p := server.Parts()
-	o.ops.server, o.ops.four, o.ops.grants, o.ops.replies, o.ops.rdma, o.ops.device = p.NFS, p.NFS4, p.Delegations, p.Replies, p.RDMA, p.Device
+	o.ops.server, o.ops.four, o.ops.holders, o.ops.grants, o.ops.replies, o.ops.rdma, o.ops.device = p.NFS, p.NFS4, p.Clients, p.Delegations, p.Replies, p.RDMA, p.Device
 	return server, nil
 }
 
@@ -184,7 +185,14 @@ func (o *serveOptions) openTransports(server *nfsrdma.Server) ([]cli.Way, error)
 	if err != nil {
 		return nil, errors.Join(err, rdma.Close())
 	}
-	return []cli.Way{rdma, tcp}, nil
+	if o.portmap == "" && !o.register {
+		return []cli.Way{rdma, tcp}, nil
+	}
+	udp, err := o.openUDP(server, tcp.Addr.String())
+	if err != nil {
+		return nil, errors.Join(err, rdma.Close(), tcp.Close())
+	}
+	return []cli.Way{rdma, tcp, udp}, nil
 }
 
 // rnic returns the configuration of the device.
@@ -214,6 +222,17 @@ func (o *serveOptions) openTCP(server *nfsrdma.Server) (cli.Way, error) {
 	return cli.Way{
 		Name: "tcp", Addr: l.Addr(), Serve: func() error { return server.ServeTCP(l) },
 		Shutdown: o.ops.tcp.Shutdown, Close: l.Close,
+	}, nil
+}
+
+// openUDP serves the locks of version 3 over UDP too, at the address of TCP, if clients can find that.
+func (o *serveOptions) openUDP(server *nfsrdma.Server, addr string) (cli.Way, error) {
+	p, err := oncrpc.ListenPackets(addr)
+	if err != nil {
+		return cli.Way{}, cli.ListenError("--tcp", addr, err, " over UDP")
+	}
+	return cli.Way{
+		Name: "udp", Addr: p.Addr(), Serve: func() error { return server.ServeUDP(p) }, Shutdown: p.Shutdown, Close: p.Close,
 	}, nil
 }
 

@@ -8,6 +8,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfs/nfsacl"
+	"github.com/nfsrdma/nfsrdma/nfs/nlm4"
+	"github.com/nfsrdma/nfsrdma/nfs/nsm"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
 )
 
@@ -62,6 +64,15 @@ func operationName(op uint32) string {
 
 func mountStatus(code uint32) string { return mount3.Status(code).String() }
 
+// lockManager returns a version of NLM. Its results begin with a cookie, so they are counted without their
+// status.
+func lockManager(vers uint32) program {
+	return program{
+		rpcstats.Observed{Prog: nlm4.Program, Vers: vers, Procs: nlm4.NumProc, HasStatus: func(uint32) bool { return false }},
+		"nlm", nlm4.ProcName, func(uint32) string { return "" },
+	}
+}
+
 var programs = []program{
 	{
 		rpcstats.Observed{
@@ -84,6 +95,14 @@ var programs = []program{
 			HasStatus: func(proc uint32) bool { return proc == mount3.ProcMnt },
 		},
 		"mount", mount3.ProcName, mountStatus,
+	},
+	lockManager(nlm4.Version1), lockManager(nlm4.Version3), lockManager(nlm4.Version),
+	{
+		rpcstats.Observed{
+			Prog: nsm.Program, Vers: nsm.Version, Procs: nsm.NumProc,
+			HasStatus: func(uint32) bool { return false },
+		},
+		"nsm", nsm.ProcName, func(uint32) string { return "" },
 	},
 	{
 		rpcstats.Observed{

@@ -24,6 +24,7 @@ type operations struct {
 
 	server   *nfsserver.Server
 	four     *nfs4server.Server // nil without version 4
+	holders  *nfs4server.Server // has the state of clients of all versions
 	observer *rpcstats.Observer
 	replies  *replay.Cache
 	grants   *delegserver.Keeper // nil with --no-extensions

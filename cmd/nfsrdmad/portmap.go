@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/lockserver"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfsacl"
+	"github.com/nfsrdma/nfsrdma/nfs/nlm4"
+	"github.com/nfsrdma/nfsrdma/nfs/nsm"
 	"github.com/nfsrdma/nfsrdma/rpcbind"
 )
 
@@ -55,7 +59,14 @@ func (o *serveOptions) openPortmap(transports []cli.Way, log *slog.Logger) ([]cl
 // transports are the networks of rpcbind.
 func services(transports []cli.Way) (list []rpcbind.Service) {
 	for _, w := range transports {
+		if udp, ok := w.Addr.(*net.UDPAddr); ok {
+			list = append(list, lockServices(w.Name, udp.AddrPort())...)
+			continue
+		}
 		at := w.Addr.(*net.TCPAddr).AddrPort()
+		if w.Name == "tcp" { // to which clients on RDMA go too
+			list = append(list, lockServices(w.Name, at)...)
+		}
 		list = append(list, rpcbind.Services(w.Name, at, nfs3.Program, nfs3.Version)...)
 		list = append(list, rpcbind.Services(w.Name, at, nfsacl.Program, nfsacl.Version)...)
 		list = append(list, rpcbind.Services(w.Name, at, mount3.Program, mount3.Version)...)
@@ -63,12 +74,40 @@ func services(transports []cli.Way) (list []rpcbind.Service) {
 	return list
 }
 
-// register registers the services with the rpcbind of host, until undo.
+// lockServices returns the programs of locks for version 3.
+func lockServices(network string, at netip.AddrPort) []rpcbind.Service {
+	return append(rpcbind.Services(network, at, nlm4.Program, lockserver.Versions[:]...), rpcbind.Services(network, at, nsm.Program, nsm.Version)...)
+}
+
+// split returns the services of locks, and the others.
+func split(list []rpcbind.Service) (locks, others []rpcbind.Service) {
+	for _, s := range list {
+		if s.Prog == nlm4.Program || s.Prog == nsm.Program {
+			locks = append(locks, s)
+			continue
+		}
+		others = append(others, s)
+	}
+	return locks, others
+}
+
+// register registers the services with the rpcbind of host, until undo. A host has one lock manager: if
+// another one is registered, register leaves out that of this server, and says so.
 func register(ctx context.Context, host rpcbind.Host, list []rpcbind.Service, log *slog.Logger) (undo func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, registerTime)
 	defer cancel()
-	if err := host.Register(ctx, list); err != nil {
+	locks, others := split(list)
+	if err := host.Register(ctx, others); err != nil {
 		return nil, registerError(err)
+	}
+	var taken *rpcbind.TakenError
+	switch err := host.Register(ctx, locks); {
+	case errors.As(err, &taken): // the kernel's lock manager or rpc.statd runs, and serves this host's own mounts
+		log.Warn("clients of version 3 cannot lock files: let them mount with nolock, or by version 4, or stop what serves locks on this host "+
+			"(for the kernel's NFS: systemctl stop nfs-server rpc-statd, and unmount version 3)", "err", taken)
+		list = others
+	case err != nil:
+		return nil, errors.Join(registerError(err), host.Unregister(ctx, others))
 	}
 	return func() {
 		ctx, cancel := context.WithTimeout(context.Background(), registerTime)

@@ -29,7 +29,7 @@ func TestPortmap(t *testing.T) {
 	list, err := rpcbind.DumpRPCBs(t.Context(), c)
 	require.NoError(t, err)
 	addrs := make(map[string]string)
-	for _, netid := range []string{"tcp", "rdma", "portmap"} { // R8166-9-2
+	for _, netid := range []string{"tcp", "udp", "rdma", "portmap"} { // R8166-9-2
 		addrs[netid] = s.addr(t, netid)
 	}
 	var told []string
@@ -54,6 +54,7 @@ func TestPortmap(t *testing.T) {
 	assert.ElementsMatch(t, []string{
 		"100000 2tcp", "100000 3tcp", "100000 4tcp", "100000 2udp", "100000 3udp", "100000 4udp",
 		"100003 3tcp", "100227 3tcp", "100005 3tcp", "100003 3rdma", "100227 3rdma", "100005 3rdma",
+		"100021 1tcp", "100021 3tcp", "100021 4tcp", "100024 1tcp", "100021 1udp", "100021 3udp", "100021 4udp", "100024 1udp", // RNLM-6.1.3-1, RNSM-1-3
 	}, told)
 }
 

@@ -35,7 +35,7 @@ var floors = map[string]int{
 	"delegation": 3, "locks": 3, "recall": 3, "oncrpc/replay": 3, "oncrpc/rpcstats": 3, "iwarp": 3, "roce": 3, "rpcrdma": 3,
 	"delegation/client": 4, "delegation/server": 4, "exports": 4, "idmap": 4, "journal": 4, "nfs/mount3": 4, "nfs/nfs3": 4, "nfs/nfs4": 4, "nfs/nfsacl": 4, "nfs/nlm4": 4, "nfs/nsm": 4, "rpcbind": 4, "rpcrdma/stream": 4, "vfs": 4, "internal/discover": 4, "internal/pingpong": 4,
 	"lockclient": 5, "nfs/nfs4/nfs4test": 5, "nfs/nfs4acl": 5, "nfs4client": 5, "nfs4state": 5, "nfsclient": 5, "realm": 5, "vfs/billy": 5, "vfs/mem": 5, "vfs/posix": 5, "vfs/vfstest": 5,
-	"fusefs": 6, "internal/copytree": 6, "internal/loadgen": 6, "nfs4server": 6, "nfsserver": 6, "internal/bridge": 6,
+	"fusefs": 6, "internal/copytree": 6, "internal/loadgen": 6, "lockserver": 6, "nfs4server": 6, "nfsserver": 6, "internal/bridge": 6,
 	front: 7, "nfsserver/gonfs": 7,
 	"cmd/mountrdma": 8, "cmd/nfsrdmad": 8,
 }

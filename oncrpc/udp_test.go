@@ -1,0 +1,79 @@
+package oncrpc
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestBudget checks that replies longer than their calls are bounded, and that
+// others are not.
+func TestBudget(t *testing.T) {
+	var b budget
+	now := time.Unix(1<<30, 0)
+	for range ExcessBurst / 1024 {
+		require.True(t, b.allow(1024, now))
+	}
+	assert.False(t, b.allow(1, now))
+	assert.True(t, b.allow(0, now))
+	assert.True(t, b.allow(-100, now))
+	now = now.Add(time.Second)
+	assert.False(t, b.allow(excessRate+1, now))
+	assert.True(t, b.allow(excessRate, now))
+	assert.False(t, b.allow(1, now))
+	now = now.Add(time.Hour)
+	assert.True(t, b.allow(ExcessBurst, now))
+	assert.False(t, b.allow(1, now), "no more after a longer time")
+}
+
+// A turnstile is a service whose calls wait until they may go on.
+type turnstile chan struct{}
+
+func (g turnstile) Serve(ctx context.Context, _ *Request, rep *Reply) bool {
+	select {
+	case <-g:
+		rep.Head = append(rep.Head, 'x')
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// TestPacketsBounded checks that calls over UDP do not wait for each other, that no more run than have
+// places, and that Shutdown ends them.
+func TestPacketsBounded(t *testing.T) {
+	p, err := ListenPackets("127.0.0.1:0")
+	require.NoError(t, err)
+	g, served := make(turnstile), make(chan error)
+	go func() { served <- p.Serve(g) }()
+	c, err := net.Dial("udp", p.Addr().String())
+	require.NoError(t, err)
+	defer c.Close()
+	reply := make([]byte, 10)
+	ask := func() {
+		_, err := c.Write([]byte("call"))
+		require.NoError(t, err)
+	}
+	for range maxPackets {
+		ask()
+	}
+	for range maxPackets {
+		g <- struct{}{}
+		_, err := c.Read(reply)
+		require.NoError(t, err)
+	}
+	for len(p.places) < maxPackets {
+		ask()
+	}
+	ask()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	assert.ErrorIs(t, p.Shutdown(ctx), context.DeadlineExceeded)
+	assert.NoError(t, <-served)
+	assert.NoError(t, p.Shutdown(t.Context()))
+	assert.Empty(t, p.places)
+}
