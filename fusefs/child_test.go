@@ -21,6 +21,7 @@ const childEnv = "FUSEFS_TEST_CHILD"
 var children = map[string]func(args []string) error{
 	"act":    act,
 	"fsync":  fsyncInherited,
+	"lock":   lockFile,
 	"mapped": mapped,
 	"try":    try,
 	"user":   mountAsUser,

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/nfsrdma/nfsrdma/lockclient"
 )
 
 // Release implements fuse.RawFileSystem.
@@ -13,6 +15,9 @@ func (m *Mount) Release(cancel <-chan struct{}, in *fuse.ReleaseIn) {
 		return
 	}
 	f.opened()
+	for _, owner := range f.lockers.all() { // of flock(2), and of F_OFD_SETLK, for which FLUSH does not come
+		m.releaseLocks(cancel, &in.InHeader, f, owner)
+	}
 	o := m.begin(cancel, &in.InHeader)
 	defer m.end(o)
 	m.release(o, f)
@@ -53,21 +58,28 @@ func (m *Mount) closed(ctx context.Context, n *node) {
 }
 
 // Flush implements fuse.RawFileSystem. The kernel calls it when a descriptor is
-// closed.
-func (m *Mount) Flush(cancel <-chan struct{}, in *fuse.FlushIn) fuse.Status {
+// closed. The process then loses its locks of the file.
+func (m *Mount) Flush(cancel <-chan struct{}, in *fuse.FlushIn) (status fuse.Status) {
 	f := m.files.file(in.Fh)
-	if f == nil || !f.writes {
+	if f == nil {
 		return fuse.OK
 	}
-	return m.syncFile(cancel, &in.InHeader, f, (*losses).byClose, true)
+	if f.writes {
+		status = m.syncFile(cancel, &in.InHeader, f, (*losses).byClose, true)
+	}
+	m.releaseLocks(cancel, &in.InHeader, f, lockclient.Owner{ID: in.LockOwner})
+	return status
 }
 
 // Fsync implements fuse.RawFileSystem. It covers data written through any
 // descriptor.
 func (m *Mount) Fsync(cancel <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	f := m.files.file(in.Fh)
-	if f == nil {
+	switch {
+	case f == nil:
 		return fuse.EBADF
+	case f.lockers.lost.Load():
+		return fuse.EIO
 	}
 	return m.syncFile(cancel, &in.InHeader, f, (*losses).byFsync, false)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	delegclient "github.com/nfsrdma/nfsrdma/delegation/client"
+	"github.com/nfsrdma/nfsrdma/lockclient"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"golang.org/x/sys/unix"
 )
@@ -60,6 +61,13 @@ type Config struct {
 	// have been made with the Drop of this package; nil means no delegations.
 	// Sync disables it.
 	Held *delegclient.Set
+
+	// Locks keeps the locks of programs at the server; nil means that they hold
+	// on this host only, by the kernel. The creator must close it after the end
+	// of the mount. LocalPOSIX and LocalFlock make the locks of fcntl(2) and of
+	// flock(2) hold on this host only (nfs(5), local_lock).
+	Locks                  *lockclient.Client
+	LocalPOSIX, LocalFlock bool
 
 	// Up reports whether the server answers; nil means always. While the server
 	// does not answer, calls of killed processes are canceled. Otherwise such a

@@ -21,6 +21,8 @@ type file struct {
 
 	prefetch atomic.Pointer[prefetch] // for the first READ; nil: ask the server
 
+	lockers lockers
+
 	told told // losses reported so far; under the lock of losses
 }
 
@@ -36,6 +38,18 @@ func (s *files) file(fh uint64) *file {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.all[fh]
+}
+
+// of returns the open files of a node.
+func (s *files) of(n *node) (list []*file) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, f := range s.all {
+		if f.n == n {
+			list = append(list, f)
+		}
+	}
+	return list
 }
 
 func (s *files) dir(fh uint64) *dir {

@@ -134,7 +134,7 @@ func (m *Mount) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, o
 		n.resized(0)
 	}
 	m.table.open(n)
-	out.OpenFlags = openedAs(in.Flags)
+	out.OpenFlags = m.openedAs(in.Flags)
 	out.Fh = m.newFile(o, n, in.Flags, nil, nil)
 	return fuse.OK
 }

@@ -71,6 +71,9 @@ func New(cfg Config) (*Mount, error) {
 	}
 	m.look.scan = m.scan
 	m.table = newTable(m, cfg.FS.Root())
+	if cfg.Locks != nil {
+		cfg.Locks.OnLost(m.lostLock)
+	}
 	if err := m.meet(); err != nil {
 		return nil, err
 	}
@@ -134,7 +137,7 @@ func (m *Mount) options() *fuse.MountOptions {
 		// needs attributes. A file opened with O_DIRECT can still be mapped,
 		// and asynchronous direct I/O does not wait.
 		ExtraCapabilities: fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_HANDLE_KILLPRIV |
-			fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_DIRECT_IO_ALLOW_MMAP | fuse.CAP_ASYNC_DIO,
+			fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_DIRECT_IO_ALLOW_MMAP | fuse.CAP_ASYNC_DIO | m.cfg.locksCaps(),
 	}
 }
 

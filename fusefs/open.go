@@ -86,7 +86,7 @@ func (m *Mount) open(o *op, n *node, flags uint32, out *fuse.OpenOut) fuse.Statu
 	} else if known || same {
 		out.OpenFlags = fuse.FOPEN_KEEP_CACHE
 	}
-	out.OpenFlags |= openedAs(flags)
+	out.OpenFlags |= m.openedAs(flags)
 	if early != nil && (emptied == nil || !early.counts(n, emptied)) {
 		early = nil
 	}
@@ -108,13 +108,13 @@ func openTypes(flags uint32) delegation.Types {
 
 // openedAs returns the flags of the kernel's open file. With O_DIRECT, the
 // kernel asks for data beyond its idea of the end too, and writes in parallel.
-// If the file cannot be written, close has nothing to wait for and Flush is
-// skipped.
-func openedAs(flags uint32) (open uint32) {
+// If the file cannot be written, and cannot be locked either, close has nothing to
+// wait for and Flush is skipped.
+func (m *Mount) openedAs(flags uint32) (open uint32) {
 	if flags&unix.O_DIRECT != 0 {
 		open = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_PARALLEL_DIRECT_WRITES
 	}
-	if flags&unix.O_ACCMODE == unix.O_RDONLY {
+	if flags&unix.O_ACCMODE == unix.O_RDONLY && !m.cfg.sharesPOSIX() {
 		open |= fuse.FOPEN_NOFLUSH
 	}
 	return open

@@ -15,8 +15,11 @@ import (
 // kernel.
 func (m *Mount) Read(cancel <-chan struct{}, in *fuse.ReadIn, p []byte) (fuse.ReadResult, fuse.Status) {
 	f := m.files.file(in.Fh)
-	if f == nil {
+	switch {
+	case f == nil:
 		return nil, fuse.EBADF
+	case f.lockers.lost.Load():
+		return nil, fuse.EIO
 	}
 	f.opened()
 	o := m.begin(cancel, &in.InHeader)

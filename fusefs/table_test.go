@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"golang.org/x/sys/unix"
 
+	"github.com/nfsrdma/nfsrdma/lockclient"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
@@ -124,10 +125,15 @@ func TestNodeSize(t *testing.T) {
 
 // TestOpenedAs checks that close waits for a file that may have been written.
 func TestOpenedAs(t *testing.T) {
-	assert.EqualValues(t, fuse.FOPEN_NOFLUSH, openedAs(unix.O_RDONLY))
-	assert.EqualValues(t, fuse.FOPEN_NOFLUSH, openedAs(fmodeExec))
-	assert.Zero(t, openedAs(unix.O_WRONLY))
-	assert.Zero(t, openedAs(unix.O_RDWR|unix.O_APPEND))
-	assert.Zero(t, openedAs(unix.O_RDWR|unix.O_DIRECT)&fuse.FOPEN_NOFLUSH)
-	assert.NotZero(t, openedAs(unix.O_DIRECT)&fuse.FOPEN_DIRECT_IO)
+	m := new(Mount)
+	assert.EqualValues(t, fuse.FOPEN_NOFLUSH, m.openedAs(unix.O_RDONLY))
+	assert.EqualValues(t, fuse.FOPEN_NOFLUSH, m.openedAs(fmodeExec))
+	assert.Zero(t, m.openedAs(unix.O_WRONLY))
+	assert.Zero(t, m.openedAs(unix.O_RDWR|unix.O_APPEND))
+	assert.Zero(t, m.openedAs(unix.O_RDWR|unix.O_DIRECT)&fuse.FOPEN_NOFLUSH)
+	assert.NotZero(t, m.openedAs(unix.O_DIRECT)&fuse.FOPEN_DIRECT_IO)
+	m.cfg.Locks = new(lockclient.Client)
+	assert.Zero(t, m.openedAs(unix.O_RDONLY), "close unlocks")
+	m.cfg.LocalPOSIX = true
+	assert.EqualValues(t, fuse.FOPEN_NOFLUSH, m.openedAs(unix.O_RDONLY))
 }

@@ -10,8 +10,11 @@ import (
 // Write implements fuse.RawFileSystem.
 func (m *Mount) Write(cancel <-chan struct{}, in *fuse.WriteIn, p []byte) (uint32, fuse.Status) {
 	f := m.files.file(in.Fh)
-	if f == nil {
+	switch {
+	case f == nil:
 		return 0, fuse.EBADF
+	case f.lockers.lost.Load():
+		return 0, fuse.EIO
 	}
 	o := m.begin(cancel, &in.InHeader)
 	defer m.end(o)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/locks"
 	"github.com/nfsrdma/nfsrdma/nfs/nlm4"
+	"github.com/nfsrdma/nfsrdma/nfs/nlm4/nlm4test"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
@@ -21,9 +22,9 @@ var patient = times{first: time.Hour, last: time.Hour, alone: time.Hour, grace: 
 
 // calledBack returns a client to which the server can call back, and from the
 // server's address.
-func calledBack(t *testing.T, s *fakeServer, how times) (*Client, *fakeBind, oncrpc.Caller) {
+func calledBack(t *testing.T, s *nlm4test.Server, how times) (*Client, *fakeBind, oncrpc.Caller) {
 	bind := newBind(t, false)
-	c := s.client(func(cfg *Config) { cfg.NoCallback, cfg.RPCBind, cfg.times = false, bind.Host, how })
+	c := newClient(t, s, func(cfg *Config) { cfg.NoCallback, cfg.RPCBind, cfg.times = false, bind.Host, how })
 	require.True(t, c.CallsBack())
 	return c, bind, bind.caller(t, "127.0.0.1")
 }
@@ -33,23 +34,23 @@ func calledBack(t *testing.T, s *fakeServer, how times) (*Client, *fakeBind, onc
 func TestGranted(t *testing.T) {
 	for _, proc := range []uint32{nlm4.ProcGranted, nlm4.ProcGrantedMsg} {
 		t.Run(nlm4.ProcName(proc), func(t *testing.T) {
-			s := newServer(t)
+			s := nlm4test.New(t)
 			c, _, back := calledBack(t, s, patient)
-			s.freed = func(a nlm4.LockArgs) {
+			s.OnGiven(func(a nlm4.LockArgs) {
 				status, err := callBack(t, back, proc, grantOf(&a))
 				assert.NoError(t, err)
 				assert.Equal(t, nlm4.Granted, status)
-			}
-			free := s.take("f", at(0, 9), true)
+			})
+			free := s.Take("f", at(0, 9), true)
 			waits := c.later(t.Context(), request(1, at(5, locks.ToEnd), true, true))
-			eventually(t, "waits", func() bool { return s.waiting() == 1 })
-			assert.True(t, s.log[0].Block)
+			eventually(t, "waits", func() bool { return s.Waiting() == 1 })
+			assert.True(t, s.Log()[0].Block)
 			free()
 			require.NoError(t, <-waits)
-			s.told.Wait()
-			assert.Equal(t, []piece{{at(5, locks.ToEnd), locks.Exclusive}}, s.held("f"))
+			s.Wait()
+			assert.Equal(t, []nlm4test.Piece{{Range: at(5, locks.ToEnd), Kind: locks.Exclusive}}, s.Held("f"))
 			if proc == nlm4.ProcGrantedMsg {
-				eventually(t, "GRANTED_RES", func() bool { return s.count(nlm4.ProcGrantedRes) == 1 })
+				eventually(t, "GRANTED_RES", func() bool { return s.Count(nlm4.ProcGrantedRes) == 1 })
 			}
 		})
 	}
@@ -59,22 +60,20 @@ func TestGranted(t *testing.T) {
 // that the server has not given, twice, and after the end of the wait
 // (RNLM-GRANTED-6).
 func TestFalseGrants(t *testing.T) {
-	s := newServer(t)
+	s := nlm4test.New(t)
 	c, _, back := calledBack(t, s, patient)
 	grant := func(change func(*nlm4.TestArgs)) nlm4.Status {
-		s.mu.Lock()
-		a := grantOf(&s.log[0])
-		s.mu.Unlock()
+		a := grantOf(&s.Log()[0])
 		change(a)
 		status, err := callBack(t, back, nlm4.ProcGranted, a)
 		require.NoError(t, err)
 		return status
 	}
 	same := func(*nlm4.TestArgs) {}
-	free := s.take("f", at(0, 9), true)
+	free := s.Take("f", at(0, 9), true)
 	ctx, end := context.WithCancelCause(t.Context())
 	waits := c.later(ctx, request(1, at(0, 9), true, true))
-	eventually(t, "waits", func() bool { return s.waiting() == 1 })
+	eventually(t, "waits", func() bool { return s.Waiting() == 1 })
 	for name, change := range map[string]func(*nlm4.TestArgs){
 		"file":   func(a *nlm4.TestArgs) { a.Lock.Handle = []byte("g") },
 		"svid":   func(a *nlm4.TestArgs) { a.Lock.SVID++ },
@@ -84,9 +83,9 @@ func TestFalseGrants(t *testing.T) {
 	} {
 		assert.Equal(t, nlm4.Denied, grant(change), name)
 	}
-	calls := s.count(nlm4.ProcLock)
+	calls := s.Count(nlm4.ProcLock)
 	assert.Equal(t, nlm4.Granted, grant(same), "a waiter of that lock exists")
-	eventually(t, "asks the server", func() bool { return s.count(nlm4.ProcLock) == calls+1 })
+	eventually(t, "asks the server", func() bool { return s.Count(nlm4.ProcLock) == calls+1 })
 	assert.Empty(t, waits, "the server has not given the lock")
 
 	free()
@@ -96,25 +95,25 @@ func TestFalseGrants(t *testing.T) {
 	require.NoError(t, c.Release(t.Context(), []byte("f"), Owner{ID: 1}))
 	assert.Equal(t, nlm4.Denied, grant(same), "not any more")
 
-	s.take("f", at(0, 9), true)
+	s.Take("f", at(0, 9), true)
 	waits = c.later(ctx, request(1, at(0, 9), true, true))
-	eventually(t, "waits", func() bool { return s.waiting() == 1 })
+	eventually(t, "waits", func() bool { return s.Waiting() == 1 })
 	end(errors.New("a signal"))
 	assert.Error(t, <-waits)
-	eventually(t, "cancelled", func() bool { return s.waiting() == 0 })
+	eventually(t, "cancelled", func() bool { return s.Waiting() == 0 })
 	assert.Equal(t, nlm4.Denied, grant(same), "nobody waits any more")
 }
 
 // TestStrangers calls from an address that is not the server's, and makes calls
 // that the callback does not have (RNLM-GRANTED-7, RNLM-ASYNC-3).
 func TestStrangers(t *testing.T) {
-	s := newServer(t)
+	s := nlm4test.New(t)
 	c, bind, back := calledBack(t, s, patient)
-	s.take("f", at(0, 9), true)
+	s.Take("f", at(0, 9), true)
 	ctx, end := context.WithCancel(t.Context())
 	waits := c.later(ctx, request(1, at(0, 9), true, true))
-	eventually(t, "waits", func() bool { return s.waiting() == 1 })
-	_, err := callBack(t, bind.caller(t, "127.0.0.2"), nlm4.ProcGranted, grantOf(&s.log[0]))
+	eventually(t, "waits", func() bool { return s.Waiting() == 1 })
+	_, err := callBack(t, bind.caller(t, "127.0.0.2"), nlm4.ProcGranted, grantOf(&s.Log()[0]))
 	assert.ErrorIs(t, err, oncrpc.ErrProgUnavail)
 	for proc := range nlm4.NumProc + 1 {
 		x := oncrpc.Exchange{Prog: nlm4.Program, Vers: nlm4.Version, Proc: proc, MaxResults: 4096}
@@ -129,7 +128,7 @@ func TestStrangers(t *testing.T) {
 			assert.ErrorIs(t, err, oncrpc.ErrProcUnavail, nlm4.ProcName(proc))
 		}
 	}
-	assert.Equal(t, 1, s.count(nlm4.ProcLock), "no call has waked the waiter")
+	assert.Equal(t, 1, s.Count(nlm4.ProcLock), "no call has waked the waiter")
 	end()
 	assert.Error(t, <-waits)
 }
@@ -137,10 +136,10 @@ func TestStrangers(t *testing.T) {
 // TestTaken checks that a Client polls if another lock manager is registered on
 // its host, and leaves that registration alone.
 func TestTaken(t *testing.T) {
-	s := newServer(t)
+	s := nlm4test.New(t)
 	bind := newBind(t, true)
 	before := bind.port(t)
-	c := s.client(func(cfg *Config) { cfg.NoCallback, cfg.RPCBind = false, bind.Host })
+	c := newClient(t, s, func(cfg *Config) { cfg.NoCallback, cfg.RPCBind = false, bind.Host })
 	assert.False(t, c.CallsBack())
 	c.Close()
 	assert.Equal(t, before, bind.port(t))
@@ -148,7 +147,7 @@ func TestTaken(t *testing.T) {
 
 // TestUnregisters checks that Close takes the registration back.
 func TestUnregisters(t *testing.T) {
-	s := newServer(t)
+	s := nlm4test.New(t)
 	c, bind, _ := calledBack(t, s, quick)
 	assert.Len(t, bind.list, 2, "for IPv4 and IPv6")
 	c.Close()
@@ -158,7 +157,7 @@ func TestUnregisters(t *testing.T) {
 // TestManyGranted has 1,000 owners of another mount and of this one wait for one
 // byte, with callbacks that come twice, to the wrong mount, or not at all.
 func TestManyGranted(t *testing.T) {
-	s := newServer(t)
+	s := nlm4test.New(t)
 	var clients []*Client
 	var backs []oncrpc.Caller
 	for range 2 {
@@ -166,11 +165,11 @@ func TestManyGranted(t *testing.T) {
 		clients, backs = append(clients, c), append(backs, back)
 	}
 	var n atomic.Int32
-	s.freed = func(a nlm4.LockArgs) {
+	s.OnGiven(func(a nlm4.LockArgs) {
 		for range n.Add(1) % 3 {
 			_, _ = callBack(t, backs[n.Load()%2], nlm4.ProcGranted, grantOf(&a))
 		}
-	}
+	})
 	var inside, got atomic.Int32
 	var all sync.WaitGroup
 	for i := range 1000 {
@@ -187,7 +186,7 @@ func TestManyGranted(t *testing.T) {
 		})
 	}
 	all.Wait()
-	s.told.Wait()
+	s.Wait()
 	assert.EqualValues(t, 1000, got.Load())
-	assert.Empty(t, s.held("f"))
+	assert.Empty(t, s.Held("f"))
 }

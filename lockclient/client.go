@@ -30,10 +30,6 @@ type Config struct {
 	// process was killed; "" means that none does.
 	File string
 
-	// Lost is told of a lock that another client has got after a restart of the
-	// server. It must not call the Client.
-	Lost func(handle []byte, o Owner)
-
 	// Log gets what no caller is told; nil means slog.Default.
 	Log *slog.Logger
 
@@ -61,6 +57,7 @@ type Client struct {
 
 	mu     sync.Mutex
 	closed bool
+	lost   func(handle []byte, o Owner)
 	table
 }
 
@@ -69,9 +66,6 @@ func New(ctx context.Context, cfg Config) (*Client, error) {
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	if cfg.Name == "" {
 		cfg.Name, _ = os.Hostname()
-	}
-	if cfg.Lost == nil {
-		cfg.Lost = func([]byte, Owner) {}
 	}
 	if cfg.times == (times{}) {
 		cfg.times = usual
@@ -91,6 +85,14 @@ func New(ctx context.Context, cfg Config) (*Client, error) {
 	c.takeOver()
 	c.work.Go(c.watch)
 	return c, nil
+}
+
+// OnLost has f called for each lock that another client has got after a restart
+// of the server. f must not use the Client.
+func (c *Client) OnLost(f func(handle []byte, o Owner)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lost = f
 }
 
 // CallsBack reports whether the server can say that a lock is free.

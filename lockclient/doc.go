@@ -23,7 +23,7 @@
 // and may have forgotten all locks: the Client then claims each of them again.
 // While it holds locks it calls the server at times, so that it notices within a
 // small part of a grace period. A lock that another client has got meanwhile is
-// lost; Config.Lost tells.
+// lost; OnLost tells.
 //
 // If the process ends without Close, its locks stay at the server. Their list
 // stays in a file, and the next Client with the same file unlocks them.

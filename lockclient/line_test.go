@@ -12,6 +12,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/locks"
 	"github.com/nfsrdma/nfsrdma/nfs/nlm4"
+	"github.com/nfsrdma/nfsrdma/nfs/nlm4/nlm4test"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/rpcbind"
@@ -21,7 +22,7 @@ import (
 // A fakeNet connects to a lock manager by way of an rpcbind, which tells another
 // port each time.
 type fakeNet struct {
-	s *fakeServer
+	s *nlm4test.Server
 
 	mu    sync.Mutex
 	port  uint16
@@ -40,7 +41,7 @@ func (n *fakeNet) dial(_ context.Context, addr string) (oncrpc.Caller, io.Closer
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.down {
-		return nil, nil, errLost
+		return nil, nil, nlm4test.ErrLost
 	}
 	n.dials = append(n.dials, addr)
 	c := &fakeConn{n: n, rpcbind: addr == "srv:111"}
@@ -89,25 +90,25 @@ func (n *fakeNet) cut(down bool) {
 // the lock manager at another port: the client then claims its locks again
 // (RNLM-6.1.3-1).
 func TestOverTCP(t *testing.T) {
-	s := newServer(t)
+	s := nlm4test.New(t)
 	n := &fakeNet{s: s, port: 4000, conns: make(map[*fakeConn]bool)}
 	nfs := callerFunc(func(context.Context, *oncrpc.Exchange) error { return &oncrpc.ReplyError{Stat: rpcmsg.ProgUnavail} })
-	c := s.client(func(cfg *Config) { cfg.Server = Server{NFS: nfs, Host: "srv", Dial: n.dial} })
+	c := newClient(t, s, func(cfg *Config) { cfg.Server = Server{NFS: nfs, Host: "srv", Dial: n.dial} })
 	assert.True(t, c.OverTCP())
 	assert.Equal(t, []string{"srv:111", "srv:4001"}, n.dials)
 	c.must(t, request(1, at(0, 9), true, false))
-	want := s.held("f")
-	s.restart(true)
+	want := s.Held("f")
+	s.Restart(true)
 	n.cut(true)
 	eventually(t, "notices", func() bool { return c.line.connected() == nil })
 	n.cut(false)
-	eventually(t, "claimed", func() bool { return assert.ObjectsAreEqual(want, s.held("f")) })
-	s.endGrace()
+	eventually(t, "claimed", func() bool { return assert.ObjectsAreEqual(want, s.Held("f")) })
+	s.EndGrace()
 	n.mu.Lock()
 	assert.Equal(t, []string{"srv:111", "srv:4001", "srv:111", "srv:4002"}, n.dials)
 	n.mu.Unlock()
 	c.Close()
-	assert.Empty(t, s.held("f"))
+	assert.Empty(t, s.Held("f"))
 	assert.Empty(t, n.conns, "connections left open")
 }
 
@@ -118,9 +119,9 @@ func (f callerFunc) Call(ctx context.Context, x *oncrpc.Exchange) error { return
 // TestSilentServer checks that a call over TCP that gets no answer is made again
 // over another connection, and that the end of the context ends the calls.
 func TestSilentServer(t *testing.T) {
-	s := newServer(t)
+	s := nlm4test.New(t)
 	n := &fakeNet{s: s, port: 4000, conns: make(map[*fakeConn]bool)}
-	c := s.client(func(cfg *Config) { cfg.Server = Server{Host: "srv", Dial: n.dial} })
+	c := newClient(t, s, func(cfg *Config) { cfg.Server = Server{Host: "srv", Dial: n.dial} })
 	why := errors.New("a signal")
 	ctx, end := context.WithCancelCause(t.Context())
 	n.cut(true)
@@ -130,7 +131,7 @@ func TestSilentServer(t *testing.T) {
 	require.ErrorIs(t, <-done, why)
 	n.cut(false)
 	eventually(t, "settled", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.files) == 0 })
-	assert.Empty(t, s.held("f"))
+	assert.Empty(t, s.Held("f"))
 	c.must(t, request(2, at(0, locks.ToEnd), true, false))
-	assert.Equal(t, s.count(nlm4.ProcNull), 2)
+	assert.Equal(t, s.Count(nlm4.ProcNull), 2)
 }

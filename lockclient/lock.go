@@ -19,6 +19,10 @@ type Request struct {
 	Range     locks.Range
 	Exclusive bool
 	Wait      bool // while another holds a lock in the way
+
+	// Interrupt ends the request with context.Canceled when the channel is
+	// closed; nil: nothing does but the end of the context.
+	Interrupt <-chan struct{}
 }
 
 // A waiter is a request under way.
@@ -60,10 +64,13 @@ func (c *Client) Lock(ctx context.Context, r *Request) error {
 	case err := <-w.result:
 		return err
 	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-r.Interrupt:
+		err = context.Canceled
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w.endLocked(context.Cause(ctx)) // unless the result came first
+	w.endLocked(err) // unless the result came first
 	return <-w.result
 }
 

@@ -12,12 +12,14 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/locks"
 	"github.com/nfsrdma/nfsrdma/nfs/nlm4"
+	"github.com/nfsrdma/nfsrdma/nfs/nlm4/nlm4test"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
@@ -25,50 +27,50 @@ import (
 // TestLockUnlock checks what LOCK, UNLOCK and TEST carry, and that conflicts
 // within the mount take no call (RNLM-6.1.4-4, RNLM-LINUX-7, RNLM-LINUX-4).
 func TestLockUnlock(t *testing.T) {
-	s := newServer(t)
-	c := s.client(nil)
+	s := nlm4test.New(t)
+	c := newClient(t, s, nil)
 	c.must(t, request(1, at(0, 9), true, false))
 	c.must(t, request(1, at(20, locks.ToEnd), false, false))
-	assert.Equal(t, []piece{{at(0, 9), locks.Exclusive}, {at(20, locks.ToEnd), locks.Shared}}, s.held("f"))
-	for i, a := range s.log {
+	assert.Equal(t, []nlm4test.Piece{{Range: at(0, 9), Kind: locks.Exclusive}, {Range: at(20, locks.ToEnd), Kind: locks.Shared}}, s.Held("f"))
+	for i, a := range s.Log() {
 		assert.Equal(t, "h1", string(a.Lock.Caller))
 		assert.Equal(t, fmt.Sprintf("%d@h1", a.Lock.SVID), string(a.Lock.Owner))
 		assert.Equal(t, []byte{0, 0, 0, byte(i + 1)}, a.Cookie)
 		assert.Positive(t, a.Lock.SVID)
 		assert.False(t, a.Reclaim || a.Block)
 	}
-	assert.Equal(t, s.log[0].Lock.SVID, s.log[1].Lock.SVID)
+	assert.Equal(t, s.Log()[0].Lock.SVID, s.Log()[1].Lock.SVID)
 
-	calls := s.count(nlm4.ProcLock)
+	calls := s.Count(nlm4.ProcLock)
 	assert.ErrorIs(t, c.Lock(t.Context(), request(2, at(5, 30), false, false)), ErrDenied)
 	h, found, err := c.Test(t.Context(), request(2, at(5, 30), true, false))
 	require.NoError(t, err)
 	assert.True(t, found)
 	assert.Equal(t, Holder{at(0, 9), true, 1}, h)
-	assert.Equal(t, calls, s.count(nlm4.ProcLock))
-	assert.Zero(t, s.count(nlm4.ProcTest))
+	assert.Equal(t, calls, s.Count(nlm4.ProcLock))
+	assert.Zero(t, s.Count(nlm4.ProcTest))
 
 	require.NoError(t, c.Unlock(t.Context(), []byte("f"), Owner{ID: 1}, at(3, 4)))
-	assert.Equal(t, []piece{{at(0, 2), locks.Exclusive}, {at(5, 9), locks.Exclusive}, {at(20, locks.ToEnd), locks.Shared}}, s.held("f"))
+	assert.Equal(t, []nlm4test.Piece{{Range: at(0, 2), Kind: locks.Exclusive}, {Range: at(5, 9), Kind: locks.Exclusive}, {Range: at(20, locks.ToEnd), Kind: locks.Shared}}, s.Held("f"))
 	c.must(t, request(2, at(3, 4), true, false))
 	require.NoError(t, c.Release(t.Context(), []byte("f"), Owner{ID: 1}))
-	assert.Equal(t, []piece{{at(3, 4), locks.Exclusive}}, s.held("f"))
+	assert.Equal(t, []nlm4test.Piece{{Range: at(3, 4), Kind: locks.Exclusive}}, s.Held("f"))
 
-	calls = s.count(nlm4.ProcUnlock)
+	calls = s.Count(nlm4.ProcUnlock)
 	require.NoError(t, c.Release(t.Context(), []byte("f"), Owner{ID: 1}), "nothing is left")
 	require.NoError(t, c.Release(t.Context(), []byte("g"), Owner{ID: 2}), "nothing is locked")
 	require.NoError(t, c.Release(t.Context(), []byte("f"), Owner{ID: 2, Flock: true}), "another owner")
-	assert.Equal(t, calls, s.count(nlm4.ProcUnlock))
+	assert.Equal(t, calls, s.Count(nlm4.ProcUnlock))
 }
 
 // TestTestRemote checks the holder that another host's lock shows.
 func TestTestRemote(t *testing.T) {
-	s := newServer(t)
-	c := s.client(nil)
+	s := nlm4test.New(t)
+	c := newClient(t, s, nil)
 	_, found, err := c.Test(t.Context(), request(1, whole, true, false))
 	require.NoError(t, err)
 	assert.False(t, found)
-	s.take("f", at(7, 8), true)
+	s.Take("f", at(7, 8), true)
 	h, found, err := c.Test(t.Context(), request(1, whole, false, false))
 	require.NoError(t, err)
 	assert.True(t, found)
@@ -77,22 +79,20 @@ func TestTestRemote(t *testing.T) {
 
 // TestStatus checks the error for each answer to LOCK (RNLM-6.1.4-1).
 func TestStatus(t *testing.T) {
-	s := newServer(t)
-	c := s.client(nil)
+	s := nlm4test.New(t)
+	c := newClient(t, s, nil)
 	for status, errno := range map[nlm4.Status]syscall.Errno{
 		nlm4.Denied: syscall.EAGAIN, nlm4.DeniedNoLocks: syscall.ENOLCK, nlm4.Deadlock: syscall.EDEADLK,
 		nlm4.ReadOnly: syscall.EROFS, nlm4.StaleFH: syscall.ESTALE, nlm4.TooBig: syscall.EOVERFLOW, nlm4.Failed: syscall.ENOLCK,
 		10: syscall.ENOLCK,
 	} {
-		s.mu.Lock()
-		s.refuse = func(proc uint32) (nlm4.Status, bool) { return status, proc == nlm4.ProcLock }
-		s.mu.Unlock()
+		s.SetRefuse(func(proc uint32) (nlm4.Status, bool) { return status, proc == nlm4.ProcLock })
 		if status == 10 { // no word of the protocol
-			s.setBefore(func(*oncrpc.Exchange) (error, bool) { return ErrReply, false })
+			s.SetBefore(func(*oncrpc.Exchange) (error, bool) { return ErrReply, false })
 		}
 		err := c.Lock(t.Context(), request(1, whole, true, false))
 		assert.Equal(t, errno, Errno(err), "%v: %v", status, err)
-		s.setBefore(nil)
+		s.SetBefore(nil)
 	}
 	assert.Zero(t, Errno(nil))
 }
@@ -100,16 +100,16 @@ func TestStatus(t *testing.T) {
 // TestWaits checks that a waiter gets the lock once it is free, without a
 // callback too, and that Close ends the wait.
 func TestWaits(t *testing.T) {
-	s := newServer(t)
-	c := s.client(nil)
-	free := s.take("f", at(0, 9), true)
+	s := nlm4test.New(t)
+	c := newClient(t, s, nil)
+	free := s.Take("f", at(0, 9), true)
 	waits := c.later(t.Context(), request(1, at(5, 5), true, true))
-	eventually(t, "asks again", func() bool { return s.count(nlm4.ProcLock) > 2 })
+	eventually(t, "asks again", func() bool { return s.Count(nlm4.ProcLock) > 2 })
 	assert.Empty(t, waits)
 	free()
 	require.NoError(t, <-waits)
-	assert.Equal(t, []piece{{at(5, 5), locks.Exclusive}}, s.held("f"))
-	assert.False(t, s.log[0].Block, "a server that cannot call back must not let the request wait")
+	assert.Equal(t, []nlm4test.Piece{{Range: at(5, 5), Kind: locks.Exclusive}}, s.Held("f"))
+	assert.False(t, s.Log()[0].Block, "a server that cannot call back must not let the request wait")
 
 	waits = c.later(t.Context(), request(2, at(5, 5), true, true))
 	eventually(t, "waits", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.files["f"].queue) == 1 })
@@ -118,15 +118,15 @@ func TestWaits(t *testing.T) {
 	assert.ErrorIs(t, c.Lock(t.Context(), request(3, whole, true, true)), ErrClosed)
 	_, _, err := c.Test(t.Context(), request(3, whole, true, true))
 	assert.ErrorIs(t, err, ErrClosed)
-	assert.Empty(t, s.held("f"), "Close unlocks")
+	assert.Empty(t, s.Held("f"), "Close unlocks")
 }
 
 // TestOrder has 1,000 waiters for one byte: each gets the lock once, in the order
 // in which they asked, and one at a time asks the server.
 func TestOrder(t *testing.T) {
 	const waiters = 1000
-	s := newServer(t)
-	c := s.client(nil)
+	s := nlm4test.New(t)
+	c := newClient(t, s, nil)
 	c.must(t, request(1, at(0, 0), true, true))
 	var mu sync.Mutex
 	var order []int
@@ -144,13 +144,13 @@ func TestOrder(t *testing.T) {
 		})
 		eventually(t, "queued", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.files["f"].queue) == i+1 })
 	}
-	assert.Equal(t, 1, s.count(nlm4.ProcLock))
+	assert.Equal(t, 1, s.Count(nlm4.ProcLock))
 	require.NoError(t, c.Unlock(t.Context(), []byte("f"), Owner{ID: 1}, at(0, 0)))
 	all.Wait()
 	assert.True(t, slices.IsSorted(order))
 	assert.Len(t, order, waiters)
-	assert.Equal(t, waiters+1, s.count(nlm4.ProcLock))
-	assert.Empty(t, s.held("f"))
+	assert.Equal(t, waiters+1, s.Count(nlm4.ProcLock))
+	assert.Empty(t, s.Held("f"))
 }
 
 // TestInterrupted ends waits in each state, and checks that the server then has
@@ -158,8 +158,8 @@ func TestOrder(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	why := errors.New("a signal")
 	t.Run("behind a lock of this mount", func(t *testing.T) {
-		s := newServer(t)
-		c := s.client(nil)
+		s := nlm4test.New(t)
+		c := newClient(t, s, nil)
 		c.must(t, request(1, at(0, 9), true, true))
 		ctx, end := context.WithCancelCause(t.Context())
 		waits := c.later(ctx, request(2, at(0, 9), true, true))
@@ -167,14 +167,14 @@ func TestInterrupted(t *testing.T) {
 		end(why)
 		assert.ErrorIs(t, <-waits, why)
 		eventually(t, "gone", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.files["f"].queue) == 0 })
-		assert.Equal(t, 1, s.count(nlm4.ProcLock))
+		assert.Equal(t, 1, s.Count(nlm4.ProcLock))
 	})
 	t.Run("in the call", func(t *testing.T) {
-		s := newServer(t)
-		c := s.client(nil)
+		s := nlm4test.New(t)
+		c := newClient(t, s, nil)
 		c.must(t, request(1, at(2, 3), false, true))
 		reached, answer := make(chan bool, 1), make(chan bool)
-		s.setBefore(func(x *oncrpc.Exchange) (error, bool) {
+		s.SetBefore(func(x *oncrpc.Exchange) (error, bool) {
 			if x.Proc == nlm4.ProcLock && len(reached) == 0 {
 				reached <- true
 				<-answer
@@ -186,66 +186,62 @@ func TestInterrupted(t *testing.T) {
 		eventually(t, "called", func() bool { return len(reached) == 1 })
 		end(why)
 		assert.ErrorIs(t, <-waits, why)
-		s.setBefore(nil)
+		s.SetBefore(nil)
 		close(answer)
-		want := []piece{{at(2, 3), locks.Shared}}
-		eventually(t, "given back", func() bool { return slices.Equal(want, s.held("f")) && s.count(nlm4.ProcLock) == 3 })
+		want := []nlm4test.Piece{{Range: at(2, 3), Kind: locks.Shared}}
+		eventually(t, "given back", func() bool { return slices.Equal(want, s.Held("f")) && s.Count(nlm4.ProcLock) == 3 })
 		require.NoError(t, c.Release(t.Context(), []byte("f"), Owner{ID: 1}))
-		assert.Empty(t, s.held("f"))
+		assert.Empty(t, s.Held("f"))
 	})
 }
 
 // TestUnlockRepeats loses UNLOCK calls and replies, and answers that a grace
 // period lasts: the lock goes all the same (RNLM-GRACE-5).
 func TestUnlockRepeats(t *testing.T) {
-	s := newServer(t)
-	c := s.client(nil)
+	s := nlm4test.New(t)
+	c := newClient(t, s, nil)
 	c.must(t, request(1, at(0, 9), true, true))
 	var n atomic.Int32
-	s.setBefore(func(x *oncrpc.Exchange) (error, bool) {
+	s.SetBefore(func(x *oncrpc.Exchange) (error, bool) {
 		if x.Proc != nlm4.ProcUnlock {
 			return nil, false
 		}
-		return map[int32]error{1: errLost, 2: errLost}[n.Add(1)], n.Load() == 2
+		return map[int32]error{1: nlm4test.ErrLost, 2: nlm4test.ErrLost}[n.Add(1)], n.Load() == 2
 	})
 	require.NoError(t, c.Unlock(t.Context(), []byte("f"), Owner{ID: 1}, whole))
 	assert.EqualValues(t, 3, n.Load())
-	assert.Empty(t, s.held("f"))
+	assert.Empty(t, s.Held("f"))
 
 	c.must(t, request(1, at(0, 9), true, true))
 	ctx, end := context.WithCancelCause(t.Context())
-	s.mu.Lock()
-	s.grace = true
-	s.mu.Unlock()
+	s.SetGrace()
 	done := make(chan error, 1)
 	go func() { done <- c.Unlock(ctx, []byte("f"), Owner{ID: 1}, whole) }()
-	calls := s.count(nlm4.ProcUnlock)
-	eventually(t, "repeated", func() bool { return s.count(nlm4.ProcUnlock) > calls+2 })
+	calls := s.Count(nlm4.ProcUnlock)
+	eventually(t, "repeated", func() bool { return s.Count(nlm4.ProcUnlock) > calls+2 })
 	end(errors.New("killed"))
 	assert.Error(t, <-done)
-	s.endGrace()
-	eventually(t, "unlocked without its caller", func() bool { return len(s.held("f")) == 0 })
+	s.EndGrace()
+	eventually(t, "unlocked without its caller", func() bool { return len(s.Held("f")) == 0 })
 }
 
 // TestGraceWaits checks that a new lock waits for the end of a grace period, also
 // for a caller that does not wait for other locks.
 func TestGraceWaits(t *testing.T) {
-	s := newServer(t)
-	c := s.client(nil)
-	s.mu.Lock()
-	s.grace = true
-	s.mu.Unlock()
+	s := nlm4test.New(t)
+	c := newClient(t, s, nil)
+	s.SetGrace()
 	done := c.later(t.Context(), request(1, whole, true, false))
-	eventually(t, "repeated", func() bool { return s.count(nlm4.ProcLock) > 3 })
-	s.endGrace()
+	eventually(t, "repeated", func() bool { return s.Count(nlm4.ProcLock) > 3 })
+	s.EndGrace()
 	require.NoError(t, <-done)
 }
 
 // TestDeadlock checks that two owners of the mount do not wait for each other, in
 // one file or in two, and that flock locks are let wait.
 func TestDeadlock(t *testing.T) {
-	s := newServer(t)
-	c := s.client(nil)
+	s := nlm4test.New(t)
+	c := newClient(t, s, nil)
 	c.must(t, request(1, at(0, 0), true, true))
 	c.must(t, request(2, at(1, 1), true, true))
 	c.must(t, request(3, at(2, 2), true, true))
@@ -265,8 +261,8 @@ func TestDeadlock(t *testing.T) {
 // TestModel makes random requests of several owners without waits, and compares
 // the server's locks with the client's after each.
 func TestModel(t *testing.T) {
-	s := newServer(t)
-	c := s.client(nil)
+	s := nlm4test.New(t)
+	c := newClient(t, s, nil)
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
 		start := r.Uint64N(12)
@@ -276,30 +272,32 @@ func TestModel(t *testing.T) {
 		} else if err := c.Lock(t.Context(), w); err != nil {
 			require.ErrorIs(t, err, ErrDenied)
 		}
-		var mine []piece
+		var mine []nlm4test.Piece
 		c.mu.Lock()
 		if f := c.files["f"]; f != nil {
 			f.object.Union(whole, func(part locks.Range, exclusive bool) bool {
-				mine = append(mine, piece{part, locks.KindOf(exclusive)})
+				mine = append(mine, nlm4test.Piece{Range: part, Kind: locks.KindOf(exclusive)})
 				return true
 			})
 		}
 		c.mu.Unlock()
-		require.Equal(t, s.held("f"), mine)
+		require.Equal(t, s.Held("f"), mine)
 	}
 }
 
 // TestSchedules ends waits at random moments, 10,000 times: the owner then has
 // the lock, or the server has nothing of it (RNLM-CANCEL-2).
 func TestSchedules(t *testing.T) {
-	s := newServer(t)
+	s := nlm4test.New(t)
 	bind := newBind(t, false)
-	c := s.client(func(cfg *Config) { cfg.NoCallback, cfg.RPCBind = false, bind.Host })
+	c := newClient(t, s, func(cfg *Config) {
+		cfg.NoCallback, cfg.RPCBind, cfg.times.first = false, bind.Host, 20*time.Microsecond
+	})
 	require.True(t, c.CallsBack())
 	var free func()
 	for i := range 10_000 {
 		if free == nil {
-			free = s.take("f", at(0, 0), true)
+			free = s.Take("f", at(0, 0), true)
 		}
 		ctx, end := context.WithCancel(t.Context())
 		done := c.later(ctx, request(1, at(0, 0), true, true))
@@ -310,29 +308,29 @@ func TestSchedules(t *testing.T) {
 		free = nil
 		if i%2 == 1 {
 			for range i % 64 {
-				s.conn() // some time
+				s.Conn() // some time
 			}
 			end()
 		}
 		if <-done == nil {
-			require.Len(t, s.held("f"), 1)
+			require.Len(t, s.Held("f"), 1)
 			require.NoError(t, c.Release(t.Context(), []byte("f"), Owner{ID: 1}))
 		}
 		end()
 		eventually(t, "settled", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.files) == 0 })
-		eventually(t, "nothing is left", func() bool { return len(s.held("f")) == 0 && s.waiting() == 0 })
+		eventually(t, "nothing is left", func() bool { return len(s.Held("f")) == 0 && s.Waiting() == 0 })
 	}
 }
 
 // TestNotFound checks the error if no lock manager answers.
 func TestNotFound(t *testing.T) {
-	s := newServer(t)
-	s.setBefore(func(*oncrpc.Exchange) (error, bool) {
+	s := nlm4test.New(t)
+	s.SetBefore(func(*oncrpc.Exchange) (error, bool) {
 		return &oncrpc.ReplyError{Stat: rpcmsg.ProgUnavail}, false
 	})
 	refuse := errors.New("refused")
 	_, err := New(t.Context(), Config{
-		Server: Server{NFS: s, Conn: s.conn, Host: "srv", Dial: func(_ context.Context, addr string) (oncrpc.Caller, io.Closer, error) {
+		Server: Server{NFS: s, Conn: s.Conn, Host: "srv", Dial: func(_ context.Context, addr string) (oncrpc.Caller, io.Closer, error) {
 			return nil, nil, fmt.Errorf("%s: %w", addr, refuse)
 		}},
 		Log: discard,

@@ -97,10 +97,13 @@ func (c *Client) reclaimOnce(h *holder, p piece) (nlm4.Status, error) {
 	c.mu.Lock()
 	h.locks.Unlock(p.Range)
 	h.file.advanceLocked()
+	tell := c.lost
 	c.mu.Unlock()
 	c.cfg.Log.Error("a lock is lost: the server has restarted, and another client has the lock", "pid", h.pid,
 		"exclusive", p.kind == locks.Exclusive, "from", p.Start, "to", p.End, "status", status, "err", err)
-	c.cfg.Lost(h.file.handle, h.owner)
+	if tell != nil {
+		tell(h.file.handle, h.owner)
+	}
 	return status, err
 }
 

@@ -12,81 +12,82 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/locks"
 	"github.com/nfsrdma/nfsrdma/nfs/nlm4"
+	"github.com/nfsrdma/nfsrdma/nfs/nlm4/nlm4test"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
 // TestReclaim restarts the server, and checks that the client claims its locks
 // again in the grace period, a lock as it is after an UNLOCK in between.
 func TestReclaim(t *testing.T) {
-	s := newServer(t)
-	c := s.client(nil)
+	s := nlm4test.New(t)
+	c := newClient(t, s, nil)
 	c.must(t, request(1, at(0, 9), true, false))
 	c.must(t, request(1, at(10, 19), false, false))
 	c.must(t, request(2, at(30, locks.ToEnd), true, false))
 	require.NoError(t, c.Unlock(t.Context(), []byte("f"), Owner{ID: 1}, at(4, 4)))
-	want := s.held("f")
-	s.restart(true)
-	assert.Empty(t, s.held("f"))
-	eventually(t, "claimed", func() bool { return assert.ObjectsAreEqual(want, s.held("f")) })
-	s.endGrace()
+	want := s.Held("f")
+	s.Restart(true)
+	assert.Empty(t, s.Held("f"))
+	eventually(t, "claimed", func() bool { return assert.ObjectsAreEqual(want, s.Held("f")) })
+	s.EndGrace()
 	c.must(t, request(3, at(20, 29), true, false))
 	require.NoError(t, c.Release(t.Context(), []byte("f"), Owner{ID: 1}))
-	assert.Equal(t, []piece{{at(20, locks.ToEnd), locks.Exclusive}}, s.held("f"))
+	assert.Equal(t, []nlm4test.Piece{{Range: at(20, locks.ToEnd), Kind: locks.Exclusive}}, s.Held("f"))
 }
 
 // TestReconnect ends the connection without a restart: the locks stay, and the
 // server's refusal of reclaims loses nothing.
 func TestReconnect(t *testing.T) {
-	s := newServer(t)
-	c := s.client(func(cfg *Config) { cfg.Lost = func([]byte, Owner) { t.Error("lost") } })
+	s := nlm4test.New(t)
+	c := newClient(t, s, nil)
+	c.OnLost(func([]byte, Owner) { t.Error("lost") })
 	c.must(t, request(1, at(0, 9), true, false))
-	want := s.held("f")
-	s.reconnect()
-	eventually(t, "claimed", func() bool { return s.count(nlm4.ProcLock) == 3 })
-	assert.Equal(t, want, s.held("f"))
+	want := s.Held("f")
+	s.Reconnect()
+	eventually(t, "claimed", func() bool { return s.Count(nlm4.ProcLock) == 3 })
+	assert.Equal(t, want, s.Held("f"))
 	assert.ErrorIs(t, c.Lock(t.Context(), request(2, at(0, 0), true, false)), ErrDenied)
 }
 
 // TestLost checks that a lock that another client got after a restart is
 // reported, and is gone here, and that other locks stay.
 func TestLost(t *testing.T) {
-	s := newServer(t)
+	s := nlm4test.New(t)
 	var mu sync.Mutex
 	var lost []Owner
-	c := s.client(func(cfg *Config) {
-		cfg.Lost = func(handle []byte, o Owner) {
-			assert.Equal(t, "f", string(handle))
-			mu.Lock()
-			defer mu.Unlock()
-			lost = append(lost, o)
-		}
+	c := newClient(t, s, nil)
+	c.OnLost(func(handle []byte, o Owner) {
+		assert.Equal(t, "f", string(handle))
+		mu.Lock()
+		defer mu.Unlock()
+		lost = append(lost, o)
 	})
 	c.must(t, request(1, at(0, 9), true, false))
 	c.must(t, request(2, at(20, 29), true, false))
 	hold := make(chan bool)
-	s.setBefore(func(*oncrpc.Exchange) (error, bool) { <-hold; return nil, false })
-	s.restart(false)
-	free := s.take("f", at(5, 6), true)
-	s.setBefore(nil)
+	s.SetBefore(func(*oncrpc.Exchange) (error, bool) { <-hold; return nil, false })
+	s.Restart(false)
+	free := s.Take("f", at(5, 6), true)
+	s.SetBefore(nil)
 	close(hold)
 	eventually(t, "told", func() bool { mu.Lock(); defer mu.Unlock(); return len(lost) == 1 })
 	assert.Equal(t, []Owner{{ID: 1}}, lost)
-	eventually(t, "claimed", func() bool { return len(s.held("f")) == 2 })
+	eventually(t, "claimed", func() bool { return len(s.Held("f")) == 2 })
 	free()
 	c.must(t, request(3, at(0, 9), true, false))
 }
 
 // TestWaitOverRestart restarts the server while a request waits there.
 func TestWaitOverRestart(t *testing.T) {
-	s := newServer(t)
-	c := s.client(nil)
-	s.take("f", at(0, 9), true)
+	s := nlm4test.New(t)
+	c := newClient(t, s, nil)
+	s.Take("f", at(0, 9), true)
 	waits := c.later(t.Context(), request(1, at(0, 9), true, true))
-	eventually(t, "waits", func() bool { return s.count(nlm4.ProcLock) > 1 })
-	s.restart(true)
-	calls := s.count(nlm4.ProcLock)
-	eventually(t, "asks in the grace period", func() bool { return s.count(nlm4.ProcLock) > calls })
-	s.endGrace()
+	eventually(t, "waits", func() bool { return s.Count(nlm4.ProcLock) > 1 })
+	s.Restart(true)
+	calls := s.Count(nlm4.ProcLock)
+	eventually(t, "asks in the grace period", func() bool { return s.Count(nlm4.ProcLock) > calls })
+	s.EndGrace()
 	require.NoError(t, <-waits)
 }
 
@@ -94,10 +95,10 @@ func TestWaitOverRestart(t *testing.T) {
 // with the same file unlocks what the first had locked, and no more, and that the
 // state number goes up (RNSM-STATE-1, RNSM-STATE-2).
 func TestLeftovers(t *testing.T) {
-	s := newServer(t)
+	s := nlm4test.New(t)
 	file := filepath.Join(t.TempDir(), "new", "locks")
 	with := func(cfg *Config) { cfg.File = file }
-	first := s.client(with)
+	first := newClient(t, s, with)
 	first.must(t, request(1, at(0, 9), true, false))
 	first.must(t, request(2, at(10, 19), true, false))
 	g := request(1, at(0, 0), true, false)
@@ -108,7 +109,7 @@ func TestLeftovers(t *testing.T) {
 	require.NoError(t, err)
 
 	// A second Client leaves the file alone.
-	second := s.client(with)
+	second := newClient(t, s, with)
 	second.must(t, request(9, at(50, 59), true, false))
 	after, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -116,12 +117,12 @@ func TestLeftovers(t *testing.T) {
 
 	killed := filepath.Join(t.TempDir(), "locks") // as if the first process were gone
 	require.NoError(t, os.WriteFile(killed, append(text, "lock 12 0"...), 0o600))
-	third := s.client(func(cfg *Config) { cfg.File = killed })
-	eventually(t, "unlocked", func() bool { return len(s.held("g")) == 0 && len(s.held("f")) == 1 })
-	assert.Equal(t, []piece{{at(50, 59), locks.Exclusive}}, s.held("f"))
+	third := newClient(t, s, func(cfg *Config) { cfg.File = killed })
+	eventually(t, "unlocked", func() bool { return len(s.Held("g")) == 0 && len(s.Held("f")) == 1 })
+	assert.Equal(t, []nlm4test.Piece{{Range: at(50, 59), Kind: locks.Exclusive}}, s.Held("f"))
 	third.must(t, request(3, at(0, 0), true, false))
-	assert.EqualValues(t, 1, s.log[0].State)
-	assert.EqualValues(t, 3, s.log[len(s.log)-1].State)
+	assert.EqualValues(t, 1, s.Log()[0].State)
+	assert.EqualValues(t, 3, s.Log()[len(s.Log())-1].State)
 	third.Close()
 	text, err = os.ReadFile(killed)
 	require.NoError(t, err)
@@ -131,9 +132,9 @@ func TestLeftovers(t *testing.T) {
 // TestLeftoversShrink checks that the list does not grow with the owners that
 // have come and gone.
 func TestLeftoversShrink(t *testing.T) {
-	s := newServer(t)
+	s := nlm4test.New(t)
 	file := filepath.Join(t.TempDir(), "locks")
-	c := s.client(func(cfg *Config) { cfg.File = file })
+	c := newClient(t, s, func(cfg *Config) { cfg.File = file })
 	c.must(t, request(1, at(5, 5), true, false))
 	for i := range uint64(3 * mostOff) {
 		c.must(t, request(i+2, at(0, 0), true, false))
@@ -144,10 +145,10 @@ func TestLeftoversShrink(t *testing.T) {
 	assert.Less(t, strings.Count(string(text), "\n"), mostOff+3)
 	var old []record
 	for line := range strings.Lines(string(text)) {
-		if r, ok := parseRecord(strings.TrimSpace(line)); ok && r.svid == s.log[0].Lock.SVID {
+		if r, ok := parseRecord(strings.TrimSpace(line)); ok && r.svid == s.Log()[0].Lock.SVID {
 			old = append(old, r)
 		}
 	}
 	require.Len(t, old, 1)
-	assert.Equal(t, []string{"f", string(s.log[0].Lock.Owner), "h1"}, []string{string(old[0].handle), old[0].oh, old[0].name})
+	assert.Equal(t, []string{"f", string(s.Log()[0].Lock.Owner), "h1"}, []string{string(old[0].handle), old[0].oh, old[0].name})
 }

@@ -3,7 +3,6 @@ package lockclient
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"log/slog"
 	"maps"
 	"net"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/locks"
 	"github.com/nfsrdma/nfsrdma/nfs/nlm4"
+	"github.com/nfsrdma/nfsrdma/nfs/nlm4/nlm4test"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/rpcbind"
@@ -27,292 +27,24 @@ import (
 
 var discard = slog.New(slog.DiscardHandler)
 
-// A fakeServer is a lock manager in memory. It is the Caller of its clients.
-type fakeServer struct {
-	t testing.TB
-
-	mu     sync.Mutex
-	epoch  int // counts restarts
-	grace  bool
-	object map[string]*locks.Object
-	owners map[fakeOwner]*locks.Part
-	queue  []nlm4.LockArgs // that wait
-	calls  [nlm4.NumProc]int
-	log    []nlm4.LockArgs // each LOCK
-	// before, if not nil, is called before each call, and may wait, or return an
-	// error in place of the call or, with lose, of its reply.
-	before func(x *oncrpc.Exchange) (err error, lose bool)
-	// refuse, if not nil, returns the Status of a call in place of the server.
-	refuse func(proc uint32) (nlm4.Status, bool)
-	freed  func(a nlm4.LockArgs) // told of each waiter that got its lock; nil: nobody
-	told   sync.WaitGroup        // calls of freed
-}
-
-type fakeOwner struct {
-	handle string
-	svid   int32
-	oh     string
-}
-
-func newServer(t testing.TB) *fakeServer {
-	s := &fakeServer{t: t}
-	s.restart(false)
-	return s
-}
-
-// restart forgets all locks.
-func (s *fakeServer) restart(grace bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.epoch++
-	s.grace = grace
-	s.object, s.owners, s.queue = make(map[string]*locks.Object), make(map[fakeOwner]*locks.Part), nil
-}
-
-// reconnect ends the connection of the clients, and nothing else.
-func (s *fakeServer) reconnect() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.epoch++
-}
-
-func (s *fakeServer) endGrace() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.grace = false
-}
-
-func (s *fakeServer) conn() any {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.epoch
-}
-
-func (s *fakeServer) setBefore(f func(x *oncrpc.Exchange) (error, bool)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.before = f
-}
-
-func (s *fakeServer) count(proc uint32) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.calls[proc]
-}
-
-var errLost = errors.New("the connection is lost")
-
-// Call implements oncrpc.Caller.
-func (s *fakeServer) Call(ctx context.Context, x *oncrpc.Exchange) error {
-	s.mu.Lock()
-	before := s.before
-	s.mu.Unlock()
-	lose := false
-	if before != nil {
-		var err error
-		if err, lose = before(x); err != nil && !lose {
-			return err
-		}
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	r := xdr.NewReader(slices.Clone(x.Args))
-	res := s.answer(x.Proc, &r, x.Cred)
-	assert.NoError(s.t, r.Done(), "arguments of %s", nlm4.ProcName(x.Proc))
-	assert.EqualValues(s.t, nlm4.Program, x.Prog)
-	assert.EqualValues(s.t, nlm4.Version, x.Vers)
-	if lose {
-		return errLost
-	}
-	x.Results = xdr.NewReader(res)
-	return nil
-}
-
-func (s *fakeServer) part(l *nlm4.Lock) (*locks.Object, *locks.Part) {
-	o := s.object[string(l.Handle)]
-	if o == nil {
-		o = new(locks.Object)
-		s.object[string(l.Handle)] = o
-	}
-	key := fakeOwner{string(l.Handle), l.SVID, string(l.Owner)}
-	if s.owners[key] == nil {
-		s.owners[key] = o.NewOwner(key).NewPart()
-	}
-	return o, s.owners[key]
-}
-
-func rangeOf(l *nlm4.Lock) locks.Range {
-	if l.Length == 0 {
-		return locks.Range{Start: l.Offset, End: locks.ToEnd}
-	}
-	return locks.Range{Start: l.Offset, End: l.Offset + l.Length - 1}
-}
-
-func (s *fakeServer) answer(proc uint32, r *xdr.Reader, cred rpcmsg.Cred) []byte {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.calls[proc]++
-	if proc != nlm4.ProcNull {
-		assert.EqualValues(s.t, rpcmsg.AuthSys, cred.Flavor, "RNLM-6.1.1-1")
-	}
-	refused, fixed := nlm4.Granted, false
-	if s.refuse != nil {
-		refused, fixed = s.refuse(proc)
-	}
-	status := func(cookie []byte, st nlm4.Status) []byte {
-		if fixed {
-			st = refused
-		}
-		return (&nlm4.Res{Cookie: cookie, Status: st}).AppendTo(nil, nlm4.Version)
-	}
-	switch proc {
-	case nlm4.ProcLock:
-		var a nlm4.LockArgs
-		a.Decode(r, nlm4.Version)
-		s.log = append(s.log, a)
-		if fixed {
-			return status(a.Cookie, refused)
-		}
-		return status(a.Cookie, s.lockLocked(&a))
-	case nlm4.ProcUnlock:
-		var a nlm4.UnlockArgs
-		a.Decode(r, nlm4.Version)
-		if s.grace {
-			return status(a.Cookie, nlm4.DeniedGrace)
-		}
-		if !fixed {
-			_, p := s.part(&a.Lock)
-			p.Owner().Unlock(rangeOf(&a.Lock))
-			s.tellLocked()
-		}
-		return status(a.Cookie, nlm4.Granted)
-	case nlm4.ProcCancel:
-		var a nlm4.CancelArgs
-		a.Decode(r, nlm4.Version)
-		n := len(s.queue)
-		s.queue = slices.DeleteFunc(s.queue, func(b nlm4.LockArgs) bool { return sameLock(&a.Lock, &b.Lock) })
-		if n == len(s.queue) {
-			return status(a.Cookie, nlm4.Denied)
-		}
-		return status(a.Cookie, nlm4.Granted)
-	case nlm4.ProcTest:
-		var a nlm4.TestArgs
-		a.Decode(r, nlm4.Version)
-		res := nlm4.TestRes{Cookie: a.Cookie}
-		o, p := s.part(&a.Lock)
-		if l, held := o.Conflict(p.Owner(), rangeOf(&a.Lock), a.Exclusive); held {
-			res.Status, res.Holder = nlm4.Denied, nlm4.Holder{Exclusive: l.Exclusive, Offset: l.Start, Length: l.End - l.Start + 1}
-		}
-		return res.AppendTo(nil, nlm4.Version)
-	case nlm4.ProcGrantedRes:
-		var res nlm4.Res
-		res.Decode(r, nlm4.Version)
-		assert.Equal(s.t, grantCookie, res.Cookie)
-		assert.Equal(s.t, nlm4.Granted, res.Status)
-	}
-	return nil
-}
-
-func sameLock(a, b *nlm4.Lock) bool {
-	return a.SVID == b.SVID && string(a.Handle) == string(b.Handle) && a.Offset == b.Offset && a.Length == b.Length
-}
-
-func (s *fakeServer) lockLocked(a *nlm4.LockArgs) nlm4.Status {
-	if s.grace != a.Reclaim {
-		return nlm4.DeniedGrace
-	}
-	o, p := s.part(&a.Lock)
-	if _, held := o.Conflict(p.Owner(), rangeOf(&a.Lock), a.Exclusive); !held {
-		p.Lock(rangeOf(&a.Lock), a.Exclusive)
-		s.queue = slices.DeleteFunc(s.queue, func(b nlm4.LockArgs) bool { return sameLock(&a.Lock, &b.Lock) })
-		s.tellLocked() // a shared lock may be free now
-		return nlm4.Granted
-	}
-	if !a.Block {
-		return nlm4.Denied
-	}
-	if !slices.ContainsFunc(s.queue, func(b nlm4.LockArgs) bool { return sameLock(&a.Lock, &b.Lock) }) {
-		keep := *a
-		keep.Lock.Caller, keep.Lock.Handle, keep.Lock.Owner = slices.Clone(a.Lock.Caller), slices.Clone(a.Lock.Handle), slices.Clone(a.Lock.Owner)
-		s.queue = append(s.queue, keep)
-	}
-	return nlm4.Blocked
-}
-
-// tellLocked gives free locks to the first waiters, as servers do, and calls
-// freed.
-func (s *fakeServer) tellLocked() {
-	for i := 0; i < len(s.queue); {
-		a := s.queue[i]
-		o, p := s.part(&a.Lock)
-		if _, held := o.Conflict(p.Owner(), rangeOf(&a.Lock), a.Exclusive); held {
-			i++
-			continue
-		}
-		p.Lock(rangeOf(&a.Lock), a.Exclusive)
-		s.queue = slices.Delete(s.queue, i, i+1)
-		if s.freed != nil {
-			s.told.Go(func() { s.freed(a) })
-		}
-	}
-}
-
-// take has another client lock a range, and returns what unlocks it.
-func (s *fakeServer) take(handle string, r locks.Range, exclusive bool) (free func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := nlm4.Lock{Handle: []byte(handle), SVID: -7, Owner: []byte("other")}
-	o, p := s.part(&l)
-	_, held := o.Conflict(p.Owner(), r, exclusive)
-	require.False(s.t, held)
-	p.Lock(r, exclusive)
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		_, p := s.part(&l)
-		p.Owner().Unlock(r)
-		s.tellLocked()
-	}
-}
-
-// held returns the union of the locks of a file.
-func (s *fakeServer) held(handle string) (list []piece) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if o := s.object[handle]; o != nil {
-		o.Union(whole, func(part locks.Range, exclusive bool) bool {
-			list = append(list, piece{part, locks.KindOf(exclusive)})
-			return true
-		})
-	}
-	return list
-}
-
-func (s *fakeServer) waiting() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.queue)
-}
-
 var quick = times{first: time.Millisecond, last: 4 * time.Millisecond, alone: 4 * time.Millisecond, grace: time.Millisecond, probe: 2 * time.Millisecond}
 
-// client returns a Client of s that polls.
-func (s *fakeServer) client(change func(*Config)) *Client {
-	s.t.Helper()
+// newClient returns a Client of s that polls.
+func newClient(t testing.TB, s *nlm4test.Server, change func(*Config)) *Client {
+	t.Helper()
 	cfg := Config{
-		Server: Server{NFS: s, Conn: s.conn, Host: "127.0.0.1"}, Name: "h1", NoCallback: true, Log: discard, times: quick,
+		Server: Server{NFS: s, Conn: s.Conn, Host: "127.0.0.1"}, Name: "h1", NoCallback: true, Log: discard, times: quick,
 	}
 	if change != nil {
 		change(&cfg)
 	}
-	c, err := New(s.t.Context(), cfg)
-	require.NoError(s.t, err)
-	s.t.Cleanup(func() {
+	c, err := New(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() {
 		c.Close()
-		assert.Empty(s.t, c.files)
-		assert.Empty(s.t, c.ids)
-		assert.Empty(s.t, c.numbers)
+		assert.Empty(t, c.files)
+		assert.Empty(t, c.ids)
+		assert.Empty(t, c.numbers)
 	})
 	return c
 }

@@ -120,6 +120,14 @@ func (c *Client) leave(h *holder) {
 	c.requests.Done()
 }
 
+// Holds reports whether an owner has locks of a file, or requests under way.
+func (c *Client) Holds(handle []byte, o Owner) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := c.files[string(handle)]
+	return f != nil && f.holders[o] != nil
+}
+
 // use returns the holder of an owner's locks of a file, or nil, also once the
 // Client is closed. It begins a request, which ends with leave.
 func (c *Client) use(handle []byte, o Owner) *holder {

@@ -42,9 +42,6 @@ func (m *mountCommand) serve(ctx context.Context) error {
 	if err := m.checkFUSE(); err != nil {
 		return err
 	}
-	if m.opts.Note != "" {
-		fmt.Fprintf(m.stderr, "%s: %s\n", m.name, m.opts.Note)
-	}
 	s, fs, err := m.reach(ctx)
 	if err != nil {
 		return err
@@ -52,6 +49,9 @@ func (m *mountCommand) serve(ctx context.Context) error {
 	defer s.close()
 	if m.fake {
 		return nil
+	}
+	if m.locks = m.findLocks(ctx, s); m.locks != nil {
+		defer m.locks.Close()
 	}
 	mount, err := fusefs.New(m.config(s, fs))
 	if err != nil {
@@ -99,14 +99,15 @@ func (m *mountCommand) config(s *session, fs *nfsclient.FS) fusefs.Config {
 		RegMin: seconds(o.ACRegMin), RegMax: seconds(max(o.ACRegMin, o.ACRegMax)),
 		DirMin: seconds(o.ACDirMin), DirMax: seconds(max(o.ACDirMin, o.ACDirMax)),
 		Lookup: lookupCaches[o.Lookup], Held: m.held, Up: m.up, Log: m.log,
+		Locks: m.locks, LocalPOSIX: o.LocalPOSIX, LocalFlock: o.LocalFlock,
 	}
 }
 
 // announce reports a successful mount.
 func (m *mountCommand) announce(s *session, fs *nfsclient.FS) {
 	send, _ := s.line.Conn().Thresholds()
-	words := fmt.Sprintf("mounted %s on %s: rsize %d, wsize %d, inline %d, credits %d, CRC %s, MOUNT at %s",
-		m.source, m.point, fs.ReadSize(), fs.WriteSize(), send, s.line.Conn().Credits(), onOff(s.conn().Params().CRC), m.mountd)
+	words := fmt.Sprintf("mounted %s on %s: rsize %d, wsize %d, inline %d, credits %d, CRC %s, MOUNT at %s, %s",
+		m.source, m.point, fs.ReadSize(), fs.WriteSize(), send, s.line.Conn().Credits(), onOff(s.conn().Params().CRC), m.mountd, m.locksAt())
 	if m.daemon != nil {
 		m.log.Info(words)
 	}

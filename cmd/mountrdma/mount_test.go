@@ -68,7 +68,7 @@ func TestMount(t *testing.T) {
 	status, stdout, stderr := finished(t, "mountrdma", source, point, "-v", "-o", "nosuid,rsize=65536", "-o", "x-test,_netdev")
 	require.Zero(t, status, stderr)
 	assert.Empty(t, stderr)
-	assert.Regexp(t, `^mounted `+source+` on `+point+`: rsize 65536, wsize 1048576, inline 4096, credits \d+, CRC off, MOUNT at RDMA `+r.addr+`\n$`, stdout)
+	assert.Regexp(t, `^mounted `+source+` on `+point+`: rsize 65536, wsize 1048576, inline 4096, credits \d+, CRC off, MOUNT at RDMA `+r.addr+`, locks at the server.*\n$`, stdout)
 	daemon := adopted(t)
 	sid, err := unix.Getsid(daemon.Pid)
 	require.NoError(t, err)

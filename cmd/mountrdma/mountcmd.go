@@ -14,6 +14,7 @@ import (
 	delegclient "github.com/nfsrdma/nfsrdma/delegation/client"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/internal/mountopt"
+	"github.com/nfsrdma/nfsrdma/lockclient"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
 	"github.com/nfsrdma/nfsrdma/rdma"
@@ -44,11 +45,12 @@ type mountCommand struct {
 	at      location
 	point   string
 	opts    *mountopt.Options
-	mountd  string            // where MOUNT answers
-	up      func() bool       // the server answers
-	held    *delegclient.Set  // delegations; nil: none
-	counter *rpcstats.Counter // of its calls
-	since   time.Time         // start of counting
+	mountd  string             // where MOUNT answers
+	up      func() bool        // the server answers
+	held    *delegclient.Set   // delegations; nil: none
+	locks   *lockclient.Client // nil: locks hold on this host only
+	counter *rpcstats.Counter  // of its calls
+	since   time.Time          // start of counting
 	log     *slog.Logger
 	daemon  *daemon      // nil: in the foreground
 	exit    net.Listener // nil before the mount, or if umount cannot wait for its end

@@ -23,6 +23,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/nfs/nlm4"
+	"github.com/nfsrdma/nfsrdma/nfs/nlm4/nlm4test"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
@@ -35,6 +37,9 @@ type rig struct {
 	addr string
 	url  string // of the export
 	stop func() // at once, like a kill
+	nlm  *nlm4test.Server
+
+	nlmGone atomic.Bool // the server has no lock manager
 
 	// hang, if set, holds the calls for which it returns true.
 	hang  atomic.Pointer[func(*oncrpc.Request) bool]
@@ -66,14 +71,17 @@ func startRig(t *testing.T, set ...setting) *rig {
 
 func startRigAt(t *testing.T, addr string, set ...setting) *rig {
 	t.Helper()
-	r := &rig{dir: t.TempDir()}
+	r := &rig{dir: t.TempDir(), nlm: nlm4test.New(t)}
 	files, err := posix.Open(r.dir, posix.Options{})
 	require.NoError(t, err)
 	cfg := nfsserver.Config{
 		Exports: []nfsserver.Export{{Path: "/x", FS: files, Clients: exports.Everyone(exports.Options{NoRootSquash: true, Insecure: true})}},
 		Log:     slog.New(slog.DiscardHandler),
 	}
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	mux := &oncrpc.Mux{}
+	mux.Register(nlm4.Program, nlm4.Version, r.nlm)
+	mux.Restrict(nlm4.Program, func(*oncrpc.Peer) bool { return !r.nlmGone.Load() })
 	srv := &rpcrdma.Server{Handler: &turnstile{mux, r}}
 	rnic := iwarp.Config{CRC: (&app{crc: cli.Choice{Word: "off"}}).policy()}
 	for _, f := range set {

@@ -29,13 +29,14 @@ type Options struct {
 	ACRegMin, ACRegMax, ACDirMin, ACDirMax int  // seconds
 	Lookup                                 Lookup
 
+	NoLock                 bool // hold all locks on this host only
+	LocalPOSIX, LocalFlock bool // hold locks of fcntl(2), and of flock(2), on this host only
+
 	Background bool
 	retry      int // minutes; below 0: the default of Background
 
 	Notice     bool       // learn of the server's restarts over RoCE
 	NoticeFrom netip.Addr // of this host; invalid: the address that routes to the server
-
-	Note string // an unexpected consequence of an option, or ""
 }
 
 // Flags are the values of flags that -o sets as well.

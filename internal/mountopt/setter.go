@@ -18,14 +18,13 @@ type setter func(value string) error
 const (
 	otherTransport = `this mounts over RDMA: "mount -t nfs" does so over TCP and UDP`
 	otherVersion   = `this mounts NFS version 3: "mount -t nfs" has others`
-	localLocks     = "locks hold on this host only: other clients of the server do not see them (nolock states that)"
 )
 
 var (
 	lookupCaches = map[string]Lookup{
 		"all": LookupAll, "none": LookupNone, "pos": LookupPositive, "positive": LookupPositive,
 	}
-	localLock = map[string]string{"all": "", "flock": localLocks, "posix": localLocks, "none": localLocks}
+	localLocks = map[string][2]bool{"all": {true, true}, "posix": {true, false}, "flock": {false, true}, "none": {}}
 )
 
 // is returns a setter that sets p to v.
@@ -108,6 +107,16 @@ func (o *Options) setInline(value string) error {
 		return fmt.Errorf("not between %d and %d bytes", cmpriv.MinSize, cmpriv.MaxSize)
 	}
 	return nil
+}
+
+// setLocalLock parses the option local_lock.
+func (o *Options) setLocalLock(value string) error {
+	var local [2]bool
+	err := oneOf(&local, localLocks)(value)
+	if err == nil {
+		o.LocalPOSIX, o.LocalFlock = local[0], local[1]
+	}
+	return err
 }
 
 // setNotice parses the option notice.

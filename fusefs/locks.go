@@ -1,0 +1,243 @@
+package fusefs
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/delegation"
+	"github.com/nfsrdma/nfsrdma/lockclient"
+	"github.com/nfsrdma/nfsrdma/locks"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+)
+
+// lastByte is the kernel's End of a lock without an end.
+const lastByte = 1<<63 - 1
+
+// lockers are the owners that have locked a file through an open file.
+type lockers struct {
+	lost atomic.Bool // another client has got a lock of one of these
+
+	mu     sync.Mutex
+	owners map[lockclient.Owner]bool
+}
+
+// locksCaps returns which locks the kernel hands over.
+func (c *Config) locksCaps() (caps uint64) {
+	if c.sharesPOSIX() {
+		caps |= fuse.CAP_POSIX_LOCKS
+	}
+	if c.Locks != nil && !c.LocalFlock {
+		caps |= fuse.CAP_FLOCK_LOCKS
+	}
+	return caps
+}
+
+// sharesPOSIX reports whether locks of fcntl(2) hold at the server.
+func (c *Config) sharesPOSIX() bool { return c.Locks != nil && !c.LocalPOSIX }
+
+// GetLk implements fuse.RawFileSystem.
+func (m *Mount) GetLk(cancel <-chan struct{}, in *fuse.LkIn, out *fuse.LkOut) fuse.Status {
+	f := m.files.file(in.Fh)
+	if f == nil || m.cfg.Locks == nil {
+		return fuse.EBADF
+	}
+	f.opened()
+	o := m.begin(cancel, &in.InHeader)
+	defer m.end(o)
+	h, found, err := m.cfg.Locks.Test(o, lockRequest(o, f, in))
+	if err != nil {
+		return m.lockFail(f.n, err)
+	}
+	out.Lk = fuse.FileLock{Typ: unix.F_UNLCK}
+	if found {
+		out.Lk = fuse.FileLock{Start: h.Range.Start, End: min(h.Range.End, lastByte), Typ: unix.F_RDLCK, Pid: h.PID}
+		if h.Exclusive {
+			out.Lk.Typ = unix.F_WRLCK
+		}
+	}
+	return fuse.OK
+}
+
+// SetLk implements fuse.RawFileSystem.
+func (m *Mount) SetLk(cancel <-chan struct{}, in *fuse.LkIn) fuse.Status {
+	return m.setLock(cancel, in, false)
+}
+
+// SetLkw implements fuse.RawFileSystem. A signal ends the wait.
+func (m *Mount) SetLkw(cancel <-chan struct{}, in *fuse.LkIn) fuse.Status {
+	return m.setLock(cancel, in, true)
+}
+
+func (m *Mount) setLock(cancel <-chan struct{}, in *fuse.LkIn, wait bool) fuse.Status {
+	f := m.files.file(in.Fh)
+	if f == nil || m.cfg.Locks == nil {
+		return fuse.EBADF
+	}
+	f.opened()
+	o := m.begin(cancel, &in.InHeader)
+	defer m.end(o)
+	r := lockRequest(o, f, in)
+	if in.Lk.Typ == unix.F_UNLCK {
+		return m.unlock(o, f, r.Owner, r.Range)
+	}
+	err := m.lock(o, r, wait)
+	if err != nil {
+		return m.lockFail(f.n, err)
+	}
+	f.lockers.add(r.Owner)
+	m.freshen(o, f.n)
+	return fuse.OK
+}
+
+// lockRequest returns the request of in. It is made as the caller that opened
+// the file, whose rights the server checks.
+func lockRequest(o *op, f *file, in *fuse.LkIn) *lockclient.Request {
+	r := &lockclient.Request{
+		Handle: f.n.fh, Owner: lockclient.Owner{ID: in.Owner, Flock: in.LkFlags&fuse.LK_FLOCK != 0},
+		PID: in.Lk.Pid, Cred: f.who.cred, Range: locks.Range{Start: in.Lk.Start, End: in.Lk.End},
+		Exclusive: in.Lk.Typ == unix.F_WRLCK, Interrupt: o.cancel,
+	}
+	if in.Lk.End >= lastByte {
+		r.Range.End = locks.ToEnd
+	}
+	return r
+}
+
+// lock locks. A lock of flock(2) that is to become another kind is given up if it
+// must wait, because two owners could otherwise wait for each other for ever.
+func (m *Mount) lock(o *op, r *lockclient.Request, wait bool) error {
+	if r.Owner.Flock && wait && m.cfg.Locks.Holds(r.Handle, r.Owner) {
+		err := m.cfg.Locks.Lock(o, r)
+		if !errors.Is(err, lockclient.ErrDenied) {
+			return err
+		}
+		if err := m.cfg.Locks.Release(o, r.Handle, r.Owner); err != nil {
+			return err
+		}
+	}
+	r.Wait = wait
+	return m.cfg.Locks.Lock(o, r)
+}
+
+// unlock unlocks once the server has the data that were written under the lock,
+// except those of mappings, which only msync(2) and munmap(2) hand over.
+func (m *Mount) unlock(o *op, f *file, owner lockclient.Owner, r locks.Range) fuse.Status {
+	if err := m.flush(o, f.n); err != nil {
+		return m.fail(err)
+	}
+	if err := m.cfg.Locks.Unlock(o, f.n.fh, owner, r); err != nil {
+		return m.lockFail(f.n, err)
+	}
+	if !m.cfg.Locks.Holds(f.n.fh, owner) {
+		f.lockers.remove(owner)
+	}
+	return fuse.OK
+}
+
+// releaseLocks unlocks what an owner has locked of f's file, when the owner
+// closes any descriptor of the file.
+func (m *Mount) releaseLocks(cancel <-chan struct{}, h *fuse.InHeader, f *file, owner lockclient.Owner) {
+	if m.cfg.Locks == nil {
+		return
+	}
+	if !m.cfg.Locks.Holds(f.n.fh, owner) {
+		f.lockers.remove(owner)
+		return
+	}
+	o := m.begin(cancel, h)
+	defer m.end(o)
+	o.isClose()
+	_ = m.unlock(o, f, owner, locks.Range{End: locks.ToEnd}) // an error is the death of the process: the call goes on
+}
+
+// freshen makes the kernel read the data of n anew, because another client may
+// have written them before it unlocked. With a delegation they are current.
+// Data that a mapping has changed go to the server.
+func (m *Mount) freshen(o *op, n *node) {
+	if n.trusted(o, delegation.FileData) {
+		return
+	}
+	m.suspect(n)
+	p := m.emptied(n)
+	_ = m.server.InodeNotify(n.id, 0, 0) // all data; the file is open, so the kernel knows it
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.pages == nil || p.tick > n.pages.tick {
+		n.pages = p
+	}
+}
+
+// lockFail returns the status that a program gets for an error of a lock.
+func (m *Mount) lockFail(n *node, err error) fuse.Status {
+	_, auth := errors.AsType[rpcmsg.AuthError](err)
+	if auth || errors.Is(err, context.Canceled) {
+		return m.fail(err)
+	}
+	errno := lockclient.Errno(err)
+	switch errno {
+	case syscall.ENOLCK:
+		m.complain(err)
+	case syscall.ESTALE:
+		m.table.lose(n)
+	}
+	return fuse.Status(errno)
+}
+
+// lostLock makes reads and writes fail that rely on a lock which another client
+// has got, until the owner unlocks or closes the file.
+func (m *Mount) lostLock(handle []byte, owner lockclient.Owner) {
+	n := m.table.known(handle)
+	if n == nil {
+		return
+	}
+	for _, f := range m.files.of(n) {
+		f.lockers.lose(owner)
+	}
+	m.noting.RLock()
+	defer m.noting.RUnlock()
+	if !m.noted {
+		m.notes.Go(func() { _ = m.server.InodeNotify(n.id, 0, 0) }) // so that reads come here
+	}
+}
+
+func (l *lockers) add(o lockclient.Owner) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.owners == nil {
+		l.owners = make(map[lockclient.Owner]bool)
+	}
+	l.owners[o] = true
+}
+
+// remove ends a loss too.
+func (l *lockers) remove(o lockclient.Owner) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.owners[o] {
+		delete(l.owners, o)
+		l.lost.Store(false)
+	}
+}
+
+// all returns the owners.
+func (l *lockers) all() []lockclient.Owner {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.owners))
+}
+
+func (l *lockers) lose(o lockclient.Owner) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.owners[o] {
+		l.lost.Store(true)
+	}
+}

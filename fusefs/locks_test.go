@@ -1,0 +1,396 @@
+package fusefs
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/lockclient"
+	"github.com/nfsrdma/nfsrdma/nfs/nlm4"
+	"github.com/nfsrdma/nfsrdma/nfs/nlm4/nlm4test"
+)
+
+// locking makes the mounts of a server share locks by a lock manager.
+func locking(t *testing.T, nlm *nlm4test.Server) func(*Config) {
+	return func(c *Config) {
+		var err error
+		c.Locks, err = lockclient.New(t.Context(), lockclient.Config{
+			Server: lockclient.Server{NFS: nlm, Conn: nlm.Conn, Host: "127.0.0.1"}, NoCallback: true, Log: discard,
+		})
+		require.NoError(t, err)
+		t.Cleanup(c.Locks.Close)
+	}
+}
+
+// A locker is a process with a file open.
+type locker struct {
+	*exec.Cmd
+	t   *testing.T
+	in  io.WriteCloser
+	out *bufio.Scanner
+}
+
+func newLocker(t *testing.T, path string) *locker {
+	l := &locker{Cmd: child(t, nil, "lock", path), t: t}
+	l.Stderr = os.Stderr
+	var err error
+	l.in, err = l.StdinPipe()
+	require.NoError(t, err)
+	out, err := l.StdoutPipe()
+	require.NoError(t, err)
+	l.out = bufio.NewScanner(out)
+	require.NoError(t, l.Start())
+	t.Cleanup(func() {
+		_ = l.Process.Kill()
+		_ = l.Wait()
+	})
+	l.says("ready")
+	return l
+}
+
+// ask makes the process do something; says returns once it has.
+func (l *locker) ask(words string) { fmt.Fprintln(l.in, words) }
+
+func (l *locker) says(want string) {
+	l.t.Helper()
+	require.True(l.t, l.out.Scan(), "the process has ended")
+	require.Equal(l.t, want, l.out.Text())
+}
+
+func (l *locker) does(words, want string) {
+	l.t.Helper()
+	l.ask(words)
+	l.says(want)
+}
+
+// lockFile is a child that locks a file as it is told on its standard input.
+func lockFile(args []string) error {
+	f, err := os.OpenFile(args[0], os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	kinds := map[string]int16{"shared": unix.F_RDLCK, "exclusive": unix.F_WRLCK, "none": unix.F_UNLCK}
+	flocks := map[string]int{"shared": unix.LOCK_SH, "exclusive": unix.LOCK_EX, "none": unix.LOCK_UN}
+	in := bufio.NewScanner(os.Stdin)
+	for in.Scan() {
+		w := strings.Fields(in.Text())
+		var lk unix.Flock_t
+		if len(w) > 2 {
+			lk.Type = kinds[w[1]]
+			_, _ = fmt.Sscan(w[2], &lk.Start)
+			_, _ = fmt.Sscan(w[3], &lk.Len)
+		}
+		switch w[0] {
+		case "try":
+			err = unix.FcntlFlock(f.Fd(), unix.F_SETLK, &lk)
+		case "wait":
+			err = unix.FcntlFlock(f.Fd(), unix.F_SETLKW, &lk)
+		case "ofd":
+			err = unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lk)
+		case "get":
+			err = unix.FcntlFlock(f.Fd(), unix.F_GETLK, &lk)
+			if err == nil {
+				fmt.Println(lk.Type, lk.Start, lk.Len, lk.Pid)
+				continue
+			}
+		case "flock":
+			err = unix.Flock(int(f.Fd()), flocks[w[1]])
+		case "tryflock":
+			err = unix.Flock(int(f.Fd()), flocks[w[1]]|unix.LOCK_NB)
+		case "reopen":
+			f.Close()
+			f, err = os.OpenFile(args[0], os.O_RDWR, 0)
+		case "other": // the close of another descriptor unlocks too
+			var g *os.File
+			if g, err = os.Open(args[0]); err == nil {
+				err = g.Close()
+			}
+		case "write":
+			_, err = f.WriteAt([]byte(w[1]), 0)
+		case "read":
+			p := make([]byte, 100)
+			var n int
+			if n, err = f.ReadAt(p, 0); err == nil || err == io.EOF {
+				fmt.Printf("%q\n", p[:n])
+				continue
+			}
+		case "add": // one to the number in the file, many times, each under a lock
+			err = add(f, w[1] == "flock")
+		}
+		fmt.Println(word(err))
+	}
+	return nil
+}
+
+const adds = 100
+
+func add(f *os.File, flock bool) error {
+	set := func(kind int16, how int) error {
+		if flock {
+			return unix.Flock(int(f.Fd()), how)
+		}
+		return unix.FcntlFlock(f.Fd(), unix.F_SETLKW, &unix.Flock_t{Type: kind})
+	}
+	p := make([]byte, 8)
+	for range adds {
+		if err := set(unix.F_WRLCK, unix.LOCK_EX); err != nil {
+			return err
+		}
+		if _, err := f.ReadAt(p, 0); err != nil {
+			return err
+		}
+		binary.BigEndian.PutUint64(p, binary.BigEndian.Uint64(p)+1)
+		if _, err := f.WriteAt(p, 0); err != nil {
+			return err
+		}
+		if err := set(unix.F_UNLCK, unix.LOCK_UN); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestLocksBetween checks locks of fcntl and of flock between processes of one mount and
+// of two (RNLM-LINUX-8).
+func TestLocksBetween(t *testing.T) {
+	for _, mounts := range []int{1, 2} {
+		t.Run(fmt.Sprint(mounts), func(t *testing.T) {
+			s, nlm := newServer(t, nil), nlm4test.New(t)
+			put(t, s.file("a"), []byte("x"))
+			one := s.mount(locking(t, nlm))
+			two := one
+			if mounts > 1 {
+				two = s.mount(locking(t, nlm))
+			}
+			a, b := newLocker(t, one.file("a")), newLocker(t, two.file("a"))
+			a.does("try exclusive 0 10", "ok")
+			b.does("try shared 9 1", "EAGAIN")
+			b.does("try shared 10 0", "ok")
+			a.does("try exclusive 5 20", "EAGAIN")
+			pid := a.Process.Pid
+			if mounts > 1 {
+				pid = 0 // another host's, for all that the server says
+			}
+			b.does("get exclusive 0 0", fmt.Sprintf("%d 0 10 %d", unix.F_WRLCK, pid))
+			b.does("get shared 10 5", fmt.Sprintf("%d 10 5 0", unix.F_UNLCK))
+			b.ask("wait exclusive 3 1")
+			a.does("try none 0 10", "ok")
+			b.says("ok")
+			a.does("try shared 3 1", "EAGAIN")
+			b.does("other", "ok")
+			a.does("try exclusive 0 0", "ok")
+
+			// A lock of flock(2) is one of the whole file at the server.
+			b.does("tryflock shared", "EAGAIN")
+			a.does("reopen", "ok")
+			b.does("tryflock shared", "ok")
+			a.does("tryflock shared", "ok")
+			a.does("tryflock exclusive", "EAGAIN")
+			a.ask("flock exclusive")
+			b.does("flock none", "ok")
+			a.says("ok")
+			b.does("tryflock shared", "EAGAIN")
+			a.does("flock none", "ok")
+			b.does("tryflock exclusive", "ok")
+			require.NoError(t, b.Process.Kill()) // its locks go with it
+			a.does("wait exclusive 0 0", "ok")
+			a.does("reopen", "ok")
+			assert.Zero(t, nlm.Waiting())
+			eventuallyFree(t, nlm)
+		})
+	}
+}
+
+// eventuallyFree waits until nobody has a lock: the kernel does not wait for the
+// release of a file.
+func eventuallyFree(t *testing.T, nlm *nlm4test.Server) {
+	t.Helper()
+	for range 2000 {
+		free := true
+		for _, a := range nlm.Log() {
+			free = free && len(nlm.Held(string(a.Lock.Handle))) == 0
+		}
+		if free {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Error("locks are left")
+}
+
+// TestLocksOFD checks that locks of open files go when their file is closed.
+func TestLocksOFD(t *testing.T) {
+	s, nlm := newServer(t, nil), nlm4test.New(t)
+	put(t, s.file("a"), []byte("x"))
+	m := s.mount(locking(t, nlm))
+	a, b := newLocker(t, m.file("a")), newLocker(t, m.file("a"))
+	a.does("ofd exclusive 0 0", "ok")
+	a.does("other", "ok")
+	b.does("ofd shared 0 0", "EAGAIN")
+	a.does("reopen", "ok")
+	b.does("wait shared 0 0", "ok")
+}
+
+// TestLocksFresh has processes of two mounts add to a number in a file, under
+// locks, with the file open all the time.
+func TestLocksFresh(t *testing.T) {
+	for _, kind := range []string{"fcntl", "flock"} {
+		t.Run(kind, func(t *testing.T) {
+			s, nlm := newServer(t, nil), nlm4test.New(t)
+			put(t, s.file("a"), make([]byte, 8))
+			var all []*locker
+			for range 2 {
+				m := s.mount(locking(t, nlm))
+				all = append(all, newLocker(t, m.file("a")), newLocker(t, m.file("a")))
+			}
+			for _, l := range all {
+				l.ask("add " + kind)
+			}
+			for _, l := range all {
+				l.says("ok")
+			}
+			data, err := os.ReadFile(s.file("a"))
+			require.NoError(t, err)
+			assert.EqualValues(t, adds*len(all), binary.BigEndian.Uint64(data))
+		})
+	}
+}
+
+// TestLocksSignal checks that a signal ends a wait, at the server too, and that
+// SIGKILL does (RNLM-LINUX-2).
+func TestLocksSignal(t *testing.T) {
+	s, nlm := newServer(t, nil), nlm4test.New(t)
+	put(t, s.file("a"), []byte("x"))
+	m := s.mount(locking(t, nlm))
+	a := newLocker(t, m.file("a"))
+	a.does("flock exclusive", "ok")
+	cmd := exec.Command("flock", "--timeout", "0.1", m.file("a"), "true") // a timer's signal ends the wait
+	var exit *exec.ExitError
+	require.ErrorAs(t, cmd.Run(), &exit)
+	assert.Equal(t, 1, exit.ExitCode())
+
+	b := newLocker(t, m.file("a"))
+	calls := nlm.Count(nlm4.ProcLock)
+	b.ask("wait exclusive 0 0")
+	c := newLocker(t, m.file("a"))
+	c.ask("flock exclusive")
+	for m.ops.count() < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	require.NoError(t, b.Process.Kill())
+	require.Error(t, b.Wait())
+	assert.Equal(t, calls, nlm.Count(nlm4.ProcLock), "conflicts within the mount take no call")
+	a.does("flock none", "ok")
+	c.says("ok")
+}
+
+// TestLocksLocal checks that the kernel keeps the locks that must hold on this
+// host only.
+func TestLocksLocal(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		posix, flock bool
+	}{{"posix", true, false}, {"flock", false, true}, {"all", true, true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			s, nlm := newServer(t, nil), nlm4test.New(t)
+			put(t, s.file("a"), []byte("x"))
+			m := s.mount(func(c *Config) {
+				locking(t, nlm)(c)
+				c.LocalPOSIX, c.LocalFlock = tt.posix, tt.flock
+			})
+			a, b := newLocker(t, m.file("a")), newLocker(t, m.file("a"))
+			a.does("try exclusive 0 1", "ok")
+			b.does("try exclusive 0 1", "EAGAIN")
+			assert.Equal(t, tt.posix, nlm.Count(nlm4.ProcLock) == 0)
+			a.does("try none 0 1", "ok")
+			calls := nlm.Count(nlm4.ProcLock)
+			a.does("tryflock exclusive", "ok")
+			b.does("tryflock exclusive", "EAGAIN")
+			assert.Equal(t, tt.flock, nlm.Count(nlm4.ProcLock) == calls)
+		})
+	}
+}
+
+// TestLocksLost checks that reads and writes fail through a file whose lock
+// another client has got, until the lock is given up.
+func TestLocksLost(t *testing.T) {
+	s, nlm := newServer(t, nil), nlm4test.New(t)
+	put(t, s.file("a"), []byte("x"))
+	m := s.mount(locking(t, nlm))
+	a, b := newLocker(t, m.file("a")), newLocker(t, m.file("a"))
+	a.does("try exclusive 0 1", "ok")
+	a.does("read", `"x"`)
+	m.lostLock(m.table.child(m.table.node(1), "a").fh, onlyOwner(t, m))
+	a.does("write y", "EIO")
+	for a.ask("read"); ; a.ask("read") { // the kernel drops its pages soon
+		require.True(t, a.out.Scan())
+		if a.out.Text() == "EIO" {
+			break
+		}
+	}
+	b.does("write z", "ok")
+	a.does("try none 0 1", "ok")
+	a.does("write y", "ok")
+	b.does("read", `"y"`)
+}
+
+func onlyOwner(t *testing.T, m *mounted) lockclient.Owner {
+	for _, f := range m.files.of(m.table.child(m.table.node(1), "a")) {
+		for _, o := range f.lockers.all() {
+			return o
+		}
+	}
+	require.Fail(t, "no file is locked")
+	return lockclient.Owner{}
+}
+
+// TestLocksMany has 1,000 open files wait for one byte: each gets the lock once.
+func TestLocksMany(t *testing.T) {
+	const many = 1000
+	s, nlm := newServer(t, nil), nlm4test.New(t)
+	put(t, s.file("a"), []byte("x"))
+	m := s.mount(locking(t, nlm))
+	lock := func(f *os.File, kind int16) error {
+		return unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLKW, &unix.Flock_t{Type: kind, Len: 1})
+	}
+	first := open(t, m.file("a"), os.O_RDWR)
+	require.NoError(t, lock(first, unix.F_WRLCK))
+	var all sync.WaitGroup
+	var inside, got atomic.Int32 // atomic because the race detector does not know the lock
+	for range many {
+		f := open(t, m.file("a"), os.O_RDWR)
+		all.Go(func() {
+			assert.NoError(t, lock(f, unix.F_WRLCK))
+			assert.EqualValues(t, 1, inside.Add(1))
+			got.Add(1)
+			inside.Add(-1)
+			assert.NoError(t, lock(f, unix.F_UNLCK))
+		})
+	}
+	for m.ops.count() < many {
+		time.Sleep(time.Millisecond)
+	}
+	require.NoError(t, lock(first, unix.F_UNLCK))
+	all.Wait()
+	assert.EqualValues(t, many, got.Load())
+}
+
+// count returns the number of requests under way.
+func (s *ops) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.all)
+}
