@@ -35,7 +35,7 @@ func (x *compound) newUse() *use {
 		u = new(use)
 	}
 	u.Begin(x.server.realm, x.call.Peer, &x.call.Cred, x.reply)
-	if x.session != nil {
+	if x.session != nil && x.minor > nfs4.Minor0 { // in version 4.0 anybody may name any client
 		u.Client = x.session.ClientID()
 	}
 	x.uses = append(x.uses, u)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -107,6 +108,22 @@ var delegations40 = []Scenario{
 			}
 		}
 		<-done
+	}},
+	{Name: "a delegation is recalled, whatever client the COMPOUND has named before", By: "RFC 7530, 10.4.4: anybody can know a client ID", run: func(t *T) {
+		o, b, id := t.delegated40()
+		other := t.plain()
+		calls := [][]op{
+			{releaseLockOwner(o.client.id, "none"), putFH(t.dir()), remove("f")},
+			{{nfs4.OpRenew, &nfs4.ClientIDArgs{ClientID: o.client.id}, status()}, putFH(o.fh), setAttr(nfs4.StateID{}, mode(0o600))},
+		}
+		for _, call := range calls {
+			assert.Equal(t, nfs4.ErrDelay, other.compound(call...).status)
+		}
+		b.recalled()
+		o.want(nfs4.OK, putFH(o.fh), delegReturn(id))
+		for _, call := range slices.Backward(calls) {
+			other.want(nfs4.OK, call...)
+		}
 	}},
 	{Name: "RENEW while the callback does not work", By: "RFC 7530, 16.28.4: NFS4ERR_CB_PATH_DOWN to a client with delegations, whose lease is renewed all the same", Linux: "it does not say so within 10 s", run: func(t *T) {
 		o, b, id := t.delegated40()
