@@ -197,6 +197,26 @@ func TestBackSlots(t *testing.T) {
 	assert.Equal(t, nfs4.SeqBackchannelFault, w.Flags(s))
 }
 
+// TestDelegateUnrecorded checks that a client whose record cannot be written, because
+// the disk is full, gets no delegation, and holds up no change: after a crash nobody
+// would wait for that client. It gets one when the disk has room again.
+func TestDelegateUnrecorded(t *testing.T) {
+	g := newSaga(t)
+	s := g.callable("a")
+	g.open(s, "o", "x", nfs4.ShareRead, 0, "open")
+	g.shelf.failing = true
+	_, status := g.Delegate(s, &Delegate{Key: "x"}, "refused")
+	want(t, "a delegation without a record", status, nfs4.ErrDelay)
+	assert.Equal(t, 1, g.releases("refused"))
+	assert.Zero(t, g.Counts().Granted)
+	g.shelf.failing = false
+	g.sleep(retryEvery)
+	d := g.delegate(s, "x", "delegated")
+	assert.True(t, g.Outstanding(d))
+	g.crash()
+	assert.True(t, g.Trusted())
+}
+
 // TestReclaimDelegation checks that changes wait after a restart until clients that
 // had delegations have reclaimed these, or can no longer, and that only such a
 // client may reclaim one.
