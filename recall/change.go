@@ -33,6 +33,7 @@ type Change struct {
 type begun struct {
 	group *group
 	key   string // empty if there is no holder to wait for
+	reads bool   // so the group does not count it
 }
 
 // Blind reports whether ch may proceed without naming its objects, because
@@ -65,13 +66,30 @@ func (t *Table) Begin(ch *Change, client uint64, key []byte) (ready bool) {
 	if free {
 		return true
 	}
-	now := t.config.Now()
+	return t.recall(ch, client, key, begun{group: g})
+}
+
+// BeginRead is Begin for a use of an object that changes nothing: it recalls the
+// object from a holder that changes the object by itself. It keeps nobody from
+// holding the object, so a use that lasts must be seen otherwise.
+func (t *Table) BeginRead(ch *Change, client uint64, key []byte) (ready bool) {
+	if !t.Written() {
+		return true
+	}
+	if ch.on == nil {
+		ch.on = ch.few[:0]
+	}
+	return t.recall(ch, client, key, begun{group: t.group(key), reads: true})
+}
+
+// recall recalls an object on behalf of ch, and makes ch wait for the holders.
+func (t *Table) recall(ch *Change, client uint64, key []byte, in begun) (ready bool) {
+	now, g := t.config.Now(), in.group
 	var told []*Holder
 	g.mu.Lock()
-	in := begun{group: g}
 	if o := g.get(key, now); o != nil {
 		for _, h := range o.holders {
-			if !h.minds(client) {
+			if !h.minds(client) || in.reads && h.Writer == nil {
 				continue
 			}
 			if h.mark() {
@@ -139,6 +157,25 @@ func (ch *Change) freed() {
 	}
 }
 
+// Await waits for done on behalf of a party, as Wait does for holders: no longer
+// than Patience, and only if the party has a place.
+func (t *Table) Await(ctx context.Context, party fairshare.Name, done <-chan struct{}) error {
+	if !t.places.Take(party) {
+		return ErrPutOff
+	}
+	defer t.places.Give(party)
+	timer := time.NewTimer(Patience)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-timer.C:
+		return ErrPutOff
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // Wait waits until no holder is left that Begin has met. ch is made by a party,
 // which has only a share of the changes that may wait. The error is ErrPutOff, or
 // the cause of ctx's end; ch is then Done.
@@ -183,7 +220,9 @@ func (t *Table) Done(ch *Change) {
 		if in.key != "" {
 			in.group.leave(in.key, ch)
 		}
-		in.group.tally.end()
+		if !in.reads {
+			in.group.tally.end()
+		}
 	}
 	clear(ch.on)
 	ch.on, ch.deadline = ch.on[:0], time.Time{}

@@ -10,6 +10,10 @@
 // counted, and then looks for holders. So the later of the two sees the other. The
 // counts are of groups of objects, in one atomic word each.
 //
-// While nothing is held, a change costs two additions (Table.Blind). The package
+// A holder may change its object by itself (Holder.Writer). Then the object has no
+// other holder, and readers recall it too (Table.BeginRead).
+//
+// While nothing is held, a change costs two additions (Table.Blind), and a reader
+// one load (Table.Written). The package
 // must not know what a holder is, how it is told, or what an object is.
 package recall

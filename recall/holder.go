@@ -9,6 +9,12 @@ type Holder struct {
 	Owner uint64
 	Mild  bool
 
+	// Writer is not nil if the holder may change the object by itself, and nobody
+	// else learns of that: the object then has no other holder, and others must
+	// call BeginRead before they use the object. Table.Writer returns the holder to
+	// those who need to ask.
+	Writer any
+
 	// Recall tells the holder to return the object. It is called at most once,
 	// after Confirm, with no lock held, and must not wait.
 	Recall func()
@@ -28,7 +34,8 @@ type Holder struct {
 func (h *Holder) minds(client uint64) bool { return !h.Mild || client == 0 || h.Owner != client }
 
 // Hold makes h a holder of an object. It returns false if a change of the object
-// may be under way, or if one has recalled the object lately: then h is nothing.
+// may be under way, if one has recalled the object lately, or if h and another
+// holder exclude each other: then h is nothing.
 // Otherwise Confirm or Return must follow. What the caller learns of the object
 // after Hold is current: a later change finds h.
 func (t *Table) Hold(h *Holder, key []byte) bool {
@@ -39,11 +46,14 @@ func (t *Table) Hold(h *Holder, key []byte) bool {
 	// the count looks for it there.
 	g.mu.Lock()
 	o := g.make(key, now)
-	if o.until > now {
+	if o.until > now || len(o.holders) > 0 && (h.Writer != nil || o.holders[0].Writer != nil) {
 		g.mu.Unlock()
 		return false
 	}
 	o.holders = append(o.holders, h)
+	if h.Writer != nil {
+		t.writers.Add(1)
+	}
 	blind := !t.all.hold()
 	busy := !g.tally.hold()
 	g.mu.Unlock()
@@ -68,6 +78,44 @@ func (h *Holder) Confirm() bool {
 	defer h.group.mu.Unlock()
 	h.confirmed = !h.recalled && !h.over
 	return h.confirmed
+}
+
+// Written reports whether any object has a holder with a Writer, or may have had one
+// of an earlier Table (Fenced).
+func (t *Table) Written() bool { return t != nil && t.writers.Load() > 0 }
+
+// Fenced reports whether nobody may read anything, because of holders of an earlier
+// Table (Config.Writing).
+func (t *Table) Fenced() bool {
+	switch {
+	case t == nil, !t.fenced.Load():
+		return false
+	case t.config.Writing():
+		return true
+	case t.fenced.CompareAndSwap(true, false):
+		t.writers.Add(-1)
+	}
+	return false
+}
+
+// Writer returns the confirmed holder with a Writer that an object has, or nil if
+// there is none but that of client, which may be 0.
+func (t *Table) Writer(client uint64, key []byte) *Holder {
+	if !t.Written() {
+		return nil
+	}
+	g := t.group(key)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	o := g.get(key, t.config.Now())
+	if o == nil || len(o.holders) == 0 {
+		return nil
+	}
+	h := o.holders[0]
+	if h.Writer == nil || !h.confirmed || client != 0 && h.Owner == client {
+		return nil
+	}
+	return h
 }
 
 // Break recalls the object on behalf of a change that the Table does not know.
@@ -115,6 +163,9 @@ func (h *Holder) Return() {
 		ch.freed()
 	}
 	h.waiters = nil
+	if h.Writer != nil {
+		t.writers.Add(-1)
+	}
 	t.all.drop()
 	g.tally.drop()
 	g.forget(h.key, t.config.Now())

@@ -15,18 +15,24 @@ type Config struct {
 	// Pause is how long an object cannot be held after a change has recalled it,
 	// so that recalls do not follow each other for ever.
 	Pause time.Duration
+
+	// Writing, if not nil, reports whether holders of an earlier Table may still
+	// change objects by themselves. Once it has returned false, none may.
+	Writing func() bool
 }
 
 // A Table is the objects that are held. An object is named by a key. Its methods
 // are safe for concurrent use. The nil Table has no holders and lets every change
 // pass.
 type Table struct {
-	config Config
-	seed   maphash.Seed
-	all    tally
-	groups [groups]group
-	places *places
-	named  atomic.Int64 // changes must name their objects until this time; see Hold
+	config  Config
+	seed    maphash.Seed
+	all     tally
+	groups  [groups]group
+	places  *places
+	writers atomic.Int64 // holders with a Writer
+	fenced  atomic.Bool  // Config.Writing has not yet returned false: that counts as a writer
+	named   atomic.Int64 // changes must name their objects until this time; see Hold
 }
 
 // groups is the number of groups of objects. A change under way keeps objects of
@@ -70,7 +76,12 @@ func (t *tally) drop()      { t.n.Add(^uint64(holder - 1)) }
 
 // New returns a Table without holders.
 func New(c Config) *Table {
-	return &Table{config: c, seed: maphash.MakeSeed(), places: newPlaces()}
+	t := &Table{config: c, seed: maphash.MakeSeed(), places: newPlaces()}
+	if c.Writing != nil {
+		t.fenced.Store(true)
+		t.writers.Store(1)
+	}
+	return t
 }
 
 func (t *Table) group(key []byte) *group { return &t.groups[maphash.Bytes(t.seed, key)%groups] }

@@ -312,3 +312,98 @@ func BenchmarkChange(b *testing.B) {
 		})
 	}
 }
+
+// TestWriter checks that a holder which changes its object by itself excludes others,
+// and that readers recall it, and no other holder.
+func TestWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := newTable()
+		reader, recalls := held(t, table, 1, true, "r")
+		assert.False(t, table.Hold(&Holder{Owner: 1, Writer: "w"}, []byte("r")), "another holds it")
+		var ch Change
+		assert.False(t, table.Written())
+		assert.True(t, table.BeginRead(&ch, 2, []byte("r")))
+
+		told := new(atomic.Int32)
+		w := &Holder{Owner: 1, Mild: true, Writer: "w", Recall: func() { told.Add(1) }}
+		require.True(t, table.Hold(w, []byte("x")))
+		assert.Nil(t, table.Writer(2, []byte("x")), "the client does not know yet")
+		require.True(t, w.Confirm())
+		assert.True(t, table.Written())
+		assert.False(t, table.Hold(&Holder{Owner: 1}, []byte("x")))
+		assert.Equal(t, w, table.Writer(2, []byte("x")))
+		assert.Equal(t, w, table.Writer(0, []byte("x")))
+		assert.Nil(t, table.Writer(1, []byte("x")))
+		assert.Nil(t, table.Writer(2, []byte("r")))
+		assert.Nil(t, table.Writer(2, []byte("y")))
+
+		assert.True(t, table.BeginRead(&ch, 2, []byte("r")), "readers leave readers alone")
+		assert.True(t, table.BeginRead(&ch, 1, []byte("x")), "its own client")
+		assert.True(t, table.Begin(&ch, 1, []byte("x")))
+		table.Done(&ch)
+		assert.Zero(t, told.Load())
+		assert.False(t, table.BeginRead(&ch, 2, []byte("x")))
+		time.AfterFunc(100*time.Millisecond, w.Return)
+		start := time.Now()
+		require.NoError(t, table.Wait(t.Context(), &ch, fairshare.Name{}))
+		assert.Equal(t, 100*time.Millisecond, time.Since(start))
+		assert.True(t, table.BeginRead(&ch, 2, []byte("x")))
+		table.Done(&ch)
+		assert.EqualValues(t, 1, told.Load())
+		assert.Zero(t, recalls.Load())
+		assert.False(t, table.Written())
+		assert.False(t, table.Hold(new(Holder), []byte("x")), "the pause")
+		reader.Return()
+		for i := range table.groups {
+			assert.Zero(t, table.groups[i].tally.n.Load())
+		}
+	})
+}
+
+// TestFenced checks that readers are put off while holders of an earlier Table may
+// change objects, and not after that.
+func TestFenced(t *testing.T) {
+	writing := true
+	table := New(Config{Now: func() time.Duration { return 0 }, Writing: func() bool { return writing }})
+	assert.True(t, table.Written())
+	assert.True(t, table.Fenced())
+	writing = false
+	assert.False(t, table.Fenced())
+	assert.False(t, table.Written())
+	writing = true
+	assert.False(t, table.Fenced())
+	var none *Table
+	assert.False(t, none.Written() || none.Fenced())
+}
+
+// TestAwait checks that a wait ends with its cause, with Patience or with its context,
+// and that a party has only a share of the places.
+func TestAwait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := newTable()
+		done := make(chan struct{})
+		var wg sync.WaitGroup
+		var refused atomic.Int32
+		start := time.Now()
+		for range maxWaiting {
+			wg.Go(func() {
+				if err := table.Await(context.Background(), fairshare.Name{}, done); err != nil {
+					assert.ErrorIs(t, err, ErrPutOff)
+					refused.Add(1)
+				}
+			})
+		}
+		synctest.Wait()
+		assert.EqualValues(t, maxWaiting/2, refused.Load())
+		close(done)
+		wg.Wait()
+		assert.Equal(t, time.Duration(0), time.Since(start))
+		ctx, cancel := context.WithCancelCause(context.Background())
+		gone := errors.New("gone")
+		cancel(gone)
+		never := make(chan struct{})
+		assert.ErrorIs(t, table.Await(ctx, fairshare.Name{}, never), gone)
+		assert.ErrorIs(t, table.Await(context.Background(), fairshare.Name{}, never), ErrPutOff)
+		assert.Equal(t, Patience, time.Since(start))
+	})
+}
