@@ -109,6 +109,10 @@ type ServerConfig struct {
 	// they open and read files without calls.
 	NoDelegations bool
 
+	// WriteDelegations lets clients of version 4 get delegations for writing too, by
+	// which they write and lock files without calls, of files in exclusive exports.
+	WriteDelegations bool
+
 	// Owners, if not nil, translates the numbers of users and groups to and
 	// from names in version 4; nil means numbers. The caller closes it after
 	// the Server.
@@ -174,8 +178,8 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		Exports: cfg.Exports, Key: cfg.Key, MaxPayload: cfg.MaxPayload,
 		Names: cfg.Names, Groups: cfg.Groups, Grants: keeper, Log: cfg.Log,
 	}
-	if config.Trusted = state.Trusted; minors && !cfg.NoDelegations {
-		config.Holders = recall.New(recall.Config{Now: clock(), Pause: delegationPause})
+	if config.Trusted = state.Trusted; minors {
+		config.Holders = cfg.holders(state.State)
 	}
 	exported, err := realm.New(config)
 	if err != nil {
@@ -188,6 +192,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	server.Register(mux)
 	four := nfs4server.New(nfs4server.Config{
 		Realm: exported, State: state.State, Lease: cfg.Lease4, ID: serverID(cfg.Key), Minors: cfg.Minors, Owners: cfg.Owners,
+		NoDelegations: cfg.NoDelegations, WriteDelegations: cfg.WriteDelegations,
 	})
 	if minors {
 		four.Register(mux)
@@ -246,6 +251,17 @@ const (
 // delegationPause is how long a file is not delegated after a recall: whoever
 // changes it will probably change it again.
 const delegationPause = 30 * time.Second
+
+// holders returns the table of delegations of version 4, or nil if there can be none.
+func (c *ServerConfig) holders(state *nfs4state.State) *recall.Table {
+	config := recall.Config{Now: clock(), Pause: delegationPause}
+	if state.Grace().Writes > 0 || c.WriteDelegations && state.Writing() {
+		config.Writing = state.Writing
+	} else if c.NoDelegations {
+		return nil
+	}
+	return recall.New(config)
+}
 
 // clock returns a function that returns the time since the call of clock.
 func clock() func() time.Duration {

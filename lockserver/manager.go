@@ -9,6 +9,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs4state"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
 // A manager is a version of NLM.
@@ -85,9 +86,12 @@ func (q *request) test(ctx context.Context, a *nlm4.TestArgs) (nlm4.Status, nlm4
 	if q.server.state.InGrace(q.session) {
 		return nlm4.DeniedGrace, nlm4.Holder{}
 	}
-	args, _, status := q.lockArgs(ctx, &a.Lock, a.Exclusive)
+	args, h, status := q.lockArgs(ctx, &a.Lock, a.Exclusive)
 	if status != nlm4.Granted {
 		return status, nlm4.Holder{}
+	}
+	if err := q.BeforeRead(ctx, h); err != nil {
+		return q.status(err), nlm4.Holder{}
 	}
 	d, s := q.server.state.TestLock(q.session, args)
 	return statusOf(s), holderOf(&d)
@@ -109,6 +113,15 @@ func lock(ctx context.Context, m manager, c *oncrpc.Call, r *oncrpc.Reply) ([]by
 	return a.Lock.Caller, res, nil
 }
 
+// before waits for clients of version 4 that use a file without calls, in the way of a
+// lock or of a SHARE.
+func (q *request) before(ctx context.Context, h vfs.Handle, change bool) error {
+	if change {
+		return q.BeforeOpenWrite(ctx, h)
+	}
+	return q.BeforeRead(ctx, h)
+}
+
 func (q *request) lock(ctx context.Context, vers uint32, a *nlm4.LockArgs) nlm4.Status {
 	s := q.server
 	args, h, status := q.lockArgs(ctx, &a.Lock, a.Exclusive)
@@ -116,8 +129,8 @@ func (q *request) lock(ctx context.Context, vers uint32, a *nlm4.LockArgs) nlm4.
 		return status
 	}
 	args.Reclaim = a.Reclaim
-	if a.Exclusive && !a.Reclaim { // clients of version 4 lock a file that is delegated to them without a call
-		if err := q.BeforeOpenWrite(ctx, h); err != nil {
+	if !a.Reclaim { // clients of version 4 lock a file that is delegated to them without a call
+		if err := q.before(ctx, h, a.Exclusive); err != nil {
 			return q.status(err)
 		}
 	}
@@ -258,8 +271,8 @@ func (q *request) share(ctx context.Context, a *nlm4.ShareArgs) nlm4.Status {
 	if status != nlm4.Granted {
 		return status
 	}
-	if change && !a.Reclaim {
-		if err := q.BeforeOpenWrite(ctx, h); err != nil {
+	if !a.Reclaim {
+		if err := q.before(ctx, h, change); err != nil {
 			return q.status(err)
 		}
 	}

@@ -114,3 +114,18 @@ func BenchmarkCompound(b *testing.B) {
 		})
 	}
 }
+
+// TestAllocsUndelegated checks that the hot operations allocate no more if clients could
+// have delegations of other clients' files, and have none.
+func TestAllocsUndelegated(t *testing.T) {
+	g, _ := writeRig(t)
+	file := g.file("f")
+	request := nfs4.BitmapOf(nfs4.AttrType, nfs4.AttrChange, nfs4.AttrSize, nfs4.AttrTimeModify)
+	for name, steps := range map[string][]step{
+		"GETATTR": {file, {nfs4.OpGetAttr, &nfs4.GetAttrArgs{Request: request}, nil}},
+		"READ":    {file, {nfs4.OpRead, &nfs4.ReadArgs{StateID: nfs4.BypassStateID, Count: 4096}, nil}},
+		"WRITE":   {file, {nfs4.OpWrite, &nfs4.WriteArgs{StateID: nfs4.AnonymousStateID, Data: []byte("data")}, nil}},
+	} {
+		assert.LessOrEqual(t, testing.AllocsPerRun(100, g.hot(steps...)), racetest.PoolLosses(4), name)
+	}
+}

@@ -30,6 +30,9 @@ var (
 	ofPath = nfs4.BitmapOf(nfs4.AttrCaseInsensitive, nfs4.AttrCasePreserving, nfs4.AttrChownRestricted,
 		nfs4.AttrMaxLink, nfs4.AttrMaxName, nfs4.AttrNoTrunc)
 
+	// ofData are those that a client with a delegation for writing changes by itself.
+	ofData = nfs4.BitmapOf(nfs4.AttrChange, nfs4.AttrSize, nfs4.AttrTimeMetadata, nfs4.AttrTimeModify)
+
 	// supported1 are the attributes of minor version 1; later has those of
 	// minor version 2.
 	later      = nfs4.BitmapOf(nfs4.AttrChangeAttrType, nfs4.AttrModeUmask, nfs4.AttrXattrSupport)
@@ -136,11 +139,20 @@ func (x *compound) fill(ctx context.Context, o *object, request *nfs4.Bitmap, ou
 	if err := x.work(ctx, o); err != nil {
 		return x.status(err)
 	}
-	a, err := o.use.Export.FS.GetAttr(ctx, &o.use.Cred, o.h) // as attr, with a copy less
+	a, err := x.attrFor(ctx, o, &want)
 	if err != nil {
 		return x.status(err)
 	}
 	return x.fillFrom(ctx, o, &a, want, out)
+}
+
+// attrFor returns the attributes of an object that is not a pseudo node, as far as
+// want needs them: another client may have to be asked for some.
+func (x *compound) attrFor(ctx context.Context, o *object, want *nfs4.Bitmap) (vfs.Attr, error) {
+	if want.Any(&ofData) {
+		return o.use.GetAttr(ctx, o.h)
+	}
+	return o.use.Export.FS.GetAttr(ctx, &o.use.Cred, o.h)
 }
 
 // fillFrom is fill with attributes that are known already.

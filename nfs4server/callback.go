@@ -58,7 +58,7 @@ type callback struct {
 	op        nfs4.CBOp // 0: CB_NULL, of version 4.0 alone
 	args      nfs4.Message
 	referring *nfs4.ReferringCalls // may be nil
-	hint      bool                 // nobody waits for its effect
+	hint      bool                 // recalls go first
 
 	// wanted reports whether the call is of any use yet.
 	wanted func() bool
@@ -66,7 +66,12 @@ type callback struct {
 	// pause is the time before the next attempt; 0 means callbackRetry.
 	pause time.Duration
 
-	taken   func()       // is called when the client has taken the call; may be nil
+	taken func() // is called when the client has taken the call; may be nil
+
+	// answered, if not nil, is called with each answer of the client: the status of the
+	// operation, and the results behind it.
+	answered func(status nfs4.Status, results *xdr.Reader)
+
 	refused atomic.Int32 // answers of the client that were errors
 }
 
@@ -124,11 +129,11 @@ func (f *delegated) recall() {
 // none. The client chooses; one that keeps all of them is in the way of its own
 // party alone.
 func (s *Server) relieve(own *nfs4state.Session) {
-	id, keep := s.state.Relieve(own)
+	id, keep, types := s.state.Relieve(own)
 	if id == 0 {
 		return
 	}
-	args := nfs4.CBRecallAnyArgs{Keep: keep, Types: nfs4.Bitmap{Words: [3]uint32{nfs4.RecallAnyRead}}}
+	args := nfs4.CBRecallAnyArgs{Keep: keep, Types: nfs4.Bitmap{Words: [3]uint32{types}}}
 	end := time.Now().Add(s.lease)
 	s.callbacks.add(&callback{
 		client: id, op: nfs4.CBOpRecallAny, args: &args, wanted: func() bool { return time.Now().Before(end) },
@@ -269,6 +274,9 @@ func (s *Server) callBack(ctx context.Context, c *callback, p *nfs4state.BackPat
 	var o callbackOutcome
 	if err == nil {
 		o = readCallback(&x.Results, slot, c.op)
+		if o.used && c.answered != nil {
+			c.answered(o.status, &x.Results)
+		}
 		x.Release()
 	}
 	if o.used {
@@ -289,9 +297,10 @@ func (s *Server) callBack(ctx context.Context, c *callback, p *nfs4state.BackPat
 	return taken
 }
 
-// maxCallbackRes is the length in bytes of the longest results of a CB_COMPOUND
-// that recalls: with a tag, and CB_SEQUENCE.
-const maxCallbackRes = 12 + 1024 + minResult + nfs4.SessionIDSize + 16 + minResult
+// maxCallbackRes is the length in bytes of the longest results of a CB_COMPOUND: with a
+// tag, CB_SEQUENCE, and the attributes of CB_GETATTR, of which a client may return more
+// than it was asked for.
+const maxCallbackRes = 12 + 1024 + minResult + nfs4.SessionIDSize + 16 + minResult + 128
 
 // appendTo appends the CB_COMPOUND of CB_SEQUENCE and the operation.
 func (c *callback) appendTo(b []byte, p *nfs4state.BackPath, slot nfs4state.BackSlot) []byte {

@@ -55,7 +55,7 @@ func (c *copying) begin(ctx context.Context, src, dst *nfs4.StateID, count uint6
 	case c.one && c.apart:
 		return nfs4.ErrInval
 	}
-	opened, status := x.mayUseOf(&x.saved, &x.specialSource, src, nfs4.ShareRead)
+	opened, status := x.mayUseOf(ctx, &x.saved, &x.specialSource, src, nfs4.ShareRead)
 	c.size = attr.Size
 	switch {
 	case status != nfs4.OK:

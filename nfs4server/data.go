@@ -16,13 +16,13 @@ import (
 // that it stands for must be of the current object, and for the given access.
 // Without an open, no other may deny it (RFC 8881, Sections 8.2.3 and 9.7), and
 // the returned one is nil.
-func (x *compound) mayUse(id *nfs4.StateID, access uint32) (*realm.Open, nfs4.Status) {
-	return x.mayUseOf(&x.current, &x.special, id, access)
+func (x *compound) mayUse(ctx context.Context, id *nfs4.StateID, access uint32) (*realm.Open, nfs4.Status) {
+	return x.mayUseOf(ctx, &x.current, &x.special, id, access)
 }
 
 // mayUseOf is mayUse for another object than the current one. A special stateid
 // begins a use.
-func (x *compound) mayUseOf(of *object, use *nfs4state.SpecialUse, id *nfs4.StateID, access uint32) (*realm.Open, nfs4.Status) {
+func (x *compound) mayUseOf(ctx context.Context, of *object, use *nfs4state.SpecialUse, id *nfs4.StateID, access uint32) (*realm.Open, nfs4.Status) {
 	key, err := x.key(of)
 	if err != nil {
 		return nil, x.status(err)
@@ -34,9 +34,17 @@ func (x *compound) mayUseOf(of *object, use *nfs4state.SpecialUse, id *nfs4.Stat
 		}
 		current := of.stateid
 		current.SeqID = 0
-		return x.mayUseOf(of, use, &current, access)
+		return x.mayUseOf(ctx, of, use, &current, access)
 	case nfs4.BypassStateID, nfs4.AnonymousStateID:
 		bypass := *id == nfs4.BypassStateID && access == nfs4.ShareRead
+		if access == nfs4.ShareRead {
+			if err := of.use.BeforeRead(ctx, of.h); err != nil {
+				return nil, x.status(err)
+			}
+			if key, err = x.key(of); err != nil {
+				return nil, x.status(err)
+			}
+		}
 		var status nfs4.Status
 		*use, status = x.server.state.BeginSpecial(key, access, bypass)
 		return nil, status
@@ -70,7 +78,7 @@ func (x *compound) maySize(ctx context.Context, id *nfs4.StateID) (*realm.Open, 
 	case status != nfs4.OK:
 		return nil, nfs4.ErrWrongType // Section 15.2 lists no other of its kind
 	}
-	return x.mayUse(id, nfs4.ShareWrite)
+	return x.mayUse(ctx, id, nfs4.ShareWrite)
 }
 
 // file checks the current object of READ, WRITE and COMMIT.
@@ -110,7 +118,7 @@ func read(ctx context.Context, x *compound) nfs4.Status {
 	if status := x.file(ctx); status != nfs4.OK {
 		return status
 	}
-	opened, status := x.mayUse(&a.StateID, nfs4.ShareRead)
+	opened, status := x.mayUse(ctx, &a.StateID, nfs4.ShareRead)
 	if status != nfs4.OK {
 		return status
 	}
@@ -274,7 +282,7 @@ func write(ctx context.Context, x *compound) nfs4.Status {
 	}
 	var opened *realm.Open
 	if status == nfs4.OK {
-		opened, status = x.mayUse(&a.StateID, nfs4.ShareWrite)
+		opened, status = x.mayUse(ctx, &a.StateID, nfs4.ShareWrite)
 	}
 	if status != nfs4.OK {
 		return status
@@ -288,7 +296,7 @@ func write(ctx context.Context, x *compound) nfs4.Status {
 	if f != nil {
 		defer f.Done()
 	}
-	err := x.announceWrite(ctx, f)
+	err := x.announceWrite(ctx, opened, f)
 	if err != nil {
 		return x.status(err)
 	}
@@ -321,12 +329,16 @@ func write(ctx context.Context, x *compound) nfs4.Status {
 }
 
 // announceWrite announces that the data of the current object are about to
-// change, through f unless it is nil.
-func (x *compound) announceWrite(ctx context.Context, f *realm.File) error {
-	if f == nil {
-		return x.current.use.BeforeWrite(ctx, x.current.h)
+// change, through f unless it is nil, by a stateid of opened unless that is nil.
+func (x *compound) announceWrite(ctx context.Context, opened *realm.Open, f *realm.File) error {
+	switch u, h := x.current.use, x.current.h; {
+	case f != nil:
+		return u.BeforeOpenWrite(ctx, h)
+	case opened != nil:
+		return u.BeforeStateWrite(ctx, h)
+	default:
+		return u.BeforeWrite(ctx, h)
 	}
-	return x.current.use.BeforeOpenWrite(ctx, x.current.h)
 }
 
 // commit is COMMIT (RFC 8881, Section 18.3).

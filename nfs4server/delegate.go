@@ -24,6 +24,7 @@ type delegated struct {
 	lease      func()                // releases the file system's lease, if there is one
 	delegation *nfs4state.Delegation // set before holder is confirmed
 	told       bool                  // OPEN's results recall the delegation, so no call does
+	writer     *writer               // of a delegation for writing, otherwise nil
 
 	late atomic.Pointer[time.Timer] // of a recall: revokes the delegation
 }
@@ -44,23 +45,32 @@ func (f *delegated) release() {
 	if f.lease != nil {
 		f.lease()
 	}
+	if f.writer != nil {
+		f.writer.end()
+	}
 	f.holder.Return()
 	f.Close()
 }
 
-// delegate grants a delegation of the current object, which OPEN has just opened
-// for reading, or says why there is none (RFC 8881, Section 10.4).
+// delegate grants a delegation of the current object, which OPEN has just opened, or
+// says why there is none (RFC 8881, Section 10.4). An open for reading gets one for
+// reading, and another one for writing.
 func (x *compound) delegate(ctx context.Context, a *nfs4.OpenArgs) nfs4.OpenDelegation {
 	table, u := x.server.realm.Holders(), x.current.use
 	reclaim := a.Claim == nfs4.ClaimPrevious
+	write := a.ShareAccess&nfs4.ShareWrite != 0
+	if reclaim {
+		write = a.Delegation == nfs4.DelegateWrite
+	}
 	switch want := a.ShareAccess & nfs4.WantDelegMask; {
 	case x.minor == nfs4.Minor0 && x.turn.Confirm && !reclaim:
 		return nfs4.OpenDelegation{} // the open may be a retry of long ago (RFC 7530, Section 9.1.11)
 	case want == nfs4.WantNoDeleg, want == nfs4.WantCancel:
 		return noDelegation(a.ShareAccess, 0)
-	case reclaim && a.Delegation != nfs4.DelegateRead, claimsDelegation(a):
+	case reclaim && a.Delegation == nfs4.DelegateNone, claimsDelegation(a):
 		return nfs4.OpenDelegation{}
-	case table == nil, a.ShareAccess&nfs4.ShareBoth != nfs4.ShareRead, u.Export.Keys == nil, !u.Options.Exclusive && u.Export.Leaser == nil:
+	case table == nil, u.Export.Keys == nil, !x.mayGrant(u, write) && (!reclaim || !write),
+		write && !reclaim && want == nfs4.WantReadDeleg, !write && a.ShareAccess&nfs4.ShareWrite != 0:
 		return noDelegation(a.ShareAccess, nfs4.WhyResource)
 	}
 	key, err := x.key(&x.current)
@@ -68,8 +78,10 @@ func (x *compound) delegate(ctx context.Context, a *nfs4.OpenArgs) nfs4.OpenDele
 		return noDelegation(a.ShareAccess, nfs4.WhyResource)
 	}
 	if !reclaim {
-		switch x.server.state.MayDelegate(x.session, string(key)) {
+		switch x.server.state.MayDelegate(x.session, string(key), write) {
 		case nfs4.OK:
+		case nfs4.ErrExist:
+			return noDelegation(a.ShareAccess, x.whyNotChanged(a, key))
 		case nfs4.ErrDelay:
 			x.server.relieve(x.session)
 			return noDelegation(a.ShareAccess, nfs4.WhyResource)
@@ -79,10 +91,14 @@ func (x *compound) delegate(ctx context.Context, a *nfs4.OpenArgs) nfs4.OpenDele
 	}
 	// Processes of the host may have changed a reclaimed file meanwhile: its
 	// delegation is recalled by the results (RFC 8881, Section 18.16.3).
-	f := &delegated{server: x.server, minor: x.minor, told: reclaim && !u.Options.Exclusive}
+	f := &delegated{server: x.server, minor: x.minor, told: reclaim && !(u.Options.Exclusive && x.mayGrant(u, write))}
 	f.holder = recall.Holder{Owner: x.session.ClientID(), Mild: u.Options.Exclusive, Recall: f.recall}
 	args := nfs4state.Delegate{
-		Key: string(key), Handle: string(x.fh(&x.current)), Reclaim: reclaim,
+		Key: string(key), Handle: string(x.fh(&x.current)), Reclaim: reclaim, Write: write,
+	}
+	if write {
+		f.writes()
+		u.EndHeld() // the open is known to the state
 	}
 	if x.minor > nfs4.Minor0 {
 		args.Referring = nfs4.ReferringCalls{
@@ -102,10 +118,14 @@ func (x *compound) delegate(ctx context.Context, a *nfs4.OpenArgs) nfs4.OpenDele
 		x.server.state.ReturnDelegation(x.session, &id)
 		return noDelegation(a.ShareAccess, nfs4.WhyContention)
 	}
+	granted := nfs4.OpenDelegation{Type: nfs4.DelegateRead, StateID: id, Recall: f.told}
+	if write {
+		granted.Type, granted.Limit = nfs4.DelegateWrite, f.writer.limit
+	}
 	if f.told {
 		f.holder.Break()
 	}
-	return nfs4.OpenDelegation{Type: nfs4.DelegateRead, StateID: id, Recall: f.told}
+	return granted
 }
 
 // hold makes f a holder of the current object, with a lease of the file system
@@ -121,14 +141,20 @@ func (x *compound) hold(ctx context.Context, f *delegated) bool {
 		f.holder.Return()
 		return false
 	}
-	if !u.Options.Exclusive {
+	if !u.Options.Exclusive && f.writer == nil {
 		f.lease, err = u.Export.Leaser.Lease(ctx, &u.Cred, h, vfs.LeaseAll, f.holder.Break)
 		if errors.Is(err, syscall.EMFILE) {
 			x.server.relieve(nil)
 		}
 	}
 	if err == nil {
-		f.Open, err = u.OpenFile(ctx, h, vfs.OpenRead)
+		f.Open, err = x.openDelegated(ctx, f.writer != nil)
+	}
+	if err == nil && f.writer != nil {
+		err = f.writer.begin(ctx, u, h)
+		if err != nil {
+			f.Close()
+		}
 	}
 	if err != nil {
 		if f.lease != nil {
@@ -137,6 +163,43 @@ func (x *compound) hold(ctx context.Context, f *delegated) bool {
 		f.holder.Return()
 	}
 	return err == nil
+}
+
+// mayGrant reports whether clients get delegations in an export, as far as its options
+// and its file system are concerned.
+func (x *compound) mayGrant(u *use, write bool) bool {
+	if write {
+		return x.server.writes && u.Options.Exclusive
+	}
+	return x.server.reads && (u.Options.Exclusive || u.Export.Leaser != nil)
+}
+
+// whyNotChanged is the reason why a client with a delegation of a file gets no other
+// one: delegations are neither upgraded nor downgraded.
+func (x *compound) whyNotChanged(a *nfs4.OpenArgs, key []byte) nfs4.WhyNone {
+	has := x.server.state.Delegated(x.session, string(key))
+	switch want := a.ShareAccess & nfs4.WantDelegMask; {
+	case has == nfs4.DelegateRead && want == nfs4.WantWriteDeleg:
+		return nfs4.WhyNotSuppUpgrade
+	case has == nfs4.DelegateWrite && want == nfs4.WantReadDeleg:
+		return nfs4.WhyNotSuppDowngrade
+	}
+	return nfs4.WhyContention
+}
+
+// openDelegated opens the current object for a delegation. The caller may be unable to
+// read a file that it may write; reads by the delegation then go by the handle, as the
+// callers that they come from.
+func (x *compound) openDelegated(ctx context.Context, write bool) (*realm.Open, error) {
+	u, h := x.current.use, x.current.h
+	if !write {
+		return u.OpenFile(ctx, h, vfs.OpenRead)
+	}
+	opened, err := u.OpenFile(ctx, h, vfs.OpenRead|vfs.OpenWrite)
+	if errors.Is(err, syscall.EACCES) {
+		opened, err = u.OpenFile(ctx, h, vfs.OpenWrite)
+	}
+	return opened, err
 }
 
 // noDelegation says why an OPEN gets no delegation, if the client has a wish.

@@ -58,6 +58,9 @@ func lockT(ctx context.Context, x *compound) nfs4.Status {
 	if status != nfs4.OK {
 		return status
 	}
+	if err := x.current.use.BeforeRead(ctx, x.current.h); err != nil { // the locks may be the client's secret
+		return x.status(err)
+	}
 	x.onHost(ctx, &args)
 	denied, status := x.server.state.TestLock(x.session, &args)
 	if status == nfs4.ErrDenied {

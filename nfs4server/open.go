@@ -24,7 +24,7 @@ func open(ctx context.Context, x *compound) nfs4.Status {
 		o := stateOf(&a)
 		status = x.server.state.MayOpen(x.session, &o)
 	}
-	if status == nfs4.OK && a.Claim == nfs4.ClaimPrevious && a.Delegation > nfs4.DelegateRead {
+	if status == nfs4.OK && a.Claim == nfs4.ClaimPrevious && a.Delegation > nfs4.DelegateWrite {
 		status = nfs4.ErrReclaimBad // no such delegation was granted
 	}
 	if status != nfs4.OK {
@@ -237,13 +237,16 @@ func (x *compound) openObject(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.O
 			return status
 		}
 	}
-	if opposesDelegations(asked, a.ShareDeny) {
-		if a.Claim != nfs4.ClaimPrevious && x.server.state.Trusted() {
-			return nfs4.ErrGrace
-		}
-		if err := o.use.BeforeOpenWrite(ctx, o.h); err != nil {
-			return x.status(err)
-		}
+	switch opposes := opposesDelegations(asked, a.ShareDeny); {
+	case opposes && a.Claim != nfs4.ClaimPrevious && !x.claimsWriting(a, key) && x.server.state.Trusted():
+		return nfs4.ErrGrace
+	case opposes:
+		err = o.use.BeforeOpenWrite(ctx, o.h)
+	case a.Claim != nfs4.ClaimPrevious && !claimsDelegation(a): // the others conflict with nobody
+		err = o.use.BeforeRead(ctx, o.h)
+	}
+	if err != nil {
+		return x.status(err)
 	}
 	opened, err := o.use.OpenFile(ctx, o.h, openAccess(a.ShareAccess))
 	if err != nil {
@@ -254,6 +257,12 @@ func (x *compound) openObject(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.O
 	}
 	_, status := x.addOpen(a, res, key, opened, nil)
 	return status
+}
+
+// claimsWriting reports whether an OPEN rests on a delegation for writing of the
+// object with the given key.
+func (x *compound) claimsWriting(a *nfs4.OpenArgs, key []byte) bool {
+	return claimsDelegation(a) && x.server.state.Delegated(x.session, string(key)) == nfs4.DelegateWrite
 }
 
 // opposesDelegations reports whether nobody else may have a delegation of a file
@@ -324,9 +333,16 @@ func (x *compound) addOpen(
 func stateOf(a *nfs4.OpenArgs) nfs4state.OpenFile {
 	return nfs4state.OpenFile{
 		Owner: a.Owner.Owner, Access: a.ShareAccess & nfs4.ShareBoth, Deny: a.ShareDeny, Reclaim: a.Claim == nfs4.ClaimPrevious,
-		Delegated: a.Claim == nfs4.ClaimPrevious && a.Delegation == nfs4.DelegateRead,
-		Claimed:   claimsDelegation(a),
+		Claimed: claimsDelegation(a), Delegated: reclaimed(a),
 	}
+}
+
+// reclaimed returns the delegation that an OPEN reclaims.
+func reclaimed(a *nfs4.OpenArgs) nfs4.Delegation {
+	if a.Claim != nfs4.ClaimPrevious {
+		return nfs4.DelegateNone
+	}
+	return a.Delegation
 }
 
 // truncate empties the current object, whose change is announced.

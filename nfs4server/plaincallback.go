@@ -101,7 +101,11 @@ func callPlainOnce(ctx context.Context, by *plainCaller, c *callback, p *nfs4sta
 	if c.op == 0 {
 		return nfs4.OK, nil
 	}
-	return readPlain(&x.Results, c.op)
+	status, err := readPlain(&x.Results, c.op)
+	if err == nil && c.answered != nil {
+		c.answered(status, &x.Results)
+	}
+	return status, err
 }
 
 // readPlain reads the results of a CB_COMPOUND of one operation.

@@ -147,7 +147,7 @@ func (l *lister) add(e *vfs.Entry) bool {
 		return true
 	}
 	if !e.HasHandle || !e.Attr.OK || l.want.And(ofFS) != (nfs4.Bitmap{}) || l.want.And(ofPath) != (nfs4.Bitmap{}) ||
-		l.want.Has(nfs4.AttrACL) || x.mayLead(&l.dir, string(e.Name)) {
+		l.want.Has(nfs4.AttrACL) || x.mayLead(&l.dir, string(e.Name)) || l.written(e) {
 		return l.delay(e, false)
 	}
 	x.hurried, x.unknown = true, false
@@ -157,6 +157,11 @@ func (l *lister) add(e *vfs.Entry) bool {
 		return l.delay(e, true)
 	}
 	return l.put(e, status)
+}
+
+// written reports whether another client must be asked for attributes of e.
+func (l *lister) written(e *vfs.Entry) bool {
+	return l.want.Any(&ofData) && l.dir.use.Written(e.Handle)
 }
 
 // delay makes e the entry that is late.
@@ -205,7 +210,7 @@ func (x *compound) fillEntry(ctx context.Context, dir *object, e *vfs.Entry, wan
 		status := x.fillExport(ctx, c, want, out)
 		x.alone(dir.use)
 		return status
-	case e.HasHandle && e.Attr.OK:
+	case e.HasHandle && e.Attr.OK && !(want.Any(&ofData) && dir.use.Written(e.Handle)):
 		return x.fillFrom(ctx, &object{use: dir.use, h: e.Handle}, &e.Attr.Attr, want, out)
 	case e.HasHandle:
 		return x.fill(ctx, &object{use: dir.use, h: e.Handle}, &want, out)

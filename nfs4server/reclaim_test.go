@@ -35,7 +35,7 @@ func (g *rig) start(dir string, epoch uint32) {
 	state := nfs4state.New(WithFiles(nfs4state.Config{
 		Now: func() time.Duration { return time.Since(begun) }, Epoch: epoch, Lease: 40 * time.Second, Journal: j, Past: past,
 	}))
-	g.s = New(Config{Realm: g.s.realm, State: state, Lease: 40 * time.Second})
+	g.s = New(Config{Realm: g.s.realm, State: state, Lease: 40 * time.Second, WriteDelegations: g.s.writes})
 }
 
 // reclaim is OPEN with CLAIM_PREVIOUS.

@@ -34,6 +34,14 @@ type Config struct {
 	// numbers. The caller closes it.
 	Owners *idmap.Map
 
+	// NoDelegations keeps clients from getting delegations, although the Realm has
+	// Holders.
+	NoDelegations bool
+
+	// WriteDelegations lets clients get delegations for writing too, if the Realm has
+	// Holders: of files in exclusive exports.
+	WriteDelegations bool
+
 	// MaxSlots is the greatest number of slots of a session; 0 means 64.
 	MaxSlots uint32
 }
@@ -55,6 +63,11 @@ type Server struct {
 	offloads  offloads
 	looking   atomic.Bool // see look
 	compounds sync.Pool   // of *compound
+
+	reads     bool // clients may get delegations
+	writes    bool // and those for writing
+	promising sync.Mutex
+	promised  int64 // bytes that clients may keep in their caches, guarded by promising
 }
 
 // Limits of our own.
@@ -90,7 +103,7 @@ const (
 // New returns a Server.
 func New(c Config) *Server {
 	s := &Server{
-		realm: c.Realm, state: c.State, log: c.Realm.Log(), lease: c.Lease, id: c.ID, slots: c.MaxSlots, owners: c.Owners,
+		realm: c.Realm, state: c.State, log: c.Realm.Log(), lease: c.Lease, id: c.ID, slots: c.MaxSlots, owners: c.Owners, reads: !c.NoDelegations, writes: c.WriteDelegations && !c.NoDelegations,
 		counts: rpcstats.NewOperations(uint32(nfs4.NumOp)),
 	}
 	if s.slots == 0 {

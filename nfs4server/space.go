@@ -31,12 +31,12 @@ func (x *compound) writeTo(ctx context.Context, id *nfs4.StateID) (*realm.File, 
 	if status := x.mayChange(&x.current); status != nfs4.OK {
 		return nil, status
 	}
-	opened, status := x.mayUse(id, nfs4.ShareWrite)
+	opened, status := x.mayUse(ctx, id, nfs4.ShareWrite)
 	if status != nfs4.OK {
 		return nil, status
 	}
 	f := x.current.use.FileOf(opened, vfs.OpenWrite)
-	if err := x.announceWrite(ctx, f); err != nil {
+	if err := x.announceWrite(ctx, opened, f); err != nil {
 		done(f)
 		return nil, x.status(err)
 	}
@@ -107,7 +107,7 @@ func (x *compound) toRead(ctx context.Context, id *nfs4.StateID) (vfs.Attr, *rea
 	if status != nfs4.OK {
 		return attr, nil, status
 	}
-	opened, status := x.mayUse(id, nfs4.ShareRead)
+	opened, status := x.mayUse(ctx, id, nfs4.ShareRead)
 	if status != nfs4.OK {
 		return attr, nil, status
 	}

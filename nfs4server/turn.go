@@ -33,6 +33,9 @@ func (x *compound) actFor(s *nfs4state.Session, status nfs4.Status) nfs4.Status 
 	if status == nfs4.OK {
 		x.leave()
 		x.session = s
+		for _, u := range x.uses {
+			u.Client = s.ClientID()
+		}
 	}
 	return status
 }

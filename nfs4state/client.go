@@ -52,6 +52,7 @@ type client struct {
 	revoked   map[*holding]struct{}
 
 	delegations map[*file]*Delegation
+	writes      int           // of these, those for writing
 	relieved    time.Duration // see Relieve: not chosen before
 
 	// Of the revoked state, delegations that were not returned in time, and the

@@ -8,7 +8,9 @@ import (
 )
 
 // A Delegation lets a client open a file for reading, and read it from its cache,
-// without a call (RFC 8881, Section 10.4). Its stateid reads like that of an open.
+// without a call (RFC 8881, Section 10.4). Its stateid reads like that of an open. A
+// Delegation for writing lets the client also write and lock the file in its cache.
+// Then no other client has the file open or delegated.
 type Delegation struct {
 	// Open is what the stateid reads by. It is none of the client's opens.
 	Open
@@ -22,6 +24,9 @@ type Delegation struct {
 	due      time.Duration // of a recall: when the Delegation is revoked
 }
 
+// Writes reports whether d is for writing.
+func (d *Delegation) Writes() bool { return d.Access()&nfs4.ShareWrite != 0 }
+
 // ClientID returns the ID of the client.
 func (d *Delegation) ClientID() uint64 { return d.client.id }
 
@@ -31,23 +36,48 @@ type Delegate struct {
 	Handle    string // a copy of its filehandle, for the recall
 	Referring nfs4.ReferringCalls
 	Reclaim   bool // CLAIM_PREVIOUS
+	Write     bool // not only for reading
+}
+
+// kinds returns the kind of state that a delegation needs a record of.
+func (a *Delegate) kinds() kinds {
+	if a.Write {
+		return hadWrites
+	}
+	return hadReads
 }
 
 // MayDelegate returns OK if a session's client may get a delegation of an object
 // that it has just opened: it can be called back, trusts nothing of an earlier
-// State, and nobody has the object open for writing. State.Delegate decides.
-// NFS4ERR_DELAY says that there is no room.
-func (s *State) MayDelegate(session *Session, key string) nfs4.Status {
+// State, and nobody has the object open for writing. For a delegation for writing, no
+// other client may have the object open. State.Delegate decides. NFS4ERR_DELAY says
+// that there is no room, and NFS4ERR_EXIST that the client has a delegation of the
+// object already.
+func (s *State) MayDelegate(session *Session, key string, write bool) nfs4.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.mayDelegate(session.client, &Delegate{Key: key})
+	return s.mayDelegate(session.client, &Delegate{Key: key, Write: write})
+}
+
+// Delegated returns which delegation a session's client has of an object.
+func (s *State) Delegated(session *Session, key string) nfs4.Delegation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch d := session.client.delegations[s.files[key]]; {
+	case d == nil:
+		return nfs4.DelegateNone
+	case d.Writes():
+		return nfs4.DelegateWrite
+	}
+	return nfs4.DelegateRead
 }
 
 // Relieve chooses a client that should return some of its delegations, so that
 // others can have some: the one that has the most, of the party of a session's
 // client, or of all if session is nil. It returns 0 if that client was chosen less
-// than a lease ago, and otherwise how many delegations the client may keep.
-func (s *State) Relieve(session *Session) (id uint64, keep uint32) {
+// than a lease ago, and otherwise how many delegations the client may keep, and of
+// which types it has any (RFC 8881, Section 20.6).
+func (s *State) Relieve(session *Session) (id uint64, keep, types uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var most *client
@@ -61,10 +91,16 @@ func (s *State) Relieve(session *Session) (id uint64, keep uint32) {
 	}
 	now := s.config.Now()
 	if most == nil || now < most.relieved {
-		return 0, 0
+		return 0, 0, 0
 	}
 	most.relieved = now + s.config.Lease
-	return most.id, uint32(len(most.delegations) / 2)
+	if most.writes > 0 {
+		types |= nfs4.RecallAnyWrite
+	}
+	if most.writes < len(most.delegations) {
+		types |= nfs4.RecallAnyRead
+	}
+	return most.id, uint32(len(most.delegations) / 2), types
 }
 
 func (s *State) mayDelegate(c *client, a *Delegate) nfs4.Status {
@@ -73,7 +109,7 @@ func (s *State) mayDelegate(c *client, a *Delegate) nfs4.Status {
 	case c.ended:
 		return nfs4.ErrBadSession
 	case a.Reclaim:
-		if status := s.mayReclaim(c, hadReads); status != nfs4.OK {
+		if status := s.mayReclaim(c, a.kinds()); status != nfs4.OK {
 			return status
 		}
 	case s.reclaims(c), s.grace():
@@ -82,9 +118,11 @@ func (s *State) mayDelegate(c *client, a *Delegate) nfs4.Status {
 		return nfs4.ErrCBPathDown
 	}
 	switch {
-	case f == nil, f.held[0] == 0:
+	case f == nil, !a.Write && f.held[0] == 0, a.Write && f.held[1] == 0:
 		return nfs4.ErrStale // closed meanwhile
-	case f.held[1] > 0, f.held[denyShift] > 0, f.machines > 0, c.delegations[f] != nil:
+	case c.delegations[f] != nil:
+		return nfs4.ErrExist
+	case f.held[denyShift] > 0, f.machines > 0, !a.Write && f.held[1] > 0, a.Write && !f.alone(c):
 		return nfs4.ErrShareDenied
 	case !s.mayUse(c.party, stateids, 1), !s.mayUse(c.party, delegated, 1):
 		return nfs4.ErrDelay
@@ -92,8 +130,54 @@ func (s *State) mayDelegate(c *client, a *Delegate) nfs4.Status {
 	return nfs4.OK
 }
 
-// Delegate grants a delegation for reading of an object to a session's client,
-// which has the object open. attach becomes its File, if the status is OK, and
+// alone reports whether no other client than c has anything of f. A file with many
+// opens is not looked at: f counts as shared.
+func (f *file) alone(c *client) bool {
+	if len(f.delegations) > 0 || len(f.opens) > maxOwnOpens || f.held[denyShift+1] > 0 {
+		return false
+	}
+	for _, o := range f.opens {
+		if o.client != c {
+			return false
+		}
+	}
+	for _, l := range f.owners {
+		if l.client != c {
+			return false
+		}
+	}
+	return true
+}
+
+// maxOwnOpens is how many opens a client may have of a file of which it gets a
+// delegation for writing.
+const maxOwnOpens = 64
+
+// writtenByOther reports whether another client than c has a delegation for writing
+// of an object.
+func (s *State) writtenByOther(key string, c *client) bool {
+	f := s.files[key]
+	return f != nil && len(f.delegations) > 0 && f.delegations[0].Writes() && f.delegations[0].client != c
+}
+
+// claims reports whether an OPEN needs nothing but a delegation that its client has.
+func (s *State) claims(c *client, a *OpenFile) bool {
+	if !a.Claimed || a.Deny != 0 {
+		return false
+	}
+	if a.Access == nfs4.ShareRead {
+		return true
+	}
+	f := s.files[a.Key]
+	if f == nil { // the object is not yet known, but some file is delegated so
+		return a.Key == "" && c.writes > 0
+	}
+	d := c.delegations[f]
+	return d != nil && d.Writes()
+}
+
+// Delegate grants a delegation of an object to a session's client, which has the
+// object open. attach becomes its File, if the status is OK, and
 // goes to Config.Release otherwise. The caller has made sure that no change of the
 // object runs, and that a later one calls Recall.
 func (s *State) Delegate(session *Session, a *Delegate, attach any) (d *Delegation, status nfs4.Status) {
@@ -104,7 +188,7 @@ func (s *State) Delegate(session *Session, a *Delegate, attach any) (d *Delegati
 		if status := s.mayDelegate(c, a); status != nfs4.OK {
 			return status
 		}
-		if !s.note(c, hadReads, a.Key) {
+		if !s.note(c, a.kinds(), a.Key) {
 			return unsettled
 		}
 		d = s.newDelegation(c, a, attach)
@@ -122,6 +206,11 @@ func (s *State) newDelegation(c *client, a *Delegate, attach any) *Delegation {
 	d := &Delegation{Open: Open{File: attach, Key: a.Key, key: openKey{file: f, handle: a.Handle}}, at: len(f.delegations)}
 	d.Referring = a.Referring
 	d.modes.Store(nfs4.ShareRead)
+	if a.Write {
+		d.modes.Store(nfs4.ShareBoth)
+		c.writes++
+		s.delegations.writes++
+	}
 	d.client, d.open, d.delegation = c, &d.Open, d
 	s.name(&d.holding, "")
 	s.use(c.party, delegated, 1)
@@ -146,6 +235,10 @@ func (s *State) endDelegation(d *Delegation, record uint64, gone *released) {
 	s.unname(&d.holding)
 	s.use(c.party, delegated, -1)
 	delete(c.delegations, f)
+	if d.Writes() {
+		c.writes--
+		s.delegations.writes--
+	}
 	last := len(f.delegations) - 1
 	f.delegations[d.at] = f.delegations[last]
 	f.delegations[d.at].at = d.at
@@ -247,18 +340,28 @@ func (s *State) Trusted() bool {
 	if !l.trusting.Load() {
 		return false
 	}
-	s.mu.Lock()
-	trusted := s.grace() && l.staleReads > 0 || s.config.Now() < l.unknownEnd
-	s.mu.Unlock()
-	if trusted {
-		return true
-	}
-	if l.stored.Load() < l.trusts.Load() {
-		s.beginWrite()
+	if s.trust(&l.staleDelegations) {
 		return true
 	}
 	l.trusting.Store(false)
 	return false
+}
+
+// Writing is Trusted for delegations for writing alone, by which clients may have
+// changed files without the server's knowledge: nobody else may read these.
+func (s *State) Writing() bool { return s.ledger.trusting.Load() && s.trust(&s.ledger.staleWrites) }
+
+// trust reports whether any of some clients may reclaim, or the end of its right to
+// is not on stable storage.
+func (s *State) trust(stale *int) bool {
+	s.mu.Lock()
+	trusted := s.grace() && *stale > 0 || s.config.Now() < s.ledger.unknownEnd
+	s.mu.Unlock()
+	if !trusted && s.ledger.stored.Load() < s.ledger.trusts.Load() {
+		s.beginWrite()
+		return true
+	}
+	return trusted
 }
 
 // withheld is the File of a delegation that has ended: the object may be changed

@@ -17,9 +17,12 @@ import (
 //	special stateid, REMOVE, RENAME
 //	LOCK, LOCKT                       a client that had locks or delegations may reclaim
 //	any other change                  a client that had delegations may reclaim
+//	any OPEN, READ with a special     a client that had delegations for writing may
+//	stateid, READ of version 3        reclaim
 //
-// Calls with the stateid of an open go on: nothing that can still be reclaimed
-// conflicts with the open.
+// Calls with the stateid of an open or of a delegation go on: nothing that can still
+// be reclaimed conflicts with it. So does an OPEN by a delegation that has been
+// reclaimed, and a client writes back what it has changed.
 
 // A Grace describes the clients of earlier States that may still reclaim.
 type Grace struct {
@@ -28,6 +31,7 @@ type Grace struct {
 	Deny    int           // clients with deny modes, which hold up all opens
 	Locks   int           // clients with locks, which hold up all locks
 	Reads   int           // clients with delegations, which hold up all changes
+	Writes  int           // clients with delegations for writing, which hold up all opens
 }
 
 // Grace returns the state of grace.
@@ -38,7 +42,7 @@ func (s *State) Grace() Grace {
 	if !s.grace() {
 		return Grace{}
 	}
-	return Grace{Clients: l.stale, Left: s.graceEnd - s.config.Now(), Deny: l.staleDeny, Locks: l.staleLocks, Reads: l.staleReads}
+	return Grace{Clients: l.stale, Left: s.graceEnd - s.config.Now(), Deny: l.staleDeny, Locks: l.staleLocks, Reads: l.staleDelegations, Writes: l.staleWrites}
 }
 
 // graceSlack is how much longer than a lease grace is: a client may notice the

@@ -42,8 +42,8 @@ type ledger struct {
 	freed   map[string]uint64 // by object: the record of the last client that lost state of it, if not yet stored
 
 	// Of the records, those of clients that may reclaim, and of these, those
-	// that had deny modes, locks and delegations.
-	stale, staleDeny, staleLocks, staleReads int
+	// that had deny modes, locks, delegations, and delegations for writing.
+	stale, staleDeny, staleLocks, staleDelegations, staleWrites int
 
 	trusting   atomic.Bool   // see Trusted
 	unknownEnd time.Duration // of Past.Unknown
@@ -98,14 +98,14 @@ func (s *State) restore() {
 			}
 		}
 		if r.revoked {
-			r.over, r.had = true, r.had&hadReads
+			r.over, r.had = true, r.had&hadDelegations
 		}
 		if !r.over || r.had != 0 {
 			r.fresh = false
 			s.setRecord(key, r)
 		}
 	}
-	l.trusting.Store(l.staleReads > 0 || s.config.Past.Unknown)
+	l.trusting.Store(l.staleDelegations > 0 || s.config.Past.Unknown)
 	if s.config.Past.Unknown {
 		l.unknownEnd = s.config.Now() + s.graceTime()
 	}
@@ -144,8 +144,11 @@ func (s *State) countStale(r record, n int) {
 	if r.had&hadLocks != 0 {
 		s.ledger.staleLocks += n
 	}
-	if r.had&hadReads != 0 {
-		s.ledger.staleReads += n
+	if r.had&hadDelegations != 0 {
+		s.ledger.staleDelegations += n
+	}
+	if r.had&hadWrites != 0 {
+		s.ledger.staleWrites += n
 	}
 }
 

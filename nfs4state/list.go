@@ -25,6 +25,7 @@ type ClientInfo struct {
 	Opens       int
 	Locks       int // byte ranges
 	Delegations int
+	Writes      int // delegations for writing
 	Revoked     int // stateids
 }
 
@@ -40,7 +41,7 @@ type Counts struct {
 	Clients, Unconfirmed                  int // records; Clients has both kinds
 	Sessions                              int
 	Opens, Locks                          int
-	Delegations                           int
+	Delegations, Writes                   int    // Writes are delegations for writing
 	Granted, Recalled, RevokedDelegations uint64 // delegations so far
 	Replies, MaxReplies                   int64  // bytes that the slots of all sessions can keep
 	Records                               int    // clients in Config.Journal
@@ -57,7 +58,7 @@ func (s *State) Counts() Counts {
 	n := Counts{
 		Records: len(s.ledger.records), Failing: failing,
 		Clients: s.used[clientRecords], Unconfirmed: s.used[unconfirmedRecords], Sessions: s.used[liveSessions],
-		Delegations: s.used[delegated], Granted: s.delegations.granted, Recalled: s.delegations.recalled, RevokedDelegations: s.delegations.revoked,
+		Delegations: s.used[delegated], Writes: s.delegations.writes, Granted: s.delegations.granted, Recalled: s.delegations.recalled, RevokedDelegations: s.delegations.revoked,
 		Locks: s.used[lockRanges], Replies: int64(s.used[replyBytes]), MaxReplies: replyMemory,
 	}
 	for _, c := range s.clients {
@@ -88,7 +89,7 @@ func (s *State) Clients(limit int) (list []ClientInfo, all int) {
 func (c *client) info(now, lease time.Duration) ClientInfo {
 	i := ClientInfo{
 		ID: c.id, Owner: c.key.id, Impl: c.impl, Transport: c.key.transport &^ sessionless, Minor: c.minor, Principal: c.principal,
-		Confirmed: c.confirmed, Opens: len(c.opens), Locks: c.locks, Delegations: len(c.delegations), Revoked: len(c.revoked), Silent: now - c.made,
+		Confirmed: c.confirmed, Opens: len(c.opens), Locks: c.locks, Delegations: len(c.delegations), Writes: c.writes, Revoked: len(c.revoked), Silent: now - c.made,
 	}
 	if c.confirmed {
 		i.Silent = c.silent(now)

@@ -382,7 +382,7 @@ func (s *State) testLock(session *Session, a *Lock, gone *released) (Denied, nfs
 	switch {
 	case c.ended:
 		return Denied{}, nfs4.ErrBadSession
-	case s.grace() && s.ledger.staleLocks+s.ledger.staleReads > 0:
+	case s.grace() && s.ledger.staleLocks+s.ledger.staleDelegations > 0:
 		return Denied{}, nfs4.ErrGrace
 	}
 	f := s.files[a.Key]

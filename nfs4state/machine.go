@@ -144,7 +144,7 @@ func (s *State) InGrace(session *Session) bool {
 // locksWait reports whether locks of a client that are no reclaims must wait. State.mu
 // is held.
 func (s *State) locksWait(c *client) bool {
-	return s.reclaims(c) || s.grace() && s.ledger.staleLocks+s.ledger.staleReads > 0
+	return s.reclaims(c) || s.grace() && s.ledger.staleLocks+s.ledger.staleDelegations > 0
 }
 
 // The open-owners of a Machine. By the Open of its locks, a Machine locks an object,
@@ -180,7 +180,7 @@ func (s *State) openFor(c *client, owner, key string, handle []byte, file any) (
 			return o, nfs4.OK
 		}
 	}
-	if len(c.opens) >= maxOpens || !s.mayUse(c.party, stateids, costOf(len(owner))) {
+	if len(c.opens) >= maxOpens || !s.mayUse(c.party, stateids, costOf(len(owner))) || s.writtenByOther(key, c) {
 		return nil, nfs4.ErrDelay
 	}
 	o := s.newOpen(c, owner, key, "")

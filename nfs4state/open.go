@@ -117,9 +117,11 @@ type OpenFile struct {
 	Handle       string // may be empty if the object has a single filehandle
 	Access, Deny uint32 // ShareRead and ShareWrite
 	Reclaim      bool   // CLAIM_PREVIOUS
-	Delegated    bool   // and the client had a delegation
 	Claimed      bool   // by a delegation that the client has
-	Trial        *Trial // of an OPEN that may still fail, or nil
+
+	// Delegated is the delegation that the client had, for Reclaim.
+	Delegated nfs4.Delegation
+	Trial     *Trial // of an OPEN that may still fail, or nil
 }
 
 // MayOpen returns the status of an OPEN that fails for any object, so that the
@@ -141,8 +143,11 @@ func (a *OpenFile) kinds() (had kinds) {
 	if a.Deny != 0 {
 		had |= hadDeny
 	}
-	if a.Delegated {
+	switch a.Delegated {
+	case nfs4.DelegateRead:
 		had |= hadReads
+	case nfs4.DelegateWrite:
+		had |= hadWrites
 	}
 	return had
 }
@@ -153,8 +158,8 @@ func (s *State) mayOpen(c *client, a *OpenFile) nfs4.Status {
 		return nfs4.ErrBadSession
 	case a.Reclaim:
 		return s.mayReclaim(c, a.kinds())
-	case a.Claimed && a.Access == nfs4.ShareRead && a.Deny == 0: // nothing can be reclaimed that conflicts with the delegation
-	case s.reclaims(c), s.grace() && (a.Deny != 0 || s.ledger.staleDeny > 0):
+	case s.claims(c, a): // nothing can be reclaimed that conflicts with the delegation
+	case s.reclaims(c), s.grace() && (a.Deny != 0 || s.ledger.staleDeny+s.ledger.staleWrites > 0):
 		return nfs4.ErrGrace
 	}
 	return nfs4.OK
@@ -224,7 +229,9 @@ func (s *State) openFile(c *client, a *OpenFile, gone *released) (o *Open, fresh
 		return nil, false, nfs4.ErrShareDenied
 	}
 	switch {
-	case a.Deny != 0 && s.underWay(a.Key, a.Deny):
+	case s.writtenByOther(a.Key, c) && a.Reclaim:
+		return nil, false, nfs4.ErrReclaimConflict
+	case a.Deny != 0 && s.underWay(a.Key, a.Deny), s.writtenByOther(a.Key, c): // granted since the caller has looked
 		return nil, false, nfs4.ErrDelay
 	}
 	f := s.files[a.Key]

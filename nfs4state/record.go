@@ -38,8 +38,11 @@ type kinds uint8
 const (
 	hadDeny kinds = 1 << iota
 	hadLocks
-	hadReads // delegations for reading
-	allKinds = hadDeny | hadLocks | hadReads
+	hadReads  // delegations for reading
+	hadWrites // delegations for writing
+
+	hadDelegations = hadReads | hadWrites
+	allKinds       = hadDeny | hadLocks | hadDelegations
 
 	revokedFlag = 1 << 7 // beside kinds in a client record
 )

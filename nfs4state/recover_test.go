@@ -608,7 +608,7 @@ func TestReadPast(t *testing.T) {
 		append(slices.Clone(good[0]), 0),
 		{goneRecord, 2},
 		{clientRecord, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0},
-		{clientRecord, 0, 1, 8, 0, 0, 0, 0, 0, 0, 0, 0},
+		{clientRecord, 0, 1, 16, 0, 0, 0, 0, 0, 0, 0, 0},
 	} {
 		_, err := ReadPast([][]byte{bad})
 		want(t, fmt.Sprint("error of ", bad), err != nil, true)

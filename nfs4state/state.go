@@ -113,13 +113,16 @@ type State struct {
 	graceEnd time.Duration         // see grace
 
 	withheld    []withheld // see giveWithheld
-	delegations struct{ granted, recalled, revoked uint64 }
-	denying     atomic.Int64         // Opens with a deny mode, and OPENs that ask for one
-	hosts       map[string]*hostFile // by object
-	releasers   map[any]*releaser    // by storage
-	waiting     map[*file]struct{}   // files with owners that wait for locks
-	looking     map[any]struct{}     // storage of which locks on the host are looked at
-	releasing   sync.WaitGroup       // their goroutines
+	delegations struct {
+		writes                     int // at present
+		granted, recalled, revoked uint64
+	}
+	denying   atomic.Int64         // Opens with a deny mode, and OPENs that ask for one
+	hosts     map[string]*hostFile // by object
+	releasers map[any]*releaser    // by storage
+	waiting   map[*file]struct{}   // files with owners that wait for locks
+	looking   map[any]struct{}     // storage of which locks on the host are looked at
+	releasing sync.WaitGroup       // their goroutines
 
 	expired  expired
 	specials specials

@@ -63,7 +63,7 @@ func (q *request) getACL(ctx context.Context, h vfs.Handle, res *nfsacl.GetACLRe
 	if access == nil {
 		access = vfs.ModeACL(attr.Mode)
 	}
-	res.Status, res.Attr = q.status(err), wirePostAttr(&attr)
+	res.Status, res.Attr = q.status(err), q.postAttr(&h, &attr)
 	if max(len(access), len(def)) > nfsacl.MaxEntries {
 		res.Status = nfs3.ErrServerFault // no status fits; knfsd does not reply at all
 	}

@@ -65,6 +65,9 @@ func (q *request) acquire(ctx context.Context, h vfs.Handle, types delegation.Ty
 	if !q.Current() { // SetExports has recalled all delegations, except this one
 		return q.refuse(res, delegation.ReasonContended)
 	}
+	if err := q.BeforeRead(ctx, h); err != nil { // Prepare has come first: a later delegation for writing makes the ACQUIRE fail
+		return q.refuse(res, delegation.ReasonContended)
+	}
 	attr, err := q.Export.FS.GetAttr(ctx, &q.Cred, h)
 	if err != nil {
 		return q.status(err)

@@ -23,6 +23,9 @@ func read(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		r.NewItem(q.readCount(&a))
 	}
 	h, status := q.open(ctx, a.File)
+	if status == nfs3.OK && q.ReadWaits(h) {
+		status = q.beforeRead(ctx, h, &a, r)
+	}
 	if res.Status = status; status == nfs3.OK {
 		q.read(ctx, h, &a, &res, r)
 	} else {
@@ -30,6 +33,19 @@ func read(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	}
 	r.Head = res.AppendTo(r.Head)
 	return nil
+}
+
+// beforeRead waits for another client that may change a file by itself. The memory of
+// the reply is for others meanwhile.
+func (q *request) beforeRead(ctx context.Context, h vfs.Handle, a *nfs3.ReadArgs, r *oncrpc.Reply) nfs3.Status {
+	r.DropItem()
+	err := q.BeforeRead(ctx, h)
+	if err == nil && !r.Mappable {
+		q.Rest()
+		r.NewItem(q.readCount(a))
+		err = q.Work(ctx)
+	}
+	return q.status(err)
 }
 
 func (q *request) read(ctx context.Context, h vfs.Handle, a *nfs3.ReadArgs, res *nfs3.ReadRes, r *oncrpc.Reply) {
@@ -172,7 +188,7 @@ func (q *request) commit(ctx context.Context, h vfs.Handle, a *nfs3.CommitArgs, 
 		attr, err := q.Export.FS.GetAttr(ctx, &q.Cred, h)
 		*res = nfs3.CommitRes{Status: q.fileStatus(err), Verf: q.Export.FS.WriteVerifier()}
 		if err == nil {
-			res.Wcc.After = nfs3.PostOpAttr{OK: true, Attr: wireAttr(&attr)}
+			res.Wcc.After = q.postAttr(&h, &vfs.MaybeAttr{OK: true, Attr: attr})
 		}
 		return
 	}
@@ -183,6 +199,7 @@ func (q *request) commit(ctx context.Context, h vfs.Handle, a *nfs3.CommitArgs, 
 	// Read the verifier after the commit: if another commit failed meanwhile,
 	// the client must send its data again.
 	*res = nfs3.CommitRes{Status: q.fileStatus(err), Wcc: wireWcc(&wcc), Verf: q.Export.FS.WriteVerifier()}
+	res.Wcc.After = q.postAttr(&h, &wcc.After)
 }
 
 // fileStatus is status for procedures on regular files. RFC 1813, Section

@@ -70,6 +70,7 @@ func (q *request) list(ctx context.Context, b []byte, fh nfs3.FH, cookie, verf u
 func (q *request) entry(e *vfs.Entry) *nfs3.Entry {
 	q.dirEntry = nfs3.Entry{FileID: e.FileID, Name: e.Name, Cookie: e.Cookie, Attr: wirePostAttr(&e.Attr)}
 	if e.HasHandle {
+		q.dirEntry.Attr = q.postAttr(&e.Handle, &e.Attr)
 		q.dirEntry.Handle = q.handle(&e.Handle)
 	}
 	return &q.dirEntry

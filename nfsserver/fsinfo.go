@@ -6,6 +6,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/realm"
+	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
 // fsStat is FSSTAT (RFC 1813, Section 3.3.18).
@@ -21,7 +22,7 @@ func fsStat(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		st, attr, err := q.Export.FS.StatFS(ctx, &q.Cred, h)
 		res = nfs3.FSStatRes{
 			Status:     q.status(err),
-			Attr:       wirePostAttr(&attr),
+			Attr:       q.postAttr(&h, &attr),
 			TotalBytes: st.TotalBytes, FreeBytes: st.FreeBytes, AvailBytes: st.AvailBytes,
 			TotalFiles: st.TotalFiles, FreeFiles: st.FreeFiles, AvailFiles: st.AvailFiles,
 		}
@@ -45,7 +46,7 @@ func fsInfo(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		attr, err := q.Export.FS.GetAttr(ctx, &q.Cred, h)
 		res = q.fsInfo()
 		if res.Status = q.status(err); err == nil {
-			res.Attr = nfs3.PostOpAttr{OK: true, Attr: wireAttr(&attr)}
+			res.Attr = q.postAttr(&h, &vfs.MaybeAttr{OK: true, Attr: attr})
 		}
 	case nfs3.ErrAcces:
 		res = q.fsInfo()
@@ -81,7 +82,7 @@ func pathConf(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		p, attr, err := q.Export.FS.PathConf(ctx, &q.Cred, h)
 		res = nfs3.PathConfRes{
 			Status:          q.status(err),
-			Attr:            wirePostAttr(&attr),
+			Attr:            q.postAttr(&h, &attr),
 			LinkMax:         p.LinkMax,
 			NameMax:         p.NameMax,
 			NoTrunc:         p.NoTrunc,

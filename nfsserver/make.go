@@ -104,7 +104,7 @@ func (q *request) make(ctx context.Context, p realm.Place, to realm.Taken, mk ma
 	*res = nfs3.MakeRes{
 		Status: q.status(err),
 		Object: q.handle(&made.Handle),
-		Attr:   wirePostAttr(&made.Attr),
+		Attr:   q.postAttr(&made.Handle, &made.Attr), // the object may have been there
 		Dir:    wireWcc(&made.Dir),
 	}
 }

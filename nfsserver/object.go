@@ -18,7 +18,7 @@ func getAttr(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	var res nfs3.GetAttrRes
 	h, status := q.open(ctx, a.Object)
 	if res.Status = status; status == nfs3.OK {
-		attr, err := q.Export.FS.GetAttr(ctx, &q.Cred, h)
+		attr, err := q.GetAttr(ctx, h)
 		res.Status, res.Attr = q.status(err), wireAttr(&attr)
 	}
 	r.Head = res.AppendTo(r.Head)
@@ -73,7 +73,7 @@ func lookup(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		} else {
 			h, obj, dirAttr, err := q.Export.FS.Lookup(ctx, &q.Cred, dir, string(a.Name))
 			res.Status, res.Object = q.status(err), q.handle(&h)
-			res.ObjAttr, res.DirAttr = wirePostAttr(&obj), wirePostAttr(&dirAttr)
+			res.ObjAttr, res.DirAttr = q.postAttr(&h, &obj), wirePostAttr(&dirAttr)
 		}
 	}
 	r.Head = res.AppendTo(r.Head)
@@ -111,7 +111,7 @@ func access(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		if q.Options.ReadOnly && !(attr.OK && isSpecial(attr.Type)) {
 			mask &^= accessToChange
 		}
-		res = nfs3.AccessRes{Status: q.status(err), Attr: wirePostAttr(&attr), Access: rights & mask}
+		res = nfs3.AccessRes{Status: q.status(err), Attr: q.postAttr(&h, &attr), Access: rights & mask}
 	}
 	r.Head = res.AppendTo(r.Head)
 	return nil

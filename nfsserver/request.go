@@ -78,10 +78,19 @@ func (q *request) openName(ctx context.Context, a *nfs3.DirOpArgs, dots dotNames
 // procedure that fails before it calls the file system.
 func (q *request) attr(ctx context.Context, h vfs.Handle) nfs3.PostOpAttr {
 	a, err := q.Export.FS.GetAttr(ctx, &q.Cred, h)
-	if err != nil {
+	if err != nil || q.Written(h) {
 		return nfs3.PostOpAttr{}
 	}
 	return nfs3.PostOpAttr{OK: true, Attr: wireAttr(&a)}
+}
+
+// postAttr returns the wire form of attributes of h, or of none if another client may
+// change the object by itself: the client of this call can ask for them by GETATTR.
+func (q *request) postAttr(h *vfs.Handle, a *vfs.MaybeAttr) nfs3.PostOpAttr {
+	if q.Written(*h) {
+		return nfs3.PostOpAttr{}
+	}
+	return wirePostAttr(a)
 }
 
 // unchanged is attr as wcc_data.

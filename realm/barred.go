@@ -19,6 +19,13 @@ func (q *Request) barred(ctx context.Context, h vfs.Handle, t vfs.Type) bool {
 		q.Cred.UID != 0 && q.Cred.UID != attr.UID && attr.Mode&0o022 == 0
 }
 
+// blinded is barred for reading: the owner may read a file regardless of its mode,
+// and whoever may execute it.
+func (q *Request) blinded(ctx context.Context, h vfs.Handle) bool {
+	rights, attr, err := q.Export.FS.Access(ctx, &q.Cred, h, vfs.AccessRead|vfs.AccessExecute)
+	return err == nil && rights == 0 && attr.OK && q.Cred.UID != 0 && q.Cred.UID != attr.UID
+}
+
 // asCallers reports whether file systems check the caller's identity: a daemon
 // that is not root does everything as its own user.
 var asCallers = os.Geteuid() == 0

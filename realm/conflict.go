@@ -50,13 +50,29 @@ func (q *Request) BeforeSetXattr(ctx context.Context, h vfs.Handle) error {
 // BeforeWrite is BeforeSetAttr for WRITE.
 func (q *Request) BeforeWrite(ctx context.Context, h vfs.Handle) error {
 	switch {
-	case q.blind():
+	case !q.realm.trusted():
+		return q.BeforeStateWrite(ctx, h)
+	case q.barred(ctx, h, vfs.TypeReg):
+		return Access
+	}
+	return Later
+}
+
+// BeforeStateWrite is BeforeWrite by an open or a delegation of version 4, which has
+// nothing to fear from what clients may reclaim: it does not regard Config.Trusted.
+func (q *Request) BeforeStateWrite(ctx context.Context, h vfs.Handle) error {
+	switch {
+	case q.blindNow():
 		return nil
 	case q.barred(ctx, h, vfs.TypeReg):
 		return Access
 	}
-	return q.wait(ctx, h)
+	return q.waitNow(ctx, h)
 }
+
+// EndHeld ends the changes that the call has announced as far as holders matter: the
+// caller's client may hold the objects now.
+func (q *Request) EndHeld() { q.realm.holders.Done(&q.change.holders) }
 
 // BeforeOpenWrite is BeforeWrite for an open file, and for opening one: the
 // file system has checked the caller's rights. It does not regard

@@ -21,7 +21,7 @@ type Request struct {
 	Cred    vfs.Cred
 
 	// Client is the client of version 4 that makes the call, or 0: that client
-	// knows of its own changes.
+	// knows of its own changes. It may be set late, by a stateid in the call.
 	Client uint64
 
 	realm  *Realm

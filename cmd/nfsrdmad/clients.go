@@ -45,6 +45,7 @@ type clientDoc struct {
 	Opens       int          `json:"opens"`
 	Locks       int          `json:"locks"`
 	Delegations int          `json:"delegations"`
+	Writes      int          `json:"write_delegations"` // of these, those for writing
 	Revoked     int          `json:"revoked"`
 	Silent      float64      `json:"silent_seconds"`
 }
@@ -102,7 +103,7 @@ func newClientDoc(c *nfs4server.ClientInfo) clientDoc {
 	d := clientDoc{
 		ID: fmt.Sprintf("%016x", c.ID), Owner: printable(c.Owner), OwnerHex: hex.EncodeToString([]byte(c.Owner)), Impl: printable(c.Impl),
 		Transport: "tcp", Addresses: []string{}, Version: fmt.Sprintf("4.%d", c.Minor), Principal: principal(c.Principal),
-		State: "unconfirmed", Sessions: []sessionDoc{}, Opens: c.Opens, Locks: c.Locks, Delegations: c.Delegations, Revoked: c.Revoked, Silent: c.Silent.Seconds(),
+		State: "unconfirmed", Sessions: []sessionDoc{}, Opens: c.Opens, Locks: c.Locks, Delegations: c.Delegations, Writes: c.Writes, Revoked: c.Revoked, Silent: c.Silent.Seconds(),
 	}
 	if c.ClientInfo.Transport == nfs4state.RDMA {
 		d.Transport = "rdma"

@@ -80,7 +80,7 @@ func TestClients(t *testing.T) {
 	assert.Equal(t, [3]int{2, 1, 1}, [3]int{n.Clients, n.Unconfirmed, n.Sessions})
 	assert.Positive(t, n.ReplyBytes)
 	_, stdout, _ = command(t, "status", "--control", path)
-	assert.Contains(t, stdout, "1 clients, 1 sessions, 0 opens, 0 locks, 0 delegations")
+	assert.Contains(t, stdout, "1 clients, 1 sessions, 0 opens, 0 locks, 0 delegations (0 for writing)")
 }
 
 // TestClientsCut checks that a list says how many clients it leaves out, and

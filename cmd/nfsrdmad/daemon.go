@@ -149,8 +149,9 @@ func (o *serveOptions) newServer(list []nfsserver.Export, state string, rec *rec
 		Owners: o.owners, MaxPayload: int(o.maxPayload), Inline: int(o.inline), Credits: o.credits,
 		Lease: leaseTerm(o.lease, log), Lease4: o.lease4, Marker: filepath.Join(state, "grants"),
 		Clients: filepath.Join(state, "nfs4-clients"), StandardsOnly: o.noExtensions,
-		NoDelegations: o.delegations.Word == "off" || !mayDelegate(o.lease4, log),
-		IWARP:         o.rnic(), Wrap: o.ops.observe, Log: log,
+		NoDelegations:    o.delegations.Word == "off" || !mayDelegate(o.lease4, log),
+		WriteDelegations: o.delegations.Word == "all",
+		IWARP:            o.rnic(), Wrap: o.ops.observe, Log: log,
 	}
 	if rec != nil {
 		cfg.IWARP.Record, cfg.IWARP.Ended = int(o.recordSize), rec.ended

@@ -103,6 +103,7 @@ var metricList = []metric{
 	perNFS4("nfs4_opens", "Opens by clients of version 4.", func(d *nfs4Doc) int64 { return int64(d.Opens) }),
 	perNFS4("nfs4_locks", "Byte ranges locked by clients of version 4.", func(d *nfs4Doc) int64 { return int64(d.Locks) }),
 	perNFS4("nfs4_delegations", "Files that clients of version 4 open and read without calls.", func(d *nfs4Doc) int64 { return int64(d.Delegations) }),
+	perNFS4("nfs4_write_delegations", "Of these, files that clients write without calls too.", func(d *nfs4Doc) int64 { return int64(d.Writes) }),
 	counter("nfs4_delegations_total", "Delegations of version 4 so far: granted, of these recalled, and of these revoked.", []string{"event"}, func(s *sight, emit emitter) {
 		if d := s.NFS4; d != nil {
 			emit(float64(d.Granted), "granted")

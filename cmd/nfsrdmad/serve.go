@@ -78,7 +78,7 @@ func newServe() *cobra.Command {
 		crc:        cli.NewChoice("auto", "auto", "on", "off"),
 		markers:    cli.NewChoice("off", "off", "on"),
 
-		delegations: cli.NewChoice("read", "off", "read"),
+		delegations: cli.NewChoice("read", "off", "read", "all"),
 		logLevel:    cli.NewChoice("info", "debug", "info", "warn", "error"),
 		logFormat:   cli.NewChoice("text", "text", "json"),
 	}
@@ -157,7 +157,7 @@ without rpcbind by this daemon, with --portmap :111.`,
 	f.StringVar(&o.listen, "listen", ":20049", "`ADDR` for RPC-over-RDMA (iWARP over TCP)")
 	f.StringVar(&o.tcp, "tcp", ":2049", "`ADDR` for NFS over plain TCP; \"\" turns it off")
 	f.StringSliceVar(&o.versions, "vers", []string{"3", "4.0", "4.1", "4.2"}, "`VERSIONS` of NFS to serve: 3, and any of 4.0 to 4.2")
-	f.Var(&o.delegations, "delegations", "version 4: whether clients open and read files without calls")
+	f.Var(&o.delegations, "delegations", "version 4: clients open and read, or also write, without calls")
 	f.StringVar(&o.portmap, "portmap", "", "`ADDR` for a portmapper (TCP and UDP), most often :111")
 	f.BoolVar(&o.register, "register", false, "register the ports with this host's rpcbind")
 	f.Var(&o.inline, "inline", "longest message sent without RDMA")

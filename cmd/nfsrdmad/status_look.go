@@ -35,7 +35,7 @@ func (p *operations) status() *statusDoc {
 		n := p.four.Counts()
 		g := p.four.Grace()
 		d.NFS4 = &nfs4Doc{
-			n.Clients, n.Unconfirmed, n.Sessions, n.Opens, n.Locks, n.Delegations, n.Granted, n.Recalled, n.RevokedDelegations, n.Replies, n.MaxReplies,
+			n.Clients, n.Unconfirmed, n.Sessions, n.Opens, n.Locks, n.Delegations, n.Writes, n.Granted, n.Recalled, n.RevokedDelegations, n.Replies, n.MaxReplies,
 			n.Records, n.Failing, g.Clients, g.Left.Seconds(),
 		}
 	}

@@ -154,6 +154,7 @@ type nfs4Doc struct {
 	Opens       int     `json:"opens"`
 	Locks       int     `json:"locks"`
 	Delegations int     `json:"delegations"`
+	Writes      int     `json:"write_delegations"`   // of these, those for writing
 	Granted     uint64  `json:"delegations_granted"` // so far, as the next two
 	Recalled    uint64  `json:"delegations_recalled"`
 	Revoked     uint64  `json:"delegations_revoked"` // not returned in time, or of an export that has gone

@@ -17,8 +17,8 @@ func (d *statusDoc) print(w io.Writer, now time.Time) error {
 		p.row("delegation", d.Grants)
 	}
 	if v := d.NFS4; v != nil {
-		p.row("version 4", fmt.Sprintf("%d clients, %d sessions, %d opens, %d locks, %d delegations; slots for %s of replies, of %s",
-			v.Clients-v.Unconfirmed, v.Sessions, v.Opens, v.Locks, v.Delegations, size(uint64(v.ReplyBytes)), size(uint64(v.ReplyLimit))))
+		p.row("version 4", fmt.Sprintf("%d clients, %d sessions, %d opens, %d locks, %d delegations (%d for writing); slots for %s of replies, of %s",
+			v.Clients-v.Unconfirmed, v.Sessions, v.Opens, v.Locks, v.Delegations, v.Writes, size(uint64(v.ReplyBytes)), size(uint64(v.ReplyLimit))))
 		if v.Grace > 0 {
 			p.row("grace", fmt.Sprintf("%d clients may reclaim what they held before the restart, for %s at most", v.Grace, span(time.Duration(v.GraceLeft*float64(time.Second)))))
 		}

@@ -1,0 +1,173 @@
+package realm
+
+import (
+	"context"
+	"errors"
+	"syscall"
+
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
+	"github.com/nfsrdma/nfsrdma/recall"
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// A client may change a file in its cache, without a call: it has a delegation of
+// version 4 for writing. Then the file system has neither the data nor the size.
+// Whoever reads the data must call BeforeRead first, which recalls the delegation.
+// Attributes come from Request.GetAttr, which asks the client, or are left out if
+// Written. While there is no such client, all this costs one load.
+
+// A Writer is a client that may change an object by itself (recall.Holder.Writer).
+type Writer interface {
+	// Ask begins to ask the client about the object, and does not wait. The Report
+	// tells nothing older than the call.
+	Ask() *Report
+
+	// Told notes the file system's attributes that went to somebody else with the
+	// size of a Report. When the client is gone, and the file system has the same
+	// attributes, these must change: their size has never been told.
+	Told(*vfs.Attr)
+}
+
+// A Report is the answer of a Writer. The other fields are set before Done is
+// closed.
+type Report struct {
+	Done    chan struct{}
+	OK      bool   // the client has answered
+	Changed bool   // the client has changed the object, and not written all of that back
+	Size    uint64 // of the object, in bytes
+}
+
+// writer returns the holder that may change an object by itself, unless that is the
+// call's own client, or nil.
+func (q *Request) writer(h vfs.Handle) (*recall.Holder, error) {
+	if q.Export.Keys == nil || !q.realm.holders.Written() {
+		return nil, nil
+	}
+	key, err := q.Key(h)
+	switch {
+	case errors.Is(err, syscall.EOPNOTSUPP):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return q.realm.holders.Writer(q.Client, key), nil
+}
+
+// Written reports whether another client may change an object by itself: the file
+// system's attributes of the object may then be old.
+func (q *Request) Written(h vfs.Handle) bool {
+	if !q.realm.holders.Written() {
+		return false
+	}
+	w, err := q.writer(h)
+	return w != nil || err != nil
+}
+
+// ReadWaits reports whether BeforeRead would have to wait, or fails.
+func (q *Request) ReadWaits(h vfs.Handle) bool {
+	return q.realm.holders.Written() && (q.realm.holders.Fenced() || q.Written(h))
+}
+
+// BeforeRead waits until no other client may change an object by itself, as the
+// other functions do before a change. It must be called before the data of the
+// object are read, but for those who have it open in version 4.
+func (q *Request) BeforeRead(ctx context.Context, h vfs.Handle) error {
+	if !q.realm.holders.Written() {
+		return nil
+	}
+	if q.realm.holders.Fenced() {
+		return Later
+	}
+	for {
+		if w, err := q.writer(h); w == nil || err != nil {
+			return err
+		}
+		if q.blinded(ctx, h) {
+			return Access
+		}
+		if q.realm.holders.BeginRead(&q.change.holders, q.Client, q.key) {
+			return nil
+		}
+		if err := q.await(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// GetAttr returns the attributes of an object. If another client may change the
+// object by itself, GetAttr asks that client (RFC 8881, Section 10.4.3), and recalls
+// the object from one that does not answer.
+func (q *Request) GetAttr(ctx context.Context, h vfs.Handle) (vfs.Attr, error) {
+	a, err := q.Export.FS.GetAttr(ctx, &q.Cred, h)
+	if err != nil || !q.realm.holders.Written() || a.Type != vfs.TypeReg {
+		return a, err
+	}
+	for range maxAsks {
+		w, err := q.writer(h)
+		if w == nil || err != nil {
+			return a, err
+		}
+		by := w.Writer.(Writer)
+		r := by.Ask()
+		if err := q.awaitReport(ctx, r); err != nil {
+			w.Break()
+			return a, err
+		}
+		if !r.OK || r.Size > MaxFileSize {
+			break
+		}
+		before := a
+		var ok bool
+		if a, ok, err = q.reported(ctx, h, by, r, &before); ok || err != nil {
+			return a, err
+		}
+	}
+	if err := q.BeforeRead(ctx, h); err != nil {
+		return a, err
+	}
+	return q.Export.FS.GetAttr(ctx, &q.Cred, h)
+}
+
+// maxAsks is how often a Writer is asked that writes its changes back meanwhile, or
+// that other calls ask about too.
+const maxAsks = 4
+
+// awaitReport waits for the answer of a Writer, as await does for holders.
+func (q *Request) awaitReport(ctx context.Context, r *Report) error {
+	q.Rest()
+	q.reply.StepAside()
+	var party fairshare.Name
+	if q.peer != nil {
+		party = fairshare.PartyOfIP(q.peer.Addr.Addr())
+	}
+	if q.realm.holders.Await(ctx, party, r.Done) != nil {
+		return Later
+	}
+	return q.Work(ctx)
+}
+
+// reported returns the attributes of an object after the report r of the Writer by,
+// which was asked when the file system had the attributes before. If the Writer has
+// changed the object, the file system notes a change now, because the change attribute
+// and the times must rise with each answer, and not fall when the Writer fails to write
+// its data. The size is the Writer's word, and goes no further than the answer. ok is
+// false if the file system's object has changed since the Writer was asked: the size
+// could then be older than the change attribute.
+func (q *Request) reported(ctx context.Context, h vfs.Handle, by Writer, r *Report, before *vfs.Attr) (a vfs.Attr, ok bool, err error) {
+	a, err = q.Export.FS.GetAttr(ctx, &q.Cred, h)
+	if err != nil || !r.Changed && r.Size == a.Size {
+		return a, true, err
+	}
+	now := vfs.SetAttr{MtimeHow: vfs.SetToServer}
+	wcc, err := q.Export.FS.SetAttr(ctx, &vfs.Cred{}, h, now, nil)
+	if err != nil || !wcc.Before.OK || !wcc.After.OK {
+		return a, false, err
+	}
+	a = wcc.After.Attr
+	if wcc.Before.Ctime != before.Ctime || wcc.Before.Change != before.Change {
+		return a, false, nil
+	}
+	by.Told(&a)
+	a.Size = r.Size
+	return a, true, nil
+}
