@@ -50,6 +50,7 @@ type client struct {
 	lockSets  int
 	locks     int // in its lockSets
 	revoked   map[*holding]struct{}
+	work      map[*func()]struct{} // see Work
 
 	delegations map[*file]*Delegation
 	writes      int           // of these, those for writing
@@ -225,10 +226,11 @@ func (s *State) forget(c *client, o *owner) {
 const always time.Duration = math.MaxInt64
 
 // end ends a confirmed client with all its state. If a call has renewed the lease
-// at the time since or later, or if a call runs now, end returns false and changes
-// nothing. A call of the session own, which asks for the end, does not count.
+// at the time since or later, if a call runs now, or if work for the client has yet to
+// end, end returns false and changes nothing else. A call of the session own, which
+// asks for the end, does not count.
 func (s *State) end(c *client, own *Session, since time.Duration, gone *released) bool {
-	if c.managed() && c.holds() && since != always || c.renewed >= since || !kill(c.sessions, own, since) {
+	if c.managed() && c.holds() && since != always || c.renewed >= since || !kill(c.sessions, own, since, c.rests) {
 		return false
 	}
 	struck := s.strike(c.key)
@@ -262,6 +264,38 @@ func (s *State) end(c *client, own *Session, since time.Duration, gone *released
 	o.confirmed = nil
 	s.forget(c, o)
 	return true
+}
+
+// Work begins work for a client apart from its calls: while it lasts, the client does
+// not end, but the work does not renew its lease. The session by which the client has
+// asked for the work may end (RFC 7862, Section 4.8). If the client is to end, stop is
+// called, and must make the work end soon. stop must not wait. end ends the work. Work
+// returns false if the client has ended.
+func (s *Session) Work(stop func()) (end func(), ok bool) {
+	state, c := s.state, s.client
+	state.mu.Lock()
+	defer state.mu.Unlock()
+	if c.ended {
+		return nil, false
+	}
+	if c.work == nil {
+		c.work = make(map[*func()]struct{})
+	}
+	c.work[&stop] = struct{}{}
+	return func() {
+		state.mu.Lock()
+		defer state.mu.Unlock()
+		delete(c.work, &stop)
+	}, true
+}
+
+// rests stops the work for the client, and reports whether there is none. State.mu is
+// held.
+func (c *client) rests() bool {
+	for stop := range c.work {
+		(*stop)()
+	}
+	return len(c.work) == 0
 }
 
 // Expire ends a client with all its state, whenever its lease was renewed. It
@@ -303,6 +337,8 @@ func (s *State) DestroyClientID(id uint64) nfs4.Status {
 		return nfs4.ErrClientIDBusy
 	}
 	var none released
-	s.end(c, nil, always, &none)
+	if !s.end(c, nil, always, &none) {
+		return nfs4.ErrDelay
+	}
 	return nfs4.OK
 }

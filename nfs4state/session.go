@@ -29,9 +29,8 @@ type Session struct {
 
 	mu        sync.Mutex
 	dead      bool
-	used      time.Duration        // the end of the last call, or the last repetition of one
-	running   int                  // slots that execute a call
-	work      map[*func()]struct{} // see Work
+	used      time.Duration // the end of the last call, or the last repetition of one
+	running   int           // slots that execute a call
 	slots     []slot
 	conns     map[any]uint32 // directions of bound connections
 	last      any            // the connection that bind has seen last: most sessions have one
@@ -57,10 +56,11 @@ func (s *Session) lastUse(now time.Duration) time.Duration {
 }
 
 // kill makes every later call of some sessions NFS4ERR_BADSESSION. If a call runs,
-// except one of own, or if a call has renewed the lease at the time since or later,
-// kill returns false and changes nothing. All sessions are locked at once, so that
-// no session is dead for a moment only, and no renewal comes in between.
-func kill(sessions []*Session, own *Session, since time.Duration) bool {
+// except one of own, if a call has renewed the lease at the time since or later, or
+// if free then returns false, kill returns false and changes nothing. All sessions are
+// locked at once, so that no session is dead for a moment only, and no renewal comes in
+// between.
+func kill(sessions []*Session, own *Session, since time.Duration, free func() bool) bool {
 	for _, s := range sessions {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -70,47 +70,13 @@ func kill(sessions []*Session, own *Session, since time.Duration) bool {
 			return false
 		}
 	}
-	worked := false
-	for _, s := range sessions {
-		worked = s.stopWork() || worked
-	}
-	if worked {
-		return false // for a moment
+	if !free() {
+		return false
 	}
 	for _, s := range sessions {
 		s.dead = true
 	}
 	return true
-}
-
-// Work begins work for a client apart from its calls: while it lasts, the client does
-// not end, but the work does not renew its lease. If the client is to end, stop is
-// called, and must make the work end soon. stop must not wait. end ends the work. Work
-// returns false if the session has ended.
-func (s *Session) Work(stop func()) (end func(), ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.dead {
-		return nil, false
-	}
-	if s.work == nil {
-		s.work = make(map[*func()]struct{})
-	}
-	s.work[&stop] = struct{}{}
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.work, &stop)
-	}, true
-}
-
-// stopWork stops the work for the client, and reports whether there is any. s.mu is
-// held.
-func (s *Session) stopWork() bool {
-	for stop := range s.work {
-		(*stop)()
-	}
-	return len(s.work) > 0
 }
 
 // busy reports whether a call runs, besides the one of own that asks.
@@ -289,7 +255,7 @@ func (s *State) DestroySession(id nfs4.SessionID, own *Session) nfs4.Status {
 	if session == nil {
 		return nfs4.ErrBadSession
 	}
-	if !kill([]*Session{session}, own, always) {
+	if !kill([]*Session{session}, own, always, func() bool { return true }) {
 		return nfs4.ErrDelay
 	}
 	s.endSession(session)
