@@ -32,6 +32,7 @@ type copying struct {
 	size     uint64      // of the source
 	one      bool        // the source is the target
 	apart    bool        // it must not be
+	later    bool        // an earlier part was copied: the source may have become shorter, or be closed
 
 	committed vfs.Stable
 	pass      []byte // memory of a copy through it
@@ -56,16 +57,21 @@ func (c *copying) begin(ctx context.Context, src, dst *nfs4.StateID, count uint6
 		return nfs4.ErrInval
 	}
 	opened, status := x.mayUseOf(ctx, &x.saved, &x.specialSource, src, nfs4.ShareRead)
+	if c.later && status == nfs4.ErrBadStateID { // closed, or a delegation that was recalled
+		opened, status = x.mayUseOf(ctx, &x.saved, &x.specialSource, &nfs4.AnonymousStateID, nfs4.ShareRead)
+	}
 	c.size = attr.Size
 	switch {
 	case status != nfs4.OK:
 		return status
+	case c.later:
+		count = min(count, attr.Size-min(c.src, attr.Size))
 	case c.src > attr.Size || count > attr.Size-c.src:
 		return nfs4.ErrInval
+	case count == 0:
+		count = attr.Size - c.src
 	}
-	if c.n = count; count == 0 {
-		c.n = attr.Size - c.src
-	}
+	c.n, c.committed = count, vfs.FileSync
 	if c.dst > realm.MaxFileSize || c.n > realm.MaxFileSize-c.dst {
 		return nfs4.ErrFBig
 	}
@@ -145,12 +151,15 @@ func (c *copying) piece(ctx context.Context) (uint64, error) {
 	u := x.current.use
 	if x.saved.use == u && u.Export.Copier != nil && c.pass == nil {
 		n, err := u.Export.Copier.CopyRange(ctx, &u.Cred, c.from.Part(x.saved.h, c.src), c.to.Part(x.current.h, c.dst), min(c.n, copyPiece))
+		if n > 0 {
+			c.committed = vfs.Unstable
+		}
 		if n > 0 || !errors.Is(err, syscall.EOPNOTSUPP) {
 			return n, err
 		}
 	}
 	if c.pass == nil {
-		c.pass, c.committed = make([]byte, passPiece), vfs.FileSync
+		c.pass = make([]byte, passPiece)
 	}
 	return c.passOn(ctx)
 }

@@ -146,6 +146,34 @@ func TestCopyErrors(t *testing.T) {
 	assert.Equal(t, strings.Repeat("x", len(content)), content)
 }
 
+// A stableWriter is a brokenCopier whose writes by handle are always stable.
+type stableWriter struct{ *brokenCopier }
+
+func (s stableWriter) Write(ctx context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off uint64, _ vfs.Stable) (int, vfs.Stable, vfs.WCC, error) {
+	return s.FS.Write(ctx, c, h, p, off, vfs.FileSync)
+}
+
+// TestCopyCommitted checks that a copy is as stable as its least stable part.
+func TestCopyCommitted(t *testing.T) {
+	b := new(brokenCopier)
+	b.FS, _ = diskDir(t)
+	g := newRig(t, realm.Export{Path: "/x", FS: stableWriter{b}, Clients: anyone()}).connect().asRoot()
+	src, dst := g.make("src", strings.Repeat("x", 8192)), g.make("dst", "")
+	for copied, want := range map[uint64]nfs4.Stable{0: nfs4.FileSync, 100: nfs4.Unstable} {
+		b.copy = func(_, to vfs.Part, n uint64) (uint64, error) {
+			if to.Offset == 0 && copied > 0 {
+				return copied, nil
+			}
+			return 0, syscall.EOPNOTSUPP
+		}
+		var res nfs4.CopyRes
+		st, _ := g.do(copies(src, dst, 8192, &res)...)
+		require.Equal(t, nfs4.OK, st)
+		assert.EqualValues(t, 8192, res.Response.Count)
+		assert.Equal(t, want, res.Response.Committed, "%d bytes by the file system", copied)
+	}
+}
+
 // TestClone checks which ranges CLONE passes to the file system, and the
 // attribute that shows that it can: R7862-12.2.1-1, R7862-4.1.2-4,
 // R7862-15.13-3, R7862-15.13-4, R7862-15.13-5, R7862-15.13-7, R7862-12.1-2.

@@ -43,12 +43,17 @@ const offloadSize = 40 << 20
 // offloadRig has two files of which the first is large.
 func offloadRig(t *testing.T) (g *rig, fs *heldFS, back *backchannel, src, dst step, ended chan nfs4.CBOffloadArgs) {
 	fs = newHeldFS()
+	g, back, src, dst, ended = offloadRigOf(t, fs)
+	return g, fs, back, src, dst, ended
+}
+
+func offloadRigOf(t *testing.T, fs vfs.FS) (g *rig, back *backchannel, src, dst step, ended chan nfs4.CBOffloadArgs) {
 	g, back = delegRigOf(t, fs, true)
 	src, dst = g.file("src"), g.file("dst")
 	require.Equal(t, nfs4.OK, g.set(src.args.(*nfs4.HandleArgs).Object, nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrSize), Size: offloadSize}))
 	ended = make(chan nfs4.CBOffloadArgs, 16)
 	back.offload = func(a nfs4.CBOffloadArgs) { ended <- a }
-	return g, fs, back, src, dst, ended
+	return g, back, src, dst, ended
 }
 
 // copyAll is COPY of all of src, for which the client does not ask to wait.
