@@ -22,6 +22,7 @@ type callbacks struct {
 	server  *Server
 	mu      sync.Mutex
 	clients map[uint64]*callbackQueue
+	probes  map[uint64]*probe // of version 4.0
 	running sync.WaitGroup
 	ctx     context.Context
 	stop    context.CancelFunc

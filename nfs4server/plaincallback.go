@@ -61,11 +61,59 @@ func (p *plainCaller) close() {
 // probeTime is how long the server tries whether a new callback works.
 const probeTime = 10 * time.Second
 
+// A probe is a CB_NULL, which finds out whether the callback of a client of version 4.0
+// works. callbacks.mu guards it.
+type probe struct {
+	end time.Time
+
+	// asked is set by a wish for the probe after it was sent: the client may have
+	// another callback meanwhile.
+	asked bool
+}
+
 // tryCallback finds out whether the callback of a client of version 4.0 works: only
-// then does the client get delegations (RFC 7530, Section 10.2).
-func (s *Server) tryCallback(id uint64) {
-	end := time.Now().Add(probeTime)
-	s.callbacks.add(&callback{client: id, pause: probeTime / 4, wanted: func() bool { return time.Now().Before(end) }})
+// then does the client get delegations (RFC 7530, Section 10.2). A client has one probe
+// at most, however often it confirms its ID.
+func (r *callbacks) tryCallback(id uint64) {
+	r.mu.Lock()
+	p, runs := r.probes[id]
+	if !runs {
+		p = new(probe)
+		r.probes[id] = p
+	}
+	p.end, p.asked = time.Now().Add(probeTime), true
+	r.mu.Unlock()
+	if runs {
+		return
+	}
+	r.add(&callback{
+		client: id, pause: probeTime / 4,
+		wanted: func() bool { return r.sends(id, p) },
+		taken:  func() { r.answered(id, p) },
+	})
+}
+
+// sends reports whether a probe is to be sent. It ends the probe if the time is over.
+func (r *callbacks) sends(id uint64, p *probe) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.asked = false
+	if time.Now().Before(p.end) {
+		return true
+	}
+	delete(r.probes, id)
+	return false
+}
+
+// answered ends a probe, or begins it again.
+func (r *callbacks) answered(id uint64, p *probe) {
+	r.mu.Lock()
+	delete(r.probes, id)
+	again := p.asked
+	r.mu.Unlock()
+	if again {
+		r.tryCallback(id)
+	}
 }
 
 // callPlain makes a callback of version 4.0 once, and reports whether the client has

@@ -109,7 +109,7 @@ func New(c Config) *Server {
 	if s.slots == 0 {
 		s.slots = defaultSlots
 	}
-	s.callbacks.server, s.callbacks.clients = s, make(map[uint64]*callbackQueue)
+	s.callbacks.server, s.callbacks.clients, s.callbacks.probes = s, make(map[uint64]*callbackQueue), make(map[uint64]*probe)
 	s.callbacks.ctx, s.callbacks.stop = context.WithCancel(context.Background())
 	if len(c.Minors) == 0 {
 		c.Minors = []uint32{nfs4.Minor0, nfs4.Minor1, nfs4.Minor2}
