@@ -36,16 +36,16 @@ func (f *File) String() string {
 	var b strings.Builder
 	for _, e := range f.Exports {
 		for _, c := range e.Clients {
-			b.WriteString(quote(e.Path) + " " + c.String() + "\n")
+			b.WriteString(quote(e.Path) + " " + quote(c.String()) + "\n")
 		}
 	}
 	return b.String()
 }
 
-// quote escapes a path so that it is one word.
-func quote(path string) string {
+// quote escapes text so that it is one word: a path of a referral may have blanks too.
+func quote(text string) string {
 	var b strings.Builder
-	for _, c := range []byte(path) {
+	for _, c := range []byte(text) {
 		if c <= ' ' || c == '#' || c == '"' || c == '\\' || c >= 0x7f {
 			fmt.Fprintf(&b, `\%03o`, c)
 		} else {

@@ -292,6 +292,7 @@ func FuzzParse(f *testing.F) {
 	for _, text := range []string{
 		"/srv *(rw)\n", "/srv -rw,all_squash a b(ro)\n/b c # x", `"/a b"/c\040 10.0.0.0/255.0.0.0(anonuid=0) \` + "\n *.ex[a-c]?", "/a a(fsid=root) b(fsid=0)",
 		"/a (rw)\n/a *", "/a a(sec=krb5,xx,,fsid=1_0)\r\n/b \"c", "/a fe80::1%x [::1] ::/0 1.2.*",
+		`/a *(refer="/x y"@b+[::1]:/\042#\134@c) d(replicas=/x\0111@b)`,
 	} {
 		f.Add([]byte(text))
 	}
