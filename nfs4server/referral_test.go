@@ -70,3 +70,42 @@ func TestReferrals(t *testing.T) {
 	st, _ = g.do(put(fh), step{nfs4.OpAccess, &nfs4.AccessArgs{Access: 1}, new(nfs4.AccessRes)})
 	assert.Equal(t, nfs4.OK, st)
 }
+
+// TestReferralsAround checks exports below a referral, which clients cannot reach by name,
+// the way up from them, and a referral as the root of the tree.
+func TestReferralsAround(t *testing.T) {
+	top, deep, deeper := memory("/srv", free), memory("/srv/away/deep", free), memory("/srv/away/no/deeper", free)
+	here, away := memory("/srv/away", free), elsewhere(t, "/srv/away", "refer=/there@one.example")
+	away.FS = here.FS
+	g := newRig(t, top, here, deep).connect().asRoot()
+	fh := g.lookup("srv", "away", "deep")
+	require.NoError(t, g.s.realm.SetExports([]realm.Export{top, away, deep, deeper}))
+	locations := step{nfs4.OpGetAttr, &nfs4.GetAttrArgs{Request: nfs4.BitmapOf(nfs4.AttrFSLocations)}, new(nfs4.GetAttrRes)}
+	up := step{nfs4.OpLookupP, &void, status()}
+
+	st, n := g.do(root(), look("srv"), look("away"), look("deep"))
+	assert.Equal(t, nfs4.ErrMoved, st)
+	assert.Equal(t, 4, n)
+	st, n = g.do(root(), look("srv"), look("away"), up)
+	assert.Equal(t, nfs4.ErrMoved, st)
+	assert.Equal(t, 4, n)
+	st, _ = g.do(put(fh), step{nfs4.OpAccess, &nfs4.AccessArgs{Access: 1}, new(nfs4.AccessRes)})
+	assert.Equal(t, nfs4.OK, st)
+	st, _ = g.do(put(fh), up, locations)
+	assert.Equal(t, nfs4.OK, st)
+	assert.Len(t, locations.res.(*nfs4.GetAttrRes).Attrs.FSLocations.Root, 2)
+	st, n = g.do(put(fh), up, up)
+	assert.Equal(t, nfs4.ErrMoved, st)
+	assert.Equal(t, 3, n)
+
+	rooted := elsewhere(t, "/srv", "fsid=0,refer=/there@one.example")
+	g = newRig(t, rooted, memory("/srv/a", free)).connect().asRoot()
+	st, _ = g.do(root(), locations)
+	assert.Equal(t, nfs4.OK, st)
+	assert.Empty(t, locations.res.(*nfs4.GetAttrRes).Attrs.FSLocations.Root)
+	for _, s := range []step{look("a"), up, {nfs4.OpGetFH, &void, new(nfs4.HandleRes)}, {nfs4.OpSaveFH, &void, status()}} {
+		st, n = g.do(root(), s)
+		assert.Equal(t, nfs4.ErrMoved, st, s.op)
+		assert.Equal(t, 2, n)
+	}
+}

@@ -74,20 +74,26 @@ func newTree(set *realm.Set) *tree {
 			break
 		}
 	}
-	for _, e := range set.List() {
-		if e == t.root.export {
-			continue
+	// Paths below the root lose its path, and may then be those of others: these have no
+	// place.
+	for _, below := range [...]bool{true, false} {
+		for _, e := range set.List() {
+			rest, ok := strings.CutPrefix(e.Path, prefix+"/")
+			if e == t.root.export || ok != below {
+				continue
+			}
+			if !below {
+				rest = e.Path
+			}
+			n := t.root
+			for name := range strings.SplitSeq(strings.Trim(rest, "/"), "/") {
+				n = t.child(n, name)
+			}
+			if n.export == nil {
+				n.export = e
+				t.byID[e.ID] = n
+			}
 		}
-		path := e.Path
-		if rest, ok := strings.CutPrefix(path, prefix+"/"); ok && prefix != "" {
-			path = "/" + rest
-		}
-		n := t.root
-		for name := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
-			n = t.child(n, name)
-		}
-		n.export = e
-		t.byID[e.ID] = n
 	}
 	return t
 }

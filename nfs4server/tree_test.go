@@ -2,6 +2,7 @@ package nfs4server
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -122,6 +123,21 @@ func TestTree(t *testing.T) {
 	} {
 		st, _ := g.do(root(), s)
 		assert.Equal(t, nfs4.ErrROFS, st, op)
+	}
+}
+
+// TestSameNames checks two exports whose paths lead to one name, as the root takes its path
+// away from those below it: the export below the root has the name, whatever the order.
+func TestSameNames(t *testing.T) {
+	top := free
+	top.FSID, _ = exports.ParseFSID("root")
+	inner, outer := memory("/srv/a", free), memory("/a", free)
+	for _, order := range [][]realm.Export{{memory("/srv", top), inner, outer}, {outer, memory("/srv", top), inner}} {
+		g := newRig(t, order...).connect().asRoot()
+		id, st := g.fsid("a")
+		assert.Equal(t, nfs4.OK, st)
+		i := slices.IndexFunc(g.s.realm.Set().List(), func(e *realm.Exported) bool { return e.Path == "/srv/a" })
+		assert.EqualValues(t, g.s.realm.Set().List()[i].ID, id.Minor)
 	}
 }
 
