@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,24 +19,32 @@ import (
 // that prepares it, and a script that is measured.
 type delegatedWork struct{ name, prepare, again string }
 
-// delegatedWorks need programs of the host: see everyday.
-var delegatedWorks = []delegatedWork{
-	{
-		"open, read and close of 400 files",
-		"mkdir files; for d in $(seq 4); do mkdir files/$d; for n in $(seq 100); do echo $n >files/$d/$n; done; done",
-		"for d in files/*; do cat $d/* >/dev/null; done",
-	},
-	{
-		"git status and git grep of 400 files",
-		"git init -q tree; cd tree; for d in $(seq 4); do mkdir $d; for n in $(seq 100); do echo $d $n >$d/$n; done; done; git add .; git commit -q -m one",
-		"cd tree; git status --porcelain; git grep -q nothing || :",
-	},
-	{
-		"compilation of 10 files with 50 headers",
-		"mkdir program; cd program; for h in $(seq 50); do echo \"#define H$h $h\" >$h.h; echo \"#include \\\"$h.h\\\"\" >>all.h; done; " +
-			"for n in $(seq 10); do printf '#include \"all.h\"\\nint f%d(void) { return H1; }\\n' $n >f$n.c; done; printf 'all: $(patsubst %%.c,%%.o,$(wildcard *.c))\\n%%.o: %%.c\\n\\tgcc -c -o /tmp/$@ $<\\n' >Makefile",
-		"cd program; make -s -j2",
-	},
+// delegatedWorks returns works with so many hundred files. They need programs of
+// the host: see everyday.
+func delegatedWorks(hundreds int) []delegatedWork {
+	make := func(dirs int) string {
+		return fmt.Sprintf("for d in $(seq %d); do mkdir $d; for n in $(seq 100); do echo $d $n >$d/$n; done; done", dirs)
+	}
+	return []delegatedWork{
+		{
+			fmt.Sprintf("open, read and close of %d files", 100*hundreds),
+			"mkdir files; cd files; " + make(hundreds),
+			"for d in files/*; do cat $d/* >/dev/null; done",
+		},
+		{
+			fmt.Sprintf("git status and git grep of %d files", 200*hundreds),
+			"git init -q tree; cd tree; " + make(2*hundreds) + "; git add .; git commit -q -m one",
+			"cd tree; git status --porcelain; git grep -q nothing || :",
+		},
+		compilation,
+	}
+}
+
+var compilation = delegatedWork{
+	"compilation of 10 files with 50 headers",
+	"mkdir program; cd program; for h in $(seq 50); do echo \"#define H$h $h\" >$h.h; echo \"#include \\\"$h.h\\\"\" >>all.h; done; " +
+		"for n in $(seq 10); do printf '#include \"all.h\"\\nint f%d(void) { return H1; }\\n' $n >f$n.c; done; printf 'all: $(patsubst %%.c,%%.o,$(wildcard *.c))\\n%%.o: %%.c\\n\\tgcc -c -o /tmp/$@ $<\\n' >Makefile",
+	"cd program; make -s -j2",
 }
 
 // delegatedLimit bounds one work. The guest is slow.
@@ -47,8 +56,8 @@ const author = "set -e; export HOME=/tmp GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@ex
 // TestDelegatedCalls4 measures how many calls Linux makes by version 4.2 over RDMA
 // for work that opens the same files again and again, with delegations and without,
 // and on knfsd. Linux returns a delegation that it has not used between two renewals
-// of its lease (27 s here), so the files are as few as the slow guest can open in
-// that time.
+// of its lease, so the lease must be as long as the slow guest takes to open all
+// files. INTEROP_FILES is the number of files, in hundreds.
 func TestDelegatedCalls4(t *testing.T) {
 	if os.Getenv("INTEROP_SOAK") == "" {
 		t.Skip("INTEROP_SOAK is not set")
@@ -57,13 +66,22 @@ func TestDelegatedCalls4(t *testing.T) {
 	dir := reachable(t)
 	exports := filepath.Join(t.TempDir(), "exports")
 	require.NoError(t, os.WriteFile(exports, []byte("/usr *(ro,insecure,no_root_squash)\n"+dir+" *(rw,insecure,no_root_squash)\n"), 0o644))
+	hundreds := 4
+	if s := os.Getenv("INTEROP_FILES"); s != "" {
+		var err error
+		hundreds, err = strconv.Atoi(s)
+		require.NoError(t, err)
+	}
+	lease := max(40, 10*hundreds)
+	letWait(t, lease+5)
+	works := delegatedWorks(hundreds)
 	calls := make(map[string][]int)
 	for _, how := range []string{"read", "off", "knfsd"} {
 		flag := how
 		if how == "knfsd" {
 			flag = "off"
 		}
-		d := serveExports(t, dir, exports, "--delegations", flag)
+		d := serveExports(t, dir, exports, "--delegations", flag, "--nfs4-lease", fmt.Sprintf("%ds", lease))
 		s := d.site().by("4.2")
 		must(t, fmt.Sprintf(everyday, s.host, s.options("rdma")))
 		s.export = dir
@@ -75,17 +93,19 @@ func TestDelegatedCalls4(t *testing.T) {
 		}
 		prepare := func(script string) { onHost(t, dir, author+script) }
 		if how == "knfsd" {
+			must(t, fmt.Sprintf("knfsd stop; LEASE=%d knfsd start", lease))
+			t.Cleanup(func() { must(t, "knfsd stop; knfsd start") })
 			must(t, "umount /everyday/work; mkdir -p /export/work; mount -o bind /export/work /everyday/work")
 			prepare = inside
 		}
-		for _, w := range delegatedWorks {
+		for _, w := range works {
 			prepare("(" + w.prepare + ")")
 		}
 		if how == "knfsd" {
 			k := knfsd4()
 			must(t, fmt.Sprintf("umount /everyday/work; mount.nfs %s:/work /everyday/work -o %s", k.host, k.options("rdma")))
 		}
-		for _, w := range delegatedWorks {
+		for _, w := range works {
 			inside(w.again)
 			inside(w.again)
 			must(t, "sleep 5") // attributes of young files are believed for 3 s
@@ -105,6 +125,20 @@ func TestDelegatedCalls4(t *testing.T) {
 	for name, n := range calls {
 		assert.LessOrEqual(t, n[0]*20, n[1], name)
 	}
+}
+
+// letWait makes processes of the host wait for leases for so many seconds, until the
+// end of the test.
+func letWait(t *testing.T, seconds int) {
+	t.Helper()
+	const file = "/proc/sys/fs/lease-break-time"
+	before, err := os.ReadFile(file)
+	require.NoError(t, err)
+	if n, err := strconv.Atoi(strings.TrimSpace(string(before))); err != nil || n >= seconds {
+		return
+	}
+	require.NoError(t, os.WriteFile(file, []byte(strconv.Itoa(seconds)), 0o644))
+	t.Cleanup(func() { assert.NoError(t, os.WriteFile(file, before, 0o644)) })
 }
 
 // most returns the kinds of calls that were made most often.
