@@ -2,6 +2,7 @@ package nfs4server
 
 import (
 	"context"
+	"time"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfs4state"
@@ -56,9 +57,10 @@ type compound struct {
 	handle  [realm.MaxHandle]byte
 	keyOf   []byte // see key
 	parts   [][]byte
-	unnamed bool // a name of an owner was waited for in vain
-	hurried bool // no name of an owner may be waited for
-	unknown bool // a name of an owner would have been waited for
+	unnamed bool          // no further name of an owner is waited for; see ownerString
+	naming  time.Duration // of waits for names of owners
+	hurried bool          // no name of an owner may be waited for
+	unknown bool          // a name of an owner would have been waited for
 	results results
 }
 
@@ -153,7 +155,7 @@ func (x *compound) begin(c *oncrpc.Call, r *oncrpc.Reply, head *nfs4.CompoundArg
 	if len(c.ItemRooms) > 0 {
 		x.restRoom -= c.ItemRooms[0]
 	}
-	x.apart, x.items, x.unnamed = 0, 0, false
+	x.apart, x.items, x.unnamed, x.naming = 0, 0, false, 0
 	res := nfs4.CompoundRes{Tag: x.tag}
 	x.out = res.AppendTo(r.Head)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"strconv"
+	"time"
 
 	"github.com/nfsrdma/nfsrdma/idmap"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
@@ -24,11 +25,15 @@ func (x *compound) client() netip.Addr {
 	return x.call.Peer.Addr.Addr()
 }
 
+// maxNaming is how long one COMPOUND waits for names before the last wait: a list may
+// name thousands of users that a slow user database is asked for one by one.
+const maxNaming = 5 * time.Second
+
 // ownerString returns the owner string of a number: a name, or its digits in b.
 // A name that is not cached is waited for, without the permit of o's export. A
-// COMPOUND waits in vain only once: if the user database does not answer, no
-// translation exists, and numbers say so (RFC 8881, Section 5.9). A hurried
-// COMPOUND does not wait, and notes that the name is unknown.
+// COMPOUND waits in vain only once, and at most for maxNaming: if the user database does
+// not answer, no translation exists, and numbers say so (RFC 8881, Section 5.9). A
+// hurried COMPOUND does not wait, and notes that the name is unknown.
 func (x *compound) ownerString(ctx context.Context, o *object, kind idmap.Kind, id uint32, b []byte) ([]byte, nfs4.Status) {
 	m := x.server.owners
 	owner, err := m.Owner(ended, x.client(), kind, id, b)
@@ -41,11 +46,13 @@ func (x *compound) ownerString(ctx context.Context, o *object, kind idmap.Kind, 
 	}
 	if !x.unnamed {
 		x.rest()
+		since := time.Now()
 		owner, err = m.Owner(ctx, x.client(), kind, id, b)
+		x.naming += time.Since(since)
 		if err := x.work(ctx, o); err != nil {
 			return nil, x.status(err)
 		}
-		x.unnamed = err != nil
+		x.unnamed = err != nil || x.naming >= maxNaming
 	}
 	if err != nil {
 		owner = strconv.AppendUint(b, uint64(id), 10)
@@ -54,13 +61,16 @@ func (x *compound) ownerString(ctx context.Context, o *object, kind idmap.Kind, 
 }
 
 // ownerID returns the number of an owner string to be set. A name that is not
-// cached is waited for, without the permit of the current object's export.
+// cached is waited for, without the permit of the current object's export. After
+// maxNaming the client must ask again, and finds the names so far in the cache.
 func (x *compound) ownerID(ctx context.Context, kind idmap.Kind, owner []byte) (uint32, nfs4.Status) {
 	m := x.server.owners
 	id, ok, err := m.ID(ended, x.client(), kind, owner)
-	if err != nil {
+	if err != nil && x.naming < maxNaming {
 		x.rest()
+		since := time.Now()
 		id, ok, err = m.ID(ctx, x.client(), kind, owner)
+		x.naming += time.Since(since)
 		if err := x.work(ctx, &x.current); err != nil {
 			return 0, x.status(err)
 		}

@@ -1,7 +1,10 @@
 package nfs4server
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,6 +17,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/idmap"
 	"github.com/nfsrdma/nfsrdma/internal/racetest"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
 // A people is a user database that knows 1234 and 4321. It fails if down.
@@ -152,6 +156,95 @@ func TestOwnerNamesHang(t *testing.T) {
 		assert.Equal(t, []any{nfs4.OK, "1234", "4321"}, []any{st, owner, group})
 		assert.Equal(t, 5*time.Second, time.Since(start))
 		close(p.open)
+	})
+}
+
+// A slowPeople is a user database of all numbers, which takes a second for each answer.
+type slowPeople struct{}
+
+func (slowPeople) Name(_ idmap.Kind, id uint32) (string, bool, error) {
+	time.Sleep(time.Second)
+	return fmt.Sprint("user", id), true, nil
+}
+
+func (slowPeople) ID(_ idmap.Kind, name string) (id uint32, found bool, err error) {
+	time.Sleep(time.Second)
+	_, err = fmt.Sscanf(name, "user%d", &id)
+	return id, err == nil, nil
+}
+
+// A listed is a file system whose objects all have one list.
+type listed struct {
+	vfs.FS
+	list vfs.ACL
+}
+
+func (listed) HasACLs() bool { return true }
+
+func (fs listed) GetACL(context.Context, *vfs.Cred, vfs.Handle) (access, def vfs.ACL, _ vfs.MaybeAttr, _ error) {
+	return fs.list, nil, vfs.MaybeAttr{}, nil
+}
+
+func (listed) SetACL(context.Context, *vfs.Cred, vfs.Handle, *vfs.ACL, *vfs.ACL) (vfs.MaybeAttr, error) {
+	return vfs.MaybeAttr{}, nil
+}
+
+// TestListOfSlowNames checks that one COMPOUND waits for few of the names in a list,
+// however many it has: numbers take the place of the other names, and a list that is to
+// be set or compared is put off until they are known.
+func TestListOfSlowNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const users = 12
+		list := vfs.ModeACL(0o640)[:1]
+		acl := nfs4.ACL{}
+		for id := range uint32(users) {
+			list = append(list, vfs.ACLEntry{Tag: vfs.ACLUser, ID: 5000 + id, Perm: 4})
+			acl = append(acl, nfs4.ACE{Mask: nfs4.ACEReadData, Who: fmt.Append(nil, "user", 5000+id, "@example.org")})
+		}
+		list = append(list, vfs.ACLEntry{Tag: vfs.ACLGroupObj}, vfs.ACLEntry{Tag: vfs.ACLMask, Perm: 4}, vfs.ACLEntry{Tag: vfs.ACLOther})
+		export := memory("/x", exports.Options{Insecure: true, NoRootSquash: true})
+		export.FS = listed{export.FS, list}
+		g := newRig(t, export)
+		g.s.owners = idmap.New(idmap.Config{Domain: "example.org", Database: slowPeople{}})
+		defer func() {
+			g.s.owners.Close()
+			time.Sleep(time.Minute) // questions that Close has abandoned
+		}()
+		g.connect().asRoot()
+		fh := g.make("f", "")
+		quick := func(what string, do func()) {
+			start := time.Now()
+			do()
+			assert.Less(t, time.Since(start), maxNaming+2*time.Second, what)
+		}
+		names := func() (n int) {
+			quick("GETATTR", func() {
+				for _, e := range g.attrs(fh, nfs4.BitmapOf(nfs4.AttrACL)).ACL {
+					if bytes.HasSuffix(e.Who, []byte("@example.org")) {
+						n++
+					}
+				}
+			})
+			return n
+		}
+		assert.Equal(t, 5, names())
+		time.Sleep(time.Minute) // the answers come, but nobody waits for them
+		assert.Equal(t, users, names())
+		a := nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrACL), ACL: acl}
+		var last nfs4.Status
+		calls := 0
+		for last = nfs4.ErrDelay; last == nfs4.ErrDelay && calls < users; calls++ {
+			quick("SETATTR", func() { last = g.set(fh, a) })
+		}
+		assert.Equal(t, nfs4.OK, last)
+		assert.Greater(t, calls, 1)
+		for i := range a.ACL {
+			a.ACL[i].Who = fmt.Append(nil, "nobody", i, "@example.org")
+		}
+		quick("VERIFY", func() {
+			st, _ := g.do(put(fh), step{nfs4.OpVerify, &nfs4.VerifyArgs{Attrs: a}, status()})
+			assert.Equal(t, nfs4.ErrDelay, st)
+		})
 	})
 }
 

@@ -121,8 +121,6 @@ type lister struct {
 
 	late  bool
 	entry vfs.Entry // the one that is late
-	names bool      // for want of a name
-	since time.Time // when READDIR has begun to wait for names
 }
 
 // read reads entries up to one that is late.
@@ -137,7 +135,7 @@ func (l *lister) read(ctx context.Context, cookie, verf uint64) (newVerf uint64,
 }
 
 // nameTime is how long one READDIR waits for names of owners before it ends with
-// the entries that it has. The wait for the last name comes on top.
+// the entries that it has. The wait for the names of the last entry comes on top.
 const nameTime = time.Second
 
 // add adds an entry, and reports whether another one may follow.
@@ -148,13 +146,13 @@ func (l *lister) add(e *vfs.Entry) bool {
 	}
 	if !e.HasHandle || !e.Attr.OK || l.want.And(ofFS) != (nfs4.Bitmap{}) || l.want.And(ofPath) != (nfs4.Bitmap{}) ||
 		l.want.Has(nfs4.AttrACL) || x.mayLead(&l.dir, string(e.Name)) || l.written(e) {
-		return l.delay(e, false)
+		return l.delay(e)
 	}
 	x.hurried, x.unknown = true, false
 	status := x.fillFrom(ended, &object{use: l.dir.use, h: e.Handle}, &e.Attr.Attr, l.want, &x.entry.Attrs)
 	x.hurried = false
 	if x.unknown {
-		return l.delay(e, true)
+		return l.delay(e)
 	}
 	return l.put(e, status)
 }
@@ -165,8 +163,8 @@ func (l *lister) written(e *vfs.Entry) bool {
 }
 
 // delay makes e the entry that is late.
-func (l *lister) delay(e *vfs.Entry, names bool) bool {
-	l.late, l.entry, l.names = true, *e, names
+func (l *lister) delay(e *vfs.Entry) bool {
+	l.late, l.entry = true, *e
 	l.entry.Name = bytes.Clone(e.Name)
 	return false
 }
@@ -175,11 +173,7 @@ func (l *lister) delay(e *vfs.Entry, names bool) bool {
 // follow.
 func (l *lister) addLate(ctx context.Context) bool {
 	x, e := l.x, &l.entry
-	switch {
-	case !l.names:
-	case l.since.IsZero():
-		l.since = time.Now()
-	case !l.w.Empty() && time.Since(l.since) > nameTime:
+	if !l.w.Empty() && x.naming > nameTime {
 		return false
 	}
 	return l.put(e, x.fillEntry(ctx, &l.dir, e, l.want))
