@@ -353,6 +353,46 @@ func TestListBeforeOthers(t *testing.T) {
 	assert.Equal(t, []uint32{0o4700, 0o4700, 0o4700, 0o4700}, fs.modes)
 }
 
+// failedSet makes SETATTR, and returns its results also if it fails.
+func (g *rig) failedSet(fh nfs4.FH, a nfs4.SetAttrArgs) (res nfs4.SetAttrRes) {
+	g.seq++
+	r := xdr.NewReader(g.send(
+		step{nfs4.OpSequence, &nfs4.SequenceArgs{Session: g.session, Sequence: g.seq}, nil}, put(fh), step{nfs4.OpSetAttr, &a, nil},
+	))
+	new(nfs4.CompoundRes).Decode(&r)
+	r.Uint32()
+	new(nfs4.SequenceRes).Decode(&r)
+	r.Uint32()
+	new(nfs4.StatusRes).Decode(&r)
+	require.Equal(g.t, uint32(nfs4.OpSetAttr), r.Uint32())
+	res.Decode(&r)
+	require.NoError(g.t, r.Done())
+	return res
+}
+
+// TestSizeBeforeOthers checks that SETATTR, if it fails after it has changed the size,
+// says so (R8881-18.30.3-2).
+func TestSizeBeforeOthers(t *testing.T) {
+	eachFS(t, func(t *testing.T, g *rig, fs *countingFS) {
+		opened, fh, st := g.open(openArgs("o", "f", nfs4.ShareBoth, 0, nfs4.Unchecked))
+		require.Equal(t, nfs4.OK, st)
+		a := nfs4.SetAttrArgs{Attrs: nfs4.Attrs{
+			Mask: nfs4.BitmapOf(nfs4.AttrSize, nfs4.AttrOwner), Owner: []byte("4711"),
+		}}
+		for i, id := range []nfs4.StateID{{}, opened.StateID} {
+			a.StateID, a.Attrs.Size = id, uint64(10+i)
+			res := g.failedSet(fh, a)
+			assert.Equal(t, nfs4.SetAttrRes{Status: nfs4.ErrPerm, AttrsSet: nfs4.BitmapOf(nfs4.AttrSize)}, res)
+			assert.Equal(t, a.Attrs.Size, g.attrs(fh, nfs4.BitmapOf(nfs4.AttrSize)).Size)
+		}
+		fs.full = true
+		for _, id := range []nfs4.StateID{{}, opened.StateID} {
+			a.StateID = id
+			assert.Equal(t, nfs4.SetAttrRes{Status: nfs4.ErrDQuot}, g.failedSet(fh, a))
+		}
+	})
+}
+
 // TestListFails checks that the answer to a SETATTR whose list cannot be set says
 // which attributes were.
 func TestListFails(t *testing.T) {
@@ -363,19 +403,7 @@ func TestListFails(t *testing.T) {
 	a := withList(nfs4.ACL{{Mask: nfs4.ACEReadData, Who: []byte(nfs4.WhoEveryone)}})
 	a.Mask.Set(nfs4.AttrMode)
 	a.Mode = 0o640
-	g.seq++
-	r := xdr.NewReader(g.send(
-		step{nfs4.OpSequence, &nfs4.SequenceArgs{Session: g.session, Sequence: g.seq}, nil}, put(fh), step{nfs4.OpSetAttr, &nfs4.SetAttrArgs{Attrs: a}, nil},
-	))
-	new(nfs4.CompoundRes).Decode(&r)
-	r.Uint32()
-	new(nfs4.SequenceRes).Decode(&r)
-	r.Uint32()
-	new(nfs4.StatusRes).Decode(&r)
-	assert.Equal(t, uint32(nfs4.OpSetAttr), r.Uint32())
-	var res nfs4.SetAttrRes
-	res.Decode(&r)
-	require.NoError(t, r.Done())
+	res := g.failedSet(fh, nfs4.SetAttrArgs{Attrs: a})
 	assert.Equal(t, nfs4.SetAttrRes{Status: nfs4.ErrNoSpc, AttrsSet: nfs4.BitmapOf(nfs4.AttrMode)}, res)
 	assert.Equal(t, uint32(0o640), g.attrs(fh, nfs4.BitmapOf(nfs4.AttrMode)).Mode)
 	assert.Equal(t, []uint32{0o640}, fs.modes, "the mode comes first")

@@ -401,7 +401,11 @@ func setAttr(ctx context.Context, x *compound) nfs4.Status {
 		status = x.status(x.current.use.BeforeSetACL(ctx, x.current.h))
 	}
 	if status == nfs4.OK && a.Attrs.Mask != nfs4.BitmapOf(nfs4.AttrACL) {
-		status = x.set(ctx, opened, &a.Attrs, set)
+		var sized bool
+		if sized, status = x.set(ctx, opened, &a.Attrs, set); sized && status != nfs4.OK {
+			res := nfs4.SetAttrRes{Status: status, AttrsSet: nfs4.BitmapOf(nfs4.AttrSize)}
+			x.out = res.AppendTo(x.out)
+		}
 	}
 	if status != nfs4.OK {
 		return status
@@ -417,30 +421,35 @@ func setAttr(ctx context.Context, x *compound) nfs4.Status {
 }
 
 // set changes the attributes of the current object. opened is nil, or an open by
-// which the size is to change.
-func (x *compound) set(ctx context.Context, opened *realm.Open, a *nfs4.Attrs, set vfs.SetAttr) nfs4.Status {
+// which the size is to change. The size comes first: with an error, sized tells
+// whether it was set (RFC 8881, Section 18.30.3).
+func (x *compound) set(ctx context.Context, opened *realm.Open, a *nfs4.Attrs, set vfs.SetAttr) (sized bool, _ nfs4.Status) {
 	o := &x.current
 	u := o.use
 	if err := x.work(ctx, o); err != nil {
-		return x.status(err)
+		return false, x.status(err)
 	}
 	if a.Mask.Has(nfs4.AttrModeSetMasked) {
 		old, status := x.attr(ctx, o)
 		if status != nfs4.OK {
-			return status
+			return false, status
 		}
 		mode := old.Mode&^a.ModeSetMasked.Mask | a.ModeSetMasked.Value&a.ModeSetMasked.Mask
 		set.Mode = &mode
 	}
-	if f := u.FileOf(opened, vfs.OpenWrite); f != nil {
+	f := u.FileOf(opened, vfs.OpenWrite)
+	if f != nil {
 		defer f.Done()
-		return x.status(x.setSize(ctx, f, set))
+	}
+	if set.Size != nil {
+		sized, err := x.setSize(ctx, f, set)
+		return sized, x.status(err)
 	}
 	if err := u.BeforeSetAttr(ctx, o.h, &set); err != nil {
-		return x.status(err)
+		return false, x.status(err)
 	}
 	_, err := u.Export.FS.SetAttr(ctx, &u.Cred, o.h, set, nil)
-	return x.status(err)
+	return false, x.status(err)
 }
 
 // mayChange refuses changes of the pseudo file system and of read-only exports.

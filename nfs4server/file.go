@@ -97,27 +97,35 @@ func (x *compound) writer() (f *realm.File) {
 	return f
 }
 
-// setSize changes the size of the current object and then its other
-// attributes, by an open file f.
-func (x *compound) setSize(ctx context.Context, f *realm.File, set vfs.SetAttr) error {
+// setSize changes the size of the current object and then its other attributes. f is
+// an open file by which the size changes, or nil. sized tells whether it has changed.
+func (x *compound) setSize(ctx context.Context, f *realm.File, set vfs.SetAttr) (sized bool, err error) {
 	u, h := x.current.use, x.current.h
-	size := *set.Size
-	set.Size = nil
+	rest := set
+	rest.Size = nil
 	if set.AtimeHow == vfs.DontChange && set.MtimeHow == vfs.SetToServer {
-		set.MtimeHow = vfs.DontChange // the new size sets it
+		rest.MtimeHow = vfs.DontChange // the new size sets it
 	}
-	if set == (vfs.SetAttr{}) {
-		if err := u.BeforeOpenWrite(ctx, h); err != nil {
-			return err
-		}
-		return f.SetSize(ctx, size)
+	alone := rest == (vfs.SetAttr{})
+	switch {
+	case f == nil:
+		err = u.BeforeSetAttr(ctx, h, &set)
+	case alone:
+		err = u.BeforeOpenWrite(ctx, h)
+	default:
+		err = u.BeforeSetAttr(ctx, h, &rest)
 	}
-	if err := u.BeforeSetAttr(ctx, h, &set); err != nil {
-		return err
+	if err != nil {
+		return false, err
 	}
-	if err := f.SetSize(ctx, size); err != nil {
-		return err
+	if f != nil {
+		err = f.SetSize(ctx, *set.Size)
+	} else {
+		_, err = u.Export.FS.SetAttr(ctx, &u.Cred, h, vfs.SetAttr{Size: set.Size}, nil)
 	}
-	_, err := u.Export.FS.SetAttr(ctx, &u.Cred, h, set, nil)
-	return err
+	if err != nil || alone {
+		return err == nil, err
+	}
+	_, err = u.Export.FS.SetAttr(ctx, &u.Cred, h, rest, nil)
+	return true, err
 }
