@@ -18,6 +18,7 @@ func (m *Mount) Release(cancel <-chan struct{}, in *fuse.ReleaseIn) {
 	for _, owner := range f.lockers.all() { // of flock(2), and of F_OFD_SETLK, for which FLUSH does not come
 		m.releaseLocks(cancel, &in.InHeader, f, owner)
 	}
+	m.closes.end(f)
 	o := m.begin(cancel, &in.InHeader)
 	defer m.end(o)
 	m.release(o, f)
@@ -68,6 +69,9 @@ func (m *Mount) Flush(cancel <-chan struct{}, in *fuse.FlushIn) (status fuse.Sta
 		status = m.syncFile(cancel, &in.InHeader, f, (*losses).byClose, true)
 	}
 	m.releaseLocks(cancel, &in.InHeader, f, lockclient.Owner{ID: in.LockOwner})
+	if f.lockers.any() {
+		m.closes.begin(f)
+	}
 	return status
 }
 

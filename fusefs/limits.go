@@ -142,6 +142,10 @@ const (
 	// many times faster.
 	closeWait = 200 * time.Millisecond
 
+	// releaseWait is how long a request for a lock waits at most for the RELEASE of
+	// files that programs have closed, of which each takes a call.
+	releaseWait = time.Second
+
 	// staleRetry is how long after ESTALE the next open by the same thread is
 	// taken for the kernel's second try.
 	staleRetry = time.Second

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -27,6 +28,88 @@ type lockers struct {
 
 	mu     sync.Mutex
 	owners map[lockclient.Owner]bool
+}
+
+// closes are the files with locks of flock(2) or of F_OFD_SETLK of which a
+// descriptor was closed. If it was the last, their RELEASE will unlock. The kernel
+// sends RELEASE after close(2) has returned, one after the other, so requests for
+// locks wait while they come. If none comes for settleTime, the files have other
+// descriptors.
+type closes struct {
+	any atomic.Bool // all may have elements
+
+	mu   sync.Mutex
+	all  map[*file]closing
+	last time.Time // of a FLUSH or RELEASE of such a file
+}
+
+type closing struct {
+	since time.Time
+	over  chan struct{} // closed after RELEASE
+}
+
+func (c *closes) begin(f *file) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all == nil {
+		c.all = make(map[*file]closing)
+	}
+	k, found := c.all[f]
+	if !found {
+		k.over = make(chan struct{})
+	}
+	c.last = time.Now()
+	k.since = c.last
+	c.all[f] = k
+	c.any.Store(true)
+}
+
+func (c *closes) end(f *file) {
+	if !c.any.Load() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k, found := c.all[f]; found {
+		close(k.over)
+		delete(c.all, f)
+		c.any.Store(len(c.all) > 0)
+		c.last = time.Now()
+	}
+}
+
+// wait waits for RELEASE of the files of n that may have been closed.
+func (c *closes) wait(ctx context.Context, n *node) {
+	for c.any.Load() {
+		k, left := c.of(n)
+		if left <= 0 {
+			return
+		}
+		t := time.NewTimer(left)
+		select {
+		case <-k.over:
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+		t.Stop()
+	}
+}
+
+// of returns a file of n that may have been closed, and how long to wait for it.
+func (c *closes) of(n *node) (k closing, left time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	for f, k := range c.all {
+		if f.n != n {
+			continue
+		}
+		if left := min(settleTime-now.Sub(c.last), releaseWait-now.Sub(k.since)); left > 0 {
+			return k, left
+		}
+	}
+	return closing{}, 0
 }
 
 // locksCaps returns which locks the kernel hands over.
@@ -52,6 +135,7 @@ func (m *Mount) GetLk(cancel <-chan struct{}, in *fuse.LkIn, out *fuse.LkOut) fu
 	f.opened()
 	o := m.begin(cancel, &in.InHeader)
 	defer m.end(o)
+	m.closes.wait(o, f.n)
 	h, found, err := m.cfg.Locks.Test(o, lockRequest(o, f, in))
 	if err != nil {
 		return m.lockFail(f.n, err)
@@ -88,6 +172,7 @@ func (m *Mount) setLock(cancel <-chan struct{}, in *fuse.LkIn, wait bool) fuse.S
 	if in.Lk.Typ == unix.F_UNLCK {
 		return m.unlock(o, f, r.Owner, r.Range)
 	}
+	m.closes.wait(o, f.n)
 	err := m.lock(o, r, wait)
 	if err != nil {
 		return m.lockFail(f.n, err)
@@ -124,7 +209,27 @@ func (m *Mount) lock(o *op, r *lockclient.Request, wait bool) error {
 		}
 	}
 	r.Wait = wait
-	return m.cfg.Locks.Lock(o, r)
+	err := m.cfg.Locks.Lock(o, r)
+	if errors.Is(err, lockclient.ErrDenied) && m.departs(o, r) {
+		err = m.cfg.Locks.Lock(o, r)
+	}
+	return err
+}
+
+// departs waits for the unlock by a process that has ended, whose FLUSH and
+// RELEASE the kernel sends without waiting. It returns false if another process
+// has the lock, possibly of an open file that the ended process has left.
+func (m *Mount) departs(o *op, r *lockclient.Request) bool {
+	for end := time.Now().Add(settleTime); time.Now().Before(end); time.Sleep(settlePoll) {
+		h, found := m.cfg.Locks.Local(r)
+		switch {
+		case !found:
+			return true
+		case o.Err() != nil || h.PID == 0 || syscall.Kill(int(h.PID), 0) == nil && !zombie(h.PID):
+			return false
+		}
+	}
+	return false
 }
 
 // unlock unlocks once the server has the data that were written under the lock,
@@ -225,6 +330,12 @@ func (l *lockers) remove(o lockclient.Owner) {
 		delete(l.owners, o)
 		l.lost.Store(false)
 	}
+}
+
+func (l *lockers) any() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.owners) > 0
 }
 
 // all returns the owners.

@@ -240,8 +240,56 @@ func TestLocksOFD(t *testing.T) {
 	a.does("ofd exclusive 0 0", "ok")
 	a.does("other", "ok")
 	b.does("ofd shared 0 0", "EAGAIN")
-	a.does("reopen", "ok")
-	b.does("wait shared 0 0", "ok")
+	for range 50 { // close returns before the kernel sends RELEASE
+		a.does("reopen", "ok")
+		b.does("ofd shared 0 0", "ok")
+		a.does("ofd exclusive 0 0", "EAGAIN")
+		b.does("reopen", "ok")
+		a.does("tryflock exclusive", "ok")
+		b.does("ofd shared 0 0", "EAGAIN")
+	}
+}
+
+// TestCloses checks that a request for a lock waits for the RELEASE of a file
+// that may have been closed, and not for others.
+func TestCloses(t *testing.T) {
+	var c closes
+	f, g := &file{n: new(node)}, &file{n: new(node)}
+	c.begin(f)
+	c.wait(t.Context(), g.n)
+	c.wait(t.Context(), f.n) // RELEASE does not come: the file has another descriptor
+	c.begin(f)
+	c.mu.Lock()
+	k := c.all[f]
+	c.last, k.since = time.Now().Add(time.Hour), time.Now().Add(time.Hour)
+	c.all[f] = k
+	c.mu.Unlock()
+	var over atomic.Bool
+	go func() {
+		over.Store(true)
+		c.end(f)
+	}()
+	c.wait(t.Context(), f.n)
+	assert.True(t, over.Load())
+	c.wait(t.Context(), f.n)
+	assert.False(t, c.any.Load())
+}
+
+// TestLocksKilled checks that the locks of a process that has ended are not in
+// the way of the next.
+func TestLocksKilled(t *testing.T) {
+	s, nlm := newServer(t, nil), nlm4test.New(t)
+	put(t, s.file("a"), []byte("x"))
+	m := s.mount(locking(t, nlm))
+	a := newLocker(t, m.file("a"))
+	for i := range 20 {
+		b := newLocker(t, m.file("a"))
+		b.does([]string{"try exclusive 0 0", "ofd exclusive 0 0", "tryflock exclusive"}[i%3], "ok")
+		require.NoError(t, b.Process.Kill())
+		_ = b.Wait()
+		a.does("tryflock shared", "ok")
+		a.does("flock none", "ok")
+	}
 }
 
 // TestLocksFresh has processes of two mounts add to a number in a file, under

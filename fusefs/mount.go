@@ -39,6 +39,7 @@ type Mount struct {
 	answers     answers
 	table       *table
 	files       files
+	closes      closes
 	callers     callers
 	budget      *nfsclient.Budget
 	ops         ops

@@ -59,6 +59,12 @@ func dying(pid uint32) bool {
 	return err == nil && err2 == nil && is&exiting != 0 && why&0x7f == uint64(syscall.SIGKILL)
 }
 
+// zombie reports whether a process has ended, and its parent has not noticed.
+func zombie(pid uint32) bool {
+	s, err := status(pid)
+	return err == nil && bytes.HasPrefix(field(s, "State"), []byte("Z"))
+}
+
 // running reports whether a thread has a processor, or waits for a processor.
 func running(thread uint32) bool {
 	s, err := status(thread)

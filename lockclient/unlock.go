@@ -77,6 +77,26 @@ type Holder struct {
 	PID       uint32 // 0: a process of another host
 }
 
+// Local returns a lock of this mount that keeps an owner from locking a range, if
+// any does. It makes no call.
+func (c *Client) Local(r *Request) (h Holder, found bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := c.files[string(r.Handle)]
+	if f == nil {
+		return h, false
+	}
+	var own *locks.Owner
+	if w := f.holders[r.Owner]; w != nil {
+		own = w.locks
+	}
+	l, found := f.object.Conflict(own, r.Range, r.Exclusive)
+	if found {
+		h = Holder{l.Range, l.Exclusive, l.Owner.Tag.(*holder).pid}
+	}
+	return h, found
+}
+
 // Test returns a lock that keeps an owner from locking a range, if any does.
 func (c *Client) Test(ctx context.Context, r *Request) (h Holder, found bool, err error) {
 	c.mu.Lock()
@@ -86,12 +106,8 @@ func (c *Client) Test(ctx context.Context, r *Request) (h Holder, found bool, er
 	}
 	c.requests.Add(1)
 	w := c.enterLocked(r.Handle, r.Owner)
-	l, held := w.file.object.Conflict(w.locks, r.Range, r.Exclusive)
-	if held {
-		h = Holder{l.Range, l.Exclusive, l.Owner.Tag.(*holder).pid}
-	}
 	c.mu.Unlock()
-	if held {
+	if h, found = c.Local(r); found {
 		c.leave(w)
 		return h, true, nil
 	}
