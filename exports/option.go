@@ -29,7 +29,7 @@ var flags = map[string]func(o *Options){
 
 	"wdelay":         func(*Options) {}, // the kernel's page cache gathers writes
 	"no_wdelay":      func(*Options) {},
-	"secure_locks":   func(*Options) {}, // the server has no locks
+	"secure_locks":   func(*Options) {}, // locks need the right to read or write the file
 	"insecure_locks": func(*Options) {},
 	"auth_nlm":       func(*Options) {},
 	"no_auth_nlm":    func(*Options) {},

@@ -64,6 +64,9 @@ func asked(t *testing.T) {
 		{"rpcinfo -T udp " + host4 + " 100000", "program 100000 version 4 ready and waiting"},
 		{"rpcinfo -T udp6 " + host6 + " 100000 3", "program 100000 version 3 ready and waiting"},
 		{"rpcinfo -m " + host4, "GETADDR DUMP"},
+		{"rpcinfo -T tcp " + host4 + " 100021", "program 100021 version 4 ready and waiting"},
+		{"rpcinfo -T udp " + host4 + " 100021 1", "program 100021 version 1 ready and waiting"},
+		{"rpcinfo -T udp6 " + host6 + " 100024", "program 100024 version 1 ready and waiting"},
 		{"showmount --no-headers -e " + host4, "/x "},
 		{"showmount --no-headers -e " + host6, "/x "},
 	} {
@@ -72,7 +75,7 @@ func asked(t *testing.T) {
 	for _, refused := range []string{
 		"rpcinfo -T udp " + host4 + " 100003", // over TCP and RDMA alone
 		"rpcinfo -T tcp " + host4 + " 100003 2",
-		"rpcinfo -T tcp " + host4 + " 100021",
+		"rpcinfo -T tcp " + host4 + " 100021 2",
 	} {
 		out, err := tryOnHost("/", refused)
 		assert.Error(t, err, "%s\n%s", refused, out)
@@ -123,7 +126,7 @@ func TestRegister(t *testing.T) {
 		assert.Contains(t, list, "100005 3 tcp6 ::.8.2")
 		assert.NotContains(t, list, ".78.81")
 		d.stop()
-		for _, prog := range []string{"100003", "100005", "100227"} {
+		for _, prog := range []string{"100003", "100005", "100227", "100021", "100024"} {
 			assert.NotContains(t, registered(), prog)
 		}
 		assert.Contains(t, registered(), "100000 4 tcp", "rpcbind's own")

@@ -36,34 +36,56 @@ var errNowhere = errors.New("lockserver: the client has no address")
 // is not there, by UDP. It does so from the address that the Machine has called, because Linux's
 // lock manager believes no other.
 func Dial(ctx context.Context, m nfs4state.Machine, prog, vers uint32) (Line, error) {
-	if !m.Addr.IsValid() {
+	return dialer{m, rpcbind.Port}.line(ctx, prog, vers)
+}
+
+// line makes a Line to a version of a program.
+func (d dialer) line(ctx context.Context, prog, vers uint32) (Line, error) {
+	if !d.Addr.IsValid() {
 		return nil, errNowhere
 	}
-	d := dialer{m}
-	nc, err := d.dial(ctx, "tcp", rpcbind.Port)
+	nc, err := d.dial(ctx, "tcp", d.rpcbind)
 	if err != nil {
 		return nil, fmt.Errorf("lockserver: rpcbind of the client: %w", err)
 	}
 	c := oncrpc.NewTCPClient(nc, oncrpc.ClientConfig{})
 	defer c.Close()
-	port, err := d.port(ctx, c, prog, vers, false)
+	port, err := d.port(ctx, c, prog, vers, rpcbind.TCP, rpcbind.NetidTCP6)
+	if errors.Is(err, rpcbind.ErrNotRegistered) {
+		return d.packetLine(ctx, prog, vers)
+	}
 	if err == nil {
-		nc, err := d.dial(ctx, "tcp", port)
-		if err != nil {
-			return nil, fmt.Errorf("lockserver: %w", err)
-		}
-		return oncrpc.NewTCPClient(nc, oncrpc.ClientConfig{}), nil
+		nc, err = d.dial(ctx, "tcp", port)
 	}
-	if port, err = d.port(ctx, c, prog, vers, true); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, fmt.Errorf("lockserver: %w", err)
 	}
-	if nc, err = d.dial(ctx, "udp", port); err != nil {
+	return oncrpc.NewTCPClient(nc, oncrpc.ClientConfig{}), nil
+}
+
+// packetLine is line by UDP. rpcbind, too, is asked by UDP: by TCP it does not name ports of UDP over IPv6 (RFC
+// 1833, Section 2.2.1).
+func (d dialer) packetLine(ctx context.Context, prog, vers uint32) (Line, error) {
+	nc, err := d.dial(ctx, "udp", d.rpcbind)
+	if err != nil {
+		return nil, fmt.Errorf("lockserver: rpcbind of the client: %w", err)
+	}
+	defer nc.Close()
+	port, err := d.port(ctx, packetLine{nc}, prog, vers, rpcbind.UDP, rpcbind.NetidUDP6)
+	if err == nil {
+		nc, err = d.dial(ctx, "udp", port)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("lockserver: %w", err)
 	}
 	return packetLine{nc}, nil
 }
 
-type dialer struct{ nfs4state.Machine }
+// A dialer connects to the host of a Machine, whose rpcbind has a port.
+type dialer struct {
+	nfs4state.Machine
+	rpcbind uint16
+}
 
 // dial connects to a port of the host.
 func (d dialer) dial(ctx context.Context, network string, port uint16) (net.Conn, error) {
@@ -78,16 +100,12 @@ func (d dialer) dial(ctx context.Context, network string, port uint16) (net.Conn
 	return to.DialContext(ctx, network, netip.AddrPortFrom(d.Addr, port).String())
 }
 
-// port asks rpcbind for a port over TCP or UDP. Only versions 3 and 4 of rpcbind know IPv6.
-func (d dialer) port(ctx context.Context, c oncrpc.Caller, prog, vers uint32, udp bool) (uint16, error) {
-	proto, netid := rpcbind.TCP, rpcbind.NetidTCP6
-	if udp {
-		proto, netid = rpcbind.UDP, rpcbind.NetidUDP6
-	}
+// port asks rpcbind for a port over a protocol. Only versions 3 and 4 of rpcbind know IPv6.
+func (d dialer) port(ctx context.Context, c oncrpc.Caller, prog, vers, proto uint32, netid6 string) (uint16, error) {
 	if d.Addr.Is4() {
 		return rpcbind.GetPort(ctx, c, prog, vers, proto)
 	}
-	return rpcbind.GetAddr(ctx, c, prog, vers, netid)
+	return rpcbind.GetAddr(ctx, c, prog, vers, netid6)
 }
 
 // isReply reports whether an error is the answer of a program.

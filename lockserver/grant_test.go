@@ -445,3 +445,31 @@ func (g *rig) four() (s *nfs4state.Session, id nfs4.StateID, key string) {
 	require.True(g.t, g.state.MayNotify(o))
 	return s, id, key
 }
+
+// TestSharesAndOpens: RNLM-SHARE-3: SHARE and opens of version 4 are in each other's way.
+func TestSharesAndOpens(t *testing.T) {
+	g := newRig(t)
+	a := g.client("192.0.2.1", "a")
+	four, id, key := g.four()
+	assert.Equal(t, nlm4.Denied, a.share(nlm4.ProcShare, nlm4.Read, nlm4.Write, false))
+	require.Equal(t, nfs4.OK, g.state.Close(four, &id))
+	assert.Equal(t, nlm4.Granted, a.share(nlm4.ProcShare, nlm4.Read, nlm4.Write, false))
+	open := nfs4state.OpenFile{Owner: []byte("p"), Key: key, Access: nfs4.ShareWrite}
+	mark, _ := g.mark()
+	_, _, status := g.state.OpenFile(four, &open, mark)
+	assert.Equal(t, nfs4.ErrShareDenied, status)
+	assert.Equal(t, nlm4.Granted, a.share(nlm4.ProcUnshare, 0, 0, false))
+	mark, _ = g.mark()
+	_, _, status = g.state.OpenFile(four, &open, mark)
+	assert.Equal(t, nfs4.OK, status)
+}
+
+// TestDelegations: an exclusive LOCK finds no delegation, under which its holder could lock the file without a call, and none is
+// granted while the lock is there.
+func TestDelegations(t *testing.T) {
+	g := newRig(t)
+	a := g.client("192.0.2.1", "a")
+	four, _, key := g.four()
+	require.Equal(t, nlm4.Granted, a.try(true, 0, 1))
+	assert.Equal(t, nfs4.ErrShareDenied, g.state.MayDelegate(four, key))
+}

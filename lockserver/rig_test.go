@@ -72,7 +72,7 @@ func (g *rig) start(fs vfs.FS, settings ...setting) {
 	for _, set := range settings {
 		set(&state, &c, &exported)
 	}
-	g.fh = g.make(fs, "f", 0o644)
+	g.fh = g.make(exported.Exports[0].FS, "f", 0o644)
 	var err error
 	g.realm, err = realm.New(exported)
 	require.NoError(t, err)

@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,6 +18,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rpcbind"
+	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
 // TestPortmap checks that the portmapper reports each program over each
@@ -107,4 +110,70 @@ func TestFindableCloses(t *testing.T) {
 	_, _, err = o.findable(t.Context(), []cli.Way{way}, slog.New(slog.DiscardHandler))
 	require.ErrorContains(t, err, "in use")
 	assert.ErrorIs(t, l.Close(), net.ErrClosed)
+}
+
+// A fakeRPCBind is an rpcbind in which a program is registered by another.
+type fakeRPCBind struct {
+	taken uint32
+
+	mu  sync.Mutex
+	set map[rpcbind.RPCB]bool
+}
+
+func (f *fakeRPCBind) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var m rpcbind.RPCB
+	switch c.Proc {
+	case 1, 2: // SET, UNSET
+		m.Decode(&c.Args)
+		if m.Prog != f.taken {
+			f.set[m] = true
+		}
+		if c.Proc == 2 {
+			delete(f.set, m)
+		}
+		r.Head = xdr.AppendBool(r.Head, m.Prog != f.taken)
+	case 4: // DUMP
+		for have := range f.set {
+			r.Head = have.AppendTo(xdr.AppendBool(r.Head, true))
+		}
+		r.Head = rpcbind.RPCB{Prog: f.taken, Vers: 1, Netid: "tcp", Addr: "0.0.0.0.8.1", Owner: "superuser"}.AppendTo(xdr.AppendBool(r.Head, true))
+		r.Head = xdr.AppendBool(r.Head, false)
+	}
+	return nil
+}
+
+// TestRegisterLocks: RNSM-LINUX-3: if another lock manager or status monitor is registered on the host, the rest is registered
+// without ours, and the log says so.
+func TestRegisterLocks(t *testing.T) {
+	for _, taken := range []uint32{100021, 100024, 1} {
+		host := rpcbind.Host{Socket: filepath.Join(t.TempDir(), "s"), Addr: "127.0.0.1"}
+		l, err := net.Listen("unix", host.Socket)
+		require.NoError(t, err)
+		f := &fakeRPCBind{taken: taken, set: make(map[rpcbind.RPCB]bool)}
+		mux := new(oncrpc.Mux)
+		mux.Register(rpcbind.Program, rpcbind.RPCBVers4, f)
+		server := &oncrpc.Server{Handler: mux}
+		go server.Serve(l)
+		at := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 2049}
+		list := services([]cli.Way{{Name: "tcp", Addr: at}, {Name: "udp", Addr: &net.UDPAddr{IP: at.IP, Port: at.Port}}})
+		var log bytes.Buffer
+		_, err = register(t.Context(), host, list, slog.New(slog.NewTextHandler(&log, nil)))
+		require.NoError(t, err)
+		expected := map[uint32]int{100003: 1, 100005: 1, 100227: 1, 100021: 6, 100024: 2}
+		if taken != 1 {
+			delete(expected, 100021)
+			delete(expected, 100024)
+			assert.Contains(t, log.String(), "nolock")
+		} else {
+			assert.Empty(t, log.String())
+		}
+		got := make(map[uint32]int)
+		for m := range f.set {
+			got[m.Prog]++
+		}
+		assert.Equal(t, expected, got)
+		require.NoError(t, server.Shutdown(t.Context()))
+	}
 }

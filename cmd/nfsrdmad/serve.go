@@ -130,7 +130,7 @@ and by version 3 (MOUNT goes over TCP) by
 
 or, if clients can query port 111 for the ports, by
 
-    mount -t nfs -o vers=3,rdma,nolock SERVER:/EXPORT /mnt
+    mount -t nfs -o vers=3,rdma SERVER:/EXPORT /mnt
 
 Port 111 is answered by the host's rpcbind, if --register is given, or on a host
 without rpcbind by this daemon, with --portmap :111.`,

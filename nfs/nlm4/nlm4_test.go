@@ -49,8 +49,8 @@ var golden = []struct {
 	{"notify", Version, &Notify{Name: []byte("h1"), State: 19}},
 }
 
-// TestGolden checks each message in both directions (RNLM-XDR-2 to RNLM-XDR-6,
-// RNLM-6.1.4-2, RNLM-6.1.4-4, RNLM-6.1.4-5, RNLM-6.1.4-6).
+// TestGolden checks each message in both directions (RNLM-XDR-2, RNLM-XDR-3, RNLM-XDR-4, RNLM-XDR-5,
+// RNLM-XDR-6, RNLM-6.1.4-2, RNLM-6.1.4-4, RNLM-6.1.4-5, RNLM-6.1.4-6).
 func TestGolden(t *testing.T) {
 	for _, tt := range golden {
 		t.Run(tt.file, func(t *testing.T) {
