@@ -471,5 +471,7 @@ func TestDelegations(t *testing.T) {
 	a := g.client("192.0.2.1", "a")
 	four, _, key := g.four()
 	require.Equal(t, nlm4.Granted, a.try(true, 0, 1))
-	assert.Equal(t, nfs4.ErrShareDenied, g.state.MayDelegate(four, key))
+	for _, write := range []bool{false, true} {
+		assert.Equal(t, nfs4.ErrShareDenied, g.state.MayDelegate(four, key, write))
+	}
 }
