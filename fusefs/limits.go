@@ -142,9 +142,11 @@ const (
 	// many times faster.
 	closeWait = 200 * time.Millisecond
 
-	// releaseWait is how long a request for a lock waits at most for the RELEASE of
-	// files that programs have closed, of which each takes a call.
-	releaseWait = time.Second
+	// releaseSettle is how long after a FLUSH the RELEASE of the same file is
+	// expected, on a busy host. releaseWait is how long a request for a lock waits
+	// at most for the RELEASE of many files, of which each takes a call.
+	releaseSettle = 100 * time.Millisecond
+	releaseWait   = time.Second
 
 	// staleRetry is how long after ESTALE the next open by the same thread is
 	// taken for the kernel's second try.

@@ -33,7 +33,7 @@ type lockers struct {
 // closes are the files with locks of flock(2) or of F_OFD_SETLK of which a
 // descriptor was closed. If it was the last, their RELEASE will unlock. The kernel
 // sends RELEASE after close(2) has returned, one after the other, so requests for
-// locks wait while they come. If none comes for settleTime, the files have other
+// locks wait while they come. If none comes for releaseSettle, the files have other
 // descriptors.
 type closes struct {
 	any atomic.Bool // all may have elements
@@ -105,7 +105,7 @@ func (c *closes) of(n *node) (k closing, left time.Duration) {
 		if f.n != n {
 			continue
 		}
-		if left := min(settleTime-now.Sub(c.last), releaseWait-now.Sub(k.since)); left > 0 {
+		if left := min(releaseSettle-now.Sub(c.last), releaseWait-now.Sub(k.since)); left > 0 {
 			return k, left
 		}
 	}
@@ -220,15 +220,17 @@ func (m *Mount) lock(o *op, r *lockclient.Request, wait bool) error {
 // RELEASE the kernel sends without waiting. It returns false if another process
 // has the lock, possibly of an open file that the ended process has left.
 func (m *Mount) departs(o *op, r *lockclient.Request) bool {
-	for end := time.Now().Add(settleTime); time.Now().Before(end); time.Sleep(settlePoll) {
+	var pid uint32
+	for end := time.Now().Add(closeWait); time.Now().Before(end); time.Sleep(settlePoll) {
 		h, found := m.cfg.Locks.Local(r)
-		switch {
+		switch pid = h.PID; {
 		case !found:
 			return true
-		case o.Err() != nil || h.PID == 0 || syscall.Kill(int(h.PID), 0) == nil && !zombie(h.PID):
+		case o.Err() != nil || pid == 0 || pid == m.outlived.Load() || syscall.Kill(int(pid), 0) == nil && !zombie(pid):
 			return false
 		}
 	}
+	m.outlived.Store(pid)
 	return false
 }
 

@@ -40,6 +40,7 @@ type Mount struct {
 	table       *table
 	files       files
 	closes      closes
+	outlived    atomic.Uint32 // process that has ended, and whose lock stayed
 	callers     callers
 	budget      *nfsclient.Budget
 	ops         ops
