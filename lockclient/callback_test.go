@@ -58,7 +58,7 @@ func TestGranted(t *testing.T) {
 
 // TestFalseGrants makes calls that grant nothing: for another's lock, for a lock
 // that the server has not given, twice, and after the end of the wait
-// (RNLM-GRANTED-6).
+// (RNLM-GRANTED-6, RNLM-GRANTED-7).
 func TestFalseGrants(t *testing.T) {
 	s := nlm4test.New(t)
 	c, _, back := calledBack(t, s, patient)

@@ -25,7 +25,8 @@ import (
 )
 
 // TestLockUnlock checks what LOCK, UNLOCK and TEST carry, and that conflicts
-// within the mount take no call (RNLM-6.1.4-4, RNLM-LINUX-7, RNLM-LINUX-4).
+// within the mount take no call (RNLM-6.1.4-4, RNLM-LINUX-7, RNLM-LINUX-4,
+// RNLM-XDR-1; the server checks the credential, RNLM-6.1.1-1).
 func TestLockUnlock(t *testing.T) {
 	s := nlm4test.New(t)
 	c := newClient(t, s, nil)
@@ -226,7 +227,7 @@ func TestUnlockRepeats(t *testing.T) {
 }
 
 // TestGraceWaits checks that a new lock waits for the end of a grace period, also
-// for a caller that does not wait for other locks.
+// for a caller that does not wait for other locks (RNLM-GRACE-5).
 func TestGraceWaits(t *testing.T) {
 	s := nlm4test.New(t)
 	c := newClient(t, s, nil)
