@@ -233,6 +233,51 @@ func TestLockOwners(t *testing.T) {
 	w.empty()
 }
 
+// TestReleaseBesideLock: RELEASE_LOCKOWNER is NFS4ERR_LOCKS_HELD while a LOCK of the
+// owner runs, also the first one, whose owner has no stateid yet (R7530-16.37-1).
+func TestReleaseBesideLock(t *testing.T) {
+	w := newWorld(t)
+	s := w.plain("x")
+	id := w.opened(s, "o", "f", nil)
+	a := Lock{StateID: id, New: true, Owner: []byte("l"), Key: "f", Range: locks.Range{Start: 0, End: 9}}
+	var held nfs4.StateID
+	w.turn(s, &Turn{Op: nfs4.OpLock, New: true, StateID: id, Owner: a.Owner, SeqID: 3, LockSeqID: 70}, func() {
+		want(t, "RELEASE_LOCKOWNER beside the first LOCK", w.ReleaseLockOwner(s, a.Owner), nfs4.ErrLocksHeld)
+		var status nfs4.Status
+		held, _, status = w.Lock(s, &a)
+		want(t, "LOCK", status, nfs4.OK)
+	})
+	w.turn(s, &Turn{Op: nfs4.OpLockU, StateID: held, SeqID: 71}, func() {
+		var status nfs4.Status
+		held, status = w.Unlock(s, &Lock{StateID: held, Key: "f", Range: a.Range})
+		want(t, "LOCKU", status, nfs4.OK)
+		want(t, "RELEASE_LOCKOWNER beside LOCKU", w.ReleaseLockOwner(s, a.Owner), nfs4.ErrLocksHeld)
+	})
+	w.turn(s, &Turn{Op: nfs4.OpLock, StateID: held, SeqID: 72}, func() {
+		want(t, "RELEASE_LOCKOWNER beside a LOCK", w.ReleaseLockOwner(s, a.Owner), nfs4.ErrLocksHeld)
+		_, _, status := w.Lock(s, &Lock{StateID: held, Key: "f", Range: a.Range})
+		want(t, "LOCK", status, nfs4.OK)
+	})
+	s.Leave()
+	want(t, "Expire", w.Expire(s.ClientID()), nfs4.OK)
+	w.empty()
+}
+
+// TestConfirmOfAnotherFile: OPEN_CONFIRM of another file than that of the stateid is
+// NFS4ERR_BAD_STATEID, and confirms nothing (R7530-9.1.4-1).
+func TestConfirmOfAnotherFile(t *testing.T) {
+	w := newWorld(t)
+	s := w.plain("x")
+	var id nfs4.StateID
+	w.turn(s, &Turn{Op: nfs4.OpOpen, Owner: []byte("o"), SeqID: 1}, func() { _, id = w.open(s, "o", "f", 3, 0, nil) })
+	_, status := w.ConfirmOpen(s, &id, []byte("g"))
+	want(t, "OPEN_CONFIRM of another file", status, nfs4.ErrBadStateID)
+	_, status = w.Open(s, &id)
+	want(t, "stateid", status, nfs4.ErrBadStateID)
+	_, status = w.ConfirmOpen(s, &id, []byte("f"))
+	want(t, "OPEN_CONFIRM", status, nfs4.OK)
+}
+
 // An aside counts the operations that wait.
 type aside struct{ n int }
 

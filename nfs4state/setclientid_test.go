@@ -240,6 +240,48 @@ func TestLeases40(t *testing.T) {
 	want(t, "client ID after a day (R7530-9.1.2-1)", status, nfs4.ErrExpired)
 }
 
+// TestConfirmBesideCalls: SETCLIENTID_CONFIRM of a new incarnation is NFS4ERR_DELAY while
+// a call of the old one runs, and ends nothing meanwhile (R7530-9.6.1-1).
+func TestConfirmBesideCalls(t *testing.T) {
+	w := newWorld(t)
+	s := w.plain("x")
+	id := w.opened(s, "o", "f", "file")
+	next, confirm := w.set(setting("x", 2, 0))
+	want(t, "SETCLIENTID_CONFIRM beside a call", w.ConfirmClientID(TCP, Principal{1, 0}, next, confirm), nfs4.ErrDelay)
+	_, status := w.Open(s, &id)
+	want(t, "stateid of the old incarnation", status, nfs4.OK)
+	_, status = w.ByClientID(TCP, next)
+	want(t, "client ID that is not confirmed", status, nfs4.ErrStaleClientID)
+	s.Leave()
+	want(t, "SETCLIENTID_CONFIRM", w.ConfirmClientID(TCP, Principal{1, 0}, next, confirm), nfs4.OK)
+	want(t, "releases", w.releases("file"), 1)
+	_, status = w.ByStateID(TCP, &id)
+	want(t, "stateid of the old incarnation", status, nfs4.ErrExpired)
+	w.enter(next).Leave()
+}
+
+// TestNewCallbackIsTried: a client that changes its callback gets no delegation until
+// the new one has answered, whatever the old one answers late (R7530-10.2-1).
+func TestNewCallbackIsTried(t *testing.T) {
+	w := newWorld(t)
+	s := w.plain("x")
+	w.opened(s, "o", "f", nil)
+	may := func() bool { return w.MayDelegate(s, "f", false) != nfs4.ErrCBPathDown }
+	want(t, "delegation before the callback answers", may(), false)
+	w.CallbackAnswers(s.ClientID(), Callback{}, true)
+	want(t, "delegation when the callback has answered", may(), true)
+	a := setting("x", 1, 0)
+	a.Callback.Ident = 7
+	id, confirm := w.set(a)
+	want(t, "delegation before SETCLIENTID_CONFIRM", may(), true)
+	want(t, "SETCLIENTID_CONFIRM", w.ConfirmClientID(TCP, a.Principal, id, confirm), nfs4.OK)
+	want(t, "delegation after a change of the callback", may(), false)
+	w.CallbackAnswers(id, Callback{}, true)
+	want(t, "delegation when the old callback has answered", may(), false)
+	w.CallbackAnswers(id, a.Callback, true)
+	want(t, "delegation when the new callback has answered", may(), true)
+}
+
 // TestMemory: the oldest values are forgotten.
 func TestMemory(t *testing.T) {
 	var m memory[int]
