@@ -114,6 +114,13 @@ var space = []Scenario{
 			assert.EqualValues(t, 4, t.attrsOf(f.fh, nfs4.AttrSize).Size, "it fails as a whole")
 		}
 	}},
+	{Name: "DEALLOCATE of a range that wraps around", By: "RFC 7862, 15.4.3 and 11.2", Since: nfs4.Minor2, run: func(t *T) {
+		f := t.file("f", "data")
+		for _, r := range [][2]uint64{{2, 0}, {2, math.MaxUint64}, {math.MaxUint64, 4}, {3, math.MaxUint64 - 2}} {
+			t.oneOf([]nfs4.Status{nfs4.ErrInval, nfs4.ErrFBig}, putFH(f.fh), deallocate(f.id, r[0], r[1]))
+			assert.Equal(t, "data", t.content(f))
+		}
+	}},
 	{Name: "ALLOCATE and DEALLOCATE of what is no file", By: "RFC 7862, 15.1.3 and 15.4.3", Linux: "NFS4ERR_INVAL or another for some", Since: nfs4.Minor2, run: func(t *T) { // R7862-15.1-1, R7862-15.4-1
 		t.notRegular(func(fh nfs4.FH) {
 			t.want(nfs4.ErrWrongType, putFH(fh), allocate(nfs4.StateID{}, 0, 10))

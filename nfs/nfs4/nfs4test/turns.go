@@ -50,6 +50,7 @@ var confirmations = []Scenario{
 		c.want(nfs4.ErrBadStateID, putFH(o.fh), read(o.id, 0, 1, new(nfs4.ReadRes)))
 		c.want(nfs4.ErrBadStateID, putFH(o.fh), write(o.id, 0, nfs4.Unstable, "x", new(nfs4.WriteRes)))
 		c.want(nfs4.ErrBadStateID, putFH(o.fh), o.closeOp(6, new(nfs4.StateIDRes)))
+		c.want(nfs4.ErrBadStateID, putFH(o.fh), o.closeOp(9, new(nfs4.StateIDRes))) // whatever the number
 		c.want(nfs4.ErrBadStateID, putFH(o.fh), o.downgradeOp(6, nfs4.ShareRead, new(nfs4.StateIDRes)))
 		c.want(nfs4.ErrBadStateID, putFH(o.fh), o.newLock(6, "l", 1, 0, 1, new(nfs4.LockRes)))
 		c.want(nfs4.OK, putFH(o.fh), openConfirm(o.id, 6, new(nfs4.StateIDRes)))
