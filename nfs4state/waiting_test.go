@@ -157,6 +157,34 @@ func TestWaitingEnds(t *testing.T) {
 	}
 }
 
+// TestWaitingGivesUp checks that the next owner is told at once when the one whose turn it
+// is closes its file, and that an owner goes on waiting who gets another kind of lock.
+func TestWaitingGivesUp(t *testing.T) {
+	q := newQueue(t)
+	a, aid := q.opens("a")
+	b, bid := q.opens("b")
+	c, cid := q.opens("c")
+	held := q.lock(a, newLock(aid, "f", "holder", true, 0, 9))
+	q.waits(b, bid, "1", true, 0, 9)
+	q.waits(c, cid, "2", true, 0, 9)
+	held, _ = q.unlock(a, held, "f", 0, 9)
+	q.tells("1")
+	want(t, "CLOSE", q.Close(b, &bid), nfs4.OK)
+	q.tells("2")
+
+	held = q.lock(a, newLock(aid, "f", "holder", false, 0, 9).by(held))
+	q.waits(c, cid, "2", true, 0, 9)
+	want(t, "LOCK", q.lockStatus(c, q.willing(newLock(cid, "f", "2", false, 0, 9))), nfs4.OK)
+	q.unlock(a, held, "f", 0, 9)
+	q.tells("2")
+
+	held = q.lock(a, newLock(aid, "f", "another", true, 20, 29))
+	q.waits(c, cid, "3", true, 20, 20)
+	q.waits(c, cid, "3", true, 20, 29) // an owner is not in its own way
+	q.unlock(a, held, "f", 20, 29)
+	q.tells("3", "3")
+}
+
 // TestWaitingOnHost checks that processes of the host who are in the way are looked at
 // again, and that a hanging storage holds up no other.
 func TestWaitingOnHost(t *testing.T) {
