@@ -378,6 +378,43 @@ func TestReadPlusHoles(t *testing.T) {
 	}
 }
 
+// TestReadPlusOfHoles checks the end of a file that is a hole.
+func TestReadPlusOfHoles(t *testing.T) {
+	g := newRig(t).connect().asRoot()
+	fh := g.make("f", "")
+	require.Equal(t, nfs4.OK, g.set(fh, nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrSize), Size: 1 << 20}))
+	for count, eof := range map[uint32]bool{1<<20 - 1: false, 1 << 20: true, 1 << 21: true} {
+		res := new(readPlusRes)
+		st, _ := g.do(put(fh), step{nfs4.OpReadPlus, &nfs4.ReadArgs{Count: count}, res})
+		require.Equal(t, nfs4.OK, st)
+		assert.Equal(t, nfs4.ContentHole, res.part.What)
+		assert.EqualValues(t, min(count, 1<<20), res.part.Length)
+		assert.Equal(t, eof, res.EOF, count)
+	}
+}
+
+// TestRightsWithoutData checks that READ_PLUS and SEEK need the right to read also if they
+// read nothing.
+func TestRightsWithoutData(t *testing.T) {
+	whole := mem.New(mem.Options{Size: 1 << 20, Mode: 0o777})
+	for name, fs := range map[string]vfs.FS{"with holes": whole, "plain": plainFS{whole}} {
+		g := newRig(t, realm.Export{Path: "/x", FS: fs, Clients: anyone()}).connect().asRoot()
+		fh := g.make("f", "secret")
+		require.Equal(t, nfs4.OK, g.set(fh, nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrMode), Mode: 0o600}))
+		for uid, want := range map[uint32]nfs4.Status{0: nfs4.OK, 1000: nfs4.ErrAccess} {
+			g.cred.UID = uid
+			for _, s := range []step{
+				{nfs4.OpReadPlus, &nfs4.ReadArgs{Offset: 100, Count: 1}, new(readPlusRes)},
+				{nfs4.OpReadPlus, &nfs4.ReadArgs{}, new(readPlusRes)},
+				{nfs4.OpSeek, &nfs4.SeekArgs{}, new(nfs4.SeekRes)},
+			} {
+				st, _ := g.do(put(fh), s)
+				assert.Equal(t, want, st, "%s: %s by %d", name, s.op, uid)
+			}
+		}
+	}
+}
+
 // TestDataAndDelegations checks that a copy, and a change of a file's storage, wait
 // for mounts of mountrdma that may hold the file, and that other operations on data
 // do not.
