@@ -464,14 +464,34 @@ func TestSharesAndOpens(t *testing.T) {
 	assert.Equal(t, nfs4.OK, status)
 }
 
-// TestDelegations: an exclusive LOCK finds no delegation, under which its holder could lock the file without a call, and none is
-// granted while the lock is there.
+// TestDelegations: no delegation is granted while a client of version 3 has a lock, which its holder could not know of.
 func TestDelegations(t *testing.T) {
 	g := newRig(t)
 	a := g.client("192.0.2.1", "a")
-	four, _, key := g.four()
+	four, id, key := g.four()
+	require.Equal(t, nfs4.OK, g.state.Close(four, &id))
+	mark, _ := g.mark()
+	_, _, status := g.state.OpenFile(four, &nfs4state.OpenFile{Owner: []byte("p"), Key: key, Access: nfs4.ShareRead}, mark)
+	require.Equal(t, nfs4.OK, status)
+	assert.Equal(t, nfs4.OK, g.state.MayDelegate(four, key, false))
 	require.Equal(t, nlm4.Granted, a.try(true, 0, 1))
-	for _, write := range []bool{false, true} {
-		assert.Equal(t, nfs4.ErrShareDenied, g.state.MayDelegate(four, key, write))
-	}
+	assert.Equal(t, nfs4.ErrShareDenied, g.state.MayDelegate(four, key, false))
+	require.Equal(t, nlm4.Granted, a.unlock(0, 1))
+	assert.Equal(t, nfs4.OK, g.state.MayDelegate(four, key, false))
+}
+
+// TestGraceForEver: RNLM-GRANTED-4, RNLM-GRANTED-5: a client that is in its grace period for ever does not keep the lock.
+func TestGraceForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		a, b := g.client("192.0.2.1", "a"), g.client("192.0.2.2", "b")
+		g.host("192.0.2.2").answer = func(*nlm4.TestArgs) (nlm4.Status, bool) { return nlm4.DeniedGrace, true }
+		require.Equal(t, nlm4.Granted, a.try(true, 0, 1))
+		require.Equal(t, nlm4.Blocked, b.waits(true, 0, 1))
+		require.Equal(t, nlm4.Granted, a.unlock(0, 1))
+		time.Sleep(grantTime - time.Second)
+		assert.Equal(t, nlm4.Denied, a.try(true, 0, 1))
+		time.Sleep(2 * grantEvery)
+		assert.Equal(t, nlm4.Granted, a.try(true, 0, 1))
+	})
 }
