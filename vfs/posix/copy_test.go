@@ -106,3 +106,30 @@ func TestAllocateFails(t *testing.T) {
 	require.ErrorIs(t, w.f.Allocate(t.Context(), &w.c, p, 5), unix.EOPNOTSUPP)
 	require.ErrorIs(t, w.f.Deallocate(t.Context(), &w.c, p, 5), unix.EOPNOTSUPP)
 }
+
+// TestCopyRights checks that copies and changes of storage by the handle are the caller's:
+// they take the set-user-ID bit away as writes do, and end with the right to read.
+func TestCopyRights(t *testing.T) {
+	w, src, dst := twoFiles(t)
+	c := &vfs.Cred{UID: 1000, GID: 1000}
+	mode := func(p vfs.Part, mode uint32) {
+		t.Helper()
+		_, err := w.f.SetAttr(t.Context(), &vfs.Cred{}, p.Handle, vfs.SetAttr{Mode: &mode}, nil)
+		require.NoError(t, err, "the test needs root")
+	}
+	mode(src, 0o644)
+	for name, change := range map[string]func() error{
+		"copy":       func() error { _, err := w.f.CopyRange(t.Context(), c, src, dst, 4); return err },
+		"allocate":   func() error { return w.f.Allocate(t.Context(), c, dst, 4) },
+		"deallocate": func() error { return w.f.Deallocate(t.Context(), c, dst, 4) },
+	} {
+		mode(dst, 0o4777)
+		require.NoError(t, change(), name)
+		a, err := w.f.GetAttr(t.Context(), c, dst.Handle)
+		require.NoError(t, err)
+		assert.EqualValues(t, 0o777, a.Mode&0o7777, name)
+	}
+	mode(src, 0o600)
+	_, err := w.f.CopyRange(t.Context(), c, src, dst, 4)
+	assert.ErrorIs(t, err, unix.EACCES, "the descriptor is still open")
+}
