@@ -42,7 +42,7 @@ func loopbackOf(t *testing.T, lease time.Duration, fs vfs.FS) *nfs4test.Server {
 	})
 	require.NoError(t, err)
 	mux := new(oncrpc.Mux)
-	New(Config{Realm: r, State: state, Lease: lease}).Register(mux)
+	New(Config{Realm: r, State: state, Lease: lease, WriteDelegations: true}).Register(mux)
 	replies := replay.New(mux, replay.Config{Keep: func(_ rpcmsg.Procedure, msg []byte) bool { return nfs4.Once(msg) }})
 	server := &oncrpc.Server{Handler: replies, Log: slog.New(slog.DiscardHandler)}
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -51,6 +51,10 @@
 // and occupies nothing that other calls need. A call that is refused
 // before that point recalls nothing.
 //
+// A client of version 4 may also have a delegation for writing (Config.Holders): the
+// file system then has neither the data nor the size of the file. Readers call
+// Request.BeforeRead, and attributes come from Request.GetAttr, which asks the client.
+//
 // # Exports and clients
 //
 // The exports form an immutable set; SetExports replaces it with another. A

@@ -120,6 +120,24 @@ func TestCBGolden(t *testing.T) {
 	assert.Equal(t, wire, AppendCBOp(AppendCBOp(out, CBOpSequence, &seqRes), CBOpRecallAny, &done))
 }
 
+// TestCBGetAttrGolden reads and writes CB_GETATTR and its results.
+func TestCBGetAttrGolden(t *testing.T) {
+	both := BitmapOf(AttrChange, AttrSize)
+	for file, want := range map[string]Message{
+		"cb_getattr.call.hex":  &CBGetAttrArgs{Object: FH{1, 2, 3, 4, 5}, Request: both},
+		"cb_getattr.reply.hex": &GetAttrRes{Attrs: Attrs{Mask: both, Change: 0x17a1b2c3d4e5f607, Size: 1000}},
+	} {
+		wire := wiretest.Hex(t, "testdata/callback/"+file)
+		r := xdr.NewReader(wire)
+		require.Equal(t, CBOpGetAttr, CBOp(r.Uint32()))
+		got := reflect.New(reflect.TypeOf(want).Elem()).Interface().(Message)
+		got.Decode(&r)
+		require.NoError(t, r.Done(), file)
+		assert.Equal(t, want, got)
+		assert.Equal(t, wire, AppendCBOp(nil, CBOpGetAttr, want))
+	}
+}
+
 // TestCBBounds refuses lists of referring calls that are too long to be meant.
 func TestCBBounds(t *testing.T) {
 	for _, seq := range []CBSequenceArgs{

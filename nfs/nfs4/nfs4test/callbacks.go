@@ -30,8 +30,9 @@ type backchannel struct {
 	calls  chan callback
 	locks  chan nfs4.CBNotifyLockArgs
 	ends   chan nfs4.CBOffloadArgs
-	status func() nfs4.Status // of CB_RECALL; nil: NFS4_OK
-	stop   func()             // ends all connections, and lets no more come
+	asked  func(a nfs4.CBGetAttrArgs) nfs4.GetAttrRes // the answer to CB_GETATTR; nil: NFS4ERR_BADHANDLE
+	status func() nfs4.Status                         // of CB_RECALL; nil: NFS4_OK
+	stop   func()                                     // ends all connections, and lets no more come
 }
 
 // backed makes a client with a session that the server can call back, over a
@@ -122,6 +123,16 @@ func (b *backchannel) compound4(out []byte, r *xdr.Reader) []byte {
 			if res.Status == nfs4.OK {
 				b.calls <- c
 			}
+		case nfs4.CBOpGetAttr:
+			var a nfs4.CBGetAttrArgs
+			a.Decode(r)
+			a.Object = slices.Clone(a.Object)
+			answer := nfs4.GetAttrRes{Status: nfs4.ErrBadHandle}
+			if b.asked != nil {
+				answer = b.asked(a)
+			}
+			res.Status = answer.Status
+			out = answer.AppendTo(xdr.AppendUint32(out, uint32(op)))
 		case nfs4.CBOpNotifyLock:
 			var a nfs4.CBNotifyLockArgs
 			a.Decode(r)

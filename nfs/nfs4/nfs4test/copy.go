@@ -178,7 +178,8 @@ var copies = []Scenario{
 	{Name: "COPY that goes on after the answer", By: "RFC 7862, 15.2.3, 16.1.3: CB_OFFLOAD tells of its end", Since: nfs4.Minor2, run: func(t *T) {
 		const size = 20 << 20
 		s, back := t.backed()
-		src, dst := t.openAs(s, "src", "owner", nfs4.ShareBoth, 0), t.openAs(s, "dst", "owner", nfs4.ShareBoth, 0)
+		const access = nfs4.ShareBoth | nfs4.WantNoDeleg
+		src, dst := t.openAs(s, "src", "owner", access, 0), t.openAs(s, "dst", "owner", access, 0)
 		s.want(nfs4.OK, putFH(src.fh), setAttr(src.id, sized(size)))
 		var res nfs4.CopyRes
 		s.want(nfs4.OK, from(src.fh, dst.fh, copyOf(nfs4.CopyArgs{SrcStateID: src.id, DstStateID: dst.id, Count: size, Consecutive: true}, &res))...)

@@ -90,7 +90,7 @@ func All() []Scenario {
 		handles, lookups, security, getattrs, verifies, setattrs,
 		opens, creations, stateids, data,
 		makes, removals, renames, readdirs, byteRanges, structure, cuts,
-		records, retries, leases, currents, sharing, spelled, limits, roots, misformed, values, rights, races, xattrs, acls, hogs, space, copies, delegations, referrals, notices,
+		records, retries, leases, currents, sharing, spelled, limits, roots, misformed, values, rights, races, xattrs, acls, hogs, space, copies, delegations, writeDelegations, referrals, notices,
 	)
 }
 
