@@ -3,11 +3,16 @@
 package interop
 
 import (
+	"bufio"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/interop/locking"
 )
 
 // TestLocks3 has processes of the guest lock bytes of one file through mounts by version 3, over RDMA and
@@ -54,3 +59,45 @@ func (s *locks3Server) mount(t *testing.T, point, options string) {
 	out, status := try(t, fmt.Sprintf("mount -t nfs -o %s %s:/x %s", options, hostEthernet, point))
 	require.Zero(t, status, "%s\nnfsrdmad says: %s", out, s.said)
 }
+
+// TestLocksWithHost3 has a process of the guest and one of the server's host lock bytes of one file: flock is a lock of all bytes,
+// and the guest's process waits for the host's, and is told when the lock is free.
+func TestLocksWithHost3(t *testing.T) {
+	guest(t)
+	onEthernet(t)
+	s := locks3(t)
+	s.mount(t, "/mnt", "vers=3,rdma")
+	flocks(t, s.dir, "/mnt")
+	there, err := newGuestLocker(t, "/mnt")
+	require.NoError(t, err)
+	here, err := hostLocker(s.dir)
+	require.NoError(t, err)
+	answers := lockAnswers{there: bufio.NewReader(there), here: bufio.NewReader(here)}
+	answers.steps(t, []lockStep{
+		{there, "open 1", "ok"},
+		{here, "open 1", "ok"},
+		{here, "ofd 1 write 0 10", "ok"},
+		{there, "posix 1 read 5 1", "EAGAIN"},
+	})
+	start := time.Now()
+	fmt.Fprintln(there, "posix-wait 1 read 5 1")
+	answers.steps(t, []lockStep{
+		{here, "ofd 1 none 0 0", "ok"},
+	})
+	answer, err := answers[there].ReadString('\n')
+	require.NoError(t, err)
+	assert.Equal(t, "ok", strings.TrimSpace(answer))
+	assert.Less(t, time.Since(start), grantedLimit, "Linux asks again after 30 s: it was not told")
+	answers.steps(t, []lockStep{
+		{here, "posix 1 write 5 1", "EAGAIN"},
+		{there, "posix 1 none 0 0", "ok"},
+		{here, "posix 1 write 5 1", "ok"},
+	})
+	for _, p := range []locking.Child{there, here} {
+		assert.NoError(t, p.Wait())
+	}
+	umount(t, "/mnt")
+}
+
+// grantedLimit is shorter than the time after which Linux asks for a lock again.
+const grantedLimit = 25 * time.Second
