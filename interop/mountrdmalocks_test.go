@@ -12,8 +12,7 @@ import (
 )
 
 // TestMountrdmaLocks has processes lock bytes of a file of knfsd: one on a mount by mountrdma, the other in
-// the guest. mountrdma finds the lock manager by the guest's rpcbind. The first lock waits for the end of
-// the grace period that lockd begins with.
+// the guest. mountrdma finds the lock manager by the guest's rpcbind.
 func TestMountrdmaLocks(t *testing.T) {
 	guest(t)
 	onEthernet(t)
