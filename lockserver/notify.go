@@ -63,8 +63,9 @@ func (s *Server) tellOnce(list []nfs4state.Machine) (rest []nfs4state.Machine) {
 	return rest
 }
 
-// notify sends NOTIFY to a Machine's host, by this host's name with and without its domain, and
-// reports whether it has answered.
+// notify sends NOTIFY to a Machine's host, and reports whether it has answered. It gives this host's name
+// with and without its domain, and the address that the Machine has called: Linux monitors a server by
+// its address, and need not be able to resolve the names.
 func (s *Server) notify(m nfs4state.Machine) bool {
 	ctx, cancel := context.WithTimeout(s.ctx, callTime)
 	defer cancel()
@@ -74,7 +75,11 @@ func (s *Server) notify(m nfs4state.Machine) bool {
 	}
 	defer l.Close()
 	host, _, _ := strings.Cut(s.name, ".")
-	for _, name := range slices.Compact([]string{s.name, host}) {
+	names := slices.Compact([]string{s.name, host})
+	if m.Local.IsValid() {
+		names = append(names, m.Local.Unmap().WithZone("").String())
+	}
+	for _, name := range names {
 		a := nsm.NotifyArgs{Name: []byte(name), State: s.nsmState}
 		x := oncrpc.Exchange{Prog: nsm.Program, Vers: nsm.Version, Proc: nsm.ProcNotify, Args: a.AppendTo(nil)}
 		if l.Call(ctx, &x) != nil {
