@@ -178,6 +178,8 @@ func (m *Mount) setLock(cancel <-chan struct{}, in *fuse.LkIn, wait bool) fuse.S
 		return m.lockFail(f.n, err)
 	}
 	f.lockers.add(r.Owner)
+	f.n.locked.Store(true)
+	f.prefetch.Store(nil)
 	m.freshen(o, f.n)
 	return fuse.OK
 }

@@ -32,6 +32,7 @@ type node struct {
 	rights *rights     // nil: none are known
 	gaveUp *retry      // last ESTALE from open; nil: none that matters
 
+	locked  atomic.Bool             // programs have locked it: O_APPEND asks for the end
 	pending atomic.Pointer[pending] // data under way to the server; nil: there were none
 
 	directory atomic.Pointer[directory] // use asDir

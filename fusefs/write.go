@@ -27,11 +27,39 @@ func (m *Mount) Write(cancel <-chan struct{}, in *fuse.WriteIn, p []byte) (uint3
 			return 0, m.fail(err)
 		}
 	}
-	n, err := write(o, f, p, in.Offset)
+	off := in.Offset
+	if in.Flags&unix.O_APPEND != 0 && !mapped && f.n.locked.Load() {
+		var err error
+		if off, err = m.endOf(o, f.n); err != nil {
+			return 0, m.failOn(f.n, err)
+		}
+	}
+	n, err := write(o, f, p, off)
+	if off != in.Offset {
+		m.notes.Go(func() { _ = m.server.InodeNotify(f.n.id, 0, 0) }) // waits for the pages of this write
+	}
 	if n == 0 && err != nil {
 		return 0, m.fail(err)
 	}
 	return uint32(n), fuse.OK
+}
+
+// endOf returns the end of a file that programs lock. The kernel appends at its own
+// idea of the end, which is old if another client wrote before the kernel's
+// program got the lock: a reply to SETLK has no size. The data then go to the true
+// end, and the kernel, which has them at its own, drops its pages.
+func (m *Mount) endOf(o *op, n *node) (uint64, error) {
+	if !n.sized() {
+		if err := m.flush(o, n); err != nil {
+			return 0, err
+		}
+		if err := m.attributes(o, n); err != nil {
+			return 0, err
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return max(n.attr.Size, n.wrote), nil
 }
 
 // writeBehind takes a copy of p, which the server gets later.

@@ -1,0 +1,62 @@
+package fusefs
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nlm4/nlm4test"
+)
+
+// TestLocksAppend has two mounts append to one file under locks, with the file open
+// all the time: nothing is overwritten, and no hole is left after another client has
+// cut the file.
+func TestLocksAppend(t *testing.T) {
+	s, nlm := newServer(t, nil), nlm4test.New(t)
+	put(t, s.file("log"), nil)
+	var files []*os.File
+	for range 2 {
+		files = append(files, open(t, s.mount(locking(t, nlm)).file("log"), os.O_RDWR|os.O_APPEND))
+	}
+	locked := func(i int, do func(f *os.File)) {
+		t.Helper()
+		f := files[i%2]
+		require.NoError(t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
+		do(f)
+		require.NoError(t, unix.Flock(int(f.Fd()), unix.LOCK_UN))
+	}
+	var want strings.Builder
+	for i, n := range []int{1, 3000, 4096, 5, 3 * maxTransfer, 1000, 8191} {
+		line := strings.Repeat(string(rune('a'+i)), n)
+		locked(i, func(f *os.File) {
+			for range 2 {
+				want.WriteString(line)
+				_, err := f.WriteString(line)
+				require.NoError(t, err)
+				st, err := f.Stat()
+				require.NoError(t, err)
+				require.EqualValues(t, want.Len(), st.Size())
+				got := make([]byte, want.Len())
+				_, err = f.ReadAt(got, 0)
+				require.NoError(t, err)
+				require.True(t, want.String() == string(got), "after append %d", i)
+			}
+		})
+	}
+	data, err := os.ReadFile(s.file("log"))
+	require.NoError(t, err)
+	assert.True(t, want.String() == string(data))
+
+	locked(0, func(f *os.File) { require.NoError(t, f.Truncate(5)) })
+	locked(1, func(f *os.File) {
+		_, err := f.WriteString("end")
+		require.NoError(t, err)
+	})
+	data, err = os.ReadFile(s.file("log"))
+	require.NoError(t, err)
+	assert.Equal(t, want.String()[:5]+"end", string(data))
+}
