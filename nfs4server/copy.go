@@ -56,9 +56,9 @@ func (c *copying) begin(ctx context.Context, src, dst *nfs4.StateID, count uint6
 	case c.one && c.apart:
 		return nfs4.ErrInval
 	}
-	opened, status := x.mayUseOf(ctx, &x.saved, &x.specialSource, src, nfs4.ShareRead)
+	opened, status := x.mayRead(ctx, &x.saved, &x.specialSource, src, &attr)
 	if c.later && status == nfs4.ErrBadStateID { // closed, or a delegation that was recalled
-		opened, status = x.mayUseOf(ctx, &x.saved, &x.specialSource, &nfs4.AnonymousStateID, nfs4.ShareRead)
+		opened, status = x.mayRead(ctx, &x.saved, &x.specialSource, &nfs4.AnonymousStateID, &attr)
 	}
 	c.size = attr.Size
 	switch {
@@ -74,6 +74,9 @@ func (c *copying) begin(ctx context.Context, src, dst *nfs4.StateID, count uint6
 	c.n, c.committed = count, vfs.FileSync
 	if c.dst > realm.MaxFileSize || c.n > realm.MaxFileSize-c.dst {
 		return nfs4.ErrFBig
+	}
+	if err := x.work(ctx, &x.current); err != nil { // writeTo may wait
+		return x.status(err)
 	}
 	if c.to, status = x.writeTo(ctx, dst); status == nfs4.OK {
 		c.from = x.saved.use.FileOf(opened, vfs.OpenRead)

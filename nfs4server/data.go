@@ -38,7 +38,11 @@ func (x *compound) mayUseOf(ctx context.Context, of *object, use *nfs4state.Spec
 	case nfs4.BypassStateID, nfs4.AnonymousStateID:
 		bypass := *id == nfs4.BypassStateID && access == nfs4.ShareRead
 		if access == nfs4.ShareRead {
-			if err := of.use.BeforeRead(ctx, of.h); err != nil {
+			err := x.work(ctx, of) // BeforeRead may wait, and gives up no other export's permit
+			if err == nil {
+				err = of.use.BeforeRead(ctx, of.h)
+			}
+			if err != nil {
 				return nil, x.status(err)
 			}
 			if key, err = x.key(of); err != nil {
@@ -64,6 +68,16 @@ func (x *compound) mayUseOf(ctx context.Context, of *object, use *nfs4state.Spec
 		return nil, nfs4.ErrOpenMode
 	}
 	return openOf(o.File), nfs4.OK
+}
+
+// mayRead is mayUseOf for an operation that reads and needs the file's attributes:
+// these are newer than what a client with a delegation for writing has just written back.
+func (x *compound) mayRead(ctx context.Context, of *object, use *nfs4state.SpecialUse, id *nfs4.StateID, attr *vfs.Attr) (*realm.Open, nfs4.Status) {
+	opened, status := x.mayUseOf(ctx, of, use, id, nfs4.ShareRead)
+	if status == nfs4.OK && opened == nil {
+		*attr, status = x.attr(ctx, of)
+	}
+	return opened, status
 }
 
 // maySize is mayUse for SETATTR of the size.

@@ -107,7 +107,7 @@ func (x *compound) toRead(ctx context.Context, id *nfs4.StateID) (vfs.Attr, *rea
 	if status != nfs4.OK {
 		return attr, nil, status
 	}
-	opened, status := x.mayUse(ctx, id, nfs4.ShareRead)
+	opened, status := x.mayRead(ctx, &x.current, &x.special, id, &attr)
 	if status != nfs4.OK {
 		return attr, nil, status
 	}
