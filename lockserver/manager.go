@@ -74,8 +74,9 @@ func test(ctx context.Context, m manager, c *oncrpc.Call, r *oncrpc.Reply) ([]by
 	if err := c.Args.Done(); err != nil {
 		return nil, nil, err
 	}
-	res := &nlm4.TestRes{Cookie: a.Cookie, Status: nlm4.DeniedNoLocks}
-	if q := m.beginCall(c, r, a.Lock.Caller); q != nil {
+	q, status := m.beginCall(c, r, a.Lock.Caller)
+	res := &nlm4.TestRes{Cookie: a.Cookie, Status: status}
+	if q != nil {
 		defer q.end()
 		res.Status, res.Holder = q.test(ctx, &a)
 	}
@@ -105,8 +106,9 @@ func lock(ctx context.Context, m manager, c *oncrpc.Call, r *oncrpc.Reply) ([]by
 		return nil, nil, err
 	}
 	a.Block = a.Block && c.Proc != nlm4.ProcNMLock
-	res := &nlm4.Res{Cookie: a.Cookie, Status: nlm4.DeniedNoLocks}
-	if q := m.beginCall(c, r, a.Lock.Caller); q != nil {
+	q, status := m.beginCall(c, r, a.Lock.Caller)
+	res := &nlm4.Res{Cookie: a.Cookie, Status: status}
+	if q != nil {
 		defer q.end()
 		res.Status = q.lock(ctx, m.vers, &a)
 	}
@@ -157,8 +159,9 @@ func cancel(_ context.Context, m manager, c *oncrpc.Call, r *oncrpc.Reply) ([]by
 	if err := c.Args.Done(); err != nil {
 		return nil, nil, err
 	}
-	res := &nlm4.Res{Cookie: a.Cookie, Status: nlm4.DeniedNoLocks}
-	if q := m.beginCall(c, r, a.Lock.Caller); q != nil {
+	q, status := m.beginCall(c, r, a.Lock.Caller)
+	res := &nlm4.Res{Cookie: a.Cookie, Status: status}
+	if q != nil {
 		defer q.end()
 		res.Status = q.cancel(&a)
 	}
@@ -191,8 +194,9 @@ func unlock(_ context.Context, m manager, c *oncrpc.Call, r *oncrpc.Reply) ([]by
 	if err := c.Args.Done(); err != nil {
 		return nil, nil, err
 	}
-	res := &nlm4.Res{Cookie: a.Cookie, Status: nlm4.DeniedNoLocks}
-	if q := m.beginCall(c, r, a.Lock.Caller); q != nil {
+	q, status := m.beginCall(c, r, a.Lock.Caller)
+	res := &nlm4.Res{Cookie: a.Cookie, Status: status}
+	if q != nil {
 		defer q.end()
 		res.Status = q.unlock(&a)
 	}
@@ -257,8 +261,9 @@ func shares(
 	if err := c.Args.Done(); err != nil {
 		return nil, nil, err
 	}
-	res := &nlm4.ShareRes{Cookie: a.Cookie, Status: nlm4.DeniedNoLocks}
-	if q := m.beginCall(c, r, a.Share.Caller); q != nil {
+	q, status := m.beginCall(c, r, a.Share.Caller)
+	res := &nlm4.ShareRes{Cookie: a.Cookie, Status: status}
+	if q != nil {
 		defer q.end()
 		res.Status = do(q, ctx, &a)
 	}
@@ -305,7 +310,7 @@ func freeAll(_ context.Context, m manager, c *oncrpc.Call, _ *oncrpc.Reply) ([]b
 		return nil, nil, err
 	}
 	name := string(a.Name)
-	m.free(addrOf(c.Peer), func(other string) bool { return other == name })
+	m.state.EndMachines(addrOf(c.Peer), func(other string) bool { return other == name })
 	return nil, nil, nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nsm"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -107,30 +106,5 @@ func (s *Server) notified(from netip.Addr, name string, state int32) {
 	if !known && len(names) != 1 {
 		return
 	}
-	s.free(from, func(n string) bool { return !known || short(n) == short(name) })
-}
-
-// freeTries is how often free tries again to end a client whose call runs: one that waits for storage,
-// for as long as any call may.
-const freeTries = 60
-
-// free ends clients at an address, by their names.
-func (s *Server) free(addr netip.Addr, chosen func(name string) bool) {
-	if s.state.EndMachines(addr, chosen) {
-		return
-	}
-	s.begin(func() {
-		every := time.NewTicker(time.Second)
-		defer every.Stop()
-		for range freeTries {
-			select {
-			case <-s.ctx.Done():
-				return
-			case <-every.C:
-			}
-			if s.state.EndMachines(addr, chosen) {
-				return
-			}
-		}
-	})
+	s.state.EndMachines(from, func(n string) bool { return !known || short(n) == short(name) })
 }

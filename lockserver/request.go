@@ -25,12 +25,12 @@ type request struct {
 	reply   *oncrpc.Reply
 }
 
-// begin begins a call of a client, by the name that it gives itself. It returns nil if there
-// is no room for another client.
-func (s *Server) beginCall(c *oncrpc.Call, r *oncrpc.Reply, name []byte) *request {
-	session := s.enter(c.Peer, name)
-	if session == nil {
-		return nil
+// beginCall begins a call of a client, by the name that it gives itself. It returns nil and the status
+// of the call if there is no room for another client, or if the client has restarted while an earlier call runs.
+func (s *Server) beginCall(c *oncrpc.Call, r *oncrpc.Reply, name []byte) (*request, nlm4.Status) {
+	session, status := s.enter(c.Peer, name)
+	if status != nfs4.OK {
+		return nil, statusOf(status)
 	}
 	q, _ := s.requests.Get().(*request)
 	if q == nil {
@@ -38,7 +38,7 @@ func (s *Server) beginCall(c *oncrpc.Call, r *oncrpc.Reply, name []byte) *reques
 	}
 	q.call, q.session, q.reply = c, session, r
 	q.Begin(s.realm, c.Peer, &c.Cred, r)
-	return q
+	return q, nlm4.Granted
 }
 
 func (q *request) end() {

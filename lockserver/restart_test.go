@@ -1,6 +1,7 @@
 package lockserver
 
 import (
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfs/nlm4"
 	"github.com/nfsrdma/nfsrdma/nfs/nsm"
@@ -264,6 +266,48 @@ func TestNotifyAgain(t *testing.T) {
 	assert.Equal(t, 1, g.locked())
 	a.notify("a", 7)
 	assert.Zero(t, g.locked())
+}
+
+// TestNotifyMeetsCall: RNSM-NOTIFY-3, RNLM-FREE-1: the locks of a host that restarts while one of its calls runs end
+// with that call, and those that the host gets after its restart do not.
+func TestNotifyMeetsCall(t *testing.T) {
+	for name, end := range map[string]func(c *client){
+		"NOTIFY":   func(c *client) { c.notify("a", 5) },
+		"FREE_ALL": func(c *client) { c.do(nlm4.ProcFreeAll, &nlm4.Notify{Name: []byte("a")}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newRig(t)
+				a, other := g.client("192.0.2.1", "a"), g.client("192.0.2.1", "a")
+				other.peer.Local = netip.MustParseAddrPort("192.0.2.101:2049")
+				require.Equal(t, nlm4.Granted, a.try(true, 0, 1))
+				require.Equal(t, nlm4.Granted, other.try(true, 1, 1))
+				call, status := g.state.EnterMachine(machine(&a.peer, []byte("a")), fairshare.Name{})
+				require.Equal(t, nfs4.OK, status)
+				end(a)
+				assert.Equal(t, 1, g.locked())
+				assert.Equal(t, nlm4.Granted, other.try(true, 1, 1), "by the server's other address")
+				assert.Equal(t, nlm4.DeniedGrace, a.try(true, 2, 1), "the call runs")
+				call.Leave()
+				assert.Equal(t, 1, g.locked())
+				assert.Equal(t, nlm4.Granted, a.try(true, 2, 1))
+				time.Sleep(time.Hour)
+				assert.Equal(t, 2, g.locked())
+			})
+		})
+	}
+}
+
+// TestManyAddresses: RNLM-LOCK-5: datagrams with false addresses keep no client out.
+func TestManyAddresses(t *testing.T) {
+	g := newRig(t)
+	c := g.client("192.0.2.1", "stranger")
+	for i := range 1 << 14 {
+		c.peer.Addr = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 700)
+		c.unlock(0, 1)
+	}
+	assert.Equal(t, nlm4.Granted, g.client("192.0.2.2", "a").try(true, 0, 1))
+	g.four()
 }
 
 // TestMonitor: RNSM-1-1, RNSM-1-2, RNSM-MON-2, RNSM-MON-3, RNSM-MON-4, RNSM-UNMON-1, RNSM-STAT-1: the other procedures,

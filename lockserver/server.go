@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfs/nlm4"
 	"github.com/nfsrdma/nfsrdma/nfs/nsm"
 	"github.com/nfsrdma/nfsrdma/nfs4state"
@@ -125,15 +126,14 @@ func machine(p *oncrpc.Peer, name []byte) nfs4state.Machine {
 	return m
 }
 
-// enter begins a call of a client. Leave must follow, if the Session is not nil.
-func (s *Server) enter(p *oncrpc.Peer, name []byte) *nfs4state.Session {
+// enter begins a call of a client. Leave must follow, if the status is OK.
+func (s *Server) enter(p *oncrpc.Peer, name []byte) (*nfs4state.Session, nfs4.Status) {
 	m := machine(p, name)
 	var party fairshare.Name
 	if m.Addr.IsValid() {
 		party = fairshare.PartyOfIP(m.Addr)
 	}
-	session, _ := s.state.EnterMachine(m, party)
-	return session
+	return s.state.EnterMachine(m, party)
 }
 
 // addrOf returns the address of a caller.

@@ -23,9 +23,11 @@ type Machine struct {
 // lockManager is in the place of a Transport in the names of Machines.
 const lockManager Transport = 1 << 6
 
-// key returns the name of m's client record.
+// key returns the name of m's client record. An address that is missing has no text there.
 func (m *Machine) key() ownerKey {
-	return ownerKey{lockManager, m.Addr.String() + " " + m.Local.String() + " " + m.Name}
+	addr, _ := m.Addr.MarshalText()
+	local, _ := m.Local.MarshalText()
+	return ownerKey{lockManager, string(addr) + " " + string(local) + " " + m.Name}
 }
 
 // machineOf returns the Machine of a client record, if it is of one.
@@ -47,8 +49,10 @@ func machineOf(key ownerKey) (m Machine, ok bool) {
 func (c *client) managed() bool { return c.key.transport == lockManager }
 
 // EnterMachine begins a call of a Machine, and returns the Session that stands for it
-// until Leave. A Machine that holds nothing is forgotten after a lease.
-// NFS4ERR_DELAY says that there is no room for another.
+// until Leave. A Machine that holds nothing is forgotten at Leave or, if it had something,
+// after a lease: calls of machines without end, whose addresses may be false, leave nothing.
+// NFS4ERR_DELAY says that there is no room for another, and NFS4ERR_GRACE that the Machine
+// has restarted, and a call from before that runs yet: see EndMachines.
 func (s *State) EnterMachine(m Machine, party fairshare.Name) (*Session, nfs4.Status) {
 	var gone released
 	defer func() { s.give(gone) }()
@@ -67,7 +71,23 @@ func (s *State) EnterMachine(m Machine, party fairshare.Name) (*Session, nfs4.St
 		c.sessions = []*Session{session}
 	}
 	session := o.confirmed.sessions[0]
-	return session, session.enter()
+	if session.enter() != nfs4.OK {
+		return nil, nfs4.ErrGrace
+	}
+	return session, nfs4.OK
+}
+
+// leaveMachine ends a Machine at the end of its last call that runs, if the Machine is over (see
+// EndMachines), or if it holds nothing, and nothing is to be remembered of it.
+func (s *State) leaveMachine(c *client, over bool) {
+	var gone released
+	defer func() { s.give(gone) }()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.ledger.records[c.key]; c.ended || !over && (known || c.holds()) {
+		return
+	}
+	s.end(c, nil, always, &gone) // unless another call has begun
 }
 
 // Enter begins another call of a Machine, and returns false if the Machine has ended. Leave
@@ -106,19 +126,22 @@ func (s *State) Told(m Machine) {
 }
 
 // EndMachines ends all Machines at an address whose names are chosen, with all that
-// they hold. It returns false if a call of one runs, which then has not ended.
-func (s *State) EndMachines(addr netip.Addr, chosen func(name string) bool) (all bool) {
+// they hold. One whose calls run ends with the last of them. Until then its further calls
+// fail: what a machine locks after its restart must not end with what it had before.
+func (s *State) EndMachines(addr netip.Addr, chosen func(name string) bool) {
 	var gone released
 	defer func() { s.give(gone) }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all = true
 	for _, c := range s.clients {
-		if m, ok := machineOf(c.key); ok && m.Addr == addr && chosen(m.Name) {
-			all = s.end(c, nil, always, &gone) && all
+		m, ok := machineOf(c.key)
+		if !ok || m.Addr != addr || !chosen(m.Name) {
+			continue
+		}
+		if !s.end(c, nil, always, &gone) {
+			c.sessions[0].die()
 		}
 	}
-	return all
 }
 
 // MachineNames returns the names of the Machines at an address, without duplicates.

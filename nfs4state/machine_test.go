@@ -41,17 +41,57 @@ func TestTurnOfMachine(t *testing.T) {
 	q.tells("o") // c, which was first
 }
 
-// TestMachineEnds checks that nothing is left of Machines.
+// TestMachineEnds checks that nothing is left of Machines. One whose calls run ends with the last of them, and no
+// call begins meanwhile.
 func TestMachineEnds(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.machine("a"), w.machine("b")
 	want(t, "LOCK", w.lockStatus(a, machineLock(true)), nfs4.OK)
 	want(t, "SHARE", w.Share(b, &Share{Owner: []byte("o"), Key: "f", Access: nfs4.ShareRead, Deny: nfs4.ShareWrite}), nfs4.OK)
-	all := func(string) bool { return true }
-	want(t, "EndMachines while a call runs", w.EndMachines(netip.MustParseAddr("192.0.2.1"), all), false)
-	a.Leave()
+	at := netip.MustParseAddr("192.0.2.1")
 	b.Leave()
-	want(t, "EndMachines", w.EndMachines(netip.MustParseAddr("192.0.2.1"), all), true)
+	w.EndMachines(at, func(string) bool { return true })
+	want(t, "locks", w.Counts().Locks, 1)
+	want(t, "clients", w.Counts().Clients, 1)
 	want(t, "Enter", a.Enter(), false)
+	want(t, "Ended", a.Ended(), true)
+	_, status := w.EnterMachine(Machine{Addr: at, Name: "a"}, fairshare.Name{})
+	want(t, "a call after the restart", status, nfs4.ErrGrace)
+	a.Leave()
+	want(t, "locks", w.Counts().Locks, 0)
+	again := w.machine("a")
+	want(t, "LOCK", w.lockStatus(again, machineLock(true)), nfs4.OK)
+	again.Leave()
+	want(t, "locks", w.Counts().Locks, 1)
+	w.EndMachines(at, func(string) bool { return true })
 	w.empty()
+}
+
+// TestStrangers checks that calls of any number of Machines that hold nothing leave nothing, and that two calls of
+// one do not end each other.
+func TestStrangers(t *testing.T) {
+	w := newWorld(t)
+	for i := range 2 * maxClients {
+		m := Machine{Addr: netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), Name: "m"}
+		s, status := w.EnterMachine(m, fairshare.PartyOfIP(m.Addr))
+		want(t, "status", status, nfs4.OK)
+		again, _ := w.EnterMachine(m, fairshare.PartyOfIP(m.Addr))
+		again.Leave()
+		want(t, "Ended", s.Ended(), false)
+		want(t, "clients", w.Counts().Clients, 1)
+		s.Leave()
+		want(t, "Ended", s.Ended(), true)
+	}
+	w.empty()
+}
+
+// TestMachineNames checks that a Machine is found by the name of its record, whatever addresses are missing.
+func TestMachineNames(t *testing.T) {
+	addr := netip.MustParseAddr("fe80::1%eth0")
+	for _, m := range []Machine{{Addr: addr, Local: addr, Name: "a b"}, {Addr: addr, Name: " c"}, {Name: "d"}, {}} {
+		key := m.key()
+		got, ok := machineOf(key)
+		want(t, "Machine", ok, true)
+		want(t, "Machine", got, m)
+	}
 }

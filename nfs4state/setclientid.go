@@ -177,13 +177,24 @@ func (s *Session) enter() nfs4.Status {
 	return nfs4.OK
 }
 
-// Leave ends a call of a client of version 4.0. The client's lease runs from now.
+// Leave ends a call of a client of version 4.0 or of a Machine. The client's lease runs from now.
 func (s *Session) Leave() {
 	now := s.state.config.Now()
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.running--
 	s.used = max(s.used, now)
+	last, dead := s.running == 0, s.dead
+	s.mu.Unlock()
+	if last && s.client.managed() {
+		s.state.leaveMachine(s.client, dead)
+	}
+}
+
+// die makes every later call fail, while some run.
+func (s *Session) die() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dead = true
 }
 
 // Renew returns the status of RENEW, which needs the principal that made the
