@@ -18,7 +18,7 @@ import (
 )
 
 // patient are times within which no waiter asks again.
-var patient = times{first: time.Hour, last: time.Hour, alone: time.Hour, grace: time.Millisecond, probe: time.Hour}
+var patient = times{first: time.Hour, last: time.Hour, alone: time.Hour, grace: time.Millisecond, probe: time.Hour, farewell: 10 * time.Second}
 
 // calledBack returns a client to which the server can call back, and from the
 // server's address.

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nlm4"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
@@ -117,7 +118,8 @@ func (c *Client) Close() {
 		}
 	}
 	c.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), farewell)
+	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.times.farewell)
+	half := time.After(c.cfg.times.farewell / 2) // for requests, of which one may be stuck
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -125,7 +127,7 @@ func (c *Client) Close() {
 	}()
 	select {
 	case <-ended:
-	case <-ctx.Done():
+	case <-half:
 	}
 	gone := c.unlockAll(ctx)
 	cancel()

@@ -96,12 +96,12 @@ func (l *leftovers) state() int32 {
 }
 
 // add lists the owner and file of h. The caller has the turn.
-func (l *leftovers) add(h *holder) {
+func (l *leftovers) add(h *holder, cred *rpcmsg.Cred) {
 	if l == nil || h.line != "" {
 		return
 	}
 	_, name, _ := bytes.Cut(h.id.oh, []byte("@"))
-	line := fmt.Sprintf("lock %d %d %d %x %x %x", h.id.svid, h.cred.UID, h.cred.GID, h.file.handle, h.id.oh, name)
+	line := fmt.Sprintf("lock %d %d %d %x %x %x", h.id.svid, cred.UID, cred.GID, h.file.handle, h.id.oh, name)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h.line = line

@@ -13,10 +13,6 @@ const (
 	firstRetry = 50 * time.Millisecond
 	lastRetry  = 5 * time.Second
 
-	// farewell bounds the unlocking of all locks at the end, and of those that an
-	// earlier process has left.
-	farewell = 10 * time.Second
-
 	// searchStep bounds each step of a search for the lock manager.
 	searchStep = 4 * time.Second
 )
@@ -57,6 +53,13 @@ type times struct {
 	// which every probeCalls-th is a call: a fraction of the shortest usual grace
 	// period, which is 45 s.
 	probe time.Duration
+
+	// farewell bounds Close, and the unlocking of those locks that an earlier process
+	// has left.
+	farewell time.Duration
 }
 
-var usual = times{first: 20 * time.Millisecond, last: 10 * time.Second, alone: time.Second, grace: time.Second, probe: 3 * time.Second}
+var usual = times{
+	first: 20 * time.Millisecond, last: 10 * time.Second, alone: time.Second, grace: time.Second, probe: 3 * time.Second,
+	farewell: 10 * time.Second,
+}

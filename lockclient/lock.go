@@ -119,11 +119,14 @@ func (f *file) advanceLocked() {
 	}
 }
 
+// blockedLocked reports whether w must wait for a lock, or for requests that came
+// before. An owner of locks waits for locks only, because those requests may wait
+// for that owner.
 func (f *file) blockedLocked(w *waiter, before []*waiter) bool {
 	if _, held := f.object.Conflict(w.h.locks, w.Range, w.Exclusive); held {
 		return true
 	}
-	return slices.ContainsFunc(before, func(v *waiter) bool { return v.blocks(w) })
+	return !w.h.id.locksLocked() && slices.ContainsFunc(before, func(v *waiter) bool { return v.blocks(w) })
 }
 
 // blocks reports whether v must wait for w, which has asked before.
@@ -138,14 +141,7 @@ func (c *Client) deadlockLocked(w *waiter) bool {
 	if w.Owner.Flock { // flock(2) knows no deadlock
 		return false
 	}
-	wanted := len(w.h.id.waits) > 0
-	for _, f := range c.files {
-		if h := f.holders[w.Owner]; h != nil && h.locks.Len() > 0 {
-			wanted = true
-			break
-		}
-	}
-	if !wanted {
+	if len(w.h.id.waits) == 0 && !w.h.id.locksLocked() {
 		return false
 	}
 	seen := make(map[*waiter]bool)
@@ -221,6 +217,9 @@ func (c *Client) pursue(w *waiter) {
 		wait := pause
 		switch {
 		case err != nil:
+			if !answered(err) {
+				c.doubt(w.h)
+			}
 			c.finish(w, err)
 			return
 		case status == nlm4.DeniedGrace:
@@ -246,7 +245,7 @@ func (c *Client) pursue(w *waiter) {
 
 // request calls LOCK. The caller has the turn.
 func (c *Client) request(w *waiter) (nlm4.Status, error) {
-	c.left.add(w.h)
+	c.left.add(w.h, &w.Cred)
 	block := w.Wait && c.callback != nil
 	c.mu.Lock()
 	w.asked = w.asked || block
@@ -264,6 +263,9 @@ func (c *Client) got(w *waiter) bool {
 		return false
 	}
 	c.setLocked(w.h, w.Range, w.Exclusive)
+	for v := range w.h.id.waits { // of other threads, in any file
+		v.h.file.advanceLocked()
+	}
 	w.endLocked(nil)
 	return true
 }
@@ -301,6 +303,7 @@ func (c *Client) withdraw(w *waiter) {
 	case w.h.turn <- struct{}{}:
 		defer func() { <-w.h.turn }()
 	case <-c.life.Done():
+		c.doubt(w.h)
 		return
 	}
 	args := &nlm4.CancelArgs{Cookie: c.newCookie(), Block: true, Exclusive: w.Exclusive, Lock: c.lock(w.h, w.Range)}
@@ -317,11 +320,13 @@ func (c *Client) restore(h *holder, r locks.Range) {
 	for _, p := range c.pieces(h, r, true) {
 		var err error
 		if p.kind == locks.None {
-			_, err = c.call(c.life, nlm4.ProcUnlock, &h.cred, &nlm4.UnlockArgs{Cookie: c.newCookie(), Lock: c.lock(h, p.Range)})
+			_, cred := c.last(h)
+			_, err = c.call(c.life, nlm4.ProcUnlock, &cred, &nlm4.UnlockArgs{Cookie: c.newCookie(), Lock: c.lock(h, p.Range)})
 		} else {
 			_, err = c.claim(h, p, false)
 		}
 		if err != nil {
+			c.doubt(h)
 			c.cfg.Log.Warn("a lock that nobody wants any more may remain at the server", "err", err)
 		}
 	}
@@ -329,7 +334,8 @@ func (c *Client) restore(h *holder, r locks.Range) {
 
 // claim calls LOCK for a lock that the table has.
 func (c *Client) claim(h *holder, p piece, reclaim bool) (nlm4.Status, error) {
-	return c.call(c.life, nlm4.ProcLock, &h.cred, &nlm4.LockArgs{
+	_, cred := c.last(h)
+	return c.call(c.life, nlm4.ProcLock, &cred, &nlm4.LockArgs{
 		Cookie: c.newCookie(), Exclusive: p.kind == locks.Exclusive, Lock: c.lock(h, p.Range), Reclaim: reclaim, State: c.left.state(),
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -339,4 +340,78 @@ func TestNotFound(t *testing.T) {
 	require.ErrorIs(t, err, refuse)
 	assert.ErrorIs(t, err, oncrpc.ErrProgUnavail)
 	assert.True(t, strings.Contains(err.Error(), "rpcbind at srv:111"), err)
+}
+
+// TestOrderYields checks that an owner of locks does not wait behind a request that
+// waits for that owner, directly or through another: no program would see the
+// reason. The owner gets what no lock is in the way of.
+func TestOrderYields(t *testing.T) {
+	queued := func(t *testing.T, c *Client, n int) {
+		eventually(t, "queued", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.files["f"].queue) == n })
+	}
+	t.Run("a shared lock becomes exclusive", func(t *testing.T) {
+		c := newClient(t, nlm4test.New(t), nil)
+		c.must(t, request(1, at(0, 9), false, true))
+		writer := c.later(t.Context(), request(2, at(0, 9), true, true))
+		queued(t, c, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		require.NoError(t, c.Lock(ctx, request(1, at(0, 9), true, true)))
+		require.NoError(t, c.Release(t.Context(), []byte("f"), Owner{ID: 1}))
+		require.NoError(t, <-writer)
+	})
+	t.Run("through another owner", func(t *testing.T) {
+		c := newClient(t, nlm4test.New(t), nil)
+		c.must(t, request(1, at(0, 9), false, true))
+		c.must(t, request(2, at(20, 20), true, true))
+		writer := c.later(t.Context(), request(3, at(0, 9), true, true))
+		queued(t, c, 1)
+		one := c.later(t.Context(), request(1, at(20, 20), true, true))
+		queued(t, c, 2)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		require.NoError(t, c.Lock(ctx, request(2, at(0, 9), false, true)))
+		require.NoError(t, c.Release(t.Context(), []byte("f"), Owner{ID: 2}))
+		require.NoError(t, <-one)
+		require.NoError(t, c.Release(t.Context(), []byte("f"), Owner{ID: 1}))
+		require.NoError(t, <-writer)
+	})
+	t.Run("by a lock of another file", func(t *testing.T) {
+		c := newClient(t, nlm4test.New(t), nil)
+		c.must(t, request(1, at(0, 9), false, true))
+		writer := c.later(t.Context(), request(2, at(0, 9), true, true))
+		queued(t, c, 1)
+		three := c.later(t.Context(), request(3, at(0, 9), false, true))
+		queued(t, c, 2)
+		assert.Empty(t, three)
+		g := request(3, at(0, 0), true, true)
+		g.Handle = []byte("g")
+		c.must(t, g)
+		eventually(t, "granted", func() bool { return len(three) == 1 })
+		require.NoError(t, <-three)
+		require.NoError(t, c.Release(t.Context(), []byte("f"), Owner{ID: 1}))
+		assert.Empty(t, writer)
+		require.NoError(t, c.Release(t.Context(), []byte("f"), Owner{ID: 3}))
+		require.NoError(t, <-writer)
+	})
+}
+
+// TestOneOwnerAtOnce has the threads of a process lock and unlock parts of a file, as
+// two users; the race detector looks for what they share.
+func TestOneOwnerAtOnce(t *testing.T) {
+	s := nlm4test.New(t)
+	c := newClient(t, s, func(cfg *Config) { cfg.File = filepath.Join(t.TempDir(), "locks") })
+	var all sync.WaitGroup
+	for i := range uint64(4) {
+		all.Go(func() {
+			for range 200 {
+				w := request(1, at(10*i, 10*i+5), i%2 == 0, true)
+				w.Cred.UID, w.Cred.GIDs = uint32(i), []uint32{uint32(i)}
+				c.must(t, w)
+				require.NoError(t, c.Unlock(t.Context(), w.Handle, w.Owner, w.Range))
+			}
+		})
+	}
+	all.Wait()
+	assert.Empty(t, s.Held("f"))
 }

@@ -99,7 +99,8 @@ func (c *Client) reclaimOnce(h *holder, p piece) (nlm4.Status, error) {
 	h.file.advanceLocked()
 	tell := c.lost
 	c.mu.Unlock()
-	c.cfg.Log.Error("a lock is lost: the server has restarted, and another client has the lock", "pid", h.pid,
+	pid, _ := c.last(h)
+	c.cfg.Log.Error("a lock is lost: the server has restarted, and another client has the lock", "pid", pid,
 		"exclusive", p.kind == locks.Exclusive, "from", p.Start, "to", p.End, "status", status, "err", err)
 	if tell != nil {
 		tell(h.file.handle, h.owner)
@@ -115,17 +116,29 @@ func (c *Client) takeOver() {
 		return
 	}
 	c.work.Go(func() {
-		ctx, cancel := context.WithTimeout(c.life, farewell)
+		ctx, cancel := context.WithTimeout(c.life, c.cfg.times.farewell)
 		defer cancel()
 		for _, r := range old {
-			args := &nlm4.UnlockArgs{Cookie: c.newCookie(), Lock: nlm4.Lock{
-				Caller: []byte(r.name), Handle: r.handle, Owner: []byte(r.oh), SVID: r.svid,
-			}}
-			if _, err := c.call(ctx, nlm4.ProcUnlock, &r.cred, args); err != nil {
+			if err := c.unlockOld(ctx, &r); err != nil {
 				c.cfg.Log.Warn("locks of an earlier mount may remain at the server", "err", err)
 				return
 			}
 		}
 		c.left.drop(old)
 	})
+}
+
+// unlockOld unlocks the file of a record.
+func (c *Client) unlockOld(ctx context.Context, r *record) error {
+	for {
+		status, err := c.call(ctx, nlm4.ProcUnlock, &r.cred, &nlm4.UnlockArgs{Cookie: c.newCookie(), Lock: nlm4.Lock{
+			Caller: []byte(r.name), Handle: r.handle, Owner: []byte(r.oh), SVID: r.svid,
+		}})
+		if err != nil || status != nlm4.DeniedGrace {
+			return err
+		}
+		if err := sleep(ctx, c.cfg.times.grace); err != nil {
+			return err
+		}
+	}
 }

@@ -1,11 +1,13 @@
 package lockclient
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -151,4 +153,34 @@ func TestLeftoversShrink(t *testing.T) {
 	}
 	require.Len(t, old, 1)
 	assert.Equal(t, []string{"f", string(s.Log()[0].Lock.Owner), "h1"}, []string{string(old[0].handle), old[0].oh, old[0].name})
+}
+
+// TestLeftoversUnsure closes a Client while the server does not answer a LOCK, which
+// may have taken effect, and of which nobody wants the lock any more: the next Client
+// unlocks it, also if a grace period comes between (RNLM-GRACE-5).
+func TestLeftoversUnsure(t *testing.T) {
+	s := nlm4test.New(t)
+	file := filepath.Join(t.TempDir(), "locks")
+	with := func(cfg *Config) { cfg.File, cfg.times.farewell = file, 100*time.Millisecond }
+	c := newClient(t, s, with)
+	s.SetBefore(func(*oncrpc.Exchange) (error, bool) { return nlm4test.ErrLost, true })
+	ctx, end := context.WithCancel(t.Context())
+	waits := c.later(ctx, request(1, at(0, 9), true, false))
+	eventually(t, "locked", func() bool { return len(s.Held("f")) == 1 })
+	s.SetBefore(func(*oncrpc.Exchange) (error, bool) { return nlm4test.ErrLost, false })
+	end()
+	require.ErrorIs(t, <-waits, context.Canceled)
+	c.Close()
+	s.SetBefore(nil)
+	require.Len(t, s.Held("f"), 1)
+
+	s.SetGrace()
+	next := newClient(t, s, with)
+	eventually(t, "repeated", func() bool { return s.Count(nlm4.ProcUnlock) > 2 })
+	s.EndGrace()
+	eventually(t, "unlocked", func() bool { return len(s.Held("f")) == 0 })
+	next.Close()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, "state 3\n", string(text))
 }

@@ -27,7 +27,7 @@ import (
 
 var discard = slog.New(slog.DiscardHandler)
 
-var quick = times{first: time.Millisecond, last: 4 * time.Millisecond, alone: 4 * time.Millisecond, grace: time.Millisecond, probe: 2 * time.Millisecond}
+var quick = times{first: time.Millisecond, last: 4 * time.Millisecond, alone: 4 * time.Millisecond, grace: time.Millisecond, probe: 2 * time.Millisecond, farewell: 10 * time.Second}
 
 // newClient returns a Client of s that polls.
 func newClient(t testing.TB, s *nlm4test.Server, change func(*Config)) *Client {

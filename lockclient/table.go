@@ -44,6 +44,10 @@ type holder struct {
 	users int            // requests under way
 	turn  chan struct{}  // holds an element during a call for the holder
 	line  string         // in leftovers; guarded by the turn
+
+	// unsure is set if the server may have a lock that locks has not. The line then
+	// stays for the next Client.
+	unsure bool
 }
 
 // An identity is how the server tells an Owner from others. Servers tell them by
@@ -52,8 +56,18 @@ type holder struct {
 type identity struct {
 	svid    int32
 	oh      []byte
-	holders int
+	holders map[*holder]bool
 	waits   map[*waiter]bool
+}
+
+// locksLocked reports whether the owner has locks of any file.
+func (id *identity) locksLocked() bool {
+	for h := range id.holders {
+		if h.locks.Len() > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func newTable(name string, first int32) table {
@@ -75,7 +89,7 @@ func (t *table) enterLocked(handle []byte, o Owner) *holder {
 		h = &holder{file: f, owner: o, id: t.identityLocked(o), turn: make(chan struct{}, 1)}
 		h.locks = f.object.NewOwner(h)
 		h.parts = [2]*locks.Part{h.locks.NewPart(), h.locks.NewPart()}
-		h.id.holders++
+		h.id.holders[h] = true
 		f.holders[o] = h
 	}
 	h.users++
@@ -87,7 +101,9 @@ func (t *table) identityLocked(o Owner) *identity {
 	if id == nil {
 		for t.next = max(1, t.next); t.numbers[t.next]; t.next = max(1, (t.next+1)&(1<<31-1)) {
 		}
-		id = &identity{svid: t.next, oh: fmt.Appendf(nil, "%d@%s", t.next, t.name), waits: make(map[*waiter]bool)}
+		id = &identity{
+			svid: t.next, oh: fmt.Appendf(nil, "%d@%s", t.next, t.name), holders: make(map[*holder]bool), waits: make(map[*waiter]bool),
+		}
 		t.next = (t.next + 1) & (1<<31 - 1)
 		t.ids[o] = id
 		t.numbers[id.svid] = true
@@ -101,12 +117,14 @@ func (t *table) leaveLocked(h *holder) {
 	if h.users > 0 || h.locks.Len() > 0 {
 		return
 	}
-	t.left.remove(h.line)
+	if !h.unsure {
+		t.left.remove(h.line)
+	}
 	delete(h.file.holders, h.owner)
 	if len(h.file.holders) == 0 {
 		delete(t.files, string(h.file.handle))
 	}
-	if h.id.holders--; h.id.holders == 0 {
+	if delete(h.id.holders, h); len(h.id.holders) == 0 {
 		delete(t.ids, h.owner)
 		delete(t.numbers, h.id.svid)
 	}
@@ -250,6 +268,20 @@ func (h *holder) holdsLocked(p piece) bool {
 		at = have.End + 1
 	}
 	return false
+}
+
+// doubt records that the server may have a lock that the table has not.
+func (c *Client) doubt(h *holder) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h.unsure = true
+}
+
+// last returns the process of the last request of h, and its credential.
+func (c *Client) last(h *holder) (pid uint32, cred rpcmsg.Cred) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return h.pid, h.cred
 }
 
 // lock returns the wire form of an owner and a range.

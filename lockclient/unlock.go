@@ -45,7 +45,8 @@ func (c *Client) unlock(ctx context.Context, h *holder, r locks.Range) error {
 		}
 		status, err := nlm4.Granted, error(nil)
 		if len(c.pieces(h, r, false)) > 0 {
-			status, err = c.call(ctx, nlm4.ProcUnlock, &h.cred, &nlm4.UnlockArgs{Cookie: c.newCookie(), Lock: c.lock(h, r)})
+			_, cred := c.last(h)
+			status, err = c.call(ctx, nlm4.ProcUnlock, &cred, &nlm4.UnlockArgs{Cookie: c.newCookie(), Lock: c.lock(h, r)})
 		}
 		over := err == nil && status != nlm4.DeniedGrace || err != nil && answered(err)
 		if over {
