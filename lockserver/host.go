@@ -1,7 +1,6 @@
 package lockserver
 
 import (
-	"cmp"
 	"context"
 	"net/netip"
 	"slices"
@@ -42,11 +41,13 @@ const (
 	// lingerTime is how long the line to a host is kept for another call.
 	lingerTime = 10 * time.Second
 
-	// maxAnswers bounds the jobs of a host that answer calls: a client that gets no answer asks again.
-	maxAnswers = 256
+	// maxAnswers bounds the jobs of a host that answer calls, and maxHosts the hosts that are called for
+	// the sake of answers: over UDP a caller may have any address. A client that gets no answer asks again.
+	maxAnswers = 64
+	maxHosts   = 256
 )
 
-// addLocked adds a job for a Machine's host. Server.mu is held.
+// addLocked adds a job for a Machine's host, behind those that are due. Server.mu is held.
 func (s *Server) addLocked(m nfs4state.Machine, j *job) {
 	key := hostKey{m.Addr, m.Local}
 	h := s.hosts[key]
@@ -55,6 +56,7 @@ func (s *Server) addLocked(m nfs4state.Machine, j *job) {
 		s.hosts[key] = h
 		s.running.Go(func() { s.serve(h) })
 	}
+	j.next = time.Now()
 	h.jobs = append(h.jobs, j)
 	select {
 	case h.more <- struct{}{}:
@@ -67,7 +69,7 @@ func (s *Server) answer(m nfs4state.Machine, vers, proc uint32, args []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := s.hosts[hostKey{m.Addr, m.Local}]
-	if s.closed || h != nil && len(h.jobs) >= maxAnswers {
+	if s.closed || h == nil && len(s.hosts) >= maxHosts || h != nil && len(h.jobs) >= maxAnswers {
 		return
 	}
 	s.addLocked(m, &job{do: func(ctx context.Context, l *line) time.Duration {
@@ -126,7 +128,7 @@ func (s *Server) nextJob(h *host, idle bool) (j *job, wait time.Duration) {
 	if s.closed {
 		return nil, time.Millisecond // the context ends
 	}
-	first := slices.MinFunc(h.jobs, func(a, b *job) int { return cmp.Compare(a.next.UnixNano(), b.next.UnixNano()) })
+	first := slices.MinFunc(h.jobs, func(a, b *job) int { return a.next.Compare(b.next) })
 	if wait := time.Until(first.next); wait > 0 {
 		return nil, min(wait, lingerTime-1)
 	}
