@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/locks"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfs/nlm4"
 	"github.com/nfsrdma/nfsrdma/nfs4state"
@@ -227,33 +228,60 @@ func (s *Server) giveUp(g *grant) {
 // GRANTED that are under way are over, or after callTime: if the client asks for the lock again, it
 // must not take such a call for the answer.
 func (s *Server) endGrants(q *request, a *nfs4state.Lock, end grantEnd) (found bool) {
-	var list []*grant
-	var calls []chan struct{}
-	meant := func(g *grant) bool {
+	list, calls := s.grantsOf(q, a, func(g *grant) bool {
 		b := &g.args
-		if g.session != q.session || b.Key != a.Key || !bytes.Equal(b.Owner, a.Owner) {
-			return false
-		}
-		return b.Range == a.Range && b.Exclusive == a.Exclusive ||
-			end == unlocked && b.Range.Start <= a.Range.End && a.Range.Start <= b.Range.End
+		return b.Range == a.Range && b.Exclusive == a.Exclusive || end == unlocked && within(b.Range, a.Range)
+	})
+	for _, g := range list {
+		found = s.finish(g, end) || found
+	}
+	if end != confirmed {
+		q.await(calls)
+	}
+	return found
+}
+
+// endParted ends the grants of locks of which a call is to unlock a part, as the client decides: the
+// rest is then locked as the client has it. A client that does not answer has what the owner had before.
+func (s *Server) endParted(q *request, a *nfs4state.Lock) {
+	list, calls := s.grantsOf(q, a, func(g *grant) bool {
+		b := g.args.Range
+		return g.held && b.Start <= a.Range.End && a.Range.Start <= b.End && !within(b, a.Range)
+	})
+	q.await(calls)
+	for _, g := range list {
+		s.finish(g, cancelled)
+	}
+}
+
+// within reports whether all bytes of r are in s.
+func within(r, s locks.Range) bool { return s.Start <= r.Start && r.End <= s.End }
+
+// grantsOf returns the grants of the owner of a call's lock that are meant, and the calls of GRANTED for
+// such that are under way.
+func (s *Server) grantsOf(q *request, a *nfs4state.Lock, meant func(*grant) bool) (list []*grant, calls []chan struct{}) {
+	is := func(g *grant) bool {
+		return g.session == q.session && g.args.Key == a.Key && bytes.Equal(g.args.Owner, a.Owner) && meant(g)
 	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, g := range s.grants {
-		if meant(g) {
+		if is(g) {
 			list = append(list, g)
 		}
 	}
 	for g, called := range s.calling { // also of grants that have ended
-		if meant(g) {
+		if is(g) {
 			calls = append(calls, called)
 		}
 	}
-	s.mu.Unlock()
-	for _, g := range list {
-		found = s.finish(g, end) || found
-	}
-	if len(calls) == 0 || end == confirmed {
-		return found
+	return list, calls
+}
+
+// await waits for calls of GRANTED, for callTime at most.
+func (q *request) await(calls []chan struct{}) {
+	if len(calls) == 0 {
+		return
 	}
 	q.reply.StepAside()
 	late := time.NewTimer(callTime)
@@ -262,10 +290,9 @@ func (s *Server) endGrants(q *request, a *nfs4state.Lock, end grantEnd) (found b
 		select {
 		case <-called:
 		case <-late.C:
-			return found
+			return
 		}
 	}
-	return found
 }
 
 // answered takes the answer of a client to GRANTED_MSG.

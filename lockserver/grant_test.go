@@ -242,6 +242,39 @@ func TestCancelMeetsGrant(t *testing.T) {
 	}
 }
 
+// TestUnlockPartMeetsGrant: RNLM-UNLOCK-2, RNLM-GRANTED-3: a process unlocks a part of what another of its threads is being
+// granted. The rest is locked as the client believes: by the grant if the client has answered, and otherwise as before.
+func TestUnlockPartMeetsGrant(t *testing.T) {
+	for name, tt := range map[string]struct {
+		answers bool
+		others  nlm4.Status // to a shared lock of the rest
+	}{"answered": {true, nlm4.Denied}, "unanswered": {false, nlm4.Granted}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newRig(t)
+				a, b := g.client("192.0.2.1", "a"), g.client("192.0.2.2", "b")
+				answer := make(chan struct{})
+				g.host("192.0.2.2").answer = func(*nlm4.TestArgs) (nlm4.Status, bool) { <-answer; return nlm4.Granted, tt.answers }
+				require.Equal(t, nlm4.Granted, a.try(false, 0, 10))
+				require.Equal(t, nlm4.Granted, b.try(false, 0, 10))
+				require.Equal(t, nlm4.Blocked, b.waits(true, 0, 10), "an upgrade")
+				require.Equal(t, nlm4.Granted, a.unlock(0, 10))
+				synctest.Wait() // GRANTED is under way
+				go func() {
+					time.Sleep(time.Second)
+					close(answer)
+				}()
+				assert.Equal(t, nlm4.Granted, b.unlock(0, 5))
+				time.Sleep(time.Hour)
+				assert.Equal(t, nlm4.Granted, a.try(true, 0, 5))
+				assert.Equal(t, nlm4.Denied, a.try(true, 5, 5))
+				assert.Equal(t, tt.others, a.try(false, 5, 5))
+				assert.Equal(t, [2]int{}, g.open())
+			})
+		})
+	}
+}
+
 // TestSchedules: RNLM-CANCEL-2, RNLM-GRANTED-3: in random schedules of calls of three clients no byte has two
 // holders, and a client that the server believes to be the holder believes that too.
 func TestSchedules(t *testing.T) {

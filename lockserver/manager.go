@@ -218,6 +218,7 @@ func (q *request) unlock(a *nlm4.UnlockArgs) nlm4.Status {
 		r, _ = rangeOf(&a.Lock)
 	}
 	args := &nfs4state.Lock{Owner: ownerOf(&a.Lock), Key: key, Range: r}
+	s.endParted(q, args)
 	status = statusOf(s.state.Release(q.session, args))
 	s.endGrants(q, args, unlocked)
 	return status
