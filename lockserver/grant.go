@@ -85,6 +85,7 @@ func (s *Server) grant(m nfs4state.Machine, g *grant) {
 // attempt gets the lock of a grant, if it has not got it yet, and calls GRANTED once. It returns after
 // which time to do so again, or 0.
 func (s *Server) attempt(ctx context.Context, l *line, g *grant) (again time.Duration) {
+	defer s.beginAttempt(g)()
 	if !s.holds(g) {
 		switch status := s.take(g); status {
 		case nfs4.OK:
@@ -95,11 +96,7 @@ func (s *Server) attempt(ctx context.Context, l *line, g *grant) (again time.Dur
 			return 0
 		}
 	}
-	called, expired := s.beginCalling(g)
-	if called == nil {
-		if expired && s.finish(g, cancelled) {
-			s.log.Warn("a client does not answer that a lock was granted, so the lock goes to the next one", "client", l.machine.Addr)
-		}
+	if s.over(g) {
 		return 0
 	}
 	status, answered, err := s.callGranted(ctx, l, g)
@@ -108,14 +105,26 @@ func (s *Server) attempt(ctx context.Context, l *line, g *grant) (again time.Dur
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.calling, g)
-	close(called)
 	if g.end != open {
 		return 0
 	}
 	l.noteLocked(err)
 	g.tries++
 	return min(time.Second<<min(g.tries-1, 8), grantEvery)
+}
+
+// beginAttempt lets calls of the client wait for an attempt, until end.
+func (s *Server) beginAttempt(g *grant) (end func()) {
+	over := make(chan struct{})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.attempts[g] = over
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.attempts, g)
+		close(over)
+	}
 }
 
 // take locks the bytes for the owner of a grant.
@@ -143,20 +152,19 @@ func (s *Server) holds(g *grant) bool {
 	return g.held
 }
 
-// beginCalling returns the channel to close after a call of GRANTED. It returns nil if the grant has
-// ended, as with the end of its client, or if its time is up.
-func (s *Server) beginCalling(g *grant) (called chan struct{}, expired bool) {
+// over reports whether a grant has ended, and ends it with its client, or if its time is up.
+func (s *Server) over(g *grant) bool {
 	if g.session.Ended() {
 		s.finish(g, unlocked)
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if expired = time.Since(g.since) >= grantTime; expired || g.end != open {
-		return nil, expired
+	ended, expired := g.end != open, time.Since(g.since) >= grantTime
+	s.mu.Unlock()
+	if !ended && expired && s.finish(g, cancelled) {
+		m, _ := g.session.Machine()
+		s.log.Warn("a client does not answer that a lock was granted, so the lock goes to the next one", "client", m.Addr)
 	}
-	called = make(chan struct{})
-	s.calling[g] = called
-	return called, false
+	return ended || expired
 }
 
 // decide ends a grant by the client's answer, unless that asks to call again.
@@ -224,11 +232,11 @@ func (s *Server) giveUp(g *grant) {
 }
 
 // endGrants ends the grants of an owner's lock as a call of the client says, and reports whether any
-// was open. A call that unlocks ends those of all bytes that it unlocks. It returns when the calls of
-// GRANTED that are under way are over, or after callTime: if the client asks for the lock again, it
-// must not take such a call for the answer.
+// was open. A call that unlocks ends those of all bytes that it unlocks. It returns when the attempts
+// that are under way are over, or after callTime: if the client asks for the lock again, it must not
+// take a call of GRANTED for the answer, nor may the end of an attempt take the new lock back.
 func (s *Server) endGrants(q *request, a *nfs4state.Lock, end grantEnd) (found bool) {
-	list, calls := s.grantsOf(q, a, func(g *grant) bool {
+	list, attempts := s.grantsOf(q, a, func(g *grant) bool {
 		b := &g.args
 		return b.Range == a.Range && b.Exclusive == a.Exclusive || end == unlocked && within(b.Range, a.Range)
 	})
@@ -236,7 +244,7 @@ func (s *Server) endGrants(q *request, a *nfs4state.Lock, end grantEnd) (found b
 		found = s.finish(g, end) || found
 	}
 	if end != confirmed {
-		q.await(calls)
+		q.await(attempts)
 	}
 	return found
 }
@@ -244,11 +252,11 @@ func (s *Server) endGrants(q *request, a *nfs4state.Lock, end grantEnd) (found b
 // endParted ends the grants of locks of which a call is to unlock a part, as the client decides: the
 // rest is then locked as the client has it. A client that does not answer has what the owner had before.
 func (s *Server) endParted(q *request, a *nfs4state.Lock) {
-	list, calls := s.grantsOf(q, a, func(g *grant) bool {
+	list, attempts := s.grantsOf(q, a, func(g *grant) bool {
 		b := g.args.Range
 		return g.held && b.Start <= a.Range.End && a.Range.Start <= b.End && !within(b, a.Range)
 	})
-	q.await(calls)
+	q.await(attempts)
 	for _, g := range list {
 		s.finish(g, cancelled)
 	}
@@ -257,9 +265,9 @@ func (s *Server) endParted(q *request, a *nfs4state.Lock) {
 // within reports whether all bytes of r are in s.
 func within(r, s locks.Range) bool { return s.Start <= r.Start && r.End <= s.End }
 
-// grantsOf returns the grants of the owner of a call's lock that are meant, and the calls of GRANTED for
-// such that are under way.
-func (s *Server) grantsOf(q *request, a *nfs4state.Lock, meant func(*grant) bool) (list []*grant, calls []chan struct{}) {
+// grantsOf returns the grants of the owner of a call's lock that are meant, and the attempts for such that
+// are under way.
+func (s *Server) grantsOf(q *request, a *nfs4state.Lock, meant func(*grant) bool) (list []*grant, attempts []chan struct{}) {
 	is := func(g *grant) bool {
 		return g.session == q.session && g.args.Key == a.Key && bytes.Equal(g.args.Owner, a.Owner) && meant(g)
 	}
@@ -270,25 +278,25 @@ func (s *Server) grantsOf(q *request, a *nfs4state.Lock, meant func(*grant) bool
 			list = append(list, g)
 		}
 	}
-	for g, called := range s.calling { // also of grants that have ended
+	for g, over := range s.attempts { // also of grants that have ended
 		if is(g) {
-			calls = append(calls, called)
+			attempts = append(attempts, over)
 		}
 	}
-	return list, calls
+	return list, attempts
 }
 
-// await waits for calls of GRANTED, for callTime at most.
-func (q *request) await(calls []chan struct{}) {
-	if len(calls) == 0 {
+// await waits for attempts, for callTime at most.
+func (q *request) await(attempts []chan struct{}) {
+	if len(attempts) == 0 {
 		return
 	}
 	q.reply.StepAside()
 	late := time.NewTimer(callTime)
 	defer late.Stop()
-	for _, called := range calls {
+	for _, over := range attempts {
 		select {
-		case <-called:
+		case <-over:
 		case <-late.C:
 			return
 		}

@@ -275,6 +275,36 @@ func TestUnlockPartMeetsGrant(t *testing.T) {
 	}
 }
 
+// TestUnlockMeetsAttempt: RNLM-CANCEL-2: the server gives back a lock that it has got for a waiting owner, who has unlocked it
+// meanwhile. What the owner locks after that stays.
+func TestUnlockMeetsAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		a, b := g.client("192.0.2.1", "a"), g.client("192.0.2.2", "b")
+		require.Equal(t, nlm4.Granted, a.try(true, 5, 1))
+		require.Equal(t, nlm4.Granted, b.try(true, 0, 1))
+		require.Equal(t, nlm4.Blocked, b.waits(false, 0, 10), "a downgrade of the first byte")
+		four, id, key := g.four()
+		resume := make(chan struct{})
+		_, _, status := g.state.Lock(four, &nfs4state.Lock{
+			StateID: id, New: true, Owner: []byte("o"), Key: key, Range: locks.Range{Start: 0, End: 0},
+			Tell: func(*nfs4state.Waiting) { <-resume }, // an attempt that has got the lock is held up here
+		})
+		require.Equal(t, nfs4.ErrDenied, status)
+		require.Equal(t, nlm4.Granted, a.unlock(5, 1))
+		synctest.Wait()
+		go func() {
+			time.Sleep(time.Second)
+			close(resume)
+		}()
+		require.Equal(t, nlm4.Granted, b.unlock(0, 10))
+		require.Equal(t, nlm4.Granted, b.try(true, 0, 10))
+		time.Sleep(time.Hour)
+		assert.Equal(t, nlm4.Denied, a.try(true, 3, 1))
+		assert.Empty(t, g.host("192.0.2.2").grants())
+	})
+}
+
 // TestSchedules: RNLM-CANCEL-2, RNLM-GRANTED-3: in random schedules of calls of three clients no byte has two
 // holders, and a client that the server believes to be the holder believes that too.
 func TestSchedules(t *testing.T) {

@@ -53,20 +53,20 @@ type Server struct {
 	stop    context.CancelFunc
 	running sync.WaitGroup
 
-	mu      sync.Mutex
-	closed  bool
-	hosts   map[hostKey]*host
-	grants  map[*nfs4state.Waiting]*grant
-	cookies map[uint64]*grant
-	calling map[*grant]chan struct{} // closed at the end of the call of GRANTED that is under way
-	cookie  uint64                   // of the last grant
+	mu       sync.Mutex
+	closed   bool
+	hosts    map[hostKey]*host
+	grants   map[*nfs4state.Waiting]*grant
+	cookies  map[uint64]*grant
+	attempts map[*grant]chan struct{} // that are under way: closed at the end
+	cookie   uint64                   // of the last grant
 }
 
 // New returns a Server, which must be closed. It tells Config.Restarted of the restart.
 func New(c Config) *Server {
 	s := &Server{
 		realm: c.Realm, state: c.State, log: c.Realm.Log(), dial: c.Dial, name: c.Name, nsmState: stateOf(c.Epoch),
-		hosts: make(map[hostKey]*host), grants: make(map[*nfs4state.Waiting]*grant), cookies: make(map[uint64]*grant), calling: make(map[*grant]chan struct{}),
+		hosts: make(map[hostKey]*host), grants: make(map[*nfs4state.Waiting]*grant), cookies: make(map[uint64]*grant), attempts: make(map[*grant]chan struct{}),
 		cookie: uint64(c.Epoch) << 32,
 	}
 	if s.dial == nil {
