@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,7 +60,7 @@ type callback struct {
 	op        nfs4.CBOp // 0: CB_NULL, of version 4.0 alone
 	args      nfs4.Message
 	referring *nfs4.ReferringCalls // may be nil
-	hint      bool                 // recalls go first
+	hint      bool                 // recalls go first, and one that is too long is given up
 
 	// wanted reports whether the call is of any use yet.
 	wanted func() bool
@@ -67,7 +68,9 @@ type callback struct {
 	// pause is the time before the next attempt; 0 means callbackRetry.
 	pause time.Duration
 
-	taken func() // is called when the client has taken the call; may be nil
+	// taken, if not nil, is called when the client has taken the call, or the call is
+	// given up.
+	taken func()
 
 	// answered, if not nil, is called with each answer of the client: the status of the
 	// operation, and the results behind it.
@@ -214,14 +217,20 @@ func (r *callbacks) close() {
 }
 
 // deliver makes a callback by each of the client's connections in turn, until the
-// client has taken it. It returns false if the call must be made again.
+// client has taken it. A hint that is too long for all of them is given up. It returns
+// false if the call must be made again.
 func (r *callbacks) deliver(q *callbackQueue, c *callback) (done bool) {
 	if !c.wanted() {
 		return true
 	}
 	paths := r.server.state.BackPaths(c.client)
 	r.doubtLast(q, paths)
+	tooLong := c.hint && len(paths) > 0
 	for _, p := range paths {
+		if p.Session != nil && c.length(&p, nil) > int(p.Session.Back.MaxRequestSize) {
+			continue
+		}
+		tooLong = false
 		var taken bool
 		if p.Session == nil {
 			taken = r.server.callPlain(r.ctx, &q.plain, c, &p)
@@ -238,7 +247,10 @@ func (r *callbacks) deliver(q *callbackQueue, c *callback) (done bool) {
 		q.doubtful = p.Conn
 		r.mu.Unlock()
 	}
-	return false
+	if tooLong && c.taken != nil {
+		c.taken()
+	}
+	return tooLong
 }
 
 // doubtLast moves the path by which the client did not take the last callback that
@@ -267,10 +279,13 @@ func (s *Server) callBack(ctx context.Context, c *callback, p *nfs4state.BackPat
 	if err != nil {
 		return false
 	}
-	x := oncrpc.Exchange{
-		Prog: p.Program, Vers: nfs4.CBVersion, Proc: nfs4.CBProcCompound, Cred: callbackCred(&p.Parms),
-		Args: c.appendTo(nil, p, slot), MaxResults: maxCallbackRes,
+	x := exchangeBy(p)
+	x.MaxResults = maxCallbackRes
+	referring := c.referring
+	if c.length(p, referring) > int(p.Session.Back.MaxRequestSize) {
+		referring = nil // so the client may refuse a callback that overtakes the call's reply, and gets another one
 	}
+	x.Args = c.appendTo(nil, p, slot, referring)
 	err = peer.Reverse.Call(ctx, &x)
 	var o callbackOutcome
 	if err == nil {
@@ -303,12 +318,30 @@ func (s *Server) callBack(ctx context.Context, c *callback, p *nfs4state.BackPat
 // than it was asked for.
 const maxCallbackRes = 12 + 1024 + minResult + nfs4.SessionIDSize + 16 + minResult + 128
 
+// exchangeBy returns a CB_COMPOUND by a path, without arguments.
+func exchangeBy(p *nfs4state.BackPath) oncrpc.Exchange {
+	return oncrpc.Exchange{Prog: p.Program, Vers: nfs4.CBVersion, Proc: nfs4.CBProcCompound, Cred: callbackCred(&p.Parms)}
+}
+
+// length returns the length in bytes of the callback's message, as the backchannel's
+// ca_maxrequestsize counts it: with the header of RPC (RFC 8881, Section 18.36.3).
+func (c *callback) length(p *nfs4state.BackPath, referring *nfs4.ReferringCalls) int {
+	x := exchangeBy(p)
+	return len(c.appendTo(oncrpc.AppendCall(nil, 0, &x, machine()), p, nfs4state.BackSlot{}, referring))
+}
+
+// machine is the name in credentials of AUTH_SYS over RDMA. Over TCP they have none.
+var machine = sync.OnceValue(func() string {
+	name, _ := os.Hostname()
+	return name
+})
+
 // appendTo appends the CB_COMPOUND of CB_SEQUENCE and the operation.
-func (c *callback) appendTo(b []byte, p *nfs4state.BackPath, slot nfs4state.BackSlot) []byte {
+func (c *callback) appendTo(b []byte, p *nfs4state.BackPath, slot nfs4state.BackSlot, referring *nfs4.ReferringCalls) []byte {
 	head := nfs4.CBCompoundArgs{Minor: p.Minor, N: 2}
 	seq := nfs4.CBSequenceArgs{Session: p.Session.ID, Sequence: slot.Sequence, Slot: slot.Slot, HighestSlotID: slot.Highest}
-	if c.referring != nil {
-		seq.Referring = []nfs4.ReferringCalls{*c.referring}
+	if referring != nil {
+		seq.Referring = []nfs4.ReferringCalls{*referring}
 	}
 	return nfs4.AppendCBOp(nfs4.AppendCBOp(head.AppendTo(b), nfs4.CBOpSequence, &seq), c.op, c.args)
 }

@@ -1,6 +1,7 @@
 package nfs4server
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"testing"
@@ -31,6 +32,7 @@ type rig struct {
 	seq        uint32
 	cached     uint32 // ca_maxresponsesize_cached of new sessions
 	flags      uint32 // of new sessions
+	callbacks  uint32 // ca_maxrequestsize of their backchannels; 0: that of calls
 	noReclaims bool   // new clients do not end their reclaims: see callable
 	tag        string
 	journal    *journal.Journal // of start
@@ -162,8 +164,10 @@ func (g *rig) sessionAs(owner string) {
 	st, _ := g.raw(step{nfs4.OpExchangeID, &nfs4.ExchangeIDArgs{Owner: []byte(owner)}, &id})
 	require.Equal(g.t, nfs4.OK, st)
 	ch := nfs4.ChannelAttrs{MaxRequestSize: 1 << 20, MaxResponseSize: 1 << 20, MaxResponseSizeCached: g.cached, MaxOperations: 16, MaxRequests: 8}
+	back := ch
+	back.MaxRequestSize = cmp.Or(g.callbacks, ch.MaxRequestSize)
 	var cs nfs4.CreateSessionRes
-	st, _ = g.raw(step{nfs4.OpCreateSession, &nfs4.CreateSessionArgs{ClientID: id.ClientID, Sequence: id.SequenceID, Flags: g.flags, Fore: ch, Back: ch, CBProgram: 0x40000000, SecParms: nfs4.SecParms{None: true}}, &cs})
+	st, _ = g.raw(step{nfs4.OpCreateSession, &nfs4.CreateSessionArgs{ClientID: id.ClientID, Sequence: id.SequenceID, Flags: g.flags, Fore: ch, Back: back, CBProgram: 0x40000000, SecParms: nfs4.SecParms{None: true}}, &cs})
 	require.Equal(g.t, nfs4.OK, st)
 	g.session, g.seq = cs.Session, 0
 }

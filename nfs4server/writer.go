@@ -138,6 +138,7 @@ func (w *writer) askLocked() {
 		client: d.ClientID(), op: nfs4.CBOpGetAttr, referring: &d.Referring, hint: true,
 		args:   &nfs4.CBGetAttrArgs{Object: d.Handle(), Request: nfs4.BitmapOf(nfs4.AttrChange, nfs4.AttrSize)},
 		wanted: func() bool { return w.asks(r) },
+		taken:  func() { w.answer(r, nil) }, // unless it was answered
 		answered: func(status nfs4.Status, results *xdr.Reader) {
 			if status == nfs4.ErrDelay {
 				return // the client is asked again
