@@ -211,7 +211,7 @@ func (g *rig) openFile(name string, access uint32, deny uint32) (opened nfs4.Ope
 // give is DELEGRETURN.
 func (g *rig) give(put step, id nfs4.StateID) nfs4.Status {
 	g.t.Helper()
-	st, _ := g.do(put, step{nfs4.OpDelegReturn, &nfs4.StateIDArgs{StateID: id}, status()})
+	st, _ := g.do(put.again(), step{nfs4.OpDelegReturn, &nfs4.StateIDArgs{StateID: id}, status()})
 	return st
 }
 

@@ -184,6 +184,12 @@ func (g *rig) do(steps ...step) (nfs4.Status, int) {
 // status is memory for results with a status alone.
 func status() *nfs4.StatusRes { return new(nfs4.StatusRes) }
 
+// again returns a step that two goroutines may take at once: each has results of its own.
+func (s step) again() step {
+	s.res = status()
+	return s
+}
+
 func root() step { return step{nfs4.OpPutRootFH, &void, status()} }
 
 func look(name string) step {

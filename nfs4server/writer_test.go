@@ -37,7 +37,7 @@ func (g *rig) writing(name string) (nfs4.OpenRes, step) {
 // put writes data at the beginning of the file of a step, by a stateid.
 func (g *rig) put(put step, id nfs4.StateID, data string) nfs4.Status {
 	g.t.Helper()
-	st, _ := g.do(put, step{nfs4.OpWrite, &nfs4.WriteArgs{StateID: id, Data: []byte(data)}, new(nfs4.WriteRes)})
+	st, _ := g.do(put.again(), step{nfs4.OpWrite, &nfs4.WriteArgs{StateID: id, Data: []byte(data)}, new(nfs4.WriteRes)})
 	return st
 }
 
@@ -45,7 +45,7 @@ func (g *rig) put(put step, id nfs4.StateID, data string) nfs4.Status {
 func (g *rig) stat(put step) (nfs4.Attrs, nfs4.Status) {
 	g.t.Helper()
 	var res nfs4.GetAttrRes
-	st, _ := g.do(put, step{nfs4.OpGetAttr, &nfs4.GetAttrArgs{Request: nfs4.BitmapOf(nfs4.AttrSize, nfs4.AttrChange, nfs4.AttrTimeModify)}, &res})
+	st, _ := g.do(put.again(), step{nfs4.OpGetAttr, &nfs4.GetAttrArgs{Request: nfs4.BitmapOf(nfs4.AttrSize, nfs4.AttrChange, nfs4.AttrTimeModify)}, &res})
 	return res.Attrs, st
 }
 
