@@ -34,9 +34,10 @@ func (c *instant) Post(wrs ...rdma.WR) error {
 	return nil
 }
 
-func (c *instant) PostRecv(int) error { return nil }
-func (c *instant) HandOffReader()     {}
-func (c *instant) Close() error       { return nil }
+func (c *instant) PostRecv(int) error  { return nil }
+func (c *instant) HandOffReader()      {}
+func (c *instant) LocalAddr() net.Addr { return &net.TCPAddr{} }
+func (c *instant) Close() error        { return nil }
 
 // An instantRequest asks for an instant connection.
 type instantRequest struct {
