@@ -25,6 +25,7 @@ type writer struct {
 	running *realm.Report // the client has been asked
 	next    *realm.Report // the client will be asked after that, or nil
 	told    vfs.Attr      // see Told; Type 0: nothing
+	ended   bool
 }
 
 var _ realm.Writer = (*writer)(nil)
@@ -87,6 +88,7 @@ func (w *writer) end() {
 	s.promising.Unlock()
 	w.mu.Lock()
 	told := w.told
+	w.ended = true
 	w.mu.Unlock()
 	if told.Type == 0 || !w.export.Enter() {
 		return
@@ -102,10 +104,13 @@ func (w *writer) end() {
 }
 
 // Told implements realm.Writer.
-func (w *writer) Told(a *vfs.Attr) {
+func (w *writer) Told(a *vfs.Attr) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.told = *a
+	if !w.ended {
+		w.told = *a
+	}
+	return !w.ended
 }
 
 // Ask implements realm.Writer. One question is under way at a time: its answer may be
@@ -133,7 +138,11 @@ func (w *writer) askLocked() {
 	r := w.next
 	w.running, w.next = r, nil
 	d := w.of.delegation
-	late := time.AfterFunc(askTime, func() { w.answer(r, nil) })
+	late := time.AfterFunc(askTime, func() {
+		if w.answer(r, nil) { // whether anybody still waits or not
+			w.of.holder.Break()
+		}
+	})
 	w.of.server.callbacks.add(&callback{
 		client: d.ClientID(), op: nfs4.CBOpGetAttr, referring: &d.Referring, hint: true,
 		args:   &nfs4.CBGetAttrArgs{Object: d.Handle(), Request: nfs4.BitmapOf(nfs4.AttrChange, nfs4.AttrSize)},
@@ -167,12 +176,12 @@ func (w *writer) asks(r *realm.Report) bool {
 }
 
 // answer completes r, unless that was done: with the client's attributes, or with nil if
-// there are none.
-func (w *writer) answer(r *realm.Report, attrs *nfs4.Attrs) {
+// there are none. It reports whether r was not complete.
+func (w *writer) answer(r *realm.Report, attrs *nfs4.Attrs) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.running != r {
-		return
+		return false
 	}
 	if attrs != nil {
 		r.OK, r.Changed, r.Size = true, attrs.Change != w.change, attrs.Size
@@ -180,4 +189,5 @@ func (w *writer) answer(r *realm.Report, attrs *nfs4.Attrs) {
 	w.running = nil
 	close(r.Done)
 	w.askLocked()
+	return true
 }

@@ -22,10 +22,11 @@ type Writer interface {
 	// tells nothing older than the call.
 	Ask() *Report
 
-	// Told notes the file system's attributes that went to somebody else with the
-	// size of a Report. When the client is gone, and the file system has the same
-	// attributes, these must change: their size has never been told.
-	Told(*vfs.Attr)
+	// Told notes the file system's attributes that are about to go to somebody else with
+	// the size of a Report. When the client is gone, and the file system has the same
+	// attributes, these must change: their size has never been told. Told returns false
+	// if the client is gone already: then the size must not be told.
+	Told(*vfs.Attr) bool
 }
 
 // A Report is the answer of a Writer. The other fields are set before Done is
@@ -78,12 +79,20 @@ func (q *Request) BeforeRead(ctx context.Context, h vfs.Handle) error {
 	if q.realm.holders.Fenced() {
 		return Later
 	}
+	if w, err := q.writer(h); w == nil || err != nil {
+		return err
+	}
+	if q.blinded(ctx, h) {
+		return Access
+	}
+	return q.awaitWriter(ctx, h)
+}
+
+// awaitWriter is BeforeRead without a look at the caller's rights.
+func (q *Request) awaitWriter(ctx context.Context, h vfs.Handle) error {
 	for {
 		if w, err := q.writer(h); w == nil || err != nil {
 			return err
-		}
-		if q.blinded(ctx, h) {
-			return Access
 		}
 		if q.realm.holders.BeginRead(&q.change.holders, q.Client, q.key) {
 			return nil
@@ -107,10 +116,8 @@ func (q *Request) GetAttr(ctx context.Context, h vfs.Handle) (vfs.Attr, error) {
 		if w == nil || err != nil {
 			return a, err
 		}
-		by := w.Writer.(Writer)
-		r := by.Ask()
-		if err := q.awaitReport(ctx, r); err != nil {
-			w.Break()
+		r := w.Writer.(Writer).Ask()
+		if err := q.awaitReport(ctx, r); err != nil { // of this call alone: the Writer still has time
 			return a, err
 		}
 		if !r.OK || r.Size > MaxFileSize {
@@ -118,11 +125,11 @@ func (q *Request) GetAttr(ctx context.Context, h vfs.Handle) (vfs.Attr, error) {
 		}
 		before := a
 		var ok bool
-		if a, ok, err = q.reported(ctx, h, by, r, &before); ok || err != nil {
+		if a, ok, err = q.reported(ctx, h, w, r, &before); ok || err != nil {
 			return a, err
 		}
 	}
-	if err := q.BeforeRead(ctx, h); err != nil {
+	if err := q.awaitWriter(ctx, h); err != nil { // everybody may ask for attributes
 		return a, err
 	}
 	return q.Export.FS.GetAttr(ctx, &q.Cred, h)
@@ -146,17 +153,27 @@ func (q *Request) awaitReport(ctx context.Context, r *Report) error {
 	return q.Work(ctx)
 }
 
-// reported returns the attributes of an object after the report r of the Writer by,
+// reported returns the attributes of an object after the report r of the Writer w,
 // which was asked when the file system had the attributes before. If the Writer has
 // changed the object, the file system notes a change now, because the change attribute
 // and the times must rise with each answer, and not fall when the Writer fails to write
 // its data. The size is the Writer's word, and goes no further than the answer. ok is
-// false if the file system's object has changed since the Writer was asked: the size
-// could then be older than the change attribute.
-func (q *Request) reported(ctx context.Context, h vfs.Handle, by Writer, r *Report, before *vfs.Attr) (a vfs.Attr, ok bool, err error) {
+// false if the file system's object has changed since the Writer was asked, because the size
+// could then be older than the change attribute, or if w holds the object no longer.
+func (q *Request) reported(ctx context.Context, h vfs.Handle, w *recall.Holder, r *Report, before *vfs.Attr) (a vfs.Attr, ok bool, err error) {
 	a, err = q.Export.FS.GetAttr(ctx, &q.Cred, h)
 	if err != nil || !r.Changed && r.Size == a.Size {
 		return a, true, err
+	}
+	var ch change // nobody else may hold the object: that client would have to learn of the change
+	defer func() {
+		q.realm.grants.Done(&ch.grants)
+		q.realm.holders.Done(&ch.holders)
+	}()
+	key, err := q.Key(h)
+	if err != nil || !q.realm.holders.BeginFree(&ch.holders, w.Owner, key) || q.realm.holders.Writer(0, key) != w ||
+		!q.realm.grants.Begin(&ch.grants, q.peer, key) {
+		return a, false, err
 	}
 	now := vfs.SetAttr{MtimeHow: vfs.SetToServer}
 	wcc, err := q.Export.FS.SetAttr(ctx, &vfs.Cred{}, h, now, nil)
@@ -164,10 +181,9 @@ func (q *Request) reported(ctx context.Context, h vfs.Handle, by Writer, r *Repo
 		return a, false, err
 	}
 	a = wcc.After.Attr
-	if wcc.Before.Ctime != before.Ctime || wcc.Before.Change != before.Change {
+	if wcc.Before.Ctime != before.Ctime || wcc.Before.Change != before.Change || !w.Writer.(Writer).Told(&a) {
 		return a, false, nil
 	}
-	by.Told(&a)
 	a.Size = r.Size
 	return a, true, nil
 }

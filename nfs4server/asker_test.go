@@ -1,0 +1,168 @@
+package nfs4server
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/mem"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// TestAskerLeaves checks that a call which ends while a client is asked for the size of a
+// file takes nothing from that client: otherwise whoever may look at a file, although not read
+// it, could make the client return it.
+func TestAskerLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, back := writeRig(t)
+		put := g.file("f")
+		opened, _ := g.writing("f")
+		h := holder{}
+		back.getattr = func(ctx context.Context, a nfs4.CBGetAttrArgs) (nfs4.GetAttrRes, error) {
+			time.Sleep(300 * time.Millisecond)
+			return h.answer(ctx, a)
+		}
+		o, _ := g.clientAt("other", "192.0.2.2:700")
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancel()
+		o.seq++
+		b := o.message(step{nfs4.OpSequence, &nfs4.SequenceArgs{Session: o.session, Sequence: o.seq}, nil}, put,
+			step{nfs4.OpGetAttr, &nfs4.GetAttrArgs{Request: nfs4.BitmapOf(nfs4.AttrSize)}, nil})
+		call := oncrpc.Call{Prog: nfs4.Program, Vers: nfs4.Version, Proc: nfs4.ProcCompound, Cred: o.cred, Peer: o.peer, Args: xdr.NewReader(b), MaxReply: 4096}
+		require.NoError(t, g.s.ServeRPC(ctx, &call, new(oncrpc.Reply)))
+		time.Sleep(10 * time.Second)
+		assert.Zero(t, back.count())
+		assert.EqualValues(t, 1, h.asked.Load())
+		assert.Equal(t, nfs4.OK, g.put(put, opened.Delegation.StateID, "mine"))
+
+		// A client that does not answer at all has no more time because of that.
+		back.getattr = func(ctx context.Context, _ nfs4.CBGetAttrArgs) (nfs4.GetAttrRes, error) {
+			<-ctx.Done()
+			return nfs4.GetAttrRes{}, context.Cause(ctx)
+		}
+		ctx, cancel = context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancel()
+		o.seq++
+		call.Args = xdr.NewReader(o.message(step{nfs4.OpSequence, &nfs4.SequenceArgs{Session: o.session, Sequence: o.seq}, nil}, put,
+			step{nfs4.OpGetAttr, &nfs4.GetAttrArgs{Request: nfs4.BitmapOf(nfs4.AttrSize)}, nil}))
+		require.NoError(t, g.s.ServeRPC(ctx, &call, new(oncrpc.Reply)))
+		time.Sleep(askTime)
+		synctest.Wait()
+		assert.Equal(t, 1, back.count())
+		assert.Equal(t, nfs4.OK, g.give(put, opened.Delegation.StateID))
+	})
+}
+
+// TestAskerWithoutRights checks that a user who may not read a file gets its attributes
+// also if the client with the delegation gives none: GETATTR needs no rights.
+//
+// R8881-10.4.3-1.
+func TestAskerWithoutRights(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, back := writeRig(t)
+		put := g.file("f")
+		chmod := nfs4.SetAttrArgs{}
+		chmod.Attrs.Mask, chmod.Attrs.Mode = nfs4.BitmapOf(nfs4.AttrMode), 0o600
+		st, _ := g.do(put, step{nfs4.OpSetAttr, &chmod, new(nfs4.SetAttrRes)})
+		require.Equal(t, nfs4.OK, st)
+		opened, _ := g.writing("f")
+		back.getattr = func(context.Context, nfs4.CBGetAttrArgs) (nfs4.GetAttrRes, error) {
+			return nfs4.GetAttrRes{Status: nfs4.ErrBadHandle}, nil
+		}
+		own := g.anotherSession("client")
+		back.recalled = func(*nfs4.CBRecallArgs, nfs4.CBSequenceArgs) {
+			assert.Equal(t, nfs4.OK, own.give(put, opened.Delegation.StateID))
+		}
+		o, _ := g.clientAt("other", "192.0.2.2:700")
+		o.cred.UID, o.cred.GID = 1001, 1001
+		_, st = o.read(fhOf(put), nfs4.AnonymousStateID)
+		require.Equal(t, nfs4.ErrAccess, st)
+		assert.Zero(t, back.count(), "it recalls nothing by a READ")
+		attrs, st := o.stat(put)
+		assert.Equal(t, nfs4.OK, st)
+		assert.EqualValues(t, 5, attrs.Size)
+	})
+}
+
+// A busyFS is a file system in which something happens before an object's attributes are
+// read, or set.
+type busyFS struct {
+	*mem.FS
+	getting, setting func() // may be nil
+}
+
+func (f *busyFS) GetAttr(ctx context.Context, c *vfs.Cred, h vfs.Handle) (vfs.Attr, error) {
+	if do := f.getting; do != nil {
+		f.getting = nil
+		do()
+	}
+	return f.FS.GetAttr(ctx, c, h)
+}
+
+func (f *busyFS) SetAttr(ctx context.Context, c *vfs.Cred, h vfs.Handle, a vfs.SetAttr, ctime *vfs.Time) (vfs.WCC, error) {
+	if do := f.setting; do != nil {
+		f.setting = nil
+		do()
+	}
+	return f.FS.SetAttr(ctx, c, h, a, ctime)
+}
+
+// TestReportOfFormerWriter checks that the size which a client has reported is told to
+// nobody when the client has returned the delegation meanwhile, with nothing written; and that the file
+// system notes no change behind the back of a client that has got a delegation since.
+//
+// R8881-10.4.3-2.
+func TestReportOfFormerWriter(t *testing.T) {
+	for _, name := range []string{"before the change", "in the change", "for another"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fs := &busyFS{FS: mem.New(mem.Options{Size: 1 << 20})}
+				g, back := delegRigOf(t, fs, true)
+				g.s.writes = true
+				put := g.file("f")
+				opened, _ := g.writing("f")
+				reader, readerBack := g.clientAt("reader", "192.0.2.3:700")
+				own := g.anotherSession("client")
+				var known nfs4.Attrs
+				give := func() {
+					require.Equal(t, nfs4.OK, own.close(fhOf(put), opened.StateID))
+					require.Equal(t, nfs4.OK, own.give(put, opened.Delegation.StateID))
+					if name == "for another" {
+						reader.delegated("f")
+						var st nfs4.Status
+						known, st = reader.stat(put)
+						require.Equal(t, nfs4.OK, st)
+					}
+				}
+				h := holder{}
+				h.size.Store(1000)
+				back.getattr = func(ctx context.Context, a nfs4.CBGetAttrArgs) (nfs4.GetAttrRes, error) {
+					if name == "in the change" {
+						fs.setting = give
+					} else {
+						fs.getting = give
+					}
+					return h.answer(ctx, a)
+				}
+				o, _ := g.clientAt("other", "192.0.2.2:700")
+				attrs, st := o.stat(put)
+				require.Equal(t, nfs4.OK, st)
+				assert.EqualValues(t, 5, attrs.Size)
+				again, st := o.stat(put)
+				require.Equal(t, nfs4.OK, st)
+				assert.Equal(t, attrs, again)
+				if name == "for another" {
+					assert.Equal(t, known, again)
+					assert.Zero(t, readerBack.count())
+				}
+			})
+		})
+	}
+}
