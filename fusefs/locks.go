@@ -27,7 +27,7 @@ type lockers struct {
 	lost atomic.Bool // another client has got a lock of one of these
 
 	mu     sync.Mutex
-	owners map[lockclient.Owner]bool
+	owners map[lockclient.Owner]bool // true: another client has got a lock of the owner
 }
 
 // closes are the files with locks of flock(2) or of F_OFD_SETLK of which a
@@ -173,11 +173,13 @@ func (m *Mount) setLock(cancel <-chan struct{}, in *fuse.LkIn, wait bool) fuse.S
 		return m.unlock(o, f, r.Owner, r.Range)
 	}
 	m.closes.wait(o, f.n)
+	f.lockers.add(r.Owner) // before a loss
 	err := m.lock(o, r, wait)
 	if err != nil {
+		m.unlocked(f, r.Owner)
 		return m.lockFail(f.n, err)
 	}
-	f.lockers.add(r.Owner)
+	f.lockers.add(r.Owner) // again, because another thread may have unlocked meanwhile
 	f.n.locked.Store(true)
 	f.prefetch.Store(nil)
 	m.freshen(o, f.n)
@@ -228,7 +230,7 @@ func (m *Mount) departs(o *op, r *lockclient.Request) bool {
 		switch pid = h.PID; {
 		case !found:
 			return true
-		case o.Err() != nil || pid == 0 || pid == m.outlived.Load() || syscall.Kill(int(pid), 0) == nil && !zombie(pid):
+		case o.Err() != nil || pid == 0 || pid == m.outlived.Load() || syscall.Kill(int(pid), 0) != syscall.ESRCH && !zombie(pid):
 			return false
 		}
 	}
@@ -245,33 +247,44 @@ func (m *Mount) unlock(o *op, f *file, owner lockclient.Owner, r locks.Range) fu
 	if err := m.cfg.Locks.Unlock(o, f.n.fh, owner, r); err != nil {
 		return m.lockFail(f.n, err)
 	}
-	if !m.cfg.Locks.Holds(f.n.fh, owner) {
-		f.lockers.remove(owner)
-	}
+	m.unlocked(f, owner)
 	return fuse.OK
 }
 
+// unlocked removes an owner without locks, and its losses, from those of f.
+func (m *Mount) unlocked(f *file, owner lockclient.Owner) {
+	f.lockers.remove(owner, func() bool { return m.cfg.Locks.Holds(f.n.fh, owner) })
+}
+
 // releaseLocks unlocks what an owner has locked of f's file, when the owner
-// closes any descriptor of the file.
+// closes any descriptor of the file. If the process is killed while the server does
+// not take its data, the locks go once it has.
 func (m *Mount) releaseLocks(cancel <-chan struct{}, h *fuse.InHeader, f *file, owner lockclient.Owner) {
 	if m.cfg.Locks == nil {
 		return
 	}
 	if !m.cfg.Locks.Holds(f.n.fh, owner) {
-		f.lockers.remove(owner)
+		m.unlocked(f, owner)
 		return
 	}
 	o := m.begin(cancel, h)
 	defer m.end(o)
 	o.isClose()
-	_ = m.unlock(o, f, owner, locks.Range{End: locks.ToEnd}) // an error is the death of the process: the call goes on
+	if m.unlock(o, f, owner, locks.Range{End: locks.ToEnd}) != fuse.OK {
+		m.notes.Go(func() {
+			if m.flush(m.life, f.n) == nil {
+				_ = m.cfg.Locks.Release(m.life, f.n.fh, owner) // otherwise the mount has ended
+				m.unlocked(f, owner)
+			}
+		})
+	}
 }
 
 // freshen makes the kernel read the data of n anew, because another client may
-// have written them before it unlocked. With a delegation they are current.
+// have written them before it unlocked. Data that were read under a delegation are current.
 // Data that a mapping has changed go to the server.
 func (m *Mount) freshen(o *op, n *node) {
-	if n.trusted(o, delegation.FileData) {
+	if n.trusted(o, delegation.FileData) && n.readHeld() {
 		return
 	}
 	m.suspect(n)
@@ -323,17 +336,21 @@ func (l *lockers) add(o lockclient.Owner) {
 	if l.owners == nil {
 		l.owners = make(map[lockclient.Owner]bool)
 	}
-	l.owners[o] = true
+	if _, found := l.owners[o]; !found {
+		l.owners[o] = false
+	}
 }
 
-// remove ends a loss too.
-func (l *lockers) remove(o lockclient.Owner) {
+// remove removes an owner unless holds says that it has locks. holds is asked under
+// the lock, so that an owner that is added after its lock was granted stays.
+func (l *lockers) remove(o lockclient.Owner, holds func() bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.owners[o] {
-		delete(l.owners, o)
-		l.lost.Store(false)
+	if _, found := l.owners[o]; !found || holds() {
+		return
 	}
+	delete(l.owners, o)
+	l.lost.Store(slices.Contains(slices.Collect(maps.Values(l.owners)), true))
 }
 
 func (l *lockers) any() bool {
@@ -352,7 +369,8 @@ func (l *lockers) all() []lockclient.Owner {
 func (l *lockers) lose(o lockclient.Owner) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.owners[o] {
+	if _, found := l.owners[o]; found {
+		l.owners[o] = true
 		l.lost.Store(true)
 	}
 }

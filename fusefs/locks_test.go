@@ -2,6 +2,7 @@ package fusefs
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -13,13 +14,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/lockclient"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfs/nlm4"
 	"github.com/nfsrdma/nfsrdma/nfs/nlm4/nlm4test"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
 // locking makes the mounts of a server share locks by a lock manager.
@@ -441,4 +445,119 @@ func (s *ops) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.all)
+}
+
+// TestLocksKilledWriter kills a process whose data the server does not take, while
+// another process has the file open too: the lock goes once the data are there, and
+// not before.
+func TestLocksKilledWriter(t *testing.T) {
+	s, nlm := newServer(t, nil), nlm4test.New(t)
+	put(t, s.file("a"), []byte("old"))
+	gone := exec.Command("true") // before the file is open: a child closes it
+	require.NoError(t, gone.Run())
+	m := s.mount(locking(t, nlm))
+	f := open(t, m.file("a"), os.O_RDWR)
+	require.NoError(t, unix.FcntlFlock(f.Fd(), unix.F_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}))
+	owner := onlyOwner(t, m)
+	over := make(chan struct{})
+	m.setBefore(func(_ context.Context, x *oncrpc.Exchange) error {
+		if x.Proc == nfs3.ProcWrite {
+			<-over
+		}
+		return nil
+	})
+	_, err := f.WriteAt([]byte("new"), 0)
+	require.NoError(t, err)
+	signal := make(chan struct{})
+	close(signal)
+	n := m.table.child(m.table.node(1), "a")
+	h := &fuse.InHeader{Caller: fuse.Caller{Pid: uint32(gone.Process.Pid)}}
+	m.releaseLocks(signal, h, m.files.of(n)[0], owner) // as FLUSH does
+	held := nlm.Held(string(n.fh))
+	close(over)
+	assert.Len(t, held, 1, "unlocked before the server has the data")
+	eventuallyFree(t, nlm)
+	data, err := os.ReadFile(s.file("a"))
+	require.NoError(t, err)
+	assert.Equal(t, "new", string(data))
+}
+
+// TestLockersLost checks that a loss lasts until its owner unlocks, whatever other
+// owners do through the same open file.
+func TestLockersLost(t *testing.T) {
+	var l lockers
+	a, b := lockclient.Owner{ID: 1}, lockclient.Owner{ID: 2}
+	none := func() bool { return false }
+	l.add(a)
+	l.add(b)
+	l.lose(lockclient.Owner{ID: 3})
+	assert.False(t, l.lost.Load())
+	l.lose(a)
+	l.add(a) // another lock
+	l.remove(b, none)
+	assert.True(t, l.lost.Load())
+	l.remove(a, func() bool { return true }) // part of its locks, or another thread has locked
+	assert.True(t, l.lost.Load())
+	assert.Equal(t, []lockclient.Owner{a}, l.all())
+	l.remove(a, none)
+	assert.False(t, l.lost.Load())
+	assert.Empty(t, l.all())
+}
+
+// TestLocksDelegated checks that a lock makes the kernel drop pages that it read
+// before a delegation was granted, and no others.
+func TestLocksDelegated(t *testing.T) {
+	s, nlm := newGranting(t, true), nlm4test.New(t)
+	put(t, s.file("a"), []byte("old"))
+	m := s.mount(locking(t, nlm))
+	f := open(t, m.file("a"), os.O_RDWR)
+	read := func() string {
+		p := make([]byte, 3)
+		_, err := f.ReadAt(p, 0)
+		require.NoError(t, err)
+		return string(p)
+	}
+	require.Equal(t, "old", read())
+	st, err := os.Stat(s.file("a"))
+	require.NoError(t, err)
+	put(t, s.file("a"), []byte("new")) // as another client
+	require.NoError(t, os.Chtimes(s.file("a"), st.ModTime(), st.ModTime()))
+	n := m.table.child(m.table.node(1), "a")
+	o := m.begin(nil, new(fuse.InHeader))
+	require.True(t, m.acquire(o, n, ofFile))
+	m.end(o)
+	require.NoError(t, unix.Flock(int(f.Fd()), unix.LOCK_SH))
+	assert.Equal(t, "new", read())
+	calls := m.total()
+	for range 3 {
+		require.NoError(t, unix.Flock(int(f.Fd()), unix.LOCK_UN))
+		require.NoError(t, unix.Flock(int(f.Fd()), unix.LOCK_SH))
+		assert.Equal(t, "new", read())
+	}
+	assert.Equal(t, calls, m.total(), "the delegation says that the pages are current")
+}
+
+// TestLocksUnmount unmounts while a lock manager that is in its grace period does not
+// take the unlock of a file that was closed: the mount ends nevertheless, and leaves
+// the lock to Config.Locks.
+func TestLocksUnmount(t *testing.T) {
+	s, nlm := newServer(t, nil), nlm4test.New(t)
+	put(t, s.file("a"), []byte("x"))
+	m := s.mount(locking(t, nlm))
+	f := open(t, m.file("a"), os.O_RDWR)
+	require.NoError(t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
+	nlm.SetGrace()
+	require.NoError(t, f.Close())
+	for nlm.Count(nlm4.ProcUnlock) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	done := make(chan error, 1)
+	go func() { done <- m.Unmount() }()
+	select {
+	case err := <-done:
+		assert.NoError(t, err)
+	case <-time.After(20 * killPoll):
+		assert.Fail(t, "the mount waits for the end of the grace period")
+	}
+	nlm.EndGrace()
 }

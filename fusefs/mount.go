@@ -53,6 +53,8 @@ type Mount struct {
 	plain      atomic.Bool // the server has no READDIRPLUS
 	whole      atomic.Bool // the server grants attributes, too
 
+	life context.Context // until the kernel has ended the mount
+	quit context.CancelFunc
 	done chan struct{} // closed when serving has ended
 }
 
@@ -71,6 +73,7 @@ func New(cfg Config) (*Mount, error) {
 		budget:        nfsclient.NewBudget(writeBudget),
 		done:          make(chan struct{}),
 	}
+	m.life, m.quit = context.WithCancel(context.Background())
 	m.look.scan = m.scan
 	m.table = newTable(m, cfg.FS.Root())
 	if cfg.Locks != nil {
@@ -149,6 +152,7 @@ func (m *Mount) serve() {
 	var watching sync.WaitGroup
 	watching.Go(func() { m.watch(stop) })
 	m.server.Serve()
+	m.quit()
 	close(stop)
 	watching.Wait()
 	m.readBuffers.close()

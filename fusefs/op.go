@@ -26,7 +26,7 @@ type op struct {
 	calls  calls
 
 	// Guarded by the lock of ops.
-	closes   bool    // the request is FLUSH, for which an exiting process gets no signal
+	closes   bool    // the request is FLUSH, or the unlock of RELEASE: an exiting process gets no signal
 	polls    int     // of watch since the interruption
 	answered bool    // the kernel was already answered with EINTR
 	touched  []*node // nodes that the server may change
@@ -134,7 +134,7 @@ func (o *op) mayChange(nodes ...*node) {
 	}
 }
 
-// isClose records that the request is FLUSH.
+// isClose records that the request is FLUSH or RELEASE.
 func (o *op) isClose() {
 	o.m.ops.mu.Lock()
 	defer o.m.ops.mu.Unlock()
@@ -217,7 +217,8 @@ func (s *ops) end(aborted func() bool) {
 }
 
 // endKilled ends the requests of killed processes while the server answers
-// others. Local waits end at once. A call already made continues, because
+// others, and those of closes if the kernel has cut the connection. Local waits end
+// at once. A call already made continues, because
 // abandoning it can cost the connection: answer then gives the kernel its
 // reply, and the request lives on without a process. The request keeps its
 // memory as long as the server may use it. endKilled returns the nodes that
@@ -225,7 +226,7 @@ func (s *ops) end(aborted func() bool) {
 func (s *ops) endKilled(answer func(unique uint64) bool, aborted func() bool) (doubted []*node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := s.late > 0 && aborted()
+	all := len(s.all) > 0 && aborted() // a request under way keeps m.fd open
 	for _, o := range s.all {
 		switch {
 		case all && o.answered:
@@ -233,7 +234,7 @@ func (s *ops) endKilled(answer func(unique uint64) bool, aborted func() bool) (d
 		case o.answered || !o.closes && !o.interrupted():
 		case o.Err() == nil:
 			o.polls++
-			if o.dead() {
+			if all && o.closes || o.dead() {
 				close(o.gone)
 			}
 		case s.late < maxLate:

@@ -30,6 +30,13 @@ func (m *Mount) keeps(o *op, n *node) (known, current bool) {
 	return true, held || delegation.Unchanged(p.stamp, stampOf(&n.attr), p.read)
 }
 
+// readHeld reports whether the kernel has read its data of n under the grant in force.
+func (n *node) readHeld() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.pages != nil && n.pages.tick >= n.grant && n.trustLocked(delegation.FileData) > 0
+}
+
 // emptied returns the pages that n will have once the kernel has dropped its
 // present data.
 func (m *Mount) emptied(n *node) *pages {
