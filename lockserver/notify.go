@@ -17,7 +17,7 @@ const (
 	tellFirst  = 2 * time.Second // before the second attempt; each further one comes after twice the time
 	tellEvery  = 2 * time.Minute // at most
 	tellTime   = 15 * time.Minute
-	tellAtOnce = 16 // hosts
+	tellAtOnce = 64 // hosts: those that do not answer must not keep the others waiting until grace is over
 )
 
 // tell sends NOTIFY to Machines until each has answered, or for tellTime. A Machine that has not

@@ -1,6 +1,7 @@
 package lockserver
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"sync"
@@ -169,6 +170,36 @@ func TestNeverTold(t *testing.T) {
 		g.restart()
 		synctest.Wait()
 		assert.Empty(t, h.notices())
+	})
+}
+
+// TestToldFirst: RNSM-NOTIFY-1, RNSM-NOTIFY-2: hosts that may reclaim are told of the restart before those that have not
+// answered since an earlier one.
+func TestToldFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newDiskRig(t)
+		for i := range 8 {
+			dead := fmt.Sprintf("192.0.2.%d", 100+i)
+			require.Equal(t, nlm4.Granted, g.client(dead, "dead").try(false, 0, 10))
+			g.host(dead).set(true)
+		}
+		g.restart()
+		time.Sleep(time.Hour)
+		g.state.Sweep()
+		var live []netip.Addr
+		for i := range 8 {
+			c := g.client(fmt.Sprintf("192.0.2.%d", 1+i), "live")
+			require.Equal(t, nlm4.Granted, c.try(false, 0, 10))
+			live = append(live, c.peer.Addr.Addr())
+		}
+		g.s.Close()
+		past, err := nfs4state.ReadPast(g.disk.records)
+		require.NoError(t, err)
+		list := past.Machines()
+		require.Len(t, list, 16)
+		for _, m := range list[:8] {
+			assert.Contains(t, live, m.Addr)
+		}
 	})
 }
 

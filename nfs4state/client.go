@@ -47,6 +47,7 @@ type client struct {
 	had       kinds         // of state, since it was confirmed
 	noted     uint64        // the number of its last record
 	opens     map[openKey]*Open
+	named     map[string]named // of a Machine, by filehandle: see KeyOf
 	lockSets  int
 	locks     int // in its lockSets
 	revoked   map[*holding]struct{}

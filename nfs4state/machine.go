@@ -98,14 +98,19 @@ func (s *Session) Enter() bool { return s.enter() == nfs4.OK }
 func (s *Session) Machine() (Machine, bool) { return machineOf(s.client.key) }
 
 // Machines returns the Machines that have had locks when an earlier State ended, and
-// are to be told of the restart.
+// are to be told of the restart. Those that may reclaim come first, because grace runs
+// meanwhile; the others could not be told so far.
 func (p *Past) Machines() (list []Machine) {
-	for key := range p.clients {
-		if m, ok := machineOf(key); ok {
+	var others []Machine
+	for key, r := range p.clients {
+		switch m, ok := machineOf(key); {
+		case ok && r.revoked:
+			others = append(others, m)
+		case ok:
 			list = append(list, m)
 		}
 	}
-	return list
+	return append(list, others...)
 }
 
 // Told notes that a Machine of Past.Machines has heard of the restart: the next State
@@ -199,7 +204,7 @@ func (s *State) openFor(c *client, owner, key string, handle []byte, file any) (
 	f := s.files[key]
 	if f != nil {
 		if o := c.opens[openKey{owner: owner, file: f}]; o != nil {
-			o.named(handle)
+			o.addName(handle)
 			return o, nfs4.OK
 		}
 	}
@@ -209,7 +214,7 @@ func (s *State) openFor(c *client, owner, key string, handle []byte, file any) (
 	o := s.newOpen(c, owner, key, "")
 	o.File, o.notifies = file, true
 	o.key.file.machines++
-	o.named(handle)
+	o.addName(handle)
 	s.slab.put(o.index, &o.holding)
 	return o, nfs4.OK
 }
@@ -218,10 +223,35 @@ func (s *State) openFor(c *client, owner, key string, handle []byte, file any) (
 // export.
 const maxNames = 8
 
-// named notes a filehandle of the object of an Open of a Machine.
-func (o *Open) named(handle []byte) {
-	if len(o.names) < maxNames && !slices.Contains(o.names, string(handle)) {
-		o.names = append(o.names, string(handle))
+// A named is an object that Opens of a Machine name by a filehandle.
+type named struct {
+	key   string
+	opens int
+}
+
+// addName notes a filehandle of the object of an Open of a Machine.
+func (o *Open) addName(handle []byte) {
+	if len(o.names) >= maxNames || slices.Contains(o.names, string(handle)) {
+		return
+	}
+	o.names = append(o.names, string(handle))
+	c := o.client
+	if c.named == nil {
+		c.named = make(map[string]named)
+	}
+	c.named[string(handle)] = named{o.Key, c.named[string(handle)].opens + 1}
+}
+
+// dropNames forgets the filehandles of an Open that ends.
+func (o *Open) dropNames() {
+	c := o.client
+	for _, handle := range o.names {
+		n := c.named[handle]
+		if n.opens--; n.opens == 0 {
+			delete(c.named, handle)
+			continue
+		}
+		c.named[handle] = n
 	}
 }
 
@@ -230,12 +260,8 @@ func (o *Open) named(handle []byte) {
 func (s *State) KeyOf(session *Session, handle []byte) (key string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, o := range session.client.opens {
-		if slices.Contains(o.names, string(handle)) {
-			return o.Key, true
-		}
-	}
-	return "", false
+	n, ok := session.client.named[string(handle)]
+	return n.key, ok
 }
 
 // tidy ends the Opens of an object that a Machine has no use for any more: nothing

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/locks"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
@@ -94,4 +96,34 @@ func TestMachineNames(t *testing.T) {
 		want(t, "Machine", ok, true)
 		want(t, "Machine", got, m)
 	}
+}
+
+// TestKeyOf checks that an object is found by each filehandle for as long as anything of it is open by that filehandle.
+func TestKeyOf(t *testing.T) {
+	w := newWorld(t)
+	m := w.machine("m")
+	key := func(handle string) string {
+		key, _ := w.KeyOf(m, []byte(handle))
+		return key
+	}
+	keys := func() []string { return []string{key("1"), key("2"), key("3"), key("4")} }
+	share := &Share{Owner: []byte("o"), Key: "f", Access: nfs4.ShareRead}
+	lock, other := machineLock(true), machineLock(true)
+	other.Key, other.Handle = "g", []byte("4")
+	for _, handle := range []string{"1", "2", "2"} {
+		lock.Handle = []byte(handle)
+		want(t, "LOCK", w.lockStatus(m, lock), nfs4.OK)
+	}
+	for _, handle := range []string{"2", "3"} {
+		share.Handle = []byte(handle)
+		want(t, "SHARE", w.Share(m, share), nfs4.OK)
+	}
+	want(t, "LOCK", w.lockStatus(m, other), nfs4.OK)
+	assert.Equal(t, []string{"f", "f", "f", "g"}, keys())
+	want(t, "Release", w.Release(m, lock), nfs4.OK)
+	assert.Equal(t, []string{"", "f", "f", "g"}, keys())
+	w.Unshare(m, share)
+	assert.Equal(t, []string{"", "", "", "g"}, keys())
+	want(t, "Release", w.Release(m, other), nfs4.OK)
+	assert.Empty(t, m.client.named)
 }

@@ -353,6 +353,7 @@ func (s *State) closeOpen(o *Open, gone *released) {
 	}
 	s.leave(o, gone)
 	s.unname(&o.holding)
+	o.dropNames()
 	delete(o.client.opens, o.key)
 	s.setAsked(o, 0)
 	f := o.key.file
