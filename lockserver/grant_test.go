@@ -2,6 +2,7 @@ package lockserver
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"sync"
@@ -46,6 +47,27 @@ func TestGranted(t *testing.T) {
 		assert.Equal(t, [2]int{}, g.open())
 		assert.Equal(t, 0, g.lines(), "no goroutine stays for a host")
 	})
+}
+
+// TestGrantedOld: RNLM-GRANTED-1: GRANTED of the old versions has the range of LOCK, whatever its 32 bits are.
+func TestGrantedOld(t *testing.T) {
+	for _, vers := range []uint32{nlm4.Version1, nlm4.Version3} {
+		for _, r := range [][2]uint64{{5, 7}, {5, 0}, {0, math.MaxUint32}, {5, math.MaxUint32 - 4}, {5, math.MaxUint32}, {math.MaxUint32, 0}, {math.MaxUint32, 1}, {math.MaxUint32, math.MaxUint32}} {
+			synctest.Test(t, func(t *testing.T) {
+				g := newRig(t)
+				a, b := g.client("192.0.2.1", "a"), g.client("192.0.2.2", "b")
+				b.vers = vers
+				require.Equal(t, nlm4.Granted, a.try(true, 0, 0))
+				require.Equal(t, nlm4.Blocked, b.waits(true, r[0], r[1]))
+				require.Equal(t, nlm4.Granted, a.unlock(0, 0))
+				synctest.Wait()
+				granted := g.host("192.0.2.2").grants()
+				require.Len(t, granted, 1)
+				assert.Equal(t, b.over(r[0], r[1]), granted[0].Lock, vers)
+				g.s.Close()
+			})
+		}
+	}
 }
 
 // TestGrantedInOrder: 1,000 owners wait for one byte, of clients of both protocols' state: each is

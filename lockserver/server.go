@@ -108,14 +108,29 @@ func (s *Server) Register(m *oncrpc.Mux) {
 // Versions are the versions of NLM that are served.
 var Versions = [...]uint32{nlm4.Version1, nlm4.Version3, nlm4.Version}
 
-// Close ends all that the Server does by itself. No call may come any more.
+// Close ends all that the Server does by itself. No call may come any more. Close does not wait for
+// storage that does not answer.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
 	s.stop()
-	s.running.Wait()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.running.Wait()
+	}()
+	late := time.NewTimer(closeTime)
+	defer late.Stop()
+	select {
+	case <-ended:
+	case <-late.C:
+		s.log.Warn("the lock manager of version 3 waits for storage that does not answer")
+	}
 }
+
+// closeTime is how long Close waits.
+const closeTime = 2 * time.Second
 
 // machine returns the client of a call, by the name that it gives itself.
 func machine(p *oncrpc.Peer, name []byte) nfs4state.Machine {

@@ -18,6 +18,10 @@ func (l *Lock) appendTo(b []byte, vers uint32) []byte {
 	b = xdr.AppendOpaque(b, l.Handle)
 	b = xdr.AppendOpaque(b, l.Owner)
 	b = xdr.AppendUint32(b, uint32(l.SVID))
+	if vers != Version && l.Offset <= max32 && l.Length <= max32 {
+		// As the client has stated it: GRANTED is compared with LOCK.
+		return xdr.AppendUint32(xdr.AppendUint32(b, uint32(l.Offset)), uint32(l.Length))
+	}
 	return appendRange(b, vers, l.Offset, l.Length)
 }
 

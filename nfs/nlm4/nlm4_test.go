@@ -263,7 +263,7 @@ func FuzzMessages(f *testing.F) {
 		r = xdr.NewReader(out)
 		second.Decode(&r, g.vers)
 		require.NoError(t, r.Done())
-		if g.vers == Version {
+		if _, holder := first.(*TestRes); g.vers == Version || !holder {
 			assert.Equal(t, first, second)
 		}
 	})
