@@ -19,7 +19,8 @@ import (
 // A Writer is a client that may change an object by itself (recall.Holder.Writer).
 type Writer interface {
 	// Ask begins to ask the client about the object, and does not wait. The Report
-	// tells nothing older than the call.
+	// tells nothing older than the call. It is complete soon, or else the Writer itself has the
+	// object recalled: a caller may go away before that.
 	Ask() *Report
 
 	// Told notes the file system's attributes that are about to go to somebody else with
