@@ -173,6 +173,11 @@ func (m *Mount) setLock(cancel <-chan struct{}, in *fuse.LkIn, wait bool) fuse.S
 		return m.unlock(o, f, r.Owner, r.Range)
 	}
 	m.closes.wait(o, f.n)
+	if m.cfg.Locks.Holds(r.Handle, r.Owner) { // the lock may become shared
+		if err := m.sync(o, f.n); err != nil {
+			return m.fail(err)
+		}
+	}
 	f.lockers.add(r.Owner) // before a loss
 	err := m.lock(o, r, wait)
 	if err != nil {
@@ -238,10 +243,11 @@ func (m *Mount) departs(o *op, r *lockclient.Request) bool {
 	return false
 }
 
-// unlock unlocks once the server has the data that were written under the lock,
-// except those of mappings, which only msync(2) and munmap(2) hand over.
+// unlock unlocks once the data that were written under the lock are on stable storage,
+// except those of mappings, which only msync(2) and munmap(2) hand over. Data that the
+// server loses in a crash are sent again, which must not happen once another may write.
 func (m *Mount) unlock(o *op, f *file, owner lockclient.Owner, r locks.Range) fuse.Status {
-	if err := m.flush(o, f.n); err != nil {
+	if err := m.sync(o, f.n); err != nil {
 		return m.fail(err)
 	}
 	if err := m.cfg.Locks.Unlock(o, f.n.fh, owner, r); err != nil {
@@ -272,7 +278,7 @@ func (m *Mount) releaseLocks(cancel <-chan struct{}, h *fuse.InHeader, f *file, 
 	o.isClose()
 	if m.unlock(o, f, owner, locks.Range{End: locks.ToEnd}) != fuse.OK {
 		m.notes.Go(func() {
-			if m.flush(m.life, f.n) == nil {
+			if m.sync(m.life, f.n) == nil {
 				_ = m.cfg.Locks.Release(m.life, f.n.fh, owner) // otherwise the mount has ended
 				m.unlocked(f, owner)
 			}

@@ -561,3 +561,60 @@ func TestLocksUnmount(t *testing.T) {
 	}
 	nlm.EndGrace()
 }
+
+// TestLocksStable checks that data are on stable storage before their lock goes, or
+// becomes shared. After a crash of the server, data that are not would be sent again,
+// over those of the next owner.
+func TestLocksStable(t *testing.T) {
+	s, nlm := newServer(t, nil), nlm4test.New(t)
+	put(t, s.file("a"), []byte("old"))
+	m := s.mount(locking(t, nlm))
+	f := open(t, m.file("a"), os.O_RDWR)
+	set := map[string]func(how int) error{
+		"fcntl": func(how int) error {
+			kind := map[int]int16{unix.LOCK_EX: unix.F_WRLCK, unix.LOCK_SH: unix.F_RDLCK, unix.LOCK_UN: unix.F_UNLCK}[how]
+			return unix.FcntlFlock(f.Fd(), unix.F_SETLKW, &unix.Flock_t{Type: kind})
+		},
+		"flock": func(how int) error { return unix.Flock(int(f.Fd()), how) },
+	}
+	for kind, lock := range set {
+		for _, how := range []int{unix.LOCK_SH, unix.LOCK_UN} {
+			require.NoError(t, lock(unix.LOCK_EX))
+			locked := nlm.Count(nlm4.ProcLock) + nlm.Count(nlm4.ProcUnlock)
+			var early atomic.Bool
+			m.setBefore(func(_ context.Context, x *oncrpc.Exchange) error {
+				if (x.Proc == nfs3.ProcWrite || x.Proc == nfs3.ProcCommit) && nlm.Count(nlm4.ProcLock)+nlm.Count(nlm4.ProcUnlock) > locked {
+					early.Store(true)
+				}
+				return nil
+			})
+			_, err := f.WriteAt([]byte("new"), 0)
+			require.NoError(t, err)
+			require.NoError(t, lock(how))
+			require.NoError(t, f.Sync())
+			m.setBefore(nil)
+			assert.False(t, early.Load(), "%s %d", kind, how)
+			require.NoError(t, lock(unix.LOCK_UN))
+		}
+	}
+}
+
+// TestLocksClose checks that the close of a file without locks makes no call, although
+// the kernel asks for it, in case that the process has locks of the file.
+func TestLocksClose(t *testing.T) {
+	s, nlm := newServer(t, nil), nlm4test.New(t)
+	put(t, s.file("a"), []byte("x"))
+	m := s.mount(locking(t, nlm))
+	_, content := reads(t, m.file("a"))
+	require.Equal(t, "x", content)
+	m.settled()
+	calls := m.total()
+	for range 10 {
+		reads(t, m.file("a"))
+	}
+	m.settled()
+	assert.LessOrEqual(t, m.total(), calls+10, "one call opens, and none closes")
+	for _, proc := range []uint32{nlm4.ProcLock, nlm4.ProcUnlock, nlm4.ProcTest} {
+		assert.Zero(t, nlm.Count(proc))
+	}
+}

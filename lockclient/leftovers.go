@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -55,7 +56,7 @@ func openLeftovers(path string, log *slog.Logger) (l *leftovers, old []record) {
 		f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
 	}
 	if err == nil {
-		if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		if err = claimFile(f); err != nil {
 			f.Close()
 		}
 	}
@@ -76,6 +77,19 @@ func openLeftovers(path string, log *slog.Logger) (l *leftovers, old []record) {
 	}
 	l.rewriteLocked()
 	return l, old
+}
+
+// claimFile keeps other processes from a list. It must be a file of this user: a list
+// of another user would unlock what that user likes, and the end of a FIFO never comes.
+func claimFile(f *os.File) error {
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if owner := st.Sys().(*syscall.Stat_t).Uid; !st.Mode().IsRegular() || int(owner) != os.Geteuid() {
+		return fmt.Errorf("not a file of user %d", os.Geteuid())
+	}
+	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 }
 
 func parseRecord(line string) (r record, ok bool) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/locks"
 	"github.com/nfsrdma/nfsrdma/nfs/nlm4"
@@ -183,4 +184,29 @@ func TestLeftoversUnsure(t *testing.T) {
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	assert.Equal(t, "state 3\n", string(text))
+}
+
+// TestLeftoversForeign checks that a list which is no file of this user is left alone.
+func TestLeftoversForeign(t *testing.T) {
+	s := nlm4test.New(t)
+	dir := t.TempDir()
+	fifo, link, other := filepath.Join(dir, "fifo"), filepath.Join(dir, "link"), filepath.Join(dir, "other")
+	require.NoError(t, unix.Mkfifo(fifo, 0o600))
+	text := []byte("lock 7 0 0 66 37 68\n")
+	require.NoError(t, os.WriteFile(other, text, 0o600))
+	require.NoError(t, os.Symlink(other, link))
+	files := []string{fifo, link}
+	if os.Geteuid() == 0 {
+		require.NoError(t, os.Chown(other, 1, 1))
+		files = append(files, other)
+	}
+	for _, file := range files {
+		c := newClient(t, s, func(cfg *Config) { cfg.File = file })
+		c.must(t, request(1, at(0, 9), true, false))
+		c.Close()
+	}
+	after, err := os.ReadFile(other)
+	require.NoError(t, err)
+	assert.Equal(t, text, after)
+	assert.Equal(t, len(files), s.Count(nlm4.ProcUnlock))
 }
