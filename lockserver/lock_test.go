@@ -3,6 +3,7 @@ package lockserver
 import (
 	"context"
 	"math"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -202,6 +203,30 @@ func TestOtherHosts(t *testing.T) {
 	assert.Equal(t, 1, g.locked(), "the locks of another host stay")
 	assert.False(t, g.state.Waits())
 	assert.Equal(t, nlm4.Granted, c.try(true, 0, 1))
+}
+
+// TestPorts: RNLM-OWNER-3: users of a client's host cannot give up locks by a secure export, by which they can lock nothing.
+func TestPorts(t *testing.T) {
+	g := newRig(t, func(_ *nfs4state.Config, _ *Config, c *realm.Config) {
+		c.Exports[0].Clients = exports.Everyone(exports.Options{})
+	})
+	a, other := g.client("192.0.2.1", "a"), g.client("192.0.2.2", "other")
+	user := g.client("192.0.2.1", "a")
+	user.peer.Addr = netip.MustParseAddrPort("192.0.2.1:1024")
+	assert.Equal(t, nlm4.Failed, user.try(true, 0, 1))
+	require.Equal(t, nlm4.Granted, a.try(true, 0, 1))
+	require.Equal(t, nlm4.Granted, a.share(nlm4.ProcShare, nlm4.Read, nlm4.Write, false))
+	require.Equal(t, nlm4.Granted, other.try(true, 5, 1))
+	require.Equal(t, nlm4.Blocked, a.waits(true, 5, 1))
+	assert.Equal(t, nlm4.Failed, user.unlock(0, 1))
+	assert.Equal(t, nlm4.Failed, user.share(nlm4.ProcUnshare, 0, 0, false))
+	assert.Equal(t, nlm4.Denied, user.cancel(true, 5, 1))
+	assert.Equal(t, nlm4.Denied, other.try(true, 0, 1))
+	assert.Equal(t, nlm4.Denied, other.share(nlm4.ProcShare, nlm4.Write, 0, false))
+	assert.Equal(t, nlm4.Granted, a.cancel(true, 5, 1))
+	assert.Equal(t, nlm4.Granted, a.unlock(0, 1))
+	assert.Equal(t, nlm4.Granted, a.share(nlm4.ProcUnshare, 0, 0, false))
+	assert.Equal(t, nlm4.Granted, other.share(nlm4.ProcShare, nlm4.Write, 0, false))
 }
 
 // TestShares: RNLM-SHARE-1, RNLM-SHARE-2, RNLM-6.1.4-6, RNLM-XDR-5: all pairs of modes of two owners.

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nlm4"
 	"github.com/nfsrdma/nfsrdma/nfs4state"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
@@ -153,7 +155,7 @@ func (q *request) lock(ctx context.Context, vers uint32, a *nlm4.LockArgs) nlm4.
 
 // cancel is CANCEL. A lock that is being granted is taken back: the client that cancels has not
 // heard of it, or will unlock it.
-func cancel(_ context.Context, m manager, c *oncrpc.Call, r *oncrpc.Reply) ([]byte, result, error) {
+func cancel(ctx context.Context, m manager, c *oncrpc.Call, r *oncrpc.Reply) ([]byte, result, error) {
 	var a nlm4.CancelArgs
 	a.Decode(&c.Args, m.vers)
 	if err := c.Args.Done(); err != nil {
@@ -163,19 +165,19 @@ func cancel(_ context.Context, m manager, c *oncrpc.Call, r *oncrpc.Reply) ([]by
 	res := &nlm4.Res{Cookie: a.Cookie, Status: status}
 	if q != nil {
 		defer q.end()
-		res.Status = q.cancel(&a)
+		res.Status = q.cancel(ctx, &a)
 	}
 	return a.Lock.Caller, res, nil
 }
 
-func (q *request) cancel(a *nlm4.CancelArgs) nlm4.Status {
+func (q *request) cancel(ctx context.Context, a *nlm4.CancelArgs) nlm4.Status {
 	s := q.server
 	if s.state.InGrace(q.session) {
 		return nlm4.DeniedGrace
 	}
 	r, status := rangeOf(&a.Lock)
 	key, ok := s.state.KeyOf(q.session, a.Lock.Handle)
-	if status != nlm4.Granted || !ok {
+	if status != nlm4.Granted || !ok || q.byUser(ctx, a.Lock.Handle) {
 		return nlm4.Denied
 	}
 	args := &nfs4state.Lock{Owner: ownerOf(&a.Lock), Key: key, Range: r, Exclusive: a.Exclusive}
@@ -188,7 +190,7 @@ func (q *request) cancel(a *nlm4.CancelArgs) nlm4.Status {
 
 // unlock is UNLOCK, which succeeds whatever is locked: a client that hears anything else believes
 // that it has the lock.
-func unlock(_ context.Context, m manager, c *oncrpc.Call, r *oncrpc.Reply) ([]byte, result, error) {
+func unlock(ctx context.Context, m manager, c *oncrpc.Call, r *oncrpc.Reply) ([]byte, result, error) {
 	var a nlm4.UnlockArgs
 	a.Decode(&c.Args, m.vers)
 	if err := c.Args.Done(); err != nil {
@@ -198,12 +200,12 @@ func unlock(_ context.Context, m manager, c *oncrpc.Call, r *oncrpc.Reply) ([]by
 	res := &nlm4.Res{Cookie: a.Cookie, Status: status}
 	if q != nil {
 		defer q.end()
-		res.Status = q.unlock(&a)
+		res.Status = q.unlock(ctx, &a)
 	}
 	return a.Lock.Caller, res, nil
 }
 
-func (q *request) unlock(a *nlm4.UnlockArgs) nlm4.Status {
+func (q *request) unlock(ctx context.Context, a *nlm4.UnlockArgs) nlm4.Status {
 	s := q.server
 	if s.state.InGrace(q.session) {
 		return nlm4.DeniedGrace
@@ -211,6 +213,9 @@ func (q *request) unlock(a *nlm4.UnlockArgs) nlm4.Status {
 	key, ok := s.state.KeyOf(q.session, a.Lock.Handle)
 	if !ok || a.Lock.Offset > wholeFile {
 		return nlm4.Granted
+	}
+	if q.byUser(ctx, a.Lock.Handle) {
+		return nlm4.Failed
 	}
 	r, status := rangeOf(&a.Lock)
 	if status != nlm4.Granted {
@@ -222,6 +227,13 @@ func (q *request) unlock(a *nlm4.UnlockArgs) nlm4.Status {
 	status = statusOf(s.state.Release(q.session, args))
 	s.endGrants(q, args, unlocked)
 	return status
+}
+
+// byUser reports whether a call that gives up a lock comes from a port that any user of the client's host
+// may use, although the export takes calls of its superuser alone. A client that the export has ceased to
+// serve may give up what it has.
+func (q *request) byUser(ctx context.Context, fh []byte) bool {
+	return errors.Is(q.Denied(ctx, fh), realm.Perm)
 }
 
 // granted is GRANTED, which only a client of another server would have asked for.
@@ -292,12 +304,15 @@ func (q *request) share(ctx context.Context, a *nlm4.ShareArgs) nlm4.Status {
 	}))
 }
 
-func (q *request) unshare(_ context.Context, a *nlm4.ShareArgs) nlm4.Status {
+func (q *request) unshare(ctx context.Context, a *nlm4.ShareArgs) nlm4.Status {
 	s := q.server.state
 	if s.InGrace(q.session) {
 		return nlm4.DeniedGrace
 	}
 	if key, ok := s.KeyOf(q.session, a.Share.Handle); ok {
+		if q.byUser(ctx, a.Share.Handle) {
+			return nlm4.Failed
+		}
 		s.Unshare(q.session, &nfs4state.Share{Owner: a.Share.Owner, Key: key})
 	}
 	return nlm4.Granted

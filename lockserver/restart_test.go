@@ -173,6 +173,36 @@ func TestNeverTold(t *testing.T) {
 	})
 }
 
+// TestSilentInGrace: RNLM-GRACE-1, RNSM-NOTIFY-1: a client that has called in grace may reclaim until grace is over, and is
+// told of the restart, although it is silent for longer than a lease.
+func TestSilentInGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newDiskRig(t)
+		a := g.client("192.0.2.1", "a")
+		h := g.host("192.0.2.1")
+		require.Equal(t, nlm4.Granted, a.try(true, 0, 10))
+		h.set(true)
+		fs := g.realm.Set().List()[0].FS
+		shorter := func(c *nfs4state.Config, _ *Config, _ *realm.Config) { c.Lease = time.Second }
+		g.s.Close()
+		g.start(fs, shorter)
+		require.Equal(t, nlm4.DeniedGrace, a.try(true, 20, 1))
+		time.Sleep(30 * time.Second)
+		g.state.Sweep()
+		assert.Equal(t, nlm4.Granted, a.reclaim(false, true, 0, 10))
+		g.s.Close()
+		g.start(fs, shorter)
+		require.Equal(t, nlm4.DeniedGrace, a.try(true, 20, 1))
+		time.Sleep(time.Hour) // grace is over, and the host has not answered
+		g.state.Sweep()
+		h.set(false)
+		g.s.Close()
+		g.start(fs)
+		synctest.Wait()
+		assert.NotEmpty(t, h.notices())
+	})
+}
+
 // TestToldFirst: RNSM-NOTIFY-1, RNSM-NOTIFY-2: hosts that may reclaim are told of the restart before those that have not
 // answered since an earlier one.
 func TestToldFirst(t *testing.T) {

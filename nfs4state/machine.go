@@ -113,6 +113,14 @@ func (p *Past) Machines() (list []Machine) {
 	return append(list, others...)
 }
 
+// expected reports whether a Machine may reclaim, or has yet to hear of the restart: its
+// record stays, however long it is silent. State.mu is held.
+func (s *State) expected(key ownerKey) bool {
+	_, untold := s.untold[key]
+	r, ok := s.ledger.records[key]
+	return ok && (untold || !r.fresh)
+}
+
 // Told notes that a Machine of Past.Machines has heard of the restart: the next State
 // tells it nothing, unless the Machine has locks again.
 func (s *State) Told(m Machine) {

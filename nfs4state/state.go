@@ -234,6 +234,9 @@ func (s *State) Sweep() {
 				courtesy = min(courtesy, short)
 			}
 			if c.managed() {
+				if s.expected(c.key) {
+					continue
+				}
 				courtesy = s.config.Lease // of one that holds nothing
 			}
 			if !s.end(c, nil, now-courtesy, &gone) && c.seq != nil {

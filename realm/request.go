@@ -118,6 +118,18 @@ func (q *Request) Open(ctx context.Context, fh []byte) (h vfs.Handle, err error)
 	return h, err
 }
 
+// Denied returns why the export of a file handle denies the client any call, or nil. It asks
+// no file system.
+func (q *Request) Denied(ctx context.Context, fh []byte) error {
+	if _, err := q.find(fh); err != nil {
+		return err
+	}
+	if v := q.realm.verdict(ctx, q.peer, q.set, q.Export); v.denial != nil {
+		return v.denial
+	}
+	return nil
+}
+
 // Use checks whether the client may use an object of the entered export, and
 // determines the identity for the call.
 func (q *Request) Use(ctx context.Context, h vfs.Handle) error {
