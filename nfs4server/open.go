@@ -161,13 +161,15 @@ func (x *compound) openNew(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.Open
 		return x.status(err)
 	}
 	x.current = object{use: u, h: made.Handle}
+	// Another client may have opened the file, above all if an earlier call has made it.
 	if opposesDelegations(a.ShareAccess, a.ShareDeny) || set.GID != nil {
-		// Another client may have opened the file, above all if an earlier call has made it.
-		err := u.BeforeOpenWrite(ctx, made.Handle)
-		if err != nil && how.Mode == vfs.Exclusive { // the client's next call finds its file again
-			opened.Close()
-			return x.status(err)
-		}
+		err = u.BeforeOpenWrite(ctx, made.Handle)
+	} else {
+		err = u.BeforeRead(ctx, made.Handle)
+	}
+	if err != nil && how.Mode == vfs.Exclusive { // the client's next call finds its file again
+		opened.Close()
+		return x.status(err)
 	}
 	res.Dir, res.AttrSet = changeInfo(u, &made.Dir), x.giveLists(ctx, l, x.give(ctx, &set, done))
 	if how.Mode == vfs.Exclusive {

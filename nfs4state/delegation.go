@@ -118,7 +118,8 @@ func (s *State) mayDelegate(c *client, a *Delegate) nfs4.Status {
 		return nfs4.ErrCBPathDown
 	}
 	switch {
-	case f == nil, !a.Write && f.held[0] == 0, a.Write && f.held[1] == 0:
+	case f == nil, !a.Write && f.held[0] == 0,
+		a.Write && f.held[1] == 0 && !a.Reclaim: // a delegation is reclaimed by any open (RFC 8881, Section 10.2.1)
 		return nfs4.ErrStale // closed meanwhile
 	case c.delegations[f] != nil:
 		return nfs4.ErrExist
