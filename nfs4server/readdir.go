@@ -210,10 +210,13 @@ func (x *compound) fillEntry(ctx context.Context, dir *object, e *vfs.Entry, wan
 		return x.fill(ctx, &object{use: dir.use, h: e.Handle}, &want, out)
 	}
 	h, attr, _, err := dir.use.Export.FS.Lookup(ctx, &dir.use.Cred, dir.h, string(e.Name))
-	if err == nil && attr.OK {
-		return x.fillFrom(ctx, &object{use: dir.use, h: h}, &attr.Attr, want, out)
+	switch {
+	case err != nil || !attr.OK:
+		return x.status(err)
+	case want.Any(&ofData) && dir.use.Written(h):
+		return x.fill(ctx, &object{use: dir.use, h: h}, &want, out)
 	}
-	return x.status(err)
+	return x.fillFrom(ctx, &object{use: dir.use, h: h}, &attr.Attr, want, out)
 }
 
 // fillError sets the known attributes of an entry whose attributes cannot be read (RFC

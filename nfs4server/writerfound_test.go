@@ -1,6 +1,7 @@
 package nfs4server
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 
@@ -8,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/mem"
 )
 
 // TestCreationFindsWriter checks that an exclusive OPEN for reading, which finds the file
@@ -60,4 +63,34 @@ func TestReclaimByReadOpen(t *testing.T) {
 	assert.Equal(t, nfs4.ErrOpenMode, g.put(put, again.StateID, "x"))
 	assert.Equal(t, nfs4.OK, g.close(fhOf(put), again.StateID))
 	assert.Equal(t, nfs4.OK, g.give(put, again.Delegation.StateID))
+}
+
+// A namesOnly is a file system whose listings have no handles.
+type namesOnly struct{ *mem.FS }
+
+func (f namesOnly) ReadDir(ctx context.Context, c *vfs.Cred, dir vfs.Handle, cookie, verifier uint64, plus bool, fn func(*vfs.Entry) bool) (vfs.MaybeAttr, uint64, bool, error) {
+	return f.FS.ReadDir(ctx, c, dir, cookie, verifier, plus, func(e *vfs.Entry) bool {
+		bare := *e
+		bare.Handle, bare.HasHandle = vfs.Handle{}, false
+		return fn(&bare)
+	})
+}
+
+// TestWriterWithoutHandle checks that READDIR asks the client that writes a file also if
+// the file system's listing has no handles.
+//
+// R8881-10.4.3-1.
+func TestWriterWithoutHandle(t *testing.T) {
+	g, back := delegRigOf(t, namesOnly{mem.New(mem.Options{Size: 1 << 20})}, true)
+	g.s.writes = true
+	g.file("f")
+	g.writing("f")
+	h := holder{}
+	h.size.Store(1000)
+	back.getattr = h.answer
+	o, _ := g.clientAt("other", "192.0.2.2:700")
+	var list listing
+	st, _ := o.do(root(), look("x"), step{nfs4.OpReadDir, &nfs4.ReadDirArgs{DirCount: 1000, MaxCount: 4000, Request: nfs4.BitmapOf(nfs4.AttrSize)}, &list})
+	require.Equal(t, nfs4.OK, st)
+	assert.EqualValues(t, 1000, list.attrs["f"].Size)
 }
