@@ -68,8 +68,8 @@ func (q *request) list(ctx context.Context, b []byte, fh nfs3.FH, cookie, verf u
 
 // entry returns the wire form of e, which is valid until the next call.
 func (q *request) entry(e *vfs.Entry) *nfs3.Entry {
-	q.dirEntry = nfs3.Entry{FileID: e.FileID, Name: e.Name, Cookie: e.Cookie, Attr: wirePostAttr(&e.Attr)}
-	if e.HasHandle {
+	q.dirEntry = nfs3.Entry{FileID: e.FileID, Name: e.Name, Cookie: e.Cookie}
+	if e.HasHandle { // otherwise nobody knows whether a client may change the object by itself
 		q.dirEntry.Attr = q.postAttr(&e.Handle, &e.Attr)
 		q.dirEntry.Handle = q.handle(&e.Handle)
 	}

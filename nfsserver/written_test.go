@@ -2,6 +2,7 @@ package nfsserver
 
 import (
 	"bytes"
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -122,6 +123,36 @@ func TestWritten(t *testing.T) {
 		assert.True(t, found.ObjAttr.OK)
 		g.idle()
 	})
+}
+
+// A namesOnly is a file system whose listings have attributes, but no handles.
+type namesOnly struct{ *memFS }
+
+func (f namesOnly) ReadDir(ctx context.Context, c *vfs.Cred, dir vfs.Handle, cookie, verf uint64, plus bool, fn func(*vfs.Entry) bool) (vfs.MaybeAttr, uint64, bool, error) {
+	return f.memFS.ReadDir(ctx, c, dir, cookie, verf, plus, func(e *vfs.Entry) bool {
+		bare := *e
+		bare.Handle, bare.HasHandle = vfs.Handle{}, false
+		return fn(&bare)
+	})
+}
+
+// TestWrittenWithoutHandle checks that READDIRPLUS gives no attributes of an entry without
+// a handle: a client of version 4 may change the object by itself.
+func TestWrittenWithoutHandle(t *testing.T) {
+	fs := namesOnly{newMemFS()}
+	g := newRig(t, fs, withHolders)
+	fakeWrite(t, g.server.realm, memHandle(g.id(fs.memFS, g.put("f", []byte("hello")))), fs)
+	list := listing{plus: true}
+	g.call(nfs3.ProcReadDirPlus, &nfs3.ReadDirPlusArgs{Dir: g.fh(memRoot), DirCount: 1 << 10, MaxCount: 1 << 12}, &list)
+	require.Equal(t, nfs3.OK, list.Status)
+	found := 0
+	for _, e := range list.Entries {
+		if string(e.Name) == "f" {
+			found++
+			assert.False(t, e.Attr.OK)
+		}
+	}
+	assert.Equal(t, 1, found)
 }
 
 // TestWrittenSilent checks that a call waits for such a client for a bounded time. How long
