@@ -124,6 +124,8 @@ func lockFile(args []string) error {
 			}
 		case "write":
 			_, err = f.WriteAt([]byte(w[1]), 0)
+		case "sync":
+			err = f.Sync()
 		case "read":
 			p := make([]byte, 100)
 			var n int
@@ -211,6 +213,7 @@ func TestLocksBetween(t *testing.T) {
 			b.does("tryflock exclusive", "ok")
 			require.NoError(t, b.Process.Kill()) // its locks go with it
 			a.does("wait exclusive 0 0", "ok")
+			a.does("tryflock shared", "EAGAIN") // the server knows no processes
 			a.does("reopen", "ok")
 			assert.Zero(t, nlm.Waiting())
 			eventuallyFree(t, nlm)
@@ -387,6 +390,8 @@ func TestLocksLost(t *testing.T) {
 	a.does("read", `"x"`)
 	m.lostLock(m.table.child(m.table.node(1), "a").fh, onlyOwner(t, m))
 	a.does("write y", "EIO")
+	a.does("sync", "EIO")
+	b.does("sync", "ok")
 	for a.ask("read"); ; a.ask("read") { // the kernel drops its pages soon
 		require.True(t, a.out.Scan())
 		if a.out.Text() == "EIO" {
@@ -526,7 +531,10 @@ func TestLocksDelegated(t *testing.T) {
 	o := m.begin(nil, new(fuse.InHeader))
 	require.True(t, m.acquire(o, n, ofFile))
 	m.end(o)
+	opened := m.files.of(n)[0]
+	opened.prefetch.Store(&prefetch{data: []byte("old"), began: m.tick()})
 	require.NoError(t, unix.Flock(int(f.Fd()), unix.LOCK_SH))
+	assert.Nil(t, opened.prefetch.Load())
 	assert.Equal(t, "new", read())
 	calls := m.total()
 	for range 3 {
@@ -617,4 +625,53 @@ func TestLocksClose(t *testing.T) {
 	for _, proc := range []uint32{nlm4.ProcLock, nlm4.ProcUnlock, nlm4.ProcTest} {
 		assert.Zero(t, nlm.Count(proc))
 	}
+}
+
+// TestLocksWait checks that a request which does not wait for locks waits for those of
+// files that are being closed, and of processes that have ended.
+func TestLocksWait(t *testing.T) {
+	gone := exec.Command("true")
+	require.NoError(t, gone.Run())
+	s, nlm := newServer(t, nil), nlm4test.New(t)
+	put(t, s.file("a"), []byte("x"))
+	m := s.mount(locking(t, nlm))
+	f := open(t, m.file("a"), os.O_RDWR)
+	n := m.table.child(m.table.node(1), "a")
+	other := lockclient.Owner{ID: 1}
+	lock := func(pid int) {
+		require.NoError(t, m.cfg.Locks.Lock(t.Context(), &lockclient.Request{
+			Handle: n.fh, Owner: other, PID: uint32(pid), Cred: m.files.of(n)[0].who.cred, Range: nlm4test.Whole, Exclusive: true,
+		}))
+	}
+	// try locks, and has the other owner unlock meanwhile.
+	try := func(unlocked func()) error {
+		done := make(chan error, 1)
+		go func() { done <- unix.FcntlFlock(f.Fd(), unix.F_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}) }()
+		for m.ops.count() == 0 && len(done) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		require.NoError(t, m.cfg.Locks.Release(t.Context(), n.fh, other))
+		unlocked()
+		return <-done
+	}
+
+	lock(os.Getpid())
+	closing := &file{n: n}
+	m.closes.begin(closing)
+	m.closes.mu.Lock()
+	k := m.closes.all[closing]
+	m.closes.last, k.since = time.Now().Add(time.Hour), time.Now().Add(time.Hour)
+	m.closes.all[closing] = k
+	m.closes.mu.Unlock()
+	require.NoError(t, try(func() { m.closes.end(closing) }))
+	require.NoError(t, unix.FcntlFlock(f.Fd(), unix.F_SETLK, &unix.Flock_t{Type: unix.F_UNLCK}))
+
+	for range 20 { // on a busy host, a try can take longer than closeWait
+		m.outlived.Store(0)
+		lock(gone.Process.Pid)
+		if try(func() {}) == nil {
+			return
+		}
+	}
+	assert.Fail(t, "no request has waited for the unlock by a process that has ended")
 }

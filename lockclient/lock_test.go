@@ -258,6 +258,44 @@ func TestDeadlock(t *testing.T) {
 	require.NoError(t, <-two)
 	require.NoError(t, c.Release(t.Context(), []byte("f"), Owner{ID: 2}))
 	require.NoError(t, <-one)
+
+	flock := func(owner uint64, file string) *Request {
+		r := request(owner, whole, true, true)
+		r.Owner.Flock, r.Handle = true, []byte(file)
+		return r
+	}
+	c.must(t, flock(4, "g"))
+	c.must(t, flock(5, "h"))
+	ctx, end := context.WithCancelCause(t.Context())
+	four := c.later(ctx, flock(4, "h"))
+	eventually(t, "waits", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.files["h"].queue) == 1 })
+	five := c.later(ctx, flock(5, "g"))
+	eventually(t, "waits", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.files["g"].queue) == 1 })
+	signal := errors.New("a signal")
+	end(signal)
+	assert.ErrorIs(t, <-four, signal)
+	assert.ErrorIs(t, <-five, signal)
+}
+
+// TestNumbers checks that no two owners have one number at a time: the server would
+// take them for one.
+func TestNumbers(t *testing.T) {
+	s := nlm4test.New(t)
+	c := newClient(t, s, nil)
+	set := func(next int32) { c.mu.Lock(); defer c.mu.Unlock(); c.next = next }
+	set(1<<31 - 1)
+	for i := range uint64(3) {
+		c.must(t, request(i+1, at(i, i), true, false))
+	}
+	set(1)
+	c.must(t, request(4, at(4, 4), true, false))
+	set(1<<31 - 1)
+	c.must(t, request(5, at(5, 5), true, false))
+	var numbers []int32
+	for _, a := range s.Log() {
+		numbers = append(numbers, a.Lock.SVID)
+	}
+	assert.Equal(t, []int32{1<<31 - 1, 1, 2, 3, 4}, numbers)
 }
 
 // TestModel makes random requests of several owners without waits, and compares
