@@ -2,6 +2,7 @@ package nfs4server
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -120,7 +121,7 @@ func (f *busyFS) SetAttr(ctx context.Context, c *vfs.Cred, h vfs.Handle, a vfs.S
 //
 // R8881-10.4.3-2.
 func TestReportOfFormerWriter(t *testing.T) {
-	for _, name := range []string{"before the change", "in the change", "for another"} {
+	for _, name := range []string{"before the change", "in the change", "for another", "for another in the change"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fs := &busyFS{FS: mem.New(mem.Options{Size: 1 << 20})}
@@ -134,17 +135,23 @@ func TestReportOfFormerWriter(t *testing.T) {
 				give := func() {
 					require.Equal(t, nfs4.OK, own.close(fhOf(put), opened.StateID))
 					require.Equal(t, nfs4.OK, own.give(put, opened.Delegation.StateID))
-					if name == "for another" {
+					switch name {
+					case "for another":
 						reader.delegated("f")
 						var st nfs4.Status
 						known, st = reader.stat(put)
 						require.Equal(t, nfs4.OK, st)
+					case "for another in the change":
+						again, _ := reader.openFile("f", nfs4.ShareRead, 0)
+						assert.Equal(t, nfs4.DelegateNone, again.Delegation.Type)
 					}
 				}
+				before, st := own.stat(put)
+				require.Equal(t, nfs4.OK, st)
 				h := holder{}
 				h.size.Store(1000)
 				back.getattr = func(ctx context.Context, a nfs4.CBGetAttrArgs) (nfs4.GetAttrRes, error) {
-					if name == "in the change" {
+					if strings.HasSuffix(name, "in the change") {
 						fs.setting = give
 					} else {
 						fs.getting = give
@@ -158,7 +165,10 @@ func TestReportOfFormerWriter(t *testing.T) {
 				again, st := o.stat(put)
 				require.Equal(t, nfs4.OK, st)
 				assert.Equal(t, attrs, again)
-				if name == "for another" {
+				switch name {
+				case "before the change":
+					assert.Equal(t, before, again, "nothing has changed")
+				case "for another":
 					assert.Equal(t, known, again)
 					assert.Zero(t, readerBack.count())
 				}
