@@ -226,6 +226,8 @@ func TestCancel(t *testing.T) {
 		assert.Equal(t, nlm4.Granted, b.cancel(true, 0, 5))
 		assert.Equal(t, nlm4.Denied, b.cancel(true, 0, 5))
 		require.Equal(t, nlm4.Blocked, b.waits(true, 0, 5))
+		assert.Equal(t, nlm4.Granted, b.unlock(0, 4))
+		assert.True(t, g.state.Waits(), "of other bytes")
 		assert.Equal(t, nlm4.Granted, b.unlock(0, 5))
 		assert.False(t, g.state.Waits())
 		require.Equal(t, nlm4.Granted, a.unlock(0, 10))
@@ -295,6 +297,24 @@ func TestUnlockPartMeetsGrant(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestUnlockPartMeetsDelay: an owner that unlocks a part of the bytes for which it waits, while the server cannot lock them
+// yet, is granted them as soon as the server can.
+func TestUnlockPartMeetsDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newDiskRig(t)
+		a, b := g.client("192.0.2.1", "a"), g.client("192.0.2.2", "b")
+		require.Equal(t, nlm4.Granted, a.try(true, 0, 10))
+		require.Equal(t, nlm4.Blocked, b.waits(true, 0, 10))
+		g.disk.fill(true)
+		require.Equal(t, nlm4.Granted, a.unlock(0, 10))
+		synctest.Wait()
+		require.Equal(t, nlm4.Granted, b.unlock(0, 5))
+		g.disk.fill(false)
+		time.Sleep(3 * time.Second)
+		assert.Len(t, g.host("192.0.2.2").grants(), 1)
+	})
 }
 
 // TestUnlockMeetsAttempt: RNLM-CANCEL-2: the server gives back a lock that it has got for a waiting owner, who has unlocked it

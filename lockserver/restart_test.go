@@ -51,6 +51,13 @@ func (d *disk) store(do func()) error {
 
 func (d *disk) Size() int64 { return 0 }
 
+// fill makes the disk full, or makes room.
+func (d *disk) fill(full bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.full = full
+}
+
 // newDiskRig is newRig with a disk.
 func newDiskRig(t testing.TB) *rig {
 	g := &rig{t: t, hosts: newRig(t).hosts, disk: new(disk)}
@@ -181,15 +188,19 @@ func TestSilentInGrace(t *testing.T) {
 		a := g.client("192.0.2.1", "a")
 		h := g.host("192.0.2.1")
 		require.Equal(t, nlm4.Granted, a.try(true, 0, 10))
-		h.set(true)
 		fs := g.realm.Set().List()[0].FS
-		shorter := func(c *nfs4state.Config, _ *Config, _ *realm.Config) { c.Lease = time.Second }
-		g.s.Close()
-		g.start(fs, shorter)
-		require.Equal(t, nlm4.DeniedGrace, a.try(true, 20, 1))
-		time.Sleep(30 * time.Second)
-		g.state.Sweep()
-		assert.Equal(t, nlm4.Granted, a.reclaim(false, true, 0, 10))
+		lease := testLease
+		shorter := func(c *nfs4state.Config, _ *Config, _ *realm.Config) { c.Lease = lease }
+		for _, down := range []bool{false, true} {
+			h.set(down)
+			g.s.Close()
+			lease /= 4
+			g.start(fs, shorter)
+			require.Equal(t, nlm4.DeniedGrace, a.try(true, 20, 1))
+			time.Sleep(lease + time.Second)
+			g.state.Sweep()
+			assert.Equal(t, nlm4.Granted, a.reclaim(false, true, 0, 10), down)
+		}
 		g.s.Close()
 		g.start(fs, shorter)
 		require.Equal(t, nlm4.DeniedGrace, a.try(true, 20, 1))
@@ -281,6 +292,20 @@ func TestReclaimedShares(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.Equal(t, nlm4.Denied, b.share(nlm4.ProcShare, nlm4.Write, 0, false))
 		assert.Equal(t, nlm4.Granted, b.share(nlm4.ProcShare, nlm4.Read, 0, false))
+	})
+}
+
+// TestSharesInGrace: RNLM-GRACE-1: a client that may reclaim nothing but a share waits with new locks until grace is over, and
+// keeps no other client waiting.
+func TestSharesInGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newDiskRig(t)
+		a, b := g.client("192.0.2.1", "a"), g.client("192.0.2.2", "b")
+		require.Equal(t, nlm4.Granted, a.share(nlm4.ProcShare, nlm4.Read, 0, false))
+		g.restart()
+		assert.Equal(t, nlm4.DeniedGrace, a.try(true, 0, 1))
+		assert.Equal(t, nlm4.Granted, b.try(true, 0, 1))
+		assert.Equal(t, nlm4.Granted, a.share(nlm4.ProcShare, nlm4.Read, 0, true))
 	})
 }
 

@@ -2,6 +2,7 @@ package nfs4state
 
 import (
 	"net/netip"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -126,4 +127,50 @@ func TestKeyOf(t *testing.T) {
 	assert.Equal(t, []string{"", "", "", "g"}, keys())
 	want(t, "Release", w.Release(m, other), nfs4.OK)
 	assert.Empty(t, m.client.named)
+}
+
+// TestAsksMeetTurns lets the race detector see an owner that asks again for a lock while its turn comes.
+func TestAsksMeetTurns(t *testing.T) {
+	w := newWorld(manyGoroutines{t})
+	host := newHost(t)
+	a, b := w.machine("a"), w.machine("b")
+	asks := func() *Lock {
+		l := host.on(machineLock(true))
+		l.Tell = func(*Waiting) {}
+		return l
+	}
+	var asking sync.WaitGroup
+	for range 200 {
+		want(t, "LOCK", w.lockStatus(a, asks()), nfs4.OK)
+		want(t, "LOCK", w.lockStatus(b, asks()), nfs4.ErrDenied)
+		asking.Go(func() { w.lockStatus(b, asks()) })
+		want(t, "Release", w.Release(a, machineLock(true)), nfs4.OK)
+		asking.Wait()
+		want(t, "LOCK", w.lockStatus(b, asks()), nfs4.OK)
+		want(t, "Release", w.Release(b, machineLock(true)), nfs4.OK)
+	}
+	host.object("f").local[5] = locks.Exclusive
+	for range 200 {
+		want(t, "LOCK", w.lockStatus(b, asks()), nfs4.ErrDenied)
+		want(t, "LooksAgain", w.LooksAgain(), true)
+	}
+	w.WaitHost()
+}
+
+// TestShareMeetsUse checks that a SHARE does not deny what a call with a special stateid, or of version 3, does now.
+func TestShareMeetsUse(t *testing.T) {
+	w := newWorld(t)
+	m := w.machine("m")
+	share := func(deny uint32) nfs4.Status {
+		return w.Share(m, &Share{Owner: []byte("o"), Key: "f", Access: nfs4.ShareRead, Deny: deny})
+	}
+	use, status := w.BeginSpecial([]byte("f"), nfs4.ShareWrite, false)
+	want(t, "BeginSpecial", status, nfs4.OK)
+	want(t, "SHARE", share(nfs4.ShareWrite), nfs4.ErrDelay)
+	want(t, "SHARE of another mode", share(nfs4.ShareRead), nfs4.OK)
+	want(t, "SHARE", share(nfs4.ShareWrite), nfs4.ErrDelay)
+	_, status = w.BeginSpecial([]byte("f"), nfs4.ShareRead, false)
+	want(t, "BeginSpecial, which the earlier SHARE denies", status, nfs4.ErrLocked)
+	use.End()
+	want(t, "SHARE", share(nfs4.ShareWrite), nfs4.OK)
 }

@@ -14,11 +14,11 @@ import (
 // anybody else does. If it does not ask within a quarter of the lease, the next one is
 // told. That the owner is told is a hint, by which no bytes are kept for the owner.
 type Waiting struct {
-	lock Lock // as asked for
 	name string
 	open *Open
 
 	// State.mu guards these.
+	lock   Lock // as asked for last
 	queued bool
 	asked  time.Duration // the owner was denied the lock last
 	turn   time.Duration // the owner was told, and may come until then; 0: it was not
@@ -123,9 +123,13 @@ func (r *released) frees(f *file) {
 func (s *State) wake(f *file) {
 	s.mu.Lock()
 	told := s.next(f)
+	tell := make([]func(*Waiting), len(told)) // the owner may ask again meanwhile
+	for i, w := range told {
+		tell[i] = w.lock.Tell
+	}
 	s.mu.Unlock()
-	for _, w := range told {
-		w.lock.Tell(w)
+	for i, w := range told {
+		tell[i](w)
 	}
 }
 
@@ -241,7 +245,10 @@ func (s *State) LooksAgain() bool {
 // wait for locks of objects of one storage.
 func (s *State) lookOnHost(storage any, list []*Waiting) {
 	for _, w := range list {
-		if s.lockedOnHost(&w.lock) {
+		s.mu.Lock()
+		a := w.lock
+		s.mu.Unlock()
+		if s.lockedOnHost(&a) {
 			continue
 		}
 		s.mu.Lock()
