@@ -15,6 +15,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/recall"
 	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/mem"
 )
 
 // A fakeWriter is a client of version 4 that changes a file by itself.
@@ -229,5 +230,41 @@ func TestAcquireWritten(t *testing.T) {
 		w.holder.Return()
 		time.Sleep(time.Minute)
 		p.hold("f")
+	})
+}
+
+// A busyFS is a file system in which something happens while attributes are set.
+type busyFS struct {
+	*mem.FS
+	setting func() // once; may be nil
+}
+
+func (f *busyFS) SetAttr(ctx context.Context, c *vfs.Cred, h vfs.Handle, a vfs.SetAttr, ctime *vfs.Time) (vfs.WCC, error) {
+	if do := f.setting; do != nil {
+		f.setting = nil
+		do()
+	}
+	return f.FS.SetAttr(ctx, c, h, a, ctime)
+}
+
+// TestAcquireInReport checks that no client gets a delegation by counters while GETATTR
+// sets the times of a file that a client of version 4 had: the new holder would not learn
+// of these times.
+func TestAcquireInReport(t *testing.T) {
+	fs := &busyFS{FS: mem.New(mem.Options{})}
+	withGrants(t, func(c *Config) { withHolders(c); c.Exports[0].FS = fs }, func(t *testing.T, g *grantRig) {
+		p, other := g.play(), g.play()
+		defer p.leave()
+		defer other.leave()
+		w := fakeWrite(t, g.s.realm, g.hosts["f"], fs)
+		w.report.Changed, w.report.Size = true, 1000
+		fs.setting = func() {
+			w.holder.Return()
+			res, err := other.ask(g.fh["f"], allTypes)
+			assert.NoError(t, err)
+			assert.Equal(t, delegation.StatusRefused, res.Status)
+		}
+		assert.Equal(t, nfs3.OK, p.call(nfs3.ProcGetAttr, &nfs3.HandleArgs{Object: g.fh["f"]}))
+		assert.Nil(t, fs.setting)
 	})
 }
