@@ -75,14 +75,21 @@ func TestDelegationLocal(t *testing.T) {
 	}
 
 	// A client that does not answer delays a process, but not forever.
+	// The process exists before the file is open: a child that begins would close its copy
+	// of the descriptor, and wait for the client to hear of that.
+	late := exec.Command("sh", "-c", "read go; echo late >>f")
+	late.Dir = d.dir
+	begin, err := late.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, late.Start())
 	open, err := os.Open(there)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { see("again"); return leasesOf(t, here) == 1 }, mountLimit, pollEvery, "no delegation is held")
 	m.proc.Signal(unix.SIGSTOP)
 	began, done := time.Now(), make(chan error, 1)
 	go func() {
-		_, err := tryOnHost(d.dir, "echo late >>f")
-		done <- err
+		_, _ = fmt.Fprintln(begin, "go")
+		done <- late.Wait()
 	}()
 	require.Eventually(t, func() bool { return breaking(t, here) }, mountLimit, time.Millisecond, "a process does not wait")
 	require.NoError(t, <-done)
