@@ -3,6 +3,7 @@ package nfs4server
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,14 +81,14 @@ func TestLongNotice(t *testing.T) {
 		g.unlockAll(put, held)
 		synctest.Wait()
 		assert.Empty(t, told)
-		tries := 0
+		var tries atomic.Int32
 		notice := nfs4.CBNotifyLockArgs{Object: fhOf(put), Owner: nfs4.StateOwner{Owner: make([]byte, 300)}}
 		g.s.callbacks.add(&callback{
 			client: g.s.state.Session(g.session).ClientID(), op: nfs4.CBOpNotifyLock, args: &notice, hint: true,
-			wanted: func() bool { tries++; return true },
+			wanted: func() bool { tries.Add(1); return true },
 		})
 		time.Sleep(time.Minute)
-		assert.Equal(t, 1, tries)
+		assert.EqualValues(t, 1, tries.Load())
 		g.file("delegated")
 		d, put := g.delegated("delegated")
 		g.recallBy(g, back, put, d.StateID)
