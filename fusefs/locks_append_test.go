@@ -4,6 +4,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -59,4 +60,26 @@ func TestLocksAppend(t *testing.T) {
 	data, err = os.ReadFile(s.file("log"))
 	require.NoError(t, err)
 	assert.Equal(t, want.String()[:5]+"end", string(data))
+}
+
+// TestLocksAppendPages checks that the kernel does not keep the data of an append as
+// those of another offset.
+func TestLocksAppendPages(t *testing.T) {
+	s, nlm := newServer(t, nil), nlm4test.New(t)
+	put(t, s.file("log"), nil)
+	m, other := s.mount(locking(t, nlm)), s.mount(locking(t, nlm))
+	f, g := open(t, m.file("log"), os.O_WRONLY|os.O_APPEND), open(t, other.file("log"), os.O_WRONLY|os.O_APPEND)
+	page := os.Getpagesize()
+	for i, file := range []*os.File{f, g, f} {
+		require.NoError(t, unix.Flock(int(file.Fd()), unix.LOCK_EX))
+		_, err := file.WriteString(strings.Repeat(string(rune('a'+i)), page))
+		require.NoError(t, err)
+		require.NoError(t, unix.Flock(int(file.Fd()), unix.LOCK_UN))
+	}
+	n := m.table.child(m.table.node(1), "log")
+	require.Eventually(t, func() bool {
+		got := make([]byte, 1)
+		count, _ := m.server.InodeRetrieveCache(n.id, int64(page), got)
+		return count == 0 || got[0] == 'b'
+	}, 10*time.Second, time.Millisecond)
 }
