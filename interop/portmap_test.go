@@ -64,7 +64,7 @@ func asked(t *testing.T) {
 		{"rpcinfo -T udp " + host4 + " 100000", "program 100000 version 4 ready and waiting"},
 		{"rpcinfo -T udp6 " + host6 + " 100000 3", "program 100000 version 3 ready and waiting"},
 		{"rpcinfo -m " + host4, "GETADDR DUMP"},
-		{"rpcinfo -T tcp " + host4 + " 100021", "program 100021 version 4 ready and waiting"},
+		{"rpcinfo -T tcp " + host4 + " 100021 4", "program 100021 version 4 ready and waiting"},
 		{"rpcinfo -T udp " + host4 + " 100021 1", "program 100021 version 1 ready and waiting"},
 		{"rpcinfo -T udp6 " + host6 + " 100024", "program 100024 version 1 ready and waiting"},
 		{"showmount --no-headers -e " + host4, "/x "},

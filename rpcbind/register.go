@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -140,20 +141,41 @@ func lookup(ctx context.Context, c oncrpc.Caller, m RPCB) (RPCB, error) {
 }
 
 // answers reports whether something may answer at the registered address. It
-// returns false only if a TCP port, also under RDMA, refuses connections.
+// returns false only if the host refuses what is sent to the port: a connection,
+// also of a port under RDMA, or a datagram.
 func answers(ctx context.Context, m RPCB) bool {
 	t, a := transportOf(m.Netid), netip.AddrPort{}
 	if t != nil {
 		a, _ = ParseUaddr(m.Addr)
 	}
-	if !a.IsValid() || t.network == "udp" {
+	if !a.IsValid() {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	nc, err := new(net.Dialer).DialContext(ctx, "tcp", a.String()) // 0.0.0.0 is this host
-	if err == nil {
+	network := "tcp"
+	if t.network == "udp" {
+		network = "udp"
+	}
+	nc, err := new(net.Dialer).DialContext(ctx, network, a.String()) // 0.0.0.0 is this host
+	if err == nil && network == "udp" {
+		err = probe(nc)
+	}
+	if nc != nil {
 		nc.Close()
 	}
 	return !errors.Is(err, unix.ECONNREFUSED)
+}
+
+// probe sends a datagram that is too short for a call, and returns the error that the
+// host reports of it.
+func probe(nc net.Conn) error {
+	if _, err := nc.Write([]byte{0}); err != nil {
+		return err
+	}
+	if err := nc.SetReadDeadline(time.Now().Add(probeTime)); err != nil {
+		return err
+	}
+	_, err := nc.Read(make([]byte, 1))
+	return err
 }

@@ -184,6 +184,22 @@ func TestRegisterStale(t *testing.T) {
 	for _, m := range g.registered() {
 		assert.NotEqual(t, gone, m.Addr)
 	}
-	assert.True(t, answers(t.Context(), RPCB{mount, 3, NetidUDP, gone, ""}))
 	assert.True(t, answers(t.Context(), RPCB{mount, 3, "local", "/run/x", ""}))
+}
+
+// TestRegisterUDP checks the same of registrations for UDP.
+func TestRegisterUDP(t *testing.T) {
+	nc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	at := nc.LocalAddr().(*net.UDPAddr).AddrPort()
+	want := Services("udp", netip.AddrPortFrom(any6, 2049), mount, 3)
+	g := &registry{list: []RPCB{{mount, 3, NetidUDP, Uaddr(at), "superuser"}}}
+	h := newHost(t, g)
+	var taken *TakenError
+	require.ErrorAs(t, h.Register(t.Context(), want), &taken)
+	require.NoError(t, nc.Close())
+	require.NoError(t, h.Register(t.Context(), want))
+	for _, m := range g.registered() {
+		assert.NotEqual(t, Uaddr(at), m.Addr)
+	}
 }
