@@ -73,10 +73,10 @@ var Differences = []Difference{
 		"+ write: EACCES",
 		"+ a pipe: false",
 	}, "the kernel opens pipes and devices without a query: a user without both read and write permission sees an empty file that no user may open"},
-	{"flock-and-record", linux4, []string{
+	{"flock-and-record", []string{FUSEOnNFSRDMAD, Linux4OnNFSRDMAD}, []string{
 		"- record lock: ok",
 		"+ record lock: EAGAIN",
-	}, "by version 4, Linux's flock is a byte-range lock of the whole file (flock(2))"},
+	}, "flock is a byte-range lock of the whole file to the server (flock(2))"},
 	{"flock-reader", linux4, []string{
 		"- exclusive, of a reader: ok",
 		"+ exclusive, of a reader: EBADF",
