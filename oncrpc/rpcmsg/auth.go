@@ -12,10 +12,20 @@ const (
 	AuthSys  uint32 = 1
 
 	// AuthGSS is RPCSEC_GSS (RFC 2203), under which a message may be signed or
-	// sealed. No program here serves it, but relayed calls may carry it.
+	// sealed. Package rpcsec serves it: programs see one of the pseudo-flavours
+	// below. Relayed calls may carry it too.
 	AuthGSS uint32 = 6
 
 	authShort uint32 = 2
+)
+
+// The pseudo-flavours of Kerberos 5 (RFC 2623, Section 4.2) name a mechanism
+// together with its service. They are never on the wire of a call, so that a
+// Cred with one of them was verified.
+const (
+	AuthKrb5  uint32 = 390003 // the header is signed
+	AuthKrb5i uint32 = 390004 // arguments and results are signed too
+	AuthKrb5p uint32 = 390005 // arguments and results are encrypted
 )
 
 // The longest authsys_parms (RFC 5531, Appendix A).
@@ -31,11 +41,20 @@ const Nobody = 65534
 
 // A Cred is a call's decoded credential. With AuthNone the ids are Nobody
 // (65534). With AuthSys the ids are the peer's claim and may have any value.
+// With a pseudo-flavour of Kerberos the principal was verified, and the ids are
+// those of its user on this host.
 type Cred struct {
-	Flavor uint32 // AuthNone or AuthSys
+	Flavor uint32 // AuthNone, AuthSys or a pseudo-flavour
 	UID    uint32
 	GID    uint32
 	GIDs   []uint32 // AuthSys: at most 16; valid until the handler returns
+
+	// Principal is the verified name, "" without one.
+	Principal string
+
+	// Anonymous reports that the principal has no user on this host. The ids
+	// are Nobody then, and an export may put its own in their place.
+	Anonymous bool
 }
 
 // An AuthError is an auth_stat (RFC 5531, Section 9), the reason for which a
