@@ -1,6 +1,8 @@
 package oncrpc
 
 import (
+	"context"
+	"encoding/binary"
 	"testing"
 
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
@@ -108,5 +110,21 @@ func TestAuthErrorNames(t *testing.T) {
 	assert.EqualError(t, rpcmsg.AuthBadVerf, "oncrpc: call denied: AUTH_BADVERF (3)")
 	assert.EqualError(t, rpcmsg.AuthRejectedVerf, "oncrpc: call denied: AUTH_REJECTEDVERF (4)")
 	assert.EqualError(t, rpcmsg.AuthTooWeak, "oncrpc: call denied: AUTH_TOOWEAK (5)")
-	assert.EqualError(t, rpcmsg.AuthError(13), "oncrpc: call denied: unnamed (13)")
+	assert.EqualError(t, rpcmsg.AuthCredProblem, "oncrpc: call denied: RPCSEC_GSS_CREDPROBLEM (13)", "R2203-3-1")
+	assert.EqualError(t, rpcmsg.AuthCtxProblem, "oncrpc: call denied: RPCSEC_GSS_CTXPROBLEM (14)", "R2203-3-1")
+	assert.EqualError(t, rpcmsg.AuthError(12), "oncrpc: call denied: unnamed (12)")
+}
+
+// TestVerified checks that a program sees the caller that a Service has
+// verified, and that a pseudo-flavour in a call itself is refused.
+func TestVerified(t *testing.T) {
+	var seen rpcmsg.Cred
+	m := new(Mux)
+	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, _ *Reply) error { seen = c.Cred; return nil }))
+	want := rpcmsg.Cred{Flavor: rpcmsg.AuthKrb5i, UID: 7, GID: 8, GIDs: []uint32{9}, Principal: "alice@TEST.EXAMPLE"}
+	msg := call(1, testProg, 2, 1)
+	assert.Equal(t, rpcmsg.AppendAccepted(nil, 1, rpcmsg.Success), serve(t, m, &Request{Msg: msg, Verified: &want}))
+	assert.Equal(t, want, seen)
+	binary.BigEndian.PutUint32(msg[24:], rpcmsg.AuthKrb5i)
+	assert.Equal(t, rpcmsg.AppendAuthError(nil, 1, rpcmsg.AuthBadCred), serve(t, m, &Request{Msg: msg}))
 }

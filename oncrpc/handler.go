@@ -55,9 +55,16 @@ type Request struct {
 
 	Peer *Peer
 
+	// Verified is the caller, if a Service has verified it and has taken its
+	// credential and verifier out of Msg. Nil means that Msg has the credential.
+	Verified *rpcmsg.Cred
+
 	// MaxReply is the length in bytes of the longest RPC reply message, its
 	// data item included, that the transport can carry back for this call.
 	MaxReply int
+
+	// MaxWhole is the same for a reply with Reply.Whole set.
+	MaxWhole int
 
 	// ItemRooms are the bytes that only data items can use: the longest first
 	// item, the longest second, and so on. The items without a room, or with
@@ -114,6 +121,10 @@ type Reply struct {
 
 	// More are further data items of the results, in order. See AddItem.
 	More []Part
+
+	// Whole forbids the transport to carry data items apart from the rest: the
+	// results are signed or encrypted as a whole (RFC 8166, Section 8.2.2.3).
+	Whole bool
 
 	// NoReplay forbids a replay.Cache to keep the reply: the call was put off,
 	// and may be executed if the client sends it again.

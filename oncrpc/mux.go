@@ -126,7 +126,9 @@ func (m *Mux) serve(ctx context.Context, req *Request, rep *Reply, c *pooledCall
 	if h.Proc == 0 { // needs no identity (RFC 5531, Section 12.1)
 		return noItem(req)
 	}
-	if c.Cred, err = rpcmsg.DecodeCred(h.Cred, h.Verf, &c.gids); err != nil {
+	if req.Verified != nil {
+		c.Cred = *req.Verified
+	} else if c.Cred, err = rpcmsg.DecodeCred(h.Cred, h.Verf, &c.gids); err != nil {
 		return err
 	}
 	c.Args = r

@@ -38,7 +38,7 @@ func (c *tcpConn) newCall() *tcpCall {
 		cl.lend, cl.more, cl.hold, cl.step = cl.lendItem, cl.lendMore, cl.holdHead, cl.stepAside
 	}
 	cl.conn = c
-	cl.request = Request{Peer: &c.peer, MaxReply: c.in.max}
+	cl.request = Request{Peer: &c.peer, MaxReply: c.in.max, MaxWhole: c.in.max}
 	cl.reply = Reply{Head: cl.head, Lend: cl.lend, LendMore: cl.more, Hold: cl.hold, Aside: cl.step}
 	return cl
 }

@@ -114,7 +114,7 @@ func (p *Packets) answer(s Service, call []byte, local netip.Addr, from netip.Ad
 		Addr:    netip.AddrPortFrom(from.Addr().Unmap(), from.Port()),
 		Local:   netip.AddrPortFrom(local.Unmap(), p.at.Port()),
 	}
-	req := Request{Msg: call, Peer: &peer, MaxReply: MaxPacket}
+	req := Request{Msg: call, Peer: &peer, MaxReply: MaxPacket, MaxWhole: MaxPacket}
 	var rep Reply
 	if !s.Serve(p.ctx, &req, &rep) {
 		return

@@ -108,7 +108,7 @@ func (cl *call) serve() {
 // execute calls the handler for the reply, and reports whether there is one.
 func (cl *call) execute() (answer bool) {
 	c, p := cl.conn, &cl.plan
-	cl.req.Peer, cl.req.MaxReply, cl.req.ItemRooms = &c.peer, p.room, p.rooms
+	cl.req.Peer, cl.req.MaxReply, cl.req.ItemRooms, cl.req.MaxWhole = &c.peer, p.room, p.rooms, p.room
 	if len(p.rooms) > 0 {
 		cl.req.MaxReply += p.rooms[0]
 	}

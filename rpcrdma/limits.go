@@ -72,6 +72,10 @@ const (
 	// some microseconds.
 	shortReply = 32 << 10
 
+	// shortSealed is how many bytes of a call, and of room for its reply, may be
+	// signed or encrypted on a connection's reader.
+	shortSealed = 4 << 10
+
 	// minMapped is the least room, in bytes, for a reply's data item that may
 	// be in a mapping.
 	minMapped = 64 << 10

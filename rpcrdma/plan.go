@@ -140,9 +140,10 @@ func (cl *call) planReply() error {
 // itemChunk returns the Write chunk for a data item of the reply, counted from
 // 0, or nil if the item goes with the rest. A Write list has one chunk per
 // result, in order, and an empty chunk asks for its result inline (RFC 8166,
-// Sections 4.3.2.1 and 4.3.2.3; RFC 8267, Section 6.4.1).
+// Sections 4.3.2.1 and 4.3.2.3; RFC 8267, Section 6.4.1). Whole results go with
+// the rest (RFC 8166, Section 8.2.2.3).
 func (cl *call) itemChunk(i int) chunks.Chunk {
-	if lists := &cl.hdr.Lists; i < lists.Writes() && len(lists.Write(i)) > 0 {
+	if lists := &cl.hdr.Lists; !cl.rep.Whole && i < lists.Writes() && len(lists.Write(i)) > 0 {
 		return lists.Write(i)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
@@ -88,6 +89,8 @@ func (r *reader) takes(cl *call) *callKind {
 	}
 	form := 0
 	switch {
+	case cl.mayBeSealed() && max(p.room, len(cl.body)) > shortSealed:
+		return nil
 	case p.replyNeed > shortReply && !r.mayMap(cl):
 		return nil
 	case len(p.reads) > 0:
@@ -105,6 +108,12 @@ func (r *reader) takes(cl *call) *callKind {
 		return nil
 	}
 	return k
+}
+
+// mayBeSealed reports whether the call's arguments and results may be signed or
+// encrypted.
+func (cl *call) mayBeSealed() bool {
+	return binary.BigEndian.Uint32(cl.body[24:]) == rpcmsg.AuthGSS // Section 9 of RFC 5531
 }
 
 // serveShort answers a call that the reader takes.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 	"github.com/stretchr/testify/assert"
@@ -75,6 +76,16 @@ func TestReaderServes(t *testing.T) {
 		q.call(msg(chunks.Lists{Reads: q.reads(40, []byte("data"))}), rpcCall(testXID, ""))
 		assert.Len(t, q.answers(), 2)
 		assert.EqualValues(t, 2, within.Load(), "the dispatcher's, and when the chunk has come")
+
+		gss := rpcCall(testXID, "")
+		binary.BigEndian.PutUint32(gss[24:], rpcmsg.AuthGSS)
+		for _, n := range []int{shortSealed, shortSealed + 1} {
+			l = chunks.Lists{HasReply: true}
+			l.Reply, _ = q.writable(n)
+			q.call(msg(l), gss)
+			assert.Len(t, q.answers(), 1)
+			assert.EqualValues(t, 3, within.Load(), "room for %d bytes that may be encrypted", n)
+		}
 	})
 }
 

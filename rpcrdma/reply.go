@@ -112,6 +112,9 @@ func (cl *call) appendRest(v [][]byte, head []byte) [][]byte {
 // 6.4.1).
 func (cl *call) writeItems() {
 	items := cl.items()
+	if cl.rep.Whole {
+		items = 0
+	}
 	for i := range cl.hdr.Lists.Writes() {
 		var item []byte
 		if i < items {

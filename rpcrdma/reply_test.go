@@ -37,6 +37,7 @@ func TestReplyForms(t *testing.T) {
 	const pad3 = "\x00\x00\x00"
 	for _, tt := range []struct {
 		name   string
+		whole  bool
 		item   []byte
 		writes [][]int // segment lengths of the Write chunks offered
 		reply  []int   // of the Reply chunk; nil: none
@@ -110,9 +111,23 @@ func TestReplyForms(t *testing.T) {
 			name: "Reply chunk of no segments", item: short, reply: []int{},
 			proc: wire.Msg, body: "len " + string(short) + pad3,
 		},
+		{
+			name: "R2203-RDMA-5 whole, Write chunk unused", whole: true, item: short, writes: [][]int{{4096}}, tail: "tail",
+			proc: wire.Msg, body: "len " + string(short) + pad3 + "tail", wrote: [][]uint32{{0}},
+		},
+		{
+			name: "R8166-8.2.2.3-1 R2203-RDMA-1 whole, Write and Reply chunk", whole: true, item: long, writes: [][]int{{4096}}, reply: []int{5000},
+			proc: wire.NoMsg, stream: "len " + string(long) + pad3, wrote: [][]uint32{{0}}, filled: []uint32{4032},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			serve(t, &Server{Handler: results("len ", tt.item, tt.tail), Log: testLog(t)}, func(t *testing.T, r *rig) {
+			handler := results("len ", tt.item, tt.tail)
+			whole := service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+				rep.Whole = tt.whole
+				assert.LessOrEqual(t, req.MaxWhole, 8000+24, "the Write chunk has no part in it")
+				return handler.Serve(ctx, req, rep)
+			})
+			serve(t, &Server{Handler: whole, Log: testLog(t)}, func(t *testing.T, r *rig) {
 				q := r.dialLinux()
 				var l chunks.Lists
 				var offered []chunks.Chunk

@@ -26,6 +26,8 @@ var zeros [3]byte
 // keyOf returns the key of a call. Length and checksum are those of the message
 // as RFC 5531 defines it, with the data item and its padding in their place: a
 // retransmission may come by another transport, or in another form of RFC 8166.
+// A verified caller counts by its name, because its credential and verifier
+// differ in each transmission (RFC 2203, Section 5.3.3.1).
 func (c *Cache) keyOf(req *oncrpc.Request, p rpcmsg.Procedure) cacheKey {
 	pos := len(req.Msg)
 	if req.Item != nil {
@@ -34,6 +36,12 @@ func (c *Cache) keyOf(req *oncrpc.Request, p rpcmsg.Procedure) cacheKey {
 	parts := [...][]byte{req.Msg[:pos], req.Item, zeros[:xdr.Pad(len(req.Item))], req.Msg[pos:]}
 	var sum maphash.Hash
 	sum.SetSeed(c.seed)
+	if v := req.Verified; v != nil {
+		var flavor [4]byte
+		binary.BigEndian.PutUint32(flavor[:], v.Flavor)
+		_, _ = sum.Write(flavor[:])
+		_, _ = sum.WriteString(v.Principal)
+	}
 	length, left := 0, summed
 	for _, part := range parts {
 		length += len(part)

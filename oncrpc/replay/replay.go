@@ -43,7 +43,8 @@ type Config struct {
 //
 // Two calls are the same if they have the same client address (with any port),
 // XID, program, version, procedure, length, and checksum of their first 512
-// bytes, which include the credential.
+// bytes, which include the credential. If the caller is verified, the checksum
+// has its flavour and name in place of the credential.
 //
 // A call whose reply is kept does not end with its connection, because the
 // client will ask for its outcome again. The context of such calls is the

@@ -141,6 +141,25 @@ func TestReplayForms(t *testing.T) {
 	assert.NotEqual(t, c.keyOf(long, rpcmsg.Procedure{}), c.keyOf(longer, rpcmsg.Procedure{}), "the length counts beside what is summed")
 }
 
+// TestReplayVerified checks that verified callers have replies of their own, by
+// flavour and name.
+func TestReplayVerified(t *testing.T) {
+	m := new(maker)
+	c := newReplay(t, m, Config{})
+	by := func(flavor uint32, principal string) *oncrpc.Request {
+		req := madeBy("192.0.2.1:700", 9, nil)
+		req.Verified = &rpcmsg.Cred{Flavor: flavor, Principal: principal}
+		return req
+	}
+	for i, req := range []*oncrpc.Request{
+		madeBy("192.0.2.1:700", 9, nil), by(rpcmsg.AuthKrb5, "a@X"), by(rpcmsg.AuthKrb5, "b@X"), by(rpcmsg.AuthKrb5i, "a@X"),
+	} {
+		for range 2 {
+			assert.Equal(t, made(9, uint32(1+i)), answerOf(c, t.Context(), req), "R2203-5.3.3.1-6")
+		}
+	}
+}
+
 // TestReplayRunning checks that a retry of a running call is answered together
 // with the call, even if the connection of the first try has ended.
 func TestReplayRunning(t *testing.T) {

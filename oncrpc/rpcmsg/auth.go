@@ -68,6 +68,10 @@ const (
 	AuthBadVerf      AuthError = 3 // the verifier is broken
 	AuthRejectedVerf AuthError = 4 // the verifier is too old, or was seen before
 	AuthTooWeak      AuthError = 5 // the flavour is refused for security reasons
+
+	// RFC 2203, Section 3: the caller must make a new context.
+	AuthCredProblem AuthError = 13 // the server does not have the context
+	AuthCtxProblem  AuthError = 14 // the context is of no more use
 )
 
 // Error names the auth_stat.
@@ -75,7 +79,7 @@ func (e AuthError) Error() string {
 	return fmt.Sprintf("oncrpc: call denied: %s (%d)", e.Name(), uint32(e))
 }
 
-// Name returns the name that RFC 5531 uses, or "unnamed".
+// Name returns the name that RFC 5531 or RFC 2203 uses, or "unnamed".
 func (e AuthError) Name() string {
 	switch e {
 	case AuthBadCred:
@@ -88,6 +92,10 @@ func (e AuthError) Name() string {
 		return "AUTH_REJECTEDVERF"
 	case AuthTooWeak:
 		return "AUTH_TOOWEAK"
+	case AuthCredProblem:
+		return "RPCSEC_GSS_CREDPROBLEM"
+	case AuthCtxProblem:
+		return "RPCSEC_GSS_CTXPROBLEM"
 	}
 	return "unnamed"
 }
