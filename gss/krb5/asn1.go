@@ -1,0 +1,3 @@
+package krb5
+
+const tagApplication0 = 0x60
