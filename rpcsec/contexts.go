@@ -1,0 +1,168 @@
+package rpcsec
+
+import (
+	"container/heap"
+	"container/list"
+	"crypto/rand"
+	"sync"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/gss"
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
+)
+
+// A handle names a context.
+type handle [handleLen]byte
+
+// An established is a context of the server's. It belongs to the server, not to
+// the connection on which it was made.
+type established struct {
+	gss.Context
+	handle    handle
+	principal gss.Principal
+	name      string // of the principal, for people and the replay cache
+	end       time.Time
+	seqs      sequence
+
+	// The table's lock guards the fields below.
+	calls int // under way
+	owner *party
+	place *list.Element // in owner.contexts; nil: removed from the table
+}
+
+// A table has the contexts of a server, up to a bound. Above that, the party with
+// the most contexts loses the one that no call has used for longest.
+type table struct {
+	max int
+
+	mu       sync.Mutex
+	contexts map[handle]*established
+	parties  map[fairshare.Name]*party
+	largest  parties
+	evicted  uint64
+}
+
+// A party is the contexts that were made from one address.
+type party struct {
+	name     fairshare.Name
+	contexts *list.List // of *established, the least recently used first
+	place    int        // in table.largest
+}
+
+func newTable(limit int) *table {
+	return &table{max: limit, contexts: make(map[handle]*established), parties: make(map[fairshare.Name]*party)}
+}
+
+// add enters a context under a new handle. It returns false if the table is full
+// of contexts in use.
+func (t *table) add(k *established, by fairshare.Name) bool {
+	_, _ = rand.Read(k.handle[:]) // never fails
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.contexts) >= t.max && !t.evictLocked() {
+		return false
+	}
+	p := t.parties[by]
+	if p == nil {
+		p = &party{name: by, contexts: list.New()}
+		t.parties[by] = p
+		heap.Push(&t.largest, p)
+	}
+	k.owner, k.place = p, p.contexts.PushBack(k)
+	heap.Fix(&t.largest, p.place)
+	t.contexts[k.handle] = k
+	return true
+}
+
+// evictLocked removes a context that is not in use.
+func (t *table) evictLocked() bool {
+	for e := t.largest[0].contexts.Front(); e != nil; e = e.Next() {
+		if k := e.Value.(*established); k.calls == 0 {
+			t.removeLocked(k)
+			t.evicted++
+			return true
+		}
+	}
+	return false
+}
+
+// removeLocked removes a context, unless it has been removed.
+func (t *table) removeLocked(k *established) {
+	if k.place == nil {
+		return
+	}
+	p := k.owner
+	p.contexts.Remove(k.place)
+	k.place = nil
+	delete(t.contexts, k.handle)
+	heap.Fix(&t.largest, p.place)
+	if p.contexts.Len() == 0 {
+		heap.Remove(&t.largest, p.place)
+		delete(t.parties, p.name)
+	}
+}
+
+// take returns the context of a handle, for a call that must give it back, or
+// nil.
+func (t *table) take(h []byte) *established {
+	if len(h) != handleLen {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k := t.contexts[handle(h)]
+	if k != nil {
+		k.calls++
+		k.owner.contexts.MoveToBack(k.place)
+	}
+	return k
+}
+
+// give ends the use of a context by a call.
+func (t *table) give(k *established) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k.calls--
+}
+
+// remove forgets a context. Calls that have it go on. It returns false if the
+// context was gone.
+func (t *table) remove(k *established) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	was := k.place != nil
+	t.removeLocked(k)
+	return was
+}
+
+// held returns how many contexts there are, and how many were evicted.
+func (t *table) held() (n int, evicted uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.contexts), t.evicted
+}
+
+// parties is a heap (package container/heap) of the parties, the one with the
+// most contexts first.
+type parties []*party
+
+func (h parties) Len() int           { return len(h) }
+func (h parties) Less(i, j int) bool { return h[i].contexts.Len() > h[j].contexts.Len() }
+func (h parties) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i, j
+}
+
+func (h *parties) Push(x any) {
+	p := x.(*party)
+	p.place = len(*h)
+	*h = append(*h, p)
+}
+
+func (h *parties) Pop() any {
+	last := len(*h) - 1
+	p := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return p
+}

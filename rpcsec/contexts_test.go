@@ -1,0 +1,86 @@
+package rpcsec
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
+)
+
+// TestManyContexts checks that 70,000 contexts leave 65,536, without those in use,
+// and that a party with many displaces only its own.
+func TestManyContexts(t *testing.T) {
+	table := newTable(defaultMaxContexts)
+	party := func(i int) fairshare.Name { return fairshare.PartyOfIP(netip.AddrFrom4([4]byte{192, 0, 2, byte(i)})) }
+	add := func(i int) *established {
+		k := new(established)
+		require.True(t, table.add(k, party(i)))
+		return k
+	}
+	var small []*established
+	for range 10 {
+		small = append(small, add(1))
+	}
+	used, lately := add(2), add(2)
+	require.Same(t, used, table.take(used.handle[:]))
+	var last *established
+	for i := range 70000 - 12 {
+		last = add(2)
+		if i == 60000 {
+			require.Same(t, lately, table.take(lately.handle[:]))
+			table.give(lately)
+		}
+	}
+	n, evicted := table.held()
+	assert.Equal(t, 65536, n, "R2203-5.4-2")
+	assert.EqualValues(t, 70000-65536, evicted)
+	for _, k := range append(small, used, lately, last) {
+		assert.NotNil(t, table.take(k.handle[:]))
+	}
+	table.give(used)
+
+	full := newTable(2)
+	for range 2 {
+		k := new(established)
+		require.True(t, full.add(k, party(1)))
+		full.take(k.handle[:])
+	}
+	assert.False(t, full.add(new(established), party(2)), "all are in use")
+}
+
+// TestTable checks the table's counts under random use.
+func TestTable(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	table := newTable(50)
+	all := []*established{new(established)} // unknown
+	for range 5000 {
+		party := fairshare.PartyOfIP(netip.AddrFrom4([4]byte{192, 0, 2, byte(min(rng.IntN(20), rng.IntN(20)))}))
+		k := new(established)
+		switch rng.IntN(3) {
+		case 0, 1:
+			require.True(t, table.add(k, party))
+			all = append(all, k)
+		default:
+			k = all[rng.IntN(len(all))]
+			if known := table.take(k.handle[:]); known != nil {
+				table.give(k)
+				require.True(t, table.remove(k))
+			}
+			require.False(t, table.remove(k))
+		}
+		held := 0
+		require.Len(t, table.parties, len(table.largest))
+		for i, p := range table.largest {
+			require.Equal(t, i, p.place)
+			require.Same(t, p, table.parties[p.name])
+			require.LessOrEqual(t, p.contexts.Len(), table.largest[0].contexts.Len())
+			held += p.contexts.Len()
+		}
+		require.Len(t, table.contexts, held)
+		require.LessOrEqual(t, held, 50)
+	}
+}

@@ -1,0 +1,30 @@
+package rpcsec
+
+import "time"
+
+// Limits of our own.
+const (
+	// window is how many of the newest sequence numbers of a context may be under
+	// way. It is larger than the calls of all of a client's connections, because
+	// a call below it is dropped (RFC 2203, Section 5.3.3.1).
+	window = 2048
+
+	// defaultMaxContexts bounds the contexts. Each takes some KiB.
+	defaultMaxContexts = 65536
+
+	// handleLen is the length in bytes of a context's handle. Handles are random,
+	// so that nobody guesses the handle of another's context.
+	handleLen = 16
+
+	// maxAccepts bounds the tokens of unknown initiators that are being examined,
+	// which takes much more time than a call.
+	maxAccepts = 64
+
+	// maxToken is the length in bytes of the longest token: a ticket with the
+	// many groups of its user.
+	maxToken = 64 << 10
+
+	// skew is how long a context outlives its credential: clocks differ by up to
+	// that much.
+	skew = 5 * time.Minute
+)

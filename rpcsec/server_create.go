@@ -1,0 +1,123 @@
+package rpcsec
+
+import (
+	"context"
+	"errors"
+
+	"github.com/nfsrdma/nfsrdma/gss"
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// create answers a creation call (RFC 2203, Section 5.2). Its answer is never
+// CREDPROBLEM or CTXPROBLEM (Section 5.2.3.2).
+func (c *call) create(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) (answer bool) {
+	switch {
+	case c.header.Proc != 0 || c.cred.proc == procInit && len(c.cred.handle) > 0:
+		return c.deny(rep, rpcmsg.AuthBadCred)
+	case c.header.Verf.Flavor != rpcmsg.AuthNone:
+		return c.deny(rep, rpcmsg.AuthBadVerf)
+	}
+	token := c.args.Opaque(maxToken)
+	if c.args.Done() != nil {
+		return c.accept(rep, rpcmsg.GarbageArgs)
+	}
+	if exists, answer := c.exists(ctx, req, rep); !exists {
+		return answer
+	}
+	res, k, err := c.establish(ctx, req.Peer, token)
+	if err != nil { // the connection has ended
+		return false
+	}
+	return c.created(req, rep, &res, k)
+}
+
+// exists asks the Service behind the server whether the call's program and
+// version exist, by a call of their procedure 0. If they do not, rep is the
+// answer.
+func (c *call) exists(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) (exists, answer bool) {
+	var null [plainHeader]byte
+	c.req = oncrpc.Request{Msg: null[:], Peer: req.Peer, MaxReply: req.MaxWhole, MaxWhole: req.MaxWhole}
+	c.putHeader(c.req.Msg)
+	answer = c.server.next.Serve(ctx, &c.req, rep)
+	exists = answer && len(rep.Head) == rpcmsg.AcceptedLen && isSuccess(rep.Head)
+	if exists {
+		rep.Head = rep.Head[:0]
+	}
+	return exists, answer
+}
+
+// establish makes a context of an initiator's token. Without a context, the
+// result says why. An error means that nobody waits for the result.
+func (c *call) establish(ctx context.Context, peer *oncrpc.Peer, token []byte) (initResult, *established, error) {
+	s := c.server
+	if c.cred.proc == procContinueInit { // an Acceptor needs one token
+		s.counts.refused.Add(1)
+		return initResult{major: gss.NoContext}, nil, nil
+	}
+	by := fairshare.PartyOfIP(peer.Addr.Addr())
+	if err := s.accepts.Acquire(ctx, by); err != nil {
+		return initResult{}, nil, err
+	}
+	made, err := s.cfg.Acceptor.Accept(ctx, token, nil)
+	s.accepts.Give(by)
+	if err != nil {
+		return c.refused(peer, err), nil, nil
+	}
+	k := &established{
+		Context: made.Context, principal: made.Principal, name: nameOf(made.Principal),
+		end: made.Context.Expires().Add(skew),
+	}
+	res := initResult{major: gss.Complete, window: window, token: made.Token}
+	if c.verifier, err = k.AppendMIC(c.verifier[:0], c.bench.number(window)); err != nil {
+		return c.refused(peer, err), nil, nil
+	}
+	if !s.contexts.add(k, by) {
+		return c.refused(peer, errFull), nil, nil
+	}
+	res.handle = k.handle[:]
+	s.counts.made.Add(1)
+	return res, k, nil
+}
+
+// errFull means that calls use all contexts.
+var errFull = errors.New("rpcsec: all contexts are in use")
+
+// refused is the result without a context: handle and token are empty (RFC 2203,
+// Section 5.2.3.1).
+func (c *call) refused(peer *oncrpc.Peer, err error) initResult {
+	c.server.counts.refused.Add(1)
+	res := initResult{major: gss.Failure}
+	var e *gss.Error
+	if errors.As(err, &e) && e.Major != gss.Complete && e.Major != gss.ContinueNeeded {
+		res.major, res.minor = e.Major, e.Minor
+	}
+	c.server.log.Warn("security context refused", "peer", peer, "err", err)
+	return res
+}
+
+// created makes the reply to a creation call. k is nil without a context.
+func (c *call) created(req *oncrpc.Request, rep *oncrpc.Reply, res *initResult, k *established) (answer bool) {
+	n := rpcmsg.AcceptedLen + res.len()
+	if k != nil {
+		n += len(c.verifier) + xdr.Pad(len(c.verifier))
+	}
+	if n > req.MaxWhole {
+		if k != nil {
+			c.server.contexts.remove(k)
+		}
+		return c.accept(rep, rpcmsg.SystemErr)
+	}
+	b := rpcmsg.AppendReply(rep.Head, c.header.XID, rpcmsg.MsgAccepted)
+	if k != nil {
+		b = xdr.AppendUint32(b, rpcmsg.AuthGSS)
+		b = xdr.AppendOpaque(b, c.verifier)
+	} else {
+		b = xdr.AppendUint32(b, rpcmsg.AuthNone)
+		b = xdr.AppendUint32(b, 0)
+	}
+	rep.Head = res.appendTo(xdr.AppendUint32(b, rpcmsg.Success))
+	return true
+}

@@ -1,0 +1,217 @@
+package rpcsec
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+var services = []uint32{serviceNone, serviceIntegrity, servicePrivacy}
+
+// TestServices checks calls of all services with results of all forms and sizes:
+// the program sees plain arguments and the caller, and nothing of an encrypted
+// call or reply is in clear.
+func TestServices(t *testing.T) {
+	r := newRig(t, ServerConfig{})
+	u := r.login("alice 1")
+	xid := uint32(100)
+	for _, service := range services {
+		for _, n := range []int{0, 1, 2, 3, 4, 5, 100, 5000, 70001, 1<<20 - 700} {
+			for _, proc := range []uint32{procHead, procEcho, procMore} {
+				if proc == procMore && n > 1<<19-1000 {
+					continue
+				}
+				t.Run(fmt.Sprintf("%d/%d/%d", service, proc, n), func(t *testing.T) {
+					xid++
+					data := bytes.Repeat([]byte("plain data"), n/10+1)[:n]
+					msg := u.call(xid, proc, service, opaque(data))
+					if service == servicePrivacy && n >= 100 {
+						assert.NotContains(t, string(msg), "plain data")
+					}
+					reply := r.send(msg)
+					if service == servicePrivacy && n >= 100 {
+						assert.NotContains(t, string(reply), "plain data", "R2203-5.3.2.3-1")
+					}
+					stat, results := u.results(reply, xid, u.seq, service)
+					require.EqualValues(t, rpcmsg.Success, stat)
+					want := opaque(data)
+					switch proc {
+					case procEcho:
+						want = append(want, echoTail...)
+					case procMore:
+						want = append(append(want, want...), echoTail...)
+					}
+					assert.True(t, bytes.Equal(want, results), "R2203-5.3.2.1-1, R2203-5.3.2.2-1")
+					assert.Equal(t, service == serviceNone, r.program.mappable, "no mapping is signed")
+					assert.Equal(t, rpcmsg.Cred{
+						Flavor: 390002 + service, UID: 1001, GID: 100, GIDs: []uint32{7, 8}, Principal: "alice@TEST.EXAMPLE",
+					}, r.program.seen)
+				})
+			}
+		}
+	}
+	for _, n := range r.Stats().Calls {
+		assert.NotZero(t, n)
+	}
+}
+
+// TestNull checks that gss_proc DATA with procedure 0 is an ordinary NULL.
+func TestNull(t *testing.T) {
+	r := newRig(t, ServerConfig{})
+	u := r.login("alice 1")
+	for _, service := range services {
+		stat, results := u.results(r.send(u.call(7, 0, service, nil)), 7, u.seq, service)
+		assert.Zero(t, stat, "R2203-5-2")
+		assert.Empty(t, results)
+	}
+}
+
+// TestPasses checks that calls of other flavours pass unchanged.
+func TestPasses(t *testing.T) {
+	r := newRig(t, ServerConfig{})
+	msg := append(words(7, 0, 2, testProg, testVers, procHead, 0, 0, 0, 0), opaque([]byte("data"))...)
+	assert.Equal(t, append(rpcmsg.AppendAccepted(nil, 7, rpcmsg.Success), opaque([]byte("data"))...), r.send(msg))
+	assert.True(t, r.program.mappable)
+	assert.Nil(t, r.send(msg[:11]))
+	assert.Equal(t, Stats{}, r.Stats())
+}
+
+// TestAnonymous checks the callers without a user, and those whose user cannot be
+// found at present.
+func TestAnonymous(t *testing.T) {
+	r := newRig(t, ServerConfig{})
+	u := r.login("host/client@x 1")
+	stat, _ := u.results(r.send(u.call(7, procHead, serviceNone, opaque(nil))), 7, u.seq, serviceNone)
+	assert.Zero(t, stat)
+	assert.Equal(t, rpcmsg.Cred{
+		Flavor: 390003, UID: rpcmsg.Nobody, GID: rpcmsg.Nobody, Principal: `host/client\@x@TEST.EXAMPLE`, Anonymous: true,
+	}, r.program.seen)
+	u = r.login("broken 1")
+	stat, _ = u.results(r.send(u.call(7, procHead, servicePrivacy, opaque(nil))), 7, u.seq, servicePrivacy)
+	assert.EqualValues(t, rpcmsg.SystemErr, stat)
+}
+
+// TestBodyItem checks that a signed or encrypted call with a data item apart is
+// not executed, and that one whose header is signed is.
+func TestBodyItem(t *testing.T) {
+	r := newRig(t, ServerConfig{})
+	u := r.login("alice 1")
+	for _, service := range services {
+		for _, places := range []bool{false, true} {
+			msg := u.call(7, procHead, service, opaque([]byte("item")))
+			head := len(msg) - 4
+			req := &oncrpc.Request{Msg: msg[:head:head], Item: []byte("item"), ItemPos: head, Peer: &r.peer, MaxReply: 4096, MaxWhole: 4096}
+			if places {
+				req.Msg, req.Item = append(req.Msg, "item"...), nil
+				req.Places = []xdr.Place{{Pos: head, Len: 4}}
+			}
+			stat, results := u.results(r.serve(req), 7, u.seq, serviceNone)
+			if service == serviceNone {
+				assert.Zero(t, stat, "R2203-RDMA-2")
+				assert.Equal(t, opaque([]byte("item")), results)
+			} else {
+				assert.EqualValues(t, rpcmsg.GarbageArgs, stat, "R2203-RDMA-1")
+			}
+		}
+	}
+}
+
+// TestRetry checks that the retry of an executed call, with a new sequence number,
+// gets the kept reply under a verifier of its own.
+func TestRetry(t *testing.T) {
+	for _, service := range services {
+		r := newRig(t, ServerConfig{})
+		u, other := r.login("alice 1"), r.login("bob 1")
+		for range 3 {
+			stat, results := u.results(r.send(u.call(7, procMake, service, opaque([]byte("data")))), 7, u.seq, service)
+			assert.Zero(t, stat)
+			assert.Equal(t, words(1), results, "R2203-5.3.3.1-6")
+		}
+		u2 := r.login("alice 2")
+		_, results := u2.results(r.send(u2.call(7, procMake, service, opaque([]byte("data")))), 7, u2.seq, service)
+		assert.Equal(t, words(1), results, "in a new context of the same principal")
+		_, results = other.results(r.send(other.call(7, procMake, service, opaque([]byte("data")))), 7, other.seq, service)
+		assert.Equal(t, words(2), results, "another's call")
+	}
+}
+
+// TestDestroy checks the end of a context by its client.
+func TestDestroy(t *testing.T) {
+	r := newRig(t, ServerConfig{})
+	u := r.login("alice 1")
+	forged := u.header(7, 0, procDestroy, 1, serviceIntegrity)
+	forged[len(forged)-5] ^= 1
+	assert.Equal(t, rpcmsg.AuthCredProblem, denied(r.send(forged)), "R2203-5.4-1")
+	assert.Equal(t, rpcmsg.AuthBadCred, denied(r.send(u.header(7, procHead, procDestroy, 1, serviceNone))))
+	unknown := words(7, 0, 2, testProg+1, testVers, 0, 6, uint32(20+len(u.handle)), 1, procDestroy, 2, 1)
+	unknown = xdr.AppendOpaque(unknown, u.handle)
+	mic, _ := u.ctx.AppendMIC(nil, [][]byte{unknown})
+	stat, _ := u.results(r.send(xdr.AppendOpaque(append(unknown, words(6)...), mic)), 7, 2, serviceNone)
+	assert.EqualValues(t, rpcmsg.ProgUnavail, stat)
+	for i, service := range services {
+		u := r.login(fmt.Sprint("alice ", 10+i))
+		destroy := u.header(8, 0, procDestroy, 5, service)
+		stat, results := u.results(r.send(bytes.Clone(destroy)), 8, 5, serviceNone)
+		assert.Zero(t, stat, "R2203-5.4-1")
+		assert.Empty(t, results)
+		assert.Equal(t, rpcmsg.AuthCredProblem, denied(r.send(u.call(9, procHead, serviceNone, opaque(nil)))), "R2203-5.4-1, forgotten")
+	}
+	assert.EqualValues(t, 3, r.Stats().Destroyed)
+	assert.Equal(t, 1, r.Stats().Contexts)
+	assert.Zero(t, r.program.executed.Load())
+}
+
+// TestExpiry checks that a context lives five minutes longer than its credential.
+func TestExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, ServerConfig{})
+		r.acceptor.life = time.Hour
+		u := r.login("alice 1")
+		time.Sleep(time.Hour + 5*time.Minute)
+		assert.Zero(t, denied(r.send(u.call(7, procHead, serviceNone, opaque(nil)))))
+		time.Sleep(time.Nanosecond)
+		assert.Equal(t, rpcmsg.AuthCtxProblem, denied(r.send(u.call(7, procHead, serviceNone, opaque(nil)))), "R2203-5.3.3.3-2")
+		assert.Equal(t, rpcmsg.AuthCredProblem, denied(r.send(u.call(7, procHead, serviceNone, opaque(nil)))), "forgotten")
+		assert.EqualValues(t, 1, r.Stats().Expired)
+	})
+}
+
+// TestConcurrent checks many calls of one context at once.
+func TestConcurrent(t *testing.T) {
+	const calls = 2000
+	r := newRig(t, ServerConfig{})
+	u := r.login("alice 1")
+	var msgs [][]byte
+	for i := range calls {
+		msgs = append(msgs, u.call(uint32(i), 0, services[i%3], nil))
+	}
+	rand.New(rand.NewPCG(1, 2)).Shuffle(calls, func(i, j int) { msgs[i], msgs[j] = msgs[j], msgs[i] })
+	next := make(chan []byte, calls)
+	for _, msg := range msgs {
+		next <- msg
+	}
+	close(next)
+	done := make(chan bool)
+	for range 8 {
+		go func() {
+			for msg := range next {
+				assert.NotNil(t, r.send(msg))
+			}
+			done <- true
+		}()
+	}
+	for range 8 {
+		<-done
+	}
+	assert.Zero(t, r.Stats().Dropped, "R2203-5.3.3.1-5")
+}
