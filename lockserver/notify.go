@@ -63,9 +63,9 @@ func (s *Server) tellOnce(list []nfs4state.Machine) (rest []nfs4state.Machine) {
 	return rest
 }
 
-// notify sends NOTIFY to a Machine's host, and reports whether it has answered. It gives this host's name
-// with and without its domain, and the address that the Machine has called: Linux monitors a server by
-// its address, and need not be able to resolve the names.
+// notify sends NOTIFY to a Machine's host, and reports whether it has answered. It gives the address that the Machine
+// has called, and this host's name with and without its domain. The address comes first: Linux monitors a server by its
+// address, and looks up any other name first, which takes long if no name server answers.
 func (s *Server) notify(m nfs4state.Machine) bool {
 	ctx, cancel := context.WithTimeout(s.ctx, callTime)
 	defer cancel()
@@ -77,7 +77,7 @@ func (s *Server) notify(m nfs4state.Machine) bool {
 	host, _, _ := strings.Cut(s.name, ".")
 	names := slices.Compact([]string{s.name, host})
 	if m.Local.IsValid() {
-		names = append(names, m.Local.Unmap().WithZone("").String())
+		names = slices.Insert(names, 0, m.Local.Unmap().WithZone("").String())
 	}
 	for _, name := range names {
 		a := nsm.NotifyArgs{Name: []byte(name), State: s.nsmState}
