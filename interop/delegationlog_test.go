@@ -68,9 +68,12 @@ func TestDelegationLog(t *testing.T) {
 
 // A status is the output of nfsrdmad status, as far as these tests need.
 type status struct {
-	Procedures []struct{ Calls int }
-	Grants     struct{ Granted, Recalled, Returned, Silent int }
-	NFS4       struct {
+	Procedures []struct {
+		Program, Procedure string
+		Calls              int
+	}
+	Grants struct{ Granted, Recalled, Returned, Silent int }
+	NFS4   struct {
 		Granted  int `json:"delegations_granted"`
 		Recalled int `json:"delegations_recalled"`
 		Revoked  int `json:"delegations_revoked"`
@@ -83,6 +86,16 @@ func (s *status) calls() (sum int) {
 		sum += p.Calls
 	}
 	return sum
+}
+
+// callsOf returns the number of calls of a procedure.
+func (s *status) callsOf(program, procedure string) int {
+	for _, p := range s.Procedures {
+		if p.Program == program && p.Procedure == procedure {
+			return p.Calls
+		}
+	}
+	return 0
 }
 
 func statusOf(t *testing.T, control string) *status {

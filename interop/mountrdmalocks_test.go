@@ -4,11 +4,17 @@ package interop
 
 import (
 	"bufio"
+	"fmt"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/interop/locking"
 )
 
 // TestMountrdmaLocks has processes lock bytes of a file of knfsd: one on a mount by mountrdma, the other in
@@ -39,4 +45,125 @@ func TestMountrdmaLocks(t *testing.T) {
 	})
 	require.NoError(t, here.Wait())
 	m.umount()
+}
+
+// TestMountrdmaLockRestart kills nfsrdmad while a program on a mount by mountrdma has locks, and programs on this mount
+// and on another one wait for one of them. mountrdma claims the locks again, so no other program gets one, and the
+// waiting programs get theirs afterwards.
+func TestMountrdmaLockRestart(t *testing.T) {
+	built(t)
+	control := filepath.Join(t.TempDir(), "control")
+	d := serve(t, "--no-root-squash", "--control", control, "--nfs4-lease", shortGrace.String())
+	s := shop{addr: d.rdma, site: d.site()}
+	mounts := [2]*fuseMount{s.fuse(t), s.fuse(t)}
+	answers := make(lockAnswers)
+	has, near, far, here := answers.start(t, mounts[0].point), answers.start(t, mounts[0].point), answers.start(t, mounts[1].point), answers.start(t, d.dir)
+	answers.steps(t, []lockStep{
+		{has, "posix 1 write 0 10", "ok"},
+		{has, "ofd 1 read 20 10", "ok"},
+		{here, "posix 1 write 9 1", "EAGAIN"},
+	})
+	fmt.Fprintln(near, "posix-wait 1 write 5 1")
+	asked := statusOf(t, control).callsOf("nlm4", "LOCK")
+	fmt.Fprintln(far, "posix-wait 1 write 6 1")
+	require.Eventually(t, func() bool { return statusOf(t, control).callsOf("nlm4", "LOCK") > asked }, daemonLimit, pollEvery)
+	d.proc.Kill()
+	d.start()
+	for _, lock := range []struct{ where, found string }{{"0 10", "write lock of 10 at 0"}, {"20 10", "read lock of 10 at 20"}} {
+		answers.reclaimed(t, here, lock.where, lock.found)
+	}
+	answers.steps(t, []lockStep{
+		{has, "posix 1 none 0 5", "ok"}, // after grace
+		{here, "posix 1 write 0 6", "EAGAIN"},
+		{here, "posix 1 write 0 5", "ok"},
+		{has, "posix 1 none 5 5", "ok"},
+	})
+	for _, waits := range []locking.Child{near, far} {
+		assert.Equal(t, "ok", answers.next(t, waits))
+	}
+	answers.steps(t, []lockStep{
+		{here, "posix 1 write 5 1", "EAGAIN"},
+		{here, "posix 1 write 6 1", "EAGAIN"},
+		{here, "posix 1 write 7 3", "ok"},
+		{here, "posix 1 write 20 1", "EAGAIN"},
+	})
+	for p := range answers {
+		assert.NoError(t, p.Wait())
+	}
+	for _, m := range mounts {
+		m.umount()
+		assert.NotContains(t, m.said.String(), "a lock is lost")
+	}
+}
+
+// shortGrace is a grace period of nfsrdmad, the shortest.
+const shortGrace = 10 * time.Second
+
+// TestMountrdmaGranted has nfsrdmad call mountrdma when the lock is free for which a program waits, at the port that
+// mountrdma has registered with rpcbind.
+func TestMountrdmaGranted(t *testing.T) {
+	isolated(t, portmapLimit, func(t *testing.T) {
+		startRPCBind(t, "rpcbind", "/run")
+		registered := func() string { return words(onHost(t, "/", "rpcinfo -p 127.0.0.1")) }
+		raw, control := filepath.Join(t.TempDir(), "granted.pcap"), filepath.Join(t.TempDir(), "control")
+		capture := tcpdump(t, raw, "tcp")
+		d := serve(t, "--no-root-squash", "--control", control)
+		s := shop{addr: d.rdma, site: d.site()}
+		m, other := s.fuse(t), s.fuse(t)
+		assert.Contains(t, registered(), "100021 4 tcp")
+		answers := make(lockAnswers)
+		waits, has := answers.start(t, m.point), answers.start(t, other.point)
+		answers.steps(t, []lockStep{{has, "ofd 1 write 0 10", "ok"}})
+		fmt.Fprintln(waits, "posix-wait 1 write 5 1")
+		require.Eventually(t, func() bool { return statusOf(t, control).callsOf("nlm4", "LOCK") >= 8 }, daemonLimit, pollEvery,
+			"mountrdma asks less and less often")
+		answers.steps(t, []lockStep{{has, "ofd 1 none 0 0", "ok"}})
+		assert.Equal(t, "ok", answers.next(t, waits))
+		answers.steps(t, []lockStep{{has, "ofd 1 write 5 1", "EAGAIN"}})
+		for p := range answers {
+			assert.NoError(t, p.Wait())
+		}
+		other.umount()
+		assert.Contains(t, registered(), "100021 4 tcp", "that of the first mount")
+		m.umount()
+		assert.NotContains(t, registered(), "100021")
+		capture.end(t)
+		assert.Positive(t, count(t, raw, "rpc.msgtyp == 0 && nlm.procedure_v4 == 5"), "GRANTED")
+		assert.Positive(t, count(t, raw, "rpc.msgtyp == 1 && nlm.procedure_v4 == 5 && nlm.stat == 0"), "that mountrdma takes")
+		d.stop()
+	})
+}
+
+// start starts a process of this host that has the file of a directory open.
+func (a lockAnswers) start(t *testing.T, dir string) locking.Child {
+	t.Helper()
+	p, err := hostLocker(dir)
+	require.NoError(t, err)
+	return a.opened(t, p)
+}
+
+func (a lockAnswers) opened(t *testing.T, p locking.Child) locking.Child {
+	t.Helper()
+	a[p] = bufio.NewReader(p)
+	a.steps(t, []lockStep{{p, "open 1", "ok"}})
+	return p
+}
+
+// next returns the answer to a command that had to wait.
+func (a lockAnswers) next(t *testing.T, p locking.Child) string {
+	t.Helper()
+	answer, err := a[p].ReadString('\n')
+	require.NoError(t, err)
+	return strings.TrimSpace(answer)
+}
+
+// reclaimed returns when a process of the server's host finds a lock of a client.
+func (a lockAnswers) reclaimed(t *testing.T, here locking.Child, where, found string) {
+	t.Helper()
+	var answer string
+	for end := time.Now().Add(grantedLimit); answer != found; time.Sleep(pollEvery) {
+		require.True(t, time.Now().Before(end), "%q is found at %s, and no %s", answer, where, found)
+		fmt.Fprintln(here, "posix-test 1 write "+where)
+		answer = a.next(t, here)
+	}
 }
