@@ -158,6 +158,8 @@ func statusOf(s nfs4.Status) nlm4.Status {
 		return nlm4.Denied
 	case nfs4.ErrGrace, nfs4.ErrNoGrace:
 		return nlm4.DeniedGrace // of a reclaim that comes too late, as Linux has it
+	case nfs4.ErrDeadlock:
+		return nlm4.Deadlock
 	case nfs4.ErrStale:
 		return nlm4.StaleFH
 	case nfs4.ErrROFS:

@@ -79,7 +79,8 @@ type Denied struct {
 // Lock locks bytes of an object for a lock-owner of a session's client (RFC
 // 8881, Section 18.10), in place of the owner's earlier locks of them. It
 // returns the stateid of the owner's locks, or with NFS4ERR_DENIED another
-// owner's lock, or that of a process of the host. Silent clients give way.
+// owner's lock, or that of a process of the host. Silent clients give way. With
+// NFS4ERR_DEADLOCK, the owner of a Machine would wait for ever.
 func (s *State) Lock(session *Session, a *Lock) (id nfs4.StateID, d Denied, status nfs4.Status) {
 	var gone released
 	defer func() { s.give(gone) }()
@@ -91,8 +92,8 @@ func (s *State) Lock(session *Session, a *Lock) (id nfs4.StateID, d Denied, stat
 		id, d, status = try(session, a, &gone)
 		return status
 	})
-	if status == nfs4.ErrDenied && a.Tell != nil && !s.wait(session, a, &d) && session.client.managed() {
-		status = nfs4.ErrDelay
+	if status == nfs4.ErrDenied && a.Tell != nil {
+		status = s.wait(session, a, &d)
 	}
 	if status != nfs4.OK {
 		s.tidyAfter(session.client, a.Key, &gone)

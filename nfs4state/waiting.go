@@ -34,15 +34,19 @@ const maxWaiting = 2048
 // turns is how many owners a lease has time for, one after the other.
 const turns = 4
 
-// wait makes the owner of a LOCK that was denied wait, or wait on. An owner for whom
-// there is no room hears of nothing, and asks again all the same: the result is then
-// false.
-func (s *State) wait(session *Session, a *Lock, d *Denied) bool {
+// wait makes the owner of a LOCK that was denied wait, or wait on, and returns the
+// status of the LOCK. An owner for whom there is no room hears of nothing: that of a
+// Machine gets NFS4ERR_DELAY, and others ask again all the same.
+func (s *State) wait(session *Session, a *Lock, d *Denied) nfs4.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	full := nfs4.ErrDenied
+	if session.client.managed() {
+		full = nfs4.ErrDelay
+	}
 	l, status := s.lockArgs(session, a)
 	if status != nfs4.OK || l.open == nil || !l.open.notifies || session.client.ended {
-		return false
+		return full
 	}
 	name := string(a.Owner)
 	if l.set != nil {
@@ -50,9 +54,15 @@ func (s *State) wait(session *Session, a *Lock, d *Denied) bool {
 	}
 	f := l.open.key.file
 	i := slices.IndexFunc(f.waiting, func(w *Waiting) bool { return w.asks(session.client, name, a) })
+	if a.For == nil && s.deadlock(&Waiting{name: name, open: l.open, lock: *a}) {
+		if i >= 0 {
+			s.stopWaiting(f.waiting[i])
+		}
+		return nfs4.ErrDeadlock
+	}
 	if i < 0 {
 		if !s.mayWait(f, session.client, costOf(len(name))) {
-			return false
+			return full
 		}
 		i = len(f.waiting)
 		f.waiting = append(f.waiting, &Waiting{name: name, open: l.open, queued: true})
@@ -63,7 +73,52 @@ func (s *State) wait(session *Session, a *Lock, d *Denied) bool {
 	w.lock, w.asked, w.turn = *a, s.config.Now(), 0
 	w.lock.Owner, w.lock.Handle = nil, nil // of a message
 	w.local = *d == s.hostDenied(d.Range, locks.KindOf(d.Exclusive))
-	return true
+	return nfs4.ErrDenied
+}
+
+// maxChain bounds the owners of which each waits for the next one, and the work of
+// deadlock with it.
+const maxChain = 10
+
+// deadlock reports whether an owner of a Machine would wait for a lock of an owner that waits
+// for it, directly or through others. Of several owners that are in the way
+// of one, deadlock regards the first, as Linux does. Clients of version 4 are
+// regarded as not waiting: they ask again and again, and can cease to.
+func (s *State) deadlock(w *Waiting) bool {
+	c := w.open.client
+	if !c.managed() || c.locks == 0 {
+		return false
+	}
+	first := lockOwnerKey{c, w.name}
+	seen := []lockOwnerKey{first}
+	for next := []*Waiting{w}; len(next) > 0; {
+		w, next = next[0], next[1:]
+		l, denied := w.open.key.file.locks.Conflict(w.holder(), w.lock.Range, w.lock.Exclusive)
+		if !denied {
+			continue
+		}
+		holder := l.Owner.Tag.(*lockOwner).lockOwnerKey
+		switch {
+		case holder == first:
+			return true
+		case len(seen) < maxChain && holder.client.managed() && !slices.Contains(seen, holder):
+			seen = append(seen, holder)
+			next = s.appendWaiting(next, holder)
+		}
+	}
+	return false
+}
+
+// appendWaiting appends the locks for which an owner waits.
+func (s *State) appendWaiting(list []*Waiting, owner lockOwnerKey) []*Waiting {
+	for f := range s.waiting {
+		for _, w := range f.waiting {
+			if w.open.client == owner.client && w.name == owner.name {
+				list = append(list, w)
+			}
+		}
+	}
+	return list
 }
 
 // mayWait reports whether an owner of a client may wait for a lock of f. As of other
