@@ -1,3 +1,313 @@
 package krb5
 
-const tagApplication0 = 0x60
+import (
+	encasn1 "encoding/asn1"
+	"errors"
+	"time"
+
+	"golang.org/x/crypto/cryptobyte"
+	"golang.org/x/crypto/cryptobyte/asn1"
+
+	"github.com/nfsrdma/nfsrdma/gss"
+)
+
+// The DER of Kerberos (RFC 4120, Section 5). Elements that come after those that
+// are known here are ignored, as Section 1.4 wishes.
+
+const (
+	protocolVersion = 5
+
+	tagApplication0 = 0x60 // of a first token (RFC 2743, Section 3.1)
+
+	messageAPReq = 14 // RFC 4120, Section 7.5.7; also the tags of the types
+	messageAPRep = 15
+	messageError = 30
+
+	tagTicket        = 1
+	tagAuthenticator = 2
+	tagEncTicketPart = 3
+	tagEncAPRepPart  = 27
+)
+
+var errDER = errors.New("a message of Kerberos is malformed")
+
+func application(n uint8) asn1.Tag { return asn1.Tag(n | 0x40).Constructed() }
+
+func field(n uint8) asn1.Tag { return asn1.Tag(n).ContextSpecific().Constructed() }
+
+// openType returns the fields of a SEQUENCE with an application's tag, which must
+// be all of b.
+func openType(b []byte, tag uint8) (cryptobyte.String, bool) {
+	s := cryptobyte.String(b)
+	fields, ok := readType(&s, tag)
+	return fields, ok && s.Empty()
+}
+
+func readType(s *cryptobyte.String, tag uint8) (cryptobyte.String, bool) {
+	var outer, fields cryptobyte.String
+	ok := s.ReadASN1(&outer, application(tag)) && outer.ReadASN1(&fields, asn1.SEQUENCE) && outer.Empty()
+	return fields, ok
+}
+
+// optional moves the field n of s to out if it is there.
+func optional(s *cryptobyte.String, n uint8, out *cryptobyte.String, present *bool) bool {
+	return s.ReadOptionalASN1(out, present, field(n))
+}
+
+func readInt32(s *cryptobyte.String, n uint8, out *int32) bool {
+	var f cryptobyte.String
+	return s.ReadASN1(&f, field(n)) && f.ReadASN1Integer(out) && f.Empty()
+}
+
+// readUint32 also takes negative numbers, as which some senders encode large
+// ones.
+func readUint32(f cryptobyte.String, out *uint32) bool {
+	var v int64
+	if !f.ReadASN1Integer(&v) || !f.Empty() || v < -1<<31 || v >= 1<<32 {
+		return false
+	}
+	*out = uint32(v)
+	return true
+}
+
+func readConstant(s *cryptobyte.String, n uint8, want int32) (got int32, ok bool) {
+	ok = readInt32(s, n, &got)
+	return got, ok && got == want
+}
+
+func readString(s *cryptobyte.String, n uint8, out *string) bool {
+	var f, text cryptobyte.String
+	if !s.ReadASN1(&f, field(n)) || !f.ReadASN1(&text, asn1.GeneralString) || !f.Empty() {
+		return false
+	}
+	*out = string(text)
+	return true
+}
+
+// readName reads a PrincipalName, whose type is ignored (RFC 4120, Section 6.2).
+func readName(s *cryptobyte.String, n uint8, out *[]string) bool {
+	var f, name, list, texts, text cryptobyte.String
+	var kind int32
+	if !s.ReadASN1(&f, field(n)) || !f.ReadASN1(&name, asn1.SEQUENCE) || !f.Empty() ||
+		!readInt32(&name, 0, &kind) || !name.ReadASN1(&list, field(1)) || !list.ReadASN1(&texts, asn1.SEQUENCE) {
+		return false
+	}
+	*out = nil
+	for !texts.Empty() {
+		if !texts.ReadASN1(&text, asn1.GeneralString) {
+			return false
+		}
+		*out = append(*out, string(text))
+	}
+	return len(*out) > 0
+}
+
+func readTime(f cryptobyte.String, out *time.Time) bool {
+	return f.ReadASN1GeneralizedTime(out) && f.Empty()
+}
+
+func readTimeField(s *cryptobyte.String, n uint8, out *time.Time) bool {
+	var f cryptobyte.String
+	return s.ReadASN1(&f, field(n)) && readTime(f, out)
+}
+
+// readFlags reads a BIT STRING of flags, of which the first is the highest bit.
+func readFlags(s *cryptobyte.String, n uint8, out *uint32) bool {
+	var f cryptobyte.String
+	var bits encasn1.BitString
+	if !s.ReadASN1(&f, field(n)) || !f.ReadASN1BitString(&bits) || !f.Empty() {
+		return false
+	}
+	*out = 0
+	for i := range 32 {
+		*out |= uint32(bits.At(i)) << (31 - i)
+	}
+	return true
+}
+
+// readTagged reads SEQUENCE { [0] Int32, [1] OCTET STRING }, and does not copy.
+func readTagged(f *cryptobyte.String, number *int32, value *cryptobyte.String) bool {
+	var pair, second cryptobyte.String
+	return f.ReadASN1(&pair, asn1.SEQUENCE) && readInt32(&pair, 0, number) &&
+		pair.ReadASN1(&second, field(1)) && second.ReadASN1(value, asn1.OCTET_STRING) && second.Empty()
+}
+
+// readKey reads an EncryptionKey of one of the known types.
+func readKey(f cryptobyte.String, out *Key) error {
+	var number int32
+	var value cryptobyte.String
+	if !readTagged(&f, &number, &value) || !f.Empty() {
+		return errDER
+	}
+	key, err := NewKey(Enctype(number), value)
+	*out = key
+	return err
+}
+
+// encryptedData is EncryptedData; cipher aliases the token.
+type encryptedData struct {
+	enctype Enctype
+	kvno    uint32
+	hasKVNO bool
+	cipher  []byte
+}
+
+func readEncrypted(s *cryptobyte.String, n uint8, out *encryptedData) bool {
+	var f, seq, kvno, second, value cryptobyte.String
+	var enctype int32
+	if !s.ReadASN1(&f, field(n)) || !f.ReadASN1(&seq, asn1.SEQUENCE) || !f.Empty() || !readInt32(&seq, 0, &enctype) ||
+		!optional(&seq, 1, &kvno, &out.hasKVNO) || out.hasKVNO && !readUint32(kvno, &out.kvno) ||
+		!seq.ReadASN1(&second, field(2)) || !second.ReadASN1(&value, asn1.OCTET_STRING) || !second.Empty() {
+		return false
+	}
+	out.enctype, out.cipher = Enctype(enctype), value
+	return true
+}
+
+// readAuthorization reports whether all elements of AuthorizationData may be
+// ignored: those in AD-IF-RELEVANT, and no others (RFC 4120, Section 5.2.6).
+func readAuthorization(f cryptobyte.String) (ignorable, ok bool) {
+	var list cryptobyte.String
+	if !f.ReadASN1(&list, asn1.SEQUENCE) || !f.Empty() {
+		return false, false
+	}
+	ignorable = true
+	for !list.Empty() {
+		var kind int32
+		var value cryptobyte.String
+		if !readTagged(&list, &kind, &value) {
+			return false, false
+		}
+		ignorable = ignorable && kind == 1
+	}
+	return ignorable, true
+}
+
+// apReq is AP-REQ (RFC 4120, Section 5.5.1) with its Ticket (Section 5.3). Its
+// ciphers alias the token.
+type apReq struct {
+	options       uint32
+	realm         string // of the server; nothing protects it
+	service       []string
+	ticket        encryptedData
+	authenticator encryptedData
+}
+
+const optionUseSessionKey = 1 << (31 - 1)
+
+func parseAPReq(b []byte) (r apReq, err error) {
+	s, ok := openType(b, messageAPReq)
+	if !ok {
+		return r, errDER
+	}
+	if got, ok := readConstant(&s, 0, protocolVersion); !ok {
+		return r, &protocolError{codeBadVersion, got}
+	}
+	if got, ok := readConstant(&s, 1, messageAPReq); !ok {
+		return r, &protocolError{codeMessageType, got}
+	}
+	var f cryptobyte.String
+	if !readFlags(&s, 2, &r.options) || !s.ReadASN1(&f, field(3)) {
+		return r, errDER
+	}
+	t, ok := readType(&f, tagTicket)
+	if !ok || !f.Empty() {
+		return r, errDER
+	}
+	if got, ok := readConstant(&t, 0, protocolVersion); !ok {
+		return r, &protocolError{codeBadVersion, got}
+	}
+	if !readString(&t, 1, &r.realm) || !readName(&t, 2, &r.service) || !readEncrypted(&t, 3, &r.ticket) ||
+		!readEncrypted(&s, 4, &r.authenticator) {
+		return r, errDER
+	}
+	return r, nil
+}
+
+// ticketPart is EncTicketPart (RFC 4120, Section 5.3), without that which a
+// server ignores.
+type ticketPart struct {
+	flags      uint32
+	key        Key
+	client     gss.Principal
+	start, end time.Time // start is authtime if there is no starttime
+	ignorable  bool      // the authorization data
+}
+
+// Flags of tickets (RFC 4120, Section 5.3).
+const (
+	flagInvalid          = 1 << (31 - 7)
+	flagTransitedChecked = 1 << (31 - 12)
+)
+
+func parseTicketPart(b []byte) (p ticketPart, err error) {
+	s, ok := openType(b, tagEncTicketPart)
+	var key, transited, starttime, renew, addresses, authorization cryptobyte.String
+	if !ok || !readFlags(&s, 0, &p.flags) || !s.ReadASN1(&key, field(1)) {
+		return p, errDER
+	}
+	if err := readKey(key, &p.key); err != nil {
+		return p, err
+	}
+	var hasStart, skipped, hasAuthorization bool
+	if !readString(&s, 2, &p.client.Realm) || !readName(&s, 3, &p.client.Name) || !s.ReadASN1(&transited, field(4)) ||
+		!readTimeField(&s, 5, &p.start) || !optional(&s, 6, &starttime, &hasStart) || hasStart && !readTime(starttime, &p.start) ||
+		!readTimeField(&s, 7, &p.end) || !optional(&s, 8, &renew, &skipped) || !optional(&s, 9, &addresses, &skipped) ||
+		!optional(&s, 10, &authorization, &hasAuthorization) {
+		return p, errDER
+	}
+	p.ignorable = true
+	if hasAuthorization {
+		if p.ignorable, ok = readAuthorization(authorization); !ok {
+			return p, errDER
+		}
+	}
+	return p, nil
+}
+
+// authenticator is Authenticator (RFC 4120, Section 5.5.1).
+type authenticator struct {
+	client       gss.Principal
+	checksumType int32 // 0 if there is no checksum
+	checksum     []byte
+	cusec        int32
+	ctime        time.Time
+	subkey       Key // with the enctype 0 if there is none
+	ignorable    bool
+}
+
+func parseAuthenticator(b []byte) (a authenticator, err error) {
+	s, ok := openType(b, tagAuthenticator)
+	if !ok {
+		return a, errDER
+	}
+	if got, ok := readConstant(&s, 0, protocolVersion); !ok {
+		return a, &protocolError{codeBadVersion, got}
+	}
+	var checksum, value, subkey, sequence, authorization cryptobyte.String
+	var hasChecksum, hasSubkey, hasSequence, hasAuthorization bool
+	if !readString(&s, 1, &a.client.Realm) || !readName(&s, 2, &a.client.Name) ||
+		!optional(&s, 3, &checksum, &hasChecksum) || hasChecksum && !readTagged(&checksum, &a.checksumType, &value) ||
+		!readInt32(&s, 4, &a.cusec) || a.cusec < 0 || a.cusec > 999999 || !readTimeField(&s, 5, &a.ctime) ||
+		!optional(&s, 6, &subkey, &hasSubkey) {
+		return a, errDER
+	}
+	a.checksum = value
+	if hasSubkey {
+		if err := readKey(subkey, &a.subkey); err != nil {
+			return a, err
+		}
+	}
+	var number uint32 // of the initiator's first token, which is not checked
+	if !optional(&s, 7, &sequence, &hasSequence) || hasSequence && !readUint32(sequence, &number) ||
+		!optional(&s, 8, &authorization, &hasAuthorization) {
+		return a, errDER
+	}
+	a.ignorable = true
+	if hasAuthorization {
+		if a.ignorable, ok = readAuthorization(authorization); !ok {
+			return a, errDER
+		}
+	}
+	return a, nil
+}

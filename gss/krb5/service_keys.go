@@ -1,0 +1,231 @@
+package krb5
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/gss"
+)
+
+const (
+	service         = "nfs"
+	maxKeytab       = 1 << 20     // bytes: some 10,000 keys
+	rereadInterval  = time.Second // for tickets whose key is not there
+	maxTriedKeys    = 64          // for one ticket
+	maxListedOthers = 5           // names in an error
+)
+
+// serviceKeys are the nfs/ keys of a keytab.
+type serviceKeys struct {
+	path     string
+	now      func() time.Time
+	turn     chan struct{} // holds one value, taken by the reader of the file
+	lastRead time.Time     // under turn
+	keys     atomic.Pointer[[]serviceKey]
+}
+
+type serviceKey struct {
+	principal gss.Principal
+	kvno      uint32
+	key       Key
+}
+
+func newServiceKeys(path string, now func() time.Time) *serviceKeys {
+	k := &serviceKeys{path: path, now: now, turn: make(chan struct{}, 1)}
+	k.turn <- struct{}{}
+	return k
+}
+
+// reload reads the file. After an error the keys are the earlier ones.
+func (k *serviceKeys) reload(ctx context.Context) error {
+	if err := k.begin(ctx); err != nil {
+		return err
+	}
+	defer k.end()
+	return k.read()
+}
+
+// reloadForTicket is reload, unless the file has been read within the last
+// second.
+func (k *serviceKeys) reloadForTicket(ctx context.Context) error {
+	if err := k.begin(ctx); err != nil {
+		return err
+	}
+	defer k.end()
+	if since := k.now().Sub(k.lastRead); since >= 0 && since < rereadInterval {
+		return nil
+	}
+	return k.read()
+}
+
+// begin waits until no other goroutine reads the file.
+func (k *serviceKeys) begin(ctx context.Context) error {
+	select {
+	case <-k.turn:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (k *serviceKeys) end() { k.turn <- struct{}{} }
+
+func (k *serviceKeys) read() error {
+	k.lastRead = k.now()
+	f, err := os.Open(k.path)
+	if err != nil {
+		return fmt.Errorf("keytab: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxKeytab+1))
+	if err != nil {
+		return fmt.Errorf("keytab: %w", err)
+	}
+	if len(b) > maxKeytab {
+		return fmt.Errorf("the keytab %s is longer than %d bytes", k.path, maxKeytab)
+	}
+	entries, err := parseKeytab(b)
+	if err != nil {
+		return fmt.Errorf("the keytab %s: %w", k.path, err)
+	}
+	keys, err := k.choose(entries)
+	if err == nil {
+		k.keys.Store(&keys)
+	}
+	return err
+}
+
+// choose returns the keys for nfs/ of known types, or an error that says which
+// others the keytab has.
+func (k *serviceKeys) choose(entries []keytabEntry) ([]serviceKey, error) {
+	var keys []serviceKey
+	var others, old []string
+	for _, e := range entries {
+		if e.principal.Name[0] != service || len(e.principal.Name) != 2 {
+			others = append(others, serviceText(e.principal.Name))
+			continue
+		}
+		key, err := NewKey(e.enctype, e.value)
+		if err != nil {
+			old = append(old, err.Error())
+			continue
+		}
+		keys = append(keys, serviceKey{e.principal, e.kvno, key})
+	}
+	switch {
+	case len(keys) > 0:
+		return keys, nil
+	case len(old) > 0:
+		return nil, fmt.Errorf("the keytab %s has no %s/ key that can be used: %s", k.path, service, enumerate(old))
+	case len(others) > 0:
+		return nil, fmt.Errorf("the keytab %s has no %s/ key; it has %s", k.path, service, enumerate(others))
+	default:
+		return nil, fmt.Errorf("the keytab %s is empty", k.path)
+	}
+}
+
+// enumerate writes different words as people do, in order.
+func enumerate[T cmp.Ordered](values []T) string {
+	slices.Sort(values)
+	var words []string
+	for _, v := range slices.Compact(values) {
+		words = append(words, fmt.Sprint(v))
+	}
+	if more := len(words) - maxListedOthers; more > 0 {
+		words = append(words[:maxListedOthers:maxListedOthers], fmt.Sprintf("%d more", more))
+	}
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " and " + words[last]
+}
+
+// all returns the keys that were read last.
+func (k *serviceKeys) all() []serviceKey { return *k.keys.Load() }
+
+// A keyError says that no key of the keytab opens a ticket.
+type keyError struct {
+	code errorCode
+	text string
+}
+
+func (e *keyError) Error() string { return e.text }
+
+// open decrypts the ticket of r. It returns the principal of the key that fits,
+// because nothing protects the names in r. If no key fits, it reads the keytab
+// again and tries once more.
+func (k *serviceKeys) open(ctx context.Context, r apReq) (gss.Principal, []byte, error) {
+	if server, part, ok := k.try(r); ok {
+		return server, part, nil
+	}
+	if err := k.reloadForTicket(ctx); err != nil {
+		return gss.Principal{}, nil, &keyError{codeNoKey, err.Error()}
+	}
+	if server, part, ok := k.try(r); ok {
+		return server, part, nil
+	}
+	return gss.Principal{}, nil, k.explain(r)
+}
+
+// try uses each key of the ticket's enctype, first those of its name and key
+// version: a KDC may know the server by other names, and a ticket need not have
+// a version.
+func (k *serviceKeys) try(r apReq) (gss.Principal, []byte, bool) {
+	tried := 0
+	for _, first := range []bool{true, false} {
+		for _, s := range k.all() {
+			if s.key.Enctype != r.ticket.enctype || first != (s.named(r) && s.kvno == r.ticket.kvno) {
+				continue
+			}
+			if part, err := s.key.decrypt(usageTicket, r.ticket.cipher); err == nil {
+				return s.principal, part, true
+			}
+			if tried++; tried == maxTriedKeys {
+				return gss.Principal{}, nil, false
+			}
+		}
+	}
+	return gss.Principal{}, nil, false
+}
+
+// named reports whether the key is that of the ticket's service.
+func (s serviceKey) named(r apReq) bool {
+	return s.principal.Realm == r.realm && slices.Equal(s.principal.Name, r.service)
+}
+
+const remedy = "add it with ktadd (it is read again without a restart)"
+
+// explain says why no key opens the ticket.
+func (k *serviceKeys) explain(r apReq) *keyError {
+	ticket := "a client has a ticket for " + serviceText(r.service)
+	var names, types []string
+	var versions []uint32
+	for _, s := range k.all() {
+		names = append(names, principalText(s.principal))
+		if !s.named(r) {
+			continue
+		}
+		types = append(types, s.key.Enctype.String())
+		if s.key.Enctype == r.ticket.enctype {
+			versions = append(versions, s.kvno)
+		}
+	}
+	switch {
+	case types == nil:
+		return &keyError{codeNotUs, fmt.Sprintf("%s@%s; the keytab has %s: %s", ticket, escape(r.realm), enumerate(names), remedy)}
+	case versions == nil:
+		return &keyError{codeNoKey, fmt.Sprintf("%s of type %v; the keytab has %s: %s", ticket, r.ticket.enctype, enumerate(types), remedy)}
+	case r.ticket.hasKVNO && !slices.Contains(versions, r.ticket.kvno):
+		return &keyError{codeKeyVersion, fmt.Sprintf("%s with key version %d; the keytab has %s: %s", ticket, r.ticket.kvno, enumerate(versions), remedy)}
+	default:
+		return &keyError{codeIntegrity, ticket + " that the keytab's key does not open: the ticket is forged, or the key is not that of the KDC"}
+	}
+}
