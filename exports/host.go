@@ -60,7 +60,7 @@ func ParseHost(w string) (Host, error) {
 	case w[0] == '@':
 		return Host{}, fmt.Errorf("netgroup %q: this server has no NIS; list its hosts or their network", w)
 	case strings.HasPrefix(w, "gss/"):
-		return Host{}, fmt.Errorf("%q: this server has no Kerberos; write hosts, with sec=sys", w)
+		return Host{}, fmt.Errorf("%q names no hosts; write hosts, and their security as an option, such as *(%s)", w, "sec="+w[len("gss/"):])
 	case w[0] == '-':
 		return Host{}, fmt.Errorf("options %q follow a client; write them before all clients, or in parentheses after each", w)
 	}

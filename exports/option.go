@@ -9,16 +9,10 @@ import (
 // flags are the options without a value. Options without effect concern
 // behavior that this server always, or never, has.
 var flags = map[string]func(o *Options){
-	"ro":               func(o *Options) { o.ReadOnly = true },
-	"rw":               func(o *Options) { o.ReadOnly = false },
 	"async":            func(o *Options) { o.Async = true },
 	"sync":             func(o *Options) { o.Async = false },
 	"insecure":         func(o *Options) { o.Insecure = true },
 	"secure":           func(o *Options) { o.Insecure = false },
-	"no_root_squash":   func(o *Options) { o.NoRootSquash = true },
-	"root_squash":      func(o *Options) { o.NoRootSquash = false },
-	"all_squash":       func(o *Options) { o.AllSquash = true },
-	"no_all_squash":    func(o *Options) { o.AllSquash = false },
 	"subtree_check":    func(o *Options) { o.SubtreeCheck = true },
 	"no_subtree_check": func(o *Options) { o.SubtreeCheck = false },
 	"crossmnt":         func(o *Options) { o.CrossMnt = true },
@@ -27,20 +21,19 @@ var flags = map[string]func(o *Options){
 	"hide":             func(o *Options) { o.NoHide = false },
 	"exclusive":        func(o *Options) { o.Exclusive = true },
 
-	"wdelay":         func(*Options) {}, // the kernel's page cache gathers writes
-	"no_wdelay":      func(*Options) {},
-	"secure_locks":   func(*Options) {}, // locks need the right to read or write the file
-	"insecure_locks": func(*Options) {},
-	"auth_nlm":       func(*Options) {},
-	"no_auth_nlm":    func(*Options) {},
-	"no_pnfs":        func(*Options) {}, // of NFS version 4.1
-	"acl":            func(*Options) {}, // ACLs are always served
+	"secure_locks":   func(o *Options) { o.InsecureLocks = false },
+	"insecure_locks": func(o *Options) { o.InsecureLocks = true },
+	"auth_nlm":       func(o *Options) { o.InsecureLocks = false },
+	"no_auth_nlm":    func(o *Options) { o.InsecureLocks = true },
+
+	"wdelay":    func(*Options) {}, // the kernel's page cache gathers writes
+	"no_wdelay": func(*Options) {},
+	"no_pnfs":   func(*Options) {}, // of NFS version 4.1
+	"acl":       func(*Options) {}, // ACLs are always served
 }
 
 // values are the options with a value. Their errors say how to correct it.
 var values = map[string]func(o *Options, value string) error{
-	"anonuid": func(o *Options, v string) (err error) { o.AnonUID, err = parseID(v); return err },
-	"anongid": func(o *Options, v string) (err error) { o.AnonGID, err = parseID(v); return err },
 	"fsid": func(o *Options, v string) error {
 		f, ok := ParseFSID(v)
 		if !ok {
@@ -59,14 +52,22 @@ var values = map[string]func(o *Options, value string) error{
 		o.Refer = Locations{}
 		return err
 	},
-	"sec": func(_ *Options, v string) error {
-		for flavor := range strings.SplitSeq(v, ":") {
-			if flavor != "sys" {
-				return fmt.Errorf("security %q: this server has AUTH_SYS alone; write sec=sys", flavor)
-			}
-		}
-		return nil
-	},
+}
+
+// rightFlags are the options without a value that may differ between flavours.
+var rightFlags = map[string]func(r *Rights){
+	"ro":             func(r *Rights) { r.ReadOnly = true },
+	"rw":             func(r *Rights) { r.ReadOnly = false },
+	"no_root_squash": func(r *Rights) { r.NoRootSquash = true },
+	"root_squash":    func(r *Rights) { r.NoRootSquash = false },
+	"all_squash":     func(r *Rights) { r.AllSquash = true },
+	"no_all_squash":  func(r *Rights) { r.AllSquash = false },
+}
+
+// rightIDs are the options with a number that may differ between flavours.
+var rightIDs = map[string]func(r *Rights, id ID){
+	"anonuid": func(r *Rights, id ID) { r.AnonUID = id },
+	"anongid": func(r *Rights, id ID) { r.AnonGID = id },
 }
 
 // refused are options of exports(5) that promise features this server lacks.
@@ -89,23 +90,43 @@ func parseID(v string) (ID, error) {
 	return NewID(uint32(n)), nil
 }
 
+// An optionList applies the options of one list to o, one after the other. As
+// in nfs-utils, a flavour begins with the rights of the options before its first
+// sec=, and options count for the flavours of the last sec= alone.
+type optionList struct {
+	o      *Options
+	chosen [maxFlavors]bool // flavours of the last sec=, by their index in o.Sec
+	secs   int              // number of sec=
+}
+
 // set applies one option.
-func (o *Options) set(option string) error {
+func (l *optionList) set(option string) error {
 	name, value, valued := strings.Cut(option, "=")
 	if why, ok := refused[name]; ok {
 		return fmt.Errorf("option %q is not served: %s", name, why)
 	}
 	if f, ok := flags[name]; ok && !valued {
-		f(o)
+		f(l.o)
+		return nil
+	}
+	if f, ok := rightFlags[name]; ok && !valued {
+		l.right(f)
 		return nil
 	}
 	f, ok := values[name]
+	number, isNumber := rightIDs[name]
 	switch {
 	case ok && valued:
-		return f(o, value)
-	case ok:
+		return f(l.o, value)
+	case isNumber && valued:
+		id, err := parseID(value)
+		l.right(func(r *Rights) { number(r, id) })
+		return err
+	case name == "sec" && valued:
+		return l.secure(value)
+	case ok, isNumber, name == "sec":
 		return fmt.Errorf("option %q needs a value; write %s=VALUE", name, name)
-	case flags[name] != nil:
+	case flags[name] != nil, rightFlags[name] != nil:
 		return fmt.Errorf("option %q has no value; write %s", name, name)
 	case option == "":
 		return fmt.Errorf("no option between two commas; remove one comma")
@@ -114,6 +135,38 @@ func (o *Options) set(option string) error {
 	default:
 		return fmt.Errorf("unknown option %q; correct it (docs/exports.md has them all)", option)
 	}
+}
+
+// right changes the rights of the chosen flavours, and those with which later
+// flavours begin. Before the first sec= of a list, the option counts for all
+// flavours that the default options have named.
+func (l *optionList) right(change func(r *Rights)) {
+	r := l.o.rights()
+	change(&r)
+	l.o.setRights(r)
+	for i := range l.o.Sec.n {
+		if l.secs == 0 || l.chosen[i] {
+			change(&l.o.Sec.list[i].rights)
+		}
+	}
+}
+
+// secure is sec=. The first of a list replaces the flavours of the default
+// options.
+func (l *optionList) secure(value string) error {
+	flavors, err := ParseFlavors(value)
+	if err != nil {
+		return err
+	}
+	if l.secs == 0 {
+		l.o.Sec = Security{}
+	}
+	l.secs++
+	l.chosen = [maxFlavors]bool{}
+	for _, f := range flavors {
+		l.chosen[l.o.Sec.add(f, l.o.rights())] = true
+	}
+	return nil
 }
 
 // A Client is one entry after a path: hosts, and their options.

@@ -1,6 +1,9 @@
 package exports
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Options are the rights of a client, and how its calls are done. The zero
 // value is rw,sync,secure,root_squash,no_all_squash,no_subtree_check. The
@@ -16,7 +19,15 @@ type Options struct {
 	NoHide       bool // nohide: the same, stated for the mount below
 	Exclusive    bool // exclusive: only this server changes the directory
 
+	// InsecureLocks is insecure_locks: locks of version 3 may come without Kerberos
+	// where all else needs it, because Linux's client has no other.
+	InsecureLocks bool
+
 	AnonUID, AnonGID ID // identity of callers without one
+
+	// Sec are the flavours that calls may have, and may give each other values
+	// of ReadOnly, NoRootSquash, AllSquash, AnonUID and AnonGID.
+	Sec Security
 
 	FSID FSID // of the export, for all clients
 
@@ -28,34 +39,43 @@ type Options struct {
 
 // String returns all options in the syntax of exports(5).
 func (o Options) String() string {
-	pick := func(b bool, yes, no string) string {
-		if b {
-			return yes
-		}
-		return no
-	}
+	groups := o.Sec.groups(o.rights())
+	whole := len(groups) == 1 // options of all flavours, in front of sec=
+	r := groups[0].rights
+	anon := func(name string, id ID, always bool) string { return pick(always || id != ID{}, name+id.String(), "") }
 	words := []string{
-		pick(o.ReadOnly, "ro", "rw"),
+		pick(whole, pick(r.ReadOnly, "ro", "rw"), ""),
 		pick(o.Async, "async", "sync"),
 		pick(o.Insecure, "insecure", "secure"),
-		pick(o.NoRootSquash, "no_root_squash", "root_squash"),
-		pick(o.AllSquash, "all_squash", "no_all_squash"),
+		pick(whole, pick(r.NoRootSquash, "no_root_squash", "root_squash"), ""),
+		pick(whole, pick(r.AllSquash, "all_squash", "no_all_squash"), ""),
 		pick(o.SubtreeCheck, "subtree_check", "no_subtree_check"),
 		pick(o.CrossMnt, "crossmnt", ""),
 		pick(o.NoHide, "nohide", ""),
 		pick(o.Exclusive, "exclusive", ""),
-		pick(o.AnonUID != ID{}, "anonuid="+o.AnonUID.String(), ""),
-		pick(o.AnonGID != ID{}, "anongid="+o.AnonGID.String(), ""),
+		pick(o.InsecureLocks, "insecure_locks", ""),
+		pick(whole, anon("anonuid=", r.AnonUID, false), ""),
+		pick(whole, anon("anongid=", r.AnonGID, false), ""),
 		pick(o.FSID.Set(), "fsid="+o.FSID.String(), ""),
 		pick(o.Refer.Set(), "refer="+o.Refer.String(), ""),
 		pick(o.Replicas.Set(), "replicas="+o.Replicas.String(), ""),
-		"sec=sys",
 	}
-	var said []string
-	for _, w := range words {
-		if w != "" {
-			said = append(said, w)
+	for _, g := range groups {
+		words = append(words, "sec="+g.flavors)
+		if r := g.rights; !whole { // in full, because a later sec= begins with the options before it
+			words = append(words,
+				pick(r.ReadOnly, "ro", "rw"),
+				pick(r.NoRootSquash, "no_root_squash", "root_squash"),
+				pick(r.AllSquash, "all_squash", "no_all_squash"),
+				anon("anonuid=", r.AnonUID, true), anon("anongid=", r.AnonGID, true))
 		}
 	}
-	return strings.Join(said, ",")
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), ",")
+}
+
+func pick(b bool, yes, no string) string {
+	if b {
+		return yes
+	}
+	return no
 }

@@ -42,6 +42,19 @@ func (f *File) String() string {
 	return b.String()
 }
 
+// Explain returns the meaning of f, one line for each client and flavour.
+func (f *File) Explain() string {
+	var b strings.Builder
+	for _, e := range f.Exports {
+		for _, c := range e.Clients {
+			for _, line := range c.Lines() {
+				b.WriteString(quote(e.Path) + " " + quote(line) + "\n")
+			}
+		}
+	}
+	return b.String()
+}
+
 // quote escapes text so that it is one word: a path of a referral may have blanks too.
 func quote(text string) string {
 	var b strings.Builder
@@ -165,12 +178,13 @@ func (p *parser) client(e *Export, w word, o Options) {
 
 // options parses a list of options, which may end with a comma.
 func (p *parser) options(w word, o *Options) {
+	l := optionList{o: o}
 	for w.text != "" {
 		n := strings.IndexByte(w.text, ',')
 		if n < 0 {
 			n = len(w.text)
 		}
-		if err := o.set(w.text[:n]); err != nil {
+		if err := l.set(w.text[:n]); err != nil {
 			p.fail(w.from, "%v", err)
 		}
 		w = w.cut(min(n+1, len(w.text)))

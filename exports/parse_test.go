@@ -69,13 +69,13 @@ func TestParse(t *testing.T) {
 			`"/s" 2001:db8::1` + ro, `"/s" 2001:db8::/32` + ro, `"/s" fc00::/7` + ro, `"/s" 10.1.1.1` + ro,
 			`"/s" host.example` + ro, `"/s" under_score` + ro, `"/s" *.example` + ro, `"/s" w[a-c]?` + ro,
 		}},
-		{"all options", "/s a(rw,async,insecure,no_root_squash,all_squash,subtree_check,crossmnt,nohide,exclusive,anonuid=0,anongid=-2,fsid=7,sec=sys,no_wdelay)", []string{
-			`"/s" a(rw,async,insecure,no_root_squash,all_squash,subtree_check,crossmnt,nohide,exclusive,anonuid=0,anongid=4294967294,fsid=7,sec=sys)`,
+		{"all options", "/s a(rw,async,insecure,no_root_squash,all_squash,subtree_check,crossmnt,nohide,exclusive,no_auth_nlm,anonuid=0,anongid=-2,fsid=7,sec=sys,no_wdelay)", []string{
+			`"/s" a(rw,async,insecure,no_root_squash,all_squash,subtree_check,crossmnt,nohide,exclusive,insecure_locks,anonuid=0,anongid=4294967294,fsid=7,sec=sys)`,
 		}},
-		{"the last of two is used", "/s a(ro,rw,async,sync,insecure,secure,no_root_squash,root_squash,all_squash,no_all_squash,subtree_check,no_subtree_check,crossmnt,nocrossmnt,nohide,hide,wdelay)", []string{`"/s" a` + rw}},
+		{"the last of two is used", "/s a(ro,rw,async,sync,insecure,secure,no_root_squash,root_squash,all_squash,no_all_squash,subtree_check,no_subtree_check,crossmnt,nocrossmnt,nohide,hide,insecure_locks,auth_nlm,wdelay)", []string{`"/s" a` + rw}},
 		{"nobody by name", "/s a(anonuid=65534)", []string{`"/s" a` + ro}},
 		{"a comma at the end", "/s a(rw,)", []string{`"/s" a` + rw}},
-		{"no effect", "/s a(no_wdelay,wdelay,secure_locks,insecure_locks,auth_nlm,no_auth_nlm,no_pnfs,acl,sec=sys:sys)", []string{`"/s" a` + ro}},
+		{"no effect", "/s a(no_wdelay,wdelay,insecure_locks,secure_locks,no_auth_nlm,auth_nlm,no_pnfs,acl,sec=sys:sys)", []string{`"/s" a` + ro}},
 		{"fsid of a client applies to the export", "/s a(fsid=0x10) b c(fsid=16)", []string{
 			`"/s" a` + with("sec=", "fsid=16,sec="), `"/s" b` + ro, `"/s" c` + with("sec=", "fsid=16,sec="),
 		}},
@@ -128,9 +128,9 @@ func TestParseErrors(t *testing.T) {
 		{"/a a)", []string{`1:4: "a)" is neither a host's name nor an address: a name cannot have ')'`}},
 		{"/a b -ro", []string{`1:6: options "-ro" follow a client; write them before all clients, or in parentheses`}},
 		{"/a @group(rw)", []string{`1:4: netgroup "@group": this server has no NIS; list its hosts or their network`}},
-		{"/a gss/krb5(rw)", []string{`1:4: "gss/krb5": this server has no Kerberos; write hosts, with sec=sys`}},
-		{"/a a(rw,sec=krb5p)", []string{`1:9: security "krb5p": this server has AUTH_SYS alone; write sec=sys`}},
-		{"/a a(sec=sys:krb5)", []string{`1:6: security "krb5"`}},
+		{"/a gss/krb5i(rw)", []string{`1:4: "gss/krb5i" names no hosts; write hosts, and their security as an option, such as *(sec=krb5i)`}},
+		{"/a a(rw,sec=krb4)", []string{`1:9: security "krb4" is none of sys, krb5, krb5i, krb5p and none; write one of them, or several with colons between`}},
+		{"/a a(sec=sys:,sec=,sec=:sys,sec=Krb5)", []string{`1:6: security ""`, `1:15: security ""`, `1:20: security ""`, `1:29: security "Krb5"`}},
 		{"/a a(sec)", []string{`1:6: option "sec" needs a value; write sec=VALUE`}},
 		{"/a a(ro=1)", []string{`1:6: option "ro" has no value; write ro`}},
 		{"/a a(anonuid=x,anongid=-1,anonuid=4294967295,anongid=)", []string{`1:6: "x" is not the number of a user`, `1:16: "-1" is not`, `1:27: "4294967295" is not`, `1:46: "" is not`}},
@@ -278,8 +278,17 @@ func TestEveryOption(t *testing.T) {
 	for n := range values {
 		names = append(names, n)
 	}
+	for n := range rightFlags {
+		names = append(names, n)
+	}
+	for n := range rightIDs {
+		names = append(names, n)
+	}
 	for n := range refused {
 		names = append(names, n)
+	}
+	for _, w := range flavorWords {
+		names = append(names, w.word)
 	}
 	for _, n := range names {
 		assert.Regexp(t, "`"+n+"(=[^`]+)?`", string(text))
@@ -291,6 +300,7 @@ func TestEveryOption(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{
 		"/srv *(rw)\n", "/srv -rw,all_squash a b(ro)\n/b c # x", `"/a b"/c\040 10.0.0.0/255.0.0.0(anonuid=0) \` + "\n *.ex[a-c]?", "/a a(fsid=root) b(fsid=0)",
+		"/a a(sec=krb5p:krb5,rw,sec=sys,ro,anonuid=7)", "/a -sec=sys,no_root_squash a(ro,sec=none:null:unix) b(all_squash)",
 		"/a (rw)\n/a *", "/a a(sec=krb5,xx,,fsid=1_0)\r\n/b \"c", "/a fe80::1%x [::1] ::/0 1.2.*",
 		`/a *(refer="/x y"@b+[::1]:/\042#\134@c) d(replicas=/x\0111@b)`,
 	} {

@@ -82,7 +82,7 @@ func test(ctx context.Context, m manager, c *oncrpc.Call, r *oncrpc.Reply) ([]by
 		defer q.end()
 		res.Status, res.Holder = q.test(ctx, &a)
 	}
-	return a.Lock.Caller, res, nil
+	return a.Lock.Caller, res, q.denied(ctx)
 }
 
 func (q *request) test(ctx context.Context, a *nlm4.TestArgs) (nlm4.Status, nlm4.Holder) {
@@ -114,7 +114,7 @@ func lock(ctx context.Context, m manager, c *oncrpc.Call, r *oncrpc.Reply) ([]by
 		defer q.end()
 		res.Status = q.lock(ctx, m.vers, &a)
 	}
-	return a.Lock.Caller, res, nil
+	return a.Lock.Caller, res, q.denied(ctx)
 }
 
 // before waits for clients of version 4 that use a file without calls, in the way of a
@@ -167,7 +167,7 @@ func cancel(ctx context.Context, m manager, c *oncrpc.Call, r *oncrpc.Reply) ([]
 		defer q.end()
 		res.Status = q.cancel(ctx, &a)
 	}
-	return a.Lock.Caller, res, nil
+	return a.Lock.Caller, res, q.denied(ctx)
 }
 
 func (q *request) cancel(ctx context.Context, a *nlm4.CancelArgs) nlm4.Status {
@@ -202,7 +202,7 @@ func unlock(ctx context.Context, m manager, c *oncrpc.Call, r *oncrpc.Reply) ([]
 		defer q.end()
 		res.Status = q.unlock(ctx, &a)
 	}
-	return a.Lock.Caller, res, nil
+	return a.Lock.Caller, res, q.denied(ctx)
 }
 
 func (q *request) unlock(ctx context.Context, a *nlm4.UnlockArgs) nlm4.Status {
@@ -229,11 +229,13 @@ func (q *request) unlock(ctx context.Context, a *nlm4.UnlockArgs) nlm4.Status {
 	return status
 }
 
-// byUser reports whether a call that gives up a lock comes from a port that any user of the client's host
-// may use, although the export takes calls of its superuser alone. A client that the export has ceased to
+// byUser reports whether a call that gives up a lock may come from any user of the client's host, although
+// the export takes calls of its superuser, or of verified users, alone. A client that the export has ceased to
 // serve may give up what it has.
 func (q *request) byUser(ctx context.Context, fh []byte) bool {
-	return errors.Is(q.Denied(ctx, fh), realm.Perm)
+	err := q.DeniedUnlock(ctx, fh)
+	q.tooWeak = errors.Is(err, realm.WrongSec)
+	return q.tooWeak || errors.Is(err, realm.Perm)
 }
 
 // granted is GRANTED, which only a client of another server would have asked for.
@@ -280,7 +282,7 @@ func shares(
 		defer q.end()
 		res.Status = do(q, ctx, &a)
 	}
-	return a.Share.Caller, res, nil
+	return a.Share.Caller, res, q.denied(ctx)
 }
 
 func (q *request) share(ctx context.Context, a *nlm4.ShareArgs) nlm4.Status {

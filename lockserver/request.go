@@ -12,6 +12,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nlm4"
 	"github.com/nfsrdma/nfsrdma/nfs4state"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
@@ -23,6 +24,7 @@ type request struct {
 	call    *oncrpc.Call
 	session *nfs4state.Session // of the client
 	reply   *oncrpc.Reply
+	tooWeak bool // the call is denied, whatever its results are
 }
 
 // beginCall begins a call of a client, by the name that it gives itself. It returns nil and the status
@@ -44,8 +46,18 @@ func (s *Server) beginCall(c *oncrpc.Call, r *oncrpc.Reply, name []byte) (*reque
 func (q *request) end() {
 	q.session.Leave()
 	q.End()
-	q.call, q.session, q.reply = nil, nil, nil
+	q.call, q.session, q.reply, q.tooWeak = nil, nil, nil, false
 	q.server.requests.Put(q)
+}
+
+// denied returns the denial of a call whose export takes other security flavours.
+// The request is nil if the call has not begun.
+func (q *request) denied(ctx context.Context) error {
+	if q == nil || !q.tooWeak {
+		return nil
+	}
+	q.TurnAway(ctx)
+	return rpcmsg.AuthTooWeak
 }
 
 // wholeFile is the greatest offset that a lock can have here (RFC 1813, Section 6.3.1): that of
@@ -105,10 +117,12 @@ func (q *request) lockArgs(ctx context.Context, l *nlm4.Lock, exclusive bool) (*
 	return a, h, nlm4.Granted
 }
 
-// openFile finds a regular file that the caller may read or, to change it, write.
+// openFile finds a regular file that the caller may read or, to change it, write, unless the export asks for
+// nobody's rights.
 func (q *request) openFile(ctx context.Context, fh []byte, change bool) (vfs.Handle, nlm4.Status) {
-	h, err := q.Open(ctx, fh)
+	h, free, err := q.OpenToLock(ctx, fh)
 	if err != nil {
+		q.tooWeak = err == realm.WrongSec
 		return h, q.status(err)
 	}
 	if q.Options.Refer.Set() {
@@ -126,7 +140,7 @@ func (q *request) openFile(ctx context.Context, fh []byte, change bool) (vfs.Han
 		return h, nlm4.Failed
 	case change && q.Options.ReadOnly:
 		return h, nlm4.ReadOnly
-	case rights&want == 0 && !(attr.OK && attr.UID == q.Cred.UID):
+	case !free && rights&want == 0 && !(attr.OK && attr.UID == q.Cred.UID):
 		return h, nlm4.Failed
 	}
 	return h, nlm4.Granted

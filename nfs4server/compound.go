@@ -85,6 +85,7 @@ type object struct {
 	use     *use // nil: a pseudo node, or nothing
 	h       vfs.Handle
 	node    *node        // of the pseudo file system
+	refused bool         // the export takes other security flavours: see judge
 	stateid nfs4.StateID // the current stateid; seqid 0 and other 0: none
 	stated  bool
 }
@@ -103,7 +104,7 @@ type operation struct {
 	longest int
 }
 
-type opFlags uint8
+type opFlags uint16
 
 const (
 	needsCurrent opFlags = 1 << iota // a current filehandle
@@ -113,6 +114,7 @@ const (
 	makes      // makes an object, for which GETFH follows
 	ofPlaces   // has a meaning in an absent file system
 	sequenced  // has sequence numbers of owners in version 4.0
+	judges     // judges by itself, or leaves to others, whether objects take the call's flavour
 )
 
 // serve executes a COMPOUND.
@@ -278,8 +280,11 @@ func (x *compound) next(ctx context.Context) (nfs4.Status, error) {
 	switch {
 	case o.flags&needsSaved != 0 && !x.saved.set() && x.minor == nfs4.Minor0 && x.op == nfs4.OpRestoreFH:
 		return x.fail(nfs4.ErrRestoreFH), nil
-	case o.flags&needsCurrent != 0 && !x.current.set(), o.flags&needsSaved != 0 && !x.saved.set():
+	case o.flags&needsCurrent != 0 && !x.current.set(), o.flags&needsSaved != 0 && !x.saved.set(),
+		o.flags&(needsCurrent|judges) == needsCurrent && x.current.refused:
 		return x.fail(nfs4.ErrNoFileHandle), nil
+	case o.flags&(needsSaved|judges) == needsSaved && x.saved.refused:
+		return x.fail(x.refusedSource()), nil
 	case o.flags&(needsCurrent|ofPlaces) == needsCurrent && x.current.absent():
 		return x.fail(nfs4.ErrMoved), nil
 	}
@@ -305,7 +310,7 @@ func (x *compound) next(ctx context.Context) (nfs4.Status, error) {
 	}
 	if status != nfs4.OK && len(x.out) == mark {
 		x.out = x.out[:before]
-		return x.fail(status), nil
+		return x.fail(o.sayable(status)), nil
 	}
 	if x.minor == nfs4.Minor0 {
 		x.current.stated = false // there is no current stateid
@@ -432,9 +437,12 @@ func (x *compound) refuse(status nfs4.Status) error {
 
 // principal returns the maker of the call.
 func (x *compound) principal() nfs4state.Principal {
-	p := nfs4state.Principal{Flavor: x.call.Cred.Flavor}
-	if p.Flavor == rpcmsg.AuthSys {
-		p.UID = x.call.Cred.UID
+	p := nfs4state.Principal{Flavor: x.call.Cred.Flavor, UID: x.call.Cred.UID}
+	switch p.Flavor {
+	case rpcmsg.AuthNone:
+		p.UID = 0
+	case rpcmsg.AuthKrb5, rpcmsg.AuthKrb5i, rpcmsg.AuthKrb5p: // whichever service a call has
+		p.Flavor = rpcmsg.AuthGSS
 	}
 	return p
 }

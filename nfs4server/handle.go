@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
@@ -67,9 +68,11 @@ func putFH(ctx context.Context, x *compound) nfs4.Status {
 	if x.args.Err() != nil {
 		return nfs4.ErrBadXDR
 	}
-	return x.done(x.status(x.put(ctx, a.Object)))
+	return x.done(x.judge(x.put(ctx, a.Object)))
 }
 
+// put makes the object of a filehandle the current one, also if the error is
+// realm.WrongSec.
 func (x *compound) put(ctx context.Context, fh []byte) error {
 	if len(fh) > 0 && fh[0] == pseudoVersion {
 		n, err := x.parseNode(fh)
@@ -87,15 +90,15 @@ func (x *compound) put(ctx context.Context, fh []byte) error {
 		return err
 	}
 	h, err := u.Open(ctx, fh)
-	if err == nil {
-		x.current = object{use: u, h: h}
+	if err == nil || err == realm.WrongSec {
+		x.current = object{use: u, h: h, refused: err != nil}
 	}
 	return err
 }
 
 // putRootFH is PUTROOTFH and PUTPUBFH (RFC 8881, Sections 18.20 and 18.21).
 func putRootFH(ctx context.Context, x *compound) nfs4.Status {
-	return x.done(x.status(x.goTo(ctx, x.tree().root)))
+	return x.done(x.judge(x.goTo(ctx, x.tree().root)))
 }
 
 // getFH is GETFH (RFC 8881, Section 18.8).
@@ -121,6 +124,9 @@ func saveFH(_ context.Context, x *compound) nfs4.Status {
 
 func restoreFH(_ context.Context, x *compound) nfs4.Status {
 	x.current = x.saved
+	if x.current.refused {
+		return x.done(x.judge(realm.WrongSec))
+	}
 	return x.done(nfs4.OK)
 }
 
@@ -156,6 +162,9 @@ func lookup(ctx context.Context, x *compound) nfs4.Status {
 }
 
 func (x *compound) lookupName(ctx context.Context, name []byte) nfs4.Status {
+	if x.current.refused {
+		return x.lookupRefused(ctx, name)
+	}
 	if status := x.directory(ctx, &x.current); status != nfs4.OK {
 		return status
 	}
@@ -185,6 +194,9 @@ func (x *compound) lookupName(ctx context.Context, name []byte) nfs4.Status {
 
 // lookupP is LOOKUPP (RFC 8881, Section 18.14).
 func lookupP(ctx context.Context, x *compound) nfs4.Status {
+	if x.current.refused {
+		return x.done(x.lookupPRefused(ctx))
+	}
 	if status := x.directory(ctx, &x.current); status != nfs4.OK {
 		return status
 	}
@@ -314,48 +326,4 @@ func xattrRights(rights uint32) (out uint32) {
 		out |= nfs4.AccessXAWrite
 	}
 	return out
-}
-
-// secInfo is SECINFO (RFC 8881, Section 18.29). Every export takes AUTH_SYS.
-func secInfo(ctx context.Context, x *compound) nfs4.Status {
-	var a nfs4.NameArgs
-	a.Decode(x.args)
-	if x.args.Err() != nil {
-		return nfs4.ErrBadXDR
-	}
-	dir := x.current
-	if status := x.lookupName(ctx, a.Name); status != nfs4.OK {
-		return status
-	}
-	status := x.flavors()
-	if x.minor == nfs4.Minor0 {
-		x.current = dir // RFC 7530, Section 16.31.4
-	}
-	return status
-}
-
-// secInfoNoName is SECINFO_NO_NAME (RFC 8881, Section 18.45).
-func secInfoNoName(ctx context.Context, x *compound) nfs4.Status {
-	var a nfs4.SecInfoNoNameArgs
-	a.Decode(x.args)
-	if x.args.Err() != nil {
-		return nfs4.ErrBadXDR
-	}
-	if a.Style == nfs4.SecInfoParent {
-		mark := len(x.out)
-		if status := lookupP(ctx, x); status != nfs4.OK {
-			x.out = x.out[:mark]
-			return status
-		}
-		x.out = x.out[:mark]
-	}
-	return x.flavors()
-}
-
-// flavors appends the flavours of the current object, and consumes it.
-func (x *compound) flavors() nfs4.Status {
-	res := nfs4.SecInfoRes{Flavors: []nfs4.SecInfo{{Flavor: nfs4.CallbackSys}}}
-	x.out = res.AppendTo(x.out)
-	x.current = object{}
-	return nfs4.OK
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfs4state"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/realm"
 )
 
 const (
@@ -192,6 +193,9 @@ func (o *offload) round(ctx context.Context) (more bool, status nfs4.Status) {
 	if err == nil {
 		x.saved = x.current
 		err = x.put(ctx, o.dst)
+	}
+	if err == realm.WrongSec { // of exports that have changed
+		err = realm.Access
 	}
 	if err != nil {
 		return o.after(0, x.status(err), 0)

@@ -20,6 +20,9 @@ func open(ctx context.Context, x *compound) nfs4.Status {
 		return nfs4.ErrBadXDR
 	}
 	status := x.openArgs(&a)
+	if status == nfs4.OK && x.current.refused {
+		status = nfs4.ErrWrongSec
+	}
 	if status == nfs4.OK {
 		o := stateOf(&a)
 		status = x.server.state.MayOpen(x.session, &o)

@@ -8,7 +8,7 @@ import (
 
 // absent reports whether the file system of an object is on other servers alone
 // (RFC 8881, Section 11.3).
-func (o *object) absent() bool { return o.use != nil && o.use.Options.Refer.Set() }
+func (o *object) absent() bool { return o.use != nil && !o.refused && o.use.Options.Refer.Set() }
 
 // ofAbsent are the attributes of an absent file system (RFC 8881, Section 11.4.1).
 var ofAbsent = nfs4.BitmapOf(nfs4.AttrFSID, nfs4.AttrFSLocations, nfs4.AttrMountedOnFileID, nfs4.AttrRdattrError)

@@ -149,16 +149,16 @@ func (x *compound) parseNode(fh []byte) (*node, error) {
 func (x *compound) tree() *tree { return x.server.tree.of(x.server.realm) }
 
 // visible reports whether the client sees n: it may use the export there, or
-// one below.
+// one below, perhaps with another security flavour.
 func (x *compound) visible(ctx context.Context, t *tree, n *node) bool {
-	if n.export != nil && x.server.realm.Admits(ctx, x.call.Peer, t.set, n.export) == nil {
+	if n.export != nil && x.server.realm.Admits(ctx, x.call.Peer, &x.call.Cred, t.set, n.export) == nil {
 		return true
 	}
 	return slices.ContainsFunc(n.children, func(c *node) bool { return x.visible(ctx, t, c) })
 }
 
 // goTo makes a node the current object: the root directory of its export, if
-// it has one.
+// it has one. It does so too if the error is realm.WrongSec.
 func (x *compound) goTo(ctx context.Context, n *node) error {
 	if n.export == nil {
 		x.current = object{node: n}
@@ -168,12 +168,17 @@ func (x *compound) goTo(ctx context.Context, n *node) error {
 	if err != nil {
 		return err
 	}
-	h := u.Export.FS.Root()
-	if err := u.Use(ctx, h); err != nil {
-		return err
+	return x.goIn(ctx, u, u.Export.FS.Root())
+}
+
+// goIn makes an object of an export the current one, also if the error is
+// realm.WrongSec.
+func (x *compound) goIn(ctx context.Context, u *use, h vfs.Handle) error {
+	err := u.Use(ctx, h)
+	if err == nil || err == realm.WrongSec {
+		x.current = object{use: u, h: h, refused: err != nil}
 	}
-	x.current = object{use: u, h: h}
-	return nil
+	return err
 }
 
 // superuser looks up the directories in which exports below others lie: the
@@ -263,11 +268,7 @@ func (x *compound) above(ctx context.Context, e *realm.Exported) error {
 		if err != nil {
 			return err
 		}
-		if err := u.Use(ctx, h); err != nil {
-			return err
-		}
-		x.current = object{use: u, h: h}
-		return nil
+		return x.goIn(ctx, u, h)
 	}
 	return x.goTo(ctx, n.parent)
 }

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"syscall"
 
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -104,7 +106,11 @@ func (m *Mount) Mnt(ctx context.Context, path string) (nfs3.FH, error) {
 		return nil, &MountError{Path: path, Status: res.Status}
 	}
 	if len(res.Flavors) > 0 && !slices.Contains(res.Flavors, m.cred.Flavor) {
-		return nil, fmt.Errorf("%q is exported for the authentication flavours %v only, not for %d (1 is sec=sys, 390003 to 390005 are Kerberos, which this client does not have)", path, res.Flavors, m.cred.Flavor)
+		var wanted []string
+		for _, f := range res.Flavors {
+			wanted = append(wanted, exports.Flavor(f).String())
+		}
+		return nil, fmt.Errorf("the export %s wants %s; the mount says sec=%s", path, strings.Join(wanted, ", "), exports.Flavor(m.cred.Flavor))
 	}
 	return handle, nil
 }

@@ -101,13 +101,14 @@ func TestMountRefused(t *testing.T) {
 }
 
 // TestMountFlavors checks that an export for other flavors is refused with a
-// clear error, and not at the first NFS call.
+// clear error, and not at the first NFS call, and that AUTH_SYS is taken wherever
+// it stands in the list: it is the first that the client has (R2623-2.7-1).
 func TestMountFlavors(t *testing.T) {
 	w, m := newMountRig(t)
 	for _, tt := range []struct {
 		flavors []uint32
 		good    bool
-	}{{nil, true}, {[]uint32{390003, 1}, true}, {[]uint32{0}, false}, {[]uint32{390003, 390004}, false}} {
+	}{{nil, true}, {[]uint32{390003, 1}, true}, {[]uint32{1, 390003}, true}, {[]uint32{0}, false}, {[]uint32{390003, 390004}, false}} {
 		w.before = func(context.Context, *oncrpc.Exchange) ([]byte, error) {
 			return (&mount3.MntRes{Handle: rootFH, Flavors: tt.flavors}).AppendTo(nil), nil
 		}
@@ -116,10 +117,15 @@ func TestMountFlavors(t *testing.T) {
 			assert.NoError(t, err)
 			assert.Equal(t, rootFH, root)
 		} else {
-			assert.ErrorContains(t, err, "authentication flavours")
+			assert.ErrorContains(t, err, "the export /x wants ")
 			assert.Nil(t, root)
 		}
 	}
+	w.before = func(context.Context, *oncrpc.Exchange) ([]byte, error) {
+		return (&mount3.MntRes{Handle: rootFH, Flavors: []uint32{390005, 390004}}).AppendTo(nil), nil
+	}
+	_, err := m.Mnt(t.Context(), "/data")
+	assert.EqualError(t, err, "the export /data wants krb5p, krb5i; the mount says sec=sys")
 }
 
 // mountCalls makes all calls of the MOUNT program.

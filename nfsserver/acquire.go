@@ -9,6 +9,7 @@ import (
 	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
@@ -47,8 +48,8 @@ func acquire(ctx context.Context, q *request, r *oncrpc.Reply) error {
 // reason for granting none.
 func (q *request) acquire(ctx context.Context, h vfs.Handle, types delegation.Types, res *delegation.AcquireRes, r *oncrpc.Reply) nfs3.Status {
 	res.Status = delegation.StatusRefused
-	if q.Export.Keys == nil {
-		return q.refuse(res, delegation.ReasonTypes)
+	if f := q.call.Cred.Flavor; q.Export.Keys == nil || f == rpcmsg.AuthKrb5i || f == rpcmsg.AuthKrb5p {
+		return q.refuse(res, delegation.ReasonTypes) // recalls and counters are neither signed nor encrypted
 	}
 	key, err := q.Key(h)
 	switch {

@@ -17,7 +17,7 @@ func fsStat(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		return err
 	}
 	var res nfs3.FSStatRes
-	h, status := q.open(ctx, a.Object)
+	h, status := q.openToMount(ctx, a.Object)
 	if res.Status = status; status == nfs3.OK {
 		st, attr, err := q.Export.FS.StatFS(ctx, &q.Cred, h)
 		res = nfs3.FSStatRes{
@@ -32,7 +32,8 @@ func fsStat(ctx context.Context, q *request, r *oncrpc.Reply) error {
 }
 
 // fsInfo is FSINFO (RFC 1813, Section 3.3.19). A client that may not use the
-// export learns the limits of this server, but nothing about the file system.
+// export, or not with the flavour of the call, learns the limits of this server,
+// but nothing about the file system.
 func fsInfo(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	var a nfs3.HandleArgs
 	a.Decode(&q.call.Args)
@@ -40,7 +41,7 @@ func fsInfo(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		return err
 	}
 	var res nfs3.FSInfoRes
-	h, status := q.open(ctx, a.Object)
+	h, status := q.openToMount(ctx, a.Object)
 	switch status {
 	case nfs3.OK:
 		attr, err := q.Export.FS.GetAttr(ctx, &q.Cred, h)
@@ -49,7 +50,7 @@ func fsInfo(ctx context.Context, q *request, r *oncrpc.Reply) error {
 			res.Attr = q.postAttr(&h, &vfs.MaybeAttr{OK: true, Attr: attr})
 		}
 	case nfs3.ErrAcces:
-		res = q.fsInfo()
+		res, q.tooWeak = q.fsInfo(), false
 	default:
 		res.Status = status
 	}
@@ -77,7 +78,7 @@ func pathConf(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		return err
 	}
 	var res nfs3.PathConfRes
-	h, status := q.open(ctx, a.Object)
+	h, status := q.openToMount(ctx, a.Object)
 	if res.Status = status; status == nfs3.OK {
 		p, attr, err := q.Export.FS.PathConf(ctx, &q.Cred, h)
 		res = nfs3.PathConfRes{

@@ -9,7 +9,6 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
-	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
@@ -18,8 +17,9 @@ import (
 type mountProgram struct{ *Server }
 
 // ServeRPC handles one MOUNT call. RFC 1813, Section 5.2, requires an AUTH_SYS
-// credential for some procedures. It would gain nothing here, because AUTH_NONE
-// may use a mounted export too, so no call is refused for its flavor.
+// credential for some procedures. No call is refused for its flavour, because
+// Linux's client sends AUTH_SYS, also to mount an export with Kerberos, and a file
+// handle alone gives no access.
 func (p mountProgram) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
 	var args mount3.PathArgs
 	switch c.Proc {
@@ -35,7 +35,7 @@ func (p mountProgram) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Re
 	host := hostOf(c.Peer)
 	switch c.Proc {
 	case mount3.ProcMnt:
-		res := p.mnt(ctx, c.Peer, string(args.Path))
+		res := p.mnt(ctx, c, string(args.Path))
 		r.Head = res.AppendTo(r.Head)
 	case mount3.ProcUmnt:
 		p.mounts.remove(host, cleanPath(string(args.Path)))
@@ -54,32 +54,36 @@ func (p mountProgram) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Re
 	return nil
 }
 
-// flavors are the permitted credentials of NFS calls.
-var flavors = []uint32{rpcmsg.AuthSys, rpcmsg.AuthNone}
-
-// mnt is MNT (RFC 1813, Section 5.2.1) of an export or a directory below it.
-func (p mountProgram) mnt(ctx context.Context, peer *oncrpc.Peer, name string) mount3.MntRes {
+// mnt is MNT (RFC 1813, Section 5.2.1) of an export or a directory below it. The
+// flavours are those of the export alone: AUTH_NONE among them would mean to
+// Linux's client that the server takes any.
+func (p mountProgram) mnt(ctx context.Context, c *oncrpc.Call, name string) mount3.MntRes {
+	peer := c.Peer
 	name = cleanPath(name)
-	e, rest, err := p.realm.Reach(ctx, peer, name)
+	e, err := p.realm.Reach(ctx, peer, &c.Cred, name)
 	switch {
 	case err == realm.Later: // MOUNT has no status for it
 		return mount3.MntRes{Status: mount3.ErrServerFault}
 	case err != nil:
 		return mount3.MntRes{Status: mount3.ErrAcces}
-	case e == nil:
+	case e.Exported == nil:
 		return mount3.MntRes{Status: mount3.ErrNoEnt}
 	}
 	defer e.Leave()
 	var h vfs.Handle
 	var status mount3.Status
-	if p.realm.Visit(ctx, peer, e, func() { h, status = p.walk(ctx, e, rest) }) != nil {
+	if p.realm.Visit(ctx, peer, e.Exported, func() { h, status = p.walk(ctx, e.Exported, e.Rest) }) != nil {
 		return mount3.MntRes{Status: mount3.ErrServerFault}
 	}
 	if status != mount3.OK {
 		return mount3.MntRes{Status: status}
 	}
 	p.mounts.add(hostOf(peer), name)
-	return mount3.MntRes{Handle: p.realm.AppendHandle(nil, e, &h), Flavors: flavors}
+	res := mount3.MntRes{Handle: p.realm.AppendHandle(nil, e.Exported, &h)}
+	for _, f := range e.Flavors {
+		res.Flavors = append(res.Flavors, uint32(f))
+	}
+	return res
 }
 
 // cleanPath normalizes a path. It can resolve ".." before a file system is

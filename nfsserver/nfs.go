@@ -5,6 +5,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
 // An nfsProgram is NFS version 3.
@@ -55,6 +56,10 @@ func (s *Server) serve(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply, do 
 	defer s.end(q)
 	start := len(r.Head)
 	err := do(ctx, q, r)
+	if q.tooWeak {
+		q.TurnAway(ctx)
+		return rpcmsg.AuthTooWeak
+	}
 	r.NoReplay = putOff(r.Head[start:])
 	return err
 }

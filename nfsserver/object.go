@@ -16,7 +16,7 @@ func getAttr(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		return err
 	}
 	var res nfs3.GetAttrRes
-	h, status := q.open(ctx, a.Object)
+	h, status := q.openToMount(ctx, a.Object)
 	if res.Status = status; status == nfs3.OK {
 		attr, err := q.GetAttr(ctx, h)
 		res.Status, res.Attr = q.status(err), wireAttr(&attr)

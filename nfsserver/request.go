@@ -17,6 +17,7 @@ type request struct {
 	realm.Request
 	server   *Server
 	call     *oncrpc.Call
+	tooWeak  bool       // the call is denied, whatever its results are
 	dirEntry nfs3.Entry // see entry
 }
 
@@ -32,7 +33,7 @@ func (s *Server) begin(c *oncrpc.Call, r *oncrpc.Reply) *request {
 
 func (s *Server) end(q *request) {
 	q.End()
-	q.call, q.dirEntry = nil, nfs3.Entry{}
+	q.call, q.dirEntry, q.tooWeak = nil, nfs3.Entry{}, false
 	s.requests.Put(q)
 }
 
@@ -42,13 +43,30 @@ func (q *request) args() error { return q.call.Args.Done() }
 // open finds the object of a file handle, and the identity for the call.
 func (q *request) open(ctx context.Context, fh nfs3.FH) (h vfs.Handle, status nfs3.Status) {
 	h, err := q.Open(ctx, fh)
-	if err == nil && q.Options.Refer.Set() {
+	return h, q.opened(ctx, err)
+}
+
+// openToMount is open for FSINFO, and for the calls that clients make for a root
+// while they mount.
+func (q *request) openToMount(ctx context.Context, fh nfs3.FH) (h vfs.Handle, status nfs3.Status) {
+	h, err := q.OpenToMount(ctx, fh)
+	return h, q.opened(ctx, err)
+}
+
+// opened returns the status of a call whose object was looked for with the result
+// err. RFC 2623, Section 2.4, leaves the answer to a call of the wrong flavour to
+// the server: it is denied by RPC, because Linux's client says then what is
+// missing.
+func (q *request) opened(ctx context.Context, err error) nfs3.Status {
+	switch {
+	case err == nil && q.Options.Refer.Set():
 		err = realm.Stale // version 3 has no referrals
+	case err == nil:
+		return nfs3.OK
+	case err == realm.WrongSec:
+		q.tooWeak = true
 	}
-	if err != nil {
-		status = q.status(err)
-	}
-	return h, status
+	return q.status(err)
 }
 
 // openToChange is open for an object that the call will change. If the call is

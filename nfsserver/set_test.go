@@ -124,7 +124,7 @@ func TestReleased(t *testing.T) {
 		calls.Go(func() { assert.Equal(t, nfs3.OK, serve(), "as it began") })
 	}
 	mounted := make(chan mount3.Status, 1)
-	go func() { mounted <- mountProgram{g.server}.mnt(t.Context(), nil, "/x").Status }()
+	go func() { mounted <- mountProgram{g.server}.mnt(t.Context(), new(oncrpc.Call), "/x").Status }()
 	for range 4 {
 		<-fs.begun
 	}

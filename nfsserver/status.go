@@ -62,6 +62,7 @@ var denialStatus = [...]nfs3.Status{
 	realm.ReadOnly:  nfs3.ErrROFS,
 	realm.XDev:      nfs3.ErrXDev,
 	realm.Later:     nfs3.ErrJukebox,
+	realm.WrongSec:  nfs3.ErrAcces,
 }
 
 // vfsStatus maps errors of package vfs to NFS statuses. The status of a

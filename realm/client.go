@@ -2,18 +2,80 @@ package realm
 
 import (
 	"context"
+	"math"
 	"sync/atomic"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
 // A verdict is a peer's access to an export. It is immutable.
 type verdict struct {
-	denial  error            // the reason if access is refused
-	options *exports.Options // if access is permitted
-	until   time.Time        // zero: unlimited
+	first  gate             // of the preferred flavour
+	more   []gate           // of the others
+	denial error            // the reason if all calls are refused
+	client *exports.Options // if not all are
+	until  time.Time        // zero: unlimited
+}
+
+// A gate is the access of calls with one flavour.
+type gate struct {
+	flavor  uint32
+	options *exports.Options
+	denial  error // nil: access is permitted, with the options
+}
+
+// noFlavor is the flavour of no call.
+const noFlavor = math.MaxUint32
+
+// of returns the options for calls with a flavour, or why they are refused. The
+// preferred flavour costs one comparison.
+func (v *verdict) of(flavor uint32) (*exports.Options, error) {
+	if v.first.flavor == flavor {
+		return v.first.options, v.first.denial
+	}
+	return v.other(flavor)
+}
+
+// other is of for the other flavours. Calls without a credential are served as
+// nobody if calls whose credential nobody has verified are served: these may
+// claim to be nobody.
+func (v *verdict) other(flavor uint32) (*exports.Options, error) {
+	if v.denial != nil {
+		return nil, v.denial
+	}
+	for i := range v.more {
+		if g := &v.more[i]; g.flavor == flavor {
+			return g.options, g.denial
+		}
+	}
+	if flavor == rpcmsg.AuthNone {
+		return v.of(rpcmsg.AuthSys)
+	}
+	return nil, WrongSec
+}
+
+// admit sets the gates of a client's flavours. The port of a call shows nothing
+// that a verified credential does not show better.
+func (v *verdict) admit(o *exports.Options, safePort bool) {
+	v.client = o
+	for i, f := range o.Flavors() {
+		g := gate{flavor: uint32(f), options: o}
+		if one := o.Of(f); one != *o {
+			own := one
+			g.options = &own
+		}
+		if !f.Kerberos() && !o.Insecure && !safePort {
+			g = gate{flavor: uint32(f), denial: Perm}
+		}
+		if i == 0 {
+			v.first = g
+		} else {
+			v.more = append(v.more, g)
+		}
+	}
 }
 
 // A memo caches the verdicts on a peer for all exports of a set. The peer's
@@ -51,7 +113,7 @@ func (s *Realm) decide(ctx context.Context, p *oncrpc.Peer, e *Exported) *verdic
 	ctx, cancel := context.WithTimeout(ctx, namesTime)
 	defer cancel()
 	i, named, err := exports.Find(ctx, e.Clients, addrOf(p), s.names)
-	var v verdict
+	v := verdict{first: gate{flavor: noFlavor}}
 	if named {
 		v.until = time.Now().Add(verdictTime)
 	}
@@ -60,10 +122,8 @@ func (s *Realm) decide(ctx context.Context, p *oncrpc.Peer, e *Exported) *verdic
 		v.denial = Later // the client must ask again, and gets no undue access
 	case i < 0:
 		v.denial = Access
-	case !e.Clients[i].Options.Insecure && !secure(p):
-		v.denial = Perm
 	default:
-		v.options = &e.Clients[i].Options
+		v.admit(&e.Clients[i].Options, secure(p))
 	}
 	return &v
 }

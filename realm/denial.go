@@ -13,6 +13,7 @@ const (
 	ReadOnly                    // the client may only read
 	XDev                        // the objects are in two exports
 	Later                       // the client must ask again: nothing has been done
+	WrongSec                    // the export takes calls of the client, but not of their security flavour
 )
 
 var denials = [...]string{
@@ -23,6 +24,7 @@ var denials = [...]string{
 	ReadOnly:  "the export is read-only",
 	XDev:      "the objects are in two exports",
 	Later:     "the client must ask again later",
+	WrongSec:  "the export takes calls of other security flavours",
 }
 
 // Error describes the denial.

@@ -45,7 +45,7 @@ func addrOf(p *oncrpc.Peer) netip.Addr {
 // appended to groups.
 func squash(o *exports.Options, from *rpcmsg.Cred, groups []uint32) vfs.Cred {
 	uid, gid := o.AnonUID.Number(), o.AnonGID.Number()
-	if o.AllSquash || from.Flavor != rpcmsg.AuthSys {
+	if o.AllSquash || from.Flavor == rpcmsg.AuthNone || from.Anonymous {
 		return vfs.Cred{UID: uid, GID: gid}
 	}
 	return vfs.Cred{

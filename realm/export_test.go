@@ -7,6 +7,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/stretchr/testify/assert"
 )
 
@@ -32,8 +33,8 @@ func TestClients(t *testing.T) {
 		"[::ffff:10.1.9.9%a]:1023": nil,
 	} {
 		v := s.decide(t.Context(), &oncrpc.Peer{Addr: netip.MustParseAddrPort(addr), Network: "tcp"}, e)
-		got := v.denial
-		if got == nil && v.options.ReadOnly {
+		o, got := v.of(rpcmsg.AuthSys)
+		if got == nil && o.ReadOnly {
 			got = ReadOnly
 		}
 		assert.Equal(t, want, got, addr)

@@ -13,6 +13,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/internal/lograte"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/recall"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
@@ -71,30 +72,39 @@ func (s *Realm) Grants() *delegserver.Keeper { return s.grants }
 // Holders returns the table of delegations of version 4, or nil.
 func (s *Realm) Holders() *recall.Table { return s.holders }
 
+// A Reached is an export that contains a path.
+type Reached struct {
+	*Exported
+	Rest    string           // of the path, below the export
+	Flavors []exports.Flavor // of the peer's calls, the preferred one first
+}
+
 // Reach returns the export with the longest path that contains name, among the
-// exports that peer may use, as knfsd does, and the rest of name below it. The
-// caller must call Leave on the export. The error is Later, Access, or ENOENT
-// as a nil export. An export that only refers to other servers is not for callers of
-// Reach: the error is Access.
-func (s *Realm) Reach(ctx context.Context, peer *oncrpc.Peer, name string) (e *Exported, rest string, err error) {
+// exports that peer may use, as knfsd does. The flavour of the call, which has
+// the credential c, need not be one of the export's. The caller must call Leave
+// on the export. The error is Later, Access, or ENOENT as a nil export. An export
+// that only refers to other servers is not for callers of Reach: the error is
+// Access.
+func (s *Realm) Reach(ctx context.Context, peer *oncrpc.Peer, c *rpcmsg.Cred, name string) (r Reached, err error) {
 	set := s.set.Load()
 	for _, e := range set.above(name) {
-		switch v := s.verdict(ctx, peer, set, e); v.denial {
-		case nil:
-			if v.options.Refer.Set() {
-				return nil, "", Access
+		v := s.verdict(ctx, peer, set, e)
+		switch _, denial := v.of(c.Flavor); denial {
+		case nil, WrongSec:
+			if v.client.Refer.Set() {
+				return r, Access
 			}
 			if !e.enter() {
-				return s.Reach(ctx, peer, name) // another set is current already
+				return s.Reach(ctx, peer, c, name) // another set is current already
 			}
-			return e, strings.TrimPrefix(strings.TrimPrefix(name, e.Path), "/"), nil
+			return Reached{e, strings.TrimPrefix(strings.TrimPrefix(name, e.Path), "/"), v.client.Flavors()}, nil
 		case Later:
-			return nil, "", Later
+			return r, Later
 		default:
 			err = Access
 		}
 	}
-	return nil, "", err
+	return r, err
 }
 
 // above returns the exports that contain a path, the longest path first.
@@ -141,8 +151,21 @@ func (s *Realm) Set() *Set { return s.set.Load() }
 // List returns the exports of the set, which the caller must not change.
 func (set *Set) List() []*Exported { return set.list }
 
-// Admits returns nil if a peer may use an export of set, and otherwise the
-// Denial. It may wait for names, for a bounded time.
-func (s *Realm) Admits(ctx context.Context, p *oncrpc.Peer, set *Set, e *Exported) error {
-	return s.verdict(ctx, p, set, e).denial
+// Admits returns nil if a peer whose call has the credential c may use an export
+// of set, perhaps with another flavour, and otherwise the Denial. It may wait for
+// names, for a bounded time.
+func (s *Realm) Admits(ctx context.Context, p *oncrpc.Peer, c *rpcmsg.Cred, set *Set, e *Exported) error {
+	if _, err := s.verdict(ctx, p, set, e).of(c.Flavor); err != WrongSec {
+		return err
+	}
+	return nil
+}
+
+// Flavors returns the flavours with which a peer may use an export of set, the
+// preferred one first, or none. It may wait as Admits does.
+func (s *Realm) Flavors(ctx context.Context, p *oncrpc.Peer, set *Set, e *Exported) []exports.Flavor {
+	if o := s.verdict(ctx, p, set, e).client; o != nil {
+		return o.Flavors()
+	}
+	return nil
 }

@@ -3,6 +3,7 @@ package realm
 import (
 	"context"
 	"math"
+	"strings"
 
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -107,7 +108,8 @@ func (q *Request) Enter(id uint32) error {
 	}
 }
 
-// Open finds the object of a file handle, and the identity for the call.
+// Open finds the object of a file handle, and the identity for the call. The
+// error WrongSec comes with the object.
 func (q *Request) Open(ctx context.Context, fh []byte) (h vfs.Handle, err error) {
 	if h, err = q.find(fh); err != nil {
 		return h, err
@@ -118,16 +120,77 @@ func (q *Request) Open(ctx context.Context, fh []byte) (h vfs.Handle, err error)
 	return h, err
 }
 
-// Denied returns why the export of a file handle denies the client any call, or nil. It asks
-// no file system.
-func (q *Request) Denied(ctx context.Context, fh []byte) error {
+// OpenToMount is Open for the calls with which clients mount. At the root of an
+// export that takes Kerberos, calls whose caller has no credentials yet are served
+// as nobody (RFC 2623, Section 2.3.2).
+func (q *Request) OpenToMount(ctx context.Context, fh []byte) (h vfs.Handle, err error) {
+	h, err = q.Open(ctx, fh)
+	if err == WrongSec && h == q.Export.FS.Root() {
+		err = q.asNobody(ctx, func(o *exports.Options) bool {
+			_, ok := o.Kerberos()
+			return ok
+		})
+	}
+	return h, err
+}
+
+// OpenToLock is Open for a lock of version 3. If free is set, the export takes
+// locks whose caller nobody has verified, and the call is done as nobody.
+func (q *Request) OpenToLock(ctx context.Context, fh []byte) (h vfs.Handle, free bool, err error) {
+	if h, err = q.Open(ctx, fh); err != WrongSec {
+		return h, false, err
+	}
+	err = q.asNobody(ctx, insecureLocks)
+	return h, err == nil, err
+}
+
+// DeniedUnlock returns why the export of a file handle denies a call that gives up
+// a lock of version 3, or nil. It asks no file system.
+func (q *Request) DeniedUnlock(ctx context.Context, fh []byte) error {
 	if _, err := q.find(fh); err != nil {
 		return err
 	}
-	if v := q.realm.verdict(ctx, q.peer, q.set, q.Export); v.denial != nil {
-		return v.denial
+	v := q.realm.verdict(ctx, q.peer, q.set, q.Export)
+	_, err := v.of(q.caller.Flavor)
+	if err == WrongSec && q.unverified() && v.client.InsecureLocks {
+		return nil
 	}
-	return nil
+	return err
+}
+
+func insecureLocks(o *exports.Options) bool { return o.InsecureLocks }
+
+// unverified reports whether nobody has verified the caller.
+func (q *Request) unverified() bool {
+	return q.caller.Flavor == rpcmsg.AuthNone || q.caller.Flavor == rpcmsg.AuthSys
+}
+
+// asNobody admits a call of the wrong flavour, as nobody, if nobody has verified
+// its caller, and the client's options allow that.
+func (q *Request) asNobody(ctx context.Context, allow func(*exports.Options) bool) error {
+	o := q.realm.verdict(ctx, q.peer, q.set, q.Export).client
+	if !q.unverified() || o == nil || !allow(o) {
+		return WrongSec
+	}
+	q.Options, q.Cred = o, vfs.Cred{UID: o.AnonUID.Number(), GID: o.AnonGID.Number()}
+	return q.Work(ctx)
+}
+
+// Flavors returns the flavours with which the client may use the entered export,
+// the preferred one first.
+func (q *Request) Flavors(ctx context.Context) []exports.Flavor {
+	return q.realm.Flavors(ctx, q.peer, q.set, q.Export)
+}
+
+// TurnAway writes to the log which flavours the export of a call takes that
+// WrongSec refuses.
+func (q *Request) TurnAway(ctx context.Context) {
+	var words []string
+	for _, f := range q.Flavors(ctx) {
+		words = append(words, f.String())
+	}
+	q.realm.log.Warn("calls are refused, because the export takes other security flavours; mount it with one of these",
+		"export", q.Export.Path, "client", addrOf(q.peer), "sec", exports.Flavor(q.caller.Flavor), "takes", strings.Join(words, ":"))
 }
 
 // Use checks whether the client may use an object of the entered export, and
@@ -142,14 +205,14 @@ func (q *Request) Use(ctx context.Context, h vfs.Handle) error {
 // admit is Use without the object.
 func (q *Request) admit(ctx context.Context) error {
 	if q.Options == nil {
-		v := q.realm.verdict(ctx, q.peer, q.set, q.Export)
-		if v.denial != nil {
-			return v.denial
+		o, err := q.realm.verdict(ctx, q.peer, q.set, q.Export).of(q.caller.Flavor)
+		if err != nil {
+			return err
 		}
-		if err := q.identify(ctx, v.options); err != nil {
+		if err := q.identify(ctx, o); err != nil {
 			return Later // until the permitted identity is known
 		}
-		q.Options = v.options
+		q.Options = o
 	}
 	return q.Work(ctx)
 }

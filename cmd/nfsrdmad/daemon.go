@@ -102,6 +102,9 @@ func (o *serveOptions) openExports(s *shares, log *slog.Logger) ([]nfsserver.Exp
 		}
 		o.exports = list
 	}
+	if err := o.checkSecurity(o.exports); err != nil {
+		return nil, err
+	}
 	taken, keep, _, err := s.take(o.exports)
 	if err != nil {
 		return nil, err
@@ -113,6 +116,9 @@ func (o *serveOptions) openExports(s *shares, log *slog.Logger) ([]nfsserver.Exp
 // hosts returns the clients of a directory according to the flags.
 func (o *serveOptions) hosts(exclusive bool) []exports.Client {
 	options := exports.Options{ReadOnly: o.readOnly, NoRootSquash: o.noRootSquash, Insecure: true, Exclusive: exclusive}
+	if o.sec != "sys" {
+		options.Sec = exports.Secure(exports.Rights{ReadOnly: o.readOnly, NoRootSquash: o.noRootSquash}, o.flavors...)
+	}
 	if len(o.clients) == 0 {
 		return exports.Everyone(options)
 	}

@@ -22,8 +22,8 @@ func newExports() *cobra.Command {
 	cmd.AddCommand(&cobra.Command{
 		Use:   "check FILE",
 		Short: "Explain an exports file, or list its errors",
-		Long: `Explain an exports file: one line for each directory and client, with all
-options in full. If the file has errors, standard error lists them with line
+		Long: `Explain an exports file: one line for each directory, client and security flavor,
+with all options in full. If the file has errors, standard error lists them with line
 and column, and the exit status is 1. No directory is opened.`,
 		Example: "  nfsrdmad exports check /etc/exports",
 		Args:    cobra.ExactArgs(1),
@@ -43,7 +43,7 @@ func checkExports(name string, stdout, stderr io.Writer) error {
 	for _, w := range f.Warnings {
 		fmt.Fprintf(stderr, "%v (warning)\n", w)
 	}
-	_, err = io.WriteString(stdout, f.String())
+	_, err = io.WriteString(stdout, f.Explain())
 	return err
 }
 

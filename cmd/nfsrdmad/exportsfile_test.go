@@ -33,6 +33,39 @@ func TestExportsCheck(t *testing.T) {
 	assert.Equal(t, []any{cli.ExitOK, stdout, ""}, []any{again, stdout2, stderr2}, "the output is an equivalent exports file")
 }
 
+// TestExportsCheckFlavors checks that each flavour of a client has a line.
+func TestExportsCheckFlavors(t *testing.T) {
+	name := writeFile(t, t.TempDir(), "/srv/a *(sec=krb5p,rw,sec=krb5:sys,ro)\n")
+	status, stdout, stderr := command(t, "exports", "check", name)
+	assert.Equal(t, []any{cli.ExitOK, ""}, []any{status, stderr})
+	assert.Equal(t, `/srv/a *(rw,sync,secure,root_squash,no_all_squash,no_subtree_check,sec=krb5p)
+/srv/a *(ro,sync,secure,root_squash,no_all_squash,no_subtree_check,sec=krb5)
+/srv/a *(ro,sync,secure,root_squash,no_all_squash,no_subtree_check,sec=sys)
+`, stdout)
+}
+
+// TestServeWithoutKerberos checks that a daemon without Kerberos does not start
+// with exports that need it, and says which.
+func TestServeWithoutKerberos(t *testing.T) {
+	dir := t.TempDir()
+	run := func(args ...string) string {
+		status, stdout, stderr := command(t, append([]string{"serve", "--state", t.TempDir(), "--listen", "127.0.0.1:0", "--tcp", ""}, args...)...)
+		assert.Equal(t, cli.ExitError, status)
+		assert.Empty(t, stdout)
+		return stderr
+	}
+	file := writeFile(t, t.TempDir(), dir+" *(rw) a.example(sec=sys:krb5p) b.example(sec=krb5)\n")
+	assert.Equal(t, "nfsrdmad: "+file+":1: "+dir+" is exported to a.example with sec=krb5p, and this daemon has no Kerberos: write sec=sys, or leave that client out\n"+
+		file+":1: "+dir+" is exported to b.example with sec=krb5, and this daemon has no Kerberos: write sec=sys, or leave that client out\n", run("--exports", file))
+	assert.Equal(t, "nfsrdmad: "+dir+" is exported to * with sec=krb5i, and this daemon has no Kerberos: write sec=sys, or leave that client out\n", run("--sec", "sys:krb5i", dir))
+	status, _, stderr := command(t, "serve", "--sec", "sys:foo", dir)
+	assert.Equal(t, cli.ExitUsage, status)
+	assert.Contains(t, stderr, `--sec: security "foo" is none of sys, krb5, krb5i, krb5p and none`)
+	status, _, stderr = command(t, "serve", "--sec", "none", "--exports", file)
+	assert.Equal(t, cli.ExitUsage, status)
+	assert.Contains(t, stderr, "--exclusive and --sec are for DIR")
+}
+
 func TestExportsCheckErrors(t *testing.T) {
 	name := writeFile(t, t.TempDir(), "/srv/a *(rw,foo)\nsrv *\n")
 	status, stdout, stderr := command(t, "exports", "check", name)

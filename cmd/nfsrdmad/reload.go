@@ -61,6 +61,9 @@ func onSignals(ctx context.Context, signals <-chan os.Signal, reload func(), log
 func (o *serveOptions) reload(s *shares, log *slog.Logger) bool {
 	list, err := o.readFile(log)
 	if err == nil {
+		err = o.checkSecurity(list)
+	}
+	if err == nil {
 		err = apply(o.ops.server, s, list)
 	}
 	if err != nil {

@@ -171,6 +171,7 @@ func TestReloadBad(t *testing.T) {
 		"./c *(ro)\n./d *(rw)":        {"exports:2: ", "/d: no such directory: create it"},
 		"./c *(rw)\n./a/../b *":       {"has . or .. in it"},
 		"/ *(crossmnt)\n./a *(rw)":    {"exports:1: ", "option crossmnt: clients of / do not see "},
+		"./a *(rw)\n./c *(sec=krb5)":  {"exports:2: ", "/c is exported to * with sec=krb5, and this daemon has no Kerberos"},
 		"./a *(rw)\n./c *(rw,fsid=1)": {"exports:2: ", "/b, which has the same fsid and is still exported"},
 	} {
 		done, log := g.reload(text)

@@ -1,0 +1,110 @@
+package lockserver
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/nfs/nlm4"
+	"github.com/nfsrdma/nfsrdma/nfs4state"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/realm"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// clientsOf returns the clients of a line of exports(5).
+func clientsOf(t testing.TB, options string) []exports.Client {
+	f, err := exports.Parse("exports", []byte("/x *("+options+")"))
+	require.NoError(t, err)
+	return f.Exports[0].Clients
+}
+
+// ask makes a call with a flavour, as the RPC layer hands it over. It returns the
+// status, which is behind the cookie, or the denial.
+func (c *client) ask(flavor uint32, proc uint32, a message) (nlm4.Status, error) {
+	c.g.t.Helper()
+	cred := c.cred
+	cred.Flavor = flavor
+	call := oncrpc.Call{Prog: nlm4.Program, Vers: c.vers, Proc: proc, Cred: cred, Peer: &c.peer, Args: xdr.NewReader(a.AppendTo(nil, c.vers)), MaxReply: 8192}
+	var rep oncrpc.Reply
+	if err := (manager{c.g.s, c.vers}).ServeRPC(c.g.t.Context(), &call, &rep); err != nil {
+		return 0, err
+	}
+	r := xdr.NewReader(rep.Head)
+	var res nlm4.Res
+	res.Cookie = r.Opaque(len(cookie))
+	res.Status = nlm4.Status(r.Uint32())
+	require.NoError(c.g.t, r.Err())
+	return res.Status, nil
+}
+
+// TestSecurityOfLocks checks that locks and shares pass the gate of an export's
+// flavours, also to be given up: nobody else may take away what a verified user
+// has.
+func TestSecurityOfLocks(t *testing.T) {
+	g := newRig(t, func(_ *nfs4state.Config, _ *Config, c *realm.Config) {
+		c.Exports[0].Clients = clientsOf(t, "rw,sec=krb5")
+	})
+	a := g.client("192.0.2.1", "a")
+	lock := a.over(0, 1)
+	share := &nlm4.ShareArgs{Cookie: cookie, Share: nlm4.Share{Caller: lock.Caller, Handle: lock.Handle, Owner: lock.Owner, Access: nlm4.Read, Deny: nlm4.Write}}
+	calls := []struct {
+		proc uint32
+		args message
+	}{
+		{nlm4.ProcTest, &nlm4.TestArgs{Cookie: cookie, Exclusive: true, Lock: lock}},
+		{nlm4.ProcLock, a.lockArgs(false, true, 0, 1)},
+		{nlm4.ProcNMLock, a.lockArgs(false, true, 0, 1)},
+		{nlm4.ProcShare, share},
+		{nlm4.ProcUnshare, share},
+		{nlm4.ProcUnlock, &nlm4.UnlockArgs{Cookie: cookie, Lock: lock}},
+	}
+	for _, c := range calls {
+		got, err := a.ask(rpcmsg.AuthKrb5, c.proc, c.args)
+		require.NoError(t, err)
+		assert.Equal(t, nlm4.Granted, got, c.proc)
+	}
+	assert.Zero(t, g.locked())
+	got, err := a.ask(rpcmsg.AuthKrb5, nlm4.ProcLock, a.lockArgs(false, true, 0, 1))
+	require.NoError(t, err)
+	require.Equal(t, nlm4.Granted, got)
+	calls = append(calls, calls[0])
+	calls[len(calls)-1].proc, calls[len(calls)-1].args = nlm4.ProcCancel, &nlm4.CancelArgs{Cookie: cookie, Exclusive: true, Lock: lock}
+	for _, c := range calls {
+		for _, f := range []uint32{rpcmsg.AuthSys, rpcmsg.AuthNone, rpcmsg.AuthKrb5i} {
+			_, err := a.ask(f, c.proc, c.args)
+			assert.Equal(t, rpcmsg.AuthTooWeak, err, "%d by flavour %d", c.proc, f)
+		}
+	}
+	assert.Equal(t, 1, g.locked())
+	assert.NotEmpty(t, a.raw(nlm4.Program, a.vers, nlm4.ProcLock, a.lockArgs(false, true, 0, 1).AppendTo(nil, a.vers)), "denied, and answered")
+}
+
+// TestInsecureLocks checks that insecure_locks lets clients lock with AUTH_SYS
+// where all else needs Kerberos, as Linux's client does, whatever the rights to the
+// file are; but nothing that the export does not permit anybody.
+func TestInsecureLocks(t *testing.T) {
+	var secret []byte
+	g := newRig(t, func(_ *nfs4state.Config, _ *Config, c *realm.Config) {
+		c.Exports[0].Clients = clientsOf(t, "rw,sec=krb5,insecure_locks")
+	})
+	secret = g.handle(g.make(g.realm.Set().List()[0].FS, "secret", 0o600))
+	a := g.client("192.0.2.1", "a")
+	a.cred.UID, a.lock.Handle = 4321, secret
+	assert.Equal(t, nlm4.Granted, a.try(true, 0, 1))
+	b := g.client("192.0.2.2", "b")
+	b.lock.Handle = secret
+	assert.Equal(t, nlm4.Denied, b.try(true, 0, 1))
+	assert.Equal(t, nlm4.Granted, a.unlock(0, 1))
+	assert.Equal(t, nlm4.Granted, b.try(true, 0, 1))
+	list := g.realm.Exports()
+	list[0].Clients = clientsOf(t, "ro,sec=krb5,insecure_locks")
+	require.NoError(t, g.realm.SetExports(list))
+	assert.Equal(t, nlm4.ReadOnly, a.try(true, 5, 1))
+	list[0].Clients = clientsOf(t, "rw,sec=krb5:sys,insecure_locks")
+	require.NoError(t, g.realm.SetExports(list))
+	assert.Equal(t, nlm4.Failed, a.try(true, 5, 1), "AUTH_SYS is listed, so the caller's rights count")
+}

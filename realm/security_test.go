@@ -1,0 +1,69 @@
+package realm
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+)
+
+// secured exports /x to the clients of a line of exports(5).
+func secured(t testing.TB, clients string) func(*Config) {
+	f, err := exports.Parse("exports", []byte("/x "+clients))
+	require.NoError(t, err)
+	return func(c *Config) { c.Exports[0].Clients = f.Exports[0].Clients }
+}
+
+// TestGateCost checks that a call of any flavour passes the gate of its connection
+// without an allocation, and that the Options are those of the set, so that
+// connections share them.
+func TestGateCost(t *testing.T) {
+	s := newRealm(t, new(rootFS), secured(t, "*(sec=sys:krb5p,insecure)"))
+	e := s.Set().List()[0]
+	root := e.FS.Root()
+	fh := s.AppendHandle(nil, e, &root)
+	peer, reply, ctx := peerOf(1), new(oncrpc.Reply), context.Background()
+	var q Request
+	for _, f := range []uint32{rpcmsg.AuthSys, rpcmsg.AuthKrb5p, rpcmsg.AuthNone} {
+		c := &rpcmsg.Cred{Flavor: f, UID: 1000, GID: 100, GIDs: []uint32{100, 200}}
+		assert.Zero(t, testing.AllocsPerRun(100, func() {
+			q.Begin(s, peer, c, reply)
+			_, err := q.Open(ctx, fh)
+			if err != nil || q.Options != &e.Clients[0].Options {
+				t.Error(err)
+			}
+			q.End()
+		}), f)
+	}
+}
+
+// TestGates checks the access of a peer by flavour.
+func TestGates(t *testing.T) {
+	near := peerOf(2)
+	for _, tt := range []struct {
+		clients string
+		peer    *oncrpc.Peer
+		flavor  uint32
+		want    error
+	}{
+		{"*", near, rpcmsg.AuthSys, nil},
+		{"*", near, rpcmsg.AuthNone, nil},
+		{"*", near, rpcmsg.AuthKrb5, WrongSec},
+		{"*", near, rpcmsg.AuthGSS, WrongSec},
+		{"*(sec=none)", near, rpcmsg.AuthSys, WrongSec},
+		{"*(sec=krb5)", near, rpcmsg.AuthNone, WrongSec},
+		{"*(sec=krb5:krb5p)", near, rpcmsg.AuthKrb5i, WrongSec},
+		{"*(sec=sys:krb5)", near, rpcmsg.AuthKrb5, nil},
+		{"*(sec=krb5)", nil, rpcmsg.AuthSys, WrongSec},
+		{"192.0.3.0/24(sec=krb5)", near, rpcmsg.AuthKrb5, Access},
+	} {
+		s := newRealm(t, new(rootFS), secured(t, tt.clients))
+		_, err := s.decide(t.Context(), tt.peer, s.Set().List()[0]).of(tt.flavor)
+		assert.Equal(t, tt.want, err, "%s %d", tt.clients, tt.flavor)
+	}
+}
