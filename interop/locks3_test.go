@@ -41,12 +41,13 @@ type locks3Server struct {
 	start      func()
 }
 
-func locks3(t *testing.T) *locks3Server {
+func locks3(t testing.TB, flags ...string) *locks3Server {
 	s := &locks3Server{dir: served(t), state: t.TempDir(), said: new(buffer)}
 	nfsrdmad := shared.ethernet.inside(t, program("nfsrdmad"))
 	s.start = func() {
 		var err error
-		s.proc, err = StartServer(s.said, nfsrdmad, "--no-root-squash", "--portmap", ":111", "--control", "", "--listen", ":20049", "--tcp", ":2049", "--state", s.state, s.dir+"=/x")
+		args := []string{"--no-root-squash", "--portmap", ":111", "--control", "", "--listen", ":20049", "--tcp", ":2049", "--state", s.state}
+		s.proc, err = StartServer(s.said, nfsrdmad, append(append(args, flags...), s.dir+"=/x")...)
 		require.NoError(t, err, "nfsrdmad says: %s", s.said)
 	}
 	s.start()
@@ -60,6 +61,46 @@ func (s *locks3Server) mount(t *testing.T, point, options string) {
 	require.Zero(t, status, "%s\nnfsrdmad says: %s", out, s.said)
 }
 
+// TestLockRestart3 kills nfsrdmad while a process of the guest has locks and another one waits for one: Linux
+// is told of the restart, reclaims the locks, and goes on to wait. R8267-5.1-1.
+func TestLockRestart3(t *testing.T) {
+	guest(t)
+	onEthernet(t)
+	s := locks3(t, "--nfs4-lease", shortGrace.String())
+	s.mount(t, "/mnt", "vers=3,rdma")
+	answers := make(lockAnswers)
+	has, waits, here := answers.startInGuest(t, "/mnt"), answers.startInGuest(t, "/mnt"), answers.start(t, s.dir)
+	answers.steps(t, []lockStep{
+		{has, "posix 1 write 0 10", "ok"},
+		{has, "posix 1 write 20 10", "ok"},
+		{here, "posix 1 write 9 1", "EAGAIN"},
+	})
+	fmt.Fprintln(waits, "posix-wait 1 write 5 1")
+	s.proc.Kill()
+	s.start()
+	for _, lock := range []struct{ where, found string }{{"0 10", "write lock of 10 at 0"}, {"20 10", "write lock of 10 at 20"}} {
+		answers.reclaimed(t, here, lock.where, lock.found)
+	}
+	answers.steps(t, []lockStep{
+		{has, "posix 1 none 20 10", "ok"}, // after grace
+		{has, "posix 1 none 0 10", "ok"},
+	})
+	assert.Equal(t, "ok", answers.next(t, waits))
+	answers.steps(t, []lockStep{{here, "posix 1 write 5 1", "EAGAIN"}, {here, "posix 1 write 0 5", "ok"}})
+	for p := range answers {
+		assert.NoError(t, p.Wait())
+	}
+	umount(t, "/mnt")
+}
+
+// startInGuest is start for a process of the guest.
+func (a lockAnswers) startInGuest(t *testing.T, dir string) locking.Child {
+	t.Helper()
+	p, err := newGuestLocker(t, dir)
+	require.NoError(t, err)
+	return a.opened(t, p)
+}
+
 // TestLocksWithHost3 has a process of the guest and one of the server's host lock bytes of one file: flock is a lock of all bytes,
 // and the guest's process waits for the host's, and is told when the lock is free.
 func TestLocksWithHost3(t *testing.T) {
@@ -67,6 +108,7 @@ func TestLocksWithHost3(t *testing.T) {
 	onEthernet(t)
 	s := locks3(t)
 	s.mount(t, "/mnt", "vers=3,rdma")
+	timed(t, "with the host", func() { contend(t, s.dir, "/mnt", "flock", "many") }) // thousands of locks take minutes on a busy machine
 	flocks(t, s.dir, "/mnt")
 	there, err := newGuestLocker(t, "/mnt")
 	require.NoError(t, err)

@@ -138,11 +138,9 @@ func needRoot(t testing.TB) {
 }
 
 func boot(t testing.TB) error {
-	build := exec.Command("guest/build")
-	build.Stderr = os.Stderr
-	dir, err := build.Output()
+	dir, err := guestFiles()
 	if err != nil {
-		return fmt.Errorf("guest/build: %w", err)
+		return err
 	}
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), bootLimit)
@@ -151,7 +149,7 @@ func boot(t testing.TB) error {
 		return err
 	}
 	g, err := Boot(ctx, Options{
-		Dir: strings.TrimSpace(string(dir)), Forward: []int{2049, 20049, 20048, rpingPort}, Ethernet: shared.ethernet.tap,
+		Dir: dir, Forward: []int{2049, 20049, 20048, rpingPort}, Ethernet: shared.ethernet.tap,
 		Counted: os.Getenv(counted) != "",
 	})
 	if err != nil {
@@ -160,6 +158,17 @@ func boot(t testing.TB) error {
 	shared.guest = g
 	t.Logf("guest booted in %.1f s", time.Since(start).Seconds())
 	return g.Push(t.Context(), program("guestwork"), "/bin/guestwork")
+}
+
+// guestFiles builds the guest, and returns the directory that holds it.
+func guestFiles() (string, error) {
+	build := exec.Command("guest/build")
+	build.Stderr = os.Stderr
+	dir, err := build.Output()
+	if err != nil {
+		return "", fmt.Errorf("guest/build: %w", err)
+	}
+	return strings.TrimSpace(string(dir)), nil
 }
 
 // goBuild builds a static program from a package of this module.

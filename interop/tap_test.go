@@ -42,16 +42,37 @@ func (e *ethernet) enter() (err error) {
 	if e.ns, err = os.Open("/proc/thread-self/ns/net"); err != nil {
 		return err
 	}
+	e.tap, err = newTap("tap0", hostEthernet)
+	return err
+}
+
+// newTap makes a TAP device with an address in the thread's namespace.
+func newTap(name, addr string) (*os.File, error) {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("/dev/net/tun: %w", err)
+		return nil, fmt.Errorf("/dev/net/tun: %w", err)
 	}
-	e.tap = os.NewFile(uintptr(fd), "tap0")
-	return netDevice(fd, "tap0", unix.IFF_TAP, netip.MustParseAddr(hostEthernet), 1500)
+	return os.NewFile(uintptr(fd), name), netDevice(fd, name, unix.IFF_TAP, netip.MustParseAddr(addr), 1500)
+}
+
+// another makes a wire for another guest, whose end in the namespace has an address.
+func (e *ethernet) another(t *testing.T, name, addr string) (tap *os.File) {
+	made := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread is of no other use
+		err := unix.Setns(int(e.ns.Fd()), unix.CLONE_NEWNET)
+		if err == nil {
+			tap, err = newTap(name, addr)
+		}
+		made <- err
+	}()
+	require.NoError(t, <-made)
+	t.Cleanup(func() { tap.Close() })
+	return tap
 }
 
 // inside returns a program that runs the given program in the namespace.
-func (e *ethernet) inside(t *testing.T, program string) string {
+func (e *ethernet) inside(t testing.TB, program string) string {
 	file := filepath.Join(t.TempDir(), filepath.Base(program))
 	script := fmt.Sprintf("#!/bin/sh\nexec nsenter --net=/proc/%d/fd/%d %s \"$@\"\n", os.Getpid(), e.ns.Fd(), program)
 	require.NoError(t, os.WriteFile(file, []byte(script), 0o755))

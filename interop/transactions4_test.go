@@ -97,21 +97,27 @@ func TestTransactions4(t *testing.T) {
 // library matches a library in the output of ldd.
 var library = regexp.MustCompile(`(/\S+) \(0x`)
 
-// pushSqlite copies the host's sqlite3 into the guest, with its libraries, and
+// pushSqlite copies the host's sqlite3 into the guest, and returns the command there.
+func pushSqlite(t *testing.T) string { return pushProgram(t, guest(t), "sqlite3") }
+
+// pushProgram copies a program of the host into a guest, with its libraries, and
 // returns the command there.
-func pushSqlite(t *testing.T) string {
-	file, err := exec.LookPath("sqlite3")
+func pushProgram(t *testing.T, g *Guest, name string) string {
+	file, err := exec.LookPath(name)
 	require.NoError(t, err)
-	must(t, "mkdir -p /sqlite")
-	loader := ""
+	name = filepath.Base(name)
+	dir, loader := "/push-"+name, ""
+	_, status, err := g.Exec(t.Context(), "mkdir -p "+dir)
+	require.NoError(t, err)
+	require.Zero(t, status)
 	for _, m := range append(library.FindAllStringSubmatch(onHost(t, "/", "ldd "+file), -1), []string{"", file}) {
-		to := "/sqlite/" + filepath.Base(m[1])
-		require.NoError(t, guest(t).Push(t.Context(), m[1], to))
+		to := filepath.Join(dir, filepath.Base(m[1]))
+		require.NoError(t, g.Push(t.Context(), m[1], to))
 		if strings.HasPrefix(filepath.Base(m[1]), "ld-linux") {
 			loader = to
 		}
 	}
-	return loader + " --library-path /sqlite /sqlite/sqlite3"
+	return fmt.Sprintf("%s --library-path %s %s/%s", loader, dir, dir, name)
 }
 
 // A transactor is transact.Run in another process.

@@ -1,0 +1,121 @@
+//go:build interop
+
+package interop
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/interop/locking"
+)
+
+// The host's and the second guest's addresses on the second guest's network.
+const (
+	secondEthernet = "10.0.5.2"
+	secondGuest    = "10.0.5.15"
+)
+
+// TestLockMachines3 cuts the power of a machine that has a lock by version 3, for which a process of another
+// machine waits. The process gets the lock once the client is expired, or once the machine is up
+// again and tells that it has restarted.
+func TestLockMachines3(t *testing.T) {
+	guest(t)
+	onEthernet(t)
+	control := filepath.Join(t.TempDir(), "control")
+	s := locks3(t, "--control", control)
+	s.mount(t, "/mnt", "vers=3,rdma")
+	answers := make(lockAnswers)
+	waits, here := answers.startInGuest(t, "/mnt"), answers.start(t, s.dir)
+	wire := shared.ethernet.another(t, "tap1", secondEthernet)
+	for _, c := range []struct {
+		name string
+		free func(t *testing.T, monitored string)
+	}{
+		{"expired", func(t *testing.T, _ string) {
+			onHost(t, "/", fmt.Sprintf("%s clients --control %s --expire %s", program("nfsrdmad"), control, machineOf(t, control, secondGuest)))
+		}},
+		{"restarted", func(t *testing.T, monitored string) {
+			g := bootSecond(t, wire)
+			notify := pushProgram(t, g, "/usr/sbin/sm-notify")
+			inGuest(t, g, fmt.Sprintf("echo '%s' >/var/lib/nfs/sm/%s; %s -f", monitored, secondEthernet, notify))
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := bootSecond(t, wire)
+			inGuest(t, g, "mount -t nfs -o vers=3,proto=tcp "+secondEthernet+":/x /mnt")
+			has, err := newLockerIn(t, g, "/mnt")
+			require.NoError(t, err)
+			holder := make(lockAnswers)
+			holder.opened(t, has)
+			holder.steps(t, []lockStep{{has, "posix 1 write 0 10", "ok"}})
+			asked := statusOf(t, control).callsOf("nlm4", "LOCK")
+			fmt.Fprintln(waits, "posix-wait 1 write 5 1")
+			require.Eventually(t, func() bool { return statusOf(t, control).callsOf("nlm4", "LOCK") > asked }, daemonLimit, pollEvery)
+			monitored := inGuest(t, g, "cat /var/lib/nfs/sm/"+secondEthernet)
+			g.Close()
+			answers.steps(t, []lockStep{{here, "posix-test 1 read 0 0", "write lock of 10 at 0"}})
+			c.free(t, monitored)
+			assert.Equal(t, "ok", answers.next(t, waits))
+			answers.steps(t, []lockStep{
+				{here, "posix-test 1 read 0 0", "write lock of 1 at 5"},
+				{waits, "posix 1 none 0 0", "ok"},
+			})
+		})
+	}
+	for _, p := range []locking.Child{waits, here} {
+		assert.NoError(t, p.Wait())
+	}
+	umount(t, "/mnt")
+}
+
+// bootSecond boots another guest at the end of a wire, whose address is secondGuest.
+func bootSecond(t *testing.T, wire *os.File) *Guest {
+	t.Helper()
+	dir, err := guestFiles()
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), bootLimit)
+	defer cancel()
+	g, err := Boot(ctx, Options{Dir: dir, Ethernet: wire})
+	require.NoError(t, err)
+	t.Cleanup(g.Close)
+	inGuest(t, g, fmt.Sprintf("ip addr flush dev eth2; ip addr add %s/24 dev eth2", secondGuest))
+	require.NoError(t, g.Push(t.Context(), program("guestwork"), "/bin/guestwork"))
+	return g
+}
+
+// inGuest runs a script in a guest, which must succeed.
+func inGuest(t *testing.T, g *Guest, script string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), execLimit)
+	defer cancel()
+	out, status, err := g.Exec(ctx, script)
+	require.NoError(t, err, script)
+	require.Zero(t, status, "%s\n%s", script, tail(out))
+	return out
+}
+
+// machineOf returns the ID of the client at an address.
+func machineOf(t *testing.T, control, addr string) string {
+	t.Helper()
+	var list struct {
+		Clients []struct {
+			ID        string
+			Addresses []string
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(onHost(t, "/", program("nfsrdmad")+" clients --json --control "+control)), &list))
+	for _, c := range list.Clients {
+		if len(c.Addresses) == 1 && c.Addresses[0] == addr {
+			return c.ID
+		}
+	}
+	t.Fatalf("no client at %s: %v", addr, list)
+	return ""
+}
