@@ -17,6 +17,9 @@ type Exchange struct {
 	Prog, Vers, Proc uint32
 	Cred             rpcmsg.Cred
 
+	// Signer, if not nil, protects the call and its reply. Cred is ignored then.
+	Signer Signer
+
 	// Args are the encoded arguments, up to and including the length word of
 	// Item if there is an Item. Tail follows the item and its padding. Args,
 	// Item and Tail are read until Call returns.
@@ -70,6 +73,72 @@ func (x *Exchange) Release() {
 // Caller is safe for concurrent use.
 type Caller interface {
 	Call(ctx context.Context, x *Exchange) error
+}
+
+// A Signer protects one call and its reply, as package rpcsec does. Only the
+// goroutine in Call uses it.
+type Signer interface {
+	// Whole reports whether the arguments and results are protected too. Then
+	// neither may have a data item apart from the rest of the message.
+	Whole() bool
+
+	// Room returns by how many bytes a call may be longer than its arguments, and
+	// an accepted reply longer than its results behind an empty verifier.
+	Room() (call, reply int)
+
+	// AppendCall appends the call from its XID on, for each transmission: up to
+	// and including Args, or all of it if it is Whole. It may wait until
+	// transmissions that were appended before are Sent.
+	AppendCall(b []byte, xid uint32, x *Exchange) ([]byte, error)
+
+	// Sent says that the transmission appended last is in the connection's queue:
+	// others follow it.
+	Sent()
+
+	// Open checks the verifier of an accepted reply, and its results, which begin
+	// at r's position if stat is SUCCESS. It positions r at the plain results.
+	Open(verf rpcmsg.OpaqueAuth, stat uint32, r *xdr.Reader) error
+}
+
+// AppendMessage appends the call that x is, from its XID on. It returns the data
+// item that follows, if there is one, and what follows that. machine is as in
+// AppendCall.
+func (x *Exchange) AppendMessage(b []byte, xid uint32, machine string) (msg, item, tail []byte, err error) {
+	if x.Signer == nil {
+		return append(AppendCall(b, xid, x, machine), x.Args...), x.Item, x.Tail, nil
+	}
+	msg, err = x.Signer.AppendCall(b, xid, x)
+	if x.Signer.Whole() {
+		return msg, nil, nil, err
+	}
+	return msg, x.Item, x.Tail, err
+}
+
+// CallRoom returns by how many bytes the call may be longer than its arguments,
+// with a header of at most usual bytes unless x has a Signer.
+func (x *Exchange) CallRoom(usual int) int {
+	if x.Signer == nil {
+		return usual
+	}
+	room, _ := x.Signer.Room()
+	return room
+}
+
+// ReplyRoom returns the length in bytes of the longest accepted reply without its
+// results, and reports whether a data item may be apart from it.
+func (x *Exchange) ReplyRoom() (n int, apart bool) {
+	if x.Signer == nil {
+		return MaxReplyHeader, true
+	}
+	_, room := x.Signer.Room()
+	return rpcmsg.AcceptedLen + room, !x.Signer.Whole()
+}
+
+// Sent says that the message appended last is in the connection's queue.
+func (x *Exchange) Sent() {
+	if x.Signer != nil {
+		x.Signer.Sent()
+	}
 }
 
 // A ReplyError is the reply of a server that did not execute the procedure (RFC
@@ -158,19 +227,34 @@ const MaxReplyHeader = rpcmsg.AcceptedLen + rpcmsg.MaxAuthBody
 // The error is a ReplyError or an AuthError if the server refused the call. Any
 // other error means that the reply is malformed.
 func ReadReply(r *xdr.Reader, xid uint32) error {
+	_, stat, err := readAccepted(r, xid)
+	if err != nil {
+		return err
+	}
+	return readStat(r, stat)
+}
+
+// readAccepted reads a reply up to its accept_stat. A denied reply is an error.
+func readAccepted(r *xdr.Reader, xid uint32) (verf rpcmsg.OpaqueAuth, stat uint32, err error) {
 	got, direction, stat := r.Uint32(), r.Uint32(), r.Uint32()
 	switch {
 	case r.Err() != nil:
-		return fmt.Errorf("%w: %w", errReply, r.Err())
+		return verf, 0, fmt.Errorf("%w: %w", errReply, r.Err())
 	case got != xid || direction != rpcmsg.MsgReply || stat > rpcmsg.MsgDenied:
-		return fmt.Errorf("%w: xid %#08x, msg_type %d, reply_stat %d", errReply, got, direction, stat)
+		return verf, 0, fmt.Errorf("%w: xid %#08x, msg_type %d, reply_stat %d", errReply, got, direction, stat)
 	case stat == rpcmsg.MsgDenied:
-		return readDenied(r)
+		return verf, 0, readDenied(r)
 	}
-	r.Uint32() // the verifier's flavour
-	r.Opaque(rpcmsg.MaxAuthBody)
-	stat = r.Uint32()
-	if r.Err() == nil && stat == rpcmsg.Success {
+	verf = rpcmsg.OpaqueAuth{Flavor: r.Uint32(), Body: r.Opaque(rpcmsg.MaxAuthBody)}
+	if stat = r.Uint32(); r.Err() != nil {
+		return verf, 0, fmt.Errorf("%w: %w", errReply, r.Err())
+	}
+	return verf, stat, nil
+}
+
+// readStat returns the error of an accept_stat, and reads what follows it.
+func readStat(r *xdr.Reader, stat uint32) error {
+	if stat == rpcmsg.Success {
 		return nil
 	}
 	e := &ReplyError{Stat: stat}

@@ -37,9 +37,8 @@ func ParseCall(msg []byte) (c Call, ok bool) {
 func (x *Exchange) TakeReply(msg []byte, xid uint32) error {
 	r := xdr.NewReader(msg)
 	if !x.Relay {
-		err := ReadReply(&r, xid)
 		x.Results = r
-		return err
+		return x.readResults(xid)
 	}
 	got, direction := r.Uint32(), r.Uint32()
 	switch {
@@ -50,6 +49,18 @@ func (x *Exchange) TakeReply(msg []byte, xid uint32) error {
 	}
 	x.Reply = msg
 	return nil
+}
+
+// readResults reads the reply that Results has, up to its results.
+func (x *Exchange) readResults(xid uint32) error {
+	verf, stat, err := readAccepted(&x.Results, xid)
+	if err == nil && x.Signer != nil {
+		err = x.Signer.Open(verf, stat, &x.Results)
+	}
+	if err != nil {
+		return err
+	}
+	return readStat(&x.Results, stat)
 }
 
 // AppendSystemErr appends the answer to a call that cannot be passed on.

@@ -16,7 +16,9 @@ type clientCall struct {
 	x        *Exchange
 	xid      uint32
 	head     []byte // record mark, header, arguments
-	maxReply int    // bytes of the longest reply
+	item     []byte // the data item, and what follows it: the Exchange's
+	tail     []byte
+	maxReply int // bytes of the longest reply
 
 	reply chan outcome  // room for one: the reply or the error
 	left  chan struct{} // room for one: the writer no longer uses the call
@@ -40,7 +42,7 @@ func (c *TCPClient) Call(ctx context.Context, x *Exchange) error {
 	}
 	defer c.under.Done()
 	err = c.await(ctx, cl)
-	cl.x = nil
+	cl.x, cl.item, cl.tail = nil, nil, nil
 	if cap(cl.head) <= keptHead {
 		c.unused.Put(cl)
 	}
@@ -53,6 +55,12 @@ func (c *TCPClient) begin(x *Exchange) (*clientCall, error) {
 	if cl == nil {
 		cl = &clientCall{reply: make(chan outcome, 1), left: make(chan struct{}, 1)}
 	}
+	signed := x.Signer != nil
+	if signed { // the XID is signed too
+		c.mu.Lock()
+		cl.xid = c.nextXIDLocked()
+		c.mu.Unlock()
+	}
 	if err := cl.build(x, c.machine); err != nil {
 		return nil, err
 	}
@@ -62,11 +70,14 @@ func (c *TCPClient) begin(x *Exchange) (*clientCall, error) {
 		return nil, c.err
 	}
 	c.under.Add(1)
-	cl.xid = c.nextXIDLocked()
-	binary.BigEndian.PutUint32(cl.head[markLen:], cl.xid)
+	if !signed {
+		cl.xid = c.nextXIDLocked()
+		binary.BigEndian.PutUint32(cl.head[markLen:], cl.xid)
+	}
 	c.calls[cl.xid] = cl
 	c.longest = max(c.longest, cl.maxReply)
 	c.out.putLocked(cl)
+	x.Sent()
 	return cl, nil
 }
 
@@ -119,13 +130,15 @@ func (c *TCPClient) forget(cl *clientCall) {
 	}
 }
 
-// build encodes the call except its XID.
-func (cl *clientCall) build(x *Exchange, machine string) error {
+// build encodes the call. Without a Signer, it may have another XID later.
+func (cl *clientCall) build(x *Exchange, machine string) (err error) {
 	cl.x = x
-	cl.maxReply = MaxReplyHeader + x.MaxResults + len(x.Sink) + xdr.Pad(len(x.Sink))
+	room, _ := x.ReplyRoom()
+	cl.maxReply = room + x.MaxResults + len(x.Sink) + xdr.Pad(len(x.Sink))
 	cl.head = append(cl.head[:0], make([]byte, markLen)...)
-	cl.head = AppendCall(cl.head, 0, x, machine)
-	cl.head = append(cl.head, x.Args...)
+	if cl.head, cl.item, cl.tail, err = x.AppendMessage(cl.head, cl.xid, machine); err != nil {
+		return err
+	}
 	n := cl.len() - markLen
 	if n > math.MaxInt32 {
 		return fmt.Errorf("oncrpc: a call of %d bytes is too long for a record's fragment", n)
@@ -136,13 +149,12 @@ func (cl *clientCall) build(x *Exchange, machine string) error {
 
 // len returns the length of the call's record in bytes.
 func (cl *clientCall) len() int {
-	return len(cl.head) + len(cl.x.Item) + xdr.Pad(len(cl.x.Item)) + len(cl.x.Tail)
+	return len(cl.head) + len(cl.item) + xdr.Pad(len(cl.item)) + len(cl.tail)
 }
 
 // appendTo appends the parts of the call's record, one fragment, to v.
 func (cl *clientCall) appendTo(v net.Buffers) net.Buffers {
-	x := cl.x
-	for _, part := range [...][]byte{cl.head, x.Item, padding[:xdr.Pad(len(x.Item))], x.Tail} {
+	for _, part := range [...][]byte{cl.head, cl.item, padding[:xdr.Pad(len(cl.item))], cl.tail} {
 		if len(part) > 0 {
 			v = append(v, part)
 		}

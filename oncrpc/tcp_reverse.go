@@ -39,12 +39,18 @@ type tcpReverseCall struct {
 // long a reply: both are short messages, as over RDMA.
 var ErrReverseLong = errors.New("oncrpc: reverse call or its reply longer than 4 KiB")
 
+// errReverseSigned reports a call to a client with a Signer. No program has one.
+var errReverseSigned = errors.New("oncrpc: a reverse call cannot be signed")
+
 var _ Caller = (*tcpReverse)(nil)
 
 // Call makes a call to the client (Caller). Beyond maxReverse calls under way
 // it waits. A call fails with ErrClosed when the client has ended its side of
 // the connection or the server drains it, because there can be no reply then.
 func (v *tcpReverse) Call(ctx context.Context, x *Exchange) error {
+	if x.Signer != nil {
+		return errReverseSigned
+	}
 	places, err := v.open()
 	if err != nil {
 		return err

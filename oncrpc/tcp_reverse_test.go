@@ -143,6 +143,7 @@ func TestReverseBounded(t *testing.T) {
 	r, nc, peer := reversed(t)
 	assert.ErrorIs(t, peer.Reverse.Call(t.Context(), callback(smallRecord)), ErrReverseLong)
 	assert.ErrorIs(t, peer.Reverse.Call(t.Context(), &Exchange{MaxResults: smallRecord}), ErrReverseLong)
+	assert.ErrorIs(t, peer.Reverse.Call(t.Context(), &Exchange{Signer: struct{ Signer }{}}), errReverseSigned)
 
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var ends []<-chan error

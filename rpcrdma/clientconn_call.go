@@ -24,6 +24,8 @@ type clientCall struct {
 	hdr     wire.Header
 	out     *buf.Buf // the message to send: RPC message behind room for the transport header
 	msg     []byte   // RPC message up to the data item, in out
+	item    []byte   // the data item, and what follows it: the Exchange's
+	tail    []byte
 	work    [1]rdma.WR
 	wire    [2][]byte // data of work
 	args    exposed   // memory of the Read list: the data item, or the whole message
@@ -67,7 +69,9 @@ func (c *ClientConn) call(ctx context.Context, x *oncrpc.Exchange, xid uint32) (
 		return xid, err
 	}
 	xid = o.xid
-	if err := o.begin(); err != nil {
+	err = o.begin()
+	x.Sent()
+	if err != nil {
 		o.end()
 		return xid, err
 	}

@@ -3,7 +3,6 @@ package rpcrdma
 import (
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/chunks"
-	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 	"github.com/nfsrdma/nfsrdma/xdr"
@@ -13,13 +12,15 @@ import (
 func (o *clientCall) build() error {
 	x, c := o.x, o.c
 	o.hdr.XID, o.hdr.Vers, o.hdr.Credit, o.hdr.Proc = o.xid, wire.Version, uint32(c.cfg.Credits), wire.Msg
-	n := callRoom + maxCallHeader + len(x.Args) + len(x.Tail)
-	if len(x.Item) <= c.sendSize {
+	n := callRoom + x.CallRoom(maxCallHeader) + len(x.Args) + len(x.Tail)
+	if _, apart := x.ReplyRoom(); len(x.Item) <= c.sendSize || !apart {
 		n += len(x.Item) + xdr.Pad(len(x.Item))
 	}
 	o.out = buf.Default.Get(n)
-	o.msg = oncrpc.AppendCall(o.out.B[callRoom:callRoom], o.xid, x, c.cfg.Machine)
-	o.msg = append(o.msg, x.Args...)
+	var err error
+	if o.msg, o.item, o.tail, err = x.AppendMessage(o.out.B[callRoom:callRoom], o.xid, c.cfg.Machine); err != nil {
+		return err
+	}
 	if err := o.planResults(); err != nil {
 		return err
 	}
@@ -29,15 +30,17 @@ func (o *clientCall) build() error {
 // planResults offers memory for results that may not fit inline: a Write chunk
 // for the data item, otherwise a Reply chunk, never both (RFC 8166, Sections
 // 4.3.2 and 4.3.3). Neither has room for padding that is not part of the
-// message (Section 3.4.6.2).
+// message (Section 3.4.6.2). Protected results have no item apart (Section
+// 8.2.2.3).
 func (o *clientCall) planResults() error {
 	x, room, l := o.x, o.c.recvSize-wire.MinLen, &o.hdr.Lists
-	rest := oncrpc.MaxReplyHeader + x.MaxResults
+	header, apart := x.ReplyRoom()
+	rest := header + x.MaxResults
 	whole := rest + len(x.Sink) + xdr.Pad(len(x.Sink))
 	if whole <= room || o.c.short {
 		return nil
 	}
-	if len(x.Sink) > 0 && rest <= room-writeChunkLen {
+	if len(x.Sink) > 0 && apart && rest <= room-writeChunkLen {
 		if err := o.results.open(o.c.conn, x.Sink, nil, forResults); err != nil {
 			return err
 		}
@@ -60,32 +63,42 @@ func (o *clientCall) planResults() error {
 // position zero would save a copy, but only calls with a kilobyte around their
 // data item would use it. NFSv3 has none, and not all servers take both.
 func (o *clientCall) planArguments() error {
-	x, l := o.x, &o.hdr.Lists
+	l := &o.hdr.Lists
 	room := o.c.sendSize - wire.FixedLen - l.Len()
-	item := len(x.Item) + xdr.Pad(len(x.Item))
-	if len(o.msg)+item+len(x.Tail) <= room {
+	item := len(o.item) + xdr.Pad(len(o.item))
+	if len(o.msg)+item+len(o.tail) <= room {
 		return nil
 	}
 	if o.c.short {
 		return ErrReverseLong
 	}
-	if len(x.Item) > 0 && len(o.msg)+len(x.Tail) <= room-readChunkLen {
-		if err := o.args.open(o.c.conn, x.Item, nil, rdma.RemoteRead); err != nil {
+	if len(o.item) > 0 && len(o.msg)+len(o.tail) <= room-readChunkLen {
+		if err := o.args.open(o.c.conn, o.item, nil, rdma.RemoteRead); err != nil {
 			return err
 		}
 		l.Reads = append(l.Reads, chunks.ReadSegment{Position: uint32(len(o.msg)), Segment: o.args.segment()})
 		return nil
 	}
-	b := buf.Default.Get(len(o.msg) + item + len(x.Tail))
+	if item == 0 && len(o.tail) == 0 { // all is in the buffer already
+		b := o.out
+		o.out = buf.Default.Get(callRoom)
+		return o.expose(o.msg, b)
+	}
+	b := buf.Default.Get(len(o.msg) + item + len(o.tail))
 	whole := append(b.B[:0], o.msg...)
-	whole = append(whole, x.Item...)
-	whole = append(whole, pad(len(x.Item))...)
-	whole = append(whole, x.Tail...)
+	whole = append(whole, o.item...)
+	whole = append(whole, pad(len(o.item))...)
+	whole = append(whole, o.tail...)
+	return o.expose(whole, b)
+}
+
+// expose moves the whole message, in b, to a chunk at position zero.
+func (o *clientCall) expose(whole []byte, b *buf.Buf) error {
 	if err := o.args.open(o.c.conn, whole, b, rdma.RemoteRead); err != nil {
 		return err
 	}
 	o.hdr.Proc = wire.NoMsg
-	l.Reads = append(l.Reads, chunks.ReadSegment{Segment: o.args.segment()})
+	o.hdr.Lists.Reads = append(o.hdr.Lists.Reads, chunks.ReadSegment{Segment: o.args.segment()})
 	return nil
 }
 
@@ -94,7 +107,6 @@ func (o *clientCall) planArguments() error {
 // then gets its memory back when Call returns, without waiting for a connection
 // that is blocked.
 func (o *clientCall) send() {
-	x := o.x
 	o.wire[0] = o.hdr.AppendTo(o.out.B[:0])
 	o.work[0] = rdma.WR{Op: rdma.OpSend, Data: o.wire[:1], Done: o}
 	if o.hdr.Proc == wire.NoMsg {
@@ -102,9 +114,9 @@ func (o *clientCall) send() {
 	}
 	rest := o.msg
 	if len(o.hdr.Lists.Reads) == 0 {
-		rest = append(rest, x.Item...)
-		rest = append(rest, pad(len(x.Item))...)
+		rest = append(rest, o.item...)
+		rest = append(rest, pad(len(o.item))...)
 	}
-	o.wire[1] = append(rest, x.Tail...)
+	o.wire[1] = append(rest, o.tail...)
 	o.work[0].Data = o.wire[:2]
 }

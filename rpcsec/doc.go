@@ -16,6 +16,14 @@
 // results and behind them. Hence a mechanism's room before an encrypted message
 // must be a multiple of four bytes.
 //
+// A Client is a Caller in front of another. It makes a context when the first call
+// comes, and signs each transmission of a call anew. A call that was repeated has
+// several numbers, of which the reply may answer any.
+//
+//	Call ─▶ context ─▶ Caller ─▶ AppendCall ─▶ Sent ═══▶ server
+//	                     ▲     (number, signature)          │
+//	results ◀── Open ────┴──────────────◀═══════════════════┘
+//
 // A call with a sequence number that was seen gets no answer. On a reliable
 // connection its client would wait for ever, so the connection ends (RFC 8881,
 // Section 2.9.2).

@@ -27,4 +27,15 @@ const (
 	// skew is how long a context outlives its credential: clocks differ by up to
 	// that much.
 	skew = 5 * time.Minute
+
+	// maxRefreshes is how many new contexts a call makes because the server does
+	// not have the old one.
+	maxRefreshes = 2
+
+	// maxRounds bounds the calls that make a context.
+	maxRounds = 10
+
+	// maxNumbers is how many of a call's newest sequence numbers a client keeps, to
+	// match the reply.
+	maxNumbers = 8
 )

@@ -39,8 +39,8 @@ type program struct {
 	executed atomic.Uint32
 	seen     rpcmsg.Cred // of the last call
 	mappable bool
-	room     int // MaxReply of the last call
-	xids     map[uint32]int
+	room     int               // MaxReply of the last call
+	made     func(data []byte) // called by procMake, if not nil
 }
 
 func (p *program) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
@@ -48,10 +48,11 @@ func (p *program) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) e
 	if err := c.Args.Done(); err != nil {
 		return err
 	}
-	p.seen, p.mappable, p.room = c.Cred, r.Mappable, c.MaxReply
 	n := p.executed.Add(1)
-	if p.xids != nil {
-		p.xids[c.XID]++
+	if c.Proc == procMake && p.made != nil {
+		p.made(data)
+	} else {
+		p.seen, p.mappable, p.room = c.Cred, r.Mappable, c.MaxReply
 	}
 	switch c.Proc {
 	case procEcho:

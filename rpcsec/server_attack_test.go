@@ -176,7 +176,9 @@ func TestReplayed(t *testing.T) {
 	require.EqualValues(t, calls, r.program.executed.Load())
 	rand.New(rand.NewPCG(1, 2)).Shuffle(calls, func(i, j int) { recorded[i], recorded[j] = recorded[j], recorded[i] })
 	for _, msg := range recorded {
-		assert.Nil(t, r.send(msg))
+		if r.send(msg) != nil {
+			t.Fatal("an answer")
+		}
 	}
 	assert.EqualValues(t, calls, r.program.executed.Load())
 	assert.EqualValues(t, calls, r.cut.Load())

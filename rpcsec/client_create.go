@@ -1,0 +1,139 @@
+package rpcsec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nfsrdma/nfsrdma/gss"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// establish makes a context with the server (RFC 2203, Section 5.2).
+func (c *Client) establish(ctx context.Context) (*session, error) {
+	maker, err := c.cfg.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	token, made, err := maker.Step(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	var create creation
+	create.cred.proc = procInit
+	for range maxRounds {
+		res, err := c.create(ctx, &create, token)
+		if err != nil {
+			return nil, err
+		}
+		if made == nil { // with the answer, this end knows the server (Section 5.2.3.1.1)
+			if token, made, err = maker.Step(ctx, res.token); err != nil {
+				return nil, err
+			}
+		}
+		if res.major == gss.Complete {
+			return newSession(made, &create, res)
+		}
+		create = creation{cred: credential{proc: procContinueInit, handle: res.handle}}
+	}
+	return nil, errRounds
+}
+
+var (
+	errRounds     = errors.New("rpcsec: the server wants too many tokens")
+	errIncomplete = errors.New("rpcsec: the server has a security context, and this end has none")
+	errWindow     = errors.New("rpcsec: the server did not sign its window: the context is dropped")
+	errNoWindow   = errors.New("rpcsec: the server's window is empty")
+	errResent     = errors.New("rpcsec: the connection was lost while a security context was made")
+)
+
+// create makes one creation call. The result's slices are copies.
+func (c *Client) create(ctx context.Context, s *creation, token []byte) (initResult, error) {
+	x := oncrpc.Exchange{
+		Prog: c.cfg.Prog, Vers: c.cfg.Vers, Signer: s,
+		Args: xdr.AppendOpaque(nil, token), MaxResults: 5*4 + rpcmsg.MaxAuthBody + maxToken,
+	}
+	if err := c.next.Call(ctx, &x); err != nil {
+		return initResult{}, err
+	}
+	defer x.Release()
+	var res initResult
+	if err := res.read(&x.Results); err != nil {
+		return initResult{}, err
+	}
+	if res.major != gss.Complete && res.major != gss.ContinueNeeded {
+		return initResult{}, &gss.Error{Major: res.major, Minor: res.minor, Err: errors.New("the server refused the security context")}
+	}
+	res.handle, res.token = append([]byte(nil), res.handle...), append([]byte(nil), res.token...)
+	return res, nil
+}
+
+// newSession checks the server's signature of its window, and returns the complete
+// context.
+func newSession(made gss.Context, create *creation, res initResult) (*session, error) {
+	var w bench
+	switch {
+	case made == nil:
+		return nil, errIncomplete
+	case create.verf.Flavor != rpcmsg.AuthGSS:
+		return nil, errWindow
+	case res.window == 0:
+		return nil, errNoWindow
+	}
+	if err := made.VerifyMIC(create.verf.Body, w.number(res.window)); err != nil {
+		return nil, fmt.Errorf("%w: %w", errWindow, err)
+	}
+	k := &session{Context: made, handle: res.handle, places: make(chan struct{}, min(res.window, window))}
+	k.sent.L = &k.mu
+	return k, nil
+}
+
+// A creation is the Signer of a creation call: nothing of the call is signed, and
+// the reply's verifier can be checked only later.
+type creation struct {
+	cred credential
+	made bool
+	verf rpcmsg.OpaqueAuth // of the reply
+}
+
+var _ oncrpc.Signer = (*creation)(nil)
+
+// Whole returns false: the token is no data item.
+func (s *creation) Whole() bool { return false }
+
+// Room returns the length of the header, and of the longest verifier.
+func (s *creation) Room() (call, reply int) {
+	return plainHeader - 2*4 + credentialLen(s.cred.handle), rpcmsg.MaxAuthBody
+}
+
+// AppendCall appends the call, once: a server refuses the same token again.
+func (s *creation) AppendCall(b []byte, xid uint32, x *oncrpc.Exchange) ([]byte, error) {
+	if s.made {
+		return b, errResent
+	}
+	s.made = true
+	b = appendHeader(b, xid, x)
+	b = appendCredential(b, s.cred)
+	b = xdr.AppendUint32(b, rpcmsg.AuthNone)
+	b = xdr.AppendUint32(b, 0)
+	return append(b, x.Args...), nil
+}
+
+// Sent does nothing: the call has no number.
+func (s *creation) Sent() {}
+
+// Open keeps the verifier.
+func (s *creation) Open(verf rpcmsg.OpaqueAuth, _ uint32, _ *xdr.Reader) error {
+	s.verf = rpcmsg.OpaqueAuth{Flavor: verf.Flavor, Body: append([]byte(nil), verf.Body...)}
+	return nil
+}
+
+// appendHeader appends a call's header up to the credential.
+func appendHeader(b []byte, xid uint32, x *oncrpc.Exchange) []byte {
+	for _, v := range [...]uint32{xid, rpcmsg.MsgCall, rpcmsg.Version, x.Prog, x.Vers, x.Proc} {
+		b = xdr.AppendUint32(b, v)
+	}
+	return b
+}

@@ -1,0 +1,172 @@
+package rpcsec
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/gss"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/xdr"
+)
+
+// A fakeInitiator makes a context with a fakeAcceptor.
+type fakeInitiator struct {
+	token   string
+	rounds  int // more, before the acceptor answers
+	answers []string
+	life    time.Duration // of the context; 0: an hour
+}
+
+func (i *fakeInitiator) Step(_ context.Context, answer []byte) ([]byte, gss.Context, error) {
+	if answer != nil {
+		i.answers = append(i.answers, string(answer))
+	}
+	switch {
+	case len(i.answers) == i.rounds+1:
+		if string(answer) != "yes "+i.token {
+			return nil, nil, &gss.Error{Major: gss.DefectiveToken, Err: errFake}
+		}
+		if i.life == 0 {
+			i.life = time.Hour
+		}
+		return nil, newFakeContext(fakeKey(i.token), false, time.Now().Add(i.life)), nil
+	case len(i.answers) > 0:
+		return fmt.Appendf(nil, "round %d", len(i.answers)), nil, nil
+	}
+	return []byte(i.token), nil, nil
+}
+
+// A line is a Caller whose server is a function.
+type line struct {
+	serve func(msg []byte) (reply []byte)
+
+	mu    sync.Mutex
+	xid   uint32
+	calls [][]byte // messages of all transmissions
+
+	tries func(xid uint32) int // transmissions of a call; nil: one
+}
+
+func (l *line) Call(ctx context.Context, x *oncrpc.Exchange) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	l.mu.Lock()
+	l.xid++
+	xid, tries := l.xid, 1
+	l.mu.Unlock()
+	if l.tries != nil {
+		tries = l.tries(xid)
+	}
+	var reply []byte
+	for range tries {
+		msg, item, tail, err := x.AppendMessage(nil, xid, "")
+		if err != nil {
+			return err
+		}
+		x.Sent()
+		msg = append(xdr.AppendFixed(msg, item), tail...)
+		l.mu.Lock()
+		l.calls = append(l.calls, append([]byte(nil), msg...))
+		l.mu.Unlock()
+		if most := x.CallRoom(0) + len(x.Args) + len(x.Item) + 3 + len(x.Tail); x.Signer != nil && len(msg) > most {
+			return fmt.Errorf("a call of %d bytes is longer than %d", len(msg), most)
+		}
+		if got := l.serve(msg); got != nil {
+			reply = got
+		}
+	}
+	if reply == nil {
+		return oncrpc.ErrClosed
+	}
+	room, _ := x.ReplyRoom()
+	if most := room + x.MaxResults + len(x.Sink) + 3; len(reply) > most {
+		return fmt.Errorf("a reply of %d bytes is longer than %d", len(reply), most)
+	}
+	err := x.TakeReply(reply, xid)
+	if err != nil {
+		x.Results = xdr.Reader{} // as transports do
+	}
+	return err
+}
+
+// A clientRig is a Client in front of a line to a server.
+type clientRig struct {
+	*Client
+	line       line
+	server     *rig
+	initiators []*fakeInitiator
+	mu         sync.Mutex
+	made       atomic.Int32
+	rounds     int
+	life       time.Duration
+}
+
+var tokens atomic.Int32
+
+func newClientRig(t testing.TB, flavor uint32) *clientRig {
+	r := &clientRig{server: newRig(t, ServerConfig{})}
+	r.line.serve = r.server.send
+	r.Client = NewClient(&r.line, r.config(flavor))
+	return r
+}
+
+func (r *clientRig) config(flavor uint32) ClientConfig {
+	return ClientConfig{
+		Flavor: flavor, Prog: testProg, Vers: testVers,
+		Begin: func(context.Context) (gss.Initiator, error) {
+			i := &fakeInitiator{token: fmt.Sprintf("alice %d", tokens.Add(1)), rounds: r.rounds, life: r.life}
+			r.made.Add(1)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.initiators = append(r.initiators, i)
+			return i, nil
+		},
+	}
+}
+
+// exchange returns a call with data.
+func exchange(proc uint32, data []byte) *oncrpc.Exchange {
+	return &oncrpc.Exchange{
+		Prog: testProg, Vers: testVers, Proc: proc, Args: words(uint32(len(data))), Item: data,
+		MaxResults: 12, Sink: make([]byte, len(data)),
+	}
+}
+
+// echoes makes a call through a Caller, and checks its results.
+func echoes(t testing.TB, c oncrpc.Caller, data []byte) {
+	t.Helper()
+	x := exchange(procEcho, data)
+	require.NoError(t, c.Call(t.Context(), x))
+	assert.Equal(t, string(data), string(x.Results.Item(len(data))))
+	assert.Equal(t, echoTail, words(x.Results.Uint32()))
+	assert.NoError(t, x.Results.Done())
+	assert.Nil(t, x.Signer)
+	x.Release()
+}
+
+// makes makes a call of procMake, and returns its result.
+func makes(t testing.TB, c oncrpc.Caller) uint32 {
+	t.Helper()
+	x := exchange(procMake, []byte("data"))
+	require.NoError(t, c.Call(t.Context(), x))
+	defer x.Release()
+	return x.Results.Uint32()
+}
+
+// seqOf returns the sequence number of a call.
+func seqOf(msg []byte) uint32 { return binary.BigEndian.Uint32(msg[40:]) }
+
+// gssProc returns the gss_proc of a call.
+func gssProc(msg []byte) uint32 { return binary.BigEndian.Uint32(msg[36:]) }
+
+var flavors = []uint32{rpcmsg.AuthKrb5, rpcmsg.AuthKrb5i, rpcmsg.AuthKrb5p}
