@@ -322,23 +322,24 @@ type NameIdentifier interface {
 	AppendKeyOf(b []byte, dir Handle, name string) ([]byte, error)
 }
 
-// A Leaser is an FS that learns of changes that other processes make to a file.
+// A Leaser is an FS that learns of other processes' uses of a file.
 type Leaser interface {
-	// Lease asks the FS to call broken, at most once, when another process
-	// changes the file. The scope says which changes count, and whether broken
-	// is called before or after them. broken runs in its own goroutine and may
-	// wait. It may be called before Lease returns, and may be running, or may
-	// even start, after release has returned. release may be called more than
-	// once.
+	// Lease asks the FS to call broken, at most once, when another process uses
+	// the file. The scope says which uses count, and whether broken is called
+	// before or after them. broken runs in its own goroutine and may wait. It may
+	// be called before Lease returns, and may be running, or may even start, after
+	// release has returned. release may be called more than once.
 	//
 	// EAGAIN: the file is open for writing, or, for LeaseAll, has no name left.
-	// EMFILE: there is no room for a lease. EOPNOTSUPP: the file cannot have
-	// leases. EACCES: c may not read the file.
+	// For LeaseWrite: another process has the file open at all, or the FS has
+	// locked it, or lends or has yet to sync its data. EMFILE: there is no room for
+	// a lease. EOPNOTSUPP: the file cannot have leases. EACCES: c may not read the
+	// file, or, for LeaseWrite, not write to it.
 	Lease(ctx context.Context, c *Cred, h Handle, scope LeaseScope, broken func()) (release func(), err error)
 }
 
-// A LeaseScope is the set of changes that break a lease. Leases of both scopes
-// may exist for one file.
+// A LeaseScope is the set of uses that break a lease. Leases of LeaseData and of
+// LeaseAll may exist for one file; one of LeaseWrite is alone.
 type LeaseScope uint8
 
 const (
@@ -362,6 +363,16 @@ const (
 	// The FS's own changes of names and attributes succeed, and break the lease
 	// too. A change shortly before Lease may break the lease.
 	LeaseAll
+
+	// LeaseWrite is for a holder that writes to the file: broken is called before
+	// another process uses the data, when it is about to open the file even for
+	// reading, and that process waits as with LeaseData. It sees all that the FS
+	// has written before release. The FS itself opens, reads, writes and locks the
+	// file meanwhile, for any caller: the holder must keep other callers away.
+	//
+	// Changes of names and attributes break the lease as those of LeaseAll do,
+	// except for those of the modification time alone, which writes make too.
+	LeaseWrite
 )
 
 // Errors for which the host has no errno.

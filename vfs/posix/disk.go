@@ -19,9 +19,9 @@ import (
 // those descriptors.
 //
 // A successful sync may also overlap a sync that was told of lost data: an
-// earlier sync of the same inode, or any other sync by the same descriptor. A
-// sync therefore returns only after those, and its caller then reads the
-// verifier or file.failed.
+// earlier sync of the same inode, or any other sync by the same description, which
+// all files of an object may share. A sync therefore returns only after those, and
+// its caller then reads the verifier or file.failed.
 type disk struct {
 	mount int         // a directory of the file system, always open
 	lost  func(error) // called before a sync returns if data may be lost
@@ -195,7 +195,7 @@ func (d *disk) land(own *flight) (heard []*flight) {
 	at := slices.Index(under, own)
 	heard = slices.Clone(under[:at])
 	for _, later := range under[at+1:] {
-		if later.fl == own.fl {
+		if later.fl.failed == own.fl.failed { // perhaps by the same description
 			heard = append(heard, later)
 		}
 	}

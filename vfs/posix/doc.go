@@ -74,6 +74,11 @@
 // of each such file. A watch is of an inode, so a file's holders share it.
 // /proc/sys/fs/inotify/max_user_watches bounds the watches.
 //
+// For vfs.LeaseWrite, the kernel also reports a process that is about to read. It
+// gives such a lease only if the FS itself has one open file description of the
+// file, for reading and writing. All descriptors of the object are duplicates of
+// that one until the lease ends, and faccessat(2) says which callers may open it.
+//
 // # Locks
 //
 // OpenLocks locks files against local processes by open file descriptions

@@ -20,6 +20,14 @@ const (
 	accWrite
 )
 
+// mode returns the access as faccessat2(2) has it.
+func (a access) mode() uint32 {
+	if a == accWrite {
+		return unix.W_OK
+	}
+	return unix.R_OK
+}
+
 // A file is an object opened by a caller, or a directory opened for reading.
 type file struct {
 	fd      int
@@ -28,8 +36,8 @@ type file struct {
 	credKey credKey
 
 	seen   atomic.Pointer[perms]
-	dirty  atomic.Bool   // written to since the last sync; disk changes it
-	failed atomic.Uint32 // counts the syncs that failed
+	dirty  atomic.Bool    // written to since the last sync; disk changes it
+	failed *atomic.Uint32 // the object's, because files may share a description
 
 	dir sync.Mutex // guards pos and the descriptor's position
 	pos int64      // directory: the descriptor's position
@@ -106,7 +114,7 @@ func (f *FS) openLocked(o *object, c *vfs.Cred, w *credKey, acc access) (fl *fil
 // had to make room; the caller must close them. o.mu is held.
 func (f *FS) addFile(o *object, w *credKey, acc access, fd int, seen *perms) (fl *file, over []*file) {
 	w.groups = slices.Clone(w.groups)
-	fl = &file{fd: fd, ino: o.ino, acc: acc, credKey: *w, refs: 1}
+	fl = &file{fd: fd, ino: o.ino, acc: acc, credKey: *w, refs: 1, failed: &o.failed}
 	fl.seen.Store(seen)
 	f.cache.fds.Add(1)
 	over = o.limitFiles()
@@ -161,18 +169,30 @@ func (f *FS) openAs(o *object, c *vfs.Cred, acc access, owner uint32) (int, erro
 	if o.typ == vfs.TypeDir {
 		flags |= unix.O_DIRECTORY
 	}
+	shared := o.shared.Load()
 	fd := -1
 	err := f.as(c, func() (err error) {
+		if shared {
+			return accessible(o.fd, acc.mode())
+		}
 		fd, err = f.reopen(o.fd, flags)
 		return err
 	})
-	if err != unix.EACCES || !f.switches || o.typ != vfs.TypeReg {
-		return fd, err
+	if err == unix.EACCES && f.switches && o.typ == vfs.TypeReg &&
+		(c.UID == owner || acc == accRead && f.permitted(o, c, unix.X_OK) == nil) {
+		if !shared {
+			return f.reopen(o.fd, flags)
+		}
+		err = nil
 	}
-	if c.UID == owner || acc == accRead && f.permitted(o, c, unix.X_OK) == nil {
-		return f.reopen(o.fd, flags)
+	if shared && err == nil {
+		return dup(o.fd) // another description would break the lease
 	}
-	return -1, err
+	return fd, err
+}
+
+func dup(fd int) (int, error) {
+	return retry(func() (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0) })
 }
 
 // reopen opens the object of a descriptor again.

@@ -13,7 +13,8 @@ import (
 
 var _ vfs.Leaser = (*FS)(nil)
 
-// Lease puts a lease on a regular file that c may read (vfs.Leaser). The daemon
+// Lease puts a lease on a regular file that c may read, or for vfs.LeaseWrite may
+// write (vfs.Leaser). The daemon
 // must have CAP_LEASE or be the file's owner, possibly by switching to the
 // owner's uid. Lease also returns EAGAIN while this FS is writing to the file,
 // or has written data that is not yet synced. File systems on which not every
@@ -22,7 +23,11 @@ func (f *FS) Lease(_ context.Context, c *vfs.Cred, h vfs.Handle, scope vfs.Lease
 	if !f.leases.meant {
 		return nil, unix.EOPNOTSUPP
 	}
-	o, fl, err := f.data(c, h, accRead)
+	acc := accRead
+	if scope == vfs.LeaseWrite {
+		acc = accWrite
+	}
+	o, fl, err := f.data(c, h, acc)
 	switch {
 	case err == unix.EINVAL:
 		return nil, unix.EOPNOTSUPP
@@ -37,6 +42,13 @@ func (f *FS) Lease(_ context.Context, c *vfs.Cred, h vfs.Handle, scope vfs.Lease
 	if err := f.recheck(o, fl, c, &st); err != nil {
 		return nil, err
 	}
+	who := &leaseHolder{broken: broken}
+	if scope == vfs.LeaseWrite {
+		if err := f.leaseToWrite(who, o, c, st.Uid); err != nil {
+			return nil, err
+		}
+		return func() { f.releaseWriter(who, o) }, nil
+	}
 	if err := f.closeWriters(o); err != nil {
 		return nil, err
 	}
@@ -44,17 +56,16 @@ func (f *FS) Lease(_ context.Context, c *vfs.Cred, h vfs.Handle, scope vfs.Lease
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	le := l.byFD[o.fd]
-	if le != nil && le.broken {
+	if le != nil && (le.broken || le.kind == unix.F_WRLCK) {
 		return nil, unix.EAGAIN
 	}
-	who := &leaseHolder{broken: broken}
 	if scope == vfs.LeaseAll {
-		if err := f.observe(who, o, c); err != nil {
+		if err := f.observe(who, o, c, observedEvents); err != nil {
 			return nil, err
 		}
 	}
 	if le == nil {
-		if le, err = f.takeLease(o, fl.fd, st.Uid); err != nil {
+		if le, err = f.takeLease(o, fl.fd, unix.F_RDLCK, st.Uid); err != nil {
 			l.unobserve(who)
 			return nil, err
 		}
@@ -64,10 +75,10 @@ func (f *FS) Lease(_ context.Context, c *vfs.Cred, h vfs.Handle, scope vfs.Lease
 	return func() { f.releaseLease(who) }, nil
 }
 
-// takeLease takes the kernel's lease of o, which fd has open for reading. l.mu
-// is held, so that the lease has its holder before the watcher can report it
-// broken.
-func (f *FS) takeLease(o *object, fd int, owner uint32) (*lease, error) {
+// takeLease takes the kernel's lease of o, which fd has open: for reading, or for
+// F_WRLCK for reading and writing. l.mu is held, so that the lease has its holder
+// before the watcher can report it broken.
+func (f *FS) takeLease(o *object, fd, kind int, owner uint32) (*lease, error) {
 	l := &f.leases
 	if l.watcher == nil {
 		w, err := watch(l.tell, l.tellAll)
@@ -80,11 +91,11 @@ func (f *FS) takeLease(o *object, fd int, owner uint32) (*lease, error) {
 		leased.Add(-1)
 		return nil, unix.EMFILE
 	}
-	if err := f.setLease(o.fd, fd, owner); err != nil {
+	if err := f.setLease(o.fd, fd, kind, owner); err != nil {
 		leased.Add(-1)
 		return nil, err
 	}
-	le := &lease{o: o}
+	le := &lease{o: o, kind: kind}
 	l.byFD[o.fd] = le
 	f.cache.pin(o)
 	return le, nil
@@ -109,20 +120,20 @@ func (f *FS) closeWriters(o *object) error {
 
 // setLease makes the descriptor place a duplicate of fd, because an O_PATH
 // descriptor cannot have a lease, and puts a lease on it.
-func (f *FS) setLease(place, fd int, owner uint32) error {
-	_, err := retry(func() (int, error) { return 0, unix.Dup3(fd, place, unix.O_CLOEXEC) })
-	if err != nil {
+func (f *FS) setLease(place, fd, kind int, owner uint32) error {
+	if err := dupOver(fd, place); err != nil {
 		return err
 	}
-	if err = f.leases.watcher.own(place); err == nil {
-		err = setLease(place, unix.F_RDLCK)
+	err := f.leases.watcher.own(place)
+	if err == nil {
+		err = setLease(place, kind)
 	}
 	if err == unix.EACCES && f.switches {
 		w, werr := f.becomeUID(owner)
 		if werr != nil {
 			return werr
 		}
-		err = setLease(place, unix.F_RDLCK)
+		err = setLease(place, kind)
 		w.leave()
 	}
 	switch err {
@@ -155,6 +166,7 @@ func (f *FS) closeLeases() {
 			h.of = nil
 		}
 		l.end(le)
+		le.o.shared.Store(false)
 		ended = append(ended, le)
 	}
 	w, ob := l.watcher, l.observer

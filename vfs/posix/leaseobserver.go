@@ -23,6 +23,11 @@ import (
 // access time alone is reported as a read. IN_IGNORED is always reported.
 const observedEvents = unix.IN_ATTRIB | unix.IN_MODIFY | unix.IN_MOVE_SELF
 
+// writerEvents are the same but for the changes that the holder of a lease for
+// writing makes itself. All other processes must open the file to write, which
+// breaks the lease.
+const writerEvents = observedEvents &^ unix.IN_MODIFY
+
 // An observer is an inotify descriptor (inotify(7)), and the goroutine that
 // reads from it.
 type observer struct {
@@ -42,9 +47,9 @@ type mark struct {
 	holders []*leaseHolder
 }
 
-// observe notifies who about later changes of the names and attributes of o,
-// which c may read. l.mu is held.
-func (f *FS) observe(who *leaseHolder, o *object, c *vfs.Cred) error {
+// observe notifies who about later events of o, which c may open. l.mu is held.
+// All holders of an object's lease observe the same events.
+func (f *FS) observe(who *leaseHolder, o *object, c *vfs.Cred, events uint32) error {
 	l := &f.leases
 	if l.observer == nil {
 		ob, err := newObserver(l.changed)
@@ -56,7 +61,7 @@ func (f *FS) observe(who *leaseHolder, o *object, c *vfs.Cred) error {
 	ob := l.observer
 	var wd int
 	add := func() (err error) {
-		wd, err = l.addWatch(ob.fd, magicPath(o.fd), observedEvents)
+		wd, err = l.addWatch(ob.fd, magicPath(o.fd), events)
 		return err
 	}
 	err := add()

@@ -19,9 +19,8 @@ import (
 // bounds them together.
 var leased atomic.Int64
 
-// leases are the files of an FS on which the kernel has given leases of F_RDLCK
-// (fcntl(2)). A leased object is pinned: one descriptor is both the object's
-// and the lease's.
+// leases are the files of an FS on which the kernel has given leases (fcntl(2)).
+// A leased object is pinned: one descriptor is both the object's and the lease's.
 type leases struct {
 	max    int64
 	meant  bool      // every change of a file breaks its lease
@@ -39,6 +38,7 @@ type leases struct {
 // A lease is the kernel's lease of one object, for all its holders.
 type lease struct {
 	o       *object
+	kind    int // F_RDLCK, or F_WRLCK for one holder alone
 	holders []*leaseHolder
 	broken  bool // the holders have been notified; no holder is added
 }
@@ -90,7 +90,7 @@ func (l *leases) tell(fd int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	le := l.byFD[fd]
-	if le == nil || le.broken || leaseOf(fd) == unix.F_RDLCK {
+	if le == nil || le.broken || leaseOf(fd) == le.kind {
 		return
 	}
 	le.tell()

@@ -21,6 +21,7 @@ var _ vfs.Locker = (*FS)(nil)
 // exclusive lock remains.
 type fileLocks struct {
 	f       *FS
+	o       *object
 	fd      int
 	writing bool // fd is open for writing too
 
@@ -46,17 +47,29 @@ func (f *FS) OpenLocks(_ context.Context, h vfs.Handle) (vfs.FileLocks, error) {
 		f.log.Warn("clients must wait to lock more files: raise the limit of open files (RLIMIT_NOFILE), a part of which bounds the files that are locked at once")
 		return nil, unix.EMFILE
 	}
-	fd, err := f.reopen(o.fd, unix.O_RDONLY)
-	if err != nil {
+	l := &fileLocks{f: f, o: o}
+	if err = l.open(); err != nil {
 		f.cache.locked.Add(-1)
 		return nil, f.lockError(err, false)
 	}
 	f.cache.fds.Add(1)
 	f.cache.shrink()
-	l := &fileLocks{f: f, fd: fd}
 	l.owner = l.held.NewOwner(nil)
 	l.part = l.owner.NewPart()
 	return l, nil
+}
+
+// open opens the file. The holder of a lease for writing locks by the description
+// that has the lease, because another one would break the lease.
+func (l *fileLocks) open() (err error) {
+	l.o.mu.Lock()
+	defer l.o.mu.Unlock()
+	if l.writing = l.o.shared.Load(); l.writing {
+		l.fd, err = dup(l.o.fd)
+	} else {
+		l.fd, err = l.f.reopen(l.o.fd, unix.O_RDONLY)
+	}
+	return err
 }
 
 // SetLock implements vfs.FileLocks. Bytes beyond the greatest offset of the host
@@ -85,7 +98,7 @@ func (l *fileLocks) SetLock(r locks.Range, kind locks.Kind) (bool, error) {
 			l.part.Lock(r, kind == locks.Exclusive)
 		}
 	}
-	if _, exclusive := l.held.Conflict(nil, everything, false); l.writing && !exclusive && l.owner.Len() <= maxMovedLocks {
+	if _, exclusive := l.held.Conflict(nil, everything, false); l.writing && !exclusive && l.owner.Len() <= maxMovedLocks && !l.o.shared.Load() {
 		_ = l.reopen(unix.O_RDONLY) // otherwise the description stays, which has the locks too
 	}
 	if err == unix.EAGAIN || err == unix.EACCES {

@@ -22,9 +22,12 @@ type object struct {
 	wcc sync.Mutex
 	seq uint64
 
+	failed atomic.Uint32 // counts the syncs that failed
+
 	mu          sync.Mutex
 	files       []*file
 	windows     []*window
+	shared      atomic.Bool // fd and files are one description, see leaseToWrite; changes under mu
 	residency   residency
 	verdicts    []verdict
 	nextVerdict int // the next to be replaced

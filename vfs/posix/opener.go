@@ -150,7 +150,7 @@ func (f *FS) openMade(o *object, c *vfs.Cred, fd int, acc access) (*file, error)
 	}
 	own, err := f.reopen(fd, flags)
 	if err == unix.EACCES { // to a process that is not root, because of the mode
-		own, err = retry(func() (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0) })
+		own, err = dup(fd)
 	}
 	if err != nil {
 		return nil, err

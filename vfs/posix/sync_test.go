@@ -482,17 +482,21 @@ func testSyncWaits(t *testing.T) {
 
 // TestSyncBesideFailure checks two syncs by one descriptor, of which only one
 // is told of lost data. The other WRITE fails too, and the other COMMIT returns
-// the new verifier.
+// the new verifier. Descriptors of several callers may be duplicates of one, if
+// the file has a lease for writing.
 func TestSyncBesideFailure(t *testing.T) {
-	t.Run("WRITE", func(t *testing.T) {
-		testBesideFailure(t, func(w *world) error { return w.write(&w.c, vfs.FileSync) }, unix.EIO)
-	})
-	t.Run("COMMIT", func(t *testing.T) {
-		testBesideFailure(t, func(w *world) error { return w.commit(&w.c) }, nil)
+	write := func(w *world, c *vfs.Cred) error { return w.write(c, vfs.FileSync) }
+	t.Run("WRITE", func(t *testing.T) { testBesideFailure(t, write, user(), unix.EIO) })
+	t.Run("COMMIT", func(t *testing.T) { testBesideFailure(t, (*world).commit, user(), nil) })
+	t.Run("WRITE of another caller", func(t *testing.T) {
+		vfstest.NeedRoot(t)
+		testBesideFailure(t, write, vfs.Cred{UID: 70001, GID: 70001}, unix.EIO)
 	})
 }
 
-func testBesideFailure(t *testing.T, call func(*world) error, want error) {
+// testBesideFailure makes two calls at a time, the second one by another, of which
+// the second is told of lost data.
+func testBesideFailure(t *testing.T, call func(*world, *vfs.Cred) error, another vfs.Cred, want error) {
 	synctest.Test(t, func(t *testing.T) {
 		w, tp := tapWorld(t)
 		require.NoError(t, w.write(&w.c, vfs.Unstable))
@@ -512,13 +516,13 @@ func testBesideFailure(t *testing.T, call func(*world) error, want error) {
 		}
 		first, after := make(chan error, 1), make(chan uint64, 1)
 		go func() {
-			first <- call(w)
+			first <- call(w, &w.c)
 			after <- w.f.WriteVerifier()
 		}()
 		soon(t, begun, "no file is synced")
 		tp.say(func(string, int) error { return unix.EIO })
 		second := make(chan error, 1)
-		go func() { second <- call(w) }()
+		go func() { second <- call(w, &another) }()
 		soon(t, telling, "the failure is not reported")
 		close(goOn)
 		synctest.Wait()

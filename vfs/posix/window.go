@@ -4,6 +4,7 @@ package posix
 
 import (
 	"context"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -20,10 +21,14 @@ type window struct {
 	o    *object
 	base uint64
 	mem  []byte
+	uses atomic.Int32 // rises under the object's mu
 }
 
 // Return drops a reader's reference (buf.Owner).
-func (w *window) Return([]byte) { w.f.put(w.o) }
+func (w *window) Return([]byte) {
+	w.uses.Add(-1)
+	w.f.put(w.o)
+}
 
 // Reread reads the file if its mapping cannot be read (buf.Rereader). Before
 // reporting the end of the file, it checks the length: the file may have grown
@@ -107,17 +112,23 @@ func (f *FS) lend(o *object, fl *file, c *vfs.Cred, off uint64, n int) (b *buf.B
 	}
 	mem := w.mem[off-w.base : end-w.base]
 	if !f.tellsResident(o, &st) || !resident(mem) {
+		w.uses.Add(-1)
 		return nil, false, a, nil
 	}
 	return buf.Borrow(mem, w), end == st.Size, f.some(&st), nil
 }
 
-// window returns o's window at base, or nil if there cannot be one.
+// window returns o's window at base with one more use, or nil if there cannot be
+// one. The mapping of a shared description would outlast the lease.
 func (f *FS) window(o *object, fl *file, base uint64) *window {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.shared.Load() {
+		return nil
+	}
 	for _, w := range o.windows {
 		if w.base == base {
+			w.uses.Add(1)
 			return w
 		}
 	}
@@ -131,6 +142,7 @@ func (f *FS) window(o *object, fl *file, base uint64) *window {
 		return nil
 	}
 	w := &window{f: f, o: o, base: base, mem: mem}
+	w.uses.Store(1)
 	o.windows = append(o.windows, w)
 	return w
 }

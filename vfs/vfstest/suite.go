@@ -123,6 +123,7 @@ var tests = []test{
 	{name: "OpenTypes", run: testOpenTypes, opener: true},
 	{name: "OpenConcurrent", run: testOpenConcurrent, opener: true},
 	{name: "OpenRights", run: testOpenRights, opener: true, root: true},
+	{name: "LeaseWrite", run: testLeaseWrite, opener: true},
 	{name: "Space", run: testSpace, opener: true},
 	{name: "SpaceRights", run: testSpaceRights, opener: true, root: true},
 	{name: "Copy", run: testCopy, opener: true},
