@@ -141,10 +141,17 @@ func (x *compound) hold(ctx context.Context, f *delegated) bool {
 		f.holder.Return()
 		return false
 	}
-	if !u.Options.Exclusive && f.writer == nil {
-		f.lease, err = u.Export.Leaser.Lease(ctx, &u.Cred, h, vfs.LeaseAll, f.holder.Break)
+	if !u.Options.Exclusive && u.Export.Leaser != nil {
+		scope := vfs.LeaseAll
+		if f.writer != nil {
+			scope = vfs.LeaseWrite
+		}
+		f.lease, err = u.Export.Leaser.Lease(ctx, &u.Cred, h, scope, f.holder.Break)
 		if errors.Is(err, syscall.EMFILE) {
 			x.server.relieve(nil)
+		}
+		if f.told && f.writer != nil {
+			err = nil // the client writes back all the same
 		}
 	}
 	if err == nil {
@@ -168,10 +175,11 @@ func (x *compound) hold(ctx context.Context, f *delegated) bool {
 // mayGrant reports whether clients get delegations in an export, as far as its options
 // and its file system are concerned.
 func (x *compound) mayGrant(u *use, write bool) bool {
+	may := x.server.reads
 	if write {
-		return x.server.writes && u.Options.Exclusive
+		may = x.server.writes
 	}
-	return x.server.reads && (u.Options.Exclusive || u.Export.Leaser != nil)
+	return may && (u.Options.Exclusive || u.Export.Leaser != nil)
 }
 
 // whyNotChanged is the reason why a client with a delegation of a file gets no other

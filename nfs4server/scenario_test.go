@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,14 +30,18 @@ func loopback(t *testing.T, lease time.Duration) *nfs4test.Server {
 	return loopbackOf(t, lease, mem.New(mem.Options{Size: 1 << 30}))
 }
 
-// loopbackOf serves a file system over TCP.
+// loopbackOf serves a file system over TCP, which nobody else changes.
 func loopbackOf(t *testing.T, lease time.Duration, fs vfs.FS) *nfs4test.Server {
+	return loopbackWith(t, lease, fs, exports.Options{NoRootSquash: true, Insecure: true, Exclusive: true})
+}
+
+func loopbackWith(t *testing.T, lease time.Duration, fs vfs.FS, options exports.Options) *nfs4test.Server {
 	start := time.Now()
 	now := func() time.Duration { return time.Since(start) }
 	state := nfs4state.New(WithFiles(nfs4state.Config{Now: now, Epoch: 7, Lease: lease}))
 	r, err := realm.New(realm.Config{
 		Exports: []realm.Export{{
-			Path: "/x", FS: fs, Clients: exports.Everyone(exports.Options{NoRootSquash: true, Insecure: true, Exclusive: true}),
+			Path: "/x", FS: fs, Clients: exports.Everyone(options),
 		}, elsewhere(t, "/far/away", nfs4test.Places)},
 		Holders: recall.New(recall.Config{Now: now, Pause: time.Second}), Trusted: state.Trusted,
 	})
@@ -109,5 +114,27 @@ func TestScenarios(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// TestSharedScenarios runs the scenarios of delegations on a file system that
+// processes of the host change too: each delegation has a lease of the host.
+func TestSharedScenarios(t *testing.T) {
+	fs, _ := shm(t)
+	s := loopbackWith(t, 40*time.Second, fs, exports.Options{NoRootSquash: true, Insecure: true})
+	for s.Minor = nfs4.Minor1; s.Minor <= nfs4.Minor2; s.Minor++ {
+		ran := 0
+		for _, sc := range nfs4test.All() {
+			if sc.Slow || s.Minor < sc.Since || !strings.Contains(sc.Name, "delegation") && !strings.Contains(sc.By, "CB_GETATTR") {
+				continue
+			}
+			ran++
+			t.Run(sc.Name, func(t *testing.T) {
+				for _, failure := range sc.Run(s) {
+					t.Errorf("%s\n%s", sc.By, failure)
+				}
+			})
+		}
+		assert.Greater(t, ran, 15)
 	}
 }

@@ -13,12 +13,11 @@ import (
 
 var _ vfs.Leaser = (*FS)(nil)
 
-// Lease puts a lease on a regular file that c may read, or for vfs.LeaseWrite may
-// write (vfs.Leaser). The daemon
-// must have CAP_LEASE or be the file's owner, possibly by switching to the
-// owner's uid. Lease also returns EAGAIN while this FS is writing to the file,
-// or has written data that is not yet synced. File systems on which not every
-// writer breaks a lease have no leases.
+// Lease puts a lease on a regular file that c may read, or, for vfs.LeaseWrite,
+// write to (vfs.Leaser). The daemon must have CAP_LEASE or be the file's owner,
+// possibly by switching to the owner's uid. Lease also returns EAGAIN while this
+// FS is writing to the file, or has written data that is not yet synced. File
+// systems on which not every writer breaks a lease have no leases.
 func (f *FS) Lease(_ context.Context, c *vfs.Cred, h vfs.Handle, scope vfs.LeaseScope, broken func()) (release func(), err error) {
 	if !f.leases.meant {
 		return nil, unix.EOPNOTSUPP
@@ -34,12 +33,17 @@ func (f *FS) Lease(_ context.Context, c *vfs.Cred, h vfs.Handle, scope vfs.Lease
 	case err != nil:
 		return nil, err
 	}
-	defer f.endData(o, fl)
+	defer f.put(o)
 	var st unix.Statx_t
-	if err := f.stat(o, &st); err != nil {
-		return nil, err
+	if err = f.stat(o, &st); err == nil {
+		err = f.recheck(o, fl, c, &st)
 	}
-	if err := f.recheck(o, fl, c, &st); err != nil {
+	if err != nil || scope == vfs.LeaseWrite {
+		f.closeFile(o, fl)
+	} else {
+		defer f.closeFile(o, fl)
+	}
+	if err != nil {
 		return nil, err
 	}
 	who := &leaseHolder{broken: broken}

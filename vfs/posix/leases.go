@@ -77,6 +77,14 @@ func (l *leases) leave(who *leaseHolder) *lease {
 	return le
 }
 
+// has reports whether o has a lease with a holder, of which the kernel may know
+// nothing more.
+func (l *leases) has(o *object) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.byFD[o.fd] != nil
+}
+
 // end gives the kernel's lease back. l.mu is held.
 func (l *leases) end(le *lease) {
 	delete(l.byFD, le.o.fd)

@@ -21,7 +21,7 @@ func (f *FS) leaseToWrite(who *leaseHolder, o *object, c *vfs.Cred, owner uint32
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	// Only the description of a write is sure to learn that the data was lost.
-	if o.shared.Load() || slices.ContainsFunc(o.files, f.unsettled) || !f.cache.unmapIdle(o) {
+	if f.leases.has(o) || slices.ContainsFunc(o.files, f.unsettled) || !f.cache.unmapIdle(o) {
 		return unix.EAGAIN
 	}
 	fd, err := f.reopen(o.fd, unix.O_RDWR)

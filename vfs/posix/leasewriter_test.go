@@ -47,14 +47,20 @@ func (w *leaseWorld) tryLeaseTo(scope vfs.LeaseScope) error {
 // writing.
 func (w *leaseWorld) writable() (n int) {
 	w.Helper()
+	var f, st unix.Stat_t
+	require.NoError(w, unix.Stat(w.s.path("f"), &f))
 	dir, err := os.ReadDir("/proc/self/fd")
 	require.NoError(w, err)
 	for _, e := range dir {
 		var fd int
 		_, err := fmt.Sscan(e.Name(), &fd)
 		require.NoError(w, err)
+		if unix.Fstat(fd, &st) != nil || st.Dev != f.Dev || st.Ino != f.Ino { // perhaps that of ReadDir
+			continue
+		}
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
-		if to, _ := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && to == w.s.path("f") && flags&unix.O_ACCMODE != unix.O_RDONLY {
+		require.NoError(w, err)
+		if flags&unix.O_ACCMODE != unix.O_RDONLY {
 			n++
 		}
 	}
@@ -161,6 +167,9 @@ func TestLeaseWriterOwn(t *testing.T) {
 func TestLeaseWriterLocks(t *testing.T) {
 	w := newWriterWorld(t, "")
 	broken, release := w.leaseOn("f", vfs.LeaseWrite)
+	for _, scope := range []vfs.LeaseScope{vfs.LeaseData, vfs.LeaseAll, vfs.LeaseWrite} {
+		assert.ErrorIs(t, w.tryLeaseTo(scope), unix.EAGAIN, "the FS has no file open for writing, but for the lease")
+	}
 	l := w.openLocks(w.h)
 	first, second := locks.Range{Start: 0, End: 9}, locks.Range{Start: 10, End: 19}
 	for _, set := range []struct {
@@ -213,6 +222,13 @@ func TestLeaseWriterRefused(t *testing.T) {
 			_, release := w.leaseOn("f", vfs.LeaseAll)
 			return release
 		},
+		"lease for reading that the kernel has taken": func(w *leaseWorld) func() {
+			_, release := w.leaseOn("f", vfs.LeaseData)
+			for fd := range w.f.leases.byFD {
+				require.NoError(w, setLease(fd, unix.F_UNLCK))
+			}
+			return release
+		},
 		"lent data": func(w *leaseWorld) func() {
 			require.NoError(w, os.WriteFile(w.s.path("f"), make([]byte, minMapped), 0))
 			b, _, _, err := w.f.Map(w.Context(), &w.c, w.h, 0, minMapped)
@@ -229,6 +245,9 @@ func TestLeaseWriterRefused(t *testing.T) {
 			assert.Zero(t, leased.Load()&^1, "one of another kind")
 			end()
 			opened.Close()
+			if name == "local reader" {
+				assert.Zero(t, w.writable(), "after the attempt")
+			}
 			assert.NoError(t, w.tryLeaseTo(vfs.LeaseData))
 			assert.Zero(t, w.writable())
 			opened = w.openFile(w.h, vfs.OpenRead)
@@ -341,6 +360,7 @@ func TestLeaseWriterClose(t *testing.T) {
 	ok, err := l.SetLock(locks.Range{End: 9}, locks.Shared)
 	require.NoError(t, err)
 	assert.True(t, ok)
+	assert.Zero(t, w.writable(), "the locks keep the description of the lease")
 	l.Close()
 	assert.Zero(t, leased.Load())
 }
