@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
-	"github.com/nfsrdma/nfsrdma/vfs/posix"
 	"github.com/nfsrdma/nfsrdma/vfs/vfstest"
 )
 
@@ -497,13 +496,10 @@ func TestAskedTogether(t *testing.T) {
 // R8881-10.2.1-2, R8881-10.2.1-4, R7530-10.2.1-2.
 func TestReclaimWriteDelegation(t *testing.T) {
 	vfstest.NeedRoot(t)
-	for _, name := range []string{"exclusive", "off", "gone"} {
+	for _, name := range []string{"exclusive", "shared", "off", "gone"} {
 		t.Run(name, func(t *testing.T) {
-			host := t.TempDir()
-			fs, err := posix.Open(host, posix.Options{StateDir: t.TempDir()})
-			require.NoError(t, err)
-			defer fs.Close()
-			g, _ := delegRigOf(t, fs, true)
+			fs, host := shm(t)
+			g, _ := delegRigOf(t, fs, name != "shared")
 			g.s.writes = true
 			state := t.TempDir()
 			g.start(state, 8)
@@ -513,7 +509,7 @@ func TestReclaimWriteDelegation(t *testing.T) {
 			require.NoError(t, os.Chmod(filepath.Join(host, "f"), 0o666))
 			g.writing("f")
 
-			g.s.writes = name == "exclusive"
+			g.s.writes = name == "exclusive" || name == "shared"
 			g.start(state, 9)
 			require.Equal(t, 1, g.s.Grace().Writes)
 			o, _ := g.clientAt("other", "192.0.2.2:700")
@@ -541,7 +537,7 @@ func TestReclaimWriteDelegation(t *testing.T) {
 			require.Equal(t, nfs4.OK, st)
 			d := opened.Delegation
 			require.Equal(t, nfs4.DelegateWrite, d.Type)
-			assert.Equal(t, name == "off", d.Recall)
+			assert.Equal(t, name != "exclusive", d.Recall)
 			assert.Equal(t, nfs4.ErrGrace, open())
 			require.Equal(t, nfs4.OK, g.put(put, d.StateID, "wri"))
 			g.cred.UID, g.cred.GID = 1001, 1001
@@ -554,7 +550,7 @@ func TestReclaimWriteDelegation(t *testing.T) {
 			st, _ = g.do(step{nfs4.OpReclaimComplete, &nfs4.ReclaimCompleteArgs{}, status()})
 			require.Equal(t, nfs4.OK, st)
 			require.Equal(t, nfs4.OK, g.put(put, d.StateID, "writt"))
-			if name == "off" {
+			if d.Recall {
 				assert.Equal(t, nfs4.OK, g.give(put, d.StateID))
 			}
 			own := g.anotherSession("client")
