@@ -160,7 +160,7 @@ func (f *FS) releaseLease(who *leaseHolder) {
 	}
 }
 
-// closeLeases gives all leases back.
+// closeLeases gives all leases back. Then no release uses a descriptor any more.
 func (f *FS) closeLeases() {
 	l := &f.leases
 	l.mu.Lock()
@@ -182,6 +182,8 @@ func (f *FS) closeLeases() {
 	if ob != nil {
 		ob.close()
 	}
+	l.ending.Lock() // waits for releases that came first
+	defer l.ending.Unlock()
 	for _, le := range ended {
 		f.cache.unpin(le.o)
 	}

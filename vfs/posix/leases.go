@@ -26,6 +26,8 @@ type leases struct {
 	meant  bool      // every change of a file breaks its lease
 	denied sync.Once // to log it once
 
+	ending sync.RWMutex // read-locked while a holder of F_WRLCK leaves
+
 	addWatch func(fd int, path string, mask uint32) (int, error) // unix.InotifyAddWatch, replaced in tests
 
 	mu       sync.Mutex

@@ -61,6 +61,8 @@ func (f *FS) leaseToWrite(who *leaseHolder, o *object, c *vfs.Cred, owner uint32
 
 // releaseWriter gives a lease of F_WRLCK back.
 func (f *FS) releaseWriter(who *leaseHolder, o *object) {
+	f.leases.ending.RLock()
+	defer f.leases.ending.RUnlock()
 	o.mu.Lock()
 	le := f.leases.leave(who)
 	if le != nil {
