@@ -126,6 +126,62 @@ func TestWritten(t *testing.T) {
 	})
 }
 
+// A lookedAtFS is a file system in which something happens between a look at attributes and
+// its answer.
+type lookedAtFS struct {
+	*memFS
+	looked func() // once; may be nil
+}
+
+func (f *lookedAtFS) meanwhile() {
+	if do := f.looked; do != nil {
+		f.looked = nil
+		do()
+	}
+}
+
+func (f *lookedAtFS) GetAttr(ctx context.Context, c *vfs.Cred, h vfs.Handle) (vfs.Attr, error) {
+	defer f.meanwhile()
+	return f.memFS.GetAttr(ctx, c, h)
+}
+
+func (f *lookedAtFS) Lookup(ctx context.Context, c *vfs.Cred, dir vfs.Handle, name string) (vfs.Handle, vfs.MaybeAttr, vfs.MaybeAttr, error) {
+	defer f.meanwhile()
+	return f.memFS.Lookup(ctx, c, dir, name)
+}
+
+// TestWrittenBack checks that nobody gets attributes from before a client of version 4
+// has written back, if that client returns the file after the look at them.
+func TestWrittenBack(t *testing.T) {
+	for _, proc := range []uint32{nfs3.ProcGetAttr, nfs3.ProcLookup} {
+		t.Run(nfs3.ProcName(proc), func(t *testing.T) {
+			fs := &lookedAtFS{memFS: newMemFS()}
+			g := newRig(t, fs, withHolders)
+			fh := g.put("f", []byte("hello"))
+			id := g.id(fs.memFS, fh)
+			w := fakeWrite(t, g.server.realm, memHandle(id), fs)
+			fs.looked = func() {
+				_, _, _, err := fs.Write(t.Context(), &vfs.Cred{}, memHandle(id), []byte("hello, world"), 0, vfs.Unstable)
+				assert.NoError(t, err)
+				w.holder.Return()
+			}
+			if proc == nfs3.ProcGetAttr {
+				var attr nfs3.GetAttrRes
+				g.call(proc, &nfs3.HandleArgs{Object: fh}, &attr)
+				require.Equal(t, nfs3.OK, attr.Status)
+				assert.EqualValues(t, 12, attr.Attr.Size)
+			} else {
+				var found nfs3.LookupRes
+				g.call(proc, &nfs3.DirOpArgs{Dir: g.fh(memRoot), Name: []byte("f")}, &found)
+				require.Equal(t, nfs3.OK, found.Status)
+				assert.False(t, found.ObjAttr.OK)
+			}
+			require.Nil(t, fs.looked)
+			assert.Zero(t, w.asked)
+		})
+	}
+}
+
 // A namesOnly is a file system whose listings have attributes, but no handles.
 type namesOnly struct{ *memFS }
 

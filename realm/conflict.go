@@ -177,5 +177,6 @@ func (q *Request) await(ctx context.Context) error {
 	if err != nil {
 		return Later
 	}
+	q.gone = q.realm.holders.WritersGone()
 	return q.Work(ctx)
 }

@@ -40,6 +40,7 @@ type Request struct {
 	fh     [MaxHandle]byte // see AppendHandle
 	mac    mac
 	change change
+	gone   uint64 // holders' writers that have ended, before the call looks at any object
 	locked heldNames
 	key    []byte // see Key
 }
@@ -50,6 +51,7 @@ func (q *Request) Begin(realm *Realm, p *oncrpc.Peer, c *rpcmsg.Cred, r *oncrpc.
 		q.groups = q.few[:0]
 	}
 	q.realm, q.peer, q.caller, q.reply, q.Client = realm, p, c, r, 0
+	q.gone = realm.holders.WritersGone()
 }
 
 // End ends the call. The Request can then begin another.

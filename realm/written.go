@@ -55,19 +55,25 @@ func (q *Request) writer(h vfs.Handle) (*recall.Holder, error) {
 	return q.realm.holders.Writer(q.Client, key), nil
 }
 
-// Written reports whether another client may change an object by itself: the file
-// system's attributes of the object may then be old.
+// Written reports whether another client may change an object by itself, or any such
+// client has come to its end since the call began, or waited: attributes of the object that
+// the call has from the file system may then be old.
 func (q *Request) Written(h vfs.Handle) bool {
-	if !q.realm.holders.Written() {
-		return false
+	if q.realm.holders.Written() {
+		if w, err := q.writer(h); w != nil || err != nil {
+			return true
+		}
 	}
-	w, err := q.writer(h)
-	return w != nil || err != nil
+	return q.realm.holders.WritersGone() != q.gone
 }
 
 // ReadWaits reports whether BeforeRead would have to wait, or fails.
 func (q *Request) ReadWaits(h vfs.Handle) bool {
-	return q.realm.holders.Written() && (q.realm.holders.Fenced() || q.Written(h))
+	if !q.realm.holders.Written() {
+		return false
+	}
+	w, err := q.writer(h)
+	return w != nil || err != nil || q.realm.holders.Fenced()
 }
 
 // BeforeRead waits until no other client may change an object by itself, as the
@@ -108,14 +114,20 @@ func (q *Request) awaitWriter(ctx context.Context, h vfs.Handle) error {
 // object by itself, GetAttr asks that client (RFC 8881, Section 10.4.3), and recalls
 // the object from one that does not answer.
 func (q *Request) GetAttr(ctx context.Context, h vfs.Handle) (vfs.Attr, error) {
-	a, err := q.Export.FS.GetAttr(ctx, &q.Cred, h)
-	if err != nil || !q.realm.holders.Written() || a.Type != vfs.TypeReg {
-		return a, err
-	}
 	for range maxAsks {
-		w, err := q.writer(h)
-		if w == nil || err != nil {
+		gone := q.realm.holders.WritersGone()
+		a, err := q.Export.FS.GetAttr(ctx, &q.Cred, h)
+		if err != nil || a.Type != vfs.TypeReg {
 			return a, err
+		}
+		w, err := q.writer(h)
+		switch {
+		case err != nil:
+			return a, err
+		case w == nil && q.realm.holders.WritersGone() != gone:
+			continue // perhaps that of the object, which has written back after the look
+		case w == nil:
+			return a, nil
 		}
 		r := w.Writer.(Writer).Ask()
 		if err := q.awaitReport(ctx, r); err != nil { // of this call alone: the Writer still has time
@@ -131,7 +143,7 @@ func (q *Request) GetAttr(ctx context.Context, h vfs.Handle) (vfs.Attr, error) {
 		}
 	}
 	if err := q.awaitWriter(ctx, h); err != nil { // everybody may ask for attributes
-		return a, err
+		return vfs.Attr{}, err
 	}
 	return q.Export.FS.GetAttr(ctx, &q.Cred, h)
 }

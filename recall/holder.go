@@ -84,6 +84,16 @@ func (h *Holder) Confirm() bool {
 // of an earlier Table (Fenced).
 func (t *Table) Written() bool { return t != nil && t.writers.Load() > 0 }
 
+// WritersGone returns how many holders with a Writer have ended so far. If the number is
+// the same before and after a look at an object, and the object has no such holder after
+// it, it had none that could have changed the object since.
+func (t *Table) WritersGone() uint64 {
+	if t == nil {
+		return 0
+	}
+	return t.gone.Load()
+}
+
 // Fenced reports whether nobody may read anything, because of holders of an earlier
 // Table (Config.Writing).
 func (t *Table) Fenced() bool {
@@ -164,6 +174,7 @@ func (h *Holder) Return() {
 	}
 	h.waiters = nil
 	if h.Writer != nil {
+		t.gone.Add(1)
 		t.writers.Add(-1)
 	}
 	t.all.drop()

@@ -30,9 +30,10 @@ type Table struct {
 	all     tally
 	groups  [groups]group
 	places  *places
-	writers atomic.Int64 // holders with a Writer
-	fenced  atomic.Bool  // Config.Writing has not yet returned false: that counts as a writer
-	named   atomic.Int64 // changes must name their objects until this time; see Hold
+	writers atomic.Int64  // holders with a Writer
+	gone    atomic.Uint64 // holders with a Writer that there were
+	fenced  atomic.Bool   // Config.Writing has not yet returned false: that counts as a writer
+	named   atomic.Int64  // changes must name their objects until this time; see Hold
 }
 
 // groups is the number of groups of objects. A change under way keeps objects of
