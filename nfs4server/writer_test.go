@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -496,10 +497,11 @@ func TestAskedTogether(t *testing.T) {
 // R8881-10.2.1-2, R8881-10.2.1-4, R7530-10.2.1-2.
 func TestReclaimWriteDelegation(t *testing.T) {
 	vfstest.NeedRoot(t)
-	for _, name := range []string{"exclusive", "shared", "off", "gone"} {
+	for _, name := range []string{"exclusive", "shared", "shared, and open on the host", "off", "gone"} {
 		t.Run(name, func(t *testing.T) {
 			fs, host := shm(t)
-			g, _ := delegRigOf(t, fs, name != "shared")
+			shared := strings.HasPrefix(name, "shared")
+			g, _ := delegRigOf(t, fs, !shared)
 			g.s.writes = true
 			state := t.TempDir()
 			g.start(state, 8)
@@ -509,8 +511,13 @@ func TestReclaimWriteDelegation(t *testing.T) {
 			require.NoError(t, os.Chmod(filepath.Join(host, "f"), 0o666))
 			g.writing("f")
 
-			g.s.writes = name == "exclusive" || name == "shared"
+			g.s.writes = name == "exclusive" || shared
 			g.start(state, 9)
+			if name == "shared, and open on the host" { // so the file gets no lease
+				local, err := os.Open(filepath.Join(host, "f"))
+				require.NoError(t, err)
+				defer local.Close()
+			}
 			require.Equal(t, 1, g.s.Grace().Writes)
 			o, _ := g.clientAt("other", "192.0.2.2:700")
 			a := nfs4.OpenArgs{ShareAccess: nfs4.ShareRead, Owner: nfs4.StateOwner{Owner: []byte("w")}, How: nfs4.NoCreate, Claim: nfs4.ClaimFH}

@@ -1,6 +1,7 @@
 package nfs4server
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -8,7 +9,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/realm"
+	"github.com/nfsrdma/nfsrdma/vfs/posix"
 )
 
 // A sharedRig grants delegations for writing of files that processes of the host use
@@ -133,4 +137,94 @@ func TestSharedWriterNone(t *testing.T) {
 	g.file("off")
 	opened, _ = g.openFile("off", nfs4.ShareBoth|nfs4.WantWriteDeleg, 0)
 	assert.Equal(t, nfs4.WhyResource, opened.Delegation.Why)
+}
+
+// TestSharedWriterAsked checks that a process of the host breaks the lease while the client
+// is asked for the size of the file: both the process and the client that asks see what
+// the holder writes back.
+func TestSharedWriterAsked(t *testing.T) {
+	g := newSharedRig(t)
+	opened, put := g.held(t, "f", "written")
+	require.Equal(t, nfs4.OK, g.put(put, opened.Delegation.StateID, "first"))
+	read := make(chan string)
+	g.back.getattr = func(context.Context, nfs4.CBGetAttrArgs) (res nfs4.GetAttrRes, _ error) {
+		go func() {
+			data, err := os.ReadFile(g.path("f"))
+			assert.NoError(t, err)
+			read <- string(data)
+		}()
+		<-g.returned
+		res.Attrs = nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrSize, nfs4.AttrChange), Size: 100, Change: 1}
+		return res, nil
+	}
+	o, _ := g.clientAt("other", "192.0.2.2:700")
+	attrs, st := o.stat(put)
+	require.Equal(t, nfs4.OK, st)
+	assert.EqualValues(t, len("written"), attrs.Size, "the answer came too late")
+	assert.Equal(t, "written", <-read)
+	assert.Equal(t, 1, g.back.count())
+	assert.Zero(t, g.s.realm.Holders().Len())
+}
+
+// TestSharedWriterTwice checks that a file in two exports of one directory is one file:
+// others who use it by the second export see what the holder has written back, and the
+// holder itself, who breaks its own lease there, is put off until it has returned the
+// delegation.
+func TestSharedWriterTwice(t *testing.T) {
+	for _, name := range []string{"holder", "other"} {
+		t.Run(name, func(t *testing.T) {
+			g := newSharedRig(t)
+			second, err := posix.Open(g.dir, posix.Options{})
+			require.NoError(t, err)
+			defer second.Close()
+			list := g.s.realm.Exports()
+			require.NoError(t, g.s.realm.SetExports(append(list, realm.Export{Path: "/y", FS: second, Clients: list[0].Clients})))
+			g.s.ExportsChanged()
+			g.held(t, "f", "written")
+			user := g.rig
+			if name == "other" {
+				user, _ = g.clientAt("other", "192.0.2.2:700")
+			}
+			a := nfs4.OpenArgs{ShareAccess: nfs4.ShareRead | nfs4.WantNoDeleg, Owner: nfs4.StateOwner{Owner: []byte("w")}, How: nfs4.NoCreate, Claim: nfs4.ClaimNull, Name: []byte("f")}
+			read := nfs4.ReadRes{}
+			use := func() nfs4.Status {
+				st, _ := user.do(root(), look("y"), step{nfs4.OpOpen, &a, new(nfs4.OpenRes)}, step{nfs4.OpRead, &nfs4.ReadArgs{StateID: nfs4.CurrentStateID, Count: 100}, &read})
+				return st
+			}
+			if name == "holder" {
+				require.Equal(t, nfs4.ErrDelay, use())
+				<-g.returned
+			}
+			require.Equal(t, nfs4.OK, use())
+			assert.Equal(t, "written", string(read.Data))
+			assert.Equal(t, 1, g.back.count())
+		})
+	}
+}
+
+// TestSharedWriterReload checks that a delegation for writing of an exclusive export is
+// recalled when the export is so no longer, because it has no lease, and that later ones
+// have leases.
+func TestSharedWriterReload(t *testing.T) {
+	fs, dir := shm(t)
+	r, back := delegRigOf(t, fs, true)
+	r.s.writes = true
+	g := &sharedRig{r, back, dir, make(chan struct{})}
+	g.held(t, "f", "written")
+	list := g.s.realm.Exports()
+	list[0].Clients = exports.Everyone(exports.Options{NoRootSquash: true, Insecure: true})
+	require.NoError(t, g.s.realm.SetExports(list))
+	g.s.ExportsChanged()
+	<-g.returned
+	assert.Equal(t, 1, g.back.count())
+	data, err := os.ReadFile(g.path("f"))
+	require.NoError(t, err)
+	assert.Equal(t, "written", string(data))
+
+	g.returned = make(chan struct{})
+	g.held(t, "g", "with a lease")
+	data, err = os.ReadFile(g.path("g"))
+	require.NoError(t, err)
+	assert.Equal(t, "with a lease", string(data))
+	assert.Equal(t, 2, g.back.count())
 }
