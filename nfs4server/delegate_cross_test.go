@@ -192,6 +192,7 @@ func TestDelegationLease(t *testing.T) {
 		assert.Equal(t, nfs4.OK, st)
 		assert.Equal(t, 1, back.count(), "the client's own change breaks the lease")
 		assert.Zero(t, leases)
+		synctest.Wait() // g is free
 
 		// A process of the host.
 		put = g.file("g")

@@ -31,6 +31,14 @@ func newSharedRig(t *testing.T) *sharedRig {
 	return &sharedRig{g, back, dir, make(chan struct{})}
 }
 
+// onRecall sets what the client does at a recall. The recall may come by the kernel, and not
+// by any goroutine.
+func (g *sharedRig) onRecall(do func()) {
+	g.back.mu.Lock()
+	defer g.back.mu.Unlock()
+	g.back.recalled = func(*nfs4.CBRecallArgs, nfs4.CBSequenceArgs) { do() }
+}
+
 func (g *sharedRig) path(name string) string { return filepath.Join(g.dir, name) }
 
 // held makes a file with a delegation for writing, of which the client writes back
@@ -40,11 +48,11 @@ func (g *sharedRig) held(t *testing.T, name, data string) (nfs4.OpenRes, step) {
 	g.file(name)
 	opened, put := g.writing(name)
 	own := g.anotherSession("client")
-	g.back.recalled = func(*nfs4.CBRecallArgs, nfs4.CBSequenceArgs) {
+	g.onRecall(func() {
 		assert.Equal(t, nfs4.OK, own.put(put, opened.Delegation.StateID, data))
 		assert.Equal(t, nfs4.OK, own.give(put, opened.Delegation.StateID))
 		close(g.returned)
-	}
+	})
 	return opened, put
 }
 
