@@ -37,11 +37,18 @@ func openOf(file any) *realm.Open {
 	return file.(*realm.Open)
 }
 
-// release ends the file system's lease, and then lets changes go on.
+// release ends f, at once or when the client has written back.
 func (f *delegated) release() {
 	if late := f.late.Load(); late != nil {
 		late.Stop()
 	}
+	if f.writer == nil || !f.writer.returned() || !f.server.callbacks.begin(f.releaseWritten) {
+		f.end()
+	}
+}
+
+// end ends the file system's lease, and then lets changes go on.
+func (f *delegated) end() {
 	if f.lease != nil {
 		f.lease()
 	}
@@ -228,20 +235,20 @@ func claimsDelegation(a *nfs4.OpenArgs) bool {
 	return a.Claim == nfs4.ClaimDelegateCur || a.Claim == nfs4.ClaimDelegCurFH
 }
 
-// claimed checks the delegation by which the client opens the current object.
-func (x *compound) claimed(id *nfs4.StateID) nfs4.Status {
+// claimed returns the delegation by which the client opens the current object.
+func (x *compound) claimed(id *nfs4.StateID) (*nfs4state.Delegation, nfs4.Status) {
 	d, status := x.server.state.DelegationOf(x.session, id)
 	if d == nil {
-		return status
+		return nil, status
 	}
 	key, err := x.key(&x.current)
 	switch {
 	case err != nil:
-		return x.status(err)
+		return nil, x.status(err)
 	case d.Key != string(key):
-		return nfs4.ErrBadStateID
+		return nil, nfs4.ErrBadStateID
 	}
-	return status
+	return d, status
 }
 
 // delegReturn is DELEGRETURN (RFC 8881, Section 18.6).
@@ -260,8 +267,9 @@ func delegReturn(ctx context.Context, x *compound) nfs4.Status {
 	if status := x.byStateID(&a.StateID); status != nfs4.OK {
 		return status
 	}
-	status := x.claimed(&a.StateID)
+	d, status := x.claimed(&a.StateID)
 	if status == nfs4.OK {
+		d.File.(*delegated).given()
 		status = x.server.state.ReturnDelegation(x.session, &a.StateID)
 	}
 	return x.done(status)

@@ -157,6 +157,7 @@ func delegRigOf(t *testing.T, fs vfs.FS, exclusive bool) (*rig, *backchannel) {
 	require.NoError(t, err)
 	*g = rig{t: t, s: New(Config{Realm: r, State: state, Lease: recallLease}), minor: 2, cached: 7584, tag: "tag"}
 	g.cred.Flavor = 1
+	g.s.quiet = 0
 	back := g.callable("client", "192.0.2.1:700")
 	t.Cleanup(func() { g.s.Close() })
 	return g, back

@@ -213,7 +213,7 @@ func (x *compound) openObject(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.O
 		return status
 	}
 	if claimsDelegation(a) {
-		if status := x.claimed(&a.StateID); status != nfs4.OK {
+		if _, status := x.claimed(&a.StateID); status != nfs4.OK {
 			return status
 		}
 	}

@@ -36,6 +36,7 @@ func (g *rig) start(dir string, epoch uint32) {
 		Now: func() time.Duration { return time.Since(begun) }, Epoch: epoch, Lease: 40 * time.Second, Journal: j, Past: past,
 	}))
 	g.s = New(Config{Realm: g.s.realm, State: state, Lease: 40 * time.Second, WriteDelegations: g.s.writes})
+	g.s.quiet = 0
 }
 
 // reclaim is OPEN with CLAIM_PREVIOUS.

@@ -64,8 +64,9 @@ type Server struct {
 	looking   atomic.Bool // see look
 	compounds sync.Pool   // of *compound
 
-	reads     bool // clients may get delegations
-	writes    bool // and those for writing
+	reads     bool          // clients may get delegations
+	writes    bool          // and those for writing
+	quiet     time.Duration // see quietTime, shorter in tests
 	promising sync.Mutex
 	promised  int64 // bytes that clients may keep in their caches, guarded by promising
 }
@@ -104,6 +105,7 @@ const (
 func New(c Config) *Server {
 	s := &Server{
 		realm: c.Realm, state: c.State, log: c.Realm.Log(), lease: c.Lease, id: c.ID, slots: c.MaxSlots, owners: c.Owners, reads: !c.NoDelegations, writes: c.WriteDelegations && !c.NoDelegations,
+		quiet:  quietTime,
 		counts: rpcstats.NewOperations(uint32(nfs4.NumOp)),
 	}
 	if s.slots == 0 {

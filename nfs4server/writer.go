@@ -25,6 +25,7 @@ type writer struct {
 	running *realm.Report // the client has been asked
 	next    *realm.Report // the client will be asked after that, or nil
 	told    vfs.Attr      // see Told; Type 0: nothing
+	back    bool          // the client has returned the delegation, and may still write back
 	ended   bool
 }
 
@@ -103,6 +104,20 @@ func (w *writer) end() {
 	}
 }
 
+// given notes that the client has returned the delegation.
+func (w *writer) given() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.back = true
+}
+
+// returned reports whether given was called.
+func (w *writer) returned() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.back
+}
+
 // Told implements realm.Writer.
 func (w *writer) Told(a *vfs.Attr) bool {
 	w.mu.Lock()
@@ -122,6 +137,11 @@ func (w *writer) Ask() *realm.Report {
 		w.next = &realm.Report{Done: make(chan struct{})}
 	}
 	r := w.next
+	if w.back { // the client knows no answer
+		w.next = nil
+		close(r.Done)
+		return r
+	}
 	w.askLocked()
 	return r
 }

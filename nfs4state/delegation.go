@@ -305,6 +305,15 @@ func (s *State) Recall(d *Delegation) time.Duration {
 	return max(d.due-now, 1)
 }
 
+// OpenToWrite reports whether the client of a delegation, which it may have returned, has
+// the object open for writing.
+func (s *State) OpenToWrite(d *Delegation) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.files[d.Key]
+	return f != nil && slices.ContainsFunc(f.opens, func(o *Open) bool { return o.client == d.client && o.Access()&nfs4.ShareWrite != 0 })
+}
+
 // Outstanding reports whether a client has yet to return a delegation.
 func (s *State) Outstanding(d *Delegation) bool { return s.slab.get(d.index) == &d.holding }
 

@@ -1,0 +1,99 @@
+package nfs4server
+
+import (
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+)
+
+// TestWriteBack checks that others wait for a client that returns its delegation before
+// it has written back: until it closes the file, has written nothing for a while, or has
+// taken its time.
+func TestWriteBack(t *testing.T) {
+	const pause = quietTime * 3 / 4
+	for name, tt := range map[string]struct {
+		writes int
+		closes bool
+		waits  time.Duration // from the recall on
+	}{
+		"closed at once":         {0, true, pause},
+		"closed when written":    {3, true, 4 * pause},
+		"open":                   {3, false, 3*pause + quietTime},
+		"open, and not written":  {0, false, quietTime},
+		"open, and written on":   {100, false, writeBackTime},
+		"closed before it is so": {100, true, writeBackTime},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, back := writeRig(t)
+				g.s.quiet = quietTime
+				opened, put := g.writing("f")
+				own := g.anotherSession("client")
+				done := make(chan struct{})
+				back.recalled = func(*nfs4.CBRecallArgs, nfs4.CBSequenceArgs) {
+					defer close(done)
+					assert.Equal(t, nfs4.OK, own.give(put, opened.Delegation.StateID))
+					for i := range tt.writes {
+						time.Sleep(pause)
+						assert.Equal(t, nfs4.OK, own.put(put, opened.StateID, string(rune('a'+i))))
+					}
+					time.Sleep(pause)
+					if tt.closes {
+						assert.Equal(t, nfs4.OK, own.close(fhOf(put), opened.StateID))
+					}
+				}
+				o, _ := g.clientAt("other", "192.0.2.2:700")
+				var read nfs4.ReadRes
+				start := time.Now()
+				for {
+					st, _ := o.do(put, step{nfs4.OpRead, &nfs4.ReadArgs{StateID: nfs4.AnonymousStateID, Count: 10}, &read})
+					if st == nfs4.OK {
+						break
+					}
+					require.Equal(t, nfs4.ErrDelay, st)
+					if _, st = o.stat(put); st != nfs4.OK { // nobody is asked for the size
+						require.Equal(t, nfs4.ErrDelay, st)
+					}
+				}
+				assert.InDelta(t, tt.waits.Seconds(), time.Since(start).Seconds(), 0.1)
+				if tt.writes == 3 {
+					assert.Equal(t, "c", string(read.Data))
+				}
+				assert.Zero(t, g.s.realm.Holders().Len())
+				assert.Equal(t, 1, back.count())
+				<-done
+			})
+		})
+	}
+}
+
+// TestWriteBackLocal checks that a process of the host waits likewise, and that the end
+// of the server ends the wait.
+func TestWriteBackLocal(t *testing.T) {
+	for _, name := range []string{"closed", "server ended"} {
+		t.Run(name, func(t *testing.T) {
+			g := newSharedRig(t)
+			g.s.quiet = time.Hour
+			opened, put := g.writing("f")
+			own := g.anotherSession("client")
+			g.onRecall(func() {
+				assert.Equal(t, nfs4.OK, own.give(put, opened.Delegation.StateID))
+				assert.Equal(t, nfs4.OK, own.put(put, opened.StateID, "written"))
+				if name == "server ended" {
+					g.s.Close()
+					return
+				}
+				assert.Equal(t, nfs4.OK, own.close(fhOf(put), opened.StateID))
+			})
+			data, err := os.ReadFile(g.path("f"))
+			require.NoError(t, err)
+			assert.Equal(t, "written", string(data))
+		})
+	}
+}
