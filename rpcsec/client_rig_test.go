@@ -24,6 +24,8 @@ type fakeInitiator struct {
 	rounds  int // more, before the acceptor answers
 	answers []string
 	life    time.Duration // of the context; 0: an hour
+
+	make func(acceptor bool) gss.Context // as in the acceptor
 }
 
 func (i *fakeInitiator) Step(_ context.Context, answer []byte) ([]byte, gss.Context, error) {
@@ -34,6 +36,9 @@ func (i *fakeInitiator) Step(_ context.Context, answer []byte) ([]byte, gss.Cont
 	case len(i.answers) == i.rounds+1:
 		if string(answer) != "yes "+i.token {
 			return nil, nil, &gss.Error{Major: gss.DefectiveToken, Err: errFake}
+		}
+		if i.make != nil {
+			return nil, i.make(false), nil
 		}
 		if i.life == 0 {
 			i.life = time.Hour
@@ -124,7 +129,7 @@ func (r *clientRig) config(flavor uint32) ClientConfig {
 	return ClientConfig{
 		Flavor: flavor, Prog: testProg, Vers: testVers,
 		Begin: func(context.Context) (gss.Initiator, error) {
-			i := &fakeInitiator{token: fmt.Sprintf("alice %d", tokens.Add(1)), rounds: r.rounds, life: r.life}
+			i := &fakeInitiator{token: fmt.Sprintf("alice %d", tokens.Add(1)), rounds: r.rounds, life: r.life, make: r.server.acceptor.make}
 			r.made.Add(1)
 			r.mu.Lock()
 			defer r.mu.Unlock()

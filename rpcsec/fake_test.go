@@ -126,8 +126,9 @@ func (c *fakeContext) Unwrap(token [][]byte) ([][]byte, error) {
 
 // A fakeAcceptor believes tokens of the form "name number", once each.
 type fakeAcceptor struct {
-	life time.Duration // of contexts
-	gate chan struct{} // tokens wait for it; may be nil
+	life time.Duration                   // of contexts
+	make func(acceptor bool) gss.Context // a context of another mechanism; may be nil
+	gate chan struct{}                   // tokens wait for it; may be nil
 
 	mu       sync.Mutex
 	seen     map[string]bool
@@ -161,8 +162,12 @@ func (a *fakeAcceptor) Accept(ctx context.Context, token, bindings []byte) (gss.
 	}
 	c := newFakeContext(fakeKey(string(token)), true, time.Now().Add(life))
 	a.contexts = append(a.contexts, c)
+	made := gss.Context(c)
+	if a.make != nil {
+		made = a.make(true)
+	}
 	return gss.Accepted{
-		Context: c, Token: []byte("yes " + string(token)),
+		Context: made, Token: []byte("yes " + string(token)),
 		Principal: gss.Principal{Name: strings.Split(name, "/"), Realm: "TEST.EXAMPLE"},
 	}, nil
 }

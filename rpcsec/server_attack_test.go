@@ -141,6 +141,12 @@ func TestDropped(t *testing.T) {
 	assert.EqualValues(t, 3, r.cut.Load())
 	assert.EqualValues(t, 3, r.Stats().Dropped)
 
+	u.seq = 4999
+	again := u.call(7, procHead, serviceNone, opaque(nil))
+	again[len(again)-10] ^= 1
+	assert.Nil(t, r.send(again))
+	assert.Zero(t, r.Stats().BadMICs, "R2203-7.2-1, not even verified")
+
 	u.seq = 100000
 	forged := u.call(7, procHead, serviceNone, opaque(nil))
 	forged[len(forged)-10] ^= 1

@@ -55,7 +55,7 @@ func TestServices(t *testing.T) {
 					assert.Equal(t, service == serviceNone, r.program.mappable, "no mapping is signed")
 					assert.Equal(t, rpcmsg.Cred{
 						Flavor: 390002 + service, UID: 1001, GID: 100, GIDs: []uint32{7, 8}, Principal: "alice@TEST.EXAMPLE",
-					}, r.program.seen)
+					}, r.program.seen, "R2203-5.2.1-1, R2203-6-1")
 				})
 			}
 		}
