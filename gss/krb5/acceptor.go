@@ -103,7 +103,7 @@ func (e *exchange) failed(err error) error {
 	}
 	realm, name := e.request.realm, e.request.service
 	if len(name) == 0 {
-		own := e.acceptor.keys.all()[0].principal
+		own := e.acceptor.keys.first()
 		realm, name = own.Realm, own.Name
 	}
 	answer := frame(tokenError, krbError(code, e.now, realm, name))
@@ -216,7 +216,11 @@ func (e *exchange) openAuthenticator(t ticketPart) (a authenticator, err error) 
 
 // minutes rounds up, so that no difference over the limit reads like the limit.
 func minutes(d time.Duration) string {
-	return fmt.Sprintf("%d minutes", int((d+time.Minute-1)/time.Minute))
+	n := d / time.Minute
+	if d%time.Minute > 0 {
+		n++
+	}
+	return fmt.Sprintf("%d minutes", int64(n))
 }
 
 // establish makes the acceptor's end of the context, with a subkey of the type of

@@ -227,6 +227,18 @@ func TestRefused(t *testing.T) {
 			"alice@TEST.EXAMPLE: the authenticator has restrictions that this server does not know",
 		},
 		{
+			"another type", func(f *fakeInitiator) { f.sealedAs = AES256SHA384 }, gss.Failure, codeEnctype,
+			"alice@TEST.EXAMPLE: the authenticator is of aes256-cts-hmac-sha384-192, and the session key is of aes128-cts-hmac-sha1-96",
+		},
+		{
+			"clock of another age", func(f *fakeInitiator) { f.ctime = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC) }, gss.Failure, codeSkew,
+			"alice@TEST.EXAMPLE: the clocks of client and server differ by 153722868 minutes (limit 5)",
+		},
+		{
+			"clock of a zone", func(f *fakeInitiator) { f.ctimeText = "20270304040607-0100" }, gss.DefectiveToken, codeGeneric,
+			"alice@TEST.EXAMPLE: " + malformed,
+		},
+		{
 			"another name", func(f *fakeInitiator) { f.claimed.Name = []string{"root"} }, gss.Failure, codeMatch,
 			"alice@TEST.EXAMPLE: the authenticator is that of root@TEST.EXAMPLE",
 		},
@@ -486,6 +498,10 @@ func TestNewKeytab(t *testing.T) {
 	f.kvno, f.serviceKey = 6, testKey(AES256SHA1, 6)
 	_, err = b.accept(f)
 	b.refused(err, gss.NoCred, codeNoKey, "the keytab "+b.keytab+": not a keytab of version 0x0502")
+	b.write(entry(gss.Principal{Name: []string{"host", "a"}, Realm: "R"}, 1, testKey(AES256SHA1, 1)))
+	assert.EqualError(t, b.acceptor.Reload(t.Context()), "the keytab "+b.keytab+" has no nfs/ key; it has host/a")
+	_, err = b.accept(newFakeInitiator())
+	assert.NoError(t, err, "the keys of before")
 	require.NoError(t, os.Remove(b.keytab))
 	assert.ErrorIs(t, b.acceptor.Reload(t.Context()), os.ErrNotExist)
 }

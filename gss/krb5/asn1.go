@@ -103,7 +103,11 @@ func readName(s *cryptobyte.String, n uint8, out *[]string) bool {
 }
 
 func readTime(f cryptobyte.String, out *time.Time) bool {
-	return f.ReadASN1GeneralizedTime(out) && f.Empty()
+	if !f.ReadASN1GeneralizedTime(out) || !f.Empty() {
+		return false
+	}
+	_, offset := out.Zone()
+	return offset == 0 // RFC 4120, Section 5.2.3
 }
 
 func readTimeField(s *cryptobyte.String, n uint8, out *time.Time) bool {

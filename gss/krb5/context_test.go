@@ -376,7 +376,7 @@ func TestChanged(t *testing.T) {
 			}
 		}
 		for bit := range len(sealed) * 8 {
-			if byteAt := bit / 8; byteAt == 2 && 1<<(bit%8)&flagsKnown == 0 {
+			if byteAt := bit / 8; byteAt == 2 && bit%8 > 2 {
 				continue // ignored flags: TestInnerHeader
 			} else if byteAt == 6 || byteAt == 7 {
 				continue // the rotation: TestRotation

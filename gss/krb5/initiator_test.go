@@ -1,6 +1,7 @@
 package krb5
 
 import (
+	"cmp"
 	"encoding/asn1"
 	"encoding/binary"
 	"testing"
@@ -36,10 +37,12 @@ type fakeInitiator struct {
 
 	claimed      gss.Principal // in the authenticator
 	ctime        time.Time
+	ctimeText    string // in the place of ctime
 	cusec        int64
 	subkey       Key // none if its enctype is 0
 	sequence     int64
 	noSequence   bool
+	sealedAs     Enctype // of the authenticator, if that is not the session key's
 	checksumType int32
 	checksum     []byte
 	authData     []int32
@@ -117,7 +120,7 @@ func (f *fakeInitiator) apReq() []byte {
 			})
 		})
 		cipher := f.session.encryptAny(usageAuthenticator, f.authenticator())
-		addEncrypted(b, 4, f.session.Enctype, cipher)
+		addEncrypted(b, 4, cmp.Or(f.sealedAs, f.session.Enctype), cipher)
 	})
 }
 
@@ -158,7 +161,13 @@ func (f *fakeInitiator) authenticator() []byte {
 			b.AddASN1(field(3), func(b *cryptobyte.Builder) { addTagged(b, f.checksumType, 1, f.checksum) })
 		}
 		addInt(b, 4, f.cusec)
-		addTime(b, 5, f.ctime)
+		if f.ctimeText == "" {
+			addTime(b, 5, f.ctime)
+		} else {
+			b.AddASN1(field(5), func(b *cryptobyte.Builder) {
+				b.AddASN1(cbasn1.GeneralizedTime, func(b *cryptobyte.Builder) { b.AddBytes([]byte(f.ctimeText)) })
+			})
+		}
 		if f.subkey.Enctype != 0 {
 			addKey(b, 6, f.subkey)
 		}

@@ -66,7 +66,7 @@ func TestKeytabErrors(t *testing.T) {
 		{[]byte{5, 2, 0, 0, 0, 9, 1}, "the entry at byte 2 is cut off"},
 		{[]byte{5, 2, 0x80, 0, 0, 0}, "the entry at byte 2 is cut off"},
 		{[]byte{5, 2, 0, 0, 0, 2, 0xff, 0xff}, "the entry at byte 2 is malformed"},
-		{append([]byte{5, 2, 0, 0, 0, 15}, make([]byte, 15)...), "the entry at byte 2 is malformed"}, // no components
+		{append([]byte{5, 2, 0, 0, 0, 17}, make([]byte, 17)...), "the entry at byte 2 is malformed"}, // no components
 	} {
 		_, err := parseKeytab(tt.file)
 		assert.EqualError(t, err, tt.want)

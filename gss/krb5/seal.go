@@ -42,11 +42,10 @@ func (s *sealKey) seal(text [][]byte, mac []byte) {
 }
 
 // open decrypts text in place, and reports whether mac is its MAC. If it is
-// not, text is cleared.
+// not, nothing of the plain text is left in text.
 func (s *sealKey) open(text [][]byte, mac []byte) bool {
 	if s.macCipher {
 		if !s.integrity.verify(s.begin(text), mac) {
-			clearAll(text)
 			return false
 		}
 		s.cts.decrypt(text)

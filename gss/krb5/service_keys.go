@@ -148,8 +148,8 @@ func enumerate[T cmp.Ordered](values []T) string {
 	return strings.Join(words[:last], ", ") + " and " + words[last]
 }
 
-// all returns the keys that were read last.
-func (k *serviceKeys) all() []serviceKey { return *k.keys.Load() }
+// first returns the principal of the first key.
+func (k *serviceKeys) first() gss.Principal { return (*k.keys.Load())[0].principal }
 
 // A keyError says that no key of the keytab opens a ticket.
 type keyError struct {
@@ -163,25 +163,29 @@ func (e *keyError) Error() string { return e.text }
 // because nothing protects the names in r. If no key fits, it reads the keytab
 // again and tries once more.
 func (k *serviceKeys) open(ctx context.Context, r apReq) (gss.Principal, []byte, error) {
-	if server, part, ok := k.try(r); ok {
+	keys := k.keys.Load()
+	if server, part, ok := try(*keys, r); ok {
 		return server, part, nil
 	}
 	if err := k.reloadForTicket(ctx); err != nil {
 		return gss.Principal{}, nil, &keyError{codeNoKey, err.Error()}
 	}
-	if server, part, ok := k.try(r); ok {
-		return server, part, nil
+	if now := k.keys.Load(); now != keys {
+		keys = now
+		if server, part, ok := try(*keys, r); ok {
+			return server, part, nil
+		}
 	}
-	return gss.Principal{}, nil, k.explain(r)
+	return gss.Principal{}, nil, explain(*keys, r)
 }
 
 // try uses each key of the ticket's enctype, first those of its name and key
 // version: a KDC may know the server by other names, and a ticket need not have
 // a version.
-func (k *serviceKeys) try(r apReq) (gss.Principal, []byte, bool) {
+func try(keys []serviceKey, r apReq) (gss.Principal, []byte, bool) {
 	tried := 0
 	for _, first := range []bool{true, false} {
-		for _, s := range k.all() {
+		for _, s := range keys {
 			if s.key.Enctype != r.ticket.enctype || first != (s.named(r) && s.kvno == r.ticket.kvno) {
 				continue
 			}
@@ -204,11 +208,11 @@ func (s serviceKey) named(r apReq) bool {
 const remedy = "add it with ktadd (it is read again without a restart)"
 
 // explain says why no key opens the ticket.
-func (k *serviceKeys) explain(r apReq) *keyError {
+func explain(keys []serviceKey, r apReq) *keyError {
 	ticket := "a client has a ticket for " + serviceText(r.service)
 	var names, types []string
 	var versions []uint32
-	for _, s := range k.all() {
+	for _, s := range keys {
 		names = append(names, principalText(s.principal))
 		if !s.named(r) {
 			continue

@@ -21,7 +21,6 @@ const (
 	flagSentByAcceptor = 1 << 0
 	flagSealed         = 1 << 1
 	flagAcceptorSubkey = 1 << 2
-	flagsKnown         = flagSentByAcceptor | flagSealed | flagAcceptorSubkey
 )
 
 // A wrapHeader is the header of a Wrap token.
@@ -60,7 +59,7 @@ func checkHeader(h []byte, id uint16, flags byte) *gss.Error {
 	if h[3] != filler || id == idMIC && binary.BigEndian.Uint32(h[4:]) != 0xffffffff {
 		return errFiller
 	}
-	switch wrong := (h[2] ^ flags) & flagsKnown; {
+	switch wrong := h[2] ^ flags; {
 	case wrong&flagSentByAcceptor != 0:
 		return errDirection
 	case wrong&flagAcceptorSubkey != 0:

@@ -85,8 +85,8 @@ func (r *realm) refused(err error, major gss.Major, words, mit string) {
 }
 
 // TestKerberosTokens has MIT's library make contexts with the acceptor, and pass
-// tokens both ways, for each encryption type (R4121-4.2.4-1, R4121-4.1.1.1-2,
-// R4121-E-1, R4121-E-2).
+// tokens both ways, for each encryption type (R4121-2-2, R4121-4.1.1.1-2,
+// R4121-4.2.4-1, R4121-E-1, R4121-E-2).
 func TestKerberosTokens(t *testing.T) {
 	for e, name := range enctypes {
 		t.Run(name, func(t *testing.T) {
