@@ -1,18 +1,18 @@
 package idmap
 
 import (
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net/netip"
-	"os/user"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/gss"
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/internal/lookupcache"
 )
@@ -27,16 +27,23 @@ const (
 )
 
 // A Database is a user database. Its methods may take long, and may be called
-// concurrently. found is false if there is no such user or group.
+// concurrently. found is false if there is no such user or group, or if the
+// database answers with another name.
 type Database interface {
 	Name(kind Kind, id uint32) (name string, found bool, err error)
 	ID(kind Kind, name string) (id uint32, found bool, err error)
+	User(name string) (u Account, found bool, err error)
+}
+
+// An Account is a user of this host.
+type Account struct {
+	UID, GID uint32
+	Groups   []uint32 // of the user, which must not be changed
 }
 
 // A Config configures a Map.
 type Config struct {
-	// Domain is the part of owner strings behind the @. It must not be empty.
-	Domain string
+	Rules
 
 	// Database is nil for the host's database.
 	Database Database
@@ -45,16 +52,17 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// A Map translates numbers and owner strings of one domain. A Map asks the
-// database with a bound, gives each client address a share of the bound, and
+// A Map translates numbers and owner strings of one domain, and principals to
+// users. A Map asks the database with a bound, gives each client address a share of the bound, and
 // caches the answers. A Map is safe for concurrent use. A nil *Map knows only
 // numbers in digits.
 type Map struct {
-	domain   string
+	rules    atomic.Pointer[Rules]
 	database Database
 	looking  *fairshare.Places // of running lookups, abandoned or not
 	names    *lookupcache.Answers[fairshare.Name, number, []byte]
 	numbers  *lookupcache.Answers[fairshare.Name, name, found]
+	accounts *lookupcache.Answers[fairshare.Name, string, account]
 }
 
 type number struct {
@@ -65,6 +73,12 @@ type number struct {
 type name struct {
 	kind Kind
 	name string
+}
+
+// account is an Account, if the user exists.
+type account struct {
+	Account
+	ok bool
 }
 
 // found is a number, if the number exists.
@@ -83,18 +97,20 @@ const (
 	fresh      = time.Minute      // before an answer is asked for again
 	stale      = 30 * time.Minute // as long as an answer is used while the database is asked, or is down
 	failTime   = 3 * time.Second  // without a question after an error
+	freshUser  = 10 * time.Minute // before a principal's user is asked for again
 	maxName    = 255              // bytes of a name
 )
 
 // New returns a Map, which Close ends.
 func New(c Config) *Map {
 	if c.Database == nil {
-		c.Database = host{}
+		c.Database = newHost()
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	m := &Map{domain: c.Domain, database: c.Database, looking: fairshare.NewPlaces(maxLookups)}
+	m := &Map{database: c.Database, looking: fairshare.NewPlaces(maxLookups)}
+	m.rules.Store(&c.Rules)
 	waits := fairshare.NewPlaces(maxWaits)
 	limits := lookupcache.Limits{
 		Time: lookupTime, AtOnce: maxWaits, Kept: maxKept, Fresh: fresh, None: fresh, Fail: failTime, Stale: stale,
@@ -107,6 +123,11 @@ func New(c Config) *Map {
 	m.numbers = lookupcache.New(lookupcache.Config[fairshare.Name, name, found]{
 		Ask: m.askNumber, Take: waits.Take, Give: waits.Give, Limits: limits,
 		Failed: func(q name, err error) { failed.note("name", q.name, err) },
+	})
+	limits.Fresh = freshUser
+	m.accounts = lookupcache.New(lookupcache.Config[fairshare.Name, string, account]{
+		Ask: m.askUser, Take: waits.Take, Give: waits.Give, Limits: limits,
+		Failed: func(q string, err error) { failed.note("user", q, err) },
 	})
 	return m
 }
@@ -152,6 +173,38 @@ func CheckDomain(domain string) error {
 func (m *Map) Close() {
 	m.names.Close()
 	m.numbers.Close()
+	m.accounts.Close()
+}
+
+// SetRules replaces the rules, and forgets all answers of the database.
+func (m *Map) SetRules(r Rules) {
+	m.rules.Store(&r)
+	m.names.Forget()
+	m.numbers.Forget()
+	m.accounts.Forget()
+}
+
+// Principal returns the user of a principal for a client. The result is not ok if
+// the principal has no user: it is of another realm, has more than one component
+// or the name of a machine, or is unknown to the database. Only the list of the
+// method Static can make a principal the superuser. Principal may wait, as Owner;
+// it must not be asked on a nil Map.
+func (m *Map) Principal(ctx context.Context, client netip.Addr, p gss.Principal) (u Account, ok bool, err error) {
+	r := m.rules.Load()
+	for _, method := range r.methods() {
+		name := r.user(method, &p)
+		if name == "" {
+			continue
+		}
+		a, err := m.accounts.Of(ctx, fairshare.PartyOfIP(client), name)
+		if err != nil {
+			return Account{}, false, err
+		}
+		if a.ok && (a.UID != 0 || method == Static) {
+			return a.Account, true, nil
+		}
+	}
+	return Account{}, false, nil
 }
 
 // Owner returns the owner string of a number for a client, which must not be
@@ -159,7 +212,7 @@ func (m *Map) Close() {
 // waits until ctx ends for a name that was not asked for lately; the error then
 // is the error of ctx or of the database.
 func (m *Map) Owner(ctx context.Context, client netip.Addr, kind Kind, id uint32, b []byte) ([]byte, error) {
-	if m != nil {
+	if m != nil && m.rules.Load().Domain != "" {
 		owner, err := m.names.Of(ctx, fairshare.PartyOfIP(client), number{kind, id})
 		if err != nil || owner != nil {
 			return owner, err
@@ -175,8 +228,9 @@ func (m *Map) ID(ctx context.Context, client netip.Addr, kind Kind, owner []byte
 	if id, ok = digits(owner); ok || m == nil {
 		return id, ok, nil
 	}
-	at := strings.LastIndexByte(string(owner), '@')
-	if at < 0 || !strings.EqualFold(string(owner[at+1:]), m.domain) || !plain(owner[:at]) {
+	at := bytes.LastIndexByte(owner, '@')
+	domain := m.rules.Load().Domain
+	if at < 0 || domain == "" || !strings.EqualFold(string(owner[at+1:]), domain) || !plain(owner[:at]) {
 		return 0, false, nil
 	}
 	f, err := m.numbers.Of(ctx, fairshare.PartyOfIP(client), name{kind, string(owner[:at])})
@@ -187,21 +241,7 @@ func (m *Map) ID(ctx context.Context, client netip.Addr, kind Kind, owner []byte
 // largest number means "unchanged" to hosts.
 func digits(owner []byte) (uint32, bool) {
 	n, err := strconv.ParseUint(string(owner), 10, 32)
-	return uint32(n), err == nil && n != math.MaxUint32 && (owner[0] != '0' || len(owner) == 1) && owner[0] != '+'
-}
-
-// plain reports whether a name may be looked up: user databases are files of
-// lines with colons, or servers that such names might reach.
-func plain(name []byte) bool {
-	if len(name) == 0 || len(name) > maxName {
-		return false
-	}
-	for _, c := range name {
-		if c <= ' ' || c == 0x7f || c == ':' || c == '/' || c == ',' {
-			return false
-		}
-	}
-	return true
+	return uint32(n), err == nil && validID(n) && (owner[0] != '0' || len(owner) == 1) && owner[0] != '+'
 }
 
 // askName looks up the owner string of a number.
@@ -210,13 +250,19 @@ func (m *Map) askName(ctx context.Context, of fairshare.Name, q number) (owner [
 	if err != nil || !ok || !plain([]byte(name)) {
 		return nil, err == nil, err
 	}
-	return []byte(name + "@" + m.domain), false, nil
+	return []byte(name + "@" + m.rules.Load().Domain), false, nil
 }
 
 // askNumber looks up the number of a name.
 func (m *Map) askNumber(ctx context.Context, of fairshare.Name, q name) (f found, none bool, err error) {
 	id, ok, err := look(ctx, m, of, func() (uint32, bool, error) { return m.database.ID(q.kind, q.name) })
 	return found{id, ok}, err == nil && !ok, err
+}
+
+// askUser looks up a user.
+func (m *Map) askUser(ctx context.Context, of fairshare.Name, q string) (a account, none bool, err error) {
+	u, ok, err := look(ctx, m, of, func() (Account, bool, error) { return m.database.User(q) })
+	return account{u, ok}, err == nil && !ok, err
 }
 
 // look makes a lookup. A lookup may depend on a remote server, may hang and
@@ -243,56 +289,4 @@ func look[A any](ctx context.Context, m *Map, of fairshare.Name, ask func() (A, 
 	case <-ctx.Done():
 		return is, false, context.Cause(ctx)
 	}
-}
-
-// host is the user database of this host.
-type host struct{}
-
-// Name implements Database.
-func (host) Name(kind Kind, id uint32) (string, bool, error) {
-	digits := strconv.FormatUint(uint64(id), 10)
-	if kind == Group {
-		g, err := user.LookupGroupId(digits)
-		if err != nil {
-			return "", false, unknown(err)
-		}
-		return g.Name, true, nil
-	}
-	u, err := user.LookupId(digits)
-	if err != nil {
-		return "", false, unknown(err)
-	}
-	return u.Username, true, nil
-}
-
-// ID implements Database.
-func (host) ID(kind Kind, name string) (uint32, bool, error) {
-	var digits string
-	if kind == Group {
-		g, err := user.LookupGroup(name)
-		if err != nil {
-			return 0, false, unknown(err)
-		}
-		digits = g.Gid
-	} else {
-		u, err := user.Lookup(name)
-		if err != nil {
-			return 0, false, unknown(err)
-		}
-		digits = u.Uid
-	}
-	n, err := strconv.ParseUint(digits, 10, 32)
-	return uint32(n), err == nil, err
-}
-
-// unknown returns nil for the errors that say that there is no such entry.
-func unknown(err error) error {
-	_, u := errors.AsType[user.UnknownUserError](err)
-	_, uid := errors.AsType[user.UnknownUserIdError](err)
-	_, g := errors.AsType[user.UnknownGroupError](err)
-	_, gid := errors.AsType[user.UnknownGroupIdError](err)
-	if u || uid || g || gid {
-		return nil
-	}
-	return err
 }

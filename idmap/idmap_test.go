@@ -57,9 +57,22 @@ func (d *fakeDatabase) ID(kind Kind, name string) (uint32, bool, error) {
 	return 1000, kind == User && name == "alice" || kind == Group && name == "staff", err
 }
 
+func (d *fakeDatabase) User(name string) (Account, bool, error) {
+	err := d.ask("user " + name)
+	switch name {
+	case "alice":
+		return Account{UID: 1000, GID: 100, Groups: []uint32{100, 27}}, true, err
+	case "root", "toor":
+		return Account{}, true, err
+	case "backup":
+		return Account{UID: 34, GID: 34}, true, err
+	}
+	return Account{}, false, err
+}
+
 // newMap returns a Map of d, which ends with the test.
 func newMap(t *testing.T, d *fakeDatabase) *Map {
-	m := New(Config{Domain: "example.org", Database: d})
+	m := New(Config{Rules: Rules{Domain: "example.org"}, Database: d})
 	t.Cleanup(m.Close)
 	return m
 }
@@ -119,6 +132,12 @@ func TestID(t *testing.T) {
 		{m, User, "al\x00ice@example.org", 0, false},
 		{m, User, strings.Repeat("a", 256) + "@example.org", 0, false},
 		{m, User, "", 0, false},
+		{m, User, "0@example.org", 0, false},
+		{m, User, "1000@example.org", 0, false},
+		{m, Group, "1000@example.org", 0, false},
+		{m, User, "-h@example.org", 0, false},
+		{m, User, "+alice@example.org", 0, false},
+		{m, User, "alice@example.org@example.org", 0, false},
 		{m, User, "12", 12, true},
 		{m, User, "0", 0, true},
 		{m, User, "012", 0, false},
@@ -143,7 +162,7 @@ func TestID(t *testing.T) {
 func TestDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := new(fakeDatabase)
-		m := New(Config{Domain: "example.org", Database: d})
+		m := New(Config{Rules: Rules{Domain: "example.org"}, Database: d})
 		defer m.Close()
 		_, err := m.Owner(t.Context(), client, User, 1000, nil)
 		require.NoError(t, err)
@@ -172,7 +191,7 @@ func TestDown(t *testing.T) {
 func TestFailuresLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
-		m := New(Config{Domain: "example.org", Database: &fakeDatabase{err: errors.New("down")}, Log: slog.New(slog.NewTextHandler(&text, nil))})
+		m := New(Config{Rules: Rules{Domain: "example.org"}, Database: &fakeDatabase{err: errors.New("down")}, Log: slog.New(slog.NewTextHandler(&text, nil))})
 		defer m.Close()
 		ask := func(name string) {
 			_, _, err := m.ID(t.Context(), client, User, []byte(name+"@example.org"))
@@ -190,7 +209,7 @@ func TestFailuresLogged(t *testing.T) {
 
 // TestHost asks the database of this host.
 func TestHost(t *testing.T) {
-	m := New(Config{Domain: "d"})
+	m := New(Config{Rules: Rules{Domain: "d"}})
 	defer m.Close()
 	owner, err := m.Owner(t.Context(), client, User, 0, nil)
 	require.NoError(t, err)

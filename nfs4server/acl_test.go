@@ -164,7 +164,7 @@ func TestHostLists(t *testing.T) {
 func TestListNames(t *testing.T) {
 	g, _ := onDiskAt(t, "/dev/shm")
 	p := new(people)
-	g.s.owners = idmap.New(idmap.Config{Domain: "example.org", Database: p})
+	g.s.owners = idmap.New(idmap.Config{Rules: idmap.Rules{Domain: "example.org"}, Database: p})
 	t.Cleanup(g.s.owners.Close)
 	fh := g.make("f", "")
 	list := func(user, group string) nfs4.ACL {

@@ -51,6 +51,8 @@ func (p *people) Name(kind idmap.Kind, id uint32) (string, bool, error) {
 	return "", false, err
 }
 
+func (p *people) User(string) (u idmap.Account, found bool, err error) { return u, false, nil }
+
 func (p *people) ID(kind idmap.Kind, name string) (uint32, bool, error) {
 	err := p.fails()
 	switch {
@@ -65,7 +67,7 @@ func (p *people) ID(kind idmap.Kind, name string) (uint32, bool, error) {
 // named is a rig whose server has owner strings of a domain.
 func named(t *testing.T, p *people) *rig {
 	g := newRig(t, memory("/x", exports.Options{Insecure: true, NoRootSquash: true}))
-	g.s.owners = idmap.New(idmap.Config{Domain: "example.org", Database: p})
+	g.s.owners = idmap.New(idmap.Config{Rules: idmap.Rules{Domain: "example.org"}, Database: p})
 	t.Cleanup(g.s.owners.Close)
 	return g.connect().asRoot()
 }
@@ -167,6 +169,8 @@ func (slowPeople) Name(_ idmap.Kind, id uint32) (string, bool, error) {
 	return fmt.Sprint("user", id), true, nil
 }
 
+func (slowPeople) User(string) (u idmap.Account, found bool, err error) { return u, false, nil }
+
 func (slowPeople) ID(_ idmap.Kind, name string) (id uint32, found bool, err error) {
 	time.Sleep(time.Second)
 	_, err = fmt.Sscanf(name, "user%d", &id)
@@ -205,7 +209,7 @@ func TestListOfSlowNames(t *testing.T) {
 		export := memory("/x", exports.Options{Insecure: true, NoRootSquash: true})
 		export.FS = listed{export.FS, list}
 		g := newRig(t, export)
-		g.s.owners = idmap.New(idmap.Config{Domain: "example.org", Database: slowPeople{}})
+		g.s.owners = idmap.New(idmap.Config{Rules: idmap.Rules{Domain: "example.org"}, Database: slowPeople{}})
 		defer func() {
 			g.s.owners.Close()
 			time.Sleep(time.Minute) // questions that Close has abandoned

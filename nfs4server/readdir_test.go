@@ -135,6 +135,8 @@ func (p slowDatabase) Name(_ idmap.Kind, id uint32) (string, bool, error) {
 	return fmt.Sprint("user", id), true, nil
 }
 
+func (p slowDatabase) User(string) (u idmap.Account, found bool, err error) { return u, false, nil }
+
 func (p slowDatabase) ID(idmap.Kind, string) (uint32, bool, error) { return 0, false, nil }
 
 // TestReadDirOfManyOwners lists files of many owners, whose names come slowly: the
@@ -144,7 +146,7 @@ func TestReadDirOfManyOwners(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g, fs := lockedRig(t, 20)
 			fs.owners = true
-			g.s.owners = idmap.New(idmap.Config{Domain: "example.org", Database: slowDatabase{fs, d}})
+			g.s.owners = idmap.New(idmap.Config{Rules: idmap.Rules{Domain: "example.org"}, Database: slowDatabase{fs, d}})
 			defer func() {
 				g.s.owners.Close()
 				time.Sleep(time.Minute) // questions that Close has abandoned

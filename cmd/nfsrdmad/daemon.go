@@ -51,8 +51,12 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 		defer groups.Close()
 		o.groups = groups.Of
 	}
-	if o.idmapDomain != "" {
-		o.owners = idmap.New(idmap.Config{Domain: o.idmapDomain, Log: log})
+	if o.idmapDomain != "" || o.idmapFile != "" {
+		rules, err := o.idmapRules()
+		if err != nil {
+			return err
+		}
+		o.owners = idmap.New(idmap.Config{Rules: rules, Log: log})
 		defer o.owners.Close()
 	}
 	shares := newShares(st, log)
@@ -116,7 +120,7 @@ func (o *serveOptions) openExports(s *shares, log *slog.Logger) ([]nfsserver.Exp
 // hosts returns the clients of a directory according to the flags.
 func (o *serveOptions) hosts(exclusive bool) []exports.Client {
 	options := exports.Options{ReadOnly: o.readOnly, NoRootSquash: o.noRootSquash, Insecure: true, Exclusive: exclusive}
-	if o.sec != "sys" {
+	if o.sec != "" {
 		options.Sec = exports.Secure(exports.Rights{ReadOnly: o.readOnly, NoRootSquash: o.noRootSquash}, o.flavors...)
 	}
 	if len(o.clients) == 0 {

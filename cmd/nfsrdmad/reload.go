@@ -14,16 +14,22 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 )
 
-// onHangup applies the exports file again at each SIGHUP, until ctx ends or end
-// is called. end waits for a reload under way, if its storage answers. Without an
-// exports file the signal keeps its default effect.
+// onHangup applies the files of --exports and --idmap again at each SIGHUP, until
+// ctx ends or end is called. end waits for a reload under way, if its storage
+// answers. Without such a file the signal keeps its default effect.
 func (o *serveOptions) onHangup(ctx context.Context, s *shares, log *slog.Logger) (end func()) {
-	if o.exportsFile == "" {
+	if o.exportsFile == "" && o.idmapFile == "" {
 		return func() {}
 	}
 	signals := make(chan os.Signal, 1) // further pending signals add nothing
 	signal.Notify(signals, unix.SIGHUP)
-	stop := onSignals(ctx, signals, func() { o.ops.reloading(func() { o.reload(s, log) }) }, log)
+	reload := func() {
+		o.reloadIdmap(log)
+		if o.exportsFile != "" {
+			o.reload(s, log)
+		}
+	}
+	stop := onSignals(ctx, signals, func() { o.ops.reloading(reload) }, log)
 	return sync.OnceFunc(func() {
 		stop()
 		signal.Stop(signals)

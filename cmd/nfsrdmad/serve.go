@@ -48,6 +48,7 @@ type serveOptions struct {
 	delegations  cli.Choice
 	noExtensions bool
 	idmapDomain  string
+	idmapFile    string
 	lease        time.Duration
 	lease4       time.Duration
 	state        string
@@ -156,9 +157,10 @@ without rpcbind by this daemon, with --portmap :111.`,
 	f.StringSliceVar(&o.clientWords, "clients", nil, "serve only these addresses and networks `NET,...`")
 	f.BoolVar(&o.noRootSquash, "no-root-squash", false, "let a client's root act as root")
 	f.BoolVar(&o.exclusive, "exclusive", false, "promise that only this daemon changes the files in DIR")
-	f.StringVar(&o.sec, "sec", "sys", "security `FLAVORS` of DIR, as sec= in exports(5) has them")
+	f.StringVar(&o.sec, "sec", "", "security `FLAVORS` of DIR, as sec= in exports(5) has them; sys without it")
 	f.StringVar(&o.exportsFile, "exports", "", "serve the exports of `FILE` (exports(5)); SIGHUP rereads the file")
 	f.StringVar(&o.idmapDomain, "idmap-domain", "", "version 4: owners are NAME@`DOMAIN`, by this host's user database")
+	f.StringVar(&o.idmapFile, "idmap", "", "the domain and more from `FILE` (idmapd.conf(5)); SIGHUP rereads the file")
 	f.BoolVar(&o.manageGIDs, "manage-gids", false, "take users' groups from this host, because calls have room for only 16")
 	f.StringVar(&o.listen, "listen", ":20049", "`ADDR` for RPC-over-RDMA (iWARP over TCP)")
 	f.StringVar(&o.tcp, "tcp", ":2049", "`ADDR` for NFS over plain TCP; \"\" turns it off")
@@ -218,14 +220,16 @@ func (o *serveOptions) understandExports(args []string) (err error) {
 		return errors.New("serve needs a directory: nfsrdmad serve DIR, or --exports FILE")
 	case len(args) > 0 && o.exportsFile != "":
 		return errors.New("DIR and --exports cannot be combined: write DIR into the file, or omit --exports")
-	case o.exportsFile != "" && (o.readOnly || o.noRootSquash || o.exclusive || len(o.clientWords) > 0 || o.sec != "sys"):
+	case o.exportsFile != "" && (o.readOnly || o.noRootSquash || o.exclusive || len(o.clientWords) > 0 || o.sec != ""):
 		return errors.New("--ro, --clients, --no-root-squash, --exclusive and --sec are for DIR: write ro, clients, no_root_squash, exclusive and sec= into the file of --exports")
 	}
 	if o.clients, err = parseNets("--clients", o.clientWords); err != nil {
 		return err
 	}
-	if o.flavors, err = exports.ParseFlavors(o.sec); err != nil {
-		return fmt.Errorf("--sec: %w", err)
+	if o.sec != "" {
+		if o.flavors, err = exports.ParseFlavors(o.sec); err != nil {
+			return fmt.Errorf("--sec: %w", err)
+		}
 	}
 	if o.exports, err = parseExports(args); err != nil {
 		return err

@@ -91,6 +91,14 @@ func (r *Answers[P, Q, A]) Close() {
 	r.asking.Wait()
 }
 
+// Forget forgets all answers. A question that is outstanding answers only the
+// callers that wait for it.
+func (r *Answers[P, Q, A]) Forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known, r.kept = make(map[Q]*answer[P, A]), make(map[P]map[Q]*answer[P, A])
+}
+
 // Of returns the answer to q, asked by a party, or the zero A if the service
 // knows none. It waits for an answer if none can be used. The error is ErrBusy,
 // ErrClosed, the cause of ctx's end, or Ask's.

@@ -124,3 +124,41 @@ func TestKeptByParty(t *testing.T) {
 	assert.Equal(t, kept, all)
 	assert.Len(t, r.known, kept)
 }
+
+// TestForget checks that forgotten answers are asked for again, and that a question
+// from before answers its caller, and nobody else.
+func TestForget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		let := make(chan struct{})
+		asked := 0
+		r := New(Config[int, string, int]{
+			Ask: func(context.Context, int, string) (int, bool, error) {
+				asked++
+				n := asked
+				if n == 2 {
+					<-let
+				}
+				return n, false, nil
+			},
+			Failed: func(string, error) {},
+			Limits: Limits{Time: time.Minute, AtOnce: 10, Kept: 10, Fresh: time.Hour, None: time.Hour, Fail: time.Second, Stale: 2 * time.Hour},
+		})
+		defer r.Close()
+		of := func() int {
+			n, err := r.Of(t.Context(), 1, "q")
+			assert.NoError(t, err)
+			return n
+		}
+		assert.Equal(t, []int{1, 1}, []int{of(), of()})
+		r.Forget()
+		late := make(chan int)
+		go func() { late <- of() }()
+		synctest.Wait()
+		r.Forget()
+		assert.Equal(t, 3, of())
+		close(let)
+		assert.Equal(t, 2, <-late)
+		assert.Equal(t, 3, of())
+		assert.Equal(t, 3, asked)
+	})
+}

@@ -1,0 +1,174 @@
+package idmap
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/nfsrdma/nfsrdma/gss"
+)
+
+// A Method is a way from a principal to a user.
+type Method uint8
+
+// The methods, named as in idmapd.conf.
+const (
+	NSSwitch Method = iota // a principal of a local realm is the user of the same name
+	Static                 // the user that a list names
+)
+
+// Rules say which names belong to this host.
+type Rules struct {
+	// Domain is the part of owner strings behind the @; empty means that owners
+	// are numbers.
+	Domain string
+
+	// Realms are the Kerberos realms whose principals may be users of this host.
+	Realms []string
+
+	// Methods are tried in order, until one has a user; none means NSSwitch.
+	Methods []Method
+
+	// Static has users by the text of a principal, as Text returns it.
+	Static map[string]string
+}
+
+// methods returns the methods in force.
+func (r *Rules) methods() []Method {
+	if len(r.Methods) == 0 {
+		return []Method{NSSwitch}
+	}
+	return r.Methods
+}
+
+// maxPrincipal is the length in bytes of the longest text of a principal that has a
+// user.
+const maxPrincipal = 1024
+
+// user returns the name of the user that a method has for a principal, or "".
+func (r *Rules) user(method Method, p *gss.Principal) string {
+	if method == Static {
+		var memory [128]byte
+		text, err := appendText(memory[:0], p)
+		if err != nil {
+			return ""
+		}
+		return r.Static[string(text)]
+	}
+	if len(p.Name) != 1 || strings.HasSuffix(p.Name[0], "$") || !plain([]byte(p.Name[0])) {
+		return "" // machines, and users in another role
+	}
+	for _, realm := range r.Realms {
+		if realm == p.Realm {
+			return p.Name[0]
+		}
+	}
+	return ""
+}
+
+var errPrincipal = errors.New("a principal has a name, a realm, and 1024 bytes at most")
+
+// Text returns the text of a principal: the components of the name with slashes
+// between, an @, and the realm. A slash, an @ or a backslash of a name has a
+// backslash in front, so that no two principals have one text.
+func Text(p gss.Principal) (string, error) {
+	b, err := appendText(nil, &p)
+	return string(b), err
+}
+
+func appendText(b []byte, p *gss.Principal) ([]byte, error) {
+	size := 1 + len(p.Realm)
+	for _, name := range p.Name {
+		size += 1 + len(name)
+	}
+	if len(p.Name) == 0 || p.Realm == "" || size > maxPrincipal {
+		return nil, errPrincipal
+	}
+	for i, name := range p.Name {
+		if i > 0 {
+			b = append(b, '/')
+		}
+		b = appendEscaped(b, name)
+	}
+	return appendEscaped(append(b, '@'), p.Realm), nil
+}
+
+func appendEscaped(b []byte, name string) []byte {
+	for i := range len(name) {
+		if c := name[i]; c == '/' || c == '@' || c == '\\' {
+			b = append(b, '\\')
+		}
+		b = append(b, name[i])
+	}
+	return b
+}
+
+// parsePrincipal parses the text of a principal.
+func parsePrincipal(text string) (p gss.Principal, err error) {
+	var word []byte
+	inRealm := false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\\' && i+1 < len(text):
+			i++
+			word = append(word, text[i])
+		case c == '\\', c <= ' ', c == 0x7f, inRealm && (c == '/' || c == '@'):
+			return p, fmt.Errorf("%.40q is not a principal, such as alice@EXAMPLE.ORG", text)
+		case c == '/' || c == '@':
+			p.Name, word = append(p.Name, string(word)), nil
+			inRealm = c == '@'
+		default:
+			word = append(word, c)
+		}
+	}
+	p.Realm = string(word)
+	if !inRealm || p.Realm == "" || p.Name[0] == "" {
+		return p, fmt.Errorf("%.40q is not a principal, such as alice@EXAMPLE.ORG", text)
+	}
+	_, err = Text(p)
+	return p, err
+}
+
+// plain reports whether a user database may be asked about a name. Databases take
+// digits for a number, and so would answer to 0 with the superuser; their clients
+// take a name that begins with a hyphen for an option; and a database is a file of
+// lines with colons, or a server to which other characters may mean something.
+func plain(name []byte) bool {
+	if len(name) == 0 || len(name) > maxName || name[0] == '-' || name[0] == '+' {
+		return false
+	}
+	number := true
+	for _, c := range name {
+		if c <= ' ' || c == 0x7f || c == ':' || c == '/' || c == ',' || c == '@' {
+			return false
+		}
+		number = number && '0' <= c && c <= '9'
+	}
+	return !number
+}
+
+// sameName reports whether a database has answered with the name that it was asked
+// for. Databases may ignore the case of letters.
+func sameName(asked, answer string) bool {
+	if len(asked) != len(answer) {
+		return false
+	}
+	for i := range len(asked) {
+		if lower(asked[i]) != lower(answer[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func lower(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		return c + 'a' - 'A'
+	}
+	return c
+}
+
+// validID reports whether a number is one of a user or group: the largest means
+// "unchanged" to hosts.
+func validID(n uint64) bool { return n < math.MaxUint32 }
