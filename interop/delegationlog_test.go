@@ -74,6 +74,7 @@ type status struct {
 	}
 	Grants struct{ Granted, Recalled, Returned, Silent int }
 	NFS4   struct {
+		Writes   int `json:"write_delegations"`
 		Granted  int `json:"delegations_granted"`
 		Recalled int `json:"delegations_recalled"`
 		Revoked  int `json:"delegations_revoked"`
