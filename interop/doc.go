@@ -52,7 +52,8 @@
 // of which may be lost, and changes the announcements of remote invalidation.
 //
 // interop/gonfs is the server of go-nfs behind a stream.Listener, which
-// Linux mounts too; its own tests need neither guest nor root.
+// Linux mounts too; its own tests need neither guest nor root. Those of
+// interop/kerberos, a KDC and MIT's library, do not either.
 //
 // tshark checks the messages of the guest and of two ends of our own.
 //

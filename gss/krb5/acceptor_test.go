@@ -103,6 +103,29 @@ func TestAccept(t *testing.T) {
 	}
 }
 
+// BenchmarkAccept measures new contexts of one client.
+func BenchmarkAccept(b *testing.B) {
+	path := filepath.Join(b.TempDir(), "keytab")
+	require.NoError(b, os.WriteFile(path, keytabFile(entry(nfsServer, 3, testKey(AES256SHA1, 1))), 0o600))
+	a, err := NewAcceptor(b.Context(), Config{Keytab: path, Now: func() time.Time { return testTime }})
+	require.NoError(b, err)
+	f := newFakeInitiator()
+	f.session, f.subkey = testKey(AES256SHA1, 2), testKey(AES256SHA1, 3)
+	tokens := make([][]byte, 1000)
+	for i := range tokens {
+		tokens[i] = f.token()
+	}
+	b.ReportAllocs()
+	for n := 0; b.Loop(); n++ {
+		if n%len(tokens) == 0 {
+			a.seen = newAuthenticators(maxAuthenticators, maxOfPrincipal)
+		}
+		if _, err := a.Accept(b.Context(), tokens[n%len(tokens)], nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // TestFreshSubkeys checks that two contexts of one ticket have different keys, so
 // that a repeated AP-REQ gives an attacker nothing.
 func TestFreshSubkeys(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"errors"
+	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,6 +78,9 @@ func NewContext(e Establishment) (*Context, error) {
 	c.opening.initOpening(key, open)
 	return c, nil
 }
+
+// Format writes what Mechanism returns, for any verb, and never a key.
+func (c *Context) Format(f fmt.State, _ rune) { io.WriteString(f, c.Mechanism()) }
 
 // Mechanism names Kerberos and the encryption type.
 func (c *Context) Mechanism() string { return "krb5 " + c.enctype.String() }

@@ -403,6 +403,15 @@ func TestChanged(t *testing.T) {
 	}
 }
 
+// TestNoKeysPrinted checks that no format prints a context's keys.
+func TestNoKeysPrinted(t *testing.T) {
+	c, _ := pair(t, AES256SHA1, true)
+	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%x", "%d"} {
+		assert.Equal(t, "krb5 aes256-cts-hmac-sha1-96", fmt.Sprintf(format, c))
+		assert.Less(t, len(fmt.Sprintf(format, gss.Accepted{Context: c})), 200)
+	}
+}
+
 // TestRoom checks that wrong room is an error, and sends nothing in clear.
 func TestRoom(t *testing.T) {
 	initiator, _ := pair(t, AES256SHA1, true)

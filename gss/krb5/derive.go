@@ -57,15 +57,12 @@ func deriveByAES(key, constant []byte, size int) []byte {
 // than the copy before.
 func nfold(in []byte, size int) []byte {
 	bits := len(in) * 8
-	bit := func(i int) int { // of all the copies in a row, the first bit being 0
-		from := ((i-i/bits*13)%bits + bits) % bits
-		return int(in[from/8]>>(7-from%8)) & 1
-	}
-	total := size * len(in) / gcd(size, len(in)) * 8
 	sum := make([]int, size) // bytes, with the carries
-	for i := range total {
-		at := i % (size * 8)
-		sum[at/8] += bit(i) << (7 - at%8)
+	for i := range size * len(in) / gcd(size, len(in)) {
+		first := i%len(in)*8 - i/len(in)*13 // the bit of in that comes to the front of this byte
+		first = (first%bits + bits) % bits
+		two := uint16(in[first/8])<<8 | uint16(in[(first/8+1)%len(in)])
+		sum[i%size] += int(two >> (8 - first%8) & 0xff)
 	}
 	for carry := 1; carry != 0; {
 		carry = 0
