@@ -228,6 +228,44 @@ func TestClientCut(t *testing.T) {
 	})
 }
 
+// TestLongCall checks that a call that stays long at the server does not hold up
+// more calls than the window has room for: its number has left.
+func TestLongCall(t *testing.T) {
+	const calls, small = 20, 4
+	check := func(t *testing.T, r *clientRig, line oncrpc.Caller) {
+		c := NewClient(line, r.config(rpcmsg.AuthKrb5i))
+		echoes(t, c, nil)
+		c.using.places = make(chan struct{}, small)
+		began, gate, done := make(chan bool), make(chan bool), make(chan error)
+		r.server.program.made = func([]byte) { began <- true; <-gate }
+		go func() {
+			x := exchange(procMake, []byte("data"))
+			err := c.Call(t.Context(), x)
+			x.Release()
+			done <- err
+		}()
+		<-began
+		for range calls {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			x := exchange(procHead, nil)
+			assert.NoError(t, c.Call(ctx, x))
+			x.Release()
+			cancel()
+		}
+		close(gate)
+		assert.NoError(t, <-done)
+	}
+	t.Run("RDMA", func(t *testing.T) {
+		overRDMA(t, func(t *testing.T, r *clientRig, line *rpcrdma.Client, _ *tapDialer) { check(t, r, line) })
+	})
+	t.Run("TCP", func(t *testing.T) {
+		r := newClientRig(t, rpcmsg.AuthKrb5)
+		line := oncrpc.NewTCPClient(r.server.tcp(t)(), oncrpc.ClientConfig{})
+		defer line.Close()
+		check(t, r, line)
+	})
+}
+
 // TestClientCosts checks that a call costs no allocation of this package, once its
 // memory is there.
 func TestClientCosts(t *testing.T) {
