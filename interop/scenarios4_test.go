@@ -28,7 +28,7 @@ const (
 // TestNFS4Scenarios runs the scenarios of clients of version 4 on nfsrdmad, whose
 // memory and descriptors stay bounded.
 func TestNFS4Scenarios(t *testing.T) {
-	d := serve(t, "--no-root-squash")
+	d := serve(t, "--no-root-squash", "--delegations", "all")
 	before := d.descriptors()
 	s := &nfs4test.Server{
 		Dial: func() (net.Conn, error) { return net.Dial("tcp", d.tcp) }, Path: []string{"x"}, Name: unique(), Minor: nfs4.Minor2, Lease: time.Hour,
