@@ -40,6 +40,7 @@ type table struct {
 	parties  map[fairshare.Name]*party
 	largest  parties
 	evicted  uint64
+	expired  uint64
 }
 
 // A party is the contexts that were made from one address.
@@ -59,6 +60,9 @@ func (t *table) add(k *established, by fairshare.Name) bool {
 	_, _ = rand.Read(k.handle[:]) // never fails
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if p := t.parties[by]; p != nil {
+		t.expireLocked(p)
+	}
 	if len(t.contexts) >= t.max && !t.evictLocked() {
 		return false
 	}
@@ -72,6 +76,24 @@ func (t *table) add(k *established, by fairshare.Name) bool {
 	heap.Fix(&t.largest, p.place)
 	t.contexts[k.handle] = k
 	return true
+}
+
+// expireLocked removes contexts of a party that are of no more use, from those that
+// no call has used for longest on (RFC 2203, Section 5.4).
+func (t *table) expireLocked(p *party) {
+	now := time.Now()
+	for range expires {
+		e := p.contexts.Front()
+		if e == nil {
+			return
+		}
+		k := e.Value.(*established)
+		if k.calls > 0 || !now.After(k.end) {
+			return
+		}
+		t.removeLocked(k)
+		t.expired++
+	}
 }
 
 // evictLocked removes a context that is not in use.
@@ -135,11 +157,11 @@ func (t *table) remove(k *established) bool {
 	return was
 }
 
-// held returns how many contexts there are, and how many were evicted.
-func (t *table) held() (n int, evicted uint64) {
+// held returns how many contexts there are, and how many add has removed.
+func (t *table) held() (n int, evicted, expired uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.contexts), t.evicted
+	return len(t.contexts), t.evicted, t.expired
 }
 
 // parties is a heap (package container/heap) of the parties, the one with the

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -17,7 +19,7 @@ func TestManyContexts(t *testing.T) {
 	table := newTable(defaultMaxContexts)
 	party := func(i int) fairshare.Name { return fairshare.PartyOfIP(netip.AddrFrom4([4]byte{192, 0, 2, byte(i)})) }
 	add := func(i int) *established {
-		k := new(established)
+		k := lasting()
 		if !table.add(k, party(i)) {
 			t.Fatal("no place")
 		}
@@ -37,7 +39,7 @@ func TestManyContexts(t *testing.T) {
 			table.give(lately)
 		}
 	}
-	n, evicted := table.held()
+	n, evicted, _ := table.held()
 	assert.Equal(t, 65536, n, "R2203-5.4-2")
 	assert.EqualValues(t, 70000-65536, evicted)
 	for _, k := range append(small, used, lately, last) {
@@ -47,21 +49,21 @@ func TestManyContexts(t *testing.T) {
 
 	full := newTable(2)
 	for range 2 {
-		k := new(established)
+		k := lasting()
 		require.True(t, full.add(k, party(1)))
 		full.take(k.handle[:])
 	}
-	assert.False(t, full.add(new(established), party(2)), "all are in use")
+	assert.False(t, full.add(lasting(), party(2)), "all are in use")
 }
 
 // TestTable checks the table's counts under random use.
 func TestTable(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	table := newTable(50)
-	all := []*established{new(established)} // unknown
+	all := []*established{lasting()} // unknown
 	for range 2000 {
 		party := fairshare.PartyOfIP(netip.AddrFrom4([4]byte{192, 0, 2, byte(min(rng.IntN(20), rng.IntN(20)))}))
-		k := new(established)
+		k := lasting()
 		switch rng.IntN(3) {
 		case 0, 1:
 			require.True(t, table.add(k, party))
@@ -85,4 +87,37 @@ func TestTable(t *testing.T) {
 		require.Len(t, table.contexts, held)
 		require.LessOrEqual(t, held, 50)
 	}
+}
+
+// lasting returns a context with much time left.
+func lasting() *established { return &established{end: time.Now().Add(time.Hour)} }
+
+// TestIdleContexts checks that contexts that nobody ends go some time after their
+// own end, while their party makes others.
+func TestIdleContexts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := newTable(100)
+		a, b := fairshare.PartyOfIP(netip.MustParseAddr("192.0.2.1")), fairshare.PartyOfIP(netip.MustParseAddr("192.0.2.2"))
+		for range 2 * expires {
+			table.add(lasting(), a)
+		}
+		used := lasting()
+		table.add(used, a)
+		require.Same(t, used, table.take(used.handle[:]))
+		time.Sleep(time.Hour)
+		table.add(lasting(), a)
+		n, _, expired := table.held()
+		assert.Equal(t, 2*expires+2, n)
+		assert.Zero(t, expired, "at the end itself they are good")
+		time.Sleep(time.Nanosecond)
+		table.add(lasting(), b)
+		for _, left := range []int{expires + 4, 5, 6} { // those of b, in use, and new
+			table.add(lasting(), a)
+			n, evicted, _ := table.held()
+			assert.Equal(t, left, n, "R2203-5.4-2")
+			assert.Zero(t, evicted)
+		}
+		_, _, expired = table.held()
+		assert.EqualValues(t, 2*expires, expired)
+	})
 }

@@ -12,6 +12,9 @@ const (
 	// defaultMaxContexts bounds the contexts. Each takes some KiB.
 	defaultMaxContexts = 65536
 
+	// expires is how many expired contexts are removed when one is made.
+	expires = 8
+
 	// handleLen is the length in bytes of a context's handle. Handles are random,
 	// so that nobody guesses the handle of another's context.
 	handleLen = 16

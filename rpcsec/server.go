@@ -61,7 +61,7 @@ type Stats struct {
 	Made      uint64 // contexts
 	Refused   uint64 // tokens of initiators
 	Evicted   uint64 // contexts, to make room
-	Expired   uint64 // contexts, when a call came
+	Expired   uint64 // contexts, some time after their end
 	Destroyed uint64 // contexts, by their clients
 
 	Calls     [3]uint64 // verified, by service: none, integrity, privacy
@@ -106,7 +106,9 @@ func (s *Server) Stats() Stats {
 	for i := range t.Calls {
 		t.Calls[i] = c.calls[i].Load()
 	}
-	t.Contexts, t.Evicted = s.contexts.held()
+	var idle uint64
+	t.Contexts, t.Evicted, idle = s.contexts.held()
+	t.Expired += idle
 	return t
 }
 
