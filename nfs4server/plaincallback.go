@@ -129,6 +129,15 @@ func (s *Server) callPlain(ctx context.Context, by *plainCaller, c *callback, p 
 	return err == nil && (status == nfs4.OK || status == nfs4.ErrNotSupp || status == nfs4.ErrOpIllegal)
 }
 
+// plainCred returns the credential of callbacks to a client (RFC 7530, Section
+// 3.3.3). The server has none of its own for RPCSEC_GSS.
+func plainCred(p nfs4state.Principal) rpcmsg.Cred {
+	if p.Flavor == rpcmsg.AuthGSS {
+		p.Flavor = rpcmsg.AuthSys
+	}
+	return rpcmsg.Cred{Flavor: p.Flavor, UID: p.UID}
+}
+
 func callPlainOnce(ctx context.Context, by *plainCaller, c *callback, p *nfs4state.BackPath) (nfs4.Status, error) {
 	conn, err := by.get(ctx, p.Callback)
 	if err != nil {
@@ -139,7 +148,7 @@ func callPlainOnce(ctx context.Context, by *plainCaller, c *callback, p *nfs4sta
 	if c.op != 0 {
 		head := nfs4.CBCompoundArgs{Ident: p.Callback.Ident, N: 1}
 		x.Proc, x.Args = nfs4.CBProcCompound, nfs4.AppendCBOp(head.AppendTo(nil), c.op, c.args)
-		x.Cred, x.MaxResults = rpcmsg.Cred{Flavor: p.Principal.Flavor, UID: p.Principal.UID}, maxCallbackRes
+		x.Cred, x.MaxResults = plainCred(p.Principal), maxCallbackRes
 	}
 	if err := conn.Call(ctx, &x); err != nil {
 		by.drop(conn)

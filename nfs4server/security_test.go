@@ -381,6 +381,8 @@ func TestPrincipalIgnoresService(t *testing.T) {
 	assert.Equal(t, p, x.principal())
 	x.call.Cred.UID = 6
 	assert.NotEqual(t, p, x.principal())
+	assert.Equal(t, rpcmsg.AuthSys, plainCred(x.principal()).Flavor, "a callback must be a call that can be made")
 	x.call.Cred.Flavor, x.call.Cred.UID = rpcmsg.AuthSys, 5
 	assert.NotEqual(t, p, x.principal())
+	assert.Equal(t, rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: 5}, plainCred(x.principal()))
 }

@@ -137,6 +137,8 @@ func principal(p nfs4state.Principal) string {
 		return fmt.Sprintf("uid %d", p.UID)
 	case rpcmsg.AuthNone:
 		return "none"
+	case rpcmsg.AuthGSS:
+		return fmt.Sprintf("kerberos, uid %d", p.UID)
 	}
 	return fmt.Sprintf("flavor %d", p.Flavor)
 }

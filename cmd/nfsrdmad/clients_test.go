@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"github.com/nfsrdma/nfsrdma/nfs4state"
 	"net"
 	"path/filepath"
 	"strings"
@@ -93,4 +94,13 @@ func TestClientsCut(t *testing.T) {
 	text.Reset()
 	require.NoError(t, new(operations).clients().print(&text, time.Time{}))
 	assert.Contains(t, text.String(), "--vers")
+}
+
+// TestPrincipalWords checks how the makers of clients' records are named.
+func TestPrincipalWords(t *testing.T) {
+	for want, p := range map[string]nfs4state.Principal{
+		"uid 5": {Flavor: 1, UID: 5}, "none": {}, "kerberos, uid 5": {Flavor: 6, UID: 5}, "flavor 3": {Flavor: 3},
+	} {
+		assert.Equal(t, want, principal(p))
+	}
 }
