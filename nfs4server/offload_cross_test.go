@@ -142,6 +142,9 @@ func TestOffloadAndExports(t *testing.T) {
 			e.FS = fs
 			return []realm.Export{e}
 		}, nfs4.ErrAccess},
+		"with Kerberos": {func(fs vfs.FS) []realm.Export {
+			return []realm.Export{exported(t, fs, "/x", "rw,no_root_squash,sec=krb5")}
+		}, nfs4.ErrAccess},
 		"squashed": {func(fs vfs.FS) []realm.Export {
 			return []realm.Export{{Path: "/x", FS: fs, Clients: exports.Everyone(exports.Options{Insecure: true})}}
 		}, nfs4.ErrAccess},
