@@ -2,12 +2,13 @@ package main
 
 import (
 	"encoding/json"
-	"github.com/nfsrdma/nfsrdma/nfs4state"
 	"net"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nfsrdma/nfsrdma/nfs4state"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
