@@ -19,17 +19,24 @@ const model4Seed = 4224
 // TestModel4 lets two Linux clients by version 4.2, which cache files under
 // delegations, a mount of mountrdma with delegation counters, and a process of the
 // host write and read the same files: each open must see the bytes written last.
-// INTEROP_SOAK is the duration.
+// INTEROP_SOAK is the duration, of which each kind of delegations has a half.
 func TestModel4(t *testing.T) {
+	for _, delegations := range []string{"read", "all"} {
+		t.Run(delegations, func(t *testing.T) { testModel4(t, delegations) })
+	}
+}
+
+func testModel4(t *testing.T, delegations string) {
 	guest(t)
 	seed := uint64(model4Seed)
 	length := soakTime(t, 30*time.Second)
 	if length > 30*time.Second {
 		seed = uint64(time.Now().UnixNano())
 	}
+	length /= 2
 	t.Logf("seed %d", seed)
 	control := filepath.Join(t.TempDir(), "control")
-	d := serve(t, "--no-root-squash", "--control", control)
+	d := serve(t, "--no-root-squash", "--delegations", delegations, "--control", control)
 	v := &views{served: d.dir}
 	v.fuse[0] = shop{addr: d.rdma, site: d.site()}.fuse(t)
 	v.addFUSE(t, 0)
