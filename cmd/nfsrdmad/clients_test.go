@@ -8,13 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/nfs4state"
-
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/nfs4state"
 )
 
 // compound makes a COMPOUND of one operation and returns its results.
