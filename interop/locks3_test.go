@@ -5,6 +5,7 @@ package interop
 import (
 	"bufio"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -90,6 +91,35 @@ func TestLockRestart3(t *testing.T) {
 	for p := range answers {
 		assert.NoError(t, p.Wait())
 	}
+	umount(t, "/mnt")
+}
+
+// TestDeadlock3 has two processes of the guest wait for each other's locks by version 3: the second gets EDEADLK. RNLM-LOCK-5.
+func TestDeadlock3(t *testing.T) {
+	guest(t)
+	onEthernet(t)
+	control := filepath.Join(t.TempDir(), "control")
+	s := locks3(t, "--control", control)
+	s.mount(t, "/mnt", "vers=3,rdma")
+	s.mount(t, "/mnt2", "vers=3,proto=tcp")
+	answers := make(lockAnswers)
+	first, second := answers.startInGuest(t, "/mnt"), answers.startInGuest(t, "/mnt2")
+	answers.steps(t, []lockStep{
+		{first, "posix 1 write 0 10", "ok"},
+		{second, "posix 1 write 20 10", "ok"},
+	})
+	asked := statusOf(t, control).callsOf("nlm4", "LOCK")
+	fmt.Fprintln(first, "posix-wait 1 write 20 10")
+	require.Eventually(t, func() bool { return statusOf(t, control).callsOf("nlm4", "LOCK") > asked }, daemonLimit, pollEvery)
+	answers.steps(t, []lockStep{
+		{second, "posix-wait 1 write 0 10", "EDEADLK"},
+		{second, "posix 1 none 20 10", "ok"},
+	})
+	assert.Equal(t, "ok", answers.next(t, first))
+	for p := range answers {
+		assert.NoError(t, p.Wait())
+	}
+	umount(t, "/mnt2")
 	umount(t, "/mnt")
 }
 
