@@ -29,7 +29,7 @@ build: ## build the commands into bin/
 PREFIX ?= /usr/local
 install: build ## install the commands under PREFIX, and mount.nfsrdma for mount(8)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)/sbin
-	install -m 755 bin/nfsrdmad bin/mountrdma $(DESTDIR)$(PREFIX)/bin/
+	install -m 755 bin/nfsrdmad bin/mountrdma bin/nfsrdma-gss $(DESTDIR)$(PREFIX)/bin/
 	ln -sf $(PREFIX)/bin/mountrdma $(DESTDIR)/sbin/mount.nfsrdma
 
 setup: ## install Debian's packages for tests and demo
