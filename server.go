@@ -30,6 +30,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/recall"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
+	"github.com/nfsrdma/nfsrdma/rpcsec"
 )
 
 const (
@@ -118,6 +119,11 @@ type ServerConfig struct {
 	// the Server.
 	Owners *idmap.Map
 
+	// Security, if not nil, makes security contexts for clients, and verifies and
+	// decrypts their calls (RPCSEC_GSS): exports may then take Kerberos. Its Log is
+	// ignored. Nil means that calls of RPCSEC_GSS are denied.
+	Security *rpcsec.ServerConfig
+
 	// IWARP configures RDMA connections. LongFPDUs and ShortFPDUs are set by
 	// NewServer.
 	IWARP iwarp.Config
@@ -154,6 +160,7 @@ type Parts struct {
 	Clients     *nfs4server.Server  // has the state of clients of all versions
 	Delegations *delegserver.Keeper // nil with StandardsOnly
 	Replies     *replay.Cache
+	Security    *rpcsec.Server // nil without ServerConfig.Security
 	RDMA        *rpcrdma.Server
 	TCP         *oncrpc.Server
 	Device      *iwarp.Device // below RDMA
@@ -205,6 +212,14 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	if cfg.Wrap != nil {
 		calls = cfg.Wrap(replies)
 	}
+	// One table of contexts, because Linux makes those for RDMA over TCP.
+	var security *rpcsec.Server
+	if cfg.Security != nil {
+		secure := *cfg.Security
+		secure.Log = cfg.Log
+		security = rpcsec.NewServer(calls, secure)
+		calls = security
+	}
 	over := &rpcrdma.Server{
 		Handler: calls, Inline: cfg.Inline, Credits: cfg.Credits, MaxPayload: cfg.MaxPayload, Log: cfg.Log,
 	}
@@ -224,7 +239,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	tcp := &oncrpc.Server{Handler: calls, MaxRecord: cmp.Or(cfg.MaxPayload, defaultPayload) + callSlack, Log: cfg.Log}
 	device := iwarp.Open(rnic(cfg.IWARP, cfg.StandardsOnly))
 	s := &Server{
-		parts: Parts{NFS: server, Clients: four, Delegations: keeper, Replies: replies, RDMA: over, TCP: tcp, Device: device},
+		parts: Parts{NFS: server, Clients: four, Delegations: keeper, Replies: replies, Security: security, RDMA: over, TCP: tcp, Device: device},
 	}
 	if minors {
 		s.parts.NFS4 = four

@@ -5,10 +5,12 @@ import (
 	"container/list"
 	"crypto/rand"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/gss"
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
 // A handle names a context.
@@ -23,11 +25,26 @@ type established struct {
 	name      string // of the principal, for people and the replay cache
 	end       time.Time
 	seqs      sequence
+	user      atomic.Uint64 // see note
 
 	// The table's lock guards the fields below.
 	calls int // under way
 	owner *party
 	place *list.Element // in owner.contexts; nil: removed from the table
+}
+
+// mapped is set in established.user if the principal has a user.
+const mapped = 1 << 32
+
+// note keeps the user that a call had, for lists.
+func (k *established) note(who *rpcmsg.Cred) {
+	user := uint64(who.UID)
+	if !who.Anonymous {
+		user |= mapped
+	}
+	if k.user.Load() != user { // a shared line of memory is not written for each call
+		k.user.Store(user)
+	}
 }
 
 // A table has the contexts of a server, up to a bound. Above that, the party with
@@ -162,6 +179,24 @@ func (t *table) held() (n int, evicted, expired uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.contexts), t.evicted, t.expired
+}
+
+// list returns up to limit contexts, those of the party with the most first, and
+// how many there are.
+func (t *table) list(limit int) (list []ContextInfo, all int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, p := range t.largest {
+		for e := p.contexts.Back(); e != nil && len(list) < limit; e = e.Prev() {
+			k := e.Value.(*established)
+			user := k.user.Load()
+			list = append(list, ContextInfo{
+				Principal: k.name, Client: p.name.String(), Mechanism: k.Mechanism(), Expires: k.Expires(),
+				UID: uint32(user), Mapped: user&mapped != 0, Calls: k.calls,
+			})
+		}
+	}
+	return list, len(t.contexts)
 }
 
 // parties is a heap (package container/heap) of the parties, the one with the

@@ -92,7 +92,7 @@ type rig struct {
 	peer     oncrpc.Peer
 }
 
-func users(_ context.Context, p gss.Principal) (User, bool, error) {
+func users(_ context.Context, _ netip.Addr, p gss.Principal) (User, bool, error) {
 	switch p.Name[0] {
 	case "alice":
 		return User{UID: 1001, GID: 100, GIDs: []uint32{7, 8}}, true, nil

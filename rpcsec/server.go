@@ -5,9 +5,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"log/slog"
+	"maps"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/nfsrdma/nfsrdma/gss"
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
@@ -27,10 +30,14 @@ type ServerConfig struct {
 	// Acceptor makes contexts. It must not be nil.
 	Acceptor gss.Acceptor
 
-	// Map returns the user of a principal, which is asked for each call. ok is
-	// false if the principal has none: then the call is anonymous. After an error
-	// the call is answered with SYSTEM_ERR. Map must not be nil.
-	Map func(ctx context.Context, p gss.Principal) (u User, ok bool, err error)
+	// Off, if not nil, reports that there is no mechanism now. Then all calls pass,
+	// and the Service behind denies those of RPCSEC_GSS.
+	Off func() bool
+
+	// Map returns the user of a principal for a client, and is asked for each call.
+	// ok is false if the principal has none: then the call is anonymous. After an
+	// error the call is answered with SYSTEM_ERR. Map must not be nil.
+	Map func(ctx context.Context, client netip.Addr, p gss.Principal) (u User, ok bool, err error)
 
 	// MaxContexts bounds the contexts; 0 means 65,536. Above that, the party with
 	// the most loses the context that no call has used for longest.
@@ -57,12 +64,17 @@ type Server struct {
 
 // Stats is the state of a Server and its counters.
 type Stats struct {
-	Contexts  int    // held now
-	Made      uint64 // contexts
-	Refused   uint64 // tokens of initiators
-	Evicted   uint64 // contexts, to make room
-	Expired   uint64 // contexts, some time after their end
-	Destroyed uint64 // contexts, by their clients
+	Contexts  int           // held now
+	Made      uint64        // contexts
+	Refused   uint64        // tokens of initiators, altogether
+	Evicted   uint64        // contexts, to make room
+	Expired   uint64        // contexts, some time after their end
+	Destroyed uint64        // contexts, by their clients
+	Accepting time.Duration // for which the mechanism looked at tokens
+
+	// RefusedBy counts the refused tokens by the status of the mechanism (Minor of
+	// gss.Error); 0 is a refusal of the Server's own.
+	RefusedBy map[uint32]uint64
 
 	Calls     [3]uint64 // verified, by service: none, integrity, privacy
 	Unknown   uint64    // calls of unknown contexts
@@ -71,10 +83,46 @@ type Stats struct {
 	BadBodies uint64    // calls whose arguments were not signed or encrypted by the context
 }
 
+// A ContextInfo describes a context, for lists.
+type ContextInfo struct {
+	Principal string // escaped as in replay keys and log lines
+	Client    string // the party of the address from which the context was made
+	Mechanism string
+	Expires   time.Time // the end of the ticket
+	UID       uint32    // of the last call
+	Mapped    bool      // the principal had a user then
+	Calls     int       // under way
+}
+
+// Contexts returns up to limit contexts, the last used of each client first, and
+// how many there are.
+func (s *Server) Contexts(limit int) (list []ContextInfo, all int) { return s.contexts.list(limit) }
+
 type counts struct {
 	made, refused, expired, destroyed, unknown, badMICs, dropped, badBodies atomic.Uint64
 
-	calls [3]atomic.Uint64
+	calls     [3]atomic.Uint64
+	accepting atomic.Int64 // nanoseconds
+
+	mu        sync.Mutex
+	refusedBy map[uint32]uint64
+}
+
+// maxStatuses bounds the statuses of the mechanism that are counted apart.
+const maxStatuses = 64
+
+// refuse counts a refused token.
+func (c *counts) refuse(minor uint32) {
+	c.refused.Add(1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.refusedBy == nil {
+		c.refusedBy = make(map[uint32]uint64)
+	}
+	if _, known := c.refusedBy[minor]; !known && len(c.refusedBy) >= maxStatuses {
+		minor = 0
+	}
+	c.refusedBy[minor]++
 }
 
 // NewServer returns a Server in front of next.
@@ -103,18 +151,25 @@ func (s *Server) Stats() Stats {
 		Made: c.made.Load(), Refused: c.refused.Load(), Expired: c.expired.Load(), Destroyed: c.destroyed.Load(),
 		Unknown: c.unknown.Load(), BadMICs: c.badMICs.Load(), Dropped: c.dropped.Load(), BadBodies: c.badBodies.Load(),
 	}
+	t.Accepting = time.Duration(c.accepting.Load())
 	for i := range t.Calls {
 		t.Calls[i] = c.calls[i].Load()
 	}
+	c.mu.Lock()
+	t.RefusedBy = maps.Clone(c.refusedBy)
+	c.mu.Unlock()
 	var idle uint64
 	t.Contexts, t.Evicted, idle = s.contexts.held()
 	t.Expired += idle
 	return t
 }
 
+// off reports whether there is no mechanism now.
+func (s *Server) off() bool { return s.cfg.Off != nil && s.cfg.Off() }
+
 // Serve answers a call (Service).
 func (s *Server) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) (answer bool) {
-	if len(req.Msg) < 7*4 || binary.BigEndian.Uint32(req.Msg[6*4:]) != rpcmsg.AuthGSS {
+	if len(req.Msg) < 7*4 || binary.BigEndian.Uint32(req.Msg[6*4:]) != rpcmsg.AuthGSS || s.off() {
 		return s.next.Serve(ctx, req, rep)
 	}
 	c, _ := s.calls.Get().(*call)

@@ -135,7 +135,7 @@ func (c *call) execute(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Rep
 		c.accept(rep, rpcmsg.GarbageArgs)
 		return c.seal(req.Peer, rep)
 	}
-	user, ok, err := c.server.cfg.Map(ctx, k.principal)
+	user, ok, err := c.server.cfg.Map(ctx, req.Peer.Addr.Addr(), k.principal)
 	if err != nil {
 		c.server.log.Error("the user of a principal cannot be found", "principal", k.name, "err", err)
 		c.accept(rep, rpcmsg.SystemErr)
@@ -148,6 +148,7 @@ func (c *call) execute(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Rep
 	if !ok {
 		c.who.UID, c.who.GID, c.who.GIDs, c.who.Anonymous = rpcmsg.Nobody, rpcmsg.Nobody, nil, true
 	}
+	k.note(&c.who)
 	c.makePlain(req, behind+at, len(plain))
 	c.takeReply(rep)
 	answer = c.server.next.Serve(ctx, &c.req, rep)

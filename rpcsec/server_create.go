@@ -3,6 +3,7 @@ package rpcsec
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/nfsrdma/nfsrdma/gss"
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
@@ -54,14 +55,16 @@ func (c *call) exists(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Repl
 func (c *call) establish(ctx context.Context, peer *oncrpc.Peer, token []byte) (initResult, *established, error) {
 	s := c.server
 	if c.cred.proc == procContinueInit { // an Acceptor needs one token
-		s.counts.refused.Add(1)
+		s.counts.refuse(0)
 		return initResult{major: gss.NoContext}, nil, nil
 	}
 	by := fairshare.PartyOfIP(peer.Addr.Addr())
 	if err := s.accepts.Acquire(ctx, by); err != nil {
 		return initResult{}, nil, err
 	}
+	since := time.Now()
 	made, err := s.cfg.Acceptor.Accept(ctx, token, nil)
+	s.counts.accepting.Add(int64(time.Since(since)))
 	s.accepts.Give(by)
 	if err != nil {
 		return c.refused(peer, err), nil, nil
@@ -88,12 +91,12 @@ var errFull = errors.New("rpcsec: all contexts are in use")
 // refused is the result without a context: handle and token are empty (RFC 2203,
 // Section 5.2.3.1).
 func (c *call) refused(peer *oncrpc.Peer, err error) initResult {
-	c.server.counts.refused.Add(1)
 	res := initResult{major: gss.Failure}
 	var e *gss.Error
 	if errors.As(err, &e) && e.Major != gss.Complete && e.Major != gss.ContinueNeeded {
 		res.major, res.minor = e.Major, e.Minor
 	}
+	c.server.counts.refuse(res.minor)
 	c.server.log.Warn("security context refused", "peer", peer, "err", err)
 	return res
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/realm"
+	"github.com/nfsrdma/nfsrdma/rpcsec"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
@@ -51,16 +52,14 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 		defer groups.Close()
 		o.groups = groups.Of
 	}
-	if o.idmapDomain != "" || o.idmapFile != "" {
-		rules, err := o.idmapRules()
-		if err != nil {
-			return err
-		}
-		o.owners = idmap.New(idmap.Config{Rules: rules, Log: log})
-		defer o.owners.Close()
+	rules, err := o.idmapRules()
+	if err != nil {
+		return err
 	}
+	o.owners = idmap.New(idmap.Config{Rules: rules, Log: log})
+	defer o.owners.Close()
 	shares := newShares(st, log)
-	taken, err := o.openExports(shares, log)
+	taken, err := o.openExports(ctx, shares, log)
 	if err != nil {
 		return err
 	}
@@ -98,7 +97,7 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 }
 
 // openExports opens all directories, or none.
-func (o *serveOptions) openExports(s *shares, log *slog.Logger) ([]nfsserver.Export, error) {
+func (o *serveOptions) openExports(ctx context.Context, s *shares, log *slog.Logger) ([]nfsserver.Export, error) {
 	if o.exportsFile != "" {
 		list, err := o.readFile(log)
 		if err != nil {
@@ -106,7 +105,7 @@ func (o *serveOptions) openExports(s *shares, log *slog.Logger) ([]nfsserver.Exp
 		}
 		o.exports = list
 	}
-	if err := o.checkSecurity(o.exports); err != nil {
+	if err := o.secure(ctx, o.exports); err != nil {
 		return nil, err
 	}
 	taken, keep, _, err := s.take(o.exports)
@@ -157,7 +156,8 @@ func (o *serveOptions) newServer(list []nfsserver.Export, state string, rec *rec
 		Minors:  minors,
 		Exports: list, Key: o.key, Names: o.names, Groups: o.groups,
 		Owners: o.owners, MaxPayload: int(o.maxPayload), Inline: int(o.inline), Credits: o.credits,
-		Lease: leaseTerm(o.lease, log), Lease4: o.lease4, Marker: filepath.Join(state, "grants"),
+		Security: &rpcsec.ServerConfig{Acceptor: &o.kerberos, Off: o.kerberos.off, Map: o.userOf},
+		Lease:    leaseTerm(o.lease, log), Lease4: o.lease4, Marker: filepath.Join(state, "grants"),
 		Clients: filepath.Join(state, "nfs4-clients"), StandardsOnly: o.noExtensions,
 		NoDelegations:    o.delegations.Word == "off" || !mayDelegate(o.lease4, log),
 		WriteDelegations: o.delegations.Word == "all",
@@ -171,6 +171,7 @@ func (o *serveOptions) newServer(list []nfsserver.Export, state string, rec *rec
 		return nil, err
 	}
 	p := server.Parts()
+	o.ops.security, o.ops.mechanism = p.Security, &o.kerberos
 	o.ops.server, o.ops.four, o.ops.holders, o.ops.grants, o.ops.replies, o.ops.rdma, o.ops.device = p.NFS, p.NFS4, p.Clients, p.Delegations, p.Replies, p.RDMA, p.Device
 	return server, nil
 }
@@ -252,6 +253,7 @@ func (o *serveOptions) announce(transports []cli.Way, log *slog.Logger) {
 	if open := cli.Open(transports); len(open) > 0 && len(o.clients) == 0 && o.exportsFile == "" {
 		log.Warn("any host that can connect to these addresses may mount; restrict them with --clients NET,... or --exports FILE", "addresses", open)
 	}
+	o.warnOfPort(o.exports, log)
 	if uid := os.Geteuid(); uid != 0 {
 		log.Info("not root: every call is executed as this user, for any caller", "uid", uid)
 	}

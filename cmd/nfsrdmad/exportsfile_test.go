@@ -44,20 +44,22 @@ func TestExportsCheckFlavors(t *testing.T) {
 `, stdout)
 }
 
-// TestServeWithoutKerberos checks that a daemon without Kerberos does not start
-// with exports that need it, and says which.
-func TestServeWithoutKerberos(t *testing.T) {
-	dir := t.TempDir()
+// TestServeWithoutKeytab checks that a daemon does not start with exports that need
+// a key which it does not have, and says which.
+func TestServeWithoutKeytab(t *testing.T) {
+	dir, keytab := t.TempDir(), filepath.Join(t.TempDir(), "keytab")
 	run := func(args ...string) string {
-		status, stdout, stderr := command(t, append([]string{"serve", "--state", t.TempDir(), "--listen", "127.0.0.1:0", "--tcp", ""}, args...)...)
+		status, stdout, stderr := command(t, append([]string{"serve", "--state", t.TempDir(), "--listen", "127.0.0.1:0", "--tcp", "", "--keytab", keytab}, args...)...)
 		assert.Equal(t, cli.ExitError, status)
 		assert.Empty(t, stdout)
 		return stderr
 	}
+	const remedy = ": add the key with ktadd (docs/security.md), name another file with --keytab, or write sec=sys\n"
 	file := writeFile(t, t.TempDir(), dir+" *(rw) a.example(sec=sys:krb5p) b.example(sec=krb5)\n")
-	assert.Equal(t, "nfsrdmad: "+file+":1: "+dir+" is exported to a.example with sec=krb5p, and this daemon has no Kerberos: write sec=sys, or leave that client out\n"+
-		file+":1: "+dir+" is exported to b.example with sec=krb5, and this daemon has no Kerberos: write sec=sys, or leave that client out\n", run("--exports", file))
-	assert.Equal(t, "nfsrdmad: "+dir+" is exported to * with sec=krb5i, and this daemon has no Kerberos: write sec=sys, or leave that client out\n", run("--sec", "sys:krb5i", dir))
+	assert.Equal(t, "nfsrdmad: "+file+":1: "+dir+" is exported to a.example with sec=krb5p, but the keytab "+keytab+" cannot be read (no such file or directory)"+remedy,
+		run("--exports", file))
+	writeKeytab(t, keytab, "EXAMPLE.ORG", "host", "a.example")
+	assert.Equal(t, "nfsrdmad: "+dir+" is exported to * with sec=krb5i, but the keytab "+keytab+" has no nfs/ key; it has host/a.example"+remedy, run("--sec", "sys:krb5i", dir))
 	status, _, stderr := command(t, "serve", "--sec", "sys:foo", dir)
 	assert.Equal(t, cli.ExitUsage, status)
 	assert.Contains(t, stderr, `--sec: security "foo" is none of sys, krb5, krb5i, krb5p and none`)

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 
@@ -9,35 +11,52 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
+// defaultIdmap is the file of --idmap with Kerberos, if it exists.
+const defaultIdmap = "/etc/idmapd.conf"
+
 // idmapRules returns the rules of the file of --idmap, with the domain of
-// --idmap-domain if that is given.
+// --idmap-domain if that is given. With Kerberos there is a default file, and the
+// realms of the keytab are local if no others are.
 func (o *serveOptions) idmapRules() (rules idmap.Rules, err error) {
-	if o.idmapFile != "" {
-		text, err := os.ReadFile(o.idmapFile)
-		if err != nil {
-			return rules, fmt.Errorf("--idmap: %s cannot be read (%w): correct its name or its permissions", o.idmapFile, cli.Cause(err))
+	if file := o.idmapPath(); file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil && (o.idmapFile != "" || !errors.Is(err, fs.ErrNotExist)) {
+			return rules, fmt.Errorf("--idmap: %s cannot be read (%w): correct its name or its permissions", file, cli.Cause(err))
 		}
-		if rules, err = idmap.ParseFile(o.idmapFile, text); err != nil {
+		if rules, err = idmap.ParseFile(file, text); err != nil {
 			return rules, err
 		}
 	}
 	if o.idmapDomain != "" {
 		rules.Domain = o.idmapDomain
 	}
-	return rules.Defaults(), nil
+	rules = rules.Defaults()
+	if a := o.kerberos.acceptor.Load(); a != nil && len(rules.Realms) == 0 {
+		rules.Realms = a.Realms()
+	}
+	return rules, nil
+}
+
+// idmapPath returns the file with the rules, or "".
+func (o *serveOptions) idmapPath() string {
+	if o.idmapFile == "" && !o.kerberos.off() {
+		return defaultIdmap
+	}
+	return o.idmapFile
 }
 
 // reloadIdmap applies the present file of --idmap, and forgets what the user
 // database has answered. If the file is wrong, the rules stay, and the log has the
 // reason.
 func (o *serveOptions) reloadIdmap(log *slog.Logger) {
-	if o.owners == nil {
-		return
+	file := o.idmapPath()
+	if file == "" && o.idmapDomain == "" {
+		return // nobody asks the database
 	}
 	rules, err := o.idmapRules()
 	if err != nil {
 		for _, e := range causes(err) {
-			log.Error("the rules for names stay as they were", "file", o.idmapFile, "err", e)
+			log.Error("the rules for names stay as they were", "file", file, "err", e)
 		}
 		return
 	}

@@ -67,7 +67,7 @@ func TestHelp(t *testing.T) {
 	assert.Equal(t, cli.ExitOK, status)
 	for _, flag := range []string{
 		"--ro", "--clients", "--no-root-squash", "--exclusive", "--exports", "--listen", "--tcp", "--portmap", "--register", "--manage-gids", "--inline", "--credits",
-		"--max-payload", "--crc", "--markers", "--no-extensions", "--idmap-domain", "--lease", "--nfs4-lease", "--state", "--log-level", "--log-format",
+		"--max-payload", "--crc", "--markers", "--no-extensions", "--idmap-domain", "--keytab", "--lease", "--nfs4-lease", "--state", "--log-level", "--log-format",
 	} {
 		assert.Contains(t, stdout, flag)
 	}

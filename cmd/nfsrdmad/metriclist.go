@@ -51,7 +51,7 @@ var (
 var duration = prometheus.NewDesc("nfsrdma_rpc_duration_seconds",
 	"Duration of calls, from their arrival to the complete reply.", byProc, nil)
 
-var metricList = []metric{
+var metricList = append([]metric{
 	gauge("build_info", "1, with the version of the daemon.", []string{"version"}, func(s *sight, emit emitter) {
 		emit(1, s.Daemon.Version)
 	}),
@@ -208,7 +208,7 @@ var metricList = []metric{
 	perDiscovery(gauge, "discover_clients", "Clients that get notice of a restart.", func(d *discoveryDoc) uint64 { return uint64(d.Clients) }),
 	perDiscovery(gauge, "discover_monitors", "Monitors that receive streamed counters.", func(d *discoveryDoc) uint64 { return uint64(d.Monitors) }),
 	counter("replay_forgotten_total", "Replies dropped early to make room.", none, func(s *sight, emit emitter) { emit(float64(s.ReplayCache.Forgotten)) }),
-}
+}, kerberosMetrics...)
 
 func perNFS4(name, help string, value func(*nfs4Doc) int64) metric {
 	return gauge(name, help, none, func(s *sight, emit emitter) {

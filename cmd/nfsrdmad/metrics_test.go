@@ -65,7 +65,10 @@ func get(t *testing.T, h http.Handler, path string) (status int, body string) {
 // except those of events that have not happened. A scrape of an idle daemon
 // changes nothing.
 func TestMetrics(t *testing.T) {
-	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--discover", loopback().String(), "--vers", "3,4.2", t.TempDir()+"=/x")
+	keytab := filepath.Join(t.TempDir(), "keytab")
+	writeKeytab(t, keytab, "EXAMPLE.ORG", "nfs", "a.example")
+	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--discover", loopback().String(), "--vers", "3,4.2",
+		"--keytab", keytab, "--sec", "sys:krb5", t.TempDir()+"=/x")
 	c, err := net.Dial("tcp", s.addr(t, "tcp"))
 	require.NoError(t, err)
 	defer c.Close()
@@ -75,6 +78,7 @@ func TestMetrics(t *testing.T) {
 	compound = nfs4.AppendOp(compound, nfs4.OpSequence, new(nfs4.SequenceArgs))
 	compound = xdr.AppendUint32(compound, uint32(nfs4.OpReadLink))
 	accepted(t, tcpCall(t, c, call(9, nfs4.Program, nfs4.Version, nfs4.ProcCompound, compound)), 9, 0)
+	accepted(t, tcpCall(t, c, initCall(10, "no token")), 10, 0)
 	resp, err := http.Get("http://" + s.addr(t, "metrics") + "/metrics")
 	require.NoError(t, err)
 	defer http.DefaultClient.CloseIdleConnections()
@@ -92,6 +96,7 @@ func TestMetrics(t *testing.T) {
 		`nfsrdma_connections{transport="tcp"} 1`, `nfsrdma_connections{transport="rdma"} 0`,
 		`nfsrdma_memory_limit_bytes{transport="rdma",use="chunks"} 2.68435456e+08`,
 		`nfsrdma_rdma_refused_calls_total{code="ERR_CHUNK"} 0`, `nfsrdma_draining 0`, `nfsrdma_exports 1`,
+		`nfsrdma_security_refused_total{reason="other"} 1`, `nfsrdma_security_calls_total{flavor="krb5p"} 0`,
 		"go_goroutines", "process_open_fds",
 	} {
 		assert.True(t, strings.Contains(body, want), want)

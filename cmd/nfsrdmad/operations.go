@@ -14,6 +14,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc/replay"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
+	"github.com/nfsrdma/nfsrdma/rpcsec"
 )
 
 // operations are the parts of a daemon that status and metrics read. Values are
@@ -27,14 +28,18 @@ type operations struct {
 	holders  *nfs4server.Server // has the state of clients of all versions
 	observer *rpcstats.Observer
 	replies  *replay.Cache
-	grants   *delegserver.Keeper // nil with --no-extensions
-	device   *iwarp.Device
-	rdma     *rpcrdma.Server
-	tcp      *oncrpc.Server // or nil
-	ways     []cli.Way
-	manager  manager
-	passed   passed   // sockets not taken yet
-	metrics  net.Addr // or nil
+	security *rpcsec.Server
+
+	mechanism *mechanism
+
+	grants  *delegserver.Keeper // nil with --no-extensions
+	device  *iwarp.Device
+	rdma    *rpcrdma.Server
+	tcp     *oncrpc.Server // or nil
+	ways    []cli.Way
+	manager manager
+	passed  passed   // sockets not taken yet
+	metrics net.Addr // or nil
 
 	dir       string     // for data that outlive the daemon
 	discovery *discovery // or nil

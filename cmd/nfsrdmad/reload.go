@@ -14,19 +14,20 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 )
 
-// onHangup applies the files of --exports and --idmap again at each SIGHUP, until
-// ctx ends or end is called. end waits for a reload under way, if its storage
-// answers. Without such a file the signal keeps its default effect.
+// onHangup applies the files of --exports, --idmap and --keytab again at each
+// SIGHUP, until ctx ends or end is called. end waits for a reload under way, if its
+// storage answers. Without such a file the signal keeps its default effect.
 func (o *serveOptions) onHangup(ctx context.Context, s *shares, log *slog.Logger) (end func()) {
-	if o.exportsFile == "" && o.idmapFile == "" {
+	if o.exportsFile == "" && o.idmapPath() == "" {
 		return func() {}
 	}
 	signals := make(chan os.Signal, 1) // further pending signals add nothing
 	signal.Notify(signals, unix.SIGHUP)
 	reload := func() {
 		o.reloadIdmap(log)
+		o.kerberos.reload(ctx, log)
 		if o.exportsFile != "" {
-			o.reload(s, log)
+			o.reload(ctx, s, log)
 		}
 	}
 	stop := onSignals(ctx, signals, func() { o.ops.reloading(reload) }, log)
@@ -64,10 +65,10 @@ func onSignals(ctx context.Context, signals <-chan os.Signal, reload func(), log
 
 // reload applies the present exports file. If the file is wrong, reload changes
 // nothing and logs the reason.
-func (o *serveOptions) reload(s *shares, log *slog.Logger) bool {
+func (o *serveOptions) reload(ctx context.Context, s *shares, log *slog.Logger) bool {
 	list, err := o.readFile(log)
 	if err == nil {
-		err = o.checkSecurity(list)
+		err = o.secure(ctx, list)
 	}
 	if err == nil {
 		err = apply(o.ops.server, s, list)
@@ -78,6 +79,7 @@ func (o *serveOptions) reload(s *shares, log *slog.Logger) bool {
 		}
 		return false
 	}
+	o.warnOfPort(list, log)
 	log.Info("the exports are as the file says", "file", o.exportsFile, "exports", readyNames(list))
 	return true
 }

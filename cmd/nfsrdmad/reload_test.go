@@ -46,11 +46,12 @@ func newReloadRig(t *testing.T, text string) *reloadRig {
 		require.NoError(t, os.Mkdir(filepath.Join(g.dir, name), 0o755))
 	}
 	g.o.exportsFile = filepath.Join(g.dir, "exports")
+	g.o.kerberos.keytab = filepath.Join(g.dir, "keytab")
 	g.write(text)
 	st, err := openState(t.TempDir())
 	require.NoError(t, err)
 	g.shares = newShares(st, g.logger)
-	taken, err := g.o.openExports(g.shares, g.logger)
+	taken, err := g.o.openExports(t.Context(), g.shares, g.logger)
 	require.NoError(t, err)
 	server, err := g.o.newServer(taken, st.dir, nil, g.logger)
 	require.NoError(t, err)
@@ -75,7 +76,7 @@ func (g *reloadRig) reload(text string) (bool, string) {
 	g.t.Helper()
 	g.write(text)
 	g.log.Reset()
-	done := g.o.reload(g.shares, g.logger)
+	done := g.o.reload(g.t.Context(), g.shares, g.logger)
 	return done, g.log.String()
 }
 
@@ -171,7 +172,7 @@ func TestReloadBad(t *testing.T) {
 		"./c *(ro)\n./d *(rw)":        {"exports:2: ", "/d: no such directory: create it"},
 		"./c *(rw)\n./a/../b *":       {"has . or .. in it"},
 		"/ *(crossmnt)\n./a *(rw)":    {"exports:1: ", "option crossmnt: clients of / do not see "},
-		"./a *(rw)\n./c *(sec=krb5)":  {"exports:2: ", "/c is exported to * with sec=krb5, and this daemon has no Kerberos"},
+		"./a *(rw)\n./c *(sec=krb5)":  {"exports:2: ", "/c is exported to * with sec=krb5, but the keytab ", " cannot be read (no such file or directory): add the key with ktadd"},
 		"./a *(rw)\n./c *(rw,fsid=1)": {"exports:2: ", "/b, which has the same fsid and is still exported"},
 	} {
 		done, log := g.reload(text)
@@ -192,7 +193,7 @@ func TestReloadBad(t *testing.T) {
 	assert.ErrorContains(t, apply(g.o.ops.server, g.shares, []export{{dir: g.dir + "/c", name: "c"}}), "not absolute")
 	g.open(2, "file systems that a Server refuses are closed")
 	require.NoError(t, os.Remove(g.o.exportsFile))
-	assert.False(t, g.o.reload(g.shares, g.logger))
+	assert.False(t, g.o.reload(t.Context(), g.shares, g.logger))
 	assert.Equal(t, nfs3.OK, g.getAttr(hostA, a))
 }
 
@@ -321,7 +322,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	for i := 0; i < 40 || served.Load() < 200; i++ {
 		with := []string{"./a *(rw)\n", "./a *(ro)\n./b *(rw)\n", "./c *(rw)\n./a *(rw)\n"}[i%3]
 		g.write(with)
-		if !assert.True(t, g.o.reload(g.shares, slog.New(slog.DiscardHandler))) {
+		if !assert.True(t, g.o.reload(t.Context(), g.shares, slog.New(slog.DiscardHandler))) {
 			break
 		}
 	}

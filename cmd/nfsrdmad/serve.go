@@ -65,14 +65,13 @@ type serveOptions struct {
 	clients []netip.Prefix
 	flavors []exports.Flavor
 
-	// kerberos reports whether the daemon has a mechanism for krb5 and its variants.
-	kerberos bool
+	kerberos mechanism
 
 	// Set when the daemon runs.
 	key    [keyLen]byte // of file handles
 	names  exports.Names
 	groups func(context.Context, netip.Addr, uint32) ([]uint32, error) // of users; nil: the groups in the calls
-	owners *idmap.Map                                                  // nil: numbers
+	owners *idmap.Map
 }
 
 func newServe() *cobra.Command {
@@ -161,6 +160,7 @@ without rpcbind by this daemon, with --portmap :111.`,
 	f.StringVar(&o.exportsFile, "exports", "", "serve the exports of `FILE` (exports(5)); SIGHUP rereads the file")
 	f.StringVar(&o.idmapDomain, "idmap-domain", "", "version 4: owners are NAME@`DOMAIN`, by this host's user database")
 	f.StringVar(&o.idmapFile, "idmap", "", "the domain and more from `FILE` (idmapd.conf(5)); SIGHUP rereads the file")
+	f.StringVar(&o.kerberos.keytab, "keytab", defaultKeytab, "`FILE` with keys for Kerberos; SIGHUP rereads it")
 	f.BoolVar(&o.manageGIDs, "manage-gids", false, "take users' groups from this host, because calls have room for only 16")
 	f.StringVar(&o.listen, "listen", ":20049", "`ADDR` for RPC-over-RDMA (iWARP over TCP)")
 	f.StringVar(&o.tcp, "tcp", ":2049", "`ADDR` for NFS over plain TCP; \"\" turns it off")

@@ -227,7 +227,7 @@ func TestPermitsHung(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, o := newHungRig(t), serveOptions{exports: exporting("/hung", "/other")}
 				r.fs.closing = true
-				taken, err := o.openExports(r.shares, r.log)
+				taken, err := o.openExports(t.Context(), r.shares, r.log)
 				require.NoError(t, err)
 				server, err := o.newServer(taken, r.state.dir, nil, r.log)
 				require.NoError(t, err)

@@ -31,6 +31,7 @@ func (p *operations) status() *statusDoc {
 	d.ReplayCache = replayDoc{r.Replies, r.Bytes, r.Bytes, r.Executed, r.Replayed, r.Joined, r.Forgotten}
 	d.Grants = lookAtGrants(p.grants)
 	d.Discovery = p.discovery.status()
+	d.Kerberos = p.lookAtContexts()
 	if p.four != nil {
 		n := p.four.Counts()
 		g := p.four.Grace()

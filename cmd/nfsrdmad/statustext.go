@@ -26,6 +26,9 @@ func (d *statusDoc) print(w io.Writer, now time.Time) error {
 			p.row("clients", "cannot open or lock files: the list of clients in the state directory cannot be written")
 		}
 	}
+	if d.Kerberos != nil {
+		p.kerberos(d.Kerberos)
+	}
 	for i := range d.Transports {
 		p.transport(&d.Transports[i])
 	}
@@ -35,6 +38,9 @@ func (d *statusDoc) print(w io.Writer, now time.Time) error {
 	}
 	p.exports(d.Exports)
 	p.connections(d.Connections)
+	if d.Kerberos != nil {
+		p.contexts(d.Kerberos)
+	}
 	p.procedures(d.Procedures)
 	p.operations(d.Operations)
 	p.tab.Flush() // into memory

@@ -47,6 +47,9 @@ func NewAcceptor(ctx context.Context, cfg Config) (*Acceptor, error) {
 // no key opens a ticket.
 func (a *Acceptor) Reload(ctx context.Context) error { return a.keys.reload(ctx) }
 
+// Realms returns the realms of the keys, each once.
+func (a *Acceptor) Realms() []string { return a.keys.realms() }
+
 // Accept takes an AP-REQ and answers with an AP-REP that asserts a new subkey. It
 // waits for nothing but the keytab.
 func (a *Acceptor) Accept(ctx context.Context, token, bindings []byte) (gss.Accepted, error) {

@@ -31,6 +31,23 @@ const (
 	codeGeneric      errorCode = 60 // KRB_ERR_GENERIC
 )
 
+// reasons are the words of Reason.
+var reasons = map[errorCode]string{
+	codePolicy: "restricted", codeEnctype: "encryption type", codePath: "transited realms", codeIntegrity: "forged",
+	codeExpired: "expired", codeNotYet: "not valid yet", codeRepeat: "repeated", codeNotUs: "other server",
+	codeMatch: "other client", codeSkew: "clocks", codeBadVersion: "malformed", codeMessageType: "malformed",
+	codeKeyVersion: "key version", codeNoKey: "no key", codeInapplicable: "checksum", codeGeneric: "malformed",
+}
+
+// Reason returns one or two words for the Minor of an Error of an Acceptor, for
+// counters, or "other". Different numbers may have the same words.
+func Reason(minor uint32) string {
+	if words, ok := reasons[errorCode(minor)]; ok {
+		return words
+	}
+	return "other"
+}
+
 // A protocolError is a constant of a message that has another value.
 type protocolError struct {
 	code errorCode

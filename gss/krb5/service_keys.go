@@ -151,6 +151,16 @@ func enumerate[T cmp.Ordered](values []T) string {
 // first returns the principal of the first key.
 func (k *serviceKeys) first() gss.Principal { return (*k.keys.Load())[0].principal }
 
+// realms returns the realms of the keys, in the order of the file.
+func (k *serviceKeys) realms() (list []string) {
+	for _, s := range *k.keys.Load() {
+		if !slices.Contains(list, s.principal.Realm) {
+			list = append(list, s.principal.Realm)
+		}
+	}
+	return list
+}
+
 // A keyError says that no key of the keytab opens a ticket.
 type keyError struct {
 	code errorCode
