@@ -8,5 +8,5 @@
 //
 // Everything lies in a directory of the test; the host's own configuration is not
 // read. The package needs neither root nor a virtual machine. It must not know
-// NFS.
+// NFS but in its tests of nfsrdmad.
 package kerberos

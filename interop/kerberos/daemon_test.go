@@ -1,0 +1,202 @@
+//go:build interop
+
+package kerberos
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/gss"
+	"github.com/nfsrdma/nfsrdma/gss/krb5"
+	"github.com/nfsrdma/nfsrdma/interop"
+	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
+	"github.com/nfsrdma/nfsrdma/rpcsec"
+)
+
+// A daemon is a running nfsrdmad with a directory that alice and bob may write to.
+// They are users of the host by idmapd.conf: 1 and 2 of a Debian.
+type daemon struct {
+	*interop.Server
+	dir, control, program string
+	log                   *os.File
+}
+
+func newDaemon(t *testing.T, r *realm, sec string) *daemon {
+	t.Helper()
+	d := &daemon{dir: t.TempDir(), program: filepath.Join(t.TempDir(), "nfsrdmad"), control: filepath.Join(t.TempDir(), "control")}
+	out, err := exec.Command("go", "build", "-o", d.program, "github.com/nfsrdma/nfsrdma/cmd/nfsrdmad").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.NoError(t, os.Chmod(d.dir, 0o777|os.ModeSticky))
+	rules := filepath.Join(t.TempDir(), "idmapd.conf")
+	require.NoError(t, os.WriteFile(rules, []byte("[Translation]\nGSS-Methods = static\n[Static]\nalice@"+Realm+" = daemon\nbob@"+Realm+" = bin\n"), 0o600))
+	d.log, err = os.Create(filepath.Join(t.TempDir(), "log"))
+	require.NoError(t, err)
+	d.Server, err = interop.StartServer(d.log, d.program, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--state", t.TempDir(),
+		"--control", d.control, "--keytab", r.kdc.Keytab("acceptor"), "--idmap", rules, "--sec", sec, d.dir+"=/x")
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		d.Kill()
+		d.log.Close()
+	})
+	return d
+}
+
+func (d *daemon) said(t *testing.T) string {
+	text, err := os.ReadFile(d.log.Name())
+	require.NoError(t, err)
+	return string(text)
+}
+
+// lines are a connection over TCP and one over RDMA.
+func (d *daemon) lines(t *testing.T) map[string]oncrpc.Caller {
+	tcp, err := oncrpc.DialTCP(t.Context(), d.TCP, oncrpc.ClientConfig{})
+	require.NoError(t, err)
+	t.Cleanup(func() { tcp.Close() })
+	rdma, err := rpcrdma.Dial(t.Context(), iwarp.Open(iwarp.Config{}), d.RDMA, rpcrdma.ClientConfig{})
+	require.NoError(t, err)
+	t.Cleanup(func() { rdma.Close() })
+	return map[string]oncrpc.Caller{"tcp": tcp, "rdma": rdma}
+}
+
+// secure returns a client of NFS whose calls MIT's library protects.
+func (r *realm) secure(line oncrpc.Caller, flavor uint32) (*nfsclient.Client, *rpcsec.Client) {
+	c := rpcsec.NewClient(line, rpcsec.ClientConfig{
+		Begin:  func(context.Context) (gss.Initiator, error) { return r.peer.NewInitiator(server), nil },
+		Flavor: flavor, Prog: nfs3.Program, Vers: nfs3.Version,
+	})
+	return nfsclient.New(c, nfsclient.Config{}), c
+}
+
+// rootOf asks for the root of /x by AUTH_SYS, as Linux's client does.
+func rootOf(t *testing.T, line oncrpc.Caller) nfs3.FH {
+	t.Helper()
+	path := mount3.PathArgs{Path: []byte("/x")}
+	x := oncrpc.Exchange{
+		Prog: mount3.Program, Vers: mount3.Version, Proc: mount3.ProcMnt, Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthSys}, Args: path.AppendTo(nil), MaxResults: 1000,
+	}
+	require.NoError(t, line.Call(t.Context(), &x))
+	defer x.Release()
+	var res mount3.MntRes
+	res.Decode(&x.Results)
+	require.NoError(t, x.Results.Done())
+	require.Equal(t, mount3.OK, res.Status)
+	assert.Equal(t, []uint32{rpcmsg.AuthKrb5p, rpcmsg.AuthKrb5i, rpcmsg.AuthKrb5}, res.Flavors)
+	return bytes.Clone(res.Handle)
+}
+
+// TestKerberosDaemon has users with tickets of MIT's KDC, whose calls MIT's library
+// protects, create, write and read files of nfsrdmad, by each flavour, over TCP and
+// RDMA. A context made over TCP serves calls over RDMA, and the files are those of
+// the principal's user.
+func TestKerberosDaemon(t *testing.T) {
+	r := newRealm(t, enctypes[krb5.AES256SHA1])
+	d := newDaemon(t, r, "krb5p:krb5i:krb5")
+	lines := d.lines(t)
+	_, err := nfsclient.NewMount(lines["tcp"], nil).Mnt(t.Context(), "/x")
+	require.ErrorContains(t, err, "the export /x wants krb5p, krb5i, krb5; the mount says sec=sys")
+	root := rootOf(t, lines["tcp"])
+	_, err = nfsclient.New(lines["tcp"], nfsclient.Config{}).CreateNew(t.Context(), nfs3.DirOpArgs{Dir: root, Name: []byte("sys")}, nfs3.SetAttr{})
+	require.ErrorIs(t, err, rpcmsg.AuthTooWeak)
+
+	data := make([]byte, 256<<10)
+	_, _ = rand.Read(data)
+	for _, flavor := range []uint32{rpcmsg.AuthKrb5, rpcmsg.AuthKrb5i, rpcmsg.AuthKrb5p} {
+		for name, line := range lines {
+			t.Run(fmt.Sprintf("%s/%d", name, flavor), func(t *testing.T) {
+				c, s := r.secure(line, flavor)
+				file := fmt.Sprintf("%s %d", name, flavor)
+				made, err := c.CreateNew(t.Context(), nfs3.DirOpArgs{Dir: root, Name: []byte(file)}, nfs3.SetAttr{})
+				require.NoError(t, err)
+				wrote, err := c.Write(t.Context(), made.Object, 0, data, nfs3.FileSync)
+				require.NoError(t, err)
+				assert.EqualValues(t, len(data), wrote.Count)
+				got := make([]byte, len(data)+1)
+				read, err := c.Read(t.Context(), made.Object, 0, got)
+				require.NoError(t, err)
+				assert.True(t, bytes.Equal(data, got[:read.Count]))
+				assert.True(t, read.EOF)
+				content, err := os.ReadFile(filepath.Join(d.dir, file))
+				require.NoError(t, err)
+				assert.True(t, bytes.Equal(data, content))
+				info, err := os.Stat(filepath.Join(d.dir, file))
+				require.NoError(t, err)
+				if os.Getuid() == 0 {
+					assert.EqualValues(t, 1, info.Sys().(*syscall.Stat_t).Uid, "alice is the user daemon")
+				}
+				s.Close(t.Context())
+			})
+		}
+	}
+
+	// A context of the TCP connection serves calls over RDMA.
+	x := &moving{Caller: lines["tcp"]}
+	c, s := r.secure(x, rpcmsg.AuthKrb5p)
+	require.NoError(t, c.Null(t.Context()))
+	x.Caller = lines["rdma"]
+	res, err := c.FSInfo(t.Context(), root)
+	require.NoError(t, err)
+	assert.Equal(t, nfs3.OK, res.Status)
+
+	out, err := exec.Command(d.program, "status", "--json", "--control", d.control).Output()
+	require.NoError(t, err)
+	var status struct {
+		Kerberos struct {
+			Contexts, Made int
+			Calls          map[string]int
+			List           []struct {
+				Principal string
+				UID       int
+			} `json:"context_list"`
+		}
+	}
+	require.NoError(t, json.Unmarshal(out, &status), "%s", out)
+	assert.Equal(t, []int{1, 7}, []int{status.Kerberos.Contexts, status.Kerberos.Made})
+	assert.Positive(t, status.Kerberos.Calls["krb5"])
+	assert.Positive(t, status.Kerberos.Calls["krb5i"])
+	assert.Positive(t, status.Kerberos.Calls["krb5p"])
+	require.Len(t, status.Kerberos.List, 1)
+	assert.Equal(t, "alice@"+Realm, status.Kerberos.List[0].Principal)
+	s.Close(t.Context())
+}
+
+// moving is a Caller whose connection the test changes.
+type moving struct{ oncrpc.Caller }
+
+// TestKerberosDaemonKeys checks that the daemon takes a ticket of a key that was
+// added while it runs, without a signal, and that its log and status have the words
+// for one whose key it lacks; the clients get no context then.
+func TestKerberosDaemonKeys(t *testing.T) {
+	r := newRealm(t, enctypes[krb5.AES256SHA1])
+	d := newDaemon(t, r, "krb5")
+	line := d.lines(t)["tcp"]
+	require.NoError(t, r.kdc.Admin("cpw -randkey -keepold nfs/server.test.example"))
+	require.NoError(t, r.kdc.AddUser("bob")) // a new cache: its ticket has the new key
+	c, _ := r.secure(line, rpcmsg.AuthKrb5)
+	require.Error(t, c.Null(t.Context()))
+	assert.Contains(t, d.said(t), "a client has a ticket for nfs/server.test.example with key version 2; the keytab has 1")
+	out, err := exec.Command(d.program, "status", "--control", d.control).CombinedOutput()
+	require.NoError(t, err)
+	assert.Contains(t, string(out), "contexts refused, by reason: key version 1")
+
+	require.NoError(t, r.kdc.Admin("ktadd -k %s -norandkey nfs/server.test.example", r.kdc.Keytab("acceptor")))
+	c, s := r.secure(line, rpcmsg.AuthKrb5)
+	require.Eventually(t, func() bool { return c.Null(t.Context()) == nil }, 10e9, 3e8, "the keytab is read once a second")
+	s.Close(t.Context())
+}
