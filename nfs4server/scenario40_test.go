@@ -35,16 +35,14 @@ import (
 // R7530-3.1.1-3, R7530-3.3.3-1, R7530-3.3.3-2, R7530-10.2-1, R7530-10.2-2,
 // R7530-16.28-2, R7530-17-1, R7530-17-2, R7530-17-4.
 func TestScenarios40(t *testing.T) {
-	s, quick := loopback(t, 40*time.Second), loopback(t, 1200*time.Millisecond)
+	s, quick := loopback(t, 40*time.Second), shortLeases(t, 1200*time.Millisecond)[:2]
 	for _, sc := range nfs4test.All40() {
 		t.Run(sc.Name, func(t *testing.T) {
-			on := s
 			if sc.Slow {
 				t.Parallel()
-				on = quick
-			}
-			for _, failure := range sc.Run(on) {
-				t.Errorf("%s\n%s", sc.By, failure)
+				runOn(t, sc, quick...)
+			} else {
+				runOn(t, sc, s)
 			}
 		})
 	}

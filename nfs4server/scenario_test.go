@@ -70,6 +70,30 @@ func loopbackWith(t *testing.T, lease time.Duration, fs vfs.FS, options exports.
 	}
 }
 
+// shortLeases are servers with leases of d, 4*d and 16*d.
+func shortLeases(t *testing.T, d time.Duration) []*nfs4test.Server {
+	return []*nfs4test.Server{loopback(t, d), loopback(t, 4*d), loopback(t, 16*d)}
+}
+
+// runOn runs a scenario on one server after another until it passes. On a busy
+// machine the calls before a wait may take longer than a short lease; a
+// fault shows with every lease.
+func runOn(t *testing.T, sc nfs4test.Scenario, servers ...*nfs4test.Server) {
+	for i, s := range servers {
+		failures := sc.Run(s)
+		if len(failures) == 0 {
+			return
+		}
+		report := t.Logf
+		if i == len(servers)-1 {
+			report = t.Errorf
+		}
+		for _, failure := range failures {
+			report("with a lease of %v: %s\n%s", s.Lease, sc.By, failure)
+		}
+	}
+}
+
 // elsewhere returns an export with options of exports(5).
 func elsewhere(t *testing.T, path, options string) realm.Export {
 	f, err := exports.Parse("exports", []byte(path+" *(rw,insecure,no_root_squash,"+options+")"))
@@ -90,8 +114,9 @@ func elsewhere(t *testing.T, path, options string) realm.Export {
 // R8881-11.4.1-3, R8881-11.4.2-1, R8881-11.4.2-2, R8881-11.16-1, R8881-11.16-2.
 func TestScenarios(t *testing.T) {
 	for minor := nfs4.Minor1; minor <= nfs4.Minor2; minor++ {
-		s, quick, hogged := loopback(t, 40*time.Second), loopback(t, 300*time.Millisecond), loopback(t, 40*time.Second)
-		for _, on := range []*nfs4test.Server{s, quick, hogged} {
+		s, hogged := loopback(t, 40*time.Second), loopback(t, 40*time.Second)
+		quick := shortLeases(t, 300*time.Millisecond)
+		for _, on := range append(quick, s, hogged) {
 			on.Minor = minor
 		}
 		t.Run(fmt.Sprint("4.", minor), func(t *testing.T) {
@@ -100,16 +125,14 @@ func TestScenarios(t *testing.T) {
 					continue
 				}
 				t.Run(sc.Name, func(t *testing.T) {
-					on := s
 					switch {
 					case sc.Slow:
 						t.Parallel()
-						on = quick
+						runOn(t, sc, quick...)
 					case sc.Hostile:
-						on = hogged
-					}
-					for _, failure := range sc.Run(on) {
-						t.Errorf("%s\n%s", sc.By, failure)
+						runOn(t, sc, hogged)
+					default:
+						runOn(t, sc, s)
 					}
 				})
 			}
