@@ -181,11 +181,12 @@ func TestClientCut(t *testing.T) {
 		calls := racetest.Of(200, 100)
 		executed := make(map[string]int)
 		var mu sync.Mutex
-		r.server.program.made = func(data []byte) {
+		made := func(data []byte) {
 			mu.Lock()
 			defer mu.Unlock()
 			executed[string(data)]++
 		}
+		r.server.program.made.Store(&made)
 		over := make(chan bool)
 		go func() {
 			for i := 0; ; i++ {
@@ -237,7 +238,8 @@ func TestLongCall(t *testing.T) {
 		echoes(t, c, nil)
 		c.using.places = make(chan struct{}, small)
 		began, gate, done := make(chan bool), make(chan bool), make(chan error)
-		r.server.program.made = func([]byte) { began <- true; <-gate }
+		made := func([]byte) { began <- true; <-gate }
+		r.server.program.made.Store(&made)
 		go func() {
 			x := exchange(procMake, []byte("data"))
 			err := c.Call(t.Context(), x)

@@ -39,8 +39,8 @@ type program struct {
 	executed atomic.Uint32
 	seen     rpcmsg.Cred // of the last call
 	mappable bool
-	room     int               // MaxReply of the last call
-	made     func(data []byte) // called by procMake, if not nil
+	room     int                               // MaxReply of the last call
+	made     atomic.Pointer[func(data []byte)] // called by procMake, if not nil
 }
 
 func (p *program) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
@@ -49,8 +49,8 @@ func (p *program) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) e
 		return err
 	}
 	n := p.executed.Add(1)
-	if c.Proc == procMake && p.made != nil {
-		p.made(data)
+	if made := p.made.Load(); c.Proc == procMake && made != nil {
+		(*made)(data)
 	} else {
 		p.seen, p.mappable, p.room = c.Cred, r.Mappable, c.MaxReply
 	}
