@@ -38,7 +38,7 @@ setup: ## install Debian's packages for tests and demo
 test: ## everything: setup, build, lint, conformance, race, onecpu, interop
 	scripts/parts setup build lint conformance race onecpu interop
 
-lint: ## formatting, vet, staticcheck, tidy go.mod, and builds for other machines
+lint: ## formatting, vet, staticcheck, tidy go.mod, and vet for other machines
 	scripts/lint
 
 conformance: ## each requirement has its row in docs/conformance.md, and each row its tests
