@@ -3,9 +3,11 @@ package nfsrdma
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -18,12 +20,16 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/cmpriv"
+	"github.com/nfsrdma/nfsrdma/gss"
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+	"github.com/nfsrdma/nfsrdma/nfs/nlm4"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/rpcsec"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
@@ -132,6 +138,48 @@ func TestTwoExports(t *testing.T) {
 	fs, err := nfsclient.New(conn, nfsclient.Config{}).FS(t.Context(), root, "/b")
 	require.NoError(t, err)
 	assert.Equal(t, "of b", text(t, fs, "b"))
+}
+
+// A refusing is an acceptor of security contexts that must not be asked.
+type refusing struct{ t *testing.T }
+
+func (r refusing) Accept(context.Context, []byte, []byte) (gss.Accepted, error) {
+	r.t.Error("the acceptor is asked")
+	return gss.Accepted{}, errors.New("refused")
+}
+
+// TestNoContextsOverUDP checks that no security context is made over UDP: anybody can forge the address of a
+// datagram, and many addresses could use up the places of tokens that are being examined.
+func TestNoContextsOverUDP(t *testing.T) {
+	r := serve(t, ServerConfig{
+		Exports: []nfsserver.Export{{Path: "/a", FS: mem.New(mem.Options{})}},
+		Security: &rpcsec.ServerConfig{
+			Acceptor: refusing{t},
+			Map: func(context.Context, netip.Addr, gss.Principal) (rpcsec.User, bool, error) {
+				return rpcsec.User{}, false, nil
+			},
+		},
+	})
+	p, err := oncrpc.ListenPackets("127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- r.ServeUDP(p) }()
+	c, err := net.Dial("udp", p.Addr().String())
+	require.NoError(t, err)
+	defer c.Close()
+	var init []byte
+	for _, v := range []uint32{7, 0, 2, nlm4.Program, nlm4.Version, 0, rpcmsg.AuthGSS, 20, 1, 1, 0, 0, 0, 0, 0, 4, 0} {
+		init = binary.BigEndian.AppendUint32(init, v)
+	}
+	_, err = c.Write(init)
+	require.NoError(t, err)
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(20*time.Second)))
+	reply := make([]byte, oncrpc.MaxPacket)
+	n, err := c.Read(reply)
+	require.NoError(t, err)
+	assert.Equal(t, rpcmsg.AppendAuthError(nil, 7, rpcmsg.AuthBadCred), reply[:n])
+	require.NoError(t, p.Shutdown(t.Context()))
+	assert.NoError(t, <-served)
 }
 
 // TestErrors checks that errors name their object and the remedy.

@@ -214,6 +214,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	}
 	// One table of contexts, because Linux makes those for RDMA over TCP.
 	var security *rpcsec.Server
+	plain := calls
 	if cfg.Security != nil {
 		secure := *cfg.Security
 		secure.Log = cfg.Log
@@ -246,7 +247,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop, s.four, s.locks, s.clients = stop, four, lock, clients
-	s.packets = lockserver.Alone(calls)
+	s.packets = lockserver.Alone(plain) // whoever forges addresses of datagrams could use up the places for new contexts
 	s.sweeping.Go(func() { four.Sweep(ctx) })
 	return s, nil
 }
@@ -358,8 +359,8 @@ func (s *Server) ServeRDMA(l net.Listener) error {
 func (s *Server) ServeTCP(l net.Listener) error { return s.parts.TCP.Serve(l) }
 
 // ServeUDP serves the programs of locks for version 3 (package lockserver) over UDP to the callers of p: old
-// clients lock files that way, and Linux tells so that it has restarted. No other program is served. ServeUDP
-// returns nil after p.Shutdown, or the error of p.
+// clients lock files that way, and Linux tells so that it has restarted. No other program is served, and no call of
+// RPCSEC_GSS. ServeUDP returns nil after p.Shutdown, or the error of p.
 func (s *Server) ServeUDP(p *oncrpc.Packets) error { return p.Serve(s.packets) }
 
 // ListenAndServe listens on the TCP addresses rdma, for ServeRDMA, and tcp, for
