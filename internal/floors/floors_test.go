@@ -66,7 +66,7 @@ var impure = []string{"context", "io", "log", "log/slog", "net", "os", "reflect"
 
 // unguessable are packages that draw numbers that no peer may guess, from
 // crypto/rand and no other source.
-var unguessable = []string{"delegation", "gss/krb5", "iwarp", "nfs4server", "nfs4state", "nfsserver", "realm"}
+var unguessable = []string{"delegation", "gss/krb5", "iwarp", "nfs4server", "nfs4state", "nfsserver", "realm", "rpcsec"}
 
 // TestFloors checks the imports of every file (R5040-8.1.1-8-1: STags come from
 // crypto/rand).
