@@ -541,6 +541,8 @@ func TestClockSetBack(t *testing.T) {
 }
 
 // TestNewAcceptor compares the words for keytabs that are of no use.
+//
+// R2623-3.1-1.
 func TestNewAcceptor(t *testing.T) {
 	host := gss.Principal{Name: []string{"host", "a.example"}, Realm: "TEST.EXAMPLE"}
 	many := func() (list []keytabEntry) {
