@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/nfsrdma/nfsrdma/locks"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
@@ -20,7 +21,43 @@ type held struct {
 	turn   chan struct{} // has an element while a LOCK or LOCKU runs
 	object locks.Object
 	part   *locks.Part
+	less   change       // under way
 	id     nfs4.StateID // zero: the server has told none yet
+}
+
+// A change takes locks away, or makes them shared. The server may have made the change
+// before it answers, and may have given the bytes to others.
+type change struct {
+	r    Range
+	kind changeKind
+}
+
+type changeKind int
+
+const (
+	noChange changeKind = iota
+	toShared
+	toUnlocked
+)
+
+// end ends the change under way. If it is or may be made, the locks are noted so.
+func (h *held) end(made bool) {
+	if made {
+		h.less.apply(h.part)
+	}
+	h.less = change{}
+}
+
+// apply makes the change to the locks of a part.
+func (c change) apply(p *locks.Part) {
+	switch c.kind {
+	case toShared:
+		for _, l := range slices.Collect(p.Within(c.r)) {
+			p.Lock(l.Range, false)
+		}
+	case toUnlocked:
+		p.Owner().Unlock(c.r)
+	}
 }
 
 func (h *held) init() {
@@ -38,8 +75,12 @@ func (f *File) Lock(ctx context.Context, r Range, exclusive bool) error {
 	if exclusive {
 		args.Type = nfs4.LockWrite
 	}
+	less := change{r: r}
+	if !exclusive {
+		less.kind = toShared
+	}
 	var res nfs4.LockRes
-	return f.locking(ctx, func(c *Compound, open, lock nfs4.StateID) bool {
+	return f.locking(ctx, less, func(c *Compound, open, lock nfs4.StateID) bool {
 		if args.New = lock == (nfs4.StateID{}); args.New {
 			lock = open
 		}
@@ -52,11 +93,12 @@ func (f *File) Lock(ctx context.Context, r Range, exclusive bool) error {
 	})
 }
 
-// Unlock unlocks the bytes of r that f has locked (RFC 8881, Section 18.12).
+// Unlock unlocks the bytes of r that f has locked (RFC 8881, Section 18.12). If ctx
+// ends, the bytes may be locked until Close, but not after a restart of the server.
 func (f *File) Unlock(ctx context.Context, r Range) error {
 	args := nfs4.LockUArgs{Type: nfs4.LockWrite, Offset: r.Start, Length: lengthOf(r)}
 	var res nfs4.StateIDRes
-	return f.locking(ctx, func(c *Compound, _, lock nfs4.StateID) bool {
+	return f.locking(ctx, change{r, toUnlocked}, func(c *Compound, _, lock nfs4.StateID) bool {
 		args.StateID = current(lock)
 		c.Add(nfs4.OpLockU, &args, &res)
 		return lock != (nfs4.StateID{})
@@ -76,8 +118,9 @@ func lengthOf(r Range) uint64 {
 
 // locking makes a LOCK or a LOCKU until the server in force has answered it: a
 // repetition does no harm. add adds the operation, or reports that it is not
-// needed. done notes its success.
-func (f *File) locking(ctx context.Context, add func(c *Compound, open, lock nfs4.StateID) bool, done func()) error {
+// needed. done notes its success. If the server restarts meanwhile, what less takes
+// away is not reclaimed, for others may have it.
+func (f *File) locking(ctx context.Context, less change, add func(c *Compound, open, lock nfs4.StateID) bool, done func()) error {
 	select {
 	case f.held.turn <- struct{}{}: // so that f notes locks in the order in which the server made them
 		defer func() { <-f.held.turn }()
@@ -86,6 +129,15 @@ func (f *File) locking(ctx context.Context, add func(c *Compound, open, lock nfs
 	}
 	c := f.s.compound()
 	defer f.s.put(c)
+	f.mu.Lock()
+	f.held.less = less
+	f.mu.Unlock()
+	made := true // or perhaps
+	defer func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.held.end(made)
+	}()
 	for {
 		open, lock, epoch, err := f.lockState()
 		if err != nil {
@@ -102,6 +154,7 @@ func (f *File) locking(ctx context.Context, add func(c *Compound, open, lock nfs
 			return nil
 		case err == nil, errors.Is(err, ErrUncertain), f.renewed(err, epoch):
 		default:
+			made = !refused(err)
 			return err
 		}
 	}
@@ -126,25 +179,32 @@ func (f *File) note(epoch uint64, done func()) bool {
 	return true
 }
 
+// toReclaim returns the locks of f, of which others can have none.
+func (f *File) toReclaim() []locks.Lock {
+	var kept locks.Object
+	part := kept.NewOwner(nil).NewPart()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.held.object.Union(Range{End: ToEnd}, func(r Range, exclusive bool) bool {
+		part.Lock(r, exclusive)
+		return true
+	})
+	f.held.less.apply(part)
+	return slices.Collect(part.Within(Range{End: ToEnd}))
+}
+
+// locked reports whether f has locks, of which others can have none.
+func (f *File) locked() bool { return len(f.toReclaim()) > 0 }
+
 // relock reclaims the locks of f through an open that was reclaimed (RFC 8881,
 // Section 8.4.2.1). It returns the stateid of the locks.
 func (f *File) relock(ctx context.Context, g *generation, open nfs4.StateID) (id nfs4.StateID, err error) {
-	type lock struct {
-		r         Range
-		exclusive bool
-	}
-	var all []lock
-	f.mu.Lock()
-	f.held.object.Union(Range{End: ToEnd}, func(r Range, exclusive bool) bool {
-		all = append(all, lock{r, exclusive})
-		return true
-	})
-	f.mu.Unlock()
+	all := f.toReclaim()
 	c := f.s.compound()
 	defer f.s.put(c)
 	for i, l := range all {
-		args := nfs4.LockArgs{Type: nfs4.LockRead, Reclaim: true, Offset: l.r.Start, Length: lengthOf(l.r), StateID: current(id)}
-		if l.exclusive {
+		args := nfs4.LockArgs{Type: nfs4.LockRead, Reclaim: true, Offset: l.Start, Length: lengthOf(l.Range), StateID: current(id)}
+		if l.Exclusive {
 			args.Type = nfs4.LockWrite
 		}
 		if args.New = i == 0; args.New {
@@ -160,13 +220,6 @@ func (f *File) relock(ctx context.Context, g *generation, open nfs4.StateID) (id
 		id = res.StateID
 	}
 	return id, nil
-}
-
-// locked reports whether f has locks.
-func (f *File) locked() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.held.object.Locked()
 }
 
 // release closes an open on the server of which f makes no use, because its

@@ -286,7 +286,8 @@ func TestRestartDuringReclaim(t *testing.T) {
 }
 
 // TestLateReplies restarts the server between an answer and the moment at which
-// the File notes it: changes that the reclaim may not have seen are made again.
+// the File notes it: changes that the reclaim may not have seen are made again, and
+// bytes that others may have locked since are not reclaimed.
 func TestLateReplies(t *testing.T) {
 	var p restarted
 	s, f := lockedFile(t, &p)
@@ -318,7 +319,23 @@ func TestLateReplies(t *testing.T) {
 	p.ops = nil
 	late(nfs4.OpLockU)
 	require.NoError(t, f.Unlock(ctx, all))
-	assert.Equal(t, []string{"unlock", "answered", "open 1", "lock 2 0-18446744073709551615 reclaim=true new=true of 0", "complete", "unlock"}, p.ops)
+	assert.Equal(t, []string{"unlock", "answered", "open 1", "complete"}, p.ops)
+	require.NoError(t, f.Lock(ctx, all, true))
+	p.ops = nil
+	late(nfs4.OpLockU)
+	require.NoError(t, f.Unlock(ctx, tenth))
+	assert.Equal(t, []string{
+		"unlock", "answered", "open 1", "lock 2 0-10 reclaim=true new=true of 0",
+		"lock 2 11-18446744073709551615 reclaim=true new=false of 1", "complete", "unlock",
+	}, p.ops)
+	p.ops = nil
+	late(nfs4.OpLock)
+	require.NoError(t, f.Lock(ctx, first, false))
+	assert.Equal(t, []string{
+		"lock 1 0-10 reclaim=false new=false of 1", "answered", "open 1", "lock 1 0-10 reclaim=true new=true of 0",
+		"lock 2 11-18446744073709551615 reclaim=true new=false of 1", "complete", "lock 1 0-10 reclaim=false new=false of 12",
+	}, p.ops)
+	require.NoError(t, f.Unlock(ctx, all))
 	p.ops = nil
 	late(nfs4.OpOpen)
 	g, err := s.Open(ctx, nfs4.FH("d"), "g", OpenFlags{Read: true, DenyWrite: true})
@@ -328,4 +345,34 @@ func TestLateReplies(t *testing.T) {
 	late(nfs4.OpClose)
 	require.NoError(t, g.Close(ctx))
 	assert.ElementsMatch(t, []string{"close", "answered", "open 1", "open 1", "complete", "close"}, p.ops)
+}
+
+// TestChangeRefused restarts the server after changes that it has refused, and after
+// changes of unknown outcome: only the first leave the locks as they were.
+func TestChangeRefused(t *testing.T) {
+	for _, refused := range []bool{true, false} {
+		var p restarted
+		s, f := lockedFile(t, &p)
+		p.set(func(seq *nfs4.SequenceArgs, x *oncrpc.Exchange) []byte {
+			q := decodeRequest(x)
+			if op := q.ops[len(q.ops)-1]; op != nfs4.OpLockU {
+				return p.serve(seq, x)
+			} else if refused {
+				return then(seq, nfs4.ErrLockRange, result(nfs4.OpPutFH, &nfs4.StatusRes{}), failed(op, nfs4.ErrLockRange))
+			}
+			return nil
+		})
+		err := f.Unlock(t.Context(), all)
+		want := []string{"open 1", "complete"}
+		if refused {
+			assert.ErrorIs(t, err, nfs4.ErrLockRange)
+			want = []string{"open 1", "lock 2 0-5 reclaim=true new=true of 0", "lock 1 5-6 reclaim=true new=false of 1", "complete"}
+		} else {
+			assert.ErrorIs(t, err, errNoAnswer)
+		}
+		p.ops = nil
+		p.restart()
+		require.NoError(t, alone(t, s))
+		assert.Equal(t, want, p.ops)
+	}
 }
