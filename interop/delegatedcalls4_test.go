@@ -107,7 +107,9 @@ func TestDelegatedCalls4(t *testing.T) {
 		}
 		for _, w := range works {
 			inside(w.again)
-			inside(w.again)
+			if how != "off" { // the second look at a file is the one that gets a delegation
+				inside(w.again)
+			}
 			must(t, "sleep 5") // attributes of young files are believed for 3 s
 			before := callsOf(t, "/everyday/work")
 			start := time.Now()
