@@ -93,7 +93,7 @@ func TestSquash(t *testing.T) {
 // TestSoak lets one connection write and another read, and checks that nothing
 // is left in the daemon afterwards.
 func TestSoak(t *testing.T) {
-	length := soakTime(t, 30*time.Second)
+	length := soakTime(t, 12*time.Second)
 	quiet := serve(t, "--no-root-squash")
 	open := quiet.descriptors()
 	mountrdma(t, "ping", "-c", "1", quiet.rdma) // its listeners run then

@@ -34,7 +34,7 @@ const modelSeed = 1795243632417225068
 // the same minute. INTEROP_SEED repeats a run.
 func TestModel(t *testing.T) {
 	guest(t)
-	length := soakTime(t, time.Minute)
+	length := soakTime(t, 30*time.Second)
 	seed := uint64(modelSeed)
 	if os.Getenv("INTEROP_SOAK") != "" {
 		seed = uint64(time.Now().UnixNano())

@@ -40,7 +40,7 @@ func TestNetem(t *testing.T) {
 		{"MTU 9000, long FPDUs", 9000, long},
 		{"MTU 9000, Markers", 9000, standard},
 	}
-	length := soakTime(t, 30*time.Second) / time.Duration(len(networks))
+	length := soakTime(t, 20*time.Second) / time.Duration(len(networks))
 	for _, n := range networks {
 		t.Run(n.name, func(t *testing.T) { netem(t, n.mtu, length, n.flags) })
 	}

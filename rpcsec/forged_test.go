@@ -1,0 +1,97 @@
+package rpcsec
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// forgeries is how many calls TestKerberosForged forges. FORGERIES sets another number.
+const forgeries = 20000
+
+// signedCalls returns calls with signed and with encrypted arguments, in a context of a
+// server that has not seen them.
+func signedCalls(t *testing.T, r *rig, handle []byte) (msgs [][]byte) {
+	k := &session{Context: r.acceptor.make(false), handle: handle, places: make(chan struct{}, window)}
+	k.sent.L = &k.mu
+	for i := range uint32(30) {
+		s := signature{session: k, service: services[1+i%2]}
+		x := oncrpc.Exchange{Prog: testProg, Vers: testVers, Proc: procMake, Args: opaque(bytes.Repeat([]byte{byte(i)}, int(i)))}
+		msg, err := s.AppendCall(nil, i, &x)
+		require.NoError(t, err)
+		s.Sent()
+		msgs = append(msgs, msg)
+	}
+	return msgs
+}
+
+// forge returns a call made of others: bits flipped, words changed, cut, lengthened,
+// or the parts of two.
+func forge(r *rand.Rand, msgs [][]byte) []byte {
+	b := bytes.Clone(msgs[r.IntN(len(msgs))])
+	switch other := msgs[r.IntN(len(msgs))]; r.IntN(6) {
+	case 0:
+		for range 1 + r.IntN(4) {
+			b[r.IntN(len(b))] ^= 1 << r.IntN(8)
+		}
+	case 1: // a word, often a length
+		at := 4 * r.IntN(len(b)/4)
+		copy(b[at:], []byte{0, 0, byte(r.IntN(2)), byte(r.Uint32())})
+	case 2:
+		b = b[:r.IntN(len(b))]
+	case 3:
+		b = append(b, make([]byte, 4*(1+r.IntN(8)))...)
+	case 4: // the end of another
+		at := 4 * r.IntN(min(len(b), len(other))/4)
+		b = append(b[:at], other[at:]...)
+	case 5: // words of another
+		at := 4 * r.IntN(min(len(b), len(other))/4)
+		copy(b[at:], other[at:min(len(other), at+4*(1+r.IntN(12)))])
+	}
+	return b
+}
+
+// TestKerberosForged checks that no forged call with signed or encrypted arguments is
+// executed, whatever it is made of.
+func TestKerberosForged(t *testing.T) {
+	n := forgeries
+	if v := os.Getenv("FORGERIES"); v != "" {
+		var err error
+		n, err = strconv.Atoi(v)
+		require.NoError(t, err)
+	}
+	for e := range sizes {
+		r := newRig(t, ServerConfig{})
+		r.acceptor.make = kerberos(t, e)
+		require.NotNil(t, r.send(initCall(1, "alice 0")))
+		handle := r.contexts.largest[0].contexts.Front().Value.(*established).handle
+		msgs, u := signedCalls(t, r, handle[:]), &user{handle: handle[:]}
+		random := rand.New(rand.NewPCG(uint64(e), 1))
+		genuine := make(map[string]bool)
+		for _, msg := range msgs {
+			genuine[string(msg)] = true
+		}
+		for range n / len(sizes) {
+			b := forge(random, msgs)
+			if genuine[string(b)] {
+				continue
+			}
+			forged := bytes.Clone(b)
+			r.send(b)
+			r.forget(u)
+			require.Zero(t, r.program.executed.Load(), "%x", forged)
+		}
+		for _, msg := range msgs {
+			assert.NotNil(t, r.send(msg), "the context has come to harm")
+		}
+		assert.EqualValues(t, len(msgs), r.program.executed.Load())
+	}
+}
+
