@@ -2,6 +2,7 @@ package rpcsec
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -58,6 +59,20 @@ func forge(r *rand.Rand, msgs [][]byte) []byte {
 	return b
 }
 
+// turned removes whole turns from a Wrap token's count of rotated bytes, which nothing
+// protects (RFC 4121, Section 4.2.4): the token is the same.
+func turned(msg []byte) []byte {
+	at := bytes.Index(msg, []byte{5, 4, 6, 0xff})
+	if at < 4 || len(msg) < at+16 {
+		return msg
+	}
+	size, count := binary.BigEndian.Uint32(msg[at-4:]), msg[at+6:at+8]
+	if size > 16 {
+		binary.BigEndian.PutUint16(count, uint16(uint32(binary.BigEndian.Uint16(count))%(size-16)))
+	}
+	return msg
+}
+
 // TestKerberosForged checks that no forged call with signed or encrypted arguments is
 // executed, whatever it is made of.
 func TestKerberosForged(t *testing.T) {
@@ -80,10 +95,10 @@ func TestKerberosForged(t *testing.T) {
 		}
 		for range n / len(sizes) {
 			b := forge(random, msgs)
-			if genuine[string(b)] {
+			forged := bytes.Clone(b)
+			if genuine[string(turned(bytes.Clone(b)))] {
 				continue
 			}
-			forged := bytes.Clone(b)
 			r.send(b)
 			r.forget(u)
 			require.Zero(t, r.program.executed.Load(), "%x", forged)
@@ -94,4 +109,3 @@ func TestKerberosForged(t *testing.T) {
 		assert.EqualValues(t, len(msgs), r.program.executed.Load())
 	}
 }
-
