@@ -2,6 +2,8 @@ package nfs4server
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
@@ -435,16 +437,27 @@ func (x *compound) refuse(status nfs4.Status) error {
 	return nil
 }
 
-// principal returns the maker of the call.
+// principal returns the maker of the call: that of a verified call by name, because all
+// machines, and all other principals without a user here, have one UID.
 func (x *compound) principal() nfs4state.Principal {
-	p := nfs4state.Principal{Flavor: x.call.Cred.Flavor, UID: x.call.Cred.UID}
-	switch p.Flavor {
+	switch c := &x.call.Cred; c.Flavor {
 	case rpcmsg.AuthNone:
-		p.UID = 0
+		return nfs4state.Principal{Flavor: rpcmsg.AuthNone}
 	case rpcmsg.AuthKrb5, rpcmsg.AuthKrb5i, rpcmsg.AuthKrb5p: // whichever service a call has
-		p.Flavor = rpcmsg.AuthGSS
+		return nfs4state.Principal{Flavor: rpcmsg.AuthGSS, Name: nameOf(c.Principal)}
+	default:
+		return nfs4state.Principal{Flavor: c.Flavor, UID: c.UID}
 	}
-	return p
+}
+
+// nameOf returns the name of a principal, or its hash if it is long. Names have an @, and so
+// no name is a hash.
+func nameOf(principal string) string {
+	if len(principal) <= nfs4state.MaxName {
+		return principal
+	}
+	sum := sha256.Sum256([]byte(principal))
+	return "sha256 " + hex.EncodeToString(sum[:])
 }
 
 // sequence is SEQUENCE (RFC 8881, Section 18.46).

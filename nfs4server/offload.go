@@ -44,6 +44,7 @@ type offload struct {
 	server    *Server
 	id        nfs4.StateID
 	client    uint64
+	maker     nfs4state.Principal // of COPY
 	session   *nfs4state.Session
 	referring nfs4.ReferringCalls // COPY
 	call      oncrpc.Call         // its caller
@@ -67,7 +68,7 @@ func (x *compound) offload(a *nfs4.CopyArgs, c *copying, done *nfs4.WriteRespons
 		return false
 	}
 	o := &offload{
-		server: s, client: x.session.ClientID(), session: x.session, src: bytes.Clone(x.fh(&x.saved)), dst: bytes.Clone(x.fh(&x.current)),
+		server: s, client: x.session.ClientID(), maker: x.principal(), session: x.session, src: bytes.Clone(x.fh(&x.saved)), dst: bytes.Clone(x.fh(&x.current)),
 		referring: nfs4.ReferringCalls{Session: x.session.ID, Calls: []nfs4.ReferringCall{{Sequence: x.sequenceID, Slot: x.slot}}},
 		call:      oncrpc.Call{Prog: x.call.Prog, Vers: x.call.Vers, Peer: x.call.Peer, Cred: x.call.Cred, MaxReply: minRoom},
 		minor:     x.minor, ended: make(chan struct{}), args: *a, response: *done,
@@ -254,7 +255,7 @@ func (x *compound) ofStateID(id *nfs4.StateID) *offload {
 	t.mu.Lock()
 	o := t.byID[id.Other]
 	t.mu.Unlock()
-	if o == nil || o.id != *id || o.client != x.session.ClientID() || o.call.Cred.UID != x.call.Cred.UID ||
+	if o == nil || o.id != *id || o.client != x.session.ClientID() || o.maker != x.principal() ||
 		!x.current.set() || !bytes.Equal(o.dst, x.fh(&x.current)) {
 		return nil
 	}

@@ -130,10 +130,11 @@ func (s *Server) callPlain(ctx context.Context, by *plainCaller, c *callback, p 
 }
 
 // plainCred returns the credential of callbacks to a client (RFC 7530, Section
-// 3.3.3). The server has none of its own for RPCSEC_GSS.
+// 3.3.3). The server has none of its own for RPCSEC_GSS, and no number of the client's
+// user at the client.
 func plainCred(p nfs4state.Principal) rpcmsg.Cred {
 	if p.Flavor == rpcmsg.AuthGSS {
-		p.Flavor = rpcmsg.AuthSys
+		return rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: rpcmsg.Nobody, GID: rpcmsg.Nobody}
 	}
 	return rpcmsg.Cred{Flavor: p.Flavor, UID: p.UID}
 }

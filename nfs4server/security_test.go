@@ -3,6 +3,7 @@ package nfs4server
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/nfs4state"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/realm"
@@ -373,16 +375,56 @@ func TestSecurityTakenAway4(t *testing.T) {
 }
 
 // TestPrincipalIgnoresService checks that a client may use another service of
-// Kerberos for one call than for another, but no other user's credential.
+// Kerberos for one call than for another, but no other principal's credential.
 func TestPrincipalIgnoresService(t *testing.T) {
-	x := &compound{call: &oncrpc.Call{Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthKrb5, UID: 5}}}
+	x := &compound{call: &oncrpc.Call{Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthKrb5, UID: 5, Principal: "alice@R"}}}
 	p := x.principal()
 	x.call.Cred.Flavor = rpcmsg.AuthKrb5i
 	assert.Equal(t, p, x.principal())
+	digest := x.digest(nil)
 	x.call.Cred.UID = 6
+	assert.Equal(t, p, x.principal(), "the user of a principal may be another one tomorrow")
+	assert.Equal(t, digest, x.digest(nil))
+	x.call.Cred.Principal = "bob@R"
 	assert.NotEqual(t, p, x.principal())
-	assert.Equal(t, rpcmsg.AuthSys, plainCred(x.principal()).Flavor, "a callback must be a call that can be made")
+	assert.NotEqual(t, digest, x.digest(nil))
+	long := strings.Repeat("a", nfs4state.MaxName)
+	x.call.Cred.Principal = long + "@R"
+	p = x.principal()
+	assert.LessOrEqual(t, len(p.Name), nfs4state.MaxName)
+	x.call.Cred.Principal = long + "@S"
+	assert.NotEqual(t, p, x.principal())
+	assert.Equal(t, rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: rpcmsg.Nobody, GID: rpcmsg.Nobody}, plainCred(p), "a callback must be a call that can be made")
 	x.call.Cred.Flavor, x.call.Cred.UID = rpcmsg.AuthSys, 5
 	assert.NotEqual(t, p, x.principal())
 	assert.Equal(t, rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: 5}, plainCred(x.principal()))
+}
+
+// TestPrincipalsWithoutUser checks that principals without a user on this host, as all
+// machines are, do not count as one: none can end the client of another, nor see a reply
+// that a slot keeps for it (R8881-21-6).
+func TestPrincipalsWithoutUser(t *testing.T) {
+	g := newRig(t, exported(t, mem.New(mem.Options{Size: 1 << 20}), "/x", "rw,sec=sys:krb5i"))
+	machine := func(name string) rpcmsg.Cred {
+		return rpcmsg.Cred{Flavor: rpcmsg.AuthKrb5i, Principal: "nfs/" + name + "@R", UID: rpcmsg.Nobody, GID: rpcmsg.Nobody, Anonymous: true}
+	}
+	g.cred = machine("a.example")
+	g.connect()
+	other := *g
+	other.cred = machine("b.example")
+	_, st := other.exchange("client", 9, 0)
+	assert.Equal(t, nfs4.ErrClidInUse, st, "another incarnation of the client, by another machine")
+	g.seq++
+	kept := step{nfs4.OpSequence, &nfs4.SequenceArgs{Session: g.session, Sequence: g.seq, CacheThis: true}, new(nfs4.SequenceRes)}
+	for range 2 {
+		st, _ = g.raw(kept, root())
+		assert.Equal(t, nfs4.OK, st)
+	}
+	st, _ = other.raw(kept, root())
+	assert.Equal(t, nfs4.ErrSeqFalseRetry, st, "a retry by another machine")
+	g.cred.UID, g.cred.GID, g.cred.Anonymous = 1000, 1000, false
+	st, _ = g.do(root())
+	assert.Equal(t, nfs4.OK, st)
+	_, st = g.exchange("client", 0, 0)
+	assert.Equal(t, nfs4.OK, st, "the principal has got a user meanwhile")
 }

@@ -100,6 +100,31 @@ func TestCollisionAfterLease(t *testing.T) {
 	want(t, "SEQUENCE of the old session", w.next(s, 0).Status, nfs4.ErrBadSession)
 }
 
+// R8881-18.35.4-3: machines that are nobody are told apart by their names.
+func TestCollisionOfNames(t *testing.T) {
+	w := newWorld(t)
+	of := func(verifier int, name string) *Exchange {
+		x := exchange("c", verifier, 0)
+		x.Principal = Principal{Flavor: 6, Name: name}
+		return x
+	}
+	x := of(1, "host/a@R")
+	id, sequence, _ := w.exchange(x)
+	c := create(id, sequence, 0)
+	c.Principal = of(1, "host/b@R").Principal
+	want(t, "CREATE_SESSION by another name", w.CreateSession(c).Status, nfs4.ErrClidInUse)
+	c.Principal = x.Principal
+	s := w.create(c)
+	again, _, confirmed := w.exchange(x)
+	want(t, "the same client", again == id && confirmed, true)
+	want(t, "RECLAIM_COMPLETE", w.ReclaimComplete(s), nfs4.OK)
+	w.open(s, "o", "f", 1, 0, nil)
+	_, _, _, status := w.ExchangeID(of(2, "host/b@R"))
+	want(t, "collision within the lease", status, nfs4.ErrClidInUse)
+	w.exchange(of(2, "host/a@R"))
+	want(t, "the client is there", w.next(s, 0).New, true)
+}
+
 // R8881-18.35.4-3, R8881-18.37.3-1: the lease protects opens without a session.
 func TestCollisionWithoutSession(t *testing.T) {
 	w := newWorld(t)

@@ -14,6 +14,8 @@ const JournalHeader = "nfsrdma nfs4 1"
 //	boot    epoch (4 bytes) │ lease in milliseconds (4): a State begins
 //	client  transport (1) │ minor version (1) │ flags (1) │ flavour (4) │ user (4) │ co_ownerid
 //	gone    transport (1) │ co_ownerid: the client has no state any more
+//	named   transport (1) │ minor version (1) │ flags (1) │ flavour (4) │ length (1) │ name │ co_ownerid: a client
+//	        whose maker was verified
 //	over    grace has ended: clients without a record since the last boot have no state any more
 //
 // A transport has the bit sessionless in the records of clients of version 4.0, and is
@@ -23,11 +25,13 @@ const (
 	clientRecord
 	goneRecord
 	overRecord
+	namedRecord
 )
 
 const (
 	bootLength   = 1 + 4 + 4
 	clientLength = 1 + 1 + 1 + 1 + 4 + 4
+	namedLength  = 1 + 1 + 1 + 1 + 4 + 1
 	goneLength   = 1 + 1
 )
 
@@ -62,9 +66,17 @@ func (r *record) appendTo(b []byte, key ownerKey) []byte {
 	if r.revoked {
 		flags |= revokedFlag
 	}
-	b = append(b, clientRecord, byte(key.transport), byte(r.minor), flags)
-	b = binary.BigEndian.AppendUint32(b, r.principal.Flavor)
-	b = binary.BigEndian.AppendUint32(b, r.principal.UID)
+	p, kind := &r.principal, clientRecord
+	if p.Name != "" {
+		kind = namedRecord
+	}
+	b = append(b, kind, byte(key.transport), byte(r.minor), flags)
+	b = binary.BigEndian.AppendUint32(b, p.Flavor)
+	if kind == namedRecord {
+		b = append(append(b, byte(len(p.Name))), p.Name...)
+	} else {
+		b = binary.BigEndian.AppendUint32(b, p.UID)
+	}
 	return append(b, key.id...)
 }
 
@@ -131,12 +143,13 @@ func (p *Past) read(b []byte) bool {
 			r.fresh = false
 			p.clients[key] = r
 		}
-	case clientRecord:
-		if len(b) < clientLength || !known(b[1]) || kinds(b[3])&^(allKinds|revokedFlag) != 0 {
+	case clientRecord, namedRecord:
+		maker, id, ok := readMaker(b)
+		if !ok || !known(b[1]) || kinds(b[3])&^(allKinds|revokedFlag) != 0 {
 			return false
 		}
-		p.clients[ownerKey{Transport(b[1]), string(b[clientLength:])}] = record{
-			principal: Principal{binary.BigEndian.Uint32(b[4:]), binary.BigEndian.Uint32(b[8:])},
+		p.clients[ownerKey{Transport(b[1]), string(id)}] = record{
+			principal: maker,
 			minor:     uint32(b[2]), had: kinds(b[3]) & allKinds, revoked: b[3]&revokedFlag != 0, fresh: true,
 		}
 	case goneRecord:
@@ -157,4 +170,17 @@ func (p *Past) read(b []byte) bool {
 		return false
 	}
 	return true
+}
+
+// readMaker returns the maker of a client's record, and the co_ownerid behind it, or
+// false if the record is too short.
+func readMaker(b []byte) (p Principal, id []byte, ok bool) {
+	switch {
+	case b[0] == clientRecord && len(b) >= clientLength:
+		return Principal{Flavor: binary.BigEndian.Uint32(b[4:]), UID: binary.BigEndian.Uint32(b[8:])}, b[clientLength:], true
+	case b[0] == namedRecord && len(b) >= namedLength && b[8] > 0 && len(b) >= namedLength+int(b[8]):
+		end := namedLength + int(b[8])
+		return Principal{Flavor: binary.BigEndian.Uint32(b[4:]), Name: string(b[namedLength:end])}, b[end:], true
+	}
+	return p, nil, false
 }

@@ -581,19 +581,23 @@ func TestJournalCompact(t *testing.T) {
 // R8881-8.4.3-5: records of another form are refused, so that no client may
 // reclaim.
 func TestReadPast(t *testing.T) {
-	r := record{principal: Principal{1, 1000}, minor: 2, had: hadLocks}
+	r := record{principal: Principal{Flavor: 1, UID: 1000}, minor: 2, had: hadLocks}
+	named := record{principal: Principal{Flavor: 6, Name: "nfs/a.example@R"}, minor: 1, had: hadDeny, revoked: true}
 	good := [][]byte{
-		appendBoot(nil, 7, testLease), r.appendTo(nil, ownerKey{RDMA, "c"}), appendGone(nil, ownerKey{TCP, ""}), {overRecord},
+		appendBoot(nil, 7, testLease), r.appendTo(nil, ownerKey{RDMA, "c"}), appendGone(nil, ownerKey{TCP, ""}),
+		{overRecord},
+		named.appendTo(nil, ownerKey{RDMA, "d"}),
 	}
 	past, err := ReadPast(good)
 	want(t, "error", err, nil)
 	want(t, "epoch", past.Epoch, 7)
 	want(t, "lease", past.lease, testLease)
-	r.fresh = true
+	r.fresh, named.fresh = true, true
 	want(t, "record", past.clients[ownerKey{RDMA, "c"}], r)
+	want(t, "record of a verified client", past.clients[ownerKey{RDMA, "d"}], named)
 	for i, record := range good {
 		for n := range record {
-			if i == 1 && n >= clientLength || i == 2 && n >= goneLength {
+			if i == 1 && n >= clientLength || i == 2 && n >= goneLength || i == 4 && n >= len(record)-1 {
 				continue // a shorter name
 			}
 			_, err := ReadPast([][]byte{record[:n]})
@@ -603,7 +607,9 @@ func TestReadPast(t *testing.T) {
 	for _, bad := range [][]byte{
 		{},
 		{0},
-		{overRecord + 1},
+		{namedRecord},
+		{namedRecord + 1},
+		{namedRecord, 0, 1, 0, 0, 0, 0, 6, 0, 'c'},
 		{overRecord, 0},
 		append(slices.Clone(good[0]), 0),
 		{goneRecord, 2},
@@ -615,9 +621,37 @@ func TestReadPast(t *testing.T) {
 	}
 }
 
+// R8881-21-6: after a restart the name of a client belongs to the principal that made
+// the client, and to no other one without a user, such as another machine.
+func TestRecordOfVerified(t *testing.T) {
+	g := newSaga(t)
+	by := func(name string) Principal { return Principal{Flavor: 6, Name: name} }
+	arrive := func(name string) *Session {
+		x := exchange("c", 1, 0)
+		x.Principal = by(name)
+		id, sequence, _ := g.exchange(x)
+		c := create(id, sequence, 0)
+		c.Principal = x.Principal
+		return g.create(c)
+	}
+	s := arrive("nfs/a@R")
+	g.complete(s)
+	g.open(s, "o", "f", 3, 0, nil)
+	g.crash()
+	other := exchange("c", 2, 0)
+	for _, p := range []Principal{by("nfs/b@R"), {Flavor: 6}, {Flavor: 1}} {
+		other.Principal = p
+		_, _, _, status := g.ExchangeID(other)
+		want(t, fmt.Sprint("EXCHANGE_ID by ", p), status, nfs4.ErrClidInUse)
+	}
+	_, status := g.reclaim(arrive("nfs/a@R"), "f", 3, 0)
+	want(t, "reclaim", status, nfs4.OK)
+}
+
 func FuzzReadPast(f *testing.F) {
 	f.Add(appendBoot(nil, 7, time.Second), appendGone(nil, ownerKey{TCP, "c"}))
 	f.Add((&record{had: hadDeny}).appendTo(nil, ownerKey{TCP, "c"}), []byte{overRecord})
+	f.Add((&record{principal: Principal{Flavor: 6, Name: "a@R"}}).appendTo(nil, ownerKey{TCP, "c"}), []byte{overRecord})
 	f.Fuzz(func(t *testing.T, a, b []byte) {
 		past, err := ReadPast([][]byte{a, b})
 		if err == nil && past.Clients() > 2 {

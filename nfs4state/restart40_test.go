@@ -122,7 +122,7 @@ func TestRecords40(t *testing.T) {
 	want(t, "reclaim after EndGrace", status, nfs4.ErrNoGrace)
 	s.Leave()
 
-	r := record{principal: Principal{1, 7}, had: hadLocks}
+	r := record{principal: Principal{Flavor: 1, UID: 7}, had: hadLocks}
 	past, err := ReadPast([][]byte{
 		appendBoot(nil, 7, testLease), r.appendTo(nil, ownerKey{RDMA | sessionless, "c"}), r.appendTo(nil, ownerKey{RDMA, "c"}),
 		appendGone(nil, ownerKey{RDMA, "c"}),

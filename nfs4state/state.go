@@ -24,8 +24,16 @@ const (
 	RDMA
 )
 
-// A Principal is the maker of a call: the flavour and the user of its credential.
-type Principal struct{ Flavor, UID uint32 }
+// A Principal is the maker of a call: the flavour of its credential, and the user that
+// the credential claims, or the name of a verified caller. A verified caller has no UID
+// here: several may have the same one, and one may have another tomorrow.
+type Principal struct {
+	Flavor, UID uint32
+	Name        string // at most MaxName bytes
+}
+
+// MaxName is the length in bytes of the longest Name of a Principal.
+const MaxName = 255
 
 // Config configures a State. Now, Epoch and Lease are required.
 type Config struct {

@@ -63,7 +63,7 @@ func (w *world) releases(file any) int {
 }
 
 func exchange(owner string, verifier, uid int) *Exchange {
-	return &Exchange{Principal: Principal{1, uint32(uid)}, Owner: []byte(owner), Verifier: nfs4.Verifier{byte(verifier)}}
+	return &Exchange{Principal: Principal{Flavor: 1, UID: uint32(uid)}, Owner: []byte(owner), Verifier: nfs4.Verifier{byte(verifier)}}
 }
 
 // exchange is EXCHANGE_ID, which must succeed.
@@ -76,7 +76,7 @@ func (w *world) exchange(x *Exchange) (id uint64, sequence uint32, confirmed boo
 
 func create(id uint64, sequence uint32, uid int) *Create {
 	return &Create{
-		Principal: Principal{1, uint32(uid)}, ClientID: id, Sequence: sequence, Conn: "first",
+		Principal: Principal{Flavor: 1, UID: uint32(uid)}, ClientID: id, Sequence: sequence, Conn: "first",
 		Fore: nfs4.ChannelAttrs{MaxRequests: 8, MaxResponseSizeCached: 4096},
 	}
 }

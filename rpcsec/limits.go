@@ -19,6 +19,10 @@ const (
 	// so that nobody guesses the handle of another's context.
 	handleLen = 16
 
+	// maxName is the length in bytes of the longest name of a principal, which is
+	// kept with each context and by programs above.
+	maxName = 1024
+
 	// maxAccepts bounds the tokens of unknown initiators that are being examined,
 	// which takes much more time than a call.
 	maxAccepts = 64

@@ -73,6 +73,9 @@ func (c *call) establish(ctx context.Context, peer *oncrpc.Peer, token []byte) (
 		Context: made.Context, principal: made.Principal, name: nameOf(made.Principal),
 		end: made.Context.Expires().Add(skew),
 	}
+	if len(k.name) > maxName {
+		return c.refused(peer, errName), nil, nil
+	}
 	res := initResult{major: gss.Complete, window: window, token: made.Token}
 	if c.verifier, err = k.AppendMIC(c.verifier[:0], c.bench.number(window)); err != nil {
 		return c.refused(peer, err), nil, nil
@@ -85,8 +88,10 @@ func (c *call) establish(ctx context.Context, peer *oncrpc.Peer, token []byte) (
 	return res, k, nil
 }
 
-// errFull means that calls use all contexts.
-var errFull = errors.New("rpcsec: all contexts are in use")
+var (
+	errFull = errors.New("rpcsec: all contexts are in use")
+	errName = errors.New("rpcsec: the name of the principal is too long")
+)
 
 // refused is the result without a context: handle and token are empty (RFC 2203,
 // Section 5.2.3.1).

@@ -3,6 +3,7 @@ package rpcsec
 import (
 	"context"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,4 +76,15 @@ func TestRefusedBy(t *testing.T) {
 	s := r.Stats()
 	assert.EqualValues(t, 1, s.Refused)
 	assert.Equal(t, map[uint32]uint64{7: 1}, s.RefusedBy)
+}
+
+// TestLongPrincipal checks that a principal with a name that is too long to be kept
+// gets no context.
+func TestLongPrincipal(t *testing.T) {
+	r := newRig(t, ServerConfig{})
+	name := strings.Repeat("a", maxName-len("@TEST.EXAMPLE"))
+	r.login(name + " 1")
+	_, major := readInit(t, r.send(initCall(1, name+"a 1")), "")
+	assert.Equal(t, gss.Failure, major)
+	assert.Equal(t, 1, r.Stats().Contexts)
 }

@@ -138,7 +138,7 @@ func principal(p nfs4state.Principal) string {
 	case rpcmsg.AuthNone:
 		return "none"
 	case rpcmsg.AuthGSS:
-		return fmt.Sprintf("kerberos, uid %d", p.UID)
+		return "kerberos, " + short60(printable(p.Name))
 	}
 	return fmt.Sprintf("flavor %d", p.Flavor)
 }

@@ -99,7 +99,7 @@ func TestClientsCut(t *testing.T) {
 // TestPrincipalWords checks how the makers of clients' records are named.
 func TestPrincipalWords(t *testing.T) {
 	for want, p := range map[string]nfs4state.Principal{
-		"uid 5": {Flavor: 1, UID: 5}, "none": {}, "kerberos, uid 5": {Flavor: 6, UID: 5}, "flavor 3": {Flavor: 3},
+		"uid 5": {Flavor: 1, UID: 5}, "none": {}, "kerberos, nfs/a.example@R": {Flavor: 6, Name: "nfs/a.example@R"}, "flavor 3": {Flavor: 3},
 	} {
 		assert.Equal(t, want, principal(p))
 	}
