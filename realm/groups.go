@@ -19,6 +19,9 @@ import (
 // server's own groups of the user replace the caller's; the error means that
 // they are unavailable.
 func (q *Request) identify(ctx context.Context, o *exports.Options) error {
+	if q.caller.Unknown && !o.AllSquash {
+		return errUnknown
+	}
 	q.Cred = squash(o, q.caller, q.groups[:0])
 	lookup := q.realm.groups
 	if lookup == nil || o.AllSquash || q.caller.Flavor != rpcmsg.AuthSys {
@@ -38,6 +41,9 @@ func (q *Request) identify(ctx context.Context, o *exports.Options) error {
 	q.Cred.Groups = q.groups
 	return nil
 }
+
+// errUnknown means that the user of a verified caller is unknown at present.
+var errUnknown = errors.New("realm: the caller's user is unknown at present")
 
 // UserGroups caches the groups of this host's users, for Config.Groups. It is
 // safe for concurrent use.

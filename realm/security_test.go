@@ -67,3 +67,21 @@ func TestGates(t *testing.T) {
 		assert.Equal(t, tt.want, err, "%s %d", tt.clients, tt.flavor)
 	}
 }
+
+// TestUnknownUser checks that a call whose user cannot be found at present is put off,
+// and not served as nobody, unless everybody is nobody.
+func TestUnknownUser(t *testing.T) {
+	for clients, want := range map[string]error{"*(sec=krb5)": Later, "*(sec=krb5,all_squash,anonuid=5)": nil} {
+		s := newRealm(t, new(rootFS), secured(t, clients))
+		root := s.Set().List()[0].FS.Root()
+		fh := s.AppendHandle(nil, s.Set().List()[0], &root)
+		var q Request
+		q.Begin(s, peerOf(1), &rpcmsg.Cred{Flavor: rpcmsg.AuthKrb5, UID: rpcmsg.Nobody, GID: rpcmsg.Nobody, Anonymous: true, Unknown: true}, new(oncrpc.Reply))
+		_, err := q.Open(t.Context(), fh)
+		assert.Equal(t, want, err, clients)
+		if err == nil {
+			assert.EqualValues(t, 5, q.Cred.UID)
+		}
+		q.End()
+	}
+}

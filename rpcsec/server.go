@@ -36,7 +36,9 @@ type ServerConfig struct {
 
 	// Map returns the user of a principal for a client, and is asked for each call.
 	// ok is false if the principal has none: then the call is anonymous. After an
-	// error the call is answered with SYSTEM_ERR. Map must not be nil.
+	// error its user is unknown: programs ask the client to come again, which
+	// SYSTEM_ERR would not do, and calls that need no user are executed. Map must not
+	// be nil.
 	Map func(ctx context.Context, client netip.Addr, p gss.Principal) (u User, ok bool, err error)
 
 	// MaxContexts bounds the contexts; 0 means 65,536. Above that, the party with

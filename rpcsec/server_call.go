@@ -138,8 +138,7 @@ func (c *call) execute(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Rep
 	user, ok, err := c.server.cfg.Map(ctx, req.Peer.Addr.Addr(), k.principal)
 	if err != nil {
 		c.server.log.Error("the user of a principal cannot be found", "principal", k.name, "err", err)
-		c.accept(rep, rpcmsg.SystemErr)
-		return c.seal(req.Peer, rep)
+		ok = false
 	}
 	c.who = rpcmsg.Cred{
 		Flavor: rpcmsg.AuthKrb5 + c.cred.service - serviceNone, Principal: k.name,
@@ -148,6 +147,7 @@ func (c *call) execute(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Rep
 	if !ok {
 		c.who.UID, c.who.GID, c.who.GIDs, c.who.Anonymous = rpcmsg.Nobody, rpcmsg.Nobody, nil, true
 	}
+	c.who.Unknown = err != nil
 	k.note(&c.who)
 	c.makePlain(req, behind+at, len(plain))
 	c.takeReply(rep)

@@ -55,6 +55,10 @@ type Cred struct {
 	// Anonymous reports that the principal has no user on this host. The ids
 	// are Nobody then, and an export may put its own in their place.
 	Anonymous bool
+
+	// Unknown reports that the principal's user cannot be found at present: a call
+	// that needs the user must be made again later. Anonymous is set too.
+	Unknown bool
 }
 
 // An AuthError is an auth_stat (RFC 5531, Section 9), the reason for which a
