@@ -1,6 +1,7 @@
 package lockserver
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -107,4 +108,21 @@ func TestInsecureLocks(t *testing.T) {
 	list[0].Clients = clientsOf(t, "rw,sec=krb5:sys,insecure_locks")
 	require.NoError(t, g.realm.SetExports(list))
 	assert.Equal(t, nlm4.Failed, a.try(true, 5, 1), "AUTH_SYS is listed, so the caller's rights count")
+}
+
+// TestPortsOfInsecureLocks checks that insecure_locks permits no call from a port that
+// the export's option secure refuses, also not to give up a lock.
+func TestPortsOfInsecureLocks(t *testing.T) {
+	g := newRig(t, func(_ *nfs4state.Config, _ *Config, c *realm.Config) {
+		c.Exports[0].Clients = clientsOf(t, "rw,sec=krb5,insecure_locks,secure")
+	})
+	a := g.client("192.0.2.1", "a")
+	a.peer.Network, a.peer.Addr = "tcp", netip.MustParseAddrPort("192.0.2.1:700")
+	require.Equal(t, nlm4.Granted, a.try(true, 0, 1))
+	a.peer.Addr = netip.MustParseAddrPort("192.0.2.1:40000")
+	assert.Equal(t, nlm4.Failed, a.try(true, 5, 1))
+	assert.Equal(t, nlm4.Failed, a.unlock(0, 1))
+	assert.Equal(t, 1, g.locked())
+	a.peer.Addr = netip.MustParseAddrPort("192.0.2.1:700")
+	assert.Equal(t, nlm4.Granted, a.unlock(0, 1))
 }

@@ -303,6 +303,18 @@ func TestPortsOfVerified(t *testing.T) {
 	}
 }
 
+// TestPortsWhileMounting checks that the calls with which clients mount an export with
+// Kerberos pass only from a port that its option secure permits.
+func TestPortsWhileMounting(t *testing.T) {
+	g := newRig(t, newMemFS(), line(t, "*(sec=krb5)"))
+	for port, want := range map[uint16]nfs3.Status{1023: nfs3.OK, 1024: nfs3.ErrPerm} {
+		g.peer.Addr = netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), port)
+		var res nfs3.GetAttrRes
+		require.NoError(t, g.askNFS(credOf(exports.FlavorSys, 0), nfs3.ProcGetAttr, &nfs3.HandleArgs{Object: g.fh(memRoot)}, &res))
+		assert.Equal(t, want, res.Status, port)
+	}
+}
+
 // TestSecurityTakenAway checks that users of AUTH_SYS are cut off, on connections
 // that they have, once the export takes Kerberos alone, and are served again later.
 func TestSecurityTakenAway(t *testing.T) {

@@ -142,7 +142,9 @@ func (q *Request) OpenToLock(ctx context.Context, fh []byte) (h vfs.Handle, free
 	if h, err = q.Open(ctx, fh); err != WrongSec {
 		return h, false, err
 	}
-	err = q.asNobody(ctx, insecureLocks)
+	if err = q.asNobody(ctx, insecureLocks); err == nil && q.Options.SubtreeCheck {
+		err = q.within(ctx, h)
+	}
 	return h, err == nil, err
 }
 
@@ -154,8 +156,8 @@ func (q *Request) DeniedUnlock(ctx context.Context, fh []byte) error {
 	}
 	v := q.realm.verdict(ctx, q.peer, q.set, q.Export)
 	_, err := v.of(q.caller.Flavor)
-	if err == WrongSec && q.unverified() && v.client.InsecureLocks {
-		return nil
+	if err == WrongSec {
+		_, err = q.ofNobody(v, insecureLocks)
 	}
 	return err
 }
@@ -170,12 +172,25 @@ func (q *Request) unverified() bool {
 // asNobody admits a call of the wrong flavour, as nobody, if nobody has verified
 // its caller, and the client's options allow that.
 func (q *Request) asNobody(ctx context.Context, allow func(*exports.Options) bool) error {
-	o := q.realm.verdict(ctx, q.peer, q.set, q.Export).client
-	if !q.unverified() || o == nil || !allow(o) {
-		return WrongSec
+	o, err := q.ofNobody(q.realm.verdict(ctx, q.peer, q.set, q.Export), allow)
+	if err != nil {
+		return err
 	}
 	q.Options, q.Cred = o, vfs.Cred{UID: o.AnonUID.Number(), GID: o.AnonGID.Number()}
 	return q.Work(ctx)
+}
+
+// ofNobody returns the options for such a call, or why it is refused. Its port counts,
+// as that of every call that nobody has verified.
+func (q *Request) ofNobody(v *verdict, allow func(*exports.Options) bool) (*exports.Options, error) {
+	switch o := v.client; {
+	case !q.unverified() || o == nil || !allow(o):
+		return nil, WrongSec
+	case !o.Insecure && !secure(q.peer):
+		return nil, Perm
+	default:
+		return o, nil
+	}
 }
 
 // Flavors returns the flavours with which the client may use the entered export,

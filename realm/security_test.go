@@ -2,6 +2,7 @@ package realm
 
 import (
 	"context"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -10,6 +11,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
 // secured exports /x to the clients of a line of exports(5).
@@ -82,6 +84,27 @@ func TestUnknownUser(t *testing.T) {
 		if err == nil {
 			assert.EqualValues(t, 5, q.Cred.UID)
 		}
+		q.End()
+	}
+}
+
+// An outsideFS has only objects outside the export's directory.
+type outsideFS struct{ rootFS }
+
+func (*outsideFS) Within(context.Context, *vfs.Cred, vfs.Handle) error { return syscall.ESTALE }
+
+// TestInsecureLocksWithin checks that insecure_locks reaches no object that
+// subtree_check keeps clients from.
+func TestInsecureLocksWithin(t *testing.T) {
+	for option, want := range map[string]error{"subtree_check": syscall.ESTALE, "no_subtree_check": nil} {
+		s := newRealm(t, new(outsideFS), secured(t, "*(sec=krb5,insecure_locks,"+option+")"))
+		root := s.Set().List()[0].FS.Root()
+		fh := s.AppendHandle(nil, s.Set().List()[0], &root)
+		var q Request
+		q.Begin(s, nil, &rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: 1000}, new(oncrpc.Reply))
+		_, free, err := q.OpenToLock(t.Context(), fh)
+		assert.Equal(t, want, err, option)
+		assert.Equal(t, want == nil, free)
 		q.End()
 	}
 }
