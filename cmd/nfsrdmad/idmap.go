@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/nfsrdma/nfsrdma/gss/krb5"
 	"github.com/nfsrdma/nfsrdma/idmap"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
@@ -17,8 +18,13 @@ const defaultIdmap = "/etc/idmapd.conf"
 // idmapRules returns the rules of the file of --idmap, with the domain of
 // --idmap-domain if that is given. With Kerberos there is a default file, and the
 // realms of the keytab are local if no others are.
-func (o *serveOptions) idmapRules() (rules idmap.Rules, err error) {
-	if file := o.idmapPath(); file != "" {
+func (o *serveOptions) idmapRules() (idmap.Rules, error) {
+	return o.idmapRulesWith(o.kerberos.acceptor.Load())
+}
+
+// idmapRulesWith is idmapRules with Kerberos, unless a is nil.
+func (o *serveOptions) idmapRulesWith(a *krb5.Acceptor) (rules idmap.Rules, err error) {
+	if file := o.idmapPathWith(a); file != "" {
 		text, err := os.ReadFile(file)
 		if err != nil && (o.idmapFile != "" || !errors.Is(err, fs.ErrNotExist)) {
 			return rules, fmt.Errorf("--idmap: %s cannot be read (%w): correct its name or its permissions", file, cli.Cause(err))
@@ -31,15 +37,18 @@ func (o *serveOptions) idmapRules() (rules idmap.Rules, err error) {
 		rules.Domain = o.idmapDomain
 	}
 	rules = rules.Defaults()
-	if a := o.kerberos.acceptor.Load(); a != nil && len(rules.Realms) == 0 {
+	if a != nil && len(rules.Realms) == 0 {
 		rules.Realms = a.Realms()
 	}
 	return rules, nil
 }
 
 // idmapPath returns the file with the rules, or "".
-func (o *serveOptions) idmapPath() string {
-	if o.idmapFile == "" && !o.kerberos.off() {
+func (o *serveOptions) idmapPath() string { return o.idmapPathWith(o.kerberos.acceptor.Load()) }
+
+// idmapPathWith is idmapPath with Kerberos, unless a is nil.
+func (o *serveOptions) idmapPathWith(a *krb5.Acceptor) string {
+	if o.idmapFile == "" && a != nil {
 		return defaultIdmap
 	}
 	return o.idmapFile

@@ -23,18 +23,21 @@ func (o *serveOptions) onHangup(ctx context.Context, s *shares, log *slog.Logger
 	}
 	signals := make(chan os.Signal, 1) // further pending signals add nothing
 	signal.Notify(signals, unix.SIGHUP)
-	reload := func() {
-		o.reloadIdmap(log)
-		o.kerberos.reload(ctx, log)
-		if o.exportsFile != "" {
-			o.reload(ctx, s, log)
-		}
-	}
-	stop := onSignals(ctx, signals, func() { o.ops.reloading(reload) }, log)
+	stop := onSignals(ctx, signals, func() { o.ops.reloading(func() { o.reloadAll(ctx, s, log) }) }, log)
 	return sync.OnceFunc(func() {
 		stop()
 		signal.Stop(signals)
 	})
+}
+
+// reloadAll applies all files again: the keytab first, whose realms may be those of
+// users.
+func (o *serveOptions) reloadAll(ctx context.Context, s *shares, log *slog.Logger) {
+	o.kerberos.reload(ctx, log)
+	o.reloadIdmap(log)
+	if o.exportsFile != "" {
+		o.reload(ctx, s, log)
+	}
 }
 
 // onSignals calls reload for each signal, until ctx ends or end is called. end

@@ -36,14 +36,10 @@ func (m *mechanism) Accept(ctx context.Context, token, bindings []byte) (gss.Acc
 	return m.acceptor.Load().Accept(ctx, token, bindings)
 }
 
-// open reads the keytab.
-func (m *mechanism) open(ctx context.Context) error {
+// open reads the keytab. m stays off until the acceptor is stored.
+func (m *mechanism) open(ctx context.Context) (*krb5.Acceptor, error) {
 	a, err := krb5.NewAcceptor(ctx, krb5.Config{Keytab: m.keytab, Now: time.Now})
-	if err != nil {
-		return m.wordsOf(err)
-	}
-	m.acceptor.Store(a)
-	return nil
+	return a, m.wordsOf(err)
 }
 
 // reload reads the keytab again, if it was read. If it cannot be used, the keys
@@ -94,15 +90,18 @@ func (o *serveOptions) secure(ctx context.Context, list []export) error {
 	if !ok || !o.kerberos.off() {
 		return nil
 	}
-	if err := o.kerberos.open(ctx); err != nil {
+	a, err := o.kerberos.open(ctx)
+	if err != nil {
 		return fmt.Errorf("%s%s is exported to %s with sec=%s, but %w: add the key with ktadd (docs/security.md), name another file with --keytab, or write sec=sys",
 			s.place, s.name, s.host, s.flavor, err)
 	}
-	rules, err := o.idmapRules() // others, now
-	if err == nil {
-		o.owners.SetRules(rules)
+	rules, err := o.idmapRulesWith(a) // before Kerberos is on: otherwise all principals would be nobody
+	if err != nil {
+		return err
 	}
-	return err
+	o.owners.SetRules(rules)
+	o.kerberos.acceptor.Store(a)
+	return nil
 }
 
 // userOf returns the user of a principal (rpcsec.ServerConfig.Map).

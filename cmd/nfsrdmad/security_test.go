@@ -106,6 +106,14 @@ func TestReloadKerberos(t *testing.T) {
 	assert.True(t, g.o.kerberos.off())
 
 	writeKeytab(t, g.o.kerberos.keytab, "EXAMPLE.ORG", "nfs", "a.example")
+	require.NoError(t, os.WriteFile(g.o.idmapFile, []byte("x"), 0o600))
+	for range 2 {
+		done, log = g.reload("./a *(rw)\n./b *(sec=krb5)\n")
+		assert.False(t, done, "without rules every principal would be nobody")
+		assert.Contains(t, log, "idmapd.conf:1: ")
+		assert.True(t, g.o.kerberos.off())
+	}
+	require.NoError(t, os.WriteFile(g.o.idmapFile, nil, 0o600))
 	done, log = g.reload("./a *(rw)\n./b *(sec=krb5)\n")
 	require.True(t, done, log)
 	assert.False(t, g.o.kerberos.off())
@@ -118,8 +126,7 @@ func TestReloadKerberos(t *testing.T) {
 	var text bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&text, nil))
 	writeKeytab(t, g.o.kerberos.keytab, "OTHER.EXAMPLE", "nfs", "a.example")
-	g.o.kerberos.reload(t.Context(), logger)
-	g.o.reloadIdmap(logger)
+	g.o.reloadAll(t.Context(), g.shares, logger)
 	_, ok = user("OTHER.EXAMPLE")
 	assert.True(t, ok, text.String())
 	assert.Contains(t, text.String(), "the keytab was read again")
