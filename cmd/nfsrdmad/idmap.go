@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/nfsrdma/nfsrdma/gss/krb5"
 	"github.com/nfsrdma/nfsrdma/idmap"
@@ -17,7 +18,7 @@ const defaultIdmap = "/etc/idmapd.conf"
 
 // idmapRules returns the rules of the file of --idmap, with the domain of
 // --idmap-domain if that is given. With Kerberos there is a default file, and the
-// realms of the keytab are local if no others are.
+// realm of the keytab is local if no other is.
 func (o *serveOptions) idmapRules() (idmap.Rules, error) {
 	return o.idmapRulesWith(o.kerberos.acceptor.Load())
 }
@@ -37,8 +38,13 @@ func (o *serveOptions) idmapRulesWith(a *krb5.Acceptor) (rules idmap.Rules, err 
 		rules.Domain = o.idmapDomain
 	}
 	rules = rules.Defaults()
-	if a != nil && len(rules.Realms) == 0 {
-		rules.Realms = a.Realms()
+	if a == nil || len(rules.Realms) > 0 {
+		return rules, nil
+	}
+	// alice of one realm is not alice of the other
+	if rules.Realms = a.Realms(); len(rules.Realms) > 1 {
+		return rules, fmt.Errorf("the keytab has keys of the realms %s: name those whose principals are users of this host as Local-Realms in %s",
+			strings.Join(rules.Realms, ", "), o.idmapPathWith(a))
 	}
 	return rules, nil
 }

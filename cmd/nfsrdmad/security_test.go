@@ -26,6 +26,11 @@ import (
 // writeKeytab writes a keytab with one key, of aes256-cts-hmac-sha1-96.
 func writeKeytab(t testing.TB, path, realm string, names ...string) {
 	t.Helper()
+	require.NoError(t, os.WriteFile(path, append([]byte{5, 2}, keytabEntry(realm, names...)...), 0o600))
+}
+
+// keytabEntry returns such a key as it is in a keytab.
+func keytabEntry(realm string, names ...string) []byte {
 	counted := func(b []byte, s string) []byte { return append(append(b, byte(len(s)>>8), byte(len(s))), s...) }
 	e := counted([]byte{0, byte(len(names))}, realm)
 	for _, n := range names {
@@ -33,7 +38,31 @@ func writeKeytab(t testing.TB, path, realm string, names ...string) {
 	}
 	e = append(e, 0, 0, 0, 1, 0, 0, 0, 0, 3, 0, 18) // type of the name, time, version, encryption type
 	e = counted(e, strings.Repeat("k", 32))
-	require.NoError(t, os.WriteFile(path, append([]byte{5, 2, 0, 0, 0, byte(len(e))}, e...), 0o600))
+	return append([]byte{0, 0, 0, byte(len(e))}, e...)
+}
+
+// TestKeytabOfTwoRealms checks that principals of two realms never become one user only
+// because the host has keys in both: idmapd.conf must say which realms are its own.
+func TestKeytabOfTwoRealms(t *testing.T) {
+	g := newReloadRig(t, "./a *(rw)\n")
+	g.o.owners = idmap.New(idmap.Config{Database: oneUser{}})
+	t.Cleanup(g.o.owners.Close)
+	g.o.idmapFile = filepath.Join(g.dir, "idmapd.conf")
+	require.NoError(t, os.WriteFile(g.o.idmapFile, nil, 0o600))
+	keys := append([]byte{5, 2}, keytabEntry("A.EXAMPLE", "nfs", "a.example")...)
+	require.NoError(t, os.WriteFile(g.o.kerberos.keytab, append(keys, keytabEntry("B.EXAMPLE", "nfs", "a.example")...), 0o600))
+	done, log := g.reload("./a *(rw)\n./b *(sec=krb5)\n")
+	assert.False(t, done)
+	assert.Contains(t, log, "the keytab has keys of the realms A.EXAMPLE, B.EXAMPLE")
+	assert.Contains(t, log, "Local-Realms")
+	require.NoError(t, os.WriteFile(g.o.idmapFile, []byte("[General]\nLocal-Realms = B.EXAMPLE\n"), 0o600))
+	done, log = g.reload("./a *(rw)\n./b *(sec=krb5)\n")
+	require.True(t, done, log)
+	for realm, want := range map[string]bool{"A.EXAMPLE": false, "B.EXAMPLE": true} {
+		_, ok, err := g.o.userOf(t.Context(), netip.MustParseAddr("192.0.2.1"), gss.Principal{Name: []string{"alice"}, Realm: realm})
+		require.NoError(t, err)
+		assert.Equal(t, want, ok, realm)
+	}
 }
 
 // initCall is a creation call of RPCSEC_GSS for NFS version 3 (RFC 2203, Section
