@@ -74,3 +74,29 @@ func TestDeadlockWithVersion4(t *testing.T) {
 		require.Equal(t, nfs4.ErrDenied, ask(0, 9))
 	})
 }
+
+// TestDeadlockOfManyLocks: the search for a circle has a bound: of very many locks for which one owner waits, it
+// regards those for which the owner has waited longest.
+func TestDeadlockOfManyLocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 64
+		g := newRig(t)
+		a, b, c := g.client("192.0.2.1", "a"), g.client("192.0.2.2", "b"), g.client("192.0.2.3", "c")
+		require.Equal(t, nlm4.Granted, a.try(true, 0, 1))
+		require.Equal(t, nlm4.Granted, b.try(true, 1000, 1))
+		require.Equal(t, nlm4.Granted, c.try(true, 2000, many))
+		for i := range uint64(many) {
+			require.Equal(t, nlm4.Blocked, b.waits(true, 2000+i, 1))
+		}
+		require.Equal(t, nlm4.Blocked, b.waits(true, 0, 1))
+		assert.Equal(t, nlm4.Blocked, a.waits(true, 1000, 1))
+		require.Equal(t, nlm4.Granted, b.cancel(true, 2000, 1))
+		assert.Equal(t, nlm4.Deadlock, a.waits(true, 1000, 1))
+		require.Equal(t, nlm4.Granted, b.unlock(1000, 1))
+		for i := range uint64(many - 1) {
+			require.Equal(t, nlm4.Granted, b.cancel(true, 2001+i, 1))
+		}
+		require.Equal(t, nlm4.Granted, b.cancel(true, 0, 1))
+		assert.False(t, g.state.Waits())
+	})
+}

@@ -125,12 +125,13 @@ type State struct {
 		writes                     int // at present
 		granted, recalled, revoked uint64
 	}
-	denying   atomic.Int64         // Opens with a deny mode, and OPENs that ask for one
-	hosts     map[string]*hostFile // by object
-	releasers map[any]*releaser    // by storage
-	waiting   map[*file]struct{}   // files with owners that wait for locks
-	looking   map[any]struct{}     // storage of which locks on the host are looked at
-	releasing sync.WaitGroup       // their goroutines
+	denying   atomic.Int64                // Opens with a deny mode, and OPENs that ask for one
+	hosts     map[string]*hostFile        // by object
+	releasers map[any]*releaser           // by storage
+	waiting   map[*file]struct{}          // files with owners that wait for locks
+	asking    map[lockOwnerKey][]*Waiting // those of Machines, by owner
+	looking   map[any]struct{}            // storage of which locks on the host are looked at
+	releasing sync.WaitGroup              // their goroutines
 
 	expired  expired
 	specials specials
@@ -164,7 +165,7 @@ func New(c Config) *State {
 	s := &State{
 		config: c, owners: make(map[ownerKey]*owner), clients: make(map[uint64]*client), files: make(map[string]*file),
 		hosts: make(map[string]*hostFile), releasers: make(map[any]*releaser),
-		waiting: make(map[*file]struct{}), looking: make(map[any]struct{}),
+		waiting: make(map[*file]struct{}), asking: make(map[lockOwnerKey][]*Waiting), looking: make(map[any]struct{}),
 		parties: make(map[fairshare.Name]*party), seed: seed,
 		// A State of the same second, before a restart, has other client IDs.
 		number: uint32(maphash.Comparable(seed, c.Epoch)),

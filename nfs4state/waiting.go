@@ -65,8 +65,12 @@ func (s *State) wait(session *Session, a *Lock, d *Denied) nfs4.Status {
 			return full
 		}
 		i = len(f.waiting)
-		f.waiting = append(f.waiting, &Waiting{name: name, open: l.open, queued: true})
+		w := &Waiting{name: name, open: l.open, queued: true}
+		f.waiting = append(f.waiting, w)
 		s.waiting[f] = struct{}{}
+		if session.client.managed() {
+			s.asking[w.owner()] = append(s.asking[w.owner()], w)
+		}
 		s.use(session.client.party, waitingOwners, costOf(len(name)))
 	}
 	w := f.waiting[i]
@@ -76,20 +80,24 @@ func (s *State) wait(session *Session, a *Lock, d *Denied) nfs4.Status {
 	return nfs4.ErrDenied
 }
 
-// maxChain bounds the owners of which each waits for the next one, and the work of
-// deadlock with it.
-const maxChain = 10
+// maxChain bounds the owners of which each waits for the next one, and maxAsked the locks
+// for which one of them waits, and with both the work of deadlock.
+const (
+	maxChain = 10
+	maxAsked = 64
+)
 
 // deadlock reports whether an owner of a Machine would wait for a lock of an owner that waits
 // for it, directly or through others. Of several owners that are in the way
-// of one, deadlock regards the first, as Linux does. Clients of version 4 are
+// of one, deadlock regards the first, as Linux does, and of many locks for which one owner
+// waits those for which it has waited longest. Clients of version 4 are
 // regarded as not waiting: they ask again and again, and can cease to.
 func (s *State) deadlock(w *Waiting) bool {
 	c := w.open.client
 	if !c.managed() || c.locks == 0 {
 		return false
 	}
-	first := lockOwnerKey{c, w.name}
+	first := w.owner()
 	seen := []lockOwnerKey{first}
 	for next := []*Waiting{w}; len(next) > 0; {
 		w, next = next[0], next[1:]
@@ -103,23 +111,15 @@ func (s *State) deadlock(w *Waiting) bool {
 			return true
 		case len(seen) < maxChain && holder.client.managed() && !slices.Contains(seen, holder):
 			seen = append(seen, holder)
-			next = s.appendWaiting(next, holder)
+			asks := s.asking[holder]
+			next = append(next, asks[:min(len(asks), maxAsked)]...)
 		}
 	}
 	return false
 }
 
-// appendWaiting appends the locks for which an owner waits.
-func (s *State) appendWaiting(list []*Waiting, owner lockOwnerKey) []*Waiting {
-	for f := range s.waiting {
-		for _, w := range f.waiting {
-			if w.open.client == owner.client && w.name == owner.name {
-				list = append(list, w)
-			}
-		}
-	}
-	return list
-}
+// owner returns the key of the owner.
+func (w *Waiting) owner() lockOwnerKey { return lockOwnerKey{w.open.client, w.name} }
 
 // mayWait reports whether an owner of a client may wait for a lock of f. As of other
 // resources, a client gets at most as much as is free.
@@ -143,6 +143,11 @@ func (s *State) stopWaiting(w *Waiting) {
 	f := w.open.key.file
 	w.queued = false
 	f.waiting = slices.DeleteFunc(f.waiting, func(o *Waiting) bool { return o == w })
+	if asks := s.asking[w.owner()]; len(asks) > 1 {
+		s.asking[w.owner()] = slices.DeleteFunc(asks, func(o *Waiting) bool { return o == w })
+	} else {
+		delete(s.asking, w.owner())
+	}
 	s.use(w.open.client.party, waitingOwners, -costOf(len(w.name)))
 	if len(f.waiting) == 0 {
 		f.waiting = nil
