@@ -58,12 +58,17 @@ func (f *delegated) releaseWritten() {
 	f.end()
 }
 
-// look returns the attributes of the file that change with a write.
+// look returns the attributes of the file that change with a write. It needs a permit, as
+// calls do: very many clients may write back at once to storage that hangs.
 func (w *writer) look(ctx context.Context) (a vfs.Attr, ok bool) {
 	if !w.export.Enter() {
 		return a, false
 	}
 	defer w.export.Leave()
-	attr, err := w.export.FS.GetAttr(ctx, &vfs.Cred{}, w.handle)
+	var attr vfs.Attr
+	var err error
+	if w.of.server.realm.Visit(ctx, nil, w.export, func() { attr, err = w.export.FS.GetAttr(ctx, &vfs.Cred{}, w.handle) }) != nil {
+		return a, false
+	}
 	return vfs.Attr{Size: attr.Size, Mtime: attr.Mtime, Ctime: attr.Ctime, Change: attr.Change}, err == nil
 }

@@ -1,7 +1,10 @@
 package nfs4server
 
 import (
+	"context"
 	"os"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/realm"
+	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/mem"
 )
 
 // TestWriteBack checks that others wait for a client that returns its delegation before
@@ -96,4 +102,39 @@ func TestWriteBackLocal(t *testing.T) {
 			assert.Equal(t, "written", string(data))
 		})
 	}
+}
+
+// A askedFS keeps all who ask for attributes until it answers.
+type askedFS struct {
+	vfs.FS
+	inside atomic.Int64
+	answer chan struct{}
+}
+
+func (fs *askedFS) GetAttr(ctx context.Context, c *vfs.Cred, h vfs.Handle) (vfs.Attr, error) {
+	fs.inside.Add(1)
+	<-fs.answer
+	return fs.FS.GetAttr(ctx, c, h)
+}
+
+// TestWriteBackPermits checks that looks at files that are written back take permits, so
+// that very many of them, at storage that hangs, take few threads.
+func TestWriteBackPermits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := &askedFS{FS: mem.New(mem.Options{Size: 1 << 20}), answer: make(chan struct{})}
+		g := newRig(t, realm.Export{Path: "/x", FS: fs})
+		w := &writer{of: &delegated{server: g.s}, export: g.s.realm.Set().List()[0], handle: fs.Root()}
+		var looks sync.WaitGroup
+		for range 1000 {
+			looks.Go(func() {
+				_, ok := w.look(t.Context())
+				assert.True(t, ok)
+			})
+		}
+		synctest.Wait()
+		assert.Less(t, fs.inside.Load(), int64(512))
+		close(fs.answer)
+		looks.Wait()
+		assert.EqualValues(t, 1000, fs.inside.Load())
+	})
 }
