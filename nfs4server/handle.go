@@ -174,8 +174,14 @@ func (x *compound) lookupName(ctx context.Context, name []byte) nfs4.Status {
 	if n := x.current.node; n != nil {
 		t := x.tree()
 		for _, c := range n.children {
-			if c.name == string(name) && x.visible(ctx, t, c) {
+			if c.name != string(name) {
+				continue
+			}
+			switch is, err := x.sees(ctx, t, c); {
+			case is:
 				return x.status(x.goTo(ctx, c))
+			case err != nil:
+				return x.status(err)
 			}
 		}
 		return nfs4.ErrNoEnt

@@ -151,10 +151,30 @@ func (x *compound) tree() *tree { return x.server.tree.of(x.server.realm) }
 // visible reports whether the client sees n: it may use the export there, or
 // one below, perhaps with another security flavour.
 func (x *compound) visible(ctx context.Context, t *tree, n *node) bool {
-	if n.export != nil && x.server.realm.Admits(ctx, x.call.Peer, &x.call.Cred, t.set, n.export) == nil {
-		return true
+	is, _ := x.sees(ctx, t, n)
+	return is
+}
+
+// sees is visible. The error is realm.Later if n is not visible, but whether it is will be
+// known later.
+func (x *compound) sees(ctx context.Context, t *tree, n *node) (is bool, err error) {
+	if n.export != nil {
+		switch denial := x.server.realm.Admits(ctx, x.call.Peer, &x.call.Cred, t.set, n.export); denial {
+		case nil:
+			return true, nil
+		case realm.Later:
+			err = denial
+		}
 	}
-	return slices.ContainsFunc(n.children, func(c *node) bool { return x.visible(ctx, t, c) })
+	for _, c := range n.children {
+		switch is, later := x.sees(ctx, t, c); {
+		case is:
+			return true, nil
+		case later != nil:
+			err = later
+		}
+	}
+	return false, err
 }
 
 // goTo makes a node the current object: the root directory of its export, if

@@ -1,9 +1,13 @@
 package nfs4server
 
 import (
+	"context"
+	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -266,3 +270,37 @@ func (cutList) AppendTo(b []byte) []byte {
 	return append(b, append([]byte{0, 0, 0, 1}, make([]byte, 16)...)...)
 }
 func (cutList) Decode(*xdr.Reader) {}
+
+// A downNames is a name service that does not answer.
+type downNames struct{}
+
+var errNoNames = errors.New("no answer")
+
+func (downNames) NamesOf(context.Context, netip.Addr) ([]string, error) { return nil, errNoNames }
+func (downNames) AddrsOf(context.Context, string) ([]netip.Addr, error) { return nil, errNoNames }
+
+// TestUnknownNames4 checks that a client that may be one of those of an export is asked
+// to come again while names are unknown, and does not hear that there is no such export.
+func TestUnknownNames4(t *testing.T) {
+	f, err := exports.Parse("exports", []byte("/srv/a host.example(insecure)\n/srv/b 192.0.2.1(insecure)\n/far/c host.example(insecure)\n/not/d 192.0.2.9"))
+	require.NoError(t, err)
+	var list []realm.Export
+	for _, e := range f.Exports {
+		list = append(list, realm.Export{Path: e.Path, FS: mem.New(mem.Options{Size: 1 << 20}), Clients: e.Clients})
+	}
+	r, err := realm.New(realm.Config{Exports: list, Names: downNames{}})
+	require.NoError(t, err)
+	g := newRig(t)
+	g.s = New(Config{Realm: r, State: g.s.state, Lease: 40 * time.Second})
+	g.connect()
+	for path, want := range map[string]nfs4.Status{
+		"srv": nfs4.OK, "srv/a": nfs4.ErrDelay, "srv/b": nfs4.OK, "far": nfs4.ErrDelay, "not": nfs4.ErrNoEnt, "none": nfs4.ErrNoEnt,
+	} {
+		steps := []step{root()}
+		for name := range strings.SplitSeq(path, "/") {
+			steps = append(steps, look(name))
+		}
+		st, _ := g.do(steps...)
+		assert.Equal(t, want, st, path)
+	}
+}
