@@ -23,6 +23,9 @@ func (q *Request) identify(ctx context.Context, o *exports.Options) error {
 		return errUnknown
 	}
 	q.Cred = squash(o, q.caller, q.groups[:0])
+	if cap(q.Cred.Groups) > cap(q.groups) {
+		q.groups = q.Cred.Groups // memory for the next call: a verified user may have many
+	}
 	lookup := q.realm.groups
 	if lookup == nil || o.AllSquash || q.caller.Flavor != rpcmsg.AuthSys {
 		return nil
