@@ -9,6 +9,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfs4state"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/recall"
 	"github.com/nfsrdma/nfsrdma/vfs"
@@ -179,12 +180,14 @@ func (x *compound) hold(ctx context.Context, f *delegated) bool {
 	return err == nil
 }
 
-// mayGrant reports whether clients get delegations in an export, as far as its options
-// and its file system are concerned.
+// mayGrant reports whether the client gets delegations in an export, as far as its options,
+// its file system and the call's flavour are concerned. While a client has one for writing,
+// others see the size that it tells by a callback, which is neither signed nor encrypted.
 func (x *compound) mayGrant(u *use, write bool) bool {
 	may := x.server.reads
 	if write {
-		may = x.server.writes
+		f := x.call.Cred.Flavor
+		may = x.server.writes && f != rpcmsg.AuthKrb5i && f != rpcmsg.AuthKrb5p
 	}
 	return may && (u.Options.Exclusive || u.Export.Leaser != nil)
 }

@@ -374,6 +374,23 @@ func TestSecurityTakenAway4(t *testing.T) {
 	assert.Equal(t, nfs4.OK, st)
 }
 
+// TestSecurityOfWriting checks that a client whose calls are signed or encrypted gets no
+// delegation for writing: others would see a size of the file that came unprotected.
+func TestSecurityOfWriting(t *testing.T) {
+	g, _ := writeRig(t)
+	list := g.s.realm.Exports()
+	list[0].Clients = exported(t, list[0].FS, "/x", "rw,no_root_squash,exclusive,sec=sys:krb5:krb5i:krb5p").Clients
+	require.NoError(t, g.s.realm.SetExports(list))
+	for f, want := range map[uint32]nfs4.Delegation{
+		rpcmsg.AuthSys: nfs4.DelegateWrite, rpcmsg.AuthKrb5: nfs4.DelegateWrite,
+		rpcmsg.AuthKrb5i: nfs4.DelegateNone, rpcmsg.AuthKrb5p: nfs4.DelegateNone,
+	} {
+		g.cred.Flavor = f
+		opened, _ := g.openFile(fmt.Sprint("f", f), nfs4.ShareBoth, 0)
+		assert.Equal(t, want, opened.Delegation.Type, f)
+	}
+}
+
 // TestPrincipalIgnoresService checks that a client may use another service of
 // Kerberos for one call than for another, but no other principal's credential.
 func TestPrincipalIgnoresService(t *testing.T) {
