@@ -59,6 +59,7 @@ func TestPrincipal(t *testing.T) {
 		{"a colon", nil, principal("R", "alice:x:0"), Account{}, false, nil},
 		{"a slash in a component", nil, principal("R", "alice/admin"), Account{}, false, nil},
 		{"an at", nil, principal("R", "alice@R"), Account{}, false, nil},
+		{"a domain of Windows", nil, principal("R", `OTHER\alice`), Account{}, false, nil},
 		{"a zero byte", nil, principal("R", "alice\x00"), Account{}, false, nil},
 		{"a line end", nil, principal("R", "alice\nroot"), Account{}, false, nil},
 		{"DEL", nil, principal("R", "alice\x7f"), Account{}, false, nil},

@@ -56,8 +56,8 @@ func (r *Rules) user(method Method, p *gss.Principal) string {
 		}
 		return r.Static[string(text)]
 	}
-	if len(p.Name) != 1 || strings.HasSuffix(p.Name[0], "$") || !plain([]byte(p.Name[0])) {
-		return "" // machines, and users in another role
+	if len(p.Name) != 1 || strings.HasSuffix(p.Name[0], "$") || strings.Contains(p.Name[0], `\`) || !plain([]byte(p.Name[0])) {
+		return "" // machines, users in another role, and what winbind takes for a user of another domain
 	}
 	for _, realm := range r.Realms {
 		if realm == p.Realm {
