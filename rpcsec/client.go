@@ -136,9 +136,13 @@ func (c *Client) session(ctx context.Context) (*session, error) {
 // waits makes the next.
 var errAbandoned = errors.New("rpcsec: the call has ended")
 
-// make makes a context, and ends the attempt.
+// make makes a context, and ends the attempt. If the connection was lost in
+// between, it begins again, because a server refuses the same token.
 func (c *Client) make(ctx context.Context, a *attempt) (*session, error) {
 	k, err := c.establish(ctx)
+	for try := 0; try < maxResent && errors.Is(err, errResent) && ctx.Err() == nil; try++ {
+		k, err = c.establish(ctx)
+	}
 	c.mu.Lock()
 	c.making, a.err = nil, err
 	if err != nil && ctx.Err() != nil {

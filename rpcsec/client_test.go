@@ -280,15 +280,34 @@ func TestCreationFails(t *testing.T) {
 	assert.ErrorIs(t, r.Call(t.Context(), exchange(procEcho, nil)), errFake)
 }
 
-// TestCreationNotResent checks that a token is sent once: another attempt has
-// another token.
+// TestCreationNotResent checks that a token is sent once: another attempt, of the
+// same call unless there were many, has another token.
 func TestCreationNotResent(t *testing.T) {
 	r := newClientRig(t, rpcmsg.AuthKrb5)
 	r.line.tries = func(uint32) int { return 2 }
 	assert.ErrorIs(t, r.Call(t.Context(), exchange(procEcho, nil)), errResent)
-	r.line.tries = nil
+	assert.EqualValues(t, 1+maxResent, r.made.Load())
+	sent := make(map[string]bool)
+	for _, i := range r.initiators {
+		sent[i.token] = true
+	}
+	assert.Len(t, sent, 1+maxResent)
+
+	last := r.line.xid + 3
+	r.line.tries = func(xid uint32) int {
+		if xid < last {
+			return 2
+		}
+		return 1
+	}
 	echoes(t, r, nil)
-	assert.EqualValues(t, 2, r.made.Load())
+	assert.EqualValues(t, 1+maxResent+3, r.made.Load(), "the call itself goes on")
+
+	r = newClientRig(t, rpcmsg.AuthKrb5)
+	ctx, cancel := context.WithCancel(t.Context())
+	r.line.tries = func(uint32) int { cancel(); return 2 }
+	assert.ErrorIs(t, r.Call(ctx, exchange(procEcho, nil)), errResent)
+	assert.EqualValues(t, 1, r.made.Load(), "nobody waits")
 }
 
 // TestRounds checks a mechanism with more tokens: they go by CONTINUE_INIT, with

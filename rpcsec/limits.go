@@ -39,6 +39,10 @@ const (
 	// not have the old one.
 	maxRefreshes = 2
 
+	// maxResent is how many times a client begins anew to make a context, because
+	// the connection was lost meanwhile.
+	maxResent = 8
+
 	// maxRounds bounds the calls that make a context.
 	maxRounds = 10
 
