@@ -1,12 +1,14 @@
 package rpcrdma
 
 import (
+	"encoding/binary"
 	"errors"
 	"testing"
 	"testing/synctest"
 
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -104,6 +106,42 @@ func TestMemoryOfReplies(t *testing.T) {
 		close(g.open)
 		assert.Len(t, q.answers(), 3)
 	})
+}
+
+// TestMemoryOfSealedReplies checks that a reply that may be signed or encrypted
+// counts twice: its data item has memory of its own, and goes into the Reply chunk. Of a
+// call that is yet to be read, the flavour is unknown.
+func TestMemoryOfSealedReplies(t *testing.T) {
+	for _, tt := range []struct {
+		flavor uint32
+		long   bool
+		calls  int
+	}{
+		{rpcmsg.AuthSys, false, 4},
+		{rpcmsg.AuthGSS, false, 2},
+		{rpcmsg.AuthGSS, true, 1},
+	} {
+		g := new(gate)
+		serve(t, tight(g), func(t *testing.T, r *rig) {
+			g.open = make(chan struct{})
+			q := r.dialLinux()
+			for range 6 {
+				l := chunks.Lists{HasReply: true}
+				l.Reply, _ = q.writable(large)
+				body := rpcCall(testXID, "")
+				binary.BigEndian.PutUint32(body[24:], tt.flavor)
+				if tt.long {
+					l.Reads = q.reads(0, append(body, make([]byte, large-len(body))...))
+					q.call(noMsg(l), nil)
+				} else {
+					q.call(msg(l), body)
+				}
+			}
+			assert.Equal(t, tt.calls, g.count(), "%+v", tt)
+			close(g.open)
+			assert.Len(t, q.answers(), 6)
+		})
+	}
 }
 
 // TestMemoryOfLostConnection checks that a connection that ends while its calls

@@ -125,6 +125,9 @@ func (cl *call) planReply() error {
 		if n > p.room { // otherwise it is as long as an inline reply, which is counted
 			p.room = n
 			p.replyNeed = size(p.headerLen + n)
+			if cl.mayBeSealed() { // a data item, which cannot be apart, has memory of its own besides
+				p.replyNeed += size(n)
+			}
 		}
 	}
 	p.rooms = p.rooms[:0]

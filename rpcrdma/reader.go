@@ -111,9 +111,9 @@ func (r *reader) takes(cl *call) *callKind {
 }
 
 // mayBeSealed reports whether the call's arguments and results may be signed or
-// encrypted.
+// encrypted, which is unknown while the message is yet to be read.
 func (cl *call) mayBeSealed() bool {
-	return binary.BigEndian.Uint32(cl.body[24:]) == rpcmsg.AuthGSS // Section 9 of RFC 5531
+	return len(cl.body) < callHeaderLen || binary.BigEndian.Uint32(cl.body[24:]) == rpcmsg.AuthGSS // Section 9 of RFC 5531
 }
 
 // serveShort answers a call that the reader takes.
