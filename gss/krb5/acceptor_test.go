@@ -350,6 +350,30 @@ func TestNotKerberos(t *testing.T) {
 	check(append(token, make([]byte, 64<<10)...), gss.DefectiveToken, "(limit 65536)")
 }
 
+// TestLongNames checks that peers whom nobody knows yet cannot fill a log with long
+// names.
+func TestLongNames(t *testing.T) {
+	long := strings.Repeat("\x00", 20000)
+	for name, change := range map[string]func(*fakeInitiator){
+		"mechanism":       func(f *fakeInitiator) { f.oid = []byte(long) },
+		"another service": func(f *fakeInitiator) { f.named.Name = []string{long, long} },
+		"server":          func(f *fakeInitiator) { f.named.Name = []string{service, long} },
+		"type":            func(f *fakeInitiator) { f.named.Name, f.enctype = []string{service, long}, 23 },
+		"realm":           func(f *fakeInitiator) { f.named.Realm = long },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakeInitiator()
+			f.serviceKey = testKey(AES256SHA1, 7) // nobody's
+			change(f)
+			_, err := newBench(t).accept(f)
+			require.Error(t, err)
+			assert.Less(t, len(err.Error()), 3000)
+		})
+	}
+	assert.Equal(t, strings.Repeat("a", maxNamed), escape(strings.Repeat("a", maxNamed)))
+	assert.Equal(t, strings.Repeat("a", maxNamed)+"... (257 bytes)", escape(strings.Repeat("a", maxNamed+1)))
+}
+
 // frameOf frames bytes without an identifier.
 func frameOf(message string) []byte {
 	inner := append([]byte{6, byte(len(oidKerberos))}, oidKerberos...)

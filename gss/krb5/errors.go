@@ -67,8 +67,16 @@ func principalText(p gss.Principal) string { return escape(strings.Join(p.Name, 
 // serviceText returns the name of a service without its realm.
 func serviceText(name []string) string { return escape(strings.Join(name, "/")) }
 
+// maxNamed is how many bytes of a peer's name are written: unknown peers may name
+// anything.
+const maxNamed = 256
+
 // escape writes a name that comes from a peer, so that a log stays readable.
 func escape(name string) string {
+	rest := ""
+	if len(name) > maxNamed {
+		name, rest = name[:maxNamed], fmt.Sprintf("... (%d bytes)", len(name))
+	}
 	text := strconv.Quote(name)
-	return text[1 : len(text)-1]
+	return text[1:len(text)-1] + rest
 }

@@ -17,6 +17,9 @@ import (
 // of clients in very many groups have some 12,000.
 const maxToken = 64 << 10
 
+// maxOID is how many bytes of an unknown mechanism's name are written.
+const maxOID = 32
+
 // The identifiers of first tokens (RFC 4121, Section 4.1).
 const (
 	tokenAPReq = 0x0100
@@ -45,7 +48,7 @@ func unframe(token []byte) ([]byte, error) {
 	case bytes.Equal(oid, oidSPNEGO):
 		return nil, &gss.Error{Major: gss.BadMech, Err: errors.New("the client negotiates the mechanism (SPNEGO); only Kerberos itself is accepted")}
 	case !bytes.Equal(oid, oidKerberos):
-		return nil, &gss.Error{Major: gss.BadMech, Err: fmt.Errorf("the client's mechanism is %x, not Kerberos", []byte(oid))}
+		return nil, &gss.Error{Major: gss.BadMech, Err: fmt.Errorf("the client's mechanism is %x, not Kerberos", []byte(oid[:min(len(oid), maxOID)]))}
 	case len(inner) < 2:
 		return nil, defective("the first token ends within its identifier")
 	}
