@@ -48,7 +48,8 @@ func (k *established) note(who *rpcmsg.Cred) {
 }
 
 // A table has the contexts of a server, up to a bound. Above that, the party with
-// the most contexts loses the one that no call has used for longest.
+// the most contexts loses the one that no call has used for longest; if calls use
+// all of its contexts, another party does.
 type table struct {
 	max int
 
@@ -115,11 +116,13 @@ func (t *table) expireLocked(p *party) {
 
 // evictLocked removes a context that is not in use.
 func (t *table) evictLocked() bool {
-	for e := t.largest[0].contexts.Front(); e != nil; e = e.Next() {
-		if k := e.Value.(*established); k.calls == 0 {
-			t.removeLocked(k)
-			t.evicted++
-			return true
+	for _, p := range t.largest { // the first has the most; if that has none to lose, the order matters little
+		for e := p.contexts.Front(); e != nil; e = e.Next() {
+			if k := e.Value.(*established); k.calls == 0 {
+				t.removeLocked(k)
+				t.evicted++
+				return true
+			}
 		}
 	}
 	return false

@@ -56,6 +56,30 @@ func TestManyContexts(t *testing.T) {
 	assert.False(t, full.add(lasting(), party(2)), "all are in use")
 }
 
+// TestBusyParty checks that a full table takes a context while any is idle, though
+// calls use all those of the party with the most.
+func TestBusyParty(t *testing.T) {
+	party := func(i int) fairshare.Name { return fairshare.PartyOfIP(netip.AddrFrom4([4]byte{192, 0, 2, byte(i)})) }
+	table := newTable(4)
+	var all []*established
+	for _, of := range []int{1, 1, 2, 3} {
+		k := lasting()
+		require.True(t, table.add(k, party(of)))
+		all = append(all, k)
+	}
+	idle := all[2]
+	for _, k := range all {
+		if k != idle {
+			require.Same(t, k, table.take(k.handle[:]))
+		}
+	}
+	assert.True(t, table.add(lasting(), party(4)))
+	assert.Nil(t, table.take(idle.handle[:]))
+	for _, k := range all {
+		assert.Equal(t, k == idle, k.place == nil)
+	}
+}
+
 // TestTable checks the table's counts under random use.
 func TestTable(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
