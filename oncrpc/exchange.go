@@ -91,8 +91,8 @@ type Signer interface {
 	// transmissions that were appended before are Sent.
 	AppendCall(b []byte, xid uint32, x *Exchange) ([]byte, error)
 
-	// Sent says that the transmission appended last is in the connection's queue:
-	// others follow it.
+	// Sent says that the transmission appended last is in the connection's queue, so
+	// that others follow it, or will not be sent.
 	Sent()
 
 	// Open checks the verifier of an accepted reply, and its results, which begin

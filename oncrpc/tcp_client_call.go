@@ -67,6 +67,7 @@ func (c *TCPClient) begin(x *Exchange) (*clientCall, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
+		x.Sent() // others need not wait for it
 		return nil, c.err
 	}
 	c.under.Add(1)

@@ -264,6 +264,51 @@ func TestLongCall(t *testing.T) {
 	})
 }
 
+// A calling is a Caller that is a function.
+type calling func(ctx context.Context, x *oncrpc.Exchange) error
+
+func (f calling) Call(ctx context.Context, x *oncrpc.Exchange) error { return f(ctx, x) }
+
+// TestLostLine checks that a call that has found its connection lost, and waits for
+// another, does not hold up more calls than the window has room for.
+func TestLostLine(t *testing.T) {
+	r := newClientRig(t, rpcmsg.AuthKrb5i)
+	dial := r.server.tcp(t)
+	live, dead := oncrpc.NewTCPClient(dial(), oncrpc.ClientConfig{}), oncrpc.NewTCPClient(dial(), oncrpc.ClientConfig{})
+	defer live.Close()
+	require.NoError(t, dead.Close())
+	began, gate, done := make(chan bool), make(chan bool), make(chan error, 1)
+	c := NewClient(calling(func(ctx context.Context, x *oncrpc.Exchange) error {
+		if x.Proc == procMake {
+			assert.ErrorIs(t, dead.Call(ctx, x), oncrpc.ErrClosed)
+			began <- true
+			<-gate
+		}
+		return live.Call(ctx, x)
+	}), r.config(rpcmsg.AuthKrb5i))
+	echoes(t, c, nil)
+	c.using.places = make(chan struct{}, 4)
+	call := func(proc uint32) {
+		x := exchange(proc, []byte("data"))
+		err := c.Call(t.Context(), x)
+		x.Release()
+		done <- err
+	}
+	go call(procMake)
+	<-began
+	for range 20 {
+		go call(procHead)
+		select {
+		case err := <-done:
+			require.NoError(t, err)
+		case <-time.After(20 * time.Second):
+			t.Fatal("it waits for the call that has no connection")
+		}
+	}
+	close(gate)
+	assert.NoError(t, <-done)
+}
+
 // TestClientCosts checks that a call costs no allocation of this package, once its
 // memory is there.
 func TestClientCosts(t *testing.T) {
