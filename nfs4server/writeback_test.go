@@ -104,7 +104,7 @@ func TestWriteBackLocal(t *testing.T) {
 	}
 }
 
-// A askedFS keeps all who ask for attributes until it answers.
+// An askedFS lets all calls for attributes wait until it answers.
 type askedFS struct {
 	vfs.FS
 	inside atomic.Int64
