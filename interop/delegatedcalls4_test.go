@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // A delegatedWork is work that opens the same files again and again: a script
@@ -72,6 +73,7 @@ func TestDelegatedCalls4(t *testing.T) {
 		hundreds, err = strconv.Atoi(s)
 		require.NoError(t, err)
 	}
+	letOpen(t, 1000*hundreds) // each delegation is a descriptor of nfsrdmad, which uses half of them so
 	lease := max(40, 10*hundreds)
 	letWait(t, lease+5)
 	works := delegatedWorks(hundreds)
@@ -86,7 +88,7 @@ func TestDelegatedCalls4(t *testing.T) {
 		must(t, fmt.Sprintf(everyday, s.host, s.options("rdma")))
 		s.export = dir
 		s.mount(t, "/everyday/work", s.options("rdma"))
-		must(t, "echo 30000 >/sys/module/nfsv4/parameters/delegation_watermark")
+		must(t, fmt.Sprintf("echo %d >/sys/module/nfsv4/parameters/delegation_watermark", 1000*hundreds))
 		inside := func(script string) {
 			out, status := tryFor(t, delegatedLimit, "cat >/everyday/tmp/script <<'END'\n"+author+"cd /work\n"+script+"\nEND\nchroot /everyday /bin/sh /tmp/script")
 			require.Zero(t, status, "%s", tail(out))
@@ -127,6 +129,18 @@ func TestDelegatedCalls4(t *testing.T) {
 	for name, n := range calls {
 		assert.LessOrEqual(t, n[0]*20, n[1], name)
 	}
+}
+
+// letOpen lets the programs that the test starts open so many files.
+func letOpen(t *testing.T, files int) {
+	t.Helper()
+	var before unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
+	if before.Cur >= uint64(files) {
+		return
+	}
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(files), Max: max(before.Max, uint64(files))}))
+	t.Cleanup(func() { assert.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &before)) })
 }
 
 // letWait makes processes of the host wait for leases for so many seconds, until the
