@@ -20,6 +20,7 @@ type clientCall struct {
 	c   *ClientConn
 	x   *oncrpc.Exchange
 	xid uint32
+	own bool // xid is the caller's, and stays
 
 	hdr     wire.Header
 	out     *buf.Buf // the message to send: RPC message behind room for the transport header
@@ -52,6 +53,17 @@ type outcome struct {
 	err     error
 }
 
+// CallXID is Call with an XID of the caller, as the relay of a signed call needs it:
+// the signature includes the XID (RFC 2203, Section 5.3.1). No other call under way
+// may have that XID, so either all calls of a ClientConn are such calls or none.
+func (c *ClientConn) CallXID(ctx context.Context, x *oncrpc.Exchange, xid uint32) error {
+	o, err := c.enter(ctx, x, xid, true)
+	if err != nil {
+		return err
+	}
+	return o.make(ctx, x)
+}
+
 // Call makes a call (oncrpc.Caller). If ctx ends first, the memory of the call
 // is protected before Call returns, and the credit is released when the reply
 // arrives after all (RFC 8166, Section 4.4.1).
@@ -64,18 +76,23 @@ func (c *ClientConn) Call(ctx context.Context, x *oncrpc.Exchange) error {
 // XID. It returns the XID, or 0 if the call has none, because it never got a
 // credit.
 func (c *ClientConn) call(ctx context.Context, x *oncrpc.Exchange, xid uint32) (uint32, error) {
-	o, err := c.enter(ctx, x, xid)
+	o, err := c.enter(ctx, x, xid, false)
 	if err != nil {
 		return xid, err
 	}
 	xid = o.xid
-	err = o.begin()
+	return xid, o.make(ctx, x)
+}
+
+// make sends a call that has a credit, and waits for the reply.
+func (o *clientCall) make(ctx context.Context, x *oncrpc.Exchange) error {
+	err := o.begin()
 	x.Sent()
 	if err != nil {
 		o.end()
-		return xid, err
+		return err
 	}
-	return xid, o.await(ctx)
+	return o.await(ctx)
 }
 
 // begin chooses the call's form, registers its memory and sends it.

@@ -15,15 +15,15 @@ import (
 // them are answered.
 
 // enter waits for a credit and returns the call that holds the credit. The call
-// has the XID xid, or a new XID if xid is 0 or in use.
-func (c *ClientConn) enter(ctx context.Context, x *oncrpc.Exchange, xid uint32) (*clientCall, error) {
+// has the XID xid, or a new XID if xid is 0 or in use, unless it is the caller's own.
+func (c *ClientConn) enter(ctx context.Context, x *oncrpc.Exchange, xid uint32, own bool) (*clientCall, error) {
 	c.mu.Lock()
 	if err := c.err; err != nil {
 		c.mu.Unlock()
 		return nil, err
 	}
 	o := c.newCallLocked()
-	o.x, o.xid = x, xid
+	o.x, o.xid, o.own = x, xid, own
 	if len(c.calls) < c.granted && len(c.waiting) == 0 {
 		c.joinLocked(o)
 		c.mu.Unlock()
@@ -46,7 +46,7 @@ func (c *ClientConn) enter(ctx context.Context, x *oncrpc.Exchange, xid uint32) 
 
 // joinLocked gives a call a credit and an XID.
 func (c *ClientConn) joinLocked(o *clientCall) {
-	for o.xid == 0 || c.calls[o.xid] != nil {
+	for !o.own && (o.xid == 0 || c.calls[o.xid] != nil) {
 		o.xid = c.xids.next()
 	}
 	c.calls[o.xid] = o

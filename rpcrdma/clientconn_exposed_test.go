@@ -142,7 +142,7 @@ func TestCancelledLate(t *testing.T) {
 // arrived, and before the caller took the reply, leaks nothing.
 func TestCancelledAnswered(t *testing.T) {
 	withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
-		o, err := c.enter(t.Context(), replyCall(), 0)
+		o, err := c.enter(t.Context(), replyCall(), 0, false)
 		require.NoError(t, err)
 		require.NoError(t, o.begin())
 		h := p.call()

@@ -13,7 +13,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/replay"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/rpcbind"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	"github.com/spf13/cobra"
 )
 
@@ -46,7 +48,8 @@ effect. The server sees this host's address for all of them. Every client that
 can connect to the port therefore has this host's access to the server. By
 default such clients are root on this host, whose mounts act for all users: calls
 from ports of 1024 and above, which any user may open, are denied without
---insecure. A program of an ordinary user and a client behind NAT need
+--insecure. Kerberos needs no port: the server knows its users by their tickets, and
+each client has a connection of its own to the server. A program of an ordinary user and a client behind NAT need
 --insecure; then any user of a host that can connect may act as any other. Locks
 (NLM) do not pass.
 
@@ -98,7 +101,10 @@ func (a *app) bridge(ctx context.Context, o *bridgeOptions) error {
 	defer mount.Close()
 	cache := replay.New(&bridge.Bridge{
 		NFS: s.line, Credits: func() int { return s.line.Conn().Credits() }, MOUNT: mount, Insecure: o.insecure, Log: log,
-	}, replay.Config{Keep: nfsserver.ExecuteOnce})
+		Dial: func(ctx context.Context) (bridge.Line, error) {
+			return rpcrdma.DialConn(ctx, s.dial, o.server.addr(), rpcrdma.ClientConnConfig{})
+		},
+	}, replay.Config{Keep: func(p rpcmsg.Procedure, msg []byte) bool { return nfsserver.ExecuteOnce(p, msg) && bridge.Unsigned(msg) }})
 	defer cache.Close()
 	ways := listeners.ways(cache, log)
 	if open := cli.Open(ways); len(open) > 0 {

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -33,6 +34,10 @@ type Bridge struct {
 	// MOUNT makes the calls of MOUNT; nil means NFS.
 	MOUNT oncrpc.Caller
 
+	// Dial connects to the server for the signed calls of one client: an
+	// rpcrdma.ClientConn. nil denies such calls.
+	Dial func(context.Context) (Line, error)
+
 	// Insecure also accepts calls from ports of 1024 and above, which any user
 	// of the client's host may open. Otherwise such calls are denied
 	// (AuthTooWeak).
@@ -42,9 +47,11 @@ type Bridge struct {
 	Log *slog.Logger
 
 	start      sync.Once
-	queue      fairQueue    // of NFS
-	exchanges  sync.Pool    // of *oncrpc.Exchange
-	complained atomic.Int64 // Unix time in nanoseconds
+	queue      fairQueue // of NFS
+	exchanges  sync.Pool // of *oncrpc.Exchange
+	lines      oncrpc.Memo[ownLine]
+	places     *fairshare.Places // of these
+	complained atomic.Int64      // Unix time in nanoseconds
 }
 
 var _ oncrpc.Service = (*Bridge)(nil)
@@ -66,6 +73,11 @@ func (b *Bridge) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Rep
 	case c.Prog == nfs3.Program && c.Vers != nfs3.Version:
 		rep.Head = rpcmsg.AppendProgMismatch(rep.Head, c.XID, nfs3.Version, nfs3.Version)
 		return true
+	case signed(&c) && (b.Dial == nil || req.Peer == nil):
+		b.complain("call denied", &c, req.Peer, errSigned)
+		rep.Head = rpcmsg.AppendAuthError(rep.Head, c.XID, rpcmsg.AuthTooWeak)
+		rep.NoReplay = true
+		return true
 	case !b.vouched(&c, req.Peer):
 		b.complain("call denied", &c, req.Peer, errPort)
 		rep.Head = rpcmsg.AppendAuthError(rep.Head, c.XID, rpcmsg.AuthTooWeak)
@@ -80,9 +92,9 @@ func (b *Bridge) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Rep
 	switch {
 	case ctx.Err() != nil: // the caller has gone
 		return false
-	case errors.Is(err, rdma.ErrClosed), errors.Is(err, rpcrdma.ErrUnreachable):
+	case errors.Is(err, rdma.ErrClosed), errors.Is(err, rpcrdma.ErrUnreachable), errors.Is(err, errLine):
 		// The fate of the call is unknown, so there is no answer.
-		b.complain("connection cut, for its server is away", &c, req.Peer, err)
+		b.complain("connection cut, so that its client makes the call again", &c, req.Peer, err)
 		if req.Peer.Cut != nil {
 			req.Peer.Cut(err)
 		}
@@ -107,18 +119,21 @@ func (b *Bridge) relay(ctx context.Context, c *oncrpc.Call, req *oncrpc.Request,
 	}()
 	plan(x, c, req.Msg, rep)
 	reserve(x, rep)
-	if err := b.call(ctx, x, req.Peer); err != nil {
+	if err := b.call(ctx, x, c, req.Peer); err != nil {
 		return err
 	}
 	return deliver(x, c, rep)
 }
 
-// call makes a call to the server.
-func (b *Bridge) call(ctx context.Context, x *oncrpc.Exchange, peer *oncrpc.Peer) error {
+// call makes the client's call c to the server.
+func (b *Bridge) call(ctx context.Context, x *oncrpc.Exchange, c *oncrpc.Call, peer *oncrpc.Peer) error {
+	b.start.Do(func() { b.queue.limit, b.places = b.Credits, fairshare.NewPlaces(maxLines) })
+	if signed(c) {
+		return b.callSigned(ctx, x, c.XID, peer)
+	}
 	if x.Prog == mount3.Program && b.MOUNT != nil {
 		return b.MOUNT.Call(ctx, x)
 	}
-	b.start.Do(func() { b.queue.limit = b.Credits })
 	if err := b.queue.acquire(ctx, peer); err != nil {
 		return err
 	}

@@ -14,6 +14,14 @@
 // RDMA connection, which never reuses an XID. The server sees a single client,
 // and must not take one client's call for a retransmission of another's.
 //
+// # RPCSEC_GSS
+//
+// A context signs the XID too, so a client that uses contexts has an RDMA
+// connection of its own for the signed calls, with its own XIDs. The bridge cannot
+// send such a call again. If the connection ends, so does the client's, and the
+// client sends its calls again. The contexts are the client's and the server's: the
+// bridge can neither read nor change what they encrypt or sign.
+//
 // # Trust
 //
 // To the server all calls come from the bridge's host over RDMA, and there the

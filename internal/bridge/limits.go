@@ -33,6 +33,13 @@ const (
 	copied = 4 << 10
 )
 
+// maxLines bounds the clients with a line of their own. A line takes a connection of
+// the server, and half a MiB of buffers for replies.
+const maxLines = 128
+
+// dialTime is how long a client waits for its line.
+const dialTime = 15 * time.Second
+
 // complainEvery is the interval between log lines about calls that failed here.
 // A client could otherwise fill the log.
 const complainEvery = time.Second

@@ -4,7 +4,6 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
-	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
@@ -23,7 +22,7 @@ func plan(x *oncrpc.Exchange, c *oncrpc.Call, msg []byte, rep *oncrpc.Reply) {
 	}
 	switch {
 	case c.Args.Err() != nil: // the server reports the error, in a short reply
-	case c.Cred.Flavor == rpcmsg.AuthGSS:
+	case signed(c):
 		x.MaxResults = sealedResults(c)
 	case c.Prog == nfs3.Program:
 		planNFS(x, c, msg, rep)

@@ -30,8 +30,8 @@ var errPort = errors.New("any user can have a port of 1024 or above: use a lower
 // vouched reports whether the superuser of the client's host vouches for a
 // call. The server assumes so for every call over RDMA, and cannot check. Calls
 // that name no user are for everyone, as with knfsd and rpc.mountd: NULL, and
-// the lists of MOUNT. Only clients of other processes have a Peer.
+// the lists of MOUNT. A signature vouches for its call. Only clients of other processes have a Peer.
 func (b *Bridge) vouched(c *oncrpc.Call, peer *oncrpc.Peer) bool {
-	return b.Insecure || peer == nil || peer.Addr.Port() < reservedPorts || c.Proc == 0 ||
+	return b.Insecure || signed(c) || peer == nil || peer.Addr.Port() < reservedPorts || c.Proc == 0 ||
 		c.Prog == mount3.Program && (c.Proc == mount3.ProcDump || c.Proc == mount3.ProcExport)
 }

@@ -129,6 +129,9 @@ func newRig(t testing.TB, s setup) *rig {
 	require.NoError(t, g.line.Call(t.Context(), &null))
 	null.Release()
 	g.bridge = &Bridge{NFS: g.line, Credits: func() int { return g.line.Conn().Credits() }, Insecure: true, Log: slog.New(slog.DiscardHandler)}
+	g.bridge.Dial = func(ctx context.Context) (Line, error) {
+		return rpcrdma.DialConn(ctx, g.far, "server", rpcrdma.ClientConnConfig{Inline: s.inline})
+	}
 	if s.mount != nil {
 		g.bridge.MOUNT = s.mount(g)
 	}
