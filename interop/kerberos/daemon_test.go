@@ -64,7 +64,26 @@ func (d *daemon) said(t *testing.T) string {
 	return string(text)
 }
 
-// lines are a connection over TCP and one over RDMA.
+// bridge starts mountrdma's bridge to d, and returns its address.
+func (d *daemon) bridge(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "mountrdma")
+	out, err := exec.Command("go", "build", "-o", program, "github.com/nfsrdma/nfsrdma/cmd/mountrdma").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	cmd := exec.Command(program, "bridge", "--listen", "127.0.0.1:0", d.RDMA)
+	ready, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	cmd.Stderr = d.log
+	bridge, err := interop.StartProcess(cmd)
+	require.NoError(t, err)
+	t.Cleanup(bridge.Kill)
+	var addr string
+	_, err = fmt.Fscanf(ready, "ready tcp=%s", &addr)
+	require.NoError(t, err)
+	return addr
+}
+
+// lines are a connection over TCP, one over RDMA, and one over TCP to a bridge.
 func (d *daemon) lines(t *testing.T) map[string]oncrpc.Caller {
 	tcp, err := oncrpc.DialTCP(t.Context(), d.TCP, oncrpc.ClientConfig{})
 	require.NoError(t, err)
@@ -72,7 +91,10 @@ func (d *daemon) lines(t *testing.T) map[string]oncrpc.Caller {
 	rdma, err := rpcrdma.Dial(t.Context(), iwarp.Open(iwarp.Config{}), d.RDMA, rpcrdma.ClientConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { rdma.Close() })
-	return map[string]oncrpc.Caller{"tcp": tcp, "rdma": rdma}
+	bridge, err := oncrpc.DialTCP(t.Context(), d.bridge(t), oncrpc.ClientConfig{})
+	require.NoError(t, err)
+	t.Cleanup(func() { bridge.Close() })
+	return map[string]oncrpc.Caller{"tcp": tcp, "rdma": rdma, "bridge": bridge}
 }
 
 // secure returns a client of NFS whose calls MIT's library protects.
@@ -102,8 +124,8 @@ func rootOf(t *testing.T, line oncrpc.Caller) nfs3.FH {
 }
 
 // TestKerberosDaemon has users with tickets of MIT's KDC, whose calls MIT's library
-// protects, create, write and read files of nfsrdmad, by each flavour, over TCP and
-// RDMA. A context made over TCP serves calls over RDMA, and the files are those of
+// protects, create, write and read files of nfsrdmad, by each flavour, over TCP, over
+// RDMA, and through a bridge. A context made over TCP serves calls over RDMA, and the files are those of
 // the principal's user.
 func TestKerberosDaemon(t *testing.T) {
 	r := newRealm(t, enctypes[krb5.AES256SHA1])
@@ -167,7 +189,7 @@ func TestKerberosDaemon(t *testing.T) {
 		}
 	}
 	require.NoError(t, json.Unmarshal(out, &status), "%s", out)
-	assert.Equal(t, []int{1, 7}, []int{status.Kerberos.Contexts, status.Kerberos.Made})
+	assert.Equal(t, []int{1, 10}, []int{status.Kerberos.Contexts, status.Kerberos.Made})
 	assert.Positive(t, status.Kerberos.Calls["krb5"])
 	assert.Positive(t, status.Kerberos.Calls["krb5i"])
 	assert.Positive(t, status.Kerberos.Calls["krb5p"])
