@@ -104,7 +104,9 @@ func (a *app) bridge(ctx context.Context, o *bridgeOptions) error {
 		Dial: func(ctx context.Context) (bridge.Line, error) {
 			return rpcrdma.DialConn(ctx, s.dial, o.server.addr(), rpcrdma.ClientConnConfig{})
 		},
-	}, replay.Config{Keep: func(p rpcmsg.Procedure, msg []byte) bool { return nfsserver.ExecuteOnce(p, msg) && bridge.Unsigned(msg) }})
+	}, replay.Config{Keep: func(p rpcmsg.Procedure, msg []byte) bool {
+		return nfsserver.ExecuteOnce(p, msg) && bridge.Unsigned(msg)
+	}})
 	defer cache.Close()
 	ways := listeners.ways(cache, log)
 	if open := cli.Open(ways); len(open) > 0 {
