@@ -7,6 +7,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfs4state"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
@@ -37,13 +38,16 @@ func exchangeID(_ context.Context, x *compound) nfs4.Status {
 	switch {
 	case x.args.Err() != nil:
 		return nfs4.ErrBadXDR
-	case a.Flags&^allowed != 0, a.Protect.How == nfs4.ProtectMachCred, a.Protect.Void:
-		return nfs4.ErrInval // machine credentials need RPCSEC_GSS
+	case a.Flags&^allowed != 0, a.Protect.Void:
+		return nfs4.ErrInval
+	case a.Protect.How == nfs4.ProtectMachCred && !x.sealed():
+		return nfs4.ErrInval // Section 18.35.3
 	case a.Protect.How == nfs4.ProtectSSV:
 		return nfs4.ErrEncrAlgUnsupp
 	}
 	id, sequence, confirmed, status := x.server.state.ExchangeID(&nfs4state.Exchange{
-		Transport: x.transport(), Principal: x.principal(), Party: x.party(), Owner: a.Owner, Verifier: a.Verifier,
+		Transport: x.transport(), Principal: x.principal(), Sealed: x.sealed(), Protect: granted(&a.Protect),
+		Party: x.party(), Owner: a.Owner, Verifier: a.Verifier,
 		Update: a.Flags&nfs4.ExchangeUpdConfirmed != 0, Impl: string(a.Impl.Name[:min(len(a.Impl.Name), maxImpl)]),
 		Minor: x.minor,
 	})
@@ -54,12 +58,46 @@ func exchangeID(_ context.Context, x *compound) nfs4.Status {
 	major := append(x.server.id[:len(x.server.id):len(x.server.id)], byte(x.transport()))
 	res := nfs4.ExchangeIDRes{
 		ClientID: id, SequenceID: sequence, Flags: nfs4.ExchangeUseNonPNFS | nfs4.ExchangeSuppMovedRefer, MajorID: major, Scope: x.server.id[:],
+		Protect: x.server.state.Protection(id),
 	}
 	if confirmed {
 		res.Flags |= nfs4.ExchangeConfirmed
 	}
 	x.out = res.AppendTo(x.out)
 	return nfs4.OK
+}
+
+// sealed reports whether a security mechanism protects the call's arguments against
+// changes.
+func (x *compound) sealed() bool {
+	f := x.call.Cred.Flavor
+	return f == rpcmsg.AuthKrb5i || f == rpcmsg.AuthKrb5p
+}
+
+var (
+	// enforceable are the operations that a server must keep to the machine
+	// credential of a client that asks for it (RFC 8881, Section 18.35.3).
+	enforceable = nfs4.BitmapOf(nfs4.OpExchangeID, nfs4.OpCreateSession, nfs4.OpDelegPurge, nfs4.OpDestroySession,
+		nfs4.OpBindConnToSession, nfs4.OpDestroyClientID)
+
+	// allowable are the operations that a machine credential may call for any user.
+	// Those with a filehandle are not among them, because the flavours of its export
+	// decide.
+	allowable = nfs4.BitmapOf(nfs4.OpTestStateID, nfs4.OpFreeStateID)
+)
+
+// granted returns the protection of its state that a client gets.
+func granted(p *nfs4.StateProtect) nfs4.StateProtect {
+	if p.How != nfs4.ProtectMachCred {
+		return nfs4.StateProtect{}
+	}
+	return nfs4.StateProtect{How: p.How, MustEnforce: p.MustEnforce.And(enforceable), MustAllow: p.MustAllow.And(allowable)}
+}
+
+// refused reports whether a client has kept an operation to its machine credential,
+// and the call has another.
+func (x *compound) refused(id uint64, op nfs4.Op) bool {
+	return x.server.state.Refuses(id, op, x.principal(), x.sealed())
 }
 
 // maxImpl is the longest name of an implementation that is remembered.
@@ -75,6 +113,8 @@ func createSession(ctx context.Context, x *compound) nfs4.Status {
 		return nfs4.ErrBadXDR
 	case a.Flags&^known != 0:
 		return nfs4.ErrInval
+	case x.refused(a.ClientID, nfs4.OpCreateSession):
+		return nfs4.ErrWrongCred
 	}
 	c := nfs4state.Create{
 		Principal: x.principal(), ClientID: a.ClientID, Sequence: a.Sequence, Fore: x.grant(&a.Fore), Back: a.Back,
@@ -129,8 +169,11 @@ func bindConnToSession(ctx context.Context, x *compound) nfs4.Status {
 		return nfs4.ErrBadXDR
 	}
 	s := x.server.state.Session(a.Session)
-	if s == nil {
+	switch {
+	case s == nil:
 		return nfs4.ErrBadSession
+	case s.Refuses(nfs4.OpBindConnToSession, x.principal(), x.sealed()):
+		return nfs4.ErrWrongCred
 	}
 	if p := x.call.Peer; p == nil || p.Reverse == nil || !canCall(&s.Back) { // this connection cannot carry callbacks
 		switch a.Dir {
@@ -176,6 +219,9 @@ func destroySession(_ context.Context, x *compound) nfs4.Status {
 	case x.session != nil && a.Session == x.session.ID && x.i+1 < x.n:
 		return nfs4.ErrNotOnlyOp // it must be the last
 	}
+	if s := x.server.state.Session(a.Session); s != nil && s.Refuses(nfs4.OpDestroySession, x.principal(), x.sealed()) {
+		return nfs4.ErrWrongCred
+	}
 	return x.done(x.server.state.DestroySession(a.Session, x.session))
 }
 
@@ -183,8 +229,11 @@ func destroySession(_ context.Context, x *compound) nfs4.Status {
 func destroyClientID(_ context.Context, x *compound) nfs4.Status {
 	var a nfs4.ClientIDArgs
 	a.Decode(x.args)
-	if x.args.Err() != nil {
+	switch {
+	case x.args.Err() != nil:
 		return nfs4.ErrBadXDR
+	case x.refused(a.ClientID, nfs4.OpDestroyClientID):
+		return nfs4.ErrWrongCred
 	}
 	return x.done(x.server.state.DestroyClientID(a.ClientID))
 }

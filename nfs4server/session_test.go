@@ -71,8 +71,8 @@ func TestExchangeID(t *testing.T) {
 	}
 }
 
-// TestProtection checks that no state protection is granted but SP4_NONE: there
-// are neither machine credentials nor secret state verifiers (R8881-2.10.9-1).
+// TestProtection checks that a client without a machine credential gets no state
+// protection but SP4_NONE: the server has no secret state verifiers (R8881-2.10.9-1).
 //
 // R8881-18.35.3-8, R8881-18.35.3-9, R8881-18.35.3-11.
 func TestProtection(t *testing.T) {

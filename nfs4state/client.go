@@ -28,6 +28,7 @@ type client struct {
 	key       ownerKey
 	verifier  nfs4.Verifier
 	principal Principal
+	protect   nfs4.StateProtect // as granted
 	made      time.Duration
 	waits     *list.Element // in State.unconfirmed, or nil
 	confirmed bool
@@ -86,6 +87,43 @@ func (c *client) stateful() bool {
 // holds reports whether c has state that it may reclaim after a restart.
 func (c *client) holds() bool { return len(c.opens) > 0 || len(c.delegations) > 0 }
 
+// refuses is Session.Refuses.
+func (c *client) refuses(op nfs4.Op, p Principal, sealed bool) bool {
+	return c.protect.MustEnforce.HasOp(op) && (c.principal != p || !sealed)
+}
+
+// differs reports whether EXCHANGE_ID comes from another principal than that of c. With
+// a machine credential, the call's arguments must be protected too (RFC 8881, Section
+// 2.4.3).
+func (c *client) differs(x *Exchange) bool {
+	return c.principal != x.Principal || c.protect.How == nfs4.ProtectMachCred && !x.Sealed
+}
+
+// Refuses reports whether the session's client has asked that an operation be called
+// by its machine credential alone (SP4_MACH_CRED, RFC 8881, Section 18.35.3), and a
+// call has another: of another principal, or not sealed (Exchange.Sealed).
+func (s *Session) Refuses(op nfs4.Op, p Principal, sealed bool) bool {
+	return s.client.refuses(op, p, sealed)
+}
+
+// Refuses is Session.Refuses of a client. It is false if there is no such client.
+func (s *State) Refuses(id uint64, op nfs4.Op, p Principal, sealed bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.clients[id]
+	return c != nil && c.refuses(op, p, sealed)
+}
+
+// Protection returns the protection of a client's state.
+func (s *State) Protection(id uint64) nfs4.StateProtect {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.clients[id]; c != nil {
+		return c.protect
+	}
+	return nfs4.StateProtect{}
+}
+
 // giveWay ends a client whose name another principal asks for, if the client has
 // no state or is silent. State.mu is held.
 func (s *State) giveWay(c *client, gone *released) bool {
@@ -100,7 +138,9 @@ func (s *State) giveWay(c *client, gone *released) bool {
 type Exchange struct {
 	Transport Transport
 	Principal Principal
-	Party     fairshare.Name // by which limits are shared out
+	Sealed    bool              // the call's arguments are protected against changes
+	Protect   nfs4.StateProtect // that the server grants to a new record
+	Party     fairshare.Name    // by which limits are shared out
 	Owner     []byte
 	Verifier  nfs4.Verifier
 	Update    bool   // EXCHGID4_FLAG_UPD_CONFIRMED_REC_A
@@ -127,14 +167,14 @@ func (s *State) ExchangeID(x *Exchange) (id uint64, sequence uint32, confirmed b
 		return 0, 0, false, nfs4.ErrNoEnt
 	case x.Update && c.verifier != x.Verifier:
 		return 0, 0, false, nfs4.ErrNotSame
-	case x.Update && c.principal != x.Principal:
+	case x.Update && c.differs(x):
 		return 0, 0, false, nfs4.ErrPerm
 	case x.Update:
 		c.impl = x.Impl
 		return c.id, c.sequence + 1, true, nfs4.OK
 	case s.reserved(key, x.Principal):
 		return 0, 0, false, nfs4.ErrClidInUse
-	case c != nil && c.principal != x.Principal:
+	case c != nil && c.differs(x):
 		if !s.giveWay(c, &gone) {
 			return 0, 0, false, nfs4.ErrClidInUse
 		}
@@ -169,7 +209,7 @@ func (s *State) newClient(key ownerKey, x *Exchange, gone *released) (
 		s.owners[key] = o
 	}
 	c := &client{
-		id: s.clientID(), key: key, verifier: x.Verifier, principal: x.Principal,
+		id: s.clientID(), key: key, verifier: x.Verifier, principal: x.Principal, protect: x.Protect,
 		made: s.config.Now(), impl: x.Impl, minor: x.Minor, opens: make(map[openKey]*Open), party: p,
 	}
 	s.use(p, clientRecords, 1)

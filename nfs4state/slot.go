@@ -51,7 +51,8 @@ type Outcome struct {
 }
 
 // Begin is SEQUENCE (RFC 8881, Section 18.46). Success renews the client's
-// lease and binds the connection to the fore channel; an error changes nothing.
+// lease and binds the connection to the fore channel, unless the client has asked
+// that only its machine credential does that; an error changes nothing.
 func (s *State) Begin(session *Session, a *Sequenced) (o Outcome) {
 	session.mu.Lock()
 	defer session.mu.Unlock()
@@ -64,7 +65,10 @@ func (s *State) Begin(session *Session, a *Sequenced) (o Outcome) {
 		return Outcome{Status: nfs4.ErrBadHighSlot}
 	}
 	dir, bound := session.directions(a.Conn)
-	if !bound && len(session.conns) >= maxConns {
+	switch {
+	case !bound && session.client.protect.MustEnforce.HasOp(nfs4.OpBindConnToSession):
+		return Outcome{Status: nfs4.ErrConnNotBoundToSession}
+	case !bound && len(session.conns) >= maxConns:
 		return Outcome{Status: nfs4.ErrDelay}
 	}
 	sl := &session.slots[a.Slot]

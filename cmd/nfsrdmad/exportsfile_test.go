@@ -45,7 +45,7 @@ func TestExportsCheckFlavors(t *testing.T) {
 }
 
 // TestServeWithoutKeytab checks that a daemon does not start with exports that need
-// a key which it does not have, and says which.
+// a key which it does not have, and says which (R2623-3.1-1).
 func TestServeWithoutKeytab(t *testing.T) {
 	dir, keytab := t.TempDir(), filepath.Join(t.TempDir(), "keytab")
 	run := func(args ...string) string {

@@ -125,8 +125,9 @@ func rootOf(t *testing.T, line oncrpc.Caller) nfs3.FH {
 
 // TestKerberosDaemon has users with tickets of MIT's KDC, whose calls MIT's library
 // protects, create, write and read files of nfsrdmad, by each flavour, over TCP, over
-// RDMA, and through a bridge. A context made over TCP serves calls over RDMA, and the files are those of
-// the principal's user.
+// RDMA, and through a bridge. A context made over TCP serves calls over RDMA
+// (R8166-8.2.2.1-1, R2203-RDMA-6), the service is nfs@host (R2623-3.1-1), and the
+// files are those of the principal's user.
 func TestKerberosDaemon(t *testing.T) {
 	r := newRealm(t, enctypes[krb5.AES256SHA1])
 	d := newDaemon(t, r, "krb5p:krb5i:krb5")

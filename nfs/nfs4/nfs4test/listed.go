@@ -88,22 +88,24 @@ var listed = map[string]string{
 
 // besides are errors that other sections ask for.
 var besides = map[string]string{
-	"LINK":           "PERM", // of an object that is immutable, as the next two (Section 15.1.6.2)
-	"REMOVE":         "PERM", // of a sticky directory
-	"RENAME":         "PERM",
-	"EXCHANGE_ID":    "PERM",                     // Section 18.35.4, case 9
-	"LOCKU":          "ISDIR SYMLINK WRONG_TYPE", // Section 18.12.3
-	"OPEN":           "NOTSUPP",                  // claims of delegations (Section 15.1.1.5)
-	"VERIFY":         "BADOWNER",                 // as SETATTR
-	"NVERIFY":        "BADOWNER",
-	"LISTXATTRS":     "BADXDR TOOSMALL", // RFC 8276, Section 8.4.3.3
-	"SETXATTR":       "NOTSUPP",         // RFC 8276, Section 8.4
-	"REMOVEXATTR":    "NOTSUPP",
-	"SEEK":           "NXIO",                                                            // RFC 7862, Section 15.11.3
-	"COPY_NOTIFY":    "NOTSUPP",                                                         // it is optional (RFC 7862, Section 13)
-	"OFFLOAD_CANCEL": "REP_TOO_BIG REP_TOO_BIG_TO_CACHE REQ_TOO_BIG RETRY_UNCACHED_REP", // of every operation in a COMPOUND (RFC 8881, Section 15.2)
-	"OFFLOAD_STATUS": "REP_TOO_BIG REP_TOO_BIG_TO_CACHE REQ_TOO_BIG RETRY_UNCACHED_REP",
-	"IO_ADVISE":      "REP_TOO_BIG REP_TOO_BIG_TO_CACHE REQ_TOO_BIG",
+	"LINK":        "PERM", // of an object that is immutable, as the next two (Section 15.1.6.2)
+	"REMOVE":      "PERM", // of a sticky directory
+	"RENAME":      "PERM",
+	"EXCHANGE_ID": "PERM", // Section 18.35.4, case 9
+
+	"BIND_CONN_TO_SESSION": "WRONG_CRED",               // Section 18.34.3 demands the machine credential
+	"LOCKU":                "ISDIR SYMLINK WRONG_TYPE", // Section 18.12.3
+	"OPEN":                 "NOTSUPP",                  // claims of delegations (Section 15.1.1.5)
+	"VERIFY":               "BADOWNER",                 // as SETATTR
+	"NVERIFY":              "BADOWNER",
+	"LISTXATTRS":           "BADXDR TOOSMALL", // RFC 8276, Section 8.4.3.3
+	"SETXATTR":             "NOTSUPP",         // RFC 8276, Section 8.4
+	"REMOVEXATTR":          "NOTSUPP",
+	"SEEK":                 "NXIO",                                                            // RFC 7862, Section 15.11.3
+	"COPY_NOTIFY":          "NOTSUPP",                                                         // it is optional (RFC 7862, Section 13)
+	"OFFLOAD_CANCEL":       "REP_TOO_BIG REP_TOO_BIG_TO_CACHE REQ_TOO_BIG RETRY_UNCACHED_REP", // of every operation in a COMPOUND (RFC 8881, Section 15.2)
+	"OFFLOAD_STATUS":       "REP_TOO_BIG REP_TOO_BIG_TO_CACHE REQ_TOO_BIG RETRY_UNCACHED_REP",
+	"IO_ADVISE":            "REP_TOO_BIG REP_TOO_BIG_TO_CACHE REQ_TOO_BIG",
 }
 
 // Listed reports whether the standard lists a status for an operation. An

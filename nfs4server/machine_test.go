@@ -1,0 +1,107 @@
+package nfs4server
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+)
+
+// TestMachineCredential checks SP4_MACH_CRED: the client's machine alone maintains its
+// client ID and its sessions, by calls whose arguments are protected, and only it joins
+// connections to them. Users call all else.
+//
+// R8881-2.4.3-3, R8881-2.10.8.3-1, R8881-18.35.3-9, R8881-18.35.3-10, R8881-18.46.3-3.
+func TestMachineCredential(t *testing.T) {
+	machine := rpcmsg.Cred{Flavor: rpcmsg.AuthKrb5i, Principal: "host/a@R", UID: rpcmsg.Nobody, GID: rpcmsg.Nobody, Anonymous: true}
+	sealed, signed, other, user := machine, machine, machine, machine
+	sealed.Flavor, signed.Flavor = rpcmsg.AuthKrb5p, rpcmsg.AuthKrb5
+	other.Principal = "host/b@R" // nobody, too
+	user.Principal, user.UID, user.Anonymous = "alice@R", 1000, false
+
+	g := newRig(t)
+	wanted := nfs4.BitmapOf(nfs4.OpExchangeID, nfs4.OpCreateSession, nfs4.OpDestroySession, nfs4.OpBindConnToSession, nfs4.OpDestroyClientID)
+	asked := wanted
+	asked.Words[1] |= 1 << (nfs4.OpWrite - 32) // cannot be kept to a machine
+	exchange := func(by rpcmsg.Cred, flags uint32) (res nfs4.ExchangeIDRes, st nfs4.Status) {
+		g.cred = by
+		st, _ = g.raw(step{nfs4.OpExchangeID, &nfs4.ExchangeIDArgs{
+			Owner: []byte("c"), Flags: flags,
+			Protect: nfs4.StateProtect{How: nfs4.ProtectMachCred, MustEnforce: asked, MustAllow: nfs4.BitmapOf(nfs4.OpClose, nfs4.OpTestStateID)},
+		}, &res})
+		return res, st
+	}
+	_, st := exchange(signed, 0)
+	assert.Equal(t, nfs4.ErrInval, st, "arguments that are not protected")
+	id, st := exchange(machine, 0)
+	require.Equal(t, nfs4.OK, st)
+	assert.Equal(t, nfs4.StateProtect{How: nfs4.ProtectMachCred, MustEnforce: wanted, MustAllow: nfs4.BitmapOf(nfs4.OpTestStateID)}, id.Protect)
+
+	create := func(by rpcmsg.Cred) (res nfs4.CreateSessionRes, st nfs4.Status) {
+		g.cred = by
+		st, _ = g.raw(step{nfs4.OpCreateSession, &nfs4.CreateSessionArgs{ClientID: id.ClientID, Sequence: id.SequenceID, Fore: channel, Back: channel, SecParms: nfs4.SecParms{None: true}}, &res})
+		return res, st
+	}
+	for _, by := range []rpcmsg.Cred{signed, other, user} {
+		_, st = create(by)
+		assert.Equal(t, nfs4.ErrWrongCred, st, by)
+	}
+	cs, st := create(sealed)
+	require.Equal(t, nfs4.OK, st)
+	g.session, g.seq = cs.Session, 0
+
+	// Users work on the session's connection.
+	g.cred = user
+	st, _ = g.do(step{nfs4.OpReclaimComplete, &nfs4.ReclaimCompleteArgs{}, status()})
+	assert.Equal(t, nfs4.OK, st)
+	for _, by := range []rpcmsg.Cred{signed, other, user} {
+		_, st = exchange(by, nfs4.ExchangeUpdConfirmed)
+		if by.Flavor == rpcmsg.AuthKrb5 {
+			assert.Equal(t, nfs4.ErrInval, st)
+		} else {
+			assert.Equal(t, nfs4.ErrPerm, st)
+		}
+		g.cred = by
+		_, st = g.exchange("c", 0, 0) // without protection
+		assert.Equal(t, nfs4.ErrClidInUse, st)
+	}
+	same, st := exchange(sealed, 0)
+	assert.Equal(t, nfs4.OK, st)
+	assert.Equal(t, []any{id.ClientID, id.Protect}, []any{same.ClientID, same.Protect})
+
+	// Another connection joins by the machine alone.
+	there := g.on("192.0.2.1:800", "tcp")
+	there.cred = user
+	st, _ = there.do(root())
+	assert.Equal(t, nfs4.ErrConnNotBoundToSession, st)
+	there.seq--
+	bind := step{nfs4.OpBindConnToSession, &nfs4.BindConnArgs{Session: g.session, Dir: nfs4.BindFore}, new(nfs4.BindConnRes)}
+	for _, by := range []rpcmsg.Cred{signed, other, user} {
+		there.cred = by
+		st, _ = there.raw(bind)
+		assert.Equal(t, nfs4.ErrWrongCred, st, by)
+	}
+	there.cred = sealed
+	st, _ = there.raw(bind)
+	assert.Equal(t, nfs4.OK, st)
+	there.cred = user
+	st, _ = there.do(root())
+	assert.Equal(t, nfs4.OK, st)
+
+	for _, end := range []step{
+		{nfs4.OpDestroySession, &nfs4.SessionArgs{Session: g.session}, status()},
+		{nfs4.OpDestroyClientID, &nfs4.ClientIDArgs{ClientID: id.ClientID}, status()},
+	} {
+		for _, by := range []rpcmsg.Cred{signed, other, user} {
+			g.cred = by
+			st, _ = g.raw(end)
+			assert.Equal(t, nfs4.ErrWrongCred, st, "%s by %v", end.op, by)
+		}
+		g.cred = machine
+		st, _ = g.raw(end)
+		assert.Equal(t, nfs4.OK, st, end.op)
+	}
+}
