@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/gss"
 	"github.com/nfsrdma/nfsrdma/idmap"
@@ -147,6 +148,9 @@ func TestReloadKerberos(t *testing.T) {
 	done, log = g.reload("./a *(rw)\n./b *(sec=krb5)\n")
 	require.True(t, done, log)
 	assert.False(t, g.o.kerberos.off())
+	var cores unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_CORE, &cores))
+	assert.Zero(t, cores.Cur, "a core would have keys in it")
 	u, ok := user("EXAMPLE.ORG")
 	assert.True(t, ok)
 	assert.Equal(t, rpcsec.User{UID: 1001, GID: 100, GIDs: []uint32{7}}, u)
