@@ -109,6 +109,11 @@ Root of a client becomes nobody, unless --no-root-squash is given. If the daemon
 root, the kernel checks each call with its caller's user and groups; if it runs as an
 ordinary user, it executes every call as that user.
 
+If an export takes Kerberos (--sec, or sec= in the file of --exports), the daemon needs a
+key of nfs/HOST in the file of --keytab. Then it verifies who makes a call, and may demand
+that calls are signed (krb5i) or encrypted (krb5p); docs/security.md has the steps. Linux
+makes its contexts on TCP port 2049, also for mounts over RDMA.
+
 mountrdma clients may keep cached data until the daemon recalls it (delegations).
 --exclusive is your promise that no process of this host and no other server changes
 the directories. Clients may then keep names and attributes too; without the promise
