@@ -38,7 +38,8 @@ type daemon struct {
 	log                   *os.File
 }
 
-func newDaemon(t *testing.T, r *realm, sec string) *daemon {
+// newDaemon starts a daemon. More flags win over those that all tests have.
+func newDaemon(t *testing.T, r *realm, sec string, more ...string) *daemon {
 	t.Helper()
 	d := &daemon{dir: t.TempDir(), program: filepath.Join(t.TempDir(), "nfsrdmad"), control: filepath.Join(t.TempDir(), "control")}
 	out, err := exec.Command("go", "build", "-o", d.program, "github.com/nfsrdma/nfsrdma/cmd/nfsrdmad").CombinedOutput()
@@ -48,8 +49,11 @@ func newDaemon(t *testing.T, r *realm, sec string) *daemon {
 	require.NoError(t, os.WriteFile(rules, []byte("[Translation]\nGSS-Methods = static\n[Static]\nalice@"+Realm+" = daemon\nbob@"+Realm+" = bin\n"), 0o600))
 	d.log, err = os.Create(filepath.Join(t.TempDir(), "log"))
 	require.NoError(t, err)
-	d.Server, err = interop.StartServer(d.log, d.program, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--state", t.TempDir(),
-		"--control", d.control, "--keytab", r.kdc.Keytab("acceptor"), "--idmap", rules, "--sec", sec, d.dir+"=/x")
+	flags := append([]string{
+		"--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--state", t.TempDir(), "--control", d.control,
+		"--keytab", r.kdc.Keytab("acceptor"), "--idmap", rules, "--sec", sec,
+	}, more...)
+	d.Server, err = interop.StartServer(d.log, d.program, append(flags, d.dir+"=/x")...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		d.Kill()
@@ -62,6 +66,14 @@ func (d *daemon) said(t *testing.T) string {
 	text, err := os.ReadFile(d.log.Name())
 	require.NoError(t, err)
 	return string(text)
+}
+
+// shows returns what a command of nfsrdmad prints about the daemon.
+func (d *daemon) shows(t *testing.T, command string) string {
+	t.Helper()
+	out, err := exec.Command(d.program, command, "--control", d.control).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return string(out)
 }
 
 // bridge starts mountrdma's bridge to d, and returns its address.
@@ -214,9 +226,7 @@ func TestKerberosDaemonKeys(t *testing.T) {
 	c, _ := r.secure(line, rpcmsg.AuthKrb5)
 	require.Error(t, c.Null(t.Context()))
 	assert.Contains(t, d.said(t), "a client has a ticket for nfs/server.test.example with key version 2; the keytab has 1")
-	out, err := exec.Command(d.program, "status", "--control", d.control).CombinedOutput()
-	require.NoError(t, err)
-	assert.Contains(t, string(out), "contexts refused, by reason: key version 1")
+	assert.Contains(t, d.shows(t, "status"), "contexts refused, by reason: key version 1")
 
 	require.NoError(t, r.kdc.Admin("ktadd -k %s -norandkey nfs/server.test.example", r.kdc.Keytab("acceptor")))
 	c, s := r.secure(line, rpcmsg.AuthKrb5)

@@ -7,6 +7,8 @@
 //	krb5.Acceptor ◀───────────────── test
 //
 // Everything lies in a directory of the test; the host's own configuration is not
-// read. The package needs neither root nor a virtual machine. It must not know
-// NFS but in its tests of nfsrdmad.
+// read. The tests of tokens and of nfsrdmad need neither root nor a virtual machine.
+// TestKerberosLinux has a guest with rpc.gssd, and needs root, and TCP port 2049 of
+// this host, which rpc.gssd asks. The package must not know NFS but in its tests of
+// nfsrdmad.
 package kerberos

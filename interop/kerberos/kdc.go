@@ -21,8 +21,9 @@ const kdcLimit = 20 * time.Second // time for a KDC to become ready
 // A KDC serves a realm on one TCP port of loopback, as any user.
 type KDC struct {
 	*interop.Process
-	Addr string // host:port
-	dir  string
+	Addr    string // host:port
+	dir     string
+	enctype string
 }
 
 const clientConfig = `[libdefaults]
@@ -36,7 +37,7 @@ const clientConfig = `[libdefaults]
 	forwardable = true
 [realms]
 	%[1]s = {
-		kdc = %[4]s
+		kdc = %[3]s
 	}
 [domain_realm]
 	.test.example = %[1]s
@@ -66,10 +67,11 @@ func StartKDC(dir, enctype string) (*KDC, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &KDC{Addr: free.Addr().String(), dir: dir}
+	k := &KDC{Addr: free.Addr().String(), dir: dir, enctype: enctype}
 	free.Close()
-	for name, text := range map[string]string{"krb5.conf": clientConfig, "kdc.conf": serverConfig} {
-		text = fmt.Sprintf(text, Realm, enctype, dir, k.Addr)
+	for name, text := range map[string]string{
+		"krb5.conf": k.ClientConfig(k.Addr), "kdc.conf": fmt.Sprintf(serverConfig, Realm, enctype, dir, k.Addr),
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			return nil, err
 		}
@@ -93,6 +95,11 @@ func StartKDC(dir, enctype string) (*KDC, error) {
 			return nil, fmt.Errorf("krb5kdc: %w", err)
 		}
 	}
+}
+
+// ClientConfig returns a krb5.conf(5) for a host that reaches the KDC at an address.
+func (k *KDC) ClientConfig(addr string) string {
+	return fmt.Sprintf(clientConfig, Realm, k.enctype, addr)
 }
 
 // Env is the environment of programs that use the KDC. They share a credential
