@@ -12,31 +12,48 @@ import (
 
 // TestAuthenticators checks both bounds, and whose authenticator is forgotten.
 func TestAuthenticators(t *testing.T) {
-	a := newAuthenticators(5, 3)
+	a := newAuthenticators(6, 3)
 	client := func(name string) gss.Principal { return gss.Principal{Name: []string{name}, Realm: "R"} }
-	add := func(name string, n int) novelty {
+	add := func(name string, n int) bool {
 		return a.add(fmt.Append(nil, name, n), client(name), testTime.Add(time.Duration(n)*time.Second))
 	}
+	assert.True(t, add("dave", 0))
 	for n := range 4 {
-		assert.Equal(t, novel, add("alice", n))
+		assert.True(t, add("alice", n))
 	}
-	assert.Len(t, a.seen, 3, "her share")
-	assert.Equal(t, replayed, add("alice", 3))
-	assert.Equal(t, novel, add("alice", 0), "her oldest was forgotten")
-	assert.Equal(t, replayed, add("alice", 2))
+	assert.Len(t, a.seen, 1+3, "her share")
+	assert.False(t, add("alice", 3))
+	assert.True(t, add("alice", 0), "her oldest was forgotten")
+	assert.False(t, add("alice", 2))
 
-	assert.Equal(t, novel, add("bob", 4))
-	assert.Equal(t, novel, add("bob", 5))
-	assert.Equal(t, noPlace, add("carol", 6), "all places are taken")
-	assert.Equal(t, novel, add("bob", 6), "in the place of his oldest")
-	assert.Equal(t, novel, add("bob", 4))
-	assert.Equal(t, replayed, add("alice", 2), "hers are untouched")
-	assert.Len(t, a.seen, 5)
+	assert.True(t, add("bob", 4))
+	assert.True(t, add("bob", 5))
+	assert.True(t, add("carol", 6), "in the place of the oldest of the client with the most")
+	assert.Len(t, a.seen, 6)
+	assert.False(t, add("dave", 0), "his is the oldest of all, but he has one")
+	assert.False(t, add("alice", 3))
+	assert.False(t, add("bob", 4))
+	assert.True(t, add("alice", 2), "hers was forgotten")
+	assert.Len(t, a.seen, 6)
 
-	assert.Equal(t, novel, a.add([]byte("late"), client("carol"), testTime.Add(2*Skew+time.Hour)))
+	assert.True(t, a.add([]byte("late"), client("carol"), testTime.Add(2*Skew+time.Hour)))
 	assert.Len(t, a.seen, 1, "all others have ended")
 	assert.Len(t, a.clients, 1)
+	assert.Len(t, a.largest, 1)
 	assert.Equal(t, 1, a.order.Len())
+}
+
+// TestAuthenticatorsEnd checks that no context waits while very many authenticators are
+// removed.
+func TestAuthenticatorsEnd(t *testing.T) {
+	const many = 10 * maxExpired
+	a := newAuthenticators(many, many)
+	p := gss.Principal{Name: []string{"alice"}, Realm: "R"}
+	for n := range many {
+		assert.True(t, a.add(fmt.Append(nil, n), p, testTime))
+	}
+	assert.True(t, a.add([]byte("late"), p, testTime.Add(3*Skew)))
+	assert.Len(t, a.seen, many+1-maxExpired)
 }
 
 // TestAuthenticatorsOfRealms checks that clients of one name in two realms, and
@@ -48,7 +65,7 @@ func TestAuthenticatorsOfRealms(t *testing.T) {
 		{Name: []string{"alice"}, Realm: "B"},
 		{Name: []string{"alice", "x"}, Realm: "A"},
 	} {
-		assert.Equal(t, novel, a.add([]byte{byte(i)}, p, testTime))
+		assert.True(t, a.add([]byte{byte(i)}, p, testTime))
 	}
 	assert.Len(t, a.seen, 3)
 }
