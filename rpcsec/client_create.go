@@ -53,7 +53,7 @@ var (
 func (c *Client) create(ctx context.Context, s *creation, token []byte) (initResult, error) {
 	x := oncrpc.Exchange{
 		Prog: c.cfg.Prog, Vers: c.cfg.Vers, Signer: s,
-		Args: xdr.AppendOpaque(nil, token), MaxResults: 5*4 + rpcmsg.MaxAuthBody + maxToken,
+		Args: xdr.AppendOpaque(nil, token), MaxResults: 5*4 + maxHandle + maxToken,
 	}
 	if err := c.next.Call(ctx, &x); err != nil {
 		return initResult{}, err

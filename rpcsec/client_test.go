@@ -256,6 +256,10 @@ func TestCreationFails(t *testing.T) {
 		{"R2203-5.2.3.2-3 a server without RPCSEC_GSS", func(*clientRig, []byte) []byte {
 			return rpcmsg.AppendAuthError(nil, 1, rpcmsg.AuthRejectedCred)
 		}, rpcmsg.AuthRejectedCred},
+		{"a handle longer than credentials can be", func(*clientRig, []byte) []byte {
+			res := initResult{handle: make([]byte, 400-5*4+1), window: 9}
+			return res.appendTo(rpcmsg.AppendAccepted(nil, 1, 0))
+		}, xdr.ErrLong},
 		{"broken result", func(*clientRig, []byte) []byte { return append(rpcmsg.AppendAccepted(nil, 1, 0), 0, 0, 0, 0) }, xdr.ErrShort},
 		{"connection lost", func(*clientRig, []byte) []byte { return nil }, oncrpc.ErrClosed},
 	} {

@@ -29,6 +29,9 @@ const (
 // empty AUTH_NONE credential and verifier.
 const plainHeader = 10 * 4
 
+// maxHandle is the length in bytes of the longest handle that a credential has room for.
+const maxHandle = rpcmsg.MaxAuthBody - 5*4
+
 // A credential is rpc_gss_cred_vers_1_t (RFC 2203, Section 5).
 type credential struct {
 	proc, seq, service uint32
@@ -43,7 +46,7 @@ func readCredential(body []byte) (c credential, err error) {
 		return credential{}, rpcmsg.AuthRejectedCred
 	}
 	c.proc, c.seq, c.service = r.Uint32(), r.Uint32(), r.Uint32()
-	c.handle = r.Opaque(rpcmsg.MaxAuthBody)
+	c.handle = r.Opaque(maxHandle)
 	switch {
 	case r.Done() != nil || c.proc > procDestroy: // Section 5.3.3.3
 		return credential{}, rpcmsg.AuthBadCred
@@ -91,7 +94,7 @@ func (i *initResult) appendTo(b []byte) []byte {
 
 // read reads all of r. Handle and token alias it.
 func (i *initResult) read(r *xdr.Reader) error {
-	i.handle = r.Opaque(rpcmsg.MaxAuthBody)
+	i.handle = r.Opaque(maxHandle)
 	i.major, i.minor, i.window = gss.Major(r.Uint32()), r.Uint32(), r.Uint32()
 	i.token = r.Opaque(maxToken)
 	return r.Done()
