@@ -10,4 +10,8 @@ type Initiator interface {
 	// is nil until it is complete; then there may be no token. Errors are of type
 	// *Error if the mechanism has a reason.
 	Step(ctx context.Context, answer []byte) (token []byte, c Context, err error)
+
+	// Close gives back what the Initiator holds, whether the context is complete or
+	// not. It must be called once.
+	Close()
 }

@@ -140,7 +140,7 @@ var errAbandoned = errors.New("rpcsec: the call has ended")
 // between, it begins again, because a server refuses the same token.
 func (c *Client) make(ctx context.Context, a *attempt) (*session, error) {
 	k, err := c.establish(ctx)
-	for try := 0; try < maxResent && errors.Is(err, errResent) && ctx.Err() == nil; try++ {
+	for try := 0; try < maxResent && errors.Is(err, ErrResent) && ctx.Err() == nil; try++ {
 		k, err = c.establish(ctx)
 	}
 	c.mu.Lock()

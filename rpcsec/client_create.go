@@ -17,6 +17,7 @@ func (c *Client) establish(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer maker.Close()
 	token, made, err := maker.Step(ctx, nil)
 	if err != nil {
 		return nil, err
@@ -46,8 +47,11 @@ var (
 	errIncomplete = errors.New("rpcsec: the server has a security context, and this end has none")
 	errWindow     = errors.New("rpcsec: the server did not sign its window: the context is dropped")
 	errNoWindow   = errors.New("rpcsec: the server's window is empty")
-	errResent     = errors.New("rpcsec: the connection was lost while a security context was made")
 )
+
+// ErrResent means that the connection was lost while a security context was made.
+// Another call makes another.
+var ErrResent = errors.New("rpcsec: the connection was lost while a security context was made")
 
 // create makes one creation call. The result's slices are copies.
 func (c *Client) create(ctx context.Context, s *creation, token []byte) (initResult, error) {
@@ -111,7 +115,7 @@ func (s *creation) Room() (call, reply int) {
 // AppendCall appends the call, once: a server refuses the same token again.
 func (s *creation) AppendCall(b []byte, xid uint32, x *oncrpc.Exchange) ([]byte, error) {
 	if s.made {
-		return b, errResent
+		return b, ErrResent
 	}
 	s.made = true
 	b = appendHeader(b, xid, x)

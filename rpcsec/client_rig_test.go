@@ -23,6 +23,7 @@ type fakeInitiator struct {
 	token   string
 	rounds  int // more, before the acceptor answers
 	answers []string
+	closed  int
 	life    time.Duration // of the context; 0: an hour
 
 	make func(acceptor bool) gss.Context // as in the acceptor
@@ -49,6 +50,9 @@ func (i *fakeInitiator) Step(_ context.Context, answer []byte) ([]byte, gss.Cont
 	}
 	return []byte(i.token), nil, nil
 }
+
+// Close counts.
+func (i *fakeInitiator) Close() { i.closed++ }
 
 // A line is a Caller whose server is a function.
 type line struct {

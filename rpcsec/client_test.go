@@ -289,11 +289,12 @@ func TestCreationFails(t *testing.T) {
 func TestCreationNotResent(t *testing.T) {
 	r := newClientRig(t, rpcmsg.AuthKrb5)
 	r.line.tries = func(uint32) int { return 2 }
-	assert.ErrorIs(t, r.Call(t.Context(), exchange(procEcho, nil)), errResent)
+	assert.ErrorIs(t, r.Call(t.Context(), exchange(procEcho, nil)), ErrResent)
 	assert.EqualValues(t, 1+maxResent, r.made.Load())
 	sent := make(map[string]bool)
 	for _, i := range r.initiators {
 		sent[i.token] = true
+		assert.Equal(t, 1, i.closed)
 	}
 	assert.Len(t, sent, 1+maxResent)
 
@@ -310,7 +311,7 @@ func TestCreationNotResent(t *testing.T) {
 	r = newClientRig(t, rpcmsg.AuthKrb5)
 	ctx, cancel := context.WithCancel(t.Context())
 	r.line.tries = func(uint32) int { cancel(); return 2 }
-	assert.ErrorIs(t, r.Call(ctx, exchange(procEcho, nil)), errResent)
+	assert.ErrorIs(t, r.Call(ctx, exchange(procEcho, nil)), ErrResent)
 	assert.EqualValues(t, 1, r.made.Load(), "nobody waits")
 }
 
