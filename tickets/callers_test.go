@@ -1,0 +1,261 @@
+package tickets
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/gss"
+	"github.com/nfsrdma/nfsrdma/gss/krb5"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/rpcsec"
+	"github.com/nfsrdma/nfsrdma/tickets/wire"
+)
+
+const testProg = 0x20000001 // from the range for local use
+
+// A fakeAcceptor has the other end of fakeKeys.
+type fakeAcceptor struct{ refusal *gss.Error }
+
+func (a *fakeAcceptor) Accept(_ context.Context, token, _ []byte) (gss.Accepted, error) {
+	if a.refusal != nil {
+		return gss.Accepted{}, a.refusal
+	}
+	if string(token) != "token" {
+		return gss.Accepted{}, errors.New("another token")
+	}
+	c, err := krb5.NewContext(krb5.Establishment{
+		Key:            krb5.Key{Enctype: krb5.Enctype(fakeKeys.Enctype), Value: fakeKeys.Key},
+		AcceptorSubkey: true, Acceptor: true, Expires: time.Now().Add(time.Hour),
+	})
+	return gss.Accepted{Context: c, Token: []byte("answer"), Principal: gss.Principal{Name: []string{"alice"}, Realm: "TEST.EXAMPLE"}}, err
+}
+
+// A rig is a server with a fakeAcceptor, behind Callers with a fake helper.
+type rig struct {
+	*testing.T
+	*Callers
+	flavor   uint32 // of calls
+	acceptor fakeAcceptor
+	server   *rpcsec.Server
+	plain    atomic.Int32 // calls without a context
+	starts   string       // a file with a byte for each helper
+	log      bytes.Buffer
+}
+
+// ServeRPC counts calls without a context.
+func (r *rig) ServeRPC(_ context.Context, c *oncrpc.Call, _ *oncrpc.Reply) error {
+	if c.Cred.Flavor < rpcmsg.AuthKrb5 {
+		r.plain.Add(1)
+	}
+	return nil
+}
+
+func newRig(t *testing.T, how string, flavor uint32) *rig {
+	r := &rig{T: t, flavor: flavor, starts: filepath.Join(t.TempDir(), "starts")}
+	quiet := slog.New(slog.DiscardHandler)
+	mux := &oncrpc.Mux{Log: quiet}
+	mux.Register(testProg, 1, r)
+	r.server = rpcsec.NewServer(mux, rpcsec.ServerConfig{
+		Acceptor: &r.acceptor, Log: quiet,
+		Map: func(context.Context, netip.Addr, gss.Principal) (rpcsec.User, bool, error) {
+			return rpcsec.User{UID: 7}, true, nil
+		},
+	})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := &oncrpc.Server{Handler: r.server, Log: quiet, MaxRecord: 1 << 20}
+	served := make(chan error)
+	go func() { served <- s.Serve(l) }()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	line := oncrpc.NewTCPClient(conn, oncrpc.ClientConfig{})
+	t.Cleanup(func() {
+		line.Close()
+		assert.NoError(t, s.Shutdown(context.Background()))
+		assert.NoError(t, <-served)
+	})
+	h := newFake(t, how)
+	h.cfg.Env = append(h.cfg.Env, "TICKETS_STARTS="+r.starts)
+	r.Callers = NewCallers(line, CallersConfig{
+		Helper: h, Service: func(context.Context) (string, error) { return "nfs@server", nil }, Prog: testProg, Vers: 1, Log: slog.New(slog.NewTextHandler(&r.log, nil)),
+	})
+	return r
+}
+
+// call makes a call of this process's user.
+func (r *rig) call() error {
+	return r.callAs(rpcmsg.Cred{Flavor: r.flavor, UID: me.UID, GID: me.GID})
+}
+
+func (r *rig) callAs(cred rpcmsg.Cred) error {
+	x := oncrpc.Exchange{Prog: testProg, Vers: 1, Proc: 1, Cred: cred}
+	err := r.Call(r.Context(), &x)
+	if err == nil {
+		x.Release()
+	}
+	return err
+}
+
+// started is how many helpers were started.
+func (r *rig) started() int {
+	r.Helper()
+	b, err := os.ReadFile(r.starts)
+	require.NoError(r, err)
+	return len(b)
+}
+
+// TestCallers checks that calls of a user share a context, which one helper makes,
+// and that Close ends it at the server.
+func TestCallers(t *testing.T) {
+	for _, flavor := range []uint32{rpcmsg.AuthKrb5, rpcmsg.AuthKrb5i, rpcmsg.AuthKrb5p} {
+		r := newRig(t, "good", flavor)
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() { assert.NoError(t, r.call()) })
+		}
+		all.Wait()
+		assert.Equal(t, 1, r.started())
+		assert.EqualValues(t, 1, r.server.Stats().Contexts)
+		assert.Zero(t, r.plain.Load())
+		r.Close(t.Context())
+		assert.Zero(t, r.server.Stats().Contexts)
+		assert.Equal(t, errClosed, r.call())
+	}
+}
+
+// TestNoUser checks that calls of AUTH_NONE and AUTH_SYS, such as NULL and FSINFO, need
+// no context.
+func TestNoUser(t *testing.T) {
+	r := newRig(t, "none", rpcmsg.AuthKrb5)
+	require.NoError(t, r.callAs(rpcmsg.Cred{Flavor: rpcmsg.AuthNone}))
+	require.NoError(t, r.callAs(rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: me.UID}))
+	assert.EqualValues(t, 2, r.plain.Load())
+	assert.NoFileExists(t, r.starts)
+}
+
+// TestNoTicket checks that a user without a ticket gets EACCES, with one helper for
+// many calls, and one line of the log.
+func TestNoTicket(t *testing.T) {
+	r := newRig(t, "none", rpcmsg.AuthKrb5)
+	r.life = time.Hour
+	for range 10 {
+		err := r.call()
+		assert.ErrorIs(t, err, unix.EACCES)
+		assert.EqualError(t, err, me.name()+": no ticket (FILE:/tmp/krb5cc_1001): run kinit")
+	}
+	assert.Equal(t, 1, r.started())
+
+	r = newRig(t, "none", rpcmsg.AuthKrb5)
+	r.life = 0
+	for range 3 {
+		assert.ErrorIs(t, r.call(), unix.EACCES)
+	}
+	assert.Equal(t, 3, r.started(), "the user may have run kinit")
+	assert.Equal(t, 1, strings.Count(r.log.String(), "no ticket"), r.log.String())
+}
+
+// TestLack checks which troubles mean that a user cannot have a context, and that the
+// server is not asked.
+func TestLack(t *testing.T) {
+	for how, want := range map[string]string{
+		"good": "", "expired": "", "no KDC": "", "die": "",
+		"none":       "no ticket (FILE:/tmp/krb5cc_1001): run kinit",
+		"no library": "install it",
+	} {
+		r := newRig(t, how, rpcmsg.AuthKrb5)
+		err := r.Lack(t.Context(), rpcmsg.Cred{UID: me.UID, GID: me.GID})
+		if want == "" {
+			assert.NoError(t, err, how)
+		} else {
+			assert.ErrorContains(t, err, want)
+		}
+		assert.Zero(t, r.server.Stats().Contexts)
+		assert.Empty(t, r.log.String())
+	}
+	r := newRig(t, "good", rpcmsg.AuthKrb5)
+	r.cfg.Service = func(context.Context) (string, error) { return "", errors.New("no name") }
+	assert.EqualError(t, r.Lack(t.Context(), rpcmsg.Cred{UID: me.UID}), "no name")
+}
+
+// TestExpired checks the error of an expired ticket.
+func TestExpired(t *testing.T) {
+	r := newRig(t, "expired", rpcmsg.AuthKrb5)
+	err := r.call()
+	assert.ErrorIs(t, err, unix.EKEYEXPIRED)
+	assert.NotErrorIs(t, err, unix.EACCES)
+	var own *Error
+	require.ErrorAs(t, err, &own)
+	assert.Equal(t, time.Unix(1<<30, 0), own.Ended)
+}
+
+// TestRefusals checks the words for what servers say, in the numbers of RFC 4120 and
+// of MIT's library.
+func TestRefusals(t *testing.T) {
+	mit := func(code int32) uint32 { return uint32(-1765328384 + code) }
+	for _, tt := range []struct {
+		minor  uint32
+		reason wire.Reason
+		words  string
+	}{
+		{37, wire.Clock, "the clocks of client and server differ"},
+		{mit(37), wire.Clock, "the clocks of client and server differ"},
+		{32, wire.Expired, "expired"},
+		{mit(32), wire.Expired, "expired"},
+		{45, wire.Other, "ktadd"},
+		{mit(44), wire.Other, "ktadd"},
+		{99, wire.Other, "(GSS_S_FAILURE, minor status 99): its log has the reason"},
+	} {
+		r := newRig(t, "good", rpcmsg.AuthKrb5)
+		r.life = time.Hour
+		r.acceptor.refusal = &gss.Error{Major: gss.Failure, Minor: tt.minor, Err: errors.New("refused")}
+		var own *Error
+		require.ErrorAs(t, r.call(), &own)
+		assert.Equal(t, tt.reason, own.Reason)
+		assert.Contains(t, own.Words, tt.words)
+		require.Error(t, r.call())
+		assert.Equal(t, 1, r.started(), "the refusal is kept")
+	}
+}
+
+// TestEviction checks that the user whose last call was the earliest makes room, and
+// nobody with a call under way.
+func TestEviction(t *testing.T) {
+	c := NewCallers(nil, CallersConfig{})
+	busy, _, err := c.enter(User{UID: 0}, rpcmsg.AuthKrb5)
+	require.NoError(t, err)
+	var members []*member
+	for uid := range uint32(maxUsers - 1) {
+		m, spare, err := c.enter(User{UID: uid + 1}, rpcmsg.AuthKrb5)
+		require.NoError(t, err)
+		require.Nil(t, spare)
+		members = append(members, m)
+	}
+	for _, m := range members {
+		c.leave(m)
+	}
+	again, _, err := c.enter(User{UID: 1}, rpcmsg.AuthKrb5)
+	require.NoError(t, err)
+	assert.Same(t, members[0], again)
+	c.leave(again)
+	_, spare, err := c.enter(User{UID: 5000}, rpcmsg.AuthKrb5)
+	require.NoError(t, err)
+	assert.Same(t, members[1].client, spare)
+	assert.Len(t, c.users, maxUsers)
+	assert.Same(t, busy, c.users[memberKey{0, rpcmsg.AuthKrb5}])
+}

@@ -1,0 +1,189 @@
+package tickets
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/gss"
+	"github.com/nfsrdma/nfsrdma/gss/krb5"
+	"github.com/nfsrdma/nfsrdma/tickets/wire"
+)
+
+// TestMain is nfsrdma-gss if the environment says how it is to behave.
+func TestMain(m *testing.M) {
+	if how := os.Getenv("TICKETS_FAKE"); how != "" {
+		os.Exit(fakeHelper(how))
+	}
+	os.Exit(m.Run())
+}
+
+var fakeKeys = wire.Keys{Enctype: 18, Key: bytes.Repeat([]byte{7}, 32), Subkey: true, Expires: 1 << 33, User: "alice@TEST.EXAMPLE"}
+
+// fakeHelper behaves as nfsrdma-gss, or worse.
+func fakeHelper(how string) int {
+	say := func(m wire.Message) { _ = wire.Write(os.Stdout, m) }
+	hear := func() { _, _ = wire.Read(os.Stdin) }
+	if starts, err := os.OpenFile(os.Getenv("TICKETS_STARTS"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err == nil {
+		_, _ = starts.WriteString("x")
+	}
+	hear()
+	switch how {
+	case "good", "hang later", "bad keys":
+		say(&wire.Token{Token: []byte("token")})
+		hear()
+		if how == "hang later" {
+			hear() // for ever
+		}
+		keys := fakeKeys
+		if how == "bad keys" {
+			keys.Enctype = 23
+		}
+		say(&keys)
+	case "expired":
+		say(&wire.Failure{Reason: wire.Expired, Words: "your ticket expired 3 minutes ago (FILE:/tmp/krb5cc_1001): run kinit", Ended: 1 << 30})
+	case "none":
+		say(&wire.Failure{Reason: wire.NoTicket, Words: "no ticket (FILE:/tmp/krb5cc_1001): run kinit"})
+	case "no KDC":
+		say(&wire.Failure{Reason: wire.NoKDC, Words: "no KDC answers"})
+	case "no library":
+		say(&wire.Failure{Reason: wire.NoLibrary, Words: "install it"})
+	case "hang":
+		hear()
+	case "die":
+		fmt.Fprintln(os.Stderr, "a word\x1b of the library")
+		return 3
+	case "die silently":
+	case "garbage":
+		fmt.Print("Segmentation fault, and more words than a message has\n")
+	case "early keys":
+		say(&fakeKeys)
+	case "empty token":
+		say(&wire.Token{})
+	case "request":
+		say(&wire.Request{})
+	case "environment":
+		dir, _ := os.Getwd()
+		say(&wire.Failure{Words: fmt.Sprintf("%s %s %q", dir, os.Getenv("HOME"), os.Getenv("KRB5CCNAME"))})
+	}
+	return 0
+}
+
+// newFake returns a Helper whose program behaves as told.
+func newFake(t testing.TB, how string) *Helper {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	return NewHelper(Config{Program: self, Keytab: "/nonexistent", Host: "client.test.example", Env: []string{"TICKETS_FAKE=" + how}})
+}
+
+var me = User{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
+
+// attempted makes a context, with an answer of the server.
+func attempted(ctx context.Context, h *Helper) (gss.Context, error) {
+	i, err := h.Begin(ctx, me, "nfs@server")
+	if err != nil {
+		return nil, err
+	}
+	defer i.Close()
+	_, c, err := i.Step(ctx, nil)
+	if err != nil || c != nil {
+		return c, err
+	}
+	_, c, err = i.Step(ctx, []byte("answer"))
+	return c, err
+}
+
+// TestAttempt checks that the context has the helper's keys.
+func TestAttempt(t *testing.T) {
+	c, err := attempted(t.Context(), newFake(t, "good"))
+	require.NoError(t, err)
+	other, err := krb5.NewContext(krb5.Establishment{Key: krb5.Key{Enctype: 18, Value: fakeKeys.Key}, AcceptorSubkey: true, Acceptor: true})
+	require.NoError(t, err)
+	mic, err := c.AppendMIC(nil, [][]byte{[]byte("message")})
+	require.NoError(t, err)
+	assert.NoError(t, other.VerifyMIC(mic, [][]byte{[]byte("message")}))
+	assert.Equal(t, time.Unix(1<<33, 0), c.Expires())
+}
+
+// TestBrokenHelpers checks the words for helpers that hang, die and lie. None
+// keeps the user's turn.
+func TestBrokenHelpers(t *testing.T) {
+	const release = "is it of the same release as mountrdma?"
+	for how, want := range map[string]string{
+		"hang": "nfsrdma-gss did not end within 300ms", "hang later": "nfsrdma-gss did not end within 300ms",
+		"die": `nfsrdma-gss has ended: exit status 3: a word\x1b of the library`, "die silently": "nfsrdma-gss has ended: exit status 0",
+		"garbage": release, "early keys": release, "empty token": release, "request": release,
+		"bad keys": "the keys of the context cannot be used",
+		"expired":  "your ticket expired 3 minutes ago (FILE:/tmp/krb5cc_1001): run kinit", "none": "no ticket",
+		"environment": `/ / ""`,
+	} {
+		t.Run(how, func(t *testing.T) {
+			h := newFake(t, how)
+			if how == "hang" || how == "hang later" {
+				h.limit = 300 * time.Millisecond
+			}
+			for range 2 {
+				_, err := attempted(t.Context(), h)
+				var own *Error
+				require.ErrorAs(t, err, &own)
+				assert.Contains(t, own.Words, want)
+				assert.Empty(t, h.turns)
+				assert.Empty(t, h.running)
+			}
+		})
+	}
+}
+
+// TestTurns checks that a user has one helper at a time, and that another waits as
+// long as its context permits.
+func TestTurns(t *testing.T) {
+	h := newFake(t, "good")
+	first, err := h.Begin(t.Context(), me, "nfs@server")
+	require.NoError(t, err)
+	ended, cancel := context.WithCancelCause(t.Context())
+	cancel(context.DeadlineExceeded)
+	_, err = h.Begin(ended, me, "nfs@server")
+	assert.Equal(t, context.DeadlineExceeded, err)
+	second := make(chan error)
+	go func() {
+		_, err := attempted(t.Context(), h)
+		second <- err
+	}()
+	select {
+	case <-second:
+		t.Error("two helpers at once")
+	case <-time.After(50 * time.Millisecond): // a wrong helper needs less
+	}
+	first.Close()
+	assert.NoError(t, <-second)
+	assert.Empty(t, h.turns)
+}
+
+// TestEndOfCall checks that the end of a call ends its helper.
+func TestEndOfCall(t *testing.T) {
+	h := newFake(t, "hang")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	i, err := h.Begin(ctx, me, "nfs@server")
+	require.NoError(t, err)
+	cancel(os.ErrProcessDone)
+	_, _, err = i.Step(ctx, nil)
+	assert.Equal(t, os.ErrProcessDone, err)
+	i.Close()
+	assert.Empty(t, h.turns)
+}
+
+// TestMissingHelper checks the words for a helper that is not installed.
+func TestMissingHelper(t *testing.T) {
+	h := NewHelper(Config{Program: "/nonexistent/nfsrdma-gss"})
+	_, err := attempted(t.Context(), h)
+	assert.EqualError(t, err, me.name()+": /nonexistent/nfsrdma-gss is missing: install it beside mountrdma")
+	assert.ErrorIs(t, err, unix.EACCES)
+	assert.Empty(t, h.turns)
+}
