@@ -41,6 +41,18 @@ type ClientConfig struct {
 	MountHost string
 	MountPort int
 
+	// Sec are the flavors that the calls of an export may have: the first that the
+	// export has is taken. Nil means the first in the export's list with which this
+	// host can make calls: that of NFS.Cred, or one of Kerberos if Kerberos permits.
+	// With flavors of Kerberos, Wrap must return a Caller that makes such calls in a
+	// context (package tickets).
+	Sec []uint32
+
+	// Kerberos returns nil if the user of NFS.Cred can make calls with Kerberos, and
+	// otherwise the reason for that. It is called only if Sec is nil and the export
+	// prefers Kerberos. Nil means that nobody can.
+	Kerberos func(ctx context.Context) error
+
 	// NFS configures the NFS calls: their credential, sizes and patience.
 	NFS nfsclient.Config
 
@@ -291,11 +303,17 @@ func (c *Client) Mount(ctx context.Context, export string) (*nfsclient.FS, error
 	if err := c.findMount(ctx); err != nil {
 		return nil, err
 	}
-	root, err := c.mount.Mnt(ctx, export)
+	root, flavors, err := c.mount.MntFlavors(ctx, export)
 	if err != nil {
 		return nil, fmt.Errorf("nfsrdma: mounting %s:%s: %w%s", c.host, export, err, c.listed(ctx, err))
 	}
-	fs, err := c.nfs.FS(ctx, root, export)
+	flavor, err := c.choose(ctx, export, flavors)
+	if err != nil {
+		return nil, fmt.Errorf("nfsrdma: mounting %s:%s: %w", c.host, export, err)
+	}
+	cred := *c.cfg.NFS.Cred
+	cred.Flavor = flavor
+	fs, err := c.nfs.As(cred).FS(ctx, root, export)
 	if err != nil {
 		return nil, fmt.Errorf("nfsrdma: mounting %s:%s: %w", c.host, export, err)
 	}

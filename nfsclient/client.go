@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
@@ -40,6 +41,25 @@ func (c *Client) As(cred rpcmsg.Cred) *Client {
 	d := *c
 	d.cfg.Cred = &cred
 	return &d
+}
+
+// Flavor returns the flavor of c's calls.
+func (c *Client) Flavor() uint32 { return c.cfg.Cred.Flavor }
+
+// ForMount makes a call that a mount itself needs: FSINFO, PATHCONF, or GETATTR of the
+// root. If c's flavor is one of Kerberos, the call is made with AUTH_SYS first, with
+// which servers answer these calls whatever the flavors of the export are (RFC 2623,
+// Section 2.3.2): the user who mounts may have no ticket.
+func (c *Client) ForMount(call func(*Client) error) error {
+	if !exports.Flavor(c.Flavor()).Kerberos() {
+		return call(c)
+	}
+	cred := *c.cfg.Cred
+	cred.Flavor = rpcmsg.AuthSys
+	if call(c.As(cred)) == nil {
+		return nil
+	}
+	return call(c)
 }
 
 // A call is one procedure under way, with its reusable memory.

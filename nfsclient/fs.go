@@ -30,7 +30,11 @@ type FS struct {
 // symbolic links: links that lead below export are followed. If export is "" or
 // "/", an absolute link begins at root.
 func (c *Client) FS(ctx context.Context, root nfs3.FH, export string) (*FS, error) {
-	info, err := c.FSInfo(ctx, root)
+	var info nfs3.FSInfoRes
+	err := c.ForMount(func(c *Client) (err error) {
+		info, err = c.FSInfo(ctx, root)
+		return err
+	})
 	if err != nil {
 		return nil, pathError("mount", export, err)
 	}

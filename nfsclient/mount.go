@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"syscall"
 
-	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -92,27 +90,30 @@ func (m *Mount) Null(ctx context.Context) error {
 // Mnt returns the file handle of an export, or of a directory below it (MNT).
 // It fails if the export does not accept the flavor of m's credential.
 func (m *Mount) Mnt(ctx context.Context, path string) (nfs3.FH, error) {
+	root, flavors, err := m.MntFlavors(ctx, path)
+	if err == nil && len(flavors) > 0 && !slices.Contains(flavors, m.cred.Flavor) {
+		return nil, &FlavorError{Path: path, Wanted: flavors, Accepted: []uint32{m.cred.Flavor}}
+	}
+	return root, err
+}
+
+// MntFlavors is Mnt for a client that chooses among the export's flavors. They are in
+// the server's order (RFC 2623, Section 2.7); a server may list none.
+func (m *Mount) MntFlavors(ctx context.Context, path string) (root nfs3.FH, flavors []uint32, err error) {
 	x, err := m.call(ctx, mount3.ProcMnt, &path, 4+4+mount3.FHSize+4+4*maxFlavors)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var res mount3.MntRes
 	res.Decode(&x.Results)
-	handle := slices.Clone(res.Handle)
+	root = slices.Clone(res.Handle)
 	if err := m.done(x); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if res.Status != mount3.OK {
-		return nil, &MountError{Path: path, Status: res.Status}
+		return nil, nil, &MountError{Path: path, Status: res.Status}
 	}
-	if len(res.Flavors) > 0 && !slices.Contains(res.Flavors, m.cred.Flavor) {
-		var wanted []string
-		for _, f := range res.Flavors {
-			wanted = append(wanted, exports.Flavor(f).String())
-		}
-		return nil, fmt.Errorf("the export %s wants %s; the mount says sec=%s", path, strings.Join(wanted, ", "), exports.Flavor(m.cred.Flavor))
-	}
-	return handle, nil
+	return root, res.Flavors, nil
 }
 
 // Umnt informs the server that path is not used any more (UMNT).
