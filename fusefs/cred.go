@@ -44,7 +44,7 @@ func (s *callers) of(from *fuse.Caller) *caller {
 		return c
 	}
 	next := &caller{
-		cred:  rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: from.Uid, GID: from.Gid, GIDs: groups(from)},
+		cred:  rpcmsg.Cred{Flavor: s.client.Flavor(), UID: from.Uid, GID: from.Gid, GIDs: groups(from)},
 		until: now.Add(callerLife),
 	}
 	next.client = s.client.As(next.cred)

@@ -10,6 +10,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/tickets"
 )
 
 const (
@@ -25,6 +26,7 @@ var errRemoved error = &nfsclient.Error{Status: nfs3.ErrStale}
 func (m *Mount) fail(err error) fuse.Status {
 	var refused *nfsclient.Error
 	var auth rpcmsg.AuthError
+	var noContext *tickets.Error
 	switch {
 	case err == nil:
 		return fuse.OK
@@ -32,6 +34,8 @@ func (m *Mount) fail(err error) fuse.Status {
 		return statusOf(refused)
 	case errors.Is(err, context.Canceled):
 		return fuse.EINTR // the process is already dead
+	case errors.As(err, &noContext):
+		return fuse.Status(noContext.Errno()) // its maker has logged it
 	case errors.As(err, &auth):
 		m.complain(err)
 		return errAccess

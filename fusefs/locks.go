@@ -194,9 +194,11 @@ func (m *Mount) setLock(cancel <-chan struct{}, in *fuse.LkIn, wait bool) fuse.S
 // lockRequest returns the request of in. It is made as the caller that opened
 // the file, whose rights the server checks.
 func lockRequest(o *op, f *file, in *fuse.LkIn) *lockclient.Request {
+	cred := f.who.cred
+	cred.Flavor = rpcmsg.AuthSys // as Linux's client locks, whatever the flavor of the mount
 	r := &lockclient.Request{
 		Handle: f.n.fh, Owner: lockclient.Owner{ID: in.Owner, Flock: in.LkFlags&fuse.LK_FLOCK != 0},
-		PID: in.Lk.Pid, Cred: f.who.cred, Range: locks.Range{Start: in.Lk.Start, End: in.Lk.End},
+		PID: in.Lk.Pid, Cred: cred, Range: locks.Range{Start: in.Lk.Start, End: in.Lk.End},
 		Exclusive: in.Lk.Typ == unix.F_WRLCK, Interrupt: o.cancel,
 	}
 	if in.Lk.End >= lastByte {

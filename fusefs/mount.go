@@ -11,6 +11,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
 
@@ -111,15 +112,23 @@ func New(cfg Config) (*Mount, error) {
 func (m *Mount) meet() error {
 	root := m.table.node(fuse.FUSE_ROOT_ID)
 	began := m.tick()
-	a, err := m.cfg.Client.GetAttr(context.Background(), root.fh)
+	var a nfs3.Attr
+	err := m.cfg.Client.ForMount(func(c *nfsclient.Client) (err error) {
+		a, err = c.GetAttr(context.Background(), root.fh)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", m.cfg.Source, err)
 	}
 	m.learn(root, began, &a)
 	m.nameMax = 255
-	if limits, err := m.cfg.Client.PathConf(context.Background(), root.fh); err == nil {
-		m.nameMax = limits.NameMax
-	}
+	_ = m.cfg.Client.ForMount(func(c *nfsclient.Client) error { // without limits, the usual one holds
+		limits, err := c.PathConf(context.Background(), root.fh)
+		if err == nil {
+			m.nameMax = limits.NameMax
+		}
+		return err
+	})
 	return nil
 }
 
