@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 
 	"github.com/nfsrdma/nfsrdma/internal/loadgen"
@@ -22,7 +24,7 @@ const dialers = 16
 
 // links makes the connections in addition to r's own.
 func (a *app) links(ctx context.Context, r remote, o *benchOptions) (*links, error) {
-	ls := &links{busy: []loadgen.Link{{Client: r.nfs, FS: r.fs}}}
+	ls := &links{busy: []loadgen.Link{r.link(r.fs)}}
 	var mu sync.Mutex
 	var first error
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -44,12 +46,20 @@ func (a *app) links(ctx context.Context, r remote, o *benchOptions) (*links, err
 				first = err
 				cancel(err)
 			case err == nil && i < o.connections-1:
-				ls.busy = append(ls.busy, loadgen.Link{Client: s.nfs, FS: fs})
+				ls.busy = append(ls.busy, s.link(fs))
 			}
 		})
 	}
 	all.Wait()
 	return ls, first
+}
+
+// link returns a session for calls to an export, by its flavor, or to none if fs is nil.
+func (s *session) link(fs *nfsclient.FS) loadgen.Link {
+	if fs == nil {
+		return loadgen.Link{Client: s.nfs}
+	}
+	return loadgen.Link{Client: fs.Client(), FS: fs}
 }
 
 // another makes a further connection to r's server. It opens r's export there
@@ -79,6 +89,9 @@ func (ls *links) close(a *app) {
 
 // links4 makes the connections for version 4, each with a session of its own.
 func (a *app) links4(ctx context.Context, o *benchOptions, minor uint32) (*links, error) {
+	if len(a.sec) > 0 && !slices.Contains(a.sec, "sys") {
+		return nil, errors.New("Kerberos is for version 3 only: leave --sec or --vers out")
+	}
 	ls := new(links)
 	var mu sync.Mutex
 	var first error

@@ -91,7 +91,7 @@ var lookupCaches = map[mountopt.Lookup]fusefs.LookupCache{
 func (m *mountCommand) config(s *session, fs *nfsclient.FS) fusefs.Config {
 	o, seconds := m.opts, func(n int) time.Duration { return time.Duration(n) * time.Second }
 	return fusefs.Config{
-		Client: s.nfs, FS: fs,
+		Client: fs.Client(), FS: fs,
 		Source: m.source, Point: m.point,
 		ReadOnly: o.ReadOnly, NoSUID: o.NoSUID, NoDev: o.NoDev, NoExec: o.NoExec,
 		AllowOther: o.AllowOther || isRoot(), Direct: isRoot(),
@@ -117,9 +117,10 @@ func (m *mountCommand) announce(s *session, fs *nfsclient.FS) {
 }
 
 // hold returns the set of delegations for a mount, or nil if the mount must not
-// have any. A mount that caches nothing has no use for delegations.
+// have any. A mount that caches nothing has no use for delegations, and Kerberos does
+// not protect their messages.
 func (m *mountCommand) hold() *delegclient.Set {
-	if o := m.opts; m.bare || o.NoDeleg || o.NoAC || o.Sync {
+	if o := m.opts; m.bare || m.guarded || o.NoDeleg || o.NoAC || o.Sync {
 		return nil
 	}
 	return delegclient.New(delegclient.Config{Drop: fusefs.Drop, Log: m.log})

@@ -48,6 +48,7 @@ type mountCommand struct {
 	mountd  string             // where MOUNT answers
 	up      func() bool        // the server answers
 	held    *delegclient.Set   // delegations; nil: none
+	guarded bool               // the export has chosen Kerberos, which does not protect delegations
 	locks   *lockclient.Client // nil: locks hold on this host only
 	counter *rpcstats.Counter  // of its calls
 	since   time.Time          // start of counting
@@ -150,6 +151,7 @@ var errNoOperands = errors.New("a mount needs a source and a mount point: SERVER
 func (a *app) mountOptions() *mountopt.Options {
 	return mountopt.New(mountopt.Flags{
 		CRC: &a.crc, Markers: &a.markers, NoExtensions: &a.bare, Inline: &a.inline, Credits: &a.credits,
+		Sec: &a.sec, Keytab: &a.keytab,
 	})
 }
 

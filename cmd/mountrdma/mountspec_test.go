@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
 
 // withOptions returns a mount with the defaults of all flags, and one -o.
@@ -25,7 +26,7 @@ func withOptions(t *testing.T, list string) *mountCommand {
 func TestSafeOptions(t *testing.T) {
 	for list, want := range map[string][2]bool{"": {true, true}, "defaults,rw": {true, true}, "dev": {true, false}, "suid": {false, true}} {
 		m := withOptions(t, list)
-		c := m.config(new(session), nil)
+		c := m.config(new(session), new(nfsclient.FS))
 		assert.Equal(t, want, [2]bool{c.NoSUID, c.NoDev}, "-o %s", list)
 	}
 }

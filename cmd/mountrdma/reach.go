@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/rdma"
@@ -42,8 +43,19 @@ func (m *mountCommand) reach(ctx context.Context) (*session, *nfsclient.FS, erro
 	}
 }
 
-// attempt connects and mounts once.
+// attempt connects and mounts. If the export chooses Kerberos, it does so again,
+// without delegations.
 func (m *mountCommand) attempt(ctx context.Context) (*session, *nfsclient.FS, error) {
+	s, fs, err := m.attemptOnce(ctx)
+	if err != nil || m.held == nil || !exports.Flavor(fs.Client().Flavor()).Kerberos() {
+		return s, fs, err
+	}
+	s.close()
+	m.guarded = true
+	return m.attemptOnce(ctx)
+}
+
+func (m *mountCommand) attemptOnce(ctx context.Context) (*session, *nfsclient.FS, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, m.timeout, errTimeout)
 	defer cancel()
 	s, err := m.connect(ctx, m.at.server, m.client())

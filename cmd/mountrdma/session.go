@@ -10,6 +10,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
+	"github.com/nfsrdma/nfsrdma/tickets"
 )
 
 // errTimeout is the cause of a context that --timeout ended.
@@ -25,6 +26,8 @@ type session struct {
 	line   *rpcrdma.Client // the first connection
 	nfs    *nfsclient.Client
 	cred   rpcmsg.Cred
+
+	contexts *tickets.Callers // nil: without Kerberos
 
 	exports []nfsclient.Export
 	listed  bool // exports is set
@@ -64,6 +67,9 @@ func (a *app) connect(ctx context.Context, srv server, cfg nfsrdma.ClientConfig)
 		s.dial.device = device
 		return s.dial
 	}
+	if err := a.secure(s, &cfg); err != nil {
+		return nil, err
+	}
 	client, err := nfsrdma.Dial(ctx, srv.addr(), cfg)
 	if step, ok := errors.AsType[*stepError](err); ok {
 		return nil, step
@@ -94,4 +100,7 @@ func (s *session) mountAt(ctx context.Context) (string, error) {
 }
 
 // close ends the use of the exports and closes the connections.
-func (s *session) close() { _ = s.client.Close() }
+func (s *session) close() {
+	s.closeContexts()
+	_ = s.client.Close()
+}

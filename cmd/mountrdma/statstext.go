@@ -7,6 +7,7 @@ import (
 	"time"
 
 	delegclient "github.com/nfsrdma/nfsrdma/delegation/client"
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/internal/mountopt"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
@@ -71,7 +72,7 @@ func (m *mountCommand) statsOptions(fs *nfsclient.FS) string {
 	add("%s,proto=rdma,nconnect=%d", map[bool]string{false: "hard", true: "soft"}[o.Soft], o.Connections)
 	host, port, err := net.SplitHostPort(m.at.addr())
 	if err == nil {
-		add("port=%s,timeo=%d,retrans=%d,sec=sys,addr=%s", port, o.Timeo, o.Retrans, host)
+		add("port=%s,timeo=%d,retrans=%d,sec=%v,addr=%s", port, o.Timeo, o.Retrans, exports.Flavor(fs.Client().Flavor()), host)
 	}
 	return strings.Join(words, ",")
 }

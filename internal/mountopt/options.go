@@ -45,6 +45,8 @@ type Flags struct {
 	NoExtensions *bool
 	Inline       *cli.Size
 	Credits      *int
+	Sec          *Sec
+	Keytab       *string
 }
 
 // A Lookup selects the names that a mount remembers (nfs(5), lookupcache).

@@ -14,8 +14,8 @@ import (
 // flags returns the flags with their defaults.
 func flags() Flags {
 	crc, markers, bare := cli.NewChoice("auto", "auto", "on", "off"), cli.NewChoice("off", "off", "on"), false
-	inline, credits := cli.Size(4<<10), 128
-	return Flags{CRC: &crc, Markers: &markers, NoExtensions: &bare, Inline: &inline, Credits: &credits}
+	inline, credits, keytab := cli.Size(4<<10), 128, ""
+	return Flags{CRC: &crc, Markers: &markers, NoExtensions: &bare, Inline: &inline, Credits: &credits, Sec: new(Sec), Keytab: &keytab}
 }
 
 // parsed parses the lists one after the other.
@@ -79,7 +79,7 @@ func TestOptions(t *testing.T) {
 		{"bg,fg", func(*Options) {}},
 		{"crc=on,inline=8KiB,credits=7", func(o *Options) { o.CRC.Word, *o.Inline, *o.Credits = "on", 8192, 7 }},
 		{"markers=on,noextensions", func(o *Options) { o.Markers.Word, *o.NoExtensions = "on", true }},
-		{"rdma,proto=rdma,proto=rdma6,vers=3,nfsvers=3,v3,mountvers=3,mountproto=tcp,sec=sys", func(*Options) {}},
+		{"rdma,proto=rdma,proto=rdma6,vers=3,nfsvers=3,v3,mountvers=3,mountproto=tcp", func(*Options) {}},
 		{"defaults,auto,noauto,nouser,_netdev,nofail,comment=a b,x-systemd.automount,x-gvfs-show,X-mount.mkdir=0755", func(*Options) {}},
 		{"relatime,noatime,nodiratime,intr,nointr,addr=10.0.0.1,clientaddr=::1,,", func(*Options) {}},
 	} {
@@ -130,7 +130,8 @@ func TestWrongOptions(t *testing.T) {
 		"nfsvers=2":                "option nfsvers=2: " + otherVersion,
 		"v4.1":                     "option v4.1: " + otherVersion,
 		"mountproto=udp":           "option mountproto=udp: MOUNT is used on the RDMA connection and over TCP only",
-		"sec=krb5p":                "option sec=krb5p: only sec=sys is supported, not Kerberos",
+		"sec=krb5p:none":           `option sec=krb5p:none: "none" is not one of sys, krb5, krb5i, krb5p`,
+		"krb5":                     "option krb5: write sec=krb5, sec=krb5i or sec=krb5p",
 		"remount,ro":               "option remount: a mount cannot be changed: unmount it, and mount it again",
 		"ro,soft,timeo=70,hrad,ro": `unknown option "hrad": did you mean hard?`,
 	} {

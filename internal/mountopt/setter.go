@@ -68,6 +68,14 @@ func text(p *string) setter {
 	}
 }
 
+// path returns a setter of a file's name, of any characters.
+func path(p *string) setter {
+	return func(value string) error {
+		*p = value
+		return nil
+	}
+}
+
 func oneOf[T any](p *T, words map[string]T) setter {
 	return func(value string) error {
 		v, ok := words[value]

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+)
+
+// TestAccepted checks the flavors of --sec, with nfsrdma-gss in PATH and
+// without.
+func TestAccepted(t *testing.T) {
+	a := newApp(io.Discard, io.Discard)
+	t.Setenv("PATH", t.TempDir())
+	flavors, helper, err := a.accepted()
+	require.NoError(t, err)
+	assert.Nil(t, flavors)
+	assert.Empty(t, helper)
+	require.NoError(t, a.sec.Set("sys:krb5"))
+	_, _, err = a.accepted()
+	assert.Equal(t, errNoContextHelper, err)
+
+	program := filepath.Join(os.Getenv("PATH"), contextHelper)
+	require.NoError(t, os.WriteFile(program, nil, 0o755))
+	require.NoError(t, a.sec.Set("krb5p:sys"))
+	flavors, helper, err = a.accepted()
+	require.NoError(t, err)
+	assert.Equal(t, []uint32{rpcmsg.AuthKrb5p, rpcmsg.AuthSys}, flavors)
+	assert.Equal(t, program, helper)
+	a.sec = nil
+	flavors, helper, err = a.accepted()
+	require.NoError(t, err)
+	assert.Nil(t, flavors)
+	assert.Equal(t, program, helper)
+}
+
+// TestService checks that a server's name is used as it was typed.
+func TestService(t *testing.T) {
+	for _, host := range []string{"server", "Server.Example", "localhost"} {
+		got, err := serviceOf(t.Context(), host)
+		require.NoError(t, err)
+		assert.Equal(t, "nfs@"+host, got)
+	}
+}
