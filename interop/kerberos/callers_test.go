@@ -1,0 +1,233 @@
+//go:build interop
+
+package kerberos
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/gss"
+	"github.com/nfsrdma/nfsrdma/gss/krb5"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/rpcsec"
+	"github.com/nfsrdma/nfsrdma/tickets"
+	"github.com/nfsrdma/nfsrdma/vfs/mem"
+)
+
+type whoami struct{}
+
+func (whoami) ServeRPC(context.Context, *oncrpc.Call, *oncrpc.Reply) error { return nil }
+
+const testProg = 0x20000001 // from the range for local use
+
+func typed(context.Context) (string, error) { return server, nil }
+
+// uids are the users of principals, which differ from those of the client's host.
+var uids = map[string]uint32{"alice": 1001, "bob": 1002}
+
+// serve serves the test program and others over TCP with r's acceptor, and returns a
+// line to them. The channel has the principals of calls.
+func (r *realm) serve(more ...func(*oncrpc.Mux)) (oncrpc.Caller, <-chan string) {
+	r.Helper()
+	seen := make(chan string, 100)
+	quiet := slog.New(slog.DiscardHandler)
+	mux := &oncrpc.Mux{Log: quiet}
+	mux.Register(testProg, 1, whoami{})
+	for _, register := range more {
+		register(mux)
+	}
+	s := &oncrpc.Server{Log: quiet, MaxRecord: 4 << 20, Handler: rpcsec.NewServer(mux, rpcsec.ServerConfig{
+		Acceptor: r.acceptor, Log: quiet,
+		Map: func(_ context.Context, _ netip.Addr, p gss.Principal) (rpcsec.User, bool, error) {
+			select {
+			case seen <- strings.Join(p.Name, "/"):
+			default: // the test does not look
+			}
+			uid, ok := uids[p.Name[0]]
+			return rpcsec.User{UID: uid, GID: 100}, ok, nil
+		},
+	})}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(r, err)
+	served := make(chan error)
+	go func() { served <- s.Serve(l) }()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	require.NoError(r, err)
+	line := oncrpc.NewTCPClient(conn, oncrpc.ClientConfig{})
+	r.Cleanup(func() {
+		line.Close()
+		assert.NoError(r, s.Shutdown(context.Background()))
+		assert.NoError(r, <-served)
+	})
+	return line, seen
+}
+
+// TestCallers has calls of a machine made in contexts by its keytab, over TCP, with
+// each flavor.
+func TestCallers(t *testing.T) {
+	helper, r := newHelper(t), newRealm(t, enctypes[krb5.AES256SHA1])
+	require.NoError(t, r.kdc.AddService("machine", "nfs/client.test.example"))
+	line, seen := r.serve()
+	for _, flavor := range []uint32{rpcmsg.AuthKrb5, rpcmsg.AuthKrb5i, rpcmsg.AuthKrb5p} {
+		c := tickets.NewCallers(line, tickets.CallersConfig{
+			Helper: tickets.NewHelper(tickets.Config{Program: helper, Keytab: r.kdc.Keytab("machine"), Host: "client.test.example", Env: r.kdc.Env()}),
+			Prog:   testProg, Vers: 1, Service: typed,
+		})
+		for range 3 {
+			x := oncrpc.Exchange{Prog: testProg, Vers: 1, Cred: rpcmsg.Cred{Flavor: flavor}}
+			require.NoError(t, c.Call(t.Context(), &x))
+			x.Release()
+			assert.Equal(t, "nfs/client.test.example", <-seen)
+		}
+		c.Close(t.Context())
+	}
+}
+
+// A host is a client's: its users have caches in a directory.
+type host struct {
+	*realm
+	dir    string
+	helper string
+}
+
+func newHost(r *realm) *host {
+	h := &host{realm: r, dir: r.TempDir(), helper: newHelper(r.T)}
+	for _, of := range []string{filepath.Dir(h.dir), h.dir, filepath.Dir(h.helper)} {
+		require.NoError(r, os.Chmod(of, 0o755)) // for all users
+	}
+	text, err := os.ReadFile(r.kdc.dir + "/krb5.conf")
+	require.NoError(r, err)
+	text = append(text, "[libdefaults]\n\tdefault_ccache_name = FILE:"+h.dir+"/krb5cc_%{uid}\n"...)
+	require.NoError(r, os.WriteFile(h.dir+"/krb5.conf", text, 0o644))
+	require.NoError(r, r.kdc.Admin("addprinc -pw secret bob"))
+	return h
+}
+
+// cache is the name of a user's cache, without its kind.
+func (h *host) cache(uid int) string { return fmt.Sprintf("%s/krb5cc_%d", h.dir, uid) }
+
+// give gets a ticket for a user.
+func (h *host) give(name string, uid int, options ...string) {
+	h.Helper()
+	require.NoError(h, h.kdc.run("secret\n", "kinit", append(options, "-c", h.cache(uid), name)...))
+	require.NoError(h, os.Chown(h.cache(uid), uid, 100))
+}
+
+// callers returns the Callers of a mount by root.
+func (h *host) callers(line oncrpc.Caller, prog, vers uint32) *tickets.Callers {
+	c := tickets.NewCallers(line, tickets.CallersConfig{
+		Helper: tickets.NewHelper(tickets.Config{Program: h.helper, Env: []string{"KRB5_CONFIG=" + h.dir + "/krb5.conf"}}),
+		Prog:   prog, Vers: vers, Service: typed,
+	})
+	h.Cleanup(func() { c.Close(context.Background()) })
+	return c
+}
+
+// TestCallersOfUsers has two users make calls, each by the ticket in that user's own
+// cache. A user without a ticket gets EACCES, with an expired one EKEYEXPIRED, and the
+// context when there is a ticket.
+func TestCallersOfUsers(t *testing.T) {
+	h := newHost(newRealm(t, enctypes[krb5.AES256SHA1]))
+	h.give("alice", 41001)
+	h.give("bob", 41002)
+	line, seen := h.serve()
+	c := h.callers(line, testProg, 1)
+	call := func(uid uint32) error {
+		x := oncrpc.Exchange{Prog: testProg, Vers: 1, Proc: 1, Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthKrb5p, UID: uid, GID: 100}}
+		err := c.Call(t.Context(), &x)
+		if err == nil {
+			x.Release()
+		}
+		return err
+	}
+	for range 2 {
+		require.NoError(t, call(41001))
+		assert.Equal(t, "alice", <-seen)
+		require.NoError(t, call(41002))
+		assert.Equal(t, "bob", <-seen)
+	}
+	err := call(41003)
+	assert.EqualError(t, err, "user 41003: no ticket (FILE:"+h.cache(41003)+"): run kinit")
+	assert.ErrorIs(t, err, syscall.EACCES)
+
+	h.give("bob", 41003, "-l", "1s")
+	for until := time.Now().Add(30 * time.Second); !errors.Is(call(41003), syscall.EKEYEXPIRED); { // contexts end with their tickets
+		require.True(t, time.Now().Before(until))
+	}
+	for len(seen) > 0 {
+		<-seen
+	}
+	h.give("alice", 41003)
+	for until := time.Now().Add(30 * time.Second); call(41003) != nil; { // a failure is kept for a second
+		require.True(t, time.Now().Before(until))
+	}
+	assert.Equal(t, "alice", <-seen)
+}
+
+// TestNFSByUsers has two users use an export with Kerberos, by nfsclient. Each sees
+// the files that the user may see at the server, where root's calls for the mount
+// itself need no ticket.
+func TestNFSByUsers(t *testing.T) {
+	for _, flavor := range []exports.Flavor{exports.FlavorKrb5, exports.FlavorKrb5i, exports.FlavorKrb5p} {
+		t.Run(flavor.String(), func(t *testing.T) {
+			h := newHost(newRealm(t, enctypes[krb5.AES256SHA1]))
+			h.give("alice", 41001)
+			h.give("bob", 41002)
+			server, err := nfsserver.New(nfsserver.Config{Exports: []nfsserver.Export{{
+				Path: "/x", FS: mem.New(mem.Options{}),
+				Clients: exports.Everyone(exports.Options{Insecure: true, Sec: exports.Secure(exports.Rights{}, flavor)}),
+			}}})
+			require.NoError(t, err)
+			line, _ := h.serve(server.Register)
+			sys := rpcmsg.Cred{Flavor: rpcmsg.AuthSys}
+			root, flavors, err := nfsclient.NewMount(line, &sys).MntFlavors(t.Context(), "/x")
+			require.NoError(t, err)
+			require.Equal(t, []uint32{uint32(flavor)}, flavors)
+			of := func(uid uint32) *nfsclient.FS {
+				cred := rpcmsg.Cred{Flavor: uint32(flavor), UID: uid, GID: 100}
+				fs, err := nfsclient.New(h.callers(line, nfs3.Program, nfs3.Version), nfsclient.Config{Cred: &cred}).FS(t.Context(), root, "/x")
+				require.NoError(t, err, "FSINFO needs no ticket")
+				return fs
+			}
+			alice, bob, nobody := of(41001), of(41002), of(41003)
+			data := bytes.Repeat([]byte("a secret of alice"), 10000)
+			f, err := alice.Create(t.Context(), "secret", 0o600)
+			require.NoError(t, err)
+			_, err = f.WriteAt(t.Context(), data, 0)
+			require.NoError(t, err)
+			got := make([]byte, len(data))
+			_, err = f.ReadAt(t.Context(), got, 0)
+			require.NoError(t, err)
+			assert.True(t, bytes.Equal(data, got))
+			n, err := bob.Lstat(t.Context(), "secret")
+			require.NoError(t, err)
+			assert.EqualValues(t, uids["alice"], n.Attr.UID, "the server's user")
+			f, err = bob.Open(t.Context(), "secret")
+			require.NoError(t, err)
+			_, err = f.ReadAt(t.Context(), got[:1], 0)
+			assert.ErrorIs(t, err, syscall.EACCES)
+			_, err = nobody.Lstat(t.Context(), "secret")
+			assert.ErrorIs(t, err, syscall.EACCES)
+			assert.ErrorContains(t, err, "run kinit")
+		})
+	}
+}
