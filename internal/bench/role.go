@@ -17,7 +17,7 @@ const roleWord = "as"
 func play(role string, args []string) error {
 	f, ok := map[string]func(args []string) error{
 		"tcpserver": tcpServer, "tcpclient": tcpClient, "memfs": memFS, "tcpfs": tcpFS, "reader": reader, "writer": writer, "lister": lister,
-		"reopener": reopener, "delayer": delayer,
+		"reopener": reopener, "delayer": delayer, sealerRole: sealer,
 	}[role]
 	if !ok {
 		return fmt.Errorf("no role %q", role)
