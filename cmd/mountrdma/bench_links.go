@@ -90,7 +90,7 @@ func (ls *links) close(a *app) {
 // links4 makes the connections for version 4, each with a session of its own.
 func (a *app) links4(ctx context.Context, o *benchOptions, minor uint32) (*links, error) {
 	if len(a.sec) > 0 && !slices.Contains(a.sec, "sys") {
-		return nil, errors.New("Kerberos is for version 3 only: leave --sec or --vers out")
+		return nil, errors.New("krb5 is for version 3 only: leave --sec or --vers out")
 	}
 	ls := new(links)
 	var mu sync.Mutex

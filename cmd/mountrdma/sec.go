@@ -28,7 +28,7 @@ const (
 	farewell = time.Second
 )
 
-var errNoContextHelper = errors.New("Kerberos needs the program " + contextHelper + ", which is neither beside mountrdma nor in PATH: install it")
+var errNoContextHelper = errors.New("krb5 needs the program " + contextHelper + ", which is neither beside mountrdma nor in PATH: install it")
 
 // findContextHelper returns the path of nfsrdma-gss: beside this program, else in
 // PATH.
@@ -105,7 +105,7 @@ func serviceOf(ctx context.Context, host string) (string, error) {
 	}
 	names, err := net.DefaultResolver.LookupAddr(ctx, host)
 	if err != nil || len(names) == 0 {
-		return "", fmt.Errorf("Kerberos needs the server's name, and DNS has none for %s: write the name in place of the address", host)
+		return "", fmt.Errorf("krb5 needs the server's name, and DNS has none for %s: write the name in place of the address", host)
 	}
 	return "nfs@" + strings.TrimSuffix(names[0], "."), nil
 }

@@ -2,7 +2,7 @@
 // Its argument is an empty directory, into which it puts:
 //
 //	krb5.conf          the configuration of all programs
-//	server.keytab      the key of nfs/127.0.0.1
+//	server.keytab      the key of nfs/localhost
 //	machine.keytab     the key of host/client
 //	idmapd.conf        host/client is root
 //
@@ -42,7 +42,7 @@ func serve(ctx context.Context, dir string) error {
 		return err
 	}
 	defer kdc.Kill()
-	if err := kdc.AddService("server", "nfs/127.0.0.1"); err != nil {
+	if err := kdc.AddService("server", "nfs/localhost"); err != nil {
 		return err
 	}
 	if err := kdc.AddService("machine", "host/client"); err != nil {
