@@ -172,7 +172,7 @@ func (s *State) ExchangeID(x *Exchange) (id uint64, sequence uint32, confirmed b
 	case x.Update:
 		c.impl = x.Impl
 		return c.id, c.sequence + 1, true, nfs4.OK
-	case s.reserved(key, x.Principal):
+	case s.reserved(key, x.Principal, x.Sealed):
 		return 0, 0, false, nfs4.ErrClidInUse
 	case c != nil && c.differs(x):
 		if !s.giveWay(c, &gone) {

@@ -176,7 +176,10 @@ func (s *State) write(c *client) {
 	if s.ledger.journal == nil {
 		return
 	}
-	now := record{principal: c.principal, minor: c.minor, had: c.had, fresh: true, revoked: len(c.revoked) > 0 || c.partial}
+	now := record{
+		principal: c.principal, minor: c.minor, had: c.had, fresh: true, revoked: len(c.revoked) > 0 || c.partial,
+		sealed: c.protect.How == nfs4.ProtectMachCred,
+	}
 	r, ok := s.ledger.records[c.key]
 	if ok && r == now {
 		return

@@ -48,7 +48,9 @@ const (
 	hadDelegations = hadReads | hadWrites
 	allKinds       = hadDeny | hadLocks | hadDelegations
 
-	revokedFlag = 1 << 7 // beside kinds in a client record
+	// These are beside kinds in a client record.
+	sealedFlag  = 1 << 6
+	revokedFlag = 1 << 7
 )
 
 // A record tells of a client with state, on stable storage.
@@ -56,6 +58,7 @@ type record struct {
 	principal Principal
 	minor     uint32
 	had       kinds
+	sealed    bool // a machine credential protects the client's state
 	fresh     bool // written since the last boot: the end of grace leaves the record
 	revoked   bool // single state was revoked, or not reclaimed in time: after a restart nothing may be reclaimed
 	over      bool // in memory alone: revoked before the last boot, but the client may trust its delegations yet
@@ -65,6 +68,9 @@ func (r *record) appendTo(b []byte, key ownerKey) []byte {
 	flags := byte(r.had)
 	if r.revoked {
 		flags |= revokedFlag
+	}
+	if r.sealed {
+		flags |= sealedFlag
 	}
 	p, kind := &r.principal, clientRecord
 	if p.Name != "" {
@@ -145,12 +151,12 @@ func (p *Past) read(b []byte) bool {
 		}
 	case clientRecord, namedRecord:
 		maker, id, ok := readMaker(b)
-		if !ok || !known(b[1]) || kinds(b[3])&^(allKinds|revokedFlag) != 0 {
+		if !ok || !known(b[1]) || kinds(b[3])&^(allKinds|sealedFlag|revokedFlag) != 0 {
 			return false
 		}
 		p.clients[ownerKey{Transport(b[1]), string(id)}] = record{
 			principal: maker,
-			minor:     uint32(b[2]), had: kinds(b[3]) & allKinds, revoked: b[3]&revokedFlag != 0, fresh: true,
+			minor:     uint32(b[2]), had: kinds(b[3]) & allKinds, sealed: b[3]&sealedFlag != 0, revoked: b[3]&revokedFlag != 0, fresh: true,
 		}
 	case goneRecord:
 		if len(b) < goneLength || !known(b[1]) {

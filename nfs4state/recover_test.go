@@ -582,7 +582,7 @@ func TestJournalCompact(t *testing.T) {
 // reclaim.
 func TestReadPast(t *testing.T) {
 	r := record{principal: Principal{Flavor: 1, UID: 1000}, minor: 2, had: hadLocks}
-	named := record{principal: Principal{Flavor: 6, Name: "nfs/a.example@R"}, minor: 1, had: hadDeny, revoked: true}
+	named := record{principal: Principal{Flavor: 6, Name: "nfs/a.example@R"}, minor: 1, had: hadDeny, revoked: true, sealed: true}
 	good := [][]byte{
 		appendBoot(nil, 7, testLease), r.appendTo(nil, ownerKey{RDMA, "c"}), appendGone(nil, ownerKey{TCP, ""}),
 		{overRecord},
@@ -645,6 +645,39 @@ func TestRecordOfVerified(t *testing.T) {
 		want(t, fmt.Sprint("EXCHANGE_ID by ", p), status, nfs4.ErrClidInUse)
 	}
 	_, status := g.reclaim(arrive("nfs/a@R"), "f", 3, 0)
+	want(t, "reclaim", status, nfs4.OK)
+}
+
+// R8881-2.4.3-3: after a restart, too, the name of a client with a machine credential
+// belongs to calls whose arguments are protected. Those of the same machine that are
+// only signed, as of its root in a mount with krb5, may have been changed on the way.
+func TestRecordOfMachineCredential(t *testing.T) {
+	g := newSaga(t)
+	by := func(sealed bool) *Exchange {
+		x := exchange("c", 1, 0)
+		x.Principal, x.Sealed = Principal{Flavor: 6, Name: "host/a@R"}, sealed
+		x.Protect.How = nfs4.ProtectMachCred
+		return x
+	}
+	arrive := func() *Session {
+		id, sequence, _ := g.exchange(by(true))
+		c := create(id, sequence, 0)
+		c.Principal = by(true).Principal
+		return g.create(c)
+	}
+	s := arrive()
+	g.complete(s)
+	g.open(s, "o", "f", 3, 0, nil)
+	for range 2 {
+		g.crash()
+		_, _, _, status := g.ExchangeID(by(false))
+		want(t, "EXCHANGE_ID that is not sealed", status, nfs4.ErrClidInUse)
+		plain := by(false)
+		plain.Protect.How = nfs4.ProtectNone
+		_, _, _, status = g.ExchangeID(plain)
+		want(t, "EXCHANGE_ID without protection", status, nfs4.ErrClidInUse)
+	}
+	_, status := g.reclaim(arrive(), "f", 3, 0)
 	want(t, "reclaim", status, nfs4.OK)
 }
 

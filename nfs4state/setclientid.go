@@ -73,7 +73,7 @@ func (s *State) SetClientID(a *SetClientID) (id uint64, confirm nfs4.Verifier, u
 		c = o.confirmed
 	}
 	switch {
-	case s.reserved(key, a.Principal):
+	case s.reserved(key, a.Principal, false):
 		return 0, confirm, using, nfs4.ErrClidInUse
 	case c != nil && c.principal != a.Principal:
 		if !s.giveWay(c, &gone) {
