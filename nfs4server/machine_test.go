@@ -105,3 +105,41 @@ func TestMachineCredential(t *testing.T) {
 		assert.Equal(t, nfs4.OK, st, end.op)
 	}
 }
+
+// TestMachineCredentialInAnyCase checks that a client with SP4_MACH_CRED that names no
+// operations has its sessions and its client ID maintained by its machine all the same,
+// and is told so.
+//
+// R8881-2.10.8.3-1.
+func TestMachineCredentialInAnyCase(t *testing.T) {
+	machine := rpcmsg.Cred{Flavor: rpcmsg.AuthKrb5p, Principal: "host/a@R", UID: rpcmsg.Nobody, GID: rpcmsg.Nobody, Anonymous: true}
+	user := rpcmsg.Cred{Flavor: rpcmsg.AuthKrb5p, Principal: "alice@R", UID: 1000, GID: 1000}
+	g := newRig(t)
+	g.cred = machine
+	var id nfs4.ExchangeIDRes
+	st, _ := g.raw(step{nfs4.OpExchangeID, &nfs4.ExchangeIDArgs{Owner: []byte("c"), Protect: nfs4.StateProtect{How: nfs4.ProtectMachCred}}, &id})
+	require.Equal(t, nfs4.OK, st)
+	assert.Equal(t, nfs4.BitmapOf(nfs4.OpCreateSession, nfs4.OpDestroySession, nfs4.OpBindConnToSession, nfs4.OpDestroyClientID), id.Protect.MustEnforce)
+	create := func() (res nfs4.CreateSessionRes, st nfs4.Status) {
+		st, _ = g.raw(step{nfs4.OpCreateSession, &nfs4.CreateSessionArgs{ClientID: id.ClientID, Sequence: id.SequenceID, Fore: channel, Back: channel, SecParms: nfs4.SecParms{None: true}}, &res})
+		return res, st
+	}
+	cs, st := create()
+	require.Equal(t, nfs4.OK, st)
+	g.session, g.seq = cs.Session, 0
+	g.cred = user
+	_, st = create()
+	assert.Equal(t, nfs4.ErrWrongCred, st, "a retry, which would tell the session's ID")
+	there := g.on("192.0.2.1:800", "tcp")
+	there.cred = user
+	st, _ = there.do(root())
+	assert.Equal(t, nfs4.ErrConnNotBoundToSession, st)
+	st, _ = there.raw(step{nfs4.OpBindConnToSession, &nfs4.BindConnArgs{Session: g.session, Dir: nfs4.BindFore}, new(nfs4.BindConnRes)})
+	assert.Equal(t, nfs4.ErrWrongCred, st)
+	st, _ = g.raw(step{nfs4.OpDestroySession, &nfs4.SessionArgs{Session: g.session}, status()})
+	assert.Equal(t, nfs4.ErrWrongCred, st)
+	st, _ = g.do(root())
+	assert.Equal(t, nfs4.OK, st, "the session is there")
+	st, _ = g.raw(step{nfs4.OpDestroyClientID, &nfs4.ClientIDArgs{ClientID: id.ClientID}, status()})
+	assert.Equal(t, nfs4.ErrWrongCred, st)
+}

@@ -80,6 +80,11 @@ var (
 	enforceable = nfs4.BitmapOf(nfs4.OpExchangeID, nfs4.OpCreateSession, nfs4.OpDelegPurge, nfs4.OpDestroySession,
 		nfs4.OpBindConnToSession, nfs4.OpDestroyClientID)
 
+	// optional are those of these that are kept to it only if the client asks. The
+	// others are what the credential is for, and are kept to it in any case (Sections
+	// 2.10.8.3, 18.34.3 and 18.37.3).
+	optional = nfs4.BitmapOf(nfs4.OpExchangeID, nfs4.OpDelegPurge)
+
 	// allowable are the operations that a machine credential may call for any user.
 	// Those with a filehandle are not among them, because the flavours of its export
 	// decide.
@@ -91,10 +96,12 @@ func granted(p *nfs4.StateProtect) nfs4.StateProtect {
 	if p.How != nfs4.ProtectMachCred {
 		return nfs4.StateProtect{}
 	}
-	return nfs4.StateProtect{How: p.How, MustEnforce: p.MustEnforce.And(enforceable), MustAllow: p.MustAllow.And(allowable)}
+	return nfs4.StateProtect{
+		How: p.How, MustEnforce: enforceable.Without(optional.Without(p.MustEnforce)), MustAllow: p.MustAllow.And(allowable),
+	}
 }
 
-// refused reports whether a client has kept an operation to its machine credential,
+// refused reports whether an operation is kept to the machine credential of a client,
 // and the call has another.
 func (x *compound) refused(id uint64, op nfs4.Op) bool {
 	return x.server.state.Refuses(id, op, x.principal(), x.sealed())

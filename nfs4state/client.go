@@ -99,9 +99,9 @@ func (c *client) differs(x *Exchange) bool {
 	return c.principal != x.Principal || c.protect.How == nfs4.ProtectMachCred && !x.Sealed
 }
 
-// Refuses reports whether the session's client has asked that an operation be called
-// by its machine credential alone (SP4_MACH_CRED, RFC 8881, Section 18.35.3), and a
-// call has another: of another principal, or not sealed (Exchange.Sealed).
+// Refuses reports whether an operation is to be called by the machine credential of the
+// session's client alone (SP4_MACH_CRED, RFC 8881, Section 18.35.3), and a call has
+// another: of another principal, or not sealed (Exchange.Sealed).
 func (s *Session) Refuses(op nfs4.Op, p Principal, sealed bool) bool {
 	return s.client.refuses(op, p, sealed)
 }

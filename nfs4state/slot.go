@@ -51,8 +51,8 @@ type Outcome struct {
 }
 
 // Begin is SEQUENCE (RFC 8881, Section 18.46). Success renews the client's
-// lease and binds the connection to the fore channel, unless the client has asked
-// that only its machine credential does that; an error changes nothing.
+// lease and binds the connection to the fore channel, unless only the client's machine
+// credential may do that; an error changes nothing.
 func (s *State) Begin(session *Session, a *Sequenced) (o Outcome) {
 	session.mu.Lock()
 	defer session.mu.Unlock()
