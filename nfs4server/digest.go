@@ -26,6 +26,7 @@ func (x *compound) digest(rest []byte) uint64 {
 	xdr.AppendUint32(xdr.AppendUint32(b[:8], p.Flavor), p.UID)
 	h.Write(b[:])
 	h.WriteString(p.Name)
+	h.WriteByte(0) // which no name has
 	h.Write(rest[:min(len(rest), digestLen, beforeItem(rest, x.n-1))])
 	return h.Sum64()
 }

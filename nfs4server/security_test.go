@@ -405,6 +405,10 @@ func TestPrincipalIgnoresService(t *testing.T) {
 	x.call.Cred.Principal = "bob@R"
 	assert.NotEqual(t, p, x.principal())
 	assert.NotEqual(t, digest, x.digest(nil))
+	x.n = 2
+	whole := x.digest(make([]byte, 8))
+	x.call.Cred.Principal = "bo"
+	assert.NotEqual(t, whole, x.digest(append([]byte("b@R"), make([]byte, 8)...)), "the end of a name at the beginning of the call")
 	long := strings.Repeat("a", nfs4state.MaxName)
 	x.call.Cred.Principal = long + "@R"
 	p = x.principal()
