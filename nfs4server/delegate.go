@@ -273,6 +273,9 @@ func delegReturn(ctx context.Context, x *compound) nfs4.Status {
 	d, status := x.claimed(&a.StateID)
 	if status == nfs4.OK {
 		d.File.(*delegated).given()
+		if d.Writes() {
+			x.rest() // its end may need a permit
+		}
 		status = x.server.state.ReturnDelegation(x.session, &a.StateID)
 	}
 	return x.done(status)

@@ -138,3 +138,23 @@ func TestWriteBackPermits(t *testing.T) {
 		assert.EqualValues(t, 1000, fs.inside.Load())
 	})
 }
+
+// TestEndPermits checks the same of the last look at a file whose size others were told,
+// when very many delegations for writing are revoked.
+func TestEndPermits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := &askedFS{FS: mem.New(mem.Options{Size: 1 << 20}), answer: make(chan struct{})}
+		g := newRig(t, realm.Export{Path: "/x", FS: fs})
+		var ends sync.WaitGroup
+		for range 1000 {
+			w := &writer{of: &delegated{server: g.s}, export: g.s.realm.Set().List()[0], handle: fs.Root()}
+			require.True(t, w.Told(&vfs.Attr{Type: vfs.TypeReg}))
+			ends.Go(w.end)
+		}
+		synctest.Wait()
+		assert.Less(t, fs.inside.Load(), int64(512))
+		close(fs.answer)
+		ends.Wait()
+		assert.EqualValues(t, 1000, fs.inside.Load())
+	})
+}

@@ -95,9 +95,19 @@ func (w *writer) end() {
 		return
 	}
 	defer w.export.Leave()
-	attr, err := w.export.FS.GetAttr(context.Background(), &vfs.Cred{}, w.handle)
-	if err == nil && attr.Ctime == told.Ctime && attr.Change == told.Change {
-		_, err = w.export.FS.SetAttr(context.Background(), &vfs.Cred{}, w.handle, vfs.SetAttr{MtimeHow: vfs.SetToServer}, nil)
+	ctx := context.Background()
+	var err error
+	change := func() {
+		var attr vfs.Attr
+		attr, err = w.export.FS.GetAttr(ctx, &vfs.Cred{}, w.handle)
+		if err == nil && attr.Ctime == told.Ctime && attr.Change == told.Change {
+			_, err = w.export.FS.SetAttr(ctx, &vfs.Cred{}, w.handle, vfs.SetAttr{MtimeHow: vfs.SetToServer}, nil)
+		}
+	}
+	// The permit is of nobody's party: a call that ends w may have one of its client's, and
+	// whoever has one of nobody's waits for no other.
+	if later := s.realm.Visit(ctx, nil, w.export, change); later != nil {
+		err = later
 	}
 	if status, known := statusOf(err); err != nil && (!known || status != nfs4.ErrStale) {
 		s.log.Warn("a client had not written what it had changed in a file, and the file's times could not be set after that", "err", err)
