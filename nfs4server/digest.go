@@ -16,14 +16,15 @@ var seed = maphash.MakeSeed()
 const digestLen = 64
 
 // digest returns a number of the call, without its bulk data, and of its
-// principal: two calls with different digests are not retries of one another.
+// principal and flavour: two calls with different digests are not retries of one another.
 func (x *compound) digest(rest []byte) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
 	var b [16]byte
 	xdr.AppendUint32(xdr.AppendUint32(b[:0], x.minor), x.n)
 	p := x.principal()
-	xdr.AppendUint32(xdr.AppendUint32(b[:8], p.Flavor), p.UID)
+	// The flavour has the service: a reply that was encrypted is not repeated in the clear.
+	xdr.AppendUint32(xdr.AppendUint32(b[:8], x.call.Cred.Flavor), p.UID)
 	h.Write(b[:])
 	h.WriteString(p.Name)
 	h.WriteByte(0) // which no name has

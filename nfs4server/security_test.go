@@ -402,6 +402,9 @@ func TestPrincipalIgnoresService(t *testing.T) {
 	x.call.Cred.UID = 6
 	assert.Equal(t, p, x.principal(), "the user of a principal may be another one tomorrow")
 	assert.Equal(t, digest, x.digest(nil))
+	x.call.Cred.Flavor = rpcmsg.AuthKrb5p
+	assert.NotEqual(t, digest, x.digest(nil), "what was kept for a call that is encrypted is for such calls alone")
+	digest = x.digest(nil)
 	x.call.Cred.Principal = "bob@R"
 	assert.NotEqual(t, p, x.principal())
 	assert.NotEqual(t, digest, x.digest(nil))
