@@ -179,6 +179,11 @@ func (m *Map) Close() {
 // SetRules replaces the rules, and forgets all answers of the database.
 func (m *Map) SetRules(r Rules) {
 	m.rules.Store(&r)
+	m.Forget()
+}
+
+// Forget forgets all answers of the database.
+func (m *Map) Forget() {
 	m.names.Forget()
 	m.numbers.Forget()
 	m.accounts.Forget()

@@ -61,8 +61,8 @@ func (o *serveOptions) idmapPathWith(a *krb5.Acceptor) string {
 }
 
 // reloadIdmap applies the present file of --idmap, and forgets what the user
-// database has answered. If the file is wrong, the rules stay, and the log has the
-// reason.
+// database has answered. If the file is wrong, the rules alone stay, and the log has
+// the reason.
 func (o *serveOptions) reloadIdmap(log *slog.Logger) {
 	file := o.idmapPath()
 	if file == "" && o.idmapDomain == "" {
@@ -73,6 +73,7 @@ func (o *serveOptions) reloadIdmap(log *slog.Logger) {
 		for _, e := range causes(err) {
 			log.Error("the rules for names stay as they were", "file", file, "err", e)
 		}
+		o.owners.Forget() // users may have lost groups
 		return
 	}
 	o.owners.SetRules(rules)

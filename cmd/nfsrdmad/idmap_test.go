@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/gss"
 	"github.com/nfsrdma/nfsrdma/idmap"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
@@ -56,4 +57,36 @@ func TestIdmapFile(t *testing.T) {
 	status, _, stderr = command(t, "serve", "--state", t.TempDir(), "--listen", "127.0.0.1:0", "--tcp", "", "--idmap", file+"x", t.TempDir())
 	assert.Equal(t, cli.ExitError, status)
 	assert.Contains(t, stderr, "cannot be read (no such file or directory): correct its name or its permissions")
+}
+
+// movedUser is a database in which a user gets another number.
+type movedUser struct {
+	oneUser
+	uid uint32
+}
+
+func (d *movedUser) User(string) (idmap.Account, bool, error) {
+	return idmap.Account{UID: d.uid}, true, nil
+}
+
+// TestIdmapForgets checks that a reload drops the users that the database has given,
+// also if the file is wrong: they may have lost rights.
+func TestIdmapForgets(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "idmapd.conf")
+	o := serveOptions{idmapFile: file}
+	database := &movedUser{uid: 1001}
+	o.owners = idmap.New(idmap.Config{Rules: idmap.Rules{Realms: []string{"R"}}, Database: database})
+	defer o.owners.Close()
+	uid := func() uint32 {
+		u, ok, err := o.userOf(t.Context(), netip.MustParseAddr("192.0.2.1"), gss.Principal{Name: []string{"alice"}, Realm: "R"})
+		require.NoError(t, err)
+		require.True(t, ok)
+		return u.UID
+	}
+	assert.EqualValues(t, 1001, uid())
+	database.uid = 1002
+	assert.EqualValues(t, 1001, uid())
+	require.NoError(t, os.WriteFile(file, []byte("x"), 0o600))
+	o.reloadIdmap(slog.New(slog.DiscardHandler))
+	assert.EqualValues(t, 1002, uid())
 }
