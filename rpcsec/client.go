@@ -137,7 +137,8 @@ func (c *Client) session(ctx context.Context) (*session, error) {
 var errAbandoned = errors.New("rpcsec: the call has ended")
 
 // make makes a context, and ends the attempt. If the connection was lost in
-// between, it begins again, because a server refuses the same token.
+// between, or away for long, it begins again, because a server refuses the same token,
+// and an old one.
 func (c *Client) make(ctx context.Context, a *attempt) (*session, error) {
 	k, err := c.establish(ctx)
 	for try := 0; try < maxResent && errors.Is(err, ErrResent) && ctx.Err() == nil; try++ {

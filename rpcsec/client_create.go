@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nfsrdma/nfsrdma/gss"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -22,8 +23,7 @@ func (c *Client) establish(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	var create creation
-	create.cred.proc = procInit
+	create := creation{began: time.Now(), cred: credential{proc: procInit}}
 	for range maxRounds {
 		res, err := c.create(ctx, &create, token)
 		if err != nil {
@@ -37,7 +37,7 @@ func (c *Client) establish(ctx context.Context) (*session, error) {
 		if res.major == gss.Complete {
 			return newSession(made, &create, res)
 		}
-		create = creation{cred: credential{proc: procContinueInit, handle: res.handle}}
+		create = creation{began: time.Now(), cred: credential{proc: procContinueInit, handle: res.handle}}
 	}
 	return nil, errRounds
 }
@@ -49,8 +49,8 @@ var (
 	errNoWindow   = errors.New("rpcsec: the server's window is empty")
 )
 
-// ErrResent means that the connection was lost while a security context was made.
-// Another call makes another.
+// ErrResent means that the connection was lost while a security context was made, or
+// was away for so long that the token is too old. Another call makes another.
 var ErrResent = errors.New("rpcsec: the connection was lost while a security context was made")
 
 // create makes one creation call. The result's slices are copies.
@@ -97,9 +97,10 @@ func newSession(made gss.Context, create *creation, res initResult) (*session, e
 // A creation is the Signer of a creation call: nothing of the call is signed, and
 // the reply's verifier can be checked only later.
 type creation struct {
-	cred credential
-	made bool
-	verf rpcmsg.OpaqueAuth // of the reply
+	began time.Time // when the token was made
+	cred  credential
+	made  bool
+	verf  rpcmsg.OpaqueAuth // of the reply
 }
 
 var _ oncrpc.Signer = (*creation)(nil)
@@ -112,9 +113,10 @@ func (s *creation) Room() (call, reply int) {
 	return plainHeader - 2*4 + credentialLen(s.cred.handle), rpcmsg.MaxAuthBody
 }
 
-// AppendCall appends the call, once: a server refuses the same token again.
+// AppendCall appends the call, once: a server refuses the same token again, and one
+// that waited for the server.
 func (s *creation) AppendCall(b []byte, xid uint32, x *oncrpc.Exchange) ([]byte, error) {
-	if s.made {
+	if s.made || time.Since(s.began) > maxTokenAge {
 		return b, ErrResent
 	}
 	s.made = true

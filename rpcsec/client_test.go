@@ -315,6 +315,24 @@ func TestCreationNotResent(t *testing.T) {
 	assert.EqualValues(t, 1, r.made.Load(), "nobody waits")
 }
 
+// TestOldToken checks that a token that has waited for a server that was away is not
+// sent: the server would refuse the time in it. The call goes on with a new one.
+func TestOldToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newClientRig(t, rpcmsg.AuthKrb5)
+		away := maxTokenAge + time.Second
+		r.Client.next = calling(func(ctx context.Context, x *oncrpc.Exchange) error {
+			time.Sleep(away)
+			away = maxTokenAge
+			return r.line.Call(ctx, x)
+		})
+		echoes(t, r, nil)
+		assert.EqualValues(t, 2, r.made.Load())
+		assert.Len(t, r.line.calls, 2)
+		assert.Equal(t, initCall(2, r.initiators[1].token), r.line.calls[0])
+	})
+}
+
 // TestRounds checks a mechanism with more tokens: they go by CONTINUE_INIT, with
 // the handle.
 func TestRounds(t *testing.T) {

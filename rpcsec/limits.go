@@ -39,6 +39,10 @@ const (
 	// not have the old one.
 	maxRefreshes = 2
 
+	// maxTokenAge is how long a client's token may wait to be sent. A server of
+	// Kerberos refuses a token that is older than five minutes by its own clock.
+	maxTokenAge = time.Minute
+
 	// maxResent is how many times a client begins anew to make a context, because
 	// the connection was lost meanwhile.
 	maxResent = 8
