@@ -267,10 +267,11 @@ func TestCreationFails(t *testing.T) {
 			r := newClientRig(t, rpcmsg.AuthKrb5p)
 			r.line.serve = func(msg []byte) []byte { return tt.reply(r, msg) }
 			err := r.Call(t.Context(), exchange(procEcho, nil))
+			var e *gss.Error
 			if tt.want != nil {
 				assert.ErrorIs(t, err, tt.want)
+				assert.Equal(t, tt.want == errFake, errors.As(err, &e), "a caller takes it for the server's refusal")
 			} else {
-				var e *gss.Error
 				require.ErrorAs(t, err, &e)
 				assert.Equal(t, []uint32{uint32(gss.CredentialsExpired), 3}, []uint32{uint32(e.Major), e.Minor})
 			}
