@@ -151,7 +151,7 @@ func (a *attempt) within(ctx context.Context, f func() error) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return a.user.fail("nfsrdma-gss did not end within %v: does the KDC answer, and is the credential cache on a file system that does?", a.helper.limit)
+		return &Error{User: a.user.name(), Reason: wire.NoKDC, Words: fmt.Sprintf("nfsrdma-gss did not end within %v: does the KDC answer, and is the credential cache on a file system that does?", a.helper.limit)}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.EPIPE):
 		return a.user.fail("nfsrdma-gss has ended: %s", a.ended())
 	}

@@ -26,6 +26,10 @@ type CallersConfig struct {
 	// Prog and Vers are those of rpcsec.ClientConfig.
 	Prog, Vers uint32
 
+	// GiveUp is how long calls wait for a KDC, if their user has had a context: as
+	// those of rpcrdma.ClientConfig for the server. 0 means for ever.
+	GiveUp time.Duration
+
 	// Log gets a line for each user and ticket that cannot be used. Nil: none.
 	Log *slog.Logger
 }
@@ -53,6 +57,7 @@ type member struct {
 	client *rpcsec.Client
 	calls  int    // under way
 	last   uint64 // clock of the last call
+	had    bool   // a context
 
 	user User // of the newest call: the helper gets its groups
 
@@ -76,7 +81,9 @@ var errClosed = errors.New("tickets: closed")
 
 // Call makes a call in the context of its user (oncrpc.Caller). If there is no
 // context, the error is of type *Error. A connection that is lost while a context
-// is made is no error: the next attempt has another AP-REQ.
+// is made is no error: the next attempt has another AP-REQ. A user who has had a context
+// waits for the KDC, as for the server: the user's programs may have written data that
+// would be lost, and both may have restarted.
 func (c *Callers) Call(ctx context.Context, x *oncrpc.Exchange) error {
 	user, ok := userOf(&x.Cred)
 	if !ok {
@@ -88,16 +95,41 @@ func (c *Callers) Call(ctx context.Context, x *oncrpc.Exchange) error {
 		return err
 	}
 	defer c.leave(m)
+	var since time.Time // when the KDC did not answer
 	for {
 		err := m.client.Call(ctx, x)
+		if err == nil {
+			return nil
+		}
 		switch refused, ok := errors.AsType[*gss.Error](err); {
 		case errors.Is(err, rpcsec.ErrResent):
 		case ok && !errors.Is(err, rpcsec.ErrReply):
 			return c.failed(m, user.refused(refused))
+		case c.waits(m, err, &since):
+			select {
+			case <-time.After(c.life):
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
 		default:
 			return err
 		}
 	}
+}
+
+// waits reports whether a call of m with an error is to be made again. since is when
+// the first such call failed.
+func (c *Callers) waits(m *member, err error, since *time.Time) bool {
+	own, ok := errors.AsType[*Error](err)
+	if !ok || own.Reason != wire.NoKDC {
+		return false
+	}
+	if since.IsZero() {
+		*since = time.Now()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return m.had && (c.cfg.GiveUp == 0 || time.Since(*since) < c.cfg.GiveUp)
 }
 
 // Lack returns an error if the user of cred cannot have a context, because this host
@@ -237,7 +269,7 @@ func (w *watched) Step(ctx context.Context, answer []byte) ([]byte, gss.Context,
 	}
 	if made != nil {
 		w.callers.mu.Lock()
-		w.member.told = ""
+		w.member.told, w.member.had = "", true
 		w.callers.mu.Unlock()
 	}
 	return token, made, nil

@@ -53,9 +53,28 @@ type rig struct {
 	flavor   uint32 // of calls
 	acceptor fakeAcceptor
 	server   *rpcsec.Server
+	serving  atomic.Pointer[rpcsec.Server]
+	mux      *oncrpc.Mux
 	plain    atomic.Int32 // calls without a context
 	starts   string       // a file with a byte for each helper
+	noKDC    string       // a file, if no KDC answers
 	log      bytes.Buffer
+}
+
+// Serve serves by the server as it is now (oncrpc.Service).
+func (r *rig) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+	return r.serving.Load().Serve(ctx, req, rep)
+}
+
+// restart makes the server forget all contexts.
+func (r *rig) restart() {
+	r.server = rpcsec.NewServer(r.mux, rpcsec.ServerConfig{
+		Acceptor: &r.acceptor, Log: slog.New(slog.DiscardHandler),
+		Map: func(context.Context, netip.Addr, gss.Principal) (rpcsec.User, bool, error) {
+			return rpcsec.User{UID: 7}, true, nil
+		},
+	})
+	r.serving.Store(r.server)
 }
 
 // ServeRPC counts calls without a context.
@@ -67,19 +86,14 @@ func (r *rig) ServeRPC(_ context.Context, c *oncrpc.Call, _ *oncrpc.Reply) error
 }
 
 func newRig(t *testing.T, how string, flavor uint32) *rig {
-	r := &rig{T: t, flavor: flavor, starts: filepath.Join(t.TempDir(), "starts")}
+	r := &rig{T: t, flavor: flavor, starts: filepath.Join(t.TempDir(), "starts"), noKDC: filepath.Join(t.TempDir(), "no KDC")}
 	quiet := slog.New(slog.DiscardHandler)
-	mux := &oncrpc.Mux{Log: quiet}
-	mux.Register(testProg, 1, r)
-	r.server = rpcsec.NewServer(mux, rpcsec.ServerConfig{
-		Acceptor: &r.acceptor, Log: quiet,
-		Map: func(context.Context, netip.Addr, gss.Principal) (rpcsec.User, bool, error) {
-			return rpcsec.User{UID: 7}, true, nil
-		},
-	})
+	r.mux = &oncrpc.Mux{Log: quiet}
+	r.mux.Register(testProg, 1, r)
+	r.restart()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	s := &oncrpc.Server{Handler: r.server, Log: quiet, MaxRecord: 1 << 20}
+	s := &oncrpc.Server{Handler: r, Log: quiet, MaxRecord: 1 << 20}
 	served := make(chan error)
 	go func() { served <- s.Serve(l) }()
 	conn, err := net.Dial("tcp", l.Addr().String())
@@ -91,7 +105,7 @@ func newRig(t *testing.T, how string, flavor uint32) *rig {
 		assert.NoError(t, <-served)
 	})
 	h := newFake(t, how)
-	h.cfg.Env = append(h.cfg.Env, "TICKETS_STARTS="+r.starts)
+	h.cfg.Env = append(h.cfg.Env, "TICKETS_STARTS="+r.starts, "TICKETS_NO_KDC="+r.noKDC)
 	r.Callers = NewCallers(line, CallersConfig{
 		Helper: h, Service: func(context.Context) (string, error) { return "nfs@server", nil }, Prog: testProg, Vers: 1, Log: slog.New(slog.NewTextHandler(&r.log, nil)),
 	})
@@ -191,6 +205,47 @@ func TestLack(t *testing.T) {
 	r := newRig(t, "good", rpcmsg.AuthKrb5)
 	r.cfg.Service = func(context.Context) (string, error) { return "", errors.New("no name") }
 	assert.EqualError(t, r.Lack(t.Context(), rpcmsg.Cred{UID: me.UID}), "no name")
+}
+
+// TestNoKDC checks that a user who has had a context waits for the KDC, as for a server
+// that restarts too: on a hard mount for ever, on a soft one for a time. A user who has
+// had none gets EACCES at once.
+func TestNoKDC(t *testing.T) {
+	r := newRig(t, "no KDC", rpcmsg.AuthKrb5)
+	assert.ErrorIs(t, r.call(), unix.EACCES)
+	assert.Equal(t, 1, r.started())
+
+	r = newRig(t, "good", rpcmsg.AuthKrb5)
+	r.life = time.Millisecond
+	require.NoError(t, r.call())
+	stop := func() {
+		r.restart()
+		require.NoError(t, os.WriteFile(r.noKDC, nil, 0o600))
+	}
+	called := make(chan error)
+	waiting := func(ctx context.Context) {
+		before := r.started()
+		go func() {
+			x := oncrpc.Exchange{Prog: testProg, Vers: 1, Proc: 1, Cred: rpcmsg.Cred{Flavor: r.flavor, UID: me.UID, GID: me.GID}}
+			err := r.Call(ctx, &x)
+			x.Release()
+			called <- err
+		}()
+		require.Eventually(t, func() bool { return r.started() > before+1 }, 20*time.Second, time.Millisecond)
+	}
+	stop()
+	waiting(t.Context())
+	require.NoError(t, os.Remove(r.noKDC))
+	assert.NoError(t, <-called)
+	assert.Equal(t, 1, strings.Count(r.log.String(), "no KDC answers"))
+
+	stop()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	waiting(ctx)
+	cancel(os.ErrProcessDone)
+	assert.Equal(t, os.ErrProcessDone, <-called, "the program has ended")
+	r.cfg.GiveUp = 10 * time.Millisecond
+	assert.ErrorContains(t, r.call(), "no KDC answers")
 }
 
 // TestExpired checks the error of an expired ticket.

@@ -35,6 +35,9 @@ func fakeHelper(how string) int {
 		_, _ = starts.WriteString("x")
 	}
 	hear()
+	if _, err := os.Stat(os.Getenv("TICKETS_NO_KDC")); err == nil {
+		how = "no KDC"
+	}
 	switch how {
 	case "good", "hang later", "bad keys":
 		say(&wire.Token{Token: []byte("token")})

@@ -82,12 +82,12 @@ func (a *app) secure(s *session, cfg *nfsrdma.ClientConfig) error {
 	if err != nil {
 		return fmt.Errorf("the name of this host: %w", err)
 	}
-	next, log := cfg.Wrap, cfg.Log
+	next, log, giveUp := cfg.Wrap, cfg.Log, cfg.GiveUp
 	cfg.Wrap = func(caller oncrpc.Caller) oncrpc.Caller {
 		s.contexts = tickets.NewCallers(caller, tickets.CallersConfig{
 			Helper:  tickets.NewHelper(tickets.Config{Program: helper, Keytab: a.keytab, Host: host, Env: tickets.Env()}),
 			Service: func(ctx context.Context) (string, error) { return serviceOf(ctx, s.at.host) },
-			Prog:    nfs3.Program, Vers: nfs3.Version, Log: log,
+			Prog:    nfs3.Program, Vers: nfs3.Version, GiveUp: giveUp, Log: log,
 		})
 		if next == nil {
 			return s.contexts
