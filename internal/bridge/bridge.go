@@ -51,6 +51,7 @@ type Bridge struct {
 	exchanges  sync.Pool // of *oncrpc.Exchange
 	lines      oncrpc.Memo[ownLine]
 	places     *fairshare.Places // of these
+	reserved   *fairshare.Places // of those from reserved ports
 	complained atomic.Int64      // Unix time in nanoseconds
 }
 
@@ -127,7 +128,10 @@ func (b *Bridge) relay(ctx context.Context, c *oncrpc.Call, req *oncrpc.Request,
 
 // call makes the client's call c to the server.
 func (b *Bridge) call(ctx context.Context, x *oncrpc.Exchange, c *oncrpc.Call, peer *oncrpc.Peer) error {
-	b.start.Do(func() { b.queue.limit, b.places = b.Credits, fairshare.NewPlaces(maxLines) })
+	b.start.Do(func() {
+		b.queue.limit = b.Credits
+		b.places, b.reserved = fairshare.NewPlaces(maxLines), fairshare.NewPlaces(maxLines)
+	})
 	if signed(c) {
 		return b.callSigned(ctx, x, c.XID, peer)
 	}

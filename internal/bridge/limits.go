@@ -33,8 +33,9 @@ const (
 	copied = 4 << 10
 )
 
-// maxLines bounds the clients with a line of their own. A line takes a connection of
-// the server, and half a MiB of buffers for replies.
+// maxLines bounds the clients with a line of their own: those from reserved ports, and
+// the others. A line takes a connection of the server, and half a MiB of buffers for
+// replies.
 const maxLines = 128
 
 // dialTime is how long a client waits for its line.

@@ -79,22 +79,26 @@ func (b *Bridge) lineOf(ctx context.Context, peer *oncrpc.Peer) (*ownLine, error
 	}
 }
 
-// connect connects a line, which is closed once ctx ends.
+// connect connects a line, which is closed once ctx ends. Any user of a host can
+// claim signatures, and must not take the lines of the host's mounts.
 func (b *Bridge) connect(ctx context.Context, peer *oncrpc.Peer) (Line, error) {
-	party := fairshare.PartyOfIP(peer.Addr.Addr())
-	if !b.places.Take(party) {
-		return nil, fmt.Errorf("%w: there are %d for other clients", errLine, b.places.Taken())
+	party, places := fairshare.PartyOfIP(peer.Addr.Addr()), b.places
+	if peer.Addr.Port() < reservedPorts {
+		places = b.reserved
+	}
+	if !places.Take(party) {
+		return nil, fmt.Errorf("%w: there are %d for other clients", errLine, places.Taken())
 	}
 	within, cancel := context.WithTimeoutCause(ctx, dialTime, fmt.Errorf("%w in %v", errLine, dialTime))
 	defer cancel()
 	line, err := b.Dial(within)
 	if err != nil {
-		b.places.Give(party)
+		places.Give(party)
 		return nil, fmt.Errorf("%w: %w", errLine, err)
 	}
 	context.AfterFunc(ctx, func() {
 		_ = line.Close()
-		b.places.Give(party)
+		places.Give(party)
 	})
 	return line, nil
 }

@@ -92,3 +92,35 @@ func TestPorts(t *testing.T) {
 		}
 	}
 }
+
+// A fakeLine is a Line that refuses all calls.
+type fakeLine struct{}
+
+func (fakeLine) CallXID(_ context.Context, x *oncrpc.Exchange, xid uint32) error {
+	x.Reply = rpcmsg.AppendAuthError(nil, xid, rpcmsg.AuthBadCred)
+	return nil
+}
+
+func (fakeLine) Close() error { return nil }
+
+// TestSignedPorts checks that users of a host, who may open all but the reserved ports,
+// cannot take the lines of the host's mounts, which use these.
+func TestSignedPorts(t *testing.T) {
+	b := Bridge{Log: slog.New(slog.DiscardHandler), Dial: func(context.Context) (Line, error) { return fakeLine{}, nil }}
+	passes := func(port uint16) bool {
+		req := oncrpc.Request{
+			Msg:  sealed(call(7, nfs3.Program, nfs3.Version, nfs3.ProcNull, nil)),
+			Peer: &oncrpc.Peer{Network: "tcp", Addr: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port)},
+		}
+		var rep oncrpc.Reply
+		return b.Serve(t.Context(), &req, &rep)
+	}
+	for port := range uint16(maxLines / 2) {
+		assert.True(t, passes(40000+port))
+	}
+	assert.False(t, passes(50000))
+	for port := range uint16(maxLines / 2) {
+		assert.True(t, passes(700+port))
+	}
+	assert.False(t, passes(1023))
+}
