@@ -14,6 +14,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
 // sh runs a shell command in a mount as another user, and returns its output.
@@ -146,6 +147,19 @@ func TestCallers(t *testing.T) {
 		s.of(&from)
 	}
 	assert.LessOrEqual(t, len(s.all), maxCallers)
+}
+
+// TestFlavor checks that calls of programs have the flavor of the mount, and their
+// locks AUTH_SYS.
+func TestFlavor(t *testing.T) {
+	s := callers{client: nfsclient.New(nil, nfsclient.Config{Cred: &rpcmsg.Cred{Flavor: rpcmsg.AuthKrb5p}}), all: make(map[callerKey]*caller)}
+	who := s.of(&fuse.Caller{Owner: fuse.Owner{Uid: 5, Gid: 6}, Pid: uint32(os.Getpid())})
+	assert.EqualValues(t, rpcmsg.AuthKrb5p, who.cred.Flavor)
+	assert.EqualValues(t, rpcmsg.AuthKrb5p, who.client.Flavor())
+	r := lockRequest(new(op), &file{n: new(node), who: who}, new(fuse.LkIn))
+	assert.EqualValues(t, rpcmsg.AuthSys, r.Cred.Flavor)
+	assert.EqualValues(t, 5, r.Cred.UID)
+	assert.EqualValues(t, rpcmsg.AuthKrb5p, who.cred.Flavor)
 }
 
 // TestRecall checks that lookups in a directory that not everyone may search do

@@ -3,6 +3,7 @@ package fusefs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/tickets"
+	"github.com/nfsrdma/nfsrdma/tickets/wire"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -84,6 +87,9 @@ func TestErrno(t *testing.T) {
 		{&nfsclient.Error{Status: nfs3.ErrJukebox}, fuse.EIO},
 		{&nfsclient.Error{Status: nfs3.ErrNotSupp}, fuse.Status(unix.EOPNOTSUPP)},
 		{rpcmsg.AuthBadCred, fuse.EACCES},
+		{&tickets.Error{Reason: wire.NoTicket}, fuse.EACCES},
+		{fmt.Errorf("a call: %w", &tickets.Error{Reason: wire.NoKDC}), fuse.EACCES},
+		{fmt.Errorf("a call: %w", &tickets.Error{Reason: wire.Expired}), fuse.Status(unix.EKEYEXPIRED)},
 		{context.Canceled, fuse.EINTR},
 		{oncrpc.ErrClosed, fuse.EIO},
 		{errors.New("anything"), fuse.EIO},
