@@ -69,7 +69,7 @@ func (h *held) init() {
 // 8881, Section 18.10). The lock lasts until Unlock or Close, also over a restart
 // of the server. Lock does not wait for other locks: the error is then
 // NFS4ERR_DENIED, which is syscall.EAGAIN. If ctx ends, the bytes may be locked
-// until Close.
+// until Close, and those that were to become shared may be.
 func (f *File) Lock(ctx context.Context, r Range, exclusive bool) error {
 	args := nfs4.LockArgs{Type: nfs4.LockRead, Offset: r.Start, Length: lengthOf(r), Owner: nfs4.StateOwner{Owner: f.owner[:]}}
 	if exclusive {
