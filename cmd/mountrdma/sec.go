@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nfsrdma/nfsrdma"
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
@@ -66,7 +68,8 @@ func (a *app) accepted() (flavors []uint32, helper string, err error) {
 	return flavors, helper, nil
 }
 
-// secure has a session's calls made with the flavors that its exports have.
+// secure has a session's calls made with the flavors that its exports have. A process
+// that makes contexts leaves no core, which would have their keys in it.
 func (a *app) secure(s *session, cfg *nfsrdma.ClientConfig) error {
 	flavors, helper, err := a.accepted()
 	if err != nil {
@@ -85,9 +88,14 @@ func (a *app) secure(s *session, cfg *nfsrdma.ClientConfig) error {
 	next, log, giveUp := cfg.Wrap, cfg.Log, cfg.GiveUp
 	cfg.Wrap = func(caller oncrpc.Caller) oncrpc.Caller {
 		s.contexts = tickets.NewCallers(caller, tickets.CallersConfig{
-			Helper:  tickets.NewHelper(tickets.Config{Program: helper, Keytab: a.keytab, Host: host, Env: tickets.Env()}),
-			Service: func(ctx context.Context) (string, error) { return serviceOf(ctx, s.at.host) },
-			Prog:    nfs3.Program, Vers: nfs3.Version, GiveUp: giveUp, Log: log,
+			Helper: tickets.NewHelper(tickets.Config{Program: helper, Keytab: a.keytab, Host: host, Env: tickets.Env()}),
+			Service: func(ctx context.Context) (string, error) {
+				if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
+					return "", fmt.Errorf("cores with keys in them cannot be forbidden (%w)", err)
+				}
+				return serviceOf(ctx, s.at.host)
+			},
+			Prog: nfs3.Program, Vers: nfs3.Version, GiveUp: giveUp, Log: log,
 		})
 		if next == nil {
 			return s.contexts

@@ -8,7 +8,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
+	"github.com/nfsrdma/nfsrdma"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
@@ -37,6 +39,25 @@ func TestAccepted(t *testing.T) {
 	require.NoError(t, err)
 	assert.Nil(t, flavors)
 	assert.Equal(t, program, helper)
+}
+
+// TestNoCores checks that a process with keys of contexts leaves no core, and that one
+// without may.
+func TestNoCores(t *testing.T) {
+	var before, after unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_CORE, &before))
+	before.Cur = before.Max
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_CORE, &before))
+	t.Setenv("PATH", t.TempDir())
+	require.NoError(t, os.WriteFile(filepath.Join(os.Getenv("PATH"), contextHelper), nil, 0o755))
+	s, cfg := &session{at: server{host: "server"}}, nfsrdma.ClientConfig{}
+	require.NoError(t, newApp(io.Discard, io.Discard).secure(s, &cfg))
+	cfg.Wrap(nil)
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_CORE, &after))
+	assert.Equal(t, before, after)
+	_ = cfg.Kerberos(t.Context())
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_CORE, &after))
+	assert.Zero(t, after)
 }
 
 // TestService checks that a server's name is used as it was typed.
