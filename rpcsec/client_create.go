@@ -89,7 +89,7 @@ func newSession(made gss.Context, create *creation, res initResult) (*session, e
 	if err := made.VerifyMIC(create.verf.Body, w.number(res.window)); err != nil {
 		return nil, fmt.Errorf("%w: %v", errWindow, err) // no *gss.Error: the server has refused nothing
 	}
-	k := &session{Context: made, handle: res.handle, places: make(chan struct{}, min(res.window, window))}
+	k := &session{Context: made, handle: res.handle, least: time.Now().Add(leastLife), places: make(chan struct{}, min(res.window, window))}
 	k.sent.L = &k.mu
 	return k, nil
 }

@@ -17,6 +17,7 @@ import (
 type session struct {
 	gss.Context
 	handle []byte
+	least  time.Time // calls may begin until then in any case
 
 	// places has an element for each call under way: no more than the server's
 	// window (RFC 2203, Section 5.2.3.1).
@@ -34,7 +35,7 @@ type session struct {
 func (k *session) lasts(now time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return now.Before(k.Expires()) && k.next < maxSeq-maxNumbers*window
+	return (now.Before(k.Expires()) || now.Before(k.least)) && k.next < maxSeq-maxNumbers*window
 }
 
 // enter waits for a place among the calls under way.

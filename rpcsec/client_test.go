@@ -227,6 +227,22 @@ func TestExpired(t *testing.T) {
 	})
 }
 
+// TestFastClock checks that calls share a context for a moment if its credential has
+// ended by this host's clock: not each makes another.
+func TestFastClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newClientRig(t, rpcmsg.AuthKrb5)
+		r.life = -time.Minute
+		for range 10 {
+			echoes(t, r, nil)
+		}
+		assert.EqualValues(t, 1, r.made.Load())
+		time.Sleep(leastLife)
+		echoes(t, r, nil)
+		assert.EqualValues(t, 2, r.made.Load())
+	})
+}
+
 // TestCreationFails checks that no data is sent if the context is not complete, or
 // the server is not the right one.
 func TestCreationFails(t *testing.T) {

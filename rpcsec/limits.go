@@ -43,6 +43,11 @@ const (
 	// Kerberos refuses a token that is older than five minutes by its own clock.
 	maxTokenAge = time.Minute
 
+	// leastLife is how long a client uses a new context although its credential has
+	// ended: the mechanism may know the KDC's clock, and make contexts although this
+	// host's clock is ahead. Otherwise each call would make another.
+	leastLife = 5 * time.Second
+
 	// maxResent is how many times a client begins anew to make a context, because
 	// the connection was lost meanwhile.
 	maxResent = 8
