@@ -66,10 +66,14 @@ func (b *Bridge) callSigned(ctx context.Context, x *oncrpc.Exchange, xid uint32,
 // lineOf returns the line of a client, and connects it for the first call. ctx ends
 // with the client's connection.
 func (b *Bridge) lineOf(ctx context.Context, peer *oncrpc.Peer) (*ownLine, error) {
-	l, first := b.lines.LoadOrStore(peer, &ownLine{ready: make(chan struct{}), calls: make(map[uint32]struct{})})
-	if first {
-		l.line, l.err = b.connect(ctx, peer)
-		close(l.ready)
+	l := b.lines.Load(peer)
+	if l == nil {
+		var first bool
+		l, first = b.lines.LoadOrStore(peer, &ownLine{ready: make(chan struct{}), calls: make(map[uint32]struct{})})
+		if first {
+			l.line, l.err = b.connect(ctx, peer)
+			close(l.ready)
+		}
 	}
 	select {
 	case <-l.ready:
