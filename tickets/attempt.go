@@ -42,13 +42,13 @@ func (a *attempt) start() error {
 	}
 	theirIn, in, err := os.Pipe()
 	if err != nil {
-		return a.user.fail("nfsrdma-gss cannot be started: %v", err)
+		return a.user.unstarted(err)
 	}
 	defer theirIn.Close()
 	a.in = in
 	out, theirOut, err := os.Pipe()
 	if err != nil {
-		return a.user.fail("nfsrdma-gss cannot be started: %v", err)
+		return a.user.unstarted(err)
 	}
 	defer theirOut.Close()
 	a.out = out
@@ -57,7 +57,7 @@ func (a *attempt) start() error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return a.user.fail("%s is missing: install it beside mountrdma", a.helper.cfg.Program)
 		}
-		return a.user.fail("nfsrdma-gss cannot be started: %v", err)
+		return a.user.unstarted(err)
 	}
 	a.cmd = cmd
 	return nil

@@ -26,8 +26,9 @@ type CallersConfig struct {
 	// Prog and Vers are those of rpcsec.ClientConfig.
 	Prog, Vers uint32
 
-	// GiveUp is how long calls wait for a KDC, if their user has had a context: as
-	// those of rpcrdma.ClientConfig for the server. 0 means for ever.
+	// GiveUp is how long calls wait for a KDC, or for a host that cannot start the
+	// helper, if their user has had a context: as those of rpcrdma.ClientConfig for
+	// the server. 0 means for ever.
 	GiveUp time.Duration
 
 	// Log gets a line for each user and ticket that cannot be used. Nil: none.
@@ -95,7 +96,7 @@ func (c *Callers) Call(ctx context.Context, x *oncrpc.Exchange) error {
 		return err
 	}
 	defer c.leave(m)
-	var since time.Time // when the KDC did not answer
+	var since time.Time // when the first attempt failed
 	for {
 		err := m.client.Call(ctx, x)
 		if err == nil {
@@ -121,7 +122,7 @@ func (c *Callers) Call(ctx context.Context, x *oncrpc.Exchange) error {
 // the first such call failed.
 func (c *Callers) waits(m *member, err error, since *time.Time) bool {
 	own, ok := errors.AsType[*Error](err)
-	if !ok || own.Reason != wire.NoKDC {
+	if !ok || !own.passing() {
 		return false
 	}
 	if since.IsZero() {

@@ -1,7 +1,9 @@
 package tickets
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,6 +18,7 @@ type Error struct {
 	Reason wire.Reason
 	Words  string    // the cause and the remedy
 	Ended  time.Time // end of the ticket, if Reason is wire.Expired
+	passes bool      // another attempt may succeed
 }
 
 // Error returns the user and the words.
@@ -41,6 +44,16 @@ func (e *Error) Is(target error) bool { return target == e.Errno() }
 func (u User) fail(format string, args ...any) error {
 	return &Error{User: u.name(), Words: fmt.Sprintf(format, args...)}
 }
+
+// unstarted returns the Error for a helper that cannot be started. A host that is out of
+// processes, memory or descriptors may have some later.
+func (u User) unstarted(err error) error {
+	short := slices.ContainsFunc([]error{unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE}, func(lack error) bool { return errors.Is(err, lack) })
+	return &Error{User: u.name(), Words: fmt.Sprintf("nfsrdma-gss cannot be started: %v", err), passes: short}
+}
+
+// passing reports whether another attempt may succeed, with nothing changed by the user.
+func (e *Error) passing() bool { return e.passes || e.Reason == wire.NoKDC }
 
 // Errors of Kerberos (RFC 4120, Section 7.5.9) in the minor status of a refusal:
 // nfsrdmad sends them as they are, servers with MIT's library from the start of its

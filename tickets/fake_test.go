@@ -182,6 +182,22 @@ func TestEndOfCall(t *testing.T) {
 	assert.Empty(t, h.turns)
 }
 
+// TestPassing checks which failures may pass, with nothing changed by the user.
+func TestPassing(t *testing.T) {
+	for err, want := range map[error]bool{
+		me.unstarted(&os.PathError{Op: "fork/exec", Path: "nfsrdma-gss", Err: unix.EAGAIN}): true,
+		me.unstarted(os.NewSyscallError("pipe2", unix.EMFILE)):                              true,
+		me.unstarted(unix.ENOEXEC):   false,
+		&Error{Reason: wire.NoKDC}:   true,
+		&Error{Reason: wire.Expired}: false,
+		&Error{}:                     false,
+	} {
+		assert.Equal(t, want, err.(*Error).passing(), "%v", err)
+	}
+	_, err := attempted(t.Context(), &Helper{cfg: Config{Program: "/dev/null"}, running: make(chan struct{}, 1), turns: make(map[uint32]*turn)})
+	assert.ErrorContains(t, err, "nfsrdma-gss cannot be started")
+}
+
 // TestMissingHelper checks the words for a helper that is not installed.
 func TestMissingHelper(t *testing.T) {
 	h := NewHelper(Config{Program: "/nonexistent/nfsrdma-gss"})
