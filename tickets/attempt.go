@@ -33,7 +33,7 @@ type attempt struct {
 // start starts the helper as the user. HOME and the working directory are the
 // root, because a home directory may be on the mount that waits for this context.
 func (a *attempt) start() error {
-	cmd := exec.Command(a.helper.cfg.Program)
+	cmd := a.helper.command()
 	cmd.Dir, cmd.Env, cmd.Stderr, cmd.WaitDelay = "/", append(a.helper.cfg.Env[:len(a.helper.cfg.Env):len(a.helper.cfg.Env)], "HOME=/"), &a.complaint, waitDelay
 	if self := os.Geteuid(); self == 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: a.user.UID, Gid: a.user.GID, Groups: a.user.Groups}}
@@ -54,6 +54,9 @@ func (a *attempt) start() error {
 	a.out = out
 	cmd.Stdin, cmd.Stdout = theirIn, theirOut
 	if err := cmd.Start(); err != nil {
+		if of, ok := errors.AsType[*fs.PathError](err); ok {
+			of.Path = a.helper.cfg.Program // not the descriptor
+		}
 		if errors.Is(err, fs.ErrNotExist) {
 			return a.user.fail("%s is missing: install it beside mountrdma", a.helper.cfg.Program)
 		}

@@ -182,6 +182,21 @@ func TestEndOfCall(t *testing.T) {
 	assert.Empty(t, h.turns)
 }
 
+// TestCoveredHelper checks that a helper starts although its path now leads nowhere, or
+// into a mount that does not answer.
+func TestCoveredHelper(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	path := t.TempDir() + "/nfsrdma-gss"
+	require.NoError(t, os.Symlink(self, path))
+	h := NewHelper(Config{Program: path, Env: []string{"TICKETS_FAKE=good"}})
+	require.NoError(t, os.Remove(path))
+	for range 2 {
+		_, err = attempted(t.Context(), h)
+		assert.NoError(t, err)
+	}
+}
+
 // TestPassing checks which failures may pass, with nothing changed by the user.
 func TestPassing(t *testing.T) {
 	for err, want := range map[error]bool{
@@ -194,8 +209,8 @@ func TestPassing(t *testing.T) {
 	} {
 		assert.Equal(t, want, err.(*Error).passing(), "%v", err)
 	}
-	_, err := attempted(t.Context(), &Helper{cfg: Config{Program: "/dev/null"}, running: make(chan struct{}, 1), turns: make(map[uint32]*turn)})
-	assert.ErrorContains(t, err, "nfsrdma-gss cannot be started")
+	_, err := attempted(t.Context(), NewHelper(Config{Program: "/dev/null"}))
+	assert.ErrorContains(t, err, "nfsrdma-gss cannot be started: fork/exec /dev/null: ")
 }
 
 // TestMissingHelper checks the words for a helper that is not installed.

@@ -3,10 +3,13 @@ package tickets
 import (
 	"context"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/gss"
 	"github.com/nfsrdma/nfsrdma/gss/krb5"
@@ -36,6 +39,7 @@ type Config struct {
 // A Helper starts nfsrdma-gss for users. Many goroutines may use it at once.
 type Helper struct {
 	cfg     Config
+	program *os.File      // nil: it cannot be opened
 	limit   time.Duration // helperTime
 	running chan struct{} // an element for each helper
 
@@ -49,12 +53,28 @@ type turn struct {
 	waits int           // holders and waiters
 }
 
-// NewHelper returns a Helper.
+// NewHelper returns a Helper. It opens the program, which later attempts start without
+// its path: a mount, possibly the one that waits for the context, may cover that by
+// then. This process would stop, because Go waits for the start of a program with a
+// processor that it does not give back.
 func NewHelper(cfg Config) *Helper {
 	if cfg.Enctypes == nil {
 		cfg.Enctypes = []krb5.Enctype{krb5.AES256SHA384, krb5.AES128SHA256, krb5.AES256SHA1, krb5.AES128SHA1}
 	}
-	return &Helper{cfg: cfg, limit: helperTime, running: make(chan struct{}, maxHelpers), turns: make(map[uint32]*turn)}
+	h := &Helper{cfg: cfg, limit: helperTime, running: make(chan struct{}, maxHelpers), turns: make(map[uint32]*turn)}
+	if fd, err := unix.Open(cfg.Program, unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
+		h.program = os.NewFile(uintptr(fd), cfg.Program)
+	}
+	return h
+}
+
+// command returns the command that starts the program.
+func (h *Helper) command() *exec.Cmd {
+	cmd := exec.Command(h.cfg.Program)
+	if h.program != nil {
+		cmd.Path, cmd.ExtraFiles = "/proc/self/fd/3", []*os.File{h.program} // the first of these is 3 there
+	}
+	return cmd
 }
 
 // Begin starts to make a context with service, such as nfs@server.example. It

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -17,6 +18,8 @@ import (
 func init() { runtime.LockOSThread() }
 
 func main() {
+	name := [...]byte{'n', 'f', 's', 'r', 'd', 'm', 'a', '-', 'g', 's', 's', 0}
+	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name)), 0, 0, 0) // a mount starts it by a descriptor, not by its name
 	if err := forbidDumps(); err != nil {
 		fmt.Fprintln(os.Stderr, "nfsrdma-gss: core dumps cannot be turned off:", err)
 		os.Exit(1)
