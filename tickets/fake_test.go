@@ -202,10 +202,10 @@ func TestPassing(t *testing.T) {
 	for err, want := range map[error]bool{
 		me.unstarted(&os.PathError{Op: "fork/exec", Path: "nfsrdma-gss", Err: unix.EAGAIN}): true,
 		me.unstarted(os.NewSyscallError("pipe2", unix.EMFILE)):                              true,
-		me.unstarted(unix.ENOEXEC):   false,
-		&Error{Reason: wire.NoKDC}:   true,
-		&Error{Reason: wire.Expired}: false,
-		&Error{}:                     false,
+		me.unstarted(unix.ENOEXEC):                                                          false,
+		&Error{Reason: wire.NoKDC}:                                                          true,
+		&Error{Reason: wire.Expired}:                                                        false,
+		&Error{}:                                                                            false,
 	} {
 		assert.Equal(t, want, err.(*Error).passing(), "%v", err)
 	}
