@@ -65,8 +65,8 @@
 //
 //	go test -tags interop ./interop/
 //
-// INTEROP_SOAK (a Go duration) sets the time of the soak and of the bad
-// network, 30s by default, and of the random operations, 1m by default. It also
+// INTEROP_SOAK (a Go duration) sets the time of the soak, of the bad network and of
+// the random operations, half a minute or less by default. It also
 // sets 50 kills of the server in place of three, 10,000 transactions of each
 // program with 20 kills, a directory with a million entries, 200 schedules of
 // mounts with delegations, the whole workload by version 4 and over TCP, and more file
