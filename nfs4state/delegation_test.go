@@ -274,6 +274,16 @@ func (g *saga) back(owner string) *Session {
 	return g.create(a)
 }
 
+// written waits for the end of a write of the journal, if one runs.
+func (g *saga) written() {
+	g.ledger.mu.Lock()
+	done := g.ledger.writing
+	g.ledger.mu.Unlock()
+	if done != nil {
+		<-done
+	}
+}
+
 // TestTrustedStored checks that changes wait until the end of the right to reclaim
 // delegations is on stable storage.
 func TestTrustedStored(t *testing.T) {
@@ -288,9 +298,11 @@ func TestTrustedStored(t *testing.T) {
 	g.releasing.Wait()
 	assert.Zero(t, g.Grace().Clients)
 	assert.True(t, g.Trusted())
+	g.written()
 	g.shelf.failing = false
 	g.sleep(2 * retryEvery)
 	g.Sweep()
+	g.written()
 	assert.False(t, g.Trusted())
 }
 
