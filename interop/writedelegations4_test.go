@@ -43,18 +43,30 @@ func testWriteDelegations4(t *testing.T, flags ...string) {
 	// cached makes a file whose content is in the cache of /mnt alone, while a program
 	// has the file open.
 	var writers []string
+	others := 0 // files that are not only in the cache, in all
 	cached := func(t *testing.T, name string) (content string) {
 		t.Helper()
 		content = "content of " + name + "\n"
-		before := statusOf(t, control).NFS4.Granted
-		pid := strings.TrimSpace(must(t, fmt.Sprintf(
-			`setsid sh -c "echo content of %[1]s; exec sleep 3600" >/mnt/%[1]s 2>/dev/null </dev/null & echo $!`, name)))
-		writers = append(writers, pid)
-		must(t, fmt.Sprintf(`until [ "$(cat /proc/%s/comm)" = sleep ]; do sleep 0.1; done`, pid)) // stat(2) would write back
-		info, err := os.Stat(filepath.Join(d.dir, name))
-		require.NoError(t, err)
-		require.Zero(t, info.Size(), "%s was written back", name)
-		require.Equal(t, before+1, statusOf(t, control).NFS4.Granted, "a delegation of %s", name)
+		for {
+			before := statusOf(t, control).NFS4.Granted
+			pid := strings.TrimSpace(must(t, fmt.Sprintf(
+				`setsid sh -c "echo content of %[1]s; exec sleep 3600" >/mnt/%[1]s 2>/dev/null </dev/null & echo $!`, name)))
+			must(t, fmt.Sprintf(`until [ "$(cat /proc/%s/comm)" = sleep ]; do sleep 0.1; done`, pid)) // stat(2) would write back
+			granted := statusOf(t, control).NFS4.Granted - before
+			info, err := os.Stat(filepath.Join(d.dir, name))
+			require.NoError(t, err)
+			// The server may refuse a delegation, and the client may write back early.
+			if (granted != 1 || info.Size() > 0) && others < 3 {
+				others++
+				t.Logf("%s: %d delegations granted, %d bytes written back", name, granted, info.Size())
+				must(t, "kill "+pid+"; rm /mnt/"+name)
+				continue
+			}
+			writers = append(writers, pid)
+			require.EqualValues(t, 1, granted, "a delegation of %s", name)
+			require.Zero(t, info.Size(), "%s was written back", name)
+			break
+		}
 		return content
 	}
 	require.Eventually(t, func() bool { // the backchannel is up
