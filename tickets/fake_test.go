@@ -199,13 +199,15 @@ func TestCoveredHelper(t *testing.T) {
 
 // TestPassing checks which failures may pass, with nothing changed by the user.
 func TestPassing(t *testing.T) {
+	busy := me.unstarted(&os.PathError{Op: "fork/exec", Path: "nfsrdma-gss", Err: unix.EAGAIN})
+	full := me.unstarted(os.NewSyscallError("pipe2", unix.EMFILE))
 	for err, want := range map[error]bool{
-		me.unstarted(&os.PathError{Op: "fork/exec", Path: "nfsrdma-gss", Err: unix.EAGAIN}): true,
-		me.unstarted(os.NewSyscallError("pipe2", unix.EMFILE)):                              true,
-		me.unstarted(unix.ENOEXEC):                                                          false,
-		&Error{Reason: wire.NoKDC}:                                                          true,
-		&Error{Reason: wire.Expired}:                                                        false,
-		&Error{}:                                                                            false,
+		busy:                         true,
+		full:                         true,
+		me.unstarted(unix.ENOEXEC):   false,
+		&Error{Reason: wire.NoKDC}:   true,
+		&Error{Reason: wire.Expired}: false,
+		&Error{}:                     false,
 	} {
 		assert.Equal(t, want, err.(*Error).passing(), "%v", err)
 	}

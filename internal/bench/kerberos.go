@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -63,6 +64,9 @@ func with(flavor, file, op, size string) side {
 func (w *world) realm() (dir string, err error) {
 	dir = filepath.Join(w.dir, "realm")
 	_, err = w.server("realm", func() (*server, error) {
+		if _, err := os.Stat("/usr/sbin/krb5kdc"); err != nil {
+			return nil, errors.New("the rows of Kerberos need krb5-kdc and krb5-admin-server: make setup installs them, and BENCH chooses other rows")
+		}
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return nil, err
 		}
