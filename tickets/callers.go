@@ -165,11 +165,7 @@ func (c *Callers) enter(user User, flavor uint32) (m *member, spare *rpcsec.Clie
 		if len(c.users) >= maxUsers {
 			spare = c.evictLocked()
 		}
-		m = new(member)
-		m.client = rpcsec.NewClient(c.next, rpcsec.ClientConfig{
-			Flavor: flavor, Prog: c.cfg.Prog, Vers: c.cfg.Vers,
-			Begin: func(ctx context.Context) (gss.Initiator, error) { return c.begin(ctx, m) },
-		})
+		m = c.newMember(flavor)
 		c.users[key] = m
 	}
 	m.calls++
@@ -179,6 +175,16 @@ func (c *Callers) enter(user User, flavor uint32) (m *member, spare *rpcsec.Clie
 		m.user.Groups = slices.Clone(user.Groups)
 	}
 	return m, spare, nil
+}
+
+// newMember returns a member without a context.
+func (c *Callers) newMember(flavor uint32) *member {
+	m := new(member)
+	m.client = rpcsec.NewClient(c.next, rpcsec.ClientConfig{
+		Flavor: flavor, Prog: c.cfg.Prog, Vers: c.cfg.Vers,
+		Begin: func(ctx context.Context) (gss.Initiator, error) { return c.begin(ctx, m) },
+	})
+	return m
 }
 
 func (c *Callers) leave(m *member) {

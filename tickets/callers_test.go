@@ -153,6 +153,22 @@ func TestCallers(t *testing.T) {
 	}
 }
 
+// TestCallersCost checks that a call in a context that exists costs no allocation of
+// this package.
+func TestCallersCost(t *testing.T) {
+	r := newRig(t, "good", rpcmsg.AuthKrb5)
+	user := User{UID: me.UID, GID: me.GID, Groups: []uint32{7, 8}}
+	_, _, err := r.enter(user, r.flavor)
+	require.NoError(t, err)
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		m, _, err := r.enter(user, r.flavor)
+		if err != nil {
+			panic(err)
+		}
+		r.leave(m)
+	}))
+}
+
 // TestNoUser checks that calls of AUTH_NONE and AUTH_SYS, such as NULL and FSINFO, need
 // no context.
 func TestNoUser(t *testing.T) {
