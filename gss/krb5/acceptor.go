@@ -43,8 +43,8 @@ func NewAcceptor(ctx context.Context, cfg Config) (*Acceptor, error) {
 }
 
 // Reload reads the keytab again. After an error the acceptor goes on with the
-// keys that it has. Accept also reads the keytab again, at most once a second, if
-// no key opens a ticket.
+// keys that it has. Accept also reads the keytab again if no key opens a ticket: once
+// a second at most, unless the file has changed.
 func (a *Acceptor) Reload(ctx context.Context) error { return a.keys.reload(ctx) }
 
 // Realms returns the realms of the keys, each once.

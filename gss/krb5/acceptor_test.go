@@ -514,8 +514,8 @@ func TestKeyVersions(t *testing.T) {
 }
 
 // TestNewKeytab writes a new keytab while the acceptor works: a ticket of the new
-// key is good at once, the file is read once a second at most, and a broken file
-// changes nothing.
+// key is good at once, a file that stays as it is is read once a second at most, and a
+// broken file changes nothing.
 func TestNewKeytab(t *testing.T) {
 	b, f := newBench(t), newFakeInitiator()
 	f.kvno, f.serviceKey = 4, testKey(AES256SHA1, 4)
@@ -523,8 +523,19 @@ func TestNewKeytab(t *testing.T) {
 
 	b.write(newer...)
 	_, err := b.accept(f)
-	assert.Error(t, err, "it was read in this second")
+	assert.NoError(t, err, "though the file was read in this second")
+	f.kvno, f.serviceKey = 7, testKey(AES256SHA1, 7)
+	read := b.acceptor.keys.keys.Load()
+	for range 3 {
+		_, err = b.accept(f)
+		assert.Error(t, err)
+		assert.Same(t, read, b.acceptor.keys.keys.Load(), "the file is as it was read")
+	}
 	b.now = b.now.Add(time.Second)
+	_, err = b.accept(f)
+	assert.Error(t, err)
+	assert.NotSame(t, read, b.acceptor.keys.keys.Load())
+	f.kvno, f.serviceKey = 4, testKey(AES256SHA1, 4)
 	_, err = b.accept(f)
 	assert.NoError(t, err)
 	_, err = b.accept(newFakeInitiator())

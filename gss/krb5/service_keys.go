@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -27,7 +28,8 @@ type serviceKeys struct {
 	path     string
 	now      func() time.Time
 	turn     chan struct{} // holds one value, taken by the reader of the file
-	lastRead time.Time     // under turn
+	lastRead time.Time     // under turn, as file
+	file     fs.FileInfo   // as it was read; nil if it could not be opened
 	keys     atomic.Pointer[[]serviceKey]
 }
 
@@ -52,17 +54,27 @@ func (k *serviceKeys) reload(ctx context.Context) error {
 	return k.read()
 }
 
-// reloadForTicket is reload, unless the file has been read within the last
-// second.
+// reloadForTicket is reload, unless the file has been read within the last second, and
+// has not changed since. A change within the resolution of the file's time may go
+// unnoticed for that long.
 func (k *serviceKeys) reloadForTicket(ctx context.Context) error {
 	if err := k.begin(ctx); err != nil {
 		return err
 	}
 	defer k.end()
-	if since := k.now().Sub(k.lastRead); since >= 0 && since < rereadInterval {
+	if since := k.now().Sub(k.lastRead); since >= 0 && since < rereadInterval && !k.changed() {
 		return nil
 	}
 	return k.read()
+}
+
+// changed reports whether the file that can be read now is another one, or differs.
+func (k *serviceKeys) changed() bool {
+	now, err := os.Stat(k.path)
+	if err != nil {
+		return false
+	}
+	return k.file == nil || !os.SameFile(now, k.file) || now.Size() != k.file.Size() || !now.ModTime().Equal(k.file.ModTime())
 }
 
 // begin waits until no other goroutine reads the file.
@@ -78,12 +90,15 @@ func (k *serviceKeys) begin(ctx context.Context) error {
 func (k *serviceKeys) end() { k.turn <- struct{}{} }
 
 func (k *serviceKeys) read() error {
-	k.lastRead = k.now()
+	k.lastRead, k.file = k.now(), nil
 	f, err := os.Open(k.path)
 	if err != nil {
 		return fmt.Errorf("keytab: %w", err)
 	}
 	defer f.Close()
+	if k.file, err = f.Stat(); err != nil { // before the content
+		return fmt.Errorf("keytab: %w", err)
+	}
 	b, err := io.ReadAll(io.LimitReader(f, maxKeytab+1))
 	if err != nil {
 		return fmt.Errorf("keytab: %w", err)
