@@ -286,6 +286,8 @@ func TestRefusals(t *testing.T) {
 	}{
 		{37, wire.Clock, "the clocks of client and server differ"},
 		{mit(37), wire.Clock, "the clocks of client and server differ"},
+		{33, wire.Clock, "your ticket is not valid yet: set the clocks"},
+		{mit(33), wire.Clock, "your ticket is not valid yet: set the clocks"},
 		{32, wire.Expired, "expired"},
 		{mit(32), wire.Expired, "expired"},
 		{45, wire.Other, "ktadd"},

@@ -61,6 +61,7 @@ func (e *Error) passing() bool { return e.passes || e.Reason == wire.NoKDC }
 const (
 	table      = -1765328384
 	codeExpiry = 32 // KRB_AP_ERR_TKT_EXPIRED
+	codeNotYet = 33 // KRB_AP_ERR_TKT_NYV
 	codeSkew   = 37 // KRB_AP_ERR_SKEW
 	codeKey    = 44 // KRB_AP_ERR_BADKEYVER
 	codeNoKey  = 45 // KRB_AP_ERR_NOKEY
@@ -77,6 +78,8 @@ func (u User) refused(e *gss.Error) error {
 	switch code {
 	case codeExpiry:
 		failure.Reason, failure.Words = wire.Expired, "the server says that your ticket has expired: run kinit, and compare the clocks"
+	case codeNotYet:
+		failure.Reason, failure.Words = wire.Clock, "the server says that your ticket is not valid yet: set the clocks of server and KDC"
 	case codeSkew:
 		failure.Reason, failure.Words = wire.Clock, "the clocks of client and server differ by more than 5 minutes: set them"
 	case codeKey, codeNoKey:
