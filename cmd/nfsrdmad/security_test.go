@@ -117,6 +117,18 @@ func TestServeKerberos(t *testing.T) {
 	assert.NotContains(t, s.stderr.String(), "rpc.gssd")
 }
 
+// TestServeKerberosWithoutTCP checks that a daemon without TCP gives the same warning, and
+// serves.
+func TestServeKerberosWithoutTCP(t *testing.T) {
+	keytab := filepath.Join(t.TempDir(), "keytab")
+	writeKeytab(t, keytab, "EXAMPLE.ORG", "nfs", "a.example")
+	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "", "--keytab", keytab, "--sec", "krb5p", t.TempDir()+"=/x")
+	s.stop()
+	ended := <-s.status
+	s.status <- ended
+	assert.Contains(t, s.stderr.String(), "Linux clients cannot mount /x over RDMA with Kerberos: their rpc.gssd asks TCP port 2049; serve that with --tcp :2049")
+}
+
 // TestReloadKerberos checks that SIGHUP turns Kerberos on for a new export, reads
 // the keytab again, and keeps the keys if that cannot be used; and that without
 // idmapd.conf the realms of the keytab are those of the users.
