@@ -13,7 +13,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/interop"
 )
 
-// Realm is the realm of each KDC.
+// Realm is the realm of a KDC by StartKDC.
 const Realm = "TEST.EXAMPLE"
 
 const kdcLimit = 20 * time.Second // time for a KDC to become ready
@@ -22,6 +22,7 @@ const kdcLimit = 20 * time.Second // time for a KDC to become ready
 type KDC struct {
 	*interop.Process
 	Addr    string // host:port
+	realm   string
 	dir     string
 	enctype string
 }
@@ -60,26 +61,29 @@ const serverConfig = `[kdcdefaults]
 	admin_server = FILE:%[3]s/admin.log
 `
 
-// StartKDC makes a realm in dir with keys and tickets of one encryption type
-// alone, and serves it.
-func StartKDC(dir, enctype string) (*KDC, error) {
+// StartKDC makes Realm in dir with keys and tickets of one encryption type alone, and
+// serves it.
+func StartKDC(dir, enctype string) (*KDC, error) { return StartRealm(dir, Realm, enctype) }
+
+// StartRealm is StartKDC for a realm of another name.
+func StartRealm(dir, realm, enctype string) (*KDC, error) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	k := &KDC{Addr: free.Addr().String(), dir: dir, enctype: enctype}
+	k := &KDC{Addr: free.Addr().String(), realm: realm, dir: dir, enctype: enctype}
 	free.Close()
 	for name, text := range map[string]string{
-		"krb5.conf": k.ClientConfig(k.Addr), "kdc.conf": fmt.Sprintf(serverConfig, Realm, enctype, dir, k.Addr),
+		"krb5.conf": k.ClientConfig(k.Addr), "kdc.conf": fmt.Sprintf(serverConfig, realm, enctype, dir, k.Addr),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			return nil, err
 		}
 	}
-	if err := k.run("", "/usr/sbin/kdb5_util", "create", "-s", "-P", "master password", "-r", Realm); err != nil {
+	if err := k.run("", "/usr/sbin/kdb5_util", "create", "-s", "-P", "master password", "-r", realm); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command("/usr/sbin/krb5kdc", "-n", "-r", Realm)
+	cmd := exec.Command("/usr/sbin/krb5kdc", "-n", "-r", realm)
 	cmd.Env = k.Env()
 	if k.Process, err = interop.StartProcess(cmd); err != nil {
 		return nil, err
@@ -99,7 +103,7 @@ func StartKDC(dir, enctype string) (*KDC, error) {
 
 // ClientConfig returns a krb5.conf(5) for a host that reaches the KDC at an address.
 func (k *KDC) ClientConfig(addr string) string {
-	return fmt.Sprintf(clientConfig, Realm, k.enctype, addr)
+	return fmt.Sprintf(clientConfig, k.realm, k.enctype, addr)
 }
 
 // Env is the environment of programs that use the KDC. They share a credential
@@ -114,7 +118,7 @@ func (k *KDC) Keytab(name string) string { return filepath.Join(k.dir, name+".ke
 
 // Admin runs a command of kadmin.local(8).
 func (k *KDC) Admin(format string, args ...any) error {
-	return k.run("", "/usr/sbin/kadmin.local", "-r", Realm, "-q", fmt.Sprintf(format, args...))
+	return k.run("", "/usr/sbin/kadmin.local", "-r", k.realm, "-q", fmt.Sprintf(format, args...))
 }
 
 // AddService makes a principal, and adds its keys to the keytab of that name.

@@ -1,0 +1,326 @@
+//go:build interop
+
+package kerberos
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/md5"
+	_ "embed"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/gss/krb5"
+	"github.com/nfsrdma/nfsrdma/interop"
+)
+
+const mountLimit = 30 * time.Second // for a mount to appear or disappear
+
+// A mount is one of this host, by mountrdma over RDMA.
+type mount struct {
+	*testing.T
+	point string
+	proc  *interop.Process
+	log   string
+}
+
+// newMountHost returns a host with a keytab of its own, whose servers are localhost.
+func newMountHost(t *testing.T) *host {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Fatal("this test needs root: a mount is used by several users")
+	}
+	h := newHost(newRealm(t, enctypes[krb5.AES256SHA1]))
+	require.NoError(t, h.kdc.AddService("acceptor", "nfs/localhost"))
+	require.NoError(t, h.kdc.AddService("machine", "host/client.test.example"))
+	return h
+}
+
+// mount mounts the export of the server that addr leads to, until the test ends.
+// helper is a directory with nfsrdma-gss.
+func (h *host) mount(addr, helper string, options ...string) *mount {
+	h.Helper()
+	program := filepath.Join(h.TempDir(), "mountrdma")
+	out, err := exec.Command("go", "build", "-o", program, "github.com/nfsrdma/nfsrdma/cmd/mountrdma").CombinedOutput()
+	require.NoError(h, err, "%s", out)
+	point, err := os.MkdirTemp("", "nfsrdma-mount-") // which all users reach
+	require.NoError(h, err)
+	h.Cleanup(func() { os.Remove(point) })
+	require.NoError(h, os.Chmod(point, 0o755))
+	_, port, err := net.SplitHostPort(addr)
+	require.NoError(h, err)
+	m := &mount{T: h.T, point: point, log: filepath.Join(h.TempDir(), "log")}
+	options = append(options, "retry=0", "port="+port, "keytab="+h.kdc.Keytab("machine"))
+	log, err := os.Create(m.log)
+	require.NoError(h, err)
+	defer log.Close()
+	r, w, err := os.Pipe()
+	require.NoError(h, err)
+	defer r.Close()
+	cmd := exec.Command(program, "localhost:/x", point, "--foreground", "-o", strings.Join(options, ","))
+	cmd.Env = append(os.Environ(), "PATH="+helper+":"+os.Getenv("PATH"), "KRB5_CONFIG="+h.dir+"/krb5.conf")
+	cmd.Stdout, cmd.Stderr = w, log
+	m.proc, err = interop.StartProcess(cmd)
+	w.Close()
+	require.NoError(h, err)
+	h.Cleanup(m.clean)
+	require.NoError(h, r.SetReadDeadline(time.Now().Add(mountLimit)))
+	line, err := bufio.NewReader(r).ReadString('\n')
+	require.NoError(h, err, "mountrdma says: %s", m.said())
+	require.Contains(h, line, "mounted")
+	return m
+}
+
+func (m *mount) said() string {
+	m.Helper()
+	text, err := os.ReadFile(m.log)
+	require.NoError(m, err)
+	return string(text)
+}
+
+// clean removes the mount, even if it is in use.
+func (m *mount) clean() {
+	_ = unix.Unmount(m.point, unix.MNT_DETACH)
+	m.proc.Kill()
+	if m.Failed() {
+		m.Logf("mountrdma says:\n%s", m.said())
+	}
+}
+
+// umount unmounts, which must not leave anything behind.
+func (m *mount) umount() {
+	m.Helper()
+	require.NoError(m, unix.Unmount(m.point, 0))
+	select {
+	case <-m.proc.Done():
+		assert.Zero(m, m.proc.ExitCode(), "%s", m.said())
+	case <-time.After(mountLimit):
+		m.Fatalf("mountrdma still ran %v after the unmount", mountLimit)
+	}
+}
+
+// command returns a command of a user of this host.
+func command(uid int, words ...string) *exec.Cmd {
+	return exec.Command("setpriv", append([]string{"--reuid", strconv.Itoa(uid), "--regid", "100", "--clear-groups", "--"}, words...)...)
+}
+
+// as runs a script in the mount as a user.
+func (m *mount) as(uid int, script string) (out string, err error) {
+	m.Helper()
+	said, err := command(uid, "env", "-C", m.point, "sh", "-euc", script).CombinedOutput()
+	return string(said), err
+}
+
+// may runs a script in the mount as a user, which must succeed.
+func (m *mount) may(uid int, script string) string {
+	m.Helper()
+	out, err := m.as(uid, script)
+	require.NoError(m, err, "%s: %s", script, out)
+	return out
+}
+
+// mayNot runs a script in the mount as a user, which must be refused with these words.
+func (m *mount) mayNot(uid int, script, words string) {
+	m.Helper()
+	out, err := m.as(uid, script)
+	require.Error(m, err, script)
+	assert.Contains(m, out, words, script)
+}
+
+func md5Of(t *testing.T, file string) string {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	require.NoError(t, err)
+	return fmt.Sprintf("%x", md5.Sum(content))
+}
+
+func ownerOf(t *testing.T, file string) uint32 {
+	t.Helper()
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	return info.Sys().(*syscall.Stat_t).Uid
+}
+
+// TestKerberosMount has alice and bob use one mount of nfsrdmad with krb5p, each with
+// the ticket in a cache of their own: each sees what that user may at the server, whose
+// files have the content that was written. Carol, without a ticket, gets EACCES, and
+// the log says what helps. Root, with the key of the machine, is nobody.
+func TestKerberosMount(t *testing.T) {
+	h := newMountHost(t)
+	h.give("alice", 41001)
+	h.give("bob", 41002)
+	d := newDaemon(t, h.realm, "krb5p")
+	m := h.mount(d.RDMA, filepath.Dir(h.helper), "sec=krb5p")
+	sum := m.may(41001, "umask 077; head -c 5000000 /dev/urandom >data; md5sum <data")
+	assert.Contains(t, sum, md5Of(t, filepath.Join(d.dir, "data")))
+	m.mayNot(41002, "cat data", "Permission denied")
+	m.mayNot(41002, "echo more >>data", "Permission denied")
+	m.mayNot(41002, "rm -f data", "Operation not permitted")
+	m.may(41002, "umask 022; echo of bob >bob; mkdir dir; mv bob dir/bob")
+	m.may(41001, "md5sum <data | grep '"+strings.TrimSpace(sum)+"'; grep 'of bob' dir/bob; test $(stat -c %u dir/bob) = 2")
+	m.mayNot(41001, "rm -f dir/bob", "Permission denied")
+	m.mayNot(41003, "ls", "Permission denied")
+	assert.Contains(t, m.said(), "user 41003: no ticket (FILE:"+h.cache(41003)+"): run kinit")
+	m.may(0, "echo of root >root")
+	m.mayNot(0, "cat data", "Permission denied")
+	for file, uid := range map[string]uint32{"data": 1, "dir/bob": 2, "root": 65534} {
+		assert.Equal(t, uid, ownerOf(t, filepath.Join(d.dir, file)), file)
+	}
+	status := d.kerberos(t)
+	assert.Equal(t, 3, status.Made, "a context for each of alice, bob and root")
+	assert.Zero(t, status.Calls["krb5"]+status.Calls["krb5i"])
+	m.umount()
+	assert.Zero(t, d.kerberos(t).Contexts, "the mount has ended them")
+}
+
+//go:embed writer.py
+var writer string
+
+// A writing is a running writer.py.
+type writing struct {
+	*mount
+	*interop.Process
+	in     *os.File
+	out    *bufio.Scanner
+	stored map[string]string // sums of files
+}
+
+// write starts a writer as a user.
+func (m *mount) write(uid int, name string) *writing {
+	m.Helper()
+	in, ours, err := os.Pipe()
+	require.NoError(m, err)
+	defer in.Close()
+	theirs, out, err := os.Pipe()
+	require.NoError(m, err)
+	defer out.Close()
+	cmd := command(uid, "/usr/bin/python3", "-c", writer, m.point, name)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, os.Stderr
+	p, err := interop.StartProcess(cmd)
+	require.NoError(m, err)
+	m.Cleanup(func() {
+		ours.Close()
+		theirs.Close()
+		p.Kill()
+	})
+	return &writing{m, p, ours, bufio.NewScanner(theirs), make(map[string]string)}
+}
+
+// line returns the next line that is not of a stored file, or with any a stored file's.
+func (w *writing) line(any bool) string {
+	w.Helper()
+	for w.out.Scan() {
+		line := w.out.Text()
+		var name, sum string
+		if n, _ := fmt.Sscanf(line, "stored %s %s", &name, &sum); n != 2 {
+			return line
+		}
+		if w.stored[name] = sum; any {
+			return line
+		}
+	}
+	return ""
+}
+
+// TestKerberosMountExpiry has alice's ticket end while she and bob write through one
+// mount. She gets EKEYEXPIRED, and bob nothing. After kinit she goes on, without another
+// mount. No file that was acknowledged is lost, and data that could not be written are
+// missed by fsync.
+func TestKerberosMountExpiry(t *testing.T) {
+	h := newMountHost(t)
+	d := newDaemon(t, h.realm, "krb5p")
+	m := h.mount(d.RDMA, filepath.Dir(h.helper), "sec=krb5p")
+	h.give("bob", 41002)
+	bob := m.write(41002, "bob")
+	require.Contains(t, bob.line(true), "stored")
+	h.give("alice", 41001, "-l", "4s")
+	alice := m.write(41001, "alice")
+	assert.Equal(t, "failed EKEYEXPIRED", alice.line(false))
+	assert.Equal(t, "held EKEYEXPIRED", alice.line(false))
+	before := len(alice.stored)
+	assert.Positive(t, before)
+	m.mayNot(41001, "ls", "Key has expired")
+	assert.Regexp(t, `user 41001: your ticket expired \d+ seconds? ago \(FILE:`+h.cache(41001)+`\): run kinit`, m.said())
+	h.give("alice", 41001)
+	_, err := alice.in.WriteString("go on\n")
+	require.NoError(t, err)
+	assert.Equal(t, "held OK", alice.line(false))
+	for _, w := range []*writing{alice, bob} {
+		require.Contains(t, w.line(true), "stored")
+		w.in.Close()
+		assert.Empty(t, w.line(false), "no failure")
+		assert.Zero(t, w.ExitCode())
+		for file, sum := range w.stored {
+			assert.Equal(t, sum, md5Of(t, filepath.Join(d.dir, file)), file)
+		}
+	}
+	assert.Greater(t, len(alice.stored), before)
+	content, err := os.ReadFile(filepath.Join(d.dir, "alice"))
+	require.NoError(t, err)
+	assert.True(t, bytes.HasSuffix(content, []byte("late")))
+	t.Logf("%d files of alice, %d of them before the end of the ticket, and %d of bob", len(alice.stored), before, len(bob.stored))
+	m.umount()
+}
+
+// TestKerberosMountHelper breaks nfsrdma-gss under a mount: MIT's library is missing, and
+// with INTEROP_SOAK it hangs. Users with a context notice nothing. Others get EACCES,
+// within the 15 seconds of the helper, and a context when it is mended.
+func TestKerberosMountHelper(t *testing.T) {
+	h := newMountHost(t)
+	h.give("alice", 41001)
+	dir := h.dir + "/helper"
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	binary, err := os.ReadFile(h.helper)
+	require.NoError(t, err)
+	without := bytes.ReplaceAll(binary, []byte("libgssapi_krb5.so.2"), []byte("libgssapi_krb5.so.x"))
+	require.NotEqual(t, binary, without)
+	require.NoError(t, os.WriteFile(dir+"/without", without, 0o755))
+	require.NoError(t, os.WriteFile(dir+"/hang", []byte("#!/bin/sh\nexec sleep 1000\n"), 0o755))
+	require.NoError(t, os.WriteFile(dir+"/nfsrdma-gss", []byte("#!/bin/sh\nexec "+dir+"/now\n"), 0o755))
+	use := func(program string) {
+		t.Helper()
+		require.NoError(t, os.Symlink(program, dir+"/next"))
+		require.NoError(t, os.Rename(dir+"/next", dir+"/now"))
+	}
+	use(h.helper)
+	d := newDaemon(t, h.realm, "krb5i")
+	m := h.mount(d.RDMA, dir, "sec=krb5i")
+	m.may(41001, "echo of alice >alice")
+
+	cases := [][2]string{{dir + "/without", "nfsrdma-gss needs MIT's Kerberos: install libgssapi-krb5-2 (Debian)"}}
+	if os.Getenv("INTEROP_SOAK") != "" {
+		cases = append(cases, [2]string{dir + "/hang", "nfsrdma-gss did not end within 15s: does the KDC answer"})
+	}
+	for i, broken := range cases {
+		uid := 41002 + i
+		h.give("bob", uid)
+		use(broken[0])
+		began := time.Now()
+		m.mayNot(uid, "cat alice", "Permission denied")
+		assert.Less(t, time.Since(began), 20*time.Second)
+		assert.Contains(t, m.said(), fmt.Sprintf("user %d: %s", uid, broken[1]))
+		m.may(41001, "echo more >>alice")
+	}
+	use(h.helper)
+	for until := time.Now().Add(mountLimit); ; time.Sleep(100 * time.Millisecond) { // a failure is kept for a second
+		out, err := m.as(41002, "cat alice")
+		if err == nil {
+			assert.Contains(t, out, "of alice\nmore\n")
+			break
+		}
+		require.True(t, time.Now().Before(until), out)
+	}
+	m.umount()
+}
