@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -46,5 +47,74 @@ func TestPlaces(t *testing.T) {
 		}
 		assert.Zero(t, p.Taken())
 		assert.Empty(t, p.by)
+		assert.Empty(t, p.waits)
+		assert.Empty(t, p.turns)
+	})
+}
+
+// TestPlacesInTurn checks that the calls of a party get places in their order, that
+// parties take turns, and that each place that is given back wakes one call: with many
+// that wait, all others would wake up in vain.
+func TestPlacesInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const calls = 100
+		p := NewPlaces(2)
+		a, b, c := PartyOfIP(netip.MustParseAddr("192.0.2.1")), PartyOfIP(netip.MustParseAddr("192.0.2.2")), Name{}
+		require.True(t, p.Take(c) && p.Take(a))
+		type turn struct {
+			of Name
+			n  int
+		}
+		var got []turn
+		for n := range calls {
+			for _, of := range []Name{a, b} {
+				go func() {
+					if assert.NoError(t, p.Acquire(t.Context(), of)) {
+						got = append(got, turn{of, n})
+					}
+				}()
+				synctest.Wait()
+			}
+		}
+		p.Give(a)
+		for range 2*calls - 1 {
+			synctest.Wait()
+			p.Give(got[len(got)-1].of)
+		}
+		synctest.Wait()
+		require.Len(t, got, 2*calls)
+		for i, one := range got {
+			assert.Equal(t, turn{[]Name{a, b}[i%2], i / 2}, one)
+		}
+		p.Give(b)
+		p.Give(c)
+		assert.Zero(t, p.Taken())
+		assert.Empty(t, p.waits)
+	})
+}
+
+// TestPlacesOfEnded checks that a call that ends as it gets a place gives it back, and
+// that calls that end leave nothing.
+func TestPlacesOfEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPlaces(2)
+		a := PartyOfIP(netip.MustParseAddr("192.0.2.1"))
+		require.True(t, p.Take(a))
+		ctx, cancel := context.WithCancel(t.Context())
+		var ended sync.WaitGroup
+		for range 3 {
+			ended.Go(func() {
+				if p.Acquire(ctx, a) == nil {
+					p.Give(a)
+				}
+			})
+		}
+		synctest.Wait()
+		cancel()
+		p.Give(a)
+		ended.Wait()
+		assert.Zero(t, p.Taken())
+		assert.Empty(t, p.waits)
+		assert.Empty(t, p.turns)
 	})
 }
