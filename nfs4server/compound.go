@@ -475,9 +475,9 @@ func (x *compound) sequence(ctx context.Context) (nfs4.Status, error) {
 		return x.fail(nfs4.ErrTooManyOps), nil
 	case uint32(requestLen(x.call)) > s.Fore.MaxRequestSize:
 		return x.fail(nfs4.ErrReqTooBig), nil
-	case x.used()+sequenceLen+x.reserved() > min(x.room, int(s.Fore.MaxResponseSize)-replyHeader): // the tag is long
+	case x.used()+sequenceLen+x.reserved() > min(x.room, int(s.Fore.MaxResponseSize)-x.replyHeader()): // the tag is long
 		return x.fail(nfs4.ErrRepTooBig), nil
-	case a.CacheThis && x.used()+sequenceLen+x.reserved() > int(s.Fore.MaxResponseSizeCached)-replyHeader:
+	case a.CacheThis && x.used()+sequenceLen+x.reserved() > int(s.Fore.MaxResponseSizeCached)-x.replyHeader():
 		return x.fail(nfs4.ErrRepTooBigToCache), nil
 	}
 	o := x.server.state.Begin(s, &nfs4state.Sequenced{
@@ -512,8 +512,8 @@ func (x *compound) sequence(ctx context.Context) (nfs4.Status, error) {
 		return x.uncached(), nil
 	}
 	x.session, x.slot, x.sequenceID, x.keep, x.begun = s, a.Slot, a.Sequence, a.CacheThis, true
-	x.room = min(x.room, int(s.Fore.MaxResponseSize)-replyHeader)
-	x.keptRoom = min(x.room, int(s.Fore.MaxResponseSizeCached)-replyHeader)
+	x.room = min(x.room, int(s.Fore.MaxResponseSize)-x.replyHeader())
+	x.keptRoom = min(x.room, int(s.Fore.MaxResponseSizeCached)-x.replyHeader())
 	return nfs4.OK, nil
 }
 
@@ -538,8 +538,12 @@ func (x *compound) uncached() nfs4.Status {
 const sequenceLen = minResult + nfs4.SessionIDSize + 5*4
 
 // replyHeader is the length in bytes of an RPC reply before its results.
-// Session limits count it.
 const replyHeader = 24
+
+// replyHeader returns the length in bytes of the call's reply without its results, as
+// session limits count it: with a signature, and with all that encryption adds (RFC 8881,
+// Section 18.36.3).
+func (x *compound) replyHeader() int { return replyHeader + x.call.Growth }
 
 // requestLen returns the length in bytes of a call as session limits count it.
 func requestLen(c *oncrpc.Call) int { return c.Args.Offset() + c.Args.Left() + callHeader }

@@ -32,6 +32,7 @@ type rig struct {
 	seq        uint32
 	cached     uint32 // ca_maxresponsesize_cached of new sessions
 	flags      uint32 // of new sessions
+	growth     int    // by which replies get longer when they are sealed
 	callbacks  uint32 // ca_maxrequestsize of their backchannels; 0: that of calls
 	noReclaims bool   // new clients do not end their reclaims: see callable
 	tag        string
@@ -80,7 +81,7 @@ func (g *rig) message(steps ...step) []byte {
 func (g *rig) send(steps ...step) []byte {
 	g.t.Helper()
 	b := g.message(steps...)
-	call := oncrpc.Call{Prog: nfs4.Program, Vers: nfs4.Version, Proc: nfs4.ProcCompound, Cred: g.cred, Peer: g.peer, Args: xdr.NewReader(b), MaxReply: 1<<20 + 4096}
+	call := oncrpc.Call{Prog: nfs4.Program, Vers: nfs4.Version, Proc: nfs4.ProcCompound, Cred: g.cred, Peer: g.peer, Args: xdr.NewReader(b), MaxReply: 1<<20 + 4096, Growth: g.growth}
 	var rep oncrpc.Reply
 	require.NoError(g.t, g.s.ServeRPC(context.Background(), &call, &rep))
 	whole := append([]byte(nil), rep.Head...)

@@ -132,7 +132,7 @@ func createSession(ctx context.Context, x *compound) nfs4.Status {
 	}
 	c.Back.HeaderPadSize = 0
 	switch {
-	case c.Fore.MaxOperations < 2, c.Fore.MaxRequests == 0, c.Fore.MaxRequestSize < minRequest, c.Fore.MaxResponseSize < minResponse,
+	case c.Fore.MaxOperations < 2, c.Fore.MaxRequests == 0, c.Fore.MaxRequestSize < minRequest, int(c.Fore.MaxResponseSize) < minResponse+x.call.Growth,
 		a.Flags&nfs4.SessionConnBackChan != 0 && !canCall(&a.Back):
 		c.Refused = nfs4.ErrTooSmall
 	case a.SecParms.GSS:

@@ -3,6 +3,7 @@ package nfs4server
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -325,6 +326,50 @@ func TestLimits(t *testing.T) {
 	st, n = g.raw(seq, root(), attr())
 	assert.Equal(t, nfs4.ErrRepTooBigToCache, st)
 	assert.Equal(t, 3, n)
+}
+
+// TestLimitsOfSealed checks that a session's limits count by how much a signature or
+// encryption makes replies longer.
+//
+// R8881-18.36.3-7.
+func TestLimitsOfSealed(t *testing.T) {
+	const growth = 100
+	for _, limit := range []struct {
+		name  string
+		of    func(c *nfs4.ChannelAttrs) *uint32
+		keeps bool
+		want  nfs4.Status
+	}{
+		{"ca_maxresponsesize", func(c *nfs4.ChannelAttrs) *uint32 { return &c.MaxResponseSize }, false, nfs4.ErrRepTooBig},
+		{"ca_maxresponsesize_cached", func(c *nfs4.ChannelAttrs) *uint32 { return &c.MaxResponseSizeCached }, true, nfs4.ErrRepTooBigToCache},
+	} {
+		g := newRig(t)
+		small := channel
+		*limit.of(&small) = 512
+		g.connectWith(limit.name, small)
+		ask := func(n int) nfs4.Status { // SEQUENCE alone, whose reply has n bytes
+			g.tag = strings.Repeat("t", n-minResponse)
+			st, _ := g.raw(g.sequence(g.seq+1, limit.keeps))
+			if st == nfs4.OK {
+				g.seq++
+			}
+			return st
+		}
+		assert.Equal(t, nfs4.OK, ask(512), limit.name)
+		g.growth = growth
+		assert.Equal(t, nfs4.OK, ask(512-growth), limit.name)
+		assert.Equal(t, limit.want, ask(512-growth+4), limit.name)
+	}
+	g := newRig(t)
+	g.growth = growth
+	for n, want := range map[int]nfs4.Status{minResponse + growth - 1: nfs4.ErrTooSmall, minResponse + growth: nfs4.OK} {
+		id, _ := g.exchange(fmt.Sprint(n), 1, 0)
+		small := channel
+		small.MaxResponseSize = uint32(n)
+		var cs nfs4.CreateSessionRes
+		st, _ := g.raw(step{nfs4.OpCreateSession, &nfs4.CreateSessionArgs{ClientID: id.ClientID, Sequence: id.SequenceID, Fore: small, Back: channel}, &cs})
+		assert.Equal(t, want, st, n)
+	}
 }
 
 // TestDestroy checks DESTROY_SESSION and DESTROY_CLIENTID by COMPOUNDs

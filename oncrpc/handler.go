@@ -66,6 +66,10 @@ type Request struct {
 	// MaxWhole is the same for a reply with Reply.Whole set.
 	MaxWhole int
 
+	// Growth is by how many bytes the reply gets longer, at most, when a Service below
+	// signs or encrypts the reply. MaxReply and MaxWhole do not contain them.
+	Growth int
+
 	// ItemRooms are the bytes that only data items can use: the longest first
 	// item, the longest second, and so on. The items without a room, or with
 	// one of 0 bytes, share the other bytes of the reply with everything else.
@@ -98,7 +102,8 @@ type Call struct {
 	// included, that can be sent back.
 	MaxReply int
 
-	// ItemRooms are those of the Request.
+	// Growth and ItemRooms are those of the Request.
+	Growth    int
 	ItemRooms []int
 }
 

@@ -132,7 +132,7 @@ func (m *Mux) serve(ctx context.Context, req *Request, rep *Reply, c *pooledCall
 		return err
 	}
 	c.Args = r
-	c.MaxReply, c.ItemRooms = max(0, req.MaxReply-rpcmsg.AcceptedLen), req.ItemRooms
+	c.MaxReply, c.Growth, c.ItemRooms = max(0, req.MaxReply-rpcmsg.AcceptedLen), req.Growth, req.ItemRooms
 	if err := m.call(ctx, handler, &c.Call, rep); err != nil {
 		return err
 	}

@@ -40,6 +40,7 @@ type program struct {
 	seen     rpcmsg.Cred // of the last call
 	mappable bool
 	room     int                               // MaxReply of the last call
+	growth   int                               // its Growth
 	made     atomic.Pointer[func(data []byte)] // called by procMake, if not nil
 }
 
@@ -52,7 +53,7 @@ func (p *program) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) e
 	if made := p.made.Load(); c.Proc == procMake && made != nil {
 		(*made)(data)
 	} else {
-		p.seen, p.mappable, p.room = c.Cred, r.Mappable, c.MaxReply
+		p.seen, p.mappable, p.room, p.growth = c.Cred, r.Mappable, c.MaxReply, c.Growth
 	}
 	switch c.Proc {
 	case procEcho:

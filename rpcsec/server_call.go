@@ -169,6 +169,7 @@ func (c *call) makePlain(req *oncrpc.Request, at, n int) {
 	}
 	c.req.Verified = &c.who
 	c.plan()
+	c.req.Growth = c.growth
 	if c.cred.service != serviceNone {
 		c.req.MaxReply, c.req.ItemRooms = req.MaxWhole, nil
 	}

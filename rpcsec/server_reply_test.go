@@ -56,6 +56,7 @@ func TestRoom(t *testing.T) {
 					}
 				}
 				require.NotNil(t, r.serve(req(0)))
+				assert.Equal(t, room+n, rpcmsg.AcceptedLen+r.program.room+r.program.growth)
 				fits := (r.program.room - 4) &^ 3
 				if proc == procEcho {
 					fits -= len(echoTail)
