@@ -197,9 +197,13 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	mux := &oncrpc.Mux{Log: cfg.Log}
 	server := nfsserver.Over(exported)
 	server.Register(mux)
+	var security *rpcsec.Server
 	four := nfs4server.New(nfs4server.Config{
 		Realm: exported, State: state.State, Lease: cfg.Lease4, ID: serverID(cfg.Key), Minors: cfg.Minors, Owners: cfg.Owners,
 		NoDelegations: cfg.NoDelegations, WriteDelegations: cfg.WriteDelegations,
+		Back: func(principal string, h nfs4.CallbackHandles) nfs4server.BackContext {
+			return backContext(security, principal, h)
+		},
 	})
 	if minors {
 		four.Register(mux)
@@ -213,7 +217,6 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		calls = cfg.Wrap(replies)
 	}
 	// One table of contexts, because Linux makes those for RDMA over TCP.
-	var security *rpcsec.Server
 	plain := calls
 	if cfg.Security != nil {
 		secure := *cfg.Security
@@ -250,6 +253,17 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	s.packets = lockserver.Alone(plain) // whoever forges addresses of datagrams could use up the places for new contexts
 	s.sweeping.Go(func() { four.Sweep(ctx) })
 	return s, nil
+}
+
+// backContext returns a client's context for callbacks, or nil.
+func backContext(security *rpcsec.Server, principal string, h nfs4.CallbackHandles) nfs4server.BackContext {
+	if security == nil {
+		return nil
+	}
+	if c := security.Back(principal, h.FromServer, h.FromClient, h.Service); c != nil {
+		return c
+	}
+	return nil
 }
 
 // executeOnce reports whether a call must not be executed again when it is

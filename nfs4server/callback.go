@@ -286,7 +286,11 @@ func (s *Server) callBack(ctx context.Context, c *callback, p *nfs4state.BackPat
 		referring = nil // so the client may refuse a callback that overtakes the call's reply, and gets another one
 	}
 	x.Args = c.appendTo(nil, p, slot, referring)
-	err = peer.Reverse.Call(ctx, &x)
+	if p.Context != nil {
+		err = p.Context.(BackContext).Call(ctx, peer.Reverse, &x)
+	} else {
+		err = peer.Reverse.Call(ctx, &x)
+	}
 	var o callbackOutcome
 	if err == nil {
 		o = readCallback(&x.Results, slot, c.op)
@@ -326,8 +330,13 @@ func exchangeBy(p *nfs4state.BackPath) oncrpc.Exchange {
 // length returns the length in bytes of the callback's message, as the backchannel's
 // ca_maxrequestsize counts it: with the header of RPC (RFC 8881, Section 18.36.3).
 func (c *callback) length(p *nfs4state.BackPath, referring *nfs4.ReferringCalls) int {
+	args := len(c.appendTo(nil, p, nfs4state.BackSlot{}, referring))
+	if p.Context != nil {
+		call, _ := p.Context.(BackContext).Room()
+		return call + args
+	}
 	x := exchangeBy(p)
-	return len(c.appendTo(oncrpc.AppendCall(nil, 0, &x, machine()), p, nfs4state.BackSlot{}, referring))
+	return len(oncrpc.AppendCall(nil, 0, &x, machine())) + args
 }
 
 // machine is the name in credentials of AUTH_SYS over RDMA. Over TCP they have none.
@@ -346,7 +355,8 @@ func (c *callback) appendTo(b []byte, p *nfs4state.BackPath, slot nfs4state.Back
 	return nfs4.AppendCBOp(nfs4.AppendCBOp(head.AppendTo(b), nfs4.CBOpSequence, &seq), c.op, c.args)
 }
 
-// callbackCred returns the credential that the client asked for (csa_sec_parms).
+// callbackCred returns the credential that the client asked for (csa_sec_parms), if the
+// call is not made in a context.
 func callbackCred(p *nfs4.SecParms) rpcmsg.Cred {
 	if !p.Sys {
 		return rpcmsg.Cred{Flavor: rpcmsg.AuthNone}

@@ -130,14 +130,9 @@ func (s *Server) callPlain(ctx context.Context, by *plainCaller, c *callback, p 
 }
 
 // plainCred returns the credential of callbacks to a client (RFC 7530, Section
-// 3.3.3). The server has none of its own for RPCSEC_GSS, and no number of the client's
-// user at the client.
-func plainCred(p nfs4state.Principal) rpcmsg.Cred {
-	if p.Flavor == rpcmsg.AuthGSS {
-		return rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: rpcmsg.Nobody, GID: rpcmsg.Nobody}
-	}
-	return rpcmsg.Cred{Flavor: p.Flavor, UID: p.UID}
-}
+// 3.3.3). A client of RPCSEC_GSS has none: the callback would have to prove that it is
+// the server's, in a context of the server's own, and the server makes none.
+func plainCred(p nfs4state.Principal) rpcmsg.Cred { return rpcmsg.Cred{Flavor: p.Flavor, UID: p.UID} }
 
 func callPlainOnce(ctx context.Context, by *plainCaller, c *callback, p *nfs4state.BackPath) (nfs4.Status, error) {
 	conn, err := by.get(ctx, p.Callback)

@@ -418,7 +418,6 @@ func TestPrincipalIgnoresService(t *testing.T) {
 	assert.LessOrEqual(t, len(p.Name), nfs4state.MaxName)
 	x.call.Cred.Principal = long + "@S"
 	assert.NotEqual(t, p, x.principal())
-	assert.Equal(t, rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: rpcmsg.Nobody, GID: rpcmsg.Nobody}, plainCred(p), "a callback must be a call that can be made")
 	x.call.Cred.Flavor, x.call.Cred.UID = rpcmsg.AuthSys, 5
 	assert.NotEqual(t, p, x.principal())
 	assert.Equal(t, rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: 5}, plainCred(x.principal()))

@@ -42,8 +42,26 @@ type Config struct {
 	// Holders: of files in exclusive exports.
 	WriteDelegations bool
 
+	// Back returns the context of a principal (rpcmsg.Cred) for callbacks, or nil if there
+	// is none with the client's handle. It must keep no slices. Nil means that no contexts
+	// exist.
+	Back func(principal string, h nfs4.CallbackHandles) BackContext
+
 	// MaxSlots is the greatest number of slots of a session; 0 means 64.
 	MaxSlots uint32
+}
+
+// A BackContext is a security context by which a client has offered to be called
+// (rpcsec.BackContext).
+type BackContext interface {
+	nfs4state.BackContext
+
+	// Room returns by how many bytes a call may be longer than its arguments, and an
+	// accepted reply longer than its results behind an empty verifier.
+	Room() (call, reply int)
+
+	// Call makes a call through next, protected by the context.
+	Call(ctx context.Context, next oncrpc.Caller, x *oncrpc.Exchange) error
 }
 
 // A Server is NFS version 4, minor versions 0 to 2.
@@ -58,6 +76,7 @@ type Server struct {
 	tree      treeCache
 	bound     oncrpc.Memo[binding]
 	owners    *idmap.Map // may be nil
+	back      func(principal string, h nfs4.CallbackHandles) BackContext
 	counts    *rpcstats.Operations
 	callbacks callbacks
 	offloads  offloads
@@ -105,11 +124,14 @@ const (
 func New(c Config) *Server {
 	s := &Server{
 		realm: c.Realm, state: c.State, log: c.Realm.Log(), lease: c.Lease, id: c.ID, slots: c.MaxSlots, owners: c.Owners, reads: !c.NoDelegations, writes: c.WriteDelegations && !c.NoDelegations,
-		quiet:  quietTime,
+		quiet: quietTime, back: c.Back,
 		counts: rpcstats.NewOperations(uint32(nfs4.NumOp)),
 	}
 	if s.slots == 0 {
 		s.slots = defaultSlots
+	}
+	if s.back == nil {
+		s.back = func(string, nfs4.CallbackHandles) BackContext { return nil }
 	}
 	s.callbacks.server, s.callbacks.clients, s.callbacks.probes = s, make(map[uint64]*callbackQueue), make(map[uint64]*probe)
 	s.callbacks.ctx, s.callbacks.stop = context.WithCancel(context.Background())

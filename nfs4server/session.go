@@ -125,18 +125,21 @@ func createSession(ctx context.Context, x *compound) nfs4.Status {
 	}
 	c := nfs4state.Create{
 		Principal: x.principal(), ClientID: a.ClientID, Sequence: a.Sequence, Fore: x.grant(&a.Fore), Back: a.Back,
-		CBProgram: a.CBProgram, SecParms: a.SecParms, Conn: x.call.Peer, Own: x.session,
+		CBProgram: a.CBProgram, Conn: x.call.Peer, Own: x.session,
 	}
+	var found bool
+	c.Contexts, found = x.backContexts(&a.SecParms)
+	c.SecParms = a.SecParms
 	if p := x.call.Peer; p != nil && p.Reverse != nil {
 		c.Flags = a.Flags & nfs4.SessionConnBackChan
 	}
 	c.Back.HeaderPadSize = 0
 	switch {
 	case c.Fore.MaxOperations < 2, c.Fore.MaxRequests == 0, c.Fore.MaxRequestSize < minRequest, int(c.Fore.MaxResponseSize) < minResponse+x.call.Growth,
-		a.Flags&nfs4.SessionConnBackChan != 0 && !canCall(&a.Back):
+		a.Flags&nfs4.SessionConnBackChan != 0 && !canCall(&a.Back, c.Contexts):
 		c.Refused = nfs4.ErrTooSmall
-	case a.SecParms.GSS:
-		c.Refused = nfs4.ErrNoEnt // no handle of RPCSEC_GSS exists
+	case !found:
+		c.Refused = nfs4.ErrNoEnt
 	}
 	res := x.server.state.CreateSession(&c)
 	if res.Status != nfs4.OK {
@@ -149,10 +152,29 @@ func createSession(ctx context.Context, x *compound) nfs4.Status {
 	return nfs4.OK
 }
 
-// canCall reports whether a backchannel with these limits can carry a callback.
-// A client that asks for no backchannel may leave the limits at 0.
-func canCall(a *nfs4.ChannelAttrs) bool {
-	return a.MaxOperations >= minCallbackOps && a.MaxRequests > 0 && a.MaxRequestSize >= minCallback && a.MaxResponseSize >= minCallbackRes
+// canCall reports whether a backchannel with these limits can carry a callback, by any
+// of the contexts. A client that asks for no backchannel may leave the limits at 0.
+func canCall(a *nfs4.ChannelAttrs, contexts []nfs4state.BackContext) bool {
+	request, response := minCallback, minCallbackRes
+	for _, c := range contexts {
+		call, reply := c.(BackContext).Room()
+		request, response = max(request, minCallback-callHeader+call), max(response, minCallbackRes+reply)
+	}
+	return a.MaxOperations >= minCallbackOps && a.MaxRequests > 0 && int(a.MaxRequestSize) >= request && int(a.MaxResponseSize) >= response
+}
+
+// backContexts takes the handles of RPCSEC_GSS out of a list, and returns the contexts
+// with these handles. found is false if one of them does not exist.
+func (x *compound) backContexts(p *nfs4.SecParms) (contexts []nfs4state.BackContext, found bool) {
+	for _, h := range p.Handles {
+		c := x.server.back(x.call.Cred.Principal, h)
+		if c == nil {
+			return nil, false
+		}
+		contexts = append(contexts, c)
+	}
+	p.Handles = nil
+	return contexts, true
 }
 
 // grant returns the limits of a fore channel for the limits that a client asks
@@ -182,7 +204,7 @@ func bindConnToSession(ctx context.Context, x *compound) nfs4.Status {
 	case s.Refuses(nfs4.OpBindConnToSession, x.principal(), x.sealed()):
 		return nfs4.ErrWrongCred
 	}
-	if p := x.call.Peer; p == nil || p.Reverse == nil || !canCall(&s.Back) { // this connection cannot carry callbacks
+	if p := x.call.Peer; p == nil || p.Reverse == nil || !canCall(&s.Back, s.Contexts()) { // this connection cannot carry callbacks
 		switch a.Dir {
 		case nfs4.BindBack, nfs4.BindBackOrBoth:
 			return nfs4.ErrInval
@@ -204,13 +226,14 @@ func bindConnToSession(ctx context.Context, x *compound) nfs4.Status {
 func backchannelCtl(_ context.Context, x *compound) nfs4.Status {
 	var a nfs4.BackchannelCtlArgs
 	a.Decode(x.args)
-	switch {
-	case x.args.Err() != nil:
+	if x.args.Err() != nil {
 		return nfs4.ErrBadXDR
-	case a.SecParms.GSS:
-		return nfs4.ErrNoEnt // no handle of RPCSEC_GSS exists
 	}
-	x.session.SetCallback(a.CBProgram, a.SecParms)
+	contexts, found := x.backContexts(&a.SecParms)
+	if !found {
+		return nfs4.ErrNoEnt
+	}
+	x.session.SetCallback(a.CBProgram, a.SecParms, contexts)
 	return x.done(nfs4.OK)
 }
 

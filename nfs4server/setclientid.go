@@ -68,7 +68,7 @@ func setClientIDConfirm(_ context.Context, x *compound) nfs4.Status {
 	}
 	x.leave() // this call does not keep an earlier incarnation alive
 	status := x.server.state.ConfirmClientID(x.transport(), x.principal(), a.ClientID, a.Confirm)
-	if status == nfs4.OK && x.server.realm.Holders() != nil {
+	if status == nfs4.OK && x.server.realm.Holders() != nil && x.call.Cred.Principal == "" { // see plainCred
 		x.server.callbacks.tryCallback(a.ClientID)
 	}
 	return x.done(status)

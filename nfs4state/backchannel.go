@@ -3,6 +3,7 @@ package nfs4state
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
@@ -91,6 +92,52 @@ type BackPath struct {
 	Minor   uint32
 	Program uint32
 	Parms   nfs4.SecParms
+	Context BackContext // nil: the client is called with a credential of Parms
+}
+
+// A BackContext is a security context by which a client has offered to be called (RFC
+// 8881, Section 2.10.8.2).
+type BackContext interface {
+	// Left returns for how long the context can be used: not at all if that is 0 or
+	// less.
+	Left() time.Duration
+}
+
+// maxContexts bounds the contexts of a session: a client that adds more loses the oldest.
+const maxContexts = 16
+
+// addContexts adds contexts in place of those that have ended. The caller holds s.mu,
+// unless nobody else has s.
+func (s *Session) addContexts(contexts []BackContext) {
+	if len(contexts) == 0 {
+		return
+	}
+	var all []BackContext
+	if have := s.contexts.Load(); have != nil {
+		all = slices.DeleteFunc(slices.Clone(*have), func(c BackContext) bool { return c.Left() <= 0 })
+	}
+	all = append(all, contexts...)
+	all = all[max(0, len(all)-maxContexts):]
+	s.contexts.Store(&all)
+}
+
+// Contexts returns the contexts by which the client has offered to be called.
+func (s *Session) Contexts() []BackContext {
+	if contexts := s.contexts.Load(); contexts != nil {
+		return *contexts
+	}
+	return nil
+}
+
+// backContext returns the context that can be used for longest, and for how long: nil if
+// none can be used.
+func (s *Session) backContext() (best BackContext, left time.Duration) {
+	for _, c := range s.Contexts() {
+		if l := c.Left(); l > left {
+			best, left = c, l
+		}
+	}
+	return best, left
 }
 
 // BackPaths returns the paths to a client, all of one session together.
@@ -114,21 +161,22 @@ func (s *State) BackPaths(id uint64) (paths []BackPath) {
 func (s *Session) appendPaths(paths []BackPath) []BackPath {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.callable() {
+	by, _ := s.backContext()
+	if !s.callable(by) {
 		return paths
 	}
 	for conn, dir := range s.conns {
 		if dir&nfs4.BindBack != 0 {
-			paths = append(paths, BackPath{Session: s, Conn: conn, Minor: s.client.minor, Program: s.cbProgram, Parms: s.secParms})
+			paths = append(paths, BackPath{Session: s, Conn: conn, Minor: s.client.minor, Program: s.cbProgram, Parms: s.secParms, Context: by})
 		}
 	}
 	return paths
 }
 
-// callable reports whether the server may use the session's backchannel, by a
-// credential that the client has offered. The caller holds s.mu.
-func (s *Session) callable() bool {
-	return !s.dead && !s.fault.Load() && (s.secParms.Sys || s.secParms.None)
+// callable reports whether the server may use the session's backchannel, by a context
+// or a credential that the client has offered. The caller holds s.mu.
+func (s *Session) callable(by BackContext) bool {
+	return !s.dead && !s.fault.Load() && (by != nil || s.secParms.Sys || s.secParms.None)
 }
 
 // callable reports whether c can be called back.
@@ -139,7 +187,8 @@ func (c *client) callable() bool {
 	return c.paths.Load() > 0 && slices.ContainsFunc(c.sessions, func(s *Session) bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.backs.Load() > 0 && s.callable()
+		by, _ := s.backContext()
+		return s.backs.Load() > 0 && s.callable(by)
 	})
 }
 

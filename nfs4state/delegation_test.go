@@ -3,6 +3,7 @@ package nfs4state
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -21,6 +22,58 @@ func (w *world) callable(owner string) *Session {
 	s := w.create(a)
 	want(w.t, "RECLAIM_COMPLETE", w.ReclaimComplete(s), nfs4.OK)
 	return s
+}
+
+// A fakeContext has some time left.
+type fakeContext time.Duration
+
+func (c *fakeContext) Left() time.Duration { return time.Duration(*c) }
+
+// TestBackContexts checks which of a client's contexts is used for callbacks, how many it
+// can have, and by which flags the client learns of their end
+// (R8881-2.10.13.2.5-1).
+//
+// R8881-2.10.8.2-1, R8881-18.33.3-1.
+func TestBackContexts(t *testing.T) {
+	w := newWorld(t)
+	lasting := func(left time.Duration) BackContext { return (*fakeContext)(&left) }
+	id, sequence, _ := w.exchange(exchange("c", 1, 0))
+	a := create(id, sequence, 0)
+	a.Flags, a.Conn = nfs4.SessionConnBackChan, "conn"
+	first := lasting(testLease + 1)
+	a.Contexts = []BackContext{lasting(-1), first, lasting(0)}
+	s := w.create(a)
+	by := func() BackContext {
+		paths := w.BackPaths(id)
+		if len(paths) == 0 {
+			return nil
+		}
+		return paths[0].Context
+	}
+	set := func(c BackContext, left time.Duration) { *c.(*fakeContext) = fakeContext(left) }
+	assert.Same(t, first, by())
+	want(t, "all is well", w.Flags(s), 0)
+	set(first, testLease)
+	want(t, "within a lease", w.Flags(s), nfs4.SeqCBGSSContextsExpiring)
+	set(first, 0)
+	want(t, "the end", w.Flags(s), nfs4.SeqCBGSSContextsExpired)
+	assert.Nil(t, by())
+	assert.False(t, w.MayCallBack(s))
+	var all []BackContext
+	for range maxContexts + 1 {
+		all = append(all, lasting(2*testLease))
+	}
+	s.SetCallback(5, nfs4.SecParms{}, all[:1])
+	assert.Same(t, all[0], by())
+	assert.True(t, w.MayCallBack(s))
+	assert.Len(t, s.Contexts(), 1, "those that have ended")
+	for _, c := range all[1:] {
+		s.SetCallback(5, nfs4.SecParms{}, []BackContext{c})
+	}
+	assert.Equal(t, all[1:], s.Contexts())
+	set(all[9], 3*testLease)
+	s.SetCallback(5, nfs4.SecParms{None: true}, nil)
+	assert.Same(t, all[9], by(), "that with the most time left")
 }
 
 // delegate grants a delegation, which must succeed.

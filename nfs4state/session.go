@@ -38,6 +38,10 @@ type Session struct {
 	cbProgram uint32
 	secParms  nfs4.SecParms
 
+	// contexts are those by which the client has offered to be called, or nil. It changes
+	// under mu.
+	contexts atomic.Pointer[[]BackContext]
+
 	idleBack   []BackSlot // not to be used
 	backTarget uint32     // the highest of those to be used
 }
@@ -142,9 +146,10 @@ type Create struct {
 	Back      nfs4.ChannelAttrs
 	CBProgram uint32
 	SecParms  nfs4.SecParms
-	Refused   nfs4.Status // of the channels and SecParms: no session can be made with them
-	Conn      any         // the connection of the call
-	Own       *Session    // the session of the call's COMPOUND, or nil
+	Contexts  []BackContext // of the Handles in SecParms
+	Refused   nfs4.Status   // of the channels and SecParms: no session can be made with them
+	Conn      any           // the connection of the call
+	Own       *Session      // the session of the call's COMPOUND, or nil
 }
 
 // CreateSession makes a session, and confirms the client's record (RFC 8881,
@@ -188,6 +193,7 @@ func (s *State) CreateSession(a *Create) nfs4.CreateSessionRes {
 	if a.Flags&nfs4.SessionConnBackChan != 0 {
 		dir = nfs4.BindBoth
 	}
+	session.addContexts(a.Contexts)
 	session.bind(a.Conn, dir)
 	session.openBack()
 	session.index = s.sessions.take()
@@ -304,22 +310,33 @@ func (s *Session) Ended() bool {
 	return s.dead
 }
 
-// SetCallback is BACKCHANNEL_CTL (RFC 8881, Section 18.33).
-func (s *Session) SetCallback(program uint32, parms nfs4.SecParms) {
+// SetCallback is BACKCHANNEL_CTL (RFC 8881, Section 18.33): contexts, of the Handles in
+// parms, are added to those that the session has.
+func (s *Session) SetCallback(program uint32, parms nfs4.SecParms, contexts []BackContext) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cbProgram, s.secParms = program, parms
+	s.addContexts(contexts)
 }
 
 // Flags returns the status flags of SEQUENCE (RFC 8881, Section 18.46.3): of
 // the backchannels that the client asked for, this session has no connection, or
-// none has any; the client has yet to free stateids that were revoked.
+// none has any; the contexts for callbacks end within a lease, or have ended; the client
+// has yet to free stateids that were revoked.
 func (s *State) Flags(session *Session) (flags uint32) {
 	if session.callbacks.Load() && session.backs.Load() == 0 {
 		flags = nfs4.SeqCBPathDownSession
 	}
 	if session.fault.Load() {
 		flags |= nfs4.SeqBackchannelFault
+	}
+	if session.contexts.Load() != nil {
+		switch _, left := session.backContext(); {
+		case left <= 0:
+			flags |= nfs4.SeqCBGSSContextsExpired
+		case left <= s.config.Lease:
+			flags |= nfs4.SeqCBGSSContextsExpiring
+		}
 	}
 	c := session.client
 	if c.wants.Load() > 0 && c.paths.Load() == 0 {

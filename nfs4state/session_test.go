@@ -267,7 +267,7 @@ func TestPathDown(t *testing.T) {
 	want(t, "b, when the connection has ended too", w.Flags(b), mine|all)
 	want(t, "DESTROY_SESSION", w.DestroySession(b.ID, nil), nfs4.OK)
 	want(t, "nobody asks any more", w.Flags(plain), 0)
-	plain.SetCallback(5, nfs4.SecParms{})
+	plain.SetCallback(5, nfs4.SecParms{}, nil)
 	want(t, "callback program", plain.cbProgram, 5)
 }
 

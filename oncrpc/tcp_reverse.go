@@ -39,18 +39,12 @@ type tcpReverseCall struct {
 // long a reply: both are short messages, as over RDMA.
 var ErrReverseLong = errors.New("oncrpc: reverse call or its reply longer than 4 KiB")
 
-// errReverseSigned reports a call to a client with a Signer. No program has one.
-var errReverseSigned = errors.New("oncrpc: a reverse call cannot be signed")
-
 var _ Caller = (*tcpReverse)(nil)
 
 // Call makes a call to the client (Caller). Beyond maxReverse calls under way
 // it waits. A call fails with ErrClosed when the client has ended its side of
 // the connection or the server drains it, because there can be no reply then.
 func (v *tcpReverse) Call(ctx context.Context, x *Exchange) error {
-	if x.Signer != nil {
-		return errReverseSigned
-	}
 	places, err := v.open()
 	if err != nil {
 		return err
@@ -113,10 +107,8 @@ func (v *tcpReverse) over() error {
 
 // begin encodes a call and has it written.
 func (v *tcpReverse) begin(x *Exchange) (rc *tcpReverseCall, xid uint32, err error) {
-	rc = &tcpReverseCall{
-		maxReply: MaxReplyHeader + x.MaxResults + len(x.Sink) + xdr.Pad(len(x.Sink)),
-		reply:    make(chan outcome, 1),
-	}
+	room, _ := x.ReplyRoom()
+	rc = &tcpReverseCall{maxReply: room + x.MaxResults + len(x.Sink) + xdr.Pad(len(x.Sink)), reply: make(chan outcome, 1)}
 	c := v.conn
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -126,11 +118,16 @@ func (v *tcpReverse) begin(x *Exchange) (rc *tcpReverseCall, xid uint32, err err
 	for v.xid++; v.waiting[v.xid] != nil; v.xid++ {
 	}
 	cl := c.newCall()
-	b := append(AppendCall(cl.reply.Head, v.xid, x, ""), x.Args...)
-	if x.Item != nil {
-		b = xdr.AppendFixed(b, x.Item)
+	b, item, tail, err := x.AppendMessage(cl.reply.Head, v.xid, "")
+	x.Sent() // the few others that it may overtake do not leave a window
+	if item != nil {
+		b = xdr.AppendFixed(b, item)
 	}
-	cl.reply.Head = append(b, x.Tail...)
+	cl.reply.Head = append(b, tail...)
+	if err != nil {
+		cl.free()
+		return nil, 0, err
+	}
 	if max(len(cl.reply.Head), rc.maxReply) > smallRecord {
 		cl.free()
 		return nil, 0, ErrReverseLong

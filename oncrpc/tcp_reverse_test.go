@@ -84,6 +84,65 @@ func words(w ...uint32) (b []byte) {
 	return b
 }
 
+// A fakeSigner makes the same call each time, in place of signing one.
+type fakeSigner struct {
+	whole bool
+	call  []byte
+	err   error
+	sent  int
+}
+
+var errFakeSigner = errors.New("fake signer")
+
+func (s *fakeSigner) Whole() bool             { return s.whole }
+func (s *fakeSigner) Room() (call, reply int) { return len(s.call), 8 }
+func (s *fakeSigner) Sent()                   { s.sent++ }
+
+func (s *fakeSigner) AppendCall(b []byte, xid uint32, _ *Exchange) ([]byte, error) {
+	return append(words(xid), s.call...), s.err
+}
+
+func (s *fakeSigner) Open(verf rpcmsg.OpaqueAuth, _ uint32, r *xdr.Reader) error {
+	if string(verf.Body) != "verifier" {
+		return errFakeSigner
+	}
+	r.Uint32()
+	return nil
+}
+
+// TestReverseSigned checks that a call to the client goes as its Signer makes it, and that
+// the Signer opens the reply.
+func TestReverseSigned(t *testing.T) {
+	_, nc, peer := reversed(t)
+	for _, whole := range []bool{false, true} {
+		s := &fakeSigner{whole: whole, call: []byte("call")}
+		x := &Exchange{Signer: s, Args: []byte("args"), Item: []byte("item"), MaxResults: 8}
+		for _, verifier := range []string{"verifier", "VERIFIER"} {
+			end := reverseCall(t.Context(), peer, x)
+			got := readRecord(t, nc)
+			want := "callitem"
+			if whole {
+				want = "call"
+			}
+			assert.Equal(t, want, string(got[4:]))
+			reply := append(got[:4:4], words(1, 0, 6, 8)...)
+			_, err := nc.Write(record(append(append(reply, verifier...), words(0, 1, 2)...)))
+			require.NoError(t, err)
+			if err := <-end; verifier != "verifier" {
+				assert.ErrorIs(t, err, errFakeSigner)
+				continue
+			}
+			assert.EqualValues(t, 2, x.Results.Uint32())
+			assert.NoError(t, x.Results.Done())
+			x.Release()
+		}
+		assert.Equal(t, 2, s.sent)
+		s.err = errFakeSigner
+		assert.ErrorIs(t, peer.Reverse.Call(t.Context(), x), errFakeSigner)
+		assert.Equal(t, 3, s.sent)
+	}
+}
+
 // TestReverseMatches makes many reverse calls at once, among forward calls. The
 // client answers in another order, and in fragments.
 func TestReverseMatches(t *testing.T) {
@@ -143,7 +202,9 @@ func TestReverseBounded(t *testing.T) {
 	r, nc, peer := reversed(t)
 	assert.ErrorIs(t, peer.Reverse.Call(t.Context(), callback(smallRecord)), ErrReverseLong)
 	assert.ErrorIs(t, peer.Reverse.Call(t.Context(), &Exchange{MaxResults: smallRecord}), ErrReverseLong)
-	assert.ErrorIs(t, peer.Reverse.Call(t.Context(), &Exchange{Signer: struct{ Signer }{}}), errReverseSigned)
+	long := &fakeSigner{whole: true, call: make([]byte, smallRecord)}
+	assert.ErrorIs(t, peer.Reverse.Call(t.Context(), &Exchange{Signer: long}), ErrReverseLong)
+	assert.Equal(t, 1, long.sent)
 
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var ends []<-chan error

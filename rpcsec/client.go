@@ -83,21 +83,12 @@ func (c *Client) Call(ctx context.Context, x *oncrpc.Exchange) error {
 
 // callIn makes a call in a context.
 func (c *Client) callIn(ctx context.Context, k *session, x *oncrpc.Exchange) error {
-	if err := k.enter(ctx); err != nil {
-		return err
-	}
-	defer k.leave()
 	s, _ := c.signatures.Get().(*signature)
 	if s == nil {
 		s = new(signature)
 	}
-	s.session, s.proc, s.service = k, procData, c.cfg.Flavor-rpcmsg.AuthKrb5+serviceNone
-	x.Signer = s
-	err := c.next.Call(ctx, x)
-	x.Signer = nil
-	s.end()
-	c.signatures.Put(s)
-	return err
+	defer c.signatures.Put(s)
+	return k.call(ctx, c.next, x, s, c.cfg.Flavor-rpcmsg.AuthKrb5+serviceNone)
 }
 
 // session returns the context for a call. It makes one if there is none, or waits

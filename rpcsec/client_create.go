@@ -89,8 +89,8 @@ func newSession(made gss.Context, create *creation, res initResult) (*session, e
 	if err := made.VerifyMIC(create.verf.Body, w.number(res.window)); err != nil {
 		return nil, fmt.Errorf("%w: %v", errWindow, err) // no *gss.Error: the server has refused nothing
 	}
-	k := &session{Context: made, handle: res.handle, least: time.Now().Add(leastLife), places: make(chan struct{}, min(res.window, window))}
-	k.sent.L = &k.mu
+	k := openSession(made, res.handle, min(res.window, window))
+	k.least = time.Now().Add(leastLife)
 	return k, nil
 }
 

@@ -13,7 +13,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// A session is a complete context of a client, with the server's handle for it.
+// A session is a complete context of the end that calls, with the other end's handle for
+// it.
 type session struct {
 	gss.Context
 	handle []byte
@@ -29,6 +30,27 @@ type session struct {
 	sent   sync.Cond // on mu: a number has left unsent
 	next   uint32
 	unsent []uint32 // in ascending order
+}
+
+// openSession returns a session for at most so many calls at once.
+func openSession(c gss.Context, handle []byte, places uint32) *session {
+	k := &session{Context: c, handle: handle, places: make(chan struct{}, places)}
+	k.sent.L = &k.mu
+	return k
+}
+
+// call makes a call with an empty signature.
+func (k *session) call(ctx context.Context, next oncrpc.Caller, x *oncrpc.Exchange, s *signature, service uint32) error {
+	if err := k.enter(ctx); err != nil {
+		return err
+	}
+	defer k.leave()
+	s.session, s.proc, s.service = k, procData, service
+	x.Signer = s
+	err := next.Call(ctx, x)
+	x.Signer = nil
+	s.end()
+	return err
 }
 
 // lasts reports whether calls may begin in the context.

@@ -26,6 +26,7 @@ type established struct {
 	end       time.Time
 	seqs      sequence
 	user      atomic.Uint64 // see note
+	gone      atomic.Bool   // removed from the table
 
 	// The table's lock guards the fields below.
 	calls int // under way
@@ -136,6 +137,7 @@ func (t *table) removeLocked(k *established) {
 	p := k.owner
 	p.contexts.Remove(k.place)
 	k.place = nil
+	k.gone.Store(true)
 	delete(t.contexts, k.handle)
 	heap.Fix(&t.largest, p.place)
 	if p.contexts.Len() == 0 {

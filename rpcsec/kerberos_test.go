@@ -77,8 +77,7 @@ func TestTokensOutOfOrder(t *testing.T) {
 	r.server.acceptor.make = kerberos(t, krb5.AES256SHA1)
 	require.NotNil(t, r.server.send(initCall(1, "alice 0")))
 	handle := r.server.contexts.largest[0].contexts.Front().Value.(*established).handle
-	k := &session{Context: r.server.acceptor.make(false), handle: handle[:], places: make(chan struct{}, window)}
-	k.sent.L = &k.mu
+	k := openSession(r.server.acceptor.make(false), handle[:], window)
 	var msgs [][]byte
 	for i := range uint32(300) {
 		s := signature{session: k, service: services[i%3]}
@@ -103,8 +102,7 @@ func TestKerberosFlipped(t *testing.T) {
 		r.server.acceptor.make = kerberos(t, krb5.AES256SHA384)
 		require.NotNil(t, r.server.send(initCall(1, "alice 0")))
 		handle := r.server.contexts.largest[0].contexts.Front().Value.(*established).handle
-		k := &session{Context: r.server.acceptor.make(false), handle: handle[:], places: make(chan struct{}, window)}
-		k.sent.L = &k.mu
+		k := openSession(r.server.acceptor.make(false), handle[:], window)
 		s := signature{session: k, service: service}
 		x := oncrpc.Exchange{Prog: testProg, Vers: testVers, Proc: procHead, Args: opaque([]byte("data"))}
 		msg, err := s.AppendCall(nil, 7, &x)

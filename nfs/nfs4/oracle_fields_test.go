@@ -58,6 +58,11 @@ func TestOracleFields(t *testing.T) {
 			CsaClientid: 1, CsaSequence: 2, CsaFlags: 3, CsaForeChanAttrs: oracleFore, CsaBackChanAttrs: oracleBack, CsaCbProgram: 4,
 			CsaSecParms: []nfsv4.CallbackSecParms4{&nfsv4.CallbackSecParms4_AUTH_SYS{CbspSysCred: rpcv2.AuthsysParms{Uid: 5, Gid: 6}}},
 		}},
+		"BACKCHANNEL_CTL": {&BackchannelCtlArgs{4, SecParms{None: true, Handles: []CallbackHandles{{3, []byte("fore"), []byte("b")}}}}, &nfsv4.BackchannelCtl4args{
+			BcaCbProgram: 4, BcaSecParms: []nfsv4.CallbackSecParms4{&nfsv4.CallbackSecParms4_AUTH_NONE{}, &nfsv4.CallbackSecParms4_RPCSEC_GSS{
+				CbspGssHandles: nfsv4.GssCbHandles4{GcbpService: 3, GcbpHandleFromServer: []byte("fore"), GcbpHandleFromClient: []byte("b")},
+			}},
+		}},
 		"CREATE_SESSION's results": {&CreateSessionRes{0, session, 1, 2, fore, back}, &nfsv4.CreateSession4res_NFS4_OK{
 			CsrResok4: nfsv4.CreateSession4resok{CsrSessionid: session, CsrSequence: 1, CsrFlags: 2, CsrForeChanAttrs: oracleFore, CsrBackChanAttrs: oracleBack},
 		}},

@@ -134,6 +134,7 @@ var enums = map[reflect.Type][2]int64{
 	reflect.TypeFor[nfsv4.SecinfoStyle4]():         {0, 1},
 	reflect.TypeFor[nfsv4.NetlocType4]():           {1, 3},
 	reflect.TypeFor[nfsv4.DataContent4]():          {0, 1},
+	reflect.TypeFor[nfsv4.RpcGssSvcT]():            {1, 3},
 }
 
 // defined reports whether this package must accept a message of the oracle: the

@@ -50,22 +50,30 @@ const maxSecParms = 16
 
 // SecParms are the callback_sec_parms4 of a session: the credentials that a
 // server may use in its callbacks. Of the list that a client sends, SecParms
-// keeps whether AUTH_NONE and RPCSEC_GSS are there, and the first AUTH_SYS.
+// keeps whether AUTH_NONE is there, the first AUTH_SYS, and all of RPCSEC_GSS.
 type SecParms struct {
-	N    uint32 // length of the decoded list
-	None bool
-	GSS  bool // decoded only
-	Sys  bool
-	UID  uint32 // of Sys, as the next
-	GID  uint32
+	N       uint32 // length of the decoded list
+	None    bool
+	Sys     bool
+	UID     uint32 // of Sys, as the next
+	GID     uint32
+	Handles []CallbackHandles
+}
+
+// CallbackHandles are gss_cb_handles4: the names that a server and its client have for
+// one security context (RFC 8881, Section 18.33.1).
+type CallbackHandles struct {
+	Service    uint32 // rpc_gss_svc_t of RFC 2203: 1 to 3
+	FromServer []byte // the client's calls have it
+	FromClient []byte // callbacks have it
 }
 
 // maxSysMachine is the longest machine name of AUTH_SYS (RFC 5531, Appendix A).
 const maxSysMachine = 255
 
-// AppendTo appends a list with AUTH_NONE, or AUTH_SYS, or both.
+// AppendTo appends a list: AUTH_NONE, AUTH_SYS, RPCSEC_GSS.
 func (p *SecParms) AppendTo(b []byte) []byte {
-	n := uint32(0)
+	n := uint32(len(p.Handles))
 	if p.None {
 		n++
 	}
@@ -81,10 +89,14 @@ func (p *SecParms) AppendTo(b []byte) []byte {
 		b = xdr.AppendUint32(xdr.AppendUint32(xdr.AppendUint32(b, 0), p.UID), p.GID)
 		b = xdr.AppendUint32(b, 0) // groups
 	}
+	for _, h := range p.Handles {
+		b = xdr.AppendUint32(xdr.AppendUint32(b, FlavorGSS), h.Service)
+		b = xdr.AppendOpaque(xdr.AppendOpaque(b, h.FromServer), h.FromClient)
+	}
 	return b
 }
 
-// Decode reads a list.
+// Decode reads a list. The handles alias the message.
 func (p *SecParms) Decode(r *xdr.Reader) {
 	*p = SecParms{N: r.Uint32()}
 	if p.N > maxSecParms {
@@ -105,10 +117,10 @@ func (p *SecParms) Decode(r *xdr.Reader) {
 				p.Sys, p.UID, p.GID = true, uid, gid
 			}
 		case FlavorGSS:
-			p.GSS = true
-			r.Uint32() // service
-			r.Opaque(unbounded)
-			r.Opaque(unbounded)
+			p.Handles = append(p.Handles, CallbackHandles{
+				Service:    enum(r, "rpc_gss_svc_t", 1, 3),
+				FromServer: r.Opaque(unbounded), FromClient: r.Opaque(unbounded),
+			})
 		default:
 			r.Fail(xdr.ErrValue)
 		}

@@ -1,0 +1,68 @@
+package rpcsec
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// A BackContext is a client's context by which the server calls the client, with the
+// handle, the service and the sequence numbers of that direction (RFC 8881, Sections
+// 2.10.8.2 and 18.36.3). Its methods are safe for concurrent use.
+type BackContext struct {
+	fore    *established
+	session *session
+	service uint32
+}
+
+// firstBack is the first sequence number of calls to a client. One context signs the
+// messages of both directions: with numbers that the client's own calls do not reach,
+// no call to the client passes for the reply to a call of the client.
+const firstBack = 1 << 30
+
+// Back returns the context with the handle fore for calls to the client, which knows it by
+// the handle back. service is an rpc_gss_svc_t, and protects those calls and their
+// replies. Back returns nil if there is no such context, or if the context is not
+// that of the principal (rpcmsg.Cred): a client must not have messages signed by the
+// context of another.
+func (s *Server) Back(principal string, fore, back []byte, service uint32) *BackContext {
+	if s.off() {
+		return nil
+	}
+	k := s.contexts.take(fore)
+	if k == nil {
+		return nil
+	}
+	defer s.contexts.give(k)
+	if k.name != principal || len(back) > maxHandle || service < serviceNone || service > servicePrivacy {
+		return nil
+	}
+	b := &BackContext{fore: k, session: openSession(k.Context, slices.Clone(back), window), service: service}
+	b.session.next = firstBack
+	return b
+}
+
+// Left returns for how long the client can be called by the context: 0 if it has expired,
+// or the server does not have it any more.
+func (b *BackContext) Left() time.Duration {
+	now := time.Now()
+	if b.fore.gone.Load() || !b.session.lasts(now) {
+		return 0
+	}
+	return b.fore.Expires().Sub(now)
+}
+
+// Room returns by how many bytes a call may be longer than its arguments, and an accepted
+// reply longer than its results behind an empty verifier.
+func (b *BackContext) Room() (call, reply int) {
+	s := signature{session: b.session, service: b.service}
+	return s.Room()
+}
+
+// Call makes a call to the client through its connection, next (oncrpc.Caller). x.Cred is
+// ignored, and x.Signer must be nil.
+func (b *BackContext) Call(ctx context.Context, next oncrpc.Caller, x *oncrpc.Exchange) error {
+	return b.session.call(ctx, next, x, new(signature), b.service)
+}

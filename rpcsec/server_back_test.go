@@ -1,0 +1,194 @@
+package rpcsec
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/gss"
+	"github.com/nfsrdma/nfsrdma/gss/krb5"
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+)
+
+const alice = "alice@TEST.EXAMPLE"
+
+// A pair is the two ends of one context of Kerberos: a server, and the client's end as a
+// server of its own, which takes the calls of the first.
+type pair struct {
+	fore, client *rig
+	line         line
+	fromServer   []byte
+	fromClient   []byte
+}
+
+func newPair(t *testing.T, e krb5.Enctype) *pair {
+	p := &pair{fore: newRig(t, ServerConfig{}), client: newRig(t, ServerConfig{})}
+	p.fore.acceptor.make = kerberos(t, e)
+	require.NotNil(t, p.fore.send(initCall(1, "alice 0")))
+	h := p.fore.contexts.largest[0].contexts.Front().Value.(*established).handle
+	k := &established{Context: p.fore.acceptor.make(false), principal: gss.Principal{Name: []string{"server"}}, name: "server", end: time.Now().Add(time.Hour)}
+	require.True(t, p.client.contexts.add(k, fairshare.Name{}))
+	p.fromServer, p.fromClient = h[:], k.handle[:]
+	p.line.serve = p.client.send
+	return p
+}
+
+// back returns the context for calls to the client.
+func (p *pair) back(t *testing.T, service uint32) *BackContext {
+	b := p.fore.Back(alice, p.fromServer, p.fromClient, service)
+	require.NotNil(t, b)
+	return b
+}
+
+// TestBack checks calls to a client in a context that the client has made, with the
+// service, the client's handle, and sequence numbers of their own. With the tokens of
+// Kerberos, the roles of initiator and acceptor stay (RFC 8881, Section 18.36.3).
+//
+// R8881-2.10.8.2-1.
+func TestBack(t *testing.T) {
+	for e := range sizes {
+		for i, service := range services {
+			t.Run(fmt.Sprintf("%v/%d", e, service), func(t *testing.T) {
+				p := newPair(t, e)
+				b := p.back(t, service)
+				for n := range 3 {
+					data := bytes.Repeat([]byte{byte(n)}, 100*n)
+					x := exchange(procEcho, data)
+					require.NoError(t, b.Call(t.Context(), &p.line, x))
+					assert.Equal(t, string(data), string(x.Results.Item(len(data))))
+					x.Release()
+					msg := p.line.calls[n]
+					assert.EqualValues(t, firstBack+n, seqOf(msg))
+					assert.Equal(t, service, binary.BigEndian.Uint32(msg[44:]))
+					assert.Equal(t, p.fromClient, msg[52:68])
+				}
+				assert.EqualValues(t, 3, p.client.program.executed.Load())
+				assert.Equal(t, flavors[i], p.client.program.seen.Flavor)
+				assert.Zero(t, p.fore.program.executed.Load())
+				mic := sizes[e].mic
+				_, reply := b.Room()
+				assert.Equal(t, []int{mic, 4 + 4 + 4 + 2*mic, 4 + 4 + sizes[e].wrap + 3 + mic}[i], reply)
+			})
+		}
+	}
+}
+
+// TestBackForged checks that a client executes no call that was made to it by another than
+// the server's end of the context, or changed, and that the server takes no results
+// that were.
+func TestBackForged(t *testing.T) {
+	for _, service := range services[1:] {
+		p := newPair(t, krb5.AES256SHA1)
+		b := p.back(t, service)
+		call := func() *oncrpc.Exchange {
+			return &oncrpc.Exchange{Prog: testProg, Vers: testVers, Proc: procHead, Args: opaque([]byte("data")), MaxResults: 12}
+		}
+		p.line.serve = func([]byte) []byte { return nil }
+		require.Error(t, b.Call(t.Context(), &p.line, call()))
+		msg, u := p.line.calls[0], &user{handle: p.fromClient}
+		for bit := range 8 * len(msg) {
+			forged := bytes.Clone(msg)
+			forged[bit/8] ^= 1 << (bit % 8)
+			p.client.send(forged)
+			p.client.forget(u)
+			require.Zero(t, p.client.program.executed.Load(), "bit %d", bit)
+		}
+
+		// A call of the client itself comes back, under the handle of the other direction.
+		own := signature{session: openSession(p.fore.acceptor.make(false), p.fromClient, window), service: service}
+		reflected, err := own.AppendCall(nil, 7, call())
+		require.NoError(t, err)
+		assert.Equal(t, rpcmsg.AuthCredProblem, denied(p.client.send(reflected)))
+
+		// The server has another handle than the client.
+		p.line.serve = p.client.send
+		other := p.fore.Back(alice, p.fromServer, p.fromServer, service)
+		assert.ErrorIs(t, other.Call(t.Context(), &p.line, call()), rpcmsg.AuthCredProblem)
+		assert.Zero(t, p.client.program.executed.Load())
+
+		var reply []byte
+		p.line.serve = func(msg []byte) []byte {
+			reply = p.client.send(msg)
+			return reply
+		}
+		x := call()
+		require.NoError(t, b.Call(t.Context(), &p.line, x))
+		x.Release()
+		for at := range reply {
+			p.line.serve = func(msg []byte) []byte {
+				forged := p.client.send(msg)
+				forged[at] ^= 1
+				return forged
+			}
+			x := call()
+			if err := b.Call(t.Context(), &p.line, x); err == nil {
+				x.Release()
+				assert.Less(t, len(reply)-4, at, "a byte that is not padding")
+			}
+		}
+	}
+}
+
+// TestBackOf checks whose contexts are found, by which handles (R8881-18.33.3-2).
+func TestBackOf(t *testing.T) {
+	off := false
+	r := newRig(t, ServerConfig{Off: func() bool { return off }})
+	u := r.login("alice 1")
+	find := func(principal string, fore []byte, n int, service uint32) bool {
+		return r.Back(principal, fore, make([]byte, n), service) != nil
+	}
+	for _, tt := range []struct {
+		name  string
+		found bool
+		want  bool
+	}{
+		{"it", find(alice, u.handle, 16, 1), true},
+		{"no handle of the client's", find(alice, u.handle, 0, 3), true},
+		{"the longest", find(alice, u.handle, maxHandle, 2), true},
+		{"one that no credential can have", find(alice, u.handle, maxHandle+1, 2), false},
+		{"another's", find("bob@TEST.EXAMPLE", u.handle, 16, 1), false},
+		{"nobody's", find("", u.handle, 16, 1), false},
+		{"an unknown handle", find(alice, make([]byte, handleLen), 16, 1), false},
+		{"an empty handle", find(alice, nil, 16, 1), false},
+		{"no service", find(alice, u.handle, 16, 0), false},
+		{"an undefined service", find(alice, u.handle, 16, 4), false},
+	} {
+		assert.Equal(t, tt.want, tt.found, tt.name)
+	}
+	off = true
+	assert.False(t, find(alice, u.handle, 16, 1), "no mechanism")
+	list, _ := r.Contexts(1)
+	assert.Zero(t, list[0].Calls)
+}
+
+// TestBackLeft checks for how long a client can be called: as long as its ticket lasts,
+// and the server has the context.
+func TestBackLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, ServerConfig{})
+		u := r.login("alice 1")
+		b, last := r.Back(alice, u.handle, nil, 1), r.Back(alice, u.handle, nil, 1)
+		assert.Equal(t, time.Hour, b.Left())
+		last.session.next = maxSeq - 1
+		assert.Zero(t, last.Left(), "no numbers")
+		time.Sleep(time.Hour - time.Second)
+		assert.Equal(t, time.Second, b.Left())
+		time.Sleep(time.Second)
+		assert.Zero(t, b.Left())
+
+		u = r.login("alice 2")
+		b = r.Back(alice, u.handle, nil, 1)
+		assert.NotZero(t, b.Left())
+		u.seq++
+		require.NotNil(t, r.send(u.header(7, 0, procDestroy, u.seq, 1)))
+		assert.Zero(t, b.Left())
+	})
+}
