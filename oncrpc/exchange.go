@@ -17,6 +17,10 @@ type Exchange struct {
 	Prog, Vers, Proc uint32
 	Cred             rpcmsg.Cred
 
+	// XID, if not 0, is that of an earlier transmission of the same call, which the
+	// server may have executed. Call takes the same, unless a call under way has it.
+	XID uint32
+
 	// Signer, if not nil, protects the call and its reply. Cred is ignored then.
 	Signer Signer
 

@@ -58,7 +58,7 @@ func (c *TCPClient) begin(x *Exchange) (*clientCall, error) {
 	signed := x.Signer != nil
 	if signed { // the XID is signed too
 		c.mu.Lock()
-		cl.xid = c.nextXIDLocked()
+		cl.xid = c.xidLocked(x)
 		c.mu.Unlock()
 	}
 	if err := cl.build(x, c.machine); err != nil {
@@ -72,7 +72,7 @@ func (c *TCPClient) begin(x *Exchange) (*clientCall, error) {
 	}
 	c.under.Add(1)
 	if !signed {
-		cl.xid = c.nextXIDLocked()
+		cl.xid = c.xidLocked(x)
 		binary.BigEndian.PutUint32(cl.head[markLen:], cl.xid)
 	}
 	c.calls[cl.xid] = cl
@@ -82,8 +82,11 @@ func (c *TCPClient) begin(x *Exchange) (*clientCall, error) {
 	return cl, nil
 }
 
-// nextXIDLocked returns an XID that no call under way has.
-func (c *TCPClient) nextXIDLocked() uint32 {
+// xidLocked returns an XID that no call under way has: that of x, if x has one.
+func (c *TCPClient) xidLocked(x *Exchange) uint32 {
+	if x.XID != 0 && c.calls[x.XID] == nil {
+		return x.XID
+	}
 	for {
 		c.xid++
 		if c.calls[c.xid] == nil {

@@ -3,6 +3,7 @@ package oncrpc
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"net"
 	"sync"
 	"testing"
@@ -39,6 +40,43 @@ func ask(ctx context.Context, t testing.TB, c Caller, proc uint32, data []byte) 
 	}
 	assert.NoError(t, x.Results.Done())
 	return nil
+}
+
+// TestClientXID checks that a call has the XID that it brings, unless another has that.
+func TestClientXID(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	c, err := DialTCP(t.Context(), l.Addr().String(), ClientConfig{})
+	require.NoError(t, err)
+	defer closeClient(t, c)
+	nc, err := l.Accept()
+	require.NoError(t, err)
+	defer nc.Close()
+	for _, s := range []*fakeSigner{nil, {call: []byte("call")}} {
+		var xids []uint32
+		end := make(chan error, 2)
+		for range 2 {
+			x := &Exchange{Prog: testProg, Vers: 2, Proc: procHead, XID: 77, MaxResults: 8}
+			if s != nil {
+				x.Signer = s
+			}
+			go func() {
+				err := c.Call(t.Context(), x)
+				x.Release()
+				end <- err
+			}()
+			xids = append(xids, binary.BigEndian.Uint32(readRecord(t, nc)))
+		}
+		assert.EqualValues(t, 77, xids[0])
+		assert.NotEqual(t, xids[0], xids[1])
+		for _, xid := range xids {
+			reply := append(words(xid, 1, 0, 6, 8), "verifier"...)
+			_, err := nc.Write(record(append(reply, words(0, 1, 2)...)))
+			require.NoError(t, err)
+			require.NoError(t, <-end)
+		}
+	}
 }
 
 // client connects to a server. The test's end closes the connection and checks

@@ -99,7 +99,7 @@ func (s *fakeSigner) Room() (call, reply int) { return len(s.call), 8 }
 func (s *fakeSigner) Sent()                   { s.sent++ }
 
 func (s *fakeSigner) AppendCall(b []byte, xid uint32, _ *Exchange) ([]byte, error) {
-	return append(words(xid), s.call...), s.err
+	return append(append(b, words(xid)...), s.call...), s.err
 }
 
 func (s *fakeSigner) Open(verf rpcmsg.OpaqueAuth, _ uint32, r *xdr.Reader) error {

@@ -123,9 +123,9 @@ func (l *Client) Call(ctx context.Context, x *oncrpc.Exchange) error {
 	case c == nil && l.cfg.Once:
 		return fmt.Errorf("rpcrdma: connection to %s: %w", l.addr, rdma.ErrClosed)
 	case c == nil:
-		return l.persist(ctx, x, 0, nil)
+		return l.persist(ctx, x, x.XID, nil)
 	}
-	xid, err := c.call(ctx, x, 0)
+	xid, err := c.call(ctx, x, x.XID)
 	if errors.Is(err, rdma.ErrClosed) && !l.cfg.Once {
 		return l.persist(ctx, x, xid, c)
 	}

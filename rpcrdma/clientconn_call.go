@@ -68,7 +68,7 @@ func (c *ClientConn) CallXID(ctx context.Context, x *oncrpc.Exchange, xid uint32
 // is protected before Call returns, and the credit is released when the reply
 // arrives after all (RFC 8166, Section 4.4.1).
 func (c *ClientConn) Call(ctx context.Context, x *oncrpc.Exchange) error {
-	_, err := c.call(ctx, x, 0)
+	_, err := c.call(ctx, x, x.XID)
 	return err
 }
 

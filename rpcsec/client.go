@@ -66,14 +66,20 @@ var _ oncrpc.Caller = (*Client)(nil)
 
 // Call makes a call (oncrpc.Caller). x.Cred is ignored, and x.Signer must be nil. If the
 // server does not know the context any more, Call makes another context and
-// repeats the call, which was not executed (RFC 2203, Section 5.3.3.3).
+// repeats the call (RFC 2203, Section 5.3.3.3), with the same XID: an earlier transmission,
+// whose reply was lost with its connection, may have been executed, and the server
+// then has the reply. x.XID is 0 after success; a caller that repeats a call which has
+// failed leaves x.XID as it is, and others clear it.
 func (c *Client) Call(ctx context.Context, x *oncrpc.Exchange) error {
 	for try := 0; ; try++ {
 		k, err := c.session(ctx)
 		if err != nil {
 			return err
 		}
-		err = c.callIn(ctx, k, x)
+		if err = c.callIn(ctx, k, x); err == nil {
+			x.XID = 0
+			return nil
+		}
 		if try == maxRefreshes || !errors.Is(err, rpcmsg.AuthCredProblem) && !errors.Is(err, rpcmsg.AuthCtxProblem) {
 			return err
 		}

@@ -70,8 +70,11 @@ func (l *line) Call(ctx context.Context, x *oncrpc.Exchange) error {
 		return context.Cause(ctx)
 	}
 	l.mu.Lock()
-	l.xid++
-	xid, tries := l.xid, 1
+	xid, tries := x.XID, 1
+	if xid == 0 {
+		l.xid++
+		xid = l.xid
+	}
 	l.mu.Unlock()
 	if l.tries != nil {
 		tries = l.tries(xid)

@@ -45,10 +45,10 @@ func (k *session) call(ctx context.Context, next oncrpc.Caller, x *oncrpc.Exchan
 		return err
 	}
 	defer k.leave()
-	s.session, s.proc, s.service = k, procData, service
+	s.session, s.proc, s.service, s.xid = k, procData, service, x.XID
 	x.Signer = s
 	err := next.Call(ctx, x)
-	x.Signer = nil
+	x.Signer, x.XID = nil, s.xid
 	s.end()
 	return err
 }
@@ -103,6 +103,7 @@ type signature struct {
 	session *session
 	proc    uint32
 	service uint32
+	xid     uint32 // of the newest transmission, or of an earlier call
 	bench   bench
 	numbers [maxNumbers]uint32 // the newest, in turn
 	tries   int
@@ -125,6 +126,7 @@ func (s *signature) Room() (call, reply int) {
 func (s *signature) AppendCall(b []byte, xid uint32, x *oncrpc.Exchange) ([]byte, error) {
 	k := s.session
 	s.sentLast()
+	s.xid = xid
 	n := k.number()
 	s.numbers[s.tries%maxNumbers] = n
 	s.tries++

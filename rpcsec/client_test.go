@@ -209,6 +209,36 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
+// TestRefreshKeepsXID checks that a call which the server has executed, but whose reply was
+// lost with the connection and the context, is not executed again: it is repeated in
+// another context with its XID. Another call has another XID.
+func TestRefreshKeepsXID(t *testing.T) {
+	for _, flavor := range flavors {
+		r := newClientRig(t, flavor)
+		echoes(t, r, nil)
+		executed := false
+		r.line.serve = func(msg []byte) []byte {
+			if gssProc(msg) == procData && !executed { // the reply is lost, and the context with it
+				executed = true
+				require.NotNil(t, r.server.send(bytes.Clone(msg)))
+				r.server.contexts.remove(r.server.contexts.take(msg[52:68]))
+			}
+			return r.server.send(msg)
+		}
+		assert.EqualValues(t, 2, makes(t, r))
+		assert.EqualValues(t, 2, r.made.Load())
+		assert.EqualValues(t, 2, r.server.program.executed.Load(), "the echo, and the call once")
+		assert.EqualValues(t, 3, makes(t, r))
+
+		x := exchange(procMake, []byte("data"))
+		r.line.serve = func(msg []byte) []byte {
+			return rpcmsg.AppendAuthError(nil, binary.BigEndian.Uint32(msg), rpcmsg.AuthTooWeak)
+		}
+		require.Error(t, r.Call(t.Context(), x))
+		assert.Equal(t, r.line.xid, x.XID, "for a caller that repeats the call")
+	}
+}
+
 // TestExpired checks that a context is replaced when its credential ends.
 func TestExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

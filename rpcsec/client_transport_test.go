@@ -225,6 +225,25 @@ func TestClientCut(t *testing.T) {
 	})
 }
 
+// TestRefreshCut is TestRefreshKeepsXID over connections: the call that is sent again by
+// the next connection finds its context gone.
+func TestRefreshCut(t *testing.T) {
+	overRDMA(t, func(t *testing.T, r *clientRig, line *rpcrdma.Client, d *tapDialer) {
+		c := NewClient(line, r.config(rpcmsg.AuthKrb5i))
+		executed := 0
+		made := func([]byte) {
+			executed++
+			r.server.contexts.remove(r.server.contexts.take(c.using.handle))
+			d.cut()
+		}
+		r.server.program.made.Store(&made)
+		makes(t, c)
+		assert.Equal(t, 1, executed)
+		assert.EqualValues(t, 2, r.made.Load())
+		assert.Len(t, d.conns, 2)
+	})
+}
+
 // TestLongCall checks that a call that stays long at the server does not hold up
 // more calls than the window has room for: its number has left.
 func TestLongCall(t *testing.T) {

@@ -35,8 +35,8 @@ type CallersConfig struct {
 	Log *slog.Logger
 }
 
-// Callers is a Caller that makes calls with a flavor of Kerberos in the context of
-// their user. The credential of a call has that flavor and the fields of AUTH_SYS,
+// Callers is a Caller that makes calls with a flavour of Kerberos in the context of
+// their user. The credential of a call has that flavour and the fields of AUTH_SYS,
 // which name the local user and are not sent. Other calls are made as they are.
 type Callers struct {
 	next oncrpc.Caller
@@ -49,7 +49,7 @@ type Callers struct {
 	closed bool
 }
 
-// A memberKey is a user and a flavor: one mount has one flavor, but a client may use
+// A memberKey is a user and a flavour: one mount has one flavour, but a client may use
 // several exports.
 type memberKey struct{ uid, flavor uint32 }
 
@@ -96,7 +96,8 @@ func (c *Callers) Call(ctx context.Context, x *oncrpc.Exchange) error {
 		return err
 	}
 	defer c.leave(m)
-	var since time.Time // when the first attempt failed
+	defer func() { x.XID = 0 }() // the attempts below are one call
+	var since time.Time          // when the first attempt failed
 	for {
 		err := m.client.Call(ctx, x)
 		if err == nil {
