@@ -17,12 +17,11 @@ import (
 // tight returns a server whose memory holds one largest call, and four large
 // calls.
 func tight(h *gate) *Server {
-	const payload = 100 << 10
-	return &Server{Handler: h, MaxPayload: payload, MaxMemory: 3*(payload+headSlack) + payload}
+	return &Server{Handler: h, MaxPayload: large, MaxMemory: 4*(large+headSlack) + large}
 }
 
 // large is a length, in bytes, that a tight server takes.
-const large = 100 << 10
+const large = 160 << 10
 
 func (q *requester) writeLarge(xid uint32) {
 	q.t.Helper()
@@ -102,7 +101,7 @@ func TestMemoryOfReplies(t *testing.T) {
 		for range 3 {
 			q.call(msg(l), rpcCall(testXID, ""))
 		}
-		assert.Equal(t, 1, g.count(), "of payload and message")
+		assert.Equal(t, 2, g.count(), "of payload and message")
 		close(g.open)
 		assert.Len(t, q.answers(), 3)
 	})
@@ -175,15 +174,24 @@ func TestMemoryOfLostConnection(t *testing.T) {
 func TestMemoryOfLargestCall(t *testing.T) {
 	cfg := config{maxPayload: 1 << 20}
 	least := cfg.largestCall()
-	assert.EqualValues(t, 3*(1<<20+64<<10)+1<<20, least)
+	assert.EqualValues(t, 4*(1<<20+64<<10)+1<<20, least)
 	serve(t, &Server{Handler: null, MaxMemory: least}, func(t *testing.T, r *rig) {
 		q := r.dialLinux()
+		long := r.cfg.largestMessage()
 		largest := call{conn: r.onlyConn()}
-		largest.plan.pulls(r.cfg.largestMessage())
-		largest.plan.pulls(r.cfg.largestMessage())
-		assert.Less(t, largest.need(), least)
-		largest.plan.replyNeed = size(r.cfg.largestMessage()) + size(r.cfg.maxPayload)
-		assert.Greater(t, largest.plan.pullNeed+largest.plan.replyNeed, least)
+		h := &largest.hdr
+		h.Proc = wire.NoMsg
+		h.Lists.Reads = []chunks.ReadSegment{
+			{Segment: chunks.Segment{Length: uint32(long - 8)}},
+			{Position: 100, Segment: chunks.Segment{Length: 4}},
+			{Position: 200, Segment: chunks.Segment{Length: 4}},
+		}
+		h.Lists.AddWrite(chunks.Chunk{{Handle: 1, Length: 0xffffffff}})
+		h.Lists.Reply, h.Lists.HasReply = chunks.Chunk{{Handle: 2, Length: 0xffffffff}}, true
+		require.NoError(t, largest.makePlan(nil)) // it may be sealed, which is not known yet
+		p := &largest.plan
+		assert.InDelta(t, least, p.msgLen+p.whole+p.room+p.room+p.itemRoom, 8)
+		assert.Greater(t, p.pullNeed+p.replyNeed, least)
 		assert.Equal(t, least, largest.need())
 
 		l := chunks.Lists{Reads: q.reads(40, make([]byte, 1<<20))}

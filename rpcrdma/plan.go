@@ -152,11 +152,12 @@ func (cl *call) itemChunk(i int) chunks.Chunk {
 	return nil
 }
 
-// largestCall returns how much memory one call can need, in bytes. Its buffers
-// may take more, because they come in fixed sizes. If a party's share is less,
-// the share is enough.
+// largestCall returns how much memory one call can need, in bytes: for a message by
+// chunk and the same with its items in place, for a reply by chunk and an item that
+// cannot be apart from it, and for items by Write chunks. Its buffers may take more,
+// because they come in fixed sizes. If a party's share is less, the share is enough.
 func (c *config) largestCall() int64 {
-	return 3*int64(c.largestMessage()) + int64(c.maxPayload)
+	return 4*int64(c.largestMessage()) + int64(c.maxPayload)
 }
 
 // pad returns the padding behind n bytes.
