@@ -126,3 +126,33 @@ func TestPortsOfInsecureLocks(t *testing.T) {
 	a.peer.Addr = netip.MustParseAddrPort("192.0.2.1:700")
 	assert.Equal(t, nlm4.Granted, a.unlock(0, 1))
 }
+
+// TestLocksOfFlavorTakenAway checks that locks stay when the export takes the flavour of their
+// client no longer: the client believes that it has them, and may call again by the same
+// flavour later. The client cannot give them up meanwhile, but its restart does.
+func TestLocksOfFlavorTakenAway(t *testing.T) {
+	g := newRig(t, func(_ *nfs4state.Config, _ *Config, c *realm.Config) { c.Exports[0].Clients = clientsOf(t, "rw") })
+	a, b := g.client("192.0.2.1", "a"), g.client("192.0.2.2", "b")
+	require.Equal(t, nlm4.Granted, a.try(true, 0, 2))
+	list := g.realm.Exports()
+	list[0].Clients = clientsOf(t, "rw,sec=krb5")
+	require.NoError(t, g.realm.SetExports(list))
+	unlock := &nlm4.UnlockArgs{Cookie: cookie, Lock: a.over(0, 1)}
+	_, err := a.ask(rpcmsg.AuthSys, nlm4.ProcUnlock, unlock)
+	assert.Equal(t, rpcmsg.AuthTooWeak, err)
+	got, err := b.ask(rpcmsg.AuthKrb5, nlm4.ProcLock, b.lockArgs(false, true, 0, 1))
+	require.NoError(t, err)
+	assert.Equal(t, nlm4.Denied, got)
+
+	list[0].Clients = clientsOf(t, "rw,sec=krb5:sys")
+	require.NoError(t, g.realm.SetExports(list))
+	got, err = a.ask(rpcmsg.AuthSys, nlm4.ProcUnlock, unlock)
+	require.NoError(t, err)
+	assert.Equal(t, nlm4.Granted, got)
+	assert.Equal(t, 1, g.locked())
+
+	list[0].Clients = clientsOf(t, "rw,sec=krb5")
+	require.NoError(t, g.realm.SetExports(list))
+	a.do(nlm4.ProcFreeAll, &nlm4.Notify{Name: []byte("a")})
+	assert.Zero(t, g.locked())
+}
