@@ -41,10 +41,10 @@ type ClientConfig struct {
 	MountHost string
 	MountPort int
 
-	// Sec are the flavors that the calls of an export may have: the first that the
+	// Sec are the flavours that the calls of an export may have: the first that the
 	// export has is taken. Nil means the first in the export's list with which this
 	// host can make calls: that of NFS.Cred, or one of Kerberos if Kerberos permits.
-	// With flavors of Kerberos, Wrap must return a Caller that makes such calls in a
+	// With flavours of Kerberos, Wrap must return a Caller that makes such calls in a
 	// context (package tickets).
 	Sec []uint32
 

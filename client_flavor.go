@@ -10,7 +10,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/tickets"
 )
 
-// choose returns the flavor of the calls for an export, whose flavors are in the
+// choose returns the flavour of the calls for an export, whose flavours are in the
 // server's order (RFC 2623, Section 2.7).
 func (c *Client) choose(ctx context.Context, export string, wanted []uint32) (uint32, error) {
 	for _, f := range c.cfg.Sec {
@@ -24,8 +24,8 @@ func (c *Client) choose(ctx context.Context, export string, wanted []uint32) (ui
 	return c.firstUsable(ctx, export, wanted)
 }
 
-// firstUsable returns the first flavor of wanted with which this host can make calls.
-// A Kerberos flavor for which the user who mounts lacks a ticket is the last resort:
+// firstUsable returns the first flavour of wanted with which this host can make calls.
+// A Kerberos flavour for which the user who mounts lacks a ticket is the last resort:
 // other users may have tickets.
 func (c *Client) firstUsable(ctx context.Context, export string, wanted []uint32) (uint32, error) {
 	own := c.cfg.NFS.Cred.Flavor

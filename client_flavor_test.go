@@ -13,8 +13,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/tickets/wire"
 )
 
-// TestChoose checks which flavor of an export's list a mount takes: of Sec, the first
-// that the list has, so that a list with a flavor of Kerberos is never answered with
+// TestChoose checks which flavour of an export's list a mount takes: of Sec, the first
+// that the list has, so that a list with a flavour of Kerberos is never answered with
 // AUTH_SYS in its place; without Sec, the first of the list that this host can use
 // (R2623-2.7-1).
 func TestChoose(t *testing.T) {

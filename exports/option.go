@@ -7,7 +7,7 @@ import (
 )
 
 // flags are the options without a value. Options without effect concern
-// behavior that this server always, or never, has.
+// behaviour that this server always, or never, has.
 var flags = map[string]func(o *Options){
 	"async":            func(o *Options) { o.Async = true },
 	"sync":             func(o *Options) { o.Async = false },

@@ -149,7 +149,7 @@ func TestCallers(t *testing.T) {
 	assert.LessOrEqual(t, len(s.all), maxCallers)
 }
 
-// TestFlavor checks that calls of programs have the flavor of the mount, and their
+// TestFlavor checks that calls of programs have the flavour of the mount, and their
 // locks AUTH_SYS.
 func TestFlavor(t *testing.T) {
 	s := callers{client: nfsclient.New(nil, nfsclient.Config{Cred: &rpcmsg.Cred{Flavor: rpcmsg.AuthKrb5p}}), all: make(map[callerKey]*caller)}

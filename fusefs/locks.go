@@ -195,7 +195,7 @@ func (m *Mount) setLock(cancel <-chan struct{}, in *fuse.LkIn, wait bool) fuse.S
 // the file, whose rights the server checks.
 func lockRequest(o *op, f *file, in *fuse.LkIn) *lockclient.Request {
 	cred := f.who.cred
-	cred.Flavor = rpcmsg.AuthSys // as Linux's client locks, whatever the flavor of the mount
+	cred.Flavor = rpcmsg.AuthSys // as Linux's client locks, whatever the flavour of the mount
 	r := &lockclient.Request{
 		Handle: f.n.fh, Owner: lockclient.Owner{ID: in.Owner, Flock: in.LkFlags&fuse.LK_FLOCK != 0},
 		PID: in.Lk.Pid, Cred: cred, Range: locks.Range{Start: in.Lk.Start, End: in.Lk.End},

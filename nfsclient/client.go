@@ -43,12 +43,12 @@ func (c *Client) As(cred rpcmsg.Cred) *Client {
 	return &d
 }
 
-// Flavor returns the flavor of c's calls.
+// Flavor returns the flavour of c's calls.
 func (c *Client) Flavor() uint32 { return c.cfg.Cred.Flavor }
 
 // ForMount makes a call that a mount itself needs: FSINFO, PATHCONF, or GETATTR of the
-// root. If c's flavor is one of Kerberos, the call is made with AUTH_SYS first, with
-// which servers answer these calls whatever the flavors of the export are (RFC 2623,
+// root. If c's flavour is one of Kerberos, the call is made with AUTH_SYS first, with
+// which servers answer these calls whatever the flavours of the export are (RFC 2623,
 // Section 2.3.2): the user who mounts may have no ticket.
 func (c *Client) ForMount(call func(*Client) error) error {
 	if !exports.Flavor(c.Flavor()).Kerberos() {

@@ -7,7 +7,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/exports"
 )
 
-// A FlavorError means that an export has none of the security flavors that are
+// A FlavorError means that an export has none of the security flavours that are
 // accepted here.
 type FlavorError struct {
 	Path     string
@@ -16,7 +16,7 @@ type FlavorError struct {
 	Cause    error // why none of Kerberos is accepted; nil: nobody asked for that
 }
 
-// Error returns the flavors of both ends in the words of sec= (nfs(5)).
+// Error returns the flavours of both ends in the words of sec= (nfs(5)).
 func (e *FlavorError) Error() string {
 	words := fmt.Sprintf("the export %s wants %s; the mount says sec=%s", e.Path, flavorWords(e.Wanted, ", "), flavorWords(e.Accepted, ":"))
 	if e.Cause != nil {

@@ -66,7 +66,7 @@ const (
 	// fill at the same time.
 	maxSweeps = 8
 
-	// maxFlavors is the number of authentication flavors of one export.
+	// maxFlavors is the number of authentication flavours of one export.
 	maxFlavors = 64
 
 	// maxMountList is the size in bytes of a reply to EXPORT and DUMP. The

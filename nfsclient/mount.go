@@ -88,7 +88,7 @@ func (m *Mount) Null(ctx context.Context) error {
 }
 
 // Mnt returns the file handle of an export, or of a directory below it (MNT).
-// It fails if the export does not accept the flavor of m's credential.
+// It fails if the export does not accept the flavour of m's credential.
 func (m *Mount) Mnt(ctx context.Context, path string) (nfs3.FH, error) {
 	root, flavors, err := m.MntFlavors(ctx, path)
 	if err == nil && len(flavors) > 0 && !slices.Contains(flavors, m.cred.Flavor) {
@@ -97,7 +97,7 @@ func (m *Mount) Mnt(ctx context.Context, path string) (nfs3.FH, error) {
 	return root, err
 }
 
-// MntFlavors is Mnt for a client that chooses among the export's flavors. They are in
+// MntFlavors is Mnt for a client that chooses among the export's flavours. They are in
 // the server's order (RFC 2623, Section 2.7); a server may list none.
 func (m *Mount) MntFlavors(ctx context.Context, path string) (root nfs3.FH, flavors []uint32, err error) {
 	x, err := m.call(ctx, mount3.ProcMnt, &path, 4+4+mount3.FHSize+4+4*maxFlavors)

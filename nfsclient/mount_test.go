@@ -100,7 +100,7 @@ func TestMountRefused(t *testing.T) {
 	assert.ErrorIs(t, m.Umnt(t.Context(), strings.Repeat("/", mount3.PathLen+1)), syscall.ENAMETOOLONG)
 }
 
-// TestMountFlavors checks that an export for other flavors is refused with a
+// TestMountFlavors checks that an export for other flavours is refused with a
 // clear error, and not at the first NFS call, and that AUTH_SYS is taken wherever
 // it stands in the list: it is the first that the client has (R2623-2.7-1).
 func TestMountFlavors(t *testing.T) {

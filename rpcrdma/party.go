@@ -21,7 +21,7 @@ var ErrBound = errors.New("rpcrdma: beyond a bound of the server")
 
 var errReplaced = fmt.Errorf("%w: too many connections: this one is closed for one of another party, or a newer one", ErrBound)
 
-// makeRoom ends a connection in favor of one of newcomer's, and reports whether
+// makeRoom ends a connection in favour of one of newcomer's, and reports whether
 // it did. The caller holds the lock.
 func (s *Server) makeRoom(newcomer *party) bool {
 	most := s.parties.Yields(newcomer)

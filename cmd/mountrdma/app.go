@@ -58,7 +58,7 @@ func (a *app) addFlags(f *pflag.FlagSet) {
 	f.DurationVar(&a.timeout, "timeout", defaultTimeout, "how long to try to connect, and to wait for a server that is\nunreachable or silent")
 	f.IntVar(&a.uid, "uid", -1, "act as this user on the server, not as the program's own user")
 	f.IntVar(&a.gid, "gid", -1, "act as this group there")
-	f.Var(&a.sec, "sec", "security flavors, with colons between them: sys, krb5, krb5i, krb5p; the first\nthat the export has is taken (default: the first of its list that can be used)")
+	f.Var(&a.sec, "sec", "security flavours, with colons between them: sys, krb5, krb5i, krb5p; the first\nthat the export has is taken (default: the first of its list that can be used)")
 	f.StringVar(&a.keytab, "keytab", defaultKeytab, "keys of this machine, with which root gets Kerberos tickets")
 	f.StringVar(&a.recordName, "record", "", "when RDMA connections end, write their latest traffic to `FILE`, for Wireshark;\nit contains the data read and written")
 }

@@ -54,7 +54,7 @@ func (a *app) links(ctx context.Context, r remote, o *benchOptions) (*links, err
 	return ls, first
 }
 
-// link returns a session for calls to an export, by its flavor, or to none if fs is nil.
+// link returns a session for calls to an export, by its flavour, or to none if fs is nil.
 func (s *session) link(fs *nfsclient.FS) loadgen.Link {
 	if fs == nil {
 		return loadgen.Link{Client: s.nfs}

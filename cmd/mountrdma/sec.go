@@ -48,7 +48,7 @@ func findContextHelper() (string, error) {
 	return filepath.Abs(found)
 }
 
-// accepted returns the flavors of --sec, or nil if it is not given, and the helper
+// accepted returns the flavours of --sec, or nil if it is not given, and the helper
 // for those of Kerberos, or "".
 func (a *app) accepted() (flavors []uint32, helper string, err error) {
 	helper, missing := findContextHelper()
@@ -68,7 +68,7 @@ func (a *app) accepted() (flavors []uint32, helper string, err error) {
 	return flavors, helper, nil
 }
 
-// secure has a session's calls made with the flavors that its exports have. A process
+// secure has a session's calls made with the flavours that its exports have. A process
 // that makes contexts leaves no core, which would have their keys in it.
 func (a *app) secure(s *session, cfg *nfsrdma.ClientConfig) error {
 	flavors, helper, err := a.accepted()

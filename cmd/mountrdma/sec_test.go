@@ -14,7 +14,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
-// TestAccepted checks the flavors of --sec, with nfsrdma-gss in PATH and
+// TestAccepted checks the flavours of --sec, with nfsrdma-gss in PATH and
 // without.
 func TestAccepted(t *testing.T) {
 	a := newApp(io.Discard, io.Discard)

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Sec are security flavors, in the words of nfs(5): the preferred first. If it is
+// Sec are security flavours, in the words of nfs(5): the preferred first. If it is
 // empty, the export's list decides. It is a flag's value.
 type Sec []string
 
 var secWords = []string{"sys", "krb5", "krb5i", "krb5p"}
 
-// Set takes flavors with colons between them (nfs(5), sec).
+// Set takes flavours with colons between them (nfs(5), sec).
 func (s *Sec) Set(value string) error {
 	list := strings.Split(value, ":")
 	for _, word := range list {
@@ -24,7 +24,7 @@ func (s *Sec) Set(value string) error {
 	return nil
 }
 
-// String returns the flavors with colons between them.
+// String returns the flavours with colons between them.
 func (s *Sec) String() string { return strings.Join(*s, ":") }
 
 // Type is the placeholder in the help.

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSec checks lists of flavors, and that a wrong one changes nothing.
+// TestSec checks lists of flavours, and that a wrong one changes nothing.
 func TestSec(t *testing.T) {
 	var s Sec
 	assert.Empty(t, s.String())

@@ -112,7 +112,7 @@ func (o *Options) table() []option {
 		{"nfsvers", "3", only(otherVersion, "3"), ""},
 		{"v3", "", nil, ""},
 		{"mountvers", "3", only("MOUNT has version 3 here", "3"), ""},
-		{"sec", o.Sec.Type(), o.Sec.Set, "security flavors, of which the first that the export has is taken: sys (the user's number), krb5 (Kerberos), krb5i (and nobody changes data on the way), krb5p (and nobody reads them); by default the first of the export's list that this host can use: one of Kerberos needs a ticket of the user who mounts, if the list has sys too"},
+		{"sec", o.Sec.Type(), o.Sec.Set, "security flavours, of which the first that the export has is taken: sys (the user's number), krb5 (Kerberos), krb5i (and nobody changes data on the way), krb5p (and nobody reads them); by default the first of the export's list that this host can use: one of Kerberos needs a ticket of the user who mounts, if the list has sys too"},
 		{"keytab", "FILE", path(o.Keytab), "keys of this machine, with which root's calls get tickets (/etc/krb5.keytab)"},
 		{"tcp", "", refuse(otherTransport), ""},
 		{"udp", "", refuse(otherTransport), ""},

@@ -82,7 +82,7 @@ func (r *realm) serve(more ...func(*oncrpc.Mux)) (oncrpc.Caller, <-chan string) 
 }
 
 // TestCallers has calls of a machine made in contexts by its keytab, over TCP, with
-// each flavor.
+// each flavour.
 func TestCallers(t *testing.T) {
 	helper, r := newHelper(t), newRealm(t, enctypes[krb5.AES256SHA1])
 	require.NoError(t, r.kdc.AddService("machine", "nfs/client.test.example"))
