@@ -161,7 +161,7 @@ func TestWrongSec(t *testing.T) {
 
 // TestWrongSecEverywhere checks that no operation reaches an object whose export
 // takes other flavours: the operation that puts its filehandle in place ends the
-// COMPOUND (R8881-2.6.3.1.1.7-1), in each minor version.
+// COMPOUND (R8881-2.6.3.1.1.7-1), in each minor version (R7530-16.20-1, R7530-3.3.2-1).
 func TestWrongSecEverywhere(t *testing.T) {
 	g := newSecured(t)
 	for op := range operations {
@@ -200,7 +200,7 @@ func TestWrongSecEverywhere(t *testing.T) {
 // as pseudo-flavours (R8881-2.2.1.1.1.2.1-1). A directory of no export takes
 // what the exports below take.
 //
-// R8881-18.14.3-2, R8881-18.29.3-1, R8881-18.45.3-1.
+// R8881-18.14.3-2, R8881-18.29.3-1, R8881-18.45.3-1, R8881-7.8-2, R7530-3.2.1.1-1, R7530-3.2.1.1-2, R7530-3.3.2-1.
 func TestSecInfoFlavors(t *testing.T) {
 	g := newSecured(t)
 	oid := []byte{0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 0x01, 0x02, 0x02} // 1.2.840.113554.1.2.2
@@ -255,7 +255,8 @@ func allOf(value string) []exports.Flavor {
 
 // TestReadDirWrongSec checks that READDIR shows exports that take other flavours,
 // with NFS4ERR_WRONGSEC for their attributes alone (RFC 8881, Section 18.29.4),
-// and that the operation itself has another status.
+// and that the operation itself has another status. All exports are shown to calls of
+// any flavour (R8881-7.8-1).
 func TestReadDirWrongSec(t *testing.T) {
 	g := newSecured(t)
 	list := func(request nfs4.Bitmap) (l listing, st nfs4.Status) {
@@ -273,7 +274,14 @@ func TestReadDirWrongSec(t *testing.T) {
 	g.by(exports.FlavorKrb5p)
 	l, st = list(nfs4.BitmapOf(nfs4.AttrType, nfs4.AttrRdattrError))
 	require.Equal(t, nfs4.OK, st)
+	assert.ElementsMatch(t, []string{"k", "m", "s"}, l.names)
 	assert.Equal(t, nfs4.TypeDir, l.attrs["k"].Type)
+	assert.Equal(t, nfs4.ErrWrongSec, l.attrs["s"].RdattrError)
+
+	g.minor = nfs4.Minor0 // R7530-16.31-3
+	l = listing{}
+	st, _ = g.raw(root(), step{nfs4.OpReadDir, &nfs4.ReadDirArgs{DirCount: 8000, MaxCount: 8000, Request: nfs4.BitmapOf(nfs4.AttrRdattrError)}, &l})
+	require.Equal(t, nfs4.OK, st)
 	assert.Equal(t, nfs4.ErrWrongSec, l.attrs["s"].RdattrError)
 }
 
@@ -291,7 +299,7 @@ func (f *whoFS) Access(_ context.Context, c *vfs.Cred, _ vfs.Handle, want uint32
 // TestSecurityMatrix4 checks calls of every flavour by users and by root, against
 // exports that list one flavour with all combinations of rights, alone and before
 // the others with the opposite rights. It is nfsserver.TestSecurityMatrix by
-// version 4.
+// version 4 (R7530-3.2-1).
 func TestSecurityMatrix4(t *testing.T) {
 	flavors := allOf("sys:krb5:krb5i:krb5p:none")
 	words := func(n int) string {

@@ -263,7 +263,7 @@ func TestNullOfAnyFlavor(t *testing.T) {
 
 // TestMountFlavors checks that MNT lists the flavours of the export, in its order
 // and nothing else, as pseudo-flavours and never as RPCSEC_GSS itself
-// (R2623-3.2-1). MNT is accepted with any flavour.
+// (R2623-3.2-1, R7530-3.2.1.1-2). MNT is accepted with any flavour.
 func TestMountFlavors(t *testing.T) {
 	for clients, want := range map[string][]uint32{
 		"*(rw)":                              {1},

@@ -20,6 +20,8 @@ import (
 )
 
 // TestClientCalls checks the calls of a client: each byte is as RFC 2203 has it.
+//
+// R8881-2.2.1.1-1, R8881-2.2.1.1.1.1-1.
 func TestClientCalls(t *testing.T) {
 	for i, flavor := range flavors {
 		r := newClientRig(t, flavor)

@@ -36,6 +36,8 @@ func kerberos(t testing.TB, e krb5.Enctype) func(acceptor bool) gss.Context {
 
 // TestKerberos checks client and server with the tokens of Kerberos: calls and replies
 // are as long as announced, and nothing is in clear with privacy.
+//
+// R7530-3.2.1-1, R8881-2.2.1.1.1.2.1-1.
 func TestKerberos(t *testing.T) {
 	for e := range sizes {
 		for i, flavor := range flavors {

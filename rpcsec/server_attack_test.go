@@ -28,7 +28,7 @@ func TestRefusals(t *testing.T) {
 		stat   uint32 // if it is not denied
 	}{
 		{"R2203-5.1-1 version 0", func(u *user) []byte { m := u.call(7, procHead, 1, nil); m[35] = 0; return m }, rpcmsg.AuthRejectedCred, 0},
-		{"R2203-5.1-1 version 2", func(u *user) []byte { m := u.call(7, procHead, 1, nil); m[35] = 2; return m }, rpcmsg.AuthRejectedCred, 0},
+		{"R2203-5.1-1 R7530-3-1 version 2", func(u *user) []byte { m := u.call(7, procHead, 1, nil); m[35] = 2; return m }, rpcmsg.AuthRejectedCred, 0},
 		{"R2203-5.1-1 version 3", func(u *user) []byte { m := u.call(7, procHead, 1, nil); m[35] = 3; return m }, rpcmsg.AuthRejectedCred, 0},
 		{"R2203-5.1-1 version 9", func(u *user) []byte { m := u.call(7, procHead, 1, nil); m[32] = 9; return m }, rpcmsg.AuthRejectedCred, 0},
 		{"R2203-5.3.3.3-5 gss_proc 4", func(u *user) []byte { return u.header(7, 0, 4, 1, 1) }, rpcmsg.AuthBadCred, 0},

@@ -21,6 +21,8 @@ var services = []uint32{serviceNone, serviceIntegrity, servicePrivacy}
 // TestServices checks calls of all services with results of all forms and sizes:
 // the program sees plain arguments and the caller, and nothing of an encrypted
 // call or reply is in clear.
+//
+// R7530-3-1, R7530-3.2.1.1-1, R8881-2.2.1.1-1, R8881-2.2.1.1.1.1-1.
 func TestServices(t *testing.T) {
 	r := newRig(t, ServerConfig{})
 	u := r.login("alice 1")

@@ -79,7 +79,7 @@ func initCall(xid uint32, token string) []byte {
 // TestServeKerberos checks that a daemon with an export that takes Kerberos looks
 // at the tokens of clients, that any other daemon denies them, that the status counts
 // them, and that there is a warning if TCP has another port than clients of RDMA ask
-// (R8166-8.2.2.1-1, R2203-RDMA-6).
+// (R8166-8.2.2.1-1, R2203-RDMA-6, R7530-3.2.1-1).
 func TestServeKerberos(t *testing.T) {
 	keytab, socket := filepath.Join(t.TempDir(), "keytab"), filepath.Join(t.TempDir(), "socket")
 	writeKeytab(t, keytab, "EXAMPLE.ORG", "nfs", "a.example")

@@ -577,7 +577,7 @@ func TestClockSetBack(t *testing.T) {
 
 // TestNewAcceptor compares the words for keytabs that are of no use.
 //
-// R2623-3.1-1.
+// R2623-3.1-1, R8881-2.2.1.1.1.3-1.
 func TestNewAcceptor(t *testing.T) {
 	host := gss.Principal{Name: []string{"host", "a.example"}, Realm: "TEST.EXAMPLE"}
 	many := func() (list []keytabEntry) {
