@@ -15,7 +15,8 @@
 //
 // OPEN for reading gives a delegation, which is a recall.Holder, if possible with a
 // lease of the file system (delegate.go). Every change recalls it, by realm; the
-// callbacks to each client have a queue of their own (callback.go).
+// callbacks to each client have a queue of their own (callback.go). They are made by the
+// contexts or credentials that the client offers.
 //
 // # Names
 //

@@ -24,6 +24,9 @@
 //	                     ▲     (number, signature)          │
 //	results ◀── Open ────┴──────────────◀═══════════════════┘
 //
+// A BackContext has a server call its client by a context of the client's: a Caller as
+// that of a Client, but with the acceptor's end.
+//
 // A call with a sequence number that was seen gets no answer. On a reliable
 // connection its client would wait for ever, so the connection ends (RFC 8881,
 // Section 2.9.2).
