@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -111,4 +113,33 @@ func TestFairAccepts(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, maxAccepts/2+4, r.Stats().Contexts)
 	})
+}
+
+// TestAcceptsYield checks that a processor is given to others before each token: a
+// goroutine that wants it gets it many times while one party's tokens are accepted.
+func TestAcceptsYield(t *testing.T) {
+	const senders, each = maxAccepts, 50
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	r := newRig(t, ServerConfig{})
+	var all sync.WaitGroup
+	for i := range senders {
+		all.Go(func() {
+			for j := range each {
+				var rep oncrpc.Reply
+				r.Serve(t.Context(), &oncrpc.Request{Msg: initCall(1, fmt.Sprintf("%d %d", i, j)), Peer: &r.peer, MaxReply: 4096, MaxWhole: 4096}, &rep)
+			}
+		})
+	}
+	over, turns := make(chan bool), 0
+	go func() { all.Wait(); close(over) }()
+	for {
+		runtime.Gosched()
+		select {
+		case <-over:
+			assert.Greater(t, turns, each/2)
+			return
+		default:
+			turns++
+		}
+	}
 }
