@@ -39,7 +39,10 @@ func (whoami) ServeRPC(context.Context, *oncrpc.Call, *oncrpc.Reply) error { ret
 
 const testProg = 0x20000001 // from the range for local use
 
-func typed(context.Context) (string, error) { return server, nil }
+// typed returns the name of a service, as a user has typed it.
+func typed(name string) func(context.Context) (string, error) {
+	return func(context.Context) (string, error) { return name, nil }
+}
 
 // uids are the users of principals, which differ from those of the client's host.
 var uids = map[string]uint32{"alice": 1001, "bob": 1002}
@@ -84,13 +87,13 @@ func (r *realm) serve(more ...func(*oncrpc.Mux)) (oncrpc.Caller, <-chan string) 
 // TestCallers has calls of a machine made in contexts by its keytab, over TCP, with
 // each flavour.
 func TestCallers(t *testing.T) {
-	helper, r := newHelper(t), newRealm(t, enctypes[krb5.AES256SHA1])
+	helper, r := built(t, "nfsrdma-gss"), newRealm(t, enctypes[krb5.AES256SHA1])
 	require.NoError(t, r.kdc.AddService("machine", "nfs/client.test.example"))
 	line, seen := r.serve()
 	for _, flavor := range []uint32{rpcmsg.AuthKrb5, rpcmsg.AuthKrb5i, rpcmsg.AuthKrb5p} {
 		c := tickets.NewCallers(line, tickets.CallersConfig{
 			Helper: tickets.NewHelper(tickets.Config{Program: helper, Keytab: r.kdc.Keytab("machine"), Host: "client.test.example", Env: r.kdc.Env()}),
-			Prog:   testProg, Vers: 1, Service: typed,
+			Prog:   testProg, Vers: 1, Service: typed(server),
 		})
 		for range 3 {
 			x := oncrpc.Exchange{Prog: testProg, Vers: 1, Cred: rpcmsg.Cred{Flavor: flavor}}
@@ -109,16 +112,24 @@ type host struct {
 	helper string
 }
 
+// newHost returns a host of a realm that has alice, and to which newHost adds bob.
 func newHost(r *realm) *host {
-	h := &host{realm: r, dir: r.TempDir(), helper: newHelper(r.T)}
-	for _, of := range []string{filepath.Dir(h.dir), h.dir, filepath.Dir(h.helper)} {
+	r.Helper()
+	require.NoError(r, r.kdc.Admin("addprinc -pw secret bob"))
+	return hostOf(r)
+}
+
+// hostOf returns a host of a realm.
+func hostOf(r *realm) *host {
+	r.Helper()
+	h := &host{realm: r, dir: r.TempDir(), helper: built(r.T, "nfsrdma-gss")}
+	for _, of := range []string{filepath.Dir(h.dir), h.dir} {
 		require.NoError(r, os.Chmod(of, 0o755)) // for all users
 	}
 	text, err := os.ReadFile(r.kdc.dir + "/krb5.conf")
 	require.NoError(r, err)
 	text = append(text, "[libdefaults]\n\tdefault_ccache_name = FILE:"+h.dir+"/krb5cc_%{uid}\n"...)
 	require.NoError(r, os.WriteFile(h.dir+"/krb5.conf", text, 0o644))
-	require.NoError(r, r.kdc.Admin("addprinc -pw secret bob"))
 	return h
 }
 
@@ -134,9 +145,14 @@ func (h *host) give(name string, uid int, options ...string) {
 
 // callers returns the Callers of a mount by root.
 func (h *host) callers(line oncrpc.Caller, prog, vers uint32) *tickets.Callers {
+	return h.callersOf(server, line, prog, vers)
+}
+
+// callersOf returns the Callers of a mount of another server.
+func (h *host) callersOf(service string, line oncrpc.Caller, prog, vers uint32) *tickets.Callers {
 	c := tickets.NewCallers(line, tickets.CallersConfig{
 		Helper: tickets.NewHelper(tickets.Config{Program: h.helper, Env: []string{"KRB5_CONFIG=" + h.dir + "/krb5.conf"}}),
-		Prog:   prog, Vers: vers, Service: typed,
+		Prog:   prog, Vers: vers, Service: typed(service),
 	})
 	h.Cleanup(func() { c.Close(context.Background()) })
 	return c

@@ -30,34 +30,47 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcsec"
 )
 
-// A daemon is a running nfsrdmad with a directory that alice and bob may write to.
-// They are users of the host by idmapd.conf: 1 and 2 of a Debian.
+// A daemon is a running nfsrdmad. Alice and bob are users of the host by idmapd.conf: 1
+// and 2 of a Debian.
 type daemon struct {
 	*interop.Server
 	dir, control, program string
+	flags                 []string
 	log                   *os.File
 }
 
-// newDaemon starts a daemon. More flags win over those that all tests have.
+// newDaemon starts a daemon that serves a directory, to which all users may write, as /x.
+// More flags win over those that all tests have.
 func newDaemon(t *testing.T, r *realm, sec string, more ...string) *daemon {
 	t.Helper()
-	d := &daemon{dir: t.TempDir(), program: filepath.Join(t.TempDir(), "nfsrdmad"), control: filepath.Join(t.TempDir(), "control")}
-	out, err := exec.Command("go", "build", "-o", d.program, "github.com/nfsrdma/nfsrdma/cmd/nfsrdmad").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	require.NoError(t, os.Chmod(d.dir, 0o777|os.ModeSticky))
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(dir, 0o777|os.ModeSticky))
+	d := startDaemon(t, r, append(more, "--sec", sec, dir+"=/x")...)
+	d.dir = dir
+	return d
+}
+
+// startDaemon starts a daemon with exports of its flags.
+func startDaemon(t *testing.T, r *realm, more ...string) *daemon {
+	t.Helper()
+	d := &daemon{program: built(t, "nfsrdmad"), control: filepath.Join(t.TempDir(), "control")}
 	rules := filepath.Join(t.TempDir(), "idmapd.conf")
 	require.NoError(t, os.WriteFile(rules, []byte("[Translation]\nGSS-Methods = static\n[Static]\nalice@"+Realm+" = daemon\nbob@"+Realm+" = bin\n"), 0o600))
+	var err error
 	d.log, err = os.Create(filepath.Join(t.TempDir(), "log"))
 	require.NoError(t, err)
-	flags := append([]string{
+	d.flags = append([]string{
 		"--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--state", t.TempDir(), "--control", d.control,
-		"--keytab", r.kdc.Keytab("acceptor"), "--idmap", rules, "--sec", sec,
+		"--keytab", r.kdc.Keytab("acceptor"), "--idmap", rules,
 	}, more...)
-	d.Server, err = interop.StartServer(d.log, d.program, append(flags, d.dir+"=/x")...)
+	d.Server, err = interop.StartServer(d.log, d.program, d.flags...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		d.Kill()
 		d.log.Close()
+		if t.Failed() {
+			t.Logf("the daemon says:\n%s", d.said(t))
+		}
 	})
 	return d
 }
@@ -77,12 +90,9 @@ func (d *daemon) shows(t *testing.T, command string) string {
 }
 
 // bridge starts mountrdma's bridge to d, and returns its address.
-func (d *daemon) bridge(t *testing.T) string {
+func (d *daemon) bridge(t *testing.T, flags ...string) string {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "mountrdma")
-	out, err := exec.Command("go", "build", "-o", program, "github.com/nfsrdma/nfsrdma/cmd/mountrdma").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	cmd := exec.Command(program, "bridge", "--listen", "127.0.0.1:0", d.RDMA)
+	cmd := exec.Command(built(t, "mountrdma"), append([]string{"bridge", "--listen", "127.0.0.1:0", d.RDMA}, flags...)...)
 	ready, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	cmd.Stderr = d.log

@@ -8,7 +8,7 @@
 //
 // Everything lies in a directory of the test; the host's own configuration is not
 // read. The tests of tokens and of nfsrdmad need neither root nor a virtual machine.
-// TestKerberosLinux has a guest with rpc.gssd, and needs root, and TCP port 2049 of
-// this host, which rpc.gssd asks. Tests with several users of this host need root
-// too. The package must not know NFS but in its tests of nfsrdmad.
+// Those of Linux share a guest with rpc.gssd, and need root, and TCP port 2049 of this
+// host, which rpc.gssd asks. Tests with several users of this host need root too. The
+// package must not know NFS but in its tests of nfsrdmad and of Linux's server.
 package kerberos

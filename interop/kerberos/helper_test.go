@@ -22,16 +22,6 @@ import (
 
 var allEnctypes = []uint32{20, 19, 18, 17}
 
-// newHelper builds nfsrdma-gss as it is installed.
-func newHelper(t *testing.T) string {
-	path := filepath.Join(t.TempDir(), "nfsrdma-gss")
-	build := exec.Command("go", "build", "-o", path, "github.com/nfsrdma/nfsrdma/cmd/nfsrdma-gss")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, string(out))
-	return path
-}
-
 // helped has the helper make a context with r's acceptor. The first context is that
 // of the helper's keys.
 func (r *realm) helped(helper string, q wire.Request, env ...string) (gss.Context, gss.Accepted, *wire.Keys, error) {
@@ -92,7 +82,7 @@ func agree(t *testing.T, a, b gss.Context) {
 // TestHelper has nfsrdma-gss make contexts from caches of each kind, for each
 // encryption type.
 func TestHelper(t *testing.T) {
-	helper := newHelper(t)
+	helper := built(t, "nfsrdma-gss")
 	for e, name := range enctypes {
 		t.Run(name, func(t *testing.T) {
 			r := newRealm(t, name)
@@ -122,7 +112,7 @@ func TestHelper(t *testing.T) {
 
 // TestHelperKeytab has nfsrdma-gss get tickets by a keytab.
 func TestHelperKeytab(t *testing.T) {
-	helper, r := newHelper(t), newRealm(t, enctypes[krb5.AES256SHA1])
+	helper, r := built(t, "nfsrdma-gss"), newRealm(t, enctypes[krb5.AES256SHA1])
 	require.NoError(t, r.kdc.AddService("machine", "host/client.test.example"))
 	require.NoError(t, r.kdc.AddService("machine", "nfs/client.test.example"))
 	for names, want := range map[string]string{
@@ -142,7 +132,7 @@ func TestHelperKeytab(t *testing.T) {
 
 // TestHelperWords checks the words of failures.
 func TestHelperWords(t *testing.T) {
-	helper, r := newHelper(t), newRealm(t, enctypes[krb5.AES256SHA1])
+	helper, r := built(t, "nfsrdma-gss"), newRealm(t, enctypes[krb5.AES256SHA1])
 	dir := t.TempDir()
 	fails := func(reason wire.Reason, words string, q wire.Request, env ...string) {
 		t.Helper()

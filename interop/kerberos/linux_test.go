@@ -3,9 +3,7 @@
 package kerberos
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,114 +16,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/nfsrdma/nfsrdma/gss/krb5"
-	"github.com/nfsrdma/nfsrdma/interop"
 )
 
 const (
-	bootLimit = 5 * time.Minute
-	execLimit = 4 * time.Minute
-
-	// gssAddr is where the rpc.gssd of a mount over RDMA makes contexts, whatever
-	// the mount says.
-	gssAddr = "127.0.0.1:2049"
-
 	// payload is the rsize and wsize of the mounts, and count is how many of them a
 	// test's file has.
 	payload = 256 << 10
 	count   = 4
 )
-
-// A machine is a guest of its own, because a rpc.gssd that runs changes all mounts
-// of version 4: the client then identifies itself by Kerberos.
-type machine struct {
-	*testing.T
-	*interop.Guest
-}
-
-func newMachine(t *testing.T, r *realm) machine {
-	t.Helper()
-	if os.Getuid() != 0 {
-		t.Fatal("this test needs root: the daemon makes files of several owners")
-	}
-	build := exec.Command("../guest/build")
-	build.Stderr = os.Stderr
-	dir, err := build.Output()
-	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), bootLimit)
-	defer cancel()
-	g, err := interop.Boot(ctx, interop.Options{Dir: strings.TrimSpace(string(dir))})
-	require.NoError(t, err)
-	m := machine{t, g}
-	t.Cleanup(func() {
-		if t.Failed() {
-			out, _ := m.try("tail -n 60 /tmp/gssd.log; dmesg | tail -n 30")
-			t.Logf("rpc.gssd and the kernel of the guest say:\n%s", out)
-		}
-		g.Close()
-	})
-	_, kdc, err := net.SplitHostPort(r.kdc.Addr)
-	require.NoError(t, err)
-	conf := filepath.Join(t.TempDir(), "krb5.conf")
-	require.NoError(t, os.WriteFile(conf, []byte(r.kdc.ClientConfig("10.0.2.2:"+kdc)), 0o600))
-	require.NoError(t, r.kdc.AddService("machine", "host/guest"))
-	require.NoError(t, g.Push(t.Context(), conf, "/etc/krb5.conf"))
-	require.NoError(t, g.Push(t.Context(), r.kdc.Keytab("machine"), "/etc/krb5.keytab"))
-	m.must("date -s @%d; chmod 644 /etc/krb5.conf; chmod 600 /etc/krb5.keytab; for m in rpcsec_gss_krb5 cts ecb; do modprobe $m || exit; done", time.Now().Unix())
-	m.must(`rpc.gssd -f -vv -p /var/lib/nfs/rpc_pipefs >/tmp/gssd.log 2>&1 &
-		for i in $(seq 100); do
-			ls -l /proc/$!/fd | grep -q rpc_pipefs/gssd/ && exit
-			usleep 100000
-		done
-		cat /tmp/gssd.log; exit 1`)
-	return m
-}
-
-// try runs a script in the guest.
-func (m machine) try(script string, args ...any) (out string, status int) {
-	m.Helper()
-	ctx, cancel := context.WithTimeoutCause(context.Background(), execLimit, fmt.Errorf("not done after %v", execLimit))
-	defer cancel()
-	out, status, err := m.Exec(ctx, fmt.Sprintf(script, args...))
-	require.NoError(m, err, "%s\n%s", script, out)
-	return out, status
-}
-
-// must runs a script in the guest that must succeed.
-func (m machine) must(script string, args ...any) string {
-	m.Helper()
-	out, status := m.try(script, args...)
-	require.Zero(m, status, "%s\n%s", fmt.Sprintf(script, args...), out)
-	return out
-}
-
-// as runs a command as a user of the guest.
-func (m machine) as(user, command string, args ...any) (out string, status int) {
-	m.Helper()
-	return m.try("su -s /bin/sh -c '%s' %s", fmt.Sprintf(command, args...), user)
-}
-
-// may runs a command as a user of the guest, which must succeed.
-func (m machine) may(user, command string, args ...any) {
-	m.Helper()
-	out, status := m.as(user, command, args...)
-	assert.Zero(m, status, "%s, as %s: %s", fmt.Sprintf(command, args...), user, out)
-}
-
-// mayNot runs a command as a user of the guest, which must be refused.
-func (m machine) mayNot(user, command string, args ...any) {
-	m.Helper()
-	out, status := m.as(user, command, args...)
-	assert.NotZero(m, status, "%s, as %s", fmt.Sprintf(command, args...), user)
-	assert.Regexp(m, "Permission denied|Operation not permitted", out)
-}
-
-// login gets a ticket for a user of the guest, where rpc.gssd finds it.
-func (m machine) login(user string) {
-	m.Helper()
-	m.may(user, "echo secret | kinit -c FILE:/tmp/krb5cc_$(id -u) %s", user)
-}
 
 // TestKerberosLinux mounts nfsrdmad by Linux's client with each flavour, over RDMA
 // and TCP, by versions 3 and 4.2. Alice and bob have tickets, carol has none. The
@@ -133,16 +31,11 @@ func (m machine) login(user string) {
 // their numbers in the guest, and each may do what that user may. Contexts of RDMA
 // mounts are made over TCP (R2203-RDMA-6).
 func TestKerberosLinux(t *testing.T) {
-	r := newRealm(t, enctypes[krb5.AES256SHA1])
-	require.NoError(t, r.kdc.AddUser("bob"))
-	m := newMachine(t, r)
-	m.login("alice")
-	m.login("bob")
+	m, r := newMachine(t)
 	m.must("dd if=/dev/urandom of=/tmp/data bs=%d count=%d 2>/dev/null; chmod 644 /tmp/data", payload, count)
 	records := t.TempDir()
 	d := newDaemon(t, r, "krb5p:krb5i:krb5", "--tcp", gssAddr, "--record", records, "--record-size", "16MiB")
-	_, port, err := net.SplitHostPort(d.RDMA)
-	require.NoError(t, err)
+	port := portOf(t, d.RDMA)
 	for _, vers := range []string{"3", "4.2"} {
 		for _, transport := range []string{"rdma", "tcp"} {
 			for _, sec := range []string{"krb5", "krb5i", "krb5p"} {
@@ -175,12 +68,7 @@ func (m machine) work(d *daemon, name, options string) {
 	dir := filepath.Join(d.dir, name)
 	require.NoError(m, os.Mkdir(dir, 0o777))
 	require.NoError(m, os.Chmod(dir, 0o777))
-	m.must("mount.nfs server.test.example:/x /mnt -o %s", options)
-	m.Cleanup(func() {
-		if m.Failed() {
-			m.try("umount -f /mnt; umount -l /mnt; :")
-		}
-	})
+	m.mount("server.test.example:/x", "/mnt", options)
 	sec, _, _ := strings.Cut(options[strings.Index(options, "sec="):], ",")
 	assert.Contains(m, m.must("grep ' /mnt ' /proc/mounts"), sec+",")
 
@@ -205,10 +93,7 @@ func (m machine) work(d *daemon, name, options string) {
 	}
 
 	for file, uid := range map[string]uint32{"a": 1, "a/alice": 1, "data": 1, "bob2": 2, "d": 2, "link": 2, "root": 65534} {
-		info, err := os.Lstat(filepath.Join(dir, file))
-		if assert.NoError(m, err) {
-			assert.Equal(m, uid, info.Sys().(*syscall.Stat_t).Uid, file)
-		}
+		assert.Equal(m, uid, ownerOf(m.T, filepath.Join(dir, file)), file)
 	}
 	assert.Equal(m, "1\n2\n", m.must("stat -c %%u %sa/alice %sbob2", on, on), "owners")
 	data, err := os.ReadFile(filepath.Join(dir, "data"))

@@ -8,7 +8,6 @@ import (
 	"crypto/md5"
 	_ "embed"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,17 +51,14 @@ func newMountHost(t *testing.T) *host {
 // helper is a directory with nfsrdma-gss.
 func (h *host) mount(addr, helper string, options ...string) *mount {
 	h.Helper()
-	program := filepath.Join(h.TempDir(), "mountrdma")
-	out, err := exec.Command("go", "build", "-o", program, "github.com/nfsrdma/nfsrdma/cmd/mountrdma").CombinedOutput()
-	require.NoError(h, err, "%s", out)
+	program := filepath.Join(h.TempDir(), "mountrdma") // without nfsrdma-gss beside it
+	require.NoError(h, os.Link(built(h.T, "mountrdma"), program))
 	point, err := os.MkdirTemp("", "nfsrdma-mount-") // which all users reach
 	require.NoError(h, err)
 	h.Cleanup(func() { os.Remove(point) })
 	require.NoError(h, os.Chmod(point, 0o755))
-	_, port, err := net.SplitHostPort(addr)
-	require.NoError(h, err)
 	m := &mount{T: h.T, point: point, log: filepath.Join(h.TempDir(), "log")}
-	options = append(options, "retry=0", "port="+port, "keytab="+h.kdc.Keytab("machine"))
+	options = append(options, "retry=0", "port="+portOf(h.T, addr), "keytab="+h.kdc.Keytab("machine"))
 	log, err := os.Create(m.log)
 	require.NoError(h, err)
 	defer log.Close()
@@ -148,7 +144,7 @@ func md5Of(t *testing.T, file string) string {
 
 func ownerOf(t *testing.T, file string) uint32 {
 	t.Helper()
-	info, err := os.Stat(file)
+	info, err := os.Lstat(file)
 	require.NoError(t, err)
 	return info.Sys().(*syscall.Stat_t).Uid
 }
