@@ -71,14 +71,15 @@ func newRelay(t *testing.T, server string) *relay {
 	return r
 }
 
-// cut resets all connections.
-func (r *relay) cut() {
+// cut resets all connections, and returns how many have been made.
+func (r *relay) cut() (made int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for c := range r.open {
 		_ = c.(*net.TCPConn).SetLinger(0)
 		c.Close()
 	}
+	return r.conns
 }
 
 // TestKerberosCuts cuts the connection every 200 ms, for 5 seconds, or for two minutes
