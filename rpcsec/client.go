@@ -97,6 +97,9 @@ func (c *Client) callIn(ctx context.Context, k *session, x *oncrpc.Exchange) err
 	return k.call(ctx, c.next, x, s, c.cfg.Flavor-rpcmsg.AuthKrb5+serviceNone)
 }
 
+// service returns the service of the Client's flavor.
+func (c *Client) service() uint32 { return c.cfg.Flavor - rpcmsg.AuthKrb5 + serviceNone }
+
 // session returns the context for a call. It makes one if there is none, or waits
 // for another call that does.
 func (c *Client) session(ctx context.Context) (*session, error) {

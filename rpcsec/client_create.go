@@ -23,7 +23,8 @@ func (c *Client) establish(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	create := creation{began: time.Now(), cred: credential{proc: procInit}}
+	// Section 5.2.2 has servers ignore the service. That of nfs-ganesha denies none at all.
+	create := creation{began: time.Now(), cred: credential{proc: procInit, service: c.service()}}
 	for range maxRounds {
 		res, err := c.create(ctx, &create, token)
 		if err != nil {
@@ -37,7 +38,7 @@ func (c *Client) establish(ctx context.Context) (*session, error) {
 		if res.major == gss.Complete {
 			return newSession(made, &create, res)
 		}
-		create = creation{began: time.Now(), cred: credential{proc: procContinueInit, handle: res.handle}}
+		create = creation{began: time.Now(), cred: credential{proc: procContinueInit, service: c.service(), handle: res.handle}}
 	}
 	return nil, errRounds
 }

@@ -19,6 +19,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
+// initCallOf is initCall of a client, which names a service: the server of nfs-ganesha
+// denies the call otherwise.
+func initCallOf(service, xid uint32, token string) []byte {
+	b := initCall(xid, token)
+	binary.BigEndian.PutUint32(b[44:], service)
+	return b
+}
+
 // TestClientCalls checks the calls of a client: each byte is as RFC 2203 has it.
 //
 // R8881-2.2.1.1-1, R8881-2.2.1.1.1.1-1.
@@ -30,7 +38,7 @@ func TestClientCalls(t *testing.T) {
 		}
 		token := r.initiators[0].token
 		require.Len(t, r.line.calls, 8)
-		assert.Equal(t, initCall(1, token), r.line.calls[0], "R2203-5.2.2-1, R2203-5.1-2")
+		assert.Equal(t, initCallOf(services[i], 1, token), r.line.calls[0], "R2203-5.2.2-1, R2203-5.1-2")
 		k := r.server.contexts.largest[0].contexts.Front().Value.(*established)
 		u := &user{r: r.server, ctx: newFakeContext(fakeKey(token), false, time.Time{}), handle: k.handle[:]}
 		for j, n := range []int{0, 1, 2, 3, 4, 5, 5000} {
@@ -378,14 +386,14 @@ func TestOldToken(t *testing.T) {
 		echoes(t, r, nil)
 		assert.EqualValues(t, 2, r.made.Load())
 		assert.Len(t, r.line.calls, 2)
-		assert.Equal(t, initCall(2, r.initiators[1].token), r.line.calls[0])
+		assert.Equal(t, initCallOf(serviceNone, 2, r.initiators[1].token), r.line.calls[0])
 	})
 }
 
 // TestRounds checks a mechanism with more tokens: they go by CONTINUE_INIT, with
-// the handle.
+// the handle. All have the service of the calls.
 func TestRounds(t *testing.T) {
-	r := newClientRig(t, rpcmsg.AuthKrb5)
+	r := newClientRig(t, rpcmsg.AuthKrb5i)
 	r.rounds = 2
 	var asked []string
 	r.line.serve = func(msg []byte) []byte {
@@ -396,6 +404,7 @@ func TestRounds(t *testing.T) {
 		h, err := rpcmsg.ReadCall(&x)
 		require.NoError(t, err)
 		assert.Zero(t, h.Verf.Flavor, "R2203-5.2.2-1")
+		assert.EqualValues(t, serviceIntegrity, binary.BigEndian.Uint32(msg[44:]))
 		c, err := readCredential(h.Cred.Body)
 		require.NoError(t, err)
 		asked = append(asked, string(c.handle)+" "+string(x.Opaque(100)))
