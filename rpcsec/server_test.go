@@ -114,9 +114,11 @@ func TestBodyItem(t *testing.T) {
 			msg := u.call(7, procHead, service, opaque([]byte("item")))
 			head := len(msg) - 4
 			req := &oncrpc.Request{Msg: msg[:head:head], Item: []byte("item"), ItemPos: head, Peer: &r.peer, MaxReply: 4096, MaxWhole: 4096}
-			if places {
-				req.Msg, req.Item = append(req.Msg, "item"...), nil
-				req.Places = []xdr.Place{{Pos: head, Len: 4}}
+			if places { // the message is whole, and signed or encrypted as it is
+				body := len(u.header(7, procHead, procData, u.seq, service))
+				at := body + map[uint32]int{serviceNone: 4, serviceIntegrity: 4 + 4 + 4, servicePrivacy: 4 + fakeBefore + 4 + 4}[service]
+				req.Msg, req.Item = msg, nil
+				req.Places = []xdr.Place{{Pos: at, Len: 4}}
 			}
 			stat, results := u.results(r.serve(req), 7, u.seq, serviceNone)
 			if service == serviceNone {
