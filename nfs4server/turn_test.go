@@ -53,7 +53,7 @@ func (g *rig) opened40(id uint64, owner, name string) (nfs4.FH, nfs4.StateID) {
 }
 
 // TestCallbackOfSetClientID: the list of clients has the callback of a client of
-// version 4.0 as the client says it (R7530-2.2.10-1, R7530-2.2.11-1). An address
+// version 4.0 as the client says it (R7530-2.2.10-1, R8881-3.3.9-1, R7530-2.2.11-1). An address
 // counts only if it is the client's own, by TCP: no client makes the server call
 // others.
 func TestCallbackOfSetClientID(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestUaddr: R7530-2.2.10-1.
+// TestUaddr: R7530-2.2.10-1, R8881-3.3.9-1.
 func TestUaddr(t *testing.T) {
 	for addr, want := range map[string]string{
 		"192.0.2.7:52049":          "192.0.2.7.203.81", // RFC 5665, Section 5.2.3.3
