@@ -147,6 +147,7 @@ func (rc *reverseCall) serve() bool {
 	}
 	rep.Head = rc.out.B[wire.MinLen:wire.MinLen]
 	req.Peer, req.MaxReply = &s.peer, len(rc.out.B)-wire.MinLen
+	req.MaxWhole = req.MaxReply
 	if !s.service.Serve(s.ctx, req, rep) {
 		return false
 	}

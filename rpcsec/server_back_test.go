@@ -2,6 +2,7 @@ package rpcsec
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"testing"
@@ -16,6 +17,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
 const alice = "alice@TEST.EXAMPLE"
@@ -135,6 +138,51 @@ func TestBackForged(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A peerReader is a Service that notes who has called.
+type peerReader struct {
+	next oncrpc.Service
+	peer *oncrpc.Peer
+}
+
+func (p *peerReader) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+	p.peer = req.Peer
+	return p.next.Serve(ctx, req, rep)
+}
+
+// TestBackRDMA checks calls to a client over its own connection, in the reverse direction of
+// RFC 8167. oncrpc.TestReverseSigned is the same for TCP.
+func TestBackRDMA(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, krb5.AES256SHA384)
+		d := &tapDialer{t: t, l: rdmatest.Listen(t)}
+		h := &peerReader{next: p.fore}
+		s := &rpcrdma.Server{Handler: h, Log: quiet()}
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(d.l) }()
+		line, err := rpcrdma.Dial(t.Context(), d, "server", rpcrdma.ClientConfig{Conn: rpcrdma.ClientConnConfig{Backchannel: p.client}, Log: quiet()})
+		require.NoError(t, err)
+		null := oncrpc.Exchange{Prog: testProg, Vers: testVers, MaxResults: 4}
+		require.NoError(t, line.Call(t.Context(), &null))
+		null.Release()
+		for i, service := range services {
+			b := p.back(t, service)
+			p.client.forget(&user{handle: p.fromClient}) // another BackContext begins anew
+			for n := range 3 {
+				args := opaque(bytes.Repeat([]byte{7}, 100*n))
+				x := oncrpc.Exchange{Prog: testProg, Vers: testVers, Proc: procHead, Args: args, MaxResults: len(args)}
+				require.NoError(t, b.Call(t.Context(), h.peer.Reverse, &x))
+				assert.Equal(t, string(args), string(x.Results.Rest()))
+				x.Release()
+			}
+			assert.Equal(t, flavors[i], p.client.program.seen.Flavor)
+		}
+		assert.EqualValues(t, 9, p.client.program.executed.Load())
+		line.Close()
+		require.NoError(t, s.Shutdown(t.Context()))
+		require.NoError(t, <-served)
+	})
 }
 
 // TestBackOf checks whose contexts are found, by which handles (R8881-18.33.3-2).
