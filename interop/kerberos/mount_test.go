@@ -47,8 +47,8 @@ func newMountHost(t *testing.T) *host {
 	return h
 }
 
-// mount mounts the export of the server that addr leads to, until the test ends.
-// helper is a directory with nfsrdma-gss.
+// mount mounts the export of the server that addr leads to, by the mountrdma that is
+// beside a helper, until the test ends.
 func (h *host) mount(addr, helper string, options ...string) *mount {
 	h.Helper()
 	program := filepath.Join(h.TempDir(), "mountrdma") // without nfsrdma-gss beside it
@@ -65,8 +65,8 @@ func (h *host) mount(addr, helper string, options ...string) *mount {
 	r, w, err := os.Pipe()
 	require.NoError(h, err)
 	defer r.Close()
-	cmd := exec.Command(program, "localhost:/x", point, "--foreground", "-o", strings.Join(options, ","))
-	cmd.Env = append(os.Environ(), "PATH="+helper+":"+os.Getenv("PATH"), "KRB5_CONFIG="+h.dir+"/krb5.conf")
+	cmd := exec.Command(filepath.Dir(helper)+"/mountrdma", "localhost:/x", point, "--foreground", "-o", strings.Join(options, ","))
+	cmd.Env = append(os.Environ(), "KRB5_CONFIG="+h.dir+"/krb5.conf")
 	cmd.Stdout, cmd.Stderr = w, log
 	m.proc, err = interop.StartProcess(cmd)
 	w.Close()
@@ -158,7 +158,7 @@ func TestKerberosMount(t *testing.T) {
 	h.give("alice", 41001)
 	h.give("bob", 41002)
 	d := newDaemon(t, h.realm, "krb5p")
-	m := h.mount(d.RDMA, filepath.Dir(h.helper), "sec=krb5p")
+	m := h.mount(d.RDMA, h.helper, "sec=krb5p")
 	sum := m.may(41001, "umask 077; head -c 5000000 /dev/urandom >data; md5sum <data")
 	assert.Contains(t, sum, md5Of(t, filepath.Join(d.dir, "data")))
 	m.mayNot(41002, "cat data", "Permission denied")
@@ -237,7 +237,7 @@ func (w *writing) line(any bool) string {
 func TestKerberosMountExpiry(t *testing.T) {
 	h := newMountHost(t)
 	d := newDaemon(t, h.realm, "krb5p")
-	m := h.mount(d.RDMA, filepath.Dir(h.helper), "sec=krb5p")
+	m := h.mount(d.RDMA, h.helper, "sec=krb5p")
 	h.give("bob", 41002)
 	bob := m.write(41002, "bob")
 	require.Contains(t, bob.line(true), "stored")
@@ -290,9 +290,10 @@ func TestKerberosMountHelper(t *testing.T) {
 		require.NoError(t, os.Symlink(program, dir+"/next"))
 		require.NoError(t, os.Rename(dir+"/next", dir+"/now"))
 	}
+	require.NoError(t, os.Link(filepath.Dir(h.helper)+"/mountrdma", dir+"/mountrdma"))
 	use(h.helper)
 	d := newDaemon(t, h.realm, "krb5i")
-	m := h.mount(d.RDMA, dir, "sec=krb5i")
+	m := h.mount(d.RDMA, dir+"/nfsrdma-gss", "sec=krb5i")
 	m.may(41001, "echo of alice >alice")
 
 	cases := [][2]string{{dir + "/without", "nfsrdma-gss needs MIT's Kerberos: install libgssapi-krb5-2 (Debian)"}}
