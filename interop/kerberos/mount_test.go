@@ -51,8 +51,6 @@ func newMountHost(t *testing.T) *host {
 // beside a helper, until the test ends.
 func (h *host) mount(addr, helper string, options ...string) *mount {
 	h.Helper()
-	program := filepath.Join(h.TempDir(), "mountrdma") // without nfsrdma-gss beside it
-	require.NoError(h, os.Link(built(h.T, "mountrdma"), program))
 	point, err := os.MkdirTemp("", "nfsrdma-mount-") // which all users reach
 	require.NoError(h, err)
 	h.Cleanup(func() { os.Remove(point) })
@@ -267,6 +265,34 @@ func TestKerberosMountExpiry(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, bytes.HasSuffix(content, []byte("late")))
 	t.Logf("%d files of alice, %d of them before the end of the ticket, and %d of bob", len(alice.stored), before, len(bob.stored))
+	m.umount()
+}
+
+// TestKerberosMountRestart kills the daemon, which forgets all contexts, while alice and
+// bob write through a mount: they notice nothing, and all files are there.
+func TestKerberosMountRestart(t *testing.T) {
+	h := newMountHost(t)
+	h.give("alice", 41001)
+	h.give("bob", 41002)
+	d := newDaemon(t, h.realm, "krb5i")
+	m := h.mount(d.RDMA, h.helper, "sec=krb5i")
+	all := []*writing{m.write(41001, "alice"), m.write(41002, "bob")}
+	for range 4 {
+		for _, w := range all {
+			for range 5 {
+				require.Contains(t, w.line(true), "stored")
+			}
+		}
+		d.again(t)
+	}
+	for _, w := range all {
+		w.in.Close()
+		assert.Empty(t, w.line(false), "no failure")
+		assert.Zero(t, w.ExitCode())
+		for file, sum := range w.stored {
+			assert.Equal(t, sum, md5Of(t, filepath.Join(d.dir, file)), file)
+		}
+	}
 	m.umount()
 }
 
