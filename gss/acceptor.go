@@ -15,7 +15,7 @@ type Acceptor interface {
 // Accepted is a context that is complete at the acceptor.
 type Accepted struct {
 	Context   Context
-	Token     []byte // for the initiator, which completes the context with it
+	Token     []byte // for the initiator, which completes the context with it if it is not empty
 	Principal Principal
 }
 

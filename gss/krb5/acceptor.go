@@ -50,8 +50,9 @@ func (a *Acceptor) Reload(ctx context.Context) error { return a.keys.reload(ctx)
 // Realms returns the realms of the keys, each once.
 func (a *Acceptor) Realms() []string { return a.keys.realms() }
 
-// Accept takes an AP-REQ and answers with an AP-REP that asserts a new subkey. It
-// waits for nothing but the keytab.
+// Accept takes an AP-REQ and answers with an AP-REP that asserts a new subkey. If the
+// initiator does not ask for mutual authentication, as rpc.gssd of Debian 13, the
+// answer is empty. Accept waits for nothing but the keytab.
 func (a *Acceptor) Accept(ctx context.Context, token, bindings []byte) (gss.Accepted, error) {
 	message, err := unframe(token)
 	if err != nil {
@@ -72,6 +73,7 @@ type exchange struct {
 	bindings []byte
 	request  apReq
 	client   gss.Principal // of the ticket, once that is open
+	mutual   bool          // the initiator wants an AP-REP
 }
 
 // A refusal is a reason why an exchange fails.
@@ -140,6 +142,9 @@ func (e *exchange) accept(ctx context.Context, message []byte) (gss.Accepted, er
 	}
 	if !e.acceptor.seen.add(e.request.authenticator.cipher, ticket.client, e.now) {
 		return gss.Accepted{}, &refusal{gss.DuplicateToken, codeRepeat, "the token was sent before: it is a replay, or a repeated try of the client"}
+	}
+	if !e.mutual {
+		return establishOneWay(ticket, auth)
 	}
 	return establish(ticket, auth)
 }
@@ -223,13 +228,30 @@ func minutes(d time.Duration) string {
 	return fmt.Sprintf("%d minutes", int64(n))
 }
 
+// initiatorKey returns the key that the initiator has chosen (RFC 4121, Section 2).
+func initiatorKey(t ticketPart, a authenticator) Key {
+	if a.subkey.Enctype != 0 {
+		return a.subkey
+	}
+	return t.key
+}
+
+// establishOneWay makes the acceptor's end of a context without an AP-REP, by the
+// initiator's key. Its tokens begin with the initiator's number, as MIT's and Heimdal's.
+// An AP-REQ that is sent again after a restart makes a second context of the same key, but
+// of another handle, which no call that was recorded has.
+func establishOneWay(t ticketPart, a authenticator) (gss.Accepted, error) {
+	c, err := NewContext(Establishment{Key: initiatorKey(t, a), Acceptor: true, Sequence: uint64(a.sequence), Expires: t.end})
+	if err != nil {
+		return gss.Accepted{}, err
+	}
+	return gss.Accepted{Context: c, Principal: t.client}, nil
+}
+
 // establish makes the acceptor's end of the context, with a subkey of the type of
 // the initiator's key, and the AP-REP.
 func establish(t ticketPart, a authenticator) (gss.Accepted, error) {
-	enctype := t.key.Enctype
-	if a.subkey.Enctype != 0 {
-		enctype = a.subkey.Enctype
-	}
+	enctype := initiatorKey(t, a).Enctype
 	subkey := Key{enctype, make([]byte, profiles[enctype].keySize)}
 	rand.Read(subkey.Value)
 	var number [4]byte

@@ -277,6 +277,7 @@ type authenticator struct {
 	cusec        int32
 	ctime        time.Time
 	subkey       Key // with the enctype 0 if there is none
+	sequence     uint32
 	ignorable    bool
 }
 
@@ -302,8 +303,7 @@ func parseAuthenticator(b []byte) (a authenticator, err error) {
 			return a, err
 		}
 	}
-	var number uint32 // of the initiator's first token, which is not checked
-	if !optional(&s, 7, &sequence, &hasSequence) || hasSequence && !readUint32(sequence, &number) ||
+	if !optional(&s, 7, &sequence, &hasSequence) || hasSequence && !readUint32(sequence, &a.sequence) ||
 		!optional(&s, 8, &authorization, &hasAuthorization) {
 		return a, errDER
 	}

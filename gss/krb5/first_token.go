@@ -98,9 +98,7 @@ func (e *exchange) checkBindings(a authenticator) error {
 			return &refusal{gss.BadBindings, codeGeneric, "the client's token is bound to another TLS session than the connection's: somebody is between the ends"}
 		}
 	}
-	if flags&flagMutual == 0 {
-		return refuse(codeGeneric, "the client does not want to know who the server is (no mutual authentication): a context without that is not made")
-	}
+	e.mutual = flags&flagMutual != 0
 	return nil
 }
 

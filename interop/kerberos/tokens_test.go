@@ -100,6 +100,12 @@ func TestKerberosTokens(t *testing.T) {
 			r.exchange(accepted.Context, uint64(e))
 			r.golden(name)
 
+			// As rpc.gssd of Debian 13: the library's end is complete at once.
+			accepted, err = r.acceptor.Accept(t.Context(), r.initiate("integrity", "confidentiality"), nil)
+			require.NoError(t, err)
+			assert.Empty(t, accepted.Token)
+			r.exchange(accepted.Context, 0)
+
 			lucid, err := r.peer.Pair(Initiation{Service: server, Flags: allFlags})
 			require.NoError(t, err)
 			key, err := hex.DecodeString(lucid.Key)
@@ -228,8 +234,6 @@ func TestKerberosRefusals(t *testing.T) {
 	r.ahead = -4 * time.Minute
 	require.NoError(t, accept(r.initiate(allFlags...), nil))
 	r.ahead = 0
-
-	r.refused(accept(r.initiate("integrity"), nil), gss.Failure, "no mutual authentication", "")
 
 	bound, err := r.peer.Initiate(Initiation{Service: server, Flags: allFlags, Bindings: hex.EncodeToString([]byte("tls-exporter:right"))})
 	require.NoError(t, err)
