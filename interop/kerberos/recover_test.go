@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -66,6 +68,14 @@ func TestKerberosLinuxRecovers(t *testing.T) {
 		require.NoError(t, err)
 		assert.EqualValues(t, 3*4096, info.Size())
 	}
+	called := func(op string) (times int) {
+		t.Helper()
+		out := m.must("awk '$1 == \"%s:\" {n += $2} END {print n + 0}' /proc/self/mountstats", op)
+		times, err := strconv.Atoi(strings.TrimSpace(out))
+		require.NoError(t, err)
+		return times
+	}
+	made, joined := called("CREATE_SESSION"), called("BIND_CONN_TO_SESSION")
 	for i := range 3 {
 		before := line.cut()
 		work(fmt.Sprint("cut", i))
@@ -73,6 +83,8 @@ func TestKerberosLinuxRecovers(t *testing.T) {
 		locks, now := d.locked(t, machine)
 		assert.Equal(t, []any{1, id}, []any{locks, now}, "the client is the same")
 	}
+	assert.Equal(t, made, called("CREATE_SESSION"), "the session is the same")
+	assert.Greater(t, called("BIND_CONN_TO_SESSION"), joined)
 	for i := range 2 {
 		d.again(t)
 		line.cut()
