@@ -141,7 +141,9 @@ func (o *benchOptions) result(r *loadgen.Result) *benchResult {
 // bench runs the measurement and prints the result.
 func (a *app) bench(ctx context.Context, o *benchOptions) error {
 	links, path, err := a.benchLinks(ctx, o)
-	defer links.close(a)
+	if links != nil {
+		defer links.close(a)
+	}
 	if err != nil {
 		return err
 	}

@@ -123,6 +123,7 @@ func TestBench4(t *testing.T) {
 	assert.Contains(t, refused(t, "bench", scheme+addr+"/a/b/none", "--vers=4.2"), "no such file or directory (NFS4ERR_NOENT)")
 	assert.Contains(t, refused(t, "bench", scheme+addr+"/a/b/d", "--vers=4.2"), "not a regular file")
 	assert.Contains(t, refused(t, "bench", scheme+addr+"/a/b/f", "--op=open", "--vers=4.2"), "not a directory")
+	assert.Contains(t, refused(t, "bench", scheme+addr+"/a/b/f", "--vers=4.2", "--sec=krb5"), "krb5 is for version 3 only: leave --sec or --vers out")
 }
 
 // TestOtherVersions checks the errors of servers that answer only another
