@@ -137,6 +137,9 @@ func (c *call) execute(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Rep
 	}
 	user, ok, err := c.server.cfg.Map(ctx, req.Peer.Addr.Addr(), k.principal)
 	if err != nil {
+		if ctx.Err() != nil { // the connection has ended: the client sends the call again
+			return false
+		}
 		c.server.log.Error("the user of a principal cannot be found", "principal", k.name, "err", err)
 		ok = false
 	}

@@ -2,8 +2,12 @@ package rpcsec
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"io"
+	"log/slog"
 	"math/rand/v2"
+	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/gss"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/xdr"
@@ -102,6 +107,25 @@ func TestAnonymous(t *testing.T) {
 	stat, _ = u.results(r.send(u.call(7, procHead, servicePrivacy, opaque(nil))), 7, u.seq, servicePrivacy)
 	assert.Zero(t, stat)
 	assert.True(t, r.program.seen.Anonymous && r.program.seen.Unknown)
+}
+
+// TestEndWhileMapping checks that a call whose connection ends while its user is looked
+// up is not executed, nor logged as trouble with users: the client sends it again.
+func TestEndWhileMapping(t *testing.T) {
+	r := newRig(t, ServerConfig{})
+	u := r.login("alice 1")
+	var log bytes.Buffer
+	ctx, cancel := context.WithCancelCause(t.Context())
+	r.log = slog.New(slog.NewTextHandler(&log, nil))
+	r.cfg.Map = func(ctx context.Context, _ netip.Addr, _ gss.Principal) (User, bool, error) {
+		cancel(io.EOF)
+		return User{}, false, context.Cause(ctx)
+	}
+	msg := u.call(7, procHead, serviceNone, opaque(nil))
+	var rep oncrpc.Reply
+	assert.False(t, r.Serve(ctx, &oncrpc.Request{Msg: msg, Peer: &r.peer, MaxReply: 4096, MaxWhole: 4096}, &rep))
+	assert.Empty(t, r.program.seen.Principal)
+	assert.Empty(t, log.String())
 }
 
 // TestBodyItem checks that a signed or encrypted call with a data item apart is
