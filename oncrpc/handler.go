@@ -32,6 +32,10 @@ type Peer struct {
 	// Cut ends the connection at once. It may be nil.
 	Cut func(cause error)
 
+	// Security is the protection of the connection; nil means that the calls come in
+	// clear. A client that makes its connection secure becomes another Peer.
+	Security *Security
+
 	memos atomic.Value // *memo: what the programs remember (see Memo)
 }
 

@@ -39,6 +39,9 @@ type Server struct {
 	// Otherwise the further connection is closed.
 	MaxConns int
 
+	// Guard makes connections secure, if it is not nil.
+	Guard Guard
+
 	// Log receives violations by peers, once per connection; nil means
 	// slog.Default.
 	Log *slog.Logger

@@ -13,12 +13,13 @@ type tcpCall struct {
 	conn *tcpConn
 
 	request  Request
-	record   *buf.Buf // the request's memory; nil after the call was served
-	reserved int64    // bytes reserved in the connection's part of Server.requests
-	counted  bool     // in the party's part of the memory of calls
-	keeps    bool     // its goroutine keeps the connection's turn to read
-	aside    bool     // it has released its slot
-	reverse  bool     // it is a call to the client, with the message in reply
+	record   *buf.Buf      // the request's memory; nil after the call was served
+	reserved int64         // bytes reserved in the connection's part of Server.requests
+	counted  bool          // in the party's part of the memory of calls
+	keeps    bool          // its goroutine keeps the connection's turn to read
+	aside    bool          // it has released its slot
+	reverse  *tcpReverse   // or nil: it is a call to the client, with the message in reply
+	written  chan struct{} // or nil: closed when the reply was written
 
 	reply Reply
 	lent  int64    // bytes reserved in Server.replies for its item or head
@@ -38,7 +39,7 @@ func (c *tcpConn) newCall() *tcpCall {
 		cl.lend, cl.more, cl.hold, cl.step = cl.lendItem, cl.lendMore, cl.holdHead, cl.stepAside
 	}
 	cl.conn = c
-	cl.request = Request{Peer: &c.peer, MaxReply: c.in.max, MaxWhole: c.in.max}
+	cl.request = Request{Peer: c.caller, MaxReply: c.in.max, MaxWhole: c.in.max}
 	cl.reply = Reply{Head: cl.head, Lend: cl.lend, LendMore: cl.more, Hold: cl.hold, Aside: cl.step}
 	return cl
 }
@@ -55,7 +56,7 @@ func (cl *tcpCall) free() {
 	if cl.counted {
 		cl.conn.memory.calls.Release(callCost)
 	}
-	cl.counted, cl.keeps, cl.aside, cl.reverse = false, false, false, false
+	cl.counted, cl.keeps, cl.aside, cl.reverse, cl.written = false, false, false, nil, nil
 	s := cl.conn.server
 	cl.conn = nil
 	s.calls.Put(cl)

@@ -123,11 +123,11 @@ func (w *callWriter) write() error {
 		w.vec = cl.appendTo(w.vec)
 	}
 	w.rest = w.vec
-	_, err := w.rest.WriteTo(w.client.nc)
+	_, err := writeBuffers(w.client.nc, &w.rest)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		w.copyRest()
 		w.leave()
-		_, err = w.rest.WriteTo(w.client.nc)
+		_, err = writeBuffers(w.client.nc, &w.rest)
 		w.copy.Release()
 	}
 	clear(w.vec)

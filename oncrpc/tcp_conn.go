@@ -20,12 +20,11 @@ import (
 // to read; see Run.
 type tcpConn struct {
 	server  *Server
-	nc      net.Conn
+	nc      net.Conn // below TLS, if line is that
 	party   *tcpParty
 	memory  tcpParts
 	peer    Peer
 	out     replyQueue
-	reverse tcpReverse
 	records tcpWork // with reserved memory, being received
 	writes  tcpWork // of replies
 	leaving bool    // has lost its place; guarded by the server's lock
@@ -33,6 +32,7 @@ type tcpConn struct {
 	since    time.Time
 	calls    atomic.Uint64 // whose first byte has arrived
 	underWay atomic.Int64  // the calls that are not done
+	open     atomic.Int64  // the calls whose replies are not in the reply queue
 	moved    atomic.Int64  // time since Server.began when a call was done, or the first call arrived
 
 	ctx     context.Context // of the calls; cancelled if no one waits for their replies
@@ -46,10 +46,16 @@ type tcpConn struct {
 	slots chan struct{}
 	all   sync.WaitGroup // the received calls, and the reverse calls that are not written yet
 
-	// used by the goroutine with the turn
-	in    recordReader
-	call  *tcpCall // the call that reserve reserves memory for
-	timed bool     // there is a read deadline
+	// set by the goroutine with the turn
+	in      recordReader
+	call    *tcpCall // the call that reserve reserves memory for
+	timed   bool     // there is a read deadline
+	line    net.Conn // carries the records: nc, or TLS
+	caller  *Peer    // of the calls; another once the line is TLS
+	reverse *tcpReverse
+
+	security atomic.Pointer[Security] // of line, for status
+	audited  bool                     // the log has the mode of security
 
 	deadline sync.Mutex // held while drain or the reader sets the read deadline
 }
@@ -59,7 +65,8 @@ var errConnEnd = errors.New("oncrpc: connection ended")
 func newTCPConn(s *Server, nc net.Conn, party *tcpParty) *tcpConn {
 	c := &tcpConn{since: time.Now(), server: s, nc: nc, party: party, peer: peerOf(nc), slots: make(chan struct{}, maxCalls)}
 	c.peer.Cut = c.abort
-	c.reverse.conn, c.peer.Reverse = c, &c.reverse
+	c.line, c.caller, c.reverse = nc, &c.peer, newReverse(c)
+	c.peer.Reverse = c.reverse
 	c.memory = party.Own.ofConn(s)
 	c.out.conn = c
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
@@ -107,16 +114,30 @@ func (c *tcpConn) Run() {
 }
 
 // receive waits for the next call. It hands over the replies to reverse calls
-// that come before.
+// that come before, and makes the line secure if the client asks for that.
 func (c *tcpConn) receive() (*tcpCall, error) {
 	for {
 		cl, err := c.receiveOne()
-		if err != nil || !isReply(cl.record.B) {
-			return cl, err
+		if err != nil {
+			return nil, err
+		}
+		if asks, denial := c.asks(cl); denial != nil {
+			c.deny(cl, denial)
+			continue
+		} else if asks {
+			if err := c.secure(cl); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if !isReply(cl.record.B) {
+			c.audit()
+			return cl, nil
 		}
 		record := cl.record
 		cl.record = nil
 		c.calls.Add(^uint64(0))
+		c.open.Add(-1)
 		c.underWay.Add(-1)
 		cl.free()
 		c.all.Done()
@@ -152,6 +173,7 @@ func (c *tcpConn) receiveOne() (*tcpCall, error) {
 		return nil, err
 	}
 	c.call.record = record
+	c.open.Add(1)
 	c.all.Add(1)
 	return c.call, nil
 }
@@ -182,6 +204,7 @@ func (c *tcpConn) answer(cl *tcpCall) (kept bool) {
 		cl.releaseUnused()
 		c.out.put(cl)
 	} else {
+		c.open.Add(-1)
 		c.done(cl)
 	}
 	return kept
@@ -189,13 +212,13 @@ func (c *tcpConn) answer(cl *tcpCall) (kept bool) {
 
 // done ends a call whose reply was written, or that needs no reply.
 func (c *tcpConn) done(cl *tcpCall) {
-	if cl.reverse {
-		<-c.reverse.unsent
+	if cl.reverse != nil {
+		<-cl.reverse.unsent
 		cl.free()
 		c.all.Done()
 		return
 	}
-	aside := cl.aside
+	aside, written := cl.aside, cl.written
 	cl.free()
 	c.moves()
 	c.underWay.Add(-1)
@@ -203,6 +226,9 @@ func (c *tcpConn) done(cl *tcpCall) {
 		<-c.slots
 	}
 	c.all.Done()
+	if written != nil {
+		close(written)
+	}
 }
 
 // setReadDeadline does nothing once the connection is drained, because its
@@ -243,6 +269,9 @@ func (c *tcpConn) end(err error) {
 	if draining {
 		c.linger()
 	}
+	if c.line != c.nc {
+		_ = c.line.Close() // the peer may have gone
+	}
 	c.abort(errConnEnd)
 	c.server.removeConn(c)
 }
@@ -251,6 +280,9 @@ func (c *tcpConn) end(err error) {
 // its own. A close with unread calls would reset the connection, and the last
 // replies could be lost.
 func (c *tcpConn) linger() {
+	if line, ok := c.line.(interface{ CloseWrite() error }); ok && c.line != c.nc {
+		_ = line.CloseWrite() // tells the peer inside of TLS
+	}
 	t, ok := c.nc.(*net.TCPConn)
 	if !ok || t.CloseWrite() != nil {
 		return
@@ -267,7 +299,7 @@ func (c *tcpConn) logEnd(err error) {
 	if c.ctx.Err() != nil {
 		return // cut by our side, which knows the cause
 	}
-	if errors.Is(err, errRecordLong) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, errStalled) {
+	if errors.Is(err, errRecordLong) || errors.Is(err, errProbe) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, errStalled) {
 		c.server.log().Warn("RPC connection cut", "peer", &c.peer, "err", err)
 		return
 	}

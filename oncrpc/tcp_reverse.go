@@ -41,6 +41,8 @@ var ErrReverseLong = errors.New("oncrpc: reverse call or its reply longer than 4
 
 var _ Caller = (*tcpReverse)(nil)
 
+func newReverse(c *tcpConn) *tcpReverse { return &tcpReverse{conn: c} }
+
 // Call makes a call to the client (Caller). Beyond maxReverse calls under way
 // it waits. A call fails with ErrClosed when the client has ended its side of
 // the connection or the server drains it, because there can be no reply then.
@@ -132,7 +134,7 @@ func (v *tcpReverse) begin(x *Exchange) (rc *tcpReverseCall, xid uint32, err err
 		cl.free()
 		return nil, 0, ErrReverseLong
 	}
-	cl.reverse = true
+	cl.reverse = v
 	v.waiting[v.xid] = rc
 	c.all.Add(1) // close comes before the wait for all
 	c.server.tasks.Go((*tcpReverseSend)(cl))
@@ -179,6 +181,18 @@ func (v *tcpReverse) take(record *buf.Buf) {
 	default:
 		rc.reply <- outcome{record: record}
 	}
+}
+
+// end fails every later call. It returns false if calls are under way, or not written
+// yet.
+func (v *tcpReverse) end(cause error) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.waiting) > 0 || len(v.unsent) > 0 {
+		return false
+	}
+	v.closed = fmt.Errorf("%w: %w", ErrClosed, cause)
+	return true
 }
 
 // close fails all calls, and every later one.

@@ -302,7 +302,7 @@ func TestReverseGivenUp(t *testing.T) {
 	n := 0
 	q.mu.Lock()
 	for _, cl := range q.waiting {
-		if cl.reverse {
+		if cl.reverse != nil {
 			n++
 		}
 	}

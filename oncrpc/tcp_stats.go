@@ -33,9 +33,10 @@ type Totals struct {
 type ConnStats struct {
 	Peer     netip.AddrPort
 	Since    time.Time
-	Calls    uint64 // received calls
-	UnderWay int    // unanswered calls
-	In, Out  uint64 // bytes received, and bytes that the peer has acknowledged
+	Calls    uint64    // received calls
+	UnderWay int       // unanswered calls
+	In, Out  uint64    // bytes received, and bytes that the peer has acknowledged
+	Security *Security // nil: in clear
 }
 
 // Stats returns the state and the counters of s.
@@ -62,7 +63,7 @@ func (s *Server) Connections() []ConnStats {
 	for c := range s.conns {
 		in, out := keepalive.Traffic(c.nc)
 		all = append(all, ConnStats{
-			Peer: c.peer.Addr, Since: c.since, Calls: c.calls.Load(), UnderWay: int(c.underWay.Load()), In: in, Out: out,
+			Peer: c.peer.Addr, Since: c.since, Calls: c.calls.Load(), UnderWay: int(c.underWay.Load()), In: in, Out: out, Security: c.security.Load(),
 		})
 	}
 	slices.SortFunc(all, func(a, b ConnStats) int { return cmp.Or(a.Since.Compare(b.Since), a.Peer.Compare(b.Peer)) })

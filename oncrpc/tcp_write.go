@@ -30,6 +30,9 @@ func (q *replyQueue) put(cl *tcpCall) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.waiting = append(q.waiting, cl)
+	if cl.reverse == nil {
+		q.conn.open.Add(-1)
+	}
 	if q.writing {
 		return
 	}
@@ -77,11 +80,11 @@ func (q *replyQueue) writeBatch() error {
 	for _, cl := range q.batch {
 		q.vec = cl.appendTo(q.vec)
 	}
-	nc := q.conn.nc
-	_ = nc.SetWriteDeadline(time.Now().Add(writeTimeout)) // fails only if writing fails
+	line := q.conn.line
+	_ = line.SetWriteDeadline(time.Now().Add(writeTimeout)) // fails only if writing fails
 	q.rest = q.vec
 	q.conn.writes.begin()
-	_, err := q.rest.WriteTo(nc)
+	_, err := writeBuffers(line, &q.rest)
 	q.conn.writes.end()
 	clear(q.vec) // the bytes belong to the calls
 	return err

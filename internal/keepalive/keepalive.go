@@ -26,10 +26,18 @@ const (
 	patience = 60 * time.Second
 )
 
+// tcp returns the TCP connection below nc, for instance below TLS, or nc.
+func tcp(nc net.Conn) net.Conn {
+	if above, ok := nc.(interface{ NetConn() net.Conn }); ok {
+		return above.NetConn()
+	}
+	return nc
+}
+
 // Watch makes a TCP connection fail, with ETIMEDOUT, when its peer is gone. It
 // ignores other connections. If Watch itself fails, the connection has ended,
 // and its next use reports that.
-func Watch(nc net.Conn) { watch(nc, silence, pause, patience) }
+func Watch(nc net.Conn) { watch(tcp(nc), silence, pause, patience) }
 
 // watch is Watch with its times, the first two in whole seconds.
 func watch(nc net.Conn, silence, pause, patience time.Duration) {
@@ -51,7 +59,7 @@ func watch(nc net.Conn, silence, pause, patience time.Duration) {
 // Traffic returns how many bytes the peer has sent, and how many of this end's
 // bytes it has acknowledged; 0 if unknown.
 func Traffic(nc net.Conn) (in, out uint64) {
-	t, ok := nc.(syscall.Conn)
+	t, ok := tcp(nc).(syscall.Conn)
 	if !ok {
 		return 0, 0
 	}

@@ -16,6 +16,10 @@ const (
 	// below. Relayed calls may carry it too.
 	AuthGSS uint32 = 6
 
+	// AuthTLS is the flavour of the call that asks for TLS (RFC 9289). Package rpctls
+	// serves it.
+	AuthTLS uint32 = 7
+
 	authShort uint32 = 2
 )
 
