@@ -1,0 +1,181 @@
+package rpctls
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// ErrWorn is the error of a connection that has carried as many records as one key
+// may protect: another must take its place.
+var ErrWorn = errors.New("rpctls: the connection has carried as many TLS records as its keys may protect")
+
+// A Conn is a connection inside of TLS (net.Conn). One goroutine at a time may
+// read, and one write.
+//
+// A write that a deadline interrupts may be continued with the bytes that it has
+// not taken; those that it has taken leave with the next write.
+type Conn struct {
+	tls      *tls.Conn
+	wire     *wire
+	security *oncrpc.Security
+	server   *Server // or nil: of a client
+	both     bool    // the peer's records count too
+	limit    uint64  // of records in one direction
+
+	writing sync.Mutex
+	scratch *buf.Buf // memory of the record that is filled from several slices
+
+	cut   atomic.Pointer[error] // why this end has cut the connection
+	state tls.ConnectionState   // of the handshake
+}
+
+func newConn(t *tls.Conn, w *wire) *Conn {
+	c := &Conn{tls: t, wire: w, limit: maxRecords, state: t.ConnectionState()}
+	c.security = securityOf(&c.state)
+	return c
+}
+
+// Security describes the protection of the connection.
+func (c *Conn) Security() *oncrpc.Security { return c.security }
+
+// NetConn returns the connection below TLS, for its addresses and its state only.
+func (c *Conn) NetConn() net.Conn { return c.wire.Conn }
+
+// Read reads bytes of the peer (net.Conn).
+func (c *Conn) Read(p []byte) (int, error) {
+	if c.both && c.wire.in.records.Load() >= c.limit {
+		return 0, ErrWorn
+	}
+	n, err := c.tls.Read(p)
+	return n, c.words(err)
+}
+
+// Write writes p (net.Conn).
+func (c *Conn) Write(p []byte) (int, error) {
+	n, err := c.WriteBuffers(&net.Buffers{p})
+	return int(n), err
+}
+
+// WriteBuffers writes the bytes of v, in records that are as full as possible, and
+// removes them from v. If a deadline interrupts it, v has the rest.
+func (c *Conn) WriteBuffers(v *net.Buffers) (n int64, err error) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	if c.wire.out.records.Load() >= c.limit {
+		return 0, ErrWorn
+	}
+	c.wire.begin()
+	for len(*v) > 0 && err == nil {
+		if err = c.wire.room(); err != nil {
+			break
+		}
+		p := c.fill(*v)
+		if len(p) > 0 {
+			_, err = c.tls.Write(p)
+		}
+		if err == nil {
+			n += int64(len(p))
+			consume(v, len(p))
+		}
+	}
+	if c.scratch != nil {
+		c.scratch.Release()
+		c.scratch = nil
+	}
+	if ended := c.wire.end(); err == nil {
+		err = ended
+	}
+	return n, c.words(err)
+}
+
+// fill returns the content of the next record: the start of the first slice if
+// that fills the record, or is the last, and otherwise a copy of several.
+func (c *Conn) fill(v net.Buffers) []byte {
+	if len(v) == 1 || len(v[0]) >= recordRoom {
+		return v[0][:min(len(v[0]), recordRoom)]
+	}
+	if c.scratch == nil {
+		c.scratch = buf.Default.Get(recordRoom)
+	}
+	n := 0
+	for _, p := range v {
+		n += copy(c.scratch.B[n:recordRoom], p)
+		if n == recordRoom {
+			break
+		}
+	}
+	return c.scratch.B[:n]
+}
+
+// consume removes the first n bytes of v, and the empty slices behind them.
+func consume(v *net.Buffers, n int) {
+	for len(*v) > 0 {
+		if first := len((*v)[0]); first > n {
+			(*v)[0] = (*v)[0][n:]
+			return
+		} else {
+			n -= first
+		}
+		(*v)[0] = nil
+		*v = (*v)[1:]
+	}
+}
+
+// words explains an error of the connection.
+func (c *Conn) words(err error) error {
+	if err == nil {
+		return nil
+	}
+	if cut := c.cut.Load(); cut != nil {
+		return *cut
+	}
+	if alert, ok := remoteAlert(err); ok {
+		return alertError(alert, err, c.server != nil)
+	}
+	return err
+}
+
+// abort ends the connection without a closure alert.
+func (c *Conn) abort(cause error) {
+	c.cut.CompareAndSwap(nil, &cause)
+	c.wire.Conn.Close()
+}
+
+// CloseWrite tells the peer that no more bytes follow.
+func (c *Conn) CloseWrite() error {
+	err := c.tls.CloseWrite()
+	if half, ok := c.wire.Conn.(interface{ CloseWrite() error }); ok {
+		return errors.Join(err, half.CloseWrite())
+	}
+	return err
+}
+
+// Close ends TLS, and then the connection (RFC 9289, Section 5.1.1).
+func (c *Conn) Close() error {
+	if c.server != nil {
+		c.server.forget(c)
+	}
+	err := c.tls.Close()
+	if _, closing := errors.AsType[net.Error](err); closing || errors.Is(err, net.ErrClosed) {
+		return nil // the alert is for a peer that listens
+	}
+	return err
+}
+
+// LocalAddr is that of the connection below (net.Conn), and so are the others.
+func (c *Conn) LocalAddr() net.Addr                { return c.wire.Conn.LocalAddr() }
+func (c *Conn) RemoteAddr() net.Addr               { return c.wire.Conn.RemoteAddr() }
+func (c *Conn) SetDeadline(t time.Time) error      { return c.wire.Conn.SetDeadline(t) }
+func (c *Conn) SetReadDeadline(t time.Time) error  { return c.wire.Conn.SetReadDeadline(t) }
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.wire.Conn.SetWriteDeadline(t) }
+
+// String names the peer.
+func (c *Conn) String() string { return fmt.Sprintf("TLS with %s", c.RemoteAddr()) }

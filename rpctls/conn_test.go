@@ -1,0 +1,224 @@
+package rpctls
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/internal/certtest"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// newPair returns the ends of a connection.
+func newPair(t testing.TB) (client, server *Conn) {
+	root := newAuthority(t, "root")
+	r := newRig(t, ServerConfig{Files: filesOf(root.Issue(nil))})
+	return r.established(newTestClient(t, ClientConfig{Files: Files{CA: certtest.Bundle(root)}}))
+}
+
+func random(n int) []byte {
+	b := make([]byte, n)
+	rand.Read(b)
+	return b
+}
+
+// TestWriteBuffers checks that slices of any lengths arrive, in as few records as can
+// be (R9289-5.1.1-5): neither kind of record respects the other.
+func TestWriteBuffers(t *testing.T) {
+	client, server := newPair(t)
+	for _, lengths := range [][]int{
+		{1},
+		{0, 0, 1, 0},
+		{4, 120},
+		{4, 120, 1 << 20},
+		{4, 120, 1 << 20, 2},
+		{recordRoom},
+		{recordRoom + 1},
+		{recordRoom, 1},
+		{1, recordRoom},
+		{4, 100, 3000, 4, 100, 3000, 4, 100, 20000},
+		{0},
+		{},
+	} {
+		var want []byte
+		var v net.Buffers
+		for _, n := range lengths {
+			p := random(n)
+			v, want = append(v, p), append(want, p...)
+		}
+		got := make(chan []byte, 1)
+		go func() {
+			b := make([]byte, len(want))
+			_, _ = io.ReadFull(server, b)
+			got <- b
+		}()
+		before := client.wire.out.records.Load()
+		n, err := client.WriteBuffers(&v)
+		require.NoError(t, err)
+		assert.EqualValues(t, len(want), n)
+		assert.Empty(t, v)
+		assert.True(t, bytes.Equal(want, <-got), lengths)
+		records := client.wire.out.records.Load() - before
+		least := uint64(len(want)+recordRoom-1) / recordRoom
+		assert.LessOrEqual(t, records, least+2, lengths) // a slice that fills records is not copied into those before
+	}
+}
+
+// TestWritesTogether checks that the records of a write leave in few writes.
+func TestWritesTogether(t *testing.T) {
+	client, server := newPair(t)
+	counted := &countedConn{Conn: client.wire.Conn}
+	client.wire.Conn = counted
+	go func() { _, _ = io.Copy(io.Discard, server) }()
+	_, err := client.WriteBuffers(&net.Buffers{random(100), random(1 << 20)})
+	require.NoError(t, err)
+	assert.LessOrEqual(t, counted.writes, 66/heldRecords+1)
+}
+
+type countedConn struct {
+	net.Conn
+	writes int
+}
+
+func (c *countedConn) Write(p []byte) (int, error) {
+	c.writes++
+	return c.Conn.Write(p)
+}
+
+// TestInterruptedWrite checks that a write that a deadline interrupts can be continued:
+// the peer gets every byte once.
+func TestInterruptedWrite(t *testing.T) {
+	client, server := newPair(t)
+	want := random(8 << 20) // more than sockets hold
+	v := net.Buffers{want[:100], want[100:]}
+	require.NoError(t, client.SetWriteDeadline(time.Now().Add(50*time.Millisecond)))
+	var taken int64
+	n, err := client.WriteBuffers(&v)
+	taken += n
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	require.NoError(t, client.SetWriteDeadline(time.Unix(1, 0)))
+	n, err = client.WriteBuffers(&v)
+	taken += n
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	rest := 0
+	for _, p := range v {
+		rest += len(p)
+	}
+	assert.EqualValues(t, len(want), taken+int64(rest))
+
+	require.NoError(t, client.SetWriteDeadline(time.Time{}))
+	var got []byte
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		got = make([]byte, len(want))
+		_, _ = io.ReadFull(server, got)
+	})
+	_, err = client.WriteBuffers(&v)
+	require.NoError(t, err)
+	reading.Wait()
+	assert.True(t, bytes.Equal(want, got))
+}
+
+// TestReadDeadline checks that a read may be repeated after a deadline.
+func TestReadDeadline(t *testing.T) {
+	client, server := newPair(t)
+	require.NoError(t, server.SetReadDeadline(time.Now().Add(10*time.Millisecond)))
+	_, err := server.Read(make([]byte, 1))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	require.NoError(t, server.SetReadDeadline(time.Time{}))
+	go func() { _, _ = client.Write([]byte("x")) }()
+	_, err = server.Read(make([]byte, 1))
+	assert.NoError(t, err)
+}
+
+// TestWorn checks that a connection ends before its keys have protected too much, and
+// not in the middle of a write.
+func TestWorn(t *testing.T) {
+	client, server := newPair(t)
+	client.limit = client.wire.out.records.Load() + 2
+	go func() { _, _ = io.Copy(io.Discard, server) }()
+	_, err := client.Write(random(5 * recordRoom))
+	require.NoError(t, err)
+	_, err = client.Write([]byte("x"))
+	assert.ErrorIs(t, err, ErrWorn)
+
+	client, server = newPair(t)
+	client.limit = client.wire.in.records.Load() + 1
+	_, err = server.Write([]byte("x"))
+	require.NoError(t, err)
+	_, err = client.Read(make([]byte, 1))
+	require.NoError(t, err)
+	_, err = client.Read(make([]byte, 1))
+	assert.ErrorIs(t, err, ErrWorn)
+	server.limit = server.wire.in.records.Load()
+	_, err = client.Write([]byte("x"))
+	require.NoError(t, err)
+	_, err = server.Read(make([]byte, 1))
+	assert.NoError(t, err, "the direction of a client is the client's to count")
+}
+
+// TestClose checks that the end inside of TLS comes before the end of the connection
+// (R9289-5.1.1-7), and that a peer who does not read cannot hold it up.
+func TestClose(t *testing.T) {
+	client, server := newPair(t)
+	require.NoError(t, client.Close())
+	_, err := server.Read(make([]byte, 1))
+	assert.Equal(t, io.EOF, err)
+	require.NoError(t, server.Close())
+
+	client, server = newPair(t)
+	require.NoError(t, client.CloseWrite())
+	_, err = server.Read(make([]byte, 1))
+	assert.Equal(t, io.EOF, err)
+	_, err = server.Write([]byte("still"))
+	require.NoError(t, err)
+	_, err = client.Read(make([]byte, 5))
+	assert.NoError(t, err)
+
+	client, _ = newPair(t)
+	writing := make(chan error, 1)
+	go func() {
+		_, err := client.Write(make([]byte, 16<<20))
+		writing <- err
+	}()
+	for client.wire.out.records.Load() < 20 {
+		time.Sleep(time.Millisecond)
+	}
+	begin := time.Now()
+	_ = client.Close()
+	assert.Less(t, time.Since(begin), 5*time.Second)
+	assert.Error(t, <-writing)
+}
+
+// TestSmallWriteAllocations checks that a reply costs no memory.
+func TestSmallWriteAllocations(t *testing.T) {
+	client, server := newPair(t)
+	go func() { _, _ = io.Copy(io.Discard, server) }()
+	head, item := random(128), random(4096)
+	v := make(net.Buffers, 0, 2)
+	allocations := testing.AllocsPerRun(200, func() {
+		rest := append(v, head, item)
+		if _, err := client.WriteBuffers(&rest); err != nil {
+			panic(err)
+		}
+	})
+	assert.LessOrEqual(t, allocations, 1.0) // the slice header that escapes here
+}
+
+// TestPeerVanishes checks that an end without the closure alert is an error inside of a
+// record.
+func TestPeerVanishes(t *testing.T) {
+	client, server := newPair(t)
+	require.NoError(t, client.wire.Conn.(*net.TCPConn).SetLinger(0))
+	client.wire.Conn.Close()
+	_, err := server.Read(make([]byte, 1))
+	assert.Error(t, err)
+	assert.False(t, errors.Is(err, io.EOF))
+}

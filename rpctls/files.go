@@ -1,0 +1,229 @@
+package rpctls
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Files are the paths of an end's certificates, in PEM. "" means none.
+type Files struct {
+	Cert string // of this end, followed by the certificates of authorities between it and the CA
+	Key  string // of Cert; nobody else may read it
+	CA   string // authorities that may sign certificates of peers
+	CRL  string // revocation lists of authorities of CA
+}
+
+// A material is the content of Files. It is immutable.
+type material struct {
+	cert  *tls.Certificate // or nil
+	roots *x509.CertPool   // or nil: without Files.CA
+	lists []*revocations
+}
+
+// A stamp is what tells a changed file: replacing a file changes its inode.
+type stamp struct {
+	name  string
+	id    fileID
+	size  int64
+	mtime time.Time
+}
+
+// A store has the content of Files, and reads them again if they change.
+type store struct {
+	files Files
+	role  role
+	now   func() time.Time
+
+	mu     sync.Mutex
+	taken  *material
+	stamps []stamp // of the files when they were read last, even if with an error
+}
+
+// openStore reads files for an end.
+func openStore(files Files, r role, now func() time.Time) (*store, error) {
+	s := &store{files: files, role: r, now: now}
+	s.stamps = s.look()
+	m, err := s.read()
+	if err != nil {
+		return nil, err
+	}
+	s.taken = m
+	return s, nil
+}
+
+// material returns the content of the files when they were last without fault.
+func (s *store) material() *material {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.taken
+}
+
+// refresh reads the files again if they have changed, or always if told. It reports
+// whether it has read them. After an error the content stays as it was, and the
+// files are not read again before they change.
+func (s *store) refresh(always bool) (read bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stamps := s.look() // before the files are read: a change meanwhile is seen next time
+	if !always && slices.Equal(stamps, s.stamps) {
+		return false, nil
+	}
+	s.stamps = stamps
+	m, err := s.read()
+	if err != nil {
+		return true, err
+	}
+	s.taken = m
+	return true, nil
+}
+
+func (s *store) look() (list []stamp) {
+	for _, name := range [...]string{s.files.Cert, s.files.Key, s.files.CA, s.files.CRL} {
+		if name == "" {
+			continue
+		}
+		one := stamp{name: name}
+		if info, err := os.Stat(name); err == nil {
+			one.id, one.size, one.mtime = idOf(info), info.Size(), info.ModTime()
+		}
+		list = append(list, one)
+	}
+	return list
+}
+
+// read reads all files, and checks them against each other.
+func (s *store) read() (*material, error) {
+	m := new(material)
+	if err := s.readCert(m); err != nil {
+		return nil, err
+	}
+	authorities, err := s.readCA(m)
+	if err != nil {
+		return nil, err
+	}
+	if s.files.CRL == "" {
+		return m, nil
+	}
+	if s.files.CA == "" {
+		return nil, fmt.Errorf("the revocation lists of %s need the authorities that have signed them: name these too", s.files.CRL)
+	}
+	content, err := readFile(s.files.CRL)
+	if err != nil {
+		return nil, err
+	}
+	m.lists, err = parseLists(s.files.CRL, content, authorities)
+	return m, err
+}
+
+func (s *store) readCert(m *material) error {
+	if s.files.Cert == "" && s.files.Key == "" {
+		return nil
+	}
+	if s.files.Cert == "" || s.files.Key == "" {
+		return errors.New("a certificate and its key belong together: name both files")
+	}
+	if err := checkPrivate(s.files.Key); err != nil {
+		return err
+	}
+	cert, err := readFile(s.files.Cert)
+	if err != nil {
+		return err
+	}
+	key, err := readFile(s.files.Key)
+	if err != nil {
+		return err
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return fmt.Errorf("the certificate in %s and the key in %s cannot be used (%w): write both again, as PEM", s.files.Cert, s.files.Key, err)
+	}
+	if pair.Leaf, err = x509.ParseCertificate(pair.Certificate[0]); err != nil {
+		return fmt.Errorf("the certificate in %s cannot be read: %w", s.files.Cert, err)
+	}
+	err = checkTime(pair.Leaf, s.now())
+	if err == nil {
+		err = s.role.check(pair.Leaf)
+	}
+	if err != nil {
+		return fmt.Errorf("the certificate in %s %w: write another there", s.files.Cert, err)
+	}
+	m.cert = &pair
+	return nil
+}
+
+func (s *store) readCA(m *material) ([]*x509.Certificate, error) {
+	if s.files.CA == "" {
+		return nil, nil
+	}
+	content, err := readFile(s.files.CA)
+	if err != nil {
+		return nil, err
+	}
+	m.roots = x509.NewCertPool()
+	var list []*x509.Certificate
+	for rest := content; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("certificate %d in %s cannot be read: %w", len(list)+1, s.files.CA, err)
+		}
+		list = append(list, c)
+		m.roots.AddCert(c)
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%s has no certificate of an authority: write it there, as PEM", s.files.CA)
+	}
+	return list, nil
+}
+
+// checkPrivate refuses a key that every user of the host may read (RFC 9289, Section
+// 6.2).
+func checkPrivate(name string) error {
+	info, err := os.Stat(name)
+	if err != nil {
+		return pathError(name, err)
+	}
+	if info.Mode().IsRegular() && info.Mode().Perm()&0o007 != 0 {
+		return fmt.Errorf("other users may read the key in %s (mode %#o): make that impossible with chmod o= %s", name, info.Mode().Perm(), name)
+	}
+	return nil
+}
+
+func readFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, pathError(name, err)
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	switch {
+	case err != nil:
+		return nil, pathError(name, err)
+	case len(content) > maxFile:
+		return nil, fmt.Errorf("%s is longer than %d bytes", name, maxFile)
+	}
+	return content, nil
+}
+
+// pathError names the file of an error.
+func pathError(name string, err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		err = e.Err
+	}
+	return fmt.Errorf("%s cannot be read (%w)", name, err)
+}

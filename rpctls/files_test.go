@@ -1,0 +1,161 @@
+package rpctls
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/nfsrdma/nfsrdma/internal/certtest"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestFiles checks that files with a fault are refused, in words that name the file and
+// the remedy (R9289-4.2-1, R9289-6.2-1).
+func TestFiles(t *testing.T) {
+	root := newAuthority(t, "root")
+	other := newAuthority(t, "other")
+	good := filesOf(root.Issue(nil))
+	dir := t.TempDir()
+	open := certtest.Write(t, dir, "open.pem", read(t, good.Key))
+	require.NoError(t, os.Chmod(open, 0o644))
+	group := certtest.Write(t, dir, "group.pem", read(t, good.Key))
+	require.NoError(t, os.Chmod(group, 0o640))
+	text := certtest.Write(t, dir, "text.pem", []byte("no certificate"))
+	missing := filepath.Join(dir, "missing.pem")
+	list := certtest.Write(t, dir, "crl.pem", root.Revoke(now.AddDate(0, 0, 1)))
+	for _, tt := range []struct {
+		name  string
+		files Files
+		words []string // none: taken
+	}{
+		{"all", Files{good.Cert, good.Key, certtest.Bundle(root), list}, nil},
+		{"a key for a group", Files{good.Cert, group, "", ""}, nil},
+		{"R9289-4.2-1 no certificate", Files{}, []string{"TLS needs a certificate"}},
+		{"no key", Files{Cert: good.Cert}, []string{"name both files"}},
+		{"no file of the certificate", Files{missing, good.Key, "", ""}, []string{missing, "no such file"}},
+		{"no file of the key", Files{good.Cert, missing, "", ""}, []string{missing, "no such file"}},
+		{"R9289-6.2-1 a key for all users", Files{good.Cert, open, "", ""}, []string{open, "0644", "chmod o="}},
+		{"the key of another certificate", Files{good.Cert, root.Issue(nil).Key, "", ""}, []string{good.Cert, "private key does not match"}},
+		{"no certificate in the file", Files{text, good.Key, "", ""}, []string{text, "as PEM"}},
+		{"a certificate that has ended", filesOf(root.Issue(ended)), []string{"ended on 2026-11-26"}},
+		{"a certificate for clients", filesOf(root.Issue(purposes(x509.ExtKeyUsageClientAuth))), []string{"is not for servers of TLS"}},
+		{"no authority in the file", Files{good.Cert, good.Key, text, ""}, []string{text, "no certificate of an authority"}},
+		{"a list without authorities", Files{good.Cert, good.Key, "", list}, []string{list, "need the authorities"}},
+		{"a list of another authority", Files{good.Cert, good.Key, certtest.Bundle(other), list}, []string{list, `"CN=root"`, "not signed by an authority that is trusted"}},
+		{"no list in the file", Files{good.Cert, good.Key, certtest.Bundle(root), text}, []string{text, "no revocation list"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := NewServer(ServerConfig{Files: tt.files, Now: testNow})
+			if tt.words == nil {
+				assert.NoError(t, err)
+				return
+			}
+			for _, w := range tt.words {
+				assert.ErrorContains(t, err, w)
+			}
+		})
+	}
+	_, err := NewClient(ClientConfig{Mutual: true, Now: testNow})
+	assert.ErrorContains(t, err, "tls-cert= and tls-key=")
+}
+
+func read(t *testing.T, name string) []byte {
+	content, err := os.ReadFile(name)
+	require.NoError(t, err)
+	return content
+}
+
+// TestReload checks that new files count for new connections, that running ones go on
+// with the old certificate, and that a fault leaves everything as it was, with one line
+// in the log.
+func TestReload(t *testing.T) {
+	root := newAuthority(t, "root")
+	first, second := root.Issue(nil), root.Issue(nil)
+	r := newRig(t, ServerConfig{Files: filesOf(first)})
+	c := newTestClient(t, ClientConfig{Files: Files{CA: certtest.Bundle(root)}})
+	serial := func() string {
+		client, _ := r.established(c)
+		return client.Security().Serial
+	}
+	_, one := identityOf(first.Leaf)
+	_, two := identityOf(second.Leaf)
+	client, server := r.established(c)
+	assert.Equal(t, one, client.Security().Serial)
+	require.NoError(t, r.server.reload(false))
+	assert.NotContains(t, r.log.String(), "were read again")
+
+	dir := filepath.Dir(first.Cert)
+	certtest.Write(t, dir, "cert.pem", read(t, second.Cert)) // the key does not fit yet
+	assert.Error(t, r.server.reload(false))
+	assert.NoError(t, r.server.reload(false), "the same fault is not said again")
+	assert.Equal(t, one, serial())
+	assert.Contains(t, r.log.String(), "stay as they were")
+
+	certtest.Write(t, dir, "key.pem", read(t, second.Key))
+	require.NoError(t, r.server.reload(false))
+	assert.Equal(t, two, serial())
+
+	go func() { _, _ = client.Write([]byte("still here")) }()
+	got := make([]byte, 10)
+	n, err := server.Read(got)
+	assert.NoError(t, err)
+	assert.Equal(t, "still here", string(got[:n]))
+	require.NoError(t, r.server.Reload())
+}
+
+// TestJudgedAgain checks that running connections end if their clients are not trusted
+// any more (R9289-5.2.1-7).
+func TestJudgedAgain(t *testing.T) {
+	old, next := newAuthority(t, "old"), newAuthority(t, "next")
+	revoked, stays, foreign := next.Issue(nil), next.Issue(nil), old.Issue(nil)
+	files := filesOf(next.Issue(nil))
+	files.CA = certtest.Bundle(old, next)
+	files.CRL = certtest.Write(t, filepath.Dir(files.CA), "crl.pem", next.Revoke(now.AddDate(0, 0, 1)))
+	r := newRig(t, ServerConfig{Files: files})
+	dial := func(h holder) (client, server *Conn) {
+		return r.established(newTestClient(t, ClientConfig{Files: Files{h.Cert, h.Key, files.CA, ""}, Mutual: true}))
+	}
+	_, one := dial(revoked)
+	_, two := dial(stays)
+	_, three := dial(foreign)
+	_, four := r.established(newTestClient(t, ClientConfig{Files: Files{CA: files.CA}}))
+	alive := func(c *Conn) bool {
+		_, err := c.Write([]byte("x"))
+		return err == nil
+	}
+
+	certtest.Write(t, filepath.Dir(files.CA), "crl.pem", next.Revoke(now.AddDate(0, 0, 1), revoked.Leaf))
+	require.NoError(t, r.server.reload(false))
+	assert.Equal(t, []bool{false, true, true, true}, []bool{alive(one), alive(two), alive(three), alive(four)})
+	_, err := one.Read(make([]byte, 1))
+	assert.Equal(t, "revoked", reasonOf(err))
+
+	certtest.Write(t, filepath.Dir(files.CA), "ca.pem", certtest.Encode(next.Cert))
+	require.NoError(t, r.server.reload(false))
+	assert.Equal(t, []bool{true, false, true}, []bool{alive(two), alive(three), alive(four)})
+	assert.EqualValues(t, 2, r.server.Stats().Cut)
+	assert.Contains(t, r.log.String(), "is trusted no longer")
+}
+
+// TestListsInDER checks that one list may also be in DER.
+func TestListsInDER(t *testing.T) {
+	root := newAuthority(t, "root")
+	h := root.Issue(nil)
+	list := root.Revoke(now.AddDate(0, 0, 1), h.Leaf)
+	parsed, err := parseLists("crl", list, []*x509.Certificate{root.Cert})
+	require.NoError(t, err)
+	der := decode(t, list)
+	again, err := parseLists("crl", der, []*x509.Certificate{root.Cert})
+	require.NoError(t, err)
+	assert.Equal(t, parsed, again)
+	assert.Error(t, checkRevoked([]*x509.Certificate{h.Leaf}, again, now))
+}
+
+func decode(t *testing.T, text []byte) []byte {
+	block, _ := pem.Decode(text)
+	require.NotNil(t, block)
+	return block.Bytes
+}

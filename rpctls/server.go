@@ -1,0 +1,312 @@
+package rpctls
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
+	"github.com/nfsrdma/nfsrdma/internal/lograte"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// The names of protocols inside of TLS (ALPN). RPC's is of RFC 9289, Section 7.2.
+// MPA's is this project's own.
+const (
+	protocolRPC = "sunrpc"
+	protocolMPA = "nfsrdma-mpa/1"
+)
+
+// A ServerConfig configures a Server.
+type ServerConfig struct {
+	// Files must have a certificate and its key. Without Files.CA clients must not
+	// show certificates.
+	Files Files
+
+	// Strict refuses clients that do not name the protocol inside of TLS, which is
+	// their duty (RFC 9289, Section 5) and which Linux's tlshd omits.
+	Strict bool
+
+	// Now returns the time; nil means time.Now.
+	Now func() time.Time
+
+	// Log receives a line for each connection; nil means slog.Default.
+	Log *slog.Logger
+}
+
+// A Server makes connections secure if their clients ask for that (oncrpc.Guard).
+// It is safe for concurrent use.
+type Server struct {
+	cfg   ServerConfig
+	store *store
+	log   *slog.Logger // for lines that peers cause
+
+	places   int // for handshakes
+	patience time.Duration
+
+	mu         sync.Mutex
+	handshakes map[*handshake]struct{}
+	begun      uint64 // number of handshakes so far
+	parties    fairshare.Parties[struct{}]
+	conns      map[*Conn]struct{}
+	made, cut  uint64
+	failed     [reasons]uint64
+}
+
+// A handshake is under way.
+type handshake struct {
+	party  *fairshare.Party[struct{}]
+	number uint64
+	end    context.CancelCauseFunc
+}
+
+var _ oncrpc.Guard = (*Server)(nil)
+
+var (
+	errStalled = &Error{Reason: Stalled, Text: "the TLS handshake took longer than " + handshakeTime.String()}
+	errCrowded = &Error{Reason: Stalled, Text: "the TLS handshake stood still while others began: there were too many"}
+)
+
+// NewServer returns a Server. The error names the file that is at fault, and the
+// remedy.
+func NewServer(cfg ServerConfig) (*Server, error) {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	if cfg.Files.Cert == "" {
+		return nil, errors.New("TLS needs a certificate of this server and its key: name both files")
+	}
+	files, err := openStore(cfg.Files, asServer, cfg.Now)
+	if err != nil {
+		return nil, err
+	}
+	return &Server{
+		cfg: cfg, store: files, log: lograte.Logger(cfg.Log), places: maxHandshakes, patience: handshakeTime,
+		handshakes: make(map[*handshake]struct{}), conns: make(map[*Conn]struct{}),
+		parties: fairshare.NewParties(func() struct{} { return struct{}{} }),
+	}, nil
+}
+
+// Mutual reports whether clients can show certificates.
+func (s *Server) Mutual() bool { return s.cfg.Files.CA != "" }
+
+// Probe reports whether a call asks for TLS, and turns such a call into a plain one
+// (oncrpc.Guard). denial is the answer to a call that asks wrongly.
+func (s *Server) Probe(msg []byte) (asks bool, denial error) {
+	asks, denial = isProbe(msg)
+	if asks && denial == nil {
+		makePlain(msg)
+	}
+	return asks, denial
+}
+
+// Answer makes the reply to the plain call the answer to the probe (oncrpc.Guard). It
+// returns false if the reply is a denial.
+func (s *Server) Answer(reply []byte) ([]byte, bool) { return addToken(reply) }
+
+// Secure makes the handshake with a client whose probe was answered (oncrpc.Guard). It
+// takes over nc.
+func (s *Server) Secure(ctx context.Context, nc net.Conn) (oncrpc.SecureConn, error) {
+	c, err := s.handshake(ctx, nc, protocolRPC, s.cfg.Strict)
+	if err != nil {
+		return nil, err // not a nil *Conn
+	}
+	return c, nil
+}
+
+// SecureMPA makes the handshake with a client that begins with it, and speaks MPA then.
+// It takes over nc.
+func (s *Server) SecureMPA(ctx context.Context, nc net.Conn) (*Conn, error) {
+	return s.handshake(ctx, nc, protocolMPA, true)
+}
+
+func (s *Server) handshake(ctx context.Context, nc net.Conn, protocol string, strict bool) (*Conn, error) {
+	ctx, h := s.begin(ctx, nc)
+	defer s.end(h)
+	ctx, stop := context.WithTimeoutCause(ctx, s.patience, errStalled)
+	defer stop()
+	m := s.store.material()
+	w := &wire{Conn: nc, server: true}
+	t := tls.Server(w, s.config(m, protocol, strict))
+	if err := t.HandshakeContext(ctx); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		_ = w.Close()
+		return nil, s.failure(nc, explain(err, true))
+	}
+	c := newConn(t, w)
+	c.server, c.security.Mutual = s, len(c.state.PeerCertificates) > 0
+	if err := s.admit(c, m); err != nil {
+		_ = t.Close()
+		return nil, s.failure(nc, err)
+	}
+	s.cfg.Log.Info("TLS", "peer", nc.RemoteAddr(), "security", c.security)
+	return c, nil
+}
+
+// config returns crypto/tls's configuration. It offers neither tickets nor data before
+// the end of the handshake (RFC 9289, Section 6), and asks every client for a
+// certificate (Section 4.2).
+func (s *Server) config(m *material, protocol string, strict bool) *tls.Config {
+	return &tls.Config{
+		Certificates: []tls.Certificate{*m.cert},
+		MinVersion:   tls.VersionTLS13, MaxVersion: tls.VersionTLS13,
+		NextProtos:             []string{protocol},
+		SessionTicketsDisabled: true, DynamicRecordSizingDisabled: true,
+		ClientAuth: tls.RequestClientCert, // judge decides
+		Time:       s.cfg.Now,
+		VerifyConnection: func(state tls.ConnectionState) error {
+			if err := checkProtocol(&state, protocol, strict); err != nil {
+				return err
+			}
+			return s.judge(&state, m)
+		},
+	}
+}
+
+// judge returns why a client's certificate is refused. A client without one is
+// anonymous.
+func (s *Server) judge(state *tls.ConnectionState, m *material) error {
+	if len(state.PeerCertificates) == 0 {
+		return nil
+	}
+	leaf := state.PeerCertificates[0]
+	owner := "the client (" + quote(leaf.Subject.String()) + ")"
+	if m.roots == nil { // which would mean every authority of the host
+		return about(owner, reject(Untrusted, "cannot be judged: name the authority of clients with --tls-ca, or mount with xprtsec=tls"))
+	}
+	return about(owner, m.judge(state.PeerCertificates, &asClient, s.cfg.Now()))
+}
+
+// begin takes a place for a handshake, if necessary that of the oldest of the party
+// with the most.
+func (s *Server) begin(ctx context.Context, nc net.Conn) (context.Context, *handshake) {
+	ctx, end := context.WithCancelCause(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := &handshake{party: s.parties.Enter(nc.RemoteAddr()), number: s.begun, end: end}
+	s.begun++
+	if s.parties.Full(h.party, len(s.handshakes), s.places) {
+		most := s.parties.Yields(h.party)
+		if most == nil {
+			most = h.party
+		}
+		s.oldestLocked(most).crowdOut(s)
+	}
+	s.handshakes[h] = struct{}{}
+	return ctx, h
+}
+
+func (s *Server) oldestLocked(p *fairshare.Party[struct{}]) (oldest *handshake) {
+	for h := range s.handshakes {
+		if h.party == p && (oldest == nil || h.number < oldest.number) {
+			oldest = h
+		}
+	}
+	return oldest
+}
+
+// crowdOut ends a handshake in favour of another. The caller holds s.mu.
+func (h *handshake) crowdOut(s *Server) {
+	if h != nil { // a party may have nothing but the newcomer
+		h.end(errCrowded)
+		delete(s.handshakes, h)
+	}
+}
+
+func (s *Server) end(h *handshake) {
+	h.end(nil)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.handshakes, h)
+	s.parties.Leave(h.party)
+}
+
+// failure counts and logs a handshake that failed.
+func (s *Server) failure(nc net.Conn, err error) error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		s.mu.Lock()
+		s.failed[e.Reason]++
+		s.mu.Unlock()
+	}
+	s.log.Warn("no TLS with a client", "peer", nc.RemoteAddr(), "err", err)
+	return err
+}
+
+// admit adds a connection whose client was judged with m, unless the files have changed
+// meanwhile and it is not trusted any more.
+func (s *Server) admit(c *Conn, m *material) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := s.store.material(); now != m {
+		if err := s.judge(&c.state, now); err != nil {
+			return err
+		}
+	}
+	s.conns[c] = struct{}{}
+	s.made++
+	return nil
+}
+
+func (s *Server) forget(c *Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+}
+
+// Reload reads the files again, and judges the clients of running connections anew
+// (RFC 9289, Section 5.2.1). If the files have a fault, everything stays as it was, and
+// Reload returns the fault.
+func (s *Server) Reload() error { return s.reload(true) }
+
+func (s *Server) reload(always bool) error {
+	read, err := s.store.refresh(always)
+	switch {
+	case err != nil:
+		s.cfg.Log.Error("the certificates of TLS stay as they were", "err", err)
+		return err
+	case !read:
+		return nil
+	}
+	s.cfg.Log.Info("the certificates of TLS were read again", "cert", s.cfg.Files.Cert)
+	s.judgeAgain()
+	return nil
+}
+
+func (s *Server) judgeAgain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.store.material()
+	for c := range s.conns {
+		err := s.judge(&c.state, m)
+		if err == nil {
+			continue
+		}
+		s.log.Warn("a client is trusted no longer, and its connection ends", "peer", c.RemoteAddr(), "err", err)
+		s.cut++
+		delete(s.conns, c)
+		c.abort(err)
+	}
+}
+
+// Watch reads the files again when they change, until ctx ends.
+func (s *Server) Watch(ctx context.Context) {
+	tick := time.NewTicker(lookPause)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			_ = s.reload(false) // in the log
+		}
+	}
+}

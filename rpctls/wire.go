@@ -1,0 +1,143 @@
+package rpctls
+
+import (
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/buf"
+)
+
+// A wire is the connection below TLS. It counts the records of both directions,
+// and holds records back, so that several leave in one write. A write that a
+// deadline interrupts leaves its rest here: crypto/tls never sees a write that
+// failed halfway, after which it could write nothing more.
+//
+//	TLS ─Write▶ held ─flush▶ network
+type wire struct {
+	net.Conn
+	server bool
+	in     counter // of the reader
+	begun  bool    // of the reader: the first byte was TLS's
+
+	mu   sync.Mutex
+	out  counter
+	hold bool     // flush writes, not Write
+	held *buf.Buf // or nil: records that are not written yet
+	sent int      // bytes at the start of held that are written
+}
+
+// heldRoom is the size in bytes of held: full records, and some short ones.
+const heldRoom = heldRecords*(recordRoom+recordCost) + 4<<10
+
+var errClear = &Error{Reason: Injected, Text: "bytes in clear came where TLS must begin, from the peer or from someone on the way"}
+
+var errHeld = errors.New("rpctls: too many bytes wait for the peer")
+
+// Types of TLS records (RFC 8446, Section 5.1).
+const (
+	typeAlert     = 21
+	typeHandshake = 22
+)
+
+// Read is the network's. Bytes in clear where TLS must begin get no answer, not even an
+// alert (RFC 9289, Section 5.1.1).
+func (w *wire) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	if !w.begun && n > 0 {
+		w.begun = p[0] == typeHandshake || p[0] == typeAlert && !w.server
+		if !w.begun {
+			return 0, errClear
+		}
+	}
+	w.in.pass(p[:n])
+	return n, err
+}
+
+// Write takes records from TLS. It fails only if the stream is lost.
+func (w *wire) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.out.pass(p)
+	if w.held == nil {
+		w.held = buf.Default.Get(heldRoom)
+		w.held.B = w.held.B[:0]
+	}
+	if len(w.held.B)+len(p) > cap(w.held.B) {
+		return 0, errHeld
+	}
+	w.held.B = append(w.held.B, p...)
+	if w.hold {
+		return len(p), nil
+	}
+	if err := w.flushLocked(); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// begin holds the records of the following writes back.
+func (w *wire) begin() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hold = true
+}
+
+// room makes room for a full record.
+func (w *wire) room() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.held == nil || len(w.held.B) < heldRecords*(recordRoom+recordCost)-recordRoom {
+		return nil
+	}
+	return w.flushLocked()
+}
+
+// end writes what was held back.
+func (w *wire) end() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hold = false
+	return w.flushLocked()
+}
+
+// flushLocked writes the held records. After a deadline the rest stays held.
+func (w *wire) flushLocked() error {
+	if w.held == nil {
+		return nil
+	}
+	n, err := w.Conn.Write(w.held.B[w.sent:])
+	w.sent += n
+	if err != nil {
+		return err
+	}
+	w.dropLocked()
+	return nil
+}
+
+func (w *wire) dropLocked() {
+	if w.held != nil {
+		w.held.Release()
+		w.held, w.sent = nil, 0
+	}
+}
+
+// SetWriteDeadline is called by crypto/tls alone, before and after the closure
+// alert. The alert has little time, for the network may be gone.
+func (w *wire) SetWriteDeadline(t time.Time) error {
+	if soon := time.Now().Add(farewell); t.After(soon) {
+		t = soon
+	}
+	return w.Conn.SetWriteDeadline(t)
+}
+
+// Close ends the connection, and waits for a write under way.
+func (w *wire) Close() error {
+	err := w.Conn.Close()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dropLocked()
+	return err
+}
