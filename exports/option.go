@@ -42,6 +42,10 @@ var values = map[string]func(o *Options, value string) error{
 		o.FSID = f
 		return nil
 	},
+	"xprtsec": func(o *Options, v string) (err error) {
+		o.Xprtsec, err = ParseTransports(v)
+		return err
+	},
 	"refer": func(o *Options, v string) (err error) {
 		o.Refer, err = ParseLocations(v)
 		o.Replicas = Locations{}
@@ -77,7 +81,6 @@ var refused = map[string]string{
 	"no_acl":         "it has no effect here; remove it",
 	"pnfs":           "it belongs to NFS version 4.1, and this server has 3; remove it",
 	"security_label": "it belongs to NFS version 4.2, and this server has 3; remove it",
-	"xprtsec":        "this server has no TLS; remove it",
 }
 
 // parseID parses a number as exportfs does, which has long accepted -2 for a

@@ -29,6 +29,9 @@ type Options struct {
 	// of ReadOnly, NoRootSquash, AllSquash, AnonUID and AnonGID.
 	Sec Security
 
+	// Xprtsec are the transports that calls may come by, whatever their flavour is.
+	Xprtsec Transports
+
 	FSID FSID // of the export, for all clients
 
 	// Refer are the places of a file system that is not here: clients of version 4
@@ -56,6 +59,7 @@ func (o Options) String() string {
 		pick(o.InsecureLocks, "insecure_locks", ""),
 		pick(whole, anon("anonuid=", r.AnonUID, false), ""),
 		pick(whole, anon("anongid=", r.AnonGID, false), ""),
+		pick(o.Xprtsec.Set(), "xprtsec="+o.Xprtsec.String(), ""),
 		pick(o.FSID.Set(), "fsid="+o.FSID.String(), ""),
 		pick(o.Refer.Set(), "refer="+o.Refer.String(), ""),
 		pick(o.Replicas.Set(), "replicas="+o.Replicas.String(), ""),

@@ -234,7 +234,7 @@ func (q *request) unlock(ctx context.Context, a *nlm4.UnlockArgs) nlm4.Status {
 // serve may give up what it has.
 func (q *request) byUser(ctx context.Context, fh []byte) bool {
 	err := q.DeniedUnlock(ctx, fh)
-	q.tooWeak = errors.Is(err, realm.WrongSec)
+	q.tooWeak = realm.BySecurity(err)
 	return q.tooWeak || errors.Is(err, realm.Perm)
 }
 

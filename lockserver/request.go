@@ -122,7 +122,7 @@ func (q *request) lockArgs(ctx context.Context, l *nlm4.Lock, exclusive bool) (*
 func (q *request) openFile(ctx context.Context, fh []byte, change bool) (vfs.Handle, nlm4.Status) {
 	h, free, err := q.OpenToLock(ctx, fh)
 	if err != nil {
-		q.tooWeak = err == realm.WrongSec
+		q.tooWeak = realm.BySecurity(err)
 		return h, q.status(err)
 	}
 	if q.Options.Refer.Set() {

@@ -72,7 +72,7 @@ func putFH(ctx context.Context, x *compound) nfs4.Status {
 }
 
 // put makes the object of a filehandle the current one, also if the error is
-// realm.WrongSec.
+// of its security.
 func (x *compound) put(ctx context.Context, fh []byte) error {
 	if len(fh) > 0 && fh[0] == pseudoVersion {
 		n, err := x.parseNode(fh)
@@ -90,7 +90,7 @@ func (x *compound) put(ctx context.Context, fh []byte) error {
 		return err
 	}
 	h, err := u.Open(ctx, fh)
-	if err == nil || err == realm.WrongSec {
+	if err == nil || realm.BySecurity(err) {
 		x.current = object{use: u, h: h, refused: err != nil}
 	}
 	return err

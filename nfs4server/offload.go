@@ -195,7 +195,7 @@ func (o *offload) round(ctx context.Context) (more bool, status nfs4.Status) {
 		x.saved = x.current
 		err = x.put(ctx, o.dst)
 	}
-	if err == realm.WrongSec { // of exports that have changed
+	if realm.BySecurity(err) { // of exports that have changed
 		err = realm.Access
 	}
 	if err != nil {

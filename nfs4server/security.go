@@ -12,11 +12,11 @@ import (
 
 // judge returns the status of an operation that has put an object into the place
 // of the current one, with the result err. If the object's export takes other
-// security flavours, the operations that follow decide: some of them judge by
+// security flavours or transports, the operations that follow decide: some of them judge by
 // themselves, and then another object may be meant (RFC 8881, Section
 // 2.6.3.1.1).
 func (x *compound) judge(err error) nfs4.Status {
-	if err == realm.WrongSec && x.judgedLater() {
+	if realm.BySecurity(err) && x.judgedLater() {
 		return nfs4.OK
 	}
 	return x.status(err)

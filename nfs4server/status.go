@@ -65,6 +65,7 @@ var otherStatus = []struct {
 	{realm.XDev, nfs4.ErrXDev},
 	{realm.Later, nfs4.ErrDelay},
 	{realm.WrongSec, nfs4.ErrWrongSec},
+	{realm.WrongTransport, nfs4.ErrWrongSec},
 	{vfs.ErrBadHandle, nfs4.ErrBadHandle},
 	{vfs.ErrBadCookie, nfs4.ErrBadCookie},
 	{vfs.ErrBadType, nfs4.ErrBadType},

@@ -195,7 +195,7 @@ func (x *compound) goTo(ctx context.Context, n *node) error {
 // realm.WrongSec.
 func (x *compound) goIn(ctx context.Context, u *use, h vfs.Handle) error {
 	err := u.Use(ctx, h)
-	if err == nil || err == realm.WrongSec {
+	if err == nil || realm.BySecurity(err) {
 		x.current = object{use: u, h: h, refused: err != nil}
 	}
 	return err

@@ -50,7 +50,7 @@ func fsInfo(ctx context.Context, q *request, r *oncrpc.Reply) error {
 			res.Attr = q.postAttr(&h, &vfs.MaybeAttr{OK: true, Attr: attr})
 		}
 	case nfs3.ErrAcces:
-		res, q.tooWeak = q.fsInfo(), false
+		res, q.tooWeak = q.fsInfo(), q.unsafe // a wrong flavour is no obstacle
 	default:
 		res.Status = status
 	}

@@ -18,6 +18,7 @@ type request struct {
 	server   *Server
 	call     *oncrpc.Call
 	tooWeak  bool       // the call is denied, whatever its results are
+	unsafe   bool       // because of its transport
 	dirEntry nfs3.Entry // see entry
 }
 
@@ -33,7 +34,7 @@ func (s *Server) begin(c *oncrpc.Call, r *oncrpc.Reply) *request {
 
 func (s *Server) end(q *request) {
 	q.End()
-	q.call, q.dirEntry, q.tooWeak = nil, nfs3.Entry{}, false
+	q.call, q.dirEntry, q.tooWeak, q.unsafe = nil, nfs3.Entry{}, false, false
 	s.requests.Put(q)
 }
 
@@ -63,8 +64,8 @@ func (q *request) opened(ctx context.Context, err error) nfs3.Status {
 		err = realm.Stale // version 3 has no referrals
 	case err == nil:
 		return nfs3.OK
-	case err == realm.WrongSec:
-		q.tooWeak = true
+	case realm.BySecurity(err):
+		q.tooWeak, q.unsafe = true, err == realm.WrongTransport
 	}
 	return q.status(err)
 }

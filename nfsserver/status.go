@@ -63,6 +63,8 @@ var denialStatus = [...]nfs3.Status{
 	realm.XDev:      nfs3.ErrXDev,
 	realm.Later:     nfs3.ErrJukebox,
 	realm.WrongSec:  nfs3.ErrAcces,
+
+	realm.WrongTransport: nfs3.ErrAcces,
 }
 
 // vfsStatus maps errors of package vfs to NFS statuses. The status of a

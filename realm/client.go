@@ -16,7 +16,7 @@ type verdict struct {
 	first  gate             // of the preferred flavour
 	more   []gate           // of the others
 	denial error            // the reason if all calls are refused
-	client *exports.Options // if not all are
+	client *exports.Options // if not all are, or another transport might help
 	until  time.Time        // zero: unlimited
 }
 
@@ -122,10 +122,26 @@ func (s *Realm) decide(ctx context.Context, p *oncrpc.Peer, e *Exported) *verdic
 		v.denial = Later // the client must ask again, and gets no undue access
 	case i < 0:
 		v.denial = Access
+	case !e.Clients[i].Options.Xprtsec.Take(transportOf(p)):
+		// No flavour makes up for it, and nothing is exempt: a call in clear is an
+		// invitation to change it on its way.
+		v.denial, v.client = WrongTransport, &e.Clients[i].Options
 	default:
 		v.admit(&e.Clients[i].Options, secure(p))
 	}
 	return &v
+}
+
+// transportOf returns the protection of a peer's connection. A caller within this
+// process needs none.
+func transportOf(p *oncrpc.Peer) exports.Transport {
+	switch {
+	case p == nil || p.Security != nil && p.Security.Mutual:
+		return exports.TransportMTLS
+	case p.Security != nil:
+		return exports.TransportTLS
+	}
+	return exports.TransportNone
 }
 
 // reservedPorts is the bound below which only a host's superuser may use ports.

@@ -81,7 +81,8 @@ type Reached struct {
 
 // Reach returns the export with the longest path that contains name, among the
 // exports that peer may use, as knfsd does. The flavour of the call, which has
-// the credential c, need not be one of the export's. The caller must call Leave
+// the credential c, need not be one of the export's, nor its transport: Linux asks
+// MOUNT in clear, whatever xprtsec= is. The caller must call Leave
 // on the export. The error is Later, Access, or ENOENT as a nil export. An export
 // that only refers to other servers is not for callers of Reach: the error is
 // Access.
@@ -90,7 +91,7 @@ func (s *Realm) Reach(ctx context.Context, peer *oncrpc.Peer, c *rpcmsg.Cred, na
 	for _, e := range set.above(name) {
 		v := s.verdict(ctx, peer, set, e)
 		switch _, denial := v.of(c.Flavor); denial {
-		case nil, WrongSec:
+		case nil, WrongSec, WrongTransport:
 			if v.client.Refer.Set() {
 				return r, Access
 			}
@@ -155,7 +156,7 @@ func (set *Set) List() []*Exported { return set.list }
 // of set, perhaps with another flavour, and otherwise the Denial. It may wait for
 // names, for a bounded time.
 func (s *Realm) Admits(ctx context.Context, p *oncrpc.Peer, c *rpcmsg.Cred, set *Set, e *Exported) error {
-	if _, err := s.verdict(ctx, p, set, e).of(c.Flavor); err != WrongSec {
+	if _, err := s.verdict(ctx, p, set, e).of(c.Flavor); !BySecurity(err) {
 		return err
 	}
 	return nil

@@ -111,7 +111,7 @@ func (q *Request) Enter(id uint32) error {
 }
 
 // Open finds the object of a file handle, and the identity for the call. The
-// error WrongSec comes with the object.
+// error WrongSec, or WrongTransport, comes with the object.
 func (q *Request) Open(ctx context.Context, fh []byte) (h vfs.Handle, err error) {
 	if h, err = q.find(fh); err != nil {
 		return h, err
@@ -199,9 +199,14 @@ func (q *Request) Flavors(ctx context.Context) []exports.Flavor {
 	return q.realm.Flavors(ctx, q.peer, q.set, q.Export)
 }
 
-// TurnAway writes to the log which flavours the export of a call takes that
-// WrongSec refuses.
+// TurnAway writes to the log which flavours or transports the export of a call takes
+// that WrongSec or WrongTransport refuses.
 func (q *Request) TurnAway(ctx context.Context) {
+	if o := q.realm.verdict(ctx, q.peer, q.set, q.Export).client; o != nil && !o.Xprtsec.Take(transportOf(q.peer)) {
+		words := "calls are refused, because the export takes encrypted connections only; mount it over TCP with one of these (over RDMA, only mountrdma can)"
+		q.realm.log.Warn(words, "export", q.Export.Path, "client", addrOf(q.peer), "over", q.peer.Network, "xprtsec", transportOf(q.peer).String(), "takes", o.Xprtsec.String())
+		return
+	}
 	var words []string
 	for _, f := range q.Flavors(ctx) {
 		words = append(words, f.String())
