@@ -31,6 +31,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/recall"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	"github.com/nfsrdma/nfsrdma/rpcsec"
+	"github.com/nfsrdma/nfsrdma/rpctls"
 )
 
 const (
@@ -123,6 +124,11 @@ type ServerConfig struct {
 	// decrypts their calls (RPCSEC_GSS): exports may then take Kerberos. Its Log is
 	// ignored. Nil means that calls of RPCSEC_GSS are denied.
 	Security *rpcsec.ServerConfig
+
+	// TLS, if not nil, makes TCP connections secure if their clients ask for that (RFC
+	// 9289): exports may then demand it (xprtsec= of exports(5)). The caller watches its
+	// files.
+	TLS *rpctls.Server
 
 	// IWARP configures RDMA connections. LongFPDUs and ShortFPDUs are set by
 	// NewServer.
@@ -241,6 +247,9 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		return nil, err
 	}
 	tcp := &oncrpc.Server{Handler: calls, MaxRecord: cmp.Or(cfg.MaxPayload, defaultPayload) + callSlack, Log: cfg.Log}
+	if cfg.TLS != nil {
+		tcp.Guard = cfg.TLS
+	}
 	device := iwarp.Open(rnic(cfg.IWARP, cfg.StandardsOnly))
 	s := &Server{
 		parts: Parts{NFS: server, Clients: four, Delegations: keeper, Replies: replies, Security: security, RDMA: over, TCP: tcp, Device: device},

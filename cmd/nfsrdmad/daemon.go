@@ -58,6 +58,14 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 	}
 	o.owners = idmap.New(idmap.Config{Rules: rules, Log: log})
 	defer o.owners.Close()
+	if o.tls, err = o.tlsOptions.open(log); err != nil {
+		return err
+	}
+	if o.tls != nil {
+		watching, stop := context.WithCancel(ctx)
+		defer stop()
+		go o.tls.Watch(watching)
+	}
 	shares := newShares(st, log)
 	taken, err := o.openExports(ctx, shares, log)
 	if err != nil {
@@ -105,6 +113,9 @@ func (o *serveOptions) openExports(ctx context.Context, s *shares, log *slog.Log
 		}
 		o.exports = list
 	}
+	if err := o.protect(o.exports); err != nil {
+		return nil, err
+	}
 	if err := o.secure(ctx, o.exports); err != nil {
 		return nil, err
 	}
@@ -118,7 +129,7 @@ func (o *serveOptions) openExports(ctx context.Context, s *shares, log *slog.Log
 
 // hosts returns the clients of a directory according to the flags.
 func (o *serveOptions) hosts(exclusive bool) []exports.Client {
-	options := exports.Options{ReadOnly: o.readOnly, NoRootSquash: o.noRootSquash, Insecure: true, Exclusive: exclusive}
+	options := exports.Options{ReadOnly: o.readOnly, NoRootSquash: o.noRootSquash, Insecure: true, Exclusive: exclusive, Xprtsec: o.transports}
 	if o.sec != "" {
 		options.Sec = exports.Secure(exports.Rights{ReadOnly: o.readOnly, NoRootSquash: o.noRootSquash}, o.flavors...)
 	}
@@ -161,7 +172,7 @@ func (o *serveOptions) newServer(list []nfsserver.Export, state string, rec *rec
 		Clients: filepath.Join(state, "nfs4-clients"), StandardsOnly: o.noExtensions,
 		NoDelegations:    o.delegations.Word == "off" || !mayDelegate(o.lease4, log),
 		WriteDelegations: o.delegations.Word == "all",
-		IWARP:            o.rnic(), Wrap: o.ops.observe, Log: log,
+		IWARP:            o.rnic(), Wrap: o.ops.observe, Log: log, TLS: o.tls,
 	}
 	if rec != nil {
 		cfg.IWARP.Record, cfg.IWARP.Ended = int(o.recordSize), rec.ended
@@ -171,7 +182,7 @@ func (o *serveOptions) newServer(list []nfsserver.Export, state string, rec *rec
 		return nil, err
 	}
 	p := server.Parts()
-	o.ops.security, o.ops.mechanism = p.Security, &o.kerberos
+	o.ops.security, o.ops.mechanism, o.ops.tls = p.Security, &o.kerberos, o.tls
 	o.ops.server, o.ops.four, o.ops.holders, o.ops.grants, o.ops.replies, o.ops.rdma, o.ops.device = p.NFS, p.NFS4, p.Clients, p.Delegations, p.Replies, p.RDMA, p.Device
 	return server, nil
 }

@@ -208,7 +208,7 @@ var metricList = append([]metric{
 	perDiscovery(gauge, "discover_clients", "Clients that get notice of a restart.", func(d *discoveryDoc) uint64 { return uint64(d.Clients) }),
 	perDiscovery(gauge, "discover_monitors", "Monitors that receive streamed counters.", func(d *discoveryDoc) uint64 { return uint64(d.Monitors) }),
 	counter("replay_forgotten_total", "Replies dropped early to make room.", none, func(s *sight, emit emitter) { emit(float64(s.ReplayCache.Forgotten)) }),
-}, kerberosMetrics...)
+}, append(kerberosMetrics, tlsMetrics...)...)
 
 func perNFS4(name, help string, value func(*nfs4Doc) int64) metric {
 	return gauge(name, help, none, func(s *sight, emit emitter) {

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/internal/certtest"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
@@ -67,7 +68,8 @@ func get(t *testing.T, h http.Handler, path string) (status int, body string) {
 func TestMetrics(t *testing.T) {
 	keytab := filepath.Join(t.TempDir(), "keytab")
 	writeKeytab(t, keytab, "EXAMPLE.ORG", "nfs", "a.example")
-	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--discover", loopback().String(), "--vers", "3,4.2",
+	tls := certtest.New(t, "root", time.Now()).Issue(nil)
+	s := serve(t, "--tls-cert", tls.Cert, "--tls-key", tls.Key, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--discover", loopback().String(), "--vers", "3,4.2",
 		"--keytab", keytab, "--sec", "sys:krb5", t.TempDir()+"=/x")
 	c, err := net.Dial("tcp", s.addr(t, "tcp"))
 	require.NoError(t, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	"github.com/nfsrdma/nfsrdma/rpcsec"
+	"github.com/nfsrdma/nfsrdma/rpctls"
 )
 
 // operations are the parts of a daemon that status and metrics read. Values are
@@ -31,6 +32,7 @@ type operations struct {
 	security *rpcsec.Server
 
 	mechanism *mechanism
+	tls       *rpctls.Server // or nil
 
 	grants  *delegserver.Keeper // nil with --no-extensions
 	device  *iwarp.Device

@@ -14,11 +14,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 )
 
-// onHangup applies the files of --exports, --idmap and --keytab again at each
+// onHangup applies the files of --exports, --idmap, --keytab and --tls-cert again at each
 // SIGHUP, until ctx ends or end is called. end waits for a reload under way, if its
 // storage answers. Without such a file the signal keeps its default effect.
 func (o *serveOptions) onHangup(ctx context.Context, s *shares, log *slog.Logger) (end func()) {
-	if o.exportsFile == "" && o.idmapPath() == "" {
+	if o.exportsFile == "" && o.idmapPath() == "" && o.tls == nil {
 		return func() {}
 	}
 	signals := make(chan os.Signal, 1) // further pending signals add nothing
@@ -35,6 +35,9 @@ func (o *serveOptions) onHangup(ctx context.Context, s *shares, log *slog.Logger
 func (o *serveOptions) reloadAll(ctx context.Context, s *shares, log *slog.Logger) {
 	o.kerberos.reload(ctx, log)
 	o.reloadIdmap(log)
+	if o.tls != nil {
+		_ = o.tls.Reload() // an error is in the log
+	}
 	if o.exportsFile != "" {
 		o.reload(ctx, s, log)
 	}
@@ -70,6 +73,9 @@ func onSignals(ctx context.Context, signals <-chan os.Signal, reload func(), log
 // nothing and logs the reason.
 func (o *serveOptions) reload(ctx context.Context, s *shares, log *slog.Logger) bool {
 	list, err := o.readFile(log)
+	if err == nil {
+		err = o.protect(list)
+	}
 	if err == nil {
 		err = o.secure(ctx, list)
 	}

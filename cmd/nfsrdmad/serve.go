@@ -17,6 +17,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/idmap"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/rpctls"
 )
 
 // Limits of flags; those of --inline are RFC 8797's.
@@ -66,6 +67,8 @@ type serveOptions struct {
 	flavors []exports.Flavor
 
 	kerberos mechanism
+	tlsOptions
+	tls *rpctls.Server // or nil
 
 	// Set when the daemon runs.
 	key    [keyLen]byte // of file handles
@@ -166,6 +169,7 @@ without rpcbind by this daemon, with --portmap :111.`,
 	f.StringVar(&o.idmapDomain, "idmap-domain", "", "version 4: owners are NAME@`DOMAIN`, by this host's user database")
 	f.StringVar(&o.idmapFile, "idmap", "", "the domain and more from `FILE` (idmapd.conf(5)); SIGHUP rereads the file")
 	f.StringVar(&o.kerberos.keytab, "keytab", defaultKeytab, "`FILE` with keys for Kerberos; SIGHUP rereads it")
+	o.tlsOptions.add(f)
 	f.BoolVar(&o.manageGIDs, "manage-gids", false, "take users' groups from this host, because calls have room for only 16")
 	f.StringVar(&o.listen, "listen", ":20049", "`ADDR` for RPC-over-RDMA (iWARP over TCP)")
 	f.StringVar(&o.tcp, "tcp", ":2049", "`ADDR` for NFS over plain TCP; \"\" turns it off")
@@ -198,6 +202,9 @@ func (o *serveOptions) understand(_ *cobra.Command, args []string) (err error) {
 			return fmt.Errorf("--idmap-domain: %w", err)
 		}
 	}
+	if err := o.tlsOptions.understand(); err != nil {
+		return err
+	}
 	if err := o.understandExports(args); err != nil {
 		return err
 	}
@@ -225,8 +232,8 @@ func (o *serveOptions) understandExports(args []string) (err error) {
 		return errors.New("serve needs a directory: nfsrdmad serve DIR, or --exports FILE")
 	case len(args) > 0 && o.exportsFile != "":
 		return errors.New("DIR and --exports cannot be combined: write DIR into the file, or omit --exports")
-	case o.exportsFile != "" && (o.readOnly || o.noRootSquash || o.exclusive || len(o.clientWords) > 0 || o.sec != ""):
-		return errors.New("--ro, --clients, --no-root-squash, --exclusive and --sec are for DIR: write ro, clients, no_root_squash, exclusive and sec= into the file of --exports")
+	case o.exportsFile != "" && (o.readOnly || o.noRootSquash || o.exclusive || len(o.clientWords) > 0 || o.sec != "" || o.xprtsec != ""):
+		return errors.New("--ro, --clients, --no-root-squash, --exclusive, --sec and --xprtsec are for DIR: write ro, clients, no_root_squash, exclusive, sec= and xprtsec= into the file of --exports")
 	}
 	if o.clients, err = parseNets("--clients", o.clientWords); err != nil {
 		return err

@@ -32,6 +32,7 @@ func (p *operations) status() *statusDoc {
 	d.Grants = lookAtGrants(p.grants)
 	d.Discovery = p.discovery.status()
 	d.Kerberos = p.lookAtContexts()
+	d.TLS = p.lookAtTLS()
 	if p.four != nil {
 		n := p.four.Counts()
 		g := p.four.Grace()
@@ -98,7 +99,7 @@ func (p *operations) connections() []connDoc {
 		for _, c := range p.tcp.Connections() {
 			all = append(all, connDoc{
 				Transport: "tcp", Peer: c.Peer.String(), Since: c.Since, Calls: c.Calls, CallsUnderWay: c.UnderWay,
-				trafficDoc: newTrafficDoc(c.In, c.Out),
+				Security: newSecurityDoc(c.Security), trafficDoc: newTrafficDoc(c.In, c.Out),
 			})
 		}
 	}

@@ -22,6 +22,7 @@ type statusDoc struct {
 	Grants      *grantsDoc     `json:"grants,omitempty"`
 	Discovery   *discoveryDoc  `json:"discovery,omitempty"`
 	Kerberos    *kerberosDoc   `json:"kerberos,omitempty"`
+	TLS         *tlsDoc        `json:"tls,omitempty"`
 }
 
 type daemonDoc struct {
@@ -89,11 +90,12 @@ type trafficDoc struct {
 func newTrafficDoc(in, out uint64) trafficDoc { return trafficDoc{in, out, in, out} }
 
 type connDoc struct {
-	Transport     string    `json:"transport"`
-	Peer          string    `json:"peer"`
-	Since         time.Time `json:"since"`
-	Calls         uint64    `json:"calls"`
-	CallsUnderWay int       `json:"calls_under_way"`
+	Transport     string      `json:"transport"`
+	Peer          string      `json:"peer"`
+	Since         time.Time   `json:"since"`
+	Calls         uint64      `json:"calls"`
+	CallsUnderWay int         `json:"calls_under_way"`
+	Security      securityDoc `json:"security"`
 	trafficDoc
 	RDMA *rdmaConnDoc `json:"rdma,omitempty"`
 }

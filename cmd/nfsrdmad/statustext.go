@@ -29,6 +29,9 @@ func (d *statusDoc) print(w io.Writer, now time.Time) error {
 	if d.Kerberos != nil {
 		p.kerberos(d.Kerberos)
 	}
+	if d.TLS != nil {
+		p.tls(d.TLS)
+	}
 	for i := range d.Transports {
 		p.transport(&d.Transports[i])
 	}
@@ -137,6 +140,8 @@ func (p *page) connections(all []connDoc) {
 		cells := []any{c.Peer, c.Transport, span(p.now.Sub(c.Since)), c.Calls, c.CallsUnderWay, size(c.BytesIn), size(c.BytesOut)}
 		if r := c.RDMA; r != nil {
 			cells = append(cells, r.CreditsGranted, fmt.Sprintf("%d/%d", r.InlineReceive, r.InlineSend), r.MPARevision, r.agreed())
+		} else if c.Security.Suite != "" {
+			cells = append(cells, "", "", "", c.Security.Mode+" "+c.Security.Suite)
 		}
 		p.row(cells...)
 	}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/internal/certtest"
+	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rpctls"
+)
+
+// TestServeTLS checks a daemon whose export takes only clients with certificates: those
+// read and write, others are turned away in words, status shows what is encrypted with
+// what and whose certificate it is (R9289-6.1-1, R9289-4.1-1), and new files are read
+// while calls go on.
+func TestServeTLS(t *testing.T) {
+	root := certtest.New(t, "root", time.Now())
+	server, host := root.Issue(nil), root.Issue(nil)
+	trusted := certtest.Bundle(root)
+	socket := filepath.Join(t.TempDir(), "socket")
+	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--control", socket, "--xprtsec", "mtls",
+		"--tls-cert", server.Cert, "--tls-key", server.Key, "--tls-ca", trusted, "mem:=/x")
+	call := func(cfg rpctls.ClientConfig) (oncrpc.Caller, error) {
+		nc, err := net.Dial("tcp", s.addr(t, "tcp"))
+		require.NoError(t, err)
+		t.Cleanup(func() { nc.Close() })
+		if cfg.Host == "" {
+			c := oncrpc.NewTCPClient(nc, oncrpc.ClientConfig{})
+			t.Cleanup(func() { c.Close() })
+			return c, nil
+		}
+		secure, err := tlsClient(t, cfg).Secure(t.Context(), nc, nfs3.Program, nfs3.Version)
+		if err != nil {
+			return nil, err
+		}
+		c := oncrpc.NewTCPClient(secure, oncrpc.ClientConfig{})
+		t.Cleanup(func() { c.Close() })
+		return c, nil
+	}
+	read := func(c oncrpc.Caller) error {
+		mnt := nfsclient.NewMount(c, new(nfsclient.ProcessCred()))
+		fh, err := mnt.Mnt(t.Context(), "/x")
+		require.NoError(t, err, "MOUNT is for everybody")
+		_, err = nfsclient.New(c, nfsclient.Config{}).GetAttr(t.Context(), fh)
+		return err
+	}
+	plain, err := call(rpctls.ClientConfig{})
+	require.NoError(t, err)
+	assert.ErrorContains(t, read(plain), "AUTH_TOOWEAK")
+	anonymous, err := call(rpctls.ClientConfig{Host: "server", Files: rpctls.Files{CA: trusted}})
+	require.NoError(t, err)
+	assert.ErrorContains(t, read(anonymous), "AUTH_TOOWEAK")
+	mutual := rpctls.ClientConfig{Host: "server", Files: rpctls.Files{Cert: host.Cert, Key: host.Key, CA: trusted}, Mutual: true}
+	known, err := call(mutual)
+	require.NoError(t, err)
+	require.NoError(t, read(known))
+
+	status, stdout, stderr := command(t, "status", "--control", socket)
+	assert.Equal(t, []any{cli.ExitOK, ""}, []any{status, stderr})
+	assert.Contains(t, stdout, "2 connections, 1 of them mutual, of 2 so far")
+	assert.Contains(t, stdout, "mtls TLS_AES_128_GCM_SHA256")
+	assert.Contains(t, stdout, "xprtsec=mtls")
+	_, stdout, _ = command(t, "status", "--json", "--control", socket)
+	for _, part := range []string{`"mode":"none"`, `"mode":"tls"`, `"mode":"mtls"`, `"alpn":"sunrpc"`, `"issuer":"CN=root"`, `"failed"`} {
+		assert.Contains(t, stdout, part)
+	}
+
+	next := root.Issue(nil)
+	dir := filepath.Dir(server.Cert)
+	for name, from := range map[string]string{"key.pem": next.Key, "cert.pem": next.Cert} {
+		content, err := os.ReadFile(from)
+		require.NoError(t, err)
+		certtest.Write(t, dir, name, content)
+	}
+	require.Eventually(t, func() bool { return strings.Contains(s.stderr.String(), "were read again") }, 10*time.Second, 10*time.Millisecond)
+	require.NoError(t, read(known))
+
+	s.stop()
+	ended := <-s.status
+	s.status <- ended
+	for _, part := range []string{"over=tcp", "xprtsec=none", "takes=mtls", "security=none", "security.mode=mtls", `security.issuer="CN=root"`} {
+		assert.Contains(t, s.stderr.String(), part)
+	}
+}
+
+func tlsClient(t *testing.T, cfg rpctls.ClientConfig) *rpctls.Client {
+	c, err := rpctls.NewClient(cfg)
+	require.NoError(t, err)
+	return c
+}
+
+// TestTLSFlags checks the words for flags that do not fit each other, and for exports
+// that demand more than the daemon has.
+func TestTLSFlags(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--tls-cert", "c"}, "--tls-cert and --tls-key belong together"},
+		{[]string{"--tls-key", "k"}, "--tls-cert and --tls-key belong together"},
+		{[]string{"--tls-ca", "a"}, "need a certificate of this server"},
+		{[]string{"--tls-strict"}, "need a certificate of this server"},
+		{[]string{"--tls-cert", "c", "--tls-key", "k", "--tls-crl", "l"}, "give --tls-ca"},
+		{[]string{"--xprtsec", "ssl"}, `"ssl" is none of none, tls and mtls`},
+	} {
+		status, _, stderr := command(t, append([]string{"serve", t.TempDir()}, tt.args...)...)
+		assert.Equal(t, cli.ExitUsage, status)
+		assert.Contains(t, stderr, tt.want)
+	}
+	of := func(list string) []export {
+		o := exports.Options{}
+		o.Xprtsec, _ = exports.ParseTransports(list)
+		return []export{{name: "/x", clients: exports.Everyone(o)}}
+	}
+	some := rpctls.Files{Cert: "c", Key: "k"}
+	for _, tt := range []struct {
+		files rpctls.Files
+		list  string
+		want  string
+	}{
+		{rpctls.Files{}, "none:tls", ""},
+		{rpctls.Files{}, "tls:mtls", "there is no TLS: give the daemon a certificate"},
+		{some, "tls:mtls", ""},
+		{some, "mtls", "name their authority with --tls-ca"},
+		{rpctls.Files{Cert: "c", Key: "k", CA: "a"}, "mtls", ""},
+	} {
+		err := (&tlsOptions{files: tt.files}).protect(of(tt.list))
+		if tt.want == "" {
+			assert.NoError(t, err, tt.list)
+			continue
+		}
+		assert.ErrorContains(t, err, tt.want)
+		assert.ErrorContains(t, err, "/x is exported to * with xprtsec="+tt.list)
+	}
+	text := new(bytes.Buffer)
+	_, err := (&tlsOptions{files: rpctls.Files{Cert: filepath.Join(t.TempDir(), "c"), Key: "k"}}).open(slog.New(slog.NewTextHandler(text, nil)))
+	assert.ErrorContains(t, err, "TLS: ")
+}
