@@ -1,6 +1,8 @@
 package iwarp
 
 import (
+	"context"
+	"net"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
@@ -41,6 +43,15 @@ type Config struct {
 	// PeerToPeer are false, Dial falls back to revision 1 for a responder that
 	// does not accept revision 2 in a start-up frame (RFC 6581, Section 10).
 	Unenhanced bool
+
+	// Secure, if not nil, is called for each TCP connection before MPA begins. It returns
+	// nc itself, or a connection over nc that protects all bytes better than CRCs do:
+	// MPA then asks for neither CRCs nor Markers, and nothing is recorded. Secure takes
+	// over nc, even if it fails, and ends when nc is closed.
+	Secure func(ctx context.Context, nc net.Conn) (net.Conn, error)
+
+	// OnlySecure rejects initiators for which Secure returned nc itself.
+	OnlySecure bool
 
 	// StartupTimeout bounds the MPA start-up; 0 means 5 s.
 	StartupTimeout time.Duration

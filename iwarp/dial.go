@@ -64,9 +64,14 @@ func unknowing(err error) bool {
 // Client starts MPA as initiator on a connection that has carried nothing yet.
 // It takes over nc, even if it fails.
 func (d *Device) Client(ctx context.Context, nc net.Conn, cc rdma.ConnConfig) (*Conn, error) {
-	c, err := d.initiate(ctx, nc, cc)
+	device, over, err := d.secure(ctx, nc)
 	if err != nil {
 		nc.Close()
+		return nil, err
+	}
+	c, err := device.initiate(ctx, over, cc)
+	if err != nil {
+		over.Close()
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}

@@ -2,6 +2,8 @@ package iwarp
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"net"
 	"slices"
 	"time"
@@ -13,36 +15,50 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
+var errInClear = errors.New("iwarp: the initiator begins in clear")
+
 // startup reads the peer's Request and offers the peer to Accept.
 func (l *Listener) startup(nc net.Conn) {
 	if !l.enter(nc) {
 		nc.Close()
 		return
 	}
-	r, err := l.request(nc)
+	_ = nc.SetDeadline(time.Now().Add(l.device.cfg.startup()))
+	device, over, err := l.device.secure(context.Background(), nc) // Close closes nc
+	var r *request
+	if err == nil {
+		r, err = device.request(over)
+	}
 	l.leave(nc)
 	if err != nil {
+		if over != nil {
+			over.Close()
+		}
 		nc.Close()
 		return
 	}
 	select {
 	case l.ready <- r:
 	case <-l.done:
-		nc.Close()
+		over.Close()
 	}
 }
 
 // request reads the peer's Request. It rejects a Request that no upper layer
 // could accept.
-func (l *Listener) request(nc net.Conn) (*request, error) {
-	_ = nc.SetDeadline(time.Now().Add(l.device.cfg.startup()))
-	record := recorder.New(nc, l.device.cfg.Record, pcap.Server)
+func (d *Device) request(nc net.Conn) (*request, error) {
+	_ = nc.SetDeadline(time.Now().Add(d.cfg.startup()))
+	record := recorder.New(nc, d.cfg.Record, pcap.Server)
 	req, err := readRequest(record.Tap(nc))
 	if err != nil {
 		return nil, err
 	}
-	r := &request{nc: nc, req: req, device: l.device, record: record}
-	reply, _, err := mpa.Accept(req, l.device.cfg.local())
+	r := &request{nc: nc, req: req, device: d, record: record}
+	if d.cfg.OnlySecure {
+		_ = r.reply(mpa.Reject(req, d.cfg.local()), nil)
+		return nil, errInClear
+	}
+	reply, _, err := mpa.Accept(req, d.cfg.local())
 	if err != nil {
 		_ = r.reply(reply, nil)
 	}

@@ -170,7 +170,7 @@ var _ rdma.ByteCounter = (*Conn)(nil)
 // acknowledged (rdma.ByteCounter).
 func (c *Conn) Traffic() (in, out uint64) {
 	if c.sock.tcp == nil {
-		return 0, 0
+		return keepalive.Traffic(c.sock.nc)
 	}
 	c.sock.tcp.control(func(fd int) { in, out = keepalive.TrafficOf(fd) })
 	return in, out

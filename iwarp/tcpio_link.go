@@ -76,6 +76,12 @@ func (l *netLink) write(vec [][]byte, wait bool) (int, error) {
 	l.setDeadline(l.nc.SetWriteDeadline, time.Now().Add(l.stall))
 	defer l.setDeadline(l.nc.SetWriteDeadline, time.Time{})
 	bufs := append(net.Buffers(nil), vec...)
+	if over, ok := l.nc.(interface {
+		WriteBuffers(v *net.Buffers) (int64, error)
+	}); ok {
+		n, err := over.WriteBuffers(&bufs) // TLS would make a record of each element
+		return int(n), err
+	}
 	n, err := bufs.WriteTo(l.nc)
 	return int(n), err
 }

@@ -17,6 +17,7 @@ type socket struct {
 	link
 	tcp *tcpLink // the link, or nil if it is not a kernel socket
 
+	nc            net.Conn
 	local, remote net.Addr
 	record        *recorder.Recorder // nil: no record
 }
@@ -24,7 +25,7 @@ type socket struct {
 // newSocket takes over nc.
 func newSocket(nc net.Conn) *socket {
 	keepalive.Watch(nc)
-	s := &socket{local: nc.LocalAddr(), remote: nc.RemoteAddr()}
+	s := &socket{nc: nc, local: nc.LocalAddr(), remote: nc.RemoteAddr()}
 	if s.tcp = newTCPLink(nc, stallTimeout); s.tcp != nil {
 		s.link = s.tcp
 	} else {

@@ -26,7 +26,20 @@ func (c *config) replyThreshold(privateData []byte) (longest int, invalidate boo
 
 // peerOf names a peer.
 func peerOf(req rdma.ConnRequest) oncrpc.Peer {
-	return oncrpc.Peer{Addr: addrPort(req.RemoteAddr()), Network: "rdma"}
+	return oncrpc.Peer{Addr: addrPort(req.RemoteAddr()), Network: "rdma", Security: securityOf(req)}
+}
+
+// securityOf returns the protection below a connection or a request, or nil. An iWARP
+// connection knows nothing of it.
+func securityOf(conn any) *oncrpc.Security {
+	below, ok := conn.(interface{ NetConn() net.Conn })
+	if !ok {
+		return nil
+	}
+	if s, ok := below.NetConn().(oncrpc.SecureConn); ok {
+		return s.Security()
+	}
+	return nil
 }
 
 // addrPort returns the address of a peer, or the zero value if its network is

@@ -42,7 +42,7 @@ func (c *ClientConn) startReverse() {
 		return
 	}
 	s := &reverseServer{c: c, service: c.cfg.Backchannel}
-	s.peer = oncrpc.Peer{Addr: addrPort(c.conn.RemoteAddr()), Network: "rdma"}
+	s.peer = oncrpc.Peer{Addr: addrPort(c.conn.RemoteAddr()), Network: "rdma", Security: securityOf(c.conn)}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	c.mu.Lock()
 	c.reverse = s

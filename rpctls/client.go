@@ -5,11 +5,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/netip"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/internal/keepalive"
@@ -84,7 +86,33 @@ func (c *Client) Secure(ctx context.Context, nc net.Conn, prog, vers uint32) (*C
 func (c *Client) SecureMPA(ctx context.Context, nc net.Conn) (*Conn, error) {
 	ctx, stop := context.WithTimeoutCause(ctx, handshakeTime, errStalled)
 	defer stop()
-	return c.handshake(ctx, nc, protocolMPA, true)
+	conn, err := c.handshake(ctx, nc, protocolMPA, true)
+	if err != nil && reasonOf(err) == Broken && hungUp(err) {
+		err = &Error{NoTLS, fmt.Sprintf("the server %s hangs up when TLS begins: TLS on RDMA needs nfsrdmad serve --rdma-tls=allow there, and no other server has it; use sec=krb5p, or mount without xprtsec=", c.cfg.Host), err}
+	}
+	return conn, err
+}
+
+// reasonOf returns the Reason of an error, or Broken.
+func reasonOf(err error) Reason {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Reason
+	}
+	return Broken
+}
+
+// hungUp reports whether the peer has closed the connection.
+func hungUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// Begin makes a connection secure before MPA begins on it (iwarp.Config.Secure).
+func (c *Client) Begin(ctx context.Context, nc net.Conn) (net.Conn, error) {
+	conn, err := c.SecureMPA(ctx, nc)
+	if err != nil {
+		return nil, err // not a nil *Conn
+	}
+	return conn, nil
 }
 
 // probe asks for TLS. It reads the whole answer, and nothing may be behind it.

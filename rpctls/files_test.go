@@ -131,7 +131,7 @@ func TestJudgedAgain(t *testing.T) {
 	require.NoError(t, r.server.reload(false))
 	assert.Equal(t, []bool{false, true, true, true}, []bool{alive(one), alive(two), alive(three), alive(four)})
 	_, err := one.Read(make([]byte, 1))
-	assert.Equal(t, "revoked", reasonOf(err))
+	assert.Equal(t, "revoked", wordOf(err))
 
 	certtest.Write(t, filepath.Dir(files.CA), "ca.pem", certtest.Encode(next.Cert))
 	require.NoError(t, r.server.reload(false))

@@ -24,7 +24,7 @@ func alertOf(err error) int {
 	return -1
 }
 
-func reasonOf(err error) string {
+func wordOf(err error) string {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Reason.String()
 	}
@@ -139,7 +139,7 @@ func TestServerCertificates(t *testing.T) {
 				return
 			}
 			require.Error(t, client.err)
-			assert.Equal(t, tt.reason, reasonOf(client.err))
+			assert.Equal(t, tt.reason, wordOf(client.err))
 			assert.ErrorIs(t, client.err, syscall.EACCES)
 			assert.ErrorContains(t, client.err, tt.words)
 			assert.True(t, strings.HasPrefix(client.err.Error(), "the certificate of the server "+tt.host+" "), client.err)
@@ -200,10 +200,10 @@ func TestClientCertificates(t *testing.T) {
 				return
 			}
 			require.Error(t, server.err)
-			assert.Equal(t, tt.reason, reasonOf(server.err))
+			assert.Equal(t, tt.reason, wordOf(server.err))
 			assert.ErrorContains(t, server.err, tt.words)
 			assert.Equal(t, int(alertBadCertificate), alertOf(client.err), client.err)
-			assert.Equal(t, "refused", reasonOf(client.err))
+			assert.Equal(t, "refused", wordOf(client.err))
 			assert.ErrorIs(t, client.err, syscall.EACCES)
 			assert.ErrorContains(t, client.err, "the server refuses the certificate of this host")
 			assert.Contains(t, r.log.String(), "no TLS with a client")
@@ -248,7 +248,7 @@ func TestProtocols(t *testing.T) {
 				}()
 				s, err := r.server.Secure(t.Context(), far)
 				if tt.reason != "" {
-					assert.Equal(t, tt.reason, reasonOf(err), err)
+					assert.Equal(t, tt.reason, wordOf(err), err)
 					return
 				}
 				require.NoError(t, err)
@@ -291,7 +291,7 @@ func TestProtocols(t *testing.T) {
 				conn, err := c.handshake(t.Context(), near, protocolRPC, tt.strict)
 				assert.Equal(t, []string{"sunrpc"}, <-offered)
 				if tt.reason != "" {
-					assert.Equal(t, tt.reason, reasonOf(err), err)
+					assert.Equal(t, tt.reason, wordOf(err), err)
 					return
 				}
 				require.NoError(t, err)
@@ -313,7 +313,7 @@ func TestOldTLS(t *testing.T) {
 		refused := make(chan error, 1)
 		go func() { refused <- tls.Client(near, old).Handshake() }()
 		_, err := r.server.Secure(t.Context(), far)
-		assert.Equal(t, "old_tls", reasonOf(err), err)
+		assert.Equal(t, "old_tls", wordOf(err), err)
 		assert.Equal(t, int(alertProtocolVersion), alertOf(<-refused))
 	})
 	t.Run("server", func(t *testing.T) {
@@ -329,7 +329,7 @@ func TestOldTLS(t *testing.T) {
 			far.Close()
 		}()
 		_, err = newTestClient(t, ClientConfig{Files: Files{CA: certtest.Bundle(root)}}).handshake(t.Context(), near, protocolRPC, false)
-		assert.Equal(t, "old_tls", reasonOf(err), err)
+		assert.Equal(t, "old_tls", wordOf(err), err)
 		assert.ErrorIs(t, err, syscall.EACCES)
 		assert.Error(t, <-refused)
 	})
@@ -370,6 +370,6 @@ func TestClientModes(t *testing.T) {
 		s.Close()
 	}()
 	_, err = newTestClient(t, ClientConfig{Files: filesOf(host, root), Mutual: true}).handshake(t.Context(), near, protocolRPC, false)
-	assert.Equal(t, "no_certificate", reasonOf(err))
+	assert.Equal(t, "no_certificate", wordOf(err))
 	assert.ErrorContains(t, err, "mount with xprtsec=tls")
 }

@@ -127,6 +127,25 @@ func (s *Server) SecureMPA(ctx context.Context, nc net.Conn) (*Conn, error) {
 	return s.handshake(ctx, nc, protocolMPA, true)
 }
 
+// Begin makes a connection for MPA secure if its client begins with TLS, and returns nc
+// itself if the client begins with MPA (iwarp.Config.Secure).
+func (s *Server) Begin(ctx context.Context, nc net.Conn) (net.Conn, error) {
+	first, err := peek(nc)
+	if err != nil {
+		nc.Close()
+		return nil, err
+	}
+	if first != typeHandshake { // MPA begins with the letter M
+		s.cfg.Log.Info("no TLS", "peer", nc.RemoteAddr(), "security", (*oncrpc.Security)(nil))
+		return nc, nil
+	}
+	c, err := s.SecureMPA(ctx, nc)
+	if err != nil {
+		return nil, err // not a nil *Conn
+	}
+	return c, nil
+}
+
 func (s *Server) handshake(ctx context.Context, nc net.Conn, protocol string, strict bool) (*Conn, error) {
 	ctx, h := s.begin(ctx, nc)
 	defer s.end(h)

@@ -477,7 +477,7 @@ func TestDowngrade(t *testing.T) {
 			for range 50 {
 				_, err := c.Secure(t.Context(), r.connect(t), testProg, 1)
 				require.Error(t, err)
-				require.Equal(t, tt.reason, reasonOf(err), err)
+				require.Equal(t, tt.reason, wordOf(err), err)
 				require.ErrorContains(t, err, tt.words)
 			}
 			assert.Empty(t, r.clear(t))

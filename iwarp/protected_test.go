@@ -1,0 +1,77 @@
+package iwarp
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+
+	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A guardedConn stands for a connection inside of TLS.
+type guardedConn struct{ net.Conn }
+
+func guarded(_ context.Context, nc net.Conn) (net.Conn, error)   { return guardedConn{nc}, nil }
+func unguarded(_ context.Context, nc net.Conn) (net.Conn, error) { return nc, nil }
+
+// meet connects two devices, and returns the connection of the initiator, or the error.
+func meet(t *testing.T, client, server Config) (*Conn, error) {
+	l, err := Open(server).Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	accepting, stop := context.WithCancel(t.Context())
+	t.Cleanup(stop)
+	go func() {
+		req, err := l.Accept(accepting)
+		if err != nil {
+			return
+		}
+		if c, err := req.Accept(rdma.ConnConfig{Handler: nobody{}}); err == nil {
+			t.Cleanup(func() { c.Close() })
+		}
+	}()
+	c, err := Open(client).Dial(t.Context(), l.Addr().String(), rdma.ConnConfig{Handler: nobody{}})
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { c.Close() })
+	return c.(*Conn), nil
+}
+
+// TestProtected checks that a protected connection has neither CRCs nor Markers nor a
+// record, whatever the devices ask of others, and that a device may reject those in
+// clear.
+func TestProtected(t *testing.T) {
+	want := Config{CRC: mpa.CRCOn, Markers: true, Record: 1 << 20}
+	c, err := meet(t, want, want)
+	require.NoError(t, err)
+	assert.True(t, c.Params().CRC && c.Params().SendMarkers)
+	assert.IsType(t, new(net.TCPConn), c.NetConn())
+
+	protected := want
+	protected.Secure, protected.OnlySecure = guarded, true
+	c, err = meet(t, protected, protected)
+	require.NoError(t, err)
+	assert.False(t, c.Params().CRC || c.Params().SendMarkers || c.Params().RecvMarkers)
+	assert.IsType(t, guardedConn{}, c.NetConn())
+	assert.ErrorIs(t, c.WriteRecord(nil), errNoRecord)
+
+	strict := Config{Secure: unguarded, OnlySecure: true}
+	_, err = meet(t, Config{}, strict)
+	_, rejected := errors.AsType[*RejectedError](err)
+	assert.True(t, rejected, err)
+
+	broken := errors.New("broken")
+	failing := Config{Secure: func(_ context.Context, nc net.Conn) (net.Conn, error) {
+		nc.Close()
+		return nil, broken
+	}}
+	_, err = meet(t, failing, Config{})
+	assert.ErrorIs(t, err, broken)
+	_, err = meet(t, Config{}, failing)
+	assert.Error(t, err)
+}
