@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"slices"
@@ -19,7 +20,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcbind"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
+	"github.com/nfsrdma/nfsrdma/rpctls"
 )
 
 const (
@@ -85,7 +88,11 @@ type ClientConfig struct {
 	// StandardsOnly offers the server nothing of this project's own.
 	StandardsOnly bool
 
-	// IWARP configures RDMA connections. LongFPDUs and ShortFPDUs are
+	// TLS, if not nil, makes all connections secure: those on RDMA by TLS below MPA,
+	// which only servers of this project have, and those to MOUNT on TCP.
+	TLS *rpctls.Client
+
+	// IWARP configures RDMA connections. LongFPDUs, ShortFPDUs and Secure are
 	// set by Dial.
 	IWARP iwarp.Config
 
@@ -164,6 +171,9 @@ func splitAddr(addr string) (host, port string, err error) {
 
 // connect makes the connections, and a call over the first.
 func (c *Client) connect(ctx context.Context) error {
+	if c.cfg.TLS != nil {
+		c.cfg.IWARP.Secure = c.cfg.TLS.Begin
+	}
 	device := iwarp.Open(rnic(c.cfg.IWARP, c.cfg.StandardsOnly))
 	var dialer rdma.Dialer = device
 	if c.cfg.Dialer != nil {
@@ -227,10 +237,33 @@ func (c *Client) Up() bool {
 // MountSearch returns the parameters of the search for the server's MOUNT
 // program, for callers that search themselves.
 func (c *Client) MountSearch() nfsclient.MountSearch {
-	return nfsclient.MountSearch{
+	s := nfsclient.MountSearch{
 		NFS: c.conns[0], NFSAddr: "RDMA " + c.addr, Host: c.host,
 		MountHost: c.cfg.MountHost, MountPort: c.cfg.MountPort, Cred: c.cfg.NFS.Cred,
 	}
+	if c.cfg.TLS != nil {
+		s.Dial = c.dialMOUNT
+	}
+	return s
+}
+
+// dialMOUNT connects to MOUNT inside of TLS. Only rpcbind, which tells its port, is asked
+// in clear.
+func (c *Client) dialMOUNT(ctx context.Context, addr string) (oncrpc.Caller, io.Closer, error) {
+	var d net.Dialer
+	nc, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, port, _ := net.SplitHostPort(addr); port != strconv.Itoa(rpcbind.Port) {
+		secure, err := c.cfg.TLS.Secure(ctx, nc, mount3.Program, mount3.Version)
+		if err != nil {
+			return nil, nil, err
+		}
+		nc = secure
+	}
+	caller := oncrpc.NewTCPClient(nc, oncrpc.ClientConfig{})
+	return caller, caller, nil
 }
 
 // MOUNT returns the client of MOUNT's procedures, below Exports and Mount. It

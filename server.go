@@ -130,8 +130,12 @@ type ServerConfig struct {
 	// files.
 	TLS *rpctls.Server
 
-	// IWARP configures RDMA connections. LongFPDUs and ShortFPDUs are set by
-	// NewServer.
+	// RDMATLS lets clients use TLS below MPA, and OnlyRDMATLS rejects all other
+	// connections on RDMA. Both need TLS.
+	RDMATLS, OnlyRDMATLS bool
+
+	// IWARP configures RDMA connections. LongFPDUs, ShortFPDUs, Secure and OnlySecure
+	// are set by NewServer.
 	IWARP iwarp.Config
 
 	// Wrap, if not nil, returns the service that handles all calls in place of
@@ -249,6 +253,9 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	tcp := &oncrpc.Server{Handler: calls, MaxRecord: cmp.Or(cfg.MaxPayload, defaultPayload) + callSlack, Log: cfg.Log}
 	if cfg.TLS != nil {
 		tcp.Guard = cfg.TLS
+	}
+	if cfg.TLS != nil && (cfg.RDMATLS || cfg.OnlyRDMATLS) {
+		cfg.IWARP.Secure, cfg.IWARP.OnlySecure = cfg.TLS.Begin, cfg.OnlyRDMATLS
 	}
 	device := iwarp.Open(rnic(cfg.IWARP, cfg.StandardsOnly))
 	s := &Server{

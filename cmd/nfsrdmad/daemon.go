@@ -172,7 +172,8 @@ func (o *serveOptions) newServer(list []nfsserver.Export, state string, rec *rec
 		Clients: filepath.Join(state, "nfs4-clients"), StandardsOnly: o.noExtensions,
 		NoDelegations:    o.delegations.Word == "off" || !mayDelegate(o.lease4, log),
 		WriteDelegations: o.delegations.Word == "all",
-		IWARP:            o.rnic(), Wrap: o.ops.observe, Log: log, TLS: o.tls,
+		IWARP:            o.rnic(), Wrap: o.ops.observe, Log: log,
+		TLS: o.tls, RDMATLS: o.rdma.Word == "allow", OnlyRDMATLS: o.rdma.Word == "require",
 	}
 	if rec != nil {
 		cfg.IWARP.Record, cfg.IWARP.Ended = int(o.recordSize), rec.ended

@@ -10,6 +10,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
@@ -108,7 +109,7 @@ func (p *operations) connections() []connDoc {
 
 func rdmaConn(c *rpcrdma.ConnStats) connDoc {
 	d := connDoc{
-		Transport: "rdma", Peer: c.Peer.String(), Since: c.Since, Calls: c.Calls, CallsUnderWay: c.UnderWay,
+		Security: newSecurityDoc(nil), Transport: "rdma", Peer: c.Peer.String(), Since: c.Since, Calls: c.Calls, CallsUnderWay: c.UnderWay,
 		RDMA: &rdmaConnDoc{
 			InlineSend: c.SendInline, InlineReceive: c.RecvInline, RemoteInvalidation: c.Invalidate, CreditsGranted: c.Granted,
 			Extensions: extensionsDoc{
@@ -117,6 +118,9 @@ func rdmaConn(c *rpcrdma.ConnStats) connDoc {
 		},
 	}
 	if conn, ok := c.Conn.(*iwarp.Conn); ok {
+		if s, ok := conn.NetConn().(oncrpc.SecureConn); ok {
+			d.Security = newSecurityDoc(s.Security())
+		}
 		d.trafficDoc = newTrafficDoc(conn.Traffic())
 		m, r := conn.Params(), d.RDMA
 		r.MPARevision, r.CRC, r.MarkersSent, r.MarkersReceived = int(m.Rev), m.CRC, m.SendMarkers, m.RecvMarkers

@@ -139,9 +139,9 @@ func (p *page) connections(all []connDoc) {
 	for _, c := range all {
 		cells := []any{c.Peer, c.Transport, span(p.now.Sub(c.Since)), c.Calls, c.CallsUnderWay, size(c.BytesIn), size(c.BytesOut)}
 		if r := c.RDMA; r != nil {
-			cells = append(cells, r.CreditsGranted, fmt.Sprintf("%d/%d", r.InlineReceive, r.InlineSend), r.MPARevision, r.agreed())
+			cells = append(cells, r.CreditsGranted, fmt.Sprintf("%d/%d", r.InlineReceive, r.InlineSend), r.MPARevision, strings.TrimSpace(r.agreed()+" "+c.Security.words()))
 		} else if c.Security.Suite != "" {
-			cells = append(cells, "", "", "", c.Security.Mode+" "+c.Security.Suite)
+			cells = append(cells, "", "", "", c.Security.words())
 		}
 		p.row(cells...)
 	}

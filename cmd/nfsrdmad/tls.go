@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rpctls"
 )
@@ -22,6 +23,7 @@ type tlsOptions struct {
 	files   rpctls.Files
 	strict  bool
 	xprtsec string // of DIR
+	rdma    cli.Choice
 
 	transports exports.Transports // parsed from xprtsec
 }
@@ -32,6 +34,8 @@ func (o *tlsOptions) add(f *pflag.FlagSet) {
 	f.StringVar(&o.files.Key, "tls-key", "", "`FILE` with the key of --tls-cert")
 	f.StringVar(&o.files.CA, "tls-ca", "", "`FILE` with the authorities of clients' certificates")
 	f.StringVar(&o.files.CRL, "tls-crl", "", "`FILE` with their revocation lists")
+	o.rdma = cli.NewChoice("off", "off", "allow", "require")
+	f.Var(&o.rdma, "rdma-tls", "TLS on RDMA connections, for mountrdma alone: require rejects all others")
 	f.BoolVar(&o.strict, "tls-strict", false, "refuse clients that do not say what TLS is for (ALPN), as Linux's")
 }
 
@@ -41,8 +45,8 @@ func (o *tlsOptions) understand() (err error) {
 	switch {
 	case (f.Cert == "") != (f.Key == ""):
 		return errors.New("--tls-cert and --tls-key belong together: give both")
-	case f.Cert == "" && (f.CA != "" || f.CRL != "" || o.strict):
-		return errors.New("--tls-ca, --tls-crl and --tls-strict need a certificate of this server: give --tls-cert and --tls-key")
+	case f.Cert == "" && (f.CA != "" || f.CRL != "" || o.strict || o.rdma.Word != "off"):
+		return errors.New("--tls-ca, --tls-crl, --tls-strict and --rdma-tls need a certificate of this server: give --tls-cert and --tls-key")
 	case f.CRL != "" && f.CA == "":
 		return errors.New("--tls-crl needs the authorities that have signed the lists: give --tls-ca")
 	}
@@ -132,6 +136,14 @@ func newSecurityDoc(s *oncrpc.Security) securityDoc {
 		return securityDoc{Mode: s.String()}
 	}
 	return securityDoc{Mode: s.String(), Suite: s.Suite, ALPN: s.Protocol, Issuer: printable(s.Issuer), Serial: s.Serial}
+}
+
+// words describes an encrypted connection in the list of connections.
+func (d *securityDoc) words() string {
+	if d.Suite == "" {
+		return ""
+	}
+	return d.Mode + " " + d.Suite
 }
 
 // tls prints the counters.

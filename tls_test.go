@@ -1,0 +1,210 @@
+package nfsrdma
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/internal/certtest"
+	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/rpctls"
+	"github.com/nfsrdma/nfsrdma/vfs/mem"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// An encrypted is a server with an export for each transport, and what its clients need.
+type encrypted struct {
+	rig
+	mutual, anonymous *rpctls.Client
+	files             rpctls.Files // of a client
+}
+
+func serveEncrypted(t *testing.T, change func(*ServerConfig)) encrypted {
+	root := certtest.New(t, "root", time.Now())
+	own, host := root.Issue(nil), root.Issue(nil)
+	trusted := certtest.Bundle(root)
+	tls, err := rpctls.NewServer(rpctls.ServerConfig{Files: rpctls.Files{Cert: own.Cert, Key: own.Key, CA: trusted}, Log: silent})
+	require.NoError(t, err)
+	cfg := ServerConfig{TLS: tls, RDMATLS: true}
+	for path, list := range map[string]exports.Transports{
+		"/none": exports.OfTransports(exports.TransportNone), "/tls": exports.OfTransports(exports.TransportTLS), "/mtls": exports.OfTransports(exports.TransportMTLS),
+	} {
+		cfg.Exports = append(cfg.Exports, nfsserver.Export{
+			Path: path, FS: mem.New(mem.Options{Size: 64 << 20}),
+			Clients: exports.Everyone(exports.Options{Insecure: true, NoRootSquash: true, Xprtsec: list}),
+		})
+	}
+	change(&cfg)
+	e := encrypted{rig: serve(t, cfg), files: rpctls.Files{Cert: host.Cert, Key: host.Key, CA: trusted}}
+	e.mutual = e.client(t, rpctls.ClientConfig{Files: e.files, Mutual: true})
+	e.anonymous = e.client(t, rpctls.ClientConfig{Files: rpctls.Files{CA: trusted}})
+	return e
+}
+
+func (e *encrypted) client(t *testing.T, cfg rpctls.ClientConfig) *rpctls.Client {
+	cfg.Host, cfg.Log = "server", silent
+	c, err := rpctls.NewClient(cfg)
+	require.NoError(t, err)
+	return c
+}
+
+// TestTransportsOverRDMA checks which exports a client over RDMA can use in clear, by
+// TLS and by mutual TLS; both kinds of connection are on one port (R9289-5.1.3-1).
+func TestTransportsOverRDMA(t *testing.T) {
+	e := serveEncrypted(t, func(*ServerConfig) {})
+	for _, tt := range []struct {
+		name string
+		tls  *rpctls.Client
+		can  map[string]bool
+	}{
+		{"none", nil, map[string]bool{"/none": true}},
+		{"tls", e.anonymous, map[string]bool{"/none": true, "/tls": true}},
+		{"mtls", e.mutual, map[string]bool{"/none": true, "/tls": true, "/mtls": true}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := e.dial(t, ClientConfig{TLS: tt.tls, Connections: 2})
+			for _, path := range []string{"/none", "/tls", "/mtls"} {
+				fs, err := c.Mount(t.Context(), path)
+				if !tt.can[path] {
+					assert.ErrorIs(t, err, rpcmsg.AuthTooWeak, path)
+					continue
+				}
+				require.NoError(t, err, path)
+				content := make([]byte, 3<<20)
+				rand.Read(content)
+				name := "file of " + tt.name
+				write(t, fs, name, content)
+				assert.True(t, string(content) == text(t, fs, name), path)
+			}
+			for _, conn := range e.Parts().Device.Conns() {
+				if _, secure := conn.NetConn().(*rpctls.Conn); secure {
+					p := conn.Params()
+					assert.False(t, p.CRC || p.SendMarkers || p.RecvMarkers)
+				}
+			}
+			require.NoError(t, c.Close())
+		})
+	}
+}
+
+func write(t *testing.T, fs *nfsclient.FS, name string, content []byte) {
+	t.Helper()
+	f, err := fs.Create(t.Context(), name, 0o644)
+	require.NoError(t, err)
+	_, err = f.CopyFrom(t.Context(), bytes.NewReader(content), 0)
+	require.NoError(t, err)
+	require.NoError(t, f.Sync(t.Context()))
+}
+
+// TestOnlyTLSOverRDMA checks that a server that demands TLS below MPA rejects all others
+// as MPA does, and serves those that begin with it.
+func TestOnlyTLSOverRDMA(t *testing.T) {
+	e := serveEncrypted(t, func(cfg *ServerConfig) { cfg.OnlyRDMATLS = true })
+	_, err := Dial(t.Context(), e.rdma, ClientConfig{Log: silent})
+	rejected, ok := errors.AsType[*iwarp.RejectedError](err)
+	assert.True(t, ok, err)
+	_ = rejected
+	_, err = e.dial(t, ClientConfig{TLS: e.mutual}).Mount(t.Context(), "/mtls")
+	assert.NoError(t, err)
+}
+
+// TestNoTLSOverRDMA checks the words for a server without TLS below MPA: nothing is sent
+// in clear.
+func TestNoTLSOverRDMA(t *testing.T) {
+	e := serveEncrypted(t, func(cfg *ServerConfig) { cfg.RDMATLS = false })
+	_, err := Dial(t.Context(), e.rdma, ClientConfig{TLS: e.mutual, Log: silent})
+	assert.ErrorContains(t, err, "hangs up when TLS begins: TLS on RDMA needs nfsrdmad serve --rdma-tls=allow there")
+}
+
+// TestReconnectInsideTLS checks that a client whose connections are cut continues inside
+// of TLS, and that nothing of its calls is ever on the wire in clear.
+func TestReconnectInsideTLS(t *testing.T) {
+	e := serveEncrypted(t, func(*ServerConfig) {})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	r := tap{l: l, to: e.rdma}
+	r.wg.Go(r.run)
+	defer func() {
+		l.Close()
+		r.cut()
+		r.wg.Wait()
+	}()
+	c, err := Dial(t.Context(), l.Addr().String(), ClientConfig{TLS: e.mutual, Log: silent})
+	require.NoError(t, err)
+	defer c.Close()
+	fs, err := c.Mount(t.Context(), "/mtls")
+	require.NoError(t, err)
+	secret := bytes.Repeat([]byte("a secret of 21 bytes "), 10000)
+	for range 5 {
+		write(t, fs, "secret", secret)
+		assert.Equal(t, string(secret), text(t, fs, "secret"))
+		r.cut()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	assert.GreaterOrEqual(t, r.made, 5)
+	assert.Greater(t, r.seen.Len(), len(secret))
+	assert.False(t, bytes.Contains(r.seen.Bytes(), []byte("secret")))
+}
+
+// A tap passes connections on, and keeps their bytes.
+type tap struct {
+	l  net.Listener
+	to string
+	wg sync.WaitGroup
+
+	mu    sync.Mutex
+	seen  bytes.Buffer
+	conns []net.Conn
+	made  int
+}
+
+func (r *tap) run() {
+	for {
+		client, err := r.l.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", r.to)
+		if err != nil {
+			client.Close()
+			continue
+		}
+		r.mu.Lock()
+		r.conns = append(r.conns, client, server)
+		r.made++
+		r.mu.Unlock()
+		r.wg.Go(func() { r.pass(server, client) })
+		r.wg.Go(func() { r.pass(client, server) })
+	}
+}
+
+func (r *tap) pass(to, from net.Conn) {
+	defer to.Close()
+	_, _ = io.Copy(io.MultiWriter(r, to), from)
+}
+
+func (r *tap) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.seen.Write(p)
+}
+
+func (r *tap) cut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.conns {
+		c.Close()
+	}
+	r.conns = nil
+}
