@@ -12,6 +12,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/rpctls"
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 )
@@ -31,6 +32,8 @@ type app struct {
 	uid, gid int // below 0: this process's
 	sec      mountopt.Sec
 	keytab   string
+	xprtsec  cli.Choice
+	tls      rpctls.Files
 
 	recordName string    // of a file, or ""
 	record     *recorder // set with the first connection
@@ -48,6 +51,7 @@ func newApp(stdout, stderr io.Writer) *app {
 func (a *app) addFlags(f *pflag.FlagSet) {
 	a.crc = cli.NewChoice("auto", "auto", "on", "off")
 	a.markers = cli.NewChoice("off", "off", "on")
+	a.xprtsec = cli.NewChoice("none", "none", "tls", "mtls")
 	a.inline = 4 << 10
 	f.SortFlags = false
 	f.Var(&a.crc, "crc", "CRC32C on RDMA connections: auto and off use it if the server asks,\non asks for it")
@@ -60,6 +64,11 @@ func (a *app) addFlags(f *pflag.FlagSet) {
 	f.IntVar(&a.gid, "gid", -1, "act as this group there")
 	f.Var(&a.sec, "sec", "security flavours, with colons between them: sys, krb5, krb5i, krb5p; the first\nthat the export has is taken (default: the first of its list that can be used)")
 	f.StringVar(&a.keytab, "keytab", defaultKeytab, "keys of this machine, with which root gets Kerberos tickets")
+	f.Var(&a.xprtsec, "xprtsec", "protection of connections: tls encrypts them, and the server shows a certificate\n(nfsrdmad with --rdma-tls alone); with mtls this host shows one too")
+	f.StringVar(&a.tls.Cert, "tls-cert", "", "`FILE` with the certificate of this host, for mtls")
+	f.StringVar(&a.tls.Key, "tls-key", "", "`FILE` with its key")
+	f.StringVar(&a.tls.CA, "tls-ca", "", "`FILE` with authorities of the server's certificate (default: those of this host)")
+	f.StringVar(&a.tls.CRL, "tls-crl", "", "`FILE` with their revocation lists")
 	f.StringVar(&a.recordName, "record", "", "when RDMA connections end, write their latest traffic to `FILE`, for Wireshark;\nit contains the data read and written")
 }
 

@@ -77,6 +77,9 @@ func (m *mountCommand) attemptOnce(ctx context.Context) (*session, *nfsclient.FS
 // passing reports whether a failed attempt may succeed later with nothing
 // changed on this host, because the server or the network is not up yet.
 func passing(err error) bool {
+	if final(err) {
+		return false
+	}
 	var dns *net.DNSError
 	var rejected *iwarp.RejectedError
 	var search *nfsclient.SearchError

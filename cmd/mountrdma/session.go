@@ -67,7 +67,7 @@ func (a *app) connect(ctx context.Context, srv server, cfg nfsrdma.ClientConfig)
 		s.dial.device = device
 		return s.dial
 	}
-	if err := a.secure(s, &cfg); err != nil {
+	if err := errors.Join(a.encrypt(srv, &cfg), a.secure(s, &cfg)); err != nil {
 		return nil, err
 	}
 	client, err := nfsrdma.Dial(ctx, srv.addr(), cfg)

@@ -72,7 +72,11 @@ func (m *mountCommand) statsOptions(fs *nfsclient.FS) string {
 	add("%s,proto=rdma,nconnect=%d", map[bool]string{false: "hard", true: "soft"}[o.Soft], o.Connections)
 	host, port, err := net.SplitHostPort(m.at.addr())
 	if err == nil {
-		add("port=%s,timeo=%d,retrans=%d,sec=%v,addr=%s", port, o.Timeo, o.Retrans, exports.Flavor(fs.Client().Flavor()), host)
+		add("port=%s,timeo=%d,retrans=%d,sec=%v", port, o.Timeo, o.Retrans, exports.Flavor(fs.Client().Flavor()))
+		if m.encrypted() {
+			add("xprtsec=%s", m.xprtsec.Word)
+		}
+		add("addr=%s", host)
 	}
 	return strings.Join(words, ",")
 }

@@ -29,7 +29,11 @@ type stepError struct {
 
 // Error returns one sentence.
 func (e *stepError) Error() string {
-	return fmt.Sprintf("%s: %s: %s; %s", e.at, e.step, e.what, e.remedy)
+	text := fmt.Sprintf("%s: %s: %s", e.at, e.step, e.what)
+	if e.remedy != "" { // otherwise it is in what
+		text += "; " + e.remedy
+	}
+	return text
 }
 
 // Unwrap returns the cause.
@@ -89,6 +93,9 @@ func errno(err error) string {
 func startupError(ctx context.Context, addr string, err error) error {
 	if ended(ctx) {
 		return context.Cause(ctx)
+	}
+	if failed := tlsError(addr, err); failed != nil {
+		return failed
 	}
 	e := &stepError{at: addr, step: "MPA start-up", err: err}
 	var rejected *iwarp.RejectedError

@@ -47,6 +47,9 @@ type Flags struct {
 	Credits      *int
 	Sec          *Sec
 	Keytab       *string
+	Xprtsec      *cli.Choice
+
+	TLSCert, TLSKey, TLSCA, TLSCRL *string // paths
 }
 
 // A Lookup selects the names that a mount remembers (nfs(5), lookupcache).

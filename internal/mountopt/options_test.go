@@ -15,7 +15,10 @@ import (
 func flags() Flags {
 	crc, markers, bare := cli.NewChoice("auto", "auto", "on", "off"), cli.NewChoice("off", "off", "on"), false
 	inline, credits, keytab := cli.Size(4<<10), 128, ""
-	return Flags{CRC: &crc, Markers: &markers, NoExtensions: &bare, Inline: &inline, Credits: &credits, Sec: new(Sec), Keytab: &keytab}
+	return Flags{
+		CRC: &crc, Markers: &markers, NoExtensions: &bare, Inline: &inline, Credits: &credits, Sec: new(Sec), Keytab: &keytab,
+		Xprtsec: new(cli.NewChoice("none", "none", "tls", "mtls")), TLSCert: new(string), TLSKey: new(string), TLSCA: new(string), TLSCRL: new(string),
+	}
 }
 
 // parsed parses the lists one after the other.

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/nfsrdma/nfsrdma"
+	"github.com/nfsrdma/nfsrdma/rpctls"
+)
+
+// encrypt has all connections to a server protected as --xprtsec says.
+func (a *app) encrypt(srv server, cfg *nfsrdma.ClientConfig) (err error) {
+	if !a.encrypted() {
+		return nil
+	}
+	files := a.tls
+	if a.xprtsec.Word == "tls" {
+		files.Cert, files.Key = "", "" // not shown
+	}
+	cfg.TLS, err = rpctls.NewClient(rpctls.ClientConfig{
+		Files: files, Host: srv.host, Mutual: a.xprtsec.Word == "mtls", Log: cfg.Log,
+	})
+	if err != nil {
+		return fmt.Errorf("TLS: %w", err)
+	}
+	return nil
+}
+
+// encrypted reports whether connections must be.
+func (a *app) encrypted() bool { return a.xprtsec.Word == "tls" || a.xprtsec.Word == "mtls" }
+
+// tlsError returns the error of a failed attempt to protect a connection, or nil if err
+// is another.
+func tlsError(addr string, err error) error {
+	e, ok := errors.AsType[*rpctls.Error](err)
+	if !ok {
+		return nil
+	}
+	return &stepError{at: addr, step: "TLS", what: e.Text, err: err}
+}
+
+// final reports whether an attempt failed in a way that the same attempt later would:
+// a certificate, or no TLS. An attacker who pretends that must gain nothing by it.
+func final(err error) bool {
+	e, ok := errors.AsType[*rpctls.Error](err)
+	return ok && e.Reason != rpctls.Broken && e.Reason != rpctls.Stalled
+}
