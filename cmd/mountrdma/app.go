@@ -63,7 +63,7 @@ func (a *app) addFlags(f *pflag.FlagSet) {
 	f.IntVar(&a.uid, "uid", -1, "act as this user on the server, not as the program's own user")
 	f.IntVar(&a.gid, "gid", -1, "act as this group there")
 	f.Var(&a.sec, "sec", "security flavours, with colons between them: sys, krb5, krb5i, krb5p; the first\nthat the export has is taken (default: the first of its list that can be used)")
-	f.StringVar(&a.keytab, "keytab", defaultKeytab, "keys of this machine, with which root gets Kerberos tickets")
+	f.StringVar(&a.keytab, "keytab", defaultKeytab, "this machine's keys, with which root gets Kerberos tickets")
 	f.Var(&a.xprtsec, "xprtsec", "protection of connections: tls encrypts them, and the server shows a certificate\n(nfsrdmad with --rdma-tls alone); with mtls this host shows one too")
 	f.StringVar(&a.tls.Cert, "tls-cert", "", "`FILE` with the certificate of this host, for mtls")
 	f.StringVar(&a.tls.Key, "tls-key", "", "`FILE` with its key")
