@@ -133,6 +133,7 @@ type fakeAcceptor struct {
 	mu       sync.Mutex
 	seen     map[string]bool
 	contexts []*fakeContext
+	bindings []byte // of the last token
 	waiting  int
 }
 
@@ -149,6 +150,7 @@ func (a *fakeAcceptor) Accept(ctx context.Context, token, bindings []byte) (gss.
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.bindings = bindings
 	if a.seen[string(token)] {
 		return gss.Accepted{}, &gss.Error{Major: gss.DuplicateToken, Err: errFake}
 	}

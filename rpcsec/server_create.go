@@ -51,6 +51,15 @@ func (c *call) exists(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Repl
 	return exists, answer
 }
 
+// bindingsOf returns the channel bindings of a connection inside of TLS, or nil (RFC
+// 9289, Section 4.2.1; RFC 5056, Section 2.1).
+func bindingsOf(peer *oncrpc.Peer) []byte {
+	if peer.Security == nil || len(peer.Security.Binding) == 0 {
+		return nil
+	}
+	return append([]byte("tls-exporter:"), peer.Security.Binding...)
+}
+
 // establish makes a context of an initiator's token. Without a context, the
 // result says why. An error means that nobody waits for the result.
 func (c *call) establish(ctx context.Context, peer *oncrpc.Peer, token []byte) (initResult, *established, error) {
@@ -67,7 +76,7 @@ func (c *call) establish(ctx context.Context, peer *oncrpc.Peer, token []byte) (
 	// wake one another would keep a processor from calls for a long time.
 	runtime.Gosched()
 	since := time.Now()
-	made, err := s.cfg.Acceptor.Accept(ctx, token, nil)
+	made, err := s.cfg.Acceptor.Accept(ctx, token, bindingsOf(peer))
 	s.counts.accepting.Add(int64(time.Since(since)))
 	s.accepts.Give(by)
 	if err != nil {

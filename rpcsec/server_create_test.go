@@ -143,3 +143,18 @@ func TestAcceptsYield(t *testing.T) {
 		}
 	}
 }
+
+// TestBindings checks that a token from inside of TLS is judged with the bindings of that
+// connection (R9289-4.2.1-2), and that contexts are made there as anywhere
+// (R9289-4.2.1-1).
+func TestBindings(t *testing.T) {
+	r := newRig(t, ServerConfig{})
+	r.login("alice 1")
+	assert.Nil(t, r.acceptor.bindings)
+	r.peer.Security = &oncrpc.Security{Binding: []byte("32 bytes that only both ends know")}
+	r.login("alice 2")
+	assert.Equal(t, "tls-exporter:32 bytes that only both ends know", string(r.acceptor.bindings))
+	r.peer.Security = &oncrpc.Security{}
+	r.login("alice 3")
+	assert.Nil(t, r.acceptor.bindings)
+}
