@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -76,4 +77,27 @@ func TestPacketsBounded(t *testing.T) {
 	assert.NoError(t, <-served)
 	assert.NoError(t, p.Shutdown(t.Context()))
 	assert.Empty(t, p.places)
+}
+
+// TestPacketsInClear checks that a call that asks for TLS is denied over UDP, which has
+// none (R9289-5.1.2-1).
+func TestPacketsInClear(t *testing.T) {
+	p, err := ListenPackets("127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- p.Serve(echoMux()) }()
+	c, err := net.Dial("udp", p.Addr().String())
+	require.NoError(t, err)
+	defer c.Close()
+	probe := call(7, testProg, 2, 0)
+	probe[27] = byte(rpcmsg.AuthTLS)
+	_, err = c.Write(probe)
+	require.NoError(t, err)
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
+	reply := make([]byte, 100)
+	n, err := c.Read(reply)
+	require.NoError(t, err)
+	assert.Equal(t, rpcmsg.AppendAuthError(nil, 7, rpcmsg.AuthBadCred), reply[:n])
+	require.NoError(t, p.Shutdown(t.Context()))
+	require.NoError(t, <-served)
 }

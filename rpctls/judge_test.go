@@ -7,6 +7,7 @@ import (
 	"encoding/asn1"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -372,4 +373,17 @@ func TestClientModes(t *testing.T) {
 	_, err = newTestClient(t, ClientConfig{Files: filesOf(host, root), Mutual: true}).handshake(t.Context(), near, protocolRPC, false)
 	assert.Equal(t, "no_certificate", wordOf(err))
 	assert.ErrorContains(t, err, "mount with xprtsec=tls")
+}
+
+// TestSuites checks that every cipher suite that can be negotiated encrypts
+// (R9289-5-3), and that the mandatory one is among them (R9289-5-2).
+func TestSuites(t *testing.T) {
+	var names []string
+	for _, s := range tls.CipherSuites() {
+		if slices.Contains(s.SupportedVersions, tls.VersionTLS13) {
+			names = append(names, s.Name)
+			assert.True(t, strings.Contains(s.Name, "_GCM_") || strings.Contains(s.Name, "_CHACHA20_"), s.Name)
+		}
+	}
+	assert.Contains(t, names, "TLS_AES_128_GCM_SHA256")
 }

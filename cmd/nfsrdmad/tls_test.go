@@ -13,12 +13,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma"
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/internal/certtest"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/rpctls"
 )
 
@@ -113,6 +115,8 @@ func TestTLSFlags(t *testing.T) {
 		{[]string{"--tls-key", "k"}, "--tls-cert and --tls-key belong together"},
 		{[]string{"--tls-ca", "a"}, "need a certificate of this server"},
 		{[]string{"--tls-strict"}, "need a certificate of this server"},
+		{[]string{"--rdma-tls", "allow"}, "need a certificate of this server"},
+		{[]string{"--tls-cert", "c", "--tls-key", "k", "--rdma-tls", "require", "--discover", "127.0.0.1"}, "--discover is in clear"},
 		{[]string{"--tls-cert", "c", "--tls-key", "k", "--tls-crl", "l"}, "give --tls-ca"},
 		{[]string{"--xprtsec", "ssl"}, `"ssl" is none of none, tls and mtls`},
 	} {
@@ -148,4 +152,18 @@ func TestTLSFlags(t *testing.T) {
 	text := new(bytes.Buffer)
 	_, err := (&tlsOptions{files: rpctls.Files{Cert: filepath.Join(t.TempDir(), "c"), Key: "k"}}).open(slog.New(slog.NewTextHandler(text, nil)))
 	assert.ErrorContains(t, err, "TLS: ")
+}
+
+// TestProbeOverRDMA checks that a call that asks for TLS is denied on an RDMA connection,
+// where TLS is below MPA or nowhere (R9289-4.1-2).
+func TestProbeOverRDMA(t *testing.T) {
+	root := certtest.New(t, "root", time.Now()).Issue(nil)
+	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "", "--rdma-tls", "allow", "--tls-cert", root.Cert, "--tls-key", root.Key, "mem:=/x")
+	c, err := nfsrdma.Dial(t.Context(), s.addr(t, "rdma"), nfsrdma.ClientConfig{Log: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	defer c.Close()
+	x := &oncrpc.Exchange{Relay: true, Prog: nfs3.Program, Vers: nfs3.Version, Args: rpctls.AppendProbe(nil, 0, nfs3.Program, nfs3.Version)[4:]}
+	require.NoError(t, c.Conns()[0].Call(t.Context(), x))
+	assert.Equal(t, rpcmsg.AppendAuthError(nil, 0, rpcmsg.AuthBadCred)[4:], x.Reply[4:])
+	x.Release()
 }
