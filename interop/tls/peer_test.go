@@ -85,9 +85,9 @@ func (p *peer) next() (r result) {
 
 // A daemon is a server with TLS, and its authority.
 type daemon struct {
-	root      *certtest.Authority
-	ca        string
-	tcp       string
+	root *certtest.Authority
+	ca   string
+	tcp  string
 }
 
 func serve(t *testing.T, strict bool) daemon {
