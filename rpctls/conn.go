@@ -34,6 +34,7 @@ type Conn struct {
 	scratch *buf.Buf // memory of the record that is filled from several slices
 
 	cut   atomic.Pointer[error] // why this end has cut the connection
+	reset atomic.Bool           // Close ends it without a closure alert
 	state tls.ConnectionState   // of the handshake
 }
 
@@ -158,10 +159,23 @@ func (c *Conn) CloseWrite() error {
 	return err
 }
 
+// SetLinger is that of a net.TCPConn. With 0, Close does not tell the peer of an orderly
+// end.
+func (c *Conn) SetLinger(seconds int) error {
+	c.reset.Store(seconds == 0)
+	if below, ok := c.wire.Conn.(interface{ SetLinger(int) error }); ok {
+		return below.SetLinger(seconds)
+	}
+	return nil
+}
+
 // Close ends TLS, and then the connection (RFC 9289, Section 5.1.1).
 func (c *Conn) Close() error {
 	if c.server != nil {
 		c.server.forget(c)
+	}
+	if c.reset.Load() {
+		return c.wire.Close()
 	}
 	err := c.tls.Close()
 	if _, closing := errors.AsType[net.Error](err); closing || errors.Is(err, net.ErrClosed) {

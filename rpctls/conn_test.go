@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -221,4 +222,13 @@ func TestPeerVanishes(t *testing.T) {
 	_, err := server.Read(make([]byte, 1))
 	assert.Error(t, err)
 	assert.False(t, errors.Is(err, io.EOF))
+}
+
+// TestReset checks that a connection can end without the appearance of an orderly end.
+func TestReset(t *testing.T) {
+	client, server := newPair(t)
+	require.NoError(t, client.SetLinger(0))
+	require.NoError(t, client.Close())
+	_, err := server.Read(make([]byte, 1))
+	assert.ErrorIs(t, err, syscall.ECONNRESET)
 }

@@ -18,6 +18,20 @@ type cacheKey struct {
 	rpcmsg.Procedure
 	length uint32 // bytes
 	sum    uint64
+
+	// protection keeps replies to calls inside of TLS from connections in clear: an
+	// export may refuse those.
+	protection uint8
+}
+
+func protectionOf(s *oncrpc.Security) uint8 {
+	switch {
+	case s == nil:
+		return 0
+	case !s.Mutual:
+		return 1
+	}
+	return 2
 }
 
 // zeros are the padding of an item.
@@ -55,5 +69,7 @@ func (c *Cache) keyOf(req *oncrpc.Request, p rpcmsg.Procedure) cacheKey {
 		Procedure: p,
 		length:    uint32(length),
 		sum:       sum.Sum64(),
+
+		protection: protectionOf(req.Peer.Security),
 	}
 }

@@ -160,6 +160,20 @@ func TestReplayVerified(t *testing.T) {
 	}
 }
 
+// TestReplayProtected checks that a reply to a call inside of TLS is not for a connection
+// with less protection, and that another connection of the same kind gets it.
+func TestReplayProtected(t *testing.T) {
+	m := new(maker)
+	c := newReplay(t, m, Config{})
+	for i, security := range []*oncrpc.Security{{Mutual: true}, {}, nil} {
+		for port := range 2 {
+			req := madeBy(fmt.Sprintf("192.0.2.1:%d", 700+port), 9, nil)
+			req.Peer.Security = security
+			assert.Equal(t, made(9, uint32(1+i)), answerOf(c, t.Context(), req), security.String())
+		}
+	}
+}
+
 // TestReplayRunning checks that a retry of a running call is answered together
 // with the call, even if the connection of the first try has ended.
 func TestReplayRunning(t *testing.T) {
