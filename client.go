@@ -19,6 +19,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rpcbind"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
@@ -347,11 +348,22 @@ func (c *Client) Mount(ctx context.Context, export string) (*nfsclient.FS, error
 	cred := *c.cfg.NFS.Cred
 	cred.Flavor = flavor
 	fs, err := c.nfs.As(cred).FS(ctx, root, export)
+	if errors.Is(err, rpcmsg.AuthTooWeak) { // although the export has the flavor
+		err = fmt.Errorf("%w: the server wants connections with more protection: use %s", err, c.moreProtection())
+	}
 	if err != nil {
 		return nil, fmt.Errorf("nfsrdma: mounting %s:%s: %w", c.host, export, err)
 	}
 	c.mounted[export] = true
 	return fs, nil
+}
+
+// moreProtection returns the options of mounts that protect more than this client.
+func (c *Client) moreProtection() string {
+	if c.cfg.TLS == nil {
+		return "xprtsec=mtls or xprtsec=tls"
+	}
+	return "xprtsec=mtls"
 }
 
 // begin waits for the caller's turn, as long as ctx permits. It returns a context

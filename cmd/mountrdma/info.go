@@ -52,6 +52,7 @@ Invalidate, and whether the server sent one when a call allowed it.`,
 type info struct {
 	Server  string      `json:"server"`  // as in the argument
 	Address string      `json:"address"` // connected to
+	TLS     tlsInfo     `json:"tls"`
 	MPA     mpaInfo     `json:"mpa"`
 	RPC     rpcInfo     `json:"rpcrdma"`
 	Mount   string      `json:"mount,omitempty"` // the address that answers
@@ -121,7 +122,7 @@ func (a *app) info(ctx context.Context, srv server) (*info, error) {
 	if err != nil && !refused {
 		return nil, helloError(ctx, srv.addr(), err)
 	}
-	i := &info{Server: srv.addr(), Address: s.conn().RemoteAddr().String(), MPA: s.mpaInfo(), RPC: s.rpcInfo(), Exports: []shareInfo{}}
+	i := &info{Server: srv.addr(), Address: s.conn().RemoteAddr().String(), TLS: s.tlsInfo(), MPA: s.mpaInfo(), RPC: s.rpcInfo(), Exports: []shareInfo{}}
 	if !refused {
 		i.Versions = []string{"3"}
 		if i.Mount, err = s.mountAt(ctx); err == nil {
@@ -224,6 +225,7 @@ func (i *info) print(w io.Writer) error {
 	}
 	m, r := &i.MPA, &i.RPC
 	row("server", "%s (%s)", i.Server, i.Address)
+	row("TLS", "%s", i.TLS)
 	row("MPA revision", "%d", m.Revision)
 	row("CRC", "%s", onOff(m.CRC))
 	row("markers", "%s", onOff(m.Markers))

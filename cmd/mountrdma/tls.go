@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/nfsrdma/nfsrdma"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rpctls"
 )
 
@@ -28,6 +29,34 @@ func (a *app) encrypt(srv server, cfg *nfsrdma.ClientConfig) (err error) {
 
 // encrypted reports whether connections must be.
 func (a *app) encrypted() bool { return a.xprtsec.Word == "tls" || a.xprtsec.Word == "mtls" }
+
+// tlsInfo is the protection of a session's connections.
+type tlsInfo struct {
+	Mode   string `json:"mode"` // none, tls or mtls
+	Suite  string `json:"suite,omitempty"`
+	Issuer string `json:"issuer,omitempty"` // of the server's certificate
+	Serial string `json:"serial,omitempty"`
+}
+
+func (s *session) tlsInfo() tlsInfo {
+	var security *oncrpc.Security
+	if secure, ok := s.conn().NetConn().(oncrpc.SecureConn); ok {
+		security = secure.Security()
+	}
+	i := tlsInfo{Mode: security.String()}
+	if security != nil {
+		i.Suite, i.Issuer, i.Serial = security.Suite, security.Issuer, security.Serial
+	}
+	return i
+}
+
+// String describes i in the text of info.
+func (i tlsInfo) String() string {
+	if i.Suite == "" {
+		return i.Mode
+	}
+	return fmt.Sprintf("%s, %s; the server's certificate is %s of %s", i.Mode, i.Suite, i.Serial, escape(i.Issuer))
+}
 
 // tlsError returns the error of a failed attempt to protect a connection, or nil if err
 // is another.
