@@ -144,7 +144,7 @@ func TestReadDeadline(t *testing.T) {
 func TestWorn(t *testing.T) {
 	client, server := newPair(t)
 	client.limit = client.wire.out.records.Load() + 2
-	go func() { _, _ = io.Copy(io.Discard, server) }()
+	go func(server *Conn) { _, _ = io.Copy(io.Discard, server) }(server)
 	_, err := client.Write(random(5 * recordRoom))
 	require.NoError(t, err)
 	_, err = client.Write([]byte("x"))

@@ -27,6 +27,7 @@ type wire struct {
 	hold bool     // flush writes, not Write
 	held *buf.Buf // or nil: records that are not written yet
 	sent int      // bytes at the start of held that are written
+	over error    // the stream is lost: why
 }
 
 // heldRoom is the size in bytes of held: full records, and some short ones.
@@ -60,6 +61,9 @@ func (w *wire) Read(p []byte) (int, error) {
 func (w *wire) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.over != nil {
+		return 0, w.over
+	}
 	w.out.pass(p)
 	if w.held == nil {
 		w.held = buf.Default.Get(heldRoom)
@@ -69,13 +73,10 @@ func (w *wire) Write(p []byte) (int, error) {
 		return 0, errHeld
 	}
 	w.held.B = append(w.held.B, p...)
-	if w.hold {
-		return len(p), nil
+	if !w.hold {
+		_ = w.flushLocked() // after a deadline the rest is held
 	}
-	if err := w.flushLocked(); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		return 0, err
-	}
-	return len(p), nil
+	return len(p), w.over
 }
 
 // begin holds the records of the following writes back.
@@ -106,15 +107,18 @@ func (w *wire) end() error {
 // flushLocked writes the held records. After a deadline the rest stays held.
 func (w *wire) flushLocked() error {
 	if w.held == nil {
-		return nil
+		return w.over
 	}
 	n, err := w.Conn.Write(w.held.B[w.sent:])
 	w.sent += n
-	if err != nil {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
 		return err
+	case err != nil:
+		w.over = err
 	}
 	w.dropLocked()
-	return nil
+	return err
 }
 
 func (w *wire) dropLocked() {
@@ -139,5 +143,8 @@ func (w *wire) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.dropLocked()
+	if w.over == nil {
+		w.over = net.ErrClosed
+	}
 	return err
 }
