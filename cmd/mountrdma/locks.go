@@ -4,12 +4,17 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
 	"github.com/nfsrdma/nfsrdma/lockclient"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
+
+var errLocksInClear = errors.New("not asked, because the mount has xprtsec= and the way is in clear")
 
 // findLocks returns the locks of a mount at the server, or nil if they hold on
 // this host only. If nothing has asked for that, the user is told.
@@ -17,8 +22,12 @@ func (m *mountCommand) findLocks(ctx context.Context, s *session) *lockclient.Cl
 	if o := m.opts; o.NoLock || o.LocalPOSIX && o.LocalFlock {
 		return nil
 	}
+	server := lockclient.Server{NFS: s.line, Conn: func() any { return s.line.Conn() }, Host: s.client.MountSearch().Host}
+	if m.encrypted() {
+		server.Dial = func(context.Context, string) (oncrpc.Caller, io.Closer, error) { return nil, nil, errLocksInClear }
+	}
 	c, err := lockclient.New(ctx, lockclient.Config{
-		Server: lockclient.Server{NFS: s.line, Conn: func() any { return s.line.Conn() }, Host: s.client.MountSearch().Host},
+		Server: server,
 		File:   locksFile(m.source, m.point), Log: m.log,
 	})
 	if err == nil {

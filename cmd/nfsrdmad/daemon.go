@@ -61,11 +61,7 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 	if o.tls, err = o.tlsOptions.open(log); err != nil {
 		return err
 	}
-	if o.tls != nil {
-		watching, stop := context.WithCancel(ctx)
-		defer stop()
-		go o.tls.Watch(watching)
-	}
+	defer o.watchTLS(ctx)()
 	shares := newShares(st, log)
 	taken, err := o.openExports(ctx, shares, log)
 	if err != nil {

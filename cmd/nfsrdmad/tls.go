@@ -2,12 +2,14 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -35,7 +37,7 @@ func (o *tlsOptions) add(f *pflag.FlagSet) {
 	f.StringVar(&o.files.CA, "tls-ca", "", "`FILE` with the authorities of clients' certificates")
 	f.StringVar(&o.files.CRL, "tls-crl", "", "`FILE` with their revocation lists")
 	o.rdma = cli.NewChoice("off", "off", "allow", "require")
-	f.Var(&o.rdma, "rdma-tls", "TLS on RDMA connections, for mountrdma alone: require rejects all others")
+	f.Var(&o.rdma, "rdma-tls", "TLS on RDMA connections, for mountrdma alone;\nrequire rejects all others")
 	f.BoolVar(&o.strict, "tls-strict", false, "refuse clients that do not say what TLS is for (ALPN), as Linux's")
 }
 
@@ -69,6 +71,21 @@ func (o *tlsOptions) open(log *slog.Logger) (*rpctls.Server, error) {
 		return nil, fmt.Errorf("TLS: %w", err)
 	}
 	return s, nil
+}
+
+// watchTLS has the files of TLS read again when they change, until ctx ends or end is
+// called.
+func (o *serveOptions) watchTLS(ctx context.Context) (end func()) {
+	if o.tls == nil {
+		return func() {}
+	}
+	ctx, stop := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() { o.tls.Watch(ctx) })
+	return func() {
+		stop()
+		watching.Wait()
+	}
 }
 
 // protect returns an error if an export demands more of connections than the daemon

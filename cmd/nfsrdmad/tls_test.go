@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -87,13 +86,20 @@ func TestServeTLS(t *testing.T) {
 		require.NoError(t, err)
 		certtest.Write(t, dir, name, content)
 	}
-	require.Eventually(t, func() bool { return strings.Contains(s.stderr.String(), "were read again") }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool {
+		nc, err := net.Dial("tcp", s.addr(t, "tcp"))
+		require.NoError(t, err)
+		conn, err := tlsClient(t, mutual).Secure(t.Context(), nc, nfs3.Program, nfs3.Version)
+		require.NoError(t, err)
+		defer conn.Close()
+		return conn.Security().Serial == next.Leaf.SerialNumber.Text(16)
+	}, 10*time.Second, 50*time.Millisecond)
 	require.NoError(t, read(known))
 
 	s.stop()
 	ended := <-s.status
 	s.status <- ended
-	for _, part := range []string{"over=tcp", "xprtsec=none", "takes=mtls", "security=none", "security.mode=mtls", `security.issuer="CN=root"`} {
+	for _, part := range []string{"over=tcp", "xprtsec=none", "takes=mtls", "security=none", "security.mode=mtls", `security.issuer="CN=root"`, "were read again"} {
 		assert.Contains(t, s.stderr.String(), part)
 	}
 }
