@@ -65,7 +65,7 @@ func TestServeWithoutKeytab(t *testing.T) {
 	assert.Contains(t, stderr, `--sec: security "foo" is none of sys, krb5, krb5i, krb5p and none`)
 	status, _, stderr = command(t, "serve", "--sec", "none", "--exports", file)
 	assert.Equal(t, cli.ExitUsage, status)
-	assert.Contains(t, stderr, "--exclusive and --sec are for DIR")
+	assert.Contains(t, stderr, "--sec and --xprtsec are for DIR")
 }
 
 func TestExportsCheckErrors(t *testing.T) {
