@@ -21,7 +21,6 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/rdma"
-	"github.com/nfsrdma/nfsrdma/rpcbind"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	"github.com/nfsrdma/nfsrdma/rpctls"
 )
@@ -170,12 +169,19 @@ func splitAddr(addr string) (host, port string, err error) {
 	return host, rdmaPort, nil
 }
 
+// device returns the maker of all RDMA connections.
+func (c *Client) device() *iwarp.Device {
+	cfg := c.cfg.IWARP
+	cfg.Secure = nil
+	if c.cfg.TLS != nil {
+		cfg.Secure = c.cfg.TLS.Begin
+	}
+	return iwarp.Open(rnic(cfg, c.cfg.StandardsOnly))
+}
+
 // connect makes the connections, and a call over the first.
 func (c *Client) connect(ctx context.Context) error {
-	if c.cfg.TLS != nil {
-		c.cfg.IWARP.Secure = c.cfg.TLS.Begin
-	}
-	device := iwarp.Open(rnic(c.cfg.IWARP, c.cfg.StandardsOnly))
+	device := c.device()
 	var dialer rdma.Dialer = device
 	if c.cfg.Dialer != nil {
 		dialer = c.cfg.Dialer(device)
@@ -243,27 +249,24 @@ func (c *Client) MountSearch() nfsclient.MountSearch {
 		MountHost: c.cfg.MountHost, MountPort: c.cfg.MountPort, Cred: c.cfg.NFS.Cred,
 	}
 	if c.cfg.TLS != nil {
-		s.Dial = c.dialMOUNT
+		s.DialMOUNT = c.dialMOUNT
 	}
 	return s
 }
 
-// dialMOUNT connects to MOUNT inside of TLS. Only rpcbind, which tells its port, is asked
-// in clear.
+// dialMOUNT connects to MOUNT inside of TLS. Its port may come from rpcbind, which is asked
+// in clear: the certificate shows whether the server is there.
 func (c *Client) dialMOUNT(ctx context.Context, addr string) (oncrpc.Caller, io.Closer, error) {
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, port, _ := net.SplitHostPort(addr); port != strconv.Itoa(rpcbind.Port) {
-		secure, err := c.cfg.TLS.Secure(ctx, nc, mount3.Program, mount3.Version)
-		if err != nil {
-			return nil, nil, err
-		}
-		nc = secure
+	secure, err := c.cfg.TLS.Secure(ctx, nc, mount3.Program, mount3.Version)
+	if err != nil {
+		return nil, nil, err
 	}
-	caller := oncrpc.NewTCPClient(nc, oncrpc.ClientConfig{})
+	caller := oncrpc.NewTCPClient(secure, oncrpc.ClientConfig{})
 	return caller, caller, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 
-	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfs4client"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/rdma"
@@ -30,7 +29,7 @@ func DialV4(ctx context.Context, addr string, minor uint32, cfg ClientConfig) (*
 	}
 	cfg.Delegations = nil
 	c := &Client{cfg: cfg, addr: net.JoinHostPort(host, port)}
-	device := iwarp.Open(rnic(cfg.IWARP, cfg.StandardsOnly))
+	device := c.device()
 	var dialer rdma.Dialer = device
 	if cfg.Dialer != nil {
 		dialer = cfg.Dialer(device)

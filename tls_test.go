@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	"github.com/nfsrdma/nfsrdma/rpctls"
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
 	"github.com/stretchr/testify/assert"
@@ -155,6 +157,44 @@ func TestReconnectInsideTLS(t *testing.T) {
 	assert.GreaterOrEqual(t, r.made, 5)
 	assert.Greater(t, r.seen.Len(), len(secret))
 	assert.False(t, bytes.Contains(r.seen.Bytes(), []byte("secret")))
+}
+
+// TestVersion4InsideTLS checks that sessions of version 4 are protected as other
+// connections are.
+func TestVersion4InsideTLS(t *testing.T) {
+	e := serveEncrypted(t, func(cfg *ServerConfig) { cfg.OnlyRDMATLS, cfg.Minors = true, []uint32{1} })
+	s, err := DialV4(t.Context(), e.rdma, 1, ClientConfig{TLS: e.mutual, Log: silent})
+	require.NoError(t, err)
+	_, err = s.Walk(t.Context(), "/mtls")
+	assert.NoError(t, err)
+	assert.NoError(t, s.Close(t.Context()))
+}
+
+// TestMOUNTInsideTLS checks that MOUNT over TCP is asked inside of TLS, or not at all.
+func TestMOUNTInsideTLS(t *testing.T) {
+	for name, want := range map[string]string{"with TLS": "", "without TLS": "has no TLS"} {
+		t.Run(name, func(t *testing.T) {
+			e := serveEncrypted(t, func(cfg *ServerConfig) {
+				if want != "" {
+					cfg.TLS, cfg.RDMATLS = nil, false
+				}
+			})
+			_, port, err := net.SplitHostPort(e.tcp)
+			require.NoError(t, err)
+			c := Client{cfg: ClientConfig{TLS: e.mutual}, conns: []*rpcrdma.Client{nil}}
+			s := c.MountSearch()
+			s.NFS, s.Host = nil, "127.0.0.1"
+			s.MountPort, err = strconv.Atoi(port)
+			require.NoError(t, err)
+			m, err := s.Find(t.Context())
+			if want != "" {
+				assert.ErrorContains(t, err, want)
+				return
+			}
+			require.NoError(t, err)
+			assert.NoError(t, m.Close())
+		})
+	}
 }
 
 // A tap passes connections on, and keeps their bytes.

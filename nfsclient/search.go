@@ -33,6 +33,10 @@ type MountSearch struct {
 	// Dial connects to host and port over TCP; nil means oncrpc.DialTCP.
 	Dial func(ctx context.Context, addr string) (oncrpc.Caller, io.Closer, error)
 
+	// DialMOUNT is Dial for MOUNT alone, whatever port rpcbind has named; nil means
+	// Dial.
+	DialMOUNT func(ctx context.Context, addr string) (oncrpc.Caller, io.Closer, error)
+
 	// MountHost is the host that serves MOUNT, if not Host. If set, NFS is not
 	// tried.
 	MountHost string
@@ -153,8 +157,12 @@ func (h *hunt) askRPCBind(ctx context.Context) (port int) {
 
 func (h *hunt) overTCP(ctx context.Context, port int) (m *Mount) {
 	addr := h.addr(port)
+	dial := h.dial
+	if h.DialMOUNT != nil {
+		dial = h.DialMOUNT
+	}
 	h.step(ctx, "TCP "+addr, func(ctx context.Context) error {
-		caller, conn, err := h.dial(ctx, addr)
+		caller, conn, err := dial(ctx, addr)
 		if err != nil {
 			return err
 		}

@@ -185,6 +185,21 @@ func TestSearchError(t *testing.T) {
 		"start mountd there, or correct mountport and mounthost")
 }
 
+// TestSearchProtected checks that MOUNT is reached by its own way, even if rpcbind names the
+// port of rpcbind: a lie in clear must not lead to calls in clear.
+func TestSearchProtected(t *testing.T) {
+	for _, port := range []uint32{601, 111} {
+		clear := &network{t: t, at: map[string]answer{"srv:111": rpcbindAt(port)}}
+		protected := &network{t: t, at: map[string]answer{"srv:601": mountd, "srv:111": mountd}}
+		s := MountSearch{Host: "srv", Dial: clear.dial, DialMOUNT: protected.dial}
+		m, err := s.Find(t.Context())
+		require.NoError(t, err)
+		assert.NoError(t, m.Close())
+		assert.Equal(t, []string{"srv:111"}, clear.dialed)
+		assert.Len(t, protected.dialed, 1)
+	}
+}
+
 func TestSearchHostilePort(t *testing.T) {
 	for results, want := range map[string]error{"": xdr.ErrShort, "\x00\x01\x00\x00": xdr.ErrValue, "\xff\xff\xff\xff": xdr.ErrValue} {
 		n := &network{t: t, at: map[string]answer{"srv:111": func(_ context.Context, x *oncrpc.Exchange) error {

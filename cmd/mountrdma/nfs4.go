@@ -27,7 +27,7 @@ func (a *app) session4(ctx context.Context, srv server, minor uint32) (*nfs4clie
 	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
 	defer cancel()
 	cfg, cred := a.brief(), a.cred()
-	if err := a.recorded(&cfg.IWARP); err != nil {
+	if err := errors.Join(a.recorded(&cfg.IWARP), a.encrypt(srv, &cfg)); err != nil {
 		return nil, err
 	}
 	cfg.NFS.Cred = &cred

@@ -28,12 +28,12 @@ func TestXprtsec(t *testing.T) {
 	here := func(c *x509.Certificate) { c.DNSNames, c.IPAddresses = nil, []net.IP{net.IPv4(127, 0, 0, 1)} }
 	own, elsewhere, host := root.Issue(here), root.Issue(nil), root.Issue(nil)
 	trusted, foreign := certtest.Bundle(root), certtest.Bundle(other)
-	start := func(cert certtest.Holder, below bool) (url string) {
+	start := func(cert certtest.Holder, below, only bool) (url string) {
 		quiet := slog.New(slog.DiscardHandler)
 		tls, err := rpctls.NewServer(rpctls.ServerConfig{Files: rpctls.Files{Cert: cert.Cert, Key: cert.Key, CA: trusted}, Log: quiet})
 		require.NoError(t, err)
 		s, err := nfsrdma.NewServer(nfsrdma.ServerConfig{
-			TLS: tls, RDMATLS: below, Log: quiet,
+			TLS: tls, RDMATLS: below, OnlyRDMATLS: only, Log: quiet, Minors: []uint32{1, 2},
 			Exports: []nfsserver.Export{{Path: "/x", FS: mem.New(mem.Options{Size: 1 << 20}), Clients: exports.Everyone(exports.Options{
 				Insecure: true, Xprtsec: exports.OfTransports(exports.TransportMTLS),
 			})}},
@@ -49,11 +49,14 @@ func TestXprtsec(t *testing.T) {
 		})
 		return "nfs://" + l.Addr().String() + "/x"
 	}
-	good := start(own, true)
+	good := start(own, true, false)
 	mutual := []string{"--xprtsec", "mtls", "--tls-ca", trusted, "--tls-cert", host.Cert, "--tls-key", host.Key}
 	status, stdout, _ := command(t, append([]string{"info", good}, mutual...)...)
 	assert.Equal(t, cli.ExitOK, status)
 	assert.Contains(t, stdout, "mtls, TLS_AES_128_GCM_SHA256; the server's certificate is "+own.Leaf.SerialNumber.Text(16)+" of CN=root")
+	status, stdout, _ = command(t, append([]string{"info", start(own, true, true)}, mutual...)...)
+	assert.Equal(t, cli.ExitOK, status)
+	assert.Contains(t, stdout, "NFS versions         3, 4.1, 4.2\n", "sessions of version 4 are inside of TLS")
 	for _, tt := range []struct {
 		name  string
 		url   string
@@ -64,8 +67,8 @@ func TestXprtsec(t *testing.T) {
 		{"tls", good, []string{"--xprtsec", "tls", "--tls-ca", trusted}, "the server wants connections with more protection: use xprtsec=mtls"},
 		{"none", good, nil, "the server wants connections with more protection: use xprtsec=mtls or xprtsec=tls"},
 		{"another authority", good, []string{"--xprtsec", "tls", "--tls-ca", foreign}, `TLS: the certificate of the server 127.0.0.1 is signed by "CN=root", which is not trusted`},
-		{"another name", start(elsewhere, true), mutual, "does not have the address 127.0.0.1 (iPAddress)"},
-		{"no TLS there", start(own, false), mutual, "TLS on RDMA needs nfsrdmad serve --rdma-tls=allow there"},
+		{"another name", start(elsewhere, true, false), mutual, "does not have the address 127.0.0.1 (iPAddress)"},
+		{"no TLS there", start(own, false, false), mutual, "TLS on RDMA needs nfsrdmad serve --rdma-tls=allow there"},
 		{"no certificate here", good, []string{"--xprtsec", "mtls", "--tls-ca", trusted}, "needs a certificate of this host and its key"},
 		{"no file", good, []string{"--xprtsec", "tls", "--tls-ca", "/none"}, "/none cannot be read"},
 	} {
