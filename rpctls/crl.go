@@ -3,7 +3,6 @@ package rpctls
 import (
 	"bytes"
 	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"time"
 )
@@ -19,15 +18,12 @@ type revocations struct {
 // parseLists parses a file of revocation lists, in PEM, or one in DER. Each must be
 // signed by one of the authorities.
 func parseLists(name string, content []byte, authorities []*x509.Certificate) (all []*revocations, err error) {
-	for rest := content; ; {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			break
-		}
-		if block.Type != "X509 CRL" {
-			continue
-		}
-		one, err := parseList(name, block.Bytes, authorities)
+	blocks, err := blocksOf(name, content, "X509 CRL")
+	if err != nil {
+		return nil, err
+	}
+	for _, der := range blocks {
+		one, err := parseList(name, der, authorities)
 		if err != nil {
 			return nil, err
 		}

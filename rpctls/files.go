@@ -1,6 +1,7 @@
 package rpctls
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -146,6 +147,9 @@ func (s *store) readCert(m *material) error {
 	if err != nil {
 		return fmt.Errorf("the certificate in %s and the key in %s cannot be used (%w): write both again, as PEM", s.files.Cert, s.files.Key, err)
 	}
+	if _, err := blocksOf(s.files.Cert, cert, "CERTIFICATE"); err != nil {
+		return err
+	}
 	if pair.Leaf, err = x509.ParseCertificate(pair.Certificate[0]); err != nil {
 		return fmt.Errorf("the certificate in %s cannot be read: %w", s.files.Cert, err)
 	}
@@ -168,17 +172,14 @@ func (s *store) readCA(m *material) ([]*x509.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
+	blocks, err := blocksOf(s.files.CA, content, "CERTIFICATE")
+	if err != nil {
+		return nil, err
+	}
 	m.roots = x509.NewCertPool()
 	var list []*x509.Certificate
-	for rest := content; ; {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			break
-		}
-		if block.Type != "CERTIFICATE" {
-			continue
-		}
-		c, err := x509.ParseCertificate(block.Bytes)
+	for _, der := range blocks {
+		c, err := x509.ParseCertificate(der)
 		if err != nil {
 			return nil, fmt.Errorf("certificate %d in %s cannot be read: %w", len(list)+1, s.files.CA, err)
 		}
@@ -187,6 +188,26 @@ func (s *store) readCA(m *material) ([]*x509.Certificate, error) {
 	}
 	if len(list) == 0 {
 		return nil, fmt.Errorf("%s has no certificate of an authority: write it there, as PEM", s.files.CA)
+	}
+	return list, nil
+}
+
+// blocksOf returns the content of a file's PEM blocks of a kind. A block that does not
+// end is an error: half of a file would trust fewer authorities, or revoke fewer
+// certificates, than the whole.
+func blocksOf(name string, content []byte, kind string) (list [][]byte, err error) {
+	begun := bytes.Count(append([]byte("\n"), content...), []byte("\n-----BEGIN "))
+	for rest := content; ; begun-- {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if block.Type == kind {
+			list = append(list, block.Bytes)
+		}
+	}
+	if begun > 0 {
+		return nil, fmt.Errorf("%s ends in the middle of a block, or has one that is not PEM: write the whole file beside it, and rename that", name)
 	}
 	return list, nil
 }

@@ -140,6 +140,31 @@ func TestJudgedAgain(t *testing.T) {
 	assert.Contains(t, r.log.String(), "is trusted no longer")
 }
 
+// TestHalfFiles checks that a file that somebody is still writing is not taken, although
+// its first blocks are whole: fewer authorities would be trusted, and revoked certificates
+// too.
+func TestHalfFiles(t *testing.T) {
+	one, two := newAuthority(t, "one"), newAuthority(t, "two")
+	below := one.Under("below", nil)
+	chain := filesOf(below.Issue(nil, below))
+	bundle := read(t, certtest.Bundle(one, two))
+	lists := append(one.Revoke(now.AddDate(0, 0, 1)), two.Revoke(now.AddDate(0, 0, 1))...)
+	dir := t.TempDir()
+	for name, content := range map[string][]byte{"chain.pem": read(t, chain.Cert), "ca.pem": bundle, "crl.pem": lists} {
+		files := Files{Cert: chain.Cert, Key: chain.Key, CA: certtest.Write(t, dir, "all.pem", bundle), CRL: certtest.Write(t, dir, "lists.pem", lists)}
+		path := map[string]*string{"chain.pem": &files.Cert, "ca.pem": &files.CA, "crl.pem": &files.CRL}[name]
+		for _, cut := range []int{0, 2, 30, 200} {
+			*path = certtest.Write(t, dir, name, content[:len(content)-cut])
+			_, err := NewServer(ServerConfig{Files: files, Now: testNow})
+			if cut == 0 {
+				assert.NoError(t, err, name)
+			} else {
+				assert.ErrorContains(t, err, *path+" ends in the middle", "%s without its last %d bytes", name, cut)
+			}
+		}
+	}
+}
+
 // TestListsInDER checks that one list may also be in DER.
 func TestListsInDER(t *testing.T) {
 	root := newAuthority(t, "root")
