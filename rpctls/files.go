@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -44,9 +45,10 @@ type store struct {
 	role  role
 	now   func() time.Time
 
-	mu     sync.Mutex
-	taken  *material
-	stamps []stamp // of the files when they were read last, even if with an error
+	taken atomic.Pointer[material]
+
+	reading sync.Mutex // held while files are read, which may take long
+	stamps  []stamp    // of the files when they were read last, even if with an error
 }
 
 // openStore reads files for an end.
@@ -57,23 +59,25 @@ func openStore(files Files, r role, now func() time.Time) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.taken = m
+	s.taken.Store(m)
 	return s, nil
 }
 
-// material returns the content of the files when they were last without fault.
-func (s *store) material() *material {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.taken
-}
+// material returns the content of the files when they were last without fault. It never
+// waits.
+func (s *store) material() *material { return s.taken.Load() }
 
 // refresh reads the files again if they have changed, or always if told. It reports
 // whether it has read them. After an error the content stays as it was, and the
-// files are not read again before they change.
+// files are not read again before they change. Unless told always, refresh leaves files
+// that are being read already, perhaps from storage that does not answer.
 func (s *store) refresh(always bool) (read bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	if always {
+		s.reading.Lock()
+	} else if !s.reading.TryLock() {
+		return false, nil
+	}
+	defer s.reading.Unlock()
 	stamps := s.look() // before the files are read: a change meanwhile is seen next time
 	if !always && slices.Equal(stamps, s.stamps) {
 		return false, nil
@@ -83,7 +87,7 @@ func (s *store) refresh(always bool) (read bool, err error) {
 	if err != nil {
 		return true, err
 	}
-	s.taken = m
+	s.taken.Store(m)
 	return true, nil
 }
 

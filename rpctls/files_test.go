@@ -5,7 +5,9 @@ import (
 	"encoding/pem"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/nfsrdma/nfsrdma/internal/certtest"
 	"github.com/stretchr/testify/assert"
@@ -140,6 +142,42 @@ func TestJudgedAgain(t *testing.T) {
 	assert.Contains(t, r.log.String(), "is trusted no longer")
 }
 
+// TestLapse checks that running connections end with their clients' certificates, and with
+// the list that would tell of their revocation (R9289-5.2.1-7).
+func TestLapse(t *testing.T) {
+	root := newAuthority(t, "root")
+	short := root.Issue(func(c *x509.Certificate) { c.NotBefore, c.NotAfter = now.Add(-time.Hour), now.Add(time.Hour) })
+	long := root.Issue(nil)
+	files := filesOf(root.Issue(nil), root)
+	files.CRL = certtest.Write(t, filepath.Dir(files.CA), "crl.pem", root.Revoke(now.Add(2*time.Hour)))
+	clock := now
+	r := newRig(t, ServerConfig{Files: files, Now: func() time.Time { return clock }})
+	dial := func(h holder) *Conn {
+		_, server := r.established(newTestClient(t, ClientConfig{Files: Files{h.Cert, h.Key, files.CA, ""}, Mutual: true}))
+		return server
+	}
+	one, two := dial(short), dial(long)
+	_, three := r.established(newTestClient(t, ClientConfig{Files: Files{CA: files.CA}}))
+	alive := func() (list []bool) {
+		for _, c := range []*Conn{one, two, three} {
+			_, err := c.Write([]byte("x"))
+			list = append(list, err == nil)
+		}
+		return list
+	}
+	since := r.server.lapse(clock)
+	assert.Equal(t, []bool{true, true, true}, alive())
+	clock = now.Add(90 * time.Minute)
+	since = r.server.lapse(since)
+	assert.Equal(t, []bool{false, true, true}, alive())
+	_, err := one.Write([]byte("x"))
+	assert.Equal(t, "dates", wordOf(err))
+	clock = now.Add(3 * time.Hour)
+	r.server.lapse(since)
+	assert.Equal(t, []bool{false, false, true}, alive())
+	assert.EqualValues(t, 2, r.server.Stats().Cut)
+}
+
 // TestHalfFiles checks that a file that somebody is still writing is not taken, although
 // its first blocks are whole: fewer authorities would be trusted, and revoked certificates
 // too.
@@ -163,6 +201,30 @@ func TestHalfFiles(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestFilesOfSilentStorage checks that storage that does not answer holds up only the one
+// that reads it: connections are made, and status tells of them.
+func TestFilesOfSilentStorage(t *testing.T) {
+	root := newAuthority(t, "root")
+	r := newRig(t, ServerConfig{Files: filesOf(root.Issue(nil))})
+	files := r.server.store.files
+	kept := read(t, files.Key)
+	require.NoError(t, os.Remove(files.Key))
+	require.NoError(t, syscall.Mkfifo(files.Key, 0o600))
+	reading := make(chan error, 1)
+	go func() { reading <- r.server.reload(false) }()
+	w, err := os.OpenFile(files.Key, os.O_WRONLY, 0) // once the reader waits for content
+	require.NoError(t, err)
+
+	r.established(newTestClient(t, ClientConfig{Files: Files{CA: certtest.Bundle(root)}}))
+	assert.EqualValues(t, 1, r.server.Stats().Made)
+	assert.NoError(t, r.server.reload(false), "the next look does not wait")
+
+	_, err = w.Write(kept)
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	assert.NoError(t, <-reading)
 }
 
 // TestListsInDER checks that one list may also be in DER.

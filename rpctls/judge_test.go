@@ -128,7 +128,7 @@ func TestServerCertificates(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, ServerConfig{Files: filesOf(root.Issue(nil))})
 			m := raw(t, tt.holder)
-			r.server.store.taken = m
+			r.server.store.taken.Store(m)
 			cfg := ClientConfig{Files: Files{CA: certtest.Bundle(root)}, Host: tt.host}
 			if tt.crl != nil {
 				cfg.Files.CRL = certtest.Write(t, t.TempDir(), "crl.pem", tt.crl)
@@ -192,7 +192,7 @@ func TestClientCertificates(t *testing.T) {
 			}
 			r := newRig(t, ServerConfig{Files: files})
 			c := newTestClient(t, ClientConfig{Files: filesOf(root.Issue(nil), serverRoot), Mutual: true})
-			c.store.taken.cert = raw(t, tt.holder).cert
+			c.store.material().cert = raw(t, tt.holder).cert
 			client, server := r.meet(c)
 			if tt.reason == "" {
 				require.NoError(t, client.err)

@@ -3,9 +3,11 @@ package rpctls
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -305,19 +307,45 @@ func (s *Server) judgeAgain() {
 	defer s.mu.Unlock()
 	m := s.store.material()
 	for c := range s.conns {
-		err := s.judge(&c.state, m)
-		if err == nil {
-			continue
+		if err := s.judge(&c.state, m); err != nil {
+			s.cutLocked(c, err)
 		}
-		s.log.Warn("a client is trusted no longer, and its connection ends", "peer", c.RemoteAddr(), "err", err)
-		s.cut++
-		delete(s.conns, c)
-		c.abort(err)
 	}
 }
 
-// Watch reads the files again when they change, until ctx ends.
+func (s *Server) cutLocked(c *Conn, err error) {
+	s.log.Warn("a client is trusted no longer, and its connection ends", "peer", c.RemoteAddr(), "err", err)
+	s.cut++
+	delete(s.conns, c)
+	c.abort(err)
+}
+
+// lapse judges the clients anew whose certificates, or the lists about them, have ended
+// since a time. It returns the present time.
+func (s *Server) lapse(since time.Time) time.Time {
+	now := s.cfg.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.store.material()
+	all := slices.ContainsFunc(m.lists, func(l *revocations) bool { return within(l.until, since, now) })
+	for c := range s.conns {
+		if !all && !slices.ContainsFunc(c.state.PeerCertificates, func(one *x509.Certificate) bool { return within(one.NotAfter, since, now) }) {
+			continue
+		}
+		if err := s.judge(&c.state, m); err != nil {
+			s.cutLocked(c, err)
+		}
+	}
+	return now
+}
+
+// within reports whether an end has come after since.
+func within(end, since, now time.Time) bool { return !end.Before(since) && end.Before(now) }
+
+// Watch reads the files again when they change, and ends connections whose clients'
+// certificates end, until ctx ends.
 func (s *Server) Watch(ctx context.Context) {
+	since := s.cfg.Now()
 	tick := time.NewTicker(lookPause)
 	defer tick.Stop()
 	for {
@@ -326,6 +354,7 @@ func (s *Server) Watch(ctx context.Context) {
 			return
 		case <-tick.C:
 			_ = s.reload(false) // in the log
+			since = s.lapse(since)
 		}
 	}
 }
