@@ -177,6 +177,7 @@ func (c *Conn) Close() error {
 	if c.reset.Load() {
 		return c.wire.Close()
 	}
+	_ = c.wire.SetWriteDeadline(time.Now().Add(farewell)) // an answer to a peer's KeyUpdate may wait in TLS, and hold up the alert
 	err := c.tls.Close()
 	if _, closing := errors.AsType[net.Error](err); closing || errors.Is(err, net.ErrClosed) {
 		return nil // the alert is for a peer that listens
