@@ -76,3 +76,19 @@ func TestProbeOfANewCallback(t *testing.T) {
 	require.NoError(t, err)
 	nullCall(t, changed)
 }
+
+// TestNoCallbackInClear checks that a client of version 4.0 inside of TLS is not called
+// back, because that would be in clear: it gets no delegations.
+func TestNoCallbackInClear(t *testing.T) {
+	for _, security := range []*oncrpc.Security{nil, {}, {Mutual: true}} {
+		t.Run(security.String(), func(t *testing.T) {
+			g, _ := delegRig(t)
+			g.peer = &oncrpc.Peer{Addr: netip.MustParseAddrPort("127.0.0.1:700"), Network: "tcp", Security: security}
+			l, err := net.Listen("tcp4", "127.0.0.1:0")
+			require.NoError(t, err)
+			defer l.Close()
+			id := g.plain("plain", "tcp", uaddr(l))
+			assert.Equal(t, security == nil, len(g.s.state.BackPaths(id)) > 0)
+		})
+	}
+}
