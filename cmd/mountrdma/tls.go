@@ -7,12 +7,17 @@ import (
 	"github.com/nfsrdma/nfsrdma"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rpctls"
+	"golang.org/x/sys/unix"
 )
 
-// encrypt has all connections to a server protected as --xprtsec says.
+// encrypt has all connections to a server protected as --xprtsec says. The process then leaves
+// no core, which would have keys in it.
 func (a *app) encrypt(srv server, cfg *nfsrdma.ClientConfig) (err error) {
 	if !a.encrypted() {
 		return nil
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
+		return fmt.Errorf("TLS: cores with keys in them cannot be forbidden (%w)", err)
 	}
 	files := a.tls
 	if a.xprtsec.Word == "tls" {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma"
 	"github.com/nfsrdma/nfsrdma/exports"
@@ -51,7 +52,13 @@ func TestXprtsec(t *testing.T) {
 	}
 	good := start(own, true, false)
 	mutual := []string{"--xprtsec", "mtls", "--tls-ca", trusted, "--tls-cert", host.Cert, "--tls-key", host.Key}
+	var cores unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_CORE, &cores))
+	cores.Cur = cores.Max
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_CORE, &cores))
 	status, stdout, _ := command(t, append([]string{"info", good}, mutual...)...)
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_CORE, &cores))
+	assert.Zero(t, cores.Cur, "a core would have the key in it")
 	assert.Equal(t, cli.ExitOK, status)
 	assert.Contains(t, stdout, "mtls, TLS_AES_128_GCM_SHA256; the server's certificate is "+own.Leaf.SerialNumber.Text(16)+" of CN=root")
 	status, stdout, _ = command(t, append([]string{"info", start(own, true, true)}, mutual...)...)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
@@ -61,10 +62,14 @@ func (o *tlsOptions) understand() (err error) {
 	return nil
 }
 
-// open opens TLS, or returns nil if no flag asks for that.
+// open opens TLS, or returns nil if no flag asks for that. The process then leaves no
+// core, which would have the key in it.
 func (o *tlsOptions) open(log *slog.Logger) (*rpctls.Server, error) {
 	if o.files.Cert == "" {
 		return nil, nil
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
+		return nil, fmt.Errorf("TLS: cores with keys in them cannot be forbidden (%w)", err)
 	}
 	s, err := rpctls.NewServer(rpctls.ServerConfig{Files: o.files, Strict: o.strict, Log: log})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma"
 	"github.com/nfsrdma/nfsrdma/exports"
@@ -58,6 +59,9 @@ func TestServeTLS(t *testing.T) {
 		_, err = nfsclient.New(c, nfsclient.Config{}).GetAttr(t.Context(), fh)
 		return err
 	}
+	var cores unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_CORE, &cores))
+	assert.Zero(t, cores.Cur, "a core would have the key in it")
 	plain, err := call(rpctls.ClientConfig{})
 	require.NoError(t, err)
 	assert.ErrorContains(t, read(plain), "AUTH_TOOWEAK")
