@@ -223,6 +223,7 @@ var transports = map[string]options{
 	"pipe":                       {initiator: Config{CRC: mpa.CRCOff}, responder: Config{CRC: mpa.CRCOff}, pipe: true},
 	"markers":                    {initiator: Config{CRC: mpa.CRCOff, Markers: true}, responder: Config{CRC: mpa.CRCOff, Markers: true}},
 	"crc and markers to one end": {responder: Config{Markers: true}},
+	"protected":                  {initiator: Config{Secure: scrambled}, responder: Config{Secure: scrambled}},
 }
 
 // pipeListener accepts the other ends of net.Pipes.

@@ -18,6 +18,45 @@ type guardedConn struct{ net.Conn }
 func guarded(_ context.Context, nc net.Conn) (net.Conn, error)   { return guardedConn{nc}, nil }
 func unguarded(_ context.Context, nc net.Conn) (net.Conn, error) { return nc, nil }
 
+// A scrambledConn stands for one, too: this process reads and changes all bytes.
+type scrambledConn struct{ net.Conn }
+
+func scrambled(_ context.Context, nc net.Conn) (net.Conn, error) { return scrambledConn{nc}, nil }
+
+func (c scrambledConn) Read(p []byte) (n int, err error) {
+	n, err = c.Conn.Read(p)
+	for i := range p[:n] {
+		p[i] ^= 0x5a
+	}
+	return n, err
+}
+
+// WriteBuffers is that of connections inside of TLS.
+func (c scrambledConn) WriteBuffers(v *net.Buffers) (int64, error) {
+	var all []byte
+	for _, p := range *v {
+		for _, b := range p {
+			all = append(all, b^0x5a)
+		}
+	}
+	n, err := c.Conn.Write(all)
+	return int64(n), err
+}
+
+func (c scrambledConn) Write(p []byte) (int, error) {
+	n, err := c.WriteBuffers(&net.Buffers{p})
+	return int(n), err
+}
+
+// TestProtectedMapping checks that the mapping of a file is not read by the protection
+// itself, which would fault if the file was truncated: TestTruncated has the rest.
+func TestProtectedMapping(t *testing.T) {
+	world(t)
+	a, _ := pair(t, transports["protected"])
+	assert.False(t, a.SendsMapped())
+	assert.IsType(t, scrambledConn{}, a.NetConn())
+}
+
 // meet connects two devices, and returns the connection of the initiator, or the error.
 func meet(t *testing.T, client, server Config) (*Conn, error) {
 	l, err := Open(server).Listen("tcp", "127.0.0.1:0")
