@@ -125,6 +125,24 @@ func TestUselessBackchannel(t *testing.T) {
 	}
 }
 
+// TestBackchannelInClear checks that a session made inside of TLS gets no callbacks in
+// clear: they would show filehandles, and others could answer.
+func TestBackchannelInClear(t *testing.T) {
+	for _, made := range []*oncrpc.Security{nil, {}} {
+		g := newRig(t)
+		g.peer.Reverse, g.peer.Security = silent{}, made
+		g.connect()
+		for _, other := range []*oncrpc.Security{nil, {}, {Mutual: true}} {
+			h := g.on("192.0.2.1:702", "tcp")
+			h.peer.Reverse, h.peer.Security = silent{}, other
+			bind := step{nfs4.OpBindConnToSession, &nfs4.BindConnArgs{Session: g.session, Dir: nfs4.BindForeOrBoth}, new(nfs4.BindConnRes)}
+			st, _ := h.raw(bind)
+			require.Equal(t, nfs4.OK, st)
+			assert.Equal(t, made == nil || other != nil, bind.res.(*nfs4.BindConnRes).Dir == nfs4.BindBoth, "%v, %v", made, other)
+		}
+	}
+}
+
 // TestCallbackHandles names handles of RPCSEC_GSS for callbacks, of which the
 // server has none: NFS4ERR_NOENT (RFC 8881, Sections 18.33.3 and 18.36.3).
 //

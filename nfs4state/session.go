@@ -17,6 +17,10 @@ type Session struct {
 	Fore nfs4.ChannelAttrs // as negotiated
 	Back nfs4.ChannelAttrs
 
+	// Protected reports that the session was made inside of TLS: callbacks in clear are
+	// not for it.
+	Protected bool
+
 	state  *State
 	client *client
 	index  uint32 // in State.sessions
@@ -150,6 +154,7 @@ type Create struct {
 	Refused   nfs4.Status   // of the channels and SecParms: no session can be made with them
 	Conn      any           // the connection of the call
 	Own       *Session      // the session of the call's COMPOUND, or nil
+	Protected bool          // the connection is inside of TLS
 }
 
 // CreateSession makes a session, and confirms the client's record (RFC 8881,
@@ -182,7 +187,7 @@ func (s *State) CreateSession(a *Create) nfs4.CreateSessionRes {
 		return nfs4.CreateSessionRes{Status: nfs4.ErrDelay} // a call of the old incarnation runs
 	}
 	session := &Session{
-		Fore: a.Fore, Back: a.Back, state: s, client: c, used: s.config.Now(),
+		Fore: a.Fore, Back: a.Back, Protected: a.Protected, state: s, client: c, used: s.config.Now(),
 		cbProgram: a.CBProgram, secParms: a.SecParms, conns: make(map[any]uint32),
 	}
 	session.Fore.MaxRequests, session.cost = s.share(c.party, &a.Fore)
