@@ -224,6 +224,28 @@ func TestPeerVanishes(t *testing.T) {
 	assert.False(t, errors.Is(err, io.EOF))
 }
 
+// TestForgedEnd checks that the end of a connection without the closure alert is no orderly
+// end, between records and inside of one: everyone on the way can forge it.
+func TestForgedEnd(t *testing.T) {
+	for _, inside := range []bool{false, true} {
+		client, server := newPair(t)
+		_, err := client.Write([]byte("x"))
+		require.NoError(t, err)
+		if inside {
+			_, err = client.wire.Conn.Write([]byte{23, 3, 3, 0})
+			require.NoError(t, err)
+		}
+		require.NoError(t, client.wire.Conn.(*net.TCPConn).CloseWrite())
+		_, err = server.Read(make([]byte, 1))
+		require.NoError(t, err)
+		for range 2 {
+			_, err = server.Read(make([]byte, 1))
+			assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
+			assert.NotErrorIs(t, err, io.EOF)
+		}
+	}
+}
+
 // TestReset checks that a connection can end without the appearance of an orderly end.
 func TestReset(t *testing.T) {
 	client, server := newPair(t)

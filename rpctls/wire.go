@@ -2,6 +2,8 @@ package rpctls
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -35,6 +37,11 @@ const heldRoom = heldRecords*(recordRoom+recordCost) + 4<<10
 
 var errClear = &Error{Reason: Injected, Text: "bytes in clear came where TLS must begin, from the peer or from someone on the way"}
 
+// errCut reports the end of the connection in place of the end of TLS. It must not be
+// io.EOF: whoever forges a FIN could end in order what the peer has not ended (RFC 8446,
+// Section 6.1).
+var errCut = fmt.Errorf("rpctls: the connection ended, but TLS did not: %w", io.ErrUnexpectedEOF)
+
 var errHeld = errors.New("rpctls: too many bytes wait for the peer")
 
 // Types of TLS records (RFC 8446, Section 5.1).
@@ -54,6 +61,9 @@ func (w *wire) Read(p []byte) (int, error) {
 		}
 	}
 	w.in.pass(p[:n])
+	if err == io.EOF {
+		err = errCut // TLS reads nothing behind a closure alert
+	}
 	return n, err
 }
 
