@@ -2,6 +2,7 @@ package nfsrdma
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"errors"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	"github.com/nfsrdma/nfsrdma/rpctls"
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
@@ -194,6 +196,57 @@ func TestMOUNTInsideTLS(t *testing.T) {
 			require.NoError(t, err)
 			assert.NoError(t, m.Close())
 		})
+	}
+}
+
+// An ender tells how a connection ends (rdma.Handler).
+type ender chan error
+
+func (ender) Receive(m rdma.Recv)  { m.Buf.Release() }
+func (e ender) Closed(cause error) { e <- cause }
+
+// TestEndInsideTLS checks that a connection on RDMA ends in order if its client says so
+// inside of TLS, and that a FIN of somebody on the way is a loss: the server would give
+// the client's delegations to others at once.
+func TestEndInsideTLS(t *testing.T) {
+	root := certtest.New(t, "root", time.Now())
+	own := root.Issue(nil)
+	trusted := certtest.Bundle(root)
+	far, err := rpctls.NewServer(rpctls.ServerConfig{Files: rpctls.Files{Cert: own.Cert, Key: own.Key}, Log: silent})
+	require.NoError(t, err)
+	near, err := rpctls.NewClient(rpctls.ClientConfig{Files: rpctls.Files{CA: trusted}, Host: "server", Log: silent})
+	require.NoError(t, err)
+	for _, forged := range []bool{false, true} {
+		l, err := iwarp.Open(iwarp.Config{Secure: far.Begin}).Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		ended := make(ender, 1)
+		accepted := make(chan rdma.Conn, 1)
+		go func() {
+			req, err := l.Accept(context.Background())
+			if err != nil {
+				close(accepted)
+				return
+			}
+			c, _ := req.Accept(rdma.ConnConfig{Handler: ended, RecvSize: 64, Recvs: 1})
+			accepted <- c
+		}()
+		nc, err := net.Dial("tcp", l.Addr().String())
+		require.NoError(t, err)
+		c, err := iwarp.Open(iwarp.Config{Secure: near.Begin}).Client(t.Context(), nc, rdma.ConnConfig{Handler: make(ender, 1)})
+		require.NoError(t, err)
+		require.NoError(t, c.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{[]byte("first")}}))
+		server := <-accepted
+		require.NotNil(t, server)
+		if forged {
+			require.NoError(t, nc.(*net.TCPConn).CloseWrite())
+		} else {
+			require.NoError(t, c.Close())
+		}
+		cause := <-ended
+		assert.Equal(t, !forged, errors.Is(cause, io.EOF), cause)
+		_ = c.Close()
+		_ = server.Close()
+		require.NoError(t, l.Close())
 	}
 }
 
