@@ -90,9 +90,9 @@ func newSession(made gss.Context, create *creation, res initResult) (*session, e
 	if err := made.VerifyMIC(create.verf.Body, w.number(res.window)); err != nil {
 		return nil, fmt.Errorf("%w: %v", errWindow, err) // no *gss.Error: the server has refused nothing
 	}
-	k := openSession(made, res.handle, min(res.window, window))
-	k.least = time.Now().Add(leastLife)
-	return k, nil
+	return &session{
+		Context: made, handle: res.handle, least: time.Now().Add(leastLife), numbers: newNumbers(0, min(res.window, window)),
+	}, nil
 }
 
 // A creation is the Signer of a creation call: nothing of the call is signed, and

@@ -19,7 +19,11 @@ type session struct {
 	gss.Context
 	handle []byte
 	least  time.Time // calls may begin until then in any case
+	*numbers
+}
 
+// numbers are the sequence numbers of a context's calls in one direction.
+type numbers struct {
 	// places has an element for each call under way: no more than the server's
 	// window (RFC 2203, Section 5.2.3.1).
 	places chan struct{}
@@ -32,9 +36,9 @@ type session struct {
 	unsent []uint32 // in ascending order
 }
 
-// openSession returns a session for at most so many calls at once.
-func openSession(c gss.Context, handle []byte, places uint32) *session {
-	k := &session{Context: c, handle: handle, places: make(chan struct{}, places)}
+// newNumbers returns the numbers from the first on, for at most so many calls at once.
+func newNumbers(first, places uint32) *numbers {
+	k := &numbers{places: make(chan struct{}, places), next: first}
 	k.sent.L = &k.mu
 	return k
 }
@@ -61,7 +65,7 @@ func (k *session) lasts(now time.Time) bool {
 }
 
 // enter waits for a place among the calls under way.
-func (k *session) enter(ctx context.Context) error {
+func (k *numbers) enter(ctx context.Context) error {
 	select {
 	case k.places <- struct{}{}:
 		return nil
@@ -70,12 +74,12 @@ func (k *session) enter(ctx context.Context) error {
 	}
 }
 
-func (k *session) leave() { <-k.places }
+func (k *numbers) leave() { <-k.places }
 
 // number takes the next number, for a transmission that is about to be made. It
 // waits while an earlier one is so late that the window could pass it. That wait
 // is short, because nobody waits for the server between number and done.
-func (k *session) number() uint32 {
+func (k *numbers) number() uint32 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for len(k.unsent) > 0 && int(k.next-k.unsent[0]) >= cap(k.places) {
@@ -88,7 +92,7 @@ func (k *session) number() uint32 {
 }
 
 // done says that the transmission with a number has left, or will not.
-func (k *session) done(n uint32) {
+func (k *numbers) done(n uint32) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if i, ok := slices.BinarySearch(k.unsent, n); ok {

@@ -524,8 +524,7 @@ func TestWindow(t *testing.T) {
 // a transmission is being made.
 func TestLateNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := &session{places: make(chan struct{}, 4)}
-		k.sent.L = &k.mu
+		k := newNumbers(0, 4)
 		assert.EqualValues(t, 0, k.number())
 		for want := range uint32(3) {
 			n := k.number()

@@ -331,8 +331,7 @@ func TestLostLine(t *testing.T) {
 // TestClientCosts checks that a call costs no allocation of this package, once its
 // memory is there.
 func TestClientCosts(t *testing.T) {
-	k := &session{Context: steadyContext{}, handle: make([]byte, handleLen), places: make(chan struct{}, window)}
-	k.sent.L = &k.mu
+	k := &session{Context: steadyContext{}, handle: make([]byte, handleLen), numbers: newNumbers(0, window)}
 	l := &steadyLine{b: make([]byte, 0, 4096)}
 	for _, flavor := range flavors {
 		c := NewClient(l, ClientConfig{Flavor: flavor})

@@ -27,6 +27,7 @@ type established struct {
 	seqs      sequence
 	user      atomic.Uint64 // see note
 	gone      atomic.Bool   // removed from the table
+	back      backNumbers
 
 	// The table's lock guards the fields below.
 	calls int // under way

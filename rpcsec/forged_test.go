@@ -20,7 +20,7 @@ const forgeries = 20000
 // signedCalls returns calls with signed and with encrypted arguments, in a context of a
 // server that has not seen them.
 func signedCalls(t *testing.T, r *rig, handle []byte) (msgs [][]byte) {
-	k := openSession(r.acceptor.make(false), handle, window)
+	k := &session{Context: r.acceptor.make(false), handle: handle, numbers: newNumbers(0, window)}
 	for i := range uint32(30) {
 		s := signature{session: k, service: services[1+i%2]}
 		x := oncrpc.Exchange{Prog: testProg, Vers: testVers, Proc: procMake, Args: opaque(bytes.Repeat([]byte{byte(i)}, int(i)))}

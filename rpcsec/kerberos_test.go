@@ -79,7 +79,7 @@ func TestTokensOutOfOrder(t *testing.T) {
 	r.server.acceptor.make = kerberos(t, krb5.AES256SHA1)
 	require.NotNil(t, r.server.send(initCall(1, "alice 0")))
 	handle := r.server.contexts.largest[0].contexts.Front().Value.(*established).handle
-	k := openSession(r.server.acceptor.make(false), handle[:], window)
+	k := &session{Context: r.server.acceptor.make(false), handle: handle[:], numbers: newNumbers(0, window)}
 	var msgs [][]byte
 	for i := range uint32(300) {
 		s := signature{session: k, service: services[i%3]}
@@ -104,7 +104,7 @@ func TestKerberosFlipped(t *testing.T) {
 		r.server.acceptor.make = kerberos(t, krb5.AES256SHA384)
 		require.NotNil(t, r.server.send(initCall(1, "alice 0")))
 		handle := r.server.contexts.largest[0].contexts.Front().Value.(*established).handle
-		k := openSession(r.server.acceptor.make(false), handle[:], window)
+		k := &session{Context: r.server.acceptor.make(false), handle: handle[:], numbers: newNumbers(0, window)}
 		s := signature{session: k, service: service}
 		x := oncrpc.Exchange{Prog: testProg, Vers: testVers, Proc: procHead, Args: opaque([]byte("data"))}
 		msg, err := s.AppendCall(nil, 7, &x)

@@ -3,6 +3,7 @@ package rpcsec
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -10,7 +11,9 @@ import (
 
 // A BackContext is a client's context by which the server calls the client, with the
 // handle, the service and the sequence numbers of that direction (RFC 8881, Sections
-// 2.10.8.2 and 18.36.3). Its methods are safe for concurrent use.
+// 2.10.8.2 and 18.36.3). Its methods are safe for concurrent use. All BackContexts of a
+// context share the numbers: a client may offer the context for several sessions, or again
+// for the next, and drops calls whose numbers it has seen.
 type BackContext struct {
 	fore    *established
 	session *session
@@ -21,6 +24,18 @@ type BackContext struct {
 // messages of both directions: with numbers that the client's own calls do not reach,
 // no call to the client passes for the reply to a call of the client.
 const firstBack = 1 << 30
+
+// backNumbers are the numbers of a context's calls to its client, made for the first
+// BackContext.
+type backNumbers struct {
+	once sync.Once
+	*numbers
+}
+
+func (n *backNumbers) get() *numbers {
+	n.once.Do(func() { n.numbers = newNumbers(firstBack, window) })
+	return n.numbers
+}
 
 // Back returns the context with the handle fore for calls to the client, which knows it by
 // the handle back. service is an rpc_gss_svc_t, and protects those calls and their
@@ -39,9 +54,7 @@ func (s *Server) Back(principal string, fore, back []byte, service uint32) *Back
 	if k.name != principal || len(back) > maxHandle || service < serviceNone || service > servicePrivacy {
 		return nil
 	}
-	b := &BackContext{fore: k, session: openSession(k.Context, slices.Clone(back), window), service: service}
-	b.session.next = firstBack
-	return b
+	return &BackContext{fore: k, session: &session{Context: k.Context, handle: slices.Clone(back), numbers: k.back.get()}, service: service}
 }
 
 // Left returns for how long the client can be called by the context: 0 if it has expired,

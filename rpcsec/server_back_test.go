@@ -106,7 +106,7 @@ func TestBackForged(t *testing.T) {
 		}
 
 		// A call of the client itself comes back, under the handle of the other direction.
-		own := signature{session: openSession(p.fore.acceptor.make(false), p.fromClient, window), service: service}
+		own := signature{session: &session{Context: p.fore.acceptor.make(false), handle: p.fromClient, numbers: newNumbers(0, window)}, service: service}
 		reflected, err := own.AppendCall(nil, 7, call())
 		require.NoError(t, err)
 		assert.Equal(t, rpcmsg.AuthCredProblem, denied(p.client.send(reflected)))
@@ -151,6 +151,22 @@ func (p *peerReader) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc
 	return p.next.Serve(ctx, req, rep)
 }
 
+// TestBackAgain checks that a client which offers one context again, or for several
+// sessions, is not called by a sequence number twice: it would drop the second call
+// (RFC 2203, Section 5.3.3.1), and a reply to one call could pass for that to the other.
+func TestBackAgain(t *testing.T) {
+	p := newPair(t, krb5.AES256SHA1)
+	first := p.back(t, serviceIntegrity)
+	for n, b := range []*BackContext{first, p.back(t, serviceIntegrity), first, p.back(t, servicePrivacy)} {
+		x := exchange(procEcho, []byte("data"))
+		require.NoError(t, b.Call(t.Context(), &p.line, x))
+		x.Release()
+		assert.EqualValues(t, firstBack+n, seqOf(p.line.calls[n]))
+	}
+	assert.EqualValues(t, 4, p.client.program.executed.Load())
+	assert.Zero(t, p.client.Stats().Dropped)
+}
+
 // TestBackRDMA checks calls to a client over its own connection, in the reverse direction of
 // RFC 8167. oncrpc.TestReverseSigned is the same for TCP.
 func TestBackRDMA(t *testing.T) {
@@ -168,7 +184,6 @@ func TestBackRDMA(t *testing.T) {
 		null.Release()
 		for i, service := range services {
 			b := p.back(t, service)
-			p.client.forget(&user{handle: p.fromClient}) // another BackContext begins anew
 			for n := range 3 {
 				args := opaque(bytes.Repeat([]byte{7}, 100*n))
 				x := oncrpc.Exchange{Prog: testProg, Vers: testVers, Proc: procHead, Args: args, MaxResults: len(args)}
@@ -223,10 +238,11 @@ func TestBackLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, ServerConfig{})
 		u := r.login("alice 1")
-		b, last := r.Back(alice, u.handle, nil, 1), r.Back(alice, u.handle, nil, 1)
+		b := r.Back(alice, u.handle, nil, 1)
 		assert.Equal(t, time.Hour, b.Left())
-		last.session.next = maxSeq - 1
-		assert.Zero(t, last.Left(), "no numbers")
+		b.session.next = maxSeq - 1
+		assert.Zero(t, b.Left(), "no numbers")
+		b.session.next = firstBack
 		time.Sleep(time.Hour - time.Second)
 		assert.Equal(t, time.Second, b.Left())
 		time.Sleep(time.Second)
