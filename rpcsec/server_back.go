@@ -2,11 +2,14 @@ package rpcsec
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
 // A BackContext is a client's context by which the server calls the client, with the
@@ -18,6 +21,7 @@ type BackContext struct {
 	fore    *established
 	session *session
 	service uint32
+	denied  atomic.Bool // the client does not have it any more
 }
 
 // firstBack is the first sequence number of calls to a client. One context signs the
@@ -58,10 +62,10 @@ func (s *Server) Back(principal string, fore, back []byte, service uint32) *Back
 }
 
 // Left returns for how long the client can be called by the context: 0 if it has expired,
-// or the server does not have it any more.
+// or one of the ends does not have it any more.
 func (b *BackContext) Left() time.Duration {
 	now := time.Now()
-	if b.fore.gone.Load() || !b.session.lasts(now) {
+	if b.fore.gone.Load() || b.denied.Load() || !b.session.lasts(now) {
 		return 0
 	}
 	return b.fore.Expires().Sub(now)
@@ -77,5 +81,9 @@ func (b *BackContext) Room() (call, reply int) {
 // Call makes a call to the client through its connection, next (oncrpc.Caller). x.Cred is
 // ignored, and x.Signer must be nil.
 func (b *BackContext) Call(ctx context.Context, next oncrpc.Caller, x *oncrpc.Exchange) error {
-	return b.session.call(ctx, next, x, new(signature), b.service)
+	err := b.session.call(ctx, next, x, new(signature), b.service)
+	if errors.Is(err, rpcmsg.AuthCredProblem) || errors.Is(err, rpcmsg.AuthCtxProblem) { // RFC 2203, Section 5.3.3.3
+		b.denied.Store(true)
+	}
+	return err
 }

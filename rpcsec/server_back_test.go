@@ -232,6 +232,20 @@ func TestBackOf(t *testing.T) {
 	assert.Zero(t, list[0].Calls)
 }
 
+// TestBackDenied checks that a context which the client does not have any more is not used
+// again: the client may have another, or has to add one (RFC 2203, Section 5.3.3.3).
+func TestBackDenied(t *testing.T) {
+	for stat, left := range map[rpcmsg.AuthError]bool{rpcmsg.AuthCredProblem: false, rpcmsg.AuthCtxProblem: false, rpcmsg.AuthTooWeak: true} {
+		p := newPair(t, krb5.AES256SHA1)
+		b := p.back(t, serviceIntegrity)
+		p.line.serve = func(msg []byte) []byte {
+			return rpcmsg.AppendAuthError(nil, binary.BigEndian.Uint32(msg), stat)
+		}
+		require.ErrorIs(t, b.Call(t.Context(), &p.line, exchange(procEcho, nil)), stat)
+		assert.Equal(t, left, b.Left() > 0, stat)
+	}
+}
+
 // TestBackLeft checks for how long a client can be called: as long as its ticket lasts,
 // and the server has the context.
 func TestBackLeft(t *testing.T) {
