@@ -190,3 +190,55 @@ func TestPlainCallbackOfKerberos(t *testing.T) {
 	assert.Empty(t, r.probes)
 	r.mu.Unlock()
 }
+
+// TestReclaimOfKerberos checks a client of version 4.0 that made its ID by RPCSEC_GSS, and
+// has a delegation of an earlier release of the server, which called such clients: it
+// reclaims the delegation, and is told by the results to return it, because no call
+// could (RFC 7530, Section 10.2.1).
+func TestReclaimOfKerberos(t *testing.T) {
+	g, _ := delegRig(t)
+	state := t.TempDir()
+	g.start(state, 8)
+	g.callable("client", "192.0.2.1:700")
+	put := g.file("f")
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	g.peer = &oncrpc.Peer{Addr: netip.MustParseAddrPort("127.0.0.1:700"), Network: "tcp"}
+	user := g.cred
+	login := func() uint64 {
+		g.cred = rpcmsg.Cred{Flavor: rpcmsg.AuthKrb5, Principal: "host/a@R"}
+		defer func() { g.cred = user }()
+		return g.plain("kerberos", "tcp", uaddr(l))
+	}
+	id := login()
+	assert.Empty(t, g.s.state.BackPaths(id))
+	a := openArgs("o", "f", nfs4.ShareRead, 0, nfs4.NoCreate)
+	a.Owner.ClientID, a.SeqID = id, 1
+	open := func(from ...step) (d nfs4.OpenDelegation) {
+		var res nfs4.OpenRes
+		st, _ := g.raw(append(from, step{nfs4.OpOpen, a, &res})...)
+		require.Equal(t, nfs4.OK, st)
+		if a.SeqID == 1 && a.Claim == nfs4.ClaimNull {
+			st, _ = g.raw(put.again(), step{nfs4.OpOpenConfirm, &nfs4.OpenConfirmArgs{StateID: res.StateID, SeqID: 2}, new(nfs4.StateIDRes)})
+			require.Equal(t, nfs4.OK, st)
+		}
+		return res.Delegation
+	}
+	open(root(), look("x"))
+	a.SeqID = 3
+	assert.Equal(t, nfs4.DelegateNone, open(root(), look("x")).Type)
+	g.s.state.CallbackAnswers(id, nfs4state.Callback{Program: 0x40000001, Ident: 7, NetID: "tcp", UAddr: uaddr(l)}, true) // as in the earlier release
+	a.SeqID = 4
+	require.Equal(t, nfs4.DelegateRead, open(root(), look("x")).Type)
+
+	g.start(state, 9)
+	a.Owner.ClientID, a.SeqID = login(), 1
+	a.Claim, a.Name, a.Delegation = nfs4.ClaimPrevious, nil, nfs4.DelegateRead
+	d := open(put.again())
+	require.Equal(t, nfs4.DelegateRead, d.Type)
+	assert.True(t, d.Recall)
+	assert.EqualValues(t, 1, g.s.state.Counts().Recalled)
+	st, _ := g.raw(put.again(), step{nfs4.OpDelegReturn, &nfs4.StateIDArgs{StateID: d.StateID}, status()})
+	assert.Equal(t, nfs4.OK, st)
+}

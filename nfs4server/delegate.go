@@ -97,9 +97,10 @@ func (x *compound) delegate(ctx context.Context, a *nfs4.OpenArgs) nfs4.OpenDele
 			return noDelegation(a.ShareAccess, nfs4.WhyContention)
 		}
 	}
-	// Processes of the host may have changed a reclaimed file meanwhile: its
-	// delegation is recalled by the results (RFC 8881, Section 18.16.3).
-	f := &delegated{server: x.server, minor: x.minor, told: reclaim && !(u.Options.Exclusive && x.mayGrant(u, write))}
+	// Processes of the host may have changed a reclaimed file meanwhile, or no call may
+	// be possible later: the delegation is recalled by the results (RFC 8881, Section 18.16.3).
+	f := &delegated{server: x.server, minor: x.minor}
+	f.told = reclaim && !(u.Options.Exclusive && x.mayGrant(u, write) && len(x.server.state.BackPaths(x.session.ClientID())) > 0)
 	f.holder = recall.Holder{Owner: x.session.ClientID(), Mild: u.Options.Exclusive, Recall: f.recall}
 	args := nfs4state.Delegate{
 		Key: string(key), Handle: string(x.fh(&x.current)), Reclaim: reclaim, Write: write,

@@ -43,7 +43,8 @@ func setClientID(_ context.Context, x *compound) nfs4.Status {
 // callback returns a client's words about its callbacks. An address counts only if
 // it is the client's own, by TCP: the server would otherwise call others for it. Inside
 // of TLS none counts, because the server's own connection to the client would be in
-// clear: it would show filehandles, and others could answer for the client.
+// clear: it would show filehandles, and others could answer for the client. That of a
+// client of RPCSEC_GSS does not count either (see plainCred).
 func (x *compound) callback(a *nfs4.SetClientIDArgs) nfs4state.Callback {
 	c := nfs4state.Callback{Program: a.CBProgram, Ident: a.CBIdent}
 	if len(a.Callback.NetID) > maxCallback || len(a.Callback.Addr) > maxCallback {
@@ -52,7 +53,7 @@ func (x *compound) callback(a *nfs4.SetClientIDArgs) nfs4state.Callback {
 	c.NetID, c.UAddr = string(a.Callback.NetID), string(a.Callback.Addr)
 	addr, err := rpcbind.ParseUaddr(c.UAddr)
 	p := x.call.Peer
-	if err != nil || p == nil || p.Security != nil || addr.Port() == 0 || c.NetID != "tcp" && c.NetID != "tcp6" {
+	if err != nil || p == nil || p.Security != nil || x.call.Cred.Principal != "" || addr.Port() == 0 || c.NetID != "tcp" && c.NetID != "tcp6" {
 		return c
 	}
 	if own := p.Addr.Addr().Unmap().WithZone(""); addr.Addr().Unmap() == own {
