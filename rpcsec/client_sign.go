@@ -59,9 +59,14 @@ func (k *session) call(ctx context.Context, next oncrpc.Caller, x *oncrpc.Exchan
 
 // lasts reports whether calls may begin in the context.
 func (k *session) lasts(now time.Time) bool {
+	return (now.Before(k.Expires()) || now.Before(k.least)) && k.last()
+}
+
+// last reports whether there are numbers for many more calls.
+func (k *numbers) last() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return (now.Before(k.Expires()) || now.Before(k.least)) && k.next < maxSeq-maxNumbers*window
+	return k.next < maxSeq-maxNumbers*window
 }
 
 // enter waits for a place among the calls under way.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
@@ -18,10 +19,14 @@ import (
 // context share the numbers: a client may offer the context for several sessions, or again
 // for the next, and drops calls whose numbers it has seen.
 type BackContext struct {
-	fore    *established
-	session *session
-	service uint32
-	denied  atomic.Bool // the client does not have it any more
+	// fore is weak because a session lasts longer than contexts do, and would keep the keys
+	// of those that have made room for others.
+	fore weak.Pointer[established]
+
+	handle      []byte
+	service     uint32
+	call, reply int         // see Room
+	denied      atomic.Bool // the client does not have it any more
 }
 
 // firstBack is the first sequence number of calls to a client. One context signs the
@@ -58,30 +63,48 @@ func (s *Server) Back(principal string, fore, back []byte, service uint32) *Back
 	if k.name != principal || len(back) > maxHandle || service < serviceNone || service > servicePrivacy {
 		return nil
 	}
-	return &BackContext{fore: k, session: &session{Context: k.Context, handle: slices.Clone(back), numbers: k.back.get()}, service: service}
+	b := &BackContext{fore: weak.Make(k), handle: slices.Clone(back), service: service}
+	b.call, b.reply = (&signature{session: b.session(k), service: service}).Room()
+	return b
 }
 
-// Left returns for how long the client can be called by the context: 0 if it has expired,
+// Left returns for how long the client can be called by the context: 0 or less if it has expired,
 // or one of the ends does not have it any more.
 func (b *BackContext) Left() time.Duration {
-	now := time.Now()
-	if b.fore.gone.Load() || b.denied.Load() || !b.session.lasts(now) {
+	now, k := time.Now(), b.established()
+	if k == nil || b.denied.Load() || !k.back.get().last() {
 		return 0
 	}
-	return b.fore.Expires().Sub(now)
+	return k.Expires().Sub(now)
 }
+
+// established returns the context, or nil if the server does not have it any more.
+func (b *BackContext) established() *established {
+	if k := b.fore.Value(); k != nil && !k.gone.Load() {
+		return k
+	}
+	return nil
+}
+
+// session returns the context for calls to the client.
+func (b *BackContext) session(k *established) *session {
+	return &session{Context: k.Context, handle: b.handle, numbers: k.back.get()}
+}
+
+var errGone = errors.New("rpcsec: the security context for calls to a client has ended")
 
 // Room returns by how many bytes a call may be longer than its arguments, and an accepted
 // reply longer than its results behind an empty verifier.
-func (b *BackContext) Room() (call, reply int) {
-	s := signature{session: b.session, service: b.service}
-	return s.Room()
-}
+func (b *BackContext) Room() (call, reply int) { return b.call, b.reply }
 
 // Call makes a call to the client through its connection, next (oncrpc.Caller). x.Cred is
 // ignored, and x.Signer must be nil.
 func (b *BackContext) Call(ctx context.Context, next oncrpc.Caller, x *oncrpc.Exchange) error {
-	err := b.session.call(ctx, next, x, new(signature), b.service)
+	k := b.established()
+	if k == nil {
+		return errGone
+	}
+	err := b.session(k).call(ctx, next, x, new(signature), b.service)
 	if errors.Is(err, rpcmsg.AuthCredProblem) || errors.Is(err, rpcmsg.AuthCtxProblem) { // RFC 2203, Section 5.3.3.3
 		b.denied.Store(true)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -246,6 +247,21 @@ func TestBackDenied(t *testing.T) {
 	}
 }
 
+// TestBackKeepsNothing checks that a context which has made room for another one is not kept
+// by a session of its client: the bound of contexts, and of their keys, holds.
+func TestBackKeepsNothing(t *testing.T) {
+	r := newRig(t, ServerConfig{MaxContexts: 1})
+	b := r.Back(alice, r.login("alice 1").handle, nil, 1)
+	call, reply := b.Room()
+	r.login("alice 2")
+	runtime.GC()
+	assert.Nil(t, b.fore.Value())
+	assert.Zero(t, b.Left())
+	assert.ErrorIs(t, b.Call(t.Context(), nil, exchange(procEcho, nil)), errGone)
+	c, l := b.Room()
+	assert.Equal(t, [2]int{call, reply}, [2]int{c, l})
+}
+
 // TestBackLeft checks for how long a client can be called: as long as its ticket lasts,
 // and the server has the context.
 func TestBackLeft(t *testing.T) {
@@ -254,9 +270,10 @@ func TestBackLeft(t *testing.T) {
 		u := r.login("alice 1")
 		b := r.Back(alice, u.handle, nil, 1)
 		assert.Equal(t, time.Hour, b.Left())
-		b.session.next = maxSeq - 1
+		numbers := b.established().back.get()
+		numbers.next = maxSeq - 1
 		assert.Zero(t, b.Left(), "no numbers")
-		b.session.next = firstBack
+		numbers.next = firstBack
 		time.Sleep(time.Hour - time.Second)
 		assert.Equal(t, time.Second, b.Left())
 		time.Sleep(time.Second)
