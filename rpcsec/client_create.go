@@ -30,6 +30,9 @@ func (c *Client) establish(ctx context.Context) (*session, error) {
 		if err != nil {
 			return nil, err
 		}
+		if made == nil && len(res.token) == 0 { // Step would wait for nothing
+			return nil, errUnproved
+		}
 		if made == nil { // with the answer, this end knows the server (Section 5.2.3.1.1)
 			if token, made, err = maker.Step(ctx, res.token); err != nil {
 				return nil, err
@@ -45,6 +48,7 @@ func (c *Client) establish(ctx context.Context) (*session, error) {
 
 var (
 	errRounds     = errors.New("rpcsec: the server wants too many tokens")
+	errUnproved   = errors.New("rpcsec: the server's answer has no token: it does not prove its name")
 	errIncomplete = errors.New("rpcsec: the server has a security context, and this end has none")
 	errWindow     = errors.New("rpcsec: the server did not sign its window: the context is dropped")
 	errNoWindow   = errors.New("rpcsec: the server's window is empty")

@@ -305,6 +305,10 @@ func TestCreationFails(t *testing.T) {
 			b[len(b)-4-padded(len(r.initiators[0].token)+4)+3] ^= 1 // seq_window
 			return b
 		}, errWindow},
+		{"no answer to the token", func(*clientRig, []byte) []byte {
+			res := initResult{handle: []byte("h"), window: 9}
+			return res.appendTo(rpcmsg.AppendAccepted(nil, 1, 0))
+		}, errUnproved},
 		{"R2203-5.2.3.1-2 refused", func(*clientRig, []byte) []byte {
 			res := initResult{major: gss.CredentialsExpired, minor: 3}
 			return res.appendTo(rpcmsg.AppendAccepted(nil, 1, 0))
