@@ -237,11 +237,15 @@ func initiatorKey(t ticketPart, a authenticator) Key {
 }
 
 // establishOneWay makes the acceptor's end of a context without an AP-REP, by the
-// initiator's key. Its tokens begin with the initiator's number, as MIT's and Heimdal's.
+// initiator's subkey. Its tokens begin with the initiator's number, as MIT's and Heimdal's.
 // An AP-REQ that is sent again after a restart makes a second context of the same key, but
-// of another handle, which no call that was recorded has.
+// of another handle, which no call that was recorded has. By the session key, all contexts
+// of a ticket would have one key, and the body of one's call would pass in another's.
 func establishOneWay(t ticketPart, a authenticator) (gss.Accepted, error) {
-	c, err := NewContext(Establishment{Key: initiatorKey(t, a), Acceptor: true, Sequence: uint64(a.sequence), Expires: t.end})
+	if a.subkey.Enctype == 0 {
+		return gss.Accepted{}, refuse(codePolicy, "the token asks for no answer, and brings no subkey: without both, all contexts of its ticket would have one key")
+	}
+	c, err := NewContext(Establishment{Key: a.subkey, Acceptor: true, Sequence: uint64(a.sequence), Expires: t.end})
 	if err != nil {
 		return gss.Accepted{}, err
 	}
