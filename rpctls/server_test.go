@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -508,11 +509,18 @@ func TestStalls(t *testing.T) {
 	root := newAuthority(t, "root")
 	d := newDaemon(t, ServerConfig{Files: filesOf(root.Issue(nil))})
 	d.server.places, d.server.patience = 8, time.Hour
+	begun := uint64(0)
 	stall := func(d *daemon) net.Conn {
 		nc := d.connect()
 		_, err := nc.Write(record(AppendProbe(nil, testXID, testProg, 1)))
 		require.NoError(t, err)
 		readRecord(t, nc)
+		begun++ // a handshake counts from here on, which is a moment after the answer
+		require.Eventually(t, func() bool {
+			d.server.mu.Lock()
+			defer d.server.mu.Unlock()
+			return d.server.begun == begun
+		}, 10*time.Second, time.Millisecond)
 		return nc
 	}
 	var stalled []net.Conn
@@ -533,10 +541,12 @@ func TestStalls(t *testing.T) {
 
 	hasty := newDaemon(t, ServerConfig{Files: filesOf(root.Issue(nil))})
 	hasty.server.patience = 20 * time.Millisecond
+	begun = 0
 	_, err = stall(hasty).Read(make([]byte, 1))
 	assert.Error(t, err)
-	assert.EqualValues(t, 1, hasty.server.Stats().Failed["stalled"])
-	assert.Contains(t, hasty.log.String(), "took longer than")
+	require.Eventually(t, func() bool { // the server tells what it has done
+		return hasty.server.Stats().Failed["stalled"] == 1 && strings.Contains(hasty.log.String(), "took longer than")
+	}, 10*time.Second, time.Millisecond)
 	for _, nc := range stalled {
 		nc.Close()
 	}
