@@ -12,10 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/nfsrdma/nfsrdma"
 	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/tickets"
@@ -90,8 +89,8 @@ func (a *app) secure(s *session, cfg *nfsrdma.ClientConfig) error {
 		s.contexts = tickets.NewCallers(caller, tickets.CallersConfig{
 			Helper: tickets.NewHelper(tickets.Config{Program: helper, Keytab: a.keytab, Host: host, Env: tickets.Env()}),
 			Service: func(ctx context.Context) (string, error) {
-				if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
-					return "", fmt.Errorf("cores with keys in them cannot be forbidden (%w)", err)
+				if err := cli.ForbidCores(); err != nil {
+					return "", err
 				}
 				return serviceOf(ctx, s.at.host)
 			},

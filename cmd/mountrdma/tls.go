@@ -5,9 +5,9 @@ import (
 	"fmt"
 
 	"github.com/nfsrdma/nfsrdma"
+	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rpctls"
-	"golang.org/x/sys/unix"
 )
 
 // encrypt has all connections to a server protected as --xprtsec says. The process then leaves
@@ -16,8 +16,8 @@ func (a *app) encrypt(srv server, cfg *nfsrdma.ClientConfig) (err error) {
 	if !a.encrypted() {
 		return nil
 	}
-	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
-		return fmt.Errorf("TLS: cores with keys in them cannot be forbidden (%w)", err)
+	if err := cli.ForbidCores(); err != nil {
+		return fmt.Errorf("TLS: %w", err)
 	}
 	files := a.tls
 	if a.xprtsec.Word == "tls" {

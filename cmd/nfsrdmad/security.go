@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/gss"
 	"github.com/nfsrdma/nfsrdma/gss/krb5"
@@ -41,8 +39,8 @@ func (m *mechanism) Accept(ctx context.Context, token, bindings []byte) (gss.Acc
 // open reads the keytab, after which the process leaves no core, which would have keys
 // in it. m stays off until the acceptor is stored.
 func (m *mechanism) open(ctx context.Context) (*krb5.Acceptor, error) {
-	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
-		return nil, fmt.Errorf("cores with keys in them cannot be forbidden (%w)", err)
+	if err := cli.ForbidCores(); err != nil {
+		return nil, err
 	}
 	a, err := krb5.NewAcceptor(ctx, krb5.Config{Keytab: m.keytab, Now: time.Now})
 	return a, m.wordsOf(err)

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
@@ -68,8 +67,8 @@ func (o *tlsOptions) open(log *slog.Logger) (*rpctls.Server, error) {
 	if o.files.Cert == "" {
 		return nil, nil
 	}
-	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
-		return nil, fmt.Errorf("TLS: cores with keys in them cannot be forbidden (%w)", err)
+	if err := cli.ForbidCores(); err != nil {
+		return nil, fmt.Errorf("TLS: %w", err)
 	}
 	s, err := rpctls.NewServer(rpctls.ServerConfig{Files: o.files, Strict: o.strict, Log: log})
 	if err != nil {
