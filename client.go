@@ -364,7 +364,7 @@ func (c *Client) Mount(ctx context.Context, export string) (*nfsclient.FS, error
 // moreProtection returns the options of mounts that protect more than this client.
 func (c *Client) moreProtection() string {
 	if c.cfg.TLS == nil {
-		return "xprtsec=mtls or xprtsec=tls"
+		return "xprtsec=mtls or xprtsec=tls, or sec=krb5p"
 	}
 	return "xprtsec=mtls"
 }

@@ -134,6 +134,12 @@ type ServerConfig struct {
 	// connections on RDMA. Both need TLS.
 	RDMATLS, OnlyRDMATLS bool
 
+	// OnlyEncrypted refuses all calls that others can read on their way: every export
+	// then needs TLS, or calls with krb5p, whatever its clients' options are. Without a
+	// file they can ask for handles (MNT), and with krb5i make clients and sessions of
+	// version 4, as Linux does.
+	OnlyEncrypted bool
+
 	// IWARP configures RDMA connections. LongFPDUs, ShortFPDUs, Secure and OnlySecure
 	// are set by NewServer.
 	IWARP iwarp.Config
@@ -210,7 +216,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	var security *rpcsec.Server
 	four := nfs4server.New(nfs4server.Config{
 		Realm: exported, State: state.State, Lease: cfg.Lease4, ID: serverID(cfg.Key), Minors: cfg.Minors, Owners: cfg.Owners,
-		NoDelegations: cfg.NoDelegations, WriteDelegations: cfg.WriteDelegations,
+		NoDelegations: cfg.NoDelegations, WriteDelegations: cfg.WriteDelegations, OnlyEncrypted: cfg.OnlyEncrypted,
 		Back: func(principal string, h nfs4.CallbackHandles) nfs4server.BackContext {
 			return backContext(security, principal, h)
 		},
@@ -223,8 +229,11 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	// One cache, because a client may reconnect on another transport.
 	replies := replay.New(mux, replay.Config{Keep: executeOnce})
 	var calls oncrpc.Service = replies
+	if cfg.OnlyEncrypted {
+		calls = newOnlyEncrypted(calls, cfg.Log) // behind the observer, which counts denials
+	}
 	if cfg.Wrap != nil {
-		calls = cfg.Wrap(replies)
+		calls = cfg.Wrap(calls)
 	}
 	// One table of contexts, because Linux makes those for RDMA over TCP.
 	plain := calls

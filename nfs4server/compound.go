@@ -53,6 +53,7 @@ type compound struct {
 	out      []byte // results so far: the head, or after the data item the tail
 	split    bool   // out follows a data item
 	replayed bool   // the reply is one that a slot kept
+	readable bool   // others can read the call, and it must touch no file: see begins
 
 	entry   nfs4.DirEntry // memory for results, which keeps its last contents
 	owner   [2][16]byte   // memory for owner and owner_group
@@ -272,6 +273,10 @@ func (x *compound) next(ctx context.Context) (nfs4.Status, error) {
 	}
 	if status := x.position(o); status != nfs4.OK {
 		return x.fail(status), nil
+	}
+	if x.readable && begins(x.op) {
+		x.turnAway()
+		return x.fail(nfs4.ErrWrongSec), nil
 	}
 	if x.op == nfs4.OpSequence {
 		return x.sequence(ctx)

@@ -134,7 +134,7 @@ func (x *compound) flavors(ctx context.Context) nfs4.Status {
 	} else {
 		list = o.use.Flavors(ctx)
 	}
-	if len(list) == 0 {
+	if list = x.usable(list); len(list) == 0 {
 		list = []exports.Flavor{exports.FlavorSys}
 	}
 	var res nfs4.SecInfoRes

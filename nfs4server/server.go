@@ -11,6 +11,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfs4state"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
 	"github.com/nfsrdma/nfsrdma/realm"
 )
@@ -47,6 +48,10 @@ type Config struct {
 	// exist.
 	Back func(principal string, h nfs4.CallbackHandles) BackContext
 
+	// OnlyEncrypted refuses calls that others can read on their way, and makes no
+	// callbacks that they can read.
+	OnlyEncrypted bool
+
 	// MaxSlots is the greatest number of slots of a session; 0 means 64.
 	MaxSlots uint32
 }
@@ -82,6 +87,8 @@ type Server struct {
 	offloads  offloads
 	looking   atomic.Bool // see look
 	compounds sync.Pool   // of *compound
+
+	onlyEncrypted bool
 
 	reads     bool          // clients may get delegations
 	writes    bool          // and those for writing
@@ -124,7 +131,7 @@ const (
 func New(c Config) *Server {
 	s := &Server{
 		realm: c.Realm, state: c.State, log: c.Realm.Log(), lease: c.Lease, id: c.ID, slots: c.MaxSlots, owners: c.Owners, reads: !c.NoDelegations, writes: c.WriteDelegations && !c.NoDelegations,
-		quiet: quietTime, back: c.Back,
+		quiet: quietTime, back: c.Back, onlyEncrypted: c.OnlyEncrypted,
 		counts: rpcstats.NewOperations(uint32(nfs4.NumOp)),
 	}
 	if s.slots == 0 {
@@ -156,10 +163,15 @@ func (s *Server) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) 
 	if c.Proc != nfs4.ProcCompound {
 		return oncrpc.ErrProcUnavail
 	}
+	readable := s.readable(c)
+	if readable && c.Cred.Flavor != rpcmsg.AuthKrb5i {
+		return rpcmsg.AuthTooWeak
+	}
 	x, _ := s.compounds.Get().(*compound)
 	if x == nil {
 		x = &compound{server: s}
 	}
 	defer s.compounds.Put(x)
+	x.readable = readable
 	return x.serve(ctx, c, r)
 }

@@ -132,7 +132,7 @@ func createSession(ctx context.Context, x *compound) nfs4.Status {
 	c.SecParms = a.SecParms
 	if p := x.call.Peer; p != nil {
 		c.Protected = p.Security != nil
-		if p.Reverse != nil {
+		if x.server.callable(p) {
 			c.Flags = a.Flags & nfs4.SessionConnBackChan
 		}
 	}
@@ -207,7 +207,7 @@ func bindConnToSession(ctx context.Context, x *compound) nfs4.Status {
 	case s.Refuses(nfs4.OpBindConnToSession, x.principal(), x.sealed()):
 		return nfs4.ErrWrongCred
 	}
-	if p := x.call.Peer; p == nil || p.Reverse == nil || !canCall(&s.Back, s.Contexts()) || s.Protected && p.Security == nil { // this connection cannot carry callbacks
+	if p := x.call.Peer; !x.server.callable(p) || !canCall(&s.Back, s.Contexts()) || s.Protected && p.Security == nil { // this connection cannot carry callbacks
 		switch a.Dir {
 		case nfs4.BindBack, nfs4.BindBackOrBoth:
 			return nfs4.ErrInval

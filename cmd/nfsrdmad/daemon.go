@@ -169,7 +169,7 @@ func (o *serveOptions) newServer(list []nfsserver.Export, state string, rec *rec
 		NoDelegations:    o.delegations.Word == "off" || !mayDelegate(o.lease4, log),
 		WriteDelegations: o.delegations.Word == "all",
 		IWARP:            o.rnic(), Wrap: o.ops.observe, Log: log,
-		TLS: o.tls, RDMATLS: o.rdma.Word == "allow", OnlyRDMATLS: o.rdma.Word == "require",
+		TLS: o.tls, RDMATLS: o.rdma.Word == "allow", OnlyRDMATLS: o.rdma.Word == "require", OnlyEncrypted: o.only,
 	}
 	if rec != nil {
 		cfg.IWARP.Record, cfg.IWARP.Ended = int(o.recordSize), rec.ended

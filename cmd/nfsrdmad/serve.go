@@ -208,6 +208,9 @@ func (o *serveOptions) understand(_ *cobra.Command, args []string) (err error) {
 	if o.rdma.Word == "require" && o.discover != "" {
 		return errors.New("--discover is in clear, and --rdma-tls=require forbids that: leave one out")
 	}
+	if o.only && o.discover != "" {
+		return errors.New("--discover is in clear, and --require-encryption forbids that: leave one out")
+	}
 	if err := o.understandExports(args); err != nil {
 		return err
 	}

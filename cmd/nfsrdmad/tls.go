@@ -24,6 +24,7 @@ import (
 type tlsOptions struct {
 	files   rpctls.Files
 	strict  bool
+	only    bool   // all calls must be encrypted
 	xprtsec string // of DIR
 	rdma    cli.Choice
 
@@ -38,6 +39,7 @@ func (o *tlsOptions) add(f *pflag.FlagSet) {
 	f.StringVar(&o.files.CRL, "tls-crl", "", "`FILE` with their revocation lists")
 	o.rdma = cli.NewChoice("off", "off", "allow", "require")
 	f.Var(&o.rdma, "rdma-tls", "TLS on RDMA connections, for mountrdma alone;\nrequire rejects all others")
+	f.BoolVar(&o.only, "require-encryption", false, "take calls by TLS or with krb5p alone, whatever exports say")
 	f.BoolVar(&o.strict, "tls-strict", false, "refuse clients that do not say what TLS is for (ALPN), as Linux's")
 }
 
@@ -100,6 +102,9 @@ func (o *tlsOptions) protect(list []export) error {
 		for _, c := range e.clients {
 			lack := ""
 			switch least := c.Options.Xprtsec.Least(); {
+			case o.only && o.files.Cert == "" && !slices.Contains(c.Options.Flavors(), exports.FlavorKrb5p):
+				return fmt.Errorf("%s%s is exported to %s without krb5p, and --require-encryption refuses other calls in clear: write sec=krb5p, or give the daemon a certificate for TLS with --tls-cert and --tls-key",
+					e.place, e.name, c.Host)
 			case least > exports.TransportNone && o.files.Cert == "":
 				lack = "there is no TLS: give the daemon a certificate with --tls-cert and --tls-key, or write xprtsec=none"
 			case least > exports.TransportTLS && o.files.CA == "":

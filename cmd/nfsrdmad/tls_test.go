@@ -128,6 +128,7 @@ func TestTLSFlags(t *testing.T) {
 		{[]string{"--rdma-tls", "allow"}, "need a certificate of this server"},
 		{[]string{"--tls-cert", "c", "--tls-key", "k", "--rdma-tls", "require", "--discover", "127.0.0.1"}, "--discover is in clear"},
 		{[]string{"--tls-cert", "c", "--tls-key", "k", "--tls-crl", "l"}, "give --tls-ca"},
+		{[]string{"--require-encryption", "--discover", "127.0.0.1"}, "--discover is in clear, and --require-encryption forbids that"},
 		{[]string{"--xprtsec", "ssl"}, `"ssl" is none of none, tls and mtls`},
 	} {
 		status, _, stderr := command(t, append([]string{"serve", t.TempDir()}, tt.args...)...)
@@ -159,9 +160,75 @@ func TestTLSFlags(t *testing.T) {
 		assert.ErrorContains(t, err, tt.want)
 		assert.ErrorContains(t, err, "/x is exported to * with xprtsec="+tt.list)
 	}
+	for _, tt := range []struct {
+		files rpctls.Files
+		sec   []exports.Flavor
+		fits  bool
+	}{
+		{rpctls.Files{}, nil, false},
+		{rpctls.Files{}, []exports.Flavor{exports.FlavorKrb5i, exports.FlavorKrb5}, false},
+		{rpctls.Files{}, []exports.Flavor{exports.FlavorSys, exports.FlavorKrb5p}, true},
+		{some, nil, true},
+	} {
+		list := []export{{name: "/x", clients: exports.Everyone(exports.Options{Sec: exports.Secure(exports.Rights{}, tt.sec...)})}}
+		err := (&tlsOptions{files: tt.files, only: true}).protect(list)
+		if tt.fits {
+			assert.NoError(t, err)
+			continue
+		}
+		assert.ErrorContains(t, err, "/x is exported to * without krb5p, and --require-encryption refuses other calls in clear: write sec=krb5p, or give the daemon a certificate")
+	}
 	text := new(bytes.Buffer)
 	_, err := (&tlsOptions{files: rpctls.Files{Cert: filepath.Join(t.TempDir(), "c"), Key: "k"}}).open(slog.New(slog.NewTextHandler(text, nil)))
 	assert.ErrorContains(t, err, "TLS: ")
+}
+
+// TestServeEncryptedOnly checks a daemon that demands encryption: an export for all is
+// denied to calls in clear on both transports, in words and counted, and served inside
+// of TLS.
+func TestServeEncryptedOnly(t *testing.T) {
+	root := certtest.New(t, "root", time.Now())
+	server := root.Issue(nil)
+	trusted := certtest.Bundle(root)
+	socket := filepath.Join(t.TempDir(), "socket")
+	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--control", socket, "--require-encryption", "--rdma-tls", "allow",
+		"--tls-cert", server.Cert, "--tls-key", server.Key, "mem:=/x")
+	secure := tlsClient(t, rpctls.ClientConfig{Host: "server", Files: rpctls.Files{CA: trusted}})
+	for _, tt := range []struct {
+		name string
+		tls  *rpctls.Client
+		want string
+	}{{"in clear", nil, "AUTH_TOOWEAK"}, {"by TLS", secure, ""}} {
+		cfg := nfsrdma.ClientConfig{Log: slog.New(slog.DiscardHandler), TLS: tt.tls}
+		c, err := nfsrdma.Dial(t.Context(), s.addr(t, "rdma"), cfg)
+		require.NoError(t, err)
+		_, overRDMA := c.Mount(t.Context(), "/x")
+		require.NoError(t, c.Close())
+		nc, err := net.Dial("tcp", s.addr(t, "tcp"))
+		require.NoError(t, err)
+		if tt.tls != nil {
+			nc, err = tt.tls.Secure(t.Context(), nc, nfs3.Program, nfs3.Version)
+			require.NoError(t, err)
+		}
+		line := oncrpc.NewTCPClient(nc, oncrpc.ClientConfig{})
+		fh, err := nfsclient.NewMount(line, new(nfsclient.ProcessCred())).Mnt(t.Context(), "/x")
+		require.NoError(t, err, "MNT is for all")
+		_, overTCP := nfsclient.New(line, nfsclient.Config{}).GetAttr(t.Context(), fh)
+		line.Close()
+		for _, err := range []error{overRDMA, overTCP} {
+			if tt.want == "" {
+				assert.NoError(t, err, tt.name)
+			} else {
+				assert.ErrorContains(t, err, tt.want, tt.name)
+			}
+		}
+	}
+	_, stdout, _ := command(t, "status", "--json", "--control", socket)
+	assert.Contains(t, stdout, `"AUTH_TOOWEAK","calls":1`)
+	s.stop()
+	ended := <-s.status
+	s.status <- ended
+	assert.Contains(t, s.stderr.String(), "calls are refused, because anyone on the way could read them; mount with sec=krb5p or by TLS")
 }
 
 // TestProbeOverRDMA checks that a call that asks for TLS is denied on an RDMA connection,
