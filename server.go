@@ -264,7 +264,9 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		tcp.Guard = cfg.TLS
 	}
 	if cfg.TLS != nil && (cfg.RDMATLS || cfg.OnlyRDMATLS) {
-		cfg.IWARP.Secure, cfg.IWARP.OnlySecure = cfg.TLS.Begin, cfg.OnlyRDMATLS
+		if cfg.IWARP.Secure = cfg.TLS.Begin; cfg.OnlyRDMATLS {
+			cfg.IWARP.Secure, cfg.IWARP.OnlySecure = cfg.TLS.BeginOnly, true
+		}
 	}
 	device := iwarp.Open(rnic(cfg.IWARP, cfg.StandardsOnly))
 	s := &Server{

@@ -31,6 +31,7 @@ type encrypted struct {
 	rig
 	mutual, anonymous *rpctls.Client
 	files             rpctls.Files // of a client
+	tls               *rpctls.Server
 }
 
 func serveEncrypted(t *testing.T, change func(*ServerConfig)) encrypted {
@@ -49,7 +50,7 @@ func serveEncrypted(t *testing.T, change func(*ServerConfig)) encrypted {
 		})
 	}
 	change(&cfg)
-	e := encrypted{rig: serve(t, cfg), files: rpctls.Files{Cert: host.Cert, Key: host.Key, CA: trusted}}
+	e := encrypted{rig: serve(t, cfg), files: rpctls.Files{Cert: host.Cert, Key: host.Key, CA: trusted}, tls: tls}
 	e.mutual = e.client(t, rpctls.ClientConfig{Files: e.files, Mutual: true})
 	e.anonymous = e.client(t, rpctls.ClientConfig{Files: rpctls.Files{CA: trusted}})
 	return e
@@ -115,9 +116,9 @@ func write(t *testing.T, fs *nfsclient.FS, name string, content []byte) {
 func TestOnlyTLSOverRDMA(t *testing.T) {
 	e := serveEncrypted(t, func(cfg *ServerConfig) { cfg.OnlyRDMATLS = true })
 	_, err := Dial(t.Context(), e.rdma, ClientConfig{Log: silent})
-	rejected, ok := errors.AsType[*iwarp.RejectedError](err)
+	_, ok := errors.AsType[*iwarp.RejectedError](err)
 	assert.True(t, ok, err)
-	_ = rejected
+	assert.EqualValues(t, 1, e.tls.Stats().Failed["no_tls"], "a refusal has a count")
 	_, err = e.dial(t, ClientConfig{TLS: e.mutual}).Mount(t.Context(), "/mtls")
 	assert.NoError(t, err)
 }

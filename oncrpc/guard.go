@@ -3,6 +3,7 @@ package oncrpc
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 )
@@ -22,7 +23,19 @@ type Guard interface {
 	// Secure makes nc secure. The client must have read the answer. Secure waits for
 	// the client, for a bounded time and until ctx ends, and takes over nc.
 	Secure(ctx context.Context, nc net.Conn) (SecureConn, error)
+
+	// InClear is told once of each connection whose calls come in clear (RFC 9289,
+	// Section 6.1).
+	InClear(nc net.Conn)
+
+	// Refused is told why a client has got nothing: it has asked in a way, or at a
+	// moment, in which it must not.
+	Refused(nc net.Conn, cause error)
 }
+
+// ErrInjected is the cause of a refusal if bytes in clear have come with the call that
+// asks for a secure connection (RFC 9289, Section 5.1.1).
+var ErrInjected = errors.New("oncrpc: bytes in clear are behind the call that asks for TLS")
 
 // A SecureConn is a connection that a Guard, or a client, has made secure. A write that a
 // deadline interrupts may be continued.

@@ -55,7 +55,7 @@ type tcpConn struct {
 	reverse *tcpReverse
 
 	security atomic.Pointer[Security] // of line, for status
-	audited  bool                     // the log has the mode of security
+	audited  bool                     // the Guard has heard that line is in clear
 
 	deadline sync.Mutex // held while drain or the reader sets the read deadline
 }
@@ -299,7 +299,7 @@ func (c *tcpConn) logEnd(err error) {
 	if c.ctx.Err() != nil {
 		return // cut by our side, which knows the cause
 	}
-	if errors.Is(err, errRecordLong) || errors.Is(err, errProbe) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, errStalled) {
+	if errors.Is(err, errRecordLong) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, errStalled) {
 		c.server.log().Warn("RPC connection cut", "peer", &c.peer, "err", err)
 		return
 	}

@@ -31,6 +31,7 @@ func (c *tcpConn) asks(cl *tcpCall) (asks bool, denial error) {
 func (c *tcpConn) deny(cl *tcpCall, denial error) {
 	stat := rpcmsg.AuthBadCred
 	errors.As(denial, &stat)
+	c.server.Guard.Refused(c.nc, fmt.Errorf("a client asks for TLS in a wrong way: %w", denial))
 	cl.reply.Head = rpcmsg.AppendAuthError(cl.reply.Head, binary.BigEndian.Uint32(cl.record.B), stat)
 	cl.freeRecord()
 	c.out.put(cl)
@@ -41,12 +42,10 @@ func (c *tcpConn) deny(cl *tcpCall, denial error) {
 // denial. The caller must have the turn to read, and keeps it.
 func (c *tcpConn) secure(cl *tcpCall) error {
 	if n := c.in.br.Buffered(); n > 0 {
-		c.done(cl)
-		return fmt.Errorf("%w: %d bytes in clear are behind the call", errProbe, n)
+		return c.refuse(cl, fmt.Errorf("%w, %w: %d bytes", errProbe, ErrInjected, n))
 	}
 	if c.open.Load() > 1 { // their replies would come into the handshake
-		c.done(cl)
-		return fmt.Errorf("%w: other calls are under way", errProbe)
+		return c.refuse(cl, fmt.Errorf("%w: other calls are under way", errProbe))
 	}
 	cl.request.Msg = cl.record.B
 	answer := c.server.Handler.Serve(c.ctx, &cl.request, &cl.reply)
@@ -56,8 +55,7 @@ func (c *tcpConn) secure(cl *tcpCall) error {
 		cl.reply.Head, ok = c.server.Guard.Answer(cl.reply.Head)
 	}
 	if ok && !c.reverse.end(errProbe) || !answer {
-		c.done(cl)
-		return fmt.Errorf("%w: calls in the reverse direction are under way, or the program has no answer", errProbe)
+		return c.refuse(cl, fmt.Errorf("%w: calls in the reverse direction are under way, or the program has no answer", errProbe))
 	}
 	written := make(chan struct{})
 	cl.written = written
@@ -68,6 +66,13 @@ func (c *tcpConn) secure(cl *tcpCall) error {
 		return nil
 	}
 	return c.handshake()
+}
+
+// refuse ends a probe that must not be answered, and returns the cause.
+func (c *tcpConn) refuse(cl *tcpCall, cause error) error {
+	c.done(cl)
+	c.server.Guard.Refused(c.nc, cause)
+	return cause
 }
 
 // handshake replaces the line, and the peer, about which programs may remember what it
@@ -91,12 +96,11 @@ func (c *tcpConn) handshake() error {
 	return nil
 }
 
-// audit logs once that a connection is in clear, although it could be secure (RFC 9289,
-// Section 6.1). The Guard logs those that are.
+// audit tells the Guard once that a connection is in clear, although it could be secure.
 func (c *tcpConn) audit() {
 	if c.audited || c.server.Guard == nil || c.line != c.nc {
 		return
 	}
 	c.audited = true
-	c.server.log().Info("no TLS", "peer", &c.peer, "security", (*Security)(nil))
+	c.server.Guard.InClear(c.nc)
 }

@@ -45,7 +45,8 @@ type ServerConfig struct {
 type Server struct {
 	cfg   ServerConfig
 	store *store
-	log   *slog.Logger // for lines that peers cause
+	log   *slog.Logger // for refusals
+	audit *slog.Logger // for a line for each connection
 
 	places   int // for handshakes
 	patience time.Duration
@@ -56,6 +57,7 @@ type Server struct {
 	parties    fairshare.Parties[struct{}]
 	conns      map[*Conn]struct{}
 	made, cut  uint64
+	clear      uint64 // connections without TLS
 	failed     [reasons]uint64
 }
 
@@ -90,7 +92,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		return nil, err
 	}
 	return &Server{
-		cfg: cfg, store: files, log: lograte.Logger(cfg.Log), places: maxHandshakes, patience: handshakeTime,
+		cfg: cfg, store: files, log: lograte.Logger(cfg.Log), audit: lograte.Audit(cfg.Log), places: maxHandshakes, patience: handshakeTime,
 		handshakes: make(map[*handshake]struct{}), conns: make(map[*Conn]struct{}),
 		parties: fairshare.NewParties(func() struct{} { return struct{}{} }),
 	}, nil
@@ -138,7 +140,7 @@ func (s *Server) Begin(ctx context.Context, nc net.Conn) (net.Conn, error) {
 		return nil, err
 	}
 	if first != typeHandshake { // MPA begins with the letter M
-		s.cfg.Log.Info("no TLS", "peer", nc.RemoteAddr(), "security", (*oncrpc.Security)(nil))
+		s.InClear(nc)
 		return nc, nil
 	}
 	c, err := s.SecureMPA(ctx, nc)
@@ -146,6 +148,35 @@ func (s *Server) Begin(ctx context.Context, nc net.Conn) (net.Conn, error) {
 		return nil, err // not a nil *Conn
 	}
 	return c, nil
+}
+
+var errNoTLS = &Error{Reason: NoTLS, Text: "the client begins in clear, and this server wants TLS: mount with xprtsec=mtls or xprtsec=tls"}
+
+// BeginOnly is Begin for a server that rejects connections in clear, by MPA: they count
+// as failures.
+func (s *Server) BeginOnly(ctx context.Context, nc net.Conn) (net.Conn, error) {
+	conn, err := s.Begin(ctx, nc)
+	if conn == nc {
+		_ = s.failure(nc, errNoTLS)
+	}
+	return conn, err
+}
+
+// InClear counts and logs a connection without TLS (oncrpc.Guard).
+func (s *Server) InClear(nc net.Conn) {
+	s.mu.Lock()
+	s.clear++
+	s.mu.Unlock()
+	s.audit.Info("no TLS", "peer", nc.RemoteAddr(), "security", (*oncrpc.Security)(nil))
+}
+
+// Refused counts and logs a client that asks for TLS as it must not (oncrpc.Guard).
+func (s *Server) Refused(nc net.Conn, cause error) {
+	reason := Broken
+	if errors.Is(cause, oncrpc.ErrInjected) {
+		reason = Injected
+	}
+	_ = s.failure(nc, &Error{reason, cause.Error(), cause})
 }
 
 func (s *Server) handshake(ctx context.Context, nc net.Conn, protocol string, strict bool) (*Conn, error) {
@@ -169,7 +200,7 @@ func (s *Server) handshake(ctx context.Context, nc net.Conn, protocol string, st
 		_ = t.Close()
 		return nil, s.failure(nc, err)
 	}
-	s.cfg.Log.Info("TLS", "peer", nc.RemoteAddr(), "security", c.security)
+	s.audit.Info("TLS", "peer", nc.RemoteAddr(), "security", c.security)
 	return c, nil
 }
 
@@ -253,11 +284,9 @@ func (s *Server) end(h *handshake) {
 
 // failure counts and logs a handshake that failed.
 func (s *Server) failure(nc net.Conn, err error) error {
-	if e, ok := errors.AsType[*Error](err); ok {
-		s.mu.Lock()
-		s.failed[e.Reason]++
-		s.mu.Unlock()
-	}
+	s.mu.Lock()
+	s.failed[reasonOf(err)]++
+	s.mu.Unlock()
 	s.log.Warn("no TLS with a client", "peer", nc.RemoteAddr(), "err", err)
 	return err
 }

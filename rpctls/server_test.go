@@ -212,6 +212,7 @@ func TestProbeWrong(t *testing.T) {
 		assert.Equal(t, rpcmsg.AppendAuthError(nil, testXID, rpcmsg.AuthBadCred), readRecord(t, conn), "R9289-4.1-11 inside of TLS")
 	}
 	echo(t, caller(t, conn), []byte("the session goes on"))
+	assert.NotZero(t, d.server.Stats().Failed["broken"], "a refusal has a count")
 	assert.Equal(t, 1, d.service.calls())
 }
 
@@ -249,6 +250,7 @@ func TestClearBehindProbe(t *testing.T) {
 		require.NoError(t, err)
 		rest, _ := io.ReadAll(nc)
 		assert.Empty(t, rest)
+		assert.EqualValues(t, 1, d.server.Stats().Failed["injected"])
 	})
 	t.Run("after the answer", func(t *testing.T) {
 		nc := d.connect()
@@ -259,7 +261,7 @@ func TestClearBehindProbe(t *testing.T) {
 		require.NoError(t, err)
 		rest, _ := io.ReadAll(nc)
 		assert.Empty(t, rest)
-		assert.EqualValues(t, 1, d.server.Stats().Failed["injected"])
+		assert.EqualValues(t, 2, d.server.Stats().Failed["injected"])
 	})
 	assert.Zero(t, d.service.calls())
 	assert.Contains(t, d.log.String(), "bytes in clear are behind the call")
@@ -283,6 +285,26 @@ func TestProbeAmidCalls(t *testing.T) {
 	assert.Empty(t, rest)
 	close(d.service.gate)
 	assert.Contains(t, d.log.String(), "other calls are under way")
+	assert.EqualValues(t, 1, d.server.Stats().Failed["broken"])
+}
+
+// TestAudit checks that clients cannot fill the log with lines about connections, and
+// that all are counted.
+func TestAudit(t *testing.T) {
+	root := newAuthority(t, "root")
+	d := newDaemon(t, ServerConfig{Files: filesOf(root.Issue(nil))})
+	nc := d.connect()
+	const many = 500
+	for range many {
+		d.server.InClear(nc)
+		d.server.Refused(nc, oncrpc.ErrInjected)
+	}
+	st := d.server.Stats()
+	assert.EqualValues(t, many, st.Clear)
+	assert.EqualValues(t, many, st.Failed["injected"])
+	assert.LessOrEqual(t, strings.Count(d.log.String(), "\n"), 300)
+	echo(t, caller(t, d.connect()), []byte("in clear"))
+	assert.EqualValues(t, many+1, d.server.Stats().Clear)
 }
 
 // TestReverse checks calls to a client inside of TLS (R9289-5.1.1-6).

@@ -7,6 +7,7 @@ type Stats struct {
 	Open, Mutual int    // present connections, and those whose clients have shown certificates
 	Handshakes   int    // under way
 	Made         uint64 // connections so far
+	Clear        uint64 // connections without TLS so far, of clients that could have it
 	Cut          uint64 // because their certificates were trusted no longer
 	Failed       map[string]uint64
 	Certificate  string    // the path of the server's certificate
@@ -20,7 +21,7 @@ func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := Stats{
-		Open: len(s.conns), Handshakes: len(s.handshakes), Made: s.made, Cut: s.cut,
+		Open: len(s.conns), Handshakes: len(s.handshakes), Made: s.made, Cut: s.cut, Clear: s.clear,
 		Failed: make(map[string]uint64, reasons), Certificate: s.cfg.Files.Cert, Ends: cert.Leaf.NotAfter, Strict: s.cfg.Strict,
 	}
 	for r, n := range s.failed {

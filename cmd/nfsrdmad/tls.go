@@ -127,6 +127,7 @@ type tlsDoc struct {
 	Mutual      int          `json:"mutual"`      // of these, whose clients have shown certificates
 	Handshakes  int          `json:"handshakes"`  // under way
 	Made        uint64       `json:"made"`
+	Clear       uint64       `json:"clear"`  // connections without TLS
 	Cut         uint64       `json:"cut"`    // trusted no longer
 	Failed      []refusalDoc `json:"failed"` // handshakes, by reason
 }
@@ -139,7 +140,7 @@ func (p *operations) lookAtTLS() *tlsDoc {
 	s := p.tls.Stats()
 	d := &tlsDoc{
 		Certificate: s.Certificate, Ends: s.Ends, Strict: s.Strict, Connections: s.Open, Mutual: s.Mutual,
-		Handshakes: s.Handshakes, Made: s.Made, Cut: s.Cut, Failed: []refusalDoc{},
+		Handshakes: s.Handshakes, Made: s.Made, Clear: s.Clear, Cut: s.Cut, Failed: []refusalDoc{},
 	}
 	for _, reason := range slices.Sorted(maps.Keys(s.Failed)) {
 		d.Failed = append(d.Failed, refusalDoc{reason, s.Failed[reason]})
@@ -174,8 +175,8 @@ func (d *securityDoc) words() string {
 
 // tls prints the counters.
 func (p *page) tls(d *tlsDoc) {
-	p.row("tls", fmt.Sprintf("%d connections, %d of them mutual, of %d so far; %d handshakes under way; the certificate ends in %s",
-		d.Connections, d.Mutual, d.Made, d.Handshakes, span(d.Ends.Sub(p.now))))
+	p.row("tls", fmt.Sprintf("%d connections, %d of them mutual, of %d so far, and %d in clear; %d handshakes under way; the certificate ends in %s",
+		d.Connections, d.Mutual, d.Made, d.Clear, d.Handshakes, span(d.Ends.Sub(p.now))))
 	failed := slices.DeleteFunc(slices.Clone(d.Failed), func(r refusalDoc) bool { return r.Count == 0 })
 	slices.SortStableFunc(failed, func(a, b refusalDoc) int { return cmp.Compare(b.Count, a.Count) })
 	var words []string
@@ -209,7 +210,8 @@ var tlsMetrics = []metric{
 		emit(float64(d.Made), "made")
 		emit(float64(d.Cut), "cut")
 	}),
-	perTLS(counter, "tls_failures_total", "Handshakes of TLS that failed.", []string{"reason"}, func(d *tlsDoc, emit emitter) {
+	perTLS(counter, "tls_clear_connections_total", "Connections without TLS.", none, func(d *tlsDoc, emit emitter) { emit(float64(d.Clear)) }),
+	perTLS(counter, "tls_failures_total", "Handshakes of TLS that failed, and clients that were refused before.", []string{"reason"}, func(d *tlsDoc, emit emitter) {
 		for _, r := range d.Failed {
 			emit(float64(r.Count), r.Reason)
 		}

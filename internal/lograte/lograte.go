@@ -16,6 +16,10 @@ const (
 	// Otherwise a peer that reconnects in a loop would fill the log.
 	maxLogged = 20
 	period    = 10 * time.Second
+
+	// maxAudited is the same for an audit, which has a line for each connection: all
+	// clients of a server may come at once.
+	maxAudited = 200
 )
 
 // Logger returns a Logger in front of l that logs no warning or error of the
@@ -30,18 +34,27 @@ func Logger(l *slog.Logger) *slog.Logger {
 	if _, ok := l.Handler().(*handler); ok {
 		return l
 	}
-	return slog.New(&handler{l.Handler(), new(messages)})
+	return slog.New(&handler{l.Handler(), &messages{most: maxLogged}, slog.LevelWarn})
+}
+
+// Audit returns a Logger in front of l for lines that peers cause although nothing is
+// wrong: it logs no record of any level of the same message more than 200 times in 10 s.
+func Audit(l *slog.Logger) *slog.Logger {
+	return slog.New(&handler{l.Handler(), &messages{most: maxAudited}, slog.LevelDebug})
 }
 
 // A handler is a Logger's handler in front of another.
 type handler struct {
 	next slog.Handler
 	seen *messages
+	from slog.Level // the lowest that is bounded
 }
 
 // messages are the recently logged messages, shared by handlers with
 // attributes.
 type messages struct {
+	most int // records of a message in a period
+
 	mu sync.Mutex
 	m  map[string]*message
 }
@@ -68,7 +81,7 @@ func (s *messages) allow(msg string) (ok bool, omitted int) {
 	if now := time.Now(); now.Sub(m.since) >= period {
 		m.since, m.logged = now, 0
 	}
-	if m.logged == maxLogged {
+	if m.logged == s.most {
 		m.omitted++
 		return false, 0
 	}
@@ -81,7 +94,7 @@ func (s *messages) allow(msg string) (ok bool, omitted int) {
 func (h *handler) Enabled(ctx context.Context, l slog.Level) bool { return h.next.Enabled(ctx, l) }
 
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level >= slog.LevelWarn {
+	if r.Level >= h.from {
 		ok, omitted := h.seen.allow(r.Message)
 		if !ok {
 			return nil
@@ -95,9 +108,9 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 }
 
 func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &handler{h.next.WithAttrs(attrs), h.seen}
+	return &handler{h.next.WithAttrs(attrs), h.seen, h.from}
 }
 
 func (h *handler) WithGroup(name string) slog.Handler {
-	return &handler{h.next.WithGroup(name), h.seen}
+	return &handler{h.next.WithGroup(name), h.seen, h.from}
 }

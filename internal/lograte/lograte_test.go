@@ -38,3 +38,18 @@ func TestLogger(t *testing.T) {
 	})
 	Logger(nil).Error("the message is dropped")
 }
+
+// TestAudit checks that lines of every level are bounded in an audit.
+func TestAudit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		log := Audit(Logger(slog.New(slog.NewTextHandler(&out, nil))))
+		for range 3 * maxAudited {
+			log.Info("here")
+		}
+		assert.Equal(t, maxAudited, strings.Count(out.String(), "msg=here"))
+		time.Sleep(period)
+		log.Info("here")
+		assert.Contains(t, out.String(), "msg=here omitted=400\n")
+	})
+}
