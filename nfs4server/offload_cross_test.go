@@ -248,14 +248,17 @@ func TestOffloadAndDelegations(t *testing.T) {
 			g, _, src, dst, ended := offloadRigOf(t, fs)
 			opened, _ := g.openFile("src", nfs4.ShareRead, 0)
 			require.Equal(t, nfs4.DelegateRead, opened.Delegation.Type)
+			answered := make(chan struct{})
 			fs.beforeWrite = func(off uint64) {
 				if off < 20<<20 {
 					return
 				}
 				fs.beforeWrite = nil
+				<-answered // the client has one slot
 				assert.Equal(t, nfs4.OK, g.give(src, opened.Delegation.StateID))
 			}
 			g.copyBy(src, dst, nfs4.CopyArgs{SrcStateID: opened.Delegation.StateID})
+			close(answered)
 			a := <-ended
 			assert.Equal(t, nfs4.OK, a.Status)
 			assert.EqualValues(t, offloadSize, a.Response.Count)
