@@ -8,7 +8,7 @@ func rows() []*row {
 	read := bench(free, "big", "read", "1MiB", 16)
 	cpu := view{"CPU, both ends", "s/GiB", perGiB, goal{}}
 	perCallCPU := view{"CPU, both ends", "µs/call", perCall, goal{}}
-	return append(append(version4(), secured()...), []*row{
+	return append(append(append(version4(), secured()...), encrypted()...), []*row{
 		{
 			name: "TCP, one stream from one hot buffer", against: "TCP from the file's mapping",
 			ours: tcp(free, "hot"), limit: mapped, views: []view{{"", "GB/s", rate, goal{}}, cpu},

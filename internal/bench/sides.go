@@ -54,13 +54,19 @@ func benchOf(own []string, at place, file, op, size string, depth int, flags ...
 		run := func() (*result, error) {
 			return client(w.ctx, s, at.client, w.program("mountrdma"), append(args, flags...)...)
 		}
-		if op == "read" { // the server drops idle mappings, and TCP's sender starts with a populated one
-			if _, err := run(); err != nil {
-				return nil, err
-			}
-		}
-		return run()
+		return twice(op, run)
 	}
+}
+
+// twice returns the second result of READs: the server drops idle mappings, and TCP's sender
+// starts with a populated one.
+func twice(op string, run func() (*result, error)) (*result, error) {
+	if op == "read" {
+		if _, err := run(); err != nil {
+			return nil, err
+		}
+	}
+	return run()
 }
 
 // local is a role that uses exported files locally.

@@ -121,11 +121,16 @@ func (w *world) server(name string, start func() (*server, error)) (*server, err
 
 // nfsrdmad returns an nfsrdmad on a CPU, with flags.
 func (w *world) nfsrdmad(cpu int, flags ...string) (*server, error) {
+	return w.nfsrdmadAt("rdma", cpu, flags...)
+}
+
+// nfsrdmadAt is nfsrdmad, at its address of a transport.
+func (w *world) nfsrdmadAt(transport string, cpu int, flags ...string) (*server, error) {
 	name := fmt.Sprintln("nfsrdmad", cpu, flags)
 	return w.server(name, func() (*server, error) {
 		state := filepath.Join(w.dir, "state", fmt.Sprint(len(w.servers)))
 		args := append([]string{"serve", "--listen", "127.0.0.1:0", "--tcp", "", "--no-root-squash", "--state", state}, flags...)
-		return startServer(w.ctx, cpu, "rdma", w.program("nfsrdmad"), append(args, w.path()+"="+exportName)...)
+		return startServer(w.ctx, cpu, transport, w.program("nfsrdmad"), append(args, w.path()+"="+exportName)...)
 	})
 }
 

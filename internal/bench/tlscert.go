@@ -1,0 +1,68 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Names of files for TLS.
+const certFile, keyFile = "cert.pem", "key.pem"
+
+// certificate returns a directory with a certificate of 127.0.0.1, which has signed
+// itself, and its key.
+func (w *world) certificate() (dir string, err error) {
+	dir = filepath.Join(w.dir, "tls")
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	return dir, errors.Join(os.Mkdir(dir, 0o700), makeCertificate(dir))
+}
+
+func makeCertificate(dir string) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
+	if err != nil {
+		return err
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	return errors.Join(writePEM(filepath.Join(dir, certFile), "CERTIFICATE", cert), writePEM(filepath.Join(dir, keyFile), "PRIVATE KEY", secret))
+}
+
+func writePEM(name, kind string, b []byte) error {
+	return os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}), 0o600)
+}
+
+// bareTLS returns the configuration of crypto/tls alone, with full records.
+func bareTLS(dir string) (*tls.Config, error) {
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, certFile), filepath.Join(dir, keyFile))
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(pair.Leaf)
+	return &tls.Config{
+		Certificates: []tls.Certificate{pair}, RootCAs: roots, ServerName: "127.0.0.1",
+		MinVersion: tls.VersionTLS13, SessionTicketsDisabled: true, DynamicRecordSizingDisabled: true,
+	}, nil
+}
