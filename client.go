@@ -72,7 +72,7 @@ type ClientConfig struct {
 	Silence time.Duration
 
 	// GiveUp is how long a call waits for a server that is away, before it
-	// fails with rpcrdma.ErrUnreachable; 0 means for ever: contexts of calls
+	// fails with oncrpc.ErrUnreachable; 0 means for ever: contexts of calls
 	// bound the wait.
 	GiveUp time.Duration
 

@@ -2,7 +2,8 @@
 // authentication flavours, the dispatch of calls to programs, and a server and
 // a client over TCP with record marking. Other transports use the same Service.
 // An Exchange is a call as a client makes it through a transport's Caller.
-// TCPClient is the Caller over TCP.
+// TCPClient is the Caller over one TCP connection. A Line is the Caller that replaces
+// lost connections, over any transport.
 //
 //	TCP: Server            RPC-over-RDMA: rpcrdma
 //	 │ records               │ inline messages and chunks

@@ -87,6 +87,50 @@ const (
 	acceptDelay = 100 * time.Millisecond
 )
 
+// Limits of a Line.
+const (
+	// defaultSilence is how long a server may give no sign of life. Linux's
+	// client has the same patience with a call.
+	defaultSilence = 60 * time.Second
+
+	// looks is how often in that time a Line checks for a sign of life.
+	looks = 16
+
+	// overdueTime is how long a server that answers other calls may owe a reply
+	// before its connection is replaced and its calls are sent again: longer
+	// than a COMMIT to a slow disk takes. The time doubles up to maxOverdue, as
+	// long as calls are under way, because the server may only be slow.
+	overdueTime = 2 * time.Minute
+	maxOverdue  = 16 * time.Minute
+
+	// bulk is how many bytes the server's kernel must take to count as a sign
+	// of life: more than a call that asks for one.
+	bulk = 4 << 10
+
+	// A lost connection is replaced at once if it lasted for steadyTime,
+	// otherwise after firstPause. After an attempt that fails, or a connection
+	// that was of no use to any call, the pause doubles up to maxPause. All
+	// pauses are shortened by up to a half at random, so that the clients of a
+	// server do not come all at once.
+	firstPause = 100 * time.Millisecond
+	maxPause   = 5 * time.Second
+	steadyTime = time.Second
+
+	// dialTime bounds one attempt to connect. TCP repeats its first packet at
+	// growing intervals; a new attempt starts over.
+	dialTime = 15 * time.Second
+
+	// complainTime is how long calls wait for a server before the wait is
+	// logged: longer than a server takes to restart.
+	complainTime = 5 * time.Second
+
+	// hintPause is the least time between two effective hints, because anybody
+	// may send hints. hintTime is how long a server that is said to have been
+	// restarted may take to answer: some ways around the world.
+	hintPause = 5 * time.Second
+	hintTime  = 500 * time.Millisecond
+)
+
 // A logger wraps a configured Log with a rate limit, so that peers cannot fill
 // the log.
 type logger struct {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/nfsrdma/nfsrdma/internal/keepalive"
 )
@@ -43,13 +44,17 @@ type TCPClient struct {
 	in      recordReader // of the reader goroutine
 	out     callWriter   // of the writer goroutine
 
+	xids     *XIDs
+	received atomic.Uint64 // records
+
 	under  sync.WaitGroup // the two goroutines, and the calls
 	unused sync.Pool      // of *clientCall
+	over   chan struct{}  // closed when the connection has ended
 
 	mu      sync.Mutex
-	xid     uint32
 	calls   map[uint32]*clientCall // unanswered, by XID
 	longest int                    // bytes of the longest reply that any call so far allows
+	checks  int                    // for overdue replies, so far
 	err     error                  // why the connection ended
 }
 
@@ -58,11 +63,19 @@ var _ Caller = (*TCPClient)(nil)
 // DialTCP connects to a server. The address is host and port. ctx bounds only
 // the time to connect; the connection lives until Close.
 func DialTCP(ctx context.Context, addr string, cfg ClientConfig) (*TCPClient, error) {
+	nc, err := dialTCP(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	return NewTCPClient(nc, cfg), nil
+}
+
+func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, "tcp", addr)
 	switch {
 	case err == nil:
-		return NewTCPClient(nc, cfg), nil
+		return nc, nil
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("oncrpc: dial tcp %s: %w", addr, context.Cause(ctx))
 	}
@@ -73,12 +86,16 @@ func DialTCP(ctx context.Context, addr string, cfg ClientConfig) (*TCPClient, er
 // nc must work, and after a write that a deadline interrupts, the stream must
 // accept the rest.
 func NewTCPClient(nc net.Conn, cfg ClientConfig) *TCPClient {
+	return newTCPClient(nc, cfg, NewXIDs(rand.Uint32()))
+}
+
+func newTCPClient(nc net.Conn, cfg ClientConfig, ids *XIDs) *TCPClient {
 	if cfg.Machine == "" {
 		cfg.Machine, _ = os.Hostname() // servers decide nothing by this name
 	}
 	c := &TCPClient{
 		nc: nc, machine: cfg.Machine,
-		xid: rand.Uint32(), calls: make(map[uint32]*clientCall),
+		xids: ids, calls: make(map[uint32]*clientCall), over: make(chan struct{}),
 	}
 	c.in = recordReader{br: bufio.NewReaderSize(nc, readBuffer), reserve: func(int) error { return nil }}
 	c.out.init(c)
@@ -112,4 +129,5 @@ func (c *TCPClient) fail(cause error) {
 	for _, cl := range calls {
 		cl.reply <- outcome{err: c.err}
 	}
+	close(c.over)
 }

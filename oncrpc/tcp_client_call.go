@@ -19,6 +19,7 @@ type clientCall struct {
 	item     []byte // the data item, and what follows it: the Exchange's
 	tail     []byte
 	maxReply int // bytes of the longest reply
+	checks   int // TCPClient.checks when it was queued
 
 	reply chan outcome  // room for one: the reply or the error
 	left  chan struct{} // room for one: the writer no longer uses the call
@@ -33,24 +34,31 @@ type outcome struct {
 // Call makes a call (Caller). If ctx ends first, the connection remains usable,
 // and a late reply is dropped.
 func (c *TCPClient) Call(ctx context.Context, x *Exchange) error {
+	_, err := c.call(ctx, x, x.XID)
+	return err
+}
+
+// call makes a call with the XID of its earlier transmission, unless another call
+// has that; xid 0 means a new XID. It returns the XID, or xid if the call was not sent.
+func (c *TCPClient) call(ctx context.Context, x *Exchange, xid uint32) (uint32, error) {
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return xid, context.Cause(ctx)
 	}
-	cl, err := c.begin(x)
+	cl, err := c.begin(x, xid)
 	if err != nil {
-		return err
+		return xid, err
 	}
 	defer c.under.Done()
-	err = c.await(ctx, cl)
+	xid, err = cl.xid, c.await(ctx, cl)
 	cl.x, cl.item, cl.tail = nil, nil, nil
 	if cap(cl.head) <= keptHead {
 		c.unused.Put(cl)
 	}
-	return err
+	return xid, err
 }
 
 // begin assigns an XID to the call and queues it for writing.
-func (c *TCPClient) begin(x *Exchange) (*clientCall, error) {
+func (c *TCPClient) begin(x *Exchange, xid uint32) (*clientCall, error) {
 	cl, _ := c.unused.Get().(*clientCall)
 	if cl == nil {
 		cl = &clientCall{reply: make(chan outcome, 1), left: make(chan struct{}, 1)}
@@ -58,7 +66,7 @@ func (c *TCPClient) begin(x *Exchange) (*clientCall, error) {
 	signed := x.Signer != nil
 	if signed { // the XID is signed too
 		c.mu.Lock()
-		cl.xid = c.xidLocked(x)
+		cl.xid = c.xidLocked(xid)
 		c.mu.Unlock()
 	}
 	if err := cl.build(x, c.machine); err != nil {
@@ -72,27 +80,22 @@ func (c *TCPClient) begin(x *Exchange) (*clientCall, error) {
 	}
 	c.under.Add(1)
 	if !signed {
-		cl.xid = c.xidLocked(x)
+		cl.xid = c.xidLocked(xid)
 		binary.BigEndian.PutUint32(cl.head[markLen:], cl.xid)
 	}
-	c.calls[cl.xid] = cl
+	c.calls[cl.xid], cl.checks = cl, c.checks
 	c.longest = max(c.longest, cl.maxReply)
 	c.out.putLocked(cl)
 	x.Sent()
 	return cl, nil
 }
 
-// xidLocked returns an XID that no call under way has: that of x, if x has one.
-func (c *TCPClient) xidLocked(x *Exchange) uint32 {
-	if x.XID != 0 && c.calls[x.XID] == nil {
-		return x.XID
+// xidLocked returns an XID that no call under way has: xid, if that is one.
+func (c *TCPClient) xidLocked(xid uint32) uint32 {
+	for xid == 0 || c.calls[xid] != nil {
+		xid = c.xids.Next()
 	}
-	for {
-		c.xid++
-		if c.calls[c.xid] == nil {
-			return c.xid
-		}
-	}
+	return xid
 }
 
 // await waits for the call's end. After its return the slices of x belong to

@@ -231,7 +231,7 @@ func TestClientHTTP(t *testing.T) {
 	} {
 		c, err := DialTCP(t.Context(), l.Addr().String(), ClientConfig{})
 		require.NoError(t, err)
-		c.xid = tt.xid - 1
+		c.xids = NewXIDs(tt.xid)
 		ctx, cancel := context.WithTimeoutCause(t.Context(), tt.limit, os.ErrDeadlineExceeded)
 		err = ask(ctx, t, c, procHead, nil)
 		assert.ErrorContains(t, err, tt.want)

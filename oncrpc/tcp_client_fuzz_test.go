@@ -27,31 +27,31 @@ const (
 // 11, and checks that nothing is left.
 func FuzzClient(f *testing.F) {
 	reply := wiretest.Hex(f, "testdata/getattr-reply.hex")
-	binary.BigEndian.PutUint32(reply, 2)
+	binary.BigEndian.PutUint32(reply, 3)
 	denied := wiretest.Hex(f, "testdata/auth-tooweak.hex")
-	binary.BigEndian.PutUint32(denied, 0)
+	binary.BigEndian.PutUint32(denied, 1)
 	f.Add(append(record(reply), record(denied)...))
 	f.Add(append(fragment(false, reply[:5]), fragment(true, reply[5:])...))
-	f.Add(append(record(echoReply(9, procHead, nil)), record(echoReply(1, procHead, []byte("data")))...))
-	f.Add(record(echoReply(1, procHead, make([]byte, 600))))
+	f.Add(append(record(echoReply(9, procHead, nil)), record(echoReply(2, procHead, []byte("data")))...))
+	f.Add(record(echoReply(2, procHead, make([]byte, 600))))
 	f.Add([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		near, far := net.Pipe()
 		c := NewTCPClient(near, ClientConfig{})
-		c.xid = 1<<32 - 1
+		c.xids = NewXIDs(1)
 		results := make([]chan error, fuzzCalls)
 		calls := make([]Exchange, fuzzCalls)
 		for i := range calls {
 			calls[i].MaxResults = i * fuzzStep
 			results[i] = make(chan error, 1)
 			go func() { results[i] <- c.Call(context.Background(), &calls[i]) }()
-			require.EqualValues(t, i, xidOf(readRecord(t, far)))
+			require.EqualValues(t, i+1, xidOf(readRecord(t, far)))
 		}
 		_, _ = far.Write(stream)
 		far.Close()
 		want := plainReplies(stream)
 		for i := range calls {
-			checkOutcome(t, <-results[i], &calls[i], uint32(i), want[i])
+			checkOutcome(t, <-results[i], &calls[i], uint32(i+1), want[i])
 			calls[i].Release()
 		}
 		require.NoError(t, c.Close())
@@ -84,11 +84,11 @@ func plainReplies(stream []byte) (replies [fuzzCalls][]byte) {
 			return replies
 		}
 		stream = rest
-		if xid := xidOf(rec); xid < fuzzCalls && replies[xid] == nil {
-			if len(rec) > MaxReplyHeader+int(xid)*fuzzStep {
+		if i := xidOf(rec) - 1; i < fuzzCalls && replies[i] == nil {
+			if len(rec) > MaxReplyHeader+int(i)*fuzzStep {
 				return replies
 			}
-			replies[xid] = rec
+			replies[i] = rec
 		}
 	}
 }

@@ -57,7 +57,7 @@ func TestClientGolden(t *testing.T) {
 	call := wiretest.Hex(t, "testdata/getattr-call.hex")
 	reply := wiretest.Hex(t, "testdata/getattr-reply.hex")
 	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
-		c.xid = xidOf(call) - 1
+		c.xids = NewXIDs(xidOf(call))
 		x := &Exchange{
 			Prog: nfs, Vers: 3, Proc: 1, Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthSys},
 			Args: call[len(call)-12:], MaxResults: 88,
@@ -108,7 +108,7 @@ func TestClientFragments(t *testing.T) {
 // TestClientOrder checks that replies in any order reach their calls by XID.
 func TestClientOrder(t *testing.T) {
 	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
-		c.xid = 1<<32 - 3 // so that XIDs wrap around
+		c.xids = NewXIDs(1<<32 - 2) // so that XIDs wrap around
 		var calls [][]byte
 		var done []<-chan error
 		for i := range 5 {
@@ -116,7 +116,7 @@ func TestClientOrder(t *testing.T) {
 			calls = append(calls, readRecord(t, server))
 		}
 		assert.EqualValues(t, 1<<32-2, xidOf(calls[0]))
-		assert.EqualValues(t, 2, xidOf(calls[4]))
+		assert.EqualValues(t, 3, xidOf(calls[4]), "0 is none")
 		for _, i := range []int{3, 0, 4, 2, 1} {
 			r := xdr.NewReader(calls[i][40:])
 			send(t, server, record(echoReply(xidOf(calls[i]), procHead, r.Opaque(9))))
@@ -130,7 +130,7 @@ func TestClientXIDInUse(t *testing.T) {
 	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
 		first := going(t.Context(), t, c, procHead, []byte("first"))
 		xid := xidOf(readRecord(t, server))
-		c.xid = xid - 1
+		c.xids = NewXIDs(xid)
 		second := going(t.Context(), t, c, procHead, []byte("second"))
 		require.Equal(t, xid+1, xidOf(readRecord(t, server)))
 		send(t, server, record(echoReply(xid+1, procHead, []byte("second"))), record(echoReply(xid, procHead, []byte("first"))))
@@ -144,7 +144,7 @@ func TestClientXIDInUse(t *testing.T) {
 func TestClientXIDStart(t *testing.T) {
 	piped(t, func(t *testing.T, a *TCPClient, _ net.Conn) {
 		b := NewTCPClient(a.nc, ClientConfig{})
-		assert.NotEqual(t, a.xid, b.xid)
+		assert.NotEqual(t, a.xids.Next(), b.xids.Next())
 		assert.NotEmpty(t, b.machine)
 		closeClient(t, b)
 	})

@@ -60,6 +60,7 @@ func (c *TCPClient) receive() error {
 	if err != nil {
 		return err
 	}
+	c.received.Add(1)
 	if err := c.dispatch(record); err != nil {
 		record.Release()
 		return err

@@ -11,11 +11,27 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
 )
 
 const patience = 16 * time.Second
+
+// The limits of an oncrpc.Line, which decide when a Client acts.
+const (
+	defaultSilence = 60 * time.Second
+	looks          = 16
+	bulk           = 4 << 10
+	overdueTime    = 2 * time.Minute
+	maxOverdue     = 16 * time.Minute
+	firstPause     = 100 * time.Millisecond
+	maxPause       = 5 * time.Second
+	steadyTime     = time.Second
+	dialTime       = 15 * time.Second
+	hintPause      = 5 * time.Second
+	hintTime       = 500 * time.Millisecond
+)
 
 // TestClientSilence checks that a server that stops midway loses its connection
 // and gets another, over which the calls succeed.
@@ -26,7 +42,7 @@ func TestClientSilence(t *testing.T) {
 		assert.True(t, l.Up())
 		resume := p.lastTheirs().Pause()
 		defer resume()
-		began := time.Now()
+		began, lost := time.Now(), l.Conn()
 		done := start(t, t.Context(), l, 5)
 		time.Sleep(patience / 2)
 		assert.True(t, l.Up(), "the probe is only sent now")
@@ -39,7 +55,7 @@ func TestClientSilence(t *testing.T) {
 		assert.True(t, l.Up())
 		assert.Equal(t, 2, p.connections())
 		assert.InDelta(t, patience, time.Since(began), float64(patience/looks))
-		assert.ErrorIs(t, l.lostBy, ErrSilent)
+		assert.ErrorIs(t, lost.cause(), oncrpc.ErrSilent)
 	})
 }
 
@@ -49,7 +65,7 @@ func TestClientSlowCall(t *testing.T) {
 	line(t, ClientConfig{Silence: patience, GiveUp: patience}, func(t *testing.T, l *Client, p *place) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		p.e.hold = make(chan struct{})
-		began := time.Now()
+		began, lost := time.Now(), l.Conn()
 		done := start(t, t.Context(), l, 5)
 		for time.Since(began) < time.Hour {
 			time.Sleep(patience)
@@ -60,7 +76,7 @@ func TestClientSlowCall(t *testing.T) {
 		for range 5 {
 			assert.NoError(t, <-done)
 		}
-		assert.ErrorIs(t, l.lostBy, errOverdue)
+		assert.ErrorIs(t, lost.cause(), oncrpc.ErrOverdue)
 		last := began
 		for i, at := range p.attempts()[1:] {
 			limit := min(overdueTime<<i, maxOverdue)
@@ -98,7 +114,7 @@ func TestClientReplyLost(t *testing.T) {
 		time.Sleep(time.Second)
 		require.Equal(t, 2, p.connections())
 		close(p.e.hold)
-		began := time.Now()
+		began, lost := time.Now(), l.Conn()
 		select {
 		case err := <-done:
 			assert.NoError(t, err)
@@ -107,7 +123,7 @@ func TestClientReplyLost(t *testing.T) {
 		}
 		assert.InDelta(t, overdueTime, time.Since(began), float64(2*patience/looks))
 		assert.Equal(t, 3, p.connections())
-		assert.ErrorIs(t, l.lostBy, errOverdue)
+		assert.ErrorIs(t, lost.cause(), oncrpc.ErrOverdue)
 	})
 }
 
@@ -157,19 +173,6 @@ func TestClientOverdue(t *testing.T) {
 		overdue(4 * overdueTime)
 		end()
 		require.NoError(t, <-done)
-	})
-}
-
-// TestClientRests checks that the observer rests without calls: a Client at rest
-// notices only messages on its connection.
-func TestClientRests(t *testing.T) {
-	line(t, ClientConfig{Silence: patience}, func(t *testing.T, l *Client, p *place) {
-		for range 3 {
-			require.NoError(t, ask(t.Context(), l, 0, 0, 0))
-			assert.True(t, l.watched.Load())
-			time.Sleep(patience)
-			assert.False(t, l.watched.Load())
-		}
 	})
 }
 
@@ -225,8 +228,8 @@ func TestClientTraffic(t *testing.T) {
 				resume()
 				err = <-done
 				if !tt.alive {
-					assert.ErrorIs(t, err, ErrUnreachable)
-					assert.ErrorIs(t, err, ErrSilent)
+					assert.ErrorIs(t, err, oncrpc.ErrUnreachable)
+					assert.ErrorIs(t, err, oncrpc.ErrSilent)
 					err = nil
 				}
 				assert.NoError(t, err)
@@ -264,8 +267,8 @@ func TestClientMuteServer(t *testing.T) {
 		}()
 		began := time.Now()
 		err := ask(t.Context(), l, 0, 0, 0)
-		assert.ErrorIs(t, err, ErrUnreachable)
-		assert.ErrorIs(t, err, ErrSilent)
+		assert.ErrorIs(t, err, oncrpc.ErrUnreachable)
+		assert.ErrorIs(t, err, oncrpc.ErrSilent)
 		assert.ErrorIs(t, err, rdmatest.ErrCut, "why it was lost")
 		assert.Equal(t, 3*patience, time.Since(began))
 		assert.False(t, l.Up())
@@ -297,7 +300,7 @@ func TestClientPoison(t *testing.T) {
 		p.e.onCall = func() { p.lastTheirs().Abort(cause) }
 		p.e.mu.Unlock()
 		began := time.Now()
-		assert.ErrorIs(t, ask(t.Context(), l, 0, 0, 0), ErrUnreachable)
+		assert.ErrorIs(t, ask(t.Context(), l, 0, 0, 0), oncrpc.ErrUnreachable)
 		assert.InDelta(t, 10*time.Second, time.Since(began), float64(time.Second))
 		assert.Less(t, p.connections(), 12)
 		p.e.mu.Lock()
@@ -319,7 +322,11 @@ func TestClientSilentAndIdle(t *testing.T) {
 		assert.ErrorIs(t, ask(ctx, l, 0, 0, 0), context.DeadlineExceeded)
 		assert.False(t, l.Up())
 		time.Sleep(patience)
-		assert.Nil(t, l.live.Load())
+		select {
+		case <-l.Conn().Done():
+		default:
+			t.Error("the connection lives")
+		}
 		assert.Equal(t, 1, p.connections())
 		assert.NoError(t, ask(t.Context(), l, 0, 0, 0))
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -78,10 +79,10 @@ type ClientConn struct {
 	peer     cmpriv.Message
 	hasPeer  bool
 	hdr      wire.Header // of the reply that is being received
-	xids     *xids
+	xids     *oncrpc.XIDs
 	received atomic.Uint64 // messages
 
-	line    *Client        // or nil
+	line    *oncrpc.Line   // or nil
 	link    *ExtensionConn // or nil
 	reverse *reverseServer // or nil
 	short   bool           // calls have no chunks, because they go in the reverse direction
@@ -105,12 +106,12 @@ func DialConn(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConnCon
 	if err := cfg.fill(); err != nil {
 		return nil, err
 	}
-	return dial(ctx, d, addr, cfg, newXIDs(), nil)
+	return dial(ctx, d, addr, cfg, oncrpc.NewXIDs(rand.Uint32()), nil)
 }
 
 // dial is DialConn with a complete configuration and the XIDs to use. line is
-// the Client that owns the connection, or nil.
-func dial(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConnConfig, ids *xids, line *Client) (*ClientConn, error) {
+// that of the Client that owns the connection, or nil.
+func dial(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConnConfig, ids *oncrpc.XIDs, line *oncrpc.Line) (*ClientConn, error) {
 	c := newClient(cfg, ids)
 	c.line = line
 	cc := rdma.ConnConfig{Handler: (*clientHandler)(c), PrivateData: c.privateData(), RecvSize: cfg.Inline}
@@ -130,7 +131,7 @@ func dial(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConnConfig,
 	return c, nil
 }
 
-func newClient(cfg ClientConnConfig, ids *xids) *ClientConn {
+func newClient(cfg ClientConnConfig, ids *oncrpc.XIDs) *ClientConn {
 	return &ClientConn{
 		cfg: cfg, xids: ids, granted: 1, // RFC 8166, Section 3.3.3
 		over:  make(chan struct{}),

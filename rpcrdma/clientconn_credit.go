@@ -47,7 +47,7 @@ func (c *ClientConn) enter(ctx context.Context, x *oncrpc.Exchange, xid uint32, 
 // joinLocked gives a call a credit and an XID.
 func (c *ClientConn) joinLocked(o *clientCall) {
 	for !o.own && (o.xid == 0 || c.calls[o.xid] != nil) {
-		o.xid = c.xids.next()
+		o.xid = c.xids.Next()
 	}
 	c.calls[o.xid] = o
 	o.admitted = true

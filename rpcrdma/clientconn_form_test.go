@@ -159,7 +159,7 @@ func TestRequesterGolden(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			withPuppet(t, knfsd, ClientConnConfig{Machine: "rig"}, func(t *testing.T, c *ClientConn, p *puppet) {
 				c.conn = &placedConn{p.watched, p, tt.at}
-				c.xids.last.Store(tt.xid - 1)
+				c.xids = oncrpc.NewXIDs(tt.xid)
 				want := wiretest.Hex(t, "testdata/"+tt.name+".hex")
 				var ref wire.Header
 				body, err := ref.ParseCall(want)

@@ -21,7 +21,7 @@ func ExampleClient() {
 	}
 	defer line.Close()
 	x := oncrpc.Exchange{Prog: 100003, Vers: 3} // NFS, NULL
-	if err := line.Call(ctx, &x); errors.Is(err, rpcrdma.ErrUnreachable) {
+	if err := line.Call(ctx, &x); errors.Is(err, oncrpc.ErrUnreachable) {
 		log.Print("no server for a minute: ", err)
 	}
 	x.Release()

@@ -167,8 +167,8 @@ func (l *ExtensionConn) Call(ctx context.Context, x *oncrpc.Exchange) error {
 		return fmt.Errorf("%w: a call by a responder", errNotAgreed)
 	}
 	if line := l.client.line; line != nil { // a server that is silent meanwhile must lose the connection
-		line.begin(x)
-		defer line.calls.Add(-1)
+		line.Begin(x)
+		defer line.End()
 	}
 	return l.client.Call(ctx, x)
 }

@@ -215,7 +215,7 @@ func TestLinkCallSilence(t *testing.T) {
 		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
 		defer p.lastTheirs().Pause()()
 		began := time.Now()
-		require.ErrorIs(t, l.Conn().ExtensionConn().Call(t.Context(), &oncrpc.Exchange{Prog: echoProg, Vers: 1}), ErrSilent)
+		require.ErrorIs(t, l.Conn().ExtensionConn().Call(t.Context(), &oncrpc.Exchange{Prog: echoProg, Vers: 1}), oncrpc.ErrSilent)
 		assert.Less(t, time.Since(began), 12*time.Second)
 	})
 }

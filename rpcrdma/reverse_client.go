@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync/atomic"
 
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -86,7 +87,7 @@ func (b *ReverseClient) requester() (*ClientConn, error) {
 	case c.closed:
 		return nil, fmt.Errorf("rpcrdma: %w: %w", rdma.ErrClosed, context.Cause(c.ctx))
 	case b.client.Load() == nil:
-		r := newClient(c.srv.reverse, newXIDs())
+		r := newClient(c.srv.reverse, oncrpc.NewXIDs(rand.Uint32()))
 		r.conn, r.sendSize, r.recvSize, r.short = c.rc, c.longest, c.srv.cfg.inline, true
 		b.client.Store(r)
 	}

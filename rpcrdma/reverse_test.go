@@ -131,7 +131,7 @@ func TestReverseGolden(t *testing.T) {
 			back := &r.onlyConn().back
 			rc, err := back.requester()
 			require.NoError(t, err)
-			rc.xids.last.Store(binary.BigEndian.Uint32(call) - 1)
+			rc.xids = oncrpc.NewXIDs(binary.BigEndian.Uint32(call))
 			rc.cfg.Machine = "rig"
 			x := &oncrpc.Exchange{Prog: callbackProg, Vers: 1, Proc: 1, Args: call[argsAt:], MaxResults: 512}
 			x.Cred.Flavor = rpcmsg.AuthSys
@@ -163,7 +163,7 @@ func TestReverse(t *testing.T) {
 		// being served.
 		rc, err := c.Peer.Reverse.(*ReverseClient).requester()
 		require.NoError(t, err)
-		rc.xids.last.Store(c.XID - 1)
+		rc.xids = oncrpc.NewXIDs(c.XID)
 		for range 3 {
 			require.NoError(t, callBack(ctx, c.Peer.Reverse, "from the server.")) // R8167-2.4-1
 		}

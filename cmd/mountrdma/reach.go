@@ -13,8 +13,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
-	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
 // reach connects and mounts. It tries again while an attempt may succeed and
@@ -87,7 +87,7 @@ func passing(err error) bool {
 		return true
 	}
 	for _, cause := range []error{
-		errTimeout, rpcrdma.ErrUnreachable, os.ErrDeadlineExceeded, context.DeadlineExceeded, rdma.ErrClosed,
+		errTimeout, oncrpc.ErrUnreachable, os.ErrDeadlineExceeded, context.DeadlineExceeded, rdma.ErrClosed,
 		unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.ETIMEDOUT, unix.EHOSTDOWN, unix.ENETDOWN,
 	} {
 		if errors.Is(err, cause) {

@@ -235,7 +235,7 @@ func TestClientFindsNobody(t *testing.T) {
 	r.stop()
 	_, mute := listenTCPAt(t, r.addr, silent)
 	x := oncrpc.Exchange{Prog: 400000, Vers: 1}
-	assert.ErrorIs(t, l.Call(t.Context(), &x), rpcrdma.ErrUnreachable)
+	assert.ErrorIs(t, l.Call(t.Context(), &x), oncrpc.ErrUnreachable)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	assert.ErrorIs(t, l.Call(ctx, &x), context.DeadlineExceeded)

@@ -15,7 +15,6 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
-	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
 // A stepError names the step on the way to a server that failed, the reason,
@@ -154,7 +153,7 @@ func helloError(ctx context.Context, addr string, err error) error {
 // lost returns an error in words if err means that the command cannot continue,
 // because the server is lost or ctx has ended. Otherwise it returns nil.
 func lost(ctx context.Context, err error) error {
-	if gone, ok := errors.AsType[*rpcrdma.UnreachableError](err); ok {
+	if gone, ok := errors.AsType[*oncrpc.UnreachableError](err); ok {
 		return lostError(gone.Server, err)
 	}
 	if err != nil && ctx.Err() != nil {
@@ -169,7 +168,7 @@ func lostError(addr string, err error) error {
 	e := &stepError{at: addr, step: "connection lost", err: err}
 	var fault *iwarp.Fault
 	switch {
-	case errors.Is(err, rpcrdma.ErrSilent):
+	case errors.Is(err, oncrpc.ErrSilent):
 		e.what = "the server is silent: it hangs, or the network is cut"
 		e.remedy = "run the command again when it is back (--timeout changes how long to wait)"
 	case errors.As(err, &fault) && fault.Remote:

@@ -16,7 +16,6 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/rdma"
-	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
@@ -93,7 +92,7 @@ func (b *Bridge) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Rep
 	switch {
 	case ctx.Err() != nil: // the caller has gone
 		return false
-	case errors.Is(err, rdma.ErrClosed), errors.Is(err, rpcrdma.ErrUnreachable), errors.Is(err, errLine):
+	case errors.Is(err, rdma.ErrClosed), errors.Is(err, oncrpc.ErrUnreachable), errors.Is(err, errLine):
 		// The fate of the call is unknown, so there is no answer.
 		b.complain("connection cut, so that its client makes the call again", &c, req.Peer, err)
 		if req.Peer.Cut != nil {

@@ -1,4 +1,4 @@
-package rpcrdma
+package oncrpc
 
 import (
 	"context"
@@ -21,12 +21,12 @@ func newHints() *hints {
 	return h
 }
 
-// Hint reports that the server may have been restarted, which the Client would
+// Hint reports that the server may have been restarted, which the Line would
 // notice later. An existing connection is tested at once: the connection ends
 // if the server does not answer within half a second. Without a connection, an
 // attempt to connect is made at once instead of at the end of a pause. One hint
 // in 5 s is taken; others have no effect.
-func (l *Client) Hint() {
+func (l *Line) Hint() {
 	h := l.hints
 	now, last := int64(time.Since(h.from)), h.last.Load()
 	if now-last >= int64(hintPause) && h.last.CompareAndSwap(last, now) {
@@ -35,8 +35,8 @@ func (l *Client) Hint() {
 }
 
 var (
-	errHinted = errors.New("rpcrdma: the server is said to have been restarted")
-	errDoubt  = errors.New("rpcrdma: the server is said to have been restarted, and does not answer")
+	errHinted = errors.New("oncrpc: the server is said to have been restarted")
+	errDoubt  = errors.New("oncrpc: the server is said to have been restarted, and does not answer")
 )
 
 // hurry ends the pause before the next attempt, and starts over with short
@@ -45,7 +45,7 @@ func (r *reconnection) hurry() { r.pause, r.next = 0, time.Time{} }
 
 // attemptUnlessHinted is attempt, except that a hint ends it: an attempt begun
 // while the server was away could wait on in vain.
-func (r *reconnection) attemptUnlessHinted(ctx context.Context) (c *ClientConn, hinted bool, err error) {
+func (r *reconnection) attemptUnlessHinted(ctx context.Context) (c *lineConn, hinted bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	over, ended := make(chan struct{}), make(chan struct{})
@@ -71,9 +71,9 @@ func (o *observer) doubt() {
 	o.asked.Go(func() {
 		ctx, cancel := context.WithTimeoutCause(context.Background(), hintTime, errDoubt)
 		defer cancel()
-		heard := o.conn.received.Load()
-		if sent, _ := o.line.ask(ctx, o.conn); sent && ctx.Err() != nil && o.conn.received.Load() == heard {
-			o.conn.conn.Abort(errDoubt)
+		heard := o.conn.Received()
+		if sent, _ := o.line.ask(ctx, o.conn); sent && ctx.Err() != nil && o.conn.Received() == heard {
+			o.conn.Abort(errDoubt)
 		}
 	})
 }

@@ -1,12 +1,10 @@
-package rpcrdma
+package oncrpc
 
 import (
 	"context"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
 // An observer checks for signs of life on one connection while calls are under
@@ -26,9 +24,8 @@ import (
 // Each call pays for this with two atomic words; the observer rests while there
 // are no calls.
 type observer struct {
-	line  *Client
-	conn  *ClientConn
-	meter rdma.ByteCounter // nil: the provider counts no bytes
+	line *Line
+	conn *lineConn
 
 	heard   uint64 // messages up to the last sign of life
 	in, out uint64 // bytes up to then
@@ -40,10 +37,9 @@ type observer struct {
 	asked  sync.WaitGroup
 }
 
-// attend watches a connection until it has ended, or the Client is closed.
-func (r *reconnection) attend(life context.Context, c *ClientConn) {
-	o := &observer{line: r.Client, conn: c, since: time.Now(), overdue: r.overdueChecks()}
-	o.meter, _ = c.conn.(rdma.ByteCounter)
+// attend watches a connection until it has ended, or the Line is closed.
+func (r *reconnection) attend(life context.Context, c *lineConn) {
+	o := &observer{line: r.Line, conn: c, since: time.Now(), overdue: r.overdueChecks()}
 	defer o.asked.Wait()
 	began := o.since
 	tick := time.NewTicker(r.cfg.Silence / looks)
@@ -73,24 +69,24 @@ func (r *reconnection) attend(life context.Context, c *ClientConn) {
 				o.overdue = r.overdueChecks()
 			case dead:
 				r.complain(r.silence())
-				c.conn.Abort(r.silence())
+				c.Abort(r.silence())
 			case owing:
 				if time.Since(began) > 2*r.cfg.Silence/looks*time.Duration(o.overdue) {
 					r.overdue = 0 // in between, all calls were answered in time
 				}
 				r.overdue++
-				r.cfg.Log.Warn("the server answers some calls, but not all: sending these again over another connection", "server", r.addr)
-				c.conn.Abort(errOverdue)
+				r.cfg.Log.Warn("the server answers some calls, but not all: sending these again over another connection", "server", r.cfg.Server)
+				c.Abort(ErrOverdue)
 			}
 		}
 	}
 }
 
-// part ends the connection of a closed Client, in good order if the server is
+// part ends the connection of a closed Line, in good order if the server is
 // well.
-func (l *Client) part(c *ClientConn) {
+func (l *Line) part(c *lineConn) {
 	if !l.Up() {
-		c.conn.Abort(rdma.ErrClosed)
+		c.Abort(l.cfg.Closed)
 	}
 	_ = c.Close()
 }
@@ -121,7 +117,7 @@ func (o *observer) check() finding {
 		o.quiet++
 	}
 	asking := o.asking.Load()
-	longest := o.conn.checkOverdue()
+	longest := o.conn.CheckOverdue()
 	switch {
 	case l.calls.Load() == 0 && !asking:
 		return o.rest()
@@ -144,11 +140,8 @@ func (o *observer) check() finding {
 
 // alive reports whether the server gave a sign of life since the last one.
 func (o *observer) alive() bool {
-	heard := o.conn.received.Load()
-	var in, out uint64
-	if o.meter != nil {
-		in, out = o.meter.Traffic()
-	}
+	heard := o.conn.Received()
+	in, out := o.conn.Traffic()
 	// An acknowledgment by the server's kernel does not prove that the server
 	// works.
 	if heard == o.heard && in == o.in && out < o.out+bulk {
@@ -169,7 +162,7 @@ func (o *observer) rest() finding {
 	return idle
 }
 
-func (l *Client) setSilent(since time.Time) {
+func (l *Line) setSilent(since time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.silent = since

@@ -1,29 +1,26 @@
-package rpcrdma
+package oncrpc
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/nfsrdma/nfsrdma/oncrpc"
-	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
 // persist continues a call that was lost with a connection, or that found none
 // (nil). xid is 0 if the call has no XID yet.
-func (l *Client) persist(ctx context.Context, x *oncrpc.Exchange, xid uint32, lost *ClientConn) error {
+func (l *Line) persist(ctx context.Context, x *Exchange, xid uint32, lost *lineConn) error {
 	var spent time.Duration // without a server
-	defer func() { l.xids.release(xid) }()
+	defer func() { l.xids.Release(xid) }()
 	for {
 		if xid != 0 {
-			l.xids.keep(xid)
+			l.xids.Keep(xid)
 		}
 		c, err := l.await(ctx, lost, &spent)
 		if err != nil {
 			return err
 		}
-		if xid, err = c.call(ctx, x, xid); !errors.Is(err, rdma.ErrClosed) {
+		if xid, err = c.Transmit(ctx, x, xid); !errors.Is(err, l.cfg.Closed) {
 			return err
 		}
 		lost = c
@@ -33,7 +30,7 @@ func (l *Client) persist(ctx context.Context, x *oncrpc.Exchange, xid uint32, lo
 // await waits for a connection other than the one that the call was lost with,
 // and adds the waiting time to spent. For a lost call, that time begins when
 // the server was lost.
-func (l *Client) await(ctx context.Context, lost *ClientConn, spent *time.Duration) (*ClientConn, error) {
+func (l *Line) await(ctx context.Context, lost *lineConn, spent *time.Duration) (*lineConn, error) {
 	began := time.Now()
 	if lost != nil {
 		select {
@@ -70,17 +67,17 @@ func (l *Client) await(ctx context.Context, lost *ClientConn, spent *time.Durati
 
 // present returns the connection, and a channel that is closed when the
 // connection changes.
-func (l *Client) present() (*ClientConn, <-chan struct{}, error) {
+func (l *Line) present() (*lineConn, <-chan struct{}, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return nil, nil, fmt.Errorf("rpcrdma: line to %s: %w", l.addr, rdma.ErrClosed)
+		return nil, nil, fmt.Errorf("oncrpc: line to %s: %w", l.cfg.Server, l.cfg.Closed)
 	}
 	return l.live.Load(), l.changed, nil
 }
 
 // enter counts a call that waits for a connection.
-func (l *Client) enter() {
+func (l *Line) enter() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.waiting++; l.waiting == 1 {
@@ -90,7 +87,7 @@ func (l *Client) enter() {
 
 // leave removes a waiting call from the count. Attempts to connect end when no
 // call waits.
-func (l *Client) leave() {
+func (l *Line) leave() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.waiting--; l.waiting == 0 && l.relax != nil {
@@ -99,7 +96,7 @@ func (l *Client) leave() {
 }
 
 // publish lets calls use a connection.
-func (l *Client) publish(c *ClientConn) {
+func (l *Line) publish(c *lineConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last = c
@@ -113,11 +110,11 @@ func (l *Client) publish(c *ClientConn) {
 
 // drop forgets a connection that has ended. It returns when the server was
 // lost: when it fell silent, or when the connection ended.
-func (l *Client) drop(c *ClientConn) time.Time {
+func (l *Line) drop(c *lineConn) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.live.CompareAndSwap(c, nil) {
-		l.lostBy = c.cause()
+		l.lostBy = c.Cause()
 		l.down = time.Now()
 		if !l.silent.IsZero() {
 			l.down = l.silent
@@ -127,15 +124,15 @@ func (l *Client) drop(c *ClientConn) time.Time {
 }
 
 // fail notes why an attempt to connect has failed.
-func (l *Client) fail(err error) {
+func (l *Line) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.failed = err
 }
 
 // unreachable is the error of a call that is given up.
-func (l *Client) unreachable(tried time.Duration) error {
+func (l *Line) unreachable(tried time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return &UnreachableError{Server: l.addr, Tried: tried, Lost: l.lostBy, Last: l.failed}
+	return &UnreachableError{Server: l.cfg.Server, Tried: tried, Lost: l.lostBy, Last: l.failed}
 }

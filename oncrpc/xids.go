@@ -1,15 +1,12 @@
-package rpcrdma
+package oncrpc
 
 import (
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 )
 
-// xids allocates the XIDs of the calls to one server, over all connections to
-// it. The first is random, so that a server that remembers the replies to an
-// earlier process does not confuse their calls.
-type xids struct {
+// XIDs allocates the XIDs of the calls to one server, over all connections to it.
+type XIDs struct {
 	last atomic.Uint32
 
 	// A call that waits for a connection keeps its XID, although no connection
@@ -19,14 +16,16 @@ type xids struct {
 	kept map[uint32]struct{}
 }
 
-func newXIDs() *xids {
-	s := new(xids)
-	s.last.Store(rand.Uint32())
+// NewXIDs returns XIDs that begin with first, which should be random: a server that
+// remembers the replies to an earlier process must not confuse their calls.
+func NewXIDs(first uint32) *XIDs {
+	s := new(XIDs)
+	s.last.Store(first - 1)
 	return s
 }
 
-// next returns an XID that is not kept and not 0, which stands for none.
-func (s *xids) next() uint32 {
+// Next returns an XID that is not kept and not 0, which stands for none.
+func (s *XIDs) Next() uint32 {
 	for {
 		if xid := s.last.Add(1); xid != 0 && !s.isKept(xid) {
 			return xid
@@ -34,7 +33,7 @@ func (s *xids) next() uint32 {
 	}
 }
 
-func (s *xids) isKept(xid uint32) bool {
+func (s *XIDs) isKept(xid uint32) bool {
 	if s.held.Load() == 0 {
 		return false
 	}
@@ -44,8 +43,8 @@ func (s *xids) isKept(xid uint32) bool {
 	return ok
 }
 
-// keep reserves an XID until it is released.
-func (s *xids) keep(xid uint32) {
+// Keep reserves an XID until it is released.
+func (s *XIDs) Keep(xid uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.kept == nil {
@@ -55,7 +54,8 @@ func (s *xids) keep(xid uint32) {
 	s.held.Store(int32(len(s.kept)))
 }
 
-func (s *xids) release(xid uint32) {
+// Release ends the reservation of an XID.
+func (s *XIDs) Release(xid uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.kept, xid)

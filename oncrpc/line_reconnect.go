@@ -1,4 +1,4 @@
-package rpcrdma
+package oncrpc
 
 import (
 	"context"
@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
-
-	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// A reconnection is the state of the goroutine that runs a Client's successive
+// A reconnection is the state of the goroutine that runs a Line's successive
 // connections.
 //
 //	┌─▶ connected ──ended──▶ lost ──a call wants it──▶ dial ──▶ NULL ──┐
@@ -21,28 +19,28 @@ import (
 // A lost connection is replaced only when a call wants a connection: a server
 // that has gone, or that closes idle connections, is left alone.
 type reconnection struct {
-	*Client
+	*Line
 	pause      time.Duration // after the last failure
 	next       time.Time     // earliest time of the next attempt
 	complained bool          // the log has a complaint about the server
 	overdue    int           // connections that ended because a reply was overdue, since calls last were under way
 }
 
-// run runs a Client's connections until the Client is closed.
-func (l *Client) run(life context.Context, c *ClientConn) {
+// run runs a Line's connections until the Line is closed.
+func (l *Line) run(life context.Context, c *lineConn) {
 	defer close(l.over)
-	r := &reconnection{Client: l}
+	r := &reconnection{Line: l}
 	for c != nil {
-		began, heard := time.Now(), c.received.Load()
+		began, heard := time.Now(), c.Received()
 		r.attend(life, c)
 		l.drop(c)
 		_ = c.Close()
 		if life.Err() != nil {
 			return
 		}
-		r.cfg.Log.Debug("connection lost", "server", l.addr, "error", c.cause())
+		r.cfg.Log.Debug("connection lost", "server", l.cfg.Server, "error", c.Cause())
 		steady := time.Since(began) >= steadyTime
-		if steady || c.received.Load() > heard { // it was of use
+		if steady || c.Received() > heard { // it was of use
 			r.pause = 0
 		}
 		if !steady {
@@ -59,8 +57,8 @@ func (r *reconnection) backOff() {
 }
 
 // replace makes a connection as soon as a call wants one. It returns nil when
-// the Client is closed.
-func (r *reconnection) replace(life context.Context) *ClientConn {
+// the Line is closed.
+func (r *reconnection) replace(life context.Context) *lineConn {
 	for life.Err() == nil {
 		effort, end := r.effort(life)
 		if effort == nil {
@@ -86,7 +84,7 @@ func (r *reconnection) replace(life context.Context) *ClientConn {
 func (r *reconnection) effort(life context.Context) (ctx context.Context, end func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.waiting == 0 && r.cfg.Conn.Backchannel == nil { // a server may want it: RFC 8167, Section 5.4
+	if r.waiting == 0 && !r.cfg.Eager {
 		return nil, nil
 	}
 	ctx, cancel := context.WithCancelCause(life)
@@ -100,7 +98,7 @@ func (r *reconnection) effort(life context.Context) (ctx context.Context, end fu
 }
 
 // insist tries to connect until that succeeds or ctx ends.
-func (r *reconnection) insist(ctx context.Context) *ClientConn {
+func (r *reconnection) insist(ctx context.Context) *lineConn {
 	began := time.Now()
 	for {
 		wait := time.NewTimer(time.Until(r.next))
@@ -136,19 +134,20 @@ func (r *reconnection) insist(ctx context.Context) *ClientConn {
 }
 
 // attempt connects and makes a NULL call. Any reply shows that the server is
-// there. It also grants credits for more than one call at a time (RFC 8166,
-// Section 3.3.3); the first real call might take long.
-func (r *reconnection) attempt(ctx context.Context) (*ClientConn, error) {
+// there. Over RDMA it also grants credits for more than one call at a time (RFC
+// 8166, Section 3.3.3); the first real call might take long.
+func (r *reconnection) attempt(ctx context.Context) (*lineConn, error) {
 	dialing, cancel := context.WithTimeout(ctx, min(dialTime, r.cfg.Silence))
 	defer cancel()
-	c, err := dial(dialing, r.dialer, r.addr, r.cfg.Conn, r.xids, r.Client)
+	made, err := r.cfg.Dial(dialing, r.Line)
 	if err != nil {
 		return nil, err
 	}
+	c := &lineConn{made}
 	asking, cancel := context.WithTimeoutCause(ctx, r.cfg.Silence, r.silence())
 	defer cancel()
-	if _, err := r.ask(asking, c); c.received.Load() == 0 {
-		c.conn.Abort(err) // a silent server would not answer a graceful close either
+	if _, err := r.ask(asking, c); c.Received() == 0 {
+		c.Abort(err) // a silent server would not answer a graceful close either
 		_ = c.Close()
 		return nil, err
 	}
@@ -158,10 +157,10 @@ func (r *reconnection) attempt(ctx context.Context) (*ClientConn, error) {
 // ask makes a NULL call: the procedure 0 that every program has (RFC 5531,
 // Section 12.1). It reports whether the call was sent; without a credit it is
 // not.
-func (l *Client) ask(ctx context.Context, c *ClientConn) (sent bool, err error) {
+func (l *Line) ask(ctx context.Context, c *lineConn) (sent bool, err error) {
 	p := l.program.Load()
-	x := oncrpc.Exchange{Prog: uint32(p >> 32), Vers: uint32(p)}
-	xid, err := c.call(ctx, &x, 0)
+	x := Exchange{Prog: uint32(p >> 32), Vers: uint32(p)}
+	xid, err := c.Transmit(ctx, &x, 0)
 	if err == nil {
 		x.Release()
 	}
@@ -169,7 +168,7 @@ func (l *Client) ask(ctx context.Context, c *ClientConn) (sent bool, err error) 
 }
 
 // silence returns the cause of ending a connection because of silence.
-func (l *Client) silence() error { return fmt.Errorf("%w for %v", ErrSilent, l.cfg.Silence) }
+func (l *Line) silence() error { return fmt.Errorf("%w for %v", ErrSilent, l.cfg.Silence) }
 
 // complain logs, once, that the server is away; relieved logs that the server
 // is back.
@@ -179,35 +178,35 @@ func (r *reconnection) complain(err error) {
 	}
 	r.complained = true
 	if r.cfg.GiveUp > 0 {
-		r.cfg.Log.Warn("server not responding", "server", r.addr, "err", err)
+		r.cfg.Log.Warn("server not responding", "server", r.cfg.Server, "err", err)
 		return
 	}
-	r.cfg.Log.Warn("server not responding, still trying", "server", r.addr, "err", err)
+	r.cfg.Log.Warn("server not responding, still trying", "server", r.cfg.Server, "err", err)
 }
 
 func (r *reconnection) relieved() {
 	if r.complained {
 		r.complained = false
-		r.cfg.Log.Info("server OK", "server", r.addr)
+		r.cfg.Log.Info("server OK", "server", r.cfg.Server)
 	}
 }
 
-// Errors of a Client.
+// Errors of a Line.
 var (
 	// ErrUnreachable is wrapped by the error of a call that had no server
-	// for longer than ClientConfig.GiveUp.
-	ErrUnreachable = errors.New("rpcrdma: server unreachable")
+	// for longer than LineConfig.GiveUp.
+	ErrUnreachable = errors.New("oncrpc: server unreachable")
 
 	// ErrSilent is the cause of ending a connection whose server gives no sign
 	// of life.
-	ErrSilent = errors.New("rpcrdma: no sign of life")
+	ErrSilent = errors.New("oncrpc: no sign of life")
 
-	// errOverdue is the cause of ending a connection whose server answers some
+	// ErrOverdue is the cause of ending a connection whose server answers some
 	// calls, but not all.
-	errOverdue = errors.New("rpcrdma: the server does not answer a call")
+	ErrOverdue = errors.New("oncrpc: the server does not answer a call")
 
 	// errUnwanted is the cause of ending an attempt to connect.
-	errUnwanted = errors.New("rpcrdma: no call waits for a connection")
+	errUnwanted = errors.New("oncrpc: no call waits for a connection")
 )
 
 // An UnreachableError reports that a call was given up. It wraps ErrUnreachable
@@ -226,7 +225,7 @@ func (e *UnreachableError) Error() string {
 	if cause == nil {
 		cause = e.Lost
 	}
-	return fmt.Sprintf("rpcrdma: server %s unreachable for %v: %v", e.Server, e.Tried.Round(time.Millisecond), cause)
+	return fmt.Sprintf("oncrpc: server %s unreachable for %v: %v", e.Server, e.Tried.Round(time.Millisecond), cause)
 }
 
 // Unwrap returns ErrUnreachable and the causes.
