@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"slices"
@@ -27,6 +26,7 @@ import (
 
 const (
 	rdmaPort    = "20049"     // IANA: nfsrdma
+	tcpPort     = "2049"      // IANA: nfs
 	goodbyeTime = time.Second // for the calls that tell a server of a Close
 	maxNamed    = 16          // exports that an error names
 )
@@ -34,15 +34,25 @@ const (
 // ClientConfig configures a Client. The zero value of each field is a usable
 // default.
 type ClientConfig struct {
-	// Connections is the number of RDMA connections to the server, over which
+	// TCP makes the calls over TCP in place of RDMA. Delegations must be nil then;
+	// Inline, Credits, StandardsOnly, IWARP and Dialer have no effect.
+	TCP bool
+
+	// Connections is the number of connections to the server, over which
 	// calls are spread (as nconnect of nfs(5)); 0 means 1.
 	Connections int
 
 	// MountHost and MountPort are the host and the TCP port of the server's
-	// MOUNT program. If both are zero, Mount tries the RDMA connection, the
+	// MOUNT program. If both are zero, Mount tries the connection of the NFS calls, the
 	// port that the server's rpcbind names, and 20048 (nfsclient.MountSearch).
 	MountHost string
 	MountPort int
+
+	// ClearMOUNT permits with TLS that MOUNT is asked in clear, if the connection of the
+	// NFS calls does not serve it: the mountd of Linux has no TLS. Others on the way can
+	// then see which export is mounted, and put another of the same server in its place.
+	// Sec must be set, because they could change the server's list as well.
+	ClearMOUNT bool
 
 	// Sec are the flavours that the calls of an export may have: the first that the
 	// export has is taken. Nil means the first in the export's list with which this
@@ -89,7 +99,8 @@ type ClientConfig struct {
 	StandardsOnly bool
 
 	// TLS, if not nil, makes all connections secure: those on RDMA by TLS below MPA,
-	// which only servers of this project have, and those to MOUNT on TCP.
+	// which only servers of this project have, and those on TCP by RPC with TLS (RFC
+	// 9289). A connection that cannot be made secure fails.
 	TLS *rpctls.Client
 
 	// IWARP configures RDMA connections. LongFPDUs, ShortFPDUs and Secure are
@@ -109,13 +120,14 @@ type ClientConfig struct {
 	Log *slog.Logger
 }
 
-// A Client uses one server over RDMA. A lost connection is replaced, and the
+// A Client uses one server over RDMA or TCP. A lost connection is replaced, and the
 // calls under way are sent again. The methods are safe for concurrent use.
 type Client struct {
 	cfg   ClientConfig
 	addr  string // host and port
 	host  string
-	conns []*rpcrdma.Client
+	lines []*oncrpc.Line
+	conns []*rpcrdma.Client // the lines over RDMA
 	nfs   *nfsclient.Client
 
 	closed context.Context // ended by Close
@@ -131,12 +143,17 @@ type Client struct {
 }
 
 // Dial connects to the server at addr, HOST or HOST:PORT, and checks that it
-// serves NFS version 3. The default port is 20049. ctx bounds the attempt only.
+// serves NFS version 3. The default port is 20049, and 2049 over TCP. ctx bounds the attempt only.
 // Dial does not repeat a failed attempt.
 func Dial(ctx context.Context, addr string, cfg ClientConfig) (*Client, error) {
-	host, port, err := splitAddr(addr)
-	if err != nil {
+	host, port, err := splitAddr(addr, cfg.TCP)
+	switch {
+	case err != nil:
 		return nil, err
+	case cfg.TCP && cfg.Delegations != nil:
+		return nil, errors.New("nfsrdma: delegations need RDMA")
+	case cfg.TLS != nil && cfg.ClearMOUNT && len(cfg.Sec) == 0:
+		return nil, errors.New("nfsrdma: with MOUNT in clear, Sec must say how users are known")
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	if cfg.NFS.Cred == nil {
@@ -155,7 +172,7 @@ func Dial(ctx context.Context, addr string, cfg ClientConfig) (*Client, error) {
 
 // splitAddr splits HOST or HOST:PORT; an IPv6 address with a port is in
 // brackets.
-func splitAddr(addr string) (host, port string, err error) {
+func splitAddr(addr string, tcp bool) (host, port string, err error) {
 	if addr == "" {
 		return "", "", errors.New("nfsrdma: no server to connect to: write HOST or HOST:PORT")
 	}
@@ -166,35 +183,41 @@ func splitAddr(addr string) (host, port string, err error) {
 	if net.ParseIP(host) == nil && strings.ContainsAny(host, ":[]") {
 		return "", "", fmt.Errorf("nfsrdma: %q is no server: write HOST, HOST:PORT or [IPv6]:PORT", addr)
 	}
+	if tcp {
+		return host, tcpPort, nil
+	}
 	return host, rdmaPort, nil
 }
 
-// device returns the maker of all RDMA connections.
-func (c *Client) device() *iwarp.Device {
+// dialer returns the maker of all RDMA connections.
+func (c *Client) dialer() rdma.Dialer {
 	cfg := c.cfg.IWARP
 	cfg.Secure = nil
 	if c.cfg.TLS != nil {
 		cfg.Secure = c.cfg.TLS.Begin
 	}
-	return iwarp.Open(rnic(cfg, c.cfg.StandardsOnly))
+	device := iwarp.Open(rnic(cfg, c.cfg.StandardsOnly))
+	if c.cfg.Dialer != nil {
+		return c.cfg.Dialer(device)
+	}
+	return device
 }
 
 // connect makes the connections, and a call over the first.
 func (c *Client) connect(ctx context.Context) error {
-	device := c.device()
-	var dialer rdma.Dialer = device
-	if c.cfg.Dialer != nil {
-		dialer = c.cfg.Dialer(device)
+	dial := c.overRDMA()
+	if c.cfg.TCP {
+		dial = c.overTCP
 	}
 	callers := make([]oncrpc.Caller, max(c.cfg.Connections, 1))
 	for i := range callers {
-		conn, err := rpcrdma.Dial(ctx, dialer, c.addr, c.connConfig())
+		line, err := dial(ctx)
 		if err != nil {
 			return err
 		}
-		c.conns, callers[i] = append(c.conns, conn), conn
+		c.lines, callers[i] = append(c.lines, line), line
 		if i == 0 { // before a server that is none is asked for more
-			err := nfsclient.New(conn.Conn(), nfsclient.Config{}).Null(ctx)
+			err := nfsclient.New(line.Conn(), nfsclient.Config{}).Null(ctx)
 			if _, refused := errors.AsType[*oncrpc.ReplyError](err); err != nil && !(refused && c.cfg.AnyVersion) {
 				return err
 			}
@@ -206,6 +229,19 @@ func (c *Client) connect(ctx context.Context) error {
 	}
 	c.nfs = nfsclient.New(caller, c.cfg.NFS)
 	return nil
+}
+
+// overRDMA returns a function that makes one connection.
+func (c *Client) overRDMA() func(ctx context.Context) (*oncrpc.Line, error) {
+	dialer := c.dialer()
+	return func(ctx context.Context) (*oncrpc.Line, error) {
+		conn, err := rpcrdma.Dial(ctx, dialer, c.addr, c.connConfig())
+		if err != nil {
+			return nil, err
+		}
+		c.conns = append(c.conns, conn)
+		return conn.Line, nil
+	}
 }
 
 // connConfig returns the configuration of one more connection.
@@ -227,14 +263,17 @@ func (c *Client) connConfig() rpcrdma.ClientConfig {
 // NFS returns the client of NFS's procedures, below the file systems of Mount.
 func (c *Client) NFS() *nfsclient.Client { return c.nfs }
 
-// Conns returns the RDMA connections, each with its negotiated values.
+// Lines returns the connections.
+func (c *Client) Lines() []*oncrpc.Line { return slices.Clone(c.lines) }
+
+// Conns returns the connections over RDMA, each with its negotiated values; none over TCP.
 func (c *Client) Conns() []*rpcrdma.Client { return slices.Clone(c.conns) }
 
 // Up reports whether the server answers on all connections: calls may wait for
 // any of them.
 func (c *Client) Up() bool {
-	for _, conn := range c.conns {
-		if !conn.Up() {
+	for _, line := range c.lines {
+		if !line.Up() {
 			return false
 		}
 	}
@@ -245,29 +284,16 @@ func (c *Client) Up() bool {
 // program, for callers that search themselves.
 func (c *Client) MountSearch() nfsclient.MountSearch {
 	s := nfsclient.MountSearch{
-		NFS: c.conns[0], NFSAddr: "RDMA " + c.addr, Host: c.host,
+		NFS: c.lines[0], NFSAddr: "RDMA " + c.addr, Host: c.host,
 		MountHost: c.cfg.MountHost, MountPort: c.cfg.MountPort, Cred: c.cfg.NFS.Cred,
 	}
-	if c.cfg.TLS != nil {
+	if c.cfg.TCP {
+		s.NFSAddr = "TCP " + c.addr
+	}
+	if c.cfg.TLS != nil && !c.cfg.ClearMOUNT {
 		s.DialMOUNT = c.dialMOUNT
 	}
 	return s
-}
-
-// dialMOUNT connects to MOUNT inside of TLS. Its port may come from rpcbind, which is asked
-// in clear: the certificate shows whether the server is there.
-func (c *Client) dialMOUNT(ctx context.Context, addr string) (oncrpc.Caller, io.Closer, error) {
-	var d net.Dialer
-	nc, err := d.DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return nil, nil, err
-	}
-	secure, err := c.cfg.TLS.Secure(ctx, nc, mount3.Program, mount3.Version)
-	if err != nil {
-		return nil, nil, err
-	}
-	caller := oncrpc.NewTCPClient(secure, oncrpc.ClientConfig{})
-	return caller, caller, nil
 }
 
 // MOUNT returns the client of MOUNT's procedures, below Exports and Mount. It
@@ -434,7 +460,8 @@ func (c *Client) listed(ctx context.Context, err error) string {
 }
 
 // Close tells the server that its exports are no longer used, and ends the
-// connections. Calls under way fail with rdma.ErrClosed. It returns nil, and
+// connections. Calls under way fail with rdma.ErrClosed, or with oncrpc.ErrClosed over
+// TCP. It returns nil, and
 // may be called twice.
 func (c *Client) Close() error {
 	c.ended() // a call under way would keep its turn for as long as the server is away
@@ -464,11 +491,11 @@ func (c *Client) goodbye() {
 // hangUp ends the connections; cause is the error of a server that would not
 // answer a goodbye.
 func (c *Client) hangUp(cause error) {
-	for _, conn := range c.conns {
+	for _, line := range c.lines {
 		if cause != nil {
-			conn.Conn().Conn().Abort(cause)
+			line.Conn().Abort(cause)
 		}
-		_ = conn.Close()
+		_ = line.Close()
 	}
 	c.cfg.Delegations.Close()
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/rdma"
-	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	"github.com/nfsrdma/nfsrdma/rpctls"
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
 	"github.com/stretchr/testify/assert"
@@ -134,32 +134,39 @@ func TestNoTLSOverRDMA(t *testing.T) {
 // TestReconnectInsideTLS checks that a client whose connections are cut continues inside
 // of TLS, and that nothing of its calls is ever on the wire in clear.
 func TestReconnectInsideTLS(t *testing.T) {
-	e := serveEncrypted(t, func(*ServerConfig) {})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	r := tap{l: l, to: e.rdma}
-	r.wg.Go(r.run)
-	defer func() {
-		l.Close()
-		r.cut()
-		r.wg.Wait()
-	}()
-	c, err := Dial(t.Context(), l.Addr().String(), ClientConfig{TLS: e.mutual, Log: silent})
-	require.NoError(t, err)
-	defer c.Close()
-	fs, err := c.Mount(t.Context(), "/mtls")
-	require.NoError(t, err)
-	secret := bytes.Repeat([]byte("a secret of 21 bytes "), 10000)
-	for range 5 {
-		write(t, fs, "secret", secret)
-		assert.Equal(t, string(secret), text(t, fs, "secret"))
-		r.cut()
+	for name, tcp := range map[string]bool{"RDMA": false, "TCP": true} {
+		t.Run(name, func(t *testing.T) {
+			e := serveEncrypted(t, func(*ServerConfig) {})
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			r := tap{l: l, to: e.rdma}
+			if tcp {
+				r.to = e.tcp
+			}
+			r.wg.Go(r.run)
+			defer func() {
+				l.Close()
+				r.cut()
+				r.wg.Wait()
+			}()
+			c, err := Dial(t.Context(), l.Addr().String(), ClientConfig{TCP: tcp, TLS: e.mutual, Log: silent})
+			require.NoError(t, err)
+			defer c.Close()
+			fs, err := c.Mount(t.Context(), "/mtls")
+			require.NoError(t, err)
+			secret := bytes.Repeat([]byte("a secret of 21 bytes "), 10000)
+			for range 5 {
+				write(t, fs, "secret", secret)
+				assert.Equal(t, string(secret), text(t, fs, "secret"))
+				r.cut()
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			assert.GreaterOrEqual(t, r.made, 5)
+			assert.Greater(t, r.seen.Len(), len(secret))
+			assert.False(t, bytes.Contains(r.seen.Bytes(), []byte("secret")))
+		})
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	assert.GreaterOrEqual(t, r.made, 5)
-	assert.Greater(t, r.seen.Len(), len(secret))
-	assert.False(t, bytes.Contains(r.seen.Bytes(), []byte("secret")))
 }
 
 // TestVersion4InsideTLS checks that sessions of version 4 are protected as other
@@ -184,7 +191,7 @@ func TestMOUNTInsideTLS(t *testing.T) {
 			})
 			_, port, err := net.SplitHostPort(e.tcp)
 			require.NoError(t, err)
-			c := Client{cfg: ClientConfig{TLS: e.mutual}, conns: []*rpcrdma.Client{nil}}
+			c := Client{cfg: ClientConfig{TLS: e.mutual}, lines: []*oncrpc.Line{nil}}
 			s := c.MountSearch()
 			s.NFS, s.Host = nil, "127.0.0.1"
 			s.MountPort, err = strconv.Atoi(port)

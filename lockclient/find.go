@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/netip"
-	"os"
 	"strconv"
-	"syscall"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nlm4"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -83,31 +80,12 @@ func (s *Server) dial(ctx context.Context, addr string) (oncrpc.Caller, io.Close
 	if s.Dial != nil {
 		return s.Dial(ctx, addr)
 	}
-	nc, err := dialReserved(ctx, addr)
+	nc, err := oncrpc.DialReserved(ctx, addr)
 	if err != nil {
 		return nil, nil, err
 	}
 	c := oncrpc.NewTCPClient(nc, oncrpc.ClientConfig{})
 	return c, c, nil
-}
-
-// dialReserved connects from a port below 1024 if this process may use one.
-func dialReserved(ctx context.Context, addr string) (net.Conn, error) {
-	if os.Geteuid() == 0 {
-		for range portTries {
-			d := net.Dialer{LocalAddr: &net.TCPAddr{Port: 665 + rand.IntN(1024-665)}} // the range of Linux's client
-			nc, err := d.DialContext(ctx, "tcp", addr)
-			switch {
-			case err == nil:
-				return nc, nil
-			case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
-				return new(net.Dialer).DialContext(ctx, "tcp", addr)
-			case !errors.Is(err, syscall.EADDRINUSE) && !errors.Is(err, syscall.EADDRNOTAVAIL):
-				return nil, err
-			}
-		}
-	}
-	return new(net.Dialer).DialContext(ctx, "tcp", addr)
 }
 
 // null calls the lock manager's procedure without effect.

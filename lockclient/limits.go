@@ -35,9 +35,6 @@ const (
 
 	// probeCalls is how many checks there are for each call.
 	probeCalls = 4
-
-	// portTries is how many reserved ports are tried.
-	portTries = 32
 )
 
 // times are the pauses of a Client.

@@ -78,6 +78,9 @@ const (
 	// message of the server.
 	lastWords = 100 * time.Millisecond
 
+	// portTries is how many reserved ports are tried.
+	portTries = 32
+
 	// quoted is how many bytes an error quotes from a server that does not
 	// speak RPC: its first line, in most cases.
 	quoted = 40

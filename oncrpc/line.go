@@ -64,6 +64,8 @@ func (c *LineConfig) fill() error {
 
 // A LineConn is one connection of a Line. It ends for good when it is lost.
 type LineConn interface {
+	Caller
+
 	// Transmit makes a call, as Caller.Call does, with the XID of its earlier
 	// transmission; xid 0 means a new XID. It returns the XID, or 0 if the call has
 	// none, because it was never sent.

@@ -63,19 +63,11 @@ var _ Caller = (*TCPClient)(nil)
 // DialTCP connects to a server. The address is host and port. ctx bounds only
 // the time to connect; the connection lives until Close.
 func DialTCP(ctx context.Context, addr string, cfg ClientConfig) (*TCPClient, error) {
-	nc, err := dialTCP(ctx, addr)
-	if err != nil {
-		return nil, err
-	}
-	return NewTCPClient(nc, cfg), nil
-}
-
-func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, "tcp", addr)
 	switch {
 	case err == nil:
-		return nc, nil
+		return NewTCPClient(nc, cfg), nil
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("oncrpc: dial tcp %s: %w", addr, context.Cause(ctx))
 	}

@@ -25,12 +25,13 @@ type TCPLineConfig struct {
 }
 
 // DialTCPLine makes a Line of TCP connections to a server, whose address is host and
-// port. It tries once.
+// port, each from a reserved port if this process may use one. It tries once, and
+// returns the error of package net, or of Secure.
 func DialTCPLine(ctx context.Context, addr string, cfg TCPLineConfig) (*Line, error) {
 	line := cfg.Line
 	line.Server, line.Closed = addr, ErrClosed
 	line.Dial = func(ctx context.Context, l *Line) (LineConn, error) {
-		nc, err := dialTCP(ctx, addr)
+		nc, err := DialReserved(ctx, addr)
 		if err != nil {
 			return nil, err
 		}
