@@ -61,19 +61,7 @@ type Server struct {
 	failed     [reasons]uint64
 }
 
-// A handshake is under way.
-type handshake struct {
-	party  *fairshare.Party[struct{}]
-	number uint64
-	end    context.CancelCauseFunc
-}
-
 var _ oncrpc.Guard = (*Server)(nil)
-
-var (
-	errStalled = &Error{Reason: Stalled, Text: "the TLS handshake took longer than " + handshakeTime.String()}
-	errCrowded = &Error{Reason: Stalled, Text: "the TLS handshake stood still while others began: there were too many"}
-)
 
 // NewServer returns a Server. The error names the file that is at fault, and the
 // remedy.
@@ -162,23 +150,6 @@ func (s *Server) BeginOnly(ctx context.Context, nc net.Conn) (net.Conn, error) {
 	return conn, err
 }
 
-// InClear counts and logs a connection without TLS (oncrpc.Guard).
-func (s *Server) InClear(nc net.Conn) {
-	s.mu.Lock()
-	s.clear++
-	s.mu.Unlock()
-	s.audit.Info("no TLS", "peer", nc.RemoteAddr(), "security", (*oncrpc.Security)(nil))
-}
-
-// Refused counts and logs a client that asks for TLS as it must not (oncrpc.Guard).
-func (s *Server) Refused(nc net.Conn, cause error) {
-	reason := Broken
-	if errors.Is(cause, oncrpc.ErrInjected) {
-		reason = Injected
-	}
-	_ = s.failure(nc, &Error{reason, cause.Error(), cause})
-}
-
 func (s *Server) handshake(ctx context.Context, nc net.Conn, protocol string, strict bool) (*Conn, error) {
 	ctx, h := s.begin(ctx, nc)
 	defer s.end(h)
@@ -236,59 +207,6 @@ func (s *Server) judge(state *tls.ConnectionState, m *material) error {
 		return about(owner, reject(Untrusted, "cannot be judged: name the authority of clients with --tls-ca, or mount with xprtsec=tls"))
 	}
 	return about(owner, m.judge(state.PeerCertificates, &asClient, s.cfg.Now()))
-}
-
-// begin takes a place for a handshake, if necessary that of the oldest of the party
-// with the most.
-func (s *Server) begin(ctx context.Context, nc net.Conn) (context.Context, *handshake) {
-	ctx, end := context.WithCancelCause(ctx)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h := &handshake{party: s.parties.Enter(nc.RemoteAddr()), number: s.begun, end: end}
-	s.begun++
-	if s.parties.Full(h.party, len(s.handshakes), s.places) {
-		most := s.parties.Yields(h.party)
-		if most == nil {
-			most = h.party
-		}
-		s.oldestLocked(most).crowdOut(s)
-	}
-	s.handshakes[h] = struct{}{}
-	return ctx, h
-}
-
-func (s *Server) oldestLocked(p *fairshare.Party[struct{}]) (oldest *handshake) {
-	for h := range s.handshakes {
-		if h.party == p && (oldest == nil || h.number < oldest.number) {
-			oldest = h
-		}
-	}
-	return oldest
-}
-
-// crowdOut ends a handshake in favour of another. The caller holds s.mu.
-func (h *handshake) crowdOut(s *Server) {
-	if h != nil { // a party may have nothing but the newcomer
-		h.end(errCrowded)
-		delete(s.handshakes, h)
-	}
-}
-
-func (s *Server) end(h *handshake) {
-	h.end(nil)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.handshakes, h)
-	s.parties.Leave(h.party)
-}
-
-// failure counts and logs a handshake that failed.
-func (s *Server) failure(nc net.Conn, err error) error {
-	s.mu.Lock()
-	s.failed[reasonOf(err)]++
-	s.mu.Unlock()
-	s.log.Warn("no TLS with a client", "peer", nc.RemoteAddr(), "err", err)
-	return err
 }
 
 // admit adds a connection whose client was judged with m, unless the files have changed
