@@ -455,6 +455,14 @@ func (x *compound) principal() nfs4state.Principal {
 	}
 }
 
+// host returns the Host of a caller whose principal nobody has verified.
+func (x *compound) host() (h nfs4state.Host) {
+	if p := x.call.Peer; p != nil && p.Security != nil && x.call.Cred.Principal == "" {
+		h = p.Security.Owner
+	}
+	return h
+}
+
 // nameOf returns the name of a principal, or its hash if it is long. Names have an @, and so
 // no name is a hash.
 func nameOf(principal string) string {

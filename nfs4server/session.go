@@ -46,7 +46,7 @@ func exchangeID(_ context.Context, x *compound) nfs4.Status {
 		return nfs4.ErrEncrAlgUnsupp
 	}
 	id, sequence, confirmed, status := x.server.state.ExchangeID(&nfs4state.Exchange{
-		Transport: x.transport(), Principal: x.principal(), Sealed: x.sealed(), Protect: granted(&a.Protect),
+		Transport: x.transport(), Principal: x.principal(), Host: x.host(), Sealed: x.sealed(), Protect: granted(&a.Protect),
 		Party: x.party(), Owner: a.Owner, Verifier: a.Verifier,
 		Update: a.Flags&nfs4.ExchangeUpdConfirmed != 0, Impl: string(a.Impl.Name[:min(len(a.Impl.Name), maxImpl)]),
 		Minor: x.minor,
@@ -124,7 +124,7 @@ func createSession(ctx context.Context, x *compound) nfs4.Status {
 		return nfs4.ErrWrongCred
 	}
 	c := nfs4state.Create{
-		Principal: x.principal(), ClientID: a.ClientID, Sequence: a.Sequence, Fore: x.grant(&a.Fore), Back: a.Back,
+		Principal: x.principal(), Host: x.host(), ClientID: a.ClientID, Sequence: a.Sequence, Fore: x.grant(&a.Fore), Back: a.Back,
 		CBProgram: a.CBProgram, Conn: x.call.Peer, Own: x.session,
 	}
 	var found bool

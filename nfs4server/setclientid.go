@@ -21,7 +21,7 @@ func setClientID(_ context.Context, x *compound) nfs4.Status {
 		return nfs4.ErrBadXDR
 	}
 	args := nfs4state.SetClientID{
-		Transport: x.transport(), Principal: x.principal(), Party: x.party(), ID: a.ID, Verifier: a.Verifier, Callback: x.callback(&a),
+		Transport: x.transport(), Principal: x.principal(), Host: x.host(), Party: x.party(), ID: a.ID, Verifier: a.Verifier, Callback: x.callback(&a),
 	}
 	if p := x.call.Peer; p != nil {
 		args.Addr = p.Addr
@@ -70,7 +70,7 @@ func setClientIDConfirm(_ context.Context, x *compound) nfs4.Status {
 		return nfs4.ErrBadXDR
 	}
 	x.leave() // this call does not keep an earlier incarnation alive
-	status := x.server.state.ConfirmClientID(x.transport(), x.principal(), a.ClientID, a.Confirm)
+	status := x.server.state.ConfirmClientID(x.transport(), x.principal(), x.host(), a.ClientID, a.Confirm)
 	if status == nfs4.OK && x.server.realm.Holders() != nil && x.call.Cred.Principal == "" { // see plainCred
 		x.server.callbacks.tryCallback(a.ClientID)
 	}

@@ -28,6 +28,7 @@ type client struct {
 	key       ownerKey
 	verifier  nfs4.Verifier
 	principal Principal
+	host      Host
 	protect   nfs4.StateProtect // as granted
 	made      time.Duration
 	waits     *list.Element // in State.unconfirmed, or nil
@@ -92,11 +93,15 @@ func (c *client) refuses(op nfs4.Op, p Principal, sealed bool) bool {
 	return c.protect.MustEnforce.HasOp(op) && (c.principal != p || !sealed)
 }
 
-// differs reports whether EXCHANGE_ID comes from another principal than that of c. With
-// a machine credential, the call's arguments must be protected too (RFC 8881, Section
-// 2.4.3).
+// strange reports whether a call comes from another Host than that of c, or from one
+// that has proved nothing.
+func (c *client) strange(h Host) bool { return c.host != Host{} && c.host != h }
+
+// differs reports whether EXCHANGE_ID comes from another principal, or Host, than that
+// of c. With a machine credential, the call's arguments must be protected too (RFC 8881,
+// Section 2.4.3).
 func (c *client) differs(x *Exchange) bool {
-	return c.principal != x.Principal || c.protect.How == nfs4.ProtectMachCred && !x.Sealed
+	return c.principal != x.Principal || c.strange(x.Host) || c.protect.How == nfs4.ProtectMachCred && !x.Sealed
 }
 
 // Refuses reports whether an operation is to be called by the machine credential of the
@@ -124,7 +129,7 @@ func (s *State) Protection(id uint64) nfs4.StateProtect {
 	return nfs4.StateProtect{}
 }
 
-// giveWay ends a client whose name another principal asks for, if the client has
+// giveWay ends a client whose name another principal or Host asks for, if the client has
 // no state or is silent. State.mu is held.
 func (s *State) giveWay(c *client, gone *released) bool {
 	since := always
@@ -138,6 +143,7 @@ func (s *State) giveWay(c *client, gone *released) bool {
 type Exchange struct {
 	Transport Transport
 	Principal Principal
+	Host      Host
 	Sealed    bool              // the call's arguments are protected against changes
 	Protect   nfs4.StateProtect // that the server grants to a new record
 	Party     fairshare.Name    // by which limits are shared out
@@ -172,8 +178,13 @@ func (s *State) ExchangeID(x *Exchange) (id uint64, sequence uint32, confirmed b
 	case x.Update:
 		c.impl = x.Impl
 		return c.id, c.sequence + 1, true, nfs4.OK
-	case s.reserved(key, x.Principal, x.Sealed):
+	case s.reserved(key, x.Principal, x.Host, x.Sealed):
 		return 0, 0, false, nfs4.ErrClidInUse
+	case c != nil && c.strange(x.Host) && c.principal == x.Principal && c.verifier == x.Verifier:
+		// Who knows the verifier, which has crossed the network encrypted, is the same
+		// incarnation. It learns that, as Linux wants to for a second mount in clear, but
+		// changes nothing, and can make no session (see CreateSession).
+		return c.id, c.sequence + 1, true, nfs4.OK
 	case c != nil && c.differs(x):
 		if !s.giveWay(c, &gone) {
 			return 0, 0, false, nfs4.ErrClidInUse
@@ -209,7 +220,7 @@ func (s *State) newClient(key ownerKey, x *Exchange, gone *released) (
 		s.owners[key] = o
 	}
 	c := &client{
-		id: s.clientID(), key: key, verifier: x.Verifier, principal: x.Principal, protect: x.Protect,
+		id: s.clientID(), key: key, verifier: x.Verifier, principal: x.Principal, host: x.Host, protect: x.Protect,
 		made: s.config.Now(), impl: x.Impl, minor: x.Minor, opens: make(map[openKey]*Open), party: p,
 	}
 	s.use(p, clientRecords, 1)

@@ -115,12 +115,12 @@ func (s *State) EndGrace() bool {
 }
 
 // reserved reports whether the name of a client belongs to one that may still
-// reclaim, and has another principal. With a machine credential, a call that is not
+// reclaim, and has another principal or Host. With a machine credential, a call that is not
 // sealed (Exchange.Sealed) is that of another one, too: somebody between the ends may
 // have changed it (RFC 8881, Section 2.4.3). State.mu is held.
-func (s *State) reserved(key ownerKey, p Principal, sealed bool) bool {
+func (s *State) reserved(key ownerKey, p Principal, h Host, sealed bool) bool {
 	r, ok := s.ledger.records[key]
-	return ok && (r.principal != p || r.sealed && !sealed) && s.grace() && !r.fresh
+	return ok && (r.principal != p || r.host != Host{} && r.host != h || r.sealed && !sealed) && s.grace() && !r.fresh
 }
 
 // reclaims reports whether calls of a client that are no reclaims must wait, because

@@ -177,7 +177,7 @@ func (s *State) write(c *client) {
 		return
 	}
 	now := record{
-		principal: c.principal, minor: c.minor, had: c.had, fresh: true, revoked: len(c.revoked) > 0 || c.partial,
+		principal: c.principal, host: c.host, minor: c.minor, had: c.had, fresh: true, revoked: len(c.revoked) > 0 || c.partial,
 		sealed: c.protect.How == nfs4.ProtectMachCred,
 	}
 	r, ok := s.ledger.records[c.key]

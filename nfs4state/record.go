@@ -16,6 +16,9 @@ const JournalHeader = "nfsrdma nfs4 1"
 //	gone    transport (1) │ co_ownerid: the client has no state any more
 //	named   transport (1) │ minor version (1) │ flags (1) │ flavour (4) │ length (1) │ name │ co_ownerid: a client
 //	        whose maker was verified
+//
+// If a client's flags have hostFlag, its Host (32) is in front of co_ownerid.
+//
 //	over    grace has ended: clients without a record since the last boot have no state any more
 //
 // A transport has the bit sessionless in the records of clients of version 4.0, and is
@@ -49,6 +52,7 @@ const (
 	allKinds       = hadDeny | hadLocks | hadDelegations
 
 	// These are beside kinds in a client record.
+	hostFlag    = 1 << 5
 	sealedFlag  = 1 << 6
 	revokedFlag = 1 << 7
 )
@@ -56,6 +60,7 @@ const (
 // A record tells of a client with state, on stable storage.
 type record struct {
 	principal Principal
+	host      Host
 	minor     uint32
 	had       kinds
 	sealed    bool // a machine credential protects the client's state
@@ -72,6 +77,9 @@ func (r *record) appendTo(b []byte, key ownerKey) []byte {
 	if r.sealed {
 		flags |= sealedFlag
 	}
+	if r.host != (Host{}) {
+		flags |= hostFlag
+	}
 	p, kind := &r.principal, clientRecord
 	if p.Name != "" {
 		kind = namedRecord
@@ -82,6 +90,9 @@ func (r *record) appendTo(b []byte, key ownerKey) []byte {
 		b = append(append(b, byte(len(p.Name))), p.Name...)
 	} else {
 		b = binary.BigEndian.AppendUint32(b, p.UID)
+	}
+	if r.host != (Host{}) {
+		b = append(b, r.host[:]...)
 	}
 	return append(b, key.id...)
 }
@@ -151,12 +162,19 @@ func (p *Past) read(b []byte) bool {
 		}
 	case clientRecord, namedRecord:
 		maker, id, ok := readMaker(b)
-		if !ok || !known(b[1]) || kinds(b[3])&^(allKinds|sealedFlag|revokedFlag) != 0 {
+		if !ok || !known(b[1]) || kinds(b[3])&^(allKinds|hostFlag|sealedFlag|revokedFlag) != 0 {
 			return false
 		}
+		var host Host
+		if b[3]&hostFlag != 0 {
+			if len(id) < len(host) {
+				return false
+			}
+			id = id[copy(host[:], id):]
+		}
 		p.clients[ownerKey{Transport(b[1]), string(id)}] = record{
-			principal: maker,
-			minor:     uint32(b[2]), had: kinds(b[3]) & allKinds, sealed: b[3]&sealedFlag != 0, revoked: b[3]&revokedFlag != 0, fresh: true,
+			principal: maker, host: host,
+			minor: uint32(b[2]), had: kinds(b[3]) & allKinds, sealed: b[3]&sealedFlag != 0, revoked: b[3]&revokedFlag != 0, fresh: true,
 		}
 	case goneRecord:
 		if len(b) < goneLength || !known(b[1]) {

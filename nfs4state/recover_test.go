@@ -583,21 +583,24 @@ func TestJournalCompact(t *testing.T) {
 func TestReadPast(t *testing.T) {
 	r := record{principal: Principal{Flavor: 1, UID: 1000}, minor: 2, had: hadLocks}
 	named := record{principal: Principal{Flavor: 6, Name: "nfs/a.example@R"}, minor: 1, had: hadDeny, revoked: true, sealed: true}
+	hosted := record{principal: Principal{Flavor: 1}, host: Host{9}, minor: 1, had: hadReads}
 	good := [][]byte{
 		appendBoot(nil, 7, testLease), r.appendTo(nil, ownerKey{RDMA, "c"}), appendGone(nil, ownerKey{TCP, ""}),
 		{overRecord},
 		named.appendTo(nil, ownerKey{RDMA, "d"}),
+		hosted.appendTo(nil, ownerKey{TCP, "e"}),
 	}
 	past, err := ReadPast(good)
 	want(t, "error", err, nil)
 	want(t, "epoch", past.Epoch, 7)
 	want(t, "lease", past.lease, testLease)
-	r.fresh, named.fresh = true, true
+	r.fresh, named.fresh, hosted.fresh = true, true, true
+	want(t, "record of a client by mutual TLS", past.clients[ownerKey{TCP, "e"}], hosted)
 	want(t, "record", past.clients[ownerKey{RDMA, "c"}], r)
 	want(t, "record of a verified client", past.clients[ownerKey{RDMA, "d"}], named)
 	for i, record := range good {
 		for n := range record {
-			if i == 1 && n >= clientLength || i == 2 && n >= goneLength || i == 4 && n >= len(record)-1 {
+			if i == 1 && n >= clientLength || i == 2 && n >= goneLength || i >= 4 && n >= len(record)-1 {
 				continue // a shorter name
 			}
 			_, err := ReadPast([][]byte{record[:n]})

@@ -143,6 +143,7 @@ func (s *Session) directions(conn any) (dir uint32, bound bool) {
 // grants them.
 type Create struct {
 	Principal Principal
+	Host      Host
 	ClientID  uint64
 	Sequence  uint32
 	Flags     uint32 // as granted
@@ -172,6 +173,8 @@ func (s *State) CreateSession(a *Create) nfs4.CreateSessionRes {
 	switch {
 	case c == nil, c.seq != nil:
 		return nfs4.CreateSessionRes{Status: nfs4.ErrStaleClientID}
+	case c.strange(a.Host): // a retry would tell it the session
+		return nfs4.CreateSessionRes{Status: nfs4.ErrClidInUse}
 	case a.Sequence == c.sequence && c.created != nil:
 		return *c.created
 	case a.Sequence != c.sequence+1:

@@ -50,6 +50,7 @@ type Callback struct {
 type SetClientID struct {
 	Transport Transport
 	Principal Principal
+	Host      Host
 	Party     fairshare.Name // by which limits are shared out
 	Addr      netip.AddrPort // of the client, for lists of clients
 	ID        []byte
@@ -73,9 +74,9 @@ func (s *State) SetClientID(a *SetClientID) (id uint64, confirm nfs4.Verifier, u
 		c = o.confirmed
 	}
 	switch {
-	case s.reserved(key, a.Principal, false):
+	case s.reserved(key, a.Principal, a.Host, false):
 		return 0, confirm, using, nfs4.ErrClidInUse
-	case c != nil && c.principal != a.Principal:
+	case c != nil && (c.principal != a.Principal || c.strange(a.Host)):
 		if !s.giveWay(c, &gone) {
 			return 0, confirm, c.seq.callback, nfs4.ErrClidInUse
 		}
@@ -88,7 +89,7 @@ func (s *State) SetClientID(a *SetClientID) (id uint64, confirm nfs4.Verifier, u
 	case c != nil:
 		c.seq.update = nil
 	}
-	id, _, _, status = s.newClient(key, &Exchange{Verifier: a.Verifier, Principal: a.Principal, Party: a.Party}, &gone)
+	id, _, _, status = s.newClient(key, &Exchange{Verifier: a.Verifier, Principal: a.Principal, Host: a.Host, Party: a.Party}, &gone)
 	if status == nfs4.OK {
 		c := s.clients[id]
 		c.seq = &seqClient{addr: a.Addr, confirm: confirm, callback: a.Callback, owners: make(map[seqKey]*seqOwner)}
@@ -99,7 +100,7 @@ func (s *State) SetClientID(a *SetClientID) (id uint64, confirm nfs4.Verifier, u
 
 // ConfirmClientID is SETCLIENTID_CONFIRM (RFC 7530, Section 16.34.5). The state of
 // an earlier incarnation ends when a new one is confirmed.
-func (s *State) ConfirmClientID(t Transport, p Principal, id uint64, confirm nfs4.Verifier) nfs4.Status {
+func (s *State) ConfirmClientID(t Transport, p Principal, h Host, id uint64, confirm nfs4.Verifier) nfs4.Status {
 	var gone released
 	defer func() { s.give(gone) }()
 	s.mu.Lock()
@@ -116,7 +117,7 @@ func (s *State) ConfirmClientID(t Transport, p Principal, id uint64, confirm nfs
 	switch known := c.seq.confirm == confirm || u != nil && u.confirm == confirm; {
 	case !known:
 		return nfs4.ErrStaleClientID
-	case c.principal != p:
+	case c.principal != p, c.strange(h):
 		return nfs4.ErrClidInUse
 	case !c.confirmed:
 		if !s.confirm(c, nil, &gone) {

@@ -24,7 +24,7 @@ func (w *world) set(a *SetClientID) (id uint64, confirm nfs4.Verifier) {
 func (w *world) plain(name string) *Session {
 	w.t.Helper()
 	id, confirm := w.set(setting(name, 1, 0))
-	want(w.t, "SETCLIENTID_CONFIRM", w.ConfirmClientID(TCP, Principal{Flavor: 1, UID: 0}, id, confirm), nfs4.OK)
+	want(w.t, "SETCLIENTID_CONFIRM", w.ConfirmClientID(TCP, Principal{Flavor: 1, UID: 0}, Host{}, id, confirm), nfs4.OK)
 	return w.enter(id)
 }
 
@@ -114,9 +114,9 @@ func TestSetClientIDCases(t *testing.T) {
 				case confirmed != nil && *confirmed == g:
 					expected = nfs4.OK
 				}
-				want(t, trace+": other principal", w.ConfirmClientID(TCP, Principal{Flavor: 1, UID: 7}, g.c, g.s) == nfs4.OK, false)
-				want(t, trace+": other transport", w.ConfirmClientID(RDMA, Principal{Flavor: 1, UID: 0}, g.c, g.s), nfs4.ErrStaleClientID)
-				want(t, trace+": SETCLIENTID_CONFIRM", w.ConfirmClientID(TCP, Principal{Flavor: 1, UID: 0}, g.c, g.s), expected)
+				want(t, trace+": other principal", w.ConfirmClientID(TCP, Principal{Flavor: 1, UID: 7}, Host{}, g.c, g.s) == nfs4.OK, false)
+				want(t, trace+": other transport", w.ConfirmClientID(RDMA, Principal{Flavor: 1, UID: 0}, Host{}, g.c, g.s), nfs4.ErrStaleClientID)
+				want(t, trace+": SETCLIENTID_CONFIRM", w.ConfirmClientID(TCP, Principal{Flavor: 1, UID: 0}, Host{}, g.c, g.s), expected)
 			}
 			want(t, trace+": something is open", len(w.files) > 0, open)
 			if confirmed != nil {
@@ -134,7 +134,7 @@ func TestSetClientIDPrincipals(t *testing.T) {
 	a := setting("x", 1, 0)
 	a.Callback.UAddr = "somewhere"
 	id, confirm := w.set(a)
-	want(t, "SETCLIENTID_CONFIRM", w.ConfirmClientID(TCP, Principal{Flavor: 1, UID: 0}, id, confirm), nfs4.OK)
+	want(t, "SETCLIENTID_CONFIRM", w.ConfirmClientID(TCP, Principal{Flavor: 1, UID: 0}, Host{}, id, confirm), nfs4.OK)
 	s := w.enter(id)
 	w.turn(s, &Turn{Op: nfs4.OpOpen, Owner: []byte("o")}, func() { w.open(s, "o", "f", 3, 0, nil) })
 	s.Leave()
@@ -145,7 +145,7 @@ func TestSetClientIDPrincipals(t *testing.T) {
 	w.sleep(testLease + 1)
 	stolen, confirm := w.set(thief)
 	want(t, "files", len(w.files), 0)
-	want(t, "SETCLIENTID_CONFIRM", w.ConfirmClientID(TCP, Principal{Flavor: 1, UID: 7}, stolen, confirm), nfs4.OK)
+	want(t, "SETCLIENTID_CONFIRM", w.ConfirmClientID(TCP, Principal{Flavor: 1, UID: 7}, Host{}, stolen, confirm), nfs4.OK)
 	_, status = w.ByClientID(TCP, id)
 	want(t, "old client ID (R7530-9.6.3.2-1)", status, nfs4.ErrExpired)
 	next, _ := w.set(setting("x", 3, 0)) // stolen has no state
@@ -164,7 +164,7 @@ func TestSetClientIDBounds(t *testing.T) {
 	want(t, "unconfirmed records", w.used[unconfirmedRecords] <= maxUnconfirmed, true)
 	id, confirm := w.set(setting("late", 1, 0))
 	w.sleep(testLease + 1)
-	want(t, "SETCLIENTID_CONFIRM after a lease", w.ConfirmClientID(TCP, Principal{Flavor: 1, UID: 0}, id, confirm), nfs4.ErrStaleClientID)
+	want(t, "SETCLIENTID_CONFIRM after a lease", w.ConfirmClientID(TCP, Principal{Flavor: 1, UID: 0}, Host{}, id, confirm), nfs4.ErrStaleClientID)
 	w.Sweep()
 	want(t, "records", len(w.clients), 1)
 	want(t, "Expire", w.Expire(s.ClientID()), nfs4.OK)
@@ -247,13 +247,13 @@ func TestConfirmBesideCalls(t *testing.T) {
 	s := w.plain("x")
 	id := w.opened(s, "o", "f", "file")
 	next, confirm := w.set(setting("x", 2, 0))
-	want(t, "SETCLIENTID_CONFIRM beside a call", w.ConfirmClientID(TCP, Principal{Flavor: 1, UID: 0}, next, confirm), nfs4.ErrDelay)
+	want(t, "SETCLIENTID_CONFIRM beside a call", w.ConfirmClientID(TCP, Principal{Flavor: 1, UID: 0}, Host{}, next, confirm), nfs4.ErrDelay)
 	_, status := w.Open(s, &id)
 	want(t, "stateid of the old incarnation", status, nfs4.OK)
 	_, status = w.ByClientID(TCP, next)
 	want(t, "client ID that is not confirmed", status, nfs4.ErrStaleClientID)
 	s.Leave()
-	want(t, "SETCLIENTID_CONFIRM", w.ConfirmClientID(TCP, Principal{Flavor: 1, UID: 0}, next, confirm), nfs4.OK)
+	want(t, "SETCLIENTID_CONFIRM", w.ConfirmClientID(TCP, Principal{Flavor: 1, UID: 0}, Host{}, next, confirm), nfs4.OK)
 	want(t, "releases", w.releases("file"), 1)
 	_, status = w.ByStateID(TCP, &id)
 	want(t, "stateid of the old incarnation", status, nfs4.ErrExpired)
@@ -274,7 +274,7 @@ func TestNewCallbackIsTried(t *testing.T) {
 	a.Callback.Ident = 7
 	id, confirm := w.set(a)
 	want(t, "delegation before SETCLIENTID_CONFIRM", may(), true)
-	want(t, "SETCLIENTID_CONFIRM", w.ConfirmClientID(TCP, a.Principal, id, confirm), nfs4.OK)
+	want(t, "SETCLIENTID_CONFIRM", w.ConfirmClientID(TCP, a.Principal, Host{}, id, confirm), nfs4.OK)
 	want(t, "delegation after a change of the callback", may(), false)
 	w.CallbackAnswers(id, Callback{}, true)
 	want(t, "delegation when the old callback has answered", may(), false)

@@ -32,6 +32,12 @@ type Principal struct {
 	Name        string // at most MaxName bytes
 }
 
+// A Host is the machine that makes calls, as its certificate proves it (RFC 9289,
+// Section 4.2): a hash of the certificate's owner, or zero. A client whose record one has
+// made is not ended by calls of others: with AUTH_SYS, everyone can claim to be its
+// Principal. A principal that is verified needs no Host.
+type Host [32]byte
+
 // MaxName is the length in bytes of the longest Name of a Principal.
 const MaxName = 255
 

@@ -62,6 +62,10 @@ type Security struct {
 	// host's, and never a user's (RFC 9289, Section 4.2).
 	Issuer, Serial string
 
+	// Owner is the same for all certificates of one owner: that of the peer, or zero
+	// without a certificate.
+	Owner [32]byte
+
 	// Binding is what only the two ends of the connection know (tls-exporter of RFC
 	// 9266).
 	Binding []byte

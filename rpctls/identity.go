@@ -1,8 +1,11 @@
 package rpctls
 
 import (
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/asn1"
+	"encoding/binary"
 	"fmt"
 	"strconv"
 	"strings"
@@ -21,6 +24,7 @@ func securityOf(s *tls.ConnectionState) *oncrpc.Security {
 	sec := &oncrpc.Security{Suite: tls.CipherSuiteName(s.CipherSuite), Protocol: s.NegotiatedProtocol}
 	if len(s.PeerCertificates) > 0 {
 		sec.Issuer, sec.Serial = identityOf(s.PeerCertificates[0])
+		sec.Owner = ownerOf(s.PeerCertificates[0])
 	}
 	sec.Binding, _ = s.ExportKeyingMaterial(bindingLabel, nil, bindingLen) // TLS 1.3 always can
 	return sec
@@ -31,6 +35,29 @@ func securityOf(s *tls.ConnectionState) *oncrpc.Security {
 func identityOf(c *x509.Certificate) (issuer, serial string) {
 	return c.Issuer.String(), fmt.Sprintf("%x", c.SerialNumber)
 }
+
+// ownerOf returns a hash of the issuer and of all names in a certificate. A new
+// certificate of the same owner has them too, but another serial number.
+func ownerOf(c *x509.Certificate) (owner [sha256.Size]byte) {
+	h := sha256.New()
+	add := func(b []byte) {
+		h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(b))))
+		h.Write(b)
+	}
+	add(c.RawIssuer)
+	add(c.RawSubject)
+	for _, e := range c.Extensions {
+		if e.Id.Equal(subjectAltName) {
+			add(e.Value)
+		}
+	}
+	h.Sum(owner[:0])
+	return owner
+}
+
+// subjectAltName is the extension with a certificate's further names (RFC 5280, Section
+// 4.2.1.6).
+var subjectAltName = asn1.ObjectIdentifier{2, 5, 29, 17}
 
 // quote quotes a name from a certificate, which may be long and of any bytes.
 func quote(s string) string {
