@@ -224,7 +224,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	if minors {
 		four.Register(mux)
 	}
-	lock := lockserver.New(lockserver.Config{Realm: exported, State: state.State, Epoch: state.epoch, Restarted: state.machines})
+	lock := lockserver.New(lockserver.Config{Realm: exported, State: state.State, Epoch: state.epoch, Restarted: state.machines, OnlyEncrypted: cfg.OnlyEncrypted})
 	lock.Register(mux)
 	// One cache, because a client may reconnect on another transport.
 	replies := replay.New(mux, replay.Config{Keep: executeOnce})

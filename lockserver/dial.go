@@ -29,6 +29,10 @@ type Line interface {
 // bounds only the time to make it.
 type Dialer func(ctx context.Context, m nfs4state.Machine, prog, vers uint32) (Line, error)
 
+// callable reports whether the server may tell the host of a caller of locks. It does so by a
+// connection of its own, in clear: not if the calls came encrypted.
+func (s *Server) callable(p *oncrpc.Peer) bool { return !s.silent && (p == nil || p.Security == nil) }
+
 // errNowhere means that a client has no address, as one within this process.
 var errNowhere = errors.New("lockserver: the client has no address")
 

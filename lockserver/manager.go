@@ -51,6 +51,8 @@ func (m manager) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) 
 	switch do := procedures[proc]; {
 	case !nlm4.Defined(m.vers, c.Proc):
 		return oncrpc.ErrProcUnavail
+	case byMsg && !m.callable(c.Peer): // the results would be a call
+		return oncrpc.ErrProcUnavail
 	case do == nil: // results for which nobody waits
 		return nil
 	case c.Cred.Flavor == rpcmsg.AuthNone && proc != nlm4.ProcGranted && proc != nlm4.ProcGrantedRes:
@@ -138,12 +140,14 @@ func (q *request) lock(ctx context.Context, vers uint32, a *nlm4.LockArgs) nlm4.
 			return q.status(err)
 		}
 	}
-	if a.Block && !a.Reclaim {
+	if a.Block && !a.Reclaim && s.callable(q.call.Peer) {
 		s.willing(q, vers, a, args)
 	}
 	_, _, got := s.state.Lock(q.session, args)
 	status = statusOf(got)
 	switch {
+	case status == nlm4.Denied && a.Block && !s.callable(q.call.Peer):
+		return nlm4.Blocked // it asks again, as clients do whose GRANTED is lost
 	case status == nlm4.Granted:
 		s.endGrants(q, args, confirmed)
 	case status == nlm4.Denied && args.Tell != nil:

@@ -34,6 +34,9 @@ type Config struct {
 
 	// Name is this host's name, which NOTIFY has; "" means that of the system.
 	Name string
+
+	// OnlyEncrypted makes no calls to clients that tell of locks: these go in clear.
+	OnlyEncrypted bool
 }
 
 // A Server is the programs NLM and NSM.
@@ -43,6 +46,7 @@ type Server struct {
 	log      *slog.Logger
 	dial     Dialer
 	name     string
+	silent   bool // Config.OnlyEncrypted
 	nsmState int32
 
 	requests sync.Pool // of *request
@@ -65,7 +69,7 @@ type Server struct {
 // New returns a Server, which must be closed. It tells Config.Restarted of the restart.
 func New(c Config) *Server {
 	s := &Server{
-		realm: c.Realm, state: c.State, log: c.Realm.Log(), dial: c.Dial, name: c.Name, nsmState: stateOf(c.Epoch),
+		realm: c.Realm, state: c.State, log: c.Realm.Log(), dial: c.Dial, name: c.Name, silent: c.OnlyEncrypted, nsmState: stateOf(c.Epoch),
 		hosts: make(map[hostKey]*host), grants: make(map[*nfs4state.Waiting]*grant), cookies: make(map[uint64]*grant), attempts: make(map[*grant]chan struct{}),
 		cookie: uint64(c.Epoch) << 32,
 	}
