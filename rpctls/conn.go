@@ -31,7 +31,6 @@ type Conn struct {
 	limit    uint64  // of records in one direction
 
 	writing sync.Mutex
-	scratch *buf.Buf // memory of the record that is filled from several slices
 
 	cut   atomic.Pointer[error] // why this end has cut the connection
 	reset atomic.Bool           // Close ends it without a closure alert
@@ -73,23 +72,14 @@ func (c *Conn) WriteBuffers(v *net.Buffers) (n int64, err error) {
 	if c.wire.out.records.Load() >= c.limit {
 		return 0, ErrWorn
 	}
-	c.wire.begin()
+	record := c.wire.begin(lenOf(*v))
 	for len(*v) > 0 && err == nil {
-		if err = c.wire.room(); err != nil {
-			break
+		if err = c.wire.room(record); err == nil {
+			var m int
+			m, err = c.writeRecord(*v, record)
+			n += int64(m)
+			consume(v, m)
 		}
-		p := c.fill(*v)
-		if len(p) > 0 {
-			_, err = c.tls.Write(p)
-		}
-		if err == nil {
-			n += int64(len(p))
-			consume(v, len(p))
-		}
-	}
-	if c.scratch != nil {
-		c.scratch.Release()
-		c.scratch = nil
 	}
 	if ended := c.wire.end(); err == nil {
 		err = ended
@@ -97,23 +87,35 @@ func (c *Conn) WriteBuffers(v *net.Buffers) (n int64, err error) {
 	return n, c.words(err)
 }
 
-// fill returns the content of the next record: the start of the first slice if
-// that fills the record, or is the last, and otherwise a copy of several.
-func (c *Conn) fill(v net.Buffers) []byte {
-	if len(v) == 1 || len(v[0]) >= recordRoom {
-		return v[0][:min(len(v[0]), recordRoom)]
-	}
-	if c.scratch == nil {
-		c.scratch = buf.Default.Get(recordRoom)
-	}
-	n := 0
-	for _, p := range v {
-		n += copy(c.scratch.B[n:recordRoom], p)
-		if n == recordRoom {
-			break
+// writeRecord makes a record of most bytes at the most, which the wire holds: of the start of
+// the first slice if that fills the record, or is the last, and otherwise of a copy of
+// several.
+func (c *Conn) writeRecord(v net.Buffers, most int) (n int, err error) {
+	p := v[0][:min(len(v[0]), most)]
+	if len(v) > 1 && len(p) < most {
+		scratch := buf.Default.Get(most)
+		defer scratch.Release()
+		for _, one := range v {
+			if n += copy(scratch.B[n:most], one); n == most {
+				break
+			}
 		}
+		p = scratch.B[:n]
 	}
-	return c.scratch.B[:n]
+	if len(p) > 0 {
+		_, err = c.tls.Write(p)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+func lenOf(v net.Buffers) (n int) {
+	for _, p := range v {
+		n += len(p)
+	}
+	return n
 }
 
 // consume removes the first n bytes of v, and the empty slices behind them.

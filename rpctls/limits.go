@@ -24,6 +24,17 @@ const (
 	// heldRecords is the number of full records that leave in one write.
 	heldRecords = 7
 
+	// maxHeld bounds the bytes in which writers of a Server hold records, and partOfHeld
+	// those of a party: a peer that does not read keeps its writer's. Beyond it, writers
+	// make short records, of shortRecord bytes, and hold one at a time.
+	maxHeld     = 16 << 20
+	partOfHeld  = maxHeld / 2
+	shortRecord = 3 << 10
+
+	// answerRoom is the number of bytes that are held besides: TLS answers requests for
+	// new keys.
+	answerRoom = 1<<10 - recordCost
+
 	// maxRecords bounds the records of one direction under one key: AES-GCM is safe
 	// for 2^24.5 (RFC 8446, Section 5.5).
 	maxRecords = 1 << 24

@@ -83,6 +83,8 @@ func newRig(t testing.TB, cfg ServerConfig) *rig {
 		st := r.server.Stats()
 		assert.Zero(t, st.Open, "connections")
 		assert.Zero(t, st.Handshakes, "handshakes")
+		assert.Zero(t, r.server.memory.InUse(), "memory of writers")
+		assert.Zero(t, r.server.writers.Len(), "parties of writers")
 	})
 	return r
 }

@@ -55,7 +55,9 @@ type Server struct {
 	handshakes map[*handshake]struct{}
 	begun      uint64 // number of handshakes so far
 	parties    fairshare.Parties[struct{}]
-	conns      map[*Conn]struct{}
+	conns      map[*Conn]*fairshare.Party[*fairshare.Part]
+	memory     *fairshare.Memory                  // see maxHeld
+	writers    fairshare.Parties[*fairshare.Part] // of memory
 	made, cut  uint64
 	clear      uint64 // connections without TLS
 	failed     [reasons]uint64
@@ -79,10 +81,12 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	memory := fairshare.NewMemory(maxHeld, partOfHeld, nil) // nobody waits for it
 	return &Server{
 		cfg: cfg, store: files, log: lograte.Logger(cfg.Log), audit: lograte.Audit(cfg.Log), places: maxHandshakes, patience: handshakeTime,
-		handshakes: make(map[*handshake]struct{}), conns: make(map[*Conn]struct{}),
+		handshakes: make(map[*handshake]struct{}), conns: make(map[*Conn]*fairshare.Party[*fairshare.Part]),
 		parties: fairshare.NewParties(func() struct{} { return struct{}{} }),
+		memory:  memory, writers: fairshare.NewParties(memory.Part),
 	}, nil
 }
 
@@ -219,7 +223,8 @@ func (s *Server) admit(c *Conn, m *material) error {
 			return err
 		}
 	}
-	s.conns[c] = struct{}{}
+	party := s.writers.Enter(c.RemoteAddr())
+	s.conns[c], c.wire.memory = party, party.Own
 	s.made++
 	return nil
 }
@@ -227,7 +232,14 @@ func (s *Server) admit(c *Conn, m *material) error {
 func (s *Server) forget(c *Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.conns, c)
+	s.forgetLocked(c)
+}
+
+func (s *Server) forgetLocked(c *Conn) {
+	if party, known := s.conns[c]; known {
+		s.writers.Leave(party)
+		delete(s.conns, c)
+	}
 }
 
 // Reload reads the files again, and judges the clients of running connections anew
@@ -263,7 +275,7 @@ func (s *Server) judgeAgain() {
 func (s *Server) cutLocked(c *Conn, err error) {
 	s.log.Warn("a client is trusted no longer, and its connection ends", "peer", c.RemoteAddr(), "err", err)
 	s.cut++
-	delete(s.conns, c)
+	s.forgetLocked(c)
 	c.abort(err)
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 )
 
 // A wire is the connection below TLS. It counts the records of both directions,
@@ -24,16 +25,26 @@ type wire struct {
 	in     counter // of the reader
 	begun  bool    // of the reader: the first byte was TLS's
 
-	mu   sync.Mutex
-	out  counter
-	hold bool     // flush writes, not Write
-	held *buf.Buf // or nil: records that are not written yet
-	sent int      // bytes at the start of held that are written
-	over error    // the stream is lost: why
+	memory *fairshare.Part // for long held, or nil: it is not bounded
+
+	mu      sync.Mutex
+	out     counter
+	hold    bool     // flush writes, not Write
+	held    *buf.Buf // or nil: records that are not written yet
+	counted bool     // held is long, and counts in memory
+	sent    int      // bytes at the start of held that are written
+	over    error    // the stream is lost: why
 }
 
-// heldRoom is the size in bytes of held: full records, and some short ones.
-const heldRoom = heldRecords*(recordRoom+recordCost) + 4<<10
+// longRoom and shortRoom are the sizes in bytes of held: for full records, and for one
+// short record.
+const (
+	longRoom  = heldRecords*(recordRoom+recordCost) + answerRoom
+	shortRoom = shortRecord + recordCost + answerRoom
+)
+
+// longCost is the memory that held of longRoom takes.
+var longCost = int64(buf.Size(longRoom))
 
 var errClear = &Error{Reason: Injected, Text: "bytes in clear came where TLS must begin, from the peer or from someone on the way"}
 
@@ -76,8 +87,7 @@ func (w *wire) Write(p []byte) (int, error) {
 	}
 	w.out.pass(p)
 	if w.held == nil {
-		w.held = buf.Default.Get(heldRoom)
-		w.held.B = w.held.B[:0]
+		w.takeLocked(max(shortRoom, len(p)+answerRoom)) // of the handshake, or an answer
 	}
 	if len(w.held.B)+len(p) > cap(w.held.B) {
 		return 0, errHeld
@@ -89,18 +99,34 @@ func (w *wire) Write(p []byte) (int, error) {
 	return len(p), w.over
 }
 
-// begin holds the records of the following writes back.
-func (w *wire) begin() {
+// begin holds the records of the following writes back, which are for n bytes. It
+// returns the number of bytes that a record may have.
+func (w *wire) begin(n int) (record int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.hold = true
+	if w.held == nil {
+		long := n > shortRecord && (w.memory == nil || w.memory.TryAcquire(longCost))
+		if w.counted = long && w.memory != nil; long {
+			w.takeLocked(longRoom)
+		} else {
+			w.takeLocked(shortRoom)
+		}
+	}
+	return min(recordRoom, cap(w.held.B)-recordCost-answerRoom)
 }
 
-// room makes room for a full record.
-func (w *wire) room() error {
+// takeLocked lends memory for held.
+func (w *wire) takeLocked(n int) {
+	w.held = buf.Default.Get(n)
+	w.held.B = w.held.B[:0:n]
+}
+
+// room makes room for a record of n bytes.
+func (w *wire) room(n int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.held == nil || len(w.held.B) < heldRecords*(recordRoom+recordCost)-recordRoom {
+	if w.held == nil || len(w.held.B)+n+recordCost+answerRoom <= cap(w.held.B) {
 		return nil
 	}
 	return w.flushLocked()
@@ -114,7 +140,8 @@ func (w *wire) end() error {
 	return w.flushLocked()
 }
 
-// flushLocked writes the held records. After a deadline the rest stays held.
+// flushLocked writes the held records. After a deadline the rest stays held, and while
+// they are held back for more, their memory.
 func (w *wire) flushLocked() error {
 	if w.held == nil {
 		return w.over
@@ -126,6 +153,9 @@ func (w *wire) flushLocked() error {
 		return err
 	case err != nil:
 		w.over = err
+	case w.hold:
+		w.held.B, w.sent = w.held.B[:0], 0
+		return nil
 	}
 	w.dropLocked()
 	return err
@@ -135,6 +165,10 @@ func (w *wire) dropLocked() {
 	if w.held != nil {
 		w.held.Release()
 		w.held, w.sent = nil, 0
+	}
+	if w.counted {
+		w.memory.Release(longCost)
+		w.counted = false
 	}
 }
 
