@@ -34,6 +34,7 @@ type app struct {
 	keytab   string
 	xprtsec  cli.Choice
 	tls      rpctls.Files
+	alpn     cli.Choice
 
 	recordName string    // of a file, or ""
 	record     *recorder // set with the first connection
@@ -52,6 +53,7 @@ func (a *app) addFlags(f *pflag.FlagSet) {
 	a.crc = cli.NewChoice("auto", "auto", "on", "off")
 	a.markers = cli.NewChoice("off", "off", "on")
 	a.xprtsec = cli.NewChoice("none", "none", "tls", "mtls")
+	a.alpn = cli.NewChoice("any", "any", "strict")
 	a.inline = 4 << 10
 	f.SortFlags = false
 	f.Var(&a.crc, "crc", "CRC32C on RDMA connections: auto and off use it if the server asks,\non asks for it")
@@ -69,6 +71,7 @@ func (a *app) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&a.tls.Key, "tls-key", "", "`FILE` with its key")
 	f.StringVar(&a.tls.CA, "tls-ca", "", "`FILE` with authorities of the server's certificate (default: those of this host)")
 	f.StringVar(&a.tls.CRL, "tls-crl", "", "`FILE` with their revocation lists")
+	f.Var(&a.alpn, "alpn", "strict refuses servers that do not say what TLS is for, as Linux's; on RDMA\nit is so always")
 	f.StringVar(&a.recordName, "record", "", "when RDMA connections end, write their latest traffic to `FILE`, for Wireshark;\nit contains the data read and written")
 }
 

@@ -24,7 +24,7 @@ func (a *app) encrypt(srv server, cfg *nfsrdma.ClientConfig) (err error) {
 		files.Cert, files.Key = "", "" // not shown
 	}
 	cfg.TLS, err = rpctls.NewClient(rpctls.ClientConfig{
-		Files: files, Host: srv.host, Mutual: a.xprtsec.Word == "mtls", Log: cfg.Log,
+		Files: files, Host: srv.host, Mutual: a.xprtsec.Word == "mtls", Strict: a.alpn.Word == "strict", Log: cfg.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("TLS: %w", err)

@@ -48,6 +48,7 @@ type Flags struct {
 	Sec          *Sec
 	Keytab       *string
 	Xprtsec      *cli.Choice
+	ALPN         *cli.Choice
 
 	TLSCert, TLSKey, TLSCA, TLSCRL *string // paths
 }

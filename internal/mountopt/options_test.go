@@ -17,7 +17,7 @@ func flags() Flags {
 	inline, credits, keytab := cli.Size(4<<10), 128, ""
 	return Flags{
 		CRC: &crc, Markers: &markers, NoExtensions: &bare, Inline: &inline, Credits: &credits, Sec: new(Sec), Keytab: &keytab,
-		Xprtsec: new(cli.NewChoice("none", "none", "tls", "mtls")), TLSCert: new(string), TLSKey: new(string), TLSCA: new(string), TLSCRL: new(string),
+		Xprtsec: new(cli.NewChoice("none", "none", "tls", "mtls")), TLSCert: new(string), TLSKey: new(string), TLSCA: new(string), TLSCRL: new(string), ALPN: new(cli.NewChoice("any", "any", "strict")),
 	}
 }
 

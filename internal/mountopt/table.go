@@ -119,6 +119,7 @@ func (o *Options) table() []option {
 		{"tls-key", "FILE", path(o.TLSKey), "its key"},
 		{"tls-ca", "FILE", path(o.TLSCA), "authorities of the server's certificate (those of this host)"},
 		{"tls-crl", "FILE", path(o.TLSCRL), "their revocation lists"},
+		{"alpn", o.ALPN.Type(), o.ALPN.Set, "any (the default), or strict, which refuses servers that do not say what TLS is for, as Linux's; on RDMA it is so always"},
 		{"tcp", "", refuse(otherTransport), ""},
 		{"udp", "", refuse(otherTransport), ""},
 		{"v2", "", refuse(otherVersion), ""},
