@@ -5,13 +5,11 @@ package interop
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -39,7 +37,7 @@ func TestCapture(t *testing.T) {
 	d := serve(t, "--no-root-squash", "--vers", "3")
 	s := d.site()
 	raw := filepath.Join(t.TempDir(), "session.pcap")
-	capture := tcpdump(t, raw, fmt.Sprintf("tcp port %d", s.rdma))
+	capture := Record(t, raw, fmt.Sprintf("tcp port %d", s.rdma))
 	out, status := try(t, fmt.Sprintf("mount.nfs %s:/x /mnt -o vers=4.2,proto=rdma,port=%d", s.host, s.rdma))
 	assert.NotZero(t, status)
 	assert.Contains(t, out, "Protocol not supported")
@@ -48,7 +46,7 @@ func TestCapture(t *testing.T) {
 		dd if=/dev/urandom of=data bs=1M count=1 conv=fsync; echo 3 >/proc/sys/vm/drop_caches; cat data >/dev/null
 		ls -lR >/dev/null; df . >/dev/null; rm -rf work data`)
 	umount(t, "/mnt")
-	capture.end(t)
+	capture.End(t)
 
 	cut, n := resegmented(t, raw)
 	keep(t, raw, cut)
@@ -68,44 +66,6 @@ func TestCapture(t *testing.T) {
 		assert.Contains(t, linux, c, "%d times", n)
 	}
 	assert.Zero(t, count(t, cut, "_ws.malformed && !("+readReply+")"))
-}
-
-// A recording is a running tcpdump.
-type recording struct {
-	proc *Process
-	file string
-}
-
-// tcpdump starts to record the packets of a pcap filter on the loopback device.
-func tcpdump(t *testing.T, file, filter string) *recording {
-	t.Helper()
-	said := new(buffer)
-	cmd := exec.Command("tcpdump", "-i", "lo", "-s", "0", "-B", "65536", "-U", "-Z", "root", "-w", file, filter)
-	cmd.Stderr = said
-	p, err := StartProcess(cmd)
-	require.NoError(t, err)
-	t.Cleanup(p.Kill)
-	require.Eventually(t, func() bool { return strings.Contains(said.String(), "listening on") }, daemonLimit, pollEvery,
-		"tcpdump: %s", said)
-	return &recording{p, file}
-}
-
-// pcapHeaderLen is the length of a capture without packets.
-const pcapHeaderLen = 24
-
-// end stops the recording once packets have arrived and no more arrive: tcpdump
-// gets packets with a delay.
-func (r *recording) end(t *testing.T) {
-	size := int64(-1)
-	require.Eventually(t, func() bool {
-		i, err := os.Stat(r.file)
-		require.NoError(t, err)
-		was := size
-		size = i.Size()
-		return size == was && size > pcapHeaderLen
-	}, daemonLimit, time.Second)
-	r.proc.Signal(os.Interrupt)
-	<-r.proc.Done()
 }
 
 // resegmented brings the capture into the form in which tshark finds every
@@ -137,21 +97,10 @@ func keep(t *testing.T, files ...string) {
 	}
 }
 
-// tshark returns tshark's standard output.
-func tshark(t *testing.T, file string, args ...string) string {
-	t.Helper()
-	// A client's port may be that of another protocol.
-	first := []string{"-n", "-o", "tcp.try_heuristic_first:TRUE", "-r", file}
-	cmd := exec.Command("tshark", append(first, args...)...)
-	out, err := cmd.Output()
-	require.NoError(t, err, "%s", cmd)
-	return string(out)
-}
-
 // count returns the number of frames that a display filter selects.
 func count(t *testing.T, file, filter string, args ...string) int {
 	t.Helper()
-	return strings.Count(tshark(t, file, append(args, "-Y", filter, "-T", "fields", "-e", "frame.number")...), "\n")
+	return strings.Count(Tshark(t, file, append(args, "-Y", filter, "-T", "fields", "-e", "frame.number")...), "\n")
 }
 
 // complaintLine is a line of tshark's table of expert information.
@@ -161,7 +110,7 @@ var complaintLine = regexp.MustCompile(`(?m)^ +(\d+) +(\S+) +(\S+) +(.*?) *$`)
 func complaints(t *testing.T, file string, args ...string) map[complaint]int {
 	t.Helper()
 	found := make(map[complaint]int)
-	for _, m := range complaintLine.FindAllStringSubmatch(tshark(t, file, append(args, "-q", "-z", "expert,warn")...), -1) {
+	for _, m := range complaintLine.FindAllStringSubmatch(Tshark(t, file, append(args, "-q", "-z", "expert,warn")...), -1) {
 		if m[3] != "TCP" {
 			n, err := strconv.Atoi(m[1])
 			require.NoError(t, err)

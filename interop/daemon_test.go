@@ -3,7 +3,6 @@
 package interop
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -14,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -41,24 +39,6 @@ type daemon struct {
 	rdma, tcp string // host:port
 	proc      *Process
 	stderr    *buffer
-}
-
-// A buffer is filled by one goroutine and read by another.
-type buffer struct {
-	sync.Mutex
-	b bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.Lock()
-	defer b.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.Lock()
-	defer b.Unlock()
-	return b.b.String()
 }
 
 // serve starts a daemon on a new directory; the test's end stops the daemon.

@@ -42,7 +42,7 @@ func TestDelegationWire(t *testing.T) {
 	s := shop{addr: d.rdma, site: d.site()}
 	require.NoError(t, os.WriteFile(filepath.Join(d.dir, "file"), []byte("first\n"), 0o644))
 	raw := filepath.Join(t.TempDir(), "delegation.pcap")
-	capture := tcpdump(t, raw, fmt.Sprintf("tcp port %d", port(t, d.rdma)))
+	capture := Record(t, raw, fmt.Sprintf("tcp port %d", port(t, d.rdma)))
 	holder, writer := s.fuse(t), s.fuse(t)
 	file := filepath.Join(holder.point, "file")
 	assert.Equal(t, "first\n", onHost(t, "/", "cat "+file))
@@ -56,7 +56,7 @@ func TestDelegationWire(t *testing.T) {
 	assert.Equal(t, "first\nsecond\n", onHost(t, "/", "cat "+file))
 	holder.umount()
 	writer.umount()
-	capture.end(t)
+	capture.End(t)
 	cut, _ := resegmented(t, raw)
 	keep(t, cut)
 
@@ -104,7 +104,7 @@ func TestDelegationWire(t *testing.T) {
 		}
 		assert.False(t, of("FetchAdd")(e) && e.slot == recall.slot, "an atomic operation on a returned delegation: %+v", e)
 	}
-	changed, _, _ := strings.Cut(tshark(t, cut, "-Y", "nfs.procedure_v3 == 7 && rpc.msgtyp == 1", "-T", "fields", "-e", "frame.number"), "\n")
+	changed, _, _ := strings.Cut(Tshark(t, cut, "-Y", "nfs.procedure_v3 == 7 && rpc.msgtyp == 1", "-T", "fields", "-e", "frame.number"), "\n")
 	assert.Greater(t, number(t, changed), after[back].frame, "the other client's WRITE is answered after the return")
 }
 

@@ -45,7 +45,7 @@ func TestDissect(t *testing.T) {
 			ln := iwarp.Open(iwarp.Config{CRC: crc}).NewListener(l)
 			defer ln.Close()
 			raw := filepath.Join(t.TempDir(), "ends.pcap")
-			capture := tcpdump(t, raw, fmt.Sprintf("tcp port %d", port(t, l.Addr().String())))
+			capture := Record(t, raw, fmt.Sprintf("tcp port %d", port(t, l.Addr().String())))
 			s := connect(t, ln, crc, 20)
 			exchange(t, s)
 			s.close(t)
@@ -54,7 +54,7 @@ func TestDissect(t *testing.T) {
 				terminated(t, ln, crc, wr)
 				connections++
 			}
-			capture.end(t)
+			capture.End(t)
 
 			cut, n := resegmented(t, raw)
 			keep(t, cut)
@@ -191,7 +191,7 @@ func rows(t *testing.T, file, filter string, names ...string) (all [][]string) {
 	for _, n := range names {
 		args = append(args, "-e", n)
 	}
-	for line := range strings.Lines(tshark(t, file, args...)) {
+	for line := range strings.Lines(Tshark(t, file, args...)) {
 		all = append(all, strings.Split(strings.TrimSuffix(line, "\n"), "\t"))
 	}
 	return all
@@ -264,7 +264,7 @@ func checkTerminates(t *testing.T, file string) {
 // checkCRCs checks that tshark, which recomputes each CRC, agrees.
 func checkCRCs(t *testing.T, file string, fpdus int, crc bool) {
 	t.Helper()
-	all := tshark(t, file, asIs, "-V", "-Y", "iwarp_ddp_rdmap")
+	all := Tshark(t, file, asIs, "-V", "-Y", "iwarp_ddp_rdmap")
 	good := 0
 	if crc {
 		good = fpdus

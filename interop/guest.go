@@ -52,6 +52,18 @@ const (
 	bootTime = time.Minute // many times the boot time, even on a busy machine
 )
 
+// BuildGuest runs guest/build, whose path script is, with more environment
+// variables, and returns the directory of the guest.
+func BuildGuest(ctx context.Context, script string, env ...string) (dir string, err error) {
+	build := exec.CommandContext(ctx, script)
+	build.Env, build.Stderr = append(os.Environ(), env...), os.Stderr
+	out, err := build.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", build, err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
 // Boot starts a guest and returns when it is ready: network, siw and knfsd are
 // up. ctx bounds only the boot; Close ends the guest. The kernel chooses the
 // host's ports, so several guests can run at once.

@@ -78,7 +78,7 @@ func TestLockMachines3(t *testing.T) {
 // bootSecond boots another guest at the end of a wire, whose address is secondGuest.
 func bootSecond(t *testing.T, wire *os.File) *Guest {
 	t.Helper()
-	dir, err := guestFiles()
+	dir, err := BuildGuest(t.Context(), "guest/build")
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), bootLimit)
 	defer cancel()

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -138,7 +137,7 @@ func needRoot(t testing.TB) {
 }
 
 func boot(t testing.TB) error {
-	dir, err := guestFiles()
+	dir, err := BuildGuest(context.Background(), "guest/build")
 	if err != nil {
 		return err
 	}
@@ -158,17 +157,6 @@ func boot(t testing.TB) error {
 	shared.guest = g
 	t.Logf("guest booted in %.1f s", time.Since(start).Seconds())
 	return g.Push(t.Context(), program("guestwork"), "/bin/guestwork")
-}
-
-// guestFiles builds the guest, and returns the directory that holds it.
-func guestFiles() (string, error) {
-	build := exec.Command("guest/build")
-	build.Stderr = os.Stderr
-	dir, err := build.Output()
-	if err != nil {
-		return "", fmt.Errorf("guest/build: %w", err)
-	}
-	return strings.TrimSpace(string(dir)), nil
 }
 
 // goBuild builds a static program from a package of this module.

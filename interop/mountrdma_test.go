@@ -109,9 +109,9 @@ func TestMountrdmaInfo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := find(t)
 			raw := filepath.Join(t.TempDir(), "info.pcap")
-			capture := tcpdump(t, raw, fmt.Sprintf("tcp port %d", port(t, s.addr)))
+			capture := Record(t, raw, fmt.Sprintf("tcp port %d", port(t, s.addr)))
 			out := mountrdma(t, "info", "--json", s.server())
-			capture.end(t)
+			capture.End(t)
 			cut, _ := resegmented(t, raw)
 			keep(t, raw, cut)
 			wire := seen(t, cut)
@@ -176,7 +176,7 @@ func seen(t *testing.T, file string) (w wire) {
 		for _, n := range names {
 			args = append(args, "-e", n)
 		}
-		first, _, _ := strings.Cut(tshark(t, file, args...), "\n")
+		first, _, _ := strings.Cut(Tshark(t, file, args...), "\n")
 		f := strings.Split(first, "\t")
 		require.Len(t, f, len(names), first)
 		return f
@@ -198,7 +198,7 @@ func seen(t *testing.T, file string) (w wire) {
 	w.ird, w.ord = short(req), min(short(pd), short(req[2:]))
 	w.inlineSend, w.inlineRecv = size(req[10], pd[11]), size(req[11], pd[10])
 	w.serverTakes = pd[9]&1 != 0
-	replies := strings.Fields(tshark(t, file, "-Y", "rpc.msgtyp == 1 || rpcordma.msg_type == 1", "-T", "fields", "-e", "rpcordma.flow_control"))
+	replies := strings.Fields(Tshark(t, file, "-Y", "rpc.msgtyp == 1 || rpcordma.msg_type == 1", "-T", "fields", "-e", "rpcordma.flow_control"))
 	w.credits = number(t, replies[len(replies)-1])
 	w.invalidated = count(t, file, "iwarp_rdma.opcode == 4") > 0
 	return w

@@ -106,7 +106,7 @@ func TestMountrdmaGranted(t *testing.T) {
 		startRPCBind(t, "rpcbind", "/run")
 		registered := func() string { return words(onHost(t, "/", "rpcinfo -p 127.0.0.1")) }
 		raw, control := filepath.Join(t.TempDir(), "granted.pcap"), filepath.Join(t.TempDir(), "control")
-		capture := tcpdump(t, raw, "tcp")
+		capture := Record(t, raw, "tcp")
 		d := serve(t, "--no-root-squash", "--control", control)
 		s := shop{addr: d.rdma, site: d.site()}
 		m, other := s.fuse(t), s.fuse(t)
@@ -127,7 +127,7 @@ func TestMountrdmaGranted(t *testing.T) {
 		assert.Contains(t, registered(), "100021 4 tcp", "that of the first mount")
 		m.umount()
 		assert.NotContains(t, registered(), "100021")
-		capture.end(t)
+		capture.End(t)
 		assert.Positive(t, count(t, raw, "rpc.msgtyp == 0 && nlm.procedure_v4 == 5"), "GRANTED")
 		assert.Positive(t, count(t, raw, "rpc.msgtyp == 1 && nlm.procedure_v4 == 5 && nlm.stat == 0"), "that mountrdma takes")
 		d.stop()

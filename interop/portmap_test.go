@@ -32,11 +32,11 @@ func TestPortmap(t *testing.T) {
 	isolated(t, portmapLimit, func(t *testing.T) {
 		onHost(t, "/", "ip addr add "+host4+"/24 dev lo; ip addr add "+host6+"/64 dev lo nodad")
 		raw := filepath.Join(t.TempDir(), "portmap.pcap")
-		capture := tcpdump(t, raw, "port 111")
+		capture := Record(t, raw, "port 111")
 		d := serve(t, "--listen", ":20049", "--tcp", ":2049", "--portmap", ":111")
 		asked(t)
 		listed(t)
-		capture.end(t)
+		capture.End(t)
 		assert.Empty(t, complaints(t, raw))
 		assert.Zero(t, count(t, raw, "_ws.malformed"))
 		assert.Positive(t, count(t, raw, "portmap && udp"))

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -36,11 +35,9 @@ func main() {
 }
 
 func demo(ctx context.Context, nfsrdmad string) error {
-	build := exec.CommandContext(ctx, "interop/guest/build")
-	build.Stderr = os.Stderr
-	guestDir, err := build.Output()
+	guestDir, err := interop.BuildGuest(ctx, "interop/guest/build")
 	if err != nil {
-		return fmt.Errorf("%s: %w", build, err)
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -61,7 +58,7 @@ func demo(ctx context.Context, nfsrdmad string) error {
 	fmt.Printf("ready rdma=%s tcp=%s\n", server.RDMA, server.TCP)
 
 	fmt.Println("booting Linux in a virtual machine")
-	g, err := interop.Boot(ctx, interop.Options{Dir: strings.TrimSpace(string(guestDir))})
+	g, err := interop.Boot(ctx, interop.Options{Dir: guestDir})
 	if err != nil {
 		return err
 	}

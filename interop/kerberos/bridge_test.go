@@ -16,15 +16,15 @@ import (
 // alice and bob for each. They write at the same time, and see what the other has written.
 func TestKerberosBridge(t *testing.T) {
 	m, r := newMachine(t)
-	m.must("dd if=/dev/urandom of=/tmp/data bs=%d count=%d 2>/dev/null; chmod 644 /tmp/data", payload, count)
+	m.Must("dd if=/dev/urandom of=/tmp/data bs=%d count=%d 2>/dev/null; chmod 644 /tmp/data", payload, count)
 	d := newDaemon(t, r, "krb5p")
 	port := portOf(t, d.bridge(t, "--insecure")) // the guest is behind NAT
 	points := map[string]string{"server": "/mnt", "second": "/mnt2"}
 	for host, point := range points {
-		m.mount(host+".test.example:/x", point, "vers=3,nolock,proto=tcp,sec=krb5p,noac,port="+port+",mountproto=tcp,mountport="+port)
-		m.may("alice", "umask 022; mkdir %s/%s && umask 077 && echo of alice >%s/%s/secret", point, host, point, host)
+		m.Mount(host+".test.example:/x", point, "vers=3,nolock,proto=tcp,sec=krb5p,noac,port="+port+",mountproto=tcp,mountport="+port)
+		m.May("alice", "umask 022; mkdir %s/%s && umask 077 && echo of alice >%s/%s/secret", point, host, point, host)
 	}
-	m.must(`for point in /mnt /mnt2; do
+	m.Must(`for point in /mnt /mnt2; do
 			for user in alice bob; do
 				(su -s /bin/sh -c "umask 022; dd if=/tmp/data of=$point/$user${point#/}.data bs=%d conv=fsync" $user 2>/tmp/$user.out || cat /tmp/$user.out) &
 			done
@@ -35,11 +35,11 @@ func TestKerberosBridge(t *testing.T) {
 	assert.Len(t, data, count*payload)
 	for _, point := range points {
 		for _, user := range []string{"alice", "bob"} {
-			m.may(user, "for f in %s/*.data; do cmp $f /tmp/data || exit; done", point)
+			m.May(user, "for f in %s/*.data; do cmp $f /tmp/data || exit; done", point)
 		}
-		m.may("alice", "cat %s/server/secret %s/second/secret", point, point)
-		m.mayNot("bob", "cat %s/server/secret", point)
-		m.mayNot("carol", "cat %s/alicemnt.data", point)
+		m.May("alice", "cat %s/server/secret %s/second/secret", point, point)
+		m.MayNot("bob", "cat %s/server/secret", point)
+		m.MayNot("carol", "cat %s/alicemnt.data", point)
 	}
 	found, err := filepath.Glob(filepath.Join(d.dir, "*.data"))
 	require.NoError(t, err)
@@ -49,5 +49,5 @@ func TestKerberosBridge(t *testing.T) {
 			assert.Equal(t, uid, ownerOf(t, filepath.Join(d.dir, user+point[1:]+".data")))
 		}
 	}
-	m.must("umount /mnt /mnt2")
+	m.Must("umount /mnt /mnt2")
 }

@@ -4,8 +4,6 @@ package kerberos
 
 import (
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -16,71 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/gss/krb5"
+	"github.com/nfsrdma/nfsrdma/interop"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
-
-// A relay passes connections on to a server, until cut resets them all.
-type relay struct {
-	addr string
-
-	mu    sync.Mutex
-	open  map[net.Conn]bool // to both ends
-	conns int
-}
-
-// newRelay starts a relay that stops when the test ends.
-func newRelay(t *testing.T, server string) *relay {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	r := &relay{addr: l.Addr().String(), open: make(map[net.Conn]bool)}
-	var all sync.WaitGroup
-	all.Go(func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			server, err := net.Dial("tcp", server)
-			if err != nil {
-				client.Close()
-				continue
-			}
-			r.mu.Lock()
-			r.open[client], r.open[server] = true, true
-			r.conns++
-			r.mu.Unlock()
-			for to, from := range map[net.Conn]net.Conn{client: server, server: client} {
-				all.Go(func() {
-					_, _ = io.Copy(to, from)
-					to.Close()
-					from.Close()
-					r.mu.Lock()
-					defer r.mu.Unlock()
-					delete(r.open, to)
-				})
-			}
-		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		r.cut()
-		all.Wait()
-	})
-	return r
-}
-
-// cut resets all connections, and returns how many have been made.
-func (r *relay) cut() (made int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for c := range r.open {
-		_ = c.(*net.TCPConn).SetLinger(0)
-		c.Close()
-	}
-	return r.conns
-}
 
 // TestKerberosCuts cuts the connection every 200 ms, for 5 seconds, or for two minutes
 // with INTEROP_SOAK, while users make directories over RDMA with each flavor. Each MKDIR
@@ -95,8 +32,8 @@ func TestKerberosCuts(t *testing.T) {
 	h.give("alice", 41001)
 	h.give("bob", 41002)
 	d := newDaemon(t, h.realm, "krb5p:krb5i:krb5")
-	relay := newRelay(t, d.RDMA)
-	u := h.newUsers(relay.addr)
+	relay := interop.NewRelay(t, d.RDMA, nil)
+	u := h.newUsers(relay.Addr)
 
 	over := make(chan bool)
 	made := make([]int, 12)
@@ -122,7 +59,7 @@ func TestKerberosCuts(t *testing.T) {
 	defer every.Stop()
 	for range cuts {
 		<-every.C
-		relay.cut()
+		relay.Cut()
 	}
 	close(over)
 	all.Wait()
@@ -137,7 +74,7 @@ func TestKerberosCuts(t *testing.T) {
 	names, err := os.ReadDir(d.dir)
 	require.NoError(t, err)
 	assert.Len(t, names, sum)
-	conns := relay.cut()
+	conns := relay.Cut()
 	assert.Greater(t, conns, cuts/2, "connections")
 	status := d.kerberos(t)
 	assert.Zero(t, status.Dropped, "sequence numbers below the window, or seen")

@@ -55,7 +55,7 @@ func startDaemon(t *testing.T, r *realm, more ...string) *daemon {
 	t.Helper()
 	d := &daemon{program: built(t, "nfsrdmad"), control: filepath.Join(t.TempDir(), "control")}
 	rules := filepath.Join(t.TempDir(), "idmapd.conf")
-	require.NoError(t, os.WriteFile(rules, []byte("[Translation]\nGSS-Methods = static\n[Static]\nalice@"+Realm+" = daemon\nbob@"+Realm+" = bin\n"), 0o600))
+	require.NoError(t, os.WriteFile(rules, []byte(Idmap), 0o600))
 	var err error
 	d.log, err = os.Create(filepath.Join(t.TempDir(), "log"))
 	require.NoError(t, err)

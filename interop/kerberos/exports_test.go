@@ -80,8 +80,8 @@ func TestKerberosExports(t *testing.T) {
 	} {
 		for _, vers := range []string{"3", "4.2"} {
 			t.Run(strings.Join([]string{a.export, a.sec, vers}, "-"), func(t *testing.T) {
-				m := machine{t, m.Guest}
-				out, status := m.try("mount.nfs server.test.example:%s/%s /mnt -v -o %s 2>&1", root, a.export, options(vers, a.sec))
+				m := m.in(t)
+				out, status := m.Try("mount.nfs server.test.example:%s/%s /mnt -v -o %s 2>&1", root, a.export, options(vers, a.sec))
 				want := a.want
 				if a.export == "list" && a.sec == "" && vers == "4.2" {
 					want = "sys"
@@ -94,13 +94,13 @@ func TestKerberosExports(t *testing.T) {
 					assert.Empty(t, want, out)
 					return
 				}
-				defer m.must("umount /mnt")
-				got := regexp.MustCompile(`\bsec=(\w+)`).FindStringSubmatch(m.must("grep ' /mnt ' /proc/mounts"))
+				defer m.Must("umount /mnt")
+				got := regexp.MustCompile(`\bsec=(\w+)`).FindStringSubmatch(m.Must("grep ' /mnt ' /proc/mounts"))
 				require.NotNil(t, got)
 				require.Equal(t, want, got[1])
-				m.may("alice", "cat /mnt/file")
+				m.May("alice", "cat /mnt/file")
 				made := strings.Join([]string{a.export, a.sec, vers}, "-")
-				out, status = m.as("alice", "echo x >/mnt/%s", made)
+				out, status = m.As("alice", "echo x >/mnt/%s", made)
 				if a.export == "list" && want == "sys" {
 					assert.NotZero(t, status)
 					assert.Contains(t, out, "Read-only file system")
@@ -120,15 +120,15 @@ func TestKerberosExports(t *testing.T) {
 	}
 
 	t.Run("SIGHUP", func(t *testing.T) {
-		m := machine{t, m.Guest}
+		m := m.in(t)
 		require.NoError(t, os.Chmod(filepath.Join(root, "hangup"), 0o777|os.ModeSticky))
 		work := make(map[string]func(string) string)
 		var ends []func()
 		for _, vers := range []string{"3", "4.2"} {
 			for _, sec := range []string{"sys", "krb5"} {
 				point := fmt.Sprintf("/mnt-%s-%s", vers, sec)
-				m.mount("server.test.example:"+root+"/hangup", point, options(vers, sec))
-				m.may("alice", "mkdir %s/%s-%s", point, vers, sec)
+				m.Mount("server.test.example:"+root+"/hangup", point, options(vers, sec))
+				m.May("alice", "mkdir %s/%s-%s", point, vers, sec)
 				do, end := m.locker("alice", fmt.Sprintf("%s/%s-%s", point, vers, sec))
 				require.Equal(t, "ok", do("open 1"))
 				require.Equal(t, "ok", do("write 1"))
@@ -145,11 +145,11 @@ func TestKerberosExports(t *testing.T) {
 		for _, vers := range []string{"3", "4.2"} {
 			errno := map[string]string{"3": "EACCES", "4.2": "EPERM"}[vers]
 			assert.Equal(t, errno, work[vers+"sys"]("write 1"), vers)
-			out, status := m.as("alice", "cat /mnt-%s-sys/file", vers)
+			out, status := m.As("alice", "cat /mnt-%s-sys/file", vers)
 			assert.NotZero(t, status, vers)
 			assert.Contains(t, out, refusals[vers])
 			assert.Equal(t, "ok", work[vers+"krb5"]("write 1"), vers)
-			m.may("alice", "cat /mnt-%s-krb5/file", vers)
+			m.May("alice", "cat /mnt-%s-krb5/file", vers)
 		}
 		apply(text) // without sys, Linux could not close its files, and would repeat DESTROY_CLIENTID for 10 s
 		for name, do := range work {
@@ -158,6 +158,6 @@ func TestKerberosExports(t *testing.T) {
 		for _, end := range ends {
 			end()
 		}
-		m.must("umount /mnt-*")
+		m.Must("umount /mnt-*")
 	})
 }

@@ -33,7 +33,7 @@ func knfsdFlavors() map[string]uint32 {
 // knfsd makes Linux's server serve /export/k with Kerberos, until the test ends.
 func (m machine) knfsd() {
 	m.Helper()
-	m.must(`mkdir -p /export/k && chmod 1777 /export/k &&
+	m.Must(`mkdir -p /export/k && chmod 1777 /export/k &&
 		exportfs -o rw,insecure,no_subtree_check,fsid=77,sec=krb5p:krb5i:krb5 '*:/export/k' || exit
 		KRB5_KTNAME=/etc/knfsd.keytab rpc.svcgssd -f -vvv -n >/tmp/svcgssd.log 2>&1 &
 		for i in $(seq 100); do
@@ -42,7 +42,7 @@ func (m machine) knfsd() {
 		done
 		cat /tmp/svcgssd.log; exit 1`)
 	m.Cleanup(func() {
-		out, _ := m.try("killall rpc.svcgssd; exportfs -u '*:/export/k'; rm -rf /export/k; tail -n 60 /tmp/svcgssd.log")
+		out, _ := m.Try("killall rpc.svcgssd; exportfs -u '*:/export/k'; rm -rf /export/k; tail -n 60 /tmp/svcgssd.log")
 		if m.Failed() {
 			m.Logf("rpc.svcgssd says:\n%s", out)
 		}
@@ -85,7 +85,7 @@ func TestKerberosKnfsd(t *testing.T) {
 				out, err = h.run(uid, mountrdma, "cat", "--sec", sec, url(user))
 				require.NoError(t, err, "%.200s", out)
 				assert.True(t, out == string(data))
-				assert.Equal(t, fmt.Sprintf("%d\n", uid), m.must("stat -c %%u /export/k/%s-%s", sec, user))
+				assert.Equal(t, fmt.Sprintf("%d\n", uid), m.Must("stat -c %%u /export/k/%s-%s", sec, user))
 			}
 			out, err := h.run(1002, mountrdma, "rm", "--sec", sec, url("alice"))
 			require.Error(t, err, "%s", out)
@@ -124,7 +124,7 @@ func TestKerberosKnfsd(t *testing.T) {
 				_, err = f.ReadAt(t.Context(), got, 0)
 				require.NoError(t, err)
 				assert.True(t, bytes.Equal(data, got))
-				assert.Equal(t, fmt.Sprintf("%d\n", uid), m.must("stat -c %%u /export/k/%s", name))
+				assert.Equal(t, fmt.Sprintf("%d\n", uid), m.Must("stat -c %%u /export/k/%s", name))
 			}
 			f, err := of(1002).Open(t.Context(), sec+"-tcp-alice")
 			require.NoError(t, err)

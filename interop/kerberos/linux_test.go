@@ -5,7 +5,6 @@ package kerberos
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/interop"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -32,7 +32,7 @@ const (
 // mounts are made over TCP (R2203-RDMA-6).
 func TestKerberosLinux(t *testing.T) {
 	m, r := newMachine(t)
-	m.must("dd if=/dev/urandom of=/tmp/data bs=%d count=%d 2>/dev/null; chmod 644 /tmp/data", payload, count)
+	m.Must("dd if=/dev/urandom of=/tmp/data bs=%d count=%d 2>/dev/null; chmod 644 /tmp/data", payload, count)
 	records := t.TempDir()
 	d := newDaemon(t, r, "krb5p:krb5i:krb5", "--tcp", gssAddr, "--record", records, "--record-size", "16MiB")
 	port := portOf(t, d.RDMA)
@@ -41,7 +41,7 @@ func TestKerberosLinux(t *testing.T) {
 			for _, sec := range []string{"krb5", "krb5i", "krb5p"} {
 				name := strings.Join([]string{vers, transport, sec}, "-")
 				t.Run(name, func(t *testing.T) {
-					m := machine{t, m.Guest}
+					m := m.in(t)
 					options := fmt.Sprintf("vers=%s,proto=%s,sec=%s,rsize=%d,wsize=%d,port=", vers, transport, sec, payload, payload)
 					if transport == "rdma" {
 						options += port
@@ -55,7 +55,7 @@ func TestKerberosLinux(t *testing.T) {
 					if transport == "rdma" && vers == "3" {
 						checkForms(t, d.recorded(t, records), port, sec)
 					}
-					m.must("umount /mnt")
+					m.Must("umount /mnt")
 				})
 			}
 		}
@@ -68,25 +68,25 @@ func (m machine) work(d *daemon, name, options string) {
 	dir := filepath.Join(d.dir, name)
 	require.NoError(m, os.Mkdir(dir, 0o777))
 	require.NoError(m, os.Chmod(dir, 0o777))
-	m.mount("server.test.example:/x", "/mnt", options)
+	m.Mount("server.test.example:/x", "/mnt", options)
 	sec, _, _ := strings.Cut(options[strings.Index(options, "sec="):], ",")
-	assert.Contains(m, m.must("grep ' /mnt ' /proc/mounts"), sec+",")
+	assert.Contains(m, m.Must("grep ' /mnt ' /proc/mounts"), sec+",")
 
 	if strings.HasPrefix(name, "4") { // the machine maintains its client ID, as no user may
 		assert.Contains(m, d.shows(m.T, "clients"), "host/guest@"+Realm)
 	}
 
 	on := "/mnt/" + name + "/"
-	m.may("alice", "umask 022; mkdir %sa; umask 077; echo of alice >%sa/alice", on, on)
-	m.may("alice", "dd if=/tmp/data of=%sdata bs=%d conv=fsync 2>/dev/null", on, payload)
-	m.may("bob", "umask 022; echo of bob >%sbob && mv %sbob %sbob2 && ln -s bob2 %slink && mkdir %sd", on, on, on, on, on)
-	m.must("echo 3 >/proc/sys/vm/drop_caches")
-	m.may("alice", "dd if=%sdata bs=%d 2>/dev/null | cmp - /tmp/data && cat %sa/alice %sbob2", on, payload, on, on)
-	m.mayNot("bob", "cat %sa/alice", on)
-	m.mayNot("bob", "rm -f %sa/alice", on)
-	m.mayNot("bob", "echo more >>%sa/alice", on)
-	m.mayNot("carol", "cat %sbob2", on)
-	m.must("echo of root >%sroot", on) // by the key of the machine
+	m.May("alice", "umask 022; mkdir %sa; umask 077; echo of alice >%sa/alice", on, on)
+	m.May("alice", "dd if=/tmp/data of=%sdata bs=%d conv=fsync 2>/dev/null", on, payload)
+	m.May("bob", "umask 022; echo of bob >%sbob && mv %sbob %sbob2 && ln -s bob2 %slink && mkdir %sd", on, on, on, on, on)
+	m.Must("echo 3 >/proc/sys/vm/drop_caches")
+	m.May("alice", "dd if=%sdata bs=%d 2>/dev/null | cmp - /tmp/data && cat %sa/alice %sbob2", on, payload, on, on)
+	m.MayNot("bob", "cat %sa/alice", on)
+	m.MayNot("bob", "rm -f %sa/alice", on)
+	m.MayNot("bob", "echo more >>%sa/alice", on)
+	m.MayNot("carol", "cat %sbob2", on)
+	m.Must("echo of root >%sroot", on) // by the key of the machine
 	status := d.shows(m.T, "status")
 	for _, who := range []string{"alice", "bob", "host/guest"} {
 		assert.Contains(m, status, who+"@"+Realm)
@@ -95,7 +95,7 @@ func (m machine) work(d *daemon, name, options string) {
 	for file, uid := range map[string]uint32{"a": 1, "a/alice": 1, "data": 1, "bob2": 2, "d": 2, "link": 2, "root": 65534} {
 		assert.Equal(m, uid, ownerOf(m.T, filepath.Join(dir, file)), file)
 	}
-	assert.Equal(m, "1\n2\n", m.must("stat -c %%u %sa/alice %sbob2", on, on), "owners")
+	assert.Equal(m, "1\n2\n", m.Must("stat -c %%u %sa/alice %sbob2", on, on), "owners")
 	data, err := os.ReadFile(filepath.Join(dir, "data"))
 	require.NoError(m, err)
 	assert.Len(m, data, count*payload)
@@ -127,7 +127,10 @@ func (d *daemon) recorded(t *testing.T, dir string) string {
 // zero, and long replies written into Reply chunks.
 func checkForms(t *testing.T, file, port, sec string) {
 	t.Helper()
-	frames := func(filter string) int { return len(strings.Fields(tshark(t, file, filter, "frame.number"))) }
+	values := func(filter, field string) string {
+		return interop.Tshark(t, file, "-Y", filter, "-T", "fields", "-e", field)
+	}
+	frames := func(filter string) int { return strings.Count(values(filter, "frame.number"), "\n") }
 	calls, replies := "tcp.dstport == "+port+" && ", "tcp.srcport == "+port+" && "
 	placed := frames(calls + "rpcordma.writes_count > 0")
 	pulled := frames(calls + "rpcordma.position > 0")
@@ -149,7 +152,7 @@ func checkForms(t *testing.T, file, port, sec string) {
 	// encrypted results to be.
 	room := map[string]int{"krb5i": 164 + payload + 36, "krb5p": 196 + payload + 32}[sec]
 	var rooms []int
-	for line := range strings.Lines(tshark(t, file, calls+"rpcordma.reply_count == 1 && rpcordma.reads_count == 0", "rpcordma.rdma_length")) {
+	for line := range strings.Lines(values(calls+"rpcordma.reply_count == 1 && rpcordma.reads_count == 0", "rpcordma.rdma_length")) {
 		sum := 0
 		for word := range strings.SplitSeq(strings.TrimSpace(line), ",") {
 			n, err := strconv.ParseInt(word, 0, 32)
@@ -159,13 +162,4 @@ func checkForms(t *testing.T, file, port, sec string) {
 		rooms = append(rooms, sum)
 	}
 	assert.Contains(t, rooms, room, "lengths of Reply chunks")
-}
-
-// tshark prints a field of the frames that a filter selects.
-func tshark(t *testing.T, file, filter, field string) string {
-	t.Helper()
-	cmd := exec.Command("tshark", "-n", "-o", "tcp.try_heuristic_first:TRUE", "-r", file, "-Y", filter, "-T", "fields", "-e", field)
-	out, err := cmd.Output()
-	require.NoError(t, err, "%s", cmd)
-	return string(out)
 }

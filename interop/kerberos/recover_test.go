@@ -52,8 +52,8 @@ func (d *daemon) locked(t *testing.T, principal string) (locks int, id string) {
 func TestKerberosLinuxRecovers(t *testing.T) {
 	m, r := newMachine(t)
 	d := newDaemon(t, r, "krb5i", "--tcp", gssAddr)
-	line := newRelay(t, d.TCP)
-	m.mount("server.test.example:/x", "/mnt", "vers=4.2,proto=tcp,sec=krb5i,port="+portOf(t, line.addr))
+	line := interop.NewRelay(t, d.TCP, nil)
+	m.Mount("server.test.example:/x", "/mnt", "vers=4.2,proto=tcp,sec=krb5i,port="+portOf(t, line.Addr))
 	lock, end := m.locker("alice", "/mnt")
 	require.Equal(t, "ok", lock("open 1"))
 	require.Equal(t, "ok", lock("flock 1 write"))
@@ -63,23 +63,23 @@ func TestKerberosLinuxRecovers(t *testing.T) {
 
 	work := func(name string) {
 		t.Helper()
-		m.may("alice", "dd if=/dev/zero of=/mnt/%s bs=4096 count=3 conv=fsync 2>/dev/null", name)
+		m.May("alice", "dd if=/dev/zero of=/mnt/%s bs=4096 count=3 conv=fsync 2>/dev/null", name)
 		info, err := os.Stat(filepath.Join(d.dir, name))
 		require.NoError(t, err)
 		assert.EqualValues(t, 3*4096, info.Size())
 	}
 	called := func(op string) (times int) {
 		t.Helper()
-		out := m.must("awk '$1 == \"%s:\" {n += $2} END {print n + 0}' /proc/self/mountstats", op)
+		out := m.Must("awk '$1 == \"%s:\" {n += $2} END {print n + 0}' /proc/self/mountstats", op)
 		times, err := strconv.Atoi(strings.TrimSpace(out))
 		require.NoError(t, err)
 		return times
 	}
 	made, joined := called("CREATE_SESSION"), called("BIND_CONN_TO_SESSION")
 	for i := range 3 {
-		before := line.cut()
+		before := line.Cut()
 		work(fmt.Sprint("cut", i))
-		assert.Greater(t, line.cut(), before, "connections")
+		assert.Greater(t, line.Cut(), before, "connections")
 		locks, now := d.locked(t, machine)
 		assert.Equal(t, []any{1, id}, []any{locks, now}, "the client is the same")
 	}
@@ -87,13 +87,13 @@ func TestKerberosLinuxRecovers(t *testing.T) {
 	assert.Greater(t, called("BIND_CONN_TO_SESSION"), joined)
 	for i := range 2 {
 		d.again(t)
-		line.cut()
+		line.Cut()
 		work(fmt.Sprint("killed", i))
 		locks, _ = d.locked(t, machine)
 		assert.Equal(t, 1, locks, "it is reclaimed before others open files")
 		assert.Equal(t, "ok", lock("write 1"), "in the file that was locked before")
-		m.mayNot("carol", "cat /mnt/locked")
+		m.MayNot("carol", "cat /mnt/locked")
 	}
 	end()
-	m.must("umount /mnt")
+	m.Must("umount /mnt")
 }
