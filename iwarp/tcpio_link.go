@@ -42,14 +42,25 @@ var errWouldBlock = errors.New("iwarp: the socket is not ready")
 // longPast is the argument of expire that means at once.
 var longPast = time.Unix(1, 0)
 
-// A netLink is a link over any net.Conn. It waits in Read and in Write.
+// A netLink is a link over any net.Conn. It waits in Read and in Write. It sets a
+// deadline only if a wait has lasted too long: reads are as short as the records of
+// TLS.
 type netLink struct {
-	nc    net.Conn
-	stall time.Duration
+	nc     net.Conn
+	stall  time.Duration
+	rd, wr stallWatch
 
 	mu       sync.Mutex
 	end      time.Time // when every use fails; zero: not yet set
 	finished bool      // by closeWrite
+}
+
+// newNetLink takes over nc.
+func newNetLink(nc net.Conn, stall time.Duration) *netLink {
+	l := &netLink{nc: nc, stall: stall}
+	l.rd.init(func() { l.setDeadline(nc.SetReadDeadline, longPast) })
+	l.wr.init(func() { l.setDeadline(nc.SetWriteDeadline, longPast) })
+	return l
 }
 
 func (l *netLink) read(vec [][]byte, d *debt) (int, error) {
@@ -57,13 +68,13 @@ func (l *netLink) read(vec [][]byte, d *debt) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if limit > 0 {
-		l.setDeadline(l.nc.SetReadDeadline, time.Now().Add(limit))
-		defer l.setDeadline(l.nc.SetReadDeadline, time.Time{})
-	}
+	l.rd.begin(limit)
 	start := d.begin()
 	n, err := l.nc.Read(vec[0])
 	d.end(start)
+	if l.rd.end() != nil {
+		l.setDeadline(l.nc.SetReadDeadline, time.Time{})
+	}
 	return n, err
 }
 
@@ -73,17 +84,21 @@ func (l *netLink) write(vec [][]byte, wait bool) (int, error) {
 	if !wait {
 		return 0, errWouldBlock
 	}
-	l.setDeadline(l.nc.SetWriteDeadline, time.Now().Add(l.stall))
-	defer l.setDeadline(l.nc.SetWriteDeadline, time.Time{})
-	bufs := append(net.Buffers(nil), vec...)
+	l.wr.begin(l.stall)
+	n, err := l.writeAll(append(net.Buffers(nil), vec...))
+	if l.wr.end() != nil {
+		l.setDeadline(l.nc.SetWriteDeadline, time.Time{})
+	}
+	return int(n), err
+}
+
+func (l *netLink) writeAll(v net.Buffers) (int64, error) {
 	if over, ok := l.nc.(interface {
 		WriteBuffers(v *net.Buffers) (int64, error)
 	}); ok {
-		n, err := over.WriteBuffers(&bufs) // TLS would make a record of each element
-		return int(n), err
+		return over.WriteBuffers(&v) // TLS would make a record of each element
 	}
-	n, err := bufs.WriteTo(l.nc)
-	return int(n), err
+	return v.WriteTo(l.nc)
 }
 
 // setDeadline bounds the next reads or writes; zero means no bound.
@@ -120,6 +135,8 @@ func (l *netLink) closeWrite() {
 }
 
 func (l *netLink) close() {
+	l.rd.stop()
+	l.wr.stop()
 	if h, ok := l.nc.(interface{ SetLinger(int) error }); ok && !l.finished {
 		_ = h.SetLinger(0)
 	}

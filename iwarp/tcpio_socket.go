@@ -29,7 +29,7 @@ func newSocket(nc net.Conn) *socket {
 	if s.tcp = newTCPLink(nc, stallTimeout); s.tcp != nil {
 		s.link = s.tcp
 	} else {
-		s.link = &netLink{nc: nc, stall: stallTimeout}
+		s.link = newNetLink(nc, stallTimeout)
 	}
 	return s
 }
