@@ -97,6 +97,9 @@ func newTCPClient(nc net.Conn, cfg ClientConfig, ids *XIDs) *TCPClient {
 	return c
 }
 
+// NetConn returns the connection below, for its addresses and its state only.
+func (c *TCPClient) NetConn() net.Conn { return c.nc }
+
 // Close ends the connection. Calls under way fail, and Close waits until all
 // have returned. Close may be called twice.
 func (c *TCPClient) Close() error {

@@ -30,11 +30,13 @@ type app struct {
 	credits  int
 	timeout  time.Duration
 	uid, gid int // below 0: this process's
+	proto    cli.Choice
 	sec      mountopt.Sec
 	keytab   string
 	xprtsec  cli.Choice
 	tls      rpctls.Files
 	alpn     cli.Choice
+	clear    bool // MOUNT may be asked in clear
 
 	recordName string    // of a file, or ""
 	record     *recorder // set with the first connection
@@ -52,10 +54,12 @@ func newApp(stdout, stderr io.Writer) *app {
 func (a *app) addFlags(f *pflag.FlagSet) {
 	a.crc = cli.NewChoice("auto", "auto", "on", "off")
 	a.markers = cli.NewChoice("off", "off", "on")
+	a.proto = cli.NewChoice("rdma", "rdma", "tcp")
 	a.xprtsec = cli.NewChoice("none", "none", "tls", "mtls")
 	a.alpn = cli.NewChoice("any", "any", "strict")
 	a.inline = 4 << 10
 	f.SortFlags = false
+	f.Var(&a.proto, "proto", "how calls go to servers: over RDMA or TCP")
 	f.Var(&a.crc, "crc", "CRC32C on RDMA connections: auto and off use it if the server asks,\non asks for it")
 	f.Var(&a.markers, "markers", "on asks the server for MPA markers, for tests: Linux's siw has none and refuses;\na server that asks gets them either way")
 	f.BoolVar(&a.bare, "no-extensions", false, "speak the standards only: no extensions in private data, and FPDUs\nof TCP segments for every server")
@@ -66,12 +70,13 @@ func (a *app) addFlags(f *pflag.FlagSet) {
 	f.IntVar(&a.gid, "gid", -1, "act as this group there")
 	f.Var(&a.sec, "sec", "security flavours, with colons between them: sys, krb5, krb5i, krb5p; the first\nthat the export has is taken (default: the first of its list that can be used)")
 	f.StringVar(&a.keytab, "keytab", defaultKeytab, "this machine's keys, with which root gets Kerberos tickets")
-	f.Var(&a.xprtsec, "xprtsec", "protection of connections: tls encrypts them, and the server shows a certificate\n(nfsrdmad with --rdma-tls alone); with mtls this host shows one too")
+	f.Var(&a.xprtsec, "xprtsec", "protection of connections: tls encrypts them, and the server shows a certificate\n(on RDMA nfsrdmad --rdma-tls alone); with mtls this host shows one too")
 	f.StringVar(&a.tls.Cert, "tls-cert", "", "`FILE` with the certificate of this host, for mtls")
 	f.StringVar(&a.tls.Key, "tls-key", "", "`FILE` with its key")
 	f.StringVar(&a.tls.CA, "tls-ca", "", "`FILE` with authorities of the server's certificate (default: those of this host)")
 	f.StringVar(&a.tls.CRL, "tls-crl", "", "`FILE` with their revocation lists")
 	f.Var(&a.alpn, "alpn", "strict refuses servers that do not say what TLS is for, as Linux's; on RDMA\nit is so always")
+	f.BoolVar(&a.clear, "clear-mount", false, "with --xprtsec, and --sec: MOUNT may be asked in clear if the server has no TLS for it,\nas Linux's mountd")
 	f.StringVar(&a.recordName, "record", "", "when RDMA connections end, write their latest traffic to `FILE`, for Wireshark;\nit contains the data read and written")
 }
 
@@ -81,6 +86,12 @@ func (a *app) checkFlags() error {
 	if a.timeout < minTimeout {
 		return errors.New("--timeout is below " + minTimeout.String())
 	}
+	switch {
+	case a.overTCP() && a.recordName != "":
+		return errors.New("--record is for RDMA connections: tcpdump records TCP")
+	case a.clear && (!a.encrypted() || len(a.sec) == 0):
+		return errors.New("--clear-mount needs --xprtsec=tls or mtls, and --sec: whoever answers MOUNT in clear must not choose how users are known")
+	}
 	return errors.Join(
 		cli.Within("--inline", int64(a.inline), cmpriv.MinSize, cmpriv.MaxSize),
 		cli.Within("--credits", int64(a.credits), 1, mountopt.MaxCredits),
@@ -88,6 +99,9 @@ func (a *app) checkFlags() error {
 		cli.Within("--gid", int64(a.gid), -1, 1<<32-1),
 	)
 }
+
+// overTCP reports whether calls go over TCP.
+func (a *app) overTCP() bool { return a.proto.Word == "tcp" }
 
 // policy returns the CRC policy that --crc means for an initiator. An initiator
 // that does not ask for CRCs still has them if the responder asks (RFC 5044,

@@ -67,6 +67,9 @@ Once it accepts connections, it prints one line on standard output:
 			if err := a.serverArg(&o.server)(cmd, args); err != nil {
 				return err
 			}
+			if a.overTCP() {
+				return errors.New("bridge leads to servers over RDMA: its clients reach others over TCP themselves")
+			}
 			o.patience = bridgePatience
 			if cmd.Flags().Changed("timeout") {
 				o.patience = a.timeout
@@ -100,7 +103,7 @@ func (a *app) bridge(ctx context.Context, o *bridgeOptions) error {
 	defer s.close()
 	defer mount.Close()
 	cache := replay.New(&bridge.Bridge{
-		NFS: s.line, Credits: func() int { return s.line.Conn().Credits() }, MOUNT: mount, Insecure: o.insecure, Log: log,
+		NFS: s.line, Credits: func() int { return s.rdma.Conn().Credits() }, MOUNT: mount, Insecure: o.insecure, Log: log,
 		Dial: func(ctx context.Context) (bridge.Line, error) {
 			return rpcrdma.DialConn(ctx, s.dial, o.server.addr(), rpcrdma.ClientConnConfig{})
 		},

@@ -157,7 +157,7 @@ func TestBridgeEndsWithoutServer(t *testing.T) {
 	defer c.Close()
 	failed := make(chan error, 1)
 	go func() { failed <- nfsclient.New(c, nfsclient.Config{}).Null(t.Context()) }()
-	for !strings.Contains(goroutines(), "rpcrdma.(*Client).await") {
+	for !strings.Contains(goroutines(), "oncrpc.(*Line).await") {
 		runtime.Gosched()
 	}
 	assert.NotContains(t, stop(), "calls under way were cut off")

@@ -75,7 +75,7 @@ func (o *cpOptions) understand(a *app) cobra.PositionalArgs {
 			return errors.New("cp needs a source and a destination: SRC... DST")
 		}
 		for _, arg := range args {
-			op, err := parseOperand(arg)
+			op, err := parseOperand(arg, a.overTCP())
 			if err != nil {
 				return err
 			}
@@ -97,9 +97,9 @@ func (o *cpOptions) understand(a *app) cobra.PositionalArgs {
 	}
 }
 
-func parseOperand(arg string) (operand, error) {
+func parseOperand(arg string, tcp bool) (operand, error) {
 	if isURL(arg) {
-		l, err := parseURL(arg)
+		l, err := parseURL(arg, tcp)
 		return operand{url: true, location: l}, err
 	}
 	if arg == "" {

@@ -74,7 +74,7 @@ func TestCannotConnect(t *testing.T) {
 		{"HTTP that answers", listenTCP(t, say("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")), "MPA start-up: the program at that port is no RDMA service" + wrong},
 		{"NFS over TCP", l2.Addr().String(), "MPA start-up: the other end hung up without an answer, as a program without RDMA does" + wrong},
 		{"reject", listenTCP(t, say(reply(mpa.Frame{Reply: true, Reject: true, Rev: 2, HasEnhanced: true}))), "MPA start-up: the server refused the connection; see its log for the reason: it may be full, or not serve NFS on RDMA at this port"},
-		{"no RPC", listenTCP(t, mute(t)), "RPC-over-RDMA: the server accepted the connection, but answers no call; see whether it hangs, and restart it"},
+		{"no RPC", listenTCP(t, mute(t)), "RPC: the server accepted the connection, but answers no call; see whether it hangs, and restart it"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -168,7 +168,7 @@ func TestWrongServer(t *testing.T) {
 	for _, tt := range []struct {
 		name, addr, want string
 	}{
-		{"no NFS", program(t, 1, 400000), "NFS: the server speaks RPC over RDMA, but not NFS; correct the port"},
+		{"no NFS", program(t, 1, 400000), "NFS: the server speaks RPC, but not NFS; correct the port"},
 		{"NFS 4 only", program(t, 4, nfs3.Program), "NFS: the server has NFS versions 4 to 4 only, this client has version 3; turn version 3 on there (knfsd: vers3=y in /etc/nfs.conf)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

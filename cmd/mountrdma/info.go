@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
@@ -53,8 +52,9 @@ type info struct {
 	Server  string      `json:"server"`  // as in the argument
 	Address string      `json:"address"` // connected to
 	TLS     tlsInfo     `json:"tls"`
-	MPA     mpaInfo     `json:"mpa"`
-	RPC     rpcInfo     `json:"rpcrdma"`
+	Proto   string      `json:"proto"`         // rdma or tcp
+	MPA     *mpaInfo    `json:"mpa,omitempty"` // of RDMA, as the next
+	RPC     *rpcInfo    `json:"rpcrdma,omitempty"`
 	Mount   string      `json:"mount,omitempty"` // the address that answers
 	Exports []shareInfo `json:"exports"`
 	Problem string      `json:"mount_error,omitempty"`
@@ -122,7 +122,10 @@ func (a *app) info(ctx context.Context, srv server) (*info, error) {
 	if err != nil && !refused {
 		return nil, helloError(ctx, srv.addr(), err)
 	}
-	i := &info{Server: srv.addr(), Address: s.conn().RemoteAddr().String(), TLS: s.tlsInfo(), MPA: s.mpaInfo(), RPC: s.rpcInfo(), Exports: []shareInfo{}}
+	i := &info{Server: srv.addr(), Address: s.netConn().RemoteAddr().String(), TLS: s.tlsInfo(), Proto: a.proto.Word, Exports: []shareInfo{}}
+	if s.rdma != nil {
+		i.MPA, i.RPC = s.mpaInfo(), s.rpcInfo()
+	}
 	if !refused {
 		i.Versions = []string{"3"}
 		if i.Mount, err = s.mountAt(ctx); err == nil {
@@ -151,7 +154,11 @@ func (a *app) info(ctx context.Context, srv server) (*info, error) {
 // provoke makes a call that offers memory for its reply, which gives a server
 // the opportunity to invalidate memory remotely.
 func (s *session) provoke(ctx context.Context) error {
-	x := oncrpc.Exchange{Prog: nfs3.Program, Vers: nfs3.Version, MaxResults: 2 * s.inline()}
+	x := oncrpc.Exchange{Prog: nfs3.Program, Vers: nfs3.Version}
+	if s.rdma != nil {
+		_, inline := s.rdma.Conn().Thresholds()
+		x.MaxResults = 2 * inline
+	}
 	if err := s.line.Call(ctx, &x); err != nil {
 		return err
 	}
@@ -159,28 +166,19 @@ func (s *session) provoke(ctx context.Context) error {
 	return nil
 }
 
-// inline returns the longest message, in bytes, that fits without RDMA.
-func (s *session) inline() int {
-	_, recv := s.line.Conn().Thresholds()
-	return recv
-}
-
-// conn returns the present connection, or the last.
-func (s *session) conn() *iwarp.Conn { return s.line.Conn().Conn().(*iwarp.Conn) }
-
-func (s *session) mpaInfo() mpaInfo {
+func (s *session) mpaInfo() *mpaInfo {
 	p, said := s.conn().Params(), s.conn().Peer().Enhanced
-	return mpaInfo{
+	return &mpaInfo{
 		Revision: int(p.Rev), CRC: p.CRC, Markers: p.SendMarkers || p.RecvMarkers, PeerToPeer: p.PeerToPeer,
 		IRD: p.IRD, ORD: p.ORD, ServerIRD: int(said.IRD), ServerORD: int(said.ORD),
 	}
 }
 
-func (s *session) rpcInfo() rpcInfo {
-	c := s.line.Conn()
+func (s *session) rpcInfo() *rpcInfo {
+	c := s.rdma.Conn()
 	peer, said := c.Peer()
 	send, recv := c.Thresholds()
-	return rpcInfo{
+	return &rpcInfo{
 		Version: 1, PrivateData: said, InlineSend: send, InlineRecv: recv, Credits: c.Credits(),
 		Invalidation: invalidity{Client: true, Server: peer.RemoteInvalidation, Seen: s.dial.invalidated.Load()},
 		Extensions:   agreed(c.ExtensionConn()),
@@ -223,20 +221,13 @@ func (i *info) print(w io.Writer) error {
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-20s "+format+"\n", append([]any{name}, args...)...)
 	}
-	m, r := &i.MPA, &i.RPC
 	row("server", "%s (%s)", i.Server, i.Address)
 	row("TLS", "%s", i.TLS)
-	row("MPA revision", "%d", m.Revision)
-	row("CRC", "%s", onOff(m.CRC))
-	row("markers", "%s", onOff(m.Markers))
-	row("peer-to-peer", "%s", onOff(m.PeerToPeer))
-	row("IRD, ORD", "%d, %d; of the server %d, %d", m.IRD, m.ORD, m.ServerIRD, m.ServerORD)
-	row("RPC-over-RDMA", "version %d, %s", r.Version, map[bool]string{true: "with private data (RFC 8797)", false: "no private data"}[r.PrivateData])
-	row("inline thresholds", "%d bytes to the server, %d from it", r.InlineSend, r.InlineRecv)
-	row("credits", "%d", r.Credits)
-	row("remote invalidation", "client accepts it: %s, server accepts it: %s, server did it: %s",
-		yesNo(r.Invalidation.Client), yesNo(r.Invalidation.Server), yesNo(r.Invalidation.Seen))
-	row("extensions", "%s", r.Extensions)
+	if i.MPA != nil {
+		i.printRDMA(row)
+	} else {
+		row("transport", "TCP")
+	}
 	row("NFS versions", "%s", strings.Join(i.Versions, ", "))
 	if i.V4Error != "" {
 		row("NFS version 4", "%s", i.V4Error)
@@ -259,6 +250,22 @@ func (i *info) print(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// printRDMA prints what was agreed for RDMA.
+func (i *info) printRDMA(row func(name, format string, args ...any)) {
+	m, r := i.MPA, i.RPC
+	row("MPA revision", "%d", m.Revision)
+	row("CRC", "%s", onOff(m.CRC))
+	row("markers", "%s", onOff(m.Markers))
+	row("peer-to-peer", "%s", onOff(m.PeerToPeer))
+	row("IRD, ORD", "%d, %d; of the server %d, %d", m.IRD, m.ORD, m.ServerIRD, m.ServerORD)
+	row("RPC-over-RDMA", "version %d, %s", r.Version, map[bool]string{true: "with private data (RFC 8797)", false: "no private data"}[r.PrivateData])
+	row("inline thresholds", "%d bytes to the server, %d from it", r.InlineSend, r.InlineRecv)
+	row("credits", "%d", r.Credits)
+	row("remote invalidation", "client accepts it: %s, server accepts it: %s, server did it: %s",
+		yesNo(r.Invalidation.Client), yesNo(r.Invalidation.Server), yesNo(r.Invalidation.Seen))
+	row("extensions", "%s", r.Extensions)
 }
 
 func onOff(b bool) string {

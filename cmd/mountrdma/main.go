@@ -37,13 +37,13 @@ func (a *app) newRoot() *cobra.Command {
 mount, without an RDMA card: nfsrdmad, the Linux kernel's server on siw or a
 card, and others. The mount is a FUSE file system.
 
-A URL is nfs://SERVER[:PORT]/EXPORT/PATH. PORT is the RDMA port, 20049 by
-default. An IPv6 address is written in brackets. %XX means the byte with these
+A URL is nfs://SERVER[:PORT]/EXPORT/PATH. PORT is 20049 by default, and 2049
+with --proto tcp. An IPv6 address is written in brackets. %XX means the byte with these
 two hexadecimal digits: %25 for %, %3F for a question mark, and so on for names
 that are not UTF-8. EXPORT is the longest of the server's exports that the path
 begins with.
 
-The program tries MOUNT on the RDMA connection itself, then over TCP: by rpcbind
+The program tries MOUNT on the connection of NFS itself, then over TCP: by rpcbind
 on port 111, then on port 20048. ?mountport=N after a URL names its port, and
 ?mountport=N,mounthost=H its host too.`,
 		Example: `  mountrdma server:/data /mnt -o ro,soft

@@ -36,7 +36,7 @@ func TestInfo(t *testing.T) {
 	out := must(t, "info", r.addr, "--json", "--inline=8KiB")
 	assert.JSONEq(t, `{
 		"server": "`+r.addr+`", "address": "`+r.addr+`", "tls": {"mode": "none"},
-		"mpa": {"revision": 2, "crc": false, "markers": false, "peer_to_peer": false, "ird": 128, "ord": 5, "server_ird": 5, "server_ord": 6},
+		"proto": "rdma", "mpa": {"revision": 2, "crc": false, "markers": false, "peer_to_peer": false, "ird": 128, "ord": 5, "server_ird": 5, "server_ord": 6},
 		"rpcrdma": {
 			"version": 1, "private_data": true, "inline_send": 2048, "inline_recv": 2048, "credits": 7,
 			"remote_invalidation": {"client": true, "server": true, "seen": true},

@@ -105,9 +105,13 @@ func (m *mountCommand) config(s *session, fs *nfsclient.FS) fusefs.Config {
 
 // announce reports a successful mount.
 func (m *mountCommand) announce(s *session, fs *nfsclient.FS) {
-	send, _ := s.line.Conn().Thresholds()
-	words := fmt.Sprintf("mounted %s on %s: rsize %d, wsize %d, inline %d, credits %d, CRC %s, MOUNT at %s, %s",
-		m.source, m.point, fs.ReadSize(), fs.WriteSize(), send, s.line.Conn().Credits(), onOff(s.conn().Params().CRC), m.mountd, m.locksAt())
+	way := "TCP"
+	if s.rdma != nil {
+		send, _ := s.rdma.Conn().Thresholds()
+		way = fmt.Sprintf("inline %d, credits %d, CRC %s", send, s.rdma.Conn().Credits(), onOff(s.conn().Params().CRC))
+	}
+	words := fmt.Sprintf("mounted %s on %s: rsize %d, wsize %d, %s, MOUNT at %s, %s",
+		m.source, m.point, fs.ReadSize(), fs.WriteSize(), way, m.mountd, m.locksAt())
 	if m.daemon != nil {
 		m.log.Info(words)
 	}
@@ -117,10 +121,10 @@ func (m *mountCommand) announce(s *session, fs *nfsclient.FS) {
 }
 
 // hold returns the set of delegations for a mount, or nil if the mount must not
-// have any. A mount that caches nothing has no use for delegations, and Kerberos does
-// not protect their messages.
+// have any. A mount that caches nothing has no use for delegations, Kerberos does
+// not protect their messages, and TCP does not carry them.
 func (m *mountCommand) hold() *delegclient.Set {
-	if o := m.opts; m.bare || m.guarded || o.NoDeleg || o.NoAC || o.Sync {
+	if o := m.opts; m.bare || m.guarded || m.overTCP() || o.NoDeleg || o.NoAC || o.Sync {
 		return nil
 	}
 	return delegclient.New(delegclient.Config{Drop: fusefs.Drop, Log: m.log})
@@ -140,7 +144,7 @@ func (m *mountCommand) client() nfsrdma.ClientConfig {
 // delegation is ever taken.
 func (a *app) asMount() nfsrdma.ClientConfig {
 	cfg := a.brief()
-	if !a.bare {
+	if !a.bare && !a.overTCP() {
 		cfg.Delegations = delegclient.New(delegclient.Config{})
 	}
 	return cfg

@@ -43,7 +43,7 @@ func users(t *testing.T, r *rig) []nfsclient.Mounted {
 	a := newApp(nil, nil)
 	a.newRoot()
 	defer a.close()
-	at, err := parseURL(r.url)
+	at, err := parseURL(r.url, false)
 	require.NoError(t, err)
 	s, err := a.session(t.Context(), at.server)
 	require.NoError(t, err)

@@ -17,7 +17,6 @@ import (
 	"github.com/nfsrdma/nfsrdma/lockclient"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
-	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/spf13/cobra"
 )
 
@@ -151,7 +150,7 @@ var errNoOperands = errors.New("a mount needs a source and a mount point: SERVER
 func (a *app) mountOptions() *mountopt.Options {
 	return mountopt.New(mountopt.Flags{
 		CRC: &a.crc, Markers: &a.markers, NoExtensions: &a.bare, Inline: &a.inline, Credits: &a.credits,
-		Sec: &a.sec, Keytab: &a.keytab,
+		Proto: &a.proto, ClearMOUNT: &a.clear, Sec: &a.sec, Keytab: &a.keytab,
 		Xprtsec: &a.xprtsec, TLSCert: &a.tls.Cert, TLSKey: &a.tls.Key, TLSCA: &a.tls.CA, TLSCRL: &a.tls.CRL, ALPN: &a.alpn,
 	})
 }
@@ -165,14 +164,14 @@ func (m *mountCommand) checkArgs(args []string) (err error) {
 		return errNoOperands
 	}
 	m.source, m.point = args[0], args[1]
-	if m.at, err = parseSpec(m.source); err != nil {
-		return err
-	}
 	m.opts = m.mountOptions()
 	for _, list := range m.lists {
 		if err := m.opts.Parse(list, m.sloppy); err != nil {
 			return err
 		}
+	}
+	if m.at, err = parseSpec(m.source, m.overTCP()); err != nil {
+		return err
 	}
 	m.takePlaces()
 	if m.uid >= 0 || m.gid >= 0 {
@@ -202,7 +201,7 @@ func mountError(ctx context.Context, addr string, err error) error {
 	switch {
 	case ended(ctx):
 		return context.Cause(ctx)
-	case errors.Is(err, rdma.ErrClosed):
+	case closed(err):
 		return lostError(addr, err)
 	case errors.As(err, &search):
 		return fmt.Errorf("%s: MOUNT: %w", addr, search) // names its own remedy

@@ -54,7 +54,7 @@ func TestSpec(t *testing.T) {
 		"nfs://h:2050/x?mountport=99": {server: server{host: "h", port: "2050", mountPort: 99}, path: "/x"},
 		"nfs://[::1]/a%20b/":          {server: server{host: "::1", port: "20049"}, path: "/a b", dir: true},
 	} {
-		got, err := parseSpec(spec)
+		got, err := parseSpec(spec, false)
 		require.NoError(t, err, spec)
 		assert.Equal(t, want, got, spec)
 		assert.True(t, isSpec(spec))
@@ -66,7 +66,7 @@ func TestSpec(t *testing.T) {
 		"h:99999:/x":  `"h:99999:/x": "99999" is no port: write a number from 1 to 65535`,
 		"nfs://h:0/x": `"nfs://h:0/x": "0" is no port: write a number from 1 to 65535`,
 	} {
-		_, err := parseSpec(spec)
+		_, err := parseSpec(spec, false)
 		assert.EqualError(t, err, want, spec)
 	}
 	assert.Equal(t, cli.ExitUsage, run(t.Context(), []string{":/x", "/mnt"}, new(strings.Builder), new(strings.Builder)))

@@ -30,7 +30,7 @@ func (a *app) session4(ctx context.Context, srv server, minor uint32) (*nfs4clie
 	if err := errors.Join(a.recorded(&cfg.IWARP), a.encrypt(srv, &cfg)); err != nil {
 		return nil, err
 	}
-	cfg.NFS.Cred = &cred
+	cfg.TCP, cfg.NFS.Cred = a.overTCP(), &cred
 	cfg.Dialer = func(device *iwarp.Device) rdma.Dialer { return &dialer{device: device} }
 	s, err := nfsrdma.DialV4(ctx, srv.addr(), minor, cfg)
 	if step, ok := errors.AsType[*stepError](err); ok {

@@ -24,7 +24,7 @@ func (m *mountCommand) listenNotices(s *session) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	restarted := func() {
 		m.log.Debug("the server says that it has been restarted", "server", s.at.addr())
-		for _, l := range s.client.Conns() {
+		for _, l := range s.client.Lines() {
 			l.Hint()
 		}
 	}
@@ -50,7 +50,7 @@ func (m *mountCommand) listenNotices(s *session) (end func()) {
 // attendServer listens to the server of a session at the address local, or if
 // local is invalid, at the address that routes to the server.
 func attendServer(ctx context.Context, s *session, local netip.Addr, restarted func(), log *slog.Logger) error {
-	at, err := netip.ParseAddrPort(s.conn().RemoteAddr().String())
+	at, err := netip.ParseAddrPort(s.netConn().RemoteAddr().String())
 	if err != nil {
 		return err
 	}

@@ -100,7 +100,7 @@ func later(t *testing.T) (addr string) {
 	return l.Addr().String()
 }
 
-const refusal = "TCP connect: connection refused: the host is up, but nothing listens on the port; start nfsrdmad there (or knfsd with rdma), or correct the port"
+const refusal = "TCP connect: connection refused: the host is up, but nothing listens on the port; start nfsrdmad there (or knfsd, with rdma for RDMA), or correct the port"
 
 // TestDaemonFailure checks that the called process reports why the daemon
 // cannot mount, and has the daemon's exit status.

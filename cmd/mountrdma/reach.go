@@ -87,7 +87,7 @@ func passing(err error) bool {
 		return true
 	}
 	for _, cause := range []error{
-		errTimeout, oncrpc.ErrUnreachable, os.ErrDeadlineExceeded, context.DeadlineExceeded, rdma.ErrClosed,
+		errTimeout, oncrpc.ErrUnreachable, os.ErrDeadlineExceeded, context.DeadlineExceeded, rdma.ErrClosed, oncrpc.ErrClosed,
 		unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.ETIMEDOUT, unix.EHOSTDOWN, unix.ENETDOWN,
 	} {
 		if errors.Is(err, cause) {

@@ -84,7 +84,7 @@ func (a *app) urls(into *[]location) cobra.PositionalArgs {
 			return fmt.Errorf("%s needs a URL: nfs://SERVER[:PORT]/EXPORT/PATH", cmd.Name())
 		}
 		for _, arg := range args {
-			l, err := parseURL(arg)
+			l, err := parseURL(arg, a.overTCP())
 			if err != nil {
 				return err
 			}

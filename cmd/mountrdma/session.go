@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"net"
 
 	"github.com/nfsrdma/nfsrdma"
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
@@ -23,7 +25,8 @@ type session struct {
 	at     server
 	dial   *dialer
 	client *nfsrdma.Client
-	line   *rpcrdma.Client // the first connection
+	line   *oncrpc.Line    // the first connection
+	rdma   *rpcrdma.Client // line over RDMA; nil: over TCP
 	nfs    *nfsclient.Client
 	cred   rpcmsg.Cred
 
@@ -62,6 +65,7 @@ func (a *app) connect(ctx context.Context, srv server, cfg nfsrdma.ClientConfig)
 		return nil, err
 	}
 	s := &session{at: srv, dial: new(dialer), cred: a.cred(), mounted: make(map[string]*nfsclient.FS)}
+	cfg.TCP, cfg.ClearMOUNT = a.overTCP(), a.clear
 	cfg.MountHost, cfg.MountPort, cfg.NFS.Cred = srv.mountHost, srv.mountPort, &s.cred
 	cfg.Dialer = func(device *iwarp.Device) rdma.Dialer {
 		s.dial.device = device
@@ -77,8 +81,23 @@ func (a *app) connect(ctx context.Context, srv server, cfg nfsrdma.ClientConfig)
 	if err != nil {
 		return nil, helloError(ctx, srv.addr(), bare(err))
 	}
-	s.client, s.line, s.nfs = client, client.Conns()[0], client.NFS()
+	s.client, s.line, s.nfs = client, client.Lines()[0], client.NFS()
+	if conns := client.Conns(); len(conns) > 0 {
+		s.rdma = conns[0]
+	}
 	return s, nil
+}
+
+// conn returns the present RDMA connection, or the last.
+func (s *session) conn() *iwarp.Conn { return s.rdma.Conn().Conn().(*iwarp.Conn) }
+
+// netConn returns the TCP connection, or TLS on it, below the present connection or the
+// last.
+func (s *session) netConn() net.Conn {
+	if s.rdma != nil {
+		return s.conn().NetConn()
+	}
+	return s.line.Conn().(interface{ NetConn() net.Conn }).NetConn()
 }
 
 // bare returns an error of package nfsrdma without the words that the package

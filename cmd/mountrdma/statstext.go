@@ -19,6 +19,7 @@ import (
 const (
 	statsEvents = 27
 	statsXprt   = 27 // of an RDMA transport
+	statsTCP    = 13 // of a TCP transport
 )
 
 // stats returns the mount's section of /proc/self/mountstats.
@@ -48,8 +49,11 @@ func (m *mountCommand) stats(fs *nfsclient.FS, held *delegclient.Set, now time.T
 	}
 	line("\tRPC iostats version: 1.1  p/v: %d/%d (nfs)", nfs3.Program, nfs3.Version)
 	xprt := make([]uint64, statsXprt)
+	if m.overTCP() {
+		xprt = xprt[:statsTCP]
+	}
 	xprt[5], xprt[6] = calls+underWay, calls // sent and received
-	line("\txprt:\trdma %s", numbers(xprt))
+	line("\txprt:\t%s %s", m.proto.Word, numbers(xprt))
 	line("\tper-op statistics")
 	for proc, s := range all {
 		ms := uint64(s.Duration / time.Millisecond)
@@ -69,7 +73,7 @@ func (m *mountCommand) statsOptions(fs *nfsclient.FS) string {
 	} else {
 		add("acregmin=%d,acregmax=%d,acdirmin=%d,acdirmax=%d", o.ACRegMin, o.ACRegMax, o.ACDirMin, o.ACDirMax)
 	}
-	add("%s,proto=rdma,nconnect=%d", map[bool]string{false: "hard", true: "soft"}[o.Soft], o.Connections)
+	add("%s,proto=%s,nconnect=%d", map[bool]string{false: "hard", true: "soft"}[o.Soft], m.proto.Word, o.Connections)
 	host, port, err := net.SplitHostPort(m.at.addr())
 	if err == nil {
 		add("port=%s,timeo=%d,retrans=%d,sec=%v", port, o.Timeo, o.Retrans, exports.Flavor(fs.Client().Flavor()))

@@ -68,7 +68,7 @@ func dialError(ctx context.Context, addr string, err error) error {
 		e.remedy = "start the host, correct the address, or open the port in its firewall"
 	case errors.Is(err, unix.ECONNREFUSED):
 		e.what = "connection refused: the host is up, but nothing listens on the port"
-		e.remedy = "start nfsrdmad there (or knfsd with rdma), or correct the port"
+		e.remedy = "start nfsrdmad there (or knfsd, with rdma for RDMA), or correct the port"
 	case errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.ENETUNREACH):
 		e.what = "no route to the host"
 		e.remedy = "start it, correct the address, or repair the network between the hosts"
@@ -76,6 +76,11 @@ func dialError(ctx context.Context, addr string, err error) error {
 		e.what, e.remedy = errno(err), "correct the address"
 	}
 	return e
+}
+
+// closed reports whether err is that of a connection that has ended.
+func closed(err error) bool {
+	return errors.Is(err, rdma.ErrClosed) || errors.Is(err, oncrpc.ErrClosed)
 }
 
 // errno returns the host's innermost reason, without operations and addresses
@@ -127,22 +132,31 @@ func hungUp(err error) bool {
 	return false
 }
 
-// helloError returns the error of the first call on a connection.
+// helloError returns the error of the first call on a connection, or over TCP that of the
+// connection.
 func helloError(ctx context.Context, addr string, err error) error {
 	if ended(ctx) {
 		return context.Cause(ctx)
+	}
+	if failed := tlsError(addr, err); failed != nil {
+		return failed
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return dialError(ctx, addr, err)
 	}
 	e := &stepError{at: addr, step: "NFS", err: err}
 	var refused *oncrpc.ReplyError
 	switch {
 	case errors.Is(err, oncrpc.ErrProgUnavail):
-		e.what, e.remedy = "the server speaks RPC over RDMA, but not NFS", "correct the port"
+		e.what, e.remedy = "the server speaks RPC, but not NFS", "correct the port"
 	case errors.As(err, &refused) && refused.High > 0:
 		e.what = fmt.Sprintf("the server has NFS versions %d to %d only, this client has version %d", refused.Low, refused.High, nfs3.Version)
 		e.remedy = "turn version 3 on there (knfsd: vers3=y in /etc/nfs.conf)"
 	case timedOut(ctx, err):
-		e.step, e.what, e.remedy = "RPC-over-RDMA", "the server accepted the connection, but answers no call", "see whether it hangs, and restart it"
-	case errors.Is(err, rdma.ErrClosed):
+		e.step, e.what, e.remedy = "RPC", "the server accepted the connection, but answers no call", "see whether it hangs, and restart it"
+	case errors.Is(err, oncrpc.ErrClosed) && hungUp(err):
+		e.step, e.what, e.remedy = "RPC", "the other end hung up without an answer, as a program without NFS over TCP does", otherPort
+	case closed(err):
 		return lostError(addr, err)
 	default:
 		e.what, e.remedy = err.Error(), "see the server's log"

@@ -45,7 +45,7 @@ type tlsInfo struct {
 
 func (s *session) tlsInfo() tlsInfo {
 	var security *oncrpc.Security
-	if secure, ok := s.conn().NetConn().(oncrpc.SecureConn); ok {
+	if secure, ok := s.netConn().(oncrpc.SecureConn); ok {
 		security = secure.Security()
 	}
 	i := tlsInfo{Mode: security.String()}

@@ -14,17 +14,27 @@ import (
 )
 
 const (
-	scheme      = "nfs://"
-	defaultPort = "20049" // IANA: nfsrdma
+	scheme   = "nfs://"
+	rdmaPort = "20049" // IANA: nfsrdma
+	tcpPort  = "2049"  // IANA: nfs
 )
 
-// A server is the address of an NFS server on RDMA, and the address of its
+// A server is the address of an NFS server on RDMA or TCP, and the address of its
 // MOUNT program if given. It is comparable.
 type server struct {
+	tcp       bool
 	host      string // name or address, without brackets
 	port      string
 	mountHost string // "": host
 	mountPort int    // 0: to search for
+}
+
+// defaultPort returns the port of servers that are written without one.
+func defaultPort(tcp bool) string {
+	if tcp {
+		return tcpPort
+	}
+	return rdmaPort
 }
 
 // addr returns the server's address for dialers and messages.
@@ -43,14 +53,14 @@ func isURL(operand string) bool { return strings.HasPrefix(operand, scheme) }
 
 // parseURL parses nfs://SERVER[:PORT]/EXPORT/PATH[?OPTION,...]. Its errors are
 // usage errors.
-func parseURL(url string) (location, error) {
+func parseURL(url string, tcp bool) (location, error) {
 	rest, ok := strings.CutPrefix(url, scheme)
 	if !ok {
 		return location{}, fmt.Errorf("%q is no URL: write nfs://SERVER[:PORT]/EXPORT/PATH", url)
 	}
 	rest, options, _ := strings.Cut(rest, "?")
 	authority, path, _ := strings.Cut(rest, "/")
-	loc, err := parseServer(authority)
+	loc, err := parseServer(authority, tcp)
 	if err == nil {
 		err = loc.takeOptions(options)
 	}
@@ -67,16 +77,16 @@ func parseURL(url string) (location, error) {
 }
 
 // parseServerOperand parses SERVER[:PORT][?OPTION,...] or a URL.
-func parseServerOperand(operand string) (server, error) {
+func parseServerOperand(operand string, tcp bool) (server, error) {
 	if isURL(operand) {
-		l, err := parseURL(operand)
+		l, err := parseURL(operand, tcp)
 		return l.server, err
 	}
 	authority, options, _ := strings.Cut(operand, "?")
 	if strings.Contains(authority, "/") {
 		return server{}, fmt.Errorf("%q is no server: write SERVER[:PORT], with no path", operand)
 	}
-	s, err := parseServer(authority)
+	s, err := parseServer(authority, tcp)
 	if err == nil {
 		err = s.takeOptions(options)
 	}
@@ -88,8 +98,8 @@ func parseServerOperand(operand string) (server, error) {
 
 // parseServer parses SERVER[:PORT]. An IPv6 address must be in brackets unless
 // there is no port.
-func parseServer(authority string) (server, error) {
-	s := server{host: authority, port: defaultPort}
+func parseServer(authority string, tcp bool) (server, error) {
+	s := server{tcp: tcp, host: authority, port: defaultPort(tcp)}
 	_, err := netip.ParseAddr(authority)
 	if err != nil && strings.HasSuffix(authority, "]") {
 		s.host, err = strings.TrimSuffix(strings.TrimPrefix(authority, "["), "]"), nil
@@ -183,7 +193,7 @@ func (l location) String() string {
 	if strings.Contains(host, ":") {
 		host = "[" + host + "]"
 	}
-	if l.port != defaultPort {
+	if l.port != defaultPort(l.tcp) {
 		host += ":" + l.port
 	}
 	return scheme + host + escape(l.path)
@@ -215,15 +225,15 @@ func plain(r rune, n int) bool {
 // parseSpec parses the source of a mount: either a URL or SERVER:/EXPORT as in
 // mount(8) and fstab, with IPv6 addresses in brackets and nothing escaped in
 // the path. Its errors are usage errors.
-func parseSpec(spec string) (location, error) {
+func parseSpec(spec string, tcp bool) (location, error) {
 	if isURL(spec) {
-		return parseURL(spec)
+		return parseURL(spec, tcp)
 	}
 	authority, path, ok := strings.Cut(spec, ":/")
 	if !ok {
 		return location{}, fmt.Errorf("%q is no source of a mount: write SERVER:/EXPORT, or nfs://SERVER[:PORT]/EXPORT", spec)
 	}
-	s, err := parseServer(authority)
+	s, err := parseServer(authority, tcp)
 	if err != nil {
 		return location{}, fmt.Errorf("%q: %w", spec, err)
 	}
@@ -239,7 +249,7 @@ func (a *app) serverArg(into *server) cobra.PositionalArgs {
 		if len(args) != 1 {
 			return fmt.Errorf("%s needs one server: SERVER[:PORT]", cmd.Name())
 		}
-		if *into, err = parseServerOperand(args[0]); err != nil {
+		if *into, err = parseServerOperand(args[0], a.overTCP()); err != nil {
 			return err
 		}
 		return a.checkFlags()

@@ -28,11 +28,11 @@ func TestParseURL(t *testing.T) {
 		{"nfs://h/ä€", location{at("h", "20049"), "/ä€", false}, ""},
 		{"nfs://h/\xc3", location{at("h", "20049"), "/\xc3", false}, "nfs://h/%C3"},
 		{"nfs://h/%0a\x1b", location{at("h", "20049"), "/\n\x1b", false}, "nfs://h/%0A%1B"},
-		{"nfs://h/e?mountport=7", location{server{"h", "20049", "", 7}, "/e", false}, "nfs://h/e"},
-		{"nfs://h/e?mountport=7,mounthost=[::2]", location{server{"h", "20049", "::2", 7}, "/e", false}, "nfs://h/e"},
-		{"nfs://h?mounthost=m&mountport=7", location{server{"h", "20049", "m", 7}, "/", false}, "nfs://h/"},
+		{"nfs://h/e?mountport=7", location{server{false, "h", "20049", "", 7}, "/e", false}, "nfs://h/e"},
+		{"nfs://h/e?mountport=7,mounthost=[::2]", location{server{false, "h", "20049", "::2", 7}, "/e", false}, "nfs://h/e"},
+		{"nfs://h?mounthost=m&mountport=7", location{server{false, "h", "20049", "m", 7}, "/", false}, "nfs://h/"},
 	} {
-		got, err := parseURL(tt.url)
+		got, err := parseURL(tt.url, false)
 		require.NoError(t, err, tt.url)
 		assert.Equal(t, tt.want, got, tt.url)
 		if tt.back == "" {
@@ -62,7 +62,7 @@ func TestParseURLRefuses(t *testing.T) {
 		"nfs://h/e?mounthost=":    `"mounthost=" is no option`,
 		"nfs://h/e?mountport=1,x": `"x" is no option`,
 	} {
-		_, err := parseURL(url)
+		_, err := parseURL(url, false)
 		assert.ErrorContains(t, err, want, url)
 	}
 }
@@ -77,12 +77,12 @@ func TestParseServerOperand(t *testing.T) {
 		"h?mountport=6":     {host: "h", port: "20049", mountPort: 6},
 		"nfs://h:5/ignored": {host: "h", port: "5"},
 	} {
-		got, err := parseServerOperand(word)
+		got, err := parseServerOperand(word, false)
 		require.NoError(t, err, word)
 		assert.Equal(t, want, got, word)
 	}
 	for _, word := range []string{"", "h/e", "h:/e", "nfs://", "h?", "[::1"} {
-		if _, err := parseServerOperand(word); word != "h?" {
+		if _, err := parseServerOperand(word, false); word != "h?" {
 			assert.Error(t, err, word)
 		} else {
 			assert.NoError(t, err, word)
@@ -97,11 +97,11 @@ func FuzzURL(f *testing.F) {
 		f.Add(url)
 	}
 	f.Fuzz(func(t *testing.T, url string) {
-		l, err := parseURL(url)
+		l, err := parseURL(url, false)
 		if err != nil {
 			return
 		}
-		again, err := parseURL(l.String())
+		again, err := parseURL(l.String(), false)
 		require.NoError(t, err)
 		assert.Equal(t, l.path, again.path)
 		assert.Equal(t, l.host, again.host)

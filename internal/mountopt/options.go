@@ -45,6 +45,8 @@ type Flags struct {
 	NoExtensions *bool
 	Inline       *cli.Size
 	Credits      *int
+	Proto        *cli.Choice // rdma or tcp
+	ClearMOUNT   *bool
 	Sec          *Sec
 	Keytab       *string
 	Xprtsec      *cli.Choice

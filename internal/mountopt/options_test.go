@@ -17,6 +17,7 @@ func flags() Flags {
 	inline, credits, keytab := cli.Size(4<<10), 128, ""
 	return Flags{
 		CRC: &crc, Markers: &markers, NoExtensions: &bare, Inline: &inline, Credits: &credits, Sec: new(Sec), Keytab: &keytab,
+		Proto: new(cli.NewChoice("rdma", "rdma", "tcp")), ClearMOUNT: new(bool),
 		Xprtsec: new(cli.NewChoice("none", "none", "tls", "mtls")), TLSCert: new(string), TLSKey: new(string), TLSCA: new(string), TLSCRL: new(string), ALPN: new(cli.NewChoice("any", "any", "strict")),
 	}
 }
@@ -83,6 +84,9 @@ func TestOptions(t *testing.T) {
 		{"crc=on,inline=8KiB,credits=7", func(o *Options) { o.CRC.Word, *o.Inline, *o.Credits = "on", 8192, 7 }},
 		{"markers=on,noextensions", func(o *Options) { o.Markers.Word, *o.NoExtensions = "on", true }},
 		{"rdma,proto=rdma,proto=rdma6,vers=3,nfsvers=3,v3,mountvers=3,mountproto=tcp", func(*Options) {}},
+		{"tcp,clear-mount", func(o *Options) { o.Proto.Word, *o.ClearMOUNT = "tcp", true }},
+		{"proto=tcp6", func(o *Options) { o.Proto.Word = "tcp" }},
+		{"proto=tcp,rdma", func(*Options) {}},
 		{"defaults,auto,noauto,nouser,_netdev,nofail,comment=a b,x-systemd.automount,x-gvfs-show,X-mount.mkdir=0755", func(*Options) {}},
 		{"relatime,noatime,nodiratime,intr,nointr,addr=10.0.0.1,clientaddr=::1,,", func(*Options) {}},
 	} {
@@ -127,12 +131,12 @@ func TestWrongOptions(t *testing.T) {
 		"inline=1000":              "option inline=1000: not between 1024 and 262144 bytes",
 		"inline=x":                 "option inline=x: not a size: write bytes, or a number with KiB, MiB or GiB (below 2 GiB)",
 		"credits=0":                "option credits=0: not a number between 1 and 4096",
-		"proto=tcp":                "option proto=tcp: " + otherTransport,
+		"proto=udp":                "option proto=udp: " + otherTransport,
 		"udp":                      "option udp: " + otherTransport,
 		"vers=4.2":                 "option vers=4.2: " + otherVersion,
 		"nfsvers=2":                "option nfsvers=2: " + otherVersion,
 		"v4.1":                     "option v4.1: " + otherVersion,
-		"mountproto=udp":           "option mountproto=udp: MOUNT is used on the RDMA connection and over TCP only",
+		"mountproto=udp":           "option mountproto=udp: MOUNT is used on the connection of NFS and over TCP only",
 		"sec=krb5p:none":           `option sec=krb5p:none: "none" is not one of sys, krb5, krb5i, krb5p`,
 		"krb5":                     "option krb5: write sec=krb5, sec=krb5i or sec=krb5p",
 		"remount,ro":               "option remount: a mount cannot be changed: unmount it, and mount it again",

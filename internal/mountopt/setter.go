@@ -16,7 +16,7 @@ import (
 type setter func(value string) error
 
 const (
-	otherTransport = `this mounts over RDMA: "mount -t nfs" does so over TCP and UDP`
+	otherTransport = `this mounts over RDMA and TCP: "mount -t nfs" does so over UDP`
 	otherVersion   = `this mounts NFS version 3: "mount -t nfs" has others`
 )
 
@@ -98,6 +98,20 @@ func only(why string, words ...string) setter {
 }
 
 func refuse(why string) setter { return func(string) error { return errors.New(why) } }
+
+// proto chooses a transport.
+func (o *Options) proto(word string) setter {
+	return func(string) error { return o.Proto.Set(word) }
+}
+
+// setProto is proto with the netid of either family of addresses.
+func (o *Options) setProto(value string) error {
+	switch word := strings.TrimSuffix(value, "6"); word {
+	case "rdma", "tcp":
+		return o.Proto.Set(word)
+	}
+	return errors.New(otherTransport)
+}
 
 // users restricts a mount that ordinary users may make, as mount(8) does.
 func (o *Options) users(noExec bool) setter {

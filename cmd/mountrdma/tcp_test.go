@@ -1,0 +1,172 @@
+package main
+
+import (
+	"crypto/x509"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma"
+	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/internal/certtest"
+	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/rpctls"
+	"github.com/nfsrdma/nfsrdma/vfs/posix"
+)
+
+// A tcpRig is a server over TCP of a directory: /x for anyone, and /m inside of mutual
+// TLS alone.
+type tcpRig struct {
+	dir, addr string
+	mutual    []string // flags of a client
+}
+
+func newTCPRig(t *testing.T) *tcpRig {
+	guard(t)
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	quiet := slog.New(slog.DiscardHandler)
+	root := certtest.New(t, "root", time.Now())
+	own := root.Issue(func(c *x509.Certificate) { c.DNSNames, c.IPAddresses = nil, []net.IP{net.IPv4(127, 0, 0, 1)} })
+	host, trusted := root.Issue(nil), certtest.Bundle(root)
+	tls, err := rpctls.NewServer(rpctls.ServerConfig{Files: rpctls.Files{Cert: own.Cert, Key: own.Key, CA: trusted}, Log: quiet})
+	require.NoError(t, err)
+	r := &tcpRig{dir: t.TempDir(), mutual: []string{"--xprtsec", "mtls", "--tls-ca", trusted, "--tls-cert", host.Cert, "--tls-key", host.Key}}
+	require.NoError(t, os.Chmod(r.dir, 0o755))
+	files, err := posix.Open(r.dir, posix.Options{})
+	require.NoError(t, err)
+	may := exports.Options{NoRootSquash: true, Insecure: true}
+	secret := may
+	secret.Xprtsec = exports.OfTransports(exports.TransportMTLS)
+	s, err := nfsrdma.NewServer(nfsrdma.ServerConfig{
+		TLS: tls, Log: quiet, Minors: []uint32{1, 2},
+		Exports: []nfsserver.Export{
+			{Path: "/x", FS: files, Clients: exports.Everyone(may)}, {Path: "/m", FS: files, Clients: exports.Everyone(secret)},
+		},
+	})
+	require.NoError(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	r.addr = l.Addr().String()
+	served := make(chan error, 1)
+	go func() { served <- s.ServeTCP(l) }()
+	t.Cleanup(func() {
+		assert.NoError(t, s.Close())
+		assert.NoError(t, <-served)
+		assert.NoError(t, files.Close())
+	})
+	return r
+}
+
+// TestTCP checks the commands over TCP, in clear and inside of TLS.
+func TestTCP(t *testing.T) {
+	r := newTCPRig(t)
+	data := random(3<<20+1, 1)
+	for export, flags := range map[string][]string{"/x": nil, "/m": r.mutual} {
+		flags = append([]string{"--proto", "tcp"}, flags...)
+		do := func(args ...string) string { return must(t, append(args, flags...)...) }
+		url := scheme + r.addr + export
+		here := t.TempDir()
+		write(t, data, here, "f")
+		do("mkdir", url+"/d")
+		do("cp", filepath.Join(here, "f"), url+"/d")
+		assert.Equal(t, "f\n", do("ls", url+"/d"))
+		do("cp", url+"/d/f", filepath.Join(here, "back"))
+		assert.True(t, read(t, here, "back") == string(data))
+		assert.True(t, do("cat", url+"/d/f") == string(data))
+		assert.Contains(t, do("stat", url+"/d/f"), "3145729")
+		assert.Contains(t, do("ping", r.addr, "-c", "1"), "1 round trips to "+r.addr)
+		for _, vers := range []string{"3", "4.2"} {
+			assert.Contains(t, do("bench", url+"/d/f", "--op", "randread", "--block", "64KiB", "--time", "50ms", "--vers", vers, "--json"), `"op":"randread"`)
+		}
+		do("rm", "-r", url+"/d")
+		out := do("info", r.addr)
+		assert.Contains(t, out, "transport            TCP\n")
+		assert.Contains(t, out, "NFS versions         3, 4.1, 4.2\n")
+		assert.Contains(t, out, "MOUNT                TCP "+r.addr)
+		assert.NotContains(t, out, "credits")
+		assert.NotContains(t, do("info", r.addr, "--json"), `"mpa"`)
+	}
+	assert.Contains(t, must(t, append([]string{"info", r.addr, "--proto", "tcp"}, r.mutual...)...), "TLS                  mtls, TLS_AES_128_GCM_SHA256")
+	assert.Contains(t, sentence(t, "ls", scheme+r.addr+"/m", "--proto", "tcp"), "use xprtsec=mtls or xprtsec=tls")
+}
+
+// TestMountTCP makes a mount over TCP inside of TLS, and uses it.
+func TestMountTCP(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("needs root: only it can mount without fusermount3")
+	}
+	r, point := newTCPRig(t), t.TempDir()
+	write(t, []byte("content"), r.dir, "d", "f")
+	source := r.addr + ":/m/d"
+	options := "proto=tcp,sec=sys"
+	for i := 0; i < len(r.mutual); i += 2 {
+		options += "," + strings.TrimPrefix(r.mutual[i], "--") + "=" + r.mutual[i+1]
+	}
+	status, stdout, stderr := finished(t, "mountrdma", source, point, "-v", "-o", options)
+	require.Zero(t, status, stderr)
+	assert.Empty(t, stderr)
+	assert.Regexp(t, `^mounted `+source+` on `+point+`: rsize 1048576, wsize 1048576, TCP, MOUNT at TCP `+r.addr+`, locks .*\n$`, stdout)
+	daemon := adopted(t)
+	assert.Equal(t, "content", read(t, point, "f"))
+	data := random(5<<20, 2)
+	write(t, data, point, "g")
+	assert.True(t, read(t, r.dir, "d", "g") == string(data))
+	write(t, data[:1000], r.dir, "d", "h")
+	assert.True(t, read(t, point, "h") == string(data[:1000]))
+	stats := must(t, "mountstats", point)
+	assert.Contains(t, stats, ",proto=tcp,nconnect=1,")
+	assert.Contains(t, stats, ",xprtsec=mtls,")
+	assert.Regexp(t, `\txprt:\ttcp 0 0 0 0 0 \d+ \d+ 0 0 0 0 0 0\n`, stats)
+	must(t, "umount", point)
+	assert.Zero(t, ends(t, daemon))
+}
+
+// TestTCPErrors checks the words for what fails over TCP.
+func TestTCPErrors(t *testing.T) {
+	r := newTCPRig(t)
+	rdma := startRig(t)
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"ls", scheme + later(t) + "/x"}, refusal},
+		{[]string{"ls", scheme + rdma.addr + "/x"}, "RPC: the other end hung up without an answer, as a program without NFS over TCP does; " + otherPort},
+		{[]string{"ls", scheme + rdma.addr + "/x", "--xprtsec", "tls", "--tls-ca", r.mutual[3]}, "TLS: the connection was lost before TLS began"},
+		{[]string{"ls", scheme + listenTCP(t, say("HTTP/1.1 400 Bad Request\r\n\r\n")) + "/x"}, "the server does not seem to speak RPC"},
+		{[]string{"ls", scheme + listenTCP(t, silent) + "/x", "--timeout", "300ms"}, "RPC: the server accepted the connection, but answers no call"},
+		{[]string{"ls", scheme + r.addr + "/x", "--xprtsec", "tls", "--tls-ca", certtest.Bundle(certtest.New(t, "other", time.Now()))}, "is not trusted"},
+	} {
+		assert.Contains(t, sentence(t, append(tt.args, "--proto", "tcp")...), tt.want)
+	}
+	for want, args := range map[string][]string{
+		"bridge leads to servers over RDMA":                {"bridge", r.addr},
+		"--record is for RDMA connections":                 {"ls", "nfs://h/x", "--record", "f"},
+		"--clear-mount needs --xprtsec=tls or mtls":        {"ls", "nfs://h/x", "--clear-mount"},
+		"--clear-mount needs --xprtsec=tls or mtls, and -": {"ls", "nfs://h/x", "--clear-mount", "--xprtsec", "tls"},
+	} {
+		status, _, stderr := command(t, append(args, "--proto", "tcp")...)
+		assert.Equal(t, cli.ExitUsage, status)
+		assert.Contains(t, stderr, want)
+	}
+}
+
+// TestDefaultPorts checks the ports of servers that are written without one.
+func TestDefaultPorts(t *testing.T) {
+	for tcp, want := range map[bool]string{false: "h:20049", true: "h:2049"} {
+		at, err := parseSpec("h:/x", tcp)
+		require.NoError(t, err)
+		assert.Equal(t, want, at.addr())
+		assert.Equal(t, "nfs://h/x", at.String())
+	}
+	l, err := parseURL("nfs://h:20049/x", true)
+	require.NoError(t, err)
+	assert.Equal(t, "nfs://h:20049/x", l.String())
+}
