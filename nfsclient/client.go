@@ -83,7 +83,7 @@ func (c *Client) begin(proc uint32) *call {
 
 func (c *Client) end(k *call) {
 	k.x.Release()
-	k.x.Item, k.x.Sink = nil, nil
+	k.x.Item, k.x.Sink, k.x.Locate = nil, nil, nil
 	c.calls.Put(k)
 }
 

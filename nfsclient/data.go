@@ -21,7 +21,7 @@ func (c *Client) Read(ctx context.Context, file nfs3.FH, off uint64, p []byte) (
 	p = p[:min(len(p), maxItem)]
 	a := nfs3.ReadArgs{File: file, Offset: off, Count: uint32(len(p))}
 	k.x.Args = a.AppendTo(k.x.Args)
-	k.x.Sink = p
+	k.x.Sink, k.x.Locate = p, nfs3.LocateRead
 	var res nfs3.ReadRes
 	if err := c.run(ctx, k); err != nil {
 		return res, err

@@ -45,6 +45,12 @@ type Exchange struct {
 	// later.
 	Sink []byte
 
+	// Locate, if not nil, reads the start of successful results up to and including the
+	// length word of the data item, and returns the length in bytes, or 0 if there is no
+	// item. By it a transport without chunks receives the item into Sink. Its reader
+	// has the first few hundred bytes of the results.
+	Locate func(r *xdr.Reader) int
+
 	// Results is positioned at the first byte of the results of a successful
 	// call. Its method Item returns the data item: either the start of Sink, or
 	// a slice valid until Release.

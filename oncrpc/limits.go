@@ -81,6 +81,11 @@ const (
 	// portTries is how many reserved ports are tried.
 	portTries = 32
 
+	// placeHead is in how many bytes of a reply its data item must be found to be
+	// received into its place: the longest header, and the start of any results of
+	// READ.
+	placeHead = 1 << 10
+
 	// quoted is how many bytes an error quotes from a server that does not
 	// speak RPC: its first line, in most cases.
 	quoted = 40

@@ -36,8 +36,8 @@ var ErrClosed = errors.New("oncrpc: connection ended")
 //	  ▲                                          │
 //	  └────── reply, by its XID ◀── record ◀─────┘
 //
-// A data item travels inline: Results point to the reply, and Sink is not
-// written to.
+// A data item travels inline: Results point to the reply, unless the reply is long and
+// the call can locate its item, which is then received into Sink.
 type TCPClient struct {
 	nc      net.Conn
 	machine string
@@ -51,11 +51,13 @@ type TCPClient struct {
 	unused sync.Pool      // of *clientCall
 	over   chan struct{}  // closed when the connection has ended
 
-	mu      sync.Mutex
-	calls   map[uint32]*clientCall // unanswered, by XID
-	longest int                    // bytes of the longest reply that any call so far allows
-	checks  int                    // for overdue replies, so far
-	err     error                  // why the connection ended
+	mu       sync.Mutex
+	calls    map[uint32]*clientCall // unanswered, by XID
+	placing  *clientCall            // whose Sink the reader writes to, or nil
+	evicting bool                   // its caller has given up: the read deadline has passed
+	longest  int                    // bytes of the longest reply that any call so far allows
+	checks   int                    // for overdue replies, so far
+	err      error                  // why the connection ended
 }
 
 var _ Caller = (*TCPClient)(nil)
@@ -116,13 +118,15 @@ func (c *TCPClient) fail(cause error) {
 		return
 	}
 	c.err = fmt.Errorf("%w: %w", ErrClosed, cause)
-	calls := c.calls
+	calls, placing := c.calls, c.placing
 	c.calls = nil
 	c.out.endLocked()
 	c.mu.Unlock()
 	c.nc.Close()
 	for _, cl := range calls {
-		cl.reply <- outcome{err: c.err}
+		if cl != placing { // which ends with the reader
+			cl.reply <- outcome{err: c.err}
+		}
 	}
 	close(c.over)
 }

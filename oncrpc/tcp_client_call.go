@@ -18,8 +18,9 @@ type clientCall struct {
 	head     []byte // record mark, header, arguments
 	item     []byte // the data item, and what follows it: the Exchange's
 	tail     []byte
-	maxReply int // bytes of the longest reply
-	checks   int // TCPClient.checks when it was queued
+	maxReply int  // bytes of the longest reply
+	locates  bool // a data item goes to the Sink
+	checks   int  // TCPClient.checks when it was queued
 
 	reply chan outcome  // room for one: the reply or the error
 	left  chan struct{} // room for one: the writer no longer uses the call
@@ -27,7 +28,9 @@ type clientCall struct {
 
 // An outcome is the end of a call: a reply, or an error.
 type outcome struct {
-	record *buf.Buf
+	record *buf.Buf // without its item, if that is in the Sink
+	item   int      // bytes in the Sink
+	at     int      // offset of the item in the whole record
 	err    error
 }
 
@@ -126,7 +129,8 @@ func (c *TCPClient) leave(ctx context.Context, cl *clientCall) {
 // forget removes cl from the unanswered calls, so that its reply is dropped.
 func (c *TCPClient) forget(cl *clientCall) {
 	c.mu.Lock()
-	waits := c.calls[cl.xid] == cl
+	waits := c.calls[cl.xid] == cl && c.placing != cl
+	c.evictLocked(cl)
 	delete(c.calls, cl.xid)
 	c.mu.Unlock()
 	if waits {
@@ -140,7 +144,8 @@ func (c *TCPClient) forget(cl *clientCall) {
 // build encodes the call. Without a Signer, it may have another XID later.
 func (cl *clientCall) build(x *Exchange, machine string) (err error) {
 	cl.x = x
-	room, _ := x.ReplyRoom()
+	room, apart := x.ReplyRoom()
+	cl.locates = apart && x.Locate != nil && !x.Relay
 	cl.maxReply = room + x.MaxResults + len(x.Sink) + xdr.Pad(len(x.Sink))
 	cl.head = append(cl.head[:0], make([]byte, markLen)...)
 	if cl.head, cl.item, cl.tail, err = x.AppendMessage(cl.head, cl.xid, machine); err != nil {
@@ -178,6 +183,9 @@ func (o outcome) deliverTo(x *Exchange, xid uint32) error {
 		x.Results = xdr.Reader{}
 		o.record.Release()
 		return err
+	}
+	if o.item > 0 {
+		x.Results.SetItem(o.at, x.Sink[:o.item])
 	}
 	x.Lent = o.record
 	return nil

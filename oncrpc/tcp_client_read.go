@@ -29,6 +29,7 @@ func (c *TCPClient) read() {
 			err = fmt.Errorf("the server does not seem to speak RPC, its first bytes are %q: %w", start, err)
 		}
 		c.fail(err)
+		c.endPlacing()
 		return
 	}
 }
@@ -56,6 +57,9 @@ func (c *TCPClient) receive() error {
 	c.mu.Lock()
 	c.in.max = c.longest
 	c.mu.Unlock()
+	if cl, n := c.placeable(); cl != nil {
+		return c.place(cl, n)
+	}
 	record, err := c.in.next()
 	if err != nil {
 		return err

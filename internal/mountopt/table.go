@@ -107,7 +107,7 @@ func (o *Options) table() []option {
 		{"credits", "N", number(1, MaxCredits, o.Credits), "calls that may be under way (128)"},
 		{"rdma", "", o.proto("rdma"), ""},
 		{"tcp", "", o.proto("tcp"), ""},
-		{"proto", "rdma|rdma6|tcp|tcp6", o.setProto, "calls go over RDMA, the default; or over TCP, with one more copy of data that are read, and without delegations"},
+		{"proto", "rdma|rdma6|tcp|tcp6", o.setProto, "calls go over RDMA, the default; or over TCP, without delegations"},
 		{"mountproto", "tcp|tcp6", only("MOUNT is used on the connection of NFS and over TCP only", "tcp", "tcp6"), ""},
 		{"vers", "3", only(otherVersion, "3"), ""},
 		{"nfsvers", "3", only(otherVersion, "3"), ""},

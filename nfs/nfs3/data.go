@@ -66,6 +66,19 @@ func (s *ReadRes) Decode(r *xdr.Reader) {
 	}
 }
 
+// LocateRead reads the results of READ up to the data, and returns the length of these
+// in bytes, or 0 (oncrpc.Exchange.Locate).
+func LocateRead(r *xdr.Reader) int {
+	var attr PostOpAttr
+	status := Status(r.Uint32())
+	if attr.Decode(r); status != OK {
+		return 0
+	}
+	r.Uint32() // count
+	r.Bool()   // EOF
+	return int(r.Uint32())
+}
+
 // WriteArgs are the arguments of WRITE. Data is the call's data item.
 type WriteArgs struct {
 	File   FH
