@@ -16,6 +16,7 @@ import (
 	delegclient "github.com/nfsrdma/nfsrdma/delegation/client"
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
@@ -334,8 +335,11 @@ func (c *Client) Mount(ctx context.Context, export string) (*nfsclient.FS, error
 	cred := *c.cfg.NFS.Cred
 	cred.Flavor = flavor
 	fs, err := c.nfs.As(cred).FS(ctx, root, export)
-	if errors.Is(err, rpcmsg.AuthTooWeak) { // although the export has the flavor
+	switch {
+	case errors.Is(err, rpcmsg.AuthTooWeak): // although the export has the flavor
 		err = fmt.Errorf("%w: the server wants connections with more protection: use %s", err, c.moreProtection())
+	case errors.Is(err, nfs3.ErrAcces) && c.cfg.TCP: // the answer of Linux's server
+		err = fmt.Errorf("%w: if the server wants connections with more protection, use %s", err, c.moreProtection())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("nfsrdma: mounting %s:%s: %w", c.host, export, err)

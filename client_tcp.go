@@ -2,6 +2,8 @@ package nfsrdma
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net"
 
@@ -10,6 +12,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfs4client"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rpctls"
 )
 
 // overTCP makes one connection over TCP.
@@ -59,6 +62,9 @@ func (c *Client) dialMOUNT(ctx context.Context, addr string) (oncrpc.Caller, io.
 		return nil, nil, err
 	}
 	secure, err := c.cfg.TLS.Secure(ctx, nc, mount3.Program, mount3.Version)
+	if failed, ok := errors.AsType[*rpctls.Error](err); ok && failed.Reason == rpctls.NoTLS {
+		err = fmt.Errorf("%w; the mountd of Linux has none: clear-mount, with sec=, asks it in clear", err)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
