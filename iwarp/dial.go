@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/internal/pcap"
+	"github.com/nfsrdma/nfsrdma/internal/samehost"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/iwarp/recorder"
 	"github.com/nfsrdma/nfsrdma/rdma"
@@ -50,7 +51,7 @@ func (d *Device) dialOnce(ctx context.Context, addr string, cc rdma.ConnConfig) 
 // DialTCP makes a connection for Client, as Dial does. Within the host the
 // connection is not paced, unlike a connection of net.Dial.
 func DialTCP(ctx context.Context, network, addr string) (net.Conn, error) {
-	d := net.Dialer{Control: speedWithin}
+	d := net.Dialer{Control: samehost.SpeedDial}
 	return d.DialContext(ctx, network, addr)
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/internal/samehost"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
@@ -34,7 +35,7 @@ var _ rdma.Listener = (*Listener)(nil)
 // NewListener accepts connections from l and takes over l.
 func (d *Device) NewListener(l net.Listener) *Listener {
 	ln := &Listener{
-		device: d, l: l, usual: speedAll(l),
+		device: d, l: l, usual: samehost.SpeedListener(l),
 		ready: make(chan *request), done: make(chan struct{}),
 		starting: make(map[net.Conn]uint64),
 	}
@@ -102,7 +103,7 @@ func (l *Listener) run() {
 		var passing interface{ Temporary() bool }
 		switch {
 		case err == nil:
-			restore(nc, l.usual)
+			samehost.Restore(nc, l.usual)
 			l.wg.Go(func() {
 				l.startup(nc)
 				<-slots

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/internal/samehost"
 )
 
 // A tcpLink is a TCP socket of the kernel. It gathers and scatters with one
@@ -67,8 +69,8 @@ func newTCPLink(nc net.Conn, stall time.Duration) *tcpLink {
 	}
 	// A caller that must not wait says so in each call.
 	_ = unix.SetNonblock(l.fd, false)
-	if sameHost(nc.LocalAddr(), nc.RemoteAddr()) {
-		speed(l.fd)
+	if samehost.Is(nc.LocalAddr(), nc.RemoteAddr()) {
+		samehost.Speed(l.fd)
 	}
 	l.abrupt(true)
 	limit := unix.NsecToTimeval(threadTime.Nanoseconds())

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
+	"github.com/nfsrdma/nfsrdma/internal/samehost"
 	"github.com/nfsrdma/nfsrdma/internal/workpool"
 )
 
@@ -94,10 +95,12 @@ func (s *Server) Serve(l net.Listener) error {
 		return nil
 	}
 	defer s.removeListener(l)
+	usual := samehost.SpeedListener(l)
 	for {
 		nc, err := l.Accept()
 		switch {
 		case err == nil:
+			samehost.Restore(nc, usual)
 			s.addConn(nc)
 		case s.stopped():
 			return nil

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/nfsrdma/nfsrdma/internal/keepalive"
+	"github.com/nfsrdma/nfsrdma/internal/samehost"
 )
 
 // A ClientConfig configures a TCPClient. The zero value is right for most
@@ -65,7 +66,7 @@ var _ Caller = (*TCPClient)(nil)
 // DialTCP connects to a server. The address is host and port. ctx bounds only
 // the time to connect; the connection lives until Close.
 func DialTCP(ctx context.Context, addr string, cfg ClientConfig) (*TCPClient, error) {
-	var d net.Dialer
+	d := net.Dialer{Control: samehost.SpeedDial}
 	nc, err := d.DialContext(ctx, "tcp", addr)
 	switch {
 	case err == nil:

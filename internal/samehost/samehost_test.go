@@ -1,4 +1,4 @@
-package iwarp
+package samehost
 
 import (
 	"net"
@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestSameHost(t *testing.T) {
+func TestIs(t *testing.T) {
 	for _, c := range []struct {
 		from, to string
 		want     bool
@@ -25,10 +25,10 @@ func TestSameHost(t *testing.T) {
 	} {
 		from := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.from))
 		to := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.to))
-		assert.Equal(t, c.want, sameHost(from, to), "%v to %v", from, to)
+		assert.Equal(t, c.want, Is(from, to), "%v to %v", from, to)
 	}
 	a, _ := net.Pipe()
-	assert.False(t, sameHost(a.LocalAddr(), a.RemoteAddr()), "a pipe")
+	assert.False(t, Is(a.LocalAddr(), a.RemoteAddr()), "a pipe")
 }
 
 // algorithm returns a socket's congestion control.
@@ -42,24 +42,6 @@ func algorithm(t *testing.T, of any) (name string) {
 	return name
 }
 
-// TestSameHostCongestion checks that a connection within the host uses Reno,
-// rather than an algorithm made for networks.
-func TestSameHostCongestion(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	nc, err := net.Dial("tcp", l.Addr().String())
-	require.NoError(t, err)
-	s := newSocket(nc)
-	defer s.close()
-	require.NotNil(t, s.tcp)
-	s.tcp.control(func(fd int) {
-		name, err := unix.GetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION)
-		assert.NoError(t, err)
-		assert.Equal(t, "reno", name)
-	})
-}
-
 // TestNeverPaced checks that a local connection never had a pacing algorithm
 // before either, because the pacing would persist. A connection from another
 // host gets the algorithm that the administrator has configured.
@@ -71,17 +53,18 @@ func TestNeverPaced(t *testing.T) {
 		l.Close()
 		t.Skip("the kernel has no BBR, or keeps it for others")
 	}
-	ln := lab.NewListener(l)
-	defer ln.Close()
+	defer l.Close()
+	usual := SpeedListener(l)
 	assert.Equal(t, "reno", algorithm(t, l), "what is accepted inherits it")
 
-	nc, err := DialTCP(t.Context(), "tcp", l.Addr().String())
+	d := net.Dialer{Control: SpeedDial}
+	nc, err := d.DialContext(t.Context(), "tcp", l.Addr().String())
 	require.NoError(t, err)
 	defer nc.Close()
 	assert.Equal(t, "reno", algorithm(t, nc))
 
 	moved := func(from, to string) string {
-		restore(movedConn{nc.(*net.TCPConn), from, to}, ln.usual)
+		Restore(movedConn{nc.(*net.TCPConn), from, to}, usual)
 		return algorithm(t, nc)
 	}
 	assert.Equal(t, "reno", moved("192.0.2.1:1", "192.0.2.1:2"))
