@@ -108,7 +108,7 @@ func TestReclaimFull(t *testing.T) {
 // files there: the client loses these and no others. When the export is back, it
 // opens and locks them anew, and grace goes on for the client that is still away.
 func TestExportGoneInGrace(t *testing.T) {
-	dir := served(t)
+	dir := Served(t)
 	for _, name := range []string{"kept", "gone"} {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o777))
 	}

@@ -19,7 +19,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -44,7 +43,7 @@ type daemon struct {
 // serve starts a daemon on a new directory; the test's end stops the daemon.
 func serve(t testing.TB, flags ...string) *daemon {
 	t.Helper()
-	return serveDir(t, served(t), flags...)
+	return serveDir(t, Served(t), flags...)
 }
 
 // serveDir is serve for a given directory.
@@ -97,26 +96,6 @@ func unused(t testing.TB) string {
 	}
 	t.Fatalf("no port below %d is free: %v", first, err)
 	return ""
-}
-
-// served makes the directory to serve. It is in memory if directories of tmpfs
-// keep their offsets when entries are removed, as since Linux 6.6, and
-// otherwise on disk.
-func served(t testing.TB) string {
-	var u unix.Utsname
-	require.NoError(t, unix.Uname(&u))
-	var major, minor int
-	_, err := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &major, &minor)
-	require.NoError(t, err)
-	parent := t.TempDir()
-	if unix.Access("/dev/shm", unix.W_OK) == nil && major*100+minor >= 606 {
-		parent = "/dev/shm"
-	}
-	dir, err := os.MkdirTemp(parent, "nfsrdma-served-")
-	require.NoError(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	require.NoError(t, os.Chmod(dir, 0o755))
-	return dir
 }
 
 // start runs the daemon.

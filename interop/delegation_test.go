@@ -30,7 +30,7 @@ const (
 // lost their connection or were stopped for longer than a lease.
 func TestDelegation(t *testing.T) {
 	guest(t)
-	dir := served(t)
+	dir := Served(t)
 	exports := filepath.Join(t.TempDir(), "exports")
 	require.NoError(t, os.WriteFile(exports, fmt.Appendf(nil, `%[1]s/exclusive *(rw,insecure,no_root_squash,exclusive)
 %[1]s/ordinary *(rw,insecure,no_root_squash)

@@ -32,7 +32,7 @@ var makers = map[string]string{"ext4": "mkfs.ext4 -q -E lazy_itable_init=0", "xf
 // newDiskOf is newDisk for a kind of file system.
 func newDiskOf(t *testing.T, kind string) *disk {
 	needRoot(t)
-	d := &disk{t: t, kind: kind, image: filepath.Join(served(t), "image"), dir: reachable(t)}
+	d := &disk{t: t, kind: kind, image: filepath.Join(Served(t), "image"), dir: reachable(t)}
 	onHost(t, "/", fmt.Sprintf("truncate -s %d %[2]s && %[3]s %[2]s", diskSize, d.image, makers[kind]))
 	d.mount()
 	t.Cleanup(func() { _, _ = tryOnHost("/", d.umount()) })

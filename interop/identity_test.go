@@ -108,7 +108,7 @@ func unless(out func(string) bool, text string) string {
 
 // tree returns a new tree of package may.
 func tree(t *testing.T) string {
-	dir := served(t)
+	dir := Served(t)
 	require.NoError(t, may.Make(dir))
 	return dir
 }

@@ -43,7 +43,7 @@ type locks3Server struct {
 }
 
 func locks3(t testing.TB, flags ...string) *locks3Server {
-	s := &locks3Server{dir: served(t), state: t.TempDir(), said: new(buffer)}
+	s := &locks3Server{dir: Served(t), state: t.TempDir(), said: new(buffer)}
 	nfsrdmad := shared.ethernet.inside(t, program("nfsrdmad"))
 	s.start = func() {
 		var err error

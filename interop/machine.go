@@ -5,11 +5,13 @@ package interop
 import (
 	"context"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // scriptLimit is the time for one script in the guest.
@@ -69,4 +71,24 @@ func (m Machine) Mount(source, point, options string) {
 			m.Try("umount -f %[1]s; umount -l %[1]s; :", point)
 		}
 	})
+}
+
+// Served makes a directory to serve until the test ends. It is in memory if directories of tmpfs
+// keep their offsets when entries are removed, as since Linux 6.6, and
+// otherwise on disk.
+func Served(t testing.TB) string {
+	var u unix.Utsname
+	require.NoError(t, unix.Uname(&u))
+	var major, minor int
+	_, err := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &major, &minor)
+	require.NoError(t, err)
+	parent := t.TempDir()
+	if unix.Access("/dev/shm", unix.W_OK) == nil && major*100+minor >= 606 {
+		parent = "/dev/shm"
+	}
+	dir, err := os.MkdirTemp(parent, "nfsrdma-served-")
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	require.NoError(t, os.Chmod(dir, 0o755))
+	return dir
 }

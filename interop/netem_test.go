@@ -48,7 +48,7 @@ func TestNetem(t *testing.T) {
 
 func netem(t *testing.T, mtu uint32, length time.Duration, flags []string) {
 	w := newBadWire(t, mtu)
-	served, records, here := served(t), t.TempDir(), t.TempDir()
+	served, records, here := Served(t), t.TempDir(), t.TempDir()
 	rdma := w.addr(0).String() + ":20049"
 	var said buffer
 	d, err := StartServer(&said, w.inside(0, program("nfsrdmad")), append(flags, "--no-root-squash", "--tcp", w.addr(0).String()+":0",

@@ -192,7 +192,7 @@ func withRun(t *testing.T, dir, program string) string {
 }
 
 func portmapMount(t *testing.T, nfsrdmad string, flags ...string) {
-	dir := served(t)
+	dir := Served(t)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), []byte("found"), 0o644))
 	said := new(buffer)
 	flags = append(flags, "--control", "", "--listen", ":20049", "--tcp", ":2049", "--state", t.TempDir(), dir+"=/x")

@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
@@ -62,4 +63,18 @@ func (p *Process) Kill() {
 func (p *Process) ExitCode() int {
 	<-p.done
 	return p.cmd.ProcessState.ExitCode()
+}
+
+// BuildPrograms makes dir, and builds all commands and guestwork in it.
+func BuildPrograms(dir string) error {
+	const module = "github.com/nfsrdma/nfsrdma/"
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	build := exec.Command("go", "build", "-o", dir, module+"cmd/...", module+"interop/guestwork")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", build, err, out)
+	}
+	return nil
 }

@@ -5,11 +5,11 @@ package kerberos
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
 
+	"github.com/nfsrdma/nfsrdma/interop"
 	"github.com/stretchr/testify/require"
 )
 
@@ -35,17 +35,8 @@ func testMain(m *testing.M) int {
 // programs builds the programs of all tests, as they are installed, and returns their
 // directory. Programs that look for another find it beside them.
 var programs = sync.OnceValues(func() (string, error) {
-	const module = "github.com/nfsrdma/nfsrdma/"
 	dir := filepath.Join(scratch, "bin")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return "", err
-	}
-	build := exec.Command("go", "build", "-o", dir, module+"cmd/...", module+"interop/guestwork")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%s: %w\n%s", build, err, out)
-	}
-	return dir, nil
+	return dir, interop.BuildPrograms(dir)
 })
 
 // built returns the path of a program.

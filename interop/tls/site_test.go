@@ -1,0 +1,181 @@
+//go:build interop
+
+package tls
+
+import (
+	"crypto/x509"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/internal/certtest"
+	"github.com/nfsrdma/nfsrdma/interop"
+)
+
+const tlshd = `[debug]
+loglevel=1
+[authenticate.client]
+x509.truststore=/etc/ca.pem
+x509.certificate=/etc/client.pem
+x509.private_key=/etc/client.key
+`
+
+// A site is a server with TLS for the guest, whose tlshd has certificates of the same
+// authority.
+type site struct {
+	interop.Machine
+	*interop.Server
+	*wire
+	root  *certtest.Authority
+	certs string // a directory: cert.pem, key.pem, ca.pem
+	base  string // of the exports
+	flags []string
+	log   *os.File
+}
+
+// newSite starts nfsrdmad with directories to which all users may write, each with its
+// options of exports(5).
+func newSite(t *testing.T, exports map[string]string, flags ...string) *site {
+	t.Helper()
+	g, err := linux()
+	require.NoError(t, err)
+	s := &site{
+		Machine: interop.Machine{T: t, Guest: g}, root: certtest.New(t, "root", time.Now()),
+		certs: t.TempDir(), base: interop.Served(t),
+	}
+	s.serverHas(s.root.Issue(named("server.test.example", "localhost")))
+	s.serverTrusts(s.root)
+	s.guestHas(s.root.Issue(named("guest")))
+	s.guestTrusts(s.root)
+	conf := certtest.Write(t, t.TempDir(), "tlshd.conf", []byte(tlshd))
+	require.NoError(t, g.Push(t.Context(), conf, "/etc/tlshd.conf"))
+	s.Must("rm -f /tmp/stop; date -s @%d; modprobe tls; tlshd -s >/tmp/tlshd.log 2>&1 &", time.Now().Unix())
+
+	var list strings.Builder
+	for name, options := range exports {
+		dir := filepath.Join(s.base, name)
+		require.NoError(t, os.Mkdir(dir, 0o777))
+		require.NoError(t, os.Chmod(dir, 0o777|os.ModeSticky))
+		fmt.Fprintf(&list, "%s *(rw,insecure,no_root_squash,%s)\n", dir, options)
+	}
+	s.log, err = os.Create(filepath.Join(t.TempDir(), "log"))
+	require.NoError(t, err)
+	s.flags = append([]string{
+		"--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--control", "", "--state", t.TempDir(),
+		"--tls-cert", s.certs + "/cert.pem", "--tls-key", s.certs + "/key.pem", "--tls-ca", s.certs + "/ca.pem",
+		"--exports", certtest.Write(t, t.TempDir(), "exports", []byte(list.String())),
+	}, flags...)
+	s.Server, err = interop.StartServer(s.log, program("nfsrdmad"), s.flags...)
+	require.NoError(t, err, "%s", s.said())
+	t.Cleanup(func() {
+		s.Kill()
+		s.log.Close()
+		out, _ := s.Try("killall tlshd; tail -n 60 /tmp/tlshd.log; dmesg | tail -n 30")
+		if t.Failed() {
+			t.Logf("nfsrdmad says:\n%s\ntlshd and the kernel of the guest say:\n%s", s.said(), out)
+		}
+	})
+	s.wire = newWire(t, s.TCP)
+	return s
+}
+
+// named changes the names of a certificate.
+func named(names ...string) func(*x509.Certificate) {
+	return func(c *x509.Certificate) { c.DNSNames = names }
+}
+
+func (s *site) said() string {
+	text, err := os.ReadFile(s.log.Name())
+	require.NoError(s, err)
+	return string(text)
+}
+
+// again kills the daemon, and starts it on the same ports and state.
+func (s *site) again() {
+	s.Helper()
+	s.Kill()
+	var err error
+	s.Server, err = interop.StartServer(s.log, program("nfsrdmad"), append(s.flags, "--listen", s.RDMA, "--tcp", s.TCP)...)
+	require.NoError(s, err)
+}
+
+func (s *site) copy(file, name string) {
+	s.Helper()
+	content, err := os.ReadFile(file)
+	require.NoError(s, err)
+	certtest.Write(s, s.certs, name, content)
+}
+
+// serverHas gives the daemon another certificate.
+func (s *site) serverHas(h certtest.Holder) {
+	s.Helper()
+	s.copy(h.Cert, "cert.pem")
+	s.copy(h.Key, "key.pem")
+}
+
+// serverTrusts gives the daemon other authorities.
+func (s *site) serverTrusts(all ...*certtest.Authority) {
+	s.Helper()
+	s.copy(certtest.Bundle(all...), "ca.pem")
+}
+
+// guestHas gives tlshd another certificate.
+func (s *site) guestHas(h certtest.Holder) {
+	s.Helper()
+	s.place(h.Cert, "client.pem")
+	s.place(h.Key, "client.key")
+}
+
+// guestTrusts gives tlshd other authorities.
+func (s *site) guestTrusts(all ...*certtest.Authority) {
+	s.Helper()
+	s.place(certtest.Bundle(all...), "ca.pem")
+}
+
+func (s *site) place(file, name string) {
+	s.Helper()
+	require.NoError(s, s.Push(s.Context(), file, "/etc/"+name+".new"))
+	s.Must("chmod 600 /etc/%[1]s.new && mv /etc/%[1]s.new /etc/%[1]s", name)
+}
+
+// in returns the site in a test of its own.
+func (s *site) in(t *testing.T) *site {
+	sub := *s
+	sub.Machine.T = t
+	return &sub
+}
+
+// options are those of mounts by the wire.
+func (s *site) options(vers, sec string) string {
+	o := fmt.Sprintf("vers=%s,proto=tcp,port=%d,xprtsec=%s", vers, s.port(s.T), sec)
+	if vers == "3" {
+		o += fmt.Sprintf(",nolock,mountproto=tcp,mountport=%d", s.port(s.T))
+	}
+	return o
+}
+
+// path is an export, as the guest names it.
+func (s *site) path(export string) string {
+	return "server.test.example:" + filepath.Join(s.base, export)
+}
+
+// mount mounts an export with TLS.
+func (s *site) mount(export, point, vers, sec string, more ...string) {
+	s.Helper()
+	s.Mount(s.path(export), point, strings.Join(append([]string{s.options(vers, sec)}, more...), ","))
+	assert.Contains(s, s.Must("grep ' %s ' /proc/mounts", point), "xprtsec="+sec)
+}
+
+// refused tries a mount, which must fail, and returns what mount.nfs says.
+func (s *site) refused(source, options string) string {
+	s.Helper()
+	out, status := s.Try("mount.nfs %s /mnt -o %s 2>&1", source, options)
+	assert.NotZero(s, status)
+	return out
+}

@@ -1,0 +1,161 @@
+//go:build interop
+
+package tls
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/interop"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+)
+
+// mark is in data and in names.
+const mark = "what nobody on the way may read"
+
+// The sizes in bytes of the probe and its answer, with the marks of their records, and
+// the place of the probe's flavour.
+const (
+	probeSize  = 4 + 40
+	flavorAt   = 4 + 6*4
+	answerSize = 4 + 32
+)
+
+// clearLimit is how many bytes a connection in clear may carry: Linux's MOUNT, contexts
+// that rpc.gssd makes, and mounts that are refused.
+const clearLimit = 20_000
+
+// A wire passes connections on to a server. Behind a probe and its answer, it passes on
+// nothing but TLS records (R9289-4.1-1).
+type wire struct {
+	*interop.Relay
+
+	mu    sync.Mutex
+	lines []*line
+}
+
+// A line is a connection: the bytes of its client, and of its server.
+type line struct {
+	mu     sync.Mutex
+	tls    bool // the client has begun with the probe
+	ways   [2]way
+	broken error
+}
+
+// A way is one direction of a line.
+type way struct {
+	*line
+	clear int    // bytes before TLS
+	head  []byte // these, or the first bytes of a line in clear
+	total int
+	last  []byte // the last bytes, shorter than mark
+	rest  []byte // of a record's head
+	skip  int    // bytes to the next record
+}
+
+func newWire(t *testing.T, server string) *wire {
+	w := new(wire)
+	w.Relay = interop.NewRelay(t, server, func() [2]io.Writer {
+		l := new(line)
+		l.ways[0], l.ways[1] = way{line: l, clear: probeSize}, way{line: l, clear: answerSize}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.lines = append(w.lines, l)
+		return [2]io.Writer{&l.ways[0], &l.ways[1]}
+	})
+	return w
+}
+
+func (w *wire) port(t *testing.T) int { return portOf(t, w.Addr) }
+
+func portOf(t *testing.T, addr string) int {
+	t.Helper()
+	_, port, err := net.SplitHostPort(addr)
+	require.NoError(t, err)
+	n, err := strconv.Atoi(port)
+	require.NoError(t, err)
+	return n
+}
+
+// Write takes bytes that may pass.
+func (w *way) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.broken == nil {
+		w.broken = w.take(p)
+	}
+	return len(p), w.broken
+}
+
+func (w *way) take(p []byte) error {
+	w.total += len(p)
+	seen := append(w.last, p...)
+	if bytes.Contains(seen, []byte(mark)) {
+		return fmt.Errorf("%q passes in clear", mark)
+	}
+	w.last = bytes.Clone(seen[max(0, len(seen)-len(mark)+1):])
+	n := min(len(p), w.clear-len(w.head))
+	w.head, p = append(w.head, p[:n]...), p[n:]
+	if w == &w.ways[0] && len(w.head) == probeSize {
+		w.tls = binary.BigEndian.Uint32(w.head[flavorAt:]) == rpcmsg.AuthTLS
+	}
+	if !w.tls {
+		if w.total > clearLimit {
+			return fmt.Errorf("more than %d bytes in clear", clearLimit)
+		}
+		return nil
+	}
+	return w.records(p)
+}
+
+// records returns an error if anything but TLS records is in p.
+func (w *way) records(p []byte) error {
+	for len(p) > 0 {
+		n := min(w.skip, len(p))
+		w.skip, p = w.skip-n, p[n:]
+		if w.skip > 0 || len(p) == 0 {
+			return nil
+		}
+		n = min(5-len(w.rest), len(p))
+		w.rest, p = append(w.rest, p[:n]...), p[n:]
+		if len(w.rest) < 5 {
+			return nil
+		}
+		kind, version := w.rest[0], binary.BigEndian.Uint16(w.rest[1:])
+		w.skip = int(binary.BigEndian.Uint16(w.rest[3:]))
+		if kind < 20 || kind > 23 || version < 0x0301 || version > 0x0303 || w.skip > 1<<14+256 {
+			return fmt.Errorf("no TLS record: % x", w.rest)
+		}
+		w.rest = w.rest[:0]
+	}
+	return nil
+}
+
+// seen returns how many connections had TLS, how many bytes these had, and how many
+// connections were in clear. What must not pass fails the test.
+func (w *wire) seen(t *testing.T) (protected, size, clear int) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, l := range w.lines {
+		l.mu.Lock()
+		assert.NoError(t, l.broken, "connection %d", i)
+		if l.tls {
+			protected++
+			size += l.ways[0].total + l.ways[1].total
+		} else {
+			clear++
+		}
+		l.mu.Unlock()
+	}
+	return protected, size, clear
+}
