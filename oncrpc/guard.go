@@ -55,6 +55,9 @@ type Security struct {
 	Suite    string // the cipher suite's name of TLS 1.3
 	Protocol string // inside of TLS (ALPN), "" if the peer does not say
 
+	// Kernel reports that the kernel makes the records.
+	Kernel bool
+
 	// Mutual reports that both ends have shown certificates.
 	Mutual bool
 
@@ -89,6 +92,9 @@ func (s *Security) LogValue() slog.Value {
 	}
 	list := []slog.Attr{
 		slog.String("mode", s.String()), slog.String("suite", s.Suite), slog.String("alpn", cmp.Or(s.Protocol, "none")),
+	}
+	if s.Kernel {
+		list = append(list, slog.Bool("kernel", true))
 	}
 	if s.Serial != "" {
 		list = append(list, slog.String("issuer", s.Issuer), slog.String("serial", s.Serial))

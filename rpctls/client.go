@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/internal/keepalive"
+	"github.com/nfsrdma/nfsrdma/internal/lograte"
 )
 
 // A ClientConfig configures a Client.
@@ -35,6 +36,10 @@ type ClientConfig struct {
 	// (ServerConfig.Strict).
 	Strict bool
 
+	// Kernel has the kernel make the records of connections, if it can: Linux with the
+	// module tls.
+	Kernel bool
+
 	// Now returns the time; nil means time.Now.
 	Now func() time.Time
 
@@ -45,8 +50,9 @@ type ClientConfig struct {
 // A Client makes connections to one server secure, or fails: it never falls back to
 // clear. It is safe for concurrent use.
 type Client struct {
-	cfg   ClientConfig
-	store *store
+	cfg    ClientConfig
+	store  *store
+	kernel *kernelUse
 }
 
 // NewClient returns a Client. The error names the file that is at fault, and the
@@ -65,7 +71,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{cfg, files}, nil
+	return &Client{cfg, files, newKernelUse(cfg.Kernel, lograte.Logger(cfg.Log))}, nil
 }
 
 // Secure asks the server behind nc for TLS, by a call of a program that it serves, and
@@ -175,7 +181,9 @@ func (c *Client) handshake(ctx context.Context, nc net.Conn, protocol string, st
 	}
 	asked := false
 	w := &wire{Conn: nc}
-	t := tls.Client(w, c.config(c.store.material(), protocol, strict, &asked))
+	config := c.config(c.store.material(), protocol, strict, &asked)
+	secrets := c.kernel.prepare(config, w)
+	t := tls.Client(w, config)
 	err := t.HandshakeContext(ctx)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -192,6 +200,10 @@ func (c *Client) handshake(ctx context.Context, nc net.Conn, protocol string, st
 	}
 	conn := newConn(t, w)
 	conn.both, conn.security.Mutual = true, c.cfg.Mutual
+	if err := c.kernel.enter(conn, secrets); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
 	return conn, nil
 }
 

@@ -23,8 +23,9 @@ var ErrWorn = errors.New("rpctls: the connection has carried as many TLS records
 // A write that a deadline interrupts may be continued with the bytes that it has
 // not taken; those that it has taken leave with the next write.
 type Conn struct {
-	tls      *tls.Conn
+	tls      *tls.Conn // or nil: the kernel has the keys
 	wire     *wire
+	kernel   *kernelConn // makes the records in place of tls, or nil
 	security *oncrpc.Security
 	server   *Server // or nil: of a client
 	both     bool    // the peer's records count too
@@ -50,11 +51,29 @@ func (c *Conn) Security() *oncrpc.Security { return c.security }
 func (c *Conn) NetConn() net.Conn { return c.wire.Conn }
 
 // Read reads bytes of the peer (net.Conn).
-func (c *Conn) Read(p []byte) (int, error) {
-	if c.both && c.wire.in.records.Load() >= c.limit {
+func (c *Conn) Read(p []byte) (n int, err error) {
+	switch k := c.kernel; {
+	case k == nil && c.both && c.wire.in.records.Load() >= c.limit, k != nil && c.both && k.in.reached(c.limit):
+		return 0, ErrWorn
+	case k != nil:
+		n, err = k.Read(p)
+	default:
+		n, err = c.tls.Read(p)
+	}
+	return n, c.words(err)
+}
+
+// ReadBuffers reads bytes of the peer into the slices of v, one after the other, or into
+// the first alone. The first must not be empty.
+func (c *Conn) ReadBuffers(v [][]byte) (int, error) {
+	k := c.kernel
+	switch {
+	case k == nil:
+		return c.Read(v[0])
+	case c.both && k.in.reached(c.limit):
 		return 0, ErrWorn
 	}
-	n, err := c.tls.Read(p)
+	n, err := k.ReadBuffers(v)
 	return n, c.words(err)
 }
 
@@ -69,6 +88,13 @@ func (c *Conn) Write(p []byte) (int, error) {
 func (c *Conn) WriteBuffers(v *net.Buffers) (n int64, err error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
+	if k := c.kernel; k != nil {
+		if k.out.reached(c.limit) {
+			return 0, ErrWorn
+		}
+		n, err = k.WriteBuffers(v)
+		return n, c.words(err)
+	}
 	if c.wire.out.records.Load() >= c.limit {
 		return 0, ErrWorn
 	}
@@ -154,6 +180,9 @@ func (c *Conn) abort(cause error) {
 
 // CloseWrite tells the peer that no more bytes follow.
 func (c *Conn) CloseWrite() error {
+	if c.kernel != nil {
+		return c.kernel.closeWrite()
+	}
 	err := c.tls.CloseWrite()
 	if half, ok := c.wire.Conn.(interface{ CloseWrite() error }); ok {
 		return errors.Join(err, half.CloseWrite())
@@ -178,6 +207,9 @@ func (c *Conn) Close() error {
 	}
 	if c.reset.Load() {
 		return c.wire.Close()
+	}
+	if c.kernel != nil {
+		return c.kernel.close()
 	}
 	_ = c.wire.SetWriteDeadline(time.Now().Add(farewell)) // an answer to a peer's KeyUpdate may wait in TLS, and hold up the alert
 	err := c.tls.Close()

@@ -7,12 +7,14 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/internal/certtest"
+	"github.com/nfsrdma/nfsrdma/internal/keepalive"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -96,47 +98,55 @@ func (c *countedConn) Write(p []byte) (int, error) {
 // TestInterruptedWrite checks that a write that a deadline interrupts can be continued:
 // the peer gets every byte once.
 func TestInterruptedWrite(t *testing.T) {
-	client, server := newPair(t)
-	want := random(8 << 20) // more than sockets hold
-	v := net.Buffers{want[:100], want[100:]}
-	require.NoError(t, client.SetWriteDeadline(time.Now().Add(50*time.Millisecond)))
-	var taken int64
-	n, err := client.WriteBuffers(&v)
-	taken += n
-	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-	require.NoError(t, client.SetWriteDeadline(time.Unix(1, 0)))
-	n, err = client.WriteBuffers(&v)
-	taken += n
-	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-	rest := 0
-	for _, p := range v {
-		rest += len(p)
-	}
-	assert.EqualValues(t, len(want), taken+int64(rest))
+	for _, p := range pairings() {
+		t.Run(p.String(), func(t *testing.T) {
+			client, server := newPairing(t, p)
+			want := random(8 << 20) // more than sockets hold
+			v := net.Buffers{want[:100], want[100:]}
+			require.NoError(t, client.SetWriteDeadline(time.Now().Add(50*time.Millisecond)))
+			var taken int64
+			n, err := client.WriteBuffers(&v)
+			taken += n
+			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+			require.NoError(t, client.SetWriteDeadline(time.Unix(1, 0)))
+			n, err = client.WriteBuffers(&v)
+			taken += n
+			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+			rest := 0
+			for _, p := range v {
+				rest += len(p)
+			}
+			assert.EqualValues(t, len(want), taken+int64(rest))
 
-	require.NoError(t, client.SetWriteDeadline(time.Time{}))
-	var got []byte
-	var reading sync.WaitGroup
-	reading.Go(func() {
-		got = make([]byte, len(want))
-		_, _ = io.ReadFull(server, got)
-	})
-	_, err = client.WriteBuffers(&v)
-	require.NoError(t, err)
-	reading.Wait()
-	assert.True(t, bytes.Equal(want, got))
+			require.NoError(t, client.SetWriteDeadline(time.Time{}))
+			var got []byte
+			var reading sync.WaitGroup
+			reading.Go(func() {
+				got = make([]byte, len(want))
+				_, _ = io.ReadFull(server, got)
+			})
+			_, err = client.WriteBuffers(&v)
+			require.NoError(t, err)
+			reading.Wait()
+			assert.True(t, bytes.Equal(want, got))
+		})
+	}
 }
 
 // TestReadDeadline checks that a read may be repeated after a deadline.
 func TestReadDeadline(t *testing.T) {
-	client, server := newPair(t)
-	require.NoError(t, server.SetReadDeadline(time.Now().Add(10*time.Millisecond)))
-	_, err := server.Read(make([]byte, 1))
-	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-	require.NoError(t, server.SetReadDeadline(time.Time{}))
-	go func() { _, _ = client.Write([]byte("x")) }()
-	_, err = server.Read(make([]byte, 1))
-	assert.NoError(t, err)
+	for _, p := range pairings() {
+		t.Run(p.String(), func(t *testing.T) {
+			client, server := newPairing(t, p)
+			require.NoError(t, server.SetReadDeadline(time.Now().Add(10*time.Millisecond)))
+			_, err := server.Read(make([]byte, 1))
+			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+			require.NoError(t, server.SetReadDeadline(time.Time{}))
+			go func() { _, _ = client.Write([]byte("x")) }()
+			_, err = server.Read(make([]byte, 1))
+			assert.NoError(t, err)
+		})
+	}
 }
 
 // TestWorn checks that a connection ends before its keys have protected too much, and
@@ -168,34 +178,38 @@ func TestWorn(t *testing.T) {
 // TestClose checks that the end inside of TLS comes before the end of the connection
 // (R9289-5.1.1-7), and that a peer who does not read cannot hold it up.
 func TestClose(t *testing.T) {
-	client, server := newPair(t)
-	require.NoError(t, client.Close())
-	_, err := server.Read(make([]byte, 1))
-	assert.Equal(t, io.EOF, err)
-	require.NoError(t, server.Close())
+	for _, p := range pairings() {
+		t.Run(p.String(), func(t *testing.T) {
+			client, server := newPairing(t, p)
+			require.NoError(t, client.Close())
+			_, err := server.Read(make([]byte, 1))
+			assert.Equal(t, io.EOF, err)
+			require.NoError(t, server.Close())
 
-	client, server = newPair(t)
-	require.NoError(t, client.CloseWrite())
-	_, err = server.Read(make([]byte, 1))
-	assert.Equal(t, io.EOF, err)
-	_, err = server.Write([]byte("still"))
-	require.NoError(t, err)
-	_, err = client.Read(make([]byte, 5))
-	assert.NoError(t, err)
+			client, server = newPairing(t, p)
+			require.NoError(t, client.CloseWrite())
+			_, err = server.Read(make([]byte, 1))
+			assert.Equal(t, io.EOF, err)
+			_, err = server.Write([]byte("still"))
+			require.NoError(t, err)
+			_, err = client.Read(make([]byte, 5))
+			assert.NoError(t, err)
 
-	client, _ = newPair(t)
-	writing := make(chan error, 1)
-	go func() {
-		_, err := client.Write(make([]byte, 16<<20))
-		writing <- err
-	}()
-	for client.wire.out.records.Load() < 20 {
-		time.Sleep(time.Millisecond)
+			client, _ = newPairing(t, p)
+			writing := make(chan error, 1)
+			go func() {
+				_, err := client.Write(make([]byte, 16<<20))
+				writing <- err
+			}()
+			for sent := uint64(0); sent < 3*recordRoom; time.Sleep(time.Millisecond) {
+				_, sent = keepalive.Traffic(client)
+			}
+			begin := time.Now()
+			_ = client.Close()
+			assert.Less(t, time.Since(begin), 5*time.Second)
+			assert.Error(t, <-writing)
+		})
 	}
-	begin := time.Now()
-	_ = client.Close()
-	assert.Less(t, time.Since(begin), 5*time.Second)
-	assert.Error(t, <-writing)
 }
 
 // TestSmallWriteAllocations checks that a reply costs no memory.
@@ -227,8 +241,12 @@ func TestPeerVanishes(t *testing.T) {
 // TestForgedEnd checks that the end of a connection without the closure alert is no orderly
 // end, between records and inside of one: everyone on the way can forge it.
 func TestForgedEnd(t *testing.T) {
-	for _, inside := range []bool{false, true} {
-		client, server := newPair(t)
+	for i := range 4 {
+		inside, p := i&1 == 1, pairing{server: i&2 == 2}
+		if !slices.Contains(pairings(), p) {
+			continue
+		}
+		client, server := newPairing(t, p)
 		_, err := client.Write([]byte("x"))
 		require.NoError(t, err)
 		if inside {
@@ -248,9 +266,13 @@ func TestForgedEnd(t *testing.T) {
 
 // TestReset checks that a connection can end without the appearance of an orderly end.
 func TestReset(t *testing.T) {
-	client, server := newPair(t)
-	require.NoError(t, client.SetLinger(0))
-	require.NoError(t, client.Close())
-	_, err := server.Read(make([]byte, 1))
-	assert.ErrorIs(t, err, syscall.ECONNRESET)
+	for _, p := range pairings() {
+		t.Run(p.String(), func(t *testing.T) {
+			client, server := newPairing(t, p)
+			require.NoError(t, client.SetLinger(0))
+			require.NoError(t, client.Close())
+			_, err := server.Read(make([]byte, 1))
+			assert.ErrorIs(t, err, syscall.ECONNRESET)
+		})
+	}
 }

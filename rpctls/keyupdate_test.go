@@ -3,10 +3,6 @@ package rpctls
 import (
 	"bytes"
 	"context"
-	"crypto/aes"
-	"crypto/cipher"
-	"crypto/hkdf"
-	"crypto/sha256"
 	"crypto/tls"
 	"encoding/hex"
 	"net"
@@ -18,24 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// expand is HKDF-Expand-Label without a context (RFC 8446, Section 7.1).
-func expand(t *testing.T, secret []byte, label string, n int) []byte {
-	info := append([]byte{0, byte(n), byte(6 + len(label))}, "tls13 "+label+"\x00"...)
-	key, err := hkdf.Expand(sha256.New, secret, string(info), n)
-	require.NoError(t, err)
-	return key
-}
-
 // keyUpdate returns the first record of a client: a KeyUpdate that asks for another
 // (RFC 8446, Section 4.6.3).
 func keyUpdate(t *testing.T, secret []byte) []byte {
-	block, err := aes.NewCipher(expand(t, secret, "key", 16))
-	require.NoError(t, err)
-	gcm, err := cipher.NewGCM(block)
-	require.NoError(t, err)
-	content := []byte{24, 0, 0, 1, 1, typeHandshake}
-	head := []byte{23, 3, 3, 0, byte(len(content) + gcm.Overhead())}
-	return gcm.Seal(head, expand(t, secret, "iv", gcm.NonceSize()), content, head)
+	return newSealer(t, tls.TLS_AES_128_GCM_SHA256, secret).seal(typeHandshake, []byte{messageKeyUpdate, 0, 0, 1, 1})
 }
 
 // TestCloseBehindKeyUpdate checks that a peer that asks for new keys and then takes nothing

@@ -42,6 +42,9 @@ const (
 	// farewell bounds the time of the closure alert, for which nobody waits.
 	farewell = 250 * time.Millisecond
 
+	// settlePause is the time between two looks at what the kernel has yet to send.
+	settlePause = time.Millisecond
+
 	// lookPause is the time between two looks at the files.
 	lookPause = time.Second
 

@@ -20,6 +20,17 @@ type counter struct {
 
 const recordHeader = 5
 
+// left returns how many bytes are left of the record's header, or of its content.
+func (c *counter) left() int {
+	if c.rest > 0 {
+		return c.rest
+	}
+	return recordHeader - c.have
+}
+
+// between reports whether the stream is between two records.
+func (c *counter) between() bool { return c.have == 0 && c.rest == 0 }
+
 // pass counts the records that end in p.
 func (c *counter) pass(p []byte) {
 	for len(p) > 0 {

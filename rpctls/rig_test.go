@@ -57,6 +57,10 @@ func (l *logbook) String() string {
 
 func (l *logbook) log() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
+func (l *logbook) debug() *slog.Logger {
+	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
 // A rig is a Server, and clients of it over TCP of this host.
 type rig struct {
 	t      testing.TB

@@ -33,6 +33,10 @@ type ServerConfig struct {
 	// their duty (RFC 9289, Section 5) and which Linux's tlshd omits.
 	Strict bool
 
+	// Kernel has the kernel make the records of connections, if it can: Linux with the
+	// module tls.
+	Kernel bool
+
 	// Now returns the time; nil means time.Now.
 	Now func() time.Time
 
@@ -47,6 +51,8 @@ type Server struct {
 	store *store
 	log   *slog.Logger // for refusals
 	audit *slog.Logger // for a line for each connection
+
+	kernel *kernelUse
 
 	places   int // for handshakes
 	patience time.Duration
@@ -82,8 +88,10 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		return nil, err
 	}
 	memory := fairshare.NewMemory(maxHeld, partOfHeld, nil) // nobody waits for it
+	log := lograte.Logger(cfg.Log)
 	return &Server{
-		cfg: cfg, store: files, log: lograte.Logger(cfg.Log), audit: lograte.Audit(cfg.Log), places: maxHandshakes, patience: handshakeTime,
+		cfg: cfg, store: files, log: log, audit: lograte.Audit(cfg.Log), kernel: newKernelUse(cfg.Kernel, log),
+		places: maxHandshakes, patience: handshakeTime,
 		handshakes: make(map[*handshake]struct{}), conns: make(map[*Conn]*fairshare.Party[*fairshare.Part]),
 		parties: fairshare.NewParties(func() struct{} { return struct{}{} }),
 		memory:  memory, writers: fairshare.NewParties(memory.Part),
@@ -161,7 +169,9 @@ func (s *Server) handshake(ctx context.Context, nc net.Conn, protocol string, st
 	defer stop()
 	m := s.store.material()
 	w := &wire{Conn: nc, server: true}
-	t := tls.Server(w, s.config(m, protocol, strict))
+	config := s.config(m, protocol, strict)
+	secrets := s.kernel.prepare(config, w)
+	t := tls.Server(w, config)
 	if err := t.HandshakeContext(ctx); err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
@@ -171,8 +181,12 @@ func (s *Server) handshake(ctx context.Context, nc net.Conn, protocol string, st
 	}
 	c := newConn(t, w)
 	c.server, c.security.Mutual = s, len(c.state.PeerCertificates) > 0
-	if err := s.admit(c, m); err != nil {
-		_ = t.Close()
+	err := s.kernel.enter(c, secrets)
+	if err == nil {
+		err = s.admit(c, m)
+	}
+	if err != nil {
+		_ = c.Close()
 		return nil, s.failure(nc, err)
 	}
 	s.audit.Info("TLS", "peer", nc.RemoteAddr(), "security", c.security)

@@ -13,6 +13,7 @@ type Stats struct {
 	Certificate  string    // the path of the server's certificate
 	Ends         time.Time // of the certificate
 	Strict       bool
+	Kernel       string // whether the kernel makes records: off, on, or not available
 }
 
 // Stats returns the state and the counters of s. Failed has all reasons.
@@ -23,6 +24,7 @@ func (s *Server) Stats() Stats {
 	st := Stats{
 		Open: len(s.conns), Handshakes: len(s.handshakes), Made: s.made, Cut: s.cut, Clear: s.clear,
 		Failed: make(map[string]uint64, reasons), Certificate: s.cfg.Files.Cert, Ends: cert.Leaf.NotAfter, Strict: s.cfg.Strict,
+		Kernel: s.kernel.String(),
 	}
 	for r, n := range s.failed {
 		st.Failed[Reason(r).String()] = n

@@ -24,6 +24,7 @@ type wire struct {
 	server bool
 	in     counter // of the reader
 	begun  bool    // of the reader: the first byte was TLS's
+	exact  bool    // of the reader: it takes no byte behind the record that TLS reads
 
 	memory *fairshare.Part // for long held, or nil: it is not bounded
 
@@ -64,6 +65,9 @@ const (
 // Read is the network's. Bytes in clear where TLS must begin get no answer, not even an
 // alert (RFC 9289, Section 5.1.1).
 func (w *wire) Read(p []byte) (int, error) {
+	if w.exact {
+		p = p[:min(len(p), w.in.left())]
+	}
 	n, err := w.Conn.Read(p)
 	if !w.begun && n > 0 {
 		w.begun = p[0] == typeHandshake || p[0] == typeAlert && !w.server
@@ -76,6 +80,13 @@ func (w *wire) Read(p []byte) (int, error) {
 		err = errCut // TLS reads nothing behind a closure alert
 	}
 	return n, err
+}
+
+// between reports whether both streams are between two records, and nothing is held.
+func (w *wire) between() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.in.between() && w.out.between() && w.held == nil && w.over == nil
 }
 
 // Write takes records from TLS. It fails only if the stream is lost.

@@ -37,6 +37,7 @@ type app struct {
 	tls      rpctls.Files
 	alpn     cli.Choice
 	clear    bool // MOUNT may be asked in clear
+	kernel   cli.Choice
 
 	recordName string    // of a file, or ""
 	record     *recorder // set with the first connection
@@ -57,6 +58,7 @@ func (a *app) addFlags(f *pflag.FlagSet) {
 	a.proto = cli.NewChoice("rdma", "rdma", "tcp")
 	a.xprtsec = cli.NewChoice("none", "none", "tls", "mtls")
 	a.alpn = cli.NewChoice("any", "any", "strict")
+	a.kernel = cli.NewChoice("off", "off", "auto")
 	a.inline = 4 << 10
 	f.SortFlags = false
 	f.Var(&a.proto, "proto", "how calls go to servers: over RDMA or TCP")
@@ -77,6 +79,7 @@ func (a *app) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&a.tls.CRL, "tls-crl", "", "`FILE` with their revocation lists")
 	f.Var(&a.alpn, "alpn", "strict refuses servers that do not say what TLS is for, as Linux's; on RDMA\nit is so always")
 	f.BoolVar(&a.clear, "clear-mount", false, "with --xprtsec, and --sec: MOUNT may be asked in clear if the server has no TLS for it,\nas Linux's mountd")
+	f.Var(&a.kernel, "tls-kernel", "auto has the kernel encrypt, if it has the module tls")
 	f.StringVar(&a.recordName, "record", "", "when RDMA connections end, write their latest traffic to `FILE`, for Wireshark;\nit contains the data read and written")
 }
 

@@ -152,6 +152,7 @@ func (a *app) mountOptions() *mountopt.Options {
 		CRC: &a.crc, Markers: &a.markers, NoExtensions: &a.bare, Inline: &a.inline, Credits: &a.credits,
 		Proto: &a.proto, ClearMOUNT: &a.clear, Sec: &a.sec, Keytab: &a.keytab,
 		Xprtsec: &a.xprtsec, TLSCert: &a.tls.Cert, TLSKey: &a.tls.Key, TLSCA: &a.tls.CA, TLSCRL: &a.tls.CRL, ALPN: &a.alpn,
+		TLSKernel: &a.kernel,
 	})
 }
 

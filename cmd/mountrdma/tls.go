@@ -24,7 +24,8 @@ func (a *app) encrypt(srv server, cfg *nfsrdma.ClientConfig) (err error) {
 		files.Cert, files.Key = "", "" // not shown
 	}
 	cfg.TLS, err = rpctls.NewClient(rpctls.ClientConfig{
-		Files: files, Host: srv.host, Mutual: a.xprtsec.Word == "mtls", Strict: a.alpn.Word == "strict", Log: cfg.Log,
+		Files: files, Host: srv.host, Mutual: a.xprtsec.Word == "mtls", Strict: a.alpn.Word == "strict",
+		Kernel: a.kernel.Word == "auto", Log: cfg.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("TLS: %w", err)
@@ -39,6 +40,7 @@ func (a *app) encrypted() bool { return a.xprtsec.Word == "tls" || a.xprtsec.Wor
 type tlsInfo struct {
 	Mode   string `json:"mode"` // none, tls or mtls
 	Suite  string `json:"suite,omitempty"`
+	Kernel bool   `json:"kernel,omitempty"` // encrypts
 	Issuer string `json:"issuer,omitempty"` // of the server's certificate
 	Serial string `json:"serial,omitempty"`
 }
@@ -50,7 +52,7 @@ func (s *session) tlsInfo() tlsInfo {
 	}
 	i := tlsInfo{Mode: security.String()}
 	if security != nil {
-		i.Suite, i.Issuer, i.Serial = security.Suite, security.Issuer, security.Serial
+		i.Suite, i.Kernel, i.Issuer, i.Serial = security.Suite, security.Kernel, security.Issuer, security.Serial
 	}
 	return i
 }
@@ -60,7 +62,11 @@ func (i tlsInfo) String() string {
 	if i.Suite == "" {
 		return i.Mode
 	}
-	return fmt.Sprintf("%s, %s; the server's certificate is %s of %s", i.Mode, i.Suite, i.Serial, escape(i.Issuer))
+	by := ""
+	if i.Kernel {
+		by = " by the kernel"
+	}
+	return fmt.Sprintf("%s, %s%s; the server's certificate is %s of %s", i.Mode, i.Suite, by, i.Serial, escape(i.Issuer))
 }
 
 // tlsError returns the error of a failed attempt to protect a connection, or nil if err

@@ -27,6 +27,7 @@ type tlsOptions struct {
 	only    bool   // all calls must be encrypted
 	xprtsec string // of DIR
 	rdma    cli.Choice
+	kernel  cli.Choice
 
 	transports exports.Transports // parsed from xprtsec
 }
@@ -40,6 +41,8 @@ func (o *tlsOptions) add(f *pflag.FlagSet) {
 	o.rdma = cli.NewChoice("off", "off", "allow", "require")
 	f.Var(&o.rdma, "rdma-tls", "TLS on RDMA connections, for mountrdma alone;\nrequire rejects all others")
 	f.BoolVar(&o.only, "require-encryption", false, "take calls by TLS or with krb5p alone, whatever exports say")
+	o.kernel = cli.NewChoice("off", "off", "auto")
+	f.Var(&o.kernel, "tls-kernel", "auto has the kernel encrypt, if it has the module tls")
 	f.BoolVar(&o.strict, "tls-strict", false, "refuse clients that do not say what TLS is for (ALPN), as Linux's")
 }
 
@@ -49,8 +52,8 @@ func (o *tlsOptions) understand() (err error) {
 	switch {
 	case (f.Cert == "") != (f.Key == ""):
 		return errors.New("--tls-cert and --tls-key belong together: give both")
-	case f.Cert == "" && (f.CA != "" || f.CRL != "" || o.strict || o.rdma.Word != "off"):
-		return errors.New("--tls-ca, --tls-crl, --tls-strict and --rdma-tls need a certificate of this server: give --tls-cert and --tls-key")
+	case f.Cert == "" && (f.CA != "" || f.CRL != "" || o.strict || o.rdma.Word != "off" || o.kernel.Word != "off"):
+		return errors.New("--tls-ca, --tls-crl, --tls-strict, --tls-kernel and --rdma-tls need a certificate of this server: give --tls-cert and --tls-key")
 	case f.CRL != "" && f.CA == "":
 		return errors.New("--tls-crl needs the authorities that have signed the lists: give --tls-ca")
 	}
@@ -72,7 +75,7 @@ func (o *tlsOptions) open(log *slog.Logger) (*rpctls.Server, error) {
 	if err := cli.ForbidCores(); err != nil {
 		return nil, fmt.Errorf("TLS: %w", err)
 	}
-	s, err := rpctls.NewServer(rpctls.ServerConfig{Files: o.files, Strict: o.strict, Log: log})
+	s, err := rpctls.NewServer(rpctls.ServerConfig{Files: o.files, Strict: o.strict, Kernel: o.kernel.Word == "auto", Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("TLS: %w", err)
 	}
@@ -123,6 +126,7 @@ type tlsDoc struct {
 	Certificate string       `json:"certificate"` // path
 	Ends        time.Time    `json:"ends"`        // of the certificate
 	Strict      bool         `json:"strict"`
+	Kernel      string       `json:"kernel"`      // on, off, or not available
 	Connections int          `json:"connections"` // now
 	Mutual      int          `json:"mutual"`      // of these, whose clients have shown certificates
 	Handshakes  int          `json:"handshakes"`  // under way
@@ -139,7 +143,7 @@ func (p *operations) lookAtTLS() *tlsDoc {
 	}
 	s := p.tls.Stats()
 	d := &tlsDoc{
-		Certificate: s.Certificate, Ends: s.Ends, Strict: s.Strict, Connections: s.Open, Mutual: s.Mutual,
+		Certificate: s.Certificate, Ends: s.Ends, Strict: s.Strict, Kernel: s.Kernel, Connections: s.Open, Mutual: s.Mutual,
 		Handshakes: s.Handshakes, Made: s.Made, Clear: s.Clear, Cut: s.Cut, Failed: []refusalDoc{},
 	}
 	for _, reason := range slices.Sorted(maps.Keys(s.Failed)) {
@@ -154,6 +158,7 @@ type securityDoc struct {
 	Mode   string `json:"mode"` // none, tls or mtls
 	Suite  string `json:"suite,omitempty"`
 	ALPN   string `json:"alpn,omitempty"`
+	Kernel bool   `json:"kernel,omitempty"` // encrypts
 	Issuer string `json:"issuer,omitempty"`
 	Serial string `json:"serial,omitempty"`
 }
@@ -162,13 +167,16 @@ func newSecurityDoc(s *oncrpc.Security) securityDoc {
 	if s == nil {
 		return securityDoc{Mode: s.String()}
 	}
-	return securityDoc{Mode: s.String(), Suite: s.Suite, ALPN: s.Protocol, Issuer: printable(s.Issuer), Serial: s.Serial}
+	return securityDoc{Mode: s.String(), Suite: s.Suite, ALPN: s.Protocol, Kernel: s.Kernel, Issuer: printable(s.Issuer), Serial: s.Serial}
 }
 
 // words describes an encrypted connection in the list of connections.
 func (d *securityDoc) words() string {
 	if d.Suite == "" {
 		return ""
+	}
+	if d.Kernel {
+		return d.Mode + " " + d.Suite + " by the kernel"
 	}
 	return d.Mode + " " + d.Suite
 }
@@ -177,6 +185,9 @@ func (d *securityDoc) words() string {
 func (p *page) tls(d *tlsDoc) {
 	p.row("tls", fmt.Sprintf("%d connections, %d of them mutual, of %d so far, and %d in clear; %d handshakes under way; the certificate ends in %s",
 		d.Connections, d.Mutual, d.Made, d.Clear, d.Handshakes, span(d.Ends.Sub(p.now))))
+	if d.Kernel != "off" {
+		p.row("", "kernel TLS: "+d.Kernel)
+	}
 	failed := slices.DeleteFunc(slices.Clone(d.Failed), func(r refusalDoc) bool { return r.Count == 0 })
 	slices.SortStableFunc(failed, func(a, b refusalDoc) int { return cmp.Compare(b.Count, a.Count) })
 	var words []string

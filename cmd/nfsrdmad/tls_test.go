@@ -125,6 +125,7 @@ func TestTLSFlags(t *testing.T) {
 		{[]string{"--tls-key", "k"}, "--tls-cert and --tls-key belong together"},
 		{[]string{"--tls-ca", "a"}, "need a certificate of this server"},
 		{[]string{"--tls-strict"}, "need a certificate of this server"},
+		{[]string{"--tls-kernel", "auto"}, "need a certificate of this server"},
 		{[]string{"--rdma-tls", "allow"}, "need a certificate of this server"},
 		{[]string{"--tls-cert", "c", "--tls-key", "k", "--rdma-tls", "require", "--discover", "127.0.0.1"}, "--discover is in clear"},
 		{[]string{"--tls-cert", "c", "--tls-key", "k", "--tls-crl", "l"}, "give --tls-ca"},

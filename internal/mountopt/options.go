@@ -53,6 +53,7 @@ type Flags struct {
 	ALPN         *cli.Choice
 
 	TLSCert, TLSKey, TLSCA, TLSCRL *string // paths
+	TLSKernel                      *cli.Choice
 }
 
 // A Lookup selects the names that a mount remembers (nfs(5), lookupcache).

@@ -19,6 +19,7 @@ func flags() Flags {
 		CRC: &crc, Markers: &markers, NoExtensions: &bare, Inline: &inline, Credits: &credits, Sec: new(Sec), Keytab: &keytab,
 		Proto: new(cli.NewChoice("rdma", "rdma", "tcp")), ClearMOUNT: new(bool),
 		Xprtsec: new(cli.NewChoice("none", "none", "tls", "mtls")), TLSCert: new(string), TLSKey: new(string), TLSCA: new(string), TLSCRL: new(string), ALPN: new(cli.NewChoice("any", "any", "strict")),
+		TLSKernel: new(cli.NewChoice("off", "off", "auto")),
 	}
 }
 

@@ -122,6 +122,7 @@ func (o *Options) table() []option {
 		{"tls-crl", "FILE", path(o.TLSCRL), "their revocation lists"},
 		{"alpn", o.ALPN.Type(), o.ALPN.Set, "any (the default), or strict, which refuses servers that do not say what TLS is for, as Linux's; on RDMA it is so always"},
 		{"clear-mount", "", is(o.ClearMOUNT, true), "with xprtsec=, and sec=: MOUNT may be asked in clear if the server has no TLS for it, as Linux's mountd; others on the way see, and may change, which of the server's directories is mounted"},
+		{"tls-kernel", o.TLSKernel.Type(), o.TLSKernel.Set, "auto has the kernel encrypt, if it has the module tls (off)"},
 		{"udp", "", refuse(otherTransport), ""},
 		{"v2", "", refuse(otherVersion), ""},
 		{"v4", maybe, refuse(otherVersion), ""},
