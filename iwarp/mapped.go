@@ -1,6 +1,7 @@
 package iwarp
 
 import (
+	"errors"
 	"runtime/debug"
 	"unsafe"
 
@@ -29,7 +30,7 @@ var _ rdma.MappedSender = (*Conn)(nil)
 // kernel. With CRCs on, the data is copied, since it must not change after its
 // CRC is computed; the copy computes the CRC.
 func (c *Conn) SendsMapped() bool {
-	return c.sock.tcp != nil && c.sock.record == nil && !c.params.SendMarkers
+	return c.sock.mapped && c.sock.record == nil && !c.params.SendMarkers
 }
 
 // A reread is the Reread function of a WR.
@@ -63,7 +64,7 @@ var zeros [mpa.MaxULPDU]byte
 // The kernel copies some elements at a time, and takes all or none of them: the
 // unreadable element need not be the first.
 func (q *sendQueue) vanished(b *batch, err error) bool {
-	if err != unix.EFAULT {
+	if !errors.Is(err, unix.EFAULT) {
 		return false
 	}
 	for len(b.mapped) > 0 {

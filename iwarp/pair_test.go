@@ -224,6 +224,7 @@ var transports = map[string]options{
 	"markers":                    {initiator: Config{CRC: mpa.CRCOff, Markers: true}, responder: Config{CRC: mpa.CRCOff, Markers: true}},
 	"crc and markers to one end": {responder: Config{Markers: true}},
 	"protected":                  {initiator: Config{Secure: scrambled}, responder: Config{Secure: scrambled}},
+	"protected by the kernel":    {initiator: Config{Secure: byKernel}, responder: Config{Secure: byKernel}},
 }
 
 // pipeListener accepts the other ends of net.Pipes.

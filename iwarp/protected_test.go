@@ -3,6 +3,7 @@ package iwarp
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // A guardedConn stands for a connection inside of TLS.
@@ -48,6 +50,34 @@ func (c scrambledConn) Write(p []byte) (int, error) {
 	return int(n), err
 }
 
+// A fakeKernelConn stands for a connection that the kernel protects: only the kernel sees
+// the bytes.
+type fakeKernelConn struct{ *net.TCPConn }
+
+func byKernel(_ context.Context, nc net.Conn) (net.Conn, error) {
+	return fakeKernelConn{nc.(*net.TCPConn)}, nil
+}
+
+func (c fakeKernelConn) SendsMapped() bool { return true }
+
+func (c fakeKernelConn) WriteBuffers(v *net.Buffers) (int64, error) { return v.WriteTo(c.TCPConn) }
+
+func (c fakeKernelConn) ReadBuffers(v [][]byte) (n int, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var failed error
+	err = raw.Read(func(fd uintptr) bool {
+		n, failed = unix.Readv(int(fd), v)
+		return failed != unix.EAGAIN
+	})
+	if err = errors.Join(err, failed); n == 0 && err == nil {
+		err = io.EOF
+	}
+	return max(n, 0), err
+}
+
 // TestProtectedMapping checks that the mapping of a file is not read by the protection
 // itself, which would fault if the file was truncated: TestTruncated has the rest.
 func TestProtectedMapping(t *testing.T) {
@@ -55,6 +85,8 @@ func TestProtectedMapping(t *testing.T) {
 	a, _ := pair(t, transports["protected"])
 	assert.False(t, a.SendsMapped())
 	assert.IsType(t, scrambledConn{}, a.NetConn())
+	b, _ := pair(t, transports["protected by the kernel"])
+	assert.True(t, b.SendsMapped())
 }
 
 // meet connects two devices, and returns the connection of the initiator, or the error.

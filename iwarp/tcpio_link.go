@@ -44,7 +44,8 @@ var longPast = time.Unix(1, 0)
 
 // A netLink is a link over any net.Conn. It waits in Read and in Write. It sets a
 // deadline only if a wait has lasted too long: reads are as short as the records of
-// TLS.
+// TLS. If the net.Conn reads into several slices, and writes from them, payload goes to
+// its place at once.
 type netLink struct {
 	nc     net.Conn
 	stall  time.Duration
@@ -63,14 +64,20 @@ func newNetLink(nc net.Conn, stall time.Duration) *netLink {
 	return l
 }
 
-func (l *netLink) read(vec [][]byte, d *debt) (int, error) {
+func (l *netLink) read(vec [][]byte, d *debt) (n int, err error) {
 	limit, err := d.left()
 	if err != nil {
 		return 0, err
 	}
 	l.rd.begin(limit)
 	start := d.begin()
-	n, err := l.nc.Read(vec[0])
+	if over, ok := l.nc.(interface {
+		ReadBuffers(v [][]byte) (int, error)
+	}); ok {
+		n, err = over.ReadBuffers(vec)
+	} else {
+		n, err = l.nc.Read(vec[0])
+	}
 	d.end(start)
 	if l.rd.end() != nil {
 		l.setDeadline(l.nc.SetReadDeadline, time.Time{})

@@ -17,6 +17,8 @@ type socket struct {
 	link
 	tcp *tcpLink // the link, or nil if it is not a kernel socket
 
+	mapped bool // only the kernel looks at the data that are sent
+
 	nc            net.Conn
 	local, remote net.Addr
 	record        *recorder.Recorder // nil: no record
@@ -27,9 +29,12 @@ func newSocket(nc net.Conn) *socket {
 	keepalive.Watch(nc)
 	s := &socket{nc: nc, local: nc.LocalAddr(), remote: nc.RemoteAddr()}
 	if s.tcp = newTCPLink(nc, stallTimeout); s.tcp != nil {
-		s.link = s.tcp
-	} else {
-		s.link = newNetLink(nc, stallTimeout)
+		s.link, s.mapped = s.tcp, true
+		return s
+	}
+	s.link = newNetLink(nc, stallTimeout)
+	if over, ok := nc.(interface{ SendsMapped() bool }); ok {
+		s.mapped = over.SendsMapped() // TLS in the kernel
 	}
 	return s
 }

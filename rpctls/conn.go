@@ -47,6 +47,10 @@ func newConn(t *tls.Conn, w *wire) *Conn {
 // Security describes the protection of the connection.
 func (c *Conn) Security() *oncrpc.Security { return c.security }
 
+// SendsMapped reports whether only the kernel looks at bytes that are written. They may
+// then be in the mapping of a file.
+func (c *Conn) SendsMapped() bool { return c.kernel != nil }
+
 // NetConn returns the connection below TLS, for its addresses and its state only.
 func (c *Conn) NetConn() net.Conn { return c.wire.Conn }
 
