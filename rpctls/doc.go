@@ -12,6 +12,10 @@
 // and stays whole if a deadline interrupts a write. Below MPA the handshake begins
 // with the first byte, without a probe.
 //
+// If that is wanted and possible, the kernel gets the keys after the handshake, and makes
+// and opens the records: the bytes of RPC then go to the TCP socket, and come from it, as
+// those in clear do.
+//
 // Certificates, keys, authorities and revocation lists come from files, which are
 // read again when they change. A set with a fault is not taken: the one before
 // stays. A Server judges the certificates of its running connections again when

@@ -45,12 +45,16 @@ func TestRow(t *testing.T) {
 	assert.Equal(t, "olloo"+"l", order)
 	alone := &row{name: "a", ours: side("", 1024), views: []view{{"m", "B", func(r *result) float64 { return r.Bytes }, atMost(2000)}}}
 	require.NoError(t, alone.measure(nil))
+	lacking := &row{name: "z", against: "l", lacks: "no such thing", ours: side("x", 1), views: []view{{"", "B", rate, atLeast(1)}}}
+	require.NoError(t, lacking.measure(nil))
+	assert.NotContains(t, order, "x")
 	assert.Equal(t, `| what | against | unit | ours: min / median / max | limit: min / median / max | ratio: min / median / max | goal |
 | --- | --- | --- | ---: | ---: | ---: | --- |
 | n | l | GB/s | 3.00 / 3.00 / 3.00 | 4.00 / 4.00 / 4.00 | 0.750 / 0.750 / 0.750 | at least 0.8, **missed** |
 | n: v | l | GB/s | 3.00 / 3.00 / 3.00 | 4.00 / 4.00 / 4.00 | 0.750 / 0.750 / 0.750 |  |
 | a: m |  | B | 1024 / 1024 / 1024 |  |  | at most 2000 |
-`, table([]*row{r, alone}))
+| z | l | B | no such thing |  |  |  |
+`, table([]*row{r, alone, lacking}))
 }
 
 // TestRows checks that a name selects its row, in a document and for benchstat.

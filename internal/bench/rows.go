@@ -1,6 +1,9 @@
 package main
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // rows returns all measurements.
 func rows() []*row {
@@ -8,7 +11,7 @@ func rows() []*row {
 	read := bench(free, "big", "read", "1MiB", 16)
 	cpu := view{"CPU, both ends", "s/GiB", perGiB, goal{}}
 	perCallCPU := view{"CPU, both ends", "µs/call", perCall, goal{}}
-	return append(append(append(version4(), secured()...), encrypted()...), []*row{
+	return append(slices.Concat(version4(), secured(), encrypted(), inKernel()), []*row{
 		{
 			name: "TCP, one stream from one hot buffer", against: "TCP from the file's mapping",
 			ours: tcp(free, "hot"), limit: mapped, views: []view{{"", "GB/s", rate, goal{}}, cpu},

@@ -33,6 +33,9 @@ func (r *row) line(v *view) string {
 	if v.what != "" {
 		what += ": " + v.what
 	}
+	if r.lacks != "" {
+		return fmt.Sprintf("| %s | %s | %s | %s |  |  |  |\n", what, r.against, v.unit, r.lacks)
+	}
 	judged, shown := ratios, show(ratios)
 	switch {
 	case r.limit == nil:
