@@ -233,8 +233,11 @@ func (k *kernelConn) closeWrite() error {
 func (k *kernelConn) close() error {
 	_ = k.tcp.SetWriteDeadline(time.Now().Add(farewell)) // also ends a write under way
 	_ = k.notify()                                       // for a peer that listens
-	k.settle(func(queued, most int) bool { return queued < most/2 })
-	return k.tcp.Close()
+	k.settle(func(queued, most int) bool { return queued <= most/2 })
+	if err := k.tcp.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil // it was cut
 }
 
 func (k *kernelConn) notify() error {

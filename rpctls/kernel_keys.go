@@ -70,7 +70,10 @@ const (
 	sequenceLen = 8
 )
 
-var errSuite = errors.New("rpctls: a cipher suite that TLS in the kernel is not used for")
+var (
+	errSuite  = errors.New("rpctls: a cipher suite that TLS in the kernel is not used for")
+	errSecret = errors.New("rpctls: crypto/tls has not told the secrets of a connection")
+)
 
 // cryptoInfo returns the kernel's form of the keys of one direction, whose first record
 // is number 0. All structures tls12_crypto_info_... of linux/tls.h have this order:
@@ -81,6 +84,9 @@ func cryptoInfo(suite uint16, secret []byte) ([]byte, error) {
 	s, ok := kernelSuites[suite]
 	if !ok {
 		return nil, errSuite
+	}
+	if len(secret) != s.hash().Size() {
+		return nil, errSecret
 	}
 	key, err := expandLabel(s.hash, secret, "key", s.key)
 	if err != nil {

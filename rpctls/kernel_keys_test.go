@@ -41,12 +41,14 @@ func TestKeySchedule(t *testing.T) {
 		assert.Equal(t, want, info)
 	}
 	for suite, size := range map[uint16]int{tls.TLS_AES_128_GCM_SHA256: 40, tls.TLS_AES_256_GCM_SHA384: 56, tls.TLS_CHACHA20_POLY1305_SHA256: 56} {
-		info, err := cryptoInfo(suite, make([]byte, 48))
+		info, err := cryptoInfo(suite, make([]byte, kernelSuites[suite].hash().Size()))
 		require.NoError(t, err)
 		assert.Len(t, info, size, "the structure of linux/tls.h")
 	}
 	_, err := cryptoInfo(tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, make([]byte, 32))
 	assert.ErrorIs(t, err, errSuite)
+	_, err = cryptoInfo(tls.TLS_AES_128_GCM_SHA256, nil)
+	assert.ErrorIs(t, err, errSecret)
 }
 
 // TestTrafficSecrets checks that the secrets of both directions are taken from the lines

@@ -140,7 +140,7 @@ func TestKernelRecords(t *testing.T) {
 			secrets := trafficSecrets{client: random(size), server: random(size)}
 			near, far := newRig(t, ServerConfig{Files: filesOf(newAuthority(t, "root").Issue(nil))}).dial()
 			k, err := enterKernel(far, kernelModule, suite, &secrets, true)
-			if err == unix.ENOENT {
+			if errors.Is(err, unix.ENOENT) {
 				t.Skip("this kernel has TLS, but not the suite")
 			}
 			require.NoError(t, err)
@@ -350,4 +350,5 @@ func TestKernelCut(t *testing.T) {
 	cause := errors.New("cause")
 	server.abort(cause)
 	assert.Equal(t, cause, <-done)
+	require.NoError(t, server.Close())
 }

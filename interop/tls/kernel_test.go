@@ -32,7 +32,7 @@ func TestKernelUnits(t *testing.T) {
 	root := certtest.New(t, "root", time.Now())
 	m := newMachine(t, certtest.Bundle(root), root.Issue(nil))
 	require.NoError(t, m.Push(t.Context(), build(t, "test", "-c", "github.com/nfsrdma/nfsrdma/rpctls"), "/tmp/rpctls.test"))
-	out := m.must("cd /tmp && chmod 755 rpctls.test && ./rpctls.test -test.v -test.timeout 120s -test.run '%s' 2>&1 || echo failed", "Kernel|Buffers|Interrupted|Deadline|Close|ForgedEnd|Reset|Vanishes")
+	out := m.must("cd /tmp && chmod 755 rpctls.test && ./rpctls.test -test.v -test.timeout 220s -test.run '%s' 2>&1 || echo failed", "Kernel|Buffers|Interrupted|Deadline|Close|ForgedEnd|Reset|Vanishes")
 	t.Logf("%s", out)
 	assert.NotContains(t, out, "failed")
 	assert.LessOrEqual(t, strings.Count(out, "SKIP"), 1, "the guest has all suites but that of ChaCha20")
