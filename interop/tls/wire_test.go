@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -158,4 +159,37 @@ func (w *wire) seen(t *testing.T) (protected, size, clear int) {
 		l.mu.Unlock()
 	}
 	return protected, size, clear
+}
+
+// TestWire checks that the wire stops what it must not pass.
+func TestWire(t *testing.T) {
+	probe := make([]byte, probeSize)
+	binary.BigEndian.PutUint32(probe[flavorAt:], rpcmsg.AuthTLS)
+	record := append([]byte{23, 3, 3, 0, 200}, make([]byte, 200)...)
+	for name, tt := range map[string]struct {
+		bytes  []byte
+		passes bool
+	}{
+		"TLS":               {slices.Concat(probe, record, record), true},
+		"a clear byte":      {slices.Concat(probe, record, []byte{0x80, 0, 0, 40, 1}), false},
+		"a clear call":      {slices.Concat(probe, probe), false},
+		"a mark in TLS":     {slices.Concat(probe, record[:50], []byte(mark)), false},
+		"a mark in clear":   {slices.Concat(make([]byte, 1000), []byte(mark)), false},
+		"little in clear":   {make([]byte, clearLimit), true},
+		"too much in clear": {make([]byte, clearLimit+1), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, size := range []int{1, 7, len(tt.bytes)} { // of each write
+				l := new(line)
+				l.ways[0] = way{line: l, clear: probeSize}
+				var err error
+				for b := range slices.Chunk(tt.bytes, size) {
+					if _, err = l.ways[0].Write(b); err != nil {
+						break
+					}
+				}
+				assert.Equal(t, tt.passes, err == nil, "%v", err)
+			}
+		})
+	}
 }
