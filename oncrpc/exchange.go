@@ -110,6 +110,20 @@ type Signer interface {
 	Open(verf rpcmsg.OpaqueAuth, stat uint32, r *xdr.Reader) error
 }
 
+// A BoundSigner is a Signer to which the connection matters: Bind comes in front of each
+// AppendCall, with the protection of the connection, nil in clear.
+type BoundSigner interface {
+	Signer
+	Bind(s *Security)
+}
+
+// Bind tells a BoundSigner by which connection x goes. Transports call it.
+func (x *Exchange) Bind(s *Security) {
+	if b, ok := x.Signer.(BoundSigner); ok {
+		b.Bind(s)
+	}
+}
+
 // AppendMessage appends the call that x is, from its XID on. It returns the data
 // item that follows, if there is one, and what follows that. machine is as in
 // AppendCall.

@@ -102,6 +102,14 @@ func (s *Security) LogValue() slog.Value {
 	return slog.GroupValue(list...)
 }
 
+// securityOf returns the protection of a connection, or nil.
+func securityOf(nc net.Conn) *Security {
+	if s, ok := nc.(SecureConn); ok {
+		return s.Security()
+	}
+	return nil
+}
+
 // writeBuffers writes v to nc, as far as possible, and removes the written bytes from
 // v.
 func writeBuffers(nc net.Conn, v *net.Buffers) (int64, error) {

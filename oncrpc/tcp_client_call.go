@@ -72,6 +72,7 @@ func (c *TCPClient) begin(x *Exchange, xid uint32) (*clientCall, error) {
 		cl.xid = c.xidLocked(xid)
 		c.mu.Unlock()
 	}
+	x.Bind(securityOf(c.nc))
 	if err := cl.build(x, c.machine); err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ func (o *clientCall) build() error {
 		n += len(x.Item) + xdr.Pad(len(x.Item))
 	}
 	o.out = buf.Default.Get(n)
+	x.Bind(securityOf(c.conn))
 	var err error
 	if o.msg, o.item, o.tail, err = x.AppendMessage(o.out.B[callRoom:callRoom], o.xid, c.cfg.Machine); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package rpcsec
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,8 +16,12 @@ import (
 // A ClientConfig configures a Client.
 type ClientConfig struct {
 	// Begin starts to make a context. It is called for each attempt, and must not
-	// be nil. Its errors become the errors of calls.
-	Begin func(ctx context.Context) (gss.Initiator, error)
+	// be nil. Its errors become the errors of calls. bindings are the channel bindings
+	// of the connection, nil in clear.
+	Begin func(ctx context.Context, bindings []byte) (gss.Initiator, error)
+
+	// Bound, if not nil, is shared with the Clients of other users.
+	Bound *Bound
 
 	// Flavor is one of rpcmsg.AuthKrb5, AuthKrb5i and AuthKrb5p: what is protected
 	// of each call.
@@ -38,6 +43,7 @@ type Client struct {
 	next oncrpc.Caller
 	cfg  ClientConfig
 
+	bound      *Bound
 	signatures sync.Pool // of *signature
 
 	mu     sync.Mutex
@@ -60,7 +66,9 @@ var ErrReply = errors.New("rpcsec: the reply does not come from the server's end
 var errClosed = errors.New("rpcsec: client closed")
 
 // NewClient returns a Client that makes its calls through next.
-func NewClient(next oncrpc.Caller, cfg ClientConfig) *Client { return &Client{next: next, cfg: cfg} }
+func NewClient(next oncrpc.Caller, cfg ClientConfig) *Client {
+	return &Client{next: next, cfg: cfg, bound: cmp.Or(cfg.Bound, new(Bound))}
+}
 
 var _ oncrpc.Caller = (*Client)(nil)
 

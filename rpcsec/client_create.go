@@ -1,9 +1,11 @@
 package rpcsec
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/gss"
@@ -14,7 +16,8 @@ import (
 
 // establish makes a context with the server (RFC 2203, Section 5.2).
 func (c *Client) establish(ctx context.Context) (*session, error) {
-	maker, err := c.cfg.Begin(ctx)
+	bindings := c.bound.bindings()
+	maker, err := c.cfg.Begin(ctx, bindings)
 	if err != nil {
 		return nil, err
 	}
@@ -24,7 +27,7 @@ func (c *Client) establish(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	// Section 5.2.2 has servers ignore the service. That of nfs-ganesha denies none at all.
-	create := creation{began: time.Now(), cred: credential{proc: procInit, service: c.service()}}
+	create := creation{began: time.Now(), bound: c.bound, bindings: bindings, cred: credential{proc: procInit, service: c.service()}}
 	for range maxRounds {
 		res, err := c.create(ctx, &create, token)
 		if err != nil {
@@ -41,7 +44,7 @@ func (c *Client) establish(ctx context.Context) (*session, error) {
 		if res.major == gss.Complete {
 			return newSession(made, &create, res)
 		}
-		create = creation{began: time.Now(), cred: credential{proc: procContinueInit, service: c.service(), handle: res.handle}}
+		create = creation{began: time.Now(), bound: c.bound, bindings: bindings, cred: credential{proc: procContinueInit, service: c.service(), handle: res.handle}}
 	}
 	return nil, errRounds
 }
@@ -54,8 +57,22 @@ var (
 	errNoWindow   = errors.New("rpcsec: the server's window is empty")
 )
 
-// ErrResent means that the connection was lost while a security context was made, or
-// was away for so long that the token is too old. Another call makes another.
+// A Bound remembers the channel bindings of the connection that has carried a token last
+// (RFC 9289, Section 4.2.1): the next token is made for that connection. If another one
+// comes to carry it, the token is not sent, and another is made. Clients that use the same
+// connections share a Bound. The zero value is ready for use.
+type Bound struct{ last atomic.Pointer[[]byte] }
+
+func (b *Bound) bindings() []byte {
+	if last := b.last.Load(); last != nil {
+		return *last
+	}
+	return nil
+}
+
+// ErrResent means that the connection was lost while a security context was made, that
+// another connection carried the token than that to which it is bound, or that the token
+// had waited for so long that it is too old. Another call makes another.
 var ErrResent = errors.New("rpcsec: the connection was lost while a security context was made")
 
 // create makes one creation call. The result's slices are copies.
@@ -102,13 +119,25 @@ func newSession(made gss.Context, create *creation, res initResult) (*session, e
 // A creation is the Signer of a creation call: nothing of the call is signed, and
 // the reply's verifier can be checked only later.
 type creation struct {
-	began time.Time // when the token was made
-	cred  credential
-	made  bool
-	verf  rpcmsg.OpaqueAuth // of the reply
+	began    time.Time // when the token was made
+	bound    *Bound
+	bindings []byte // of the token
+	cred     credential
+	made     bool
+	moved    bool              // to a connection with other bindings
+	verf     rpcmsg.OpaqueAuth // of the reply
 }
 
-var _ oncrpc.Signer = (*creation)(nil)
+var _ oncrpc.BoundSigner = (*creation)(nil)
+
+// Bind compares the connection with the token's: a server refuses a token that is bound
+// to another, because somebody between the ends could have passed it on.
+func (s *creation) Bind(by *oncrpc.Security) {
+	now := bindingsOf(by)
+	if s.moved = !bytes.Equal(now, s.bindings); s.moved {
+		s.bound.last.Store(&now)
+	}
+}
 
 // Whole returns false: the token is no data item.
 func (s *creation) Whole() bool { return false }
@@ -121,7 +150,7 @@ func (s *creation) Room() (call, reply int) {
 // AppendCall appends the call, once: a server refuses the same token again, and one
 // that waited for the server.
 func (s *creation) AppendCall(b []byte, xid uint32, x *oncrpc.Exchange) ([]byte, error) {
-	if s.made || time.Since(s.began) > maxTokenAge {
+	if s.made || s.moved || time.Since(s.began) > maxTokenAge {
 		return b, ErrResent
 	}
 	s.made = true

@@ -117,6 +117,7 @@ type clientRig struct {
 	line       line
 	server     *rig
 	initiators []*fakeInitiator
+	bindings   []string // of the attempts
 	mu         sync.Mutex
 	made       atomic.Int32
 	rounds     int
@@ -135,12 +136,12 @@ func newClientRig(t testing.TB, flavor uint32) *clientRig {
 func (r *clientRig) config(flavor uint32) ClientConfig {
 	return ClientConfig{
 		Flavor: flavor, Prog: testProg, Vers: testVers,
-		Begin: func(context.Context) (gss.Initiator, error) {
+		Begin: func(_ context.Context, bindings []byte) (gss.Initiator, error) {
 			i := &fakeInitiator{token: fmt.Sprintf("alice %d", tokens.Add(1)), rounds: r.rounds, life: r.life, make: r.server.acceptor.make}
 			r.made.Add(1)
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			r.initiators = append(r.initiators, i)
+			r.initiators, r.bindings = append(r.initiators, i), append(r.bindings, string(bindings))
 			return i, nil
 		},
 	}

@@ -341,7 +341,7 @@ func TestCreationFails(t *testing.T) {
 		})
 	}
 	r := newClientRig(t, rpcmsg.AuthKrb5)
-	r.Client.cfg.Begin = func(context.Context) (gss.Initiator, error) { return nil, errFake }
+	r.Client.cfg.Begin = func(context.Context, []byte) (gss.Initiator, error) { return nil, errFake }
 	assert.ErrorIs(t, r.Call(t.Context(), exchange(procEcho, nil)), errFake)
 }
 
@@ -438,13 +438,13 @@ func TestOneContext(t *testing.T) {
 		r := newClientRig(t, rpcmsg.AuthKrb5)
 		gate := make(chan error)
 		begin := r.Client.cfg.Begin
-		r.Client.cfg.Begin = func(ctx context.Context) (gss.Initiator, error) {
+		r.Client.cfg.Begin = func(ctx context.Context, bindings []byte) (gss.Initiator, error) {
 			select {
 			case err := <-gate:
 				if err != nil {
 					return nil, err
 				}
-				return begin(ctx)
+				return begin(ctx, bindings)
 			case <-ctx.Done():
 				return nil, context.Cause(ctx)
 			}

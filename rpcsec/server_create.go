@@ -53,11 +53,11 @@ func (c *call) exists(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Repl
 
 // bindingsOf returns the channel bindings of a connection inside of TLS, or nil (RFC
 // 9289, Section 4.2.1; RFC 5056, Section 2.1).
-func bindingsOf(peer *oncrpc.Peer) []byte {
-	if peer.Security == nil || len(peer.Security.Binding) == 0 {
+func bindingsOf(s *oncrpc.Security) []byte {
+	if s == nil || len(s.Binding) == 0 {
 		return nil
 	}
-	return append([]byte("tls-exporter:"), peer.Security.Binding...)
+	return append([]byte("tls-exporter:"), s.Binding...)
 }
 
 // establish makes a context of an initiator's token. Without a context, the
@@ -76,7 +76,7 @@ func (c *call) establish(ctx context.Context, peer *oncrpc.Peer, token []byte) (
 	// wake one another would keep a processor from calls for a long time.
 	runtime.Gosched()
 	since := time.Now()
-	made, err := s.cfg.Acceptor.Accept(ctx, token, bindingsOf(peer))
+	made, err := s.cfg.Acceptor.Accept(ctx, token, bindingsOf(peer.Security))
 	s.counts.accepting.Add(int64(time.Since(since)))
 	s.accepts.Give(by)
 	if err != nil {

@@ -42,6 +42,8 @@ type Callers struct {
 	next oncrpc.Caller
 	cfg  CallersConfig
 
+	bound rpcsec.Bound
+
 	mu     sync.Mutex
 	life   time.Duration // failureLife
 	users  map[memberKey]*member
@@ -143,7 +145,7 @@ func (c *Callers) Lack(ctx context.Context, cred rpcmsg.Cred) error {
 	if err != nil {
 		return err
 	}
-	i, err := c.cfg.Helper.Begin(ctx, User{UID: cred.UID, GID: cred.GID, Groups: cred.GIDs}, service)
+	i, err := c.cfg.Helper.Begin(ctx, User{UID: cred.UID, GID: cred.GID, Groups: cred.GIDs}, service, nil)
 	if err == nil {
 		_, _, err = i.Step(ctx, nil)
 		i.Close()
@@ -182,8 +184,10 @@ func (c *Callers) enter(user User, flavor uint32) (m *member, spare *rpcsec.Clie
 func (c *Callers) newMember(flavor uint32) *member {
 	m := new(member)
 	m.client = rpcsec.NewClient(c.next, rpcsec.ClientConfig{
-		Flavor: flavor, Prog: c.cfg.Prog, Vers: c.cfg.Vers,
-		Begin: func(ctx context.Context) (gss.Initiator, error) { return c.begin(ctx, m) },
+		Bound: &c.bound, Flavor: flavor, Prog: c.cfg.Prog, Vers: c.cfg.Vers,
+		Begin: func(ctx context.Context, bindings []byte) (gss.Initiator, error) {
+			return c.begin(ctx, m, bindings)
+		},
 	})
 	return m
 }
@@ -222,7 +226,7 @@ func (c *Callers) end(client *rpcsec.Client) {
 }
 
 // begin starts to make a context, unless that has just failed.
-func (c *Callers) begin(ctx context.Context, m *member) (gss.Initiator, error) {
+func (c *Callers) begin(ctx context.Context, m *member, bindings []byte) (gss.Initiator, error) {
 	c.mu.Lock()
 	user, failure := m.user, m.failure
 	fresh := time.Now().Before(m.until)
@@ -234,7 +238,7 @@ func (c *Callers) begin(ctx context.Context, m *member) (gss.Initiator, error) {
 	if err != nil {
 		return nil, err
 	}
-	i, err := c.cfg.Helper.Begin(ctx, user, service)
+	i, err := c.cfg.Helper.Begin(ctx, user, service, bindings)
 	if err != nil {
 		return nil, c.failed(m, err)
 	}

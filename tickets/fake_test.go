@@ -30,7 +30,12 @@ var fakeKeys = wire.Keys{Enctype: 18, Key: bytes.Repeat([]byte{7}, 32), Subkey: 
 // fakeHelper behaves as nfsrdma-gss, or worse.
 func fakeHelper(how string) int {
 	say := func(m wire.Message) { _ = wire.Write(os.Stdout, m) }
-	hear := func() { _, _ = wire.Read(os.Stdin) }
+	var bindings []byte
+	hear := func() {
+		if q, ok := heard(); ok {
+			bindings = q.Bindings
+		}
+	}
 	if starts, err := os.OpenFile(os.Getenv("TICKETS_STARTS"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err == nil {
 		_, _ = starts.WriteString("x")
 	}
@@ -72,11 +77,29 @@ func fakeHelper(how string) int {
 		say(&wire.Token{})
 	case "request":
 		say(&wire.Request{})
+	case "bindings":
+		say(&wire.Failure{Words: fmt.Sprintf("bound to %s", bindings)})
 	case "environment":
 		dir, _ := os.Getwd()
 		say(&wire.Failure{Words: fmt.Sprintf("%s %s %q", dir, os.Getenv("HOME"), os.Getenv("KRB5CCNAME"))})
 	}
 	return 0
+}
+
+// heard reads a message, and returns the request if that is one.
+func heard() (*wire.Request, bool) {
+	m, _ := wire.Read(os.Stdin)
+	q, ok := m.(*wire.Request)
+	return q, ok
+}
+
+// TestBindings checks that the helper gets the channel bindings of the connection.
+func TestBindings(t *testing.T) {
+	i, err := newFake(t, "bindings").Begin(t.Context(), me, "nfs@server", []byte("tls-exporter:x"))
+	require.NoError(t, err)
+	defer i.Close()
+	_, _, err = i.Step(t.Context(), nil)
+	assert.ErrorContains(t, err, "bound to tls-exporter:x")
 }
 
 // newFake returns a Helper whose program behaves as told.
@@ -90,7 +113,7 @@ var me = User{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
 
 // attempted makes a context, with an answer of the server.
 func attempted(ctx context.Context, h *Helper) (gss.Context, error) {
-	i, err := h.Begin(ctx, me, "nfs@server")
+	i, err := h.Begin(ctx, me, "nfs@server", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -148,11 +171,11 @@ func TestBrokenHelpers(t *testing.T) {
 // long as its context permits.
 func TestTurns(t *testing.T) {
 	h := newFake(t, "good")
-	first, err := h.Begin(t.Context(), me, "nfs@server")
+	first, err := h.Begin(t.Context(), me, "nfs@server", nil)
 	require.NoError(t, err)
 	ended, cancel := context.WithCancelCause(t.Context())
 	cancel(context.DeadlineExceeded)
-	_, err = h.Begin(ended, me, "nfs@server")
+	_, err = h.Begin(ended, me, "nfs@server", nil)
 	assert.Equal(t, context.DeadlineExceeded, err)
 	second := make(chan error)
 	go func() {
@@ -173,7 +196,7 @@ func TestTurns(t *testing.T) {
 func TestEndOfCall(t *testing.T) {
 	h := newFake(t, "hang")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	i, err := h.Begin(ctx, me, "nfs@server")
+	i, err := h.Begin(ctx, me, "nfs@server", nil)
 	require.NoError(t, err)
 	cancel(os.ErrProcessDone)
 	_, _, err = i.Step(ctx, nil)

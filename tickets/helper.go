@@ -77,10 +77,10 @@ func (h *Helper) command() *exec.Cmd {
 	return cmd
 }
 
-// Begin starts to make a context with service, such as nfs@server.example. It
-// waits for other attempts of the user. Its errors, and those of the Initiator,
+// Begin starts to make a context with service, such as nfs@server.example, bound to a
+// connection unless bindings are nil. It waits for other attempts of the user. Its errors, and those of the Initiator,
 // are of type *Error unless ctx has ended.
-func (h *Helper) Begin(ctx context.Context, user User, service string) (gss.Initiator, error) {
+func (h *Helper) Begin(ctx context.Context, user User, service string, bindings []byte) (gss.Initiator, error) {
 	leave, err := h.enter(ctx, user.UID)
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (h *Helper) Begin(ctx context.Context, user User, service string) (gss.Init
 		a.Close()
 		return nil, err
 	}
-	if err := a.send(ctx, h.request(user, service)); err != nil {
+	if err := a.send(ctx, h.request(user, service, bindings)); err != nil {
 		a.Close()
 		return nil, err
 	}
@@ -135,8 +135,8 @@ func (h *Helper) enter(ctx context.Context, uid uint32) (leave func(), err error
 }
 
 // request returns the request for a context.
-func (h *Helper) request(user User, service string) *wire.Request {
-	q := &wire.Request{Service: service}
+func (h *Helper) request(user User, service string, bindings []byte) *wire.Request {
+	q := &wire.Request{Service: service, Bindings: bindings}
 	for _, e := range h.cfg.Enctypes {
 		q.Enctypes = append(q.Enctypes, uint32(e))
 	}

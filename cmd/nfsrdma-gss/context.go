@@ -33,6 +33,8 @@ type making struct {
 	target  handle
 	cred    handle
 	context handle
+
+	bindings *channelBindings // or nil
 }
 
 // begin makes the first token, with the first of the request's caches, or of its
@@ -61,6 +63,9 @@ func begin(q *wire.Request) (initiator, []byte, error) {
 	var best *wire.Failure
 	for _, from := range sources {
 		m := &making{library: l, service: q.Service, from: from, target: target}
+		if len(q.Bindings) > 0 {
+			m.bindings = &channelBindings{data: *newBuffer(q.Bindings)}
+		}
 		token, failure := m.start(q.Enctypes)
 		if failure == nil {
 			return m, token, nil
@@ -170,7 +175,7 @@ func (m *making) initiate(answer []byte) (token []byte, complete bool, _ *wire.F
 		in = newBuffer(answer)
 	}
 	out := new(buffer)
-	major := m.initContext(&minor, m.cred, &m.context, m.target, kerberos, wantMutual, 0, nil, in, nil, out, nil, &lasts)
+	major := m.initContext(&minor, m.cred, &m.context, m.target, kerberos, wantMutual, 0, m.bindings, in, nil, out, nil, &lasts)
 	runtime.KeepAlive(answer)
 	if major != 0 && major != continueNeeded {
 		failure := m.failure(major, minor)

@@ -19,6 +19,13 @@ type (
 		length uintptr
 		value  unsafe.Pointer
 	}
+	channelBindings struct { // gss_channel_bindings_struct
+		_, _ struct { // the addresses of the ends, of type 0: none
+			_ uint32
+			_ buffer
+		}
+		data buffer
+	}
 	oid struct { // gss_OID_desc
 		length   uint32
 		elements unsafe.Pointer
@@ -72,7 +79,7 @@ type library struct {
 	releaseBuffer  func(minor *uint32, b *buffer) uint32
 	acquireFrom    func(minor *uint32, name handle, seconds uint32, mechs *oidSet, usage int32, from *store, out *handle, actual **oidSet, lasts *uint32) uint32
 	setEnctypes    func(minor *uint32, cred handle, count uint32, enctypes *uint32) uint32
-	initContext    func(minor *uint32, cred handle, c *handle, target handle, mech *oid, flags, seconds uint32, bindings handle, in *buffer, actual **oid, out *buffer, granted, lasts *uint32) uint32
+	initContext    func(minor *uint32, cred handle, c *handle, target handle, mech *oid, flags, seconds uint32, bindings *channelBindings, in *buffer, actual **oid, out *buffer, granted, lasts *uint32) uint32
 	inquireContext func(minor *uint32, c handle, source, target *handle, lasts *uint32, mech **oid, flags *uint32, local, open *int32) uint32
 	exportLucid    func(minor *uint32, c *handle, version uint32, out **lucidContext) uint32
 	freeLucid      func(minor *uint32, keys *lucidContext) uint32

@@ -110,7 +110,7 @@ func TestOtherVersion(t *testing.T) {
 	m, err := wire.Read(&out)
 	require.NoError(t, err)
 	assert.Equal(t, wire.BadVersion, m.(*wire.Failure).Reason)
-	assert.Contains(t, m.(*wire.Failure).Words, "version 1")
+	assert.Contains(t, m.(*wire.Failure).Words, "version 2")
 }
 
 // TestForbidDumps checks that the process leaves no core.

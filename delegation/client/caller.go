@@ -23,8 +23,8 @@ func pick(fh []byte, lines int) int {
 //
 // A call that changes an object uses the line of the handle at the start of its
 // arguments, if that line may hold delegations: the server does not recall
-// delegations held on the connection that makes the change. Other calls use the
-// lines in rotation.
+// delegations held on the connection that makes the change. Calls that are bound to a
+// connection use the first line, and other calls the lines in rotation.
 type Caller struct {
 	set   *Set
 	lines []oncrpc.Caller
@@ -45,6 +45,9 @@ func (c *Caller) route(x *oncrpc.Exchange) int {
 	n := len(c.lines)
 	if n == 1 {
 		return 0
+	}
+	if _, bound := x.Signer.(oncrpc.BoundSigner); bound {
+		return 0 // the next attempt must find the same connection
 	}
 	if c.set != nil && changes(x) {
 		r := xdr.NewReader(x.Args)

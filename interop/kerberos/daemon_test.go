@@ -122,7 +122,7 @@ func (d *daemon) lines(t *testing.T) map[string]oncrpc.Caller {
 // secure returns a client of NFS whose calls MIT's library protects.
 func (r *realm) secure(line oncrpc.Caller, flavor uint32) (*nfsclient.Client, *rpcsec.Client) {
 	c := rpcsec.NewClient(line, rpcsec.ClientConfig{
-		Begin:  func(context.Context) (gss.Initiator, error) { return r.peer.NewInitiator(server), nil },
+		Begin:  func(context.Context, []byte) (gss.Initiator, error) { return r.peer.NewInitiator(server), nil },
 		Flavor: flavor, Prog: nfs3.Program, Vers: nfs3.Version,
 	})
 	return nfsclient.New(c, nfsclient.Config{}), c

@@ -26,6 +26,12 @@ var allEnctypes = []uint32{20, 19, 18, 17}
 // of the helper's keys.
 func (r *realm) helped(helper string, q wire.Request, env ...string) (gss.Context, gss.Accepted, *wire.Keys, error) {
 	r.Helper()
+	return r.bound(helper, q, nil, env...)
+}
+
+// bound is helped by a connection with channel bindings at the acceptor.
+func (r *realm) bound(helper string, q wire.Request, bindings []byte, env ...string) (gss.Context, gss.Accepted, *wire.Keys, error) {
+	r.Helper()
 	in, ours, err := os.Pipe()
 	require.NoError(r, err)
 	theirs, out, err := os.Pipe()
@@ -49,7 +55,7 @@ func (r *realm) helped(helper string, q wire.Request, env ...string) (gss.Contex
 		require.NoError(r, err, stderr.String())
 		switch m := m.(type) {
 		case *wire.Token:
-			if accepted, err = r.acceptor.Accept(r.Context(), m.Token, nil); err != nil {
+			if accepted, err = r.acceptor.Accept(r.Context(), m.Token, bindings); err != nil {
 				accepted.Token = err.(*gss.Error).Token
 			}
 			require.NoError(r, wire.Write(ours, &wire.Token{Token: accepted.Token}))
@@ -107,6 +113,32 @@ func TestHelper(t *testing.T) {
 				agree(t, c, accepted.Context)
 			}
 		})
+	}
+}
+
+// TestHelperBindings has nfsrdma-gss bind contexts to TLS, by MIT's library
+// (R9289-4.2.1-1): they are good for no other connection.
+func TestHelperBindings(t *testing.T) {
+	helper, r := built(t, "nfsrdma-gss"), newRealm(t, enctypes[krb5.AES256SHA1])
+	ours, theirs := []byte("tls-exporter:ours"), []byte("tls-exporter:theirs")
+	for _, tt := range []struct {
+		client, server []byte
+		good           bool
+	}{
+		{ours, ours, true},
+		{nil, ours, true}, // as of Linux
+		{nil, nil, true},
+		{ours, theirs, false},
+		{ours, nil, false},
+	} {
+		c, accepted, _, err := r.bound(helper, wire.Request{Service: server, Caches: []string{""}, Enctypes: allEnctypes, Bindings: tt.client}, tt.server)
+		if tt.good {
+			require.NoError(t, err)
+			agree(t, c, accepted.Context)
+			continue
+		}
+		assert.Error(t, err, "%s at %s", tt.client, tt.server)
+		assert.Nil(t, accepted.Context)
 	}
 }
 

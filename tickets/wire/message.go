@@ -10,7 +10,7 @@ import (
 )
 
 // Version is the number of this protocol. It is the first field of a Request.
-const Version = 1
+const Version = 2
 
 // MaxMessage is the length of the longest message, without the length itself, in
 // bytes.
@@ -71,6 +71,10 @@ type Request struct {
 
 	// Enctypes are the encryption types that the context may have.
 	Enctypes []uint32
+
+	// Bindings are the channel bindings of the connection to the server, with their
+	// type in front (RFC 5056, Section 2.1), or empty.
+	Bindings []byte
 }
 
 // A Token is for the other end of the context, or from it.
@@ -187,7 +191,7 @@ func (m *Request) append(b []byte) []byte {
 	for _, e := range m.Enctypes {
 		b = xdr.AppendUint32(b, e)
 	}
-	return b
+	return xdr.AppendOpaque(b, m.Bindings)
 }
 
 func (m *Request) read(r *xdr.Reader) {
@@ -200,6 +204,9 @@ func (m *Request) read(r *xdr.Reader) {
 	m.Principals = readStrings(r)
 	for range count(r) {
 		m.Enctypes = append(m.Enctypes, r.Uint32())
+	}
+	if b := r.Opaque(maxText); len(b) > 0 {
+		m.Bindings = b
 	}
 }
 

@@ -25,7 +25,7 @@ func written(t testing.TB, list ...wire.Message) []byte {
 }
 
 var messages = []wire.Message{
-	&wire.Request{Service: "nfs@server", Caches: []string{"", "FILE:/tmp/krb5cc_1"}, Keytab: "/etc/krb5.keytab", Principals: []string{"A$", ""}, Enctypes: []uint32{18, 20}},
+	&wire.Request{Service: "nfs@server", Caches: []string{"", "FILE:/tmp/krb5cc_1"}, Keytab: "/etc/krb5.keytab", Principals: []string{"A$", ""}, Enctypes: []uint32{18, 20}, Bindings: []byte("tls-exporter:x")},
 	&wire.Token{Token: []byte("token")},
 	&wire.Keys{Enctype: 18, Key: bytes.Repeat([]byte{7}, 32), Subkey: true, Sequence: 1 << 40, Expires: 1 << 33, User: "alice@TEST.EXAMPLE"},
 	&wire.Failure{Reason: wire.Expired, Words: "your ticket has expired", Cache: "FILE:/tmp/krb5cc_1", Ended: 1 << 33},
@@ -66,7 +66,7 @@ func TestBrokenMessages(t *testing.T) {
 	}
 	_, err := wire.Parse([]byte{0, 0, 0, 9})
 	assert.Equal(t, wire.ErrKind, err)
-	_, err = wire.Parse([]byte{0, 0, 0, 1, 0, 0, 0, 2}) // a Request of version 2, whose other fields may be any
+	_, err = wire.Parse([]byte{0, 0, 0, 1, 0, 0, 0, 1}) // a Request of version 1, whose other fields may be any
 	assert.Equal(t, wire.ErrVersion, err)
 	assert.Equal(t, wire.ErrLength, wire.Write(io.Discard, &wire.Token{Token: make([]byte, wire.MaxMessage)}))
 }
