@@ -40,6 +40,10 @@ type ClientConfig struct {
 	// module tls.
 	Kernel bool
 
+	// MaxRecords is the number of records of one direction after which a connection
+	// ends, so that another takes its place; 0 means 2^24, and more is not safe.
+	MaxRecords uint64
+
 	// Now returns the time; nil means time.Now.
 	Now func() time.Time
 
@@ -198,7 +202,7 @@ func (c *Client) handshake(ctx context.Context, nc net.Conn, protocol string, st
 		_ = w.Close()
 		return nil, err
 	}
-	conn := newConn(t, w)
+	conn := newConn(t, w, c.cfg.MaxRecords)
 	conn.both, conn.security.Mutual = true, c.cfg.Mutual
 	if err := c.kernel.enter(conn, secrets); err != nil {
 		_ = conn.Close()

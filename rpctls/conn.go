@@ -1,6 +1,7 @@
 package rpctls
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -38,8 +39,8 @@ type Conn struct {
 	state tls.ConnectionState   // of the handshake
 }
 
-func newConn(t *tls.Conn, w *wire) *Conn {
-	c := &Conn{tls: t, wire: w, limit: maxRecords, state: t.ConnectionState()}
+func newConn(t *tls.Conn, w *wire, limit uint64) *Conn {
+	c := &Conn{tls: t, wire: w, limit: min(cmp.Or(limit, maxRecords), maxRecords), state: t.ConnectionState()}
 	c.security = securityOf(&c.state)
 	return c
 }

@@ -37,6 +37,10 @@ type ServerConfig struct {
 	// module tls.
 	Kernel bool
 
+	// MaxRecords is the number of records of one direction after which a connection
+	// ends, so that another takes its place; 0 means 2^24, and more is not safe.
+	MaxRecords uint64
+
 	// Now returns the time; nil means time.Now.
 	Now func() time.Time
 
@@ -179,7 +183,7 @@ func (s *Server) handshake(ctx context.Context, nc net.Conn, protocol string, st
 		_ = w.Close()
 		return nil, s.failure(nc, explain(err, true))
 	}
-	c := newConn(t, w)
+	c := newConn(t, w, s.cfg.MaxRecords)
 	c.server, c.security.Mutual = s, len(c.state.PeerCertificates) > 0
 	err := s.kernel.enter(c, secrets)
 	if err == nil {
