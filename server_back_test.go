@@ -72,7 +72,7 @@ func TestCallbackContext(t *testing.T) {
 	next := &handleReader{next: line}
 	c := rpcsec.NewClient(next, rpcsec.ClientConfig{
 		Flavor: rpcmsg.AuthKrb5p, Prog: nfs4.Program, Vers: nfs4.Version,
-		Begin: func(context.Context) (gss.Initiator, error) { return fakeKDC{t}, nil },
+		Begin: func(context.Context, []byte) (gss.Initiator, error) { return fakeKDC{t}, nil },
 	})
 	compound := func(op nfs4.Op, args, res nfs4.Message) {
 		t.Helper()
