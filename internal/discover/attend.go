@@ -37,15 +37,27 @@ type attendant struct {
 	known     bool
 }
 
-// register asks for notices of restarts, for as long as an answer can take.
+// register asks for notices of restarts, for as long as an answer can take. If a notice
+// comes meanwhile, it asks again at once, because the registration confirms the notice.
 func (a *attendant) register(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, registerTime, ErrNoAnswer)
-	defer cancel()
-	in, err := a.ask(ctx, a.server, KindRegister, Register{Token: a.token}, func(in *incoming) { a.notice(in) })
-	if err == nil {
-		a.heard(in.Boot)
+	for {
+		noticed := false
+		try, cancel := context.WithTimeoutCause(ctx, registerTime, ErrNoAnswer)
+		in, err := a.ask(try, a.server, KindRegister, Register{Token: a.token}, func(in *incoming) {
+			if a.notice(in) {
+				noticed = true
+				cancel()
+			}
+		})
+		cancel()
+		switch {
+		case err == nil:
+			a.heard(in.Boot)
+			return nil
+		case !noticed || ctx.Err() != nil:
+			return err
+		}
 	}
-	return err
 }
 
 // listen waits for a notice, or until registration must be renewed.
