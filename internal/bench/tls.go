@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"path/filepath"
 	"strconv"
 )
@@ -14,8 +13,8 @@ func encrypted() (list []*row) {
 	for _, d := range []struct{ name, file, op string }{
 		{"READ 1 MiB, depth 16", "big", "read"}, {"WRITE 1 MiB, depth 16, over an existing file", "over", "write"},
 	} {
-		onTCP, onRDMA := nfsOnTCP(true, d.file, d.op, block, 16), nfsOnRDMA(true, d.file, d.op, block, 16)
-		clearTCP, clearRDMA := nfsOnTCP(false, d.file, d.op, block, 16), nfsOnRDMA(false, d.file, d.op, block, 16)
+		onTCP, onRDMA := nfsOnTCP(free, true, d.file, d.op, block, 16), nfsOnRDMA(free, true, d.file, d.op, block, 16)
+		clearTCP, clearRDMA := nfsOnTCP(free, false, d.file, d.op, block, 16), nfsOnRDMA(free, false, d.file, d.op, block, 16)
 		list = append(
 			list,
 			&row{name: "TLS on TCP: " + d.name, against: bareName, ours: onTCP, limit: bareStream, views: gbps(atLeast(0.9))},
@@ -33,20 +32,23 @@ func encrypted() (list []*row) {
 			},
 		)
 	}
-	for _, depth := range []int{1, 16} {
-		name := fmt.Sprintf("GETATTR, depth %d", depth)
-		views := func(g goal) []view {
-			return []view{{"", "k/s", calls, g}, {"CPU, both ends", "µs/call", perCall, goal{}}}
+	for _, g := range []struct {
+		name  string
+		at    place
+		depth int
+	}{{"GETATTR, depth 1, both ends on one CPU", together, 1}, {"GETATTR, depth 16", free, 16}} {
+		views := func(bound goal) []view {
+			return []view{{"", "k/s", calls, bound}, {"CPU, both ends", "µs/call", perCall, goal{}}}
 		}
 		list = append(
 			list,
 			&row{
-				name: "TLS or clear on TCP: " + name, against: "clear", views: views(atLeast(0.8)),
-				ours: nfsOnTCP(true, "big", "getattr", 1, depth), limit: nfsOnTCP(false, "big", "getattr", 1, depth),
+				name: "TLS or clear on TCP: " + g.name, against: "clear", views: views(atLeast(0.8)),
+				ours: nfsOnTCP(g.at, true, "big", "getattr", 1, g.depth), limit: nfsOnTCP(g.at, false, "big", "getattr", 1, g.depth),
 			},
 			&row{
-				name: "TLS below MPA or clear: " + name, against: "clear", views: views(goal{}),
-				ours: nfsOnRDMA(true, "big", "getattr", 1, depth), limit: nfsOnRDMA(false, "big", "getattr", 1, depth),
+				name: "TLS below MPA or clear: " + g.name, against: "clear", views: views(goal{}),
+				ours: nfsOnRDMA(g.at, true, "big", "getattr", 1, g.depth), limit: nfsOnRDMA(g.at, false, "big", "getattr", 1, g.depth),
 			},
 		)
 	}
@@ -74,13 +76,13 @@ func bareStream(w *world) (*result, error) {
 }
 
 // nfsOnTCP makes calls over TCP, inside of TLS or in clear, at one server.
-func nfsOnTCP(secure bool, file, op string, size, depth int) side {
+func nfsOnTCP(at place, secure bool, file, op string, size, depth int) side {
 	return func(w *world) (*result, error) {
 		dir, err := w.certificate()
 		if err != nil {
 			return nil, err
 		}
-		s, err := w.nfsrdmadAt("tcp", anyCPU, append(tlsFlags(dir), "--tcp", "127.0.0.1:0")...)
+		s, err := w.nfsrdmadAt("tcp", at.server, append(tlsFlags(dir), "--tcp", "127.0.0.1:0")...)
 		if err != nil {
 			return nil, err
 		}
@@ -88,12 +90,12 @@ func nfsOnTCP(secure bool, file, op string, size, depth int) side {
 		if secure {
 			args = append(args, dir)
 		}
-		return twice(op, func() (*result, error) { return w.role(s, anyCPU, nfsTCPRole, args...) })
+		return twice(op, func() (*result, error) { return w.role(s, at.client, nfsTCPRole, args...) })
 	}
 }
 
 // nfsOnRDMA makes calls over RDMA, with TLS below MPA or in clear, at one server.
-func nfsOnRDMA(secure bool, file, op string, size, depth int) side {
+func nfsOnRDMA(at place, secure bool, file, op string, size, depth int) side {
 	return func(w *world) (*result, error) {
 		dir, err := w.certificate()
 		if err != nil {
@@ -103,7 +105,7 @@ func nfsOnRDMA(secure bool, file, op string, size, depth int) side {
 		if secure {
 			flags = []string{"--xprtsec=tls", "--tls-ca=" + filepath.Join(dir, certFile)}
 		}
-		return benchOf(append(tlsFlags(dir), "--rdma-tls=allow"), free, file, op, strconv.Itoa(size), depth, flags...)(w)
+		return benchOf(append(tlsFlags(dir), "--rdma-tls=allow"), at, file, op, strconv.Itoa(size), depth, flags...)(w)
 	}
 }
 
