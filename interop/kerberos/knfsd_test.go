@@ -59,7 +59,7 @@ func (h *host) run(uid uint32, program string, args ...string) (string, error) {
 }
 
 // TestKerberosKnfsd has users of this host with tickets write files to Linux's server,
-// and read them: by mountrdma without a mount over RDMA, and by NFS version 3 over TCP.
+// and read them: by mountrdma without a mount over RDMA and TCP, and by NFS version 3 over TCP.
 // The files are those of their principals, and each may do what that user may. A user
 // without a ticket is told to get one.
 func TestKerberosKnfsd(t *testing.T) {
@@ -75,29 +75,34 @@ func TestKerberosKnfsd(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, data, 0o644))
 	mountrdma, mountd := built(t, "mountrdma"), m.Addr(20048)
 	for sec, flavor := range knfsdFlavors() {
-		t.Run(sec+"-rdma", func(t *testing.T) {
-			url := func(user string) string {
-				return fmt.Sprintf("nfs://%s/export/k/%s-%s?mountport=%s", m.Addr(20049), sec, user, portOf(t, mountd))
-			}
-			for user, uid := range uids {
-				out, err := h.run(uid, mountrdma, "cp", "--sec", sec, file, url(user))
-				require.NoError(t, err, "%s", out)
-				out, err = h.run(uid, mountrdma, "cat", "--sec", sec, url(user))
-				require.NoError(t, err, "%.200s", out)
-				assert.True(t, out == string(data))
-				assert.Equal(t, fmt.Sprintf("%d\n", uid), m.Must("stat -c %%u /export/k/%s-%s", sec, user))
-			}
-			out, err := h.run(1002, mountrdma, "rm", "--sec", sec, url("alice"))
-			require.Error(t, err, "%s", out)
-			assert.Contains(t, out, "operation not permitted")
-			out, err = h.run(1003, mountrdma, "cat", "--sec", sec, url("alice"))
-			require.Error(t, err)
-			assert.Contains(t, out, "kinit")
-			out, err = h.run(1001, mountrdma, "cat", "--sec", "sys", url("alice"))
-			require.Error(t, err)
-			assert.Contains(t, out, "the export /export/k wants krb5p, krb5i, krb5; the mount says sec=sys")
-		})
-		t.Run(sec+"-tcp", func(t *testing.T) {
+		for proto, port := range map[string]int{"rdma": 20049, "tcp": 2049} {
+			t.Run(sec+"-by-"+proto, func(t *testing.T) {
+				url := func(user string) string {
+					return fmt.Sprintf("nfs://%s/export/k/%s-%s-%s?mountport=%s", m.Addr(port), sec, proto, user, portOf(t, mountd))
+				}
+				run := func(uid uint32, command, sec string, args ...string) (string, error) {
+					return h.run(uid, mountrdma, append([]string{command, "--proto", proto, "--sec", sec}, args...)...)
+				}
+				for user, uid := range uids {
+					out, err := run(uid, "cp", sec, file, url(user))
+					require.NoError(t, err, "%s", out)
+					out, err = run(uid, "cat", sec, url(user))
+					require.NoError(t, err, "%.200s", out)
+					assert.True(t, out == string(data))
+					assert.Equal(t, fmt.Sprintf("%d\n", uid), m.Must("stat -c %%u /export/k/%s-%s-%s", sec, proto, user))
+				}
+				out, err := run(1002, "rm", sec, url("alice"))
+				require.Error(t, err, "%s", out)
+				assert.Contains(t, out, "operation not permitted")
+				out, err = run(1003, "cat", sec, url("alice"))
+				require.Error(t, err)
+				assert.Contains(t, out, "kinit")
+				out, err = run(1001, "cat", "sys", url("alice"))
+				require.Error(t, err)
+				assert.Contains(t, out, "the export /export/k wants krb5p, krb5i, krb5; the mount says sec=sys")
+			})
+		}
+		t.Run(sec+"-calls", func(t *testing.T) {
 			dial := func(addr string) oncrpc.Caller {
 				line, err := oncrpc.DialTCP(t.Context(), addr, oncrpc.ClientConfig{})
 				require.NoError(t, err)
@@ -115,7 +120,7 @@ func TestKerberosKnfsd(t *testing.T) {
 				return fs
 			}
 			for user, uid := range uids {
-				name := sec + "-tcp-" + user
+				name := sec + "-calls-" + user
 				f, err := of(uid).Create(t.Context(), name, 0o600)
 				require.NoError(t, err)
 				_, err = f.WriteAt(t.Context(), data, 0)
@@ -126,11 +131,11 @@ func TestKerberosKnfsd(t *testing.T) {
 				assert.True(t, bytes.Equal(data, got))
 				assert.Equal(t, fmt.Sprintf("%d\n", uid), m.Must("stat -c %%u /export/k/%s", name))
 			}
-			f, err := of(1002).Open(t.Context(), sec+"-tcp-alice")
+			f, err := of(1002).Open(t.Context(), sec+"-calls-alice")
 			require.NoError(t, err)
 			_, err = f.ReadAt(t.Context(), make([]byte, 1), 0)
 			assert.ErrorIs(t, err, syscall.EACCES)
-			_, err = of(1003).Lstat(t.Context(), sec+"-tcp-alice")
+			_, err = of(1003).Lstat(t.Context(), sec+"-calls-alice")
 			assert.ErrorContains(t, err, "run kinit")
 		})
 	}

@@ -56,7 +56,7 @@ var linux = sync.OnceValues(func() (*interop.Guest, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, err := interop.Boot(ctx, interop.Options{Dir: dir})
+	g, err := interop.Boot(ctx, interop.Options{Dir: dir, Forward: []int{2049, 20048}})
 	if err != nil {
 		return nil, err
 	}
