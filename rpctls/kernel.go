@@ -36,9 +36,11 @@ type kernelConn struct {
 
 	out, in kernelCount // of the writer, of the reader
 	vec     kernelRead  // of the reader
+	rest    net.Buffers // of the writer: what is not written yet
 
 	end      error // of the reader: why nothing more can be read
 	notified atomic.Bool
+	patience time.Duration // for the last bytes
 }
 
 // A kernelCount bounds the number of records of one direction. It asks the kernel only if
@@ -113,7 +115,7 @@ func enterKernel(nc net.Conn, module string, suite uint16, secrets *trafficSecre
 	if err = errors.Join(cerr, err); err != nil {
 		return nil, err
 	}
-	k := &kernelConn{tcp: tcp, raw: raw, server: server}
+	k := &kernelConn{tcp: tcp, raw: raw, server: server, patience: farewell}
 	k.out = kernelCount{raw: raw, suite: suite, way: sending}
 	k.in = kernelCount{raw: raw, suite: suite, way: receiving}
 	k.vec.call = k.vec.read
@@ -216,14 +218,16 @@ func (k *kernelConn) handshake(content []byte) error {
 
 // WriteBuffers writes v, and removes the written bytes from v.
 func (k *kernelConn) WriteBuffers(v *net.Buffers) (int64, error) {
-	n, err := v.WriteTo(k.tcp)
+	k.rest = *v // v itself would escape to the heap of every caller
+	n, err := k.rest.WriteTo(k.tcp)
+	*v, k.rest = k.rest, nil
 	k.out.bytes += uint64(max(n, 0))
 	return n, err
 }
 
 // closeWrite sends the closure alert, and then a FIN.
 func (k *kernelConn) closeWrite() error {
-	_ = k.tcp.SetWriteDeadline(time.Now().Add(farewell))
+	_ = k.tcp.SetWriteDeadline(time.Now().Add(k.patience))
 	err := k.notify()
 	k.settle(func(queued, _ int) bool { return queued == 0 })
 	return errors.Join(err, k.tcp.CloseWrite())
@@ -231,8 +235,8 @@ func (k *kernelConn) closeWrite() error {
 
 // close sends the closure alert, and closes the socket.
 func (k *kernelConn) close() error {
-	_ = k.tcp.SetWriteDeadline(time.Now().Add(farewell)) // also ends a write under way
-	_ = k.notify()                                       // for a peer that listens
+	_ = k.tcp.SetWriteDeadline(time.Now().Add(k.patience)) // also ends a write under way
+	_ = k.notify()                                         // for a peer that listens
 	k.settle(func(queued, most int) bool { return queued <= most/2 })
 	if err := k.tcp.Close(); !errors.Is(err, net.ErrClosed) {
 		return err
@@ -249,9 +253,10 @@ func (k *kernelConn) notify() error {
 }
 
 // settle waits a short time until the kernel has handed its records to TCP. While TCP has
-// no memory for them, they wait apart, and a FIN would overtake them.
+// no memory for them, they wait apart, and a FIN would overtake them. The kernel hands them
+// on when the peer's acknowledgements make room.
 func (k *kernelConn) settle(enough func(queued, most int) bool) {
-	for until := time.Now().Add(farewell); !enough(sendQueue(k.raw)) && time.Now().Before(until); {
+	for until := time.Now().Add(k.patience); !enough(sendQueue(k.raw)) && time.Now().Before(until); {
 		time.Sleep(settlePause)
 	}
 }

@@ -83,8 +83,8 @@ func sequenceOf(raw syscall.RawConn, suite uint16, d direction) (n uint64, err e
 	return binary.BigEndian.Uint64(info[len(info)-sequenceLen:]), err
 }
 
-// sendQueue returns how many bytes of memory the unacknowledged data of a socket take,
-// records that the kernel has not handed to TCP yet included, and how many they may.
+// sendQueue returns how many bytes of memory TCP's unacknowledged data of a socket take, and
+// how many they may.
 func sendQueue(raw syscall.RawConn) (queued, most int) {
 	var mem [4 * memPlaces]byte
 	_ = raw.Control(func(fd uintptr) { _ = getOption(fd, unix.SOL_SOCKET, unix.SO_MEMINFO, mem[:]) })

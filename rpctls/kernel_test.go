@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -290,24 +291,22 @@ func TestKernelKeyUpdate(t *testing.T) {
 // while TCP has no memory for it.
 func TestKernelTail(t *testing.T) {
 	needKernel(t)
-	for _, whole := range []bool{false, true} {
+	for _, end := range []func(*Conn) error{(*Conn).CloseWrite, (*Conn).Close} {
 		client, server := newPairing(t, pairing{client: true})
-		require.NoError(t, client.wire.Conn.(*net.TCPConn).SetWriteBuffer(16<<10))
-		require.NoError(t, server.wire.Conn.(*net.TCPConn).SetReadBuffer(16<<10))
-		want := random(500_000)
+		client.kernel.patience = time.Minute
+		require.NoError(t, client.wire.Conn.(*net.TCPConn).SetWriteBuffer(1)) // the least: less than a record
+		require.NoError(t, server.wire.Conn.(*net.TCPConn).SetReadBuffer(1))
+		want := random(recordRoom)
+		_, err := client.Write(want)
+		require.NoError(t, err)
 		got := make(chan []byte, 1)
 		go func() {
+			time.Sleep(20 * time.Millisecond) // so that the end comes first; otherwise this test finds nothing
 			b, err := io.ReadAll(server)
 			assert.NoError(t, err)
 			got <- b
 		}()
-		_, err := client.Write(want)
-		require.NoError(t, err)
-		if whole {
-			require.NoError(t, client.Close())
-		} else {
-			require.NoError(t, client.CloseWrite())
-		}
+		require.NoError(t, end(client))
 		assert.True(t, bytes.Equal(want, <-got))
 	}
 }
