@@ -34,11 +34,15 @@ type encrypted struct {
 	tls               *rpctls.Server
 }
 
-func serveEncrypted(t *testing.T, change func(*ServerConfig)) encrypted {
+func serveEncrypted(t *testing.T, change func(*ServerConfig), maxRecords ...uint64) encrypted {
 	root := certtest.New(t, "root", time.Now())
 	own, host := root.Issue(nil), root.Issue(nil)
 	trusted := certtest.Bundle(root)
-	tls, err := rpctls.NewServer(rpctls.ServerConfig{Files: rpctls.Files{Cert: own.Cert, Key: own.Key, CA: trusted}, Log: silent})
+	config := rpctls.ServerConfig{Files: rpctls.Files{Cert: own.Cert, Key: own.Key, CA: trusted}, Log: silent}
+	if len(maxRecords) > 0 {
+		config.MaxRecords = maxRecords[0]
+	}
+	tls, err := rpctls.NewServer(config)
 	require.NoError(t, err)
 	cfg := ServerConfig{TLS: tls, RDMATLS: true}
 	for path, list := range map[string]exports.Transports{
@@ -308,4 +312,42 @@ func (r *tap) cut() {
 		c.Close()
 	}
 	r.conns = nil
+}
+
+// TestWornLines checks that connections which have carried as many records as their keys
+// may protect are replaced, and that no call is lost or executed twice: whichever end
+// counts, and with one connection or several.
+func TestWornLines(t *testing.T) {
+	const limit = 150 // more than the longest message needs
+	for _, tt := range []struct {
+		name           string
+		server, client uint64
+		connections    int
+	}{{"the server's records", limit, 0, 1}, {"the client's", 0, limit, 1}, {"two connections", limit, limit, 2}} {
+		t.Run(tt.name, func(t *testing.T) {
+			e := serveEncrypted(t, func(*ServerConfig) {}, tt.server)
+			tls := e.client(t, rpctls.ClientConfig{Files: e.files, Mutual: true, MaxRecords: tt.client})
+			c := e.dial(t, ClientConfig{TLS: tls, Connections: tt.connections})
+			fs, err := c.Mount(t.Context(), "/mtls")
+			require.NoError(t, err)
+			var calling sync.WaitGroup
+			for i := range 4 {
+				calling.Go(func() {
+					for n := range 150 { // a second MKDIR, of the same call, would fail
+						err := fs.Mkdir(t.Context(), strconv.Itoa(i)+"."+strconv.Itoa(n), 0o755)
+						if !assert.NoError(t, err) {
+							return
+						}
+					}
+				})
+			}
+			calling.Wait()
+			content := make([]byte, 1<<20)
+			rand.Read(content)
+			write(t, fs, "file", content)
+			assert.True(t, string(content) == text(t, fs, "file"))
+			assert.Greater(t, e.tls.Stats().Made, uint64(tt.connections), "connections were replaced")
+			require.NoError(t, c.Close())
+		})
+	}
 }
