@@ -146,3 +146,25 @@ func TestProtected(t *testing.T) {
 	_, err = meet(t, Config{}, failing)
 	assert.Error(t, err)
 }
+
+// TestOnlySecureRevision1 checks that an initiator in clear, which speaks revision 1 of MPA
+// alone or falls back to it, is rejected in that revision, and not by a silent end: after
+// that it would try again in clear.
+func TestOnlySecureRevision1(t *testing.T) {
+	l, err := Open(Config{Secure: unguarded, OnlySecure: true}).Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	for _, rev := range []uint8{mpa.Rev1, mpa.Rev2} {
+		nc, err := net.Dial("tcp", l.Addr().String())
+		require.NoError(t, err)
+		_, err = nc.Write(append([]byte("MPA ID Req Frame"), 0x40, rev, 0, 0))
+		require.NoError(t, err)
+		answer, err := io.ReadAll(nc)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, len(answer), 20, "revision %d", rev)
+		assert.Equal(t, "MPA ID Rep Frame", string(answer[:16]))
+		assert.NotZero(t, answer[16]&0x20, "R, the reject bit")
+		assert.Equal(t, rev, answer[17])
+		nc.Close()
+	}
+}
