@@ -7,6 +7,8 @@ import (
 	"net"
 	"os"
 	"syscall"
+
+	"github.com/nfsrdma/nfsrdma/internal/samehost"
 )
 
 // DialReserved connects over TCP from a port below 1024 if this process may use one:
@@ -15,17 +17,30 @@ import (
 func DialReserved(ctx context.Context, addr string) (net.Conn, error) {
 	if os.Geteuid() == 0 {
 		for range portTries {
-			d := net.Dialer{LocalAddr: &net.TCPAddr{Port: 665 + rand.IntN(1024-665)}} // the range of Linux's client
-			nc, err := d.DialContext(ctx, "tcp", addr)
+			nc, err := dialFrom(ctx, addr, 665+rand.IntN(1024-665)) // the range of Linux's client
 			switch {
 			case err == nil:
 				return nc, nil
 			case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
-				return new(net.Dialer).DialContext(ctx, "tcp", addr)
-			case !errors.Is(err, syscall.EADDRINUSE) && !errors.Is(err, syscall.EADDRNOTAVAIL):
+				return dialFrom(ctx, addr, 0)
+			case !inUse(err):
 				return nil, err
 			}
 		}
 	}
-	return new(net.Dialer).DialContext(ctx, "tcp", addr)
+	return dialFrom(ctx, addr, 0)
+}
+
+// dialFrom connects from a port of this host; 0 means any.
+func dialFrom(ctx context.Context, addr string, port int) (net.Conn, error) {
+	d := net.Dialer{Control: samehost.SpeedDial}
+	if port != 0 {
+		d.LocalAddr = &net.TCPAddr{Port: port}
+	}
+	return d.DialContext(ctx, "tcp", addr)
+}
+
+// inUse reports whether an attempt to connect has failed because of this end's port.
+func inUse(err error) bool {
+	return errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL)
 }

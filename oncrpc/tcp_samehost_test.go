@@ -53,10 +53,16 @@ func TestNeverPaced(t *testing.T) {
 	require.NoError(t, c.Call(t.Context(), x))
 	x.Release()
 	assert.Equal(t, "reno", congestion(t, c.nc, ""))
+	line, err := DialTCPLine(t.Context(), l.Addr().String(), TCPLineConfig{})
+	require.NoError(t, err)
+	defer line.Close()
+	require.NoError(t, line.Call(t.Context(), x))
+	x.Release()
+	assert.Equal(t, "reno", congestion(t, line.Conn().(tcpLineConn).nc, ""))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.conns {
 		assert.Equal(t, "reno", congestion(t, c.nc, ""))
 	}
-	assert.Len(t, s.conns, 1)
+	assert.Len(t, s.conns, 2)
 }
