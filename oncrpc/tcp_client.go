@@ -123,6 +123,9 @@ func (c *TCPClient) fail(cause error) {
 	c.calls = nil
 	c.out.endLocked()
 	c.mu.Unlock()
+	if !errors.Is(cause, net.ErrClosed) {
+		abrupt(c.nc) // a Line connects again from the same port
+	}
 	c.nc.Close()
 	for _, cl := range calls {
 		if cl != placing { // which ends with the reader

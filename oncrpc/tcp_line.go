@@ -25,16 +25,18 @@ type TCPLineConfig struct {
 }
 
 // DialTCPLine makes a Line of TCP connections to a server, whose address is host and
-// port, each from a reserved port if this process may use one. It tries once, and
-// returns the error of package net, or of Secure.
+// port, all from the same port of this end, if possible a reserved one (DialReserved).
+// It tries once, and returns the error of package net, or of Secure.
 func DialTCPLine(ctx context.Context, addr string, cfg TCPLineConfig) (*Line, error) {
 	line := cfg.Line
 	line.Server, line.Closed = addr, ErrClosed
+	port := 0 // of this end
 	line.Dial = func(ctx context.Context, l *Line) (LineConn, error) {
-		nc, err := DialReserved(ctx, addr)
+		nc, err := dialAgain(ctx, addr, port)
 		if err != nil {
 			return nil, err
 		}
+		port = portOf(nc)
 		if cfg.Secure != nil {
 			if nc, err = cfg.Secure(ctx, nc); err != nil {
 				return nil, err
@@ -74,8 +76,13 @@ func (c tcpLineConn) Cause() error {
 
 // Abort does not wait for the server, which may be silent.
 func (c tcpLineConn) Abort(cause error) {
-	if l, ok := c.nc.(interface{ SetLinger(seconds int) error }); ok {
+	abrupt(c.nc)
+	c.fail(cmp.Or(cause, errors.New("closed")))
+}
+
+// abrupt makes the next Close of a connection reset it, after which its port is free.
+func abrupt(nc net.Conn) {
+	if l, ok := nc.(interface{ SetLinger(seconds int) error }); ok {
 		_ = l.SetLinger(0) // fails on a connection that has ended
 	}
-	c.fail(cmp.Or(cause, errors.New("closed")))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
 // TestTCPLine makes calls while the server is restarted at its port again and again,
@@ -60,6 +61,61 @@ func TestTCPLine(t *testing.T) {
 	require.NoError(t, line.Close())
 	stop()
 	assert.Zero(t, buf.Default.Out(), "buffers")
+}
+
+// TestTCPLinePort checks that connections of a Line come from one port, in whatever way
+// the one before has ended: by the port too, Linux's server recognizes the calls that are
+// sent again.
+func TestTCPLinePort(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	accept := func() *net.TCPConn {
+		nc, err := l.Accept()
+		require.NoError(t, err)
+		return nc.(*net.TCPConn)
+	}
+	line, err := DialTCPLine(t.Context(), l.Addr().String(), TCPLineConfig{Line: LineConfig{Log: quiet()}})
+	require.NoError(t, err)
+	defer line.Close()
+	server := accept()
+	port := server.RemoteAddr().String()
+	for name, end := range map[string]func(){
+		"in order": func() { server.Close() },
+		"reset":    func() { _ = server.SetLinger(0); server.Close() },
+		"half":     func() { _ = server.CloseWrite() },
+		"aborted":  func() { line.Conn().Abort(errors.New("silent")) },
+		"nonsense": func() { send(t, server, []byte("HTTP/1.1 400 Bad Request")) },
+	} {
+		done := make(chan error, 1)
+		go func() { done <- ask(t.Context(), t, line, procHead, nil) }()
+		first := xidOf(readRecord(t, server))
+		end()
+		next := accept()
+		assert.Equal(t, port, next.RemoteAddr().String(), name)
+		server.Close()
+		server = next
+		send(t, server, record(rpcmsg.AppendAccepted(nil, xidOf(readRecord(t, server)), rpcmsg.Success))) // the Line's own call
+		again := readRecord(t, server)
+		assert.Equal(t, first, xidOf(again), name)
+		send(t, server, record(echoReply(first, procHead, nil)))
+		require.NoError(t, <-done)
+	}
+	server.Close()
+}
+
+// TestDialAgain checks that a port that is in use is not waited for.
+func TestDialAgain(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	first, err := DialReserved(t.Context(), l.Addr().String())
+	require.NoError(t, err)
+	defer first.Close()
+	next, err := dialAgain(t.Context(), l.Addr().String(), portOf(first))
+	require.NoError(t, err)
+	defer next.Close()
+	assert.NotEqual(t, portOf(first), portOf(next))
 }
 
 // TestTCPLineSecure checks that no byte leaves over a connection that cannot be made

@@ -31,6 +31,18 @@ func DialReserved(ctx context.Context, addr string) (net.Conn, error) {
 	return dialFrom(ctx, addr, 0)
 }
 
+// dialAgain connects from the port of an earlier connection: Linux's server takes a call
+// that is sent again for a new one if it comes from another. If the port is in use by
+// now, or 0, dialAgain is DialReserved.
+func dialAgain(ctx context.Context, addr string, port int) (net.Conn, error) {
+	if port != 0 {
+		if nc, err := dialFrom(ctx, addr, port); err == nil || !inUse(err) {
+			return nc, err
+		}
+	}
+	return DialReserved(ctx, addr)
+}
+
 // dialFrom connects from a port of this host; 0 means any.
 func dialFrom(ctx context.Context, addr string, port int) (net.Conn, error) {
 	d := net.Dialer{Control: samehost.SpeedDial}
@@ -43,4 +55,12 @@ func dialFrom(ctx context.Context, addr string, port int) (net.Conn, error) {
 // inUse reports whether an attempt to connect has failed because of this end's port.
 func inUse(err error) bool {
 	return errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL)
+}
+
+// portOf returns the port of this end of a connection over TCP, or 0.
+func portOf(nc net.Conn) int {
+	if at, ok := nc.LocalAddr().(*net.TCPAddr); ok {
+		return at.Port
+	}
+	return 0
 }
