@@ -297,15 +297,15 @@ func TestKernelTail(t *testing.T) {
 		require.NoError(t, client.wire.Conn.(*net.TCPConn).SetWriteBuffer(1)) // the least: less than a record
 		require.NoError(t, server.wire.Conn.(*net.TCPConn).SetReadBuffer(1))
 		want := random(recordRoom)
-		_, err := client.Write(want)
-		require.NoError(t, err)
 		got := make(chan []byte, 1)
 		go func() {
-			time.Sleep(20 * time.Millisecond) // so that the end comes first; otherwise this test finds nothing
+			time.Sleep(50 * time.Millisecond) // so that the end comes first; otherwise this test finds nothing
 			b, err := io.ReadAll(server)
 			assert.NoError(t, err)
 			got <- b
 		}()
+		_, err := client.Write(want)
+		require.NoError(t, err)
 		require.NoError(t, end(client))
 		assert.True(t, bytes.Equal(want, <-got))
 	}
