@@ -180,8 +180,9 @@ func (s *Server) handshake(ctx context.Context, nc net.Conn, protocol string, st
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
+		err = s.failure(nc, explain(err, true)) // counted before the peer sees the end
 		_ = w.Close()
-		return nil, s.failure(nc, explain(err, true))
+		return nil, err
 	}
 	c := newConn(t, w, s.cfg.MaxRecords)
 	c.server, c.security.Mutual = s, len(c.state.PeerCertificates) > 0
