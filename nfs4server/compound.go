@@ -457,7 +457,15 @@ func (x *compound) principal() nfs4state.Principal {
 
 // host returns the Host of a caller whose principal nobody has verified.
 func (x *compound) host() (h nfs4state.Host) {
-	if p := x.call.Peer; p != nil && p.Security != nil && x.call.Cred.Principal == "" {
+	if x.call.Cred.Principal == "" {
+		h = x.machine()
+	}
+	return h
+}
+
+// machine returns the Host from which a call comes, whoever the caller is.
+func (x *compound) machine() (h nfs4state.Host) {
+	if p := x.call.Peer; p != nil && p.Security != nil {
 		h = p.Security.Owner
 	}
 	return h

@@ -9,6 +9,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/vfs/mem"
 )
 
 // TestClientOfMutualTLS checks that calls in clear, by TLS alone or by another host's
@@ -57,4 +58,81 @@ func TestClientOfMutualTLS(t *testing.T) {
 	g.peer.Security = nil
 	_, st := g.exchange("client", 2, 0)
 	assert.Equal(t, nfs4.OK, st)
+}
+
+// TestStateOfMutualTLS40 checks that by version 4.0, which has no sessions, others can
+// neither hear of a client's files by a client ID that they guess, nor end them, nor
+// keep its lease alive. Users of the client's host may be verified, or not.
+func TestStateOfMutualTLS40(t *testing.T) {
+	mine := &oncrpc.Security{Mutual: true, Owner: [32]byte{1}}
+	user := rpcmsg.Cred{Flavor: rpcmsg.AuthKrb5p, Principal: "a@R", UID: 1000, GID: 1000}
+	for _, tt := range []struct {
+		security *oncrpc.Security
+		user     bool
+	}{{nil, false}, {&oncrpc.Security{}, false}, {&oncrpc.Security{Mutual: true, Owner: [32]byte{2}}, false}, {nil, true}, {mine, true}, {mine, false}} {
+		g := newRig(t, exported(t, mem.New(mem.Options{Size: 1 << 20}), "/x", "rw,sec=sys:krb5p"))
+		g.peer.Security = mine
+		id := g.plain("client", "tcp", "192.0.2.1.8.1")
+		file, open := g.opened40(id, "owner", "f")
+		h := g.on("192.0.2.1:702", "tcp")
+		h.minor, h.peer.Security = nfs4.Minor0, tt.security
+		if tt.user {
+			h.cred = user
+		}
+		own := tt.security == mine
+		check := func(st, other nfs4.Status, what string) {
+			if own {
+				assert.NotEqual(t, other, st, what)
+				return
+			}
+			assert.Equal(t, other, st, "%s by %s", what, tt.security)
+		}
+		a := openArgs("another", "f", nfs4.ShareBoth, 0, nfs4.Unchecked)
+		a.SeqID, a.Owner.ClientID = 1, id
+		st, _ := h.raw(root(), look("x"), step{nfs4.OpOpen, a, new(nfs4.OpenRes)})
+		check(st, nfs4.ErrStaleClientID, "OPEN")
+		st, _ = h.raw(put(file), step{nfs4.OpOpenConfirm, &nfs4.OpenConfirmArgs{StateID: open, SeqID: 2}, new(nfs4.StateIDRes)}) // a retry
+		check(st, nfs4.ErrBadStateID, "OPEN_CONFIRM")
+		st, _ = h.raw(step{nfs4.OpRenew, &nfs4.ClientIDArgs{ClientID: id}, status()})
+		check(st, nfs4.ErrStaleClientID, "RENEW")
+		st, _ = h.raw(step{nfs4.OpReleaseLockOwner, &nfs4.ReleaseLockOwnerArgs{Owner: nfs4.StateOwner{ClientID: id, Owner: []byte("owner")}}, status()})
+		check(st, nfs4.ErrStaleClientID, "RELEASE_LOCKOWNER")
+		st, _ = h.raw(put(file), step{nfs4.OpClose, &nfs4.CloseArgs{SeqID: 3, StateID: open}, new(nfs4.StateIDRes)})
+		check(st, nfs4.ErrBadStateID, "CLOSE")
+		if !own {
+			st, _ = g.raw(put(file), step{nfs4.OpClose, &nfs4.CloseArgs{SeqID: 3, StateID: open}, new(nfs4.StateIDRes)})
+			assert.Equal(t, nfs4.OK, st, "the client's own")
+		}
+	}
+}
+
+// TestDestroyOfMutualTLS checks that others, who can guess a client ID, cannot destroy a
+// client between EXCHANGE_ID and CREATE_SESSION, or without a session.
+func TestDestroyOfMutualTLS(t *testing.T) {
+	mine := &oncrpc.Security{Mutual: true, Owner: [32]byte{1}}
+	for _, confirmed := range []bool{false, true} {
+		for _, other := range []*oncrpc.Security{nil, {}, {Mutual: true, Owner: [32]byte{2}}, mine} {
+			g := newRig(t)
+			g.peer.Security = mine
+			var id uint64
+			if confirmed {
+				g.connect()
+				id = g.s.state.Session(g.session).ClientID()
+				st, _ := g.raw(step{nfs4.OpDestroySession, &nfs4.SessionArgs{Session: g.session}, status()})
+				require.Equal(t, nfs4.OK, st)
+			} else {
+				res, st := g.exchange("client", 1, 0)
+				require.Equal(t, nfs4.OK, st)
+				id = res.ClientID
+			}
+			h := g.on("192.0.2.1:702", "tcp")
+			h.peer.Security = other
+			want := nfs4.ErrWrongCred
+			if other == mine {
+				want = nfs4.OK
+			}
+			st, _ := h.raw(step{nfs4.OpDestroyClientID, &nfs4.ClientIDArgs{ClientID: id}, status()})
+			assert.Equal(t, want, st, "by %s", other)
+		}
+	}
 }

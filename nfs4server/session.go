@@ -265,7 +265,7 @@ func destroyClientID(_ context.Context, x *compound) nfs4.Status {
 	switch {
 	case x.args.Err() != nil:
 		return nfs4.ErrBadXDR
-	case x.refused(a.ClientID, nfs4.OpDestroyClientID):
+	case x.refused(a.ClientID, nfs4.OpDestroyClientID), x.server.state.Strange(a.ClientID, x.machine()):
 		return nfs4.ErrWrongCred
 	}
 	return x.done(x.server.state.DestroyClientID(a.ClientID))

@@ -18,7 +18,7 @@ func (x *compound) byClientID(id uint64) nfs4.Status {
 	if x.minor > nfs4.Minor0 {
 		return nfs4.OK
 	}
-	return x.actFor(x.server.state.ByClientID(x.transport(), id))
+	return x.actFor(x.server.state.ByClientID(x.transport(), x.machine(), id))
 }
 
 // byStateID is byClientID for the client to which a stateid was given.
@@ -26,7 +26,7 @@ func (x *compound) byStateID(id *nfs4.StateID) nfs4.Status {
 	if x.minor > nfs4.Minor0 {
 		return nfs4.OK
 	}
-	return x.actFor(x.server.state.ByStateID(x.transport(), id))
+	return x.actFor(x.server.state.ByStateID(x.transport(), x.machine(), id))
 }
 
 func (x *compound) actFor(s *nfs4state.Session, status nfs4.Status) nfs4.Status {

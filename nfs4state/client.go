@@ -119,6 +119,15 @@ func (s *State) Refuses(id uint64, op nfs4.Op, p Principal, sealed bool) bool {
 	return c != nil && c.refuses(op, p, sealed)
 }
 
+// Strange reports whether a call comes from another Host than that which has made a
+// client.
+func (s *State) Strange(id uint64, h Host) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.clients[id]
+	return c != nil && c.strange(h)
+}
+
 // Protection returns the protection of a client's state.
 func (s *State) Protection(id uint64) nfs4.StateProtect {
 	s.mu.Lock()

@@ -92,7 +92,12 @@ func TestHostCollision40(t *testing.T) {
 	p := Principal{Flavor: 1}
 	want(t, "SETCLIENTID_CONFIRM by another", w.ConfirmClientID(TCP, p, Host{}, id, confirm), nfs4.ErrClidInUse)
 	want(t, "SETCLIENTID_CONFIRM", w.ConfirmClientID(TCP, p, Host{1}, id, confirm), nfs4.OK)
-	s := w.enter(id)
+	for _, h := range []Host{{}, {2}} {
+		_, status := w.ByClientID(TCP, h, id)
+		want(t, "a call of another", status, nfs4.ErrStaleClientID)
+	}
+	s, status := w.ByClientID(TCP, Host{1}, id)
+	want(t, "a call of the client", status, nfs4.OK)
 	for _, verifier := range []int{1, 2} {
 		for _, h := range []Host{{}, {2}} {
 			w.sleep(testLease)
@@ -100,7 +105,7 @@ func TestHostCollision40(t *testing.T) {
 			want(t, "SETCLIENTID by another", status, nfs4.ErrClidInUse)
 		}
 	}
-	_, _, _, status := w.SetClientID(of(2, Host{1}))
+	_, _, _, status = w.SetClientID(of(2, Host{1}))
 	want(t, "SETCLIENTID by the client", status, nfs4.OK)
 	s.Leave()
 }

@@ -35,7 +35,7 @@ func TestReclaim40(t *testing.T) {
 	g.config.Lease = testLease / 4
 	g.crash()
 	want(t, "grace", g.Grace(), Grace{Clients: 1, Left: testLease + graceSlack, Deny: 1})
-	_, status = g.ByClientID(TCP, old)
+	_, status = g.ByClientID(TCP, Host{}, old)
 	want(t, "client ID of the earlier server (R7530-9.1.1-9)", status, nfs4.ErrStaleClientID)
 	s = g.plain("c")
 	want(t, "client ID is new", s.ClientID() != old, true)

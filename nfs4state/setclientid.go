@@ -134,15 +134,16 @@ func (s *State) ConfirmClientID(t Transport, p Principal, h Host, id uint64, con
 
 // ByClientID begins a call of version 4.0 of the client with a client ID, and
 // returns the Session that stands for the client until Leave. A client whose
-// state was lost is NFS4ERR_EXPIRED for a while (RFC 7530, Section 9.6.3.2).
-func (s *State) ByClientID(t Transport, id uint64) (*Session, nfs4.Status) {
+// state was lost is NFS4ERR_EXPIRED for a while (RFC 7530, Section 9.6.3.2). To calls
+// that do not come from its Host it is unknown: they can guess the client ID.
+func (s *State) ByClientID(t Transport, h Host, id uint64) (*Session, nfs4.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.clients[id]
 	switch {
 	case c == nil && s.expired.ids.has(id):
 		return nil, nfs4.ErrExpired
-	case c == nil || !c.confirmed || c.key.transport != t|sessionless:
+	case c == nil || !c.confirmed || c.key.transport != t|sessionless, c.strange(h):
 		return nil, nfs4.ErrStaleClientID
 	}
 	return &c.seq.session, c.seq.session.enter()
@@ -150,13 +151,13 @@ func (s *State) ByClientID(t Transport, id uint64) (*Session, nfs4.Status) {
 
 // ByStateID is ByClientID for the client to which a stateid was given. A special
 // stateid is no client's: it is NFS4ERR_BAD_STATEID.
-func (s *State) ByStateID(t Transport, id *nfs4.StateID) (*Session, nfs4.Status) {
+func (s *State) ByStateID(t Transport, by Host, id *nfs4.StateID) (*Session, nfs4.Status) {
 	switch h := s.at(id); {
 	case id.Special():
 		return nil, nfs4.ErrBadStateID
 	case !s.ours(binary.BigEndian.Uint32(id.Other[:])):
 		return nil, nfs4.ErrStaleStateID
-	case h != nil && h.client.key.transport == t|sessionless:
+	case h != nil && h.client.key.transport == t|sessionless && !h.client.strange(by):
 		return &h.client.seq.session, h.client.seq.session.enter()
 	}
 	s.mu.Lock()

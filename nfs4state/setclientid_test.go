@@ -31,7 +31,7 @@ func (w *world) plain(name string) *Session {
 // enter begins a call of a client.
 func (w *world) enter(id uint64) *Session {
 	w.t.Helper()
-	s, status := w.ByClientID(TCP, id)
+	s, status := w.ByClientID(TCP, Host{}, id)
 	want(w.t, "client ID", status, nfs4.OK)
 	return s
 }
@@ -146,7 +146,7 @@ func TestSetClientIDPrincipals(t *testing.T) {
 	stolen, confirm := w.set(thief)
 	want(t, "files", len(w.files), 0)
 	want(t, "SETCLIENTID_CONFIRM", w.ConfirmClientID(TCP, Principal{Flavor: 1, UID: 7}, Host{}, stolen, confirm), nfs4.OK)
-	_, status = w.ByClientID(TCP, id)
+	_, status = w.ByClientID(TCP, Host{}, id)
 	want(t, "old client ID (R7530-9.6.3.2-1)", status, nfs4.ErrExpired)
 	next, _ := w.set(setting("x", 3, 0)) // stolen has no state
 	want(t, "client IDs", next != stolen && next != id, true)
@@ -181,13 +181,13 @@ func TestVersionsApart(t *testing.T) {
 	var id nfs4.StateID
 	w.turn(plain, &Turn{Op: nfs4.OpOpen, Owner: []byte("o")}, func() { _, id = w.open(plain, "o", "f", 3, 0, nil) })
 	_, other := w.open(later, "o", "f", 3, 0, nil)
-	_, status := w.ByClientID(TCP, later.ClientID())
+	_, status := w.ByClientID(TCP, Host{}, later.ClientID())
 	want(t, "client ID of 4.1", status, nfs4.ErrStaleClientID)
-	_, status = w.ByStateID(TCP, &other)
+	_, status = w.ByStateID(TCP, Host{}, &other)
 	want(t, "stateid of 4.1", status, nfs4.ErrBadStateID)
-	_, status = w.ByStateID(RDMA, &id)
+	_, status = w.ByStateID(RDMA, Host{}, &id)
 	want(t, "stateid by RDMA", status, nfs4.ErrBadStateID)
-	_, status = w.ByClientID(RDMA, plain.ClientID())
+	_, status = w.ByClientID(RDMA, Host{}, plain.ClientID())
 	want(t, "client ID by RDMA", status, nfs4.ErrStaleClientID)
 	_, status = w.Open(later, &id)
 	want(t, "stateid of 4.0", status, nfs4.ErrBadStateID)
@@ -215,28 +215,28 @@ func TestLeases40(t *testing.T) {
 	want(t, "sessions in the list", len(list[0].Sessions), 0)
 	w.sleep(1)
 	w.Sweep()
-	again, status := w.ByStateID(TCP, &id)
+	again, status := w.ByStateID(TCP, Host{}, &id)
 	want(t, "stateid of a courtesy client (R7530-9.6.3.1-1)", status, nfs4.OK)
 	again.Leave()
 	w.sleep(testLease + 1)
 	want(t, "OPEN after a lease", w.openStatus(other, "o", "f", 1, 0), nfs4.OK)
 	want(t, "releases", w.releases("file"), 1)
-	_, status = w.ByStateID(TCP, &id)
+	_, status = w.ByStateID(TCP, Host{}, &id)
 	want(t, "stateid", status, nfs4.ErrExpired)
-	_, status = w.ByClientID(TCP, s.ClientID())
+	_, status = w.ByClientID(TCP, Host{}, s.ClientID())
 	want(t, "client ID", status, nfs4.ErrExpired)
 	unknown := id
 	unknown.Other[11]++
-	_, status = w.ByStateID(TCP, &unknown)
+	_, status = w.ByStateID(TCP, Host{}, &unknown)
 	want(t, "stateid that was never given", status, nfs4.ErrBadStateID)
 	unknown.Other[0]++
-	_, status = w.ByStateID(TCP, &unknown)
+	_, status = w.ByStateID(TCP, Host{}, &unknown)
 	want(t, "stateid of another server", status, nfs4.ErrStaleStateID)
 	idle := w.plain("idle")
 	idle.Leave()
 	w.sleep(defaultCourtesy + 1)
 	w.Sweep()
-	_, status = w.ByClientID(TCP, idle.ClientID())
+	_, status = w.ByClientID(TCP, Host{}, idle.ClientID())
 	want(t, "client ID after a day (R7530-9.1.2-1)", status, nfs4.ErrExpired)
 }
 
@@ -250,12 +250,12 @@ func TestConfirmBesideCalls(t *testing.T) {
 	want(t, "SETCLIENTID_CONFIRM beside a call", w.ConfirmClientID(TCP, Principal{Flavor: 1, UID: 0}, Host{}, next, confirm), nfs4.ErrDelay)
 	_, status := w.Open(s, &id)
 	want(t, "stateid of the old incarnation", status, nfs4.OK)
-	_, status = w.ByClientID(TCP, next)
+	_, status = w.ByClientID(TCP, Host{}, next)
 	want(t, "client ID that is not confirmed", status, nfs4.ErrStaleClientID)
 	s.Leave()
 	want(t, "SETCLIENTID_CONFIRM", w.ConfirmClientID(TCP, Principal{Flavor: 1, UID: 0}, Host{}, next, confirm), nfs4.OK)
 	want(t, "releases", w.releases("file"), 1)
-	_, status = w.ByStateID(TCP, &id)
+	_, status = w.ByStateID(TCP, Host{}, &id)
 	want(t, "stateid of the old incarnation", status, nfs4.ErrExpired)
 	w.enter(next).Leave()
 }
