@@ -146,7 +146,7 @@ func (q *request) lock(ctx context.Context, vers uint32, a *nlm4.LockArgs) nlm4.
 	_, _, got := s.state.Lock(q.session, args)
 	status = statusOf(got)
 	switch {
-	case status == nlm4.Denied && a.Block && !s.callable(q.call.Peer):
+	case status == nlm4.Denied && a.Block && !a.Reclaim && !s.callable(q.call.Peer):
 		return nlm4.Blocked // it asks again, as clients do whose GRANTED is lost
 	case status == nlm4.Granted:
 		s.endGrants(q, args, confirmed)

@@ -120,6 +120,9 @@ func TestRestart(t *testing.T) {
 		assert.Equal(t, nlm4.DeniedGrace, status)
 		assert.Equal(t, nlm4.Granted, a.reclaim(true, true, 0, 10))
 		assert.Equal(t, nlm4.Denied, b.reclaim(true, true, 5, 1), "a reclaim does not wait")
+		b.peer.Security = &oncrpc.Security{}
+		assert.Equal(t, nlm4.Denied, b.reclaim(true, true, 5, 1), "nor inside of TLS: the lock is lost, and another has it")
+		b.peer.Security = nil
 		assert.False(t, g.state.Waits())
 		g.host("192.0.2.2").set(false)
 		time.Sleep(30 * time.Second)
