@@ -1,12 +1,14 @@
 package rpctls
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/asn1"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -37,7 +39,8 @@ func identityOf(c *x509.Certificate) (issuer, serial string) {
 }
 
 // ownerOf returns a hash of the issuer and of all names in a certificate. A new
-// certificate of the same owner has them too, but another serial number.
+// certificate of the same owner has them too, perhaps in another order, but another
+// serial number.
 func ownerOf(c *x509.Certificate) (owner [sha256.Size]byte) {
 	h := sha256.New()
 	add := func(b []byte) {
@@ -47,12 +50,29 @@ func ownerOf(c *x509.Certificate) (owner [sha256.Size]byte) {
 	add(c.RawIssuer)
 	add(c.RawSubject)
 	for _, e := range c.Extensions {
-		if e.Id.Equal(subjectAltName) {
-			add(e.Value)
+		if !e.Id.Equal(subjectAltName) {
+			continue
+		}
+		for _, name := range inOrder(e.Value) {
+			add(name)
 		}
 	}
 	h.Sum(owner[:0])
 	return owner
+}
+
+// inOrder returns the names of a subjectAltName, sorted: authorities give them any
+// order.
+func inOrder(value []byte) (names [][]byte) {
+	var list []asn1.RawValue
+	if _, err := asn1.Unmarshal(value, &list); err != nil {
+		return [][]byte{value} // cannot happen: crypto/x509 has parsed it
+	}
+	for _, one := range list {
+		names = append(names, one.FullBytes)
+	}
+	slices.SortFunc(names, bytes.Compare)
+	return names
 }
 
 // subjectAltName is the extension with a certificate's further names (RFC 5280, Section

@@ -15,8 +15,8 @@ import (
 func TestOwner(t *testing.T) {
 	root, another := newAuthority(t, "root"), newAuthority(t, "another")
 	r := newRig(t, ServerConfig{Files: filesOf(root.Issue(nil), root, another)})
-	owner := func(a *authority, subject, name string) [32]byte {
-		h := a.Issue(func(c *x509.Certificate) { c.Subject, c.DNSNames = pkix.Name{CommonName: subject}, []string{name} })
+	owner := func(a *authority, subject string, names ...string) [32]byte {
+		h := a.Issue(func(c *x509.Certificate) { c.Subject, c.DNSNames = pkix.Name{CommonName: subject}, names })
 		f := filesOf(h)
 		f.CA = certtest.Bundle(root)
 		_, server := r.established(newTestClient(t, ClientConfig{Files: f, Mutual: true}))
@@ -27,6 +27,10 @@ func TestOwner(t *testing.T) {
 	for _, other := range [][32]byte{{}, owner(another, "a", "a.example"), owner(root, "b", "a.example"), owner(root, "a", "b.example"), owner(root, "", "a.example")} {
 		assert.NotEqual(t, first, other)
 	}
+	two := owner(root, "a", "a.example", "b.example")
+	assert.Equal(t, two, owner(root, "a", "b.example", "a.example"), "the names have no order (RFC 5280, Section 4.2.1.6)")
+	assert.NotEqual(t, two, owner(root, "a", "a.example", "a.example"))
+	assert.NotEqual(t, two, first)
 	_, anonymous := r.established(newTestClient(t, ClientConfig{Files: Files{CA: certtest.Bundle(root)}}))
 	assert.Zero(t, anonymous.Security().Owner)
 }
