@@ -56,8 +56,7 @@ func (c *Client) secure(vers uint32) func(ctx context.Context, nc net.Conn) (net
 // dialMOUNT connects to MOUNT inside of TLS. Its port may come from rpcbind, which is asked
 // in clear: the certificate shows whether the server is there.
 func (c *Client) dialMOUNT(ctx context.Context, addr string) (oncrpc.Caller, io.Closer, error) {
-	var d net.Dialer
-	nc, err := d.DialContext(ctx, "tcp", addr)
+	nc, err := oncrpc.DialReserved(ctx, addr)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -34,7 +34,7 @@ type MountSearch struct {
 	Dial func(ctx context.Context, addr string) (oncrpc.Caller, io.Closer, error)
 
 	// DialMOUNT is Dial for MOUNT alone, whatever port rpcbind has named; nil means
-	// Dial.
+	// Dial, or if that is nil too, oncrpc.DialReserved.
 	DialMOUNT func(ctx context.Context, addr string) (oncrpc.Caller, io.Closer, error)
 
 	// MountHost is the host that serves MOUNT, if not Host. If set, NFS is not
@@ -117,6 +117,23 @@ func (h *hunt) dial(ctx context.Context, addr string) (oncrpc.Caller, io.Closer,
 	return c, c, err
 }
 
+// dialMOUNT connects to MOUNT, if nothing else is said from a reserved port: mountd
+// denies MNT of secure exports, the default, to others.
+func (h *hunt) dialMOUNT(ctx context.Context, addr string) (oncrpc.Caller, io.Closer, error) {
+	switch {
+	case h.DialMOUNT != nil:
+		return h.DialMOUNT(ctx, addr)
+	case h.Dial != nil:
+		return h.Dial(ctx, addr)
+	}
+	nc, err := oncrpc.DialReserved(ctx, addr)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := oncrpc.NewTCPClient(nc, oncrpc.ClientConfig{})
+	return c, c, nil
+}
+
 func (h *hunt) overNFS(ctx context.Context) *Mount {
 	m := NewMount(h.NFS, h.Cred)
 	m.at = h.NFSAddr
@@ -157,12 +174,8 @@ func (h *hunt) askRPCBind(ctx context.Context) (port int) {
 
 func (h *hunt) overTCP(ctx context.Context, port int) (m *Mount) {
 	addr := h.addr(port)
-	dial := h.dial
-	if h.DialMOUNT != nil {
-		dial = h.DialMOUNT
-	}
 	h.step(ctx, "TCP "+addr, func(ctx context.Context) error {
-		caller, conn, err := dial(ctx, addr)
+		caller, conn, err := h.dialMOUNT(ctx, addr)
 		if err != nil {
 			return err
 		}

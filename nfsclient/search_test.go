@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -240,7 +241,8 @@ func TestSearchSilent(t *testing.T) {
 	})
 }
 
-// TestSearchOverTCP checks a search over real connections.
+// TestSearchOverTCP checks a search over real connections: root's come from ports that
+// mountd takes for secure.
 func TestSearchOverTCP(t *testing.T) {
 	w, _ := newMountRig(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -254,6 +256,9 @@ func TestSearchOverTCP(t *testing.T) {
 	require.NoError(t, err)
 	_, err = m.Mnt(t.Context(), "/x")
 	assert.NoError(t, err)
+	if os.Geteuid() == 0 {
+		assert.Less(t, m.conn.(*oncrpc.TCPClient).NetConn().LocalAddr().(*net.TCPAddr).Port, 1024)
+	}
 	assert.NoError(t, m.Close())
 	assert.NoError(t, srv.Shutdown(t.Context()))
 	assert.NoError(t, <-served)
