@@ -138,6 +138,9 @@ func (s *session) noExport(path string, refused *nfsclient.MountError) error {
 	case held:
 		e.what = "the server does not let this host or user mount the export of " + escape(path)
 		e.remedy = "ask its administrator to export it to this host (nfsrdmad: --clients)"
+		if s.at.tcp && !isRoot() { // who has no reserved port to connect from
+			e.remedy += ", for ordinary users with the option insecure"
+		}
 	case len(has) == 0:
 		e.what = "no export holds " + escape(path) + ", and the server lists none"
 		e.remedy = "correct the path, or export a directory there"
