@@ -33,9 +33,16 @@ func (m *mountCommand) findLocks(ctx context.Context, s *session) *lockclient.Cl
 	if err == nil {
 		return c
 	}
-	remedy := "start its lock manager and rpcbind, or mount with nolock"
-	fmt.Fprintf(m.stderr, "%s: locks hold on this host only: %v: %s\n", m.name, err, remedy)
+	fmt.Fprintf(m.stderr, "%s: locks hold on this host only: %v: %s\n", m.name, err, locksRemedy(err))
 	return nil
+}
+
+// locksRemedy says what to do about a lock manager that is not found.
+func locksRemedy(err error) string {
+	if errors.Is(err, errLocksInClear) {
+		return "only nfsrdmad has locks inside of TLS; mount with nolock if they need not hold elsewhere"
+	}
+	return "start its lock manager and rpcbind, or mount with nolock"
 }
 
 // locksAt says in the report of a mount where locks hold.

@@ -16,6 +16,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/mountopt"
 	"github.com/nfsrdma/nfsrdma/lockclient"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
 	"github.com/spf13/cobra"
 )
@@ -208,6 +209,8 @@ func mountError(ctx context.Context, addr string, err error) error {
 		return fmt.Errorf("%s: MOUNT: %w", addr, search) // names its own remedy
 	case timedOut(ctx, err):
 		e.what, e.remedy = "the service does not answer", "see whether the server's mountd hangs, and restart it"
+	case errors.Is(err, rpcmsg.AuthTooWeak):
+		e.what = err.Error() // names its own remedy
 	default:
 		e.what, e.remedy = err.Error(), "see the log of the server's mountd"
 	}

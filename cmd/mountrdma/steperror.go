@@ -168,6 +168,9 @@ func helloError(ctx context.Context, addr string, err error) error {
 // because the server is lost or ctx has ended. Otherwise it returns nil.
 func lost(ctx context.Context, err error) error {
 	if gone, ok := errors.AsType[*oncrpc.UnreachableError](err); ok {
+		if final(gone.Last) { // a server without TLS, for instance: the end of the connection matters less
+			return tlsError(gone.Server, err)
+		}
 		return lostError(gone.Server, err)
 	}
 	if err != nil && ctx.Err() != nil {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"crypto/x509"
+	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -18,6 +20,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/certtest"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rpctls"
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
 )
@@ -95,7 +98,7 @@ func TestTCP(t *testing.T) {
 		assert.NotContains(t, do("info", r.addr, "--json"), `"mpa"`)
 	}
 	assert.Contains(t, must(t, append([]string{"info", r.addr, "--proto", "tcp"}, r.mutual...)...), "TLS                  mtls, TLS_AES_128_GCM_SHA256")
-	assert.Contains(t, sentence(t, "ls", scheme+r.addr+"/m", "--proto", "tcp"), "use xprtsec=mtls or xprtsec=tls")
+	assert.Regexp(t, "use xprtsec=mtls or xprtsec=tls, or sec=krb5p$", sentence(t, "ls", scheme+r.addr+"/m", "--proto", "tcp"))
 }
 
 // TestMountTCP makes a mount over TCP inside of TLS, and uses it.
@@ -156,6 +159,19 @@ func TestTCPErrors(t *testing.T) {
 		assert.Equal(t, cli.ExitUsage, status)
 		assert.Contains(t, stderr, want)
 	}
+}
+
+// TestTCPRemedies checks that the words for a lost server, and for locks that are not
+// found, name TLS if that is the reason.
+func TestTCPRemedies(t *testing.T) {
+	gone := &oncrpc.UnreachableError{
+		Server: "h:2049", Lost: fmt.Errorf("%w: %w", oncrpc.ErrClosed, io.EOF), Last: &rpctls.Error{Reason: rpctls.NoTLS, Text: "the server h has no TLS"},
+	}
+	assert.EqualError(t, lost(t.Context(), fmt.Errorf("READ: %w", gone)), "h:2049: TLS: the server h has no TLS")
+	gone.Last = &rpctls.Error{Reason: rpctls.Broken, Text: "lost"}
+	assert.ErrorContains(t, lost(t.Context(), gone), "the server closed it")
+	assert.Contains(t, locksRemedy(fmt.Errorf("rpcbind at h: %w", errLocksInClear)), "nfsrdmad has locks inside of TLS")
+	assert.Contains(t, locksRemedy(io.EOF), "start its lock manager")
 }
 
 // TestDefaultPorts checks the ports of servers that are written without one.
