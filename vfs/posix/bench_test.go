@@ -143,3 +143,32 @@ func TestAllocs(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkListing reads 10,000 entries with attributes, in parts of several sizes.
+func BenchmarkListing(b *testing.B) {
+	r := newBenchRig(b, Options{})
+	for i := range 10000 {
+		_, err := r.f.Create(r.ctx, &r.c, r.f.Root(), fmt.Sprintf("entry-%06d", i), vfs.CreateHow{})
+		require.NoError(b, err)
+	}
+	for _, part := range []int{20, 40, 300, 5000} {
+		b.Run(fmt.Sprint(part), func(b *testing.B) {
+			for b.Loop() {
+				var cookie, verifier uint64
+				for eof := false; !eof; {
+					n := 0
+					var err error
+					_, verifier, eof, err = r.f.ReadDir(r.ctx, &r.c, r.f.Root(), cookie, verifier, true, func(e *vfs.Entry) bool {
+						if n == part {
+							return false
+						}
+						n++
+						cookie = e.Cookie
+						return true
+					})
+					require.NoError(b, err)
+				}
+			}
+		})
+	}
+}

@@ -20,9 +20,10 @@ type cache struct {
 	fds    atomic.Int64 // open descriptors, without those of pinned objects
 	tick   atomic.Uint32
 
-	windows atomic.Int64 // open mappings
-	opened  atomic.Int64 // descriptors that Files need
-	locked  atomic.Int64 // descriptors of fileLocks
+	windows   atomic.Int64 // open mappings
+	leftovers atomic.Int32 // of listings
+	opened    atomic.Int64 // descriptors that Files need
+	locked    atomic.Int64 // descriptors of fileLocks
 
 	mu   sync.Mutex
 	objs map[vfs.Handle]*object
@@ -169,6 +170,9 @@ func (c *cache) close(o *object) {
 // that fails, a new write verifier tells the clients.
 func (c *cache) closeFile(fl *file) {
 	c.disk.closing(fl)
+	if fl.rest != nil {
+		c.leftovers.Add(-1)
+	}
 	closeFD(fl.fd)
 	c.fds.Add(-1)
 }

@@ -39,8 +39,9 @@ type file struct {
 	dirty  atomic.Bool    // written to since the last sync; disk changes it
 	failed *atomic.Uint32 // the object's, because files may share a description
 
-	dir sync.Mutex // guards pos and the descriptor's position
-	pos int64      // directory: the descriptor's position
+	dir  sync.Mutex // guards the following and the descriptor's position
+	pos  int64      // directory: the descriptor's position
+	rest *leftover  // directory: entries that the last listing had no room for, or nil
 
 	refs int    // under object.mu
 	used uint32 // tick of the last release, under object.mu

@@ -82,8 +82,14 @@ const (
 	dirBufLen = 16 << 10
 
 	// plusGroup is how many entries' attributes are read in one change of
-	// identity.
+	// identity, and minGroup is how many at least where a part of a listing is
+	// expected to end.
 	plusGroup = 64
+	minGroup  = 4
+
+	// maxLeftovers bounds the directories whose entries are kept from one part
+	// of a listing to the next, with dirBufLen each.
+	maxLeftovers = 1 << 10
 
 	// maxName is the longest name in bytes for any file system: PATH_MAX with
 	// its NUL.

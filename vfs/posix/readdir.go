@@ -37,6 +37,9 @@ type lister struct {
 	fn   func(*vfs.Entry) bool
 	buf  *dirBuf
 	st   unix.Statx_t // of d
+
+	expected  int // entries, or 0: not known
+	delivered int
 }
 
 // list calls fn for the entries from position at on.
@@ -52,56 +55,35 @@ func (l *lister) list(ctx context.Context, at int64) (eof bool, err error) {
 	if err := l.f.recheck(l.d, fl, l.c, &l.st); err != nil {
 		return false, err
 	}
+	l.expected = fl.expects(at)
 	for {
 		if ctx.Err() != nil {
 			return false, context.Cause(ctx)
 		}
-		n, next, err := fl.readDir(at, l.buf.b[:])
+		n, next, err := fl.readDir(at, &l.st, l.buf.b[:])
 		if n == 0 || err != nil {
 			return err == nil, err
 		}
-		if more, err := l.deliver(l.buf.b[:n]); !more || err != nil {
+		left, err := l.deliver(at, l.buf.b[:n])
+		if left != nil {
+			left.next, left.delivered = next, l.delivered
+			l.f.keep(fl, left, &l.st)
+		}
+		if left != nil || err != nil {
 			return false, err
 		}
 		at = next
 	}
 }
 
-// readDir fills b with entries from position at on, and returns the position of
-// the next ones. The descriptor is shared, so another reader may have moved its
-// position.
-func (fl *file) readDir(at int64, b []byte) (n int, next int64, err error) {
-	fl.dir.Lock()
-	defer fl.dir.Unlock()
-	if fl.pos != at || at == 0 { // a seek to the start also shows new entries
-		if _, err := unix.Seek(fl.fd, at, unix.SEEK_SET); err != nil {
-			fl.pos = 0
-			if err == unix.EINVAL {
-				err = vfs.ErrBadCookie
-			}
-			return 0, 0, err
-		}
-	}
-	fl.pos = 0
-	n, err = getdents(fl.fd, b)
-	if n == 0 || err != nil {
-		return 0, 0, err
-	}
-	for rest := b[:n]; len(rest) > 0; {
-		var d dirent
-		d, rest = nextDirent(rest)
-		next = d.off
-	}
-	fl.pos = next
-	return n, next, nil
-}
-
-// deliver calls fn for the entries in b, a group at a time.
-func (l *lister) deliver(b []byte) (more bool, err error) {
+// deliver calls fn for the entries in b, which begin at position at, a group at a time. It
+// returns what is left of b if fn wants no more.
+func (l *lister) deliver(at int64, b []byte) (left *leftover, err error) {
 	for len(b) > 0 {
 		n := 0
+		group := b
 		var nameZs [plusGroup][]byte
-		for ; n < plusGroup && len(b) > 0; n++ {
+		for most := l.groupLen(); n < most && len(b) > 0; n++ {
 			var d dirent
 			d, b = nextDirent(b)
 			l.buf.ents[n] = vfs.Entry{FileID: d.ino, Name: d.name(), Cookie: uint64(d.off)}
@@ -109,15 +91,27 @@ func (l *lister) deliver(b []byte) (more bool, err error) {
 		}
 		ents := l.buf.ents[:n]
 		if err := l.complete(ents, nameZs[:n]); err != nil {
-			return false, err
+			return nil, err
 		}
 		for i := range ents {
 			if !l.fn(&ents[i]) {
-				return false, nil
+				return &leftover{at: at, b: group}, nil
 			}
+			l.delivered++
+			at = int64(ents[i].Cookie)
+			_, group = nextDirent(group)
 		}
 	}
-	return true, nil
+	return nil, nil
+}
+
+// groupLen returns the number of entries in the next group: those that the last part of
+// the listing had room for are expected to have room again.
+func (l *lister) groupLen() int {
+	if l.expected == 0 {
+		return plusGroup
+	}
+	return min(max(l.expected-l.delivered, minGroup), plusGroup)
 }
 
 // complete adds the data that the kernel does not return with names.
