@@ -14,6 +14,9 @@ GO      ?= go
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X main.version=$(VERSION)
 TOOL    := $(GO) tool -modfile=tools/go.mod
+# Checkouts in other directories share what is compiled, and builds of one commit are
+# the same.
+export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
 # Tests that hang show their stacks, well before CI gives up.
 TEST    := $(GO) test -shuffle=on -timeout 5m
 
