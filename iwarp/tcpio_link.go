@@ -144,7 +144,10 @@ func (l *netLink) closeWrite() {
 func (l *netLink) close() {
 	l.rd.stop()
 	l.wr.stop()
-	if h, ok := l.nc.(interface{ SetLinger(int) error }); ok && !l.finished {
+	l.mu.Lock()
+	finished := l.finished
+	l.mu.Unlock()
+	if h, ok := l.nc.(interface{ SetLinger(int) error }); ok && !finished {
 		_ = h.SetLinger(0)
 	}
 	_ = l.nc.Close()

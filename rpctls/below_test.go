@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -59,13 +60,15 @@ func TestBelowMPA(t *testing.T) {
 	}
 
 	near, far = r.dial()
-	go func() {
+	var other sync.WaitGroup
+	other.Go(func() {
 		if s, err := r.server.Secure(context.Background(), far); err == nil {
 			s.Close()
 		}
-	}()
+	})
 	_, err = c.SecureMPA(t.Context(), near)
 	assert.Equal(t, "protocol", wordOf(err))
+	other.Wait()
 
 	near, far = r.dial()
 	done = begin(far)
