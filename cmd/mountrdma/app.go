@@ -103,6 +103,14 @@ func (a *app) checkFlags() error {
 	)
 }
 
+// overRoCE returns the usage error of a command over RoCE that is to use TCP or TLS.
+func (a *app) overRoCE() error {
+	if a.overTCP() || a.encrypted() {
+		return errors.New("this command sends over RoCE, which has neither TCP nor TLS: leave --proto and --xprtsec out")
+	}
+	return nil
+}
+
 // overTCP reports whether calls go over TCP.
 func (a *app) overTCP() bool { return a.proto.Word == "tcp" }
 

@@ -46,7 +46,7 @@ on this host and open in firewalls. The exit status is 1 if no server answers.`,
 			if len(args) == 1 {
 				o.server = strings.Trim(args[0], "[]")
 			}
-			return a.checkFlags()
+			return errors.Join(a.overRoCE(), a.checkFlags())
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.discover(cmd.Context(), &o) },
 	}

@@ -58,6 +58,7 @@ is not sent again: then both ends wait, and this end gives up after --timeout.`,
 				o.server = args[0]
 			}
 			return errors.Join(
+				a.overRoCE(),
 				cli.Within("--size", int64(o.size), 0, maxPingpong),
 				cli.Within("--iters", int64(o.iters), 1, maxPingpongs),
 				cli.Within("--port", int64(o.port), 0, 1<<16-1),

@@ -151,6 +151,8 @@ func TestTCPErrors(t *testing.T) {
 	}
 	for want, args := range map[string][]string{
 		"bridge leads to servers over RDMA":                {"bridge", r.addr},
+		"this command sends over RoCE, which has neither":  {"discover", "h"},
+		"RoCE, which has neither TCP nor TLS: leave --pro": {"pingpong", "h"},
 		"--record is for RDMA connections":                 {"ls", "nfs://h/x", "--record", "f"},
 		"--clear-mount needs --xprtsec=tls or mtls":        {"ls", "nfs://h/x", "--clear-mount"},
 		"--clear-mount needs --xprtsec=tls or mtls, and -": {"ls", "nfs://h/x", "--clear-mount", "--xprtsec", "tls"},
