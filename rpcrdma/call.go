@@ -193,11 +193,14 @@ func (cl *call) Complete(done rdma.Completion) {
 }
 
 // CompleteInline is Complete on the reader goroutine (rdma.InlineCompleter). It
-// serves the call itself if the reader takes it: the pulled data is in the
-// processor's caches.
+// serves the call itself if the reader takes it, or if another goroutine can
+// read on: the pulled data is in the processor's caches.
 func (cl *call) CompleteInline(done rdma.Completion) {
 	c := cl.conn
 	if !cl.completed(done) {
+		return
+	}
+	if c.serveAside(cl) {
 		return
 	}
 	if k := c.reader.takes(cl); k != nil {

@@ -104,6 +104,18 @@ func (d *dispatcher) adopt(q *queue) {
 	d.startLocked(q)
 }
 
+// tryAdopt is adopt if the call may run now. It returns false if the call must
+// wait its turn.
+func (d *dispatcher) tryAdopt(q *queue) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if q.head != nil || !d.fitsLocked(q) {
+		return false
+	}
+	d.startLocked(q)
+	return true
+}
+
 // next returns a call for the goroutine that has finished a call of q, or nil.
 // If more calls may run, next starts goroutines for them. A party that may not
 // run one keeps its turn.

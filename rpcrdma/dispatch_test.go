@@ -28,7 +28,9 @@ func TestDispatchOrder(t *testing.T) {
 	submit(&a, "a1", "a2")
 	submit(&b, "b1", "b2")
 	submit(&c, "c1")
+	assert.False(t, d.tryAdopt(&other), "there is no place")
 	assert.Empty(t, next(&other), "one place is free")
+	assert.False(t, d.tryAdopt(&b), "its queued calls come first")
 	assert.Equal(t, "b1", next(&other), "two are free, and a and c run two")
 	assert.Empty(t, next(&other))
 	assert.Equal(t, "a1", next(&other), "three are free, and it is still a's turn")
@@ -51,4 +53,8 @@ func TestDispatchOrder(t *testing.T) {
 	assert.Empty(t, next(&other))
 	assert.Empty(t, next(&other), "a runs three, and three places are free")
 	assert.Equal(t, "a4", next(&other))
+	var fresh queue
+	running := d.running
+	assert.True(t, d.tryAdopt(&fresh), "one call of a party always may run")
+	assert.Equal(t, running+1, d.running)
 }

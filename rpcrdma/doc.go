@@ -50,8 +50,10 @@
 // serves short calls itself, and calls whose chunks it has placed. A handler
 // may block it: then another goroutine takes over reading within some
 // milliseconds, and calls of that kind are handed to other goroutines for a
-// while. If the connection below does not support this (rdma.ReaderHandoff),
-// all calls are handed over. A call that needs much memory waits for it in the
-// order of its connection; calls that need none pass it by. A requester's calls
-// wait for a credit, for their reply, and for a server that is away.
+// while. Inside of TLS, another goroutine takes over at once for a call with
+// much data, because reading is decrypting. If the connection below does not
+// support this (rdma.ReaderHandoff), all calls are handed over. A call that
+// needs much memory waits for it in the order of its connection; calls that
+// need none pass it by. A requester's calls wait for a credit, for their reply,
+// and for a server that is away.
 package rpcrdma

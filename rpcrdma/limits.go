@@ -96,6 +96,11 @@ const (
 	maxAway     = 256
 	callKinds   = 128 // distinguished, up to hash collisions
 
+	// minAside is how many bytes must be pulled inside of TLS for a call so that
+	// its reader hands over the reading: to store and to decrypt so many takes
+	// longer than to wake another goroutine.
+	minAside = 128 << 10
+
 	// maxTurn is how many calls a reader serves before others may run.
 	maxTurn = 64
 

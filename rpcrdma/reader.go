@@ -27,6 +27,9 @@ import (
 // A call cannot be known to be short: it may have to wait for a disk, or for
 // ever. The dispatcher therefore serves the calls of a kind that was slow
 // lately, and the watchdog relieves a reader that does not come back.
+//
+// Inside of TLS, reading is decrypting, and a call for which much was pulled holds
+// that up: the reader hands over the reading at once, and serves the call.
 
 // A reader is the goroutine that reads a connection. That goroutine owns the
 // fields, unless a field's comment says otherwise.
@@ -143,4 +146,18 @@ func (c *conn) serveShort(cl *call, k *callKind) {
 	//lint:ignore SA2001 that is all
 	r.relieving.Unlock()
 	c.srv.calls.run(nil, c.party.Own.queue)
+}
+
+// serveAside answers a call for which much was pulled inside of TLS, while
+// another goroutine reads on. It returns false if the call is not such a call,
+// or must wait its turn.
+func (c *conn) serveAside(cl *call) bool {
+	r, q := &c.reader, cl.queue()
+	if c.peer.Security == nil || r.relief == nil || cl.plan.pullSize < minAside || !c.srv.calls.tryAdopt(q) {
+		return false
+	}
+	r.relief.HandOffReader()
+	cl.serve()
+	c.srv.calls.run(nil, q)
+	return true
 }

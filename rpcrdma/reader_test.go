@@ -119,6 +119,52 @@ func TestReaderServesPulled(t *testing.T) {
 	})
 }
 
+// TestReaderHandsOverReading checks that a call for which much was pulled inside of TLS is
+// served by the goroutine that has pulled, while another reads on.
+func TestReaderHandsOverReading(t *testing.T) {
+	const held = 100
+	for _, tt := range []struct {
+		name   string
+		pulled int
+		tls    bool
+		places int // of the dispatcher
+		on     bool
+	}{
+		{"large", minAside, true, 4, true},
+		{"short", minAside - 4, true, 4, false},
+		{"in clear", minAside, false, 4, false},
+		{"no place is free", minAside, true, 2, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := &snare{from: held}
+			var inline atomic.Int32
+			h := service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+				if calledBy("call).CompleteInline") {
+					inline.Add(1)
+				}
+				return s.Serve(ctx, req, rep)
+			})
+			serveTap(t, &Server{Handler: h}, &tap{relievable: true}, func(t *testing.T, r *rig) {
+				s.open = make(chan struct{})
+				q := r.dialLinux()
+				r.calls.max = tt.places
+				r.calls.adopt(r.onlyConn().party.Own.queue) // as if a call were running
+				if tt.tls {
+					r.onlyConn().peer.Security = new(oncrpc.Security)
+				}
+				q.chunkCall(held, tt.pulled)
+				synctest.Wait()
+				assert.EqualValues(t, 1, inline.Load(), "served by the goroutine that has pulled")
+				q.xidCall(1)
+				assert.Equal(t, tt.on, len(q.answers()) == 1, "read on at once")
+				close(s.open)
+				synctest.Wait()
+				assert.Equal(t, 1, r.calls.running)
+			})
+		})
+	}
+}
+
 // TestSlowByBytes checks that the time limit of a call grows with the pulled
 // bytes.
 func TestSlowByBytes(t *testing.T) {

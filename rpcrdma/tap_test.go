@@ -87,13 +87,16 @@ func (h *tappedHandler) Receive(r rdma.Recv) {
 }
 
 // receiving reports whether it is called from within a Receive.
-func receiving() bool {
+func receiving() bool { return calledBy("tappedHandler).Receive") }
+
+// calledBy reports whether it is called from within a method.
+func calledBy(method string) bool {
 	var pcs [64]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs[:])])
 	for {
 		f, more := frames.Next()
 		switch {
-		case strings.HasSuffix(f.Function, "tappedHandler).Receive"):
+		case strings.HasSuffix(f.Function, method):
 			return true
 		case !more:
 			return false
