@@ -191,8 +191,9 @@ func (s *Server) handshake(ctx context.Context, nc net.Conn, protocol string, st
 		err = s.admit(c, m)
 	}
 	if err != nil {
+		err = s.failure(nc, err)
 		_ = c.Close()
-		return nil, s.failure(nc, err)
+		return nil, err
 	}
 	s.audit.Info("TLS", "peer", nc.RemoteAddr(), "security", c.security)
 	return c, nil
