@@ -92,6 +92,7 @@ func cryptoInfo(suite uint16, secret []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer clear(key)
 	nonce, err := expandLabel(s.hash, secret, "iv", nonceLen)
 	if err != nil {
 		return nil, err
