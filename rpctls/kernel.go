@@ -39,6 +39,7 @@ type kernelConn struct {
 	rest    net.Buffers // of the writer: what is not written yet
 
 	end      error // of the reader: why nothing more can be read
+	idle     int   // of the reader: records in succession that are not data
 	notified atomic.Bool
 	patience time.Duration // for the last bytes
 }
@@ -150,11 +151,15 @@ func (k *kernelConn) ReadBuffers(v [][]byte) (int, error) {
 func (k *kernelConn) receive(read func() (int, error)) (int, error) {
 	for k.end == nil {
 		n, err := read()
-		k.in.bytes += uint64(max(n, 0))
+		if n > 0 {
+			k.in.bytes += uint64(n)
+			k.idle = 0
+		}
 		switch {
 		case err == io.EOF:
 			k.end = errCut
 		case errors.Is(err, unix.EIO):
+			k.in.bytes++ // a record, too
 			k.end = k.control()
 		case errors.Is(err, unix.EBADMSG):
 			k.end = fmt.Errorf("rpctls: a TLS record from the peer, or from someone on the way, is not what its keys protect: %w", err)
@@ -174,9 +179,14 @@ const (
 	alertCanceled = 90
 )
 
+var errIdle = errors.New("rpctls: too many TLS records in succession are not data")
+
 // control handles the next record, which is not data. It returns why the connection ends,
 // or nil.
 func (k *kernelConn) control() error {
+	if k.idle++; k.idle > maxIdle {
+		return errIdle
+	}
 	content := make([]byte, recordRoom)
 	kind, n, err := nextRecord(k.raw, content)
 	if err != nil {
@@ -189,7 +199,7 @@ func (k *kernelConn) control() error {
 		return nil // the closure alert follows
 	case kind == typeAlert && n == 2:
 		return &net.OpError{Op: "remote error", Err: tls.AlertError(content[1])}
-	case kind == typeHandshake:
+	case kind == typeHandshake && n > 0: // RFC 8446, Section 5.1
 		return k.handshake(content)
 	}
 	return fmt.Errorf("rpctls: a TLS record of type %d and %d bytes has no place here", kind, n)

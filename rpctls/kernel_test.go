@@ -213,6 +213,7 @@ func TestKernelControl(t *testing.T) {
 		"a long length":         {typeHandshake, []byte{messageTicket, 255, 255, 255, 0}, true, nil, "type 4"},
 		"a short message":       {typeHandshake, []byte{messageTicket, 0}, true, nil, "part of a message"},
 		"another message":       {typeHandshake, []byte{13, 0, 0, 0}, true, nil, "type 13"},
+		"no message":            {typeHandshake, nil, true, nil, "type 22 and 0 bytes"},
 		"an unknown type":       {99, []byte("x"), false, nil, "type 99"},
 	} {
 		t.Run(name, func(t *testing.T) {

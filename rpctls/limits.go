@@ -39,6 +39,9 @@ const (
 	// for 2^24.5 (RFC 8446, Section 5.5).
 	maxRecords = 1 << 24
 
+	// maxIdle bounds the records in succession that are not data, as in crypto/tls.
+	maxIdle = 16
+
 	// farewell bounds the time of the closure alert, for which nobody waits.
 	farewell = 250 * time.Millisecond
 
