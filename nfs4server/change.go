@@ -251,3 +251,24 @@ func link(ctx context.Context, x *compound) nfs4.Status {
 	x.out = res.AppendTo(x.out)
 	return nfs4.OK
 }
+
+// changeInfo returns the effect of a change on an object. It is atomic only if
+// nobody but this server changes the export.
+func changeInfo(u *use, w *vfs.WCC) nfs4.ChangeInfo {
+	c := nfs4.ChangeInfo{Atomic: u.Options.Exclusive && w.Before.OK && w.After.OK}
+	if w.After.OK {
+		c.After = changeOf(&w.After.Attr)
+	}
+	if w.Before.OK {
+		c.Before = changeAt(w.Before.HasChange, w.Before.Change, w.Before.Ctime)
+	}
+	return c
+}
+
+// mayChange refuses changes of the pseudo file system and of read-only exports.
+func (x *compound) mayChange(o *object) nfs4.Status {
+	if o.node != nil || o.use.Options.ReadOnly {
+		return nfs4.ErrROFS
+	}
+	return nfs4.OK
+}

@@ -7,7 +7,6 @@ import (
 	"syscall"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
-	"github.com/nfsrdma/nfsrdma/nfs4state"
 	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
@@ -264,33 +263,10 @@ func (x *compound) openObject(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.O
 	return status
 }
 
-// claimsWriting reports whether an OPEN rests on a delegation for writing of the
-// object with the given key.
-func (x *compound) claimsWriting(a *nfs4.OpenArgs, key []byte) bool {
-	return claimsDelegation(a) && x.server.state.Delegated(x.session, string(key)) == nfs4.DelegateWrite
-}
-
 // opposesDelegations reports whether nobody else may have a delegation of a file
 // that is opened with some modes: delegations stand for opens for reading.
 func opposesDelegations(access, deny uint32) bool {
 	return access&nfs4.ShareWrite != 0 || deny&nfs4.ShareRead != 0
-}
-
-// openEmpty adds an open of the current object to the state and empties the
-// object, which may fail: an OPEN that fails changes nothing of the state.
-func (x *compound) openEmpty(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.OpenRes, key []byte, opened *realm.Open) nfs4.Status {
-	var trial nfs4state.Trial
-	has, status := x.addOpen(a, res, key, opened, &trial)
-	if status != nfs4.OK {
-		return status
-	}
-	if err := x.truncate(ctx, has); err != nil {
-		x.server.state.Undo(&trial)
-		return x.status(err)
-	}
-	x.server.state.Settle(&trial)
-	res.AttrSet.Set(nfs4.AttrSize)
-	return nfs4.OK
 }
 
 // openable returns the attributes of the current object if it can be opened.
@@ -305,60 +281,6 @@ func (x *compound) openable(ctx context.Context) (vfs.Attr, nfs4.Status) {
 		status = nfs4.ErrSymlink
 	}
 	return attr, status
-}
-
-// addOpen adds an open of the current object to the state, which takes over
-// opened. It returns all that is open by the stateid. trial is of an OPEN that may
-// still fail, or nil.
-func (x *compound) addOpen(
-	a *nfs4.OpenArgs, res *nfs4.OpenRes, key []byte, opened *realm.Open, trial *nfs4state.Trial,
-) (*realm.Open, nfs4.Status) {
-	args := stateOf(a)
-	args.Key, args.Handle, args.Trial = string(key), string(x.fh(&x.current)), trial
-	o, id, status := x.server.state.OpenFile(x.session, &args, opened)
-	if status != nfs4.OK {
-		return nil, status
-	}
-	has := openOf(o.File)
-	if has.Removed() { // ExportsChanged may have come before
-		x.server.state.Close(x.session, &id)
-		if trial != nil {
-			x.server.state.Undo(trial)
-		}
-		return nil, nfs4.ErrStale
-	}
-	res.StateID = id
-	if x.minor > nfs4.Minor0 && x.server.state.MayNotify(o) {
-		res.Flags |= nfs4.OpenMayNotifyLock
-	}
-	return has, nfs4.OK
-}
-
-// stateOf returns the arguments of an OPEN for the state, for any object.
-func stateOf(a *nfs4.OpenArgs) nfs4state.OpenFile {
-	return nfs4state.OpenFile{
-		Owner: a.Owner.Owner, Access: a.ShareAccess & nfs4.ShareBoth, Deny: a.ShareDeny, Reclaim: a.Claim == nfs4.ClaimPrevious,
-		Claimed: claimsDelegation(a), Delegated: reclaimed(a),
-	}
-}
-
-// reclaimed returns the delegation that an OPEN reclaims.
-func reclaimed(a *nfs4.OpenArgs) nfs4.Delegation {
-	if a.Claim != nfs4.ClaimPrevious {
-		return nfs4.DelegateNone
-	}
-	return a.Delegation
-}
-
-// truncate empties the current object, whose change is announced.
-func (x *compound) truncate(ctx context.Context, has *realm.Open) error {
-	u := x.current.use
-	if f := u.FileOf(has, vfs.OpenWrite); f != nil {
-		defer f.Done()
-		return f.SetSize(ctx, 0)
-	}
-	_, err := u.Export.FS.SetAttr(ctx, &u.Cred, x.current.h, vfs.SetAttr{Size: new(uint64)}, nil)
-	return err
 }
 
 // mayOpen checks the caller's rights to open an existing file. A caller that may
@@ -395,83 +317,4 @@ func (x *compound) key(o *object) ([]byte, error) {
 	var err error
 	x.keyOf, err = o.use.AppendObject(x.keyOf[:0], o.h)
 	return x.keyOf, err
-}
-
-// closeFile is CLOSE (RFC 8881, Section 18.2). Its stateid is of no use to the
-// client, and Linux expects that it is the invalid one.
-func closeFile(ctx context.Context, x *compound) nfs4.Status {
-	var a nfs4.CloseArgs
-	a.Decode(x.args)
-	if x.args.Err() != nil {
-		return nfs4.ErrBadXDR
-	}
-	id, status := x.exact(ctx, &a.StateID)
-	if status == nfs4.OK {
-		status = x.server.state.Close(x.session, &id)
-	}
-	if status != nfs4.OK {
-		return status
-	}
-	x.current.stated = false
-	res := nfs4.StateIDRes{StateID: nfs4.InvalidStateID}
-	x.out = res.AppendTo(x.out)
-	return nfs4.OK
-}
-
-// openDowngrade is OPEN_DOWNGRADE (RFC 8881, Section 18.18).
-func openDowngrade(ctx context.Context, x *compound) nfs4.Status {
-	var a nfs4.OpenDowngradeArgs
-	a.Decode(x.args)
-	access := a.ShareAccess
-	if x.minor > nfs4.Minor0 {
-		access &^= nfs4.WantDelegMask
-	}
-	switch {
-	case x.args.Err() != nil:
-		return nfs4.ErrBadXDR
-	case access == 0, access&^nfs4.ShareBoth != 0, a.ShareDeny&^nfs4.ShareBoth != 0:
-		return nfs4.ErrInval
-	}
-	id, status := x.exact(ctx, &a.StateID)
-	if status != nfs4.OK {
-		return status
-	}
-	res := nfs4.StateIDRes{}
-	if res.StateID, res.Status = x.server.state.Downgrade(x.session, &id, access, a.ShareDeny); res.Status != nfs4.OK {
-		return res.Status
-	}
-	x.current.stateid, x.current.stated = res.StateID, true
-	x.out = res.AppendTo(x.out)
-	return nfs4.OK
-}
-
-// exact returns the stateid of an operation that ends or changes an open of the
-// current object: the current stateid keeps its seqid here (RFC 8881, Section
-// 16.2.3.1.2).
-func (x *compound) exact(ctx context.Context, id *nfs4.StateID) (nfs4.StateID, nfs4.Status) {
-	exact := *id
-	if exact == nfs4.CurrentStateID {
-		if !x.current.stated {
-			return exact, nfs4.ErrBadStateID
-		}
-		exact = x.current.stateid
-	}
-	o, status := x.server.state.Open(x.session, &exact) // the code that changes o judges the seqid
-	switch {
-	case status == nfs4.ErrAdminRevoked:
-		return exact, status
-	case o == nil, x.current.node != nil:
-		return exact, nfs4.ErrBadStateID
-	}
-	if err := x.work(ctx, &x.current); err != nil {
-		return exact, x.status(err) // the client has the file open nevertheless
-	}
-	key, err := x.key(&x.current)
-	if err != nil {
-		return exact, x.status(err)
-	}
-	if o.Key != string(key) {
-		return exact, nfs4.ErrBadStateID
-	}
-	return exact, nfs4.OK
 }

@@ -92,3 +92,24 @@ func statusOf(err error) (status nfs4.Status, known bool) {
 	}
 	return nfs4.ErrIO, false
 }
+
+// status returns the status of a refusal or of a file system's error.
+func (x *compound) status(err error) nfs4.Status {
+	if err == nil {
+		return nfs4.OK
+	}
+	return x.failure(err)
+}
+
+// failure is status of an error.
+func (x *compound) failure(err error) nfs4.Status {
+	status, known := statusOf(err)
+	if !known {
+		x.server.log.Warn("NFS has no status for the error of a file system, so the client sees NFS4ERR_IO",
+			"op", x.op, "err", err)
+	}
+	if status == nfs4.ErrPerm && x.op != nfs4.OpCreate && x.op != nfs4.OpOpen && x.op != nfs4.OpSetAttr {
+		return nfs4.ErrAccess // no other operation has that status (RFC 8881, Section 15.4)
+	}
+	return status
+}
