@@ -76,6 +76,9 @@ func (fl *file) readDir(at int64, st *unix.Statx_t, b []byte) (n int, next int64
 			return n, r.next, nil
 		}
 	}
+	if fl.rest != nil { // times are too coarse to order it and what is read now
+		fl.rest.b = fl.rest.b[:0]
+	}
 	if fl.pos != at || at == 0 { // a seek to the start also shows new entries
 		if _, err := unix.Seek(fl.fd, at, unix.SEEK_SET); err != nil {
 			fl.pos = 0

@@ -72,6 +72,15 @@ func TestListingParts(t *testing.T) {
 	after, _, _ := r.part(t, cookie, 3)
 	assert.Equal(t, whole[25:28], after)
 
+	_, _, eof = r.part(t, 0, 1<<20)
+	require.True(t, eof)
+	d, err := r.f.directory(r.f.Root())
+	require.NoError(t, err)
+	for _, fl := range d.files {
+		assert.Zero(t, len(fl.rest.b), "a new listing must see nothing older than itself")
+	}
+	r.f.put(d)
+
 	r.f.cache.leftovers.Store(maxLeftovers)
 	r.c.Groups = nil // another descriptor
 	names, cookie, _ := r.part(t, 0, 10)
