@@ -37,6 +37,16 @@ func tcpServer(args []string) error {
 		return err
 	}
 	fmt.Printf("ready tcp=%s\n", l.Addr())
+	return each(l, func(c net.Conn) {
+		var a ask
+		if binary.Read(c, binary.BigEndian, &a) == nil {
+			serveTCP(c, &a, file, args[1])
+		}
+	})
+}
+
+// each serves the connections of a listener, until that fails.
+func each(l net.Listener, serve func(net.Conn)) error {
 	for {
 		c, err := l.Accept()
 		if err != nil {
@@ -44,10 +54,7 @@ func tcpServer(args []string) error {
 		}
 		go func() { // ends when the client closes the connection
 			defer c.Close()
-			var a ask
-			if binary.Read(c, binary.BigEndian, &a) == nil {
-				serveTCP(c, &a, file, args[1])
-			}
+			serve(c)
 		}()
 	}
 }

@@ -31,16 +31,7 @@ func tlsServer(args []string) error {
 		return err
 	}
 	fmt.Printf("ready tls=%s\n", l.Addr())
-	for {
-		c, err := l.Accept()
-		if err != nil {
-			return err
-		}
-		go func() { // ends when the client closes the connection
-			defer c.Close()
-			send(tls.Server(c, cfg), file)
-		}()
-	}
+	return each(l, func(c net.Conn) { send(tls.Server(c, cfg), file) })
 }
 
 // send sends a file's blocks over and over.
