@@ -74,10 +74,14 @@ func TestDelegationLocal(t *testing.T) {
 		_ = open.Close()
 	}
 
-	// A client that does not answer delays a process, but not forever.
+	// A client that does not answer delays a process, but not forever. This file
+	// has not been recalled yet: the more often a file was, the longer the client
+	// does not ask for it.
 	// The process exists before the file is open: a child that begins would close its copy
 	// of the descriptor, and wait for the client to hear of that.
-	late := exec.Command("sh", "-c", "read go; echo late >>f")
+	here, there = filepath.Join(d.dir, "late"), filepath.Join(m.point, "late")
+	write("echo early >late")
+	late := exec.Command("sh", "-c", "read go; echo late >>late")
 	late.Dir = d.dir
 	begin, err := late.StdinPipe()
 	require.NoError(t, err)
