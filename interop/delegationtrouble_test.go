@@ -42,7 +42,7 @@ func (k trouble) begin(e *estate, seed uint64) (end func()) {
 				e.relays[i].cut()
 				continue
 			}
-			e.fuse[i].proc.Signal(syscall.SIGSTOP)
+			e.fuse[i].proc.Stop()
 			wait(time.Duration(float64(delegationLease) * (0.5 + r.Float64())))
 			e.fuse[i].proc.Signal(syscall.SIGCONT)
 		}

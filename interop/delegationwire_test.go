@@ -48,7 +48,7 @@ func TestDelegationWire(t *testing.T) {
 	assert.Equal(t, "first\n", onHost(t, "/", "cat "+file))
 	// A client that has not renewed its lease for two thirds of the lease asks
 	// by an atomic operation.
-	holder.proc.Signal(syscall.SIGSTOP)
+	holder.proc.Stop()
 	time.Sleep(wireLease * 7 / 10)
 	holder.proc.Signal(syscall.SIGCONT)
 	assert.Equal(t, "first\n", onHost(t, "/", "cat "+file))

@@ -89,7 +89,7 @@ func TestDelegationLocal(t *testing.T) {
 	open, err := os.Open(there)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { see("again"); return leasesOf(t, here) == 1 }, mountLimit, pollEvery, "no delegation is held")
-	m.proc.Signal(unix.SIGSTOP)
+	m.proc.Stop()
 	began, done := time.Now(), make(chan error, 1)
 	go func() {
 		_, _ = fmt.Fprintln(begin, "go")

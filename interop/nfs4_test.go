@@ -86,7 +86,7 @@ func TestInterrupted4(t *testing.T) {
 	s.by("4.2").mount(t, "/mnt", s.by("4.2").options("rdma"))
 	s.by("4.1").mount(t, "/mnt2", s.by("4.1").options("tcp"))
 	must(t, "cd /mnt; for n in 1 2 3 4; do echo $n >file$n; done; cat /mnt2/file*")
-	d.proc.Signal(syscall.SIGSTOP)
+	d.proc.Stop()
 	must(t, `echo 3 >/proc/sys/vm/drop_caches
 		for at in /mnt /mnt2; do for n in 1 2 3 4; do
 			timeout -s KILL 1 touch $at/new$n & timeout -s KILL 1 rm $at/file$n & timeout -s KILL 1 cat $at/file$n &

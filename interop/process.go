@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
+	"time"
 )
 
 // A Process is a running program that ends at the latest with this process,
@@ -51,6 +54,35 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 // Signal sends sig; a process that has ended is no error.
 func (p *Process) Signal(sig os.Signal) {
 	_ = p.cmd.Process.Signal(sig)
+}
+
+// Stop sends SIGSTOP, and waits until all threads stand still: some may run on for
+// milliseconds, and answer a peer.
+func (p *Process) Stop() {
+	p.Signal(syscall.SIGSTOP)
+	for !p.stands() {
+		select {
+		case <-p.done:
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// stands reports whether all threads are stopped, or the process has ended.
+func (p *Process) stands() bool {
+	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.PID()))
+	for _, name := range stats {
+		stat, err := os.ReadFile(name)
+		if err != nil {
+			continue // the thread has ended
+		}
+		// The name of the program, in parentheses, may hold anything.
+		if _, state, ok := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " "); ok && !strings.HasPrefix(state, "T") {
+			return false
+		}
+	}
+	return true
 }
 
 // Kill ends the process and waits for its end.
