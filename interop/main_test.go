@@ -162,7 +162,7 @@ func boot(t testing.TB) error {
 // goBuild builds a static program from a package of this module.
 func goBuild(file, pkg string) error {
 	c := exec.Command("go", "build", "-o", file, pkg)
-	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
+	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS="+os.Getenv("GOFLAGS")+" -buildvcs=false")
 	if out, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", c, err, out)
 	}

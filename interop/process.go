@@ -104,7 +104,7 @@ func BuildPrograms(dir string) error {
 		return err
 	}
 	build := exec.Command("go", "build", "-o", dir, module+"cmd/...", module+"interop/guestwork")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS="+os.Getenv("GOFLAGS")+" -buildvcs=false")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", build, err, out)
 	}

@@ -7,6 +7,7 @@
 //	shares.go   directories that are open, over changes of the exports
 //	control.go  the socket of nfsrdmad status and clients
 //	metrics.go, metriclist.go  --metrics                 record.go  --record
+//	live.go, live.html  the live page there              live_words.go  what needs attention
 //	remedy.go   errors of the host with their remedies
 //
 // The command chooses providers and wires packages together. It implements no

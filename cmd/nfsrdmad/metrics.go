@@ -40,6 +40,7 @@ func (p *operations) monitor() http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collector{p}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m := http.NewServeMux()
+	m.HandleFunc("GET /{$}", p.servePage)
 	m.Handle("GET /metrics", promhttp.HandlerFor(r, promhttp.HandlerOpts{}))
 	m.HandleFunc("GET /healthz", p.healthz)
 	m.HandleFunc("/debug/pprof/", pprof.Index)

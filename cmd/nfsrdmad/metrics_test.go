@@ -122,7 +122,7 @@ func TestHealthz(t *testing.T) {
 	assert.Equal(t, "draining\n", body)
 	status, _ = get(t, h, "/debug/pprof/cmdline")
 	assert.Equal(t, http.StatusOK, status)
-	status, _ = get(t, h, "/")
+	status, _ = get(t, h, "/nothing")
 	assert.Equal(t, http.StatusNotFound, status)
 }
 

@@ -22,7 +22,7 @@ type opsOptions struct {
 
 func (o *opsOptions) add(f *pflag.FlagSet) {
 	f.StringVar(&o.control, "control", defaultControl(), "socket `PATH` for nfsrdmad status; \"\" for none")
-	f.StringVar(&o.metrics, "metrics", "", "`ADDR` for /metrics (Prometheus), /healthz and /debug/pprof/")
+	f.StringVar(&o.metrics, "metrics", "", "`ADDR` for a live page at /, /metrics (Prometheus), /healthz and /debug/pprof/")
 	o.discoverOptions.add(f)
 }
 

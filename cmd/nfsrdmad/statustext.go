@@ -185,8 +185,7 @@ func (p *page) procedures(all []procDoc) {
 		for _, e := range c.Errors {
 			failed = append(failed, fmt.Sprintf("%s %d", e.Name, e.Calls))
 		}
-		mean := time.Duration(c.Seconds * float64(time.Second) / float64(max(c.Calls, 1)))
-		p.row(c.Program+" "+c.Procedure, c.Calls, size(c.BytesIn), size(c.BytesOut), short(mean), c.below(99), strings.Join(failed, ", "))
+		p.row(c.Program+" "+c.Procedure, c.Calls, size(c.BytesIn), size(c.BytesOut), short(c.mean()), c.below(99), strings.Join(failed, ", "))
 	}
 }
 
@@ -203,6 +202,11 @@ func (p *page) operations(all []operationDoc) {
 		}
 		p.row(o.Operation, o.Count, strings.Join(failed, ", "))
 	}
+}
+
+// mean returns how long a call took, or 0 without calls.
+func (c *procDoc) mean() time.Duration {
+	return time.Duration(c.Seconds * float64(time.Second) / float64(max(c.Calls, 1)))
 }
 
 // below returns the upper bound of the latency class that the given percentile
