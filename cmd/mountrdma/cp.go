@@ -168,7 +168,7 @@ func (a *app) copyConfig(o *cpOptions) copytree.Config {
 	cfg := copytree.Config{
 		Recursive: o.recursive, Preserve: o.preserve, Jobs: o.inFlight, Umask: a.umask, Report: a.report, Lost: lost,
 	}
-	if !o.quiet && isTerminal(a.stderr) {
+	if !o.quiet && cli.IsTerminal(a.stderr) {
 		cfg.Terminal = a.stderr
 	}
 	return cfg

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
@@ -44,7 +45,7 @@ as they arrive, for directories of any size.`,
 }
 
 func (o *lsOptions) run(ctx context.Context) error {
-	o.out, o.tame = bufio.NewWriter(o.stdout), isTerminal(o.stdout)
+	o.out, o.tame = bufio.NewWriter(o.stdout), cli.IsTerminal(o.stdout)
 	first := true
 	err := o.each(ctx, o.urls, func(r remote) error {
 		if !first {

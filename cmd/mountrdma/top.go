@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/internal/discover"
 	"github.com/spf13/cobra"
 )
@@ -68,7 +69,7 @@ func (a *app) top(ctx context.Context, o *topOptions) error {
 		return err
 	}
 	defer h.close()
-	v := topView{app: a, o: o, server: server, redraw: !o.json && isTerminal(a.stdout)}
+	v := topView{app: a, o: o, server: server, redraw: !o.json && cli.IsTerminal(a.stdout)}
 	err = h.port.Watch(ctx, server, o.interval, a.timeout, v.show)
 	var refused *discover.RefusedError
 	switch {

@@ -92,7 +92,11 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 	defer endReloads()
 	serving, end := o.ops.givenBack(ctx)
 	defer end()
-	idle, err := cli.ServeAll(serving, ways, cli.ReadyLine(ways, o.ops.words()+"exports="+readyNames(o.exports)), o.ops.ready(stdout), log)
+	ready := cli.ReadyLine(ways, o.ops.words()+"exports="+readyNames(o.exports))
+	if cli.IsTerminal(stdout) {
+		ready += o.greeting(ways, ownAddresses())
+	}
+	idle, err := cli.ServeAll(serving, ways, ready, o.ops.ready(stdout), log)
 	if !idle {
 		return err // calls still use the shares; the end of the process closes them
 	}

@@ -127,6 +127,8 @@ Once it accepts connections, it prints one line on standard output:
 
     ready rdma=ADDR tcp=ADDR exports=/EXPORT,...
 
+and, on a terminal, the commands that mount the exports, and who may.
+
 With --record, each RDMA connection keeps its latest traffic. The daemon writes it
 to DIR/PEER-TIME.pcap, for Wireshark, if a Terminate of either end closes the
 connection (at most one file a second, and none while DIR has 100), and for all
