@@ -54,7 +54,7 @@
 // interop/gonfs is the server of go-nfs behind a stream.Listener, which
 // Linux mounts too; its own tests need neither guest nor root. Those of
 // interop/kerberos, a KDC and MIT's library, do not either, nor that of interop/live, a
-// browser at the live page.
+// browser at the live page and Prometheus at the metrics.
 //
 // tshark checks the messages of the guest and of two ends of our own.
 //

@@ -1,4 +1,5 @@
-// Package live looks at the live page of nfsrdmad with a browser: Chromium without a
-// window. It knows the page's tables and the output of status --json, and nothing of
-// how they are made.
+// Package live looks at nfsrdmad as an administrator does: at its live page with
+// Chromium without a window, and at its metrics and alerts with Prometheus. It knows the
+// tables of the page, the output of status --json and the alerts in contrib, and nothing
+// of how they are made.
 package live

@@ -35,13 +35,15 @@ type daemon struct {
 	dir, rdma, tcp, page, control string
 }
 
-func start(t *testing.T) *daemon {
+func start(t *testing.T, more ...string) *daemon {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "bin")
 	require.NoError(t, interop.BuildPrograms(dir))
 	d := &daemon{dir: dir, control: filepath.Join(t.TempDir(), "control")}
-	cmd := exec.Command(filepath.Join(dir, "nfsrdmad"), "serve", "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
-		"--control", d.control, "--state", t.TempDir(), "--no-root-squash", "mem:64MiB=/x")
+	cmd := exec.Command(filepath.Join(dir, "nfsrdmad"), append([]string{
+		"serve", "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
+		"--control", d.control, "--state", t.TempDir(), "--no-root-squash", "mem:64MiB=/x",
+	}, more...)...)
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	defer r.Close()

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestContrib checks that the alerts and the dashboard name only metrics that exist,
+// and labels that these have.
+func TestContrib(t *testing.T) {
+	all := described(t)
+	name := regexp.MustCompile(`\bnfsrdma_[a-z0-9_]+`)
+	label := regexp.MustCompile(`\b(nfsrdma_[a-z0-9_]+)\{([^}]*)\}`)
+	for _, file := range []string{"prometheus/nfsrdma.rules.yml", "prometheus/nfsrdma.test.yml", "grafana/nfsrdma.json"} {
+		b, err := os.ReadFile("../../contrib/" + file)
+		require.NoError(t, err)
+		text := strings.ReplaceAll(string(b), `\"`, `"`)
+		names := name.FindAllString(text, -1)
+		require.NotEmpty(t, names, file)
+		for _, n := range names {
+			_, ok := all[plainName(n)]
+			assert.True(t, ok, "%s: no metric is named %s", file, n)
+		}
+		for _, m := range label.FindAllStringSubmatch(text, -1) {
+			known := append(strings.Split(all[plainName(m[1])], ","), "job", "instance", "le")
+			for _, pair := range strings.Split(m[2], ",") {
+				key, _, _ := strings.Cut(pair, "=")
+				assert.Contains(t, known, strings.TrimSpace(key), "%s: %s", file, m[0])
+			}
+		}
+		if strings.HasSuffix(file, ".json") {
+			assert.True(t, json.Valid(b))
+		}
+	}
+}
+
+// plainName returns the name of a histogram without the parts that Prometheus adds.
+func plainName(n string) string {
+	if base, ok := strings.CutPrefix(n, "nfsrdma_rpc_duration_seconds"); ok && base != "" {
+		return "nfsrdma_rpc_duration_seconds"
+	}
+	return n
+}
