@@ -65,7 +65,7 @@ func (*clientID) Type() string { return "ID" }
 
 // order sends an order to the daemon at a socket, and prints the answer.
 func order(ctx context.Context, path, what string, w io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, statusTime)
+	ctx, cancel := context.WithTimeout(ctx, orderTime)
 	defer cancel()
 	body, err := ask(ctx, path, http.MethodPost, what)
 	if err != nil {

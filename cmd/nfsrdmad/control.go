@@ -85,6 +85,8 @@ func openControl(path string, p *operations, log *slog.Logger) (*control, error)
 	m.HandleFunc("GET /clients", answer(func() any { return p.clients() }))
 	m.HandleFunc("POST /clients/expire", obey(p.expire))
 	m.HandleFunc("POST /clients/end-grace", obey(p.endGrace))
+	m.HandleFunc("GET /exports", answer(func() any { return p.exportsDoc() }))
+	m.HandleFunc("POST /reload", obey(p.reload))
 	c := &control{path: path, lock: lock, server: newHTTP(m, log), done: make(chan struct{})}
 	go func() {
 		defer close(c.done)

@@ -37,6 +37,11 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 	}
 
 	o.ops.dir = st.dir
+	if o.exportsFile != "" {
+		if o.ops.file, err = filepath.Abs(o.exportsFile); err != nil {
+			return err
+		}
+	}
 	if o.ops.passed, err = takePassed(); err != nil {
 		return err
 	}

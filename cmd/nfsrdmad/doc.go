@@ -4,6 +4,7 @@
 //	serve.go    flags        exports.go  DIR=/EXPORT     state.go  the state directory
 //	daemon.go   the running daemon: open exports, listening transports, one drain
 //	exportsfile.go  --exports FILE, and exports check    reload.go  SIGHUP
+//	exports_order.go  exports list, add and remove       reload_order.go  nfsrdmad reload
 //	greeting.go what a person at a terminal reads
 //	shares.go   directories that are open, over changes of the exports
 //	control.go  the socket of nfsrdmad status and clients

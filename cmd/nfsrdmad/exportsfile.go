@@ -13,13 +13,13 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
-// newExports returns the command for files of exports(5).
+// newExports returns the command for exports and for files of exports(5).
 func newExports() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exports",
-		Short: "Look at exports files",
+		Short: "List, add and remove exports of a running daemon, and check exports files",
 	}
-	cmd.AddCommand(&cobra.Command{
+	cmd.AddCommand(newExportsList(), newExportsAdd(), newExportsRemove(), &cobra.Command{
 		Use:   "check FILE",
 		Short: "Explain an exports file, or list its errors",
 		Long: `Explain an exports file: one line for each directory, client and security flavor,

@@ -63,10 +63,10 @@ func (o *serveOptions) idmapPathWith(a *krb5.Acceptor) string {
 // reloadIdmap applies the present file of --idmap, and forgets what the user
 // database has answered. If the file is wrong, the rules alone stay, and the log has
 // the reason.
-func (o *serveOptions) reloadIdmap(log *slog.Logger) {
+func (o *serveOptions) reloadIdmap(log *slog.Logger) error {
 	file := o.idmapPath()
 	if file == "" && o.idmapDomain == "" {
-		return // nobody asks the database
+		return nil // nobody asks the database
 	}
 	rules, err := o.idmapRules()
 	if err != nil {
@@ -74,8 +74,9 @@ func (o *serveOptions) reloadIdmap(log *slog.Logger) {
 			log.Error("the rules for names stay as they were", "file", file, "err", e)
 		}
 		o.owners.Forget() // users may have lost groups
-		return
+		return fmt.Errorf("the rules for names stay as they were:\n%w", err)
 	}
 	o.owners.SetRules(rules)
 	log.Info("the user database is asked again for all names", "domain", rules.Domain)
+	return nil
 }

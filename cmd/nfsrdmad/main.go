@@ -25,6 +25,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		Use:   "nfsrdmad",
 		Short: "Serve directories over NFS on RDMA, with no kernel module and no RDMA card",
 	}
-	root.AddCommand(newServe(), newExports(), newStatus(), newClients(), cli.NewVersion("nfsrdmad", version))
+	root.AddCommand(newServe(), newExports(), newReload(), newStatus(), newClients(), cli.NewVersion("nfsrdmad", version))
 	return cli.Run(ctx, root, args, stdout, stderr)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -15,37 +16,44 @@ import (
 )
 
 // onHangup applies the files of --exports, --idmap, --keytab and --tls-cert again at each
-// SIGHUP, until ctx ends or end is called. end waits for a reload under way, if its
-// storage answers. Without such a file the signal keeps its default effect.
+// SIGHUP and each order of nfsrdmad reload, until ctx ends or end is called. end waits
+// for a reload under way, if its storage answers. Without such a file the signal keeps
+// its default effect.
 func (o *serveOptions) onHangup(ctx context.Context, s *shares, log *slog.Logger) (end func()) {
 	if o.exportsFile == "" && o.idmapPath() == "" && o.tls == nil {
 		return func() {}
 	}
 	signals := make(chan os.Signal, 1) // further pending signals add nothing
 	signal.Notify(signals, unix.SIGHUP)
-	stop := onSignals(ctx, signals, func() { o.ops.reloading(func() { o.reloadAll(ctx, s, log) }) }, log)
+	orders := make(chan chan<- error)
+	stop := onSignals(ctx, signals, orders, func() (err error) {
+		o.ops.reloading(func() { err = o.reloadAll(ctx, s, log) })
+		return err
+	}, log)
+	o.ops.orders.Store(&orders)
 	return sync.OnceFunc(func() {
+		o.ops.orders.Store(nil)
 		stop()
 		signal.Stop(signals)
 	})
 }
 
 // reloadAll applies all files again: the keytab first, whose realms may be those of
-// users.
-func (o *serveOptions) reloadAll(ctx context.Context, s *shares, log *slog.Logger) {
-	o.kerberos.reload(ctx, log)
-	o.reloadIdmap(log)
+// users. What is wrong is in the log too.
+func (o *serveOptions) reloadAll(ctx context.Context, s *shares, log *slog.Logger) error {
+	errs := []error{o.kerberos.reload(ctx, log), o.reloadIdmap(log)}
 	if o.tls != nil {
-		_ = o.tls.Reload() // an error is in the log
+		errs = append(errs, o.tls.Reload())
 	}
 	if o.exportsFile != "" {
-		o.reload(ctx, s, log)
+		errs = append(errs, o.reload(ctx, s, log))
 	}
+	return errors.Join(errs...)
 }
 
-// onSignals calls reload for each signal, until ctx ends or end is called. end
-// waits at most closeTime for a call under way.
-func onSignals(ctx context.Context, signals <-chan os.Signal, reload func(), log *slog.Logger) (end func()) {
+// onSignals calls reload for each signal, and for each order, which gets the result,
+// until ctx ends or end is called. end waits at most closeTime for a call under way.
+func onSignals(ctx context.Context, signals <-chan os.Signal, orders <-chan chan<- error, reload func() error, log *slog.Logger) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
@@ -55,7 +63,9 @@ func onSignals(ctx context.Context, signals <-chan os.Signal, reload func(), log
 			case <-ctx.Done():
 				return
 			case <-signals:
-				reload()
+				_ = reload() // what is wrong is in the log
+			case done := <-orders:
+				done <- reload()
 			}
 		}
 	}()
@@ -70,8 +80,8 @@ func onSignals(ctx context.Context, signals <-chan os.Signal, reload func(), log
 }
 
 // reload applies the present exports file. If the file is wrong, reload changes
-// nothing and logs the reason.
-func (o *serveOptions) reload(ctx context.Context, s *shares, log *slog.Logger) bool {
+// nothing, and the error is in the log too.
+func (o *serveOptions) reload(ctx context.Context, s *shares, log *slog.Logger) error {
 	list, err := o.readFile(log)
 	if err == nil {
 		err = o.protect(list)
@@ -86,11 +96,11 @@ func (o *serveOptions) reload(ctx context.Context, s *shares, log *slog.Logger) 
 		for _, e := range causes(err) {
 			log.Error("the exports stay as they were", "file", o.exportsFile, "err", e)
 		}
-		return false
+		return fmt.Errorf("the exports stay as they were:\n%w", err)
 	}
 	o.warnOfPort(list, log)
 	log.Info("the exports are as the file says", "file", o.exportsFile, "exports", readyNames(list))
-	return true
+	return nil
 }
 
 func apply(server *nfsserver.Server, s *shares, list []export) error {

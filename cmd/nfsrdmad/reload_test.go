@@ -76,7 +76,7 @@ func (g *reloadRig) reload(text string) (bool, string) {
 	g.t.Helper()
 	g.write(text)
 	g.log.Reset()
-	done := g.o.reload(g.t.Context(), g.shares, g.logger)
+	done := g.o.reload(g.t.Context(), g.shares, g.logger) == nil
 	return done, g.log.String()
 }
 
@@ -193,7 +193,7 @@ func TestReloadBad(t *testing.T) {
 	assert.ErrorContains(t, apply(g.o.ops.server, g.shares, []export{{dir: g.dir + "/c", name: "c"}}), "not absolute")
 	g.open(2, "file systems that a Server refuses are closed")
 	require.NoError(t, os.Remove(g.o.exportsFile))
-	assert.False(t, g.o.reload(t.Context(), g.shares, g.logger))
+	assert.Error(t, g.o.reload(t.Context(), g.shares, g.logger))
 	assert.Equal(t, nfs3.OK, g.getAttr(hostA, a))
 }
 
@@ -322,7 +322,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	for i := 0; i < 40 || served.Load() < 200; i++ {
 		with := []string{"./a *(rw)\n", "./a *(ro)\n./b *(rw)\n", "./c *(rw)\n./a *(rw)\n"}[i%3]
 		g.write(with)
-		if !assert.True(t, g.o.reload(t.Context(), g.shares, slog.New(slog.DiscardHandler))) {
+		if !assert.NoError(t, g.o.reload(t.Context(), g.shares, slog.New(slog.DiscardHandler))) {
 			break
 		}
 	}

@@ -48,16 +48,18 @@ func (m *mechanism) open(ctx context.Context) (*krb5.Acceptor, error) {
 
 // reload reads the keytab again, if it was read. If it cannot be used, the keys
 // stay, and the log has the reason.
-func (m *mechanism) reload(ctx context.Context, log *slog.Logger) {
+func (m *mechanism) reload(ctx context.Context, log *slog.Logger) error {
 	a := m.acceptor.Load()
 	if a == nil {
-		return
+		return nil
 	}
 	if err := a.Reload(ctx); err != nil {
-		log.Error("the keys of Kerberos stay as they were", "err", m.wordsOf(err))
-		return
+		err = m.wordsOf(err)
+		log.Error("the keys of Kerberos stay as they were", "err", err)
+		return fmt.Errorf("the keys of Kerberos stay as they were: %w", err)
 	}
 	log.Info("the keytab was read again", "keytab", m.keytab)
+	return nil
 }
 
 // wordsOf names the keytab in an error about its file. The mechanism's other errors

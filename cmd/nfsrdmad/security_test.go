@@ -172,13 +172,13 @@ func TestReloadKerberos(t *testing.T) {
 	var text bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&text, nil))
 	writeKeytab(t, g.o.kerberos.keytab, "OTHER.EXAMPLE", "nfs", "a.example")
-	g.o.reloadAll(t.Context(), g.shares, logger)
+	_ = g.o.reloadAll(t.Context(), g.shares, logger)
 	_, ok = user("OTHER.EXAMPLE")
 	assert.True(t, ok, text.String())
 	assert.Contains(t, text.String(), "the keytab was read again")
 
 	require.NoError(t, os.WriteFile(g.o.kerberos.keytab, []byte("x"), 0o600))
-	g.o.kerberos.reload(t.Context(), logger)
+	_ = g.o.kerberos.reload(t.Context(), logger)
 	assert.Contains(t, text.String(), "the keys of Kerberos stay as they were")
 	assert.Equal(t, []string{"OTHER.EXAMPLE"}, g.o.kerberos.acceptor.Load().Realms())
 }

@@ -21,6 +21,10 @@ import (
 // statusTime is how long status waits for the daemon, which answers at once.
 const statusTime = 10 * time.Second
 
+// orderTime is how long an order may take: the daemon may open the directories of new
+// exports.
+const orderTime = time.Minute
+
 func newStatus() *cobra.Command {
 	return shows("status", new(statusDoc), &cobra.Command{
 		Use:   "status [--json]",

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // nextSuffix follows the name of a file that is being written.
@@ -20,11 +21,28 @@ const nextSuffix = ".new"
 // error the file is the old one, except that a sync of the directory that fails
 // leaves the new one, which a power failure may take back.
 func Replace(name string, b []byte, sync func(*os.File) error) error {
+	return replace(name, b, func(*os.File) error { return nil }, sync)
+}
+
+// ReplaceAs is Replace for a file that others read: it gets the mode and the owner of
+// old, which describes the earlier file.
+func ReplaceAs(name string, b []byte, old fs.FileInfo, sync func(*os.File) error) error {
+	return replace(name, b, func(f *os.File) error {
+		if st, ok := old.Sys().(*syscall.Stat_t); ok {
+			if err := f.Chown(int(st.Uid), int(st.Gid)); err != nil {
+				return err
+			}
+		}
+		return f.Chmod(old.Mode().Perm())
+	}, sync)
+}
+
+func replace(name string, b []byte, prepare, sync func(*os.File) error) error {
 	next := name + nextSuffix
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	err := create(next, b, sync)
+	err := create(next, b, prepare, sync)
 	if err == nil {
 		err = os.Rename(next, name)
 	}
@@ -36,13 +54,13 @@ func Replace(name string, b []byte, sync func(*os.File) error) error {
 }
 
 // create writes a file that does not exist.
-func create(name string, b []byte, sync func(*os.File) error) error {
+func create(name string, b []byte, prepare, sync func(*os.File) error) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(b)
-	return errors.Join(err, sync(f), f.Close())
+	return errors.Join(err, prepare(f), sync(f), f.Close())
 }
 
 // SyncDir puts the names of a directory on stable storage.

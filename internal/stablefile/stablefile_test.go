@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -79,4 +80,26 @@ func TestReplaceFails(t *testing.T) {
 		require.Error(t, Replace(name, nil, (*os.File).Sync), path)
 		assert.Equal(t, before, names(t, dir), path)
 	}
+}
+
+// TestReplaceAs checks that a file keeps its mode and its owner.
+func TestReplaceAs(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(name, []byte("old"), 0o600))
+	require.NoError(t, os.Chmod(name, 0o664))
+	uid := os.Getuid()
+	if uid == 0 {
+		uid = 1234
+		require.NoError(t, os.Chown(name, uid, uid))
+	}
+	old, err := os.Stat(name)
+	require.NoError(t, err)
+	require.NoError(t, ReplaceAs(name, []byte("new"), old, (*os.File).Sync))
+	now, err := os.Stat(name)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o664), now.Mode())
+	assert.Equal(t, uint32(uid), now.Sys().(*syscall.Stat_t).Uid)
+	b, err := os.ReadFile(name)
+	require.NoError(t, err)
+	assert.Equal(t, "new", string(b))
 }
