@@ -9,9 +9,8 @@
 //	runs ─▶ series ─▶ table on standard output, and in a document
 //
 // It starts itself again for each stand-in of a server or a client (role). It
-// knows the programs only by their command lines. It imports of the module the tokens of
-// Kerberos, which are the limit of encrypted rows, and what makes calls over TCP,
-// which mountrdma does not. Its only lasting output is the table.
+// knows the programs only by their command lines. It imports of the module only the tokens of
+// Kerberos, which are the limit of encrypted rows. Its only lasting output is the table.
 //
 //	go run ./internal/bench [-rounds 5] [-time 1s] [-rows REGEXP] [-doc FILE]
 package main

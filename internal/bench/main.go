@@ -73,7 +73,7 @@ func run(ctx context.Context, o *options) error {
 			case err == nil:
 			case o.gobench && ctx.Err() == nil: // an earlier commit may not have what the row measures
 				fmt.Fprintf(os.Stderr, "left out: %s: %v\n", r.name, err)
-				r.results = [2][]*result{}
+				r.forget()
 			default:
 				return fmt.Errorf("%s: %w", r.name, err)
 			}

@@ -18,7 +18,7 @@ func play(role string, args []string) error {
 	f, ok := map[string]func(args []string) error{
 		"tcpserver": tcpServer, "tcpclient": tcpClient, "memfs": memFS, "tcpfs": tcpFS, "reader": reader, "writer": writer, "lister": lister,
 		"reopener": reopener, "delayer": delayer, sealerRole: sealer,
-		tlsServerRole: tlsServer, tlsClientRole: tlsClient, gcmRole: gcm, nfsTCPRole: nfsTCP,
+		tlsServerRole: tlsServer, tlsClientRole: tlsClient, gcmRole: gcm,
 	}[role]
 	if !ok {
 		return fmt.Errorf("no role %q", role)

@@ -1,6 +1,9 @@
 package main
 
-import "runtime"
+import (
+	"fmt"
+	"runtime"
+)
 
 // A row compares ours with a limit, or with another variant of ours.
 type row struct {
@@ -13,7 +16,8 @@ type row struct {
 	lacks   string // why this machine cannot be measured, or ""
 
 	turns   int
-	results [2][]*result // of ours, of the limit
+	results [2][]*result  // of ours, of the limit
+	beside  []disturbance // of each round, the worse one of both sides
 }
 
 // A side of a row measures one thing once.
@@ -49,30 +53,75 @@ func (r *row) measure(w *world) error {
 		return nil
 	}
 	sides := [2]side{r.ours, r.limit}
+	var beside disturbance
+	w.touch()
 	for i := range sides {
 		i = (i + r.turns) % len(sides)
 		if sides[i] == nil {
 			continue
 		}
+		before := w.snapshot()
 		res, err := sides[i](w)
 		if err != nil {
 			return err
 		}
+		beside = beside.worse(w.snapshot().since(before))
 		r.results[i] = append(r.results[i], res)
 	}
+	r.beside = append(r.beside, beside)
 	r.turns++
 	return nil
 }
 
-// series returns a view's values of ours and of the limit.
+// forget drops all results.
+func (r *row) forget() { r.results, r.beside = [2][]*result{}, nil }
+
+// series returns a view's values of ours and of the limit, of the rounds that count.
 func (r *row) series(v *view) (ours, limit series) {
-	for _, res := range r.results[0] {
-		ours = append(ours, v.of(res))
-	}
-	for _, res := range r.results[1] {
-		limit = append(limit, v.of(res))
+	count, _ := r.counted()
+	for i, counts := range count {
+		if counts {
+			ours = append(ours, v.of(r.results[0][i]))
+		}
+		if counts && r.limit != nil {
+			limit = append(limit, v.of(r.results[1][i]))
+		}
 	}
 	return ours, limit
+}
+
+// counted returns for each round whether it counts, and how many were disturbed. Disturbed rounds count
+// only if the others are not enough.
+func (r *row) counted() (count []bool, disturbed int) {
+	for _, d := range r.beside {
+		count = append(count, !d.disturbs())
+		if d.disturbs() {
+			disturbed++
+		}
+	}
+	if len(count)-disturbed < enoughRounds {
+		for i := range count {
+			count[i] = true
+		}
+	}
+	return count, disturbed
+}
+
+// disturbed returns the table's word for the disturbed rounds, or "".
+func (r *row) disturbed() string {
+	count, n := r.counted()
+	if n == 0 {
+		return ""
+	}
+	var worst disturbance
+	for _, d := range r.beside {
+		worst = worst.worse(d)
+	}
+	fate := "counted"
+	if len(count)-n >= enoughRounds {
+		fate = "left out"
+	}
+	return fmt.Sprintf("%d of %d, %s: %s", n, len(count), fate, worst)
 }
 
 // possible reports whether this machine has enough CPUs for the row.

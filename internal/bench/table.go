@@ -15,8 +15,8 @@ import (
 // table returns the rows in Markdown: least, median and greatest of the rounds.
 func table(rows []*row) string {
 	var b strings.Builder
-	b.WriteString("| what | against | unit | ours: min / median / max | limit: min / median / max | ratio: min / median / max | goal |\n")
-	b.WriteString("| --- | --- | --- | ---: | ---: | ---: | --- |\n")
+	b.WriteString("| what | against | unit | ours: min / median / max | limit: min / median / max | ratio: min / median / max | goal | disturbed rounds |\n")
+	b.WriteString("| --- | --- | --- | ---: | ---: | ---: | --- | --- |\n")
 	for _, r := range rows {
 		for i := range r.views {
 			b.WriteString(r.line(&r.views[i]))
@@ -34,7 +34,7 @@ func (r *row) line(v *view) string {
 		what += ": " + v.what
 	}
 	if r.lacks != "" {
-		return fmt.Sprintf("| %s | %s | %s | %s |  |  |  |\n", what, r.against, v.unit, r.lacks)
+		return fmt.Sprintf("| %s | %s | %s | %s |  |  |  |  |\n", what, r.against, v.unit, r.lacks)
 	}
 	judged, shown := ratios, show(ratios)
 	switch {
@@ -44,7 +44,7 @@ func (r *row) line(v *view) string {
 		judged = ours.minus(limit)
 		shown += "; more by " + show(judged)
 	}
-	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s |\n", what, r.against, v.unit, show(ours), show(limit), shown, v.goal.verdict(judged.median()))
+	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s | %s |\n", what, r.against, v.unit, show(ours), show(limit), shown, v.goal.verdict(judged.median()), r.disturbed())
 }
 
 // show returns the spread of a series, with three digits.
@@ -82,11 +82,14 @@ func (g goal) verdict(x float64) string {
 	return word + fmt.Sprint(g.bound) + end
 }
 
-// setting returns the machine, the software and the conditions of the
-// measurement.
+// setting returns what a disturbed round is, and the machine, the software and the conditions
+// of the measurement.
 func setting(o *options) string {
-	return fmt.Sprintf("%d rounds of %v; %d × %s; Linux %s; %s; %s; %s.\n", o.rounds, o.time, runtime.NumCPU(), processor(),
-		output("uname", "-r"), runtime.Version(), output("git", "describe", "--always", "--dirty"), time.Now().Format(time.DateOnly))
+	return fmt.Sprintf("A round is disturbed if, during one side, the host kept more than %[1]g %% of the processors' time (steal), processes that are not the bench's had\n"+
+		"more than %[1]g %% of it, or more than %[2]d pages a second came from a disk (major faults). Least, median and greatest are of the\n"+
+		"other rounds, if these are at least %[3]d, and of all rounds otherwise. The column has the worst round's values.\n\n", disturbingShare*100, disturbingFaults, enoughRounds) +
+		fmt.Sprintf("%d rounds of %v; %d × %s; Linux %s; %s; %s; %s.\n", o.rounds, o.time, runtime.NumCPU(), processor(),
+			output("uname", "-r"), runtime.Version(), output("git", "describe", "--always", "--dirty"), time.Now().Format(time.DateOnly))
 }
 
 func processor() string {

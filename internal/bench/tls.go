@@ -86,11 +86,7 @@ func nfsOnTCP(at place, secure bool, file, op string, size, depth int) side {
 		if err != nil {
 			return nil, err
 		}
-		args := []string{s.addr, file, op, strconv.Itoa(size), strconv.Itoa(depth), w.o.time.String()}
-		if secure {
-			args = append(args, dir)
-		}
-		return twice(op, func() (*result, error) { return w.role(s, at.client, nfsTCPRole, args...) })
+		return benchAt(s, at.client, file, op, strconv.Itoa(size), depth, append(trust(dir, secure), "--proto=tcp")...)(w)
 	}
 }
 
@@ -101,12 +97,16 @@ func nfsOnRDMA(at place, secure bool, file, op string, size, depth int) side {
 		if err != nil {
 			return nil, err
 		}
-		var flags []string
-		if secure {
-			flags = []string{"--xprtsec=tls", "--tls-ca=" + filepath.Join(dir, certFile)}
-		}
-		return benchOf(append(tlsFlags(dir), "--rdma-tls=allow"), at, file, op, strconv.Itoa(size), depth, flags...)(w)
+		return benchOf(append(tlsFlags(dir), "--rdma-tls=allow"), at, file, op, strconv.Itoa(size), depth, trust(dir, secure)...)(w)
 	}
+}
+
+// trust returns the flags of a client inside of TLS, or none.
+func trust(dir string, secure bool) []string {
+	if !secure {
+		return nil
+	}
+	return []string{"--xprtsec=tls", "--tls-ca=" + filepath.Join(dir, certFile)}
 }
 
 // tlsFlags returns the flags of a server with a certificate.

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // The exported files.
@@ -34,6 +36,7 @@ type world struct {
 
 	servers map[string]*server
 	mounts  map[string]string // mount points by name
+	files   [][]byte          // mappings of the large files
 }
 
 func newWorld(ctx context.Context, o *options) (*world, error) {
@@ -62,6 +65,9 @@ func (w *world) close() {
 	}
 	for _, s := range w.servers {
 		s.stop()
+	}
+	for _, m := range w.files {
+		_ = unix.Munmap(m)
 	}
 	_ = os.RemoveAll(w.dir)
 }
@@ -93,6 +99,11 @@ func (w *world) fill() error {
 		if err = errors.Join(err, f.Close()); err != nil {
 			return err
 		}
+		m, err := mapped(w.path(name))
+		if err != nil {
+			return err
+		}
+		w.files = append(w.files, m)
 	}
 	for dir, d := range directories {
 		if err := os.Mkdir(w.path(dir), 0o755); err != nil {
@@ -105,6 +116,20 @@ func (w *world) fill() error {
 		}
 	}
 	return nil
+}
+
+// touch looks at each page of the large files. Neither side of a row then waits for memory
+// that a virtual machine's host took back meanwhile. It returns their sum, so that the
+// compiler keeps the loads.
+//
+//go:noinline
+func (w *world) touch() (sum byte) {
+	for _, m := range w.files {
+		for i := 0; i < len(m); i += page {
+			sum += m[i]
+		}
+	}
+	return sum
 }
 
 // server returns the server of that name. It starts the server if necessary.
