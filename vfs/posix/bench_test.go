@@ -172,3 +172,14 @@ func BenchmarkListing(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkCacheGet finds one object, and gives it back, on all processors.
+func BenchmarkCacheGet(b *testing.B) {
+	r := newBenchRig(b, tableKind())
+	b.RunParallel(func(p *testing.PB) {
+		for p.Next() {
+			o := r.f.cache.get(r.h)
+			r.f.cache.release(o)
+		}
+	})
+}

@@ -9,10 +9,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A cache holds objects by handle, the most recently used first. Objects and
+// A cache holds objects by handle, the most recently entered first. Objects and
 // files in use are never closed. The others are closed when there are too many
-// descriptors, or after some idle ticks. Pinned objects stay, but their files
+// descriptors, or after some idle ticks. An object that was found meanwhile gets a second
+// chance, as if it were entered anew. Pinned objects stay, but their files
 // may be closed.
+//
+// A call finds its object, and gives it back, under the lock for readers: calls on many
+// processors do not wait for each other.
 type cache struct {
 	max    int64        // descriptors
 	budget int64        // bounds these and the descriptors of all leases together
@@ -25,9 +29,9 @@ type cache struct {
 	opened    atomic.Int64 // descriptors that Files need
 	locked    atomic.Int64 // descriptors of fileLocks
 
-	mu   sync.Mutex
+	mu   sync.RWMutex
 	objs map[vfs.Handle]*object
-	ring object    // ring.next is the most recently used
+	ring object    // ring.next is the most recently entered
 	pins object    // likewise, of pinned objects that may have files
 	left []*object // dead objects, to close at the next tick
 	seq  uint64    // of the latest object
@@ -44,11 +48,29 @@ func (c *cache) init(max int, d *disk) {
 
 // get returns the object of h with one more reference, or nil.
 func (c *cache) get(h vfs.Handle) *object {
+	c.mu.RLock()
+	o := c.objs[h]
+	pinned := o != nil && o.pinned
+	if o != nil && !pinned {
+		o.refs.Add(1)
+		if !o.hot.Load() {
+			o.hot.Store(true)
+		}
+	}
+	c.mu.RUnlock()
+	if pinned {
+		return c.getPinned(h)
+	}
+	return o
+}
+
+// getPinned is get for a pinned object, which may have left its ring.
+func (c *cache) getPinned(h vfs.Handle) *object {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o := c.objs[h]
 	if o != nil {
-		o.refs++
+		o.refs.Add(1)
 		o.unlink()
 		c.link(o)
 	}
@@ -58,8 +80,8 @@ func (c *cache) get(h vfs.Handle) *object {
 // inode returns the inode number of the object with handle h, if the cache has
 // it.
 func (c *cache) inode(h vfs.Handle) (ino uint64, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.mu.RLock()
+	defer c.mu.RUnlock()
 	o := c.objs[h]
 	if o == nil {
 		return 0, false
@@ -69,8 +91,8 @@ func (c *cache) inode(h vfs.Handle) (ino uint64, ok bool) {
 
 // holds reports whether the cache has the object of h.
 func (c *cache) holds(h vfs.Handle) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.mu.RLock()
+	defer c.mu.RUnlock()
 	return c.objs[h] != nil
 }
 
@@ -80,13 +102,14 @@ func (c *cache) put(o *object) *object {
 	c.fds.Add(1)
 	c.mu.Lock()
 	if old := c.objs[o.h]; old != nil {
-		old.refs++
+		old.refs.Add(1)
 		c.mu.Unlock()
 		c.close(o)
 		return old
 	}
 	c.seq++
-	o.refs, o.seq = 1, c.seq
+	o.refs.Store(1)
+	o.seq = c.seq
 	c.objs[o.h] = o
 	c.link(o)
 	c.mu.Unlock()
@@ -95,19 +118,16 @@ func (c *cache) put(o *object) *object {
 }
 
 // retain adds a reference to o, which has one.
-func (c *cache) retain(o *object) {
-	c.mu.Lock()
-	o.refs++
-	c.mu.Unlock()
-}
+func (c *cache) retain(o *object) { o.refs.Add(1) }
 
 // release drops a reference to o.
 func (c *cache) release(o *object) {
-	c.mu.Lock()
-	o.refs--
-	o.used = c.tick.Load()
-	last := o.dead && o.refs == 0
-	c.mu.Unlock()
+	c.mu.RLock()
+	if now := c.tick.Load(); o.used.Load() != now {
+		o.used.Store(now)
+	}
+	last := o.refs.Add(-1) == 0 && o.dead
+	c.mu.RUnlock()
 	if last {
 		c.close(o)
 	}
@@ -126,7 +146,7 @@ func (c *cache) forget(h vfs.Handle) {
 		c.removeLocked(o)
 		o.gone = true
 	}
-	last := o != nil && o.refs == 0
+	last := o != nil && o.refs.Load() == 0
 	c.mu.Unlock()
 	if last {
 		c.close(o)
@@ -143,7 +163,7 @@ func (c *cache) clear() {
 	for _, o := range c.objs {
 		c.removeLocked(o)
 		o.gone = true
-		if o.refs == 0 {
+		if o.refs.Load() == 0 {
 			out = append(out, o)
 		}
 	}

@@ -62,6 +62,30 @@ func countRing(c *cache) (n int) {
 	return n
 }
 
+// TestCacheChance checks that of objects entered long ago those stay that are used meanwhile.
+func TestCacheChance(t *testing.T) {
+	w := newWorld(t, Options{TableHandles: true, MaxFiles: 1})
+	var hs []vfs.Handle
+	for i := range 3 * minMaxFiles {
+		name := fmt.Sprint("f", i)
+		w.hostFile(name)
+		hs = append(hs, w.walk(name))
+		require.True(t, w.f.cache.holds(hs[0]), "used each time")
+		require.NoError(t, w.getattr(hs[0]))
+	}
+	assert.False(t, w.f.cache.holds(hs[1]), "entered later, and not used")
+	assert.True(t, w.f.cache.holds(hs[len(hs)-1]), "the newest")
+	assert.LessOrEqual(t, w.f.cache.fds.Load(), int64(minMaxFiles))
+	for _, h := range hs {
+		if w.f.cache.holds(h) {
+			require.NoError(t, w.getattr(h)) // all that are left are used
+		}
+	}
+	w.hostFile("last")
+	w.walk("last")
+	assert.LessOrEqual(t, w.f.cache.fds.Load(), int64(minMaxFiles), "one of them goes all the same")
+}
+
 // TestCacheIdle checks that idle files are closed, even of an object that is
 // used all the time.
 func TestCacheIdle(t *testing.T) { synctest.Test(t, testCacheIdle) }

@@ -9,8 +9,8 @@ const idleTicks = 3
 // limit returns how many descriptors may be open.
 func (c *cache) limit() int64 { return max(min(c.max, c.budget-leased.Load()), minMaxFiles) }
 
-// shrink closes the least recently used objects and files while there are too
-// many descriptors.
+// shrink closes objects and files while there are too many descriptors: the objects that
+// were entered first, apart from those that were found since.
 func (c *cache) shrink() {
 	excess := c.fds.Load() - c.limit()
 	if excess <= 0 {
@@ -19,9 +19,14 @@ func (c *cache) shrink() {
 	var out []*object
 	var files []*file
 	c.mu.Lock()
+	chances := len(c.objs)
 	for o := c.ring.prev; o != &c.ring && excess > 0; {
 		prev := o.prev
-		if o.refs == 0 {
+		if chances > 0 && o.hot.Swap(false) {
+			chances--
+			o.unlink()
+			c.link(o)
+		} else if o.refs.Load() == 0 {
 			c.removeLocked(o)
 			out = append(out, o)
 			excess -= int64(1 + len(o.files))
@@ -47,7 +52,7 @@ func (c *cache) strip(o *object, pick func(*file) bool) []*file {
 	}
 	defer o.mu.Unlock()
 	files := o.take(pick)
-	if o.pinned && o.refs == 1 && len(o.files) == 0 {
+	if o.pinned && o.refs.Load() == 1 && len(o.files) == 0 {
 		o.unlink()
 	}
 	return files
@@ -64,7 +69,7 @@ func (c *cache) sweep() {
 	c.left = nil
 	for o := c.ring.prev; o != &c.ring; {
 		prev := o.prev
-		if o.refs == 0 && now-o.used >= idleTicks {
+		if o.refs.Load() == 0 && now-o.used.Load() >= idleTicks {
 			c.removeLocked(o)
 			objs = append(objs, o)
 		} else {

@@ -34,12 +34,16 @@ type object struct {
 
 	opens atomic.Int32 // Files; changes under the cache's lock
 
+	// refs becomes 0, or more than 0, only under the cache's lock, for readers or for writers. hot
+	// says that a get found the object since shrink last looked at it.
+	refs atomic.Int64
+	used atomic.Uint32 // tick of the last release
+	hot  atomic.Bool
+
 	// The cache's lock guards the rest.
-	refs       int
-	used       uint32 // tick of the last release
-	pinned     bool   // by a lease
-	dead       bool   // removed from the cache: the last release closes it
-	gone       bool   // removed from the file system too
+	pinned     bool // by a lease
+	dead       bool // removed from the cache: the last release closes it
+	gone       bool // removed from the file system too
 	prev, next *object
 }
 

@@ -107,7 +107,7 @@ func (c *cache) keepOpen(o *object) bool {
 		o.dead, o.gone = false, false
 		c.link(o)
 	}
-	o.refs++
+	o.refs.Add(1)
 	o.opens.Add(1)
 	return true
 }

@@ -63,7 +63,7 @@ func (f *FS) insideHandle(fd int, below uint64, depth int) (h vfs.Handle, err er
 func (c *cache) pin(o *object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	o.refs++
+	o.refs.Add(1)
 	c.repin(o, true)
 	c.fds.Add(-1)
 }
@@ -75,9 +75,8 @@ func (c *cache) unpin(o *object) {
 	defer c.mu.Unlock()
 	c.repin(o, false)
 	c.fds.Add(1)
-	o.refs--
-	o.used = c.tick.Load()
-	if o.dead && o.refs == 0 {
+	o.used.Store(c.tick.Load())
+	if o.refs.Add(-1) == 0 && o.dead {
 		c.left = append(c.left, o)
 	}
 }

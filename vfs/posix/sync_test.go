@@ -298,7 +298,7 @@ func TestCommitAsksWriters(t *testing.T) {
 			c := &w.f.cache
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			require.Zero(w, o.refs)
+			require.Zero(w, o.refs.Load())
 			c.removeLocked(o)
 			return func() { c.close(o) }
 		}},

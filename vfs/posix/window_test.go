@@ -134,7 +134,7 @@ func TestMapNot(t *testing.T) {
 	b, _ = r.mapped(windowLen, 1<<20)
 	assert.Nil(t, b, "too many windows")
 	r.f.cache.windows.Store(1)
-	assert.Zero(t, r.f.cache.objs[r.h].refs, "references released")
+	assert.Zero(t, r.f.cache.objs[r.h].refs.Load(), "references released")
 }
 
 func used(t *testing.T, name string) int64 {
