@@ -202,14 +202,17 @@ func (c *Cache) execute(e *entry, req *oncrpc.Request, rep *oncrpc.Reply) (answe
 
 // finish gives the reply to a waiting retry, and keeps the reply if permitted.
 func (c *Cache) finish(e *entry, rep *oncrpc.Reply, answer bool) {
+	kept := answer && rep.Item == nil && rep.Len() <= maxReply
+	if kept { // nobody else looks at the reply of a running call
+		e.reply = append(append(e.reply[:0], rep.Head...), rep.Tail...)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !answer || rep.Item != nil || rep.Len() > maxReply {
+	if !kept {
 		e.finish(again)
 		c.forget(e)
 		return
 	}
-	e.reply = append(append(e.reply[:0], rep.Head...), rep.Tail...)
 	if r := e.retry; r != nil {
 		c.counts.Joined++
 		answerAgain(r.rep, e.reply, e.key.xid, r.maxReply)
