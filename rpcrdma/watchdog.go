@@ -11,9 +11,11 @@ import (
 type watchdog struct {
 	timer *time.Timer
 
-	mu     sync.Mutex
-	conns  []*conn
-	period time.Duration
+	mu       sync.Mutex
+	conns    []*conn
+	entered  []*conn // during a check
+	checking bool
+	period   time.Duration
 }
 
 func (s *watchdog) init() {
@@ -21,7 +23,7 @@ func (s *watchdog) init() {
 	s.timer.Stop()
 }
 
-// enter makes the watchdog check a connection's reader from now on.
+// enter makes the watchdog check a connection's reader from now on. It does not wait for a check.
 func (s *watchdog) enter(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,6 +31,10 @@ func (s *watchdog) enter(c *conn) {
 		return
 	}
 	c.reader.rest = 0
+	if s.checking {
+		s.entered = append(s.entered, c)
+		return
+	}
 	s.conns = append(s.conns, c)
 	if len(s.conns) == 1 {
 		s.period = watchdogPeriod
@@ -36,24 +42,32 @@ func (s *watchdog) enter(c *conn) {
 	}
 }
 
-// check checks all readers once.
+// check checks all readers once. It owns conns meanwhile, without the lock: relieving a reader takes
+// time, and readers that begin to serve must not wait for it.
 func (s *watchdog) check() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.period = min(2*s.period, watchdogCalm)
-	kept := s.conns[:0]
+	s.checking = true
+	s.mu.Unlock()
+	kept, late := s.conns[:0], false
 	for _, c := range s.conns {
 		again, relieved := c.watchReader()
 		if again {
 			kept = append(kept, c)
 		}
-		if relieved {
-			s.period = watchdogPeriod
-		}
+		late = late || relieved
 	}
 	clear(s.conns[len(kept):])
-	s.conns = kept
-	if len(kept) > 0 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.checking = false
+	s.conns = append(kept, s.entered...)
+	clear(s.entered)
+	s.entered = s.entered[:0]
+	s.period = min(2*s.period, watchdogCalm)
+	if late {
+		s.period = watchdogPeriod
+	}
+	if len(s.conns) > 0 {
 		s.timer.Reset(s.period)
 	}
 }
@@ -76,8 +90,7 @@ func (c *conn) watchReader() (again, relieved bool) {
 	if r.serving.Load() == 0 {
 		return false, false
 	}
-	r.guarded.Store(true)
-	return true, false
+	return !r.guarded.Swap(true), false // or the reader has entered again
 }
 
 // handOffReader makes another goroutine read, if the reader still serves call
