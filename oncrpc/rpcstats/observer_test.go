@@ -3,6 +3,8 @@ package rpcstats
 import (
 	"context"
 	"errors"
+	"net/netip"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,14 +39,17 @@ func statusMux() *oncrpc.Mux {
 }
 
 // observe returns an Observer of the first four procedures of that program, and
-// a function that serves a call.
+// a function that serves a call, each on a connection of its own.
 func observe(t *testing.T) (o *Observer, serve func(msg []byte) *oncrpc.Reply) {
 	o = NewObserver(statusMux(), Observed{
 		Prog: testProg, Vers: 2, Procs: 4, HasStatus: func(proc uint32) bool { return proc != 0 },
 	})
+	port := uint16(1000)
 	return o, func(msg []byte) *oncrpc.Reply {
 		rep := new(oncrpc.Reply)
-		o.Serve(t.Context(), &oncrpc.Request{Msg: msg, MaxReply: 4096, Peer: new(oncrpc.Peer)}, rep)
+		peer := &oncrpc.Peer{Addr: netip.AddrPortFrom(netip.Addr{}, port)}
+		port += 2
+		o.Serve(t.Context(), &oncrpc.Request{Msg: msg, MaxReply: 4096, Peer: peer}, rep)
 		return rep
 	}
 }
@@ -128,6 +133,17 @@ func TestObserverBounded(t *testing.T) {
 	assert.Equal(t, Failures{Outcome{OutcomeOther, 0}, maxOutcomes - 1}, failed[maxOutcomes])
 }
 
+// TestShares checks that connections have different counters, also if their ports have one parity.
+func TestShares(t *testing.T) {
+	n := new(procCounts)
+	seen := make(map[*share]bool)
+	for port := uint16(40000); port < 40000+2*shares; port += 2 {
+		seen[n.share(&oncrpc.Peer{Addr: netip.AddrPortFrom(netip.Addr{}, port)})] = true
+	}
+	assert.Len(t, seen, shares)
+	assert.True(t, seen[n.share(nil)])
+}
+
 func TestObserverResumes(t *testing.T) {
 	assert.True(t, oncrpc.Resumes(NewObserver(resumable{new(oncrpc.Mux)})))
 	assert.False(t, oncrpc.Resumes(NewObserver(new(oncrpc.Mux))))
@@ -152,8 +168,10 @@ func BenchmarkObserver(b *testing.B) {
 	next := instant{words(1, rpcmsg.MsgReply, rpcmsg.MsgAccepted, 0, 0, rpcmsg.Success, 0, 0)}
 	program := Observed{Prog: testProg, Vers: 2, Procs: 22, HasStatus: func(proc uint32) bool { return proc != 0 }}
 	for name, s := range map[string]oncrpc.Service{"without": next, "with": NewObserver(next, program)} {
+		var port atomic.Uint32
 		bench := func(next func() bool) {
-			req := &oncrpc.Request{Msg: call(1, testProg, 2, 6, words(0, 0)...)}
+			peer := &oncrpc.Peer{Addr: netip.AddrPortFrom(netip.Addr{}, uint16(port.Add(2)))}
+			req := &oncrpc.Request{Msg: call(1, testProg, 2, 6, words(0, 0)...), Peer: peer}
 			rep := &oncrpc.Reply{Head: make([]byte, 0, 100)}
 			for next() {
 				rep.Head = rep.Head[:0]

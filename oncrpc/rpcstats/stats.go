@@ -87,10 +87,14 @@ func (o *Observer) Stats() []ProcStats {
 }
 
 func (n *procCounts) read() ProcStats {
-	s := ProcStats{In: n.in.Load(), Out: n.out.Load(), Duration: time.Duration(n.nanoseconds.Load())}
-	for i := range n.took {
-		s.Took[i] = n.took[i].Load()
-		s.Calls += s.Took[i]
+	var s ProcStats
+	for i := range n.shares {
+		c := &n.shares[i]
+		s.In, s.Out, s.Duration = s.In+c.in.Load(), s.Out+c.out.Load(), s.Duration+time.Duration(c.nanoseconds.Load())
+		for i := range c.took {
+			calls := c.took[i].Load()
+			s.Took[i], s.Calls = s.Took[i]+calls, s.Calls+calls
+		}
 	}
 	s.Failed = n.failed.read()
 	return s
