@@ -53,6 +53,28 @@ func TestWatchdogCalm(t *testing.T) {
 	})
 }
 
+// TestWatchdogEnter checks that a reader that begins to serve during a check is not waited for, and
+// is checked from the next check on.
+func TestWatchdogEnter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s watchdog
+		s.init()
+		first, second := &conn{}, &conn{}
+		s.enter(first)
+		s.checking = true // by another goroutine, which owns conns
+		s.enter(second)
+		s.enter(second)
+		assert.Equal(t, []*conn{first}, s.conns)
+		s.check()
+		assert.Equal(t, []*conn{first, second}, s.conns)
+		assert.Empty(t, s.entered)
+		time.Sleep((maxRest + 2) * watchdogCalm)
+		synctest.Wait()
+		assert.Empty(t, s.conns)
+		assert.False(t, second.reader.guarded.Load())
+	})
+}
+
 // watched returns how many readers the watchdog checks.
 func (r *rig) watched() int {
 	synctest.Wait()
