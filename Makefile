@@ -30,9 +30,11 @@ build: ## build the commands into bin/
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 PREFIX ?= /usr/local
-install: build ## install the commands under PREFIX, and mount.nfsrdma for mount(8)
+install: build ## install the commands and their manual pages under PREFIX, and mount.nfsrdma for mount(8)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)/sbin
 	install -m 755 bin/nfsrdmad bin/mountrdma bin/nfsrdma-gss $(DESTDIR)$(PREFIX)/bin/
+	install -m 644 -Dt $(DESTDIR)$(PREFIX)/share/man/man5 contrib/man/*.5
+	install -m 644 -Dt $(DESTDIR)$(PREFIX)/share/man/man8 contrib/man/*.8
 	ln -sf $(PREFIX)/bin/mountrdma $(DESTDIR)/sbin/mount.nfsrdma
 
 setup: ## install Debian's packages for tests and demo

@@ -21,10 +21,14 @@ func main() {
 
 // run is main for tests. It returns the exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	return cli.Run(ctx, newRoot(), args, stdout, stderr)
+}
+
+func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "nfsrdmad",
 		Short: "Serve directories over NFS on RDMA, with no kernel module and no RDMA card",
 	}
 	root.AddCommand(newServe(), newExports(), newReload(), newStatus(), newClients(), cli.NewVersion("nfsrdmad", version))
-	return cli.Run(ctx, root, args, stdout, stderr)
+	return root
 }

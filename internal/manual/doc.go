@@ -1,0 +1,13 @@
+// Package manual writes the parts of manual pages that a command's help has
+// too, so that both come from one source.
+//
+//	cobra.Command ─▶ Commands, Flags, Text ─▶ man(7) ─▶ Check: does the page have it?
+//
+// A page in contrib/man is written by hand, except between the lines
+//
+//	.\" from the help: NAME
+//	.\" end of NAME
+//
+// where the tests of the commands compare it with the help, or write it (go test
+// ./cmd/... -run TestManual -update). The package must not know what a command does.
+package manual
