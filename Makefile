@@ -20,7 +20,7 @@ export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
 # Tests that hang show their stacks, well before CI gives up.
 TEST    := $(GO) test -shuffle=on -timeout 5m
 
-.PHONY: help build install setup test lint conformance fmt race onecpu interop fuzz bench gobench bench-compare bench-linux soak demo demo-linux clean
+.PHONY: help build install packages deb setup test lint conformance fmt race onecpu interop fuzz bench gobench bench-compare bench-linux soak demo demo-linux clean
 .NOTPARALLEL:
 
 help: ## list the targets
@@ -36,6 +36,12 @@ install: build ## install the commands and their manual pages under PREFIX, and 
 	install -m 644 -Dt $(DESTDIR)$(PREFIX)/share/man/man5 contrib/man/*.5
 	install -m 644 -Dt $(DESTDIR)$(PREFIX)/share/man/man8 contrib/man/*.8
 	ln -sf $(PREFIX)/bin/mountrdma $(DESTDIR)/sbin/mount.nfsrdma
+
+packages: ## deb, rpm and tar.gz for amd64, arm64 and s390x into dist/, with SBOMs and checksums
+	scripts/packages
+
+deb: ## the Debian package for this machine, into dist/
+	scripts/packages deb/$(shell $(GO) env GOARCH)
 
 setup: ## install Debian's packages for tests and demo
 	scripts/setup
@@ -99,4 +105,4 @@ demo-linux: build ## boot Linux in a virtual machine and mount a sample director
 	$(GO) run ./interop/demo bin/nfsrdmad
 
 clean: ## remove the products of build
-	rm -rf bin
+	rm -rf bin dist

@@ -17,7 +17,7 @@ import (
 func TestUnits(t *testing.T) {
 	dir := t.TempDir()
 	var files []string
-	for _, name := range []string{"nfsrdmad.service", "nfsrdmad.socket"} {
+	for _, name := range []string{"nfsrdmad.service", "nfsrdmad.socket", "nfsrdma-bridge@.service"} {
 		text, err := os.ReadFile(filepath.Join("../../contrib/systemd", name))
 		require.NoError(t, err)
 		for _, m := range regexp.MustCompile(`(?m)^FileDescriptorName=(.*)$`).FindAllStringSubmatch(string(text), -1) {
@@ -34,10 +34,13 @@ func TestUnits(t *testing.T) {
 			assert.Equal(t, "serve", args[0])
 		}
 		// The program may be missing on this host.
-		text = regexp.MustCompile(`(?m)^ExecStart=\S*/nfsrdmad`).ReplaceAll(text, []byte("ExecStart=/bin/true"))
+		text = regexp.MustCompile(`(?m)^ExecStart=\S*/(nfsrdmad|mountrdma)`).ReplaceAll(text, []byte("ExecStart=/bin/true"))
 		files = append(files, filepath.Join(dir, name))
 		require.NoError(t, os.WriteFile(files[len(files)-1], text, 0o600))
 	}
+	// The instance of a template is what is verified.
+	files[2] = strings.Replace(files[2], "@", "@x", 1)
+	require.NoError(t, os.Rename(strings.Replace(files[2], "@x", "@", 1), files[2]))
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		t.Log("systemd-analyze is not installed")
@@ -46,4 +49,25 @@ func TestUnits(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), analyze, append([]string{"verify", "--man=no"}, files...)...).CombinedOutput()
 	assert.NoError(t, err, "%s", out)
 	assert.NotContains(t, string(out), dir, "a complaint about a unit")
+}
+
+// TestFlagsFile checks that the variables of the file of flags are those of the
+// unit, and that serve understands each line's flags.
+func TestFlagsFile(t *testing.T) {
+	text, err := os.ReadFile("../../contrib/package/nfsrdmad.default")
+	require.NoError(t, err)
+	unit, err := os.ReadFile("../../contrib/systemd/nfsrdmad.service")
+	require.NoError(t, err)
+	var variables []string
+	for _, m := range regexp.MustCompile(`(?m)^#?(NFSRDMAD_[A-Z]+)="(.*)"$`).FindAllStringSubmatch(string(text), -1) {
+		variables = append(variables, "$"+m[1])
+		flags := newServe().Flags()
+		assert.NoError(t, flags.Parse(strings.Fields(m[2])), m[2])
+		assert.Empty(t, flags.Args(), m[2])
+	}
+	assert.Equal(t, regexp.MustCompile(`\$NFSRDMAD_[A-Z]+`).FindAllString(string(unit), -1), variables)
+
+	exports, err := readExports("../../contrib/package/exports")
+	require.NoError(t, err)
+	assert.Empty(t, exports.Exports, "an installation serves nothing")
 }
