@@ -91,8 +91,9 @@ bench-linux: ## Linux's client over siw at nfsrdmad and at knfsd, in virtual mac
 	$(BENCH_LINUX)
 
 INTEROP_SOAK ?= 1h
-soak: ## the interop tests with a long soak, then those of version 4 with Linux 6.12; run by hand
+soak: ## the Debian package's life, then the interop tests with a long soak, and those of version 4 with Linux 6.12; run by hand
 	scripts/setup soak
+	scripts/packages-trial
 	INTEROP_SOAK=$(INTEROP_SOAK) $(GO) test -tags interop -count=1 -timeout 0 -v ./interop/...
 	INTEROP_KERNEL=6.12 INTEROP_SOAK=$(INTEROP_SOAK) $(GO) test -tags interop -count=1 -timeout 0 -run '4$$|^TestPosix$$' -v ./interop/
 
