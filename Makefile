@@ -20,7 +20,7 @@ export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
 # Tests that hang show their stacks, well before CI gives up.
 TEST    := $(GO) test -shuffle=on -timeout 5m
 
-.PHONY: help build install packages deb setup test lint conformance fmt race onecpu interop fuzz bench gobench bench-compare bench-linux soak demo demo-linux clean
+.PHONY: help build install packages deb container setup test lint conformance fmt race onecpu interop fuzz bench gobench bench-compare bench-linux soak demo demo-linux clean
 .NOTPARALLEL:
 
 help: ## list the targets
@@ -42,6 +42,10 @@ packages: ## deb, rpm and tar.gz for amd64, arm64 and s390x into dist/, with SBO
 
 deb: ## the Debian package for this machine, into dist/
 	scripts/packages deb/$(shell $(GO) env GOARCH)
+
+container: ## an image with nfsrdmad alone, by podman: localhost/nfsrdmad
+	CGO_ENABLED=0 $(GO) build -ldflags '-s -w $(LDFLAGS)' -o bin/container/nfsrdmad ./cmd/nfsrdmad
+	podman build -t localhost/nfsrdmad -f contrib/container/Containerfile bin/container
 
 setup: ## install Debian's packages for tests and demo
 	scripts/setup
