@@ -1,6 +1,7 @@
 package rpcrdma
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,18 +60,22 @@ func TestWatchdogEnter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s watchdog
 		s.init()
+		checked := func() []*conn {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return slices.Clone(s.conns)
+		}
 		first, second := &conn{}, &conn{}
 		s.enter(first)
 		s.checking = true // by another goroutine, which owns conns
 		s.enter(second)
 		s.enter(second)
-		assert.Equal(t, []*conn{first}, s.conns)
+		assert.Equal(t, []*conn{first}, checked())
 		s.check()
-		assert.Equal(t, []*conn{first, second}, s.conns)
-		assert.Empty(t, s.entered)
+		assert.Equal(t, []*conn{first, second}, checked())
 		time.Sleep((maxRest + 2) * watchdogCalm)
 		synctest.Wait()
-		assert.Empty(t, s.conns)
+		assert.Empty(t, checked())
 		assert.False(t, second.reader.guarded.Load())
 	})
 }
