@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -60,5 +61,10 @@ on port 111, then on port 20048. ?mountport=N after a URL names its port, and
 		a.newInfo(), a.newPing(), a.newBench(), a.newBridge(), a.newPingpong(), a.newDiscover(), a.newTop(),
 		cli.NewCompletion("mountrdma"), cli.NewVersion("mountrdma", version),
 	)
+	for _, c := range root.Commands() {
+		if strings.Contains(c.Use, "URL") || c.Name() == "cp" {
+			c.ValidArgsFunction = a.completeURL
+		}
+	}
 	return root
 }

@@ -80,8 +80,10 @@ func (a *app) addMount(root *cobra.Command) *mountCommand {
 
 func (m *mountCommand) addFlags(cmd *cobra.Command) {
 	cmd.Flags().SortFlags = false
+	cmd.ValidArgsFunction = m.completeMount
 	cmd.Flags().StringArrayVarP(&m.lists, "options", "o", nil, "mount: options, a `LIST` with commas")
 	cmd.Flags().BoolVarP(&m.verbose, "verbose", "v", false, "mount: report the settings agreed with the server, and log details for diagnosis")
+	_ = cmd.RegisterFlagCompletionFunc("options", m.completeOptions) // fails only for a flag that is missing
 }
 
 // unknownCommand returns cobra's error for an unknown command, on one line.

@@ -160,6 +160,9 @@ without rpcbind by this daemon, with --portmap :111.`,
 			return o.run(cmd.Context(), cmd.OutOrStdout(), o.logger(cmd.ErrOrStderr()))
 		},
 	}
+	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	}
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.BoolVar(&o.readOnly, "ro", false, "refuse changes")

@@ -1,6 +1,9 @@
 package cli
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
 
 // NewCompletion returns the command that prints the completion script of a
 // program for a shell. The script asks the program itself for words.
@@ -22,5 +25,19 @@ func NewCompletion(program string) *cobra.Command {
 				return root.GenFishCompletion(out, true)
 			}
 		},
+	}
+}
+
+// completeChoices has the words of each Choice completed.
+func completeChoices(cmd *cobra.Command) {
+	complete := func(f *pflag.Flag) {
+		if c, ok := f.Value.(*Choice); ok {
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(c.words, cobra.ShellCompDirectiveNoFileComp))
+		}
+	}
+	cmd.Flags().VisitAll(complete)
+	cmd.PersistentFlags().VisitAll(complete)
+	for _, c := range cmd.Commands() {
+		completeChoices(c)
 	}
 }

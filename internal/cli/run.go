@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -36,6 +37,9 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		completeChoices(root)
+	}
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return ExitOK

@@ -26,6 +26,27 @@ func (o *Options) Help() string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
+// Words returns the options that have an effect or are accepted: with each of
+// its values if they are fixed, else with "=" at the end if it needs a value.
+// It tries setters: o is of no use afterwards.
+func (o *Options) Words() (words []string) {
+	for _, row := range o.table() {
+		switch {
+		case row.value == "" || row.value == maybe:
+			if row.set == nil || row.set("") == nil {
+				words = append(words, row.name)
+			}
+		case strings.Contains(row.value, "|"):
+			for value := range strings.SplitSeq(row.value, "|") {
+				words = append(words, row.name+"="+value)
+			}
+		default:
+			words = append(words, row.name+"=")
+		}
+	}
+	return words
+}
+
 // wrap writes text as lines. All lines except the first are indented.
 func wrap(b *strings.Builder, indent int, text string) {
 	for len(text) > helpWidth {

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+)
+
+// A shell waits for words: a server that does not answer soon has none.
+const (
+	completeTime  = 2 * time.Second
+	completeNames = 1000 // of a directory
+)
+
+// completeOptions returns the lists of options that begin with list.
+func (a *app) completeOptions(_ *cobra.Command, _ []string, list string) ([]string, cobra.ShellCompDirective) {
+	head := list[:strings.LastIndexByte(list, ',')+1]
+	var words []string
+	for _, w := range a.mountOptions().Words() {
+		if w = head + w; strings.HasPrefix(w, list) {
+			words = append(words, w)
+		}
+	}
+	return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// completeMount completes SERVER:/EXPORT or a URL, and then a mount point.
+func (a *app) completeMount(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	switch {
+	case len(args) == 1:
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	case len(args) > 1:
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	case isURL(word):
+		return a.completeURL(cmd, args, word)
+	}
+	at, err := parseSpec(word, a.overTCP())
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	host := word[:strings.Index(word, ":/")+1]
+	var words []string
+	a.complete(cmd, at.server, func(_ context.Context, s *session) {
+		for _, e := range s.exports {
+			if w := host + e.Path; strings.HasPrefix(w, word) {
+				words = append(words, w)
+			}
+		}
+	})
+	return words, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeURL completes URLs, up to the names in directories of exports, and
+// leaves other words to the shell, as files.
+func (a *app) completeURL(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+	if !isURL(word) {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	host, path, found := strings.Cut(word[len(scheme):], "/")
+	dir, err := parseURL(word[:strings.LastIndexByte(word, '/')+1], a.overTCP())
+	if !found || err != nil || strings.Contains(path, "?") {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var words []string
+	add := func(path string) {
+		if w := scheme + host + escape(path); strings.HasPrefix(w, word) {
+			words = append(words, w)
+		}
+	}
+	a.complete(cmd, dir.server, func(ctx context.Context, s *session) {
+		for _, e := range s.exports {
+			add(clean(e.Path) + "/")
+		}
+		if _, ok := s.exportOf(dir.path); !ok {
+			return
+		}
+		r, err := a.open(ctx, dir)
+		if err != nil {
+			return
+		}
+		for e, err := range (&lsOptions{app: a, long: true}).entries(ctx, r) {
+			if err != nil || len(words) == completeNames {
+				return
+			}
+			slash := ""
+			if e.Attr.OK && e.Attr.Attr.Type == nfs3.TypeDir {
+				slash = "/"
+			}
+			add(strings.TrimSuffix(dir.path, "/") + "/" + e.Name + slash)
+		}
+	})
+	return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// complete connects to a server, and calls do with its exports. It says nothing
+// to the terminal, on which a command line is being written.
+func (a *app) complete(cmd *cobra.Command, srv server, do func(context.Context, *session)) {
+	a.stderr = io.Discard
+	ctx, cancel := context.WithTimeout(cmd.Context(), completeTime)
+	defer cancel()
+	if s, err := a.session(ctx, srv); err == nil && s.list(ctx) == nil {
+		do(ctx, s)
+	}
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestComplete asks as the scripts of shells do.
+func TestComplete(t *testing.T) {
+	r := newRig(t)
+	require.NoError(t, os.Mkdir(filepath.Join(r.dir, "photos"), 0o755))
+	write(t, nil, r.dir, "plan 1")
+	words := func(args ...string) []string {
+		status, stdout, _ := command(t, append([]string{"__complete"}, args...)...) // standard error is for people
+		assert.Equal(t, 0, status, args)
+		lines := strings.Split(strings.TrimSpace(stdout), "\n")
+		return lines[:len(lines)-1] // the last says what the shell does with them
+	}
+	url := func(path string) string { return scheme + r.addr + path }
+
+	assert.Equal(t, []string{url("/x/")}, words("ls", url("/")))
+	assert.ElementsMatch(t, []string{url("/x/photos/"), url("/x/plan%201")}, words("ls", url("/x/p")))
+	assert.Equal(t, []string{url("/x/photos/")}, words("cp", "file", url("/x/ph")))
+	assert.Empty(t, words("cp", "fi"), "files are the shell's")
+	assert.Equal(t, []string{"auto", "on", "off"}, words("ls", "--crc", ""))
+
+	assert.Equal(t, []string{"proto=rdma", "proto=rdma6", "proto=tcp", "proto=tcp6"}, words("-o", "proto="))
+	assert.Equal(t, []string{"ro,timeo="}, words("-o", "ro,tim"))
+	assert.Empty(t, words("-o", "v4"), "refused")
+	assert.Equal(t, []string{url("/x/")}, words(url("/")), "a mount")
+	assert.Contains(t, words("um"), "umount\tUnmount a mount of mountrdma")
+
+	// Neither a dead server nor a wrong word says anything.
+	r.stop()
+	assert.Empty(t, words("ls", url("/x/")))
+	assert.Empty(t, words("ls", "nfs://[/"))
+}
