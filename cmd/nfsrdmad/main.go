@@ -29,6 +29,6 @@ func newRoot() *cobra.Command {
 		Use:   "nfsrdmad",
 		Short: "Serve directories over NFS on RDMA, with no kernel module and no RDMA card",
 	}
-	root.AddCommand(newServe(), newExports(), newReload(), newStatus(), newClients(), cli.NewCompletion("nfsrdmad"), cli.NewVersion("nfsrdmad", version))
+	root.AddCommand(newServe(), newExports(), newReload(), newStatus(), newClients(), newDoctor(), cli.NewCompletion("nfsrdmad"), cli.NewVersion("nfsrdmad", version))
 	return root
 }
