@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -94,6 +95,9 @@ func (d *doctor) port(flag, addr string) finding {
 	if err == nil {
 		l.Close()
 		return finding{"ok", addr + " is free for " + flag, ""}
+	}
+	if !errors.Is(err, unix.EADDRINUSE) {
+		return finding{"fail", cli.ListenError(flag, addr, err, "").Error(), "see ip address"}
 	}
 	if d.running() {
 		return finding{"ok", "a daemon is running, and " + addr + " is in use", ""}
