@@ -60,6 +60,9 @@ func (a *batchRead) left() [][]byte {
 func (x *receiver) placeMore(seg *segment, dst, rest []byte, r *region) error {
 	a := &x.batch
 	seg.placed = dst
+	if len(dst) > shortPayload {
+		x.bulk = bulkRun
+	}
 	if a.came > 0 && x.r == x.w && a.expects(dst) {
 		return x.readBatch()
 	}

@@ -27,6 +27,10 @@ const (
 	spill        = 512
 	shortPayload = 16 << 10
 
+	// bulkRun is how many FPDUs after a large payload another one is expected:
+	// the rest of its message, the reply behind it, and some small messages.
+	bulkRun = 8
+
 	// maxApart is how many separate pieces of a region a peer may have written
 	// so that all of them count. It suffices for a peer that first writes every
 	// other 4 KiB of 8 MiB.

@@ -25,6 +25,7 @@ type receiver struct {
 	room    int // size of staging, unless flatten needed more
 	r, w    int
 	mid     bool // within an FPDU: an end of the stream is an error
+	bulk    int  // so many FPDUs more, a read into empty staging is short
 	debt    debt
 	corked  bool // posted requests are held back
 
@@ -105,6 +106,7 @@ func (x *receiver) hand(m rdma.Recv) error {
 // fpdu processes one FPDU.
 func (x *receiver) fpdu() error {
 	x.mid = x.markers != nil && x.markers.Begun()
+	x.bulk = max(x.bulk-1, 0)
 	x.debt.next(x.within())
 	if err := x.need(1); err != nil {
 		return err
@@ -190,7 +192,7 @@ func (x *receiver) need(n int) error {
 			x.w = copy(x.staging.B, x.staging.B[x.r:x.w])
 			x.r = 0
 		}
-		m, err := x.readv(x.staging.B[x.w:], nil)
+		m, err := x.readv(x.staging.B[x.w:x.reach(n)], nil)
 		if err == errWouldBlock {
 			err = x.await()
 		}
@@ -200,6 +202,18 @@ func (x *receiver) need(n int) error {
 		x.w += m
 	}
 	return nil
+}
+
+// reach returns the end of the next read into staging, of which n bytes are
+// needed. Usually the read takes what there is. After a large payload it takes
+// little more than headers: what it takes of the next payload is copied once
+// more.
+func (x *receiver) reach(n int) int {
+	end := len(x.staging.B)
+	if x.bulk > 0 {
+		end = min(end, max(x.r+n, x.w+spill))
+	}
+	return end
 }
 
 // await waits until there is something to read. An idle connection holds no
