@@ -78,7 +78,7 @@ const (
 
 	// minMapped is the least room, in bytes, for a reply's data item that may
 	// be in a mapping.
-	minMapped = 64 << 10
+	minMapped = 16 << 10
 
 	// slowCall is how long a call may take before another goroutine than the
 	// reader should serve its kind: many times the cost of handing a call over.

@@ -61,6 +61,18 @@ const (
 	// is cheaper than checking whether they are in memory.
 	minMapped = 64 << 10
 
+	// minMappedInRun is minMapped from the longRun-th of some reads on, of which
+	// each is at most runWidth bytes from the end of the one before: as far as 16
+	// reads of 64 KiB may overtake one another.
+	minMappedInRun = 16 << 10
+	longRun        = 16
+	runWidth       = 1 << 20
+
+	// aheadLen is how many bytes around and behind a read of a run are asked
+	// for, up to twice, and aheadTime how long the answer counts.
+	aheadLen  = 256 << 10
+	aheadTime = 10 * time.Millisecond
+
 	// maxMapped is the most pages lent at once: 4 MiB.
 	maxMapped = 1 << 10
 

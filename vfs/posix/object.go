@@ -27,6 +27,7 @@ type object struct {
 	mu          sync.Mutex
 	files       []*file
 	windows     []*window
+	run         readRun
 	shared      atomic.Bool // fd and files are one description, see leaseToWrite; changes under mu
 	residency   residency
 	verdicts    []verdict

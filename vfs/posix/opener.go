@@ -178,8 +178,12 @@ func (w *openFile) Map(_ context.Context, off uint64, n int) (b *buf.Buf, eof bo
 	case !mappable(off, n):
 		return nil, false, nil
 	}
+	run := w.o.reads(off, n)
+	if n < run.least() {
+		return nil, false, nil
+	}
 	w.f.cache.retain(w.o)
-	if b, eof, _, err = w.f.lend(w.o, w.fl, nil, off, n); b == nil {
+	if b, eof, _, err = w.f.lend(w.o, w.fl, nil, run, off, n); b == nil {
 		w.f.put(w.o)
 	}
 	return b, eof, err

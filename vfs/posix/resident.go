@@ -49,23 +49,49 @@ func ownsOrWrites(place int) bool {
 
 var pageSize = os.Getpagesize()
 
-// resident reports whether all of mem is in memory, so that reading it waits
-// for no disk and fills no hole.
+// resident reports whether all of mem is in memory.
 func resident(mem []byte) bool {
-	var pages [maxMapped]byte
-	start := uintptr(unsafe.Pointer(&mem[0])) &^ uintptr(pageSize-1)
-	n := uintptr(unsafe.Pointer(&mem[0])) + uintptr(len(mem)) - start
-	count := (n + uintptr(pageSize) - 1) / uintptr(pageSize)
-	if count > uintptr(len(pages)) {
-		return false
-	}
-	if _, _, e := unix.Syscall(unix.SYS_MINCORE, start, n, uintptr(unsafe.Pointer(&pages[0]))); e != 0 {
-		return false
-	}
-	for _, p := range pages[:count] {
+	var room [maxMapped]byte
+	pages := pagesOf(mem, &room)
+	for _, p := range pages {
 		if p&1 == 0 {
 			return false
 		}
 	}
-	return true
+	return pages != nil
+}
+
+// residentRun returns the start and the end of the pages in memory around an
+// offset of mem, which begins with a page. If that page is not in memory, the
+// end is 0.
+func residentRun(mem []byte, at int) (from, to int) {
+	var room [maxMapped]byte
+	pages := pagesOf(mem, &room)
+	lo, hi := at/pageSize, at/pageSize
+	for hi < len(pages) && pages[hi]&1 != 0 {
+		hi++
+	}
+	if hi == lo || pages == nil {
+		return 0, 0
+	}
+	for lo > 0 && pages[lo-1]&1 != 0 {
+		lo--
+	}
+	return lo * pageSize, hi * pageSize
+}
+
+// pagesOf returns a byte for each page of mem, whose lowest bit says that the
+// page is in memory. It returns nil if the kernel does not tell, or room is too
+// short.
+func pagesOf(mem []byte, room *[maxMapped]byte) []byte {
+	start := uintptr(unsafe.Pointer(&mem[0])) &^ uintptr(pageSize-1)
+	n := uintptr(unsafe.Pointer(&mem[0])) + uintptr(len(mem)) - start
+	count := (n + uintptr(pageSize) - 1) / uintptr(pageSize)
+	if count > uintptr(len(room)) {
+		return nil
+	}
+	if _, _, e := unix.Syscall(unix.SYS_MINCORE, start, n, uintptr(unsafe.Pointer(&room[0]))); e != 0 {
+		return nil
+	}
+	return room[:count]
 }

@@ -22,6 +22,8 @@ type window struct {
 	base uint64
 	mem  []byte
 	uses atomic.Int32 // rises under the object's mu
+
+	ahead ahead // the object's mu guards it
 }
 
 // Return drops a reader's reference (buf.Owner).
@@ -76,7 +78,12 @@ func (f *FS) Map(_ context.Context, c *vfs.Cred, h vfs.Handle, off uint64, n int
 		return nil, false, f.attrOfHandle(h), err
 	}
 	defer f.closeFile(o, fl)
-	b, eof, a, err = f.lend(o, fl, c, off, n)
+	run := o.reads(off, n)
+	if n < run.least() {
+		f.put(o)
+		return nil, false, a, nil
+	}
+	b, eof, a, err = f.lend(o, fl, c, run, off, n)
 	if err != nil {
 		a = f.attrOf(o)
 	}
@@ -88,12 +95,12 @@ func (f *FS) Map(_ context.Context, c *vfs.Cred, h vfs.Handle, off uint64, n int
 
 // mappable reports whether a range can be lent if it is in memory.
 func mappable(off uint64, n int) bool {
-	return n >= minMapped && off%windowLen+uint64(n) <= windowLen && off <= maxFileSize-windowLen
+	return n >= minMappedInRun && off%windowLen+uint64(n) <= windowLen && off <= maxFileSize-windowLen
 }
 
 // lend lends a part of a file, of which fl is open for reading. A caller that is
 // not nil must have the right to read. A buffer takes over a reference to o.
-func (f *FS) lend(o *object, fl *file, c *vfs.Cred, off uint64, n int) (b *buf.Buf, eof bool, a vfs.MaybeAttr, err error) {
+func (f *FS) lend(o *object, fl *file, c *vfs.Cred, run readRun, off uint64, n int) (b *buf.Buf, eof bool, a vfs.MaybeAttr, err error) {
 	var st unix.Statx_t
 	err = f.stat(o, &st)
 	if err == nil && c != nil {
@@ -103,19 +110,19 @@ func (f *FS) lend(o *object, fl *file, c *vfs.Cred, off uint64, n int) (b *buf.B
 		return nil, false, a, err
 	}
 	end := min(off+uint64(n), st.Size)
-	if end < off || end-off < minMapped {
+	if end < off || end-off < uint64(run.least()) {
 		return nil, false, a, nil
 	}
 	w := f.window(o, fl, off-off%windowLen)
 	if w == nil {
 		return nil, false, a, nil
 	}
-	mem := w.mem[off-w.base : end-w.base]
-	if !f.tellsResident(o, &st) || !resident(mem) {
+	from, to := int(off-w.base), int(end-w.base)
+	if !f.tellsResident(o, &st) || !w.resident(from, to, run, &st) {
 		w.uses.Add(-1)
 		return nil, false, a, nil
 	}
-	return buf.Borrow(mem, w), end == st.Size, f.some(&st), nil
+	return buf.Borrow(w.mem[from:to], w), end == st.Size, f.some(&st), nil
 }
 
 // window returns o's window at base with one more use, or nil if there cannot be
