@@ -105,7 +105,7 @@ func (x *receiver) readBatch() error {
 	a := &x.batch
 	for a.came < len(a.pieces[0]) {
 		x.uncork()
-		n, err := x.c.sock.readv(a.left(), x.owes())
+		n, err := x.readSome(a.left())
 		if err == errWouldBlock {
 			err = x.c.sock.await(x.owes())
 		}

@@ -100,31 +100,11 @@ func (c *Conn) abandon() {
 
 // start registers the connection and starts its reader.
 func (c *Conn) start() {
+	if l := c.sock.tcp; l != nil {
+		l.owner = c
+	}
 	c.rnic.conns.enter(c)
 	go c.read(nil)
-}
-
-// read runs a reader. A reader that is not relieved ends the connection.
-func (c *Conn) read(err error) {
-	if err == nil {
-		err = c.rx.run()
-	}
-	if err != errRelieved {
-		c.finish(err)
-	}
-}
-
-var _ rdma.ReaderHandoff = (*Conn)(nil)
-
-// errRelieved ends a reader, not the connection.
-var errRelieved = errors.New("iwarp: another goroutine reads on")
-
-// HandOffReader has another goroutine continue to read while Handler.Receive or
-// InlineCompleter.CompleteInline runs.
-func (c *Conn) HandOffReader() {
-	c.rx.turn.Add(1)
-	c.tx.handOffReader()
-	go c.read(c.rx.due)
 }
 
 // PrivateData returns the private data of the peer's MPA start-up frame,

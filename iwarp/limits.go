@@ -68,6 +68,24 @@ const (
 	// knowledge: the call takes some microseconds.
 	shortCall = 128 << 10
 
+	// maxEvents is how many events a worker takes from the poller at once.
+	maxEvents = 128
+
+	// crowd is how many links wait for a worker when another worker is called:
+	// waking it costs as much as serving some messages.
+	crowd = 4
+
+	// longRead is how many bytes of one read make a connection's reader leave
+	// the workers: so many that other connections should not wait for it.
+	longRead = 8 << 10
+
+	// guardPeriod is how often the poller checks that workers come back: if all
+	// are kept, another is called after one to two periods. If a worker was
+	// waiting for events at maxRest checks in a row, the checks end until the
+	// next event.
+	guardPeriod = time.Millisecond
+	maxRest     = 8
+
 	// threadTime bounds how long a thread waits in the kernel, and thus how
 	// late the thread notices that the connection has ended.
 	threadTime = 10 * time.Millisecond

@@ -21,8 +21,10 @@ type receiver struct {
 	due  error // ends the connection after the message is handed over
 
 	// The bytes read and not parsed yet are staging.B[r:w].
+	// They are nil while the connection rests.
 	staging *buf.Buf
-	room    int // size of staging, unless flatten needed more
+	worker  *worker // that serves the connection now; nil: it has a reader of its own
+	room    int     // size of staging, unless flatten needed more
 	r, w    int
 	mid     bool // within an FPDU: an end of the stream is an error
 	bulk    int  // so many FPDUs more, a read into empty staging is short
@@ -67,7 +69,13 @@ func (x *receiver) close() {
 	x.send.drop()
 	x.terminate.drop()
 	x.batch.drop()
+	x.unstage()
+}
+
+// unstage releases the staging, which is empty.
+func (x *receiver) unstage() {
 	x.staging.Release()
+	x.staging = nil
 }
 
 // scratch returns memory for bytes to be discarded.
@@ -82,7 +90,7 @@ func (x *receiver) run() error {
 	for {
 		switch err := x.fpdu(); err {
 		case nil:
-		case errRelieved:
+		case errRelieved, errRests:
 			return err
 		default:
 			x.uncork()
@@ -216,9 +224,12 @@ func (x *receiver) reach(n int) int {
 	return end
 }
 
-// await waits until there is something to read. An idle connection holds no
-// buffer.
+// await waits until there is something to read. A connection whose peer owes
+// nothing rests instead. A connection without anything staged holds no buffer.
 func (x *receiver) await() error {
+	if !x.partial() {
+		return errRests
+	}
 	if x.r < x.w {
 		return x.c.sock.await(x.owes())
 	}
@@ -260,17 +271,36 @@ func (x *receiver) readv(a, b []byte) (int, error) {
 	x.uncork()
 	if x.markers == nil {
 		x.vec = [2][]byte{a, b}
-		n, err := x.c.sock.readv(x.vec[:], x.owes())
+		n, err := x.readSome(x.vec[:])
 		x.vec = [2][]byte{}
 		return n, err
 	}
 	for {
-		n, err := x.c.sock.readv(x.markers.Scatter(a, b), x.owes())
+		n, err := x.readSome(x.markers.Scatter(a, b))
 		if n = x.markers.Took(n); n > 0 || err != nil {
 			return n, err
 		}
 		x.mid = x.mid || x.markers.Begun()
 	}
+}
+
+// readSome reads at least one byte into vec. On a worker it does not wait: the
+// connection rests, or has a reader of its own from now on.
+func (x *receiver) readSome(vec [][]byte) (int, error) {
+	if x.worker == nil {
+		return x.c.sock.readv(vec, x.owes())
+	}
+	n, err := x.c.sock.readvNow(vec)
+	switch {
+	case err == errWouldBlock && !x.partial() && !x.c.sock.tcp.pays():
+		return 0, errRests
+	case err == errWouldBlock:
+		x.leaveWorker()
+		return x.c.sock.readv(vec, x.owes())
+	case n >= longRead:
+		x.leaveWorker()
+	}
+	return n, err
 }
 
 // partial reports whether the peer owes more bytes: the stream is within an

@@ -21,8 +21,8 @@ import (
 // workersPerEnd is the number of goroutines that post at each end.
 const workersPerEnd = 8
 
-// A worker owns a region at the peer and knows its content.
-type worker struct {
+// A stresser owns a region at the peer and knows its content.
+type stresser struct {
 	id     uint32
 	e      endpoint
 	remote rdma.Remote
@@ -32,10 +32,10 @@ type worker struct {
 }
 
 // fill writes random bytes into b.
-func (w *worker) fill(b []byte) { copy(b, random[w.random.IntN(len(random)-len(b)):]) }
+func (w *stresser) fill(b []byte) { copy(b, random[w.random.IntN(len(random)-len(b)):]) }
 
 // note returns a message with a number, a checksum and random bytes.
-func (w *worker) note() []byte {
+func (w *stresser) note() []byte {
 	b := make([]byte, 12+w.random.IntN(3000))
 	w.fill(b[12:])
 	binary.BigEndian.PutUint32(b, w.id)
@@ -47,7 +47,7 @@ func (w *worker) note() []byte {
 
 // step posts a Write, a Read that may overlap it, and some Sends, and checks
 // the bytes read.
-func (w *worker) step() error {
+func (w *stresser) step() error {
 	at := w.random.IntN(len(w.shadow))
 	n := w.random.IntN(len(w.shadow) - at)
 	w.fill(w.shadow[at : at+n])
@@ -114,7 +114,7 @@ func stress(t *testing.T, o options, size, steps int, meddle func(a, b endpoint)
 	}
 	o.handlers = [2]rdma.Handler{checks[0], checks[1]}
 	a, b := pair(t, o)
-	var workers []*worker
+	var workers []*stresser
 	var regions []rdma.Region
 	for i := range uint32(2 * workersPerEnd) {
 		e, peer := a, b
@@ -124,7 +124,7 @@ func stress(t *testing.T, o options, size, steps int, meddle func(a, b endpoint)
 		r, err := peer.Register(make([]byte, size), rdma.RemoteRead|rdma.RemoteWrite)
 		require.NoError(t, err)
 		regions = append(regions, r)
-		workers = append(workers, &worker{
+		workers = append(workers, &stresser{
 			id: i, e: e, remote: rdma.Remote{STag: r.STag(), TO: r.TO()}, shadow: make([]byte, size),
 			random: rand.New(rand.NewPCG(uint64(i), 3)),
 		})

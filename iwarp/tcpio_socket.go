@@ -57,6 +57,15 @@ func (s *socket) readv(vec [][]byte, d *debt) (int, error) {
 	return n, err
 }
 
+// readvNow is the link's readNow, with recording.
+func (s *socket) readvNow(vec [][]byte) (int, error) {
+	n, err := s.tcp.readNow(vec)
+	if s.record != nil {
+		s.record.Received(time.Now(), n, vec)
+	}
+	return n, err
+}
+
 // writev is the link's write, with recording.
 func (s *socket) writev(vec [][]byte, wait bool) (int, error) {
 	if s.record == nil {

@@ -13,6 +13,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/samehost"
 )
 
+// A turnTaker reads a link when there is something to read, and returns when the
+// link is empty or has an owner. It returns false if w is no longer active.
+type turnTaker interface{ serve(w *worker) bool }
+
 // A tcpLink is a TCP socket of the kernel. It gathers and scatters with one
 // system call. It is not in the net package's poller, which would wake a thread
 // for all arriving data, even while a goroutine reads:
@@ -26,16 +30,21 @@ type tcpLink struct {
 	rd    direction
 	wr    direction
 
-	// The number of reads that will not busy-poll, and the number after the
-	// next poll in vain.
-	pollBackoff, nextBackoff int
+	epoll *epoll
 
-	turn uint64 // number of the last wait for bytes
+	// The goroutine that reads owns these.
+	owner   turnTaker // reads when the link is not owned
+	lookout lookout
+	turn    uint64 // number of the last wait for bytes
+	drained bool   // readNow has emptied the socket
 
 	expired atomic.Bool
+	ending  atomic.Bool // the peer has sent a FIN
 
 	mu     sync.Mutex
-	armed  uint32 // events that the poller watches for
+	state  linkState
+	next   *tcpLink // in the poller's queue
+	armed  uint32   // events that goroutines wait for
 	end    time.Time
 	late   *time.Timer // for end
 	closed bool
@@ -52,7 +61,7 @@ func newTCPLink(nc net.Conn, stall time.Duration) *tcpLink {
 	if err != nil {
 		return nil
 	}
-	l := &tcpLink{fd: -1, stall: stall, nextBackoff: 1}
+	l := &tcpLink{fd: -1, stall: stall}
 	_ = raw.Control(func(fd uintptr) {
 		if l.fd, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0); err != nil {
 			l.fd = -1
@@ -100,11 +109,19 @@ func (l *tcpLink) read(vec [][]byte, d *debt) (int, error) {
 	defer l.rd.unset()
 	n, err := l.try(&l.rd, unix.MSG_DONTWAIT)
 	if err == errWouldBlock {
-		n, err = l.busyPoll()
+		l.lookout.look(func() bool {
+			n, err = l.try(&l.rd, unix.MSG_DONTWAIT)
+			return err != errWouldBlock
+		})
 	}
 	if err == errWouldBlock {
 		n, err = l.linger(d)
 	}
+	return l.got(n, err)
+}
+
+// got returns the results of a read.
+func (l *tcpLink) got(n int, err error) (int, error) {
 	if n == 0 && err == nil {
 		return 0, io.EOF
 	}
@@ -166,12 +183,23 @@ func (l *tcpLink) send() (int, error) {
 
 // park waits until the poller reports that d is ready.
 func (l *tcpLink) park(d *direction, limit time.Duration) error {
-	if err := idle.watch(l, d.event); err != nil {
+	if err := l.watch(d.event); err != nil {
 		return err
 	}
 	d.watch.begin(limit)
 	<-d.ready
 	return d.watch.end()
+}
+
+// watch requests one notification of the events.
+func (l *tcpLink) watch(events uint32) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.expired.Load() || l.closed {
+		return os.ErrDeadlineExceeded
+	}
+	l.armed |= events
+	return l.arm()
 }
 
 // wake ends the waits for the events.
@@ -195,14 +223,25 @@ func (l *tcpLink) expire(t time.Time) {
 	}
 	l.late = time.AfterFunc(max(time.Until(t), 0), l.over)
 	if t == longPast {
-		l.over()
+		l.overLocked()
 	}
 }
 
 // over makes every use fail from now on.
 func (l *tcpLink) over() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.overLocked()
+	}
+}
+
+func (l *tcpLink) overLocked() {
 	l.expired.Store(true)
 	l.wake(l.rd.event | l.wr.event)
+	if l.readyLocked() {
+		idle.push(l)
+	}
 }
 
 // control calls f with the descriptor, if the link is not closed.

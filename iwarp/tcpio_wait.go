@@ -11,38 +11,54 @@ import (
 // lookers is the number of goroutines that are busy-polling.
 var lookers atomic.Int32
 
-// busyPoll retries the read for a moment, if few goroutines do so: sleeping and
-// waking cost both ends more than the wait for an answer that comes soon. Other
-// work for this processor goes first, in this process and in others. After
-// polling in vain the next waits skip the poll.
-func (l *tcpLink) busyPoll() (int, error) {
-	if l.pollBackoff > 0 {
-		l.pollBackoff--
-		return 0, errWouldBlock
+// A lookout tells whether to wait for something busily. After polling in vain
+// the next waits skip the poll.
+type lookout struct {
+	skip int // number of the next waits that skip it
+	next int // skip after the next poll in vain
+}
+
+// look retries for a moment, if few goroutines do so: sleeping and waking cost
+// both ends more than the wait for an answer that comes soon. Other work for
+// this processor goes first, in this process and in others.
+func (o *lookout) look(try func() bool) bool {
+	if o.skip > 0 {
+		o.skip--
+		return false
 	}
 	defer lookers.Add(-1)
 	if int(lookers.Add(1)) > max(runtime.GOMAXPROCS(0)/2, 1) {
-		return 0, errWouldBlock
+		return false
 	}
+	o.next = max(o.next, 1)
 	next := yieldTime
 	for start := time.Now(); ; {
 		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
-		n, err := l.try(&l.rd, unix.MSG_DONTWAIT)
-		if err != errWouldBlock {
-			l.nextBackoff = max(l.nextBackoff/2, 1)
-			return n, err
+		if try() {
+			o.next = max(o.next/2, 1)
+			return true
 		}
 		looked := time.Since(start)
 		if looked > lookTime {
-			l.pollBackoff = l.nextBackoff
-			l.nextBackoff = min(2*l.nextBackoff, maxSleepier)
-			return 0, errWouldBlock
+			o.skip = o.next
+			o.next = min(2*o.next, maxSleepier)
+			return false
 		}
 		if looked >= next { // not every time: Gosched wakes a thread, if one sleeps
 			runtime.Gosched()
 			next += yieldTime
 		}
 	}
+}
+
+// wouldWait counts a wait, and reports whether the caller would wait for a
+// moment: by look, or on a thread.
+func (o *lookout) wouldWait() bool {
+	if o.skip == 0 || runtime.GOMAXPROCS(0) > 1 {
+		return true
+	}
+	o.skip--
+	return false
 }
 
 // threads counts the goroutines that wait in the kernel. Each occupies a
