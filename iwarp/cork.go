@@ -27,7 +27,8 @@ func (x *receiver) cork() {
 
 // uncork sends the requests held back. If nothing has been posted yet, other
 // goroutines have been given the messages; they run first, so that their
-// requests leave together.
+// requests leave together. A worker does not wait for them: other connections
+// are ready, and this one had little to read.
 func (x *receiver) uncork() {
 	if !x.corked {
 		return
@@ -37,7 +38,7 @@ func (x *receiver) uncork() {
 	q.mu.Lock()
 	quiet := q.quiet
 	q.mu.Unlock()
-	if quiet {
+	if quiet && x.worker == nil {
 		runtime.Gosched()
 	}
 	q.uncork(x.c)
