@@ -14,10 +14,11 @@
 // Open makes a Device, which listens, dials, and has its own STags and counts:
 // servers in one process do not see one another's.
 //
-// A connection has one goroutine, which reads. It has no goroutine that writes:
-// the caller of Post finds the socket free and writes at once, or leaves the
-// work to the caller that is writing. Only if the socket is full, a goroutine
-// waits for it.
+// At most one goroutine reads a connection: its own while it is busy alone or
+// within a message, or a worker, which reads many connections in turn. No
+// goroutine writes: the caller of Post finds the socket free and writes at once,
+// or leaves the work to the caller that is writing. Only if the socket is full,
+// a goroutine waits for it.
 //
 // While the reader hands over the messages of one read, posted requests are
 // held back and then leave together: calls that arrived together and are
@@ -27,12 +28,33 @@
 //
 // # Waiting
 //
-// TCP sockets of the kernel are not in the net package's poller. A reader that
-// has nothing to read first polls the socket for a moment. Then, if few readers
-// do so, it waits in the kernel for some milliseconds, provided it is within a
-// message or hardly any other connection is busy. Otherwise it waits in a
-// poller that knows only the waiting connections. An idle connection has no
-// thread, and no memory except its state.
+// TCP sockets of the kernel are not in the net package's poller. A connection
+// whose peer owes nothing rests: it has no goroutine, no thread, and no memory
+// except its state. One epoll instance watches all such connections:
+//
+//	 rests ──event──▶ ready ──▶ a worker reads the socket empty ──▶ rests
+//	   ▲                           │
+//	   │                           │ part of a message, or a long read,
+//	   │                           │ or hardly any other connection waits
+//	   │                           ▼
+//	   └──── nothing more ──── the goroutine reads on, for this connection
+//	                           alone; another goroutine is the worker
+//
+// With many busy connections, one call tells a worker of many of them, and each
+// message then costs one system call to read it and one to answer: no change of
+// goroutine, and nothing to arm again. The events are edge-triggered, so after a
+// read that has not filled its memory the socket is known to be empty.
+//
+// The goroutine of one connection polls the socket for a moment if it has
+// nothing to read. Then, if few do so, it waits in the kernel for some
+// milliseconds, provided it is within a message or hardly any other connection
+// is busy. Otherwise it waits for the epoll instance, or its connection rests.
+//
+// No connection keeps the others from being served. A worker never waits for a
+// peer: not for the rest of a message, nor for room in a socket. If
+// Handler.Receive lasts, ReaderHandoff makes another goroutine the worker at
+// once, and without it a guard does after one to two milliseconds. More workers,
+// up to one for each processor, help while several connections are ready.
 //
 // # Placement
 //
