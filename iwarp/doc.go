@@ -32,13 +32,13 @@
 // whose peer owes nothing rests: it has no goroutine, no thread, and no memory
 // except its state. One epoll instance watches all such connections:
 //
-//	 rests ──event──▶ ready ──▶ a worker reads the socket empty ──▶ rests
-//	   ▲                           │
-//	   │                           │ part of a message, or a long read,
-//	   │                           │ or hardly any other connection waits
-//	   │                           ▼
-//	   └──── nothing more ──── the goroutine reads on, for this connection
-//	                           alone; another goroutine is the worker
+//	rests ──event──▶ ready ──▶ a worker reads the socket empty ──▶ rests
+//	  ▲                           │
+//	  │                           │ part of a message, or a long read,
+//	  │                           │ or hardly any other connection waits
+//	  │                           ▼
+//	  └──── nothing more ──── the goroutine reads on, for this connection
+//	                          alone; another goroutine is the worker
 //
 // With many busy connections, one call tells a worker of many of them, and each
 // message then costs one system call to read it and one to answer: no change of

@@ -19,6 +19,7 @@ func play(role string, args []string) error {
 		"tcpserver": tcpServer, "tcpclient": tcpClient, "memfs": memFS, "tcpfs": tcpFS, "reader": reader, "writer": writer, "lister": lister,
 		"reopener": reopener, "delayer": delayer, sealerRole: sealer,
 		tlsServerRole: tlsServer, tlsClientRole: tlsClient, gcmRole: gcm,
+		"pongserver": pongServer, "pongclient": pongClient,
 	}[role]
 	if !ok {
 		return fmt.Errorf("no role %q", role)

@@ -31,6 +31,24 @@ func tcp(at place, what string) side {
 	}
 }
 
+// pingPongs is a ping-pong on each of the busy connections, beside idle ones.
+func pingPongs(busy, all int) side {
+	return func(w *world) (*result, error) {
+		s, err := w.server("pongserver", func() (*server, error) {
+			return startServer(w.ctx, anyCPU, "tcp", w.self, roleWord, "pongserver")
+		})
+		if err != nil {
+			return nil, err
+		}
+		return w.role(s, anyCPU, "pongclient", s.addr, fmt.Sprintf("%d/%d", busy, all), w.o.time.String())
+	}
+}
+
+// getattrs is GETATTR on each of the busy connections, beside idle ones.
+func getattrs(busy, all int) side {
+	return bench(free, "big", "getattr", "1", 1, fmt.Sprint("--connections=", busy), fmt.Sprint("--idle=", all-busy))
+}
+
 // bench is mountrdma bench, with flags. Flags that concern the server too go to
 // both ends.
 func bench(at place, file, op, size string, depth int, flags ...string) side {
