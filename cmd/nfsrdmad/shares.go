@@ -80,6 +80,7 @@ func (s *shares) take(list []export) (taken []nfsserver.Export, keep, drop func(
 		}
 	}
 	exported := make(map[shareKey]bool)
+	promised := make(map[*share]bool)
 	var errs []error
 	for i := range list {
 		e := &list[i]
@@ -93,6 +94,7 @@ func (s *shares) take(list []export) (taken []nfsserver.Export, keep, drop func(
 			used = append(used, sh)
 		}
 		exported[sh.key] = true
+		promised[sh] = e.any(func(o *exports.Options) bool { return o.Exclusive })
 		taken = append(taken, nfsserver.Export{
 			Path: e.name, FS: sh.fs, Clients: e.clients, ID: sh.id,
 			Released: func() { s.release(sh) },
@@ -108,6 +110,11 @@ func (s *shares) take(list []export) (taken []nfsserver.Export, keep, drop func(
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.exported = exported
+		for sh, exclusive := range promised {
+			if fs, ok := sh.fs.(interface{ SetExclusive(bool) }); ok {
+				fs.SetExclusive(exclusive)
+			}
+		}
 	}
 	return taken, keep, drop, nil
 }

@@ -65,12 +65,11 @@ func (f *FS) SetACL(_ context.Context, c *vfs.Cred, h vfs.Handle, access, def *v
 }
 
 func (f *FS) setACLs(o *object, c *vfs.Cred, access, def *vfs.ACL) (vfs.MaybeAttr, error) {
-	o.wcc.Lock()
-	defer o.wcc.Unlock()
 	var st unix.Statx_t
-	if err := f.stat(o, &st); err != nil {
+	if err := f.beginChange(o, &st); err != nil {
 		return vfs.MaybeAttr{}, err
 	}
+	defer f.endChange(o)
 	err := f.as(c, func() error {
 		if err := setACL(o.fd, accessACL, access); err != nil {
 			return err

@@ -196,12 +196,14 @@ func (f *FS) noteChange(before, after *unix.Statx_t, certain bool) {
 }
 
 // changed returns the attributes of o after an operation that may have changed
-// o, or certainly has.
+// o, or certainly has. The change of o is under way, and makes no more calls.
 func (f *FS) changed(o *object, before *unix.Statx_t, certain bool) vfs.MaybeAttr {
 	var st unix.Statx_t
+	looked := attrs.now()
 	if f.stat(o, &st) != nil {
 		return vfs.MaybeAttr{}
 	}
+	f.seeAfter(o, &st, looked)
 	f.noteChange(before, &st, certain)
 	return f.some(&st)
 }

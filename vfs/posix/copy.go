@@ -30,6 +30,7 @@ func (f *FS) CopyRange(_ context.Context, c *vfs.Cred, from, to vfs.Part, n uint
 	err = f.changePart(&dst, func(*unix.Statx_t) (bool, error) {
 		in, out := int64(from.Offset), int64(to.Offset)
 		got, err := retry(func() (int, error) { return f.copyRange(src.fl.fd, &in, dst.fl.fd, &out, int(n), 0) })
+		f.touched(src.o)
 		if copied = uint64(max(got, 0)); copied > 0 {
 			f.disk.wrote(dst.fl)
 		}

@@ -92,6 +92,15 @@
 // system with ENOLCK for its first lock, nor a file that the daemon may not
 // open: OpenLocks or SetLock then returns EOPNOTSUPP, and the log says so once.
 //
+// # Attributes
+//
+// Attributes are read by statx(2) for each answer. SetExclusive says that only this
+// process changes the directory. Then attributes that were read are kept for some
+// seconds, in one cache for all FS of the process, which every change drops the
+// attributes from that it may change. Two attributes may be old nevertheless, by
+// some seconds: the access time, if a process of the host reads, and the storage
+// used, which writeback may change.
+//
 // # WCC data
 //
 // Attributes before and after a change are read under a lock of the object (of

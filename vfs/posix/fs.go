@@ -27,10 +27,16 @@ type FS struct {
 	proc     int         // /proc/self/fd
 	volatile bool        // the file system is in memory only
 	coarse   atomic.Bool // changes may leave ctime as it was
-	kept     bool        // the kernel's handles outlive its inode cache
-	lasting  bool        // inodes are the same after another mount
-	xattrs   bool        // objects can have extended attributes
-	acls     bool        // objects can have access control lists
+	local    bool        // only this host changes the files
+	numbered bool        // directories have the inode numbers of their objects
+
+	sole atomic.Bool // see SetExclusive
+	dev  uint64      // of all objects
+
+	kept     bool // the kernel's handles outlive its inode cache
+	lasting  bool // inodes are the same after another mount
+	xattrs   bool // objects can have extended attributes
+	acls     bool // objects can have access control lists
 	fsid     uint64
 	maxSize  uint64 // longest file, in bytes
 	newVerf  func() uint64
@@ -97,6 +103,7 @@ func (f *FS) lost(err error) {
 // does nothing.
 func (f *FS) Close() (err error) {
 	f.closing.Do(func() {
+		f.SetExclusive(false)
 		close(f.stop)
 		<-f.stopped
 		err = f.closeAll()
@@ -179,9 +186,14 @@ func (f *FS) isRoot(st *unix.Statx_t) bool {
 // stat reads an object's attributes. It returns ESTALE if the object has lost
 // its last name and is not open.
 func (f *FS) stat(o *object, st *unix.Statx_t) error {
+	if f.seenStat(o.ino, st) {
+		return nil
+	}
+	looked := attrs.now()
 	if err := statFD(o.fd, st); err != nil {
 		return err
 	}
+	f.see(st, looked)
 	if st.Nlink == 0 && o.opens.Load() == 0 {
 		f.cache.forget(o.h)
 		return unix.ESTALE

@@ -29,6 +29,16 @@ var localTypes = map[uint32]bool{
 	jfsMagic:               true,
 }
 
+// numberedTypes are file systems whose directories have the inode numbers that
+// statx reports, so that a listing need not ask for them: a subvolume, for example,
+// has another.
+var numberedTypes = map[uint32]bool{
+	unix.EXT4_SUPER_MAGIC: true,
+	unix.XFS_SUPER_MAGIC:  true,
+	unix.TMPFS_MAGIC:      true,
+	unix.RAMFS_MAGIC:      true,
+}
+
 // keepingTypes are other file systems whose handles the kernel opens whether or
 // not the inode is cached, or never, as overlayfs's without nfs_export. FUSE
 // and some others give out handles but open them only until the inode leaves

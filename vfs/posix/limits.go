@@ -41,6 +41,13 @@ const (
 	// clients list repeatedly.
 	handleSlots = 1 << 16
 
+	// attrPages times attrSlots is the number of objects whose attributes are
+	// kept, at some 170 bytes of memory each once a page is used, and attrTime is
+	// for how long.
+	attrPages = 256
+	attrSlots = 256
+	attrTime  = 10 * time.Second
+
 	// birthAge is how old an object must be for its birth time to distinguish
 	// it from every later object with its inode number: many times the step of
 	// the kernel's clock.

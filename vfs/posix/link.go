@@ -41,6 +41,7 @@ func (f *FS) linkIn(c *vfs.Cred, o, d *object, name string) (w vfs.WCC, err erro
 	if err := f.stat(o, &ost); err != nil {
 		return w, err
 	}
+	defer f.announce(o, d)()
 	w = f.unchanged(&st)
 	if err := checkNewName(name); err != nil {
 		return w, err

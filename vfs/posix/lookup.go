@@ -73,7 +73,12 @@ func (f *FS) statName(d *object, name string, st *unix.Statx_t) error {
 	}
 	b := nameBufs.Get().(*[glanceName + 1]byte)
 	defer nameBufs.Put(b)
-	return statName(d.fd, append(append(b[:0], name...), 0), st)
+	looked := attrs.now()
+	err := statName(d.fd, append(append(b[:0], name...), 0), st)
+	if err == nil {
+		f.see(st, looked)
+	}
+	return err
 }
 
 // lookup returns the object that c finds as name in d, with its attributes.
@@ -166,6 +171,7 @@ func (f *FS) ReadLink(_ context.Context, _ *vfs.Cred, h vfs.Handle) (string, vfs
 	for size := 256; ; size *= 4 {
 		b := make([]byte, size)
 		n, err := retry(func() (int, error) { return unix.Readlinkat(o.fd, "", b) })
+		f.touched(o)
 		if err != nil {
 			return "", f.attrOf(o), err
 		}

@@ -83,12 +83,11 @@ func (f *FS) makeObject(c *vfs.Cred, dir vfs.Handle, m *maker) (o *object, made 
 // makeIn makes the object. It sets the directory's attributes before and after
 // in made, and those of the object if known.
 func (f *FS) makeIn(c *vfs.Cred, d *object, m *maker, made *vfs.Made) (o *object, err error) {
-	d.wcc.Lock()
-	defer d.wcc.Unlock()
 	var st, dst unix.Statx_t
-	if err := f.stat(d, &dst); err != nil {
+	if err := f.beginChange(d, &dst); err != nil {
 		return nil, err
 	}
+	defer f.endChange(d)
 	made.Dir = f.unchanged(&dst)
 	if err := checkNewName(m.name); err != nil {
 		return nil, err
@@ -111,6 +110,7 @@ func (f *FS) makeIn(c *vfs.Cred, d *object, m *maker, made *vfs.Made) (o *object
 	made.Dir.After = f.changed(d, &dst, err == nil)
 	switch {
 	case err == nil:
+		attrs.forget(f.idOf(st.Ino)) // it may have been seen before it was finished
 		if o, err = f.adoptMade(d, m.name, fd, &st); err == nil {
 			made.Attr = f.some(&st)
 		}

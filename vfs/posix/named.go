@@ -16,6 +16,7 @@ type named struct {
 	fd    int        // -1: no object, or known is set
 	known vfs.Handle // of an object seen before, which needs no descriptor
 	st    unix.Statx_t
+	begun bool    // of the change under way, see attrCache
 	o     *object // nil: it was not in use
 }
 

@@ -19,8 +19,9 @@ type object struct {
 
 	// wcc is held during a change and while the attributes before and after it
 	// are read. To take two, take the one of the smaller seq first.
-	wcc sync.Mutex
-	seq uint64
+	wcc   sync.Mutex
+	seq   uint64
+	begun bool // of the change under way, see attrCache; under wcc
 
 	failed atomic.Uint32 // counts the syncs that failed
 

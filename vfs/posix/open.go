@@ -28,6 +28,7 @@ func Open(dir string, o Options) (*FS, error) {
 	if err := f.prepare(dir, &o); err != nil {
 		return nil, errors.Join(fmt.Errorf("serving %s: %w", dir, err), f.closeAll())
 	}
+	f.SetExclusive(o.Exclusive)
 	go f.janitor(max(o.IdleTime/(idleTicks-1), time.Millisecond))
 	return f, nil
 }
@@ -93,11 +94,14 @@ func (f *FS) openMount(dir string, o *Options) (err error) {
 	f.kept = keepsHandles(fsType)
 	f.coarse.Store(!fineTimes(fsType))
 	f.xattrs, f.acls = hasXattrs(f.mount), hasACLs(f.mount)
+	f.local, f.numbered = localTypes[fsType], numberedTypes[fsType]
 	f.lasting = localTypes[fsType] && !f.volatile
 	if canClone(f.mount) {
 		f.cloneAlign = uint32(fs.Bsize)
 	}
-	return statFD(f.mount, &f.rootStat)
+	err = statFD(f.mount, &f.rootStat)
+	f.dev = inodeOf(&f.rootStat).dev
+	return err
 }
 
 func cloneMount(dir string) (int, error) {

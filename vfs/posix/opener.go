@@ -216,12 +216,11 @@ func (w *openFile) SetSize(_ context.Context, size uint64) error {
 
 func (w *openFile) resize(size uint64) error {
 	f, o := w.f, w.o
-	o.wcc.Lock()
-	defer o.wcc.Unlock()
 	var st unix.Statx_t
-	if err := f.stat(o, &st); err != nil {
+	if err := f.beginChange(o, &st); err != nil {
 		return err
 	}
+	defer f.endChange(o)
 	err := f.as(&w.cred, func() error { return f.ftruncate(w.fl.fd, size) })
 	f.changed(o, &st, err == nil)
 	return err

@@ -30,6 +30,9 @@ type Options struct {
 	// files by handle, also those no longer in its cache.
 	TableHandles bool
 
+	// Exclusive is the argument of the first SetExclusive.
+	Exclusive bool
+
 	// MaxFiles bounds the open descriptors; 0 means half of RLIMIT_NOFILE, at
 	// most 16384. Less than 64 is taken as 64.
 	MaxFiles int

@@ -134,6 +134,9 @@ func TestConformance(t *testing.T) {
 			eachKind(t, func(t *testing.T, o Options) {
 				vfstest.Run(t, backend(base, o))
 			})
+			t.Run("exclusive", func(t *testing.T) {
+				vfstest.Run(t, backend(base, Options{Exclusive: true, TableHandles: os.Geteuid() != 0}))
+			})
 		})
 	}
 }

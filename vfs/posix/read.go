@@ -55,6 +55,7 @@ func (f *FS) Read(_ context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off ui
 func (f *FS) read(o *object, fl *file, c *vfs.Cred, p []byte, off uint64, st *unix.Statx_t) (n int, eof bool, err error) {
 	for {
 		m, err := pread(fl.fd, p[n:], off+uint64(n))
+		f.touched(o)
 		if err == nil {
 			err = f.stat(o, st)
 		}

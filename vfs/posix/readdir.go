@@ -61,6 +61,7 @@ func (l *lister) list(ctx context.Context, at int64) (eof bool, err error) {
 			return false, context.Cause(ctx)
 		}
 		n, next, err := fl.readDir(at, &l.st, l.buf.b[:])
+		l.f.touched(l.d)
 		if n == 0 || err != nil {
 			return err == nil, err
 		}
@@ -165,7 +166,7 @@ func (l *lister) glance(ents []vfs.Entry, nameZs [][]byte) (all bool) {
 		if isDots(string(e.Name)) {
 			continue
 		}
-		ok := statName(l.d.fd, nameZs[i], &st) == nil && l.f.exported(&st)
+		ok := l.look(e.FileID, nameZs[i], &st)
 		if ok {
 			e.Handle, ok = l.f.handles.seen(st.Ino, st.Btime)
 		}
@@ -176,6 +177,20 @@ func (l *lister) glance(ents []vfs.Entry, nameZs [][]byte) (all bool) {
 		e.FileID, e.HasHandle, e.Attr = st.Ino, true, l.f.some(&st)
 	}
 	return all
+}
+
+// look reads the attributes of an entry with an inode number, and reports whether it has
+// read them, and the object is exported.
+func (l *lister) look(ino uint64, nameZ []byte, st *unix.Statx_t) bool {
+	if l.f.numbered && l.f.seenStat(ino, st) {
+		return true
+	}
+	looked := attrs.now()
+	if statName(l.d.fd, nameZ, st) != nil || !l.f.exported(st) {
+		return false
+	}
+	l.f.see(st, looked)
+	return true
 }
 
 // add adds the handle and attributes if available: the entry may have been

@@ -47,19 +47,20 @@ func (f *FS) unlink(c *vfs.Cred, dir vfs.Handle, name string, flags int) (w vfs.
 
 // unlinkIn stores the object that lost the name in v.
 func (f *FS) unlinkIn(c *vfs.Cred, d *object, name string, flags int, v *named) (w vfs.WCC, err error) {
-	d.wcc.Lock()
-	defer d.wcc.Unlock()
 	var st unix.Statx_t
-	if err := f.stat(d, &st); err != nil {
+	if err := f.beginChange(d, &st); err != nil {
 		return w, err
 	}
+	defer f.endChange(d)
 	w = f.unchanged(&st)
 	if err := checkName(name); err != nil {
 		return w, err
 	}
 	err = f.as(c, func() (err error) {
 		if *v, err = f.named(d, name); err == nil {
+			f.beginNamed(v)
 			err = unix.Unlinkat(d.fd, name, flags)
+			f.endNamed(v)
 		}
 		return err
 	})

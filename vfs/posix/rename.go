@@ -51,6 +51,7 @@ func (f *FS) renameIn(c *vfs.Cred, d *object, from string, e *object, to string,
 	if err := f.stat(e, &est); err != nil {
 		return wd, we, err
 	}
+	defer f.announce(d, e)()
 	we = f.unchanged(&est)
 	if err := errors.Join(checkName(from), checkName(to)); err != nil {
 		return wd, we, err
@@ -85,7 +86,11 @@ func (f *FS) rename(c *vfs.Cred, d *object, from string, e *object, to string, o
 		err = f.handles.moving(old.fd, &old.st, next)
 	}
 	if err == nil {
+		f.beginNamed(old)
+		f.beginNamed(over)
 		err = f.as(c, func() error { return unix.Renameat(d.fd, from, e.fd, to) })
+		f.endNamed(old)
+		f.endNamed(over)
 	}
 	if moves {
 		not, in := old.place, d

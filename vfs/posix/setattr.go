@@ -27,12 +27,11 @@ func (f *FS) SetAttr(_ context.Context, c *vfs.Cred, h vfs.Handle, s vfs.SetAttr
 }
 
 func (f *FS) setAttr(o *object, c *vfs.Cred, s *vfs.SetAttr, guard *vfs.Time) (w vfs.WCC, err error) {
-	o.wcc.Lock()
-	defer o.wcc.Unlock()
 	var st unix.Statx_t
-	if err := f.stat(o, &st); err != nil {
+	if err := f.beginChange(o, &st); err != nil {
 		return w, err
 	}
+	defer f.endChange(o)
 	w = f.unchanged(&st)
 	if guard != nil && *guard != timeOf(st.Ctime) {
 		return w, vfs.ErrNotSync
@@ -125,12 +124,11 @@ func timespec(how vfs.SetTime, t vfs.Time) (unix.Timespec, error) {
 
 // truncateLocked takes o.wcc, calls truncate, and records the change.
 func (f *FS) truncateLocked(o *object, c *vfs.Cred, size uint64) error {
-	o.wcc.Lock()
-	defer o.wcc.Unlock()
 	var st unix.Statx_t
-	if err := f.stat(o, &st); err != nil {
+	if err := f.beginChange(o, &st); err != nil {
 		return err
 	}
+	defer f.endChange(o)
 	err := f.truncate(o, c, size)
 	f.changed(o, &st, err == nil)
 	return err

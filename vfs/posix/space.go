@@ -44,8 +44,16 @@ func (f *FS) endPart(u *partUse) {
 // stat reads the attributes, and checks whether the caller has the right to the
 // access.
 func (u *partUse) stat(f *FS, st *unix.Statx_t) error {
-	if err := f.stat(u.o, st); err != nil || !u.check {
+	if err := f.stat(u.o, st); err != nil {
 		return err
+	}
+	return u.recheck(f, st)
+}
+
+// recheck is stat with the attributes st.
+func (u *partUse) recheck(f *FS, st *unix.Statx_t) error {
+	if !u.check {
+		return nil
 	}
 	return f.recheck(u.o, u.fl, u.cred, st)
 }
@@ -53,10 +61,12 @@ func (u *partUse) stat(f *FS, st *unix.Statx_t) error {
 // changePart changes the file of a part as its writer, by a function that
 // reports whether it may have changed something. st is from before the change.
 func (f *FS) changePart(u *partUse, change func(st *unix.Statx_t) (bool, error)) error {
-	u.o.wcc.Lock()
-	defer u.o.wcc.Unlock()
 	var st unix.Statx_t
-	if err := u.stat(f, &st); err != nil {
+	if err := f.beginChange(u.o, &st); err != nil {
+		return err
+	}
+	defer f.endChange(u.o)
+	if err := u.recheck(f, &st); err != nil {
 		return err
 	}
 	as, err := f.becomeWriter(u.cred, &st)

@@ -46,6 +46,7 @@ func (w *window) Reread(mem []byte, at int, p []byte) (end int, err error) {
 	defer closeFD(fd)
 	for range maxRereads {
 		n, err := pread(fd, p, start+uint64(at))
+		w.f.touched(w.o)
 		at, p = at+n, p[n:]
 		if err != nil || len(p) == 0 {
 			return at, err
@@ -144,6 +145,7 @@ func (f *FS) window(o *object, fl *file, base uint64) *window {
 		return nil
 	}
 	mem, err := unix.Mmap(fl.fd, int64(base), windowLen, unix.PROT_READ, unix.MAP_SHARED)
+	f.touched(o)
 	if err != nil { // a file system without mmap, or no free address space
 		f.cache.windows.Add(-1)
 		return nil

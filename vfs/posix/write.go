@@ -43,12 +43,11 @@ func (f *FS) writeStable(o *object, fl *file, c *vfs.Cred, check bool, p []byte,
 
 // write writes to the page cache, and returns the attributes before and after.
 func (f *FS) write(o *object, fl *file, c *vfs.Cred, check bool, p []byte, off uint64) (n int, w vfs.WCC, err error) {
-	o.wcc.Lock()
-	defer o.wcc.Unlock()
 	var st unix.Statx_t
-	if err := f.stat(o, &st); err != nil {
+	if err := f.beginChange(o, &st); err != nil {
 		return 0, w, err
 	}
+	defer f.endChange(o)
 	w = f.unchanged(&st)
 	if check {
 		if err := f.recheck(o, fl, c, &st); err != nil {

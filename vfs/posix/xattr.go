@@ -114,12 +114,11 @@ func (f *FS) changeXattr(c *vfs.Cred, h vfs.Handle, change func(path string) err
 }
 
 func (f *FS) changeXattrOf(o *object, c *vfs.Cred, change func(path string) error) (w vfs.WCC, err error) {
-	o.wcc.Lock()
-	defer o.wcc.Unlock()
 	var st unix.Statx_t
-	if err := f.stat(o, &st); err != nil {
+	if err := f.beginChange(o, &st); err != nil {
 		return w, err
 	}
+	defer f.endChange(o)
 	w = f.unchanged(&st)
 	path := magicPath(o.fd)
 	err = f.as(c, func() error { return change(path) })
