@@ -18,7 +18,8 @@ import (
 //	change:  begin ─▶ the kernel's calls ─▶ end
 //
 // Each object maps to one slot. All FS of the process use one attrCache, because
-// several may serve an object. While none uses it, all this costs one load.
+// several may serve an object. Each knows only what it has read by its own mount: another
+// may map the owners, or show a snapshot. While none uses it, all this costs one load.
 type attrCache struct {
 	users  atomic.Int32  // FS with SetExclusive
 	clock  atomic.Uint64 // counts changes
@@ -36,6 +37,7 @@ type attrPage struct {
 // the slot count.
 type attrSlot struct {
 	of       inode
+	mount    uint64 // by which the attributes were read
 	known    bool
 	after    bool          // the attributes are known when the last change ends
 	changing int32         // changes under way
@@ -45,8 +47,8 @@ type attrSlot struct {
 	st       seenAttr
 }
 
-// A seenAttr is what the package uses of struct statx. The device is in the key, and
-// the mount is the FS's own.
+// A seenAttr is what the package uses of struct statx. The device and the mount are in
+// the key.
 type seenAttr struct {
 	mask, nlink, uid, gid, rdevMajor, rdevMinor uint32
 	mode                                        uint16
@@ -73,11 +75,11 @@ func (a *attrCache) slot(of inode) (*attrSlot, *attrPage) {
 	return &p.slots[i%attrSlots], p
 }
 
-// get sets st to the attributes of an object, but for its mount, if they are known.
+// get sets st to the attributes of an object, if they are known by the mount in st.
 func (a *attrCache) get(of inode, st *unix.Statx_t) bool {
 	s, p := a.slot(of)
 	defer p.mu.Unlock()
-	if !s.known || s.of != of || s.looked < a.floor.Load() || time.Since(started)-s.at > a.maxAge {
+	if !s.known || s.of != of || s.mount != st.Mnt_id || s.looked < a.floor.Load() || time.Since(started)-s.at > a.maxAge {
 		return false
 	}
 	k := &s.st
@@ -112,7 +114,7 @@ func (a *attrCache) putAfter(st *unix.Statx_t, looked uint64) {
 }
 
 func (s *attrSlot) keep(st *unix.Statx_t, looked uint64) {
-	s.of, s.looked, s.at = inodeOf(st), looked, time.Since(started)
+	s.of, s.mount, s.looked, s.at = inodeOf(st), st.Mnt_id, looked, time.Since(started)
 	s.st = seenAttr{
 		mask: st.Mask, nlink: st.Nlink, uid: st.Uid, gid: st.Gid, mode: st.Mode,
 		rdevMajor: st.Rdev_major, rdevMinor: st.Rdev_minor, size: st.Size, blocks: st.Blocks,
@@ -179,11 +181,8 @@ func (f *FS) idOf(ino uint64) inode { return inode{f.dev, ino} }
 
 // seenStat is the stat of an object whose attributes are known.
 func (f *FS) seenStat(ino uint64, st *unix.Statx_t) bool {
-	if !f.sole.Load() || !attrs.get(f.idOf(ino), st) {
-		return false
-	}
 	st.Mnt_id = f.rootStat.Mnt_id
-	return true
+	return f.sole.Load() && attrs.get(f.idOf(ino), st)
 }
 
 // see keeps attributes that were read after looked.

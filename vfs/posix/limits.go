@@ -42,7 +42,7 @@ const (
 	handleSlots = 1 << 16
 
 	// attrPages times attrSlots is the number of objects whose attributes are
-	// kept, at some 170 bytes of memory each once a page is used, and attrTime is
+	// kept, at some 190 bytes of memory each once a page is used, and attrTime is
 	// for how long.
 	attrPages = 256
 	attrSlots = 256
