@@ -41,7 +41,8 @@ type attrSlot struct {
 	known    bool
 	after    bool          // the attributes are known when the last change ends
 	changing int32         // changes under way
-	changed  uint64        // clock at the last begin or end
+	changed  uint64        // clock at the last begin, end or read
+	renamed  uint64        // clock at the last begin or end
 	looked   uint64        // clock before the attributes were read
 	at       time.Duration // when they were
 	st       seenAttr
@@ -147,19 +148,48 @@ func (a *attrCache) forget(of inode) {
 	}
 }
 
+// read says that an object was read, which may change its access time.
+func (a *attrCache) read(of inode) {
+	if a.users.Load() > 0 {
+		s, p := a.slot(of)
+		defer p.mu.Unlock()
+		s.noteLocked(a, 0)
+	}
+}
+
 func (a *attrCache) note(of inode, more int32) {
 	s, p := a.slot(of)
 	defer p.mu.Unlock()
+	s.noteLocked(a, more)
+	s.renamed = s.changed
+}
+
+// noteLocked drops what is known. The page is locked.
+func (s *attrSlot) noteLocked(a *attrCache, more int32) {
 	s.changing += more
 	s.known = s.after && s.changing == 0 && s.changed <= s.looked
 	s.after = s.after && more == 0
 	s.changed = a.clock.Add(1)
 }
 
+// same reports whether an object has had no changes since, but for those under way.
+func (a *attrCache) same(of inode, since uint64, underWay int32) bool {
+	s, p := a.slot(of)
+	defer p.mu.Unlock()
+	return s.changing == underWay && s.renamed <= since && a.floor.Load() <= since
+}
+
 // use adds a user. Changes from before were not noted.
 func (a *attrCache) use() {
 	a.users.Add(1)
-	a.floor.Store(a.clock.Add(1))
+	a.forgetAll()
+}
+
+// forgetAll says that any object may have changed.
+func (a *attrCache) forgetAll() {
+	now := a.clock.Add(1)
+	for at := a.floor.Load(); at < now && !a.floor.CompareAndSwap(at, now); at = a.floor.Load() {
+	}
 }
 
 // SetExclusive says whether only this process changes the directory. If so, the FS
@@ -200,7 +230,7 @@ func (f *FS) seeAfter(o *object, st *unix.Statx_t, looked uint64) {
 }
 
 // touched says that an object was read, which may move its access time.
-func (f *FS) touched(o *object) { attrs.forget(f.idOf(o.ino)) }
+func (f *FS) touched(o *object) { attrs.read(f.idOf(o.ino)) }
 
 // beginChange takes o.wcc for a change of o, and sets st to the attributes before it.
 // endChange must follow, unless there is an error.
@@ -245,4 +275,18 @@ func (f *FS) endNamed(n *named) {
 	if n.st.Ino != 0 {
 		attrs.end(f.idOf(n.st.Ino), n.begun)
 	}
+}
+
+// checkNamed follows a change of names in a and b, which may be the same object and whose
+// changes are under way. If another FS may have changed names there since they were looked
+// up, then the objects that were announced may not be those that the kernel has changed.
+func (f *FS) checkNamed(a, b *object, since uint64) {
+	if attrs.users.Load() > 0 && !(f.alone(a, since) && f.alone(b, since)) {
+		attrs.forgetAll()
+	}
+}
+
+// alone reports whether only the change of o that is under way has changed it since.
+func (f *FS) alone(o *object, since uint64) bool {
+	return o.begun && attrs.same(f.idOf(o.ino), since, 1)
 }

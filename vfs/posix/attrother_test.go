@@ -44,3 +44,72 @@ func TestSeenByMount(t *testing.T) {
 	sees(f, m.Handle, 0)
 	sees(g, h, 7)
 }
+
+// TestSeenRace checks that a name that another FS has given to another object, after this
+// one has looked what its change concerns, leaves no attributes of that object.
+func TestSeenRace(t *testing.T) {
+	for what, change := range map[string]func(f *FS, c *vfs.Cred) error{
+		"remove": func(f *FS, c *vfs.Cred) error {
+			_, err := f.Remove(t.Context(), c, f.Root(), "a")
+			return err
+		},
+		"rename over it": func(f *FS, c *vfs.Cred) error {
+			_, _, err := f.Rename(t.Context(), c, f.Root(), "c", f.Root(), "a")
+			return err
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			clean(t)
+			s, f, g := twoSeen(t, Options{})
+			c := vfs.Cred{}
+			for _, name := range []string{"a", "b", "c"} {
+				require.NoError(t, os.WriteFile(s.path(name), nil, 0o600))
+			}
+			require.NoError(t, os.Link(s.path("b"), s.path("b2")))
+			h, _, _, err := f.Lookup(t.Context(), &c, f.Root(), "b")
+			require.NoError(t, err)
+			open := f.openNamed
+			f.openNamed = func(dir int, name string) (int, error) {
+				fd, err := open(dir, name)
+				if name == "a" {
+					_, _, rerr := g.Rename(t.Context(), &c, g.Root(), "b", g.Root(), "a")
+					assert.NoError(t, rerr)
+					_, gerr := f.GetAttr(t.Context(), &c, h)
+					assert.NoError(t, gerr)
+				}
+				return fd, err
+			}
+			require.NoError(t, change(f, &c))
+			a, err := f.GetAttr(t.Context(), &c, h)
+			require.NoError(t, err)
+			assert.EqualValues(t, 1, a.Nlink, "b2 alone is left")
+		})
+	}
+}
+
+// TestSeenAlone checks that a removal keeps the attributes of all but the removed object
+// and its directory, although the directory is listed meanwhile.
+func TestSeenAlone(t *testing.T) {
+	clean(t)
+	s, f, _ := twoSeen(t, Options{})
+	c := vfs.Cred{}
+	for _, name := range []string{"a", "b"} {
+		require.NoError(t, os.WriteFile(s.path(name), nil, 0o600))
+	}
+	h, _, _, err := f.Lookup(t.Context(), &c, f.Root(), "b")
+	require.NoError(t, err)
+	open := f.openNamed
+	f.openNamed = func(dir int, name string) (int, error) {
+		_, _, _, err := f.ReadDir(t.Context(), &c, f.Root(), 0, 0, false, func(*vfs.Entry) bool { return true })
+		assert.NoError(t, err)
+		return open(dir, name)
+	}
+	_, err = f.GetAttr(t.Context(), &c, h)
+	require.NoError(t, err)
+	_, err = f.Remove(t.Context(), &c, f.Root(), "a")
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(s.path("b"), 0o640))
+	a, err := f.GetAttr(t.Context(), &c, h)
+	require.NoError(t, err)
+	assert.EqualValues(t, 0o600, a.Mode, "kept")
+}

@@ -57,10 +57,12 @@ func (f *FS) unlinkIn(c *vfs.Cred, d *object, name string, flags int, v *named) 
 		return w, err
 	}
 	err = f.as(c, func() (err error) {
+		looked := attrs.now()
 		if *v, err = f.named(d, name); err == nil {
 			f.beginNamed(v)
 			err = unix.Unlinkat(d.fd, name, flags)
 			f.endNamed(v)
+			f.checkNamed(d, d, looked)
 		}
 		return err
 	})

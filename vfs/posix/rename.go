@@ -71,6 +71,7 @@ func (f *FS) renameIn(c *vfs.Cred, d *object, from string, e *object, to string,
 // daemon that dies in between must find the object under either name. Both
 // names stay if they were hard links to the object.
 func (f *FS) rename(c *vfs.Cred, d *object, from string, e *object, to string, old, over *named) error {
+	looked := attrs.now()
 	err := f.as(c, func() (err error) {
 		if *old, err = f.named(d, from); err == nil {
 			*over, err = f.named(e, to)
@@ -91,6 +92,7 @@ func (f *FS) rename(c *vfs.Cred, d *object, from string, e *object, to string, o
 		err = f.as(c, func() error { return unix.Renameat(d.fd, from, e.fd, to) })
 		f.endNamed(old)
 		f.endNamed(over)
+		f.checkNamed(d, e, looked)
 	}
 	if moves {
 		not, in := old.place, d
