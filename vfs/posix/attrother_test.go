@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/vfs/vfstest"
@@ -112,4 +113,35 @@ func TestSeenAlone(t *testing.T) {
 	a, err := f.GetAttr(t.Context(), &c, h)
 	require.NoError(t, err)
 	assert.EqualValues(t, 0o600, a.Mode, "kept")
+}
+
+// TestSeenUnfinished checks that attributes from before a new object was finished are not
+// kept, also if that failed.
+func TestSeenUnfinished(t *testing.T) {
+	clean(t)
+	_, f, _ := twoSeen(t, Options{})
+	c, uid, mode := vfs.Cred{}, uint32(7), uint32(0o700)
+	d, err := f.directory(f.Root())
+	require.NoError(t, err)
+	defer f.put(d)
+	m := &maker{name: "d", attr: vfs.SetAttr{
+		Mode: &mode, UID: &uid, MtimeHow: vfs.SetToClient, Mtime: vfs.Time{Nsec: 2e9}, // no time
+	}}
+	m.call = func(dir int) (int, error) {
+		fd, err := madePath(dir, "d", unix.Mkdirat(dir, "d", 0o700))
+		var st unix.Statx_t
+		assert.NoError(t, f.statName(d, "d", &st)) // by another call
+		return fd, err
+	}
+	_, err = f.make(&c, f.Root(), m)
+	require.ErrorIs(t, err, unix.EINVAL)
+	var st unix.Statx_t
+	fd, err := openPath(f.mount, "d")
+	require.NoError(t, err)
+	defer closeFD(fd)
+	require.NoError(t, statFD(fd, &st))
+	var seen unix.Statx_t
+	if f.seenStat(st.Ino, &seen) {
+		assert.EqualValues(t, 7, seen.Uid)
+	}
 }

@@ -107,10 +107,12 @@ func (f *FS) makeIn(c *vfs.Cred, d *object, m *maker, made *vfs.Made) (o *object
 		}
 		return err
 	})
+	if st.Ino != 0 {
+		attrs.forget(f.idOf(st.Ino)) // it may have been seen before it was finished
+	}
 	made.Dir.After = f.changed(d, &dst, err == nil)
 	switch {
 	case err == nil:
-		attrs.forget(f.idOf(st.Ino)) // it may have been seen before it was finished
 		if o, err = f.adoptMade(d, m.name, fd, &st); err == nil {
 			made.Attr = f.some(&st)
 		}
