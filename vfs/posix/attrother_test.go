@@ -3,6 +3,7 @@
 package posix
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -144,4 +145,51 @@ func TestSeenUnfinished(t *testing.T) {
 	if f.seenStat(st.Ino, &seen) {
 		assert.EqualValues(t, 7, seen.Uid)
 	}
+}
+
+// TestSeenNames checks that a listing shows the objects that have the names when it looks at
+// them, although it knows the numbers of those that had them.
+func TestSeenNames(t *testing.T) {
+	clean(t)
+	s, f, g := twoSeen(t, Options{young: true})
+	c := vfs.Cred{}
+	const n = 3 * plusGroup
+	for i := range n {
+		require.NoError(t, os.WriteFile(s.path(fmt.Sprint(i)), nil, 0o600))
+	}
+	list := func(fn func(e *vfs.Entry)) {
+		_, _, _, err := f.ReadDir(t.Context(), &c, f.Root(), 0, 0, true, func(e *vfs.Entry) bool { fn(e); return true })
+		require.NoError(t, err)
+	}
+	var names []string
+	list(func(e *vfs.Entry) {
+		if name := string(e.Name); !isDots(name) {
+			names = append(names, name)
+		}
+	})
+	require.Len(t, names, n)
+	last, other := names[n-1], names[n-2]
+	swapped := false
+	list(func(e *vfs.Entry) {
+		if !swapped {
+			swapped = true
+			for _, r := range [][2]string{{last, "x"}, {other, last}} {
+				_, _, err := g.Rename(t.Context(), &c, g.Root(), r[0], g.Root(), r[1])
+				require.NoError(t, err)
+			}
+			for _, name := range []string{"x", last} {
+				_, _, _, err := f.Lookup(t.Context(), &c, f.Root(), name)
+				require.NoError(t, err)
+			}
+		}
+		switch name := string(e.Name); name {
+		case last:
+			h, _, _, err := f.Lookup(t.Context(), &c, f.Root(), name)
+			require.NoError(t, err)
+			assert.Equal(t, h, e.Handle)
+			assert.Equal(t, e.FileID, e.Attr.Attr.FileID)
+		case other:
+			assert.False(t, e.HasHandle, "the name is gone")
+		}
+	})
 }

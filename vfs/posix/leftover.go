@@ -17,6 +17,7 @@ type leftover struct {
 	b         []byte // entries
 	next      int64  // position behind them
 	delivered int    // entries of the part
+	looked    uint64 // see readDir
 
 	mtime, ctime unix.StatxTimestamp // of the directory, before it was read
 }
@@ -65,15 +66,16 @@ func (f *FS) keep(fl *file, left *leftover, st *unix.Statx_t) {
 	r.b, r.mtime, r.ctime = b, st.Mtime, st.Ctime
 }
 
-// readDir fills b with entries from position at on, and returns the position of
-// the next ones. st are attributes of the directory from after the start of the call. The
-// descriptor is shared, so another reader may have moved its position.
-func (fl *file) readDir(at int64, st *unix.Statx_t, b []byte) (n int, next int64, err error) {
+// readDir fills b with entries from position at on. It returns the position of the next
+// ones, and attrs.now() from before the entries were read. st are attributes of the
+// directory from after the start of the call. The descriptor is shared, so another reader
+// may have moved its position.
+func (fl *file) readDir(at int64, st *unix.Statx_t, b []byte) (n int, next int64, looked uint64, err error) {
 	fl.dir.Lock()
 	defer fl.dir.Unlock()
 	if r := fl.rest; r != nil && at != 0 && r.mtime == st.Mtime && r.ctime == st.Ctime {
 		if n := copy(b, r.from(at)); n > 0 {
-			return n, r.next, nil
+			return n, r.next, r.looked, nil
 		}
 	}
 	if fl.rest != nil { // times are too coarse to order it and what is read now
@@ -85,13 +87,14 @@ func (fl *file) readDir(at int64, st *unix.Statx_t, b []byte) (n int, next int64
 			if err == unix.EINVAL {
 				err = vfs.ErrBadCookie
 			}
-			return 0, 0, err
+			return 0, 0, 0, err
 		}
 	}
 	fl.pos = 0
+	looked = attrs.now()
 	n, err = getdents(fl.fd, b)
 	if n == 0 || err != nil {
-		return 0, 0, err
+		return 0, 0, 0, err
 	}
 	for rest := b[:n]; len(rest) > 0; {
 		var d dirent
@@ -99,5 +102,5 @@ func (fl *file) readDir(at int64, st *unix.Statx_t, b []byte) (n int, next int64
 		next = d.off
 	}
 	fl.pos = next
-	return n, next, nil
+	return n, next, looked, nil
 }

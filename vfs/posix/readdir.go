@@ -38,7 +38,8 @@ type lister struct {
 	buf  *dirBuf
 	st   unix.Statx_t // of d
 
-	expected  int // entries, or 0: not known
+	looked    uint64 // before the names were read, see attrCache
+	expected  int    // entries, or 0: not known
 	delivered int
 }
 
@@ -60,14 +61,15 @@ func (l *lister) list(ctx context.Context, at int64) (eof bool, err error) {
 		if ctx.Err() != nil {
 			return false, context.Cause(ctx)
 		}
-		n, next, err := fl.readDir(at, &l.st, l.buf.b[:])
+		n, next, looked, err := fl.readDir(at, &l.st, l.buf.b[:])
+		l.looked = looked
 		l.f.touched(l.d)
 		if n == 0 || err != nil {
 			return err == nil, err
 		}
 		left, err := l.deliver(at, l.buf.b[:n])
 		if left != nil {
-			left.next, left.delivered = next, l.delivered
+			left.next, left.delivered, left.looked = next, l.delivered, looked
 			l.f.keep(fl, left, &l.st)
 		}
 		if left != nil || err != nil {
@@ -159,6 +161,30 @@ func (l *lister) glance(ents []vfs.Entry, nameZs [][]byte) (all bool) {
 	if l.f.may(l.d, l.c, unix.X_OK, &l.st) != nil {
 		return false
 	}
+	if !l.numbered() {
+		return l.lookAll(ents, nameZs, false)
+	}
+	all = l.lookAll(ents, nameZs, true)
+	if l.numbered() {
+		return all
+	}
+	for i := range ents {
+		if e := &ents[i]; !isDots(string(e.Name)) {
+			e.Handle, e.HasHandle, e.Attr = vfs.Handle{}, false, vfs.MaybeAttr{}
+		}
+	}
+	return l.lookAll(ents, nameZs, false)
+}
+
+// numbered reports whether the names are known to be still those of the objects with the
+// entries' inode numbers.
+func (l *lister) numbered() bool {
+	return l.f.numbered && l.f.sole.Load() && attrs.same(l.f.idOf(l.d.ino), l.looked, 0)
+}
+
+// lookAll is glance for a caller who may search, with the numbers of the entries or by
+// their names alone.
+func (l *lister) lookAll(ents []vfs.Entry, nameZs [][]byte, numbers bool) (all bool) {
 	all = true
 	var st unix.Statx_t
 	for i := range ents {
@@ -166,7 +192,7 @@ func (l *lister) glance(ents []vfs.Entry, nameZs [][]byte) (all bool) {
 		if isDots(string(e.Name)) {
 			continue
 		}
-		ok := l.look(e.FileID, nameZs[i], &st)
+		ok := numbers && l.f.seenStat(e.FileID, &st) || l.look(nameZs[i], &st)
 		if ok {
 			e.Handle, ok = l.f.handles.seen(st.Ino, st.Btime)
 		}
@@ -179,12 +205,9 @@ func (l *lister) glance(ents []vfs.Entry, nameZs [][]byte) (all bool) {
 	return all
 }
 
-// look reads the attributes of an entry with an inode number, and reports whether it has
-// read them, and the object is exported.
-func (l *lister) look(ino uint64, nameZ []byte, st *unix.Statx_t) bool {
-	if l.f.numbered && l.f.seenStat(ino, st) {
-		return true
-	}
+// look reads the attributes of an entry, and reports whether it has read them, and the
+// object is exported.
+func (l *lister) look(nameZ []byte, st *unix.Statx_t) bool {
 	looked := attrs.now()
 	if statName(l.d.fd, nameZ, st) != nil || !l.f.exported(st) {
 		return false
