@@ -193,3 +193,26 @@ func TestSeenNames(t *testing.T) {
 		}
 	})
 }
+
+// TestSeenCovered checks that a listing does not show a directory that a mount covers,
+// although its attributes are known, if the mount of the export could not be cloned.
+func TestSeenCovered(t *testing.T) {
+	vfstest.NeedRoot(t)
+	clean(t)
+	s := newSite(t, "/dev/shm", Options{young: true, Exclusive: true})
+	require.NoError(t, os.Mkdir(s.path("d"), 0o755))
+	f, c := s.openOnMount(t), vfs.Cred{}
+	h, _, _, err := f.Lookup(t.Context(), &c, f.Root(), "d")
+	require.NoError(t, err)
+	mountTmpfs(t, s.path("d"), "")
+	_, err = f.GetAttr(t.Context(), &c, h)
+	require.NoError(t, err)
+	_, _, _, err = f.ReadDir(t.Context(), &c, f.Root(), 0, 0, true, func(e *vfs.Entry) bool {
+		if string(e.Name) == "d" {
+			assert.False(t, e.HasHandle)
+			assert.False(t, e.Attr.OK)
+		}
+		return true
+	})
+	require.NoError(t, err)
+}

@@ -27,7 +27,7 @@ type FS struct {
 	proc     int         // /proc/self/fd
 	volatile bool        // the file system is in memory only
 	coarse   atomic.Bool // changes may leave ctime as it was
-	local    bool        // only this host changes the files
+	local    bool        // see keepsAttrs
 	numbered bool        // directories have the inode numbers of their objects
 
 	sole atomic.Bool // see SetExclusive

@@ -62,6 +62,11 @@ func keepsHandles(fsType uint32) bool {
 	return localTypes[fsType] || keepingTypes[fsType]
 }
 
+// keepsAttrs reports whether only this host changes the files, and each has its own device
+// and inode numbers within a mount. On bcachefs, files of a snapshot have those of the
+// originals.
+func keepsAttrs(fsType uint32) bool { return localTypes[fsType] && fsType != bcachefsMagic }
+
 // leasesMeanMuch reports whether every change of a file breaks the kernel's
 // lease of it. On FUSE, network and cluster file systems, changes made by other
 // hosts do not break the kernel's leases. On overlayfs, not every local writer

@@ -28,6 +28,17 @@ func TestKeepsHandles(t *testing.T) {
 	}
 }
 
+// TestKeepsAttrs checks that attributes are kept only where the numbers of an object are
+// its own.
+func TestKeepsAttrs(t *testing.T) {
+	for name, magic := range map[string]uint32{"bcachefs": bcachefsMagic, "overlayfs": unix.OVERLAYFS_SUPER_MAGIC, "NFS": unix.NFS_SUPER_MAGIC} {
+		assert.False(t, keepsAttrs(magic), name)
+	}
+	for name, magic := range map[string]uint32{"ext4": unix.EXT4_SUPER_MAGIC, "btrfs": unix.BTRFS_SUPER_MAGIC} {
+		assert.True(t, keepsAttrs(magic), name)
+	}
+}
+
 // TestForgetfulHandles checks that if the kernel opens handles only while the
 // inode is cached, the table's handles outlive the cache and the daemon,
 // without the kernel's generation numbers.
