@@ -196,12 +196,13 @@ func (a *attrCache) forgetAll() {
 // keeps attributes for some seconds, unless another host could change the files.
 // The promise covers all of the directory; what other FS of the process do is noticed.
 func (f *FS) SetExclusive(promised bool) {
-	if promised = promised && f.local; f.sole.Swap(promised) == promised {
+	if promised = promised && f.local; f.sole.Load() == promised {
 		return
 	}
 	if promised {
-		attrs.use()
-	} else {
+		attrs.use() // before f gets attributes from an earlier promise
+	}
+	if was := f.sole.Swap(promised); was {
 		attrs.users.Add(-1)
 	}
 }

@@ -145,6 +145,7 @@ func (r *resolver) search(d *object, e *entry) (fd int, name string, err error) 
 	defer dirBufs.Put(buf)
 	for {
 		n, err := getdents(dir, buf.b[:])
+		r.fs.touched(d)
 		if err != nil {
 			return -1, "", err
 		}
