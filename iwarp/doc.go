@@ -43,7 +43,8 @@
 // With many busy connections, one call tells a worker of many of them, and each
 // message then costs one system call to read it and one to answer: no change of
 // goroutine, and nothing to arm again. The events are edge-triggered, so after a
-// read that has not filled its memory the socket is known to be empty.
+// read that has not filled its memory the socket is known to be empty, unless
+// the peer has sent a FIN or urgent data.
 //
 // The goroutine of one connection polls the socket for a moment if it has
 // nothing to read. Then, if few do so, it waits in the kernel for some

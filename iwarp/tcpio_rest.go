@@ -26,7 +26,7 @@ const (
 )
 
 // restEvents are the events of a link that is not owned.
-const restEvents = unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLET
+const restEvents = unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLPRI | unix.EPOLLET
 
 // rest ends the ownership of the caller: a worker serves l when there is
 // something to read.
@@ -86,8 +86,8 @@ func (l *tcpLink) happened(events uint32) bool {
 	if events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 {
 		events |= l.rd.event | l.wr.event
 	}
-	if events&unix.EPOLLRDHUP != 0 {
-		l.ending.Store(true)
+	if events&(unix.EPOLLRDHUP|unix.EPOLLPRI) != 0 {
+		l.cut.Store(true)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,9 +115,10 @@ func (l *tcpLink) readyLocked() bool {
 }
 
 // readNow is read without a wait. It makes no system call if the last one has
-// emptied the socket.
+// emptied the socket: if it has not filled vec, unless it ended before a FIN or
+// urgent data.
 func (l *tcpLink) readNow(vec [][]byte) (int, error) {
-	if l.drained && !l.ending.Load() && !l.expired.Load() {
+	if l.drained && !l.cut.Load() && !l.expired.Load() {
 		l.drained = false
 		return 0, errWouldBlock
 	}

@@ -39,7 +39,7 @@ type tcpLink struct {
 	drained bool   // readNow has emptied the socket
 
 	expired atomic.Bool
-	ending  atomic.Bool // the peer has sent a FIN
+	cut     atomic.Bool // a FIN or urgent data: a short read may leave something to read
 
 	mu     sync.Mutex
 	state  linkState

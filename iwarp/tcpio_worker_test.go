@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"io"
+	"net"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -222,4 +223,35 @@ func TestEndAtRest(t *testing.T) {
 	all[1].Abort(io.ErrNoProgress)
 	assert.ErrorIs(t, all[1].in.end(t), io.ErrNoProgress)
 	serveAll(t, all[1:]) // but for the aborted one
+}
+
+// TestUrgentData checks that urgent data keep nothing from being read: a read
+// ends before the urgent byte, although the socket has more.
+func TestUrgentData(t *testing.T) {
+	world(t)
+	all := guests(t, 8, raw{})
+	for range rounds {
+		for _, g := range all {
+			func() {
+				idle.mu.Lock() // no worker reads before all has arrived
+				defer idle.mu.Unlock()
+				g.say()
+				urge(t, g.nc)
+				g.say()
+			}()
+			for range 2 {
+				assert.Equal(t, "short", string(g.in.next(t)))
+			}
+		}
+	}
+}
+
+// urge sends a byte of urgent data.
+func urge(t *testing.T, nc net.Conn) {
+	t.Helper()
+	raw, err := nc.(*net.TCPConn).SyscallConn()
+	require.NoError(t, err)
+	require.NoError(t, raw.Control(func(fd uintptr) {
+		assert.NoError(t, unix.Send(int(fd), []byte{0}, unix.MSG_OOB))
+	}))
 }
