@@ -15,10 +15,9 @@ import "runtime"
 
 // cork holds back posted requests.
 func (x *receiver) cork() {
-	if x.corked {
+	if x.corked++; x.corked > 1 {
 		return
 	}
-	x.corked = true
 	q := &x.c.tx
 	q.mu.Lock()
 	q.corked, q.held, q.quiet = true, 0, true
@@ -27,18 +26,19 @@ func (x *receiver) cork() {
 
 // uncork sends the requests held back. If nothing has been posted yet, other
 // goroutines have been given the messages; they run first, so that their
-// requests leave together. A worker does not wait for them: other connections
-// are ready, and this one had little to read.
+// requests leave together. A worker does not let them run for a single message:
+// other connections are ready, and there is nothing to leave with its answer.
 func (x *receiver) uncork() {
-	if !x.corked {
+	several := x.corked > 1
+	if x.corked == 0 {
 		return
 	}
-	x.corked = false
+	x.corked = 0
 	q := &x.c.tx
 	q.mu.Lock()
 	quiet := q.quiet
 	q.mu.Unlock()
-	if quiet && x.worker == nil {
+	if quiet && (several || x.worker == nil) {
 		runtime.Gosched()
 	}
 	q.uncork(x.c)

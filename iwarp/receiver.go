@@ -29,7 +29,7 @@ type receiver struct {
 	mid     bool // within an FPDU: an end of the stream is an error
 	bulk    int  // so many FPDUs more, a read into empty staging is short
 	debt    debt
-	corked  bool // posted requests are held back
+	corked  int // messages handed over while posted requests are held back
 
 	recvs atomic.Int64 // posted and not yet consumed
 	asked atomic.Int64 // RDMA Reads and atomic operations of the peer, not yet answered

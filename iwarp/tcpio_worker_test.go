@@ -225,6 +225,38 @@ func TestEndAtRest(t *testing.T) {
 	serveAll(t, all[1:]) // but for the aborted one
 }
 
+// TestWorkersAnswersLeaveTogether checks that the answers to messages that a
+// worker has read together leave together, although goroutines answer.
+func TestWorkersAnswersLeaveTogether(t *testing.T) {
+	world(t)
+	var calls atomic.Int32
+	all := guests(t, 8, raw{before: func(c *Conn) {
+		countSends(&calls)(c)
+		in := c.handler.(*inboxHandler)
+		c.handler = handlerFunc{in, func(m rdma.Recv) {
+			if string(m.Buf.B) == "call" {
+				go func() { _ = c.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{[]byte("reply")}}) }()
+			}
+			in.Receive(m)
+		}}
+	}})
+	const n = 16
+	for range rounds {
+		var segments [][]byte
+		for range n {
+			all[0].msn++
+			segments = append(segments, sendSeg(true, all[0].msn, 0, []byte("call")))
+		}
+		all[0].send(segments...)
+		for range n {
+			assert.Equal(t, "call", string(all[0].in.next(t)))
+			assert.Equal(t, "reply", string(all[0].segment()[18:]))
+		}
+		serveAll(t, all)
+	}
+	assert.LessOrEqual(t, calls.Load(), int32(rounds*n/2)) // as in TestAnswersLeaveTogether
+}
+
 // TestUrgentData checks that urgent data keep nothing from being read: a read
 // ends before the urgent byte, although the socket has more.
 func TestUrgentData(t *testing.T) {
