@@ -3,6 +3,7 @@ package iwarp
 import (
 	"io"
 	"net"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -22,6 +23,10 @@ type guest struct {
 	*rawPeer
 	msn uint32
 }
+
+// many returns a number of connections that is more than a few for the
+// processors in use: see turnCount.
+func many() int { return 8 + runtime.GOMAXPROCS(0) }
 
 // guests returns n connections at rest. Enough of them are busy afterwards that
 // none has an owner because it is alone.
@@ -106,7 +111,7 @@ func TestOneReadEachMessage(t *testing.T) {
 	world(t)
 	noGuard(t)
 	var reads atomic.Int64
-	all := guests(t, 8, raw{before: func(c *Conn) {
+	all := guests(t, many(), raw{before: func(c *Conn) {
 		d := &c.sock.tcp.rd
 		system := d.call
 		d.call = func(flags int) (int, unix.Errno) { reads.Add(1); return system(flags) }
@@ -124,7 +129,7 @@ func TestOneReadEachMessage(t *testing.T) {
 func TestDribblingPeer(t *testing.T) {
 	world(t)
 	noGuard(t)
-	all := guests(t, 8, raw{})
+	all := guests(t, many(), raw{})
 	slow := all[0]
 	slow.msn++
 	whole := slow.fpdu(sendSeg(true, slow.msn, 0, []byte("at last")))
@@ -143,7 +148,7 @@ func TestDeafPeer(t *testing.T) {
 	noGuard(t)
 	mem := pattern(2 << 20)
 	var replies atomic.Bool
-	all := guests(t, 8, raw{before: func(c *Conn) {
+	all := guests(t, many(), raw{before: func(c *Conn) {
 		in := c.handler.(*inboxHandler)
 		c.handler = handlerFunc{in, func(m rdma.Recv) {
 			if replies.Load() {
@@ -181,7 +186,7 @@ func TestKeptWorker(t *testing.T) {
 			world(t)
 			var keep atomic.Bool
 			kept, free := make(chan struct{}), make(chan struct{})
-			all := guests(t, 8, raw{before: func(c *Conn) {
+			all := guests(t, many(), raw{before: func(c *Conn) {
 				in := c.handler.(*inboxHandler)
 				c.handler = handlerFunc{in, func(m rdma.Recv) {
 					if keep.CompareAndSwap(true, false) {
@@ -217,7 +222,7 @@ func TestKeptWorker(t *testing.T) {
 func TestEndAtRest(t *testing.T) {
 	world(t)
 	noGuard(t)
-	all := guests(t, 8, raw{})
+	all := guests(t, many(), raw{})
 	require.NoError(t, all[0].nc.Close())
 	assert.Error(t, all[0].in.end(t))
 	all[1].Abort(io.ErrNoProgress)
@@ -230,7 +235,7 @@ func TestEndAtRest(t *testing.T) {
 func TestWorkersAnswersLeaveTogether(t *testing.T) {
 	world(t)
 	var calls atomic.Int32
-	all := guests(t, 8, raw{before: func(c *Conn) {
+	all := guests(t, many(), raw{before: func(c *Conn) {
 		countSends(&calls)(c)
 		in := c.handler.(*inboxHandler)
 		c.handler = handlerFunc{in, func(m rdma.Recv) {
@@ -261,7 +266,7 @@ func TestWorkersAnswersLeaveTogether(t *testing.T) {
 // ends before the urgent byte, although the socket has more.
 func TestUrgentData(t *testing.T) {
 	world(t)
-	all := guests(t, 8, raw{})
+	all := guests(t, many(), raw{})
 	for range rounds {
 		for _, g := range all {
 			func() {
