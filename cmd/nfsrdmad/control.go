@@ -86,6 +86,7 @@ func openControl(path string, p *operations, log *slog.Logger) (*control, error)
 	m.HandleFunc("POST /clients/expire", obey(p.expire))
 	m.HandleFunc("POST /clients/end-grace", obey(p.endGrace))
 	m.HandleFunc("GET /exports", answer(func() any { return p.exportsDoc() }))
+	m.HandleFunc("POST /exports/reload", obey(p.reloadExports))
 	m.HandleFunc("POST /reload", obey(p.reload))
 	c := &control{path: path, lock: lock, server: newHTTP(m, log), done: make(chan struct{})}
 	go func() {

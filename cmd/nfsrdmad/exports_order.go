@@ -1,24 +1,16 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
 	"time"
 
-	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
-
 	"github.com/nfsrdma/nfsrdma/exports"
-	"github.com/nfsrdma/nfsrdma/internal/cli"
-	"github.com/nfsrdma/nfsrdma/internal/stablefile"
+	"github.com/spf13/cobra"
 )
 
 // An exportsDoc is the answer of the control socket at /exports and the output of
@@ -75,7 +67,7 @@ the directory, the file stays as it was.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir, err := filepath.Abs(args[0])
+			dir, err := directoryOf(args[0])
 			if err != nil {
 				return err
 			}
@@ -97,7 +89,7 @@ file again. Clients that have it mounted get NFS3ERR_STALE or NFS4ERR_STALE.`,
 		Example: "  nfsrdmad exports remove /srv/data",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir, err := filepath.Abs(args[0])
+			dir, err := directoryOf(args[0])
 			if err != nil {
 				return err
 			}
@@ -106,6 +98,14 @@ file again. Clients that have it mounted get NFS3ERR_STALE or NFS4ERR_STALE.`,
 	}
 	cmd.Flags().StringVar(&path, "control", path, "`PATH` of the daemon's socket")
 	return cmd
+}
+
+// directoryOf returns the directory of an argument as an absolute path.
+func directoryOf(arg string) (string, error) {
+	if arg == "" { // filepath.Abs takes the working directory
+		return "", errors.New("the directory is empty: name it, as in /srv/data")
+	}
+	return filepath.Abs(arg)
 }
 
 // An exportsFile is the exports file of a daemon, to be changed.
@@ -143,89 +143,4 @@ func (f *exportsFile) remove(dir string) error {
 	}
 	f.text = text
 	return nil
-}
-
-// edit changes the exports file of the daemon at a socket, and has the daemon read it. If
-// the daemon refuses the new file, the old one is put back.
-func edit(ctx context.Context, control string, w io.Writer, change func(*exportsFile) error) error {
-	ctx, cancel := context.WithTimeout(ctx, orderTime)
-	defer cancel()
-	name, err := servedFile(ctx, control)
-	if err != nil {
-		return err
-	}
-	lock, old, err := lockFile(name)
-	if err != nil {
-		return fmt.Errorf("exports file %s: %w", name, cli.Cause(err))
-	}
-	defer lock.Close()
-	text, err := io.ReadAll(lock)
-	if err != nil {
-		return fmt.Errorf("exports file %s: %w", name, cli.Cause(err))
-	}
-	f := &exportsFile{name, text}
-	if err := change(f); err != nil {
-		return err
-	}
-	write := func(text []byte) error {
-		if err := stablefile.ReplaceAs(name, text, old, (*os.File).Sync); err != nil {
-			return fmt.Errorf("exports file %s cannot be written: %w", name, cli.Cause(err))
-		}
-		return nil
-	}
-	if err := write(f.text); err != nil {
-		return err
-	}
-	if err := order(ctx, control, "reload", w); err != nil {
-		return errors.Join(err, write(text))
-	}
-	return nil
-}
-
-// servedFile returns the exports file of the daemon at a socket.
-func servedFile(ctx context.Context, control string) (string, error) {
-	body, err := ask(ctx, control, http.MethodGet, "exports")
-	if err != nil {
-		return "", err
-	}
-	defer body.Close()
-	var d exportsDoc
-	if err := json.NewDecoder(body).Decode(&d); err != nil {
-		return "", fmt.Errorf("the program at %s is not nfsrdmad: %w", control, err)
-	}
-	if d.File == "" {
-		return "", errors.New("the daemon has its exports from its arguments, and a change would be lost at its end: start it with nfsrdmad serve --exports FILE")
-	}
-	// The name may be a link, as to a file of another package.
-	return filepath.EvalSymlinks(d.File)
-}
-
-// lockFile opens and locks a file that is replaced as a whole: the lock is on the file
-// that has the name when lockFile returns.
-func lockFile(name string) (*os.File, os.FileInfo, error) {
-	for {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, nil, err
-		}
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
-		for err == unix.EINTR {
-			err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
-		}
-		var held, there os.FileInfo
-		if err == nil {
-			held, err = f.Stat()
-		}
-		if err == nil {
-			there, err = os.Stat(name)
-		}
-		switch {
-		case err != nil:
-			f.Close()
-			return nil, nil, err
-		case os.SameFile(held, there):
-			return f, held, nil
-		}
-		f.Close()
-	}
 }

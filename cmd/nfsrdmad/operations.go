@@ -40,10 +40,10 @@ type operations struct {
 	tcp     *oncrpc.Server // or nil
 	ways    []cli.Way
 	manager manager
-	orders  atomic.Pointer[chan chan<- error] // to read files again; nil: there are none
-	file    string                            // of the exports, "" if the arguments name them
-	passed  passed                            // sockets not taken yet
-	metrics net.Addr                          // or nil
+	orders  atomic.Pointer[chan reloadOrder] // to read files again; nil: there are none
+	file    string                           // of the exports, "" if the arguments name them
+	passed  passed                           // sockets not taken yet
+	metrics net.Addr                         // or nil
 
 	dir       string     // for data that outlive the daemon
 	discovery *discovery // or nil

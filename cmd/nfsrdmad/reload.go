@@ -25,9 +25,15 @@ func (o *serveOptions) onHangup(ctx context.Context, s *shares, log *slog.Logger
 	}
 	signals := make(chan os.Signal, 1) // further pending signals add nothing
 	signal.Notify(signals, unix.SIGHUP)
-	orders := make(chan chan<- error)
-	stop := onSignals(ctx, signals, orders, func() (err error) {
-		o.ops.reloading(func() { err = o.reloadAll(ctx, s, log) })
+	orders := make(chan reloadOrder, 1) // one outlives a client that stops waiting
+	stop := onSignals(ctx, signals, orders, func(exportsOnly bool) (err error) {
+		o.ops.reloading(func() {
+			if exportsOnly {
+				err = o.reload(ctx, s, log)
+			} else {
+				err = o.reloadAll(ctx, s, log)
+			}
+		})
 		return err
 	}, log)
 	o.ops.orders.Store(&orders)
@@ -53,7 +59,7 @@ func (o *serveOptions) reloadAll(ctx context.Context, s *shares, log *slog.Logge
 
 // onSignals calls reload for each signal, and for each order, which gets the result,
 // until ctx ends or end is called. end waits at most closeTime for a call under way.
-func onSignals(ctx context.Context, signals <-chan os.Signal, orders <-chan chan<- error, reload func() error, log *slog.Logger) (end func()) {
+func onSignals(ctx context.Context, signals <-chan os.Signal, orders <-chan reloadOrder, reload func(exportsOnly bool) error, log *slog.Logger) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
@@ -63,9 +69,9 @@ func onSignals(ctx context.Context, signals <-chan os.Signal, orders <-chan chan
 			case <-ctx.Done():
 				return
 			case <-signals:
-				_ = reload() // what is wrong is in the log
-			case done := <-orders:
-				done <- reload()
+				_ = reload(false) // what is wrong is in the log
+			case order := <-orders:
+				order.done <- reload(order.exportsOnly)
 			}
 		}
 	}()

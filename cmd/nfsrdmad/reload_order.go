@@ -2,9 +2,13 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
+	"os"
 
 	"github.com/spf13/cobra"
+
+	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
 func newReload() *cobra.Command {
@@ -25,15 +29,44 @@ says is not applied, the errors are printed, and the exit status is 1.`,
 	return cmd
 }
 
+// A reloadOrder is an order to read files again.
+type reloadOrder struct {
+	exportsOnly bool
+	done        chan<- error // has room for the result
+}
+
 // reload obeys nfsrdmad reload.
 func (p *operations) reload(r *http.Request) (string, error) {
+	return p.orderReload(r, false)
+}
+
+// reloadExports reads the exports file again, and no other, whose errors would say
+// nothing about the exports. If the order has the sum of the file, and the daemon sees
+// another file, reloadExports refuses.
+func (p *operations) reloadExports(r *http.Request) (string, error) {
+	if p.file == "" {
+		return "", errors.New("the daemon has no exports file (--exports)")
+	}
+	if want := r.FormValue("sum"); want != "" {
+		text, err := os.ReadFile(p.file)
+		if err != nil {
+			return "", fmt.Errorf("exports file %s: %w", p.file, cli.Cause(err))
+		}
+		if sum(text) != want {
+			return "", fmt.Errorf("the daemon sees another file as %s, as in a container: give the order there, where nfsrdmad serve runs", p.file)
+		}
+	}
+	return p.orderReload(r, true)
+}
+
+func (p *operations) orderReload(r *http.Request, exportsOnly bool) (string, error) {
 	orders := p.orders.Load()
 	if orders == nil {
 		return "", errors.New("the daemon has no files to read again (--exports, --idmap, --keytab, --tls-cert), or it starts or ends")
 	}
 	done := make(chan error, 1)
 	select {
-	case *orders <- done:
+	case *orders <- reloadOrder{exportsOnly, done}:
 	case <-r.Context().Done():
 		return "", r.Context().Err()
 	}

@@ -206,7 +206,7 @@ func TestReloadHung(t *testing.T) {
 		} {
 			var log strings.Builder
 			signals := make(chan os.Signal, 1)
-			end := onSignals(t.Context(), signals, nil, func() error { time.Sleep(tt.takes); return nil }, slog.New(slog.NewTextHandler(&log, nil)))
+			end := onSignals(t.Context(), signals, nil, func(bool) error { time.Sleep(tt.takes); return nil }, slog.New(slog.NewTextHandler(&log, nil)))
 			signals <- os.Interrupt
 			synctest.Wait()
 			assert.Equal(t, tt.waits, took(end))

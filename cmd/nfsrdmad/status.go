@@ -85,6 +85,11 @@ func show(ctx context.Context, path, name string, d document, asJSON bool, w io.
 	return d.print(w, time.Now())
 }
 
+// A refusal is the daemon's reason not to obey an order.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
 // ask asks the daemon for a document, or with http.MethodPost to do something.
 // The caller must close the result.
 func ask(ctx context.Context, path, method, document string) (io.ReadCloser, error) {
@@ -117,7 +122,7 @@ func ask(ctx context.Context, path, method, document string) (io.ReadCloser, err
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, cli.Cause(err))
 		}
-		return nil, errors.New(strings.TrimSpace(string(why)))
+		return nil, refusal(strings.TrimSpace(string(why)))
 	case resp.StatusCode != http.StatusOK:
 		resp.Body.Close()
 		return nil, fmt.Errorf("the program at %s is not nfsrdmad: %s", path, resp.Status)
