@@ -21,13 +21,15 @@ const nextSuffix = ".new"
 // error the file is the old one, except that a sync of the directory that fails
 // leaves the new one, which a power failure may take back.
 func Replace(name string, b []byte, sync func(*os.File) error) error {
-	return replace(name, b, func(*os.File) error { return nil }, sync)
+	return replace(name, name+nextSuffix, b, func(*os.File) error { return nil }, sync)
 }
 
 // ReplaceAs is Replace for a file that others read: it gets the mode and the owner of
-// old, which describes the earlier file.
+// old, which describes the earlier file. In its directory NAME.new may be a file of the
+// user's: the new file has another name while it is written.
 func ReplaceAs(name string, b []byte, old fs.FileInfo, sync func(*os.File) error) error {
-	return replace(name, b, func(f *os.File) error {
+	next := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+nextSuffix)
+	return replace(name, next, b, func(f *os.File) error {
 		if st, ok := old.Sys().(*syscall.Stat_t); ok {
 			if err := f.Chown(int(st.Uid), int(st.Gid)); err != nil {
 				return err
@@ -37,8 +39,8 @@ func ReplaceAs(name string, b []byte, old fs.FileInfo, sync func(*os.File) error
 	}, sync)
 }
 
-func replace(name string, b []byte, prepare, sync func(*os.File) error) error {
-	next := name + nextSuffix
+// replace writes the file next, and renames it to name.
+func replace(name, next string, b []byte, prepare, sync func(*os.File) error) error {
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

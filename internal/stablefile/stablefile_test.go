@@ -82,9 +82,11 @@ func TestReplaceFails(t *testing.T) {
 	}
 }
 
-// TestReplaceAs checks that a file keeps its mode and its owner.
+// TestReplaceAs checks that a file keeps its mode and its owner, and that no other file is
+// harmed.
 func TestReplaceAs(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(name+".new", []byte("a draft"), 0o600))
 	require.NoError(t, os.WriteFile(name, []byte("old"), 0o600))
 	require.NoError(t, os.Chmod(name, 0o664))
 	uid := os.Getuid()
@@ -102,4 +104,7 @@ func TestReplaceAs(t *testing.T) {
 	b, err := os.ReadFile(name)
 	require.NoError(t, err)
 	assert.Equal(t, "new", string(b))
+	b, err = os.ReadFile(name + ".new")
+	require.NoError(t, err)
+	assert.Equal(t, "a draft", string(b), "a file of the user's")
 }
