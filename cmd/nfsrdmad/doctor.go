@@ -99,12 +99,12 @@ func (d *doctor) port(flag, addr string) finding {
 	if !errors.Is(err, unix.EADDRINUSE) {
 		return finding{"fail", cli.ListenError(flag, addr, err, "").Error(), "see ip address"}
 	}
+	_, number, _ := net.SplitHostPort(addr)
+	if kernelHas(d.portlist, number) { // a daemon that runs has others
+		return finding{"fail", "Linux's NFS server has port " + number, "systemctl disable --now nfs-server, or another port with " + flag}
+	}
 	if d.running() {
 		return finding{"ok", "a daemon is running, and " + addr + " is in use", ""}
-	}
-	_, number, _ := net.SplitHostPort(addr)
-	if kernelHas(d.portlist, number) {
-		return finding{"fail", "Linux's NFS server has port " + number, "systemctl disable --now nfs-server, or another port with " + flag}
 	}
 	return finding{"fail", cli.ListenError(flag, addr, err, "").Error(), "see who has it: ss -ltnp"}
 }

@@ -42,6 +42,9 @@ func TestDoctor(t *testing.T) {
 		{"a file", func(d *doctor) { d.exports = file("afile", well+" *(rw)\n") }, "fail", "is not a directory: export " + dir},
 		{"port", func(d *doctor) { d.tcp = taken.Addr().String() }, "fail", "the port is in use; choose another with --tcp: see who has it"},
 		{"knfsd", func(d *doctor) { d.listen, d.portlist = taken.Addr().String(), portlist }, "fail", "Linux's NFS server has port " + number + ": systemctl disable --now nfs-server"},
+		{"knfsd beside a daemon", func(d *doctor) {
+			d.tcp, d.portlist, d.running = taken.Addr().String(), portlist, func() bool { return true }
+		}, "fail", "Linux's NFS server has port " + number},
 		{"a daemon", func(d *doctor) { d.tcp, d.running = taken.Addr().String(), func() bool { return true } }, "ok", "a daemon is running"},
 		{"no address", func(d *doctor) { d.tcp, d.running = "192.0.2.1:5", func() bool { return true } }, "fail", "this machine has no such address; correct --tcp"},
 		{"no rpcbind", func(d *doctor) { d.rpcbind = "127.0.0.1:1" }, "warn", "no rpcbind answers on this host: "},
