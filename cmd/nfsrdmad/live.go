@@ -6,7 +6,9 @@ import (
 	_ "embed"
 	"encoding/base64"
 	"html/template"
+	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -147,8 +149,33 @@ func hashed(page, element string) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
+// rebound reports whether a request at a loopback address is for a name that is not this
+// host's. A page of another site may have its name lead to the loopback of whoever reads
+// it (DNS rebinding), and could otherwise read the names of clients. Other addresses have
+// names that only their administrator knows.
+func rebound(r *http.Request) bool {
+	at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	if !ok || !at.IP.IsLoopback() {
+		return false
+	}
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.ToLower(strings.Trim(host, "[]"))
+	if net.ParseIP(host) != nil || host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return false
+	}
+	own, err := os.Hostname()
+	return err != nil || !strings.EqualFold(host, own)
+}
+
 // servePage answers with the live page.
-func (p *operations) servePage(w http.ResponseWriter, _ *http.Request) {
+func (p *operations) servePage(w http.ResponseWriter, r *http.Request) {
+	if rebound(r) {
+		http.Error(w, "at a loopback address this page has no other name: open http://localhost, with the port of --metrics", http.StatusForbidden)
+		return
+	}
 	var b bytes.Buffer
 	if err := live.Execute(&b, newView(p.status(), p.clients(), time.Now())); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"html"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -113,6 +115,37 @@ func TestLivePage(t *testing.T) {
 	require.NoError(t, err)
 	resp.Body.Close()
 	assert.Equal(t, http.StatusMethodNotAllowed, resp.StatusCode)
+}
+
+// TestLivePageRebound checks that a page at a loopback address is not for names of others,
+// which a browser may have been led to.
+func TestLivePageRebound(t *testing.T) {
+	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "", "--metrics", "127.0.0.1:0", t.TempDir()+"=/x")
+	addr := s.addr(t, "metrics")
+	defer http.DefaultClient.CloseIdleConnections()
+	own, err := os.Hostname()
+	require.NoError(t, err)
+	for host, want := range map[string]int{
+		addr: http.StatusOK, "localhost:9849": http.StatusOK, "LOCALHOST": http.StatusOK, "[::1]:9849": http.StatusOK, own + ":9849": http.StatusOK,
+		"evil.example:9849": http.StatusForbidden, "127.0.0.1.evil.example": http.StatusForbidden, "notlocalhost": http.StatusForbidden,
+	} {
+		req, err := http.NewRequest(http.MethodGet, "http://"+addr+"/", nil)
+		require.NoError(t, err)
+		req.Host = host
+		resp, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		text, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		require.NoError(t, err)
+		assert.Equal(t, want, resp.StatusCode, host)
+		assert.Equal(t, want == http.StatusOK, strings.Contains(string(text), "/x"), host)
+	}
+	r := new(http.Request)
+	r.Host = "server.example"
+	for ip, want := range map[string]bool{"192.0.2.1": false, "127.0.1.1": true, "::1": true} {
+		ctx := context.WithValue(t.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.ParseIP(ip)}))
+		assert.Equal(t, want, rebound(r.WithContext(ctx)), ip)
+	}
 }
 
 // TestLivePageMany checks that the page stays small with any number of clients.
