@@ -183,7 +183,7 @@ func TestAttention(t *testing.T) {
 			Name: "rdma", WaitingCalls: 5, Memory: []memoryDoc{{"chunks", 95, 100}, {"messages", 10, 100}, {"counters", 0, 0}}, Connections: connectionsDoc{Refused: 6, Stalled: 7},
 			RDMA: &deviceDoc{TerminatesSent: []terminateDoc{{Name: "bad STag", Count: 8}}, TerminatesReceived: []terminateDoc{{Name: "bad CRC", Count: 9}}},
 		}},
-		Procedures:  []procDoc{{Program: "nfs3", Procedure: "WRITE", Errors: []errorDoc{{"NFS3ERR_NOSPC", 10}, {"NFS3ERR_ACCES", 99}}}},
+		Procedures:  []procDoc{{Program: "nfs3", Procedure: "WRITE", Errors: []errorDoc{{"NFS3ERR_NOSPC", 10}, {"NFS3ERR_ACCES", 99}}}, {Program: "nfs4", Procedure: "READ", Errors: []errorDoc{{"NFS4ERR_IO", 11}}}},
 		Operations:  []operationDoc{{Operation: "READ", Errors: []operationErrorDoc{{"NFS4ERR_IO", 11}}}},
 		ReplayCache: replayDoc{Forgotten: 12},
 		TLS:         &tlsDoc{Certificate: "/c", Ends: at.Add(25 * time.Hour)},

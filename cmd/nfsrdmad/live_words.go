@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -83,6 +84,9 @@ func attention(d *statusDoc, holders *clientsDoc, at time.Time) []notice {
 	for i := range d.Procedures {
 		p := &d.Procedures[i]
 		for _, e := range p.Errors {
+			if strings.HasPrefix(e.Name, "NFS4ERR_") {
+				continue // of its last operation, which has the error too
+			}
 			if why, ok := hostFaults[e.Name]; ok {
 				harm("%d calls of %s %s failed with %s: %s.", e.Calls, p.Program, p.Procedure, e.Name, why)
 			}
