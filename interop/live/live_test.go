@@ -167,7 +167,9 @@ func TestPage(t *testing.T) {
 		for name, n := range before {
 			assert.True(t, n <= calls[name] && calls[name] <= after[name], "%s: %s: %d, status: %d to %d", way, name, calls[name], n, after[name])
 		}
-		assert.Positive(t, rates["nfs3 READ"], way)
+		if way == "plain" { // with the browser's virtual clock, 2 s may be too short for a READ
+			assert.Positive(t, rates["nfs3 READ"])
+		}
 		assert.Equal(t, way != "plain", strings.Contains(dom, "in the last 2 s"), "%s: rates", way)
 	}
 	for name, args := range map[string][]string{
