@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -76,6 +77,10 @@ func startDaemon(t testing.TB, dir string, what []string, flags ...string) *daem
 	return d
 }
 
+// given has the addresses that unused has returned. None of them is returned again: a
+// daemon has two, and listens at neither yet when it gets the second.
+var given sync.Map
+
 // unused returns an address with a port that stays free while the daemon is
 // down: the system never gives it to an outgoing connection.
 func unused(t testing.TB) string {
@@ -89,8 +94,11 @@ func unused(t testing.TB) string {
 	for range 100 {
 		var l net.Listener
 		l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", lowest+rand.UintN(first-lowest)))
-		if err == nil {
-			defer l.Close()
+		if err != nil {
+			continue
+		}
+		l.Close()
+		if _, twice := given.LoadOrStore(l.Addr().String(), true); !twice {
 			return l.Addr().String()
 		}
 	}
