@@ -11,6 +11,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
@@ -52,7 +53,7 @@ func newView(d *statusDoc, holders *clientsDoc, at time.Time) *view {
 	return v
 }
 
-// FirstConnections and the next three methods bound the lists of the page.
+// FirstConnections are the connections that the page lists.
 func (v *view) FirstConnections() []connDoc {
 	return v.Connections[:min(len(v.Connections), maxLive)]
 }
@@ -116,29 +117,32 @@ func perSecond(n uint64, up time.Duration) float64 {
 	return float64(n) / max(up.Seconds(), 1)
 }
 
-var live = template.Must(template.New("live").Funcs(template.FuncMap{
-	"size": size, "span": span, "printable": printable, "shape": shapeOf,
-	"u":         func(n int64) uint64 { return uint64(max(n, 0)) },
-	"ago":       func(t time.Time) string { return span(time.Since(t)) },
-	"seconds":   func(s float64) string { return span(time.Duration(s * float64(time.Second))) },
-	"rate":      func(n uint64, up time.Duration) string { return strconv.FormatFloat(perSecond(n, up), 'f', 1, 64) },
-	"bytesRate": func(n uint64, up time.Duration) string { return size(uint64(perSecond(n, up))) },
-	"words":     func(d securityDoc) string { return d.words() },
-	"agreed":    func(d *rdmaConnDoc) string { return d.agreed() },
-	"mean":      func(c procDoc) string { return short(c.mean()) },
-	"below":     func(c procDoc, percent uint64) string { return c.below(percent) },
-}).Parse(livePage))
+// live is parsed by the first reader of the page, not by each command of the program.
+var live = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("live").Funcs(template.FuncMap{
+		"size": size, "span": span, "printable": printable, "shape": shapeOf,
+		"u":         func(n int64) uint64 { return uint64(max(n, 0)) },
+		"ago":       func(t time.Time) string { return span(time.Since(t)) },
+		"seconds":   func(s float64) string { return span(time.Duration(s * float64(time.Second))) },
+		"rate":      func(n uint64, up time.Duration) string { return strconv.FormatFloat(perSecond(n, up), 'f', 1, 64) },
+		"bytesRate": func(n uint64, up time.Duration) string { return size(uint64(perSecond(n, up))) },
+		"words":     func(d securityDoc) string { return d.words() },
+		"agreed":    func(d *rdmaConnDoc) string { return d.agreed() },
+		"mean":      func(c procDoc) string { return short(c.mean()) },
+		"below":     func(c procDoc, percent uint64) string { return c.below(percent) },
+	}).Parse(livePage))
+})
 
 // policy is the Content-Security-Policy of the live page: nothing but its own style
 // and script, and the page itself again.
-var policy = func() string {
+var policy = sync.OnceValue(func() string {
 	var b bytes.Buffer
-	if err := live.Execute(&b, newView(new(statusDoc), new(clientsDoc), time.Now())); err != nil {
+	if err := live().Execute(&b, newView(new(statusDoc), new(clientsDoc), time.Now())); err != nil {
 		panic(err)
 	}
 	return "default-src 'none'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; style-src " +
 		hashed(b.String(), "style") + "; script-src " + hashed(b.String(), "script")
-}()
+})
 
 // hashed returns the source expression for the content of the page's only element of
 // a name.
@@ -177,13 +181,13 @@ func (p *operations) servePage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var b bytes.Buffer
-	if err := live.Execute(&b, newView(p.status(), p.clients(), time.Now())); err != nil {
+	if err := live().Execute(&b, newView(p.status(), p.clients(), time.Now())); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Security-Policy", policy)
+	h.Set("Content-Security-Policy", policy())
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cache-Control", "no-store")

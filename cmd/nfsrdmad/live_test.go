@@ -153,7 +153,7 @@ func TestLivePageMany(t *testing.T) {
 	d := &statusDoc{Connections: make([]connDoc, 10_000)}
 	holders := &clientsDoc{Total: 5000, Clients: make([]clientDoc, maxListed)}
 	var b strings.Builder
-	require.NoError(t, live.Execute(&b, newView(d, holders, time.Now())))
+	require.NoError(t, live().Execute(&b, newView(d, holders, time.Now())))
 	assert.Len(t, cells(b.String(), "connections"), maxLive)
 	assert.Len(t, cells(b.String(), "clients"), maxLive)
 	assert.Contains(t, b.String(), fmt.Sprintf("and %d more", 10_000-maxLive))

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
 // A client that reads a file from one end to the other asks for one block after
@@ -44,6 +46,16 @@ func (o *object) reads(off uint64, n int) readRun {
 	defer o.mu.Unlock()
 	o.run.add(off, n)
 	return o.run
+}
+
+// runOf adds a read to the run of a known object. Of another, it is the first.
+func (f *FS) runOf(h vfs.Handle, off uint64, n int) readRun {
+	o := f.cache.get(h)
+	if o == nil {
+		return readRun{}
+	}
+	defer f.put(o)
+	return o.reads(off, n)
 }
 
 // An ahead is a part of a window whose pages were in memory, while the file had

@@ -30,9 +30,11 @@ func TestMapRun(t *testing.T) {
 		return true
 	}
 	far := windowLen / block
+	open := r.f.cache.fds.Load()
 	for i := range 3 * longRun {
 		assert.False(t, lent(i%2*far), "here and there")
 	}
+	assert.Equal(t, open, r.f.cache.fds.Load(), "a READ opens the file, and Map before it did too")
 	for i := range 3 * longRun {
 		assert.Equal(t, i >= longRun-1, lent(i^1), i) // the first is far from the last
 	}

@@ -74,15 +74,19 @@ func (f *FS) Map(_ context.Context, c *vfs.Cred, h vfs.Handle, off uint64, n int
 	if !mappable(off, n) {
 		return nil, false, a, nil
 	}
+	var run readRun
+	if n < minMapped { // a READ at random opens the file itself: not twice
+		if run = f.runOf(h, off, n); n < run.least() {
+			return nil, false, a, nil
+		}
+	}
 	o, fl, err := f.data(c, h, accRead)
 	if err != nil {
 		return nil, false, f.attrOfHandle(h), err
 	}
 	defer f.closeFile(o, fl)
-	run := o.reads(off, n)
-	if n < run.least() {
-		f.put(o)
-		return nil, false, a, nil
+	if n >= minMapped {
+		run = o.reads(off, n)
 	}
 	b, eof, a, err = f.lend(o, fl, c, run, off, n)
 	if err != nil {
