@@ -69,7 +69,7 @@ onecpu: ## unit tests on one processor, to show other failures
 	GOMAXPROCS=1 $(TEST) -p $$((2 * $$(nproc))) ./...
 
 interop: ## real Linux in a small virtual machine mounts exports of nfsrdmad
-	$(GO) test -tags interop -count=1 -timeout 45m -v ./interop/...
+	GO='$(GO)' scripts/interop
 
 fuzz: ## every fuzz target for FUZZTIME
 	scripts/fuzz
