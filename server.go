@@ -120,7 +120,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		calls = security
 	}
 	over := &rpcrdma.Server{
-		Handler: calls, Inline: cfg.Inline, Credits: cfg.Credits, MaxPayload: cfg.MaxPayload, Log: cfg.Log,
+		Handler: calls, Inline: cfg.Inline, Credits: cfg.Credits, MaxPayload: cfg.MaxPayload, MaxConns: cfg.MaxConns, Log: cfg.Log,
 	}
 	if minors {
 		over.Kind = func(msg []byte) uint32 { return uint32(nfs4.MainOp(msg)) }

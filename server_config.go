@@ -47,6 +47,10 @@ type ServerConfig struct {
 	// way; 0 means 128.
 	Credits int
 
+	// MaxConns bounds the RDMA connections, of which one party gets seven
+	// eighths (rpcrdma.Server); 0 means rpcrdma.DefaultMaxConns.
+	MaxConns int
+
 	// Lease is how long a client that caches under delegations may be silent,
 	// and so how long a silent client can hold up changes; 0 means 10 s. For
 	// directories of the host it should be at most a third of

@@ -8,6 +8,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/lograte"
 )
 
+// DefaultMaxConns is the default of Server.MaxConns: even an idle connection
+// costs a descriptor, a read buffer and a goroutine.
+const DefaultMaxConns = 4096
+
 // Limits of our own.
 const (
 	// defaultMaxRecord bounds a call or reply, in bytes: 1 MiB of payload, the
@@ -31,10 +35,6 @@ const (
 	freeCalls     = 4
 	callCost      = 16 << 10
 	memoryOfCalls = 64 << 20
-
-	// defaultMaxConns bounds the connections. Even an idle connection costs a
-	// descriptor, a read buffer and a goroutine.
-	defaultMaxConns = 4096
 
 	// readBuffer is the size in bytes of a connection's read buffer. One read
 	// fetches several small records. Most bytes of a large record bypass the

@@ -27,7 +27,7 @@ type Server struct {
 	// call.
 	MaxRecord int
 
-	// MaxConns bounds the connections; 0 means 4096. A party is an IPv4 address
+	// MaxConns bounds the connections; 0 means DefaultMaxConns. A party is an IPv4 address
 	// or 64 bits of an IPv6 address. The last eighth of the connections is for
 	// parties with no more than 8.
 	//
@@ -241,7 +241,7 @@ func (s *Server) maxRecord() int {
 
 func (s *Server) maxConns() int {
 	if s.MaxConns == 0 {
-		return defaultMaxConns
+		return DefaultMaxConns
 	}
 	return s.MaxConns
 }

@@ -35,7 +35,7 @@ func (s *Server) init() error {
 			maxPayload: orDefault(s.MaxPayload, defaultMaxPayload),
 			maxMemory:  orDefault(s.MaxMemory, defaultMaxMemory),
 			maxInline:  orDefault(s.MaxInline, defaultMaxInline),
-			maxConns:   orDefault(s.MaxConns, defaultMaxConns),
+			maxConns:   orDefault(s.MaxConns, DefaultMaxConns),
 		}
 		s.err = errors.Join(s.check(), s.fillReverse())
 		s.memory = fairshare.NewMemory(s.cfg.maxMemory, s.cfg.share(), fairshare.NewPress(s.cutStalled))

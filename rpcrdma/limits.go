@@ -13,8 +13,10 @@ const (
 	defaultMaxPayload = 1 << 20
 	defaultMaxMemory  = 256 << 20
 	defaultMaxInline  = 256 << 20
-	defaultMaxConns   = 1024
 )
+
+// DefaultMaxConns is the default of Server.MaxConns.
+const DefaultMaxConns = 1024
 
 // defaultReverse is how many calls in the reverse direction may be under way on
 // a connection. Linux's client grants 16 to 32, and its server asks for 2.

@@ -51,7 +51,7 @@ type Server struct {
 	// most loses its largest connection.
 	MaxInline int64
 
-	// MaxConns bounds the connections; 0 means 1024. The last eighth of them is
+	// MaxConns bounds the connections; 0 means DefaultMaxConns. The last eighth of them is
 	// reserved for parties with at most 8. A further connection replaces an
 	// idle one, with no call under way: the one idle for longest, of the party
 	// that has most connections, if that party then still has at least as many

@@ -171,7 +171,7 @@ func (o *serveOptions) newServer(list []nfsserver.Export, state string, rec *rec
 	cfg := nfsrdma.ServerConfig{
 		Minors:  minors,
 		Exports: list, Key: o.key, Names: o.names, Groups: o.groups,
-		Owners: o.owners, MaxPayload: int(o.maxPayload), Inline: int(o.inline), Credits: o.credits,
+		Owners: o.owners, MaxPayload: int(o.maxPayload), Inline: int(o.inline), Credits: o.credits, MaxConns: o.maxConns,
 		Security: &rpcsec.ServerConfig{Acceptor: &o.kerberos, Off: o.kerberos.off, Map: o.userOf},
 		Lease:    leaseTerm(o.lease, log), Lease4: o.lease4, Marker: filepath.Join(state, "grants"),
 		Clients: filepath.Join(state, "nfs4-clients"), StandardsOnly: o.noExtensions,
@@ -271,6 +271,7 @@ func (o *serveOptions) announce(transports []cli.Way, log *slog.Logger) {
 		log.Warn("any host that can connect to these addresses may mount; restrict them with --clients NET,... or --exports FILE", "addresses", open)
 	}
 	o.warnOfPort(o.exports, log)
+	o.warnOfFiles(openFiles, log)
 	if uid := os.Geteuid(); uid != 0 {
 		log.Info("not root: every call is executed as this user, for any caller", "uid", uid)
 	}

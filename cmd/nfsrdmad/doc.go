@@ -10,7 +10,7 @@
 //	control.go  the socket of nfsrdmad status and clients
 //	metrics.go, metriclist.go  --metrics                 record.go  --record
 //	live.go, live.html  the live page there              live_words.go  what needs attention
-//	remedy.go   errors of the host with their remedies
+//	remedy.go   errors of the host with their remedies   files.go  the limit of open files
 //
 // The command chooses providers and wires packages together. It implements no
 // protocol.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
 // A finding is what doctor says about one thing.
@@ -26,6 +27,7 @@ type finding struct {
 type doctor struct {
 	exports     string // file
 	listen, tcp string // addresses
+	maxConns    int    // on RDMA
 	portlist    string // file of the kernel's server
 	status      string // file with this process's capabilities
 	rpcbind     string // address
@@ -48,7 +50,9 @@ handles and leases, the ports and who has them, rpcbind, capabilities, the limit
 open files, and the clock. Each line is ok, warn or fail; warn and fail come with
 the remedy. The exit status is 1 if anything fails. Nothing is changed.`,
 		Example: "  nfsrdmad doctor\n  nfsrdmad doctor --exports /etc/exports --tcp :3049",
-		Args:    cobra.NoArgs,
+		Args: func(cmd *cobra.Command, args []string) error {
+			return errors.Join(cobra.NoArgs(cmd, args), cli.Within("--max-connections", int64(d.maxConns), 1, maxConns))
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return report(cmd.OutOrStdout(), d.examine(cmd.Context()))
 		},
@@ -58,6 +62,7 @@ the remedy. The exit status is 1 if anything fails. Nothing is changed.`,
 	f.StringVar(&d.exports, "exports", "/etc/nfsrdma/exports", "the daemon's `FILE` of exports")
 	f.StringVar(&d.listen, "listen", ":20049", "its `ADDR` for RPC-over-RDMA")
 	f.StringVar(&d.tcp, "tcp", ":2049", "its `ADDR` for NFS over plain TCP; \"\" for none")
+	f.IntVar(&d.maxConns, "max-connections", rpcrdma.DefaultMaxConns, "how many RDMA connections it may have")
 	return cmd
 }
 
@@ -122,22 +127,14 @@ func (d *doctor) portmapper(ctx context.Context) finding {
 
 func (d *doctor) openFiles() finding {
 	n, err := d.limit()
+	conns, enough := filesFor(d.maxConns, d.tcp)
 	switch {
 	case err != nil:
 		return finding{"warn", "the limit of open files is not known: " + err.Error(), "see ulimit -Hn"}
-	case n < enoughFiles:
-		return finding{"warn", fmt.Sprintf("a process may have %d files open, and each connection takes one", n), fmt.Sprintf("ulimit -Hn %d, or LimitNOFILE= of the unit", enoughFiles)}
+	case n < enough:
+		return finding{"warn", fmt.Sprintf("a process may have %d files open: %d connections take one each, and half of all are for the exports' files", n, conns), fmt.Sprintf("ulimit -Hn %d, or LimitNOFILE= of the unit", enough)}
 	}
 	return finding{"ok", fmt.Sprintf("a process may have %d files open", n), ""}
-}
-
-// enoughFiles is for all connections of the daemon, and files in use beside them.
-const enoughFiles = 16384
-
-func openFiles() (uint64, error) {
-	var r unix.Rlimit
-	err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r)
-	return r.Max, err
 }
 
 func (d *doctor) time() finding {

@@ -48,13 +48,15 @@ func TestDoctor(t *testing.T) {
 		{"a daemon", func(d *doctor) { d.tcp, d.running = taken.Addr().String(), func() bool { return true } }, "ok", "a daemon is running"},
 		{"no address", func(d *doctor) { d.tcp, d.running = "192.0.2.1:5", func() bool { return true } }, "fail", "this machine has no such address; correct --tcp"},
 		{"no rpcbind", func(d *doctor) { d.rpcbind = "127.0.0.1:1" }, "warn", "no rpcbind answers on this host: "},
-		{"limit", func(d *doctor) { d.limit = func() (uint64, error) { return 1024, nil } }, "warn", "may have 1024 files open"},
+		{"limit", func(d *doctor) { d.limit = func() (uint64, error) { return 10239, nil } }, "warn", "may have 10239 files open: 5120 connections take one each, and half of all are for the exports' files: ulimit -Hn 10240, or"},
+		{"limit without TCP", func(d *doctor) { d.tcp = "" }, "ok", "may have 10240 files open"},
+		{"more connections", func(d *doctor) { d.maxConns++ }, "warn", "ulimit -Hn 10242, or LimitNOFILE= of the unit"},
 		{"clock", func(d *doctor) { d.clock = func() (int, error) { return unix.TIME_ERROR, nil } }, "warn", "timedatectl set-ntp true"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := doctor{
-				exports: well, listen: "127.0.0.1:0", tcp: "127.0.0.1:0", rpcbind: taken.Addr().String(), portlist: filepath.Join(dir, "none"), status: "/proc/self/status",
-				running: func() bool { return false }, limit: func() (uint64, error) { return enoughFiles, nil }, clock: func() (int, error) { return 0, nil },
+				exports: well, listen: "127.0.0.1:0", tcp: "127.0.0.1:0", maxConns: 1024, rpcbind: taken.Addr().String(), portlist: filepath.Join(dir, "none"), status: "/proc/self/status",
+				running: func() bool { return false }, limit: func() (uint64, error) { return 10240, nil }, clock: func() (int, error) { return 0, nil },
 			}
 			tt.hurt(&d)
 			var out strings.Builder

@@ -48,6 +48,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"serve", "--inline=1000", "/"}, "--inline 1000 is not between 1024 and 262144"},
 		{[]string{"serve", "--credits=0", "/"}, "--credits 0 is not between 1 and 4096"},
 		{[]string{"serve", "--max-payload=8MiB", "/"}, "--max-payload 8388608 is not between 4096 and 4194304"},
+		{[]string{"serve", "--max-connections=0", "/"}, "--max-connections 0 is not between 1 and 65536"},
 		{[]string{"serve", "--listen=", "/"}, "--listen needs an address, such as :20049"},
 		{[]string{"serve", "--portmap=:111", "--register", "/"}, "--portmap replaces rpcbind, and --register uses it: choose one"},
 		{[]string{"serve", "--clients=host", "/"}, `--clients: "host" is neither an address nor a network such as 192.0.2.0/24 or 2001:db8::/32`},
@@ -67,7 +68,7 @@ func TestHelp(t *testing.T) {
 	assert.Equal(t, cli.ExitOK, status)
 	for _, flag := range []string{
 		"--ro", "--clients", "--no-root-squash", "--exclusive", "--exports", "--listen", "--tcp", "--portmap", "--register", "--manage-gids", "--inline", "--credits",
-		"--max-payload", "--crc", "--markers", "--no-extensions", "--idmap-domain", "--keytab", "--lease", "--nfs4-lease", "--state", "--log-level", "--log-format",
+		"--max-payload", "--max-connections", "--crc", "--markers", "--no-extensions", "--idmap-domain", "--keytab", "--lease", "--nfs4-lease", "--state", "--log-level", "--log-format",
 	} {
 		assert.Contains(t, stdout, flag)
 	}

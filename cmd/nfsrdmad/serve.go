@@ -17,6 +17,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/idmap"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	"github.com/nfsrdma/nfsrdma/rpctls"
 )
 
@@ -25,6 +26,7 @@ const (
 	maxCredits = 4096    // each costs a receive buffer, on every connection
 	minPayload = 4 << 10 // bytes: a page, so that clients can work
 	maxPayload = 4 << 20 // bytes: the size of a pooled buffer
+	maxConns   = 1 << 16 // an idle one takes 16 KiB
 )
 
 // serveOptions are the flags of serve.
@@ -43,6 +45,7 @@ type serveOptions struct {
 	manageGIDs   bool
 	inline       cli.Size
 	credits      int
+	maxConns     int
 	maxPayload   cli.Size
 	crc          cli.Choice
 	markers      cli.Choice
@@ -81,6 +84,7 @@ func newServe() *cobra.Command {
 	o := serveOptions{
 		inline:     4 << 10,
 		credits:    128,
+		maxConns:   rpcrdma.DefaultMaxConns,
 		maxPayload: 1 << 20,
 		recordSize: 256 << 10,
 		crc:        cli.NewChoice("auto", "auto", "on", "off"),
@@ -185,6 +189,7 @@ without rpcbind by this daemon, with --portmap :111.`,
 	f.Var(&o.inline, "inline", "longest message sent without RDMA")
 	f.IntVar(&o.credits, "credits", o.credits, "concurrent calls of a connection")
 	f.Var(&o.maxPayload, "max-payload", "longest READ or WRITE")
+	f.IntVar(&o.maxConns, "max-connections", o.maxConns, "RDMA connections at once, 7/8 of them from one address")
 	f.Var(&o.crc, "crc", "CRC32C on RDMA connections: auto uses it if the client asks")
 	f.Var(&o.markers, "markers", "on asks clients for MPA markers, for tests (Linux's siw refuses);\na client that asks gets them always")
 	f.BoolVar(&o.noExtensions, "no-extensions", false, "use only the standards: no private data of our own, FPDUs of a TCP segment\nfor every client")
@@ -229,6 +234,7 @@ func (o *serveOptions) understand(_ *cobra.Command, args []string) (err error) {
 		cli.Within("--inline", int64(o.inline), cmpriv.MinSize, cmpriv.MaxSize),
 		cli.Within("--credits", int64(o.credits), 1, maxCredits),
 		cli.Within("--max-payload", int64(o.maxPayload), minPayload, maxPayload),
+		cli.Within("--max-connections", int64(o.maxConns), 1, maxConns),
 		cli.Within("--lease", o.lease, minLease, maxLease),
 		cli.Within("--nfs4-lease", o.lease4, minLease4, nfsrdma.MaxLease4),
 		cli.Within("--record-size", int64(o.recordSize), minRecord, math.MaxInt32),

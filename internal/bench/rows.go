@@ -97,8 +97,13 @@ func rows() []*row {
 			views: []view{{"", "k/s", calls, goal{}}, perCallCPU},
 		},
 		{
-			name: "800 connections, 64 busy: GETATTR, depth 1", against: "ping-pongs by epoll alone",
-			ours: getattrs(64, 800), limit: pingPongs(64, 800),
+			name: "1,000 connections, 64 busy: GETATTR, depth 1", against: "ping-pongs by epoll alone",
+			ours: getattrs(64, 1000), limit: pingPongs(64, 1000),
+			views: []view{{"", "k/s", calls, atLeast(0.6)}, perCallCPU},
+		},
+		{
+			name: "10,000 connections, 1,000 busy: GETATTR, depth 1", against: "ping-pongs by epoll alone",
+			ours: getattrs(1000, 10_000), limit: pingPongs(1000, 10_000),
 			views: []view{{"", "k/s", calls, atLeast(0.6)}, perCallCPU},
 		},
 		{

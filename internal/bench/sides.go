@@ -46,8 +46,11 @@ func pingPongs(busy, all int) side {
 
 // getattrs is GETATTR on each of the busy connections, beside idle ones.
 func getattrs(busy, all int) side {
-	return bench(free, "big", "getattr", "1", 1, fmt.Sprint("--connections=", busy), fmt.Sprint("--idle=", all-busy))
+	return benchOf([]string{manyConnections}, free, "big", "getattr", "1", 1, fmt.Sprint("--connections=", busy), fmt.Sprint("--idle=", all-busy))
 }
+
+// manyConnections makes nfsrdmad take 10,000 connections of one host.
+const manyConnections = "--max-connections=12000"
 
 // bench is mountrdma bench, with flags. Flags that concern the server too go to
 // both ends.
@@ -221,7 +224,7 @@ func (w *world) calls() (float64, error) {
 // idle returns the server's cost of n idle connections, beside a busy one.
 func idle(n int) side {
 	return func(w *world) (*result, error) {
-		s, err := w.nfsrdmad(anyCPU, "--log-level=warn") // a fresh server
+		s, err := w.nfsrdmad(anyCPU, "--log-level=warn", manyConnections) // a fresh server
 		if err != nil {
 			return nil, err
 		}
