@@ -3,6 +3,7 @@ package iwarp
 import (
 	"os"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -20,6 +21,9 @@ type epoll struct {
 	gate *os.File
 	raw  syscall.RawConn // of gate
 }
+
+// newFile is replaced in tests.
+var newFile = os.NewFile
 
 // newEpoll makes an instance without sockets.
 func newEpoll() (*epoll, error) {
@@ -44,9 +48,14 @@ func (e *epoll) openGate() error {
 		_ = unix.Close(fd)
 		return os.NewSyscallError("fcntl", err)
 	}
-	e.gate = os.NewFile(uintptr(fd), "epoll")
+	e.gate = newFile(uintptr(fd), "epoll")
 	if e.raw, err = e.gate.SyscallConn(); err == nil {
 		err = control(fd, unix.EPOLL_CTL_ADD, e.fd, unix.EPOLLONESHOT)
+	}
+	if err == nil {
+		// An error tells that the runtime's poller has not taken the gate, which
+		// os.NewFile does not tell: await would not wait.
+		err = e.gate.SetReadDeadline(time.Time{})
 	}
 	if err != nil {
 		_ = e.gate.Close()
