@@ -33,6 +33,7 @@ type benchOptions struct {
 	idle        int
 	time        time.Duration
 	json        bool
+	report      string // name of a file, or ""
 }
 
 func (a *app) newBench() *cobra.Command {
@@ -68,9 +69,14 @@ length, with meaningless data. They are not stable (UNSTABLE); the COMMIT at the
 end is not measured.
 
 --json prints one object: op block depth connections seconds bytes ops MBps iops
-lat_us{p50,p99,max} client_cpu_s. MBps is millions of bytes in a second.`,
+lat_us{min,p50,p95,p99,max} client_cpu_s. MBps is millions of bytes in a second.
+
+--report also writes a page for a browser: the same figures, how calls were
+spread over latencies, and what was agreed with the server. The page needs no
+other file, and no network.`,
 		Example: `  mountrdma bench nfs://server/data/1g --op read --json
-  mountrdma bench nfs://server/data/1g --op randread --block 4KiB --depth 64`,
+  mountrdma bench nfs://server/data/1g --op randread --block 4KiB --depth 64
+  mountrdma bench nfs://server/data/1g --report read.html`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := a.urls(&o.urls)(cmd, args); err != nil {
 				return err
@@ -88,6 +94,7 @@ lat_us{p50,p99,max} client_cpu_s. MBps is millions of bytes in a second.`,
 	f.IntVar(&o.idle, "idle", o.idle, "additional connections that make none")
 	f.DurationVar(&o.time, "time", o.time, "how long")
 	f.BoolVar(&o.json, "json", false, "as a JSON object")
+	f.StringVar(&o.report, "report", "", "also write a page for a browser to `FILE`")
 	return cmd
 }
 
@@ -123,7 +130,9 @@ type benchResult struct {
 }
 
 type latency struct {
+	Min float64 `json:"min"`
 	P50 float64 `json:"p50"`
+	P95 float64 `json:"p95"`
 	P99 float64 `json:"p99"`
 	Max float64 `json:"max"`
 }
@@ -133,13 +142,18 @@ func (o *benchOptions) result(r *loadgen.Result) *benchResult {
 	return &benchResult{
 		Op: o.op.Word, Block: r.Block, Depth: o.depth, Connections: o.connections, Seconds: r.Seconds,
 		Bytes: r.Bytes, Ops: r.Ops, MBps: float64(r.Bytes) / 1e6 / r.Seconds, IOPS: float64(r.Ops) / r.Seconds,
-		Latency: latency{P50: micro(r.P50), P99: micro(r.P99), Max: micro(r.Max)},
+		Latency: latency{Min: micro(r.Min), P50: micro(r.P50), P95: micro(r.P95), P99: micro(r.P99), Max: micro(r.Max)},
 		CPU:     r.CPU.Seconds(),
 	}
 }
 
 // bench runs the measurement and prints the result.
 func (a *app) bench(ctx context.Context, o *benchOptions) error {
+	page, err := openReport(o.report)
+	if err != nil {
+		return err
+	}
+	defer page.abandon()
 	links, path, err := a.benchLinks(ctx, o)
 	if links != nil {
 		defer links.close(a)
@@ -166,10 +180,16 @@ func (a *app) bench(ctx context.Context, o *benchOptions) error {
 	if err != nil {
 		return &plainError{o.urls[0].String(), err, a.cred().UID}
 	}
-	if o.json {
-		return printJSON(a.stdout, o.result(&res))
+	result := o.result(&res)
+	if page != nil {
+		if err := a.writeReport(ctx, page, o, links, result, res.Bars); err != nil {
+			return err
+		}
 	}
-	return o.result(&res).print(a.stdout)
+	if o.json {
+		return printJSON(a.stdout, result)
+	}
+	return result.print(a.stdout)
 }
 
 // subject connects to the server and finds the object of the calls. For null

@@ -131,18 +131,22 @@ func (a *app) info4(ctx context.Context, srv server, i *info) error {
 
 // describe4 describes the server of a session.
 func describe4(ctx context.Context, s *nfs4client.Session) (*nfs4Info, error) {
-	d := s.Server()
+	i := newNFS4Info(s.Server())
+	w := walk4{s: s, left: maxPseudo}
+	err := w.root(ctx)
+	i.Exports = append(i.Exports, w.found...)
+	return i, err
+}
+
+// newNFS4Info describes a server without its exports.
+func newNFS4Info(d nfs4client.Server) *nfs4Info {
 	f := d.Fore
-	i := &nfs4Info{
+	return &nfs4Info{
 		Owner: identity(d.Major), OwnerMinor: d.MinorID, Scope: identity(d.Scope), Lease: int(d.Lease.Seconds()),
 		Implementation: strings.TrimSpace(d.Name + " " + d.Domain),
 		Session:        sessionInfo{f.MaxRequests, f.MaxOperations, f.MaxRequestSize, f.MaxResponseSize, f.MaxResponseSizeCached},
 		Exports:        []string{},
 	}
-	w := walk4{s: s, left: maxPseudo}
-	err := w.root(ctx)
-	i.Exports = append(i.Exports, w.found...)
-	return i, err
 }
 
 // identity returns opaque bytes as text if they are text, otherwise as

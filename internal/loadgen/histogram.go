@@ -11,14 +11,17 @@ const steps = 16
 
 // A histogram counts any number of times in constant memory.
 type histogram struct {
-	counts [64 * steps]int64
-	n      int64
-	max    time.Duration
+	counts   [64 * steps]int64
+	n        int64
+	min, max time.Duration
 }
 
 // add counts a time.
 func (h *histogram) add(d time.Duration) {
 	h.counts[bucket(uint64(max(d, 0)))]++
+	if h.n == 0 || d < h.min {
+		h.min = d
+	}
 	h.n++
 	h.max = max(h.max, d)
 }
@@ -47,6 +50,9 @@ func (h *histogram) merge(other *histogram) {
 	for i, n := range other.counts {
 		h.counts[i] += n
 	}
+	if h.n == 0 || other.n > 0 && other.min < h.min {
+		h.min = other.min
+	}
 	h.n += other.n
 	h.max = max(h.max, other.max)
 }
@@ -64,6 +70,34 @@ func (h *histogram) quantile(q float64) time.Duration {
 		}
 	}
 	return h.max
+}
+
+// barSteps is how many buckets a Bar has: there are four bars to a power of two.
+const barSteps = steps / 4
+
+// A Bar counts the calls that took From or longer, but less than To.
+type Bar struct {
+	From, To time.Duration
+	Calls    int64
+}
+
+// bars returns the counts from the first call to the last, on a logarithmic scale.
+func (h *histogram) bars() (all []Bar) {
+	if h.n == 0 {
+		return nil
+	}
+	first, last := bucket(uint64(max(h.min, 0)))/barSteps, bucket(uint64(h.max))/barSteps
+	for b := first; b <= last; b++ {
+		bar := Bar{To: time.Duration(top(b*barSteps+barSteps-1) + 1)}
+		if b > 0 {
+			bar.From = time.Duration(top(b*barSteps-1) + 1)
+		}
+		for _, n := range h.counts[b*barSteps : (b+1)*barSteps] {
+			bar.Calls += n
+		}
+		all = append(all, bar)
+	}
+	return all
 }
 
 // Quantile returns the smallest of sorted times that is no shorter than the

@@ -24,6 +24,7 @@ func TestBuckets(t *testing.T) {
 func TestQuantile(t *testing.T) {
 	var h, other histogram
 	assert.Zero(t, h.quantile(0.5))
+	assert.Empty(t, h.bars())
 	var all []time.Duration
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range 10_001 {
@@ -43,7 +44,43 @@ func TestQuantile(t *testing.T) {
 		assert.LessOrEqual(t, h.quantile(q), exact+exact/steps, q)
 	}
 	assert.Equal(t, all[10_000], h.max)
+	assert.Equal(t, all[0], h.min)
 	assert.Equal(t, h.max, h.quantile(1))
 	assert.Equal(t, all[0], Quantile(all, 0))
 	assert.Equal(t, all[5000], Quantile(all, 0.5))
+}
+
+// TestBars checks that bars follow each other without a gap, from the first call to
+// the last, and have all calls.
+func TestBars(t *testing.T) {
+	var h histogram
+	all := []time.Duration{3, 700, 701, 90 * time.Microsecond, 2 * time.Hour}
+	for _, d := range all {
+		h.add(d)
+	}
+	bars := h.bars()
+	assert.LessOrEqual(t, bars[0].From, all[0])
+	assert.LessOrEqual(t, bars[len(bars)-1].From, all[4])
+	assert.Greater(t, bars[len(bars)-1].To, all[4])
+	for i, b := range bars {
+		if i > 0 {
+			assert.Equal(t, bars[i-1].To, b.From)
+		}
+		calls := 0
+		for _, d := range all {
+			if b.From <= d && d < b.To {
+				calls++
+			}
+		}
+		assert.EqualValues(t, calls, b.Calls, b)
+		if b.From >= steps {
+			assert.LessOrEqual(t, float64(b.To), float64(b.From)*1.25)
+		}
+	}
+}
+
+// TestAddAllocates checks that a call is counted without an allocation.
+func TestAddAllocates(t *testing.T) {
+	var h histogram
+	assert.Zero(t, testing.AllocsPerRun(100, func() { h.add(time.Millisecond) }))
 }

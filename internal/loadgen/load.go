@@ -38,11 +38,13 @@ type Link struct {
 
 // A Result is the outcome of a measurement.
 type Result struct {
-	Block         int // bytes
-	Seconds       float64
-	Bytes, Ops    int64
-	P50, P99, Max time.Duration // of a call
-	CPU           time.Duration // that this process has used
+	Block      int // bytes
+	Seconds    float64
+	Bytes, Ops int64
+	CPU        time.Duration // that this process has used
+
+	Min, P50, P95, P99, Max time.Duration // of a call
+	Bars                    []Bar         // all calls
 }
 
 // A Load is one kind of call, repeated for the whole measurement.
@@ -138,7 +140,8 @@ func (l *Load) End(ctx context.Context) error {
 func (l *Load) result(seconds float64, cpu time.Duration) Result {
 	return Result{
 		Block: l.block, Seconds: seconds, Bytes: l.bytes, Ops: l.took.n,
-		P50: l.took.quantile(0.5), P99: l.took.quantile(0.99), Max: l.took.max, CPU: cpu,
+		CPU: cpu, Min: l.took.min, P50: l.took.quantile(0.5), P95: l.took.quantile(0.95), P99: l.took.quantile(0.99), Max: l.took.max,
+		Bars: l.took.bars(),
 	}
 }
 

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+)
+
+// A reportFile is the file of --report. It has another name until it is complete,
+// so that nobody reads a part of it, and an earlier one stays if the measurement fails.
+type reportFile struct {
+	*os.File
+	name string // to be
+}
+
+// openReport begins a file before the measurement, which may be long: a directory
+// that cannot be written shows at once. It returns nil if name is "".
+func openReport(name string) (*reportFile, error) {
+	if name == "" {
+		return nil, nil
+	}
+	if at, err := os.Stat(name); err == nil && !at.Mode().IsRegular() {
+		return nil, fmt.Errorf("--report %s: is no regular file", name)
+	}
+	f, err := os.OpenFile(fmt.Sprintf("%s.%d.new", name, os.Getpid()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if cause, ok := errors.AsType[*fs.PathError](err); ok {
+		err = cause.Err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--report %s: %w", name, err)
+	}
+	return &reportFile{f, name}, nil
+}
+
+// finish writes the content, and gives the file its name.
+func (f *reportFile) finish(content []byte) error {
+	_, err := f.Write(content)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), f.name)
+	}
+	if err != nil {
+		return fmt.Errorf("--report %s: %w", f.name, err)
+	}
+	return nil
+}
+
+// abandon removes a file that is not finished. It does nothing if f is nil.
+func (f *reportFile) abandon() {
+	if f != nil && f.Close() == nil {
+		_ = os.Remove(f.Name())
+	}
+}
