@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -17,9 +18,22 @@ type monitor struct {
 	done   chan struct{}
 }
 
-// openMonitor answers on l until close.
-func openMonitor(l net.Listener, p *operations, log *slog.Logger) *monitor {
-	m := &monitor{server: newHTTP(p.monitor(), log), done: make(chan struct{})}
+// Limits of the server of --metrics, which anyone who reaches its address may use.
+const (
+	monitorWrite  = 30 * time.Second // for an answer; net/http/pprof adds the time of a profile
+	monitorHeader = 16 << 10         // bytes of a request's header
+)
+
+// newMonitor returns a server of h that does not answer yet.
+func newMonitor(h http.Handler, log *slog.Logger) *monitor {
+	m := &monitor{server: newHTTP(h, log), done: make(chan struct{})}
+	bound := &connBound{most: maxMonitor, waiting: make(map[net.Conn]time.Time)}
+	m.server.WriteTimeout, m.server.MaxHeaderBytes, m.server.ConnState = monitorWrite, monitorHeader, bound.changed
+	return m
+}
+
+// serve answers on l until close.
+func (m *monitor) serve(l net.Listener) *monitor {
 	go func() {
 		defer close(m.done)
 		_ = m.server.Serve(l) // until close

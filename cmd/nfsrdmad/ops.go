@@ -68,7 +68,7 @@ func (p *operations) openMetrics(o *opsOptions, log *slog.Logger) (*monitor, err
 		return nil, cli.ListenError("--metrics", o.metrics, err, "")
 	}
 	p.metrics = l.Addr()
-	return openMonitor(l, p, log), nil
+	return newMonitor(p.monitor(), log).serve(l), nil
 }
 
 // openControl opens the control socket, if one is configured. If the default
