@@ -77,5 +77,5 @@
 // without it, that is 6.1. INTEROP_SEED repeats the random operations of an
 // earlier run. INTEROP_TRANSCRIPTS names a directory for the results of posix
 // and model. INTEROP_COUNTED asks for a guest of one processor whose clock
-// counts instructions, for measurements.
+// counts instructions, for measurements, and INTEROP_PACE=names measures names alone.
 package interop

@@ -3,6 +3,7 @@
 package interop
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strconv"
@@ -17,6 +18,10 @@ import (
 // paceOptions requests calls as long as package pace's.
 var paceOptions = fmt.Sprintf("rsize=%[1]d,wsize=%[1]d", pace.Request)
 
+// paceKind is the variable that has BenchmarkLinux measure another kind of parts
+// than pace.Files. Then no document gets the tables.
+const paceKind = "INTEROP_PACE"
+
 // BenchmarkLinux measures Linux's client with several servers, alternately:
 // knfsd and nfsrdmad, both in the guest, and nfsrdmad on the host. All keep
 // files in memory. It measures all of them b.N times; -benchtime=5x requests
@@ -26,14 +31,15 @@ var paceOptions = fmt.Sprintf("rsize=%[1]d,wsize=%[1]d", pace.Request)
 func BenchmarkLinux(b *testing.B) {
 	guest(b)
 	ours := insideServer(b)
+	kind := cmp.Or(os.Getenv(paceKind), pace.Files)
 	var meters []*paceMeter
 	if os.Getenv(counted) != "" {
 		meters = []*paceMeter{
-			{title: "bench-linux, counted", machine: countedMachine, kind: pace.Files, servers: []paceServer{{knfsdName, knfsd()}, {oursName, ours}}},
-			{title: "bench-linux, counted, version 4.2", machine: countedMachine, kind: pace.Files, servers: []paceServer{{knfsdName, knfsd4()}, {oursName, ours.by("4.2")}}},
+			{title: "bench-linux, counted", machine: countedMachine, kind: kind, servers: []paceServer{{knfsdName, knfsd()}, {oursName, ours}}},
+			{title: "bench-linux, counted, version 4.2", machine: countedMachine, kind: kind, servers: []paceServer{{knfsdName, knfsd4()}, {oursName, ours.by("4.2")}}},
 		}
 	} else {
-		meters = []*paceMeter{{title: "bench-linux", machine: "emulated", kind: pace.Files, servers: []paceServer{
+		meters = []*paceMeter{{title: "bench-linux", machine: "emulated", kind: kind, servers: []paceServer{
 			{knfsdName, knfsd()}, {oursName, ours}, {"nfsrdmad on the host", serve(b, "--no-root-squash").site()},
 		}}}
 	}
@@ -70,7 +76,7 @@ func measure(b *testing.B, meters ...*paceMeter) {
 	}
 	for _, m := range meters {
 		b.Logf("%s\n%s", m.title, m.table())
-		if name := os.Getenv(paceDoc); name != "" && len(m.rounds) >= paceRounds {
+		if name := os.Getenv(paceDoc); name != "" && os.Getenv(paceKind) == "" && len(m.rounds) >= paceRounds {
 			m.document(b, name, strings.TrimSpace(must(b, "uname -r")))
 		}
 	}
