@@ -27,7 +27,7 @@ func (f *FS) fileMaker(c *vfs.Cred, name string, how vfs.CreateHow) *maker {
 	}
 	s := f.initial(c, how.Attr, defaultFileMode)
 	m := &maker{name: name, attr: s}
-	m.call = func(d int) (int, error) { return f.createFile(d, m, &s) }
+	m.call = func(d int) (int, error) { return f.createFile(d, m, nil) }
 	if how.Mode == vfs.Unchecked {
 		m.taken = func(o *object) error {
 			switch {
@@ -42,11 +42,11 @@ func (f *FS) fileMaker(c *vfs.Cred, name string, how vfs.CreateHow) *maker {
 	return m
 }
 
-// createFile makes a new file of the requested size. It fails if the name
-// exists.
-func (f *FS) createFile(dir int, m *maker, s *vfs.SetAttr) (place int, err error) {
+// createFile makes a new file of the requested size, with the given times if any. It
+// fails if the name exists.
+func (f *FS) createFile(dir int, m *maker, times *[2]unix.Timespec) (place int, err error) {
 	fd, err := retry(func() (int, error) {
-		return unix.Openat(dir, m.name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, *s.Mode)
+		return unix.Openat(dir, m.name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, *m.attr.Mode)
 	})
 	if err != nil {
 		return -1, err
@@ -58,10 +58,14 @@ func (f *FS) createFile(dir int, m *maker, s *vfs.SetAttr) (place int, err error
 		}
 		closeFD(fd)
 	}()
-	if s.Size != nil {
-		if err := f.ftruncate(fd, *s.Size); err != nil {
+	if m.attr.Size != nil {
+		if err := f.ftruncate(fd, *m.attr.Size); err != nil {
 			return -1, late(err)
 		}
+	}
+	if times != nil && setTimes(fd, times) != nil {
+		_ = unix.Unlinkat(dir, m.name, 0)
+		return -1, unix.EOPNOTSUPP
 	}
 	place, err = f.reopen(fd, unix.O_PATH)
 	return place, late(err)
@@ -73,26 +77,14 @@ func (f *FS) createFile(dir int, m *maker, s *vfs.SetAttr) (place int, err error
 // file system does not keep them.
 func (f *FS) exclusive(c *vfs.Cred, name string, how vfs.CreateHow) *maker {
 	s := f.initial(c, how.Attr, defaultFileMode)
-	times := vfs.SetAttr{
-		AtimeHow: vfs.SetToClient, Atime: vfs.Time{Sec: int64(int32(how.Verifier >> 32))},
-		MtimeHow: vfs.SetToClient, Mtime: vfs.Time{Sec: int64(int32(how.Verifier))},
-	}
+	atime, mtime := int64(int32(how.Verifier>>32)), int64(int32(how.Verifier))
 	holds := func(st *unix.Statx_t) bool {
 		return typeOf(st.Mode) == vfs.TypeReg && st.Size == 0 &&
-			st.Atime.Sec == times.Atime.Sec && st.Mtime.Sec == times.Mtime.Sec
+			st.Atime.Sec == atime && st.Mtime.Sec == mtime
 	}
 	m := &maker{name: name, attr: s, kept: holds}
 	m.call = func(d int) (int, error) {
-		fd, err := f.createFile(d, m, &s)
-		if err != nil {
-			return -1, err
-		}
-		if changeTimes(fd, &times) != nil {
-			closeFD(fd)
-			_ = unix.Unlinkat(d, name, 0)
-			return -1, unix.EOPNOTSUPP
-		}
-		return fd, nil
+		return f.createFile(d, m, &[2]unix.Timespec{unix.NsecToTimespec(atime * 1e9), unix.NsecToTimespec(mtime * 1e9)})
 	}
 	m.taken = func(o *object) error {
 		var st unix.Statx_t

@@ -155,7 +155,7 @@ func (f *FS) put(o *object) { f.cache.release(o) }
 
 // adopt makes an object of fd and takes ownership of fd.
 func (f *FS) adopt(h vfs.Handle, fd int, st *unix.Statx_t) *object {
-	return f.cache.put(&object{h: h, fd: fd, ino: st.Ino, typ: typeOf(st.Mode)})
+	return f.cache.put(&object{h: h, fd: fd, ino: st.Ino, typ: typeOf(st.Mode), birth: st.Btime, mask: st.Mask})
 }
 
 // adoptExported adopts the O_PATH descriptor fd that was opened by handle. It
@@ -190,7 +190,7 @@ func (f *FS) stat(o *object, st *unix.Statx_t) error {
 		return nil
 	}
 	looked := attrs.now()
-	if err := statFD(o.fd, st); err != nil {
+	if err := f.statObject(o, st); err != nil {
 		return err
 	}
 	f.see(st, looked)

@@ -62,7 +62,7 @@ func (f *FS) linkIn(c *vfs.Cred, o, d *object, name string) (w vfs.WCC, err erro
 // linked records the new name of an object that had the attributes before.
 func (f *FS) linked(o *object, before *unix.Statx_t, d *object, name string) error {
 	var st unix.Statx_t
-	if err := statFD(o.fd, &st); err != nil {
+	if err := f.statObject(o, &st); err != nil {
 		return err
 	}
 	f.noteChange(before, &st, false)

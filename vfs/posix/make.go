@@ -171,7 +171,7 @@ func (f *FS) finish(d *object, fd int, m *maker, st *unix.Statx_t) error {
 			err = changeTimes(fd, &later)
 		}
 		if m.changed = changesAny(&later); err == nil && m.changed {
-			err = statFD(fd, st)
+			err = f.statAgain(fd, st)
 		}
 	}
 	if err != nil {

@@ -73,7 +73,7 @@ func (f *FS) unnamed(n *named) error {
 		return f.unnamedKnown(n)
 	}
 	before := n.st
-	if err := statFD(n.fd, &n.st); err != nil {
+	if err := f.statAgain(n.fd, &n.st); err != nil {
 		return err
 	}
 	f.noteChange(&before, &n.st, false)

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
@@ -16,6 +18,9 @@ type object struct {
 	fd  int // O_PATH, or the descriptor of a lease
 	ino uint64
 	typ vfs.Type
+
+	birth unix.StatxTimestamp // see statObject
+	mask  uint32
 
 	// wcc is held during a change and while the attributes before and after it
 	// are read. To take two, take the one of the smaller seq first.

@@ -48,6 +48,12 @@ func statName(dir int, nameZ []byte, st *unix.Statx_t) error {
 	return errnoErr(e)
 }
 
+// setTimes sets the times of the file open as fd, which is no O_PATH descriptor.
+func setTimes(fd int, times *[2]unix.Timespec) error {
+	_, _, e := unix.Syscall6(unix.SYS_UTIMENSAT, uintptr(fd), 0, uintptr(unsafe.Pointer(times)), 0, 0, 0)
+	return errnoErr(e)
+}
+
 // openPath opens name in dir with O_PATH, without following a link.
 func openPath(dir int, name string) (int, error) {
 	return retry(func() (int, error) {
