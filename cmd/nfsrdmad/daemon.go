@@ -37,6 +37,7 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 	}
 
 	o.ops.dir = st.dir
+	o.ops.settled = make(chan struct{})
 	if o.exportsFile != "" {
 		if o.ops.file, err = filepath.Abs(o.exportsFile); err != nil {
 			return err

@@ -59,7 +59,7 @@ the remedy. The exit status is 1 if anything fails. Nothing is changed.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&d.exports, "exports", "/etc/nfsrdma/exports", "the daemon's `FILE` of exports")
+	f.StringVar(&d.exports, "exports", defaultExports, "the daemon's `FILE` of exports")
 	f.StringVar(&d.listen, "listen", ":20049", "its `ADDR` for RPC-over-RDMA")
 	f.StringVar(&d.tcp, "tcp", ":2049", "its `ADDR` for NFS over plain TCP; \"\" for none")
 	f.IntVar(&d.maxConns, "max-connections", rpcrdma.DefaultMaxConns, "how many RDMA connections it may have")

@@ -21,38 +21,73 @@ import (
 )
 
 // edit changes the exports file of the daemon at a socket, and has the daemon read it. If
-// the daemon does not apply the new file, the old one is put back.
-func edit(ctx context.Context, control string, w io.Writer, change func(*exportsFile) error) error {
-	name, err := servedFile(ctx, control)
+// the daemon does not apply the new file, the old one is put back. If no daemon runs, edit
+// changes the file alone, and says how to start one.
+func (e *exportsEdit) edit(ctx context.Context, w io.Writer, change func(*exportsFile) error) error {
+	f := &exportsFile{}
+	err := f.find(ctx, e)
 	if err != nil {
 		return err
 	}
-	lock, err := lockDir(ctx, filepath.Dir(name))
+	lock, err := lockDir(ctx, filepath.Dir(f.name))
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	f := &exportsFile{name: name}
-	old, err := os.Stat(name)
-	if err == nil {
-		f.text, err = os.ReadFile(name)
-	}
+	old, err := f.read()
 	if err != nil {
-		return fmt.Errorf("exports file %s: %w", name, cli.Cause(err))
+		return err
 	}
 	before := f.text
 	if err := change(f); err != nil {
 		return err
 	}
-	if err := stablefile.ReplaceAs(name, f.text, old, (*os.File).Sync); err != nil {
-		return fmt.Errorf("exports file %s cannot be written: %w", name, cli.Cause(err))
+	if err := stablefile.ReplaceAs(f.name, f.text, old, (*os.File).Sync); err != nil {
+		return fmt.Errorf("exports file %s cannot be written: %w", f.name, cli.Cause(err))
 	}
 	var said bytes.Buffer // w may fail, which is not the daemon's error
-	if err := order(ctx, control, "exports/reload?sum="+sum(f.text), &said); err != nil {
-		return errors.Join(err, f.putBack(ctx, control, before, old, err))
+	err = order(ctx, e.control, "exports/reload?sum="+sum(f.text), &said)
+	if _, ok := errors.AsType[noDaemon](err); ok && f.alone {
+		_, err := fmt.Fprintf(w, "%s is written; no nfsrdmad answers at %s, so it counts at the next start: %s\n", f.name, e.control, e.start())
+		return err
+	}
+	if err != nil {
+		return errors.Join(err, f.putBack(ctx, e.control, before, old, err))
 	}
 	_, err = w.Write(said.Bytes())
 	return err
+}
+
+// find sets the name of the file: the daemon has it, or the flag --exports if no daemon
+// runs. A daemon that starts later finds the change in the file.
+func (f *exportsFile) find(ctx context.Context, e *exportsEdit) (err error) {
+	f.name, err = servedFile(ctx, e.control)
+	if _, f.alone = errors.AsType[noDaemon](err); f.alone {
+		f.name, err = filepath.Abs(e.file)
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := os.Lstat(f.name); f.alone && errors.Is(err, os.ErrNotExist) {
+		return nil // it will be made
+	}
+	// The name may be a link, as to a file of another package.
+	f.name, err = filepath.EvalSymlinks(f.name)
+	return err
+}
+
+// read reads the file. The result is nil if the file does not exist and may be made.
+func (f *exportsFile) read() (os.FileInfo, error) {
+	old, err := os.Stat(f.name)
+	if err == nil {
+		f.text, err = os.ReadFile(f.name)
+	} else if f.alone && errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("exports file %s: %w", f.name, cli.Cause(err))
+	}
+	return old, nil
 }
 
 // putBack writes the text before a change again, unless others have changed the file
@@ -102,8 +137,7 @@ func servedFile(ctx context.Context, control string) (string, error) {
 	if d.File == "" {
 		return "", errors.New("the daemon has its exports from its arguments, and a change would be lost at its end: start it with nfsrdmad serve --exports FILE")
 	}
-	// The name may be a link, as to a file of another package.
-	return filepath.EvalSymlinks(d.File)
+	return d.File, nil
 }
 
 // lockDir locks a directory in which a file is replaced, until the result is closed. A
@@ -114,7 +148,7 @@ func lockDir(ctx context.Context, dir string) (*os.File, error) {
 	defer cancel()
 	f, err := os.Open(dir)
 	if err != nil {
-		return nil, cli.Cause(err)
+		return nil, fmt.Errorf("directory %s of the exports file: %w", dir, cli.Cause(err))
 	}
 	for {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)

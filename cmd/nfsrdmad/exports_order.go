@@ -11,6 +11,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // An exportsDoc is the answer of the control socket at /exports and the output of
@@ -50,13 +51,14 @@ func newExportsList() *cobra.Command {
 }
 
 func newExportsAdd() *cobra.Command {
-	path := defaultControl()
+	var e exportsEdit
 	cmd := &cobra.Command{
 		Use:   "add DIR CLIENT[(OPTIONS)]...",
-		Short: "Export a directory of a running daemon to clients",
+		Short: "Export a directory to clients",
 		Long: `Export a directory to clients, from now on and after each restart: a line is added to
 the exports file of the running daemon (serve --exports), and the daemon reads the file
-again. CLIENT and OPTIONS are those of exports(5). If anything is wrong with the line or
+again. If no daemon runs, the line is added to the FILE of --exports, and counts when one
+starts. CLIENT and OPTIONS are those of exports(5). If anything is wrong with the line or
 the directory, the file stays as it was.`,
 		Example: `  nfsrdmad exports add /srv/data '192.0.2.0/24(rw)'
   nfsrdmad exports add /srv/public '*(ro)' 'admin.example(rw,no_root_squash)'`,
@@ -71,21 +73,22 @@ the directory, the file stays as it was.`,
 			if err != nil {
 				return err
 			}
-			return edit(cmd.Context(), path, cmd.OutOrStdout(), func(f *exportsFile) error { return f.add(dir, args[1:]) })
+			return e.edit(cmd.Context(), cmd.OutOrStdout(), func(f *exportsFile) error { return f.add(dir, args[1:]) })
 		},
 	}
-	cmd.Flags().StringVar(&path, "control", path, "`PATH` of the daemon's socket")
+	e.flags(cmd.Flags())
 	return cmd
 }
 
 func newExportsRemove() *cobra.Command {
-	path := defaultControl()
+	var e exportsEdit
 	cmd := &cobra.Command{
 		Use:   "remove DIR",
-		Short: "End an export of a running daemon",
+		Short: "End an export",
 		Long: `End an export for all its clients, now and after each restart: its lines are removed
 from the exports file of the running daemon (serve --exports), and the daemon reads the
-file again. Clients that have it mounted get NFS3ERR_STALE or NFS4ERR_STALE.`,
+file again. Clients that have it mounted get NFS3ERR_STALE or NFS4ERR_STALE. If no daemon
+runs, the lines are removed from the FILE of --exports.`,
 		Example: "  nfsrdmad exports remove /srv/data",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -93,12 +96,35 @@ file again. Clients that have it mounted get NFS3ERR_STALE or NFS4ERR_STALE.`,
 			if err != nil {
 				return err
 			}
-			return edit(cmd.Context(), path, cmd.OutOrStdout(), func(f *exportsFile) error { return f.remove(dir) })
+			return e.edit(cmd.Context(), cmd.OutOrStdout(), func(f *exportsFile) error { return f.remove(dir) })
 		},
 	}
-	cmd.Flags().StringVar(&path, "control", path, "`PATH` of the daemon's socket")
+	e.flags(cmd.Flags())
 	return cmd
 }
+
+// An exportsEdit has the flags of a change of exports.
+type exportsEdit struct {
+	control string // socket of the daemon
+	file    string // without a daemon
+}
+
+func (e *exportsEdit) flags(f *pflag.FlagSet) {
+	f.SortFlags = false
+	f.StringVar(&e.control, "control", defaultControl(), "`PATH` of the daemon's socket")
+	f.StringVar(&e.file, "exports", defaultExports, "the exports `FILE`, if no daemon runs")
+}
+
+// start returns the command that starts a daemon with the file.
+func (e *exportsEdit) start() string {
+	if e.file == defaultExports {
+		return "systemctl enable --now nfsrdmad"
+	}
+	return "nfsrdmad serve --exports " + e.file
+}
+
+// defaultExports is the exports file of nfsrdmad.service.
+const defaultExports = "/etc/nfsrdma/exports"
 
 // directoryOf returns the directory of an argument as an absolute path.
 func directoryOf(arg string) (string, error) {
@@ -108,10 +134,11 @@ func directoryOf(arg string) (string, error) {
 	return filepath.Abs(arg)
 }
 
-// An exportsFile is the exports file of a daemon, to be changed.
+// An exportsFile is an exports file, to be changed.
 type exportsFile struct {
-	name string
-	text []byte
+	name  string
+	text  []byte
+	alone bool // no daemon has it
 }
 
 // add adds a line. It fails if a client is one of the directory already, for the first
@@ -120,6 +147,11 @@ func (f *exportsFile) add(dir string, clients []string) error {
 	before, err := exports.Parse(f.name, f.text)
 	if err != nil {
 		return err
+	}
+	if f.alone { // else the daemon tries to open it
+		if err := checkDir(dir); err != nil {
+			return err
+		}
 	}
 	text := exports.With(f.text, dir, clients...)
 	after, err := exports.Parse(f.name, text)

@@ -17,7 +17,7 @@ import (
 func newExports() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exports",
-		Short: "List, add and remove exports of a running daemon, and check exports files",
+		Short: "List, add and remove exports, and check exports files",
 	}
 	cmd.AddCommand(newExportsList(), newExportsAdd(), newExportsRemove(), &cobra.Command{
 		Use:   "check FILE",
@@ -48,16 +48,29 @@ func checkExports(name string, stdout, stderr io.Writer) error {
 }
 
 func readExports(name string) (*exports.File, error) {
-	text, err := os.ReadFile(name)
+	text, err := readText(name)
 	if err != nil {
-		return nil, fmt.Errorf("exports file %s cannot be read (%w): correct its name or its permissions", name, cli.Cause(err))
+		return nil, err
 	}
 	return exports.Parse(name, text)
 }
 
+func readText(name string) ([]byte, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("exports file %s cannot be read (%w): correct its name or its permissions", name, cli.Cause(err))
+	}
+	return text, nil
+}
+
 // readFile returns the exports of the file o.exportsFile.
 func (o *serveOptions) readFile(log *slog.Logger) ([]export, error) {
-	f, err := readExports(o.exportsFile)
+	text, err := readText(o.exportsFile)
+	if err != nil {
+		return nil, err
+	}
+	o.exportsSum = sum(text)
+	f, err := exports.Parse(o.exportsFile, text)
 	if err != nil {
 		return nil, err
 	}

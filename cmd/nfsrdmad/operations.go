@@ -40,6 +40,7 @@ type operations struct {
 	tcp     *oncrpc.Server // or nil
 	ways    []cli.Way
 	manager manager
+	settled chan struct{}                    // closed when orders is what it will be
 	orders  atomic.Pointer[chan reloadOrder] // to read files again; nil: there are none
 	file    string                           // of the exports, "" if the arguments name them
 	passed  passed                           // sockets not taken yet

@@ -20,12 +20,16 @@ import (
 // for a reload under way, if its storage answers. Without such a file the signal keeps
 // its default effect.
 func (o *serveOptions) onHangup(ctx context.Context, s *shares, log *slog.Logger) (end func()) {
+	defer close(o.ops.settled)
 	if o.exportsFile == "" && o.idmapPath() == "" && o.tls == nil {
 		return func() {}
 	}
 	signals := make(chan os.Signal, 1) // further pending signals add nothing
 	signal.Notify(signals, unix.SIGHUP)
 	orders := make(chan reloadOrder, 1) // one outlives a client that stops waiting
+	if o.changed() {
+		orders <- reloadOrder{true, make(chan error, 1)}
+	}
 	stop := onSignals(ctx, signals, orders, func(exportsOnly bool) (err error) {
 		o.ops.reloading(func() {
 			if exportsOnly {
@@ -42,6 +46,16 @@ func (o *serveOptions) onHangup(ctx context.Context, s *shares, log *slog.Logger
 		stop()
 		signal.Stop(signals)
 	})
+}
+
+// changed reports whether the exports file is another than the daemon has read. Who
+// changed it while the daemon started found nobody to give an order to.
+func (o *serveOptions) changed() bool {
+	if o.exportsFile == "" {
+		return false
+	}
+	text, err := os.ReadFile(o.exportsFile)
+	return err != nil || sum(text) != o.exportsSum
 }
 
 // reloadAll applies all files again: the keytab first, whose realms may be those of

@@ -60,9 +60,14 @@ func (p *operations) reloadExports(r *http.Request) (string, error) {
 }
 
 func (p *operations) orderReload(r *http.Request, exportsOnly bool) (string, error) {
+	select {
+	case <-p.settled:
+	case <-r.Context().Done():
+		return "", r.Context().Err()
+	}
 	orders := p.orders.Load()
 	if orders == nil {
-		return "", errors.New("the daemon has no files to read again (--exports, --idmap, --keytab, --tls-cert), or it starts or ends")
+		return "", errors.New("the daemon has no files to read again (--exports, --idmap, --keytab, --tls-cert), or it ends")
 	}
 	done := make(chan error, 1)
 	select {

@@ -69,6 +69,8 @@ type serveOptions struct {
 	clients []netip.Prefix
 	flavors []exports.Flavor
 
+	exportsSum string // of the text in exportsFile that was read last
+
 	kerberos mechanism
 	tlsOptions
 	tls *rpctls.Server // or nil

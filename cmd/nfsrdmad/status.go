@@ -90,6 +90,13 @@ type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
+// noDaemon says that no daemon answers at a socket.
+type noDaemon string
+
+func (path noDaemon) Error() string {
+	return fmt.Sprintf("no nfsrdmad answers at %s: start one with nfsrdmad serve, or name its socket with --control PATH", string(path))
+}
+
 // ask asks the daemon for a document, or with http.MethodPost to do something.
 // The caller must close the result.
 func ask(ctx context.Context, path, method, document string) (io.ReadCloser, error) {
@@ -109,7 +116,7 @@ func ask(ctx context.Context, path, method, document string) (io.ReadCloser, err
 	resp, err := t.RoundTrip(req)
 	switch {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
-		return nil, fmt.Errorf("no nfsrdmad answers at %s: start one with nfsrdmad serve, or name its socket with --control PATH", path)
+		return nil, noDaemon(path)
 	case errors.Is(err, os.ErrPermission):
 		return nil, fmt.Errorf("no permission for %s: run this as the user that runs the daemon", path)
 	case errors.Is(err, context.DeadlineExceeded):

@@ -25,11 +25,15 @@ func Replace(name string, b []byte, sync func(*os.File) error) error {
 }
 
 // ReplaceAs is Replace for a file that others read: it gets the mode and the owner of
-// old, which describes the earlier file. In its directory NAME.new may be a file of the
+// old, which describes the earlier file, or the mode 0644 if old is nil, for there is no
+// earlier file. In its directory NAME.new may be a file of the
 // user's: the new file has another name while it is written.
 func ReplaceAs(name string, b []byte, old fs.FileInfo, sync func(*os.File) error) error {
 	next := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+nextSuffix)
 	return replace(name, next, b, func(f *os.File) error {
+		if old == nil {
+			return f.Chmod(0o644)
+		}
 		if st, ok := old.Sys().(*syscall.Stat_t); ok {
 			if err := f.Chown(int(st.Uid), int(st.Gid)); err != nil {
 				return err
