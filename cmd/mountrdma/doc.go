@@ -6,7 +6,7 @@
 //	main, app    flags of all commands      url             meanings of operands
 //	mountcmd ─▶ internal/mountopt           the command line of a mount
 //	daemon ─▶ mount ─▶ reach ─▶ fusefs      a process that stays and serves the mount
-//	mountpoint, mountinfo                   the host's side of a mount
+//	mountpoint                              the host's side of a mount
 //	umount ─▶ exit_socket                   the end of a mount
 //	session ─▶ nfsrdma.Client, export       from a URL to a file system
 //	dial                                    connections, with the failed step

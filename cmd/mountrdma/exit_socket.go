@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/internal/mountinfo"
 )
 
 // The umount command waits for the process that served the mount to exit: only
@@ -20,11 +22,11 @@ func exitSocket(device string) string { return "@mountrdma/" + device }
 
 // openExitSocket listens on the socket of the mount.
 func (m *mountCommand) openExitSocket() {
-	on, found, err := mountAt(m.point)
+	on, found, err := mountinfo.At(m.point)
 	if err != nil || !found {
 		return // unmounted already
 	}
-	if m.exit, err = net.Listen("unix", exitSocket(on.device)); err != nil {
+	if m.exit, err = net.Listen("unix", exitSocket(on.Device)); err != nil {
 		m.log.Warn("umount will not wait", "err", err)
 	}
 }

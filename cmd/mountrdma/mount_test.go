@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/nfsrdma/nfsrdma/internal/mountinfo"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -30,7 +31,7 @@ func scene(t *testing.T) (r *rig, point string) {
 	write(t, []byte("content"), r.dir, "d", "f")
 	point = t.TempDir()
 	t.Cleanup(func() {
-		if _, found, err := mountAt(point); err != nil || found {
+		if _, found, err := mountinfo.At(point); err != nil || found {
 			assert.NoError(t, unix.Unmount(point, unix.MNT_DETACH|unix.MNT_FORCE), "left by a test that failed")
 		}
 	})
@@ -74,11 +75,11 @@ func TestMount(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, daemon.Pid, sid, "it does not end with the terminal")
 
-	m, found, err := mountAt(point)
+	m, found, err := mountinfo.At(point)
 	require.NoError(t, err)
 	require.True(t, found)
-	assert.Equal(t, fsType, m.kind)
-	assert.Equal(t, source, m.source, "mount -a compares it with fstab's")
+	assert.Equal(t, fsType, m.Kind)
+	assert.Equal(t, source, m.Source, "mount -a compares it with fstab's")
 	assert.Equal(t, []nfsclient.Mounted{{Host: "127.0.0.1", Path: "/x/d"}}, users(t, r))
 
 	assert.Equal(t, "content", read(t, point, "f"))
@@ -98,7 +99,7 @@ func TestMount(t *testing.T) {
 	r.hang.Store(&notice)
 	must(t, "umount", point)
 	assert.True(t, told.Load(), "umount returns when the process has said goodbye to the server")
-	_, found, err = mountAt(point)
+	_, found, err = mountinfo.At(point)
 	require.NoError(t, err)
 	assert.False(t, found)
 	assert.Empty(t, users(t, r))
@@ -146,7 +147,7 @@ func TestStopped(t *testing.T) {
 		write(t, data, point, "g")
 		require.NoError(t, cmd.Process.Signal(sig))
 		require.NoError(t, cmd.Wait(), sig)
-		_, found, err := mountAt(point)
+		_, found, err := mountinfo.At(point)
 		require.NoError(t, err)
 		assert.False(t, found)
 		assert.Equal(t, string(data), read(t, r.dir, "g"))
@@ -165,7 +166,7 @@ func TestStoppedInUse(t *testing.T) {
 	assert.Equal(t, "mountrdma: "+point+" is in use: fuser -vm "+point+" names the users; -l detaches it anyway\n", refused(t, "umount", point))
 	require.NoError(t, cmd.Process.Signal(unix.SIGTERM))
 	for found := true; found; { // the process prints nothing when it is done
-		_, found, err = mountAt(point)
+		_, found, err = mountinfo.At(point)
 		require.NoError(t, err)
 	}
 	_, err = f.WriteString("CONTENT")
@@ -182,7 +183,7 @@ func TestUmountLazy(t *testing.T) {
 	f, err := os.Open(filepath.Join(point, "d", "f"))
 	require.NoError(t, err)
 	must(t, "umount", "-l", point)
-	_, found, err := mountAt(point)
+	_, found, err := mountinfo.At(point)
 	require.NoError(t, err)
 	assert.False(t, found)
 	data, err := io.ReadAll(f)
@@ -237,15 +238,4 @@ func TestMountPoint(t *testing.T) {
 	write(t, nil, dir, "f")
 	assert.Equal(t, "mountrdma: mount point "+dir+"/f is no directory: correct it\n", refused(t, "127.0.0.1:/x", dir+"/f", "--foreground"))
 	assert.Equal(t, "mountrdma: mount point "+dir+"/g does not exist: make it (mkdir), or correct it\n", refused(t, "127.0.0.1:/x", dir+"/g", "--foreground"))
-}
-
-func TestMountInfo(t *testing.T) {
-	m, ok := parseMount(`36 35 0:51 / /mnt/a\040b\134c rw,nosuid shared:1 master:2 - fuse.nfsrdma h:/x\011y rw,user_id=0` + "\n")
-	assert.True(t, ok)
-	assert.Equal(t, mounted{device: "0:51", point: `/mnt/a b\c`, kind: fsType, source: "h:/x\ty"}, m)
-	for _, line := range []string{"", "a b c - d", "1 2 3 4 5 -", "1 2 3 4 - 5 6"} {
-		_, ok := parseMount(line)
-		assert.False(t, ok, line)
-	}
-	assert.Equal(t, `\9\12x`, unoctal(`\9\12x`))
 }

@@ -12,9 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/internal/mountinfo"
 )
 
 func isRoot() bool { return os.Geteuid() == 0 }
+
+// fsType is the type of our mounts in /proc/mounts.
+const fsType = "fuse.nfsrdma"
 
 // checkPoint resolves the mount point and checks that it can be mounted on.
 func (m *mountCommand) checkPoint() error {
@@ -37,9 +41,9 @@ func (m *mountCommand) checkPoint() error {
 		return fmt.Errorf("mount point %s is no directory: correct it", m.point)
 	}
 	m.point = point
-	on, ok, err := mountAt(point)
-	if err == nil && ok && on.kind == fsType && on.source == m.source {
-		return fmt.Errorf("mount point %s is busy: %s is mounted there already; mountrdma umount %s removes it", point, on.source, point)
+	on, ok, err := mountinfo.At(point)
+	if err == nil && ok && on.Kind == fsType && on.Source == m.source {
+		return fmt.Errorf("mount point %s is busy: %s is mounted there already; mountrdma umount %s removes it", point, on.Source, point)
 	}
 	return err
 }

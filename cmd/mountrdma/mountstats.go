@@ -7,6 +7,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/internal/mountinfo"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -35,11 +36,11 @@ func (m *mountCommand) count(next oncrpc.Caller) oncrpc.Caller {
 
 // openStats answers requests for the mount's counters until end is called.
 func (m *mountCommand) openStats(fs *nfsclient.FS) (end func()) {
-	on, found, err := mountAt(m.point)
+	on, found, err := mountinfo.At(m.point)
 	if err != nil || !found {
 		return func() {} // unmounted already
 	}
-	l, err := net.Listen("unix", statsOf(on.device))
+	l, err := net.Listen("unix", statsOf(on.Device))
 	if err != nil {
 		m.log.Warn("mountrdma mountstats will not find this mount", "err", err)
 		return func() {}
@@ -96,7 +97,7 @@ func showMountStats(name string, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	c, err := net.Dial("unix", statsOf(m.device))
+	c, err := net.Dial("unix", statsOf(m.Device))
 	if errors.Is(err, unix.ECONNREFUSED) {
 		return fmt.Errorf("no process answers for %s: the one that serves it has ended, or is in another network namespace", name)
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/internal/mountinfo"
 )
 
 // umountOptions are the flags of umount.
@@ -41,7 +43,7 @@ func (o *umountOptions) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	exit := dialExitSocket(m.device)
+	exit := dialExitSocket(m.Device)
 	if exit != nil {
 		defer exit.Close()
 	}
@@ -52,9 +54,9 @@ func (o *umountOptions) run(ctx context.Context, name string) error {
 	if o.force {
 		flags |= unix.MNT_FORCE
 	}
-	if err := detachMount(m.point, flags); err != nil {
+	if err := detachMount(m.Point, flags); err != nil {
 		if errors.Is(err, unix.EBUSY) {
-			return fmt.Errorf("%s is in use: fuser -vm %s names the users; -l detaches it anyway", name, m.point)
+			return fmt.Errorf("%s is in use: fuser -vm %s names the users; -l detaches it anyway", name, m.Point)
 		}
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -66,18 +68,18 @@ func (o *umountOptions) run(ctx context.Context, name string) error {
 
 // findMount finds our mount that an operand names. It makes no request to the
 // mounted file system, which may be dead.
-func findMount(name string) (mounted, error) {
+func findMount(name string) (mountinfo.Mount, error) {
 	path, err := filepath.Abs(name)
 	if err != nil {
-		return mounted{}, err
+		return mountinfo.Mount{}, err
 	}
 	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
 		path = filepath.Join(dir, filepath.Base(path))
 	}
-	m, found, err := mountAt(path)
+	m, found, err := mountinfo.At(path)
 	if err == nil && !found {
 		if path, err := filepath.EvalSymlinks(path); err == nil { // the operand itself is a link
-			m, found, _ = mountAt(path)
+			m, found, _ = mountinfo.At(path)
 		}
 	}
 	switch {
@@ -85,8 +87,8 @@ func findMount(name string) (mounted, error) {
 		return m, err
 	case !found:
 		return m, fmt.Errorf("nothing is mounted on %s", name)
-	case m.kind != fsType:
-		return m, fmt.Errorf("%s is a mount of type %s, not of mountrdma: umount(8) unmounts it", name, m.kind)
+	case m.Kind != fsType:
+		return m, fmt.Errorf("%s is a mount of type %s, not of mountrdma: umount(8) unmounts it", name, m.Kind)
 	}
 	return m, nil
 }

@@ -29,12 +29,12 @@ const (
 // below its own.
 var floors = map[string]int{
 	"buf": 0, "chunks": 0, "cmpriv": 0, "iwarp/mpa/mpatest": 0, "rdma": 0, "xdr": 0,
-	"internal/bootahead": 0, "internal/certtest": 0, "internal/cli": 0, "internal/conformance": 0, "internal/fairshare": 0, "internal/floors": 0, "internal/keepalive": 0, "internal/lograte": 0, "internal/lookupcache": 0, "internal/manual": 0, "internal/pcap": 0, "internal/racetest": 0, "internal/samehost": 0, "internal/sbom": 0, "internal/stablefile": 0, "internal/wiretest": 0, "internal/workpool": 0,
+	"internal/bootahead": 0, "internal/certtest": 0, "internal/cli": 0, "internal/conformance": 0, "internal/fairshare": 0, "internal/floors": 0, "internal/keepalive": 0, "internal/lograte": 0, "internal/lookupcache": 0, "internal/manual": 0, "internal/mountinfo": 0, "internal/pcap": 0, "internal/racetest": 0, "internal/samehost": 0, "internal/sbom": 0, "internal/stablefile": 0, "internal/wiretest": 0, "internal/workpool": 0,
 	"gss": 1, "iwarp/ddp": 1, "iwarp/mpa": 1, "oncrpc/rpcmsg": 1, "rdma/rdmatest": 1, "roce/packet": 1, "rpcrdma/wire": 1, "tickets/wire": 1, "internal/conformance/check": 1, "internal/mountopt": 1,
 	"gss/krb5": 2, "iwarp/rdmap": 2, "iwarp/recorder": 2, "oncrpc": 2,
 	"delegation": 3, "locks": 3, "recall": 3, "oncrpc/replay": 3, "oncrpc/rpcstats": 3, "iwarp": 3, "roce": 3, "rpcrdma": 3, "rpcsec": 3, "rpctls": 3,
 	"delegation/client": 4, "delegation/server": 4, "exports": 4, "idmap": 4, "journal": 4, "nfs/mount3": 4, "nfs/nfs3": 4, "nfs/nfs4": 4, "nfs/nfsacl": 4, "nfs/nlm4": 4, "nfs/nsm": 4, "rpcbind": 4, "rpcrdma/stream": 4, "tickets": 4, "vfs": 4, "internal/discover": 4, "internal/pingpong": 4,
-	"lockclient": 5, "nfs/nfs4/nfs4test": 5, "nfs/nlm4/nlm4test": 5, "nfs/nfs4acl": 5, "nfs4client": 5, "nfs4state": 5, "nfsclient": 5, "realm": 5, "vfs/billy": 5, "vfs/mem": 5, "vfs/posix": 5, "vfs/vfstest": 5,
+	"internal/doctor": 5, "lockclient": 5, "nfs/nfs4/nfs4test": 5, "nfs/nlm4/nlm4test": 5, "nfs/nfs4acl": 5, "nfs4client": 5, "nfs4state": 5, "nfsclient": 5, "realm": 5, "vfs/billy": 5, "vfs/mem": 5, "vfs/posix": 5, "vfs/vfstest": 5,
 	"fusefs": 6, "internal/copytree": 6, "internal/loadgen": 6, "lockserver": 6, "nfs4server": 6, "nfsserver": 6, "internal/bridge": 6,
 	front: 7, "internal/bench": 7, "nfsserver/gonfs": 7,
 	"cmd/mountrdma": 8, "cmd/nfsrdma-gss": 8, "cmd/nfsrdmad": 8,

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"bufio"
@@ -24,13 +24,13 @@ func listed(portlist, number string) bool {
 }
 
 // files sees the exports file, and the directories in it.
-func (d *doctor) files() (list []finding) {
-	f, err := readExports(d.exports)
+func (h *Host) files() (list []Finding) {
+	f, err := h.Exports()
 	if err != nil {
-		return []finding{{"fail", err.Error(), "see nfsrdmad exports check " + d.exports}}
+		return []Finding{{"exports", Fail, err.Error(), "see nfsrdmad exports check " + h.ExportsFile}}
 	}
 	if len(f.Exports) == 0 {
-		return []finding{{"fail", d.exports + " lists no export", "write one: /srv/data 192.0.2.0/24(rw)"}}
+		return []Finding{{"exports", Fail, h.ExportsFile + " lists no export", "write one: /srv/data 192.0.2.0/24(rw)"}}
 	}
 	for _, e := range f.Exports {
 		list = append(list, directory(e.Path)...)
@@ -39,24 +39,24 @@ func (d *doctor) files() (list []finding) {
 }
 
 // directory sees whether a directory can be exported, and what its file system has.
-func directory(dir string) []finding {
+func directory(dir string) []Finding {
 	info, err := os.Stat(dir)
 	switch {
 	case err != nil:
-		return []finding{{"fail", fmt.Sprintf("%s cannot be exported (%v)", dir, cli.Cause(err)), "mkdir -p " + dir + ", or correct the exports"}}
+		return []Finding{{"directory", Fail, fmt.Sprintf("%s cannot be exported (%v)", dir, cli.Cause(err)), "mkdir -p " + dir + ", or correct the exports"}}
 	case !info.IsDir():
-		return []finding{{"fail", dir + " is not a directory", "export " + filepath.Dir(dir)}}
+		return []Finding{{"directory", Fail, dir + " is not a directory", "export " + filepath.Dir(dir)}}
 	}
-	list := []finding{{"ok", dir + " is a directory", ""}}
+	list := []Finding{{"directory", OK, dir + " is a directory", ""}}
 	handle, _, err := unix.NameToHandleAt(unix.AT_FDCWD, dir, 0)
 	if err == nil {
 		err = opens(dir, handle)
 	}
 	if err != nil {
-		list = append(list, finding{"warn", fmt.Sprintf("%s: the kernel does not open files by handle (%v)", dir, err), "a table in the state directory replaces that; run as root, with CAP_DAC_READ_SEARCH, on a file system with handles"})
+		list = append(list, Finding{"directory", Warn, fmt.Sprintf("%s: the kernel does not open files by handle (%v)", dir, err), "a table in the state directory replaces that; run as root, with CAP_DAC_READ_SEARCH, on a file system with handles"})
 	}
 	if err := leases(dir); err != nil {
-		list = append(list, finding{"warn", fmt.Sprintf("%s: no leases (%v)", dir, err), "clients get no delegations; changes by this host's processes are seen late"})
+		list = append(list, Finding{"directory", Warn, fmt.Sprintf("%s: no leases (%v)", dir, err), "clients get no delegations; changes by this host's processes are seen late"})
 	}
 	return list
 }
@@ -75,13 +75,13 @@ func opens(dir string, handle unix.FileHandle) error {
 }
 
 // capabilities sees whether root may act as others.
-func (d *doctor) capabilities() finding {
+func (h *Host) capabilities() Finding {
 	if os.Geteuid() != 0 {
-		return finding{"warn", "not root: all calls run as this user", "run as root, to have each call done as its caller"}
+		return Finding{"capabilities", Warn, "not root: all calls run as this user", "run as root, to have each call done as its caller"}
 	}
-	file, err := os.Open(d.status)
+	file, err := os.Open(h.status)
 	if err != nil {
-		return finding{"warn", "capabilities are not known: " + cli.Cause(err).Error(), "see " + d.status}
+		return Finding{"capabilities", Warn, "capabilities are not known: " + cli.Cause(err).Error(), "see " + h.status}
 	}
 	defer file.Close()
 	for lines := bufio.NewScanner(file); lines.Scan(); {
@@ -93,11 +93,11 @@ func (d *doctor) capabilities() finding {
 			return grade(set)
 		}
 	}
-	return finding{"warn", "capabilities are not known", "see " + d.status}
+	return Finding{"capabilities", Warn, "capabilities are not known", "see " + h.status}
 }
 
 // grade judges a set of capabilities.
-func grade(set uint64) finding {
+func grade(set uint64) Finding {
 	missing := func(names []string, bits ...int) (list []string) {
 		for i, bit := range bits {
 			if set&(1<<bit) == 0 {
@@ -107,13 +107,13 @@ func grade(set uint64) finding {
 		return list
 	}
 	if list := missing([]string{"CAP_SETGID", "CAP_SETUID"}, unix.CAP_SETGID, unix.CAP_SETUID); len(list) > 0 {
-		return finding{"fail", "root cannot act as other users without " + strings.Join(list, " and "), "grant them (CapabilityBoundingSet=, --cap-add), or run as an ordinary user"}
+		return Finding{"capabilities", Fail, "root cannot act as other users without " + strings.Join(list, " and "), "grant them (CapabilityBoundingSet=, --cap-add), or run as an ordinary user"}
 	}
 	if list := missing([]string{"CAP_DAC_READ_SEARCH", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER"},
 		unix.CAP_DAC_READ_SEARCH, unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER); len(list) > 0 {
-		return finding{"warn", "missing: " + strings.Join(list, ", "), "files are found by a table, or no_root_squash does less; grant them if that matters"}
+		return Finding{"capabilities", Warn, "missing: " + strings.Join(list, ", "), "files are found by a table, or no_root_squash does less; grant them if that matters"}
 	}
-	return finding{"ok", "all capabilities of the daemon are there", ""}
+	return Finding{"capabilities", OK, "all capabilities of the daemon are there", ""}
 }
 
 // leases tries a lease on a file that has no name, and ends with this call.

@@ -1,0 +1,10 @@
+// Package doctor looks for what keeps programs of NFS on RDMA from working on a host, and
+// says how to mend it.
+//
+//	finding.go            what a check found, and its remedy
+//	host.go               a host on which nfsrdmad is to serve
+//	files.go              its exports, their file systems, capabilities
+//
+// A check changes nothing, and ends in a bounded time. The package must not know
+// protocols above TCP, nor flags of commands.
+package doctor

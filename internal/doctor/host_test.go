@@ -1,0 +1,90 @@
+package doctor
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/exports"
+)
+
+// TestDoctor breaks one thing after the other.
+func TestHost(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	_, number, _ := net.SplitHostPort(taken.Addr().String())
+	portlist := file("portlist", "udp 1\ntcp "+number+"\n")
+	well := file("well", dir+" *(rw)\n")
+
+	// What is broken, and what the doctor says; the rest is as it should be.
+	for _, tt := range []struct {
+		name  string
+		hurt  func(*Host)
+		grade Grade
+		want  string
+	}{
+		{"nothing", func(*Host) {}, OK, dir + " is a directory"},
+		{"no file", func(h *Host) { h.ExportsFile = filepath.Join(dir, "nosuch") }, Fail, "nosuch: no such file or directory"},
+		{"no export", func(h *Host) { h.ExportsFile = file("empty", "# nothing\n") }, Fail, "lists no export: write one"},
+		{"an error", func(h *Host) { h.ExportsFile = file("wrong", dir+" *(fly)\n") }, Fail, `unknown option "fly"`},
+		{"no directory", func(h *Host) { h.ExportsFile = file("missing", dir+"/nosuch *(rw)\n") }, Fail, "cannot be exported (no such file or directory): mkdir -p "},
+		{"a file", func(h *Host) { h.ExportsFile = file("afile", well+" *(rw)\n") }, Fail, "is not a directory: export " + dir},
+		{"port", func(h *Host) { h.TCP = taken.Addr().String() }, Fail, "the port is in use; choose another with --tcp: see who has it"},
+		{"knfsd", func(h *Host) { h.Listen, h.portlist = taken.Addr().String(), portlist }, Fail, "Linux's NFS server has port " + number + ": systemctl disable --now nfs-server"},
+		{"knfsd beside a daemon", func(h *Host) {
+			h.TCP, h.portlist, h.Running = taken.Addr().String(), portlist, func() bool { return true }
+		}, Fail, "Linux's NFS server has port " + number},
+		{"a daemon", func(h *Host) { h.TCP, h.Running = taken.Addr().String(), func() bool { return true } }, OK, "a daemon is running"},
+		{"no address", func(h *Host) { h.TCP, h.Running = "192.0.2.1:5", func() bool { return true } }, Fail, "this machine has no such address; correct --tcp"},
+		{"no rpcbind", func(h *Host) { h.rpcbind = "127.0.0.1:1" }, Warn, "no rpcbind answers on this host: "},
+		{"limit", func(h *Host) { h.limit = func() (uint64, error) { return 10239, nil } }, Warn, "may have 10239 files open: 5120 connections take one each, and half of all are for the exports' files: ulimit -Hn 10240, or"},
+		{"clock", func(h *Host) { h.clock = func() (int, error) { return unix.TIME_ERROR, nil } }, Warn, "timedatectl set-ntp true"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := &Host{
+				ExportsFile: well, Listen: "127.0.0.1:0", TCP: "127.0.0.1:0", Running: func() bool { return false }, FilesFor: func() (int, uint64) { return 5120, 10240 },
+				rpcbind: taken.Addr().String(), portlist: filepath.Join(dir, "none"), status: "/proc/self/status",
+				limit: func() (uint64, error) { return 10240, nil }, clock: func() (int, error) { return 0, nil },
+			}
+			h.Exports = func() (*exports.File, error) {
+				text, err := os.ReadFile(h.ExportsFile)
+				if err != nil {
+					return nil, err
+				}
+				return exports.Parse(h.ExportsFile, text)
+			}
+			tt.hurt(h)
+			var out strings.Builder
+			err := Print(&out, h.Examine(t.Context()))
+			assert.Equal(t, tt.grade == Fail, err != nil, out.String())
+			found := false
+			for line := range strings.Lines(out.String()) {
+				found = found || strings.HasPrefix(line, string(tt.grade)+" ") && strings.Contains(line, tt.want)
+			}
+			assert.True(t, found, "%s: %q is not in\n%s", tt.grade, tt.want, out.String())
+		})
+	}
+}
+
+func TestCapabilities(t *testing.T) {
+	assert.Equal(t, OK, grade(1<<40-1).Grade)
+	f := grade(1<<40 - 1 - 1<<unix.CAP_SETUID)
+	assert.Equal(t, Fail, f.Grade)
+	assert.Contains(t, f.Found, "CAP_SETUID")
+	f = grade(1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_CHOWN)
+	assert.Equal(t, Warn, f.Grade)
+	assert.Equal(t, "missing: CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE, CAP_FOWNER", f.Found)
+}

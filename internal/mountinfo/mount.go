@@ -1,0 +1,69 @@
+package mountinfo
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// A Mount is a line of the list.
+type Mount struct {
+	ID     uint64 // as in statx(2)
+	Device string // major and minor number, with a colon between them
+	Point  string // the directory
+	Kind   string // the type of the file system
+	Source string // as given to mount(2)
+}
+
+// All returns the mounts that this process sees, the topmost of a directory last.
+func All() ([]Mount, error) {
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("the mounts of this host cannot be read: %w", err)
+	}
+	var list []Mount
+	for line := range strings.Lines(string(table)) {
+		if m, ok := parse(line); ok {
+			list = append(list, m)
+		}
+	}
+	return list, nil
+}
+
+// At returns the topmost mount on a directory.
+func At(point string) (m Mount, found bool, err error) {
+	list, err := All()
+	for _, one := range list {
+		if one.Point == point {
+			m, found = one, true
+		}
+	}
+	return m, found, err
+}
+
+func parse(line string) (m Mount, ok bool) {
+	before, after, _ := strings.Cut(line, " - ")
+	fields, rest := strings.Fields(before), strings.Fields(after)
+	if len(fields) < 5 || len(rest) < 2 {
+		return m, false
+	}
+	id, err := strconv.ParseUint(fields[0], 10, 64)
+	return Mount{ID: id, Device: fields[2], Point: unoctal(fields[4]), Kind: rest[0], Source: unoctal(rest[1])}, err == nil
+}
+
+// unoctal replaces each \ooo by its byte.
+func unoctal(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+4 <= len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
