@@ -18,6 +18,7 @@ func newDoctor() *cobra.Command {
 	h.FilesFor = func() (int, uint64) { return filesFor(conns, h.TCP) }
 	h.Running = daemonAnswers
 	h.Exports = func() (*exports.File, error) { return readExports(h.ExportsFile) }
+	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Look for what keeps a daemon on this host from serving, and say how to mend it",
@@ -31,7 +32,7 @@ the remedy. The exit status is 1 if anything fails. Nothing is changed.`,
 			return errors.Join(cobra.NoArgs(cmd, args), cli.Within("--max-connections", int64(conns), 1, maxConns))
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return doctor.Print(cmd.OutOrStdout(), h.Examine(cmd.Context()))
+			return doctor.Print(cmd.OutOrStdout(), h.Examine(cmd.Context()), asJSON)
 		},
 	}
 	f := cmd.Flags()
@@ -40,6 +41,7 @@ the remedy. The exit status is 1 if anything fails. Nothing is changed.`,
 	f.StringVar(&h.Listen, "listen", ":20049", "its `ADDR` for RPC-over-RDMA")
 	f.StringVar(&h.TCP, "tcp", ":2049", "its `ADDR` for NFS over plain TCP; \"\" for none")
 	f.IntVar(&conns, "max-connections", rpcrdma.DefaultMaxConns, "how many RDMA connections it may have")
+	f.BoolVar(&asJSON, "json", false, "as a JSON list")
 	return cmd
 }
 

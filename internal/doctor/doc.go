@@ -4,6 +4,9 @@
 //	finding.go            what a check found, and its remedy
 //	host.go               a host on which nfsrdmad is to serve
 //	files.go              its exports, their file systems, capabilities
+//	client.go             a host that is to mount
+//	port.go               how a port of a server answers          port_words.go  where packets end
+//	limits.go             limits of a process, the clock
 //
 // A check changes nothing, and ends in a bounded time. The package must not know
 // protocols above TCP, nor flags of commands.

@@ -1,11 +1,9 @@
 package doctor
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -79,21 +77,11 @@ func (h *Host) capabilities() Finding {
 	if os.Geteuid() != 0 {
 		return Finding{"capabilities", Warn, "not root: all calls run as this user", "run as root, to have each call done as its caller"}
 	}
-	file, err := os.Open(h.status)
+	set, err := capabilities(h.status)
 	if err != nil {
 		return Finding{"capabilities", Warn, "capabilities are not known: " + cli.Cause(err).Error(), "see " + h.status}
 	}
-	defer file.Close()
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		if word, ok := strings.CutPrefix(lines.Text(), "CapEff:"); ok {
-			set, err := strconv.ParseUint(strings.TrimSpace(word), 16, 64)
-			if err != nil {
-				break
-			}
-			return grade(set)
-		}
-	}
-	return Finding{"capabilities", Warn, "capabilities are not known", "see " + h.status}
+	return grade(set)
 }
 
 // grade judges a set of capabilities.

@@ -1,8 +1,10 @@
 package doctor
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
@@ -18,18 +20,34 @@ const (
 )
 
 // A Finding is what a check found about one thing.
+// Scripts depend on its JSON.
 type Finding struct {
-	Check  string // the name of the check
-	Grade  Grade
-	Found  string
-	Remedy string // a command or a change; "" if Grade is OK
+	Check  string `json:"check"` // its name
+	Grade  Grade  `json:"grade"`
+	Found  string `json:"found"`
+	Remedy string `json:"remedy,omitempty"` // a command or a change; "" if Grade is OK
 }
 
-// Print prints findings, a line each. It returns cli.ErrReported if one of them is Fail.
-func Print(w io.Writer, list []Finding) error {
-	failed := false
+// Print prints findings, a line each, or as a list in JSON. It returns cli.ErrReported if
+// one of them is Fail.
+func Print(w io.Writer, list []Finding, asJSON bool) error {
+	if asJSON {
+		e := json.NewEncoder(w)
+		e.SetEscapeHTML(false)
+		if err := e.Encode(list); err != nil {
+			return err
+		}
+	} else if err := printText(w, list); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(list, func(f Finding) bool { return f.Grade == Fail }) {
+		return cli.ErrReported
+	}
+	return nil
+}
+
+func printText(w io.Writer, list []Finding) error {
 	for _, f := range list {
-		failed = failed || f.Grade == Fail
 		line := fmt.Sprintf("%-4s  %s", f.Grade, f.Found)
 		if f.Remedy != "" {
 			line += ": " + f.Remedy
@@ -37,9 +55,6 @@ func Print(w io.Writer, list []Finding) error {
 		if _, err := fmt.Fprintln(w, line); err != nil {
 			return err
 		}
-	}
-	if failed {
-		return cli.ErrReported
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ type Host struct {
 func NewHost() *Host {
 	return &Host{
 		portlist: "/proc/fs/nfsd/portlist", status: "/proc/self/status", rpcbind: "127.0.0.1:111",
-		limit: openFiles, clock: func() (int, error) { return unix.Adjtimex(&unix.Timex{}) },
+		limit: openFiles, clock: clock,
 	}
 }
 
@@ -48,7 +48,7 @@ func (h *Host) Examine(ctx context.Context) (list []Finding) {
 	if h.TCP != "" {
 		list = append(list, h.port("--tcp", h.TCP))
 	}
-	return append(list, h.portmapper(ctx), h.capabilities(), h.openFiles(), h.time())
+	return append(list, h.portmapper(ctx), h.capabilities(), h.openFiles(), clockOf(h.clock))
 }
 
 // port sees whether the daemon can listen, or does.
@@ -82,33 +82,10 @@ func (h *Host) portmapper(ctx context.Context) Finding {
 	return Finding{"rpcbind", OK, "rpcbind answers: --register makes the ports known to clients of version 3", ""}
 }
 
+// openFiles judges the limit of open files of this process.
 func (h *Host) openFiles() Finding {
-	n, err := h.limit()
 	conns, enough := h.FilesFor()
-	switch {
-	case err != nil:
-		return Finding{"files", Warn, "the limit of open files is not known: " + err.Error(), "see ulimit -Hn"}
-	case n < enough:
-		return Finding{"files", Warn, fmt.Sprintf("a process may have %d files open: %d connections take one each, and half of all are for the exports' files", n, conns), fmt.Sprintf("ulimit -Hn %d, or LimitNOFILE= of the unit", enough)}
-	}
-	return Finding{"files", OK, fmt.Sprintf("a process may have %d files open", n), ""}
-}
-
-func openFiles() (uint64, error) {
-	var r unix.Rlimit
-	err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r)
-	return r.Max, err
-}
-
-func (h *Host) time() Finding {
-	state, err := h.clock()
-	switch {
-	case err != nil:
-		return Finding{"clock", Warn, "the clock's state is not known: " + err.Error(), "see timedatectl"}
-	case state == unix.TIME_ERROR:
-		return Finding{"clock", Warn, "the clock is not synchronized: Kerberos refuses clocks 5 minutes apart, and certificates have dates", "timedatectl set-ntp true"}
-	}
-	return Finding{"clock", OK, "the clock is synchronized", ""}
+	return limitOf(h.limit, enough, fmt.Sprintf("%d connections take one each, and half of all are for the exports' files", conns))
 }
 
 // kernelHas reports whether Linux's server listens on a port.

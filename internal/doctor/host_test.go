@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
 // TestDoctor breaks one thing after the other.
@@ -68,7 +69,7 @@ func TestHost(t *testing.T) {
 			}
 			tt.hurt(h)
 			var out strings.Builder
-			err := Print(&out, h.Examine(t.Context()))
+			err := Print(&out, h.Examine(t.Context()), false)
 			assert.Equal(t, tt.grade == Fail, err != nil, out.String())
 			found := false
 			for line := range strings.Lines(out.String()) {
@@ -87,4 +88,10 @@ func TestCapabilities(t *testing.T) {
 	f = grade(1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_CHOWN)
 	assert.Equal(t, Warn, f.Grade)
 	assert.Equal(t, "missing: CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE, CAP_FOWNER", f.Found)
+}
+
+func TestPrintJSON(t *testing.T) {
+	var out strings.Builder
+	assert.ErrorIs(t, Print(&out, []Finding{{"clock", OK, "it is < synchronized", ""}, {"nfs", Fail, "closed", "open it"}}, true), cli.ErrReported)
+	assert.Equal(t, `[{"check":"clock","grade":"ok","found":"it is < synchronized"},{"check":"nfs","grade":"fail","found":"closed","remedy":"open it"}]`+"\n", out.String())
 }

@@ -29,7 +29,7 @@ const (
 // below its own.
 var floors = map[string]int{
 	"buf": 0, "chunks": 0, "cmpriv": 0, "iwarp/mpa/mpatest": 0, "rdma": 0, "xdr": 0,
-	"internal/bootahead": 0, "internal/certtest": 0, "internal/cli": 0, "internal/conformance": 0, "internal/fairshare": 0, "internal/floors": 0, "internal/keepalive": 0, "internal/lograte": 0, "internal/lookupcache": 0, "internal/manual": 0, "internal/mountinfo": 0, "internal/pcap": 0, "internal/racetest": 0, "internal/samehost": 0, "internal/sbom": 0, "internal/stablefile": 0, "internal/wiretest": 0, "internal/workpool": 0,
+	"internal/bootahead": 0, "internal/certtest": 0, "internal/cli": 0, "internal/conformance": 0, "internal/fairshare": 0, "internal/floors": 0, "internal/keepalive": 0, "internal/lograte": 0, "internal/lookupcache": 0, "internal/manual": 0, "internal/mountinfo": 0, "internal/nstest": 0, "internal/pcap": 0, "internal/racetest": 0, "internal/samehost": 0, "internal/sbom": 0, "internal/stablefile": 0, "internal/wiretest": 0, "internal/workpool": 0,
 	"gss": 1, "iwarp/ddp": 1, "iwarp/mpa": 1, "oncrpc/rpcmsg": 1, "rdma/rdmatest": 1, "roce/packet": 1, "rpcrdma/wire": 1, "tickets/wire": 1, "internal/conformance/check": 1, "internal/mountopt": 1,
 	"gss/krb5": 2, "iwarp/rdmap": 2, "iwarp/recorder": 2, "oncrpc": 2,
 	"delegation": 3, "locks": 3, "recall": 3, "oncrpc/replay": 3, "oncrpc/rpcstats": 3, "iwarp": 3, "roce": 3, "rpcrdma": 3, "rpcsec": 3, "rpctls": 3,
@@ -53,7 +53,7 @@ var beside = map[string][]string{
 var peers = map[string][]string{"lockclient": {"nfs/nlm4/nlm4test"}, "nfs4client": {"nfs4server", "nfs4state", "realm", "vfs/mem"}, "internal/bridge": {"nfsserver"}, "internal/copytree": {"nfsserver"}, "nfs/nfs3": {"rpcrdma/stream"}, "nfsclient": {"nfsserver"}, "rpcsec": {"oncrpc/replay", "rpcrdma"}, "fusefs": {"nfsserver"}, "vfs/posix": {"nfsserver"}}
 
 // testOnly are imported only by tests and by each other.
-var testOnly = []string{"internal/bootahead", "internal/certtest", "internal/manual", "internal/racetest", "internal/wiretest", "iwarp/mpa/mpatest", "nfs/nfs4/nfs4test", "nfs/nlm4/nlm4test", "rdma/rdmatest", "vfs/vfstest"}
+var testOnly = []string{"internal/bootahead", "internal/certtest", "internal/manual", "internal/nstest", "internal/racetest", "internal/wiretest", "iwarp/mpa/mpatest", "nfs/nfs4/nfs4test", "nfs/nlm4/nlm4test", "rdma/rdmatest", "vfs/vfstest"}
 
 // apart is outside the floors: it may import anything, and must not be
 // imported.
