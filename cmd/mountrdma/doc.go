@@ -13,6 +13,7 @@
 //	ls stat cat rm mkdir                    one file each
 //	cp ─▶ internal/copytree                 trees, several files at a time
 //	info ping bench ─▶ internal/loadgen     facts and speed of a server
+//	doctor ─▶ internal/doctor               what keeps this host from mounting
 //	pingpong ─▶ internal/pingpong           a test of a RoCE fabric
 //	bridge                                  TCP clients to a server
 //	record                                  a file of the last bytes of connections

@@ -58,7 +58,7 @@ on port 111, then on port 20048. ?mountport=N after a URL names its port, and
 	a.addMount(root)
 	root.AddCommand(
 		a.newUmount(), a.newMountStats(), a.newLs(), a.newStat(), a.newCat(), a.newCp(), a.newRm(), a.newMkdir(),
-		a.newInfo(), a.newPing(), a.newBench(), a.newBridge(), a.newPingpong(), a.newDiscover(), a.newTop(),
+		a.newInfo(), a.newDoctor(), a.newPing(), a.newBench(), a.newBridge(), a.newPingpong(), a.newDiscover(), a.newTop(),
 		cli.NewCompletion("mountrdma"), cli.NewVersion("mountrdma", version),
 	)
 	for _, c := range root.Commands() {

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/internal/doctor"
+	"github.com/nfsrdma/nfsrdma/internal/nstest"
+	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rpcrdma"
+	"github.com/nfsrdma/nfsrdma/vfs/mem"
+)
+
+// diagnose examines a server, and returns the findings by check: of several of one check,
+// the last. A long call gets largeTime.
+func diagnose(t *testing.T, largeTime time.Duration, operand string, flags ...string) (found map[string]doctor.Finding, failed bool) {
+	t.Helper()
+	a := newApp(io.Discard, io.Discard)
+	defer a.close()
+	set := pflag.NewFlagSet("", pflag.ContinueOnError)
+	a.addFlags(set)
+	require.NoError(t, set.Parse(append([]string{"--timeout=30s"}, flags...)))
+	e := &examination{app: a, largeTime: largeTime}
+	require.NoError(t, e.parse(operand))
+	found = make(map[string]doctor.Finding)
+	for _, f := range e.examine(t.Context()) {
+		found[f.Check] = f
+		failed = failed || f.Grade == doctor.Fail
+		assert.False(t, f.Grade == doctor.OK && f.Remedy != "", f)
+	}
+	return found, failed
+}
+
+// saysOf checks the finding of one check.
+func saysOf(t *testing.T, found map[string]doctor.Finding, check string, g doctor.Grade, what, remedy string) {
+	t.Helper()
+	f := found[check]
+	assert.Equal(t, g, f.Grade, "%s: %v", check, found)
+	assert.Contains(t, f.Found, what, check)
+	assert.Contains(t, f.Remedy, remedy, check)
+}
+
+// TestDoctor checks a server that is well, and then breaks one thing after the other.
+func TestDoctor(t *testing.T) {
+	nstest.Run(t, func(t *testing.T) {
+		r := startRigAt(t, "127.0.0.1:20049")
+		write(t, random(1<<18, 1), r.dir, "f")
+		found, failed := diagnose(t, time.Minute, "127.0.0.1:/x")
+		assert.False(t, failed, found)
+		for check, what := range map[string]string{
+			"nfs-rdma": "is open", "nfs-tcp": "is closed", "rpcbind": "is closed", "mpa": "revision 2", "private-data": "4096 bytes", "versions": "versions 3",
+			"mount": "MOUNT answers (RDMA", "locks": "at the server", "export": "may mount /x, sec=sys", "large-calls": "calls of 98304 bytes arrive, and replies of 98304",
+		} {
+			saysOf(t, found, check, doctor.OK, what, "")
+		}
+
+		_, failed = diagnose(t, time.Minute, "127.0.0.1")
+		assert.False(t, failed)
+
+		r.nlmGone.Store(true)
+		future := time.Now().Add(time.Hour)
+		require.NoError(t, os.Chtimes(r.dir, future, future))
+		found, failed = diagnose(t, time.Minute, "nfs://127.0.0.1/x")
+		assert.False(t, failed, "nothing keeps from mounting")
+		saysOf(t, found, "locks", doctor.Warn, "on this host only", "start its lock manager")
+		saysOf(t, found, "server-clock", doctor.Warn, "ahead of this host's: /x", "timedatectl")
+
+		found, failed = diagnose(t, time.Minute, "127.0.0.1:/nosuch")
+		assert.True(t, failed)
+		saysOf(t, found, "export", doctor.Fail, "no export holds /nosuch", "the server exports /x")
+
+		for rule, way := range map[string]string{"--dport": "to the server", "--sport": "from the server"} {
+			nstest.Script(t, "iptables -I INPUT -p tcp "+rule+" 20049 -m length --length 3000: -j DROP")
+			found, _ = diagnose(t, time.Second, "127.0.0.1:/x")
+			saysOf(t, found, "large-calls", doctor.Fail, "short messages arrive, and long ones "+way+" do not: packets as long as the MTU of lo, 65536 bytes", "ip link set dev lo mtu")
+			nstest.Script(t, "iptables -F INPUT")
+		}
+
+		r.stop()
+		found, _ = diagnose(t, time.Second, "127.0.0.1:/x")
+		saysOf(t, found, "nfs-rdma", doctor.Fail, "nothing listens", "start nfsrdmad there")
+		nstest.Script(t, "iptables -A INPUT -p tcp --dport 20049 -j REJECT; iptables -A INPUT -p tcp --dport 111 -j REJECT")
+		found, _ = diagnose(t, time.Second, "127.0.0.1:/x")
+		saysOf(t, found, "nfs-rdma", doctor.Fail, "the server's own firewall rejects", "let TCP port 20049 in")
+		saysOf(t, found, "rpcbind", doctor.Warn, "the server's own firewall rejects", "let TCP port 111 in")
+		found, _ = diagnose(t, time.Second, "127.0.0.1:/x", "--proto=tcp")
+		saysOf(t, found, "nfs-tcp", doctor.Fail, "nothing listens", "nfsrdmad: --tcp")
+		saysOf(t, found, "nfs-rdma", doctor.Warn, "rejects", "")
+	})
+}
+
+// TestDoctorName breaks the name service.
+func TestDoctorName(t *testing.T) {
+	nstest.Run(t, func(t *testing.T) {
+		dir := t.TempDir()
+		for name, text := range map[string]string{"hosts": "127.0.0.1 server\n::1 server\n", "resolv.conf": "nameserver 127.0.0.1\n", "nsswitch.conf": "hosts: files dns\n"} {
+			own := filepath.Join(dir, name)
+			require.NoError(t, os.WriteFile(own, []byte(text), 0o644))
+			require.NoError(t, unix.Mount(own, "/etc/"+name, "", unix.MS_BIND, ""))
+		}
+		l, err := net.Listen("tcp", "127.0.0.1:20049")
+		require.NoError(t, err)
+		defer l.Close()
+		found, _ := diagnose(t, time.Second, "server", "--timeout=1s")
+		saysOf(t, found, "name", doctor.OK, "server is ", "")
+		assert.Contains(t, found["name"].Found, "127.0.0.1")
+		assert.Contains(t, found["name"].Found, "::1")
+		found, _ = diagnose(t, time.Second, "other.example")
+		saysOf(t, found, "name", doctor.Fail, "resolve: the name service does not answer", "/etc/resolv.conf")
+		assert.NotContains(t, found, "nfs-rdma")
+	})
+}
+
+// TestDoctorStrangers has programs at the port that are no servers of NFS, and old ones.
+func TestDoctorStrangers(t *testing.T) {
+	t.Setenv("PATH", t.TempDir()) // without nfsrdma-gss
+	guard(t)
+	only, _ := rig4(t, only4)
+	soon := []string{"--timeout=1s"}
+	for _, tt := range []struct {
+		name, addr, check string
+		grade             doctor.Grade
+		want, remedy      string
+		flags             []string
+	}{
+		{"silent", listenTCP(t, silent), "mpa", doctor.Fail, "accepted the connection and stays silent", otherPort, soon},
+		{"HTTP", listenTCP(t, say("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")), "mpa", doctor.Fail, "is no RDMA service", otherPort, nil},
+		{"no RPC", listenTCP(t, mute(t)), "nfs", doctor.Fail, "answers no call", "restart it", soon},
+		{"no private data", oldServer(t, exports.Options{NoRootSquash: true, Insecure: true}), "private-data", doctor.Warn, "messages above 1024 bytes", "update the server", nil},
+		{"version 4", only, "versions", doctor.Fail, "versions 4.1, 4.2 alone", "--vers 3,4.1,4.2", nil},
+		{"Kerberos", oldServer(t, exports.Options{Sec: exports.Secure(exports.Rights{}, exports.FlavorKrb5)}), "export", doctor.Fail, "mount none", "add this host", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			found, failed := diagnose(t, time.Minute, tt.addr, tt.flags...)
+			saysOf(t, found, tt.check, tt.grade, tt.want, tt.remedy)
+			assert.Equal(t, tt.grade == doctor.Fail, failed, found)
+		})
+	}
+}
+
+// oldServer starts a server of NFS without private data.
+func oldServer(t *testing.T, o exports.Options) (addr string) {
+	quiet := slog.New(slog.DiscardHandler)
+	nfs, err := nfsserver.New(nfsserver.Config{Exports: []nfsserver.Export{{Path: "/x", FS: mem.New(mem.Options{}), Clients: exports.Everyone(o)}}, Log: quiet})
+	require.NoError(t, err)
+	mux := &oncrpc.Mux{}
+	nfs.Register(mux)
+	l, err := iwarp.Open(iwarp.Config{}).Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := &rpcrdma.Server{Handler: mux}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(oldListener{l}) }()
+	t.Cleanup(func() {
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = s.Shutdown(now)
+		assert.NoError(t, <-ended)
+	})
+	return l.Addr().String()
+}
+
+// An oldListener neither reads nor sends private data.
+type oldListener struct{ rdma.Listener }
+
+func (l oldListener) Accept(ctx context.Context) (rdma.ConnRequest, error) {
+	r, err := l.Listener.Accept(ctx)
+	return oldRequest{r}, err
+}
+
+type oldRequest struct{ rdma.ConnRequest }
+
+func (r oldRequest) PrivateData() []byte { return nil }
+
+func (r oldRequest) Accept(cc rdma.ConnConfig) (rdma.Conn, error) {
+	cc.PrivateData = nil
+	return r.ConnRequest.Accept(cc)
+}
+
+// TestDoctorCommand checks the command's output and exit status.
+func TestDoctorCommand(t *testing.T) {
+	guard(t)
+	status, out, stderr := command(t, "doctor", "--json", later(t))
+	assert.Equal(t, cli.ExitError, status)
+	assert.Empty(t, stderr)
+	var list []doctor.Finding
+	require.NoError(t, json.Unmarshal([]byte(out), &list), out)
+	assert.Equal(t, "fuse", list[0].Check)
+	status, out, _ = command(t, "doctor", later(t))
+	assert.Equal(t, cli.ExitError, status)
+	assert.Regexp(t, `(?m)^fail  NFS on RDMA at 127\.[\d.]+:\d+ is closed: .*: start nfsrdmad there`, out)
+	for operand, want := range map[string]string{"h/e": "is no server", "nfs://h:x/": "is no port"} {
+		status, _, stderr = command(t, "doctor", operand)
+		assert.Equal(t, cli.ExitUsage, status)
+		assert.Contains(t, stderr, want)
+	}
+}
