@@ -3,7 +3,9 @@
 //
 //	finding.go            what a check found, and its remedy
 //	host.go               a host on which nfsrdmad is to serve
-//	files.go              its exports, their file systems, capabilities
+//	files.go, space.go    its exports, their file systems, capabilities
+//	host_ports.go         its ports, Linux's server               holders.go  processes with ports
+//	mtu.go                its interfaces
 //	client.go             a host that is to mount
 //	port.go               how a port of a server answers          port_words.go  where packets end
 //	limits.go             limits of a process, the clock

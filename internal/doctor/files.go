@@ -1,25 +1,18 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
-
-// listed reports whether a list of the kernel, lines such as "tcp 2049", has a port.
-func listed(portlist, number string) bool {
-	for line := range strings.Lines(portlist) {
-		if f := strings.Fields(line); len(f) == 2 && f[1] == number {
-			return true
-		}
-	}
-	return false
-}
 
 // files sees the exports file, and the directories in it.
 func (h *Host) files() (list []Finding) {
@@ -31,13 +24,14 @@ func (h *Host) files() (list []Finding) {
 		return []Finding{{"exports", Fail, h.ExportsFile + " lists no export", "write one: /srv/data 192.0.2.0/24(rw)"}}
 	}
 	for _, e := range f.Exports {
-		list = append(list, directory(e.Path)...)
+		writable := slices.ContainsFunc(e.Clients, func(c exports.Client) bool { return !c.Options.ReadOnly })
+		list = append(list, directory(e.Path, writable)...)
 	}
 	return list
 }
 
 // directory sees whether a directory can be exported, and what its file system has.
-func directory(dir string) []Finding {
+func directory(dir string, writable bool) []Finding {
 	info, err := os.Stat(dir)
 	switch {
 	case err != nil:
@@ -45,18 +39,46 @@ func directory(dir string) []Finding {
 	case !info.IsDir():
 		return []Finding{{"directory", Fail, dir + " is not a directory", "export " + filepath.Dir(dir)}}
 	}
-	list := []Finding{{"directory", OK, dir + " is a directory", ""}}
+	on := mountOf(dir)
+	var list []Finding
+	if writable {
+		list = append(list, space("space", dir, "though exported rw"))
+	}
+	has := []string{on.Kind}
+	if err := handles(dir); err != nil {
+		list = append(list, Finding{"handles", Warn, fmt.Sprintf("%s (%s): the kernel does not open files by handle (%v)", dir, on.Kind, err), handlesRemedy(on.Kind)})
+	} else {
+		has = append(has, "file handles")
+	}
+	switch err := leases(dir); {
+	case errors.Is(err, errNoFile):
+	case err != nil:
+		list = append(list, Finding{"leases", Warn, fmt.Sprintf("%s (%s): no leases (%v)", dir, on.Kind, err), "clients get no delegations; changes by this host's processes are seen late"})
+	default:
+		has = append(has, "leases")
+	}
+	return append([]Finding{{"directory", OK, dir + " is a directory (" + strings.Join(has, ", ") + ")", ""}}, list...)
+}
+
+// handlesRemedy is the remedy for a file system without file handles.
+func handlesRemedy(kind string) string {
+	const table = "a table in the state directory replaces them"
+	switch {
+	case kind == "overlay":
+		return table + "; for handles, mount it with -o index=on,nfs_export=on"
+	case kind == "fuse" || strings.HasPrefix(kind, "fuse."), kind == "nfs", kind == "nfs4":
+		return table + "; for handles, export the directory where its disk is"
+	}
+	return table + "; for handles, run as root, with CAP_DAC_READ_SEARCH"
+}
+
+// handles tries to open a directory by its file handle.
+func handles(dir string) error {
 	handle, _, err := unix.NameToHandleAt(unix.AT_FDCWD, dir, 0)
-	if err == nil {
-		err = opens(dir, handle)
-	}
 	if err != nil {
-		list = append(list, Finding{"directory", Warn, fmt.Sprintf("%s: the kernel does not open files by handle (%v)", dir, err), "a table in the state directory replaces that; run as root, with CAP_DAC_READ_SEARCH, on a file system with handles"})
+		return err
 	}
-	if err := leases(dir); err != nil {
-		list = append(list, Finding{"directory", Warn, fmt.Sprintf("%s: no leases (%v)", dir, err), "clients get no delegations; changes by this host's processes are seen late"})
-	}
-	return list
+	return opens(dir, handle)
 }
 
 func opens(dir string, handle unix.FileHandle) error {
@@ -104,13 +126,42 @@ func grade(set uint64) Finding {
 	return Finding{"capabilities", OK, "all capabilities of the daemon are there", ""}
 }
 
-// leases tries a lease on a file that has no name, and ends with this call.
+// errNoFile reports that no file was there to try a lease.
+var errNoFile = errors.New("no file to try")
+
+// leases tries a lease, which ends with this call: on a file that has no name, or else on
+// one of the first files of the directory.
 func leases(dir string) error {
-	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return nil // not writable here, or no such files: nothing can be said
+	if fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600); err == nil {
+		defer unix.Close(fd)
+		return lease(fd, unix.F_WRLCK)
 	}
-	defer unix.Close(fd)
-	_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_WRLCK)
+	d, err := os.Open(dir)
+	if err != nil {
+		return errNoFile
+	}
+	defer d.Close()
+	names, _ := d.ReadDir(maxLooked) // an error leaves those read before
+	for _, e := range names {
+		if !e.Type().IsRegular() {
+			continue
+		}
+		fd, err := unix.Open(filepath.Join(dir, e.Name()), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			continue
+		}
+		defer unix.Close(fd)
+		if err = lease(fd, unix.F_RDLCK); err == nil || errors.Is(err, unix.EINVAL) {
+			return err
+		}
+	}
+	return errNoFile
+}
+
+// maxLooked is how many entries of a directory leases looks at.
+const maxLooked = 32
+
+func lease(fd, kind int) error {
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, kind)
 	return err
 }

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/exports"
-	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
 // A Host is where nfsrdmad is to serve, or does. NewHost fills in the fields that tests
@@ -19,14 +17,18 @@ import (
 type Host struct {
 	Exports     func() (*exports.File, error) // reads the file
 	ExportsFile string                        // its name
+	State       string                        // its state directory
 	Listen, TCP string                        // addresses of the daemon; TCP may be ""
-	Running     func() bool                   // does a daemon answer?
+
+	// Daemon reports whether a daemon answers, and its process: 0 if that is not known.
+	Daemon func() (pid int, running bool)
 
 	// FilesFor returns how many connections the daemon may have, and how many open files
 	// that takes.
 	FilesFor func() (connections int, files uint64)
 
 	portlist string // file of the kernel's server
+	modules  string // directory of the kernel's modules
 	status   string // file with this process's capabilities
 	rpcbind  string // address
 	limit    func() (files uint64, err error)
@@ -36,7 +38,7 @@ type Host struct {
 // NewHost returns this host.
 func NewHost() *Host {
 	return &Host{
-		portlist: "/proc/fs/nfsd/portlist", status: "/proc/self/status", rpcbind: "127.0.0.1:111",
+		portlist: "/proc/fs/nfsd/portlist", modules: "/sys/module", status: "/proc/self/status", rpcbind: "127.0.0.1:111",
 		limit: openFiles, clock: clock,
 	}
 }
@@ -48,27 +50,7 @@ func (h *Host) Examine(ctx context.Context) (list []Finding) {
 	if h.TCP != "" {
 		list = append(list, h.port("--tcp", h.TCP))
 	}
-	return append(list, h.portmapper(ctx), h.capabilities(), h.openFiles(), clockOf(h.clock))
-}
-
-// port sees whether the daemon can listen, or does.
-func (h *Host) port(flag, addr string) Finding {
-	l, err := net.Listen("tcp", addr)
-	if err == nil {
-		l.Close()
-		return Finding{"port", OK, addr + " is free for " + flag, ""}
-	}
-	if !errors.Is(err, unix.EADDRINUSE) {
-		return Finding{"port", Fail, cli.ListenError(flag, addr, err, "").Error(), "see ip address"}
-	}
-	_, number, _ := net.SplitHostPort(addr)
-	if kernelHas(h.portlist, number) { // a daemon that runs has others
-		return Finding{"port", Fail, "Linux's NFS server has port " + number, "systemctl disable --now nfs-server, or another port with " + flag}
-	}
-	if h.Running() {
-		return Finding{"port", OK, "a daemon is running, and " + addr + " is in use", ""}
-	}
-	return Finding{"port", Fail, cli.ListenError(flag, addr, err, "").Error(), "see who has it: ss -ltnp"}
+	return append(list, h.knfsd(), h.portmapper(ctx), mtu(), h.capabilities(), h.openFiles(), clockOf(h.clock), h.state())
 }
 
 // portmapper says how clients of version 3 can find the ports.
@@ -82,14 +64,28 @@ func (h *Host) portmapper(ctx context.Context) Finding {
 	return Finding{"rpcbind", OK, "rpcbind answers: --register makes the ports known to clients of version 3", ""}
 }
 
-// openFiles judges the limit of open files of this process.
+// openFiles judges the limit of a daemon that runs, by what it has open, or else that of
+// this process.
 func (h *Host) openFiles() Finding {
 	conns, enough := h.FilesFor()
-	return limitOf(h.limit, enough, fmt.Sprintf("%d connections take one each, and half of all are for the exports' files", conns))
-}
-
-// kernelHas reports whether Linux's server listens on a port.
-func kernelHas(portlist, number string) bool {
-	text, err := os.ReadFile(portlist)
-	return err == nil && listed(string(text), number)
+	why := fmt.Sprintf("%d connections take one each, and half of all are for the exports' files", conns)
+	pid, running := h.Daemon()
+	if !running || pid == 0 {
+		return limitOf(h.limit, enough, why)
+	}
+	var r unix.Rlimit
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err == nil {
+		err = unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &r)
+	}
+	n := uint64(len(files))
+	switch {
+	case err != nil:
+		return limitOf(h.limit, enough, why)
+	case n >= r.Cur-r.Cur/10:
+		return Finding{"files", Fail, fmt.Sprintf("the daemon has %d files open, and may have %d: it takes no further connections", n, r.Cur), fmt.Sprintf("LimitNOFILE=%d of its unit, or ulimit -Hn before it", max(2*r.Cur, enough))}
+	case r.Cur < enough:
+		return limitOf(func() (uint64, error) { return r.Cur, nil }, enough, why)
+	}
+	return Finding{"files", OK, fmt.Sprintf("the daemon has %d files open, and may have %d", n, r.Cur), ""}
 }

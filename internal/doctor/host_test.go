@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -43,21 +44,31 @@ func TestHost(t *testing.T) {
 		{"an error", func(h *Host) { h.ExportsFile = file("wrong", dir+" *(fly)\n") }, Fail, `unknown option "fly"`},
 		{"no directory", func(h *Host) { h.ExportsFile = file("missing", dir+"/nosuch *(rw)\n") }, Fail, "cannot be exported (no such file or directory): mkdir -p "},
 		{"a file", func(h *Host) { h.ExportsFile = file("afile", well+" *(rw)\n") }, Fail, "is not a directory: export " + dir},
-		{"port", func(h *Host) { h.TCP = taken.Addr().String() }, Fail, "the port is in use; choose another with --tcp: see who has it"},
+		{"port", func(h *Host) { h.TCP = taken.Addr().String() }, Fail, fmt.Sprintf("the port is in use; choose another with --tcp; doctor.test (process %d) has it: systemctl status %[1]d names its unit", os.Getpid())},
 		{"knfsd", func(h *Host) { h.Listen, h.portlist = taken.Addr().String(), portlist }, Fail, "Linux's NFS server has port " + number + ": systemctl disable --now nfs-server"},
 		{"knfsd beside a daemon", func(h *Host) {
-			h.TCP, h.portlist, h.Running = taken.Addr().String(), portlist, func() bool { return true }
+			h.TCP, h.portlist, h.Daemon = taken.Addr().String(), portlist, func() (int, bool) { return 0, true }
 		}, Fail, "Linux's NFS server has port " + number},
-		{"a daemon", func(h *Host) { h.TCP, h.Running = taken.Addr().String(), func() bool { return true } }, OK, "a daemon is running"},
-		{"no address", func(h *Host) { h.TCP, h.Running = "192.0.2.1:5", func() bool { return true } }, Fail, "this machine has no such address; correct --tcp"},
+		{"a daemon", func(h *Host) { h.TCP, h.Daemon = taken.Addr().String(), func() (int, bool) { return 0, true } }, OK, "a daemon is running"},
+		{"the daemon", func(h *Host) {
+			h.TCP, h.Daemon = taken.Addr().String(), func() (int, bool) { return os.Getpid(), true }
+		}, OK, fmt.Sprintf("a daemon is running (process %d), and has ", os.Getpid())},
+		{"beside a daemon", func(h *Host) { h.TCP, h.Daemon = taken.Addr().String(), func() (int, bool) { return 1, true } }, Fail, fmt.Sprintf("a daemon is running (process 1), but doctor.test (process %d) has ", os.Getpid())},
+		{"knfsd on cards", func(h *Host) { h.Listen, h.portlist = "127.0.0.1:0", file("onrdma", "tcp 2049\nrdma 0\n") }, Fail, "Linux's NFS server has port 0 of RDMA"},
+		{"knfsd beside", func(h *Host) { h.portlist = file("beside", "tcp 7\nrdma 8\n") }, OK, "Linux's NFS server runs beside, with other ports: tcp 7,rdma 8"},
+		{"modules", func(h *Host) { h.modules = filepath.Dir(file("siw", "")) }, OK, "siw are for mounts on this host"},
+		{"no state", func(h *Host) { h.State = "" }, Fail, "name one with --state"},
+		{"state to make", func(h *Host) { h.State = dir + "/a/b" }, OK, "of the file system of " + dir + " are free"},
+		{"state is a file", func(h *Host) { h.State = well + "/b" }, Fail, "not a directory"},
+		{"no address", func(h *Host) { h.TCP, h.Daemon = "192.0.2.1:5", func() (int, bool) { return 0, true } }, Fail, "this machine has no such address; correct --tcp"},
 		{"no rpcbind", func(h *Host) { h.rpcbind = "127.0.0.1:1" }, Warn, "no rpcbind answers on this host: "},
 		{"limit", func(h *Host) { h.limit = func() (uint64, error) { return 10239, nil } }, Warn, "may have 10239 files open: 5120 connections take one each, and half of all are for the exports' files: ulimit -Hn 10240, or"},
 		{"clock", func(h *Host) { h.clock = func() (int, error) { return unix.TIME_ERROR, nil } }, Warn, "timedatectl set-ntp true"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := &Host{
-				ExportsFile: well, Listen: "127.0.0.1:0", TCP: "127.0.0.1:0", Running: func() bool { return false }, FilesFor: func() (int, uint64) { return 5120, 10240 },
-				rpcbind: taken.Addr().String(), portlist: filepath.Join(dir, "none"), status: "/proc/self/status",
+				ExportsFile: well, Listen: "127.0.0.1:0", TCP: "127.0.0.1:0", Daemon: func() (int, bool) { return 0, false }, State: dir, FilesFor: func() (int, uint64) { return 5120, 10240 },
+				rpcbind: taken.Addr().String(), portlist: filepath.Join(dir, "none"), modules: filepath.Join(dir, "none"), status: "/proc/self/status",
 				limit: func() (uint64, error) { return 10240, nil }, clock: func() (int, error) { return 0, nil },
 			}
 			h.Exports = func() (*exports.File, error) {

@@ -1,0 +1,113 @@
+package doctor
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/internal/nstest"
+)
+
+// says checks that a finding is among others.
+func says(t *testing.T, list []Finding, check string, g Grade, found, remedy string) {
+	t.Helper()
+	for _, f := range list {
+		if f.Check == check && f.Grade == g {
+			assert.Contains(t, f.Found, found)
+			assert.Contains(t, f.Remedy, remedy)
+			return
+		}
+	}
+	t.Errorf("%s %s: %q is not in %v", check, g, found, list)
+}
+
+// TestFileSystems has file systems that are full, read-only, or have no handles.
+func TestFileSystems(t *testing.T) {
+	nstest.Run(t, func(t *testing.T) {
+		dir := t.TempDir()
+		nstest.Script(t, "cd "+dir+`
+mkdir full few little readonly lower upper overlay
+mount -t tmpfs -o size=64k tmpfs full
+dd if=/dev/zero of=full/f bs=4k 2>/dev/null || true
+mount -t tmpfs -o nr_inodes=2 tmpfs few
+touch few/f
+mount -t tmpfs -o size=400k tmpfs little
+dd if=/dev/zero of=little/f bs=4k count=97 2>/dev/null
+mount -t tmpfs -o ro tmpfs readonly
+mount -t tmpfs tmpfs lower
+mount -t tmpfs tmpfs upper
+mkdir upper/u upper/w
+mount -t overlay -o lowerdir=lower,upperdir=upper/u,workdir=upper/w overlay overlay
+`)
+		defer nstest.Script(t, "cd "+dir+"; umount -l full few little readonly overlay upper lower")
+		for name, want := range map[string]Finding{
+			"full":     {"space", Fail, "is full", "du -xsh " + dir + "/full"},
+			"few":      {"space", Fail, "no room for a further file", "du -x --inodes " + dir + "/few"},
+			"little":   {"space", Warn, "3 % of the file system", "du -xsh"},
+			"readonly": {"space", Fail, "read-only", "mount -o remount,rw " + dir + "/readonly"},
+			"overlay":  {"handles", Warn, "(overlay): the kernel does not open files by handle", "nfs_export=on"},
+			"upper/u":  {"directory", OK, "is a directory (tmpfs, file handles, leases)", ""},
+		} {
+			says(t, directory(dir+"/"+name, true), want.Check, want.Grade, want.Found, want.Remedy)
+		}
+		for _, f := range directory(dir+"/readonly", false) {
+			assert.NotEqual(t, "space", f.Check, "an export that is ro needs no room")
+		}
+		h := NewHost()
+		h.State = dir + "/readonly/state"
+		says(t, []Finding{h.state()}, "state", Fail, "read-only", "remount,rw")
+		h.State = dir + "/full"
+		says(t, []Finding{h.state()}, "state", Fail, "is full", "free some space")
+	})
+}
+
+// TestMTU gives interfaces several MTUs.
+func TestMTU(t *testing.T) {
+	nstest.Run(t, func(t *testing.T) {
+		assert.Contains(t, mtu().Found, "no interface but loopback")
+		nstest.Script(t, `
+ip link add m0 type veth peer name m1
+ip addr add 10.1.0.1/24 dev m0
+ip link set m0 up; ip link set m1 up`)
+		assert.Equal(t, Finding{"mtu", OK, "the MTUs of interfaces: m0 1500", ""}, mtu())
+		nstest.Script(t, "ip link set m0 mtu 1400")
+		assert.Equal(t, "ip link set dev m0 mtu 1500, unless its network has less, as tunnels do", mtu().Remedy)
+		nstest.Script(t, "ip link set m0 mtu 9000")
+		assert.Equal(t, OK, mtu().Grade)
+		assert.Contains(t, mtu().Found, "switches and clients must have the same")
+		nstest.Script(t, `
+ip link add n0 type veth peer name n1
+ip addr add 10.2.0.1/24 dev n0
+ip link set n0 up; ip link set n1 up`)
+		assert.Equal(t, Warn, mtu().Grade)
+		assert.Contains(t, mtu().Found, "m0 9000, n0 1500")
+	})
+}
+
+// TestDaemonFiles has a daemon that may open no further file, and one that has few.
+func TestDaemonFiles(t *testing.T) {
+	h := NewHost()
+	h.limit = func() (uint64, error) { return 16384, nil }
+	h.FilesFor = func() (int, uint64) { return 10, 20 }
+	h.Daemon = func() (int, bool) { return os.Getpid(), true }
+	assert.Contains(t, h.openFiles().Found, "files open, and may have ")
+
+	cmd := exec.Command("sh", "-c", "ulimit -n 8; exec 3<&0 4<&0 5<&0 6<&0 7<&0; echo; read x")
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	_, err = out.Read(make([]byte, 1)) // its files are open
+	require.NoError(t, err)
+	h.Daemon = func() (int, bool) { return cmd.Process.Pid, true }
+	says(t, []Finding{h.openFiles()}, "files", Fail, "files open, and may have 8: it takes no further connections", "LimitNOFILE=20 of its unit")
+	require.NoError(t, in.Close())
+	_ = cmd.Wait() // of read, whose input has ended
+
+	// The process has ended: what is known is the limit of others.
+	assert.Equal(t, Finding{"files", OK, "a process may have 16384 files open", ""}, h.openFiles())
+}
