@@ -18,7 +18,7 @@ import (
 )
 
 func (a *app) newDoctor() *cobra.Command {
-	e := &examination{app: a, largeTime: largeTime}
+	e := &examination{app: a, largeTime: largeTime, now: time.Now}
 	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "doctor SERVER[:PORT]|URL",
@@ -70,6 +70,7 @@ type examination struct {
 	list  []doctor.Finding
 
 	largeTime time.Duration // of a long call
+	now       func() time.Time
 }
 
 // parse parses the operand.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -172,7 +171,7 @@ func (e *examination) exports(ctx context.Context, s *session) {
 func (e *examination) mounted(ctx context.Context, s *session, path string, fs *nfsclient.FS) {
 	flavor := exports.Flavor(fs.Client().Flavor())
 	node, err := fs.Stat(ctx, "")
-	if err == nil && flavor.Kerberos() {
+	if err == nil && flavor.Kerberos() && s.contexts != nil {
 		err = s.contexts.Lack(ctx, s.cred)
 	}
 	if err != nil {
@@ -180,7 +179,8 @@ func (e *examination) mounted(ctx context.Context, s *session, path string, fs *
 		return
 	}
 	e.ok("export", "this host may mount %s, sec=%v", escape(path), flavor)
-	if ahead := time.Until(newest(&node.Attr)); ahead > clockSlack {
+	changed := node.Attr.Ctime // by the server's clock, whatever users do
+	if ahead := time.Unix(int64(changed.Sec), int64(changed.Nsec)).Sub(e.now()); ahead > clockSlack {
 		e.found("server-clock", doctor.Warn, fmt.Sprintf("the server's clock is at least %v ahead of this host's: %s has changed in the future", ahead.Round(time.Second), escape(path)),
 			"synchronize both clocks (timedatectl set-ntp true): Kerberos permits 5 minutes")
 	}
@@ -188,9 +188,3 @@ func (e *examination) mounted(ctx context.Context, s *session, path string, fs *
 
 // clockSlack is how far clocks may differ without harm to people and make(1).
 const clockSlack = 5 * time.Second
-
-// newest returns the latest of an object's times.
-func newest(a *nfs3.Attr) time.Time {
-	at := func(t nfs3.Time) time.Time { return time.Unix(int64(t.Sec), int64(t.Nsec)) }
-	return slices.MaxFunc([]time.Time{at(a.Atime), at(a.Mtime), at(a.Ctime)}, func(a, b time.Time) int { return cmp.Compare(a.UnixNano(), b.UnixNano()) })
-}
