@@ -217,3 +217,20 @@ func TestDoctorCommand(t *testing.T) {
 		assert.Contains(t, stderr, want)
 	}
 }
+
+// TestDoctorTLS has a server with TLS of an authority that this host does not know, and an
+// export that wants more.
+func TestDoctorTLS(t *testing.T) {
+	r := newTCPRig(t)
+	found, failed := diagnose(t, time.Minute, r.addr, "--proto=tcp")
+	assert.False(t, failed, found)
+	saysOf(t, found, "tls", doctor.Warn, "name its authority with tls-ca=", "xprtsec=")
+	found, _ = diagnose(t, time.Minute, r.addr, "--proto=tcp", r.mutual[2], r.mutual[3])
+	saysOf(t, found, "tls", doctor.OK, "xprtsec=tls of mounts, encrypt", "")
+	found, failed = diagnose(t, time.Minute, "nfs://"+r.addr+"/m", "--proto=tcp")
+	assert.True(t, failed)
+	saysOf(t, found, "export", doctor.Fail, "MOUNT: ", "")
+	found, failed = diagnose(t, time.Minute, "nfs://"+r.addr+"/m", append(r.mutual, "--proto=tcp")...)
+	assert.False(t, failed, found)
+	assert.NotContains(t, found, "tls", "the connections are tried with it")
+}
