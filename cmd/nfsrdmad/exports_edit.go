@@ -148,7 +148,7 @@ func lockDir(ctx context.Context, dir string) (*os.File, error) {
 	defer cancel()
 	f, err := os.Open(dir)
 	if err != nil {
-		return nil, fmt.Errorf("directory %s of the exports file: %w", dir, cli.Cause(err))
+		return nil, fmt.Errorf("directory %s of the exports file (%w): create it, or name another file", dir, cli.Cause(err))
 	}
 	for {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
