@@ -43,8 +43,7 @@ func (s *Server) init() error {
 		s.counters = s.counterMemory()
 		s.parties = fairshare.NewParties(s.parts)
 		s.began = time.Now()
-		s.watchdog.init()
-		s.slow = time.Duration(slowness()) * slowCall
+		s.watchdog.Init()
 		s.listeners = make(map[rdma.Listener]struct{})
 		s.calls.max = maxServing
 		if s.Waits { // a waiting handler takes no thread; MaxInline bounds the calls

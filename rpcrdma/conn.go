@@ -90,6 +90,7 @@ func (c *conn) start(req rdma.ConnRequest) {
 	c.rc, c.since = rc, time.Now()
 	c.peer.Local = addrPort(rc.LocalAddr())
 	c.reader.init(rc, !c.srv.Waits)
+	c.reader.turn.Relieve = c.relieve
 	c.link.start(rc)
 	close(c.ready)
 	c.srv.log.Debug("connection made", "peer", &c.peer, "threshold", c.longest, "invalidate", c.invalidate)

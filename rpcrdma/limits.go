@@ -82,38 +82,15 @@ const (
 	// be in a mapping.
 	minMapped = 16 << 10
 
-	// slowCall is how long a call may take before another goroutine than the
-	// reader should serve its kind: many times the cost of handing a call over.
-	// It holds for a processor that switches to another goroutine and back in
-	// quickSwitch or less. If a switch takes several times that, as on an
-	// emulated processor, the limit is as many times slowCall, up to
-	// maxSlowness. Each pulled byte adds slowByte: writing from the caches
-	// takes less, and another goroutine would fetch the byte from memory. After
-	// a slow call the dispatcher serves the next calls of its kind, few at
-	// first, and at most maxAway.
-	slowCall    = 150 * time.Microsecond
-	slowByte    = time.Nanosecond
-	quickSwitch = 500 * time.Nanosecond
-	maxSlowness = 32
-	maxAway     = 256
-	callKinds   = 128 // distinguished, up to hash collisions
+	// slowByte is by how much each pulled byte adds to the time that a call may
+	// take on a reader: writing from the caches takes less, and another goroutine
+	// would fetch the byte from memory.
+	slowByte = time.Nanosecond
 
 	// minAside is how many bytes must be pulled inside of TLS for a call so that
 	// its reader hands over the reading: to store and to decrypt so many takes
 	// longer than to wake another goroutine.
 	minAside = 128 << 10
-
-	// maxTurn is how many calls a reader serves before others may run.
-	maxTurn = 64
-
-	// watchdogPeriod is how often the watchdog checks the readers: a reader
-	// that is kept is relieved after one to two periods. While the watchdog
-	// finds none, the period doubles up to watchdogCalm, because each check wakes
-	// a thread. A reader that was idle at maxRest checks in a row is no longer
-	// checked.
-	watchdogPeriod = time.Millisecond
-	watchdogCalm   = 16 * time.Millisecond
-	maxRest        = 8
 
 	// stallTime is how long a peer may leave posted work undone before the peer
 	// is taken for dead: it neither answers RDMA Reads nor reads its replies,

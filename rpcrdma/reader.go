@@ -3,10 +3,9 @@ package rpcrdma
 import (
 	"encoding/binary"
 	"runtime"
-	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/internal/relief"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
@@ -36,20 +35,8 @@ import (
 type reader struct {
 	relief rdma.ReaderHandoff // nil: the reader serves no calls
 	mapped bool               // the connection sends out of mappings
-	calls  uint64             // served by the reader
-	kinds  [callKinds]callKind
-
-	// serving is the number of the call that the reader serves, or 0. If the
-	// serving goroutine sets it to 0, that goroutine stays the reader; if the
-	// watchdog does, another goroutine reads on.
-	serving atomic.Uint64
-	kind    *callKind // of that call
-
-	// The watchdog owns these.
-	relieving sync.Mutex
-	guarded   atomic.Bool // the watchdog checks this reader
-	seen      uint64      // serving, at the last check
-	rest      int         // how many checks in a row found 0
+	turn   relief.Reader
+	kinds  relief.Kinds // one procedure each, or one Server.Kind of a procedure
 }
 
 // init queries the abilities of the connection below.
@@ -61,31 +48,8 @@ func (r *reader) init(c rdma.Conn, serves bool) {
 	r.mapped = ok && m.SendsMapped()
 }
 
-// A callKind remembers how quick calls of one procedure were, or of one
-// Server.Kind of that procedure. The zero value is quick.
-type callKind struct {
-	away uint16 // how many of the next calls go to the dispatcher
-	next uint16 // about half of away after the next slow call
-}
-
-// note records whether a call that the reader served was slow.
-func (k *callKind) note(slow bool) {
-	if slow {
-		k.slow()
-	} else if k.next > 0 {
-		k.next--
-	}
-}
-
-// slow records a call that kept the reader. If one call in some tens is slow,
-// the reader ends up serving few of that kind.
-func (k *callKind) slow() {
-	k.next = min(2*k.next+1, maxAway)
-	k.away = k.next
-}
-
 // takes returns the kind of a call that the reader should serve, or nil.
-func (r *reader) takes(cl *call) *callKind {
+func (r *reader) takes(cl *call) *relief.Kind {
 	p := &cl.plan
 	if r.relief == nil || len(cl.body) < callHeaderLen { // the call is incomplete or unchecked
 		return nil
@@ -105,9 +69,8 @@ func (r *reader) takes(cl *call) *callKind {
 	if kind := cl.conn.srv.Kind; kind != nil {
 		proc += 7 * kind(cl.body)
 	}
-	k := &r.kinds[(3*(31*prog+proc)+uint32(form))%callKinds]
-	if k.away > 0 {
-		k.away--
+	k := r.kinds.Of(3*(31*prog+proc) + uint32(form))
+	if !k.Takes() {
 		return nil
 	}
 	return k
@@ -120,32 +83,30 @@ func (cl *call) mayBeSealed() bool {
 }
 
 // serveShort answers a call that the reader takes.
-func (c *conn) serveShort(cl *call, k *callKind) {
-	r := &c.reader
-	r.calls++
-	n := r.calls
-	if n%maxTurn == 0 {
+func (c *conn) serveShort(cl *call, k *relief.Kind) {
+	r, w := &c.reader, &c.srv.watchdog
+	n := r.turn.Begin(w, k)
+	if n%relief.MaxTurn == 0 {
 		runtime.Gosched() // other connections' readers may want to run
 	}
-	r.kind = k
-	r.serving.Store(n)
-	if !r.guarded.Load() {
-		c.srv.watchdog.enter(c)
-	}
 	cl.assemble()
-	slow := c.srv.slow + time.Duration(cl.plan.pullSize)*slowByte
+	slow := w.Slow + time.Duration(cl.plan.pullSize)*slowByte
 	start := time.Now()
 	answer := cl.execute()
 	took := time.Since(start)
 	cl.respond(answer)
-	if r.serving.CompareAndSwap(n, 0) {
-		k.note(took > slow)
+	if r.turn.End(n) {
+		k.Note(took > slow)
 		return
 	}
-	r.relieving.Lock() // HandOffReader has returned
-	//lint:ignore SA2001 that is all
-	r.relieving.Unlock()
 	c.srv.calls.run(nil, c.party.Own.queue)
+}
+
+// relieve makes another goroutine read, and the reader the dispatcher's when it has
+// answered its call.
+func (c *conn) relieve() {
+	c.srv.calls.adopt(c.party.Own.queue)
+	c.reader.relief.HandOffReader()
 }
 
 // serveAside answers a call for which much was pulled inside of TLS, while

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"math/rand/v2"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/internal/relief"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/rdma"
@@ -168,13 +168,14 @@ func TestReaderHandsOverReading(t *testing.T) {
 // TestSlowByBytes checks that the time limit of a call grows with the pulled
 // bytes.
 func TestSlowByBytes(t *testing.T) {
-	const pulled = large // at slowByte each
+	const pulled = large                 // at slowByte each
+	const limit = 150 * time.Microsecond // of an infinitely fast processor, which a bubble has
 	for _, tt := range []struct {
 		took time.Duration
 		slow bool
 	}{
-		{slowCall + pulled*slowByte, false},
-		{slowCall + pulled*slowByte + 1, true},
+		{limit + pulled*slowByte, false},
+		{limit + pulled*slowByte + 1, true},
 	} {
 		s := &Server{Handler: service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 			time.Sleep(tt.took)
@@ -187,7 +188,7 @@ func TestSlowByBytes(t *testing.T) {
 			assert.Len(t, q.answers(), 1)
 			away := 0
 			for _, k := range r.onlyConn().reader.kinds {
-				away += int(k.away)
+				away += k.Away()
 			}
 			assert.Equal(t, tt.slow, away > 0, tt.took)
 		})
@@ -269,45 +270,12 @@ func TestReaderYields(t *testing.T) {
 			runtime.Gosched()
 		}
 	}()
-	for range 10 * maxTurn {
+	for range 10 * relief.MaxTurn {
 		run()
 	}
 	over.Store(true)
 	<-done
 	assert.GreaterOrEqual(t, yields, 5) // of 10; the scheduler does not promise that the next turn is theirs
-}
-
-// TestCallKind checks that calls of a slow kind go to other goroutines, the
-// more the slower the kind is, and that the kind recovers.
-func TestCallKind(t *testing.T) {
-	away := func(slowOnceIn int) (others int) {
-		var k callKind
-		random := rand.New(rand.NewPCG(1, 2))
-		for range 10_000 {
-			switch {
-			case k.away > 0:
-				k.away--
-				others++
-			case random.IntN(slowOnceIn) == 0:
-				k.note(true)
-			default:
-				k.note(false)
-			}
-		}
-		return others
-	}
-	assert.Greater(t, away(1), 9_900)
-	assert.Greater(t, away(4), 9_000)
-	assert.Less(t, away(200), 100)
-	var k callKind
-	for range 50 {
-		k.slow()
-	}
-	assert.EqualValues(t, maxAway, k.away)
-	for range maxAway {
-		k.note(false)
-	}
-	assert.Zero(t, k.next)
 }
 
 // A relievable is a connection whose reader can be relieved.
@@ -348,7 +316,7 @@ func TestKind(t *testing.T) {
 			synctest.Wait()
 		}
 		assert.Len(t, q.answers(), 20)
-		served := r.onlyConn().reader.calls
+		served := r.onlyConn().reader.turn.Calls()
 		assert.GreaterOrEqual(t, served, uint64(10), "all of the quick kind")
 		assert.Less(t, served, uint64(16), "few of the slow kind")
 	})

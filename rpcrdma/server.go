@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
+	"github.com/nfsrdma/nfsrdma/internal/relief"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
@@ -99,8 +100,7 @@ type Server struct {
 	inline   atomic.Int64      // bytes counted against MaxInline
 	fair     atomic.Int64      // each connection's share of MaxInline
 	calls    dispatcher
-	watchdog watchdog
-	slow     time.Duration // limit of a call that a reader serves: see slowCall
+	watchdog relief.Watchdog
 	blames   blames
 	errors   errorCounts
 	log      *slog.Logger

@@ -29,7 +29,7 @@ const (
 // below its own.
 var floors = map[string]int{
 	"buf": 0, "chunks": 0, "cmpriv": 0, "iwarp/mpa/mpatest": 0, "rdma": 0, "xdr": 0,
-	"internal/bootahead": 0, "internal/certtest": 0, "internal/cli": 0, "internal/conformance": 0, "internal/fairshare": 0, "internal/floors": 0, "internal/keepalive": 0, "internal/lograte": 0, "internal/lookupcache": 0, "internal/manual": 0, "internal/mountinfo": 0, "internal/nstest": 0, "internal/pcap": 0, "internal/racetest": 0, "internal/samehost": 0, "internal/sbom": 0, "internal/stablefile": 0, "internal/wiretest": 0, "internal/workpool": 0,
+	"internal/bootahead": 0, "internal/certtest": 0, "internal/cli": 0, "internal/conformance": 0, "internal/fairshare": 0, "internal/floors": 0, "internal/keepalive": 0, "internal/lograte": 0, "internal/lookupcache": 0, "internal/manual": 0, "internal/mountinfo": 0, "internal/nstest": 0, "internal/pcap": 0, "internal/racetest": 0, "internal/relief": 0, "internal/samehost": 0, "internal/sbom": 0, "internal/stablefile": 0, "internal/wiretest": 0, "internal/workpool": 0,
 	"gss": 1, "iwarp/ddp": 1, "iwarp/mpa": 1, "oncrpc/rpcmsg": 1, "rdma/rdmatest": 1, "roce/packet": 1, "rpcrdma/wire": 1, "tickets/wire": 1, "internal/conformance/check": 1, "internal/mountopt": 1,
 	"gss/krb5": 2, "iwarp/rdmap": 2, "iwarp/recorder": 2, "oncrpc": 2,
 	"delegation": 3, "locks": 3, "recall": 3, "oncrpc/replay": 3, "oncrpc/rpcstats": 3, "iwarp": 3, "roce": 3, "rpcrdma": 3, "rpcsec": 3, "rpctls": 3,
