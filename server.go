@@ -135,7 +135,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		keeper.Close()
 		return nil, err
 	}
-	tcp := &oncrpc.Server{Handler: calls, MaxRecord: cmp.Or(cfg.MaxPayload, defaultPayload) + callSlack, Log: cfg.Log}
+	tcp := &oncrpc.Server{Handler: calls, Kind: over.Kind, MaxRecord: cmp.Or(cfg.MaxPayload, defaultPayload) + callSlack, Log: cfg.Log}
 	if cfg.TLS != nil {
 		tcp.Guard = cfg.TLS
 	}

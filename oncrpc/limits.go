@@ -63,12 +63,28 @@ const (
 	// write. It keeps a write short enough for writeTimeout.
 	batchSize = 1 << 20
 
+	// A reader that serves short calls holds their replies back while whole calls
+	// are in its buffer, up to maxHeld replies or holdSize bytes: as many as save
+	// most of the writes. The client works on them meanwhile.
+	maxHeld  = 16
+	holdSize = 64 << 10
+
+	// longRecord is how many bytes a call or a reply may have, if more bytes of
+	// calls have arrived, for the reader to serve or to write it: storing or
+	// sending more takes longer than waking another goroutine.
+	longRecord = 32 << 10
+
+	// callHeader is the length in bytes of the shortest header of a call.
+	callHeader = 40
+
 	// recordTimeout bounds the time of a record from its first byte on, and
 	// writeTimeout the time of a write of replies: 1 MiB in that time is a
 	// quarter of a megabit per second. A connection that is idle between
-	// records is kept as long as the peer's kernel answers.
+	// records is kept as long as the peer's kernel answers. To set a deadline costs
+	// more than a small reply, so a write has up to armTime less.
 	recordTimeout = 30 * time.Second
 	writeTimeout  = 30 * time.Second
+	armTime       = time.Second
 
 	// lingerTimeout is how long the server, after it has ended a connection,
 	// waits for the peer to end it too. The last replies then arrive.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
+	"github.com/nfsrdma/nfsrdma/internal/relief"
 	"github.com/nfsrdma/nfsrdma/internal/samehost"
 	"github.com/nfsrdma/nfsrdma/internal/workpool"
 )
@@ -40,6 +41,12 @@ type Server struct {
 	// Otherwise the further connection is closed.
 	MaxConns int
 
+	// Kind, if not nil, tells the calls of one procedure apart that take
+	// different times, as rpcrdma.Server.Kind does: of msg, an unchecked RPC call
+	// message from its XID on, Kind returns any number that is the same for calls
+	// of a kind.
+	Kind func(msg []byte) uint32
+
 	// Guard makes connections secure, if it is not nil.
 	Guard Guard
 
@@ -54,6 +61,7 @@ type Server struct {
 	replies  *fairshare.Memory // bytes of large data items and heads
 	waiting  *fairshare.Memory // bytes of calls under way, as limits.go counts them
 	tasks    workpool.Pool
+	watchdog relief.Watchdog
 	calls    sync.Pool // of *tcpCall
 
 	mu        sync.Mutex
@@ -74,6 +82,7 @@ func (s *Server) init() {
 		s.replies = fairshare.NewMemory(memory, partOfMemory, press)
 		s.waiting = fairshare.NewMemory(memoryOfCalls, memoryOfCalls/2, nil) // only tried, never waited for
 		s.parties = fairshare.NewParties(s.parts)
+		s.watchdog.Init()
 		s.began = time.Now()
 		s.stop = make(chan struct{})
 		s.listeners = make(map[net.Listener]struct{})

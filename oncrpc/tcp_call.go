@@ -16,7 +16,8 @@ type tcpCall struct {
 	record   *buf.Buf      // the request's memory; nil after the call was served
 	reserved int64         // bytes reserved in the connection's part of Server.requests
 	counted  bool          // in the party's part of the memory of calls
-	keeps    bool          // its goroutine keeps the connection's turn to read
+	keeps    bool          // its goroutine keeps the connection's turn to read, however long it takes
+	turn     uint64        // or 0: its goroutine has the turn unless it is relieved (relief.Reader)
 	aside    bool          // it has released its slot
 	reverse  *tcpReverse   // or nil: it is a call to the client, with the message in reply
 	written  chan struct{} // or nil: closed when the reply was written
@@ -56,7 +57,7 @@ func (cl *tcpCall) free() {
 	if cl.counted {
 		cl.conn.memory.calls.Release(callCost)
 	}
-	cl.counted, cl.keeps, cl.aside, cl.reverse, cl.written = false, false, false, nil, nil
+	cl.counted, cl.keeps, cl.turn, cl.aside, cl.reverse, cl.written = false, false, 0, false, nil, nil
 	s := cl.conn.server
 	cl.conn = nil
 	s.calls.Put(cl)
@@ -92,10 +93,11 @@ func (cl *tcpCall) stepAside() {
 		cl.aside = true
 		<-cl.conn.slots
 	}
-	if cl.keeps {
-		cl.keeps = false
-		cl.conn.server.tasks.Go(cl.conn)
+	c := cl.conn
+	if cl.keeps || cl.turn != 0 && c.turn.End(cl.turn) {
+		c.server.tasks.Go(c)
 	}
+	cl.keeps, cl.turn = false, 0
 }
 
 // lendItem waits for memory for a data item of n bytes. Calls hold such memory

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/internal/keepalive"
+	"github.com/nfsrdma/nfsrdma/internal/relief"
 )
 
 // A tcpConn is one connection of a Server. One goroutine at a time has the turn
@@ -48,6 +49,8 @@ type tcpConn struct {
 
 	// set by the goroutine with the turn
 	in      recordReader
+	turn    relief.Reader
+	kinds   relief.Kinds // one procedure each, or one Server.Kind of a procedure
 	call    *tcpCall // the call that reserve reserves memory for
 	timed   bool     // there is a read deadline
 	line    net.Conn // carries the records: nc, or TLS
@@ -71,6 +74,7 @@ func newTCPConn(s *Server, nc net.Conn, party *tcpParty) *tcpConn {
 	c.out.conn = c
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.reading, c.drained = context.WithCancel(c.ctx)
+	c.turn.Relieve = func() { s.tasks.Go(c) }
 	c.in = recordReader{br: bufio.NewReaderSize(nc, readBuffer), max: s.maxRecord(), reserve: c.reserve}
 	c.moves()
 	keepalive.Watch(nc)
@@ -93,23 +97,30 @@ func addrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
 }
 
-// Run receives one call, passes the turn to read to another goroutine, and
-// answers the call. If very many calls are under way, it keeps the turn
-// meanwhile.
+// Run receives calls, and serves short ones, until another goroutine gets the
+// turn to read. Then it answers its last call.
 func (c *tcpConn) Run() {
+	c.out.flush() // what the reader before has held back
 	for {
-		c.slots <- struct{}{}
+		c.takeSlot()
 		cl, err := c.receive()
 		if err != nil {
 			c.end(err)
 			return
 		}
-		if cl.keeps = !cl.count(); !cl.keeps {
-			c.server.tasks.Go(c)
-		}
-		if kept := c.answer(cl); !kept {
+		if kept := c.handle(cl); !kept {
 			return
 		}
+	}
+}
+
+// takeSlot waits for a slot for the next call. Replies that are held back have slots.
+func (c *tcpConn) takeSlot() {
+	select {
+	case c.slots <- struct{}{}:
+	default:
+		c.out.flush()
+		c.slots <- struct{}{}
 	}
 }
 
@@ -150,6 +161,9 @@ func (c *tcpConn) receiveOne() (*tcpCall, error) {
 	if err := c.reading.Err(); err != nil { // even if a call is buffered
 		return nil, err
 	}
+	if !c.in.buffered() {
+		c.out.flush()
+	}
 	if _, err := c.in.br.Peek(1); err != nil { // no time limit
 		return nil, err
 	}
@@ -181,6 +195,7 @@ func (c *tcpConn) receiveOne() (*tcpCall, error) {
 // reserve waits for memory for n bytes of the call's record. The wait does not
 // count against the peer's deadline.
 func (c *tcpConn) reserve(n int) error {
+	c.out.flush()
 	weight := min(int64(buf.Size(n)), int64(max(partOfConn, c.in.max)))
 	if err := c.memory.requests.Acquire(c.reading, weight); err != nil {
 		return err
@@ -191,23 +206,6 @@ func (c *tcpConn) reserve(n int) error {
 		c.setReadDeadline(time.Now().Add(recordTimeout))
 	}
 	return nil
-}
-
-// answer serves cl and queues the reply, if there is one. kept reports whether
-// the goroutine still has the turn to read.
-func (c *tcpConn) answer(cl *tcpCall) (kept bool) {
-	cl.request.Msg = cl.record.B
-	answer := c.server.Handler.Serve(c.ctx, &cl.request, &cl.reply)
-	cl.freeRecord()
-	kept = cl.keeps
-	if answer {
-		cl.releaseUnused()
-		c.out.put(cl)
-	} else {
-		c.open.Add(-1)
-		c.done(cl)
-	}
-	return kept
 }
 
 // done ends a call whose reply was written, or that needs no reply.
@@ -264,6 +262,7 @@ func (c *tcpConn) end(err error) {
 		c.logEnd(err)
 		c.abort(err)
 	}
+	c.out.flush()
 	c.reverse.close(err)
 	c.all.Wait()
 	if draining {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 )
@@ -52,6 +53,7 @@ func flood(nc net.Conn, n int, last uint32) {
 			}
 		}
 	}()
+	time.Sleep(time.Second) // the watchdog relieves readers
 	synctest.Wait()
 }
 

@@ -34,7 +34,7 @@ func (c *tcpConn) deny(cl *tcpCall, denial error) {
 	c.server.Guard.Refused(c.nc, fmt.Errorf("a client asks for TLS in a wrong way: %w", denial))
 	cl.reply.Head = rpcmsg.AppendAuthError(cl.reply.Head, binary.BigEndian.Uint32(cl.record.B), stat)
 	cl.freeRecord()
-	c.out.put(cl)
+	c.out.put(cl, false)
 	c.slots <- struct{}{} // for the next call
 }
 
@@ -59,7 +59,7 @@ func (c *tcpConn) secure(cl *tcpCall) error {
 	}
 	written := make(chan struct{})
 	cl.written = written
-	c.out.put(cl) // behind all other replies
+	c.out.put(cl, false) // behind all other replies
 	<-written
 	c.slots <- struct{}{} // for the next call
 	if !ok {
@@ -86,6 +86,7 @@ func (c *tcpConn) handshake() error {
 		return err
 	}
 	c.line = line
+	c.out.forgetDeadline()
 	c.in.br.Reset(line)
 	c.security.Store(line.Security())
 	c.reverse = newReverse(c)

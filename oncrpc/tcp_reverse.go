@@ -147,7 +147,7 @@ func (v *tcpReverse) begin(x *Exchange) (rc *tcpReverseCall, xid uint32, err err
 type tcpReverseSend tcpCall
 
 // Run writes the call (workpool.Task).
-func (s *tcpReverseSend) Run() { s.conn.out.put((*tcpCall)(s)) }
+func (s *tcpReverseSend) Run() { s.conn.out.put((*tcpCall)(s), false) }
 
 // forget gives a call up. Its reply is dropped.
 func (v *tcpReverse) forget(rc *tcpReverseCall, xid uint32) {

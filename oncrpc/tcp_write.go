@@ -9,7 +9,7 @@ import (
 // A replyQueue writes the replies of a connection in the order in which they
 // are put. If no goroutine is writing, the caller of put writes until the queue
 // is empty. Other callers leave their reply in the queue and continue. Replies
-// that are put during a write leave together in the next.
+// that are put during a write, or were held back, leave together in the next.
 //
 //	put ──▶ waiting ──take──▶ batch ──▶ vec ──one writev──▶ peer
 type replyQueue struct {
@@ -17,22 +17,41 @@ type replyQueue struct {
 
 	mu      sync.Mutex
 	waiting []*tcpCall
+	size    int // bytes of waiting
 	writing bool
 
 	// used by the writing goroutine
 	batch []*tcpCall
 	vec   net.Buffers
 	rest  net.Buffers // the unwritten part of vec
+	armed time.Time   // when the write deadline was set
 }
 
-// put takes ownership of cl and has its reply written.
-func (q *replyQueue) put(cl *tcpCall) {
+// put takes ownership of cl and has its reply written. With hold it may leave
+// that to the next put or flush, which must come soon.
+func (q *replyQueue) put(cl *tcpCall, hold bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.waiting = append(q.waiting, cl)
+	q.size += cl.reply.Len()
 	if cl.reverse == nil {
 		q.conn.open.Add(-1)
 	}
+	if !hold || len(q.waiting) >= maxHeld || q.size >= holdSize {
+		q.writeAllLocked()
+	}
+}
+
+// flush writes the replies that were held back.
+func (q *replyQueue) flush() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.writeAllLocked()
+}
+
+// writeAllLocked writes until the queue is empty, unless another goroutine does. It
+// unlocks the queue meanwhile.
+func (q *replyQueue) writeAllLocked() {
 	if q.writing {
 		return
 	}
@@ -53,6 +72,7 @@ func (q *replyQueue) takeLocked() {
 		size += q.waiting[n].reply.Len()
 		n++
 	}
+	q.size -= size
 	q.batch = append(q.batch[:0], q.waiting[:n]...)
 	rest := copy(q.waiting, q.waiting[n:])
 	clear(q.waiting[rest:])
@@ -81,11 +101,22 @@ func (q *replyQueue) writeBatch() error {
 		q.vec = cl.appendTo(q.vec)
 	}
 	line := q.conn.line
-	_ = line.SetWriteDeadline(time.Now().Add(writeTimeout)) // fails only if writing fails
+	if now := time.Now(); now.Sub(q.armed) > armTime {
+		_ = line.SetWriteDeadline(now.Add(writeTimeout)) // fails only if writing fails
+		q.armed = now
+	}
 	q.rest = q.vec
 	q.conn.writes.begin()
 	_, err := writeBuffers(line, &q.rest)
 	q.conn.writes.end()
 	clear(q.vec) // the bytes belong to the calls
 	return err
+}
+
+// forgetDeadline says that the connection may have lost its write deadline. No
+// reply may be waiting.
+func (q *replyQueue) forgetDeadline() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.armed = time.Time{}
 }

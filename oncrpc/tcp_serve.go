@@ -1,0 +1,111 @@
+package oncrpc
+
+import (
+	"encoding/binary"
+	"runtime"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/internal/relief"
+)
+
+// The goroutine with the turn to read serves short calls itself. Their replies
+// are held back while whole calls are in the read buffer, and leave together:
+//
+//	read ─▶ call ─▶ serve ─▶ reply ─┐
+//	      ─▶ call ─▶ serve ─▶ reply ─┤ held
+//	      ─▶ call ─▶ serve ─▶ reply ─┴─▶ one writev ─▶ read
+//
+// If a call or the write takes long, the watchdog has another goroutine read,
+// which first writes what was held back. A call of a kind that was slow lately,
+// and a long call or reply with more calls behind it, is served or written while
+// another goroutine reads on.
+
+// handle serves and answers cl. kept reports whether the goroutine still has
+// the turn to read. If very many calls are under way, it keeps that however long
+// cl takes.
+func (c *tcpConn) handle(cl *tcpCall) (kept bool) {
+	if cl.keeps = !cl.count(); cl.keeps {
+		c.out.flush()
+	} else if kind := c.takes(cl); kind != nil {
+		return c.serveShort(cl, kind)
+	} else {
+		c.server.tasks.Go(c)
+	}
+	answer := c.serve(cl)
+	kept = cl.keeps
+	c.answer(cl, answer, false)
+	return kept
+}
+
+// takes returns the kind of a call that the reader should serve, or nil.
+func (c *tcpConn) takes(cl *tcpCall) *relief.Kind {
+	msg := cl.record.B
+	long := len(msg) > longRecord
+	if len(msg) < callHeader || long && c.in.br.Buffered() > 0 {
+		return nil
+	}
+	proc := binary.BigEndian.Uint32(msg[20:])
+	if kind := c.server.Kind; kind != nil {
+		proc += 7 * kind(msg)
+	}
+	hash := 2 * (31*binary.BigEndian.Uint32(msg[12:]) + proc)
+	if long {
+		hash++
+	}
+	if k := c.kinds.Of(hash); k.Takes() {
+		return k
+	}
+	return nil
+}
+
+// serveShort is handle for a call of a kind that was quick lately.
+func (c *tcpConn) serveShort(cl *tcpCall, kind *relief.Kind) (kept bool) {
+	more, whole := c.in.br.Buffered() > 0, c.in.buffered()
+	w := &c.server.watchdog
+	n := c.turn.Begin(w, kind)
+	if n%relief.MaxTurn == 0 {
+		runtime.Gosched() // other connections' readers may want to run
+	}
+	cl.turn = n
+	start := time.Now()
+	answer := c.serve(cl)
+	slow := time.Since(start) > w.Slow
+	if aside := cl.turn == 0; aside {
+		c.answer(cl, answer, false)
+		return false
+	}
+	if answer && more && cl.reply.Len() > longRecord {
+		if c.turn.End(n) {
+			c.server.tasks.Go(c)
+		}
+		c.answer(cl, answer, false)
+		return false
+	}
+	c.answer(cl, answer, whole)
+	if kept = c.turn.End(n); kept {
+		kind.Note(slow)
+	} else {
+		c.out.flush() // the reader may not know of the reply
+	}
+	return kept
+}
+
+// serve has the handler answer cl, and reports whether there is a reply.
+func (c *tcpConn) serve(cl *tcpCall) (answer bool) {
+	cl.request.Msg = cl.record.B
+	answer = c.server.Handler.Serve(c.ctx, &cl.request, &cl.reply)
+	cl.freeRecord()
+	return answer
+}
+
+// answer queues the reply of a call that was served, if there is one, and
+// otherwise ends the call. hold is that of replyQueue.put.
+func (c *tcpConn) answer(cl *tcpCall, answer, hold bool) {
+	if answer {
+		cl.releaseUnused()
+		c.out.put(cl, hold)
+	} else {
+		c.open.Add(-1)
+		c.done(cl)
+	}
+}

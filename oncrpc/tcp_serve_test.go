@@ -1,0 +1,176 @@
+package oncrpc
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// streamOf returns calls of procedures with the XIDs 0, 1 and so on.
+func streamOf(procs ...uint32) (stream []byte) {
+	for xid, proc := range procs {
+		stream = append(stream, record(call(uint32(xid), testProg, 2, proc))...)
+	}
+	return stream
+}
+
+// xid reads a reply, and returns its XID.
+func xid(t testing.TB, r io.Reader) uint32 { return binary.BigEndian.Uint32(readRecord(t, r)) }
+
+// TestReaderServes checks that one goroutine serves the calls that have arrived
+// together, and that their replies leave together after the last whole one,
+// or when there are many.
+func TestReaderServes(t *testing.T) {
+	w := &waiter{}
+	s := &Server{Handler: w.mux()}
+	bubble(t, s, func(t *testing.T, l *pipeListener) {
+		nc := l.dial()
+		for _, calls := range []int64{3, maxHeld} { // of the second lot, some are sent before
+			last := record(call(9, testProg, 2, 2))
+			before := w.served.Load()
+			_, err := nc.Write(append(streamOf(slices.Repeat([]uint32{2}, int(calls))...), last[:20]...))
+			require.NoError(t, err)
+			synctest.Wait()
+			assert.Equal(t, before+calls, w.served.Load(), "no reply was read yet")
+			for i := range calls {
+				assert.EqualValues(t, i, xid(t, nc))
+			}
+			_, err = nc.Write(last[20:])
+			require.NoError(t, err)
+			assert.EqualValues(t, 9, xid(t, nc))
+		}
+		before := w.served.Load()
+		_, err := nc.Write(streamOf(slices.Repeat([]uint32{2}, maxHeld+5)...))
+		require.NoError(t, err)
+		synctest.Wait()
+		assert.Equal(t, before+maxHeld, w.served.Load(), "the reader writes so many replies")
+		for i := range uint32(maxHeld + 5) {
+			assert.Equal(t, i, xid(t, nc))
+		}
+		assert.Equal(t, uint64(w.served.Load()), onlyConn(s).turn.Calls())
+	})
+}
+
+// TestReaderRelieved checks that a call that waits holds up no other call of its
+// connection, nor the replies that were held back before it, and that its own
+// reply is not held back when others have been read meanwhile.
+func TestReaderRelieved(t *testing.T) {
+	w := &waiter{}
+	bubble(t, &Server{Handler: w.mux()}, func(t *testing.T, l *pipeListener) {
+		w.open = make(chan struct{})
+		nc := l.dial()
+		_, err := nc.Write(streamOf(2, 1, 2, 1, 1, 2))
+		require.NoError(t, err)
+		begin := time.Now()
+		for _, want := range []uint32{0, 2, 5} {
+			assert.Equal(t, want, xid(t, nc))
+		}
+		assert.Less(t, time.Since(begin), time.Second)
+		synctest.Wait()
+		assert.EqualValues(t, 3, w.running.Load())
+		close(w.open)
+		assert.ElementsMatch(t, []uint32{1, 3, 4}, []uint32{xid(t, nc), xid(t, nc), xid(t, nc)})
+	})
+}
+
+// TestReaderRelievedOnOneProcessor is TestReaderRelieved on a socket, while only one
+// goroutine runs at a time.
+func TestReaderRelievedOnOneProcessor(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	w := &waiter{open: make(chan struct{})}
+	nc := start(t, &Server{Handler: w.mux()}).dial()
+	_, err := nc.Write(streamOf(1, 2, 1, 2))
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, xid(t, nc))
+	assert.EqualValues(t, 3, xid(t, nc))
+	close(w.open)
+	assert.ElementsMatch(t, []uint32{0, 2}, []uint32{xid(t, nc), xid(t, nc)})
+}
+
+// TestHeldAtTheEnd checks that replies that were held back leave before the end of the
+// connection, whoever ends it.
+func TestHeldAtTheEnd(t *testing.T) {
+	for name, rest := range map[string][]byte{"half-closed": nil, "drained": streamOf(2)} {
+		t.Run(name, func(t *testing.T) {
+			var r *running
+			m := &Mux{Log: quiet()}
+			m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, _ *Reply) error {
+				if c.XID == 1 && rest != nil {
+					for k := range r.conns { // the only one
+						k.drain()
+					}
+				}
+				return nil
+			}))
+			r = start(t, &Server{Handler: m})
+			nc := r.dial()
+			_, err := nc.Write(append(streamOf(2, 2), rest...))
+			require.NoError(t, err)
+			require.NoError(t, nc.CloseWrite())
+			assert.EqualValues(t, 0, xid(t, nc))
+			assert.EqualValues(t, 1, xid(t, nc))
+			_, err = nc.Read(make([]byte, 1))
+			assert.Equal(t, io.EOF, err)
+		})
+	}
+}
+
+// TestLongReplyHandsOver checks that while a long reply is written, other calls that
+// have arrived are served.
+func TestLongReplyHandsOver(t *testing.T) {
+	var served atomic.Int64
+	m := &Mux{Log: quiet()}
+	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, r *Reply) error {
+		served.Add(1)
+		if c.Proc == 1 {
+			r.Head = append(r.Head, make([]byte, longRecord)...)
+		}
+		return nil
+	}))
+	bubble(t, &Server{Handler: m}, func(t *testing.T, l *pipeListener) {
+		nc := l.dial()
+		_, err := nc.Write(streamOf(1, 2))
+		require.NoError(t, err)
+		synctest.Wait() // without the watchdog, whose time is still
+		assert.EqualValues(t, 2, served.Load())
+		assert.EqualValues(t, 0, xid(t, nc))
+		assert.EqualValues(t, 1, xid(t, nc))
+	})
+}
+
+// TestKind checks that calls of one procedure are told apart by Server.Kind: a slow kind
+// does not send the others to other goroutines.
+func TestKind(t *testing.T) {
+	m := &Mux{Log: quiet()}
+	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, _ *Reply) error {
+		if c.XID >= 100 {
+			time.Sleep(time.Second)
+		}
+		return nil
+	}))
+	s := &Server{Handler: m, Kind: func(msg []byte) uint32 { return binary.BigEndian.Uint32(msg) / 100 }}
+	bubble(t, s, func(t *testing.T, l *pipeListener) {
+		nc := l.dial()
+		exchange := func(n uint32) {
+			_, err := nc.Write(record(call(n, testProg, 2, 1)))
+			require.NoError(t, err)
+			assert.Equal(t, n, xid(t, nc))
+		}
+		for i := range uint32(10) {
+			exchange(100 + i)
+			exchange(i)
+		}
+		calls := onlyConn(s).turn.Calls()
+		assert.GreaterOrEqual(t, calls, uint64(10), "all of the quick kind")
+		assert.Less(t, calls, uint64(16), "few of the slow kind")
+	})
+}
