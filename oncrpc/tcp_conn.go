@@ -51,10 +51,10 @@ type tcpConn struct {
 	in      recordReader
 	turn    relief.Reader
 	kinds   relief.Kinds // one procedure each, or one Server.Kind of a procedure
-	call    *tcpCall // the call that reserve reserves memory for
-	timed   bool     // there is a read deadline
-	line    net.Conn // carries the records: nc, or TLS
-	caller  *Peer    // of the calls; another once the line is TLS
+	call    *tcpCall     // the call that reserve reserves memory for
+	timed   bool         // there is a read deadline
+	line    net.Conn     // carries the records: nc, or TLS
+	caller  *Peer        // of the calls; another once the line is TLS
 	reverse *tcpReverse
 
 	security atomic.Pointer[Security] // of line, for status

@@ -61,24 +61,72 @@ func TestReaderServes(t *testing.T) {
 }
 
 // TestReaderRelieved checks that a call that waits holds up no other call of its
-// connection, nor the replies that were held back before it, and that its own
-// reply is not held back when others have been read meanwhile.
+// connection, and that its own reply is not held back when the calls behind it
+// have been served meanwhile.
 func TestReaderRelieved(t *testing.T) {
-	w := &waiter{}
-	bubble(t, &Server{Handler: w.mux()}, func(t *testing.T, l *pipeListener) {
-		w.open = make(chan struct{})
+	for name, procs := range map[string][]uint32{"one": {2, 1, 2, 2}, "many": {2, 1, 1, 2, 1, 2}} {
+		t.Run(name, func(t *testing.T) {
+			w := &waiter{}
+			bubble(t, &Server{Handler: w.mux()}, func(t *testing.T, l *pipeListener) {
+				w.open = make(chan struct{})
+				nc := l.dial()
+				_, err := nc.Write(streamOf(procs...))
+				require.NoError(t, err)
+				begin := time.Now()
+				var waiting []uint32
+				for i, proc := range procs {
+					if proc == 1 {
+						waiting = append(waiting, uint32(i))
+					} else {
+						assert.EqualValues(t, i, xid(t, nc))
+					}
+				}
+				assert.Less(t, time.Since(begin), time.Second)
+				synctest.Wait()
+				assert.EqualValues(t, len(waiting), w.running.Load())
+				close(w.open)
+				for i := range waiting {
+					waiting[i] -= xid(t, nc) // in any order
+				}
+				assert.Zero(t, sum(waiting))
+			})
+		})
+	}
+}
+
+func sum(all []uint32) (n uint32) {
+	for _, v := range all {
+		n += v
+	}
+	return n
+}
+
+// TestReaderRelievedFlushes checks that the goroutine that reads on first writes the
+// replies that were held back.
+func TestReaderRelievedFlushes(t *testing.T) {
+	s := &Server{}
+	bubble(t, s, func(t *testing.T, l *pipeListener) {
+		var waiting atomic.Int64
+		open := make(chan struct{})
+		m := &Mux{Log: quiet()}
+		m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, _ *Reply) error {
+			if c.Proc > 1 {
+				waiting.Add(1)
+				<-open
+			}
+			return nil
+		}))
+		s.Handler = m
 		nc := l.dial()
-		_, err := nc.Write(streamOf(2, 1, 2, 1, 1, 2))
+		_, err := nc.Write(streamOf(1, 2, 3, 4))
 		require.NoError(t, err)
-		begin := time.Now()
-		for _, want := range []uint32{0, 2, 5} {
-			assert.Equal(t, want, xid(t, nc))
-		}
-		assert.Less(t, time.Since(begin), time.Second)
+		_, err = nc.Read(make([]byte, 1))
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, waiting.Load())
+		close(open)
+		go io.Copy(io.Discard, nc)
 		synctest.Wait()
-		assert.EqualValues(t, 3, w.running.Load())
-		close(w.open)
-		assert.ElementsMatch(t, []uint32{1, 3, 4}, []uint32{xid(t, nc), xid(t, nc), xid(t, nc)})
+		nc.Close()
 	})
 }
 
@@ -132,7 +180,7 @@ func TestLongReplyHandsOver(t *testing.T) {
 	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, r *Reply) error {
 		served.Add(1)
 		if c.Proc == 1 {
-			r.Head = append(r.Head, make([]byte, longRecord)...)
+			r.Head = append(r.Head, make([]byte, holdSize)...)
 		}
 		return nil
 	}))
