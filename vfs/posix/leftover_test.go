@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/vfs/vfstest"
@@ -90,4 +91,33 @@ func TestListingParts(t *testing.T) {
 	r.f.cache.leftovers.Store(1)
 	require.NoError(t, r.f.Close())
 	assert.Zero(t, r.f.cache.leftovers.Load())
+}
+
+// TestListingLooksOnce checks that a part of a listing looks at one entry more than it has
+// room for, if the entries were seen before.
+func TestListingLooksOnce(t *testing.T) {
+	vfstest.NeedRoot(t)
+	s := newSite(t, "", Options{})
+	r := &benchRig{f: s.open(t), c: user(), ctx: t.Context()}
+	for i := range 100 {
+		require.NoError(t, os.WriteFile(filepath.Join(s.dir, fmt.Sprintf("entry-%04d", i)), nil, 0o666))
+	}
+	time.Sleep(birthAge + 50*time.Millisecond) // until they are not just born
+	_, _, eof := r.part(t, 0, 1000)
+	require.True(t, eof)
+	r.f.SetExclusive(true) // the attributes that a part reads are kept
+	defer r.f.SetExclusive(false)
+	_, cookie, _ := r.part(t, 0, 20)
+	attrs.forgetAll()
+	names, _, _ := r.part(t, cookie, 25)
+	looked := 0
+	for i := range 100 {
+		var st unix.Statx_t
+		require.NoError(t, unix.Statx(unix.AT_FDCWD, filepath.Join(s.dir, fmt.Sprintf("entry-%04d", i)), 0, statMask, &st))
+		if r.f.seenStat(st.Ino, &st) {
+			looked++
+		}
+	}
+	assert.Len(t, names, 25)
+	assert.LessOrEqual(t, looked, 26)
 }

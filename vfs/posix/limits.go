@@ -102,7 +102,8 @@ const (
 
 	// plusGroup is how many entries' attributes are read in one change of
 	// identity, and minGroup is how many at least where a part of a listing is
-	// expected to end.
+	// expected to end. The kernel is asked in vain about those that the part has
+	// no room for.
 	plusGroup = 64
 	minGroup  = 4
 

@@ -40,6 +40,7 @@ type lister struct {
 
 	looked    uint64 // before the names were read, see attrCache
 	expected  int    // entries, or 0: not known
+	seen      bool   // all of the last group were seen before
 	delivered int
 }
 
@@ -114,7 +115,11 @@ func (l *lister) groupLen() int {
 	if l.expected == 0 {
 		return plusGroup
 	}
-	return min(max(l.expected-l.delivered, minGroup), plusGroup)
+	least := minGroup
+	if l.seen { // no change of identity
+		least = 1
+	}
+	return min(max(l.expected-l.delivered, least), plusGroup)
 }
 
 // complete adds the data that the kernel does not return with names.
@@ -130,7 +135,7 @@ func (l *lister) complete(ents []vfs.Entry, nameZs [][]byte) error {
 	if !l.plus {
 		return nil
 	}
-	if l.glance(ents, nameZs) {
+	if l.seen = l.glance(ents, nameZs); l.seen {
 		return nil
 	}
 	err := l.f.as(l.c, func() error {
