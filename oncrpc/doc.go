@@ -36,14 +36,16 @@
 // # A TCP connection of a server
 //
 // One goroutine at a time has the turn to read. A goroutine that has received a
-// call passes the turn on and serves the call itself. The call then need not
-// wait for another goroutine to wake up:
+// call serves the call itself, and keeps the turn if the call is likely to be
+// short. Otherwise it passes the turn on first, and a watchdog passes the turn
+// on if the call takes long (package relief):
 //
-//	     ┌──────── turn ────────┐
-//	     ▼                      │
+//	     ┌───────────────────────────── turn ─────────────────────────────┐
+//	     ▼                                                                │
 //	a slot is free ─▶ record ─▶ call ─▶ Service ─▶ reply queue ─▶ writev ─▶ slot
 //
-// The slots bound the calls of a connection. If the connections of a party
+// Replies to calls that have come together leave together. The slots bound the
+// calls of a connection. If the connections of a party
 // together have very many calls under way, a goroutine keeps the turn until its
 // call is answered. A call that steps aside (Reply.StepAside) has neither turn
 // nor slot.

@@ -18,16 +18,18 @@ import (
 // If a call or the write takes long, the watchdog has another goroutine read,
 // which first writes what was held back. A call of a kind that was slow lately,
 // and a long call or reply with more calls behind it, is served or written while
-// another goroutine reads on.
+// another goroutine reads on. Inside of TLS, calls may be behind it that are yet
+// to be decrypted.
 
 // handle serves and answers cl. kept reports whether the goroutine still has
 // the turn to read. If very many calls are under way, it keeps that however long
 // cl takes.
 func (c *tcpConn) handle(cl *tcpCall) (kept bool) {
+	more := c.in.br.Buffered() > 0 || c.line != c.nc
 	if cl.keeps = !cl.count(); cl.keeps {
 		c.out.flush()
-	} else if kind := c.takes(cl); kind != nil {
-		return c.serveShort(cl, kind)
+	} else if kind := c.takes(cl, more); kind != nil {
+		return c.serveShort(cl, kind, more)
 	} else {
 		c.server.tasks.Go(c)
 	}
@@ -37,11 +39,12 @@ func (c *tcpConn) handle(cl *tcpCall) (kept bool) {
 	return kept
 }
 
-// takes returns the kind of a call that the reader should serve, or nil.
-func (c *tcpConn) takes(cl *tcpCall) *relief.Kind {
+// takes returns the kind of a call that the reader should serve, or nil. more is
+// whether calls may be behind it.
+func (c *tcpConn) takes(cl *tcpCall, more bool) *relief.Kind {
 	msg := cl.record.B
 	long := len(msg) > longRecord
-	if len(msg) < callHeader || long && c.in.br.Buffered() > 0 {
+	if len(msg) < callHeader || long && more {
 		return nil
 	}
 	proc := binary.BigEndian.Uint32(msg[20:])
@@ -59,8 +62,8 @@ func (c *tcpConn) takes(cl *tcpCall) *relief.Kind {
 }
 
 // serveShort is handle for a call of a kind that was quick lately.
-func (c *tcpConn) serveShort(cl *tcpCall, kind *relief.Kind) (kept bool) {
-	more, whole := c.in.br.Buffered() > 0, c.in.buffered()
+func (c *tcpConn) serveShort(cl *tcpCall, kind *relief.Kind, more bool) (kept bool) {
+	whole := c.in.buffered()
 	w := &c.server.watchdog
 	n := c.turn.Begin(w, kind)
 	if n%relief.MaxTurn == 0 {

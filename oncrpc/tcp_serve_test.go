@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"io"
+	"net"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -193,6 +194,41 @@ func TestLongReplyHandsOver(t *testing.T) {
 		assert.EqualValues(t, 0, xid(t, nc))
 		assert.EqualValues(t, 1, xid(t, nc))
 	})
+}
+
+// TestLongReplyInsideTLS is TestLongReplyHandsOver for calls that arrive later: inside of
+// TLS the reader cannot know whether they have.
+func TestLongReplyInsideTLS(t *testing.T) {
+	for name, inside := range map[string]bool{"in clear": false, "TLS": true} {
+		t.Run(name, func(t *testing.T) {
+			var served atomic.Int64
+			m := &Mux{Log: quiet()}
+			m.Register(testProg, 2, handlerFunc(func(_ context.Context, _ *Call, r *Reply) error {
+				served.Add(1)
+				r.Head = append(r.Head, make([]byte, holdSize)...)
+				return nil
+			}))
+			s := &Server{Handler: m}
+			bubble(t, s, func(t *testing.T, l *pipeListener) {
+				nc := l.dial()
+				synctest.Wait()
+				want := int64(1)
+				if c := onlyConn(s); inside {
+					c.line = struct{ net.Conn }{c.nc}
+					want = 2
+				}
+				_, err := nc.Write(streamOf(1))
+				require.NoError(t, err)
+				synctest.Wait()
+				go nc.Write(streamOf(1))
+				synctest.Wait() // without the watchdog
+				assert.Equal(t, want, served.Load())
+				for range 2 {
+					readRecord(t, nc)
+				}
+			})
+		})
+	}
 }
 
 // TestKind checks that calls of one procedure are told apart by Server.Kind: a slow kind
