@@ -111,6 +111,10 @@ const (
 	// of a listing to the next, with dirBufLen each.
 	maxLeftovers = 1 << 10
 
+	// maxWatched bounds the directories that a witness observes, with a descriptor
+	// and an inotify watch each.
+	maxWatched = 1 << 8
+
 	// maxName is the longest name in bytes for any file system: PATH_MAX with
 	// its NUL.
 	maxName = 4095
