@@ -10,7 +10,7 @@
 // # Handles
 //
 // If the kernel opens files by handle (CAP_DAC_READ_SEARCH, and a file system
-// that has handles and keeps them), the kernel's handles are used: kind 1, in
+// that has handles and keeps them), the kernel's handles are used: kind 3, in
 // constant memory. Otherwise, as in most containers and for ordinary users,
 // handles are of kind 2: the inode number, a digest of birth time and
 // generation, and the inode number of the directory where the object was first

@@ -3,7 +3,7 @@
 package posix
 
 import (
-	"encoding/binary"
+	"math"
 
 	"golang.org/x/sys/unix"
 
@@ -12,12 +12,12 @@ import (
 
 // The kinds of handles, in their first byte.
 const (
-	kindKernel = 1 // then handle_type (4 bytes) and the kernel's bytes
 	kindTable  = 2 // then a tableID
+	kindKernel = 3 // then handle_type (1 byte) and the kernel's bytes
 )
 
 const (
-	kernelHandleHead = 5
+	kernelHandleHead = 2
 	kernelHandleMax  = vfs.MaxHandle - kernelHandleHead
 )
 
@@ -90,9 +90,10 @@ func (k *kernelHandles) ask(fd int) (vfs.Handle, error) {
 	if err := kh.of(fd); err != nil {
 		return vfs.Handle{}, err
 	}
-	var b [vfs.MaxHandle]byte
-	b[0] = kindKernel
-	binary.BigEndian.PutUint32(b[1:], uint32(kh.typ))
+	if kh.typ < 0 || kh.typ > math.MaxUint8 { // no file system has more types
+		return vfs.Handle{}, unix.EOVERFLOW
+	}
+	b := [vfs.MaxHandle]byte{kindKernel, byte(kh.typ)}
 	n := copy(b[kernelHandleHead:], kh.b[:kh.n])
 	h, _ := vfs.NewHandle(b[:kernelHandleHead+n])
 	return h, nil
@@ -107,7 +108,7 @@ func (k *kernelHandles) open(h vfs.Handle) (int, error) {
 	case len(b) <= kernelHandleHead || b[0] != kindKernel:
 		return -1, vfs.ErrBadHandle
 	}
-	kh := kernelHandle{typ: int32(binary.BigEndian.Uint32(b[1:]))}
+	kh := kernelHandle{typ: int32(b[1])}
 	kh.n = uint32(copy(kh.b[:], b[kernelHandleHead:]))
 	fd, err := kh.open(k.mount)
 	if err == unix.EINVAL {

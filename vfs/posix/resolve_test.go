@@ -342,16 +342,16 @@ func TestTableParent(t *testing.T) {
 // daemon may have been root, or not, before.
 func TestKindsDiffer(t *testing.T) {
 	w := newWorld(t, tableKind())
-	h, _ := vfs.NewHandle([]byte{kindKernel, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8})
+	h, _ := vfs.NewHandle([]byte{kindKernel, 1, 1, 2, 3, 4, 5, 6, 7, 8})
 	assert.ErrorIs(t, w.getattr(h), unix.ESTALE)
-	for _, b := range [][]byte{nil, {kindKernel}, {kindTable}, {3}, make([]byte, 1+tableIDLen)} {
+	for _, b := range [][]byte{nil, {kindKernel}, {kindTable}, {1}, make([]byte, 1+tableIDLen)} {
 		h, _ := vfs.NewHandle(b)
 		assert.ErrorIs(t, w.getattr(h), vfs.ErrBadHandle)
 	}
 	k := &kernelHandles{mount: w.f.mount}
 	_, err := k.open(w.f.Root())
 	assert.ErrorIs(t, err, unix.ESTALE)
-	for _, b := range [][]byte{nil, {kindKernel}, {kindKernel, 0, 0, 0, 1}, {3, 0, 0, 0, 1, 1}} {
+	for _, b := range [][]byte{nil, {kindKernel}, {kindKernel, 1}, {1, 0, 0, 0, 1, 1}} {
 		h, _ := vfs.NewHandle(b)
 		_, err := k.open(h)
 		assert.ErrorIs(t, err, vfs.ErrBadHandle)
