@@ -25,6 +25,7 @@ type witness struct {
 	mu   sync.Mutex
 	fd   int // inotify's, or 0: not open yet
 	dirs map[int32]*watchedDir
+	buf  []byte // for reports
 }
 
 // A watchedDir is a directory that a witness observes.
@@ -131,7 +132,10 @@ func (w *witness) count(d *watchedDir) (n uint64, ok bool) {
 
 // read reads all reports. w.mu is held.
 func (w *witness) read() error {
-	var b [4096]byte
+	if w.buf == nil {
+		w.buf = make([]byte, 4096)
+	}
+	b := w.buf
 	for {
 		n, err := retry(func() (int, error) { return unix.Read(w.fd, b[:]) })
 		switch {
