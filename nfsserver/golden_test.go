@@ -49,7 +49,7 @@ func TestRecordedCalls(t *testing.T) {
 	}{
 		{file: "getattr-call", res: new(nfs3.GetAttrRes), length: 88},
 		{file: "setattr-call", res: new(nfs3.WccRes), length: 120},
-		{file: "lookup-call", res: new(nfs3.LookupRes), length: 4 + 4 + 28 + 88 + 88, check: func(t *testing.T, g *rig, res message) {
+		{file: "lookup-call", res: new(nfs3.LookupRes), length: 4 + 4 + 24 + 88 + 88, check: func(t *testing.T, g *rig, res message) {
 			assert.Equal(t, g.fh(sceneLink+1), res.(*nfs3.LookupRes).Object)
 		}},
 		{file: "access-call", res: new(nfs3.AccessRes), length: 96, check: func(t *testing.T, _ *rig, res message) {

@@ -55,7 +55,7 @@ var testKey = [32]byte{31: 1}
 // realm).
 const (
 	handleHead = 1 + 4
-	sealLen    = 12
+	sealLen    = 9
 )
 
 // Bounds of package realm that tests need, whose tests compare them with the

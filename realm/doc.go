@@ -16,7 +16,7 @@
 // (Export.ID), the file system's own handle, and a seal of these, made with a
 // key (Config.Key):
 //
-//	02 │ id id id id │ vfs.Handle, at most 44 bytes │ seal, 12 bytes
+//	02 │ id id id id │ vfs.Handle, at most 44 bytes │ seal, 9 bytes
 //
 // So clients can use only handles that the server has given out; handles are no
 // secret between clients. The seal is a truncated AES-256-CMAC. The server checks

@@ -42,7 +42,7 @@ func TestSealedHandle(t *testing.T) {
 		require.True(t, ok)
 		fh := s.appendHandle(new(mac), nil, 0x01020304, &h)
 		assert.Equal(t, append([]byte{2, 1, 2, 3, 4}, inner...), []byte(fh[:5+n]))
-		assert.Len(t, fh, 5+n+12)
+		assert.Len(t, fh, 5+n+9)
 		assert.LessOrEqual(t, len(fh), MaxHandle)
 		assert.Equal(t, fh, newSealer(testKey).appendHandle(new(mac), nil, 0x01020304, &h))
 		export, back, err := s.parseHandle(new(mac), fh)
