@@ -25,12 +25,15 @@ func memFS(args []string) error {
 // set that.
 func serveFS(point string, ahead int, file func() fs.InodeEmbedder) error {
 	sec := time.Second
-	opts := &fs.Options{AttrTimeout: &sec, EntryTimeout: &sec}
+	return serveRoot(point, ahead, &fsRoot{file: file}, &fs.Options{AttrTimeout: &sec, EntryTimeout: &sec})
+}
+
+// serveRoot is serveFS with a directory and options.
+func serveRoot(point string, ahead int, root fs.InodeEmbedder, opts *fs.Options) error {
 	opts.FsName, opts.Name = "memfs", "bench"
 	opts.DisableSplice, opts.DisableXAttrs = true, true
 	opts.MaxWrite, opts.MaxReadAhead = block, ahead
 	opts.DirectMount = os.Geteuid() == 0
-	root := &fsRoot{file: file}
 	server, err := fs.Mount(point, root, opts)
 	if err != nil {
 		return err

@@ -9,10 +9,11 @@ import (
 	"strings"
 )
 
-// Names of mount points: memfs and tcpfs are limits, ours the export's.
+// Names of mount points: memfs, tcpfs and pagefs are limits, ours the export's.
 const (
 	memPoint  = "memfs"
 	tcpPoint  = "tcpfs"
+	pagePoint = "pagefs"
 	oursPoint = "mount"
 )
 

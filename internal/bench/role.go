@@ -16,7 +16,7 @@ const roleWord = "as"
 // play runs the role of a process that this program has started.
 func play(role string, args []string) error {
 	f, ok := map[string]func(args []string) error{
-		"tcpserver": tcpServer, "tcpclient": tcpClient, "memfs": memFS, "tcpfs": tcpFS, "reader": reader, "writer": writer, "lister": lister,
+		"tcpserver": tcpServer, "tcpclient": tcpClient, "memfs": memFS, "tcpfs": tcpFS, pagePoint: pageFS, "reader": reader, "writer": writer, "lister": lister,
 		"reopener": reopener, "delayer": delayer, sealerRole: sealer,
 		tlsServerRole: tlsServer, tlsClientRole: tlsClient, gcmRole: gcm,
 		"pongserver": pongServer, "pongclient": pongClient,

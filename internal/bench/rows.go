@@ -146,6 +146,11 @@ func rows() []*row {
 			views: []view{{"", "GB/s", rate, goal{}}},
 		},
 		reopens("re-open of cached files", 0),
+		{
+			name: "re-open of cached files, nolock", against: "FUSE file system in memory, asked OPEN and RELEASE",
+			ours: reopened(0, "nolock"), limit: reopenedInMemory,
+			views: []view{{"", "k/s", calls, atLeast(0.9)}},
+		},
 		reopens("re-open of cached files, server 0.5 ms away", 500*time.Microsecond),
 		reopens("re-open of cached files, server 1 ms away", time.Millisecond),
 		repeats("git status of 20,000 files, again", gitStatus, 0),

@@ -130,20 +130,34 @@ func ofPoint(mount func(*world) (string, error), role, file, how string) side {
 // reopened opens files again that a mount with these options has cached. The
 // server is away, and only the server's own process changes the files.
 func reopened(away time.Duration, options ...string) side {
-	const pages = "pages"
 	return func(w *world) (*result, error) {
 		point, err := w.exclusive(away, options)
 		if err != nil {
 			return nil, err
 		}
-		run := func(d time.Duration) (*result, error) {
-			return w.role(nil, anyCPU, "reopener", filepath.Join(point, pages), strconv.Itoa(directories[pages].files), d.String())
-		}
-		if _, err := run(0); err != nil { // the first time
+		if _, err := w.reopen(filepath.Join(point, pages), 0); err != nil { // the first time
 			return nil, err
 		}
-		return w.counted(func() (*result, error) { return run(w.o.time) })
+		return w.counted(func() (*result, error) { return w.reopen(filepath.Join(point, pages), w.o.time) })
 	}
+}
+
+// reopenedInMemory opens files of a pageFS again.
+func reopenedInMemory(w *world) (*result, error) {
+	point, err := w.limitFS(pagePoint, strconv.Itoa(directories[pages].files))
+	if err == nil {
+		_, err = w.reopen(point, 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return w.reopen(point, w.o.time)
+}
+
+// reopen opens the files of a directory like pages again and again; with no time,
+// each once.
+func (w *world) reopen(dir string, d time.Duration) (*result, error) {
+	return w.role(nil, anyCPU, "reopener", dir, strconv.Itoa(directories[pages].files), d.String())
 }
 
 // again does a job for the second time. The mount may use cached state only if

@@ -19,7 +19,10 @@ const fileSize = 1 << 30 // bytes, of big and over
 // A directory has files files of size bytes.
 type directory struct{ files, size int }
 
-var directories = map[string]directory{"few": {100, 1 << 10}, "small": {10_000, 1 << 10}, "pages": {10_000, page}}
+var directories = map[string]directory{"few": {100, 1 << 10}, "small": {10_000, 1 << 10}, pages: {10_000, page}}
+
+// pages is the directory whose files are opened again.
+const pages = "pages"
 
 func fileName(i int) string { return fmt.Sprintf("f%05d", i) }
 

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"math"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// pageFS mounts a FUSE file system with files of a page in memory. The kernel
+// keeps names, attributes and pages, so that it asks only for OPEN and RELEASE
+// when a file is opened again: the limit of a mount that keeps everything. Its
+// arguments are the mount point and the number of files.
+func pageFS(args []string) error {
+	files, err := strconv.Atoi(args[1])
+	if err != nil {
+		return err
+	}
+	long := time.Duration(math.MaxInt64)
+	opts := &fs.Options{AttrTimeout: &long, EntryTimeout: &long}
+	return serveRoot(args[0], page, &pageRoot{files: files}, opts)
+}
+
+// pageRoot is the directory of the files.
+type pageRoot struct {
+	fs.Inode
+	files int
+}
+
+var _ fs.NodeOnAdder = (*pageRoot)(nil)
+
+// OnAdd makes the files.
+func (r *pageRoot) OnAdd(ctx context.Context) {
+	for i := range r.files {
+		r.AddChild(fileName(i), r.NewPersistentInode(ctx, new(pageFile), fs.StableAttr{Mode: fuse.S_IFREG}), true)
+	}
+}
+
+// A pageFile is a file of a page of zeros.
+type pageFile struct{ fs.Inode }
+
+var (
+	_ fs.NodeOpener    = (*pageFile)(nil)
+	_ fs.NodeReader    = (*pageFile)(nil)
+	_ fs.NodeGetattrer = (*pageFile)(nil)
+)
+
+// Getattr reports the size.
+func (f *pageFile) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
+	out.Mode, out.Size = fuse.S_IFREG|0o644, page
+	return 0
+}
+
+// Open lets the kernel keep the page, and close without asking.
+func (f *pageFile) Open(context.Context, uint32) (fs.FileHandle, uint32, syscall.Errno) {
+	return nil, fuse.FOPEN_KEEP_CACHE | fuse.FOPEN_NOFLUSH, 0
+}
+
+// Read returns zeros.
+func (f *pageFile) Read(_ context.Context, _ fs.FileHandle, into []byte, off int64) (fuse.ReadResult, syscall.Errno) {
+	into = into[:min(int64(len(into)), max(page-off, 0))]
+	clear(into)
+	return fuse.ReadResultData(into), 0
+}
