@@ -18,16 +18,17 @@ type lookout struct {
 	next int // skip after the next poll in vain
 }
 
-// look retries for a moment, if few goroutines do so: sleeping and waking cost
-// both ends more than the wait for an answer that comes soon. Other work for
-// this processor goes first, in this process and in others.
+// look retries for a moment, if the goroutines that do so leave processors of
+// the host free: sleeping and waking cost both ends more than the wait for an
+// answer that comes soon. Other work for this processor goes first, in this
+// process and in others.
 func (o *lookout) look(try func() bool) bool {
 	if o.skip > 0 {
 		o.skip--
 		return false
 	}
 	defer lookers.Add(-1)
-	if int(lookers.Add(1)) > max(runtime.GOMAXPROCS(0)/2, 1) {
+	if int(lookers.Add(1)) > max(min(runtime.GOMAXPROCS(0), runtime.NumCPU())/2, 1) {
 		return false
 	}
 	o.next = max(o.next, 1)

@@ -47,6 +47,10 @@ const (
 	firstPause = time.Second
 	lastPause  = 10 * time.Second
 
+	// minProcessors is the least GOMAXPROCS of a mount: enough for the goroutines
+	// that wait in system calls, and for one on each processor of a small host.
+	minProcessors = 8
+
 	// groupTime is how long servers may take to answer a multicast question.
 	groupTime = time.Second
 )

@@ -57,6 +57,7 @@ func (m *mountCommand) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	raiseProcessors() // after New: go-fuse lets as many readers wait as there are, each with 1 MiB
 	m.openExitSocket()
 	defer m.openStats(fs)()
 	m.announce(s, fs)
