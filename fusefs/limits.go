@@ -23,8 +23,15 @@ const (
 	readBufferRoom = 16 << 20
 	minReadBuffer  = 64 << 10
 
-	// hugePage is the size in bytes of a huge page on hosts with 4 KiB pages.
-	hugePage = 2 << 20
+	// hugePage is the size in bytes of a huge page on hosts with pages of
+	// smallPage.
+	hugePage  = 2 << 20
+	smallPage = 4 << 10
+
+	// minWriteBuffer is the least size in bytes of a WRITE whose memory is put
+	// into huge pages, at most maxWriteBuffers of them a minute.
+	minWriteBuffer  = 256 << 10
+	maxWriteBuffers = 16
 
 	// writeBudget is how many bytes of written data, over all files, may wait
 	// for the server's stable storage.

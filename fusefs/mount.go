@@ -30,23 +30,24 @@ type Mount struct {
 	server *fuse.Server
 	fd     int // of /dev/fuse; server closes it
 
-	notifyFD    int           // a duplicate of fd, open as long as notes are sent
-	noting      sync.RWMutex  // read-held while starting a note that may come after serve ended
-	noted       bool          // notifyFD is about to be closed
-	dev         atomic.Uint64 // of the mount
-	lends       atomic.Bool   // lends names of held directories to the kernel
-	epoch       epoch
-	look        look
-	answers     answers
-	table       *table
-	files       files
-	closes      closes
-	outlived    atomic.Uint32 // process that has ended, and whose lock stayed
-	callers     callers
-	budget      *nfsclient.Budget
-	ops         ops
-	readBuffers readBuffers
-	notes       sync.WaitGroup // notes to the kernel under way
+	notifyFD     int           // a duplicate of fd, open as long as notes are sent
+	noting       sync.RWMutex  // read-held while starting a note that may come after serve ended
+	noted        bool          // notifyFD is about to be closed
+	dev          atomic.Uint64 // of the mount
+	lends        atomic.Bool   // lends names of held directories to the kernel
+	epoch        epoch
+	look         look
+	answers      answers
+	table        *table
+	files        files
+	closes       closes
+	outlived     atomic.Uint32 // process that has ended, and whose lock stayed
+	callers      callers
+	budget       *nfsclient.Budget
+	ops          ops
+	readBuffers  readBuffers
+	writeBuffers *writeBuffers
+	notes        sync.WaitGroup // notes to the kernel under way
 
 	clock      atomic.Uint64
 	complained atomic.Int64 // time of the last complaint, in nanoseconds since 1970
@@ -72,6 +73,7 @@ func New(cfg Config) (*Mount, error) {
 		callers:       callers{client: cfg.Client, all: make(map[callerKey]*caller)},
 		answers:       answers{all: make(map[uint32]answer)},
 		budget:        nfsclient.NewBudget(writeBudget),
+		writeBuffers:  newWriteBuffers(),
 		done:          make(chan struct{}),
 	}
 	m.life, m.quit = context.WithCancel(context.Background())

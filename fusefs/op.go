@@ -336,6 +336,7 @@ func (m *Mount) watch(stop <-chan struct{}) {
 		case <-rest.C:
 			m.rest()
 			m.readBuffers.rest()
+			m.writeBuffers.rest()
 		case <-t.C:
 		}
 		if !m.cfg.Up() {

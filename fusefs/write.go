@@ -16,6 +16,7 @@ func (m *Mount) Write(cancel <-chan struct{}, in *fuse.WriteIn, p []byte) (uint3
 	case f.lockers.lost.Load():
 		return 0, fuse.EIO
 	}
+	m.writeBuffers.used(p)
 	o := m.begin(cancel, &in.InHeader)
 	defer m.end(o)
 	o.mayChange(f.n)
