@@ -5,7 +5,7 @@
 // processes.
 //
 //	row ─▶ ours:  nfsrdmad ◀─ mountrdma bench     or a mount and a reader
-//	    ─▶ limit: tcpserver ◀─ tcpclient          or memfs or tcpfs and a reader
+//	    ─▶ limit: tcpserver ◀─ tcpclient          or memfs, tcpfs or pagefs and a reader
 //	runs ─▶ series ─▶ table on standard output, and in a document
 //
 // It starts itself again for each stand-in of a server or a client (role). It
