@@ -51,6 +51,10 @@ const (
 
 	// maxHeaders is the space for the headers and trailers of one batch.
 	maxHeaders = 32 << 10
+
+	// maxInside is how many bytes of a Send's payload are copied to the headers: the
+	// kernel takes one piece of memory at less cost than three.
+	maxInside = 512
 )
 
 // Limits of the waits of a busy connection outside the poller.

@@ -9,7 +9,8 @@ import (
 // A direction is the state that one goroutine needs to read, or another to
 // write.
 type direction struct {
-	trap  uintptr
+	trap  uintptr // of the system call with a Msghdr
+	flat  uintptr // of the one for a single piece of memory, which costs the kernel less
 	event uint32
 	fd    int
 	iov   []unix.Iovec
@@ -24,8 +25,8 @@ type direction struct {
 	call func(flags int) (int, unix.Errno)
 }
 
-func (d *direction) init(fd int, trap uintptr, event uint32) {
-	d.fd, d.trap, d.event = fd, trap, event
+func (d *direction) init(fd int, trap, flat uintptr, event uint32) {
+	d.fd, d.trap, d.flat, d.event = fd, trap, flat, event
 	d.ready = make(chan struct{}, 1)
 	d.watch.init(d.wake)
 	d.call = d.system
@@ -34,18 +35,30 @@ func (d *direction) init(fd int, trap uintptr, event uint32) {
 // system makes the system call. A short call bypasses the runtime's scheduler,
 // which would otherwise have another thread watch whether the call lasts.
 func (d *direction) system(flags int) (int, unix.Errno) {
-	d.msg.Iov = unsafe.SliceData(d.iov)
-	d.msg.SetIovlen(len(d.iov))
-	call := unix.Syscall
+	call := unix.Syscall6
 	if flags == unix.MSG_DONTWAIT && d.size <= shortCall && !d.faults {
-		call = unix.RawSyscall
+		call = unix.RawSyscall6
 	}
+	flags |= unix.MSG_NOSIGNAL
 	for {
-		n, _, errno := call(d.trap, uintptr(d.fd), uintptr(unsafe.Pointer(&d.msg)), uintptr(flags|unix.MSG_NOSIGNAL))
+		n, errno := d.make(call, uintptr(flags))
 		if errno != unix.EINTR {
 			return int(n), errno
 		}
 	}
+}
+
+// make makes the system call once. The iov keeps the memory.
+func (d *direction) make(call func(trap, a1, a2, a3, a4, a5, a6 uintptr) (r1, r2 uintptr, err unix.Errno), flags uintptr) (n uintptr, errno unix.Errno) {
+	if len(d.iov) == 1 {
+		v := &d.iov[0]
+		n, _, errno = call(d.flat, uintptr(d.fd), uintptr(unsafe.Pointer(v.Base)), uintptr(v.Len), flags, 0, 0)
+		return n, errno
+	}
+	d.msg.Iov = unsafe.SliceData(d.iov)
+	d.msg.SetIovlen(len(d.iov))
+	n, _, errno = call(d.trap, uintptr(d.fd), uintptr(unsafe.Pointer(&d.msg)), flags, 0, 0, 0)
+	return n, errno
 }
 
 // set prepares the next calls to work on vec.

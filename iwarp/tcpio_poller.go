@@ -27,8 +27,9 @@ import (
 // the other links for long.
 type poller struct {
 	mu    sync.Mutex
-	links map[int32]*tcpLink // by descriptor
-	epoll *epoll             // while there are links
+	links []*tcpLink // by descriptor; nil: none
+	n     int        // links
+	epoll *epoll     // while there are links
 	ready linkQueue
 
 	active   int  // workers that watch or serve
@@ -44,7 +45,7 @@ type poller struct {
 }
 
 // idle is the poller of all links.
-var idle = poller{links: make(map[int32]*tcpLink)}
+var idle poller
 
 // A linkQueue is a list of links, first in, first out. A link is in it once at
 // most.
@@ -91,7 +92,11 @@ func (p *poller) enter(l *tcpLink) (err error) {
 		return err
 	}
 	l.epoll = p.epoll
-	p.links[int32(l.fd)] = l
+	if more := l.fd + 1 - len(p.links); more > 0 {
+		p.links = append(p.links, make([]*tcpLink, more)...)
+	}
+	p.links[l.fd] = l
+	p.n++
 	return nil
 }
 
@@ -99,7 +104,8 @@ func (p *poller) enter(l *tcpLink) (err error) {
 func (p *poller) leave(l *tcpLink) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.links, int32(l.fd))
+	p.links[l.fd] = nil
+	p.n--
 	p.epoll.remove(l.fd)
 	p.stopLocked()
 }
@@ -107,9 +113,10 @@ func (p *poller) leave(l *tcpLink) {
 // stopLocked ends the epoll instance and the idle workers if there are no
 // links.
 func (p *poller) stopLocked() {
-	if len(p.links) > 0 || p.epoll == nil {
+	if p.n > 0 || p.epoll == nil {
 		return
 	}
+	p.links = nil
 	if p.watching { // that worker closes it
 		p.epoll.stop()
 		p.watching = false

@@ -70,8 +70,8 @@ func newTCPLink(nc net.Conn, stall time.Duration) *tcpLink {
 	if l.fd < 0 {
 		return nil
 	}
-	l.rd.init(l.fd, unix.SYS_RECVMSG, unix.EPOLLIN|unix.EPOLLRDHUP)
-	l.wr.init(l.fd, unix.SYS_SENDMSG, unix.EPOLLOUT)
+	l.rd.init(l.fd, unix.SYS_RECVMSG, unix.SYS_RECVFROM, unix.EPOLLIN|unix.EPOLLRDHUP)
+	l.wr.init(l.fd, unix.SYS_SENDMSG, unix.SYS_SENDTO, unix.EPOLLOUT)
 	if err := idle.enter(l); err != nil {
 		_ = unix.Close(l.fd)
 		return nil

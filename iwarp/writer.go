@@ -17,7 +17,8 @@ const maxHeaderLen = mpa.LengthLen + ddp.UntaggedLen + maxBody
 const maxBody = max(rdmap.TerminateMaxLen, rdmap.AtomicRequestLen)
 
 // A batch is the content of one writev: whole FPDUs. A trailer and the header
-// that follows are contiguous in headers, so that they form one element.
+// that follows are contiguous in headers, so that they form one element, with
+// the payload of short Sends.
 type batch struct {
 	headers []byte
 	vec     [][]byte
@@ -43,7 +44,7 @@ func (b *batch) empty() bool { return b.sent == len(b.vec) }
 // the given number of Markers, might not fit.
 func (b *batch) full(markers int) bool {
 	return b.size >= maxBatch || len(b.vec) >= maxVectors-8-2*markers ||
-		len(b.headers)+maxHeaderLen+mpa.MaxTrailerLen+markers*mpa.MarkerLen > cap(b.headers)
+		len(b.headers)+maxHeaderLen+maxInside+mpa.MaxTrailerLen+markers*mpa.MarkerLen > cap(b.headers)
 }
 
 // advance notes that n more bytes are written.
@@ -196,7 +197,11 @@ func (c *Conn) cut(b *batch, m *message) {
 	if len(b.mapped) > 0 && !m.op.Tagged() && m.bodyLen == 0 && m.offset == 0 && last {
 		b.sends = append(b.sends, builtSend{m.wr, start, ulpdu, len(b.vec)})
 	}
-	b.gather(m, n, &sum)
+	if n <= maxInside && !m.op.Tagged() && len(b.mapped) == 0 {
+		b.copyIn(m, n, &sum)
+	} else {
+		b.gather(m, n, &sum)
+	}
 	c.tx.counts.add(m.op, last, m.bodyLen+n)
 	start = len(b.headers)
 	if c.params.CRC {
@@ -204,6 +209,18 @@ func (c *Conn) cut(b *batch, m *message) {
 	} else {
 		b.headers = mpa.AppendTrailerNoCRC(b.headers, ulpdu)
 	}
+	b.appendHeader(start)
+}
+
+// copyIn copies n bytes of m's data behind the last header, and adds them to sum.
+func (b *batch) copyIn(m *message, n int, sum *checksum) {
+	start := len(b.headers)
+	for n > 0 {
+		d := m.next(n)
+		n -= len(d)
+		b.headers = append(b.headers, d...)
+	}
+	sum.add(b.headers[start:])
 	b.appendHeader(start)
 }
 

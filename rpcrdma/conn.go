@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/buf"
@@ -32,6 +33,7 @@ type conn struct {
 
 	since time.Time
 	rc    rdma.Conn     // set when ready is closed; nil if the set-up failed
+	made  atomic.Bool   // ready is closed
 	ready chan struct{} // the reader may be faster than Accept's return
 
 	mu        sync.Mutex
@@ -82,7 +84,7 @@ func (c *conn) start(req rdma.ConnRequest) {
 	if err != nil {
 		c.link.drop()
 		c.Closed(err)
-		close(c.ready)
+		c.getReady()
 		c.mu.Lock()
 		c.finishUnlock()
 		return
@@ -92,7 +94,7 @@ func (c *conn) start(req rdma.ConnRequest) {
 	c.reader.init(rc, !c.srv.Waits)
 	c.reader.turn.Relieve = c.relieve
 	c.link.start(rc)
-	close(c.ready)
+	c.getReady()
 	c.srv.log.Debug("connection made", "peer", &c.peer, "threshold", c.longest, "invalidate", c.invalidate)
 	c.mu.Lock()
 	c.finishUnlock()
@@ -101,7 +103,9 @@ func (c *conn) start(req rdma.ConnRequest) {
 // Receive takes a message. It reads the header, and answers a short call or
 // hands the call over.
 func (c *conn) Receive(r rdma.Recv) {
-	<-c.ready
+	if !c.isReady() {
+		<-c.ready
+	}
 	if c.beside(r) {
 		return
 	}
@@ -228,14 +232,14 @@ func (c *conn) close() {
 	c.finishUnlock()
 }
 
-func (c *conn) isReady() bool {
-	select {
-	case <-c.ready:
-		return true
-	default:
-		return false
-	}
+// getReady notes that the set-up is over.
+func (c *conn) getReady() {
+	c.made.Store(true)
+	close(c.ready)
 }
+
+// isReady reports whether the set-up is over. To ask the channel would cost its lock.
+func (c *conn) isReady() bool { return c.made.Load() }
 
 // abort ends the connection with a cause. It does not wait.
 func (c *conn) abort(cause error) {

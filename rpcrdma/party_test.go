@@ -181,10 +181,9 @@ func (m *meter) Traffic() (in, out uint64) { return m.in, 0 }
 // TestStands checks that a long message on its way is a sign of life, and a
 // trickle is not.
 func TestStands(t *testing.T) {
-	ready := make(chan struct{})
-	close(ready)
 	m := new(meter)
-	c := &conn{rc: m, ready: ready}
+	c := &conn{rc: m, ready: make(chan struct{})}
+	c.getReady()
 	assert.False(t, c.isStalled(2), "it is seen for the first time")
 	assert.False(t, c.isStalled(3), "no receive is posted")
 	c.watch.posted = 1
