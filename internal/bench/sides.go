@@ -235,13 +235,16 @@ func (w *world) calls() (float64, error) {
 	return sum, nil
 }
 
-// idle returns the server's cost of n idle connections, beside a busy one.
+// idle returns the server's cost of n idle connections, beside a busy one. Each
+// round has a server of its own: one that has had connections before keeps
+// memory for the next ones.
 func idle(n int) side {
 	return func(w *world) (*result, error) {
-		s, err := w.nfsrdmad(anyCPU, "--log-level=warn", manyConnections) // a fresh server
+		s, err := w.freshNfsrdmad("rdma", anyCPU, "--log-level=warn", manyConnections)
 		if err != nil {
 			return nil, err
 		}
+		defer s.stop()
 		run := func(n int) (*result, error) {
 			var m meter
 			defer m.watch(s, w.o.time)()

@@ -155,11 +155,14 @@ func (w *world) nfsrdmad(cpu int, flags ...string) (*server, error) {
 // nfsrdmadAt is nfsrdmad, at its address of a transport.
 func (w *world) nfsrdmadAt(transport string, cpu int, flags ...string) (*server, error) {
 	name := fmt.Sprintln("nfsrdmad", cpu, flags)
-	return w.server(name, func() (*server, error) {
-		state := filepath.Join(w.dir, "state", fmt.Sprint(len(w.servers)))
-		args := append([]string{"serve", "--listen", "127.0.0.1:0", "--tcp", "", "--no-root-squash", "--state", state}, flags...)
-		return startServer(w.ctx, cpu, transport, w.program("nfsrdmad"), append(args, w.path()+"="+exportName)...)
-	})
+	return w.server(name, func() (*server, error) { return w.freshNfsrdmad(transport, cpu, flags...) })
+}
+
+// freshNfsrdmad starts an nfsrdmad.
+func (w *world) freshNfsrdmad(transport string, cpu int, flags ...string) (*server, error) {
+	state := filepath.Join(w.dir, "state", fmt.Sprint(len(w.servers)))
+	args := append([]string{"serve", "--listen", "127.0.0.1:0", "--tcp", "", "--no-root-squash", "--state", state}, flags...)
+	return startServer(w.ctx, cpu, transport, w.program("nfsrdmad"), append(args, w.path()+"="+exportName)...)
 }
 
 // tcpServer returns a raw TCP server on a CPU.
