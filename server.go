@@ -120,7 +120,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		calls = security
 	}
 	over := &rpcrdma.Server{
-		Handler: calls, Inline: cfg.Inline, Credits: cfg.Credits, MaxPayload: cfg.MaxPayload, MaxConns: cfg.MaxConns, Log: cfg.Log,
+		Handler: calls, Inline: cfg.Inline, Credits: cfg.Credits, MaxPayload: cfg.MaxPayload, MaxConns: cfg.MaxConns, Trace: cfg.Trace, Log: cfg.Log,
 	}
 	if minors {
 		over.Kind = func(msg []byte) uint32 { return uint32(nfs4.MainOp(msg)) }
@@ -135,7 +135,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		keeper.Close()
 		return nil, err
 	}
-	tcp := &oncrpc.Server{Handler: calls, Kind: over.Kind, MaxRecord: cmp.Or(cfg.MaxPayload, defaultPayload) + callSlack, Log: cfg.Log}
+	tcp := &oncrpc.Server{Handler: calls, Kind: over.Kind, MaxRecord: cmp.Or(cfg.MaxPayload, defaultPayload) + callSlack, Trace: cfg.Trace, Log: cfg.Log}
 	if cfg.TLS != nil {
 		tcp.Guard = cfg.TLS
 	}

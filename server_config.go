@@ -125,6 +125,10 @@ type ServerConfig struct {
 	// next, for instance an observer that counts them and calls next.
 	Wrap func(next oncrpc.Service) oncrpc.Service
 
+	// Trace, if not nil, returns a Trace for each call that arrives over RDMA or TCP. A
+	// Service of Wrap finds it in Reply.Trace.
+	Trace func() oncrpc.Trace
+
 	// Log receives messages for the administrator; nil means slog.Default().
 	Log *slog.Logger
 }

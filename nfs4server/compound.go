@@ -109,7 +109,15 @@ func (x *compound) serve(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) (
 		return x.refuse(x.noRoom(nfs4.ErrTooManyOps))
 	}
 	for x.i = 0; x.i < x.n && status == nfs4.OK; x.i++ {
-		if status, err = x.next(ctx); err != nil {
+		trace := x.reply.Trace
+		if trace != nil {
+			trace.Begin(oncrpc.StageOperation)
+		}
+		status, err = x.next(ctx)
+		if trace != nil {
+			trace.End(oncrpc.StageOperation, x.op.String(), status.String())
+		}
+		if err != nil {
 			return err
 		}
 		if x.replayed {

@@ -177,6 +177,9 @@ type Reply struct {
 	// move Head.
 	Hold func(n int)
 
+	// Trace, if not nil, follows the call.
+	Trace Trace
+
 	// Aside, if not nil, is called by StepAside. A transport sets it if it
 	// bounds the calls of a connection, or keeps its turn to read.
 	Aside func()

@@ -180,7 +180,13 @@ func (m *Mux) call(ctx context.Context, h Handler, c *Call, rep *Reply) (err err
 		if v := recover(); v != nil {
 			err = fmt.Errorf("%w: %v\n%s", errPanic, v, debug.Stack())
 		}
+		if rep.Trace != nil {
+			rep.Trace.End(StageProgram, "", "")
+		}
 	}()
+	if rep.Trace != nil {
+		rep.Trace.Begin(StageProgram)
+	}
 	return h.ServeRPC(ctx, c, rep)
 }
 

@@ -50,6 +50,9 @@ type Server struct {
 	// Guard makes connections secure, if it is not nil.
 	Guard Guard
 
+	// Trace, if not nil, returns a Trace for a call that arrives.
+	Trace func() Trace
+
 	// Log receives violations by peers, once per connection; nil means
 	// slog.Default.
 	Log *slog.Logger

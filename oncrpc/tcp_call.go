@@ -42,11 +42,15 @@ func (c *tcpConn) newCall() *tcpCall {
 	cl.conn = c
 	cl.request = Request{Peer: c.caller, MaxReply: c.in.max, MaxWhole: c.in.max}
 	cl.reply = Reply{Head: cl.head, Lend: cl.lend, LendMore: cl.more, Hold: cl.hold, Aside: cl.step}
+	if trace := c.server.Trace; trace != nil {
+		cl.reply.Trace = trace()
+	}
 	return cl
 }
 
 // free releases everything that cl holds, and recycles cl.
 func (cl *tcpCall) free() {
+	cl.reply.EndTrace()
 	cl.freeRecord()
 	cl.reply.DropItem()
 	if cl.room == nil && cap(cl.reply.Head) <= smallRecord {

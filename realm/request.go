@@ -253,6 +253,9 @@ func (q *Request) Work(ctx context.Context) error {
 		return Later
 	}
 	q.worker, q.period = q.party, period
+	if q.reply.Trace != nil {
+		q.reply.Trace.Begin(oncrpc.StageFiles)
+	}
 	return nil
 }
 
@@ -271,6 +274,9 @@ func (s *Realm) work(ctx context.Context, w *partyWork, e *source) (period uint3
 // Rest ends the use of the file system, perhaps only for a while.
 func (q *Request) Rest() {
 	if q.worker != nil {
+		if q.reply.Trace != nil {
+			q.reply.Trace.End(oncrpc.StageFiles, q.Export.Path, "")
+		}
 		q.realm.rest(q.Export.source, q.worker, q.period)
 		q.worker = nil
 	}

@@ -52,6 +52,7 @@ const (
 // end releases everything that the call holds, and then the call itself.
 func (cl *call) end() {
 	c := cl.conn
+	cl.rep.EndTrace()
 	cl.releaseArgs()
 	cl.rep.DropItem()
 	if cl.out != nil {

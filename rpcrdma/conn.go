@@ -117,6 +117,9 @@ func (c *conn) Receive(r rdma.Recv) {
 		r.Buf.Release()
 		return
 	}
+	if trace := c.srv.Trace; trace != nil {
+		cl.rep.Trace = trace()
+	}
 	body, err := cl.hdr.ParseCall(r.Buf.B)
 	cl.takeLists()
 	if err == nil && c.srv.blames.remove(c.peer.Addr.Addr(), cl.hdr.XID) { // Section 4.5.3

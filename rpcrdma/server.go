@@ -85,6 +85,9 @@ type Server struct {
 	// MaxInline bounds how many calls are served at once.
 	Waits bool
 
+	// Trace, if not nil, returns a Trace for a call that arrives.
+	Trace func() oncrpc.Trace
+
 	// Log receives messages for the administrator; nil discards them.
 	Log *slog.Logger
 

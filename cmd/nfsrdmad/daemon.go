@@ -68,6 +68,12 @@ func (o *serveOptions) run(ctx context.Context, stdout io.Writer, log *slog.Logg
 		return err
 	}
 	defer o.watchTLS(ctx)()
+	if o.trace {
+		if o.ops.tracer, err = openTracer(ctx, log); err != nil {
+			return err
+		}
+		defer o.ops.tracer.close()
+	}
 	shares := newShares(st, log)
 	taken, err := o.openExports(ctx, shares, log)
 	if err != nil {
@@ -180,6 +186,9 @@ func (o *serveOptions) newServer(list []nfsserver.Export, state string, rec *rec
 		WriteDelegations: o.delegations.Word == "all",
 		IWARP:            o.rnic(), Wrap: o.ops.observe, Log: log,
 		TLS: o.tls, RDMATLS: o.rdma.Word == "allow", OnlyRDMATLS: o.rdma.Word == "require", OnlyEncrypted: o.only,
+	}
+	if o.ops.tracer != nil {
+		cfg.Trace = o.ops.tracer.follow
 	}
 	if rec != nil {
 		cfg.IWARP.Record, cfg.IWARP.Ended = int(o.recordSize), rec.ended

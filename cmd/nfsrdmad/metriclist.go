@@ -207,6 +207,13 @@ var metricList = append([]metric{
 	perDiscovery(counter, "discover_updates_total", "Updates of counters sent to monitors.", func(d *discoveryDoc) uint64 { return d.Updates }),
 	perDiscovery(gauge, "discover_clients", "Clients that get notice of a restart.", func(d *discoveryDoc) uint64 { return uint64(d.Clients) }),
 	perDiscovery(gauge, "discover_monitors", "Monitors that receive streamed counters.", func(d *discoveryDoc) uint64 { return uint64(d.Monitors) }),
+	counter("trace_spans_total", "Spans of --trace, by outcome.", []string{"outcome"}, func(s *sight, emit emitter) {
+		if t := s.Trace; t != nil {
+			emit(float64(t.Sent), "sent")
+			emit(float64(t.Dropped), "dropped")
+			emit(float64(t.Failed), "failed")
+		}
+	}),
 	counter("replay_forgotten_total", "Replies dropped early to make room.", none, func(s *sight, emit emitter) { emit(float64(s.ReplayCache.Forgotten)) }),
 }, append(kerberosMetrics, tlsMetrics...)...)
 

@@ -104,7 +104,7 @@ func TestMetrics(t *testing.T) {
 		assert.True(t, strings.Contains(body, want), want)
 	}
 	for name := range described(t) {
-		if !slices.Contains([]string{"nfsrdma_terminates_sent_total", "nfsrdma_terminates_received_total"}, name) {
+		if !slices.Contains([]string{"nfsrdma_terminates_sent_total", "nfsrdma_terminates_received_total", "nfsrdma_trace_spans_total"}, name) {
 			assert.True(t, strings.Contains(body, "\n"+name), "a value of %s", name)
 		}
 	}

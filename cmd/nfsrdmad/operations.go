@@ -48,6 +48,7 @@ type operations struct {
 
 	dir       string     // for data that outlive the daemon
 	discovery *discovery // or nil
+	tracer    *tracer    // or nil
 }
 
 // observe puts an observer between the transports and the replay cache.
@@ -58,6 +59,9 @@ func (p *operations) observe(replies oncrpc.Service) oncrpc.Service {
 		all = append(all, g.Observed)
 	}
 	p.observer = rpcstats.NewObserver(replies, all...)
+	if p.tracer != nil {
+		return tracedService{p.observer}
+	}
 	return p.observer
 }
 

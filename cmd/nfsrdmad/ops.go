@@ -17,12 +17,14 @@ type opsOptions struct {
 	control      string
 	controlGiven bool // control is not the default
 	metrics      string
+	trace        bool
 	discoverOptions
 }
 
 func (o *opsOptions) add(f *pflag.FlagSet) {
 	f.StringVar(&o.control, "control", defaultControl(), "socket `PATH` for nfsrdmad status; \"\" for none")
 	f.StringVar(&o.metrics, "metrics", "", "`ADDR` for a live page at /, /metrics (Prometheus), /healthz and /debug/pprof/")
+	f.BoolVar(&o.trace, "trace", false, "send OpenTelemetry spans of calls to OTEL_EXPORTER_OTLP_ENDPOINT")
 	o.discoverOptions.add(f)
 }
 

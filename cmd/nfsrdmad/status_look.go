@@ -32,6 +32,7 @@ func (p *operations) status() *statusDoc {
 	d.ReplayCache = replayDoc{r.Replies, r.Bytes, r.Bytes, r.Executed, r.Replayed, r.Joined, r.Forgotten}
 	d.Grants = lookAtGrants(p.grants)
 	d.Discovery = p.discovery.status()
+	d.Trace = p.tracer.status()
 	d.Kerberos = p.lookAtContexts()
 	d.TLS = p.lookAtTLS()
 	if p.four != nil {

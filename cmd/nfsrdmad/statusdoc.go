@@ -21,6 +21,7 @@ type statusDoc struct {
 	ReplayCache replayDoc      `json:"replay_cache"`
 	Grants      *grantsDoc     `json:"grants,omitempty"`
 	Discovery   *discoveryDoc  `json:"discovery,omitempty"`
+	Trace       *traceDoc      `json:"trace,omitempty"`
 	Kerberos    *kerberosDoc   `json:"kerberos,omitempty"`
 	TLS         *tlsDoc        `json:"tls,omitempty"`
 }

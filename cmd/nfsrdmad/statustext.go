@@ -35,6 +35,9 @@ func (d *statusDoc) print(w io.Writer, now time.Time) error {
 	for i := range d.Transports {
 		p.transport(&d.Transports[i])
 	}
+	if v := d.Trace; v != nil {
+		p.row("tracing", fmt.Sprintf("%d spans sent, %d waiting, %d dropped because too many waited, %d not taken by the collector", v.Sent, v.Waiting, v.Dropped, v.Failed))
+	}
 	if v := d.Discovery; v != nil {
 		p.row("discover", fmt.Sprintf("%s, boot %s, %d clients, %d monitors; %d queries answered, %d refused, %d dropped; %d notices, %d updates sent",
 			v.Address, v.Boot, v.Clients, v.Monitors, v.Queries, v.Refused, v.Dropped, v.Notices, v.Updates))

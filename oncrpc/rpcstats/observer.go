@@ -159,7 +159,7 @@ func (s *share) add(took time.Duration, in int) {
 }
 
 func (n *procCounts) answered(rep *oncrpc.Reply, hasStatus bool) {
-	o := outcomeOf(rep.Head, hasStatus)
+	o := OutcomeOf(rep.Head, hasStatus)
 	if o == (Outcome{}) {
 		return
 	}
@@ -188,9 +188,9 @@ func (c *outcomes) add(o Outcome) {
 	c.otherwise.Add(1)
 }
 
-// outcomeOf reads the outcome from one of our own replies (RFC 5531, Section
+// OutcomeOf reads the outcome from the head of one of our own replies (RFC 5531, Section
 // 9).
-func outcomeOf(head []byte, hasStatus bool) Outcome {
+func OutcomeOf(head []byte, hasStatus bool) Outcome {
 	word := func(i int) uint32 { return binary.BigEndian.Uint32(head[i:]) }
 	switch {
 	case len(head) >= rpcmsg.AcceptedLen && word(8) == rpcmsg.MsgAccepted:

@@ -112,7 +112,7 @@ func TestObserverOutcomes(t *testing.T) {
 	}, got)
 	assert.EqualValues(t, 6, calls)
 	assert.Zero(t, o.Stats()[len(o.Stats())-1].Prog, "those that are not known stand last, as one")
-	assert.Equal(t, Outcome{OutcomeRPCVersion, 0}, outcomeOf(rpcmsg.AppendRPCMismatch(nil, 1), true))
+	assert.Equal(t, Outcome{OutcomeRPCVersion, 0}, OutcomeOf(rpcmsg.AppendRPCMismatch(nil, 1), true))
 	for o, name := range map[Outcome]string{
 		{}: "SUCCESS", {OutcomeRPCVersion, 0}: "RPC_MISMATCH", {OutcomeAccept, 9}: "accept_stat 9",
 		{OutcomeStatus, 2}: "status 2", {OutcomeOther, 0}: "other",
