@@ -25,8 +25,8 @@ type Stage uint8
 // The stages of a call's way. StageOperation and StageFiles are within StageProgram.
 const (
 	StageProgram   Stage = iota // the handler of the program
-	StageOperation             // one operation of a COMPOUND
-	StageFiles                 // a file system works for the call
+	StageOperation              // one operation of a COMPOUND
+	StageFiles                  // a file system works for the call
 	NumStages
 )
 

@@ -25,23 +25,32 @@ type topOptions struct {
 func (a *app) newTop() *cobra.Command {
 	o := topOptions{interval: time.Second}
 	cmd := &cobra.Command{
-		Use:   "top SERVER",
-		Short: "Show a server's work live (nfsrdmad serve --discover)",
+		Use:   "top SERVER|MOUNTPOINT",
+		Short: "Show a server's work live (nfsrdmad serve --discover), or a mount's",
 		Long: `Show a server's work live: its connections, and for each procedure the rate and
 cost of calls. nfsrdmad serve --discover writes its counters into this program's
 memory, by RDMA Write with Immediate over Unreliable Connection; a lost update is
 skipped. The server does so for the hosts of its --monitors, and for its own.
 
-The first rates are since the start of the server, later ones since the last
-update. On a terminal each update replaces the last.`,
+Of a mount it shows what nfsiostat shows of the kernel's mounts: for each
+operation the calls and kilobytes (1024 bytes) a second and the kilobytes of a
+call, calls that were sent again, the mean times of a call in milliseconds, and
+errors. A call's time in the queue is part of RTT and EXE, which are the same
+here; a call that is sent again on another connection counts once.
+
+The first rates are since the start of the server, or the mount, later ones since
+the last update. On a terminal each update replaces the last.`,
 		Example: `  mountrdma top server
   mountrdma top server -n 2 --interval 10s
-  mountrdma top --json server | jq --unbuffered .procedures`,
+  mountrdma top --json server | jq --unbuffered .procedures
+  mountrdma top /mnt`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return errors.New("top needs one server: SERVER")
+				return errors.New("top needs one server or mount point: SERVER or MOUNTPOINT")
 			}
-			o.server = strings.Trim(args[0], "[]")
+			if o.server = strings.Trim(args[0], "[]"); isMountPoint(o.server) && o.local != "" {
+				return errors.New("--local is for servers: leave it out")
+			}
 			switch {
 			case o.interval < discover.MinInterval || o.interval > discover.MaxInterval:
 				return fmt.Errorf("--interval %v is not between %v and %v", o.interval, discover.MinInterval, discover.MaxInterval)
@@ -50,7 +59,12 @@ update. On a terminal each update replaces the last.`,
 			}
 			return a.checkFlags()
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.top(cmd.Context(), &o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if isMountPoint(o.server) {
+				return a.topMount(cmd.Context(), &o)
+			}
+			return a.top(cmd.Context(), &o)
+		},
 	}
 	f := cmd.Flags()
 	f.DurationVar(&o.interval, "interval", o.interval, "time between updates")
