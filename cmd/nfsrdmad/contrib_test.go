@@ -40,6 +40,49 @@ func TestContrib(t *testing.T) {
 	}
 }
 
+// TestDashboard checks each panel of the dashboard: that its expressions sum by labels
+// that their metrics have, and that the legends name labels which are left.
+func TestDashboard(t *testing.T) {
+	all := described(t)
+	b, err := os.ReadFile("../../contrib/grafana/nfsrdma.json")
+	require.NoError(t, err)
+	var dashboard struct {
+		Panels []struct {
+			ID      int
+			Title   string
+			Targets []struct{ Expr, LegendFormat string }
+		}
+	}
+	require.NoError(t, json.Unmarshal(b, &dashboard))
+	require.NotEmpty(t, dashboard.Panels)
+	name := regexp.MustCompile(`\bnfsrdma_[a-z0-9_]+`)
+	by := regexp.MustCompile(`\b(?:sum|max|min|avg|count) ?(?:by ?\(([^)]*)\))? ?\(`)
+	legend := regexp.MustCompile(`\{\{ *([a-z_]+) *\}\}`)
+	ids := make(map[int]bool)
+	for _, p := range dashboard.Panels {
+		assert.False(t, ids[p.ID], "%s: another panel has this id", p.Title)
+		ids[p.ID] = true
+		for _, target := range p.Targets {
+			metric := name.FindString(target.Expr)
+			require.NotEmpty(t, metric, "%s: %s", p.Title, target.Expr)
+			left := append(strings.Split(all[plainName(metric)], ","), "job", "instance", "le")
+			for _, m := range by.FindAllStringSubmatch(target.Expr, -1) {
+				var kept []string
+				for _, l := range strings.Split(m[1], ",") {
+					if l = strings.TrimSpace(l); l != "" {
+						assert.Contains(t, left, l, "%s: %s", p.Title, target.Expr)
+						kept = append(kept, l)
+					}
+				}
+				left = kept
+			}
+			for _, m := range legend.FindAllStringSubmatch(target.LegendFormat, -1) {
+				assert.Contains(t, left, m[1], "%s: legend %s", p.Title, target.LegendFormat)
+			}
+		}
+	}
+}
+
 // plainName returns the name of a histogram without the parts that Prometheus adds.
 func plainName(n string) string {
 	if base, ok := strings.CutPrefix(n, "nfsrdma_rpc_duration_seconds"); ok && base != "" {
