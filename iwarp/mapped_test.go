@@ -87,6 +87,28 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
+// TestTruncatedSend is TestTruncated for a Send, which is all zeros then.
+func TestTruncatedSend(t *testing.T) {
+	for name, o := range transports {
+		for _, size := range []int{1, maxInside, maxInside + 1} {
+			t.Run(name, func(t *testing.T) {
+				world(t)
+				a, b := pair(t, o)
+				file, cut := mapped(t, size)
+				cut(0)
+				calls := 0
+				require.NoError(t, a.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{file}, Reread: func([]byte, int) (int, int) {
+					calls++
+					return 0, 0
+				}}))
+				assert.Equal(t, make([]byte, size), b.in.next(t))
+				assert.Equal(t, 1, calls)
+				open(t, b, a) // the connection continues
+			})
+		}
+	}
+}
+
 // TestReread checks that Reread supplies data that the mapping cannot, as long
 // as it has any. If it has no more, the following Send may report that in fewer
 // bytes. The queue is not locked meanwhile.

@@ -197,7 +197,7 @@ func (c *Conn) cut(b *batch, m *message) {
 	if len(b.mapped) > 0 && !m.op.Tagged() && m.bodyLen == 0 && m.offset == 0 && last {
 		b.sends = append(b.sends, builtSend{m.wr, start, ulpdu, len(b.vec)})
 	}
-	if n <= maxInside && !m.op.Tagged() && len(b.mapped) == 0 {
+	if n <= maxInside && !m.op.Tagged() && m.reread == nil && len(b.mapped) == 0 {
 		b.copyIn(m, n, &sum)
 	} else {
 		b.gather(m, n, &sum)
@@ -212,7 +212,8 @@ func (c *Conn) cut(b *batch, m *message) {
 	b.appendHeader(start)
 }
 
-// copyIn copies n bytes of m's data behind the last header, and adds them to sum.
+// copyIn copies n bytes of m's data, which cannot vanish, behind the last header, and adds
+// them to sum.
 func (b *batch) copyIn(m *message, n int, sum *checksum) {
 	start := len(b.headers)
 	for n > 0 {
