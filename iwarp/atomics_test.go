@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -226,30 +227,32 @@ func TestAtomicsWait(t *testing.T) {
 // R7306-5.2.2-4-1, RX01-5.2.2-1).
 func TestAtomicsBeyondIRD(t *testing.T) {
 	world(t)
-	e, p := againstRaw(t, raw{pipe: true, ird: 3})
-	mem := make([]byte, 4<<20)
-	r, err := e.Register(mem, rdma.RemoteRead|rdma.RemoteAtomic)
-	require.NoError(t, err)
-	read := rdmap.ReadRequest{Size: uint32(len(mem) - 8), SourceSTag: r.STag(), SourceTO: 8}
-	for round := range uint32(2) {
-		msn := 3 * round
-		p.send(requestSeg(msn+1, read), atomicSeg(msn+2, add(r.STag(), 0, 1)), atomicSeg(msn+3, add(r.STag(), 0, 1)))
-		if round == 0 {
-			p.response()
-			p.atomicResponse(1)
-			p.atomicResponse(2)
+	synctest.Test(t, func(t *testing.T) { // a slow machine takes none of the time for the Terminate
+		e, p := againstRaw(t, raw{pipe: true, ird: 3})
+		mem := make([]byte, 4<<20)
+		r, err := e.Register(mem, rdma.RemoteRead|rdma.RemoteAtomic)
+		require.NoError(t, err)
+		read := rdmap.ReadRequest{Size: uint32(len(mem) - 8), SourceSTag: r.STag(), SourceTO: 8}
+		for round := range uint32(2) {
+			msn := 3 * round
+			p.send(requestSeg(msn+1, read), atomicSeg(msn+2, add(r.STag(), 0, 1)), atomicSeg(msn+3, add(r.STag(), 0, 1)))
+			if round == 0 {
+				p.response()
+				p.atomicResponse(1)
+				p.atomicResponse(2)
+			}
 		}
-	}
-	p.send(atomicSeg(7, add(r.STag(), 0, 1)))
-	segment := p.segment()
-	for segment[0]&0x80 != 0 {
-		segment = p.segment()
-	}
-	term := parseTerminate(t, segment)
-	require.ErrorIs(t, term.Cause, ddp.ErrNoBuffer)
-	p.eof()
-	require.ErrorIs(t, e.in.end(t), ddp.ErrNoBuffer)
-	assert.EqualValues(t, 4, wordAt(t, mem, 0).Load())
+		p.send(atomicSeg(7, add(r.STag(), 0, 1)))
+		segment := p.segment()
+		for segment[0]&0x80 != 0 {
+			segment = p.segment()
+		}
+		term := parseTerminate(t, segment)
+		require.ErrorIs(t, term.Cause, ddp.ErrNoBuffer)
+		p.eof()
+		require.ErrorIs(t, e.in.end(t), ddp.ErrNoBuffer)
+		assert.EqualValues(t, 4, wordAt(t, mem, 0).Load())
+	})
 }
 
 // TestPostRefusesExtensions checks that Post refuses invalid requests before

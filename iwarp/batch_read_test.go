@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -64,7 +65,9 @@ func TestPlacedAhead(t *testing.T) {
 			}
 			sends++
 			segments = append(segments, sendSeg(true, sends, 0, nil))
-			go p.send(segments...)
+			var sent sync.WaitGroup
+			sent.Go(func() { p.send(segments...) })
+			t.Cleanup(sent.Wait) // also after a failure, before it closes the connection
 			for i := range sends {
 				b := e.in.next(t)
 				assert.Equal(t, bytes.Repeat([]byte{byte(i + 1)}, len(b)), b)

@@ -48,7 +48,7 @@ func (h *inboxHandler) recv(t testing.TB) rdma.Recv {
 			return <-h.recvs
 		}
 		require.FailNow(t, "closed instead of a message", "%v", err)
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		require.FailNow(t, "no message came")
 	}
 	panic("unreachable")
@@ -63,7 +63,7 @@ func (h *inboxHandler) end(t testing.TB) error {
 			release(<-h.recvs)
 		}
 		return err
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		require.FailNow(t, "the connection did not end")
 	}
 	panic("unreachable")
@@ -79,7 +79,7 @@ func (w waiter) wait(t testing.TB) rdma.Completion {
 	select {
 	case c := <-w:
 		return c
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		require.FailNow(t, "no completion came")
 	}
 	panic("unreachable")
