@@ -36,12 +36,16 @@ func TestReplacedUnderLoad(t *testing.T) {
 	for range clients {
 		conn, err := c.Secure(t.Context(), d.connect(), testProg, 1)
 		require.NoError(t, err)
+		require.NoError(t, conn.SetDeadline(time.Time{})) // connect's is for one exchange
 		conns = append(conns, conn)
 		line := caller(t, conn)
 		calling.Go(func() {
 			for ctx.Err() == nil {
 				x := exchange(procEcho, make([]byte, 20_000))
-				if !assert.NoError(t, line.Call(context.Background(), x)) {
+				inTime, cancel := context.WithTimeout(context.Background(), time.Minute)
+				err := line.Call(inTime, x)
+				cancel()
+				if !assert.NoError(t, err) {
 					return
 				}
 				x.Release()
