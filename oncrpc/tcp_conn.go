@@ -51,6 +51,7 @@ type tcpConn struct {
 	in      recordReader
 	turn    relief.Reader
 	kinds   relief.Kinds // one procedure each, or one Server.Kind of a procedure
+	writing relief.Kind  // of a flush, in place of a call
 	call    *tcpCall     // the call that reserve reserves memory for
 	timed   bool         // there is a read deadline
 	line    net.Conn     // carries the records: nc, or TLS
@@ -63,7 +64,10 @@ type tcpConn struct {
 	deadline sync.Mutex // held while drain or the reader sets the read deadline
 }
 
-var errConnEnd = errors.New("oncrpc: connection ended")
+var (
+	errConnEnd  = errors.New("oncrpc: connection ended")
+	errRelieved = errors.New("oncrpc: another goroutine reads")
+)
 
 func newTCPConn(s *Server, nc net.Conn, party *tcpParty) *tcpConn {
 	c := &tcpConn{since: time.Now(), server: s, nc: nc, party: party, peer: peerOf(nc), slots: make(chan struct{}, maxCalls)}
@@ -100,10 +104,16 @@ func addrPort(a net.Addr) netip.AddrPort {
 // Run receives calls, and serves short ones, until another goroutine gets the
 // turn to read. Then it answers its last call.
 func (c *tcpConn) Run() {
-	c.out.flush() // what the reader before has held back
+	if !c.flush() { // what the reader before has held back
+		return
+	}
 	for {
 		c.takeSlot()
 		cl, err := c.receive()
+		if err == errRelieved {
+			<-c.slots
+			return
+		}
 		if err != nil {
 			c.end(err)
 			return
@@ -161,8 +171,8 @@ func (c *tcpConn) receiveOne() (*tcpCall, error) {
 	if err := c.reading.Err(); err != nil { // even if a call is buffered
 		return nil, err
 	}
-	if !c.in.buffered() {
-		c.out.flush()
+	if !c.in.soon() && !c.flush() {
+		return nil, errRelieved
 	}
 	if _, err := c.in.br.Peek(1); err != nil { // no time limit
 		return nil, err

@@ -41,6 +41,15 @@ func (r *recordReader) buffered() bool {
 	return mark&lastFrag != 0 && int64(mark&^lastFrag) <= int64(r.br.Buffered()-markLen)
 }
 
+// soon reports whether next waits for nothing: neither for bytes nor for memory.
+func (r *recordReader) soon() bool {
+	if !r.buffered() {
+		return false
+	}
+	b, _ := r.br.Peek(markLen)
+	return binary.BigEndian.Uint32(b)&^lastFrag <= smallRecord
+}
+
 // next reads one record. The caller must release the buffer. The error is
 // io.EOF if the stream ends before a record.
 func (r *recordReader) next() (*buf.Buf, error) {

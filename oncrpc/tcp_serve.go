@@ -63,7 +63,7 @@ func (c *tcpConn) takes(cl *tcpCall, more bool) *relief.Kind {
 
 // serveShort is handle for a call of a kind that was quick lately.
 func (c *tcpConn) serveShort(cl *tcpCall, kind *relief.Kind, more bool) (kept bool) {
-	whole := c.in.buffered()
+	soon := c.in.soon()
 	w := &c.server.watchdog
 	n := c.turn.Begin(w, kind)
 	if n%relief.MaxTurn == 0 {
@@ -84,13 +84,24 @@ func (c *tcpConn) serveShort(cl *tcpCall, kind *relief.Kind, more bool) (kept bo
 		c.answer(cl, answer, false)
 		return false
 	}
-	c.answer(cl, answer, whole)
+	c.answer(cl, answer, soon)
 	if kept = c.turn.End(n); kept {
 		kind.Note(slow)
 	} else {
 		c.out.flush() // the reader may not know of the reply
 	}
 	return kept
+}
+
+// flush writes the replies that were held back. kept is that of handle: another goroutine
+// reads on if the peer does not take them.
+func (c *tcpConn) flush() (kept bool) {
+	if !c.out.holds() {
+		return true
+	}
+	n := c.turn.Begin(&c.server.watchdog, &c.writing)
+	c.out.flush()
+	return c.turn.End(n)
 }
 
 // serve has the handler answer cl, and reports whether there is a reply.

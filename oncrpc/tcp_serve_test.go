@@ -131,6 +131,42 @@ func TestReaderRelievedFlushes(t *testing.T) {
 	})
 }
 
+// TestReaderRelievedOfWriting checks that calls are read while the reader writes what was
+// held back, for a client that reads only after it has written.
+func TestReaderRelievedOfWriting(t *testing.T) {
+	for name, stream := range map[string][]byte{
+		"behind a call that waits":   streamOf(2, 2, 1),
+		"behind a call of no answer": streamOf(2, 2, 3),
+		"before a call of some KiB":  append(streamOf(2, 2), record(append(call(2, testProg, 2, 2), make([]byte, smallRecord)...))...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &Mux{Log: quiet()}
+			m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, _ *Reply) error {
+				switch c.Proc {
+				case 1:
+					time.Sleep(time.Minute)
+				case 3:
+					return ErrNoAnswer
+				}
+				return nil
+			}))
+			bubble(t, &Server{Handler: m, Log: quiet()}, func(t *testing.T, l *pipeListener) {
+				nc := l.dial()
+				defer nc.Close()
+				begin := time.Now()
+				for _, b := range [][]byte{stream, streamOf(2, 2, 2)} {
+					_, err := nc.Write(b)
+					require.NoError(t, err)
+				}
+				assert.Less(t, time.Since(begin), time.Second)
+				assert.EqualValues(t, 0, xid(t, nc))
+				assert.EqualValues(t, 1, xid(t, nc))
+				go io.Copy(io.Discard, nc)
+			})
+		})
+	}
+}
+
 // TestReaderRelievedOnOneProcessor is TestReaderRelieved on a socket, while only one
 // goroutine runs at a time.
 func TestReaderRelievedOnOneProcessor(t *testing.T) {

@@ -42,6 +42,13 @@ func (q *replyQueue) put(cl *tcpCall, hold bool) {
 	}
 }
 
+// holds reports whether replies were held back, and nobody writes them.
+func (q *replyQueue) holds() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiting) > 0 && !q.writing
+}
+
 // flush writes the replies that were held back.
 func (q *replyQueue) flush() {
 	q.mu.Lock()
