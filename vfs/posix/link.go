@@ -57,7 +57,7 @@ func (f *FS) linkIn(ctx context.Context, c *vfs.Cred, o, d *object, name string)
 	if err != nil {
 		return w, err
 	}
-	w.Atomic = f.atomic(ctx, d, 1)
+	w.Atomic = f.atomic(ctx, d, &w.After, 1)
 	return w, late(f.linked(o, &ost, d, name))
 }
 

@@ -114,7 +114,7 @@ func (f *FS) makeIn(ctx context.Context, c *vfs.Cred, d *object, m *maker, made 
 	}
 	made.Dir.After = f.changed(d, &dst, err == nil)
 	if err == nil {
-		made.Dir.Atomic = f.atomic(ctx, d, 1)
+		made.Dir.Atomic = f.atomic(ctx, d, &made.Dir.After, 1)
 	}
 	switch {
 	case err == nil:

@@ -71,6 +71,6 @@ func (f *FS) unlinkIn(ctx context.Context, c *vfs.Cred, d *object, name string, 
 	if err != nil {
 		return w, err
 	}
-	w.Atomic = f.atomic(ctx, d, 1)
+	w.Atomic = f.atomic(ctx, d, &w.After, 1)
 	return w, late(f.unnamed(v))
 }

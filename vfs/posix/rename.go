@@ -64,13 +64,14 @@ func (f *FS) renameIn(ctx context.Context, c *vfs.Cred, d *object, from string, 
 	err = f.rename(c, d, from, e, to, old, over)
 	wd.After = f.changed(d, &dst, false)
 	if e == d {
-		wd.Atomic = err == nil && f.atomic(ctx, d, 2)
+		wd.Atomic = err == nil && f.atomic(ctx, d, &wd.After, 2)
 		we.After, we.Atomic = wd.After, wd.Atomic
 		return wd, we, err
 	}
 	we.After = f.changed(e, &est, false)
 	if err == nil {
-		wd.Atomic, we.Atomic = f.atomic(ctx, d, 1), f.atomic(ctx, e, 1)
+		wd.Atomic = f.atomic(ctx, d, &wd.After, 1)
+		we.Atomic = f.atomicTarget(ctx, d, e, &we.After, old, to)
 	}
 	return wd, we, err
 }

@@ -45,46 +45,44 @@ const witnessEvents = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | uni
 // observeNames begins to observe d, whose names are about to change, if the caller wants
 // to know whether the change is atomic. d.wcc is held.
 func (f *FS) observeNames(ctx context.Context, d *object) {
-	if d.watched != nil || !f.witness.able.Load() || !vfs.WantsAtomic(ctx) {
+	if d.watched != nil || !vfs.WantsAtomic(ctx) || !f.witness.hasRoom() {
 		return
 	}
-	fd, err := f.openEnd(d)
+	fd, err := f.reopen(d.fd, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOATIME)
 	if err != nil {
 		return
 	}
-	if d.watched = f.witness.observe(d.fd, fd); d.watched == nil {
+	w := f.witness.observe(d.fd, fd)
+	if w == nil {
 		closeFD(fd)
 		return
 	}
+	if readToEnd(fd) != nil {
+		w.close()
+		return
+	}
+	d.watched = w
 	f.cache.fds.Add(1)
 }
 
-// openEnd opens a directory and reads it to its end.
-func (f *FS) openEnd(d *object) (int, error) {
-	fd, err := f.reopen(d.fd, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOATIME)
-	if err != nil {
-		return -1, err
-	}
+// readToEnd reads a directory to its end.
+func readToEnd(fd int) error {
 	if _, err := unix.Seek(fd, 0, unix.SEEK_END); err == nil {
-		return fd, nil
+		return nil
 	}
 	b := dirBufs.Get().(*dirBuf)
 	defer dirBufs.Put(b)
 	for {
-		switch n, err := getdents(fd, b.b[:]); {
-		case err != nil:
-			closeFD(fd)
-			return -1, err
-		case n == 0:
-			return fd, nil
+		if n, err := getdents(fd, b.b[:]); n == 0 || err != nil {
+			return err
 		}
 	}
 }
 
 // atomic reports whether a change of d under way, of which the kernel reports so many
-// changes, is the only one since the last change of this FS. The attributes from after the
-// change have been read already. d.wcc is held.
-func (f *FS) atomic(ctx context.Context, d *object, reports uint64) bool {
+// changes, is the only one since the last change of this FS. after are the attributes
+// from after the change. d.wcc is held.
+func (f *FS) atomic(ctx context.Context, d *object, after *vfs.MaybeAttr, reports uint64) bool {
 	w := d.watched
 	if w == nil || !vfs.WantsAtomic(ctx) {
 		return false
@@ -94,7 +92,30 @@ func (f *FS) atomic(ctx context.Context, d *object, reports uint64) bool {
 	reported, ok := w.w.count(w)
 	ok = ok && (err == nil || err == unix.EINVAL) && !w.fresh && reported-w.known == reports // EINVAL: an entry, and no room
 	w.known, w.fresh = reported, false
-	return ok
+	// A change of names sets both times alike. Others that move ctime are not reported:
+	// of mtime alone, and of the directory's own name.
+	return ok && after.OK && after.Attr.Mtime == after.Attr.Ctime
+}
+
+// atomicTarget is atomic for the directory e to which o was renamed from d. The kernel
+// reports two renames from elsewhere to one name as one, unless it reports something else
+// in between: here, that o has left d. The wcc of both is held.
+func (f *FS) atomicTarget(ctx context.Context, d, e *object, after *vfs.MaybeAttr, o *named, name string) bool {
+	if !f.atomic(ctx, e, after, 1) || d.watched == nil {
+		return false
+	}
+	var st unix.Statx_t
+	return f.statName(e, name, &st) == nil && st.Ino == o.st.Ino // nobody has renamed another object to the name since
+}
+
+// hasRoom reports whether another directory can be observed.
+func (w *witness) hasRoom() bool {
+	if !w.able.Load() {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.dirs) < maxWatched
 }
 
 // observe begins to observe the directory open as place and as fd. It returns nil if that

@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -151,4 +152,101 @@ func TestAtomicUnasked(t *testing.T) {
 	n.f.witness.mu.Lock()
 	defer n.f.witness.mu.Unlock()
 	assert.Empty(t, n.f.witness.dirs)
+}
+
+// meddledHandles are handles that call meddle between a rename and the reading of the
+// attributes from after it.
+type meddledHandles struct {
+	handles
+	meddle func()
+}
+
+func (h *meddledHandles) moved(fd int, st *unix.Statx_t, not place) {
+	h.meddle()
+	h.handles.moved(fd, st, not)
+}
+
+// TestAtomicMeddled checks changes by other processes just after a rename from another
+// directory, or just before, of which the kernel reports none of their own.
+func TestAtomicMeddled(t *testing.T) {
+	for _, base := range []string{"/dev/shm", "/tmp"} {
+		t.Run(base, func(t *testing.T) {
+			n, s := newNamer(t, base)
+			require.NoError(t, os.Mkdir(s.path("outside"), 0o777))
+			handles := &meddledHandles{handles: n.f.handles}
+			n.f.handles = handles
+			file := func(path string) { require.NoError(t, os.WriteFile(path, nil, 0o600)) }
+			for _, tt := range []struct {
+				what   string
+				change func() error
+				want   bool
+			}{
+				{"nothing", func() error { return nil }, true},
+				{"another file with the name", func() error { return os.Rename(s.path("outside", "y"), s.path("e", "b")) }, false},
+				{"mtime", func() error {
+					return unix.UtimesNanoAt(unix.AT_FDCWD, s.path("e"), []unix.Timespec{{Nsec: unix.UTIME_OMIT}, {Sec: 1}}, 0)
+				}, false},
+				{"atime", func() error {
+					time.Sleep(11 * time.Millisecond) // a tick
+					return unix.UtimesNanoAt(unix.AT_FDCWD, s.path("e"), []unix.Timespec{{Sec: 1}, {Nsec: unix.UTIME_OMIT}}, 0)
+				}, false},
+				{"the directory's name", func() error {
+					time.Sleep(11 * time.Millisecond)
+					return os.Rename(s.path("e"), s.path("outside", "e"))
+				}, false},
+			} {
+				handles.meddle = func() {}
+				file(s.path("d", "first"))
+				n.rename(n.d, "first", n.e, "first")
+				file(s.path("d", "x"))
+				file(s.path("outside", "y"))
+				handles.meddle = func() { require.NoError(t, tt.change(), tt.what) }
+				_, target := n.rename(n.d, "x", n.e, "b")
+				assert.Equal(t, tt.want, target, tt.what)
+			}
+		})
+	}
+}
+
+// TestAtomicUnwatched checks directories for which the witness has no room: a rename from
+// one is not told from another one to the same name just before, and changes do not open them.
+func TestAtomicUnwatched(t *testing.T) {
+	n, s := newNamer(t, "/dev/shm")
+	assert.False(t, n.create("a"))
+	assert.True(t, n.create("b"))
+	n.f.witness.mu.Lock()
+	for wd := int32(-1); len(n.f.witness.dirs) < maxWatched; wd-- {
+		n.f.witness.dirs[wd] = new(watchedDir)
+	}
+	n.f.witness.mu.Unlock()
+	opens, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	require.NoError(t, err)
+	defer closeFD(opens)
+	_, err = unix.InotifyAddWatch(opens, s.path("e"), unix.IN_OPEN)
+	require.NoError(t, err)
+	for range 2 {
+		_, err = n.f.Mkdir(n.ctx, &n.c, n.e, "x", vfs.SetAttr{})
+		require.NoError(t, err)
+		_, err = n.f.Rmdir(n.ctx, &n.c, n.e, "x")
+		require.NoError(t, err)
+	}
+	_, err = unix.Read(opens, make([]byte, 4096))
+	assert.Equal(t, unix.EAGAIN, err, "the directory was opened")
+
+	require.NoError(t, os.Mkdir(s.path("outside"), 0o777))
+	for _, path := range []string{s.path("e", "x"), s.path("d", "x"), s.path("outside", "y")} {
+		require.NoError(t, os.WriteFile(path, nil, 0o600))
+	}
+	n.create("last")
+	calls := 0
+	n.f.openNamed = func(dir int, name string) (int, error) {
+		fd, err := openPath(dir, name)
+		if calls++; calls == 2 {
+			require.NoError(t, os.Rename(s.path("outside", "y"), s.path("d", "x")))
+		}
+		return fd, err
+	}
+	_, target := n.rename(n.e, "x", n.d, "x")
+	assert.Equal(t, 2, calls)
+	assert.False(t, target)
 }
