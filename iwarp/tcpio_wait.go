@@ -11,6 +11,13 @@ import (
 // lookers is the number of goroutines that are busy-polling.
 var lookers atomic.Int32
 
+// processors is the number of processors that this process may use: those of the host, or
+// fewer if a cgroup or the environment says so. GOMAXPROCS may become more.
+var processors = min(runtime.GOMAXPROCS(0), runtime.NumCPU())
+
+// maxLookers returns how many goroutines may be busy-polling.
+func maxLookers() int { return max(min(runtime.GOMAXPROCS(0), processors)/2, 1) }
+
 // A lookout tells whether to wait for something busily. After polling in vain
 // the next waits skip the poll.
 type lookout struct {
@@ -18,17 +25,17 @@ type lookout struct {
 	next int // skip after the next poll in vain
 }
 
-// look retries for a moment, if the goroutines that do so leave processors of
-// the host free: sleeping and waking cost both ends more than the wait for an
-// answer that comes soon. Other work for this processor goes first, in this
-// process and in others.
+// look retries for a moment, if the goroutines that do so leave processors
+// free: sleeping and waking cost both ends more than the wait for an answer
+// that comes soon. Other work for this processor goes first, in this process
+// and in others.
 func (o *lookout) look(try func() bool) bool {
 	if o.skip > 0 {
 		o.skip--
 		return false
 	}
 	defer lookers.Add(-1)
-	if int(lookers.Add(1)) > max(min(runtime.GOMAXPROCS(0), runtime.NumCPU())/2, 1) {
+	if int(lookers.Add(1)) > maxLookers() {
 		return false
 	}
 	o.next = max(o.next, 1)

@@ -62,3 +62,17 @@ func TestAlone(t *testing.T) {
 	assert.False(t, turns.alone(&own))
 	assert.True(t, turns.alone(&own), "the others rest again")
 }
+
+// TestMaxLookers checks that more Ps than the process may use processors, as a mount has, do
+// not let more goroutines poll busily.
+func TestMaxLookers(t *testing.T) {
+	defer func(ps, n int) {
+		runtime.GOMAXPROCS(ps)
+		processors = n
+	}(runtime.GOMAXPROCS(0), processors)
+	for _, tt := range []struct{ processors, ps, want int }{{1, 1, 1}, {2, 8, 1}, {6, 8, 3}, {64, 8, 4}, {8, 2, 1}} {
+		processors = tt.processors
+		runtime.GOMAXPROCS(tt.ps)
+		assert.Equal(t, tt.want, maxLookers(), tt)
+	}
+}
