@@ -28,6 +28,9 @@ type witness struct {
 	buf  []byte // for reports
 }
 
+// witnesses is how many have an inotify instance, in all FS of the process.
+var witnesses atomic.Int32
+
 // A watchedDir is a directory that a witness observes.
 type watchedDir struct {
 	w        *witness
@@ -115,7 +118,7 @@ func (w *witness) hasRoom() bool {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.dirs) < maxWatched
+	return len(w.dirs) < maxWatched && (w.fd > 0 || witnesses.Load() < maxWitnesses)
 }
 
 // observe begins to observe the directory open as place and as fd. It returns nil if that
@@ -127,8 +130,13 @@ func (w *witness) observe(place, fd int) *watchedDir {
 		return nil
 	}
 	if w.fd == 0 {
+		if witnesses.Add(1) > maxWitnesses {
+			witnesses.Add(-1)
+			return nil
+		}
 		in, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 		if err != nil {
+			witnesses.Add(-1)
 			w.able.Store(false)
 			return nil
 		}
@@ -213,5 +221,6 @@ func (d *watchedDir) close() {
 func (w *witness) close() {
 	if w.fd > 0 {
 		closeFD(w.fd)
+		witnesses.Add(-1)
 	}
 }

@@ -250,3 +250,20 @@ func TestAtomicUnwatched(t *testing.T) {
 	assert.Equal(t, 2, calls)
 	assert.False(t, target)
 }
+
+// TestManyWitnesses checks that an FS does without a witness if others have one, and that a
+// closed one makes room.
+func TestManyWitnesses(t *testing.T) {
+	before := witnesses.Load()
+	n, _ := newNamer(t, "/dev/shm")
+	witnesses.Store(maxWitnesses)
+	n.create("a")
+	assert.False(t, n.create("b"))
+	assert.Zero(t, n.f.witness.fd)
+	witnesses.Store(before)
+	n.create("c")
+	assert.True(t, n.create("d"))
+	assert.Equal(t, before+1, witnesses.Load())
+	require.NoError(t, n.f.Close())
+	assert.Equal(t, before, witnesses.Load())
+}
