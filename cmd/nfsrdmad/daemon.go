@@ -13,6 +13,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/idmap"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/internal/doctor"
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
@@ -281,7 +282,7 @@ func (o *serveOptions) announce(transports []cli.Way, log *slog.Logger) {
 		log.Warn("any host that can connect to these addresses may mount; restrict them with --clients NET,... or --exports FILE", "addresses", open)
 	}
 	o.warnOfPort(o.exports, log)
-	o.warnOfFiles(openFiles, log)
+	o.warnOfFiles(doctor.OpenFiles, log)
 	if uid := os.Geteuid(); uid != 0 {
 		log.Info("not root: every call is executed as this user, for any caller", "uid", uid)
 	}

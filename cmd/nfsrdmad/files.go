@@ -3,8 +3,6 @@ package main
 import (
 	"log/slog"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
@@ -17,14 +15,6 @@ func filesFor(onRDMA int, tcp string) (connections int, files uint64) {
 		connections += oncrpc.DefaultMaxConns
 	}
 	return connections, 2 * uint64(connections)
-}
-
-// openFiles returns how many files a daemon may have open. Go raises the soft limit
-// of a process to this hard one.
-func openFiles() (uint64, error) {
-	var r unix.Rlimit
-	err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r)
-	return r.Max, err
 }
 
 // warnOfFiles warns if the limit of open files is too low for all connections.

@@ -1,13 +1,12 @@
 package doctor
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,8 +29,8 @@ type Client struct {
 // NewClient returns this host.
 func NewClient() *Client {
 	return &Client{
-		device: "/dev/fuse", status: "/proc/self/status", uid: os.Geteuid(), patience: 2 * time.Second,
-		limit: openFiles, clock: clock,
+		device: "/dev/fuse", status: "/proc/self/status", uid: os.Geteuid(), patience: patience,
+		limit: OpenFiles, clock: clock,
 	}
 }
 
@@ -109,38 +108,31 @@ func (c *Client) mounts(ctx context.Context) (list []Finding) {
 	return list
 }
 
-// mount tries one mount. Another process asks the file system, because one that waits for
-// a mount may not be able to end.
+// mount tries one mount.
 func (c *Client) mount(ctx context.Context, m mountinfo.Mount, ours bool) (f Finding, ok bool) {
-	ctx, cancel := context.WithTimeout(ctx, c.patience)
-	defer cancel()
-	var errs bytes.Buffer
-	cmd := exec.Command("stat", "--file-system", "--", m.Point)
-	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	cmd.Stderr = &errs
-	if err := cmd.Start(); err != nil {
-		return Finding{"mounts", Warn, fmt.Sprintf("mount %s cannot be tried: %v", m.Point, err), "install coreutils"}, false
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = cmd.Wait()
-	}()
+	refused, err := ask(ctx, m.Point, c.patience)
 	umount := "umount -f " + m.Point
 	if ours {
 		umount = "mountrdma " + umount
 	}
-	select {
-	case <-ended:
-		if strings.Contains(errs.String(), "Transport endpoint is not connected") {
-			return Finding{"mounts", Fail, fmt.Sprintf("the process of the mount of %s on %s has died", m.Source, m.Point), "mountrdma umount " + m.Point}, false
-		}
-		return Finding{}, true
-	case <-ctx.Done():
-		_ = cmd.Process.Kill()
+	switch {
+	case errors.Is(err, errSilent):
 		return Finding{
 			"mounts", Fail, fmt.Sprintf("the mount of %s on %s does not answer", m.Source, m.Point),
 			"see whether its server does, or give it up: " + umount,
 		}, false
+	case err != nil:
+		return Finding{"mounts", Warn, fmt.Sprintf("mount %s cannot be tried: %v", m.Point, err), "install coreutils"}, false
+	case refused == "", slices.Contains(closed, refused):
+		return Finding{}, true
+	case refused == "Transport endpoint is not connected":
+		return Finding{"mounts", Fail, fmt.Sprintf("the process of the mount of %s on %s has died", m.Source, m.Point), "mountrdma umount " + m.Point}, false
 	}
+	return Finding{
+		"mounts", Fail, fmt.Sprintf("the mount of %s on %s answers with an error (%s)", m.Source, m.Point, refused),
+		"see whether its server still exports that; then " + umount + ", and mount again",
+	}, false
 }
+
+// closed has the reasons of mounts that this user does not get to.
+var closed = []string{"Permission denied", "Operation not permitted", "No such file or directory", "Not a directory"}

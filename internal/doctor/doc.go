@@ -6,7 +6,7 @@
 //	files.go, space.go    its exports, their file systems, capabilities
 //	host_ports.go         its ports, Linux's server               holders.go  processes with ports
 //	mtu.go                its interfaces
-//	client.go             a host that is to mount
+//	client.go             a host that is to mount        ask.go      file systems that may hang
 //	port.go               how a port of a server answers          port_words.go  where packets end
 //	limits.go             limits of a process, the clock
 //

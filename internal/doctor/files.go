@@ -1,12 +1,14 @@
 package doctor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -15,7 +17,7 @@ import (
 )
 
 // files sees the exports file, and the directories in it.
-func (h *Host) files() (list []Finding) {
+func (h *Host) files(ctx context.Context) (list []Finding) {
 	f, err := h.Exports()
 	if err != nil {
 		return []Finding{{"exports", Fail, err.Error(), "see nfsrdmad exports check " + h.ExportsFile}}
@@ -23,12 +25,27 @@ func (h *Host) files() (list []Finding) {
 	if len(f.Exports) == 0 {
 		return []Finding{{"exports", Fail, h.ExportsFile + " lists no export", "write one: /srv/data 192.0.2.0/24(rw)"}}
 	}
-	for _, e := range f.Exports {
-		writable := slices.ContainsFunc(e.Clients, func(c exports.Client) bool { return !c.Options.ReadOnly })
-		list = append(list, directory(e.Path, writable)...)
+	found := make([][]Finding, len(f.Exports))
+	slots := make(chan struct{}, atOnce)
+	var running sync.WaitGroup
+	for i, e := range f.Exports {
+		slots <- struct{}{}
+		running.Go(func() {
+			defer func() { <-slots }()
+			if _, err := ask(ctx, e.Path, h.patience); errors.Is(err, errSilent) {
+				found[i] = []Finding{{"directory", Fail, e.Path + " cannot be exported: its file system does not answer", "see whether the server of that mount does (cat /proc/mounts names it), or export another directory"}}
+				return
+			}
+			writable := slices.ContainsFunc(e.Clients, func(c exports.Client) bool { return !c.Options.ReadOnly })
+			found[i] = directory(e.Path, writable)
+		})
 	}
-	return list
+	running.Wait()
+	return slices.Concat(found...)
 }
+
+// atOnce is how many directories are examined at a time: each waits for its file system.
+const atOnce = 16
 
 // directory sees whether a directory can be exported, and what its file system has.
 func directory(dir string, writable bool) []Finding {

@@ -33,24 +33,25 @@ type Host struct {
 	rpcbind  string // address
 	limit    func() (files uint64, err error)
 	clock    func() (state int, err error)
+	patience time.Duration // with a file system
 }
 
 // NewHost returns this host.
 func NewHost() *Host {
 	return &Host{
 		portlist: "/proc/fs/nfsd/portlist", modules: "/sys/module", status: "/proc/self/status", rpcbind: "127.0.0.1:111",
-		limit: openFiles, clock: clock,
+		limit: OpenFiles, clock: clock, patience: patience,
 	}
 }
 
 // Examine makes all checks, as the user of this process.
 func (h *Host) Examine(ctx context.Context) (list []Finding) {
-	list = append(list, h.files()...)
+	list = append(list, h.files(ctx)...)
 	list = append(list, h.port("--listen", h.Listen))
 	if h.TCP != "" {
 		list = append(list, h.port("--tcp", h.TCP))
 	}
-	return append(list, h.knfsd(), h.portmapper(ctx), mtu(), h.capabilities(), h.openFiles(), clockOf(h.clock), h.state())
+	return append(list, h.knfsd(), h.portmapper(ctx), mtu(), h.capabilities(), h.openFiles(), clockOf(h.clock), h.state(ctx))
 }
 
 // portmapper says how clients of version 3 can find the ports.
@@ -79,11 +80,14 @@ func (h *Host) openFiles() Finding {
 		err = unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &r)
 	}
 	n := uint64(len(files))
+	more := fmt.Sprintf("LimitNOFILE=%d of its unit, or ulimit -Hn before it", max(2*r.Cur, enough))
 	switch {
 	case err != nil:
 		return limitOf(h.limit, enough, why)
+	case n >= r.Cur:
+		return Finding{"files", Fail, fmt.Sprintf("the daemon has %d files open, and may have %d: it takes no further connections", n, r.Cur), more}
 	case n >= r.Cur-r.Cur/10:
-		return Finding{"files", Fail, fmt.Sprintf("the daemon has %d files open, and may have %d: it takes no further connections", n, r.Cur), fmt.Sprintf("LimitNOFILE=%d of its unit, or ulimit -Hn before it", max(2*r.Cur, enough))}
+		return Finding{"files", Warn, fmt.Sprintf("the daemon has %d files open, and may have %d: soon it takes no further connections", n, r.Cur), more}
 	case r.Cur < enough:
 		return limitOf(func() (uint64, error) { return r.Cur, nil }, enough, why)
 	}

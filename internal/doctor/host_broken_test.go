@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/internal/nstest"
 )
@@ -58,9 +59,9 @@ mount -t overlay -o lowerdir=lower,upperdir=upper/u,workdir=upper/w overlay over
 		}
 		h := NewHost()
 		h.State = dir + "/readonly/state"
-		says(t, []Finding{h.state()}, "state", Fail, "read-only", "remount,rw")
+		says(t, []Finding{h.state(t.Context())}, "state", Fail, "read-only", "remount,rw")
 		h.State = dir + "/full"
-		says(t, []Finding{h.state()}, "state", Fail, "is full", "free some space")
+		says(t, []Finding{h.state(t.Context())}, "state", Fail, "is full", "free some space")
 	})
 }
 
@@ -94,6 +95,19 @@ func TestDaemonFiles(t *testing.T) {
 	h.FilesFor = func() (int, uint64) { return 10, 20 }
 	h.Daemon = func() (int, bool) { return os.Getpid(), true }
 	assert.Contains(t, h.openFiles().Found, "files open, and may have ")
+	for range 100 {
+		file, err := os.Open("/dev/null")
+		require.NoError(t, err)
+		defer file.Close()
+	}
+	var own unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &own))
+	open, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(len(open)) + 5, Max: own.Max}))
+	f := h.openFiles()
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &own))
+	says(t, []Finding{f}, "files", Warn, "soon it takes no further connections", "LimitNOFILE=")
 
 	cmd := exec.Command("sh", "-c", "ulimit -n 8; exec 3<&0 4<&0 5<&0 6<&0 7<&0; echo; read x")
 	in, err := cmd.StdinPipe()

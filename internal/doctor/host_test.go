@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,7 +17,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
-// TestDoctor breaks one thing after the other.
+// TestHost breaks one thing after the other.
 func TestHost(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {
@@ -69,7 +70,7 @@ func TestHost(t *testing.T) {
 			h := &Host{
 				ExportsFile: well, Listen: "127.0.0.1:0", TCP: "127.0.0.1:0", Daemon: func() (int, bool) { return 0, false }, State: dir, FilesFor: func() (int, uint64) { return 5120, 10240 },
 				rpcbind: taken.Addr().String(), portlist: filepath.Join(dir, "none"), modules: filepath.Join(dir, "none"), status: "/proc/self/status",
-				limit: func() (uint64, error) { return 10240, nil }, clock: func() (int, error) { return 0, nil },
+				limit: func() (uint64, error) { return 10240, nil }, clock: func() (int, error) { return 0, nil }, patience: time.Minute,
 			}
 			h.Exports = func() (*exports.File, error) {
 				text, err := os.ReadFile(h.ExportsFile)

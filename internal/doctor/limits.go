@@ -23,7 +23,9 @@ func limitOf(limit func() (files uint64, err error), enough uint64, why string) 
 	return Finding{"files", OK, fmt.Sprintf("a process may have %d files open", n), ""}
 }
 
-func openFiles() (uint64, error) {
+// OpenFiles returns how many files a process as this one may have open. Go raises the soft
+// limit of a process to this hard one.
+func OpenFiles() (uint64, error) {
 	var r unix.Rlimit
 	err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r)
 	return r.Max, err

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -25,7 +26,7 @@ func space(check, dir, use string) Finding {
 	free := func(free, all uint64) uint64 { return free * 100 / max(all, 1) }
 	switch {
 	case s.Flags&unix.ST_RDONLY != 0:
-		return Finding{check, Fail, fmt.Sprintf("%s is on a read-only file system, %s", dir, use), "mount -o remount,rw " + m.Point}
+		return Finding{check, Fail, fmt.Sprintf("%s is on a read-only file system, %s", dir, use), "mount -o remount,rw " + m.Point + ", unless dmesg shows errors of its disk"}
 	case s.Blocks > 0 && s.Bavail == 0:
 		return Finding{check, Fail, fmt.Sprintf("the file system of %s is full, %s", dir, use), "free some space: du -xsh " + m.Point + "/*"}
 	case s.Files > 0 && s.Ffree == 0:
@@ -57,11 +58,14 @@ func mountOf(dir string) mountinfo.Mount {
 }
 
 // state sees whether the state directory can be written, or made.
-func (h *Host) state() Finding {
+func (h *Host) state(ctx context.Context) Finding {
 	if h.State == "" {
 		return Finding{"state", Fail, "this user has no state directory", "name one with --state"}
 	}
 	const use = "and clients cannot open or lock files without a state directory"
+	if _, err := ask(ctx, h.State, h.patience); errors.Is(err, errSilent) {
+		return Finding{"state", Fail, fmt.Sprintf("the file system of %s does not answer, %s", h.State, use), "name a directory of a local disk with --state"}
+	}
 	dir := h.State
 	for {
 		_, err := os.Stat(dir)
