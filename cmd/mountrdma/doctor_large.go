@@ -27,10 +27,10 @@ const maxLooked = 100
 
 // large makes calls that are longer than a packet. If they do not arrive though short
 // calls do, packets of full length are lost on the way, and so are the messages of ICMP
-// that say so (RFC 2923, Section 2.1). The connection is of no use afterwards, so that
+// that say so (RFC 2923, Section 2.1). The connection may be of no use afterwards, so that
 // this is the last check.
 func (e *examination) large(ctx context.Context, s *session) {
-	from := s.netConn().LocalAddr()
+	from, conn := s.netConn().LocalAddr(), s.line.Conn()
 	within, cancel := context.WithTimeoutCause(ctx, e.largeTime, errTimeout)
 	defer cancel()
 	x := oncrpc.Exchange{Prog: nfs3.Program, Vers: nfs3.Version, Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthNone}, Args: make([]byte, largeCall)}
@@ -44,7 +44,7 @@ func (e *examination) large(ctx context.Context, s *session) {
 	case ctx.Err() != nil:
 		return
 	case timedOut(within, err):
-		e.hole(ctx, "to the server", from)
+		e.late(ctx, s, conn, "to the server", from)
 		return
 	default:
 		e.failed("large-calls", doctor.Warn, lostError(e.at.addr(), err))
@@ -54,11 +54,34 @@ func (e *examination) large(ctx context.Context, s *session) {
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		e.hole(ctx, "from the server", from)
+		e.late(ctx, s, conn, "from the server", from)
 	case n > 0:
 		e.ok("large-calls", "calls of %d bytes arrive, and replies of %d", largeCall, n)
 	default:
 		e.ok("large-calls", "calls of %d bytes arrive; replies were not tried, without a file to read", largeCall)
+	}
+}
+
+// late finds the reason of a call or a reply that is late on a connection. A short call on the same
+// connection tells: it waits behind packets that are lost, but not for a slow disk.
+func (e *examination) late(ctx context.Context, s *session, conn oncrpc.LineConn, way string, from net.Addr) {
+	within, cancel := context.WithTimeoutCause(ctx, e.largeTime, errTimeout)
+	defer cancel()
+	x := oncrpc.Exchange{Prog: nfs3.Program, Vers: nfs3.Version, Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthNone}}
+	err := s.line.Call(within, &x)
+	if err == nil {
+		x.Release()
+	}
+	switch {
+	case ctx.Err() != nil:
+	case s.line.Conn() != conn:
+		e.found("large-calls", doctor.Warn, fmt.Sprintf("the connection ended when a message of %d bytes was to go %s", largeCall, way),
+			"see the server's log: it may take shorter messages alone, or a program on the way may end connections")
+	case err == nil:
+		e.found("large-calls", doctor.Warn, fmt.Sprintf("a message of %d bytes %s takes more than %v, and short ones do not", largeCall, way, e.largeTime),
+			"see whether the server's disks are slow or asleep, and try again")
+	default:
+		e.hole(ctx, way, from)
 	}
 }
 
