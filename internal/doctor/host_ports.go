@@ -29,7 +29,11 @@ func (h *Host) port(flag, addr string) Finding {
 		return Finding{"port", Fail, "Linux's NFS server has port " + number, "systemctl disable --now nfs-server, or another port with " + flag}
 	}
 	port, _ := strconv.ParseUint(number, 10, 16) // Listen has taken it
-	who := holders(uint16(port))
+	return h.taken(flag, addr, err, holders(uint16(port)))
+}
+
+// taken judges an address in use by the processes that listen there.
+func (h *Host) taken(flag, addr string, err error, who []holder) Finding {
 	pid, running := h.Daemon()
 	switch {
 	case running && (pid == 0 || len(who) == 0):
@@ -38,6 +42,8 @@ func (h *Host) port(flag, addr string) Finding {
 		return Finding{"port", OK, fmt.Sprintf("a daemon is running (process %d), and has %s", pid, addr), ""}
 	case running:
 		return Finding{"port", Fail, fmt.Sprintf("a daemon is running (process %d), but %v has %s", pid, who[0], addr), fmt.Sprintf("stop that, as systemctl status %d says, or choose another port with %s", who[0].pid, flag)}
+	case slices.ContainsFunc(who, func(w holder) bool { return w.pid == 1 && w.name == "systemd" }):
+		return Finding{"port", Warn, "systemd listens on " + addr + " for a unit that it starts with the first connection", "systemctl list-sockets names it: if that is nfsrdmad.socket, all is well; else stop it, or choose another port with " + flag}
 	case len(who) == 0:
 		return Finding{"port", Fail, cli.ListenError(flag, addr, err, "").Error(), "see who has it: ss -ltnp, as root"}
 	}

@@ -92,6 +92,20 @@ func TestHost(t *testing.T) {
 	}
 }
 
+// TestSocketUnit has a port that systemd holds for a daemon, before and after the daemon's start.
+func TestSocketUnit(t *testing.T) {
+	h, pid := NewHost(), 0
+	h.Daemon = func() (int, bool) { return pid, pid != 0 }
+	before := h.taken("--listen", ":20049", unix.EADDRINUSE, []holder{{1, "systemd"}})
+	says(t, []Finding{before}, "port", Warn, "systemd listens on :20049", "systemctl list-sockets")
+	pid = 7
+	after := h.taken("--listen", ":20049", unix.EADDRINUSE, []holder{{1, "systemd"}, {7, "nfsrdmad"}})
+	says(t, []Finding{after}, "port", OK, "a daemon is running (process 7)", "")
+	pid = 0
+	other := h.taken("--listen", ":20049", unix.EADDRINUSE, []holder{{1, "sleep"}})
+	says(t, []Finding{other}, "port", Fail, "sleep (process 1) has it", "systemctl status 1")
+}
+
 func TestCapabilities(t *testing.T) {
 	assert.Equal(t, OK, grade(1<<40-1).Grade)
 	f := grade(1<<40 - 1 - 1<<unix.CAP_SETUID)
