@@ -145,7 +145,7 @@ func (e *examination) exports(ctx context.Context, s *session) {
 			e.failed("export", doctor.Fail, err)
 			return
 		}
-		e.mounted(ctx, s, e.at.path, fs)
+		e.mounted(ctx, s, e.at.path, fs, doctor.Fail)
 		return
 	}
 	if len(s.exports) == 0 {
@@ -159,24 +159,26 @@ func (e *examination) exports(ctx context.Context, s *session) {
 			e.failed("export", doctor.Warn, err)
 			continue
 		}
-		may++
-		e.mounted(ctx, s, x.Path, fs)
+		if e.mounted(ctx, s, x.Path, fs, doctor.Warn) {
+			may++
+		}
 	}
 	if may == 0 {
 		e.found("export", doctor.Fail, "this host may mount none of the server's exports", "add this host to the exports there (nfsrdmad: see nfsrdmad exports add --help)")
 	}
 }
 
-// mounted judges an export that this host may mount.
-func (e *examination) mounted(ctx context.Context, s *session, path string, fs *nfsclient.FS) {
+// mounted judges an export that this host may mount, and reports whether this user may use
+// it; bad is the grade if not.
+func (e *examination) mounted(ctx context.Context, s *session, path string, fs *nfsclient.FS, bad doctor.Grade) bool {
 	flavor := exports.Flavor(fs.Client().Flavor())
 	node, err := fs.Stat(ctx, "")
 	if err == nil && flavor.Kerberos() && s.contexts != nil {
 		err = s.contexts.Lack(ctx, s.cred)
 	}
 	if err != nil {
-		e.found("export", doctor.Fail, fmt.Sprintf("export %s, sec=%v: %v", escape(path), flavor, cli.Cause(err)), "see docs/troubleshooting.md, or mount with another sec=")
-		return
+		e.found("export", bad, fmt.Sprintf("export %s, sec=%v: %v", escape(path), flavor, cli.Cause(err)), "see docs/troubleshooting.md, or mount with another sec=")
+		return false
 	}
 	e.ok("export", "this host may mount %s, sec=%v", escape(path), flavor)
 	changed := node.Attr.Ctime // by the server's clock, whatever users do
@@ -184,6 +186,7 @@ func (e *examination) mounted(ctx context.Context, s *session, path string, fs *
 		e.found("server-clock", doctor.Warn, fmt.Sprintf("the server's clock is at least %v ahead of this host's: %s has changed in the future", ahead.Round(time.Second), escape(path)),
 			"synchronize both clocks (timedatectl set-ntp true): Kerberos permits 5 minutes")
 	}
+	return true
 }
 
 // clockSlack is how far clocks may differ without harm to people and make(1).
