@@ -75,7 +75,7 @@ func refuse(device *os.File, no unix.Errno) {
 	const opInit, header = 26, 16
 	b := make([]byte, 1<<17)
 	for {
-		n, err := unix.Read(int(device.Fd()), b)
+		n, err := device.Read(b)
 		if err != nil || n < 40 {
 			return
 		}
@@ -90,6 +90,6 @@ func refuse(device *os.File, no unix.Errno) {
 			binary.NativeEndian.PutUint32(reply[4:], uint32(-int32(no)))
 		}
 		binary.NativeEndian.PutUint32(reply, uint32(len(reply)))
-		_, _ = unix.Write(int(device.Fd()), reply)
+		_, _ = device.Write(reply)
 	}
 }
