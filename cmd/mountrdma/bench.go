@@ -181,15 +181,15 @@ func (a *app) bench(ctx context.Context, o *benchOptions) error {
 		return &plainError{o.urls[0].String(), err, a.cred().UID}
 	}
 	result := o.result(&res)
-	if page != nil {
-		if err := a.writeReport(ctx, page, o, links, result, res.Bars); err != nil {
-			return err
-		}
-	}
 	if o.json {
-		return printJSON(a.stdout, result)
+		err = printJSON(a.stdout, result)
+	} else {
+		err = result.print(a.stdout)
 	}
-	return result.print(a.stdout)
+	if page != nil { // last: the measurement counts without it
+		err = errors.Join(err, a.writeReport(ctx, page, o, links, result, res.Bars))
+	}
+	return err
 }
 
 // subject connects to the server and finds the object of the calls. For null

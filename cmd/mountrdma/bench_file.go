@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 )
 
 // A reportFile is the file of --report. It has another name until it is complete,
@@ -20,26 +21,34 @@ func openReport(name string) (*reportFile, error) {
 	if name == "" {
 		return nil, nil
 	}
-	if at, err := os.Stat(name); err == nil && !at.Mode().IsRegular() {
-		return nil, fmt.Errorf("--report %s: is no regular file", name)
+	at, mode := name, fs.FileMode(0o666)
+	if old, err := os.Stat(name); err == nil {
+		if !old.Mode().IsRegular() {
+			return nil, fmt.Errorf("--report %s: is no regular file", name)
+		}
+		mode = old.Mode().Perm()                               // others may not read what they could not
+		if file, err := filepath.EvalSymlinks(name); err == nil { // a link stays one
+			at = file
+		}
 	}
-	f, err := os.OpenFile(fmt.Sprintf("%s.%d.new", name, os.Getpid()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	f, err := os.OpenFile(fmt.Sprintf("%s.%d.new", at, os.Getpid()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if cause, ok := errors.AsType[*fs.PathError](err); ok {
 		err = cause.Err
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--report %s: %w", name, err)
 	}
-	return &reportFile{f, name}, nil
+	return &reportFile{f, at}, nil
 }
 
-// finish writes the content, and gives the file its name.
+// finish writes the content, and gives the file its name. If that fails, it removes the file.
 func (f *reportFile) finish(content []byte) error {
 	_, err := f.Write(content)
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), f.name)
 	}
 	if err != nil {
+		_ = os.Remove(f.Name())
 		return fmt.Errorf("--report %s: %w", f.name, err)
 	}
 	return nil

@@ -8,10 +8,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
@@ -99,6 +101,17 @@ func TestBenchReportFile(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "an earlier report", string(b))
 
+	link := filepath.Join(t.TempDir(), "link.html")
+	require.NoError(t, os.Symlink(name, link))
+	must(t, "bench", r.url, "--op=null", "--depth=1", "--time=1ms", "--report", link)
+	at, err := os.Lstat(link)
+	require.NoError(t, err)
+	assert.Equal(t, os.ModeSymlink, at.Mode().Type(), "the link stays")
+	at, err = os.Lstat(name)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), at.Mode(), "others may not read it, as before")
+	assert.NotEqual(t, int64(len("an earlier report")), at.Size())
+
 	before := r.calls.Load()
 	absent := filepath.Join(dir, "no", "report.html")
 	assert.Equal(t, "mountrdma: --report "+absent+": no such file or directory\n", refused(t, "bench", r.url, "--op=null", "--report", absent))
@@ -112,4 +125,34 @@ func TestBenchReportFile(t *testing.T) {
 	b, err = os.ReadFile(name)
 	require.NoError(t, err)
 	assert.NotContains(t, string(b), `id="MBps"`, "no data were moved")
+}
+
+// TestBenchReportLost checks that a report that cannot be written costs neither the
+// measurement nor the room of a part of it.
+func TestBenchReportLost(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "report.html")
+	page, err := openReport(name)
+	require.NoError(t, err)
+	require.NoError(t, os.Mkdir(name, 0o755)) // meanwhile
+	assert.ErrorContains(t, page.finish([]byte("text")), "--report "+name)
+	page.abandon()
+	names, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Len(t, names, 1, "only the directory")
+
+	r := newRig(t)
+	name = filepath.Join(t.TempDir(), "report.html")
+	done := make(chan error, 1)
+	go func() {
+		for r.calls.Load() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		done <- os.Mkdir(name, 0o755)
+	}()
+	status, stdout, stderr := command(t, "bench", r.url, "--op=null", "--depth=1", "--time=200ms", "--json", "--report", name)
+	require.NoError(t, <-done)
+	assert.Equal(t, cli.ExitError, status)
+	assert.Contains(t, stderr, "--report "+name)
+	assert.Positive(t, object(t, stdout)["ops"])
 }
