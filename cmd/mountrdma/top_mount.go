@@ -155,7 +155,10 @@ func (c *mountCounters) print(w io.Writer, point string, last *mountCounters, re
 	}
 	fmt.Fprintf(&b, "%s on %s, mounted for %v\n\n", escape(c.device), escape(point), time.Duration(c.age)*time.Second)
 	fmt.Fprintf(&b, "%-12s %10s %10s %10s %9s %9s %9s %9s %9s\n", "OPERATION", "OPS/s", "kB/s", "kB/OP", "RETRANS", "RTT ms", "EXE ms", "QUEUE ms", "ERRORS")
-	seconds := c.age
+	if c.age < last.age {
+		last = new(mountCounters) // of an earlier mount there
+	}
+	seconds := max(c.age, 1) // it is in whole seconds
 	if last.ops != nil {
 		seconds = c.at.Sub(last.at).Seconds()
 	}

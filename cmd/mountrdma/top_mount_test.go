@@ -64,6 +64,14 @@ WRITE               0.0        0.0      0.000         0     0.000     0.000     
 all               100.0      100.0      1.000         2     0.500     1.000     0.020         3
 `, b.String())
 
+	young, err := parseMountStats(strings.Replace(statsBefore, "age:	10", "age:	0", 1), at.Add(4*time.Second))
+	require.NoError(t, err)
+	for _, last := range []*mountCounters{new(mountCounters), after} {
+		b.Reset()
+		require.NoError(t, young.print(&b, "/mnt", last, false, false))
+		assert.Regexp(t, `(?m)^READ +100\.0 +101\.0 `, b.String(), "in its first second, perhaps in the place of another mount")
+	}
+
 	for _, text := range []string{"", "\tper-op statistics\n\tREAD: 1 2\n", strings.Replace(statsAfter, "302", "x", 1)} {
 		_, err := parseMountStats(text, at)
 		assert.Error(t, err, text)
