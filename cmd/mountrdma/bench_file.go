@@ -26,7 +26,7 @@ func openReport(name string) (*reportFile, error) {
 		if !old.Mode().IsRegular() {
 			return nil, fmt.Errorf("--report %s: is no regular file", name)
 		}
-		mode = old.Mode().Perm()                               // others may not read what they could not
+		mode = old.Mode().Perm()                                  // others may not read what they could not
 		if file, err := filepath.EvalSymlinks(name); err == nil { // a link stays one
 			at = file
 		}
