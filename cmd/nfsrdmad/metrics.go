@@ -27,8 +27,8 @@ const (
 // newMonitor returns a server of h that does not answer yet.
 func newMonitor(h http.Handler, log *slog.Logger) *monitor {
 	m := &monitor{server: newHTTP(h, log), done: make(chan struct{})}
-	bound := &connBound{most: maxMonitor, waiting: make(map[net.Conn]time.Time)}
-	m.server.WriteTimeout, m.server.MaxHeaderBytes, m.server.ConnState = monitorWrite, monitorHeader, bound.changed
+	m.server.WriteTimeout, m.server.MaxHeaderBytes = monitorWrite, monitorHeader
+	m.server.ConnState = newConnBound(maxMonitor, monitorWrite).changed
 	return m
 }
 

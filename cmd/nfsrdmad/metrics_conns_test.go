@@ -94,3 +94,38 @@ func TestMonitorTimeouts(t *testing.T) {
 	fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n") // and reads nothing
 	assert.ErrorIs(t, <-ended, os.ErrDeadlineExceeded)
 }
+
+// TestMonitorProfiles asks for profiles that take a day on all connections: after a
+// while they keep no scraper out.
+func TestMonitorProfiles(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	m := newMonitor(new(operations).monitor(), slog.New(slog.DiscardHandler))
+	bound := newConnBound(2, 50*time.Millisecond)
+	m.server.ConnState = bound.changed
+	m.serve(l)
+	defer m.close()
+	url := "http://" + l.Addr().String()
+	var profiles []net.Conn
+	for range 2 {
+		c, err := net.Dial("tcp", l.Addr().String())
+		require.NoError(t, err)
+		defer c.Close()
+		require.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+		fmt.Fprint(c, "GET /debug/pprof/heap?seconds=86400 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		profiles = append(profiles, c)
+		require.Eventually(t, func() bool {
+			bound.mu.Lock()
+			defer bound.mu.Unlock()
+			return len(bound.asked) == len(profiles)
+		}, 20*time.Second, time.Millisecond)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	require.Eventually(t, func() bool {
+		answer, err := client.Get(url + "/healthz")
+		return err == nil && answer.Body.Close() == nil
+	}, 10*time.Second, 10*time.Millisecond)
+	_, err = profiles[0].Read(make([]byte, 1))
+	require.Error(t, err)
+	assert.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the oldest is closed")
+}
