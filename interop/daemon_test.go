@@ -20,7 +20,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -144,34 +143,16 @@ func port(t testing.TB, addr string) int {
 	return n
 }
 
-// descriptors counts the daemon's open files, without the directories in which it
-// observes changes of names: it keeps those for the next change.
+// descriptors counts the daemon's open files.
 func (d *daemon) descriptors() int {
-	proc := filepath.Join("/proc", strconv.Itoa(d.proc.PID()))
-	dir := filepath.Join(proc, "fd")
+	dir := filepath.Join("/proc", strconv.Itoa(d.proc.PID()), "fd")
 	entries, err := os.ReadDir(dir)
 	require.NoError(d.t, err)
 	n := 0
 	for _, e := range entries {
 		switch of, _ := os.Readlink(filepath.Join(dir, e.Name())); of {
-		case "anon_inode:[signalfd]": // from the first lease on
-		case "anon_inode:inotify": // one for leases, and one for names
-			info, _ := os.ReadFile(filepath.Join(proc, "fdinfo", e.Name()))
-			n -= observedNames(string(info))
+		case "anon_inode:inotify", "anon_inode:[signalfd]": // one of each, from the first lease on
 		default:
-			n++
-		}
-	}
-	return n
-}
-
-// observedNames returns how many directories an inotify instance observes for
-// entries that are made: info is what the kernel says of the instance (proc(5)).
-func observedNames(info string) (n int) {
-	for line := range strings.Lines(info) {
-		_, mask, isWatch := strings.Cut(line, " mask:")
-		mask, _, _ = strings.Cut(mask, " ")
-		if bits, err := strconv.ParseUint(mask, 16, 32); isWatch && err == nil && bits&unix.IN_CREATE != 0 {
 			n++
 		}
 	}

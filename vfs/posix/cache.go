@@ -182,10 +182,6 @@ func (c *cache) close(o *object) {
 		}
 		c.closeFile(fl)
 	}
-	if o.watched != nil {
-		o.watched.close()
-		c.fds.Add(-1)
-	}
 	closeFD(o.fd)
 	c.fds.Add(-1)
 }

@@ -20,7 +20,6 @@ type FS struct {
 	cache    cache
 	disk     disk
 	leases   leases
-	witness  witness
 	root     *object
 	rootStat unix.Statx_t
 	tree     int         // keeps the mount alive, or -1
@@ -119,7 +118,6 @@ func (f *FS) closeAll() (err error) {
 		f.put(f.root)
 	}
 	f.cache.clear()
-	f.witness.close()
 	if f.handles != nil {
 		err = f.handles.close()
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // Link gives an object another name.
-func (f *FS) Link(ctx context.Context, c *vfs.Cred, h, dir vfs.Handle, name string) (obj vfs.MaybeAttr, dirWCC vfs.WCC, err error) {
+func (f *FS) Link(_ context.Context, c *vfs.Cred, h, dir vfs.Handle, name string) (obj vfs.MaybeAttr, dirWCC vfs.WCC, err error) {
 	o, err := f.object(h)
 	if err != nil {
 		return obj, dirWCC, err
@@ -22,7 +22,7 @@ func (f *FS) Link(ctx context.Context, c *vfs.Cred, h, dir vfs.Handle, name stri
 		return f.attrOf(o), dirWCC, err
 	}
 	defer f.put(d)
-	dirWCC, err = f.linkIn(ctx, c, o, d, name)
+	dirWCC, err = f.linkIn(c, o, d, name)
 	if err == nil && o.typ == vfs.TypeReg {
 		err = f.sync(o)
 	}
@@ -32,7 +32,7 @@ func (f *FS) Link(ctx context.Context, c *vfs.Cred, h, dir vfs.Handle, name stri
 	return f.attrOf(o), dirWCC, err
 }
 
-func (f *FS) linkIn(ctx context.Context, c *vfs.Cred, o, d *object, name string) (w vfs.WCC, err error) {
+func (f *FS) linkIn(c *vfs.Cred, o, d *object, name string) (w vfs.WCC, err error) {
 	defer lockBoth(o, d)()
 	var st, ost unix.Statx_t
 	if err := f.stat(d, &st); err != nil {
@@ -42,7 +42,6 @@ func (f *FS) linkIn(ctx context.Context, c *vfs.Cred, o, d *object, name string)
 		return w, err
 	}
 	defer f.announce(o, d)()
-	f.observeNames(ctx, d)
 	w = f.unchanged(&st)
 	if err := checkNewName(name); err != nil {
 		return w, err
@@ -57,7 +56,6 @@ func (f *FS) linkIn(ctx context.Context, c *vfs.Cred, o, d *object, name string)
 	if err != nil {
 		return w, err
 	}
-	w.Atomic = f.atomic(ctx, d, &w.After, 1)
 	return w, late(f.linked(o, &ost, d, name))
 }
 

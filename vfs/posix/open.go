@@ -95,8 +95,7 @@ func (f *FS) openMount(dir string, o *Options) (err error) {
 	f.coarse.Store(!fineTimes(fsType))
 	f.xattrs, f.acls = hasXattrs(f.mount), hasACLs(f.mount)
 	f.local = keepsAttrs(fsType)
-	f.witness.able.Store(f.local && fsType != zfsMagic) // whose rollback is not reported
-	f.numbered = numberedTypes[fsType] && f.tree >= 0   // otherwise mounts may cover entries
+	f.numbered = numberedTypes[fsType] && f.tree >= 0 // otherwise mounts may cover entries
 	f.lasting = localTypes[fsType] && !f.volatile
 	if canClone(f.mount) {
 		f.cloneAlign = uint32(fs.Bsize)

@@ -13,7 +13,7 @@ import (
 
 // Rename renames an object. It does nothing if both names belong to the same
 // object, like the kernel.
-func (f *FS) Rename(ctx context.Context, c *vfs.Cred, from vfs.Handle, fromName string, to vfs.Handle, toName string) (fromDir, toDir vfs.WCC, err error) {
+func (f *FS) Rename(_ context.Context, c *vfs.Cred, from vfs.Handle, fromName string, to vfs.Handle, toName string) (fromDir, toDir vfs.WCC, err error) {
 	d, err := f.directory(from)
 	if err != nil {
 		return fromDir, toDir, err
@@ -28,7 +28,7 @@ func (f *FS) Rename(ctx context.Context, c *vfs.Cred, from vfs.Handle, fromName 
 	old, over := noNamed, noNamed
 	defer f.closeNamed(&old)
 	defer f.closeNamed(&over)
-	fromDir, toDir, err = f.renameIn(ctx, c, d, fromName, e, toName, &old, &over)
+	fromDir, toDir, err = f.renameIn(c, d, fromName, e, toName, &old, &over)
 	if err != nil {
 		return fromDir, toDir, err
 	}
@@ -41,7 +41,7 @@ func (f *FS) Rename(ctx context.Context, c *vfs.Cred, from vfs.Handle, fromName 
 
 // renameIn stores the renamed object in old, and the object that had the new
 // name before in over.
-func (f *FS) renameIn(ctx context.Context, c *vfs.Cred, d *object, from string, e *object, to string, old, over *named) (wd, we vfs.WCC, err error) {
+func (f *FS) renameIn(c *vfs.Cred, d *object, from string, e *object, to string, old, over *named) (wd, we vfs.WCC, err error) {
 	defer lockBoth(d, e)()
 	var dst, est unix.Statx_t
 	if err := f.stat(d, &dst); err != nil {
@@ -52,8 +52,6 @@ func (f *FS) renameIn(ctx context.Context, c *vfs.Cred, d *object, from string, 
 		return wd, we, err
 	}
 	defer f.announce(d, e)()
-	f.observeNames(ctx, d)
-	f.observeNames(ctx, e)
 	we = f.unchanged(&est)
 	if err := errors.Join(checkName(from), checkName(to)); err != nil {
 		return wd, we, err
@@ -63,15 +61,8 @@ func (f *FS) renameIn(ctx context.Context, c *vfs.Cred, d *object, from string, 
 	}
 	err = f.rename(c, d, from, e, to, old, over)
 	wd.After = f.changed(d, &dst, false)
-	if e == d {
-		wd.Atomic = err == nil && f.atomic(ctx, d, &wd.After, 2)
-		we.After, we.Atomic = wd.After, wd.Atomic
-		return wd, we, err
-	}
-	we.After = f.changed(e, &est, false)
-	if err == nil {
-		wd.Atomic = f.atomic(ctx, d, &wd.After, 1)
-		we.Atomic = f.atomicTarget(ctx, d, e, &we.After, old, to)
+	if we.After = wd.After; e != d {
+		we.After = f.changed(e, &est, false)
 	}
 	return wd, we, err
 }
