@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -84,6 +86,34 @@ func TestExportsAloneNoLonger(t *testing.T) {
 	daemon, lines := exported(t, control, file)
 	assert.Equal(t, []string{a}, daemon)
 	assert.Equal(t, daemon, lines)
+}
+
+// TestExportsAloneRefused starts a daemon between the look for one and the write of a new
+// file, which the daemon refuses: the file goes. The same if the daemon ends instead.
+func TestExportsAloneRefused(t *testing.T) {
+	root := t.TempDir()
+	file, control := filepath.Join(root, "exports"), filepath.Join(root, "control")
+	e := exportsEdit{control: control, file: file}
+	err := e.edit(t.Context(), io.Discard, func(f *exportsFile) error {
+		refuses := fakeDaemon(t, file, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "refused", http.StatusConflict) })
+		require.NoError(t, os.Symlink(refuses, control))
+		return f.add(root, []string{"*"})
+	})
+	assert.ErrorContains(t, err, "refused")
+	assert.NoFileExists(t, file)
+
+	file = writeFile(t, root, "/a *\n")
+	control = fakeDaemon(t, file, http.NotFound)
+	e = exportsEdit{control: control}
+	err = e.edit(t.Context(), io.Discard, func(f *exportsFile) error {
+		require.NoError(t, os.Remove(control))
+		return f.add("/b", []string{"*"})
+	})
+	assert.ErrorAs(t, err, new(noDaemon))
+	assert.NotContains(t, err.Error(), "may have the change")
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, "/a *\n", string(text))
 }
 
 // TestExportsChangedAtStart replaces the exports file when a daemon has read it, before

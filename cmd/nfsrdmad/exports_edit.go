@@ -90,14 +90,18 @@ func (f *exportsFile) read() (os.FileInfo, error) {
 	return old, nil
 }
 
-// putBack writes the text before a change again, unless others have changed the file
-// since. Unless cause is a refusal, the daemon may have read the change or may yet do so,
+// putBack writes the text before a change again, or removes the file if there was none,
+// unless others have changed the file since. Unless cause is a refusal, the daemon may have read the change or may yet do so,
 // and is told to read the file again.
 func (f *exportsFile) putBack(ctx context.Context, control string, before []byte, old os.FileInfo, cause error) error {
 	if now, err := os.ReadFile(f.name); err == nil && !bytes.Equal(now, f.text) {
 		return fmt.Errorf("others have changed the exports file %s meanwhile: it stays as it is", f.name)
 	}
-	if err := stablefile.ReplaceAs(f.name, before, old, (*os.File).Sync); err != nil {
+	again := func() error { return stablefile.ReplaceAs(f.name, before, old, (*os.File).Sync) }
+	if old == nil {
+		again = func() error { return os.Remove(f.name) }
+	}
+	if err := again(); err != nil {
 		return fmt.Errorf("exports file %s has the change still, for it cannot be written again (%w): correct it", f.name, cli.Cause(err))
 	}
 	if _, ok := errors.AsType[refusal](cause); ok {
@@ -105,7 +109,8 @@ func (f *exportsFile) putBack(ctx context.Context, control string, before []byte
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), againTime)
 	defer cancel()
-	if err := order(ctx, control, "exports/reload", io.Discard); err != nil {
+	err := order(ctx, control, "exports/reload", io.Discard)
+	if _, gone := errors.AsType[noDaemon](err); err != nil && !gone {
 		return fmt.Errorf("exports file %s is as it was, but the daemon may have the change: see nfsrdmad exports list, and have it read the file with nfsrdmad reload", f.name)
 	}
 	return nil
