@@ -29,23 +29,28 @@ func (a *app) completeOptions(_ *cobra.Command, _ []string, list string) ([]stri
 	return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// completeMount completes SERVER:/EXPORT or a URL, and then a mount point.
-func (a *app) completeMount(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+// completeMount completes SERVER:/EXPORT or a URL, and then a mount point. It heeds the
+// options that come before.
+func (m *mountCommand) completeMount(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	switch {
 	case len(args) == 1:
 		return nil, cobra.ShellCompDirectiveFilterDirs
 	case len(args) > 1:
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	case isURL(word):
-		return a.completeURL(cmd, args, word)
+		return m.completeURL(cmd, args, word)
 	}
-	at, err := parseSpec(word, a.overTCP())
+	err := m.parseOptions()
+	if err == nil {
+		m.at, err = parseSpec(word, m.overTCP())
+	}
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+	m.takePlaces()
 	host := word[:strings.Index(word, ":/")+1]
 	var words []string
-	a.complete(cmd, at.server, func(_ context.Context, s *session) {
+	m.complete(cmd, m.at.server, func(_ context.Context, s *session) {
 		for _, e := range s.exports {
 			if w := host + e.Path; strings.HasPrefix(w, word) {
 				words = append(words, w)

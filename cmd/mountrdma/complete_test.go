@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,6 +34,9 @@ func TestComplete(t *testing.T) {
 	assert.Equal(t, []string{"ro,timeo="}, words("-o", "ro,tim"))
 	assert.Empty(t, words("-o", "v4"), "refused")
 	assert.Equal(t, []string{url("/x/")}, words(url("/")), "a mount")
+	host, port, err := net.SplitHostPort(r.addr)
+	require.NoError(t, err)
+	assert.Equal(t, []string{host + ":/x"}, words("-o", "ro,port="+port, host+":/"), "at the port of the options")
 	assert.Contains(t, words("um"), "umount\tUnmount a mount of mountrdma")
 
 	// Neither a dead server nor a wrong word says anything.

@@ -168,11 +168,8 @@ func (m *mountCommand) checkArgs(args []string) (err error) {
 		return errNoOperands
 	}
 	m.source, m.point = args[0], args[1]
-	m.opts = m.mountOptions()
-	for _, list := range m.lists {
-		if err := m.opts.Parse(list, m.sloppy); err != nil {
-			return err
-		}
+	if err := m.parseOptions(); err != nil {
+		return err
 	}
 	if m.at, err = parseSpec(m.source, m.overTCP()); err != nil {
 		return err
@@ -182,6 +179,17 @@ func (m *mountCommand) checkArgs(args []string) (err error) {
 		return errors.New("--uid and --gid are not for mounts, where each program acts as its own user")
 	}
 	return m.checkFlags()
+}
+
+// parseOptions parses the lists of options.
+func (m *mountCommand) parseOptions() error {
+	m.opts = m.mountOptions()
+	for _, list := range m.lists {
+		if err := m.opts.Parse(list, m.sloppy); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // takePlaces lets options override parts of the operand.
