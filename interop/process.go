@@ -57,7 +57,9 @@ func (p *Process) Signal(sig os.Signal) {
 }
 
 // Stop sends SIGSTOP, and waits until all threads stand still: some may run on for
-// milliseconds, and answer a peer.
+// milliseconds, and answer a peer. A thread that the kernel does not interrupt will stop
+// before it runs again. It may wait for others of the process, as those of a FUSE file
+// system do that drop an entry of a directory in use.
 func (p *Process) Stop() {
 	p.Signal(syscall.SIGSTOP)
 	for !p.stands() {
@@ -69,7 +71,8 @@ func (p *Process) Stop() {
 	}
 }
 
-// stands reports whether all threads are stopped, or the process has ended.
+// stands reports whether no thread runs, and all are stopped that can be, or the process
+// has ended.
 func (p *Process) stands() bool {
 	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.PID()))
 	for _, name := range stats {
@@ -78,7 +81,8 @@ func (p *Process) stands() bool {
 			continue // the thread has ended
 		}
 		// The name of the program, in parentheses, may hold anything.
-		if _, state, ok := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " "); ok && !strings.HasPrefix(state, "T") {
+		_, state, ok := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " ")
+		if ok && state[0] != 'T' && state[0] != 'D' {
 			return false
 		}
 	}
