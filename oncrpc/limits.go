@@ -74,9 +74,6 @@ const (
 	// sending more takes longer than waking another goroutine.
 	longRecord = 32 << 10
 
-	// callHeader is the length in bytes of the shortest header of a call.
-	callHeader = 40
-
 	// recordTimeout bounds the time of a record from its first byte on, and
 	// writeTimeout the time of a write of replies: 1 MiB in that time is a
 	// quarter of a megabit per second. A connection that is idle between

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/internal/relief"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
 // The goroutine with the turn to read serves short calls itself. Their replies
@@ -44,7 +45,7 @@ func (c *tcpConn) handle(cl *tcpCall) (kept bool) {
 func (c *tcpConn) takes(cl *tcpCall, more bool) *relief.Kind {
 	msg := cl.record.B
 	long := len(msg) > longRecord
-	if len(msg) < callHeader || long && more {
+	if len(msg) < rpcmsg.CallHeaderLen || long && more {
 		return nil
 	}
 	proc := binary.BigEndian.Uint32(msg[20:])

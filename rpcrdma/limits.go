@@ -3,6 +3,7 @@ package rpcrdma
 import (
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 )
 
@@ -36,10 +37,6 @@ const (
 	// NFSv3 the others; all together stay below 8 KiB, and a directory listing
 	// has its entries in the payload.
 	headSlack = 64 << 10
-
-	// callHeaderLen is the length of the shortest header of an RPC call, in
-	// bytes. The arguments begin behind the header.
-	callHeaderLen = 10 * 4
 
 	// extraRecvs is how many messages a connection takes beyond its
 	// grant, for a peer that counts its calls a little differently.
@@ -138,5 +135,5 @@ const (
 	// maxCallHeader is the length of the longest RPC call before its arguments,
 	// in bytes: ten words, a credential with a machine's name of 255 bytes and
 	// 16 groups.
-	maxCallHeader = callHeaderLen + 6*4 + 256 + 16*4
+	maxCallHeader = rpcmsg.CallHeaderLen + 6*4 + 256 + 16*4
 )

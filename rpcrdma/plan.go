@@ -3,6 +3,8 @@ package rpcrdma
 import (
 	"encoding/binary"
 
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
@@ -83,7 +85,7 @@ func (cl *call) planPull() (err error) {
 	case len(cl.body) < 4 || binary.BigEndian.Uint32(cl.body) != h.XID: // before anything is read
 		return h.Fail("rdma_xid", 0, wire.ErrXID)
 	}
-	if items := p.items(); len(items) > 0 && items[0].Position < callHeaderLen { // Section 6.1
+	if items := p.items(); len(items) > 0 && items[0].Position < rpcmsg.CallHeaderLen { // Section 6.1
 		return h.Fail("rdma_reads", wire.FixedLen, errInHeader)
 	}
 	whole, err := chunks.Unreduced(n, p.items())

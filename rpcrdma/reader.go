@@ -51,7 +51,7 @@ func (r *reader) init(c rdma.Conn, serves bool) {
 // takes returns the kind of a call that the reader should serve, or nil.
 func (r *reader) takes(cl *call) *relief.Kind {
 	p := &cl.plan
-	if r.relief == nil || len(cl.body) < callHeaderLen { // the call is incomplete or unchecked
+	if r.relief == nil || len(cl.body) < rpcmsg.CallHeaderLen { // the call is incomplete or unchecked
 		return nil
 	}
 	form := 0
@@ -79,7 +79,7 @@ func (r *reader) takes(cl *call) *relief.Kind {
 // mayBeSealed reports whether the call's arguments and results may be signed or
 // encrypted, which is unknown while the message is yet to be read.
 func (cl *call) mayBeSealed() bool {
-	return len(cl.body) < callHeaderLen || binary.BigEndian.Uint32(cl.body[24:]) == rpcmsg.AuthGSS // Section 9 of RFC 5531
+	return len(cl.body) < rpcmsg.CallHeaderLen || binary.BigEndian.Uint32(cl.body[24:]) == rpcmsg.AuthGSS // Section 9 of RFC 5531
 }
 
 // serveShort answers a call that the reader takes.

@@ -10,6 +10,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
+// CallHeaderLen is the length in bytes of the shortest header of a call: without
+// credentials (RFC 5531, Section 9). The arguments begin behind the header.
+const CallHeaderLen = 10 * 4
+
 // Numbers of RFC 5531, Section 9.
 const (
 	Version = 2
