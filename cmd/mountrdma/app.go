@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/cmpriv"
@@ -13,6 +14,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/rpctls"
+	"github.com/nfsrdma/nfsrdma/tickets"
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 )
@@ -38,6 +40,9 @@ type app struct {
 	alpn     cli.Choice
 	clear    bool // MOUNT may be asked in clear
 	kernel   cli.Choice
+
+	helperOnce sync.Once
+	helper     *tickets.Helper // see secure
 
 	recordName string    // of a file, or ""
 	record     *recorder // set with the first connection

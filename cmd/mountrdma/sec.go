@@ -84,10 +84,13 @@ func (a *app) secure(s *session, cfg *nfsrdma.ClientConfig) error {
 	if err != nil {
 		return fmt.Errorf("the name of this host: %w", err)
 	}
+	a.helperOnce.Do(func() { // one for all connections: a Helper keeps a file open
+		a.helper = tickets.NewHelper(tickets.Config{Program: helper, Keytab: a.keytab, Host: host, Env: tickets.Env()})
+	})
 	next, log, giveUp := cfg.Wrap, cfg.Log, cfg.GiveUp
 	cfg.Wrap = func(caller oncrpc.Caller) oncrpc.Caller {
 		s.contexts = tickets.NewCallers(caller, tickets.CallersConfig{
-			Helper: tickets.NewHelper(tickets.Config{Program: helper, Keytab: a.keytab, Host: host, Env: tickets.Env()}),
+			Helper: a.helper,
 			Service: func(ctx context.Context) (string, error) {
 				if err := cli.ForbidCores(); err != nil {
 					return "", err

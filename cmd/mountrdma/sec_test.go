@@ -68,3 +68,25 @@ func TestService(t *testing.T) {
 		assert.Equal(t, "nfs@"+host, got)
 	}
 }
+
+// TestOneHelper checks that all connections of a process share one open file of nfsrdma-gss.
+func TestOneHelper(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	program := filepath.Join(os.Getenv("PATH"), contextHelper)
+	require.NoError(t, os.WriteFile(program, nil, 0o755))
+	a := newApp(io.Discard, io.Discard)
+	for range 3 {
+		s, cfg := &session{at: server{host: "server"}}, nfsrdma.ClientConfig{}
+		require.NoError(t, a.secure(s, &cfg))
+		cfg.Wrap(nil)
+	}
+	open := 0
+	names, err := filepath.Glob("/proc/self/fd/*")
+	require.NoError(t, err)
+	for _, name := range names {
+		if at, err := os.Readlink(name); err == nil && at == program {
+			open++
+		}
+	}
+	assert.Equal(t, 1, open)
+}
