@@ -56,25 +56,37 @@ func pongServer([]string) error {
 // pongClient sends requests on some connections, one at a time on each. Its
 // arguments are the server's address, BUSY/ALL connections, and the time.
 func pongClient(args []string) error {
-	words := strings.Split(args[1], "/")
-	busy, berr := strconv.Atoi(words[0])
-	all, aerr := strconv.Atoi(words[len(words)-1])
-	if err := errors.Join(berr, aerr); err != nil {
+	busy, all, err := busyOf(args[1])
+	if err != nil {
 		return err
 	}
+	return exchange(busy, all, args[2], func() (*loop, error) { return newLoop(answerSize, askSize) }, func() (net.Conn, error) { return dial(args[0]) })
+}
+
+// busyOf reads BUSY/ALL.
+func busyOf(word string) (busy, all int, err error) {
+	b, a, _ := strings.Cut(word, "/")
+	busy, berr := strconv.Atoi(b)
+	all, aerr := strconv.Atoi(a)
+	return busy, all, errors.Join(berr, aerr)
+}
+
+// exchange sends messages on some of all connections, and waits for the answer to each before
+// the next one on that connection, for a time.
+func exchange(busy, all int, d string, newLoop func() (*loop, error), dial func() (net.Conn, error)) error {
 	loops := make([]*loop, runtime.NumCPU())
 	if busy < len(loops) || busy > all {
-		return fmt.Errorf("%s: of BUSY/ALL connections, at least %d must be busy", args[1], len(loops))
+		return fmt.Errorf("%d/%d: of BUSY/ALL connections, at least %d must be busy", busy, all, len(loops))
 	}
 	for i := range loops {
-		l, err := newLoop(answerSize, askSize)
+		l, err := newLoop()
 		if err != nil {
 			return err
 		}
 		loops[i] = l
 	}
 	for i := range all {
-		nc, err := dial(args[0])
+		nc, err := dial()
 		if err == nil {
 			err = loops[i%len(loops)].add(nc, i < busy)
 		}
@@ -82,7 +94,7 @@ func pongClient(args []string) error {
 			return err
 		}
 	}
-	k, err := startClock(args[2])
+	k, err := startClock(d)
 	if err != nil {
 		return err
 	}
@@ -96,7 +108,7 @@ func pongClient(args []string) error {
 			first <- errors.Join(l.begin(), l.run(func() bool {
 				mu.Lock()
 				defer mu.Unlock()
-				return k.tick(answerSize)
+				return k.tick(len(l.in))
 			}))
 		})
 	}
@@ -115,6 +127,11 @@ type loop struct {
 	epoll   int
 	busy    []int // sockets that begin
 	in, out []byte
+
+	// stamp, if not nil, completes out before it is sent on a socket, and check examines
+	// what was read from one.
+	stamp func(fd int, out []byte)
+	check func(fd int, in []byte) error
 }
 
 func newLoop(in, out int) (*loop, error) {
@@ -138,8 +155,8 @@ func (l *loop) add(nc net.Conn, busy bool) error {
 // begin sends a message on each busy socket.
 func (l *loop) begin() error {
 	for _, fd := range l.busy {
-		if _, err := unix.Write(fd, l.out); err != nil {
-			return os.NewSyscallError("write", err)
+		if err := l.send(fd); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -179,8 +196,22 @@ func (l *loop) answer(fd int) error {
 	if n < len(l.in) {
 		return fmt.Errorf("%d bytes of a message of %d", n, len(l.in))
 	}
-	if _, err = unix.Write(fd, l.out); err == unix.EPIPE || err == unix.ECONNRESET {
-		return io.EOF // the client has ended
+	if l.check != nil {
+		if err := l.check(fd, l.in); err != nil {
+			return err
+		}
+	}
+	return l.send(fd)
+}
+
+// send sends a message.
+func (l *loop) send(fd int) error {
+	if l.stamp != nil {
+		l.stamp(fd, l.out)
+	}
+	_, err := unix.Write(fd, l.out)
+	if err == unix.EPIPE || err == unix.ECONNRESET {
+		return io.EOF // the peer has ended
 	}
 	return os.NewSyscallError("write", err)
 }

@@ -19,7 +19,7 @@ func play(role string, args []string) error {
 		"tcpserver": tcpServer, "tcpclient": tcpClient, "memfs": memFS, "tcpfs": tcpFS, pagePoint: pageFS, "reader": reader, "writer": writer, "lister": lister,
 		"reopener": reopener, "delayer": delayer, sealerRole: sealer,
 		tlsServerRole: tlsServer, tlsClientRole: tlsClient, gcmRole: gcm,
-		"pongserver": pongServer, "pongclient": pongClient,
+		"pongserver": pongServer, "pongclient": pongClient, "callclient": callClient,
 	}[role]
 	if !ok {
 		return fmt.Errorf("no role %q", role)

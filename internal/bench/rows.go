@@ -82,9 +82,29 @@ func rows() []*row {
 			views: []view{{"", "GB/s", rate, goal{}}, perCallCPU},
 		},
 		{
+			name: "64 KiB: READ, depth 16", against: "blocks of 64 KiB asked for over TCP, 16 under way",
+			ours: bench(free, "big", "read", "64KiB", 16), limit: tcp(free, "asked*65536"),
+			views: []view{{"", "GB/s", rate, goal{}}, perCallCPU},
+		},
+		{
+			name: "blocks of 64 KiB asked for over TCP, 16 under way", against: "TCP from the file's mapping",
+			ours: tcp(free, "asked*65536"), limit: mapped,
+			views: []view{{"", "GB/s", rate, goal{}}},
+		},
+		{
 			name: "READ 16 KiB, depth 16", against: "READ 1 MiB, depth 16",
 			ours: bench(free, "big", "read", "16KiB", 16), limit: read,
 			views: []view{{"", "GB/s", rate, goal{}}, perCallCPU},
+		},
+		{
+			name: "16 KiB: READ, depth 16", against: "blocks of 16 KiB asked for over TCP, 16 under way",
+			ours: bench(free, "big", "read", "16KiB", 16), limit: tcp(free, "asked*16384"),
+			views: []view{{"", "GB/s", rate, goal{}}, perCallCPU},
+		},
+		{
+			name: "blocks of 16 KiB asked for over TCP, 16 under way", against: "TCP from the file's mapping",
+			ours: tcp(free, "asked*16384"), limit: mapped,
+			views: []view{{"", "GB/s", rate, goal{}}},
 		},
 		{
 			name: "GETATTR, 64 connections, depth 1", against: "one connection, depth 16",
@@ -92,7 +112,7 @@ func rows() []*row {
 			views: []view{{"", "k/s", calls, atLeast(0.7)}, {perCallCPU.what, perCallCPU.unit, perCallCPU.of, atMost(1.5)}},
 		},
 		{
-			name: "64 connections: GETATTR, depth 1", against: "64 ping-pongs by epoll alone",
+			name: "64 connections: GETATTR, depth 1", against: "ping-pongs by epoll alone",
 			ours: getattrs(64, 64), limit: pingPongs(64, 64),
 			views: []view{{"", "k/s", calls, goal{}}, perCallCPU},
 		},
@@ -105,6 +125,21 @@ func rows() []*row {
 			name: "10,000 connections, 1,000 busy: GETATTR, depth 1", against: "ping-pongs by epoll alone",
 			ours: getattrs(1000, 10_000), limit: pingPongs(1000, 10_000),
 			views: []view{{"", "k/s", calls, atLeast(0.6)}, perCallCPU},
+		},
+		{
+			name: "64 connections: GETATTR, depth 1, by a client of no cost", against: "ping-pongs by epoll alone",
+			ours: bareGetattrs(64, 64), limit: pingPongs(64, 64),
+			views: []view{{"", "k/s", calls, goal{}}, {"server's CPU", "µs/call", perCallOfServer, goal{}}},
+		},
+		{
+			name: "1,000 connections, 64 busy: GETATTR, depth 1, by a client of no cost", against: "ping-pongs by epoll alone",
+			ours: bareGetattrs(64, 1000), limit: pingPongs(64, 1000),
+			views: []view{{"", "k/s", calls, atLeast(0.6)}, {"server's CPU", "µs/call", perCallOfServer, goal{}}},
+		},
+		{
+			name: "10,000 connections, 1,000 busy: GETATTR, depth 1, by a client of no cost", against: "ping-pongs by epoll alone",
+			ours: bareGetattrs(1000, 10_000), limit: pingPongs(1000, 10_000),
+			views: []view{{"", "k/s", calls, atLeast(0.6)}, {"server's CPU", "µs/call", perCallOfServer, goal{}}},
 		},
 		{
 			name: "1,000 idle connections", ours: idle(1000),
@@ -143,6 +178,11 @@ func rows() []*row {
 		{
 			name: "FUSE file system over plain TCP, write 1 MiB, buffered", against: "FUSE file system in memory",
 			ours: ofTCPFS("writer", "over", "buffered"), limit: ofMemFS("writer", "over", "buffered"),
+			views: []view{{"", "GB/s", rate, goal{}}},
+		},
+		{
+			name: "FUSE file system over plain TCP, write 1 MiB, direct", against: "FUSE file system in memory",
+			ours: ofTCPFS("writer", "over", direct), limit: ofMemFS("writer", "over", direct),
 			views: []view{{"", "GB/s", rate, goal{}}},
 		},
 		reopens("re-open of cached files", 0),

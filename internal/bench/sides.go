@@ -49,6 +49,17 @@ func getattrs(busy, all int) side {
 	return benchOf([]string{manyConnections}, free, "big", "getattr", "1", 1, fmt.Sprint("--connections=", busy), fmt.Sprint("--idle=", all-busy))
 }
 
+// bareGetattrs is getattrs by clients that cost no more than those of pingPongs.
+func bareGetattrs(busy, all int) side {
+	return func(w *world) (*result, error) {
+		s, err := w.nfsrdmad(anyCPU, manyConnections)
+		if err != nil {
+			return nil, err
+		}
+		return w.role(s, anyCPU, "callclient", s.addr, exportName, fmt.Sprintf("%d/%d", busy, all), w.o.time.String())
+	}
+}
+
 // manyConnections makes nfsrdmad take 10,000 connections of one host.
 const manyConnections = "--max-connections=12000"
 

@@ -19,8 +19,8 @@ const pingSize = 128
 const depth = 16
 
 // tcpClient uses a tcpServer. Its arguments are the server's address, the test
-// (hot, mapped, mapped*N on N connections at once, or the bytes of a
-// ping-pong's replies), and the time.
+// (hot, mapped, mapped*N on N connections at once, asked*N in blocks of N
+// bytes, or the bytes of a ping-pong's replies), and the time.
 func tcpClient(args []string) error {
 	if n, ok := strings.CutPrefix(args[1], "mapped*"); ok {
 		n, err := strconv.ParseUint(n, 10, 16)
@@ -28,6 +28,13 @@ func tcpClient(args []string) error {
 			return err
 		}
 		return streams(args[0], int(n), args[2])
+	}
+	if n, ok := strings.CutPrefix(args[1], "asked*"); ok {
+		n, err := strconv.ParseUint(n, 10, 32)
+		if err != nil || n == 0 || n > block {
+			return fmt.Errorf("%s: a block has 1 to %d bytes", args[1], block)
+		}
+		return asked(args[0], int(n), args[2])
 	}
 	c, err := dial(args[0])
 	if err != nil {
@@ -118,6 +125,44 @@ func streams(addr string, n int, d string) error {
 		return err
 	default:
 		return k.print()
+	}
+}
+
+// asked reads blocks of n bytes, each of which it asks for, with depth requests
+// under way: a READ without its protocol.
+func asked(addr string, n int, d string) error {
+	c, err := dialBlocking(addr, askBlocks)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	var next int64
+	request := func(into []byte) error {
+		err := c.send(next, into, false)
+		next = (next + int64(n)) % (fileSize - int64(n))
+		return err
+	}
+	into := make([]byte, depth*n)
+	for i := range depth {
+		if err := request(into[i*n:][:n]); err != nil {
+			return err
+		}
+	}
+	k, err := startClock(d)
+	if err != nil {
+		return err
+	}
+	for i := 0; ; i = (i + 1) % depth {
+		b := into[i*n:][:n]
+		if _, err := io.ReadFull(c, b); err != nil {
+			return err
+		}
+		if !k.tick(n) {
+			return k.print()
+		}
+		if err := request(b); err != nil {
+			return err
+		}
 	}
 }
 
