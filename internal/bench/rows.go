@@ -112,6 +112,11 @@ func rows() []*row {
 			views: []view{{"", "k/s", calls, atLeast(0.7)}, {perCallCPU.what, perCallCPU.unit, perCallCPU.of, atMost(1.5)}},
 		},
 		{
+			name: "64 connections: ping-pongs by epoll alone", against: "GETATTR on one connection, depth 16",
+			ours: pingPongs(64, 64), limit: bench(free, "big", "getattr", "1", 16),
+			views: []view{{"", "k/s", calls, goal{}}, perCallCPU},
+		},
+		{
 			name: "64 connections: GETATTR, depth 1", against: "ping-pongs by epoll alone",
 			ours: getattrs(64, 64), limit: pingPongs(64, 64),
 			views: []view{{"", "k/s", calls, goal{}}, perCallCPU},
