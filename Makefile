@@ -17,8 +17,8 @@ TOOL    := $(GO) tool -modfile=tools/go.mod
 # Checkouts in other directories share what is compiled, and builds of one commit are
 # the same.
 export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
-# Tests that hang show their stacks, well before CI gives up.
-TEST    := $(GO) test -shuffle=on -timeout 5m
+# Tests that hang show their stacks, well before CI gives up. The vet of go test is left to lint.
+TEST    := $(GO) test -vet=off -shuffle=on -timeout 5m
 
 .PHONY: help build install packages deb container setup test lint conformance fmt race onecpu interop fuzz bench gobench bench-compare bench-linux soak demo demo-linux clean
 .NOTPARALLEL:
