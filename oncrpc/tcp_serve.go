@@ -48,18 +48,18 @@ func (c *tcpConn) takes(cl *tcpCall, more bool) *relief.Kind {
 	if len(msg) < rpcmsg.CallHeaderLen || long && more {
 		return nil
 	}
-	proc := binary.BigEndian.Uint32(msg[20:])
+	var alike, form uint32
 	if kind := c.server.Kind; kind != nil {
-		proc += 7 * kind(msg)
+		alike = kind(msg)
 	}
-	hash := 2 * (31*binary.BigEndian.Uint32(msg[12:]) + proc)
 	if long {
-		hash++
+		form = 1
 	}
-	if k := c.kinds.Of(hash); k.Takes() {
-		return k
+	k := c.kinds.Of(binary.BigEndian.Uint32(msg[12:]), binary.BigEndian.Uint32(msg[20:]), alike, form)
+	if !k.Takes() {
+		return nil
 	}
-	return nil
+	return k
 }
 
 // serveShort is handle for a call of a kind that was quick lately.

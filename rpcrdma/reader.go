@@ -54,7 +54,7 @@ func (r *reader) takes(cl *call) *relief.Kind {
 	if r.relief == nil || len(cl.body) < rpcmsg.CallHeaderLen { // the call is incomplete or unchecked
 		return nil
 	}
-	form := 0
+	var alike, form uint32
 	switch {
 	case cl.mayBeSealed() && max(p.room, len(cl.body)) > shortSealed:
 		return nil
@@ -65,11 +65,10 @@ func (r *reader) takes(cl *call) *relief.Kind {
 	case p.replyNeed > shortReply:
 		form = 2
 	}
-	prog, proc := binary.BigEndian.Uint32(cl.body[12:]), binary.BigEndian.Uint32(cl.body[20:])
 	if kind := cl.conn.srv.Kind; kind != nil {
-		proc += 7 * kind(cl.body)
+		alike = kind(cl.body)
 	}
-	k := r.kinds.Of(3*(31*prog+proc) + uint32(form))
+	k := r.kinds.Of(binary.BigEndian.Uint32(cl.body[12:]), binary.BigEndian.Uint32(cl.body[20:]), alike, form)
 	if !k.Takes() {
 		return nil
 	}

@@ -1,17 +1,23 @@
 package relief
 
 // kinds is how many kinds of calls are distinguished, up to hash collisions,
-// and maxAway bounds the calls that others serve after a slow one.
+// forms how many forms calls of a procedure have at most, and maxAway bounds the
+// calls that others serve after a slow one.
 const (
 	kinds   = 128
+	forms   = 3
 	maxAway = 256
 )
 
 // Kinds are the kinds of a connection's calls. Only its reader uses them.
 type Kinds [kinds]Kind
 
-// Of returns the kind of calls with one hash.
-func (k *Kinds) Of(hash uint32) *Kind { return &k[hash%kinds] }
+// Of returns the kind of the calls of a procedure that take about as long: those
+// of which the server says the same (alike), in one form, which is less than
+// forms. The forms differ in what comes with a call, or goes with its reply.
+func (k *Kinds) Of(prog, proc, alike, form uint32) *Kind {
+	return &k[(forms*(31*prog+proc+7*alike)+form)%kinds]
+}
 
 // A Kind remembers how quick calls of one kind were. The zero value is quick.
 type Kind struct {

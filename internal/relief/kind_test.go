@@ -38,3 +38,18 @@ func TestKind(t *testing.T) {
 	}
 	assert.Zero(t, k.next)
 }
+
+// TestKindsOf checks that each procedure of NFS version 3 has a kind of its own
+// in each form.
+func TestKindsOf(t *testing.T) {
+	var k Kinds
+	seen := make(map[*Kind]bool)
+	for proc := range uint32(22) {
+		for form := range uint32(forms) {
+			seen[k.Of(100003, proc, 0, form)] = true
+		}
+	}
+	assert.Len(t, seen, 22*forms)
+	assert.NotSame(t, k.Of(100003, 1, 0, 0), k.Of(100003, 1, 1, 0), "not alike")
+	assert.NotSame(t, k.Of(100003, 0, 0, 0), k.Of(100005, 0, 0, 0), "of another program")
+}
