@@ -250,6 +250,15 @@ func (f *FS) endChange(o *object) {
 	o.wcc.Unlock()
 }
 
+// forgetMade says that a new object, of which fd is a descriptor, may have been seen
+// before a change that followed, although the making has failed.
+func (f *FS) forgetMade(fd int) {
+	var st unix.Statx_t
+	if statFD(fd, &st) == nil {
+		attrs.forget(f.idOf(st.Ino))
+	}
+}
+
 // announce begins changes of a and b, which may be the same object and whose wcc locks
 // are held. It returns the function that ends the changes.
 func (f *FS) announce(a, b *object) (end func()) {

@@ -147,6 +147,31 @@ func TestSeenUnfinished(t *testing.T) {
 	}
 }
 
+// TestSeenHalfMade checks that nothing is kept of a new file that others may have seen before
+// it had its size, if its making fails after that.
+func TestSeenHalfMade(t *testing.T) {
+	clean(t)
+	_, f, _ := twoSeen(t, Options{})
+	c, size := vfs.Cred{}, uint64(5)
+	create := func(name string) error {
+		_, err := f.Create(t.Context(), &c, f.Root(), name, vfs.CreateHow{Mode: vfs.Guarded, Attr: vfs.SetAttr{Size: &size}})
+		return err
+	}
+	require.NoError(t, create("before")) // leaves the directory open
+	since := attrs.now()
+	giveBack := noFDs(t, 1)
+	err := create("f")
+	giveBack()
+	require.ErrorIs(t, err, unix.EIO)
+	var st unix.Statx_t
+	fd, err := openPath(f.mount, "f")
+	require.NoError(t, err)
+	defer closeFD(fd)
+	require.NoError(t, statFD(fd, &st))
+	assert.Equal(t, size, st.Size)
+	assert.False(t, attrs.same(f.idOf(st.Ino), since, 0), "others may know another size")
+}
+
 // TestSeenNames checks that a listing shows the objects that have the names when it looks at
 // them, although it knows the numbers of those that had them.
 func TestSeenNames(t *testing.T) {

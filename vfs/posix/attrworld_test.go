@@ -3,8 +3,10 @@
 package posix
 
 import (
+	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -25,6 +27,7 @@ type attrWorld struct {
 	rnd  *rand.Rand
 	open []vfs.File
 	h    map[string]vfs.Handle
+	lazy bool // writeback changes the storage used
 }
 
 var attrNames = []string{"a", "b", "c", "d", "e", "d/a", "d/b", "e/a", "e/d"}
@@ -69,8 +72,10 @@ func (w *attrWorld) change() (what string) {
 		}},
 		{"create and open", func() {
 			_, o, err := f.CreateFile(ctx, c, dir, name, vfs.CreateHow{}, vfs.OpenRead|vfs.OpenWrite)
-			if err == nil {
+			if err == nil && o.Read != nil && o.Write != nil {
 				w.open = append(w.open, o.Read, o.Write)
+			} else {
+				o.Close()
 			}
 		}},
 		{"mkdir", func() { _, _ = f.Mkdir(ctx, c, dir, name, vfs.SetAttr{Mode: &mode}) }},
@@ -148,7 +153,7 @@ func (w *attrWorld) change() (what string) {
 func (w *attrWorld) check(what string) {
 	ctx, f := w.t.Context(), w.fs[0]
 	same := func(path string, want, got vfs.Attr) {
-		if !f.volatile { // writeback may change it
+		if w.lazy {
 			want.Used, got.Used = 0, 0
 		}
 		require.Equal(w.t, want, got, "%s after %s", path, what)
@@ -199,35 +204,84 @@ func (w *attrWorld) check(what string) {
 	}
 }
 
+// fail makes some of the kernel's calls by an FS fail, perhaps after a part of their effect.
+func (f *FS) fail() {
+	var calls atomic.Uint64
+	fails := func() bool { return calls.Add(1)%3 == 0 }
+	sync := func(call func(fd int) error) func(fd int) error {
+		return func(fd int) error {
+			if fails() {
+				return unix.EIO
+			}
+			return call(fd)
+		}
+	}
+	d, allocate, copyRange := &f.disk, f.fallocate, f.copyRange
+	d.fsync, d.fdatasync, d.syncfs = sync(d.fsync), sync(d.fdatasync), sync(d.syncfs)
+	f.fallocate = func(fd int, mode uint32, off, n int64) error {
+		if fails() {
+			_ = allocate(fd, mode, off, (n+1)/2)
+			return unix.ENOSPC
+		}
+		return allocate(fd, mode, off, n)
+	}
+	f.copyRange = func(in int, inOff *int64, out int, outOff *int64, n, flags int) (int, error) {
+		if fails() {
+			return 0, unix.EIO
+		}
+		return copyRange(in, inOff, out, outOff, n, flags)
+	}
+	f.volatile = false // so that it syncs
+}
+
+// changeFewFDs is change, at times with hardly any descriptors left.
+func (w *attrWorld) changeFewFDs() (what string) {
+	if free := w.rnd.IntN(20); free < 4 {
+		defer noFDs(w.t, free)()
+	}
+	return w.change()
+}
+
 // TestSeenAttributes holds the attributes that an exclusive FS shows to those of the host
-// after each of many changes, by itself and by another FS.
+// after each of many changes, by itself and by another FS: on a file system that has room, and
+// on one that is full most of the time, whose calls fail at any point.
 func TestSeenAttributes(t *testing.T) {
 	vfstest.NeedRoot(t)
 	for place, base := range places {
-		t.Run(place, func(t *testing.T) {
-			clean(t)
-			s := newSite(t, base, Options{young: true, Exclusive: true})
-			w := &attrWorld{t: t, s: s, rnd: rand.New(rand.NewPCG(1, 5)), h: make(map[string]vfs.Handle)}
-			w.fs[0] = s.open(t)
-			s.o.Exclusive, s.o.StateDir = false, s.o.StateDir+"2"
-			w.fs[1] = s.open(t)
-			defer func() {
-				for _, o := range w.open {
-					o.Close()
+		for name, fails := range map[string]bool{"": false, ", failing": true} {
+			t.Run(place+name, func(t *testing.T) {
+				clean(t)
+				s := newSite(t, base, Options{young: true, Exclusive: true, Log: slog.New(slog.DiscardHandler)})
+				if fails && base != "" {
+					mountTmpfs(t, s.dir, "mode=0777,size=200k,nr_inodes=10")
 				}
-			}()
-			steps := 2000
-			if !w.fs[0].volatile {
-				steps = 300
-			}
-			for range steps {
-				w.check(w.change())
-			}
-			for i := range attrs.pages {
-				for j := range attrs.pages[i].slots {
-					assert.Zero(t, attrs.pages[i].slots[j].changing, "a change has not ended")
+				w := &attrWorld{t: t, s: s, rnd: rand.New(rand.NewPCG(1, 5)), h: make(map[string]vfs.Handle)}
+				w.fs[0] = s.open(t)
+				s.o.Exclusive, s.o.StateDir = false, s.o.StateDir+"2"
+				w.fs[1] = s.open(t)
+				defer func() {
+					for _, o := range w.open {
+						o.Close()
+					}
+				}()
+				steps, change := 2000, w.change
+				if w.lazy = !w.fs[0].volatile; w.lazy {
+					steps = 300
 				}
-			}
-		})
+				if fails {
+					w.fs[0].fail()
+					w.fs[1].fail()
+					change = w.changeFewFDs
+				}
+				for range steps {
+					w.check(change())
+				}
+				for i := range attrs.pages {
+					for j := range attrs.pages[i].slots {
+						assert.Zero(t, attrs.pages[i].slots[j].changing, "a change has not ended")
+					}
+				}
+			})
+		}
 	}
 }

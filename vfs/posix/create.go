@@ -56,6 +56,9 @@ func (f *FS) createFile(dir int, m *maker, times *[2]unix.Timespec) (place int, 
 			*m.open = fd
 			return
 		}
+		if err != nil {
+			f.forgetMade(fd)
+		}
 		closeFD(fd)
 	}()
 	if m.attr.Size != nil {

@@ -35,6 +35,7 @@ func noFDs(t *testing.T, n int) (giveBack func()) {
 			require.NoError(t, unix.Close(fd))
 		}
 	}
+	n = min(n, len(taken))
 	free(taken[:n])
 	return func() {
 		free(taken[n:])
