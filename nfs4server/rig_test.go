@@ -37,6 +37,8 @@ type rig struct {
 	noReclaims bool   // new clients do not end their reclaims: see callable
 	tag        string
 	journal    *journal.Journal // of start
+	mappable   bool             // replies may have data in mappings of files,
+	lent       int              // and so many had
 }
 
 func newRig(t testing.TB, exports ...realm.Export) *rig {
@@ -82,8 +84,11 @@ func (g *rig) send(steps ...step) []byte {
 	g.t.Helper()
 	b := g.message(steps...)
 	call := oncrpc.Call{Prog: nfs4.Program, Vers: nfs4.Version, Proc: nfs4.ProcCompound, Cred: g.cred, Peer: g.peer, Args: xdr.NewReader(b), MaxReply: 1<<20 + 4096, Growth: g.growth}
-	var rep oncrpc.Reply
+	rep := oncrpc.Reply{Mappable: g.mappable}
 	require.NoError(g.t, g.s.ServeRPC(context.Background(), &call, &rep))
+	if rep.Cut != nil {
+		g.lent++
+	}
 	whole := append([]byte(nil), rep.Head...)
 	for _, part := range rep.AppendBody(nil) {
 		whole = append(whole, part...)

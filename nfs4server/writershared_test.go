@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -110,6 +111,51 @@ func TestSharedWriterOthers(t *testing.T) {
 	st, _ := o.do(put, step{nfs4.OpRead, &nfs4.ReadArgs{StateID: opened.StateID, Count: 100}, &read})
 	require.Equal(t, nfs4.OK, st)
 	assert.Equal(t, "written", string(read.Data))
+	assert.Equal(t, 1, g.back.count())
+}
+
+// readAll reads a file, of which the reply may lend mapped pages.
+func (g *rig) readAll(put step, id nfs4.StateID) string {
+	g.t.Helper()
+	var res nfs4.ReadRes
+	st, _ := g.do(put.again(), step{nfs4.OpRead, &nfs4.ReadArgs{StateID: id, Count: 512 << 10}, &res})
+	require.Equal(g.t, nfs4.OK, st)
+	assert.True(g.t, res.EOF)
+	return string(res.Data)
+}
+
+// TestSharedWriterCut checks that a process of the host that makes a file shorter waits for
+// the holder of a delegation for writing, who still reads the whole file, and that later reads
+// end at the new end, although the file was read out of its mapping before.
+func TestSharedWriterCut(t *testing.T) {
+	g := newSharedRig(t)
+	put := g.file("f")
+	whole := strings.Repeat("0123456789abcdef", 16<<10)
+	require.NoError(t, os.WriteFile(g.path("f"), []byte(whole), 0o644))
+	o, _ := g.clientAt("other", "192.0.2.2:700")
+	o.mappable, g.mappable = true, true
+	reader, _ := o.openFile("f", nfs4.ShareRead|nfs4.WantNoDeleg, 0)
+	assert.True(t, whole == o.readAll(put, reader.StateID))
+	require.Equal(t, 1, o.lent, "by the mapping")
+	require.Equal(t, nfs4.OK, o.close(put.args.(*nfs4.HandleArgs).Object, reader.StateID))
+
+	opened, _ := g.writing("f")
+	own := g.anotherSession("client")
+	assert.True(t, whole == g.readAll(put, opened.Delegation.StateID))
+	g.onRecall(func() {
+		assert.True(t, whole == own.readAll(put, opened.StateID), "the process waits")
+		assert.Equal(t, nfs4.OK, own.put(put, opened.Delegation.StateID, "written"))
+		assert.Equal(t, nfs4.OK, own.give(put, opened.Delegation.StateID))
+		close(g.returned)
+	})
+	const short = 200_001
+	require.NoError(t, os.Truncate(g.path("f"), short))
+	<-g.returned
+	want := "written" + whole[7:short]
+	assert.True(t, want == g.readAll(put, opened.StateID))
+	reader, _ = o.openFile("f", nfs4.ShareRead|nfs4.WantNoDeleg, 0)
+	assert.True(t, want == o.readAll(put, reader.StateID))
+	assert.Equal(t, 2, o.lent, "by the mapping again")
 	assert.Equal(t, 1, g.back.count())
 }
 
