@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
@@ -123,6 +124,48 @@ func TestPlacesOfCallsThatHang(t *testing.T) {
 		close(g.open)
 		synctest.Wait()
 		assert.Equal(t, 16, r.Stats().Now)
+	})
+}
+
+// TestPlacesOfStalled checks that connections whose calls hold all memory, or wait for it, lose
+// their places when others need that memory, that each end of a connection gives its place back,
+// and that the same clients can then come back, again and again.
+func TestPlacesOfStalled(t *testing.T) {
+	s := tight(new(gate))
+	s.Handler, s.MaxConns, s.MaxMemory = null, 16, 2*s.MaxMemory
+	serve(t, s, func(t *testing.T, r *rig) {
+		for round := range 3 {
+			var stalled []*requester
+			for i := range 14 {
+				q := r.dialFrom(1 + byte(i%2))
+				q.Delay(time.Hour)
+				for xid := range uint32(4) {
+					q.writeLarge(xid)
+				}
+				stalled = append(stalled, q)
+			}
+			waits := r.dialFrom(3)
+			assert.Equal(t, 15, r.Stats().Now)
+			time.Sleep(time.Hour) // the calls arrive
+			synctest.Wait()
+			waits.writeLarge(testXID)
+			require.Empty(t, waits.answers())
+			time.Sleep(fairshare.PressTime)
+			assert.Len(t, waits.answers(), 1)
+			cut := 0
+			for _, q := range stalled {
+				cut += len(q.ended())
+				q.Abort(nil)
+			}
+			assert.Positive(t, cut)
+			assert.NoError(t, waits.Close())
+			synctest.Wait()
+			now := r.Stats()
+			assert.Zero(t, now.Now)
+			assert.Zero(t, now.Memory.InUse)
+			assert.EqualValues(t, 15*(round+1), now.Total)
+			assert.Zero(t, now.Refused)
+		}
 	})
 }
 
