@@ -65,10 +65,11 @@ func (r *reader) takes(cl *call) *relief.Kind {
 	case p.replyNeed > shortReply:
 		form = 2
 	}
+	prog, proc := binary.BigEndian.Uint32(cl.body[12:]), binary.BigEndian.Uint32(cl.body[20:])
 	if kind := cl.conn.srv.Kind; kind != nil {
 		alike = kind(cl.body)
 	}
-	k := r.kinds.Of(binary.BigEndian.Uint32(cl.body[12:]), binary.BigEndian.Uint32(cl.body[20:]), alike, form)
+	k := r.kinds.Of(prog, proc, alike, form)
 	if !k.Takes() {
 		return nil
 	}
