@@ -48,9 +48,13 @@ const siwPayload = 1436
 // its own reader and for those that workers serve, while this end sends (R5044-5.1-4,
 // R5044-A.4-1).
 func TestReadSizes(t *testing.T) {
-	const size = 3*siwPayload + 500
+	const size = 2*siwPayload + 500
 	for _, o := range []raw{{crc: true}, {}, {crc: true, markers: true}, {markers: true}} {
 		for name, n := range map[string]int{"alone": 1, "workers": many()} {
+			sizes := []int{3, 17, 100, 700, siwPayload + 24, siwPayload + 25, 2000}
+			if n > 1 {
+				sizes = sizes[2:]
+			}
 			t.Run(fmt.Sprintf("%v, %s", o, name), func(t *testing.T) {
 				world(t)
 				var each atomic.Int64
@@ -58,19 +62,18 @@ func TestReadSizes(t *testing.T) {
 				o := o
 				o.before = func(c *Conn) { shortReads(c, func() int { return int(each.Load()) }) }
 				all := guests(t, n, o)
-				mem := make([][]byte, n)
-				var regions []rdma.Region
-				for i, g := range all {
-					mem[i] = make([]byte, size)
-					r, err := g.Register(mem[i], rdma.RemoteWrite)
-					require.NoError(t, err)
-					regions = append(regions, r)
+				for _, g := range all {
 					go io.Copy(io.Discard, g.nc)
 				}
-				for k := n; k < 2*siwPayload; k += 1 + k/8*min(n, 3) {
+				for _, k := range sizes {
 					each.Store(int64(k))
 					want := pattern(size + k)[k:]
+					mem, regions := make([][]byte, n), make([]rdma.Region, n)
 					for i, g := range all {
+						mem[i] = make([]byte, size)
+						var err error
+						regions[i], err = g.Register(mem[i], rdma.RemoteWrite)
+						require.NoError(t, err)
 						var segments [][]byte
 						for at := 0; at < size; at += siwPayload {
 							end := min(at+siwPayload, size)
@@ -83,15 +86,12 @@ func TestReadSizes(t *testing.T) {
 					for i, g := range all {
 						require.Equal(t, want[:16], g.in.next(t), "%d bytes a read", k)
 						require.True(t, bytes.Equal(want, mem[i]), "%d bytes a read", k)
-						clear(mem[i])
+						regions[i].Deregister()
 					}
 				}
 				for _, g := range all {
 					require.NoError(t, g.nc.(*net.TCPConn).CloseWrite())
 					assert.ErrorIs(t, g.in.end(t), io.EOF)
-				}
-				for _, r := range regions {
-					r.Deregister()
 				}
 			})
 		}
