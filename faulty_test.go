@@ -142,14 +142,16 @@ func TestFaultyDiskOverTCP(t *testing.T) {
 				}
 				getAttr()
 				read(nfs3.ErrIO, offEIO)
-				for range hung {
-					read(nfs3.OK, offHangs)
-				}
 				w := nfs3.WriteArgs{File: file, Offset: offFull, Data: []byte("full")}
 				stream = append(stream, p.call(nfs3.ErrNoSpc, nfs3.ProcWrite, w.AppendTo(nil), w.Data)...)
 				read(nfs3.OK, 0)
-				getAttr()
-				return stream, 5
+				for i := range hung {
+					if i%2 == 1 { // behind it, but nothing is behind the last
+						getAttr()
+					}
+					read(nfs3.OK, offHangs)
+				}
+				return stream, 4 + hung/2
 			}
 			hung := int64(0)
 			for _, more := range []int{1, 3, 20} {
