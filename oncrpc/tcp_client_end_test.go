@@ -84,6 +84,20 @@ func TestClientWriteFails(t *testing.T) {
 	})
 }
 
+// TestClientOthersDeadline checks that a read deadline which passes without a write error,
+// because someone else has set it, is the cause that calls get.
+func TestClientOthersDeadline(t *testing.T) {
+	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+		done := going(t.Context(), t, c, procHead, nil)
+		readRecord(t, server)
+		require.NoError(t, c.NetConn().SetReadDeadline(time.Now()))
+		err := <-done
+		assert.ErrorIs(t, err, ErrClosed)
+		assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		assert.NotContains(t, err.Error(), "nil")
+	})
+}
+
 // deaf is a connection whose writes fail.
 type deaf struct{ net.Conn }
 

@@ -2,6 +2,7 @@ package oncrpc
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -22,7 +23,7 @@ func (c *TCPClient) read() {
 		case err == nil:
 			continue
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			err = c.writeError()
+			err = cmp.Or(c.writeError(), err) // without one, the deadline is another's, of who has the net.Conn
 		case errors.Is(err, io.EOF):
 			err = fmt.Errorf("the server closed it after %d replies: %w", n, err)
 		case len(start) > 0:
