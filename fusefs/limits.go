@@ -29,9 +29,12 @@ const (
 	smallPage = 4 << 10
 
 	// minWriteBuffer is the least size in bytes of a WRITE whose memory is put
-	// into huge pages, at most maxWriteBuffers of them a minute.
+	// into huge pages, at most maxWriteBuffers of them a minute. If a host has no
+	// huge page, it is asked again after a minute, and then after twice as long
+	// each time, up to maxWritePause minutes.
 	minWriteBuffer  = 256 << 10
 	maxWriteBuffers = 16
+	maxWritePause   = 64
 
 	// writeBudget is how many bytes of written data, over all files, may wait
 	// for the server's stable storage.

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,7 +30,7 @@ func within(n int) []byte {
 // TestWriteBuffers checks which memory is put into huge pages, and how often.
 func TestWriteBuffers(t *testing.T) {
 	s := newWriteBuffers()
-	n := s.counted(unix.EAGAIN)
+	n := s.counted(0)
 	p := within(hugePage)
 	s.used(p[:minWriteBuffer-1])
 	assert.Zero(t, *n, "short")
@@ -37,7 +38,7 @@ func TestWriteBuffers(t *testing.T) {
 	assert.Equal(t, 1, *n)
 	for range 3 {
 		s.used(p)
-		assert.Equal(t, 2, *n, "each huge page once, whether it succeeds or not")
+		assert.Equal(t, 2, *n, "each huge page once")
 	}
 	s.rest()
 	s.used(p)
@@ -54,6 +55,44 @@ func TestWriteBuffersRefused(t *testing.T) {
 	s.rest()
 	s.used(within(hugePage))
 	assert.Equal(t, 1, *n)
+}
+
+// TestWriteBuffersFragmented checks that a host without a huge page is asked once in ever
+// more minutes, and as often as any other when it has one again.
+func TestWriteBuffersFragmented(t *testing.T) {
+	s, p := newWriteBuffers(), within(maxWriteBuffers*hugePage/2)
+	minute := func(n *int) int {
+		before := *n
+		s.used(p)
+		s.used(p)
+		s.rest()
+		return *n - before
+	}
+	n := s.counted(unix.EAGAIN)
+	asked, last := 0, 0
+	var gaps []int
+	for at := range 24 * 60 {
+		switch minute(n) {
+		case 0:
+		case 1:
+			gaps, last = append(gaps, at-last), at
+			asked++
+		default:
+			require.Fail(t, "more than once in a minute")
+		}
+	}
+	assert.Equal(t, []int{0, 1, 2, 4, 8, 16, 32, 64, 64, 64}, gaps[:10])
+	assert.Less(t, asked, 30, "in a day")
+
+	n = s.counted(0)
+	for s.left > 0 {
+		assert.Zero(t, minute(n))
+	}
+	const pages = maxWriteBuffers/2 + 1
+	assert.Equal(t, pages, minute(n))
+	assert.Equal(t, pages, minute(n))
+	n = s.counted(unix.ENOMEM)
+	assert.Equal(t, []int{1, 1}, []int{minute(n), minute(n)}, "the pause begins anew")
 }
 
 // TestWriteBuffersKeepData checks that memory of the heap keeps its content.
