@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"io"
+	"strings"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -18,7 +21,7 @@ func NewCompletion(program string) *cobra.Command {
 			root, out := cmd.Root(), cmd.OutOrStdout()
 			switch args[0] {
 			case "bash":
-				return root.GenBashCompletionV2(out, true)
+				return bashCompletion(root, out)
 			case "zsh":
 				return root.GenZshCompletion(out)
 			default:
@@ -26,6 +29,23 @@ func NewCompletion(program string) *cobra.Command {
 			}
 		},
 	}
+}
+
+// bashCompletion writes cobra's script for bash, which quotes words by printf %q, and thus
+// commas, too. They mean something within braces alone; and a list of options whose commas
+// are quoted would be completed wrongly behind its next "=", because the script would not
+// find what is written in what it is to write.
+func bashCompletion(root *cobra.Command, out io.Writer) error {
+	var script strings.Builder
+	if err := root.GenBashCompletionV2(&script, true); err != nil {
+		return err
+	}
+	const unquote = `
+        cur=${cur//\\,/,}
+        COMPREPLY=("${COMPREPLY[@]//\\,/,}")`
+	quoted := "        __" + root.Name() + "_handle_completion_types"
+	_, err := io.WriteString(out, strings.Replace(script.String(), quoted, quoted+unquote, 1))
+	return err
 }
 
 // completeChoices has the words of each Choice completed.

@@ -2,10 +2,14 @@ package cli
 
 import (
 	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestCompletion(t *testing.T) {
@@ -23,4 +27,34 @@ func TestCompletion(t *testing.T) {
 	status, out := run("completion", "tcsh")
 	assert.Equal(t, ExitUsage, status)
 	assert.Equal(t, "prog: invalid argument \"tcsh\" for \"prog completion\"\n", out)
+}
+
+// TestCompletionCommas has bash complete lists of options, of which the program knows more
+// than one word or one alone. What bash is given takes the place of what stands behind the
+// last "=" (COMP_WORDBREAKS), if one does.
+func TestCompletionCommas(t *testing.T) {
+	root := &cobra.Command{Use: "prog"}
+	root.AddCommand(NewCompletion("prog"))
+	var script, errs bytes.Buffer
+	require.Equal(t, ExitOK, Run(t.Context(), root, []string{"completion", "bash"}, &script, &errs), errs.String())
+	file := filepath.Join(t.TempDir(), "script")
+	require.NoError(t, os.WriteFile(file, script.Bytes(), 0o600))
+	for _, tt := range []struct{ typed, known, want string }{
+		{"ro,ti", "ro,timeo=", "ro,timeo=\n"},
+		{"ro,timeo=30,ha", "ro,timeo=30,hard", "30,hard\n"},
+		{"ro,timeo=30,no", "ro,timeo=30,noac\\nro,timeo=30,nocto", "30,noac\n30,nocto\n"},
+	} {
+		cmd := exec.Command("bash", "--noprofile", "--norc", "-c", `. "$1"
+_init_completion() { cur=$typed words=(prog "$typed") cword=1; }
+prog() { test "$2" = "$typed" && printf "$known\n:6\n"; }
+COMP_TYPE=9
+how=$(complete -p prog)
+how=${how#*-F }
+${how% prog}
+printf '%s\n' "${COMPREPLY[@]}"`, "bash", file)
+		cmd.Env = append(os.Environ(), "typed="+tt.typed, "known="+tt.known)
+		out, err := cmd.Output()
+		require.NoError(t, err)
+		assert.Equal(t, tt.want, string(out), tt.typed)
+	}
 }

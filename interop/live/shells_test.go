@@ -114,7 +114,9 @@ func TestShells(t *testing.T) {
 			for _, tt := range []struct{ keys, want string }{
 				{"mountrdma ls nfs://" + d.rdma + "/x/ph\t", "nfs://" + d.rdma + "/x/photos/"},
 				{"mountrdma -o port=" + port + " " + host + ":/\t", host + ":/x"},
-				{"mountrdma -o ro,tim\t", ",timeo="}, // bash quotes the comma
+				{"mountrdma -o ro,tim\t", "ro,timeo="},
+				{"mountrdma -o ro,timeo=30,nola\t", "ro,timeo=30,nolazytime"},
+				{"mountrdma doctor " + host + ":/x -o ro,sec=krb5p,nconn\t", "ro,sec=krb5p,nconnect="},
 				{"mountrdma umo\t", "umount"},
 				{"nfsrdmad exports rem\t", "remove"},
 			} {
