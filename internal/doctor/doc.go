@@ -3,7 +3,8 @@
 //
 //	finding.go            what a check found, and its remedy
 //	host.go               a host on which nfsrdmad is to serve
-//	files.go, space.go    its exports, their file systems, capabilities
+//	files.go, space.go    its exports, and their space, capabilities
+//	filesystem.go         whether handles and leases hold there
 //	host_ports.go         its ports, Linux's server               holders.go  processes with ports
 //	mtu.go                its interfaces
 //	client.go             a host that is to mount        ask.go      file systems that may hang

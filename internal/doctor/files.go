@@ -37,7 +37,8 @@ func (h *Host) files(ctx context.Context) (list []Finding) {
 				return
 			}
 			writable := slices.ContainsFunc(e.Clients, func(c exports.Client) bool { return !c.Options.ReadOnly })
-			found[i] = directory(e.Path, writable)
+			exclusive := slices.ContainsFunc(e.Clients, func(c exports.Client) bool { return c.Options.Exclusive })
+			found[i] = directory(e.Path, writable, exclusive)
 		})
 	}
 	running.Wait()
@@ -48,7 +49,7 @@ func (h *Host) files(ctx context.Context) (list []Finding) {
 const atOnce = 16
 
 // directory sees whether a directory can be exported, and what its file system has.
-func directory(dir string, writable bool) []Finding {
+func directory(dir string, writable, exclusive bool) []Finding {
 	info, err := os.Stat(dir)
 	switch {
 	case err != nil:
@@ -62,53 +63,19 @@ func directory(dir string, writable bool) []Finding {
 		list = append(list, space("space", dir, "though exported rw"))
 	}
 	has := []string{on.Kind}
-	if err := handles(dir); err != nil {
-		list = append(list, Finding{"handles", Warn, fmt.Sprintf("%s (%s): the kernel does not open files by handle (%v)", dir, on.Kind, err), handlesRemedy(on.Kind)})
-	} else {
+	if f := handlesOf(dir, on.Kind); f.Grade == OK {
 		has = append(has, "file handles")
+	} else {
+		list = append(list, f)
 	}
-	switch err := leases(dir); {
-	case errors.Is(err, errNoFile):
-	case err != nil:
-		list = append(list, Finding{"leases", Warn, fmt.Sprintf("%s (%s): no leases (%v)", dir, on.Kind, err), "clients get no delegations; changes by this host's processes are seen late"})
-	default:
+	switch f, known := leasesOf(dir, on.Kind); {
+	case !known || exclusive: // who keeps more than leases could tell
+	case f.Grade == OK:
 		has = append(has, "leases")
+	default:
+		list = append(list, f)
 	}
 	return append([]Finding{{"directory", OK, dir + " is a directory (" + strings.Join(has, ", ") + ")", ""}}, list...)
-}
-
-// handlesRemedy is the remedy for a file system without file handles.
-func handlesRemedy(kind string) string {
-	const table = "a table in the state directory replaces them"
-	switch {
-	case kind == "overlay":
-		return table + "; for handles, mount it with -o index=on,nfs_export=on"
-	case kind == "fuse" || strings.HasPrefix(kind, "fuse."), kind == "nfs", kind == "nfs4":
-		return table + "; for handles, export the directory where its disk is"
-	}
-	return table + "; for handles, run as root, with CAP_DAC_READ_SEARCH"
-}
-
-// handles tries to open a directory by its file handle.
-func handles(dir string) error {
-	handle, _, err := unix.NameToHandleAt(unix.AT_FDCWD, dir, 0)
-	if err != nil {
-		return err
-	}
-	return opens(dir, handle)
-}
-
-func opens(dir string, handle unix.FileHandle) error {
-	at, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(at)
-	fd, err := unix.OpenByHandleAt(at, handle, unix.O_PATH|unix.O_CLOEXEC)
-	if err == nil {
-		unix.Close(fd)
-	}
-	return err
 }
 
 // capabilities sees whether root may act as others.
@@ -141,44 +108,4 @@ func grade(set uint64) Finding {
 		return Finding{"capabilities", Warn, "missing: " + strings.Join(list, ", "), "files are found by a table, or no_root_squash does less; grant them if that matters"}
 	}
 	return Finding{"capabilities", OK, "all capabilities of the daemon are there", ""}
-}
-
-// errNoFile reports that no file was there to try a lease.
-var errNoFile = errors.New("no file to try")
-
-// leases tries a lease, which ends with this call: on a file that has no name, or else on
-// one of the first files of the directory.
-func leases(dir string) error {
-	if fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600); err == nil {
-		defer unix.Close(fd)
-		return lease(fd, unix.F_WRLCK)
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return errNoFile
-	}
-	defer d.Close()
-	names, _ := d.ReadDir(maxLooked) // an error leaves those read before
-	for _, e := range names {
-		if !e.Type().IsRegular() {
-			continue
-		}
-		fd, err := unix.Open(filepath.Join(dir, e.Name()), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if err != nil {
-			continue
-		}
-		defer unix.Close(fd)
-		if err = lease(fd, unix.F_RDLCK); err == nil || errors.Is(err, unix.EINVAL) {
-			return err
-		}
-	}
-	return errNoFile
-}
-
-// maxLooked is how many entries of a directory leases looks at.
-const maxLooked = 32
-
-func lease(fd, kind int) error {
-	_, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, kind)
-	return err
 }

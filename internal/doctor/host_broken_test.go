@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"testing"
 
+	"github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -19,18 +21,20 @@ func says(t *testing.T, list []Finding, check string, g Grade, found, remedy str
 		if f.Check == check && f.Grade == g {
 			assert.Contains(t, f.Found, found)
 			assert.Contains(t, f.Remedy, remedy)
+			assert.Equal(t, g == OK, f.Remedy == "", f)
 			return
 		}
 	}
 	t.Errorf("%s %s: %q is not in %v", check, g, found, list)
 }
 
-// TestFileSystems has file systems that are full, read-only, or have no handles.
+// TestFileSystems has file systems that are full, read-only, or on which handles or leases do
+// not hold.
 func TestFileSystems(t *testing.T) {
 	nstest.Run(t, func(t *testing.T) {
 		dir := t.TempDir()
 		nstest.Script(t, "cd "+dir+`
-mkdir full few little readonly lower upper overlay
+mkdir full few little readonly lower upper overlay ramfs fuse
 mount -t tmpfs -o size=64k tmpfs full
 dd if=/dev/zero of=full/f bs=4k 2>/dev/null || true
 mount -t tmpfs -o nr_inodes=2 tmpfs few
@@ -40,21 +44,31 @@ dd if=/dev/zero of=little/f bs=4k count=97 2>/dev/null
 mount -t tmpfs -o ro tmpfs readonly
 mount -t tmpfs tmpfs lower
 mount -t tmpfs tmpfs upper
+mount -t ramfs ramfs ramfs
 mkdir upper/u upper/w
 mount -t overlay -o lowerdir=lower,upperdir=upper/u,workdir=upper/w overlay overlay
 `)
-		defer nstest.Script(t, "cd "+dir+"; umount -l full few little readonly overlay upper lower")
+		defer nstest.Script(t, "cd "+dir+"; umount -l full few little readonly overlay upper lower ramfs")
+		empty, err := fs.Mount(dir+"/fuse", &fs.Inode{}, &fs.Options{MountOptions: fuse.MountOptions{DirectMount: true, Name: "test"}})
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, empty.Unmount()) }()
 		for name, want := range map[string]Finding{
 			"full":     {"space", Fail, "is full", "du -xsh " + dir + "/full"},
 			"few":      {"space", Fail, "no room for a further file", "du -x --inodes " + dir + "/few"},
 			"little":   {"space", Warn, "3 % of the file system", "du -xsh"},
 			"readonly": {"space", Fail, "read-only", "mount -o remount,rw " + dir + "/readonly"},
 			"overlay":  {"handles", Warn, "(overlay): the kernel does not open files by handle", "nfs_export=on"},
+			"ramfs":    {"handles", Warn, "(ramfs): the kernel does not open files by handle (operation not supported)", "export a directory of ext4"},
+			"fuse":     {"handles", Warn, "(fuse.test): the kernel opens files by handle only while they are in its cache", "where its disk is"},
 			"upper/u":  {"directory", OK, "is a directory (tmpfs, file handles, leases)", ""},
 		} {
-			says(t, directory(dir+"/"+name, true), want.Check, want.Grade, want.Found, want.Remedy)
+			says(t, directory(dir+"/"+name, true, false), want.Check, want.Grade, want.Found, want.Remedy)
 		}
-		for _, f := range directory(dir+"/readonly", false) {
+		says(t, directory(dir+"/overlay", true, false), "leases", Warn, "(overlay): some changes break no lease: clients get no delegations", "exclusive")
+		for _, f := range directory(dir+"/overlay", true, true) {
+			assert.NotEqual(t, "leases", f.Check, "what is exclusive needs none")
+		}
+		for _, f := range directory(dir+"/readonly", false, false) {
 			assert.NotEqual(t, "space", f.Check, "an export that is ro needs no room")
 		}
 		h := NewHost()
