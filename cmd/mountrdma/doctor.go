@@ -18,21 +18,23 @@ import (
 )
 
 func (a *app) newDoctor() *cobra.Command {
-	e := &examination{app: a, largeTime: largeTime, now: time.Now}
+	e := &examination{mountCommand: &mountCommand{app: a}, largeTime: largeTime, now: time.Now}
 	asJSON := false
 	cmd := &cobra.Command{
-		Use:   "doctor SERVER[:PORT]|URL",
+		Use:   "doctor SERVER[:PORT]|SERVER:/EXPORT|URL",
 		Short: "Look for what keeps this host from mounting from a server, and say how to mend it",
 		Long: `Look for what keeps this host from mounting from a server: FUSE, the limit of open
 files and the clock of this host, and mounts that hang; the server's name; the
 ports of NFS on RDMA, NFS over TCP and rpcbind, and where a firewall drops or
 rejects packets; the start of a connection; the versions of NFS, MOUNT, locks and
 TLS; which exports this host may mount, with which security; the server's clock;
-and calls that are longer than a packet. With a URL, that export alone is mounted.
+and calls that are longer than a packet. With SERVER:/EXPORT or a URL, that export
+alone is mounted. -o takes the options of the mount that fails.
 
 Each line is ok, warn or fail; warn and fail come with the remedy. The exit status
 is 1 if anything fails. Nothing is changed, and nothing stays mounted.`,
 		Example: `  mountrdma doctor server
+  mountrdma doctor server:/data -o sec=krb5p,port=20050
   mountrdma doctor --json server:/data | jq -r '.[] | select(.grade == "fail") | .remedy'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -51,7 +53,10 @@ is 1 if anything fails. Nothing is changed, and nothing stays mounted.`,
 			return doctor.Print(a.stdout, list, asJSON)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "as a JSON list")
+	f := cmd.Flags()
+	f.BoolVar(&asJSON, "json", false, "as a JSON list")
+	f.StringArrayVarP(&e.lists, "options", "o", nil, "options as of a mount, a `LIST` with commas")
+	_ = cmd.RegisterFlagCompletionFunc("options", a.completeOptions) // fails only for a flag that is missing
 	return cmd
 }
 
@@ -64,23 +69,26 @@ const maxAddrs = 4
 
 // An examination of a server looks for what keeps this host from mounting from it.
 type examination struct {
-	*app
-	at    location
-	named bool // the operand has a path
-	list  []doctor.Finding
+	*mountCommand      // its options, and where it would mount from
+	named         bool // the operand has a path
+	list          []doctor.Finding
 
 	largeTime time.Duration // of a long call
 	now       func() time.Time
 }
 
-// parse parses the operand.
+// parse parses the options and the operand.
 func (e *examination) parse(operand string) (err error) {
-	if !isSpec(operand) {
-		e.at.server, err = parseServerOperand(operand, e.overTCP())
+	if err := e.parseOptions(); err != nil {
 		return err
 	}
-	e.at, err = parseSpec(operand, e.overTCP())
-	e.named = e.at.path != "/" || !isURL(operand)
+	if isSpec(operand) {
+		e.at, err = parseSpec(operand, e.overTCP())
+		e.named = e.at.path != "/" || !isURL(operand)
+	} else {
+		e.at.server, err = parseServerOperand(operand, e.overTCP())
+	}
+	e.takePlaces()
 	return err
 }
 
@@ -94,11 +102,8 @@ func (e *examination) ok(check, format string, args ...any) {
 
 // failed adds the finding of a step's error.
 func (e *examination) failed(check string, g doctor.Grade, err error) {
-	if step, ok := errors.AsType[*stepError](err); ok {
-		e.found(check, g, step.step+": "+step.what, step.remedy)
-	} else {
-		e.found(check, g, err.Error(), "")
-	}
+	found, remedy := inWords(err, "correct that, or see the server's log")
+	e.found(check, g, found, remedy)
 }
 
 func (e *examination) examine(ctx context.Context) []doctor.Finding {

@@ -42,7 +42,7 @@ func (e *examination) protocol(ctx context.Context, tcp string) {
 	s := e.sessions[e.at.server]
 	if slices.Contains(i.Versions, "3") {
 		if i.Problem != "" {
-			e.found("mount", doctor.Fail, i.Problem, "")
+			e.failed("mount", doctor.Fail, i.problem)
 		} else {
 			e.ok("mount", "MOUNT answers (%s)", i.Mount)
 			e.locks(ctx, s)
@@ -177,7 +177,8 @@ func (e *examination) mounted(ctx context.Context, s *session, path string, fs *
 		err = s.contexts.Lack(ctx, s.cred)
 	}
 	if err != nil {
-		e.found("export", bad, fmt.Sprintf("export %s, sec=%v: %v", escape(path), flavor, cli.Cause(err)), "see docs/troubleshooting.md, or mount with another sec=")
+		found, remedy := inWords(cli.Cause(err), "see the server's log, or mount with another sec=")
+		e.found("export", bad, fmt.Sprintf("export %s, sec=%v: %s", escape(path), flavor, found), remedy)
 		return false
 	}
 	e.ok("export", "this host may mount %s, sec=%v", escape(path), flavor)

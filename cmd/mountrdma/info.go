@@ -58,6 +58,7 @@ type info struct {
 	Mount   string      `json:"mount,omitempty"` // the address that answers
 	Exports []shareInfo `json:"exports"`
 	Problem string      `json:"mount_error,omitempty"`
+	problem error
 
 	Versions []string  `json:"versions"`             // of NFS that the server answers
 	V4       *nfs4Info `json:"nfs4,omitempty"`       // by the highest minor version
@@ -135,7 +136,7 @@ func (a *app) info(ctx context.Context, srv server) (*info, error) {
 			if ended(ctx) {
 				return nil, err
 			}
-			i.Problem = err.Error()
+			i.Problem, i.problem = err.Error(), err
 		}
 	}
 	if err := a.info4(ctx, srv, i); err != nil {

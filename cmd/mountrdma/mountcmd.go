@@ -12,6 +12,7 @@ import (
 	"time"
 
 	delegclient "github.com/nfsrdma/nfsrdma/delegation/client"
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/internal/mountopt"
 	"github.com/nfsrdma/nfsrdma/lockclient"
@@ -209,6 +210,7 @@ func (m *mountCommand) takePlaces() {
 // noExport explains.
 func mountError(ctx context.Context, addr string, err error) error {
 	var search *nfsclient.SearchError
+	var flavors *nfsclient.FlavorError
 	e := &stepError{at: addr, step: "MOUNT", err: err}
 	switch {
 	case ended(ctx):
@@ -219,8 +221,10 @@ func mountError(ctx context.Context, addr string, err error) error {
 		return fmt.Errorf("%s: MOUNT: %w", addr, search) // names its own remedy
 	case timedOut(ctx, err):
 		e.what, e.remedy = "the service does not answer", "see whether the server's mountd hangs, and restart it"
-	case errors.Is(err, rpcmsg.AuthTooWeak):
+	case errors.Is(err, rpcmsg.AuthTooWeak), errors.As(err, &flavors) && flavors.Cause != nil:
 		e.what = err.Error() // names its own remedy
+	case flavors != nil:
+		e.what, e.remedy = err.Error(), "mount with sec="+exports.Flavor(flavors.Wanted[0]).String()
 	default:
 		e.what, e.remedy = err.Error(), "see the log of the server's mountd"
 	}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/rpctls"
+	"github.com/nfsrdma/nfsrdma/tickets"
+	"github.com/nfsrdma/nfsrdma/tickets/wire"
+)
+
+// inWords returns what an error says, and its remedy: that of its step, or of a package
+// whose errors end with it, or else another.
+func inWords(err error, other string) (found, remedy string) {
+	found, remedy = err.Error(), other
+	if step, ok := errors.AsType[*stepError](err); ok {
+		found = step.step + ": " + step.what
+		if step.remedy != "" {
+			return found, step.remedy
+		}
+	}
+	ticket, _ := errors.AsType[*tickets.Error](err)
+	search, _ := errors.AsType[*nfsclient.SearchError](err)
+	secure, _ := errors.AsType[*rpctls.Error](err)
+	switch {
+	case search != nil, ticket != nil && ticket.Reason != wire.Other, errors.Is(err, errNoContextHelper), errors.Is(err, rpcmsg.AuthTooWeak):
+		return cutRemedy(found, remedy)
+	case ticket != nil:
+		return found, "see klist, /etc/krb5.conf and the server's log"
+	case secure != nil:
+		return found, "correct that at the end that it names (docs/tls.md), or connect without --xprtsec"
+	}
+	return found, remedy
+}
+
+// cutRemedy cuts the remedy off a sentence of the form "fault (details): remedy". other is
+// the remedy if there is none in it.
+func cutRemedy(words, other string) (found, remedy string) {
+	depth := 0
+	for i := len(words) - 1; i > 0; i-- {
+		switch {
+		case words[i] == ')':
+			depth++
+		case words[i] == '(':
+			depth--
+		case depth == 0 && strings.HasPrefix(words[i:], ": "):
+			return words[:i], words[i+2:]
+		}
+	}
+	return words, other
+}
