@@ -20,15 +20,16 @@ func newExports() *cobra.Command {
 		Short: "List, add and remove exports, and check exports files",
 	}
 	cmd.AddCommand(newExportsList(), newExportsAdd(), newExportsRemove(), &cobra.Command{
-		Use:   "check FILE",
+		Use:   "check [FILE]",
 		Short: "Explain an exports file, or list its errors",
 		Long: `Explain an exports file: one line for each directory, client and security flavor,
 with all options in full. If the file has errors, standard error lists them with line
-and column, and the exit status is 1. No directory is opened.`,
-		Example: "  nfsrdmad exports check /etc/exports",
-		Args:    cobra.ExactArgs(1),
+and column, and the exit status is 1. No directory is opened. FILE is ` + defaultExports + `
+unless it is named.`,
+		Example: "  nfsrdmad exports check\n  nfsrdmad exports check /etc/exports",
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return checkExports(args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return checkExports(append(args, defaultExports)[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	})
 	return cmd

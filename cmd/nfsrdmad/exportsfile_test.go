@@ -79,8 +79,10 @@ func TestExportsCheckErrors(t *testing.T) {
 	status, _, stderr = command(t, "exports", "check", filepath.Join(name, "none"))
 	assert.Equal(t, cli.ExitError, status)
 	assert.Contains(t, stderr, "cannot be read (not a directory): correct its name or its permissions\n")
-	status, _, _ = command(t, "exports", "check")
+	status, _, _ = command(t, "exports", "check", name, name)
 	assert.Equal(t, cli.ExitUsage, status)
+	status, _, _ = command(t, "exports", "check") // of a file that this host may have
+	assert.NotEqual(t, cli.ExitUsage, status)
 }
 
 // TestServeBadExports checks that a daemon does not start with wrong exports,
