@@ -29,6 +29,21 @@ type collectorOf struct {
 	mu    sync.Mutex
 	spans map[string][]*tracepb.Span // by name
 	about map[string]string
+	text  []byte // all that came
+}
+
+// newCollector starts a collector, which the environment names to daemons until the test
+// ends.
+func newCollector(t *testing.T) *collectorOf {
+	t.Helper()
+	c := &collectorOf{spans: make(map[string][]*tracepb.Span)}
+	receiver := httptest.NewUnstartedServer(c)
+	receiver.Config.SetKeepAlivesEnabled(false) // no connection stays, which the daemon's end would be blamed for
+	receiver.Start()
+	t.Cleanup(receiver.Close)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL)
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "X-Test=yes")
+	return c
 }
 
 // ServeHTTP takes an ExportTraceServiceRequest, which has the form of TracesData.
@@ -41,6 +56,7 @@ func (c *collectorOf) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.text = append(c.text, b...)
 	for _, rs := range data.ResourceSpans {
 		c.about = attributes(rs.Resource.Attributes)
 		for _, ss := range rs.ScopeSpans {
@@ -61,13 +77,7 @@ func attributes(list []*commonpb.KeyValue) map[string]string {
 
 // TestTrace serves calls of versions 3 and 4, and reads their spans from a collector.
 func TestTrace(t *testing.T) {
-	c := &collectorOf{spans: make(map[string][]*tracepb.Span)}
-	receiver := httptest.NewUnstartedServer(c)
-	receiver.Config.SetKeepAlivesEnabled(false) // no connection stays, which the daemon's end would be blamed for
-	receiver.Start()
-	defer receiver.Close()
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL)
-	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "X-Test=yes")
+	c := newCollector(t)
 	t.Setenv("OTEL_SERVICE_NAME", "a server")
 	t.Run("served", func(t *testing.T) { // the daemon's end sends the last spans
 		s := serve(t, "--trace", "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", t.TempDir()+"=/secret")
