@@ -15,13 +15,16 @@ import (
 // whose errors end with it, or else another.
 func inWords(err error, other string) (found, remedy string) {
 	found, remedy = err.Error(), other
+	ticket, _ := errors.AsType[*tickets.Error](err)
+	if ticket != nil {
+		found = ticket.Error() // whatever was tried
+	}
 	if step, ok := errors.AsType[*stepError](err); ok {
 		found = step.step + ": " + step.what
 		if step.remedy != "" {
 			return found, step.remedy
 		}
 	}
-	ticket, _ := errors.AsType[*tickets.Error](err)
 	search, _ := errors.AsType[*nfsclient.SearchError](err)
 	secure, _ := errors.AsType[*rpctls.Error](err)
 	switch {

@@ -27,7 +27,7 @@ func TestInWords(t *testing.T) {
 	}{
 		{dialError(t.Context(), "h:1", errors.New("odd")), "TCP connect: odd", "correct the address"},
 		{fmt.Errorf("MOUNT: %w", &nfsclient.SearchError{Host: "h", Steps: steps}), "MOUNT: no MOUNT service found on h (port 20048: dial: refused)", "start rpcbind and mountd there, open their ports to this host, or name the port with mountport=N"},
-		{fmt.Errorf("stat: %w", lack), "stat: alice: no ticket (FILE:/tmp/a)", "run kinit"},
+		{fmt.Errorf("stat: %w", lack), "alice: no ticket (FILE:/tmp/a)", "run kinit"},
 		{&tickets.Error{User: "alice", Words: "nfsrdma-gss cannot be started: no"}, "alice: nfsrdma-gss cannot be started: no", "see klist, /etc/krb5.conf and the server's log"},
 		{mountError(t.Context(), "h:1", flavors), "MOUNT: the export /x wants krb5p; the mount says sec=sys", "mount with sec=krb5p"},
 		{mountError(t.Context(), "h:1", &missing), "MOUNT: the export /x wants krb5p; the mount says sec=sys: krb5 needs the program nfsrdma-gss, which is neither beside mountrdma nor in PATH", "install it"},
