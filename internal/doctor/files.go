@@ -19,6 +19,9 @@ import (
 // files sees the exports file, and the directories in it.
 func (h *Host) files(ctx context.Context) (list []Finding) {
 	f, err := h.Exports()
+	if errors.Is(err, os.ErrNotExist) {
+		return []Finding{{"exports", Fail, h.ExportsFile + " does not exist", "nfsrdmad exports add /srv/data '192.0.2.0/24(rw)', or name the daemon's file with --exports"}}
+	}
 	if err != nil {
 		return []Finding{{"exports", Fail, err.Error(), "see nfsrdmad exports check " + h.ExportsFile}}
 	}
