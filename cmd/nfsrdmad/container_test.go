@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/http"
 	"os"
 	"regexp"
 	"strings"
@@ -38,4 +39,22 @@ func TestContainer(t *testing.T) {
 			assert.Len(t, f.Exports, 1)
 		}
 	}
+}
+
+// TestContainerPorts checks that the ports and the probe of contrib/container are those
+// of serve.
+func TestContainerPorts(t *testing.T) {
+	manifest, err := os.ReadFile("../../contrib/container/kubernetes.yaml")
+	require.NoError(t, err)
+	flags := newServe().Flags()
+	assert.Contains(t, string(manifest), "{name: rdma, containerPort: "+strings.TrimPrefix(flags.Lookup("listen").DefValue, ":")+"}")
+	assert.Contains(t, string(manifest), "{name: nfs, containerPort: "+strings.TrimPrefix(flags.Lookup("tcp").DefValue, ":")+"}")
+	file, err := os.ReadFile("../../contrib/container/Containerfile")
+	require.NoError(t, err)
+	assert.Contains(t, string(file), "EXPOSE "+strings.TrimPrefix(flags.Lookup("listen").DefValue, ":")+" "+strings.TrimPrefix(flags.Lookup("tcp").DefValue, ":")+"\n")
+
+	m := regexp.MustCompile(`httpGet: \{path: ([^,]*), port: metrics\}`).FindSubmatch(manifest)
+	require.NotNil(t, m)
+	status, _ := get(t, new(operations).monitor(), string(m[1]))
+	assert.Equal(t, http.StatusOK, status)
 }
