@@ -95,10 +95,11 @@ bench-linux: ## Linux's client over siw at nfsrdmad and at knfsd, in virtual mac
 	$(BENCH_LINUX)
 
 INTEROP_SOAK ?= 1h
-soak: ## the packages' lives, on Debian 12 and 13, and twice the same bytes; then the interop tests with a long soak, and those of version 4 with Linux 6.12; run by hand
+soak: ## the README, the packages' lives and the container on Debian 12 and 13, and twice the same bytes; then the interop tests with a long soak, and those of version 4 with Linux 6.12; run by hand
 	scripts/setup soak
-	scripts/packages-trial bookworm
-	scripts/packages-trial trixie
+	for suite in bookworm trixie; do \
+		scripts/readme-trial $$suite && scripts/packages-trial $$suite && scripts/container-trial $$suite || exit 1; \
+	done
 	scripts/packages-twice
 	INTEROP_SOAK=$(INTEROP_SOAK) $(GO) test -tags interop -count=1 -timeout 0 -v ./interop/...
 	INTEROP_KERNEL=6.12 INTEROP_SOAK=$(INTEROP_SOAK) $(GO) test -tags interop -count=1 -timeout 0 -run '4$$|^TestPosix$$' -v ./interop/
