@@ -70,8 +70,9 @@
 // the random operations, half a minute or less by default. It also
 // sets 50 kills of the server in place of three, 10,000 transactions of each
 // program with 20 kills, a directory with a million entries, 200 schedules of
-// mounts with delegations, the whole workload by version 4 and over TCP, and more file
-// systems, with a file of 10 GiB. INTEROP_VERS, 4.1 or 4.2, is the version of NFS by which Linux
+// mounts with delegations, the whole workload by version 4 and over TCP, more file
+// systems, with a file of 10 GiB, the cases of many tests that combine what their other
+// cases show, and a guest with two processors in place of one. INTEROP_VERS, 4.1 or 4.2, is the version of NFS by which Linux
 // mounts nfsrdmad in the tests that do not need a certain one; without it, that
 // is 3. INTEROP_KERNEL, 6.1 or 6.12, is the version of the guest's Linux;
 // without it, that is 6.1. INTEROP_SEED repeats the random operations of an

@@ -28,6 +28,10 @@ type Options struct {
 	Forward []int  // TCP ports of the guest, for Addr
 	Siw     string // parameters of siw, "name=value,..."; none by default
 
+	// Processors is the number of processors; 0 means one, and with INTEROP_SOAK two.
+	// On a busy machine, emulated processors spend most time waiting for one another's locks.
+	Processors int
+
 	// Counted gives the guest one processor, whose clock counts instructions, a
 	// nanosecond for each: times in the guest do not depend on the host.
 	Counted bool
@@ -146,7 +150,15 @@ func arguments(o Options, console string) []string {
 	if o.Siw != "" {
 		words += " guest.siw=" + o.Siw
 	}
-	processors := []string{"-accel", "tcg,thread=multi", "-smp", "2"}
+	n := o.Processors
+	switch {
+	case n > 0:
+	case os.Getenv("INTEROP_SOAK") != "":
+		n = 2
+	default:
+		n = 1
+	}
+	processors := []string{"-accel", "tcg,thread=multi", "-smp", strconv.Itoa(n)}
 	if o.Counted {
 		processors = []string{"-accel", "tcg,thread=single", "-icount", "shift=0", "-smp", "1"}
 	}
