@@ -38,9 +38,10 @@ func TestPortmap(t *testing.T) {
 		listed(t)
 		capture.End(t)
 		assert.Empty(t, complaints(t, raw))
-		assert.Zero(t, count(t, raw, "_ws.malformed"))
-		assert.Positive(t, count(t, raw, "portmap && udp"))
-		assert.Equal(t, count(t, raw, "rpc.msgtyp == 0"), count(t, raw, "rpc.msgtyp == 1"), "a reply to each call")
+		n := counts(t, raw, nil, "_ws.malformed", "portmap && udp", "rpc.msgtyp == 0", "rpc.msgtyp == 1")
+		assert.Zero(t, n[0], "malformed")
+		assert.Positive(t, n[1], "by UDP")
+		assert.Equal(t, n[2], n[3], "a reply to each call")
 		d.stop()
 	})
 }
