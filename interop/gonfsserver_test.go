@@ -3,6 +3,7 @@
 package interop
 
 import (
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -17,7 +18,8 @@ import (
 func TestGoNFSServer(t *testing.T) {
 	guest(t)
 	gonfs := filepath.Join(t.TempDir(), "gonfs")
-	require.NoError(t, goBuild(gonfs, "./gonfs"))
+	build, err := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", gonfs, "./gonfs").CombinedOutput()
+	require.NoError(t, err, "%s", build)
 	log := new(buffer)
 	server, err := StartServer(log, gonfs, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -94,14 +94,7 @@ func build() (err error) {
 	if err := os.Chmod(shared.dir, 0o755); err != nil { // some programs run as other users
 		return err
 	}
-	for name, pkg := range map[string]string{
-		"guestwork": "./guestwork", "nfsrdmad": "../cmd/nfsrdmad", "mountrdma": "../cmd/mountrdma",
-	} {
-		if err := goBuild(program(name), pkg); err != nil {
-			return err
-		}
-	}
-	return nil
+	return BuildPrograms(shared.dir)
 }
 
 // guest returns the guest. The first caller builds and boots it, and so does the
@@ -161,16 +154,6 @@ func boot(t testing.TB) error {
 	shared.guest = g
 	t.Logf("guest booted in %.1f s", time.Since(start).Seconds())
 	return g.Push(t.Context(), program("guestwork"), "/bin/guestwork")
-}
-
-// goBuild builds a static program from a package of this module.
-func goBuild(file, pkg string) error {
-	c := exec.Command("go", "build", "-o", file, pkg)
-	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS="+os.Getenv("GOFLAGS")+" -buildvcs=false")
-	if out, err := c.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", c, err, out)
-	}
-	return nil
 }
 
 func program(name string) string { return filepath.Join(shared.dir, name) }

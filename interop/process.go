@@ -101,13 +101,14 @@ func (p *Process) ExitCode() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// BuildPrograms makes dir, and builds all commands and guestwork in it.
+// BuildPrograms makes dir, if it does not exist, and builds all commands and guestwork
+// in it, without symbols for debuggers: the linker is then twice as fast.
 func BuildPrograms(dir string) error {
 	const module = "github.com/nfsrdma/nfsrdma/"
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	build := exec.Command("go", "build", "-o", dir, module+"cmd/...", module+"interop/guestwork")
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", dir, module+"cmd/...", module+"interop/guestwork")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS="+os.Getenv("GOFLAGS")+" -buildvcs=false")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", build, err, out)
