@@ -34,21 +34,22 @@ func TestLockMachines3(t *testing.T) {
 	answers := make(lockAnswers)
 	waits, here := answers.startInGuest(t, "/mnt"), answers.start(t, s.dir)
 	wire := shared.ethernet.another(t, "tap1", secondEthernet)
+	g := bootSecond(t, wire)
+	defer func() { g.Close() }()
 	for _, c := range []struct {
 		name string
 		free func(t *testing.T, monitored string)
 	}{
-		{"expired", func(t *testing.T, _ string) {
-			onHost(t, "/", fmt.Sprintf("%s clients --control %s --expire %s", program("nfsrdmad"), control, machineOf(t, control, secondGuest)))
-		}},
 		{"restarted", func(t *testing.T, monitored string) {
-			g := bootSecond(t, wire)
+			g = bootSecond(t, wire)
 			notify := pushProgram(t, g, "/usr/sbin/sm-notify")
 			inGuest(t, g, fmt.Sprintf("echo '%s' >/var/lib/nfs/sm/%s; %s -f", monitored, secondEthernet, notify))
 		}},
+		{"expired", func(t *testing.T, _ string) {
+			onHost(t, "/", fmt.Sprintf("%s clients --control %s --expire %s", program("nfsrdmad"), control, machineOf(t, control, secondGuest)))
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			g := bootSecond(t, wire)
 			inGuest(t, g, "mount -t nfs -o vers=3,proto=tcp "+secondEthernet+":/x /mnt")
 			has, err := newLockerIn(t, g, "/mnt")
 			require.NoError(t, err)
@@ -75,7 +76,8 @@ func TestLockMachines3(t *testing.T) {
 	umount(t, "/mnt")
 }
 
-// bootSecond boots another guest at the end of a wire, whose address is secondGuest.
+// bootSecond boots another guest at the end of a wire, whose address is secondGuest. The
+// caller must close it.
 func bootSecond(t *testing.T, wire *os.File) *Guest {
 	t.Helper()
 	dir, err := BuildGuest(t.Context(), "guest/build")
@@ -84,7 +86,6 @@ func bootSecond(t *testing.T, wire *os.File) *Guest {
 	defer cancel()
 	g, err := Boot(ctx, Options{Dir: dir, Ethernet: wire})
 	require.NoError(t, err)
-	t.Cleanup(g.Close)
 	inGuest(t, g, fmt.Sprintf("ip addr flush dev eth2; ip addr add %s/24 dev eth2", secondGuest))
 	require.NoError(t, g.Push(t.Context(), program("guestwork"), "/bin/guestwork"))
 	return g
