@@ -5,6 +5,7 @@ package interop
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,6 +15,7 @@ import (
 
 // TestCredits runs with few and many calls under way: Linux's client at
 // nfsrdmad, both with the same number, and mountrdma at knfsd, which grants 64.
+// With INTEROP_SOAK, also with a number between, and with calls one after the other.
 func TestCredits(t *testing.T) {
 	const (
 		slots  = "/proc/sys/sunrpc/rdma_slot_table_entries"
@@ -26,12 +28,16 @@ func TestCredits(t *testing.T) {
 	require.NoError(t, workload.Run(here, &bytes.Buffer{}, "names"))
 	want := hostDir(here).manifest(t, "")
 
-	for _, n := range []int{2, 16, 256} {
+	credits, steps := []int{2, 256}, "parallel"
+	if os.Getenv("INTEROP_SOAK") != "" {
+		credits, steps = append(credits, 16), "parallel offsets"
+	}
+	for _, n := range credits {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			must(t, fmt.Sprintf("echo %d >%s", max(n, fewest), slots))
 			s := serve(t, "--no-root-squash", fmt.Sprintf("--credits=%d", n)).site()
 			s.mount(t, "/mnt", s.options("rdma"))
-			must(t, "mkdir /mnt/work && guestwork run /mnt/work offsets parallel")
+			must(t, "mkdir /mnt/work && guestwork run /mnt/work "+steps)
 			umount(t, "/mnt")
 
 			k := knfsdShop(t)

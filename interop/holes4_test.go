@@ -16,10 +16,15 @@ import (
 
 // TestHoles4 checks holes, copies and clones by version 4.2 of Linux's client,
 // against the same work in a directory of the file system that is served: ext4,
-// and XFS, whose files can share storage. A copy moves no data over the network.
+// and XFS, whose files can share storage, each over one transport, and with INTEROP_SOAK over
+// both. A copy moves no data over the network.
 func TestHoles4(t *testing.T) {
 	guest(t)
-	for _, kind := range []string{"ext4", "xfs"} {
+	transports := map[string][]string{"ext4": {"tcp"}, "xfs": {"rdma"}}
+	if os.Getenv("INTEROP_SOAK") != "" {
+		transports = map[string][]string{"ext4": {"rdma", "tcp"}, "xfs": {"rdma", "tcp"}}
+	}
+	for kind, transports := range transports {
 		t.Run(kind, func(t *testing.T) {
 			disk := newDiskOf(t, kind)
 			local, dir := filepath.Join(disk.dir, "local"), filepath.Join(disk.dir, "served")
@@ -30,7 +35,7 @@ func TestHoles4(t *testing.T) {
 			require.NoError(t, err, reference)
 			d := serveDir(t, dir, "--no-root-squash")
 			s := d.site().by("4.2")
-			for _, transport := range []string{"rdma", "tcp"} {
+			for _, transport := range transports {
 				t.Run(transport, func(t *testing.T) {
 					s.mount(t, "/mnt", s.options(transport))
 					must(t, "mkdir /mnt/"+transport)
