@@ -14,41 +14,45 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const (
-	pingpongIters = 1000
-	pingpongLimit = 2 * time.Minute // for a run, on a busy machine
-)
+const pingpongLimit = 2 * time.Minute // for a run, on a busy machine
 
 // TestPingpong checks mountrdma against rdma-core's ibv_uc_pingpong and
 // ibv_ud_pingpong on rxe, the kernel's software RoCE, in place of their server
-// and of their client. The path MTU is 1024 on an Ethernet of 1500.
+// and of their client. The path MTU is 1024 on an Ethernet of 1500. Most games are
+// short; for the shortest and the longest message of one packet they exceed the 500
+// receives that rdma-core's programs post at the start.
 func TestPingpong(t *testing.T) {
 	guest(t)
 	port := 18515
 	for _, tt := range []struct {
-		service string
-		sizes   []int
+		service     string
+		size, iters int
 	}{
-		{"uc", []int{1, 1000, 1024, 1025, 4096, 65536}},
-		{"ud", []int{1, 1023, 1024}},
+		{"uc", 1, 1000},
+		{"uc", 1000, 100},
+		{"uc", 1024, 1000},
+		{"uc", 1025, 100},
+		{"uc", 4096, 100},
+		{"uc", 65536, 100},
+		{"ud", 1, 1000},
+		{"ud", 1023, 100},
+		{"ud", 1024, 1000},
 	} {
-		for _, size := range tt.sizes {
-			for _, role := range []string{"client", "server"} {
-				port++
-				t.Run(fmt.Sprintf("%s/%d/%s", tt.service, size, role), func(t *testing.T) {
-					pingpong(t, tt.service, size, port, role == "client")
-				})
-			}
+		for _, role := range []string{"client", "server"} {
+			port++
+			t.Run(fmt.Sprintf("%s/%d/%s", tt.service, tt.size, role), func(t *testing.T) {
+				pingpong(t, tt.service, tt.size, tt.iters, port, role == "client")
+			})
 		}
 	}
 }
 
 // pingpong plays once. A lost packet would end the game because nothing is sent
 // again, but no hop has less room than one message needs.
-func pingpong(t *testing.T, service string, size, port int, client bool) {
-	linux := fmt.Sprintf("exec ibv_%s_pingpong -d rxe2 -g 1 -c -p %d -s %d -n %d", service, port, size, pingpongIters)
+func pingpong(t *testing.T, service string, size, iters, port int, client bool) {
+	linux := fmt.Sprintf("exec ibv_%s_pingpong -d rxe2 -g 1 -c -p %d -s %d -n %d", service, port, size, iters)
 	args := []string{
-		"pingpong", "--service", service, "-c", "-p", strconv.Itoa(port), "-s", strconv.Itoa(size), "-n", strconv.Itoa(pingpongIters),
+		"pingpong", "--service", service, "-c", "-p", strconv.Itoa(port), "-s", strconv.Itoa(size), "-n", strconv.Itoa(iters),
 		"--timeout", "20s",
 	}
 	ours := exec.Command(shared.ethernet.inside(t, program("mountrdma")))
@@ -91,7 +95,7 @@ func pingpong(t *testing.T, service string, size, port int, client bool) {
 	}
 	out, err := io.ReadAll(s)
 	require.NoError(t, err)
-	assert.Contains(t, string(out), fmt.Sprintf("%d iters", pingpongIters))
+	assert.Contains(t, string(out), fmt.Sprintf("%d iters", iters))
 	assert.NotContains(t, string(out), "invalid data")
 	t.Logf("%s", &said)
 }
