@@ -15,7 +15,7 @@ import (
 )
 
 // TestLinux checks the whole workload by the kernel's client on nfsrdmad, over RDMA.
-// Over TCP, two long steps with many files, "tree" and "listing", are for make soak.
+// Over TCP, the long steps "tree", "large" and "listing" are for make soak.
 func TestLinux(t *testing.T) {
 	guest(t)
 	steps := map[string][]string{"tcp": {

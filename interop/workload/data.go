@@ -56,28 +56,38 @@ func tree(t *T, dir string) {
 }
 
 // fileSizes are lengths, in bytes, around limits: empty, a page, the data of
-// one message, the largest READ or WRITE, many of these.
-var fileSizes = []int{0, 1, 3, 511, 3500, 4095, 4096, 4097, 65537, 1<<20 - 1, 1 << 20, 1<<20 + 1, 64 << 20}
+// one message, the largest READ or WRITE, several of these.
+var fileSizes = []int{0, 1, 3, 511, 3500, 4095, 4096, 4097, 65537, 1<<20 - 1, 1 << 20, 1<<20 + 1, 3<<20 - 1}
+
+// largeSize is many of the largest READs and WRITEs, in bytes.
+const largeSize = 64 << 20
 
 func sizeName(n int) string { return fmt.Sprintf("size-%d", n) }
 
 // sizes writes and reads files of these lengths.
 func sizes(t *T, dir string) {
 	for _, n := range fileSizes {
-		path := filepath.Join(dir, sizeName(n))
-		p := patternBytes(patternOf(sizeName(n)), n)
-		create(t, path, p)
-		assert.EqualValues(t, n, stat(t, path).Size)
-		holds(t, path, p)
+		sized(t, dir, n)
 	}
 }
 
-// Content checks every byte that the steps tree and sizes have left in dir, the
+// large writes and reads a file of largeSize.
+func large(t *T, dir string) { sized(t, dir, largeSize) }
+
+func sized(t *T, dir string, n int) {
+	path := filepath.Join(dir, sizeName(n))
+	p := patternBytes(patternOf(sizeName(n)), n)
+	create(t, path, p)
+	assert.EqualValues(t, n, stat(t, path).Size)
+	holds(t, path, p)
+}
+
+// Content checks every byte that the steps tree, sizes and large have left in dir, the
 // directory passed to Run.
 func Content(dir string) error {
 	return check(func(t *T) {
 		n := 0
-		for _, step := range []string{"tree", "sizes"} {
+		for _, step := range []string{"tree", "sizes", "large"} {
 			top := filepath.Join(dir, step)
 			err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
 				if err == nil && d.Type().IsRegular() {
@@ -93,13 +103,14 @@ func Content(dir string) error {
 			})
 			require.NoError(t, err)
 		}
-		assert.Equal(t, treeDirs*treeFiles+len(fileSizes), n, "files")
+		assert.Equal(t, treeDirs*treeFiles+len(fileSizes)+1, n, "files")
 		for i := range treeDirs * treeFiles {
 			assert.EqualValues(t, treeSize(i), stat(t, filepath.Join(dir, "tree", treeName(i))).Size)
 		}
 		for _, n := range fileSizes {
 			assert.EqualValues(t, n, stat(t, filepath.Join(dir, "sizes", sizeName(n))).Size)
 		}
+		assert.EqualValues(t, largeSize, stat(t, filepath.Join(dir, "large", sizeName(largeSize))).Size)
 	})
 }
 

@@ -51,6 +51,7 @@ func Steps() []Step {
 	return []Step{
 		{"tree", tree},
 		{"sizes", sizes},
+		{"large", large},
 		{"offsets", offsets},
 		{"parallel", parallel},
 		{"truncate", truncate},
