@@ -114,7 +114,21 @@ type PreAttr struct {
 type WCC struct {
 	Before PreAttr
 	After  MaybeAttr
+
+	// Atomic says that nobody else has changed the directory, whose names the call
+	// has changed, since Before: see WithAtomic.
+	Atomic bool
 }
+
+// WithAtomic asks the FS to find out WCC.Atomic, if it can. That costs the FS some work.
+func WithAtomic(ctx context.Context) context.Context {
+	return context.WithValue(ctx, wantsAtomic{}, true)
+}
+
+// WantsAtomic reports whether a context is of WithAtomic.
+func WantsAtomic(ctx context.Context) bool { return ctx.Value(wantsAtomic{}) != nil }
+
+type wantsAtomic struct{}
 
 // SetTime says how a timestamp changes.
 type SetTime uint8

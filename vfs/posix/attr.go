@@ -47,15 +47,10 @@ func (f *FS) some(st *unix.Statx_t) vfs.MaybeAttr {
 	return vfs.MaybeAttr{OK: true, Attr: f.attr(st)}
 }
 
-func (f *FS) pre(st *unix.Statx_t) vfs.PreAttr {
-	return vfs.PreAttr{
-		OK: true, Size: st.Size, Mtime: timeOf(st.Mtime), Ctime: timeOf(st.Ctime),
-		HasChange: true, Change: f.change(st),
-	}
-}
-
 // unchanged is the WCC data of an operation that changes no attributes: st
 // serves as before and after.
 func (f *FS) unchanged(st *unix.Statx_t) vfs.WCC {
-	return vfs.WCC{Before: f.pre(st), After: f.some(st)}
+	a := f.some(st)
+	before := vfs.PreAttr{OK: true, Size: a.Size, Mtime: a.Mtime, Ctime: a.Ctime, HasChange: true, Change: a.Change}
+	return vfs.WCC{Before: before, After: a}
 }

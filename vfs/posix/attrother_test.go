@@ -134,7 +134,7 @@ func TestSeenUnfinished(t *testing.T) {
 		assert.NoError(t, f.statName(d, "d", &st)) // by another call
 		return fd, err
 	}
-	_, err = f.make(&c, f.Root(), m)
+	_, err = f.make(t.Context(), &c, f.Root(), m)
 	require.ErrorIs(t, err, unix.EINVAL)
 	var st unix.Statx_t
 	fd, err := openPath(f.mount, "d")

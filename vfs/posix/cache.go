@@ -182,6 +182,7 @@ func (c *cache) close(o *object) {
 		}
 		c.closeFile(fl)
 	}
+	o.watched.end()
 	closeFD(o.fd)
 	c.fds.Add(-1)
 }

@@ -26,7 +26,8 @@ import (
 //
 // If the host's clock is set back, ctime repeats, and so may a change
 // attribute. Changes by other processes of the host within one tick do not
-// show until the next change.
+// show until the next change, but for those of directories that a witness
+// watches: they are counted.
 type changeCounts struct {
 	lost atomic.Int64 // the newest forgotten ctime, in nanoseconds
 	n    atomic.Int64 // counts
@@ -51,6 +52,7 @@ type changeCount struct {
 const (
 	changeParts = 16
 	lostCount   = 500_000 // half a tick of 1 ms, in nanoseconds
+	outdated    = lostCount - 1
 )
 
 // counted are the counts of all FS of the process.
@@ -91,14 +93,24 @@ func (c *changeCounts) of(o inode, ctime int64) uint64 {
 		p.mu.RLock()
 		have, ok := p.counts[o]
 		p.mu.RUnlock()
-		if ok && have.ctime == ctime {
+		switch {
+		case ok && have.ctime == ctime:
 			return uint64(ctime + have.count)
+		case ok && c.later(have, ctime):
+			return uint64(ctime + outdated)
 		}
 	}
 	if ctime <= c.lost.Load() { // read after the count was not found
 		return uint64(ctime + lostCount)
 	}
 	return uint64(ctime)
+}
+
+// later reports whether a count is of a later ctime. Then somebody has noted a later change
+// after the caller has read ctime, whose count is not known any more. A count of the future
+// is from before the clock was set back.
+func (c *changeCounts) later(have changeCount, ctime int64) bool {
+	return have.ctime > ctime && have.ctime <= c.now()+lastTicks
 }
 
 // note records that an object may have been changed, or certainly has, by its
@@ -113,6 +125,8 @@ func (c *changeCounts) note(o inode, before, ctime int64, certain bool) {
 	defer p.mu.Unlock()
 	have, ok := p.counts[o]
 	switch {
+	case ok && c.later(have, ctime):
+		return
 	case moved && ok && have.ctime != ctime:
 		delete(p.counts, o)
 		c.n.Add(-1)
@@ -167,10 +181,18 @@ func (c *changeCounts) forget(counts map[inode]changeCount, than int64) {
 
 // change returns the change attribute of an object.
 func (f *FS) change(st *unix.Statx_t) uint64 {
-	if !f.coarse.Load() {
+	if f.reported(st) {
+		f.witness.look(st.Ino)
+	} else if !f.coarse.Load() {
 		return uint64(nanos(st.Ctime))
 	}
 	return counted().of(inodeOf(st), f.ctime(st))
+}
+
+// reported reports whether an object is a directory that a witness may watch, or may have
+// watched in an earlier process: its changes are counted, also if ctime moves with each.
+func (f *FS) reported(st *unix.Statx_t) bool {
+	return f.witness.able && st.Mode&unix.S_IFMT == unix.S_IFDIR
 }
 
 // ctime returns an object's ctime in nanoseconds.
@@ -187,10 +209,11 @@ func (f *FS) ctime(st *unix.Statx_t) int64 {
 // are coarser than expected.
 func (f *FS) noteChange(before, after *unix.Statx_t, certain bool) {
 	if !f.coarse.Load() {
-		if !certain || before.Ctime != after.Ctime {
+		if moved := before.Ctime != after.Ctime; !moved && !certain || moved && !f.reported(after) {
 			return
+		} else if !moved {
+			f.coarse.Store(true)
 		}
-		f.coarse.Store(true)
 	}
 	counted().note(inodeOf(after), f.ctime(before), f.ctime(after), certain)
 }

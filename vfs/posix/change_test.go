@@ -108,6 +108,23 @@ func TestChangeCountsStay(t *testing.T) {
 	assert.EqualValues(t, old+lostCount, c.of(three, old), "it may have had a count")
 }
 
+// TestChangeCountsLater notes two changes in the other order.
+func TestChangeCountsLater(t *testing.T) {
+	now := int64(1 << 60)
+	c := newChangeCounts(10, func() int64 { return now })
+	one, old := inode{1, 1}, now-lastTicks
+	c.note(one, old, old, true)
+	c.note(one, now, now, true)
+	assert.EqualValues(t, now+1, c.of(one, now))
+	assert.NotContains(t, []uint64{uint64(old), uint64(old + 1)}, c.of(one, old), "a value of older content is back")
+	c.note(one, old, old, true)
+	c.note(one, old-1, old, false)
+	assert.EqualValues(t, now+1, c.of(one, now))
+	now -= 2 * lastTicks // the clock is set back
+	c.note(one, now, now, true)
+	assert.EqualValues(t, now+1, c.of(one, now))
+}
+
 // TestChangeCoarse writes to a file system whose times turn out to be coarser
 // than expected.
 func TestChangeCoarse(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 // unchanged, as knfsd does. A directory is an error, because a client that asks
 // for a file may not expect a directory: Linux 6.1 sends such a request if it
 // remembers the name as missing, and would crash.
-func (f *FS) Create(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, how vfs.CreateHow) (vfs.Made, error) {
-	return f.make(c, dir, f.fileMaker(c, name, how))
+func (f *FS) Create(ctx context.Context, c *vfs.Cred, dir vfs.Handle, name string, how vfs.CreateHow) (vfs.Made, error) {
+	return f.make(ctx, c, dir, f.fileMaker(c, name, how))
 }
 
 // fileMaker returns the maker of a regular file.
@@ -99,17 +99,17 @@ func (f *FS) exclusive(c *vfs.Cred, name string, how vfs.CreateHow) *maker {
 	return m
 }
 
-func (f *FS) Mkdir(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, s vfs.SetAttr) (vfs.Made, error) {
+func (f *FS) Mkdir(ctx context.Context, c *vfs.Cred, dir vfs.Handle, name string, s vfs.SetAttr) (vfs.Made, error) {
 	s = f.initial(c, s, defaultDirMode)
-	return f.make(c, dir, &maker{name: name, attr: s, call: func(d int) (int, error) {
+	return f.make(ctx, c, dir, &maker{name: name, attr: s, call: func(d int) (int, error) {
 		return madePath(d, name, unix.Mkdirat(d, name, *s.Mode))
 	}})
 }
 
 // Symlink makes a symbolic link. The client cannot choose its mode.
-func (f *FS) Symlink(_ context.Context, c *vfs.Cred, dir vfs.Handle, name, target string, s vfs.SetAttr) (vfs.Made, error) {
+func (f *FS) Symlink(ctx context.Context, c *vfs.Cred, dir vfs.Handle, name, target string, s vfs.SetAttr) (vfs.Made, error) {
 	s = f.initial(c, s, 0)
-	return f.make(c, dir, &maker{name: name, attr: s, call: func(d int) (int, error) {
+	return f.make(ctx, c, dir, &maker{name: name, attr: s, call: func(d int) (int, error) {
 		if strings.IndexByte(target, 0) >= 0 {
 			return -1, unix.EINVAL
 		}
@@ -124,7 +124,7 @@ const (
 )
 
 // Mknod makes devices for root only, because the kernel checks.
-func (f *FS) Mknod(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, t vfs.Type, dev vfs.Dev, s vfs.SetAttr) (vfs.Made, error) {
+func (f *FS) Mknod(ctx context.Context, c *vfs.Cred, dir vfs.Handle, name string, t vfs.Type, dev vfs.Dev, s vfs.SetAttr) (vfs.Made, error) {
 	var kind uint32
 	switch t {
 	case vfs.TypeFIFO:
@@ -146,7 +146,7 @@ func (f *FS) Mknod(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, 
 		number = int(unix.Mkdev(dev.Major, dev.Minor))
 	}
 	s = f.initial(c, s, defaultFileMode)
-	return f.make(c, dir, &maker{name: name, attr: s, call: func(d int) (int, error) {
+	return f.make(ctx, c, dir, &maker{name: name, attr: s, call: func(d int) (int, error) {
 		return madePath(d, name, unix.Mknodat(d, name, kind|*s.Mode, number))
 	}})
 }

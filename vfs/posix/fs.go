@@ -20,6 +20,7 @@ type FS struct {
 	cache    cache
 	disk     disk
 	leases   leases
+	witness  witness
 	root     *object
 	rootStat unix.Statx_t
 	tree     int         // keeps the mount alive, or -1
@@ -118,6 +119,7 @@ func (f *FS) closeAll() (err error) {
 		f.put(f.root)
 	}
 	f.cache.clear()
+	f.witness.close()
 	if f.handles != nil {
 		err = f.handles.close()
 	}

@@ -39,6 +39,16 @@ var numberedTypes = map[uint32]bool{
 	unix.RAMFS_MAGIC:      true,
 }
 
+// reportedTypes are file systems of which the kernel reports every change of a directory
+// (inotify(7)). A rollback of ZFS is not reported, nor are changes by other hosts.
+var reportedTypes = map[uint32]bool{
+	unix.EXT4_SUPER_MAGIC:  true,
+	unix.XFS_SUPER_MAGIC:   true,
+	unix.BTRFS_SUPER_MAGIC: true,
+	unix.F2FS_SUPER_MAGIC:  true,
+	unix.TMPFS_MAGIC:       true,
+}
+
 // keepingTypes are other file systems whose handles the kernel opens whether or
 // not the inode is cached, or never, as overlayfs's without nfs_export. FUSE
 // and some others give out handles but open them only until the inode leaves

@@ -113,7 +113,7 @@ func TestNotKept(t *testing.T) {
 	f, c := s.open(t), user()
 	m := f.exclusive(&c, "f", vfs.CreateHow{Mode: vfs.Exclusive, Verifier: 1})
 	m.kept = func(*unix.Statx_t) bool { return false }
-	made, err := f.make(&c, f.Root(), m)
+	made, err := f.make(t.Context(), &c, f.Root(), m)
 	assert.Equal(t, unix.EOPNOTSUPP, err)
 	assert.True(t, made.Dir.Before.OK && made.Dir.After.OK)
 	assert.NoFileExists(t, s.path("f"))

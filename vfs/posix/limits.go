@@ -111,6 +111,15 @@ const (
 	// of a listing to the next, with dirBufLen each.
 	maxLeftovers = 1 << 10
 
+	// maxWatched bounds the directories that a witness watches, with an inotify
+	// watch each.
+	maxWatched = 1 << 8
+
+	// maxWitnesses bounds the FS of the process that have one. The kernel lets all
+	// processes of a user have 128 inotify instances (fs.inotify.max_user_instances),
+	// and those of root need some, as systemd does.
+	maxWitnesses = 32
+
 	// maxName is the longest name in bytes for any file system: PATH_MAX with
 	// its NUL.
 	maxName = 4095

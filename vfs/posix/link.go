@@ -11,7 +11,7 @@ import (
 )
 
 // Link gives an object another name.
-func (f *FS) Link(_ context.Context, c *vfs.Cred, h, dir vfs.Handle, name string) (obj vfs.MaybeAttr, dirWCC vfs.WCC, err error) {
+func (f *FS) Link(ctx context.Context, c *vfs.Cred, h, dir vfs.Handle, name string) (obj vfs.MaybeAttr, dirWCC vfs.WCC, err error) {
 	o, err := f.object(h)
 	if err != nil {
 		return obj, dirWCC, err
@@ -22,7 +22,7 @@ func (f *FS) Link(_ context.Context, c *vfs.Cred, h, dir vfs.Handle, name string
 		return f.attrOf(o), dirWCC, err
 	}
 	defer f.put(d)
-	dirWCC, err = f.linkIn(c, o, d, name)
+	dirWCC, err = f.linkIn(ctx, c, o, d, name)
 	if err == nil && o.typ == vfs.TypeReg {
 		err = f.sync(o)
 	}
@@ -32,8 +32,10 @@ func (f *FS) Link(_ context.Context, c *vfs.Cred, h, dir vfs.Handle, name string
 	return f.attrOf(o), dirWCC, err
 }
 
-func (f *FS) linkIn(c *vfs.Cred, o, d *object, name string) (w vfs.WCC, err error) {
+func (f *FS) linkIn(ctx context.Context, c *vfs.Cred, o, d *object, name string) (w vfs.WCC, err error) {
 	defer lockBoth(o, d)()
+	watched := f.expect(ctx, d, report{unix.IN_CREATE, name})
+	defer watched.settle()
 	var st, ost unix.Statx_t
 	if err := f.stat(d, &st); err != nil {
 		return w, err
@@ -56,6 +58,7 @@ func (f *FS) linkIn(c *vfs.Cred, o, d *object, name string) (w vfs.WCC, err erro
 	if err != nil {
 		return w, err
 	}
+	w.Atomic = watched.atomic(&w.After, nil)
 	return w, late(f.linked(o, &ost, d, name))
 }
 

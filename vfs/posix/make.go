@@ -3,6 +3,7 @@
 package posix
 
 import (
+	"context"
 	"errors"
 
 	"golang.org/x/sys/unix"
@@ -55,8 +56,8 @@ func (f *FS) initial(c *vfs.Cred, s vfs.SetAttr, mode uint32) vfs.SetAttr {
 }
 
 // make makes an object in dir, and puts it on stable storage.
-func (f *FS) make(c *vfs.Cred, dir vfs.Handle, m *maker) (vfs.Made, error) {
-	o, made, err := f.makeObject(c, dir, m)
+func (f *FS) make(ctx context.Context, c *vfs.Cred, dir vfs.Handle, m *maker) (vfs.Made, error) {
+	o, made, err := f.makeObject(ctx, c, dir, m)
 	if o != nil {
 		f.put(o)
 	}
@@ -64,13 +65,13 @@ func (f *FS) make(c *vfs.Cred, dir vfs.Handle, m *maker) (vfs.Made, error) {
 }
 
 // makeObject is make. It also returns the object, if there is one.
-func (f *FS) makeObject(c *vfs.Cred, dir vfs.Handle, m *maker) (o *object, made vfs.Made, err error) {
+func (f *FS) makeObject(ctx context.Context, c *vfs.Cred, dir vfs.Handle, m *maker) (o *object, made vfs.Made, err error) {
 	d, err := f.directory(dir)
 	if err != nil {
 		return nil, made, err
 	}
 	defer f.put(d)
-	if o, err = f.makeIn(c, d, m, &made); err != nil {
+	if o, err = f.makeIn(ctx, c, d, m, &made); err != nil {
 		return nil, made, err
 	}
 	made.Handle = o.h
@@ -82,12 +83,13 @@ func (f *FS) makeObject(c *vfs.Cred, dir vfs.Handle, m *maker) (o *object, made 
 
 // makeIn makes the object. It sets the directory's attributes before and after
 // in made, and those of the object if known.
-func (f *FS) makeIn(c *vfs.Cred, d *object, m *maker, made *vfs.Made) (o *object, err error) {
+func (f *FS) makeIn(ctx context.Context, c *vfs.Cred, d *object, m *maker, made *vfs.Made) (o *object, err error) {
 	var st, dst unix.Statx_t
-	if err := f.beginChange(d, &dst); err != nil {
+	w, err := f.beginNames(ctx, d, &dst, report{unix.IN_CREATE, m.name})
+	if err != nil {
 		return nil, err
 	}
-	defer f.endChange(d)
+	defer f.endNames(d, w)
 	made.Dir = f.unchanged(&dst)
 	if err := checkNewName(m.name); err != nil {
 		return nil, err
@@ -111,6 +113,9 @@ func (f *FS) makeIn(c *vfs.Cred, d *object, m *maker, made *vfs.Made) (o *object
 		attrs.forget(f.idOf(st.Ino)) // it may have been seen before it was finished
 	}
 	made.Dir.After = f.changed(d, &dst, err == nil)
+	if err == nil {
+		made.Dir.Atomic = w.atomic(&made.Dir.After, nil)
+	}
 	switch {
 	case err == nil:
 		if o, err = f.adoptMade(d, m.name, fd, &st); err == nil {

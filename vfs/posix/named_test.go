@@ -75,13 +75,13 @@ func TestUnnamedCloses(t *testing.T) {
 			}
 
 			place, v := large("f"), noNamed
-			_, err = w.f.unlinkIn(&w.c, d, "f", 0, &v)
+			_, err = w.f.unlinkIn(t.Context(), &w.c, d, "f", 0, &v)
 			require.NoError(t, err)
 			check(place, &v)
 
 			w.hostFile("g")
 			place, old, over := large("f"), noNamed, noNamed
-			_, _, err = w.f.renameIn(&w.c, d, "g", d, "f", &old, &over)
+			_, _, err = w.f.renameIn(t.Context(), &w.c, d, "g", d, "f", &old, &over)
 			require.NoError(t, err)
 			w.f.closeNamed(&old)
 			check(place, &over)

@@ -28,6 +28,8 @@ type object struct {
 	seq   uint64
 	begun bool // of the change under way, see attrCache; under wcc
 
+	watched *watchedDir // or nil; under wcc
+
 	failed atomic.Uint32 // counts the syncs that failed
 
 	mu          sync.Mutex

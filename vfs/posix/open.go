@@ -95,6 +95,7 @@ func (f *FS) openMount(dir string, o *Options) (err error) {
 	f.coarse.Store(!fineTimes(fsType))
 	f.xattrs, f.acls = hasXattrs(f.mount), hasACLs(f.mount)
 	f.local = keepsAttrs(fsType)
+	f.witness.able, f.witness.read = reportedTypes[fsType], unix.Read
 	f.numbered = numberedTypes[fsType] && f.tree >= 0 // otherwise mounts may cover entries
 	f.lasting = localTypes[fsType] && !f.volatile
 	if canClone(f.mount) {

@@ -113,7 +113,7 @@ func (c *cache) keepOpen(o *object) bool {
 }
 
 // CreateFile creates and opens a file (vfs.Opener).
-func (f *FS) CreateFile(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, how vfs.CreateHow, wanted vfs.OpenAccess) (
+func (f *FS) CreateFile(ctx context.Context, c *vfs.Cred, dir vfs.Handle, name string, how vfs.CreateHow, wanted vfs.OpenAccess) (
 	vfs.Made, vfs.Opened, error,
 ) {
 	fd := -1
@@ -124,7 +124,7 @@ func (f *FS) CreateFile(_ context.Context, c *vfs.Cred, dir vfs.Handle, name str
 			closeFD(fd)
 		}
 	}()
-	o, made, err := f.makeObject(c, dir, m)
+	o, made, err := f.makeObject(ctx, c, dir, m)
 	if o == nil {
 		return made, vfs.Opened{}, err
 	}

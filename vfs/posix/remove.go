@@ -11,26 +11,26 @@ import (
 )
 
 // Remove removes an object that is not a directory.
-func (f *FS) Remove(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string) (vfs.WCC, error) {
+func (f *FS) Remove(ctx context.Context, c *vfs.Cred, dir vfs.Handle, name string) (vfs.WCC, error) {
 	if isDots(name) {
 		return vfs.WCC{}, unix.EACCES
 	}
-	return f.unlink(c, dir, name, 0)
+	return f.unlink(ctx, c, dir, name, 0)
 }
 
 // Rmdir removes a directory. Its errors for "." and ".." are those of RFC 1813,
 // Section 3.3.13.
-func (f *FS) Rmdir(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string) (vfs.WCC, error) {
+func (f *FS) Rmdir(ctx context.Context, c *vfs.Cred, dir vfs.Handle, name string) (vfs.WCC, error) {
 	switch name {
 	case ".":
 		return vfs.WCC{}, unix.EINVAL
 	case "..":
 		return vfs.WCC{}, unix.EEXIST
 	}
-	return f.unlink(c, dir, name, unix.AT_REMOVEDIR)
+	return f.unlink(ctx, c, dir, name, unix.AT_REMOVEDIR)
 }
 
-func (f *FS) unlink(c *vfs.Cred, dir vfs.Handle, name string, flags int) (w vfs.WCC, err error) {
+func (f *FS) unlink(ctx context.Context, c *vfs.Cred, dir vfs.Handle, name string, flags int) (w vfs.WCC, err error) {
 	d, err := f.directory(dir)
 	if err != nil {
 		return w, err
@@ -38,7 +38,7 @@ func (f *FS) unlink(c *vfs.Cred, dir vfs.Handle, name string, flags int) (w vfs.
 	defer f.put(d)
 	v := noNamed
 	defer f.closeNamed(&v)
-	w, err = f.unlinkIn(c, d, name, flags, &v)
+	w, err = f.unlinkIn(ctx, c, d, name, flags, &v)
 	if err == nil {
 		err = f.sync(d)
 	}
@@ -46,12 +46,13 @@ func (f *FS) unlink(c *vfs.Cred, dir vfs.Handle, name string, flags int) (w vfs.
 }
 
 // unlinkIn stores the object that lost the name in v.
-func (f *FS) unlinkIn(c *vfs.Cred, d *object, name string, flags int, v *named) (w vfs.WCC, err error) {
+func (f *FS) unlinkIn(ctx context.Context, c *vfs.Cred, d *object, name string, flags int, v *named) (w vfs.WCC, err error) {
 	var st unix.Statx_t
-	if err := f.beginChange(d, &st); err != nil {
+	watched, err := f.beginNames(ctx, d, &st, report{unix.IN_DELETE, name})
+	if err != nil {
 		return w, err
 	}
-	defer f.endChange(d)
+	defer f.endNames(d, watched)
 	w = f.unchanged(&st)
 	if err := checkName(name); err != nil {
 		return w, err
@@ -70,5 +71,6 @@ func (f *FS) unlinkIn(c *vfs.Cred, d *object, name string, flags int, v *named) 
 	if err != nil {
 		return w, err
 	}
+	w.Atomic = watched.atomic(&w.After, nil)
 	return w, late(f.unnamed(v))
 }

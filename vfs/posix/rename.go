@@ -13,7 +13,7 @@ import (
 
 // Rename renames an object. It does nothing if both names belong to the same
 // object, like the kernel.
-func (f *FS) Rename(_ context.Context, c *vfs.Cred, from vfs.Handle, fromName string, to vfs.Handle, toName string) (fromDir, toDir vfs.WCC, err error) {
+func (f *FS) Rename(ctx context.Context, c *vfs.Cred, from vfs.Handle, fromName string, to vfs.Handle, toName string) (fromDir, toDir vfs.WCC, err error) {
 	d, err := f.directory(from)
 	if err != nil {
 		return fromDir, toDir, err
@@ -28,7 +28,7 @@ func (f *FS) Rename(_ context.Context, c *vfs.Cred, from vfs.Handle, fromName st
 	old, over := noNamed, noNamed
 	defer f.closeNamed(&old)
 	defer f.closeNamed(&over)
-	fromDir, toDir, err = f.renameIn(c, d, fromName, e, toName, &old, &over)
+	fromDir, toDir, err = f.renameIn(ctx, c, d, fromName, e, toName, &old, &over)
 	if err != nil {
 		return fromDir, toDir, err
 	}
@@ -41,8 +41,11 @@ func (f *FS) Rename(_ context.Context, c *vfs.Cred, from vfs.Handle, fromName st
 
 // renameIn stores the renamed object in old, and the object that had the new
 // name before in over.
-func (f *FS) renameIn(c *vfs.Cred, d *object, from string, e *object, to string, old, over *named) (wd, we vfs.WCC, err error) {
+func (f *FS) renameIn(ctx context.Context, c *vfs.Cred, d *object, from string, e *object, to string, old, over *named) (wd, we vfs.WCC, err error) {
 	defer lockBoth(d, e)()
+	left, came := f.expectRename(ctx, d, from, e, to)
+	defer left.settle()
+	defer came.settle()
 	var dst, est unix.Statx_t
 	if err := f.stat(d, &dst); err != nil {
 		return wd, we, err
@@ -64,7 +67,18 @@ func (f *FS) renameIn(c *vfs.Cred, d *object, from string, e *object, to string,
 	if we.After = wd.After; e != d {
 		we.After = f.changed(e, &est, false)
 	}
-	return wd, we, err
+	if err != nil {
+		return wd, we, err
+	}
+	same := func() bool { return f.stillNames(e, to, old) }
+	if e == d {
+		wd.Atomic = left.atomic(&wd.After, same)
+		we.Atomic = wd.Atomic
+		return wd, we, nil
+	}
+	wd.Atomic = left.atomic(&wd.After, nil)
+	we.Atomic = came.atomic(&we.After, func() bool { return left != nil && left.cookie == came.cookie && same() })
+	return wd, we, nil
 }
 
 // rename moves a name. The handle table records the new name first, because a

@@ -1,0 +1,304 @@
+//go:build linux
+
+package posix
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// freeze stops the clock of ctime for an FS that takes times for coarse.
+func freeze(t *testing.T, f *FS) {
+	const tick = 1 << 50 // 13 days
+	c := newChangeCounts(maxChangeCounts/changeParts, func() int64 { now := kernelNow(); return now - now%tick })
+	was := counted
+	counted = func() *changeCounts { return c }
+	t.Cleanup(func() { counted = was })
+	f.tick = tick
+	f.coarse.Store(true)
+}
+
+// eachClock runs a test with the kernel's times, and with one tick that does not end.
+func eachClock(t *testing.T, run func(t *testing.T, c *nameClient, s *site)) {
+	for where, base := range map[string]string{"tmpfs": "/dev/shm", "disk": "/tmp"} {
+		for _, frozen := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, frozen %v", where, frozen), func(t *testing.T) {
+				c, s := newNameClient(t, base)
+				if frozen {
+					freeze(t, c.f)
+				}
+				run(t, c, s)
+			})
+		}
+	}
+}
+
+// ready makes the client know of the directory d and its witness.
+func (c *nameClient) ready() {
+	c.t.Helper()
+	c.create(c.d, "first")
+	c.agrees(c.d)
+	require.True(c.t, c.create(c.d, "a"))
+}
+
+// TestChangeBeside checks that changes beside the FS show at the next look, although the
+// client knows the names by atomic changes in the same tick.
+func TestChangeBeside(t *testing.T) {
+	eachClock(t, func(t *testing.T, c *nameClient, s *site) {
+		c.ready()
+		for what, change := range map[string]func() error{
+			"create": func() error { return os.WriteFile(s.path("d", "other"), nil, 0o600) },
+			"mkdir":  func() error { return os.Mkdir(s.path("d", "dir"), 0o700) },
+			"link":   func() error { return os.Link(s.path("d", "first"), s.path("d", "hard")) },
+			"rename": func() error { return os.Rename(s.path("d", "first"), s.path("d", "second")) },
+			"remove": func() error { return os.Remove(s.path("d", "a")) },
+			"move":   func() error { return os.Rename(s.path("d", "second"), s.path("second")) },
+			"nameless file": func() error {
+				fd, err := unix.Open(s.path("d"), unix.O_TMPFILE|unix.O_RDWR, 0o600)
+				if err != nil {
+					return err
+				}
+				defer closeFD(fd)
+				return unix.Linkat(unix.AT_FDCWD, magicPath(fd), unix.AT_FDCWD, s.path("d", "named"), unix.AT_SYMLINK_FOLLOW)
+			},
+			"version 3": func() error {
+				_, err := c.f.Mkdir(t.Context(), &c.c, c.d, "three", vfs.SetAttr{})
+				return err
+			},
+		} {
+			if what == "rename" || what == "move" {
+				continue // below, in their order
+			}
+			require.NoError(t, change(), what)
+			c.agrees(c.d, what)
+			require.True(t, c.create(c.d, "new"), what)
+			require.True(t, c.remove(c.d, "new"), what)
+		}
+		require.NoError(t, os.Rename(s.path("d", "first"), s.path("d", "second")))
+		c.agrees(c.d, "rename")
+		require.True(t, c.create(c.d, "new"))
+		require.NoError(t, os.Rename(s.path("d", "second"), s.path("second")))
+		c.agrees(c.d, "move away")
+		require.True(t, c.remove(c.d, "new"))
+		require.NoError(t, os.Rename(s.path("second"), s.path("d", "third")))
+		c.agrees(c.d, "move here")
+		require.True(t, c.create(c.d, "new"))
+
+		require.NoError(t, os.WriteFile(s.path("d", "before"), nil, 0o600))
+		assert.False(t, c.remove(c.d, "new"), "the client does not know what was before")
+		c.agrees(c.d)
+		require.NoError(t, os.Rename(s.path("d"), s.path("moved")))
+		c.known[c.d].path = s.path("moved")
+		c.create(c.d, "after")
+		c.agrees(c.d, "a directory that was moved")
+	})
+}
+
+// TestChangeInstead makes the change of a call of the FS beside it, before the call does. The
+// report is the one that the call expects.
+func TestChangeInstead(t *testing.T) {
+	eachClock(t, func(t *testing.T, c *nameClient, s *site) {
+		c.ready()
+		meddled := false
+		c.f.openNamed = func(dir int, name string) (int, error) {
+			fd, err := openPath(dir, name)
+			require.NoError(t, os.Remove(s.path("d", "a")))
+			meddled = true
+			return fd, err
+		}
+		_, err := c.f.Remove(c.ctx, &c.c, c.d, "a")
+		require.ErrorIs(t, err, unix.ENOENT)
+		require.True(t, meddled)
+		c.agrees(c.d)
+	})
+}
+
+// TestReportLate holds back the report of a change that has moved ctime already, until the
+// attributes from after a change of the FS have been told.
+func TestReportLate(t *testing.T) {
+	eachClock(t, func(t *testing.T, c *nameClient, s *site) {
+		c.ready()
+		w := &c.f.witness
+		meddled := false
+		handles := &meddledHandles{handles: c.f.handles, meddle: func() {
+			require.NoError(t, os.WriteFile(s.path("e", "late"), nil, 0o600))
+			meddled = true
+		}}
+		c.create(c.e, "x")
+		c.agrees(c.e)
+		c.f.handles = handles
+		var held []byte
+		w.read = func(fd int, b []byte) (int, error) {
+			n, err := unix.Read(fd, b)
+			if err != nil {
+				return n, err
+			}
+			out := 0
+			for rest := slices.Clone(b[:n]); len(rest) > 0; {
+				e, next := nextReport(rest)
+				if string(e.name) == "late" {
+					held = append(held, rest[:len(rest)-len(next)]...)
+				} else {
+					out += copy(b[out:], rest[:len(rest)-len(next)])
+				}
+				rest = next
+			}
+			if out == 0 {
+				return 0, unix.EAGAIN
+			}
+			return out, nil
+		}
+		kept := c.move(c.d, "a", c.e, "b")
+		require.True(t, meddled)
+		require.NotEmpty(t, held)
+		assert.True(t, kept, "nobody has told of the other change yet")
+		w.read = func(_ int, b []byte) (int, error) {
+			w.read = unix.Read
+			return copy(b, held), nil
+		}
+		c.agrees(c.e)
+	})
+}
+
+// TestWatchEnds checks that changes after the end of a watch, and those of which reports were
+// lost, do not hide behind an atomic change.
+func TestWatchEnds(t *testing.T) {
+	eachClock(t, func(t *testing.T, c *nameClient, s *site) {
+		for what, end := range map[string]func(){
+			"idle": func() {
+				for range 2 * idleTicks {
+					c.f.cache.sweep()
+				}
+			},
+			"by the kernel": func() {
+				o, err := c.f.directory(c.d)
+				require.NoError(t, err)
+				_, err = unix.InotifyRmWatch(c.f.witness.fd, uint32(o.watched.wd))
+				require.NoError(t, err)
+				c.f.put(o)
+				_, err = c.f.GetAttr(c.ctx, &c.c, c.e)
+				require.NoError(t, err)
+			},
+		} {
+			c.create(c.d, "x")
+			c.agrees(c.d)
+			require.True(t, c.remove(c.d, "x"), what)
+			k := c.known[c.d].change
+			end()
+			a, err := c.f.GetAttr(c.ctx, &c.c, c.d)
+			require.NoError(t, err)
+			assert.NotEqual(t, k, a.Change, what)
+			assert.Zero(t, c.f.witness.live.Load(), what)
+		}
+		c.create(c.d, "x")
+		c.agrees(c.d)
+		require.True(t, c.remove(c.d, "x"))
+		w := &c.f.witness
+		w.read = func(fd int, b []byte) (int, error) { // loses all that there is
+			w.read = unix.Read
+			_, err := unix.Read(fd, b)
+			require.NoError(t, err)
+			clear(b[:unix.SizeofInotifyEvent])
+			b[0], b[1], b[2], b[3] = 255, 255, 255, 255
+			b[inotifyMask+1] = unix.IN_Q_OVERFLOW >> 8
+			return unix.SizeofInotifyEvent, nil
+		}
+		require.NoError(t, os.WriteFile(s.path("d", "lost"), nil, 0o600))
+		c.agrees(c.d)
+	})
+}
+
+// TestAtomicRestart checks that a process that follows, with no counts, does not tell of the
+// change attribute from before a change that nobody has read a report of.
+func TestAtomicRestart(t *testing.T) {
+	eachClock(t, func(t *testing.T, c *nameClient, s *site) {
+		c.ready()
+		require.NoError(t, os.WriteFile(s.path("d", "other"), nil, 0o600))
+		next := newChangeCounts(maxChangeCounts/changeParts, kernelNow)
+		next.lost.Store(kernelNow())
+		was := counted
+		counted = func() *changeCounts { return next }
+		defer func() { counted = was }()
+		c.f.witness.mu.Lock() // the reports are lost
+		_, err := unix.Read(c.f.witness.fd, make([]byte, reportsLen))
+		c.f.witness.mu.Unlock()
+		require.NoError(t, err)
+		c.agrees(c.d)
+	})
+}
+
+// TestAtomicRandom changes names through an FS and beside it, at the same time and in turn.
+func TestAtomicRandom(t *testing.T) {
+	eachClock(t, func(t *testing.T, c *nameClient, s *site) {
+		require.NoError(t, os.Mkdir(s.path("outside"), 0o777))
+		names := func(r *rand.Rand) string { return fmt.Sprint("n", r.IntN(4)) }
+		beside := func(r *rand.Rand) {
+			path := func() string {
+				return filepath.Join([]string{s.path("d"), s.path("e"), s.path("outside")}[r.IntN(3)], names(r))
+			}
+			switch r.IntN(4) {
+			case 0:
+				_ = os.WriteFile(path(), nil, 0o600)
+			case 1:
+				_ = os.Remove(path())
+			case 2:
+				_ = os.Link(path(), path())
+			default:
+				_ = os.Rename(path(), path())
+			}
+		}
+		kept := 0
+		through := func(r *rand.Rand) {
+			dir := func() vfs.Handle { return []vfs.Handle{c.d, c.e}[r.IntN(2)] }
+			var ok bool
+			switch r.IntN(5) {
+			case 0:
+				ok = c.create(dir(), names(r))
+			case 1:
+				ok = c.remove(dir(), names(r))
+			case 2:
+				ok = c.link(dir(), names(r), dir(), names(r))
+			case 3:
+				ok = c.move(dir(), names(r), dir(), names(r))
+			default:
+				c.look(dir())
+			}
+			if ok {
+				kept++
+			}
+		}
+		r := rand.New(rand.NewPCG(1, 2))
+		for round := range 300 {
+			var others sync.WaitGroup
+			for i := range r.IntN(3) {
+				others.Go(func() {
+					r := rand.New(rand.NewPCG(uint64(round), uint64(i)))
+					for range r.IntN(4) {
+						beside(r)
+					}
+				})
+			}
+			for range r.IntN(5) {
+				through(r)
+			}
+			others.Wait()
+			if r.IntN(3) == 0 {
+				through(r)
+			}
+			c.agrees(c.d, round)
+			c.agrees(c.e, round)
+		}
+		assert.Greater(t, kept, 30)
+	})
+}
