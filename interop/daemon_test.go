@@ -151,7 +151,7 @@ func (d *daemon) descriptors() int {
 	n := 0
 	for _, e := range entries {
 		switch of, _ := os.Readlink(filepath.Join(dir, e.Name())); of {
-		case "anon_inode:inotify", "anon_inode:[signalfd]": // one of each, from the first lease on
+		case "anon_inode:inotify", "anon_inode:[signalfd]": // from the first lease on, and inotify's for changes of names
 		default:
 			n++
 		}

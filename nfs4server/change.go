@@ -68,6 +68,7 @@ func create(ctx context.Context, x *compound) nfs4.Status {
 	}
 	var made vfs.Made
 	var err error
+	ctx = naming(ctx, u)
 	switch fs := u.Export.FS; a.Type {
 	case nfs4.TypeDir:
 		made, err = fs.Mkdir(ctx, &u.Cred, p.Dir, p.Name, set)
@@ -134,6 +135,7 @@ func remove(ctx context.Context, x *compound) nfs4.Status {
 		return x.status(err)
 	}
 	fs := u.Export.FS
+	ctx = naming(ctx, u)
 	wcc, err := fs.Remove(ctx, &u.Cred, p.Dir, p.Name)
 	if errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.EPERM) && x.isDir(ctx, u, p) {
 		wcc, err = fs.Rmdir(ctx, &u.Cred, p.Dir, p.Name)
@@ -199,7 +201,7 @@ func rename(ctx context.Context, x *compound) nfs4.Status {
 	if err := u.BeforeRename(ctx, from, to); err != nil {
 		return x.status(err)
 	}
-	source, target, err := u.Export.FS.Rename(ctx, &u.Cred, from.Dir, from.Name, to.Dir, to.Name)
+	source, target, err := u.Export.FS.Rename(naming(ctx, u), &u.Cred, from.Dir, from.Name, to.Dir, to.Name)
 	if errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENOTDIR) {
 		err = syscall.EEXIST // of incompatible types (RFC 8881, Section 18.26.3)
 	}
@@ -243,7 +245,7 @@ func link(ctx context.Context, x *compound) nfs4.Status {
 	if err := u.BeforeLink(ctx, x.saved.h, p); err != nil {
 		return x.status(err)
 	}
-	_, wcc, err := u.Export.FS.Link(ctx, &u.Cred, x.saved.h, p.Dir, p.Name)
+	_, wcc, err := u.Export.FS.Link(naming(ctx, u), &u.Cred, x.saved.h, p.Dir, p.Name)
 	if err != nil {
 		return x.status(err)
 	}
@@ -252,10 +254,18 @@ func link(ctx context.Context, x *compound) nfs4.Status {
 	return nfs4.OK
 }
 
+// naming returns the context for a change of names in an export.
+func naming(ctx context.Context, u *use) context.Context {
+	if u.Options.Exclusive {
+		return ctx
+	}
+	return vfs.WithAtomic(ctx)
+}
+
 // changeInfo returns the effect of a change on an object. It is atomic only if
-// nobody but this server changes the export.
+// nobody but this server changes the export, or nobody else has changed the object.
 func changeInfo(u *use, w *vfs.WCC) nfs4.ChangeInfo {
-	c := nfs4.ChangeInfo{Atomic: u.Options.Exclusive && w.Before.OK && w.After.OK}
+	c := nfs4.ChangeInfo{Atomic: (u.Options.Exclusive || w.Atomic) && w.Before.OK && w.After.OK}
 	if w.After.OK {
 		c.After = changeOf(&w.After.Attr)
 	}

@@ -1,6 +1,8 @@
 package nfs4server
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -278,4 +280,55 @@ func TestConcurrentCreators(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 1, ends, "one chain")
+}
+
+// TestAtomicOnDisk checks which changes of names are said to be atomic, from the change
+// attribute that was told last, in a directory that processes of the host may change too (R8881-3.3.8-1).
+func TestAtomicOnDisk(t *testing.T) {
+	g, path := onDisk(t)
+	dir := g.lookup("x")
+	known := uint64(0)
+	keeps := func(c *nfs4.ChangeInfo) bool { // a client what it knows of the directory
+		same := c.Atomic && c.Before == known
+		known = c.After
+		return same
+	}
+	open := func(name string) bool {
+		t.Helper()
+		res, _, st := g.open(openArgs("o", name, nfs4.ShareBoth, 0, nfs4.Guarded))
+		require.Equal(t, nfs4.OK, st)
+		return keeps(&res.Dir)
+	}
+	remove := func(name string) bool {
+		t.Helper()
+		var res nfs4.ChangeRes
+		st, _ := g.do(put(dir), step{nfs4.OpRemove, &nfs4.NameArgs{Name: []byte(name)}, &res})
+		require.Equal(t, nfs4.OK, st)
+		return keeps(&res.Dir)
+	}
+	assert.False(t, open("a"), "the server has not observed the directory before")
+	assert.True(t, open("b"))
+	require.NoError(t, os.WriteFile(filepath.Join(path, "c"), nil, 0o600))
+	assert.False(t, remove("a"))
+	assert.True(t, open("f"))
+	fh := g.lookup("x", "f")
+	assert.True(t, remove("b"))
+	var made nfs4.CreateRes
+	st, _ := g.do(put(dir), step{nfs4.OpCreate, &nfs4.CreateArgs{Type: nfs4.TypeDir, Name: []byte("d")}, &made})
+	require.Equal(t, nfs4.OK, st)
+	assert.True(t, keeps(&made.Dir))
+	var renamed nfs4.RenameRes
+	st, _ = g.do(put(dir), step{nfs4.OpSaveFH, &void, status()}, step{nfs4.OpRename, &nfs4.RenameArgs{Old: []byte("d"), New: []byte("e")}, &renamed})
+	require.Equal(t, nfs4.OK, st)
+	assert.True(t, renamed.Target.Atomic && keeps(&renamed.Source))
+	require.NoError(t, os.Remove(filepath.Join(path, "c")))
+	var linked nfs4.ChangeRes
+	link := func(name string) bool {
+		t.Helper()
+		st, _ := g.do(put(fh), step{nfs4.OpSaveFH, &void, status()}, put(dir), step{nfs4.OpLink, &nfs4.NameArgs{Name: []byte(name)}, &linked})
+		require.Equal(t, nfs4.OK, st)
+		return keeps(&linked.Dir)
+	}
+	assert.False(t, link("l"))
+	assert.True(t, link("m"))
 }

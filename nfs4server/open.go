@@ -149,7 +149,7 @@ func (x *compound) openNew(ctx context.Context, a *nfs4.OpenArgs, res *nfs4.Open
 	if err := u.BeforeMake(ctx, p, realm.Leaves); err != nil {
 		return x.status(err)
 	}
-	made, opened, err := u.CreateFile(ctx, p, how, openAccess(a.ShareAccess))
+	made, opened, err := u.CreateFile(naming(ctx, u), p, how, openAccess(a.ShareAccess))
 	u.EndChange()
 	if errors.Is(err, syscall.EEXIST) && a.How == nfs4.Unchecked {
 		h, _, _, err := u.Export.FS.Lookup(ctx, &u.Cred, p.Dir, p.Name) // another call was faster
