@@ -20,7 +20,7 @@ import (
 func (h *Host) files(ctx context.Context) (list []Finding) {
 	f, err := h.Exports()
 	if errors.Is(err, os.ErrNotExist) {
-		return []Finding{{"exports", Fail, h.ExportsFile + " does not exist", "nfsrdmad exports add /srv/data '192.0.2.0/24(rw)', or name the daemon's file with --exports"}}
+		return []Finding{{"exports", Fail, h.ExportsFile + " does not exist", "nfsrdmad exports add --exports " + h.ExportsFile + " /srv/data '192.0.2.0/24(rw)', or name the daemon's file with --exports"}}
 	}
 	if err != nil {
 		return []Finding{{"exports", Fail, err.Error(), "see nfsrdmad exports check " + h.ExportsFile}}
@@ -40,7 +40,7 @@ func (h *Host) files(ctx context.Context) (list []Finding) {
 				return
 			}
 			writable := slices.ContainsFunc(e.Clients, func(c exports.Client) bool { return !c.Options.ReadOnly })
-			exclusive := slices.ContainsFunc(e.Clients, func(c exports.Client) bool { return c.Options.Exclusive })
+			exclusive := !slices.ContainsFunc(e.Clients, func(c exports.Client) bool { return !c.Options.Exclusive })
 			found[i] = directory(e.Path, writable, exclusive)
 		})
 	}

@@ -3,6 +3,7 @@ package doctor
 import (
 	"os"
 	"os/exec"
+	"slices"
 	"testing"
 
 	"github.com/hanwen/go-fuse/v2/fs"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/internal/nstest"
 )
 
@@ -72,6 +74,11 @@ mount -t overlay -o lowerdir=lower,upperdir=upper/u,workdir=upper/w overlay over
 			assert.NotEqual(t, "space", f.Check, "an export that is ro needs no room")
 		}
 		h := NewHost()
+		for clients, want := range map[string]bool{"a(rw,exclusive) b(rw,exclusive)": false, "a(rw,exclusive) b(rw)": true} {
+			h.Exports = func() (*exports.File, error) { return exports.Parse("exports", []byte(dir+"/overlay "+clients+"\n")) }
+			list := h.files(t.Context())
+			assert.Equal(t, want, slices.ContainsFunc(list, func(f Finding) bool { return f.Check == "leases" }), "%s: %v", clients, list)
+		}
 		h.State = dir + "/readonly/state"
 		says(t, []Finding{h.state(t.Context())}, "state", Fail, "read-only", "remount,rw")
 		h.State = dir + "/full"

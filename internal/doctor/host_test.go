@@ -40,7 +40,7 @@ func TestHost(t *testing.T) {
 		want  string
 	}{
 		{"nothing", func(*Host) {}, OK, dir + " is a directory"},
-		{"no file", func(h *Host) { h.ExportsFile = filepath.Join(dir, "nosuch") }, Fail, "nosuch does not exist: nfsrdmad exports add "},
+		{"no file", func(h *Host) { h.ExportsFile = filepath.Join(dir, "nosuch") }, Fail, "nosuch does not exist: nfsrdmad exports add --exports " + filepath.Join(dir, "nosuch") + " "},
 		{"no export", func(h *Host) { h.ExportsFile = file("empty", "# nothing\n") }, Fail, "lists no export: write one"},
 		{"an error", func(h *Host) { h.ExportsFile = file("wrong", dir+" *(fly)\n") }, Fail, `unknown option "fly"`},
 		{"no directory", func(h *Host) { h.ExportsFile = file("missing", dir+"/nosuch *(rw)\n") }, Fail, "cannot be exported (no such file or directory): mkdir -p "},
