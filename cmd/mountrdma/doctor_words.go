@@ -11,6 +11,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/tickets/wire"
 )
 
+// moreProtection is the remedy for a server that refuses calls which others could read.
+const moreProtection = "add xprtsec=mtls, xprtsec=tls or sec=krb5p to the options"
+
 // inWords returns what an error says, and its remedy: that of its step, or of a package
 // whose errors end with it, or else another.
 func inWords(err error, other string) (found, remedy string) {
@@ -28,10 +31,16 @@ func inWords(err error, other string) (found, remedy string) {
 	search, _ := errors.AsType[*nfsclient.SearchError](err)
 	secure, _ := errors.AsType[*rpctls.Error](err)
 	switch {
-	case search != nil, ticket != nil && ticket.Reason != wire.Other, errors.Is(err, errNoContextHelper), errors.Is(err, rpcmsg.AuthTooWeak):
-		return cutRemedy(found, remedy)
 	case ticket != nil:
-		return found, "see klist, /etc/krb5.conf and the server's log"
+		remedy = "see klist, /etc/krb5.conf and the server's log"
+		if ticket.Reason != wire.Other {
+			_, remedy = cutRemedy(ticket.Words, remedy) // not the words behind the user
+		}
+		return strings.TrimSuffix(found, ": "+remedy), remedy
+	case errors.Is(err, rpcmsg.AuthTooWeak) && strings.HasSuffix(found, rpcmsg.AuthTooWeak.Error()):
+		return found, moreProtection
+	case search != nil, errors.Is(err, errNoContextHelper), errors.Is(err, rpcmsg.AuthTooWeak):
+		return cutRemedy(found, remedy)
 	case secure != nil:
 		return found, "correct that at the end that it names (docs/tls.md), or connect without --xprtsec"
 	}

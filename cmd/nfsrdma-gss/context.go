@@ -42,7 +42,7 @@ type making struct {
 func begin(q *wire.Request) (initiator, []byte, error) {
 	if q.Keytab != "" {
 		if err := unix.Access(q.Keytab, unix.R_OK); err != nil {
-			return nil, nil, &wire.Failure{Reason: wire.NoTicket, Words: fmt.Sprintf("the keytab %s cannot be read: %v", q.Keytab, err)}
+			return nil, nil, &wire.Failure{Reason: wire.NoTicket, Words: fmt.Sprintf("the keytab %s cannot be read (%v): correct its name or its permissions", q.Keytab, err)}
 		}
 	}
 	l, err := load(gssapi, kerberosLibrary)

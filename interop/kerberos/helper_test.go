@@ -157,7 +157,7 @@ func TestHelperKeytab(t *testing.T) {
 		assert.Equal(t, want, keys.User)
 	}
 	_, _, _, err := r.helped(helper, wire.Request{Service: server, Keytab: "/nonexistent", Principals: []string{""}})
-	assert.EqualError(t, err, "the keytab /nonexistent cannot be read: no such file or directory")
+	assert.EqualError(t, err, "the keytab /nonexistent cannot be read (no such file or directory): correct its name or its permissions")
 	_, _, _, err = r.helped(helper, wire.Request{Service: server, Keytab: r.kdc.Keytab("machine"), Principals: []string{"CLIENT$"}})
 	assert.ErrorContains(t, err, "no ticket by the keytab "+r.kdc.Keytab("machine"))
 }
