@@ -23,7 +23,7 @@ func (c *TCPClient) read() {
 		case err == nil:
 			continue
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			err = cmp.Or(c.writeError(), err) // without one, the deadline is another's, of who has the net.Conn
+			err = cmp.Or(c.writeError(), err) // without one, the owner of the net.Conn has set the deadline
 		case errors.Is(err, io.EOF):
 			err = fmt.Errorf("the server closed it after %d replies: %w", n, err)
 		case len(start) > 0:

@@ -72,7 +72,7 @@ func directory(dir string, writable, exclusive bool) []Finding {
 		list = append(list, f)
 	}
 	switch f, known := leasesOf(dir, on.Kind); {
-	case !known || exclusive: // who keeps more than leases could tell
+	case !known || exclusive: // not to be seen, or not needed
 	case f.Grade == OK:
 		has = append(has, "leases")
 	default:
