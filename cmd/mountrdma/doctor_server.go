@@ -148,6 +148,11 @@ func (e *examination) exports(ctx context.Context, s *session) {
 		e.mounted(ctx, s, e.at.path, fs, doctor.Fail)
 		return
 	}
+	if s.unlisted != nil {
+		found, remedy := inWords(bare(s.unlisted), "name one: mountrdma doctor SERVER:/EXPORT")
+		e.found("export", doctor.Warn, "the server does not list its exports: "+found, remedy)
+		return
+	}
 	if len(s.exports) == 0 {
 		e.found("export", doctor.Warn, "the server lists no export", "name one: mountrdma doctor SERVER:/EXPORT")
 		return

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -22,8 +23,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/doctor"
 	"github.com/nfsrdma/nfsrdma/internal/nstest"
 	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
@@ -198,6 +201,25 @@ func (r oldRequest) PrivateData() []byte { return nil }
 func (r oldRequest) Accept(cc rdma.ConnConfig) (rdma.Conn, error) {
 	cc.PrivateData = nil
 	return r.ConnRequest.Accept(cc)
+}
+
+// TestDoctorUnlisted has a server that lists no exports to a client without TLS or Kerberos.
+func TestDoctorUnlisted(t *testing.T) {
+	r := newRig(t, func(s *rpcrdma.Server, _ *iwarp.Config, _ *nfsserver.Config) { s.Handler = unlisting{s.Handler} })
+	found, failed := diagnose(t, time.Minute, r.addr)
+	assert.False(t, failed, found)
+	saysOf(t, found, "export", doctor.Warn, "the server does not list its exports: ", "xprtsec=tls")
+	assert.Contains(t, found["export"].Found, "AUTH_TOOWEAK")
+}
+
+type unlisting struct{ oncrpc.Service }
+
+func (u unlisting) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+	if word := func(i int) uint32 { return binary.BigEndian.Uint32(req.Msg[4*i:]) }; word(3) == mount3.Program && word(5) == mount3.ProcExport {
+		rep.Head = rpcmsg.AppendAuthError(rep.Head, word(0), rpcmsg.AuthTooWeak)
+		return true
+	}
+	return u.Service.Serve(ctx, req, rep)
 }
 
 // TestDoctorCommand checks the command's output and exit status.

@@ -45,7 +45,7 @@ func (s *session) list(ctx context.Context) error {
 	if lost := lost(ctx, bare(err)); lost != nil {
 		return lost
 	}
-	s.exports, s.listed = list, true
+	s.exports, s.listed, s.unlisted = list, true, err
 	return nil
 }
 

@@ -35,6 +35,8 @@ type session struct {
 	exports []nfsclient.Export
 	listed  bool // exports is set
 	mounted map[string]*nfsclient.FS
+
+	unlisted error // why exports is empty although the server may have some
 }
 
 // session returns the session with a server, which is shared by all URLs of a
