@@ -86,8 +86,15 @@ func bootSecond(t *testing.T, wire *os.File) *Guest {
 	defer cancel()
 	g, err := Boot(ctx, Options{Dir: dir, Ethernet: wire})
 	require.NoError(t, err)
+	ready := false
+	defer func() {
+		if !ready { // the caller does not get it
+			g.Close()
+		}
+	}()
 	inGuest(t, g, fmt.Sprintf("ip addr flush dev eth2; ip addr add %s/24 dev eth2", secondGuest))
 	require.NoError(t, g.Push(t.Context(), program("guestwork"), "/bin/guestwork"))
+	ready = true
 	return g
 }
 

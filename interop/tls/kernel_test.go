@@ -37,14 +37,15 @@ func buildStatic(t *testing.T, args ...string) (path string) {
 }
 
 // newKernelMachine boots a guest of the test's own, whose kernel loses and gets the module
-// tls, with tlshd.
+// tls, with tlshd. It has two processors, because the programs of this project run in it:
+// goroutines that read, write and close a connection of the kernel run at the same time.
 func newKernelMachine(t *testing.T, authorities string, client certtest.Holder, forward ...int) interop.Machine {
 	t.Helper()
 	dir, err := interop.BuildGuest(t.Context(), "../guest/build", "INTEROP_KERNEL=6.12")
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), bootLimit)
 	defer cancel()
-	g, err := interop.Boot(ctx, interop.Options{Dir: dir, Forward: forward})
+	g, err := interop.Boot(ctx, interop.Options{Dir: dir, Forward: forward, Processors: 2})
 	require.NoError(t, err)
 	m := interop.Machine{T: t, Guest: g}
 	t.Cleanup(func() {
@@ -200,10 +201,8 @@ for i in $(seq 100); do grep -q ready /tmp/nfsrdmad.log && break; sleep 0.2; don
 
 // TestKernelUnits runs the tests of package rpctls that need TLS in the kernel.
 func TestKernelUnits(t *testing.T) {
-	g, err := linux()
-	require.NoError(t, err)
-	m := interop.Machine{T: t, Guest: g}
-	m.Must("date -s @%d; modprobe tls", time.Now().Unix())
+	root := certtest.New(t, "root", time.Now())
+	m := newKernelMachine(t, certtest.Bundle(root), root.Issue(nil))
 	require.NoError(t, m.Push(t.Context(), buildStatic(t, "test", "-c", "github.com/nfsrdma/nfsrdma/rpctls"), "/tmp/rpctls.test"))
 	out := m.Must("cd /tmp && chmod 755 rpctls.test && ./rpctls.test -test.v -test.timeout 220s -test.run '%s' 2>&1 || echo failed", "Kernel|Buffers|Interrupted|Deadline|Close|ForgedEnd|Reset|Vanishes")
 	t.Logf("%s", out)
