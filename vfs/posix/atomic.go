@@ -93,7 +93,8 @@ func (d *watchedDir) atomic(after *vfs.MaybeAttr, same func() bool) bool {
 	d.met, d.fresh = 0, false
 	// A change of names sets both times alike. The kernel does not report a change of
 	// mtime alone as one.
-	return !d.odd && !fresh && after.OK && after.Attr.Mtime == after.Attr.Ctime
+	a := &after.Attr
+	return !d.odd && !fresh && after.OK && a.Mtime == a.Ctime && d.f.unique(a)
 }
 
 // stillNames reports whether a name in e still belongs to the object that was renamed to it.

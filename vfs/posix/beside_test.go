@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -122,6 +123,54 @@ func TestChangeInstead(t *testing.T) {
 		require.True(t, meddled)
 		c.agrees(c.d)
 	})
+}
+
+// TestChangeBoth makes a change beside the FS in the midst of a call, which lets another client
+// look in between. Both changes are of the same tick, and the call began in an earlier one.
+func TestChangeBoth(t *testing.T) {
+	c, s := newNameClient(t, "/dev/shm")
+	c.f.coarse.Store(true)
+	c.ready()
+	meddled := false
+	c.f.openNamed = func(dir int, name string) (int, error) {
+		fd, err := openPath(dir, name)
+		time.Sleep(20 * time.Millisecond)
+		c.f.tick = kernelNow() // the only tick from now on
+		require.NoError(t, os.WriteFile(s.path("d", "other"), nil, 0o600))
+		c.look(c.d)
+		meddled = true
+		return fd, err
+	}
+	_, err := c.f.Remove(c.ctx, &c.c, c.d, "a")
+	require.NoError(t, err)
+	require.True(t, meddled)
+	c.agrees(c.d)
+}
+
+// TestAtomicClock checks that no change is said to be atomic while counts are not told, because
+// the clock was set back or they were forgotten.
+func TestAtomicClock(t *testing.T) {
+	for what, spoil := range map[string]func(*changeCounts, inode, int64){
+		"set back":  func(c *changeCounts, of inode, now int64) { c.note(of, now, now, true) },
+		"forgotten": func(c *changeCounts, _ inode, now int64) { c.lost.Store(now) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			c, _ := newNameClient(t, "/dev/shm")
+			later := kernelNow() + int64(time.Hour)
+			counts := newChangeCounts(maxChangeCounts/changeParts, func() int64 { return later })
+			was := counted
+			counted = func() *changeCounts { return counts }
+			defer func() { counted = was }()
+			c.ready()
+			o, err := c.f.directory(c.d)
+			require.NoError(t, err)
+			defer c.f.put(o)
+			spoil(counts, c.f.idOf(o.ino), later)
+			c.agrees(c.d)
+			assert.False(t, c.namer.create("x"))
+			assert.False(t, c.namer.remove("x"))
+		})
+	}
 }
 
 // TestReportLate holds back the report of a change that has moved ctime already, until the

@@ -108,6 +108,18 @@ func TestChangeCountsStay(t *testing.T) {
 	assert.EqualValues(t, old+lostCount, c.of(three, old), "it may have had a count")
 }
 
+// TestChangeCountsTwo notes a change that moved ctime after somebody else's change in the same
+// tick was counted, and told.
+func TestChangeCountsTwo(t *testing.T) {
+	now := int64(1 << 60)
+	c := newChangeCounts(10, func() int64 { return now })
+	one := inode{1, 1}
+	c.note(one, now, now, true)
+	told := c.of(one, now)
+	c.note(one, now-lastTicks, now, true)
+	assert.Greater(t, c.of(one, now), told)
+}
+
 // TestChangeCountsLater notes two changes in the other order.
 func TestChangeCountsLater(t *testing.T) {
 	now := int64(1 << 60)
