@@ -106,19 +106,27 @@ func TestChangeBeside(t *testing.T) {
 	})
 }
 
+// unseen makes a file beside the FS, which then has no handle of it yet.
+func (c *nameClient) unseen(name string) {
+	c.t.Helper()
+	require.NoError(c.t, os.WriteFile(filepath.Join(c.known[c.d].path, name), nil, 0o600))
+	c.agrees(c.d)
+}
+
 // TestChangeInstead makes the change of a call of the FS beside it, before the call does. The
 // report is the one that the call expects.
 func TestChangeInstead(t *testing.T) {
 	eachClock(t, func(t *testing.T, c *nameClient, s *site) {
 		c.ready()
+		c.unseen("z")
 		meddled := false
 		c.f.openNamed = func(dir int, name string) (int, error) {
 			fd, err := openPath(dir, name)
-			require.NoError(t, os.Remove(s.path("d", "a")))
+			require.NoError(t, os.Remove(s.path("d", "z")))
 			meddled = true
 			return fd, err
 		}
-		_, err := c.f.Remove(c.ctx, &c.c, c.d, "a")
+		_, err := c.f.Remove(c.ctx, &c.c, c.d, "z")
 		require.ErrorIs(t, err, unix.ENOENT)
 		require.True(t, meddled)
 		c.agrees(c.d)
@@ -131,6 +139,7 @@ func TestChangeBoth(t *testing.T) {
 	c, s := newNameClient(t, "/dev/shm")
 	c.f.coarse.Store(true)
 	c.ready()
+	c.unseen("z")
 	meddled := false
 	c.f.openNamed = func(dir int, name string) (int, error) {
 		fd, err := openPath(dir, name)
@@ -141,7 +150,7 @@ func TestChangeBoth(t *testing.T) {
 		meddled = true
 		return fd, err
 	}
-	_, err := c.f.Remove(c.ctx, &c.c, c.d, "a")
+	_, err := c.f.Remove(c.ctx, &c.c, c.d, "z")
 	require.NoError(t, err)
 	require.True(t, meddled)
 	c.agrees(c.d)
@@ -178,6 +187,7 @@ func TestAtomicClock(t *testing.T) {
 func TestReportLate(t *testing.T) {
 	eachClock(t, func(t *testing.T, c *nameClient, s *site) {
 		c.ready()
+		c.unseen("z")
 		w := &c.f.witness
 		meddled := false
 		handles := &meddledHandles{handles: c.f.handles, meddle: func() {
@@ -208,7 +218,7 @@ func TestReportLate(t *testing.T) {
 			}
 			return out, nil
 		}
-		kept := c.move(c.d, "a", c.e, "b")
+		kept := c.move(c.d, "z", c.e, "b")
 		require.True(t, meddled)
 		require.NotEmpty(t, held)
 		assert.True(t, kept, "nobody has told of the other change yet")
