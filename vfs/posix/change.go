@@ -58,7 +58,7 @@ const (
 // counted are the counts of all FS of the process.
 var counted = sync.OnceValue(func() *changeCounts {
 	c := newChangeCounts(maxChangeCounts/changeParts, kernelNow)
-	c.lost.Store(c.now())
+	c.lost.Store(time.Now().UnixNano()) // fine times of this tick are later than now
 	for c.now() <= c.lost.Load() { // an earlier process may have made changes in this tick
 		time.Sleep(time.Millisecond)
 	}
