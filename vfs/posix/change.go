@@ -59,7 +59,7 @@ const (
 var counted = sync.OnceValue(func() *changeCounts {
 	c := newChangeCounts(maxChangeCounts/changeParts, kernelNow)
 	c.lost.Store(time.Now().UnixNano()) // fine times of this tick are later than now
-	for c.now() <= c.lost.Load() { // an earlier process may have made changes in this tick
+	for c.now() <= c.lost.Load() {      // an earlier process may have made changes in this tick
 		time.Sleep(time.Millisecond)
 	}
 	return c
