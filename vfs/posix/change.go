@@ -51,8 +51,8 @@ type changeCount struct {
 
 const (
 	changeParts = 16
-	lostCount   = 500_000 // half a tick of 1 ms, in nanoseconds
-	outdated    = lostCount - 1
+	lostCount   = 500_000       // half a tick of 1 ms, in nanoseconds
+	outdated    = lostCount - 1 // in place of the count of an older ctime: see later
 )
 
 // counted are the counts of all FS of the process.
@@ -106,8 +106,8 @@ func (c *changeCounts) of(o inode, ctime int64) uint64 {
 	return uint64(ctime)
 }
 
-// later reports whether a count is of a later ctime. Then somebody has noted a later change
-// after the caller has read ctime, whose count is not known any more. A count of the future
+// later reports whether a count is of a later ctime: a later change was noted after the
+// caller had read ctime, whose own count is not known any more. A count of the future
 // is from before the clock was set back.
 func (c *changeCounts) later(have changeCount, ctime int64) bool {
 	return have.ctime > ctime && have.ctime <= c.now()+lastTicks
