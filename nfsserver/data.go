@@ -19,7 +19,7 @@ func read(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		return err
 	}
 	var res nfs3.ReadRes
-	if !r.Mappable { // NewItem may wait then, so call it before using the file system
+	if !mayLend(r, q.readCount(&a)) { // NewItem may wait, so call it before using the file system
 		r.NewItem(q.readCount(&a))
 	}
 	h, status := q.open(ctx, a.File)
@@ -40,7 +40,7 @@ func read(ctx context.Context, q *request, r *oncrpc.Reply) error {
 func (q *request) beforeRead(ctx context.Context, h vfs.Handle, a *nfs3.ReadArgs, r *oncrpc.Reply) nfs3.Status {
 	r.DropItem()
 	err := q.BeforeRead(ctx, h)
-	if err == nil && !r.Mappable {
+	if err == nil && !mayLend(r, q.readCount(a)) {
 		q.Rest()
 		r.NewItem(q.readCount(a))
 		err = q.Work(ctx)
@@ -53,11 +53,17 @@ func (q *request) read(ctx context.Context, h vfs.Handle, a *nfs3.ReadArgs, res 
 	if off > realm.MaxFileSize { // past the end of every file: only check permission
 		off = 0
 	}
-	if q.lend(ctx, h, a, count, res, r) {
-		return
-	}
-	if r.Item == nil {
+	if mayLend(r, count) {
+		if q.lend(ctx, h, a, count, res, r) {
+			return
+		}
+		q.Rest()
 		r.NewItem(count)
+		if err := q.Work(ctx); err != nil {
+			r.DropItem()
+			res.Status = q.status(err)
+			return
+		}
 	}
 	p := r.Item.B
 	n, eof, attr, err := q.Export.FS.Read(ctx, &q.Cred, h, p, off)
@@ -70,10 +76,13 @@ func (q *request) read(ctx context.Context, h vfs.Handle, a *nfs3.ReadArgs, res 
 	res.Count, res.EOF = uint32(n), eof || a.Offset > realm.MaxFileSize
 }
 
+// mayLend reports whether a READ of count bytes may be answered without a copy.
+func mayLend(r *oncrpc.Reply, count int) bool { return r.Mappable && count >= minLent }
+
 // lend is read without a copy, if the file system, the transport and the data
 // permit it.
 func (q *request) lend(ctx context.Context, h vfs.Handle, a *nfs3.ReadArgs, count int, res *nfs3.ReadRes, r *oncrpc.Reply) bool {
-	if !r.Mappable || q.Export.Mapper == nil || a.Offset > realm.MaxFileSize {
+	if q.Export.Mapper == nil || a.Offset > realm.MaxFileSize {
 		return false
 	}
 	item, eof, attr, err := q.Export.Mapper.Map(ctx, &q.Cred, h, a.Offset, count)

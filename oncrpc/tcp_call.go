@@ -41,7 +41,7 @@ func (c *tcpConn) newCall() *tcpCall {
 	}
 	cl.conn = c
 	cl.request = Request{Peer: c.caller, MaxReply: c.in.max, MaxWhole: c.in.max}
-	cl.reply = Reply{Head: cl.head, Lend: cl.lend, LendMore: cl.more, Hold: cl.hold, Aside: cl.step}
+	cl.reply = Reply{Head: cl.head, Lend: cl.lend, LendMore: cl.more, Hold: cl.hold, Aside: cl.step, Mappable: c.sendsMapped()}
 	if trace := c.server.Trace; trace != nil {
 		cl.reply.Trace = trace()
 	}

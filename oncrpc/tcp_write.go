@@ -1,8 +1,10 @@
 package oncrpc
 
 import (
+	"errors"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -103,10 +105,7 @@ func (q *replyQueue) write() {
 }
 
 func (q *replyQueue) writeBatch() error {
-	q.vec = q.vec[:0]
-	for _, cl := range q.batch {
-		q.vec = cl.appendTo(q.vec)
-	}
+	q.fillVec()
 	line := q.conn.line
 	if now := time.Now(); now.Sub(q.armed) > armTime {
 		_ = line.SetWriteDeadline(now.Add(writeTimeout)) // fails only if writing fails
@@ -115,9 +114,22 @@ func (q *replyQueue) writeBatch() error {
 	q.rest = q.vec
 	q.conn.writes.begin()
 	_, err := writeBuffers(line, &q.rest)
+	for errors.Is(err, syscall.EFAULT) {
+		if err = q.copyVanished(); err == nil {
+			_, err = writeBuffers(line, &q.rest)
+		}
+	}
 	q.conn.writes.end()
 	clear(q.vec) // the bytes belong to the calls
 	return err
+}
+
+// fillVec makes vec the records of the batch.
+func (q *replyQueue) fillVec() {
+	q.vec = q.vec[:0]
+	for _, cl := range q.batch {
+		q.vec = cl.appendTo(q.vec)
+	}
 }
 
 // forgetDeadline says that the connection may have lost its write deadline. No
