@@ -3,8 +3,8 @@ package iwarp
 import "runtime"
 
 // While the reader hands over the messages of one read, posted requests are
-// held back. They leave together after the last message, with one system call
-// instead of one for each answer.
+// held back. They leave together after some messages and after the last one,
+// with one system call instead of one for each answer.
 //
 //	readv ─▶ message ─▶ Receive ─▶ Post ─┐
 //	       ─▶ message ─▶ Receive ─▶ Post ─┤ held

@@ -108,6 +108,9 @@ func (x *receiver) hand(m rdma.Recv) error {
 	if x.turn.Load() != turn {
 		return errRelieved
 	}
+	if x.corked >= maxCorked {
+		x.uncork()
+	}
 	return x.due
 }
 

@@ -65,8 +65,9 @@ const (
 
 	// A reader that serves short calls holds their replies back while whole calls
 	// are in its buffer, up to maxHeld replies or holdSize bytes: as many as save
-	// most of the writes. The client works on them meanwhile.
-	maxHeld  = 16
+	// most of the writes. The client works on them while the reader serves the
+	// next calls.
+	maxHeld  = 6
 	holdSize = 64 << 10
 
 	// longRecord is how many bytes a call or a reply may have, if more bytes of
