@@ -1,6 +1,9 @@
 package iwarp
 
-import "runtime"
+import (
+	"math"
+	"runtime"
+)
 
 // While the reader hands over the messages of one read, posted requests are
 // held back. They leave together after some messages and after the last one,
@@ -12,6 +15,18 @@ import "runtime"
 //
 // This applies to every caller of Post, since Post cannot know whether its
 // caller is the reader.
+
+// maxCorked is for how many messages requests are held back. Six save most of
+// the system calls, and the peer works on the answers to these while the reader
+// hands over the next messages. With all answers in one write, both ends would
+// wait for each other in turn. On one processor they do so anyway if the peer is
+// on this host, and each write would only cost.
+var maxCorked = func() int {
+	if runtime.NumCPU() == 1 {
+		return math.MaxInt
+	}
+	return 6
+}()
 
 // cork holds back posted requests.
 func (x *receiver) cork() {

@@ -49,12 +49,6 @@ const (
 	// bytes: beyond this size, a separate system call pays off.
 	maxHeld = 128 << 10
 
-	// maxCorked is for how many messages requests are held back: as many as save
-	// most of the system calls. The peer works on the answers to these messages
-	// while the reader hands over the next ones. With all answers in one write,
-	// both ends would wait for each other in turn.
-	maxCorked = 6
-
 	// maxHeaders is the space for the headers and trailers of one batch.
 	maxHeaders = 32 << 10
 

@@ -2,6 +2,7 @@ package oncrpc
 
 import (
 	"log/slog"
+	"runtime"
 	"sync"
 	"time"
 
@@ -64,10 +65,7 @@ const (
 	batchSize = 1 << 20
 
 	// A reader that serves short calls holds their replies back while whole calls
-	// are in its buffer, up to maxHeld replies or holdSize bytes: as many as save
-	// most of the writes. The client works on them while the reader serves the
-	// next calls.
-	maxHeld  = 6
+	// are in its buffer, up to maxHeld replies or holdSize bytes.
 	holdSize = 64 << 10
 
 	// longRecord is how many bytes a call or a reply may have, if more bytes of
@@ -108,6 +106,16 @@ const (
 	// many open files.
 	acceptDelay = 100 * time.Millisecond
 )
+
+// maxHeld is as many replies as save most of the writes. The client works on
+// them while the reader serves the next calls. On one processor the client, if
+// it is on this host, cannot work meanwhile, and each write would only cost.
+var maxHeld = func() int {
+	if runtime.NumCPU() == 1 {
+		return 16
+	}
+	return 6
+}()
 
 // Limits of a Line.
 const (

@@ -35,7 +35,7 @@ func TestReaderServes(t *testing.T) {
 	s := &Server{Handler: w.mux()}
 	bubble(t, s, func(t *testing.T, l *pipeListener) {
 		nc := l.dial()
-		for _, calls := range []int64{3, maxHeld} { // of the second lot, some are sent before
+		for _, calls := range []int64{3, int64(maxHeld)} { // of the second lot, some are sent before
 			last := record(call(9, testProg, 2, 2))
 			before := w.served.Load()
 			_, err := nc.Write(append(streamOf(slices.Repeat([]uint32{2}, int(calls))...), last[:20]...))
@@ -53,7 +53,7 @@ func TestReaderServes(t *testing.T) {
 		_, err := nc.Write(streamOf(slices.Repeat([]uint32{2}, maxHeld+5)...))
 		require.NoError(t, err)
 		synctest.Wait()
-		assert.Equal(t, before+maxHeld, w.served.Load(), "the reader writes so many replies")
+		assert.Equal(t, before+int64(maxHeld), w.served.Load(), "the reader writes so many replies")
 		for i := range uint32(maxHeld + 5) {
 			assert.Equal(t, i, xid(t, nc))
 		}
