@@ -40,14 +40,14 @@ func (q *replyQueue) copyVanished() error {
 	}
 	of := taken // of one call's record
 	for _, cl := range q.batch {
-		n := markLen + cl.reply.Len()
-		if of < n && cl.reply.Cut != nil { // perhaps not the one, but none before it
+		r := &cl.reply
+		if r.Cut != nil && of < markLen+len(r.Head)+len(r.Item.B) { // perhaps not the one, but none before it
 			err := cl.copyItem(max(of, 0))
 			q.fillVec()
 			q.rest = skip(q.vec, taken)
 			return err
 		}
-		of -= n
+		of -= markLen + r.Len()
 	}
 	return syscall.EFAULT
 }
