@@ -175,7 +175,7 @@ func (cl *tcpCall) releaseUnused() {
 	if n := cap(cl.reply.Head); n > smallRecord {
 		taken += int64(n)
 	}
-	if cl.reply.Item != nil {
+	if cl.reply.Item != nil && cl.reply.Cut == nil {
 		taken += int64(cap(cl.reply.Item.B))
 	}
 	for i := range cl.reply.More {

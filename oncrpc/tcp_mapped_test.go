@@ -136,6 +136,7 @@ const (
 	procLend     = 1 // arguments: offset, length; results: an item in the mapping
 	procTruncate = 2 // the same, and a length to which the file is truncated then
 	procRead     = 3 // arguments: offset, length; results: an item in a buffer
+	procReserve  = 4 // procLend, after memory for a long head was reserved in vain
 )
 
 func (f *lentFile) ServeRPC(_ context.Context, c *Call, r *Reply) error {
@@ -150,6 +151,9 @@ func (f *lentFile) ServeRPC(_ context.Context, c *Call, r *Reply) error {
 		copy(r.NewItem(n), fileBytes(off, n))
 		r.Head = xdr.AppendUint32(r.Head, uint32(n))
 		return nil
+	}
+	if c.Proc == procReserve {
+		r.Reserve(1 << 20)
 	}
 	f.borrow(r, off, n)
 	if size >= 0 {
@@ -749,4 +753,22 @@ func TestMappedStalled(t *testing.T) {
 	}
 	l.returned()
 	assert.EqualValues(t, maxCalls, l.f.lent.Load())
+}
+
+// TestMappedReserved checks that an item in a mapping does not count as memory that the
+// handler has reserved.
+func TestMappedReserved(t *testing.T) {
+	const size = 1 << 20
+	l := newLending(t, size)
+	nc := l.narrow()
+	_, err := nc.Write(lendCall(0, procReserve, 0, size))
+	require.NoError(t, err)
+	want, got := lendReply(0, 0, size), make([]byte, size+1<<10)
+	n, err := io.ReadFull(nc, got[:1000])
+	require.NoError(t, err)
+	assert.Zero(t, l.Stats().Replies.InUse)
+	rest, err := io.ReadFull(nc, got[n:len(want)])
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(want, got[:n+rest]))
+	l.returned()
 }
