@@ -57,9 +57,7 @@ func (q *request) read(ctx context.Context, h vfs.Handle, a *nfs3.ReadArgs, res 
 		if q.lend(ctx, h, a, count, res, r) {
 			return
 		}
-		q.Rest()
-		r.NewItem(count)
-		if err := q.Work(ctx); err != nil {
+		if err := q.takeItem(ctx, h, count, r); err != nil {
 			r.DropItem()
 			res.Status = q.status(err)
 			return
@@ -74,6 +72,22 @@ func (q *request) read(ctx context.Context, h vfs.Handle, a *nfs3.ReadArgs, res 
 	}
 	r.Item.B = p[:n]
 	res.Count, res.EOF = uint32(n), eof || a.Offset > realm.MaxFileSize
+}
+
+// takeItem takes the memory of a READ that is not lent. Another client may have got the
+// right to change the file by itself during the wait for memory.
+func (q *request) takeItem(ctx context.Context, h vfs.Handle, count int, r *oncrpc.Reply) error {
+	for {
+		q.Rest()
+		r.NewItem(count)
+		if err := q.Work(ctx); err != nil || !q.ReadWaits(h) {
+			return err
+		}
+		r.DropItem() // the memory is for others meanwhile
+		if err := q.BeforeRead(ctx, h); err != nil {
+			return err
+		}
+	}
 }
 
 // mayLend reports whether a READ of count bytes may be answered without a copy.

@@ -22,7 +22,8 @@
 //
 // Arguments alias the call message and are used only until the procedure
 // returns; the data of a WRITE goes to the file system without a copy. The data
-// of a READ is read into a lent buffer that then belongs to the transport.
+// of a READ is read into a lent buffer, or lent in its file's mapping, and then belongs
+// to the transport.
 //
 // The package must not know a transport, nor how a file system is stored.
 package nfsserver
