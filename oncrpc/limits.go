@@ -48,10 +48,11 @@ const (
 	smallRecord = 4 << 10
 
 	// memory bounds the bytes of large records under way in a server, and
-	// separately the bytes of large replies: 128 calls of 1 MiB in each
-	// direction, enough for two clients that use all their calls. A party gets
-	// half of it. A connection gets half of that, or more if the longest record
-	// needs more, because all clients of a bridge are one host.
+	// separately the bytes of large replies without data in mappings: 128 calls
+	// of 1 MiB in each direction, enough for two clients that use all their
+	// calls. A party gets half of it. A connection gets half of that, or more if
+	// the longest record needs more, because all clients of a bridge are one
+	// host.
 	memory       = 128 << 20
 	partOfMemory = memory / 2
 	partOfConn   = partOfMemory / 2
@@ -81,6 +82,10 @@ const (
 	recordTimeout = 30 * time.Second
 	writeTimeout  = 30 * time.Second
 	armTime       = time.Second
+
+	// trafficTime is how long the kernel may take to tell what a connection's
+	// traffic is, which it knows, unless a disk holds up a write.
+	trafficTime = 100 * time.Millisecond
 
 	// lingerTimeout is how long the server, after it has ended a connection,
 	// waits for the peer to end it too. The last replies then arrive.

@@ -66,6 +66,7 @@ type Server struct {
 	tasks    workpool.Pool
 	watchdog relief.Watchdog
 	calls    sync.Pool // of *tcpCall
+	looking  sync.Mutex
 
 	mu        sync.Mutex
 	closed    bool // by Shutdown

@@ -26,9 +26,11 @@ type tcpConn struct {
 	memory  tcpParts
 	peer    Peer
 	out     replyQueue
-	records tcpWork // with reserved memory, being received
-	writes  tcpWork // of replies
-	leaving bool    // has lost its place; guarded by the server's lock
+	records tcpWork     // with reserved memory, being received
+	writes  tcpWork     // of replies
+	lending atomic.Bool // the kernel reads from mappings, or is about to
+	known   tcpTraffic
+	leaving bool // has lost its place; guarded by the server's lock
 
 	since    time.Time
 	calls    atomic.Uint64 // whose first byte has arrived
@@ -260,7 +262,7 @@ func (c *tcpConn) drain() {
 // abort cuts the connection. Only the first cause is kept.
 func (c *tcpConn) abort(cause error) {
 	c.cancel(cause)
-	c.nc.Close()
+	c.close()
 }
 
 // end closes the connection after receive failed with err. The caller must have

@@ -3,9 +3,12 @@ package oncrpc
 import (
 	"errors"
 	"net"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/internal/keepalive"
 )
 
 // A data item in the mapping of a file is sent from the mapping. The mapping
@@ -26,6 +29,67 @@ import (
 func (c *tcpConn) sendsMapped() bool {
 	_, direct := c.line.(*net.TCPConn)
 	return direct
+}
+
+// If the pages have left the memory and their disk does not answer, the kernel
+// waits for it with the socket locked. Then whoever asks for the connection's
+// traffic waits as well, and so does Close. lending tells them of that.
+
+// lends reports whether items of the batch are in mappings.
+func (q *replyQueue) lends() bool {
+	for _, cl := range q.batch {
+		if cl.reply.Cut != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// close closes the connection below. It does not wait for a disk. The context of
+// the calls must have ended.
+func (c *tcpConn) close() {
+	if c.lending.Load() {
+		go c.nc.Close()
+		return
+	}
+	c.nc.Close()
+}
+
+// traffic returns how many bytes the peer has sent, and how many it has
+// acknowledged, as they were known last if the kernel cannot tell for a disk.
+func (c *tcpConn) traffic() (in, out uint64, ok bool) {
+	if !c.lending.Load() {
+		c.learnTraffic()
+		return c.known.in.Load(), c.known.out.Load(), true
+	}
+	if c.known.asked.CompareAndSwap(false, true) {
+		told := make(chan struct{})
+		go func() {
+			c.learnTraffic()
+			c.known.asked.Store(false)
+			close(told)
+		}()
+		timer := time.NewTimer(trafficTime)
+		defer timer.Stop()
+		select {
+		case <-told:
+			ok = true
+		case <-timer.C:
+		}
+	}
+	return c.known.in.Load(), c.known.out.Load(), ok
+}
+
+func (c *tcpConn) learnTraffic() {
+	in, out := keepalive.Traffic(c.nc)
+	c.known.in.Store(in)
+	c.known.out.Store(out)
+}
+
+// tcpTraffic is what is known of a connection's traffic, in bytes.
+type tcpTraffic struct {
+	asked   atomic.Bool // a goroutine asks
+	in, out atomic.Uint64
 }
 
 // errShrunk ends a connection: the peer waits for bytes that no longer exist.

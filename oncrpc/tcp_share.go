@@ -3,11 +3,12 @@ package oncrpc
 import (
 	"cmp"
 	"errors"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
-	"github.com/nfsrdma/nfsrdma/internal/keepalive"
 )
 
 // A server shares out its scarce resources, memory and connections, between
@@ -79,22 +80,36 @@ func (c *tcpConn) idle() bool {
 // cutStalled cuts the connections that have not moved since the last round,
 // while calls wait for memory.
 func (s *Server) cutStalled(round uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.conns {
-		if c.isStalled(round) {
+	if !s.looking.TryLock() { // the look before has met many disks that do not answer
+		return
+	}
+	defer s.looking.Unlock()
+	for _, c := range s.present() {
+		if !c.isStalled(round) {
+			continue
+		}
+		s.mu.Lock()
+		if _, here := s.conns[c]; here {
 			c.logEnd(errStalled)
 			s.totals.Stalled++
 			c.abort(errStalled)
 		}
+		s.mu.Unlock()
 	}
+}
+
+// present returns the present connections.
+func (s *Server) present() []*tcpConn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.conns))
 }
 
 // A tcpWork counts work in one direction that cannot end unless the peer moves:
 // records with reserved memory, or writes.
 type tcpWork struct {
 	begun, done atomic.Uint64
-	seen        fairshare.Sight // guarded by the server's lock
+	seen        fairshare.Sight // guarded by Server.looking
 }
 
 func (w *tcpWork) begin() { w.begun.Add(1) }
@@ -108,10 +123,13 @@ func (w *tcpWork) stalled(round, size uint64) bool {
 
 // isStalled reports whether a connection does not move in one of its
 // directions. Each is judged by itself, so that a peer which does not take its
-// replies cannot excuse that by further calls. The caller must hold the
-// server's lock.
+// replies cannot excuse that by further calls. A peer is not judged while a disk
+// holds up its replies. Only cutStalled may call isStalled.
 func (c *tcpConn) isStalled(round uint64) bool {
-	in, out := keepalive.Traffic(c.nc)
+	in, out, ok := c.traffic()
+	if !ok {
+		return false
+	}
 	records, writes := c.records.stalled(round, in), c.writes.stalled(round, out)
 	return records || writes
 }

@@ -5,8 +5,6 @@ import (
 	"net/netip"
 	"slices"
 	"time"
-
-	"github.com/nfsrdma/nfsrdma/internal/keepalive"
 )
 
 // ServerStats is a snapshot of the state and the counters of a Server.
@@ -57,11 +55,10 @@ func (s *Server) Stats() ServerStats {
 // Connections returns the present connections, the oldest first.
 func (s *Server) Connections() []ConnStats {
 	s.init()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := make([]ConnStats, 0, len(s.conns))
-	for c := range s.conns {
-		in, out := keepalive.Traffic(c.nc)
+	present := s.present()
+	all := make([]ConnStats, 0, len(present))
+	for _, c := range present {
+		in, out, _ := c.traffic()
 		all = append(all, ConnStats{
 			Peer: c.peer.Addr, Since: c.since, Calls: c.calls.Load(), UnderWay: int(c.underWay.Load()), In: in, Out: out, Security: c.security.Load(),
 		})

@@ -106,6 +106,14 @@ func (q *replyQueue) write() {
 
 func (q *replyQueue) writeBatch() error {
 	q.fillVec()
+	defer func() { clear(q.vec) }() // the bytes belong to the calls
+	if q.lends() {
+		q.conn.lending.Store(true)
+		defer q.conn.lending.Store(false)
+		if err := q.conn.ctx.Err(); err != nil { // abort may have seen no lending
+			return err
+		}
+	}
 	line := q.conn.line
 	if now := time.Now(); now.Sub(q.armed) > armTime {
 		_ = line.SetWriteDeadline(now.Add(writeTimeout)) // fails only if writing fails
@@ -113,14 +121,13 @@ func (q *replyQueue) writeBatch() error {
 	}
 	q.rest = q.vec
 	q.conn.writes.begin()
+	defer q.conn.writes.end()
 	_, err := writeBuffers(line, &q.rest)
 	for errors.Is(err, syscall.EFAULT) {
 		if err = q.copyVanished(); err == nil {
 			_, err = writeBuffers(line, &q.rest)
 		}
 	}
-	q.conn.writes.end()
-	clear(q.vec) // the bytes belong to the calls
 	return err
 }
 
