@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -18,12 +20,19 @@ import (
 	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/nfs4client"
+	"github.com/nfsrdma/nfsrdma/nfs4server"
+	"github.com/nfsrdma/nfsrdma/nfs4state"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/replay"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
+	"github.com/nfsrdma/nfsrdma/xdr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -32,7 +41,9 @@ import (
 type lender struct {
 	t      *testing.T
 	f      *os.File
-	addr   string
+	addr   string // of RDMA
+	tcp    string // likewise
+	over   *oncrpc.Server
 	served atomic.Int32 // calls
 	lent   atomic.Int32 // calls answered from a mapping
 }
@@ -53,28 +64,42 @@ func newLender(t *testing.T) *lender {
 	world := look(t)
 	fs, err := posix.Open(dir, posix.Options{StateDir: t.TempDir()})
 	require.NoError(t, err)
-	s, err := nfsserver.New(nfsserver.Config{Exports: []nfsserver.Export{{Path: "/x", FS: fs, Clients: exports.Everyone(exports.Options{NoRootSquash: true, Insecure: true})}}})
+	r, err := realm.New(realm.Config{Exports: []realm.Export{{Path: "/x", FS: fs, Clients: exports.Everyone(exports.Options{NoRootSquash: true, Insecure: true})}}})
 	require.NoError(t, err)
 	mux := new(oncrpc.Mux)
-	s.Register(mux)
-	cache := replay.New(mux, replay.Config{Keep: nfsserver.ExecuteOnce})
+	nfsserver.Over(r).Register(mux)
+	begin := time.Now()
+	state := nfs4state.New(nfs4server.WithFiles(nfs4state.Config{Now: func() time.Duration { return time.Since(begin) }, Epoch: 7, Lease: time.Minute}))
+	four := nfs4server.New(nfs4server.Config{Realm: r, State: state, Lease: time.Minute})
+	four.Register(mux)
+	cache := replay.New(mux, replay.Config{Keep: func(p rpcmsg.Procedure, msg []byte) bool { return nfsserver.ExecuteOnce(p, msg) || nfs4.Once(msg) }})
 	listener, err := iwarp.Open(iwarp.Config{CRC: mpa.CRCOff, LongFPDUs: func(mpa.Frame) bool { return true }}).Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	l.addr = listener.Addr().String()
-	responder := &rpcrdma.Server{Handler: service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+	handler := service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 		defer l.served.Add(1)
 		answer := cache.Serve(ctx, req, rep)
 		if rep.Cut != nil {
 			l.lent.Add(1)
 		}
 		return answer
-	})}
-	served := make(chan error, 1)
+	})
+	responder := &rpcrdma.Server{Handler: handler}
+	plain, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	l.tcp = plain.Addr().String()
+	l.over = &oncrpc.Server{Handler: handler}
+	served := make(chan error, 2)
 	go func() { served <- responder.Serve(listener) }()
+	go func() { served <- l.over.Serve(plain) }()
 	t.Cleanup(func() {
 		assert.NoError(t, responder.Shutdown(context.Background()))
+		assert.NoError(t, l.over.Shutdown(context.Background()))
 		assert.NoError(t, <-served)
+		assert.NoError(t, <-served)
+		assert.Zero(t, l.over.Stats().Replies.InUse, "memory of replies over TCP")
 		cache.Close()
+		four.Close()
 		assert.NoError(t, fs.Close())
 		world.unchanged(t)
 		maps, err := os.ReadFile("/proc/self/maps")
@@ -105,22 +130,124 @@ func (l *lender) client(addr string) (*nfsclient.Client, nfs3.FH) {
 	return client, file
 }
 
+// line connects to the server, or to a proxy, over TCP, and again if the connection ends.
+func (l *lender) line(addr string) *oncrpc.Line {
+	l.t.Helper()
+	c, err := oncrpc.DialTCPLine(l.t.Context(), addr, oncrpc.TCPLineConfig{})
+	require.NoError(l.t, err)
+	l.t.Cleanup(func() { assert.NoError(l.t, c.Close()) })
+	return c
+}
+
+// A readFunc makes one READ of the file into p.
+type readFunc func(p []byte, off int) (data []byte, eof bool, err error)
+
+// clients are the versions by which a lender's file is read over TCP.
+var clients = map[string]func(l *lender, addr string) readFunc{
+	"3": func(l *lender, addr string) readFunc {
+		client, _, file := mount(l.t, l.line(addr))
+		return func(p []byte, off int) ([]byte, bool, error) {
+			res, err := client.Read(l.t.Context(), file, uint64(off), p)
+			return res.Data, res.EOF, err
+		}
+	},
+	"4.0": func(l *lender, addr string) readFunc {
+		c := l.line(addr)
+		var none nfs4.Void
+		var fh nfs4.HandleRes
+		root := func(b []byte) []byte {
+			b = nfs4.AppendOp(b, nfs4.OpPutRootFH, &none)
+			b = nfs4.AppendOp(b, nfs4.OpLookup, &nfs4.NameArgs{Name: []byte("x")})
+			b = nfs4.AppendOp(b, nfs4.OpLookup, &nfs4.NameArgs{Name: []byte("file")})
+			return nfs4.AppendOp(b, nfs4.OpGetFH, &none)
+		}
+		require.NoError(l.t, compound40(l.t.Context(), c, 4, root, func(x *xdr.Reader) {
+			fh.Decode(x)
+			fh.Object = bytes.Clone(fh.Object)
+		}))
+		return func(p []byte, off int) (data []byte, eof bool, err error) {
+			err = compound40(l.t.Context(), c, 2, func(b []byte) []byte {
+				b = nfs4.AppendOp(b, nfs4.OpPutFH, &nfs4.HandleArgs{Object: fh.Object})
+				return nfs4.AppendOp(b, nfs4.OpRead, &nfs4.ReadArgs{StateID: nfs4.AnonymousStateID, Offset: uint64(off), Count: uint32(len(p))})
+			}, func(x *xdr.Reader) {
+				var res nfs4.ReadRes
+				res.Decode(x)
+				data, eof = p[:copy(p, res.Data)], res.EOF
+			})
+			return data, eof, err
+		}
+	},
+	"4.2": func(l *lender, addr string) readFunc {
+		s, err := nfs4client.Dial(l.t.Context(), nfs4client.Config{
+			Network: "tcp", Minor: nfs4.Minor2, Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthSys}, Log: slog.New(slog.DiscardHandler),
+			Dial: func(ctx context.Context) (nfs4client.Conn, error) {
+				return oncrpc.DialTCP(ctx, addr, oncrpc.ClientConfig{})
+			},
+		})
+		require.NoError(l.t, err)
+		l.t.Cleanup(func() { assert.NoError(l.t, s.Close(context.Background())) })
+		var c nfs4client.Compound
+		var dir nfs4.HandleRes
+		c.PutRootFH()
+		c.Lookup("x")
+		c.GetFH(&dir)
+		require.NoError(l.t, s.Do(l.t.Context(), &c))
+		fh := bytes.Clone(dir.Object)
+		c.Reset()
+		f, err := s.Open(l.t.Context(), fh, "file", nfs4client.OpenFlags{Read: true})
+		require.NoError(l.t, err)
+		l.t.Cleanup(func() { assert.NoError(l.t, f.Close(context.Background())) })
+		return func(p []byte, off int) ([]byte, bool, error) {
+			n, err := f.ReadAt(l.t.Context(), p, uint64(off))
+			if err == io.EOF {
+				return p[:n], true, nil
+			}
+			return p[:n], false, err
+		}
+	},
+}
+
+// compound40 makes a COMPOUND of version 4.0 of n operations, and reads the results of
+// the last.
+func compound40(ctx context.Context, c oncrpc.Caller, n uint32, ops func(b []byte) []byte, read func(x *xdr.Reader)) error {
+	head := nfs4.CompoundArgs{N: n}
+	x := &oncrpc.Exchange{
+		Prog: nfs4.Program, Vers: nfs4.Version, Proc: nfs4.ProcCompound, Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthSys},
+		Args: ops(head.AppendTo(nil)), MaxResults: 1<<20 + 4<<10,
+	}
+	if err := c.Call(ctx, x); err != nil {
+		return err
+	}
+	defer x.Release()
+	r := &x.Results
+	var res nfs4.CompoundRes
+	if res.Decode(r); res.Status != nfs4.OK || res.N != n {
+		return fmt.Errorf("%w after %d operations", res.Status, res.N)
+	}
+	for range n - 1 {
+		_ = r.Uint64() // each is a number and a status
+	}
+	_ = r.Uint32()
+	read(r)
+	return r.Done()
+}
+
 // check checks the result of a READ into p at off while the file is truncated.
 // A short result must come with an end of file. The data must be those of the
 // file, or zeros in the page of the truncation.
-func check(p []byte, off int, res *nfs3.ReadRes) error {
+func check(p []byte, off int, data []byte, eof bool) error {
 	const page = 4 << 10
-	if len(res.Data) < len(p) && !res.EOF {
-		return fmt.Errorf("%d of %d bytes at %d, and no end of file", len(res.Data), len(p), off)
+	if len(data) < len(p) && !eof {
+		return fmt.Errorf("%d of %d bytes at %d, and no end of file", len(data), len(p), off)
 	}
 	zero := -1 // the page in which zeros begin
-	for i, got := range res.Data {
+	for i, got := range data {
 		at := off + i
 		switch {
 		case got == 0 && (zero == at/page || at%page != 0):
 			zero = at / page
 		case got != byteAt(at) || zero == at/page:
-			return fmt.Errorf("byte %d of %d is %#02x", i, len(res.Data), got)
+			return fmt.Errorf("byte %d of %d is %#02x", i, len(data), got)
 		}
 	}
 	return nil
@@ -138,34 +265,41 @@ func newValve(t *testing.T, server string) *valve {
 	v := &valve{Listener: l}
 	t.Cleanup(func() { l.Close() })
 	go func() {
-		c, err := l.Accept()
-		if err != nil {
-			return
-		}
-		defer c.Close()
-		s, err := net.Dial("tcp", server)
-		if err != nil {
-			return
-		}
-		defer s.Close()
-		go func() {
-			_, _ = io.Copy(s, struct{ io.Reader }{c}) // avoids splice through a pipe, which would stay open
-			_ = s.(*net.TCPConn).CloseWrite()
-		}()
-		for p := make([]byte, 64<<10); ; {
-			n, err := s.Read(p)
+		for {
+			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			v.shut.RLock()
-			_, err = c.Write(p[:n])
-			v.shut.RUnlock()
-			if err != nil {
-				return
-			}
+			go v.pass(c, server)
 		}
 	}()
 	return v
+}
+
+// pass passes on a connection to the server.
+func (v *valve) pass(c net.Conn, server string) {
+	defer c.Close()
+	s, err := net.Dial("tcp", server)
+	if err != nil {
+		return
+	}
+	defer s.Close()
+	go func() {
+		_, _ = io.Copy(s, struct{ io.Reader }{c}) // avoids splice through a pipe, which would stay open
+		_ = s.(*net.TCPConn).CloseWrite()
+	}()
+	for p := make([]byte, 64<<10); ; {
+		n, err := s.Read(p)
+		if err != nil {
+			return
+		}
+		v.shut.RLock()
+		_, err = c.Write(p[:n])
+		v.shut.RUnlock()
+		if err != nil {
+			return
+		}
+	}
 }
 
 // TestTruncateBehindReads checks that READs whose replies wait for the peer
@@ -185,7 +319,7 @@ func TestTruncateBehindReads(t *testing.T) {
 			var err error
 			got[i], err = client.Read(t.Context(), file, uint64(i)<<20, p)
 			assert.NoError(t, err)
-			assert.NoError(t, check(p, i<<20, &got[i]))
+			assert.NoError(t, check(p, i<<20, got[i].Data, got[i].EOF))
 		})
 	}
 	for l.served.Load() < before+n {
@@ -221,7 +355,7 @@ func TestTruncateAnytime(t *testing.T) {
 				off := random.IntN(lentLen)
 				p := make([]byte, min(random.IntN(1<<20)+1, lentLen-off))
 				res, err := client.Read(t.Context(), file, uint64(off), p)
-				if !assert.NoError(t, err) || !assert.NoError(t, check(p, off, &res)) {
+				if !assert.NoError(t, err) || !assert.NoError(t, check(p, off, res.Data, res.EOF)) {
 					return
 				}
 			}
@@ -235,4 +369,77 @@ func TestTruncateAnytime(t *testing.T) {
 	}
 	readers.Wait()
 	assert.Positive(t, l.lent.Load())
+}
+
+// TestTruncateBehindTCP is TestTruncateBehindReads over TCP, where the reply that has begun to
+// leave cannot be completed: its connection ends, and the calls are made again.
+func TestTruncateBehindTCP(t *testing.T) {
+	for version, dial := range clients {
+		t.Run(version, func(t *testing.T) {
+			l := newLender(t)
+			v := newValve(t, l.tcp)
+			read := dial(l, v.Addr().String())
+			before := l.served.Load()
+			v.shut.Lock()
+			const n = lentLen >> 20
+			var calls sync.WaitGroup
+			var short atomic.Int32
+			for i := range n {
+				calls.Go(func() {
+					p := make([]byte, 1<<20)
+					data, eof, err := read(p, i<<20)
+					assert.NoError(t, err)
+					assert.NoError(t, check(p, i<<20, data, eof))
+					if len(data) < len(p) {
+						short.Add(1)
+					}
+				})
+			}
+			for l.served.Load() < before+n {
+				time.Sleep(time.Millisecond)
+			}
+			require.EqualValues(t, n, l.lent.Load())
+			assert.Zero(t, l.over.Stats().Replies.InUse, "a mapping is no memory")
+			require.NoError(t, l.f.Truncate(0))
+			v.shut.Unlock()
+			calls.Wait()
+			assert.Positive(t, short.Load())
+			t.Logf("%d of %d were cut, over %d connections", short.Load(), n, l.over.Stats().Total)
+		})
+	}
+}
+
+// TestTruncateTCP checks that each READ over TCP has a result that a READ may have,
+// while others truncate and write the file at any moment.
+func TestTruncateTCP(t *testing.T) {
+	l := newLender(t)
+	var readers sync.WaitGroup
+	var done atomic.Int32
+	const each = 150
+	for version, dial := range clients {
+		read := dial(l, l.tcp)
+		for i := range 2 {
+			readers.Go(func() {
+				defer done.Add(1)
+				random := rand.New(rand.NewPCG(1, uint64(i)))
+				for range each {
+					off := random.IntN(lentLen)
+					p := make([]byte, min(random.IntN(1<<20)+1, lentLen-off))
+					data, eof, err := read(p, off)
+					if !assert.NoError(t, err, version) || !assert.NoError(t, check(p, off, data, eof), version) {
+						return
+					}
+				}
+			})
+		}
+	}
+	random := rand.New(rand.NewPCG(2, 2))
+	for int(done.Load()) < 2*len(clients) {
+		n := random.IntN(lentLen)
+		require.NoError(t, l.f.Truncate(int64(n)))
+		l.fill(n)
+	}
+	readers.Wait()
+	assert.Positive(t, l.lent.Load())
+	t.Logf("%d of %d calls were answered from a mapping, over %d connections", l.lent.Load(), l.served.Load(), l.over.Stats().Total)
 }
