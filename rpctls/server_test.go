@@ -39,11 +39,12 @@ type service struct {
 	mu    sync.Mutex
 	peers []*oncrpc.Peer
 	creds []rpcmsg.Cred
+	lends []bool // Reply.Mappable
 }
 
 func (s *service) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
 	s.mu.Lock()
-	s.peers, s.creds = append(s.peers, c.Peer), append(s.creds, c.Cred)
+	s.peers, s.creds, s.lends = append(s.peers, c.Peer), append(s.creds, c.Cred), append(s.lends, r.Mappable)
 	s.mu.Unlock()
 	switch c.Proc {
 	case procWait:
@@ -161,6 +162,7 @@ func TestCalls(t *testing.T) {
 	d.service.mu.Lock()
 	defer d.service.mu.Unlock()
 	require.Len(t, d.service.peers, 5)
+	assert.Equal(t, []bool{true, true, false, false, false}, d.service.lends, "this process reads what it encrypts")
 	before, after := d.service.peers[1], d.service.peers[2]
 	assert.Nil(t, before.Security)
 	assert.Equal(t, "mtls", after.Security.String())
