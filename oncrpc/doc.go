@@ -53,5 +53,6 @@
 // A server shares out three things between parties: the memory of large
 // requests, the memory of large replies (data or heads, see Reserve), and
 // connections. It takes them back from peers that do not move while others
-// wait.
+// wait. Data in mappings (Reply.Mappable) are no such memory: the calls under way
+// bound how many there are, and the time of a write how long they stay.
 package oncrpc

@@ -148,10 +148,10 @@ type Reply struct {
 
 	// Cut, if not nil, reports that Item is such memory, of a buf.Rereader, and
 	// that there is neither Tail nor More. If the owner can get only n bytes of it by any
-	// means, the transport calls Cut before it sends Head. Cut changes Head in
-	// place, so that Head announces n bytes, or the error err that kept the
-	// owner from getting more. Cut returns Head, which may have lost some words
-	// at its end.
+	// means, the transport calls Cut before it sends Head, or ends the connection
+	// if a part of Head has left. Cut changes Head in place, so that Head
+	// announces n bytes, or the error err that kept the owner from getting
+	// more. Cut returns Head, which may have lost some words at its end.
 	Cut func(head []byte, n int, err error) []byte
 
 	// Posted, if not nil, is called once, when the connection's queue contains
