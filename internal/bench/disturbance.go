@@ -16,6 +16,9 @@ const (
 	enoughRounds     = 3
 )
 
+// clockTick is /proc's unit of CPU time: USER_HZ, 100 everywhere.
+const clockTick = 0.01
+
 // A disturbance is what the machine did beside a measurement.
 type disturbance struct {
 	stolen float64 // share of the processors' time that the host kept for others

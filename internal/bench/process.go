@@ -91,21 +91,8 @@ func (s *server) stop() {
 	_ = s.cmd.Wait()
 }
 
-// clockTick is /proc's unit of CPU time: USER_HZ, 100 everywhere.
-const clockTick = 0.01
-
-// cpu returns the server's CPU seconds.
-func (s *server) cpu() float64 {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
-	if err != nil {
-		return 0
-	}
-	_, rest, _ := strings.Cut(string(stat), ") ") // after the name, which may contain anything
-	f := strings.Fields(rest)
-	user, _ := strconv.ParseFloat(f[11], 64)
-	system, _ := strconv.ParseFloat(f[12], 64)
-	return (user + system) * clockTick
-}
+// cpu returns the CPU time that the server has used.
+func (s *server) cpu() time.Duration { return cpuOf(s.cmd.Process.Pid) }
 
 // memory returns the server's resident bytes.
 func (s *server) memory() float64 {
@@ -123,14 +110,16 @@ func (s *server) memory() float64 {
 }
 
 // client runs a client of s, if any, to its end, and parses the result that the
-// client prints.
+// client prints. A client prints as soon as its measured time is over, before it
+// closes its connections.
 func client(ctx context.Context, s *server, cpu int, name string, args ...string) (*result, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	before := 0.0
+	var u usage
 	if s != nil {
-		before = s.cpu()
+		cmd.Stdout = u.until(&out)
+		defer u.watch(s.cpu)()
 	}
 	if err := startOn(cpu, cmd); err != nil {
 		return nil, err
@@ -143,7 +132,7 @@ func client(ctx context.Context, s *server, cpu int, name string, args ...string
 		return nil, fmt.Errorf("%s: %w", cmd, err)
 	}
 	if s != nil {
-		r.Server = s.cpu() - before
+		r.Server = u.last(r.Seconds)
 	}
 	return &r, nil
 }

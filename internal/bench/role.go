@@ -60,9 +60,11 @@ func (c *clock) pause(do func() error) error {
 	return err
 }
 
-// print prints the result.
+// print prints the result. The first byte says that the measured time is over; to sort
+// takes a while.
 func (c *clock) print() error {
 	cpu := cpuTime() - c.cpu
+	fmt.Println()
 	r := result{Seconds: c.then.Sub(c.start).Seconds(), Bytes: float64(c.bytes), Ops: float64(len(c.took)), Client: cpu.Seconds()}
 	slices.Sort(c.took)
 	micro := func(i int) float64 { return float64(c.took[i]) / 1e3 }

@@ -139,7 +139,7 @@ type result struct {
 	} `json:"lat_us"`
 	Client float64 `json:"client_cpu_s"`
 
-	Server float64 `json:"-"` // seconds of CPU, of the server
+	Server float64 `json:"-"` // seconds of CPU, of the server, in the measured time
 	Memory float64 `json:"-"` // resident bytes of the server
 	Calls  float64 `json:"-"` // answered by the server, of any program
 }
