@@ -27,6 +27,16 @@ func rows() []*row {
 			views: []view{{"", "GB/s", rate, atLeast(0.75)}, cpu},
 		},
 		{
+			name: "TCP, stored over an existing file by its receiver", against: "TCP from the file's mapping",
+			ours: stored, limit: mapped,
+			views: []view{{"", "GB/s", rate, goal{}}, cpu},
+		},
+		{
+			name: "over an existing file: WRITE 1 MiB, depth 16", against: "TCP, stored over an existing file by its receiver",
+			ours: bench(free, "over", "write", "1MiB", 16), limit: stored,
+			views: []view{{"", "GB/s", rate, goal{}}, cpu},
+		},
+		{
 			name: "READ 4 KiB at random, depth 1, both ends on one CPU", against: "TCP ping-pong of 4 KiB there",
 			ours: bench(together, "big", "randread", "4KiB", 1), limit: tcp(together, "4096"),
 			views: []view{{"", "µs", p50, atMost(1.5)}},

@@ -31,6 +31,9 @@ func tcp(at place, what string) side {
 	}
 }
 
+// stored is a stream that its receiver writes over an existing file.
+func stored(w *world) (*result, error) { return tcp(free, "stored*"+w.path("over"))(w) }
+
 // pingPongs is a ping-pong on each of the busy connections, beside idle ones.
 func pingPongs(busy, all int) side {
 	return func(w *world) (*result, error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,8 +20,9 @@ const pingSize = 128
 const depth = 16
 
 // tcpClient uses a tcpServer. Its arguments are the server's address, the test
-// (hot, mapped, mapped*N on N connections at once, asked*N in blocks of N
-// bytes, or the bytes of a ping-pong's replies), and the time.
+// (hot, mapped, mapped*N on N connections at once, stored*FILE over an existing
+// file, asked*N in blocks of N bytes, or the bytes of a ping-pong's replies), and
+// the time.
 func tcpClient(args []string) error {
 	if n, ok := strings.CutPrefix(args[1], "mapped*"); ok {
 		n, err := strconv.ParseUint(n, 10, 16)
@@ -42,7 +44,8 @@ func tcpClient(args []string) error {
 	}
 	defer c.Close()
 	a := ask{What: askHot}
-	if args[1] == "mapped" {
+	over, stores := strings.CutPrefix(args[1], "stored*")
+	if stores || args[1] == "mapped" {
 		a.What = askMapped
 	} else if n, err := strconv.ParseUint(args[1], 10, 20); err == nil {
 		a = ask{askPong, uint32(n)}
@@ -52,14 +55,44 @@ func tcpClient(args []string) error {
 	if err := binary.Write(c, binary.BigEndian, a); err != nil {
 		return err
 	}
-	if a.What == askPong {
+	switch {
+	case a.What == askPong:
 		return ping(c, int(a.Reply), args[2])
+	case stores:
+		return storeStream(c, over, args[2])
 	}
 	return stream(c, args[2])
 }
 
 // stream reads blocks.
 func stream(c net.Conn, d string) error {
+	return take(c, d, func(int, []byte) error { return nil })
+}
+
+// storeStream reads blocks, and writes each over a file's next one: a WRITE without its
+// protocol. The file's length is of whole blocks.
+func storeStream(c net.Conn, over, d string) error {
+	f, err := os.OpenFile(over, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	blocks := int(info.Size() / block)
+	if blocks == 0 {
+		return fmt.Errorf("%s has no block of %d bytes", over, block)
+	}
+	return take(c, d, func(i int, b []byte) error {
+		_, err := f.WriteAt(b, int64(i%blocks)*block)
+		return err
+	})
+}
+
+// take reads blocks, and has each used.
+func take(c net.Conn, d string, use func(i int, b []byte) error) error {
 	into := make([]byte, depth*block)
 	if _, err := io.ReadFull(c, into); err != nil { // the buffers are mapped, and the stream runs
 		return err
@@ -68,8 +101,12 @@ func stream(c net.Conn, d string) error {
 	if err != nil {
 		return err
 	}
-	for i := 0; ; i = (i + 1) % depth {
-		if _, err := io.ReadFull(c, into[i*block:][:block]); err != nil {
+	for i := 0; ; i++ {
+		b := into[i%depth*block:][:block]
+		if _, err := io.ReadFull(c, b); err != nil {
+			return err
+		}
+		if err := use(i, b); err != nil {
 			return err
 		}
 		if !k.tick(block) {

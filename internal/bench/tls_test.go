@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -48,14 +47,6 @@ func (s *tally) Read(p []byte) (int, error) {
 
 // TestGCM checks that the cipher's role measures as long as told.
 func TestGCM(t *testing.T) {
-	stdout := os.Stdout
-	defer func() { os.Stdout = stdout }()
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
-	os.Stdout = w
-	require.NoError(t, gcm([]string{"", "1ns"}))
-	w.Close()
-	text, err := io.ReadAll(r)
-	require.NoError(t, err)
-	assert.Contains(t, string(text), `"bytes":1048576,`)
+	text := printed(t, func() error { return gcm([]string{"", "1ns"}) })
+	assert.Contains(t, text, `"bytes":1048576,`)
 }
