@@ -6,12 +6,15 @@ import (
 )
 
 // While the reader hands over the messages of one read, posted requests are
-// held back. They leave together after some messages and after the last one,
-// with one system call instead of one for each answer.
+// held back. They leave together after each maxCorked messages and after the
+// last one, with one system call instead of one for each answer.
 //
 //	readv ─▶ message ─▶ Receive ─▶ Post ─┐
 //	       ─▶ message ─▶ Receive ─▶ Post ─┤ held
-//	       ─▶ message ─▶ Receive ─▶ Post ─┴─▶ writev ─▶ readv
+//	       ─▶ message ─▶ Receive ─▶ Post ─┴─▶ writev ─▶ message … readv
+//
+// RDMA Reads and atomic operations of the peer, and the answers to this end's,
+// count as messages.
 //
 // This applies to every caller of Post, since Post cannot know whether its
 // caller is the reader.

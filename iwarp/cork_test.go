@@ -62,6 +62,86 @@ func TestAnswersLeaveTogether(t *testing.T) {
 	}
 }
 
+// TestFirstAnswersLeave checks that the answers to the first messages of a read
+// arrive while the upper layer works on a later one, whatever the messages are.
+func TestFirstAnswersLeave(t *testing.T) {
+	const corked, n = 6, 16
+	defer func(usual int) { maxCorked = usual }(maxCorked)
+	maxCorked = corked // on one processor, too
+	for _, tt := range []struct {
+		name     string
+		early    int // answers of the upper layer
+		segments func(*testing.T, *hesitant, *rawPeer) [][]byte
+	}{
+		{"Sends", corked, func(_ *testing.T, _ *hesitant, _ *rawPeer) (all [][]byte) {
+			for i := range uint32(n) {
+				all = append(all, sendSeg(true, i+1, 0, []byte("call")))
+			}
+			return all
+		}},
+		{"RDMA Read Responses", corked, func(t *testing.T, h *hesitant, p *rawPeer) (all [][]byte) {
+			for range n {
+				require.NoError(t, h.c.Post(rdma.WR{Op: rdma.OpRead, Data: [][]byte{make([]byte, 1)}, Done: h}))
+			}
+			for range n {
+				req := p.readRequest()
+				all = append(all, responseSeg(true, req.SinkSTag, req.SinkTO, []byte{1}))
+			}
+			return all
+		}},
+		{"RDMA Read Requests", 0, func(t *testing.T, h *hesitant, _ *rawPeer) (all [][]byte) {
+			r, err := h.c.Register([]byte("reply"), rdma.RemoteRead)
+			require.NoError(t, err)
+			for i := range uint32(corked) {
+				all = append(all, requestSeg(i+1, rdmap.ReadRequest{Size: 5, SourceSTag: r.STag()}))
+			}
+			return append(all, sendSeg(true, 1, 0, []byte("call")))
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			world(t)
+			h := &hesitant{early: tt.early, on: make(chan struct{}, 1)}
+			defer close(h.on)
+			_, p := againstRaw(t, raw{initiator: true, recvs: n, ord: n, before: func(c *Conn) {
+				h.inboxHandler, h.c, c.handler = c.handler.(*inboxHandler), c, h
+			}})
+			all := tt.segments(t, h, p)
+			p.send(all...)
+			for i := range all {
+				if i == corked {
+					h.on <- struct{}{}
+				}
+				answer := p.segment()
+				assert.Equal(t, "reply", string(answer[len(answer)-5:]))
+			}
+		})
+	}
+}
+
+// A hesitant answers every message and every completion, all but some early ones after
+// the test allows it.
+type hesitant struct {
+	*inboxHandler
+	c     *Conn
+	early int
+	on    chan struct{}
+}
+
+func (h *hesitant) Receive(m rdma.Recv) {
+	m.Buf.Release()
+	h.answer()
+}
+
+func (h *hesitant) Complete(rdma.Completion) { h.answer() }
+
+func (h *hesitant) answer() {
+	if h.early == 0 {
+		<-h.on
+	}
+	h.early--
+	_ = h.c.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{[]byte("reply")}})
+}
+
 // An answerer answers every message.
 type answerer struct {
 	c      *Conn

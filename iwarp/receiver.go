@@ -108,14 +108,14 @@ func (x *receiver) hand(m rdma.Recv) error {
 	if x.turn.Load() != turn {
 		return errRelieved
 	}
-	if x.corked >= maxCorked {
-		x.uncork()
-	}
 	return x.due
 }
 
 // fpdu processes one FPDU.
 func (x *receiver) fpdu() error {
+	if x.corked >= maxCorked {
+		x.uncork()
+	}
 	x.mid = x.markers != nil && x.markers.Begun()
 	x.bulk = max(x.bulk-1, 0)
 	x.debt.next(x.within())
