@@ -54,6 +54,30 @@ func TestRelieve(t *testing.T) {
 	<-k.gone
 }
 
+// TestRelieveSends checks that the next reader first sends what was held back:
+// its first message may keep it as well.
+func TestRelieveSends(t *testing.T) {
+	world(t)
+	free := make(chan struct{})
+	defer close(free)
+	_, p := againstRaw(t, raw{initiator: true, recvs: 3, before: func(c *Conn) {
+		c.handler = handlerFunc{c.handler.(*inboxHandler), func(m rdma.Recv) {
+			call := string(m.Buf.B)
+			m.Buf.Release()
+			switch call {
+			case "answer":
+				_ = c.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{[]byte("reply")}})
+				return
+			case "hand off":
+				c.HandOffReader()
+			}
+			<-free
+		}}
+	}})
+	p.send(sendSeg(true, 1, 0, []byte("answer")), sendSeg(true, 2, 0, []byte("hand off")), sendSeg(true, 3, 0, []byte("stay")))
+	assert.Equal(t, "reply", string(p.segment()[18:]))
+}
+
 // A stayer is a Completer that blocks its reader.
 type stayer struct {
 	came chan rdma.Completion

@@ -82,8 +82,10 @@ func (x *receiver) unstage() {
 func (x *receiver) scratch() []byte { return x.staging.B }
 
 // run reads until the stream ends or an error ends the stream. The previous
-// reader may have left completions to deliver.
+// reader may have left requests held back, which waited long already, and
+// completions to deliver.
 func (x *receiver) run() error {
+	x.uncork()
 	if err := x.deliver(); err != nil {
 		return err
 	}
