@@ -28,8 +28,8 @@ func streamOf(procs ...uint32) (stream []byte) {
 func xid(t testing.TB, r io.Reader) uint32 { return binary.BigEndian.Uint32(readRecord(t, r)) }
 
 // TestReaderServes checks that one goroutine serves the calls that have arrived
-// together, and that their replies leave together after the last whole one,
-// or when there are many.
+// together, and that their replies leave together after the last whole one, or
+// after maxHeld.
 func TestReaderServes(t *testing.T) {
 	w := &waiter{}
 	s := &Server{Handler: w.mux()}
@@ -58,6 +58,35 @@ func TestReaderServes(t *testing.T) {
 			assert.Equal(t, i, xid(t, nc))
 		}
 		assert.Equal(t, uint64(w.served.Load()), onlyConn(s).turn.Calls())
+	})
+}
+
+// TestFirstRepliesLeave checks that the replies to the first calls of a read arrive
+// while the reader serves a later one, before the watchdog has another goroutine read.
+func TestFirstRepliesLeave(t *testing.T) {
+	s := &Server{}
+	bubble(t, s, func(t *testing.T, l *pipeListener) {
+		open := make(chan struct{})
+		m := &Mux{Log: quiet()}
+		m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, _ *Reply) error {
+			if c.XID == uint32(maxHeld) {
+				<-open
+			}
+			return nil
+		}))
+		s.Handler = m
+		nc := l.dial()
+		calls := 2*maxHeld + 4
+		_, err := nc.Write(streamOf(slices.Repeat([]uint32{2}, calls)...))
+		require.NoError(t, err)
+		begin := time.Now()
+		for i := range uint32(calls) {
+			if i == uint32(maxHeld) {
+				assert.Zero(t, time.Since(begin))
+				close(open)
+			}
+			assert.Equal(t, i, xid(t, nc))
+		}
 	})
 }
 
