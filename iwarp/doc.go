@@ -21,10 +21,11 @@
 // a goroutine waits for it.
 //
 // While the reader hands over the messages of one read, posted requests are
-// held back and then leave together: calls that arrived together and are
-// answered in Handler.Receive cost one system call to read and one to write.
-// Receive therefore must not wait for the completion of a request that it has
-// posted.
+// held back and leave some at a time: calls that arrived together and are
+// answered in Handler.Receive cost one system call to read, and one to write
+// each few answers. The peer works on the first answers while the reader hands
+// over the next messages. Receive must not wait for the completion of a request
+// that it has posted: the request may be sent only after Receive has returned.
 //
 // # Waiting
 //

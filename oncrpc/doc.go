@@ -44,11 +44,10 @@
 //	     ▼                                                                │
 //	a slot is free ─▶ record ─▶ call ─▶ Service ─▶ reply queue ─▶ writev ─▶ slot
 //
-// Replies to calls that have come together leave together. The slots bound the
-// calls of a connection. If the connections of a party
-// together have very many calls under way, a goroutine keeps the turn until its
-// call is answered. A call that steps aside (Reply.StepAside) has neither turn
-// nor slot.
+// Replies to calls that have come together leave some at a time. The slots bound
+// the calls of a connection. If the connections of a party together have very
+// many calls under way, a goroutine keeps the turn until its call is answered. A
+// call that steps aside (Reply.StepAside) has neither turn nor slot.
 //
 // A server shares out three things between parties: the memory of large
 // requests, the memory of large replies (data or heads, see Reserve), and

@@ -10,7 +10,8 @@ import (
 )
 
 // The goroutine with the turn to read serves short calls itself. Their replies
-// are held back while whole calls are in the read buffer, and leave together:
+// are held back while whole calls are in the read buffer, and leave maxHeld at a
+// time:
 //
 //	read ─▶ call ─▶ serve ─▶ reply ─┐
 //	      ─▶ call ─▶ serve ─▶ reply ─┤ held

@@ -12,7 +12,7 @@ import (
 
 // The goroutine that reads a connection serves its short calls: handing a call
 // to another goroutine costs more than answering it, and the answers to calls
-// that arrive together leave together (see Receive of package iwarp).
+// that arrive together leave some at a time (see package iwarp).
 //
 //	reader ── Receive ─▶ short? ─▶ Handler ─▶ Post ─▶ reads on
 //	                       │ no       │ takes long, says the watchdog
