@@ -6,8 +6,9 @@ import (
 )
 
 // While the reader hands over the messages of one read, posted requests are
-// held back. They leave together after each maxCorked messages and after the
-// last one, with one system call instead of one for each answer.
+// held back. They leave together after firstCorked messages, after twice as many
+// more, and so on, and after the last one, with one system call instead of one
+// for each answer.
 //
 //	readv ─▶ message ─▶ Receive ─▶ Post ─┐
 //	       ─▶ message ─▶ Receive ─▶ Post ─┤ held
@@ -19,12 +20,13 @@ import (
 // This applies to every caller of Post, since Post cannot know whether its
 // caller is the reader.
 
-// maxCorked is for how many messages requests are held back. Six save most of
-// the system calls, and the peer works on the answers to these while the reader
-// hands over the next messages. With all answers in one write, both ends would
-// wait for each other in turn. On one processor they do so anyway if the peer is
-// on this host, and each write would only cost.
-var maxCorked = func() int {
+// firstCorked is for how many messages of a read requests are held back at
+// first. The peer works on the answers to these while the reader hands over the
+// next messages. With all answers in one write, both ends would wait for each
+// other in turn. The peer has enough to do then, so that the next answers leave
+// twice as many at a time, with fewer writes. On one processor both ends wait for
+// each other anyway if the peer is on this host.
+var firstCorked = func() int {
 	if runtime.NumCPU() == 1 {
 		return math.MaxInt
 	}
@@ -60,6 +62,15 @@ func (x *receiver) uncork() {
 		runtime.Gosched()
 	}
 	q.uncork(x.c)
+}
+
+// uncorkSome is uncork in the middle of a read, if enough messages were handed
+// over.
+func (x *receiver) uncorkSome() {
+	if x.corked >= x.most {
+		x.uncork()
+		x.most *= 2
+	}
 }
 
 // uncorkResponses sends the requests held back if responses are queued: the

@@ -29,7 +29,8 @@ type receiver struct {
 	mid     bool // within an FPDU: an end of the stream is an error
 	bulk    int  // so many FPDUs more, a read into empty staging is short
 	debt    debt
-	corked  int // messages handed over while posted requests are held back
+	corked  int // messages handed over while posted requests are held back,
+	most    int // for so many at most
 
 	recvs atomic.Int64 // posted and not yet consumed
 	asked atomic.Int64 // RDMA Reads and atomic operations of the peer, not yet answered
@@ -51,7 +52,7 @@ type receiver struct {
 }
 
 func (x *receiver) init(c *Conn, recvs int) {
-	x.c = c
+	x.c, x.most = c, firstCorked
 	size := stagingSize
 	if c.params.CRC {
 		size = stagingSizeCRC
@@ -115,9 +116,7 @@ func (x *receiver) hand(m rdma.Recv) error {
 
 // fpdu processes one FPDU.
 func (x *receiver) fpdu() error {
-	if x.corked >= maxCorked {
-		x.uncork()
-	}
+	x.uncorkSome()
 	x.mid = x.markers != nil && x.markers.Begun()
 	x.bulk = max(x.bulk-1, 0)
 	x.debt.next(x.within())
@@ -274,6 +273,7 @@ func (x *receiver) place(dst []byte) error {
 // first.
 func (x *receiver) readv(a, b []byte) (int, error) {
 	x.uncork()
+	x.most = firstCorked
 	if x.markers == nil {
 		x.vec = [2][]byte{a, b}
 		n, err := x.readSome(x.vec[:])

@@ -66,7 +66,8 @@ const (
 	batchSize = 1 << 20
 
 	// A reader that serves short calls holds their replies back while whole calls
-	// are in its buffer, up to maxHeld replies or holdSize bytes.
+	// are in its buffer: firstHeld replies, then twice as many, and so on, and at
+	// most holdSize bytes.
 	holdSize = 64 << 10
 
 	// longRecord is how many bytes a call or a reply may have, if more bytes of
@@ -112,12 +113,13 @@ const (
 	acceptDelay = 100 * time.Millisecond
 )
 
-// maxHeld is as many replies as save most of the writes. The client works on
-// them while the reader serves the next calls. On one processor the client, if
-// it is on this host, cannot work meanwhile, and each write would only cost.
-var maxHeld = func() int {
+// firstHeld is how many replies leave first. The client works on them while the
+// reader serves the next calls. It has enough to do then, so that the next
+// replies leave twice as many at a time, with fewer writes. On one processor the
+// client, if it is on this host, cannot work meanwhile.
+var firstHeld = func() int {
 	if runtime.NumCPU() == 1 {
-		return 16
+		return maxCalls
 	}
 	return 6
 }()

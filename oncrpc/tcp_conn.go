@@ -77,7 +77,7 @@ func newTCPConn(s *Server, nc net.Conn, party *tcpParty) *tcpConn {
 	c.line, c.caller, c.reverse = nc, &c.peer, newReverse(c)
 	c.peer.Reverse = c.reverse
 	c.memory = party.Own.ofConn(s)
-	c.out.conn = c
+	c.out.conn, c.out.most = c, firstHeld
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.reading, c.drained = context.WithCancel(c.ctx)
 	c.turn.Relieve = func() { s.tasks.Go(c) }

@@ -10,7 +10,7 @@ import (
 )
 
 // The goroutine with the turn to read serves short calls itself. Their replies
-// are held back while whole calls are in the read buffer, and leave maxHeld at a
+// are held back while whole calls are in the read buffer, and leave some at a
 // time:
 //
 //	read ─▶ call ─▶ serve ─▶ reply ─┐

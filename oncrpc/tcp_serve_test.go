@@ -29,13 +29,13 @@ func xid(t testing.TB, r io.Reader) uint32 { return binary.BigEndian.Uint32(read
 
 // TestReaderServes checks that one goroutine serves the calls that have arrived
 // together, and that their replies leave together after the last whole one, or
-// after maxHeld.
+// after firstHeld.
 func TestReaderServes(t *testing.T) {
 	w := &waiter{}
 	s := &Server{Handler: w.mux()}
 	bubble(t, s, func(t *testing.T, l *pipeListener) {
 		nc := l.dial()
-		for _, calls := range []int64{3, int64(maxHeld)} { // of the second lot, some are sent before
+		for _, calls := range []int64{3, int64(firstHeld)} { // of the second lot, some are sent before
 			last := record(call(9, testProg, 2, 2))
 			before := w.served.Load()
 			_, err := nc.Write(append(streamOf(slices.Repeat([]uint32{2}, int(calls))...), last[:20]...))
@@ -50,11 +50,11 @@ func TestReaderServes(t *testing.T) {
 			assert.EqualValues(t, 9, xid(t, nc))
 		}
 		before := w.served.Load()
-		_, err := nc.Write(streamOf(slices.Repeat([]uint32{2}, maxHeld+5)...))
+		_, err := nc.Write(streamOf(slices.Repeat([]uint32{2}, firstHeld+5)...))
 		require.NoError(t, err)
 		synctest.Wait()
-		assert.Equal(t, before+int64(maxHeld), w.served.Load(), "the reader writes so many replies")
-		for i := range uint32(maxHeld + 5) {
+		assert.Equal(t, before+int64(firstHeld), w.served.Load(), "the reader writes so many replies")
+		for i := range uint32(firstHeld + 5) {
 			assert.Equal(t, i, xid(t, nc))
 		}
 		assert.Equal(t, uint64(w.served.Load()), onlyConn(s).turn.Calls())
@@ -69,19 +69,19 @@ func TestFirstRepliesLeave(t *testing.T) {
 		open := make(chan struct{})
 		m := &Mux{Log: quiet()}
 		m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, _ *Reply) error {
-			if c.XID == uint32(maxHeld) {
+			if c.XID == uint32(firstHeld) {
 				<-open
 			}
 			return nil
 		}))
 		s.Handler = m
 		nc := l.dial()
-		calls := 2*maxHeld + 4
+		calls := 2*firstHeld + 4
 		_, err := nc.Write(streamOf(slices.Repeat([]uint32{2}, calls)...))
 		require.NoError(t, err)
 		begin := time.Now()
 		for i := range uint32(calls) {
-			if i == uint32(maxHeld) {
+			if i == uint32(firstHeld) {
 				assert.Zero(t, time.Since(begin))
 				close(open)
 			}

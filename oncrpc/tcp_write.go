@@ -20,6 +20,7 @@ type replyQueue struct {
 	mu      sync.Mutex
 	waiting []*tcpCall
 	size    int // bytes of waiting
+	most    int // as many replies wait at most
 	writing bool
 
 	// used by the writing goroutine
@@ -39,7 +40,11 @@ func (q *replyQueue) put(cl *tcpCall, hold bool) {
 	if cl.reverse == nil {
 		q.conn.open.Add(-1)
 	}
-	if !hold || len(q.waiting) >= maxHeld || q.size >= holdSize {
+	switch {
+	case !hold:
+		q.flushLocked()
+	case len(q.waiting) >= q.most || q.size >= holdSize:
+		q.most *= 2
 		q.writeAllLocked()
 	}
 }
@@ -55,6 +60,11 @@ func (q *replyQueue) holds() bool {
 func (q *replyQueue) flush() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.flushLocked()
+}
+
+func (q *replyQueue) flushLocked() {
+	q.most = firstHeld
 	q.writeAllLocked()
 }
 
