@@ -7,6 +7,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfs4state"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/xdr"
@@ -144,7 +145,7 @@ func read(ctx context.Context, x *compound) nfs4.Status {
 	count := x.server.realm.ReadCount(a.Offset, asked, room-readHead)
 	res := &x.results.read
 	*res = nfs4.ReadRes{}
-	if x.lend(ctx, f, &a, count) {
+	if x.lend(ctx, f, &a, count, cutRead) {
 		status = res.Status
 	} else {
 		status = x.readItem(ctx, f, &a, count)
@@ -237,8 +238,8 @@ func (x *compound) readItem(ctx context.Context, f *realm.File, a *nfs4.ReadArgs
 }
 
 // lend reads without a copy, if the file system, the transport and the data
-// permit it. It sets the result's status.
-func (x *compound) lend(ctx context.Context, f *realm.File, a *nfs4.ReadArgs, count int) bool {
+// permit it. It sets the result's status. The reply's Cut becomes cut.
+func (x *compound) lend(ctx context.Context, f *realm.File, a *nfs4.ReadArgs, count int, cut cutter) bool {
 	u, r := x.current.use, x.reply
 	if !r.Mappable || u.Export.Mapper == nil || a.Offset > realm.MaxFileSize || x.i+1 < x.n || x.keep || x.items > 0 {
 		return false // nothing may follow the bytes that Cut changes, and nothing may copy the bytes that Cut covers
@@ -257,29 +258,39 @@ func (x *compound) lend(ctx context.Context, f *realm.File, a *nfs4.ReadArgs, co
 	res := &x.results.read
 	if res.Status = x.dataStatus(ctx, err); err == nil {
 		r.DropItem()
-		r.Item, r.Cut = item, cutRead
+		r.Item, r.Cut = item, cut
 		res.EOF, res.Count = eof, uint32(len(item.B))
 	}
 	return true
 }
+
+// A cutter is a Reply's Cut.
+type cutter = func(head []byte, n int, err error) []byte
 
 // cutRead changes the head of a reply that ends with a READ of which only n
 // bytes of data could be sent. Without an error the file ends there. With an
 // error, the client asks for the rest and gets the error then; if n is 0 the
 // reply must carry the error itself.
 func cutRead(head []byte, n int, err error) []byte {
-	ok := head[len(head)-12:] // status, eof, length
+	return cutData(head, len(head)-12, n, err) // status, eof, length
+}
+
+// cutData changes the results of a read, from their status on, of which the data
+// are the last.
+func cutData(head []byte, results, n int, err error) []byte {
+	ok := head[results:]
 	if n == 0 && err != nil {
 		status, _ := statusOf(err)
 		binary.BigEndian.PutUint32(ok, uint32(status))
-		return head[:len(head)-8]
+		binary.BigEndian.PutUint32(head[rpcmsg.ResultsAt(head):], uint32(status)) // of the COMPOUND
+		return head[:results+4]
 	}
 	eof := uint32(0)
 	if err == nil {
 		eof = 1
 	}
 	binary.BigEndian.PutUint32(ok[4:], eof)
-	binary.BigEndian.PutUint32(ok[8:], uint32(n))
+	binary.BigEndian.PutUint32(head[len(head)-4:], uint32(n))
 	return head
 }
 

@@ -101,13 +101,25 @@ func (x *compound) content(ctx context.Context, f *realm.File, a *vfs.Attr, off,
 // no Write chunk.
 func (x *compound) readPlusItem(ctx context.Context, f *realm.File, a *nfs4.ReadArgs) nfs4.Status {
 	n := x.server.realm.ReadCount(a.Offset, a.Count, x.left()-readPlusHead-dataLen)
-	if status := x.readItem(ctx, f, a, n); status != nfs4.OK {
+	read := &x.results.read
+	status := nfs4.OK
+	if x.lend(ctx, f, a, n, cutReadPlus) {
+		status = read.Status
+	} else {
+		status = x.readItem(ctx, f, a, n)
+	}
+	if status != nfs4.OK {
 		return status
 	}
-	read := &x.results.read
 	x.out = appendData(x.out, read.EOF, a.Offset, int(read.Count))
 	x.placed(int(read.Count))
 	return nfs4.OK
+}
+
+// cutReadPlus is cutRead for a READ_PLUS with one segment of data. A segment of no
+// bytes says that the file ends there.
+func cutReadPlus(head []byte, n int, err error) []byte {
+	return cutData(head, len(head)-(readPlusHead-4)-dataLen, n, err)
 }
 
 // readPlusBeside reads into the results: a data item would go into the call's

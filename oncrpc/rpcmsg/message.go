@@ -43,6 +43,13 @@ const MaxAuthBody = 400
 // six words, because the verifier is always an empty AUTH_NONE.
 const AcceptedLen = 24
 
+// ResultsAt returns where the results of an accepted reply begin. Its verifier need not
+// be empty.
+func ResultsAt(reply []byte) int {
+	n := int(binary.BigEndian.Uint32(reply[AcceptedLen-8:]))
+	return AcceptedLen + n + xdr.Pad(n)
+}
+
 // ErrVersion reports that rpcvers is not 2.
 var ErrVersion = errors.New("oncrpc: RPC version not supported")
 
