@@ -84,10 +84,6 @@ const (
 	writeTimeout  = 30 * time.Second
 	armTime       = time.Second
 
-	// trafficTime is how long the kernel may take to tell what a connection's
-	// traffic is, which it knows, unless a disk holds up a write.
-	trafficTime = 100 * time.Millisecond
-
 	// lingerTimeout is how long the server, after it has ended a connection,
 	// waits for the peer to end it too. The last replies then arrive.
 	lingerTimeout = time.Second

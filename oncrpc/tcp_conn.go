@@ -29,7 +29,7 @@ type tcpConn struct {
 	records tcpWork     // with reserved memory, being received
 	writes  tcpWork     // of replies
 	lending atomic.Bool // the kernel reads from mappings, or is about to
-	known   tcpTraffic
+	meter   keepalive.Meter
 	leaving bool // has lost its place; guarded by the server's lock
 
 	since    time.Time

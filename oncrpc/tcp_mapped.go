@@ -3,9 +3,7 @@ package oncrpc
 import (
 	"errors"
 	"net"
-	"sync/atomic"
 	"syscall"
-	"time"
 
 	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/internal/keepalive"
@@ -33,7 +31,8 @@ func (c *tcpConn) sendsMapped() bool {
 
 // If the pages have left the memory and their disk does not answer, the kernel
 // waits for it with the socket locked. Then whoever asks for the connection's
-// traffic waits as well, and so does Close. lending tells them of that.
+// traffic waits as well (keepalive.Meter), and so does Close: lending tells
+// close of that.
 
 // lends reports whether items of the batch are in mappings.
 func (q *replyQueue) lends() bool {
@@ -58,38 +57,7 @@ func (c *tcpConn) close() {
 // traffic returns how many bytes the peer has sent, and how many it has
 // acknowledged, as they were known last if the kernel cannot tell for a disk.
 func (c *tcpConn) traffic() (in, out uint64, ok bool) {
-	if !c.lending.Load() {
-		c.learnTraffic()
-		return c.known.in.Load(), c.known.out.Load(), true
-	}
-	if c.known.asked.CompareAndSwap(false, true) {
-		told := make(chan struct{})
-		go func() {
-			c.learnTraffic()
-			c.known.asked.Store(false)
-			close(told)
-		}()
-		timer := time.NewTimer(trafficTime)
-		defer timer.Stop()
-		select {
-		case <-told:
-			ok = true
-		case <-timer.C:
-		}
-	}
-	return c.known.in.Load(), c.known.out.Load(), ok
-}
-
-func (c *tcpConn) learnTraffic() {
-	in, out := keepalive.Traffic(c.nc)
-	c.known.in.Store(in)
-	c.known.out.Store(out)
-}
-
-// tcpTraffic is what is known of a connection's traffic, in bytes.
-type tcpTraffic struct {
-	asked   atomic.Bool // a goroutine asks
-	in, out atomic.Uint64
+	return c.meter.Ask(func() (in, out uint64) { return keepalive.Traffic(c.nc) })
 }
 
 // errShrunk ends a connection: the peer waits for bytes that no longer exist.
