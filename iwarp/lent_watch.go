@@ -76,14 +76,15 @@ func (w *lentWatch) stopLocked() {
 }
 
 // checkLent ends the connection if the oldest work request with pages of files
-// has not come closer to its end for the limit.
+// has not come closer to its end for the limit. The time of a disk that holds up
+// the data does not count.
 func (c *Conn) checkLent() {
-	if c.tx.lookLent() {
+	if c.tx.lookLent(c.AwaitsSource()) {
 		c.Abort(errLentStalls)
 	}
 }
 
-func (q *sendQueue) lookLent() (stalled bool) {
+func (q *sendQueue) lookLent(excused bool) (stalled bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	w := &q.watch
@@ -91,7 +92,7 @@ func (q *sendQueue) lookLent() (stalled bool) {
 		return false
 	}
 	w.stood++
-	if now := q.markLocked(); now.past(w.seen) {
+	if now := q.markLocked(); excused || now.past(w.seen) {
 		w.stood, w.seen = 0, now
 	}
 	if w.stood == lentLooks {

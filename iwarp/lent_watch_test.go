@@ -99,7 +99,7 @@ func TestLentProgress(t *testing.T) {
 	q := &e.tx
 	stalls := func(looks int) (stalled bool) {
 		for range looks {
-			stalled = stalled || q.lookLent()
+			stalled = stalled || q.lookLent(false)
 		}
 		return stalled
 	}

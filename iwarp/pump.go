@@ -37,26 +37,41 @@ func (c *Conn) pump(wait bool) {
 			go q.await()
 			return
 		}
-		if l := c.sock.tcp; l != nil {
-			l.wr.faults = len(b.mapped) > 0
+		switch err := c.write(b, wait); err {
+		case nil:
+			q.wrote(c, b)
+		case errWouldBlock:
+			go q.await()
+			return
+		default:
+			q.fail(c, err)
+			return
 		}
-		for !b.empty() {
-			n, err := c.sock.writev(b.vec[b.sent:], wait)
-			b.advance(n)
-			if b.requests {
-				q.sent.Add(uint64(n))
-			}
-			if err == errWouldBlock {
-				go q.await()
-				return
-			}
-			if err != nil && !q.vanished(b, err) {
-				q.fail(c, err)
-				return
-			}
-		}
-		q.wrote(c, b)
 	}
+}
+
+// write writes the rest of b.
+func (c *Conn) write(b *batch, wait bool) error {
+	q := &c.tx
+	lent := len(b.mapped) > 0
+	if lent {
+		c.sock.lends.begin()
+		defer c.sock.lends.end()
+	}
+	if l := c.sock.tcp; l != nil {
+		l.wr.faults = lent
+	}
+	for !b.empty() {
+		n, err := c.sock.writev(b.vec[b.sent:], wait)
+		b.advance(n)
+		if b.requests {
+			q.sent.Add(uint64(n))
+		}
+		if err == errWouldBlock || err != nil && !q.vanished(b, err) {
+			return err
+		}
+	}
+	return nil
 }
 
 // build fills b with FPDUs. If nothing may be sent, it ends the caller's turn

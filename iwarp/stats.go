@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/nfsrdma/nfsrdma/internal/keepalive"
 	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
@@ -164,16 +163,27 @@ func (t *tally) read() map[rdmap.Error]uint64 {
 	return maps.Clone(t.n)
 }
 
-var _ rdma.ByteCounter = (*Conn)(nil)
+var (
+	_ rdma.ByteCounter  = (*Conn)(nil)
+	_ rdma.SourceWaiter = (*Conn)(nil)
+)
 
 // Traffic returns how many bytes of TCP the peer has sent, and how many it has
-// acknowledged (rdma.ByteCounter).
+// acknowledged (rdma.ByteCounter), as they were known last if the kernel waits
+// for a disk.
 func (c *Conn) Traffic() (in, out uint64) {
-	if c.sock.tcp == nil {
-		return keepalive.Traffic(c.sock.nc)
-	}
-	c.sock.tcp.control(func(fd int) { in, out = keepalive.TrafficOf(fd) })
+	in, out, _ = c.sock.traffic()
 	return in, out
+}
+
+// AwaitsSource reports whether the kernel waits for the disk of data to send
+// (rdma.SourceWaiter).
+func (c *Conn) AwaitsSource() bool {
+	if !c.sock.lends.on.Load() {
+		return false
+	}
+	_, _, ok := c.sock.traffic()
+	return !ok
 }
 
 // errNoRecord reports that Config.Record was 0.

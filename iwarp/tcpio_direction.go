@@ -16,7 +16,8 @@ type direction struct {
 	iov   []unix.Iovec
 	size  int // bytes of the iov
 
-	faults bool // the memory may fault and be read from a disk
+	faults bool     // the memory may fault and be read from a disk
+	lends  *lending // what the other direction does; nil: the calls of this one are never held up
 	msg    unix.Msghdr
 	ready  chan struct{} // holds a token when a call is worth trying
 	watch  stallWatch
@@ -36,7 +37,8 @@ func (d *direction) init(fd int, trap, flat uintptr, event uint32) {
 // which would otherwise have another thread watch whether the call lasts.
 func (d *direction) system(flags int) (int, unix.Errno) {
 	call := unix.Syscall6
-	if flags == unix.MSG_DONTWAIT && d.size <= shortCall && !d.faults {
+	if flags == unix.MSG_DONTWAIT && d.size <= shortCall && !d.faults && d.lends.enter() {
+		defer d.lends.leave()
 		call = unix.RawSyscall6
 	}
 	flags |= unix.MSG_NOSIGNAL

@@ -18,6 +18,8 @@ type socket struct {
 	tcp *tcpLink // the link, or nil if it is not a kernel socket
 
 	mapped bool // only the kernel looks at the data that are sent
+	lends  lending
+	meter  keepalive.Meter
 
 	nc            net.Conn
 	local, remote net.Addr
@@ -29,7 +31,7 @@ func newSocket(nc net.Conn) *socket {
 	keepalive.Watch(nc)
 	s := &socket{nc: nc, local: nc.LocalAddr(), remote: nc.RemoteAddr()}
 	if s.tcp = newTCPLink(nc, stallTimeout); s.tcp != nil {
-		s.link, s.mapped = s.tcp, true
+		s.link, s.mapped, s.tcp.rd.lends = s.tcp, true, &s.lends
 		return s
 	}
 	s.link = newNetLink(nc, stallTimeout)
@@ -37,6 +39,17 @@ func newSocket(nc net.Conn) *socket {
 		s.mapped = over.SendsMapped() // TLS in the kernel
 	}
 	return s
+}
+
+// traffic returns what Conn.Traffic does. ok is false if the kernel cannot tell for a disk.
+func (s *socket) traffic() (in, out uint64, ok bool) {
+	return s.meter.Ask(func() (in, out uint64) {
+		if s.tcp == nil {
+			return keepalive.Traffic(s.nc)
+		}
+		s.tcp.control(func(fd int) { in, out = keepalive.TrafficOf(fd) })
+		return in, out
+	})
 }
 
 // mulpdu returns the largest ULPDU to send, in bytes. If TCP segments are

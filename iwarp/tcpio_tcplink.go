@@ -41,6 +41,8 @@ type tcpLink struct {
 	expired atomic.Bool
 	cut     atomic.Bool // a FIN or urgent data: a short read may leave something to read
 
+	using sync.RWMutex // held for reading by control
+
 	mu     sync.Mutex
 	state  linkState
 	next   *tcpLink // in the poller's queue
@@ -244,13 +246,21 @@ func (l *tcpLink) overLocked() {
 	}
 }
 
-// control calls f with the descriptor, if the link is not closed.
+// control calls f with the descriptor, if the link is not closed. l is not locked
+// meanwhile: if the writer waits for a disk, so does f, and others must still be
+// able to end the connection and to take its events.
 func (l *tcpLink) control(f func(fd int)) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.closed {
+	l.using.RLock()
+	defer l.using.RUnlock()
+	if !l.isClosed() {
 		f(l.fd)
 	}
+}
+
+func (l *tcpLink) isClosed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closed
 }
 
 func (l *tcpLink) closeWrite() {
@@ -272,10 +282,20 @@ func (l *tcpLink) abrupt(on bool) {
 }
 
 func (l *tcpLink) close() {
+	if !l.closeFirst() {
+		return
+	}
+	l.using.Lock() // what control calls ends soon, since nothing writes
+	defer l.using.Unlock()
+	_ = unix.Close(l.fd)
+}
+
+// closeFirst notes that l is closed, and reports whether it was open.
+func (l *tcpLink) closeFirst() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return
+		return false
 	}
 	l.closed = true
 	if l.late != nil {
@@ -284,7 +304,7 @@ func (l *tcpLink) close() {
 	l.rd.watch.stop()
 	l.wr.watch.stop()
 	idle.leave(l)
-	_ = unix.Close(l.fd)
+	return true
 }
 
 // emss returns the connection's maximum segment size in bytes (RFC 5044,

@@ -16,6 +16,15 @@ type ByteCounter interface {
 	Traffic() (in, out uint64)
 }
 
+// A SourceWaiter is a Conn that may have to wait for the data that it sends, when these
+// are in the mapping of a file (WR.Reread). The peer is not to blame meanwhile.
+type SourceWaiter interface {
+	// AwaitsSource reports whether the data cannot be read at present, since
+	// their disk does not answer. It returns soon. The upper layer should then
+	// not judge whether the peer moves.
+	AwaitsSource() bool
+}
+
 // A Placer is a Region that knows which of its bytes the peer has written. Not
 // every provider's regions are Placers.
 type Placer interface {
