@@ -1,6 +1,8 @@
 package rpcrdma
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
@@ -12,29 +14,58 @@ import (
 // pullTime, cutStalled ends the connection whose RDMA Reads take longest: a few
 // peers that move just enough must not keep all memory.
 func (s *Server) cutStalled(round uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	if !s.looking.TryLock() { // the look before has met many disks that do not answer
+		return
+	}
+	defer s.looking.Unlock()
 	stood := false
-	for c := range s.conns {
-		if c.isStalled(round) {
-			c.abort(errStalled)
-			s.totals.Stalled++
+	judged := slices.DeleteFunc(s.present(), (*conn).awaitsSource)
+	for _, c := range judged {
+		if c.isStalled(round) && s.cut(c, errStalled) {
 			stood = true
 		}
 	}
 	if stood || s.memory.Waited() < pullTime {
 		return
 	}
-	if c := s.slowest(time.Now().Add(-pullTime)); c != nil {
-		c.abort(errSlow)
-		s.totals.Stalled++
+	if c := slowest(judged, time.Now().Add(-pullTime)); c != nil {
+		s.cut(c, errSlow)
 	}
+}
+
+// present returns the present connections.
+func (s *Server) present() []*conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.conns))
+}
+
+// cut ends c, and reports whether c was present.
+func (s *Server) cut(c *conn, cause error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, here := s.conns[c]; !here {
+		return false
+	}
+	c.abort(cause)
+	s.totals.Stalled++
+	return true
+}
+
+// awaitsSource reports whether a disk holds up the data of replies. Then the peer is
+// not judged.
+func (c *conn) awaitsSource() bool {
+	if !c.isReady() {
+		return false
+	}
+	w, ok := c.rc.(rdma.SourceWaiter)
+	return ok && w.AwaitsSource()
 }
 
 // slowest returns the connection with the oldest RDMA Reads among those posted
 // by limit, or nil.
-func (s *Server) slowest(limit time.Time) (slowest *conn) {
-	for c := range s.conns {
+func slowest(all []*conn, limit time.Time) (slowest *conn) {
+	for _, c := range all {
 		if since, ok := c.pullsSince(); ok && !since.After(limit) {
 			slowest, limit = c, since
 		}

@@ -107,6 +107,7 @@ type Server struct {
 	blames   blames
 	errors   errorCounts
 	log      *slog.Logger
+	looking  sync.Mutex // by cutStalled
 
 	mu        sync.Mutex
 	draining  bool

@@ -18,9 +18,10 @@ type tap struct {
 	from       net.Addr // the dialler's address, if not nil
 	onSend     func()   // called when a Send is about to be posted
 	onPost     func([]rdma.WR)
-	relievable bool // readers serve calls
-	mapped     bool // items may be in mappings
-	trickles   bool // connections seem to move
+	relievable bool        // readers serve calls
+	mapped     bool        // items may be in mappings
+	trickles   bool        // connections seem to move
+	awaits     func() bool // whether a disk holds up the data of connections
 
 	mu       sync.Mutex
 	posts    [][]rdma.Op
@@ -70,6 +71,8 @@ func (r *tappedRequest) Accept(cfg rdma.ConnConfig) (rdma.Conn, error) {
 		return mapping{tapped}, nil
 	case r.p.trickles:
 		return &trickle{Conn: tapped}, nil
+	case r.p.awaits != nil:
+		return waiting{tapped}, nil
 	}
 	return tapped, nil
 }

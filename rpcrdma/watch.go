@@ -71,11 +71,13 @@ func (c *conn) completed(cl *call, id uint64) {
 	}
 }
 
-// checkProgress is called at the end of a period.
+// checkProgress is called at the end of a period. A period in which a disk holds up the
+// data of replies does not count.
 func (c *conn) checkProgress() {
+	excused := c.awaitsSource()
 	c.mu.Lock()
 	w := &c.watch
-	stalled := w.posted != w.done && w.done == w.seen
+	stalled := w.posted != w.done && w.done == w.seen && !excused
 	w.armed = w.posted != w.done && !stalled && !c.closed
 	if w.armed {
 		w.seen = w.done
