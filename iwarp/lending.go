@@ -34,6 +34,9 @@ func (s *lending) enter() bool {
 	if s == nil {
 		return true
 	}
+	if s.on.Load() { // begin must not meet brief again and again
+		return false
+	}
 	s.brief.Store(true)
 	if s.on.Load() {
 		s.brief.Store(false)

@@ -28,6 +28,7 @@ func TestLending(t *testing.T) {
 				inside.Store(false)
 				s.leave()
 			}
+			runtime.Gosched() // on one processor, too, the other must get on
 		}
 	})
 	for range 10_000 {
