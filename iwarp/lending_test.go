@@ -25,6 +25,9 @@ func TestLending(t *testing.T) {
 		for !over.Load() {
 			if s.enter() {
 				inside.Store(true)
+				for range 100 { // as a system call takes some time
+					over.Load()
+				}
 				inside.Store(false)
 				s.leave()
 			}
