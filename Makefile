@@ -6,14 +6,14 @@
 #	BENCH_TIME=1s     make bench, bench-compare: time for each side of a row in a round
 #	BENCH_ROUNDS=5    make bench, bench-linux: rounds
 #	INTEROP_SOAK=1h   make soak: time for the reader and the writer, the random operations, and the bad network
-#	INTEROP_KERNEL=6.12 make interop, soak, demo-linux: the version of the guest's Linux (default: 6.1)
+#	INTEROP_KERNEL=6.12 make interop, soak, demo-linux: the version of the guest's Linux (default: 6.1), or 6.1-oldest, the oldest that can be downloaded
 #	PREFIX=/usr/local make install: the destination
 #	NO_APT=1          install nothing: name missing packages and fail
 
 GO      ?= go
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X main.version=$(VERSION)
-TOOL    := $(GO) tool -modfile=tools/go.mod
+TOOL    := $(GO) tool -modfile=internal/tools/go.mod
 # Checkouts in other directories share what is compiled, and builds of one commit are
 # the same.
 export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
@@ -56,7 +56,7 @@ test: ## everything: setup, build, lint, conformance, race, onecpu, interop
 lint: ## formatting, vet, staticcheck, tidy go.mod, and vet for other machines
 	scripts/lint
 
-conformance: ## each requirement has its row in docs/conformance.md, and each row its tests
+conformance: ## each requirement has its entry in docs/conformance, and each entry its tests
 	$(GO) run ./internal/conformance/check
 
 fmt: ## format the sources
@@ -78,8 +78,8 @@ fuzz: ## every fuzz target for FUZZTIME
 BENCH        ?= .
 BENCH_TIME   ?= 1s
 BENCH_ROUNDS ?= 5
-BENCH_DOC    ?= $(if $(filter-out . 1s 5,$(BENCH) $(BENCH_TIME) $(BENCH_ROUNDS)),,docs/performance-log.md)
-bench: build ## the speed of the data path beside the machine's limits, alternately; docs/performance-log.md gets the table
+BENCH_DOC    ?= $(if $(filter-out . 1s 5,$(BENCH) $(BENCH_TIME) $(BENCH_ROUNDS)),,docs/performance-log/tables.md)
+bench: build ## the speed of the data path beside the machine's limits, alternately; docs/performance-log/tables.md gets the table
 	$(GO) run ./internal/bench -rows '$(BENCH)' -time $(BENCH_TIME) -rounds $(BENCH_ROUNDS) -doc '$(BENCH_DOC)'
 
 gobench: ## Go's benchmarks: codecs, placement, credits, dispatch, with allocations
@@ -89,13 +89,13 @@ bench-compare: ## both against another commit, OLD=COMMIT, in turns, by benchsta
 	scripts/bench-compare $(OLD)
 
 # The document gets the tables of at least five rounds.
-BENCH_LINUX = INTEROP_BENCH_DOC=$(abspath docs/performance-log.md) $(GO) test -tags interop -run '^$$' -bench Linux -benchtime $(BENCH_ROUNDS)x -timeout 60m -v ./interop/
-bench-linux: ## Linux's client over siw at nfsrdmad and at knfsd, in virtual machines, in turns; docs/performance-log.md gets the tables
+BENCH_LINUX = INTEROP_BENCH_DOC=$(abspath docs/performance-log/tables.md) $(GO) test -tags interop -run '^$$' -bench Linux -benchtime $(BENCH_ROUNDS)x -timeout 60m -v ./interop/
+bench-linux: ## Linux's client over siw at nfsrdmad and at knfsd, in virtual machines, in turns; docs/performance-log/tables.md gets the tables
 	INTEROP_COUNTED=1 $(BENCH_LINUX)
 	$(BENCH_LINUX)
 
 INTEROP_SOAK ?= 1h
-soak: ## the README, the packages' lives and the container on Debian 12 and 13, and twice the same bytes; then the interop tests with a long soak, and those of version 4 with Linux 6.12; run by hand
+soak: ## the README, the packages' lives and the container on Debian 12 and 13, and twice the same bytes; then the interop tests with a long soak, those of version 4 with Linux 6.12, and those of knfsd with the oldest Linux 6.1; run by hand
 	scripts/setup soak
 	for suite in bookworm trixie; do \
 		scripts/readme-trial $$suite && scripts/packages-trial $$suite && scripts/container-trial $$suite || exit 1; \
@@ -103,6 +103,7 @@ soak: ## the README, the packages' lives and the container on Debian 12 and 13, 
 	scripts/packages-twice
 	INTEROP_SOAK=$(INTEROP_SOAK) $(GO) test -tags interop -count=1 -timeout 0 -v ./interop/...
 	INTEROP_KERNEL=6.12 INTEROP_SOAK=$(INTEROP_SOAK) $(GO) test -tags interop -count=1 -timeout 0 -run '4$$|^TestPosix$$' -v ./interop/
+	INTEROP_KERNEL=6.1-oldest $(GO) test -tags interop -count=1 -timeout 0 -run 'Knfsd' -v ./interop/
 
 demo: ## serve a sample directory, mount it, copy a large file there and back
 	scripts/setup demo

@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	rdmaPort    = "20049"     // IANA: nfsrdma
-	tcpPort     = "2049"      // IANA: nfs
-	goodbyeTime = time.Second // for the calls that tell a server of a Close
-	maxNamed    = 16          // exports that an error names
+	rdmaPort        = "20049"     // IANA: nfsrdma
+	tcpPort         = "2049"      // IANA: nfs
+	unmountTimeout  = time.Second // for the UMNT calls of Close
+	maxNamedExports = 16          // number of exports that an error names
 )
 
-// A Client uses one server over RDMA or TCP. A lost connection is replaced, and the
-// calls under way are sent again. The methods are safe for concurrent use.
+// A Client makes calls to one server over RDMA or TCP. It reconnects after the loss of a
+// connection and retransmits pending calls. The methods are safe for concurrent use.
 type Client struct {
 	cfg   ClientConfig
 	addr  string // host and port
@@ -34,21 +34,21 @@ type Client struct {
 	conns []*rpcrdma.Client // the lines over RDMA
 	nfs   *nfsclient.Client
 
-	closed context.Context // ended by Close
-	ended  context.CancelFunc
+	closed       context.Context // cancelled by Close
+	cancelClosed context.CancelFunc
 
-	idle atomic.Bool // CloseMOUNT was called
+	mountIdle atomic.Bool // CloseMOUNT was called and has not closed mount yet
 
-	turn    chan struct{}      // has an element while a goroutine uses the rest
-	mount   *nfsclient.Mount   // nil: not looked for yet
-	mounted map[string]bool    // paths to unmount
-	asked   bool               // for the exports
-	exports []nfsclient.Export // of the last answer, for errors
+	turn         chan struct{}      // semaphore for the fields below
+	mount        *nfsclient.Mount   // nil if not connected
+	mounted      map[string]bool    // paths to unmount
+	exportsAsked bool               // the server was asked for its exports
+	exports      []nfsclient.Export // the latest list, for errors
 }
 
-// Dial connects to the server at addr, HOST or HOST:PORT, and checks that it
-// serves NFS version 3. The default port is 20049, and 2049 over TCP. ctx bounds the attempt only.
-// Dial does not repeat a failed attempt.
+// Dial connects to the server at addr, HOST or HOST:PORT, and checks that it serves NFS
+// version 3. The default port is 20049 over RDMA and 2049 over TCP. ctx limits only the
+// attempt. Dial does not retry.
 func Dial(ctx context.Context, addr string, cfg ClientConfig) (*Client, error) {
 	host, port, err := splitAddr(addr, cfg.TCP)
 	switch {
@@ -57,7 +57,7 @@ func Dial(ctx context.Context, addr string, cfg ClientConfig) (*Client, error) {
 	case cfg.TCP && cfg.Delegations != nil:
 		return nil, errors.New("nfsrdma: delegations need RDMA")
 	case cfg.TLS != nil && cfg.ClearMOUNT && len(cfg.Sec) == 0:
-		return nil, errors.New("nfsrdma: with MOUNT in clear, Sec must say how users are known")
+		return nil, errors.New("nfsrdma: unencrypted MOUNT calls need Sec")
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	if cfg.NFS.Cred == nil {
@@ -66,26 +66,25 @@ func Dial(ctx context.Context, addr string, cfg ClientConfig) (*Client, error) {
 	}
 	c := &Client{cfg: cfg, addr: net.JoinHostPort(host, port), host: host, mounted: make(map[string]bool)}
 	c.turn = make(chan struct{}, 1)
-	c.closed, c.ended = context.WithCancel(context.Background())
-	if err := c.connect(ctx); err != nil {
-		c.hangUp(err)
+	c.closed, c.cancelClosed = context.WithCancel(context.Background())
+	if err := c.connectAll(ctx); err != nil {
+		c.closeLines(err)
 		return nil, fmt.Errorf("nfsrdma: connecting to %s: %w", c.addr, err)
 	}
 	return c, nil
 }
 
-// splitAddr splits HOST or HOST:PORT; an IPv6 address with a port is in
-// brackets.
+// splitAddr splits HOST or HOST:PORT. An IPv6 address with a port is in brackets.
 func splitAddr(addr string, tcp bool) (host, port string, err error) {
 	if addr == "" {
-		return "", "", errors.New("nfsrdma: no server to connect to: write HOST or HOST:PORT")
+		return "", "", errors.New("nfsrdma: the server's address is empty: write HOST or HOST:PORT")
 	}
 	if host, port, err = net.SplitHostPort(addr); err == nil {
 		return host, port, nil
 	}
 	host = strings.TrimSuffix(strings.TrimPrefix(addr, "["), "]")
 	if net.ParseIP(host) == nil && strings.ContainsAny(host, ":[]") {
-		return "", "", fmt.Errorf("nfsrdma: %q is no server: write HOST, HOST:PORT or [IPv6]:PORT", addr)
+		return "", "", fmt.Errorf("nfsrdma: %q is not a server's address: write HOST, HOST:PORT or [IPv6]:PORT", addr)
 	}
 	if tcp {
 		return host, tcpPort, nil
@@ -93,11 +92,11 @@ func splitAddr(addr string, tcp bool) (host, port string, err error) {
 	return host, rdmaPort, nil
 }
 
-// connect makes the connections, and a call over the first.
-func (c *Client) connect(ctx context.Context) error {
-	dial := c.overRDMA()
+// connectAll makes the connections, and a NULL call over the first.
+func (c *Client) connectAll(ctx context.Context) error {
+	dial := c.rdmaLineDialer()
 	if c.cfg.TCP {
-		dial = c.overTCP
+		dial = c.dialTCPLine
 	}
 	callers := make([]oncrpc.Caller, max(c.cfg.Connections, 1))
 	for i := range callers {
@@ -106,7 +105,7 @@ func (c *Client) connect(ctx context.Context) error {
 			return err
 		}
 		c.lines, callers[i] = append(c.lines, line), line
-		if i == 0 { // before a server that is none is asked for more
+		if i == 0 { // a host that does not serve NFS gets no further connections
 			err := nfsclient.New(line.Conn(), nfsclient.Config{}).Null(ctx)
 			if _, refused := errors.AsType[*oncrpc.ReplyError](err); err != nil && !(refused && c.cfg.AnyVersion) {
 				return err
@@ -121,17 +120,16 @@ func (c *Client) connect(ctx context.Context) error {
 	return nil
 }
 
-// NFS returns the client of NFS's procedures, below the file systems of Mount.
+// NFS returns the client for NFS procedures, which the file systems of Mount use.
 func (c *Client) NFS() *nfsclient.Client { return c.nfs }
 
 // Lines returns the connections.
 func (c *Client) Lines() []*oncrpc.Line { return slices.Clone(c.lines) }
 
-// Conns returns the connections over RDMA, each with its negotiated values; none over TCP.
+// Conns returns the RDMA connections, which have the negotiated values.
 func (c *Client) Conns() []*rpcrdma.Client { return slices.Clone(c.conns) }
 
-// Up reports whether the server answers on all connections: calls may wait for
-// any of them.
+// Up reports whether the server responds on all connections. A call may use any of them.
 func (c *Client) Up() bool {
 	for _, line := range c.lines {
 		if !line.Up() {
@@ -141,22 +139,21 @@ func (c *Client) Up() bool {
 	return true
 }
 
-// Close tells the server that its exports are no longer used, and ends the
-// connections. Calls under way fail with rdma.ErrClosed, or with oncrpc.ErrClosed over
-// TCP. It returns nil, and
-// may be called twice.
+// Close tells the server that its exports are no longer used, and closes the connections.
+// Pending calls fail with rdma.ErrClosed, or with oncrpc.ErrClosed over TCP. Close returns
+// nil and may be called more than once.
 func (c *Client) Close() error {
-	c.ended() // a call under way would keep its turn for as long as the server is away
+	c.cancelClosed() // otherwise a pending call holds turn while the server is unreachable
 	c.turn <- struct{}{}
 	defer func() { <-c.turn }()
-	c.goodbye()
-	c.hangUp(nil)
+	c.unmountAll()
+	c.closeLines(nil)
 	return nil
 }
 
-// hangUp ends the connections; cause is the error of a server that would not
-// answer a goodbye.
-func (c *Client) hangUp(cause error) {
+// closeLines closes the connections. If cause is not nil, it aborts them without waiting
+// for the server.
+func (c *Client) closeLines(cause error) {
 	for _, line := range c.lines {
 		if cause != nil {
 			line.Conn().Abort(cause)

@@ -5,14 +5,14 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
-	"github.com/nfsrdma/nfsrdma/tickets"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss/tickets"
 )
 
-// choose returns the flavour of the calls for an export, whose flavours are in the
-// server's order (RFC 2623, Section 2.7).
-func (c *Client) choose(ctx context.Context, export string, wanted []uint32) (uint32, error) {
+// chooseFlavor returns the flavor of calls for an export. wanted are the flavors that the
+// export accepts, in the server's order (RFC 2623, Section 2.7).
+func (c *Client) chooseFlavor(ctx context.Context, export string, wanted []uint32) (uint32, error) {
 	for _, f := range c.cfg.Sec {
 		if len(wanted) == 0 || slices.Contains(wanted, f) {
 			return f, nil
@@ -24,9 +24,9 @@ func (c *Client) choose(ctx context.Context, export string, wanted []uint32) (ui
 	return c.firstUsable(ctx, export, wanted)
 }
 
-// firstUsable returns the first flavour of wanted with which this host can make calls.
-// A Kerberos flavour for which the user who mounts lacks a ticket is the last resort:
-// other users may have tickets.
+// firstUsable returns the first flavor in wanted that this host can use. If there is none,
+// it returns a Kerberos flavor for which the mounting user has no ticket, because other
+// users may have tickets.
 func (c *Client) firstUsable(ctx context.Context, export string, wanted []uint32) (uint32, error) {
 	own := c.cfg.NFS.Cred.Flavor
 	if len(wanted) == 0 {

@@ -8,19 +8,18 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss/tickets"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss/tickets/wire"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/tickets"
-	"github.com/nfsrdma/nfsrdma/tickets/wire"
 )
 
-// TestChoose checks which flavour of an export's list a mount takes: of Sec, the first
-// that the list has, so that a list with a flavour of Kerberos is never answered with
-// AUTH_SYS in its place; without Sec, the first of the list that this host can use
-// (R2623-2.7-1).
+// TestChoose checks which flavor a mount uses: with Sec, the first in Sec that the export
+// lists, so that AUTH_SYS never replaces a required Kerberos flavor; without Sec, the
+// first in the export's list that this host can use (R2623-2.7-1).
 func TestChoose(t *testing.T) {
 	const sys, krb5, krb5i, krb5p = rpcmsg.AuthSys, rpcmsg.AuthKrb5, rpcmsg.AuthKrb5i, rpcmsg.AuthKrb5p
 	type list = []uint32
-	noTicket, noHelper := &tickets.Error{User: "root", Reason: wire.NoTicket, Words: "no ticket"}, errors.New("no helper")
+	noTicket, noHelper := &tickets.Error{User: "root", Reason: wire.NoTicket, Text: "no ticket"}, errors.New("no helper")
 	can := func(err error) func(context.Context) error { return func(context.Context) error { return err } }
 	for _, tt := range []struct {
 		sec      list
@@ -49,7 +48,7 @@ func TestChoose(t *testing.T) {
 		{nil, can(nil), list{0}, 0, "the export /x wants none; the mount says sec=sys"},
 	} {
 		c := &Client{cfg: ClientConfig{Sec: tt.sec, Kerberos: tt.kerberos, NFS: nfsclient.Config{Cred: &rpcmsg.Cred{Flavor: sys}}}}
-		got, err := c.choose(t.Context(), "/x", tt.wanted)
+		got, err := c.chooseFlavor(t.Context(), "/x", tt.wanted)
 		assert.Equal(t, tt.want, got, "%+v", tt)
 		if tt.words == "" {
 			assert.NoError(t, err)

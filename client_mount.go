@@ -15,8 +15,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// MountSearch returns the parameters of the search for the server's MOUNT
-// program, for callers that search themselves.
+// MountSearch returns the parameters for finding the server's MOUNT program, for callers
+// that search on their own.
 func (c *Client) MountSearch() nfsclient.MountSearch {
 	s := nfsclient.MountSearch{
 		NFS: c.lines[0], NFSAddr: "RDMA " + c.addr, Host: c.host,
@@ -31,10 +31,10 @@ func (c *Client) MountSearch() nfsclient.MountSearch {
 	return s
 }
 
-// MOUNT returns the client of MOUNT's procedures, below Exports and Mount. It
-// is usable until CloseMOUNT or Close.
+// MOUNT returns the client for MOUNT procedures, which Exports and Mount use. It can be
+// used until CloseMOUNT or Close.
 func (c *Client) MOUNT(ctx context.Context) (*nfsclient.Mount, error) {
-	ctx, end, err := c.begin(ctx)
+	ctx, end, err := c.takeTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -45,26 +45,25 @@ func (c *Client) MOUNT(ctx context.Context) (*nfsclient.Mount, error) {
 	return c.mount, nil
 }
 
-// CloseMOUNT closes the connection to the server's MOUNT program, if it is not
-// the connection of the NFS calls. File systems do not need it, and servers
-// close it when it is idle. The next call that needs MOUNT connects again.
-// CloseMOUNT does not wait: if calls use the connection, the last of them
-// closes it.
+// CloseMOUNT closes the connection to the server's MOUNT program, unless NFS calls use
+// the same connection. File systems do not need it, and servers close it when idle. The
+// next call that needs MOUNT reconnects. CloseMOUNT does not wait: if calls use the
+// connection, the last of them closes it.
 func (c *Client) CloseMOUNT() {
-	c.idle.Store(true)
+	c.mountIdle.Store(true)
 	c.closeIdle()
 }
 
-// closeIdle closes the connection to MOUNT if CloseMOUNT has asked for that and
-// it is nobody's turn.
+// closeIdle closes the connection to MOUNT if CloseMOUNT was called and no goroutine
+// holds turn.
 func (c *Client) closeIdle() {
-	for c.idle.Load() { // again if CloseMOUNT came before the turn ended
+	for c.mountIdle.Load() { // repeated if CloseMOUNT was called before turn was released
 		select {
 		case c.turn <- struct{}{}:
 		default:
-			return // the end of that turn calls closeIdle
+			return // the goroutine that holds turn calls closeIdle at its end
 		}
-		if c.idle.Swap(false) && c.mount != nil {
+		if c.mountIdle.Swap(false) && c.mount != nil {
 			_ = c.mount.Close()
 			c.mount = nil
 		}
@@ -72,9 +71,9 @@ func (c *Client) closeIdle() {
 	}
 }
 
-// Exports returns the exports that the server lists, in its order.
+// Exports returns the server's list of exports in the server's order.
 func (c *Client) Exports(ctx context.Context) ([]nfsclient.Export, error) {
-	ctx, end, err := c.begin(ctx)
+	ctx, end, err := c.takeTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -82,18 +81,18 @@ func (c *Client) Exports(ctx context.Context) ([]nfsclient.Export, error) {
 	if err := c.findMount(ctx); err != nil {
 		return nil, err
 	}
-	if err := c.list(ctx); err != nil {
+	if err := c.listExports(ctx); err != nil {
 		return nil, fmt.Errorf("nfsrdma: the exports of %s: %w", c.addr, err)
 	}
 	return slices.Clone(c.exports), nil
 }
 
-// Mount returns the file system of an export, or of a directory below an export
-// (MNT of RFC 1813, Section 5.2.1). If the server refuses, the error contains
-// an nfsclient.MountError, and names the exports that the server lists. The
-// file system is usable until Close.
+// Mount returns the file system of an export or of a directory in an export (MNT of RFC
+// 1813, Section 5.2.1). If the server denies access, the error contains an
+// nfsclient.MountError and names the server's exports. The file system can be used until
+// Close.
 func (c *Client) Mount(ctx context.Context, export string) (*nfsclient.FS, error) {
-	ctx, end, err := c.begin(ctx)
+	ctx, end, err := c.takeTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -103,9 +102,9 @@ func (c *Client) Mount(ctx context.Context, export string) (*nfsclient.FS, error
 	}
 	root, flavors, err := c.mount.MntFlavors(ctx, export)
 	if err != nil {
-		return nil, fmt.Errorf("nfsrdma: mounting %s:%s: %w%s", c.host, export, err, c.listed(ctx, err))
+		return nil, fmt.Errorf("nfsrdma: mounting %s:%s: %w%s", c.host, export, err, c.exportsHint(ctx, err))
 	}
-	flavor, err := c.choose(ctx, export, flavors)
+	flavor, err := c.chooseFlavor(ctx, export, flavors)
 	if err != nil {
 		return nil, fmt.Errorf("nfsrdma: mounting %s:%s: %w", c.host, export, err)
 	}
@@ -113,10 +112,10 @@ func (c *Client) Mount(ctx context.Context, export string) (*nfsclient.FS, error
 	cred.Flavor = flavor
 	fs, err := c.nfs.As(cred).FS(ctx, root, export)
 	switch {
-	case errors.Is(err, rpcmsg.AuthTooWeak): // although the export has the flavor
-		err = fmt.Errorf("%w: the server wants connections with more protection: use %s", err, c.moreProtection())
-	case errors.Is(err, nfs3.ErrAcces) && c.cfg.TCP: // the answer of Linux's server
-		err = fmt.Errorf("%w: if the server wants connections with more protection, use %s", err, c.moreProtection())
+	case errors.Is(err, rpcmsg.AuthTooWeak): // although the export accepts the flavor
+		err = fmt.Errorf("%w: the server requires connections with stronger protection: use %s", err, c.moreProtection())
+	case errors.Is(err, nfs3.ErrAcces) && c.cfg.TCP: // the status of Linux's server
+		err = fmt.Errorf("%w: if the server requires connections with stronger protection, use %s", err, c.moreProtection())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("nfsrdma: mounting %s:%s: %w", c.host, export, err)
@@ -125,7 +124,7 @@ func (c *Client) Mount(ctx context.Context, export string) (*nfsclient.FS, error
 	return fs, nil
 }
 
-// moreProtection returns the options of mounts that protect more than this client.
+// moreProtection returns mount options with stronger protection than this client's.
 func (c *Client) moreProtection() string {
 	if c.cfg.TLS == nil {
 		return "xprtsec=mtls or xprtsec=tls, or sec=krb5p"
@@ -133,12 +132,11 @@ func (c *Client) moreProtection() string {
 	return "xprtsec=mtls"
 }
 
-// begin waits for the caller's turn, as long as ctx permits. It returns a context
-// that ends with ctx and at Close, whichever comes first. The caller must call
-// end.
-func (c *Client) begin(ctx context.Context) (until context.Context, end func(), err error) {
+// takeTurn acquires turn, unless ctx ends first. It returns a context that ends with ctx
+// or at Close, whichever is first. The caller must call end, which releases turn.
+func (c *Client) takeTurn(ctx context.Context) (until context.Context, end func(), err error) {
 	until, cancel := context.WithCancelCause(ctx)
-	if c.closed.Err() != nil { // AfterFunc would let a call begin
+	if c.closed.Err() != nil { // AfterFunc cancels only later, in another goroutine
 		cancel(rdma.ErrClosed)
 	}
 	stop := context.AfterFunc(c.closed, func() { cancel(rdma.ErrClosed) })
@@ -155,7 +153,7 @@ func (c *Client) begin(ctx context.Context) (until context.Context, end func(), 
 	}
 }
 
-// findMount finds the MOUNT program once. It must be the caller's turn.
+// findMount connects to the MOUNT program, unless connected. The caller must hold turn.
 func (c *Client) findMount(ctx context.Context) error {
 	if c.mount != nil {
 		return nil
@@ -169,22 +167,22 @@ func (c *Client) findMount(ctx context.Context) error {
 	return nil
 }
 
-// list asks for the exports. It must be the caller's turn.
-func (c *Client) list(ctx context.Context) (err error) {
-	c.asked = true
+// listExports gets the server's exports. The caller must hold turn.
+func (c *Client) listExports(ctx context.Context) (err error) {
+	c.exportsAsked = true
 	c.exports, err = c.mount.Exports(ctx)
 	return err
 }
 
-// listed names the exports of the server after it has refused one as unknown.
-// It asks the server once, because a caller may try many paths.
-func (c *Client) listed(ctx context.Context, err error) string {
+// exportsHint returns a text that lists the server's exports, for the error of an unknown
+// export. It asks the server once, because a caller may try many paths.
+func (c *Client) exportsHint(ctx context.Context, err error) string {
 	refused, ok := errors.AsType[*nfsclient.MountError](err)
 	if !ok || refused.Status != mount3.ErrNoEnt {
 		return ""
 	}
-	if !c.asked {
-		_ = c.list(ctx) // an error leaves no exports
+	if !c.exportsAsked {
+		_ = c.listExports(ctx) // after an error there are no exports
 	}
 	if len(c.exports) == 0 {
 		return ""
@@ -194,13 +192,13 @@ func (c *Client) listed(ctx context.Context, err error) string {
 		names = append(names, strconv.Quote(e.Path))
 	}
 	slices.Sort(names)
-	return "; it exports " + strings.Join(names[:min(len(names), maxNamed)], ", ")
+	return "; it exports " + strings.Join(names[:min(len(names), maxNamedExports)], ", ")
 }
 
-// goodbye tells the server that its exports are no longer used. Servers do not
-// depend on it. It must be the caller's turn.
-func (c *Client) goodbye() {
-	ctx, cancel := context.WithTimeout(context.Background(), goodbyeTime)
+// unmountAll tells the server that its exports are no longer used, as a courtesy. The
+// caller must hold turn.
+func (c *Client) unmountAll() {
+	ctx, cancel := context.WithTimeout(context.Background(), unmountTimeout)
 	defer cancel()
 	if c.mount == nil && (len(c.mounted) == 0 || c.findMount(ctx) != nil) {
 		return

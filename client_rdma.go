@@ -3,29 +3,29 @@ package nfsrdma
 import (
 	"context"
 
-	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// dialer returns the maker of all RDMA connections.
-func (c *Client) dialer() rdma.Dialer {
+// newDialer returns the dialer for all RDMA connections.
+func (c *Client) newDialer() rdma.Dialer {
 	cfg := c.cfg.IWARP
 	cfg.Secure = nil
 	if c.cfg.TLS != nil {
 		cfg.Secure = c.cfg.TLS.Begin
 	}
-	device := iwarp.Open(rnic(cfg, c.cfg.StandardsOnly))
+	device := iwarp.Open(deviceConfig(cfg, c.cfg.StandardsOnly))
 	if c.cfg.Dialer != nil {
 		return c.cfg.Dialer(device)
 	}
 	return device
 }
 
-// overRDMA returns a function that makes one connection.
-func (c *Client) overRDMA() func(ctx context.Context) (*oncrpc.Line, error) {
-	dialer := c.dialer()
+// rdmaLineDialer returns a function that makes one RDMA connection.
+func (c *Client) rdmaLineDialer() func(ctx context.Context) (*oncrpc.Line, error) {
+	dialer := c.newDialer()
 	return func(ctx context.Context) (*oncrpc.Line, error) {
 		conn, err := rpcrdma.Dial(ctx, dialer, c.addr, c.connConfig())
 		if err != nil {
@@ -36,7 +36,7 @@ func (c *Client) overRDMA() func(ctx context.Context) (*oncrpc.Line, error) {
 	}
 }
 
-// connConfig returns the configuration of one more connection.
+// connConfig returns the configuration of one RDMA connection.
 func (c *Client) connConfig() rpcrdma.ClientConfig {
 	cfg := rpcrdma.ClientConfig{
 		Conn:    rpcrdma.ClientConnConfig{Inline: c.cfg.Inline, Credits: c.cfg.Credits},

@@ -10,25 +10,25 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
-	"github.com/nfsrdma/nfsrdma/nfs4client"
+	"github.com/nfsrdma/nfsrdma/nfsclient/nfs4client"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
-	"github.com/nfsrdma/nfsrdma/rpctls"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpctls"
 )
 
-// overTCP makes one connection over TCP.
-func (c *Client) overTCP(ctx context.Context) (*oncrpc.Line, error) {
+// dialTCPLine makes one TCP connection.
+func (c *Client) dialTCPLine(ctx context.Context) (*oncrpc.Line, error) {
 	return oncrpc.DialTCPLine(ctx, c.addr, oncrpc.TCPLineConfig{
-		Secure: c.secure(nfs3.Version),
+		Secure: c.tcpSecurer(nfs3.Version),
 		Line:   oncrpc.LineConfig{Silence: c.cfg.Silence, GiveUp: c.cfg.GiveUp, Log: c.cfg.Log},
 	})
 }
 
-// overTCP4 makes one connection over TCP for a session of version 4.
-func (c *Client) overTCP4(ctx context.Context) (nfs4client.Conn, error) {
+// dialTCPSession makes one TCP connection for a version 4 session.
+func (c *Client) dialTCPSession(ctx context.Context) (nfs4client.Conn, error) {
 	line, err := oncrpc.DialTCPLine(ctx, c.addr, oncrpc.TCPLineConfig{
-		Secure: c.secure(nfs4.Version),
+		Secure: c.tcpSecurer(nfs4.Version),
 		Line: oncrpc.LineConfig{
-			Once:    true, // the session repeats calls, and must know which may have been executed
+			Once:    true, // the session repeats calls itself, and must know which may have been executed
 			Silence: c.cfg.Silence, GiveUp: c.cfg.GiveUp, Log: c.cfg.Log,
 		},
 	})
@@ -38,9 +38,9 @@ func (c *Client) overTCP4(ctx context.Context) (nfs4client.Conn, error) {
 	return line4{line}, nil
 }
 
-// secure returns what makes a connection over TCP secure that a version of NFS will use,
-// or nil without TLS.
-func (c *Client) secure(vers uint32) func(ctx context.Context, nc net.Conn) (net.Conn, error) {
+// tcpSecurer returns a function that starts TLS on a TCP connection for NFS version vers,
+// or nil if TLS is not configured.
+func (c *Client) tcpSecurer(vers uint32) func(ctx context.Context, nc net.Conn) (net.Conn, error) {
 	if c.cfg.TLS == nil {
 		return nil
 	}
@@ -53,8 +53,8 @@ func (c *Client) secure(vers uint32) func(ctx context.Context, nc net.Conn) (net
 	}
 }
 
-// dialMOUNT connects to MOUNT inside of TLS. Its port may come from rpcbind, which is asked
-// in clear: the certificate shows whether the server is there.
+// dialMOUNT connects to MOUNT with TLS. The port may come from an unencrypted rpcbind
+// call: the certificate proves that the right server uses it.
 func (c *Client) dialMOUNT(ctx context.Context, addr string) (oncrpc.Caller, io.Closer, error) {
 	nc, err := oncrpc.DialReserved(ctx, addr)
 	if err != nil {
@@ -62,7 +62,7 @@ func (c *Client) dialMOUNT(ctx context.Context, addr string) (oncrpc.Caller, io.
 	}
 	secure, err := c.cfg.TLS.Secure(ctx, nc, mount3.Program, mount3.Version)
 	if failed, ok := errors.AsType[*rpctls.Error](err); ok && failed.Reason == rpctls.NoTLS {
-		err = fmt.Errorf("%w; the mountd of Linux has none: clear-mount, with sec=, asks it in clear", err)
+		err = fmt.Errorf("%w; Linux's mountd does not support it: clear-mount, with sec=, permits unencrypted calls", err)
 	}
 	if err != nil {
 		return nil, nil, err

@@ -14,15 +14,15 @@ import (
 	delegclient "github.com/nfsrdma/nfsrdma/delegation/client"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/rpctls"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpctls"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// TestTransportsOverTCP checks which exports a client over TCP can use in clear, by TLS
-// and by mutual TLS, by versions 3 and 4.
+// TestTransportsOverTCP checks which exports a client over TCP can use without TLS, with
+// TLS and with mutual TLS, in versions 3 and 4.
 func TestTransportsOverTCP(t *testing.T) {
-	e := serveEncrypted(t, func(cfg *ServerConfig) { cfg.Minors = []uint32{1} })
+	e := startEncrypted(t, func(cfg *ServerConfig) { cfg.Minors = []uint32{1} })
 	for _, tt := range []struct {
 		name string
 		tls  *rpctls.Client
@@ -53,8 +53,8 @@ func TestTransportsOverTCP(t *testing.T) {
 				content := make([]byte, 3<<20)
 				rand.Read(content)
 				name := "file of " + tt.name
-				write(t, fs, name, content)
-				assert.True(t, string(content) == text(t, fs, name), path)
+				writeFile(t, fs, name, content)
+				assert.True(t, string(content) == readText(t, fs, name), path)
 			}
 			list, err := c.Exports(t.Context())
 			assert.NoError(t, err)
@@ -66,31 +66,31 @@ func TestTransportsOverTCP(t *testing.T) {
 	}
 }
 
-// TestTCPConfig checks the combinations that Dial refuses.
+// TestTCPConfig checks the combinations that Dial rejects.
 func TestTCPConfig(t *testing.T) {
 	_, err := Dial(t.Context(), "localhost:1", ClientConfig{TCP: true, Delegations: new(delegclient.Set)})
 	assert.ErrorContains(t, err, "delegations need RDMA")
 	_, err = Dial(t.Context(), "localhost:1", ClientConfig{TCP: true, ClearMOUNT: true, TLS: new(rpctls.Client)})
-	assert.ErrorContains(t, err, "Sec must say how users are known")
+	assert.ErrorContains(t, err, "unencrypted MOUNT calls need Sec")
 }
 
-// A stripper passes connections on to a server. From one connection on, it is an
-// attacker in the server's place, who wants calls in clear.
+// A stripper forwards connections to a server. After some of them it acts as an attacker
+// in the server's place, who wants unencrypted calls.
 type stripper struct {
 	l       net.Listener
 	to      string
 	last    int                                    // how many connections it passes on
-	attacks []func(client io.Writer, probe []byte) // its answers on the others, in turn
+	attacks []func(client io.Writer, probe []byte) // its replies on later connections, in turn
 
 	wg     sync.WaitGroup
 	mu     sync.Mutex
 	conns  []net.Conn
 	made   int          // connections
 	tried  int          // attacks
-	stolen bytes.Buffer // what clients send after them
+	stolen bytes.Buffer // what clients send after the replies
 }
 
-func (r *stripper) run() {
+func (r *stripper) acceptConns() {
 	for {
 		client, err := r.l.Accept()
 		if err != nil {
@@ -102,7 +102,7 @@ func (r *stripper) run() {
 		r.conns = append(r.conns, client)
 		r.mu.Unlock()
 		if attack {
-			r.wg.Go(func() { r.steal(client) })
+			r.wg.Go(func() { r.stripTLS(client) })
 			continue
 		}
 		server, err := net.Dial("tcp", r.to)
@@ -110,18 +110,18 @@ func (r *stripper) run() {
 			client.Close()
 			continue
 		}
-		r.wg.Go(func() { pipe(server, client) })
-		r.wg.Go(func() { pipe(client, server) })
+		r.wg.Go(func() { copyConn(server, client) })
+		r.wg.Go(func() { copyConn(client, server) })
 	}
 }
 
-func pipe(to, from net.Conn) {
+func copyConn(to, from net.Conn) {
 	defer to.Close()
 	_, _ = io.Copy(to, from)
 }
 
-// steal reads the probe, answers it, and keeps all that follows.
-func (r *stripper) steal(client net.Conn) {
+// stripTLS reads the probe, replies to it, and records all that follows.
+func (r *stripper) stripTLS(client net.Conn) {
 	defer client.Close()
 	mark := make([]byte, 4)
 	if _, err := io.ReadFull(client, mark); err != nil {
@@ -142,7 +142,7 @@ func (r *stripper) steal(client net.Conn) {
 	r.stolen.Write(all)
 }
 
-func (r *stripper) cut() {
+func (r *stripper) closeConns() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range r.conns {
@@ -151,15 +151,15 @@ func (r *stripper) cut() {
 	r.conns = nil
 }
 
-// reply sends one reply in clear, whose XID is the probe's.
-func reply(nc io.Writer, probe, rest []byte) {
+// sendReply sends an unencrypted reply with the probe's XID.
+func sendReply(nc io.Writer, probe, rest []byte) {
 	msg := append(bytes.Clone(probe[:4]), rest...)
 	_, _ = nc.Write(append(binary.BigEndian.AppendUint32(nil, 1<<31|uint32(len(msg))), msg...))
 }
 
-// TestStrippedTLS checks that a client that has connected fifty times inside of TLS sends
-// nothing in clear if TLS is then denied, or if somebody answers in clear (RFC 9289,
-// Section 7.1.1), and that the reason reaches the caller.
+// TestStrippedTLS checks that a client that has connected fifty times with TLS sends
+// nothing unencrypted if TLS is then denied, or if a reply is unencrypted (RFC 9289,
+// Section 7.1.1), and that the caller gets the reason.
 func TestStrippedTLS(t *testing.T) {
 	const connections = 50
 	accepted := make([]byte, 5*4)
@@ -167,24 +167,24 @@ func TestStrippedTLS(t *testing.T) {
 	starttls := append(bytes.Clone(accepted[:15]), "\x08STARTTLS\x00\x00\x00\x00"...)
 	attacks := []func(nc io.Writer, probe []byte){
 		func(nc io.Writer, probe []byte) { // AUTH_ERROR, AUTH_REJECTEDCRED
-			reply(nc, probe, []byte{0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 2})
+			sendReply(nc, probe, []byte{0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 2})
 		},
-		func(nc io.Writer, probe []byte) { reply(nc, probe, accepted) },
-		func(nc io.Writer, probe []byte) { // with the reply to a call that the client has not made
+		func(nc io.Writer, probe []byte) { sendReply(nc, probe, accepted) },
+		func(nc io.Writer, probe []byte) { // with a reply to a call that was not made
 			var both bytes.Buffer
-			reply(&both, probe, starttls)
-			reply(&both, probe, accepted)
+			sendReply(&both, probe, starttls)
+			sendReply(&both, probe, accepted)
 			_, _ = nc.Write(both.Bytes())
 		},
 	}
-	e := serveEncrypted(t, func(*ServerConfig) {})
+	e := startEncrypted(t, func(*ServerConfig) {})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	r := stripper{l: l, to: e.tcp, last: connections, attacks: attacks}
-	r.wg.Go(r.run)
+	r.wg.Go(r.acceptConns)
 	stop := sync.OnceFunc(func() {
 		l.Close()
-		r.cut()
+		r.closeConns()
 		r.wg.Wait()
 	})
 	defer stop()
@@ -194,11 +194,11 @@ func TestStrippedTLS(t *testing.T) {
 	fs, err := c.Mount(t.Context(), "/mtls")
 	require.NoError(t, err)
 	for n := 1; n < connections; n++ {
-		r.cut()
+		r.closeConns()
 		_, err := fs.Stat(t.Context(), "")
 		require.NoError(t, err, n)
 	}
-	r.cut()
+	r.closeConns()
 	_, err = fs.Stat(t.Context(), "")
 	assert.ErrorIs(t, err, oncrpc.ErrUnreachable)
 	failed, ok := errors.AsType[*rpctls.Error](err)

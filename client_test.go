@@ -14,11 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	delegclient "github.com/nfsrdma/nfsrdma/delegation/client"
-	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
 )
 
@@ -33,7 +33,7 @@ func (d *countingDialer) Dial(ctx context.Context, addr string, cc rdma.ConnConf
 	return d.Dialer.Dial(ctx, addr, cc)
 }
 
-// A countingCaller counts the calls that pass it.
+// A countingCaller counts the calls through it.
 type countingCaller struct {
 	oncrpc.Caller
 	n atomic.Int32
@@ -44,20 +44,20 @@ func (c *countingCaller) Call(ctx context.Context, x *oncrpc.Exchange) error {
 	return c.Caller.Call(ctx, x)
 }
 
-// brokenDialer fails with its error.
+// A brokenDialer fails with its error.
 type brokenDialer struct{ error }
 
 func (d brokenDialer) Dial(context.Context, string, rdma.ConnConfig) (rdma.Conn, error) {
 	return nil, d.error
 }
 
-// TestClientHooks checks that a Client connects with the Dialer of its
-// configuration, makes the NFS calls with Wrap, and keeps the Dialer's error.
+// TestClientHooks checks that a Client connects with the configured Dialer, makes its NFS
+// calls through Wrap, and returns the Dialer's error.
 func TestClientHooks(t *testing.T) {
-	r := serve(t, ServerConfig{Exports: []nfsserver.Export{{Path: "/x", FS: mem.New(mem.Options{})}}})
+	r := startServer(t, ServerConfig{Exports: []nfsserver.Export{{Path: "/x", FS: mem.New(mem.Options{})}}})
 	var dialer countingDialer
 	var calls countingCaller
-	c := r.dial(t, ClientConfig{
+	c := r.dialServer(t, ClientConfig{
 		Connections: 2,
 		Dialer: func(device *iwarp.Device) rdma.Dialer {
 			dialer.Dialer = device
@@ -79,7 +79,7 @@ func TestClientHooks(t *testing.T) {
 	assert.ErrorIs(t, err, broken)
 }
 
-// TestOffers checks the extensions that each connection offers.
+// TestOffers checks which extensions each connection offers.
 func TestOffers(t *testing.T) {
 	held := delegclient.New(delegclient.Config{Log: silent})
 	defer held.Close()
@@ -95,12 +95,12 @@ func TestOffers(t *testing.T) {
 	assert.True(t, x != nil && x.Atomics && !x.Delegation)
 }
 
-// TestCloseMOUNT checks that a Client whose connection to MOUNT is closed still
-// mounts, and still tells the server of its Close.
+// TestCloseMOUNT checks that after CloseMOUNT a Client can still mount, and still tells
+// the server about its Close.
 func TestCloseMOUNT(t *testing.T) {
-	r := serve(t, ServerConfig{Exports: []nfsserver.Export{{Path: "/x", FS: mem.New(mem.Options{})}}})
-	watch := r.dial(t, ClientConfig{})
-	c := r.dial(t, ClientConfig{})
+	r := startServer(t, ServerConfig{Exports: []nfsserver.Export{{Path: "/x", FS: mem.New(mem.Options{})}}})
+	watch := r.dialServer(t, ClientConfig{})
+	c := r.dialServer(t, ClientConfig{})
 	users := func() int {
 		m, err := watch.MOUNT(t.Context())
 		require.NoError(t, err)
@@ -108,7 +108,7 @@ func TestCloseMOUNT(t *testing.T) {
 		require.NoError(t, err)
 		return len(list)
 	}
-	c.CloseMOUNT() // there is none
+	c.CloseMOUNT() // without a connection
 	_, err := c.Mount(t.Context(), "/x")
 	require.NoError(t, err)
 	c.CloseMOUNT()
@@ -120,11 +120,11 @@ func TestCloseMOUNT(t *testing.T) {
 	assert.Zero(t, users())
 }
 
-// TestCloseMOUNTBusy checks that CloseMOUNT does not wait for a call that the
-// server does not answer, and that the connection is closed at that call's end.
+// TestCloseMOUNTBusy checks that CloseMOUNT does not wait for a call without a reply, and
+// that the connection is closed when that call ends.
 func TestCloseMOUNTBusy(t *testing.T) {
 	held, release := make(chan struct{}), make(chan struct{})
-	r := serve(t, ServerConfig{
+	r := startServer(t, ServerConfig{
 		Exports: []nfsserver.Export{{Path: "/x", FS: mem.New(mem.Options{})}},
 		Wrap: func(next oncrpc.Service) oncrpc.Service {
 			return countedService{next, func(req *oncrpc.Request) {
@@ -136,7 +136,7 @@ func TestCloseMOUNTBusy(t *testing.T) {
 			}}
 		},
 	})
-	c := r.dial(t, ClientConfig{})
+	c := r.dialServer(t, ClientConfig{})
 	mounted, closed := make(chan error, 1), make(chan struct{})
 	go func() {
 		_, err := c.Mount(t.Context(), "/x")
@@ -160,11 +160,11 @@ func TestCloseMOUNTBusy(t *testing.T) {
 	<-c.turn
 }
 
-// TestExportsOnce checks that errors of Mount name the exports, and that many of
-// them cost one call.
+// TestExportsOnce checks that errors of Mount name the exports, and that many such errors
+// need one call.
 func TestExportsOnce(t *testing.T) {
 	var lists atomic.Int32
-	r := serve(t, ServerConfig{
+	r := startServer(t, ServerConfig{
 		Exports: []nfsserver.Export{{Path: "/here", FS: mem.New(mem.Options{})}},
 		Wrap: func(next oncrpc.Service) oncrpc.Service {
 			return countedService{next, func(req *oncrpc.Request) {
@@ -175,7 +175,7 @@ func TestExportsOnce(t *testing.T) {
 			}}
 		},
 	})
-	c := r.dial(t, ClientConfig{})
+	c := r.dialServer(t, ClientConfig{})
 	for range 3 {
 		_, err := c.Mount(t.Context(), "/elsewhere")
 		assert.ErrorContains(t, err, `it exports "/here"`)
@@ -187,13 +187,13 @@ func TestExportsOnce(t *testing.T) {
 	assert.EqualValues(t, 2, lists.Load(), "Exports asks again")
 }
 
-// TestCloseDuringMount checks that a Mount that the server does not answer keeps
-// no other call longer than that call's context permits, that Close ends the
-// Mount, and that a closed Client connects to MOUNT no more.
+// TestCloseDuringMount checks that a Mount without a reply does not block other calls
+// beyond the end of their contexts, that Close ends the Mount, and that a closed Client
+// does not reconnect to MOUNT.
 func TestCloseDuringMount(t *testing.T) {
 	held, release := make(chan struct{}, 1), make(chan struct{})
 	unblock := sync.OnceFunc(func() { close(release) })
-	r := serve(t, ServerConfig{
+	r := startServer(t, ServerConfig{
 		Exports: []nfsserver.Export{{Path: "/x", FS: mem.New(mem.Options{})}},
 		Wrap: func(next oncrpc.Service) oncrpc.Service {
 			return countedService{next, func(req *oncrpc.Request) {
@@ -210,7 +210,7 @@ func TestCloseDuringMount(t *testing.T) {
 	over, err := strconv.Atoi(port)
 	require.NoError(t, err)
 	for _, port := range []int{0, over} { // MOUNT over RDMA, and over TCP
-		c := r.dial(t, ClientConfig{MountPort: port})
+		c := r.dialServer(t, ClientConfig{MountPort: port})
 		t.Cleanup(unblock) // before the Close of a broken Client
 		mounted, left, closed := make(chan error, 1), make(chan error, 1), make(chan error, 1)
 		go func() {
@@ -246,7 +246,7 @@ func TestCloseDuringMount(t *testing.T) {
 	}
 }
 
-// A countedService tells of each call.
+// A countedService reports each call.
 type countedService struct {
 	oncrpc.Service
 	each func(*oncrpc.Request)

@@ -1,13 +1,13 @@
-// Package nfsrdma serves and uses NFS over RDMA in user space: a server of file
-// systems by NFS versions 3, 4.0, 4.1 and 4.2, on RDMA (iWARP over TCP) and on plain
-// TCP, and a client of such servers and of Linux's own.
+// Package nfsrdma has a server and a client for NFS over RDMA in user space. The server
+// supports NFS versions 3, 4.0, 4.1 and 4.2 over RDMA (iWARP over TCP) and plain TCP; the
+// client works with this server and Linux's.
 //
 //	NewServer ─▶ Server ─ServeRDMA, ServeTCP─▶ net.Listener
 //	Dial ─▶ Client ─Mount─▶ nfsclient.FS ─Open─▶ nfsclient.File     version 3
 //	DialV4 ─▶ nfs4client.Session ─Open─▶ nfs4client.File            version 4
 //
-// No RDMA card, kernel module or privilege is needed. This server exports a
-// directory, to be mounted as SERVER:/data:
+// No RDMA hardware, kernel module or privilege is needed. This server exports a directory
+// as SERVER:/data:
 //
 //	dir, err := posix.Open("/srv/data", posix.Options{})
 //	if err != nil {
@@ -21,14 +21,14 @@
 //	}
 //	log.Fatal(server.ListenAndServe(":20049", ":2049"))
 //
-// Packages vfs/posix, vfs/mem and vfs/billy make file systems of directories,
-// of memory and of go-billy's file systems; nfsserver/gonfs makes one of a
-// go-nfs handler.
+// Packages vfs/posix, vfs/mem and vfs/billy provide file systems: host directories,
+// memory, and adapters for go-billy's file systems. Package nfsserver/gonfs adapts go-nfs
+// handlers.
 //
-// A server believes the user and groups that a client states (AUTH_SYS, RFC
-// 5531, Appendix A), and the network carries data in the clear: serve networks
-// that are trusted, and name the clients of an export (nfsserver.Export.Clients).
+// By default a server trusts the user and groups in a client's calls (AUTH_SYS, RFC 5531,
+// Appendix A), and connections are not encrypted: serve trusted networks only, and restrict
+// the clients of an export (nfsserver.Export.Clients).
 //
-// The package chooses the RDMA provider, iwarp. It must not know a procedure of
-// NFS, nor flags.
+// The package selects the RDMA provider, iwarp. It must not contain code of NFS
+// procedures or command-line flags.
 package nfsrdma

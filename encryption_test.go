@@ -23,14 +23,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
 )
 
-// protections are those of connections, by the words of xprtsec=.
+// protections are the protections of connections, by their names in xprtsec=.
 var protections = map[string]*oncrpc.Security{"none": nil, "tls": {}, "mtls": {Mutual: true}}
 
-// TestOnlyEncrypted checks which calls a server takes that demands encryption, by
-// transport, protection and flavour: in clear nothing but krb5p, and what clients need
-// to begin. Version 4 is in nfs4server's test of the same name.
+// TestOnlyEncrypted checks which calls a server with OnlyEncrypted accepts, by transport,
+// protection and flavor: without TLS only krb5p and what clients need at the start.
+// Version 4 is tested in nfs4server's test of the same name.
 func TestOnlyEncrypted(t *testing.T) {
-	r := serve(t, ServerConfig{OnlyEncrypted: true, Exports: []nfsserver.Export{{Path: "/x", FS: mem.New(mem.Options{})}}})
+	r := startServer(t, ServerConfig{OnlyEncrypted: true, Exports: []nfsserver.Export{{Path: "/x", FS: mem.New(mem.Options{})}}})
 	handler := r.Parts().TCP.Handler
 	assert.True(t, oncrpc.Resumes(handler))
 	type program struct{ prog, vers, procs uint32 }
@@ -51,7 +51,7 @@ func TestOnlyEncrypted(t *testing.T) {
 					for _, flavor := range []uint32{rpcmsg.AuthNone, rpcmsg.AuthSys, rpcmsg.AuthKrb5, rpcmsg.AuthKrb5i, rpcmsg.AuthKrb5p} {
 						taken := mode != "none" || flavor == rpcmsg.AuthKrb5p || proc == 0 ||
 							p.prog == mount3.Program && proc == mount3.ProcMnt || p.prog == nfs4.Program && p.vers == nfs4.Version && flavor == rpcmsg.AuthKrb5i
-						msg := callOf(p.prog, p.vers, proc)
+						msg := callMessage(p.prog, p.vers, proc)
 						req := oncrpc.Request{Msg: msg, MaxReply: 1 << 16, MaxWhole: 1 << 16, Peer: &oncrpc.Peer{
 							Addr: netip.MustParseAddrPort("192.0.2.1:700"), Network: network, Security: security,
 						}}
@@ -74,33 +74,33 @@ func TestOnlyEncrypted(t *testing.T) {
 		}
 	}
 
-	for n := range headLen { // what is no call gets the answer of any server
+	for n := range headLen { // too short for a call: the usual reply
 		for _, peer := range []*oncrpc.Peer{nil, {Network: "tcp"}} {
 			var rep oncrpc.Reply
-			handler.Serve(t.Context(), &oncrpc.Request{Msg: callOf(nfs3.Program, 3, 1)[:n], Peer: peer, MaxReply: 1 << 10}, &rep)
+			handler.Serve(t.Context(), &oncrpc.Request{Msg: callMessage(nfs3.Program, 3, 1)[:n], Peer: peer, MaxReply: 1 << 10}, &rep)
 			assert.NotEqual(t, rpcmsg.AppendAuthError(nil, 7, rpcmsg.AuthTooWeak), rep.Head)
 		}
 	}
 }
 
-// callOf returns a call without a credential and without arguments, whose XID is 7.
-func callOf(prog, vers, proc uint32) (b []byte) {
+// callMessage returns a call without a credential and without arguments, whose XID is 7.
+func callMessage(prog, vers, proc uint32) (b []byte) {
 	for _, v := range []uint32{7, rpcmsg.MsgCall, rpcmsg.Version, prog, vers, proc, rpcmsg.AuthNone, 0, rpcmsg.AuthNone, 0} {
 		b = binary.BigEndian.AppendUint32(b, v)
 	}
 	return b
 }
 
-// TestDenialsAreNotKept checks that a denied call has no effect on its retry inside of
-// TLS, and is seen by the observer, which counts denials.
+// TestDenialsAreNotKept checks that a denied call has no effect on its retry over TLS, and
+// that Wrap's observer, which counts denials, gets it.
 func TestDenialsAreNotKept(t *testing.T) {
 	seen := 0
-	r := serve(t, ServerConfig{
+	r := startServer(t, ServerConfig{
 		OnlyEncrypted: true, Exports: []nfsserver.Export{{Path: "/x", FS: mem.New(mem.Options{})}},
-		Wrap: func(next oncrpc.Service) oncrpc.Service { return counting{next, &seen} },
+		Wrap: func(next oncrpc.Service) oncrpc.Service { return callCounter{next, &seen} },
 	})
 	handler := r.Parts().TCP.Handler
-	msg := callOf(nfs3.Program, nfs3.Version, nfs3.ProcMkdir)
+	msg := callMessage(nfs3.Program, nfs3.Version, nfs3.ProcMkdir)
 	for i, security := range []*oncrpc.Security{nil, {}} {
 		var rep oncrpc.Reply
 		peer := &oncrpc.Peer{Addr: netip.MustParseAddrPort("192.0.2.1:700"), Network: "tcp", Security: security}
@@ -111,12 +111,12 @@ func TestDenialsAreNotKept(t *testing.T) {
 	}
 }
 
-type counting struct {
+type callCounter struct {
 	oncrpc.Service
 	seen *int
 }
 
-func (c counting) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+func (c callCounter) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 	*c.seen++
 	return c.Service.Serve(ctx, req, rep)
 }

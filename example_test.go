@@ -24,7 +24,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(data)
-	if err := os.Chmod(data, 0o755); err != nil { // for nobody too, which a client's root becomes
+	if err := os.Chmod(data, 0o755); err != nil { // also for user nobody, to which root is mapped
 		log.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(data, "hello.txt"), []byte("Hello over RDMA.\n"), 0o644); err != nil {
@@ -110,4 +110,19 @@ func ExampleServer_billy() {
 	// Unordered output:
 	// apples
 	// pears
+}
+
+// Serve a directory at the usual ports.
+func ExampleServer_ListenAndServe() {
+	dir, err := posix.Open("/srv/data", posix.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	server, err := nfsrdma.NewServer(nfsrdma.ServerConfig{
+		Exports: []nfsserver.Export{{Path: "/data", FS: dir}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Fatal(server.ListenAndServe(":20049", ":2049")) // RDMA and TCP
 }

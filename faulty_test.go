@@ -13,24 +13,24 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/rpctls"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpctls"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
-	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// Offsets at which a faultyFS does not read and write as it should.
+// Offsets at which reads and writes of a faultyFS fail or hang.
 const (
 	offEIO = 4096 * (1 + iota)
 	offHangs
 	offFull
 )
 
-// A faultyFS is a file system whose disk fails.
+// A faultyFS is a file system on a faulty disk.
 type faultyFS struct {
 	vfs.FS
 	mend   chan struct{} // READs at offHangs wait until it is closed
@@ -60,7 +60,7 @@ type pipeliner struct {
 	t    *testing.T
 	nc   net.Conn
 	next uint32
-	want map[uint32]nfs3.Status // by XID
+	want map[uint32]nfs3.Status // keyed by XID
 }
 
 func newPipeliner(t *testing.T, nc net.Conn) *pipeliner {
@@ -69,8 +69,8 @@ func newPipeliner(t *testing.T, nc net.Conn) *pipeliner {
 	return &pipeliner{t: t, nc: nc, want: make(map[uint32]nfs3.Status)}
 }
 
-// call returns a call by root whose status is to be want.
-func (p *pipeliner) call(want nfs3.Status, proc uint32, args, item []byte) []byte {
+// sendCall returns a call by root whose expected status is want.
+func (p *pipeliner) sendCall(want nfs3.Status, proc uint32, args, item []byte) []byte {
 	p.next++
 	p.want[p.next] = want
 	b := make([]byte, 4)
@@ -82,8 +82,8 @@ func (p *pipeliner) call(want nfs3.Status, proc uint32, args, item []byte) []byt
 	return b
 }
 
-// expect reads n replies, of calls in any order.
-func (p *pipeliner) expect(n int) {
+// expectReplies reads n replies in any order.
+func (p *pipeliner) expectReplies(n int) {
 	p.t.Helper()
 	for range n {
 		var mark [4]byte
@@ -103,21 +103,21 @@ func (p *pipeliner) expect(n int) {
 	}
 }
 
-// TestFaultyDiskOverTCP checks that calls whose disk fails are answered with the error, and that
-// calls whose disk hangs hold up neither the replies that were held back before them, nor the
-// calls behind them, nor other connections: in clear and inside of TLS, while few hang and when
-// many do. They are answered when the disk does.
+// TestFaultyDiskOverTCP checks that the reply to a call whose disk fails has the error, and
+// that calls whose disk hangs block neither earlier delayed replies nor later calls nor other
+// connections: with and without TLS, with few hanging calls and many. They complete when the
+// disk responds again.
 func TestFaultyDiskOverTCP(t *testing.T) {
 	for name, inside := range map[string]bool{"in clear": false, "TLS": true} {
 		t.Run(name, func(t *testing.T) {
 			faulty := &faultyFS{FS: mem.New(mem.Options{Size: 1 << 20}), mend: make(chan struct{})}
-			e := serveEncrypted(t, func(cfg *ServerConfig) {
+			e := startEncrypted(t, func(cfg *ServerConfig) {
 				cfg.Exports = []nfsserver.Export{{Path: "/x", FS: faulty, Clients: exports.Everyone(exports.Options{Insecure: true, NoRootSquash: true})}}
 			})
-			c := e.dial(t, ClientConfig{})
+			c := e.dialServer(t, ClientConfig{})
 			fs, err := c.Mount(t.Context(), "/x")
 			require.NoError(t, err)
-			write(t, fs, "f", make([]byte, 64<<10))
+			writeFile(t, fs, "f", make([]byte, 64<<10))
 			found, err := c.NFS().Lookup(t.Context(), fs.Root(), "f")
 			require.NoError(t, err)
 			file := append(nfs3.FH(nil), found.Object...)
@@ -135,18 +135,18 @@ func TestFaultyDiskOverTCP(t *testing.T) {
 			p, other := dial(), dial()
 			other.next = 1000 // the replay cache knows clients by their addresses
 			lot := func(p *pipeliner, hung int) (stream []byte, n int) {
-				getAttr := func() { stream = append(stream, p.call(nfs3.OK, nfs3.ProcGetAttr, file.AppendTo(nil), nil)...) }
+				getAttr := func() { stream = append(stream, p.sendCall(nfs3.OK, nfs3.ProcGetAttr, file.AppendTo(nil), nil)...) }
 				read := func(want nfs3.Status, off uint64) {
 					a := nfs3.ReadArgs{File: file, Offset: off, Count: 100}
-					stream = append(stream, p.call(want, nfs3.ProcRead, a.AppendTo(nil), nil)...)
+					stream = append(stream, p.sendCall(want, nfs3.ProcRead, a.AppendTo(nil), nil)...)
 				}
 				getAttr()
 				read(nfs3.ErrIO, offEIO)
 				w := nfs3.WriteArgs{File: file, Offset: offFull, Data: []byte("full")}
-				stream = append(stream, p.call(nfs3.ErrNoSpc, nfs3.ProcWrite, w.AppendTo(nil), w.Data)...)
+				stream = append(stream, p.sendCall(nfs3.ErrNoSpc, nfs3.ProcWrite, w.AppendTo(nil), w.Data)...)
 				read(nfs3.OK, 0)
 				for i := range hung {
-					if i%2 == 1 { // behind it, but nothing is behind the last
+					if i%2 == 1 { // after each hanging call but the last
 						getAttr()
 					}
 					read(nfs3.OK, offHangs)
@@ -158,17 +158,17 @@ func TestFaultyDiskOverTCP(t *testing.T) {
 				stream, n := lot(p, more)
 				_, err := p.nc.Write(stream)
 				require.NoError(t, err)
-				p.expect(n)
+				p.expectReplies(n)
 				hung += int64(more)
 				stream, n = lot(other, 0)
 				_, err = other.nc.Write(stream)
 				require.NoError(t, err)
-				other.expect(n)
+				other.expectReplies(n)
 				require.Eventually(t, func() bool { return faulty.inside.Load() == hung }, time.Minute, time.Millisecond)
 			}
-			assert.Equal(t, "\x00", text(t, fs, "f")[:1], "over RDMA")
+			assert.Equal(t, "\x00", readText(t, fs, "f")[:1], "over RDMA")
 			close(faulty.mend)
-			p.expect(int(hung))
+			p.expectReplies(int(hung))
 			assert.Empty(t, p.want)
 		})
 	}

@@ -6,7 +6,7 @@ require (
 	github.com/buildbarn/go-xdr v0.0.0-20261005144839-a2095890273e
 	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/ebitengine/purego v0.10.2
-	github.com/go-git/go-billy/v5 v5.6.0
+	github.com/go-git/go-billy/v5 v5.9.2
 	github.com/hanwen/go-fuse/v2 v2.12.1
 	github.com/prometheus/client_golang v1.25.0
 	github.com/schollz/progressbar/v3 v3.19.1

@@ -18,18 +18,18 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/cmpriv"
-	"github.com/nfsrdma/nfsrdma/gss"
-	"github.com/nfsrdma/nfsrdma/iwarp"
-	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nlm4"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/rpcsec"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcsec"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
@@ -37,33 +37,33 @@ import (
 
 var silent = slog.New(slog.DiscardHandler)
 
-// leak checks at the test's end that no goroutine and no buffer is left.
-func leak(t *testing.T) {
+// checkLeaks checks at the end of the test that no goroutine or buffer is left.
+func checkLeaks(t *testing.T) {
 	t.Helper()
 	before := runtime.NumGoroutine()
 	t.Cleanup(func() {
 		for end := time.Now().Add(20 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(end); {
-			time.Sleep(time.Millisecond) // ending goroutines take a moment
+			time.Sleep(time.Millisecond) // goroutines may be about to end
 		}
 		assert.LessOrEqual(t, runtime.NumGoroutine(), before, "goroutines")
 		assert.Zero(t, buf.Default.Out(), "unreturned buffers")
 	})
 }
 
-// A rig is a Server with its addresses.
-type rig struct {
+// A testServer is a Server and its addresses.
+type testServer struct {
 	*Server
 	rdma, tcp string
 }
 
-// serve serves until the test's end.
-func serve(t *testing.T, cfg ServerConfig) rig {
+// startServer starts a Server, which serves until the end of the test.
+func startServer(t *testing.T, cfg ServerConfig) testServer {
 	t.Helper()
-	leak(t)
+	checkLeaks(t)
 	cfg.Log = silent
 	s, err := NewServer(cfg)
 	require.NoError(t, err)
-	r := rig{Server: s}
+	r := testServer{Server: s}
 	served := make(chan error, 2)
 	for _, way := range []struct {
 		addr  *string
@@ -82,8 +82,8 @@ func serve(t *testing.T, cfg ServerConfig) rig {
 	return r
 }
 
-// dial connects until the test's end.
-func (r rig) dial(t *testing.T, cfg ClientConfig) *Client {
+// dialServer returns a Client, which is closed at the end of the test.
+func (r testServer) dialServer(t *testing.T, cfg ClientConfig) *Client {
 	t.Helper()
 	cfg.Log = silent
 	c, err := Dial(t.Context(), r.rdma, cfg)
@@ -92,8 +92,8 @@ func (r rig) dial(t *testing.T, cfg ClientConfig) *Client {
 	return c
 }
 
-// text reads a file.
-func text(t *testing.T, fs *nfsclient.FS, name string) string {
+// readText returns the contents of a file.
+func readText(t *testing.T, fs *nfsclient.FS, name string) string {
 	t.Helper()
 	f, err := fs.Open(t.Context(), name)
 	require.NoError(t, err)
@@ -103,8 +103,8 @@ func text(t *testing.T, fs *nfsclient.FS, name string) string {
 	return b.String()
 }
 
-// directory returns a directory with one file, as a file system.
-func directory(t *testing.T, name, content string) vfs.FS {
+// memDirectory returns a memory file system with one file.
+func memDirectory(t *testing.T, name, content string) vfs.FS {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644))
@@ -117,9 +117,9 @@ func directory(t *testing.T, name, content string) vfs.FS {
 // TestTwoExports checks two exports over RDMA, with several connections, and
 // over TCP.
 func TestTwoExports(t *testing.T) {
-	a, b := directory(t, "a", "of a"), directory(t, "b", "of b")
-	r := serve(t, ServerConfig{Exports: []nfsserver.Export{{Path: "/a", FS: a}, {Path: "/b", FS: b}}})
-	c := r.dial(t, ClientConfig{Connections: 3})
+	a, b := memDirectory(t, "a", "of a"), memDirectory(t, "b", "of b")
+	r := startServer(t, ServerConfig{Exports: []nfsserver.Export{{Path: "/a", FS: a}, {Path: "/b", FS: b}}})
+	c := r.dialServer(t, ClientConfig{Connections: 3})
 	assert.Len(t, c.Conns(), 3)
 	list, err := c.Exports(t.Context())
 	require.NoError(t, err)
@@ -127,7 +127,7 @@ func TestTwoExports(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		fs, err := c.Mount(t.Context(), "/"+name)
 		require.NoError(t, err)
-		assert.Equal(t, "of "+name, text(t, fs, name))
+		assert.Equal(t, "of "+name, readText(t, fs, name))
 	}
 
 	conn, err := oncrpc.DialTCP(t.Context(), r.tcp, oncrpc.ClientConfig{})
@@ -137,24 +137,24 @@ func TestTwoExports(t *testing.T) {
 	require.NoError(t, err)
 	fs, err := nfsclient.New(conn, nfsclient.Config{}).FS(t.Context(), root, "/b")
 	require.NoError(t, err)
-	assert.Equal(t, "of b", text(t, fs, "b"))
+	assert.Equal(t, "of b", readText(t, fs, "b"))
 }
 
-// A refusing is an acceptor of security contexts that must not be asked.
-type refusing struct{ t *testing.T }
+// A rejectingAcceptor is an acceptor of security contexts that must not be called.
+type rejectingAcceptor struct{ t *testing.T }
 
-func (r refusing) Accept(context.Context, []byte, []byte) (gss.Accepted, error) {
+func (r rejectingAcceptor) Accept(context.Context, []byte, []byte) (gss.Accepted, error) {
 	r.t.Error("the acceptor is asked")
 	return gss.Accepted{}, errors.New("refused")
 }
 
-// TestNoContextsOverUDP checks that no security context is made over UDP: anybody can forge the address of a
-// datagram, and many addresses could use up the places of tokens that are being examined.
+// TestNoContextsOverUDP checks that no security context is created over UDP: with forged
+// addresses, an attacker could exhaust the tokens that are examined concurrently.
 func TestNoContextsOverUDP(t *testing.T) {
-	r := serve(t, ServerConfig{
+	r := startServer(t, ServerConfig{
 		Exports: []nfsserver.Export{{Path: "/a", FS: mem.New(mem.Options{})}},
 		Security: &rpcsec.ServerConfig{
-			Acceptor: refusing{t},
+			Acceptor: rejectingAcceptor{t},
 			Map: func(context.Context, netip.Addr, gss.Principal) (rpcsec.User, bool, error) {
 				return rpcsec.User{}, false, nil
 			},
@@ -182,10 +182,10 @@ func TestNoContextsOverUDP(t *testing.T) {
 	assert.NoError(t, <-served)
 }
 
-// TestErrors checks that errors name their object and the remedy.
+// TestErrors checks that errors name the object and a remedy.
 func TestErrors(t *testing.T) {
-	r := serve(t, ServerConfig{Exports: []nfsserver.Export{{Path: "/here", FS: mem.New(mem.Options{})}}})
-	c := r.dial(t, ClientConfig{})
+	r := startServer(t, ServerConfig{Exports: []nfsserver.Export{{Path: "/here", FS: mem.New(mem.Options{})}}})
+	c := r.dialServer(t, ClientConfig{})
 	_, err := c.Mount(t.Context(), "/elsewhere")
 	var refused *nfsclient.MountError
 	require.ErrorAs(t, err, &refused)
@@ -219,7 +219,7 @@ func TestErrors(t *testing.T) {
 	assert.ErrorContains(t, s.ListenAndServe("127.0.0.1:0", r.tcp), r.tcp, "a port that is in use")
 }
 
-// A slowFS has READs that wait.
+// A slowFS is a file system whose GETATTRs wait.
 type slowFS struct {
 	vfs.FS
 	begun, proceed chan struct{}
@@ -234,22 +234,22 @@ func (f *slowFS) GetAttr(ctx context.Context, c *vfs.Cred, h vfs.Handle) (vfs.At
 	return f.FS.GetAttr(ctx, c, h)
 }
 
-// TestShutdown checks that Shutdown answers a call under way, and that calls
-// that take too long are cut off and waited for by Close.
+// TestShutdown checks that Shutdown completes a pending call, and that it aborts calls that
+// take too long, for which Close waits.
 func TestShutdown(t *testing.T) {
 	for _, patient := range []bool{true, false} {
 		t.Run(map[bool]string{true: "patient", false: "impatient"}[patient], func(t *testing.T) {
 			slow := &slowFS{FS: mem.New(mem.Options{}), begun: make(chan struct{}), proceed: make(chan struct{})}
-			r := serve(t, ServerConfig{Exports: []nfsserver.Export{{Path: "/x", FS: slow}}})
+			r := startServer(t, ServerConfig{Exports: []nfsserver.Export{{Path: "/x", FS: slow}}})
 			proceed := sync.OnceFunc(func() { close(slow.proceed) })
-			t.Cleanup(proceed) // before the Server's Close
-			c := r.dial(t, ClientConfig{GiveUp: time.Millisecond})
+			t.Cleanup(proceed) // runs before the Server's Close
+			c := r.dialServer(t, ClientConfig{GiveUp: time.Millisecond})
 			fs, err := c.Mount(t.Context(), "/x")
 			require.NoError(t, err)
 			answered := make(chan error, 1)
 			go func() {
 				var err error
-				for err == nil { // until a call finds the test waiting, and the server gone
+				for err == nil { // until the server is closed
 					_, err = c.NFS().GetAttr(context.Background(), fs.Root())
 					answered <- err
 				}
@@ -269,7 +269,7 @@ func TestShutdown(t *testing.T) {
 			go func() { down <- r.Shutdown(ctx) }()
 			if patient {
 				proceed()
-				assert.NoError(t, <-answered, "the call under way")
+				assert.NoError(t, <-answered, "the pending call")
 				assert.NoError(t, <-down)
 				for err := range answered {
 					if err != nil {
@@ -300,10 +300,10 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// TestTogether checks that a transport that fails ends the others even if a file
+// TestTogether checks that the failure of one transport ends the others, even if a file
 // system hangs.
 func TestTogether(t *testing.T) {
-	leak(t)
+	checkLeaks(t)
 	slow := &slowFS{FS: mem.New(mem.Options{}), begun: make(chan struct{}), proceed: make(chan struct{})}
 	s, err := NewServer(ServerConfig{Exports: []nfsserver.Export{{Path: "/x", FS: slow}}, Log: silent})
 	require.NoError(t, err)
@@ -316,7 +316,7 @@ func TestTogether(t *testing.T) {
 	broken := errors.New("no more connections")
 	fail, served := make(chan error), make(chan error, 1)
 	go func() {
-		served <- s.together(func() error { return s.ServeRDMA(l) }, func() error { return <-fail })
+		served <- s.serveTogether(func() error { return s.ServeRDMA(l) }, func() error { return <-fail })
 	}()
 	mounting := make(chan struct{})
 	go func() {
@@ -345,7 +345,7 @@ func TestParsesStream(t *testing.T) {
 	var block cmpriv.Extension
 	message := cmpriv.Message{SendSize: 4096, RecvSize: 4096}.AppendTo(nil)
 	frame := mpa.Frame{CRC: true, Markers: true, Rev: 2, HasEnhanced: true, PrivateData: message}
-	own, bare := rnic(iwarp.Config{}, false), rnic(iwarp.Config{}, true)
+	own, bare := deviceConfig(iwarp.Config{}, false), deviceConfig(iwarp.Config{}, true)
 	assert.False(t, own.LongFPDUs(frame), "a card")
 	frame.PrivateData = block.AppendTo(message)
 	assert.True(t, own.LongFPDUs(frame))
@@ -354,10 +354,10 @@ func TestParsesStream(t *testing.T) {
 	assert.True(t, own.LongFPDUs(mpa.Frame{Rev: 2, HasEnhanced: true, PrivateData: message}), "siw")
 }
 
-// TestVersion4 checks that the state of version 4 is swept until the end, and
-// that two servers never have one identity.
+// TestVersion4 checks that the state of version 4 is swept until the end, and that two
+// servers have different identities.
 func TestVersion4(t *testing.T) {
-	r := serve(t, ServerConfig{})
+	r := startServer(t, ServerConfig{})
 	assert.Eventually(t, func() bool {
 		stacks := make([]byte, 1<<20)
 		return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("nfs4server.(*Server).Sweep("))

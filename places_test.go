@@ -9,16 +9,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/internal/certtest"
-	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpctls"
 	"github.com/nfsrdma/nfsrdma/rdma"
-	"github.com/nfsrdma/nfsrdma/rpctls"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
 )
 
-// TestPlaces checks that connections in clear and inside of TLS below MPA share the places for
-// RDMA, that those over TCP take none of them, and that a place is free again however a connection
-// ends: in the handshake of TLS, in MPA's start-up, or later.
+// TestPlaces checks that RDMA connections with and without TLS share one limit, that TCP
+// connections do not count, and that a connection no longer counts however it ends: in the
+// TLS handshake, in MPA's start-up, or later.
 func TestPlaces(t *testing.T) {
-	e := serveEncrypted(t, func(cfg *ServerConfig) { cfg.MaxConns = 2 })
+	e := startEncrypted(t, func(cfg *ServerConfig) { cfg.MaxConns = 2 })
 	parts := e.Parts()
 	now := func(n int) {
 		t.Helper()
@@ -32,10 +32,10 @@ func TestPlaces(t *testing.T) {
 		return iwarp.Open(cfg)
 	}
 	connect := func(t *testing.T, tls *rpctls.Client) (rdma.Conn, error) {
-		return device(tls).Dial(t.Context(), e.rdma, rdma.ConnConfig{Handler: make(ender, 1), Recvs: 1})
+		return device(tls).Dial(t.Context(), e.rdma, rdma.ConnConfig{Handler: make(closeNotifier, 1), Recvs: 1})
 	}
 	stranger := certtest.New(t, "stranger", time.Now())
-	trusting := e.client(t, rpctls.ClientConfig{Files: rpctls.Files{CA: certtest.Bundle(stranger)}})
+	trusting := e.newTLSClient(t, rpctls.ClientConfig{Files: rpctls.Files{CA: certtest.Bundle(stranger)}})
 	sends := func(b ...byte) func(t *testing.T) {
 		return func(t *testing.T) {
 			nc, err := net.Dial("tcp", e.rdma)
@@ -88,7 +88,7 @@ func TestPlaces(t *testing.T) {
 		{"closed inside of TLS", 1, ends(e.anonymous, false)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			for range 4 { // more than there are places
+			for range 4 { // more than the limit
 				tt.fails(t)
 				total += tt.counts
 				require.Eventually(t, func() bool {
@@ -110,7 +110,7 @@ func TestPlaces(t *testing.T) {
 		require.NoError(t, err)
 		all = append(all, c)
 	}
-	now(2) // the last has replaced one that was idle
+	now(2) // the last one has replaced an idle one
 	after := parts.RDMA.Stats()
 	assert.Equal(t, before.Replaced+1, after.Replaced)
 	assert.Equal(t, before.Refused, after.Refused)

@@ -11,24 +11,23 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nfsrdma/nfsrdma/journal"
-	"github.com/nfsrdma/nfsrdma/nfs4state"
+	"github.com/nfsrdma/nfsrdma/nfsserver/journal"
+	"github.com/nfsrdma/nfsrdma/nfsserver/nfs4state"
 )
 
-// A clientList is the journal of the clients of version 4. If there is no room to
-// begin one, the daemon serves all the same, and begins the journal as soon as
-// there is room.
+// A clientList is the journal of NFSv4 clients. If the disk is too full to create it,
+// the server starts without it and creates it as soon as there is space.
 type clientList struct {
 	dir, name string
 	log       *slog.Logger
 
 	mu      sync.Mutex
-	journal *journal.Journal // nil: not begun
+	journal *journal.Journal // nil until created
 }
 
-// openClients opens the list in a file, and returns the clients that earlier
-// servers have left there. If path is "", both are empty. An error names the file.
-func openClients(path string, log *slog.Logger) (*clientList, nfs4state.Past, error) {
+// openClientList opens the list in a file, and returns the clients that it has from
+// earlier runs. If path is "", both are empty. An error names the file.
+func openClientList(path string, log *slog.Logger) (*clientList, nfs4state.Past, error) {
 	if path == "" {
 		return nil, nfs4state.Past{}, nil
 	}
@@ -45,18 +44,18 @@ func openClients(path string, log *slog.Logger) (*clientList, nfs4state.Past, er
 	past, err := nfs4state.ReadPast(found.Records)
 	if found.Void || err != nil {
 		past.Unknown = true
-		log.Warn("clients of version 4 cannot reclaim their open files and locks, and all changes wait for a lease, because the list of these clients is damaged or of another version of nfsrdma", "file", path)
+		log.Warn("NFSv4 clients cannot reclaim their open files and locks, and all changes wait for a lease period, because the list of clients is corrupt or from another version of nfsrdma", "file", path)
 	}
 	if n := past.Clients(); n > 0 {
-		log.Info("clients of version 4 may reclaim their open files and locks now", "clients", n)
+		log.Info("NFSv4 clients may reclaim their open files and locks now", "clients", n)
 	}
 	return l, past, nil
 }
 
 // Append appends records to the journal.
-func (l *clientList) Append(records ...[]byte) error { return l.opened().Append(records...) }
+func (l *clientList) Append(records ...[]byte) error { return l.openedJournal().Append(records...) }
 
-// Replace makes records the only ones, in a new journal if there was none.
+// Replace replaces all records, and creates the journal if there is none.
 func (l *clientList) Replace(records func() [][]byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,24 +70,23 @@ func (l *clientList) Replace(records func() [][]byte) error {
 }
 
 // Size returns the length of the journal in bytes.
-func (l *clientList) Size() int64 { return l.opened().Size() }
+func (l *clientList) Size() int64 { return l.openedJournal().Size() }
 
-// opened returns the journal. A State appends nothing before its first Replace
-// has succeeded.
-func (l *clientList) opened() *journal.Journal {
+// openedJournal returns the journal, which exists after the first successful Replace. A
+// State appends nothing before that.
+func (l *clientList) openedJournal() *journal.Journal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.journal
 }
 
-// stored tells the administrator when the journal begins to fail, and when that
-// is over.
-func (l *clientList) stored(err error) {
+// reportStorage logs when writing the journal begins to fail, and when it succeeds again.
+func (l *clientList) reportStorage(err error) {
 	if err == nil {
-		l.log.Info("the list of clients of version 4 is written again")
+		l.log.Info("the list of NFSv4 clients can be written again")
 		return
 	}
-	l.log.Error("clients of version 4 cannot open or lock files now, because the list of these clients cannot be written; reads and writes go on", "err", err)
+	l.log.Error("NFSv4 clients cannot open or lock files now, because the list of clients cannot be written; reads and writes continue", "err", err)
 }
 
 // Close closes the journal.
@@ -103,8 +101,8 @@ func (l *clientList) Close() {
 	}
 }
 
-// epoch4 returns a number for a State that no earlier one had, also if the list of
-// clients or the clock was set back.
-func epoch4(past *nfs4state.Past, now time.Time) uint32 {
+// nextEpoch returns a number that no earlier State had, even if either the list of
+// clients or the clock was reset.
+func nextEpoch(past *nfs4state.Past, now time.Time) uint32 {
 	return min(max(past.Epoch+1, uint32(now.Unix()), 1), 1<<32-2)
 }

@@ -16,12 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/nfsrdma/nfsrdma/exports"
-	"github.com/nfsrdma/nfsrdma/journal"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
-	"github.com/nfsrdma/nfsrdma/nfs4client"
-	"github.com/nfsrdma/nfsrdma/nfs4state"
+	"github.com/nfsrdma/nfsrdma/nfsclient/nfs4client"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
+	"github.com/nfsrdma/nfsrdma/nfsserver/journal"
+	"github.com/nfsrdma/nfsrdma/nfsserver/nfs4state"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/vfs/billy"
@@ -31,8 +31,8 @@ import (
 // someClient is the record of a client with locks.
 var someClient = append([]byte{2, 0, 2, 2, 0, 0, 0, 1, 0, 0, 0, 0}, "client"...)
 
-// listed makes a list of clients with records.
-func listed(t *testing.T, records ...[]byte) (path string) {
+// newClientsFile creates a list of clients with records.
+func newClientsFile(t *testing.T, records ...[]byte) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "clients")
 	j, _, err := journal.Open(filepath.Dir(path), "clients", nfs4state.JournalHeader)
@@ -44,13 +44,13 @@ func listed(t *testing.T, records ...[]byte) (path string) {
 	return path
 }
 
-// R8881-8.4.3-5: if the list of clients is damaged or cannot be understood, no
-// client may reclaim, and the log says so. If the end of the list is torn, by a
-// crash, the rest counts.
+// TestClientsDamaged checks that no client may reclaim if the list of clients is corrupt or
+// of another version, and that the log says so; and that only the end is lost if a crash
+// interrupted a write (R8881-8.4.3-5).
 func TestClientsDamaged(t *testing.T) {
 	damage := func(change func(b []byte) []byte) func(t *testing.T) string {
 		return func(t *testing.T) string {
-			path := listed(t, someClient, []byte{3, 0, 'x'}, []byte{3, 0, 'y'})
+			path := newClientsFile(t, someClient, []byte{3, 0, 'x'}, []byte{3, 0, 'y'})
 			b, err := os.ReadFile(path)
 			require.NoError(t, err)
 			require.NoError(t, os.WriteFile(path, change(b), 0o600))
@@ -66,29 +66,29 @@ func TestClientsDamaged(t *testing.T) {
 		"torn":    {damage(func(b []byte) []byte { return b[:len(b)-1] }), 1, false},
 		"damaged": {damage(func(b []byte) []byte { b[len(b)-50]++; return b }), 0, true},
 		"header":  {damage(func(b []byte) []byte { b[0]++; return b }), 0, true},
-		"unknown": {func(t *testing.T) string { return listed(t, someClient, []byte{200}) }, 0, true},
+		"unknown": {func(t *testing.T) string { return newClientsFile(t, someClient, []byte{200}) }, 0, true},
 		"none":    {func(t *testing.T) string { return filepath.Join(t.TempDir(), "clients") }, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var said bytes.Buffer
 			path := c.path(t)
-			list, past, err := openClients(path, slog.New(slog.NewTextHandler(&said, nil)))
+			list, past, err := openClientList(path, slog.New(slog.NewTextHandler(&said, nil)))
 			require.NoError(t, err)
 			defer list.Close()
 			assert.Equal(t, c.clients, past.Clients())
 			assert.Equal(t, c.says, bytes.Contains(said.Bytes(), []byte("cannot reclaim")), said.String())
 		})
 	}
-	list, past, err := openClients("", slog.Default())
+	list, past, err := openClientList("", slog.Default())
 	require.NoError(t, err)
 	assert.Nil(t, list)
 	assert.Zero(t, past.Clients())
 	list.Close()
-	_, _, err = openClients(filepath.Join(t.TempDir(), "missing", "clients"), slog.Default())
+	_, _, err = openClientList(filepath.Join(t.TempDir(), "missing", "clients"), slog.Default())
 	assert.ErrorContains(t, err, "missing/clients")
 }
 
-// TestClientsFull begins a list as soon as there is room for it.
+// TestClientsFull checks that the list is created as soon as there is disk space.
 func TestClientsFull(t *testing.T) {
 	vfstest.NeedRoot(t)
 	dir := t.TempDir()
@@ -96,7 +96,7 @@ func TestClientsFull(t *testing.T) {
 	defer func() { assert.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) }()
 	ballast := filepath.Join(dir, "ballast")
 	require.ErrorIs(t, os.WriteFile(ballast, make([]byte, 1<<20), 0o600), unix.ENOSPC)
-	list, past, err := openClients(filepath.Join(dir, "clients"), slog.Default())
+	list, past, err := openClientList(filepath.Join(dir, "clients"), slog.Default())
 	require.NoError(t, err)
 	defer list.Close()
 	assert.Zero(t, past.Clients())
@@ -109,21 +109,21 @@ func TestClientsFull(t *testing.T) {
 
 	var said bytes.Buffer
 	list.log = slog.New(slog.NewTextHandler(&said, nil))
-	list.stored(errors.New("the disk is full"))
-	list.stored(nil)
+	list.reportStorage(errors.New("the disk is full"))
+	list.reportStorage(nil)
 	assert.Regexp(t, `level=ERROR.*the disk is full"?\n.*level=INFO.*written again`, said.String())
 }
 
 func TestEpoch4(t *testing.T) {
 	now := time.Unix(1000, 0)
-	assert.EqualValues(t, 1000, epoch4(&nfs4state.Past{}, now))
-	assert.EqualValues(t, 1001, epoch4(&nfs4state.Past{Epoch: 1000}, now), "two starts in one second")
-	assert.EqualValues(t, 5001, epoch4(&nfs4state.Past{Epoch: 5000}, now), "a clock that was set back")
-	assert.EqualValues(t, 1, epoch4(&nfs4state.Past{}, time.Unix(0, 0)))
+	assert.EqualValues(t, 1000, nextEpoch(&nfs4state.Past{}, now))
+	assert.EqualValues(t, 1001, nextEpoch(&nfs4state.Past{Epoch: 1000}, now), "two starts in one second")
+	assert.EqualValues(t, 5001, nextEpoch(&nfs4state.Past{Epoch: 5000}, now), "a clock that was reset")
+	assert.EqualValues(t, 1, nextEpoch(&nfs4state.Past{}, time.Unix(0, 0)))
 }
 
-// TestRecoveryBilly restarts a server of a file system that is no posix one: files
-// and locks are reclaimed.
+// TestRecoveryBilly checks that files and locks of a file system other than posix are
+// reclaimed after a restart.
 func TestRecoveryBilly(t *testing.T) {
 	fs, err := billy.New(memfs.New(), billy.Options{Volatile: true})
 	require.NoError(t, err)
@@ -131,7 +131,7 @@ func TestRecoveryBilly(t *testing.T) {
 		Exports: []nfsserver.Export{{Path: "/x", FS: fs, Clients: exports.Everyone(exports.Options{Insecure: true, NoRootSquash: true})}},
 		Key:     [32]byte{1}, Clients: filepath.Join(t.TempDir(), "clients"),
 	}
-	r := serve(t, cfg)
+	r := startServer(t, cfg)
 	var at atomic.Pointer[string]
 	at.Store(&r.tcp)
 	dial := func() *nfs4client.Session {
@@ -160,7 +160,7 @@ func TestRecoveryBilly(t *testing.T) {
 	byHolder := nfs4client.Range{End: 9}
 	require.NoError(t, f.Lock(t.Context(), byHolder, true))
 	require.NoError(t, r.Close())
-	again := serve(t, cfg)
+	again := startServer(t, cfg)
 	at.Store(&again.tcp)
 	_, err = f.WriteAt(t.Context(), []byte("after"), 0, nfs4.FileSync)
 	require.NoError(t, err)

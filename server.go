@@ -7,41 +7,42 @@ import (
 	"sync"
 
 	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
-	"github.com/nfsrdma/nfsrdma/iwarp"
-	"github.com/nfsrdma/nfsrdma/lockserver"
+	"github.com/nfsrdma/nfsrdma/internal/lograte"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
-	"github.com/nfsrdma/nfsrdma/nfs4server"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exportset"
+	"github.com/nfsrdma/nfsrdma/nfsserver/nfs4server"
+	"github.com/nfsrdma/nfsrdma/nfsserver/nlmserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/replay"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/realm"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcsec"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
-	"github.com/nfsrdma/nfsrdma/rpcsec"
 )
 
 const (
-	defaultPayload = 1 << 20 // bytes of one READ or WRITE
+	defaultPayload = 1 << 20 // bytes in one READ or WRITE
 
-	// callSlack is how many bytes a call or reply over TCP may have in addition
-	// to its payload: credential, file handles, attributes, names.
+	// callSlack is how many bytes a call over TCP may have in addition to its payload:
+	// credential, file handles, attributes, names.
 	callSlack = 64 << 10
 )
 
-// A Server serves NFS version 3, MOUNT version 3, NFSACL version 3, and locks for version 3 by NLM and NSM, over RDMA
-// and TCP, and the minor versions of NFS version 4 in ServerConfig.Minors. All
-// of its transports share the exports and the replies kept for retransmitted
+// A Server serves NFS version 3 with MOUNT, NFSACL, NLM and NSM, and NFS version 4, over
+// RDMA and TCP. All transports share the exports and the replies kept for retransmitted
 // calls. The methods are safe for concurrent use.
 type Server struct {
-	parts Parts
-	over  sync.Once
+	parts     Parts
+	exports   *exportset.Set
+	closeOnce sync.Once
 
-	stop     context.CancelFunc // of the sweeps of the state
-	sweeping sync.WaitGroup
-	four     *nfs4server.Server // has the state, also if no minor version is served
-	locks    *lockserver.Server
-	clients  *clientList // that have state; may be nil
-	packets  oncrpc.Service
+	stop     context.CancelFunc // stops sweeps
+	sweeps   sync.WaitGroup
+	nfs4     *nfs4server.Server // has the state of clients even if no minor version is served
+	locks    *nlmserver.Server
+	clients  *clientList // may be nil
+	udpCalls oncrpc.Service
 }
 
 // Parts are the layers of a Server, for status and metrics. The caller must not
@@ -49,7 +50,7 @@ type Server struct {
 type Parts struct {
 	NFS         *nfsserver.Server
 	NFS4        *nfs4server.Server  // nil without ServerConfig.Minors
-	Clients     *nfs4server.Server  // has the state of clients of all versions
+	Clients     *nfs4server.Server  // state of clients of all versions
 	Delegations *delegserver.Keeper // nil with StandardsOnly
 	Replies     *replay.Cache
 	Security    *rpcsec.Server // nil without ServerConfig.Security
@@ -58,60 +59,63 @@ type Parts struct {
 	Device      *iwarp.Device // below RDMA
 }
 
-// NewServer returns a Server, which must be ended with Shutdown or Close. An
-// error names the invalid export or value.
+// NewServer returns a Server, which the caller must end with Shutdown or Close. An error
+// names the invalid export or value.
 func NewServer(cfg ServerConfig) (*Server, error) {
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	cfg.Lease4 = cmp.Or(cfg.Lease4, DefaultLease4)
-	keeper, err := cfg.keeper()
+	var undo cleanup
+	defer undo.run()
+	keeper, err := cfg.openKeeper()
 	if err != nil {
 		return nil, err
 	}
-	state, clients, err := cfg.state()
+	undo.add(keeper.Close)
+	state, clients, err := cfg.openState()
 	if err != nil {
-		keeper.Close()
 		return nil, err
 	}
+	undo.add(clients.Close)
 	minors := cfg.Minors == nil || len(cfg.Minors) > 0
-	config := realm.Config{
+	config := exportset.Config{
 		Exports: cfg.Exports, Key: cfg.Key, MaxPayload: cfg.MaxPayload,
 		Names: cfg.Names, Groups: cfg.Groups, Grants: keeper, Log: cfg.Log,
 	}
-	if config.Trusted = state.Trusted; minors {
-		config.Holders = cfg.holders(state.State)
+	if config.Trusted = state.HasEarlierDelegations; minors {
+		config.Holders = cfg.delegationTable(state.State)
 	}
-	exported, err := realm.New(config)
+	exported, err := exportset.New(config)
 	if err != nil {
-		clients.Close()
-		keeper.Close()
 		return nil, err
 	}
-	mux := &oncrpc.Mux{Log: cfg.Log}
-	server := nfsserver.Over(exported)
+	mux := &oncrpc.Mux{Log: cfg.Log, Admit: (&hostGate{exported, lograte.Logger(cfg.Log)}).admitCall}
+	server := nfsserver.NewForSet(exported)
 	server.Register(mux)
 	var security *rpcsec.Server
-	four := nfs4server.New(nfs4server.Config{
-		Realm: exported, State: state.State, Lease: cfg.Lease4, ID: serverID(cfg.Key), Minors: cfg.Minors, Owners: cfg.Owners,
+	nfs4Server := nfs4server.New(nfs4server.Config{
+		Exports: exported, State: state.State, Lease: cfg.Lease4, ID: serverID(cfg.Key), Minors: cfg.Minors, Owners: cfg.Owners,
 		NoDelegations: cfg.NoDelegations, WriteDelegations: cfg.WriteDelegations, OnlyEncrypted: cfg.OnlyEncrypted,
 		Back: func(principal string, h nfs4.CallbackHandles) nfs4server.BackContext {
 			return backContext(security, principal, h)
 		},
 	})
 	if minors {
-		four.Register(mux)
+		nfs4Server.Register(mux)
 	}
-	lock := lockserver.New(lockserver.Config{Realm: exported, State: state.State, Epoch: state.epoch, Restarted: state.machines, OnlyEncrypted: cfg.OnlyEncrypted})
-	lock.Register(mux)
-	// One cache, because a client may reconnect on another transport.
+	lockServer := nlmserver.New(nlmserver.Config{Exports: exported, State: state.State, Epoch: state.epoch, Restarted: state.machines, OnlyEncrypted: cfg.OnlyEncrypted})
+	undo.add(lockServer.Close)
+	lockServer.Register(mux)
+	// Both transports share one cache, because a client may reconnect over the other.
 	replies := replay.New(mux, replay.Config{Keep: executeOnce})
+	undo.add(replies.Close)
 	var calls oncrpc.Service = replies
 	if cfg.OnlyEncrypted {
-		calls = newOnlyEncrypted(calls, cfg.Log) // behind the observer, which counts denials
+		calls = newOnlyEncrypted(calls, cfg.Log) // called by the observer, which counts denials
 	}
 	if cfg.Wrap != nil {
 		calls = cfg.Wrap(calls)
 	}
-	// One table of contexts, because Linux makes those for RDMA over TCP.
+	// Both transports share security contexts, because Linux creates those for RDMA over TCP.
 	plain := calls
 	if cfg.Security != nil {
 		secure := *cfg.Security
@@ -119,46 +123,44 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		security = rpcsec.NewServer(calls, secure)
 		calls = security
 	}
-	over := &rpcrdma.Server{
+	rdmaServer := &rpcrdma.Server{
 		Handler: calls, Inline: cfg.Inline, Credits: cfg.Credits, MaxPayload: cfg.MaxPayload, MaxConns: cfg.MaxConns, Trace: cfg.Trace, Log: cfg.Log,
 	}
 	if minors {
-		over.Kind = func(msg []byte) uint32 { return uint32(nfs4.MainOp(msg)) }
+		rdmaServer.Kind = func(msg []byte) uint32 { return uint32(nfs4.MainOp(msg)) }
 	}
 	if !cfg.StandardsOnly {
-		over.Extensions = keeper.Extension()
+		rdmaServer.Extensions = keeper.Extension()
 	}
-	if err := over.Check(); err != nil {
-		lock.Close()
-		replies.Close()
-		clients.Close()
-		keeper.Close()
+	if err := rdmaServer.Check(); err != nil {
 		return nil, err
 	}
-	tcp := &oncrpc.Server{Handler: calls, Kind: over.Kind, MaxRecord: cmp.Or(cfg.MaxPayload, defaultPayload) + callSlack, Trace: cfg.Trace, Log: cfg.Log}
+	undo.discard()
+	tcpServer := &oncrpc.Server{Handler: calls, Kind: rdmaServer.Kind, MaxRecord: cmp.Or(cfg.MaxPayload, defaultPayload) + callSlack, Trace: cfg.Trace, Log: cfg.Log}
 	if cfg.TLS != nil {
-		tcp.Guard = cfg.TLS
+		tcpServer.Guard = cfg.TLS
 	}
 	if cfg.TLS != nil && (cfg.RDMATLS || cfg.OnlyRDMATLS) {
 		if cfg.IWARP.Secure = cfg.TLS.Begin; cfg.OnlyRDMATLS {
 			cfg.IWARP.Secure, cfg.IWARP.OnlySecure = cfg.TLS.BeginOnly, true
 		}
 	}
-	device := iwarp.Open(rnic(cfg.IWARP, cfg.StandardsOnly))
+	device := iwarp.Open(deviceConfig(cfg.IWARP, cfg.StandardsOnly))
 	s := &Server{
-		parts: Parts{NFS: server, Clients: four, Delegations: keeper, Replies: replies, Security: security, RDMA: over, TCP: tcp, Device: device},
+		exports: exported,
+		parts:   Parts{NFS: server, Clients: nfs4Server, Delegations: keeper, Replies: replies, Security: security, RDMA: rdmaServer, TCP: tcpServer, Device: device},
 	}
 	if minors {
-		s.parts.NFS4 = four
+		s.parts.NFS4 = nfs4Server
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s.stop, s.four, s.locks, s.clients = stop, four, lock, clients
-	s.packets = lockserver.Alone(plain) // whoever forges addresses of datagrams could use up the places for new contexts
-	s.sweeping.Go(func() { four.Sweep(ctx) })
+	s.stop, s.nfs4, s.locks, s.clients = stop, nfs4Server, lockServer, clients
+	s.udpCalls = nlmserver.Alone(plain) // without contexts: calls with forged addresses could exhaust the pending ones
+	s.sweeps.Go(func() { nfs4Server.Sweep(ctx) })
 	return s, nil
 }
 
-// backContext returns a client's context for callbacks, or nil.
+// backContext returns a client's security context for callbacks, or nil.
 func backContext(security *rpcsec.Server, principal string, h nfs4.CallbackHandles) nfs4server.BackContext {
 	if security == nil {
 		return nil
@@ -169,22 +171,18 @@ func backContext(security *rpcsec.Server, principal string, h nfs4.CallbackHandl
 	return nil
 }
 
-// executeOnce reports whether a call must not be executed again when it is
-// retransmitted.
+// executeOnce reports whether a retransmitted call must not be executed again.
 func executeOnce(p rpcmsg.Procedure, msg []byte) bool {
-	return nfsserver.ExecuteOnce(p, msg) || lockserver.ExecuteOnce(p) || nfs4.Once(msg)
+	return nfsserver.ExecuteOnce(p, msg) || nlmserver.ExecuteOnce(p) || nfs4.Once(msg)
 }
 
 // Parts returns the layers of the Server.
 func (s *Server) Parts() Parts { return s.parts }
 
-// SetExports replaces the exports. Clients of an export that stays are not
-// disturbed (nfsserver.Server.SetExports). If an export goes, the files that clients
-// of version 4 have open in it are closed, and their state is revoked.
-func (s *Server) SetExports(list []nfsserver.Export) error {
-	err := s.parts.NFS.SetExports(list)
-	if err == nil {
-		s.four.ExportsChanged()
-	}
-	return err
-}
+// SetExports replaces the exports. Clients of exports that remain are not disturbed
+// (exportset.Set.SetExports). In a removed export, the open files of NFSv4 clients are
+// closed, and their opens, locks and delegations are revoked.
+func (s *Server) SetExports(list []nfsserver.Export) error { return s.exports.SetExports(list) }
+
+// Exports returns the current exports.
+func (s *Server) Exports() []nfsserver.Export { return s.exports.Exports() }

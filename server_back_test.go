@@ -10,15 +10,17 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/gss"
-	"github.com/nfsrdma/nfsrdma/gss/krb5"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss/krb5"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/rpcsec"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcsec"
 )
 
-// A fakeKDC is both ends' way to contexts: all of one key, for host/a@R.
+// A fakeKDC establishes security contexts for both sides, all with one key, for host/a@R.
 type fakeKDC struct{ t *testing.T }
 
 func (k fakeKDC) context(acceptor bool) gss.Context {
@@ -44,7 +46,7 @@ func (k fakeKDC) Step(_ context.Context, answer []byte) ([]byte, gss.Context, er
 // Close does nothing.
 func (k fakeKDC) Close() {}
 
-// A handleReader is a Caller that notes the handle of the context that a call makes.
+// A handleReader is a Caller that records the handle of a created context.
 type handleReader struct {
 	next   oncrpc.Caller
 	handle []byte
@@ -59,13 +61,13 @@ func (h *handleReader) Call(ctx context.Context, x *oncrpc.Exchange) error {
 	return err
 }
 
-// TestCallbackContext checks that a client of version 4.1 can offer the context of its calls
-// for callbacks, and none that does not exist.
+// TestCallbackContext checks that a version 4.1 client can offer its calls' security context
+// for callbacks, but no context that does not exist.
 func TestCallbackContext(t *testing.T) {
 	mapped := func(context.Context, netip.Addr, gss.Principal) (rpcsec.User, bool, error) {
 		return rpcsec.User{}, false, nil
 	}
-	r := serve(t, ServerConfig{Security: &rpcsec.ServerConfig{Acceptor: fakeKDC{t}, Map: mapped}})
+	r := startServer(t, ServerConfig{Exports: []nfsserver.Export{listedHosts(t, exports.Options{}, "*")}, Security: &rpcsec.ServerConfig{Acceptor: fakeKDC{t}, Map: mapped}})
 	line, err := oncrpc.DialTCP(t.Context(), r.tcp, oncrpc.ClientConfig{})
 	require.NoError(t, err)
 	defer line.Close()

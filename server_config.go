@@ -6,123 +6,113 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/exports"
-	"github.com/nfsrdma/nfsrdma/idmap"
-	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
+	"github.com/nfsrdma/nfsrdma/nfsserver/idmap"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
-	"github.com/nfsrdma/nfsrdma/rpcsec"
-	"github.com/nfsrdma/nfsrdma/rpctls"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcsec"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpctls"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
 )
 
-// ServerConfig configures a Server. The zero value of each field is a usable
-// default; a server without Exports has nothing to mount.
+// ServerConfig configures a Server. The zero value of each field is a usable default.
 type ServerConfig struct {
 	// Exports are the file systems that clients can mount. The Server does not
 	// close them.
 	Exports []nfsserver.Export
 
-	// Key seals file handles. It must be secret, and the same after a restart.
-	// Zero means a random key: clients must then mount again after a restart.
+	// Key authenticates file handles. It must be secret, and the same after a restart.
+	// Zero means a random key: clients must then remount after a restart.
 	Key [32]byte
 
-	// Names resolves the names of clients in Exports; nil means that no host
-	// has a name.
+	// Names resolves client host names in Exports; nil means that no host has a name.
 	Names exports.Names
 
-	// Groups, if not nil, returns the groups of a user on this host for a
-	// client's call, in place of the at most 16 groups in the call
-	// (nfsserver.Config.Groups).
+	// Groups, if not nil, returns the groups that a user has on this host. They replace
+	// the groups in a call, which are 16 at most (nfsserver.Config.Groups).
 	Groups func(ctx context.Context, client netip.Addr, uid uint32) ([]uint32, error)
 
-	// MaxPayload is the greatest number of bytes of one READ or WRITE; 0 means
-	// 1 MiB. A value below 4 KiB or above 4 MiB is an error.
+	// MaxPayload is the maximum number of bytes in one READ or WRITE, from 4 KiB to 4 MiB;
+	// 0 means 1 MiB.
 	MaxPayload int
 
-	// Inline is the length in bytes of the longest message sent without RDMA
+	// Inline is the maximum length in bytes of messages sent without RDMA operations
 	// (RFC 8797); 0 means 4096.
 	Inline int
 
-	// Credits is the number of calls that each RDMA connection may have under
-	// way; 0 means 128.
+	// Credits is the maximum number of pending calls on an RDMA connection; 0 means 128.
 	Credits int
 
-	// MaxConns bounds the RDMA connections, of which one party gets seven
-	// eighths (rpcrdma.Server); 0 means rpcrdma.DefaultMaxConns.
+	// MaxConns is the maximum number of RDMA connections, seven eighths of which may be
+	// from one party (rpcrdma.Server); 0 means rpcrdma.DefaultMaxConns.
 	MaxConns int
 
-	// Lease is how long a client that caches under delegations may be silent,
-	// and so how long a silent client can hold up changes; 0 means 10 s. For
-	// directories of the host it should be at most a third of
-	// fs.lease-break-time.
+	// Lease is how long a client with this project's delegations may be silent before it
+	// loses them, and thus how long it can block changes; 0 means 10 s. For directories of
+	// the host it should be at most a third of fs.lease-break-time.
 	Lease time.Duration
 
-	// Lease4 is how long a client of version 4 may be silent, and how long it may
-	// take to return a delegation; 0 means DefaultLease4. It is a whole number of
-	// seconds, and MaxLease4 at most. For directories of the host it should be at
-	// most 5 s less than fs.lease-break-time.
+	// Lease4 is how long a version 4 client may be silent, and how long it may take to
+	// return a delegation; 0 means DefaultLease4. It must be a whole number of seconds and
+	// at most MaxLease4. For directories of the host it should be at least 5 s less than
+	// fs.lease-break-time.
 	Lease4 time.Duration
 
-	// Marker is the path of a file that tells the next start that clients may
-	// hold delegations; "" means none: if a server restarts while a client is
-	// cut off, the client's cache can then become stale for a Lease.
+	// Marker is the path of a file whose presence tells the next start that clients may
+	// hold delegations. "" means none: if the server restarts while a client is
+	// disconnected, the client's cache can then be stale for a Lease.
 	Marker string
 
-	// Clients is the path of a file with the clients of version 4 that have
-	// files open or locked, in a directory that exists and that no other server
-	// uses. After a restart these clients reclaim their files and locks. ""
-	// means none: opens are lost with the server, and so are locks, which other
-	// clients may then take at once, and changes do not wait for clients that still
-	// trust delegations: their caches can become stale until they hear of the restart.
+	// Clients is the path of a file that lists the NFSv4 clients with open or locked
+	// files. Its directory must exist, and no other server may use the file. After a
+	// restart these clients reclaim their files and locks. "" means none: a restart then
+	// loses opens and locks, which other clients may take at once, and changes do not wait
+	// for clients with delegations, whose caches can be stale until they notice the restart.
 	Clients string
 
-	// StandardsOnly offers clients nothing of this project's own: no
-	// delegations, and FPDUs no longer than a TCP segment.
+	// StandardsOnly disables this project's own protocol extensions: its delegations, and
+	// FPDUs longer than a TCP segment.
 	StandardsOnly bool
 
-	// Minors are the minor versions of NFS version 4 to serve besides version
-	// 3: any of 0, 1 and 2. Nil means all, and an empty slice means none.
+	// Minors are the minor versions of NFS version 4 to serve in addition to version 3: any
+	// of 0, 1 and 2. Nil means all, and an empty slice means none.
 	Minors []uint32
 
-	// NoDelegations keeps clients of version 4 from getting delegations, by which
-	// they open and read files without calls.
+	// NoDelegations disables version 4 delegations, with which clients open and read files
+	// without calls.
 	NoDelegations bool
 
-	// WriteDelegations lets clients of version 4 get delegations for writing too, by
-	// which they write and lock files without calls, of files in exclusive exports.
+	// WriteDelegations enables version 4 write delegations for files in exclusive exports.
+	// With them clients write and lock files without calls.
 	WriteDelegations bool
 
-	// Owners, if not nil, translates the numbers of users and groups to and
-	// from names in version 4; nil means numbers. The caller closes it after
-	// the Server.
+	// Owners, if not nil, translates between user and group numbers and names in version
+	// 4; nil means numbers. The caller closes it after the Server.
 	Owners *idmap.Map
 
-	// Security, if not nil, makes security contexts for clients, and verifies and
-	// decrypts their calls (RPCSEC_GSS): exports may then take Kerberos. Its Log is
-	// ignored. Nil means that calls of RPCSEC_GSS are denied.
+	// Security, if not nil, enables RPCSEC_GSS, which exports with Kerberos flavors need.
+	// Its Log is ignored. Nil means that RPCSEC_GSS calls are denied.
 	Security *rpcsec.ServerConfig
 
-	// TLS, if not nil, makes TCP connections secure if their clients ask for that (RFC
-	// 9289): exports may then demand it (xprtsec= of exports(5)). The caller watches its
-	// files.
+	// TLS, if not nil, enables TLS on TCP connections whose clients request it (RFC 9289):
+	// exports may then require it (xprtsec= of exports(5)). The caller watches its files.
 	TLS *rpctls.Server
 
-	// RDMATLS lets clients use TLS below MPA, and OnlyRDMATLS rejects all other
-	// connections on RDMA. Both need TLS.
+	// RDMATLS permits TLS below MPA, and OnlyRDMATLS rejects all other RDMA connections.
+	// Both need TLS.
 	RDMATLS, OnlyRDMATLS bool
 
-	// OnlyEncrypted refuses all calls that others can read on their way: every export
-	// then needs TLS, or calls with krb5p, whatever its clients' options are. Without a
-	// file they can ask for handles (MNT), and with krb5i make clients and sessions of
-	// version 4, as Linux does.
+	// OnlyEncrypted denies unencrypted calls: every export then requires TLS or krb5p,
+	// whatever its clients' options are. Unencrypted calls can still get handles (MNT), and
+	// with krb5i create NFSv4 clients and sessions, as Linux does.
 	OnlyEncrypted bool
 
 	// IWARP configures RDMA connections. LongFPDUs, ShortFPDUs, Secure and OnlySecure
 	// are set by NewServer.
 	IWARP iwarp.Config
 
-	// Wrap, if not nil, returns the service that handles all calls in place of
-	// next, for instance an observer that counts them and calls next.
+	// Wrap, if not nil, returns the service that handles all calls instead of next, for
+	// instance an observer that counts them and calls next.
 	Wrap func(next oncrpc.Service) oncrpc.Service
 
 	// Trace, if not nil, returns a Trace for each call that arrives over RDMA or TCP. A
@@ -133,7 +123,7 @@ type ServerConfig struct {
 	Log *slog.Logger
 }
 
-// DefaultLease4 and MaxLease4 are values of ServerConfig.Lease4.
+// Default and maximum of ServerConfig.Lease4.
 const (
 	DefaultLease4 = 40 * time.Second
 	MaxLease4     = time.Hour

@@ -11,59 +11,59 @@ import (
 
 	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
-	"github.com/nfsrdma/nfsrdma/nfs4server"
-	"github.com/nfsrdma/nfsrdma/nfs4state"
-	"github.com/nfsrdma/nfsrdma/recall"
+	"github.com/nfsrdma/nfsrdma/nfsserver/nfs4server"
+	"github.com/nfsrdma/nfsrdma/nfsserver/nfs4state"
+	"github.com/nfsrdma/nfsrdma/nfsserver/recall"
 )
 
-// delegationPause is how long a file is not delegated after a recall: whoever
-// changes it will probably change it again.
+// delegationPause is how long a file is not delegated after a recall, because another
+// change will probably follow.
 const delegationPause = 30 * time.Second
 
-// holders returns the table of delegations of version 4, or nil if there can be none.
-func (c *ServerConfig) holders(state *nfs4state.State) *recall.Table {
-	config := recall.Config{Now: clock(), Pause: delegationPause}
-	if state.Grace().Writes > 0 || c.WriteDelegations && state.Writing() {
-		config.Writing = state.Writing
+// delegationTable returns the table of version 4 delegations, or nil if there can be none.
+func (c *ServerConfig) delegationTable(state *nfs4state.State) *recall.Table {
+	config := recall.Config{Now: newClock(), Pause: delegationPause}
+	if state.Grace().Writes > 0 || c.WriteDelegations && state.HasEarlierWriters() {
+		config.Writing = state.HasEarlierWriters
 	} else if c.NoDelegations {
 		return nil
 	}
 	return recall.New(config)
 }
 
-// clock returns a function that returns the time since the call of clock.
-func clock() func() time.Duration {
+// newClock returns a function that returns the time since the call of newClock.
+func newClock() func() time.Duration {
 	start := time.Now()
 	return func() time.Duration { return time.Since(start) }
 }
 
-// serverState is the state of a server's clients.
+// A serverState is the state of a server's clients.
 type serverState struct {
 	*nfs4state.State
 	epoch    uint32
-	machines []nfs4state.Machine // that had locks before this start
+	machines []nfs4state.Machine // had locks before this start
 }
 
-// state returns the state of clients, and their list.
-func (c *ServerConfig) state() (s serverState, list *clientList, err error) {
+// openState creates the state of clients, and opens their list.
+func (c *ServerConfig) openState() (s serverState, list *clientList, err error) {
 	for _, m := range c.Minors {
 		if m > nfs4.MaxMinor {
-			return s, nil, fmt.Errorf("nfsrdma: minor version %d of NFS version 4 is not served: 0, 1 and 2 are", m)
+			return s, nil, fmt.Errorf("nfsrdma: minor version %d of NFS version 4 is not supported: use 0, 1 or 2", m)
 		}
 	}
-	clients, past, err := openClients(c.Clients, c.Log)
+	clients, past, err := openClientList(c.Clients, c.Log)
 	if err != nil {
 		return s, nil, err
 	}
-	config := nfs4state.Config{Now: clock(), Epoch: epoch4(&past, time.Now()), Lease: c.Lease4}
+	config := nfs4state.Config{Now: newClock(), Epoch: nextEpoch(&past, time.Now()), Lease: c.Lease4}
 	if clients != nil {
-		config.Journal, config.Past, config.Stored = clients, past, clients.stored
+		config.Journal, config.Past, config.Stored = clients, past, clients.reportStorage
 	}
 	return serverState{nfs4state.New(nfs4server.WithFiles(config)), config.Epoch, past.Machines()}, clients, nil
 }
 
-// serverID returns the identity of a server with a key. Clients take servers of
-// one identity for one server, so it is random without a key.
+// serverID returns the identity of a server with a key. To clients, servers with the same
+// identity are one server, so it is random without a key.
 func serverID(key [32]byte) [16]byte {
 	if key == ([32]byte{}) {
 		rand.Read(key[:]) // never fails
@@ -72,10 +72,9 @@ func serverID(key [32]byte) [16]byte {
 	return [16]byte(id[:])
 }
 
-// keeper opens the keeper of delegations. With StandardsOnly it does so only if
-// the marker of an earlier run exists, because clients may then believe that
-// they hold delegations.
-func (c *ServerConfig) keeper() (*delegserver.Keeper, error) {
+// openKeeper opens the keeper of this project's delegations. With StandardsOnly it does so
+// only if the marker of an earlier run exists: clients may still trust delegations then.
+func (c *ServerConfig) openKeeper() (*delegserver.Keeper, error) {
 	if c.StandardsOnly {
 		if _, err := os.Lstat(c.Marker); errors.Is(err, fs.ErrNotExist) {
 			return nil, nil

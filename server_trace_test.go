@@ -17,17 +17,17 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
-	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// A traceCount is a Service that counts the calls, and those that are followed.
+// A traceCount is a Service that counts calls, and those with a Trace.
 type traceCount struct {
 	oncrpc.Service
 	calls, followed *atomic.Int64
 }
 
-// Serve answers a call (oncrpc.Service).
+// Serve serves a call (oncrpc.Service).
 func (c traceCount) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) (answer bool) {
 	c.calls.Add(1)
 	if rep.Trace != nil {
@@ -36,20 +36,20 @@ func (c traceCount) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.
 	return c.Service.Serve(ctx, req, rep)
 }
 
-// noTrace is a Trace that notes nothing.
+// noTrace is a Trace that records nothing.
 type noTrace struct{}
 
 func (noTrace) Begin(oncrpc.Stage)               {}
 func (noTrace) End(oncrpc.Stage, string, string) {}
 func (noTrace) Done()                            {}
 
-// TestTraceCost checks that a server without ServerConfig.Trace follows no call, and that a
-// call costs it no memory on its whole way; and that one with it follows each.
+// TestTraceCost checks that a server without ServerConfig.Trace traces no call and allocates
+// no memory for one, and that a server with it traces each call.
 func TestTraceCost(t *testing.T) {
 	for name, trace := range map[string]func() oncrpc.Trace{"without": nil, "with": func() oncrpc.Trace { return noTrace{} }} {
 		t.Run(name, func(t *testing.T) {
 			var calls, followed atomic.Int64
-			r := serve(t, ServerConfig{
+			r := startServer(t, ServerConfig{
 				Exports: []nfsserver.Export{{Path: "/x", FS: mem.New(mem.Options{})}}, Trace: trace,
 				Wrap: func(next oncrpc.Service) oncrpc.Service { return traceCount{next, &calls, &followed} },
 			})

@@ -12,29 +12,29 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/internal/certtest"
-	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpctls"
 	"github.com/nfsrdma/nfsrdma/rdma"
-	"github.com/nfsrdma/nfsrdma/rpctls"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// An encrypted is a server with an export for each transport, and what its clients need.
-type encrypted struct {
-	rig
+// An encryptedServer is a server with an export for each protection, and its clients' files.
+type encryptedServer struct {
+	testServer
 	mutual, anonymous *rpctls.Client
-	files             rpctls.Files // of a client
+	files             rpctls.Files // a client's files
 	tls               *rpctls.Server
 }
 
-func serveEncrypted(t *testing.T, change func(*ServerConfig), maxRecords ...uint64) encrypted {
+func startEncrypted(t *testing.T, change func(*ServerConfig), maxRecords ...uint64) encryptedServer {
 	root := certtest.New(t, "root", time.Now())
 	own, host := root.Issue(nil), root.Issue(nil)
 	trusted := certtest.Bundle(root)
@@ -54,23 +54,23 @@ func serveEncrypted(t *testing.T, change func(*ServerConfig), maxRecords ...uint
 		})
 	}
 	change(&cfg)
-	e := encrypted{rig: serve(t, cfg), files: rpctls.Files{Cert: host.Cert, Key: host.Key, CA: trusted}, tls: tls}
-	e.mutual = e.client(t, rpctls.ClientConfig{Files: e.files, Mutual: true})
-	e.anonymous = e.client(t, rpctls.ClientConfig{Files: rpctls.Files{CA: trusted}})
+	e := encryptedServer{testServer: startServer(t, cfg), files: rpctls.Files{Cert: host.Cert, Key: host.Key, CA: trusted}, tls: tls}
+	e.mutual = e.newTLSClient(t, rpctls.ClientConfig{Files: e.files, Mutual: true})
+	e.anonymous = e.newTLSClient(t, rpctls.ClientConfig{Files: rpctls.Files{CA: trusted}})
 	return e
 }
 
-func (e *encrypted) client(t *testing.T, cfg rpctls.ClientConfig) *rpctls.Client {
+func (e *encryptedServer) newTLSClient(t *testing.T, cfg rpctls.ClientConfig) *rpctls.Client {
 	cfg.Host, cfg.Log = "server", silent
 	c, err := rpctls.NewClient(cfg)
 	require.NoError(t, err)
 	return c
 }
 
-// TestTransportsOverRDMA checks which exports a client over RDMA can use in clear, by
-// TLS and by mutual TLS; both kinds of connection are on one port (R9289-5.1.3-1).
+// TestTransportsOverRDMA checks which exports a client over RDMA can use without TLS, with
+// TLS and with mutual TLS, all on one port (R9289-5.1.3-1).
 func TestTransportsOverRDMA(t *testing.T) {
-	e := serveEncrypted(t, func(*ServerConfig) {})
+	e := startEncrypted(t, func(*ServerConfig) {})
 	for _, tt := range []struct {
 		name string
 		tls  *rpctls.Client
@@ -81,7 +81,7 @@ func TestTransportsOverRDMA(t *testing.T) {
 		{"mtls", e.mutual, map[string]bool{"/none": true, "/tls": true, "/mtls": true}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := e.dial(t, ClientConfig{TLS: tt.tls, Connections: 2})
+			c := e.dialServer(t, ClientConfig{TLS: tt.tls, Connections: 2})
 			for _, path := range []string{"/none", "/tls", "/mtls"} {
 				fs, err := c.Mount(t.Context(), path)
 				if !tt.can[path] {
@@ -92,8 +92,8 @@ func TestTransportsOverRDMA(t *testing.T) {
 				content := make([]byte, 3<<20)
 				rand.Read(content)
 				name := "file of " + tt.name
-				write(t, fs, name, content)
-				assert.True(t, string(content) == text(t, fs, name), path)
+				writeFile(t, fs, name, content)
+				assert.True(t, string(content) == readText(t, fs, name), path)
 			}
 			for _, conn := range e.Parts().Device.Conns() {
 				if _, secure := conn.NetConn().(*rpctls.Conn); secure {
@@ -106,7 +106,7 @@ func TestTransportsOverRDMA(t *testing.T) {
 	}
 }
 
-func write(t *testing.T, fs *nfsclient.FS, name string, content []byte) {
+func writeFile(t *testing.T, fs *nfsclient.FS, name string, content []byte) {
 	t.Helper()
 	f, err := fs.Create(t.Context(), name, 0o644)
 	require.NoError(t, err)
@@ -115,42 +115,41 @@ func write(t *testing.T, fs *nfsclient.FS, name string, content []byte) {
 	require.NoError(t, f.Sync(t.Context()))
 }
 
-// TestOnlyTLSOverRDMA checks that a server that demands TLS below MPA rejects all others
-// as MPA does, and serves those that begin with it.
+// TestOnlyTLSOverRDMA checks that a server that requires TLS below MPA rejects connections
+// without it, as MPA specifies, and serves the others.
 func TestOnlyTLSOverRDMA(t *testing.T) {
-	e := serveEncrypted(t, func(cfg *ServerConfig) { cfg.OnlyRDMATLS = true })
+	e := startEncrypted(t, func(cfg *ServerConfig) { cfg.OnlyRDMATLS = true })
 	_, err := Dial(t.Context(), e.rdma, ClientConfig{Log: silent})
 	_, ok := errors.AsType[*iwarp.RejectedError](err)
 	assert.True(t, ok, err)
-	assert.EqualValues(t, 1, e.tls.Stats().Failed["no_tls"], "a refusal has a count")
-	_, err = e.dial(t, ClientConfig{TLS: e.mutual}).Mount(t.Context(), "/mtls")
+	assert.EqualValues(t, 1, e.tls.Stats().Failed["no_tls"], "rejections are counted")
+	_, err = e.dialServer(t, ClientConfig{TLS: e.mutual}).Mount(t.Context(), "/mtls")
 	assert.NoError(t, err)
 }
 
-// TestNoTLSOverRDMA checks the words for a server without TLS below MPA: nothing is sent
-// in clear.
+// TestNoTLSOverRDMA checks the error for a server without TLS below MPA.
 func TestNoTLSOverRDMA(t *testing.T) {
-	e := serveEncrypted(t, func(cfg *ServerConfig) { cfg.RDMATLS = false })
+	e := startEncrypted(t, func(cfg *ServerConfig) { cfg.RDMATLS = false })
 	_, err := Dial(t.Context(), e.rdma, ClientConfig{TLS: e.mutual, Log: silent})
-	assert.ErrorContains(t, err, "hangs up when TLS begins: TLS on RDMA needs nfsrdmad serve --rdma-tls=allow there")
+	assert.ErrorContains(t, err, "closes the connection when TLS begins: TLS on RDMA needs nfsrdmad serve --rdma-tls=allow there")
 }
 
-// TestReconnectInsideTLS checks that a client whose connections are cut continues inside
-// of TLS, and that nothing of its calls is ever on the wire in clear.
+// TestReconnectInsideTLS checks that a client whose connections are aborted reconnects with
+// TLS, and that its calls are never sent unencrypted.
 func TestReconnectInsideTLS(t *testing.T) {
 	for name, tcp := range map[string]bool{"RDMA": false, "TCP": true} {
 		t.Run(name, func(t *testing.T) {
-			e := serveEncrypted(t, func(*ServerConfig) {})
+			e := startEncrypted(t, func(*ServerConfig) {})
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
 			r := tap{l: l, to: e.rdma}
 			if tcp {
 				r.to = e.tcp
 			}
-			r.wg.Go(r.run)
+			r.wg.Go(r.acceptConns)
 			defer func() {
 				l.Close()
-				r.cut()
+				r.closeConns()
 				r.wg.Wait()
 			}()
 			c, err := Dial(t.Context(), l.Addr().String(), ClientConfig{TCP: tcp, TLS: e.mutual, Log: silent})
@@ -160,9 +159,9 @@ func TestReconnectInsideTLS(t *testing.T) {
 			require.NoError(t, err)
 			secret := bytes.Repeat([]byte("a secret of 21 bytes "), 10000)
 			for range 5 {
-				write(t, fs, "secret", secret)
-				assert.Equal(t, string(secret), text(t, fs, "secret"))
-				r.cut()
+				writeFile(t, fs, "secret", secret)
+				assert.Equal(t, string(secret), readText(t, fs, "secret"))
+				r.closeConns()
 			}
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -173,10 +172,9 @@ func TestReconnectInsideTLS(t *testing.T) {
 	}
 }
 
-// TestVersion4InsideTLS checks that sessions of version 4 are protected as other
-// connections are.
+// TestVersion4InsideTLS checks that version 4 sessions use TLS as other connections do.
 func TestVersion4InsideTLS(t *testing.T) {
-	e := serveEncrypted(t, func(cfg *ServerConfig) { cfg.OnlyRDMATLS, cfg.Minors = true, []uint32{1} })
+	e := startEncrypted(t, func(cfg *ServerConfig) { cfg.OnlyRDMATLS, cfg.Minors = true, []uint32{1} })
 	s, err := DialV4(t.Context(), e.rdma, 1, ClientConfig{TLS: e.mutual, Log: silent})
 	require.NoError(t, err)
 	_, err = s.Walk(t.Context(), "/mtls")
@@ -184,11 +182,11 @@ func TestVersion4InsideTLS(t *testing.T) {
 	assert.NoError(t, s.Close(t.Context()))
 }
 
-// TestMOUNTInsideTLS checks that MOUNT over TCP is asked inside of TLS, or not at all.
+// TestMOUNTInsideTLS checks that MOUNT calls over TCP use TLS or are not made.
 func TestMOUNTInsideTLS(t *testing.T) {
 	for name, want := range map[string]string{"with TLS": "", "without TLS": "has no TLS"} {
 		t.Run(name, func(t *testing.T) {
-			e := serveEncrypted(t, func(cfg *ServerConfig) {
+			e := startEncrypted(t, func(cfg *ServerConfig) {
 				if want != "" {
 					cfg.TLS, cfg.RDMATLS = nil, false
 				}
@@ -211,15 +209,15 @@ func TestMOUNTInsideTLS(t *testing.T) {
 	}
 }
 
-// An ender tells how a connection ends (rdma.Handler).
-type ender chan error
+// A closeNotifier is an rdma.Handler that reports why a connection ends.
+type closeNotifier chan error
 
-func (ender) Receive(m rdma.Recv)  { m.Buf.Release() }
-func (e ender) Closed(cause error) { e <- cause }
+func (closeNotifier) Receive(m rdma.Recv)  { m.Buf.Release() }
+func (e closeNotifier) Closed(cause error) { e <- cause }
 
-// TestEndInsideTLS checks that a connection on RDMA ends in order if its client says so
-// inside of TLS, and that a FIN of somebody on the way is a loss: the server would give
-// the client's delegations to others at once.
+// TestEndInsideTLS checks that only a TLS alert ends an RDMA connection in order, and that a
+// forged FIN counts as a loss: otherwise the server would give the client's delegations to
+// others at once.
 func TestEndInsideTLS(t *testing.T) {
 	root := certtest.New(t, "root", time.Now())
 	own := root.Issue(nil)
@@ -231,7 +229,7 @@ func TestEndInsideTLS(t *testing.T) {
 	for _, forged := range []bool{false, true} {
 		l, err := iwarp.Open(iwarp.Config{Secure: far.Begin}).Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
-		ended := make(ender, 1)
+		ended := make(closeNotifier, 1)
 		accepted := make(chan rdma.Conn, 1)
 		go func() {
 			req, err := l.Accept(context.Background())
@@ -244,7 +242,7 @@ func TestEndInsideTLS(t *testing.T) {
 		}()
 		nc, err := net.Dial("tcp", l.Addr().String())
 		require.NoError(t, err)
-		c, err := iwarp.Open(iwarp.Config{Secure: near.Begin}).Client(t.Context(), nc, rdma.ConnConfig{Handler: make(ender, 1)})
+		c, err := iwarp.Open(iwarp.Config{Secure: near.Begin}).Client(t.Context(), nc, rdma.ConnConfig{Handler: make(closeNotifier, 1)})
 		require.NoError(t, err)
 		require.NoError(t, c.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{[]byte("first")}}))
 		server := <-accepted
@@ -262,7 +260,7 @@ func TestEndInsideTLS(t *testing.T) {
 	}
 }
 
-// A tap passes connections on, and keeps their bytes.
+// A tap forwards connections and records their bytes.
 type tap struct {
 	l  net.Listener
 	to string
@@ -274,7 +272,7 @@ type tap struct {
 	made  int
 }
 
-func (r *tap) run() {
+func (r *tap) acceptConns() {
 	for {
 		client, err := r.l.Accept()
 		if err != nil {
@@ -289,12 +287,12 @@ func (r *tap) run() {
 		r.conns = append(r.conns, client, server)
 		r.made++
 		r.mu.Unlock()
-		r.wg.Go(func() { r.pass(server, client) })
-		r.wg.Go(func() { r.pass(client, server) })
+		r.wg.Go(func() { r.copyRecorded(server, client) })
+		r.wg.Go(func() { r.copyRecorded(client, server) })
 	}
 }
 
-func (r *tap) pass(to, from net.Conn) {
+func (r *tap) copyRecorded(to, from net.Conn) {
 	defer to.Close()
 	_, _ = io.Copy(io.MultiWriter(r, to), from)
 }
@@ -305,7 +303,7 @@ func (r *tap) Write(p []byte) (int, error) {
 	return r.seen.Write(p)
 }
 
-func (r *tap) cut() {
+func (r *tap) closeConns() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range r.conns {
@@ -314,9 +312,9 @@ func (r *tap) cut() {
 	r.conns = nil
 }
 
-// TestWornLines checks that connections which have carried as many records as their keys
-// may protect are replaced, and that no call is lost or executed twice: whichever end
-// counts, and with one connection or several.
+// TestWornLines checks that connections are replaced when their keys have protected as many
+// records as permitted, and that no call is lost or executed twice: with the limit at either
+// side, and with one connection or several.
 func TestWornLines(t *testing.T) {
 	const limit = 150 // more than the longest message needs
 	for _, tt := range []struct {
@@ -325,15 +323,15 @@ func TestWornLines(t *testing.T) {
 		connections    int
 	}{{"the server's records", limit, 0, 1}, {"the client's", 0, limit, 1}, {"two connections", limit, limit, 2}} {
 		t.Run(tt.name, func(t *testing.T) {
-			e := serveEncrypted(t, func(*ServerConfig) {}, tt.server)
-			tls := e.client(t, rpctls.ClientConfig{Files: e.files, Mutual: true, MaxRecords: tt.client})
-			c := e.dial(t, ClientConfig{TLS: tls, Connections: tt.connections})
+			e := startEncrypted(t, func(*ServerConfig) {}, tt.server)
+			tls := e.newTLSClient(t, rpctls.ClientConfig{Files: e.files, Mutual: true, MaxRecords: tt.client})
+			c := e.dialServer(t, ClientConfig{TLS: tls, Connections: tt.connections})
 			fs, err := c.Mount(t.Context(), "/mtls")
 			require.NoError(t, err)
 			var calling sync.WaitGroup
 			for i := range 4 {
 				calling.Go(func() {
-					for n := range 150 { // a second MKDIR, of the same call, would fail
+					for n := range 150 { // executing the same MKDIR again would fail
 						err := fs.Mkdir(t.Context(), strconv.Itoa(i)+"."+strconv.Itoa(n), 0o755)
 						if !assert.NoError(t, err) {
 							return
@@ -344,8 +342,8 @@ func TestWornLines(t *testing.T) {
 			calling.Wait()
 			content := make([]byte, 1<<20)
 			rand.Read(content)
-			write(t, fs, "file", content)
-			assert.True(t, string(content) == text(t, fs, "file"))
+			writeFile(t, fs, "file", content)
+			assert.True(t, string(content) == readText(t, fs, "file"))
 			assert.Greater(t, e.tls.Stats().Made, uint64(tt.connections), "connections were replaced")
 			require.NoError(t, c.Close())
 		})

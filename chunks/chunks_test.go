@@ -12,8 +12,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 )
 
-// lists makes a Lists of the given content.
-func lists(reads []ReadSegment, writes []Chunk, reply Chunk, hasReply bool) *Lists {
+// newLists makes a Lists with the given content.
+func newLists(reads []ReadSegment, writes []Chunk, reply Chunk, hasReply bool) *Lists {
 	l := &Lists{Reads: reads, Reply: reply, HasReply: hasReply}
 	for _, c := range writes {
 		l.AddWrite(c)
@@ -26,31 +26,31 @@ var golden = []struct {
 	file  string
 	lists *Lists
 }{
-	{"testdata/two-segments.hex", lists([]ReadSegment{
+	{"testdata/two-segments.hex", newLists([]ReadSegment{
 		{96, Segment{0x11111111, 4096, 0x10000}},
 		{96, Segment{0x11111112, 100, 0x20000}},
 	}, nil, nil, false)},
-	{"testdata/one-write.hex", lists(nil, []Chunk{{{0x33333333, 65536, 0}}}, nil, false)},
-	{"testdata/all-writes.hex", lists(nil, []Chunk{
+	{"testdata/one-write.hex", newLists(nil, []Chunk{{{0x33333333, 65536, 0}}}, nil, false)},
+	{"testdata/all-writes.hex", newLists(nil, []Chunk{
 		{{0x11111111, 4096, 0x11}, {0x22222222, 4096, 0x22}, {0x33333333, 4096, 0x33}},
 		{{0x44444444, 4096, 0x44}, {0x55555555, 4096, 0x55}},
 		{},
 	}, Chunk{{0x66666666, 4096, 0x66}, {0x77777777, 4096, 0x77}}, true)},
-	{"testdata/read-chunk-call.hex", lists([]ReadSegment{
+	{"testdata/read-chunk-call.hex", newLists([]ReadSegment{
 		{108, Segment{0xccf3fb02, 262144, 0x0985739a01e3a000}},
 	}, nil, nil, false)},
-	{"testdata/position-zero-call.hex", lists([]ReadSegment{
+	{"testdata/position-zero-call.hex", newLists([]ReadSegment{
 		{0, Segment{0x2577c501, 156, 0x2aced9d50b133000}},
 		{0, Segment{0xa3e92601, 3868, 0x2aced9d50acb9000}},
 	}, nil, nil, false)},
-	{"testdata/write-chunk-call.hex", lists(nil, []Chunk{{{0xccf3fb01, 4096, 0x0585739a083af000}}}, nil, false)},
-	{"testdata/write-chunk-reply.hex", lists(nil, []Chunk{{{0xccf3fb01, 6, 0x0585739a083af000}}}, nil, false)},
-	{"testdata/reply-chunk-call.hex", lists(nil, nil, Chunk{
+	{"testdata/write-chunk-call.hex", newLists(nil, []Chunk{{{0xccf3fb01, 4096, 0x0585739a083af000}}}, nil, false)},
+	{"testdata/write-chunk-reply.hex", newLists(nil, []Chunk{{{0xccf3fb01, 6, 0x0585739a083af000}}}, nil, false)},
+	{"testdata/reply-chunk-call.hex", newLists(nil, nil, Chunk{
 		{0x3c7ec701, 124, 0x0285739a089cd800},
 		{0x91ac4701, 65536, 0x0285739a7fa8c000},
 		{0xa90fa701, 4, 0x0285739a089cd87c},
 	}, true)},
-	{"testdata/reply-chunk-reply.hex", lists(nil, nil, Chunk{
+	{"testdata/reply-chunk-reply.hex", newLists(nil, nil, Chunk{
 		{0x3c7ec701, 124, 0x0285739a089cd800},
 		{0x91ac4701, 472, 0x0285739a7fa8c000},
 		{0xa90fa701, 0, 0x0285739a089cd87c},
@@ -167,15 +167,15 @@ func TestHandle(t *testing.T) {
 		l    *Lists
 		ok   bool
 	}{
-		{"none", lists(nil, nil, nil, true), false},
-		{"one read", lists([]ReadSegment{{Segment: a}}, nil, nil, false), true},
-		{"one write", lists(nil, []Chunk{{a}}, nil, false), true},
-		{"one reply", lists(nil, nil, Chunk{a}, true), true},
-		{"the same in all", lists([]ReadSegment{{Segment: a}}, []Chunk{{a}, {}, {a, a}}, Chunk{a}, true), true},
-		{"another read", lists([]ReadSegment{{Segment: a}, {Segment: b}}, nil, nil, false), false},
-		{"another write", lists(nil, []Chunk{{a}, {b}}, nil, false), false},
-		{"another list", lists([]ReadSegment{{Segment: a}}, []Chunk{{b}}, nil, false), false},
-		{"another reply, empty", lists(nil, []Chunk{{a}}, Chunk{b}, true), false},
+		{"none", newLists(nil, nil, nil, true), false},
+		{"one read", newLists([]ReadSegment{{Segment: a}}, nil, nil, false), true},
+		{"one write", newLists(nil, []Chunk{{a}}, nil, false), true},
+		{"one reply", newLists(nil, nil, Chunk{a}, true), true},
+		{"the same in all", newLists([]ReadSegment{{Segment: a}}, []Chunk{{a}, {}, {a, a}}, Chunk{a}, true), true},
+		{"another read", newLists([]ReadSegment{{Segment: a}, {Segment: b}}, nil, nil, false), false},
+		{"another write", newLists(nil, []Chunk{{a}, {b}}, nil, false), false},
+		{"another list", newLists([]ReadSegment{{Segment: a}}, []Chunk{{b}}, nil, false), false},
+		{"another reply, empty", newLists(nil, []Chunk{{a}}, Chunk{b}, true), false},
 	} {
 		handle, ok := tt.l.Handle()
 		assert.Equal(t, tt.ok, ok, tt.name)
@@ -186,7 +186,7 @@ func TestHandle(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	l := lists([]ReadSegment{{Segment: Segment{Handle: 1}}}, []Chunk{{}, {{Handle: 2}, {Handle: 3}}}, Chunk{{Handle: 4}}, true)
+	l := newLists([]ReadSegment{{Segment: Segment{Handle: 1}}}, []Chunk{{}, {{Handle: 2}, {Handle: 3}}}, Chunk{{Handle: 4}}, true)
 	for handle := range uint32(6) {
 		assert.Equal(t, handle >= 1 && handle <= 4, l.Names(handle), handle)
 	}

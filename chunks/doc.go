@@ -1,7 +1,7 @@
 // Package chunks is the part of an RPC-over-RDMA version 1 header that
 // describes memory: the Read list, the Write list and the Reply chunk (RFC
-// 8166, Sections 3.4 and 4.3). It has their XDR, the limits that this program
-// sets, and the arithmetic that maps a message onto chunks.
+// 8166, Sections 3.4 and 4.3). It implements their XDR, this program's limits,
+// and the arithmetic that maps a message onto chunks.
 //
 //	reads   1 PHLOO 1 PHLOO 0            segments, grouped by position P
 //	writes  1 n HLOO … 1 m HLOO … 0      chunks, each an array of segments
@@ -13,9 +13,9 @@
 //
 // The package must not know how bytes are moved, nor what a message means.
 //
-// # Life of slices
+// # Slice ownership
 //
 // A Lists owns its slices and reuses them at the next Parse, so that reading a
-// header allocates nothing once they have grown. A Chunk or a ReadChunk of a
+// header allocates nothing once they have grown. A Chunk or a ReadChunk from a
 // Lists aliases those slices and is valid until then.
 package chunks

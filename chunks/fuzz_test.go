@@ -65,7 +65,7 @@ func FuzzWeave(f *testing.F) {
 		var data, padding uint64
 		for i := range chunks {
 			data += chunks[i].Length
-			padding += chunks[i].padded() - chunks[i].Length
+			padding += chunks[i].paddedLen() - chunks[i].Length
 		}
 		assert.Equal(t, uint64(n), count['m'])
 		assert.Equal(t, data, count['c'])

@@ -5,18 +5,17 @@ import (
 	"slices"
 )
 
-// Lists holds the three chunk lists of a transport header (RFC 8166, Section
-// 4.3). In the zero value all lists are empty.
+// Lists holds a transport header's three chunk lists (RFC 8166, Section 4.3).
+// In the zero value all lists are empty.
 type Lists struct {
-	// Reads is the Read list, in the order of the wire until ReadChunks has
-	// sorted it.
+	// Reads is the Read list, in wire order until ReadChunks has sorted it.
 	Reads []ReadSegment
 
 	// Reply is the Reply chunk, if HasReply is set. It may have no segments.
 	Reply    Chunk
 	HasReply bool
 
-	segs []Segment // of all Write chunks, in order
+	segs []Segment // segments of all Write chunks, in order
 	ends []int     // ends[i] is the end of Write chunk i in segs
 }
 
@@ -29,8 +28,8 @@ func (l *Lists) Reset() {
 // Writes returns the number of Write chunks.
 func (l *Lists) Writes() int { return len(l.ends) }
 
-// Write returns Write chunk i. An empty chunk has no segments; by it the
-// requester asks for that result inline (RFC 8166, Section 4.3.2.3).
+// Write returns Write chunk i. An empty chunk has no segments; with it the
+// requester requests that result inline (RFC 8166, Section 4.3.2.3).
 func (l *Lists) Write(i int) Chunk {
 	start := 0
 	if i > 0 {
@@ -45,9 +44,9 @@ func (l *Lists) AddWrite(c Chunk) {
 	l.ends = append(l.ends, len(l.segs))
 }
 
-// Len returns the length of the lists on the wire, in bytes.
+// Len returns the lists' length on the wire, in bytes.
 func (l *Lists) Len() int {
-	n := 3 * 4 // the word that ends each list, or marks an absent Reply chunk
+	n := 3 * 4 // the word that terminates each list, or marks an absent Reply chunk
 	n += len(l.Reads) * (4 + readSegmentLen)
 	n += len(l.ends)*8 + len(l.segs)*segmentLen
 	if l.HasReply {
@@ -56,7 +55,7 @@ func (l *Lists) Len() int {
 	return n
 }
 
-// AppendTo appends the wire form of the lists to b.
+// AppendTo appends the lists' wire form to b.
 func (l *Lists) AppendTo(b []byte) []byte {
 	for _, s := range l.Reads {
 		b = s.AppendTo(binary.BigEndian.AppendUint32(b, present))
@@ -72,14 +71,14 @@ func (l *Lists) AppendTo(b []byte) []byte {
 	return l.Reply.AppendTo(binary.BigEndian.AppendUint32(b, present))
 }
 
-// Names reports whether a segment of the lists has the given handle.
+// Names reports whether a segment in the lists has the given handle.
 func (l *Lists) Names(handle uint32) bool {
 	has := func(s Segment) bool { return s.Handle == handle }
 	return slices.ContainsFunc(l.segs, has) || slices.ContainsFunc(l.Reply, has) ||
 		slices.ContainsFunc(l.Reads, func(s ReadSegment) bool { return has(s.Segment) })
 }
 
-// Handle returns the handle that all segments of all lists share. ok is false
+// Handle returns the handle that all segments in all lists share. ok is false
 // if there is no segment or a second handle.
 func (l *Lists) Handle() (handle uint32, ok bool) {
 	for i := range l.Reads {

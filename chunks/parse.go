@@ -6,19 +6,19 @@ import (
 	"fmt"
 )
 
-// The word in front of an optional item (RFC 4506, Section 4.19).
+// The word before an optional item (RFC 4506, Section 4.19).
 const (
 	absent  = 0
 	present = 1
 )
 
-// Errors of Parse and of the arithmetic, wrapped by an Error.
+// Errors from Parse and from the arithmetic, wrapped by an Error.
 var (
 	// ErrShort means that the header ends inside a list.
 	ErrShort = errors.New("chunks: header too short")
-	// ErrPresence means that the word in front of an item is neither 0 nor 1.
+	// ErrPresence means that the word before an item is neither 0 nor 1.
 	ErrPresence = errors.New("chunks: neither present nor absent")
-	// ErrCount means that a list is longer than the limits of this package.
+	// ErrCount means that a list exceeds this package's limits.
 	ErrCount = errors.New("chunks: too many")
 	// ErrWrap means that a segment runs past the end of the 64-bit offsets.
 	ErrWrap = errors.New("chunks: segment past the last offset")
@@ -27,10 +27,10 @@ var (
 	ErrPosition = errors.New("chunks: position")
 )
 
-// An Error reports the place of Err in the lists.
+// An Error reports where in the lists Err occurred.
 type Error struct {
-	Field  string // name in the XDR of RFC 8166, Section 4.1.2
-	Offset int    // of the field from the start of the lists, in bytes
+	Field  string // name in RFC 8166's XDR, Section 4.1.2
+	Offset int    // field offset from the start of the lists, in bytes
 	Err    error
 }
 
@@ -40,16 +40,16 @@ func (e *Error) Error() string { return fmt.Sprintf("%s at byte %d: %v", e.Field
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Parse reads the lists at the start of b into l, replacing its content, and
-// returns the rest of b, which aliases b. The error is an *Error; the content
-// of l is then undefined.
+// Parse parses the lists at the start of b into l, replacing its content, and
+// returns the rest, which aliases b. The error is an *Error; l's content is
+// then undefined.
 func (l *Lists) Parse(b []byte) (rest []byte, err error) {
 	l.Reset()
 	p := parser{b: b}
 	l.parseReads(&p)
 	l.parseWrites(&p)
-	if l.HasReply = p.present("rdma_reply"); l.HasReply {
-		l.Reply = p.chunk(l.Reply, "rdma_reply")
+	if l.HasReply = p.readPresence("rdma_reply"); l.HasReply {
+		l.Reply = p.parseChunk(l.Reply, "rdma_reply")
 	}
 	if p.err != nil {
 		return nil, p.err
@@ -59,15 +59,15 @@ func (l *Lists) Parse(b []byte) (rest []byte, err error) {
 
 func (l *Lists) parseReads(p *parser) {
 	const field = "rdma_reads"
-	for p.present(field) {
+	for p.readPresence(field) {
 		if len(l.Reads) == MaxSegments {
-			p.fail(field, fmt.Errorf("%w: more than %d segments", ErrCount, MaxSegments))
+			p.setErr(field, fmt.Errorf("%w: more than %d segments", ErrCount, MaxSegments))
 			return
 		}
-		if b := p.take(readSegmentLen, field); b != nil {
+		if b := p.takeBytes(readSegmentLen, field); b != nil {
 			s := ReadSegment{Position: binary.BigEndian.Uint32(b), Segment: parseSegment(b[4:])}
 			if s.wraps() {
-				p.fail(field, ErrWrap)
+				p.setErr(field, ErrWrap)
 			}
 			l.Reads = append(l.Reads, s)
 		}
@@ -76,12 +76,12 @@ func (l *Lists) parseReads(p *parser) {
 
 func (l *Lists) parseWrites(p *parser) {
 	const field = "rdma_writes"
-	for p.present(field) {
+	for p.readPresence(field) {
 		if len(l.ends) == MaxWriteChunks {
-			p.fail(field, fmt.Errorf("%w: more than %d chunks", ErrCount, MaxWriteChunks))
+			p.setErr(field, fmt.Errorf("%w: more than %d chunks", ErrCount, MaxWriteChunks))
 			return
 		}
-		l.segs = p.chunk(l.segs, field)
+		l.segs = p.parseChunk(l.segs, field)
 		l.ends = append(l.ends, len(l.segs))
 	}
 }
@@ -94,15 +94,15 @@ type parser struct {
 	err error
 }
 
-func (p *parser) fail(field string, err error) {
+func (p *parser) setErr(field string, err error) {
 	if p.err == nil {
 		p.err = &Error{Field: field, Offset: p.off, Err: err}
 	}
 }
 
-func (p *parser) take(n int, field string) []byte {
+func (p *parser) takeBytes(n int, field string) []byte {
 	if p.err == nil && n > len(p.b)-p.off {
-		p.fail(field, fmt.Errorf("%w: %d bytes of %d", ErrShort, len(p.b)-p.off, n))
+		p.setErr(field, fmt.Errorf("%w: %d bytes of %d", ErrShort, len(p.b)-p.off, n))
 	}
 	if p.err != nil {
 		return nil
@@ -112,37 +112,37 @@ func (p *parser) take(n int, field string) []byte {
 	return b
 }
 
-func (p *parser) uint32(field string) uint32 {
-	if b := p.take(4, field); b != nil {
+func (p *parser) readUint32(field string) uint32 {
+	if b := p.takeBytes(4, field); b != nil {
 		return binary.BigEndian.Uint32(b)
 	}
 	return 0
 }
 
-func (p *parser) present(field string) bool {
-	switch v := p.uint32(field); v {
+func (p *parser) readPresence(field string) bool {
+	switch v := p.readUint32(field); v {
 	case absent, present:
 		return v == present
 	default:
-		p.fail(field, fmt.Errorf("%w: %d", ErrPresence, v))
+		p.setErr(field, fmt.Errorf("%w: %d", ErrPresence, v))
 		return false
 	}
 }
 
-// chunk appends the segments of a counted array to segs, which may hold
-// segments of earlier chunks of the list. The count is checked against the
+// parseChunk appends a counted array's segments to segs, which may hold
+// segments from earlier chunks in the list. The count is checked against the
 // input and the limits before segments are read.
-func (p *parser) chunk(segs []Segment, field string) []Segment {
-	n := p.uint32(field)
+func (p *parser) parseChunk(segs []Segment, field string) []Segment {
+	n := p.readUint32(field)
 	if uint64(n) > uint64(MaxSegments-len(segs)) {
-		p.fail(field, fmt.Errorf("%w: %d segments", ErrCount, n))
+		p.setErr(field, fmt.Errorf("%w: %d segments", ErrCount, n))
 		return segs
 	}
-	b := p.take(int(n)*segmentLen, field)
+	b := p.takeBytes(int(n)*segmentLen, field)
 	for ; len(b) > 0; b = b[segmentLen:] {
 		s := parseSegment(b)
 		if s.wraps() {
-			p.fail(field, ErrWrap)
+			p.setErr(field, ErrWrap)
 		}
 		segs = append(segs, s)
 	}

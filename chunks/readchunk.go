@@ -7,21 +7,21 @@ import (
 )
 
 // A ReadChunk is one piece of a message that the responder pulls: the segments
-// of a Read list that share a position (RFC 8166, Section 3.4.5).
+// in a Read list that share a position (RFC 8166, Section 3.4.5).
 type ReadChunk struct {
 	Position uint32        // bytes from the start of the unreduced message
-	Segments []ReadSegment // in the order of the list; concatenated they are the piece
-	Length   uint64        // of all segments, in bytes
+	Segments []ReadSegment // in list order; concatenated they form the piece
+	Length   uint64        // total length of the segments, in bytes
 }
 
-// padded returns the length with the roundup padding that follows the piece in
+// paddedLen returns the length with the roundup padding that follows the piece in
 // the unreduced message. A requester may have put the padding into the chunk
 // already (RFC 8166, Section 3.4.5.2).
-func (c *ReadChunk) padded() uint64 { return (c.Length + 3) &^ 3 }
+func (c *ReadChunk) paddedLen() uint64 { return (c.Length + 3) &^ 3 }
 
-// ReadChunks appends the Read chunks of l to dst, by rising position, and
-// returns the extended slice. It sorts l.Reads, and the chunks alias l.Reads.
-// The error is an *Error.
+// ReadChunks appends l's Read chunks to dst, by ascending position, and returns
+// the extended slice. It sorts l.Reads, and the chunks alias l.Reads. The error
+// is an *Error.
 func (l *Lists) ReadChunks(dst []ReadChunk) ([]ReadChunk, error) {
 	slices.SortStableFunc(l.Reads, func(a, b ReadSegment) int { return cmp.Compare(a.Position, b.Position) })
 	for i := 0; i < len(l.Reads); {
@@ -40,11 +40,11 @@ func (l *Lists) ReadChunks(dst []ReadChunk) ([]ReadChunk, error) {
 }
 
 // Unreduced returns the length, in bytes, of the message that results from
-// inserting the chunks into a reduced message of n bytes. The chunks must be
+// inserting the chunks into a reduced message with n bytes. The chunks must be
 // sorted by position, and none may be at position zero. The error is an *Error
 // if a position is inside an earlier chunk or beyond the message.
 func Unreduced(n uint64, chunks []ReadChunk) (uint64, error) {
-	var moved, end uint64 // bytes of the chunks so far, and the end of the last one
+	var moved, end uint64 // chunk bytes so far, and the last chunk's end
 	for i := range chunks {
 		c := &chunks[i]
 		pos := uint64(c.Position)
@@ -54,8 +54,8 @@ func Unreduced(n uint64, chunks []ReadChunk) (uint64, error) {
 		if pos-moved > n {
 			return 0, positionError("%w: %d is beyond the message", c.Position)
 		}
-		moved += c.padded()
-		end = pos + c.padded()
+		moved += c.paddedLen()
+		end = pos + c.paddedLen()
 	}
 	return n + moved, nil
 }
@@ -69,13 +69,13 @@ func Weave(whole, reduced []byte, chunks []ReadChunk) {
 		c := &chunks[i]
 		n := copy(whole[at:c.Position], reduced)
 		reduced = reduced[n:]
-		at = int(c.Position) + int(c.padded())
+		at = int(c.Position) + int(c.paddedLen())
 		clear(whole[uint64(c.Position)+c.Length : at])
 	}
 	copy(whole[at:], reduced)
 }
 
-// positionError returns the error of a position. Its offset is the list's
+// positionError returns the error for a position. Its offset is the list's
 // start, because the segments have been sorted.
 func positionError(format string, position uint32) error {
 	return &Error{Field: "rdma_reads", Err: fmt.Errorf(format, ErrPosition, position)}

@@ -16,17 +16,17 @@ const (
 type Segment struct {
 	Handle uint32 // the STag, or R_key
 	Length uint32 // in bytes; 0 makes it an empty segment
-	Offset uint64 // of the first byte, in the requester's terms
+	Offset uint64 // first byte's offset, in the requester's terms
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s Segment) AppendTo(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, s.Handle)
 	b = binary.BigEndian.AppendUint32(b, s.Length)
 	return binary.BigEndian.AppendUint64(b, s.Offset)
 }
 
-// parseSegment reads a segment from the start of b, which must be long enough.
+// parseSegment parses a segment at the start of b, which must be long enough.
 func parseSegment(b []byte) Segment {
 	return Segment{
 		Handle: binary.BigEndian.Uint32(b),
@@ -47,7 +47,7 @@ type ReadSegment struct {
 	Segment
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s ReadSegment) AppendTo(b []byte) []byte {
 	return s.Segment.AppendTo(binary.BigEndian.AppendUint32(b, s.Position))
 }
@@ -56,7 +56,7 @@ func (s ReadSegment) AppendTo(b []byte) []byte {
 // (RFC 8166, Section 3.4.6).
 type Chunk []Segment
 
-// Length returns the sum of the segments' lengths, in bytes.
+// Length returns the total length of the segments, in bytes.
 func (c Chunk) Length() uint64 {
 	var n uint64 // cannot wrap: a length has 32 bits, and a list is bounded
 	for i := range c {
@@ -65,7 +65,7 @@ func (c Chunk) Length() uint64 {
 	return n
 }
 
-// Fill turns the lengths that the requester offered into the lengths to return
+// Fill converts the lengths that the requester offered to the lengths to return
 // for n bytes: each segment is filled to its end before the next, and the
 // remaining segments become empty. If n bytes do not fit, Fill returns false
 // and changes nothing.

@@ -1,7 +1,7 @@
-// Package cmpriv is the codec of the message that RPC-over-RDMA peers put into
-// the private data of a connection's set-up (RFC 8797), and of this project's
-// own block that may follow it. The message says how long a Send each peer
-// takes, and whether a Send may invalidate memory.
+// Package cmpriv is the codec for the message that RPC-over-RDMA peers exchange
+// in the private data during a connection's set-up (RFC 8797), and for this
+// project's own block that may follow it. The message gives the maximum Send
+// length that each peer accepts, and whether a Send may invalidate memory.
 //
 //	 0        4         5                6           7
 //	+--------+---------+--------------+-+-----------+--------------+
@@ -13,7 +13,7 @@
 //	|6e667278| version | flags | immediate receives | STag | tagged offset  | slots |
 //	+--------+---------+-------+--------------------+------+----------------+-------+
 //
-// The package must not know the transport of the private data, nor how
-// thresholds and features follow from the messages of both ends. It keeps
-// nothing of its input.
+// The package must not know how the private data is transported, nor how
+// thresholds and features follow from both ends' messages. It does not retain
+// its input.
 package cmpriv

@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// ExtensionLen is the length of version 1 of this project's block, in bytes.
+// ExtensionLen is the length of this project's version 1 block, in bytes.
 const ExtensionLen = 24
 
 const (
@@ -18,21 +18,21 @@ const (
 	flagDelegation = 0x04 // the other five bits are sent as zero and ignored
 )
 
-// wireExtension is the wire form of the identifier.
+// wireExtension is the identifier's wire form.
 var wireExtension = binary.BigEndian.AppendUint32(nil, extensionIdentifier)
 
-// An Extension is this project's block, which follows the message of RFC 8797.
-// Peers that do not know the block ignore it, so each end may send it without
-// knowing the other. The zero value offers nothing, and only identifies its
-// sender as this project.
+// An Extension is this project's block, which follows the RFC 8797 message.
+// Peers that do not support the block ignore it, so each end may send it
+// without knowing the other. The zero value offers nothing, and only identifies
+// its sender as this project.
 type Extension struct {
-	Immediate  bool // the sender takes Immediate Data (RFC 7306, Section 6)
+	Immediate  bool // the sender accepts Immediate Data (RFC 7306, Section 6)
 	Atomics    bool // a client uses, or a server executes, atomic operations (Section 5)
-	Delegation bool // the sender knows delegation counters
+	Delegation bool // the sender supports delegation counters
 
 	// ImmediateRecvs is the number of receives that the sender always has
-	// posted beyond those for calls and replies of both directions; up to
-	// 65535, and 0 if the sender takes no Immediate Data.
+	// posted beyond those for calls and replies in both directions; up to
+	// 65535, and 0 if the sender accepts no Immediate Data.
 	ImmediateRecvs int
 
 	// CounterSTag and CounterTO are the address of the server's counters, and
@@ -43,7 +43,7 @@ type Extension struct {
 	CounterSlots uint32
 }
 
-// AppendTo appends the wire form of e to b, which must end with a Message.
+// AppendTo appends e's wire form to b, which must end with a Message.
 func (e *Extension) AppendTo(b []byte) []byte {
 	var flags uint8
 	for _, f := range [...]struct {
@@ -62,9 +62,9 @@ func (e *Extension) AppendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, e.CounterSlots)
 }
 
-// ParseExtension looks for a block at any offset behind the message of the
+// ParseExtension looks for a block at any offset after the message in the
 // private data b. It returns false, and the zero value, if there is no message
-// or no block behind it, or if the block is cut short or of another version.
+// or no block after it, or if the block is truncated or has another version.
 func ParseExtension(b []byte) (e Extension, ok bool) {
 	if _, ok := Parse(b); !ok {
 		return Extension{}, false

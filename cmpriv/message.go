@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 )
 
-// Len is the length of a version 1 message, in bytes.
+// Len is the version 1 message length, in bytes.
 const Len = 8
 
 // The sizes that a message can carry, in bytes (RFC 8797, Section 4.2).
@@ -18,27 +18,27 @@ const (
 	identifier = 0xf6ab0e18
 	version    = 1
 	flagR      = 0x01 // the other seven bits are sent as zero and ignored
-	unit       = 1024 // of the sizes, in bytes; the wire holds the number of units less 1
+	unit       = 1024 // size unit, in bytes; the wire holds the number of units less 1
 )
 
-// wireIdentifier is the wire form of the identifier.
+// wireIdentifier is the identifier's wire form.
 var wireIdentifier = binary.BigEndian.AppendUint32(nil, identifier)
 
-// A Message is version 1 of the private data (RFC 8797, Section 4).
+// A Message is the version 1 private data (RFC 8797, Section 4).
 type Message struct {
-	// RemoteInvalidation (R) says that the sender takes a Send With Invalidate
-	// of any memory that it advertises.
+	// RemoteInvalidation (R) means that the sender accepts a Send With
+	// Invalidate for any memory that it advertises.
 	RemoteInvalidation bool
 
-	SendSize int // the longest Send that the sender makes, in bytes
-	RecvSize int // the longest Send that the sender takes, in bytes
+	SendSize int // maximum Send length that the sender sends, in bytes
+	RecvSize int // maximum Send length that the sender accepts, in bytes
 }
 
 // Default applies to a peer that sent no message (RFC 8797, Section 5.1).
 var Default = Message{SendSize: MinSize, RecvSize: MinSize}
 
-// AppendTo appends the wire form of m to b. A size that is not a multiple of
-// 1024 bytes is rounded down, and then clamped to the range that can be sent.
+// AppendTo appends m's wire form to b. A size that is not a multiple of 1024
+// bytes is rounded down, and then clamped to the range that can be sent.
 func (m Message) AppendTo(b []byte) []byte {
 	var flags uint8
 	if m.RemoteInvalidation {
@@ -48,8 +48,8 @@ func (m Message) AppendTo(b []byte) []byte {
 	return append(b, version, flags, encodeSize(m.SendSize), encodeSize(m.RecvSize))
 }
 
-// Parse looks for a message at any offset of the private data b. It returns
-// false, and Default, if there is none, or if the message is cut short or its
+// Parse looks for a message at any offset in the private data b. It returns
+// false, and Default, if there is none, or if the message is truncated or its
 // version is not 1: a later format would have its own rules (RFC 8797, Sections
 // 5.2 and 6).
 func Parse(b []byte) (m Message, ok bool) {

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// An Acquisition is an ACQUIRE that has passed Prepare but not yet Commit.
-// Between the two calls the server takes its lease of the file system and reads
-// the attributes. A change of the object in the meantime makes Commit fail.
+// An Acquisition is an ACQUIRE between Prepare and Commit. Between the two
+// calls the server acquires its lease from the file system and reads the
+// attributes. If the object changes in the meantime, Commit fails.
 type Acquisition struct {
-	// Lien is the caller's own, set before Commit: a resource that the grant
-	// depends on, such as a lease of the file system. Any change by the server
-	// breaks such a lease. Therefore, if Lien is not nil, changes on the
-	// grant's own connection recall the grant too.
+	// Lien is set by the caller before Commit: a resource that the grant
+	// depends on, such as a file system lease. Any change by the server breaks
+	// such a lease. Therefore, if Lien is not nil, changes on the grant's own
+	// connection recall the grant too.
 	Lien any
 
 	// Names says that the object is a directory. The caller must set Names
@@ -31,125 +31,125 @@ type Grant struct {
 	Generation uint32
 }
 
-// Prepare begins a grant of an object to conn. If Prepare returns no reason
-// against the grant, the caller must call Commit or Cancel.
+// Prepare starts granting an object to conn. If it returns no Reason, the
+// caller must call Commit or Cancel.
 func (g *Grantor) Prepare(conn *Conn, key []byte, now time.Duration) (*Acquisition, Reason, Effects) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	o := g.object(key)
-	defer g.forget(o)
-	if why := g.refusal(conn, o, now); why != 0 {
-		g.refuse(why)
-		return nil, why, g.effects()
+	o := g.getObject(key)
+	defer g.forgetObject(o)
+	if why := g.refusalReason(conn, o, now); why != 0 {
+		g.countRefusal(why)
+		return nil, why, g.takeEffects()
 	}
 	a := &Acquisition{conn: conn, object: o}
-	o.asked = append(o.asked, a)
-	return a, 0, g.effects()
+	o.acquisitions = append(o.acquisitions, a)
+	return a, 0, g.takeEffects()
 }
 
-func (g *Grantor) refusal(c *Conn, o *object, now time.Duration) Reason {
-	gr, a := o.of(c)
+func (g *Grantor) refusalReason(c *Conn, o *object, now time.Duration) Reason {
+	gr, a := o.findByConn(c)
 	switch {
-	case c.over:
+	case c.ended:
 		return ReasonOver
-	case now < c.late:
+	case now < c.lateUntil:
 		return ReasonLate
-	case g.wasLate(c, o.key, now), g.contested(o.key, now):
+	case g.isPenalized(c, o.key, now), g.isContested(o.key, now):
 		return ReasonContended
-	case g.all.busy():
-		g.await(now)
+	case g.total.isBusy():
+		g.requireNamedChanges(now)
 		return ReasonContended
-	case g.shards[o.shard].busy() || o.contended(now):
+	case g.shards[o.shard].isBusy() || o.isContended(now):
 		return ReasonContended
 	case a != nil:
 		return ReasonHeld
-	case gr != nil && !g.reclaimAgain(gr):
-		// The client has lost track of the grant, or wants more types of the
-		// object. It may still use the grant.
-		g.recall(gr, now)
+	case gr != nil && !g.reclaimForRegrant(gr):
+		// The client has lost track of the grant, or wants more types. It may
+		// still use the grant.
+		g.startRecall(gr, now)
 		return ReasonHeld
 	}
 	return 0
 }
 
-// Cancel ends an Acquisition without a grant.
+// Cancel abandons an Acquisition without a grant.
 func (g *Grantor) Cancel(a *Acquisition) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.leave(a)
-	g.forget(a.object)
+	g.removeAcquisition(a)
+	g.forgetObject(a.object)
 }
 
-func (g *Grantor) leave(a *Acquisition) {
-	if i := slices.Index(a.object.asked, a); i >= 0 {
-		a.object.asked = slices.Delete(a.object.asked, i, i+1)
+func (g *Grantor) removeAcquisition(a *Acquisition) {
+	if i := slices.Index(a.object.acquisitions, a); i >= 0 {
+		a.object.acquisitions = slices.Delete(a.object.acquisitions, i, i+1)
 	}
 }
 
-// Commit makes the grant, if there is still no reason against it. The word of
-// the slot is written before Commit returns. The reply may contain attributes
-// read at any time since Prepare. The caller must call Grantor.Replied when the
-// reply has been posted; a recall is posted only after that.
+// Commit creates the grant, unless there is now a Reason not to. The slot's
+// word is written before Commit returns. The reply may contain attributes that
+// were read at any time since Prepare. The caller must call Grantor.Replied
+// when the reply has been posted; a recall is posted only after that.
 func (g *Grantor) Commit(a *Acquisition, now time.Duration) (Grant, Reason, Effects) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	gt, why := g.commit(a, now)
+	gt, why := g.commitGrant(a, now)
 	if why != 0 {
-		g.refuse(why)
+		g.countRefusal(why)
 	}
-	g.leave(a) // only now: o must not be forgotten while room makes room
-	g.forget(a.object)
-	return gt, why, g.effects()
+	g.removeAcquisition(a) // only now: forgetObject must not remove the object while makeRoomFor frees grants
+	g.forgetObject(a.object)
+	return gt, why, g.takeEffects()
 }
 
-func (g *Grantor) commit(a *Acquisition, now time.Duration) (Grant, Reason) {
+func (g *Grantor) commitGrant(a *Acquisition, now time.Duration) (Grant, Reason) {
 	c, o := a.conn, a.object
 	switch {
-	case c.over:
+	case c.ended:
 		return Grant{}, ReasonOver
-	case now < c.late:
+	case now < c.lateUntil:
 		return Grant{}, ReasonLate
-	case a.stale, a.Names && g.wasLate(c, "", now):
+	case a.stale, a.Names && g.isPenalized(c, "", now):
 		return Grant{}, ReasonContended
-	case !g.room(c, now):
+	case !g.makeRoomFor(c, now):
 		return Grant{}, ReasonLimit
 	}
-	slot := g.slot(c)
+	slot := g.allocateSlot(c)
 	if slot == LeaseWord {
 		return Grant{}, ReasonLimit
 	}
-	gr := &grant{conn: c, object: o, lien: a.Lien, names: a.Names, used: now, slot: slot, generation: c.generations[slot] + 1}
+	gr := &grant{conn: c, object: o, lien: a.Lien, names: a.Names, lastUsed: now, slot: slot, generation: c.generations[slot] + 1}
 	c.slots[slot] = gr
-	c.write(slot, func(uint64) Word { return MakeWord(gr.generation, 1) })
+	c.updateWord(slot, func(uint64) slotWord { return makeWord(gr.generation, 1) })
 	o.grants = append(o.grants, gr)
-	g.count(c.party, 1)
+	g.countGrants(c.party, 1)
 	g.countLien(gr, 1)
 	g.stats.Granted++
-	if c.live++; c.live == 1 {
-		g.watch(c, now)
+	if c.grantCount++; c.grantCount == 1 {
+		g.startSampling(c, now)
 	}
 	return Grant{gr.slot, gr.generation}, 0
 }
 
-// slot returns a free slot of c, or LeaseWord if there is none.
-func (g *Grantor) slot(c *Conn) uint32 {
-	if len(c.free) == 0 && len(c.slots) < g.cfg.Slots {
+// allocateSlot returns one of c's free slots, or LeaseWord if there is none.
+func (g *Grantor) allocateSlot(c *Conn) uint32 {
+	if len(c.freeSlots) == 0 && len(c.slots) < g.cfg.Slots {
 		c.slots, c.generations = append(c.slots, nil), append(c.generations, 0)
 		return uint32(len(c.slots) - 1)
 	}
-	if len(c.free) == 0 && !g.reclaimSome(c, anyGrant) || len(c.free) == 0 {
+	if len(c.freeSlots) == 0 && !g.reclaimSome(c, anyGrant) || len(c.freeSlots) == 0 {
 		return LeaseWord
 	}
-	slot := c.free[len(c.free)-1]
-	c.free = c.free[:len(c.free)-1]
+	slot := c.freeSlots[len(c.freeSlots)-1]
+	c.freeSlots = c.freeSlots[:len(c.freeSlots)-1]
 	return slot
 }
 
-// vacate frees the slot of gr for another grant, after kind 2 has arrived or if
-// no recall was needed. A slot with no generations left stays empty.
-func (c *Conn) vacate(gr *grant) {
+// freeSlot frees gr's slot for another grant, after kind 2 has arrived or if no
+// recall was needed. A slot whose generations are exhausted stays empty.
+func (c *Conn) freeSlot(gr *grant) {
 	c.slots[gr.slot] = nil
 	if c.generations[gr.slot] < math.MaxUint32-1 {
-		c.free = append(c.free, gr.slot)
+		c.freeSlots = append(c.freeSlots, gr.slot)
 	}
 }

@@ -3,7 +3,7 @@ package delegation
 import (
 	"fmt"
 
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
 // The RPC program, served only on connections with delegation counters.
@@ -17,7 +17,7 @@ const (
 	NumProc = 2
 )
 
-// ProcName returns the name of a procedure.
+// ProcName returns a procedure's name.
 func ProcName(proc uint32) string {
 	switch proc {
 	case ProcNull:
@@ -28,7 +28,7 @@ func ProcName(proc uint32) string {
 	return fmt.Sprintf("procedure %d", proc)
 }
 
-// Types is the set of things that may be served from a cache.
+// Types is the set of object properties that may be served from a cache.
 type Types uint32
 
 // The types, which may be combined. Other bits are not granted.
@@ -41,11 +41,10 @@ const (
 )
 
 // A Status is the result of an ACQUIRE. Values other than StatusRefused are
-// those of nfsstat3 (RFC 1813, Section 2.6).
+// nfsstat3 values (RFC 1813, Section 2.6).
 type Status uint32
 
-// Results of an ACQUIRE. Servers may use other, more precise values of
-// nfsstat3.
+// Results of an ACQUIRE. Servers may use other, more precise nfsstat3 values.
 const (
 	StatusOK          Status = 0
 	StatusIO          Status = 5     // NFS3ERR_IO
@@ -53,24 +52,24 @@ const (
 	StatusStale       Status = 70    // NFS3ERR_STALE
 	StatusBadHandle   Status = 10001 // NFS3ERR_BADHANDLE
 	StatusServerFault Status = 10006 // NFS3ERR_SERVERFAULT
-	StatusRefused     Status = 20000 // the object is all right: see the Reason
+	StatusRefused     Status = 20000 // the object is valid, but not granted: see the Reason
 )
 
 // A Reason says why nothing was granted. Clients treat all unknown reasons
 // alike.
 type Reason uint32
 
-// The reasons of a refusal. Zero is none.
+// The reasons why an ACQUIRE is refused. Zero means none.
 const (
-	ReasonContended Reason = 1 // the object is being changed: ask again later
-	ReasonTypes     Reason = 2 // no type asked for is available for this object
-	ReasonLimit     Reason = 3 // no slot is free, or clients of the last run may hold grants: ask again later
-	ReasonLate      Reason = 4 // the connection let a deadline pass
-	ReasonHeld      Reason = 5 // the connection holds a grant, which is recalled: ask again
-	ReasonOver      Reason = 6 // the connection ends
+	ReasonContended Reason = 1 // the object is being changed: try again later
+	ReasonTypes     Reason = 2 // no requested type is available for this object
+	ReasonLimit     Reason = 3 // no slot is free, or clients from before a restart may hold grants: try again later
+	ReasonLate      Reason = 4 // the connection missed a deadline
+	ReasonHeld      Reason = 5 // the connection holds a grant, which is recalled: try again
+	ReasonOver      Reason = 6 // the connection is closing
 )
 
-// String names the reason.
+// String returns the reason's name.
 func (r Reason) String() string {
 	switch r {
 	case ReasonContended:
@@ -89,10 +88,10 @@ func (r Reason) String() string {
 	return fmt.Sprintf("reason %d", uint32(r))
 }
 
-// AcquireArgs are the arguments of ACQUIRE.
+// AcquireArgs are ACQUIRE's arguments.
 type AcquireArgs struct {
-	Handle []byte // nfs_fh3 of RFC 1813: up to MaxHandle bytes
-	Types  Types  // asked for
+	Handle []byte // nfs_fh3 (RFC 1813): up to MaxHandle bytes
+	Types  Types  // requested
 }
 
 // AppendTo appends the wire form of a to b.
@@ -105,19 +104,19 @@ func (a *AcquireArgs) Decode(r *xdr.Reader) {
 	a.Handle, a.Types = r.Opaque(MaxHandle), Types(r.Uint32())
 }
 
-// MaxAcquireRes is the length of the longest results of ACQUIRE, in bytes.
+// MaxAcquireRes is the maximum length of ACQUIRE's results in bytes.
 const MaxAcquireRes = 5*4 + AttrLen
 
-// AcquireRes are the results of ACQUIRE.
+// AcquireRes are ACQUIRE's results.
 type AcquireRes struct {
 	Status Status
 
 	// If Status is StatusOK.
-	Slot       uint32 // 1 to MaxSlots-1
+	Slot       uint32 // 1 to maxSlots-1
 	Generation uint32
 	Types      Types  // granted: at least one
-	LeaseMS    uint32 // length of the lease, in milliseconds
-	Attr       []byte // fattr3 at the time of the grant, AttrLen bytes
+	LeaseMS    uint32 // lease time in milliseconds
+	Attr       []byte // fattr3 at the time when the grant was made, AttrLen bytes
 
 	// If Status is StatusRefused.
 	Reason Reason
@@ -146,7 +145,7 @@ func (s *AcquireRes) Decode(r *xdr.Reader) {
 	case StatusOK:
 		s.Slot, s.Generation, s.Types, s.LeaseMS = r.Uint32(), r.Uint32(), Types(r.Uint32()), r.Uint32()
 		s.Attr = r.Fixed(AttrLen)
-		if s.Slot == LeaseWord || s.Slot >= MaxSlots || s.Types&allTypes == 0 || s.LeaseMS == 0 {
+		if s.Slot == LeaseWord || s.Slot >= maxSlots || s.Types&allTypes == 0 || s.LeaseMS == 0 {
 			r.Fail(fmt.Errorf("%w: slot %d, types %#x, lease %d ms", xdr.ErrValue, s.Slot, uint32(s.Types), s.LeaseMS))
 		}
 	case StatusRefused:

@@ -10,17 +10,17 @@ import (
 // TestBlind checks that nothing is granted during a blind change, and that no
 // change is blind while any object is held, asked for, or known to be changing.
 func TestBlind(t *testing.T) {
-	g := grantor(t, Config{})
-	c, _ := attach(g, 1)
+	g := newTestGrantor(t, Config{})
+	c, _ := attachConn(g, 1)
 	var ch, other Change
 	require.True(t, g.Blind(&ch))
 	require.True(t, g.Blind(&other))
-	assert.Equal(t, ReasonContended, refused(g, c, "a", 0))
+	assert.Equal(t, ReasonContended, prepareReason(g, c, "a", 0))
 	g.Done(&other)
-	assert.Equal(t, ReasonContended, refused(g, c, "a", lease-1))
+	assert.Equal(t, ReasonContended, prepareReason(g, c, "a", lease-1))
 	g.Done(&ch)
 	g.Done(&ch)
-	assert.Zero(t, refused(g, c, "a", lease-1))
+	assert.Zero(t, prepareReason(g, c, "a", lease-1))
 
 	assert.False(t, g.Blind(&ch), "a refused ACQUIRE will be repeated")
 	g.Tick(lease - 1)
@@ -42,6 +42,6 @@ func TestBlind(t *testing.T) {
 	g.Done(&other)
 	assert.True(t, g.Blind(&ch))
 	g.Done(&ch)
-	assert.Zero(t, g.all.n.Load())
+	assert.Zero(t, g.total.counts.Load())
 	assert.True(t, (*Grantor)(nil).Blind(&ch))
 }

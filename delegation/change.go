@@ -6,152 +6,153 @@ import (
 )
 
 // A Change is an operation that changes objects. The zero value is ready for
-// use, and a Change is ready again after its end. A Change must not be copied
-// in between.
+// use, and a Change can be reused after Done. It must not be copied while in
+// use.
 type Change struct {
-	// Waker is the caller's own: a means to wake the change when Effects.Ready
-	// contains the Change. Waker is kept when the change ends.
+	// Waker is for the caller, to wake the change when Effects.Ready contains
+	// it. Done keeps Waker.
 	Waker any
 
-	on      []changed
-	few     [fewObjects]changed // initial storage of on
-	blind   bool                // counted in Grantor.all
-	noticed bool                // the Grantor knows of it
-	waits   int                 // number of grants that ch waits for
+	objects   []changedObject
+	storage   [fewObjects]changedObject // initial storage for objects
+	blind     bool                      // counted in Grantor.total
+	isKnown   bool                      // the Grantor has recorded the change
+	waitCount int                       // number of grants that the change waits for
 }
 
-// changed is an object of a Change; o is nil if only the shard counts the
-// change.
-type changed struct {
-	o     *object
-	shard uint8
+// A changedObject is an object that a Change changes; object is nil if only the
+// shard counts the change.
+type changedObject struct {
+	object *object
+	shard  uint8
 }
 
-// Change says that ch, made on conn, is about to change an object. The caller
-// must call Change for each object that ch turns out to change, before it
-// changes anything. conn is nil for a change from elsewhere: another transport,
+// Change announces that ch, received on conn, is about to change an object. The
+// caller must call Change for each object that ch changes, before it changes
+// anything. conn is nil for a change from another source: another transport, or
 // a local process.
 //
-// If Change returns true, ch waits for nothing and may proceed. Otherwise ch
-// waits for grants, and appears in the Ready of a later call's Effects when the
-// grants have ended. Grants of conn itself are kept unless they have a Lien: a
-// client must account for its own changes.
+// If Change returns true, ch may proceed. Otherwise ch waits for grants, and
+// appears in Effects.Ready of a later call when they have ended. Grants on conn
+// itself are kept unless they have a Lien, because a client must account for
+// its own changes.
 //
-// While no object of the shard is known, the cost is one addition, and another
-// at the end of the change. Both additions are needed, because an ACQUIRE must
-// see a change that began earlier and is still under way.
+// While no object in the shard is known, the cost is one addition, and another
+// when the change ends. Both are needed, because an ACQUIRE must see a change
+// that began earlier and is still in progress.
 func (g *Grantor) Change(ch *Change, conn *Conn, key []byte, now time.Duration) (bool, Effects) {
 	if g == nil {
 		return true, Effects{}
 	}
-	shard := g.shard(key)
-	if g.shards[shard].begin() {
-		ch.add(nil, shard)
-		if !ch.noticed {
+	shard := g.shardOf(key)
+	if g.shards[shard].beginChange() {
+		ch.addObject(nil, shard)
+		if !ch.isKnown {
 			return true, Effects{}
 		}
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		return ch.waits == 0, g.effects()
+		return ch.waitCount == 0, g.takeEffects()
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	ch.noticed = true
-	if o := g.object(key); !ch.has(o) {
-		ch.add(o, shard)
-		g.mark(ch, o, conn, now)
+	ch.isKnown = true
+	if o := g.getObject(key); !ch.hasObject(o) {
+		ch.addObject(o, shard)
+		g.markContended(ch, o, conn, now)
 	}
-	return ch.waits == 0, g.effects()
+	return ch.waitCount == 0, g.takeEffects()
 }
 
-func (ch *Change) add(o *object, shard uint8) {
-	if ch.on == nil {
-		ch.on = ch.few[:0]
+func (ch *Change) addObject(o *object, shard uint8) {
+	if ch.objects == nil {
+		ch.objects = ch.storage[:0]
 	}
-	ch.on = append(ch.on, changed{o, shard})
+	ch.objects = append(ch.objects, changedObject{o, shard})
 }
 
-func (ch *Change) has(o *object) bool {
-	return slices.ContainsFunc(ch.on, func(c changed) bool { return c.o == o })
+func (ch *Change) hasObject(o *object) bool {
+	return slices.ContainsFunc(ch.objects, func(c changedObject) bool { return c.object == o })
 }
 
-// mark makes o contended by ch: the server's step 1, and step 2 for each grant
-// in the way.
-func (g *Grantor) mark(ch *Change, o *object, conn *Conn, now time.Duration) {
-	o.changes++
-	for _, a := range o.asked {
+// markContended makes o contended by ch: the server's step 1, and step 2 for
+// each conflicting grant.
+func (g *Grantor) markContended(ch *Change, o *object, conn *Conn, now time.Duration) {
+	o.changeCount++
+	for _, a := range o.acquisitions {
 		a.stale = true
 	}
 	names, recalled := false, false
-	for i := len(o.grants) - 1; i >= 0; i-- { // from the last, because unused grants end here
+	for i := len(o.grants) - 1; i >= 0; i-- { // backwards, because reclaimUnused removes grants
 		gr := o.grants[i]
 		names = names || gr.names
-		if gr.conn == conn && gr.lien == nil || g.reclaim(gr) {
+		if gr.conn == conn && gr.lien == nil || g.reclaimUnused(gr) {
 			continue
 		}
-		recalled = recalled || gr.phase == held
-		g.recall(gr, now)
+		recalled = recalled || gr.phase == phaseHeld
+		g.startRecall(gr, now)
 		gr.waiters = append(gr.waiters, ch)
-		ch.waits++
+		ch.waitCount++
 	}
 	if names {
-		g.contend(o.key, conn, recalled, now)
+		g.recordDirChange(o.key, conn, recalled, now)
 	}
 }
 
-// Waits reports whether ch still waits for a grant.
+// Waits reports whether ch still waits for grants.
 func (g *Grantor) Waits(ch *Change) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return ch.waits > 0
+	return ch.waitCount > 0
 }
 
-// Done says that ch is complete or finally abandoned. Done may be called twice.
-func (g *Grantor) Done(ch *Change) { g.done(ch, 0) }
+// Done must be called when ch is complete or abandoned for good. It may be
+// called twice.
+func (g *Grantor) Done(ch *Change) { g.finishChange(ch, 0) }
 
-// Postpone is Done for a change that is abandoned now and will be tried again:
-// its caller receives NFS3ERR_JUKEBOX. The objects that ch waited for stay
-// contended for a lease. Otherwise their clients would acquire new grants
-// before the change comes back.
+// Postpone must be called instead of Done for a change that will be retried,
+// because its caller receives NFS3ERR_JUKEBOX. The objects that ch waited for
+// stay contended for one lease time. Otherwise their clients would acquire new
+// grants before the retry.
 func (g *Grantor) Postpone(ch *Change, now time.Duration) {
 	if g != nil {
-		g.done(ch, now+g.cfg.Lease)
+		g.finishChange(ch, now+g.cfg.Lease)
 	}
 }
 
-// done is step 6.
-func (g *Grantor) done(ch *Change, until time.Duration) {
+// finishChange is step 6.
+func (g *Grantor) finishChange(ch *Change, until time.Duration) {
 	if g == nil {
 		return
 	}
 	if ch.blind {
-		g.all.end()
+		g.total.endChange()
 	}
-	if ch.noticed {
+	if ch.isKnown {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 	}
-	for _, c := range ch.on {
-		if c.o == nil {
-			g.shards[c.shard].end()
+	for _, c := range ch.objects {
+		if c.object == nil {
+			g.shards[c.shard].endChange()
 			continue
 		}
-		c.o.changes--
-		for _, gr := range c.o.grants {
+		c.object.changeCount--
+		for _, gr := range c.object.grants {
 			if i := slices.Index(gr.waiters, ch); i >= 0 {
 				gr.waiters = slices.Delete(gr.waiters, i, i+1)
-				g.stay(c.o, until)
+				g.keepContended(c.object, until)
 			}
 		}
-		g.forget(c.o)
+		g.forgetObject(c.object)
 	}
-	ch.on, ch.few, ch.blind, ch.noticed, ch.waits = nil, [fewObjects]changed{}, false, false, 0
+	ch.objects, ch.storage, ch.blind, ch.isKnown, ch.waitCount = nil, [fewObjects]changedObject{}, false, false, 0
 }
 
-// stay keeps o contended for a change that will be retried.
-func (g *Grantor) stay(o *object, until time.Duration) {
-	if until > o.until {
-		o.until = until
-		g.timers.add(timer{at: until, object: o})
+// keepContended keeps o contended for a change that will be retried.
+func (g *Grantor) keepContended(o *object, until time.Duration) {
+	if until > o.contendedUntil {
+		o.contendedUntil = until
+		g.timers.addTimer(timer{at: until, object: o})
 	}
 }

@@ -2,79 +2,80 @@ package delegation
 
 import "time"
 
-// A contest is the history of a directory that was recalled. If clients change
-// the directory alternately, each change recalls the other client's grant. That
-// costs both clients more than calls for the names would. In that case the
-// directory is granted to nobody for a pause, which doubles each time.
+// A dirContest is the recall history of a directory. If clients change a
+// directory alternately, each change recalls the other client's grant, which
+// costs both clients more than calls for the names. The directory is then not
+// granted to any client for a pause, which doubles each time.
 //
-// Changes by one client alone do not count as a contest, however many. Clients
-// that only read the directory decide themselves how soon to ask again.
-type contest struct {
-	recalled [contestRecalls - 1]time.Duration // latest recalls by alternate changes; after a contest, the end of the pause
-	n        int                               // number of entries in recalled
-	changer  uint64                            // latest changer: Conn.number, or 0
-	pause    time.Duration                     // length of the latest pause
-	until    time.Duration                     // end of the pause
+// Changes by a single client, however many, are not a contest. Clients that
+// only read the directory decide themselves how soon to try again.
+type dirContest struct {
+	recentRecalls [contestRecalls - 1]time.Duration // times of the latest recalls by alternate changes; after a contest, pauseEnd
+	recallCount   int                               // number of entries in recentRecalls
+	lastChanger   uint64                            // latest changer: Conn.number, or 0
+	pause         time.Duration                     // length of the latest pause
+	pauseEnd      time.Duration                     // end of the pause
 }
 
-// contend notes that conn, which may be nil, changes a directory that some
-// client holds. recalled says whether the change recalled a grant.
-func (g *Grantor) contend(directory string, conn *Conn, recalled bool, now time.Duration) {
-	ct, there := g.contests[directory]
+// recordDirChange records that conn, which may be nil, changes a directory that
+// a client holds. recalled says whether the change recalled a grant.
+func (g *Grantor) recordDirChange(directory string, conn *Conn, recalled bool, now time.Duration) {
+	ct, exists := g.contests[directory]
 	changer := uint64(0)
 	if conn != nil {
 		changer = conn.number
 	}
-	turn := !there || changer != ct.changer
-	if !turn || !there && !recalled {
+	alternates := !exists || changer != ct.lastChanger
+	if !alternates || !exists && !recalled {
 		return
 	}
-	ct.changer = changer
-	if recalled && now >= ct.until {
-		ct.count(now, g.cfg.Lease)
+	ct.lastChanger = changer
+	if recalled && now >= ct.pauseEnd {
+		ct.countRecall(now, g.cfg.Lease)
 	}
-	if !there && len(g.contests) >= maxContests {
-		g.settleContests(now)
+	if !exists && len(g.contests) >= maxContests {
+		g.removeOldContests(now)
 	}
 	g.contests[directory] = ct
 }
 
-// count adds a recall.
-func (ct *contest) count(now, lease time.Duration) {
-	for ct.n > 0 && now-ct.recalled[0] >= contestTime*lease {
-		ct.n--
-		copy(ct.recalled[:], ct.recalled[1:])
+// countRecall adds a recall.
+func (ct *dirContest) countRecall(now, lease time.Duration) {
+	for ct.recallCount > 0 && now-ct.recentRecalls[0] >= contestTime*lease {
+		ct.recallCount--
+		copy(ct.recentRecalls[:], ct.recentRecalls[1:])
 	}
-	if ct.n == 0 {
+	if ct.recallCount == 0 {
 		ct.pause = 0
 	}
-	if ct.n < len(ct.recalled) {
-		ct.recalled[ct.n] = now
-		ct.n++
+	if ct.recallCount < len(ct.recentRecalls) {
+		ct.recentRecalls[ct.recallCount] = now
+		ct.recallCount++
 		return
 	}
-	ct.pause = min(max(2*ct.pause, lease), maxContest*lease)
-	ct.until = now + ct.pause
-	for i := range ct.recalled { // a single recall soon after the pause begins the next pause
-		ct.recalled[i] = ct.until
+	ct.pause = min(max(2*ct.pause, lease), maxContestPause*lease)
+	ct.pauseEnd = now + ct.pause
+	for i := range ct.recentRecalls { // a single recall soon after the pause starts the next pause
+		ct.recentRecalls[i] = ct.pauseEnd
 	}
 }
 
-// contested reports whether a directory must not be granted now.
-func (g *Grantor) contested(directory string, now time.Duration) bool {
-	return now < g.contests[directory].until
+// isContested reports whether a directory must not be granted now.
+func (g *Grantor) isContested(directory string, now time.Duration) bool {
+	return now < g.contests[directory].pauseEnd
 }
 
-// settleContests makes room for another contest. Among some, it removes all that
-// are over, then arbitrary ones as necessary. The caller holds mu, and clients can
-// cause contests at any rate, so settleContests does not examine all.
-func (g *Grantor) settleContests(now time.Duration) {
+// removeOldContests makes space for another contest. It examines some and
+// removes those that are over, then removes arbitrary ones if necessary. It
+// does not examine all, because the caller holds mu, and clients can cause
+// contests at any rate.
+func (g *Grantor) removeOldContests(now time.Duration) {
 	examined := 0
 	for directory, ct := range g.contests {
-		if now-ct.recalled[max(0, ct.n-1)] >= contestTime*g.cfg.Lease {
+		if now-ct.recentRecalls[max(0, ct.recallCount-1)] >= contestTime*g.cfg.Lease {
 			delete(g.contests, directory)
 		}
-		if examined++; examined == settleScan {
+		if examined++; examined == contestScan {
 			break
 		}
 	}

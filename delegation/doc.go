@@ -1,40 +1,39 @@
-// Package delegation is this project's own extension of NFS version 3. A client
-// keeps data, attributes and names cached, and opens, validates and closes
+// Package delegation implements this project's own extension to NFS version 3.
+// A client caches data, attributes and names, and opens, validates and closes
 // cached files without a call, by atomic operations on counters in the server's
-// memory. docs/delegation.md is its specification.
+// memory. docs/delegation.md is the specification.
 //
 //	client                                                 server
 //	Holder ── ACQUIRE(handle, types) ─────────────────────▶ Grantor
 //	       ◀─ slot, generation, lease, attributes ─────────
-//	       ── FetchAdd on the word of the slot ───▶ region of counters
-//	       ── FetchAdd on word 0: the lease ──────▶ of the connection
+//	       ── FetchAdd on the slot's word ─────────▶ region of counters
+//	       ── FetchAdd on word 0: the lease ──────▶ (per connection)
 //	       ◀─ Immediate Data, kind 1: recall ──────────────
 //	       ── Immediate Data, kind 2: returned ───────────▶
 //
 // The package has three parts: the wire forms (AcquireArgs, AcquireRes,
-// Immediate, Word), the Grantor, which is the server's state over all
-// connections, and the Holder, which is the client's state on one connection.
+// Immediate, the words), the Grantor, which is the server's state for all
+// connections, and the Holder, which is the client's state for one connection.
 //
 // # Time and effects
 //
-// Grantor and Holder are state machines. They wait for nothing, start no
-// goroutine and read no clock. Each call that reports an event takes the time:
-// the reading of a monotonic clock that continues while the machine sleeps
-// (CLOCK_BOOTTIME). A call returns its outside effects as a value (Effects; an
-// Op or Immediate to post), and the caller must carry out the effects after the
-// call has returned. The effects of concurrent calls may be carried out in any
-// order.
+// Grantor and Holder are state machines. They do not block, start no goroutines
+// and read no clock. Each call that reports an event has a time argument, from
+// a monotonic clock that continues during suspend (CLOCK_BOOTTIME). A call
+// returns its external effects as a value (Effects; an Op or Immediate to
+// post), and the caller must perform them after the call has returned. The
+// effects of concurrent calls may be performed in any order.
 //
 // Grantor and Holder each have one internal lock, so their methods are safe for
-// concurrent use. A change takes no lock while no client holds anything
-// (Grantor.Change), and neither does the test whether cached data may be served
-// (Holder.Trusts).
+// concurrent use. Grantor.Change takes no lock while no client holds anything,
+// and Holder.Trusts, which tests whether cached data may be served, never does.
 //
-// # Life of slices
+// # Lifetime of slices
 //
 // The results of Decode alias the Reader's input. Grantor and Holder do not
 // retain the slices passed to them.
 //
 // The package's only knowledge of NFS is the length of its attributes. The
-// package must not know a file system, a transport, or how calls are made.
+// package must not depend on a file system, on a transport, or on how calls are
+// sent.
 package delegation

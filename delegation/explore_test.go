@@ -13,7 +13,7 @@ import (
 // deepEnv, if set, extends the exploration to several minutes.
 const deepEnv = "DELEGATION_DEEP"
 
-// explorations are the bounds of TestEveryInterleaving.
+// explorations are the bounds for TestEveryInterleaving.
 var explorations = []struct {
 	name string
 	deep bool
@@ -62,8 +62,8 @@ var explorations = []struct {
 
 // TestEveryInterleaving checks all interleavings of events on one file, two
 // clients, and one slot for each client, as often as each exploration permits.
-// The events are grants, opens, closes, recalls, returns, reclaims, lapsed
-// leases and deadlines, ends of connections, and messages under way. At no time
+// The events are grants, opens, closes, recalls, returns, reclaims, expired
+// leases and deadlines, closed connections, and messages in flight. At no time
 // may anything stale be served, a return be lost, or a slot be used again too
 // early.
 func TestEveryInterleaving(t *testing.T) {
@@ -72,56 +72,56 @@ func TestEveryInterleaving(t *testing.T) {
 		if x.deep && os.Getenv(deepEnv) == "" || i > 1 && (testing.Short() || racetest.Enabled) {
 			continue
 		}
-		t.Run(x.name, func(t *testing.T) { t.Logf("%d states", explore(t, newWorld(x.budget))) })
+		t.Run(x.name, func(t *testing.T) { t.Logf("%d states", exploreStates(t, newModelState(x.budget))) })
 	}
 }
 
-// A node is a reached world.
-type node struct {
-	w    *world // nil after the visit
-	from int32  // index of the predecessor
+// A reachedState is a modelState that exploreStates has reached.
+type reachedState struct {
+	w    *modelState // nil after the visit
+	from int32       // the predecessor's index
 	by   string
 }
 
-// explore visits all reachable worlds, in the order of the number of actions,
+// exploreStates visits all reachable states, ordered by the number of actions,
 // and returns their number.
-func explore(t *testing.T, first *world) int {
+func exploreStates(t *testing.T, first *modelState) int {
 	var e encoder
-	key := func(w *world) [32]byte {
+	key := func(w *modelState) [32]byte {
 		e.now = w.now
-		return sha256.Sum256(encode(&e, w))
+		return sha256.Sum256(encodeState(&e, w))
 	}
 	seen := map[[32]byte]struct{}{key(first): {}}
-	nodes := []node{{w: first}}
+	nodes := []reachedState{{w: first}}
 	for at := int32(0); int(at) < len(nodes); at++ {
 		w := nodes[at].w
 		nodes[at].w = nil
-		next := w.actions()
+		next := w.possibleActions()
 		if len(next) == 0 {
-			w.end()
-			if w.wrong != "" {
-				t.Fatalf("%s\n%s", w.wrong, way(nodes, at))
+			w.checkFinalState()
+			if w.failure != "" {
+				t.Fatalf("%s\n%s", w.failure, pathTo(nodes, at))
 			}
 		}
 		for _, a := range next {
 			c := copyWorld(w)
 			a.do(c)
-			c.serve()
-			if c.wrong != "" {
-				t.Fatalf("%s\n%s\n%s", c.wrong, way(nodes, at), a.name)
+			c.checkCached()
+			if c.failure != "" {
+				t.Fatalf("%s\n%s\n%s", c.failure, pathTo(nodes, at), a.name)
 			}
 			k := key(c)
 			if _, ok := seen[k]; !ok {
 				seen[k] = struct{}{}
-				nodes = append(nodes, node{c, at, a.name})
+				nodes = append(nodes, reachedState{c, at, a.name})
 			}
 		}
 	}
 	return len(nodes)
 }
 
-// way returns the actions that led to a node.
-func way(nodes []node, at int32) string {
+// pathTo returns the actions that led to a node.
+func pathTo(nodes []reachedState, at int32) string {
 	var names []string
 	for ; at > 0; at = nodes[at].from {
 		names = append(names, nodes[at].by)
@@ -130,21 +130,22 @@ func way(nodes []node, at int32) string {
 	return strings.Join(names, "\n")
 }
 
-// end checks the invariants of a world in which only time can go on: every
-// recalled grant has been returned, and every change can be made.
-func (w *world) end() {
-	for i, e := range w.ends {
+// checkFinalState checks the invariants of a state in which only time can
+// advance: every recalled grant has been returned, and every change can be
+// made.
+func (w *modelState) checkFinalState() {
+	for i, e := range w.clients {
 		if !e.cut && len(e.out) > 0 {
-			w.fail("client %d never returned %v", i, e.out)
+			w.recordFailure("client %d never returned %v", i, e.out)
 		}
 	}
 	for range 2 * modelLease / modelStep {
 		w.now += modelStep
-		w.server(w.g.Tick(w.now))
+		w.applyEffects(w.g.Tick(w.now))
 	}
 	for _, c := range w.changes {
 		if !c.ready {
-			w.fail("a change waits for ever")
+			w.recordFailure("a change waits for ever")
 		}
 	}
 }

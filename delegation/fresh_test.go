@@ -34,8 +34,8 @@ func TestServerClock(t *testing.T) {
 // TestTrustsDoesNotAllocate checks that the check made for every read does not
 // allocate.
 func TestTrustsDoesNotAllocate(t *testing.T) {
-	h := holder(t)
-	d := hold(t, h, 1, 1, 0)
+	h := newTestHolder(t)
+	d := holdGrant(t, h, 1, 1, 0)
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
 		if !h.Trusts(d, 0) {
 			t.Error("it is held")
@@ -44,21 +44,21 @@ func TestTrustsDoesNotAllocate(t *testing.T) {
 	// A use that needs an atomic operation does not allocate either.
 	var op Op
 	h.Close(d, &op, 0)
-	h.Answered(&op, uint64(MakeWord(1, 1)), 0)
+	h.Answered(&op, uint64(makeWord(1, 1)), 0)
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
 		h.Open(d, &op, 0)
-		v, _ := h.Answered(&op, uint64(MakeWord(1, 0)), 0)
+		v, _ := h.Answered(&op, uint64(makeWord(1, 0)), 0)
 		if v != Serve || !h.Close(d, &op, 0) {
 			t.Error("it is open")
 		}
-		h.Answered(&op, uint64(MakeWord(1, 1)), 0)
+		h.Answered(&op, uint64(makeWord(1, 1)), 0)
 	}))
 }
 
 func BenchmarkTrusts(b *testing.B) {
 	h := NewHolder(2)
-	a, _ := h.Ask(new(Op), 0)
-	d, _, err := h.Granted(a, ok(1, 1))
+	a, _ := h.BeginAcquire(new(Op), 0)
+	d, _, err := h.Granted(a, grantedRes(1, 1))
 	if err != nil {
 		b.Fatal(err)
 	}

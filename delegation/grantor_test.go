@@ -10,20 +10,20 @@ import (
 
 const lease = 10 * time.Second
 
-func grantor(t testing.TB, c Config) *Grantor {
+func newTestGrantor(t testing.TB, c Config) *Grantor {
 	g, err := NewGrantor(c)
 	require.NoError(t, err)
 	return g
 }
 
-// attach connects a client whose words are changed by the test alone.
-func attach(g *Grantor, window int) (*Conn, *memWords) {
+// attachConn connects a client whose words are changed by the test alone.
+func attachConn(g *Grantor, window int) (*Conn, *memWords) {
 	w := &memWords{make([]uint64, g.cfg.Slots)}
 	return g.Attach(w, window, "", nil), w
 }
 
-// grantTo grants an object and notes that the reply was posted.
-func grantTo(t testing.TB, g *Grantor, c *Conn, key string, now time.Duration) Grant {
+// grantObject grants an object and notes that the reply was posted.
+func grantObject(t testing.TB, g *Grantor, c *Conn, key string, now time.Duration) Grant {
 	t.Helper()
 	a, why, _ := g.Prepare(c, []byte(key), now)
 	require.Zero(t, why)
@@ -33,7 +33,7 @@ func grantTo(t testing.TB, g *Grantor, c *Conn, key string, now time.Duration) G
 	return gt
 }
 
-func refused(g *Grantor, c *Conn, key string, now time.Duration) Reason {
+func prepareReason(g *Grantor, c *Conn, key string, now time.Duration) Reason {
 	a, why, _ := g.Prepare(c, []byte(key), now)
 	if why == 0 {
 		g.Cancel(a)
@@ -41,36 +41,38 @@ func refused(g *Grantor, c *Conn, key string, now time.Duration) Reason {
 	return why
 }
 
-func returned(gt Grant) [8]byte { return Immediate{KindReturned, gt.Slot, gt.Generation}.Bytes() }
+func returnedMessage(gt Grant) [8]byte {
+	return Immediate{KindReturned, gt.Slot, gt.Generation}.Bytes()
+}
 
 func TestConfig(t *testing.T) {
-	g := grantor(t, Config{})
+	g := newTestGrantor(t, Config{})
 	assert.Equal(t, lease, g.Lease())
 	assert.Equal(t, Config{Lease: lease, Slots: 65536, Grants: 131072}, g.cfg)
 	for _, c := range []Config{
-		{Lease: time.Microsecond}, {Lease: -1}, {Slots: 1}, {Slots: MaxSlots + 1}, {Grants: -1},
+		{Lease: time.Microsecond}, {Lease: -1}, {Slots: 1}, {Slots: maxSlots + 1}, {Grants: -1},
 	} {
 		_, err := NewGrantor(c)
 		assert.Error(t, err, c)
 	}
 }
 
-// TestDeadline checks that a client that renews its lease but does not answer a
-// recall delays a change for one lease after the recall was sent. The client
-// then gets no grants for ten leases, and its slot is not used again before the
-// answer.
+// TestDeadline checks that a client that renews its lease but does not return a
+// recalled grant delays a change for one lease after the recall was sent. The
+// client then gets no grants for ten leases, and its slot is not reused before
+// the return.
 func TestDeadline(t *testing.T) {
-	g := grantor(t, Config{Slots: 2})
-	c, w := attach(g, 1)
-	gt := grantTo(t, g, c, "a", 0)
+	g := newTestGrantor(t, Config{Slots: 2})
+	c, w := attachConn(g, 1)
+	gt := grantObject(t, g, c, "a", 0)
 	var ch Change
 	ready, fx := g.Change(&ch, nil, []byte("a"), time.Second)
 	require.False(t, ready)
 	require.Equal(t, []Recall{{c, Immediate{KindRecall, gt.Slot, gt.Generation}}}, fx.Recalls)
-	assert.Equal(t, MakeWord(gt.Generation+1, 1), Word(w.w[1]), "before the recall is posted")
+	assert.Equal(t, makeWord(gt.Generation+1, 1), slotWord(w.w[1]), "before the recall is posted")
 	sent := 3 * time.Second
 	g.Sent(fx.Recalls[0], sent)
-	for now := sent; now < sent+lease; now += lease / samples {
+	for now := sent; now < sent+lease; now += lease / samplesPerLease {
 		w.w[LeaseWord]++
 		fx = g.Tick(now)
 		require.Empty(t, fx.Ready, now)
@@ -85,38 +87,38 @@ func TestDeadline(t *testing.T) {
 	assert.Empty(t, fx.Cuts)
 	g.Done(&ch)
 
-	assert.Equal(t, ReasonLate, refused(g, c, "b", late+penalty*lease-1))
-	a, why, _ := g.Prepare(c, []byte("b"), late+penalty*lease)
+	assert.Equal(t, ReasonLate, prepareReason(g, c, "b", late+penaltyLeases*lease-1))
+	a, why, _ := g.Prepare(c, []byte("b"), late+penaltyLeases*lease)
 	require.Zero(t, why)
-	_, why, _ = g.Commit(a, late+penalty*lease)
+	_, why, _ = g.Commit(a, late+penaltyLeases*lease)
 	assert.Equal(t, ReasonLimit, why, "kind 2 is missing")
-	assert.Empty(t, g.Immediate(c, returned(gt)).Cuts)
-	again := grantTo(t, g, c, "b", late+penalty*lease)
+	assert.Empty(t, g.Immediate(c, returnedMessage(gt)).Cuts)
+	again := grantObject(t, g, c, "b", late+penaltyLeases*lease)
 	assert.Equal(t, Grant{gt.Slot, gt.Generation + 2}, again)
 	assert.Equal(t, Stats{InForce: 1, Granted: 2, Refused: 2, Recalled: 1, Returned: 1, Late: 1}, g.Stats())
 }
 
-// TestCommitLate checks that Commit repeats the checks of the penalty and of
-// the end of the connection.
+// TestCommitLate checks that Commit checks again for a penalty and a closed
+// connection.
 func TestCommitLate(t *testing.T) {
-	g := grantor(t, Config{})
-	c, _ := attach(g, 1)
+	g := newTestGrantor(t, Config{})
+	c, _ := attachConn(g, 1)
 	first, why, _ := g.Prepare(c, []byte("a"), 0)
 	require.Zero(t, why)
-	assert.Equal(t, ReasonHeld, refused(g, c, "a", 0), "is being granted")
+	assert.Equal(t, ReasonHeld, prepareReason(g, c, "a", 0), "is being granted")
 	second, _, _ := g.Prepare(c, []byte("b"), 0)
-	c.late = lease
+	c.lateUntil = lease
 	_, why, _ = g.Commit(first, 0)
 	assert.Equal(t, ReasonLate, why)
 	g.Disconnect(c, true, 0)
 	_, why, _ = g.Commit(second, 2*lease)
 	assert.Equal(t, ReasonOver, why)
-	assert.Equal(t, ReasonOver, refused(g, c, "b", 2*lease))
+	assert.Equal(t, ReasonOver, prepareReason(g, c, "b", 2*lease))
 	assert.Empty(t, g.objects)
 }
 
-// TestCut checks that the Grantor ends a connection that returns a grant that
-// was not recalled, sends any other nonsense, or accepts no recalls.
+// TestCut checks that the Grantor closes a connection that returns a grant that
+// was not recalled, sends other invalid messages, or accepts no recalls.
 func TestCut(t *testing.T) {
 	for name, answer := range map[string][8]byte{
 		"unknown slot":       Immediate{KindReturned, 77, 1}.Bytes(),
@@ -127,16 +129,16 @@ func TestCut(t *testing.T) {
 		"nothing":            {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := grantor(t, Config{})
-			c, _ := attach(g, 2)
-			other, w := attach(g, 2)
+			g := newTestGrantor(t, Config{})
+			c, _ := attachConn(g, 2)
+			other, w := attachConn(g, 2)
 			tick := func(now time.Duration) Effects {
 				w.w[LeaseWord]++
 				return g.Tick(now)
 			}
-			grantTo(t, g, c, "a", 0)
-			grantTo(t, g, c, "b", 0)
-			grantTo(t, g, other, "a", 0)
+			grantObject(t, g, c, "a", 0)
+			grantObject(t, g, c, "b", 0)
+			grantObject(t, g, other, "a", 0)
 			var ch Change
 			_, fx := g.Change(&ch, nil, []byte("b"), 0)
 			require.Len(t, fx.Recalls, 1)
@@ -145,41 +147,41 @@ func TestCut(t *testing.T) {
 			assert.Same(t, c, fx.Cuts[0].Conn)
 			assert.Error(t, fx.Cuts[0].Err)
 			assert.Empty(t, tick(lease), "the client may not have the grant yet")
-			assert.Equal(t, ReasonOver, refused(g, c, "c", lease))
+			assert.Equal(t, ReasonOver, prepareReason(g, c, "c", lease))
 			assert.Empty(t, g.Disconnect(c, false, lease))
 			assert.Empty(t, g.Disconnect(c, true, lease), "once")
 			assert.Empty(t, g.Immediate(c, answer), "all later requests")
-			assert.Empty(t, tick(lease+trust(lease)-1).Ready)
-			fx = tick(lease + trust(lease))
+			assert.Empty(t, tick(lease+trustTime(lease)-1).Ready)
+			fx = tick(lease + trustTime(lease))
 			assert.Equal(t, []*Change{&ch}, fx.Ready)
 			assert.Equal(t, 1, g.Stats().InForce, "the other client's grant")
 		})
 	}
 	t.Run("deaf", func(t *testing.T) {
-		g := grantor(t, Config{})
-		c, w := attach(g, 1)
-		grantTo(t, g, c, "a", 0)
+		g := newTestGrantor(t, Config{})
+		c, w := attachConn(g, 1)
+		grantObject(t, g, c, "a", 0)
 		var ch Change
 		g.Change(&ch, nil, []byte("a"), 0)
-		for now := time.Duration(0); now < lease; now += lease / samples {
+		for now := time.Duration(0); now < lease; now += lease / samplesPerLease {
 			w.w[LeaseWord]++
 			require.Empty(t, g.Tick(now))
 		}
 		w.w[LeaseWord]++
 		fx := g.Tick(lease)
 		require.Len(t, fx.Cuts, 1)
-		assert.ErrorIs(t, fx.Cuts[0].Err, ErrDeaf)
+		assert.ErrorIs(t, fx.Cuts[0].Err, ErrUnresponsive)
 		g.Disconnect(c, false, lease)
-		assert.Equal(t, []*Change{&ch}, g.Tick(lease+trust(lease)).Ready)
+		assert.Equal(t, []*Change{&ch}, g.Tick(lease+trustTime(lease)).Ready)
 	})
 }
 
-// TestWindow checks that at most as many recalls are unanswered as the window
-// has receives, and that each return makes room for the next. A recall follows
-// the reply with its grant.
+// TestWindow checks that at most as many recalls are outstanding as the window
+// has receives, and that each return permits the next. A recall follows the
+// reply with its grant.
 func TestWindow(t *testing.T) {
-	g := grantor(t, Config{})
-	c, _ := attach(g, 2)
+	g := newTestGrantor(t, Config{})
+	c, _ := attachConn(g, 2)
 	var changes [4]Change
 	var out []Recall
 	for i := range changes {
@@ -189,7 +191,7 @@ func TestWindow(t *testing.T) {
 			_, why, _ := g.Commit(a, 0)
 			require.Zero(t, why)
 		} else {
-			grantTo(t, g, c, string(key), 0)
+			grantObject(t, g, c, string(key), 0)
 		}
 		ready, fx := g.Change(&changes[i], nil, key, 0)
 		require.False(t, ready)
@@ -200,11 +202,11 @@ func TestWindow(t *testing.T) {
 	assert.Equal(t, []uint32{1, 3}, []uint32{slot(out[0]), slot(out[1])})
 	fx := g.Replied(c, Grant{2, 1})
 	assert.Empty(t, fx.Recalls, "no receive for it")
-	fx = g.Immediate(c, returned(Grant{3, 1}))
+	fx = g.Immediate(c, returnedMessage(Grant{3, 1}))
 	require.Len(t, fx.Recalls, 1)
 	assert.EqualValues(t, 2, slot(fx.Recalls[0]))
 	assert.Equal(t, []*Change{&changes[2]}, fx.Ready)
-	fx = g.Immediate(c, returned(Grant{1, 1}))
+	fx = g.Immediate(c, returnedMessage(Grant{1, 1}))
 	require.Len(t, fx.Recalls, 1)
 	assert.EqualValues(t, 4, slot(fx.Recalls[0]))
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReclaim checks that unused grants are reclaimed first if room is short:
-// grants of the same connection if its slots are used up, grants of the largest
+// TestReclaim checks that unused grants are reclaimed first at a limit: grants
+// on the same connection if its slots are used up, grants on the largest
 // connection if the total is exhausted.
 func TestReclaim(t *testing.T) {
-	g := grantor(t, Config{Slots: 4, Grants: 20})
-	big, w := attach(g, 1)
-	small, _ := attach(g, 1)
+	g := newTestGrantor(t, Config{Slots: 4, Grants: 20})
+	big, w := attachConn(g, 1)
+	small, _ := attachConn(g, 1)
 	for i := range 3 {
-		grantTo(t, g, big, fmt.Sprint("big", i), 0)
+		grantObject(t, g, big, fmt.Sprint("big", i), 0)
 	}
 	try := func(c *Conn, key string) (Reason, []any) {
 		a, why, _ := g.Prepare(c, []byte(key), 0)
@@ -29,60 +29,60 @@ func TestReclaim(t *testing.T) {
 	}
 	why, _ := try(big, "x")
 	assert.Equal(t, ReasonLimit, why, "all are in use")
-	w.w[2] = uint64(MakeWord(1, 0))
+	w.w[2] = uint64(makeWord(1, 0))
 	why, ended := try(big, "x")
 	assert.Zero(t, why)
 	assert.Len(t, ended, 1)
-	assert.Equal(t, MakeWord(3, 1), Word(w.w[2]), "the whole word")
+	assert.Equal(t, makeWord(3, 1), slotWord(w.w[2]), "the whole word")
 
-	grantTo(t, g, small, "s0", 0)
-	grantTo(t, g, small, "s1", 0)
-	g.cfg.Grants = g.live // the total is exhausted
+	grantObject(t, g, small, "s0", 0)
+	grantObject(t, g, small, "s1", 0)
+	g.cfg.Grants = g.grantCount // the total is exhausted
 	why, _ = try(small, "y")
 	assert.Equal(t, ReasonLimit, why)
-	w.w[3] = uint64(MakeWord(1, 0))
+	w.w[3] = uint64(makeWord(1, 0))
 	why, ended = try(small, "y")
 	assert.Zero(t, why)
 	assert.Len(t, ended, 1)
 
 	// A change does not wait for unused grants.
-	w.w[1] = uint64(MakeWord(1, 0))
+	w.w[1] = uint64(makeWord(1, 0))
 	var ch Change
 	ready, fx := g.Change(&ch, nil, []byte("big0"), 0)
 	assert.True(t, ready)
 	assert.Empty(t, fx.Recalls)
-	assert.Equal(t, MakeWord(2, 0), Word(w.w[1]))
+	assert.Equal(t, makeWord(2, 0), slotWord(w.w[1]))
 	assert.EqualValues(t, 3, g.Stats().Reclaimed)
 	// A nonsensical word does not count as unused.
 	w.w[2] = 0
 	ready, fx = g.Change(&ch, nil, []byte("x"), 0)
 	assert.False(t, ready)
 	assert.Len(t, fx.Recalls, 1)
-	assert.Equal(t, MakeWord(4, 0), Word(w.w[2]))
+	assert.Equal(t, makeWord(4, 0), slotWord(w.w[2]))
 }
 
-// TestHeld checks that a client that asks again for an object it holds has lost
-// track of its grant, which is recalled. An unused grant is replaced at once by
-// a grant with another generation: a use of the first grant under way finds the
-// generation gone.
+// TestHeld checks that a client that acquires an object that it holds has lost
+// track of its grant, which is recalled. An unused grant is immediately
+// replaced with one that has another generation: an operation in flight for the
+// first grant finds that its generation is gone.
 func TestHeld(t *testing.T) {
-	g := grantor(t, Config{})
-	c, w := attach(g, 1)
-	gt := grantTo(t, g, c, "a", 0)
+	g := newTestGrantor(t, Config{})
+	c, w := attachConn(g, 1)
+	gt := grantObject(t, g, c, "a", 0)
 	_, why, fx := g.Prepare(c, []byte("a"), 0)
 	assert.Equal(t, ReasonHeld, why)
 	require.Len(t, fx.Recalls, 1)
 	_, why, fx = g.Prepare(c, []byte("a"), 0)
 	assert.Equal(t, ReasonHeld, why)
 	assert.Empty(t, fx.Recalls, "no second recall")
-	g.Immediate(c, returned(gt))
-	gt = grantTo(t, g, c, "a", 0)
-	w.w[gt.Slot] = uint64(MakeWord(gt.Generation, 0))
+	g.Immediate(c, returnedMessage(gt))
+	gt = grantObject(t, g, c, "a", 0)
+	w.w[gt.Slot] = uint64(makeWord(gt.Generation, 0))
 	a, why, fx := g.Prepare(c, []byte("a"), 0)
 	require.Zero(t, why)
 	assert.Empty(t, fx.Recalls)
 	assert.Len(t, fx.Ended, 1, "unused")
-	assert.Equal(t, MakeWord(gt.Generation+1, 0), Word(w.w[gt.Slot]), "before anything is granted")
+	assert.Equal(t, makeWord(gt.Generation+1, 0), slotWord(w.w[gt.Slot]), "before anything is granted")
 	assert.Zero(t, g.Stats().InForce)
 	assert.Contains(t, g.objects, "a", "every change meanwhile is noticed")
 	again, why, _ := g.Commit(a, 0)
@@ -94,68 +94,69 @@ func TestHeld(t *testing.T) {
 // TestOwnChange checks that a client's own changes do not recall its grant, but
 // make the object contended as other changes do.
 func TestOwnChange(t *testing.T) {
-	g := grantor(t, Config{})
-	mine, _ := attach(g, 1)
-	theirs, _ := attach(g, 1)
-	grantTo(t, g, mine, "a", 0)
+	g := newTestGrantor(t, Config{})
+	mine, _ := attachConn(g, 1)
+	theirs, _ := attachConn(g, 1)
+	grantObject(t, g, mine, "a", 0)
 	var ch Change
 	ready, fx := g.Change(&ch, mine, []byte("a"), 0)
 	assert.True(t, ready)
 	assert.Empty(t, fx)
-	assert.Equal(t, ReasonContended, refused(g, theirs, "a", 0))
+	assert.Equal(t, ReasonContended, prepareReason(g, theirs, "a", 0))
 	ready, _ = g.Change(&ch, mine, []byte("a"), 0)
 	assert.True(t, ready, "the same object twice")
 	g.Done(&ch)
-	gt := grantTo(t, g, theirs, "a", 0)
+	gt := grantObject(t, g, theirs, "a", 0)
 	ready, fx = g.Change(&ch, mine, []byte("a"), 0)
 	assert.False(t, ready)
 	require.Len(t, fx.Recalls, 1)
 	assert.Same(t, theirs, fx.Recalls[0].Conn)
 	ready, _ = g.Change(&ch, mine, []byte("b"), 0)
 	assert.False(t, ready, "it still waits for the first")
-	fx = g.Immediate(theirs, returned(gt))
+	fx = g.Immediate(theirs, returnedMessage(gt))
 	assert.Equal(t, []*Change{&ch}, fx.Ready)
 	g.Done(&ch)
 	g.Done(&ch)
 	assert.Equal(t, 1, g.Stats().InForce)
 }
 
-// TestManyObjects checks a change of many objects, such as RENAME with four.
+// TestManyObjects checks a change that affects many objects, such as RENAME
+// with four.
 func TestManyObjects(t *testing.T) {
-	g := grantor(t, Config{})
-	c, _ := attach(g, 9)
+	g := newTestGrantor(t, Config{})
+	c, _ := attachConn(g, 9)
 	var ch Change
 	for i := range 9 {
 		key := fmt.Sprint(i)
-		grantTo(t, g, c, key, 0)
+		grantObject(t, g, c, key, 0)
 		ready, fx := g.Change(&ch, nil, []byte(key), 0)
 		assert.False(t, ready)
 		assert.Len(t, fx.Recalls, 1)
 	}
 	for i := range 9 {
-		fx := g.Immediate(c, returned(Grant{uint32(i + 1), 1}))
+		fx := g.Immediate(c, returnedMessage(Grant{uint32(i + 1), 1}))
 		assert.Equal(t, i == 8, len(fx.Ready) == 1)
 	}
 	g.Done(&ch)
 	assert.Empty(t, g.objects)
 }
 
-// TestPostpone checks that the objects of a postponed change stay contended for
-// a lease, until its caller tries again.
+// TestPostpone checks that a postponed change's objects stay contended for one
+// lease time, until its caller retries.
 func TestPostpone(t *testing.T) {
-	g := grantor(t, Config{})
-	c, _ := attach(g, 1)
-	gt := grantTo(t, g, c, "a", 0)
+	g := newTestGrantor(t, Config{})
+	c, _ := attachConn(g, 1)
+	gt := grantObject(t, g, c, "a", 0)
 	var ch Change
 	ready, fx := g.Change(&ch, nil, []byte("a"), 0)
 	require.False(t, ready)
 	g.Postpone(&ch, Patience)
 	g.Sent(fx.Recalls[0], Patience)
-	g.Immediate(c, returned(gt))
-	assert.Equal(t, ReasonContended, refused(g, c, "a", 2*time.Second))
+	g.Immediate(c, returnedMessage(gt))
+	assert.Equal(t, ReasonContended, prepareReason(g, c, "a", 2*time.Second))
 	g.Tick(Patience + lease - 1)
-	assert.Equal(t, ReasonContended, refused(g, c, "a", Patience+lease-1))
-	assert.Zero(t, refused(g, c, "a", Patience+lease))
+	assert.Equal(t, ReasonContended, prepareReason(g, c, "a", Patience+lease-1))
+	assert.Zero(t, prepareReason(g, c, "a", Patience+lease))
 	g.Tick(Patience + lease)
 	assert.Empty(t, g.objects)
 
@@ -163,21 +164,21 @@ func TestPostpone(t *testing.T) {
 	ready, _ = g.Change(&ch, nil, []byte("b"), 0)
 	assert.True(t, ready)
 	g.Postpone(&ch, 0)
-	assert.Zero(t, refused(g, c, "b", 0))
+	assert.Zero(t, prepareReason(g, c, "b", 0))
 }
 
 // TestSilence checks that a silent client loses all its grants. The recalls for
 // its slots are posted gradually.
 func TestSilence(t *testing.T) {
-	g := grantor(t, Config{})
-	c, w := attach(g, 1)
+	g := newTestGrantor(t, Config{})
+	c, w := attachConn(g, 1)
 	var grants []Grant
 	for i := range 3 {
-		grants = append(grants, grantTo(t, g, c, fmt.Sprint(i), 0))
+		grants = append(grants, grantObject(t, g, c, fmt.Sprint(i), 0))
 	}
-	w.w[2] = uint64(MakeWord(1, 0))
-	for now := time.Duration(0); now < 3*lease; now += lease / samples {
-		w.w[LeaseWord]++ // any change of the word will do
+	w.w[2] = uint64(makeWord(1, 0))
+	for now := time.Duration(0); now < 3*lease; now += lease / samplesPerLease {
+		w.w[LeaseWord]++ // any change to the word will do
 		require.Empty(t, g.Tick(now))
 	}
 	var fx Effects
@@ -185,36 +186,36 @@ func TestSilence(t *testing.T) {
 	for fx.Ended == nil {
 		at, ok := g.Next()
 		require.True(t, ok)
-		require.Less(t, at, start+lease+2*lease/samples)
+		require.Less(t, at, start+lease+2*lease/samplesPerLease)
 		fx = g.Tick(at)
 	}
 	assert.Len(t, fx.Ended, 3)
 	require.Len(t, fx.Recalls, 1)
 	for i := range 3 {
-		assert.EqualValues(t, 2, Word(w.w[i+1]).Generation(), i)
+		assert.EqualValues(t, 2, slotWord(w.w[i+1]).generation(), i)
 	}
-	fx = g.Immediate(c, returned(grants[0]))
+	fx = g.Immediate(c, returnedMessage(grants[0]))
 	require.Len(t, fx.Recalls, 1)
 	assert.Equal(t, grants[2].Slot, fx.Recalls[0].Slot)
-	assert.Empty(t, g.Immediate(c, returned(grants[2])))
+	assert.Empty(t, g.Immediate(c, returnedMessage(grants[2])))
 	assert.Equal(t, Stats{Granted: 3, Recalled: 2, Returned: 2, Reclaimed: 1, Silent: 1}, g.Stats())
-	assert.Zero(t, refused(g, c, "0", 5*lease), "it may begin again")
+	assert.Zero(t, prepareReason(g, c, "0", 5*lease), "it may begin again")
 }
 
 // TestGenerationsEnd checks that a slot with no generations left is not used
 // again.
 func TestGenerationsEnd(t *testing.T) {
-	g := grantor(t, Config{Slots: 2})
-	c, w := attach(g, 1)
-	grantTo(t, g, c, "a", 0)
-	w.w[1] = uint64(MakeWord(1, 0))
+	g := newTestGrantor(t, Config{Slots: 2})
+	c, w := attachConn(g, 1)
+	grantObject(t, g, c, "a", 0)
+	w.w[1] = uint64(makeWord(1, 0))
 	a, why, _ := g.Prepare(c, []byte("a"), 0)
 	require.Zero(t, why)
 	g.Cancel(a)
 	c.generations[1] = math.MaxUint32 - 2
-	gt := grantTo(t, g, c, "a", 0)
+	gt := grantObject(t, g, c, "a", 0)
 	assert.EqualValues(t, math.MaxUint32-1, gt.Generation)
-	w.w[1] = uint64(MakeWord(gt.Generation, 0))
+	w.w[1] = uint64(makeWord(gt.Generation, 0))
 	a, why, _ = g.Prepare(c, []byte("a"), 0)
 	require.Zero(t, why)
 	_, why, _ = g.Commit(a, 0)
@@ -235,17 +236,17 @@ func TestNoGrantor(t *testing.T) {
 // TestUnnoticed checks that a change costs no allocation while no client holds
 // anything, and that an ACQUIRE during the change sees the change.
 func TestUnnoticed(t *testing.T) {
-	g := grantor(t, Config{})
+	g := newTestGrantor(t, Config{})
 	key := []byte("a")
 	var ch Change
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
 		g.Change(&ch, nil, key, 0)
 		g.Done(&ch)
 	}))
-	c, _ := attach(g, 1)
+	c, _ := attachConn(g, 1)
 	g.Change(&ch, nil, key, 0)
-	require.False(t, ch.noticed)
-	assert.Equal(t, ReasonContended, refused(g, c, "a", 0))
+	require.False(t, ch.isKnown)
+	assert.Equal(t, ReasonContended, prepareReason(g, c, "a", 0))
 	g.Done(&ch)
-	assert.Zero(t, refused(g, c, "a", 0))
+	assert.Zero(t, prepareReason(g, c, "a", 0))
 }

@@ -2,70 +2,70 @@ package delegation
 
 import "time"
 
-// watch begins to check the lease of a connection that received its first
-// grant.
-func (g *Grantor) watch(c *Conn, now time.Duration) {
-	c.renewed, c.moved = c.words.Load(LeaseWord), now
-	g.sampleAgain(c, now)
+// startSampling starts checking the lease on a connection that received its
+// first grant.
+func (g *Grantor) startSampling(c *Conn, now time.Duration) {
+	c.lastLeaseWord, c.leaseMovedAt = c.words.Load(LeaseWord), now
+	g.scheduleSample(c, now)
 }
 
-func (g *Grantor) sampleAgain(c *Conn, now time.Duration) {
-	c.sampled = now + g.cfg.Lease/samples
-	g.timers.add(timer{at: c.sampled, conn: c})
+func (g *Grantor) scheduleSample(c *Conn, now time.Duration) {
+	c.nextSample = now + g.cfg.Lease/samplesPerLease
+	g.timers.addTimer(timer{at: c.nextSample, conn: c})
 }
 
-// sample checks whether the client still adds to LeaseWord. If the client has
-// not done so for a lease, all its grants on the connection end.
-func (g *Grantor) sample(c *Conn, now time.Duration) {
-	if c.over || c.live == 0 {
+// sampleLease checks whether the client still adds to LeaseWord. If it has not
+// done so for a lease time, all its grants on the connection are revoked.
+func (g *Grantor) sampleLease(c *Conn, now time.Duration) {
+	if c.ended || c.grantCount == 0 {
 		return
 	}
 	switch v := c.words.Load(LeaseWord); {
-	case v != c.renewed:
-		c.renewed, c.moved = v, now
-	case now-c.moved >= g.cfg.Lease:
+	case v != c.lastLeaseWord:
+		c.lastLeaseWord, c.leaseMovedAt = v, now
+	case now-c.leaseMovedAt >= g.cfg.Lease:
 		g.stats.Silent++
-		g.revoke(c, now)
+		g.revokeGrants(c, now)
 		return
 	}
-	g.tidy(c, now)
-	if c.live > 0 {
-		g.sampleAgain(c, now)
+	g.reclaimIdle(c, now)
+	if c.grantCount > 0 {
+		g.scheduleSample(c, now)
 	}
 }
 
-// revoke ends all grants of a connection whose client no longer trusts its
-// cache. The recalls serve only to free the slots.
-func (g *Grantor) revoke(c *Conn, now time.Duration) {
+// revokeGrants revokes all grants on a connection whose client no longer trusts
+// its cache. The recalls serve only to free the slots.
+func (g *Grantor) revokeGrants(c *Conn, now time.Duration) {
 	for _, gr := range c.slots {
-		if gr == nil || gr.over || g.reclaim(gr) {
+		if gr == nil || gr.ended || g.reclaimUnused(gr) {
 			continue
 		}
-		g.end(gr)
-		g.recall(gr, now)
+		g.endGrant(gr)
+		g.startRecall(gr, now)
 	}
 }
 
-// Tick does the work that is due. The caller must call Tick at the time
-// returned by Next, or soon after.
+// Tick handles all due timers. The caller must call Tick at the time returned
+// by Next, or soon after.
 func (g *Grantor) Tick(now time.Duration) Effects {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for {
-		t, ok := g.timers.pop(now)
+		t, ok := g.timers.popDue(now)
 		if !ok {
-			return g.effects()
+			return g.takeEffects()
 		}
 		switch {
-		case t.grant != nil && t.grant.due == t.at:
-			g.late(t.grant, now)
-		case t.conn != nil && t.conn.sampled == t.at:
-			g.sample(t.conn, now)
-		case t.object != nil && t.object.until == t.at:
-			t.object.until = 0
-			g.forget(t.object)
+		case t.grant != nil && t.grant.deadline == t.at:
+			g.handleDeadline(t.grant, now)
+		case t.conn != nil && t.conn.nextSample == t.at:
+			g.sampleLease(t.conn, now)
+		case t.object != nil && t.object.contendedUntil == t.at:
+			t.object.contendedUntil = 0
+			g.forgetObject(t.object)
 		case t.blind:
-			g.see()
+			g.permitBlindChanges()
 		}
 	}
 }
@@ -74,5 +74,5 @@ func (g *Grantor) Tick(now time.Duration) Effects {
 func (g *Grantor) Next() (time.Duration, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.timers.next()
+	return g.timers.earliestTime()
 }

@@ -6,70 +6,72 @@ import (
 	"time"
 )
 
-// The world of the explorer consists of one file, its server, and two clients
-// with one slot each. Every possible event is an explicit action, and nothing
-// happens spontaneously: messages wait on the wire, calls wait for a thread,
-// time stands still.
+// The explored model consists of one file, its server, and two clients with one
+// slot each. Every possible event is an explicit action, and nothing happens
+// spontaneously: messages wait on the wire, calls wait for a thread, and time
+// does not advance.
 
-// Times in the world.
+// Times in the model.
 const (
 	modelLease = 24 * time.Millisecond
 	modelStep  = modelLease / 3
 )
 
-// A budget bounds how often each event happens, so that the exploration ends.
+// A budget bounds the number of times that each event happens, so that the
+// exploration terminates.
 type budget struct {
 	asks, opens, checks, closes [2]int // ACQUIREs and uses by each client
 	changes                     [3]int // by each client, and from elsewhere
 
-	reclaims int // by the server, for lack of room
-	steps    int // of time: a third of a lease each
+	reclaims int // by the server, for lack of memory
+	steps    int // time steps: a third of a lease each
 	renews   int // by each client, beyond the first
 	blind    int // changes that do not name their objects
-	cuts     int // of either connection, by either side
+	cuts     int // disconnections by either side
 
-	postpone bool // the server may answer changes with NFS3ERR_JUKEBOX
+	postpone bool // the server may reply NFS3ERR_JUKEBOX to changes
 	slow     bool // the server's messages stay in its send queue for a time
 	direct   bool // a client's messages arrive at once
 }
 
-// A world is one state.
-type world struct {
+// A modelState is one state of the model.
+type modelState struct {
 	now     time.Duration
 	g       *Grantor
-	version int // of the file
-	ends    [2]*end
+	version int // the file's version
+	clients [2]*clientState
 	changes []*change
 	left    budget
-	wrong   string
+	failure string
 }
 
 var fileKey = []byte("file")
 
-// A change is a change under way at the server.
+// A change is a change in progress at the server.
 type change struct {
 	ch    *Change
 	by    int // client, or 2 for elsewhere
 	ready bool
 }
 
-// An end is a client, and the messages between the client and the server.
-type end struct {
+// A clientState is a client's state, and the messages between the client and
+// the server.
+type clientState struct {
 	conn  *Conn
 	words *memWords
 	h     *Holder
 
-	up    []*message // on the wire to the server
-	queue []*message // posted by the server, but not sent
-	down  []*message // on the wire to the client
-	calls []*call    // ACQUIREs at the server
-	come  []*message // replies not yet processed
+	up      []*message // on the wire to the server
+	queue   []*message // posted by the server, but not sent
+	down    []*message // on the wire to the client
+	calls   []*call    // ACQUIREs at the server
+	arrived []*message // replies not yet processed
 
 	d       *Delegation
 	cached  int   // version
 	own     int   // the client's own latest version
 	using   int   // uses that may be closed
-	pending []*Op // operations under way that begin or check a use
+	pending []*Op // operations in progress that begin or check a use
 	asked   []int // the version when each was posted
 	lasting []*Op // those of pending that last until Close
 	renewed int
@@ -77,14 +79,14 @@ type end struct {
 	former  *Delegation // lost while in use
 	closing int         // uses of former
 
-	out      []Grant // unanswered recalls, from the server's view
-	returned []Grant
-	ending   bool // the server is ending the connection
-	cut      bool // the server knows that the connection has ended
-	gone     bool // the client knows that the connection has ended
+	out          []Grant // unanswered recalls, from the server's view
+	returned     []Grant
+	ending       bool // the server is ending the connection
+	cut          bool // the server knows that the connection has closed
+	disconnected bool // the client knows that the connection has closed
 }
 
-// A message is one of the following: an atomic operation or its answer,
+// A message is one of the following: an atomic operation or its response,
 // Immediate Data, a call or its reply.
 type message struct {
 	op       *Op
@@ -95,7 +97,7 @@ type message struct {
 
 // A call is an ACQUIRE.
 type call struct {
-	a       Asking
+	a       PendingAcquire
 	at      *Acquisition
 	version int
 	res     *AcquireRes
@@ -115,57 +117,57 @@ func (m *memWords) CompareAndSwap(n uint32, old, next uint64) bool {
 	return true
 }
 
-// do executes an atomic operation of the client.
-func (m *memWords) do(op *Op) (original uint64) {
+// applyOp executes a client's atomic operation.
+func (m *memWords) applyOp(op *Op) (original uint64) {
 	original = m.w[op.Word]
 	m.w[op.Word] = op.Kind.Operands().FetchAdd(original)
 	return original
 }
 
-func newWorld(b budget) *world {
+func newModelState(b budget) *modelState {
 	g, err := NewGrantor(Config{Lease: modelLease, Slots: 2})
 	if err != nil {
 		panic(err)
 	}
-	w := &world{now: time.Hour, g: g, left: b}
-	for i := range w.ends {
+	w := &modelState{now: time.Hour, g: g, left: b}
+	for i := range w.clients {
 		words := &memWords{make([]uint64, 2)}
-		w.ends[i] = &end{words: words, h: NewHolder(2)}
-		w.ends[i].conn = g.Attach(words, 1, "", w.ends[i])
+		w.clients[i] = &clientState{words: words, h: NewHolder(2)}
+		w.clients[i].conn = g.Attach(words, 1, "", w.clients[i])
 	}
 	return w
 }
 
-func (w *world) fail(format string, args ...any) {
-	if w.wrong == "" {
-		w.wrong = fmt.Sprintf(format, args...)
+func (w *modelState) recordFailure(format string, args ...any) {
+	if w.failure == "" {
+		w.failure = fmt.Sprintf(format, args...)
 	}
 }
 
-// server carries out the Grantor's effects.
-func (w *world) server(fx Effects) {
+// applyEffects performs the Grantor's effects.
+func (w *modelState) applyEffects(fx Effects) {
 	for _, r := range fx.Recalls {
-		e := r.Conn.Owner.(*end)
+		e := r.Conn.Owner.(*clientState)
 		e.queue = append(e.queue, &message{imm: &r.Immediate})
 		e.out = append(e.out, Grant{r.Slot, r.Generation})
 	}
 	for _, c := range fx.Cuts {
-		c.Conn.Owner.(*end).ending = true
+		c.Conn.Owner.(*clientState).ending = true
 	}
 	for _, ch := range fx.Ready {
 		for _, c := range w.changes {
 			c.ready = c.ready || c.ch == ch
 		}
 	}
-	for _, e := range w.ends {
+	for _, e := range w.clients {
 		for !w.left.slow && len(e.queue) > 0 {
-			w.send(e)
+			w.sendQueued(e)
 		}
 	}
 }
 
-// send moves the server's oldest posted message to the wire.
-func (w *world) send(e *end) {
+// sendQueued moves the server's oldest posted message to the wire.
+func (w *modelState) sendQueued(e *clientState) {
 	m := e.queue[0]
 	e.queue = e.queue[1:]
 	if e.cut {
@@ -177,8 +179,8 @@ func (w *world) send(e *end) {
 	}
 }
 
-// client carries out the Holder's effects.
-func (w *world) client(e *end, fx Posts) {
+// applyPosts performs the Holder's effects.
+func (w *modelState) applyPosts(e *clientState, fx Posts) {
 	for _, d := range fx.Drops {
 		if e.d == d {
 			e.d, e.former, e.closing = nil, d, e.using
@@ -190,45 +192,45 @@ func (w *world) client(e *end, fx Posts) {
 	for _, m := range fx.Returns {
 		for _, other := range slices.Concat(e.up, e.down) {
 			if other.op != nil && other.op.Kind != OpRenew && other.op.Word == m.Slot {
-				w.fail("slot %d is returned while an operation on it is under way", m.Slot)
+				w.recordFailure("slot %d is returned while an operation on it is under way", m.Slot)
 			}
 		}
 		e.returned = append(e.returned, Grant{m.Slot, m.Generation})
-		w.post(e, &message{imm: &m})
+		w.postOp(e, &message{imm: &m})
 	}
 }
 
-// post puts a message on the wire to the server.
-func (w *world) post(e *end, m *message) {
-	if m.op != nil && m.op.d != nil && slices.Contains(e.returned, Grant{m.op.Word, m.op.d.Generation}) {
-		w.fail("an operation %d for a generation that has been returned", m.op.Kind)
+// postOp puts a message on the wire to the server.
+func (w *modelState) postOp(e *clientState, m *message) {
+	if m.op != nil && m.op.delegation != nil && slices.Contains(e.returned, Grant{m.op.Word, m.op.delegation.Generation}) {
+		w.recordFailure("an operation %d for a generation that has been returned", m.op.Kind)
 	}
-	if e.gone || e.cut {
+	if e.disconnected || e.cut {
 		return
 	}
 	e.up = append(e.up, m)
 	for w.left.direct && len(e.up) > 0 {
-		w.arrive(e)
+		w.deliverToServer(e)
 	}
 }
 
-// arrive processes the oldest message on the wire to the server.
-func (w *world) arrive(e *end) {
+// deliverToServer processes the oldest message on the wire to the server.
+func (w *modelState) deliverToServer(e *clientState) {
 	m := e.up[0]
 	e.up = e.up[1:]
 	switch {
-	case m.op != nil: // the provider answers, ahead of all posted messages
-		e.down = append(e.down, &message{op: m.op, original: e.words.do(m.op)})
+	case m.op != nil: // the provider responds, ahead of all posted messages
+		e.down = append(e.down, &message{op: m.op, original: e.words.applyOp(m.op)})
 	case m.imm != nil:
 		e.out = slices.DeleteFunc(e.out, func(g Grant) bool { return g == Grant{m.imm.Slot, m.imm.Generation} })
-		w.server(w.g.Immediate(e.conn, m.imm.Bytes()))
+		w.applyEffects(w.g.Immediate(e.conn, m.imm.Bytes()))
 	default:
 		e.calls = append(e.calls, m.call)
 	}
 }
 
-// take processes the oldest message on the wire to the client.
-func (w *world) take(e *end) {
+// deliverToClient processes the oldest message on the wire to the client.
+func (w *modelState) deliverToClient(e *clientState) {
 	m := e.down[0]
 	e.down = e.down[1:]
 	switch {
@@ -236,25 +238,25 @@ func (w *world) take(e *end) {
 		v, fx := e.h.Answered(m.op, m.original, w.now)
 		if i := slices.Index(e.pending, m.op); i >= 0 {
 			if v == Serve && e.cached < e.asked[i] {
-				w.fail("version %d is served, but version %d existed before the request", e.cached, e.asked[i])
+				w.recordFailure("version %d is served, but version %d existed before the request", e.cached, e.asked[i])
 			}
 			e.pending, e.asked = slices.Delete(e.pending, i, i+1), slices.Delete(e.asked, i, i+1)
-			e.using += e.opening(m.op)
+			e.using += e.countOpening(m.op)
 		}
-		w.client(e, fx)
+		w.applyPosts(e, fx)
 	case m.imm != nil:
 		fx, err := e.h.Immediate(m.imm.Bytes())
 		if err != nil {
-			w.fail("%v", err)
+			w.recordFailure("%v", err)
 		}
-		w.client(e, fx)
+		w.applyPosts(e, fx)
 	default:
-		e.come = append(e.come, m)
+		e.arrived = append(e.arrived, m)
 	}
 }
 
-// opening returns 1 if op was for a use that lasts until Close.
-func (e *end) opening(op *Op) int {
+// countOpening returns 1 if op was for a use that lasts until Close.
+func (e *clientState) countOpening(op *Op) int {
 	if i := slices.Index(e.lasting, op); i >= 0 {
 		e.lasting = slices.Delete(e.lasting, i, i+1)
 		return 1
@@ -262,11 +264,11 @@ func (e *end) opening(op *Op) int {
 	return 0
 }
 
-// serve checks that nothing stale can be served in the current state.
-func (w *world) serve() {
-	for i, e := range w.ends {
+// checkCached checks that nothing stale can be served in the current state.
+func (w *modelState) checkCached() {
+	for i, e := range w.clients {
 		if e.d != nil && e.h.Trusts(e.d, w.now) && e.cached != w.version {
-			w.fail("client %d trusts version %d, and the file is at %d", i, e.cached, w.version)
+			w.recordFailure("client %d trusts version %d, and the file is at %d", i, e.cached, w.version)
 		}
 	}
 }

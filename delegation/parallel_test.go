@@ -15,8 +15,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A crowd is a Grantor used by concurrent goroutines.
-type crowd struct {
+// A concurrentGrantor is a Grantor used by concurrent goroutines.
+type concurrentGrantor struct {
 	t     *testing.T
 	g     *Grantor
 	clock atomic.Int64
@@ -24,13 +24,13 @@ type crowd struct {
 	ended atomic.Int64
 }
 
-// now advances so slowly that no deadline passes while a goroutine waits for a
+// currentTime advances so slowly that no deadline passes while a goroutine waits for a
 // processor.
-func (c *crowd) now() time.Duration { return time.Duration(c.clock.Add(1)) }
+func (c *concurrentGrantor) currentTime() time.Duration { return time.Duration(c.clock.Add(1)) }
 
-func (c *crowd) do(fx Effects) {
+func (c *concurrentGrantor) runEffects(fx Effects) {
 	for _, r := range fx.Recalls {
-		r.Conn.Owner.(chan Recall) <- r // the channel has room for the window
+		r.Conn.Owner.(chan Recall) <- r // the channel holds the whole window
 	}
 	for _, ch := range fx.Ready {
 		close(ch.Waker.(chan struct{}))
@@ -39,8 +39,8 @@ func (c *crowd) do(fx Effects) {
 	c.ended.Add(int64(len(fx.Ended)))
 }
 
-// client acquires, uses and returns grants.
-func (c *crowd) client(conn *Conn, words *Region, stop <-chan struct{}) {
+// runClient acquires, uses and returns grants.
+func (c *concurrentGrantor) runClient(conn *Conn, words *Region, stop <-chan struct{}) {
 	grants := make(map[Grant]int)
 	for {
 		select {
@@ -48,32 +48,32 @@ func (c *crowd) client(conn *Conn, words *Region, stop <-chan struct{}) {
 			gt := Grant{r.Slot, r.Generation}
 			c.held[grants[gt]].Add(-1)
 			delete(grants, gt)
-			c.g.Sent(r, c.now())
-			c.do(c.g.Immediate(conn, returned(gt)))
+			c.g.Sent(r, c.currentTime())
+			c.runEffects(c.g.Immediate(conn, returnedMessage(gt)))
 			continue
 		case <-stop:
 			return
 		default:
 		}
 		runtime.Gosched()
-		OpRenew.Operands().Do(rdma.OpFetchAdd, word(c.t, words, LeaseWord))
+		OpRenew.Operands().Do(rdma.OpFetchAdd, wordAt(c.t, words, LeaseWord))
 		i := rand.IntN(len(c.held))
-		a, why, fx := c.g.Prepare(conn, []byte{byte(i)}, c.now())
-		c.do(fx)
+		a, why, fx := c.g.Prepare(conn, []byte{byte(i)}, c.currentTime())
+		c.runEffects(fx)
 		if why != 0 {
 			continue
 		}
-		gt, why, fx := c.g.Commit(a, c.now())
-		c.do(fx)
+		gt, why, fx := c.g.Commit(a, c.currentTime())
+		c.runEffects(fx)
 		if why == 0 {
 			grants[gt] = i
 			c.held[i].Add(1)
-			c.do(c.g.Replied(conn, gt))
+			c.runEffects(c.g.Replied(conn, gt))
 		}
 	}
 }
 
-func word(t *testing.T, r *Region, n int) *atomic.Uint64 {
+func wordAt(t *testing.T, r *Region, n int) *atomic.Uint64 {
 	w, err := rdma.Word(r.memory, n*rdma.WordLen)
 	require.NoError(t, err)
 	return w
@@ -83,7 +83,7 @@ func word(t *testing.T, r *Region, n int) *atomic.Uint64 {
 // clients, changes and the clock running concurrently.
 func TestParallel(t *testing.T) {
 	const changes, changers, clients = 500, 4, 3
-	c := &crowd{t: t, g: grantor(t, Config{Slots: 4, Grants: 9})}
+	c := &concurrentGrantor{t: t, g: newTestGrantor(t, Config{Slots: 4, Grants: 9})}
 	stop := make(chan struct{})
 	var workers, others sync.WaitGroup
 	var conns []*Conn
@@ -92,7 +92,7 @@ func TestParallel(t *testing.T) {
 		require.NoError(t, err)
 		conn := c.g.Attach(r, 2, strconv.Itoa(len(conns)), make(chan Recall, 2))
 		conns = append(conns, conn)
-		others.Go(func() { c.client(conn, r, stop) })
+		others.Go(func() { c.runClient(conn, r, stop) })
 	}
 	others.Go(func() {
 		for {
@@ -100,7 +100,7 @@ func TestParallel(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				c.do(c.g.Tick(c.now()))
+				c.runEffects(c.g.Tick(c.currentTime()))
 				c.g.Next()
 				c.g.Stats()
 				runtime.Gosched()
@@ -113,8 +113,8 @@ func TestParallel(t *testing.T) {
 			for n := 0; n < changes || c.g.Stats().Recalled == 0; n++ { // clients may be slow to start
 				i, wake := rand.IntN(len(c.held)), make(chan struct{})
 				ch.Waker = wake
-				ready, fx := c.g.Change(&ch, nil, []byte{byte(i)}, c.now())
-				c.do(fx)
+				ready, fx := c.g.Change(&ch, nil, []byte{byte(i)}, c.currentTime())
+				c.runEffects(fx)
 				if !ready {
 					<-wake
 				}
@@ -129,7 +129,7 @@ func TestParallel(t *testing.T) {
 	close(stop)
 	others.Wait()
 	for _, conn := range conns {
-		c.do(c.g.Disconnect(conn, true, c.now()))
+		c.runEffects(c.g.Disconnect(conn, true, c.currentTime()))
 	}
 	st := c.g.Stats()
 	assert.Zero(t, st.InForce)
@@ -141,10 +141,10 @@ func BenchmarkChange(b *testing.B) {
 	key := make([]byte, 32)
 	for name, near := range map[string]bool{"no delegation is held": false, "held by the caller": true} {
 		b.Run(name, func(b *testing.B) {
-			g := grantor(b, Config{})
-			c, _ := attach(g, 1)
+			g := newTestGrantor(b, Config{})
+			c, _ := attachConn(g, 1)
 			if near {
-				grantTo(b, g, c, string(key), 0)
+				grantObject(b, g, c, string(key), 0)
 			}
 			b.ReportAllocs()
 			var ch Change

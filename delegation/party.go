@@ -2,50 +2,51 @@ package delegation
 
 import "time"
 
-// A lateness is a missed deadline of a party, on an object, or on any object if
-// object is "". A client can end a connection and begin another, so lateness
-// counts by party. A party may include other clients behind the same address,
-// so the penalty is small.
-type lateness struct{ party, object string }
+// A penaltyKey identifies a penalty for a missed deadline, by party and object,
+// or for all directories if object is "". A client can close a connection and
+// open another, so penalties count by party. A party may include other clients
+// behind the same address, so the penalty is small.
+type penaltyKey struct{ party, object string }
 
-// blame notes that the client of gr delayed changes. For penalty leases its
-// party gets no grant of that object, and of no directory.
-func (g *Grantor) blame(gr *grant, now time.Duration) {
-	until := now + penalty*g.cfg.Lease
-	g.punish(lateness{gr.conn.party, ""}, until, now)
-	g.punish(lateness{gr.conn.party, gr.object.key}, until, now)
+// penalizeLate records that gr's client delayed changes. For penaltyLeases
+// leases its party gets no grant for that object, or for any directory.
+func (g *Grantor) penalizeLate(gr *grant, now time.Duration) {
+	until := now + penaltyLeases*g.cfg.Lease
+	g.addPenalty(penaltyKey{gr.conn.party, ""}, until, now)
+	g.addPenalty(penaltyKey{gr.conn.party, gr.object.key}, until, now)
 }
 
-func (g *Grantor) punish(l lateness, until, now time.Duration) {
-	if _, there := g.lates[l]; !there && len(g.lates) >= maxLate {
-		g.pardon(now)
+func (g *Grantor) addPenalty(l penaltyKey, until, now time.Duration) {
+	if _, exists := g.penalties[l]; !exists && len(g.penalties) >= maxPenalties {
+		g.removeOldPenalties(now)
 	}
-	g.lates[l] = until
+	g.penalties[l] = until
 }
 
-// pardon makes room for another lateness. Among some, it removes all that are
-// over, then arbitrary ones as necessary. A client may be late with thousands of
-// grants at once, and the caller holds mu, so pardon does not examine all.
-func (g *Grantor) pardon(now time.Duration) {
+// removeOldPenalties makes space for another penalty. It examines some and
+// removes those that have expired, then removes arbitrary ones if necessary. It
+// does not examine all, because the caller holds mu, and a client may be late
+// with thousands of grants at once.
+func (g *Grantor) removeOldPenalties(now time.Duration) {
 	examined := 0
-	for l, until := range g.lates {
+	for l, until := range g.penalties {
 		if until <= now {
-			delete(g.lates, l)
+			delete(g.penalties, l)
 		}
-		if examined++; examined == pardonScan {
+		if examined++; examined == penaltyScan {
 			break
 		}
 	}
-	for l := range g.lates {
-		if len(g.lates) < maxLate {
+	for l := range g.penalties {
+		if len(g.penalties) < maxPenalties {
 			return
 		}
-		delete(g.lates, l)
+		delete(g.penalties, l)
 	}
 }
 
-// wasLate reports whether the party of c recently missed a deadline on an
+// isPenalized reports whether c's party recently missed a deadline for an
 // object.
-func (g *Grantor) wasLate(c *Conn, object string, now time.Duration) bool {
-	return now < g.lates[lateness{c.party, object}]
+func (g *Grantor) isPenalized(c *Conn, object string, now time.Duration) bool {
+	return now < g.penalties[penaltyKey{c.party, object}]
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// join attaches a client of a party.
-func join(g *Grantor, party string) *Conn {
+// attachParty attaches a client in a party.
+func attachParty(g *Grantor, party string) *Conn {
 	return g.Attach(&memWords{make([]uint64, g.cfg.Slots)}, 1000, party, nil)
 }
 
-// asksFor makes an ACQUIRE for a directory or a file, and returns the reason of
-// a refusal.
-func asksFor(g *Grantor, c *Conn, key string, names bool, now time.Duration) Reason {
+// acquireReason acquires a directory or a file, and returns the Reason if it is
+// refused.
+func acquireReason(g *Grantor, c *Conn, key string, names bool, now time.Duration) Reason {
 	a, why, _ := g.Prepare(c, []byte(key), now)
 	if why != 0 {
 		return why
@@ -29,8 +29,8 @@ func asksFor(g *Grantor, c *Conn, key string, names bool, now time.Duration) Rea
 	return why
 }
 
-// settled advances the time until a change has nothing to wait for.
-func settled(t *testing.T, g *Grantor, ch *Change, now time.Duration) time.Duration {
+// finishChange advances the time until a change has nothing to wait for.
+func finishChange(t *testing.T, g *Grantor, ch *Change, now time.Duration) time.Duration {
 	for g.Waits(ch) {
 		at, ok := g.Next()
 		require.True(t, ok)
@@ -45,13 +45,13 @@ func settled(t *testing.T, g *Grantor, ch *Change, now time.Duration) time.Durat
 // while a change waits can delay changes of that object once in ten leases,
 // however often the client reconnects. The penalty outlives the connection.
 func TestPenaltyOutlivesConnection(t *testing.T) {
-	g := grantor(t, Config{})
+	g := newTestGrantor(t, Config{})
 	var now, held time.Duration
-	for now < penalty*lease {
-		c := join(g, "reader")
-		if why := asksFor(g, c, "object", false, now); why != 0 {
+	for now < penaltyLeases*lease {
+		c := attachParty(g, "reader")
+		if why := acquireReason(g, c, "object", false, now); why != 0 {
 			assert.Equal(t, ReasonContended, why)
-			assert.Equal(t, trust(lease), held, "so far")
+			assert.Equal(t, trustTime(lease), held, "so far")
 			now += lease / 2
 			g.Disconnect(c, true, now)
 			continue
@@ -61,17 +61,17 @@ func TestPenaltyOutlivesConnection(t *testing.T) {
 		ready, _ := g.Change(&ch, nil, []byte("object"), now)
 		require.False(t, ready)
 		g.Disconnect(c, false, now)
-		now = settled(t, g, &ch, now)
+		now = finishChange(t, g, &ch, now)
 		held += now - began
 	}
-	assert.Equal(t, trust(lease), held)
+	assert.Equal(t, trustTime(lease), held)
 	assert.EqualValues(t, 1, g.Stats().Late)
-	assert.Zero(t, asksFor(g, join(g, "reader"), "object", true, now+lease), "it is over")
+	assert.Zero(t, acquireReason(g, attachParty(g, "reader"), "object", true, now+lease), "it is over")
 }
 
-// TestPenaltyOfParty checks that a late party gets no grant of that object and
-// of no directory, while other parties and all other files are unaffected. The
-// same holds for an unanswered recall.
+// TestPenaltyOfParty checks that a late party gets no grant for that object or
+// for any directory, while other parties and all other files are unaffected.
+// The same holds for an unanswered recall.
 func TestPenaltyOfParty(t *testing.T) {
 	for name, end := range map[string]func(g *Grantor, c *Conn, r Recall, now time.Duration){
 		"reset":     func(g *Grantor, c *Conn, _ Recall, now time.Duration) { g.Disconnect(c, false, now) },
@@ -82,28 +82,28 @@ func TestPenaltyOfParty(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := grantor(t, Config{})
-			c := join(g, "a")
-			require.Zero(t, asksFor(g, c, "object", false, 0))
+			g := newTestGrantor(t, Config{})
+			c := attachParty(g, "a")
+			require.Zero(t, acquireReason(g, c, "object", false, 0))
 			var ch Change
 			_, fx := g.Change(&ch, nil, []byte("object"), 0)
 			end(g, c, fx.Recalls[0], 0)
-			now := settled(t, g, &ch, 0)
-			neighbour, other := join(g, "a"), join(g, "b")
-			assert.Equal(t, ReasonContended, asksFor(g, neighbour, "object", false, now))
-			assert.Equal(t, ReasonContended, asksFor(g, neighbour, "directory", true, now))
-			assert.Zero(t, asksFor(g, neighbour, "file", false, now))
-			assert.Zero(t, asksFor(g, other, "object", false, now))
-			assert.Zero(t, asksFor(g, other, "directory", true, now))
-			now += penalty * lease
-			assert.Zero(t, asksFor(g, neighbour, "object", false, now))
-			assert.Zero(t, asksFor(g, neighbour, "directory", true, now))
+			now := finishChange(t, g, &ch, 0)
+			neighbour, other := attachParty(g, "a"), attachParty(g, "b")
+			assert.Equal(t, ReasonContended, acquireReason(g, neighbour, "object", false, now))
+			assert.Equal(t, ReasonContended, acquireReason(g, neighbour, "directory", true, now))
+			assert.Zero(t, acquireReason(g, neighbour, "file", false, now))
+			assert.Zero(t, acquireReason(g, other, "object", false, now))
+			assert.Zero(t, acquireReason(g, other, "directory", true, now))
+			now += penaltyLeases * lease
+			assert.Zero(t, acquireReason(g, neighbour, "object", false, now))
+			assert.Zero(t, acquireReason(g, neighbour, "directory", true, now))
 		})
 	}
 }
 
-// TestNotLate checks that a client is not late if it closes its connection in
-// good order, if no change waits, or if the server ended the connection.
+// TestNotLate checks that a client is not late if it closes its connection
+// gracefully, if no change waits, or if the server closed the connection.
 func TestNotLate(t *testing.T) {
 	for name, tt := range map[string]struct {
 		waits bool
@@ -114,34 +114,34 @@ func TestNotLate(t *testing.T) {
 		"ended by the server": {true, func(g *Grantor, c *Conn) { g.Dismiss(c, 0) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := grantor(t, Config{})
-			c := join(g, "a")
-			require.Zero(t, asksFor(g, c, "object", false, 0))
+			g := newTestGrantor(t, Config{})
+			c := attachParty(g, "a")
+			require.Zero(t, acquireReason(g, c, "object", false, 0))
 			var ch Change
 			if tt.waits {
 				g.Change(&ch, nil, []byte("object"), 0)
 			}
 			tt.end(g, c)
-			now := settled(t, g, &ch, 0)
-			assert.Zero(t, asksFor(g, join(g, "a"), "object", true, now))
+			now := finishChange(t, g, &ch, 0)
+			assert.Zero(t, acquireReason(g, attachParty(g, "a"), "object", true, now))
 			assert.Zero(t, g.Stats().Late)
-			assert.Empty(t, g.lates)
+			assert.Empty(t, g.penalties)
 		})
 	}
 }
 
-// TestLatenessesBounded checks that the number of remembered latenesses is
-// bounded, that expired entries are removed first, and that the search for these
-// is bounded too.
+// TestLatenessesBounded checks that the number of penalties in memory is
+// bounded, that expired entries are removed first, and that the search for
+// these is bounded too.
 func TestLatenessesBounded(t *testing.T) {
-	g := grantor(t, Config{})
-	for i := range 3 * maxLate {
-		g.punish(lateness{fmt.Sprint(i), ""}, time.Duration(i%2), 0)
-		require.LessOrEqual(t, len(g.lates), maxLate)
+	g := newTestGrantor(t, Config{})
+	for i := range 3 * maxPenalties {
+		g.addPenalty(penaltyKey{fmt.Sprint(i), ""}, time.Duration(i%2), 0)
+		require.LessOrEqual(t, len(g.penalties), maxPenalties)
 	}
-	for i := 0; len(g.lates) < maxLate; i++ {
-		g.punish(lateness{fmt.Sprint("more", i), ""}, 1, 0)
+	for i := 0; len(g.penalties) < maxPenalties; i++ {
+		g.addPenalty(penaltyKey{fmt.Sprint("more", i), ""}, 1, 0)
 	}
-	g.punish(lateness{"next", ""}, lease, 1)
-	assert.Len(t, g.lates, maxLate-pardonScan+1)
+	g.addPenalty(penaltyKey{"next", ""}, lease, 1)
+	assert.Len(t, g.penalties, maxPenalties-penaltyScan+1)
 }

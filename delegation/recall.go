@@ -7,112 +7,112 @@ import (
 	"time"
 )
 
-// Reasons why a Grantor ends a connection.
+// Reasons why a Grantor closes a connection.
 var (
-	// ErrNoRecall: the client returns a grant that was not recalled.
+	// ErrNoRecall means that the client returned a grant that was not recalled.
 	ErrNoRecall = errors.New("delegation: the client returned a delegation that was not recalled")
-	// ErrDeaf: a recall could not be sent for a lease.
-	ErrDeaf = errors.New("delegation: the client does not answer recalls")
+	// ErrUnresponsive means that a recall could not be sent for a lease time.
+	ErrUnresponsive = errors.New("delegation: the client does not answer recalls")
 )
 
-// retire is step 2: it increments the generation in the word, so that from now
-// on no atomic operation finds the grant.
-func (c *Conn) retire(gr *grant) {
-	c.write(gr.slot, func(old uint64) Word { return MakeWord(gr.generation+1, Word(old).Opens()) })
+// advanceGeneration is step 2: it increments the generation in the word, so
+// that no later atomic operation finds the grant.
+func (c *Conn) advanceGeneration(gr *grant) {
+	c.updateWord(gr.slot, func(old uint64) slotWord { return makeWord(gr.generation+1, slotWord(old).opens()) })
 }
 
-// recall begins the recall of a grant, unless already begun.
-func (g *Grantor) recall(gr *grant, now time.Duration) {
-	if gr.phase != held || gr.conn.over {
+// startRecall recalls a grant, unless it is already recalled.
+func (g *Grantor) startRecall(gr *grant, now time.Duration) {
+	if gr.phase != phaseHeld || gr.conn.ended {
 		return
 	}
-	gr.conn.retire(gr)
-	gr.phase = queued
-	if !gr.over {
-		g.expect(gr, now)
+	gr.conn.advanceGeneration(gr)
+	gr.phase = phaseQueued
+	if !gr.ended {
+		g.setDeadline(gr, now)
 	}
-	gr.conn.queue = append(gr.conn.queue, gr)
-	g.post(gr.conn)
+	gr.conn.recallQueue = append(gr.conn.recallQueue, gr)
+	g.postRecalls(gr.conn)
 }
 
-// expect sets the deadline for the next event of gr to a lease from now.
-func (g *Grantor) expect(gr *grant, now time.Duration) {
-	gr.due = now + g.cfg.Lease
-	g.timers.add(timer{at: gr.due, grant: gr})
+// setDeadline sets the deadline for gr's next event to one lease time from now.
+func (g *Grantor) setDeadline(gr *grant, now time.Duration) {
+	gr.deadline = now + g.cfg.Lease
+	g.timers.addTimer(timer{at: gr.deadline, grant: gr})
 }
 
-// post is step 3. It posts queued recalls of c as long as fewer than c.window
-// recalls are unanswered. A recall whose grant the client does not know yet
+// postRecalls is step 3. It posts c's queued recalls while fewer than c.window
+// recalls are outstanding. A recall whose grant the client does not know yet
 // waits for Replied.
-func (g *Grantor) post(c *Conn) {
-	c.queue = slices.DeleteFunc(c.queue, func(gr *grant) bool {
-		if c.unanswered == c.window || !gr.replied {
+func (g *Grantor) postRecalls(c *Conn) {
+	c.recallQueue = slices.DeleteFunc(c.recallQueue, func(gr *grant) bool {
+		if c.outstandingRecalls == c.window || !gr.replied {
 			return false
 		}
-		c.unanswered++
-		gr.phase = posted
+		c.outstandingRecalls++
+		gr.phase = phasePosted
 		g.stats.Recalled++
-		g.fx.Recalls = append(g.fx.Recalls, Recall{c, Immediate{KindRecall, gr.slot, gr.generation}})
+		g.pending.Recalls = append(g.pending.Recalls, Recall{c, Immediate{KindRecall, gr.slot, gr.generation}})
 		return true
 	})
 }
 
-// find returns the grant of c with the given slot and generation, or nil.
-func (c *Conn) find(slot, generation uint32) *grant {
+// findGrant returns c's grant with the given slot and generation, or nil.
+func (c *Conn) findGrant(slot, generation uint32) *grant {
 	if int64(slot) >= int64(len(c.slots)) || c.slots[slot] == nil || c.slots[slot].generation != generation {
 		return nil
 	}
 	return c.slots[slot]
 }
 
-// Replied says that the reply with a grant has been posted.
+// Replied must be called when the reply with a grant has been posted.
 func (g *Grantor) Replied(conn *Conn, gt Grant) Effects {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if gr := conn.find(gt.Slot, gt.Generation); gr != nil && !conn.over {
+	if gr := conn.findGrant(gt.Slot, gt.Generation); gr != nil && !conn.ended {
 		gr.replied = true
-		g.post(conn)
+		g.postRecalls(conn)
 	}
-	return g.effects()
+	return g.takeEffects()
 }
 
-// Sent says that a Recall has left: from now on, no answer of the server can
-// overtake the Recall. The deadline begins here rather than when the recall was
-// posted. A posted recall may be queued behind a hundred replies. Answers to
-// atomic operations overtake those replies, so the client would still trust its
-// lease.
+// Sent must be called when a Recall has been sent: from now on, no response
+// from the server can overtake it. The deadline starts here rather than when
+// the recall was posted, because a posted recall may be queued after a hundred
+// replies. Atomic responses overtake those replies, so the client would still
+// trust its lease.
 func (g *Grantor) Sent(r Recall, now time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if gr := r.Conn.find(r.Slot, r.Generation); gr != nil && gr.phase == posted && !r.Conn.over {
-		gr.phase = sent
-		g.expect(gr, now)
+	if gr := r.Conn.findGrant(r.Slot, r.Generation); gr != nil && gr.phase == phasePosted && !r.Conn.ended {
+		gr.phase = phaseSent
+		g.setDeadline(gr, now)
 	}
 }
 
-// Immediate handles Immediate Data of the client: the return of a grant.
+// Immediate handles Immediate Data from the client: the return of a grant.
 func (g *Grantor) Immediate(conn *Conn, word [8]byte) Effects {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if conn.over {
+	if conn.ended {
 		return Effects{}
 	}
 	m, err := ParseImmediate(word, KindReturned)
 	if err != nil {
-		g.cut(conn, err)
-		return g.effects()
+		g.cutConn(conn, err)
+		return g.takeEffects()
 	}
-	gr := conn.find(m.Slot, m.Generation)
-	if gr == nil || !gr.phase.out() {
-		g.cut(conn, fmt.Errorf("%w: slot %d, generation %d", ErrNoRecall, m.Slot, m.Generation))
-		return g.effects()
+	gr := conn.findGrant(m.Slot, m.Generation)
+	if gr == nil || !gr.phase.isOutstanding() {
+		g.cutConn(conn, fmt.Errorf("%w: slot %d, generation %d", ErrNoRecall, m.Slot, m.Generation))
+		return g.takeEffects()
 	}
 	g.stats.Returned++
-	conn.unanswered--
-	g.end(gr)
-	conn.vacate(gr)
-	g.post(conn)
-	return g.effects()
+	conn.outstandingRecalls--
+	g.endGrant(gr)
+	conn.freeSlot(gr)
+	g.postRecalls(conn)
+	return g.takeEffects()
 }
 
 // RecallAll recalls all grants, and makes all Acquisitions stale, because the
@@ -121,52 +121,53 @@ func (g *Grantor) RecallAll(now time.Duration) Effects {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, o := range g.objects {
-		for _, a := range o.asked {
+		for _, a := range o.acquisitions {
 			a.stale = true
 		}
 		for i := len(o.grants) - 1; i >= 0; i-- {
-			if gr := o.grants[i]; !g.reclaim(gr) {
-				g.recall(gr, now)
+			if gr := o.grants[i]; !g.reclaimUnused(gr) {
+				g.startRecall(gr, now)
 			}
 		}
 	}
-	return g.effects()
+	return g.takeEffects()
 }
 
-// end says that nothing is served under gr any more. Changes no longer wait for
-// gr.
-func (g *Grantor) end(gr *grant) {
-	if gr.over {
+// endGrant records that nothing more is served under gr. Changes no longer wait
+// for it.
+func (g *Grantor) endGrant(gr *grant) {
+	if gr.ended {
 		return
 	}
-	gr.over = true
+	gr.ended = true
 	o := gr.object
 	o.grants = slices.DeleteFunc(o.grants, func(other *grant) bool { return other == gr })
 	for _, ch := range gr.waiters {
-		if ch.waits--; ch.waits == 0 {
-			g.fx.Ready = append(g.fx.Ready, ch)
+		if ch.waitCount--; ch.waitCount == 0 {
+			g.pending.Ready = append(g.pending.Ready, ch)
 		}
 	}
 	gr.waiters = nil
-	g.fx.Ended = append(g.fx.Ended, gr.lien)
-	gr.conn.live--
-	g.count(gr.conn.party, -1)
+	g.pending.Ended = append(g.pending.Ended, gr.lien)
+	gr.conn.grantCount--
+	g.countGrants(gr.conn.party, -1)
 	g.countLien(gr, -1)
-	g.forget(o)
+	g.forgetObject(o)
 }
 
-// late handles a grant whose deadline has passed.
-func (g *Grantor) late(gr *grant, now time.Duration) {
+// handleDeadline ends a grant whose deadline has passed, or closes its
+// connection.
+func (g *Grantor) handleDeadline(gr *grant, now time.Duration) {
 	switch c := gr.conn; {
-	case gr.over:
-	case c.over: // the client trusts nothing any more
-		g.end(gr)
-	case gr.phase == sent:
+	case gr.ended:
+	case c.ended: // the client no longer trusts its cache
+		g.endGrant(gr)
+	case gr.phase == phaseSent:
 		g.stats.Late++
-		c.late = now + penalty*g.cfg.Lease
-		g.blame(gr, now)
-		g.end(gr) // the slot remains taken until kind 2 arrives
+		c.lateUntil = now + penaltyLeases*g.cfg.Lease
+		g.penalizeLate(gr, now)
+		g.endGrant(gr) // the slot stays occupied until kind 2 arrives
 	default:
-		g.cut(c, ErrDeaf)
+		g.cutConn(c, ErrUnresponsive)
 	}
 }

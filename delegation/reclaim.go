@@ -5,83 +5,82 @@ import (
 	"time"
 )
 
-// reclaim ends a grant that is not in use, and reports whether it did. A count
-// of 0 opens says that the client's next use begins with an atomic operation,
-// and that operation finds the generation gone. No message is needed.
-func (g *Grantor) reclaim(gr *grant) bool {
+// reclaimUnused ends a grant that is not in use, and reports whether it did. If
+// the word counts 0 opens, the client's next use starts with an atomic
+// operation, which finds another generation. No message is needed.
+func (g *Grantor) reclaimUnused(gr *grant) bool {
 	c := gr.conn
-	if gr.phase != held || c.over {
+	if gr.phase != phaseHeld || c.ended {
 		return false
 	}
-	if !c.words.CompareAndSwap(gr.slot, uint64(MakeWord(gr.generation, 0)), uint64(MakeWord(gr.generation+1, 0))) {
+	if !c.words.CompareAndSwap(gr.slot, uint64(makeWord(gr.generation, 0)), uint64(makeWord(gr.generation+1, 0))) {
 		return false
 	}
 	c.generations[gr.slot] = gr.generation + 1
 	g.stats.Reclaimed++
-	g.end(gr)
-	c.vacate(gr)
+	g.endGrant(gr)
+	c.freeSlot(gr)
 	return true
 }
 
-// reclaimAgain is reclaim for a grant whose object is about to be granted
-// again. The object remains known throughout; otherwise a change could begin
-// unnoticed. The generation advances, so a use of the old grant under way does
-// not count for the next grant.
-func (g *Grantor) reclaimAgain(gr *grant) bool {
+// reclaimForRegrant reclaims a grant, if it is unused, whose object is about to
+// be granted again. The object remains known throughout; otherwise a change
+// could begin unrecorded. The generation advances, so an operation in flight
+// for the old grant does not count for the next.
+func (g *Grantor) reclaimForRegrant(gr *grant) bool {
 	o := gr.object
-	o.changes++
-	defer func() { o.changes-- }()
-	return g.reclaim(gr)
+	o.changeCount++
+	defer func() { o.changeCount-- }()
+	return g.reclaimUnused(gr)
 }
 
-// tidy reclaims grants of c that have a Lien and were not used for idle leases,
-// among the next slots. A Lien occupies a resource for as long as the grant
-// lasts.
-func (g *Grantor) tidy(c *Conn, now time.Duration) {
+// reclaimIdle reclaims c's grants, among the next slots, that have a Lien and
+// were unused for idleLeases. A Lien occupies a resource while the grant lasts.
+func (g *Grantor) reclaimIdle(c *Conn, now time.Duration) {
 	for range min(reclaimScan, len(c.slots)) {
-		if c.hand++; c.hand >= len(c.slots) {
-			c.hand = 0
+		if c.scanPos++; c.scanPos >= len(c.slots) {
+			c.scanPos = 0
 		}
-		gr := c.slots[c.hand]
+		gr := c.slots[c.scanPos]
 		switch {
 		case gr == nil || gr.lien == nil:
-		case Word(c.words.Load(gr.slot)).Opens() > 0:
-			gr.used = now
-		case now-gr.used >= idle*g.cfg.Lease:
-			g.reclaim(gr)
+		case slotWord(c.words.Load(gr.slot)).opens() > 0:
+			gr.lastUsed = now
+		case now-gr.lastUsed >= idleLeases*g.cfg.Lease:
+			g.reclaimUnused(gr)
 		}
 	}
 }
 
-// anyGrant lets reclaimSome and recallNext pick any grant.
+// anyGrant makes reclaimSome and recallNext pick any grant.
 func anyGrant(*grant) bool { return true }
 
-// reclaimSome reclaims an unused grant of c for which pick returns true, if the
-// next slots contain such a grant.
+// reclaimSome reclaims one of c's unused grants for which pick returns true, if
+// the next slots contain one.
 func (g *Grantor) reclaimSome(c *Conn, pick func(*grant) bool) bool {
 	for range min(reclaimScan, len(c.slots)) {
-		if gr := c.next(); gr != nil && pick(gr) && g.reclaim(gr) {
+		if gr := c.nextGrant(); gr != nil && pick(gr) && g.reclaimUnused(gr) {
 			return true
 		}
 	}
 	return false
 }
 
-// next returns the grant in the next slot of the rotation, or nil.
-func (c *Conn) next() *grant {
-	if c.hand++; c.hand >= len(c.slots) {
-		c.hand = 0
+// nextGrant returns the grant in the next slot of the rotation, or nil.
+func (c *Conn) nextGrant() *grant {
+	if c.scanPos++; c.scanPos >= len(c.slots) {
+		c.scanPos = 0
 	}
-	return c.slots[c.hand]
+	return c.slots[c.scanPos]
 }
 
-// largest returns the largest connection of the party with the most grants. By
-// connections alone, a party with many small ones would take the grants of a
-// party with a single large one.
-func (g *Grantor) largest() *Conn {
+// largestConn returns the connection with the most grants, in the party with
+// the most grants. If only connections counted, a party with many small ones
+// would take grants from a party with a single large one.
+func (g *Grantor) largestConn() *Conn {
 	most := g.conns[0]
 	for _, c := range g.conns {
-		if !c.over && (most.over || cmp.Or(g.held[c.party]-g.held[most.party], c.live-most.live) > 0) {
+		if !c.ended && (most.ended || cmp.Or(g.heldByParty[c.party]-g.heldByParty[most.party], c.grantCount-most.grantCount) > 0) {
 			most = c
 		}
 	}

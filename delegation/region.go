@@ -6,8 +6,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// Words are the counters of one connection, from the server's view: LeaseWord
-// and the slots. The client may change the words at any time.
+// Words are one connection's counters, as the server sees them: LeaseWord and
+// the slots. The client may change the words at any time.
 type Words interface {
 	// Load returns word n.
 	Load(n uint32) uint64
@@ -16,26 +16,23 @@ type Words interface {
 	CompareAndSwap(n uint32, old, next uint64) bool
 }
 
-// A Region is the memory that holds the Words of a connection. It is registered
-// for that connection alone, with rdma.RemoteAtomic and no other right.
+// A Region is the memory that holds a connection's Words. It is registered only
+// for that connection, with rdma.RemoteAtomic and no other right.
 type Region struct{ memory []byte }
 
 // NewRegion returns the region in memory. The memory must be all zeros and
-// begin at a multiple of 8; its length must be a multiple of 8 bytes, and at
+// start at a multiple of 8; its length must be a multiple of 8 bytes, and at
 // least two words.
 func NewRegion(memory []byte) (*Region, error) {
 	words := len(memory) / rdma.WordLen
-	if len(memory)%rdma.WordLen != 0 || words < 2 || words > MaxSlots {
-		return nil, fmt.Errorf("delegation: a region of %d bytes", len(memory))
+	if len(memory)%rdma.WordLen != 0 || words < 2 || words > maxSlots {
+		return nil, fmt.Errorf("delegation: invalid region size: %d bytes", len(memory))
 	}
 	if _, err := rdma.Word(memory, 0); err != nil {
 		return nil, fmt.Errorf("delegation: %w", err)
 	}
 	return &Region{memory}, nil
 }
-
-// Slots returns the number of words.
-func (r *Region) Slots() uint32 { return uint32(len(r.memory) / rdma.WordLen) }
 
 // Load implements Words.
 func (r *Region) Load(n uint32) uint64 {

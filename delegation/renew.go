@@ -7,17 +7,17 @@ import "time"
 func (h *Holder) Renew(op *Op, now time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.renew(op, now)
+	return h.prepareRenewal(op, now)
 }
 
-func (h *Holder) renew(op *Op, now time.Duration) bool {
-	due, ok := h.due()
-	if !ok || now < due || h.adds == maxRenewals {
+func (h *Holder) prepareRenewal(op *Op, now time.Duration) bool {
+	due, ok := h.renewalDue()
+	if !ok || now < due || h.renewalsInFlight == maxRenewals {
 		return false
 	}
-	h.adds++
-	h.added = now
-	h.post(op, OpRenew, nil, now)
+	h.renewalsInFlight++
+	h.lastRenewal = now
+	h.prepareOp(op, OpRenew, nil, now)
 	return true
 }
 
@@ -26,60 +26,60 @@ func (h *Holder) renew(op *Op, now time.Duration) bool {
 func (h *Holder) RenewDue() (time.Duration, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.due()
+	return h.renewalDue()
 }
 
-func (h *Holder) due() (time.Duration, bool) {
+func (h *Holder) renewalDue() (time.Duration, bool) {
 	switch {
-	case h.over || h.held == 0 && h.asking == 0:
+	case h.ended || h.delegationCount == 0 && h.acquiresInFlight == 0:
 		return 0, false
-	case h.lease == 0: // before the first grant, one add is enough
-		return 0, h.adds == 0 && !h.heard
+	case h.shortestLease == 0: // before the first grant, one add is enough
+		return 0, h.renewalsInFlight == 0 && !h.renewAnswered
 	}
-	return h.added + h.lease/renewals, true
+	return h.lastRenewal + h.shortestLease/renewalsPerLease, true
 }
 
-// renewed handles the answer to an add. If the add was sent or answered so late
-// that the lease may have lapsed in between, no earlier grant is good until an
-// operation posted after that add confirms the grant. The server may have ended
-// all the grants, and few of its recalls may have arrived yet.
-func (h *Holder) renewed(op *Op, now time.Duration) {
-	h.adds--
-	if !h.heard || int64(now) >= h.until.Load() {
-		h.run = op.seq
+// handleRenewal handles a completed add. If it was sent or completed so late
+// that the lease may have expired in between, no earlier grant is confirmed
+// until an operation posted after that add confirms it. The server may have
+// revoked all the grants, and few of its recalls may have arrived yet.
+func (h *Holder) handleRenewal(op *Op, now time.Duration) {
+	h.renewalsInFlight--
+	if !h.renewAnswered || int64(now) >= h.trustedUntil.Load() {
+		h.trustSeq = op.seq
 		for _, s := range h.slots {
-			if s.d != nil {
-				s.d.good.Store(false)
+			if s.delegation != nil {
+				s.delegation.confirmed.Store(false)
 			}
 		}
 	}
-	h.heard, h.sent = true, op.posted
-	// Only now may until be set: a goroutine that finds the lease trusted again
-	// must not find an unconfirmed delegation good.
-	h.until.Store(int64(h.sent + trust(h.lease)))
+	h.renewAnswered, h.lastRenewPosted = true, op.posted
+	// trustedUntil must be set last: a goroutine that finds the lease trusted
+	// again must not find a delegation that is wrongly marked confirmed.
+	h.trustedUntil.Store(int64(h.lastRenewPosted + trustTime(h.shortestLease)))
 }
 
-// Lapse ends all delegations because the machine was paused for a time that the
-// clock did not count. Other clients may have changed objects meanwhile. Later
-// recalls by the server are answered.
+// Lapse ends all delegations after a suspend that the clock did not count.
+// Other clients may have changed objects since. Later recalls by the server are
+// still answered.
 func (h *Holder) Lapse() Posts {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.run = h.seq // nor are grants of ACQUIREs under way good
+	h.trustSeq = h.lastSeq // grants for ACQUIREs in flight are not confirmed either
 	for _, s := range h.slots {
-		if s.d != nil && s.d.state == valid {
-			h.leave(s.d, void)
+		if s.delegation != nil && s.delegation.state == stateValid {
+			h.dropDelegation(s.delegation, stateVoid)
 		}
 	}
-	return h.posts()
+	return h.takePosts()
 }
 
-// shorten adopts lease if it is the shortest lease received with a grant.
-func (h *Holder) shorten(lease time.Duration) {
-	if h.lease == 0 || lease < h.lease {
-		h.lease = lease
+// adoptLease uses lease if it is the shortest received with a grant so far.
+func (h *Holder) adoptLease(lease time.Duration) {
+	if h.shortestLease == 0 || lease < h.shortestLease {
+		h.shortestLease = lease
 	}
-	if h.heard {
-		h.until.Store(int64(h.sent + trust(h.lease)))
+	if h.renewAnswered {
+		h.trustedUntil.Store(int64(h.lastRenewPosted + trustTime(h.shortestLease)))
 	}
 }

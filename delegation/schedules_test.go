@@ -21,7 +21,7 @@ const (
 	seedEnv      = "DELEGATION_SEED"
 )
 
-func number(t *testing.T, env string, otherwise int) int {
+func envNumber(t *testing.T, env string, otherwise int) int {
 	v := os.Getenv(env)
 	if v == "" {
 		return otherwise
@@ -33,28 +33,28 @@ func number(t *testing.T, env string, otherwise int) int {
 
 // TestSchedules runs complete clients and a server on random schedules. It
 // checks that all data served was current at some time during the read, despite
-// all delays, losses and cut connections, and that no change waits for ever.
-// Two clients read, write, truncate, create, rename and remove, and so do
-// processes at the server. In some schedules a third client writes nonsense to
-// its counters and returns grants that were not recalled.
+// all delays, losses and cut connections, and that no change waits forever. Two
+// clients read, write, truncate, create, rename and remove, and so do processes
+// at the server. In some schedules a third client writes nonsense to its
+// counters and returns grants that were not recalled.
 func TestSchedules(t *testing.T) {
 	t.Parallel()
 	n := 10_000
 	if testing.Short() || racetest.Enabled {
 		n = 500
 	}
-	n = number(t, schedulesEnv, n)
-	first := number(t, seedEnv, 1)
+	n = envNumber(t, schedulesEnv, n)
+	first := envNumber(t, seedEnv, 1)
 	var sum Stats
 	served := 0
 	for seed := first; seed < first+n; seed++ {
 		tracing = n == 1
-		s := schedule(uint64(seed))
-		if s.wrong != "" || tracing {
+		s := runSchedule(uint64(seed))
+		if s.failure != "" || tracing {
 			t.Log(strings.Join(s.trace, "\n"))
 		}
-		require.Empty(t, s.wrong, "%s=%d %s=1 shows how", seedEnv, seed, schedulesEnv)
-		sum = plus(sum, s.srv.g.Stats())
+		require.Empty(t, s.failure, "%s=%d %s=1 shows how", seedEnv, seed, schedulesEnv)
+		sum = addStats(sum, s.srv.g.Stats())
 		for _, c := range s.users {
 			served += c.served
 		}
@@ -70,7 +70,7 @@ func TestSchedules(t *testing.T) {
 	}
 }
 
-func plus(a, b Stats) Stats {
+func addStats(a, b Stats) Stats {
 	return Stats{
 		Granted: a.Granted + b.Granted, Refused: a.Refused + b.Refused, Recalled: a.Recalled + b.Recalled,
 		Returned: a.Returned + b.Returned, Reclaimed: a.Reclaimed + b.Reclaimed, Late: a.Late + b.Late,
@@ -78,70 +78,71 @@ func plus(a, b Stats) Stats {
 	}
 }
 
-// schedule runs a schedule and checks the final state.
-func schedule(seed uint64) *sim {
-	s := newSim(seed)
+// runSchedule runs a schedule and checks the final state.
+func runSchedule(seed uint64) *simulation {
+	s := newSimulation(seed)
 	newSimServer(s)
 	for i := range 2 {
-		s.busy(newSimClient(s, fmt.Sprint("client ", i)))
+		s.keepBusy(newSimClient(s, fmt.Sprint("client ", i)))
 	}
-	if s.chance(5) {
-		s.hostile(newSimClient(s, "hostile"))
+	if s.oneIn(5) {
+		s.makeHostile(newSimClient(s, "hostile"))
 	}
-	s.others()
+	s.runOtherChanges()
 	const busy = 45 * time.Second
-	s.run(s.now + busy)
+	s.runEvents(s.now + busy)
 	for _, c := range s.users {
 		c.idle = true
 	}
-	s.run(s.now + 5*simLease)
-	s.settled()
+	s.runEvents(s.now + 5*simLease)
+	s.checkSettled()
 	return s
 }
 
-// busy keeps a client busy.
-func (s *sim) busy(c *simClient) {
-	s.after(s.upTo(4*time.Second), func() {
+// keepBusy keeps a client busy.
+func (s *simulation) keepBusy(c *simClient) {
+	s.scheduleAfter(s.randomUpTo(4*time.Second), func() {
 		if c.idle {
 			return
 		}
 		switch {
-		case s.chance(4):
-			c.change(s.op())
-		case s.chance(50):
-			c.l.break_()
+		case s.oneIn(4):
+			c.startChange(s.randomOp())
+		case s.oneIn(50):
+			c.l.breakConn()
 		default:
-			c.read(s.place())
+			c.readName(s.randomName())
 		}
-		s.busy(c)
+		s.keepBusy(c)
 	})
 }
 
-func (s *sim) place() place { return place{s.IntN(2), s.IntN(3)} }
+func (s *simulation) randomName() dirEntry { return dirEntry{s.IntN(2), s.IntN(3)} }
 
-func (s *sim) op() *simOp {
+func (s *simulation) randomOp() *simOp {
 	t := s.srv.t
-	return &simOp{kind: opKind(s.IntN(int(opKinds))), file: t.files[s.IntN(len(t.files))], from: s.place(), to: s.place()}
+	return &simOp{kind: opKind(s.IntN(int(opKinds))), file: t.files[s.IntN(len(t.files))], from: s.randomName(), to: s.randomName()}
 }
 
-// others makes changes without a delegation: over TCP, or at the server.
-func (s *sim) others() {
-	s.after(s.upTo(30*time.Second), func() {
+// runOtherChanges makes changes without a delegation: over TCP, or on the
+// server.
+func (s *simulation) runOtherChanges() {
+	s.scheduleAfter(s.randomUpTo(30*time.Second), func() {
 		if s.users[0].idle {
 			return
 		}
-		s.srv.change(nil, s.op(), func(bool) {})
-		s.others()
+		s.srv.serveChange(nil, s.randomOp(), func(bool) {})
+		s.runOtherChanges()
 	})
 }
 
-// hostile makes a client break the rules.
-func (s *sim) hostile(c *simClient) {
+// makeHostile makes a client violate the protocol.
+func (s *simulation) makeHostile(c *simClient) {
 	c.hostile = true
-	s.busy(c)
+	s.keepBusy(c)
 	var scribble func()
 	scribble = func() {
-		s.after(s.upTo(2*time.Second), func() {
+		s.scheduleAfter(s.randomUpTo(2*time.Second), func() {
 			if c.idle {
 				return
 			}
@@ -149,10 +150,10 @@ func (s *sim) hostile(c *simClient) {
 			switch s.IntN(12) {
 			case 0: // a return without a recall
 				m := Immediate{Kind(s.IntN(4)), uint32(s.IntN(simSlots + 1)), uint32(s.IntN(6))}
-				c.immediate(c.l, m.Bytes())
+				c.postImmediate(c.l, m.Bytes())
 			case 1: // seemingly unused
 				n := s.IntN(simSlots)
-				w[n] = uint64(MakeWord(Word(w[n]).Generation(), 0))
+				w[n] = uint64(makeWord(slotWord(w[n]).generation(), 0))
 			case 2: // or seemingly used
 				w[s.IntN(simSlots)]--
 			default:
@@ -164,29 +165,29 @@ func (s *sim) hostile(c *simClient) {
 	scribble()
 }
 
-// settled checks that nothing is under way when all clients have been idle for
-// long, and that nothing is left when all clients are gone.
-func (s *sim) settled() {
-	if s.wrong != "" {
+// checkSettled checks that nothing is in progress when all clients have been
+// idle for long, and that nothing is left when all clients are gone.
+func (s *simulation) checkSettled() {
+	if s.failure != "" {
 		return
 	}
 	g := s.srv.g
 	if s.srv.open > 0 {
-		s.fail("%d changes have not ended", s.srv.open)
+		s.recordFailure("%d changes have not ended", s.srv.open)
 	}
 	for _, c := range s.users {
-		if l := c.l; !c.hostile && !l.dead && l.conn.unanswered+len(l.conn.queue) > 0 {
-			s.fail("%s has not answered %d recalls", c, l.conn.unanswered)
+		if l := c.l; !c.hostile && !l.dead && l.conn.outstandingRecalls+len(l.conn.recallQueue) > 0 {
+			s.recordFailure("%s has not answered %d recalls", c, l.conn.outstandingRecalls)
 		}
-		c.l.lost(true)
+		c.l.notifyServer(true)
 	}
-	s.run(s.now + 2*simLease)
+	s.runEvents(s.now + 2*simLease)
 	if st := g.Stats(); st.InForce > 0 || uint64(s.srv.ended) != st.Granted || len(g.objects)+len(g.conns) > 0 {
-		s.fail("%+v, %d were told to end; %d objects and %d connections are left", st, s.srv.ended, len(g.objects), len(g.conns))
+		s.recordFailure("%+v, %d were told to end; %d objects and %d connections are left", st, s.srv.ended, len(g.objects), len(g.conns))
 	}
 	for i := range g.shards {
-		if v := g.shards[i].n.Load(); v != 0 {
-			s.fail("shard %d: %#x", i, v)
+		if v := g.shards[i].counts.Load(); v != 0 {
+			s.recordFailure("shard %d: %#x", i, v)
 		}
 	}
 }

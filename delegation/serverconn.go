@@ -5,138 +5,142 @@ import (
 	"time"
 )
 
-// A Conn is one client's connection in the Grantor.
+// A Conn is the Grantor's state for one client's connection.
 type Conn struct {
-	// Owner is the caller's own.
+	// Owner is for the caller.
 	Owner any
 
-	number     uint64 // unique per connection
-	party      string
-	words      Words
-	window     int // how many recalls may be unanswered
-	unanswered int
-	queue      []*grant // grants whose recalls are not yet posted
+	number             uint64 // unique per connection
+	party              string
+	words              Words
+	window             int // maximum number of outstanding recalls
+	outstandingRecalls int
+	recallQueue        []*grant // grants whose recalls are not yet posted
 
-	// By slot; LeaseWord's entries are unused. The generation is the word's.
+	// These slices are indexed by slot; LeaseWord's entries are unused. The
+	// generation is the word's.
 	slots       []*grant
 	generations []uint32
-	free        []uint32
-	hand        int // see reclaimSome
-	live        int // grants in force
-	liens       int // of these
+	freeSlots   []uint32
+	scanPos     int // slot at which scans continue
+	grantCount  int // number of grants in force
+	lienCount   int // number of those with a Lien
 
-	renewed uint64        // LeaseWord at the last check
-	moved   time.Duration // when LeaseWord was first seen with that value
-	sampled time.Duration // time of the next check
-	late    time.Duration // nothing is granted before this
-	over    bool          // ended, or cut
+	lastLeaseWord uint64        // LeaseWord at the last check
+	leaseMovedAt  time.Duration // when LeaseWord was first seen with that value
+	nextSample    time.Duration // time of the next check
+	lateUntil     time.Duration // nothing is granted before this
+	ended         bool          // closed, or cut
 }
 
-// Attach begins a connection with a region of Config.Slots words. window is how
-// many recalls may be unanswered: the lower of both sides' numbers of receives
-// for Immediate Data. party identifies the client as well as possible. A
-// client's misconduct on one connection counts against its later connections,
-// and against others of its party.
+// Attach adds a connection whose region has Config.Slots words. window is the
+// maximum number of outstanding recalls: the lower of both sides' numbers of
+// receives for Immediate Data. party identifies the client as well as possible.
+// A client's misconduct on one connection affects its later connections, and
+// other clients in its party.
 func (g *Grantor) Attach(words Words, window int, party string, owner any) *Conn {
 	c := &Conn{Owner: owner, party: party, words: words, window: window, slots: make([]*grant, 1), generations: make([]uint32, 1)}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.attached++
-	c.number = g.attached
+	g.connCount++
+	c.number = g.connCount
 	g.conns = append(g.conns, c)
 	return c
 }
 
-// Held returns how many grants of a connection are in force.
+// Held returns the number of grants in force on a connection.
 func (g *Grantor) Held(conn *Conn) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return conn.live
+	return conn.grantCount
 }
 
-// write replaces a slot's word by next(old). The client may change the word
-// concurrently.
-func (c *Conn) write(slot uint32, next func(old uint64) Word) {
+// updateWord replaces a slot's word with next(old). The client may change the
+// word concurrently.
+func (c *Conn) updateWord(slot uint32, next func(old uint64) slotWord) {
 	for {
 		old := c.words.Load(slot)
 		w := next(old)
 		if c.words.CompareAndSwap(slot, old, uint64(w)) {
-			c.generations[slot] = w.Generation()
+			c.generations[slot] = w.generation()
 			return
 		}
 	}
 }
 
-// Disconnect says that the connection has ended, so no add to LeaseWord is
-// answered any more. Disconnect must follow a Cut too. After it returns, the
-// Grantor does not touch the words. Disconnect may be called twice.
+// Disconnect must be called when the connection has closed, so that no further
+// add to LeaseWord completes. It must be called after a Cut too. After it
+// returns, the Grantor does not access the words. Disconnect may be called
+// twice.
 //
-// byPeer says that the client closed the connection, and so knows of the end.
-// Otherwise the client may serve from its cache as long as it trusts its lease,
-// and changes wait for that time. If a change is waiting already, the client
-// counts as late.
+// byPeer says that the client closed the connection, and so knows that it is
+// closed. Otherwise the client may serve from its cache while it trusts its
+// lease, and changes wait for that time. If a change is already waiting, the
+// client counts as late.
 func (g *Grantor) Disconnect(conn *Conn, byPeer bool, now time.Duration) Effects {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.disconnect(conn, byPeer, true, now)
+	return g.disconnectConn(conn, byPeer, true, now)
 }
 
-// Dismiss is Disconnect for a connection that the server ended for its own
-// reasons, such as lack of room. The client is not to blame.
+// Dismiss must be called instead of Disconnect for a connection that the server
+// closed for its own reasons, such as lack of memory. The client is not
+// penalized.
 func (g *Grantor) Dismiss(conn *Conn, now time.Duration) Effects {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.disconnect(conn, false, false, now)
+	return g.disconnectConn(conn, false, false, now)
 }
 
-func (g *Grantor) disconnect(conn *Conn, byPeer, blamed bool, now time.Duration) Effects {
+// disconnectConn removes a connection. If blamed is set, a client that delays changes is penalized.
+func (g *Grantor) disconnectConn(conn *Conn, byPeer, blamed bool, now time.Duration) Effects {
 	i := slices.Index(g.conns, conn)
 	if i < 0 {
 		return Effects{}
 	}
 	g.conns = slices.Delete(g.conns, i, i+1)
-	conn.close()
+	conn.closeConn()
 	for _, gr := range conn.slots {
 		switch {
-		case gr == nil || gr.over:
+		case gr == nil || gr.ended:
 		case byPeer:
-			g.end(gr)
+			g.endGrant(gr)
 		default:
 			if blamed && len(gr.waiters) > 0 {
 				g.stats.Late++
-				g.blame(gr, now)
+				g.penalizeLate(gr, now)
 			}
-			due := now + trust(g.cfg.Lease)
-			if gr.phase == sent {
-				due = min(due, gr.due)
+			due := now + trustTime(g.cfg.Lease)
+			if gr.phase == phaseSent {
+				due = min(due, gr.deadline)
 			}
-			gr.due = due
-			g.timers.add(timer{at: due, grant: gr})
+			gr.deadline = due
+			g.timers.addTimer(timer{at: due, grant: gr})
 		}
 	}
-	return g.effects()
+	return g.takeEffects()
 }
 
-// cut orders the end of a connection. Until Disconnect the client may still
-// renew its lease. Changes therefore wait for its grants as before, and after
-// Disconnect as long as the client may trust its lease.
-func (g *Grantor) cut(c *Conn, err error) {
-	if !c.over {
+// cutConn requests that a connection be closed. Until Disconnect the client may
+// still renew its lease. Changes therefore wait for its grants as before, and
+// after Disconnect while the client may trust its lease.
+func (g *Grantor) cutConn(c *Conn, err error) {
+	if !c.ended {
 		g.stats.Cut++
-		g.fx.Cuts = append(g.fx.Cuts, Cut{c, err})
-		c.close()
+		g.pending.Cuts = append(g.pending.Cuts, Cut{c, err})
+		c.closeConn()
 	}
 }
 
-// close ends the Grantor's activity on a connection.
-func (c *Conn) close() {
-	if c.over {
+// closeConn stops the Grantor's activity on a connection.
+func (c *Conn) closeConn() {
+	if c.ended {
 		return
 	}
-	c.over, c.queue, c.words = true, nil, nil
+	c.ended, c.recallQueue, c.words = true, nil, nil
 	for _, gr := range c.slots {
-		if gr != nil && gr.phase != sent {
-			gr.due = 0 // nothing is due before Disconnect
+		if gr != nil && gr.phase != phaseSent {
+			gr.deadline = 0 // nothing is due before Disconnect
 		}
 	}
 }

@@ -5,58 +5,60 @@ import (
 	"sync/atomic"
 )
 
-// shards is how many tallies the objects are divided among.
-const shards = 256
+// shardCount is the number of shards that objects are divided among.
+const shardCount = 256
 
-// A tally counts two things, for the objects whose keys hash to its shard: in
-// the low half the changes that run unnoticed by the Grantor, and in the high
-// half the objects known to the Grantor. The begin of a change and the
-// registration of an object both add to the same word, so the later of the two
-// sees the earlier.
-type tally struct{ n atomic.Uint64 }
+// A shardTally has two counts for the objects whose keys hash to its shard: the
+// low half counts running changes that the Grantor has not recorded, and the
+// high half counts objects that the Grantor knows. A starting change and a new
+// object both add to the same word, so the later of the two sees the earlier.
+type shardTally struct{ counts atomic.Uint64 }
 
-const known = 1 << 32
+const objectUnit = 1 << 32
 
-// begin counts a change, if no object is known, and reports whether it did.
-func (t *tally) begin() bool {
-	if t.n.Load() >= known {
+// beginChange counts a change if no object is known, and reports whether it
+// did.
+func (t *shardTally) beginChange() bool {
+	if t.counts.Load() >= objectUnit {
 		return false
 	}
-	if t.n.Add(1) < known {
+	if t.counts.Add(1) < objectUnit {
 		return true
 	}
-	t.end() // an object has just become known
+	t.endChange() // an object has just been added
 	return false
 }
 
-// end subtracts a change.
-func (t *tally) end() { t.n.Add(^uint64(0)) }
+// endChange subtracts a change.
+func (t *shardTally) endChange() { t.counts.Add(^uint64(0)) }
 
-// busy reports whether changes unnoticed by the Grantor may be under way.
-func (t *tally) busy() bool { return t.n.Load()%known > 0 }
+// isBusy reports whether changes that the Grantor has not recorded may be in
+// progress.
+func (t *shardTally) isBusy() bool { return t.counts.Load()%objectUnit > 0 }
 
-func (t *tally) know()   { t.n.Add(known) }
-func (t *tally) forget() { t.n.Add(^uint64(known - 1)) }
+func (t *shardTally) addObject()    { t.counts.Add(objectUnit) }
+func (t *shardTally) removeObject() { t.counts.Add(^uint64(objectUnit - 1)) }
 
-func (g *Grantor) shard(key []byte) uint8 { return uint8(maphash.Bytes(g.seed, key) % shards) }
+func (g *Grantor) shardOf(key []byte) uint8 { return uint8(maphash.Bytes(g.seed, key) % shardCount) }
 
-// object returns the object with the given key, known from now on.
-func (g *Grantor) object(key []byte) *object {
+// getObject returns the object with the given key, and adds it if it is not
+// known.
+func (g *Grantor) getObject(key []byte) *object {
 	o := g.objects[string(key)]
 	if o == nil {
-		o = &object{key: string(key), shard: g.shard(key)}
+		o = &object{key: string(key), shard: g.shardOf(key)}
 		g.objects[o.key] = o
-		g.shards[o.shard].know()
-		g.all.know()
+		g.shards[o.shard].addObject()
+		g.total.addObject()
 	}
 	return o
 }
 
-// forget drops o if no state of o is left.
-func (g *Grantor) forget(o *object) {
-	if len(o.grants) == 0 && len(o.asked) == 0 && o.changes == 0 && o.until == 0 && g.objects[o.key] == o {
+// forgetObject removes o if it has no state left.
+func (g *Grantor) forgetObject(o *object) {
+	if len(o.grants) == 0 && len(o.acquisitions) == 0 && o.changeCount == 0 && o.contendedUntil == 0 && g.objects[o.key] == o {
 		delete(g.objects, o.key)
-		g.shards[o.shard].forget()
-		g.all.forget()
+		g.shards[o.shard].removeObject()
+		g.total.removeObject()
 	}
 }

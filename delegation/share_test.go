@@ -12,13 +12,13 @@ import (
 // TestShare checks that one party does not get all grants: the next party finds
 // some.
 func TestShare(t *testing.T) {
-	g := grantor(t, Config{Grants: 64})
+	g := newTestGrantor(t, Config{Grants: 64})
 	for i, want := range []int{32, 21, 2} {
 		party := fmt.Sprint(i)
 		got := 0
-		for c := join(g, party); asksFor(g, c, fmt.Sprint("object", i, got), false, 0) == 0; got++ {
+		for c := attachParty(g, party); acquireReason(g, c, fmt.Sprint("object", i, got), false, 0) == 0; got++ {
 			if got%10 == 9 {
-				c = join(g, party) // more connections do not help
+				c = attachParty(g, party) // more connections do not help
 			}
 		}
 		assert.GreaterOrEqual(t, got, want, i)
@@ -33,15 +33,15 @@ func TestShare(t *testing.T) {
 // get them back.
 func TestShareGivenBack(t *testing.T) {
 	for _, late := range []string{"", "b"} {
-		g := grantor(t, Config{Grants: 1000})
-		a, b, next := join(g, "a"), join(g, "b"), join(g, "c")
+		g := newTestGrantor(t, Config{Grants: 1000})
+		a, b, next := attachParty(g, "a"), attachParty(g, "b"), attachParty(g, "c")
 		for i, c := range []*Conn{a, b} {
-			for n := 0; asksFor(g, c, fmt.Sprint(i, " ", n), false, 0) == 0; n++ { //nolint:revive // counts
+			for n := 0; acquireReason(g, c, fmt.Sprint(i, " ", n), false, 0) == 0; n++ { //nolint:revive // counts
 			}
 		}
-		g.cfg.Grants = g.live // the total is exhausted
+		g.cfg.Grants = g.grantCount // the total is exhausted
 		if late != "" {
-			g.punish(lateness{late, ""}, 10*lease, 0)
+			g.addPenalty(penaltyKey{late, ""}, 10*lease, 0)
 		}
 		from := a
 		if late != "" {
@@ -61,13 +61,13 @@ func TestShareGivenBack(t *testing.T) {
 			assert.LessOrEqual(t, len(recalls), recallRate)
 			for _, r := range recalls {
 				assert.Same(t, from, r.Conn)
-				require.Empty(t, g.Immediate(r.Conn, returned(Grant{r.Slot, r.Generation})).Cuts)
+				require.Empty(t, g.Immediate(r.Conn, returnedMessage(Grant{r.Slot, r.Generation})).Cuts)
 			}
 			for i := range recalls {
 				if late == "" { // and so far above its share
-					assert.Equal(t, ReasonLimit, asksFor(g, from, "again", false, 0))
+					assert.Equal(t, ReasonLimit, acquireReason(g, from, "again", false, 0))
 				}
-				assert.Zero(t, asksFor(g, next, fmt.Sprint("wanted ", second, i), false, 0))
+				assert.Zero(t, acquireReason(g, next, fmt.Sprint("wanted ", second, i), false, 0))
 			}
 			if late != "" {
 				break
@@ -80,21 +80,21 @@ func TestShareGivenBack(t *testing.T) {
 // connections, does not get the grants that another party holds on a single one,
 // even if none of those are in use.
 func TestShareOfManyConnections(t *testing.T) {
-	g := grantor(t, Config{Grants: 100})
-	one := join(g, "one")
+	g := newTestGrantor(t, Config{Grants: 100})
+	one := attachParty(g, "one")
 	for n := range 30 {
-		require.Zero(t, asksFor(g, one, fmt.Sprint("one ", n), false, 0))
+		require.Zero(t, acquireReason(g, one, fmt.Sprint("one ", n), false, 0))
 		slot := n + 1
-		one.words.(*memWords).w[slot] = uint64(MakeWord(one.generations[slot], 0))
+		one.words.(*memWords).w[slot] = uint64(makeWord(one.generations[slot], 0))
 	}
 	many := make([]*Conn, 50)
 	for n := range many {
-		many[n] = join(g, "many")
-		asksFor(g, many[n], fmt.Sprint("many ", n), false, 0)
+		many[n] = attachParty(g, "many")
+		acquireReason(g, many[n], fmt.Sprint("many ", n), false, 0)
 	}
-	g.cfg.Grants = g.live // the total is exhausted
+	g.cfg.Grants = g.grantCount // the total is exhausted
 	for n := range 200 {
-		assert.Equal(t, ReasonLimit, asksFor(g, many[n%len(many)], fmt.Sprint("more ", n), false, 0))
+		assert.Equal(t, ReasonLimit, acquireReason(g, many[n%len(many)], fmt.Sprint("more ", n), false, 0))
 	}
 	assert.Equal(t, 30, g.Parties()["one"])
 }

@@ -6,40 +6,42 @@ import (
 	"time"
 )
 
-// A tree is a file system of two directories with a complete history.
-type tree struct {
-	s     *sim
+// A simTree is a file system with two directories and a complete history.
+type simTree struct {
+	s     *simulation
 	dirs  [2]*simDir
 	files []*simFile
 }
 
 type simDir struct {
 	key   string
-	names [3]past[*simFile] // nil: no such name
+	names [3]valueHistory[*simFile] // nil: no such name
 }
 
 type simFile struct {
 	key    string
 	id     int
-	data   past[string]
+	data   valueHistory[string]
 	ctime  int64
 	writes int
 }
 
-// A past is a value with its history.
-type past[T comparable] struct{ was []was[T] }
+// A valueHistory is a value with its history.
+type valueHistory[T comparable] struct{ was []historyEntry[T] }
 
-type was[T comparable] struct {
+type historyEntry[T comparable] struct {
 	since int // sim.n
 	v     T
 }
 
-func (p *past[T]) now() T { return p.was[len(p.was)-1].v }
+func (p *valueHistory[T]) current() T { return p.was[len(p.was)-1].v }
 
-func (p *past[T]) set(s *sim, v T) { p.was = append(p.was, was[T]{s.n, v}) }
+func (p *valueHistory[T]) setValue(s *simulation, v T) {
+	p.was = append(p.was, historyEntry[T]{s.n, v})
+}
 
-// had reports whether the value was v at some time between two events.
-func (p *past[T]) had(v T, from, to int) bool {
+// hadSince reports whether the value was v at some time between two events.
+func (p *valueHistory[T]) hadSince(v T, from, to int) bool {
 	for i, w := range p.was {
 		if w.v == v && w.since <= to && (i == len(p.was)-1 || p.was[i+1].since >= from) {
 			return true
@@ -48,61 +50,63 @@ func (p *past[T]) had(v T, from, to int) bool {
 	return false
 }
 
-func newTree(s *sim) *tree {
-	t := &tree{s: s}
-	t.file() // always at least one file, possibly without a name
+func newSimTree(s *simulation) *simTree {
+	t := &simTree{s: s}
+	t.newFile() // always at least one file, possibly without a name
 	for i := range t.dirs {
 		t.dirs[i] = &simDir{key: simKey("dir", i)}
 		for n := range t.dirs[i].names {
 			var f *simFile
-			if s.chance(2) {
-				f = t.file()
+			if s.oneIn(2) {
+				f = t.newFile()
 			}
-			t.dirs[i].names[n].set(s, f)
+			t.dirs[i].names[n].setValue(s, f)
 		}
 	}
 	return t
 }
 
-// file makes a file without a name.
-func (t *tree) file() *simFile {
+// newFile creates a file without a name.
+func (t *simTree) newFile() *simFile {
 	f := &simFile{key: simKey("file", len(t.files)), id: len(t.files)}
 	t.files = append(t.files, f)
-	f.data.set(t.s, "")
-	t.touch(f)
+	f.data.setValue(t.s, "")
+	t.touchFile(f)
 	return f
 }
 
-// wall is the server's clock; the times of files advance in ticks of 10 ms.
-func (t *tree) wall() int64 { return int64(1_700_000_000*time.Second + t.s.now) }
+// wallClock is the server's clock; file times advance in 10 ms ticks.
+func (t *simTree) wallClock() int64 { return int64(1_700_000_000*time.Second + t.s.now) }
 
-func (t *tree) touch(f *simFile) {
+func (t *simTree) touchFile(f *simFile) {
 	const tick = int64(10 * time.Millisecond)
-	f.ctime = t.wall() / tick * tick
+	f.ctime = t.wallClock() / tick * tick
 }
 
-func (t *tree) stamp(f *simFile) Stamp {
-	return Stamp{Size: uint64(len(f.data.now())), MTime: f.ctime, CTime: f.ctime}
+func (t *simTree) stampOf(f *simFile) Stamp {
+	return Stamp{Size: uint64(len(f.data.current())), MTime: f.ctime, CTime: f.ctime}
 }
 
-// write gives f new data, unlike any earlier data of f but of the same length.
-func (t *tree) write(f *simFile) {
+// writeFile gives f new data, unlike any earlier data of f but of the same length.
+func (t *simTree) writeFile(f *simFile) {
 	f.writes++
-	f.data.set(t.s, fmt.Sprintf("%d.%04d", f.id, f.writes))
-	t.touch(f)
+	f.data.setValue(t.s, fmt.Sprintf("%d.%04d", f.id, f.writes))
+	t.touchFile(f)
 }
 
-func (t *tree) truncate(f *simFile) {
-	f.data.set(t.s, "")
-	t.touch(f)
+func (t *simTree) truncateFile(f *simFile) {
+	f.data.setValue(t.s, "")
+	t.touchFile(f)
 }
 
-// A place is a name in a directory.
-type place struct{ dir, name int }
+// A dirEntry is a name in a directory.
+type dirEntry struct{ dir, name int }
 
-func (t *tree) at(p place) *past[*simFile] { return &t.dirs[p.dir].names[p.name] }
+func (t *simTree) nameHistory(p dirEntry) *valueHistory[*simFile] {
+	return &t.dirs[p.dir].names[p.name]
+}
 
-// opKind is the kind of a change.
+// An opKind is a kind of change.
 type opKind int
 
 const (
@@ -118,7 +122,7 @@ const (
 type simOp struct {
 	kind     opKind
 	file     *simFile
-	from, to place
+	from, to dirEntry
 }
 
 func (o *simOp) String() string {
@@ -129,8 +133,8 @@ func (o *simOp) String() string {
 	return fmt.Sprintf("op %d of %v to %v", o.kind, o.from, o.to)
 }
 
-// objects returns the objects that the change currently affects.
-func (t *tree) objects(o *simOp) (keys []string) {
+// affectedKeys returns the objects that the change currently affects.
+func (t *simTree) affectedKeys(o *simOp) (keys []string) {
 	add := func(f *simFile) {
 		if f != nil {
 			keys = append(keys, f.key)
@@ -141,44 +145,44 @@ func (t *tree) objects(o *simOp) (keys []string) {
 		add(o.file)
 	case opCreate, opUnlink:
 		keys = append(keys, t.dirs[o.from.dir].key)
-		add(t.at(o.from).now())
+		add(t.nameHistory(o.from).current())
 	case opRename:
 		keys = append(keys, t.dirs[o.from.dir].key, t.dirs[o.to.dir].key)
-		add(t.at(o.from).now())
-		add(t.at(o.to).now())
+		add(t.nameHistory(o.from).current())
+		add(t.nameHistory(o.to).current())
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)
 }
 
-// make makes the change.
-func (t *tree) make(o *simOp) {
+// applyChange executes the change.
+func (t *simTree) applyChange(o *simOp) {
 	switch o.kind {
 	case opWrite:
-		t.write(o.file)
+		t.writeFile(o.file)
 	case opTruncate:
-		t.truncate(o.file)
+		t.truncateFile(o.file)
 	case opCreate:
-		if f := t.at(o.from).now(); f != nil {
-			t.truncate(f)
+		if f := t.nameHistory(o.from).current(); f != nil {
+			t.truncateFile(f)
 		} else {
-			t.at(o.from).set(t.s, t.file())
+			t.nameHistory(o.from).setValue(t.s, t.newFile())
 		}
 	case opUnlink:
-		if f := t.at(o.from).now(); f != nil {
-			t.at(o.from).set(t.s, nil)
-			t.touch(f)
+		if f := t.nameHistory(o.from).current(); f != nil {
+			t.nameHistory(o.from).setValue(t.s, nil)
+			t.touchFile(f)
 		}
 	case opRename:
-		f, over := t.at(o.from).now(), t.at(o.to).now()
+		f, over := t.nameHistory(o.from).current(), t.nameHistory(o.to).current()
 		if f == nil || f == over {
 			return
 		}
-		t.at(o.from).set(t.s, nil)
-		t.at(o.to).set(t.s, f)
-		t.touch(f)
+		t.nameHistory(o.from).setValue(t.s, nil)
+		t.nameHistory(o.to).setValue(t.s, f)
+		t.touchFile(f)
 		if over != nil {
-			t.touch(over)
+			t.touchFile(over)
 		}
 	}
 }

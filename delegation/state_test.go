@@ -14,7 +14,7 @@ import (
 // follow the types by reflection, so no field can be forgotten. The function
 // for each type is built once.
 
-// A copyFunc makes dst, which holds the same as src, independent of it.
+// A copyFunc makes dst, a shallow copy of src, independent of it.
 type copyFunc func(c *copier, dst, src unsafe.Pointer)
 
 // A copier makes one copy. Pointers to the same object remain equal in the
@@ -31,29 +31,29 @@ func copyWorld[T any](p *T) *T {
 	return q
 }
 
-// copierOf returns the copier of a type; *nil for a type without pointers.
+// copierOf returns the copier for a type; *nil for a type without pointers.
 func copierOf(t reflect.Type) *copyFunc {
 	f := copyFuncs[t]
 	if f == nil {
 		f = new(copyFunc)
 		copyFuncs[t] = f // set now, because types may be recursive
-		if points(t, nil) {
+		if hasPointers(t, nil) {
 			*f = newCopier(t)
 		}
 	}
 	return f
 }
 
-// points reports whether a type has pointers.
-func points(t reflect.Type, seen []reflect.Type) bool {
+// hasPointers reports whether a type has pointers.
+func hasPointers(t reflect.Type, seen []reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface, reflect.Func, reflect.Chan:
 		return true
 	case reflect.Array:
-		return points(t.Elem(), seen)
+		return hasPointers(t.Elem(), seen)
 	case reflect.Struct:
 		for i := range t.NumField() {
-			if points(t.Field(i).Type, seen) {
+			if hasPointers(t.Field(i).Type, seen) {
 				return true
 			}
 		}
@@ -66,7 +66,7 @@ func newCopier(t reflect.Type) copyFunc {
 	case reflect.Pointer:
 		elem := copierOf(t.Elem())
 		return func(c *copier, dst, src unsafe.Pointer) {
-			*(*unsafe.Pointer)(dst) = c.pointer(t.Elem(), elem, *(*unsafe.Pointer)(src))
+			*(*unsafe.Pointer)(dst) = c.copyPointer(t.Elem(), elem, *(*unsafe.Pointer)(src))
 		}
 	case reflect.Struct:
 		type field struct {
@@ -75,7 +75,7 @@ func newCopier(t reflect.Type) copyFunc {
 		}
 		var fields []field
 		for i := range t.NumField() {
-			if points(t.Field(i).Type, nil) {
+			if hasPointers(t.Field(i).Type, nil) {
 				fields = append(fields, field{t.Field(i).Offset, copierOf(t.Field(i).Type)})
 			}
 		}
@@ -103,15 +103,15 @@ func newCopier(t reflect.Type) copyFunc {
 				return
 			}
 			p := v.Elem() // a pointer: interfaces in worlds hold nothing else
-			q := c.pointer(p.Type().Elem(), copierOf(p.Type().Elem()), p.UnsafePointer())
+			q := c.copyPointer(p.Type().Elem(), copierOf(p.Type().Elem()), p.UnsafePointer())
 			reflect.NewAt(t, dst).Elem().Set(reflect.NewAt(p.Type().Elem(), q))
 		}
 	}
 	panic(fmt.Sprintf("cannot copy %v", t))
 }
 
-// pointer copies the object at p.
-func (c *copier) pointer(t reflect.Type, elem *copyFunc, p unsafe.Pointer) unsafe.Pointer {
+// copyPointer copies the object at p.
+func (c *copier) copyPointer(t reflect.Type, elem *copyFunc, p unsafe.Pointer) unsafe.Pointer {
 	if p == nil {
 		return nil
 	}
@@ -181,8 +181,8 @@ var encodeFuncs = make(map[reflect.Type]*encodeFunc)
 // reports only.
 var unsaid = map[string]bool{"Grantor.cfg": true, "Grantor.seed": true, "Grantor.shards": true, "Grantor.all": true, "Grantor.stats": true, "Grantor.refused": true, "Grantor.attached": true, "Conn.number": true, "Holder.until": true, "world.now": true}
 
-// encode returns the canonical form of the object at p.
-func encode[T any](e *encoder, p *T) []byte {
+// encodeState returns the canonical form for the object at p.
+func encodeState[T any](e *encoder, p *T) []byte {
 	e.out, e.met = e.out[:0], e.met[:0]
 	(*encoderOf(reflect.TypeFor[*T]()))(e, unsafe.Pointer(&p))
 	return e.out
@@ -202,7 +202,7 @@ func newEncoder(t reflect.Type) encodeFunc {
 	switch t.Kind() {
 	case reflect.Pointer:
 		elem := encoderOf(t.Elem())
-		return func(e *encoder, p unsafe.Pointer) { e.pointer(elem, *(*unsafe.Pointer)(p)) }
+		return func(e *encoder, p unsafe.Pointer) { e.encodePointer(elem, *(*unsafe.Pointer)(p)) }
 	case reflect.Struct:
 		type field struct {
 			off uintptr
@@ -240,7 +240,7 @@ func newEncoder(t reflect.Type) encodeFunc {
 	case reflect.Interface:
 		return func(e *encoder, p unsafe.Pointer) {
 			if v := reflect.NewAt(t, p).Elem(); !v.IsNil() {
-				e.pointer(encoderOf(v.Elem().Type().Elem()), v.Elem().UnsafePointer())
+				e.encodePointer(encoderOf(v.Elem().Type().Elem()), v.Elem().UnsafePointer())
 			}
 		}
 	case reflect.String:
@@ -260,7 +260,7 @@ func newEncoder(t reflect.Type) encodeFunc {
 	return func(e *encoder, p unsafe.Pointer) { e.out = append(e.out, unsafe.Slice((*byte)(p), size)...) }
 }
 
-func (e *encoder) pointer(elem *encodeFunc, p unsafe.Pointer) {
+func (e *encoder) encodePointer(elem *encodeFunc, p unsafe.Pointer) {
 	i := slices.Index(e.met, p)
 	if p == nil || i >= 0 {
 		e.out = append(e.out, byte(i+2)) // 1 for nil; fewer than 250 pointers are visited

@@ -5,46 +5,46 @@ import (
 	"time"
 )
 
-// A timer says when one of the following is due. The timer is void if the due
+// A timer is the time at which one of the following is due. It is void if the
 // time in its target has changed since.
 type timer struct {
 	at     time.Duration
-	grant  *grant  // due
-	conn   *Conn   // sampled
-	object *object // until
-	blind  bool    // awaited
+	grant  *grant  // deadline
+	conn   *Conn   // nextSample
+	object *object // contendedUntil
+	blind  bool    // namedUntil
 }
 
-// timers are a heap, the earliest first.
-type timers []timer
+// A timerQueue is a heap with the earliest timer first.
+type timerQueue []timer
 
-func (t *timers) add(next timer) { heap.Push((*heaped)(t), next) }
+func (t *timerQueue) addTimer(next timer) { heap.Push((*timerHeap)(t), next) }
 
-// next returns the earliest time.
-func (t *timers) next() (time.Duration, bool) {
+// earliestTime returns the earliest time.
+func (t *timerQueue) earliestTime() (time.Duration, bool) {
 	if len(*t) == 0 {
 		return 0, false
 	}
 	return (*t)[0].at, true
 }
 
-// pop takes out the earliest timer, if it is due.
-func (t *timers) pop(now time.Duration) (timer, bool) {
-	if at, ok := t.next(); !ok || at > now {
+// popDue removes and returns the earliest timer, if it is due.
+func (t *timerQueue) popDue(now time.Duration) (timer, bool) {
+	if at, ok := t.earliestTime(); !ok || at > now {
 		return timer{}, false
 	}
-	return heap.Pop((*heaped)(t)).(timer), true
+	return heap.Pop((*timerHeap)(t)).(timer), true
 }
 
-// heaped implements heap.Interface.
-type heaped []timer
+// timerHeap implements heap.Interface.
+type timerHeap []timer
 
-func (h heaped) Len() int           { return len(h) }
-func (h heaped) Less(i, j int) bool { return h[i].at < h[j].at }
-func (h heaped) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *heaped) Push(x any)        { *h = append(*h, x.(timer)) }
+func (h timerHeap) Len() int           { return len(h) }
+func (h timerHeap) Less(i, j int) bool { return h[i].at < h[j].at }
+func (h timerHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *timerHeap) Push(x any)        { *h = append(*h, x.(timer)) }
 
-func (h *heaped) Pop() any {
+func (h *timerHeap) Pop() any {
 	last := len(*h) - 1
 	x := (*h)[last]
 	(*h)[last] = timer{}

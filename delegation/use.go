@@ -9,7 +9,7 @@ type Verdict uint8
 const (
 	Serve Verdict = iota // data may be served
 	Post                 // post the Op; Answered returns the verdict
-	Doubt                // not now, but perhaps later: ask the server by a call
+	Doubt                // not now, but perhaps later: send a call to the server
 	Void                 // never again
 )
 
@@ -17,125 +17,125 @@ const (
 // operation (rules d and f). Trusts takes no lock.
 func (h *Holder) Trusts(d *Delegation, now time.Duration) bool { return h.Trust(d, now) > 0 }
 
-// Trust returns how long from now Trusts remains true without further events; 0
-// if it is false now. Trust takes no lock.
+// Trust returns the time for which Trusts remains true without further events;
+// 0 if it is false now. Trust takes no lock.
 func (h *Holder) Trust(d *Delegation, now time.Duration) time.Duration {
-	until := time.Duration(h.until.Load()) // before good: see renewed
-	if until <= now || !d.good.Load() {
+	until := time.Duration(h.trustedUntil.Load()) // load before confirmed: see handleRenewal
+	if until <= now || !d.confirmed.Load() {
 		return 0
 	}
 	return until - now
 }
 
-// Open begins a use of d that lasts until Close: an open file, or attributes
+// Open starts a use of d that lasts until Close: an open file, or attributes
 // that must be servable at any time. If the verdict is Post, the caller must
-// post op. Close must follow after every verdict of Open and Answered, but not
-// before Answered.
+// post op. The caller must call Close whatever Open and Answered return, but
+// not before Answered.
 func (h *Holder) Open(d *Delegation, op *Op, now time.Duration) Verdict {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	d.users++
+	d.userCount++
 	switch {
-	case d.state != valid:
+	case d.state != stateValid:
 		return Void
 	case h.Trusts(d, now):
 		return Serve
-	case d.opens || d.opening: // the open is counted already; validate only
-		h.post(op, OpValidate, d, now)
+	case d.isOpen || d.opening: // the open is already counted; only validate
+		h.prepareOp(op, OpValidate, d, now)
 	default:
 		d.opening = true
-		h.post(op, OpOpen, d, now)
+		h.prepareOp(op, OpOpen, d, now)
 	}
 	return Post
 }
 
-// Check reports whether data may be served once under d, now.
+// Check returns whether data may be served under d once, now.
 func (h *Holder) Check(d *Delegation, op *Op, now time.Duration) Verdict {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case d.state != valid:
+	case d.state != stateValid:
 		return Void
 	case h.Trusts(d, now):
 		return Serve
 	}
-	h.post(op, OpValidate, d, now)
+	h.prepareOp(op, OpValidate, d, now)
 	return Post
 }
 
-// Close ends a use. If Close returns true, that was the last use, and the
-// caller must post op.
+// Close ends a use. If it returns true, that was the last use, and the caller
+// must post op.
 func (h *Holder) Close(d *Delegation, op *Op, now time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	d.users--
-	if d.users > 0 || !d.opens || d.state != valid {
+	d.userCount--
+	if d.userCount > 0 || !d.isOpen || d.state != stateValid {
 		return false // an older generation needs no close (rule e)
 	}
-	d.opens = false
-	d.good.Store(false)
-	h.post(op, OpClose, d, now)
+	d.isOpen = false
+	d.confirmed.Store(false)
+	h.prepareOp(op, OpClose, d, now)
 	return true
 }
 
 // Forget ends a delegation that has no uses and under which nothing is cached
-// any more. The server finds the delegation unused. If the server recalls the
-// delegation anyway, the Holder answers the recall.
+// any more. The server finds it unused. If the server recalls it anyway, the
+// Holder replies to the recall.
 func (h *Holder) Forget(d *Delegation) Posts {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if d.state != valid || d.opens || d.opening {
+	if d.state != stateValid || d.isOpen || d.opening {
 		return Posts{}
 	}
-	h.leave(d, void)
-	fx := h.posts()
+	h.dropDelegation(d, stateVoid)
+	fx := h.takePosts()
 	fx.Drops = nil
 	return fx
 }
 
-// Answered handles the answer to op: original is the previous value of the
-// word. Answered returns whether the data for which op was posted may be served
-// (rules a and f).
+// Answered must be called when op has completed: original is the word's
+// previous value. It returns whether the data for which op was posted may be
+// served (rules a and f).
 func (h *Holder) Answered(op *Op, original uint64, now time.Duration) (Verdict, Posts) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.over {
+	if h.ended {
 		return Void, Posts{}
 	}
-	if op.d == nil {
-		h.renewed(op, now)
+	if op.delegation == nil {
+		h.handleRenewal(op, now)
 		return Doubt, Posts{}
 	}
-	v := h.verdict(op, Word(original), now)
+	v := h.judgeAnswer(op, slotWord(original), now)
 	s := h.slots[op.Word]
-	s.ops--
+	s.opsInFlight--
 	h.answerRecalls(op.Word, s)
-	return v, h.posts()
+	return v, h.takePosts()
 }
 
-func (h *Holder) verdict(op *Op, w Word, now time.Duration) Verdict {
-	d := op.d
+func (h *Holder) judgeAnswer(op *Op, w slotWord, now time.Duration) Verdict {
+	d := op.delegation
 	switch {
 	case op.Kind == OpClose:
 		return Doubt
-	case d.state != valid: // kind 1 has arrived
+	case d.state != stateValid: // kind 1 has arrived
 		d.opening = false
 		return Void
-	case w.Generation() != d.Generation:
+	case w.generation() != d.Generation:
 		d.opening = false
-		h.leave(d, void)
+		h.dropDelegation(d, stateVoid)
 		return Void
 	}
 	if op.Kind == OpOpen {
-		d.opens, d.opening = true, false
+		d.isOpen, d.opening = true, false
 	}
-	if now-op.posted >= h.lease {
+	if now-op.posted >= h.shortestLease {
 		return Doubt
 	}
-	// Answers arrive in order. If the lease was in doubt, the add that ended
-	// the doubt was therefore done before op.
-	d.good.Store(d.opens)
-	if int64(now) >= h.until.Load() {
+	// Responses arrive in order. If the lease was in doubt, the add that
+	// restored trust was therefore executed before op.
+	d.confirmed.Store(d.isOpen)
+	if int64(now) >= h.trustedUntil.Load() {
 		return Doubt
 	}
 	return Serve

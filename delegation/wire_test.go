@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/nfsrdma/nfsrdma/rdma"
-	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
 func goldenAttr(t testing.TB) []byte { return wiretest.Hex(t, "testdata/acquire-ok.hex")[20:] }
@@ -39,7 +39,7 @@ func TestAcquireArgsHandle(t *testing.T) {
 	}
 }
 
-func results(t testing.TB) map[string]AcquireRes {
+func acquireResults(t testing.TB) map[string]AcquireRes {
 	return map[string]AcquireRes{
 		"ok": {
 			Status: StatusOK, Slot: 0x010203, Generation: 42, Types: FileData | FileAttributes,
@@ -51,7 +51,7 @@ func results(t testing.TB) map[string]AcquireRes {
 }
 
 func TestAcquireResGolden(t *testing.T) {
-	for name, want := range results(t) {
+	for name, want := range acquireResults(t) {
 		t.Run(name, func(t *testing.T) {
 			wire := wiretest.Hex(t, "testdata/acquire-"+name+".hex")
 			assert.Equal(t, wire, want.AppendTo(nil))
@@ -75,7 +75,7 @@ func TestAcquireResGolden(t *testing.T) {
 func TestAcquireResSenseless(t *testing.T) {
 	for name, s := range map[string]AcquireRes{
 		"the word of the lease": {Slot: 0, Types: FileData, LeaseMS: 1},
-		"a slot of 25 bits":     {Slot: MaxSlots, Types: FileData, LeaseMS: 1},
+		"a slot of 25 bits":     {Slot: maxSlots, Types: FileData, LeaseMS: 1},
 		"no type":               {Slot: 1, Types: 8, LeaseMS: 1},
 		"no lease":              {Slot: 1, Types: Directory},
 	} {
@@ -115,10 +115,10 @@ func TestImmediateGolden(t *testing.T) {
 // TestWords checks that the words and the four operations agree with the
 // specification, and that no overflow reaches another field.
 func TestWords(t *testing.T) {
-	w := MakeWord(0x12345678, 0x9abcdef0)
+	w := makeWord(0x12345678, 0x9abcdef0)
 	assert.EqualValues(t, 0x123456789abcdef0, w)
-	assert.EqualValues(t, 0x12345678, w.Generation())
-	assert.EqualValues(t, 0x9abcdef0, w.Opens())
+	assert.EqualValues(t, 0x12345678, w.generation())
+	assert.EqualValues(t, 0x9abcdef0, w.opens())
 
 	const mask = 0x8000000080000000
 	assert.Equal(t, rdma.Atomic{Operand: 0x0000000000000001, OperandMask: mask}, OpOpen.Operands())
@@ -127,18 +127,18 @@ func TestWords(t *testing.T) {
 	assert.Equal(t, rdma.Atomic{Operand: 1}, OpRenew.Operands())
 	for _, tt := range []struct {
 		op       OpKind
-		from, to Word
+		from, to slotWord
 	}{
-		{OpOpen, MakeWord(7, 0), MakeWord(7, 1)},
-		{OpOpen, MakeWord(7, 0x7fffffff), MakeWord(7, 0x80000000)},
-		{OpOpen, MakeWord(7, 0xffffffff), MakeWord(7, 0)},
-		{OpClose, MakeWord(7, 1), MakeWord(7, 0)},
-		{OpClose, MakeWord(7, 0x80000000), MakeWord(7, 0x7fffffff)},
-		{OpClose, MakeWord(7, 0), MakeWord(7, 0xffffffff)},
-		{OpValidate, MakeWord(7, 3), MakeWord(7, 3)},
+		{OpOpen, makeWord(7, 0), makeWord(7, 1)},
+		{OpOpen, makeWord(7, 0x7fffffff), makeWord(7, 0x80000000)},
+		{OpOpen, makeWord(7, 0xffffffff), makeWord(7, 0)},
+		{OpClose, makeWord(7, 1), makeWord(7, 0)},
+		{OpClose, makeWord(7, 0x80000000), makeWord(7, 0x7fffffff)},
+		{OpClose, makeWord(7, 0), makeWord(7, 0xffffffff)},
+		{OpValidate, makeWord(7, 3), makeWord(7, 3)},
 		{OpRenew, 0x00000000ffffffff, 0x0000000100000000},
 	} {
-		assert.Equal(t, tt.to, Word(tt.op.Operands().FetchAdd(uint64(tt.from))), "%d on %v", tt.op, tt.from)
+		assert.Equal(t, tt.to, slotWord(tt.op.Operands().FetchAdd(uint64(tt.from))), "%d on %v", tt.op, tt.from)
 	}
 }
 
@@ -148,14 +148,14 @@ func TestRegion(t *testing.T) {
 	memory := make([]byte, 4*rdma.WordLen)
 	r, err := NewRegion(memory)
 	require.NoError(t, err)
-	assert.EqualValues(t, 4, r.Slots())
+	assert.Len(t, r.memory, 4*rdma.WordLen)
 	w, err := rdma.Word(memory, 3*rdma.WordLen)
 	require.NoError(t, err)
-	w.Store(uint64(MakeWord(9, 1)))
-	assert.EqualValues(t, MakeWord(9, 1), r.Load(3))
-	assert.False(t, r.CompareAndSwap(3, uint64(MakeWord(9, 0)), 0))
-	assert.True(t, r.CompareAndSwap(3, uint64(MakeWord(9, 1)), uint64(MakeWord(10, 0))))
-	assert.EqualValues(t, MakeWord(10, 0), w.Load())
+	w.Store(uint64(makeWord(9, 1)))
+	assert.EqualValues(t, makeWord(9, 1), r.Load(3))
+	assert.False(t, r.CompareAndSwap(3, uint64(makeWord(9, 0)), 0))
+	assert.True(t, r.CompareAndSwap(3, uint64(makeWord(9, 1)), uint64(makeWord(10, 0))))
+	assert.EqualValues(t, makeWord(10, 0), w.Load())
 	assert.Zero(t, r.Load(2))
 
 	for _, wrong := range [][]byte{nil, memory[:8], memory[:20], memory[1:25]} {
@@ -166,7 +166,7 @@ func TestRegion(t *testing.T) {
 
 func TestCodecsDoNotAllocate(t *testing.T) {
 	args := AcquireArgs{Handle: make([]byte, MaxHandle), Types: allTypes}
-	res := results(t)["ok"]
+	res := acquireResults(t)["ok"]
 	b := make([]byte, 0, 256)
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
 		b = res.AppendTo(args.AppendTo(b[:0]))
@@ -184,11 +184,11 @@ func FuzzAcquireArgs(f *testing.F) {
 	f.Add(wiretest.Hex(f, "testdata/acquire-args.hex"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var a, again AcquireArgs
-		if r := xdr.NewReader(b); !decodes(&r, a.Decode) {
+		if r := xdr.NewReader(b); !requireDecodes(&r, a.Decode) {
 			return
 		}
 		r := xdr.NewReader(a.AppendTo(nil))
-		require.True(t, decodes(&r, again.Decode))
+		require.True(t, requireDecodes(&r, again.Decode))
 		assert.Equal(t, a, again)
 	})
 }
@@ -199,11 +199,11 @@ func FuzzAcquireRes(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var s, again AcquireRes
-		if r := xdr.NewReader(b); !decodes(&r, s.Decode) {
+		if r := xdr.NewReader(b); !requireDecodes(&r, s.Decode) {
 			return
 		}
 		r := xdr.NewReader(s.AppendTo(nil))
-		require.True(t, decodes(&r, again.Decode))
+		require.True(t, requireDecodes(&r, again.Decode))
 		assert.Equal(t, s, again)
 	})
 }
@@ -223,7 +223,7 @@ func FuzzImmediate(f *testing.F) {
 	})
 }
 
-func decodes(r *xdr.Reader, decode func(*xdr.Reader)) bool {
+func requireDecodes(r *xdr.Reader, decode func(*xdr.Reader)) bool {
 	decode(r)
 	return r.Done() == nil
 }

@@ -60,7 +60,7 @@ func posixOf(t *testing.T, path string) string {
 		b := make([]byte, 64<<10)
 		n, err := unix.Getxattr(path, attr, b)
 		switch err {
-		case unix.ENODATA, unix.EACCES: // of a default list of what is no directory
+		case unix.ENODATA, unix.EACCES: // a default list on a non-directory
 			n = 0
 		default:
 			require.NoError(t, err)
@@ -70,8 +70,8 @@ func posixOf(t *testing.T, path string) string {
 	return text
 }
 
-// entries returns the entries by which POSIX lists should show.
-func entries(access, def vfs.ACL, isDir bool) string {
+// aclEntries returns the entries by which POSIX lists should show.
+func aclEntries(access, def vfs.ACL, isDir bool) string {
 	var a nfs4.ACL
 	for _, e := range nfs4acl.FromPOSIX(access, def, isDir) {
 		who := fmt.Sprint(e.ID)
@@ -88,12 +88,12 @@ func entries(access, def vfs.ACL, isDir bool) string {
 	return strings.Join(acl4.Text(a), "\n")
 }
 
-// TestACL4 shows and sets access control lists by Linux's client of version 4.2,
-// and compares with the host's lists; what inherits a list must have the mode and
-// the lists that it has in a directory of the host (R8881-6.4.3.1-1). With INTEROP_SOAK
-// they are also on XFS, and on tmpfs over TCP.
+// TestACL4 shows and sets access control lists by Linux's client over NFSv4.2, and
+// compares with the host's lists; what inherits a list must have the mode and the lists
+// that it has in a directory of the host (R8881-6.4.3.1-1). With INTEROP_SOAK they are
+// also on XFS, and on tmpfs over TCP.
 func TestACL4(t *testing.T) {
-	guest(t)
+	sharedGuest(t)
 	type system struct {
 		kind       string
 		longest    uint32 // list, in named users
@@ -107,38 +107,38 @@ func TestACL4(t *testing.T) {
 		t.Run(tt.kind, func(t *testing.T) {
 			var dir string
 			if tt.kind == "tmpfs" {
-				dir = tmpfs(t)
+				dir = mountTmpfs(t)
 			} else {
 				dir = newDiskOf(t, tt.kind).dir
 			}
 			d := serveDir(t, dir, "--no-root-squash")
-			s := d.site().by("4.2")
+			s := d.guestSite().withVersion("4.2")
 			for _, transport := range tt.transports {
-				s.mount(t, "/mnt", s.options(transport, "noac")) // or it keeps lists that the host has changed
+				s.mountInGuest(t, "/mnt", s.mountOptions(transport, "noac")) // or it keeps lists that the host has changed
 				at := filepath.Join(dir, transport)
 				require.NoError(t, os.Mkdir(at, 0o755))
-				acls4(t, at, "/mnt/"+transport, tt.longest)
-				heirs4(t, at, "/mnt/"+transport)
-				umount(t, "/mnt")
+				checkACLs4(t, at, "/mnt/"+transport, tt.longest)
+				checkInheritance4(t, at, "/mnt/"+transport)
+				unmountInGuest(t, "/mnt")
 			}
 			// All versions have the attribute, also if the client walks into the export
 			// from the root.
 			s.export = "/"
 			for _, vers := range []string{"4.0", "4.1", "4.2"} {
-				s = s.by(vers)
-				s.mount(t, "/mnt", s.options("tcp"))
+				s = s.withVersion(vers)
+				s.mountInGuest(t, "/mnt", s.mountOptions("tcp"))
 				f := "/mnt/x/" + tt.transports[0] + "/f"
-				must(t, fmt.Sprintf("guestwork acl4 %[1]s A::OWNER@:rt A::1001:rt && guestwork acl4 %[1]s | grep -q ^A::1001:rtcy$", f))
-				umount(t, "/mnt")
+				mustInGuest(t, fmt.Sprintf("guestwork acl4 %[1]s A::OWNER@:rt A::1001:rt && guestwork acl4 %[1]s | grep -q ^A::1001:rtcy$", f))
+				unmountInGuest(t, "/mnt")
 			}
-			d.stop()
+			d.stopGracefully()
 		})
 	}
 }
 
-// acls4 shows and sets lists of files and directories, which the guest has at
+// checkACLs4 shows and sets lists of files and directories, which the guest has at
 // point.
-func acls4(t *testing.T, at, point string, longest uint32) {
+func checkACLs4(t *testing.T, at, point string, longest uint32) {
 	long := posixList(7, 4, 5, 6, 7, 1)[:1]
 	for i := range longest {
 		long = append(long, vfs.ACLEntry{Tag: vfs.ACLUser, ID: 2000 + i, Perm: uint8(i % 8)})
@@ -155,12 +155,12 @@ func acls4(t *testing.T, at, point string, longest uint32) {
 				setPOSIX(t, filepath.Join(at, from), listAttrs[1], def)
 			}
 			setPOSIX(t, filepath.Join(at, from), listAttrs[0], a)
-			want := entries(a, def, isDir)
-			got := strings.TrimSpace(must(t, "guestwork acl4 "+point+"/"+from))
+			want := aclEntries(a, def, isDir)
+			got := strings.TrimSpace(mustInGuest(t, "guestwork acl4 "+point+"/"+from))
 			require.Equal(t, want, got)
-			must(t, fmt.Sprintf("guestwork acl4 %s/%s %s", point, to, strings.ReplaceAll(got, "\n", " ")))
+			mustInGuest(t, fmt.Sprintf("guestwork acl4 %s/%s %s", point, to, strings.ReplaceAll(got, "\n", " ")))
 			assert.Equal(t, posixOf(t, filepath.Join(at, from)), posixOf(t, filepath.Join(at, to)))
-			must(t, fmt.Sprintf("chmod 640 %s/%s", point, to))
+			mustInGuest(t, fmt.Sprintf("chmod 640 %s/%s", point, to))
 			onHost(t, at, "chmod 640 "+from)
 			assert.Equal(t, posixOf(t, filepath.Join(at, from)), posixOf(t, filepath.Join(at, to)))
 		}
@@ -170,25 +170,25 @@ func acls4(t *testing.T, at, point string, longest uint32) {
 		"U::EVERYONE@:r": "input/output error", "A:fdi:OWNER@:r": "input/output error", "D::EVERYONE@:t": "input/output error",
 		"A::nobody-at-all@nowhere.invalid:r": "invalid argument",
 	} {
-		out, status := try(t, fmt.Sprintf("guestwork acl4 %s/g A::OWNER@:r %s", point, wrong))
+		out, status := tryInGuest(t, fmt.Sprintf("guestwork acl4 %s/g A::OWNER@:r %s", point, wrong))
 		assert.NotZero(t, status, wrong)
 		assert.Contains(t, out, errno, wrong)
 	}
 	assert.Equal(t, before, posixOf(t, filepath.Join(at, "g")))
 }
 
-// heirs4 makes files and directories in directories with and without a list that
+// checkInheritance4 makes files and directories in directories with and without a list that
 // is inherited, by several umasks.
-func heirs4(t *testing.T, at, point string) {
+func checkInheritance4(t *testing.T, at, point string) {
 	onHost(t, at, "mkdir plain list plain-local list-local")
 	want := posixList(7, 7, 5, 4, 7, 1)
-	must(t, fmt.Sprintf("guestwork acl4 %s/list %s", point, strings.ReplaceAll(entries(vfs.ModeACL(0o755), want, true), "\n", " ")))
+	mustInGuest(t, fmt.Sprintf("guestwork acl4 %s/list %s", point, strings.ReplaceAll(aclEntries(vfs.ModeACL(0o755), want, true), "\n", " ")))
 	setPOSIX(t, filepath.Join(at, "list-local"), listAttrs[1], want)
 	assert.Equal(t, posixOf(t, filepath.Join(at, "list-local")), posixOf(t, filepath.Join(at, "list")))
 	for _, in := range []string{"plain", "list"} {
 		for _, umask := range []string{"000", "022", "077", "727"} {
 			script := fmt.Sprintf("umask %[1]s; cd %%s/%%s; mkdir d%[1]s; : >f%[1]s; mkfifo p%[1]s; ln -s to l%[1]s", umask)
-			must(t, fmt.Sprintf(script, point, in))
+			mustInGuest(t, fmt.Sprintf(script, point, in))
 			onHost(t, at, fmt.Sprintf(script, at, in+"-local"))
 			for _, kind := range []string{"d", "f", "p", "l"} {
 				local, remote := filepath.Join(at, in+"-local", kind+umask), filepath.Join(at, in, kind+umask)
@@ -204,14 +204,14 @@ func heirs4(t *testing.T, at, point string) {
 // TestNoACL4 checks that Linux's client says of a file system without lists that
 // it has none.
 func TestNoACL4(t *testing.T) {
-	guest(t)
-	d := startDaemon(t, t.TempDir(), []string{"mem:64MiB=/x"}, "--no-root-squash")
-	s := d.site().by("4.2")
-	s.mount(t, "/mnt", s.options("tcp"))
+	sharedGuest(t)
+	d := startDaemonWith(t, t.TempDir(), []string{"mem:64MiB=/x"}, "--no-root-squash")
+	s := d.guestSite().withVersion("4.2")
+	s.mountInGuest(t, "/mnt", s.mountOptions("tcp"))
 	for _, call := range []string{"", " A::OWNER@:r"} {
-		out, status := try(t, "guestwork acl4 /mnt"+call)
+		out, status := tryInGuest(t, "guestwork acl4 /mnt"+call)
 		assert.NotZero(t, status)
 		assert.Contains(t, out, "operation not supported")
 	}
-	umount(t, "/mnt")
+	unmountInGuest(t, "/mnt")
 }

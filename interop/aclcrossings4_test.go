@@ -11,17 +11,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestACLWhileCached4 checks that a list which Linux sets by version 4.2 counts at the
-// next open of a file that a mount of mountrdma has in its cache, by delegation
-// counters: for a user who may read it no longer, and for one who may now.
+// TestACLWhileCached4 checks that a list which Linux sets over NFSv4.2 counts at the next
+// open of a file that a mount of mountrdma has in its cache, by delegation counters: for
+// a user who may read it no longer, and for one who may now.
 func TestACLWhileCached4(t *testing.T) {
-	guest(t)
+	sharedGuest(t)
 	control := filepath.Join(t.TempDir(), "control")
-	d := serveDir(t, tmpfs(t), "--no-root-squash", "--control", control)
+	d := serveDir(t, mountTmpfs(t), "--no-root-squash", "--control", control)
 	onHost(t, d.dir, "chmod 755 .; echo content >readable; echo content >private; chmod 640 private")
-	m := shop{addr: d.rdma, site: d.site()}.fuse(t)
-	s := d.site().by("4.2")
-	s.mount(t, "/mnt", s.options("tcp"))
+	m := mountServer{addr: d.rdma, guestSite: d.guestSite()}.mountFUSE(t)
+	s := d.guestSite().withVersion("4.2")
+	s.mountInGuest(t, "/mnt", s.mountOptions("tcp"))
 	for _, c := range []struct {
 		file, list string
 		mayAfter   bool
@@ -48,46 +48,46 @@ func TestACLWhileCached4(t *testing.T) {
 			}, daemonLimit, pollEvery)
 			recalled := statusOf(t, control).Grants.Recalled
 			assert.Equal(t, !c.mayAfter, read(user))
-			must(t, fmt.Sprintf("guestwork acl4 /mnt/%s A::OWNER@:rwatTcCy %s A::GROUP@:rtcy A::EVERYONE@:%stcy",
+			mustInGuest(t, fmt.Sprintf("guestwork acl4 /mnt/%s A::OWNER@:rwatTcCy %s A::GROUP@:rtcy A::EVERYONE@:%stcy",
 				c.file, c.list, map[bool]string{false: "r"}[c.mayAfter]))
 			assert.Equal(t, c.mayAfter, read(user))
 			assert.True(t, read(""))
 			assert.Greater(t, statusOf(t, control).Grants.Recalled, recalled)
 		})
 	}
-	umount(t, "/mnt")
-	m.umount()
-	d.stop()
+	unmountInGuest(t, "/mnt")
+	m.unmountFUSE()
+	d.stopGracefully()
 }
 
 // TestACLSquashed4 checks that Linux's root, which is squashed, sets lists of its own
 // files alone, and that lists count for it as for others.
 func TestACLSquashed4(t *testing.T) {
-	guest(t)
-	d := serveDir(t, tmpfs(t))
+	sharedGuest(t)
+	d := serveDir(t, mountTmpfs(t))
 	onHost(t, d.dir, "chmod 755 .; for f in root alice nobody; do echo $f >$f; chmod 600 $f; done; chown 1001:1001 alice; chown 65534:65534 nobody")
-	s := d.site().by("4.2")
-	s.mount(t, "/mnt", s.options("rdma", "noac"))
+	s := d.guestSite().withVersion("4.2")
+	s.mountInGuest(t, "/mnt", s.mountOptions("rdma", "noac"))
 	const only = " A::OWNER@:rwatTcCy A::1001:rtcy A::GROUP@:tcy A::EVERYONE@:tcy"
 	for _, f := range []string{"root", "alice"} {
 		before := posixOf(t, filepath.Join(d.dir, f))
-		out, status := try(t, "guestwork acl4 /mnt/"+f+only)
+		out, status := tryInGuest(t, "guestwork acl4 /mnt/"+f+only)
 		assert.NotZero(t, status, f)
 		assert.Contains(t, out, "operation not permitted", f)
 		assert.Equal(t, before, posixOf(t, filepath.Join(d.dir, f)))
 	}
-	must(t, "guestwork acl4 /mnt/nobody"+only)
-	must(t, "for u in 1001 1002; do grep -q ^user$u: /etc/passwd || echo user$u:x:$u:$u::/:/bin/sh >>/etc/passwd; done")
+	mustInGuest(t, "guestwork acl4 /mnt/nobody"+only)
+	mustInGuest(t, "for u in 1001 1002; do grep -q ^user$u: /etc/passwd || echo user$u:x:$u:$u::/:/bin/sh >>/etc/passwd; done")
 	names := map[int]string{0: "root", 1001: "user1001", 1002: "user1002", 65534: "nobody"}
 	as := func(user int, path string) (string, int) {
-		return try(t, fmt.Sprintf("su -s /bin/sh %s -c 'cat /mnt/%s'", names[user], path))
+		return tryInGuest(t, fmt.Sprintf("su -s /bin/sh %s -c 'cat /mnt/%s'", names[user], path))
 	}
 	for user, may := range map[int]bool{0: true, 1001: true, 1002: false, 65534: true} {
 		out, status := as(user, "nobody")
 		assert.Equal(t, may, status == 0, "%d: %s", user, out)
 		assert.Contains(t, out, map[bool]string{true: "nobody\n", false: "Permission denied"}[may])
 	}
-	must(t, "guestwork acl4 /mnt/nobody A::OWNER@:tTcCy A::1002:rtcy A::GROUP@:tcy A::EVERYONE@:tcy")
+	mustInGuest(t, "guestwork acl4 /mnt/nobody A::OWNER@:tTcCy A::1002:rtcy A::GROUP@:tcy A::EVERYONE@:tcy")
 	for user, may := range map[int]bool{0: false, 1001: false, 1002: true, 65534: false} {
 		out, status := as(user, "nobody")
 		assert.Equal(t, may, status == 0, "%d: %s", user, out)
@@ -95,6 +95,6 @@ func TestACLSquashed4(t *testing.T) {
 	}
 	out, status := as(0, "root")
 	assert.NotZero(t, status, out)
-	umount(t, "/mnt")
-	d.stop()
+	unmountInGuest(t, "/mnt")
+	d.stopGracefully()
 }

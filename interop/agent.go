@@ -12,15 +12,15 @@ import (
 	"strings"
 )
 
-// The head of guest/agent.c describes the protocol of guest-agent.
+// The comment in guest/agent.c describes guest-agent's protocol.
 const (
 	trailerMark = "\x00@rc="
 	trailerMax  = len(trailerMark) + len("255\n") // bytes
 )
 
-// ErrAgent means that the script's end was not reported: the guest is gone, or
+// errAgent means that the script's end was not reported: the guest is gone, or
 // the agent could not start the script.
-var ErrAgent = errors.New("no exit status from the guest")
+var errAgent = errors.New("no exit status from the guest")
 
 // A Session is a script that runs in the guest. Read returns its output, to
 // io.EOF; Write is its standard input.
@@ -33,7 +33,7 @@ type Session struct {
 	status int
 }
 
-// Open starts a shell script in the guest. The end of ctx ends the connection;
+// Open starts a shell script in the guest. When ctx ends, the connection closes;
 // the script may continue.
 func (g *Guest) Open(ctx context.Context, script string) (*Session, error) {
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", g.Addr(agentPort))
@@ -48,16 +48,16 @@ func newSession(ctx context.Context, c *net.TCPConn, script string) (*Session, e
 	s.cancel = context.AfterFunc(ctx, func() { c.Close() })
 	if _, err := fmt.Fprintf(c, "%d\n%s", len(script), script); err != nil {
 		s.Close()
-		return nil, s.cause(err)
+		return nil, s.explainError(err)
 	}
 	return s, nil
 }
 
-// Read returns output of the script. After io.EOF, Status is known.
+// Read returns the script's output. After io.EOF, Status is known.
 func (s *Session) Read(p []byte) (int, error) {
 	var chunk [32 << 10]byte
 	for {
-		if n := s.output(); n > 0 {
+		if n := s.safeOutput(); n > 0 {
 			n = copy(p, s.held[:n])
 			s.held = s.held[n:]
 			return n, nil
@@ -68,16 +68,16 @@ func (s *Session) Read(p []byte) (int, error) {
 		n, err := s.conn.Read(chunk[:])
 		s.held = append(s.held, chunk[:n]...)
 		if err == io.EOF {
-			s.finish()
+			s.cutTrailer()
 		} else if err != nil {
-			s.err = s.cause(err)
+			s.err = s.explainError(err)
 		}
 	}
 }
 
-// output returns how much of held is certainly the script's: a tail that may be
-// the trailer, or its beginning, is withheld until the end.
-func (s *Session) output() int {
+// safeOutput returns the number of held bytes that are certainly the script's: a tail
+// that may be the trailer, or its beginning, is withheld until the end.
+func (s *Session) safeOutput() int {
 	if s.err != nil {
 		return len(s.held)
 	}
@@ -93,19 +93,19 @@ func (s *Session) output() int {
 	return len(s.held)
 }
 
-// finish cuts the trailer off.
-func (s *Session) finish() {
-	n := s.output()
+// cutTrailer cuts the trailer off.
+func (s *Session) cutTrailer() {
+	n := s.safeOutput()
 	word, ok := strings.CutPrefix(string(s.held[n:]), trailerMark)
 	status, err := strconv.Atoi(strings.TrimSuffix(word, "\n"))
 	if !ok || err != nil {
-		s.err = ErrAgent
+		s.err = errAgent
 		return
 	}
 	s.held, s.status, s.err = s.held[:n], status, io.EOF
 }
 
-func (s *Session) cause(err error) error {
+func (s *Session) explainError(err error) error {
 	if why := s.ended(); why != nil {
 		return fmt.Errorf("%w: %w", why, err)
 	}
@@ -131,15 +131,15 @@ func (s *Session) Close() {
 // streams, and its exit status. An error means that the status is unknown.
 func (g *Guest) Exec(ctx context.Context, script string) (out string, status int, err error) {
 	var b strings.Builder
-	status, err = g.run(ctx, script, nil, &b)
+	status, err = g.runScript(ctx, script, nil, &b)
 	return b.String(), status, err
 }
 
-// run runs a script with the content of in, or nothing, as its standard input,
+// runScript runs a script with the content of in, or nothing, as its standard input,
 // and passes its output on to out. qemu ends a connection that has been half
 // closed for some minutes, so without input run closes nothing before the exit
 // status is there.
-func (g *Guest) run(ctx context.Context, script string, in io.Reader, out io.Writer) (int, error) {
+func (g *Guest) runScript(ctx context.Context, script string, in io.Reader, out io.Writer) (int, error) {
 	if in == nil {
 		script = "exec </dev/null\n" + script
 	}
@@ -154,7 +154,7 @@ func (g *Guest) run(ctx context.Context, script string, in io.Reader, out io.Wri
 			err = s.CloseWrite()
 		}
 		if err != nil {
-			return -1, s.cause(err)
+			return -1, s.explainError(err)
 		}
 	}
 	if _, err := io.Copy(out, s); err != nil {
@@ -171,24 +171,15 @@ func (g *Guest) Push(ctx context.Context, file, path string) error {
 	}
 	defer f.Close()
 	var out strings.Builder
-	script := fmt.Sprintf("cat >%[1]s && chmod 755 %[1]s", Quote(path))
-	status, err := g.run(ctx, script, f, &out)
+	script := fmt.Sprintf("cat >%[1]s && chmod 755 %[1]s", quoteWord(path))
+	status, err := g.runScript(ctx, script, f, &out)
 	if err == nil && status != 0 {
 		err = fmt.Errorf("guest: %s", out.String())
 	}
 	return err
 }
 
-// Pull copies the guest's file at path to w.
-func (g *Guest) Pull(ctx context.Context, path string, w io.Writer) error {
-	status, err := g.run(ctx, "exec cat "+Quote(path), nil, w)
-	if err == nil && status != 0 {
-		err = fmt.Errorf("guest: cannot read %s", path)
-	}
-	return err
-}
-
-// Quote quotes s as one word of the shell.
-func Quote(s string) string {
+// quoteWord quotes s as one shell word.
+func quoteWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

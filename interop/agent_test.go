@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// agent replaces guest-agent: it takes one script and answers with pieces, each
+// fakeAgent replaces guest-agent: it takes one script and answers with pieces, each
 // in a separate write.
-func agent(t *testing.T, pieces ...string) (*net.TCPConn, <-chan string) {
+func fakeAgent(t *testing.T, pieces ...string) (*net.TCPConn, <-chan string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
@@ -53,7 +53,7 @@ func TestSession(t *testing.T) {
 		"output like the mark": {[]string{"\x00@rc=", "x\x00@rc=9\n"}, "\x00@rc=x", 9},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, script := agent(t, tt.pieces...)
+			c, script := fakeAgent(t, tt.pieces...)
 			s, err := newSession(t.Context(), c, "exit 3")
 			require.NoError(t, err)
 			defer s.Close()
@@ -71,7 +71,7 @@ func TestSession(t *testing.T) {
 
 // TestSessionLine checks that a line can be read before the script ends.
 func TestSessionLine(t *testing.T) {
-	c, _ := agent(t, "ready\n")
+	c, _ := fakeAgent(t, "ready\n")
 	s, err := newSession(t.Context(), c, "")
 	require.NoError(t, err)
 	defer s.Close()
@@ -82,11 +82,11 @@ func TestSessionLine(t *testing.T) {
 
 func TestSessionCut(t *testing.T) {
 	for _, end := range []string{"", "text", "\x00@rc=", "\x00@rc=1\nmore"} {
-		c, _ := agent(t, end)
+		c, _ := fakeAgent(t, end)
 		s, err := newSession(t.Context(), c, "")
 		require.NoError(t, err)
 		out, err := io.ReadAll(s)
-		require.ErrorIs(t, err, ErrAgent, "%q", end)
+		require.ErrorIs(t, err, errAgent, "%q", end)
 		assert.Equal(t, -1, s.Status())
 		assert.LessOrEqual(t, len(out), len(end))
 		s.Close()
@@ -110,7 +110,7 @@ func TestSessionCancelled(t *testing.T) {
 }
 
 func TestQuote(t *testing.T) {
-	assert.Equal(t, `'it'\''s'`, Quote("it's"))
+	assert.Equal(t, `'it'\''s'`, quoteWord("it's"))
 }
 
 // TestExecOpen checks that the standard input of a script stays open until the

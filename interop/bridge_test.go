@@ -26,7 +26,7 @@ func startBridge(t *testing.T, program string, args ...string) (addr string) {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	defer r.Close()
-	said := new(buffer)
+	said := new(sharedBuffer)
 	cmd := exec.Command(program, append([]string{"bridge"}, args...)...)
 	cmd.Stdout, cmd.Stderr = w, said
 	p, err := StartProcess(cmd)
@@ -42,7 +42,7 @@ func startBridge(t *testing.T, program string, args ...string) (addr string) {
 			p.Kill()
 		}
 		if t.Failed() {
-			t.Logf("the bridge says:\n%s", tail(said.String()))
+			t.Logf("the bridge says:\n%s", outputTail(said.String()))
 		}
 	})
 	require.NoError(t, r.SetReadDeadline(time.Now().Add(serverLimit)))
@@ -56,47 +56,47 @@ func startBridge(t *testing.T, program string, args ...string) (addr string) {
 // nfsrdmad, which is stopped, and killed, while files are open and in use, and
 // Linux's own server, which has MOUNT only on TCP.
 func TestBridge(t *testing.T) {
-	guest(t)
+	sharedGuest(t)
 	t.Run("nfsrdmad", func(t *testing.T) {
-		d := serve(t, "--no-root-squash")
-		s := d.site().behind(t, d.rdma)
-		s.work(t)
-		s.mount(t, "/mnt", s.options("tcp"))
-		u := hold(t, "/mnt/held")
+		d := startDaemon(t, "--no-root-squash")
+		s := d.guestSite().behindBridge(t, d.rdma)
+		s.runWorkload(t)
+		s.mountInGuest(t, "/mnt", s.mountOptions("tcp"))
+		u := startHold(t, "/mnt/held")
 		for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 			d.proc.Signal(sig)
 			<-d.proc.Done()
-			d.start()
-			checkAll([]*user{u})
+			d.startProcess()
+			checkAll([]*holdProcess{u})
 		}
-		u.end()
-		umount(t, "/mnt")
+		u.endHold()
+		unmountInGuest(t, "/mnt")
 	})
 	t.Run("knfsd", func(t *testing.T) {
 		k := knfsdShop(t)
-		k.behind(t, k.server()).work(t)
+		k.behindBridge(t, k.serverArgument()).runWorkload(t)
 	})
 }
 
-// behind returns the site behind a bridge to its server.
-func (s site) behind(t *testing.T, server string) site {
-	addr := startBridge(t, program("mountrdma"), "--listen", "127.0.0.1:0", "--insecure", server) // the guest is behind NAT
+// behindBridge returns the site behind a bridge to its server.
+func (s guestSite) behindBridge(t *testing.T, server string) guestSite {
+	addr := startBridge(t, programPath("mountrdma"), "--listen", "127.0.0.1:0", "--insecure", server) // the guest is behind NAT
 	s.host, s.rdma = "10.0.2.2", 0
-	s.tcp, s.mountd = port(t, addr), port(t, addr)
-	return s.by("")
+	s.tcp, s.mountd = portOf(t, addr), portOf(t, addr)
+	return s.withVersion("")
 }
 
-// work does a part of the workload on a mount over TCP, and compares the
+// runWorkload does a part of the workload on a mount over TCP, and compares the
 // guest's view on the next mount with the served directory.
-func (s site) work(t *testing.T) {
+func (s guestSite) runWorkload(t *testing.T) {
 	t.Helper()
-	t.Cleanup(func() { s.shell(t, "rm -rf work") })
-	s.mount(t, "/mnt", s.options("tcp"))
-	out, status := try(t, "mkdir /mnt/work && guestwork run /mnt/work rename links && cp /bin/guestwork /mnt/work/")
-	t.Logf("%s", tail(out))
+	t.Cleanup(func() { s.runShell(t, "rm -rf work") })
+	s.mountInGuest(t, "/mnt", s.mountOptions("tcp"))
+	out, status := tryInGuest(t, "mkdir /mnt/work && guestwork run /mnt/work rename links && cp /bin/guestwork /mnt/work/")
+	t.Logf("%s", outputTail(out))
 	assert.Zero(t, status)
-	umount(t, "/mnt")
-	s.mount(t, "/mnt", s.options("tcp"))
-	sameLines(t, s.manifest(t, "work"), must(t, "cmp /bin/guestwork /mnt/work/guestwork && guestwork manifest /mnt/work"))
-	umount(t, "/mnt")
+	unmountInGuest(t, "/mnt")
+	s.mountInGuest(t, "/mnt", s.mountOptions("tcp"))
+	sameLines(t, s.readManifest(t, "work"), mustInGuest(t, "cmp /bin/guestwork /mnt/work/guestwork && guestwork manifest /mnt/work"))
+	unmountInGuest(t, "/mnt")
 }

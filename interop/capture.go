@@ -7,11 +7,11 @@ import (
 	"io"
 )
 
-// A classic pcap file of Ethernet frames, as tcpdump writes it here:
+// A classic pcap file with Ethernet frames, as tcpdump writes it here:
 // little-endian, times in microseconds.
 const (
 	pcapMagic     = 0xa1b2c3d4
-	pcapHeader    = 24 // bytes, of the file
+	pcapHeader    = 24 // file header length in bytes
 	pcapRecord    = 16 // bytes, in front of each packet
 	pcapEthernet  = 1
 	pcapMaxPacket = 1 << 18 // bytes; tcpdump's default limit
@@ -31,25 +31,25 @@ const (
 
 var errCapture = errors.New("not a capture of Ethernet in little-endian pcap form")
 
-// A segment is a captured TCP segment.
-type segment struct {
+// A tcpSegment is a captured TCP segment.
+type tcpSegment struct {
 	when    [8]byte // seconds and microseconds, as in the file
-	flow    flow
+	flow    tcpFlow
 	seq     uint32
 	syn     bool
 	payload []byte
 }
 
-// A flow is one direction of a TCP connection over IPv4.
-type flow struct {
+// A tcpFlow is one direction of a TCP connection over IPv4.
+type tcpFlow struct {
 	src, dst         [4]byte
 	srcPort, dstPort uint16
 }
 
-func (f flow) reverse() flow { return flow{f.dst, f.src, f.dstPort, f.srcPort} }
+func (f tcpFlow) reversed() tcpFlow { return tcpFlow{f.dst, f.src, f.dstPort, f.srcPort} }
 
-// readCapture calls f for each TCP segment of the file.
-func readCapture(r io.Reader, f func(segment) error) error {
+// readCapture calls f for each TCP segment in the file.
+func readCapture(r io.Reader, f func(tcpSegment) error) error {
 	var h [pcapHeader]byte
 	if _, err := io.ReadFull(r, h[:]); err != nil {
 		return fmt.Errorf("%w: %w", errCapture, err)
@@ -82,7 +82,7 @@ func readCapture(r io.Reader, f func(segment) error) error {
 }
 
 // parseSegment parses a frame; s.payload aliases it.
-func parseSegment(b []byte) (s segment, ok bool) {
+func parseSegment(b []byte) (s tcpSegment, ok bool) {
 	be := binary.BigEndian
 	if len(b) < ethernetLen+ipv4Len || be.Uint16(b[12:]) != ipv4Type {
 		return s, false
@@ -101,7 +101,7 @@ func parseSegment(b []byte) (s segment, ok bool) {
 	if data < tcpLen || data > len(tcp) {
 		return s, false
 	}
-	s.flow = flow{[4]byte(ip[12:]), [4]byte(ip[16:]), be.Uint16(tcp), be.Uint16(tcp[2:])}
+	s.flow = tcpFlow{[4]byte(ip[12:]), [4]byte(ip[16:]), be.Uint16(tcp), be.Uint16(tcp[2:])}
 	s.seq = be.Uint32(tcp[4:])
 	s.syn = tcp[13]&flagSYN != 0
 	s.payload = tcp[data:]
@@ -111,7 +111,7 @@ func parseSegment(b []byte) (s segment, ok bool) {
 // A captureWriter writes TCP segments, one packet each.
 type captureWriter struct {
 	w   io.Writer
-	seq map[flow]uint32 // the next sequence number
+	seq map[tcpFlow]uint32 // the next sequence number
 }
 
 func newCaptureWriter(w io.Writer) (*captureWriter, error) {
@@ -124,12 +124,12 @@ func newCaptureWriter(w io.Writer) (*captureWriter, error) {
 	h = le.AppendUint32(h, pcapMaxPacket)
 	h = le.AppendUint32(h, pcapEthernet)
 	_, err := w.Write(h)
-	return &captureWriter{w: w, seq: make(map[flow]uint32)}, err
+	return &captureWriter{w: w, seq: make(map[tcpFlow]uint32)}, err
 }
 
-// write appends a segment with the next sequence number of its flow. Checksums
+// writeSegment appends a segment with its flow's next sequence number. Checksums
 // are zero, as before a network card fills them in.
-func (c *captureWriter) write(when [8]byte, f flow, payload []byte) error {
+func (c *captureWriter) writeSegment(when [8]byte, f tcpFlow, payload []byte) error {
 	be := binary.BigEndian
 	total := ipv4Len + tcpLen + len(payload)
 	b := make([]byte, pcapRecord+ethernetLen, pcapRecord+ethernetLen+total)
@@ -148,7 +148,7 @@ func (c *captureWriter) write(when [8]byte, f flow, payload []byte) error {
 	b = be.AppendUint16(b, f.srcPort)
 	b = be.AppendUint16(b, f.dstPort)
 	b = be.AppendUint32(b, c.seq[f])
-	b = be.AppendUint32(b, c.seq[f.reverse()])
+	b = be.AppendUint32(b, c.seq[f.reversed()])
 	b = append(b, tcpLen/4<<4, flagACK|flagPSH, 0xff, 0xff, 0, 0, 0, 0)
 	c.seq[f] += uint32(len(payload))
 	_, err := c.w.Write(append(b, payload...))

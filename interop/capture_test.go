@@ -15,14 +15,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A complaint is a kind of expert information of tshark, of severity warning or
+// An expertInfo is a kind of expert information of tshark, of severity warning or
 // error.
-type complaint struct{ group, protocol, summary string }
+type expertInfo struct{ group, protocol, summary string }
 
 // linux are tshark 4.0's complaints about sessions between Linux's own client
 // and server over siw. It knows only revision 1 of MPA, and looks for the data
 // of a READ after a reply whose data went into a Write chunk.
-var linux = []complaint{
+var linux = []expertInfo{
 	{"Request", "IWARP_MPA", "Res field is NOT set to zero as required by RFC 5044"},
 	{"Request", "IWARP_MPA", "Rev field is NOT set to one as required by RFC 5044"},
 	{"Malformed", "NFS", "Malformed Packet (Exception occurred)"},
@@ -34,25 +34,25 @@ const readReply = "rpc.msgtyp == 1 && nfs.procedure_v3 == 6 && rpcordma.writes_c
 // TestCapture captures a session, after an attempt at NFS version 4, and makes
 // tshark decode both.
 func TestCapture(t *testing.T) {
-	d := serve(t, "--no-root-squash", "--vers", "3")
-	s := d.site()
+	d := startDaemon(t, "--no-root-squash", "--vers", "3")
+	s := d.guestSite()
 	raw := filepath.Join(t.TempDir(), "session.pcap")
 	capture := Record(t, raw, fmt.Sprintf("tcp port %d", s.rdma))
-	out, status := try(t, fmt.Sprintf("mount.nfs %s:/x /mnt -o vers=4.2,proto=rdma,port=%d", s.host, s.rdma))
+	out, status := tryInGuest(t, fmt.Sprintf("mount.nfs %s:/x /mnt -o vers=4.2,proto=rdma,port=%d", s.host, s.rdma))
 	assert.NotZero(t, status)
 	assert.Contains(t, out, "Protocol not supported")
-	s.mount(t, "/mnt", s.options("rdma"))
-	must(t, `set -e; cd /mnt; mkdir work; guestwork run /mnt/work truncate rename links attributes access special errors
+	s.mountInGuest(t, "/mnt", s.mountOptions("rdma"))
+	mustInGuest(t, `set -e; cd /mnt; mkdir work; guestwork run /mnt/work truncate rename links attributes access special errors
 		dd if=/dev/urandom of=data bs=1M count=1 conv=fsync; echo 3 >/proc/sys/vm/drop_caches; cat data >/dev/null
 		ls -lR >/dev/null; df . >/dev/null; rm -rf work data`)
-	umount(t, "/mnt")
+	unmountInGuest(t, "/mnt")
 	capture.End(t)
 
-	cut, n := resegmented(t, raw)
-	keep(t, raw, cut)
+	cut, n := resegmentCapture(t, raw)
+	keepCaptures(t, raw, cut)
 	// tshark sees every FPDU, and finds an RPC message or RDMA data in it.
 	assert.Equal(t, 2*2, n.Frames, "MPA Requests and Replies of two connections")
-	found := counts(t, cut, nil, "iwarp_mpa.req || iwarp_mpa.rep", "iwarp_ddp_rdmap", "iwarp_rdma.opcode == 7", "rpcordma.msg_type == 4",
+	found := countFramesByFilter(t, cut, nil, "iwarp_mpa.req || iwarp_mpa.rep", "iwarp_ddp_rdmap", "iwarp_rdma.opcode == 7", "rpcordma.msg_type == 4",
 		"rpc.msgtyp == 0", "rpc.msgtyp == 1", "rpc.msgtyp == 0 && rpc.programversion == 4", "rpc.state_accept == 2",
 		"_ws.malformed && !("+readReply+")")
 	assert.Equal(t, n.Frames, found[0])
@@ -61,18 +61,18 @@ func TestCapture(t *testing.T) {
 	assert.Zero(t, found[3], "RDMA_ERROR messages")
 	assert.Greater(t, found[4], 500, "calls")
 	assert.Equal(t, found[4], found[5], "replies")
-	assert.Positive(t, found[6], "calls of version 4")
+	assert.Positive(t, found[6], "NFSv4 calls")
 	assert.Positive(t, found[7], "PROG_MISMATCH")
 	assert.Zero(t, found[8], "malformed, except for replies of READ")
 
-	for c, n := range complaints(t, cut) {
+	for c, n := range expertInfos(t, cut) {
 		assert.Contains(t, linux, c, "%d times", n)
 	}
 }
 
-// resegmented brings the capture into the form in which tshark finds every
+// resegmentCapture brings the capture into the form in which tshark finds every
 // FPDU.
-func resegmented(t *testing.T, raw string) (string, Units) {
+func resegmentCapture(t *testing.T, raw string) (string, Units) {
 	t.Helper()
 	in, err := os.Open(raw)
 	require.NoError(t, err)
@@ -81,13 +81,13 @@ func resegmented(t *testing.T, raw string) (string, Units) {
 	out, err := os.Create(cut)
 	require.NoError(t, err)
 	defer out.Close()
-	n, err := Resegment(out, in)
+	n, err := resegment(out, in)
 	require.NoError(t, err)
 	return cut, n
 }
 
-// keep copies the captures to the directory INTEROP_CAPTURE, if that is set.
-func keep(t *testing.T, files ...string) {
+// keepCaptures copies the captures to the directory INTEROP_CAPTURE, if that is set.
+func keepCaptures(t *testing.T, files ...string) {
 	dir := os.Getenv("INTEROP_CAPTURE")
 	if dir == "" {
 		return
@@ -99,15 +99,15 @@ func keep(t *testing.T, files ...string) {
 	}
 }
 
-// count returns the number of frames that a display filter selects.
-func count(t *testing.T, file, filter string) int {
+// countFrames returns the number of frames that a display filter selects.
+func countFrames(t *testing.T, file, filter string) int {
 	t.Helper()
-	return counts(t, file, nil, filter)[0]
+	return countFramesByFilter(t, file, nil, filter)[0]
 }
 
-// counts returns the number of frames that each of several display filters, without
+// countFramesByFilter returns the number of frames that each of several display filters, without
 // commas, selects. tshark decodes the file once for all of them.
-func counts(t *testing.T, file string, args []string, filters ...string) (all []int) {
+func countFramesByFilter(t *testing.T, file string, args []string, filters ...string) (all []int) {
 	t.Helper()
 	out := Tshark(t, file, append(args, "-q", "-z", "io,stat,0,"+strings.Join(filters, ","))...)
 	for line := range strings.Lines(out) {
@@ -117,7 +117,7 @@ func counts(t *testing.T, file string, args []string, filters ...string) (all []
 			continue
 		}
 		for i := range filters {
-			all = append(all, number(t, strings.TrimSpace(columns[2+2*i])))
+			all = append(all, parseNumber(t, strings.TrimSpace(columns[2+2*i])))
 		}
 	}
 	require.Len(t, all, len(filters), "%s", out)
@@ -127,15 +127,15 @@ func counts(t *testing.T, file string, args []string, filters ...string) (all []
 // complaintLine is a line of tshark's table of expert information.
 var complaintLine = regexp.MustCompile(`(?m)^ +(\d+) +(\S+) +(\S+) +(.*?) *$`)
 
-// complaints counts warnings and errors, except those about the kernel's TCP.
-func complaints(t *testing.T, file string, args ...string) map[complaint]int {
+// expertInfos counts warnings and errors, except those about the kernel's TCP.
+func expertInfos(t *testing.T, file string, args ...string) map[expertInfo]int {
 	t.Helper()
-	found := make(map[complaint]int)
+	found := make(map[expertInfo]int)
 	for _, m := range complaintLine.FindAllStringSubmatch(Tshark(t, file, append(args, "-q", "-z", "expert,warn")...), -1) {
 		if m[3] != "TCP" {
 			n, err := strconv.Atoi(m[1])
 			require.NoError(t, err)
-			found[complaint{m[2], m[3], m[4]}] += n
+			found[expertInfo{m[2], m[3], m[4]}] += n
 		}
 	}
 	return found

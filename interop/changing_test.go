@@ -20,12 +20,12 @@ const (
 	changing = 250
 )
 
-// TestChangingDirectory4 lists a large directory by version 4.2 while a process
-// of the host makes, renames and removes entries in it: each listing must have
-// each entry that stays, once.
+// TestChangingDirectory4 lists a large directory over NFSv4.2 while a process of the host
+// makes, renames and removes entries in it: each listing must have each entry that stays,
+// once.
 func TestChangingDirectory4(t *testing.T) {
-	guest(t)
-	d := serve(t, "--no-root-squash")
+	sharedGuest(t)
+	d := startDaemon(t, "--no-root-squash")
 	dir := filepath.Join(d.dir, "large")
 	require.NoError(t, os.Mkdir(dir, 0o755))
 	mknod := func(name string, n int) error {
@@ -61,13 +61,13 @@ func TestChangingDirectory4(t *testing.T) {
 	})
 	defer work.Wait()
 	defer close(stop)
-	s := d.site().by("4.2")
+	s := d.guestSite().withVersion("4.2")
 	for _, transport := range []string{"rdma", "tcp"} {
-		s.mount(t, "/mnt", s.options(transport))
+		s.mountInGuest(t, "/mnt", s.mountOptions(transport))
 		// ls complains of entries that are gone before it looks at them.
-		out, status := try(t, "ls -1 /mnt/large >/tmp/list 2>/dev/null; grep stays /tmp/list | sort")
+		out, status := tryInGuest(t, "ls -1 /mnt/large >/tmp/list 2>/dev/null; grep stays /tmp/list | sort")
 		assert.Zero(t, status)
 		sameLines(t, want.String(), out)
-		umount(t, "/mnt")
+		unmountInGuest(t, "/mnt")
 	}
 }

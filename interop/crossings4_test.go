@@ -20,18 +20,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
-	"github.com/nfsrdma/nfsrdma/nfs4client"
+	"github.com/nfsrdma/nfsrdma/nfsclient/nfs4client"
 )
 
-// A gated client reaches the server only while its gate is open.
-type gated struct {
+// A gatedClient client reaches the server only while its gate is open.
+type gatedClient struct {
 	*nfs4client.Session
 	line tcpLine
 	shut atomic.Bool
 }
 
-func newGated(t *testing.T, d *daemon) *gated {
-	g := new(gated)
+func newGated(t *testing.T, d *daemon) *gatedClient {
+	g := new(gatedClient)
 	g.Session = dialTCP4(t, func(ctx context.Context) (nfs4client.Conn, error) {
 		for g.shut.Load() {
 			select {
@@ -40,16 +40,16 @@ func newGated(t *testing.T, d *daemon) *gated {
 			case <-time.After(time.Millisecond):
 			}
 		}
-		return g.line.dial(ctx, d.tcp)
+		return g.line.dialConn(ctx, d.tcp)
 	})
-	t.Cleanup(func() { goodbye(t, g.Session) })
+	t.Cleanup(func() { closeSession(t, g.Session) })
 	return g
 }
 
 // shutOut cuts the client off until its gate is open again.
-func (g *gated) shutOut() {
+func (g *gatedClient) shutOut() {
 	g.shut.Store(true)
-	g.line.cut()
+	g.line.resetConn()
 }
 
 // TestReclaimFull fills the file system of the state directory before the clients
@@ -57,25 +57,25 @@ func (g *gated) shutOut() {
 // nothing.
 func TestReclaimFull(t *testing.T) {
 	const clients = 96 // their records need more than a page, of which a full tmpfs still fills the rest
-	d := serve(t, "--no-root-squash")
-	d.stop()
+	d := startDaemon(t, "--no-root-squash")
+	d.stopGracefully()
 	state := d.flags[len(d.flags)-1]
 	require.NoError(t, unix.Mount("tmpfs", state, "tmpfs", 0, "size=1m"))
 	defer func() { assert.NoError(t, unix.Unmount(state, unix.MNT_DETACH)) }()
-	d.start()
-	all := make([]*gated, clients)
+	d.startProcess()
+	all := make([]*gatedClient, clients)
 	files := make([]*nfs4client.File, clients)
 	at := func(i int) nfs4client.Range { return nfs4client.Range{Start: uint64(i), End: uint64(i)} }
 	for i := range all {
 		all[i] = newGated(t, d)
-		files[i] = opened(t, all[i].Session, exported(t, all[i].Session), "f", nfs4client.OpenFlags{})
+		files[i] = openFile(t, all[i].Session, exportRoot(t, all[i].Session), "f", nfs4client.OpenFlags{})
 		require.NoError(t, files[i].Lock(t.Context(), at(i), true))
 	}
 	for _, g := range all {
 		g.shutOut()
 	}
 	d.proc.Kill()
-	d.start()
+	d.startProcess()
 	ballast := filepath.Join(state, "ballast")
 	require.ErrorIs(t, os.WriteFile(ballast, make([]byte, 2<<20), 0o600), unix.ENOSPC)
 	for _, g := range all {
@@ -97,8 +97,8 @@ func TestReclaimFull(t *testing.T) {
 		assert.Contains(t, d.stderr.String(), "level=ERROR")
 		require.NoError(t, os.Remove(ballast))
 	})
-	other := session4(t, d, "tcp")
-	f := opened(t, other, exported(t, other), "f", nfs4client.OpenFlags{})
+	other := newSession4(t, d, "tcp")
+	f := openFile(t, other, exportRoot(t, other), "f", nfs4client.OpenFlags{})
 	for i := range files {
 		assert.ErrorIs(t, f.Lock(t.Context(), at(i), true), nfs4.ErrDenied, "the lock of client %d", i)
 	}
@@ -130,16 +130,16 @@ func TestExportGoneInGrace(t *testing.T) {
 		d.proc.Signal(syscall.SIGHUP)
 		reloads++
 		require.Eventually(t, func() bool {
-			return strings.Count(d.stderr.String(), "the exports are as the file says") == reloads
+			return strings.Count(d.stderr.String(), "the exports were reloaded") == reloads
 		}, daemonLimit, pollEvery, "%s", d.stderr)
 	}
 	in := func(s *nfs4client.Session, name string) *nfs4client.File {
 		t.Helper()
 		h, err := s.Walk(t.Context(), dir+"/"+name)
 		require.NoError(t, err)
-		return opened(t, s, h, "f", nfs4client.OpenFlags{})
+		return openFile(t, s, h, "f", nfs4client.OpenFlags{})
 	}
-	g, away, other := newGated(t, d), newGated(t, d), session4(t, d, "tcp")
+	g, away, other := newGated(t, d), newGated(t, d), newSession4(t, d, "tcp")
 	first, second := nfs4client.Range{End: 9}, nfs4client.Range{Start: 10, End: 19}
 	kept, gone := in(g.Session, "kept"), in(g.Session, "gone")
 	require.NoError(t, kept.Lock(t.Context(), first, true))
@@ -148,7 +148,7 @@ func TestExportGoneInGrace(t *testing.T) {
 	g.shutOut()
 	away.shutOut()
 	d.proc.Kill()
-	d.start()
+	d.startProcess()
 	reload("kept")
 	g.shut.Store(false)
 	require.NoError(t, useFile(t.Context(), kept))
@@ -160,9 +160,9 @@ func TestExportGoneInGrace(t *testing.T) {
 	reload("kept", "gone")
 	again := in(g.Session, "gone")
 	require.NoError(t, useFile(t.Context(), again))
-	eventually(t, func() error { return again.Lock(t.Context(), first, true) }, func() {
-		out := onHost(t, "/", program("nfsrdmad")+" clients --control "+socket+" --end-grace")
-		assert.Contains(t, out, "grace has ended")
+	waitForRelease(t, func() error { return again.Lock(t.Context(), first, true) }, func() {
+		out := onHost(t, "/", programPath("nfsrdmad")+" clients --control "+socket+" --end-grace")
+		assert.Contains(t, out, "the grace period has ended")
 	})
 	assert.ErrorIs(t, in(other, "gone").Lock(t.Context(), first, false), nfs4.ErrDenied)
 	theirs := in(other, "kept")

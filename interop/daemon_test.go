@@ -28,21 +28,21 @@ const (
 	pollEvery   = 100 * time.Millisecond
 )
 
-// A daemon is nfsrdmad serving one directory as /x, or the exports of a file.
-// It can be stopped and started again, on the same ports and state.
+// A daemon is nfsrdmad serving one directory as /x, or a file's exports. It can be
+// stopped and started again, on the same ports and state.
 type daemon struct {
 	t         testing.TB
 	dir       string
 	what      []string // arguments: the exports
 	flags     []string
-	vers      string // of NFS, by which Linux mounts; empty means 3
+	vers      string // NFS version with which Linux mounts; empty means 3
 	rdma, tcp string // host:port
 	proc      *Process
-	stderr    *buffer
+	stderr    *sharedBuffer
 }
 
-// serve starts a daemon on a new directory; the test's end stops the daemon.
-func serve(t testing.TB, flags ...string) *daemon {
+// startDaemon starts a daemon on a new directory; the test's end stops the daemon.
+func startDaemon(t testing.TB, flags ...string) *daemon {
 	t.Helper()
 	return serveDir(t, Served(t), flags...)
 }
@@ -50,28 +50,28 @@ func serve(t testing.TB, flags ...string) *daemon {
 // serveDir is serve for a given directory.
 func serveDir(t testing.TB, dir string, flags ...string) *daemon {
 	t.Helper()
-	return startDaemon(t, dir, []string{dir + "=/x"}, flags...)
+	return startDaemonWith(t, dir, []string{dir + "=/x"}, flags...)
 }
 
-// serveExports serves the exports of a file, all of them below dir.
+// serveExports serves a file's exports, all of them below dir.
 func serveExports(t testing.TB, dir, file string, flags ...string) *daemon {
 	t.Helper()
-	return startDaemon(t, dir, []string{"--exports", file}, flags...)
+	return startDaemonWith(t, dir, []string{"--exports", file}, flags...)
 }
 
-func startDaemon(t testing.TB, dir string, what []string, flags ...string) *daemon {
+func startDaemonWith(t testing.TB, dir string, what []string, flags ...string) *daemon {
 	t.Helper()
-	built(t)
-	d := &daemon{t: t, dir: dir, what: what, rdma: unused(t), tcp: unused(t), stderr: new(buffer)}
+	buildOnce(t)
+	d := &daemon{t: t, dir: dir, what: what, rdma: reservedAddr(t), tcp: reservedAddr(t), stderr: new(sharedBuffer)}
 	d.flags = append(flags, "--state", t.TempDir())
 	if !slices.Contains(flags, "--vers") {
 		d.vers = os.Getenv(linuxVersion)
 	}
-	d.start()
+	d.startProcess()
 	t.Cleanup(func() {
 		d.proc.Kill()
 		if t.Failed() {
-			t.Logf("nfsrdmad says:\n%s", tail(d.stderr.String()))
+			t.Logf("nfsrdmad says:\n%s", outputTail(d.stderr.String()))
 		}
 	})
 	return d
@@ -81,11 +81,11 @@ func startDaemon(t testing.TB, dir string, what []string, flags ...string) *daem
 // daemon has two, and listens at neither yet when it gets the second.
 var given sync.Map
 
-// unused returns an address with a port that stays free while the daemon is
+// reservedAddr returns an address with a port that stays free while the daemon is
 // down: the system never gives it to an outgoing connection.
-func unused(t testing.TB) string {
+func reservedAddr(t testing.TB) string {
 	t.Helper()
-	first := uint(32768) // of the ports for outgoing connections
+	first := uint(32768) // first port for outgoing connections
 	if b, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"); err == nil {
 		_, _ = fmt.Sscan(string(b), &first)
 	}
@@ -106,17 +106,17 @@ func unused(t testing.TB) string {
 	return ""
 }
 
-// start runs the daemon.
-func (d *daemon) start() {
+// startProcess runs the daemon.
+func (d *daemon) startProcess() {
 	d.t.Helper()
 	args := append([]string{"--listen", d.rdma, "--tcp", d.tcp, "--control", ""}, d.flags...)
-	server, err := StartServer(d.stderr, program("nfsrdmad"), append(args, d.what...)...)
+	server, err := StartServer(d.stderr, programPath("nfsrdmad"), append(args, d.what...)...)
 	require.NoError(d.t, err, "nfsrdmad says: %s", d.stderr)
 	d.proc, d.rdma, d.tcp = server.Process, server.RDMA, server.TCP
 }
 
-// stop makes the daemon drain and end.
-func (d *daemon) stop() {
+// stopGracefully makes the daemon drain and end.
+func (d *daemon) stopGracefully() {
 	d.t.Helper()
 	d.proc.Signal(syscall.SIGTERM)
 	select {
@@ -127,15 +127,15 @@ func (d *daemon) stop() {
 	}
 }
 
-// site returns the site for the guest.
-func (d *daemon) site() site {
-	return site{
-		host: "10.0.2.2", export: "/x", rdma: port(d.t, d.rdma), tcp: port(d.t, d.tcp), mountd: port(d.t, d.tcp),
-		vers: d.vers, backing: hostDir(d.dir),
+// guestSite returns the site for the guest.
+func (d *daemon) guestSite() guestSite {
+	return guestSite{
+		host: "10.0.2.2", export: "/x", rdma: portOf(d.t, d.rdma), tcp: portOf(d.t, d.tcp), mountd: portOf(d.t, d.tcp),
+		vers: d.vers, servedDir: hostDir(d.dir),
 	}
 }
 
-func port(t testing.TB, addr string) int {
+func portOf(t testing.TB, addr string) int {
 	_, p, err := net.SplitHostPort(addr)
 	require.NoError(t, err)
 	n, err := strconv.Atoi(p)
@@ -143,8 +143,8 @@ func port(t testing.TB, addr string) int {
 	return n
 }
 
-// descriptors counts the daemon's open files.
-func (d *daemon) descriptors() int {
+// openFiles counts the daemon's open files.
+func (d *daemon) openFiles() int {
 	dir := filepath.Join("/proc", strconv.Itoa(d.proc.PID()), "fd")
 	entries, err := os.ReadDir(dir)
 	require.NoError(d.t, err)
@@ -159,8 +159,8 @@ func (d *daemon) descriptors() int {
 	return n
 }
 
-// peak returns the largest memory use of the daemon so far, in bytes.
-func (d *daemon) peak() int64 {
+// peakMemory returns the largest memory use of the daemon so far, in bytes.
+func (d *daemon) peakMemory() int64 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.proc.PID()))
 	require.NoError(d.t, err)
 	_, after, _ := strings.Cut(string(status), "VmHWM:")
@@ -170,30 +170,31 @@ func (d *daemon) peak() int64 {
 	return kib << 10
 }
 
-// settled asserts that the number of open descriptors is as before, at the
+// checkDescriptors asserts that the number of open descriptors is as before, at the
 // latest some seconds after the last client has gone.
-func (d *daemon) settled(before int) {
+func (d *daemon) checkDescriptors(before int) {
 	d.t.Helper()
 	deadline := time.Now().Add(closeLimit)
-	for d.descriptors() > before && time.Now().Before(deadline) {
+	for d.openFiles() > before && time.Now().Before(deadline) {
 		time.Sleep(pollEvery)
 	}
-	if now := d.descriptors(); now > before {
+	if now := d.openFiles(); now > before {
 		out, _ := exec.Command("ls", "-l", fmt.Sprintf("/proc/%d/fd", d.proc.PID())).CombinedOutput()
-		d.t.Errorf("%d files are open, %d before:\n%s", now, before, tail(string(out)))
+		d.t.Errorf("%d files are open, %d before:\n%s", now, before, outputTail(string(out)))
 	}
 }
 
-// goroutines ends the daemon and lists its goroutines, one line each: the
+// listGoroutines ends the daemon and lists its goroutines, one line each: the
 // function that started the goroutine. It omits those of the Go runtime, and
 // those that a pool of the daemon keeps for the next call.
-func (d *daemon) goroutines() []string {
+func (d *daemon) listGoroutines() []string {
 	d.t.Helper()
 	d.proc.Signal(syscall.SIGQUIT)
 	<-d.proc.Done()
 	var started []string
 	for _, stack := range strings.Split(d.stderr.String(), "\n\n") {
-		if strings.HasPrefix(stack, "goroutine ") && busy(stack) {
+		// 0 is not a goroutine: the thread that got the signal had nothing to do.
+		if strings.HasPrefix(stack, "goroutine ") && !strings.HasPrefix(stack, "goroutine 0 ") && isBusy(stack) {
 			_, by, _ := strings.Cut(stack, "\ncreated by ") // nothing for the first
 			by, _, _ = strings.Cut(by, " in goroutine")
 			started = append(started, by)
@@ -205,9 +206,9 @@ func (d *daemon) goroutines() []string {
 // frame matches the function of a stack's frame.
 var frame = regexp.MustCompile(`(?m)^([^\s(]\S*)\(.*\)$`)
 
-// busy reports whether a stack has a frame outside the Go runtime and outside a
+// isBusy reports whether a stack has a frame outside the Go runtime and outside a
 // pool's wait for the next task.
-func busy(stack string) bool {
+func isBusy(stack string) bool {
 	for _, f := range frame.FindAllStringSubmatch(stack, -1) {
 		if !strings.HasPrefix(f[1], "runtime.") && !strings.Contains(f[1], "/internal/workpool.(*Pool).") {
 			return true

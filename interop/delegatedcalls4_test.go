@@ -54,18 +54,18 @@ const delegatedLimit = 15 * time.Minute
 // author names the author of commits.
 const author = "set -e; export HOME=/tmp GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@example.org GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@example.org\n"
 
-// TestDelegatedCalls4 measures how many calls Linux makes by version 4.2 over RDMA
-// for work that opens the same files again and again, with delegations and without,
-// and on knfsd. Linux returns a delegation that it has not used between two renewals
-// of its lease, so the lease must be as long as the slow guest takes to open all
-// files. INTEROP_FILES is the number of files, in hundreds. If the host does not let
-// nfsrdmad have a descriptor for each, the export is exclusive, which needs none.
+// TestDelegatedCalls4 measures how many calls Linux makes over NFSv4.2 over RDMA for work
+// that opens the same files again and again, with delegations and without, and on knfsd.
+// Linux returns a delegation that it has not used between two renewals of its lease, so
+// the lease must be as long as the slow guest takes to open all files. INTEROP_FILES is
+// the number of files, in hundreds. If the host does not let nfsrdmad have a descriptor
+// for each, the export is exclusive, which needs none.
 func TestDelegatedCalls4(t *testing.T) {
 	if os.Getenv("INTEROP_SOAK") == "" {
 		t.Skip("INTEROP_SOAK is not set")
 	}
-	guest(t)
-	dir := reachable(t)
+	sharedGuest(t)
+	dir := reachableDir(t)
 	exports := filepath.Join(t.TempDir(), "exports")
 	hundreds := 4
 	if s := os.Getenv("INTEROP_FILES"); s != "" {
@@ -74,7 +74,7 @@ func TestDelegatedCalls4(t *testing.T) {
 		require.NoError(t, err)
 	}
 	options := "rw,insecure,no_root_squash"
-	if !leases(t, 300*hundreds+100) {
+	if !enoughLeases(t, 300*hundreds+100) {
 		options += ",exclusive"
 	}
 	t.Logf("the export is %s", options)
@@ -89,56 +89,56 @@ func TestDelegatedCalls4(t *testing.T) {
 			flag = "off"
 		}
 		d := serveExports(t, dir, exports, "--delegations", flag, "--nfs4-lease", fmt.Sprintf("%ds", lease))
-		s := d.site().by("4.2")
-		must(t, fmt.Sprintf(everyday, s.host, s.options("rdma")))
+		s := d.guestSite().withVersion("4.2")
+		mustInGuest(t, fmt.Sprintf(everyday, s.host, s.mountOptions("rdma")))
 		s.export = dir
-		s.mount(t, "/everyday/work", s.options("rdma"))
-		must(t, fmt.Sprintf("echo %d >/sys/module/nfsv4/parameters/delegation_watermark", 1000*hundreds))
+		s.mountInGuest(t, "/everyday/work", s.mountOptions("rdma"))
+		mustInGuest(t, fmt.Sprintf("echo %d >/sys/module/nfsv4/parameters/delegation_watermark", 1000*hundreds))
 		inside := func(script string) {
 			out, status := tryFor(t, delegatedLimit, "cat >/everyday/tmp/script <<'END'\n"+author+"cd /work\n"+script+"\nEND\nchroot /everyday /bin/sh /tmp/script")
-			require.Zero(t, status, "%s", tail(out))
+			require.Zero(t, status, "%s", outputTail(out))
 		}
 		prepare := func(script string) { onHost(t, dir, author+script) }
 		if how == "knfsd" {
-			must(t, fmt.Sprintf("knfsd stop; LEASE=%d knfsd start", lease))
-			t.Cleanup(func() { must(t, "knfsd stop; knfsd start") })
-			must(t, "umount /everyday/work; mkdir -p /export/work; mount -o bind /export/work /everyday/work")
+			mustInGuest(t, fmt.Sprintf("knfsd stop; LEASE=%d knfsd start", lease))
+			t.Cleanup(func() { mustInGuest(t, "knfsd stop; knfsd start") })
+			mustInGuest(t, "umount /everyday/work; mkdir -p /export/work; mount -o bind /export/work /everyday/work")
 			prepare = inside
 		}
 		for _, w := range works {
 			prepare("(" + w.prepare + ")")
 		}
 		if how == "knfsd" {
-			k := knfsd4()
-			must(t, fmt.Sprintf("umount /everyday/work; mount.nfs %s:/work /everyday/work -o %s", k.host, k.options("rdma")))
+			k := knfsdSite4()
+			mustInGuest(t, fmt.Sprintf("umount /everyday/work; mount.nfs %s:/work /everyday/work -o %s", k.host, k.mountOptions("rdma")))
 		}
 		for _, w := range works {
 			inside(w.again)
 			if how != "off" { // the second look at a file is the one that gets a delegation
 				inside(w.again)
 			}
-			must(t, "sleep 5") // attributes of young files are believed for 3 s
+			mustInGuest(t, "sleep 5") // attributes of young files are believed for 3 s
 			before := callsOf(t, "/everyday/work")
 			start := time.Now()
 			inside(w.again)
 			seconds := time.Since(start).Seconds()
 			after := callsOf(t, "/everyday/work")
-			n := total(after) - total(before)
+			n := sumCalls(after) - sumCalls(before)
 			calls[w.name] = append(calls[w.name], n)
-			t.Logf("%s, %s: %d calls, %.2f s; %s", w.name, how, n, seconds, most(before, after))
+			t.Logf("%s, %s: %d calls, %.2f s; %s", w.name, how, n, seconds, mostFrequent(before, after))
 		}
-		must(t, "cd /everyday; umount dev proc work usr; rm -rf /export/work")
+		mustInGuest(t, "cd /everyday; umount dev proc work usr; rm -rf /export/work")
 		onHost(t, dir, "rm -rf files tree program")
-		d.stop()
+		d.stopGracefully()
 	}
 	for name, n := range calls {
 		assert.LessOrEqual(t, n[0]*20, n[1], name)
 	}
 }
 
-// leases reports whether nfsrdmad can have so many leases: each is a descriptor, and
+// enoughLeases reports whether nfsrdmad can have so many leases: each is a descriptor, and
 // half of them may be leases.
-func leases(t *testing.T, files int) bool {
+func enoughLeases(t *testing.T, files int) bool {
 	t.Helper()
 	var most unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &most))
@@ -159,8 +159,8 @@ func letWait(t *testing.T, seconds int) {
 	t.Cleanup(func() { assert.NoError(t, os.WriteFile(file, before, 0o644)) })
 }
 
-// most returns the kinds of calls that were made most often.
-func most(before, after map[string]int) string {
+// mostFrequent returns the kinds of calls that were made most often.
+func mostFrequent(before, after map[string]int) string {
 	var list []string
 	for name, n := range after {
 		if n -= before[name]; n > 0 {

@@ -18,7 +18,7 @@ import (
 
 const (
 	delegationLease = time.Second // short, so that some expire
-	scheduleTime    = time.Second // of one schedule, without the final comparison
+	scheduleTime    = time.Second // for one schedule, without the final comparison
 	schedules       = 2           // on each export,
 	schedulesSoak   = 100         // in make soak
 )
@@ -29,7 +29,7 @@ const (
 // of them, all others must see the change at their next open, even if they have
 // lost their connection or were stopped for longer than a lease.
 func TestDelegation(t *testing.T) {
-	guest(t)
+	sharedGuest(t)
 	dir := Served(t)
 	exports := filepath.Join(t.TempDir(), "exports")
 	require.NoError(t, os.WriteFile(exports, fmt.Appendf(nil, `%[1]s/exclusive *(rw,insecure,no_root_squash,exclusive)
@@ -41,7 +41,7 @@ func TestDelegation(t *testing.T) {
 	control := filepath.Join(t.TempDir(), "control")
 	d := serveExports(t, dir, exports, "--lease", delegationLease.String(), "--control", control)
 	seed := uint64(time.Now().UnixNano())
-	for name, play := range map[string]play{
+	for name, play := range map[string]delegationWork{
 		// Names and attributes are cached only while a delegation is held.
 		"exclusive": {model.Sights(), model.Looks, []string{"actimeo=0"}},
 		"ordinary":  {model.Files(), model.ContentLooks, nil},
@@ -49,7 +49,7 @@ func TestDelegation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := newEstate(t, d, filepath.Join(dir, name), play.options)
 			if name == "ordinary" {
-				e.add("local", e.player(t, e.served), func() {})
+				e.addMount("local", e.startPlayer(t, e.served), func() {})
 			}
 			n := schedules
 			if os.Getenv("INTEROP_SOAK") != "" {
@@ -57,55 +57,57 @@ func TestDelegation(t *testing.T) {
 			}
 			before := statusOf(t, control).Grants
 			for i := range n {
-				e.schedule(t, play, seed+uint64(i), troubles[i%len(troubles)])
+				e.runSchedule(t, play, seed+uint64(i), troubles[i%len(troubles)])
 			}
 			after := statusOf(t, control).Grants
-			e.close(t)
+			e.closeViews(t)
 			t.Logf("%d operations held to the model, %d looks loose, %d connections; of all grants: %+v",
-				e.held, e.loose, e.connections(), after)
+				e.held, e.loose, e.countConnections(), after)
 			assert.Greater(t, after.Granted, before.Granted+n)
 			assert.Greater(t, after.Recalled, before.Recalled+n)
 		})
 	}
 }
 
-// An estate is an export, mounted by two clients of this project behind relays,
+// A delegationSetup is an export, mounted by two clients of this project behind relays,
 // and by Linux.
-type estate struct {
-	*views
-	relays [2]*relay
+type delegationSetup struct {
+	*mountViews
+	relays [2]*rdmaRelay
 
 	schedules, held, loose int
 }
 
-func newEstate(t *testing.T, d *daemon, dir string, options []string) *estate {
-	e := new(estate)
-	s := d.site()
-	s.export, s.backing = dir, hostDir(dir)
-	var shops [2]shop
+func newEstate(t *testing.T, d *daemon, dir string, options []string) *delegationSetup {
+	e := new(delegationSetup)
+	s := d.guestSite()
+	s.export, s.servedDir = dir, hostDir(dir)
+	var shops [2]mountServer
 	for i := range shops {
-		e.relays[i] = newRelay(t, d.rdma, hidden{})
-		shops[i] = shop{addr: e.relays[i].addr, site: s}
+		e.relays[i] = newRelay(t, d.rdma, hiddenSupport{})
+		shops[i] = mountServer{addr: e.relays[i].addr, guestSite: s}
 	}
-	e.views = windowsOf(t, dir, shops, options, []string{coherent})
+	e.mountViews = windowsOf(t, dir, shops, options, []string{coherent})
 	for i := range e.fuse { // two programs on each
 		e.addFUSE(t, i)
 	}
 	return e
 }
 
-func (e *estate) connections() int { return int(e.relays[0].conns.Load() + e.relays[1].conns.Load()) }
-
-// A play is the work on an export.
-type play struct {
-	start   []model.Op // in each new directory
-	source  func(seed uint64) *model.Source
-	options []string // of the mounts of this host
+func (e *delegationSetup) countConnections() int {
+	return int(e.relays[0].conns.Load() + e.relays[1].conns.Load())
 }
 
-// schedule runs all work in new directories under one kind of trouble,
+// A delegationWork is the work on an export.
+type delegationWork struct {
+	start   []model.Op // in each new directory
+	source  func(seed uint64) *model.Source
+	options []string // for this host's mounts
+}
+
+// runSchedule runs all work in new directories under one kind of trouble,
 // alternately and concurrently.
-func (e *estate) schedule(t *testing.T, play play, seed uint64, kind trouble) {
+func (e *delegationSetup) runSchedule(t *testing.T, play delegationWork, seed uint64, kind disturbance) {
 	e.schedules++
 	places := make([]*model.Place, 3)
 	for i := range places {
@@ -117,11 +119,11 @@ func (e *estate) schedule(t *testing.T, play play, seed uint64, kind trouble) {
 			require.NoError(t, err)
 		}
 	}
-	clock := e.clock(t)
-	end := kind.begin(e, seed)
+	clock := e.newClock(t)
+	end := kind.startDisturbance(e, seed)
 	first := places[0]
 	r := &model.Run{
-		Seed: seed, Source: play.source(seed), Mounts: e.below(first.Dir), Tree: first.Tree, Before: clock, Leave: knownWrong, Log: transcript(t),
+		Seed: seed, Source: play.source(seed), Mounts: e.confineTo(first.Dir), Tree: first.Tree, Before: clock, Leave: knownWrong, Log: openTranscript(t),
 	}
 	errTurns := r.For(scheduleTime / 2)
 	c := &model.Crowd{Seed: seed, Source: play.source, Mounts: e.mounts, Places: places, Before: clock, Leave: knownWrong}

@@ -21,11 +21,11 @@ import (
 // cost the server nothing.
 func TestDelegationLog(t *testing.T) {
 	const lines, looks = 100, 5
-	built(t)
+	buildOnce(t)
 	control := filepath.Join(t.TempDir(), "control")
-	d := serve(t, "--no-root-squash", "--exclusive", "--control", control)
-	s := shop{addr: d.rdma, site: d.site()}
-	writer, follower := s.fuse(t), s.fuse(t)
+	d := startDaemon(t, "--no-root-squash", "--exclusive", "--control", control)
+	s := mountServer{addr: d.rdma, guestSite: d.guestSite()}
+	writer, follower := s.mountFUSE(t), s.mountFUSE(t)
 	var want strings.Builder
 	log := filepath.Join(follower.point, "log")
 	write := func(line string) {
@@ -52,18 +52,18 @@ func TestDelegationLog(t *testing.T) {
 	}
 	after := statusOf(t, control)
 	recalls := after.Grants.Recalled - before.Grants.Recalled
-	t.Logf("%d lines, %d opens: %d recalls, %d calls", lines, lines*looks, recalls, after.calls()-before.calls())
+	t.Logf("%d lines, %d opens: %d recalls, %d calls", lines, lines*looks, recalls, after.countCalls()-before.countCalls())
 	assert.Positive(t, recalls, "the follower holds the log")
 	assert.LessOrEqual(t, recalls, lines)
 	require.Eventually(t, func() bool { // it does not ask again at once after a recall
-		quiet := statusOf(t, control).calls()
+		quiet := statusOf(t, control).countCalls()
 		for range looks {
 			look()
 		}
-		return statusOf(t, control).calls() == quiet
+		return statusOf(t, control).countCalls() == quiet
 	}, daemonLimit, pollEvery, "a look at unchanged files needs no call")
-	writer.umount()
-	follower.umount()
+	writer.unmountFUSE()
+	follower.unmountFUSE()
 }
 
 // A status is the output of nfsrdmad status, as far as these tests need.
@@ -81,8 +81,8 @@ type status struct {
 	}
 }
 
-// calls returns the number of calls that the server has answered.
-func (s *status) calls() (sum int) {
+// countCalls returns the number of calls that the server has answered.
+func (s *status) countCalls() (sum int) {
 	for _, p := range s.Procedures {
 		sum += p.Calls
 	}
@@ -101,7 +101,7 @@ func (s *status) callsOf(program, procedure string) int {
 
 func statusOf(t *testing.T, control string) *status {
 	t.Helper()
-	out, err := exec.Command(program("nfsrdmad"), "status", "--json", "--control", control).Output()
+	out, err := exec.Command(programPath("nfsrdmad"), "status", "--json", "--control", control).Output()
 	require.NoError(t, err)
 	s := new(status)
 	require.NoError(t, json.Unmarshal(out, s))

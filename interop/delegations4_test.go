@@ -18,38 +18,38 @@ import (
 // delegatedFiles is how many files TestDelegations4 opens again and again.
 const delegatedFiles = 300
 
-// TestDelegations4 opens files again and again by version 4.2: Linux does so
-// without a call, and still sees each change by others at its next open.
+// TestDelegations4 opens files again and again over NFSv4.2: Linux does so without a
+// call, and still sees each change by others at its next open.
 //
 // R8267-6.5.2-1, R8881-10.2-4.
 func TestDelegations4(t *testing.T) {
-	guest(t)
+	sharedGuest(t)
 	for _, c := range []struct {
 		transport string
 		flags     []string
 	}{{"rdma", nil}, {"tcp", nil}, {"rdma", []string{"--exclusive"}}} {
 		t.Run(strings.Join(append([]string{c.transport}, c.flags...), " "), func(t *testing.T) {
-			d := serve(t, append(c.flags, "--no-root-squash")...)
+			d := startDaemon(t, append(c.flags, "--no-root-squash")...)
 			onHost(t, d.dir, fmt.Sprintf("mkdir d; for n in $(seq %d); do echo content $n >d/$n; done", delegatedFiles))
-			s := d.site()
-			s.by("4.2").mount(t, "/mnt", s.by("4.2").options(c.transport))
-			s.mount(t, "/mnt2", s.options("tcp", "actimeo=0"))
+			s := d.guestSite()
+			s.withVersion("4.2").mountInGuest(t, "/mnt", s.withVersion("4.2").mountOptions(c.transport))
+			s.mountInGuest(t, "/mnt2", s.mountOptions("tcp", "actimeo=0"))
 			read := "cat /mnt/d/* >/dev/null"
-			must(t, "sleep 1; "+read) // files that were young
-			must(t, read)
+			mustInGuest(t, "sleep 1; "+read) // files that were young
+			mustInGuest(t, read)
 			before := callsOf(t, "/mnt")
 			for range 3 {
-				must(t, read)
+				mustInGuest(t, read)
 			}
 			after := callsOf(t, "/mnt")
 			assert.Zero(t, after["OPEN"]-before["OPEN"])
 			assert.Zero(t, after["READ"]-before["READ"])
-			assert.Less(t, total(after)-total(before), 3*delegatedFiles/20)
+			assert.Less(t, sumCalls(after)-sumCalls(before), 3*delegatedFiles/20)
 
 			changes := map[string]func(t *testing.T, n int){
-				"by version 3": func(t *testing.T, n int) { must(t, fmt.Sprintf("echo changed >/mnt2/d/%d", n)) },
+				"by version 3": func(t *testing.T, n int) { mustInGuest(t, fmt.Sprintf("echo changed >/mnt2/d/%d", n)) },
 				"renamed by version 3": func(t *testing.T, n int) {
-					must(t, fmt.Sprintf("echo changed >/mnt2/new; mv /mnt2/new /mnt2/d/%d", n))
+					mustInGuest(t, fmt.Sprintf("echo changed >/mnt2/new; mv /mnt2/new /mnt2/d/%d", n))
 				},
 			}
 			if c.flags == nil {
@@ -68,15 +68,15 @@ func TestDelegations4(t *testing.T) {
 				t.Run(name, func(t *testing.T) {
 					for range 5 {
 						n++
-						require.Equal(t, fmt.Sprintf("content %d\n", n), must(t, fmt.Sprintf("cat /mnt/d/%d", n)))
+						require.Equal(t, fmt.Sprintf("content %d\n", n), mustInGuest(t, fmt.Sprintf("cat /mnt/d/%d", n)))
 						change(t, n)
-						assert.Eventually(t, func() bool { return must(t, fmt.Sprintf("cat /mnt/d/%d", n)) == "changed\n" }, daemonLimit, pollEvery)
+						assert.Eventually(t, func() bool { return mustInGuest(t, fmt.Sprintf("cat /mnt/d/%d", n)) == "changed\n" }, daemonLimit, pollEvery)
 					}
 				})
 			}
-			umount(t, "/mnt2")
-			umount(t, "/mnt")
-			d.stop()
+			unmountInGuest(t, "/mnt2")
+			unmountInGuest(t, "/mnt")
+			d.stopGracefully()
 			assert.NotContains(t, d.stderr.String(), "level=WARN")
 		})
 	}
@@ -85,7 +85,7 @@ func TestDelegations4(t *testing.T) {
 // callsOf returns how many calls of each kind a mount of the guest has made.
 func callsOf(t *testing.T, point string) map[string]int {
 	t.Helper()
-	out := must(t, "cat /proc/self/mountstats")
+	out := mustInGuest(t, "cat /proc/self/mountstats")
 	_, out, ok := strings.Cut(out, " mounted on "+point+" ")
 	require.True(t, ok)
 	_, out, _ = strings.Cut(out, "per-op statistics\n")
@@ -102,8 +102,8 @@ func callsOf(t *testing.T, point string) map[string]int {
 	return n
 }
 
-// total returns the sum of calls.
-func total(n map[string]int) (sum int) {
+// sumCalls returns the sum of calls.
+func sumCalls(n map[string]int) (sum int) {
 	for _, count := range n {
 		sum += count
 	}

@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// A trouble is a disturbance of working mounts.
-type trouble struct {
+// A disturbance is a disturbance of working mounts.
+type disturbance struct {
 	cuts  bool // their connections are reset
 	stops bool // stopped, mostly for more than a lease
 }
 
-var troubles = []trouble{{true, true}, {}, {cuts: true}, {stops: true}}
+var troubles = []disturbance{{true, true}, {}, {cuts: true}, {stops: true}}
 
 const troubleEvery = 400 * time.Millisecond // at most
 
-// begin makes trouble until the returned function is called.
-func (k trouble) begin(e *estate, seed uint64) (end func()) {
-	if k == (trouble{}) {
+// startDisturbance makes trouble until the returned function is called.
+func (k disturbance) startDisturbance(e *delegationSetup, seed uint64) (end func()) {
+	if k == (disturbance{}) {
 		return func() {}
 	}
 	stop := make(chan struct{})
@@ -39,7 +39,7 @@ func (k trouble) begin(e *estate, seed uint64) (end func()) {
 		for wait(time.Duration(r.Int64N(int64(troubleEvery)))) {
 			i := r.IntN(len(e.fuse))
 			if k.cuts && (!k.stops || r.IntN(2) == 0) {
-				e.relays[i].cut()
+				e.relays[i].resetAll()
 				continue
 			}
 			e.fuse[i].proc.Stop()

@@ -28,8 +28,8 @@ import (
 // next open.
 func TestDelegationLocal(t *testing.T) {
 	const lease = time.Second
-	d := serve(t, "--no-root-squash", fmt.Sprintf("--lease=%v", lease))
-	m := shop{addr: d.rdma, site: d.site()}.fuse(t)
+	d := startDaemon(t, "--no-root-squash", fmt.Sprintf("--lease=%v", lease))
+	m := mountServer{addr: d.rdma, guestSite: d.guestSite()}.mountFUSE(t)
 	here, there := filepath.Join(d.dir, "f"), filepath.Join(m.point, "f")
 	write := func(script string) {
 		t.Helper()
@@ -47,11 +47,11 @@ func TestDelegationLocal(t *testing.T) {
 	write("seq 10000 >f; cp -p f reference")
 	see("at first")
 	require.Eventually(t, func() bool { see("again"); return leasesOf(t, here) == 1 }, mountLimit, pollEvery, "no delegation is held")
-	reads := m.calls("READ")
+	reads := m.countCalls("READ")
 	for range 20 {
 		see("from the cache")
 	}
-	assert.Equal(t, reads, m.calls("READ"), "calls for held objects")
+	assert.Equal(t, reads, m.countCalls("READ"), "calls for held objects")
 
 	for n := range 20 {
 		open, err := os.Open(there) // otherwise the lease may be taken without a recall
@@ -95,16 +95,16 @@ func TestDelegationLocal(t *testing.T) {
 		_, _ = fmt.Fprintln(begin, "go")
 		done <- late.Wait()
 	}()
-	require.Eventually(t, func() bool { return breaking(t, here) }, mountLimit, time.Millisecond, "a process does not wait")
+	require.Eventually(t, func() bool { return isLeaseBreaking(t, here) }, mountLimit, time.Millisecond, "a process does not wait")
 	require.NoError(t, <-done)
 	t.Logf("a process waited %v for a client that was stopped", time.Since(began))
 	m.proc.Signal(unix.SIGCONT)
 	see("data written meanwhile")
 	require.NoError(t, open.Close())
 
-	m.umount()
+	m.unmountFUSE()
 	require.Eventually(t, func() bool { return leasesOf(t, here) == 0 }, closeLimit, pollEvery, "a lease is left")
-	d.stop()
+	d.stopGracefully()
 }
 
 // TestDelegationLocalReaders makes a process of the server's host count in a
@@ -112,8 +112,8 @@ func TestDelegationLocal(t *testing.T) {
 // less than the content at its open.
 func TestDelegationLocalReaders(t *testing.T) {
 	const writes, readers = 400, 2
-	d := serve(t, "--no-root-squash", "--lease=1s")
-	s := shop{addr: d.rdma, site: d.site()}
+	d := startDaemon(t, "--no-root-squash", "--lease=1s")
+	s := mountServer{addr: d.rdma, guestSite: d.guestSite()}
 	var begun, done atomic.Int64
 	here := filepath.Join(d.dir, "f")
 	write := func(n int64) error {
@@ -133,7 +133,7 @@ func TestDelegationLocalReaders(t *testing.T) {
 	var reads atomic.Int64
 	var mounts []*fuseMount
 	for range 2 {
-		m := s.fuse(t)
+		m := s.mountFUSE(t)
 		mounts = append(mounts, m)
 		for range readers {
 			wg.Go(func() {
@@ -163,17 +163,17 @@ func TestDelegationLocalReaders(t *testing.T) {
 	wg.Wait()
 	t.Logf("%d reads", reads.Load())
 	for _, m := range mounts {
-		t.Logf("%d READ", m.calls("READ"))
-		m.umount()
+		t.Logf("%d READ", m.countCalls("READ"))
+		m.unmountFUSE()
 	}
-	d.stop()
+	d.stopGracefully()
 }
 
 // leasesOf returns the number of leases on a file of this host.
 func leasesOf(t *testing.T, file string) int { return len(leaseLines(t, file, "")) }
 
-// breaking reports whether a process waits for the lease of a file.
-func breaking(t *testing.T, file string) bool { return len(leaseLines(t, file, "BREAKING")) > 0 }
+// isLeaseBreaking reports whether a process waits for a file's lease.
+func isLeaseBreaking(t *testing.T, file string) bool { return len(leaseLines(t, file, "BREAKING")) > 0 }
 
 func leaseLines(t *testing.T, file, state string) [][]byte {
 	t.Helper()
@@ -185,10 +185,10 @@ func leaseLines(t *testing.T, file, state string) [][]byte {
 	return regexp.MustCompile(line).FindAll(locks, -1)
 }
 
-// calls returns how often the mount has called a procedure.
-func (m *fuseMount) calls(proc string) int {
+// countCalls returns how often the mount has called a procedure.
+func (m *fuseMount) countCalls(proc string) int {
 	m.t.Helper()
-	out, err := exec.Command(program("mountrdma"), "mountstats", m.point).Output()
+	out, err := exec.Command(programPath("mountrdma"), "mountstats", m.point).Output()
 	require.NoError(m.t, err)
 	for line := range strings.Lines(string(out)) {
 		if f := strings.Fields(line); len(f) > 1 && f[0] == proc+":" {

@@ -13,34 +13,34 @@ import (
 
 const diskSize = 1 << 30 // bytes
 
-// A disk is a local file system whose machine can fail: bytes that are only in
+// A failingDisk is a local file system whose machine can fail: bytes that are only in
 // the page cache are then lost. The disk itself is a file in memory.
-type disk struct {
+type failingDisk struct {
 	t     *testing.T
 	dir   string // its mount point
-	kind  string // of the file system
+	kind  string // the file system's type
 	image string
 	loop  string
 }
 
 // newDisk makes an empty disk with ext4, mounted until the test ends.
-func newDisk(t *testing.T) *disk { return newDiskOf(t, "ext4") }
+func newDisk(t *testing.T) *failingDisk { return newDiskOf(t, "ext4") }
 
 // makers make file systems.
 var makers = map[string]string{"ext4": "mkfs.ext4 -q -E lazy_itable_init=0", "xfs": "mkfs.xfs -q", "btrfs": "mkfs.btrfs -q"}
 
 // newDiskOf is newDisk for a kind of file system.
-func newDiskOf(t *testing.T, kind string) *disk {
+func newDiskOf(t *testing.T, kind string) *failingDisk {
 	needRoot(t)
-	d := &disk{t: t, kind: kind, image: filepath.Join(Served(t), "image"), dir: reachable(t)}
+	d := &failingDisk{t: t, kind: kind, image: filepath.Join(Served(t), "image"), dir: reachableDir(t)}
 	onHost(t, "/", fmt.Sprintf("truncate -s %d %[2]s && %[3]s %[2]s", diskSize, d.image, makers[kind]))
-	d.mount()
-	t.Cleanup(func() { _, _ = tryOnHost("/", d.umount()) })
+	d.mountImage()
+	t.Cleanup(func() { _, _ = tryOnHost("/", d.umountCommand()) })
 	return d
 }
 
-// mount mounts the image on a loop device of the host, until umount.
-func (d *disk) mount() {
+// mountImage mounts the image on a loop device of the host, until umount.
+func (d *failingDisk) mountImage() {
 	d.t.Helper()
 	out := onHost(d.t, "/", fmt.Sprintf("losetup --find --show %s", d.image))
 	_, err := fmt.Sscan(out, &d.loop)
@@ -58,23 +58,25 @@ func mountOptions(kind string) string {
 	return "rw"
 }
 
-func (d *disk) umount() string { return fmt.Sprintf("umount %s; losetup -d %s", d.dir, d.loop) }
-
-// fail simulates a failure of the machine and its next start, then calls look.
-// It returns the number of bytes that the lengths of files have lost. The file
-// system must not be in use.
-func (d *disk) fail(look func()) (lost int64) {
-	d.t.Helper()
-	before := d.size()
-	// After the failure the machine finds the data that the disk has now.
-	onHost(d.t, "/", fmt.Sprintf("cp --sparse=always %[1]s %[1]s.found && %[2]s && mv %[1]s.found %[1]s", d.image, d.umount()))
-	d.mount()
-	look()
-	return before - d.size()
+func (d *failingDisk) umountCommand() string {
+	return fmt.Sprintf("umount %s; losetup -d %s", d.dir, d.loop)
 }
 
-// size returns the total length of all files.
-func (d *disk) size() (all int64) {
+// failAndRestart simulates a failure of the machine and its next start, then calls look.
+// It returns the number of bytes that the lengths of files have lost. The file
+// system must not be in use.
+func (d *failingDisk) failAndRestart(look func()) (lost int64) {
+	d.t.Helper()
+	before := d.totalSize()
+	// After the failure the machine finds the data that the disk has now.
+	onHost(d.t, "/", fmt.Sprintf("cp --sparse=always %[1]s %[1]s.found && %[2]s && mv %[1]s.found %[1]s", d.image, d.umountCommand()))
+	d.mountImage()
+	look()
+	return before - d.totalSize()
+}
+
+// totalSize returns the total length of all files.
+func (d *failingDisk) totalSize() (all int64) {
 	require.NoError(d.t, filepath.WalkDir(d.dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
 			return err

@@ -13,14 +13,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/iwarp"
-	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp/mpa"
 )
 
 // dissected are tshark 4.0's complaints about our own two ends: it knows only
 // revision 1 of MPA.
-var dissected = []complaint{
+var dissected = []expertInfo{
 	{"Request", "IWARP_MPA", "Res field is NOT set to zero as required by RFC 5044"},
 	{"Request", "IWARP_MPA", "Rev field is NOT set to one as required by RFC 5044"},
 }
@@ -28,8 +28,8 @@ var dissected = []complaint{
 // asIs keeps tshark from decoding the data as RPC.
 const asIs = "--disable-protocol=rpcordma"
 
-// sides are the ends of a connection between ours.
-type sides struct {
+// connEnds are the ends of a connection between ours.
+type connEnds struct {
 	conns [2]rdma.Conn // initiator, responder
 	recvs [2]*rdma.ReceiveQueue
 	done  *rdma.CompletionQueue
@@ -45,37 +45,37 @@ func TestDissect(t *testing.T) {
 			ln := iwarp.Open(iwarp.Config{CRC: crc}).NewListener(l)
 			defer ln.Close()
 			raw := filepath.Join(t.TempDir(), "ends.pcap")
-			capture := Record(t, raw, fmt.Sprintf("tcp port %d", port(t, l.Addr().String())))
-			s := connect(t, ln, crc, 20)
-			exchange(t, s)
-			s.close(t)
+			capture := Record(t, raw, fmt.Sprintf("tcp port %d", portOf(t, l.Addr().String())))
+			s := connectEnds(t, ln, crc, 20)
+			exchangeAll(t, s)
+			s.closeEnds(t)
 			connections := 1
-			for _, wr := range faulty() {
-				terminated(t, ln, crc, wr)
+			for _, wr := range faultyRequests() {
+				expectTerminate(t, ln, crc, wr)
 				connections++
 			}
 			capture.End(t)
 
-			cut, n := resegmented(t, raw)
-			keep(t, cut)
+			cut, n := resegmentCapture(t, raw)
+			keepCaptures(t, cut)
 			assert.Equal(t, 2*connections, n.Frames)
-			found := counts(t, cut, []string{asIs}, "iwarp_mpa.req || iwarp_mpa.rep", "iwarp_ddp_rdmap", "_ws.malformed")
+			found := countFramesByFilter(t, cut, []string{asIs}, "iwarp_mpa.req || iwarp_mpa.rep", "iwarp_ddp_rdmap", "_ws.malformed")
 			assert.Equal(t, []int{n.Frames, n.FPDUs, 0}, found, "what tshark finds, and what it finds malformed")
 			checkMessages(t, cut)
 			checkHeaders(t, cut)
 			checkTerminates(t, cut)
 			checkCRCs(t, cut, n.FPDUs, crc == mpa.CRCOn)
-			for c, n := range complaints(t, cut, asIs) {
+			for c, n := range expertInfos(t, cut, asIs) {
 				assert.Contains(t, dissected, c, "%d times", n)
 			}
 		})
 	}
 }
 
-// connect makes a connection.
-func connect(t *testing.T, ln *iwarp.Listener, crc mpa.CRC, recvs int) *sides {
+// connectEnds makes a connection.
+func connectEnds(t *testing.T, ln *iwarp.Listener, crc mpa.CRC, recvs int) *connEnds {
 	t.Helper()
-	s := &sides{done: rdma.NewCompletionQueue(100)}
+	s := &connEnds{done: rdma.NewCompletionQueue(100)}
 	config := func(i int) rdma.ConnConfig {
 		s.recvs[i] = rdma.NewReceiveQueue()
 		return rdma.ConnConfig{Handler: s.recvs[i], Recvs: recvs, Immediate: true}
@@ -101,7 +101,7 @@ func connect(t *testing.T, ln *iwarp.Listener, crc mpa.CRC, recvs int) *sides {
 	return s
 }
 
-func (s *sides) close(t *testing.T) {
+func (s *connEnds) closeEnds(t *testing.T) {
 	t.Helper()
 	closed := make(chan error, 1)
 	go func() { closed <- s.conns[1].Close() }()
@@ -109,8 +109,8 @@ func (s *sides) close(t *testing.T) {
 	assert.NoError(t, <-closed)
 }
 
-// exchange does every operation from each end.
-func exchange(t *testing.T, s *sides) {
+// exchangeAll does every operation from each end.
+func exchangeAll(t *testing.T, s *connEnds) {
 	t.Helper()
 	for i, c := range s.conns {
 		peer := s.conns[1-i]
@@ -119,7 +119,7 @@ func exchange(t *testing.T, s *sides) {
 		require.NoError(t, err)
 		spare, err := peer.Register(mem[:8], rdma.RemoteRead)
 		require.NoError(t, err)
-		at := rdma.Remote{STag: region.STag(), TO: region.TO()} // of a word that is 0
+		at := rdma.Remote{STag: region.STag(), TO: region.TO()} // a word that is 0
 		behind := rdma.Remote{STag: at.STag, TO: at.TO + rdma.WordLen}
 		big := [][]byte{[]byte(strings.Repeat("bytes in many segments ", 8000))}
 		word := rdma.Atomic{Operand: 0x1122334455667788, OperandMask: rdma.AllBits, Compare: 0xa1, CompareMask: 0xff}
@@ -157,9 +157,9 @@ func exchange(t *testing.T, s *sides) {
 	}
 }
 
-// faulty returns work requests that the peer answers with a Terminate, each
+// faultyRequests returns work requests that the peer answers with a Terminate, each
 // with different headers.
-func faulty() []rdma.WR {
+func faultyRequests() []rdma.WR {
 	return []rdma.WR{
 		{Op: rdma.OpWrite, Data: [][]byte{{1, 2, 3}}, Remote: rdma.Remote{STag: 0x12345678, TO: 5}},
 		{Op: rdma.OpSend, Data: [][]byte{{1, 2, 3}}},
@@ -168,12 +168,12 @@ func faulty() []rdma.WR {
 	}
 }
 
-// terminated posts a work request that the peer rejects, and expects its
+// expectTerminate posts a work request that the peer rejects, and expects its
 // Terminate.
-func terminated(t *testing.T, ln *iwarp.Listener, crc mpa.CRC, wr rdma.WR) {
+func expectTerminate(t *testing.T, ln *iwarp.Listener, crc mpa.CRC, wr rdma.WR) {
 	t.Helper()
-	s := connect(t, ln, crc, 0)
-	defer s.close(t)
+	s := connectEnds(t, ln, crc, 0)
+	defer s.closeEnds(t)
 	require.NoError(t, s.conns[0].Post(wr))
 	for i, remote := range []bool{true, false} {
 		_, err := s.recvs[i].Wait(t.Context())
@@ -183,8 +183,8 @@ func terminated(t *testing.T, ln *iwarp.Listener, crc mpa.CRC, wr rdma.WR) {
 	}
 }
 
-// rows returns the values of fields in each frame that the filter selects.
-func rows(t *testing.T, file, filter string, names ...string) (all [][]string) {
+// frameFields returns the values of fields in each frame that the filter selects.
+func frameFields(t *testing.T, file, filter string, names ...string) (all [][]string) {
 	t.Helper()
 	args := []string{asIs, "-Y", filter, "-T", "fields"}
 	for _, n := range names {
@@ -202,7 +202,7 @@ func checkMessages(t *testing.T, file string) {
 	t.Helper()
 	got := make(map[string]int)
 	last := make(map[string]int) // MSN of a queue
-	for _, f := range rows(t, file, "iwarp_ddp.last_flag == 1", "tcp.stream", "tcp.srcport", "iwarp_rdma.opcode", "iwarp_ddp.qn", "iwarp_ddp.msn") {
+	for _, f := range frameFields(t, file, "iwarp_ddp.last_flag == 1", "tcp.stream", "tcp.srcport", "iwarp_rdma.opcode", "iwarp_ddp.qn", "iwarp_ddp.msn") {
 		got[f[2]+" on "+f[3]]++
 		if f[3] != "" {
 			queue := f[0] + f[1] + f[3]
@@ -226,8 +226,8 @@ func checkHeaders(t *testing.T, file string) {
 	const add = "1234605616436508552" // 0x1122334455667788
 	assert.Equal(t, [][]string{
 		{"100000"}, {"0"}, {"100000"}, {"0"}, {"1"},
-	}, rows(t, file, "iwarp_rdma.opcode == 1", "iwarp_rdma.rdmardsz"))
-	requests := rows(t, file, "iwarp_rdma.opcode == 10 && tcp.stream == 0", "iwarp_rdma.atomic.opcode",
+	}, frameFields(t, file, "iwarp_rdma.opcode == 1", "iwarp_rdma.rdmardsz"))
+	requests := frameFields(t, file, "iwarp_rdma.opcode == 10 && tcp.stream == 0", "iwarp_rdma.atomic.opcode",
 		"iwarp_rdma.atomic.request_identifier", "iwarp_rdma.atomic.remote_tagged_offset", "iwarp_rdma.atomic.add_data",
 		"iwarp_rdma.atomic.add_mask", "iwarp_rdma.atomic.swap_data", "iwarp_rdma.atomic.swap_mask",
 		"iwarp_rdma.atomic.compare_data", "iwarp_rdma.atomic.compare_mask")
@@ -239,9 +239,9 @@ func checkHeaders(t *testing.T, file string) {
 			assert.Equal(t, []string{"2", "2", "0", "", "", add, "0xffffffffffffffff", "161", "0x00000000000000ff"}, r)
 		}
 	}
-	assert.Equal(t, [][]string{{"1", "0"}, {"2", add}, {"1", "0"}, {"2", add}}, rows(t, file, "iwarp_rdma.opcode == 11",
+	assert.Equal(t, [][]string{{"1", "0"}, {"2", add}, {"1", "0"}, {"2", add}}, frameFields(t, file, "iwarp_rdma.opcode == 11",
 		"iwarp_rdma.atomic.original_request_identifier", "iwarp_rdma.atomic.original_remote_data_value"))
-	for _, r := range rows(t, file, "iwarp_rdma.opcode == 4 || iwarp_rdma.opcode == 6", "iwarp_rdma.inval_stag") {
+	for _, r := range frameFields(t, file, "iwarp_rdma.opcode == 4 || iwarp_rdma.opcode == 6", "iwarp_rdma.inval_stag") {
 		assert.NotContains(t, []string{"", "0"}, r[0])
 	}
 }
@@ -255,7 +255,7 @@ func checkTerminates(t *testing.T, file string) {
 		{"0x01", "", "0x02", "", "", "0x02", "1", "1", "0", "0015", "414300000000000000000000000100000000"},
 		{"0x00", "0x01", "", "0x00", "", "", "1", "1", "1", "002e", "4141000000000000000100000001"},
 		{"0x00", "0x01", "", "0x00", "", "", "1", "1", "0", "0046", "414a000000000000000100000001"},
-	}, rows(t, file, "iwarp_rdma.opcode == 7", "iwarp_rdma.term_layer", "iwarp_rdma.term_etype_rdma", "iwarp_rdma.term_etype_ddp",
+	}, frameFields(t, file, "iwarp_rdma.opcode == 7", "iwarp_rdma.term_layer", "iwarp_rdma.term_etype_rdma", "iwarp_rdma.term_etype_ddp",
 		"iwarp_rdma.term_errcode_rdma", "iwarp_rdma.term_errcode_ddp_tagged", "iwarp_rdma.term_errcode_ddp_untagged",
 		"iwarp_rdma.term_hdrct_m", "iwarp_rdma.hdrct_d", "iwarp_rdma.hdrct_r", "iwarp_rdma.term_ddp_seg_len", "iwarp_rdma.term_ddp_h"))
 }

@@ -23,7 +23,7 @@ type doctored struct {
 // newDoctored boots a guest with both programs, and with exports in which a tmpfs, /srv, stands.
 func newDoctored(t *testing.T) doctored {
 	t.Helper()
-	built(t)
+	buildOnce(t)
 	dir, err := BuildGuest(t.Context(), "guest/build")
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), bootLimit)
@@ -32,7 +32,7 @@ func newDoctored(t *testing.T) doctored {
 	require.NoError(t, err)
 	t.Cleanup(g.Close)
 	for _, name := range []string{"nfsrdmad", "mountrdma"} {
-		require.NoError(t, g.Push(t.Context(), program(name), "/bin/"+name))
+		require.NoError(t, g.Push(t.Context(), programPath(name), "/bin/"+name))
 	}
 	d := doctored{t, g}
 	d.run("mkdir /srv && mount -t tmpfs tmpfs /srv && echo '/srv *(rw)' >/etc/nfsrdma.exports")
@@ -69,18 +69,18 @@ func TestDoctor(t *testing.T) {
 
 	// Beside Linux's own server.
 	const disable = "systemctl disable --now nfs-server, or another port with "
-	assert.Equal(t, "fail Linux's NFS server has port 20049: "+disable+"--listen\nfail Linux's NFS server has port 2049: "+disable+"--tcp", d.finds(ours, "port"))
-	assert.Equal(t, "fail Linux's NFS server has port 20049 of RDMA: clients with cards reach that, and not the daemon: "+disable+"--listen", d.finds(ours, "knfsd"))
+	assert.Equal(t, "fail Linux's NFS server uses port 20049: "+disable+"--listen\nfail Linux's NFS server uses port 2049: "+disable+"--tcp", d.finds(ours, "port"))
+	assert.Equal(t, "fail Linux's NFS server uses RDMA port 20049: clients with RDMA hardware reach it instead of the daemon: "+disable+"--listen", d.finds(ours, "knfsd"))
 	assert.Equal(t, "ok :20050 is free for --listen\nok :2050 is free for --tcp", d.finds(beside, "port"))
-	assert.Regexp(t, `^ok Linux's NFS server runs beside, with other ports: .*\btcp 2049\b`, d.finds(beside, "knfsd"))
-	assert.Equal(t, "ok rpcbind answers: --register makes the ports known to clients of version 3", d.finds(ours, "rpcbind"))
+	assert.Regexp(t, `^ok Linux's NFS server is running, on other ports: .*\btcp 2049\b`, d.finds(beside, "knfsd"))
+	assert.Equal(t, "ok rpcbind responds: --register registers the ports for version 3 clients", d.finds(ours, "rpcbind"))
 	assert.Contains(t, d.finds(ours, "clock"), "warn the clock is not synchronized")
 
 	// File systems and leases.
 	assert.Regexp(t, `^ok /srv is a directory \(tmpfs, file handles, leases\)$`, d.finds(ours, "directory"))
 	d.run("echo >/export/f; mount -t nfs -o vers=3,tcp,nolock 127.0.0.1:/export /mnt && echo '/mnt *(ro)' >/etc/nfs.exports")
 	const mounted = "nfsrdmad doctor --exports /etc/nfs.exports"
-	assert.Regexp(t, `^warn /mnt \(nfs\): no leases \(invalid argument\): .*: export a directory of ext4`, d.finds(mounted, "leases"))
+	assert.Regexp(t, `^warn /mnt \(nfs\): leases are not supported \(invalid argument\): .*: export a directory of ext4`, d.finds(mounted, "leases"))
 	assert.Contains(t, d.finds(mounted, "handles"), "warn /mnt (nfs): the kernel opens files by handle only while they are in its cache")
 	d.run("umount /mnt; echo 0 >/proc/sys/fs/leases-enable")
 	assert.Regexp(t, `^warn this kernel grants no leases \(fs.leases-enable is 0\): .*: sysctl -w fs.leases-enable=1`, d.finds(ours, "leases"))
@@ -90,12 +90,12 @@ func TestDoctor(t *testing.T) {
 	// Without it, though its module is there.
 	d.run("knfsd stop")
 	assert.Equal(t, "ok :20049 is free for --listen\nok :2049 is free for --tcp", d.finds(ours, "port"))
-	assert.Equal(t, "ok Linux's NFS server is loaded, and has no port", d.finds(ours, "knfsd"))
+	assert.Equal(t, "ok Linux's NFS server is loaded, and uses no port", d.finds(ours, "knfsd"))
 	d.run("killall rpcbind")
-	assert.Regexp(t, "^warn no rpcbind answers on this host: .*--portmap :111", d.finds(ours, "rpcbind"))
+	assert.Regexp(t, "^warn no rpcbind responds on this host: .*--portmap :111", d.finds(ours, "rpcbind"))
 
 	// On a client.
 	const client = "mountrdma doctor 127.0.0.1"
-	assert.Contains(t, d.finds(client, "fuse"), "fail /dev/fuse is missing, and with it mounts: modprobe fuse")
-	assert.Equal(t, "ok none of 0 mounts of NFS hangs", d.finds(client, "mounts"))
+	assert.Contains(t, d.finds(client, "fuse"), "fail /dev/fuse is missing: mounts are impossible: modprobe fuse")
+	assert.Equal(t, "ok none of 0 NFS mounts hangs", d.finds(client, "mounts"))
 }

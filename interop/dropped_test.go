@@ -21,22 +21,22 @@ import (
 // transmission is answered. mountrdma makes that transmission by itself, as
 // TestClientReplyLost of rpcrdma checks; here another cut causes it sooner.
 //
-// The guest ends with the test: when many tests have run meanwhile, Linux 6.1
+// The guest ends with the test: when many tests have run before, Linux 6.1
 // cannot stop its server any more afterwards, as later tests do.
 func TestDropped(t *testing.T) {
 	t.Cleanup(endGuest)
 	s := knfsdShop(t)
-	r := newRelay(t, s.addr, hidden{})
+	r := newRelay(t, s.addr, hiddenSupport{})
 	s.addr = r.addr
-	s.shell(t, "echo before >file; chmod 666 file")
-	t.Cleanup(func() { s.shell(t, "rm file") })
-	m := s.fuse(t)
+	s.runShell(t, "echo before >file; chmod 666 file")
+	t.Cleanup(func() { s.runShell(t, "rm file") })
+	m := s.mountFUSE(t)
 	file := filepath.Join(m.point, "file")
 	f, err := os.OpenFile(file, os.O_RDWR, 0)
 	require.NoError(t, err)
 	defer f.Close()
 
-	block, err := guest(t).Open(t.Context(), "exec guestwork block /export/file")
+	block, err := sharedGuest(t).Open(t.Context(), "exec guestwork block /export/file")
 	require.NoError(t, err)
 	t.Cleanup(block.Close)
 	line, err := bufio.NewReader(block).ReadString('\n')
@@ -56,11 +56,11 @@ func TestDropped(t *testing.T) {
 		written <- err
 	}()
 	waitFor(t, "the WRITE", func() bool { return writes() > begun })
-	r.cut()
+	r.resetAll()
 	waitFor(t, "the second transmission", func() bool { return hits() > dropped })
 	require.NoError(t, block.CloseWrite())
 	waitFor(t, "the end of the block", func() bool {
-		_, status := try(t, "pidof guestwork")
+		_, status := tryInGuest(t, "pidof guestwork")
 		return status != 0
 	})
 	select {
@@ -68,7 +68,7 @@ func TestDropped(t *testing.T) {
 		t.Errorf("the server has answered the second transmission (%v)", err)
 	case <-time.After(3 * time.Second):
 	}
-	r.cut()
+	r.resetAll()
 	select {
 	case err := <-written:
 		assert.NoError(t, err)
@@ -76,8 +76,8 @@ func TestDropped(t *testing.T) {
 		t.Fatal("the third transmission is not answered either")
 	}
 	require.NoError(t, f.Close())
-	m.umount()
-	assert.Equal(t, data, must(t, "cat /export/file"))
+	m.unmountFUSE()
+	assert.Equal(t, data, mustInGuest(t, "cat /export/file"))
 }
 
 // waitFor waits until a condition is true.
@@ -93,7 +93,7 @@ func waitFor(t *testing.T, what string, is func() bool) {
 // nfsdCount returns a number of the statistics of the guest's server: the one at
 // an index behind the word that begins a line.
 func nfsdCount(t *testing.T, word string, at int) int {
-	for line := range strings.Lines(must(t, "cat /proc/net/rpc/nfsd")) {
+	for line := range strings.Lines(mustInGuest(t, "cat /proc/net/rpc/nfsd")) {
 		if words := strings.Fields(line); words[0] == word {
 			n, err := strconv.Atoi(words[at])
 			require.NoError(t, err, "%v", words)

@@ -19,7 +19,7 @@ import (
 // unchanged exports must not be disturbed, and a restored export must be as
 // before. A file with an error must change nothing.
 func TestExports(t *testing.T) {
-	dir := reachable(t)
+	dir := reachableDir(t)
 	for _, name := range []string{"kept", "changed"} {
 		onHost(t, dir, fmt.Sprintf("mkdir %[1]s && chmod 777 %[1]s && echo %[1]s >%[1]s/name", name))
 	}
@@ -30,7 +30,7 @@ func TestExports(t *testing.T) {
 	const kept, changed = "DIR/kept *(rw,insecure)\n", "DIR/changed *(rw,insecure)\n"
 	write(kept, changed)
 	d := serveExports(t, dir, file)
-	const done, refused = "the exports are as the file says", "the exports stay as they were"
+	const done, refused = "the exports were reloaded", "the exports are unchanged"
 	said := map[string]int{}
 	reload := func(want string) {
 		t.Helper()
@@ -40,55 +40,55 @@ func TestExports(t *testing.T) {
 	}
 
 	type place struct {
-		*shell
+		*testShell
 		kept, changed string
 	}
-	s := d.site()
+	s := d.guestSite()
 	mounts := func(name string) (points [2]string, fuse *fuseMount) {
 		s.export = dir + "/" + name
 		points = [2]string{"/mnt/rdma-" + name, "/mnt/tcp-" + name}
-		s.mount(t, points[0], s.options("rdma", "actimeo=0"))
-		s.mount(t, points[1], s.options("tcp", "actimeo=0"))
-		return points, shop{addr: d.rdma, site: s}.fuse(t, "actimeo=0")
+		s.mountInGuest(t, points[0], s.mountOptions("rdma", "actimeo=0"))
+		s.mountInGuest(t, points[1], s.mountOptions("tcp", "actimeo=0"))
+		return points, mountServer{addr: d.rdma, guestSite: s}.mountFUSE(t, "actimeo=0")
 	}
 	k, kf := mounts("kept")
 	c, cf := mounts("changed")
 	places := []place{{guestShell(t), k[0], c[0]}, {guestShell(t), k[1], c[1]}, {hostShell(t), kf.point, cf.point}}
 	each := func(f func(p place)) {
 		for n, p := range places {
-			p.must(fmt.Sprintf("exec 4>>%s/log%d && echo line >&4 && sync %[1]s", p.kept, n))
+			p.mustRun(fmt.Sprintf("exec 4>>%s/log%d && echo line >&4 && sync %[1]s", p.kept, n))
 			f(p)
 		}
 	}
 	each(func(p place) {
-		p.must("cat " + p.changed + "/name && echo new >" + p.changed + "/new && rm " + p.changed + "/new")
+		p.mustRun("cat " + p.changed + "/name && echo new >" + p.changed + "/new && rm " + p.changed + "/new")
 	})
 
 	write(kept)
 	reload(done)
-	each(func(p place) { p.fails("Stale file handle", "cat "+p.changed+"/name 2>&1") })
+	each(func(p place) { p.mustFail("Stale file handle", "cat "+p.changed+"/name 2>&1") })
 
 	write(kept, strings.Replace(changed, "rw", "ro", 1))
 	reload(done)
 	each(func(p place) {
-		assert.Equal(t, "changed\n", p.must("cat "+p.changed+"/name"))
-		p.fails("Read-only file system", "rm -f "+p.changed+"/name 2>&1")
+		assert.Equal(t, "changed\n", p.mustRun("cat "+p.changed+"/name"))
+		p.mustFail("Read-only file system", "rm -f "+p.changed+"/name 2>&1")
 	})
 
 	write(kept, "DIR/changed *(rw,insecure,nonsense)\n")
 	reload(refused)
-	each(func(p place) { p.fails("Read-only file system", "rm -f "+p.changed+"/name 2>&1") })
+	each(func(p place) { p.mustFail("Read-only file system", "rm -f "+p.changed+"/name 2>&1") })
 
 	write(kept, changed)
 	reload(done)
-	each(func(p place) { p.must("echo new >" + p.changed + "/new2 && rm " + p.changed + "/new2; exec 4>&-") })
+	each(func(p place) { p.mustRun("echo new >" + p.changed + "/new2 && rm " + p.changed + "/new2; exec 4>&-") })
 	for n := range places {
 		assert.Equal(t, strings.Repeat("line\n", 5), onHost(t, dir, fmt.Sprintf("cat kept/log%d", n)))
 	}
-	kf.umount()
-	cf.umount()
+	kf.unmountFUSE()
+	cf.unmountFUSE()
 	for _, point := range append(k[:], c[:]...) {
-		umount(t, point)
+		unmountInGuest(t, point)
 	}
-	d.stop()
+	d.stopGracefully()
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fileSystemsWork is work in a new file system by programs that use operations of
-// version 4.2, and access control lists. It prints the statuses and the errors.
-// %[1]d is the size of a file that is mostly a hole, in MiB.
+// fileSystemsWork is work in a new file system by programs that use operations over
+// NFSv4.2, and access control lists. It prints the statuses and the errors. %[1]d is the
+// size of a file that is mostly a hole, in MiB.
 const fileSystemsWork = `cd /work; mkdir t; cd t
 it() { name=$1; shift; "$@" >/tmp/out 2>/tmp/said; echo "$name: $? $(sed 's/.*: //' /tmp/said | tr '\n' ' ')"; cat /tmp/out; }
 mib() { dd if=/tmp/mib of=$1 bs=1M seek=$2 conv=notrunc 2>&-; }
@@ -104,12 +104,12 @@ filefrag -v $files | sed -n 's/^File size of \([^ ]*\) .*/\1/p; s/.*shared.*/sha
 `
 
 // TestFileSystems4 has Debian's cp, fallocate, setfattr and nfs4_setfacl work on file
-// systems that nfsrdmad serves by version 4.2, and on the same file systems that knfsd
-// serves: the statuses, data, attributes and lists, the storage in use, and which
-// files share storage must be the same: Btrfs, or with INTEROP_SOAK all, more work, and a file of
-// 10 GiB that is mostly a hole.
+// systems that nfsrdmad serves over NFSv4.2, and on the same file systems that knfsd
+// serves: the statuses, data, attributes and lists, the storage in use, and which files
+// share storage must be the same: Btrfs, or with INTEROP_SOAK all, more work, and a file
+// of 10 GiB that is mostly a hole.
 func TestFileSystems4(t *testing.T) {
-	guest(t)
+	sharedGuest(t)
 	kinds, size, more := []string{"btrfs"}, 64, "" // MiB
 	if os.Getenv("INTEROP_SOAK") != "" {
 		kinds, size, more = []string{"btrfs", "ext4", "xfs"}, 10<<10, fileSystemsMore
@@ -117,40 +117,40 @@ func TestFileSystems4(t *testing.T) {
 	work, look := fmt.Sprintf(fileSystemsWork, size)+more, fmt.Sprintf(fileSystemsLook, size)
 	exports := filepath.Join(t.TempDir(), "exports")
 	require.NoError(t, os.WriteFile(exports, []byte("/usr *(ro,insecure,no_root_squash)\n"), 0o644))
-	programs := serveExports(t, "/usr", exports).site().by("4.2")
-	must(t, fmt.Sprintf(everyday, programs.host, programs.options("tcp")))
+	programs := serveExports(t, "/usr", exports).guestSite().withVersion("4.2")
+	mustInGuest(t, fmt.Sprintf(everyday, programs.host, programs.mountOptions("tcp")))
 	inside := func(script string) string {
-		return must(t, "cat >/everyday/tmp/script <<'END'\n"+script+"\nEND\nchroot /everyday /bin/sh /tmp/script 2>&1")
+		return mustInGuest(t, "cat >/everyday/tmp/script <<'END'\n"+script+"\nEND\nchroot /everyday /bin/sh /tmp/script 2>&1")
 	}
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			var said, seen [2]string
-			timed(t, "nfsrdmad", func() {
+			logTime(t, "nfsrdmad", func() {
 				disk := newDiskOf(t, kind)
 				d := serveDir(t, disk.dir, "--no-root-squash")
-				s := d.site().by("4.2")
-				s.mount(t, "/everyday/work", s.options("rdma"))
+				s := d.guestSite().withVersion("4.2")
+				s.mountInGuest(t, "/everyday/work", s.mountOptions("rdma"))
 				said[0] = inside(work)
-				umount(t, "/everyday/work")
-				d.stop()
+				unmountInGuest(t, "/everyday/work")
+				d.stopGracefully()
 				// XFS keeps storage behind the ends of files for a while.
-				onHost(t, "/", disk.umount())
-				disk.mount()
+				onHost(t, "/", disk.umountCommand())
+				disk.mountImage()
 				seen[0] = onHost(t, disk.dir, look)
 			})
-			timed(t, "knfsd", func() {
+			logTime(t, "knfsd", func() {
 				inside(fmt.Sprintf("truncate -s %d /tmp/image && %s /tmp/image", diskSize, makers[kind]))
-				must(t, "mkdir -p /export/disk && mount -t "+kind+" -o loop,"+mountOptions(kind)+" /everyday/tmp/image /export/disk && "+
+				mustInGuest(t, "mkdir -p /export/disk && mount -t "+kind+" -o loop,"+mountOptions(kind)+" /everyday/tmp/image /export/disk && "+
 					"exportfs -o rw,insecure,no_root_squash,no_subtree_check,fsid=9 '*:/export/disk'")
-				k := knfsd4()
+				k := knfsdSite4()
 				k.export = "/disk"
-				k.mount(t, "/everyday/work", k.options("tcp"))
+				k.mountInGuest(t, "/everyday/work", k.mountOptions("tcp"))
 				said[1] = inside(work)
-				umount(t, "/everyday/work")
-				must(t, "exportfs -u '*:/export/disk'; n=0; until exportfs -f; umount /export/disk; do sleep 0.2; n=$((n+1)); [ $n -lt 50 ] || exit 1; done 2>&1")
-				must(t, "mount -t "+kind+" -o loop /everyday/tmp/image /everyday/work")
+				unmountInGuest(t, "/everyday/work")
+				mustInGuest(t, "exportfs -u '*:/export/disk'; n=0; until exportfs -f; umount /export/disk; do sleep 0.2; n=$((n+1)); [ $n -lt 50 ] || exit 1; done 2>&1")
+				mustInGuest(t, "mount -t "+kind+" -o loop /everyday/tmp/image /everyday/work")
 				seen[1] = inside("cd /work; " + look)
-				must(t, "umount /everyday/work; rm /everyday/tmp/image; rmdir /export/disk")
+				mustInGuest(t, "umount /everyday/work; rm /everyday/tmp/image; rmdir /export/disk")
 			})
 			t.Logf("%s", said[0])
 			t.Logf("%s", seen[0])
@@ -158,5 +158,5 @@ func TestFileSystems4(t *testing.T) {
 			assert.Equal(t, seen[1], seen[0])
 		})
 	}
-	must(t, "cd /everyday; umount dev proc usr")
+	mustInGuest(t, "cd /everyday; umount dev proc usr")
 }

@@ -28,11 +28,11 @@ type fuseMount struct {
 	t     *testing.T
 	point string
 	proc  *Process
-	said  *buffer
+	said  *sharedBuffer
 }
 
-// fuse mounts the shop's export, until the test ends or umount.
-func (s shop) fuse(t *testing.T, options ...string) *fuseMount {
+// mountFUSE mounts the shop's export, until the test ends or umount.
+func (s mountServer) mountFUSE(t *testing.T, options ...string) *fuseMount {
 	t.Helper()
 	host, port, err := net.SplitHostPort(s.addr)
 	require.NoError(t, err)
@@ -40,13 +40,13 @@ func (s shop) fuse(t *testing.T, options ...string) *fuseMount {
 	if s.mount != 0 {
 		options = append(options, fmt.Sprintf("mountport=%d", s.mount))
 	}
-	m := &fuseMount{t: t, point: reachable(t), said: new(buffer)}
-	m.start(exec.Command(program("mountrdma"), host+":"+s.export, m.point, "--foreground", "-o", strings.Join(options, ",")))
+	m := &fuseMount{t: t, point: reachableDir(t), said: new(sharedBuffer)}
+	m.startProgram(exec.Command(programPath("mountrdma"), host+":"+s.export, m.point, "--foreground", "-o", strings.Join(options, ",")))
 	return m
 }
 
-// start runs the program and waits for its ready line.
-func (m *fuseMount) start(cmd *exec.Cmd) {
+// startProgram runs the program and waits for its ready line.
+func (m *fuseMount) startProgram(cmd *exec.Cmd) {
 	m.t.Helper()
 	r, w, err := os.Pipe()
 	require.NoError(m.t, err)
@@ -55,24 +55,24 @@ func (m *fuseMount) start(cmd *exec.Cmd) {
 	m.proc, err = StartProcess(cmd)
 	w.Close()
 	require.NoError(m.t, err)
-	m.t.Cleanup(m.clean)
+	m.t.Cleanup(m.forceUnmount)
 	require.NoError(m.t, r.SetReadDeadline(time.Now().Add(mountLimit)))
 	line, err := bufio.NewReader(r).ReadString('\n')
 	require.NoError(m.t, err, "%s says: %s", cmd, m.said)
 	require.Contains(m.t, line, "mounted")
 }
 
-// clean removes the mount, even if it is in use.
-func (m *fuseMount) clean() {
+// forceUnmount removes the mount, even if it is in use.
+func (m *fuseMount) forceUnmount() {
 	_ = unix.Unmount(m.point, unix.MNT_DETACH)
 	m.proc.Kill()
 	if m.t.Failed() {
-		m.t.Logf("mountrdma at %s says:\n%s", m.point, tail(m.said.String()))
+		m.t.Logf("mountrdma at %s says:\n%s", m.point, outputTail(m.said.String()))
 	}
 }
 
-// umount unmounts; afterwards the server has all written data.
-func (m *fuseMount) umount() {
+// unmountFUSE unmounts; afterwards the server has all written data.
+func (m *fuseMount) unmountFUSE() {
 	m.t.Helper()
 	require.NoError(m.t, unix.Unmount(m.point, 0))
 	select {
@@ -85,9 +85,9 @@ func (m *fuseMount) umount() {
 	}
 }
 
-// reachable makes a directory that all users can reach, in contrast to
+// reachableDir makes a directory that all users can reach, in contrast to
 // t.TempDir's.
-func reachable(t *testing.T) string {
+func reachableDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "nfsrdma-mount-")
 	require.NoError(t, err)
@@ -101,14 +101,14 @@ func reachable(t *testing.T) string {
 func onHost(t *testing.T, dir, script string) string {
 	t.Helper()
 	out, err := tryOnHost(dir, script)
-	require.NoError(t, err, "%s\n%s", script, tail(out))
+	require.NoError(t, err, "%s\n%s", script, outputTail(out))
 	return out
 }
 
 // tryOnHost is onHost for scripts that may fail, and for goroutines other than
 // the test's.
 func tryOnHost(dir, script string) (string, error) {
-	var out buffer
+	var out sharedBuffer
 	cmd := exec.Command("sh", "-euc", script)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &out
 	cmd.WaitDelay = time.Second // for leftover processes of the script

@@ -29,21 +29,21 @@ const (
 // os.ErrPermission.
 func TestGoNFS(t *testing.T) {
 	for name, session := range map[string]func(t *testing.T){"TCP": gonfsPast, "bridge": gonfsThrough} {
-		t.Run(name, func(t *testing.T) { isolated(t, gonfsLimit, session) })
+		t.Run(name, func(t *testing.T) { runIsolated(t, gonfsLimit, session) })
 	}
 }
 
 // gonfsPast is the test inside the namespace, over TCP.
 func gonfsPast(t *testing.T) {
-	d := serve(t, "--portmap", "127.0.0.1:111")
+	d := startDaemon(t, "--portmap", "127.0.0.1:111")
 	gonfsSession(t, d)
 }
 
 // gonfsThrough is the test inside the namespace, through a bridge with a
 // portmapper.
 func gonfsThrough(t *testing.T) {
-	d := serve(t)
-	startBridge(t, program("mountrdma"), "--listen", "127.0.0.1:2049", "--portmap", "127.0.0.1:111", "--insecure", d.rdma)
+	d := startDaemon(t)
+	startBridge(t, programPath("mountrdma"), "--listen", "127.0.0.1:2049", "--portmap", "127.0.0.1:111", "--insecure", d.rdma)
 	gonfsSession(t, d)
 }
 
@@ -67,12 +67,12 @@ func gonfsSession(t *testing.T, d *daemon) {
 	assert.EqualValues(t, 1<<20, info.WTPref)
 	assert.True(t, info.Attr.Attr.IsDir())
 
-	g := gonfs{v, d.dir}
-	t.Run("content", g.content)
-	t.Run("names", g.names)
-	t.Run("directory", g.directory)
-	t.Run("errors", g.errors)
+	g := gonfsDir{v, d.dir}
+	t.Run("content", g.checkContent)
+	t.Run("names", g.checkNames)
+	t.Run("directory", g.checkListing)
+	t.Run("errors", g.checkErrors)
 
 	require.NoError(t, m.Unmount())
-	d.stop()
+	d.stopGracefully()
 }

@@ -20,17 +20,17 @@ import (
 
 const gonfsSize = 1<<20 + 3 // bytes of a file that needs two calls
 
-// A gonfs is a directory seen by the client and by the host.
-type gonfs struct {
+// A gonfsDir is a directory seen by the client and by the host.
+type gonfsDir struct {
 	*nfs.Target
 	dir string
 }
 
-func (g gonfs) host(name string) string { return filepath.Join(g.dir, name) }
+func (g gonfsDir) hostPath(name string) string { return filepath.Join(g.dir, name) }
 
-// content writes a file that the host reads, and reads a file that the host
+// checkContent writes a file that the host reads, and reads a file that the host
 // wrote.
-func (g gonfs) content(t *testing.T) {
+func (g gonfsDir) checkContent(t *testing.T) {
 	there, here := make([]byte, gonfsSize), make([]byte, gonfsSize)
 	rand.Read(there)
 	rand.Read(here)
@@ -41,11 +41,11 @@ func (g gonfs) content(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, gonfsSize, n)
 	require.NoError(t, f.Close()) // COMMIT
-	got, err := os.ReadFile(g.host("written"))
+	got, err := os.ReadFile(g.hostPath("written"))
 	require.NoError(t, err)
 	assert.Equal(t, sha256.Sum256(there), sha256.Sum256(got))
 
-	require.NoError(t, os.WriteFile(g.host("read"), here, 0o644))
+	require.NoError(t, os.WriteFile(g.hostPath("read"), here, 0o644))
 	f, err = g.Open("read")
 	require.NoError(t, err)
 	got = make([]byte, gonfsSize)
@@ -63,13 +63,13 @@ func (g gonfs) content(t *testing.T) {
 	require.NoError(t, err)
 	_, err = f.Write([]byte("further"))
 	require.NoError(t, err)
-	got, err = os.ReadFile(g.host("written"))
+	got, err = os.ReadFile(g.hostPath("written"))
 	require.NoError(t, err)
 	assert.True(t, bytes.Equal(append(there[:gonfsSize-5:gonfsSize-5], "further"...), got))
 }
 
-// names makes, finds and removes objects that the host also sees.
-func (g gonfs) names(t *testing.T) {
+// checkNames makes, finds and removes objects that the host also sees.
+func (g gonfsDir) checkNames(t *testing.T) {
 	_, err := g.Mkdir("dir", 0o751)
 	require.NoError(t, err)
 	fh, err := g.Create("dir/file", 0o604)
@@ -77,13 +77,13 @@ func (g gonfs) names(t *testing.T) {
 	assert.NotEmpty(t, fh)
 	for name, mode := range map[string]uint32{"dir": unix.S_IFDIR | 0o751, "dir/file": unix.S_IFREG | 0o604} {
 		var st unix.Stat_t
-		require.NoError(t, unix.Lstat(g.host(name), &st))
+		require.NoError(t, unix.Lstat(g.hostPath(name), &st))
 		assert.Equal(t, mode, st.Mode, name)
 		assert.Equal(t, [2]uint32{gonfsUID, gonfsGID}, [2]uint32{st.Uid, st.Gid}, name)
 	}
 
-	require.NoError(t, os.WriteFile(g.host("dir/file"), []byte("seven\n\n"), 0o604))
-	here, err := os.Stat(g.host("dir/file"))
+	require.NoError(t, os.WriteFile(g.hostPath("dir/file"), []byte("seven\n\n"), 0o604))
+	here, err := os.Stat(g.hostPath("dir/file"))
 	require.NoError(t, err)
 	there, found, err := g.Lookup("dir/file")
 	require.NoError(t, err)
@@ -93,7 +93,7 @@ func (g gonfs) names(t *testing.T) {
 	assert.False(t, there.IsDir())
 
 	const text = "not/there/at all" + "é" // 2 bytes of padding
-	require.NoError(t, os.Symlink(text, g.host("dir/link")))
+	require.NoError(t, os.Symlink(text, g.hostPath("dir/link")))
 	link, err := g.Open("dir/link")
 	require.NoError(t, err)
 	got, err := link.Readlink()
@@ -103,17 +103,17 @@ func (g gonfs) names(t *testing.T) {
 	require.NoError(t, g.Remove("dir/link"))
 	require.NoError(t, g.Remove("dir/file"))
 	require.NoError(t, g.RmDir("dir"))
-	assert.NoFileExists(t, g.host("dir/file"))
-	assert.NoDirExists(t, g.host("dir"))
+	assert.NoFileExists(t, g.hostPath("dir/file"))
+	assert.NoDirExists(t, g.hostPath("dir"))
 }
 
-// directory lists a directory that needs many calls of READDIRPLUS.
-func (g gonfs) directory(t *testing.T) {
+// checkListing lists a directory that needs many calls of READDIRPLUS.
+func (g gonfsDir) checkListing(t *testing.T) {
 	want := make(map[string]int64)
-	require.NoError(t, os.Mkdir(g.host("many"), 0o755))
+	require.NoError(t, os.Mkdir(g.hostPath("many"), 0o755))
 	for i := range 300 {
 		name := fmt.Sprintf("%0*d", 3+i%100, i)
-		require.NoError(t, os.WriteFile(g.host("many/"+name), make([]byte, i), 0o644))
+		require.NoError(t, os.WriteFile(g.hostPath("many/"+name), make([]byte, i), 0o644))
 		want[name] = int64(i)
 	}
 	entries, err := g.ReadDirPlus("many")
@@ -131,11 +131,11 @@ func (g gonfs) directory(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
-// errors makes calls that fail.
-func (g gonfs) errors(t *testing.T) {
-	require.NoError(t, os.MkdirAll(g.host("full/inner"), 0o755))
-	require.NoError(t, os.Chown(g.host("full"), gonfsUID, gonfsGID))
-	require.NoError(t, os.WriteFile(g.host("private"), []byte("secret"), 0o600))
+// checkErrors makes calls that fail.
+func (g gonfsDir) checkErrors(t *testing.T) {
+	require.NoError(t, os.MkdirAll(g.hostPath("full/inner"), 0o755))
+	require.NoError(t, os.Chown(g.hostPath("full"), gonfsUID, gonfsGID))
+	require.NoError(t, os.WriteFile(g.hostPath("private"), []byte("secret"), 0o600))
 
 	_, _, err := g.Lookup("missing")
 	assert.ErrorIs(t, err, os.ErrNotExist)
@@ -143,7 +143,7 @@ func (g gonfs) errors(t *testing.T) {
 	_, err = g.Mkdir("full", 0o755)
 	assert.ErrorIs(t, err, os.ErrExist)
 	assert.True(t, nfs.IsNotEmptyError(g.RmDir("full")))
-	assert.DirExists(t, g.host("full/inner"))
+	assert.DirExists(t, g.hostPath("full/inner"))
 	assert.True(t, nfs.IsNotDirError(g.RmDir("private")))
 	private, err := g.Open("private")
 	require.NoError(t, err)

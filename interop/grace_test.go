@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
-	"github.com/nfsrdma/nfsrdma/nfs4client"
+	"github.com/nfsrdma/nfsrdma/nfsclient/nfs4client"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
@@ -32,46 +32,46 @@ const (
 	shortest = 40 * time.Second // the lease
 )
 
-// A corpse is a client that can be cut off for ever.
-type corpse struct {
+// A cutOffClient is a client that can be cut off for ever.
+type cutOffClient struct {
 	*nfs4client.Session
 	dir  nfs4.FH
 	line tcpLine
 	dead atomic.Bool
 }
 
-func newCorpse(t *testing.T, d *daemon) *corpse {
-	c := new(corpse)
+func newCorpse(t *testing.T, d *daemon) *cutOffClient {
+	c := new(cutOffClient)
 	c.Session = dialTCP4(t, func(ctx context.Context) (nfs4client.Conn, error) {
 		if c.dead.Load() {
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
 		}
-		return c.line.dial(ctx, d.tcp)
+		return c.line.dialConn(ctx, d.tcp)
 	})
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		_ = c.Close(ctx) // no server answers
 	})
-	c.dir = exported(t, c.Session)
+	c.dir = exportRoot(t, c.Session)
 	return c
 }
 
-// die cuts the client off.
-func (c *corpse) die() {
+// cutOff cuts the client off.
+func (c *cutOffClient) cutOff() {
 	c.dead.Store(true)
-	c.line.cut()
+	c.line.resetConn()
 }
 
-func exported(t *testing.T, s *nfs4client.Session) nfs4.FH {
+func exportRoot(t *testing.T, s *nfs4client.Session) nfs4.FH {
 	t.Helper()
 	dir, err := s.Walk(t.Context(), "/x")
 	require.NoError(t, err)
 	return dir
 }
 
-func opened(t *testing.T, s *nfs4client.Session, dir nfs4.FH, name string, flags nfs4client.OpenFlags) *nfs4client.File {
+func openFile(t *testing.T, s *nfs4client.Session, dir nfs4.FH, name string, flags nfs4client.OpenFlags) *nfs4client.File {
 	t.Helper()
 	flags.Read, flags.Write, flags.Create, flags.Mode = true, true, true, 0o666
 	f, err := s.Open(t.Context(), dir, name, flags)
@@ -79,8 +79,8 @@ func opened(t *testing.T, s *nfs4client.Session, dir nfs4.FH, name string, flags
 	return f
 }
 
-// A toiler makes steps all the time, and notes the longest.
-type toiler struct {
+// A busyClient makes steps all the time, and notes the longest.
+type busyClient struct {
 	name    string
 	step    func(ctx context.Context) error
 	steps   atomic.Int64
@@ -89,8 +89,8 @@ type toiler struct {
 	err     error
 }
 
-// run makes steps until ctx ends.
-func (b *toiler) run(ctx context.Context) {
+// runSteps makes steps until ctx ends.
+func (b *busyClient) runSteps(ctx context.Context) {
 	for ctx.Err() == nil {
 		began := time.Now().UnixNano()
 		if b.err = b.step(context.WithoutCancel(ctx)); b.err != nil {
@@ -119,17 +119,17 @@ func useFile(ctx context.Context, f *nfs4client.File) error {
 	return nil
 }
 
-// crowd is clients over RDMA and TCP that open, read and write all the time.
-func crowd(t *testing.T, d *daemon, opens bool) (all []*toiler, stop func()) {
+// startClients is clients over RDMA and TCP that open, read and write all the time.
+func startClients(t *testing.T, d *daemon, opens bool) (all []*busyClient, stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	for _, network := range []string{"rdma", "tcp"} {
-		s := session4(t, d, network)
-		dir := exported(t, s)
-		open := opened(t, s, dir, network+"-open", nfs4client.OpenFlags{})
-		all = append(all, &toiler{name: network + ": an open file", step: func(ctx context.Context) error { return useFile(ctx, open) }})
+		s := newSession4(t, d, network)
+		dir := exportRoot(t, s)
+		open := openFile(t, s, dir, network+"-open", nfs4client.OpenFlags{})
+		all = append(all, &busyClient{name: network + ": an open file", step: func(ctx context.Context) error { return useFile(ctx, open) }})
 		if opens {
-			all = append(all, &toiler{name: network + ": new opens", step: func(ctx context.Context) error {
+			all = append(all, &busyClient{name: network + ": new opens", step: func(ctx context.Context) error {
 				f, err := s.Open(ctx, dir, network+"-new", nfs4client.OpenFlags{Read: true, Write: true, Create: true, Mode: 0o666})
 				if err != nil {
 					return err
@@ -139,7 +139,7 @@ func crowd(t *testing.T, d *daemon, opens bool) (all []*toiler, stop func()) {
 		}
 	}
 	for _, b := range all {
-		running.Go(func() { b.run(ctx) })
+		running.Go(func() { b.runSteps(ctx) })
 	}
 	return all, sync.OnceFunc(func() {
 		cancel()
@@ -150,9 +150,9 @@ func crowd(t *testing.T, d *daemon, opens bool) (all []*toiler, stop func()) {
 	})
 }
 
-// restartUnder kills the daemon under a crowd and starts it again. Nobody may be held
+// restartUnder kills the daemon under a crowd and starts it again. No client may be held
 // up.
-func restartUnder(t *testing.T, d *daemon, all []*toiler) {
+func restartUnder(t *testing.T, d *daemon, all []*busyClient) {
 	t.Helper()
 	for _, b := range all {
 		for before := b.steps.Load(); b.steps.Load() < before+3 && b.err == nil; {
@@ -160,7 +160,7 @@ func restartUnder(t *testing.T, d *daemon, all []*toiler) {
 		}
 	}
 	d.proc.Kill()
-	d.start()
+	d.startProcess()
 	now := time.Now().UnixNano()
 	for _, b := range all {
 		b.longest.Store(0)
@@ -178,8 +178,8 @@ func restartUnder(t *testing.T, d *daemon, all []*toiler) {
 	}
 }
 
-// eventually starts a call that must wait until it is released.
-func eventually(t *testing.T, call func() error, release func()) {
+// waitForRelease starts a call that must wait until it is released.
+func waitForRelease(t *testing.T, call func() error, release func()) {
 	t.Helper()
 	eventuallyWithin(t, released, call, release)
 }
@@ -206,57 +206,57 @@ func eventuallyWithin(t *testing.T, limit time.Duration, call func() error, rele
 	}
 }
 
-// TestRestartHoldsUp restarts nfsrdmad beside a client that has died while it had
+// TestRestartHoldsUp restarts nfsrdmad with a client that has died while it had
 // a file open: only what the client could reclaim holds others up, until an
 // administrator ends that.
 func TestRestartHoldsUp(t *testing.T) {
-	built(t)
+	buildOnce(t)
 	socket := filepath.Join(t.TempDir(), "control")
-	d := serve(t, "--no-root-squash", "--control", socket)
+	d := startDaemon(t, "--no-root-squash", "--control", socket)
 	endGrace := func() {
 		t.Helper()
-		assert.Contains(t, onHost(t, "/", program("nfsrdmad")+" clients --control "+socket+" --end-grace"), "grace has ended")
+		assert.Contains(t, onHost(t, "/", programPath("nfsrdmad")+" clients --control "+socket+" --end-grace"), "the grace period has ended")
 	}
 	t.Run("an open file", func(t *testing.T) {
-		all, stop := crowd(t, d, true)
+		all, stop := startClients(t, d, true)
 		defer stop()
 		c := newCorpse(t, d)
-		opened(t, c.Session, c.dir, "dead", nfs4client.OpenFlags{})
-		c.die()
+		openFile(t, c.Session, c.dir, "dead", nfs4client.OpenFlags{})
+		c.cutOff()
 		for range 3 {
 			restartUnder(t, d, all)
 		}
-		s := session4(t, d, "tcp")
-		f := opened(t, s, exported(t, s), "other", nfs4client.OpenFlags{})
-		require.NoError(t, f.Lock(t.Context(), nfs4client.Range{End: 9}, true), "nobody else had locks")
+		s := newSession4(t, d, "tcp")
+		f := openFile(t, s, exportRoot(t, s), "other", nfs4client.OpenFlags{})
+		require.NoError(t, f.Lock(t.Context(), nfs4client.Range{End: 9}, true), "no other client had locks")
 		require.NoError(t, f.Close(t.Context()))
 		endGrace()
 	})
 	t.Run("a lock", func(t *testing.T) {
-		all, stop := crowd(t, d, true)
+		all, stop := startClients(t, d, true)
 		defer stop()
-		s := session4(t, d, "tcp")
-		f := opened(t, s, exported(t, s), "other", nfs4client.OpenFlags{})
+		s := newSession4(t, d, "tcp")
+		f := openFile(t, s, exportRoot(t, s), "other", nfs4client.OpenFlags{})
 		c := newCorpse(t, d)
-		require.NoError(t, opened(t, c.Session, c.dir, "dead", nfs4client.OpenFlags{}).Lock(t.Context(), nfs4client.Range{End: 9}, true))
-		c.die()
+		require.NoError(t, openFile(t, c.Session, c.dir, "dead", nfs4client.OpenFlags{}).Lock(t.Context(), nfs4client.Range{End: 9}, true))
+		c.cutOff()
 		restartUnder(t, d, all)
-		eventually(t, func() error { return f.Lock(t.Context(), nfs4client.Range{End: 9}, true) }, endGrace)
+		waitForRelease(t, func() error { return f.Lock(t.Context(), nfs4client.Range{End: 9}, true) }, endGrace)
 		restartUnder(t, d, all)
 		require.NoError(t, f.Lock(t.Context(), nfs4client.Range{Start: 20, End: 29}, true), "all clients have come back")
 		require.NoError(t, f.Close(t.Context()))
 	})
 	t.Run("a deny mode", func(t *testing.T) {
-		all, stop := crowd(t, d, false)
+		all, stop := startClients(t, d, false)
 		defer stop()
-		s := session4(t, d, "rdma")
-		dir := exported(t, s)
+		s := newSession4(t, d, "rdma")
+		dir := exportRoot(t, s)
 		c := newCorpse(t, d)
-		opened(t, c.Session, c.dir, "dead", nfs4client.OpenFlags{DenyWrite: true})
-		c.die()
+		openFile(t, c.Session, c.dir, "dead", nfs4client.OpenFlags{DenyWrite: true})
+		c.cutOff()
 		restartUnder(t, d, all)
 		var f *nfs4client.File
-		eventually(t, func() (err error) {
+		waitForRelease(t, func() (err error) {
 			f, err = s.Open(t.Context(), dir, "dead", nfs4client.OpenFlags{Write: true})
 			return err
 		}, endGrace)
@@ -265,37 +265,37 @@ func TestRestartHoldsUp(t *testing.T) {
 	})
 	if os.Getenv("INTEROP_SOAK") != "" {
 		t.Run("no administrator", func(t *testing.T) {
-			s := session4(t, d, "tcp")
-			f := opened(t, s, exported(t, s), "other", nfs4client.OpenFlags{})
+			s := newSession4(t, d, "tcp")
+			f := openFile(t, s, exportRoot(t, s), "other", nfs4client.OpenFlags{})
 			c := newCorpse(t, d)
-			require.NoError(t, opened(t, c.Session, c.dir, "dead", nfs4client.OpenFlags{}).Lock(t.Context(), nfs4client.Range{End: 9}, true))
-			c.die()
+			require.NoError(t, openFile(t, c.Session, c.dir, "dead", nfs4client.OpenFlags{}).Lock(t.Context(), nfs4client.Range{End: 9}, true))
+			c.cutOff()
 			d.proc.Kill()
-			d.start()
+			d.startProcess()
 			start := time.Now()
 			require.NoError(t, f.Lock(t.Context(), nfs4client.Range{End: 9}, true))
 			assert.Greater(t, time.Since(start), shortest)
 			assert.Less(t, time.Since(start), graceful)
 		})
 	}
-	d.stop()
+	d.stopGracefully()
 	assert.NotContains(t, d.stderr.String(), "level=WARN")
 }
 
 // TestExpire ends a client that has a lock: another client gets the lock at once,
 // and the first one finds out that it has lost the file.
 func TestExpire(t *testing.T) {
-	built(t)
+	buildOnce(t)
 	socket := filepath.Join(t.TempDir(), "control")
-	d := serve(t, "--no-root-squash", "--control", socket)
+	d := startDaemon(t, "--no-root-squash", "--control", socket)
 	order := func(id string) (string, error) {
-		out, err := exec.Command(program("nfsrdmad"), "clients", "--control", socket, "--expire", id).CombinedOutput()
+		out, err := exec.Command(programPath("nfsrdmad"), "clients", "--control", socket, "--expire", id).CombinedOutput()
 		return string(out), err
 	}
-	holder, other := session4(t, d, "rdma"), session4(t, d, "tcp")
-	dir := exported(t, holder)
-	mine, theirs := opened(t, holder, dir, "f", nfs4client.OpenFlags{}), opened(t, other, exported(t, other), "f", nfs4client.OpenFlags{})
-	free := opened(t, holder, dir, "g", nfs4client.OpenFlags{})
+	holder, other := newSession4(t, d, "rdma"), newSession4(t, d, "tcp")
+	dir := exportRoot(t, holder)
+	mine, theirs := openFile(t, holder, dir, "f", nfs4client.OpenFlags{}), openFile(t, other, exportRoot(t, other), "f", nfs4client.OpenFlags{})
+	free := openFile(t, holder, dir, "g", nfs4client.OpenFlags{})
 	r := nfs4client.Range{End: 9}
 	require.NoError(t, mine.Lock(t.Context(), r, true))
 	assert.ErrorIs(t, theirs.Lock(t.Context(), r, true), nfs4.ErrDenied)
@@ -315,7 +315,7 @@ func TestExpire(t *testing.T) {
 	require.NoError(t, again.Lock(t.Context(), r, true))
 
 	d.proc.Kill()
-	d.start()
+	d.startProcess()
 	require.NoError(t, again.Unlock(t.Context(), r), "what it had last is reclaimed")
 	require.NoError(t, again.Close(t.Context()))
 	for wrong, why := range map[string]string{id: "no client", "client": "first column"} {
@@ -329,13 +329,13 @@ func TestExpire(t *testing.T) {
 // nfsrdmad is down and the kernel has dropped the client's locks: the client has
 // lost that file, and reclaims the others.
 func TestLockWhileDown(t *testing.T) {
-	built(t)
-	d := serve(t, "--no-root-squash")
-	s, r := session4(t, d, "rdma"), nfs4client.Range{Start: 5, End: 14}
-	dir := exported(t, s)
+	buildOnce(t)
+	d := startDaemon(t, "--no-root-squash")
+	s, r := newSession4(t, d, "rdma"), nfs4client.Range{Start: 5, End: 14}
+	dir := exportRoot(t, s)
 	files := make(map[string]*nfs4client.File)
 	for _, name := range []string{"taken", "shared", "free"} {
-		files[name] = opened(t, s, dir, name, nfs4client.OpenFlags{})
+		files[name] = openFile(t, s, dir, name, nfs4client.OpenFlags{})
 		require.NoError(t, files[name].Lock(t.Context(), r, name != "shared"))
 	}
 	here := make(map[string]*os.File)
@@ -352,7 +352,7 @@ func TestLockWhileDown(t *testing.T) {
 	d.proc.Kill()
 	require.NoError(t, lock("taken", unix.F_WRLCK))
 	require.NoError(t, lock("shared", unix.F_RDLCK))
-	d.start()
+	d.startProcess()
 	_, err := files["taken"].WriteAt(t.Context(), []byte("late"), 5, nfs4.FileSync)
 	assert.ErrorIs(t, err, nfs4client.ErrLockLost)
 	assert.ErrorIs(t, err, nfs4.ErrReclaimConflict)
@@ -361,7 +361,7 @@ func TestLockWhileDown(t *testing.T) {
 		assert.ErrorIs(t, lock(name, unix.F_WRLCK), unix.EAGAIN, name)
 		require.NoError(t, files[name].Close(t.Context()))
 	}
-	again := opened(t, s, dir, "taken", nfs4client.OpenFlags{})
+	again := openFile(t, s, dir, "taken", nfs4client.OpenFlags{})
 	assert.ErrorIs(t, again.Lock(t.Context(), r, false), nfs4.ErrDenied)
 	require.NoError(t, lock("taken", unix.F_UNLCK))
 	require.NoError(t, again.Lock(t.Context(), r, true))

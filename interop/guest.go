@@ -14,19 +14,20 @@ import (
 )
 
 const (
-	agentPort = 7777          // of guest-agent, in the guest
+	agentPort = 7777          // guest-agent's port in the guest
 	readyWord = "GUEST-READY" // init prints it when knfsd serves
 	readyPoll = 50 * time.Millisecond
 )
 
-// GuestEthernet is the guest's address on Options.Ethernet, in a network of 256.
-const GuestEthernet = "10.0.4.15"
+// guestEthernet is the guest's address on Options.Ethernet, in a network of 256. knfsd
+// answers there too.
+const guestEthernet = "10.0.4.15"
 
 // Options describe the guest to boot.
 type Options struct {
 	Dir     string // as printed by guest/build
-	Forward []int  // TCP ports of the guest, for Addr
-	Siw     string // parameters of siw, "name=value,..."; none by default
+	Forward []int  // the guest's TCP ports, for Addr
+	Siw     string // siw parameters, "name=value,..."; none by default
 
 	// Processors is the number of processors; 0 means one, and with INTEROP_SOAK two.
 	// On a busy machine, emulated processors spend most time waiting for one another's locks.
@@ -37,7 +38,7 @@ type Options struct {
 	Counted bool
 
 	// Ethernet, if not nil, is a TAP device that becomes the guest's eth2, with
-	// the address GuestEthernet and rxe, the kernel's software RoCE. The device
+	// the address guestEthernet and rxe, the kernel's software RoCE. The device
 	// carries the guest's frames unchanged.
 	Ethernet *os.File
 }
@@ -56,8 +57,8 @@ const (
 	bootTime = time.Minute // many times the boot time, even on a busy machine
 )
 
-// BuildGuest runs guest/build, whose path script is, with more environment
-// variables, and returns the directory of the guest.
+// BuildGuest runs guest/build, whose path script is, with more environment variables, and
+// returns the guest's directory.
 func BuildGuest(ctx context.Context, script string, env ...string) (dir string, err error) {
 	build := exec.CommandContext(ctx, script)
 	build.Env, build.Stderr = append(os.Environ(), env...), os.Stderr
@@ -88,7 +89,7 @@ func bootOnce(ctx context.Context, o Options) (*Guest, error) {
 		return nil, err
 	}
 	g := &Guest{scratch: scratch}
-	if err := g.boot(ctx, o); err != nil {
+	if err := g.bootVM(ctx, o); err != nil {
 		err = fmt.Errorf("guest of %s: %w\n%s", o.Dir, err, g.Console())
 		g.Close()
 		return nil, err
@@ -96,8 +97,8 @@ func bootOnce(ctx context.Context, o Options) (*Guest, error) {
 	return g, nil
 }
 
-func (g *Guest) boot(ctx context.Context, o Options) error {
-	log, err := os.Create(g.file("qemu"))
+func (g *Guest) bootVM(ctx context.Context, o Options) error {
+	log, err := os.Create(g.scratchFile("qemu"))
 	if err != nil {
 		return err
 	}
@@ -116,7 +117,7 @@ func (g *Guest) boot(ctx context.Context, o Options) error {
 	defer fromQemu.Close()
 	defer out.Close()
 
-	cmd := exec.Command("qemu-system-x86_64", arguments(o, g.file("console"))...)
+	cmd := exec.Command("qemu-system-x86_64", qemuArguments(o, g.scratchFile("console"))...)
 	if o.Ethernet != nil {
 		cmd.ExtraFiles = []*os.File{o.Ethernet} // descriptor 3
 	}
@@ -126,21 +127,21 @@ func (g *Guest) boot(ctx context.Context, o Options) error {
 	}
 	stop := context.AfterFunc(ctx, func() { fromQemu.Close() })
 	defer stop()
-	out.Close() // so that the end of qemu ends this channel
+	out.Close() // so that this channel closes when qemu exits
 	control, err := newQMP(fromQemu, toQemu)
 	if err != nil {
 		return err
 	}
-	if g.ports, err = control.forwards(); err != nil {
+	if g.ports, err = control.listForwards(); err != nil {
 		return err
 	}
 	return g.waitReady(ctx)
 }
 
-// arguments returns the arguments of qemu. The processor has the instructions
-// of the kernel's checksums and of Go's hashes and ciphers, and random numbers.
-// Hardware virtualization is not used, because most test machines lack it.
-func arguments(o Options, console string) []string {
+// qemuArguments returns qemu's arguments. The processor has the instructions for the
+// kernel's checksums, for Go's hashes and ciphers, and for random numbers. Hardware
+// virtualization is not used, because most test machines lack it.
+func qemuArguments(o Options, console string) []string {
 	net0 := fmt.Sprintf("user,id=n0,hostfwd=tcp:127.0.0.1:0-:%d", agentPort)
 	for _, p := range o.Forward {
 		net0 += fmt.Sprintf(",hostfwd=tcp:127.0.0.1:0-:%d", p)
@@ -184,7 +185,7 @@ func (g *Guest) waitReady(ctx context.Context) error {
 	tick := time.NewTicker(readyPoll)
 	defer tick.Stop()
 	for {
-		console, err := os.ReadFile(g.file("console"))
+		console, err := os.ReadFile(g.scratchFile("console"))
 		if err == nil && strings.Contains(string(console), readyWord) {
 			return nil
 		}
@@ -198,20 +199,20 @@ func (g *Guest) waitReady(ctx context.Context) error {
 	}
 }
 
-func (g *Guest) file(name string) string { return filepath.Join(g.scratch, name) }
+func (g *Guest) scratchFile(name string) string { return filepath.Join(g.scratch, name) }
 
-// Addr returns the host's address of a TCP port of the guest. The port must be
+// Addr returns the host's address for one of the guest's TCP ports. The port must be
 // among Options.Forward.
 func (g *Guest) Addr(port int) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(g.ports[port]))
 }
 
-// Console returns the output so far of the guest's kernel and init, and of qemu
+// Console returns the output so far from the guest's kernel and init, and from qemu
 // itself.
 func (g *Guest) Console() string {
 	var all strings.Builder
 	for _, name := range []string{"console", "qemu"} {
-		text, _ := os.ReadFile(g.file(name)) // missing when the boot failed early
+		text, _ := os.ReadFile(g.scratchFile(name)) // missing when the boot failed early
 		all.Write(text)
 	}
 	return all.String()

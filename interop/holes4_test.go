@@ -14,12 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHoles4 checks holes, copies and clones by version 4.2 of Linux's client,
-// against the same work in a directory of the file system that is served: ext4,
-// and XFS, whose files can share storage, each over one transport, and with INTEROP_SOAK over
-// both. A copy moves no data over the network.
+// TestHoles4 checks holes, copies and clones over NFSv4.2 of Linux's client, against the
+// same work in a directory of the file system that is served: ext4, and XFS, whose files
+// can share storage, each over one transport, and with INTEROP_SOAK over both. A copy
+// moves no data over the network.
 func TestHoles4(t *testing.T) {
-	guest(t)
+	sharedGuest(t)
 	transports := map[string][]string{"ext4": {"tcp"}, "xfs": {"rdma"}}
 	if os.Getenv("INTEROP_SOAK") != "" {
 		transports = map[string][]string{"ext4": {"rdma", "tcp"}, "xfs": {"rdma", "tcp"}}
@@ -31,37 +31,37 @@ func TestHoles4(t *testing.T) {
 			for _, at := range []string{local, dir} {
 				require.NoError(t, os.Mkdir(at, 0o755))
 			}
-			reference, err := tryOnHost("/", program("guestwork")+" holes "+local)
+			reference, err := tryOnHost("/", programPath("guestwork")+" holes "+local)
 			require.NoError(t, err, reference)
 			d := serveDir(t, dir, "--no-root-squash")
-			s := d.site().by("4.2")
+			s := d.guestSite().withVersion("4.2")
 			for _, transport := range transports {
 				t.Run(transport, func(t *testing.T) {
-					s.mount(t, "/mnt", s.options(transport))
-					must(t, "mkdir /mnt/"+transport)
-					sameLines(t, reference, must(t, "guestwork holes /mnt/"+transport))
+					s.mountInGuest(t, "/mnt", s.mountOptions(transport))
+					mustInGuest(t, "mkdir /mnt/"+transport)
+					sameLines(t, reference, mustInGuest(t, "guestwork holes /mnt/"+transport))
 					for _, op := range []string{"SEEK", "ALLOCATE", "DEALLOCATE", "COPY", "CLONE"} {
-						assert.Positive(t, calls4(t, op), op)
+						assert.Positive(t, countCalls4(t, op), op)
 					}
-					must(t, "dd if=/dev/urandom of=/mnt/big bs=1M count=40 2>/dev/null && sync && echo 3 >/proc/sys/vm/drop_caches")
-					reads, writes, copies := calls4(t, "READ"), calls4(t, "WRITE"), calls4(t, "COPY")
-					must(t, "guestwork copy /mnt/big /mnt/"+transport+"/big")
-					assert.Equal(t, [2]int{reads, writes}, [2]int{calls4(t, "READ"), calls4(t, "WRITE")}, "no data is moved")
-					assert.Greater(t, calls4(t, "COPY"), copies)
-					must(t, "cmp /mnt/big /mnt/"+transport+"/big && rm /mnt/big")
-					umount(t, "/mnt")
+					mustInGuest(t, "dd if=/dev/urandom of=/mnt/big bs=1M count=40 2>/dev/null && sync && echo 3 >/proc/sys/vm/drop_caches")
+					reads, writes, copies := countCalls4(t, "READ"), countCalls4(t, "WRITE"), countCalls4(t, "COPY")
+					mustInGuest(t, "guestwork copy /mnt/big /mnt/"+transport+"/big")
+					assert.Equal(t, [2]int{reads, writes}, [2]int{countCalls4(t, "READ"), countCalls4(t, "WRITE")}, "no data is moved")
+					assert.Greater(t, countCalls4(t, "COPY"), copies)
+					mustInGuest(t, "cmp /mnt/big /mnt/"+transport+"/big && rm /mnt/big")
+					unmountInGuest(t, "/mnt")
 				})
 			}
-			d.stop()
+			d.stopGracefully()
 			onHost(t, "/", "rm -r "+dir)
 		})
 	}
 }
 
-// calls4 returns how many calls of an operation the mount /mnt has made.
-func calls4(t *testing.T, op string) int {
+// countCalls4 returns how many calls of an operation the mount /mnt has made.
+func countCalls4(t *testing.T, op string) int {
 	t.Helper()
-	stats := must(t, `sed -n '/ mounted on \/mnt with /,/^device/p' /proc/self/mountstats`)
+	stats := mustInGuest(t, `sed -n '/ mounted on \/mnt with /,/^device/p' /proc/self/mountstats`)
 	m := regexp.MustCompile(fmt.Sprintf(`(?m)^\s+%s: (\d+) `, op)).FindStringSubmatch(stats)
 	require.NotNil(t, m, "%s in\n%s", op, stats)
 	n, err := strconv.Atoi(m[1])

@@ -18,14 +18,14 @@ import (
 // the programs.
 const isolatedPrograms = "INTEROP_ISOLATED_PROGRAMS"
 
-// isolated runs test in a separate process, within limit, in namespaces that
+// runIsolated runs test in a separate process, within limit, in namespaces that
 // end with the process: port 111 and the socket of rpcbind may be in use on the
 // host. The network is only the loopback device, and /run and /dev/shm are
 // empty.
-func isolated(t *testing.T, limit time.Duration, test func(t *testing.T)) {
-	built(t)
+func runIsolated(t *testing.T, limit time.Duration, test func(t *testing.T)) {
+	buildOnce(t)
 	if os.Getenv(isolatedPrograms) != "" {
-		loopback(t)
+		bringUpLoopback(t)
 		for _, dir := range []string{"/run", "/dev/shm"} {
 			require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=1777"))
 		}
@@ -34,7 +34,7 @@ func isolated(t *testing.T, limit time.Duration, test func(t *testing.T)) {
 	}
 	self, err := os.Executable()
 	require.NoError(t, err)
-	var out buffer
+	var out sharedBuffer
 	cmd := exec.Command("unshare", "--net", "--mount", self, "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.v")
 	cmd.Stdout, cmd.Stderr = &out, &out
 	// The files of a killed process are removed with this test's files.
@@ -48,11 +48,11 @@ func isolated(t *testing.T, limit time.Duration, test func(t *testing.T)) {
 	case <-time.After(limit):
 		t.Errorf("not done after %v", limit)
 	}
-	t.Logf("in the namespaces:\n%s", tail(out.String()))
+	t.Logf("in the namespaces:\n%s", outputTail(out.String()))
 }
 
-// loopback brings up the only device of a new network namespace.
-func loopback(t *testing.T) {
+// bringUpLoopback brings up the only device of a new network namespace.
+func bringUpLoopback(t *testing.T) {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
 	defer unix.Close(s)

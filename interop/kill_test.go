@@ -39,11 +39,11 @@ const (
 func TestKill(t *testing.T) {
 	disk := newDisk(t)
 	d := serveDir(t, disk.dir, "--no-root-squash")
-	s := d.site()
-	s.mount(t, "/mnt", s.options("rdma"))
-	s.mount(t, "/mnt2", s.options("tcp"))
-	m := shop{addr: d.rdma, site: s}.fuse(t)
-	ledgers := []*ledger{
+	s := d.guestSite()
+	s.mountInGuest(t, "/mnt", s.mountOptions("rdma"))
+	s.mountInGuest(t, "/mnt2", s.mountOptions("tcp"))
+	m := mountServer{addr: d.rdma, guestSite: s}.mountFUSE(t)
+	ledgers := []*runningLedger{
 		guestLedger(t, d, "rdma", "/mnt/rdma"),
 		guestLedger(t, d, "tcp", "/mnt2/tcp"),
 		hostLedger(t, d, "fuse", filepath.Join(m.point, "fuse")),
@@ -55,53 +55,53 @@ func TestKill(t *testing.T) {
 	var lost int64
 	for round := range rounds {
 		for _, l := range ledgers {
-			l.await()
+			l.awaitPromises()
 		}
 		time.Sleep(rand.N(killPace))
 		d.proc.Kill()
-		lost += disk.fail(func() {
+		lost += disk.failAndRestart(func() {
 			time.Sleep(settle)
 			for _, l := range ledgers {
-				l.check()
+				l.checkPromises()
 			}
 		})
 		t.Logf("round %d: %d bytes lost in all", round, lost)
-		d.start()
+		d.startProcess()
 	}
 	for _, l := range ledgers {
-		l.await()
-		l.end()
+		l.awaitPromises()
+		l.endAndCheck()
 	}
 	if rounds > killRounds { // with few rounds, the disk may always be up to date
 		assert.Positive(t, lost, "the disk had got everything in each round")
 	}
-	m.umount()
-	umount(t, "/mnt2")
-	umount(t, "/mnt")
-	d.stop()
+	m.unmountFUSE()
+	unmountInGuest(t, "/mnt2")
+	unmountInGuest(t, "/mnt")
+	d.stopGracefully()
 }
 
-// A ledger is workload.Ledger on a mount.
-type ledger struct {
+// A runningLedger is workload.Ledger on a mount.
+type runningLedger struct {
 	t    *testing.T
 	dir  string // on the server
 	stop func() error
 	done chan error // its result
 
 	mu       sync.Mutex
-	promises map[string]promise // by file
+	promises map[string]contentPromise // by file
 	count    int
 	other    string // its other output
 }
 
-// A promise is the guaranteed content of a file.
-type promise struct {
+// A contentPromise is the guaranteed content of a file.
+type contentPromise struct {
 	generation int
 	size       int64
 }
 
-func guestLedger(t *testing.T, d *daemon, name, dir string) *ledger {
-	s, err := guest(t).Open(t.Context(), "mkdir "+dir+" && exec guestwork ledger "+dir)
+func guestLedger(t *testing.T, d *daemon, name, dir string) *runningLedger {
+	s, err := sharedGuest(t).Open(t.Context(), "mkdir "+dir+" && exec guestwork ledger "+dir)
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	return startLedger(t, d, name, s, s.CloseWrite, func() error {
@@ -112,9 +112,9 @@ func guestLedger(t *testing.T, d *daemon, name, dir string) *ledger {
 	})
 }
 
-func hostLedger(t *testing.T, d *daemon, name, dir string) *ledger {
+func hostLedger(t *testing.T, d *daemon, name, dir string) *runningLedger {
 	require.NoError(t, os.Mkdir(dir, 0o755))
-	in, out, p := hostProgram(t, exec.Command(program("guestwork"), "ledger", dir))
+	in, out, p := hostProgram(t, exec.Command(programPath("guestwork"), "ledger", dir))
 	return startLedger(t, d, name, out, in.Close, func() error {
 		if s := p.ExitCode(); s != 0 {
 			return fmt.Errorf("exit status %d", s)
@@ -123,22 +123,22 @@ func hostLedger(t *testing.T, d *daemon, name, dir string) *ledger {
 	})
 }
 
-func startLedger(t *testing.T, d *daemon, name string, out io.Reader, stop, ended func() error) *ledger {
-	l := &ledger{t: t, dir: filepath.Join(d.dir, name), stop: stop, done: make(chan error, 1), promises: make(map[string]promise)}
+func startLedger(t *testing.T, d *daemon, name string, out io.Reader, stop, ended func() error) *runningLedger {
+	l := &runningLedger{t: t, dir: filepath.Join(d.dir, name), stop: stop, done: make(chan error, 1), promises: make(map[string]contentPromise)}
 	go func() {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
-			l.line(lines.Text())
+			l.readLine(lines.Text())
 		}
 		l.done <- ended()
 	}()
 	return l
 }
 
-func (l *ledger) line(text string) {
+func (l *runningLedger) readLine(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var name string
-	var p promise
+	var p contentPromise
 	if _, err := fmt.Sscanf(text, "%s %d %d", &name, &p.generation, &p.size); err != nil {
 		l.other += text + "\n"
 		return
@@ -147,9 +147,9 @@ func (l *ledger) line(text string) {
 	l.count++
 }
 
-// await returns when the ledger has made several further promises for each
+// awaitPromises returns when the ledger has made several further promises for each
 // file.
-func (l *ledger) await() {
+func (l *runningLedger) awaitPromises() {
 	l.t.Helper()
 	now := func() int {
 		l.mu.Lock()
@@ -160,21 +160,21 @@ func (l *ledger) await() {
 	for until := now() + 4*len(workload.LedgerFiles()); now() < until; time.Sleep(pollEvery) {
 		select {
 		case err := <-l.done:
-			l.t.Fatalf("%s has ended: %v\n%s", l.dir, err, tail(l.said()))
+			l.t.Fatalf("%s has ended: %v\n%s", l.dir, err, outputTail(l.otherOutput()))
 		default:
 		}
 		require.True(l.t, time.Now().Before(deadline), "%s: no progress for %v", l.dir, promiseLimit)
 	}
 }
 
-func (l *ledger) said() string {
+func (l *runningLedger) otherOutput() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.other
 }
 
-// check compares the files with the promises. The daemon must be down.
-func (l *ledger) check() {
+// checkPromises compares the files with the promises. The daemon must be down.
+func (l *runningLedger) checkPromises() {
 	l.t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -183,16 +183,16 @@ func (l *ledger) check() {
 	}
 }
 
-// end ends the ledger, and checks all its files on the mount and on the server.
-func (l *ledger) end() {
+// endAndCheck ends the ledger, and checks all its files on the mount and on the server.
+func (l *runningLedger) endAndCheck() {
 	l.t.Helper()
 	require.NoError(l.t, l.stop())
 	select {
 	case err := <-l.done:
-		require.NoError(l.t, err, "%s: %s", l.dir, tail(l.said()))
+		require.NoError(l.t, err, "%s: %s", l.dir, outputTail(l.otherOutput()))
 	case <-time.After(promiseLimit):
 		l.t.Fatalf("%s does not end", l.dir)
 	}
-	require.Empty(l.t, strings.TrimSpace(l.said()))
-	l.check()
+	require.Empty(l.t, strings.TrimSpace(l.otherOutput()))
+	l.checkPromises()
 }

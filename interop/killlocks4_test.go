@@ -24,42 +24,42 @@ const (
 // RDMA and over TCP, lock parts of a file and count up, and once more while Linux
 // reclaims.
 func TestKillLocks4(t *testing.T) {
-	guest(t)
+	sharedGuest(t)
 	kills := lockKills
 	if os.Getenv("INTEROP_SOAK") != "" {
 		kills = lockKillsSoak
 	}
-	d := serve(t, "--no-root-squash")
-	before := d.descriptors()
+	d := startDaemon(t, "--no-root-squash")
+	before := d.openFiles()
 	require.NoError(t, locking.MakeWork(d.dir))
-	s := d.site().by("4.2")
-	var programs []*transactor
+	s := d.guestSite().withVersion("4.2")
+	var programs []*transactProcess
 	var sessions []*Session
 	for _, c := range []struct{ transport, point string }{{"rdma", "/mnt"}, {"tcp", "/mnt2"}} {
-		s.mount(t, c.point, s.options(c.transport))
+		s.mountInGuest(t, c.point, s.mountOptions(c.transport))
 		for range 2 {
-			g, err := guest(t).Open(t.Context(), fmt.Sprintf("exec guestwork locks %s %d", c.point, 1+len(programs)))
+			g, err := sharedGuest(t).Open(t.Context(), fmt.Sprintf("exec guestwork locks %s %d", c.point, 1+len(programs)))
 			require.NoError(t, err)
 			t.Cleanup(g.Close)
 			sessions = append(sessions, g)
-			programs = append(programs, watch(t, fmt.Sprint(c.transport, " ", len(programs)), g, g))
+			programs = append(programs, watchTransactor(t, fmt.Sprint(c.transport, " ", len(programs)), g, g))
 		}
 	}
 	goOn := func() {
 		t.Helper()
 		for _, p := range programs {
-			p.reach(p.now() + 2)
+			p.awaitCount(p.doneCount() + 2)
 		}
 	}
 	for kill := 1; kill <= kills; kill++ {
 		goOn()
 		time.Sleep(rand.N(200 * time.Millisecond))
 		d.proc.Kill()
-		d.start()
+		d.startProcess()
 		if kill%3 == 2 {
 			time.Sleep(rand.N(2 * time.Second))
 			d.proc.Kill()
-			d.start()
+			d.startProcess()
 		}
 		start := time.Now()
 		goOn()
@@ -68,17 +68,17 @@ func TestKillLocks4(t *testing.T) {
 	total := 0
 	for i, p := range programs {
 		require.NoError(t, sessions[i].CloseWrite())
-		last := p.last()
+		last := p.awaitLastLine()
 		assert.Zero(t, sessions[i].Status(), "%s: %s", p.name, last)
-		assert.Equal(t, fmt.Sprint(p.now()), last)
-		total += p.now()
+		assert.Equal(t, fmt.Sprint(p.doneCount()), last)
+		total += p.doneCount()
 	}
-	umount(t, "/mnt2")
-	umount(t, "/mnt")
+	unmountInGuest(t, "/mnt2")
+	unmountInGuest(t, "/mnt")
 	count, err := locking.Worked(d.dir)
 	require.NoError(t, err)
 	assert.EqualValues(t, total, count)
-	d.settled(before)
-	d.stop()
+	d.checkDescriptors(before)
+	d.stopGracefully()
 	assert.NotContains(t, d.stderr.String(), "level=WARN")
 }

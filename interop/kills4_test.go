@@ -22,16 +22,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma"
-	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
-	"github.com/nfsrdma/nfsrdma/nfs4client"
+	"github.com/nfsrdma/nfsrdma/nfsclient/nfs4client"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
 )
 
 const (
 	frayKills     = 40
 	fraySoak      = 200 // in make soak
-	frayWorkers   = 4   // of each client
+	frayWorkers   = 4   // per client
 	frayRegions   = 8
 	frayPace      = 30 * time.Millisecond // the longest time between progress and a kill
 	frayAgain     = 40 * time.Millisecond // the longest time from a start to a second kill
@@ -46,47 +46,47 @@ const (
 //
 // R8881-9.11-1.
 func TestKills(t *testing.T) {
-	built(t)
+	buildOnce(t)
 	kills := frayKills
 	if os.Getenv("INTEROP_SOAK") != "" {
 		kills = fraySoak
 	}
-	d := serve(t, "--no-root-squash")
-	before := d.descriptors()
+	d := startDaemon(t, "--no-root-squash")
+	before := d.openFiles()
 	f := newFray(t, d)
 	began := time.Now()
 	var longest time.Duration
 	again := 0
 	for round := range kills {
-		f.progress(round)
+		f.awaitProgress(round)
 		time.Sleep(rand.N(frayPace))
 		d.proc.Kill()
-		d.start()
+		d.startProcess()
 		if round%4 == 3 {
 			time.Sleep(rand.N(frayAgain))
 			d.proc.Kill()
-			d.start()
+			d.startProcess()
 			again++
 		}
 		start := time.Now()
-		f.progress(round)
+		f.awaitProgress(round)
 		longest = max(longest, time.Since(start))
 		if round%20 == 19 {
 			t.Logf("%d kills in %.1f s", round+1, time.Since(began).Seconds())
 		}
 	}
 	took := time.Since(began)
-	steps := f.end()
+	steps := f.endAndCheck()
 	t.Logf("%d kills, and %d soon after, in %.1f s; %d steps; all workers have gone on at the latest %.2f s after a start",
 		kills, again, took.Seconds(), steps, longest.Seconds())
-	d.settled(before)
-	d.stop()
+	d.checkDescriptors(before)
+	d.stopGracefully()
 	assert.NotContains(t, d.stderr.String(), "level=WARN")
 }
 
-// session4 makes a client of a daemon, over "rdma" or "tcp". The test's end
+// newSession4 makes a client of a daemon, over "rdma" or "tcp". The test's end
 // closes it.
-func session4(t *testing.T, d *daemon, network string) *nfs4client.Session {
+func newSession4(t *testing.T, d *daemon, network string) *nfs4client.Session {
 	t.Helper()
 	var s *nfs4client.Session
 	if network == "rdma" {
@@ -98,7 +98,7 @@ func session4(t *testing.T, d *daemon, network string) *nfs4client.Session {
 	} else {
 		s = dialTCP4(t, func(ctx context.Context) (nfs4client.Conn, error) { return tcpConn(ctx, d.tcp) })
 	}
-	t.Cleanup(func() { goodbye(t, s) })
+	t.Cleanup(func() { closeSession(t, s) })
 	return s
 }
 
@@ -107,7 +107,7 @@ var (
 	quiet = slog.New(slog.DiscardHandler)
 )
 
-func goodbye(t *testing.T, s *nfs4client.Session) {
+func closeSession(t *testing.T, s *nfs4client.Session) {
 	ctx, cancel := context.WithTimeout(context.Background(), goodbyeLimit)
 	defer cancel()
 	if err := s.Close(ctx); !errors.Is(err, nfs4client.ErrClosed) {
@@ -115,15 +115,15 @@ func goodbye(t *testing.T, s *nfs4client.Session) {
 	}
 }
 
-// A fray is the work of all clients, with the changes that the server has
+// A concurrentWork is the work of all clients, with the changes that the server has
 // acknowledged.
-type fray struct {
+type concurrentWork struct {
 	t       *testing.T
 	dir     string // on the server
 	ctx     context.Context
 	stop    context.CancelFunc
 	clients []*nfs4client.Session
-	workers []*frayWorker
+	workers []*workClient
 	running sync.WaitGroup
 
 	over, failed atomic.Bool
@@ -145,8 +145,8 @@ var (
 )
 
 // newFray makes files, and clients that work on them until end.
-func newFray(t *testing.T, d *daemon) *fray {
-	f := &fray{t: t, dir: d.dir}
+func newFray(t *testing.T, d *daemon) *concurrentWork {
+	f := &concurrentWork{t: t, dir: d.dir}
 	for name, content := range map[string]string{
 		"counter": fmt.Sprintf("%020d", 0), "regions": strings.Repeat("\x00", frayRegions*regionSize), "denied": "",
 	} {
@@ -155,18 +155,18 @@ func newFray(t *testing.T, d *daemon) *fray {
 	f.ctx, f.stop = context.WithCancel(t.Context())
 	t.Cleanup(f.stop)
 	for _, network := range []string{"rdma", "tcp"} {
-		s := session4(t, d, network)
+		s := newSession4(t, d, network)
 		f.clients = append(f.clients, s)
-		dir := exported(t, s)
+		dir := exportRoot(t, s)
 		for i := range frayWorkers {
-			w := &frayWorker{fray: f, name: fmt.Sprint(network, i), number: int64(len(f.workers) + 1), s: s, dir: dir}
-			w.counter, w.regions = w.open("counter"), w.open("regions")
+			w := &workClient{concurrentWork: f, name: fmt.Sprint(network, i), number: int64(len(f.workers) + 1), s: s, dir: dir}
+			w.counter, w.regions = w.openFile("counter"), w.openFile("regions")
 			f.workers = append(f.workers, w)
 		}
 	}
 	for _, w := range f.workers {
 		f.running.Go(func() {
-			if w.err = w.work(); w.err != nil {
+			if w.err = w.runStep(); w.err != nil {
 				f.failed.Store(true)
 			}
 		})
@@ -174,8 +174,8 @@ func newFray(t *testing.T, d *daemon) *fray {
 	return f
 }
 
-// progress returns when each worker has finished two further steps.
-func (f *fray) progress(round int) {
+// awaitProgress returns when each worker has finished two further steps.
+func (f *concurrentWork) awaitProgress(round int) {
 	f.t.Helper()
 	deadline := time.Now().Add(progressLimit)
 	for _, w := range f.workers {
@@ -192,13 +192,13 @@ func (f *fray) progress(round int) {
 	}
 }
 
-// end ends the work and the clients, compares the files with the acknowledged
+// endAndCheck ends the work and the clients, compares the files with the acknowledged
 // changes, and returns the number of steps.
-func (f *fray) end() (steps int64) {
+func (f *concurrentWork) endAndCheck() (steps int64) {
 	f.over.Store(true)
 	f.running.Wait()
 	for _, s := range f.clients {
-		goodbye(f.t, s)
+		closeSession(f.t, s)
 	}
 	for _, w := range f.workers {
 		require.NoError(f.t, w.err, "%s: %s", w.name, *w.doing.Load())
@@ -213,32 +213,32 @@ func (f *fray) end() (steps int64) {
 	return steps
 }
 
-// A frayWorker makes one step after the other.
-type frayWorker struct {
-	*fray
+// A workClient makes one step after the other.
+type workClient struct {
+	*concurrentWork
 	name             string
 	number           int64
 	s                *nfs4client.Session
 	dir              nfs4.FH
 	counter, regions *nfs4client.File
-	content          []byte // of the worker's own file
+	content          []byte // the worker's own file's content
 
 	steps atomic.Int64
 	doing atomic.Pointer[string]
 	err   error
 }
 
-func (w *frayWorker) open(name string) *nfs4client.File {
+func (w *workClient) openFile(name string) *nfs4client.File {
 	f, err := w.s.Open(w.ctx, w.dir, name, nfs4client.OpenFlags{Read: true, Write: true})
 	require.NoError(w.t, err)
 	return f
 }
 
-func (w *frayWorker) work() error {
+func (w *workClient) runStep() error {
 	steps := []struct {
 		name string
 		do   func() error
-	}{{"count", w.add}, {"lock regions", w.lockRegions}, {"deny writing", w.denyWriting}, {"write an own file", w.writeOwn}, {"move", w.move}}
+	}{{"count", w.add}, {"lock regions", w.lockRegions}, {"deny writing", w.denyWriting}, {"write an own file", w.writeOwn}, {"move", w.moveFile}}
 	for !w.over.Load() {
 		step := steps[rand.N(len(steps))]
 		w.doing.Store(&step.name)
@@ -250,8 +250,8 @@ func (w *frayWorker) work() error {
 	return errors.Join(w.counter.Close(w.ctx), w.regions.Close(w.ctx))
 }
 
-// until makes a call again and again as long as another client is in its way.
-func (w *frayWorker) until(inTheWay nfs4.Status, call func() error) error {
+// retryUntil makes a call again and again as long as another client is in its way.
+func (w *workClient) retryUntil(inTheWay nfs4.Status, call func() error) error {
 	for {
 		if err := call(); !errors.Is(err, inTheWay) {
 			return err
@@ -260,12 +260,12 @@ func (w *frayWorker) until(inTheWay nfs4.Status, call func() error) error {
 	}
 }
 
-func (w *frayWorker) lock(f *nfs4client.File, r nfs4client.Range, exclusive bool) error {
-	return w.until(nfs4.ErrDenied, func() error { return f.Lock(w.ctx, r, exclusive) })
+func (w *workClient) lock(f *nfs4client.File, r nfs4client.Range, exclusive bool) error {
+	return w.retryUntil(nfs4.ErrDenied, func() error { return f.Lock(w.ctx, r, exclusive) })
 }
 
 // read reads n bytes at offset off.
-func (w *frayWorker) read(f *nfs4client.File, n, off int) ([]byte, error) {
+func (w *workClient) read(f *nfs4client.File, n, off int) ([]byte, error) {
 	b := make([]byte, n)
 	got, err := f.ReadAt(w.ctx, b, uint64(off))
 	if err == io.EOF {
@@ -275,7 +275,7 @@ func (w *frayWorker) read(f *nfs4client.File, n, off int) ([]byte, error) {
 }
 
 // write writes data at offset off.
-func (w *frayWorker) write(f *nfs4client.File, data []byte, off int) error {
+func (w *workClient) write(f *nfs4client.File, data []byte, off int) error {
 	res, err := f.WriteAt(w.ctx, data, uint64(off), nfs4.Stable(rand.N(3)))
 	if err == nil && int(res.Count) != len(data) {
 		err = fmt.Errorf("%d bytes written of %d", res.Count, len(data))
@@ -284,7 +284,7 @@ func (w *frayWorker) write(f *nfs4client.File, data []byte, off int) error {
 }
 
 // add adds 1 to the counter.
-func (w *frayWorker) add() error {
+func (w *workClient) add() error {
 	if err := w.lock(w.counter, nfs4client.Range{End: nfs4client.ToEnd}, true); err != nil {
 		return err
 	}
@@ -307,7 +307,7 @@ func (w *frayWorker) add() error {
 
 // lockRegions locks some regions, changes the kind of the lock of one of them,
 // and unlocks them one by one.
-func (w *frayWorker) lockRegions() error {
+func (w *workClient) lockRegions() error {
 	from := rand.N(frayRegions)
 	to := min(from+rand.N(4), frayRegions-1) // the last one
 	exclusive := rand.N(2) == 0
@@ -318,18 +318,18 @@ func (w *frayWorker) lockRegions() error {
 		if err := w.enter(i, exclusive); err != nil {
 			return err
 		}
-		if err := w.use(i, exclusive); err != nil {
+		if err := w.useRegion(i, exclusive); err != nil {
 			return err
 		}
 	}
 	time.Sleep(rand.N(2 * time.Millisecond))
 	changed := from + rand.N(to-from+1)
-	if err := w.change(changed, exclusive); err != nil {
+	if err := w.changeLock(changed, exclusive); err != nil {
 		return err
 	}
 	for _, n := range rand.Perm(to - from + 1) {
 		i := from + n
-		if err := w.leave(i); err != nil {
+		if err := w.noteUnlock(i); err != nil {
 			return err
 		}
 		if err := w.regions.Unlock(w.ctx, regionRange(i, i)); err != nil {
@@ -344,7 +344,7 @@ func regionRange(from, to int) nfs4client.Range {
 }
 
 // enter notes a lock that was granted.
-func (w *frayWorker) enter(i int, exclusive bool) error {
+func (w *workClient) enter(i int, exclusive bool) error {
 	r := &w.region[i]
 	if exclusive {
 		if !r.holders.CompareAndSwap(0, -1) {
@@ -358,8 +358,8 @@ func (w *frayWorker) enter(i int, exclusive bool) error {
 	return nil
 }
 
-// leave notes the end of a lock, which comes later.
-func (w *frayWorker) leave(i int) error {
+// noteUnlock notes the end of a lock, which comes later.
+func (w *workClient) noteUnlock(i int) error {
 	r := &w.region[i]
 	if r.holders.CompareAndSwap(-1, 0) {
 		return nil
@@ -370,9 +370,9 @@ func (w *frayWorker) leave(i int) error {
 	return nil
 }
 
-// change makes an exclusive lock shared. It makes a shared lock exclusive, unless
+// changeLock makes an exclusive lock shared. It makes a shared lock exclusive, unless
 // others have it too.
-func (w *frayWorker) change(i int, exclusive bool) error {
+func (w *workClient) changeLock(i int, exclusive bool) error {
 	r := &w.region[i]
 	if exclusive {
 		if !r.holders.CompareAndSwap(-1, 1) {
@@ -381,7 +381,7 @@ func (w *frayWorker) change(i int, exclusive bool) error {
 		if err := w.regions.Lock(w.ctx, regionRange(i, i), false); err != nil {
 			return err
 		}
-		return w.use(i, false)
+		return w.useRegion(i, false)
 	}
 	err := w.regions.Lock(w.ctx, regionRange(i, i), true)
 	if errors.Is(err, nfs4.ErrDenied) {
@@ -393,15 +393,15 @@ func (w *frayWorker) change(i int, exclusive bool) error {
 	if err != nil {
 		return err
 	}
-	return w.use(i, true)
+	return w.useRegion(i, true)
 }
 
-// use reads the mark of a region, and writes another one if the lock is
+// useRegion reads the mark of a region, and writes another one if the lock is
 // exclusive.
-func (w *frayWorker) use(i int, exclusive bool) error {
+func (w *workClient) useRegion(i int, exclusive bool) error {
 	r := &w.region[i]
 	was := r.mark.Load()
-	if err := w.marked(i, was); err != nil || !exclusive {
+	if err := w.checkMark(i, was); err != nil || !exclusive {
 		return err
 	}
 	mark := w.number<<32 | w.steps.Load()
@@ -411,11 +411,11 @@ func (w *frayWorker) use(i int, exclusive bool) error {
 	if !r.mark.CompareAndSwap(was, mark) {
 		return fmt.Errorf("%w: exclusively, of region %d", errTwice, i)
 	}
-	return w.marked(i, mark)
+	return w.checkMark(i, mark)
 }
 
-// marked checks the mark of a region that is locked.
-func (w *frayWorker) marked(i int, mark int64) error {
+// checkMark checks the mark of a region that is locked.
+func (w *workClient) checkMark(i int, mark int64) error {
 	b, err := w.read(w.regions, regionSize, i*regionSize)
 	if err == nil && mark != 0 && string(b) != string(markBytes(mark)) {
 		err = fmt.Errorf("%w: region %d has %q, not the mark %x", errLost, i, b[:16], mark)
@@ -427,10 +427,10 @@ func markBytes(mark int64) []byte {
 	return []byte(strings.Repeat(fmt.Sprintf("%016x", mark), regionSize/16))
 }
 
-// denyWriting opens a file that nobody else can then open for writing.
-func (w *frayWorker) denyWriting() (err error) {
+// denyWriting opens a file that no one else can then open for writing.
+func (w *workClient) denyWriting() (err error) {
 	var f *nfs4client.File
-	err = w.until(nfs4.ErrShareDenied, func() (err error) {
+	err = w.retryUntil(nfs4.ErrShareDenied, func() (err error) {
 		f, err = w.s.Open(w.ctx, w.dir, "denied", nfs4client.OpenFlags{Write: true, DenyWrite: true, Create: true, Mode: 0o666})
 		return err
 	})
@@ -451,7 +451,7 @@ func (w *frayWorker) denyWriting() (err error) {
 }
 
 // writeOwn appends to the worker's own file.
-func (w *frayWorker) writeOwn() error {
+func (w *workClient) writeOwn() error {
 	f, err := w.s.Open(w.ctx, w.dir, w.name, nfs4client.OpenFlags{Read: true, Write: true, Create: true, Mode: 0o666})
 	if err != nil {
 		return err
@@ -477,9 +477,9 @@ func (w *frayWorker) writeOwn() error {
 	return f.Close(w.ctx)
 }
 
-// move makes a file, renames it and removes it. A change whose answer is lost
+// moveFile makes a file, renames it and removes it. A change whose answer is lost
 // with the server may have been made.
-func (w *frayWorker) move() error {
+func (w *workClient) moveFile() error {
 	f, err := w.s.Open(w.ctx, w.dir, w.name+".new", nfs4client.OpenFlags{Write: true, Create: true, Mode: 0o666})
 	if err != nil {
 		return err
@@ -487,14 +487,14 @@ func (w *frayWorker) move() error {
 	if err := f.Close(w.ctx); err != nil {
 		return err
 	}
-	if err := uncertainly(func() error { return w.s.Rename(w.ctx, w.dir, w.name+".new", w.dir, w.name+".moved") }); err != nil {
+	if err := changeWithRetry(func() error { return w.s.Rename(w.ctx, w.dir, w.name+".new", w.dir, w.name+".moved") }); err != nil {
 		return err
 	}
-	return uncertainly(func() error { return w.s.Remove(w.ctx, w.dir, w.name+".moved") })
+	return changeWithRetry(func() error { return w.s.Remove(w.ctx, w.dir, w.name+".moved") })
 }
 
-// uncertainly makes a change, again if it may not have been made.
-func uncertainly(change func() error) error {
+// changeWithRetry makes a change, again if it may not have been made.
+func changeWithRetry(change func() error) error {
 	err := change()
 	for errors.Is(err, nfs4client.ErrUncertain) {
 		if err = change(); errors.Is(err, nfs4.ErrNoEnt) {

@@ -4,18 +4,17 @@ package interop
 
 import "testing"
 
-// knfsd is the kernel's own server in the guest.
-func knfsd() site {
-	return site{
+// knfsdSite is the kernel's own server in the guest.
+func knfsdSite() guestSite {
+	return guestSite{
 		host: "10.0.2.15", export: "/export", rdma: 20049, tcp: 2049, mountd: 20048,
-		backing: guestDir("/export"),
+		servedDir: guestDir("/export"),
 	}
 }
 
-// knfsd4 is the same by version 4.2, for which the directory is the root
-// (fsid=0).
-func knfsd4() site {
-	s := knfsd().by("4.2")
+// knfsdSite4 is the same over NFSv4.2, for which the directory is the root (fsid=0).
+func knfsdSite4() guestSite {
+	s := knfsdSite().withVersion("4.2")
 	s.export = "/"
 	return s
 }
@@ -25,7 +24,7 @@ func knfsd4() site {
 // long when client and server are both emulated, and "listing" exceeds the guest's
 // tmpfs, whose directory offsets move when entries are removed (until Linux 6.6).
 func TestKnfsd(t *testing.T) {
-	guest(t)
-	session(t, knfsd(), "rdma", "sizes", "parallel", "truncate", "sparse", "rename", "links",
+	sharedGuest(t)
+	runSession(t, knfsdSite(), "rdma", "sizes", "parallel", "truncate", "sparse", "rename", "links",
 		"attributes", "access", "names", "special", "errors")
 }

@@ -34,31 +34,31 @@ func TestLargeDirectory(t *testing.T) {
 	if os.Getenv("INTEROP_SOAK") != "" {
 		entries = largeEntriesSoak
 	}
-	d := serve(t, "--no-root-squash")
+	d := startDaemon(t, "--no-root-squash")
 	dir := filepath.Join(d.dir, "large")
 	require.NoError(t, os.Mkdir(dir, 0o755))
-	timed(t, "making it", func() {
+	logTime(t, "making it", func() {
 		for n := range entries {
 			require.NoError(t, unix.Mknod(fmt.Sprintf("%s/entry-%07d", dir, n), unix.S_IFREG|0o644, 0))
 		}
 	})
-	s := d.site()
+	s := d.guestSite()
 	for _, vers := range []string{"", "4.2"} {
 		for _, transport := range []string{"rdma", "tcp"} {
-			s := s.by(vers)
-			s.mount(t, "/mnt", s.options(transport))
-			timed(t, fmt.Sprintf("Linux %s, %s", vers, transport), func() {
+			s := s.withVersion(vers)
+			s.mountInGuest(t, "/mnt", s.mountOptions(transport))
+			logTime(t, fmt.Sprintf("Linux %s, %s", vers, transport), func() {
 				const count = "find /mnt/large -type f >/tmp/list; wc -l </tmp/list; sort -u /tmp/list | wc -l" // find looks at each entry
-				assert.Equal(t, fmt.Sprintf("%d\n%[1]d\n", entries), must(t, count))
+				assert.Equal(t, fmt.Sprintf("%d\n%[1]d\n", entries), mustInGuest(t, count))
 			})
-			umount(t, "/mnt")
+			unmountInGuest(t, "/mnt")
 		}
 	}
-	must(t, "rm /tmp/list")
+	mustInGuest(t, "rm /tmp/list")
 	for _, flags := range []string{"-U", "-lU"} {
-		timed(t, "mountrdma ls "+flags, func() {
+		logTime(t, "mountrdma ls "+flags, func() {
 			var names bytes.Buffer
-			cmd := exec.Command(program("mountrdma"), "ls", flags, shop{addr: d.rdma, site: s}.url("large"))
+			cmd := exec.Command(programPath("mountrdma"), "ls", flags, mountServer{addr: d.rdma, guestSite: s}.fileURL("large"))
 			cmd.Stdout = &names
 			require.NoError(t, cmd.Run())
 			seen := make(map[string]bool)
@@ -73,8 +73,8 @@ func TestLargeDirectory(t *testing.T) {
 			assert.Less(t, most, int64(largeMemory))
 		})
 	}
-	most := d.peak()
+	most := d.peakMemory()
 	t.Logf("nfsrdmad: %d bytes at most", most)
 	assert.Less(t, most, int64(largeMemory))
-	d.stop()
+	d.stopGracefully()
 }

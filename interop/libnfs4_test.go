@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLibNFS4 has libnfs, a client of version 4.0, list directories, and copy files to
+// TestLibNFS4 has libnfs, a client over NFSv4.0, list directories, and copy files to
 // nfsrdmad and back, by its own programs, and by one that writes long files.
 func TestLibNFS4(t *testing.T) {
-	d := serve(t, "--no-root-squash")
+	d := startDaemon(t, "--no-root-squash")
 	_, port, err := net.SplitHostPort(d.tcp)
 	require.NoError(t, err)
 	url := func(path string) string {
@@ -25,7 +25,7 @@ func TestLibNFS4(t *testing.T) {
 	put, dir := filepath.Join(t.TempDir(), "put"), t.TempDir()
 	onHost(t, "libnfs", "gcc -O2 -Wall -Wextra -Werror -o "+put+" put.c -lnfs")
 	onHost(t, d.dir, "mkdir d d/empty; seq 400000 >d/big; echo hello >small; ln -s small link; touch nothing")
-	before := d.descriptors()
+	before := d.openFiles()
 
 	// The lines are of a mode, links, owner, group, length and name.
 	list := func(path string) string {
@@ -45,7 +45,7 @@ func TestLibNFS4(t *testing.T) {
 	assert.Error(t, err)
 	assert.Contains(t, out, "NFS4ERR_NOTDIR")
 
-	d.settled(before)
-	d.stop()
+	d.checkDescriptors(before)
+	d.stopGracefully()
 	assert.NotContains(t, d.stderr.String(), "level=WARN")
 }

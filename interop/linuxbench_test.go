@@ -29,37 +29,37 @@ const paceKind = "INTEROP_PACE"
 // nothing. A guest that counts its instructions does not count the host's, so
 // there only the servers in the guest are measured, by versions 3 and 4.2.
 func BenchmarkLinux(b *testing.B) {
-	guest(b)
+	sharedGuest(b)
 	ours := insideServer(b)
 	kind := cmp.Or(os.Getenv(paceKind), pace.Files)
 	var meters []*paceMeter
 	if os.Getenv(counted) != "" {
 		meters = []*paceMeter{
-			{title: "bench-linux, counted", machine: countedMachine, kind: kind, servers: []paceServer{{knfsdName, knfsd()}, {oursName, ours}}},
-			{title: "bench-linux, counted, version 4.2", machine: countedMachine, kind: kind, servers: []paceServer{{knfsdName, knfsd4()}, {oursName, ours.by("4.2")}}},
+			{title: "bench-linux, counted", machine: countedMachine, kind: kind, servers: []paceServer{{knfsdName, knfsdSite()}, {oursName, ours}}},
+			{title: "bench-linux, counted, version 4.2", machine: countedMachine, kind: kind, servers: []paceServer{{knfsdName, knfsdSite4()}, {oursName, ours.withVersion("4.2")}}},
 		}
 	} else {
 		meters = []*paceMeter{{title: "bench-linux", machine: "emulated", kind: kind, servers: []paceServer{
-			{knfsdName, knfsd()}, {oursName, ours}, {"nfsrdmad on the host", serve(b, "--no-root-squash").site()},
+			{knfsdName, knfsdSite()}, {oursName, ours}, {"nfsrdmad on the host", startDaemon(b, "--no-root-squash").guestSite()},
 		}}}
 	}
-	measure(b, meters...)
+	runMeters(b, meters...)
 }
 
-// BenchmarkLinuxLocks measures locks that are in nobody's way, by version 4.2, as
+// BenchmarkLinuxLocks measures locks without conflicts, over NFSv4.2, as
 // BenchmarkLinux does.
 func BenchmarkLinuxLocks(b *testing.B) {
-	guest(b)
+	sharedGuest(b)
 	m := &paceMeter{
 		title: "bench-linux, locks", machine: "emulated", kind: pace.Locks,
-		servers: []paceServer{{knfsdName, knfsd4()}, {oursName, insideServer(b).by("4.2")}},
+		servers: []paceServer{{knfsdName, knfsdSite4()}, {oursName, insideServer(b).withVersion("4.2")}},
 	}
 	if os.Getenv(counted) != "" {
 		m.title, m.machine = "bench-linux, counted, locks", countedMachine
 	} else {
-		m.servers = append(m.servers, paceServer{"nfsrdmad on the host", serve(b, "--no-root-squash").site().by("4.2")})
+		m.servers = append(m.servers, paceServer{"nfsrdmad on the host", startDaemon(b, "--no-root-squash").guestSite().withVersion("4.2")})
 	}
-	measure(b, m)
+	runMeters(b, m)
 }
 
 const (
@@ -67,36 +67,36 @@ const (
 	countedMachine = "emulated, its clock counting instructions"
 )
 
-// measure makes the rounds of the meters, and prints and documents their tables.
-func measure(b *testing.B, meters ...*paceMeter) {
+// runMeters makes the rounds of the meters, and prints and documents their tables.
+func runMeters(b *testing.B, meters ...*paceMeter) {
 	for b.Loop() {
 		for _, m := range meters {
-			m.round(b)
+			m.measureRound(b)
 		}
 	}
 	for _, m := range meters {
-		b.Logf("%s\n%s", m.title, m.table())
+		b.Logf("%s\n%s", m.title, m.markdownTable())
 		if name := os.Getenv(paceDoc); name != "" && os.Getenv(paceKind) == "" && len(m.rounds) >= paceRounds {
-			m.document(b, name, strings.TrimSpace(must(b, "uname -r")))
+			m.writeDocument(b, name, strings.TrimSpace(mustInGuest(b, "uname -r")))
 		}
 	}
 }
 
 // insideServer starts nfsrdmad in the guest, on a file system in memory like
 // knfsd's, until the benchmark ends.
-func insideServer(b *testing.B) site {
+func insideServer(b *testing.B) guestSite {
 	b.Helper()
 	const (
 		dir  = "/nfsrdmad"
 		said = "/tmp/nfsrdmad.log"
 	)
-	s := site{host: knfsd().host, export: "/x", rdma: 20050, tcp: 2050, mountd: 2050}
-	require.NoError(b, guest(b).Push(b.Context(), program("nfsrdmad"), "/bin/nfsrdmad"))
-	must(b, fmt.Sprintf("mkdir -p %[1]s && mount -t tmpfs -o mode=755,size=40%% tmpfs %[1]s", dir))
+	s := guestSite{host: knfsdSite().host, export: "/x", rdma: 20050, tcp: 2050, mountd: 2050}
+	require.NoError(b, sharedGuest(b).Push(b.Context(), programPath("nfsrdmad"), "/bin/nfsrdmad"))
+	mustInGuest(b, fmt.Sprintf("mkdir -p %[1]s && mount -t tmpfs -o mode=755,size=40%% tmpfs %[1]s", dir))
 	b.Cleanup(func() {
-		must(b, "killall nfsrdmad; while killall -0 nfsrdmad 2>/dev/null; do usleep 10000; done; umount "+dir)
+		mustInGuest(b, "killall nfsrdmad; while killall -0 nfsrdmad 2>/dev/null; do usleep 10000; done; umount "+dir)
 	})
-	must(b, fmt.Sprintf("nfsrdmad serve --no-root-squash --listen %[1]s:%[2]d --tcp %[1]s:%[3]d --state /tmp/state %[4]s=%[5]s </dev/null >%[6]s 2>&1 & "+
+	mustInGuest(b, fmt.Sprintf("nfsrdmad serve --no-root-squash --listen %[1]s:%[2]d --tcp %[1]s:%[3]d --state /tmp/state %[4]s=%[5]s </dev/null >%[6]s 2>&1 & "+
 		"for i in $(seq 500); do grep -q ^ready %[6]s && exit; usleep 20000; done; cat %[6]s; exit 1",
 		s.host, s.rdma, s.tcp, dir, s.export, said))
 	return s
@@ -105,20 +105,20 @@ func insideServer(b *testing.B) site {
 // A paceServer is a measured server.
 type paceServer struct {
 	name string
-	site site
+	site guestSite
 }
 
 // A paceMeter gathers the rounds' results, by server and part.
 type paceMeter struct {
-	title   string // of the table in the document
+	title   string // the table's title in the document
 	machine string
-	kind    string // of parts
+	kind    string // the kind of Parts
 	servers []paceServer
 	rounds  [][][]float64
 }
 
-// round measures every server once. Another server goes first each time.
-func (m *paceMeter) round(b *testing.B) {
+// measureRound measures every server once. Another server goes first each time.
+func (m *paceMeter) measureRound(b *testing.B) {
 	res := make([][]float64, len(m.servers))
 	for i := range m.servers {
 		i = (i + len(m.rounds)) % len(m.servers)
@@ -129,11 +129,11 @@ func (m *paceMeter) round(b *testing.B) {
 }
 
 // measurePace returns the rate of each part of package pace on a new mount.
-func measurePace(b *testing.B, kind string, s site) []float64 {
+func measurePace(b *testing.B, kind string, s guestSite) []float64 {
 	b.Helper()
-	s.mount(b, "/mnt", s.options("rdma", paceOptions))
-	out := must(b, "mkdir /mnt/pace && guestwork pace /mnt/pace "+kind+" && rmdir /mnt/pace")
-	umount(b, "/mnt")
+	s.mountInGuest(b, "/mnt", s.mountOptions("rdma", paceOptions))
+	out := mustInGuest(b, "mkdir /mnt/pace && guestwork pace /mnt/pace "+kind+" && rmdir /mnt/pace")
+	unmountInGuest(b, "/mnt")
 	words := strings.Fields(out)
 	parts := pace.Parts(kind)
 	require.Len(b, words, len(parts), out)

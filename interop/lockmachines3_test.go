@@ -22,18 +22,18 @@ const (
 	secondGuest    = "10.0.5.15"
 )
 
-// TestLockMachines3 cuts the power of a machine that has a lock by version 3, for which a process of another
-// machine waits. The process gets the lock once the client is expired, or once the machine is up
-// again and tells that it has restarted.
+// TestLockMachines3 cuts the power of a machine that has a lock over NFSv3, for which a
+// process of another machine waits. The process gets the lock once the client is expired,
+// or once the machine is up again and tells that it has restarted.
 func TestLockMachines3(t *testing.T) {
-	guest(t)
+	sharedGuest(t)
 	onEthernet(t)
 	control := filepath.Join(t.TempDir(), "control")
-	s := locks3(t, "--control", control)
-	s.mount(t, "/mnt", "vers=3,rdma")
+	s := newLocks3Server(t, "--control", control)
+	s.mountGuest(t, "/mnt", "vers=3,rdma")
 	answers := make(lockAnswers)
-	waits, here := answers.startInGuest(t, "/mnt"), answers.start(t, s.dir)
-	wire := shared.ethernet.another(t, "tap1", secondEthernet)
+	waits, here := answers.startInGuest(t, "/mnt"), answers.startLocker(t, s.dir)
+	wire := shared.ethernet.addWire(t, "tap1", secondEthernet)
 	g := bootSecond(t, wire)
 	defer func() { g.Close() }()
 	for _, c := range []struct {
@@ -43,10 +43,11 @@ func TestLockMachines3(t *testing.T) {
 		{"restarted", func(t *testing.T, monitored string) {
 			g = bootSecond(t, wire)
 			notify := pushProgram(t, g, "/usr/sbin/sm-notify")
-			inGuest(t, g, fmt.Sprintf("echo '%s' >/var/lib/nfs/sm/%s; %s -f", monitored, secondEthernet, notify))
+			// As at the start of a machine with a disk: rpc.statd begins after sm-notify has counted.
+			inGuest(t, g, fmt.Sprintf("killall rpc.statd; echo '%s' | base64 -d | tar -C /var/lib/nfs -xf - && %s -f && rpc.statd --no-notify", monitored, notify))
 		}},
 		{"expired", func(t *testing.T, _ string) {
-			onHost(t, "/", fmt.Sprintf("%s clients --control %s --expire %s", program("nfsrdmad"), control, machineOf(t, control, secondGuest)))
+			onHost(t, "/", fmt.Sprintf("%s clients --control %s --expire %s", programPath("nfsrdmad"), control, machineOf(t, control, secondGuest)))
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -54,17 +55,17 @@ func TestLockMachines3(t *testing.T) {
 			has, err := newLockerIn(t, g, "/mnt")
 			require.NoError(t, err)
 			holder := make(lockAnswers)
-			holder.opened(t, has)
-			holder.steps(t, []lockStep{{has, "posix 1 write 0 10", "ok"}})
+			holder.openLocker(t, has)
+			holder.runSteps(t, []lockStep{{has, "posix 1 write 0 10", "ok"}})
 			asked := statusOf(t, control).callsOf("nlm4", "LOCK")
 			fmt.Fprintln(waits, "posix-wait 1 write 5 1")
 			require.Eventually(t, func() bool { return statusOf(t, control).callsOf("nlm4", "LOCK") > asked }, daemonLimit, pollEvery)
-			monitored := inGuest(t, g, "cat /var/lib/nfs/sm/"+secondEthernet)
+			monitored := inGuest(t, g, "tar -C /var/lib/nfs -cf - sm state | base64")
 			g.Close()
-			answers.steps(t, []lockStep{{here, "posix-test 1 read 0 0", "write lock of 10 at 0"}})
+			answers.runSteps(t, []lockStep{{here, "posix-test 1 read 0 0", "write lock of 10 at 0"}})
 			c.free(t, monitored)
-			assert.Equal(t, "ok", answers.next(t, waits))
-			answers.steps(t, []lockStep{
+			assert.Equal(t, "ok", answers.nextAnswer(t, waits))
+			answers.runSteps(t, []lockStep{
 				{here, "posix-test 1 read 0 0", "write lock of 1 at 5"},
 				{waits, "posix 1 none 0 0", "ok"},
 			})
@@ -73,7 +74,7 @@ func TestLockMachines3(t *testing.T) {
 	for _, p := range []locking.Child{waits, here} {
 		assert.NoError(t, p.Wait())
 	}
-	umount(t, "/mnt")
+	unmountInGuest(t, "/mnt")
 }
 
 // bootSecond boots another guest at the end of a wire, whose address is secondGuest. The
@@ -93,7 +94,7 @@ func bootSecond(t *testing.T, wire *os.File) *Guest {
 		}
 	}()
 	inGuest(t, g, fmt.Sprintf("ip addr flush dev eth2; ip addr add %s/24 dev eth2", secondGuest))
-	require.NoError(t, g.Push(t.Context(), program("guestwork"), "/bin/guestwork"))
+	require.NoError(t, g.Push(t.Context(), programPath("guestwork"), "/bin/guestwork"))
 	ready = true
 	return g
 }
@@ -105,11 +106,11 @@ func inGuest(t *testing.T, g *Guest, script string) string {
 	defer cancel()
 	out, status, err := g.Exec(ctx, script)
 	require.NoError(t, err, script)
-	require.Zero(t, status, "%s\n%s", script, tail(out))
+	require.Zero(t, status, "%s\n%s", script, outputTail(out))
 	return out
 }
 
-// machineOf returns the ID of the client at an address.
+// machineOf returns the client's ID at an address.
 func machineOf(t *testing.T, control, addr string) string {
 	t.Helper()
 	var list struct {
@@ -118,7 +119,7 @@ func machineOf(t *testing.T, control, addr string) string {
 			Addresses []string
 		}
 	}
-	require.NoError(t, json.Unmarshal([]byte(onHost(t, "/", program("nfsrdmad")+" clients --json --control "+control)), &list))
+	require.NoError(t, json.Unmarshal([]byte(onHost(t, "/", programPath("nfsrdmad")+" clients --json --control "+control)), &list))
 	for _, c := range list.Clients {
 		if len(c.Addresses) == 1 && c.Addresses[0] == addr {
 			return c.ID

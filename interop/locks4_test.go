@@ -19,61 +19,61 @@ import (
 	"github.com/nfsrdma/nfsrdma/interop/locking"
 )
 
-// TestLocks4 has processes of the guest lock bytes of one file through two
-// mounts by version 4.2, which are two clients, and then through the mount over RDMA against
-// a process of the server's host. The answers are those of a local file system. With INTEROP_SOAK
+// TestLocks4 has processes of the guest lock bytes of one file through two mounts over
+// NFSv4.2, which are two clients, and then through the mount over RDMA against a process
+// of the server's host. The answers are those of a local file system. With INTEROP_SOAK
 // they do so also by 4.0, and through the mount over TCP against the host.
 func TestLocks4(t *testing.T) {
-	guest(t)
-	dir := tmpfs(t)
-	reference, err := tryOnHost(dir, program("guestwork")+" locking "+dir+" "+dir)
+	sharedGuest(t)
+	dir := mountTmpfs(t)
+	reference, err := tryOnHost(dir, programPath("guestwork")+" locking "+dir+" "+dir)
 	require.NoError(t, err, reference)
-	d := serve(t, "--no-root-squash")
-	before := d.descriptors()
+	d := startDaemon(t, "--no-root-squash")
+	before := d.openFiles()
 	versions := []string{"4.2"}
 	if os.Getenv("INTEROP_SOAK") != "" {
 		versions = append(versions, "4.0")
 	}
 	for _, vers := range versions {
-		t.Run(vers, func(t *testing.T) { locks4(t, d, d.site().by(vers), reference) })
+		t.Run(vers, func(t *testing.T) { checkLocks4(t, d, d.guestSite().withVersion(vers), reference) })
 	}
-	d.settled(before)
-	d.stop()
+	d.checkDescriptors(before)
+	d.stopGracefully()
 	assert.NotContains(t, d.stderr.String(), "level=WARN")
 }
 
-// locks4 checks the answers to the lock programs by one version.
-func locks4(t *testing.T, d *daemon, s site, reference string) {
+// checkLocks4 checks the answers to the lock programs by one version.
+func checkLocks4(t *testing.T, d *daemon, s guestSite, reference string) {
 	mounts := map[string]string{"rdma": "/mnt", "tcp": "/mnt2"}
 	for transport, point := range mounts {
-		s.mount(t, point, s.options(transport))
+		s.mountInGuest(t, point, s.mountOptions(transport))
 	}
-	timed(t, "by RDMA and TCP", func() { sameLines(t, reference, must(t, "guestwork locking /mnt /mnt2")) })
+	logTime(t, "by RDMA and TCP", func() { sameLines(t, reference, mustInGuest(t, "guestwork locking /mnt /mnt2")) })
 	for transport, point := range mounts {
 		if transport == "rdma" || os.Getenv("INTEROP_SOAK") != "" {
-			timed(t, "with the host, by "+transport, func() { contend(t, d.dir, point, "flock") })
+			logTime(t, "with the host, by "+transport, func() { compareLocks(t, d.dir, point, "flock") })
 		}
-		flocks(t, d.dir, point)
-		must(t, "rm "+point+"/locked")
+		checkFlocks(t, d.dir, point)
+		mustInGuest(t, "rm "+point+"/locked")
 	}
 	for _, point := range mounts {
-		umount(t, point)
+		unmountInGuest(t, point)
 	}
 }
 
-// unionOf matches the answer to the process b's test for locks of the others. On
-// the host of a server, their locks are one range.
+// unionOf matches the answer to the process b's test for locks of the others. On a
+// server's host, their locks are one range.
 var unionOf = regexp.MustCompile(`(?m)^(\d+ b \S+-test .*: \w+ lock) of .*$`)
 
-// contend compares the answers to processes of the guest, in a mount, and to one
+// compareLocks compares the answers to processes of the guest, in a mount, and to one
 // of the host, in the directory that is mounted, with the answers to three
 // processes in a local directory. It leaves out paragraphs with some commands.
-func contend(t *testing.T, dir, mount string, without ...string) {
+func compareLocks(t *testing.T, dir, mount string, without ...string) {
 	wanted := func(paragraph string) bool {
 		return !slices.ContainsFunc(without, func(command string) bool { return strings.Contains(paragraph, command) })
 	}
 	var local, far strings.Builder
-	at := tmpfs(t)
+	at := mountTmpfs(t)
 	require.NoError(t, locking.Contend(func(string) (locking.Child, error) { return hostLocker(at) }, wanted, &local))
 	require.NoError(t, locking.Contend(func(who string) (locking.Child, error) {
 		if who == "b" {
@@ -84,15 +84,15 @@ func contend(t *testing.T, dir, mount string, without ...string) {
 	sameLines(t, unionOf.ReplaceAllString(local.String(), "$1"), unionOf.ReplaceAllString(far.String(), "$1"))
 }
 
-// flocks checks that flock of a client is a lock of all bytes on the host, and
+// checkFlocks checks that flock of a client is a lock of all bytes on the host, and
 // that flock of a process of the host and locks of clients are apart.
-func flocks(t *testing.T, dir, mount string) {
+func checkFlocks(t *testing.T, dir, mount string) {
 	there, err := newGuestLocker(t, mount)
 	require.NoError(t, err)
 	here, err := hostLocker(dir)
 	require.NoError(t, err)
 	answers := lockAnswers{there: bufio.NewReader(there), here: bufio.NewReader(here)}
-	answers.steps(t, []lockStep{
+	answers.runSteps(t, []lockStep{
 		{there, "open 1", "ok"},
 		{here, "open 1", "ok"},
 		{there, "flock 1 write", "ok"},
@@ -121,7 +121,7 @@ type lockStep struct {
 // lockAnswers are the outputs of processes.
 type lockAnswers map[locking.Child]*bufio.Reader
 
-func (a lockAnswers) steps(t *testing.T, steps []lockStep) {
+func (a lockAnswers) runSteps(t *testing.T, steps []lockStep) {
 	t.Helper()
 	for _, step := range steps {
 		fmt.Fprintln(step.who, step.command)
@@ -131,17 +131,16 @@ func (a lockAnswers) steps(t *testing.T, steps []lockStep) {
 	}
 }
 
-// TestLockWhileDown4 has a process of the host take the lock of a program in the
-// guest while nfsrdmad is down: the program's write fails, and it can lock the
-// file again once the host's process has unlocked it. Another program keeps its
-// lock.
+// TestLockWhileDown4 has a process of the host take a program's lock in the guest while
+// nfsrdmad is down: the program's write fails, and it can lock the file again once the
+// host's process has unlocked it. Another program keeps its lock.
 func TestLockWhileDown4(t *testing.T) {
-	guest(t)
-	d := serve(t, "--no-root-squash")
-	s := d.site().by("4.2")
+	sharedGuest(t)
+	d := startDaemon(t, "--no-root-squash")
+	s := d.guestSite().withVersion("4.2")
 	for _, transport := range []string{"rdma", "tcp"} {
 		t.Run(transport, func(t *testing.T) {
-			s.mount(t, "/mnt", s.options(transport))
+			s.mountInGuest(t, "/mnt", s.mountOptions(transport))
 			there, err := newGuestLocker(t, "/mnt")
 			require.NoError(t, err)
 			keeps, err := newGuestLocker(t, "/mnt")
@@ -149,7 +148,7 @@ func TestLockWhileDown4(t *testing.T) {
 			here, err := hostLocker(d.dir)
 			require.NoError(t, err)
 			answers := lockAnswers{there: bufio.NewReader(there), keeps: bufio.NewReader(keeps), here: bufio.NewReader(here)}
-			answers.steps(t, []lockStep{
+			answers.runSteps(t, []lockStep{
 				{there, "open 1", "ok"},
 				{there, "posix 1 write 0 10", "ok"},
 				{there, "write 1", "ok"},
@@ -159,9 +158,9 @@ func TestLockWhileDown4(t *testing.T) {
 				{here, "posix 1 write 9 1", "EAGAIN"},
 			})
 			d.proc.Kill()
-			answers.steps(t, []lockStep{{here, "posix 1 write 9 1", "ok"}})
-			d.start()
-			answers.steps(t, []lockStep{
+			answers.runSteps(t, []lockStep{{here, "posix 1 write 9 1", "ok"}})
+			d.startProcess()
+			answers.runSteps(t, []lockStep{
 				{there, "write 1", "EIO"},
 				{here, "posix 1 write 100 1", "EAGAIN"},
 				{keeps, "write 1", "EIO"},
@@ -176,13 +175,15 @@ func TestLockWhileDown4(t *testing.T) {
 			for _, p := range []locking.Child{there, keeps, here} {
 				assert.NoError(t, p.Wait())
 			}
-			umount(t, "/mnt")
+			unmountInGuest(t, "/mnt")
 		})
 	}
-	d.stop()
+	d.stopGracefully()
 }
 
-func hostLocker(dir string) (locking.Child, error) { return locking.Start(program("guestwork"), dir) }
+func hostLocker(dir string) (locking.Child, error) {
+	return locking.Start(programPath("guestwork"), dir)
+}
 
 // A guestLocker is a process of a guest that locks bytes.
 type guestLocker struct {
@@ -192,7 +193,7 @@ type guestLocker struct {
 }
 
 func newGuestLocker(t *testing.T, dir string) (locking.Child, error) {
-	return newLockerIn(t, guest(t), dir)
+	return newLockerIn(t, sharedGuest(t), dir)
 }
 
 func newLockerIn(t *testing.T, g *Guest, dir string) (locking.Child, error) {
@@ -217,7 +218,7 @@ func (g *guestLocker) Kill() error {
 	if out, status, err := g.g.Exec(context.Background(), "kill -9 "+g.pid); err != nil || status != 0 {
 		return fmt.Errorf("kill: %s, %w", out, err)
 	}
-	return g.end()
+	return g.awaitExit()
 }
 
 // Wait implements locking.Child.
@@ -225,15 +226,15 @@ func (g *guestLocker) Wait() error {
 	if err := g.CloseWrite(); err != nil {
 		return err
 	}
-	err := g.end()
+	err := g.awaitExit()
 	if err == nil && g.Status() != 0 {
 		err = errors.New("a process of the guest has failed")
 	}
 	return err
 }
 
-// end waits for the end of the process.
-func (g *guestLocker) end() error {
+// awaitExit waits for the end of the process.
+func (g *guestLocker) awaitExit() error {
 	for b := make([]byte, 100); ; {
 		switch _, err := g.Read(b); {
 		case err == nil:

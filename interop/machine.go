@@ -41,20 +41,20 @@ func (m Machine) Must(script string, args ...any) string {
 	return out
 }
 
-// As runs a command as a user of the guest.
+// As runs a command as a user in the guest.
 func (m Machine) As(user, command string, args ...any) (out string, status int) {
 	m.Helper()
 	return m.Try("su -s /bin/sh -c '%s' %s", fmt.Sprintf(command, args...), user)
 }
 
-// May runs a command as a user of the guest, which must succeed.
+// May runs a command as a user in the guest, which must succeed.
 func (m Machine) May(user, command string, args ...any) {
 	m.Helper()
 	out, status := m.As(user, command, args...)
 	assert.Zero(m, status, "%s, as %s: %s", fmt.Sprintf(command, args...), user, out)
 }
 
-// MayNot runs a command as a user of the guest, which must be refused.
+// MayNot runs a command as a user in the guest, which must be rejected.
 func (m Machine) MayNot(user, command string, args ...any) {
 	m.Helper()
 	out, status := m.As(user, command, args...)

@@ -25,9 +25,9 @@ const (
 // guest, also by a crash of its kernel, leaves the next test to boot another.
 var shared struct {
 	build    sync.Once
-	dir      string // of programs
+	dir      string // contains the programs
 	guest    *Guest
-	ethernet *ethernet // the guest's network
+	ethernet *ethernetNamespace // the guest's network
 	err      error
 }
 
@@ -76,15 +76,15 @@ func runInside() int {
 	return p.ExitCode()
 }
 
-// built makes the programs that the tests run.
-func built(t testing.TB) {
+// buildOnce makes the programs that the tests run.
+func buildOnce(t testing.TB) {
 	t.Helper()
 	needRoot(t)
-	shared.build.Do(func() { shared.err = build() })
+	shared.build.Do(func() { shared.err = buildPrograms() })
 	require.NoError(t, shared.err)
 }
 
-func build() (err error) {
+func buildPrograms() (err error) {
 	if shared.dir = os.Getenv(isolatedPrograms); shared.dir != "" {
 		return nil // built by the process that has started this one
 	}
@@ -97,17 +97,17 @@ func build() (err error) {
 	return BuildPrograms(shared.dir)
 }
 
-// guest returns the guest. The first caller builds and boots it, and so does the
+// sharedGuest returns the guest. The first caller builds and boots it, and so does the
 // first caller after its end.
-func guest(t testing.TB) *Guest {
+func sharedGuest(t testing.TB) *Guest {
 	t.Helper()
-	built(t)
+	buildOnce(t)
 	if g := shared.guest; g != nil && g.Ended() {
-		t.Logf("the guest of earlier tests has ended; its last words:\n%s", tail(g.Console()))
+		t.Logf("the guest of earlier tests has ended; its last words:\n%s", outputTail(g.Console()))
 		endGuest()
 	}
 	if shared.guest == nil && shared.err == nil {
-		shared.err = boot(t)
+		shared.err = bootGuest(t)
 	}
 	require.NoError(t, shared.err)
 	return shared.guest
@@ -117,7 +117,7 @@ func guest(t testing.TB) *Guest {
 func endGuest() {
 	if shared.guest != nil {
 		shared.guest.Close()
-		shared.ethernet.close()
+		shared.ethernet.closeNamespace()
 		shared.guest, shared.ethernet = nil, nil
 	}
 }
@@ -129,7 +129,7 @@ func needRoot(t testing.TB) {
 	}
 }
 
-func boot(t testing.TB) error {
+func bootGuest(t testing.TB) error {
 	dir, err := BuildGuest(context.Background(), "guest/build")
 	if err != nil {
 		return err
@@ -153,13 +153,13 @@ func boot(t testing.TB) error {
 	}
 	shared.guest = g
 	t.Logf("guest booted in %.1f s", time.Since(start).Seconds())
-	return g.Push(t.Context(), program("guestwork"), "/bin/guestwork")
+	return g.Push(t.Context(), programPath("guestwork"), "/bin/guestwork")
 }
 
-func program(name string) string { return filepath.Join(shared.dir, name) }
+func programPath(name string) string { return filepath.Join(shared.dir, name) }
 
-// try runs a script in the guest. It may be called in a cleanup.
-func try(t testing.TB, script string) (out string, status int) {
+// tryInGuest runs a script in the guest. It may be called in a cleanup.
+func tryInGuest(t testing.TB, script string) (out string, status int) {
 	t.Helper()
 	return tryFor(t, execLimit, script)
 }
@@ -169,25 +169,41 @@ func tryFor(t testing.TB, limit time.Duration, script string) (out string, statu
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(context.Background(), limit, fmt.Errorf("not done after %v", limit))
 	defer cancel()
-	g := guest(t)
+	g := sharedGuest(t)
 	out, status, err := g.Exec(ctx, script)
-	if err != nil && g.Ended() {
-		t.Logf("the guest has ended; its last words:\n%s", tail(g.Console()))
+	if err != nil {
+		endUnresponsive(t, g, "true")
 	}
-	require.NoError(t, err, "%s\n%s", script, tail(out))
+	require.NoError(t, err, "%s\n%s", script, outputTail(out))
 	return out, status
 }
 
-// must runs a script in the guest that must succeed.
-func must(t testing.TB, script string) string {
+// endUnresponsive ends a guest in which script does not succeed within half a
+// minute, so that the next test boots another, and logs the end of the console. It
+// reports whether the guest has ended.
+func endUnresponsive(t testing.TB, g *Guest, script string) bool {
 	t.Helper()
-	out, status := try(t, script)
-	require.Zero(t, status, "%s\n%s", script, tail(out))
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	out, status, err := g.Exec(ctx, script)
+	if err == nil && status == 0 {
+		return false
+	}
+	t.Logf("the guest does not respond: %q: status %d, %v\n%s\nthe end of its console:\n%s", script, status, err, outputTail(out), outputTail(g.Console()))
+	g.Close()
+	return true
+}
+
+// mustInGuest runs a script in the guest that must succeed.
+func mustInGuest(t testing.TB, script string) string {
+	t.Helper()
+	out, status := tryInGuest(t, script)
+	require.Zero(t, status, "%s\n%s", script, outputTail(out))
 	return out
 }
 
-// tail returns the end of a program's output, short enough to read.
-func tail(out string) string {
+// outputTail returns the end of a program's output, short enough to read.
+func outputTail(out string) string {
 	const most = 4000 // bytes
 	if len(out) <= most {
 		return out

@@ -33,7 +33,7 @@ const modelSeed = 1795243632417225068
 // duration, and each soak does other operations; without it, the test repeats
 // the same minute. INTEROP_SEED repeats a run.
 func TestModel(t *testing.T) {
-	guest(t)
+	sharedGuest(t)
 	length := soakTime(t, 30*time.Second)
 	seed := uint64(modelSeed)
 	if os.Getenv("INTEROP_SOAK") != "" {
@@ -45,17 +45,17 @@ func TestModel(t *testing.T) {
 		require.NoError(t, err, "INTEROP_SEED")
 	}
 	t.Logf("INTEROP_SEED=%d repeats this", seed)
-	d := serve(t, "--no-root-squash")
+	d := startDaemon(t, "--no-root-squash")
 	t.Run("coherent", func(t *testing.T) {
-		w := windows(t, d, coherent)
-		t.Run("together", func(t *testing.T) { together(t, w, seed, length*5/8) })
-		t.Run("apart", func(t *testing.T) { apart(t, w, seed, length/8) })
-		w.close(t)
+		w := mountThrice(t, d, coherent)
+		t.Run("together", func(t *testing.T) { workTogether(t, w, seed, length*5/8) })
+		t.Run("apart", func(t *testing.T) { workApart(t, w, seed, length/8) })
+		w.closeViews(t)
 	})
 	t.Run("cached", func(t *testing.T) {
-		w := windows(t, d)
-		contents(t, w, seed, length/4)
-		w.close(t)
+		w := mountThrice(t, d)
+		workOnContents(t, w, seed, length/4)
+		w.closeViews(t)
 	})
 }
 
@@ -70,60 +70,60 @@ func soakTime(t *testing.T, short time.Duration) time.Duration {
 	return length
 }
 
-// views holds three mounts of one served directory.
-type views struct {
+// mountViews holds three mounts of one served directory.
+type mountViews struct {
 	served string
 	fuse   [2]*fuseMount
 	linux  *Session // guestwork model in the guest
 	mounts []model.Mount
-	ends   []func() // end the players on the mounts of this host
+	ends   []func() // end the players on this host's mounts
 }
 
-// windows mounts d three times.
-func windows(t *testing.T, d *daemon, options ...string) *views {
-	s := shop{addr: d.rdma, site: d.site()}
-	return windowsOf(t, d.dir, [2]shop{s, s}, options, options)
+// mountThrice mounts d three times.
+func mountThrice(t *testing.T, d *daemon, options ...string) *mountViews {
+	s := mountServer{addr: d.rdma, guestSite: d.guestSite()}
+	return windowsOf(t, d.dir, [2]mountServer{s, s}, options, options)
 }
 
 // windowsOf mounts a served directory through each shop, and by Linux.
-func windowsOf(t *testing.T, served string, shops [2]shop, options, linuxOptions []string) *views {
-	v := &views{served: served}
+func windowsOf(t *testing.T, served string, shops [2]mountServer, options, linuxOptions []string) *mountViews {
+	v := &mountViews{served: served}
 	for i := range v.fuse {
-		m := shops[i].fuse(t, options...)
+		m := shops[i].mountFUSE(t, options...)
 		v.fuse[i] = m
 		v.addFUSE(t, i)
 	}
-	s := shops[0].site
-	s.mount(t, "/mnt", s.options("rdma", linuxOptions...))
+	s := shops[0].guestSite
+	s.mountInGuest(t, "/mnt", s.mountOptions("rdma", linuxOptions...))
 	var err error
-	v.linux, err = guest(t).Open(t.Context(), "exec guestwork model /mnt")
+	v.linux, err = sharedGuest(t).Open(t.Context(), "exec guestwork model /mnt")
 	require.NoError(t, err)
 	t.Cleanup(v.linux.Close)
-	v.add("linux", v.linux, v.linux.Close)
-	linux := v.mounts[len(v.mounts)-1].Player.(*again)
-	linux.Player = wary{linux.Player}
+	v.addMount("linux", v.linux, v.linux.Close)
+	linux := v.mounts[len(v.mounts)-1].Player.(*retryingPlayer)
+	linux.Player = lookupPlayer{linux.Player}
 	return v
 }
 
 // addFUSE adds a player on a mount of this host.
-func (v *views) addFUSE(t *testing.T, i int) {
+func (v *mountViews) addFUSE(t *testing.T, i int) {
 	m := v.fuse[i]
 	// On SIGQUIT, a hanging mountrdma prints its goroutines.
-	v.add("fuse"+strconv.Itoa(i), v.player(t, m.point), func() { m.proc.Signal(syscall.SIGQUIT) })
+	v.addMount("fuse"+strconv.Itoa(i), v.startPlayer(t, m.point), func() { m.proc.Signal(syscall.SIGQUIT) })
 }
 
-func (v *views) add(name string, rw io.ReadWriter, stop func()) {
-	v.mounts = append(v.mounts, model.Mount{Name: name, Player: &again{Player: impatient{model.NewRemote(rw), stop}}})
+func (v *mountViews) addMount(name string, rw io.ReadWriter, stop func()) {
+	v.mounts = append(v.mounts, model.Mount{Name: name, Player: &retryingPlayer{Player: timeoutPlayer{model.NewRemote(rw), stop}}})
 }
 
-// player starts guestwork in a directory of this host, most often a mount. It
+// startPlayer starts guestwork in a directory of this host, most often a mount. It
 // is a process because a hanging process can be killed.
-func (v *views) player(t *testing.T, point string) io.ReadWriter {
+func (v *mountViews) startPlayer(t *testing.T, point string) io.ReadWriter {
 	fromIt, out, err := os.Pipe()
 	require.NoError(t, err)
 	in, toIt, err := os.Pipe()
 	require.NoError(t, err)
-	cmd := exec.Command(program("guestwork"), "model", point)
+	cmd := exec.Command(programPath("guestwork"), "model", point)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, os.Stderr
 	p, err := StartProcess(cmd)
 	in.Close()
@@ -147,27 +147,27 @@ func (v *views) player(t *testing.T, point string) io.ReadWriter {
 // opLimit bounds one operation, on a guest that may be very slow.
 const opLimit = time.Minute
 
-// An impatient player stops a player that does not answer.
-type impatient struct {
+// A timeoutPlayer stops a player that does not answer.
+type timeoutPlayer struct {
 	model.Player
 	stop func()
 }
 
-func (p impatient) Do(o model.Op) (model.Result, error) {
+func (p timeoutPlayer) Do(o model.Op) (model.Result, error) {
 	defer time.AfterFunc(opLimit, p.stop).Stop()
 	return p.Player.Do(o)
 }
 
-// An again player repeats a rename that failed because another client had moved
+// A retryingPlayer repeats a rename that failed because another client had moved
 // the directory. Linux discovers the move while it holds the lock of all
 // renames, which it would need to record the move, and returns ESTALE, for any
 // network file system. After a lookup, the rename can succeed.
-type again struct {
+type retryingPlayer struct {
 	model.Player
 	times int
 }
 
-func (p *again) Do(o model.Op) (model.Result, error) {
+func (p *retryingPlayer) Do(o model.Op) (model.Result, error) {
 	r, err := p.Player.Do(o)
 	if o.Kind != model.Rename || r.Err != "ESTALE" {
 		return r, err
@@ -181,13 +181,13 @@ func (p *again) Do(o model.Op) (model.Result, error) {
 	return p.Player.Do(o)
 }
 
-// A wary player looks up a name before it opens it with O_CREAT. With a
+// A lookupPlayer looks up a name before it opens it with O_CREAT. With a
 // negative entry in its cache, Linux sends CREATE without another lookup, and
 // without a size: O_TRUNC then does not truncate a file that another client has
 // made meanwhile.
-type wary struct{ model.Player }
+type lookupPlayer struct{ model.Player }
 
-func (p wary) Do(o model.Op) (model.Result, error) {
+func (p lookupPlayer) Do(o model.Op) (model.Result, error) {
 	if o.Kind == model.Create || o.Kind == model.Rewrite {
 		if r, err := p.Player.Do(model.Op{Kind: model.Stat, Path: o.Path}); err != nil {
 			return r, err
@@ -196,8 +196,8 @@ func (p wary) Do(o model.Op) (model.Result, error) {
 	return p.Player.Do(o)
 }
 
-// close unmounts all three.
-func (v *views) close(t *testing.T) {
+// closeViews unmounts all three.
+func (v *mountViews) closeViews(t *testing.T) {
 	for _, end := range v.ends {
 		end()
 	}
@@ -205,17 +205,17 @@ func (v *views) close(t *testing.T) {
 	rest, err := io.ReadAll(v.linux)
 	require.NoError(t, err)
 	require.Zero(t, v.linux.Status(), "%s", rest)
-	umount(t, "/mnt")
+	unmountInGuest(t, "/mnt")
 	for _, m := range v.fuse {
-		m.umount()
+		m.unmountFUSE()
 	}
 	for _, m := range v.mounts {
-		t.Logf("%s: %d renames done again", m.Name, m.Player.(*again).times)
+		t.Logf("%s: %d renames done again", m.Name, m.Player.(*retryingPlayer).times)
 	}
 }
 
-// below returns the mounts, confined to a directory.
-func (v *views) below(sub string) []model.Mount {
+// confineTo returns the mounts, confined to a directory.
+func (v *mountViews) confineTo(sub string) []model.Mount {
 	var list []model.Mount
 	for _, m := range v.mounts {
 		list = append(list, model.Mount{Name: m.Name, Player: model.Within(m.Player, sub)})
@@ -223,10 +223,10 @@ func (v *views) below(sub string) []model.Mount {
 	return list
 }
 
-// clock returns a function that waits until the served file system's times have
+// newClock returns a function that waits until the served file system's times have
 // advanced. A client that compares times cannot distinguish two changes at the
 // same time.
-func (v *views) clock(t *testing.T) func() {
+func (v *mountViews) newClock(t *testing.T) func() {
 	f, err := os.Create(filepath.Join(t.TempDir(), "clock"))
 	require.NoError(t, err)
 	t.Cleanup(func() { f.Close() })
@@ -253,7 +253,7 @@ func (v *views) clock(t *testing.T) func() {
 // lookup, whatever the options. If a symbolic link exists by then, the server
 // replies that the name exists, as knfsd does, and Linux returns ELOOP.
 //
-// By version 4, a rename of a directory over another object, or the reverse, is
+// Over NFSv4, a rename of a directory over another object, or the reverse, is
 // NFS4ERR_EXIST (RFC 8881, Section 18.26.3), and Linux passes that on if it does
 // not know the object.
 func knownWrong(t *model.Tree, o model.Op, mount string) bool {
@@ -262,28 +262,28 @@ func knownWrong(t *model.Tree, o model.Op, mount string) bool {
 	return mount == "linux" && (creates && t.IsLink(o.Path) || replaces && os.Getenv(linuxVersion) != "")
 }
 
-// together lets all mounts work in one directory, one operation after another.
-func together(t *testing.T, v *views, seed uint64, length time.Duration) {
+// workTogether lets all mounts work in one directory, one operation after another.
+func workTogether(t *testing.T, v *mountViews, seed uint64, length time.Duration) {
 	const sub = "together"
 	require.NoError(t, os.Mkdir(filepath.Join(v.served, sub), 0o755))
 	r := &model.Run{
-		Seed: seed, Source: model.Anything(seed), Mounts: v.below(sub), Tree: model.NewTree(), Before: v.clock(t),
-		Leave: knownWrong, Log: transcript(t),
+		Seed: seed, Source: model.Anything(seed), Mounts: v.confineTo(sub), Tree: model.NewTree(), Before: v.newClock(t),
+		Leave: knownWrong, Log: openTranscript(t),
 	}
 	require.NoError(t, r.For(length))
 	t.Logf("%d operations", r.Done)
-	for _, m := range append(v.below(sub), model.Mount{Name: "served", Player: model.Dir(filepath.Join(v.served, sub))}) {
+	for _, m := range append(v.confineTo(sub), model.Mount{Name: "served", Player: model.Dir(filepath.Join(v.served, sub))}) {
 		assert.NoError(t, r.Tree.Compare(m), "all of it, by %s, seed %d", m.Name, seed)
 	}
-	want := hostDir(v.served).manifest(t, sub)
+	want := hostDir(v.served).readManifest(t, sub)
 	for _, m := range v.fuse {
-		sameLines(t, want, hostDir(m.point).manifest(t, sub))
+		sameLines(t, want, hostDir(m.point).readManifest(t, sub))
 	}
-	sameLines(t, want, guestDir("/mnt").manifest(t, sub))
+	sameLines(t, want, guestDir("/mnt").readManifest(t, sub))
 }
 
-// apart lets each mount work in a directory of its own, all concurrently.
-func apart(t *testing.T, v *views, seed uint64, length time.Duration) {
+// workApart lets each mount work in a directory of its own, all concurrently.
+func workApart(t *testing.T, v *mountViews, seed uint64, length time.Duration) {
 	var jobs sync.WaitGroup
 	for i, m := range v.mounts {
 		require.NoError(t, os.Mkdir(filepath.Join(v.served, m.Name), 0o755))
@@ -300,20 +300,20 @@ func apart(t *testing.T, v *views, seed uint64, length time.Duration) {
 	jobs.Wait()
 }
 
-// contents lets caching mounts write and read the same files. Each open follows
+// workOnContents lets caching mounts write and read the same files. Each open follows
 // the previous close, so that each read must return the bytes written last.
-func contents(t *testing.T, v *views, seed uint64, length time.Duration) {
+func workOnContents(t *testing.T, v *mountViews, seed uint64, length time.Duration) {
 	contentsOf(t, v, seed, length, model.Contents(seed), model.Files())
 }
 
 // contentsOf is contents with operations of a source, on files that the given
 // operations make.
-func contentsOf(t *testing.T, v *views, seed uint64, length time.Duration, source *model.Source, files []model.Op) {
+func contentsOf(t *testing.T, v *mountViews, seed uint64, length time.Duration, source *model.Source, files []model.Op) {
 	const sub = "contents"
 	require.NoError(t, os.Mkdir(filepath.Join(v.served, sub), 0o755))
 	r := &model.Run{
-		Seed: seed, Source: source, Mounts: v.below(sub), Tree: model.NewTree(), Before: v.clock(t),
-		Log: transcript(t),
+		Seed: seed, Source: source, Mounts: v.confineTo(sub), Tree: model.NewTree(), Before: v.newClock(t),
+		Log: openTranscript(t),
 	}
 	for _, o := range files {
 		r.Tree.Do(o)

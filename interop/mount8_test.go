@@ -20,11 +20,11 @@ import (
 // line of fstab. The helper is in an /sbin of a mount namespace that ends with
 // the test. The mounting process, which stays, ends with its PID namespace.
 func TestMount8(t *testing.T) {
-	d := serve(t, "--no-root-squash")
+	d := startDaemon(t, "--no-root-squash")
 	_, port, err := net.SplitHostPort(d.rdma)
 	require.NoError(t, err)
-	dir := reachable(t)
-	script := strings.NewReplacer("DIR", dir, "PROGRAM", program("mountrdma"), "PORT", port).Replace(`
+	dir := reachableDir(t)
+	script := strings.NewReplacer("DIR", dir, "PROGRAM", programPath("mountrdma"), "PORT", port).Replace(`
 set -eu
 mkdir DIR/sbin DIR/a DIR/b
 sbin=$(readlink -f /sbin)
@@ -62,15 +62,15 @@ if mount -t nfsrdma -o port=PORT 127.0.0.1:/nosuch DIR/a; then exit 9; fi
 func TestMountUser(t *testing.T) {
 	const uid, gid = 1000, 1001
 	fuseForAll(t)
-	d := serve(t)
+	d := startDaemon(t)
 	require.NoError(t, os.Chmod(d.dir, 0o777))
 	_, port, err := net.SplitHostPort(d.rdma)
 	require.NoError(t, err)
-	m := &fuseMount{t: t, point: reachable(t), said: new(buffer)}
+	m := &fuseMount{t: t, point: reachableDir(t), said: new(sharedBuffer)}
 	require.NoError(t, os.Chown(m.point, uid, gid))
 	as := fmt.Sprintf("setpriv --reuid=%d --regid=%d --clear-groups ", uid, gid)
-	args := strings.Fields(as + program("mountrdma") + " 127.0.0.1:/x " + m.point + " --foreground -o port=" + port)
-	m.start(exec.Command(args[0], args[1:]...))
+	args := strings.Fields(as + programPath("mountrdma") + " 127.0.0.1:/x " + m.point + " --foreground -o port=" + port)
+	m.startProgram(exec.Command(args[0], args[1:]...))
 
 	options := onHost(t, "/", "findmnt -nro FSTYPE,OPTIONS "+m.point)
 	assert.Regexp(t, `^fuse\.nfsrdma rw,nosuid,nodev,`, options)
@@ -81,7 +81,7 @@ func TestMountUser(t *testing.T) {
 	assert.EqualValues(t, gid, st.Gid)
 	_, err = os.ReadDir(m.point)
 	assert.ErrorIs(t, err, unix.EACCES, "it is the user's alone: not even root sees it")
-	onHost(t, "/", as+program("mountrdma")+" umount "+m.point)
+	onHost(t, "/", as+programPath("mountrdma")+" umount "+m.point)
 	assert.Zero(t, m.proc.ExitCode(), "%s", m.said)
 }
 
@@ -91,7 +91,7 @@ func fuseForAll(t *testing.T) {
 	const name = "/dev/fuse"
 	var st unix.Stat_t
 	require.NoError(t, unix.Stat(name, &st))
-	own := filepath.Join(tmpfs(t), "fuse")
+	own := filepath.Join(mountTmpfs(t), "fuse")
 	require.NoError(t, unix.Mknod(own, unix.S_IFCHR, int(st.Rdev)))
 	require.NoError(t, unix.Chmod(own, 0o666))
 	require.NoError(t, unix.Mount(own, name, "", unix.MS_BIND, ""))

@@ -20,19 +20,19 @@ import (
 // TestMountrdmaLocks has processes lock bytes of a file of knfsd: one on a mount by mountrdma, the other in
 // the guest. mountrdma finds the lock manager by the guest's rpcbind.
 func TestMountrdmaLocks(t *testing.T) {
-	guest(t)
+	sharedGuest(t)
 	onEthernet(t)
-	m := &fuseMount{t: t, point: reachable(t), said: new(buffer)}
-	m.start(exec.Command(shared.ethernet.inside(t, program("mountrdma")), guestEthernet+":/export", m.point,
+	m := &fuseMount{t: t, point: reachableDir(t), said: new(sharedBuffer)}
+	m.startProgram(exec.Command(shared.ethernet.inNamespace(t, programPath("mountrdma")), guestEthernet+":/export", m.point,
 		"--foreground", "-o", "retry=0,mountport=20048"))
 	assert.Empty(t, m.said.String())
-	must(t, "rm -f /export/locked")
+	mustInGuest(t, "rm -f /export/locked")
 	here, err := hostLocker(m.point)
 	require.NoError(t, err)
 	there, err := newGuestLocker(t, "/export")
 	require.NoError(t, err)
 	answers := lockAnswers{here: bufio.NewReader(here), there: bufio.NewReader(there)}
-	answers.steps(t, []lockStep{
+	answers.runSteps(t, []lockStep{
 		{here, "open 1", "ok"},
 		{there, "open 1", "ok"},
 		{here, "posix 1 write 0 10", "ok"},
@@ -44,21 +44,21 @@ func TestMountrdmaLocks(t *testing.T) {
 		{there, "posix 1 write 0 5", "ok"},
 	})
 	require.NoError(t, here.Wait())
-	m.umount()
+	m.unmountFUSE()
 }
 
 // TestMountrdmaLockRestart kills nfsrdmad while a program on a mount by mountrdma has locks, and programs on this mount
 // and on another one wait for one of them. mountrdma claims the locks again, so no other program gets one, and the
 // waiting programs get theirs afterwards.
 func TestMountrdmaLockRestart(t *testing.T) {
-	built(t)
+	buildOnce(t)
 	control := filepath.Join(t.TempDir(), "control")
-	d := serve(t, "--no-root-squash", "--control", control, "--nfs4-lease", shortGrace.String())
-	s := shop{addr: d.rdma, site: d.site()}
-	mounts := [2]*fuseMount{s.fuse(t), s.fuse(t)}
+	d := startDaemon(t, "--no-root-squash", "--control", control, "--nfs4-lease", shortGrace.String())
+	s := mountServer{addr: d.rdma, guestSite: d.guestSite()}
+	mounts := [2]*fuseMount{s.mountFUSE(t), s.mountFUSE(t)}
 	answers := make(lockAnswers)
-	has, near, far, here := answers.start(t, mounts[0].point), answers.start(t, mounts[0].point), answers.start(t, mounts[1].point), answers.start(t, d.dir)
-	answers.steps(t, []lockStep{
+	has, near, far, here := answers.startLocker(t, mounts[0].point), answers.startLocker(t, mounts[0].point), answers.startLocker(t, mounts[1].point), answers.startLocker(t, d.dir)
+	answers.runSteps(t, []lockStep{
 		{has, "posix 1 write 0 10", "ok"},
 		{has, "ofd 1 read 20 10", "ok"},
 		{here, "posix 1 write 9 1", "EAGAIN"},
@@ -68,20 +68,20 @@ func TestMountrdmaLockRestart(t *testing.T) {
 	fmt.Fprintln(far, "posix-wait 1 write 6 1")
 	require.Eventually(t, func() bool { return statusOf(t, control).callsOf("nlm4", "LOCK") > asked }, daemonLimit, pollEvery)
 	d.proc.Kill()
-	d.start()
+	d.startProcess()
 	for _, lock := range []struct{ where, found string }{{"0 10", "write lock of 10 at 0"}, {"20 10", "read lock of 10 at 20"}} {
-		answers.reclaimed(t, here, lock.where, lock.found)
+		answers.awaitReclaim(t, here, lock.where, lock.found)
 	}
-	answers.steps(t, []lockStep{
+	answers.runSteps(t, []lockStep{
 		{has, "posix 1 none 0 5", "ok"}, // after grace
 		{here, "posix 1 write 0 6", "EAGAIN"},
 		{here, "posix 1 write 0 5", "ok"},
 		{has, "posix 1 none 5 5", "ok"},
 	})
 	for _, waits := range []locking.Child{near, far} {
-		assert.Equal(t, "ok", answers.next(t, waits))
+		assert.Equal(t, "ok", answers.nextAnswer(t, waits))
 	}
-	answers.steps(t, []lockStep{
+	answers.runSteps(t, []lockStep{
 		{here, "posix 1 write 5 1", "EAGAIN"},
 		{here, "posix 1 write 6 1", "EAGAIN"},
 		{here, "posix 1 write 7 3", "ok"},
@@ -91,8 +91,8 @@ func TestMountrdmaLockRestart(t *testing.T) {
 		assert.NoError(t, p.Wait())
 	}
 	for _, m := range mounts {
-		m.umount()
-		assert.NotContains(t, m.said.String(), "a lock is lost")
+		m.unmountFUSE()
+		assert.NotContains(t, m.said.String(), "lock lost")
 	}
 }
 
@@ -102,69 +102,69 @@ const shortGrace = 10 * time.Second
 // TestMountrdmaGranted has nfsrdmad call mountrdma when the lock is free for which a program waits, at the port that
 // mountrdma has registered with rpcbind.
 func TestMountrdmaGranted(t *testing.T) {
-	isolated(t, portmapLimit, func(t *testing.T) {
+	runIsolated(t, portmapLimit, func(t *testing.T) {
 		startRPCBind(t, "rpcbind", "/run")
-		registered := func() string { return words(onHost(t, "/", "rpcinfo -p 127.0.0.1")) }
+		registered := func() string { return joinWords(onHost(t, "/", "rpcinfo -p 127.0.0.1")) }
 		raw, control := filepath.Join(t.TempDir(), "granted.pcap"), filepath.Join(t.TempDir(), "control")
 		capture := Record(t, raw, "tcp")
-		d := serve(t, "--no-root-squash", "--control", control)
-		s := shop{addr: d.rdma, site: d.site()}
-		m, other := s.fuse(t), s.fuse(t)
+		d := startDaemon(t, "--no-root-squash", "--control", control)
+		s := mountServer{addr: d.rdma, guestSite: d.guestSite()}
+		m, other := s.mountFUSE(t), s.mountFUSE(t)
 		assert.Contains(t, registered(), "100021 4 tcp")
 		answers := make(lockAnswers)
-		waits, has := answers.start(t, m.point), answers.start(t, other.point)
-		answers.steps(t, []lockStep{{has, "ofd 1 write 0 10", "ok"}})
+		waits, has := answers.startLocker(t, m.point), answers.startLocker(t, other.point)
+		answers.runSteps(t, []lockStep{{has, "ofd 1 write 0 10", "ok"}})
 		fmt.Fprintln(waits, "posix-wait 1 write 5 1")
 		require.Eventually(t, func() bool { return statusOf(t, control).callsOf("nlm4", "LOCK") >= 8 }, daemonLimit, pollEvery,
 			"mountrdma asks less and less often")
-		answers.steps(t, []lockStep{{has, "ofd 1 none 0 0", "ok"}})
-		assert.Equal(t, "ok", answers.next(t, waits))
-		answers.steps(t, []lockStep{{has, "ofd 1 write 5 1", "EAGAIN"}})
+		answers.runSteps(t, []lockStep{{has, "ofd 1 none 0 0", "ok"}})
+		assert.Equal(t, "ok", answers.nextAnswer(t, waits))
+		answers.runSteps(t, []lockStep{{has, "ofd 1 write 5 1", "EAGAIN"}})
 		for p := range answers {
 			assert.NoError(t, p.Wait())
 		}
-		other.umount()
+		other.unmountFUSE()
 		assert.Contains(t, registered(), "100021 4 tcp", "that of the first mount")
-		m.umount()
+		m.unmountFUSE()
 		assert.NotContains(t, registered(), "100021")
 		capture.End(t)
-		n := counts(t, raw, nil, "rpc.msgtyp == 0 && nlm.procedure_v4 == 5", "rpc.msgtyp == 1 && nlm.procedure_v4 == 5 && nlm.stat == 0")
+		n := countFramesByFilter(t, raw, nil, "rpc.msgtyp == 0 && nlm.procedure_v4 == 5", "rpc.msgtyp == 1 && nlm.procedure_v4 == 5 && nlm.stat == 0")
 		assert.Positive(t, n[0], "GRANTED")
 		assert.Positive(t, n[1], "that mountrdma takes")
-		d.stop()
+		d.stopGracefully()
 	})
 }
 
-// start starts a process of this host that has the file of a directory open.
-func (a lockAnswers) start(t *testing.T, dir string) locking.Child {
+// startLocker starts a process of this host that has the file of a directory open.
+func (a lockAnswers) startLocker(t *testing.T, dir string) locking.Child {
 	t.Helper()
 	p, err := hostLocker(dir)
 	require.NoError(t, err)
-	return a.opened(t, p)
+	return a.openLocker(t, p)
 }
 
-func (a lockAnswers) opened(t *testing.T, p locking.Child) locking.Child {
+func (a lockAnswers) openLocker(t *testing.T, p locking.Child) locking.Child {
 	t.Helper()
 	a[p] = bufio.NewReader(p)
-	a.steps(t, []lockStep{{p, "open 1", "ok"}})
+	a.runSteps(t, []lockStep{{p, "open 1", "ok"}})
 	return p
 }
 
-// next returns the answer to a command that had to wait.
-func (a lockAnswers) next(t *testing.T, p locking.Child) string {
+// nextAnswer returns the answer to a command that had to wait.
+func (a lockAnswers) nextAnswer(t *testing.T, p locking.Child) string {
 	t.Helper()
 	answer, err := a[p].ReadString('\n')
 	require.NoError(t, err)
 	return strings.TrimSpace(answer)
 }
 
-// reclaimed returns when a process of the server's host finds a lock of a client.
-func (a lockAnswers) reclaimed(t *testing.T, here locking.Child, where, found string) {
+// awaitReclaim returns when a process of the server's host finds a lock of a client.
+func (a lockAnswers) awaitReclaim(t *testing.T, here locking.Child, where, found string) {
 	t.Helper()
 	var answer string
 	for end := time.Now().Add(grantedLimit); answer != found; time.Sleep(pollEvery) {
 		require.True(t, time.Now().Before(end), "%q is found at %s, and no %s", answer, where, found)
 		fmt.Fprintln(here, "posix-test 1 write "+where)
-		answer = a.next(t, here)
+		answer = a.nextAnswer(t, here)
 	}
 }

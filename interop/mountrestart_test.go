@@ -25,12 +25,12 @@ const (
 // is stopped and started again, alternately by a crash and as an administrator
 // does.
 func TestMountRestart(t *testing.T) {
-	d := serve(t, "--no-root-squash")
-	s := shop{addr: d.rdma, site: d.site()}
+	d := startDaemon(t, "--no-root-squash")
+	s := mountServer{addr: d.rdma, guestSite: d.guestSite()}
 	from, to := filepath.Join(d.dir, "from"), filepath.Join(d.dir, "to")
 	var want string
-	timed(t, "making the file", func() { want = large(t, from) })
-	m := s.fuse(t)
+	logTime(t, "making the file", func() { want = makeLargeFile(t, from) })
+	m := s.mountFUSE(t)
 	back := filepath.Join(t.TempDir(), "back")
 
 	copies := make(chan error, 2)
@@ -42,7 +42,7 @@ func TestMountRestart(t *testing.T) {
 		go func() {
 			out, err := tryOnHost("/", script)
 			if err != nil {
-				err = fmt.Errorf("%s: %w\n%s", script, err, tail(out))
+				err = fmt.Errorf("%s: %w\n%s", script, err, outputTail(out))
 			}
 			t.Logf("%s: %.1f s", script, time.Since(start).Seconds())
 			copies <- err
@@ -54,22 +54,22 @@ func TestMountRestart(t *testing.T) {
 		if n%2 == 0 {
 			d.proc.Kill()
 		} else {
-			d.stop()
+			d.stopGracefully()
 		}
-		d.start()
+		d.startProcess()
 	}
 	for range 2 {
 		assert.NoError(t, <-copies)
 	}
-	timed(t, "the unmount", m.umount)
-	timed(t, "the sums", func() {
-		assert.Equal(t, want, sum(t, to), "files copied to the mount")
-		assert.Equal(t, want, sum(t, back), "files copied from the mount")
+	logTime(t, "the unmount", m.unmountFUSE)
+	logTime(t, "the sums", func() {
+		assert.Equal(t, want, hashFile(t, to), "files copied to the mount")
+		assert.Equal(t, want, hashFile(t, back), "files copied from the mount")
 	})
 }
 
-// large makes a file in which no two MiB are equal, and returns its SHA-256.
-func large(t *testing.T, name string) string {
+// makeLargeFile makes a file in which no two MiB are equal, and returns its SHA-256.
+func makeLargeFile(t *testing.T, name string) string {
 	f, err := os.Create(name)
 	require.NoError(t, err)
 	defer f.Close()
@@ -87,7 +87,7 @@ func large(t *testing.T, name string) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-func sum(t *testing.T, name string) string {
+func hashFile(t *testing.T, name string) string {
 	f, err := os.Open(name)
 	require.NoError(t, err)
 	defer f.Close()

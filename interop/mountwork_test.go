@@ -20,7 +20,7 @@ import (
 // tar, sqlite3, make and gcc.
 func TestMountWork(t *testing.T) {
 	s := nfsrdmadShop(t)
-	m := s.fuse(t)
+	m := s.mountFUSE(t)
 	for name, work := range map[string]func(t *testing.T, here, mount string){
 		"git": gitWork, "tar": tarWork, "sqlite": sqliteWork, "make": makeWork,
 	} {
@@ -28,23 +28,23 @@ func TestMountWork(t *testing.T) {
 			dir := filepath.Join(m.point, name)
 			require.NoError(t, os.Mkdir(dir, 0o755))
 			work(t, t.TempDir(), dir)
-			timed(t, "rm -r", func() { onHost(t, m.point, "rm -r "+name) })
+			logTime(t, "rm -r", func() { onHost(t, m.point, "rm -r "+name) })
 		})
 	}
-	m.umount()
-	s.shell(t, `test -z "$(ls -A)"`)
+	m.unmountFUSE()
+	s.runShell(t, `test -z "$(ls -A)"`)
 }
 
 // gitWork clones a repository onto the mount and works in the clone.
 func gitWork(t *testing.T, here, mount string) {
 	const commits = 300
-	require.NoError(t, os.WriteFile(here+"/stream", history(commits), 0o644))
+	require.NoError(t, os.WriteFile(here+"/stream", gitHistory(commits), 0o644))
 	onHost(t, here, "git init -q --bare origin.git; git -C origin.git fast-import --quiet <stream")
 	git := func(part, script string) (out string) {
 		// The user's own settings must have no effect.
 		const env = "export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1 GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@example.org " +
 			"GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@example.org; "
-		timed(t, "git "+part, func() { out = onHost(t, mount, env+script) })
+		logTime(t, "git "+part, func() { out = onHost(t, mount, env+script) })
 		return out
 	}
 	git("clone", "git clone -q file://"+here+"/origin.git -b main clone")
@@ -61,9 +61,9 @@ func gitWork(t *testing.T, here, mount string) {
 	assert.Empty(t, git("status", "git -C clone status --porcelain"))
 }
 
-// history returns the input of git fast-import: commits, each with a tag, that
+// gitHistory returns the input of git fast-import: commits, each with a tag, that
 // change a few of a few hundred files.
-func history(commits int) []byte {
+func gitHistory(commits int) []byte {
 	var b bytes.Buffer
 	for n := 1; n <= commits; n++ {
 		message := fmt.Sprintf("commit %d\n", n)
@@ -81,12 +81,12 @@ func history(commits int) []byte {
 // tarWork unpacks 1,000 files, and with INTEROP_SOAK 5,000.
 func tarWork(t *testing.T, here, mount string) {
 	require.NoError(t, workload.Run(here, &bytes.Buffer{}, "tree"))
-	prune(t, here)
+	pruneTree(t, here)
 	onHost(t, here, "tar --sort=name -cf tree.tar tree; rm -r tree; tar xf tree.tar")
-	timed(t, "tar x", func() { onHost(t, mount, "tar xf "+here+"/tree.tar") })
-	timed(t, "tar --compare", func() { assert.Empty(t, onHost(t, mount, "tar --compare -f "+here+"/tree.tar")) })
-	timed(t, "tar c", func() { onHost(t, mount, "tar --sort=name -cf - tree | cmp - "+here+"/tree.tar") })
-	sameLines(t, hostDir(here).manifest(t, "tree"), hostDir(mount).manifest(t, "tree"))
+	logTime(t, "tar x", func() { onHost(t, mount, "tar xf "+here+"/tree.tar") })
+	logTime(t, "tar --compare", func() { assert.Empty(t, onHost(t, mount, "tar --compare -f "+here+"/tree.tar")) })
+	logTime(t, "tar c", func() { onHost(t, mount, "tar --sort=name -cf - tree | cmp - "+here+"/tree.tar") })
+	sameLines(t, hostDir(here).readManifest(t, "tree"), hostDir(mount).readManifest(t, "tree"))
 }
 
 // sqliteWork lets two processes write to one database concurrently, in both of
@@ -98,7 +98,7 @@ func sqliteWork(t *testing.T, _, mount string) {
 		db := mode + ".db"
 		out := onHost(t, mount, fmt.Sprintf("sqlite3 %s 'PRAGMA journal_mode=%s; CREATE TABLE t(who, n, text);'", db, mode))
 		require.Equal(t, mode+"\n", out)
-		timed(t, "sqlite3, "+mode, func() {
+		logTime(t, "sqlite3, "+mode, func() {
 			ends := make(chan error)
 			for who := range 2 {
 				var script strings.Builder
@@ -142,7 +142,7 @@ func makeWork(t *testing.T, _, mount string) {
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(mount, name), []byte(text), 0o644))
 	}
-	timed(t, "make", func() { onHost(t, mount, "make -s -j2") })
+	logTime(t, "make", func() { onHost(t, mount, "make -s -j2") })
 	assert.Equal(t, fmt.Sprintln(files+files*(files-1)/2), onHost(t, mount, "./program"))
 	assert.Contains(t, onHost(t, mount, "make"), "up to date")
 	text := "#include \"all.h\"\nint f7(void) { return BASE + 1000; }\n"

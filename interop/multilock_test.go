@@ -39,13 +39,14 @@ var multilockScripts = []struct {
 // designTests locks 20,000 bytes one by one by its first client, which takes minutes if client or server is in the guest.
 const designTests = "design_tests"
 
-// TestMultilock3 runs multilock, the lock tests of nfs-ganesha, with clients on mounts by version 3 over RDMA and TCP
-// in the guest, on one by mountrdma, and in the served directory: at nfsrdmad and at knfsd.
+// TestMultilock3 runs multilock, the lock tests of nfs-ganesha, with clients on mounts
+// over NFSv3 over RDMA and TCP in the guest, on one by mountrdma, and in the served
+// directory: at nfsrdmad and at knfsd.
 func TestMultilock3(t *testing.T) {
-	guest(t)
+	sharedGuest(t)
 	onEthernet(t)
 	m := newMultilock(t)
-	s := locks3(t)
+	s := newLocks3Server(t)
 	require.NoError(t, os.Chmod(s.dir, 0o777))
 	for _, c := range []struct {
 		name, server, remote, options string // by Linux, by mountrdma, and of mountrdma
@@ -53,14 +54,14 @@ func TestMultilock3(t *testing.T) {
 		tests                         bool
 	}{
 		{"nfsrdmad", hostEthernet + ":/x", hostEthernet + ":/x", "port=20049", lockPlace{dir: s.dir}, true},
-		{"knfsd", knfsd().host + ":/export", guestEthernet + ":/export", "mountport=20048", lockPlace{dir: "/export", guest: true}, false},
+		{"knfsd", knfsdSite().host + ":/export", guestEthernet + ":/export", "mountport=20048", lockPlace{dir: "/export", guest: true}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for point, proto := range map[string]string{"/mnt": "rdma", "/mnt2": "tcp"} {
-				must(t, fmt.Sprintf("mount -t nfs -o vers=3,proto=%s %s %s", proto, c.server, point))
+				mustInGuest(t, fmt.Sprintf("mount -t nfs -o vers=3,proto=%s %s %s", proto, c.server, point))
 			}
-			f := &fuseMount{t: t, point: reachable(t), said: new(buffer)}
-			f.start(exec.Command(shared.ethernet.inside(t, program("mountrdma")), c.remote, f.point, "--foreground", "-o", "retry=0,"+c.options))
+			f := &fuseMount{t: t, point: reachableDir(t), said: new(sharedBuffer)}
+			f.startProgram(exec.Command(shared.ethernet.inNamespace(t, programPath("mountrdma")), c.remote, f.point, "--foreground", "-o", "retry=0,"+c.options))
 			places := []lockPlace{{dir: "/mnt", guest: true}, {dir: "/mnt2", guest: true}, {dir: f.point}, c.local}
 			soak := os.Getenv("INTEROP_SOAK") != ""
 			for _, script := range multilockScripts {
@@ -69,16 +70,16 @@ func TestMultilock3(t *testing.T) {
 				}
 				slow := script.name == designTests
 				if !slow || soak {
-					m.run(t, script.name, script.clients, places)
+					m.runScript(t, script.name, script.clients, places)
 				}
 				if !slow || soak || c.tests {
-					m.run(t, script.name, script.clients, slices.Concat(places[2:3], places[:2], places[3:]))
+					m.runScript(t, script.name, script.clients, slices.Concat(places[2:3], places[:2], places[3:]))
 				}
 			}
-			f.umount()
-			umount(t, "/mnt2")
-			umount(t, "/mnt")
-			must(t, "rm -rf /export/*")
+			f.unmountFUSE()
+			unmountInGuest(t, "/mnt2")
+			unmountInGuest(t, "/mnt")
+			mustInGuest(t, "rm -rf /export/*")
 		})
 	}
 }
@@ -92,40 +93,40 @@ type lockPlace struct {
 // String returns the directory.
 func (p lockPlace) String() string { return p.dir }
 
-// multilock has the programs on the guest's Ethernet, the directory of the scripts, and the port of ml_console,
+// multilockSetup has the programs on the guest's Ethernet, the directory of the scripts, and the port of ml_console,
 // which is another one for each script: that of the last may still be in use.
-type multilock struct {
+type multilockSetup struct {
 	console, client, scripts string
 	port                     int
 }
 
-func newMultilock(t *testing.T) *multilock {
+func newMultilock(t *testing.T) *multilockSetup {
 	cmd := exec.Command("multilock/build")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	require.NoError(t, err)
 	dir := strings.TrimSpace(string(out))
 	client := filepath.Join(dir, "ml_posix_client")
-	require.NoError(t, guest(t).Push(t.Context(), client, "/bin/ml_posix_client"))
-	return &multilock{shared.ethernet.inside(t, filepath.Join(dir, "ml_console")), shared.ethernet.inside(t, client), dir, 7800}
+	require.NoError(t, sharedGuest(t).Push(t.Context(), client, "/bin/ml_posix_client"))
+	return &multilockSetup{shared.ethernet.inNamespace(t, filepath.Join(dir, "ml_console")), shared.ethernet.inNamespace(t, client), dir, 7800}
 }
 
 // multilockLimit is the time for a script.
 const multilockLimit = 10 * time.Minute
 
-// run runs a script, whose clients are in places.
-func (m *multilock) run(t *testing.T, script string, clients []string, places []lockPlace) {
+// runScript runs a script, whose clients are in places.
+func (m *multilockSetup) runScript(t *testing.T, script string, clients []string, places []lockPlace) {
 	t.Helper()
 	start := time.Now()
 	m.port++
 	port := strconv.Itoa(m.port)
-	said := new(buffer)
+	said := new(sharedBuffer)
 	cmd := exec.Command(m.console, "-s", "-f", "-p", port, "-x", filepath.Join(m.scripts, script))
 	cmd.Stdout, cmd.Stderr = said, said
 	console, err := StartProcess(cmd)
 	require.NoError(t, err)
 	defer console.Kill()
-	ss := shared.ethernet.inside(t, "ss")
+	ss := shared.ethernet.inNamespace(t, "ss")
 	require.Eventually(t, func() bool {
 		out, _ := tryOnHost("/", fmt.Sprintf("%s -Hltn sport = :%s", ss, port))
 		return out != ""
@@ -133,7 +134,7 @@ func (m *multilock) run(t *testing.T, script string, clients []string, places []
 	for i, name := range clients {
 		at := []string{"-q", "-s", hostEthernet, "-p", port, "-n", name, "-c", places[i].dir}
 		if places[i].guest {
-			g, err := guest(t).Open(t.Context(), "exec ml_posix_client "+strings.Join(at, " ")+" >/dev/null 2>&1")
+			g, err := sharedGuest(t).Open(t.Context(), "exec ml_posix_client "+strings.Join(at, " ")+" >/dev/null 2>&1")
 			require.NoError(t, err)
 			defer g.Close()
 			continue
@@ -144,9 +145,9 @@ func (m *multilock) run(t *testing.T, script string, clients []string, places []
 	}
 	select {
 	case <-console.Done():
-		assert.Zero(t, console.ExitCode(), "%s at %v: %s", script, places, tail(said.String()))
+		assert.Zero(t, console.ExitCode(), "%s at %v: %s", script, places, outputTail(said.String()))
 	case <-time.After(multilockLimit):
-		t.Errorf("%s at %v does not end: %s", script, places, tail(said.String()))
+		t.Errorf("%s at %v does not end: %s", script, places, outputTail(said.String()))
 	}
 	t.Logf("%s at %v: %.1f s", script, places, time.Since(start).Seconds())
 }

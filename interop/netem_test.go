@@ -26,7 +26,7 @@ const (
 // CRCs are on, and TCP must hide every fault of the network. INTEROP_SOAK is
 // the duration, half a minute by default.
 func TestNetem(t *testing.T) {
-	built(t)
+	buildOnce(t)
 	long := []string{"--crc=on"}
 	// Each FPDU fits a TCP segment and contains Markers, in both directions.
 	standard := []string{"--crc=on", "--no-extensions", "--markers=on"}
@@ -42,30 +42,30 @@ func TestNetem(t *testing.T) {
 	}
 	length := soakTime(t, 20*time.Second) / time.Duration(len(networks))
 	for _, n := range networks {
-		t.Run(n.name, func(t *testing.T) { netem(t, n.mtu, length, n.flags) })
+		t.Run(n.name, func(t *testing.T) { runNetem(t, n.mtu, length, n.flags) })
 	}
 }
 
-func netem(t *testing.T, mtu uint32, length time.Duration, flags []string) {
+func runNetem(t *testing.T, mtu uint32, length time.Duration, flags []string) {
 	w := newBadWire(t, mtu)
 	served, records, here := Served(t), t.TempDir(), t.TempDir()
-	rdma := w.addr(0).String() + ":20049"
-	var said buffer
-	d, err := StartServer(&said, w.inside(0, program("nfsrdmad")), append(flags, "--no-root-squash", "--tcp", w.addr(0).String()+":0",
+	rdma := w.addrOf(0).String() + ":20049"
+	var said sharedBuffer
+	d, err := StartServer(&said, w.inNamespace(0, programPath("nfsrdmad")), append(flags, "--no-root-squash", "--tcp", w.addrOf(0).String()+":0",
 		"--listen", rdma, "--control", "", "--state", t.TempDir(), "--record", records, served+"=/x")...)
 	require.NoError(t, err, "nfsrdmad says: %s", &said)
 	defer d.Kill()
-	c := netemClient{t, w.inside(1, program("mountrdma")), "nfs://" + rdma + "/x/", flags}
+	c := netemClient{t, w.inNamespace(1, programPath("mountrdma")), "nfs://" + rdma + "/x/", flags}
 
 	require.NoError(t, os.WriteFile(filepath.Join(served, "read"), netemBytes(0), 0o644))
-	reader := c.start("bench", c.url+"read", "--op=read", "--block=60000", "--depth=4", "--time", length.String())
+	reader := c.startRun("bench", c.url+"read", "--op=read", "--block=60000", "--depth=4", "--time", length.String())
 	copies, size := 0, 0
 	for start := time.Now(); time.Since(start) < length; copies++ {
 		data := netemBytes(uint64(copies + 1))
 		from, to := filepath.Join(here, "from"), filepath.Join(here, "to")
 		require.NoError(t, os.WriteFile(from, data, 0o644))
-		c.start("cp", from, c.url+"copy").succeeds()
-		c.start("cp", c.url+"copy", to).succeeds()
+		c.startRun("cp", from, c.url+"copy").checkSuccess()
+		c.startRun("cp", c.url+"copy", to).checkSuccess()
 		for _, file := range []string{filepath.Join(served, "copy"), to} {
 			got, err := os.ReadFile(file)
 			require.NoError(t, err)
@@ -73,7 +73,7 @@ func netem(t *testing.T, mtu uint32, length time.Duration, flags []string) {
 		}
 		size += 2 * len(data)
 	}
-	reader.succeeds()
+	reader.checkSuccess()
 	t.Logf("%v; %d files of %d bytes there and back; a reader: %s", w, copies, size/2, reader.out)
 
 	w.mu.Lock()
@@ -87,7 +87,7 @@ func netem(t *testing.T, mtu uint32, length time.Duration, flags []string) {
 	assert.NotContains(t, said.String(), "level=ERROR")
 }
 
-// netemBytes returns the content of a file, in which no two parts are equal.
+// netemBytes returns a file's content, in which no two parts are equal.
 func netemBytes(seed uint64) []byte {
 	b := make([]byte, 1+rand.New(rand.NewPCG(seed, 0)).IntN(netemLargest))
 	var key [32]byte
@@ -100,7 +100,7 @@ func netemBytes(seed uint64) []byte {
 type netemClient struct {
 	t       *testing.T
 	program string
-	url     string // of the export, with a trailing slash
+	url     string // the export's URL, with a trailing slash
 	flags   []string
 }
 
@@ -109,12 +109,12 @@ type netemRun struct {
 	*Process
 	t         *testing.T
 	cmd       *exec.Cmd
-	out, said *buffer
+	out, said *sharedBuffer
 }
 
-func (c netemClient) start(args ...string) netemRun {
+func (c netemClient) startRun(args ...string) netemRun {
 	c.t.Helper()
-	r := netemRun{t: c.t, cmd: exec.Command(c.program, append(args, c.flags...)...), out: new(buffer), said: new(buffer)}
+	r := netemRun{t: c.t, cmd: exec.Command(c.program, append(args, c.flags...)...), out: new(sharedBuffer), said: new(sharedBuffer)}
 	r.cmd.Stdout, r.cmd.Stderr = r.out, r.said
 	var err error
 	r.Process, err = StartProcess(r.cmd)
@@ -123,8 +123,8 @@ func (c netemClient) start(args ...string) netemRun {
 	return r
 }
 
-// succeeds waits for a run that must end soon and without an error.
-func (r netemRun) succeeds() {
+// checkSuccess waits for a run that must end soon and without an error.
+func (r netemRun) checkSuccess() {
 	r.t.Helper()
 	select {
 	case <-r.Done():

@@ -61,21 +61,23 @@ func newBadWire(t *testing.T, mtu uint32) *badWire {
 		go func() {
 			runtime.LockOSThread() // never unlocked: the thread is of no other use
 			var err error
-			w.ends[i].ns, w.ends[i].dev, err = badWireNamespace(w.addr(i), mtu)
+			w.ends[i].ns, w.ends[i].dev, err = badWireNamespace(w.addrOf(i), mtu)
 			made <- err
 		}()
 		require.NoError(t, <-made)
 	}
 	for i := range w.ends {
 		w.work.Add(1)
-		go w.carry(i, mtu)
+		go w.carryPackets(i, mtu)
 	}
-	t.Cleanup(w.close)
+	t.Cleanup(w.closeWire)
 	return w
 }
 
-// addr is the address in a namespace.
-func (w *badWire) addr(end int) netip.Addr { return netip.AddrFrom4([4]byte{10, 9, 0, byte(end + 1)}) }
+// addrOf is the address in a namespace.
+func (w *badWire) addrOf(end int) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, 9, 0, byte(end + 1)})
+}
 
 // badWireNamespace moves the thread to a network namespace with a TUN device.
 func badWireNamespace(addr netip.Addr, mtu uint32) (ns, dev *os.File, err error) {
@@ -122,32 +124,32 @@ func netDevice(fd int, name string, mode uint16, addr netip.Addr, mtu uint32) er
 	return errors.Join(failed...)
 }
 
-// carry takes packets from one end to the other.
-func (w *badWire) carry(from int, mtu uint32) {
+// carryPackets takes packets from one end to the other.
+func (w *badWire) carryPackets(from int, mtu uint32) {
 	defer w.work.Done()
 	b := make([]byte, mtu)
 	for number := 1; ; number++ {
 		n, err := w.ends[from].dev.Read(b)
 		if err != nil {
-			w.fail(err)
+			w.recordError(err)
 			return
 		}
-		delay, lost := w.fate(b[:n])
+		delay, lost := w.packetFate(b[:n])
 		if lost {
 			continue
 		}
 		packet := append([]byte(nil), b[:n]...)
 		w.work.Add(1)
-		time.AfterFunc(delay, func() { w.deliver(1-from, number, packet) })
+		time.AfterFunc(delay, func() { w.deliverPacket(1-from, number, packet) })
 	}
 }
 
-// fate decides the delay or the loss of a packet.
-func (w *badWire) fate(packet []byte) (delay time.Duration, lost bool) {
+// packetFate decides the delay or the loss of a packet.
+func (w *badWire) packetFate(packet []byte) (delay time.Duration, lost bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.packets++
-	w.note(packet)
+	w.countConnection(packet)
 	switch chance := w.random.Float64(); {
 	case chance < badWireLoss:
 		w.lost++
@@ -158,8 +160,8 @@ func (w *badWire) fate(packet []byte) (delay time.Duration, lost bool) {
 	return badWireDelay - badWireJitter + time.Duration(w.random.Int64N(int64(2*badWireJitter))), false
 }
 
-// note counts each requested connection once.
-func (w *badWire) note(packet []byte) {
+// countConnection counts each requested connection once.
+func (w *badWire) countConnection(packet []byte) {
 	const protocol, syn, ack = 9, 0x02, 0x10
 	if len(packet) < 40 || packet[0]>>4 != 4 || packet[protocol] != unix.IPPROTO_TCP {
 		return
@@ -171,10 +173,10 @@ func (w *badWire) note(packet []byte) {
 	}
 }
 
-func (w *badWire) deliver(to, number int, packet []byte) {
+func (w *badWire) deliverPacket(to, number int, packet []byte) {
 	defer w.work.Done()
 	if _, err := w.ends[to].dev.Write(packet); err != nil {
-		w.fail(err)
+		w.recordError(err)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -184,8 +186,8 @@ func (w *badWire) deliver(to, number int, packet []byte) {
 	w.ends[to].delivered = max(number, w.ends[to].delivered)
 }
 
-// fail keeps an error of the wire itself, except that the wire is closed.
-func (w *badWire) fail(err error) {
+// recordError keeps an error of the wire itself, except that the wire is closed.
+func (w *badWire) recordError(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !errors.Is(err, os.ErrClosed) {
@@ -193,9 +195,9 @@ func (w *badWire) fail(err error) {
 	}
 }
 
-// inside returns a program that runs the given program in one of the
+// inNamespace returns a program that runs the given program in one of the
 // namespaces.
-func (w *badWire) inside(end int, program string) string {
+func (w *badWire) inNamespace(end int, program string) string {
 	file := filepath.Join(w.t.TempDir(), filepath.Base(program))
 	script := fmt.Sprintf("#!/bin/sh\nexec nsenter --net=/proc/%d/fd/%d %s \"$@\"\n", os.Getpid(), w.ends[end].ns.Fd(), program)
 	require.NoError(w.t, os.WriteFile(file, []byte(script), 0o755))
@@ -209,7 +211,7 @@ func (w *badWire) String() string {
 	return fmt.Sprintf("%d packets, %d lost, %d overtaken, %d connections", w.packets, w.lost, w.overtaken, len(w.connections))
 }
 
-func (w *badWire) close() {
+func (w *badWire) closeWire() {
 	for _, e := range w.ends {
 		e.dev.Close()
 	}

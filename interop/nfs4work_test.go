@@ -66,26 +66,26 @@ func TestWork4(t *testing.T) {
 	if os.Getenv("INTEROP_SOAK") == "" {
 		t.Skip("INTEROP_SOAK is not set")
 	}
-	guest(t)
-	dir := reachable(t)
+	sharedGuest(t)
+	dir := reachableDir(t)
 	exports := filepath.Join(t.TempDir(), "exports")
 	require.NoError(t, os.WriteFile(exports, []byte("/usr *(ro,insecure,no_root_squash)\n"+dir+" *(rw,insecure,no_root_squash)\n"), 0o644))
 	require.NoError(t, os.WriteFile(dir+"/script", []byte(everydayWork), 0o644))
 	d := serveExports(t, dir, exports)
 	for _, by := range [][2]string{{"rdma", "4.2"}, {"tcp", "4.2"}, {"rdma", "4.0"}, {"tcp", "4.0"}} {
 		t.Run(by[1]+" over "+by[0], func(t *testing.T) {
-			s, transport := d.site().by(by[1]), by[0]
-			must(t, fmt.Sprintf(everyday, s.host, s.options(transport)))
+			s, transport := d.guestSite().withVersion(by[1]), by[0]
+			mustInGuest(t, fmt.Sprintf(everyday, s.host, s.mountOptions(transport)))
 			s.export = dir
-			s.mount(t, "/everyday/work", s.options(transport))
-			timed(t, "work", func() {
-				out, status := try(t, "cp /everyday/work/script /everyday/tmp; rm /everyday/work/script; chroot /everyday /bin/sh /tmp/script")
-				assert.Zero(t, status, "%s", tail(out))
+			s.mountInGuest(t, "/everyday/work", s.mountOptions(transport))
+			logTime(t, "work", func() {
+				out, status := tryInGuest(t, "cp /everyday/work/script /everyday/tmp; rm /everyday/work/script; chroot /everyday /bin/sh /tmp/script")
+				assert.Zero(t, status, "%s", outputTail(out))
 				// The clock of the guest may be behind by part of a second, of which make warns.
 				assert.Regexp(t, `(?m)^6$`, out)
 				assert.Regexp(t, `(?m)^make: 'main' is up to date\.$`, out)
 			})
-			must(t, "cd /everyday; cp tmp/script work/script; umount dev proc work usr")
+			mustInGuest(t, "cd /everyday; cp tmp/script work/script; umount dev proc work usr")
 		})
 	}
 }

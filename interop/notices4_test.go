@@ -21,14 +21,14 @@ import (
 // looked at every second.
 const noticeLimit = 3 * time.Second
 
-// A notice is a wait for a lock, and the way in which the lock becomes free.
-type notice struct {
+// A lockWait is a wait for a lock, and the way in which the lock becomes free.
+type lockWait struct {
 	from, release  string // the holder's mount, or the host if empty
 	holder, waiter locking.Child
 	answers        lockAnswers
 }
 
-func (n *notice) String() string {
+func (n *lockWait) String() string {
 	return fmt.Sprintf("from %q by %s", n.from, strings.Fields(n.release)[0])
 }
 
@@ -37,18 +37,18 @@ func (n *notice) String() string {
 // its lock as soon as the other one unlocks, closes the file or dies. All wait at the
 // same time, for locks of different files.
 func TestNotices4(t *testing.T) {
-	guest(t)
-	d := serve(t, "--no-root-squash")
-	s := d.site().by("4.2")
-	s.mount(t, "/mnt", s.options("rdma"))
-	s.mount(t, "/mnt2", s.options("tcp"))
-	var notices []*notice
+	sharedGuest(t)
+	d := startDaemon(t, "--no-root-squash")
+	s := d.guestSite().withVersion("4.2")
+	s.mountInGuest(t, "/mnt", s.mountOptions("rdma"))
+	s.mountInGuest(t, "/mnt2", s.mountOptions("tcp"))
+	var notices []*lockWait
 	for _, from := range []string{"/mnt2", "/mnt", ""} {
 		waiterAt := map[string]string{"/mnt": "/mnt2", "/mnt2": "/mnt", "": "/mnt"}[from]
 		for _, release := range []string{"posix 1 none 0 0", "close 1", "die"} {
 			dir := fmt.Sprintf("/%d", len(notices))
 			onHost(t, d.dir, "mkdir ."+dir)
-			n := &notice{from: from, release: release}
+			n := &lockWait{from: from, release: release}
 			var err error
 			if from == "" {
 				n.holder, err = hostLocker(d.dir + dir)
@@ -59,7 +59,7 @@ func TestNotices4(t *testing.T) {
 			n.waiter, err = newGuestLocker(t, waiterAt+dir)
 			require.NoError(t, err)
 			n.answers = lockAnswers{n.holder: bufio.NewReader(n.holder), n.waiter: bufio.NewReader(n.waiter)}
-			n.answers.steps(t, []lockStep{
+			n.answers.runSteps(t, []lockStep{
 				{n.holder, "open 1", "ok"}, {n.waiter, "open 1", "ok"}, {n.holder, "posix 1 write 0 10", "ok"},
 			})
 			notices = append(notices, n)
@@ -71,7 +71,7 @@ func TestNotices4(t *testing.T) {
 	time.Sleep(10 * time.Second) // Linux without notices has asked after 1, 3 and 7 s, and asks after 15 s
 	var released sync.WaitGroup
 	for _, n := range notices {
-		released.Go(func() { n.comes(t) })
+		released.Go(func() { n.checkWakeup(t) })
 	}
 	released.Wait()
 	for _, n := range notices {
@@ -80,13 +80,13 @@ func TestNotices4(t *testing.T) {
 			assert.NoError(t, n.holder.Wait(), n)
 		}
 	}
-	umount(t, "/mnt2")
-	umount(t, "/mnt")
-	d.stop()
+	unmountInGuest(t, "/mnt2")
+	unmountInGuest(t, "/mnt")
+	d.stopGracefully()
 }
 
-// comes frees the lock, which the waiter must then get.
-func (n *notice) comes(t *testing.T) {
+// checkWakeup frees the lock, which the waiter must then get.
+func (n *lockWait) checkWakeup(t *testing.T) {
 	start := time.Now()
 	if n.release == "die" {
 		assert.NoError(t, n.holder.Wait(), n) // its input ends, and so it does

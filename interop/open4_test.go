@@ -27,20 +27,20 @@ exec 3>&- 4<&- 5<&-
 // TestRemovedOpen4 checks that a file that another client removes is there until
 // it is closed.
 func TestRemovedOpen4(t *testing.T) {
-	guest(t)
+	sharedGuest(t)
 	for _, transport := range []string{"rdma", "tcp"} {
 		t.Run(transport, func(t *testing.T) {
-			d := serve(t, "--no-root-squash")
-			before := d.descriptors()
-			s := d.site().by("4.2")
-			options := s.options(transport) + ",nosharecache"
-			s.mount(t, "/mnt", options)
-			s.mount(t, "/mnt2", options)
-			assert.Equal(t, "before\nAFTERe\n", must(t, removedOpen))
-			umount(t, "/mnt2")
-			umount(t, "/mnt")
-			d.settled(before)
-			d.stop()
+			d := startDaemon(t, "--no-root-squash")
+			before := d.openFiles()
+			s := d.guestSite().withVersion("4.2")
+			options := s.mountOptions(transport) + ",nosharecache"
+			s.mountInGuest(t, "/mnt", options)
+			s.mountInGuest(t, "/mnt2", options)
+			assert.Equal(t, "before\nAFTERe\n", mustInGuest(t, removedOpen))
+			unmountInGuest(t, "/mnt2")
+			unmountInGuest(t, "/mnt")
+			d.checkDescriptors(before)
+			d.stopGracefully()
 			assert.NotContains(t, d.stderr.String(), "level=WARN")
 		})
 	}

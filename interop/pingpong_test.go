@@ -22,7 +22,7 @@ const pingpongLimit = 2 * time.Minute // for a run, on a busy machine
 // short; for the shortest and the longest message of one packet they exceed the 500
 // receives that rdma-core's programs post at the start.
 func TestPingpong(t *testing.T) {
-	guest(t)
+	sharedGuest(t)
 	port := 18515
 	for _, tt := range []struct {
 		service     string
@@ -41,25 +41,25 @@ func TestPingpong(t *testing.T) {
 		for _, role := range []string{"client", "server"} {
 			port++
 			t.Run(fmt.Sprintf("%s/%d/%s", tt.service, tt.size, role), func(t *testing.T) {
-				pingpong(t, tt.service, tt.size, tt.iters, port, role == "client")
+				runPingPong(t, tt.service, tt.size, tt.iters, port, role == "client")
 			})
 		}
 	}
 }
 
-// pingpong plays once. A lost packet would end the game because nothing is sent
+// runPingPong plays once. A lost packet would end the game because nothing is sent
 // again, but no hop has less room than one message needs.
-func pingpong(t *testing.T, service string, size, iters, port int, client bool) {
+func runPingPong(t *testing.T, service string, size, iters, port int, client bool) {
 	linux := fmt.Sprintf("exec ibv_%s_pingpong -d rxe2 -g 1 -c -p %d -s %d -n %d", service, port, size, iters)
 	args := []string{
 		"pingpong", "--service", service, "-c", "-p", strconv.Itoa(port), "-s", strconv.Itoa(size), "-n", strconv.Itoa(iters),
 		"--timeout", "20s",
 	}
-	ours := exec.Command(shared.ethernet.inside(t, program("mountrdma")))
-	var said buffer
+	ours := exec.Command(shared.ethernet.inNamespace(t, programPath("mountrdma")))
+	var said sharedBuffer
 	ours.Stdout, ours.Stderr = &said, &said
 	if client {
-		ours.Args = append(append(ours.Args, args...), GuestEthernet)
+		ours.Args = append(append(ours.Args, args...), guestEthernet)
 	} else {
 		ours.Args = append(ours.Args, args...)
 		linux += " " + hostEthernet
@@ -75,14 +75,14 @@ func pingpong(t *testing.T, service string, size, iters, port int, client bool) 
 		p = start()
 		require.Eventually(t, func() bool { return len(said.String()) > 0 }, pingpongLimit, 10*time.Millisecond)
 	}
-	s, err := guest(t).Open(t.Context(), linux+" 2>&1")
+	s, err := sharedGuest(t).Open(t.Context(), linux+" 2>&1")
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		try(t, fmt.Sprintf("killall ibv_%s_pingpong 2>/dev/null; :", service))
+		tryInGuest(t, fmt.Sprintf("killall ibv_%s_pingpong 2>/dev/null; :", service))
 		s.Close()
 	})
 	if client {
-		must(t, fmt.Sprintf("for i in $(seq 200); do ss -ltn | grep -q ':%d ' && exit; usleep 50000; done; exit 1", port))
+		mustInGuest(t, fmt.Sprintf("for i in $(seq 200); do ss -ltn | grep -q ':%d ' && exit; usleep 50000; done; exit 1", port))
 		p = start()
 	}
 	select {
@@ -91,7 +91,7 @@ func pingpong(t *testing.T, service string, size, iters, port int, client bool) 
 		p.Kill()
 	}
 	if !assert.Zero(t, p.ExitCode(), "mountrdma says: %s", &said) {
-		try(t, fmt.Sprintf("killall ibv_%s_pingpong 2>/dev/null; :", service))
+		tryInGuest(t, fmt.Sprintf("killall ibv_%s_pingpong 2>/dev/null; :", service))
 	}
 	out, err := io.ReadAll(s)
 	require.NoError(t, err)

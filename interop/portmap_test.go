@@ -29,26 +29,26 @@ const (
 // TestPortmap checks nfsrdmad's portmapper with rpcinfo and showmount; tshark
 // judges its answers.
 func TestPortmap(t *testing.T) {
-	isolated(t, portmapLimit, func(t *testing.T) {
+	runIsolated(t, portmapLimit, func(t *testing.T) {
 		onHost(t, "/", "ip addr add "+host4+"/24 dev lo; ip addr add "+host6+"/64 dev lo nodad")
 		raw := filepath.Join(t.TempDir(), "portmap.pcap")
 		capture := Record(t, raw, "port 111")
-		d := serve(t, "--listen", ":20049", "--tcp", ":2049", "--portmap", ":111")
-		asked(t)
-		listed(t)
+		d := startDaemon(t, "--listen", ":20049", "--tcp", ":2049", "--portmap", ":111")
+		checkPortmapper(t)
+		checkListing(t)
 		capture.End(t)
-		assert.Empty(t, complaints(t, raw))
-		n := counts(t, raw, nil, "_ws.malformed", "portmap && udp", "rpc.msgtyp == 0", "rpc.msgtyp == 1")
+		assert.Empty(t, expertInfos(t, raw))
+		n := countFramesByFilter(t, raw, nil, "_ws.malformed", "portmap && udp", "rpc.msgtyp == 0", "rpc.msgtyp == 1")
 		assert.Zero(t, n[0], "malformed")
 		assert.Positive(t, n[1], "by UDP")
 		assert.Equal(t, n[2], n[3], "a reply to each call")
-		d.stop()
+		d.stopGracefully()
 	})
 }
 
-// asked checks the answers that rpcinfo and showmount get from either
+// checkPortmapper checks the answers that rpcinfo and showmount get from either
 // portmapper at the host's addresses. R8166-9-2
-func asked(t *testing.T) {
+func checkPortmapper(t *testing.T) {
 	for _, tt := range []struct{ script, want string }{
 		{"rpcinfo -p " + host4, "100003 3 tcp 2049 nfs"},
 		{"rpcinfo -p " + host4, "100005 3 tcp 2049 mountd"},
@@ -71,7 +71,7 @@ func asked(t *testing.T) {
 		{"showmount --no-headers -e " + host4, "/x "},
 		{"showmount --no-headers -e " + host6, "/x "},
 	} {
-		assert.Contains(t, words(onHost(t, "/", tt.script)), tt.want, tt.script)
+		assert.Contains(t, joinWords(onHost(t, "/", tt.script)), tt.want, tt.script)
 	}
 	for _, refused := range []string{
 		"rpcinfo -T udp " + host4 + " 100003", // over TCP and RDMA alone
@@ -83,50 +83,50 @@ func asked(t *testing.T) {
 	}
 }
 
-// listed checks the further answers of the daemon's own portmapper. rpcbind
+// checkListing checks the further answers of the daemon's own portmapper. rpcbind
 // gives no answer if it lists a netid that is missing in its host's
 // /etc/netconfig.
-func listed(t *testing.T) {
-	out := words(onHost(t, "/", "rpcinfo -l "+host4+" 100003 3"))
+func checkListing(t *testing.T) {
+	out := joinWords(onHost(t, "/", "rpcinfo -l "+host4+" 100003 3"))
 	assert.Contains(t, out, "inet/tcp/cots_ord "+host4+".8.1")
 	assert.Contains(t, out, "inet/rdma/cots_ord "+host4+".78.81")
-	out = words(onHost(t, "/", "rpcinfo -l "+host6+" 100003 3"))
+	out = joinWords(onHost(t, "/", "rpcinfo -l "+host6+" 100003 3"))
 	assert.Contains(t, out, "inet6/rdma/cots_ord "+host6+".78.81")
 	_, err := tryOnHost("/", "rpcinfo -d 100003 3") // by the local socket, which does not exist
 	assert.Error(t, err)
 }
 
-// words returns the words of a text, with one blank between them.
-func words(text string) string { return strings.Join(strings.Fields(text), " ") }
+// joinWords returns the words of a text, with one blank between them.
+func joinWords(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // TestRegister checks that nfsrdmad registers with rpcbind.
 func TestRegister(t *testing.T) {
-	isolated(t, portmapLimit, func(t *testing.T) {
+	runIsolated(t, portmapLimit, func(t *testing.T) {
 		onHost(t, "/", "ip addr add "+host4+"/24 dev lo; ip addr add "+host6+"/64 dev lo nodad")
 		fails := func(flags ...string) string {
 			args := append([]string{"serve", "--register", "--state", t.TempDir(), "--control", ""}, flags...)
-			out, err := exec.Command(program("nfsrdmad"), append(args, t.TempDir()+"=/y")...).CombinedOutput()
+			out, err := exec.Command(programPath("nfsrdmad"), append(args, t.TempDir()+"=/y")...).CombinedOutput()
 			assert.Error(t, err)
 			return string(out)
 		}
-		registered := func() string { return words(onHost(t, "/", "rpcinfo "+host4)) }
+		registered := func() string { return joinWords(onHost(t, "/", "rpcinfo "+host4)) }
 		assert.Regexp(t, `no rpcbind on this host .*: start it \(systemctl start rpcbind\), or`, fails())
 
 		startRPCBind(t, "rpcbind", "/run")
-		d := serve(t, "--listen", ":20049", "--tcp", ":2049", "--register")
-		asked(t)
+		d := startDaemon(t, "--listen", ":20049", "--tcp", ":2049", "--register")
+		checkPortmapper(t)
 		assert.Regexp(t, `program 100003 version 3 on rdma is registered already, at 0\.0\.0\.0\.78\.81 by superuser: stop that server`,
 			fails("--listen", ":20050", "--tcp", ":2050"))
 		assert.Contains(t, registered(), "100003 3 rdma 0.0.0.0.78.81", "it is still there")
 
 		d.proc.Kill()
 		assert.Contains(t, registered(), "100003 3 rdma 0.0.0.0.78.81", "rpcbind does not know")
-		d = serve(t, "--listen", ":20050", "--tcp", ":2050", "--register")
+		d = startDaemon(t, "--listen", ":20050", "--tcp", ":2050", "--register")
 		list := registered()
 		assert.Contains(t, list, "100003 3 rdma 0.0.0.0.78.82")
 		assert.Contains(t, list, "100005 3 tcp6 ::.8.2")
 		assert.NotContains(t, list, ".78.81")
-		d.stop()
+		d.stopGracefully()
 		for _, prog := range []string{"100003", "100005", "100227", "100021", "100024"} {
 			assert.NotContains(t, registered(), prog)
 		}
@@ -136,7 +136,7 @@ func TestRegister(t *testing.T) {
 
 // startRPCBind starts rpcbind, whose socket is in the directory run.
 func startRPCBind(t *testing.T, rpcbind, run string) {
-	said := new(buffer)
+	said := new(sharedBuffer)
 	cmd := exec.Command(rpcbind, "-f")
 	cmd.Stdout, cmd.Stderr = said, said
 	p, err := StartProcess(cmd)
@@ -156,15 +156,15 @@ func startRPCBind(t *testing.T, rpcbind, run string) {
 // there. The guest is on a tap because it asks port 111 of the host that it
 // mounts from.
 func TestPortmapMount(t *testing.T) {
-	guest(t)
+	sharedGuest(t)
 	onEthernet(t)
 	t.Run("built in", func(t *testing.T) {
-		portmapMount(t, shared.ethernet.inside(t, program("nfsrdmad")), "--portmap", ":111")
+		portmapMount(t, shared.ethernet.inNamespace(t, programPath("nfsrdmad")), "--portmap", ":111")
 	})
 	t.Run("rpcbind", func(t *testing.T) {
 		run := t.TempDir() // shared by rpcbind and nfsrdmad
-		startRPCBind(t, withRun(t, run, shared.ethernet.inside(t, "rpcbind")), run)
-		portmapMount(t, withRun(t, run, shared.ethernet.inside(t, program("nfsrdmad"))), "--register")
+		startRPCBind(t, withRun(t, run, shared.ethernet.inNamespace(t, "rpcbind")), run)
+		portmapMount(t, withRun(t, run, shared.ethernet.inNamespace(t, programPath("nfsrdmad"))), "--register")
 	})
 }
 
@@ -172,14 +172,14 @@ func TestPortmapMount(t *testing.T) {
 // address translation.
 func onEthernet(t *testing.T) {
 	t.Helper()
-	ip := shared.ethernet.inside(t, "ip")
+	ip := shared.ethernet.inNamespace(t, "ip")
 	// Without ::1, Go concludes that IPv6 is missing.
 	onHost(t, "/", ip+" link set lo up; "+ip+" addr add "+host6+"/64 dev tap0 nodad")
 	// rxe is of no use here: nfsrdmad speaks iWARP.
-	must(t, "rdma link delete rxe2; rdma link add siw2 type siw netdev eth2; echo 0 >/proc/sys/net/ipv6/conf/eth2/accept_dad; ip addr add "+guest6+"/64 dev eth2")
+	mustInGuest(t, "rdma link delete rxe2; rdma link add siw2 type siw netdev eth2; echo 0 >/proc/sys/net/ipv6/conf/eth2/accept_dad; ip addr add "+guest6+"/64 dev eth2")
 	t.Cleanup(func() {
 		onHost(t, "/", ip+" addr del "+host6+"/64 dev tap0")
-		must(t, "ip addr del "+guest6+"/64 dev eth2; rdma link delete siw2; rdma link add rxe2 type rxe netdev eth2")
+		mustInGuest(t, "ip addr del "+guest6+"/64 dev eth2; rdma link delete siw2; rdma link add rxe2 type rxe netdev eth2")
 	})
 }
 
@@ -195,7 +195,7 @@ func withRun(t *testing.T, dir, program string) string {
 func portmapMount(t *testing.T, nfsrdmad string, flags ...string) {
 	dir := Served(t)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), []byte("found"), 0o644))
-	said := new(buffer)
+	said := new(sharedBuffer)
 	flags = append(flags, "--control", "", "--listen", ":20049", "--tcp", ":2049", "--state", t.TempDir(), dir+"=/x")
 	d, err := StartServer(said, nfsrdmad, flags...)
 	require.NoError(t, err, "nfsrdmad says: %s", said)
@@ -206,11 +206,11 @@ func portmapMount(t *testing.T, nfsrdmad string, flags ...string) {
 		{hostEthernet, "vers=3,nolock", "tcp"},
 	} {
 		t.Run(mount.proto, func(t *testing.T) {
-			out, status := try(t, "mount -t nfs -o "+mount.options+" "+mount.from+":/x /mnt")
+			out, status := tryInGuest(t, "mount -t nfs -o "+mount.options+" "+mount.from+":/x /mnt")
 			require.Zero(t, status, "%s\nnfsrdmad says: %s", out, said)
-			assert.Equal(t, "found", must(t, "cat /mnt/file"))
-			assert.Contains(t, must(t, "grep ' /mnt ' /proc/mounts"), "proto="+mount.proto+",")
-			umount(t, "/mnt")
+			assert.Equal(t, "found", mustInGuest(t, "cat /mnt/file"))
+			assert.Contains(t, mustInGuest(t, "grep ' /mnt ' /proc/mounts"), "proto="+mount.proto+",")
+			unmountInGuest(t, "/mnt")
 		})
 	}
 }

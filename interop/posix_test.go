@@ -20,8 +20,8 @@ import (
 // must match the tmpfs, except for the differences listed in posix.Differences
 // and docs/posix.md.
 func TestPosix(t *testing.T) {
-	guest(t)
-	reference := suite(t, tmpfs(t))
+	sharedGuest(t)
+	reference := runSuite(t, mountTmpfs(t))
 	type system struct {
 		name string
 		see  func(t *testing.T) posix.Transcript
@@ -38,7 +38,7 @@ func TestPosix(t *testing.T) {
 	for _, system := range systems {
 		t.Run(system.name, func(t *testing.T) {
 			var seen posix.Transcript
-			timed(t, "suite", func() { seen = system.see(t) })
+			logTime(t, "suite", func() { seen = system.see(t) })
 			wrong := posix.Compare(reference, seen, system.name, posix.Differences)
 			for _, w := range wrong {
 				t.Error(w)
@@ -47,35 +47,35 @@ func TestPosix(t *testing.T) {
 	}
 }
 
-// tmpfs mounts a tmpfs for this test.
-func tmpfs(t *testing.T) string {
-	dir := reachable(t)
+// mountTmpfs mounts a tmpfs for this test.
+func mountTmpfs(t *testing.T) string {
+	dir := reachableDir(t)
 	require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"))
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	return dir
 }
 
-// suite runs the suite in a directory of this host, in a process that can be
+// runSuite runs the suite in a directory of this host, in a process that can be
 // killed. The cases it begins are seen even if the suite does not end.
-func suite(t *testing.T, dir string) posix.Transcript {
+func runSuite(t *testing.T, dir string) posix.Transcript {
 	t.Helper()
-	out, err := tryOnHost(dir, program("guestwork")+" posix "+dir)
-	return parsed(t, out, err)
+	out, err := tryOnHost(dir, programPath("guestwork")+" posix "+dir)
+	return parseTranscript(t, out, err)
 }
 
-func parsed(t *testing.T, out string, err error) posix.Transcript {
+func parseTranscript(t *testing.T, out string, err error) posix.Transcript {
 	t.Helper()
-	require.NoError(t, err, "%s", tail(out))
+	require.NoError(t, err, "%s", outputTail(out))
 	seen, err := posix.Parse(strings.NewReader(out))
-	require.NoError(t, err, "%s", tail(out))
-	_, err = io.WriteString(transcript(t), out)
+	require.NoError(t, err, "%s", outputTail(out))
+	_, err = io.WriteString(openTranscript(t), out)
 	require.NoError(t, err)
 	return seen
 }
 
-// transcript returns a file for the suite's output in the directory
+// openTranscript returns a file for the suite's output in the directory
 // INTEROP_TRANSCRIPTS, or io.Discard if the variable is unset.
-func transcript(t *testing.T) io.Writer {
+func openTranscript(t *testing.T) io.Writer {
 	dir := os.Getenv("INTEROP_TRANSCRIPTS")
 	if dir == "" {
 		return io.Discard
@@ -86,38 +86,38 @@ func transcript(t *testing.T) io.Writer {
 	return f
 }
 
-func suiteOnFUSE(t *testing.T, s shop) posix.Transcript {
-	m := s.fuse(t, "dev", "suid") // as the tmpfs is
-	t.Cleanup(func() { s.shell(t, "rm -rf suite") })
+func suiteOnFUSE(t *testing.T, s mountServer) posix.Transcript {
+	m := s.mountFUSE(t, "dev", "suid") // as the tmpfs is
+	t.Cleanup(func() { s.runShell(t, "rm -rf suite") })
 	require.NoError(t, os.Mkdir(m.point+"/suite", 0o755))
-	seen := suite(t, m.point+"/suite")
+	seen := runSuite(t, m.point+"/suite")
 	require.NoError(t, os.Remove(m.point+"/suite"), "the suite leaves no files")
-	m.umount()
+	m.unmountFUSE()
 	return seen
 }
 
 func suiteOnLinux(t *testing.T) posix.Transcript {
-	return suiteBy(t, serve(t, "--no-root-squash", "--vers", "3").site(), "rdma")
+	return suiteBy(t, startDaemon(t, "--no-root-squash", "--vers", "3").guestSite(), "rdma")
 }
 
 func suiteByVersion4(t *testing.T) posix.Transcript {
-	return suiteBy(t, serve(t, "--no-root-squash").site().by("4.2"), "rdma")
+	return suiteBy(t, startDaemon(t, "--no-root-squash").guestSite().withVersion("4.2"), "rdma")
 }
 
 func suiteOverTCP(t *testing.T) posix.Transcript {
-	return suiteBy(t, serve(t, "--no-root-squash").site().by("4.2"), "tcp")
+	return suiteBy(t, startDaemon(t, "--no-root-squash").guestSite().withVersion("4.2"), "tcp")
 }
 
 // suiteBy runs the suite in the guest on a site.
-func suiteBy(t *testing.T, s site, transport string) posix.Transcript {
+func suiteBy(t *testing.T, s guestSite, transport string) posix.Transcript {
 	t.Helper()
-	s.mount(t, "/mnt", s.options(transport))
-	out, status := try(t, "mkdir /mnt/suite && guestwork posix /mnt/suite && rmdir /mnt/suite")
+	s.mountInGuest(t, "/mnt", s.mountOptions(transport))
+	out, status := tryInGuest(t, "mkdir /mnt/suite && guestwork posix /mnt/suite && rmdir /mnt/suite")
 	var err error
 	if status != 0 {
 		err = fmt.Errorf("exit status %d", status)
 	}
-	seen := parsed(t, out, err)
-	umount(t, "/mnt")
+	seen := parseTranscript(t, out, err)
+	unmountInGuest(t, "/mnt")
 	return seen
 }

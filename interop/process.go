@@ -21,14 +21,14 @@ type Process struct {
 // StartProcess starts cmd. The kernel kills it when this process ends.
 func StartProcess(cmd *exec.Cmd) (*Process, error) { return StartProcessIn(cmd, 0) }
 
-// StartProcessIn starts cmd in new namespaces, by their flags of unshare(2).
+// StartProcessIn starts cmd in new namespaces, given by unshare(2) flags.
 func StartProcessIn(cmd *exec.Cmd, namespaces uintptr) (*Process, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Unshareflags: namespaces}
 	p := &Process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// The signal is sent at the end of the thread that started the program,
-		// not of the process. The thread is therefore kept.
+		// The signal is sent when the thread that started the program exits, not the
+		// process. The thread is therefore kept.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -44,7 +44,7 @@ func StartProcessIn(cmd *exec.Cmd, namespaces uintptr) (*Process, error) {
 	return p, nil
 }
 
-// PID returns the number of the process.
+// PID returns the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Done returns a channel that is closed when the process has ended and all its
@@ -62,7 +62,7 @@ func (p *Process) Signal(sig os.Signal) {
 // system do that drop an entry of a directory in use.
 func (p *Process) Stop() {
 	p.Signal(syscall.SIGSTOP)
-	for !p.stands() {
+	for !p.isStopped() {
 		select {
 		case <-p.done:
 			return
@@ -71,16 +71,16 @@ func (p *Process) Stop() {
 	}
 }
 
-// stands reports whether no thread runs, and all are stopped that can be, or the process
+// isStopped reports whether no thread runs, and all are stopped that can be, or the process
 // has ended.
-func (p *Process) stands() bool {
+func (p *Process) isStopped() bool {
 	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.PID()))
 	for _, name := range stats {
 		stat, err := os.ReadFile(name)
 		if err != nil {
 			continue // the thread has ended
 		}
-		// The name of the program, in parentheses, may hold anything.
+		// The program's name, in parentheses, may contain anything.
 		_, state, ok := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " ")
 		if ok && state[0] != 'T' && state[0] != 'D' {
 			return false

@@ -8,25 +8,25 @@ import (
 	"strconv"
 )
 
-// qmp speaks the QEMU Machine Protocol, one command at a time.
-type qmp struct {
+// qmpClient speaks the QEMU Machine Protocol, one command at a time.
+type qmpClient struct {
 	w io.Writer
 	d *json.Decoder
 }
 
 // newQMP reads the greeting and leaves the negotiation mode.
-func newQMP(r io.Reader, w io.Writer) (*qmp, error) {
-	q := &qmp{w: w, d: json.NewDecoder(r)}
+func newQMP(r io.Reader, w io.Writer) (*qmpClient, error) {
+	q := &qmpClient{w: w, d: json.NewDecoder(r)}
 	var greeting map[string]any
 	if err := q.d.Decode(&greeting); err != nil {
 		return nil, fmt.Errorf("qmp greeting: %w", err)
 	}
-	_, err := q.command("qmp_capabilities", nil)
+	_, err := q.runCommand("qmp_capabilities", nil)
 	return q, err
 }
 
-// command returns the result of a command; earlier events are dropped.
-func (q *qmp) command(name string, args map[string]any) (json.RawMessage, error) {
+// runCommand returns a command's result; earlier events are dropped.
+func (q *qmpClient) runCommand(name string, args map[string]any) (json.RawMessage, error) {
 	c := map[string]any{"execute": name}
 	if args != nil {
 		c["arguments"] = args
@@ -55,9 +55,9 @@ func (q *qmp) command(name string, args map[string]any) (json.RawMessage, error)
 // chose, and the guest's port.
 var forwardLine = regexp.MustCompile(`TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s+\S+\s+(\d+)`)
 
-// forwards returns the host's port for each forwarded guest port.
-func (q *qmp) forwards() (map[int]int, error) {
-	raw, err := q.command("human-monitor-command", map[string]any{"command-line": "info usernet"})
+// listForwards returns the host's port for each forwarded guest port.
+func (q *qmpClient) listForwards() (map[int]int, error) {
+	raw, err := q.runCommand("human-monitor-command", map[string]any{"command-line": "info usernet"})
 	if err != nil {
 		return nil, err
 	}

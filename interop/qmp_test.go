@@ -22,7 +22,7 @@ func TestForwards(t *testing.T) {
 	var out bytes.Buffer
 	q, err := newQMP(strings.NewReader(in), &out)
 	require.NoError(t, err)
-	ports, err := q.forwards()
+	ports, err := q.listForwards()
 	require.NoError(t, err)
 	assert.Equal(t, map[int]int{7777: 32989, 2049: 44893}, ports)
 	assert.Contains(t, out.String(), `"execute":"qmp_capabilities"`)

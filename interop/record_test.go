@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/nfsrdma/nfsrdma/iwarp"
-	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp/mpa"
 )
 
 // TestRecord checks that tshark decodes a connection's own record: over IPv4
@@ -41,14 +41,14 @@ func TestRecord(t *testing.T) {
 			require.NoError(t, err)
 			ln := iwarp.Open(iwarp.Config{CRC: tt.crc, Markers: tt.markers, Record: tt.record}).NewListener(l)
 			defer ln.Close()
-			s := connect(t, ln, tt.crc, 20)
-			exchange(t, s)
-			require.Error(t, s.terminate(t))
-			s.close(t)
+			s := connectEnds(t, ln, tt.crc, 20)
+			exchangeAll(t, s)
+			require.Error(t, s.postRejected(t))
+			s.closeEnds(t)
 			file := recordOf(t, s.conns[1])
-			keep(t, file)
+			keepCaptures(t, file)
 
-			n := counts(t, file, []string{asIs}, "tcp.len > 0", "iwarp_mpa.req", "iwarp_mpa.rep", "iwarp_ddp_rdmap", "iwarp_mpa.fpdu", "iwarp_rdma.opcode == 7",
+			n := countFramesByFilter(t, file, []string{asIs}, "tcp.len > 0", "iwarp_mpa.req", "iwarp_mpa.rep", "iwarp_ddp_rdmap", "iwarp_mpa.fpdu", "iwarp_rdma.opcode == 7",
 				"iwarp_rdma.opcode >= 3 && iwarp_rdma.opcode <= 6 && iwarp_ddp.last_flag == 1", "_ws.malformed", "tcp.analysis.flags")
 			packets, sends := n[0], n[6]
 			assert.Equal(t, []int{1, 1}, n[1:3], "MPA Requests and Replies")
@@ -62,7 +62,7 @@ func TestRecord(t *testing.T) {
 			assert.Zero(t, n[7], "malformed")
 			assert.Zero(t, n[8], "tshark's warnings about TCP")
 			checkCRCs(t, file, packets-2, tt.crc == mpa.CRCOn)
-			for c, n := range complaints(t, file, asIs) {
+			for c, n := range expertInfos(t, file, asIs) {
 				assert.Contains(t, dissected, c, "%d times", n)
 			}
 		})
@@ -74,12 +74,12 @@ func TestRecord(t *testing.T) {
 // last in the daemon's.
 func TestRecordOfPrograms(t *testing.T) {
 	dir := t.TempDir()
-	d := serve(t, "--no-root-squash", "--record", dir, "--record-size=4MiB")
+	d := startDaemon(t, "--no-root-squash", "--record", dir, "--record-size=4MiB")
 	require.NoError(t, os.WriteFile(filepath.Join(d.dir, "f"), bytes.Repeat([]byte("bytes "), 300_000), 0o644))
 	file := filepath.Join(dir, "mountrdma")
-	mountrdma(t, "cp", "nfs://"+d.rdma+"/x/f", filepath.Join(dir, "copy"), "--crc=on", "--record", file)
+	runMountrdma(t, "cp", "nfs://"+d.rdma+"/x/f", filepath.Join(dir, "copy"), "--crc=on", "--record", file)
 
-	m := exec.Command(program("mountrdma"), "bench", "nfs://"+d.rdma+"/x/f", "--op=read", "--block=64KiB", "--depth=4", "--time=1h") // so that the record holds some calls
+	m := exec.Command(programPath("mountrdma"), "bench", "nfs://"+d.rdma+"/x/f", "--op=read", "--block=64KiB", "--depth=4", "--time=1h") // so that the record holds some calls
 	running, err := StartProcess(m)
 	require.NoError(t, err)
 	defer running.Kill()
@@ -91,10 +91,10 @@ func TestRecordOfPrograms(t *testing.T) {
 		return len(files) > 2
 	}, daemonLimit, time.Second)
 	running.Kill()
-	keep(t, file, files[2])
+	keepCaptures(t, file, files[2])
 
 	for _, f := range []string{file, files[2]} {
-		n := counts(t, f, nil, "rpc.msgtyp == 0", "rpc.msgtyp == 1", "rpc.dup", "nfs.procedure_v3 == 6", "iwarp_mpa.req || iwarp_mpa.rep", "tcp.len > 0",
+		n := countFramesByFilter(t, f, nil, "rpc.msgtyp == 0", "rpc.msgtyp == 1", "rpc.dup", "nfs.procedure_v3 == 6", "iwarp_mpa.req || iwarp_mpa.rep", "tcp.len > 0",
 			"iwarp_ddp_rdmap", "tcp.analysis.flags")
 		if f == file {
 			assert.Equal(t, n[0], n[1], "calls and replies")
@@ -104,14 +104,14 @@ func TestRecordOfPrograms(t *testing.T) {
 		assert.Equal(t, 2, n[4], "MPA Requests and Replies")
 		assert.Equal(t, n[5], 2+n[6], "an FPDU in each packet but these")
 		assert.Zero(t, n[7], "tshark's warnings about TCP")
-		for c, n := range complaints(t, f) {
+		for c, n := range expertInfos(t, f) {
 			assert.Contains(t, linux, c, "%d times", n)
 		}
 	}
 }
 
-// terminate has the initiator post a Write that the responder does not accept.
-func (s *sides) terminate(t *testing.T) error {
+// postRejected has the initiator post a Write that the responder does not accept.
+func (s *connEnds) postRejected(t *testing.T) error {
 	t.Helper()
 	require.NoError(t, s.conns[0].Post(rdma.WR{
 		Op: rdma.OpWrite, Data: [][]byte{{1, 2, 3}}, Remote: rdma.Remote{STag: 0x12345678},

@@ -22,10 +22,10 @@ type Recording struct {
 	file string
 }
 
-// Record starts to record the packets of a pcap filter on the loopback device.
+// Record starts recording the packets that match a pcap filter on the loopback device.
 func Record(t *testing.T, file, filter string) *Recording {
 	t.Helper()
-	said := new(buffer)
+	said := new(sharedBuffer)
 	cmd := exec.Command("tcpdump", "-i", "lo", "-s", "0", "-B", "65536", "-U", "-Z", "root", "-w", file, filter)
 	cmd.Stderr = said
 	p, err := StartProcess(cmd)
@@ -55,7 +55,7 @@ func (r *Recording) End(t *testing.T) {
 // Tshark returns tshark's standard output.
 func Tshark(t *testing.T, file string, args ...string) string {
 	t.Helper()
-	// A client's port may be that of another protocol.
+	// A client's port may belong to another protocol.
 	first := []string{"-n", "-o", "tcp.try_heuristic_first:TRUE", "-r", file}
 	cmd := exec.Command("tshark", append(first, args...)...)
 	out, err := cmd.Output()
@@ -63,19 +63,19 @@ func Tshark(t *testing.T, file string, args ...string) string {
 	return string(out)
 }
 
-// A buffer is filled by one goroutine and read by another.
-type buffer struct {
+// A sharedBuffer is filled by one goroutine and read by another.
+type sharedBuffer struct {
 	sync.Mutex
 	b bytes.Buffer
 }
 
-func (b *buffer) Write(p []byte) (int, error) {
+func (b *sharedBuffer) Write(p []byte) (int, error) {
 	b.Lock()
 	defer b.Unlock()
 	return b.b.Write(p)
 }
 
-func (b *buffer) String() string {
+func (b *sharedBuffer) String() string {
 	b.Lock()
 	defer b.Unlock()
 	return b.b.String()

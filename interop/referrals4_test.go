@@ -17,22 +17,19 @@ import (
 // otherEthernet is a second address of the host, for another server.
 const otherEthernet = "10.0.4.3"
 
-// guestEthernet is the guest's address, at which knfsd answers too.
-const guestEthernet = "10.0.4.15"
-
 // TestReferrals4 checks that Linux follows referrals of nfsrdmad to another nfsrdmad
 // and to knfsd, and that a reload sends the client elsewhere.
 func TestReferrals4(t *testing.T) {
-	guest(t)
+	sharedGuest(t)
 	onEthernet(t)
-	dir := reachable(t)
+	dir := reachableDir(t)
 	onHost(t, dir, `for d in a away knfsd there else; do mkdir $d; chmod 777 $d; echo $d >$d/name; done`)
-	ip := shared.ethernet.inside(t, "ip")
+	ip := shared.ethernet.inNamespace(t, "ip")
 	onHost(t, "/", ip+" addr add "+otherEthernet+"/24 dev tap0")
-	must(t, "knfsd stop; knfsd start; echo knfsd >/export/name")
-	said := new(buffer)
+	mustInGuest(t, "knfsd stop; knfsd start; echo knfsd >/export/name")
+	said := new(sharedBuffer)
 	t.Cleanup(func() {
-		try(t, "grep ' nfs4 ' /proc/mounts | cut -d' ' -f2 | sort -r | xargs -r -n 1 umount -l; rm -f /export/name")
+		tryInGuest(t, "grep ' nfs4 ' /proc/mounts | cut -d' ' -f2 | sort -r | xargs -r -n 1 umount -l; rm -f /export/name")
 		onHost(t, "/", ip+" addr del "+otherEthernet+"/24 dev tap0")
 		if t.Failed() {
 			t.Logf("nfsrdmad says:\n%s", said)
@@ -46,7 +43,7 @@ func TestReferrals4(t *testing.T) {
 	}
 	onHost(t, dir, "mkdir a/below")
 	serve := func(addr string, args ...string) *Server {
-		d, err := StartServer(said, shared.ethernet.inside(t, program("nfsrdmad")),
+		d, err := StartServer(said, shared.ethernet.inNamespace(t, programPath("nfsrdmad")),
 			append([]string{"--control", "", "--listen", addr + ":20049", "--tcp", addr + ":2049", "--state", t.TempDir()}, args...)...)
 		require.NoError(t, err, "nfsrdmad says: %s", said)
 		t.Cleanup(d.Kill)
@@ -56,29 +53,29 @@ func TestReferrals4(t *testing.T) {
 	d := serve(hostEthernet, "--exports", file)
 	serve(otherEthernet, "--no-root-squash", dir+"/there", dir+"/else")
 
-	mount4(t, "", hostEthernet+":/", "/mnt")
+	mountGuest4(t, "", hostEthernet+":/", "/mnt")
 	at := "/mnt" + dir
-	assert.Equal(t, "a\naway\nknfsd\n", must(t, "ls "+at))
-	assert.Equal(t, "there\n", must(t, "cat "+at+"/away/name"))
-	assert.Equal(t, "there\n", must(t, "cat "+at+"/a/below/name"), "within an export")
-	assert.Equal(t, "knfsd\n", must(t, "cat "+at+"/knfsd/name"))
-	mounts := must(t, "grep ' nfs4 ' /proc/mounts")
+	assert.Equal(t, "a\naway\nknfsd\n", mustInGuest(t, "ls "+at))
+	assert.Equal(t, "there\n", mustInGuest(t, "cat "+at+"/away/name"))
+	assert.Equal(t, "there\n", mustInGuest(t, "cat "+at+"/a/below/name"), "within an export")
+	assert.Equal(t, "knfsd\n", mustInGuest(t, "cat "+at+"/knfsd/name"))
+	mounts := mustInGuest(t, "grep ' nfs4 ' /proc/mounts")
 	t.Log(mounts)
 	assert.Contains(t, mounts, otherEthernet+":"+dir+"/there "+at+"/away ")
 	assert.Contains(t, mounts, guestEthernet+":/ "+at+"/knfsd ")
-	must(t, fmt.Sprintf("echo new >%s/away/new && [ $(cat %[1]s/a/below/new) = new ] && rm %[1]s/away/new && cd %[1]s/away && cd .. && ls a", at))
+	mustInGuest(t, fmt.Sprintf("echo new >%s/away/new && [ $(cat %[1]s/a/below/new) = new ] && rm %[1]s/away/new && cd %[1]s/away && cd .. && ls a", at))
 	assert.NoFileExists(t, filepath.Join(dir, "away", "new"))
-	unmount4(t)
+	unmountAll4(t)
 
 	export("DIR/else@" + otherEthernet)
 	d.Signal(syscall.SIGHUP)
 	require.Eventually(t, func() bool {
-		return strings.Contains(said.String(), "the exports are as the file says")
+		return strings.Contains(said.String(), "the exports were reloaded")
 	}, daemonLimit, pollEvery)
-	mount4(t, "", hostEthernet+":/", "/mnt")
-	assert.Equal(t, "else\n", must(t, "cat "+at+"/away/name"))
-	unmount4(t)
-	out, status := try(t, "mount -t nfs -o vers=3,nolock,port=2049,mountport=2049,mountproto=tcp,proto=tcp "+hostEthernet+":"+dir+"/away /mnt")
+	mountGuest4(t, "", hostEthernet+":/", "/mnt")
+	assert.Equal(t, "else\n", mustInGuest(t, "cat "+at+"/away/name"))
+	unmountAll4(t)
+	out, status := tryInGuest(t, "mount -t nfs -o vers=3,nolock,port=2049,mountport=2049,mountproto=tcp,proto=tcp "+hostEthernet+":"+dir+"/away /mnt")
 	assert.NotZero(t, status, out)
 	assert.Contains(t, out, "access denied")
 }

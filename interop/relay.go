@@ -20,9 +20,8 @@ type Relay struct {
 	conns int
 }
 
-// A Tap returns what observes the two directions of a new connection: the bytes of the
-// client, and those of the server. The relay passes no byte on that an observer does not
-// take.
+// A Tap returns observers for a new connection's two directions: the client's bytes, and
+// the server's. The relay passes no byte on that an observer does not take.
 type Tap func() [2]io.Writer
 
 // NewRelay starts a relay that stops when the test ends. tap may be nil.

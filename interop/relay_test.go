@@ -14,15 +14,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A relay stands between a client and a server of RDMA. It counts connections,
+// A rdmaRelay stands between a client and a server of RDMA. It counts connections,
 // because a client that loses one, for a Terminate or a protocol error, makes
 // another. It can hide from either end that the other supports Send With
 // Invalidate, it can cut connections, and it can fall silent.
-type relay struct {
+type rdmaRelay struct {
 	t      *testing.T
 	addr   string // for the client
 	target string // the server's
-	hide   hidden
+	hide   hiddenSupport
 
 	conns atomic.Int32
 	all   sync.WaitGroup
@@ -33,15 +33,15 @@ type relay struct {
 	open map[*net.TCPConn]bool // to both ends
 }
 
-// hidden names the ends whose support of Send With Invalidate is hidden.
-type hidden struct{ client, server bool }
+// hiddenSupport names the ends whose support of Send With Invalidate is hidden.
+type hiddenSupport struct{ client, server bool }
 
 // newRelay starts a relay that stops when the test ends.
-func newRelay(t *testing.T, target string, hide hidden) *relay {
+func newRelay(t *testing.T, target string, hide hiddenSupport) *rdmaRelay {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	r := &relay{t: t, addr: l.Addr().String(), target: target, hide: hide, open: make(map[*net.TCPConn]bool)}
+	r := &rdmaRelay{t: t, addr: l.Addr().String(), target: target, hide: hide, open: make(map[*net.TCPConn]bool)}
 	r.all.Go(func() {
 		for {
 			c, err := l.Accept()
@@ -49,7 +49,7 @@ func newRelay(t *testing.T, target string, hide hidden) *relay {
 				return
 			}
 			r.conns.Add(1)
-			r.all.Go(func() { r.serve(c.(*net.TCPConn)) })
+			r.all.Go(func() { r.relayConn(c.(*net.TCPConn)) })
 		}
 	})
 	t.Cleanup(func() {
@@ -59,24 +59,24 @@ func newRelay(t *testing.T, target string, hide hidden) *relay {
 	return r
 }
 
-// serve relays one connection until both ends have closed it.
-func (r *relay) serve(client *net.TCPConn) {
-	defer r.hold(client)()
+// relayConn relays one connection until both ends have closed it.
+func (r *rdmaRelay) relayConn(client *net.TCPConn) {
+	defer r.holdConn(client)()
 	c, err := net.Dial("tcp", r.target)
 	if !assert.NoError(r.t, err) {
 		return
 	}
 	server := c.(*net.TCPConn)
-	defer r.hold(server)()
+	defer r.holdConn(server)()
 	var both sync.WaitGroup
-	both.Go(func() { r.pass(server, client, r.hide.client) })
-	both.Go(func() { r.pass(client, server, r.hide.server) })
+	both.Go(func() { r.relayDirection(server, client, r.hide.client) })
+	both.Go(func() { r.relayDirection(client, server, r.hide.server) })
 	both.Wait()
 }
 
-// hold registers a connection with cut until the function that hold returns
+// holdConn registers a connection with cut until the function that hold returns
 // closes it.
-func (r *relay) hold(c *net.TCPConn) (done func()) {
+func (r *rdmaRelay) holdConn(c *net.TCPConn) (done func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.open[c] = true
@@ -88,8 +88,8 @@ func (r *relay) hold(c *net.TCPConn) (done func()) {
 	}
 }
 
-// cut resets all connections, so that neither end sees a close by the other.
-func (r *relay) cut() {
+// resetAll resets all connections, so that neither end sees a close by the other.
+func (r *rdmaRelay) resetAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for c := range r.open {
@@ -100,24 +100,24 @@ func (r *relay) cut() {
 	}
 }
 
-// awake reads from a connection and returns nothing while the relay is silent.
-type awake struct {
+// silentReader reads from a connection and returns nothing while the relay is silent.
+type silentReader struct {
 	from   io.Reader
 	silent *sync.RWMutex
 }
 
-func (a awake) Read(p []byte) (int, error) {
+func (a silentReader) Read(p []byte) (int, error) {
 	n, err := a.from.Read(p)
 	a.silent.RLock()
 	defer a.silent.RUnlock()
 	return n, err
 }
 
-// pass relays one direction: the MPA start-up frame, and then all other bytes.
+// relayDirection relays one direction: the MPA start-up frame, and then all other bytes.
 //
 //	key flags revision length | IRD ORD | f6ab0e18 version flags …
 //	16  1     1        2      | 2   2   | 4        1       1       bytes
-func (r *relay) pass(to, from *net.TCPConn, hide bool) {
+func (r *rdmaRelay) relayDirection(to, from *net.TCPConn, hide bool) {
 	const head, length, magic, flags = 20, 18, 24, 29
 	frame := make([]byte, head, head+512)
 	_, err := io.ReadFull(from, frame)
@@ -132,7 +132,7 @@ func (r *relay) pass(to, from *net.TCPConn, hide bool) {
 		_, err = to.Write(frame)
 	}
 	if err == nil {
-		_, err = io.Copy(to, awake{from, &r.silent})
+		_, err = io.Copy(to, silentReader{from, &r.silent})
 	}
 	if err != nil {
 		_ = to.Close() // the other end sees an end too

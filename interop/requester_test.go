@@ -20,61 +20,61 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma"
-	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
-	"github.com/nfsrdma/nfsrdma/nfs4client"
+	"github.com/nfsrdma/nfsrdma/nfsclient/nfs4client"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
 )
 
 // requesterLimit is the time for all calls to one server.
 const requesterLimit = 3 * time.Minute
 
-// A requested is a server that the requester of version 4 uses.
-type requested struct {
+// A requestedServer is a server that the requester over NFSv4 uses.
+type requestedServer struct {
 	rdma, tcp string
-	path      string // of the export, from the root of version 4's namespace on
+	path      string // the export's path in the NFSv4 namespace
 	restart   func() // nil: not restarted
 }
 
-// TestRequester uses the requester of version 4 with the kernel's server and
-// with nfsrdmad, over RDMA and TCP: files, connections that are cut in the
-// middle of calls, and a daemon that is killed.
+// TestRequester uses the requester over NFSv4 with the kernel's server and with nfsrdmad,
+// over RDMA and TCP: files, connections that are cut in the middle of calls, and a daemon
+// that is killed.
 func TestRequester(t *testing.T) {
-	for name, find := range map[string]func(t *testing.T) requested{
-		"knfsd": func(t *testing.T) requested {
-			g := guest(t)
-			return requested{rdma: g.Addr(20049), tcp: g.Addr(2049), path: "/"} // fsid=0
+	for name, find := range map[string]func(t *testing.T) requestedServer{
+		"knfsd": func(t *testing.T) requestedServer {
+			g := sharedGuest(t)
+			return requestedServer{rdma: g.Addr(20049), tcp: g.Addr(2049), path: "/"} // fsid=0
 		},
-		"nfsrdmad": func(t *testing.T) requested {
-			d := serve(t, "--no-root-squash")
-			return requested{rdma: d.rdma, tcp: d.tcp, path: "/x", restart: func() {
+		"nfsrdmad": func(t *testing.T) requestedServer {
+			d := startDaemon(t, "--no-root-squash")
+			return requestedServer{rdma: d.rdma, tcp: d.tcp, path: "/x", restart: func() {
 				d.proc.Kill()
-				d.start()
+				d.startProcess()
 			}}
 		},
 	} {
 		for _, minor := range []uint32{nfs4.Minor1, nfs4.Minor2} {
 			t.Run(fmt.Sprint(name, " RDMA 4.", minor), func(t *testing.T) {
 				r := find(t)
-				relay := newRelay(t, r.rdma, hidden{})
+				relay := newRelay(t, r.rdma, hiddenSupport{})
 				cred := rpcmsg.Cred{Flavor: rpcmsg.AuthSys}
 				cfg := nfsrdma.ClientConfig{IWARP: iwarp.Config{StartupTimeout: time.Minute}, Log: slog.New(slog.DiscardHandler)}
 				cfg.NFS.Cred = &cred
 				s, err := nfsrdma.DialV4(t.Context(), relay.addr, minor, cfg)
 				require.NoError(t, err)
-				request(t, s, r, relay.cut)
+				useSession(t, s, r, relay.resetAll)
 			})
 		}
 		t.Run(name+" TCP", func(t *testing.T) {
 			r := find(t)
 			var line tcpLine
 			s, err := nfs4client.Dial(t.Context(), nfs4client.Config{
-				Dial:    func(ctx context.Context) (nfs4client.Conn, error) { return line.dial(ctx, r.tcp) },
+				Dial:    func(ctx context.Context) (nfs4client.Conn, error) { return line.dialConn(ctx, r.tcp) },
 				Network: "tcp", Minor: nfs4.Minor2, Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthSys}, Log: slog.New(slog.DiscardHandler),
 			})
 			require.NoError(t, err)
-			request(t, s, r, line.cut)
+			useSession(t, s, r, line.resetConn)
 		})
 	}
 }
@@ -85,7 +85,7 @@ type tcpLine struct {
 	last *net.TCPConn
 }
 
-func (l *tcpLine) dial(ctx context.Context, addr string) (nfs4client.Conn, error) {
+func (l *tcpLine) dialConn(ctx context.Context, addr string) (nfs4client.Conn, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -97,7 +97,7 @@ func (l *tcpLine) dial(ctx context.Context, addr string) (nfs4client.Conn, error
 	return oncrpc.NewTCPClient(c, oncrpc.ClientConfig{}), nil
 }
 
-func (l *tcpLine) cut() {
+func (l *tcpLine) resetConn() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_ = l.last.SetLinger(0)
@@ -107,9 +107,9 @@ func (l *tcpLine) cut() {
 // goodbyeLimit is the time to close a session.
 const goodbyeLimit = 30 * time.Second
 
-// request uses a session below a new directory of the export, and closes it at the
+// useSession uses a session below a new directory of the export, and closes it at the
 // end of the test, which otherwise could not end after a failure.
-func request(t *testing.T, s *nfs4client.Session, r requested, cut func()) {
+func useSession(t *testing.T, s *nfs4client.Session, r requestedServer, cut func()) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), goodbyeLimit)
 		defer cancel()

@@ -6,10 +6,10 @@ import (
 	"io"
 )
 
-// The parts of MPA that locate the ends of its units (RFC 5044, Sections 4 and
+// The MPA fields that locate the ends of its units (RFC 5044, Sections 4 and
 // 7; without markers, which Linux does not support).
 const (
-	mpaFrameLen = 20 // bytes before the private data of a Request or Reply
+	mpaFrameLen = 20 // bytes before a Request's or Reply's private data
 	mpaPDLen    = 18 // offset of the private data's length
 	fpduHeader  = 2
 	fpduCRC     = 4
@@ -21,29 +21,29 @@ type Units struct {
 	FPDUs  int
 }
 
-// Resegment copies a capture of MPA connections to w so that each MPA frame and
-// each FPDU is one TCP segment, for decoders that find a unit only at the
-// beginning of a segment. A connection is copied from its SYN on. A hole in the
-// capture, or an unfinished unit at its end, is an error.
-func Resegment(w io.Writer, r io.Reader) (Units, error) {
+// resegment copies an MPA capture to w so that each MPA frame and each FPDU is one TCP
+// segment, for decoders that find a unit only at the beginning of a segment. A connection
+// is copied from its SYN on. A hole in the capture, or an unfinished unit at its end, is
+// an error.
+func resegment(w io.Writer, r io.Reader) (Units, error) {
 	var n Units
 	out, err := newCaptureWriter(w)
 	if err != nil {
 		return n, err
 	}
-	flows := make(map[flow]*stream)
-	err = readCapture(r, func(s segment) error {
+	flows := make(map[tcpFlow]*segmentStream)
+	err = readCapture(r, func(s tcpSegment) error {
 		st := flows[s.flow]
 		if s.syn {
-			flows[s.flow] = &stream{next: s.seq + 1}
+			flows[s.flow] = &segmentStream{next: s.seq + 1}
 			return nil
 		}
 		if st == nil {
 			return nil
 		}
-		st.take(s)
+		st.addSegment(s)
 		for {
-			unit := st.unit()
+			unit := st.nextUnit()
 			if unit == nil {
 				return nil
 			}
@@ -53,7 +53,7 @@ func Resegment(w io.Writer, r io.Reader) (Units, error) {
 				n.Frames++
 			}
 			st.started = true
-			if err := out.write(s.when, s.flow, unit); err != nil {
+			if err := out.writeSegment(s.when, s.flow, unit); err != nil {
 				return err
 			}
 		}
@@ -67,16 +67,16 @@ func Resegment(w io.Writer, r io.Reader) (Units, error) {
 	return n, err
 }
 
-// A stream puts the segments of a flow in order.
-type stream struct {
+// A segmentStream puts a flow's segments in order.
+type segmentStream struct {
 	next    uint32 // sequence number after bytes
 	bytes   []byte // in order, not yet returned
-	early   []segment
+	early   []tcpSegment
 	started bool // the MPA Request or Reply has passed
 }
 
-// take adds a segment, which may be repeated or early.
-func (st *stream) take(s segment) {
+// addSegment adds a segment, which may be repeated or early.
+func (st *segmentStream) addSegment(s tcpSegment) {
 	if len(s.payload) == 0 {
 		return // an acknowledgement, or a FIN, which counts as a byte
 	}
@@ -91,13 +91,13 @@ func (st *stream) take(s segment) {
 		waiting := st.early
 		st.early = nil
 		for _, s := range waiting {
-			st.take(s)
+			st.addSegment(s)
 		}
 	}
 }
 
-// unit returns the next MPA frame or FPDU when it is complete, or nil.
-func (st *stream) unit() []byte {
+// nextUnit returns the next MPA frame or FPDU when it is complete, or nil.
+func (st *segmentStream) nextUnit() []byte {
 	var n int
 	switch b := st.bytes; {
 	case st.started && len(b) >= fpduHeader:

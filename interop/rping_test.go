@@ -6,19 +6,21 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/buf"
-	"github.com/nfsrdma/nfsrdma/iwarp"
-	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp/mpa"
 )
 
 const (
@@ -34,7 +36,7 @@ const (
 // place of rping's server and of its client: Sends, an RDMA Read and an RDMA
 // Write in each ping. Afterwards each end makes the other send a Terminate.
 func TestRping(t *testing.T) {
-	guest(t)
+	sharedGuest(t)
 	t.Run("server", func(t *testing.T) { rpingServer(t, iwarp.Config{CRC: mpa.CRCAuto}, rpingPings) })
 	t.Run("client", func(t *testing.T) { rpingClient(t, iwarp.Config{CRC: mpa.CRCOff}, rpingPings) })
 	assert.Zero(t, buf.Default.Out(), "unreturned buffers")
@@ -55,12 +57,12 @@ func newRpingEnd(t *testing.T) *rpingEnd {
 	return &rpingEnd{t: t, ctx: ctx, in: rdma.NewReceiveQueue(), done: rdma.NewCompletionQueue(4)}
 }
 
-func (e *rpingEnd) config() rdma.ConnConfig {
+func (e *rpingEnd) connConfig() rdma.ConnConfig {
 	return rdma.ConnConfig{Handler: e.in, RecvSize: rpingInfo, Recvs: 2}
 }
 
-// do posts a work request and waits for it.
-func (e *rpingEnd) do(wr rdma.WR) error {
+// postAndWait posts a work request and waits for it.
+func (e *rpingEnd) postAndWait(wr rdma.WR) error {
 	e.t.Helper()
 	wr.Done = e.done
 	require.NoError(e.t, e.conn.Post(wr))
@@ -69,9 +71,9 @@ func (e *rpingEnd) do(wr rdma.WR) error {
 	return d.Err
 }
 
-// hear waits for a message: rping's advertisement of memory to read or write,
+// awaitAdvertisement waits for a message: rping's advertisement of memory to read or write,
 // or the notice of rping's server that its access is complete.
-func (e *rpingEnd) hear() (at rdma.Remote, size int) {
+func (e *rpingEnd) awaitAdvertisement() (at rdma.Remote, size int) {
 	e.t.Helper()
 	m, err := e.in.Wait(e.ctx)
 	require.NoError(e.t, err)
@@ -84,18 +86,18 @@ func (e *rpingEnd) hear() (at rdma.Remote, size int) {
 	}, int(binary.BigEndian.Uint32(m.Buf.B[12:]))
 }
 
-// say sends an advertisement, or as a server the notice of completion.
-func (e *rpingEnd) say(at rdma.Remote, size int) {
+// sendAdvertisement sends an advertisement, or as a server the notice of completion.
+func (e *rpingEnd) sendAdvertisement(at rdma.Remote, size int) {
 	e.t.Helper()
 	b := binary.BigEndian.AppendUint64(nil, at.TO)
 	b = binary.BigEndian.AppendUint32(b, uint32(at.STag))
 	b = binary.BigEndian.AppendUint32(b, uint32(size))
-	require.NoError(e.t, e.do(rdma.WR{Op: rdma.OpSend, Data: [][]byte{b}}))
+	require.NoError(e.t, e.postAndWait(rdma.WR{Op: rdma.OpSend, Data: [][]byte{b}}))
 }
 
-// nudge releases our first message if siw, as responder, has left it unread: it
+// releaseMessage releases our first message if siw, as responder, has left it unread: it
 // posts an empty RDMA Write a little later.
-func (e *rpingEnd) nudge() {
+func (e *rpingEnd) releaseMessage() {
 	nudged := rdma.NewCompletionQueue(1)
 	timer := time.AfterFunc(rpingNudge, func() {
 		// An error means that the connection has ended.
@@ -104,8 +106,8 @@ func (e *rpingEnd) nudge() {
 	e.t.Cleanup(func() { timer.Stop() })
 }
 
-// fault waits until a Terminate ends the connection.
-func (e *rpingEnd) fault() *iwarp.Fault {
+// awaitFault waits until a Terminate ends the connection.
+func (e *rpingEnd) awaitFault() *iwarp.Fault {
 	e.t.Helper()
 	_, err := e.in.Wait(e.ctx)
 	var f *iwarp.Fault
@@ -114,46 +116,65 @@ func (e *rpingEnd) fault() *iwarp.Fault {
 	return f
 }
 
+// recordFailure returns cfg with a record of the traffic. If the test fails, the returned
+// function writes the record of a connection as a capture, for instance with the FPDU
+// whose CRC is wrong.
+func recordFailure(t *testing.T, cfg iwarp.Config) (iwarp.Config, func(conn rdma.Conn)) {
+	cfg.Record = 1 << 20
+	return cfg, func(conn rdma.Conn) {
+		if !t.Failed() {
+			return
+		}
+		f, err := os.CreateTemp("", "rping-*.pcap")
+		if err == nil {
+			err = errors.Join(conn.(*iwarp.Conn).WriteRecord(f), f.Close())
+			t.Logf("the traffic: %s (%v)", f.Name(), err)
+		}
+	}
+}
+
 // rpingServer reads the memory that rping's client advertises, and writes the
 // data back. It returns the negotiated parameters.
 func rpingServer(t *testing.T, cfg iwarp.Config, pings int) (seen mpa.Params) {
+	cfg, record := recordFailure(t, cfg)
 	l, err := iwarp.Open(cfg).Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
 	port := l.Addr().(*net.TCPAddr).Port
-	client, err := guest(t).Open(t.Context(), fmt.Sprintf("rping -c -a 10.0.2.2 -p %d -C %d -S %d -V -v", port, pings+1, rpingSize))
+	client, err := sharedGuest(t).Open(t.Context(), fmt.Sprintf("rping -c -a 10.0.2.2 -p %d -C %d -S %d -V -v", port, pings+1, rpingSize))
 	require.NoError(t, err)
 	defer client.Close()
 
 	e := newRpingEnd(t)
 	req, err := l.Accept(e.ctx)
 	require.NoError(t, err)
-	e.conn, err = req.Accept(e.config())
+	e.conn, err = req.Accept(e.connConfig())
 	require.NoError(t, err)
 	defer e.conn.Close()
+	defer record(e.conn)
 	seen = e.conn.(*iwarp.Conn).Params()
 	for i := range pings {
-		source, size := e.hear()
+		source, size := e.awaitAdvertisement()
 		require.Equal(t, rpingSize, size)
 		data := make([]byte, size)
-		require.NoError(t, e.do(rdma.WR{Op: rdma.OpRead, Data: [][]byte{data}, Remote: source}))
+		require.NoError(t, e.postAndWait(rdma.WR{Op: rdma.OpRead, Data: [][]byte{data}, Remote: source}))
 		require.True(t, bytes.HasPrefix(data, fmt.Appendf(nil, "rdma-ping-%d: ", i)), "%q", data[:32])
-		e.say(rdma.Remote{}, 0)
-		sink, size := e.hear()
+		e.sendAdvertisement(rdma.Remote{}, 0)
+		sink, size := e.awaitAdvertisement()
 		require.Equal(t, rpingSize, size)
-		require.NoError(t, e.do(rdma.WR{Op: rdma.OpWrite, Data: [][]byte{data}, Remote: sink}))
-		e.say(rdma.Remote{}, 0)
+		require.NoError(t, e.postAndWait(rdma.WR{Op: rdma.OpWrite, Data: [][]byte{data}, Remote: sink}))
+		e.sendAdvertisement(rdma.Remote{}, 0)
 	}
 
 	// Memory that a Send has invalidated cannot be read any more.
-	source, size := e.hear()
-	require.NoError(t, e.do(rdma.WR{
+	source, size := e.awaitAdvertisement()
+	require.NoError(t, e.postAndWait(rdma.WR{
 		Op: rdma.OpSend, Data: [][]byte{make([]byte, rpingInfo)}, Invalidate: source.STag, WithInvalidate: true,
 	}))
-	e.hear()
-	err = e.do(rdma.WR{Op: rdma.OpRead, Data: [][]byte{make([]byte, size)}, Remote: source})
+	e.awaitAdvertisement()
+	err = e.postAndWait(rdma.WR{Op: rdma.OpRead, Data: [][]byte{make([]byte, size)}, Remote: source})
 	require.Error(t, err)
-	require.True(t, e.fault().Remote, "siw refuses")
+	require.True(t, e.awaitFault().Remote, "siw refuses")
 	out, err := io.ReadAll(client)
 	require.NoError(t, err)
 	assert.Contains(t, string(out), fmt.Sprintf("ping data: rdma-ping-%d:", pings-1))
@@ -166,28 +187,30 @@ func rpingServer(t *testing.T, cfg iwarp.Config, pings int) (seen mpa.Params) {
 func rpingClient(t *testing.T, cfg iwarp.Config, pings int) (seen mpa.Params) {
 	server := rpingListens(t, pings+1)
 	e := newRpingEnd(t)
-	conn, err := iwarp.Open(cfg).Dial(e.ctx, guest(t).Addr(rpingPort), e.config())
+	cfg, record := recordFailure(t, cfg)
+	conn, err := iwarp.Open(cfg).Dial(e.ctx, sharedGuest(t).Addr(rpingPort), e.connConfig())
 	require.NoError(t, err)
 	e.conn, seen = conn, conn.(*iwarp.Conn).Params()
-	e.nudge()
+	e.releaseMessage()
 	defer e.conn.Close()
+	defer record(e.conn)
 	source, sink := make([]byte, rpingSize), make([]byte, rpingSize)
 	from, err := e.conn.Register(source, rdma.RemoteRead)
 	require.NoError(t, err)
 	to, err := e.conn.Register(sink, rdma.RemoteWrite)
 	require.NoError(t, err)
 	for i := range pings {
-		fill(source, i)
-		e.say(rdma.Remote{STag: from.STag(), TO: from.TO()}, rpingSize)
-		e.hear()
-		e.say(rdma.Remote{STag: to.STag(), TO: to.TO()}, rpingSize)
-		e.hear()
+		fillPing(source, i)
+		e.sendAdvertisement(rdma.Remote{STag: from.STag(), TO: from.TO()}, rpingSize)
+		e.awaitAdvertisement()
+		e.sendAdvertisement(rdma.Remote{STag: to.STag(), TO: to.TO()}, rpingSize)
+		e.awaitAdvertisement()
 		require.True(t, bytes.Equal(source, sink), "ping %d came back with other bytes", i)
 	}
 
 	// siw's RDMA Read of memory without remote-read access is refused here.
-	e.say(rdma.Remote{STag: to.STag(), TO: to.TO()}, rpingSize)
-	require.False(t, e.fault().Remote, "we refuse")
+	e.sendAdvertisement(rdma.Remote{STag: to.STag(), TO: to.TO()}, rpingSize)
+	require.False(t, e.awaitFault().Remote, "we refuse")
 	out, err := io.ReadAll(server)
 	require.NoError(t, err)
 	assert.Contains(t, string(out), "ping data: ")
@@ -198,22 +221,22 @@ func rpingClient(t *testing.T, cfg iwarp.Config, pings int) (seen mpa.Params) {
 // it when the test ends.
 func rpingListens(t *testing.T, pings int) *Session {
 	t.Helper()
-	server, err := guest(t).Open(t.Context(), fmt.Sprintf("exec rping -s -a 10.0.2.15 -p %d -C %d -S %d -v", rpingPort, pings, rpingSize))
+	server, err := sharedGuest(t).Open(t.Context(), fmt.Sprintf("exec rping -s -a 10.0.2.15 -p %d -C %d -S %d -v", rpingPort, pings, rpingSize))
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		try(t, "killall rping 2>/dev/null; :") // rping may have no client
+		tryInGuest(t, "killall rping 2>/dev/null; :") // rping may have no client
 		if t.Failed() {
 			out, _ := io.ReadAll(server)
-			t.Logf("rping says:\n%s", tail(string(out)))
+			t.Logf("rping says:\n%s", outputTail(string(out)))
 		}
 		server.Close()
 	})
-	must(t, fmt.Sprintf("for i in $(seq 200); do ss -ltn | grep -q ':%d ' && exit; usleep 50000; done; exit 1", rpingPort))
+	mustInGuest(t, fmt.Sprintf("for i in $(seq 200); do ss -ltn | grep -q ':%d ' && exit; usleep 50000; done; exit 1", rpingPort))
 	return server
 }
 
-// fill makes the text of a ping, which ends with a zero byte as rping's does.
-func fill(b []byte, ping int) {
+// fillPing makes the text of a ping, which ends with a zero byte as rping's does.
+func fillPing(b []byte, ping int) {
 	n := copy(b, fmt.Sprintf("rdma-ping-%d: ", ping))
 	for i := n; i < len(b)-1; i++ {
 		b[i] = 'A' + byte(i+ping)%58

@@ -16,8 +16,8 @@ var procedures3 = []string{
 	"REMOVE", "RMDIR", "RENAME", "LINK", "READDIR", "READDIRPLUS", "FSSTAT", "FSINFO", "PATHCONF", "COMMIT",
 }
 
-// operations4 are the COMPOUNDs of version 4, by the names that Linux gives
-// them, that the workload must use.
+// operations4 are the COMPOUNDs over NFSv4, by the names that Linux gives them, that the
+// workload must use.
 var operations4 = []string{
 	"EXCHANGE_ID", "CREATE_SESSION", "RECLAIM_COMPLETE", "GETATTR", "SETATTR", "LOOKUP", "ACCESS", "READLINK", "READ",
 	"WRITE", "COMMIT", "OPEN", "CLOSE", "CREATE", "SYMLINK", "REMOVE", "RENAME", "LINK", "READDIR", "STATFS",
@@ -27,11 +27,11 @@ var operations4 = []string{
 // sessionOps is how many of operations4 belong to sessions.
 const sessionOps = 3
 
-// session mounts the site and runs the workload in it (all of it, or these
+// runSession mounts the site and runs the workload in it (all of it, or these
 // steps). Then it compares the guest's view on a new mount with the served
 // directory.
-func session(t *testing.T, s site, transport string, steps ...string) {
-	options, expected := s.options(transport), procedures3
+func runSession(t *testing.T, s guestSite, transport string, steps ...string) {
+	options, expected := s.mountOptions(transport), procedures3
 	switch s.vers {
 	case "":
 	case "4.0":
@@ -41,49 +41,49 @@ func session(t *testing.T, s site, transport string, steps ...string) {
 	}
 	used := make(map[string]int)
 	leave := func() {
-		for name, n := range procedures(t) {
+		for name, n := range countProcedures(t) {
 			used[name] += n
 		}
-		umount(t, "/mnt")
+		unmountInGuest(t, "/mnt")
 	}
-	s.mount(t, "/mnt", options)
-	t.Cleanup(func() { s.shell(t, "rm -rf work") })
-	timed(t, "workload", func() {
-		out, status := try(t, "mkdir /mnt/work && guestwork run /mnt/work "+strings.Join(steps, " "))
-		t.Logf("%s", tail(out))
+	s.mountInGuest(t, "/mnt", options)
+	t.Cleanup(func() { s.runShell(t, "rm -rf work") })
+	logTime(t, "workload", func() {
+		out, status := tryInGuest(t, "mkdir /mnt/work && guestwork run /mnt/work "+strings.Join(steps, " "))
+		t.Logf("%s", outputTail(out))
 		assert.Zero(t, status)
 	})
 	leave()
 
 	// READDIR alone must list the same entries as READDIRPLUS.
-	s.mount(t, "/mnt", options+",nordirplus")
-	plain := must(t, "ls -lRn /mnt/work/names")
+	s.mountInGuest(t, "/mnt", options+",nordirplus")
+	plain := mustInGuest(t, "ls -lRn /mnt/work/names")
 	leave()
 
 	// Nothing is cached now.
-	s.mount(t, "/mnt", options)
-	assert.Equal(t, plain, must(t, "ls -lRn /mnt/work/names"))
+	s.mountInGuest(t, "/mnt", options)
+	assert.Equal(t, plain, mustInGuest(t, "ls -lRn /mnt/work/names"))
 	var here, there string
-	timed(t, "manifest by the client", func() { there = must(t, "guestwork manifest /mnt/work") })
-	timed(t, "manifest at the server", func() { here = s.manifest(t, "work") })
+	logTime(t, "manifest by the client", func() { there = mustInGuest(t, "guestwork manifest /mnt/work") })
+	logTime(t, "manifest at the server", func() { here = s.readManifest(t, "work") })
 	sameLines(t, here, there)
-	if d, ok := s.backing.(hostDir); ok && len(steps) == 0 {
-		d.content(t, "work")
+	if d, ok := s.servedDir.(hostDir); ok && len(steps) == 0 {
+		d.checkContent(t, "work")
 	}
-	timed(t, "removal", func() {
-		must(t, "cd /mnt/work; ls -d tree/* | xargs -r -P 4 -n 5 rm -rf; rm -rf /mnt/work")
+	logTime(t, "removal", func() {
+		mustInGuest(t, "cd /mnt/work; ls -d tree/* | xargs -r -P 4 -n 5 rm -rf; rm -rf /mnt/work")
 	})
-	assert.Empty(t, must(t, "ls -A /mnt"))
+	assert.Empty(t, mustInGuest(t, "ls -A /mnt"))
 	leave()
 	for _, name := range expected {
 		assert.Positive(t, used[name], "calls of %s", name)
 	}
 }
 
-// procedures counts the calls of each procedure on the mount at /mnt.
-func procedures(t *testing.T) map[string]int {
+// countProcedures counts the calls of each procedure on the mount at /mnt.
+func countProcedures(t *testing.T) map[string]int {
 	n := make(map[string]int)
-	out := must(t, `sed -n '/ mounted on \/mnt with /,/^device/p' /proc/self/mountstats`)
+	out := mustInGuest(t, `sed -n '/ mounted on \/mnt with /,/^device/p' /proc/self/mountstats`)
 	for line := range strings.Lines(out) {
 		f := strings.Fields(line)
 		if len(f) > 8 && strings.HasSuffix(f[0], ":") && f[1] != "0" {

@@ -23,19 +23,19 @@ const settingLimit = time.Minute
 // A linuxSetting configures the exchange between Linux's client and nfsrdmad.
 // Thresholds are bytes.
 type linuxSetting struct {
-	read, write int    // sysctls of the client: the longest messages to the client, and from it
-	inline      int    // of nfsrdmad, both ways
-	slots       int    // credits that the client requests
-	credits     int    // that nfsrdmad grants
-	hide        hidden // ends that do not seem to support Send With Invalidate
+	read, write int           // sysctls of the client: the longest messages to the client, and from it
+	inline      int           // for nfsrdmad, both ways
+	slots       int           // credits that the client requests
+	credits     int           // that nfsrdmad grants
+	hide        hiddenSupport // ends that do not seem to support Send With Invalidate
 }
 
 func (s linuxSetting) String() string {
 	return fmt.Sprintf("%d and %d bytes by sysctl, %d by --inline, %d slots, %d credits%s", s.read, s.write, s.inline, s.slots, s.credits, s.hide)
 }
 
-func (h hidden) String() string {
-	return map[hidden]string{
+func (h hiddenSupport) String() string {
+	return map[hiddenSupport]string{
 		{false, false}: "", {true, false}: ", client without invalidation", {false, true}: ", server without invalidation",
 		{true, true}: ", both without invalidation",
 	}[h]
@@ -53,38 +53,38 @@ const clientSysctls = "cd /proc/sys/sunrpc && echo %d >rdma_max_inline_read && e
 // of some tens of runs, until the client makes another connection after a
 // minute.
 func TestSettingsLinux(t *testing.T) {
-	guest(t)
-	t.Cleanup(func() { must(t, fmt.Sprintf(clientSysctls, 4096, 4096, 128)) })
+	sharedGuest(t)
+	t.Cleanup(func() { mustInGuest(t, fmt.Sprintf(clientSysctls, 4096, 4096, 128)) })
 	for _, s := range []linuxSetting{
-		{1024, 1024, 1024, 128, 128, hidden{}},
-		{1024, 8192, 65536, 4, 1024, hidden{}},
-		{65536, 1024, 65536, 256, 4, hidden{}},
-		{65536, 65536, 1024, 256, 256, hidden{}},
-		{65536, 8192, 65536, 256, 1024, hidden{}},
-		{8192, 2048, 16384, 4, 4, hidden{}},
-		{4096, 4096, 4096, 128, 128, hidden{client: true}},
-		{4096, 4096, 4096, 128, 128, hidden{server: true}},
-		{1024, 1024, 1024, 128, 128, hidden{client: true, server: true}},
+		{1024, 1024, 1024, 128, 128, hiddenSupport{}},
+		{1024, 8192, 65536, 4, 1024, hiddenSupport{}},
+		{65536, 1024, 65536, 256, 4, hiddenSupport{}},
+		{65536, 65536, 1024, 256, 256, hiddenSupport{}},
+		{65536, 8192, 65536, 256, 1024, hiddenSupport{}},
+		{8192, 2048, 16384, 4, 4, hiddenSupport{}},
+		{4096, 4096, 4096, 128, 128, hiddenSupport{client: true}},
+		{4096, 4096, 4096, 128, 128, hiddenSupport{server: true}},
+		{1024, 1024, 1024, 128, 128, hiddenSupport{client: true, server: true}},
 	} {
-		t.Run(s.String(), s.run)
+		t.Run(s.String(), s.testSetting)
 	}
 }
 
-func (s linuxSetting) run(t *testing.T) {
-	must(t, fmt.Sprintf(clientSysctls, s.read, s.write, s.slots))
-	d := serve(t, "--no-root-squash", fmt.Sprintf("--inline=%d", s.inline), fmt.Sprintf("--credits=%d", s.credits))
+func (s linuxSetting) testSetting(t *testing.T) {
+	mustInGuest(t, fmt.Sprintf(clientSysctls, s.read, s.write, s.slots))
+	d := startDaemon(t, "--no-root-squash", fmt.Sprintf("--inline=%d", s.inline), fmt.Sprintf("--credits=%d", s.credits))
 	r := newRelay(t, d.rdma, s.hide)
-	site := d.site()
-	site.rdma = port(t, r.addr)
-	site.mount(t, "/mnt", site.options("rdma"))
+	site := d.guestSite()
+	site.rdma = portOf(t, r.addr)
+	site.mountInGuest(t, "/mnt", site.mountOptions("rdma"))
 	call, reply := min(s.write, s.inline), min(s.read, s.inline)
 	out, status := tryFor(t, settingLimit, fmt.Sprintf("mkdir /mnt/work && guestwork edges /mnt/work %d %d && echo 3 >/proc/sys/vm/drop_caches", call, reply))
 	require.Zero(t, status, out)
-	sameLines(t, site.manifest(t, "work"), must(t, "guestwork manifest /mnt/work"))
+	sameLines(t, site.readManifest(t, "work"), mustInGuest(t, "guestwork manifest /mnt/work"))
 
 	x := xprtStats(t)
 	t.Logf("%+v", x)
-	umount(t, "/mnt")
+	unmountInGuest(t, "/mnt")
 	assert.EqualValues(t, 1, x.connects)
 	assert.EqualValues(t, 1, r.conns.Load(), "connections")
 	assert.Zero(t, x.badXIDs+x.badReplies)
@@ -99,13 +99,13 @@ func (s linuxSetting) run(t *testing.T) {
 	// is no multiple of 4 bytes comes with a place for padding.
 	chunks := x.readChunks + x.writeChunks + x.replyChunks
 	assert.Equal(t, s.hide.client, 2*x.localInvalidations > chunks, "of %d chunks", chunks)
-	d.stop()
+	d.stopGracefully()
 	assert.NotContains(t, d.stderr.String(), "level=WARN")
 	assert.NotContains(t, d.stderr.String(), "level=ERROR")
 }
 
-// An xprt holds the counters of a mount and of its connection that the tests
-// use (/proc/self/mountstats).
+// An xprt holds a mount's counters and of its connection that the tests use
+// (/proc/self/mountstats).
 type xprt struct {
 	connects, badXIDs, badReplies        int
 	readChunks, writeChunks, replyChunks int
@@ -113,7 +113,7 @@ type xprt struct {
 	reads, writes                        int // calls, including calls for symbolic links
 }
 
-// xprtStats reads the counters of the mount at /mnt.
+// xprtStats reads the mount's counters at /mnt.
 func xprtStats(t *testing.T) (x xprt) {
 	t.Helper()
 	count := func(word string) int {
@@ -121,7 +121,7 @@ func xprtStats(t *testing.T) (x xprt) {
 		require.NoError(t, err)
 		return n
 	}
-	for line := range strings.Lines(must(t, `sed -n '/ mounted on \/mnt with /,/^device/p' /proc/self/mountstats`)) {
+	for line := range strings.Lines(mustInGuest(t, `sed -n '/ mounted on \/mnt with /,/^device/p' /proc/self/mountstats`)) {
 		f := strings.Fields(line)
 		switch {
 		case len(f) > 26 && f[0] == "xprt:" && f[1] == "rdma":
@@ -141,9 +141,9 @@ func xprtStats(t *testing.T) (x xprt) {
 type knfsdSetting struct {
 	size     int // svc_rdma/max_req_size, bytes
 	requests int // svc_rdma/max_requests
-	inline   int // of mountrdma
-	credits  int // of mountrdma
-	hide     hidden
+	inline   int // for mountrdma
+	credits  int // for mountrdma
+	hide     hiddenSupport
 }
 
 func (s knfsdSetting) String() string {
@@ -156,28 +156,28 @@ const serverSysctls = "cd /proc/sys/sunrpc/svc_rdma && echo %d >max_req_size && 
 
 // TestSettingsKnfsd is TestSettingsLinux for mountrdma and Linux's server.
 func TestSettingsKnfsd(t *testing.T) {
-	guest(t)
-	t.Cleanup(func() { must(t, fmt.Sprintf(serverSysctls, 4096, 64)) })
+	sharedGuest(t)
+	t.Cleanup(func() { mustInGuest(t, fmt.Sprintf(serverSysctls, 4096, 64)) })
 	for _, s := range []knfsdSetting{
-		{4096, 4, 1024, 2, hidden{}},
-		{4096, 1024, 65536, 256, hidden{}},
-		{65536, 4, 65536, 256, hidden{}},
-		{65536, 1024, 1024, 256, hidden{}},
-		{65536, 1024, 65536, 2, hidden{}},
-		{16384, 64, 8192, 16, hidden{client: true}},
-		{4096, 64, 4096, 128, hidden{client: true, server: true}},
+		{4096, 4, 1024, 2, hiddenSupport{}},
+		{4096, 1024, 65536, 256, hiddenSupport{}},
+		{65536, 4, 65536, 256, hiddenSupport{}},
+		{65536, 1024, 1024, 256, hiddenSupport{}},
+		{65536, 1024, 65536, 2, hiddenSupport{}},
+		{16384, 64, 8192, 16, hiddenSupport{client: true}},
+		{4096, 64, 4096, 128, hiddenSupport{client: true, server: true}},
 	} {
-		t.Run(s.String(), s.run)
+		t.Run(s.String(), s.testSetting)
 	}
 }
 
-func (s knfsdSetting) run(t *testing.T) {
-	must(t, fmt.Sprintf(serverSysctls, s.size, s.requests))
+func (s knfsdSetting) testSetting(t *testing.T) {
+	mustInGuest(t, fmt.Sprintf(serverSysctls, s.size, s.requests))
 	k := knfsdShop(t)
 	r := newRelay(t, k.addr, s.hide)
 	k.addr = r.addr
 	flags := []string{fmt.Sprintf("--inline=%d", s.inline), fmt.Sprintf("--credits=%d", s.credits)}
-	run := func(args ...string) string { return mountrdma(t, append(args, flags...)...) }
+	run := func(args ...string) string { return runMountrdma(t, append(args, flags...)...) }
 
 	var info struct {
 		RPCRDMA struct {
@@ -187,7 +187,7 @@ func (s knfsdSetting) run(t *testing.T) {
 			Invalidation struct{ Seen bool } `json:"remote_invalidation"`
 		}
 	}
-	require.NoError(t, json.Unmarshal([]byte(run("info", "--json", k.server())), &info))
+	require.NoError(t, json.Unmarshal([]byte(run("info", "--json", k.serverArgument())), &info))
 	edge := min(s.size, s.inline)
 	assert.Equal(t, edge, info.RPCRDMA.InlineSend)
 	assert.Equal(t, edge, info.RPCRDMA.InlineRecv)
@@ -196,12 +196,12 @@ func (s knfsdSetting) run(t *testing.T) {
 
 	here, back := t.TempDir(), t.TempDir()
 	require.NoError(t, workload.EdgeTree(here, edge))
-	want := hostDir(here).manifest(t, "")
-	t.Cleanup(func() { k.shell(t, "rm -rf there") })
-	run("cp", "-r", "-p", here, k.url("there"))
-	sameLines(t, want, k.manifest(t, "there"))
-	run("cp", "-r", "-p", k.url("there"), back)
-	sameLines(t, want, hostDir(back).manifest(t, "there"))
-	run("ls", "-l", k.url("there/names"))
+	want := hostDir(here).readManifest(t, "")
+	t.Cleanup(func() { k.runShell(t, "rm -rf there") })
+	run("cp", "-r", "-p", here, k.fileURL("there"))
+	sameLines(t, want, k.readManifest(t, "there"))
+	run("cp", "-r", "-p", k.fileURL("there"), back)
+	sameLines(t, want, hostDir(back).readManifest(t, "there"))
+	run("ls", "-l", k.fileURL("there/names"))
 	assert.EqualValues(t, 3+3, r.conns.Load(), "connections of three commands, and of info, which makes one for each version of NFS")
 }

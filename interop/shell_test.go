@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A shell is a persistent shell of the guest or of this host: files opened by
+// A testShell is a persistent shell of the guest or of this host: files opened by
 // one script stay open in the next.
-type shell struct {
+type testShell struct {
 	t     *testing.T
 	in    io.Writer
 	lines chan string
@@ -26,14 +26,14 @@ type shell struct {
 // shellEnd is the line that ends a script's output, with the exit status.
 const shellEnd = "@end "
 
-func guestShell(t *testing.T) *shell {
-	s, err := guest(t).Open(t.Context(), "exec sh 2>&1")
+func guestShell(t *testing.T) *testShell {
+	s, err := sharedGuest(t).Open(t.Context(), "exec sh 2>&1")
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	return startShell(t, s, s)
 }
 
-func hostShell(t *testing.T) *shell {
+func hostShell(t *testing.T) *testShell {
 	in, out, _ := hostProgram(t, exec.Command("sh"))
 	return startShell(t, in, out)
 }
@@ -56,8 +56,8 @@ func hostProgram(t *testing.T, cmd *exec.Cmd) (in io.WriteCloser, out io.Reader,
 	return in, r, p
 }
 
-func startShell(t *testing.T, in io.Writer, out io.Reader) *shell {
-	s := &shell{t: t, in: in, lines: make(chan string)}
+func startShell(t *testing.T, in io.Writer, out io.Reader) *testShell {
+	s := &testShell{t: t, in: in, lines: make(chan string)}
 	go func() {
 		defer close(s.lines)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -71,8 +71,8 @@ func startShell(t *testing.T, in io.Writer, out io.Reader) *shell {
 	return s
 }
 
-// do runs a script and returns its output and exit status.
-func (s *shell) do(script string) (out string, status int) {
+// runScript runs a script and returns its output and exit status.
+func (s *testShell) runScript(script string) (out string, status int) {
 	s.t.Helper()
 	_, err := fmt.Fprintf(s.in, "%s\necho \"%s$?\"\n", script, shellEnd)
 	require.NoError(s.t, err, script)
@@ -93,18 +93,18 @@ func (s *shell) do(script string) (out string, status int) {
 	}
 }
 
-// must runs a script that must succeed.
-func (s *shell) must(script string) string {
+// mustRun runs a script that must succeed.
+func (s *testShell) mustRun(script string) string {
 	s.t.Helper()
-	out, status := s.do(script)
+	out, status := s.runScript(script)
 	require.Zero(s.t, status, "%s\n%s", script, out)
 	return out
 }
 
-// fails runs a script that must fail with a certain message.
-func (s *shell) fails(with, script string) {
+// mustFail runs a script that must fail with a certain message.
+func (s *testShell) mustFail(with, script string) {
 	s.t.Helper()
-	out, status := s.do(script)
+	out, status := s.runScript(script)
 	require.NotZero(s.t, status, "%s\n%s", script, out)
 	require.Contains(s.t, out, with, script)
 }

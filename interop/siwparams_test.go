@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/buf"
-	"github.com/nfsrdma/nfsrdma/iwarp"
-	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp/mpa"
 )
 
 // A siwSettings holds siw's parameters for starting connections.
@@ -45,14 +45,14 @@ func (s siwSettings) String() string {
 	return strings.Join(words, ", ")
 }
 
-// set gives siw these settings until the test ends.
-func (s siwSettings) set(t *testing.T) {
+// applySettings gives siw these settings until the test ends.
+func (s siwSettings) applySettings(t *testing.T) {
 	t.Helper()
-	s.write(t)
-	t.Cleanup(func() { siwUsual.write(t) })
+	s.writeParameters(t)
+	t.Cleanup(func() { siwUsual.writeParameters(t) })
 }
 
-func (s siwSettings) write(t *testing.T) {
+func (s siwSettings) writeParameters(t *testing.T) {
 	t.Helper()
 	letter := map[bool]string{false: "N", true: "Y"}
 	script := "cd /sys/module/siw/parameters"
@@ -64,14 +64,14 @@ func (s siwSettings) write(t *testing.T) {
 	} {
 		script += fmt.Sprintf(" && echo %[2]s >%[1]s && test $(cat %[1]s) = %[2]s", p[0], p[1])
 	}
-	must(t, script)
+	mustInGuest(t, script)
 }
 
 // TestSiwSettings checks that the software RNIC and siw interoperate with each
 // siw setting that changes how a connection starts, and with each of ours, in
 // both roles.
 func TestSiwSettings(t *testing.T) {
-	guest(t)
+	sharedGuest(t)
 	t.Run("siw initiates", siwInitiates)
 	t.Run("siw responds", siwResponds)
 	t.Run("siw responds, revision 1", siwUnenhanced)
@@ -110,7 +110,7 @@ func siwInitiates(t *testing.T) {
 		{oldCRC, mpa.CRCOff, true},
 	} {
 		t.Run(fmt.Sprintf("%v, our CRC %s", tt.siw, crcWord[tt.ours]), func(t *testing.T) {
-			tt.siw.set(t)
+			tt.siw.applySettings(t)
 			seen := rpingServer(t, iwarp.Config{CRC: tt.ours}, 1)
 			assert.EqualValues(t, tt.siw.revision, seen.Rev)
 			assert.Equal(t, tt.crc, seen.CRC)
@@ -142,7 +142,7 @@ func siwResponds(t *testing.T) {
 	} {
 		name := fmt.Sprintf("%v, our CRC %s, peer-to-peer %t", tt.siw, crcWord[tt.ours.CRC], tt.ours.PeerToPeer)
 		t.Run(name, func(t *testing.T) {
-			tt.siw.set(t)
+			tt.siw.applySettings(t)
 			seen := rpingClient(t, tt.ours, 1)
 			assert.EqualValues(t, mpa.Rev2, seen.Rev, "for any depth that siw requests")
 			assert.Equal(t, tt.crc, seen.CRC)
@@ -168,19 +168,19 @@ func siwUnenhanced(t *testing.T) {
 		{siwSettings{required: true, revision: 1}, mpa.CRCOn},
 	} {
 		t.Run(fmt.Sprintf("%v, our CRC %s", tt.siw, crcWord[tt.crc]), func(t *testing.T) {
-			tt.siw.set(t)
+			tt.siw.applySettings(t)
 			server := rpingListens(t, 1)
 			e := newRpingEnd(t)
-			c, err := iwarp.Open(iwarp.Config{CRC: tt.crc, Unenhanced: true}).Dial(e.ctx, guest(t).Addr(rpingPort), e.config())
+			c, err := iwarp.Open(iwarp.Config{CRC: tt.crc, Unenhanced: true}).Dial(e.ctx, sharedGuest(t).Addr(rpingPort), e.connConfig())
 			require.NoError(t, err)
 			defer c.Close()
 			e.conn = c
-			e.nudge()
+			e.releaseMessage()
 			assert.EqualValues(t, mpa.Rev1, c.(*iwarp.Conn).Params().Rev)
 			assert.Equal(t, tt.crc == mpa.CRCOn, c.(*iwarp.Conn).Params().CRC)
 			from, err := c.Register(make([]byte, rpingSize), rdma.RemoteRead)
 			require.NoError(t, err)
-			e.say(rdma.Remote{STag: from.STag(), TO: from.TO()}, rpingSize)
+			e.sendAdvertisement(rdma.Remote{STag: from.STag(), TO: from.TO()}, rpingSize)
 			_, err = e.in.Wait(e.ctx)
 			require.ErrorIs(t, err, io.EOF, "no Terminate")
 			out, err := io.ReadAll(server)
@@ -202,26 +202,26 @@ func siwRefuses(t *testing.T) {
 		"strict CRC": {strict, iwarp.Config{CRC: mpa.CRCOn}},
 	} {
 		t.Run(name+", siw responds", func(t *testing.T) {
-			tt.siw.set(t)
+			tt.siw.applySettings(t)
 			rpingListens(t, 1)
 			e := newRpingEnd(t)
-			_, err := iwarp.Open(tt.ours).Dial(e.ctx, guest(t).Addr(rpingPort), e.config())
+			_, err := iwarp.Open(tt.ours).Dial(e.ctx, sharedGuest(t).Addr(rpingPort), e.connConfig())
 			var rejected *iwarp.RejectedError
 			require.ErrorAs(t, err, &rejected)
 			t.Logf("%v", err)
 		})
 		t.Run(name+", siw initiates", func(t *testing.T) {
-			tt.siw.set(t)
+			tt.siw.applySettings(t)
 			l, err := iwarp.Open(tt.ours).Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
 			defer l.Close()
-			client, err := guest(t).Open(t.Context(), fmt.Sprintf("rping -c -a 10.0.2.2 -p %d -C 1 -v", l.Addr().(*net.TCPAddr).Port))
+			client, err := sharedGuest(t).Open(t.Context(), fmt.Sprintf("rping -c -a 10.0.2.2 -p %d -C 1 -v", l.Addr().(*net.TCPAddr).Port))
 			require.NoError(t, err)
 			defer client.Close()
 			e := newRpingEnd(t)
 			req, err := l.Accept(e.ctx)
 			require.NoError(t, err)
-			e.conn, err = req.Accept(e.config())
+			e.conn, err = req.Accept(e.connConfig())
 			if err == nil { // the loss of siw shows later
 				defer e.conn.Close()
 				_, err = e.in.Wait(e.ctx)
@@ -244,12 +244,12 @@ func TestSiwSettingsNFS(t *testing.T) {
 		{required: true, strict: true, revision: 2},
 	} {
 		t.Run(s.String(), func(t *testing.T) {
-			d := serve(t, "--no-root-squash")
-			s.set(t)
-			linux := d.site()
-			linux.mount(t, "/mnt", linux.options("rdma"))
-			must(t, "cd /mnt && dd if=/dev/urandom of=a bs=64k count=50 2>/dev/null && sync && cp a b && cmp a b")
-			umount(t, "/mnt")
+			d := startDaemon(t, "--no-root-squash")
+			s.applySettings(t)
+			linux := d.guestSite()
+			linux.mountInGuest(t, "/mnt", linux.mountOptions("rdma"))
+			mustInGuest(t, "cd /mnt && dd if=/dev/urandom of=a bs=64k count=50 2>/dev/null && sync && cp a b && cmp a b")
+			unmountInGuest(t, "/mnt")
 			a, err := os.ReadFile(filepath.Join(d.dir, "a"))
 			require.NoError(t, err)
 			b, err := os.ReadFile(filepath.Join(d.dir, "b"))
@@ -257,11 +257,11 @@ func TestSiwSettingsNFS(t *testing.T) {
 			require.Len(t, a, 50<<16)
 			require.True(t, string(a) == string(b))
 
-			url := fmt.Sprintf("nfs://%s/export/siw?mountport=%d", guest(t).Addr(20049), port(t, guest(t).Addr(20048)))
+			url := fmt.Sprintf("nfs://%s/export/siw?mountport=%d", sharedGuest(t).Addr(20049), portOf(t, sharedGuest(t).Addr(20048)))
 			back := filepath.Join(t.TempDir(), "back")
-			mountrdma(t, "cp", "--crc=on", filepath.Join(d.dir, "a"), url)
-			mountrdma(t, "cp", "--crc=on", url, back)
-			must(t, "rm /export/siw")
+			runMountrdma(t, "cp", "--crc=on", filepath.Join(d.dir, "a"), url)
+			runMountrdma(t, "cp", "--crc=on", url, back)
+			mustInGuest(t, "rm /export/siw")
 			b, err = os.ReadFile(back)
 			require.NoError(t, err)
 			require.True(t, string(a) == string(b))

@@ -18,7 +18,7 @@ import (
 // only what the server allows, and that root opens all.
 func TestSpecialRestart(t *testing.T) {
 	const uid = 1001
-	d := serve(t, "--no-root-squash")
+	d := startDaemon(t, "--no-root-squash")
 	require.NoError(t, os.Chmod(d.dir, 0o755))
 	for name, f := range map[string]struct {
 		mode uint32
@@ -32,7 +32,7 @@ func TestSpecialRestart(t *testing.T) {
 		require.NoError(t, unix.Mknod(filepath.Join(d.dir, name), f.mode, int(f.dev)))
 		require.NoError(t, os.Chmod(filepath.Join(d.dir, name), os.FileMode(f.mode&0o777)))
 	}
-	m := shop{addr: d.rdma, site: d.site()}.fuse(t, "allow_dev")
+	m := mountServer{addr: d.rdma, guestSite: d.guestSite()}.mountFUSE(t, "allow_dev")
 
 	// The shell enters the mount, rather than begins there: to start a process
 	// there would wait for a dead daemon, and keep others from starting.
@@ -72,10 +72,10 @@ done`
 			to <- result{out, err}
 		}()
 	}
-	d.start()
+	d.startProcess()
 	assert.Equal(t, result{out: wantUser}, <-byUser)
 	assert.Equal(t, result{out: wantRoot}, <-byRoot)
 	check("after")
 	assert.Eventually(t, func() bool { return descriptors() <= had }, mountLimit, pollEvery, "files are left open")
-	m.umount()
+	m.unmountFUSE()
 }

@@ -14,28 +14,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostEthernet is the host's address on the network of GuestEthernet.
+// hostEthernet is the host's address on the network of guestEthernet.
 const hostEthernet = "10.0.4.2"
 
-// An ethernet is a network namespace with the guest's eth2 at the other end of
+// An ethernetNamespace is a network namespace with the guest's eth2 at the other end of
 // its one wire: no address is translated, every port is free, and broadcasts
 // and multicasts reach both.
 //
 //	namespace: 10.0.4.2 tap0 ---- qemu ---- eth2 10.0.4.15 :guest
-type ethernet struct{ ns, tap *os.File }
+type ethernetNamespace struct{ ns, tap *os.File }
 
-func newEthernet() (*ethernet, error) {
-	var e ethernet
+func newEthernet() (*ethernetNamespace, error) {
+	var e ethernetNamespace
 	made := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread is of no other use
-		made <- e.enter()
+		made <- e.enterNamespace()
 	}()
 	return &e, <-made
 }
 
-// enter moves the thread to a namespace with the TAP device.
-func (e *ethernet) enter() (err error) {
+// enterNamespace moves the thread to a namespace with the TAP device.
+func (e *ethernetNamespace) enterNamespace() (err error) {
 	if err = unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return err
 	}
@@ -55,8 +55,8 @@ func newTap(name, addr string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), netDevice(fd, name, unix.IFF_TAP, netip.MustParseAddr(addr), 1500)
 }
 
-// another makes a wire for another guest, whose end in the namespace has an address.
-func (e *ethernet) another(t *testing.T, name, addr string) (tap *os.File) {
+// addWire makes a wire for another guest, whose end in the namespace has an address.
+func (e *ethernetNamespace) addWire(t *testing.T, name, addr string) (tap *os.File) {
 	made := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread is of no other use
@@ -71,15 +71,15 @@ func (e *ethernet) another(t *testing.T, name, addr string) (tap *os.File) {
 	return tap
 }
 
-// inside returns a program that runs the given program in the namespace.
-func (e *ethernet) inside(t testing.TB, program string) string {
+// inNamespace returns a program that runs the given program in the namespace.
+func (e *ethernetNamespace) inNamespace(t testing.TB, program string) string {
 	file := filepath.Join(t.TempDir(), filepath.Base(program))
 	script := fmt.Sprintf("#!/bin/sh\nexec nsenter --net=/proc/%d/fd/%d %s \"$@\"\n", os.Getpid(), e.ns.Fd(), program)
 	require.NoError(t, os.WriteFile(file, []byte(script), 0o755))
 	return file
 }
 
-func (e *ethernet) close() {
+func (e *ethernetNamespace) closeNamespace() {
 	if e != nil {
 		e.tap.Close()
 		e.ns.Close()

@@ -22,75 +22,75 @@ import (
 	"github.com/nfsrdma/nfsrdma/interop/transact"
 )
 
-// The transactions of each program, and the kills meanwhile. In make soak there
+// The transactions by each program, and the kills during them. In make soak there
 // are more.
 const (
 	transactions     = 60
 	transactionKills = 3
 	soakTransactions = 10000
 	soakKills        = 20
-	transactionPause = 40 * time.Millisecond // of the host's program, which is faster
+	transactionPause = 40 * time.Millisecond // for the host's program, which is faster
 	soakPause        = 250 * time.Millisecond
 )
 
 // TestTransactions4 lets sqlite3 write to one database on two mounts of the guest,
-// over RDMA and over TCP, and on the host, and kills nfsrdmad meanwhile. Each
+// over RDMA and over TCP, and on the host, and kills nfsrdmad during them. Each
 // transaction must be there once.
 //
 // The host's kernel drops the locks of a daemon that is killed, so a program of
 // the host could take them before the clients have reclaimed them. It therefore
 // rests between two transactions from a kill until both clients have gone on.
 func TestTransactions4(t *testing.T) {
-	guest(t)
+	sharedGuest(t)
 	count, kills, pause := transactions, transactionKills, transactionPause
 	if os.Getenv("INTEROP_SOAK") != "" {
 		count, kills, pause = soakTransactions, soakKills, soakPause
 	}
-	d := serve(t, "--no-root-squash")
+	d := startDaemon(t, "--no-root-squash")
 	db := filepath.Join(d.dir, "db")
 	assert.Equal(t, "delete\n", onHost(t, d.dir, "sqlite3 db '"+transact.Schema+"'"))
-	s := d.site().by("4.2")
+	s := d.guestSite().withVersion("4.2")
 	sqlite := pushSqlite(t)
-	var clients []*transactor
+	var clients []*transactProcess
 	for _, c := range []struct{ transport, point string }{{"rdma", "/mnt"}, {"tcp", "/mnt2"}} {
-		s.mount(t, c.point, s.options(c.transport))
-		g, err := guest(t).Open(t.Context(), fmt.Sprintf("exec guestwork transact %s/db %s %d 0s %s", c.point, c.transport, count, sqlite))
+		s.mountInGuest(t, c.point, s.mountOptions(c.transport))
+		g, err := sharedGuest(t).Open(t.Context(), fmt.Sprintf("exec guestwork transact %s/db %s %d 0s %s", c.point, c.transport, count, sqlite))
 		require.NoError(t, err)
 		t.Cleanup(g.Close)
-		clients = append(clients, watch(t, c.transport, g, g))
+		clients = append(clients, watchTransactor(t, c.transport, g, g))
 	}
-	in, out, _ := hostProgram(t, exec.Command(program("guestwork"), "transact", db, "host", fmt.Sprint(count), pause.String(), "sqlite3"))
-	host := watch(t, "host", in, out)
+	in, out, _ := hostProgram(t, exec.Command(programPath("guestwork"), "transact", db, "host", fmt.Sprint(count), pause.String(), "sqlite3"))
+	host := watchTransactor(t, "host", in, out)
 	began := time.Now()
 	for kill := 1; kill <= kills; kill++ {
 		for _, c := range clients {
-			c.reach(count * kill / (kills + 1))
+			c.awaitCount(count * kill / (kills + 1))
 		}
-		rests := host.rest()
+		rests := host.pauseProcess()
 		time.Sleep(rand.N(100 * time.Millisecond))
 		d.proc.Kill()
-		d.start()
+		d.startProcess()
 		start := time.Now()
 		for _, c := range clients {
-			c.reach(c.now() + 1)
+			c.awaitCount(c.doneCount() + 1)
 		}
 		t.Logf("kill %d: both clients have gone on after %.1f s; transactions: rdma %d, tcp %d, host %d",
-			kill, time.Since(start).Seconds(), clients[0].now(), clients[1].now(), host.now())
+			kill, time.Since(start).Seconds(), clients[0].doneCount(), clients[1].doneCount(), host.doneCount())
 		if rests {
 			host.goOn()
 		}
 	}
 	for _, p := range append(clients, host) {
-		assert.Equal(t, "failed 0 0", p.last(), p.name)
+		assert.Equal(t, "failed 0 0", p.awaitLastLine(), p.name)
 	}
 	t.Logf("%d transactions in %.1f s", 3*count, time.Since(began).Seconds())
 	each := fmt.Sprintf("%d|0|%d\n", count, count-1)
 	want := fmt.Sprintf("ok\n%d\n%[1]d\nhost|%srdma|%[2]stcp|%[2]s", 3*count, each)
 	assert.Equal(t, want, onHost(t, d.dir, "sqlite3 db '"+transact.Check+"'"))
-	assert.Equal(t, want, must(t, sqlite+" /mnt/db '"+transact.Check+"'"))
-	umount(t, "/mnt2")
-	umount(t, "/mnt")
-	d.stop()
+	assert.Equal(t, want, mustInGuest(t, sqlite+" /mnt/db '"+transact.Check+"'"))
+	unmountInGuest(t, "/mnt2")
+	unmountInGuest(t, "/mnt")
+	d.stopGracefully()
 	assert.NotContains(t, d.stderr.String(), "level=WARN")
 }
 
@@ -98,7 +98,7 @@ func TestTransactions4(t *testing.T) {
 var library = regexp.MustCompile(`(/\S+) \(0x`)
 
 // pushSqlite copies the host's sqlite3 into the guest, and returns the command there.
-func pushSqlite(t *testing.T) string { return pushProgram(t, guest(t), "sqlite3") }
+func pushSqlite(t *testing.T) string { return pushProgram(t, sharedGuest(t), "sqlite3") }
 
 // pushProgram copies a program of the host into a guest, with its libraries, and
 // returns the command there.
@@ -120,8 +120,8 @@ func pushProgram(t *testing.T, g *Guest, name string) string {
 	return fmt.Sprintf("%s --library-path %s %s/%s", loader, dir, dir, name)
 }
 
-// A transactor is transact.Run in another process.
-type transactor struct {
+// A transactProcess is transact.Run in another process.
+type transactProcess struct {
 	t    *testing.T
 	name string
 	in   io.Writer
@@ -134,12 +134,12 @@ type transactor struct {
 	ended bool
 }
 
-func watch(t *testing.T, name string, in io.Writer, out io.Reader) *transactor {
-	p := &transactor{t: t, name: name, in: in}
+func watchTransactor(t *testing.T, name string, in io.Writer, out io.Reader) *transactProcess {
+	p := &transactProcess{t: t, name: name, in: in}
 	p.moved.L = &p.mu
 	go func() {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
-			p.line(lines.Text())
+			p.readLine(lines.Text())
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -149,7 +149,7 @@ func watch(t *testing.T, name string, in io.Writer, out io.Reader) *transactor {
 	return p
 }
 
-func (p *transactor) line(text string) {
+func (p *transactProcess) readLine(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.said = text
@@ -167,9 +167,9 @@ func (p *transactor) line(text string) {
 // transactionLimit is the time for a transaction, also with a kill in it.
 const transactionLimit = 3 * time.Minute
 
-// wait waits, with the lock, until is holds or the process has ended. It fails
+// awaitState waits, with the lock, until is holds or the process has ended. It fails
 // if the process stands still.
-func (p *transactor) wait(is func() bool) {
+func (p *transactProcess) awaitState(is func() bool) {
 	p.t.Helper()
 	before, since := p.done, time.Now()
 	tick := time.AfterFunc(transactionLimit, p.moved.Broadcast)
@@ -185,23 +185,23 @@ func (p *transactor) wait(is func() bool) {
 	}
 }
 
-func (p *transactor) now() int {
+func (p *transactProcess) doneCount() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.done
 }
 
-// reach returns when n transactions have been made, or all.
-func (p *transactor) reach(n int) {
+// awaitCount returns when n transactions have been made, or all.
+func (p *transactProcess) awaitCount(n int) {
 	p.t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.wait(func() bool { return p.done >= n })
+	p.awaitState(func() bool { return p.done >= n })
 }
 
-// rest makes the process rest. It returns false if the process has made all its
+// pauseProcess makes the process rest. It returns false if the process has made all its
 // transactions.
-func (p *transactor) rest() bool {
+func (p *transactProcess) pauseProcess() bool {
 	p.t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -210,20 +210,20 @@ func (p *transactor) rest() bool {
 	}
 	p.rests = false
 	_, _ = fmt.Fprintln(p.in, transact.Rest) // it may have ended
-	p.wait(func() bool { return p.rests })
+	p.awaitState(func() bool { return p.rests })
 	return p.rests
 }
 
-func (p *transactor) goOn() {
+func (p *transactProcess) goOn() {
 	_, err := fmt.Fprintln(p.in, transact.Go)
 	require.NoError(p.t, err)
 }
 
-// last waits for the end, and returns the last line.
-func (p *transactor) last() string {
+// awaitLastLine waits for the end, and returns the last line.
+func (p *transactProcess) awaitLastLine() string {
 	p.t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.wait(func() bool { return false })
+	p.awaitState(func() bool { return false })
 	return p.said
 }

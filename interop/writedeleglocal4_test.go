@@ -15,22 +15,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWriteDelegationsLocal4 makes processes of the server's host use files that Linux has
-// under delegations for writing, by version 4.2. A process waits until Linux has
-// returned the file, sees what was written before, and loses no byte of its own; if
-// Linux is cut off, a process waits a lease at most.
+// TestWriteDelegationsLocal4 makes processes of the server's host use files that Linux
+// has under delegations for writing, over NFSv4.2. A process waits until Linux has
+// returned the file, sees what was written before, and loses no byte of its own; if Linux
+// is cut off, a process waits a lease at most.
 func TestWriteDelegationsLocal4(t *testing.T) {
 	const lease = 10 * time.Second
-	guest(t)
+	sharedGuest(t)
 	control := filepath.Join(t.TempDir(), "control")
-	d := serve(t, "--no-root-squash", "--delegations", "all", "--control", control, "--nfs4-lease", lease.String())
-	r := newRelay(t, d.rdma, hidden{})
-	s := d.site().by("4.2")
-	s.rdma = port(t, r.addr)
-	s.mount(t, "/mnt", s.options("rdma"))
+	d := startDaemon(t, "--no-root-squash", "--delegations", "all", "--control", control, "--nfs4-lease", lease.String())
+	r := newRelay(t, d.rdma, hiddenSupport{})
+	s := d.guestSite().withVersion("4.2")
+	s.rdma = portOf(t, r.addr)
+	s.mountInGuest(t, "/mnt", s.mountOptions("rdma"))
 	path := func(name string) string { return filepath.Join(d.dir, name) }
 	require.Eventually(t, func() bool { // the backchannel is up
-		must(t, "echo x >/mnt/first")
+		mustInGuest(t, "echo x >/mnt/first")
 		return statusOf(t, control).NFS4.Writes > 0
 	}, daemonLimit, pollEvery)
 
@@ -41,7 +41,7 @@ func TestWriteDelegationsLocal4(t *testing.T) {
 		n++
 		name = fmt.Sprint("f", n)
 		before := statusOf(t, control).NFS4.Granted
-		must(t, fmt.Sprintf("seq %d >/mnt/%s", lines, name))
+		mustInGuest(t, fmt.Sprintf("seq %d >/mnt/%s", lines, name))
 		require.Equal(t, before+1, statusOf(t, control).NFS4.Granted, "a delegation of %s", name)
 		var b strings.Builder
 		for i := range lines {
@@ -68,9 +68,9 @@ func TestWriteDelegationsLocal4(t *testing.T) {
 		name, content := closed(t, 1000)
 		out, err := exec.Command("sh", "-c", "echo by the host >>"+path(name)).CombinedOutput()
 		require.NoError(t, err, "%s", out)
-		must(t, "echo by the client >>/mnt/"+name)
+		mustInGuest(t, "echo by the client >>/mnt/"+name)
 		want := content + "by the host\nby the client\n"
-		assert.Equal(t, want, must(t, "cat /mnt/"+name))
+		assert.Equal(t, want, mustInGuest(t, "cat /mnt/"+name))
 		got, err := os.ReadFile(path(name))
 		require.NoError(t, err)
 		assert.Equal(t, want, string(got))
@@ -82,12 +82,12 @@ func TestWriteDelegationsLocal4(t *testing.T) {
 	got, err := os.ReadFile(path(name))
 	waited := time.Since(start)
 	r.silent.Unlock()
-	r.cut()
+	r.resetAll()
 	require.NoError(t, err)
 	t.Logf("cut off: %d bytes after %.1f s", len(got), waited.Seconds())
 	assert.Less(t, waited, lease+lease/2)
 	assert.Equal(t, 1, statusOf(t, control).NFS4.Revoked)
-	must(t, "cat /mnt/"+name+"; echo more >/mnt/last")
-	umount(t, "/mnt")
-	d.stop()
+	mustInGuest(t, "cat /mnt/"+name+"; echo more >/mnt/last")
+	unmountInGuest(t, "/mnt")
+	d.stopGracefully()
 }

@@ -16,51 +16,51 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// behind returns a WriteBehind for a new file, with its own budget.
-func (g *rig) behind(size int64) (*File, *WriteBehind) {
-	f := g.put("f", nil)
-	w := f.WriteBehind(NewBudget(size), g.lost.add)
-	g.t.(*testing.T).Cleanup(w.Close) // before the rig counts buffers
+// newWriteBehind returns a WriteBehind for a new file, with its own budget.
+func (g *testServer) newWriteBehind(size int64) (*File, *WriteBehind) {
+	f := g.putFile("f", nil)
+	w := f.WriteBehind(NewBudget(size), g.lost.addFailure)
+	g.t.(*testing.T).Cleanup(w.Close) // before the test server counts buffers
 	return f, w
 }
 
 const plenty = 1 << 30
 
-// image is the expected content of a file.
-type image []byte
+// A fileImage is a file's expected content.
+type fileImage []byte
 
-func (m *image) write(p []byte, off int) { *m = put(*m, p, off) }
+func (m *fileImage) writeAt(p []byte, off int) { *m = putAt(*m, p, off) }
 
 // TestWriteBehind checks overlapping writes of all sizes, with servers that
-// take little at a time and restart at any moment. In the end, the last write
+// accept little at a time and restart at any moment. In the end, the last write
 // counts.
 func TestWriteBehind(t *testing.T) {
 	for seed := range uint64(24) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
-			g := newRig(t, small, seed%2 == 0)
-			f, w := g.behind([]int64{plenty, 9 * 4096, 100}[seed%3])
+			g := newTestServer(t, small, seed%2 == 0)
+			f, w := g.newWriteBehind([]int64{plenty, 9 * 4096, 100}[seed%3])
 			at := make(map[int]bool)
 			for range seed % 4 * 5 {
 				at[random.IntN(150)] = true
 			}
 			if seed%5 == 0 {
-				g.shortWrites(1000)
+				g.limitWrites(1000)
 			}
 			short, calls := g.before, 0
 			g.before = func(ctx context.Context, x *oncrpc.Exchange) ([]byte, error) {
 				if short != nil {
 					_, _ = short(ctx, x)
 				}
-				g.wire.mu.Lock()
-				defer g.wire.mu.Unlock()
+				g.fakeConn.mu.Lock()
+				defer g.fakeConn.mu.Unlock()
 				if calls++; at[calls] {
-					g.mem.restart()
+					g.mem.loseUnstable()
 				}
 				return nil, nil
 			}
-			var want image
-			data := sample(100000)
+			var want fileImage
+			data := sampleData(100000)
 			at2 := 0
 			for i := range 300 {
 				n := []int{1, 100, 4096, 3000, 9000}[random.IntN(5)]
@@ -68,28 +68,28 @@ func TestWriteBehind(t *testing.T) {
 					at2 = random.IntN(60000)
 				}
 				p := bytes.Clone(data[i*37 : i*37+n])
-				want.write(p, at2)
+				want.writeAt(p, at2)
 				require.NoError(t, w.Write(t.Context(), p, int64(at2)))
 				clear(p) // p is the caller's again
 				at2 += n
 				if random.IntN(60) == 0 {
 					require.NoError(t, w.Sync(t.Context()))
-					_, stable := g.content(f)
+					_, stable := g.fileContent(f)
 					require.True(t, bytes.Equal(want, stable), "after Sync")
 				}
 			}
 			require.NoError(t, w.Sync(t.Context()))
 			_, _, pending := w.Pending()
 			assert.False(t, pending)
-			_, stable := g.content(f)
+			_, stable := g.fileContent(f)
 			assert.True(t, bytes.Equal(want, stable))
-			assert.LessOrEqual(t, g.most, small.Depth+1, "and a COMMIT")
+			assert.LessOrEqual(t, g.maxInFlight, small.Depth+1, "and a COMMIT")
 		})
 	}
 }
 
 func TestWriteBehindBadOffset(t *testing.T) {
-	_, w := newRig(t, small, true).behind(plenty)
+	_, w := newTestServer(t, small, true).newWriteBehind(plenty)
 	assert.ErrorIs(t, w.Write(t.Context(), []byte("x"), -1), syscall.EINVAL)
 	assert.ErrorIs(t, w.Write(t.Context(), []byte("x"), math.MaxInt64), syscall.EFBIG)
 	assert.NoError(t, w.Write(t.Context(), nil, math.MaxInt64))
@@ -112,15 +112,15 @@ func TestWriteBehindCalls(t *testing.T) {
 		{"long", 4096 * 3, 1, 3, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			g := newRig(t, Config{WriteSize: 4096, Depth: 4}, true)
-			_, w := g.behind(plenty)
+			g := newTestServer(t, Config{WriteSize: 4096, Depth: 4}, true)
+			_, w := g.newWriteBehind(plenty)
 			for i := range tt.n {
 				require.NoError(t, w.Write(t.Context(), make([]byte, tt.size), int64(i*tt.size)))
 			}
 			require.NoError(t, w.Sync(t.Context()))
 			require.NoError(t, w.Sync(t.Context()))
-			assert.Equal(t, tt.writes, g.calls(nfs3.ProcWrite))
-			assert.Equal(t, tt.commits, g.calls(nfs3.ProcCommit))
+			assert.Equal(t, tt.writes, g.callCount(nfs3.ProcWrite))
+			assert.Equal(t, tt.commits, g.callCount(nfs3.ProcCommit))
 		})
 	}
 }
@@ -128,8 +128,8 @@ func TestWriteBehindCalls(t *testing.T) {
 // TestAs checks that calls carry the given credential, even if the caller
 // reuses its slice, and that the original Client keeps its own.
 func TestAs(t *testing.T) {
-	g := newRig(t, small, true)
-	f := g.put("f", nil)
+	g := newTestServer(t, small, true)
+	f := g.putFile("f", nil)
 	var names []uint32
 	g.before = func(_ context.Context, x *oncrpc.Exchange) ([]byte, error) {
 		names = append(names, x.Cred.UID, x.Cred.GID)

@@ -11,12 +11,12 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// TestCallsOutlast checks that the end of a context with the value Calls leaves
-// a call under way alone, and that no call is made afterwards.
+// TestCallsOutlast checks that a call in flight continues when a context with
+// the value Calls ends, and that no call is sent afterwards.
 func TestCallsOutlast(t *testing.T) {
-	inBubble(t, small, func(t *testing.T, g *rig) {
-		f := g.put("f", sample(3*4096))
-		held := g.gate(nfs3.ProcRead)
+	inBubble(t, small, func(t *testing.T, g *testServer) {
+		f := g.putFile("f", sampleData(3*4096))
+		held := g.blockProc(nfs3.ProcRead)
 		calls, end := context.WithCancel(t.Context())
 		defer end()
 		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), Calls{}, calls))
@@ -25,30 +25,30 @@ func TestCallsOutlast(t *testing.T) {
 			return err
 		}
 		var err error
-		returned := later(func() error { err = read(); return err })
+		returned := startLater(func() error { err = read(); return err })
 		assert.False(t, returned())
 		cancel()
 		assert.False(t, returned(), "its memory is in use")
 		close(held)
 		assert.True(t, returned())
 		assert.NoError(t, err)
-		made := g.calls(nfs3.ProcRead)
+		made := g.callCount(nfs3.ProcRead)
 		assert.ErrorIs(t, read(), ErrNotMade)
 		assert.ErrorIs(t, read(), context.Canceled)
-		assert.Equal(t, made, g.calls(nfs3.ProcRead))
+		assert.Equal(t, made, g.callCount(nfs3.ProcRead))
 	})
 }
 
-// TestCallsPutOff checks that a call that the server puts off is not repeated
-// after the end of the context.
+// TestCallsPutOff checks that a call that the server postpones is not repeated
+// after the context has ended.
 func TestCallsPutOff(t *testing.T) {
-	inBubble(t, Config{Patience: 1 << 62}, func(t *testing.T, g *rig) {
+	inBubble(t, Config{Patience: 1 << 62}, func(t *testing.T, g *testServer) {
 		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), Calls{}, t.Context()))
 		g.before = func(_ context.Context, x *oncrpc.Exchange) ([]byte, error) {
-			return failing(x.Proc, nfs3.ErrJukebox), nil
+			return failingCaller(x.Proc, nfs3.ErrJukebox), nil
 		}
 		var err error
-		returned := later(func() error { _, err = g.c.GetAttr(ctx, g.root); return err })
+		returned := startLater(func() error { _, err = g.c.GetAttr(ctx, g.root); return err })
 		assert.False(t, returned())
 		cancel()
 		require.True(t, returned())

@@ -16,50 +16,52 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// A procedure makes one successful call of a procedure, in the order of the
+// A procedure sends one successful call to a procedure, in the order of the
 // table procedures, and checks its results.
 type procedure struct {
 	proc uint32
-	call func(ctx context.Context, g *rig) (results any, err error)
-	want func(t *testing.T, g *rig, results any)
+	call func(ctx context.Context, g *testServer) (results any, err error)
+	want func(t *testing.T, g *testServer, results any)
 }
 
-func in(dir nfs3.FH, name string) nfs3.DirOpArgs { return nfs3.DirOpArgs{Dir: dir, Name: []byte(name)} }
+func dirOpArgs(dir nfs3.FH, name string) nfs3.DirOpArgs {
+	return nfs3.DirOpArgs{Dir: dir, Name: []byte(name)}
+}
 
-// handle returns the handle of a path in the rig.
-func (g *rig) handle(ctx context.Context, path string) nfs3.FH {
+// handleOf returns the handle for a path on the test server.
+func (g *testServer) handleOf(ctx context.Context, path string) nfs3.FH {
 	n, err := g.fs.Lstat(ctx, path)
 	require.NoError(g.t, err)
 	return n.Handle
 }
 
-func mode(m uint32) nfs3.SetAttr { return nfs3.SetAttr{Mode: nfs3.OptUint32{Set: true, Value: m}} }
+func modeAttr(m uint32) nfs3.SetAttr { return nfs3.SetAttr{Mode: nfs3.OptUint32{Set: true, Value: m}} }
 
 var procedures = []procedure{
-	{nfs3.ProcNull, func(ctx context.Context, g *rig) (any, error) {
+	{nfs3.ProcNull, func(ctx context.Context, g *testServer) (any, error) {
 		return nil, g.c.Null(ctx)
 	}, nil},
-	{nfs3.ProcGetAttr, func(ctx context.Context, g *rig) (any, error) {
+	{nfs3.ProcGetAttr, func(ctx context.Context, g *testServer) (any, error) {
 		return g.c.GetAttr(ctx, g.root)
-	}, func(t *testing.T, _ *rig, r any) {
+	}, func(t *testing.T, _ *testServer, r any) {
 		assert.EqualValues(t, memRoot, r.(nfs3.Attr).FileID)
 	}},
-	{nfs3.ProcMkdir, func(ctx context.Context, g *rig) (any, error) {
-		return g.c.Mkdir(ctx, &nfs3.MkdirArgs{Where: in(g.root, "d\xff"), Attr: mode(0o711)})
-	}, func(t *testing.T, _ *rig, r any) {
+	{nfs3.ProcMkdir, func(ctx context.Context, g *testServer) (any, error) {
+		return g.c.Mkdir(ctx, &nfs3.MkdirArgs{Where: dirOpArgs(g.root, "d\xff"), Attr: modeAttr(0o711)})
+	}, func(t *testing.T, _ *testServer, r any) {
 		m := r.(nfs3.MakeRes)
 		assert.Equal(t, nfs3.TypeDir, m.Attr.Attr.Type)
 		assert.EqualValues(t, 0o711, m.Attr.Attr.Mode)
 		assert.True(t, m.Dir.After.OK)
 	}},
-	{nfs3.ProcLookup, func(ctx context.Context, g *rig) (any, error) {
+	{nfs3.ProcLookup, func(ctx context.Context, g *testServer) (any, error) {
 		return g.c.Lookup(ctx, g.root, "d\xff")
-	}, func(t *testing.T, g *rig, r any) {
+	}, func(t *testing.T, g *testServer, r any) {
 		l := r.(nfs3.LookupRes)
 		assert.Equal(t, nfs3.TypeDir, l.ObjAttr.Attr.Type)
 		assert.EqualValues(t, memRoot, l.DirAttr.Attr.FileID)
@@ -67,108 +69,108 @@ var procedures = []procedure{
 		assert.NoError(t, err)
 		assert.Equal(t, l.ObjAttr.Attr, a)
 	}},
-	{nfs3.ProcCreate, func(ctx context.Context, g *rig) (any, error) {
-		return g.c.Create(ctx, &nfs3.CreateArgs{Where: in(g.root, "f"), Mode: nfs3.Guarded, Attr: mode(0o600)})
-	}, func(t *testing.T, _ *rig, r any) {
+	{nfs3.ProcCreate, func(ctx context.Context, g *testServer) (any, error) {
+		return g.c.Create(ctx, &nfs3.CreateArgs{Where: dirOpArgs(g.root, "f"), Mode: nfs3.Guarded, Attr: modeAttr(0o600)})
+	}, func(t *testing.T, _ *testServer, r any) {
 		assert.Equal(t, nfs3.TypeReg, r.(nfs3.MakeRes).Attr.Attr.Type)
 	}},
-	{nfs3.ProcSetAttr, func(ctx context.Context, g *rig) (any, error) {
-		return g.c.SetAttr(ctx, &nfs3.SetAttrArgs{Object: g.handle(ctx, "f"), Attr: mode(0o640)})
-	}, func(t *testing.T, _ *rig, r any) {
+	{nfs3.ProcSetAttr, func(ctx context.Context, g *testServer) (any, error) {
+		return g.c.SetAttr(ctx, &nfs3.SetAttrArgs{Object: g.handleOf(ctx, "f"), Attr: modeAttr(0o640)})
+	}, func(t *testing.T, _ *testServer, r any) {
 		assert.EqualValues(t, 0o640, r.(nfs3.WccData).After.Attr.Mode)
 	}},
-	{nfs3.ProcAccess, func(ctx context.Context, g *rig) (any, error) {
+	{nfs3.ProcAccess, func(ctx context.Context, g *testServer) (any, error) {
 		return g.c.Access(ctx, g.root, nfs3.AccessRead|nfs3.AccessDelete)
-	}, func(t *testing.T, _ *rig, r any) {
+	}, func(t *testing.T, _ *testServer, r any) {
 		assert.Equal(t, nfs3.AccessRead, r.(nfs3.AccessRes).Access)
 	}},
-	{nfs3.ProcWrite, func(ctx context.Context, g *rig) (any, error) {
-		return g.c.Write(ctx, g.handle(ctx, "f"), 3, []byte("data."), nfs3.DataSync)
-	}, func(t *testing.T, g *rig, r any) {
+	{nfs3.ProcWrite, func(ctx context.Context, g *testServer) (any, error) {
+		return g.c.Write(ctx, g.handleOf(ctx, "f"), 3, []byte("data."), nfs3.DataSync)
+	}, func(t *testing.T, g *testServer, r any) {
 		w := r.(nfs3.WriteRes)
 		assert.EqualValues(t, 5, w.Count)
 		assert.Equal(t, nfs3.DataSync, w.Committed)
 		assert.Equal(t, g.mem.verf, w.Verf)
 		assert.EqualValues(t, 8, w.Wcc.After.Attr.Size)
 	}},
-	{nfs3.ProcRead, func(ctx context.Context, g *rig) (any, error) {
-		return g.c.Read(ctx, g.handle(ctx, "f"), 2, make([]byte, 9))
-	}, func(t *testing.T, _ *rig, r any) {
+	{nfs3.ProcRead, func(ctx context.Context, g *testServer) (any, error) {
+		return g.c.Read(ctx, g.handleOf(ctx, "f"), 2, make([]byte, 9))
+	}, func(t *testing.T, _ *testServer, r any) {
 		res := r.(nfs3.ReadRes)
 		assert.Equal(t, "\x00data.", string(res.Data))
 		assert.EqualValues(t, 6, res.Count)
 		assert.True(t, res.EOF)
 		assert.True(t, res.Attr.OK)
 	}},
-	{nfs3.ProcCommit, func(ctx context.Context, g *rig) (any, error) {
-		return g.c.Commit(ctx, g.handle(ctx, "f"), 0, 5)
-	}, func(t *testing.T, g *rig, r any) {
+	{nfs3.ProcCommit, func(ctx context.Context, g *testServer) (any, error) {
+		return g.c.Commit(ctx, g.handleOf(ctx, "f"), 0, 5)
+	}, func(t *testing.T, g *testServer, r any) {
 		assert.Equal(t, g.mem.verf, r.(nfs3.CommitRes).Verf)
 	}},
-	{nfs3.ProcSymlink, func(ctx context.Context, g *rig) (any, error) {
-		return g.c.Symlink(ctx, &nfs3.SymlinkArgs{Where: in(g.root, "l"), Path: []byte("tar\xffget")})
-	}, func(t *testing.T, _ *rig, r any) {
+	{nfs3.ProcSymlink, func(ctx context.Context, g *testServer) (any, error) {
+		return g.c.Symlink(ctx, &nfs3.SymlinkArgs{Where: dirOpArgs(g.root, "l"), Path: []byte("tar\xffget")})
+	}, func(t *testing.T, _ *testServer, r any) {
 		assert.Equal(t, nfs3.TypeLnk, r.(nfs3.MakeRes).Attr.Attr.Type)
 	}},
-	{nfs3.ProcReadLink, func(ctx context.Context, g *rig) (any, error) {
-		return g.c.ReadLink(ctx, g.handle(ctx, "l"))
-	}, func(t *testing.T, _ *rig, r any) {
+	{nfs3.ProcReadLink, func(ctx context.Context, g *testServer) (any, error) {
+		return g.c.ReadLink(ctx, g.handleOf(ctx, "l"))
+	}, func(t *testing.T, _ *testServer, r any) {
 		assert.Equal(t, "tar\xffget", string(r.(nfs3.ReadLinkRes).Path))
 	}},
-	{nfs3.ProcMknod, func(ctx context.Context, g *rig) (any, error) {
-		return g.c.Mknod(ctx, &nfs3.MknodArgs{Where: in(g.root, "null"), Type: nfs3.TypeChr, Spec: nfs3.SpecData{Major: 1, Minor: 3}})
-	}, func(t *testing.T, _ *rig, r any) {
+	{nfs3.ProcMknod, func(ctx context.Context, g *testServer) (any, error) {
+		return g.c.Mknod(ctx, &nfs3.MknodArgs{Where: dirOpArgs(g.root, "null"), Type: nfs3.TypeChr, Spec: nfs3.SpecData{Major: 1, Minor: 3}})
+	}, func(t *testing.T, _ *testServer, r any) {
 		assert.Equal(t, nfs3.SpecData{Major: 1, Minor: 3}, r.(nfs3.MakeRes).Attr.Attr.Rdev)
 	}},
-	{nfs3.ProcLink, func(ctx context.Context, g *rig) (any, error) {
-		return g.c.Link(ctx, &nfs3.LinkArgs{File: g.handle(ctx, "f"), Link: in(g.root, "f2")})
-	}, func(t *testing.T, _ *rig, r any) {
+	{nfs3.ProcLink, func(ctx context.Context, g *testServer) (any, error) {
+		return g.c.Link(ctx, &nfs3.LinkArgs{File: g.handleOf(ctx, "f"), Link: dirOpArgs(g.root, "f2")})
+	}, func(t *testing.T, _ *testServer, r any) {
 		assert.EqualValues(t, 2, r.(nfs3.LinkRes).Attr.Attr.Nlink)
 	}},
-	{nfs3.ProcRename, func(ctx context.Context, g *rig) (any, error) {
-		return g.c.Rename(ctx, &nfs3.RenameArgs{From: in(g.root, "f2"), To: in(g.handle(ctx, "d\xff"), "g")})
-	}, func(t *testing.T, g *rig, r any) {
+	{nfs3.ProcRename, func(ctx context.Context, g *testServer) (any, error) {
+		return g.c.Rename(ctx, &nfs3.RenameArgs{From: dirOpArgs(g.root, "f2"), To: dirOpArgs(g.handleOf(ctx, "d\xff"), "g")})
+	}, func(t *testing.T, g *testServer, r any) {
 		assert.Equal(t, nfs3.TypeDir, r.(nfs3.RenameRes).ToDir.After.Attr.Type)
-		assert.Equal(t, g.handle(t.Context(), "f"), g.handle(t.Context(), "d\xff/g"))
+		assert.Equal(t, g.handleOf(t.Context(), "f"), g.handleOf(t.Context(), "d\xff/g"))
 	}},
-	{nfs3.ProcReadDir, func(ctx context.Context, g *rig) (any, error) {
-		return g.list(ctx, false)
-	}, wantNames},
-	{nfs3.ProcReadDirPlus, func(ctx context.Context, g *rig) (any, error) {
-		return g.list(ctx, true)
-	}, wantNames},
-	{nfs3.ProcRemove, func(ctx context.Context, g *rig) (any, error) {
-		return g.c.Remove(ctx, g.handle(ctx, "d\xff"), "g")
-	}, func(t *testing.T, _ *rig, r any) {
+	{nfs3.ProcReadDir, func(ctx context.Context, g *testServer) (any, error) {
+		return g.listRoot(ctx, false)
+	}, requireNames},
+	{nfs3.ProcReadDirPlus, func(ctx context.Context, g *testServer) (any, error) {
+		return g.listRoot(ctx, true)
+	}, requireNames},
+	{nfs3.ProcRemove, func(ctx context.Context, g *testServer) (any, error) {
+		return g.c.Remove(ctx, g.handleOf(ctx, "d\xff"), "g")
+	}, func(t *testing.T, _ *testServer, r any) {
 		assert.Equal(t, nfs3.TypeDir, r.(nfs3.WccData).After.Attr.Type)
 	}},
-	{nfs3.ProcRmdir, func(ctx context.Context, g *rig) (any, error) {
+	{nfs3.ProcRmdir, func(ctx context.Context, g *testServer) (any, error) {
 		return g.c.Rmdir(ctx, g.root, "d\xff")
-	}, func(t *testing.T, g *rig, _ any) {
+	}, func(t *testing.T, g *testServer, _ any) {
 		_, err := g.fs.Stat(t.Context(), "d\xff")
 		assert.ErrorIs(t, err, fs.ErrNotExist)
 	}},
-	{nfs3.ProcFSStat, func(ctx context.Context, g *rig) (any, error) {
+	{nfs3.ProcFSStat, func(ctx context.Context, g *testServer) (any, error) {
 		return g.c.FSStat(ctx, g.root)
-	}, func(t *testing.T, _ *rig, r any) {
+	}, func(t *testing.T, _ *testServer, r any) {
 		s := r.(nfs3.FSStatRes)
 		assert.EqualValues(t, 6, s.TotalBytes)
 		assert.EqualValues(t, 1, s.AvailFiles)
 	}},
-	{nfs3.ProcFSInfo, func(ctx context.Context, g *rig) (any, error) {
+	{nfs3.ProcFSInfo, func(ctx context.Context, g *testServer) (any, error) {
 		return g.c.FSInfo(ctx, g.root)
-	}, func(t *testing.T, _ *rig, r any) {
+	}, func(t *testing.T, _ *testServer, r any) {
 		assert.EqualValues(t, 1<<20, r.(nfs3.FSInfoRes).RTMax)
 	}},
-	{nfs3.ProcPathConf, func(ctx context.Context, g *rig) (any, error) {
+	{nfs3.ProcPathConf, func(ctx context.Context, g *testServer) (any, error) {
 		return g.c.PathConf(ctx, g.root)
-	}, func(t *testing.T, _ *rig, r any) {
+	}, func(t *testing.T, _ *testServer, r any) {
 		assert.EqualValues(t, 32000, r.(nfs3.PathConfRes).LinkMax)
 	}},
 }
 
-// list lists the root with one call.
-func (g *rig) list(ctx context.Context, plus bool) (names []string, err error) {
+// listRoot lists the root with one call.
+func (g *testServer) listRoot(ctx context.Context, plus bool) (names []string, err error) {
 	each := func(e *nfs3.Entry) {
 		names = append(names, string(e.Name))
 		assert.Equal(g.t, plus, e.Handle != nil && e.Attr.OK)
@@ -187,19 +189,19 @@ func (g *rig) list(ctx context.Context, plus bool) (names []string, err error) {
 	return names, err
 }
 
-func wantNames(t *testing.T, _ *rig, r any) {
+func requireNames(t *testing.T, _ *testServer, r any) {
 	assert.Equal(t, []string{".", "..", "d\xff", "f", "l", "null"}, r)
 }
 
-// TestProcedures makes each call against the server.
+// TestProcedures sends each call to the server.
 func TestProcedures(t *testing.T) {
 	assert.Len(t, procedures, int(nfs3.NumProc))
-	onBoth(t, Config{}, func(t *testing.T, g *rig) {
+	onBoth(t, Config{}, func(t *testing.T, g *testServer) {
 		for _, p := range procedures {
-			before := g.calls(p.proc)
+			before := g.callCount(p.proc)
 			results, err := p.call(t.Context(), g)
 			require.NoError(t, err, nfs3.ProcName(p.proc))
-			assert.Greater(t, g.calls(p.proc), before, "the wrong procedure was called for %s", nfs3.ProcName(p.proc))
+			assert.Greater(t, g.callCount(p.proc), before, "the wrong procedure was called for %s", nfs3.ProcName(p.proc))
 			if p.want != nil {
 				p.want(t, g, results)
 			}
@@ -219,9 +221,10 @@ var statuses = map[nfs3.Status]syscall.Errno{
 	nfs3.ErrJukebox: syscall.EAGAIN, 4711: syscall.EIO,
 }
 
-// TestStatuses checks that every refusal of every procedure becomes an Error.
+// TestStatuses checks that every error status from every procedure becomes an
+// Error.
 func TestStatuses(t *testing.T) {
-	g := newRig(t, Config{Patience: -1}, true)
+	g := newTestServer(t, Config{Patience: -1}, true)
 	ctx := t.Context()
 	for _, p := range procedures {
 		if p.proc == nfs3.ProcNull {
@@ -230,11 +233,11 @@ func TestStatuses(t *testing.T) {
 		for status, errno := range statuses {
 			g.before = func(_ context.Context, x *oncrpc.Exchange) ([]byte, error) {
 				if x.Proc == p.proc {
-					return failing(p.proc, status), nil
+					return failingCaller(p.proc, status), nil
 				}
 				return nil, nil
 			}
-			_, err := p.direct(ctx, g)
+			_, err := p.callDirectly(ctx, g)
 			var e *Error
 			require.ErrorAs(t, err, &e, "%s %v", nfs3.ProcName(p.proc), status)
 			assert.Equal(t, Error{Proc: p.proc, Status: status}, *e)
@@ -250,12 +253,12 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// direct makes a call with handles that need no earlier call.
-func (p *procedure) direct(ctx context.Context, g *rig) (any, error) {
+// callDirectly sends a call with handles that need no earlier call.
+func (p *procedure) callDirectly(ctx context.Context, g *testServer) (any, error) {
 	h := g.root
 	switch p.proc {
 	case nfs3.ProcSetAttr:
-		return g.c.SetAttr(ctx, &nfs3.SetAttrArgs{Object: h, Attr: mode(0)})
+		return g.c.SetAttr(ctx, &nfs3.SetAttrArgs{Object: h, Attr: modeAttr(0)})
 	case nfs3.ProcReadLink:
 		return g.c.ReadLink(ctx, h)
 	case nfs3.ProcRead:
@@ -265,32 +268,32 @@ func (p *procedure) direct(ctx context.Context, g *rig) (any, error) {
 	case nfs3.ProcCommit:
 		return g.c.Commit(ctx, h, 0, 0)
 	case nfs3.ProcLink:
-		return g.c.Link(ctx, &nfs3.LinkArgs{File: h, Link: in(h, "x")})
+		return g.c.Link(ctx, &nfs3.LinkArgs{File: h, Link: dirOpArgs(h, "x")})
 	case nfs3.ProcRename:
-		return g.c.Rename(ctx, &nfs3.RenameArgs{From: in(h, "x"), To: in(h, "y")})
+		return g.c.Rename(ctx, &nfs3.RenameArgs{From: dirOpArgs(h, "x"), To: dirOpArgs(h, "y")})
 	case nfs3.ProcRemove:
 		return g.c.Remove(ctx, h, "x")
 	}
 	return p.call(ctx, g)
 }
 
-// TestRefusalWithAttributes checks that results carry the attributes that come
-// with a refusal.
+// TestRefusalWithAttributes checks that results carry the attributes that an
+// error reply contains.
 func TestRefusalWithAttributes(t *testing.T) {
-	g := newRig(t, Config{}, true)
+	g := newTestServer(t, Config{}, true)
 	res, err := g.c.Lookup(t.Context(), g.root, "none")
 	assert.ErrorIs(t, err, nfs3.ErrNoEnt)
 	assert.EqualValues(t, memRoot, res.DirAttr.Attr.FileID)
-	made, err := g.c.Mkdir(t.Context(), &nfs3.MkdirArgs{Where: in(g.root, "d")})
+	made, err := g.c.Mkdir(t.Context(), &nfs3.MkdirArgs{Where: dirOpArgs(g.root, "d")})
 	require.NoError(t, err)
-	again, err := g.c.Mkdir(t.Context(), &nfs3.MkdirArgs{Where: in(g.root, "d")})
+	again, err := g.c.Mkdir(t.Context(), &nfs3.MkdirArgs{Where: dirOpArgs(g.root, "d")})
 	assert.ErrorIs(t, err, nfs3.ErrExist)
 	assert.Equal(t, made.Dir.After, again.Dir.After)
 }
 
-// TestMalformed cuts the results of every procedure at every byte.
+// TestMalformed truncates every procedure's results at every byte.
 func TestMalformed(t *testing.T) {
-	g := newRig(t, Config{}, false)
+	g := newTestServer(t, Config{}, false)
 	good := make(map[uint32][]byte)
 	g.after = func(x *oncrpc.Exchange, results []byte) []byte {
 		good[x.Proc] = bytes.Clone(results)
@@ -304,14 +307,14 @@ func TestMalformed(t *testing.T) {
 		wire := good[p.proc]
 		for n := range wire {
 			g.before = func(context.Context, *oncrpc.Exchange) ([]byte, error) { return wire[:n:n], nil }
-			_, err := p.direct(t.Context(), g)
+			_, err := p.callDirectly(t.Context(), g)
 			require.ErrorIs(t, err, ErrReply, "%s, %d bytes of %d", nfs3.ProcName(p.proc), n, len(wire))
 		}
 	}
 }
 
 func TestTooMuch(t *testing.T) {
-	g := newRig(t, Config{}, false)
+	g := newTestServer(t, Config{}, false)
 	results := func(b []byte) {
 		g.before = func(context.Context, *oncrpc.Exchange) ([]byte, error) { return b, nil }
 	}
@@ -331,8 +334,8 @@ func TestTooMuch(t *testing.T) {
 }
 
 func TestReadEmpty(t *testing.T) {
-	onBoth(t, Config{}, func(t *testing.T, g *rig) {
-		f := g.put("f", nil)
+	onBoth(t, Config{}, func(t *testing.T, g *testServer) {
+		f := g.putFile("f", nil)
 		res, err := g.c.Read(t.Context(), f.Handle(), 0, nil)
 		assert.NoError(t, err)
 		assert.True(t, res.EOF)
@@ -343,11 +346,11 @@ func TestReadEmpty(t *testing.T) {
 }
 
 func TestTransportError(t *testing.T) {
-	g := newRig(t, Config{}, true)
+	g := newTestServer(t, Config{}, true)
 	broken := errors.New("cable cut")
 	g.before = func(context.Context, *oncrpc.Exchange) ([]byte, error) { return nil, broken }
 	for _, p := range procedures {
-		_, err := p.direct(t.Context(), g)
+		_, err := p.callDirectly(t.Context(), g)
 		assert.ErrorIs(t, err, broken)
 		assert.ErrorContains(t, err, nfs3.ProcName(p.proc))
 	}
@@ -355,12 +358,12 @@ func TestTransportError(t *testing.T) {
 
 func TestJukebox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newRig(t, Config{}, true)
+		g := newTestServer(t, Config{}, true)
 		for _, p := range procedures {
 			if p.proc == nfs3.ProcNull {
 				continue
 			}
-			g.refuse(p.proc, nfs3.ErrJukebox, 3)
+			g.failProc(p.proc, nfs3.ErrJukebox, 3)
 			start := time.Now()
 			_, err := p.call(t.Context(), g)
 			assert.NoError(t, err, nfs3.ProcName(p.proc))
@@ -371,8 +374,8 @@ func TestJukebox(t *testing.T) {
 
 func TestJukeboxForever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newRig(t, Config{Patience: 20 * time.Second}, true)
-		g.refuse(nfs3.ProcGetAttr, nfs3.ErrJukebox, -1)
+		g := newTestServer(t, Config{Patience: 20 * time.Second}, true)
+		g.failProc(nfs3.ProcGetAttr, nfs3.ErrJukebox, -1)
 		start := time.Now()
 		_, err := g.c.GetAttr(t.Context(), g.root)
 		assert.ErrorIs(t, err, nfs3.ErrJukebox)
@@ -388,21 +391,21 @@ func TestJukeboxForever(t *testing.T) {
 }
 
 func TestPatience(t *testing.T) {
-	g := newRig(t, Config{Patience: -1}, true)
-	g.refuse(nfs3.ProcGetAttr, nfs3.ErrJukebox, 1)
+	g := newTestServer(t, Config{Patience: -1}, true)
+	g.failProc(nfs3.ProcGetAttr, nfs3.ErrJukebox, 1)
 	_, err := g.c.GetAttr(t.Context(), g.root)
 	assert.ErrorIs(t, err, nfs3.ErrJukebox)
 }
 
 func TestConfig(t *testing.T) {
 	var c Config
-	c.fill()
+	c.setDefaults()
 	cred := ProcessCred()
 	assert.Equal(t, Config{
 		Cred: &cred, ReadSize: 1 << 20, WriteSize: 1 << 20, Depth: 16, Window: 64 << 20, Patience: time.Minute,
 	}, c)
 	c = Config{ReadSize: -1, WriteSize: -1, Depth: 1e6, Window: -1, Patience: -1}
-	c.fill()
+	c.setDefaults()
 	assert.Equal(t, Config{Cred: &cred, ReadSize: 1, WriteSize: 1, Depth: 1024, Window: 1, Patience: -1}, c)
 }
 
@@ -417,7 +420,7 @@ func TestProcessCred(t *testing.T) {
 // TestCred checks that calls carry the credential, except NULL.
 func TestCred(t *testing.T) {
 	cred := rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: 7, GID: 8, GIDs: []uint32{9}}
-	g := newRig(t, Config{Cred: &cred}, true)
+	g := newTestServer(t, Config{Cred: &cred}, true)
 	for _, p := range procedures {
 		g.before = func(_ context.Context, x *oncrpc.Exchange) ([]byte, error) {
 			want := cred
@@ -427,15 +430,16 @@ func TestCred(t *testing.T) {
 			assert.Equal(t, want, x.Cred)
 			return nil, errors.New("enough")
 		}
-		_, err := p.direct(t.Context(), g)
+		_, err := p.callDirectly(t.Context(), g)
 		assert.Error(t, err)
 	}
 }
 
-// canned answers every call with the same results, and allocates nothing.
-type canned struct{ results, item []byte }
+// fakeCannedCaller replies to every call with the same results, and allocates
+// nothing.
+type fakeCannedCaller struct{ results, item []byte }
 
-func (c *canned) Call(_ context.Context, x *oncrpc.Exchange) error {
+func (c *fakeCannedCaller) Call(_ context.Context, x *oncrpc.Exchange) error {
 	x.Results = xdr.NewReader(c.results)
 	if c.item != nil {
 		x.Results.SetMoved(x.Sink[:copy(x.Sink, c.item)])
@@ -464,7 +468,7 @@ func TestAllocations(t *testing.T) {
 			return err
 		}},
 	} {
-		c := New(&canned{tt.results, tt.item}, Config{})
+		c := New(&fakeCannedCaller{tt.results, tt.item}, Config{})
 		assert.LessOrEqual(t, testing.AllocsPerRun(100, func() {
 			if err := tt.call(c); err != nil {
 				t.Fatal(err)

@@ -2,24 +2,25 @@ package nfsclient
 
 import "time"
 
-// A commitWindow is how many bytes to write unstably before a COMMIT. It
-// shrinks while COMMIT takes hardly longer than a WRITE: then little memory
-// circulates and is still in the processor's cache when reused, and a program
-// that wants its data stable waits for little. It doubles while COMMIT is slow,
-// as on a disk, so that such waits are few.
+// A commitWindow is the number of bytes to write unstably before a COMMIT. It
+// shrinks while COMMIT takes hardly longer than a WRITE: then little memory is
+// in use and stays in the processor's cache, and a program that wants its data
+// stable waits only briefly. It doubles while COMMIT is slow, as on a disk, so
+// that such waits are few.
 type commitWindow struct {
-	bytes int64
-	write time.Duration // duration of the last WRITE
+	bytes     int64
+	lastWrite time.Duration // duration of the last unstable WRITE
 }
 
-// sent records the duration of a WRITE that did not wait for stable storage.
-func (l *commitWindow) sent(took time.Duration) { l.write = took }
+// recordWrite records the duration of an unstable WRITE.
+func (l *commitWindow) recordWrite(took time.Duration) { l.lastWrite = took }
 
-// settled records the duration of a COMMIT. The window never exceeds most.
-func (l *commitWindow) settled(took time.Duration, most int64) {
-	if took > slowCommit*l.write {
+// recordCommit adjusts the window, at most to most bytes, by a COMMIT's
+// duration.
+func (l *commitWindow) recordCommit(took time.Duration, most int64) {
+	if took > slowCommit*l.lastWrite {
 		l.bytes = min(2*l.bytes, most)
 	} else {
-		l.bytes = max(l.bytes/2, min(minLot, most))
+		l.bytes = max(l.bytes/2, min(minCommitWindow, most))
 	}
 }

@@ -15,27 +15,27 @@ import (
 // TestLot checks that the commitWindow grows to its limit while COMMITs are
 // slow, and shrinks again afterwards.
 func TestLot(t *testing.T) {
-	const most = 6 * minLot
-	l := commitWindow{bytes: minLot}
-	l.sent(time.Millisecond)
+	const most = 6 * minCommitWindow
+	l := commitWindow{bytes: minCommitWindow}
+	l.recordWrite(time.Millisecond)
 	for _, tt := range []struct {
 		took time.Duration
 		want int64
 	}{
-		{slowCommit * time.Millisecond, minLot},
-		{slowCommit*time.Millisecond + 1, 2 * minLot},
-		{time.Second, 4 * minLot},
+		{slowCommit * time.Millisecond, minCommitWindow},
+		{slowCommit*time.Millisecond + 1, 2 * minCommitWindow},
+		{time.Second, 4 * minCommitWindow},
 		{time.Second, most},
 		{time.Second, most},
 		{time.Millisecond, most / 2},
 		{0, most / 4},
-		{0, minLot},
+		{0, minCommitWindow},
 	} {
-		l.settled(tt.took, most)
+		l.recordCommit(tt.took, most)
 		assert.Equal(t, tt.want, l.bytes)
 	}
-	l.settled(0, 100)
-	assert.EqualValues(t, minLot/2, l.bytes)
+	l.recordCommit(0, 100)
+	assert.EqualValues(t, minCommitWindow/2, l.bytes)
 }
 
 // TestLots checks that COMMITs are regular, and rarer if the server takes long
@@ -51,8 +51,8 @@ func TestLots(t *testing.T) {
 		"as slow as six WRITEs": {6 * time.Millisecond, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, Config{Depth: 1}, func(t *testing.T, g *rig) {
-				_, w := g.behind(plenty)
+			inBubble(t, Config{Depth: 1}, func(t *testing.T, g *testServer) {
+				_, w := g.newWriteBehind(plenty)
 				g.before = func(_ context.Context, x *oncrpc.Exchange) ([]byte, error) {
 					switch x.Proc {
 					case nfs3.ProcWrite:
@@ -67,7 +67,7 @@ func TestLots(t *testing.T) {
 					require.NoError(t, w.Write(t.Context(), p, i*int64(len(p))))
 				}
 				require.NoError(t, w.Sync(t.Context()))
-				assert.Equal(t, tt.commits, g.calls(nfs3.ProcCommit))
+				assert.Equal(t, tt.commits, g.callCount(nfs3.ProcCommit))
 			})
 		})
 	}
@@ -76,20 +76,20 @@ func TestLots(t *testing.T) {
 // TestBacklog checks that a writer faster than the server waits before the data
 // fill all memory.
 func TestBacklog(t *testing.T) {
-	inBubble(t, Config{Depth: 2}, func(t *testing.T, g *rig) {
-		_, w := g.behind(plenty)
-		held := g.gate(nfs3.ProcWrite)
+	inBubble(t, Config{Depth: 2}, func(t *testing.T, g *testServer) {
+		_, w := g.newWriteBehind(plenty)
+		held := g.blockProc(nfs3.ProcWrite)
 		p := make([]byte, defaultTransfer)
-		const room = 2 + maxBacklog/defaultTransfer // under way, and waiting
-		for i := range int64(room) {
+		const capacity = 2 + maxBacklog/defaultTransfer // in progress, and waiting
+		for i := range int64(capacity) {
 			require.NoError(t, w.Write(t.Context(), p, i*int64(len(p))))
 		}
-		next := later(func() error { return w.Write(t.Context(), p, room*int64(len(p))) })
+		next := startLater(func() error { return w.Write(t.Context(), p, capacity*int64(len(p))) })
 		assert.False(t, next())
 		close(held)
 		assert.True(t, next())
 		require.NoError(t, w.Sync(t.Context()))
-		assert.Zero(t, w.backlog)
+		assert.Zero(t, w.queuedBytes)
 	})
 }
 
@@ -98,8 +98,8 @@ func TestBacklog(t *testing.T) {
 func BenchmarkWriteBehind(b *testing.B) {
 	for name, size := range map[string]int{"1MiB": 1 << 20, "4KiB": 4 << 10} {
 		b.Run(name, func(b *testing.B) {
-			g := newRig(b, Config{}, true)
-			f := g.put("f", nil)
+			g := newTestServer(b, Config{}, true)
+			f := g.putFile("f", nil)
 			commit := (&nfs3.CommitRes{}).AppendTo(nil)
 			g.before = func(_ context.Context, x *oncrpc.Exchange) ([]byte, error) {
 				if x.Proc == nfs3.ProcCommit {
@@ -108,9 +108,9 @@ func BenchmarkWriteBehind(b *testing.B) {
 				res := nfs3.WriteRes{Count: uint32(len(x.Item))}
 				return res.AppendTo(nil), nil
 			}
-			w := f.WriteBehind(NewBudget(plenty), g.lost.add)
+			w := f.WriteBehind(NewBudget(plenty), g.lost.addFailure)
 			defer w.Close()
-			p := sample(size)
+			p := sampleData(size)
 			b.SetBytes(int64(size))
 			b.ReportAllocs()
 			off := int64(0)

@@ -9,29 +9,29 @@ import (
 
 // A Config configures a Client. The zero value suits most uses.
 type Config struct {
-	// Cred is the credential of all calls; nil means ProcessCred.
+	// Cred is the credential for all calls; nil means ProcessCred.
 	Cred *rpcmsg.Cred
 
-	// ReadSize and WriteSize limit the bytes of one READ and one WRITE of a
-	// File; 0 means 1 MiB. The server's limits apply too.
+	// ReadSize and WriteSize are the maximum sizes in bytes of a File's READs
+	// and WRITEs; 0 means 1 MiB. The server's limits apply too.
 	ReadSize, WriteSize int
 
-	// Depth is how many READs or WRITEs one transfer of a File has in
-	// flight; 0 means 16. It is clipped to 1 to 1024.
+	// Depth is the number of READs or WRITEs that a File's transfer keeps in
+	// flight; 0 means 16. It is clipped to the range 1 to 1024.
 	Depth int
 
-	// Window is how many bytes of one CopyFrom may wait in memory for the
-	// server to put them on stable storage; 0 means 64 MiB. It is raised to two
+	// Window is the number of bytes that a CopyFrom keeps in memory until they
+	// are on the server's stable storage; 0 means 64 MiB. The minimum is two
 	// WRITEs.
 	Window int
 
-	// Patience is how long a call is repeated that the server puts off
-	// (NFS3ERR_JUKEBOX); 0 means a minute. If negative, the call is not
-	// repeated.
+	// Patience is the time for which a call is repeated while the server
+	// postpones it (NFS3ERR_JUKEBOX); 0 means a minute. If it is negative,
+	// calls are not repeated.
 	Patience time.Duration
 }
 
-func (c *Config) fill() {
+func (c *Config) setDefaults() {
 	if c.Cred == nil {
 		cred := ProcessCred()
 		c.Cred = &cred
@@ -53,12 +53,12 @@ func orDefault(n, def int) int {
 	return max(1, n)
 }
 
-// ProcessCred returns the AUTH_SYS credential of this process: its effective
-// user and group, and its supplementary groups. RPC carries 16 of them (RFC
-// 5531, Appendix A).
+// ProcessCred returns this process's AUTH_SYS credential: its effective user
+// and group, and its supplementary groups. RPC carries 16 of those (RFC 5531,
+// Appendix A).
 func ProcessCred() rpcmsg.Cred {
 	cred := rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
-	groups, _ := os.Getgroups() // without groups the server may refuse, which is reported
+	groups, _ := os.Getgroups() // without groups the server may deny access, which is reported
 	for _, g := range groups {
 		if uint32(g) != cred.GID {
 			cred.GIDs = append(cred.GIDs, uint32(g))

@@ -5,71 +5,72 @@ import (
 	"io"
 	"sync"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
-// CopyFrom writes the content of r to f at offset off, with several calls in
-// flight. It returns how many bytes from the start are on the server's stable
-// storage: without an error, all of them. At most Config.Window bytes of r are
-// in memory at a time. The end of ctx does not end a Read of r.
+// CopyFrom writes r's content to f at offset off, with several calls in flight.
+// It returns the number of bytes, counted from the start, that are on the
+// server's stable storage: all of them if there is no error. At most
+// Config.Window bytes are in memory at a time. Cancelling ctx does not
+// interrupt a Read from r.
 func (f *File) CopyFrom(ctx context.Context, r io.Reader, off int64) (n int64, err error) {
 	if off < 0 {
-		return 0, errNegative
+		return 0, errNegativeOffset
 	}
 	cfg := &f.fs.c.cfg
-	s := source{r: r, off: off}
+	s := copySource{r: r, off: off}
 	slots := make(chan struct{}, cfg.Depth)
-	room := max(1, cfg.Window/2/f.fs.writeSize)
-	var last *batch // becomes stable while the next batch is filled
-	for err == nil && !s.end {
-		b := &batch{f: f, slots: slots, done: make(chan struct{})}
-		b.fill(ctx, &s, room)
+	maxPieces := max(1, cfg.Window/2/f.fs.writeSize)
+	var last *commitBatch // becomes stable while the next batch is filled
+	for err == nil && !s.ended {
+		b := &commitBatch{f: f, slots: slots, done: make(chan struct{})}
+		b.fillFrom(ctx, &s, maxPieces)
 		go b.makeStable(ctx)
-		n, err = last.add(n, nil)
+		n, err = last.addStableBytes(n, nil)
 		last = b
 	}
-	n, err = last.add(n, err)
+	n, err = last.addStableBytes(n, err)
 	if err == nil {
 		err = s.err
 	}
 	return n, err
 }
 
-// A source is the input of a copy.
-type source struct {
-	r   io.Reader
-	off int64 // offset in the file of the next byte
-	end bool
-	err error // nil if r ended normally
+// A copySource is a copy's input.
+type copySource struct {
+	r     io.Reader
+	off   int64 // file offset for the next byte
+	ended bool
+	err   error // nil if r returned io.EOF
 }
 
-// read fills p, or reaches the end.
-func (s *source) read(p []byte) (n int) {
-	for idle := 0; n < len(p) && !s.end; idle++ {
+// fillBuffer fills p unless the input ends first.
+func (s *copySource) fillBuffer(p []byte) (n int) {
+	for idle := 0; n < len(p) && !s.ended; idle++ {
 		m, err := s.r.Read(p[n:])
 		if n += m; m > 0 {
 			idle = 0
 		}
 		switch {
 		case err == io.EOF: // any other error, such as io.ErrUnexpectedEOF, loses data
-			s.end = true
+			s.ended = true
 		case err != nil:
-			s.fail(err)
+			s.stopWithError(err)
 		case idle == maxIdleReads:
-			s.fail(io.ErrNoProgress)
+			s.stopWithError(io.ErrNoProgress)
 		}
 	}
 	s.off += int64(n)
 	return n
 }
 
-func (s *source) fail(err error) { s.end, s.err = true, err }
+func (s *copySource) stopWithError(err error) { s.ended, s.err = true, err }
 
-// A batch holds the pieces of one COMMIT.
-type batch struct {
+// A commitBatch holds the pieces that one COMMIT makes stable.
+type commitBatch struct {
 	f     *File
-	slots chan struct{} // one entry per call in flight of the whole copy
+	slots chan struct{} // one entry per call that the copy has in flight
 	calls sync.WaitGroup
 	done  chan struct{} // closed when the other fields are final
 
@@ -80,59 +81,59 @@ type batch struct {
 	err error
 }
 
-// fill writes up to room pieces.
-func (b *batch) fill(ctx context.Context, s *source, room int) {
-	for len(b.pieces) < room && !s.end && b.failure() == nil {
+// fillFrom reads and writes up to maxPieces pieces.
+func (b *commitBatch) fillFrom(ctx context.Context, s *copySource, maxPieces int) {
+	for len(b.pieces) < maxPieces && !s.ended && b.firstError() == nil {
 		select {
 		case b.slots <- struct{}{}:
 		case <-ctx.Done():
-			s.fail(context.Cause(ctx))
+			s.stopWithError(context.Cause(ctx))
 			return
 		}
 		lent, off := buf.Default.Get(b.f.fs.writeSize), s.off
-		n := s.read(lent.B)
+		n := s.fillBuffer(lent.B)
 		if n == 0 {
 			lent.Release()
 			<-b.slots
 			return
 		}
 		how := nfs3.Unstable
-		if s.end && b.bytes == 0 {
+		if s.ended && b.bytes == 0 {
 			how = nfs3.FileSync // one call instead of two
 		}
 		b.bytes += int64(n)
-		b.write(ctx, &piece{off: off, data: lent.B[:n], lent: lent}, how)
+		b.startWrite(ctx, &piece{off: off, data: lent.B[:n], lent: lent}, how)
 	}
 }
 
-// write starts writing p, and does not wait.
-func (b *batch) write(ctx context.Context, p *piece, how nfs3.Stable) {
+// startWrite writes p in the background.
+func (b *commitBatch) startWrite(ctx context.Context, p *piece, how nfs3.Stable) {
 	b.pieces = append(b.pieces, p)
 	b.calls.Go(func() {
 		defer func() { <-b.slots }()
-		if _, err := b.f.put(ctx, p, how); err != nil {
-			b.fail(err)
+		if _, err := b.f.writePiece(ctx, p, how); err != nil {
+			b.recordError(err)
 		} else if p.stable {
-			p.release()
+			p.releaseMemory()
 		}
 	})
 }
 
-// makeStable waits until the batch is on stable storage, and frees the batch's
-// memory.
-func (b *batch) makeStable(ctx context.Context) {
+// makeStable waits until the batch is on stable storage, and frees its memory.
+func (b *commitBatch) makeStable(ctx context.Context) {
 	defer close(b.done)
 	b.calls.Wait()
-	if b.failure() == nil {
-		b.fail(b.f.makeStable(ctx, b.pieces))
+	if b.firstError() == nil {
+		b.recordError(b.f.makeStable(ctx, b.pieces))
 	}
 	for _, p := range b.pieces {
-		p.release()
+		p.releaseMemory()
 	}
 }
 
-// add waits for b, and adds b's bytes to n unless b failed or err is set.
-func (b *batch) add(n int64, err error) (int64, error) {
+// addStableBytes waits until b is stable, and adds b's bytes to n unless b
+// failed or err is set.
+func (b *commitBatch) addStableBytes(n int64, err error) (int64, error) {
 	if b == nil {
 		return n, err
 	}
@@ -146,7 +147,7 @@ func (b *batch) add(n int64, err error) (int64, error) {
 	return n + b.bytes, nil
 }
 
-func (b *batch) fail(err error) {
+func (b *commitBatch) recordError(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.err == nil {
@@ -154,7 +155,7 @@ func (b *batch) fail(err error) {
 	}
 }
 
-func (b *batch) failure() error {
+func (b *commitBatch) firstError() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.err

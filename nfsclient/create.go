@@ -9,12 +9,13 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// Open finds the file at path, and follows symbolic links. NFS knows no open
-// files: a File needs no closing, and the file may be removed at any time.
+// Open finds the file at path, and follows symbolic links. NFS version 3 has no
+// open state: a File need not be closed, and the file may be removed at any
+// time.
 func (f *FS) Open(ctx context.Context, path string) (*File, error) {
-	p, err := f.walk(ctx, path, true)
+	p, err := f.walkPath(ctx, path, true)
 	if err == nil {
-		err = p.regular(nfs3.ProcRead)
+		err = p.checkRegular(nfs3.ProcRead)
 	}
 	if err != nil {
 		return nil, pathError("open", path, err)
@@ -22,8 +23,8 @@ func (f *FS) Open(ctx context.Context, path string) (*File, error) {
 	return f.File(p.node.Handle), nil
 }
 
-// regular returns the error of proc for an object that is not a regular file.
-func (p *place) regular(proc uint32) error {
+// checkRegular returns an error for proc unless the object is a regular file.
+func (p *foundPath) checkRegular(proc uint32) error {
 	switch p.node.Attr.Type {
 	case nfs3.TypeReg:
 		return nil
@@ -34,57 +35,58 @@ func (p *place) regular(proc uint32) error {
 	}
 }
 
-// Create creates the file at path with the given mode, or empties an existing
+// Create creates the file at path with the given mode, or truncates an existing
 // file. It follows symbolic links.
 func (f *FS) Create(ctx context.Context, path string, mode uint32) (*File, error) {
-	file, err := f.create(ctx, path, mode)
+	file, err := f.createOrTruncate(ctx, path, mode)
 	return file, pathError("create", path, err)
 }
 
-func (f *FS) create(ctx context.Context, path string, mode uint32) (*File, error) {
-	p, err := f.find(ctx, path, true)
+func (f *FS) createOrTruncate(ctx context.Context, path string, mode uint32) (*File, error) {
+	p, err := f.findPath(ctx, path, true)
 	switch {
 	case err != nil:
 		return nil, err
-	case !p.found() && p.slash:
+	case !p.nameExists() && p.trailingSlash:
 		return nil, &Error{Proc: nfs3.ProcCreate, Status: nfs3.ErrIsDir}
-	case !p.found():
-		return f.makeFile(ctx, &nfs3.CreateArgs{
-			Where: nfs3.DirOpArgs{Dir: p.dir(), Name: []byte(p.name)},
+	case !p.nameExists():
+		return f.createFile(ctx, &nfs3.CreateArgs{
+			Where: nfs3.DirOpArgs{Dir: p.parentDir(), Name: []byte(p.name)},
 			Mode:  nfs3.Unchecked,
 			Attr:  nfs3.SetAttr{Mode: nfs3.OptUint32{Set: true, Value: mode}, Size: nfs3.OptUint64{Set: true}},
 		})
 	}
-	if err := p.regular(nfs3.ProcCreate); err != nil {
+	if err := p.checkRegular(nfs3.ProcCreate); err != nil {
 		return nil, err
 	}
-	if p.slash {
+	if p.trailingSlash {
 		return nil, errNotDir
 	}
 	file := f.File(p.node.Handle)
 	return file, file.Truncate(ctx, 0)
 }
 
-// makeFile is CREATE, and LOOKUP if the server left the handle out.
-func (f *FS) makeFile(ctx context.Context, a *nfs3.CreateArgs) (*File, error) {
+// createFile calls CREATE, and LOOKUP if the server left out the handle.
+func (f *FS) createFile(ctx context.Context, a *nfs3.CreateArgs) (*File, error) {
 	res, err := f.c.Create(ctx, a)
 	if err != nil {
 		return nil, err
 	}
-	n, err := f.made(ctx, &a.Where, &res)
+	n, err := f.completeNode(ctx, &a.Where, &res)
 	return f.File(n.Handle), err
 }
 
-// made returns the created object with its attributes.
-func (f *FS) made(ctx context.Context, where *nfs3.DirOpArgs, res *nfs3.MakeRes) (Node, error) {
-	if err := f.c.complete(ctx, where, res); err != nil {
+// completeNode returns the created object with its attributes.
+func (f *FS) completeNode(ctx context.Context, where *nfs3.DirOpArgs, res *nfs3.MakeRes) (Node, error) {
+	if err := f.c.lookUpMissingHandle(ctx, where, res); err != nil {
 		return Node{}, err
 	}
-	return f.node(ctx, res.Object, &res.Attr)
+	return f.nodeWithAttr(ctx, res.Object, &res.Attr)
 }
 
-// complete looks up the created object if the server left its handle out.
-func (c *Client) complete(ctx context.Context, where *nfs3.DirOpArgs, res *nfs3.MakeRes) error {
+// lookUpMissingHandle looks up the created object if the server left out its
+// handle.
+func (c *Client) lookUpMissingHandle(ctx context.Context, where *nfs3.DirOpArgs, res *nfs3.MakeRes) error {
 	if res.Object != nil {
 		return nil
 	}
@@ -94,33 +96,33 @@ func (c *Client) complete(ctx context.Context, where *nfs3.DirOpArgs, res *nfs3.
 }
 
 // CreateNew creates the file at path with the given mode. It fails if anything
-// exists at path, except the file that an earlier transmission of the same call
+// exists at path, except a file that an earlier transmission of the same call
 // created (RFC 1813, Section 3.3.8, EXCLUSIVE).
 func (f *FS) CreateNew(ctx context.Context, path string, mode uint32) (*File, error) {
-	where, err := f.where(ctx, path)
+	where, err := f.newDirOpArgs(ctx, path)
 	if err != nil {
 		return nil, pathError("create", path, err)
 	}
-	file, err := f.createNew(ctx, where, mode)
+	file, err := f.createExclusive(ctx, where, mode)
 	return file, pathError("create", path, err)
 }
 
-func (f *FS) createNew(ctx context.Context, where nfs3.DirOpArgs, mode uint32) (*File, error) {
+func (f *FS) createExclusive(ctx context.Context, where nfs3.DirOpArgs, mode uint32) (*File, error) {
 	res, err := f.c.CreateNew(ctx, where, nfs3.SetAttr{Mode: nfs3.OptUint32{Set: true, Value: mode}})
 	if err != nil {
 		return nil, err
 	}
-	n, err := f.made(ctx, &where, &res)
+	n, err := f.completeNode(ctx, &where, &res)
 	return f.File(n.Handle), err
 }
 
 // CreateNew creates a file with the given attributes, and fails if the name
-// exists: EXCLUSIVE, as FS.CreateNew, then SETATTR. A server may keep the
-// verifier in the times; unless attr has others, they therefore become the
-// server's present time. Without an error the results hold the handle and, if
-// the server sent them, the file's final attributes.
+// exists. It calls CREATE with EXCLUSIVE, then SETATTR. A server may store the
+// verifier in the times; unless attr sets them, they therefore become the
+// server's current time. If there is no error, the results hold the handle and,
+// if the server sent them, the file's final attributes.
 //
-// If the server does not support EXCLUSIVE, CreateNew uses GUARDED: then a call
+// If the server does not support EXCLUSIVE, CreateNew uses GUARDED. Then a call
 // that was transmitted twice may fail although it created the file.
 func (c *Client) CreateNew(ctx context.Context, where nfs3.DirOpArgs, attr nfs3.SetAttr) (nfs3.MakeRes, error) {
 	res, err := c.Create(ctx, &nfs3.CreateArgs{Where: where, Mode: nfs3.Exclusive, Verf: randomVerf()})
@@ -129,7 +131,7 @@ func (c *Client) CreateNew(ctx context.Context, where nfs3.DirOpArgs, attr nfs3.
 		res, err = c.Create(ctx, &nfs3.CreateArgs{Where: where, Mode: nfs3.Guarded, Attr: attr})
 	}
 	if err == nil {
-		err = c.complete(ctx, &where, &res)
+		err = c.lookUpMissingHandle(ctx, &where, &res)
 	}
 	if guarded || err != nil {
 		return res, err

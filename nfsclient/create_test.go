@@ -12,12 +12,12 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// withoutHandle makes the server leave out handle and attributes of created
-// objects, as RFC 1813 allows.
-func (w *wire) withoutHandle() {
+// omitHandles makes the server omit created objects' handles and attributes, as
+// RFC 1813 allows.
+func (w *fakeConn) omitHandles() {
 	w.after = func(x *oncrpc.Exchange, results []byte) []byte {
 		if x.Prog != nfs3.Program || x.Proc != nfs3.ProcCreate && x.Proc != nfs3.ProcMkdir {
 			return results
@@ -32,25 +32,25 @@ func (w *wire) withoutHandle() {
 
 func TestCreate(t *testing.T) {
 	for _, without := range []bool{false, true} {
-		onBoth(t, small, func(t *testing.T, g *rig) {
+		onBoth(t, small, func(t *testing.T, g *testServer) {
 			ctx := t.Context()
-			g.plant(walkTree...)
+			g.createTree(walkTree...)
 			if without {
-				g.withoutHandle()
+				g.omitHandles()
 			}
 			f, err := g.fs.Create(ctx, "rel/new", 0o640)
 			require.NoError(t, err)
 			a, err := f.Stat(ctx)
 			require.NoError(t, err)
 			assert.EqualValues(t, 0o640, a.Mode)
-			assert.Equal(t, g.handle(ctx, "a/b/new"), f.Handle())
+			assert.Equal(t, g.handleOf(ctx, "a/b/new"), f.Handle())
 
 			for _, path := range []string{"abs", "a/b/f"} { // an existing file is emptied, and keeps its mode
 				_, err = f.WriteAt(ctx, []byte("x"), 0)
 				require.NoError(t, err)
 				f, err = g.fs.Create(ctx, path, 0o600)
 				require.NoError(t, err)
-				assert.Equal(t, g.handle(ctx, "a/b/f"), f.Handle())
+				assert.Equal(t, g.handleOf(ctx, "a/b/f"), f.Handle())
 				a, err = f.Stat(ctx)
 				require.NoError(t, err)
 				assert.Zero(t, a.Size)
@@ -74,11 +74,11 @@ func TestCreate(t *testing.T) {
 
 func TestCreateNew(t *testing.T) {
 	for _, without := range []bool{false, true} {
-		g := newRig(t, small, true)
+		g := newTestServer(t, small, true)
 		ctx := t.Context()
-		g.plant(walkTree...)
+		g.createTree(walkTree...)
 		if without {
-			g.withoutHandle()
+			g.omitHandles()
 		}
 		f, err := g.fs.CreateNew(ctx, "rel/new", 0o640)
 		require.NoError(t, err)
@@ -97,9 +97,9 @@ func TestCreateNew(t *testing.T) {
 }
 
 // TestCreateNewTwice checks that a call transmitted twice creates one file, and
-// that another call is refused.
+// that another call fails.
 func TestCreateNewTwice(t *testing.T) {
-	g := newRig(t, small, true)
+	g := newTestServer(t, small, true)
 	verfs := make(map[uint64]bool)
 	g.before = func(ctx context.Context, x *oncrpc.Exchange) ([]byte, error) {
 		if x.Proc == nfs3.ProcSetAttr { // the times may have held the verifier
@@ -118,7 +118,7 @@ func TestCreateNewTwice(t *testing.T) {
 		assert.Equal(t, nfs3.Exclusive, a.Mode)
 		verfs[a.Verf] = true
 		first := *x
-		err := g.serve(ctx, 77, &first) // its reply is lost
+		err := g.serveCall(ctx, 77, &first) // its reply is lost
 		first.Release()
 		return nil, err
 	}
@@ -131,17 +131,17 @@ func TestCreateNewTwice(t *testing.T) {
 
 // TestCreateNewUnsupported checks that a server without EXCLUSIVE gets GUARDED.
 func TestCreateNewUnsupported(t *testing.T) {
-	g := newRig(t, small, true)
-	g.refuse(nfs3.ProcCreate, nfs3.ErrNotSupp, 1)
+	g := newTestServer(t, small, true)
+	g.failProc(nfs3.ProcCreate, nfs3.ErrNotSupp, 1)
 	f, err := g.fs.CreateNew(t.Context(), "f", 0o600)
 	require.NoError(t, err)
 	a, err := f.Stat(t.Context())
 	require.NoError(t, err)
 	assert.EqualValues(t, 0o600, a.Mode)
-	g.refuse(nfs3.ProcCreate, nfs3.ErrNotSupp, 1)
+	g.failProc(nfs3.ProcCreate, nfs3.ErrNotSupp, 1)
 	_, err = g.fs.CreateNew(t.Context(), "f", 0o600)
 	assert.ErrorIs(t, err, fs.ErrExist)
-	g.refuse(nfs3.ProcSetAttr, nfs3.ErrPerm, 1)
+	g.failProc(nfs3.ProcSetAttr, nfs3.ErrPerm, 1)
 	_, err = g.fs.CreateNew(t.Context(), "g", 0o600)
 	assert.ErrorIs(t, err, nfs3.ErrPerm)
 }
@@ -154,36 +154,36 @@ func TestCreateNewAt(t *testing.T) {
 		without, guarded bool
 	}{{"exclusive", false, false}, {"handle left out", true, false}, {"guarded", false, true}, {"guarded, handle left out", true, true}} {
 		t.Run(tt.name, func(t *testing.T) {
-			g := newRig(t, small, true)
+			g := newTestServer(t, small, true)
 			if tt.without {
-				g.withoutHandle()
+				g.omitHandles()
 			}
 			if tt.guarded {
-				g.refuse(nfs3.ProcCreate, nfs3.ErrNotSupp, 1)
+				g.failProc(nfs3.ProcCreate, nfs3.ErrNotSupp, 1)
 			}
 			mtime := nfs3.SetTime{How: nfs3.SetToClientTime, Time: nfs3.Time{Sec: 12}}
-			res, err := g.c.CreateNew(t.Context(), in(g.root, "f"), nfs3.SetAttr{
+			res, err := g.c.CreateNew(t.Context(), dirOpArgs(g.root, "f"), nfs3.SetAttr{
 				Mode: nfs3.OptUint32{Set: true, Value: 0o604}, UID: nfs3.OptUint32{Set: true, Value: 77}, Mtime: mtime,
 			})
 			require.NoError(t, err)
-			assert.Equal(t, g.handle(t.Context(), "f"), res.Object)
+			assert.Equal(t, g.handleOf(t.Context(), "f"), res.Object)
 			a, err := g.c.GetAttr(t.Context(), res.Object)
 			require.NoError(t, err)
 			assert.Equal(t, nfs3.PostOpAttr{OK: true, Attr: a}, res.Attr)
 			assert.EqualValues(t, 0o604, a.Mode)
 			assert.EqualValues(t, 77, a.UID)
 			assert.Equal(t, mtime.Time, a.Mtime)
-			assert.Equal(t, tt.guarded, g.calls(nfs3.ProcSetAttr) == 0, "GUARDED needs no SETATTR")
-			_, err = g.c.CreateNew(t.Context(), in(g.root, "f"), nfs3.SetAttr{})
+			assert.Equal(t, tt.guarded, g.callCount(nfs3.ProcSetAttr) == 0, "GUARDED needs no SETATTR")
+			_, err = g.c.CreateNew(t.Context(), dirOpArgs(g.root, "f"), nfs3.SetAttr{})
 			assert.ErrorIs(t, err, nfs3.ErrExist)
 		})
 	}
 }
 
 func TestOpen(t *testing.T) {
-	g := newRig(t, small, true)
-	g.plant(walkTree...)
-	_, err := g.c.Mknod(t.Context(), &nfs3.MknodArgs{Where: in(g.root, "fifo"), Type: nfs3.TypeFIFO})
+	g := newTestServer(t, small, true)
+	g.createTree(walkTree...)
+	_, err := g.c.Mknod(t.Context(), &nfs3.MknodArgs{Where: dirOpArgs(g.root, "fifo"), Type: nfs3.TypeFIFO})
 	require.NoError(t, err)
 	f, err := g.fs.Open(t.Context(), "chain")
 	require.NoError(t, err)
@@ -201,11 +201,11 @@ func TestOpen(t *testing.T) {
 
 func TestMkdirAll(t *testing.T) {
 	for _, without := range []bool{false, true} {
-		g := newRig(t, small, true)
+		g := newTestServer(t, small, true)
 		ctx := t.Context()
-		g.plant(walkTree...)
+		g.createTree(walkTree...)
 		if without {
-			g.withoutHandle()
+			g.omitHandles()
 		}
 		for _, path := range []string{"p/q/r/", "p/q/r", "/p/q/../s/t", "rel/new/er", "absdir", "", "dangling"} {
 			require.NoError(t, g.fs.MkdirAll(ctx, path, 0o750), path)
@@ -219,14 +219,14 @@ func TestMkdirAll(t *testing.T) {
 		for path, want := range map[string]error{"f": nfs3.ErrNotDir, "f/d": nfs3.ErrNotDir, "loop/d": syscall.ELOOP, "../d": errOutside} {
 			assert.ErrorIs(t, g.fs.MkdirAll(ctx, path, 0o755), want, path)
 		}
-		g.refuse(nfs3.ProcMkdir, nfs3.ErrROFS, 1)
+		g.failProc(nfs3.ProcMkdir, nfs3.ErrROFS, 1)
 		assert.ErrorIs(t, g.fs.MkdirAll(ctx, "z/y", 0o755), syscall.EROFS)
 	}
 }
 
 // TestMkdirAllTogether checks concurrent creation of the same directories.
 func TestMkdirAllTogether(t *testing.T) {
-	g := newRig(t, small, true)
+	g := newTestServer(t, small, true)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {

@@ -8,13 +8,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// ErrReply is the error of a reply that violates RFC 1813 or cannot be true.
+// ErrReply is the error for a reply that violates RFC 1813 or is impossible.
 var ErrReply = errors.New("nfsclient: malformed or impossible reply from the server")
 
-// An Error is a server's refusal of a call. errors.Is matches it with its
-// Status, with the host's errno value for that status, and with the
-// corresponding errors of io/fs.
+// An Error is an NFS status with which a server rejects a call. errors.Is
+// matches it with its Status, with the host's errno value for that status, and
+// with the corresponding errors of io/fs.
 type Error struct {
+	Prog   uint32 // 0: NFS
 	Proc   uint32
 	Status nfs3.Status
 }
@@ -22,7 +23,7 @@ type Error struct {
 // Error returns the procedure, the host's description of the error, and the
 // status.
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s: %v (%v)", nfs3.ProcName(e.Proc), e.Errno(), e.Status)
+	return fmt.Sprintf("%s: %v (%v)", procName(e.Prog, e.Proc), e.Errno(), e.Status)
 }
 
 // Unwrap returns e's Status.
@@ -35,7 +36,7 @@ func (e *Error) Is(target error) bool {
 }
 
 // Errno returns the host's error number for e: the nearest number if the host
-// has none for the status, and EIO if the protocol does not define the status.
+// has none for the status, and EIO if the protocol does not define it.
 func (e *Error) Errno() syscall.Errno {
 	if errno, ok := errnos[e.Status]; ok {
 		return errno
@@ -64,7 +65,7 @@ var errnos = map[nfs3.Status]syscall.Errno{
 	nfs3.ErrDQuot:       syscall.EDQUOT,
 	nfs3.ErrStale:       syscall.ESTALE,
 	nfs3.ErrRemote:      syscall.EREMOTE,
-	nfs3.ErrBadHandle:   syscall.ESTALE, // a handle of another server, or an invalid handle
+	nfs3.ErrBadHandle:   syscall.ESTALE, // another server's handle, or an invalid one
 	nfs3.ErrNotSync:     syscall.EAGAIN,
 	nfs3.ErrBadCookie:   syscall.EAGAIN,
 	nfs3.ErrNotSupp:     syscall.EOPNOTSUPP,

@@ -42,7 +42,7 @@ func Example() {
 }
 
 // Write a file that is on the server's stable storage when write returns,
-// however often the server restarts meanwhile.
+// however often the server restarts in the meantime.
 func ExampleFile_CopyFrom() {
 	write := func(ctx context.Context, fs *nfsclient.FS, path string, data []byte) error {
 		f, err := fs.Create(ctx, path, 0o644)

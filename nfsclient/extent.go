@@ -5,48 +5,48 @@ import (
 	"sort"
 )
 
-// A state is how far a piece of a WriteBehind has come.
+// An extentState is the progress of a WriteBehind's piece.
 //
-//	growing ─▶ queued ─▶ sending ─▶ written ─▶ settling ─▶ over
+//	growing ─▶ queued ─▶ sending ─▶ written ─▶ committing ─▶ finished
 //	             ▲                                 │
-//	             └──────── lost by the server ─────┘
-type state uint8
+//	             └──────── lost by the server ──────┘
+type extentState uint8
 
 const (
-	growing  state = iota // adjacent data may be added
-	queued                // for a WRITE
-	sending               // in a WRITE under way
-	written               // the server has it, perhaps only in memory
-	settling              // in a COMMIT under way
-	over                  // stable, replaced by later data, or abandoned
+	stateGrowing    extentState = iota // adjacent data may be added
+	stateQueued                        // waits for its WRITE
+	stateSending                       // in a WRITE in flight
+	stateWritten                       // the server has it, perhaps only in memory
+	stateCommitting                    // in a COMMIT in flight
+	stateFinished                      // stable, replaced by later data, or abandoned
 )
 
-// unsent reports whether the server may not have a piece in state s.
-func (s state) unsent() bool { return s <= sending }
+// isUnsent reports whether the server may not have a piece in state s.
+func (s extentState) isUnsent() bool { return s <= stateSending }
 
 // An extent is a piece of a WriteBehind.
 type extent struct {
-	piece // lent is nil: block holds the data
-	block *block
+	piece // its lent is nil, because block holds the data
+	block *memBlock
 
-	seq   uint64 // its age: later pieces have a higher number
-	state state
-	call  *flight // the WRITE of this piece, in state sending
-	again bool    // the server has lost it once
+	seq     uint64 // sequence number: later pieces have a higher one
+	state   extentState
+	write   *writeCall // the WRITE of this piece, in stateSending
+	wasLost bool       // the server has lost the data once
 }
 
-// extents are ordered by offset and do not overlap: cover cuts off data that
-// later data replace. They may therefore be sent again in any order.
+// extents are ordered by offset and do not overlap: removeRange removes data
+// that later data replace. Extents may therefore be sent again in any order.
 type extents []*extent
 
-// search returns the index of the first extent that ends after off.
-func (x extents) search(off int64) int {
-	return sort.Search(len(x), func(i int) bool { return x[i].end() > off })
+// searchEnd returns the index of the first extent that ends after off.
+func (x extents) searchEnd(off int64) int {
+	return sort.Search(len(x), func(i int) bool { return x[i].endOffset() > off })
 }
 
-// overlap reports whether a range has data of pieces up to seq.
-func (x extents) overlap(from, to int64, seq uint64) bool {
-	for i := x.search(from); i < len(x) && x[i].off < to; i++ {
+// overlapsUpTo reports whether a piece up to seq has data in a range.
+func (x extents) overlapsUpTo(from, to int64, seq uint64) bool {
+	for i := x.searchEnd(from); i < len(x) && x[i].off < to; i++ {
 		if x[i].seq <= seq {
 			return true
 		}
@@ -54,87 +54,89 @@ func (x extents) overlap(from, to int64, seq uint64) bool {
 	return false
 }
 
-// insert puts an extent in its place. No other extent may overlap it.
-func (w *WriteBehind) insert(e *extent) {
-	w.pieces = slices.Insert(w.pieces, w.pieces.search(e.off), e)
-	w.count(e, 1)
+// insertExtent puts an extent in its place. No other extent may overlap it.
+func (w *WriteBehind) insertExtent(e *extent) {
+	w.pieces = slices.Insert(w.pieces, w.pieces.searchEnd(e.off), e)
+	w.countExtent(e, 1)
 }
 
-// cover cuts off the data in a range, which is about to be replaced. A call
-// under way continues with the old data, and overlapping new data wait for it.
-func (w *WriteBehind) cover(from, to int64) {
-	i := w.pieces.search(from)
+// removeRange removes the data in a range, which is about to be replaced. A
+// call in flight continues with the old data, and overlapping new data wait for
+// it.
+func (w *WriteBehind) removeRange(from, to int64) {
+	i := w.pieces.searchEnd(from)
 	if from >= to || i == len(w.pieces) {
 		return
 	}
 	if e := w.pieces[i]; e.off < from {
-		if e.end() > to {
-			w.split(e, to)
+		if e.endOffset() > to {
+			w.splitExtent(e, to)
 		}
-		w.trim(e, e.off, from)
+		w.trimExtent(e, e.off, from)
 		i++
 	}
 	j := i
-	for ; j < len(w.pieces) && w.pieces[j].end() <= to; j++ {
-		w.discard(w.pieces[j])
+	for ; j < len(w.pieces) && w.pieces[j].endOffset() <= to; j++ {
+		w.discardExtent(w.pieces[j])
 	}
 	w.pieces = slices.Delete(w.pieces, i, j)
 	if i < len(w.pieces) && w.pieces[i].off < to {
-		w.trim(w.pieces[i], to, w.pieces[i].end())
+		w.trimExtent(w.pieces[i], to, w.pieces[i].endOffset())
 	}
 }
 
-// trim cuts an extent down to a range.
-func (w *WriteBehind) trim(e *extent, from, to int64) {
-	w.count(e, -1)
+// trimExtent reduces an extent to a range.
+func (w *WriteBehind) trimExtent(e *extent, from, to int64) {
+	w.countExtent(e, -1)
 	e.data, e.off = e.data[from-e.off:to-e.off], from
-	w.count(e, 1)
+	w.countExtent(e, 1)
 }
 
-// split divides an extent in two.
-func (w *WriteBehind) split(e *extent, at int64) {
+// splitExtent divides an extent in two.
+func (w *WriteBehind) splitExtent(e *extent, at int64) {
 	r := new(extent)
 	*r = *e
 	r.data, r.off = e.data[at-e.off:], at
 	r.block.refs++
-	w.trim(e, e.off, at)
-	w.insert(r)
+	w.trimExtent(e, e.off, at)
+	w.insertExtent(r)
 	switch r.state {
-	case queued:
+	case stateQueued:
 		w.queue = append(w.queue, r)
-	case sending:
-		r.call.parts = append(r.call.parts, r)
+	case stateSending:
+		r.write.parts = append(r.write.parts, r)
 	}
 }
 
-// set changes an extent's state.
-func (w *WriteBehind) set(e *extent, s state) {
-	w.count(e, -1)
+// setState changes an extent's state.
+func (w *WriteBehind) setState(e *extent, s extentState) {
+	w.countExtent(e, -1)
 	e.state = s
-	w.count(e, 1)
+	w.countExtent(e, 1)
 }
 
-// count adds an extent to the sums, or subtracts it.
-func (w *WriteBehind) count(e *extent, sign int) {
-	if e.state == queued {
-		w.backlog += int64(sign * len(e.data))
+// countExtent adds an extent to w's totals (sign 1) or subtracts it (sign -1).
+func (w *WriteBehind) countExtent(e *extent, sign int) {
+	if e.state == stateQueued {
+		w.queuedBytes += int64(sign * len(e.data))
 	}
 	switch {
-	case e.state.unsent():
-		w.unsent += sign
-	case e.state == written:
-		w.written += int64(sign * len(e.data))
+	case e.state.isUnsent():
+		w.unsentPieces += sign
+	case e.state == stateWritten:
+		w.unstableBytes += int64(sign * len(e.data))
 	}
 }
 
-// discard ends an extent. The caller must remove it from w.pieces.
-func (w *WriteBehind) discard(e *extent) {
-	if e.state != over {
-		w.set(e, over)
-		w.drop(e.block)
+// discardExtent finishes an extent and releases its memory. The caller must
+// remove it from w.pieces.
+func (w *WriteBehind) discardExtent(e *extent) {
+	if e.state != stateFinished {
+		w.setState(e, stateFinished)
+		w.releaseBlock(e.block)
 	}
 }
 
-func (w *WriteBehind) sweep() {
-	w.pieces = slices.DeleteFunc(w.pieces, func(e *extent) bool { return e.state == over })
+func (w *WriteBehind) removeFinished() {
+	w.pieces = slices.DeleteFunc(w.pieces, func(e *extent) bool { return e.state == stateFinished })
 }

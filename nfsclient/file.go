@@ -10,14 +10,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
-// errNoProgress is the error if the server transfers nothing and reports
-// success. Without it, the client would repeat the call for ever.
+// errNoProgress is the error if the server transfers no data and reports
+// success. Without this check, the client would repeat the call forever.
 var errNoProgress = errors.New("the server transferred no data and reported no error")
 
-// errNegative is the error for a negative offset.
-var errNegative = fmt.Errorf("negative offset: %w", syscall.EINVAL)
+// errNegativeOffset is the error for a negative offset.
+var errNegativeOffset = fmt.Errorf("negative offset: %w", syscall.EINVAL)
 
-// A File is a file on the server, which NFS identifies by its handle alone.
+// A File is a file on the server, identified only by its handle.
 type File struct {
 	fs     *FS
 	handle nfs3.FH
@@ -26,7 +26,7 @@ type File struct {
 // Handle returns f's handle.
 func (f *File) Handle() nfs3.FH { return f.handle }
 
-// As returns f for calls in the name of cred, and copies cred.
+// As returns a copy of f whose calls carry cred. It copies cred.
 func (f *File) As(cred rpcmsg.Cred) *File {
 	fs := *f.fs
 	fs.c = fs.c.As(cred)
@@ -42,7 +42,7 @@ func (f *File) SetAttr(ctx context.Context, attr nfs3.SetAttr) error {
 	return err
 }
 
-// Truncate makes f size bytes long.
+// Truncate sets f's size to size bytes.
 func (f *File) Truncate(ctx context.Context, size uint64) error {
 	return f.SetAttr(ctx, nfs3.SetAttr{Size: nfs3.OptUint64{Set: true, Value: size}})
 }

@@ -4,21 +4,21 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 )
 
-// A FlavorError means that an export has none of the security flavours that are
-// accepted here.
+// A FlavorError means that an export has no security flavor that the client
+// accepts.
 type FlavorError struct {
 	Path     string
 	Wanted   []uint32 // by the export
 	Accepted []uint32
-	Cause    error // why none of Kerberos is accepted; nil: nobody asked for that
+	Cause    error // why no Kerberos flavor is accepted; nil if none was requested
 }
 
-// Error returns the flavours of both ends in the words of sec= (nfs(5)).
+// Error returns both ends' flavors as values of the option sec= (nfs(5)).
 func (e *FlavorError) Error() string {
-	words := fmt.Sprintf("the export %s wants %s; the mount says sec=%s", e.Path, flavorWords(e.Wanted, ", "), flavorWords(e.Accepted, ":"))
+	words := fmt.Sprintf("the export %s wants %s; the mount says sec=%s", e.Path, flavorNames(e.Wanted, ", "), flavorNames(e.Accepted, ":"))
 	if e.Cause != nil {
 		words += ": " + e.Cause.Error()
 	}
@@ -28,7 +28,7 @@ func (e *FlavorError) Error() string {
 // Unwrap returns the cause.
 func (e *FlavorError) Unwrap() error { return e.Cause }
 
-func flavorWords(list []uint32, between string) string {
+func flavorNames(list []uint32, between string) string {
 	var words []string
 	for _, f := range list {
 		words = append(words, exports.Flavor(f).String())

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
 // FuzzResults checks that for any results from a server, every method returns,
@@ -27,7 +27,7 @@ func FuzzResults(f *testing.F) {
 		f.Add(uint8(i), []byte{0, 0, 0, 2})
 	}
 	f.Fuzz(func(t *testing.T, which uint8, results []byte) {
-		w := &wire{t: t}
+		w := &fakeConn{t: t}
 		w.before = func(context.Context, *oncrpc.Exchange) ([]byte, error) { return append([]byte{}, results...), nil }
 		c := New(w, Config{Patience: -1})
 		err := golden[int(which)%len(golden)].call(t.Context(), c)
@@ -61,16 +61,16 @@ func FuzzWalk(f *testing.F) {
 		}
 		tree = append(tree, e)
 		name, _, _ := strings.Cut(strings.TrimSuffix(e, "/"), " -> ")
-		where[inode(f, root, name)] = name
+		where[inodeOf(f, root, name)] = name
 	}
-	where[inode(f, root, ".")] = ""
-	g := newRig(f, small, true)
-	g.plant(tree...)
+	where[inodeOf(f, root, ".")] = ""
+	g := newTestServer(f, small, true)
+	g.createTree(tree...)
 	f.Fuzz(func(t *testing.T, path string, follow bool) {
 		if path == "" || len(path) > 1000 || strings.Contains(path, "\x00") || path[0] == '/' || strings.Count(path, "/") > 30 {
 			return // the host treats these differently
 		}
-		g.wire.t = t
+		g.fakeConn.t = t
 		stat, hostStat := g.fs.Stat, root.Stat
 		if !follow {
 			stat, hostStat = g.fs.Lstat, root.Lstat
@@ -81,11 +81,11 @@ func FuzzWalk(f *testing.F) {
 			assert.Error(t, err, "%q: the host says %v", path, hostErr)
 			return
 		}
-		g.wantNode(path, where[want.Sys().(*syscall.Stat_t).Ino], n, nil, err)
+		g.requireNode(path, where[want.Sys().(*syscall.Stat_t).Ino], n, nil, err)
 	})
 }
 
-func inode(t testing.TB, root *os.Root, name string) uint64 {
+func inodeOf(t testing.TB, root *os.Root, name string) uint64 {
 	info, err := root.Lstat(name)
 	require.NoError(t, err)
 	return info.Sys().(*syscall.Stat_t).Ino

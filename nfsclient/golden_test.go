@@ -10,7 +10,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/stretchr/testify/assert"
 )
 
@@ -34,7 +34,7 @@ var golden = []struct {
 		return err
 	}},
 	{"setattr", false, func(ctx context.Context, c *Client) error {
-		_, err := c.SetAttr(ctx, &nfs3.SetAttrArgs{Object: textFH, Attr: mode(0o600)})
+		_, err := c.SetAttr(ctx, &nfs3.SetAttrArgs{Object: textFH, Attr: modeAttr(0o600)})
 		return err
 	}},
 	{"lookup", false, func(ctx context.Context, c *Client) error {
@@ -54,11 +54,11 @@ var golden = []struct {
 		return err
 	}},
 	{"create", false, func(ctx context.Context, c *Client) error {
-		_, err := c.Create(ctx, &nfs3.CreateArgs{Where: in(rootFH, "big"), Attr: mode(0o644)})
+		_, err := c.Create(ctx, &nfs3.CreateArgs{Where: dirOpArgs(rootFH, "big"), Attr: modeAttr(0o644)})
 		return err
 	}},
 	{"symlink", false, func(ctx context.Context, c *Client) error {
-		_, err := c.Symlink(ctx, &nfs3.SymlinkArgs{Where: in(rootFH, "link"), Attr: mode(0o777), Path: []byte("small.txt")})
+		_, err := c.Symlink(ctx, &nfs3.SymlinkArgs{Where: dirOpArgs(rootFH, "link"), Attr: modeAttr(0o777), Path: []byte("small.txt")})
 		return err
 	}},
 	{"remove", false, func(ctx context.Context, c *Client) error {
@@ -66,7 +66,7 @@ var golden = []struct {
 		return err
 	}},
 	{"rename", false, func(ctx context.Context, c *Client) error {
-		_, err := c.Rename(ctx, &nfs3.RenameArgs{From: in(rootFH, "big"), To: in(dirFH, "big2")})
+		_, err := c.Rename(ctx, &nfs3.RenameArgs{From: dirOpArgs(rootFH, "big"), To: dirOpArgs(dirFH, "big2")})
 		return err
 	}},
 	{"readdirplus", false, func(ctx context.Context, c *Client) error {
@@ -91,15 +91,15 @@ var golden = []struct {
 	}},
 }
 
-// A recorder records the call and returns no results.
-type recorder struct {
+// A fakeRecorder records the call and returns no results.
+type fakeRecorder struct {
 	x   oncrpc.Exchange
 	msg []byte // from the XID on, as Linux sends it
 }
 
 var errRecorded = errors.New("recorded")
 
-func (r *recorder) Call(_ context.Context, x *oncrpc.Exchange) error {
+func (r *fakeRecorder) Call(_ context.Context, x *oncrpc.Exchange) error {
 	r.x = *x
 	r.msg = append(oncrpc.AppendCall(nil, 0, x, "rig"), x.Args...)
 	return errRecorded
@@ -111,7 +111,7 @@ func TestGolden(t *testing.T) {
 	for _, tt := range golden {
 		t.Run(tt.file, func(t *testing.T) {
 			want := wiretest.Hex(t, "testdata/call-"+tt.file+".hex")
-			var r recorder
+			var r fakeRecorder
 			c := New(&r, Config{Cred: &rpcmsg.Cred{Flavor: rpcmsg.AuthSys}})
 			assert.ErrorIs(t, tt.call(t.Context(), c), errRecorded)
 			binary.BigEndian.PutUint32(r.msg, binary.BigEndian.Uint32(want)) // the XID
@@ -149,7 +149,7 @@ func TestExchange(t *testing.T) {
 		{"pathconf", 4 + 88 + 24, 0, 0},
 		{"commit", 4 + 28 + 88 + 8, 0, 0},
 	} {
-		var r recorder
+		var r fakeRecorder
 		c := New(&r, Config{})
 		for _, g := range golden {
 			if g.file == tt.file {
@@ -160,7 +160,7 @@ func TestExchange(t *testing.T) {
 		assert.Len(t, r.x.Sink, tt.sink, tt.file)
 		assert.Len(t, r.x.Item, tt.item, tt.file)
 	}
-	var r recorder
+	var r fakeRecorder
 	c := New(&r, Config{})
 	_, err := c.ReadLink(t.Context(), rootFH)
 	assert.ErrorIs(t, err, errRecorded)

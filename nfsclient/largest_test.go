@@ -6,20 +6,21 @@ import (
 	"log/slog"
 	"testing"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	rpcwire "github.com/nfsrdma/nfsrdma/rpcrdma/wire"
-	"github.com/nfsrdma/nfsrdma/xdr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// largest answers every call with the longest results that its procedure can have.
-type largest struct{ t *testing.T }
+// fakeLargestServer replies to every call with the longest results that its
+// procedure can have.
+type fakeLargestServer struct{ t *testing.T }
 
-func (l largest) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
+func (l fakeLargestServer) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
 	args := c.Args
 	fh := make(nfs3.FH, nfs3.FHSize)
 	attr := nfs3.PostOpAttr{OK: true, Attr: nfs3.Attr{Type: nfs3.TypeReg}}
@@ -38,13 +39,13 @@ func (l largest) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) er
 	case nfs3.ProcReadLink:
 		count = nfs3.MaxPath
 		r.Head = (&nfs3.ReadLinkRes{Attr: attr, Path: make([]byte, count)}).AppendTo(r.Head)
-		copy(r.NewItem(int(count)), sample(int(count)))
+		copy(r.NewItem(int(count)), sampleData(int(count)))
 	case nfs3.ProcRead:
 		var a nfs3.ReadArgs
 		a.Decode(&args)
 		count = a.Count
 		r.Head = (&nfs3.ReadRes{Attr: attr, Count: count}).AppendTo(r.Head)
-		copy(r.NewItem(int(count)), sample(int(count)))
+		copy(r.NewItem(int(count)), sampleData(int(count)))
 	case nfs3.ProcWrite:
 		r.Head = (&nfs3.WriteRes{Wcc: wcc}).AppendTo(r.Head)
 	case nfs3.ProcCreate, nfs3.ProcMkdir, nfs3.ProcSymlink, nfs3.ProcMknod:
@@ -84,7 +85,7 @@ func (l largest) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) er
 	return nil
 }
 
-// everyProcedure makes one call of each procedure.
+// everyProcedure sends one call to each procedure.
 func everyProcedure(ctx context.Context, c *Client) map[uint32]error {
 	fh := make(nfs3.FH, 8)
 	where := nfs3.DirOpArgs{Dir: fh, Name: []byte("name")}
@@ -116,8 +117,8 @@ func everyProcedure(ctx context.Context, c *Client) map[uint32]error {
 }
 
 // TestLargestResults: R8267-3-1, R8267-3-2, R8267-4.1-1. It checks that, for
-// any thresholds, the client provides for the longest results of each
-// procedure, in full.
+// any thresholds, the client provides memory for each procedure's longest
+// results, in full.
 func TestLargestResults(t *testing.T) {
 	for name, cfg := range map[string]rpcrdma.ClientConnConfig{
 		"1024 bytes": {NoPrivateData: true}, "4096 bytes": {}, "262144 bytes": {Inline: 256 << 10},
@@ -125,7 +126,7 @@ func TestLargestResults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Cleanup(func() { assert.Zero(t, buf.Default.Out(), "unreturned buffers") })
 			mux := &oncrpc.Mux{Log: slog.New(slog.DiscardHandler)}
-			mux.Register(nfs3.Program, nfs3.Version, largest{t})
+			mux.Register(nfs3.Program, nfs3.Version, fakeLargestServer{t})
 			c := New(overRDMA(t, mux, cfg), Config{})
 			errs := everyProcedure(t.Context(), c)
 			assert.Len(t, errs, int(nfs3.NumProc))
@@ -134,17 +135,17 @@ func TestLargestResults(t *testing.T) {
 			}
 			path, err := c.ReadLink(t.Context(), make(nfs3.FH, 8))
 			require.NoError(t, err)
-			assert.True(t, bytes.Equal(sample(nfs3.MaxPath), path.Path))
+			assert.True(t, bytes.Equal(sampleData(nfs3.MaxPath), path.Path))
 		})
 	}
 }
 
 // TestNoRetry: R8267-3.1-2, R8267-3.1-3, R8267-4.1-1. It checks that a
-// transport error ends each procedure, without a second call with more room for
-// the reply.
+// transport error ends each procedure, without a second call with more memory
+// for the reply.
 func TestNoRetry(t *testing.T) {
 	refused := &rpcrdma.RemoteError{Code: rpcwire.ErrChunk}
-	g := newRig(t, Config{}, true)
+	g := newTestServer(t, Config{}, true)
 	calls := make(map[uint32]int)
 	g.before = func(_ context.Context, x *oncrpc.Exchange) ([]byte, error) {
 		calls[x.Proc]++

@@ -10,14 +10,14 @@ import (
 )
 
 // TestSyncStat checks that SyncStat returns the attributes from the reply to
-// the last call about the file's data, and none if other calls were under way
+// the last call about the file's data, and none if other calls were in progress
 // or must follow.
 func TestSyncStat(t *testing.T) {
-	inBubble(t, small, func(t *testing.T, g *rig) {
-		f, w := g.behind(plenty)
+	inBubble(t, small, func(t *testing.T, g *testServer) {
+		f, w := g.newWriteBehind(plenty)
 		write := func(pages ...int64) {
 			for _, i := range pages {
-				require.NoError(t, w.Write(t.Context(), page('a'), i*4096))
+				require.NoError(t, w.Write(t.Context(), filledPage('a'), i*4096))
 			}
 		}
 		sync := func() nfs3.PostOpAttr {
@@ -38,15 +38,15 @@ func TestSyncStat(t *testing.T) {
 		write(0, 1, 2, 5)
 		said("a COMMIT")
 
-		// A COMMIT under way when Sync is called does not count as made by
+		// A COMMIT in flight when Sync is called does not count as made by
 		// Sync.
-		held := g.gate(nfs3.ProcCommit)
+		held := g.blockProc(nfs3.ProcCommit)
 		write(0, 1)
-		first := later(func() error { _, err := w.SyncStat(t.Context()); return err })
+		first := startLater(func() error { _, err := w.SyncStat(t.Context()); return err })
 		assert.False(t, first())
 		second := make(chan nfs3.PostOpAttr, 1)
 		go func() { second <- sync() }()
-		g.underWay()
+		g.callsInFlight()
 		close(held)
 		assert.False(t, (<-second).OK)
 		assert.True(t, first())
@@ -55,7 +55,7 @@ func TestSyncStat(t *testing.T) {
 		// loss.
 		write(0, 1, 2)
 		require.NoError(t, w.Flush(t.Context()))
-		g.mem.restart()
+		g.mem.loseUnstable()
 		assert.False(t, sync().OK)
 	})
 }

@@ -10,7 +10,7 @@ import (
 
 // Mkdir creates the directory path with the given mode.
 func (f *FS) Mkdir(ctx context.Context, path string, mode uint32) error {
-	dir, name, err := f.parent(ctx, path)
+	dir, name, err := f.findParent(ctx, path)
 	if err == nil {
 		_, err = f.c.Mkdir(ctx, mkdirArgs(dir, name, mode))
 	}
@@ -25,21 +25,21 @@ func mkdirArgs(dir nfs3.FH, name string, mode uint32) *nfs3.MkdirArgs {
 }
 
 // MkdirAll creates the directory path and any missing parents, with the given
-// mode. Directories that other clients create meanwhile are no error.
+// mode. Directories that other clients create concurrently are not an error.
 func (f *FS) MkdirAll(ctx context.Context, path string, mode uint32) error {
-	w := walker{f: f, dirs: slices.Clone(f.dirs), rest: path, follow: true}
-	w.make = func(ctx context.Context, dir nfs3.FH, name string) (Node, error) {
+	w := pathWalker{f: f, dirs: slices.Clone(f.dirs), rest: path, follow: true}
+	w.makeDir = func(ctx context.Context, dir nfs3.FH, name string) (Node, error) {
 		a := mkdirArgs(dir, name, mode)
 		res, err := f.c.Mkdir(ctx, a)
 		if errors.Is(err, nfs3.ErrExist) {
-			return f.lookup(ctx, dir, name)
+			return f.lookUpNode(ctx, dir, name)
 		}
 		if err != nil {
 			return Node{}, err
 		}
-		return f.made(ctx, &a.Where, &res)
+		return f.completeNode(ctx, &a.Where, &res)
 	}
-	p, err := w.walk(ctx)
+	p, err := w.walkAll(ctx)
 	if err == nil && p.node.Attr.Type != nfs3.TypeDir {
 		err = &Error{Proc: nfs3.ProcMkdir, Status: nfs3.ErrNotDir}
 	}

@@ -11,12 +11,12 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// A Mount makes the calls of MOUNT version 3 to one server (RFC 1813, Appendix
-// I). An error that is not a MountError is an error described at oncrpc.Caller,
-// or ErrReply.
+// A Mount calls one server's MOUNT version 3 procedures (RFC 1813, Appendix I).
+// An error that is not a MountError is an error described at oncrpc.Caller, or
+// ErrReply.
 type Mount struct {
 	caller oncrpc.Caller
 	cred   rpcmsg.Cred
@@ -24,8 +24,8 @@ type Mount struct {
 	conn   io.Closer // nil: the caller owns the connection
 }
 
-// NewMount returns a Mount that calls through caller, in the name of cred; nil
-// means ProcessCred.
+// NewMount returns a Mount that calls through caller with the credential cred;
+// nil means ProcessCred.
 func NewMount(caller oncrpc.Caller, cred *rpcmsg.Cred) *Mount {
 	if cred == nil {
 		c := ProcessCred()
@@ -37,11 +37,11 @@ func NewMount(caller oncrpc.Caller, cred *rpcmsg.Cred) *Mount {
 // At returns the address at which a MountSearch found the MOUNT program.
 func (m *Mount) At() string { return m.at }
 
-// Caller returns the oncrpc.Caller that m uses. Other calls of MOUNT may use it
+// Caller returns the oncrpc.Caller that m uses. Other MOUNT calls may use it
 // too.
 func (m *Mount) Caller() oncrpc.Caller { return m.caller }
 
-// Close closes the connection that a MountSearch made for m, if any.
+// Close closes the connection that a MountSearch opened for m, if any.
 func (m *Mount) Close() error {
 	if m.conn == nil {
 		return nil
@@ -49,9 +49,9 @@ func (m *Mount) Close() error {
 	return m.conn.Close()
 }
 
-// call makes a call that takes a path, or no arguments if path is nil. The
+// callProc calls proc with a path, or without arguments if path is nil. The
 // results are valid until x.Release.
-func (m *Mount) call(ctx context.Context, proc uint32, path *string, maxResults int) (x *oncrpc.Exchange, err error) {
+func (m *Mount) callProc(ctx context.Context, proc uint32, path *string, maxResults int) (x *oncrpc.Exchange, err error) {
 	x = &oncrpc.Exchange{
 		Prog: mount3.Program, Vers: mount3.Version, Proc: proc,
 		Cred: m.cred, MaxResults: maxResults,
@@ -68,8 +68,9 @@ func (m *Mount) call(ctx context.Context, proc uint32, path *string, maxResults 
 	return x, nil
 }
 
-// done ends a call whose results have been decoded.
-func (m *Mount) done(x *oncrpc.Exchange) error {
+// finishCall releases a call whose results have been decoded, and returns any
+// decoding error.
+func (m *Mount) finishCall(x *oncrpc.Exchange) error {
 	defer x.Release()
 	if err := x.Results.Err(); err != nil {
 		return fmt.Errorf("MOUNT: %w: %w", ErrReply, err)
@@ -80,15 +81,15 @@ func (m *Mount) done(x *oncrpc.Exchange) error {
 // Null calls NULL, which does nothing, with AUTH_NONE.
 func (m *Mount) Null(ctx context.Context) error {
 	anyone := Mount{caller: m.caller, cred: rpcmsg.Cred{Flavor: rpcmsg.AuthNone}}
-	x, err := anyone.call(ctx, mount3.ProcNull, nil, 0)
+	x, err := anyone.callProc(ctx, mount3.ProcNull, nil, 0)
 	if err != nil {
 		return err
 	}
-	return m.done(x)
+	return m.finishCall(x)
 }
 
-// Mnt returns the file handle of an export, or of a directory below it (MNT).
-// It fails if the export does not accept the flavour of m's credential.
+// Mnt returns the file handle for an export, or for a directory below it (MNT).
+// It fails if the export does not accept m's security flavor.
 func (m *Mount) Mnt(ctx context.Context, path string) (nfs3.FH, error) {
 	root, flavors, err := m.MntFlavors(ctx, path)
 	if err == nil && len(flavors) > 0 && !slices.Contains(flavors, m.cred.Flavor) {
@@ -97,17 +98,18 @@ func (m *Mount) Mnt(ctx context.Context, path string) (nfs3.FH, error) {
 	return root, err
 }
 
-// MntFlavors is Mnt for a client that chooses among the export's flavours. They are in
-// the server's order (RFC 2623, Section 2.7); a server may list none.
+// MntFlavors calls MNT and returns the export's flavors for the client to
+// choose from. They are in the server's order (RFC 2623, Section 2.7); a server
+// may list none.
 func (m *Mount) MntFlavors(ctx context.Context, path string) (root nfs3.FH, flavors []uint32, err error) {
-	x, err := m.call(ctx, mount3.ProcMnt, &path, 4+4+mount3.FHSize+4+4*maxFlavors)
+	x, err := m.callProc(ctx, mount3.ProcMnt, &path, 4+4+mount3.FHSize+4+4*maxFlavors)
 	if err != nil {
 		return nil, nil, err
 	}
 	var res mount3.MntRes
 	res.Decode(&x.Results)
 	root = slices.Clone(res.Handle)
-	if err := m.done(x); err != nil {
+	if err := m.finishCall(x); err != nil {
 		return nil, nil, err
 	}
 	if res.Status != mount3.OK {
@@ -116,24 +118,24 @@ func (m *Mount) MntFlavors(ctx context.Context, path string) (root nfs3.FH, flav
 	return root, res.Flavors, nil
 }
 
-// Umnt informs the server that path is not used any more (UMNT).
+// Umnt informs the server that path is no longer in use (UMNT).
 func (m *Mount) Umnt(ctx context.Context, path string) error {
-	x, err := m.call(ctx, mount3.ProcUmnt, &path, 0)
+	x, err := m.callProc(ctx, mount3.ProcUmnt, &path, 0)
 	if err != nil {
 		return err
 	}
-	return m.done(x)
+	return m.finishCall(x)
 }
 
 // An Export is a directory that the server exports.
 type Export struct {
 	Path    string
-	Clients []string // allowed clients, in the server's words; none: all
+	Clients []string // allowed clients, as the server writes them; empty: all
 }
 
 // Exports lists the server's exports (EXPORT).
 func (m *Mount) Exports(ctx context.Context) ([]Export, error) {
-	x, err := m.call(ctx, mount3.ProcExport, nil, maxMountList)
+	x, err := m.callProc(ctx, mount3.ProcExport, nil, maxMountList)
 	if err != nil {
 		return nil, err
 	}
@@ -147,24 +149,24 @@ func (m *Mount) Exports(ctx context.Context) ([]Export, error) {
 		}
 		list = append(list, out)
 	}
-	return list, m.done(x)
+	return list, m.finishCall(x)
 }
 
-// A Mounted is a client that the server knows, and a path that the client has
+// A MountEntry is a client that the server lists, and a path that the client has
 // mounted.
-type Mounted struct{ Host, Path string }
+type MountEntry struct{ Host, Path string }
 
-// Dump lists the mounts that the server knows (DUMP).
-func (m *Mount) Dump(ctx context.Context) ([]Mounted, error) {
-	x, err := m.call(ctx, mount3.ProcDump, nil, maxMountList)
+// Dump lists the mounts that the server has recorded (DUMP).
+func (m *Mount) Dump(ctx context.Context) ([]MountEntry, error) {
+	x, err := m.callProc(ctx, mount3.ProcDump, nil, maxMountList)
 	if err != nil {
 		return nil, err
 	}
 	var res mount3.DumpRes
 	res.Decode(&x.Results)
-	var list []Mounted
+	var list []MountEntry
 	for _, e := range res.Mounts {
-		list = append(list, Mounted{Host: string(e.Host), Path: string(e.Path)})
+		list = append(list, MountEntry{Host: string(e.Host), Path: string(e.Path)})
 	}
-	return list, m.done(x)
+	return list, m.finishCall(x)
 }

@@ -10,26 +10,26 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/nfsrdma/nfsrdma/buf"
-	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// newMountRig exports /x, by which its subdirectory /x/d can be mounted too,
+// newTestMount exports /x, by which its subdirectory /x/d can be mounted too,
 // and /z for other clients.
-func newMountRig(t *testing.T) (*wire, *Mount) {
+func newTestMount(t *testing.T) (*fakeConn, *Mount) {
 	t.Helper()
-	w := &wire{t: t, mux: &oncrpc.Mux{Log: slog.New(slog.DiscardHandler)}}
+	w := &fakeConn{t: t, mux: &oncrpc.Mux{Log: slog.New(slog.DiscardHandler)}}
 	s, err := nfsserver.New(nfsserver.Config{Exports: []nfsserver.Export{
 		{Path: "/x", FS: newMemFS()},
 		{Path: "/z", FS: newMemFS(), Clients: []exports.Client{
-			{Host: exports.InNetwork(netip.MustParsePrefix("10.0.0.0/8"))}, {Host: exports.InNetwork(netip.MustParsePrefix("fc00::/7"))},
+			{Host: exports.NetworkHost(netip.MustParsePrefix("10.0.0.0/8"))}, {Host: exports.NetworkHost(netip.MustParsePrefix("fc00::/7"))},
 		}},
 	}})
 	require.NoError(t, err)
@@ -39,7 +39,7 @@ func newMountRig(t *testing.T) (*wire, *Mount) {
 }
 
 func TestMount(t *testing.T) {
-	w, m := newMountRig(t)
+	w, m := newTestMount(t)
 	ctx := t.Context()
 	require.NoError(t, m.Null(ctx))
 	root, err := m.Mnt(ctx, "/x")
@@ -54,7 +54,7 @@ func TestMount(t *testing.T) {
 	assert.Equal(t, []Export{{Path: "/x"}, {Path: "/z", Clients: []string{"10.0.0.0/8", "fc00::/7"}}}, list)
 	mounted, err := m.Dump(ctx)
 	require.NoError(t, err)
-	assert.Equal(t, []Mounted{{Host: "192.0.2.1", Path: "/x"}}, mounted)
+	assert.Equal(t, []MountEntry{{Host: "192.0.2.1", Path: "/x"}}, mounted)
 	require.NoError(t, m.Umnt(ctx, "/x"))
 	mounted, err = m.Dump(ctx)
 	require.NoError(t, err)
@@ -64,7 +64,7 @@ func TestMount(t *testing.T) {
 }
 
 func TestMountRefused(t *testing.T) {
-	w, m := newMountRig(t)
+	w, m := newTestMount(t)
 	for path, want := range map[string]struct {
 		status mount3.Status
 		err    error
@@ -100,11 +100,12 @@ func TestMountRefused(t *testing.T) {
 	assert.ErrorIs(t, m.Umnt(t.Context(), strings.Repeat("/", mount3.PathLen+1)), syscall.ENAMETOOLONG)
 }
 
-// TestMountFlavors checks that an export for other flavours is refused with a
-// clear error, and not at the first NFS call, and that AUTH_SYS is taken wherever
-// it stands in the list: it is the first that the client has (R2623-2.7-1).
+// TestMountFlavors checks that an export for other flavors is rejected with a
+// clear error, and not at the first NFS call, and that AUTH_SYS is selected
+// wherever it is in the list: it is the first that the client supports
+// (R2623-2.7-1).
 func TestMountFlavors(t *testing.T) {
-	w, m := newMountRig(t)
+	w, m := newTestMount(t)
 	for _, tt := range []struct {
 		flavors []uint32
 		good    bool
@@ -128,7 +129,7 @@ func TestMountFlavors(t *testing.T) {
 	assert.EqualError(t, err, "the export /data wants krb5p, krb5i; the mount says sec=sys")
 }
 
-// mountCalls makes all calls of the MOUNT program.
+// mountCalls calls all MOUNT procedures.
 func (m *Mount) mountCalls(ctx context.Context) map[string]error {
 	_, mnt := m.Mnt(ctx, "/x")
 	_, exports := m.Exports(ctx)
@@ -137,7 +138,7 @@ func (m *Mount) mountCalls(ctx context.Context) map[string]error {
 }
 
 func TestMountTransportError(t *testing.T) {
-	w, m := newMountRig(t)
+	w, m := newTestMount(t)
 	broken := errors.New("cable cut")
 	w.before = func(context.Context, *oncrpc.Exchange) ([]byte, error) { return nil, broken }
 	for name, err := range m.mountCalls(t.Context()) {
@@ -147,7 +148,7 @@ func TestMountTransportError(t *testing.T) {
 }
 
 func TestMountMalformed(t *testing.T) {
-	w, m := newMountRig(t)
+	w, m := newTestMount(t)
 	w.before = func(_ context.Context, x *oncrpc.Exchange) ([]byte, error) { return []byte{0, 0}, nil }
 	for name, err := range m.mountCalls(t.Context()) {
 		if name == "NULL" || name == "UMNT" {
@@ -158,13 +159,13 @@ func TestMountMalformed(t *testing.T) {
 	}
 }
 
-// TestMountBounds checks the room provided for the longest results.
+// TestMountBounds checks the memory provided for the longest results.
 func TestMountBounds(t *testing.T) {
 	want := map[uint32]int{
 		mount3.ProcNull: 0, mount3.ProcUmnt: 0, mount3.ProcExport: 1 << 20, mount3.ProcDump: 1 << 20,
 		mount3.ProcMnt: len((&mount3.MntRes{Handle: make([]byte, nfs3.FHSize), Flavors: make([]uint32, maxFlavors)}).AppendTo(nil)),
 	}
-	w, m := newMountRig(t)
+	w, m := newTestMount(t)
 	w.before = func(_ context.Context, x *oncrpc.Exchange) ([]byte, error) {
 		assert.Equal(t, want[x.Proc], x.MaxResults)
 		cred := ProcessCred()

@@ -7,7 +7,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 )
 
-// A MountError is a server's refusal to let a path be mounted. errors.Is
+// A MountError is a MOUNT status with which a server denies a mount. errors.Is
 // matches it with its Status, and with the corresponding errors of the host and
 // io/fs.
 type MountError struct {
@@ -17,7 +17,7 @@ type MountError struct {
 
 // Error returns the cause and a remedy.
 func (e *MountError) Error() string {
-	what := e.errno().Error()
+	what := e.hostErrno().Error()
 	switch e.Status {
 	case mount3.ErrNoEnt:
 		what = "the server has no such export; list its exports and correct the path"
@@ -33,9 +33,11 @@ func (e *MountError) Error() string {
 func (e *MountError) Unwrap() error { return e.Status }
 
 // Is reports whether target is the host's error for e.
-func (e *MountError) Is(target error) bool { return target == e.errno() || e.errno().Is(target) }
+func (e *MountError) Is(target error) bool {
+	return target == e.hostErrno() || e.hostErrno().Is(target)
+}
 
-func (e *MountError) errno() syscall.Errno {
+func (e *MountError) hostErrno() syscall.Errno {
 	switch e.Status {
 	case mount3.ErrNameTooLong:
 		return syscall.ENAMETOOLONG

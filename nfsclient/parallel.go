@@ -6,13 +6,13 @@ import (
 	"sync/atomic"
 )
 
-// inOrder runs do(0), do(1) and so on up to do(n-1), begun in this order and at
-// most depth at a time, and waits for all begun calls. After a failure it
-// begins no more. It returns the lowest i that failed, or n, and the results of
-// do(i). All calls below i succeeded.
-func inOrder(n, depth int, do func(i int) (int, error)) (failed, got int, err error) {
+// runInOrder runs do(0), do(1) and so on up to do(n-1). It starts them in this
+// order, at most depth at a time, and waits for those that it started. After a
+// failure it starts no more. It returns the lowest i that failed, or n, and the
+// results of do(i). All calls below i succeeded.
+func runInOrder(n, depth int, do func(i int) (int, error)) (failed, result int, err error) {
 	if n <= 1 || depth == 1 {
-		return oneByOne(n, do)
+		return runSequentially(n, do)
 	}
 	var (
 		next atomic.Int64
@@ -29,7 +29,7 @@ func inOrder(n, depth int, do func(i int) (int, error)) (failed, got int, err er
 			next.Store(math.MaxInt32)
 			mu.Lock()
 			if i < failed {
-				failed, got, err = i, m, e
+				failed, result, err = i, m, e
 			}
 			mu.Unlock()
 		}
@@ -39,13 +39,13 @@ func inOrder(n, depth int, do func(i int) (int, error)) (failed, got int, err er
 	}
 	work()
 	wg.Wait()
-	return failed, got, err
+	return failed, result, err
 }
 
-func oneByOne(n int, do func(i int) (int, error)) (failed, got int, err error) {
+func runSequentially(n int, do func(i int) (int, error)) (failed, result int, err error) {
 	for i := range n {
-		if got, err = do(i); err != nil {
-			return i, got, err
+		if result, err = do(i); err != nil {
+			return i, result, err
 		}
 	}
 	return n, 0, nil

@@ -4,23 +4,23 @@ import (
 	"context"
 	"io"
 
-	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
-// ReadAt reads len(p) bytes, any number, at offset off, with several calls in
-// flight. It returns fewer bytes only with an error: io.EOF if the file ends
-// before p does.
+// ReadAt reads len(p) bytes, which may be any number, at offset off, with
+// several calls in flight. It returns fewer bytes only with an error: io.EOF if
+// the file ends before p is full.
 func (f *File) ReadAt(ctx context.Context, p []byte, off int64) (int, error) {
 	if off < 0 {
-		return 0, errNegative
+		return 0, errNegativeOffset
 	}
 	size := f.fs.readSize
 	if len(p) <= size {
-		return f.read(ctx, p, off)
+		return f.readBlock(ctx, p, off)
 	}
 	blocks := (len(p) + size - 1) / size
-	failed, got, err := inOrder(blocks, f.fs.c.cfg.Depth, func(i int) (int, error) {
-		return f.read(ctx, p[i*size:min(len(p), (i+1)*size)], off+int64(i*size))
+	failed, got, err := runInOrder(blocks, f.fs.c.cfg.Depth, func(i int) (int, error) {
+		return f.readBlock(ctx, p[i*size:min(len(p), (i+1)*size)], off+int64(i*size))
 	})
 	if err != nil {
 		return failed*size + got, err
@@ -28,9 +28,9 @@ func (f *File) ReadAt(ctx context.Context, p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-// read is ReadAt for at most the size of one call. It repeats the call if the
-// server returns less.
-func (f *File) read(ctx context.Context, p []byte, off int64) (n int, err error) {
+// readBlock fills p, which is at most one READ long. It sends another READ if
+// the server returns less.
+func (f *File) readBlock(ctx context.Context, p []byte, off int64) (n int, err error) {
 	for n < len(p) {
 		res, err := f.fs.c.Read(ctx, f.handle, uint64(off)+uint64(n), p[n:])
 		if err != nil {
@@ -48,13 +48,13 @@ func (f *File) read(ctx context.Context, p []byte, off int64) (n int, err error)
 	return n, nil
 }
 
-// CopyTo writes the content of f from offset off to w, in order, and returns
-// the number of bytes written. It reads ahead, but nothing of a short file. It
-// always waits for blocks being read ahead: over RDMA, abandoning a call can
-// cost the connection.
+// CopyTo writes f's content from offset off to w, in order, and returns the
+// number of bytes written. It reads ahead, except in short files. It always
+// waits for blocks being read ahead: over RDMA, abandoning a call can cost the
+// connection.
 func (f *File) CopyTo(ctx context.Context, w io.Writer, off int64) (n int64, err error) {
 	if off < 0 {
-		return 0, errNegative
+		return 0, errNegativeOffset
 	}
 	var ahead []*readAhead
 	defer func() {
@@ -85,7 +85,7 @@ func (f *File) CopyTo(ctx context.Context, w io.Writer, off int64) (n int64, err
 	}
 }
 
-// A readAhead is a block of a file being read.
+// A readAhead is a block that is being read.
 type readAhead struct {
 	buf  *buf.Buf
 	done chan struct{} // closed when n and err are set
@@ -97,7 +97,7 @@ func (f *File) readAhead(ctx context.Context, off int64) *readAhead {
 	a := &readAhead{buf: buf.Default.Get(f.fs.readSize), done: make(chan struct{})}
 	go func() {
 		defer close(a.done)
-		a.n, a.err = f.read(ctx, a.buf.B, off)
+		a.n, a.err = f.readBlock(ctx, a.buf.B, off)
 	}()
 	return a
 }

@@ -12,30 +12,30 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// fill creates n empty files in the file system's root, and returns their
+// createFiles creates n empty files in the file system's root, and returns their
 // names.
-func (g *rig) fill(n int) (names []string) {
+func (g *testServer) createFiles(n int) (names []string) {
 	g.mem.mu.Lock()
 	defer g.mem.mu.Unlock()
 	for i := range n {
 		names = append(names, fmt.Sprintf("file-%04d", i))
-		g.mem.enter(g.mem.nodes[memRoot], names[i], g.mem.newNode(1))
+		g.mem.addName(g.mem.nodes[memRoot], names[i], g.mem.newNode(1))
 	}
 	return names
 }
 
-// touch invalidates all cookies of the root.
-func (g *rig) touch() {
+// touchFile invalidates all cookies for the root.
+func (g *testServer) touchFile() {
 	g.mem.mu.Lock()
 	defer g.mem.mu.Unlock()
-	g.mem.nodes[memRoot].attr.Mtime = g.mem.now()
+	g.mem.nodes[memRoot].attr.Mtime = g.mem.nextTime()
 }
 
 // readDir returns the names in a directory, up to the first error.
-func (g *rig) readDir(path string) (names []string, err error) {
+func (g *testServer) readDir(path string) (names []string, err error) {
 	for e, err := range g.fs.ReadDir(g.t.Context(), path) {
 		if err != nil {
 			return names, err
@@ -49,9 +49,9 @@ func (g *rig) readDir(path string) (names []string, err error) {
 }
 
 func TestReadDir(t *testing.T) {
-	onBoth(t, small, func(t *testing.T, g *rig) {
-		want := g.fill(700)
-		g.plant("d/", "l -> d")
+	onBoth(t, small, func(t *testing.T, g *testServer) {
+		want := g.createFiles(700)
+		g.createTree("d/", "l -> d")
 		want = append(want, "d", "l")
 		for _, bare := range []bool{false, true} {
 			g.mem.bare = bare
@@ -64,8 +64,8 @@ func TestReadDir(t *testing.T) {
 			assert.NoError(t, err)
 			assert.Empty(t, names)
 		}
-		assert.Greater(t, g.calls(nfs3.ProcReadDirPlus), 6)
-		assert.Zero(t, g.calls(nfs3.ProcReadDir))
+		assert.Greater(t, g.callCount(nfs3.ProcReadDirPlus), 6)
+		assert.Zero(t, g.callCount(nfs3.ProcReadDir))
 		for path, want := range map[string]error{"none": fs.ErrNotExist, "file-0000": nfs3.ErrNotDir} {
 			_, err := g.readDir(path)
 			var pe *fs.PathError
@@ -78,8 +78,8 @@ func TestReadDir(t *testing.T) {
 // TestReadNames checks that only READDIR is called, even if cookies become
 // invalid.
 func TestReadNames(t *testing.T) {
-	g := newRig(t, small, true)
-	want := g.fill(3000)
+	g := newTestServer(t, small, true)
+	want := g.createFiles(3000)
 	var names []string
 	for e, err := range g.fs.ReadNames(t.Context(), "") {
 		require.NoError(t, err)
@@ -87,12 +87,12 @@ func TestReadNames(t *testing.T) {
 		assert.False(t, e.Attr.OK)
 		assert.NotZero(t, e.FileID)
 		if names = append(names, e.Name); len(names) == 1000 {
-			g.touch()
+			g.touchFile()
 		}
 	}
 	assert.Equal(t, want, names)
-	assert.Greater(t, g.calls(nfs3.ProcReadDir), 3)
-	assert.Zero(t, g.calls(nfs3.ProcReadDirPlus)+g.calls(nfs3.ProcLookup))
+	assert.Greater(t, g.callCount(nfs3.ProcReadDir), 3)
+	assert.Zero(t, g.callCount(nfs3.ProcReadDirPlus)+g.callCount(nfs3.ProcLookup))
 	for e, err := range g.fs.ReadNames(t.Context(), "none") {
 		assert.ErrorIs(t, err, fs.ErrNotExist, e)
 	}
@@ -101,10 +101,10 @@ func TestReadNames(t *testing.T) {
 // TestReadDirPlain checks that without READDIRPLUS the entries are looked up,
 // and that READDIRPLUS is not tried again.
 func TestReadDirPlain(t *testing.T) {
-	g := newRig(t, small, true)
-	want := g.fill(500)
-	g.plant("sub/")
-	g.refuse(nfs3.ProcReadDirPlus, nfs3.ErrNotSupp, 1)
+	g := newTestServer(t, small, true)
+	want := g.createFiles(500)
+	g.createTree("sub/")
+	g.failProc(nfs3.ProcReadDirPlus, nfs3.ErrNotSupp, 1)
 	names, err := g.readDir("/")
 	require.NoError(t, err)
 	assert.Equal(t, append(want, "sub"), names)
@@ -113,16 +113,16 @@ func TestReadDirPlain(t *testing.T) {
 	for range sub.ReadDir(t.Context(), "..") {
 		break
 	}
-	assert.Zero(t, g.calls(nfs3.ProcReadDirPlus))
-	assert.NotZero(t, g.calls(nfs3.ProcReadDir))
+	assert.Zero(t, g.callCount(nfs3.ProcReadDirPlus))
+	assert.NotZero(t, g.callCount(nfs3.ProcReadDir))
 }
 
 // TestReadDirUnknown checks that entries removed before their lookup are
-// dropped, that entries refused by LOOKUP stay, and that a lost connection ends
-// the listing.
+// dropped, that entries whose LOOKUP fails stay, and that a lost connection
+// stops the listing.
 func TestReadDirUnknown(t *testing.T) {
-	g := newRig(t, small, true)
-	g.fill(3)
+	g := newTestServer(t, small, true)
+	g.createFiles(3)
 	g.mem.bare = true
 	var fail func(name string) ([]byte, error)
 	g.before = func(_ context.Context, x *oncrpc.Exchange) ([]byte, error) {
@@ -137,9 +137,9 @@ func TestReadDirUnknown(t *testing.T) {
 	fail = func(name string) ([]byte, error) {
 		switch name {
 		case "file-0000":
-			return failing(nfs3.ProcLookup, nfs3.ErrNoEnt), nil
+			return failingCaller(nfs3.ProcLookup, nfs3.ErrNoEnt), nil
 		case "file-0001":
-			return failing(nfs3.ProcLookup, nfs3.ErrAcces), nil
+			return failingCaller(nfs3.ProcLookup, nfs3.ErrAcces), nil
 		}
 		return nil, nil
 	}
@@ -158,33 +158,33 @@ func TestReadDirUnknown(t *testing.T) {
 // TestReadDirRestart checks that each entry is returned once although the
 // directory changes and the server forgets its cookies.
 func TestReadDirRestart(t *testing.T) {
-	g := newRig(t, Config{}, true)
+	g := newTestServer(t, Config{}, true)
 	g.fs.listSize = 4096
-	want := g.fill(1000)
+	want := g.createFiles(1000)
 	var names []string
 	for e, err := range g.fs.ReadDir(t.Context(), "") {
 		require.NoError(t, err)
 		names = append(names, e.Name)
 		if len(names)%40 == 0 && len(names) < 900 {
 			require.NoError(t, g.fs.Remove(t.Context(), names[len(names)-2]))
-			g.plant(fmt.Sprint("new-", len(names)))
+			g.createTree(fmt.Sprint("new-", len(names)))
 		}
 	}
 	for n := 40; n < 900; n += 40 {
 		want = append(want, fmt.Sprint("new-", n))
 	}
 	assert.Equal(t, want, names)
-	assert.Greater(t, g.calls(nfs3.ProcReadDirPlus), 10*maxRestarts)
+	assert.Greater(t, g.callCount(nfs3.ProcReadDirPlus), 10*maxRestarts)
 }
 
-// TestReadDirRestartsEnd checks that a listing that makes no progress ends.
+// TestReadDirRestartsEnd checks that a listing without progress stops.
 func TestReadDirRestartsEnd(t *testing.T) {
-	g := newRig(t, Config{}, true)
+	g := newTestServer(t, Config{}, true)
 	g.fs.listSize = 4096
-	g.fill(300)
+	g.createFiles(300)
 	g.before = func(_ context.Context, x *oncrpc.Exchange) ([]byte, error) {
 		if x.Proc == nfs3.ProcReadDirPlus {
-			g.touch()
+			g.touchFile()
 		}
 		return nil, nil
 	}
@@ -192,9 +192,9 @@ func TestReadDirRestartsEnd(t *testing.T) {
 	assert.ErrorIs(t, err, nfs3.ErrBadCookie)
 	assert.NotEmpty(t, names)
 	assert.Equal(t, slices.Compact(slices.Clone(names)), names)
-	assert.Equal(t, 1+2*maxRestarts+1, g.calls(nfs3.ProcReadDirPlus))
+	assert.Equal(t, 1+2*maxRestarts+1, g.callCount(nfs3.ProcReadDirPlus))
 
-	g.refuse(nfs3.ProcReadDirPlus, nfs3.ErrBadCookie, 1)
+	g.failProc(nfs3.ProcReadDirPlus, nfs3.ErrBadCookie, 1)
 	_, err = g.readDir("")
 	assert.ErrorIs(t, err, nfs3.ErrBadCookie, "of the beginning itself")
 }
@@ -202,45 +202,45 @@ func TestReadDirRestartsEnd(t *testing.T) {
 // TestReadDirTooLong checks that a listing too long to be remembered is not
 // restarted.
 func TestReadDirTooLong(t *testing.T) {
-	s := scan{seen: make([]uint64, maxSeen-1)}
+	s := dirScan{seen: make([]uint64, maxSeen-1)}
 	for i := range 3 {
-		require.NoError(t, s.add(&nfs3.Entry{Name: fmt.Append(nil, i)}))
-		assert.Equal(t, i > 0, s.tooLong)
+		require.NoError(t, s.addEntry(&nfs3.Entry{Name: fmt.Append(nil, i)}))
+		assert.Equal(t, i > 0, s.tooManyNames)
 	}
 	assert.Len(t, s.seen, maxSeen)
 	assert.Len(t, s.entries, 3)
 
-	g := newRig(t, Config{}, true)
+	g := newTestServer(t, Config{}, true)
 	g.fs.listSize = 4096
-	g.fill(300)
-	s = scan{f: g.fs, dir: g.root}
-	require.NoError(t, s.page(t.Context()))
-	s.tooLong = true
-	g.touch()
-	assert.ErrorIs(t, s.page(t.Context()), nfs3.ErrBadCookie)
+	g.createFiles(300)
+	s = dirScan{f: g.fs, dir: g.root}
+	require.NoError(t, s.readPage(t.Context()))
+	s.tooManyNames = true
+	g.touchFile()
+	assert.ErrorIs(t, s.readPage(t.Context()), nfs3.ErrBadCookie)
 }
 
-// listing answers READDIRPLUS with the given names.
-func (w *wire) listing(eof bool, names ...string) {
+// fakeListing replies to READDIRPLUS with the given names.
+func (w *fakeConn) fakeListing(eof bool, names ...string) {
 	d := nfs3.NewDirWriter(nil, true, 8192, 8192)
 	for i, name := range names {
 		d.Add(&nfs3.Entry{Name: []byte(name), Cookie: uint64(i + 1), Handle: rootFH, Attr: nfs3.PostOpAttr{OK: true, Attr: nfs3.Attr{Type: nfs3.TypeReg}}})
 	}
-	w.idle(nfs3.ProcReadDirPlus, d.Finish(&nfs3.PostOpAttr{}, 1, eof))
+	w.waitUntilIdle(nfs3.ProcReadDirPlus, d.Finish(&nfs3.PostOpAttr{}, 1, eof))
 }
 
 // TestReadDirHostile checks that listed names cannot lead a caller to another
-// directory, and that a hostile listing ends.
+// directory, and that a hostile listing stops.
 func TestReadDirHostile(t *testing.T) {
-	g := newRig(t, small, true)
+	g := newTestServer(t, small, true)
 	for _, name := range []string{"", "/", "a/b", "../x", "a\x00b", "/etc/passwd"} {
-		g.listing(true, "good", name, "good2")
+		g.fakeListing(true, "good", name, "good2")
 		names, err := g.readDir("")
 		assert.ErrorIs(t, err, ErrReply, name)
-		assert.ErrorIs(t, err, errName)
+		assert.ErrorIs(t, err, errInvalidName)
 		assert.Empty(t, names)
 	}
-	g.listing(true, ".", "..", "...", "a b", "\xff")
+	g.fakeListing(true, ".", "..", "...", "a b", "\xff")
 	names := []string{}
 	for e, err := range g.fs.ReadDir(t.Context(), "") {
 		require.NoError(t, err)
@@ -248,7 +248,7 @@ func TestReadDirHostile(t *testing.T) {
 	}
 	assert.Equal(t, []string{"...", "a b", "\xff"}, names)
 
-	g.listing(false)
+	g.fakeListing(false)
 	_, err := g.readDir("")
 	assert.ErrorIs(t, err, ErrReply)
 	assert.ErrorContains(t, err, "does not advance")

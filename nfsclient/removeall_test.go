@@ -18,11 +18,11 @@ import (
 
 func TestRemoveAll(t *testing.T) {
 	for _, bare := range []bool{false, true} {
-		g := newRig(t, small, true)
+		g := newTestServer(t, small, true)
 		ctx := t.Context()
-		g.plant("keep/", "keep/f", "d/", "d/e/", "d/e/f", "d/out -> ../keep", "d/e/up -> ../..", "link -> keep", "f")
+		g.createTree("keep/", "keep/f", "d/", "d/e/", "d/e/f", "d/out -> ../keep", "d/e/up -> ../..", "link -> keep", "f")
 		for i := range 200 {
-			g.plant(fmt.Sprintf("d/f%03d", i), fmt.Sprintf("d/e/g%03d", i))
+			g.createTree(fmt.Sprintf("d/f%03d", i), fmt.Sprintf("d/e/g%03d", i))
 		}
 		g.mem.bare = bare
 		for _, path := range []string{"link/", "d", "f", "none", "keep/none/x", "d"} {
@@ -45,8 +45,8 @@ func TestRemoveAll(t *testing.T) {
 // TestRemoveAllBusy checks a directory that other clients fill while it is
 // emptied.
 func TestRemoveAllBusy(t *testing.T) {
-	g := newRig(t, small, true)
-	g.plant("d/", "d/f")
+	g := newTestServer(t, small, true)
+	g.createTree("d/", "d/f")
 	left := 3
 	g.before = func(ctx context.Context, x *oncrpc.Exchange) ([]byte, error) {
 		if x.Proc == nfs3.ProcRmdir && left > 0 {
@@ -68,10 +68,10 @@ func TestRemoveAllBusy(t *testing.T) {
 // TestRemoveAllTogether checks that two concurrent removals of the same tree
 // both succeed.
 func TestRemoveAllTogether(t *testing.T) {
-	g := newRig(t, small, false)
-	g.plant("d/")
+	g := newTestServer(t, small, false)
+	g.createTree("d/")
 	for i := range 20 {
-		g.plant(fmt.Sprintf("d/%d/", i), fmt.Sprintf("d/%d/f", i), fmt.Sprintf("d/%d/g", i))
+		g.createTree(fmt.Sprintf("d/%d/", i), fmt.Sprintf("d/%d/f", i), fmt.Sprintf("d/%d/g", i))
 	}
 	var wg sync.WaitGroup
 	for range 4 {
@@ -85,13 +85,13 @@ func TestRemoveAllTogether(t *testing.T) {
 // TestRemoveAllFails checks that the error names the object that could not be
 // removed.
 func TestRemoveAllFails(t *testing.T) {
-	g := newRig(t, small, true)
-	g.plant("a/", "a/b/", "a/b/f", "a/b/c/")
+	g := newTestServer(t, small, true)
+	g.createTree("a/", "a/b/", "a/b/f", "a/b/c/")
 	for _, tt := range []struct {
 		proc uint32
 		path string
 	}{{nfs3.ProcRemove, "a/b/f"}, {nfs3.ProcRmdir, "a/b/c"}, {nfs3.ProcReadDirPlus, "a"}, {nfs3.ProcLookup, "a/"}} {
-		g.refuse(tt.proc, nfs3.ErrAcces, 1)
+		g.failProc(tt.proc, nfs3.ErrAcces, 1)
 		err := g.fs.RemoveAll(t.Context(), "a/")
 		var pe *fs.PathError
 		require.ErrorAs(t, err, &pe)
@@ -103,10 +103,10 @@ func TestRemoveAllFails(t *testing.T) {
 // TestRemoveAllDeep checks that a server that invents directories without end
 // does not fill our memory.
 func TestRemoveAllDeep(t *testing.T) {
-	g := newRig(t, small, true)
+	g := newTestServer(t, small, true)
 	deep := strings.Repeat("d/", maxTree)
 	require.NoError(t, g.fs.MkdirAll(t.Context(), deep, 0o755))
 	require.NoError(t, g.fs.RemoveAll(t.Context(), "d"))
 	require.NoError(t, g.fs.MkdirAll(t.Context(), deep+"d", 0o755))
-	assert.ErrorIs(t, g.fs.RemoveAll(t.Context(), "d"), errDeep)
+	assert.ErrorIs(t, g.fs.RemoveAll(t.Context(), "d"), errTreeTooDeep)
 }

@@ -11,19 +11,19 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcbind"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/rpcbind"
 )
 
 // A MountSearch finds the address at which a server answers MOUNT version 3. It
 // tries these connections in order, and uses the first that serves the program:
 //
 //	NFS                 the connection of the NFS calls itself
-//	Host:111 ─▶ Host:N  over TCP, by the server's rpcbind
+//	Host:111 ─▶ Host:N  over TCP, port from the server's rpcbind
 //	Host:20048          over TCP, mountd's customary port
 type MountSearch struct {
-	// NFS is the connection of the NFS calls, and NFSAddr its name in errors.
-	// If NFS is nil, the search begins with rpcbind.
+	// NFS is the connection that carries the NFS calls, and NFSAddr its name in
+	// errors. If NFS is nil, the search starts with rpcbind.
 	NFS     oncrpc.Caller
 	NFSAddr string
 
@@ -33,18 +33,18 @@ type MountSearch struct {
 	// Dial connects to host and port over TCP; nil means oncrpc.DialTCP.
 	Dial func(ctx context.Context, addr string) (oncrpc.Caller, io.Closer, error)
 
-	// DialMOUNT is Dial for MOUNT alone, whatever port rpcbind has named; nil means
-	// Dial, or if that is nil too, oncrpc.DialReserved.
+	// DialMOUNT connects only to MOUNT, on any port that rpcbind returns; nil
+	// means Dial, or if that is nil too, oncrpc.DialReserved.
 	DialMOUNT func(ctx context.Context, addr string) (oncrpc.Caller, io.Closer, error)
 
-	// MountHost is the host that serves MOUNT, if not Host. If set, NFS is not
-	// tried.
+	// MountHost is the host that serves MOUNT, if not Host. If it is set, NFS
+	// is not tried.
 	MountHost string
 
-	// MountPort, if not 0, is the TCP port of MOUNT, and nothing else is tried.
+	// MountPort, if not 0, is MOUNT's TCP port, and nothing else is tried.
 	MountPort int
 
-	// Cred is the credential of the Mount's calls; nil means ProcessCred.
+	// Cred is the credential for the Mount's calls; nil means ProcessCred.
 	Cred *rpcmsg.Cred
 
 	// stepTime, if not 0, replaces searchStep in tests.
@@ -54,20 +54,20 @@ type MountSearch struct {
 // mountdPort is mountd's customary port.
 const mountdPort = 20048
 
-// Find searches. The error is a SearchError, or the cause of ctx's end.
+// Find searches for MOUNT. The error is a SearchError, or ctx's cause.
 func (s *MountSearch) Find(ctx context.Context) (*Mount, error) {
-	h := hunt{MountSearch: s, failed: &SearchError{Host: s.host()}}
+	h := mountSearch{MountSearch: s, searchErr: &SearchError{Host: s.mountHost()}}
 	var m *Mount
 	switch {
 	case s.MountPort != 0:
-		m = h.overTCP(ctx, s.MountPort)
-		h.failed.Fixed = true
+		m = h.findOverTCP(ctx, s.MountPort)
+		h.searchErr.Fixed = true
 	case s.NFS != nil && s.MountHost == "":
-		if m = h.overNFS(ctx); m == nil {
-			m = h.search(ctx)
+		if m = h.findOverNFS(ctx); m == nil {
+			m = h.findByPort(ctx)
 		}
 	default:
-		m = h.search(ctx)
+		m = h.findByPort(ctx)
 	}
 	switch {
 	case m != nil:
@@ -75,24 +75,25 @@ func (s *MountSearch) Find(ctx context.Context) (*Mount, error) {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	}
-	return nil, h.failed
+	return nil, h.searchErr
 }
 
-func (s *MountSearch) host() string {
+func (s *MountSearch) mountHost() string {
 	if s.MountHost != "" {
 		return s.MountHost
 	}
 	return s.Host
 }
 
-// A hunt is a search under way.
-type hunt struct {
+// A mountSearch is the state of one search for the MOUNT port.
+type mountSearch struct {
 	*MountSearch
-	failed *SearchError
+	searchErr *SearchError
 }
 
-// step runs try within the time of one step, and records its error.
-func (h *hunt) step(ctx context.Context, at string, try func(ctx context.Context) error) bool {
+// tryStep runs try with the time limit for one step, records its error, and
+// reports success.
+func (h *mountSearch) tryStep(ctx context.Context, at string, try func(ctx context.Context) error) bool {
 	if ctx.Err() != nil {
 		return false
 	}
@@ -104,12 +105,12 @@ func (h *hunt) step(ctx context.Context, at string, try func(ctx context.Context
 	defer cancel()
 	err := try(ctx)
 	if err != nil {
-		h.failed.Steps = append(h.failed.Steps, SearchStep{At: at, Err: err})
+		h.searchErr.Steps = append(h.searchErr.Steps, SearchStep{At: at, Err: err})
 	}
 	return err == nil
 }
 
-func (h *hunt) dial(ctx context.Context, addr string) (oncrpc.Caller, io.Closer, error) {
+func (h *mountSearch) dialHost(ctx context.Context, addr string) (oncrpc.Caller, io.Closer, error) {
 	if h.Dial != nil {
 		return h.Dial(ctx, addr)
 	}
@@ -117,9 +118,9 @@ func (h *hunt) dial(ctx context.Context, addr string) (oncrpc.Caller, io.Closer,
 	return c, c, err
 }
 
-// dialMOUNT connects to MOUNT, if nothing else is said from a reserved port: mountd
-// denies MNT of secure exports, the default, to others.
-func (h *hunt) dialMOUNT(ctx context.Context, addr string) (oncrpc.Caller, io.Closer, error) {
+// dialMOUNT connects to MOUNT, from a reserved port unless DialMOUNT or Dial is
+// set: mountd denies MNT for secure exports, the default, to other ports.
+func (h *mountSearch) dialMOUNT(ctx context.Context, addr string) (oncrpc.Caller, io.Closer, error) {
 	switch {
 	case h.DialMOUNT != nil:
 		return h.DialMOUNT(ctx, addr)
@@ -134,33 +135,33 @@ func (h *hunt) dialMOUNT(ctx context.Context, addr string) (oncrpc.Caller, io.Cl
 	return c, c, nil
 }
 
-func (h *hunt) overNFS(ctx context.Context) *Mount {
+func (h *mountSearch) findOverNFS(ctx context.Context) *Mount {
 	m := NewMount(h.NFS, h.Cred)
 	m.at = h.NFSAddr
-	if !h.step(ctx, m.at, m.Null) {
+	if !h.tryStep(ctx, m.at, m.Null) {
 		return nil
 	}
 	return m
 }
 
-// search asks rpcbind, then tries mountdPort.
-func (h *hunt) search(ctx context.Context) *Mount {
-	port := h.askRPCBind(ctx)
+// findByPort tries the port that rpcbind returns, then mountdPort.
+func (h *mountSearch) findByPort(ctx context.Context) *Mount {
+	port := h.queryRPCBind(ctx)
 	if port != 0 {
-		if m := h.overTCP(ctx, port); m != nil {
+		if m := h.findOverTCP(ctx, port); m != nil {
 			return m
 		}
 	}
 	if port == mountdPort {
 		return nil
 	}
-	return h.overTCP(ctx, mountdPort)
+	return h.findOverTCP(ctx, mountdPort)
 }
 
-func (h *hunt) askRPCBind(ctx context.Context) (port int) {
-	addr := h.addr(rpcbind.Port)
-	h.step(ctx, "rpcbind at "+addr, func(ctx context.Context) error {
-		caller, conn, err := h.dial(ctx, addr)
+func (h *mountSearch) queryRPCBind(ctx context.Context) (port int) {
+	addr := h.portAddr(rpcbind.Port)
+	h.tryStep(ctx, "rpcbind at "+addr, func(ctx context.Context) error {
+		caller, conn, err := h.dialHost(ctx, addr)
 		if err != nil {
 			return err
 		}
@@ -172,9 +173,9 @@ func (h *hunt) askRPCBind(ctx context.Context) (port int) {
 	return port
 }
 
-func (h *hunt) overTCP(ctx context.Context, port int) (m *Mount) {
-	addr := h.addr(port)
-	h.step(ctx, "TCP "+addr, func(ctx context.Context) error {
+func (h *mountSearch) findOverTCP(ctx context.Context, port int) (m *Mount) {
+	addr := h.portAddr(port)
+	h.tryStep(ctx, "TCP "+addr, func(ctx context.Context) error {
 		caller, conn, err := h.dialMOUNT(ctx, addr)
 		if err != nil {
 			return err
@@ -191,16 +192,18 @@ func (h *hunt) overTCP(ctx context.Context, port int) (m *Mount) {
 	return m
 }
 
-func (h *hunt) addr(port int) string { return net.JoinHostPort(h.host(), strconv.Itoa(port)) }
+func (h *mountSearch) portAddr(port int) string {
+	return net.JoinHostPort(h.mountHost(), strconv.Itoa(port))
+}
 
-// A SearchError lists the places that do not serve MOUNT.
+// A SearchError lists the addresses that do not serve MOUNT.
 type SearchError struct {
 	Host  string
 	Steps []SearchStep
 	Fixed bool // the port was given, and nothing else was tried
 }
 
-// A SearchStep is a place where MOUNT does not answer, and why.
+// A SearchStep is an address that does not serve MOUNT, and the reason.
 type SearchStep struct {
 	At  string
 	Err error

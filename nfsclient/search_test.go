@@ -17,23 +17,23 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// An answer handles the calls at an address of a test's network.
-type answer func(ctx context.Context, x *oncrpc.Exchange) error
+// A fakeCaller handles the calls at an address in a fakeNetwork.
+type fakeCaller func(ctx context.Context, x *oncrpc.Exchange) error
 
-func (a answer) Call(ctx context.Context, x *oncrpc.Exchange) error { return a(ctx, x) }
+func (a fakeCaller) Call(ctx context.Context, x *oncrpc.Exchange) error { return a(ctx, x) }
 
-// The possible answers of an address.
+// The possible behaviors of an address.
 var (
-	refused   = answer(nil) // nothing listens
-	noProgram = answer(func(context.Context, *oncrpc.Exchange) error { return &oncrpc.ReplyError{Stat: 1} })
-	silent    = answer(func(ctx context.Context, _ *oncrpc.Exchange) error {
+	refused   = fakeCaller(nil) // nothing listens
+	noProgram = fakeCaller(func(context.Context, *oncrpc.Exchange) error { return &oncrpc.ReplyError{Stat: 1} })
+	silent    = fakeCaller(func(ctx context.Context, _ *oncrpc.Exchange) error {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	})
-	mountd = answer(func(_ context.Context, x *oncrpc.Exchange) error {
+	mountd = fakeCaller(func(_ context.Context, x *oncrpc.Exchange) error {
 		if x.Prog != mount3.Program || x.Vers != mount3.Version || x.Proc != mount3.ProcNull {
 			return &oncrpc.ReplyError{Stat: 1}
 		}
@@ -42,8 +42,8 @@ var (
 	})
 )
 
-// rpcbindAt answers GETPORT for MOUNT version 3 over TCP with port.
-func rpcbindAt(port uint32) answer {
+// rpcbindAt replies to GETPORT for MOUNT version 3 over TCP with port.
+func rpcbindAt(port uint32) fakeCaller {
 	return func(_ context.Context, x *oncrpc.Exchange) error {
 		if x.Prog != 100000 || x.Vers != 2 || x.Proc != 3 {
 			return &oncrpc.ReplyError{Stat: 3}
@@ -57,21 +57,21 @@ func rpcbindAt(port uint32) answer {
 	}
 }
 
-// A network holds the addresses that can be dialed, and records dialed
+// A fakeNetwork holds the addresses that can be dialed, and records dialed
 // addresses.
-type network struct {
+type fakeNetwork struct {
 	t      *testing.T
-	at     map[string]answer
+	at     map[string]fakeCaller
 	dialed []string
 	open   int
 }
 
-func (n *network) Close() error {
+func (n *fakeNetwork) Close() error {
 	n.open--
 	return nil
 }
 
-func (n *network) dial(ctx context.Context, addr string) (oncrpc.Caller, io.Closer, error) {
+func (n *fakeNetwork) dialAddr(ctx context.Context, addr string) (oncrpc.Caller, io.Closer, error) {
 	n.dialed = append(n.dialed, addr)
 	a := n.at[addr]
 	if a == nil {
@@ -85,7 +85,7 @@ func TestMountSearch(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		search MountSearch
-		at     map[string]answer
+		at     map[string]fakeCaller
 		found  string   // or ""
 		dialed []string // in order
 	}{
@@ -94,63 +94,63 @@ func TestMountSearch(t *testing.T) {
 		},
 		{
 			name: "by rpcbind", search: MountSearch{NFS: noProgram, Host: "srv"},
-			at:    map[string]answer{"srv:111": rpcbindAt(601), "srv:601": mountd},
+			at:    map[string]fakeCaller{"srv:111": rpcbindAt(601), "srv:601": mountd},
 			found: "TCP srv:601", dialed: []string{"srv:111", "srv:601"},
 		},
 		{
 			name: "without rpcbind", search: MountSearch{NFS: noProgram, Host: "srv"},
-			at:    map[string]answer{"srv:20048": mountd},
+			at:    map[string]fakeCaller{"srv:20048": mountd},
 			found: "TCP srv:20048", dialed: []string{"srv:111", "srv:20048"},
 		},
 		{
 			name: "not registered", search: MountSearch{NFS: noProgram, Host: "srv"},
-			at:    map[string]answer{"srv:111": rpcbindAt(0), "srv:20048": mountd},
+			at:    map[string]fakeCaller{"srv:111": rpcbindAt(0), "srv:20048": mountd},
 			found: "TCP srv:20048", dialed: []string{"srv:111", "srv:20048"},
 		},
 		{
 			name: "rpcbind is wrong", search: MountSearch{NFS: noProgram, Host: "srv"},
-			at:    map[string]answer{"srv:111": rpcbindAt(601), "srv:601": noProgram, "srv:20048": mountd},
+			at:    map[string]fakeCaller{"srv:111": rpcbindAt(601), "srv:601": noProgram, "srv:20048": mountd},
 			found: "TCP srv:20048", dialed: []string{"srv:111", "srv:601", "srv:20048"},
 		},
 		{
 			name: "no NFS connection", search: MountSearch{Host: "::1"},
-			at:    map[string]answer{"[::1]:111": rpcbindAt(20048), "[::1]:20048": mountd},
+			at:    map[string]fakeCaller{"[::1]:111": rpcbindAt(20048), "[::1]:20048": mountd},
 			found: "TCP [::1]:20048", dialed: []string{"[::1]:111", "[::1]:20048"},
 		},
 		{
 			name: "mountport", search: MountSearch{NFS: mountd, Host: "srv", MountPort: 7},
-			at:    map[string]answer{"srv:7": mountd},
+			at:    map[string]fakeCaller{"srv:7": mountd},
 			found: "TCP srv:7", dialed: []string{"srv:7"},
 		},
 		{
 			name: "mounthost", search: MountSearch{NFS: mountd, Host: "srv", MountHost: "other"},
-			at:    map[string]answer{"other:111": rpcbindAt(9), "other:9": mountd},
+			at:    map[string]fakeCaller{"other:111": rpcbindAt(9), "other:9": mountd},
 			found: "TCP other:9", dialed: []string{"other:111", "other:9"},
 		},
 		{
 			name: "both", search: MountSearch{NFS: mountd, Host: "srv", MountHost: "other", MountPort: 7},
-			at:    map[string]answer{"other:7": mountd},
+			at:    map[string]fakeCaller{"other:7": mountd},
 			found: "TCP other:7", dialed: []string{"other:7"},
 		},
 		{
 			name: "nowhere", search: MountSearch{NFS: noProgram, Host: "srv"},
-			at:     map[string]answer{"srv:20048": refused},
+			at:     map[string]fakeCaller{"srv:20048": refused},
 			dialed: []string{"srv:111", "srv:20048"},
 		},
 		{
 			name: "not twice in vain", search: MountSearch{NFS: noProgram, Host: "srv"},
-			at:     map[string]answer{"srv:111": rpcbindAt(20048), "srv:20048": noProgram},
+			at:     map[string]fakeCaller{"srv:111": rpcbindAt(20048), "srv:20048": noProgram},
 			dialed: []string{"srv:111", "srv:20048"},
 		},
 		{
 			name: "mountport in vain", search: MountSearch{NFS: mountd, Host: "srv", MountPort: 7},
-			at:     map[string]answer{"srv:7": noProgram, "srv:20048": mountd},
+			at:     map[string]fakeCaller{"srv:7": noProgram, "srv:20048": mountd},
 			dialed: []string{"srv:7"},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			n := &network{t: t, at: tt.at}
-			tt.search.Dial, tt.search.NFSAddr = n.dial, "RDMA srv:20049"
+			n := &fakeNetwork{t: t, at: tt.at}
+			tt.search.Dial, tt.search.NFSAddr = n.dialAddr, "RDMA srv:20049"
 			m, err := tt.search.Find(t.Context())
 			assert.Equal(t, tt.dialed, n.dialed)
 			if tt.found == "" {
@@ -171,8 +171,8 @@ func TestMountSearch(t *testing.T) {
 // TestSearchError checks that the error names each step with its address, and a
 // remedy.
 func TestSearchError(t *testing.T) {
-	n := &network{t: t, at: map[string]answer{"srv:111": rpcbindAt(0)}}
-	s := MountSearch{NFS: noProgram, NFSAddr: "RDMA srv:20049", Host: "srv", Dial: n.dial}
+	n := &fakeNetwork{t: t, at: map[string]fakeCaller{"srv:111": rpcbindAt(0)}}
+	s := MountSearch{NFS: noProgram, NFSAddr: "RDMA srv:20049", Host: "srv", Dial: n.dialAddr}
 	_, err := s.Find(t.Context())
 	assert.EqualError(t, err, "no MOUNT service found on srv (RDMA srv:20049: MOUNT: oncrpc: the server does not have the program; "+
 		"rpcbind at srv:111: rpcbind: program not registered: program 100005 version 3, IP protocol 6; TCP srv:20048: dial tcp: connection refused): "+
@@ -180,19 +180,20 @@ func TestSearchError(t *testing.T) {
 	assert.ErrorIs(t, err, oncrpc.ErrProgUnavail)
 	assert.ErrorIs(t, err, syscall.ECONNREFUSED)
 
-	s = MountSearch{Host: "srv", MountPort: 7, Dial: n.dial}
+	s = MountSearch{Host: "srv", MountPort: 7, Dial: n.dialAddr}
 	_, err = s.Find(t.Context())
 	assert.EqualError(t, err, "no MOUNT service found on srv (TCP srv:7: dial tcp: connection refused): "+
 		"start mountd there, or correct mountport and mounthost")
 }
 
-// TestSearchProtected checks that MOUNT is reached by its own way, even if rpcbind names the
-// port of rpcbind: a lie in clear must not lead to calls in clear.
+// TestSearchProtected checks that MOUNT is reached over its own connection,
+// even if rpcbind returns its own port: an unencrypted lie must not lead to
+// unencrypted calls.
 func TestSearchProtected(t *testing.T) {
 	for _, port := range []uint32{601, 111} {
-		clear := &network{t: t, at: map[string]answer{"srv:111": rpcbindAt(port)}}
-		protected := &network{t: t, at: map[string]answer{"srv:601": mountd, "srv:111": mountd}}
-		s := MountSearch{Host: "srv", Dial: clear.dial, DialMOUNT: protected.dial}
+		clear := &fakeNetwork{t: t, at: map[string]fakeCaller{"srv:111": rpcbindAt(port)}}
+		protected := &fakeNetwork{t: t, at: map[string]fakeCaller{"srv:601": mountd, "srv:111": mountd}}
+		s := MountSearch{Host: "srv", Dial: clear.dialAddr, DialMOUNT: protected.dialAddr}
 		m, err := s.Find(t.Context())
 		require.NoError(t, err)
 		assert.NoError(t, m.Close())
@@ -203,23 +204,23 @@ func TestSearchProtected(t *testing.T) {
 
 func TestSearchHostilePort(t *testing.T) {
 	for results, want := range map[string]error{"": xdr.ErrShort, "\x00\x01\x00\x00": xdr.ErrValue, "\xff\xff\xff\xff": xdr.ErrValue} {
-		n := &network{t: t, at: map[string]answer{"srv:111": func(_ context.Context, x *oncrpc.Exchange) error {
+		n := &fakeNetwork{t: t, at: map[string]fakeCaller{"srv:111": func(_ context.Context, x *oncrpc.Exchange) error {
 			x.Results = xdr.NewReader([]byte(results))
 			return nil
 		}}}
-		s := MountSearch{Host: "srv", Dial: n.dial}
+		s := MountSearch{Host: "srv", Dial: n.dialAddr}
 		_, err := s.Find(t.Context())
 		assert.ErrorIs(t, err, want)
 		assert.Equal(t, []string{"srv:111", "srv:20048"}, n.dialed)
 	}
 }
 
-// TestSearchSilent checks that the search of a silent server ends within ten
+// TestSearchSilent checks that the search on a silent server stops within ten
 // seconds.
 func TestSearchSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &network{t: t, at: map[string]answer{"srv:111": silent, "srv:20048": silent}}
-		s := MountSearch{NFS: silent, NFSAddr: "RDMA", Host: "srv", Dial: n.dial}
+		n := &fakeNetwork{t: t, at: map[string]fakeCaller{"srv:111": silent, "srv:20048": silent}}
+		s := MountSearch{NFS: silent, NFSAddr: "RDMA", Host: "srv", Dial: n.dialAddr}
 		start := time.Now()
 		_, err := s.Find(t.Context())
 		assert.ErrorContains(t, err, "no answer within 2s")
@@ -241,10 +242,10 @@ func TestSearchSilent(t *testing.T) {
 	})
 }
 
-// TestSearchOverTCP checks a search over real connections: root's come from ports that
-// mountd takes for secure.
+// TestSearchOverTCP checks a search over real connections: root's come from
+// ports that mountd considers secure.
 func TestSearchOverTCP(t *testing.T) {
-	w, _ := newMountRig(t)
+	w, _ := newTestMount(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	srv := &oncrpc.Server{Handler: w.mux}

@@ -11,19 +11,19 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// memDialer dials a listener in memory.
-type memDialer struct{ l *rdmatest.Listener }
+// fakeDialer dials a listener in memory.
+type fakeDialer struct{ l *rdmatest.Listener }
 
-func (d memDialer) Dial(ctx context.Context, _ string, c rdma.ConnConfig) (rdma.Conn, error) {
+func (d fakeDialer) Dial(ctx context.Context, _ string, c rdma.ConnConfig) (rdma.Conn, error) {
 	return d.l.Dial(ctx, c)
 }
 
@@ -34,7 +34,7 @@ func overRDMA(t *testing.T, mux *oncrpc.Mux, cfg rpcrdma.ClientConnConfig) oncrp
 	srv := &rpcrdma.Server{Handler: mux}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()
-	c, err := rpcrdma.DialConn(t.Context(), memDialer{l}, "", cfg)
+	c, err := rpcrdma.DialConn(t.Context(), fakeDialer{l}, "", cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		assert.NoError(t, c.Close())
@@ -61,7 +61,7 @@ func overTCP(t *testing.T, mux *oncrpc.Mux) oncrpc.Caller {
 	return c
 }
 
-// TestTransports makes a variety of calls over each transport, with both inline
+// TestTransports sends a variety of calls over each transport, with both inline
 // sizes.
 func TestTransports(t *testing.T) {
 	for name, dial := range map[string]func(t *testing.T, mux *oncrpc.Mux) oncrpc.Caller{
@@ -107,7 +107,7 @@ func useTransport(t *testing.T, caller oncrpc.Caller) {
 	assert.Equal(t, long, target)
 
 	for _, size := range []int{0, 1, 3, 1000, 5000, 64<<10 + 1, 1<<20 + 3} {
-		data := sample(size)
+		data := sampleData(size)
 		file, err := f.Create(ctx, "a/long/file", 0o644)
 		require.NoError(t, err)
 		n, err := file.CopyFrom(ctx, bytes.NewReader(data), 0)

@@ -23,43 +23,42 @@ var (
 	errNoEnt   = &Error{Proc: nfs3.ProcLookup, Status: nfs3.ErrNoEnt}
 )
 
-// A place is the result of following a path.
-type place struct {
-	dirs  []nfs3.FH // from the export's root to the directory of name
-	name  string    // empty: the last of dirs itself
-	slash bool      // a slash follows name, which must be a directory
-	node  Node      // its Handle is nil if the name does not exist
+// A foundPath is the result of a path walk.
+type foundPath struct {
+	dirs          []nfs3.FH // from the export's root to the directory that holds name
+	name          string    // empty: the last directory in dirs itself
+	trailingSlash bool      // a slash follows name, which must be a directory
+	node          Node      // its Handle is nil if the name does not exist
 }
 
-func (p *place) found() bool { return p.node.Handle != nil }
+func (p *foundPath) nameExists() bool { return p.node.Handle != nil }
 
-// dir returns the directory that holds the place's name.
-func (p *place) dir() nfs3.FH { return p.dirs[len(p.dirs)-1] }
+// parentDir returns the directory that holds p's name.
+func (p *foundPath) parentDir() nfs3.FH { return p.dirs[len(p.dirs)-1] }
 
-// walk finds the object at path. follow selects whether a symbolic link at the
+// walkPath finds the object at path. follow selects whether a symbolic link at the
 // path's end is followed; a trailing slash always follows it.
-func (f *FS) walk(ctx context.Context, path string, follow bool) (place, error) {
-	p, err := f.find(ctx, path, follow)
+func (f *FS) walkPath(ctx context.Context, path string, follow bool) (foundPath, error) {
+	p, err := f.findPath(ctx, path, follow)
 	switch {
 	case err != nil:
 		return p, err
-	case !p.found():
+	case !p.nameExists():
 		return p, errNoEnt
-	case p.slash && p.node.Attr.Type != nfs3.TypeDir:
+	case p.trailingSlash && p.node.Attr.Type != nfs3.TypeDir:
 		return p, errNotDir
 	}
 	return p, nil
 }
 
-// find is walk for a path whose last name need not exist.
-func (f *FS) find(ctx context.Context, path string, follow bool) (place, error) {
-	w := walker{f: f, dirs: slices.Clone(f.dirs), rest: path, follow: follow}
-	return w.walk(ctx)
+// findPath finds the object at path, whose last name need not exist.
+func (f *FS) findPath(ctx context.Context, path string, follow bool) (foundPath, error) {
+	w := pathWalker{f: f, dirs: slices.Clone(f.dirs), rest: path, follow: follow}
+	return w.walkAll(ctx)
 }
 
-// parent finds the directory of the last name in path, for creating or removing
-// that name.
-func (f *FS) parent(ctx context.Context, path string) (dir nfs3.FH, name string, err error) {
+// findParent finds the directory in which to create or remove path's last name.
+func (f *FS) findParent(ctx context.Context, path string) (dir nfs3.FH, name string, err error) {
 	path = strings.TrimRight(path, "/")
 	head, name := path[:strings.LastIndexByte(path, '/')+1], path[strings.LastIndexByte(path, '/')+1:]
 	switch {
@@ -68,22 +67,22 @@ func (f *FS) parent(ctx context.Context, path string) (dir nfs3.FH, name string,
 	case strings.Trim(head, "/") == "":
 		return f.Root(), name, nil
 	}
-	p, err := f.walk(ctx, head, true)
+	p, err := f.walkPath(ctx, head, true)
 	return p.node.Handle, name, err
 }
 
-// lookup is LOOKUP, and GETATTR if the server left the attributes out.
-func (f *FS) lookup(ctx context.Context, dir nfs3.FH, name string) (Node, error) {
+// lookUpNode calls LOOKUP, and GETATTR if the server left out the attributes.
+func (f *FS) lookUpNode(ctx context.Context, dir nfs3.FH, name string) (Node, error) {
 	res, err := f.c.Lookup(ctx, dir, name)
 	if err != nil {
 		return Node{}, err
 	}
-	return f.node(ctx, res.Object, &res.ObjAttr)
+	return f.nodeWithAttr(ctx, res.Object, &res.ObjAttr)
 }
 
-// node returns the object with its attributes, and asks the server for them if
+// nodeWithAttr returns the object with its attributes, and calls GETATTR if
 // attr is not OK.
-func (f *FS) node(ctx context.Context, object nfs3.FH, attr *nfs3.PostOpAttr) (n Node, err error) {
+func (f *FS) nodeWithAttr(ctx context.Context, object nfs3.FH, attr *nfs3.PostOpAttr) (n Node, err error) {
 	n = Node{Handle: object, Attr: attr.Attr}
 	if !attr.OK {
 		n.Attr, err = f.c.GetAttr(ctx, object)
@@ -91,51 +90,51 @@ func (f *FS) node(ctx context.Context, object nfs3.FH, attr *nfs3.PostOpAttr) (n
 	return n, err
 }
 
-// A walker follows a path.
-type walker struct {
-	f      *FS
-	dirs   []nfs3.FH // from the export's root to the current directory
-	rest   string    // rest of the path
-	follow bool
-	links  int // followed so far
+// A pathWalker is the state of a path walk.
+type pathWalker struct {
+	f         *FS
+	dirs      []nfs3.FH // from the export's root to the current directory
+	rest      string    // remaining path
+	follow    bool
+	linkCount int // number followed so far
 
-	// make, if not nil, creates missing directories.
-	make func(ctx context.Context, dir nfs3.FH, name string) (Node, error)
+	// makeDir, if not nil, creates missing directories.
+	makeDir func(ctx context.Context, dir nfs3.FH, name string) (Node, error)
 }
 
-func (w *walker) walk(ctx context.Context) (place, error) {
+func (w *pathWalker) walkAll(ctx context.Context) (foundPath, error) {
 	for {
-		name, behind := w.next()
+		name, behind := w.nextName()
 		dir := w.dirs[len(w.dirs)-1]
 		switch name {
 		case "":
 			attr, err := w.f.c.GetAttr(ctx, dir)
-			return place{dirs: w.dirs, slash: true, node: Node{dir, attr}}, err
+			return foundPath{dirs: w.dirs, trailingSlash: true, node: Node{dir, attr}}, err
 		case "..":
 			if len(w.dirs) == 1 {
-				return place{}, errOutside
+				return foundPath{}, errOutside
 			}
 			w.dirs, w.rest = w.dirs[:len(w.dirs)-1], behind
 			continue
 		}
-		node, err := w.step(ctx, dir, name)
+		node, err := w.lookUpName(ctx, dir, name)
 		if err != nil {
-			return place{}, err
+			return foundPath{}, err
 		}
 		isLink := node.Attr.Type == nfs3.TypeLnk
 		last := strings.Trim(behind, "/") == ""
 		if last && !(isLink && (w.follow || behind != "")) {
-			return place{dirs: w.dirs, name: name, slash: behind != "", node: node}, nil
+			return foundPath{dirs: w.dirs, name: name, trailingSlash: behind != "", node: node}, nil
 		}
-		if err := w.enter(ctx, node, behind); err != nil {
-			return place{}, err
+		if err := w.enterNode(ctx, node, behind); err != nil {
+			return foundPath{}, err
 		}
 	}
 }
 
-// next returns the next name on the path, "" at the end, and the rest of the
-// path behind the name.
-func (w *walker) next() (name, behind string) {
+// nextName returns the next name in the path, "" at the end, and the remaining
+// path after the name.
+func (w *pathWalker) nextName() (name, behind string) {
 	for {
 		w.rest = strings.TrimLeft(w.rest, "/")
 		i := strings.IndexByte(w.rest+"/", '/')
@@ -146,21 +145,21 @@ func (w *walker) next() (name, behind string) {
 	}
 }
 
-// step finds name in dir. A missing name is not an error; the Node then has no
+// lookUpName finds name in dir. A missing name is not an error; the Node then has no
 // Handle.
-func (w *walker) step(ctx context.Context, dir nfs3.FH, name string) (Node, error) {
-	node, err := w.f.lookup(ctx, dir, name)
+func (w *pathWalker) lookUpName(ctx context.Context, dir nfs3.FH, name string) (Node, error) {
+	node, err := w.f.lookUpNode(ctx, dir, name)
 	switch {
 	case !errors.Is(err, nfs3.ErrNoEnt):
 		return node, err
-	case w.make != nil:
-		return w.make(ctx, dir, name)
+	case w.makeDir != nil:
+		return w.makeDir(ctx, dir, name)
 	}
 	return Node{}, nil
 }
 
-// enter continues the walk behind node.
-func (w *walker) enter(ctx context.Context, node Node, behind string) error {
+// enterNode continues the walk in node, a directory or symbolic link.
+func (w *pathWalker) enterNode(ctx context.Context, node Node, behind string) error {
 	switch {
 	case node.Handle == nil:
 		return errNoEnt
@@ -173,8 +172,8 @@ func (w *walker) enter(ctx context.Context, node Node, behind string) error {
 	return errNotDir
 }
 
-func (w *walker) enterLink(ctx context.Context, link nfs3.FH, behind string) error {
-	if w.links++; w.links > maxLinks {
+func (w *pathWalker) enterLink(ctx context.Context, link nfs3.FH, behind string) error {
+	if w.linkCount++; w.linkCount > maxLinks {
 		return syscall.ELOOP
 	}
 	res, err := w.f.c.ReadLink(ctx, link)
@@ -186,9 +185,9 @@ func (w *walker) enterLink(ctx context.Context, link nfs3.FH, behind string) err
 	case target == "":
 		return errNoEnt
 	case target[0] == '/':
-		inside, ok := w.f.inside(target)
+		inside, ok := w.f.pathInExport(target)
 		if !ok {
-			return fmt.Errorf("%w: it has a symbolic link to %q", errOutside, target)
+			return fmt.Errorf("%w: it contains a symbolic link to %q", errOutside, target)
 		}
 		w.dirs, target = w.dirs[:1], inside
 	}
@@ -196,10 +195,10 @@ func (w *walker) enterLink(ctx context.Context, link nfs3.FH, behind string) err
 	return nil
 }
 
-// inside returns the path from the export's root to an absolute path on the
-// server, or false if that path is not below the export.
-func (f *FS) inside(path string) (string, bool) {
-	for _, want := range f.path {
+// pathInExport converts an absolute path on the server to a path relative to
+// the export's root, or returns false if it is not below the export.
+func (f *FS) pathInExport(path string) (string, bool) {
+	for _, want := range f.exportNames {
 		path = strings.TrimLeft(path, "/")
 		name, rest, _ := strings.Cut(path, "/")
 		if name != want {

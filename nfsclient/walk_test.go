@@ -15,9 +15,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// plant creates the objects of a tree: "name/" is a directory, "name -> target"
+// createTree creates the objects of a tree: "name/" is a directory, "name -> target"
 // a symbolic link, "name" a file that contains its own path.
-func (g *rig) plant(tree ...string) {
+func (g *testServer) createTree(tree ...string) {
 	g.t.Helper()
 	for _, e := range tree {
 		var err error
@@ -26,7 +26,7 @@ func (g *rig) plant(tree ...string) {
 		} else if strings.HasSuffix(e, "/") {
 			err = g.fs.Mkdir(g.t.Context(), e, 0o755)
 		} else {
-			g.put(e, []byte(e))
+			g.putFile(e, []byte(e))
 		}
 		require.NoError(g.t, err, e)
 	}
@@ -85,22 +85,22 @@ var walks = []struct {
 }
 
 func TestWalk(t *testing.T) {
-	onBoth(t, small, func(t *testing.T, g *rig) {
-		g.plant(walkTree...)
+	onBoth(t, small, func(t *testing.T, g *testServer) {
+		g.createTree(walkTree...)
 		for _, bare := range []bool{false, true} { // attributes only by GETATTR
 			g.mem.bare = bare
 			for _, tt := range walks {
 				n, err := g.fs.Stat(t.Context(), tt.path)
-				g.wantNode(tt.path, tt.stat, n, tt.estat, err)
+				g.requireNode(tt.path, tt.stat, n, tt.estat, err)
 				n, err = g.fs.Lstat(t.Context(), tt.path)
-				g.wantNode(tt.path, tt.lstat, n, tt.elist, err)
+				g.requireNode(tt.path, tt.lstat, n, tt.elist, err)
 			}
 		}
 	})
 }
 
-// wantNode checks that a path led to the file system's object at the path want.
-func (g *rig) wantNode(path, want string, n Node, wantErr, err error) {
+// requireNode checks that a path led to the file system's object at the path want.
+func (g *testServer) requireNode(path, want string, n Node, wantErr, err error) {
 	g.t.Helper()
 	if wantErr != nil {
 		var pe *fs.PathError
@@ -113,8 +113,8 @@ func (g *rig) wantNode(path, want string, n Node, wantErr, err error) {
 	id := uint64(memRoot)
 	for name := range strings.SplitSeq(strings.Trim(want, "/"), "/") {
 		if d := g.mem.nodes[id]; name != "" {
-			require.GreaterOrEqual(g.t, d.find(name), 0, want)
-			id = d.names[d.find(name)].id
+			require.GreaterOrEqual(g.t, d.findName(name), 0, want)
+			id = d.names[d.findName(name)].id
 		}
 	}
 	assert.Equal(g.t, id, n.Attr.FileID, "%q leads elsewhere than to %q", path, want)
@@ -123,8 +123,8 @@ func (g *rig) wantNode(path, want string, n Node, wantErr, err error) {
 // TestAbsoluteLinks checks that absolute links below the export's own path stay
 // in the export.
 func TestAbsoluteLinks(t *testing.T) {
-	g := newRig(t, small, true)
-	g.plant("d/", "d/f", "in -> /srv/data/d/f", "all -> //srv///data", "out -> /srv/other/d/f",
+	g := newTestServer(t, small, true)
+	g.createTree("d/", "d/f", "in -> /srv/data/d/f", "all -> //srv///data", "out -> /srv/other/d/f",
 		"near -> /srv/database/d/f", "root -> /d/f", "up -> /srv/data/../data/d/f")
 	for export, want := range map[string]map[string]error{
 		"/srv/data": {"in": nil, "all/d/f": nil, "out": errOutside, "near": errOutside, "root": errOutside, "up": errOutside},
@@ -142,19 +142,19 @@ func TestAbsoluteLinks(t *testing.T) {
 }
 
 func TestEmptyLink(t *testing.T) {
-	g := newRig(t, small, true)
-	g.plant("f", "l -> x")
-	g.idle(nfs3.ProcReadLink, (&nfs3.ReadLinkRes{}).AppendTo(nil))
+	g := newTestServer(t, small, true)
+	g.createTree("f", "l -> x")
+	g.waitUntilIdle(nfs3.ProcReadLink, (&nfs3.ReadLinkRes{}).AppendTo(nil))
 	_, err := g.fs.Stat(t.Context(), "l")
 	assert.ErrorIs(t, err, nfs3.ErrNoEnt)
 }
 
 // TestLinkLimit checks that forty links are followed, and no more.
 func TestLinkLimit(t *testing.T) {
-	g := newRig(t, small, true)
-	g.plant("l0")
+	g := newTestServer(t, small, true)
+	g.createTree("l0")
 	for i := range maxLinks + 1 {
-		g.plant(fmt.Sprintf("l%d -> l%d", i+1, i))
+		g.createTree(fmt.Sprintf("l%d -> l%d", i+1, i))
 	}
 	_, err := g.fs.Stat(t.Context(), fmt.Sprint("l", maxLinks))
 	assert.NoError(t, err)
@@ -165,16 +165,16 @@ func TestLinkLimit(t *testing.T) {
 // TestSub checks that paths begin at a directory, and lead out of it only
 // within the export.
 func TestSub(t *testing.T) {
-	g := newRig(t, small, true)
-	g.plant(walkTree...)
+	g := newTestServer(t, small, true)
+	g.createTree(walkTree...)
 	for _, path := range []string{"a/b", "rel", "absdir/", "a/b/../b"} {
 		sub, err := g.fs.Sub(t.Context(), path)
 		require.NoError(t, err, path)
 		for inner, want := range map[string]string{"f": "a/b/f", "/f": "a/b/f", "": "a/b", "..": "a", "../../f": "f", "root": "f"} {
 			n, err := sub.Stat(t.Context(), inner)
-			g.wantNode(inner, want, n, nil, err)
+			g.requireNode(inner, want, n, nil, err)
 		}
-		assert.Equal(t, g.handle(t.Context(), "a/b"), sub.Root())
+		assert.Equal(t, g.handleOf(t.Context(), "a/b"), sub.Root())
 		assert.Same(t, g.c, sub.Client())
 	}
 	root, err := g.fs.Sub(t.Context(), "a/..")
@@ -188,9 +188,9 @@ func TestSub(t *testing.T) {
 
 // TestNames checks the calls with one path.
 func TestNames(t *testing.T) {
-	onBoth(t, small, func(t *testing.T, g *rig) {
+	onBoth(t, small, func(t *testing.T, g *testServer) {
 		ctx := t.Context()
-		g.plant(walkTree...)
+		g.createTree(walkTree...)
 		target, err := g.fs.Readlink(ctx, "up")
 		assert.NoError(t, err)
 		assert.Equal(t, "a/../a/b/../b/f", target)
@@ -199,11 +199,11 @@ func TestNames(t *testing.T) {
 		_, err = g.fs.Readlink(ctx, "none")
 		assert.ErrorIs(t, err, fs.ErrNotExist)
 
-		require.NoError(t, g.fs.SetAttr(ctx, "abs", mode(0o444)))
+		require.NoError(t, g.fs.SetAttr(ctx, "abs", modeAttr(0o444)))
 		n, err := g.fs.Stat(ctx, "a/b/f")
 		assert.NoError(t, err)
 		assert.EqualValues(t, 0o444, n.Attr.Mode, "the link's target")
-		assert.ErrorIs(t, g.fs.SetAttr(ctx, "none", mode(0)), nfs3.ErrNoEnt)
+		assert.ErrorIs(t, g.fs.SetAttr(ctx, "none", modeAttr(0)), nfs3.ErrNoEnt)
 
 		require.NoError(t, g.fs.Remove(ctx, "rel"), "the link, not its target")
 		assert.ErrorIs(t, g.fs.Remove(ctx, "rel"), nfs3.ErrNoEnt)
@@ -223,16 +223,16 @@ func TestNames(t *testing.T) {
 
 // TestTwoPaths checks the calls with two paths.
 func TestTwoPaths(t *testing.T) {
-	g := newRig(t, small, true)
+	g := newTestServer(t, small, true)
 	ctx := t.Context()
-	g.plant(walkTree...)
+	g.createTree(walkTree...)
 	require.NoError(t, g.fs.Link(ctx, "abs", "a/link"))
 	n, err := g.fs.Lstat(ctx, "a/link")
 	assert.NoError(t, err)
 	assert.Equal(t, nfs3.TypeLnk, n.Attr.Type, "the symbolic link itself has another name")
 	require.NoError(t, g.fs.Link(ctx, "f", "rel/g"))
 	n, err = g.fs.Stat(ctx, "a/b/g")
-	g.wantNode("a/b/g", "f", n, nil, err)
+	g.requireNode("a/b/g", "f", n, nil, err)
 	assert.EqualValues(t, 2, n.Attr.Nlink)
 
 	require.NoError(t, g.fs.Rename(ctx, "rel/g", "f"), "over another name")
@@ -263,14 +263,14 @@ func TestFSSizes(t *testing.T) {
 		{nfs3.FSInfoRes{RTMax: 10000, WTMax: 100, DTPref: 5000}, Config{}, 8192, 100, 5000},
 		{nfs3.FSInfoRes{}, Config{ReadSize: 100}, 100, 4096, 4096},
 	} {
-		g := newRig(t, tt.cfg, true)
-		g.idle(nfs3.ProcFSInfo, tt.info.AppendTo(nil))
+		g := newTestServer(t, tt.cfg, true)
+		g.waitUntilIdle(nfs3.ProcFSInfo, tt.info.AppendTo(nil))
 		f, err := g.c.FS(t.Context(), g.root, "/x")
 		require.NoError(t, err)
 		assert.Equal(t, []int{tt.read, tt.write, tt.list}, []int{f.readSize, f.writeSize, f.listSize})
 	}
-	g := newRig(t, Config{}, true)
-	g.refuse(nfs3.ProcFSInfo, nfs3.ErrStale, 1)
+	g := newTestServer(t, Config{}, true)
+	g.failProc(nfs3.ProcFSInfo, nfs3.ErrStale, 1)
 	_, err := g.c.FS(context.Background(), g.root, "/x")
 	assert.ErrorIs(t, err, nfs3.ErrStale)
 }

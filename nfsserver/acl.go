@@ -9,49 +9,49 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// An aclProgram is NFSACL version 3.
+// An aclProgram serves NFSACL version 3.
 type aclProgram struct{ *Server }
 
-// aclProcedures has no NULL, because the RPC layer answers it.
+// aclProcedures has no NULL, because the RPC layer replies to it.
 var aclProcedures = [nfsacl.NumProc]procedure{
-	nfsacl.ProcGetACL: getACL,
-	nfsacl.ProcSetACL: setACL,
+	nfsacl.ProcGetACL: serveGetACL,
+	nfsacl.ProcSetACL: serveSetACL,
 }
 
-// ServeRPC handles one NFSACL call.
+// ServeRPC serves one NFSACL call.
 func (p aclProgram) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
 	if c.Proc >= nfsacl.NumProc || aclProcedures[c.Proc] == nil {
 		return oncrpc.ErrProcUnavail
 	}
-	return p.serve(ctx, c, r, aclProcedures[c.Proc])
+	return p.serveProcedure(ctx, c, r, aclProcedures[c.Proc])
 }
 
-// getACL is GETACL. As in knfsd, an object without a list gets the list
-// equivalent to its mode, also if its file system has no lists: after an error
-// Linux's client would ask again for each object.
-func getACL(ctx context.Context, q *request, r *oncrpc.Reply) error {
+// serveGetACL implements GETACL. As in knfsd, an object without a list gets the list equivalent
+// to its mode, even if its file system has no lists: after an error, Linux's client would send
+// GETACL again for each object.
+func serveGetACL(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	var a nfsacl.GetACLArgs
 	a.Decode(&q.call.Args)
-	if err := q.args(); err != nil {
+	if err := q.checkArgs(); err != nil {
 		return err
 	}
 	r.Reserve(min(q.call.MaxReply, nfsacl.MaxResult(nfsacl.ProcGetACL)))
 	var res nfsacl.GetACLRes
-	h, status := q.open(ctx, a.Object)
+	h, status := q.openHandle(ctx, a.Object)
 	switch {
 	case status != nfs3.OK:
 		res.Status = status
 	case a.Mask&^nfsacl.MaskAll != 0:
-		res.Status, res.Attr = nfs3.ErrInval, q.attr(ctx, h)
+		res.Status, res.Attr = nfs3.ErrInval, q.fetchPostOpAttr(ctx, h)
 	default:
-		q.getACL(ctx, h, &res)
+		q.fillACL(ctx, h, &res)
 		res.Mask = a.Mask
 	}
 	r.Head = res.AppendTo(r.Head)
 	return nil
 }
 
-func (q *request) getACL(ctx context.Context, h vfs.Handle, res *nfsacl.GetACLRes) {
+func (q *request) fillACL(ctx context.Context, h vfs.Handle, res *nfsacl.GetACLRes) {
 	var access, def vfs.ACL
 	var attr vfs.MaybeAttr
 	var err error
@@ -63,47 +63,47 @@ func (q *request) getACL(ctx context.Context, h vfs.Handle, res *nfsacl.GetACLRe
 	if access == nil {
 		access = vfs.ModeACL(attr.Mode)
 	}
-	res.Status, res.Attr = q.status(err), q.postAttr(&h, &attr)
+	res.Status, res.Attr = q.toStatus(err), q.postAttr(&h, &attr)
 	if max(len(access), len(def)) > nfsacl.MaxEntries {
 		res.Status = nfs3.ErrServerFault // no status fits; knfsd does not reply at all
 	}
-	res.Access, res.Default = wireACL(access), wireACL(def)
+	res.Access, res.Default = toWireACL(access), toWireACL(def)
 }
 
-// setACL is SETACL.
-func setACL(ctx context.Context, q *request, r *oncrpc.Reply) error {
+// serveSetACL implements SETACL.
+func serveSetACL(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	var a nfsacl.SetACLArgs
 	a.Decode(&q.call.Args)
-	if err := q.args(); err != nil {
+	if err := q.checkArgs(); err != nil {
 		return err
 	}
 	h, wcc, status := q.openToChange(ctx, a.Object)
 	res := nfsacl.SetACLRes{Status: status, Attr: wcc.After}
 	if status == nfs3.OK {
-		res.Attr, res.Status = q.setACL(ctx, h, &a)
+		res.Attr, res.Status = q.applyACL(ctx, h, &a)
 	}
 	r.Head = res.AppendTo(r.Head)
 	return nil
 }
 
-func (q *request) setACL(ctx context.Context, h vfs.Handle, a *nfsacl.SetACLArgs) (nfs3.PostOpAttr, nfs3.Status) {
+func (q *request) applyACL(ctx context.Context, h vfs.Handle, a *nfsacl.SetACLArgs) (nfs3.PostOpAttr, nfs3.Status) {
 	if a.Mask&^nfsacl.MaskAll != 0 {
-		return q.attr(ctx, h), nfs3.ErrInval
+		return q.fetchPostOpAttr(ctx, h), nfs3.ErrInval
 	}
 	lists := q.Export.ACLs
 	if lists == nil {
-		return q.attr(ctx, h), nfs3.ErrNotSupp
+		return q.fetchPostOpAttr(ctx, h), nfs3.ErrNotSupp
 	}
-	if status := q.status(q.BeforeSetACL(ctx, h)); status != nfs3.OK {
+	if status := q.toStatus(q.BeforeSetACL(ctx, h)); status != nfs3.OK {
 		return nfs3.PostOpAttr{}, status
 	}
-	access := hostACL(a.Access, a.Mask&nfsacl.MaskAccess != 0)
-	def := hostACL(a.Default, a.Mask&nfsacl.MaskDefault != 0)
+	access := toHostACL(a.Access, a.Mask&nfsacl.MaskAccess != 0)
+	def := toHostACL(a.Default, a.Mask&nfsacl.MaskDefault != 0)
 	attr, err := lists.SetACL(ctx, &q.Cred, h, access, def)
-	return wirePostAttr(&attr), q.status(err)
+	return toPostOpAttr(&attr), q.toStatus(err)
 }
 
-func wireACL(a vfs.ACL) nfsacl.ACL {
+func toWireACL(a vfs.ACL) nfsacl.ACL {
 	if a == nil {
 		return nil
 	}
@@ -114,8 +114,8 @@ func wireACL(a vfs.ACL) nfsacl.ACL {
 	return out
 }
 
-// hostACL returns the list to set, or nil if the mask does not include it.
-func hostACL(a nfsacl.ACL, meant bool) *vfs.ACL {
+// toHostACL returns the list to set, or nil if the mask does not include it.
+func toHostACL(a nfsacl.ACL, meant bool) *vfs.ACL {
 	if !meant {
 		return nil
 	}

@@ -13,29 +13,28 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// An acquireProgram is the program of delegation counters (docs/delegation.md,
-// Section 3).
+// An acquireProgram serves the delegation counter program (docs/delegation.md, Section 3).
 type acquireProgram struct{ *Server }
 
-// ServeRPC handles one call.
+// ServeRPC serves one call.
 func (p acquireProgram) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
 	if c.Proc != delegation.ProcAcquire {
 		return oncrpc.ErrProcUnavail
 	}
-	return p.serve(ctx, c, r, acquire)
+	return p.serveProcedure(ctx, c, r, serveAcquire)
 }
 
-// acquire is ACQUIRE.
-func acquire(ctx context.Context, q *request, r *oncrpc.Reply) error {
+// serveAcquire implements ACQUIRE.
+func serveAcquire(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	var a delegation.AcquireArgs
 	a.Decode(&q.call.Args)
-	if err := q.args(); err != nil {
+	if err := q.checkArgs(); err != nil {
 		return err
 	}
 	var res delegation.AcquireRes
-	h, status := q.open(ctx, a.Handle)
+	h, status := q.openHandle(ctx, a.Handle)
 	if status == nfs3.OK {
-		status = q.acquire(ctx, h, a.Types, &res, r)
+		status = q.grantTypes(ctx, h, a.Types, &res, r)
 	}
 	if status != nfs3.OK {
 		res.Status = delegation.Status(status)
@@ -44,53 +43,53 @@ func acquire(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	return nil
 }
 
-// acquire grants the available types of delegation for an object, or sets the
-// reason for granting none.
-func (q *request) acquire(ctx context.Context, h vfs.Handle, types delegation.Types, res *delegation.AcquireRes, r *oncrpc.Reply) nfs3.Status {
+// grantTypes grants the available delegation types for an object, or sets the reason for
+// granting none.
+func (q *request) grantTypes(ctx context.Context, h vfs.Handle, types delegation.Types, res *delegation.AcquireRes, r *oncrpc.Reply) nfs3.Status {
 	res.Status = delegation.StatusRefused
 	if f := q.call.Cred.Flavor; q.Export.Keys == nil || f == rpcmsg.AuthKrb5i || f == rpcmsg.AuthKrb5p {
-		return q.refuse(res, delegation.ReasonTypes) // recalls and counters are neither signed nor encrypted
+		return q.refuseGrant(res, delegation.ReasonTypes) // recalls and counters are neither signed nor encrypted
 	}
 	key, err := q.Key(h)
 	switch {
 	case errors.Is(err, syscall.EOPNOTSUPP):
-		return q.refuse(res, delegation.ReasonTypes)
+		return q.refuseGrant(res, delegation.ReasonTypes)
 	case err != nil:
-		return q.status(err)
+		return q.toStatus(err)
 	}
-	var s *delegserver.Asking
-	if s, res.Reason = q.server.realm.Grants().Prepare(q.call.Peer, key); res.Reason != 0 {
+	var s *delegserver.PendingAcquire
+	if s, res.Reason = q.server.exports.Grants().Prepare(q.call.Peer, key); res.Reason != 0 {
 		return nfs3.OK
 	}
 	defer s.Cancel()
-	if !q.Current() { // SetExports has recalled all delegations, except this one
-		return q.refuse(res, delegation.ReasonContended)
+	if !q.IsCurrent() { // SetExports has recalled all delegations, except this one
+		return q.refuseGrant(res, delegation.ReasonContended)
 	}
-	if err := q.BeforeRead(ctx, h); err != nil { // Prepare has come first: a later delegation for writing makes the ACQUIRE fail
-		return q.refuse(res, delegation.ReasonContended)
+	if err := q.BeforeRead(ctx, h); err != nil { // Prepare must come first: a later write delegation then makes the ACQUIRE fail
+		return q.refuseGrant(res, delegation.ReasonContended)
 	}
 	attr, err := q.Export.FS.GetAttr(ctx, &q.Cred, h)
 	if err != nil {
-		return q.status(err)
+		return q.toStatus(err)
 	}
-	types, leased := q.keepable(attr.Type, types)
+	types, leased := q.grantableTypes(attr.Type, types)
 	if types == 0 {
-		return q.refuse(res, delegation.ReasonTypes)
+		return q.refuseGrant(res, delegation.ReasonTypes)
 	}
-	if status := q.mayKeep(ctx, h); status != nfs3.OK {
+	if status := q.checkReadRight(ctx, h); status != nfs3.OK {
 		return status
 	}
 	if leased {
-		why, err := q.lease(ctx, s, h)
+		why, err := q.leaseObject(ctx, s, h)
 		switch {
 		case err != nil:
-			return q.status(err)
+			return q.toStatus(err)
 		case why != 0:
-			return q.refuse(res, why)
+			return q.refuseGrant(res, why)
 		}
 	}
 	if attr, err = q.Export.FS.GetAttr(ctx, &q.Cred, h); err != nil {
-		return q.status(err)
+		return q.toStatus(err)
 	}
 	if attr.Type == vfs.TypeDir {
 		s.Directory()
@@ -100,35 +99,34 @@ func (q *request) acquire(ctx context.Context, h vfs.Handle, types delegation.Ty
 		return nfs3.OK
 	}
 	r.Posted = s.Replied
-	wire := wireAttr(&attr)
+	wire := toWireAttr(&attr)
 	*res = delegation.AcquireRes{
 		Status: delegation.StatusOK, Slot: gt.Slot, Generation: gt.Generation, Types: types,
-		LeaseMS: uint32(q.server.realm.Grants().Lease().Milliseconds()), Attr: wire.AppendTo(nil),
+		LeaseMS: uint32(q.server.exports.Grants().Lease().Milliseconds()), Attr: wire.AppendTo(nil),
 	}
 	return nfs3.OK
 }
 
-// refuse sets the reason of a refusal that the Keeper does not make.
-func (q *request) refuse(res *delegation.AcquireRes, why delegation.Reason) nfs3.Status {
-	q.server.realm.Grants().Refused(why)
+// refuseGrant sets the reason for a refusal that the Keeper has not decided.
+func (q *request) refuseGrant(res *delegation.AcquireRes, why delegation.Reason) nfs3.Status {
+	q.server.exports.Grants().Refused(why)
 	res.Reason = why
 	return nfs3.OK
 }
 
-// mayKeep checks the right to read, which READ and READDIR would need. It does
-// not try either of them, because that would count as an access of a directory.
-func (q *request) mayKeep(ctx context.Context, h vfs.Handle) nfs3.Status {
+// checkReadRight checks the right to read, which READ and READDIR would require. It does not
+// try either of them, because that would count as an access to a directory.
+func (q *request) checkReadRight(ctx context.Context, h vfs.Handle) nfs3.Status {
 	rights, _, err := q.Export.FS.Access(ctx, &q.Cred, h, vfs.AccessRead)
 	if err == nil && rights == 0 {
 		return nfs3.ErrAcces
 	}
-	return q.status(err)
+	return q.toStatus(err)
 }
 
-// keepable returns the types that can be granted: all of them if the server
-// itself makes every change, otherwise the types whose changes the file system
-// reports through a lease.
-func (q *request) keepable(t vfs.Type, types delegation.Types) (_ delegation.Types, leased bool) {
+// grantableTypes returns the types that can be granted: all of them if all changes go through
+// the server, otherwise the types whose changes the file system reports through a lease.
+func (q *request) grantableTypes(t vfs.Type, types delegation.Types) (_ delegation.Types, leased bool) {
 	switch {
 	case q.Options.Exclusive && t == vfs.TypeReg:
 		return types & (delegation.FileData | delegation.FileAttributes), false
@@ -140,9 +138,9 @@ func (q *request) keepable(t vfs.Type, types delegation.Types) (_ delegation.Typ
 	return 0, false
 }
 
-// lease bases a grant on a lease of the file system. If there is no room for a
-// lease, another grant is recalled.
-func (q *request) lease(ctx context.Context, s *delegserver.Asking, h vfs.Handle) (delegation.Reason, error) {
+// leaseObject bases a grant on a file system lease. If no lease is available, it recalls
+// another grant.
+func (q *request) leaseObject(ctx context.Context, s *delegserver.PendingAcquire, h vfs.Handle) (delegation.Reason, error) {
 	take := func(broken func()) (release func(), err error) {
 		return q.Export.Leaser.Lease(ctx, &q.Cred, h, vfs.LeaseData, broken)
 	}

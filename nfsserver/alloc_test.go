@@ -7,16 +7,16 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/nfsrdma/nfsrdma/vfs"
-	"github.com/nfsrdma/nfsrdma/xdr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// allocs returns how many allocations a call costs in this package.
-func (g *rig) allocs(proc uint32, args message) float64 {
+// countAllocs returns how many allocations a call costs in this package.
+func (g *testServer) countAllocs(proc uint32, args message) float64 {
 	g.t.Helper()
-	wire := xdr.AppendFixed(args.AppendTo(nil), itemOf(args))
+	wire := xdr.AppendFixed(args.AppendTo(nil), dataItem(args))
 	cred := rpcmsg.Cred{Flavor: rpcmsg.AuthSys, GIDs: []uint32{0, 1, 2}}
 	call := oncrpc.Call{Proc: proc, Cred: cred, Peer: g.peer, MaxReply: 1 << 20}
 	var rep oncrpc.Reply
@@ -32,11 +32,11 @@ func (g *rig) allocs(proc uint32, args message) float64 {
 	return n
 }
 
-// TestAllocs checks that the most frequent calls cost no allocation in this
-// package, except the name of LOOKUP, which a file system may keep.
+// TestAllocs checks that the most frequent calls allocate nothing in this package, except the
+// name in LOOKUP, which a file system may keep.
 func TestAllocs(t *testing.T) {
-	g, _, fh := scene(t)
-	name := in(fh[vfs.TypeDir], "a name that is too long for the stack to hold it")
+	g, _, fh := newScene(t)
+	name := dirOpArgs(fh[vfs.TypeDir], "a name that is too long for the stack to hold it")
 	for _, tt := range []struct {
 		proc uint32
 		args message
@@ -49,33 +49,33 @@ func TestAllocs(t *testing.T) {
 		{nfs3.ProcWrite, &nfs3.WriteArgs{File: fh[vfs.TypeReg], Data: make([]byte, 4096)}, 0},
 	} {
 		t.Run(nfs3.ProcName(tt.proc), func(t *testing.T) {
-			assert.LessOrEqual(t, g.allocs(tt.proc, tt.args), tt.want)
+			assert.LessOrEqual(t, g.countAllocs(tt.proc, tt.args), tt.want)
 		})
 	}
 }
 
-// TestAllocsWithGrants checks that changes cost no more if clients could hold
-// delegations of the objects and do not.
+// TestAllocsWithGrants checks that changes cost no more if clients could hold delegations of
+// the objects but do not.
 func TestAllocsWithGrants(t *testing.T) {
 	k, err := delegserver.New(delegserver.Config{})
 	require.NoError(t, err)
 	defer k.Close()
-	none := newRig(t, newMemFS())
-	with := newRig(t, newMemFS(), func(c *Config) { c.Grants = k })
+	none := newTestServer(t, newMemFS())
+	with := newTestServer(t, newMemFS(), func(c *Config) { c.Grants = k })
 	for proc, args := range map[uint32]func(fh nfs3.FH) message{
 		nfs3.ProcWrite:   func(fh nfs3.FH) message { return &nfs3.WriteArgs{File: fh, Data: make([]byte, 4096)} },
 		nfs3.ProcSetAttr: func(fh nfs3.FH) message { return &nfs3.SetAttrArgs{Object: fh} },
 		nfs3.ProcRemove: func(nfs3.FH) message {
-			name := in(none.fh(memRoot), "no")
+			name := dirOpArgs(none.handleOf(memRoot), "no")
 			return &name
 		},
-		nfs3.ProcMkdir: func(nfs3.FH) message { return &nfs3.MkdirArgs{Where: in(none.fh(memRoot), "f")} },
+		nfs3.ProcMkdir: func(nfs3.FH) message { return &nfs3.MkdirArgs{Where: dirOpArgs(none.handleOf(memRoot), "f")} },
 		nfs3.ProcRename: func(nfs3.FH) message {
-			return &nfs3.RenameArgs{From: in(none.fh(memRoot), "no"), To: in(none.fh(memRoot), "f")}
+			return &nfs3.RenameArgs{From: dirOpArgs(none.handleOf(memRoot), "no"), To: dirOpArgs(none.handleOf(memRoot), "f")}
 		},
 	} {
 		t.Run(nfs3.ProcName(proc), func(t *testing.T) {
-			assert.LessOrEqual(t, with.allocs(proc, args(with.put("f", nil))), none.allocs(proc, args(none.put("f", nil))))
+			assert.LessOrEqual(t, with.countAllocs(proc, args(with.makeFile("f", nil))), none.countAllocs(proc, args(none.makeFile("f", nil))))
 		})
 	}
 }

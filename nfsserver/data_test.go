@@ -13,11 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/nfsrdma/nfsrdma/vfs"
-	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-func pattern(n int) []byte {
+func testPattern(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
 		b[i] = byte(i ^ i>>8)
@@ -26,10 +26,10 @@ func pattern(n int) []byte {
 }
 
 func TestRead(t *testing.T) {
-	g := newRig(t, newMemFS(), func(c *Config) { c.MaxPayload = 8192 })
-	data := pattern(10_001)
-	fh := g.put("f", data[:8192])
-	g.call(nfs3.ProcWrite, &nfs3.WriteArgs{File: fh, Offset: 8192, Data: data[8192:]}, new(nfs3.WriteRes))
+	g := newTestServer(t, newMemFS(), func(c *Config) { c.MaxPayload = 8192 })
+	data := testPattern(10_001)
+	fh := g.makeFile("f", data[:8192])
+	g.callNFS(nfs3.ProcWrite, &nfs3.WriteArgs{File: fh, Offset: 8192, Data: data[8192:]}, new(nfs3.WriteRes))
 	for _, tt := range []struct {
 		name     string
 		off      uint64
@@ -59,7 +59,7 @@ func TestRead(t *testing.T) {
 				g.maxReply = tt.maxReply
 			}
 			var res nfs3.ReadRes
-			g.call(nfs3.ProcRead, &nfs3.ReadArgs{File: fh, Offset: tt.off, Count: tt.count}, &res)
+			g.callNFS(nfs3.ProcRead, &nfs3.ReadArgs{File: fh, Offset: tt.off, Count: tt.count}, &res)
 			assert.Equal(t, nfs3.OK, res.Status)
 			assert.True(t, bytes.Equal(tt.want, res.Data))
 			assert.EqualValues(t, len(tt.want), res.Count)
@@ -72,18 +72,18 @@ func TestRead(t *testing.T) {
 // TestNoRegularFile checks for NFS3ERR_INVAL, which RFC 1813, Sections 3.3.6,
 // 3.3.7 and 3.3.21, require.
 func TestNoRegularFile(t *testing.T) {
-	g, _, fh := scene(t)
+	g, _, fh := newScene(t)
 	for _, kind := range []vfs.Type{vfs.TypeDir, vfs.TypeLnk} {
 		var read nfs3.ReadRes
-		g.call(nfs3.ProcRead, &nfs3.ReadArgs{File: fh[kind], Count: 10}, &read)
+		g.callNFS(nfs3.ProcRead, &nfs3.ReadArgs{File: fh[kind], Count: 10}, &read)
 		assert.Equal(t, nfs3.ErrInval, read.Status)
 		assert.True(t, read.Attr.OK)
 		var write nfs3.WriteRes
-		g.call(nfs3.ProcWrite, &nfs3.WriteArgs{File: fh[kind], Data: []byte("x")}, &write)
+		g.callNFS(nfs3.ProcWrite, &nfs3.WriteArgs{File: fh[kind], Data: []byte("x")}, &write)
 		assert.Equal(t, nfs3.ErrInval, write.Status)
 		assert.True(t, write.Wcc.After.OK)
 		var commit nfs3.CommitRes
-		g.call(nfs3.ProcCommit, &nfs3.CommitArgs{File: fh[kind]}, &commit)
+		g.callNFS(nfs3.ProcCommit, &nfs3.CommitArgs{File: fh[kind]}, &commit)
 		assert.Equal(t, nfs3.ErrInval, commit.Status)
 		assert.True(t, commit.Wcc.After.OK)
 	}
@@ -91,15 +91,15 @@ func TestNoRegularFile(t *testing.T) {
 
 func TestWrite(t *testing.T) {
 	fs := newMemFS()
-	g := newRig(t, fs, func(c *Config) { c.MaxPayload = 4096 })
-	fh := g.put("f", nil)
-	data := pattern(5000)
+	g := newTestServer(t, fs, func(c *Config) { c.MaxPayload = 4096 })
+	fh := g.makeFile("f", nil)
+	data := testPattern(5000)
 	for _, apart := range []bool{false, true} {
 		for _, stable := range []nfs3.Stable{nfs3.Unstable, nfs3.DataSync, nfs3.FileSync} {
 			t.Run(fmt.Sprintf("apart=%v stable=%d", apart, stable), func(t *testing.T) {
 				g.apart = apart
 				var res nfs3.WriteRes
-				g.call(nfs3.ProcWrite, &nfs3.WriteArgs{File: fh, Offset: 3, Stable: stable, Data: data}, &res)
+				g.callNFS(nfs3.ProcWrite, &nfs3.WriteArgs{File: fh, Offset: 3, Stable: stable, Data: data}, &res)
 				assert.Equal(t, nfs3.OK, res.Status)
 				assert.EqualValues(t, 4096, res.Count, "cut to wtmax")
 				assert.Equal(t, stable, res.Committed)
@@ -110,39 +110,39 @@ func TestWrite(t *testing.T) {
 		}
 	}
 	var res nfs3.WriteRes
-	g.call(nfs3.ProcWrite, &nfs3.WriteArgs{File: fh, Offset: 9999}, &res)
+	g.callNFS(nfs3.ProcWrite, &nfs3.WriteArgs{File: fh, Offset: 9999}, &res)
 	assert.Equal(t, nfs3.OK, res.Status)
 	assert.Zero(t, res.Count)
 	assert.EqualValues(t, 4099, res.Wcc.After.Attr.Size, "nothing written, nothing grown")
 }
 
-// A fullFS has room for a limited number of bytes.
-type fullFS struct {
+// A fakeFullFS has space for a limited number of bytes.
+type fakeFullFS struct {
 	*memFS
-	room int
+	space int
 }
 
-func (f *fullFS) Write(ctx context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off uint64, how vfs.Stable) (int, vfs.Stable, vfs.WCC, error) {
-	if len(p) <= f.room {
+func (f *fakeFullFS) Write(ctx context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off uint64, how vfs.Stable) (int, vfs.Stable, vfs.WCC, error) {
+	if len(p) <= f.space {
 		return f.memFS.Write(ctx, c, h, p, off, how)
 	}
-	n, how, w, _ := f.memFS.Write(ctx, c, h, p[:f.room], off, how)
-	f.room = 0
+	n, how, w, _ := f.memFS.Write(ctx, c, h, p[:f.space], off, how)
+	f.space = 0
 	return n, how, w, syscall.ENOSPC
 }
 
 // TestWriteShort checks that a partial write succeeds, and that the error comes
 // with the call that writes nothing.
 func TestWriteShort(t *testing.T) {
-	fs := &fullFS{memFS: newMemFS(), room: 5}
-	g := newRig(t, fs)
-	fh := g.put("f", nil)
+	fs := &fakeFullFS{memFS: newMemFS(), space: 5}
+	g := newTestServer(t, fs)
+	fh := g.makeFile("f", nil)
 	for _, want := range []struct {
 		status nfs3.Status
 		count  uint32
 	}{{nfs3.OK, 5}, {nfs3.ErrNoSpc, 0}} {
 		var res nfs3.WriteRes
-		g.call(nfs3.ProcWrite, &nfs3.WriteArgs{File: fh, Data: []byte("datadata")}, &res)
+		g.callNFS(nfs3.ProcWrite, &nfs3.WriteArgs{File: fh, Data: []byte("datadata")}, &res)
 		assert.Equal(t, want.status, res.Status)
 		assert.Equal(t, want.count, res.Count)
 	}
@@ -150,11 +150,11 @@ func TestWriteShort(t *testing.T) {
 }
 
 func TestWriteTooBig(t *testing.T) {
-	g, fs, fh := scene(t)
+	g, fs, fh := newScene(t)
 	clock := fs.clock
 	for _, off := range []uint64{math.MaxInt64 - 4, math.MaxInt64, 1 << 63, math.MaxUint64} {
 		var res nfs3.WriteRes
-		g.call(nfs3.ProcWrite, &nfs3.WriteArgs{File: fh[vfs.TypeReg], Offset: off, Data: []byte("fives")}, &res)
+		g.callNFS(nfs3.ProcWrite, &nfs3.WriteArgs{File: fh[vfs.TypeReg], Offset: off, Data: []byte("fives")}, &res)
 		assert.Equal(t, nfs3.ErrFBig, res.Status, "%d", off)
 		assert.True(t, res.Wcc.After.OK)
 	}
@@ -164,61 +164,61 @@ func TestWriteTooBig(t *testing.T) {
 // TestWriteCount checks that a WRITE whose count contradicts its data is
 // GARBAGE_ARGS.
 func TestWriteCount(t *testing.T) {
-	g, _, fh := scene(t)
-	args := (&nfs3.WriteArgs{File: fh[vfs.TypeReg], Data: []byte("data")}).AppendTo(g.header(nfs3.Program, 3, nfs3.ProcWrite))
+	g, _, fh := newScene(t)
+	args := (&nfs3.WriteArgs{File: fh[vfs.TypeReg], Data: []byte("data")}).AppendTo(g.callHeader(nfs3.Program, 3, nfs3.ProcWrite))
 	args[len(args)-12+3]-- // count
-	head, _ := g.serve(append(args, "data"...), nil)
-	stat, _ := g.accept(head)
+	head, _ := g.serveCall(append(args, "data"...), nil)
+	stat, _ := g.parseAccepted(head)
 	assert.EqualValues(t, 4, stat, "GARBAGE_ARGS")
 }
 
-// A failingFS calls during in each Write and Commit. A test can change the
+// A brokenFS calls during in each Write and Commit. A test can change the
 // write verifier there, as a failed Commit does.
-type failingFS struct {
+type brokenFS struct {
 	*memFS
 	during func()
 }
 
-func (f *failingFS) Write(ctx context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off uint64, how vfs.Stable) (int, vfs.Stable, vfs.WCC, error) {
+func (f *brokenFS) Write(ctx context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off uint64, how vfs.Stable) (int, vfs.Stable, vfs.WCC, error) {
 	f.during()
 	return f.memFS.Write(ctx, c, h, p, off, how)
 }
 
-func (f *failingFS) Commit(ctx context.Context, c *vfs.Cred, h vfs.Handle, off uint64, n uint32) (vfs.WCC, error) {
+func (f *brokenFS) Commit(ctx context.Context, c *vfs.Cred, h vfs.Handle, off uint64, n uint32) (vfs.WCC, error) {
 	f.during()
 	return f.memFS.Commit(ctx, c, h, off, n)
 }
 
-// TestVerifier checks that of two verifiers possible in a reply, the reply has
-// the one that makes the client send its data again.
+// TestVerifier checks that if two verifiers are possible in a reply, the reply has the one that
+// makes the client send its data again.
 func TestVerifier(t *testing.T) {
-	fs := &failingFS{memFS: newMemFS()}
+	fs := &brokenFS{memFS: newMemFS()}
 	fs.during = func() {}
-	g := newRig(t, fs)
-	fh := g.put("f", nil)
+	g := newTestServer(t, fs)
+	fh := g.makeFile("f", nil)
 	fs.during = func() { fs.verf++ }
 	old := fs.verf
 	var write nfs3.WriteRes
-	g.call(nfs3.ProcWrite, &nfs3.WriteArgs{File: fh, Data: []byte("x")}, &write)
+	g.callNFS(nfs3.ProcWrite, &nfs3.WriteArgs{File: fh, Data: []byte("x")}, &write)
 	assert.Equal(t, old, write.Verf)
 	var commit nfs3.CommitRes
-	g.call(nfs3.ProcCommit, &nfs3.CommitArgs{File: fh}, &commit)
+	g.callNFS(nfs3.ProcCommit, &nfs3.CommitArgs{File: fh}, &commit)
 	assert.Equal(t, old+2, commit.Verf)
 }
 
-// A rangeFS records the range of a Commit or Read.
-type rangeFS struct {
+// A fakeRangeFS records the range in a Commit or Read.
+type fakeRangeFS struct {
 	*memFS
 	off   uint64
 	count uint32
 }
 
-func (f *rangeFS) Commit(ctx context.Context, c *vfs.Cred, h vfs.Handle, off uint64, n uint32) (vfs.WCC, error) {
+func (f *fakeRangeFS) Commit(ctx context.Context, c *vfs.Cred, h vfs.Handle, off uint64, n uint32) (vfs.WCC, error) {
 	f.off, f.count = off, n
 	return f.memFS.Commit(ctx, c, h, off, n)
 }
 
-func (f *rangeFS) Read(ctx context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off uint64) (int, bool, vfs.MaybeAttr, error) {
+func (f *fakeRangeFS) Read(ctx context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off uint64) (int, bool, vfs.MaybeAttr, error) {
 	f.off, f.count = off, uint32(len(p))
 	return f.memFS.Read(ctx, c, h, p, off)
 }
@@ -226,29 +226,29 @@ func (f *rangeFS) Read(ctx context.Context, c *vfs.Cred, h vfs.Handle, p []byte,
 // TestReadRange checks that no file system is asked for bytes beyond the
 // greatest file size.
 func TestReadRange(t *testing.T) {
-	fs := &rangeFS{memFS: newMemFS()}
-	g := newRig(t, fs)
-	fh := g.put("f", nil)
+	fs := &fakeRangeFS{memFS: newMemFS()}
+	g := newTestServer(t, fs)
+	fh := g.makeFile("f", nil)
 	for _, tt := range []struct {
 		off, seen   uint64
 		count, want uint32
 	}{{7, 7, 100, 100}, {math.MaxInt64 - 30, math.MaxInt64 - 30, 100, 30}, {math.MaxInt64, math.MaxInt64, 100, 0}, {1 << 63, 0, 100, 0}} {
-		g.call(nfs3.ProcRead, &nfs3.ReadArgs{File: fh, Offset: tt.off, Count: tt.count}, new(nfs3.ReadRes))
+		g.callNFS(nfs3.ProcRead, &nfs3.ReadArgs{File: fh, Offset: tt.off, Count: tt.count}, new(nfs3.ReadRes))
 		assert.Equal(t, tt.seen, fs.off)
 		assert.Equal(t, tt.want, fs.count)
 	}
 }
 
 func TestCommitRange(t *testing.T) {
-	fs := &rangeFS{memFS: newMemFS()}
-	g := newRig(t, fs)
-	fh := g.put("f", nil)
+	fs := &fakeRangeFS{memFS: newMemFS()}
+	g := newTestServer(t, fs)
+	fh := g.makeFile("f", nil)
 	for _, tt := range []struct {
 		off   uint64
 		count uint32
 		whole bool
 	}{{4096, 100, false}, {math.MaxInt64, 0, false}, {math.MaxInt64, 1, true}, {1 << 63, 0, true}} {
-		g.call(nfs3.ProcCommit, &nfs3.CommitArgs{File: fh, Offset: tt.off, Count: tt.count}, new(nfs3.CommitRes))
+		g.callNFS(nfs3.ProcCommit, &nfs3.CommitArgs{File: fh, Offset: tt.off, Count: tt.count}, new(nfs3.CommitRes))
 		if tt.whole {
 			tt.off, tt.count = 0, 0
 		}
@@ -257,14 +257,14 @@ func TestCommitRange(t *testing.T) {
 	}
 }
 
-// TestReadFailure checks that the reply of a failed READ keeps no buffer.
+// TestReadFailure checks that a failed READ's reply keeps no buffer.
 func TestReadFailure(t *testing.T) {
-	g, fs, fh := scene(t)
+	g, fs, fh := newScene(t)
 	fs.fail = errors.New("no errno at all")
 	args := nfs3.ReadArgs{File: fh[vfs.TypeReg], Count: 10}
-	head, item := g.serve(args.AppendTo(g.header(nfs3.Program, 3, nfs3.ProcRead)), nil)
+	head, item := g.serveCall(args.AppendTo(g.callHeader(nfs3.Program, 3, nfs3.ProcRead)), nil)
 	require.Nil(t, item)
-	_, results := g.accept(head)
+	_, results := g.parseAccepted(head)
 	assert.Equal(t, xdr.AppendUint64(nil, uint64(nfs3.ErrIO)<<32), results)
 	assert.Contains(t, g.log.String(), "no errno at all")
 }

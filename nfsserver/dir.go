@@ -8,70 +8,69 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// readDir is READDIR (RFC 1813, Section 3.3.16).
-func readDir(ctx context.Context, q *request, r *oncrpc.Reply) error {
+// serveReadDir implements READDIR (RFC 1813, Section 3.3.16).
+func serveReadDir(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	var a nfs3.ReadDirArgs
 	a.Decode(&q.call.Args)
-	if err := q.args(); err != nil {
+	if err := q.checkArgs(); err != nil {
 		return err
 	}
-	count := q.dirCount(a.Count)
+	count := q.dirResultLimit(a.Count)
 	r.Reserve(int(count))
 	w := nfs3.NewDirWriter(r.Head, false, count, 0)
-	r.Head = q.list(ctx, r.Head, a.Dir, a.Cookie, a.Verf, &w, false)
+	r.Head = q.listDirectory(ctx, r.Head, a.Dir, a.Cookie, a.Verf, &w, false)
 	return nil
 }
 
-// readDirPlus is READDIRPLUS (RFC 1813, Section 3.3.17).
-func readDirPlus(ctx context.Context, q *request, r *oncrpc.Reply) error {
+// serveReadDirPlus implements READDIRPLUS (RFC 1813, Section 3.3.17).
+func serveReadDirPlus(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	var a nfs3.ReadDirPlusArgs
 	a.Decode(&q.call.Args)
-	if err := q.args(); err != nil {
+	if err := q.checkArgs(); err != nil {
 		return err
 	}
-	count := q.dirCount(a.MaxCount)
+	count := q.dirResultLimit(a.MaxCount)
 	r.Reserve(int(count))
 	w := nfs3.NewDirWriter(r.Head, true, count, a.DirCount)
-	r.Head = q.list(ctx, r.Head, a.Dir, a.Cookie, a.Verf, &w, true)
+	r.Head = q.listDirectory(ctx, r.Head, a.Dir, a.Cookie, a.Verf, &w, true)
 	return nil
 }
 
-// dirCount returns how many bytes the results of a listing may have, without
-// the status: at most the requested count, the limit of a READ, and the room in
-// the reply.
-func (q *request) dirCount(count uint32) uint32 {
-	room := max(0, q.call.MaxReply-4)
-	return uint32(min(int64(count), int64(q.server.realm.Payload()), int64(room)))
+// dirResultLimit returns the maximum length in bytes of a listing's results without the status:
+// at most the requested count, the limit for a READ, and the space in the reply.
+func (q *request) dirResultLimit(count uint32) uint32 {
+	limit := max(0, q.call.MaxReply-4)
+	return uint32(min(int64(count), int64(q.server.exports.Payload()), int64(limit)))
 }
 
-// list appends the results of a listing to b.
-func (q *request) list(ctx context.Context, b []byte, fh nfs3.FH, cookie, verf uint64, w *nfs3.DirWriter, plus bool) []byte {
-	dir, status := q.open(ctx, fh)
+// listDirectory appends a listing's results to b.
+func (q *request) listDirectory(ctx context.Context, b []byte, fh nfs3.FH, cookie, verf uint64, w *nfs3.DirWriter, plus bool) []byte {
+	dir, status := q.openHandle(ctx, fh)
 	if status != nfs3.OK {
 		return appendDirFailure(b, status, nfs3.PostOpAttr{})
 	}
 	if cookie == 0 {
-		verf = 0 // a new listing ignores the verifier of an earlier one
+		verf = 0 // a new listing ignores the verifier from an earlier one
 	}
 	attr, verf, eof, err := q.Export.FS.ReadDir(ctx, &q.Cred, dir, cookie, verf, plus, func(e *vfs.Entry) bool {
-		return w.Add(q.entry(e))
+		return w.Add(q.toWireEntry(e))
 	})
-	dirAttr := wirePostAttr(&attr)
+	dirAttr := toPostOpAttr(&attr)
 	switch {
 	case err != nil:
-		return appendDirFailure(b, q.status(err), dirAttr)
+		return appendDirFailure(b, q.toStatus(err), dirAttr)
 	case w.TooSmall():
 		return appendDirFailure(b, nfs3.ErrTooSmall, dirAttr)
 	}
 	return w.Finish(&dirAttr, verf, eof)
 }
 
-// entry returns the wire form of e, which is valid until the next call.
-func (q *request) entry(e *vfs.Entry) *nfs3.Entry {
+// toWireEntry returns e's wire form, which is valid until the next call.
+func (q *request) toWireEntry(e *vfs.Entry) *nfs3.Entry {
 	q.dirEntry = nfs3.Entry{FileID: e.FileID, Name: e.Name, Cookie: e.Cookie}
-	if e.HasHandle { // otherwise nobody knows whether a client may change the object by itself
+	if e.HasHandle { // otherwise it is unknown whether a client may change the object in its cache
 		q.dirEntry.Attr = q.postAttr(&e.Handle, &e.Attr)
-		q.dirEntry.Handle = q.handle(&e.Handle)
+		q.dirEntry.Handle = q.wireHandle(&e.Handle)
 	}
 	return &q.dirEntry
 }

@@ -9,20 +9,19 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// TestEachEligible checks that of the arguments only the data of WRITE and the
-// path of SYMLINK may come apart from the message. A call that violates this is
-// GARBAGE_ARGS, and nothing is done. Of the results, the data of READ and the
-// path of READLINK leave apart (R8166-3.4.2-1, R8166-6.1-1, R8166-6.1-2,
-// R8166-3.4.4.3-1, R8267-4-1, R8267-4-2).
+// TestEachEligible checks that among the arguments only WRITE's data and SYMLINK's path may be
+// sent apart from the message. A call that violates this is GARBAGE_ARGS, and nothing is done.
+// Among the results, READ's data and READLINK's path are sent apart (R8166-3.4.2-1,
+// R8166-6.1-1, R8166-6.1-2, R8166-3.4.4.3-1, R8267-4-1, R8267-4-2).
 func TestEachEligible(t *testing.T) {
 	const garbageArgs = 4
-	eachProc(t, nil, func(t *testing.T, g *rig, fs *memFS, p procCase, fh nfs3.FH) {
+	eachProc(t, nil, func(t *testing.T, g *testServer, fs *memFS, p procCase, fh nfs3.FH) {
 		args := p.args(fh)
-		head := g.header(nfs3.Program, nfs3.Version, p.proc)
-		plain, item := args.AppendTo(nil), itemOf(args)
+		head := g.callHeader(nfs3.Program, nfs3.Version, p.proc)
+		plain, item := args.AppendTo(nil), dataItem(args)
 		wire := xdr.AppendFixed(plain, item)
 		eligible := -1
 		if item != nil {
@@ -38,7 +37,7 @@ func TestEachEligible(t *testing.T) {
 			req.Msg = append(append(head[:len(head):len(head)], wire[:pos]...), wire[pos+n+xdr.Pad(n):]...)
 			var rep oncrpc.Reply
 			require.True(t, g.mux.Serve(t.Context(), &req, &rep))
-			stat, _ := g.accept(rep.Head)
+			stat, _ := g.parseAccepted(rep.Head)
 			assert.EqualValues(t, garbageArgs, stat, "%d bytes at %d", n, pos)
 		}
 		assert.Equal(t, clock, fs.clock, "no change")
@@ -47,8 +46,8 @@ func TestEachEligible(t *testing.T) {
 		if eligible >= 0 {
 			wire, apart = plain, item
 		}
-		reply, result := g.serve(append(head, wire...), apart)
-		stat, _ := g.accept(reply)
+		reply, result := g.serveCall(append(head, wire...), apart)
+		stat, _ := g.parseAccepted(reply)
 		assert.Zero(t, stat)
 		assert.Equal(t, p.proc == nfs3.ProcRead || p.proc == nfs3.ProcReadLink, result != nil)
 	})

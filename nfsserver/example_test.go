@@ -8,7 +8,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
 )
 
-// Serve a directory of the host over TCP, to be mounted as server:/data.
+// Serve a host directory over TCP, to be mounted as server:/data.
 func Example() {
 	fs, err := posix.Open("/srv/data", posix.Options{StateDir: "/var/lib/nfsrdmad/data"})
 	if err != nil {

@@ -7,19 +7,19 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/nfsrdma/nfsrdma/vfs"
-	"github.com/nfsrdma/nfsrdma/xdr"
 	"github.com/stretchr/testify/assert"
 )
 
 func TestSquash(t *testing.T) {
-	anon := options(exports.Options{AnonUID: exports.NewID(99), AnonGID: exports.NewID(98)})
-	trust := options(exports.Options{NoRootSquash: true})
-	all := options(exports.Options{NoRootSquash: true, AllSquash: true, AnonUID: exports.NewID(0), AnonGID: exports.NewID(7)})
+	anon := withOptions(exports.Options{AnonUID: exports.NewID(99), AnonGID: exports.NewID(98)})
+	trust := withOptions(exports.Options{NoRootSquash: true})
+	all := withOptions(exports.Options{NoRootSquash: true, AllSquash: true, AnonUID: exports.NewID(0), AnonGID: exports.NewID(7)})
 	for _, tt := range []struct {
 		name     string
 		change   func(*Config)
@@ -44,10 +44,10 @@ func TestSquash(t *testing.T) {
 			if tt.change != nil {
 				changes = append(changes, tt.change)
 			}
-			g := newRig(t, fs, changes...)
+			g := newTestServer(t, fs, changes...)
 			g.authNone, g.uid, g.gid, g.gids = tt.authNone, tt.uid, tt.gid, tt.gids
 			var res nfs3.GetAttrRes
-			g.call(nfs3.ProcGetAttr, &nfs3.HandleArgs{Object: g.fh(memRoot)}, &res)
+			g.callNFS(nfs3.ProcGetAttr, &nfs3.HandleArgs{Object: g.handleOf(memRoot)}, &res)
 			assert.Equal(t, nfs3.OK, res.Status)
 			assert.Equal(t, tt.want.UID, fs.cred.UID)
 			assert.Equal(t, tt.want.GID, fs.cred.GID)
@@ -56,11 +56,11 @@ func TestSquash(t *testing.T) {
 	}
 }
 
-// A callerFS checks that the tests' callers have one number for user, group and
+// A fakeCallerFS checks that the tests' callers have one number for user, group and
 // groups, and returns it as a size.
-type callerFS struct{ *memFS }
+type fakeCallerFS struct{ *memFS }
 
-func (callerFS) GetAttr(_ context.Context, c *vfs.Cred, _ vfs.Handle) (vfs.Attr, error) {
+func (fakeCallerFS) GetAttr(_ context.Context, c *vfs.Cred, _ vfs.Handle) (vfs.Attr, error) {
 	runtime.Gosched() // lets the next call use this one's memory, if it can
 	for _, id := range append([]uint32{c.GID}, c.Groups...) {
 		if id != c.UID {
@@ -72,8 +72,8 @@ func (callerFS) GetAttr(_ context.Context, c *vfs.Cred, _ vfs.Handle) (vfs.Attr,
 
 // TestCallersApart checks that concurrent calls do not mix their callers.
 func TestCallersApart(t *testing.T) {
-	g := newRig(t, callerFS{newMemFS()})
-	args := nfs3.HandleArgs{Object: g.fh(memRoot)}
+	g := newTestServer(t, fakeCallerFS{newMemFS()})
+	args := nfs3.HandleArgs{Object: g.handleOf(memRoot)}
 	wire := args.AppendTo(nil)
 	var wg sync.WaitGroup
 	for id := range uint32(8) {

@@ -12,9 +12,9 @@ import (
 
 func TestFSInfo(t *testing.T) {
 	for _, payload := range []int{0, 8192} {
-		g, _, fh := scene(t, func(c *Config) { c.MaxPayload = payload })
+		g, _, fh := newScene(t, func(c *Config) { c.MaxPayload = payload })
 		var res nfs3.FSInfoRes
-		g.call(nfs3.ProcFSInfo, &nfs3.HandleArgs{Object: fh[vfs.TypeDir]}, &res)
+		g.callNFS(nfs3.ProcFSInfo, &nfs3.HandleArgs{Object: fh[vfs.TypeDir]}, &res)
 		assert.True(t, res.Attr.OK)
 		want := uint32(payload)
 		if payload == 0 {
@@ -29,15 +29,15 @@ func TestFSInfo(t *testing.T) {
 }
 
 func TestFSStatPathConf(t *testing.T) {
-	g, _, fh := scene(t)
+	g, _, fh := newScene(t)
 	var stat nfs3.FSStatRes
-	g.call(nfs3.ProcFSStat, &nfs3.HandleArgs{Object: fh[vfs.TypeDir]}, &stat)
+	g.callNFS(nfs3.ProcFSStat, &nfs3.HandleArgs{Object: fh[vfs.TypeDir]}, &stat)
 	assert.True(t, stat.Attr.OK)
 	assert.Equal(t, nfs3.FSStatRes{
 		Attr: stat.Attr, TotalBytes: 6, FreeBytes: 5, AvailBytes: 4, TotalFiles: 3, FreeFiles: 2, AvailFiles: 1,
 	}, stat)
 	var conf nfs3.PathConfRes
-	g.call(nfs3.ProcPathConf, &nfs3.HandleArgs{Object: fh[vfs.TypeDir]}, &conf)
+	g.callNFS(nfs3.ProcPathConf, &nfs3.HandleArgs{Object: fh[vfs.TypeDir]}, &conf)
 	assert.True(t, conf.Attr.OK)
 	assert.Equal(t, nfs3.PathConfRes{
 		Attr: conf.Attr, LinkMax: 32000, NameMax: 255, NoTrunc: true, ChownRestricted: true, CasePreserving: true,

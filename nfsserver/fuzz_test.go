@@ -9,17 +9,17 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// FuzzServe checks that every call gets a reply within its room, that NFS
-// results decode, and that their status is one of the standard's.
+// FuzzServe checks that every call gets a reply within its limit, that NFS results decode, and
+// that their status is defined in the standard.
 func FuzzServe(f *testing.F) {
-	_, _, handles := scene(f)
+	_, _, handles := newScene(f)
 	for _, p := range procCases {
 		args := p.args(handles[p.kind])
-		f.Add(false, p.proc, args.AppendTo(nil), itemOf(args), true, uint16(4096))
-		f.Add(false, p.proc, xdr.AppendFixed(args.AppendTo(nil), itemOf(args)), []byte(nil), false, uint16(300))
+		f.Add(false, p.proc, args.AppendTo(nil), dataItem(args), true, uint16(4096))
+		f.Add(false, p.proc, xdr.AppendFixed(args.AppendTo(nil), dataItem(args)), []byte(nil), false, uint16(300))
 	}
 	for _, file := range []string{"create", "rename", "setattr", "readdirplus", "write"} {
 		call := replayGolden(wiretest.Hex(f, "testdata/"+file+"-call.hex"), handles)
@@ -33,9 +33,9 @@ func FuzzServe(f *testing.F) {
 	for _, p := range procCases {
 		results[p.proc] = p.res
 	}
-	f.Fuzz(func(t *testing.T, mount bool, proc uint32, args, item []byte, apart bool, room uint16) {
-		g, _, _ := scene(t)
-		g.maxReply = int(room)
+	f.Fuzz(func(t *testing.T, mount bool, proc uint32, args, item []byte, apart bool, maxReply uint16) {
+		g, _, _ := newScene(t)
+		g.maxReply = int(maxReply)
 		prog := nfs3.Program
 		if mount {
 			prog = mount3.Program
@@ -44,10 +44,10 @@ func FuzzServe(f *testing.F) {
 		if !apart {
 			item = nil
 		}
-		head, replyItem := g.serve(append(g.header(prog, 3, proc), args...), item)
-		stat, wire := g.accept(head)
+		head, replyItem := g.serveCall(append(g.callHeader(prog, 3, proc), args...), item)
+		stat, wire := g.parseAccepted(head)
 		if stat != 0 {
-			require.Contains(t, []uint32{3, 4, 5}, stat) // PROC_UNAVAIL, GARBAGE_ARGS, SYSTEM_ERR for lack of room
+			require.Contains(t, []uint32{3, 4, 5}, stat) // PROC_UNAVAIL, GARBAGE_ARGS, SYSTEM_ERR for lack of space
 			require.Empty(t, wire)
 			return
 		}
@@ -55,7 +55,7 @@ func FuzzServe(f *testing.F) {
 			return
 		}
 		res := results[proc]
-		g.decode(wire, replyItem, res)
-		assert.NotContains(t, statusOfResults(res).String(), "(")
+		g.decodeResults(wire, replyItem, res)
+		assert.NotContains(t, resultStatus(res).String(), "(")
 	})
 }

@@ -6,18 +6,18 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exportset"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/realm"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/nfsrdma/nfsrdma/vfs"
-	"github.com/nfsrdma/nfsrdma/xdr"
 	"github.com/stretchr/testify/assert"
 )
 
-// TestGroups checks that this host's groups of a user replace the call's, if
-// the call has a user.
+// TestGroups checks that a user's groups on this host replace the call's, if the call has a
+// user.
 func TestGroups(t *testing.T) {
 	var many []uint32
 	for g := range uint32(40) {
@@ -48,7 +48,7 @@ func TestGroups(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			fs := newMemFS()
 			asked := false
-			g := newRig(t, fs, options(tt.options), func(c *Config) {
+			g := newTestServer(t, fs, withOptions(tt.options), func(c *Config) {
 				c.Groups = func(_ context.Context, _ netip.Addr, uid uint32) ([]uint32, error) {
 					assert.Equal(t, tt.uid, uid)
 					asked = true
@@ -57,7 +57,7 @@ func TestGroups(t *testing.T) {
 			})
 			g.authNone, g.uid, g.gid, g.gids = tt.authNone, tt.uid, tt.gid, []uint32{1, 2, 3}
 			var res nfs3.GetAttrRes
-			g.call(nfs3.ProcGetAttr, &nfs3.HandleArgs{Object: g.fh(memRoot)}, &res)
+			g.callNFS(nfs3.ProcGetAttr, &nfs3.HandleArgs{Object: g.handleOf(memRoot)}, &res)
 			assert.Equal(t, nfs3.OK, res.Status)
 			assert.Equal(t, tt.want.UID, fs.cred.UID)
 			assert.Equal(t, tt.want.GID, fs.cred.GID)
@@ -70,12 +70,12 @@ func TestGroups(t *testing.T) {
 	}
 	t.Run("no answer", func(t *testing.T) {
 		err := errDown
-		g := newRig(t, newMemFS(), func(c *Config) {
+		g := newTestServer(t, newMemFS(), func(c *Config) {
 			c.Groups = func(context.Context, netip.Addr, uint32) ([]uint32, error) { return nil, err }
 		})
 		var res nfs3.GetAttrRes
 		for _, want := range []nfs3.Status{nfs3.ErrJukebox, nfs3.OK} {
-			g.call(nfs3.ProcGetAttr, &nfs3.HandleArgs{Object: g.fh(memRoot)}, &res)
+			g.callNFS(nfs3.ProcGetAttr, &nfs3.HandleArgs{Object: g.handleOf(memRoot)}, &res)
 			assert.Equal(t, want, res.Status)
 			err = nil
 		}
@@ -84,10 +84,10 @@ func TestGroups(t *testing.T) {
 
 // TestGroupsAllocate checks that cached groups cost no allocation.
 func TestGroupsAllocate(t *testing.T) {
-	groups := realm.NewUserGroups(func(uint32) ([]uint32, error) { return make([]uint32, 16), nil }, nil)
+	groups := exportset.NewUserGroups(func(uint32) ([]uint32, error) { return make([]uint32, 16), nil }, nil)
 	defer groups.Close()
-	g := newRig(t, newMemFS(), func(c *Config) { c.Groups = groups.Of })
-	wire := (&nfs3.HandleArgs{Object: g.fh(memRoot)}).AppendTo(nil)
+	g := newTestServer(t, newMemFS(), func(c *Config) { c.Groups = groups.Of })
+	wire := (&nfs3.HandleArgs{Object: g.handleOf(memRoot)}).AppendTo(nil)
 	call := oncrpc.Call{Proc: nfs3.ProcGetAttr, Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: 5}, Peer: g.peer, MaxReply: 1 << 20}
 	rep := oncrpc.Reply{Head: make([]byte, 0, 512)}
 	assert.Zero(t, testing.AllocsPerRun(100, func() {

@@ -10,14 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/buf"
-	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exportset"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/realm"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 	"github.com/nfsrdma/nfsrdma/vfs"
-	"github.com/nfsrdma/nfsrdma/xdr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -28,15 +28,15 @@ type message interface {
 	Decode(r *xdr.Reader)
 }
 
-// A rig is a server of one or more file systems, and a client that exchanges
-// RPC messages with the server.
-type rig struct {
+// A testServer is a server with one or more file systems, and a client that exchanges RPC
+// messages with the server.
+type testServer struct {
 	t      testing.TB
 	server *Server
 	mux    *oncrpc.Mux
 	log    strings.Builder
 
-	// Settings of the next calls.
+	// Settings for the next calls.
 	peer     *oncrpc.Peer
 	uid, gid uint32
 	gids     []uint32
@@ -45,20 +45,19 @@ type rig struct {
 	apart    bool // send the arguments' item apart
 }
 
-// acceptedLen is the length of a reply's header in bytes.
+// acceptedLen is a reply header's length in bytes.
 const acceptedLen = 6 * 4
 
-// testKey seals the handles of all rigs.
+// testKey seals the handles of all test servers.
 var testKey = [32]byte{31: 1}
 
-// The parts of a file handle beside a file system's handle, in bytes (package
-// realm).
+// The parts of a file handle besides the file system's handle, in bytes (package exportset).
 const (
 	handleHead = 1 + 4
 	sealLen    = 9
 )
 
-// Bounds of package realm that tests need, whose tests compare them with the
+// Limits in package exportset that tests need, whose own tests compare them with the
 // documentation.
 const (
 	maxWorking   = 1024
@@ -70,23 +69,23 @@ const (
 	verdictTime  = time.Minute
 )
 
-// hosts returns clients for networks, all with the options o.
-func hosts(o exports.Options, nets ...string) (list []exports.Client) {
+// clientsOf returns clients for networks, all with the options o.
+func clientsOf(o exports.Options, nets ...string) (list []exports.Client) {
 	for _, n := range nets {
-		list = append(list, exports.Client{Host: exports.InNetwork(netip.MustParsePrefix(n)), Options: o})
+		list = append(list, exports.Client{Host: exports.NetworkHost(netip.MustParsePrefix(n)), Options: o})
 	}
 	return list
 }
 
-// options gives everyone the options o on the first export.
-func options(o exports.Options) func(*Config) {
+// withOptions gives everyone the options o on the first export.
+func withOptions(o exports.Options) func(*Config) {
 	return func(c *Config) { c.Exports[0].Clients = exports.Everyone(o) }
 }
 
-// newRig serves fs as /x, after applying change.
-func newRig(t testing.TB, fs vfs.FS, change ...func(*Config)) *rig {
+// newTestServer serves fs as /x, after applying change.
+func newTestServer(t testing.TB, fs vfs.FS, change ...func(*Config)) *testServer {
 	t.Helper()
-	g := &rig{t: t, uid: 1000, gid: 100, gids: []uint32{100, 200}, maxReply: 1<<20 + 4096}
+	g := &testServer{t: t, uid: 1000, gid: 100, gids: []uint32{100, 200}, maxReply: 1<<20 + 4096}
 	g.mux = &oncrpc.Mux{Log: slog.New(slog.NewTextHandler(&g.log, nil))}
 	g.peer = &oncrpc.Peer{Addr: netip.MustParseAddrPort("192.0.2.1:700"), Network: "tcp"}
 	c := Config{Key: testKey, Exports: []Export{{Path: "/x", FS: fs}}, Log: slog.New(slog.NewTextHandler(&g.log, nil))}
@@ -101,53 +100,57 @@ func newRig(t testing.TB, fs vfs.FS, change ...func(*Config)) *rig {
 	return g
 }
 
-// fh returns the file handle of an object of the memFS that is export number i.
-func (g *rig) fh(id uint64, i ...int) nfs3.FH {
-	e := g.export(0)
+// handleOf returns an object's file handle in the memFS that is export number i.
+func (g *testServer) handleOf(id uint64, i ...int) nfs3.FH {
+	e := g.exportAt(0)
 	if len(i) > 0 {
-		e = g.export(i[0])
+		e = g.exportAt(i[0])
 	}
 	h := memHandle(id)
-	return g.server.realm.AppendHandle(nil, e, &h)
+	return g.server.exports.AppendHandle(nil, e, &h)
 }
 
-// export returns export number i.
-func (g *rig) export(i int) *realm.Exported { return g.server.realm.Set().List()[i] }
+// exportAt returns export number i.
+func (g *testServer) exportAt(i int) *exportset.Exported {
+	return g.server.exports.Snapshot().List()[i]
+}
 
-// idle checks that no call uses an export: once all are removed, all are
+// checkIdle checks that no call uses an export: once all are removed, all are
 // released.
-func (g *rig) idle() {
+func (g *testServer) checkIdle() {
 	g.t.Helper()
 	before := g.server.Exports()
 	list, released := slices.Clone(before), 0
 	for i := range list {
 		list[i].Released = func() { released++ }
 	}
-	require.NoError(g.t, g.server.SetExports(list))
-	require.NoError(g.t, g.server.SetExports(nil))
+	require.NoError(g.t, g.server.exports.SetExports(list))
+	require.NoError(g.t, g.server.exports.SetExports(nil))
 	assert.Equal(g.t, len(list), released, "exports that no call uses")
-	require.NoError(g.t, g.server.SetExports(before))
+	require.NoError(g.t, g.server.exports.SetExports(before))
 }
 
-// permits returns how many permits a peer's calls have for an export, of those
-// that a party can have alone: the others are there for the taking.
-func permits(t testing.TB, r *realm.Realm, p *oncrpc.Peer, e *realm.Exported) int {
+// countPermits returns the number of permits that a peer's calls have for an export, among
+// those that one client group can have: the others are available.
+func countPermits(t testing.TB, r *exportset.Set, p *oncrpc.Peer, e *exportset.Exported) int {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // takes what is there, and waits for nothing
 	n := partyPermits
 	var take func()
 	take = func() {
-		_ = r.Visit(ctx, p, e, func() { n--; take() })
+		_ = r.RunWithPermit(ctx, p, e, func() { n--; take() })
 	}
 	take()
 	return n
 }
 
-// permits returns how many permits the calls of g's peer have.
-func (g *rig) permits() int { return permits(g.t, g.server.realm, g.peer, g.export(0)) }
+// countPermits returns the number of permits that calls from g's peer have.
+func (g *testServer) countPermits() int {
+	return countPermits(g.t, g.server.exports, g.peer, g.exportAt(0))
+}
 
-// header returns an RPC call up to its arguments.
-func (g *rig) header(prog, vers, proc uint32) []byte {
+// callHeader returns an RPC call up to its arguments.
+func (g *testServer) callHeader(prog, vers, proc uint32) []byte {
 	var b []byte
 	for _, v := range []uint32{0x7e57, 0, 2, prog, vers, proc} {
 		b = xdr.AppendUint32(b, v)
@@ -167,9 +170,9 @@ func (g *rig) header(prog, vers, proc uint32) []byte {
 	return xdr.AppendUint64(b, 0) // verifier
 }
 
-// serve sends one call message and returns the reply with its item, which is
+// serveCall sends one call message and returns the reply with its item, which is
 // released.
-func (g *rig) serve(msg, item []byte) (head, replyItem []byte) {
+func (g *testServer) serveCall(msg, item []byte) (head, replyItem []byte) {
 	g.t.Helper()
 	req := oncrpc.Request{Msg: msg, Item: item, ItemPos: len(msg), Peer: g.peer, MaxReply: g.maxReply}
 	held := 4 << 10 // transports do not count this much
@@ -185,8 +188,8 @@ func (g *rig) serve(msg, item []byte) (head, replyItem []byte) {
 	return rep.Head, replyItem
 }
 
-// accept returns accept_stat and the results.
-func (g *rig) accept(head []byte) (stat uint32, results []byte) {
+// parseAccepted returns accept_stat and the results.
+func (g *testServer) parseAccepted(head []byte) (stat uint32, results []byte) {
 	g.t.Helper()
 	r := xdr.NewReader(head)
 	assert.EqualValues(g.t, 0x7e57, r.Uint32(), "xid")
@@ -198,21 +201,21 @@ func (g *rig) accept(head []byte) (stat uint32, results []byte) {
 	return stat, head[r.Offset():]
 }
 
-// call makes one NFS call and decodes its results into res.
-func (g *rig) call(proc uint32, args, res message) {
+// callNFS makes one NFS call and decodes its results into res.
+func (g *testServer) callNFS(proc uint32, args, res message) {
 	g.t.Helper()
-	msg := args.AppendTo(g.header(nfs3.Program, nfs3.Version, proc))
-	item := itemOf(args)
+	msg := args.AppendTo(g.callHeader(nfs3.Program, nfs3.Version, proc))
+	item := dataItem(args)
 	if !g.apart || item == nil {
 		msg, item = xdr.AppendFixed(msg, item), nil
 	}
-	head, replyItem := g.serve(msg, item)
-	stat, results := g.accept(head)
+	head, replyItem := g.serveCall(msg, item)
+	stat, results := g.parseAccepted(head)
 	require.Zero(g.t, stat, "accept_stat of %s", nfs3.ProcName(proc))
-	g.decode(results, replyItem, res)
+	g.decodeResults(results, replyItem, res)
 }
 
-func (g *rig) decode(results, item []byte, res message) {
+func (g *testServer) decodeResults(results, item []byte, res message) {
 	g.t.Helper()
 	clearResults(res)
 	r := xdr.NewReader(results)
@@ -223,8 +226,8 @@ func (g *rig) decode(results, item []byte, res message) {
 	require.NoError(g.t, r.Done(), "%T", res)
 }
 
-// itemOf returns the data item of arguments, or nil.
-func itemOf(m message) []byte {
+// dataItem returns the data item in arguments, or nil.
+func dataItem(m message) []byte {
 	switch m := m.(type) {
 	case *nfs3.WriteArgs:
 		return m.Data
@@ -234,45 +237,45 @@ func itemOf(m message) []byte {
 	return nil
 }
 
-// statusOfResults returns the status of res.
-func statusOfResults(res message) nfs3.Status {
+// resultStatus returns res's status.
+func resultStatus(res message) nfs3.Status {
 	return reflect.ValueOf(res).Elem().FieldByName("Status").Interface().(nfs3.Status)
 }
 
-// in makes a DirOpArgs.
-func in(dir nfs3.FH, name string) nfs3.DirOpArgs {
+// dirOpArgs makes a DirOpArgs.
+func dirOpArgs(dir nfs3.FH, name string) nfs3.DirOpArgs {
 	return nfs3.DirOpArgs{Dir: dir, Name: []byte(name)}
 }
 
-// put makes a file in the root of g's file system and returns its handle.
-func (g *rig) put(name string, data []byte) nfs3.FH {
+// makeFile makes a file in the root of g's file system and returns its handle.
+func (g *testServer) makeFile(name string, data []byte) nfs3.FH {
 	g.t.Helper()
 	var made nfs3.MakeRes
-	g.call(nfs3.ProcCreate, &nfs3.CreateArgs{Where: in(g.fh(memRoot), name)}, &made)
+	g.callNFS(nfs3.ProcCreate, &nfs3.CreateArgs{Where: dirOpArgs(g.handleOf(memRoot), name)}, &made)
 	require.Equal(g.t, nfs3.OK, made.Status)
 	fh := append(nfs3.FH{}, made.Object...)
 	if len(data) > 0 {
 		var res nfs3.WriteRes
-		g.call(nfs3.ProcWrite, &nfs3.WriteArgs{File: fh, Data: data}, &res)
+		g.callNFS(nfs3.ProcWrite, &nfs3.WriteArgs{File: fh, Data: data}, &res)
 		require.Equal(g.t, nfs3.OK, res.Status)
 		require.EqualValues(g.t, len(data), res.Count)
 	}
 	return fh
 }
 
-// mkdir makes a directory in the root and returns its handle.
-func (g *rig) mkdir(name string) nfs3.FH {
+// makeDir makes a directory in the root and returns its handle.
+func (g *testServer) makeDir(name string) nfs3.FH {
 	g.t.Helper()
 	var made nfs3.MakeRes
-	g.call(nfs3.ProcMkdir, &nfs3.MkdirArgs{Where: in(g.fh(memRoot), name)}, &made)
+	g.callNFS(nfs3.ProcMkdir, &nfs3.MkdirArgs{Where: dirOpArgs(g.handleOf(memRoot), name)}, &made)
 	require.Equal(g.t, nfs3.OK, made.Status)
 	return append(nfs3.FH{}, made.Object...)
 }
 
 // clearResults empties res for the next reply.
 func clearResults(res message) {
-	if l, ok := res.(*listing); ok {
-		*l = listing{plus: l.plus}
+	if l, ok := res.(*dirListing); ok {
+		*l = dirListing{plus: l.plus}
 		return
 	}
 	reflect.ValueOf(res).Elem().SetZero()

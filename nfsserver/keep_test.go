@@ -9,10 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/delegation"
-	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exportset"
 	"github.com/nfsrdma/nfsrdma/rdma"
-	"github.com/nfsrdma/nfsrdma/realm"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
@@ -42,16 +42,16 @@ func TestKeepable(t *testing.T) {
 		t.Run(fmt.Sprintf("%+v", tt), func(t *testing.T) {
 			e := Export{Path: "/x", FS: newMemFS()}
 			if tt.leaser {
-				e.FS = new(leaserFS)
+				e.FS = new(fakeLeaserFS)
 			}
-			r, err := realm.New(Config{Exports: []Export{e}})
+			r, err := exportset.New(Config{Exports: []Export{e}})
 			require.NoError(t, err)
-			q := &request{Request: realm.Request{Export: r.Set().List()[0], Options: &exports.Options{Exclusive: tt.exclusive}}}
-			types, leased := q.keepable(tt.t, allTypes)
+			q := &request{Request: exportset.Request{Export: r.Snapshot().List()[0], Options: &exports.Options{Exclusive: tt.exclusive}}}
+			types, leased := q.grantableTypes(tt.t, allTypes)
 			assert.Equal(t, tt.want, types)
 			assert.Equal(t, tt.leased, leased)
 			for _, none := range []delegation.Types{0, allTypes &^ tt.want} {
-				types, _ := q.keepable(tt.t, none)
+				types, _ := q.grantableTypes(tt.t, none)
 				assert.Zero(t, types)
 			}
 		})
@@ -61,62 +61,62 @@ func TestKeepable(t *testing.T) {
 // TestAcquireUnreadable checks that a caller without read permission gets no
 // delegation.
 func TestAcquireUnreadable(t *testing.T) {
-	check := func(t *testing.T, g *grantRig, names ...string) {
-		p := g.play()
-		defer p.leave()
+	check := func(t *testing.T, g *grantServer, names ...string) {
+		p := g.connectClient()
+		defer p.disconnect()
 		for _, name := range names {
 			mode := uint32(0o333) // even the owner has no permission
 			_, err := g.fs.SetAttr(t.Context(), &vfs.Cred{UID: 1000}, g.hosts[name], vfs.SetAttr{Mode: &mode}, nil)
 			require.NoError(t, err)
-			res, err := p.ask(g.fh[name], allTypes)
+			res, err := p.acquire(g.fh[name], allTypes)
 			require.NoError(t, err)
 			assert.Equal(t, delegation.AcquireRes{Status: delegation.StatusAcces}, res, name)
 		}
 	}
 	t.Run("exclusive", func(t *testing.T) {
-		withGrants(t, nil, func(t *testing.T, g *grantRig) { check(t, g, "f", "d") })
+		runWithGrants(t, nil, func(t *testing.T, g *grantServer) { check(t, g, "f", "d") })
 	})
 	t.Run("leased", func(t *testing.T) {
-		withLeases(t, func(t *testing.T, g *grantRig, _ *leaserFS) { check(t, g, "f") })
+		runWithLeases(t, func(t *testing.T, g *grantServer, _ *fakeLeaserFS) { check(t, g, "f") })
 	})
 }
 
-// TestLeaseRoomTwice checks that room for another lease is made only once; if
+// TestLeaseRoomTwice checks that a lease is released for another one only once; if
 // there is still none, nothing is granted, and no lease stays.
 func TestLeaseRoomTwice(t *testing.T) {
-	withLeases(t, func(t *testing.T, g *grantRig, f *leaserFS) {
-		p := g.play()
-		defer p.leave()
-		p.hold("f")
+	runWithLeases(t, func(t *testing.T, g *grantServer, f *fakeLeaserFS) {
+		p := g.connectClient()
+		defer p.disconnect()
+		p.acquireAll("f")
 		require.NoError(t, p.link.Atomic(rdma.OpFetchAdd, p.link.Counter(1), delegation.OpClose.Operands(), p, 0))
-		p.recalls()
+		p.takeRecalls()
 		f.fail = syscall.EMFILE
-		assert.Equal(t, delegation.ReasonLimit, p.refused("g"))
-		assert.False(t, f.leased(g.hosts["f"]), "it has made room")
-		assert.Equal(t, delegation.ReasonLimit, p.refused("g"), "no room for a grant")
+		assert.Equal(t, delegation.ReasonLimit, p.refusalReason("g"))
+		assert.False(t, f.isLeased(g.hosts["f"]), "its lease was released for another")
+		assert.Equal(t, delegation.ReasonLimit, p.refusalReason("g"), "no grant available")
 		f.fail = nil
-		p.hold("g")
+		p.acquireAll("g")
 	})
 }
 
 // TestLeaseSpoiled checks that a change between the lease and the grant
 // prevents the grant, and that the lease is released.
 func TestLeaseSpoiled(t *testing.T) {
-	withLeases(t, func(t *testing.T, g *grantRig, f *leaserFS) {
-		a, b := g.play(), g.play()
-		defer a.leave()
-		defer b.leave()
+	runWithLeases(t, func(t *testing.T, g *grantServer, f *fakeLeaserFS) {
+		a, b := g.connectClient(), g.connectClient()
+		defer a.disconnect()
+		defer b.disconnect()
 		for _, meanwhile := range []func(){
-			func() { assert.Equal(t, nfs3.OK, b.call(g.write("f"))) },
+			func() { assert.Equal(t, nfs3.OK, b.callNFS(g.writeCall("f"))) },
 			g.k.RecallAll,
 		} {
 			f.looked = func() {
 				f.looked = nil
 				meanwhile()
 			}
-			assert.Equal(t, delegation.ReasonContended, a.refused("f"))
-			assert.False(t, f.leased(g.hosts["f"]))
+			assert.Equal(t, delegation.ReasonContended, a.refusalReason("f"))
+			assert.False(t, f.isLeased(g.hosts["f"]))
 		}
-		a.hold("f")
+		a.acquireAll("f")
 	})
 }

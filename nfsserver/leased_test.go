@@ -11,16 +11,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/delegation"
-	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
 )
 
-// A leaserFS is an FS that gives leases. It fails the test if a file is written
+// A fakeLeaserFS is an FS that gives leases. It fails the test if a file is written
 // while leased, by the server too.
-type leaserFS struct {
+type fakeLeaserFS struct {
 	*mem.FS
 	t *testing.T
 
@@ -32,14 +32,14 @@ type leaserFS struct {
 	looked func()        // called before GetAttr of a leased file, unless nil
 }
 
-func (f *leaserFS) GetAttr(ctx context.Context, c *vfs.Cred, h vfs.Handle) (vfs.Attr, error) {
-	if f.looked != nil && f.leased(h) {
+func (f *fakeLeaserFS) GetAttr(ctx context.Context, c *vfs.Cred, h vfs.Handle) (vfs.Attr, error) {
+	if f.looked != nil && f.isLeased(h) {
 		f.looked()
 	}
 	return f.FS.GetAttr(ctx, c, h)
 }
 
-func (f *leaserFS) Lease(_ context.Context, _ *vfs.Cred, h vfs.Handle, _ vfs.LeaseScope, broken func()) (func(), error) {
+func (f *fakeLeaserFS) Lease(_ context.Context, _ *vfs.Cred, h vfs.Handle, _ vfs.LeaseScope, broken func()) (func(), error) {
 	f.mu.Lock()
 	slow, fail := f.slow, f.fail
 	f.mu.Unlock()
@@ -62,35 +62,35 @@ func (f *leaserFS) Lease(_ context.Context, _ *vfs.Cred, h vfs.Handle, _ vfs.Lea
 	}, nil
 }
 
-func (f *leaserFS) leased(h vfs.Handle) bool {
+func (f *fakeLeaserFS) isLeased(h vfs.Handle) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.broken[h] != nil
 }
 
-func (f *leaserFS) Write(ctx context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off uint64, how vfs.Stable) (int, vfs.Stable, vfs.WCC, error) {
-	assert.False(f.t, f.leased(h), "the lease must be released before")
+func (f *fakeLeaserFS) Write(ctx context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off uint64, how vfs.Stable) (int, vfs.Stable, vfs.WCC, error) {
+	assert.False(f.t, f.isLeased(h), "the lease must be released before")
 	return f.FS.Write(ctx, c, h, p, off, how)
 }
 
 // breakLease acts as another process that is about to write, and waits for the
 // release.
-func (f *leaserFS) breakLease(h vfs.Handle) {
+func (f *fakeLeaserFS) breakLease(h vfs.Handle) {
 	f.mu.Lock()
 	broken := f.broken[h]
 	f.mu.Unlock()
 	broken()
 }
 
-// withLeases is withGrants with an export whose files other processes may
+// runWithLeases is runWithGrants with an export whose files other processes may
 // change.
-func withLeases(t *testing.T, run func(t *testing.T, g *grantRig, f *leaserFS)) {
-	f := &leaserFS{t: t, broken: make(map[vfs.Handle]func())}
+func runWithLeases(t *testing.T, run func(t *testing.T, g *grantServer, f *fakeLeaserFS)) {
+	f := &fakeLeaserFS{t: t, broken: make(map[vfs.Handle]func())}
 	lease := func(c *Config) {
 		f.FS = mem.New(mem.Options{})
 		c.Exports[0] = Export{Path: "/x", FS: f}
 	}
-	withGrants(t, lease, func(t *testing.T, g *grantRig) {
+	runWithGrants(t, lease, func(t *testing.T, g *grantServer) {
 		run(t, g, f)
 		synctest.Wait()
 		f.mu.Lock()
@@ -99,100 +99,100 @@ func withLeases(t *testing.T, run func(t *testing.T, g *grantRig, f *leaserFS)) 
 	})
 }
 
-// TestLeases checks that only the data of files is granted, under a lease, and
-// that any change of the file, over NFS or not, recalls the delegation.
+// TestLeases checks that only file data is granted, under a lease, and that any change to the
+// file, over NFS or not, recalls the delegation.
 func TestLeases(t *testing.T) {
-	withLeases(t, func(t *testing.T, g *grantRig, f *leaserFS) {
-		a, b := g.play(), g.play()
+	runWithLeases(t, func(t *testing.T, g *grantServer, f *fakeLeaserFS) {
+		a, b := g.connectClient(), g.connectClient()
 		file := g.hosts["f"]
-		res, err := a.ask(g.fh["g"], allTypes)
+		res, err := a.acquire(g.fh["g"], allTypes)
 		require.NoError(t, err)
 		assert.Equal(t, delegation.FileData, res.Types)
-		assert.Equal(t, delegation.ReasonTypes, a.refused("d"))
+		assert.Equal(t, delegation.ReasonTypes, a.refusalReason("d"))
 		for range 2 { // everything works again afterwards
-			a.hold("f")
-			b.hold("f")
-			assert.True(t, f.leased(file))
-			assert.Equal(t, nfs3.OK, a.call(g.write("f")))
-			assert.Equal(t, []string{"f"}, a.recalls(), "his own")
-			assert.Equal(t, []string{"f"}, b.recalls())
-			assert.False(t, f.leased(file))
+			a.acquireAll("f")
+			b.acquireAll("f")
+			assert.True(t, f.isLeased(file))
+			assert.Equal(t, nfs3.OK, a.callNFS(g.writeCall("f")))
+			assert.Equal(t, []string{"f"}, a.takeRecalls(), "his own")
+			assert.Equal(t, []string{"f"}, b.takeRecalls())
+			assert.False(t, f.isLeased(file))
 
-			a.hold("f")
-			b.hold("f")
-			a.hush()
+			a.acquireAll("f")
+			b.acquireAll("f")
+			a.stopReturning()
 			done := make(chan struct{})
 			go func() {
 				f.breakLease(file)
 				close(done)
 			}()
-			assert.Equal(t, []string{"f"}, a.recalls())
-			assert.Equal(t, []string{"f"}, b.recalls())
-			assert.True(t, f.leased(file), "it has a holder")
-			assert.Equal(t, delegation.ReasonContended, b.refused("f"))
-			a.answer()
+			assert.Equal(t, []string{"f"}, a.takeRecalls())
+			assert.Equal(t, []string{"f"}, b.takeRecalls())
+			assert.True(t, f.isLeased(file), "it has a holder")
+			assert.Equal(t, delegation.ReasonContended, b.refusalReason("f"))
+			a.returnPending()
 			<-done
-			assert.False(t, f.leased(file))
+			assert.False(t, f.isLeased(file))
 		}
-		a.hold("f")
-		a.leave()
-		b.leave()
+		a.acquireAll("f")
+		a.disconnect()
+		b.disconnect()
 		synctest.Wait()
-		assert.False(t, f.leased(file), "it has no holder")
+		assert.False(t, f.isLeased(file), "it has no holder")
 	})
 }
 
 // TestLeaseRefused checks that without a lease there is no grant, and that the
 // reason tells the client whether to ask again.
 func TestLeaseRefused(t *testing.T) {
-	withLeases(t, func(t *testing.T, g *grantRig, f *leaserFS) {
-		p := g.play()
-		defer p.leave()
+	runWithLeases(t, func(t *testing.T, g *grantServer, f *fakeLeaserFS) {
+		p := g.connectClient()
+		defer p.disconnect()
 		for err, want := range map[error]delegation.Reason{
 			syscall.EAGAIN: delegation.ReasonContended, syscall.EMFILE: delegation.ReasonLimit, syscall.EOPNOTSUPP: delegation.ReasonTypes,
 		} {
 			f.fail = err
-			assert.Equal(t, want, p.refused("f"))
+			assert.Equal(t, want, p.refusalReason("f"))
 		}
 		f.fail = syscall.EACCES
-		res, err := p.ask(g.fh["f"], allTypes)
+		res, err := p.acquire(g.fh["f"], allTypes)
 		require.NoError(t, err)
 		assert.Equal(t, delegation.AcquireRes{Status: delegation.StatusAcces}, res)
 		f.fail = nil
-		p.hold("f")
+		p.acquireAll("f")
 	})
 }
 
 // TestLeaseRoom checks that if there is no room for a lease, an unused
 // delegation makes room.
 func TestLeaseRoom(t *testing.T) {
-	withLeases(t, func(t *testing.T, g *grantRig, f *leaserFS) {
-		p := g.play()
-		defer p.leave()
+	runWithLeases(t, func(t *testing.T, g *grantServer, f *fakeLeaserFS) {
+		p := g.connectClient()
+		defer p.disconnect()
 		f.most = 1
-		p.hold("f")
-		assert.Equal(t, delegation.ReasonLimit, p.refused("g"), "it is in use")
+		p.acquireAll("f")
+		assert.Equal(t, delegation.ReasonLimit, p.refusalReason("g"), "it is in use")
 		require.NoError(t, p.link.Atomic(rdma.OpFetchAdd, p.link.Counter(1), delegation.OpClose.Operands(), p, 0))
 		synctest.Wait()
-		p.hold("g")
-		assert.False(t, f.leased(g.hosts["f"]))
-		assert.Empty(t, p.recalls(), "no message is needed")
+		p.acquireAll("g")
+		assert.False(t, f.isLeased(g.hosts["f"]))
+		assert.Empty(t, p.takeRecalls(), "no message is needed")
 	})
 }
 
 // TestLeaseInTheWay checks that a change that comes while a lease is being
 // taken waits for the lease, and causes its release.
 func TestLeaseInTheWay(t *testing.T) {
-	withLeases(t, func(t *testing.T, g *grantRig, f *leaserFS) {
-		a, b := g.play(), g.play()
-		defer a.leave()
-		defer b.leave()
+	runWithLeases(t, func(t *testing.T, g *grantServer, f *fakeLeaserFS) {
+		a, b := g.connectClient(), g.connectClient()
+		defer a.disconnect()
+		defer b.disconnect()
 		f.slow = make(chan struct{})
 		asked := make(chan delegation.Reason, 1)
-		go func() { asked <- a.refused("f") }()
+		go func() { asked <- a.refusalReason("f") }()
 		synctest.Wait()
-		assert.Equal(t, delegation.ReasonContended, b.refused("f"), "one grant at a time")
-		done := b.begin(g.write("f"))
+		assert.Equal(t, delegation.ReasonContended, b.refusalReason("f"), "one grant at a time")
+		done := b.startCall(g.writeCall("f"))
 		assert.Empty(t, done)
 		close(f.slow)
 		assert.Equal(t, nfs3.OK, <-done)
@@ -203,20 +203,20 @@ func TestLeaseInTheWay(t *testing.T) {
 // TestSetExportsWhileAsked checks that a grant in progress fails if the exports
 // change, because the client may have lost its access.
 func TestSetExportsWhileAsked(t *testing.T) {
-	withLeases(t, func(t *testing.T, g *grantRig, f *leaserFS) {
-		p := g.play()
-		defer p.leave()
+	runWithLeases(t, func(t *testing.T, g *grantServer, f *fakeLeaserFS) {
+		p := g.connectClient()
+		defer p.disconnect()
 		f.slow = make(chan struct{})
 		asked := make(chan delegation.Reason, 1)
-		go func() { asked <- p.refused("f") }()
+		go func() { asked <- p.refusalReason("f") }()
 		synctest.Wait()
 		list := g.s.Exports()
 		list[0].Clients = exports.Everyone(exports.Options{Insecure: true, ReadOnly: true})
-		require.NoError(t, g.s.SetExports(list))
+		require.NoError(t, g.s.exports.SetExports(list))
 		assert.Empty(t, asked)
 		close(f.slow)
 		assert.Equal(t, delegation.ReasonContended, <-asked)
 		assert.Zero(t, g.k.Stats().InForce)
-		p.hold("f")
+		p.acquireAll("f")
 	})
 }

@@ -16,24 +16,24 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
 )
 
-// TestReadLent checks that a READ is answered from a mapping of the file, over
-// a transport that sends data without a copy. If the file is truncated
-// meanwhile, the reply has the shorter count and reports the end.
+// TestReadLent checks that a READ is served from the file's mapping, over a transport that
+// sends data without a copy. If the file is truncated concurrently, the reply has the shorter
+// count and reports the end.
 func TestReadLent(t *testing.T) {
 	dir := t.TempDir()
 	data := make([]byte, 1<<20)
 	_, _ = rand.Read(data)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "f"), data, 0o600))
-	g := posixRig(t, dir, posix.Options{StateDir: t.TempDir()})
-	fh := g.lookup(g.mnt("/x").Handle, "f")
+	g := newPosixServer(t, dir, posix.Options{StateDir: t.TempDir()})
+	fh := g.lookupName(g.callMnt("/x").Handle, "f")
 
 	read := func(off uint64, count uint32, mappable bool) (*oncrpc.Reply, nfs3.ReadRes) {
 		t.Helper()
 		args := nfs3.ReadArgs{File: fh, Offset: off, Count: count}
-		req := oncrpc.Request{Msg: args.AppendTo(g.header(nfs3.Program, nfs3.Version, nfs3.ProcRead)), Peer: g.peer, MaxReply: g.maxReply}
+		req := oncrpc.Request{Msg: args.AppendTo(g.callHeader(nfs3.Program, nfs3.Version, nfs3.ProcRead)), Peer: g.peer, MaxReply: g.maxReply}
 		rep := &oncrpc.Reply{Mappable: mappable}
 		require.True(t, g.mux.Serve(t.Context(), &req, rep))
-		return rep, g.results(rep)
+		return rep, g.readResults(rep)
 	}
 	rep, res := read(4096, 512<<10, true)
 	require.NotNil(t, rep.Cut, "lent")
@@ -45,19 +45,19 @@ func TestReadLent(t *testing.T) {
 	for _, why := range []error{unix.EIO, nil} {
 		rep.Head = rep.Cut(rep.Head, 1234, why)
 		rep.Item.B = rep.Item.B[:1234]
-		res = g.results(rep)
+		res = g.readResults(rep)
 		assert.EqualValues(t, 1234, res.Count)
 		assert.Equal(t, why == nil, res.EOF)
 		assert.Equal(t, data[4096:4096+1234], res.Data)
 	}
 	rep.Head = rep.Cut(rep.Head, 0, nil)
 	rep.Item.B = rep.Item.B[:0]
-	res = g.results(rep)
+	res = g.readResults(rep)
 	assert.Zero(t, res.Count)
 	assert.True(t, res.EOF)
 	rep.Head = rep.Cut(whole, 0, unix.EIO)
-	_, results := g.accept(rep.Head)
-	g.decode(results, nil, &res)
+	_, results := g.parseAccepted(rep.Head)
+	g.decodeResults(results, nil, &res)
 	assert.Equal(t, nfs3.ErrIO, res.Status)
 	assert.EqualValues(t, len(data), res.Attr.Attr.Size)
 	rep.DropItem()
@@ -80,12 +80,12 @@ func TestReadLent(t *testing.T) {
 	}
 }
 
-// results decodes a reply to READ.
-func (g *rig) results(rep *oncrpc.Reply) (res nfs3.ReadRes) {
+// readResults decodes a reply to READ.
+func (g *testServer) readResults(rep *oncrpc.Reply) (res nfs3.ReadRes) {
 	g.t.Helper()
-	stat, results := g.accept(rep.Head)
+	stat, results := g.parseAccepted(rep.Head)
 	require.Zero(g.t, stat)
-	g.decode(results, rep.Item.B, &res)
+	g.decodeResults(results, rep.Item.B, &res)
 	require.Equal(g.t, nfs3.OK, res.Status)
 	return res
 }

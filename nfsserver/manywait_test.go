@@ -38,29 +38,29 @@ func (l *pipeListener) Close() error {
 
 func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// A stream is a connection over TCP, from host 198.51.100.1, that sends calls
+// A tcpClient is a connection over TCP, from host 198.51.100.1, that sends calls
 // without waiting for replies.
-type stream struct {
+type tcpClient struct {
 	net.Conn
-	g    *grantRig
+	g    *grantServer
 	sent uint32
 	came chan nfs3.Status
 }
 
-func (c *stream) RemoteAddr() net.Addr {
+func (c *tcpClient) RemoteAddr() net.Addr {
 	return &net.TCPAddr{IP: net.IPv4(198, 51, 100, 1), Port: 700}
 }
 
-// dialStream serves g over a stream too, until the end of the test.
-func dialStream(t *testing.T, g *grantRig) (c *stream, end func()) {
+// dialTCP serves g over TCP too, until the test ends.
+func dialTCP(t *testing.T, g *grantServer) (c *tcpClient, end func()) {
 	ours, theirs := net.Pipe()
 	l := &pipeListener{conns: make(chan net.Conn, 1)}
-	l.conns <- &stream{Conn: theirs}
+	l.conns <- &tcpClient{Conn: theirs}
 	s := &oncrpc.Server{Handler: g.kept}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
-	c = &stream{Conn: ours, g: g, came: make(chan nfs3.Status, 2000)}
-	go c.read()
+	c = &tcpClient{Conn: ours, g: g, came: make(chan nfs3.Status, 2000)}
+	go c.readReply()
 	return c, func() {
 		ours.Close()
 		require.NoError(t, s.Shutdown(t.Context()))
@@ -68,19 +68,19 @@ func dialStream(t *testing.T, g *grantRig) (c *stream, end func()) {
 	}
 }
 
-// write sends a WRITE.
-func (c *stream) write(name string) {
-	proc, args := c.g.write(name)
-	g := rig{uid: 1000, gid: 1000}
-	msg := args.AppendTo(g.header(nfs3.Program, nfs3.Version, proc))
-	msg = append(msg, itemOf(args)...)
+// sendWrite sends a WRITE.
+func (c *tcpClient) sendWrite(name string) {
+	proc, args := c.g.writeCall(name)
+	g := testServer{uid: 1000, gid: 1000}
+	msg := args.AppendTo(g.callHeader(nfs3.Program, nfs3.Version, proc))
+	msg = append(msg, dataItem(args)...)
 	c.sent++
 	binary.BigEndian.PutUint32(msg, c.sent)
 	_, err := c.Conn.Write(append(binary.BigEndian.AppendUint32(nil, 1<<31|uint32(len(msg))), msg...))
 	require.NoError(c.g.t, err)
 }
 
-func (c *stream) read() {
+func (c *tcpClient) readReply() {
 	var mark [4]byte
 	for {
 		if _, err := io.ReadFull(c, mark[:]); err != nil {
@@ -94,42 +94,42 @@ func (c *stream) read() {
 	}
 }
 
-// TestManyChangesWait lets 512 changes of two parties wait for one holder,
-// over both transports. It checks that a later call is served on a connection full of
-// waiting calls, because the holder's own WRITE may come there before the
-// holder returns its delegation. All changes must succeed.
+// TestManyChangesWait lets 512 changes from two client groups wait for one holder, over both
+// transports. It checks that a later call is served on a connection full of waiting calls,
+// because the holder's own WRITE may come there before the holder returns its delegation. All
+// changes must succeed.
 func TestManyChangesWait(t *testing.T) {
-	withGrants(t, nil, func(t *testing.T, g *grantRig) {
-		holder := g.play()
-		defer holder.leave()
-		holder.hold("f")
-		holder.hush()
-		tcp, end := dialStream(t, g)
+	runWithGrants(t, nil, func(t *testing.T, g *grantServer) {
+		holder := g.connectClient()
+		defer holder.disconnect()
+		holder.acquireAll("f")
+		holder.stopReturning()
+		tcp, end := dialTCP(t, g)
 		defer end()
 		const half = 256
 		for range half {
-			tcp.write("f")
+			tcp.sendWrite("f")
 		}
 		done := make(chan nfs3.Status, half)
 		for range half / 128 {
-			p := g.play()
-			defer p.leave()
+			p := g.connectClient()
+			defer p.disconnect()
 			for range 128 {
-				go func() { done <- p.call(g.write("f")) }()
+				go func() { done <- p.callNFS(g.writeCall("f")) }()
 			}
 		}
 		start := time.Now()
 		time.Sleep(delegation.Patience / 2) // by then other goroutines read the connections
-		assert.Equal(t, []string{"f"}, holder.recalls())
+		assert.Equal(t, []string{"f"}, holder.takeRecalls())
 		assert.Empty(t, tcp.came)
 		assert.Empty(t, done)
-		assert.Zero(t, g.permits())
-		assert.Zero(t, permits(t, g.s.realm, &oncrpc.Peer{Addr: netip.MustParseAddrPort("198.51.100.1:700")}, g.s.realm.Set().List()[0]))
-		tcp.write("g")
+		assert.Zero(t, g.countPermits())
+		assert.Zero(t, countPermits(t, g.s.exports, &oncrpc.Peer{Addr: netip.MustParseAddrPort("198.51.100.1:700")}, g.s.exports.Snapshot().List()[0]))
+		tcp.sendWrite("g")
 		synctest.Wait()
 		require.Len(t, tcp.came, 1)
 		assert.Equal(t, nfs3.OK, <-tcp.came)
-		holder.answer()
+		holder.returnPending()
 		for range half {
 			assert.Equal(t, nfs3.OK, <-tcp.came)
 			assert.Equal(t, nfs3.OK, <-done)

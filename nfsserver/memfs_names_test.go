@@ -8,60 +8,60 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// enter adds a name to d.
-func (m *memFS) enter(d *memNode, name string, id uint64) {
+// addName adds a name to d.
+func (m *memFS) addName(d *memNode, name string, id uint64) {
 	m.cookie++
 	d.names = append(d.names, memName{name, id, m.cookie})
 	d.attr.Size++
 }
 
-// make makes an object, or returns the error for the name.
-func (m *memFS) make(c *vfs.Cred, dir vfs.Handle, name string, t vfs.Type, s vfs.SetAttr) (*memNode, vfs.Made, error) {
-	d, err := m.dir(c, dir)
+// makeObject makes an object, or returns the error for the name.
+func (m *memFS) makeObject(c *vfs.Cred, dir vfs.Handle, name string, t vfs.Type, s vfs.SetAttr) (*memNode, vfs.Made, error) {
+	d, err := m.findDir(c, dir)
 	if err != nil {
-		return nil, vfs.Made{Dir: vfs.WCC{After: d.maybe()}}, err
+		return nil, vfs.Made{Dir: vfs.WCC{After: d.maybeAttr()}}, err
 	}
-	if d.find(name) >= 0 {
-		return nil, vfs.Made{Dir: vfs.WCC{Before: d.pre(), After: d.maybe()}}, syscall.EEXIST
+	if d.findName(name) >= 0 {
+		return nil, vfs.Made{Dir: vfs.WCC{Before: d.preAttr(), After: d.maybeAttr()}}, syscall.EEXIST
 	}
-	pre := d.pre()
+	pre := d.preAttr()
 	id := m.newNode(t, 0o644)
 	n := m.nodes[id]
 	n.parent = d.attr.FileID
-	n.set(&s)
-	m.enter(d, name, id)
-	return n, vfs.Made{Handle: memHandle(id), Attr: n.maybe(), Dir: m.touched(d, pre)}, nil
+	n.setAttr(&s)
+	m.addName(d, name, id)
+	return n, vfs.Made{Handle: memHandle(id), Attr: n.maybeAttr(), Dir: m.wccAfter(d, pre)}, nil
 }
 
 func (m *memFS) Create(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, how vfs.CreateHow) (vfs.Made, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n, made, err := m.make(c, dir, name, vfs.TypeReg, how.Attr)
+	n, made, err := m.makeObject(c, dir, name, vfs.TypeReg, how.Attr)
 	if err == nil {
 		n.verf = how.Verifier
 	}
 	if err != syscall.EEXIST || how.Mode == vfs.Guarded {
 		return made, err
 	}
-	d, _ := m.dir(c, dir)
-	id := d.names[d.find(name)].id
+	d, _ := m.findDir(c, dir)
+	id := d.names[d.findName(name)].id
 	if n = m.nodes[id]; how.Mode == vfs.Exclusive && n.verf != how.Verifier {
 		return made, err
 	}
-	return vfs.Made{Handle: memHandle(id), Attr: n.maybe(), Dir: made.Dir}, nil
+	return vfs.Made{Handle: memHandle(id), Attr: n.maybeAttr(), Dir: made.Dir}, nil
 }
 
 func (m *memFS) Mkdir(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, s vfs.SetAttr) (vfs.Made, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	_, made, err := m.make(c, dir, name, vfs.TypeDir, s)
+	_, made, err := m.makeObject(c, dir, name, vfs.TypeDir, s)
 	return made, err
 }
 
 func (m *memFS) Symlink(_ context.Context, c *vfs.Cred, dir vfs.Handle, name, target string, s vfs.SetAttr) (vfs.Made, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n, made, err := m.make(c, dir, name, vfs.TypeLnk, s)
+	n, made, err := m.makeObject(c, dir, name, vfs.TypeLnk, s)
 	if err == nil {
 		n.target = target
 	}
@@ -71,25 +71,25 @@ func (m *memFS) Symlink(_ context.Context, c *vfs.Cred, dir vfs.Handle, name, ta
 func (m *memFS) Mknod(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, t vfs.Type, d vfs.Dev, s vfs.SetAttr) (vfs.Made, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n, made, err := m.make(c, dir, name, t, s)
+	n, made, err := m.makeObject(c, dir, name, t, s)
 	if err == nil {
 		n.attr.Rdev = d
-		made.Attr = n.maybe()
+		made.Attr = n.maybeAttr()
 	}
 	return made, err
 }
 
-func (m *memFS) unlink(c *vfs.Cred, dir vfs.Handle, name string, isDir bool) (vfs.WCC, error) {
+func (m *memFS) removeName(c *vfs.Cred, dir vfs.Handle, name string, isDir bool) (vfs.WCC, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	d, err := m.dir(c, dir)
+	d, err := m.findDir(c, dir)
 	if err != nil {
-		return vfs.WCC{After: d.maybe()}, err
+		return vfs.WCC{After: d.maybeAttr()}, err
 	}
-	pre := d.pre()
-	i := d.find(name)
+	pre := d.preAttr()
+	i := d.findName(name)
 	if i < 0 {
-		return vfs.WCC{Before: pre, After: d.maybe()}, syscall.ENOENT
+		return vfs.WCC{Before: pre, After: d.maybeAttr()}, syscall.ENOENT
 	}
 	n := m.nodes[d.names[i].id]
 	switch {
@@ -101,13 +101,13 @@ func (m *memFS) unlink(c *vfs.Cred, dir vfs.Handle, name string, isDir bool) (vf
 		err = syscall.ENOTEMPTY
 	}
 	if err != nil {
-		return vfs.WCC{Before: pre, After: d.maybe()}, err
+		return vfs.WCC{Before: pre, After: d.maybeAttr()}, err
 	}
-	m.drop(d, i)
-	return m.touched(d, pre), nil
+	m.dropName(d, i)
+	return m.wccAfter(d, pre), nil
 }
 
-func (m *memFS) drop(d *memNode, i int) {
+func (m *memFS) dropName(d *memNode, i int) {
 	n := m.nodes[d.names[i].id]
 	if n.attr.Nlink--; n.attr.Nlink == 0 {
 		delete(m.nodes, n.attr.FileID)
@@ -116,70 +116,70 @@ func (m *memFS) drop(d *memNode, i int) {
 }
 
 func (m *memFS) Remove(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string) (vfs.WCC, error) {
-	return m.unlink(c, dir, name, false)
+	return m.removeName(c, dir, name, false)
 }
 
 func (m *memFS) Rmdir(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string) (vfs.WCC, error) {
-	return m.unlink(c, dir, name, true)
+	return m.removeName(c, dir, name, true)
 }
 
 func (m *memFS) Rename(_ context.Context, c *vfs.Cred, from vfs.Handle, fromName string, to vfs.Handle, toName string) (fromDir, toDir vfs.WCC, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	f, err := m.dir(c, from)
+	f, err := m.findDir(c, from)
 	if err != nil {
 		return fromDir, toDir, err
 	}
-	t, err := m.dir(c, to)
+	t, err := m.findDir(c, to)
 	if err != nil {
-		return vfs.WCC{After: f.maybe()}, vfs.WCC{After: t.maybe()}, err
+		return vfs.WCC{After: f.maybeAttr()}, vfs.WCC{After: t.maybeAttr()}, err
 	}
-	fromPre, toPre := f.pre(), t.pre()
-	i := f.find(fromName)
+	fromPre, toPre := f.preAttr(), t.preAttr()
+	i := f.findName(fromName)
 	if i < 0 {
-		return vfs.WCC{Before: fromPre, After: f.maybe()}, vfs.WCC{Before: toPre, After: t.maybe()}, syscall.ENOENT
+		return vfs.WCC{Before: fromPre, After: f.maybeAttr()}, vfs.WCC{Before: toPre, After: t.maybeAttr()}, syscall.ENOENT
 	}
 	id := f.names[i].id
 	f.names = slices.Delete(f.names, i, i+1)
-	if j := t.find(toName); j >= 0 {
-		m.drop(t, j)
+	if j := t.findName(toName); j >= 0 {
+		m.dropName(t, j)
 	}
-	m.enter(t, toName, id)
-	return m.touched(f, fromPre), m.touched(t, toPre), nil
+	m.addName(t, toName, id)
+	return m.wccAfter(f, fromPre), m.wccAfter(t, toPre), nil
 }
 
 func (m *memFS) Link(_ context.Context, c *vfs.Cred, h, dir vfs.Handle, name string) (vfs.MaybeAttr, vfs.WCC, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n, err := m.file(c, h)
+	n, err := m.findFile(c, h)
 	if err != nil {
-		return n.maybe(), vfs.WCC{}, err
+		return n.maybeAttr(), vfs.WCC{}, err
 	}
-	d, err := m.dir(c, dir)
-	if err == nil && d.find(name) >= 0 {
+	d, err := m.findDir(c, dir)
+	if err == nil && d.findName(name) >= 0 {
 		err = syscall.EEXIST
 	}
 	if err != nil {
-		return n.maybe(), vfs.WCC{Before: d.pre(), After: d.maybe()}, err
+		return n.maybeAttr(), vfs.WCC{Before: d.preAttr(), After: d.maybeAttr()}, err
 	}
-	pre := d.pre()
-	m.enter(d, name, n.attr.FileID)
+	pre := d.preAttr()
+	m.addName(d, name, n.attr.FileID)
 	n.attr.Nlink++
-	return n.maybe(), m.touched(d, pre), nil
+	return n.maybeAttr(), m.wccAfter(d, pre), nil
 }
 
-// memListVerf is the verifier of ReadDir.
+// memListVerf is ReadDir's verifier.
 const memListVerf = 0xfeed
 
 func (m *memFS) ReadDir(_ context.Context, c *vfs.Cred, dir vfs.Handle, cookie, verf uint64, plus bool, fn func(*vfs.Entry) bool) (vfs.MaybeAttr, uint64, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	d, err := m.dir(c, dir)
+	d, err := m.findDir(c, dir)
 	if err != nil {
-		return d.maybe(), 0, false, err
+		return d.maybeAttr(), 0, false, err
 	}
 	if cookie != 0 && verf != memListVerf || cookie == 0 && verf != 0 {
-		return d.maybe(), 0, false, vfs.ErrBadCookie
+		return d.maybeAttr(), 0, false, vfs.ErrBadCookie
 	}
 	all := append([]memName{{".", d.attr.FileID, 1}, {"..", d.parent, 2}}, d.names...)
 	for _, e := range all {
@@ -188,11 +188,11 @@ func (m *memFS) ReadDir(_ context.Context, c *vfs.Cred, dir vfs.Handle, cookie, 
 		}
 		out := vfs.Entry{FileID: e.id, Name: []byte(e.name), Cookie: e.no}
 		if plus {
-			out.HasHandle, out.Handle, out.Attr = true, memHandle(e.id), m.nodes[e.id].maybe()
+			out.HasHandle, out.Handle, out.Attr = true, memHandle(e.id), m.nodes[e.id].maybeAttr()
 		}
 		if !fn(&out) {
-			return d.maybe(), memListVerf, false, nil
+			return d.maybeAttr(), memListVerf, false, nil
 		}
 	}
-	return d.maybe(), memListVerf, true, nil
+	return d.maybeAttr(), memListVerf, true, nil
 }

@@ -6,21 +6,20 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// A dotNames holds a procedure's statuses for the names "." and "..", which
-// differ between procedures (RFC 1813, Section 3.2).
-type dotNames struct{ dot, dotDot nfs3.Status }
+// A dotStatuses holds a procedure's statuses for the names "." and "..", which differ between
+// procedures (RFC 1813, Section 3.2).
+type dotStatuses struct{ dot, dotDot nfs3.Status }
 
 var (
-	dotsFound  = dotNames{nfs3.OK, nfs3.OK}             // LOOKUP
-	dotsExist  = dotNames{nfs3.ErrExist, nfs3.ErrExist} // Section 3.3.9; CREATE, SYMLINK and MKNOD alike
-	dotsRemove = dotNames{nfs3.ErrAcces, nfs3.ErrAcces} // unspecified; as in knfsd
-	dotsRmdir  = dotNames{nfs3.ErrInval, nfs3.ErrExist} // Section 3.3.13
-	dotsRename = dotNames{nfs3.ErrInval, nfs3.ErrInval} // Sections 3.3.14 and 3.3.15
+	dotsFound  = dotStatuses{nfs3.OK, nfs3.OK}             // LOOKUP
+	dotsExist  = dotStatuses{nfs3.ErrExist, nfs3.ErrExist} // Section 3.3.9; CREATE, SYMLINK and MKNOD alike
+	dotsRemove = dotStatuses{nfs3.ErrAcces, nfs3.ErrAcces} // unspecified; as in knfsd
+	dotsRmdir  = dotStatuses{nfs3.ErrInval, nfs3.ErrExist} // Section 3.3.13
+	dotsRename = dotStatuses{nfs3.ErrInval, nfs3.ErrInval} // Sections 3.3.14 and 3.3.15
 )
 
-// check returns an error status if the file system must not be asked about
-// name, or OK.
-func (d dotNames) check(name []byte) nfs3.Status {
+// checkName returns an error status if a name must not reach the file system, or OK.
+func (d dotStatuses) checkName(name []byte) nfs3.Status {
 	switch {
 	case len(name) == 0:
 		return nfs3.ErrAcces // Section 3.2, item 1

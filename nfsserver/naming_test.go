@@ -12,22 +12,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
-	"github.com/nfsrdma/nfsrdma/recall"
+	"github.com/nfsrdma/nfsrdma/nfsserver/recall"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
 )
 
-// TestDelegatedNames checks that each change by a name recalls a delegation of
-// version 4 from the directory and from the named object, and from no other, and
-// that a caller without the right to make the change recalls nothing.
+// TestDelegatedNames checks that each change by a name recalls an NFSv4 delegation from the
+// directory and from the named object, and from no other, and that a caller without the right
+// to make the change recalls nothing.
 func TestDelegatedNames(t *testing.T) {
 	dir := t.TempDir()
 	table := recall.New(recall.Config{Now: func() time.Duration { return 0 }})
-	g := posixRig(t, dir, posix.Options{}, func(c *Config) { c.Holders = table })
+	g := newPosixServer(t, dir, posix.Options{}, func(c *Config) { c.Holders = table })
 	require.NoError(t, os.Chmod(dir, 0o755))
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "d"), 0o755))
-	root := append(nfs3.FH{}, g.mnt("/x").Handle...)
-	d := g.lookup(root, "d")
+	root := append(nfs3.FH{}, g.callMnt("/x").Handle...)
+	d := g.lookupName(root, "d")
 	var made nfs3.MakeRes
 	var wcc nfs3.WccRes
 	var moved nfs3.RenameRes
@@ -38,29 +38,29 @@ func TestDelegatedNames(t *testing.T) {
 		call    func() nfs3.Status
 	}{
 		{"REMOVE", []string{".", "old"}, func() nfs3.Status {
-			a := in(root, "old")
-			g.call(nfs3.ProcRemove, &a, &wcc)
+			a := dirOpArgs(root, "old")
+			g.callNFS(nfs3.ProcRemove, &a, &wcc)
 			return wcc.Status
 		}},
 		{"RENAME", []string{".", "d", "old"}, func() nfs3.Status {
-			g.call(nfs3.ProcRename, &nfs3.RenameArgs{From: in(root, "old"), To: in(d, "old")}, &moved)
+			g.callNFS(nfs3.ProcRename, &nfs3.RenameArgs{From: dirOpArgs(root, "old"), To: dirOpArgs(d, "old")}, &moved)
 			return moved.Status
 		}},
 		{"RENAME over another", []string{".", "new", "old"}, func() nfs3.Status {
-			g.call(nfs3.ProcRename, &nfs3.RenameArgs{From: in(root, "old"), To: in(root, "new")}, &moved)
+			g.callNFS(nfs3.ProcRename, &nfs3.RenameArgs{From: dirOpArgs(root, "old"), To: dirOpArgs(root, "new")}, &moved)
 			return moved.Status
 		}},
 		{"LINK", []string{"d", "other"}, func() nfs3.Status {
-			g.call(nfs3.ProcLink, &nfs3.LinkArgs{File: g.lookup(root, "other"), Link: in(d, "linked")}, &linked)
+			g.callNFS(nfs3.ProcLink, &nfs3.LinkArgs{File: g.lookupName(root, "other"), Link: dirOpArgs(d, "linked")}, &linked)
 			return linked.Status
 		}},
 		{"MKDIR", []string{"d"}, func() nfs3.Status {
-			g.call(nfs3.ProcMkdir, &nfs3.MkdirArgs{Where: in(d, "made")}, &made)
+			g.callNFS(nfs3.ProcMkdir, &nfs3.MkdirArgs{Where: dirOpArgs(d, "made")}, &made)
 			return made.Status
 		}},
 		{"REMOVE of none", []string{}, func() nfs3.Status {
-			a := in(root, "none")
-			g.call(nfs3.ProcRemove, &a, &wcc)
+			a := dirOpArgs(root, "none")
+			g.callNFS(nfs3.ProcRemove, &a, &wcc)
 			assert.Equal(t, nfs3.ErrNoEnt, wcc.Status)
 			return nfs3.OK
 		}},
@@ -85,7 +85,7 @@ func TestDelegatedNames(t *testing.T) {
 						recalled = append(recalled, name)
 						go h.Return()
 					}
-					require.True(t, table.Hold(h, keyOf(t, g.export(0).FS, name)) && h.Confirm(), name)
+					require.True(t, table.Hold(h, objectKey(t, g.exportAt(0).FS, name)) && h.Confirm(), name)
 					holders = append(holders, h)
 				}
 				if len(c.recalls) > 0 && os.Geteuid() == 0 {
@@ -105,8 +105,8 @@ func TestDelegatedNames(t *testing.T) {
 	}
 }
 
-// keyOf returns the key of a name in the root of fs.
-func keyOf(t *testing.T, fs vfs.FS, name string) []byte {
+// objectKey returns a name's key in fs's root.
+func objectKey(t *testing.T, fs vfs.FS, name string) []byte {
 	t.Helper()
 	h := fs.Root()
 	if name != "." {

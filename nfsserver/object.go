@@ -8,80 +8,80 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// getAttr is GETATTR (RFC 1813, Section 3.3.1).
-func getAttr(ctx context.Context, q *request, r *oncrpc.Reply) error {
+// serveGetAttr implements GETATTR (RFC 1813, Section 3.3.1).
+func serveGetAttr(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	var a nfs3.HandleArgs
 	a.Decode(&q.call.Args)
-	if err := q.args(); err != nil {
+	if err := q.checkArgs(); err != nil {
 		return err
 	}
 	var res nfs3.GetAttrRes
 	h, status := q.openToMount(ctx, a.Object)
 	if res.Status = status; status == nfs3.OK {
 		attr, err := q.GetAttr(ctx, h)
-		res.Status, res.Attr = q.status(err), wireAttr(&attr)
+		res.Status, res.Attr = q.toStatus(err), toWireAttr(&attr)
 	}
 	r.Head = res.AppendTo(r.Head)
 	return nil
 }
 
-// setAttr is SETATTR (RFC 1813, Section 3.3.2).
-func setAttr(ctx context.Context, q *request, r *oncrpc.Reply) error {
+// serveSetAttr implements SETATTR (RFC 1813, Section 3.3.2).
+func serveSetAttr(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	var a nfs3.SetAttrArgs
 	a.Decode(&q.call.Args)
-	if err := q.args(); err != nil {
+	if err := q.checkArgs(); err != nil {
 		return err
 	}
 	var res nfs3.WccRes
 	var h vfs.Handle
 	if h, res.Wcc, res.Status = q.openToChange(ctx, a.Object); res.Status == nfs3.OK {
-		res.Wcc, res.Status = q.setAttr(ctx, h, &a)
+		res.Wcc, res.Status = q.applyAttr(ctx, h, &a)
 	}
 	r.Head = res.AppendTo(r.Head)
 	return nil
 }
 
-func (q *request) setAttr(ctx context.Context, h vfs.Handle, a *nfs3.SetAttrArgs) (nfs3.WccData, nfs3.Status) {
-	set, status := hostSetAttr(&a.Attr)
+func (q *request) applyAttr(ctx context.Context, h vfs.Handle, a *nfs3.SetAttrArgs) (nfs3.WccData, nfs3.Status) {
+	set, status := toSetAttr(&a.Attr)
 	if status != nfs3.OK {
-		return q.unchanged(ctx, h), status
+		return q.unchangedWcc(ctx, h), status
 	}
-	if status := q.status(q.BeforeSetAttr(ctx, h, &set)); status != nfs3.OK {
+	if status := q.toStatus(q.BeforeSetAttr(ctx, h, &set)); status != nfs3.OK {
 		return nfs3.WccData{}, status
 	}
 	var guard *vfs.Time
 	if a.Check {
-		t := hostTime(a.Guard)
+		t := toHostTime(a.Guard)
 		guard = &t
 	}
 	wcc, err := q.Export.FS.SetAttr(ctx, &q.Cred, h, set, guard)
-	return wireWcc(&wcc), q.status(err)
+	return toWccData(&wcc), q.toStatus(err)
 }
 
-// lookup is LOOKUP (RFC 1813, Section 3.3.3).
-func lookup(ctx context.Context, q *request, r *oncrpc.Reply) error {
+// serveLookup implements LOOKUP (RFC 1813, Section 3.3.3).
+func serveLookup(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	var a nfs3.DirOpArgs
 	a.Decode(&q.call.Args)
-	if err := q.args(); err != nil {
+	if err := q.checkArgs(); err != nil {
 		return err
 	}
 	var res nfs3.LookupRes
-	dir, status := q.open(ctx, a.Dir)
+	dir, status := q.openHandle(ctx, a.Dir)
 	if res.Status = status; status == nfs3.OK {
-		if res.Status = dotsFound.check(a.Name); res.Status != nfs3.OK {
-			res.DirAttr = q.attr(ctx, dir)
+		if res.Status = dotsFound.checkName(a.Name); res.Status != nfs3.OK {
+			res.DirAttr = q.fetchPostOpAttr(ctx, dir)
 		} else {
 			h, obj, dirAttr, err := q.Export.FS.Lookup(ctx, &q.Cred, dir, string(a.Name))
-			res.Status, res.Object = q.status(err), q.handle(&h)
-			res.ObjAttr, res.DirAttr = q.postAttr(&h, &obj), wirePostAttr(&dirAttr)
+			res.Status, res.Object = q.toStatus(err), q.wireHandle(&h)
+			res.ObjAttr, res.DirAttr = q.postAttr(&h, &obj), toPostOpAttr(&dirAttr)
 		}
 	}
 	r.Head = res.AppendTo(r.Head)
 	return nil
 }
 
-// accessToChange are the rights that no caller has on a read-only export,
-// except to special objects: writes to those do not reach the server.
+// accessToChange are the rights that no caller has on a read-only export, except to special
+// objects: writes to those do not reach the server.
 const accessToChange = vfs.AccessModify | vfs.AccessExtend | vfs.AccessDelete
 
 // isSpecial reports whether an object refers to something on the client itself.
@@ -96,40 +96,40 @@ func isSpecial(t vfs.Type) bool {
 // accessAll are the rights that RFC 1813 defines.
 const accessAll = accessToChange | vfs.AccessRead | vfs.AccessLookup | vfs.AccessExecute
 
-// access is ACCESS (RFC 1813, Section 3.3.4).
-func access(ctx context.Context, q *request, r *oncrpc.Reply) error {
+// serveAccess implements ACCESS (RFC 1813, Section 3.3.4).
+func serveAccess(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	var a nfs3.AccessArgs
 	a.Decode(&q.call.Args)
-	if err := q.args(); err != nil {
+	if err := q.checkArgs(); err != nil {
 		return err
 	}
 	var res nfs3.AccessRes
-	h, status := q.open(ctx, a.Object)
+	h, status := q.openHandle(ctx, a.Object)
 	if res.Status = status; status == nfs3.OK {
 		mask := a.Access & accessAll
 		rights, attr, err := q.Export.FS.Access(ctx, &q.Cred, h, mask)
 		if q.Options.ReadOnly && !(attr.OK && isSpecial(attr.Type)) {
 			mask &^= accessToChange
 		}
-		res = nfs3.AccessRes{Status: q.status(err), Attr: q.postAttr(&h, &attr), Access: rights & mask}
+		res = nfs3.AccessRes{Status: q.toStatus(err), Attr: q.postAttr(&h, &attr), Access: rights & mask}
 	}
 	r.Head = res.AppendTo(r.Head)
 	return nil
 }
 
-// readLink is READLINK (RFC 1813, Section 3.3.5). The path is the reply's data
+// serveReadLink implements READLINK (RFC 1813, Section 3.3.5). The path is the reply's data
 // item (R8267-4-1).
-func readLink(ctx context.Context, q *request, r *oncrpc.Reply) error {
+func serveReadLink(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	var a nfs3.HandleArgs
 	a.Decode(&q.call.Args)
-	if err := q.args(); err != nil {
+	if err := q.checkArgs(); err != nil {
 		return err
 	}
 	var res nfs3.ReadLinkRes
-	h, status := q.open(ctx, a.Object)
+	h, status := q.openHandle(ctx, a.Object)
 	if res.Status = status; status == nfs3.OK {
 		path, attr, err := q.Export.FS.ReadLink(ctx, &q.Cred, h)
-		res.Status, res.Attr = q.status(err), wirePostAttr(&attr)
+		res.Status, res.Attr = q.toStatus(err), toPostOpAttr(&attr)
 		if err == nil {
 			res.Path = r.NewItem(len(path))
 			copy(res.Path, path)

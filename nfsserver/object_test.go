@@ -7,38 +7,38 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
 func TestGetAttr(t *testing.T) {
-	g, fs, fh := scene(t)
+	g, fs, fh := newScene(t)
 	a := &fs.nodes[memRoot].attr
 	*a = vfs.Attr{
 		Type: vfs.TypeChr, Mode: 0o21755, Nlink: 2, UID: 3, GID: 4, Size: 5, Used: 6, Rdev: vfs.Dev{Major: 7, Minor: 8},
-		FSID: 9, FileID: 10, Atime: vfs.Time{Sec: 11, Nsec: 12}, Mtime: vfs.Time{Sec: -1, Nsec: 14}, Ctime: vfs.Time{Sec: 1<<32 + 15, Nsec: 16},
+		FSID: 9, FileID: 10, Atime: vfs.Time{Sec: 11, Nsec: 12}, Mtime: vfs.Time{Sec: 13, Nsec: 14}, Ctime: vfs.Time{Sec: 15, Nsec: 16},
 	}
 	var res nfs3.GetAttrRes
-	g.call(nfs3.ProcGetAttr, &nfs3.HandleArgs{Object: fh[vfs.TypeDir]}, &res)
+	g.callNFS(nfs3.ProcGetAttr, &nfs3.HandleArgs{Object: fh[vfs.TypeDir]}, &res)
 	assert.Equal(t, nfs3.GetAttrRes{Attr: nfs3.Attr{
 		Type: nfs3.TypeChr, Mode: 0o1755, Nlink: 2, UID: 3, GID: 4, Size: 5, Used: 6, Rdev: nfs3.SpecData{Major: 7, Minor: 8},
-		FSID: 9, FileID: 10, Atime: nfs3.Time{Sec: 11, Nsec: 12}, Mtime: nfs3.Time{Sec: 1<<32 - 1, Nsec: 14}, Ctime: nfs3.Time{Sec: 15, Nsec: 16},
+		FSID: 9, FileID: 10, Atime: nfs3.Time{Sec: 11, Nsec: 12}, Mtime: nfs3.Time{Sec: 13, Nsec: 14}, Ctime: nfs3.Time{Sec: 15, Nsec: 16},
 	}}, res)
 }
 
 func TestSetAttr(t *testing.T) {
-	g, fs, fh := scene(t)
-	ctime := wireTime(fs.nodes[sceneFile].attr.Ctime)
+	g, fs, fh := newScene(t)
+	ctime := toWireTime(fs.nodes[sceneFile].attr.Ctime)
 	ctime.Nsec++
 	set := nfs3.SetAttr{Mode: nfs3.OptUint32{Set: true, Value: 0o170640}, Size: nfs3.OptUint64{Set: true, Value: 3}}
 	var res nfs3.WccRes
-	g.call(nfs3.ProcSetAttr, &nfs3.SetAttrArgs{Object: fh[vfs.TypeReg], Attr: set, Check: true, Guard: ctime}, &res)
+	g.callNFS(nfs3.ProcSetAttr, &nfs3.SetAttrArgs{Object: fh[vfs.TypeReg], Attr: set, Check: true, Guard: ctime}, &res)
 	assert.Equal(t, nfs3.ErrNotSync, res.Status)
 	assert.True(t, res.Wcc.After.OK)
 	old := res.Wcc.After.Attr
 
-	g.call(nfs3.ProcSetAttr, &nfs3.SetAttrArgs{Object: fh[vfs.TypeReg], Attr: set, Check: true, Guard: old.Ctime}, &res)
+	g.callNFS(nfs3.ProcSetAttr, &nfs3.SetAttrArgs{Object: fh[vfs.TypeReg], Attr: set, Check: true, Guard: old.Ctime}, &res)
 	assert.Equal(t, nfs3.OK, res.Status)
 	assert.Equal(t, nfs3.PreOpAttr{OK: true, Size: old.Size, Mtime: old.Mtime, Ctime: old.Ctime}, res.Wcc.Before)
 	assert.EqualValues(t, 3, res.Wcc.After.Attr.Size)
@@ -57,21 +57,21 @@ func TestSetAttrInvalid(t *testing.T) {
 		"mtime": {Mtime: nfs3.SetTime{How: nfs3.SetToClientTime, Time: nfs3.Time{Nsec: 1<<30 - 1}}}, // UTIME_NOW
 	} {
 		t.Run(name, func(t *testing.T) {
-			g, fs, fh := scene(t)
+			g, fs, fh := newScene(t)
 			clock := fs.clock
 			var res nfs3.WccRes
-			g.call(nfs3.ProcSetAttr, &nfs3.SetAttrArgs{Object: fh[vfs.TypeReg], Attr: set}, &res)
+			g.callNFS(nfs3.ProcSetAttr, &nfs3.SetAttrArgs{Object: fh[vfs.TypeReg], Attr: set}, &res)
 			assert.Equal(t, nfs3.ErrInval, res.Status)
 			assert.True(t, res.Wcc.After.OK)
 			var made nfs3.MakeRes
-			g.call(nfs3.ProcMkdir, &nfs3.MkdirArgs{Where: in(fh[vfs.TypeDir], "m"), Attr: set}, &made)
+			g.callNFS(nfs3.ProcMkdir, &nfs3.MkdirArgs{Where: dirOpArgs(fh[vfs.TypeDir], "m"), Attr: set}, &made)
 			assert.Equal(t, nfs3.ErrInval, made.Status)
 			assert.True(t, made.Dir.After.OK)
 			assert.Equal(t, clock, fs.clock)
 		})
 	}
 	// Values that are not used are not checked.
-	_, status := hostSetAttr(&nfs3.SetAttr{
+	_, status := toSetAttr(&nfs3.SetAttr{
 		UID:   nfs3.OptUint32{Value: 1<<32 - 1},
 		Atime: nfs3.SetTime{How: nfs3.SetToServerTime, Time: nfs3.Time{Nsec: 1e9}},
 	})
@@ -79,12 +79,12 @@ func TestSetAttrInvalid(t *testing.T) {
 }
 
 func TestLookup(t *testing.T) {
-	g, fs, fh := scene(t)
+	g, fs, fh := newScene(t)
 	root := fh[vfs.TypeDir]
 	var res nfs3.LookupRes
 	look := func(name string) nfs3.LookupRes {
-		a := in(root, name)
-		g.call(nfs3.ProcLookup, &a, &res)
+		a := dirOpArgs(root, name)
+		g.callNFS(nfs3.ProcLookup, &a, &res)
 		assert.True(t, res.DirAttr.OK, "%q", name)
 		return res
 	}
@@ -115,43 +115,43 @@ func TestLookup(t *testing.T) {
 
 func TestAccess(t *testing.T) {
 	var res nfs3.AccessRes
-	g, _, fh := scene(t)
-	g.call(nfs3.ProcAccess, &nfs3.AccessArgs{Object: fh[vfs.TypeDir], Access: 0xffffffff}, &res)
+	g, _, fh := newScene(t)
+	g.callNFS(nfs3.ProcAccess, &nfs3.AccessArgs{Object: fh[vfs.TypeDir], Access: 0xffffffff}, &res)
 	assert.Equal(t, nfs3.AccessRes{Attr: res.Attr, Access: 0x3f}, res, "only the protocol's rights")
 	assert.True(t, res.Attr.OK)
 
-	g, fs, fh := scene(t, options(exports.Options{ReadOnly: true}))
-	g.call(nfs3.ProcAccess, &nfs3.AccessArgs{Object: fh[vfs.TypeDir], Access: 0x3f}, &res)
+	g, fs, fh := newScene(t, withOptions(exports.Options{ReadOnly: true}))
+	g.callNFS(nfs3.ProcAccess, &nfs3.AccessArgs{Object: fh[vfs.TypeDir], Access: 0x3f}, &res)
 	assert.Equal(t, nfs3.AccessRead|nfs3.AccessLookup|nfs3.AccessExecute, res.Access)
 	for typ, want := range map[vfs.Type]uint32{
 		vfs.TypeReg: 0, vfs.TypeLnk: 0,
 		vfs.TypeFIFO: nfs3.AccessModify, vfs.TypeSock: nfs3.AccessModify, vfs.TypeChr: nfs3.AccessModify, vfs.TypeBlk: nfs3.AccessModify,
 	} {
 		fs.nodes[sceneFile].attr.Type = typ
-		g.call(nfs3.ProcAccess, &nfs3.AccessArgs{Object: fh[vfs.TypeReg], Access: nfs3.AccessModify}, &res)
+		g.callNFS(nfs3.ProcAccess, &nfs3.AccessArgs{Object: fh[vfs.TypeReg], Access: nfs3.AccessModify}, &res)
 		assert.Equal(t, want, res.Access, "data for a pipe stays with the client")
 	}
 }
 
 func TestReadLink(t *testing.T) {
-	g, fs, fh := scene(t)
+	g, fs, fh := newScene(t)
 	var res nfs3.ReadLinkRes
 	path := "../\xff" + strings.Repeat("x", 4000)
 	fs.nodes[sceneLink].target = path
-	g.call(nfs3.ProcReadLink, &nfs3.HandleArgs{Object: fh[vfs.TypeLnk]}, &res)
+	g.callNFS(nfs3.ProcReadLink, &nfs3.HandleArgs{Object: fh[vfs.TypeLnk]}, &res)
 	assert.Equal(t, nfs3.OK, res.Status)
 	assert.Equal(t, path, string(res.Path))
 	assert.True(t, res.Attr.OK)
 
-	g.call(nfs3.ProcReadLink, &nfs3.HandleArgs{Object: fh[vfs.TypeReg]}, &res)
+	g.callNFS(nfs3.ProcReadLink, &nfs3.HandleArgs{Object: fh[vfs.TypeReg]}, &res)
 	assert.Equal(t, nfs3.ErrInval, res.Status) // RFC 1813, Section 3.3.5
 	assert.True(t, res.Attr.OK)
 
-	// R8267-3.1-1: if the reply has no room, the caller gets an error.
+	// R8267-3.1-1: if the reply has no space, the caller gets an error.
 	const systemErr = 5
 	g.maxReply = 4000
-	head, item := g.serve((&nfs3.HandleArgs{Object: fh[vfs.TypeLnk]}).AppendTo(g.header(nfs3.Program, 3, nfs3.ProcReadLink)), nil)
-	stat, _ := g.accept(head)
+	head, item := g.serveCall((&nfs3.HandleArgs{Object: fh[vfs.TypeLnk]}).AppendTo(g.callHeader(nfs3.Program, 3, nfs3.ProcReadLink)), nil)
+	stat, _ := g.parseAccepted(head)
 	assert.EqualValues(t, systemErr, stat)
 	require.Nil(t, item)
 }

@@ -13,40 +13,40 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/nfsrdma/nfsrdma/vfs"
-	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// A stuckFS answers GETATTR and MKDIR once gate is closed, or one call for each
+// A fakeStuckFS replies to GETATTR and MKDIR once gate is closed, or one call for each
 // value sent to gate.
-type stuckFS struct {
+type fakeStuckFS struct {
 	*memFS
 	gate   chan struct{}
 	inside atomic.Int64 // calls
 }
 
-func newStuckFS() *stuckFS { return &stuckFS{memFS: newMemFS(), gate: make(chan struct{})} }
+func newFakeStuckFS() *fakeStuckFS { return &fakeStuckFS{memFS: newMemFS(), gate: make(chan struct{})} }
 
-// pass waits for the gate.
-func (f *stuckFS) pass() {
+// waitForGate waits for the gate.
+func (f *fakeStuckFS) waitForGate() {
 	f.inside.Add(1)
 	<-f.gate
 	f.inside.Add(-1)
 }
 
-func (f *stuckFS) GetAttr(ctx context.Context, c *vfs.Cred, h vfs.Handle) (vfs.Attr, error) {
-	f.pass()
+func (f *fakeStuckFS) GetAttr(ctx context.Context, c *vfs.Cred, h vfs.Handle) (vfs.Attr, error) {
+	f.waitForGate()
 	return f.memFS.GetAttr(ctx, c, h)
 }
 
-func (f *stuckFS) Mkdir(ctx context.Context, c *vfs.Cred, dir vfs.Handle, name string, s vfs.SetAttr) (vfs.Made, error) {
-	f.pass()
+func (f *fakeStuckFS) Mkdir(ctx context.Context, c *vfs.Cred, dir vfs.Handle, name string, s vfs.SetAttr) (vfs.Made, error) {
+	f.waitForGate()
 	return f.memFS.Mkdir(ctx, c, dir, name, s)
 }
 
-// A crowd makes calls that may wait.
-type crowd struct {
-	g       *rig
+// A callGroup makes calls that may wait.
+type callGroup struct {
+	g       *testServer
 	waiting sync.WaitGroup
 	begun   atomic.Int64
 
@@ -55,7 +55,7 @@ type crowd struct {
 	noReplay int
 }
 
-func (c *crowd) call(proc uint32, args message) {
+func (c *callGroup) startCall(proc uint32, args message) {
 	wire := args.AppendTo(nil)
 	c.waiting.Go(func() {
 		call := oncrpc.Call{Proc: proc, Peer: c.g.peer, MaxReply: 4096, Args: xdr.NewReader(wire)}
@@ -74,52 +74,51 @@ func (c *crowd) call(proc uint32, args message) {
 	})
 }
 
-// TestPatience checks that if many calls wait for storage, half of them for
-// long, further calls of that export are refused before anything is done, and
-// other exports are unaffected. When the storage answers again, all calls
-// continue.
+// TestPatience checks that if many calls wait for storage, half of them for long, further calls
+// to that export are rejected before anything is done, and other exports are unaffected. When
+// the storage responds again, all calls continue.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fs := newStuckFS()
-		g := newRig(t, fs, func(c *Config) {
+		fs := newFakeStuckFS()
+		g := newTestServer(t, fs, func(c *Config) {
 			c.Exports = append(c.Exports, Export{Path: "/y", FS: newMemFS()})
 		})
-		c := &crowd{g: g, answered: make(map[nfs3.Status]int)}
-		getAttr := nfs3.HandleArgs{Object: g.fh(memRoot)}
-		mkdir := nfs3.MkdirArgs{Where: in(g.fh(memRoot), "new")}
+		c := &callGroup{g: g, answered: make(map[nfs3.Status]int)}
+		getAttr := nfs3.HandleArgs{Object: g.handleOf(memRoot)}
+		mkdir := nfs3.MkdirArgs{Where: dirOpArgs(g.handleOf(memRoot), "new")}
 		for range maxWaiting - 1 {
-			c.call(nfs3.ProcGetAttr, &getAttr)
+			c.startCall(nfs3.ProcGetAttr, &getAttr)
 		}
 		time.Sleep(time.Hour)
-		c.call(nfs3.ProcGetAttr, &getAttr)
+		c.startCall(nfs3.ProcGetAttr, &getAttr)
 		synctest.Wait()
-		c.call(nfs3.ProcMkdir, &mkdir) // the first call after there are many
+		c.startCall(nfs3.ProcMkdir, &mkdir) // the first call after there are many
 		synctest.Wait()
 		require.Empty(t, c.answered, "how long few have waited is not known")
 
 		time.Sleep(stuckTime)
-		c.call(nfs3.ProcGetAttr, &getAttr)
+		c.startCall(nfs3.ProcGetAttr, &getAttr)
 		synctest.Wait()
 		require.Empty(t, c.answered)
 
 		time.Sleep(time.Nanosecond)
 		for range 100 {
-			c.call(nfs3.ProcGetAttr, &getAttr)
-			c.call(nfs3.ProcMkdir, &mkdir)
+			c.startCall(nfs3.ProcGetAttr, &getAttr)
+			c.startCall(nfs3.ProcMkdir, &mkdir)
 		}
 		synctest.Wait()
 		assert.Equal(t, map[nfs3.Status]int{nfs3.ErrJukebox: 200}, c.answered)
 		assert.Equal(t, 200, c.noReplay)
 		var res nfs3.GetAttrRes
-		g.call(nfs3.ProcGetAttr, &nfs3.HandleArgs{Object: g.fh(memRoot, 1)}, &res)
+		g.callNFS(nfs3.ProcGetAttr, &nfs3.HandleArgs{Object: g.handleOf(memRoot, 1)}, &res)
 		assert.Equal(t, nfs3.OK, res.Status)
 
 		close(fs.gate)
 		c.waiting.Wait()
 		assert.Equal(t, map[nfs3.Status]int{nfs3.ErrJukebox: 200, nfs3.OK: maxWaiting + 2}, c.answered, "one MKDIR was begun and executed")
-		g.call(nfs3.ProcGetAttr, &getAttr, &res)
+		g.callNFS(nfs3.ProcGetAttr, &getAttr, &res)
 		assert.Equal(t, nfs3.OK, res.Status)
-		g.idle()
+		g.checkIdle()
 	})
 }
 
@@ -127,14 +126,14 @@ func TestPatience(t *testing.T) {
 // for any duration.
 func TestPatienceWithBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fs := newStuckFS()
-		g := newRig(t, fs)
-		c := &crowd{g: g, answered: make(map[nfs3.Status]int)}
-		args := nfs3.HandleArgs{Object: g.fh(memRoot)}
+		fs := newFakeStuckFS()
+		g := newTestServer(t, fs)
+		c := &callGroup{g: g, answered: make(map[nfs3.Status]int)}
+		args := nfs3.HandleArgs{Object: g.handleOf(memRoot)}
 		const all = 4 * maxWaiting
 		for range 10 {
 			for range all {
-				c.call(nfs3.ProcGetAttr, &args)
+				c.startCall(nfs3.ProcGetAttr, &args)
 			}
 			synctest.Wait()
 			time.Sleep(stuckTime / 2)
@@ -142,7 +141,7 @@ func TestPatienceWithBusy(t *testing.T) {
 				fs.gate <- struct{}{}
 			}
 			for range all / 2 {
-				c.call(nfs3.ProcGetAttr, &args)
+				c.startCall(nfs3.ProcGetAttr, &args)
 			}
 			synctest.Wait()
 			time.Sleep(stuckTime / 2)
@@ -155,36 +154,35 @@ func TestPatienceWithBusy(t *testing.T) {
 	})
 }
 
-// TestPatienceWithAnother checks that a party whose own calls are answered is
-// not refused because of another party's many slow calls. Otherwise a client
-// could keep all others from an export with a directory in which every call is
-// slow.
+// TestPatienceWithAnother checks that a client group whose own calls complete is not rejected
+// because of another group's many slow calls. Otherwise a client could keep all others from an
+// export with a directory in which every call is slow.
 func TestPatienceWithAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fs := newStuckFS()
-		g := newRig(t, fs)
-		a := newCrowd(g)
-		b := a.another()
-		args := &nfs3.HandleArgs{Object: g.fh(memRoot)}
+		fs := newFakeStuckFS()
+		g := newTestServer(t, fs)
+		a := newCallGroup(g)
+		b := a.fromOtherHost()
+		args := &nfs3.HandleArgs{Object: g.handleOf(memRoot)}
 		for range 2 * maxWaiting {
-			a.call(nfs3.ProcGetAttr, args)
+			a.startCall(nfs3.ProcGetAttr, args)
 		}
-		a.call(nfs3.ProcGetAttr, args)
+		a.startCall(nfs3.ProcGetAttr, args)
 		for range fewHung {
 			time.Sleep(stuckTime)
 			for range 3 * maxWaiting {
-				b.call(nfs3.ProcReadLink, args) // which never hangs
+				b.startCall(nfs3.ProcReadLink, args) // which never hangs
 			}
 			synctest.Wait()
 		}
 		assert.Equal(t, map[nfs3.Status]int{nfs3.ErrInval: fewHung * 3 * maxWaiting}, b.answered)
 
 		for range fewHung { // these have not waited long yet
-			b.call(nfs3.ProcGetAttr, args)
+			b.startCall(nfs3.ProcGetAttr, args)
 		}
 		for range 3 {
 			time.Sleep(stuckTime + time.Nanosecond)
-			b.call(nfs3.ProcReadLink, args)
+			b.startCall(nfs3.ProcReadLink, args)
 			synctest.Wait()
 		}
 		assert.Positive(t, b.answered[nfs3.ErrJukebox], "the busy client waits")

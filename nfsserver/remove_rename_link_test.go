@@ -10,11 +10,11 @@ import (
 )
 
 func TestRemoveRmdir(t *testing.T) {
-	g, fs, fh := scene(t)
+	g, fs, fh := newScene(t)
 	var res nfs3.WccRes
 	do := func(proc uint32, name string) nfs3.Status {
-		a := in(fh[vfs.TypeDir], name)
-		g.call(proc, &a, &res)
+		a := dirOpArgs(fh[vfs.TypeDir], name)
+		g.callNFS(proc, &a, &res)
 		assert.True(t, res.Wcc.After.OK, "%q", name)
 		return res.Status
 	}
@@ -38,72 +38,72 @@ func TestRemoveRmdir(t *testing.T) {
 	assert.Len(t, fs.nodes[memRoot].names, 1)
 }
 
-// twoExports is a scene with a second export.
-func twoExports(t *testing.T) (*rig, map[vfs.Type]nfs3.FH, nfs3.FH) {
-	g, _, fh := scene(t, func(c *Config) { c.Exports = append(c.Exports, Export{Path: "/y", FS: newMemFS()}) })
-	return g, fh, g.fh(memRoot, 1)
+// newTwoExports is a scene with a second export.
+func newTwoExports(t *testing.T) (*testServer, map[vfs.Type]nfs3.FH, nfs3.FH) {
+	g, _, fh := newScene(t, func(c *Config) { c.Exports = append(c.Exports, Export{Path: "/y", FS: newMemFS()}) })
+	return g, fh, g.handleOf(memRoot, 1)
 }
 
-// TestExportsApart checks that a call does not use the export of the last one.
+// TestExportsApart checks that a call does not use the previous call's export.
 func TestExportsApart(t *testing.T) {
-	g, fh, other := twoExports(t)
+	g, fh, other := newTwoExports(t)
 	for range 3 {
 		for _, root := range []nfs3.FH{fh[vfs.TypeDir], other} {
 			var res nfs3.GetAttrRes
-			g.call(nfs3.ProcGetAttr, &nfs3.HandleArgs{Object: root}, &res)
+			g.callNFS(nfs3.ProcGetAttr, &nfs3.HandleArgs{Object: root}, &res)
 			assert.Equal(t, nfs3.OK, res.Status)
 		}
 	}
 }
 
 func TestRename(t *testing.T) {
-	g, fh, other := twoExports(t)
+	g, fh, other := newTwoExports(t)
 	var res nfs3.RenameRes
 	do := func(from, to nfs3.DirOpArgs) nfs3.Status {
-		g.call(nfs3.ProcRename, &nfs3.RenameArgs{From: from, To: to}, &res)
+		g.callNFS(nfs3.ProcRename, &nfs3.RenameArgs{From: from, To: to}, &res)
 		return res.Status
 	}
 	dir := fh[vfs.TypeDir]
-	assert.Equal(t, nfs3.ErrNoEnt, do(in(dir, "none"), in(dir, "x")))
+	assert.Equal(t, nfs3.ErrNoEnt, do(dirOpArgs(dir, "none"), dirOpArgs(dir, "x")))
 	assert.True(t, res.FromDir.After.OK && res.ToDir.After.OK)
 	for _, dots := range []string{".", ".."} { // RFC 1813, Section 3.3.14
-		assert.Equal(t, nfs3.ErrInval, do(in(dir, dots), in(dir, "x")))
+		assert.Equal(t, nfs3.ErrInval, do(dirOpArgs(dir, dots), dirOpArgs(dir, "x")))
 		assert.True(t, res.FromDir.After.OK)
-		assert.Equal(t, nfs3.ErrInval, do(in(dir, "f"), in(dir, dots)))
+		assert.Equal(t, nfs3.ErrInval, do(dirOpArgs(dir, "f"), dirOpArgs(dir, dots)))
 		assert.True(t, res.FromDir.After.OK && res.ToDir.After.OK)
 	}
-	assert.Equal(t, nfs3.ErrXDev, do(in(dir, "f"), in(other, "f")))
+	assert.Equal(t, nfs3.ErrXDev, do(dirOpArgs(dir, "f"), dirOpArgs(other, "f")))
 	assert.True(t, res.FromDir.After.OK)
-	assert.Equal(t, nfs3.ErrBadHandle, do(in(dir, "f"), in(nil, "f")))
+	assert.Equal(t, nfs3.ErrBadHandle, do(dirOpArgs(dir, "f"), dirOpArgs(nil, "f")))
 	assert.True(t, res.FromDir.After.OK)
-	assert.Equal(t, nfs3.ErrStale, do(in(dir, "f"), in(g.fh(9999), "f")))
-	assert.Equal(t, nfs3.ErrNotDir, do(in(dir, "f"), in(fh[vfs.TypeReg], "f")))
-	assert.Equal(t, nfs3.OK, do(in(dir, "f"), in(dir, "l")), "over another")
+	assert.Equal(t, nfs3.ErrStale, do(dirOpArgs(dir, "f"), dirOpArgs(g.handleOf(9999), "f")))
+	assert.Equal(t, nfs3.ErrNotDir, do(dirOpArgs(dir, "f"), dirOpArgs(fh[vfs.TypeReg], "f")))
+	assert.Equal(t, nfs3.OK, do(dirOpArgs(dir, "f"), dirOpArgs(dir, "l")), "over another")
 	assert.True(t, res.FromDir.Before.OK && res.ToDir.Before.OK)
 	var found nfs3.LookupRes
-	a := in(dir, "l")
-	g.call(nfs3.ProcLookup, &a, &found)
+	a := dirOpArgs(dir, "l")
+	g.callNFS(nfs3.ProcLookup, &a, &found)
 	assert.Equal(t, fh[vfs.TypeReg], found.Object, "the handle outlives its name")
 }
 
 func TestLink(t *testing.T) {
-	g, fh, other := twoExports(t)
+	g, fh, other := newTwoExports(t)
 	var res nfs3.LinkRes
 	do := func(file nfs3.FH, to nfs3.DirOpArgs) nfs3.Status {
-		g.call(nfs3.ProcLink, &nfs3.LinkArgs{File: file, Link: to}, &res)
+		g.callNFS(nfs3.ProcLink, &nfs3.LinkArgs{File: file, Link: to}, &res)
 		return res.Status
 	}
 	dir, file := fh[vfs.TypeDir], fh[vfs.TypeReg]
-	assert.Equal(t, nfs3.OK, do(file, in(dir, "g")))
+	assert.Equal(t, nfs3.OK, do(file, dirOpArgs(dir, "g")))
 	assert.EqualValues(t, 2, res.Attr.Attr.Nlink)
 	assert.True(t, res.Dir.Before.OK && res.Dir.After.OK)
-	assert.Equal(t, nfs3.ErrExist, do(file, in(dir, "g")))
+	assert.Equal(t, nfs3.ErrExist, do(file, dirOpArgs(dir, "g")))
 	assert.True(t, res.Attr.OK && res.Dir.After.OK)
-	assert.Equal(t, nfs3.ErrInval, do(file, in(dir, "."))) // RFC 1813, Section 3.3.15
+	assert.Equal(t, nfs3.ErrInval, do(file, dirOpArgs(dir, "."))) // RFC 1813, Section 3.3.15
 	assert.True(t, res.Attr.OK && res.Dir.After.OK)
-	assert.Equal(t, nfs3.ErrIsDir, do(dir, in(dir, "h")))
-	assert.Equal(t, nfs3.ErrXDev, do(file, in(other, "g")))
+	assert.Equal(t, nfs3.ErrIsDir, do(dir, dirOpArgs(dir, "h")))
+	assert.Equal(t, nfs3.ErrXDev, do(file, dirOpArgs(other, "g")))
 	assert.True(t, res.Attr.OK)
-	assert.Equal(t, nfs3.ErrBadHandle, do(file, in(nil, "g")))
-	assert.Equal(t, nfs3.ErrNotDir, do(file, in(file, "g")))
+	assert.Equal(t, nfs3.ErrBadHandle, do(file, dirOpArgs(nil, "g")))
+	assert.Equal(t, nfs3.ErrNotDir, do(file, dirOpArgs(file, "g")))
 }

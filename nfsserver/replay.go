@@ -8,11 +8,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
-// repeatable are the procedures whose calls may be executed any number of times
-// with the same results (RFC 1813, Section 4.5). WRITE is not among them: a
-// call whose retry was already answered may be executed late, and would undo
-// later writes of the client. knfsd keeps the replies of the same procedures.
-var repeatable = [nfs3.NumProc]bool{
+// isIdempotent are the procedures whose calls may be executed any number of times with the same
+// results (RFC 1813, Section 4.5). WRITE is not among them: a call whose retry has already been
+// answered may be executed late, and would undo the client's later writes. knfsd caches the
+// replies of the same procedures.
+var isIdempotent = [nfs3.NumProc]bool{
 	nfs3.ProcNull:        true,
 	nfs3.ProcGetAttr:     true,
 	nfs3.ProcLookup:      true,
@@ -27,19 +27,18 @@ var repeatable = [nfs3.NumProc]bool{
 	nfs3.ProcCommit:      true,
 }
 
-// ExecuteOnce reports whether a call must not be executed again when it is
-// retransmitted, as for replay.Config.Keep. SETACL is such a call for the
-// same reason as WRITE. The MOUNT program has none, because its list of clients
-// is for people. Of NFS version 4, nfs4.Once tells.
+// ExecuteOnce reports whether a call must not be executed again when it is retransmitted, as
+// for replay.Config.Keep. SETACL is such a call for the same reason as WRITE. The MOUNT program
+// has none, because its list of clients is only informational. For NFSv4, see nfs4.Once.
 func ExecuteOnce(p rpcmsg.Procedure, _ []byte) bool {
 	if p.Prog == nfsacl.Program {
 		return p.Vers == nfsacl.Version && p.Proc == nfsacl.ProcSetACL
 	}
-	return p.Prog == nfs3.Program && p.Vers == nfs3.Version && p.Proc < nfs3.NumProc && !repeatable[p.Proc]
+	return p.Prog == nfs3.Program && p.Vers == nfs3.Version && p.Proc < nfs3.NumProc && !isIdempotent[p.Proc]
 }
 
-// putOff reports whether the results ask the client to try again later. Their
-// first word is a status in all procedures except NULL.
-func putOff(results []byte) bool {
+// asksToRetry reports whether the results tell the client to try again later. Their first word
+// is a status in all procedures except NULL.
+func asksToRetry(results []byte) bool {
 	return len(results) >= 4 && nfs3.Status(binary.BigEndian.Uint32(results)) == nfs3.ErrJukebox
 }

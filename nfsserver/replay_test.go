@@ -37,18 +37,18 @@ func TestExecuteOnce(t *testing.T) {
 // NFS3ERR_JUKEBOX is executed when it is retransmitted.
 func TestReplay(t *testing.T) {
 	fs := newMemFS()
-	g := newRig(t, fs)
+	g := newTestServer(t, fs)
 	cache := replay.New(g.mux, replay.Config{Keep: ExecuteOnce})
 	defer cache.Close()
-	a := nfs3.MkdirArgs{Where: nfs3.DirOpArgs{Dir: g.fh(memRoot), Name: []byte("new")}}
-	msg := a.AppendTo(g.header(nfs3.Program, nfs3.Version, nfs3.ProcMkdir))
+	a := nfs3.MkdirArgs{Where: nfs3.DirOpArgs{Dir: g.handleOf(memRoot), Name: []byte("new")}}
+	msg := a.AppendTo(g.callHeader(nfs3.Program, nfs3.Version, nfs3.ProcMkdir))
 	mkdir := func() nfs3.Status {
 		var rep oncrpc.Reply
 		require.True(t, cache.Serve(t.Context(), &oncrpc.Request{Msg: msg, Peer: g.peer, MaxReply: 4096}, &rep))
-		stat, results := g.accept(rep.Head)
+		stat, results := g.parseAccepted(rep.Head)
 		require.Zero(t, stat)
 		var res nfs3.MakeRes
-		g.decode(results, nil, &res)
+		g.decodeResults(results, nil, &res)
 		return res.Status
 	}
 	fs.fail = syscall.EAGAIN

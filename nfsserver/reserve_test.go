@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfsacl"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
@@ -25,16 +25,16 @@ import (
 // TestReserve checks that calls with possibly long results wait for memory
 // once, before they hold any resource that other calls could wait for.
 func TestReserve(t *testing.T) {
-	g := newRig(t, newMemFS(), func(c *Config) {
+	g := newTestServer(t, newMemFS(), func(c *Config) {
 		for i := range 500 {
 			path := fmt.Sprintf("/%d%s", i, strings.Repeat("x", 200))
 			c.Exports = append(c.Exports, Export{Path: path, FS: newMemFS(), Clients: exports.Everyone(exports.Options{Insecure: true})})
 		}
 	})
 	for range 100 {
-		g.server.mounts.add(strings.Repeat("h", 200), strings.Repeat("p", 800))
+		g.server.mounts.addMount(strings.Repeat("h", 200), strings.Repeat("p", 800))
 	}
-	root := g.fh(memRoot)
+	root := g.handleOf(memRoot)
 	for name, tt := range map[string]struct {
 		prog, vers, proc uint32
 		args             message
@@ -47,14 +47,14 @@ func TestReserve(t *testing.T) {
 		"EXPORT":      {mount3.Program, 3, mount3.ProcExport, nil, 500 * 200},
 	} {
 		t.Run(name, func(t *testing.T) {
-			msg := g.header(tt.prog, tt.vers, tt.proc)
+			msg := g.callHeader(tt.prog, tt.vers, tt.proc)
 			if tt.args != nil {
 				msg = tt.args.AppendTo(msg)
 			}
 			var held []int
 			rep := oncrpc.Reply{Hold: func(n int) {
 				held = append(held, n)
-				g.idle()
+				g.checkIdle()
 			}}
 			require.True(t, g.mux.Serve(t.Context(), &oncrpc.Request{Msg: msg, Peer: g.peer, MaxReply: g.maxReply}, &rep))
 			if assert.Len(t, held, 1) {
@@ -65,8 +65,8 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// TestListingsOverTCPAreBounded checks that clients that list a long directory
-// over TCP and read nothing take no more than their share of the memory.
+// TestListingsOverTCPAreBounded checks that clients that list a long directory over TCP and
+// read nothing take no more than their share of the memory.
 func TestListingsOverTCPAreBounded(t *testing.T) {
 	ctx := t.Context()
 	fs := mem.New(mem.Options{})
@@ -74,7 +74,7 @@ func TestListingsOverTCPAreBounded(t *testing.T) {
 		_, err := fs.Create(ctx, &vfs.Cred{}, fs.Root(), fmt.Sprintf("%0200d", i), vfs.CreateHow{})
 		require.NoError(t, err)
 	}
-	g := newRig(t, fs, options(exports.Options{Insecure: true}))
+	g := newTestServer(t, fs, withOptions(exports.Options{Insecure: true}))
 	s := &oncrpc.Server{Handler: g.mux}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -91,9 +91,9 @@ func TestListingsOverTCPAreBounded(t *testing.T) {
 		return int64(m.HeapAlloc)
 	}
 	h := fs.Root()
-	root := g.server.realm.AppendHandle(nil, g.export(0), &h)
+	root := g.server.exports.AppendHandle(nil, g.exportAt(0), &h)
 	args := nfs3.ReadDirPlusArgs{Dir: root, DirCount: 1 << 20, MaxCount: 1 << 20}
-	msg := args.AppendTo(g.header(nfs3.Program, nfs3.Version, nfs3.ProcReadDirPlus))
+	msg := args.AppendTo(g.callHeader(nfs3.Program, nfs3.Version, nfs3.ProcReadDirPlus))
 	record := append(binary.BigEndian.AppendUint32(nil, 1<<31|uint32(len(msg))), msg...)
 	before := heap()
 	for range 3 {
@@ -105,8 +105,8 @@ func TestListingsOverTCPAreBounded(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	// The party's share is half of the server's memory, less a rest too small
-	// for another reply.
+	// The client group's share is half of the server's memory, less a rest too small for
+	// another reply.
 	const whole = 64 << 20
 	require.Eventually(t, func() bool { return s.Stats().Replies.InUse > whole-2<<20 }, 20*time.Second, 5*time.Millisecond)
 	assert.LessOrEqual(t, s.Stats().Replies.InUse, int64(whole))

@@ -7,10 +7,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfsacl"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 )
 
 func TestNewErrors(t *testing.T) {
@@ -39,24 +39,23 @@ func TestNewErrors(t *testing.T) {
 	}
 }
 
-// TestIdentity checks that file handles stay valid after a restart, for any
-// order of the exports.
+// TestIdentity checks that file handles stay valid after a restart, for any export order.
 func TestIdentity(t *testing.T) {
 	fs := newMemFS()
-	a := newRig(t, fs)
-	b := newRig(t, fs, func(c *Config) { c.Exports = append([]Export{{Path: "/a", FS: newMemFS()}}, c.Exports...) })
-	assert.Equal(t, a.fh(memRoot), b.fh(memRoot, 1))
+	a := newTestServer(t, fs)
+	b := newTestServer(t, fs, func(c *Config) { c.Exports = append([]Export{{Path: "/a", FS: newMemFS()}}, c.Exports...) })
+	assert.Equal(t, a.handleOf(memRoot), b.handleOf(memRoot, 1))
 	assert.Equal(t, nfs3.FH{
 		2, 0x57, 0xd1, 0xf0, 0xd2, 0, 0, 0, 0, 0, 0, 0, 1,
 		0x5c, 0x01, 0x5d, 0xd8, 0x8e, 0x03, 0xaf, 0x65, 0xec,
-	}, b.fh(memRoot, 1), "neither hash nor seal ever change")
-	set := newRig(t, fs, func(c *Config) { c.Exports[0].ID = 7 })
-	assert.Equal(t, nfs3.FH{2, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 1}, set.fh(memRoot)[:handleHead+8])
+	}, b.handleOf(memRoot, 1), "neither hash nor seal ever change")
+	set := newTestServer(t, fs, func(c *Config) { c.Exports[0].ID = 7 })
+	assert.Equal(t, nfs3.FH{2, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 1}, set.handleOf(memRoot)[:handleHead+8])
 }
 
 func TestPrograms(t *testing.T) {
 	const nlm = 100021
-	g := newRig(t, newMemFS())
+	g := newTestServer(t, newMemFS())
 	for _, tt := range []struct {
 		name             string
 		prog, vers, proc uint32
@@ -77,8 +76,8 @@ func TestPrograms(t *testing.T) {
 		{"MOUNT procedure 6", mount3.Program, 3, 6, 3, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			head, _ := g.serve(g.header(tt.prog, tt.vers, tt.proc), nil)
-			stat, results := g.accept(head)
+			head, _ := g.serveCall(g.callHeader(tt.prog, tt.vers, tt.proc), nil)
+			stat, results := g.parseAccepted(head)
 			require.Equal(t, tt.stat, stat)
 			assert.Equal(t, string(tt.results), string(results))
 		})

@@ -6,13 +6,12 @@ import (
 	"syscall"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
-	"github.com/nfsrdma/nfsrdma/realm"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exportset"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// errnoStatus maps errors of the host to NFS statuses. It agrees with knfsd,
-// except for the last group, in which the client should try again, or no status
-// fits better.
+// errnoStatus maps host errors to NFS statuses. It agrees with knfsd, except for the last
+// group, in which the client should try again, or no status fits better.
 var errnoStatus = map[syscall.Errno]nfs3.Status{
 	syscall.EPERM:        nfs3.ErrPerm,
 	syscall.ENOENT:       nfs3.ErrNoEnt,
@@ -50,25 +49,25 @@ var errnoStatus = map[syscall.Errno]nfs3.Status{
 	syscall.EMFILE: nfs3.ErrJukebox, // descriptors become free again
 	syscall.ENFILE: nfs3.ErrJukebox,
 	syscall.ENOSYS: nfs3.ErrNotSupp,
-	syscall.ELOOP:  nfs3.ErrInval, // opening a symbolic link, which READ and WRITE refuse
+	syscall.ELOOP:  nfs3.ErrInval, // opening a symbolic link, which READ and WRITE reject
 }
 
-// denialStatus maps refusals to NFS statuses.
+// denialStatus maps denials to NFS statuses.
 var denialStatus = [...]nfs3.Status{
-	realm.BadHandle: nfs3.ErrBadHandle,
-	realm.Stale:     nfs3.ErrStale,
-	realm.Access:    nfs3.ErrAcces,
-	realm.Perm:      nfs3.ErrPerm,
-	realm.ReadOnly:  nfs3.ErrROFS,
-	realm.XDev:      nfs3.ErrXDev,
-	realm.Later:     nfs3.ErrJukebox,
-	realm.WrongSec:  nfs3.ErrAcces,
+	exportset.BadHandle: nfs3.ErrBadHandle,
+	exportset.Stale:     nfs3.ErrStale,
+	exportset.Access:    nfs3.ErrAcces,
+	exportset.Perm:      nfs3.ErrPerm,
+	exportset.ReadOnly:  nfs3.ErrROFS,
+	exportset.XDev:      nfs3.ErrXDev,
+	exportset.Later:     nfs3.ErrJukebox,
+	exportset.WrongSec:  nfs3.ErrAcces,
 
-	realm.WrongTransport: nfs3.ErrAcces,
+	exportset.WrongTransport: nfs3.ErrAcces,
 }
 
-// vfsStatus maps errors of package vfs to NFS statuses. The status of a
-// canceled call does not matter: its connection has gone, and no reply is sent.
+// vfsStatus maps errors from package vfs to NFS statuses. A canceled call's status does not
+// matter: its connection has closed, and no reply is sent.
 var vfsStatus = []struct {
 	err    error
 	status nfs3.Status
@@ -81,13 +80,13 @@ var vfsStatus = []struct {
 	{context.DeadlineExceeded, nfs3.ErrJukebox},
 }
 
-// statusOf is the only conversion of a refusal, or of a file system's error, to
-// a status. known is false if NFS has no status for the error.
+// statusOf is the only conversion of a denial or a file system error to a status. known is
+// false if NFS has no status for the error.
 func statusOf(err error) (status nfs3.Status, known bool) {
 	if err == nil {
 		return nfs3.OK, true
 	}
-	if denial, ok := errors.AsType[realm.Denial](err); ok {
+	if denial, ok := errors.AsType[exportset.Denial](err); ok {
 		return denialStatus[denial], true
 	}
 	for _, v := range vfsStatus {

@@ -12,12 +12,11 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
-	"github.com/nfsrdma/nfsrdma/realm"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exportset"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// TestStatusOf checks the numbers of Linux against those of RFC 1813, most of
-// which are equal.
+// TestStatusOf checks Linux's numbers against RFC 1813's, most of which are equal.
 func TestStatusOf(t *testing.T) {
 	for errno, want := range map[syscall.Errno]nfs3.Status{
 		1: 1, 2: 2, 5: 5, 6: 6, 13: 13, 17: 17, 18: 18, 19: 19, 20: 20, 21: 21, 22: 22, 27: 27, 28: 28, 30: 30, 31: 31,
@@ -38,8 +37,8 @@ func TestStatusOf(t *testing.T) {
 		nil: 0, vfs.ErrBadHandle: 10001, vfs.ErrNotSync: 10002, vfs.ErrBadCookie: 10003, vfs.ErrBadType: 10007,
 		context.Canceled: 10008, context.DeadlineExceeded: 10008,
 		nfs3.ErrJukebox: 10008, nfs3.ErrServerFault: 10006,
-		realm.BadHandle: 10001, realm.Stale: 70, realm.Access: 13, realm.Perm: 1, realm.ReadOnly: 30, realm.XDev: 18,
-		realm.Later: 10008,
+		exportset.BadHandle: 10001, exportset.Stale: 70, exportset.Access: 13, exportset.Perm: 1, exportset.ReadOnly: 30, exportset.XDev: 18,
+		exportset.Later: 10008,
 	} {
 		if err != nil {
 			err = fmt.Errorf("wrapped: %w", err)

@@ -8,27 +8,26 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
 )
 
-// TestSubtreeCheck checks that an object moved out of the export is
-// inaccessible to clients with subtree_check, by every procedure that names it,
-// and accessible to others.
+// TestSubtreeCheck checks that an object moved out of the export is inaccessible to clients
+// with subtree_check, with every procedure that names it, and accessible to others.
 func TestSubtreeCheck(t *testing.T) {
 	for _, check := range []bool{false, true} {
 		home := t.TempDir()
 		dir := filepath.Join(home, "export")
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, "d"), 0o755))
-		g := posixRig(t, dir, posix.Options{StateDir: t.TempDir(), TableHandles: true}, options(exports.Options{NoRootSquash: true, SubtreeCheck: check}))
-		root := nfs3.FH(g.mnt("/x").Handle)
-		d := g.lookup(root, "d")
-		f := g.make(d, "f")
+		g := newPosixServer(t, dir, posix.Options{StateDir: t.TempDir(), TableHandles: true}, withOptions(exports.Options{NoRootSquash: true, SubtreeCheck: check}))
+		root := nfs3.FH(g.callMnt("/x").Handle)
+		d := g.lookupName(root, "d")
+		f := g.createFile(d, "f")
 		want := nfs3.OK
 		getAttr := func(fh nfs3.FH) nfs3.Status {
 			var res nfs3.GetAttrRes
-			g.call(nfs3.ProcGetAttr, &nfs3.HandleArgs{Object: fh}, &res)
+			g.callNFS(nfs3.ProcGetAttr, &nfs3.HandleArgs{Object: fh}, &res)
 			return res.Status
 		}
 		assert.Equal(t, want, getAttr(f))
@@ -40,16 +39,16 @@ func TestSubtreeCheck(t *testing.T) {
 		assert.Equal(t, want, getAttr(d))
 		assert.Equal(t, want, getAttr(f))
 		var read nfs3.ReadRes
-		g.call(nfs3.ProcRead, &nfs3.ReadArgs{File: f, Count: 1}, &read)
+		g.callNFS(nfs3.ProcRead, &nfs3.ReadArgs{File: f, Count: 1}, &read)
 		assert.Equal(t, want, read.Status)
 		var made nfs3.MakeRes
-		g.call(nfs3.ProcMkdir, &nfs3.MkdirArgs{Where: in(d, "new")}, &made)
+		g.callNFS(nfs3.ProcMkdir, &nfs3.MkdirArgs{Where: dirOpArgs(d, "new")}, &made)
 		assert.Equal(t, want, made.Status)
 		var link nfs3.LinkRes
-		g.call(nfs3.ProcLink, &nfs3.LinkArgs{File: f, Link: in(root, "in")}, &link)
+		g.callNFS(nfs3.ProcLink, &nfs3.LinkArgs{File: f, Link: dirOpArgs(root, "in")}, &link)
 		assert.Equal(t, want, link.Status)
 		var rename nfs3.RenameRes
-		g.call(nfs3.ProcRename, &nfs3.RenameArgs{From: in(root, "in"), To: in(d, "g")}, &rename)
+		g.callNFS(nfs3.ProcRename, &nfs3.RenameArgs{From: dirOpArgs(root, "in"), To: dirOpArgs(d, "g")}, &rename)
 		assert.Equal(t, want, rename.Status)
 		if check {
 			assert.NoDirExists(t, filepath.Join(home, "out", "new"))

@@ -17,15 +17,15 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A diskFS blocks in a system call, like hanging storage, until the other end
-// of the pipe is closed.
-type diskFS struct {
+// A fakeDiskFS blocks in a system call, like hanging storage, until the pipe's other end is
+// closed.
+type fakeDiskFS struct {
 	*memFS
 	fd     int
 	inside *atomic.Int64 // calls
 }
 
-func (f diskFS) GetAttr(ctx context.Context, c *vfs.Cred, h vfs.Handle) (vfs.Attr, error) {
+func (f fakeDiskFS) GetAttr(ctx context.Context, c *vfs.Cred, h vfs.Handle) (vfs.Attr, error) {
 	var b [1]byte
 	f.inside.Add(1)
 	_, _ = unix.Read(f.fd, b[:])
@@ -33,8 +33,8 @@ func (f diskFS) GetAttr(ctx context.Context, c *vfs.Cred, h vfs.Handle) (vfs.Att
 	return f.memFS.GetAttr(ctx, c, h)
 }
 
-// threads returns the number of threads of this process.
-func threads(t *testing.T) int {
+// countThreads returns this process's number of threads.
+func countThreads(t *testing.T) int {
 	t.Helper()
 	status, err := os.ReadFile("/proc/self/status")
 	require.NoError(t, err)
@@ -45,23 +45,23 @@ func threads(t *testing.T) int {
 	return n
 }
 
-// TestThreadsOfHungStorage checks that hanging storage takes no more threads
-// than there are permits, for any number of calls.
+// TestThreadsOfHungStorage checks that hanging storage takes no more threads than there are
+// permits, for any number of calls.
 func TestThreadsOfHungStorage(t *testing.T) {
 	var pipe [2]int
 	require.NoError(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
 	var inside atomic.Int64
-	g := newRig(t, diskFS{newMemFS(), pipe[0], &inside})
-	c := newCrowd(g)
+	g := newTestServer(t, fakeDiskFS{newMemFS(), pipe[0], &inside})
+	c := newCallGroup(g)
 	defer unix.Close(pipe[0])
 	defer c.waiting.Wait()
 	defer unix.Close(pipe[1])
-	before := threads(t)
-	args := &nfs3.HandleArgs{Object: g.fh(memRoot)}
+	before := countThreads(t)
+	args := &nfs3.HandleArgs{Object: g.handleOf(memRoot)}
 	const calls = 2000
 	for range calls {
-		c.call(nfs3.ProcGetAttr, args)
+		c.startCall(nfs3.ProcGetAttr, args)
 	}
 	require.Eventually(t, func() bool { return c.begun.Load() == calls && inside.Load() == partyPermits }, time.Minute, time.Millisecond)
-	assert.Less(t, threads(t)-before, 256+50)
+	assert.Less(t, countThreads(t)-before, 256+50)
 }

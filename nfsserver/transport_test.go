@@ -7,20 +7,20 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// TestEachInClear checks that an export that takes encrypted connections alone denies
-// every call in clear by RPC, over TCP and RDMA, without a call of the file system: not
-// even FSINFO of the root passes (R9289-4.2-3, R9289-5.1.3-1). MOUNT passes, which
-// Linux asks in clear. Inside of TLS everything is as without it.
+// TestEachInClear checks that an export that requires encrypted connections denies every
+// unencrypted call at the RPC level, over TCP and RDMA, without a file system call: not even
+// FSINFO for the root passes (R9289-4.2-3, R9289-5.1.3-1). MOUNT passes, which Linux sends
+// unencrypted. Over TLS everything is as without it.
 func TestEachInClear(t *testing.T) {
-	eachProc(t, line(t, "*(rw,xprtsec=mtls,insecure,no_root_squash,sec=sys:krb5)"), func(t *testing.T, g *rig, fs *memFS, p procCase, fh nfs3.FH) {
+	eachProc(t, withClients(t, "*(rw,xprtsec=mtls,insecure,no_root_squash,sec=sys:krb5)"), func(t *testing.T, g *testServer, fs *memFS, p procCase, fh nfs3.FH) {
 		plain := g.peer
 		for _, network := range []string{"tcp", "rdma"} {
 			for _, security := range []*oncrpc.Security{nil, {Suite: "TLS_AES_128_GCM_SHA256"}} {
@@ -28,18 +28,18 @@ func TestEachInClear(t *testing.T) {
 				for _, f := range []exports.Flavor{exports.FlavorSys, exports.FlavorKrb5, exports.FlavorNone} {
 					fs.cred = vfs.Cred{UID: 9}
 					clock := fs.clock
-					assert.Equal(t, rpcmsg.AuthTooWeak, g.askNFS(credOf(f, 1000), p.proc, p.args(fh), p.res))
+					assert.Equal(t, rpcmsg.AuthTooWeak, g.callNFSWithCred(credWithFlavor(f, 1000), p.proc, p.args(fh), p.res))
 					assert.EqualValues(t, 9, fs.cred.UID, "no call of the file system")
 					assert.Equal(t, clock, fs.clock)
 				}
 				assert.Contains(t, g.log.String(), "takes=mtls")
 				var mnt mount3.MntRes
-				require.NoError(t, g.ask(mountProgram{g.server}, credOf(exports.FlavorSys, 0), mount3.ProcMnt, &mount3.PathArgs{Path: []byte("/x")}, &mnt))
+				require.NoError(t, g.callWithCred(mountProgram{g.server}, credWithFlavor(exports.FlavorSys, 0), mount3.ProcMnt, &mount3.PathArgs{Path: []byte("/x")}, &mnt))
 				assert.Equal(t, mount3.OK, mnt.Status)
 			}
 		}
 		g.peer = &oncrpc.Peer{Addr: plain.Addr, Network: "rdma", Security: &oncrpc.Security{Mutual: true}}
-		require.NoError(t, g.askNFS(credOf(exports.FlavorSys, 0), p.proc, p.args(fh), p.res))
-		assert.Equal(t, nfs3.OK, statusOfResults(p.res))
+		require.NoError(t, g.callNFSWithCred(credWithFlavor(exports.FlavorSys, 0), p.proc, p.args(fh), p.res))
+		assert.Equal(t, nfs3.OK, resultStatus(p.res))
 	})
 }

@@ -9,37 +9,37 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
-	"github.com/nfsrdma/nfsrdma/recall"
+	"github.com/nfsrdma/nfsrdma/nfsserver/recall"
 )
 
-// TestTwoHolders checks that a change of an object that one client holds by a counter
-// and another by a delegation of version 4 recalls both at once, and waits for both,
-// whichever is returned first.
+// TestTwoHolders checks that a change to an object that one client holds with a counter and
+// another with an NFSv4 delegation recalls both at once, and waits for both, whichever is
+// returned first.
 func TestTwoHolders(t *testing.T) {
 	for _, last := range []string{"counter", "version 4"} {
 		t.Run(last, func(t *testing.T) {
 			withHolders := func(c *Config) {
 				c.Holders = recall.New(recall.Config{Now: func() time.Duration { return time.Since(time.Unix(0, 0)) }})
 			}
-			withGrants(t, withHolders, func(t *testing.T, g *grantRig) {
-				holder, other := g.play(), g.play()
-				defer holder.leave()
-				defer other.leave()
-				holder.hold("f")
-				holder.hush()
-				key, err := g.s.realm.Set().List()[0].Keys.AppendKey(nil, g.hosts["f"])
+			runWithGrants(t, withHolders, func(t *testing.T, g *grantServer) {
+				holder, other := g.connectClient(), g.connectClient()
+				defer holder.disconnect()
+				defer other.disconnect()
+				holder.acquireAll("f")
+				holder.stopReturning()
+				key, err := g.s.exports.Snapshot().List()[0].Keys.AppendKey(nil, g.hosts["f"])
 				require.NoError(t, err)
 				told := 0
 				four := recall.Holder{Owner: 5, Recall: func() { told++ }}
-				require.True(t, g.s.realm.Holders().Hold(&four, key))
+				require.True(t, g.s.exports.Holders().Hold(&four, key))
 				require.True(t, four.Confirm())
 
-				done := other.begin(g.write("f"))
-				assert.Equal(t, []string{"f"}, holder.recalls())
+				done := other.startCall(g.writeCall("f"))
+				assert.Equal(t, []string{"f"}, holder.takeRecalls())
 				assert.Equal(t, 1, told)
-				returns := []func(){holder.answer, four.Return}
+				returns := []func(){holder.returnPending, four.Return}
 				if last == "counter" {
-					returns = []func(){four.Return, holder.answer}
+					returns = []func(){four.Return, holder.returnPending}
 				}
 				for _, give := range returns {
 					synctest.Wait()

@@ -7,7 +7,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -115,16 +115,16 @@ func TestAuthErrorNames(t *testing.T) {
 	assert.EqualError(t, rpcmsg.AuthError(12), "oncrpc: call denied: unnamed (12)")
 }
 
-// TestVerified checks that a program sees the caller that a Service has
-// verified, and that a pseudo-flavour in a call itself is refused.
+// TestVerified checks that a program sees the caller that a Service has verified, and
+// that a pseudo-flavor in a call itself is refused.
 func TestVerified(t *testing.T) {
 	var seen rpcmsg.Cred
 	m := new(Mux)
 	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, _ *Reply) error { seen = c.Cred; return nil }))
 	want := rpcmsg.Cred{Flavor: rpcmsg.AuthKrb5i, UID: 7, GID: 8, GIDs: []uint32{9}, Principal: "alice@TEST.EXAMPLE"}
-	msg := call(1, testProg, 2, 1)
-	assert.Equal(t, rpcmsg.AppendAccepted(nil, 1, rpcmsg.Success), serve(t, m, &Request{Msg: msg, Verified: &want}))
+	msg := newCallMessage(1, testProg, 2, 1)
+	assert.Equal(t, rpcmsg.AppendAccepted(nil, 1, rpcmsg.Success), serveRequest(t, m, &Request{Msg: msg, Verified: &want}))
 	assert.Equal(t, want, seen)
 	binary.BigEndian.PutUint32(msg[24:], rpcmsg.AuthKrb5i)
-	assert.Equal(t, rpcmsg.AppendAuthError(nil, 1, rpcmsg.AuthBadCred), serve(t, m, &Request{Msg: msg}))
+	assert.Equal(t, rpcmsg.AppendAuthError(nil, 1, rpcmsg.AuthBadCred), serveRequest(t, m, &Request{Msg: msg}))
 }

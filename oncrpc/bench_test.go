@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/stretchr/testify/require"
 )
 
@@ -39,11 +39,10 @@ func benchServer(b *testing.B) net.Conn {
 	return nc
 }
 
-// pingPong sends msg and reads replyLen bytes, b.N times, with depth calls
-// under way.
+// pingPong sends msg and reads replyLen bytes, b.N times, with depth calls in flight.
 func pingPong(b *testing.B, msg []byte, replyLen, depth int) {
 	nc := benchServer(b)
-	msg = record(msg)
+	msg = newRecord(msg)
 	b.ReportAllocs()
 	b.ResetTimer()
 	go func() {
@@ -65,21 +64,21 @@ func pingPong(b *testing.B, msg []byte, replyLen, depth int) {
 }
 
 func BenchmarkNull(b *testing.B) {
-	pingPong(b, call(1, testProg, 2, 0), rpcmsg.AcceptedLen, 1)
+	pingPong(b, newCallMessage(1, testProg, 2, 0), rpcmsg.AcceptedLen, 1)
 }
 
 func BenchmarkNullDepth32(b *testing.B) {
-	pingPong(b, call(1, testProg, 2, 0), rpcmsg.AcceptedLen, 32)
+	pingPong(b, newCallMessage(1, testProg, 2, 0), rpcmsg.AcceptedLen, 32)
 }
 
 func BenchmarkRead1MiB(b *testing.B) {
 	b.SetBytes(1 << 20)
-	pingPong(b, call(1, testProg, 2, 1, 0, 0x10, 0, 0), rpcmsg.AcceptedLen+4+1<<20, 4)
+	pingPong(b, newCallMessage(1, testProg, 2, 1, 0, 0x10, 0, 0), rpcmsg.AcceptedLen+4+1<<20, 4)
 }
 
 func BenchmarkWrite1MiB(b *testing.B) {
 	b.SetBytes(1 << 20)
-	pingPong(b, call(1, testProg, 2, 2, xdr.AppendOpaque(nil, make([]byte, 1<<20))...), rpcmsg.AcceptedLen, 4)
+	pingPong(b, newCallMessage(1, testProg, 2, 2, xdr.AppendOpaque(nil, make([]byte, 1<<20))...), rpcmsg.AcceptedLen, 4)
 }
 
 func BenchmarkMux(b *testing.B) {

@@ -1,9 +1,8 @@
-// Package oncrpc is ONC RPC version 2 (RFC 5531): call and reply messages,
-// authentication flavours, the dispatch of calls to programs, and a server and
-// a client over TCP with record marking. Other transports use the same Service.
-// An Exchange is a call as a client makes it through a transport's Caller.
-// TCPClient is the Caller over one TCP connection. A Line is the Caller that replaces
-// lost connections, over any transport.
+// Package oncrpc is ONC RPC version 2 (RFC 5531): call and reply messages, authentication
+// flavors, a dispatcher that routes calls to programs, and a server and a client over TCP
+// with record marking. Other transports use the same Service. An Exchange is a call as a
+// client makes it through a transport's Caller. TCPClient is the Caller over one TCP
+// connection. A Line is the Caller that replaces lost connections, over any transport.
 //
 //	TCP: Server            RPC-over-RDMA: rpcrdma
 //	 │ records               │ inline messages and chunks
@@ -21,7 +20,7 @@
 // which transport carried a call: for all transports, arguments come from
 // Call.Args, and results go to Reply.
 //
-// # Life of slices
+// # Slice lifetimes
 //
 // The memory that a Request refers to, and so everything that Call.Args returns
 // and Cred.GIDs, is valid until the handler returns. A Reply must not point
@@ -44,14 +43,14 @@
 //	     ▼                                                                │
 //	a slot is free ─▶ record ─▶ call ─▶ Service ─▶ reply queue ─▶ writev ─▶ slot
 //
-// Replies to calls that have come together leave some at a time. The slots bound
-// the calls of a connection. If the connections of a party together have very
-// many calls under way, a goroutine keeps the turn until its call is answered. A
-// call that steps aside (Reply.StepAside) has neither turn nor slot.
+// Replies to pipelined calls are sent in batches. The slots bound a connection's calls.
+// If a party's connections together have very many calls in flight, a goroutine keeps the
+// turn until it has replied to its call. A call that steps aside (Reply.StepAside) has
+// neither turn nor slot.
 //
-// A server shares out three things between parties: the memory of large
-// requests, the memory of large replies (data or heads, see Reserve), and
-// connections. It takes them back from peers that do not move while others
-// wait. Data in mappings (Reply.Mappable) are no such memory: the calls under way
-// bound how many there are, and the time of a write how long they stay.
+// A server shares out three things between parties: request memory for large requests,
+// reply memory for large replies (data or heads, see Reserve), and connections. It takes
+// them back from peers that make no progress while others wait. Mapped data
+// (Reply.Mappable) does not count as such memory: the calls in flight bound its amount,
+// and the write timeout bounds its lifetime.
 package oncrpc

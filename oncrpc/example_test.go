@@ -6,7 +6,7 @@ import (
 	"net"
 
 	"github.com/nfsrdma/nfsrdma/oncrpc"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
 const adder = 0x20000099 // a program number for local use

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
 // An Exchange is one call and its reply on the client's side. The caller fills
@@ -17,43 +17,43 @@ type Exchange struct {
 	Prog, Vers, Proc uint32
 	Cred             rpcmsg.Cred
 
-	// XID, if not 0, is that of an earlier transmission of the same call, which the
-	// server may have executed. Call takes the same, unless a call under way has it.
+	// XID, if not 0, is the XID with which the same call was sent before; the server may
+	// have executed it. Call reuses that XID, unless a call in flight has it.
 	XID uint32
 
 	// Signer, if not nil, protects the call and its reply. Cred is ignored then.
 	Signer Signer
 
-	// Args are the encoded arguments, up to and including the length word of
-	// Item if there is an Item. Tail follows the item and its padding. Args,
-	// Item and Tail are read until Call returns.
+	// Args are the encoded arguments, up to and including the length word of Item if
+	// there is an Item. Tail follows the item and its padding. Args, Item and Tail are
+	// read until Call returns, and must not change before: a transport may read them
+	// twice, for a checksum and to send them, and the peer closes the connection if the
+	// two differ.
 	Args, Item, Tail []byte
 
-	// Relay marks a call of another client that is passed on. Args then begin
-	// after its XID, with its original header. Call fills in Reply and Placed
-	// instead of Results. Prog and Vers must be those of the header; Cred is
-	// ignored.
+	// Relay marks a forwarded call from another client. Args then begin after its XID,
+	// with its original header. Call fills in Reply and Placed instead of Results. Prog
+	// and Vers must match the header; Cred is ignored.
 	Relay bool
 
-	// MaxResults is the length in bytes of the longest possible results of the
-	// procedure, without the data item that goes to Sink.
+	// MaxResults is the maximum length in bytes of the procedure's results, without the
+	// data item that goes to Sink.
 	MaxResults int
 
-	// Sink is the memory for the data item of the results, if the procedure has
-	// a data item. It must be as long as the longest item. All of Sink, even
-	// the part after the item, may be written to until Call returns, but not
-	// later.
+	// Sink is the memory for the results' data item, if the procedure has one. It must be
+	// as long as the longest item. All of Sink, even the part after the item, may be
+	// written to until Call returns, but not later.
 	Sink []byte
 
 	// Locate, if not nil, reads the start of successful results up to and including the
 	// length word of the data item, and returns the length in bytes, or 0 if there is no
-	// item. By it a transport without chunks receives the item into Sink. Its reader
-	// has the first few hundred bytes of the results.
+	// item. A transport without chunks uses it to receive the item into Sink. The reader
+	// has only the first few hundred bytes of the results.
 	Locate func(r *xdr.Reader) int
 
-	// Results is positioned at the first byte of the results of a successful
-	// call. Its method Item returns the data item: either the start of Sink, or
-	// a slice valid until Release.
+	// After a successful call, Results is positioned at the first byte of the results.
+	// Its method Item returns the data item: either the start of Sink, or a slice valid
+	// until Release.
 	Results xdr.Reader
 
 	// Reply is the reply message from its XID on, successful or not, without
@@ -75,12 +75,11 @@ func (x *Exchange) Release() {
 	}
 }
 
-// A Caller makes calls to one server. Call sends the call and waits for the
-// reply. It returns nil if the server executed the procedure; x.Results is then
-// positioned at its results. Otherwise the error is or wraps a ReplyError, an
-// AuthError, the cause of ctx's end, or the error of the connection, and
-// nothing needs to be released. With x.Relay, any reply makes the error nil. A
-// Caller is safe for concurrent use.
+// A Caller makes calls to one server. Call sends the call and waits for the reply. It
+// returns nil if the server executed the procedure; x.Results is then positioned at its
+// results. Otherwise the error is or wraps a ReplyError, an AuthError, ctx's cause, or
+// the connection's error, and nothing needs to be released. With x.Relay, any reply makes
+// the error nil. A Caller is safe for concurrent use.
 type Caller interface {
 	Call(ctx context.Context, x *Exchange) error
 }
@@ -88,20 +87,20 @@ type Caller interface {
 // A Signer protects one call and its reply, as package rpcsec does. Only the
 // goroutine in Call uses it.
 type Signer interface {
-	// Whole reports whether the arguments and results are protected too. Then
-	// neither may have a data item apart from the rest of the message.
+	// Whole reports whether the arguments and results are protected too. If so, neither
+	// may have a data item that is sent separately from the message.
 	Whole() bool
 
-	// Room returns by how many bytes a call may be longer than its arguments, and
-	// an accepted reply longer than its results behind an empty verifier.
-	Room() (call, reply int)
+	// Overhead returns the maximum number of bytes by which a call is longer than its
+	// arguments, and an accepted reply longer than its results after an empty verifier.
+	Overhead() (call, reply int)
 
 	// AppendCall appends the call from its XID on, for each transmission: up to
 	// and including Args, or all of it if it is Whole. It may wait until
 	// transmissions that were appended before are Sent.
 	AppendCall(b []byte, xid uint32, x *Exchange) ([]byte, error)
 
-	// Sent says that the transmission appended last is in the connection's queue, so
+	// Sent reports that the transmission appended last is in the connection's queue, so
 	// that others follow it, or will not be sent.
 	Sent()
 
@@ -110,14 +109,14 @@ type Signer interface {
 	Open(verf rpcmsg.OpaqueAuth, stat uint32, r *xdr.Reader) error
 }
 
-// A BoundSigner is a Signer to which the connection matters: Bind comes in front of each
-// AppendCall, with the protection of the connection, nil in clear.
+// A BoundSigner is a Signer that depends on the connection: Bind is called before each
+// AppendCall, with the connection's protection, or nil if it is unencrypted.
 type BoundSigner interface {
 	Signer
 	Bind(s *Security)
 }
 
-// Bind tells a BoundSigner by which connection x goes. Transports call it.
+// Bind tells a BoundSigner which connection will carry x. Transports call it.
 func (x *Exchange) Bind(s *Security) {
 	if b, ok := x.Signer.(BoundSigner); ok {
 		b.Bind(s)
@@ -138,38 +137,38 @@ func (x *Exchange) AppendMessage(b []byte, xid uint32, machine string) (msg, ite
 	return msg, x.Item, x.Tail, err
 }
 
-// CallRoom returns by how many bytes the call may be longer than its arguments,
-// with a header of at most usual bytes unless x has a Signer.
-func (x *Exchange) CallRoom(usual int) int {
+// CallOverhead returns the maximum number of bytes by which the call is longer than its
+// arguments: usual, the maximum header length, unless x has a Signer.
+func (x *Exchange) CallOverhead(usual int) int {
 	if x.Signer == nil {
 		return usual
 	}
-	room, _ := x.Signer.Room()
-	return room
+	overhead, _ := x.Signer.Overhead()
+	return overhead
 }
 
-// ReplyRoom returns the length in bytes of the longest accepted reply without its
-// results, and reports whether a data item may be apart from it.
-func (x *Exchange) ReplyRoom() (n int, apart bool) {
+// ReplyOverhead returns the maximum length in bytes of an accepted reply without its results,
+// and reports whether a data item may be separate from it.
+func (x *Exchange) ReplyOverhead() (n int, apart bool) {
 	if x.Signer == nil {
 		return MaxReplyHeader, true
 	}
-	_, room := x.Signer.Room()
-	return rpcmsg.AcceptedLen + room, !x.Signer.Whole()
+	_, overhead := x.Signer.Overhead()
+	return rpcmsg.AcceptedLen + overhead, !x.Signer.Whole()
 }
 
-// Sent says that the message appended last is in the connection's queue.
+// Sent tells the Signer that the message appended last is in the connection's queue.
 func (x *Exchange) Sent() {
 	if x.Signer != nil {
 		x.Signer.Sent()
 	}
 }
 
-// A ReplyError is the reply of a server that did not execute the procedure (RFC
+// A ReplyError reports that the server did not execute the procedure (RFC
 // 5531, Section 9, accept_stat).
 type ReplyError struct {
 	Stat      uint32
-	Low, High uint32 // of PROG_MISMATCH: the lowest and highest version of the server
+	Low, High uint32 // for PROG_MISMATCH: the lowest and highest version that the server has
 }
 
 // Error names the accept_stat.
@@ -189,7 +188,7 @@ func (e *ReplyError) Error() string {
 	return fmt.Sprintf("oncrpc: undefined accept_stat %d", e.Stat)
 }
 
-// Is makes the errors of a Caller match those of a Handler.
+// Is makes a Caller's errors match a Handler's.
 func (e *ReplyError) Is(target error) bool {
 	switch target {
 	case ErrProgUnavail:
@@ -202,7 +201,7 @@ func (e *ReplyError) Is(target error) bool {
 	return false
 }
 
-// ErrProgUnavail is the ReplyError of a server that lacks the program.
+// ErrProgUnavail matches a ReplyError if the server lacks the program.
 var ErrProgUnavail = errors.New("oncrpc: program unavailable")
 
 // errReply reports a reply that violates RFC 5531.
@@ -243,12 +242,12 @@ func appendCred(b []byte, c *rpcmsg.Cred, machine string) []byte {
 	return b
 }
 
-// MaxReplyHeader is the length in bytes of the longest accepted reply before
-// its results: with a verifier of 400 bytes.
+// MaxReplyHeader is the maximum length in bytes of an accepted reply before its results,
+// with a verifier of 400 bytes.
 const MaxReplyHeader = rpcmsg.AcceptedLen + rpcmsg.MaxAuthBody
 
 // ReadReply reads the reply to call xid up to its results, and leaves r there.
-// The error is a ReplyError or an AuthError if the server refused the call. Any
+// The error is a ReplyError or an AuthError if the server rejected the call. Any
 // other error means that the reply is malformed.
 func ReadReply(r *xdr.Reader, xid uint32) error {
 	_, stat, err := readAccepted(r, xid)
@@ -276,7 +275,7 @@ func readAccepted(r *xdr.Reader, xid uint32) (verf rpcmsg.OpaqueAuth, stat uint3
 	return verf, stat, nil
 }
 
-// readStat returns the error of an accept_stat, and reads what follows it.
+// readStat converts an accept_stat into an error, and reads the fields that follow it.
 func readStat(r *xdr.Reader, stat uint32) error {
 	if stat == rpcmsg.Success {
 		return nil
@@ -291,7 +290,7 @@ func readStat(r *xdr.Reader, stat uint32) error {
 	return e
 }
 
-// readDenied reads the rest of a reply after MSG_DENIED.
+// readDenied reads a reply after MSG_DENIED.
 func readDenied(r *xdr.Reader) error {
 	reject, value := r.Uint32(), r.Uint32()
 	switch {

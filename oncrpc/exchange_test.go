@@ -4,10 +4,10 @@ import (
 	"context"
 	"testing"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )

@@ -4,10 +4,10 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 	"github.com/stretchr/testify/require"
 )
 
@@ -21,8 +21,8 @@ func FuzzCall(f *testing.F) {
 	f.Add(echoCall(1, procEcho, nil)[:44], 44, []byte("moved"), 4096)
 	f.Add(echoCall(1, procEcho, make([]byte, 100)), -1, []byte(nil), 100)
 	m := echoMux()
-	m.Register(nfs, 3, handlerFunc(echo))
-	m.Log = quiet()
+	m.Register(nfs, 3, handlerFunc(serveEcho))
+	m.Log = discardLogger()
 	f.Fuzz(func(t *testing.T, msg []byte, pos int, item []byte, maxReply int) {
 		req := &Request{Msg: msg, MaxReply: maxReply}
 		if pos >= 12 { // before, the header itself cannot be read

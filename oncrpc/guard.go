@@ -8,73 +8,72 @@ import (
 	"net"
 )
 
-// A Guard makes connections of a Server secure if their clients ask for that, by a call
-// without arguments (package rpctls). A Guard is safe for concurrent use.
+// A Guard secures a Server's connections when clients request that by a call without
+// arguments (package rpctls). A Guard is safe for concurrent use.
 type Guard interface {
-	// Probe reports whether a call asks for a secure connection. It turns such a call
-	// into a plain one, for the Server's Handler to answer. denial is the answer to a
-	// call that asks in a wrong way.
+	// Probe reports whether a call requests a secure connection. It turns such a call
+	// into a plain one, for the Server's Handler to serve. denial is the reply to an
+	// invalid request.
 	Probe(msg []byte) (asks bool, denial error)
 
 	// Answer completes the reply to the plain call. It returns false if the connection
-	// stays in clear.
+	// stays unencrypted.
 	Answer(reply []byte) ([]byte, bool)
 
-	// Secure makes nc secure. The client must have read the answer. Secure waits for
+	// Secure makes nc secure. The client must have read the reply. Secure waits for
 	// the client, for a bounded time and until ctx ends, and takes over nc.
 	Secure(ctx context.Context, nc net.Conn) (SecureConn, error)
 
-	// InClear is told once of each connection whose calls come in clear (RFC 9289,
-	// Section 6.1).
-	InClear(nc net.Conn)
+	// NoteUnencrypted is called once for each connection whose calls arrive unencrypted (RFC
+	// 9289, Section 6.1).
+	NoteUnencrypted(nc net.Conn)
 
-	// Refused is told why a client has got nothing: it has asked in a way, or at a
-	// moment, in which it must not.
+	// Refused is called when a client's request is rejected because it is malformed or
+	// comes at a time when it must not be sent.
 	Refused(nc net.Conn, cause error)
 }
 
-// ErrInjected is the cause of a refusal if bytes in clear have come with the call that
-// asks for a secure connection (RFC 9289, Section 5.1.1).
-var ErrInjected = errors.New("oncrpc: bytes in clear are behind the call that asks for TLS")
+// ErrInjected is the cause of a rejection if unencrypted bytes follow the call that
+// requests a secure connection (RFC 9289, Section 5.1.1).
+var ErrInjected = errors.New("oncrpc: unencrypted bytes follow the call that requests TLS")
 
-// A SecureConn is a connection that a Guard, or a client, has made secure. A write that a
-// deadline interrupts may be continued.
+// A SecureConn is a connection secured by a Guard or a client. A write that a deadline
+// interrupts may be continued.
 type SecureConn interface {
 	net.Conn
 
-	// WriteBuffers is Write for several slices, as WriteTo of net.Buffers is for
-	// connections in clear.
+	// WriteBuffers writes several slices, as net.Buffers.WriteTo does on unencrypted
+	// connections.
 	WriteBuffers(v *net.Buffers) (int64, error)
 
 	Security() *Security
 }
 
-// A Security is the protection of a connection against others on its way. It is
-// immutable.
+// A Security describes how a connection is protected on the network. It is immutable.
 type Security struct {
-	Suite    string // the cipher suite's name of TLS 1.3
-	Protocol string // inside of TLS (ALPN), "" if the peer does not say
+	Suite    string // the TLS 1.3 cipher suite's name
+	Protocol string // inside TLS (ALPN), "" if the peer does not send it
 
-	// Kernel reports that the kernel makes the records.
+	// Kernel reports that the kernel encrypts the records.
 	Kernel bool
 
-	// Mutual reports that both ends have shown certificates.
+	// Mutual reports that both ends have presented certificates.
 	Mutual bool
 
-	// Issuer and Serial name the certificate of the peer, "" without one. They are a
-	// host's, and never a user's (RFC 9289, Section 4.2).
+	// Issuer and Serial name the peer's certificate, "" without one. They are a host's,
+	// and never a user's (RFC 9289, Section 4.2).
 	Issuer, Serial string
 
-	// Owner is the same for all certificates of one owner: that of the peer, or zero
-	// without a certificate.
+	// Owner identifies the owner of the peer's certificate, and is the same for all its
+	// certificates; zero without a certificate.
 	Owner [32]byte
 
-	// Binding is what only the two ends of the connection know (tls-exporter of RFC
-	// 9266).
+	// Binding is the channel binding (tls-exporter, RFC 9266), which only the two ends
+	// know.
 	Binding []byte
 }
 
-// String returns the word of xprtsec= for the protection; s may be nil.
+// String returns the protection as a value of xprtsec=; s may be nil.
 func (s *Security) String() string {
 	switch {
 	case s == nil:
@@ -102,7 +101,7 @@ func (s *Security) LogValue() slog.Value {
 	return slog.GroupValue(list...)
 }
 
-// securityOf returns the protection of a connection, or nil.
+// securityOf returns how a connection is protected, or nil.
 func securityOf(nc net.Conn) *Security {
 	if s, ok := nc.(SecureConn); ok {
 		return s.Security()

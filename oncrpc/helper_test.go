@@ -9,9 +9,9 @@ import (
 	"net"
 	"testing"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -31,8 +31,8 @@ func (f handlerFunc) ServeRPC(ctx context.Context, c *Call, r *Reply) error { re
 
 var echoTail = []byte{0xde, 0xad, 0xbe, 0xef}
 
-// echo is the procedures of the test program.
-func echo(_ context.Context, c *Call, r *Reply) error {
+// serveEcho is the procedures of the test program.
+func serveEcho(_ context.Context, c *Call, r *Reply) error {
 	data := c.Args.Item(c.MaxReply)
 	if err := c.Args.Done(); err != nil {
 		return err
@@ -53,13 +53,13 @@ func echo(_ context.Context, c *Call, r *Reply) error {
 // echoMux serves echo as versions 2 and 4 of testProg.
 func echoMux() *Mux {
 	m := new(Mux)
-	m.Register(testProg, 4, handlerFunc(echo))
-	m.Register(testProg, 2, handlerFunc(echo))
+	m.Register(testProg, 4, handlerFunc(serveEcho))
+	m.Register(testProg, 2, handlerFunc(serveEcho))
 	return m
 }
 
-// call returns a call message with AUTH_NONE.
-func call(xid, prog, vers, proc uint32, args ...byte) []byte {
+// newCallMessage returns a call message with AUTH_NONE.
+func newCallMessage(xid, prog, vers, proc uint32, args ...byte) []byte {
 	var b []byte
 	for _, w := range []uint32{xid, rpcmsg.MsgCall, rpcmsg.Version, prog, vers, proc, rpcmsg.AuthNone, 0, rpcmsg.AuthNone, 0} {
 		b = xdr.AppendUint32(b, w)
@@ -68,7 +68,7 @@ func call(xid, prog, vers, proc uint32, args ...byte) []byte {
 }
 
 func echoCall(xid, proc uint32, data []byte) []byte {
-	return call(xid, testProg, 2, proc, xdr.AppendOpaque(nil, data)...)
+	return newCallMessage(xid, testProg, 2, proc, xdr.AppendOpaque(nil, data)...)
 }
 
 // echoReply returns the reply to echoCall with the item inline.
@@ -90,8 +90,8 @@ func bytesOf(r *Reply) []byte {
 	return append(b, r.Tail...)
 }
 
-// fragment returns one fragment of a record.
-func fragment(last bool, data []byte) []byte {
+// newFragment returns one fragment of a record.
+func newFragment(last bool, data []byte) []byte {
 	mark := uint32(len(data))
 	if last {
 		mark |= lastFrag
@@ -99,7 +99,7 @@ func fragment(last bool, data []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, mark), data...)
 }
 
-func record(msg []byte) []byte { return fragment(true, msg) }
+func newRecord(msg []byte) []byte { return newFragment(true, msg) }
 
 // readRecord reads one record, which must have only one fragment, as all our
 // replies do.
@@ -116,18 +116,18 @@ func readRecord(t testing.TB, r io.Reader) []byte {
 	return msg
 }
 
-// quiet returns a log for tests that provoke errors.
-func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+// discardLogger returns a log for tests that provoke errors.
+func discardLogger() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// A running is a Server on a loopback port.
-type running struct {
+// A testServer is a Server on a loopback port.
+type testServer struct {
 	*Server
 	t    *testing.T
 	addr string
 }
 
-// start serves until the test's end, and then checks that nothing is left.
-func start(t *testing.T, s *Server) *running {
+// startServer serves until the test's end, and then checks that nothing is left.
+func startServer(t *testing.T, s *Server) *testServer {
 	t.Helper()
 	s.init()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -139,20 +139,20 @@ func start(t *testing.T, s *Server) *running {
 		assert.NoError(t, <-served)
 		checkNothingLeft(t, s)
 	})
-	return &running{s, t, l.Addr().String()}
+	return &testServer{s, t, l.Addr().String()}
 }
 
 func checkNothingLeft(t *testing.T, s *Server) {
 	assert.Empty(t, s.conns)
 	assert.Empty(t, s.listeners)
-	assert.Zero(t, s.requests.InUse(), "memory of requests")
-	assert.Zero(t, s.replies.InUse(), "memory of replies")
+	assert.Zero(t, s.requestMemory.InUse(), "memory of requests")
+	assert.Zero(t, s.replyMemory.InUse(), "memory of replies")
 	assert.Zero(t, s.parties.Len(), "parties")
 	assert.Zero(t, buf.Default.Out(), "buffers")
 }
 
-// dial connects. The test's end closes the connection.
-func (r *running) dial() *net.TCPConn {
+// dialServer connects. The test's end closes the connection.
+func (r *testServer) dialServer() *net.TCPConn {
 	r.t.Helper()
 	nc, err := net.Dial("tcp", r.addr)
 	require.NoError(r.t, err)

@@ -5,10 +5,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -16,9 +16,9 @@ import (
 // noMemory is how several answers if there is no memory.
 const noMemory = rpcmsg.AuthError(77)
 
-// several answers with data items of the lengths in its arguments, the number
+// serveSeveral answers with data items of the lengths in its arguments, the number
 // of the items behind each one, and the results' end.
-func several(_ context.Context, c *Call, r *Reply) error {
+func serveSeveral(_ context.Context, c *Call, r *Reply) error {
 	n := 0
 	for c.Args.Left() > 0 {
 		size := int(c.Args.Uint32())
@@ -31,7 +31,7 @@ func several(_ context.Context, c *Call, r *Reply) error {
 			if item, ok = r.AddItem(size); !ok {
 				return noMemory
 			}
-			before := xdr.AppendUint32(words(uint32(n)), uint32(size))
+			before := xdr.AppendUint32(appendWords(uint32(n)), uint32(size))
 			if n == 1 {
 				r.Tail = before
 			} else {
@@ -65,11 +65,11 @@ func severalReply(xid uint32, sizes ...uint32) []byte {
 // paddings, and that their memory is counted and released.
 func TestServerItems(t *testing.T) {
 	m := new(Mux)
-	m.Register(testProg, 2, handlerFunc(several))
+	m.Register(testProg, 2, handlerFunc(serveSeveral))
 	s := &Server{Handler: m}
-	nc := start(t, s).dial()
+	nc := startServer(t, s).dialServer()
 	for xid, sizes := range [][]uint32{{1}, {1, 2}, {0, 0, 0}, {3, 4097, 5}, {300_000, 300_001, 300_002}, {}} {
-		_, err := nc.Write(record(call(uint32(xid), testProg, 2, 1, words(sizes...)...)))
+		_, err := nc.Write(newRecord(newCallMessage(uint32(xid), testProg, 2, 1, appendWords(sizes...)...)))
 		require.NoError(t, err)
 		assert.Equal(t, severalReply(uint32(xid), sizes...), readRecord(t, nc))
 	}
@@ -78,18 +78,18 @@ func TestServerItems(t *testing.T) {
 // TestServerItemsMemory checks that a call does not wait for the memory of a
 // second item while it holds the first.
 func TestServerItemsMemory(t *testing.T) {
-	m := &Mux{Log: quiet()}
-	m.Register(testProg, 2, handlerFunc(several))
+	m := &Mux{Log: discardLogger()}
+	m.Register(testProg, 2, handlerFunc(serveSeveral))
 	s := &Server{Handler: m}
-	r := start(t, s)
-	others := [...]*fairshare.Part{s.replies.Part(), s.replies.Part()}
-	taken := [...]int64{partOfMemory, memory - partOfMemory - int64(buf.Size(100_000))}
+	r := startServer(t, s)
+	others := [...]*fairshare.Part{s.replyMemory.Part(), s.replyMemory.Part()}
+	taken := [...]int64{partyMemoryLimit, memoryLimit - partyMemoryLimit - int64(buf.Size(100_000))}
 	for i, p := range others {
 		require.True(t, p.TryAcquire(taken[i]))
 	}
-	nc := r.dial()
+	nc := r.dialServer()
 	for _, sizes := range [][]uint32{{10, 100_000}, {10, 100_000, 100_000}} {
-		_, err := nc.Write(record(call(1, testProg, 2, 1, words(sizes...)...)))
+		_, err := nc.Write(newRecord(newCallMessage(1, testProg, 2, 1, appendWords(sizes...)...)))
 		require.NoError(t, err)
 		want := severalReply(1, sizes...)
 		if len(sizes) > 2 {
@@ -120,11 +120,11 @@ func TestServerItemAfterHead(t *testing.T) {
 				r.Reserve(long)
 				r.Head = append(r.Head, make([]byte, long)...)
 				then(r)
-				held.Store(s.replies.InUse())
+				held.Store(s.replyMemory.InUse())
 				return nil
 			}))
-			nc := start(t, s).dial()
-			_, err := nc.Write(record(call(1, testProg, 2, 1)))
+			nc := startServer(t, s).dialServer()
+			_, err := nc.Write(newRecord(newCallMessage(1, testProg, 2, 1)))
 			require.NoError(t, err)
 			readRecord(t, nc)
 			assert.GreaterOrEqual(t, held.Load(), int64(long))
@@ -136,22 +136,22 @@ func TestServerItemAfterHead(t *testing.T) {
 // item's length is a fault of the program.
 func TestMuxItems(t *testing.T) {
 	for _, tails := range [][2]uint32{{3, 4}, {4, 3}, {3, 3}} {
-		m := &Mux{Log: quiet()}
+		m := &Mux{Log: discardLogger()}
 		m.Register(testProg, 2, handlerFunc(func(_ context.Context, _ *Call, r *Reply) error {
 			r.Head = xdr.AppendUint32(r.Head, 2)
 			r.NewItem(2)
 			for i, n := range tails {
 				if i == 0 {
-					r.Tail = words(n)
+					r.Tail = appendWords(n)
 				} else {
-					r.More[i-1].Tail = words(n)
+					r.More[i-1].Tail = appendWords(n)
 				}
 				r.AddItem(4)
 			}
 			return nil
 		}))
 		var rep Reply
-		m.Serve(t.Context(), &Request{Msg: call(1, testProg, 2, 1), Peer: new(Peer), MaxReply: 4096}, &rep)
+		m.Serve(t.Context(), &Request{Msg: newCallMessage(1, testProg, 2, 1), Peer: new(Peer), MaxReply: 4096}, &rep)
 		assert.Equal(t, rpcmsg.AppendAccepted(nil, 1, rpcmsg.SystemErr), rep.Head)
 		assert.Zero(t, buf.Default.Out())
 	}

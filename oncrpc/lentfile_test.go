@@ -18,9 +18,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
 // A lentFile is a file of one mapping, which it lends to replies.
@@ -56,24 +56,24 @@ func newLentFile(t testing.TB, size int) *lentFile {
 	var err error
 	f.fd, err = unix.MemfdCreate(t.Name(), unix.MFD_CLOEXEC)
 	require.NoError(t, err)
-	f.fill(0, size)
+	f.fillRange(0, size)
 	f.mem, err = unix.Mmap(f.fd, 0, size, unix.PROT_READ, unix.MAP_SHARED)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		assert.Zero(t, f.out.Load(), "items that nobody has returned")
+		assert.Zero(t, f.out.Load(), "items that were not returned")
 		assert.NoError(t, unix.Munmap(f.mem))
 		assert.NoError(t, unix.Close(f.fd))
 	})
 	return f
 }
 
-func (f *lentFile) fill(from, to int) {
+func (f *lentFile) fillRange(from, to int) {
 	_, err := unix.Pwrite(f.fd, fileBytes(from, to-from), int64(from))
 	assert.NoError(f.t, err)
 }
 
-// truncate makes the file shorter, if it is not, but not while it is read again.
-func (f *lentFile) truncate(size int) {
+// truncateTo makes the file shorter, if it is not, but not while it is read again.
+func (f *lentFile) truncateTo(size int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var st unix.Stat_t
@@ -88,15 +88,15 @@ func (f *lentFile) onReread(before func(), bad int, err error) {
 	f.reread, f.bad, f.err = before, bad, err
 }
 
-// borrow makes a part of the file the item of a reply.
-func (f *lentFile) borrow(r *Reply, off, n int) {
+// lendItem makes a part of the file the item of a reply.
+func (f *lentFile) lendItem(r *Reply, off, n int) {
 	f.out.Add(1)
 	f.lent.Add(1)
 	r.Item, r.Cut = buf.Borrow(f.mem[off:off+n], f), cutWord
 	r.Head = xdr.AppendUint32(r.Head, uint32(n))
 }
 
-// cutWord changes a head that ends with the length of the item. Instead of no item with an
+// cutWord changes a head that ends with the item's length. Instead of no item with an
 // error, there is no length either.
 func cutWord(head []byte, n int, err error) []byte {
 	if n == 0 && err != nil {
@@ -154,15 +154,15 @@ func (f *lentFile) ServeRPC(_ context.Context, c *Call, r *Reply) error {
 	if c.Proc == procReserve {
 		r.Reserve(1 << 20)
 	}
-	f.borrow(r, off, n)
+	f.lendItem(r, off, n)
 	if size >= 0 {
-		f.truncate(size)
+		f.truncateTo(size)
 	}
 	return nil
 }
 
-func (f *lentFile) mux() *Mux {
-	m := &Mux{Log: quiet()}
+func (f *lentFile) newMux() *Mux {
+	m := &Mux{Log: discardLogger()}
 	m.Register(testProg, 2, f)
 	return m
 }
@@ -173,7 +173,7 @@ func lendCall(xid, proc uint32, args ...int) []byte {
 	for _, a := range args {
 		b = xdr.AppendUint32(b, uint32(a))
 	}
-	return record(call(xid, testProg, 2, proc, b...))
+	return newRecord(newCallMessage(xid, testProg, 2, proc, b...))
 }
 
 // lendReply returns the record of the reply with n bytes from off on, or of the failed one
@@ -183,46 +183,46 @@ func lendReply(xid uint32, off, n int) []byte {
 	if n >= 0 {
 		b = xdr.AppendOpaque(b, fileBytes(off, n))
 	}
-	return record(b)
+	return newRecord(b)
 }
 
-// A logbook is a log that tests read.
-type logbook struct {
+// A testLog is a log that tests read.
+type testLog struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (l *logbook) Write(p []byte) (int, error) {
+func (l *testLog) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(p)
 }
 
-func (l *logbook) String() string {
+func (l *testLog) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
 }
 
-func (l *logbook) debug() *slog.Logger {
+func (l *testLog) debugLogger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// A lending is a Server of a lentFile's program, and the test's client.
-type lending struct {
-	*running
+// A lendingServer is a Server of a lentFile's program, and the test's client.
+type lendingServer struct {
+	*testServer
 	f   *lentFile
-	log *logbook
+	log *testLog
 }
 
-func newLending(t *testing.T, size int) *lending {
+func newLending(t *testing.T, size int) *lendingServer {
 	t.Helper()
-	f, log := newLentFile(t, size), new(logbook)
-	return &lending{start(t, &Server{Handler: f.mux(), MaxRecord: size + 1<<10, Log: log.debug()}), f, log}
+	f, log := newLentFile(t, size), new(testLog)
+	return &lendingServer{startServer(t, &Server{Handler: f.newMux(), MaxRecord: size + 1<<10, Log: log.debugLogger()}), f, log}
 }
 
-// narrow connects by a socket that takes few bytes at a time.
-func (l *lending) narrow() *net.TCPConn {
+// dialSlow connects by a socket that takes few bytes at a time.
+func (l *lendingServer) dialSlow() *net.TCPConn {
 	l.t.Helper()
 	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) (err error) {
 		_ = c.Control(func(fd uintptr) {
@@ -249,16 +249,16 @@ func (l *lending) narrow() *net.TCPConn {
 	return nc.(*net.TCPConn)
 }
 
-// returned waits until all items have been returned.
-func (l *lending) returned() {
+// awaitReturned waits until all items have been returned.
+func (l *lendingServer) awaitReturned() {
 	l.t.Helper()
 	require.Eventually(l.t, func() bool { return l.f.out.Load() == 0 }, time.Minute, time.Millisecond)
 }
 
-// exchange sends calls in one write, and reads until want has come or the connection ends.
-func (l *lending) exchange(calls []byte, want int) []byte {
+// exchangeBytes sends calls in one write, and reads until want has come or the connection ends.
+func (l *lendingServer) exchangeBytes(calls []byte, want int) []byte {
 	l.t.Helper()
-	nc := l.dial()
+	nc := l.dialServer()
 	defer nc.Close()
 	_, err := nc.Write(calls)
 	require.NoError(l.t, err)

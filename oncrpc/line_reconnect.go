@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A reconnection is the state of the goroutine that runs a Line's successive
+// A reconnector is the state of the goroutine that maintains a Line's successive
 // connections.
 //
 //	┌─▶ connected ──ended──▶ lost ──a call wants it──▶ dial ──▶ NULL ──┐
@@ -16,61 +16,61 @@ import (
 //	│                                         └── pause ◀┘              │
 //	└───────────────────────────────────────────────────────────────────┘
 //
-// A lost connection is replaced only when a call wants a connection: a server
-// that has gone, or that closes idle connections, is left alone.
-type reconnection struct {
+// A lost connection is replaced only when a call needs a connection: a server that has
+// gone, or that closes idle connections, is left alone.
+type reconnector struct {
 	*Line
-	pause      time.Duration // after the last failure
-	next       time.Time     // earliest time of the next attempt
-	complained bool          // the log has a complaint about the server
-	overdue    int           // connections that ended because a reply was overdue, since calls last were under way
+	pause        time.Duration // after the last failure
+	nextAttempt  time.Time     // earliest time of the next attempt
+	outageLogged bool          // the outage was logged
+	overdueConns int           // connections aborted because a reply was overdue, since the Line was last idle
 }
 
-// run runs a Line's connections until the Line is closed.
+// run maintains the Line's connections until the Line is closed.
 func (l *Line) run(life context.Context, c *lineConn) {
-	defer close(l.over)
-	r := &reconnection{Line: l}
+	defer close(l.done)
+	r := &reconnector{Line: l}
 	for c != nil {
 		began, heard := time.Now(), c.Received()
-		r.attend(life, c)
-		l.drop(c)
+		r.watchConn(life, c)
+		l.dropConn(c)
 		_ = c.Close()
 		if life.Err() != nil {
 			return
 		}
 		r.cfg.Log.Debug("connection lost", "server", l.cfg.Server, "error", c.Cause())
 		steady := time.Since(began) >= steadyTime
-		if steady || c.Received() > heard { // it was of use
+		if steady || c.Received() > heard { // it served a call
 			r.pause = 0
 		}
 		if !steady {
 			r.backOff()
 		}
-		c = r.replace(life)
+		c = r.replaceConn(life)
 	}
 }
 
 // backOff delays the next attempt, longer each time.
-func (r *reconnection) backOff() {
+func (r *reconnector) backOff() {
 	r.pause = min(max(2*r.pause, firstPause), maxPause)
-	r.next = time.Now().Add(r.pause/2 + rand.N(r.pause/2))
+	r.nextAttempt = time.Now().Add(r.pause/2 + rand.N(r.pause/2))
 }
 
-// replace makes a connection as soon as a call wants one. It returns nil when
+// replaceConn makes a connection as soon as a call needs one. It returns nil when
 // the Line is closed.
-func (r *reconnection) replace(life context.Context) *lineConn {
+func (r *reconnector) replaceConn(life context.Context) *lineConn {
 	for life.Err() == nil {
-		effort, end := r.effort(life)
-		if effort == nil {
+		dialCtx, end := r.dialContext(life)
+		if dialCtx == nil {
 			select {
-			case <-r.want:
-			case <-r.hints.c:
-				r.hurry()
+			case <-r.connWanted:
+			case <-r.hints.pending:
+				r.resetPause()
 			case <-life.Done():
 			}
 			continue
 		}
-		c := r.insist(effort)
+		c := r.dialWithRetries(dialCtx)
 		end()
 		if c != nil {
 			return c
@@ -79,64 +79,64 @@ func (r *reconnection) replace(life context.Context) *lineConn {
 	return nil
 }
 
-// effort returns a context that lasts as long as calls want a connection, or
-// nil if no call does.
-func (r *reconnection) effort(life context.Context) (ctx context.Context, end func()) {
+// dialContext returns a context that lasts as long as calls need a connection, or nil if
+// no call does.
+func (r *reconnector) dialContext(life context.Context) (ctx context.Context, end func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.waiting == 0 && !r.cfg.Eager {
+	if r.waiters == 0 && !r.cfg.Eager {
 		return nil, nil
 	}
 	ctx, cancel := context.WithCancelCause(life)
-	r.relax = func() { cancel(errUnwanted) }
+	r.cancelDial = func() { cancel(errUnwanted) }
 	return ctx, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.relax = nil
+		r.cancelDial = nil
 		cancel(nil)
 	}
 }
 
-// insist tries to connect until that succeeds or ctx ends.
-func (r *reconnection) insist(ctx context.Context) *lineConn {
+// dialWithRetries tries to connect until that succeeds or ctx ends.
+func (r *reconnector) dialWithRetries(ctx context.Context) *lineConn {
 	began := time.Now()
 	for {
-		wait := time.NewTimer(time.Until(r.next))
+		wait := time.NewTimer(time.Until(r.nextAttempt))
 		select {
 		case <-wait.C:
-		case <-r.hints.c:
-			r.hurry()
+		case <-r.hints.pending:
+			r.resetPause()
 		case <-ctx.Done():
 		}
 		wait.Stop()
 		if ctx.Err() != nil {
 			return nil
 		}
-		c, hinted, err := r.attemptUnlessHinted(ctx)
+		c, hinted, err := r.dialUnlessHinted(ctx)
 		if err == nil {
-			r.publish(c)
-			r.relieved()
+			r.publishConn(c)
+			r.logRecovery()
 			return c
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
-		r.fail(err)
+		r.recordDialError(err)
 		if hinted {
-			r.hurry()
+			r.resetPause()
 			continue
 		}
 		r.backOff()
-		if time.Since(began) >= complainTime {
-			r.complain(err)
+		if time.Since(began) >= outageLogDelay {
+			r.logUnresponsive(err)
 		}
 	}
 }
 
-// attempt connects and makes a NULL call. Any reply shows that the server is
-// there. Over RDMA it also grants credits for more than one call at a time (RFC
-// 8166, Section 3.3.3); the first real call might take long.
-func (r *reconnection) attempt(ctx context.Context) (*lineConn, error) {
+// dialAndPing connects and makes a NULL call. Any reply shows that the server is there.
+// Over RDMA the reply also grants credits for more than one call at a time (RFC 8166,
+// Section 3.3.3); the first real call might take long.
+func (r *reconnector) dialAndPing(ctx context.Context) (*lineConn, error) {
 	dialing, cancel := context.WithTimeout(ctx, min(dialTime, r.cfg.Silence))
 	defer cancel()
 	made, err := r.cfg.Dial(dialing, r.Line)
@@ -144,20 +144,20 @@ func (r *reconnection) attempt(ctx context.Context) (*lineConn, error) {
 		return nil, err
 	}
 	c := &lineConn{made}
-	asking, cancel := context.WithTimeoutCause(ctx, r.cfg.Silence, r.silence())
+	asking, cancel := context.WithTimeoutCause(ctx, r.cfg.Silence, r.silenceError())
 	defer cancel()
-	if _, err := r.ask(asking, c); c.Received() == 0 {
-		c.Abort(err) // a silent server would not answer a graceful close either
+	if _, err := r.sendNull(asking, c); c.Received() == 0 {
+		c.Abort(err) // a silent server would not complete a graceful close either
 		_ = c.Close()
 		return nil, err
 	}
 	return c, nil
 }
 
-// ask makes a NULL call: the procedure 0 that every program has (RFC 5531,
+// sendNull sends a NULL call, the procedure 0 that every program has (RFC 5531,
 // Section 12.1). It reports whether the call was sent; without a credit it is
 // not.
-func (l *Line) ask(ctx context.Context, c *lineConn) (sent bool, err error) {
+func (l *Line) sendNull(ctx context.Context, c *lineConn) (sent bool, err error) {
 	p := l.program.Load()
 	x := Exchange{Prog: uint32(p >> 32), Vers: uint32(p)}
 	xid, err := c.Transmit(ctx, &x, 0)
@@ -167,16 +167,15 @@ func (l *Line) ask(ctx context.Context, c *lineConn) (sent bool, err error) {
 	return xid != 0, err
 }
 
-// silence returns the cause of ending a connection because of silence.
-func (l *Line) silence() error { return fmt.Errorf("%w for %v", ErrSilent, l.cfg.Silence) }
+// silenceError returns the cause for aborting a silent connection.
+func (l *Line) silenceError() error { return fmt.Errorf("%w for %v", ErrSilent, l.cfg.Silence) }
 
-// complain logs, once, that the server is away; relieved logs that the server
-// is back.
-func (r *reconnection) complain(err error) {
-	if r.complained {
+// logUnresponsive logs, once, that the server does not respond.
+func (r *reconnector) logUnresponsive(err error) {
+	if r.outageLogged {
 		return
 	}
-	r.complained = true
+	r.outageLogged = true
 	if r.cfg.GiveUp > 0 {
 		r.cfg.Log.Warn("server not responding", "server", r.cfg.Server, "err", err)
 		return
@@ -184,28 +183,29 @@ func (r *reconnection) complain(err error) {
 	r.cfg.Log.Warn("server not responding, still trying", "server", r.cfg.Server, "err", err)
 }
 
-func (r *reconnection) relieved() {
-	if r.complained {
-		r.complained = false
+// logRecovery logs that the server is back, if its outage was logged.
+func (r *reconnector) logRecovery() {
+	if r.outageLogged {
+		r.outageLogged = false
 		r.cfg.Log.Info("server OK", "server", r.cfg.Server)
 	}
 }
 
-// Errors of a Line.
+// Line errors.
 var (
-	// ErrUnreachable is wrapped by the error of a call that had no server
-	// for longer than LineConfig.GiveUp.
+	// ErrUnreachable is wrapped by a call's error if there was no server for longer than
+	// LineConfig.GiveUp.
 	ErrUnreachable = errors.New("oncrpc: server unreachable")
 
-	// ErrSilent is the cause of ending a connection whose server gives no sign
-	// of life.
+	// ErrSilent is the cause for aborting a connection whose server gives no sign of
+	// life.
 	ErrSilent = errors.New("oncrpc: no sign of life")
 
-	// ErrOverdue is the cause of ending a connection whose server answers some
+	// ErrOverdue is the cause for aborting a connection whose server replies to some
 	// calls, but not all.
-	ErrOverdue = errors.New("oncrpc: the server does not answer a call")
+	ErrOverdue = errors.New("oncrpc: the server does not reply to a call")
 
-	// errUnwanted is the cause of ending an attempt to connect.
+	// errUnwanted is the cause for cancelling an attempt to connect.
 	errUnwanted = errors.New("oncrpc: no call waits for a connection")
 )
 
@@ -214,7 +214,7 @@ var (
 // says nothing about the caller's own context.
 type UnreachableError struct {
 	Server string        // host and port
-	Tried  time.Duration // how long the call had no server
+	Tried  time.Duration // time that the call had no server
 	Lost   error         // why the connection was lost
 	Last   error         // why the last attempt to replace it failed; nil: no attempt was made
 }

@@ -14,15 +14,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
 // Package rpcrdma tests the rest of a Line: servers that are slow, silent or away.
 
-// A place is an address at which a server of echo starts and stops.
-type place struct {
+// A fakeServer is an address at which a server of echo starts and stops.
+type fakeServer struct {
 	mu       sync.Mutex
 	away     bool
 	mute     bool          // the server answers nothing
@@ -35,8 +35,8 @@ type place struct {
 
 var errNobody = errors.New("nobody listens")
 
-// dial makes a connection of a Line (LineConfig.Dial).
-func (p *place) dial(_ context.Context, l *Line) (LineConn, error) {
+// dialLine makes a connection of a Line (LineConfig.Dial).
+func (p *fakeServer) dialLine(_ context.Context, l *Line) (LineConn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.away {
@@ -46,7 +46,7 @@ func (p *place) dial(_ context.Context, l *Line) (LineConn, error) {
 	w := &cutWriter{Conn: far, left: p.cutAfter}
 	p.cutAfter = 0
 	p.conns = append(p.conns, far)
-	p.serving.Go(func() { p.serve(w) })
+	p.serving.Go(func() { p.serveConn(w) })
 	return tcpLineConn{newTCPClient(near, ClientConfig{Machine: "rig"}, l.XIDs())}, nil
 }
 
@@ -72,29 +72,29 @@ func (w *cutWriter) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// serve answers the calls of a connection, all at the same time.
-func (p *place) serve(w *cutWriter) {
+// serveConn answers a connection's calls, all at the same time.
+func (p *fakeServer) serveConn(w *cutWriter) {
 	var calls sync.WaitGroup
 	defer calls.Wait()
 	defer w.Close()
 	in := recordReader{br: bufio.NewReader(w), max: 1 << 20, reserve: func(int) error { return nil }}
 	for {
-		rec, err := in.next()
+		rec, err := in.readRecord()
 		if err != nil {
 			return
 		}
 		call := bytes.Clone(rec.B)
 		rec.Release()
 		calls.Go(func() {
-			if reply := p.answer(call); reply != nil {
-				_, _ = w.Write(record(reply))
+			if reply := p.executeCall(call); reply != nil {
+				_, _ = w.Write(newRecord(reply))
 			}
 		})
 	}
 }
 
-// answer executes a call.
-func (p *place) answer(call []byte) []byte {
+// executeCall executes a call.
+func (p *fakeServer) executeCall(call []byte) []byte {
 	xid, r := xidOf(call), xdr.NewReader(call[5*4:])
 	proc := r.Uint32()
 	r.Fixed(4 * 4)
@@ -115,23 +115,23 @@ func (p *place) answer(call []byte) []byte {
 	return echoReply(xid, proc, r.Opaque(1<<20))
 }
 
-// set changes the server.
-func (p *place) set(change func()) {
+// changeState changes the server.
+func (p *fakeServer) changeState(change func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change()
 }
 
-// cut cuts the last connection.
-func (p *place) cut() {
+// cutLast cuts the last connection.
+func (p *fakeServer) cutLast() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.conns[len(p.conns)-1].Close()
 }
 
-// counts returns how many connections there were, how many calls were executed, and the
+// callCounts returns how many connections there were, how many calls were executed, and the
 // highest count of a single call.
-func (p *place) counts() (conns, calls, most int) {
+func (p *fakeServer) callCounts() (conns, calls, most int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, n := range p.executed {
@@ -140,46 +140,46 @@ func (p *place) counts() (conns, calls, most int) {
 	return len(p.conns), len(p.executed), most
 }
 
-// lined runs f in virtual time with a Line to a place, and checks that nothing is left.
-func lined(t *testing.T, cfg LineConfig, f func(t *testing.T, l *Line, p *place)) {
+// runWithLine runs f in virtual time with a Line to a place, and checks that nothing is left.
+func runWithLine(t *testing.T, cfg LineConfig, f func(t *testing.T, l *Line, p *fakeServer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		p := &place{executed: make(map[uint32]int)}
-		cfg.Dial, cfg.Server, cfg.Closed, cfg.Log = p.dial, "server:1", ErrClosed, quiet()
+		p := &fakeServer{executed: make(map[uint32]int)}
+		cfg.Dial, cfg.Server, cfg.Closed, cfg.Log = p.dialLine, "server:1", ErrClosed, discardLogger()
 		l, err := NewLine(t.Context(), cfg)
 		require.NoError(t, err)
 		f(t, l, p)
 		require.NoError(t, l.Close())
 		require.NoError(t, l.Close())
-		assert.ErrorIs(t, ask(t.Context(), t, l, procHead, nil), ErrClosed)
+		assert.ErrorIs(t, callEcho(t.Context(), t, l, procHead, nil), ErrClosed)
 		assert.False(t, l.Up())
 		p.serving.Wait()
 		assert.Zero(t, buf.Default.Out(), "buffers")
 		assert.Empty(t, l.xids.kept)
-		assert.Zero(t, l.waiting)
-		assert.Zero(t, l.calls.Load())
+		assert.Zero(t, l.waiters)
+		assert.Zero(t, l.inFlight.Load())
 	})
 }
 
-// TestLineCuts cuts a connection after each byte of the replies to three calls under
-// way, and checks that all calls are answered, under their first XIDs.
+// TestLineCuts cuts a connection after each byte of the replies to three calls in flight,
+// and checks that all calls are answered, under their first XIDs.
 func TestLineCuts(t *testing.T) {
 	data := []byte("the data")
-	for n := range 3 * len(record(echoReply(0, procEcho, data))) {
-		lined(t, LineConfig{}, func(t *testing.T, l *Line, p *place) {
-			require.NoError(t, ask(t.Context(), t, l, procHead, nil))
+	for n := range 3 * len(newRecord(echoReply(0, procEcho, data))) {
+		runWithLine(t, LineConfig{}, func(t *testing.T, l *Line, p *fakeServer) {
+			require.NoError(t, callEcho(t.Context(), t, l, procHead, nil))
 			time.Sleep(steadyTime)
-			p.set(func() { p.cutAfter = len(record(rpcmsg.AppendAccepted(nil, 0, rpcmsg.Success))) + n + 1 })
-			p.cut()
+			p.changeState(func() { p.cutAfter = len(newRecord(rpcmsg.AppendAccepted(nil, 0, rpcmsg.Success))) + n + 1 })
+			p.cutLast()
 			var done []<-chan error
 			for range 3 {
-				done = append(done, going(t.Context(), t, l, procEcho, data))
+				done = append(done, startEcho(t.Context(), t, l, procEcho, data))
 			}
 			for _, end := range done {
 				assert.NoError(t, <-end)
 			}
-			require.NoError(t, ask(t.Context(), t, l, procHead, nil))
-			conns, calls, most := p.counts()
+			require.NoError(t, callEcho(t.Context(), t, l, procHead, nil))
+			conns, calls, most := p.callCounts()
 			assert.Equal(t, 3, conns)
 			assert.Equal(t, 5, calls, "a call that is sent again has the XID that it had")
 			assert.LessOrEqual(t, most, 2)
@@ -190,21 +190,21 @@ func TestLineCuts(t *testing.T) {
 // TestLineXIDsInUse checks that no XID is in use twice, even if a call waits
 // while 2^32 others are made.
 func TestLineXIDsInUse(t *testing.T) {
-	lined(t, LineConfig{}, func(t *testing.T, l *Line, p *place) {
+	runWithLine(t, LineConfig{}, func(t *testing.T, l *Line, p *fakeServer) {
 		l.xids.last.Store(1<<32 - 3)
-		require.NoError(t, ask(t.Context(), t, l, procHead, nil)) // 0xfffffffe
+		require.NoError(t, callEcho(t.Context(), t, l, procHead, nil)) // 0xfffffffe
 		hold := make(chan struct{})
-		p.set(func() { p.hold = hold })
-		one := going(t.Context(), t, l, procHead, nil) // 0xffffffff
+		p.changeState(func() { p.hold = hold })
+		one := startEcho(t.Context(), t, l, procHead, nil) // 0xffffffff
 		l.xids.last.Store(1<<32 - 2)
-		two := going(t.Context(), t, l, procHead, nil) // not 0xffffffff again, and not 0
-		p.set(func() { p.away = true })
-		p.cut()
+		two := startEcho(t.Context(), t, l, procHead, nil) // not 0xffffffff again, and not 0
+		p.changeState(func() { p.away = true })
+		p.cutLast()
 		synctest.Wait()
 		l.xids.last.Store(1<<32 - 2)
 		close(hold)
-		three := going(t.Context(), t, l, procHead, nil)
-		p.set(func() { p.away = false })
+		three := startEcho(t.Context(), t, l, procHead, nil)
+		p.changeState(func() { p.away = false })
 		for _, done := range []<-chan error{one, two, three} {
 			assert.NoError(t, <-done)
 		}
@@ -218,23 +218,23 @@ func TestLineXIDsInUse(t *testing.T) {
 // TestLineWaitersOverlap loses a connection before all waiters have seen it,
 // and checks that the waiters for the next connection are not forgotten.
 func TestLineWaitersOverlap(t *testing.T) {
-	lined(t, LineConfig{}, func(t *testing.T, l *Line, p *place) {
-		require.NoError(t, ask(t.Context(), t, l, procHead, nil))
-		l.enter() // a slow waiter
-		p.cut()
-		assert.NoError(t, ask(t.Context(), t, l, procHead, nil))
-		p.cut()
-		assert.NoError(t, ask(t.Context(), t, l, procHead, nil))
-		l.leave()
+	runWithLine(t, LineConfig{}, func(t *testing.T, l *Line, p *fakeServer) {
+		require.NoError(t, callEcho(t.Context(), t, l, procHead, nil))
+		l.addWaiter() // a slow waiter
+		p.cutLast()
+		assert.NoError(t, callEcho(t.Context(), t, l, procHead, nil))
+		p.cutLast()
+		assert.NoError(t, callEcho(t.Context(), t, l, procHead, nil))
+		l.removeWaiter()
 	})
 }
 
-// TestLineRests checks that the observer rests without calls: a Line at rest
+// TestLineRests checks that a livenessChecker stops its checks without calls: a Line at rest
 // notices only messages on its connection.
 func TestLineRests(t *testing.T) {
-	lined(t, LineConfig{Silence: time.Minute}, func(t *testing.T, l *Line, _ *place) {
+	runWithLine(t, LineConfig{Silence: time.Minute}, func(t *testing.T, l *Line, _ *fakeServer) {
 		for range 3 {
-			require.NoError(t, ask(t.Context(), t, l, procHead, nil))
+			require.NoError(t, callEcho(t.Context(), t, l, procHead, nil))
 			assert.True(t, l.watched.Load())
 			time.Sleep(time.Minute)
 			assert.False(t, l.watched.Load())
@@ -245,40 +245,40 @@ func TestLineRests(t *testing.T) {
 // TestLineSilence checks that a TCP connection to a server that has fallen silent is
 // replaced, and that one reply that never comes is asked for again.
 func TestLineSilence(t *testing.T) {
-	lined(t, LineConfig{Silence: time.Minute}, func(t *testing.T, l *Line, p *place) {
-		require.NoError(t, ask(t.Context(), t, l, procHead, nil))
+	runWithLine(t, LineConfig{Silence: time.Minute}, func(t *testing.T, l *Line, p *fakeServer) {
+		require.NoError(t, callEcho(t.Context(), t, l, procHead, nil))
 		time.Sleep(time.Hour)
-		p.set(func() { p.mute = true })
+		p.changeState(func() { p.mute = true })
 		began, lost := time.Now(), l.Conn()
-		done := going(t.Context(), t, l, procHead, nil)
+		done := startEcho(t.Context(), t, l, procHead, nil)
 		time.Sleep(50 * time.Second)
 		assert.False(t, l.Up())
-		p.set(func() { p.mute = false })
+		p.changeState(func() { p.mute = false })
 		require.NoError(t, <-done)
-		assert.InDelta(t, time.Minute, time.Since(began), float64(time.Minute/looks))
+		assert.InDelta(t, time.Minute, time.Since(began), float64(time.Minute/checksPerSilence))
 		assert.ErrorIs(t, lost.Cause(), ErrSilent)
 
 		hold := make(chan struct{})
-		p.set(func() { p.hold = hold })
+		p.changeState(func() { p.hold = hold })
 		began, lost = time.Now(), l.Conn()
-		done = going(t.Context(), t, l, procHead, nil)
-		p.set(func() { p.hold = nil })
+		done = startEcho(t.Context(), t, l, procHead, nil)
+		p.changeState(func() { p.hold = nil })
 		require.NoError(t, <-done)
-		assert.InDelta(t, overdueTime, time.Since(began), float64(2*time.Minute/looks))
+		assert.InDelta(t, overdueTime, time.Since(began), float64(2*time.Minute/checksPerSilence))
 		assert.ErrorIs(t, lost.Cause(), ErrOverdue)
 		close(hold)
-		conns, calls, most := p.counts()
+		conns, calls, most := p.callCounts()
 		assert.Equal(t, []int{3, 3, 2}, []int{conns, calls, most})
 	})
 }
 
 // TestLineGivesUp checks the error of a call whose server stays away.
 func TestLineGivesUp(t *testing.T) {
-	lined(t, LineConfig{GiveUp: 10 * time.Second}, func(t *testing.T, l *Line, p *place) {
-		p.set(func() { p.away = true })
-		p.cut()
+	runWithLine(t, LineConfig{GiveUp: 10 * time.Second}, func(t *testing.T, l *Line, p *fakeServer) {
+		p.changeState(func() { p.away = true })
+		p.cutLast()
 		began := time.Now()
-		err := ask(t.Context(), t, l, procHead, nil)
+		err := callEcho(t.Context(), t, l, procHead, nil)
 		assert.Equal(t, 10*time.Second, time.Since(began))
 		assert.ErrorIs(t, err, ErrUnreachable)
 		assert.ErrorIs(t, err, errNobody)

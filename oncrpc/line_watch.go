@@ -7,42 +7,39 @@ import (
 	"time"
 )
 
-// An observer checks for signs of life on one connection while calls are under
-// way: a message, or bytes that move. A call may legitimately take long, as a
-// COMMIT to a slow disk does. The observer therefore makes a NULL call before
-// it ends a connection.
+// A livenessChecker checks for signs of life on one connection while calls are in
+// flight: a message, or bytes that move. A call may legitimately take long, as a COMMIT
+// to a slow disk does. It therefore sends a NULL call before it aborts a connection.
 //
 //	call ──── quiet ────▶ NULL ──── quiet ────▶ the end
 //	       half the limit        half the limit
 //
-// A reply may also be lost although the server lives: a server drops a call that
-// was sent again while it still executes the first (Linux's does), and sends
-// the reply over the connection that has ended. Nothing but sending the call
-// again brings the reply then. The observer therefore ends a connection also if
-// a single reply is overdue.
+// A reply may also be lost although the server is alive: a server drops a retransmitted
+// call while it still executes the first (Linux's does), and sends the reply over the old
+// connection. Only another retransmission then obtains the reply. The checker therefore
+// also aborts a connection if a single reply is overdue.
 //
-// Each call pays for this with two atomic words; the observer rests while there
-// are no calls.
-type observer struct {
+// Each call updates two atomic words for this; the checks stop while there are no calls.
+type livenessChecker struct {
 	line *Line
 	conn *lineConn
 
-	heard   uint64 // messages up to the last sign of life
-	in, out uint64 // bytes up to then
-	since   time.Time
-	quiet   int // checks since then; a stopped process makes none
-	overdue int // checks after which a reply is overdue
+	lastReceived    uint64 // messages received up to the last sign of life
+	lastIn, lastOut uint64 // bytes up to then
+	lastProgress    time.Time
+	quietChecks     int // checks since then; a stopped process runs none
+	overdueLimit    int // checks after which a reply is overdue
 
-	asking atomic.Bool
-	asked  sync.WaitGroup
+	probing atomic.Bool
+	probes  sync.WaitGroup
 }
 
-// attend watches a connection until it has ended, or the Line is closed.
-func (r *reconnection) attend(life context.Context, c *lineConn) {
-	o := &observer{line: r.Line, conn: c, since: time.Now(), overdue: r.overdueChecks()}
-	defer o.asked.Wait()
-	began := o.since
-	tick := time.NewTicker(r.cfg.Silence / looks)
+// watchConn monitors a connection until it has ended, or the Line is closed.
+func (r *reconnector) watchConn(life context.Context, c *lineConn) {
+	o := &livenessChecker{line: r.Line, conn: c, lastProgress: time.Now(), overdueLimit: r.overdueChecks()}
+	defer o.probes.Wait()
+	began := o.lastProgress
+	tick := time.NewTicker(r.cfg.Silence / checksPerSilence)
 	defer tick.Stop()
 	resting := false
 	for {
@@ -50,120 +47,118 @@ func (r *reconnection) attend(life context.Context, c *lineConn) {
 		case <-c.Done():
 			return
 		case <-life.Done():
-			r.part(c)
+			r.closeConn(c)
 			return
-		case <-r.busy:
+		case <-r.callStarted:
 			if resting {
 				resting = false
-				o.since, o.quiet = time.Now(), 0
-				tick.Reset(r.cfg.Silence / looks)
+				o.lastProgress, o.quietChecks = time.Now(), 0
+				tick.Reset(r.cfg.Silence / checksPerSilence)
 			}
-		case <-r.hints.c:
-			o.doubt()
+		case <-r.hints.pending:
+			o.probeAfterHint()
 		case <-tick.C:
-			switch o.check() {
-			case idle:
+			switch o.checkLiveness() {
+			case connIdle:
 				resting = true
 				tick.Stop()
-				r.overdue = 0
-				o.overdue = r.overdueChecks()
-			case dead:
-				r.complain(r.silence())
-				c.Abort(r.silence())
-			case owing:
-				if time.Since(began) > 2*r.cfg.Silence/looks*time.Duration(o.overdue) {
-					r.overdue = 0 // in between, all calls were answered in time
+				r.overdueConns = 0
+				o.overdueLimit = r.overdueChecks()
+			case connSilent:
+				r.logUnresponsive(r.silenceError())
+				c.Abort(r.silenceError())
+			case connOverdue:
+				if time.Since(began) > 2*r.cfg.Silence/checksPerSilence*time.Duration(o.overdueLimit) {
+					r.overdueConns = 0 // in between, all replies arrived in time
 				}
-				r.overdue++
-				r.cfg.Log.Warn("the server answers some calls, but not all: sending these again over another connection", "server", r.cfg.Server)
+				r.overdueConns++
+				r.cfg.Log.Warn("the server replies to some calls, but not all: retransmitting the others over a new connection", "server", r.cfg.Server)
 				c.Abort(ErrOverdue)
 			}
 		}
 	}
 }
 
-// part ends the connection of a closed Line, in good order if the server is
-// well.
-func (l *Line) part(c *lineConn) {
+// closeConn closes a closed Line's connection, gracefully if the server is responsive.
+func (l *Line) closeConn(c *lineConn) {
 	if !l.Up() {
 		c.Abort(l.cfg.Closed)
 	}
 	_ = c.Close()
 }
 
-// A finding is the result of a check.
-type finding int
+// A checkResult is the result of a check.
+type checkResult int
 
 const (
-	fine finding = iota // or quiet, but not for too long
-	idle                // nothing is under way
-	dead
-	owing // a reply is overdue
+	connHealthy checkResult = iota // or quiet, but not for too long
+	connIdle                       // no call is in flight
+	connSilent
+	connOverdue // a reply is overdue
 )
 
-// overdueChecks returns after how many checks a reply is overdue.
-func (r *reconnection) overdueChecks() int {
-	limit := min(overdueTime<<min(r.overdue, 8), maxOverdue)
-	return int(max(limit, 2*r.cfg.Silence) / (r.cfg.Silence / looks))
+// overdueChecks returns the number of checks after which a reply is overdue.
+func (r *reconnector) overdueChecks() int {
+	limit := min(overdueTime<<min(r.overdueConns, 8), maxOverdue)
+	return int(max(limit, 2*r.cfg.Silence) / (r.cfg.Silence / checksPerSilence))
 }
 
-// check checks for signs of life.
-func (o *observer) check() finding {
+// checkLiveness checks for signs of life.
+func (o *livenessChecker) checkLiveness() checkResult {
 	l := o.line
-	if o.alive() {
-		o.since, o.quiet = time.Now(), 0
+	if o.hasProgress() {
+		o.lastProgress, o.quietChecks = time.Now(), 0
 		l.setSilent(time.Time{})
 	} else {
-		o.quiet++
+		o.quietChecks++
 	}
-	asking := o.asking.Load()
+	asking := o.probing.Load()
 	longest := o.conn.CheckOverdue()
 	switch {
-	case l.calls.Load() == 0 && !asking:
-		return o.rest()
-	case longest >= o.overdue:
-		return owing
-	case o.quiet >= looks:
-		l.setSilent(o.since)
-		return dead
-	case o.quiet > looks/2 && asking:
-		l.setSilent(o.since)
-	case o.quiet >= looks/2 && !asking:
-		o.asking.Store(true)
-		o.asked.Go(func() {
-			defer o.asking.Store(false)
-			_, _ = l.ask(context.Background(), o.conn) // the next check notices the result
+	case l.inFlight.Load() == 0 && !asking:
+		return o.stopChecks()
+	case longest >= o.overdueLimit:
+		return connOverdue
+	case o.quietChecks >= checksPerSilence:
+		l.setSilent(o.lastProgress)
+		return connSilent
+	case o.quietChecks > checksPerSilence/2 && asking:
+		l.setSilent(o.lastProgress)
+	case o.quietChecks >= checksPerSilence/2 && !asking:
+		o.probing.Store(true)
+		o.probes.Go(func() {
+			defer o.probing.Store(false)
+			_, _ = l.sendNull(context.Background(), o.conn) // the next check sees the result
 		})
 	}
-	return fine
+	return connHealthy
 }
 
-// alive reports whether the server gave a sign of life since the last one.
-func (o *observer) alive() bool {
+// hasProgress reports whether the server has given a new sign of life.
+func (o *livenessChecker) hasProgress() bool {
 	heard := o.conn.Received()
 	in, out := o.conn.Traffic()
-	// An acknowledgment by the server's kernel does not prove that the server
-	// works.
-	if heard == o.heard && in == o.in && out < o.out+bulk {
+	// The kernel's acknowledgments do not prove that the server itself works.
+	if heard == o.lastReceived && in == o.lastIn && out < o.lastOut+minProgressBytes {
 		return false
 	}
-	o.heard, o.in, o.out = heard, in, out
+	o.lastReceived, o.lastIn, o.lastOut = heard, in, out
 	return true
 }
 
-// rest ends the checks, unless a call began meanwhile that saw watched still
-// set.
-func (o *observer) rest() finding {
+// stopChecks stops the checks, unless a call started in the meantime and saw watched
+// still set.
+func (o *livenessChecker) stopChecks() checkResult {
 	l := o.line
 	l.watched.Store(false)
-	if l.calls.Load() > 0 && l.watched.CompareAndSwap(false, true) {
-		return fine
+	if l.inFlight.Load() > 0 && l.watched.CompareAndSwap(false, true) {
+		return connHealthy
 	}
-	return idle
+	return connIdle
 }
 
 func (l *Line) setSilent(since time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.silent = since
+	l.silentSince = since
 }

@@ -9,27 +9,32 @@ import (
 	"sync"
 
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
 // A Mux dispatches calls to the programs registered with it. All programs must
 // be registered before the first Serve.
 type Mux struct {
-	// Log receives the panics of handlers, and the handler errors that only
-	// SYSTEM_ERR can answer. Nil means slog.Default.
+	// Log receives handler panics, and the handler errors that become SYSTEM_ERR. Nil
+	// means slog.Default.
 	Log *slog.Logger
+
+	// Admit, if not nil, is called before each procedure but 0. If it returns an error,
+	// the call fails as if the program had returned that error. The Call's Cred and Args
+	// are not set.
+	Admit func(context.Context, *Call) error
 
 	logger   logger
 	programs []program
-	calls    sync.Pool // of *pooledCall
+	calls    sync.Pool // contains *pooledCall
 }
 
 var _ Service = (*Mux)(nil)
 
 type program struct {
-	number   uint32
-	versions []version
-	only     func(*Peer) bool // reports which peers may use it; nil: all
+	number    uint32
+	versions  []version
+	isAllowed func(*Peer) bool // reports whether a peer may use it; nil: all may
 }
 
 type version struct {
@@ -37,7 +42,7 @@ type version struct {
 	handler Handler
 }
 
-// A pooledCall is a Call with the storage that it refers to.
+// A pooledCall is a Call with the memory that it refers to.
 type pooledCall struct {
 	Call
 	gids [rpcmsg.MaxGIDs]uint32
@@ -49,17 +54,17 @@ var (
 	errPanic      = errors.New("oncrpc: handler panicked")
 )
 
-// A mismatchError reports a call of a version that the program does not have.
+// A mismatchError reports a call for a version that the program does not have.
 type mismatchError struct{ low, high uint32 }
 
 func (e mismatchError) Error() string {
 	return fmt.Sprintf("oncrpc: program version not in %d to %d", e.low, e.high)
 }
 
-// Register makes h the given version of the given program. It panics if that
+// Register registers h for a version of a program. It panics if that
 // version is already registered.
 func (m *Mux) Register(prog, vers uint32, h Handler) {
-	p := m.program(prog)
+	p := m.findProgram(prog)
 	if p == nil {
 		m.programs = append(m.programs, program{number: prog})
 		p = &m.programs[len(m.programs)-1]
@@ -72,20 +77,20 @@ func (m *Mux) Register(prog, vers uint32, h Handler) {
 	p.versions = append(p.versions, version{vers, h})
 }
 
-// Restrict limits a registered program to the callers for which only returns
-// true. For others the program is unavailable, even its procedure 0.
-func (m *Mux) Restrict(prog uint32, only func(*Peer) bool) { m.program(prog).only = only }
+// Restrict limits a registered program to the peers for which only returns true. For
+// others the program is unavailable, even its procedure 0.
+func (m *Mux) Restrict(prog uint32, only func(*Peer) bool) { m.findProgram(prog).isAllowed = only }
 
-// Serve answers one call as Service describes: with the results of the
-// program's handler, or with the error that RFC 5531 defines for the case. Mux
-// itself answers procedure 0 of every registered program.
+// Serve replies to one call as Service describes: with the handler's results, or with the
+// error that RFC 5531 defines. For every registered program, Mux itself handles procedure
+// 0.
 func (m *Mux) Serve(ctx context.Context, req *Request, rep *Reply) (answer bool) {
 	c, _ := m.calls.Get().(*pooledCall)
 	if c == nil {
 		c = new(pooledCall)
 	}
 	defer m.calls.Put(c)
-	err := m.serve(ctx, req, rep, c)
+	err := m.serveCall(ctx, req, rep, c)
 	switch {
 	case err == nil:
 		return true
@@ -98,9 +103,9 @@ func (m *Mux) Serve(ctx context.Context, req *Request, rep *Reply) (answer bool)
 	return true
 }
 
-// serve fills rep, or returns the error of the call. c.XID is set unless the
-// error is ErrNoAnswer.
-func (m *Mux) serve(ctx context.Context, req *Request, rep *Reply, c *pooledCall) error {
+// serveCall fills rep, or returns the call's error. c.XID is set unless the error is
+// ErrNoAnswer.
+func (m *Mux) serveCall(ctx context.Context, req *Request, rep *Reply, c *pooledCall) error {
 	r := xdr.NewReader(req.Msg)
 	if req.Item != nil {
 		r.SetItem(req.ItemPos, req.Item)
@@ -112,7 +117,7 @@ func (m *Mux) serve(ctx context.Context, req *Request, rep *Reply, c *pooledCall
 	if err != nil {
 		return err
 	}
-	handler, err := m.find(h.Prog, h.Vers, req.Peer)
+	handler, err := m.findHandler(h.Prog, h.Vers, req.Peer)
 	if err != nil {
 		return err
 	}
@@ -124,7 +129,12 @@ func (m *Mux) serve(ctx context.Context, req *Request, rep *Reply, c *pooledCall
 	}
 	rep.Head = rpcmsg.AppendAccepted(rep.Head, h.XID, rpcmsg.Success)
 	if h.Proc == 0 { // needs no identity (RFC 5531, Section 12.1)
-		return noItem(req)
+		return checkNoItem(req)
+	}
+	if m.Admit != nil {
+		if err := m.Admit(ctx, &c.Call); err != nil {
+			return err
+		}
 	}
 	if req.Verified != nil {
 		c.Cred = *req.Verified
@@ -132,26 +142,26 @@ func (m *Mux) serve(ctx context.Context, req *Request, rep *Reply, c *pooledCall
 		return err
 	}
 	c.Args = r
-	c.MaxReply, c.Growth, c.ItemRooms = max(0, req.MaxReply-rpcmsg.AcceptedLen), req.Growth, req.ItemRooms
-	if err := m.call(ctx, handler, &c.Call, rep); err != nil {
+	c.MaxReply, c.Growth, c.ItemLimits = max(0, req.MaxReply-rpcmsg.AcceptedLen), req.Growth, req.ItemLimits
+	if err := m.callHandler(ctx, handler, &c.Call, rep); err != nil {
 		return err
 	}
-	return checkReply(rep, MaxReplies(req.MaxReply, req.ItemRooms))
+	return checkReply(rep, MaxReplies(req.MaxReply, req.ItemLimits))
 }
 
-// noItem returns an error if a call without arguments carries a data item apart
-// from the message (RFC 8166, Section 6.1).
-func noItem(req *Request) error {
+// checkNoItem returns an error if a call without arguments has a separate data item (RFC
+// 8166, Section 6.1).
+func checkNoItem(req *Request) error {
 	if req.Item != nil || req.Places != nil {
 		return xdr.ErrItem
 	}
 	return nil
 }
 
-// find returns the handler of a program's version for a caller.
-func (m *Mux) find(prog, vers uint32, peer *Peer) (Handler, error) {
-	p := m.program(prog)
-	if p == nil || p.only != nil && !p.only(peer) {
+// findHandler returns the handler for a program version, if peer may use it.
+func (m *Mux) findHandler(prog, vers uint32, peer *Peer) (Handler, error) {
+	p := m.findProgram(prog)
+	if p == nil || p.isAllowed != nil && !p.isAllowed(peer) {
 		return nil, ErrProgUnavail
 	}
 	e := mismatchError{low: p.versions[0].number, high: p.versions[0].number}
@@ -164,7 +174,7 @@ func (m *Mux) find(prog, vers uint32, peer *Peer) (Handler, error) {
 	return nil, e
 }
 
-func (m *Mux) program(prog uint32) *program {
+func (m *Mux) findProgram(prog uint32) *program {
 	for i := range m.programs {
 		if m.programs[i].number == prog {
 			return &m.programs[i]
@@ -173,9 +183,9 @@ func (m *Mux) program(prog uint32) *program {
 	return nil
 }
 
-// call calls the handler. A panic is a bug that one call revealed: it is logged
-// with its stack, and the service continues for all other calls.
-func (m *Mux) call(ctx context.Context, h Handler, c *Call, rep *Reply) (err error) {
+// callHandler calls the handler. If the handler panics, the panic is logged with its
+// stack, and the service continues for all other calls.
+func (m *Mux) callHandler(ctx context.Context, h Handler, c *Call, rep *Reply) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("%w: %v\n%s", errPanic, v, debug.Stack())
@@ -190,7 +200,7 @@ func (m *Mux) call(ctx context.Context, h Handler, c *Call, rep *Reply) (err err
 	return h.ServeRPC(ctx, c, rep)
 }
 
-// checkReply rejects invalid replies of a handler.
+// checkReply rejects a handler's invalid reply.
 func checkReply(rep *Reply, limit int) error {
 	if n := rep.Len(); n > limit {
 		return fmt.Errorf("%w: %d bytes of %d", errReplyLong, n, limit)
@@ -207,7 +217,7 @@ func checkReply(rep *Reply, limit int) error {
 	return err
 }
 
-// checkItem compares the last word in front of a data item with its length.
+// checkItem verifies that the last word in front of a data item is its length.
 func checkItem(before, item []byte) error {
 	r := xdr.NewReader(before[max(0, len(before)-4):])
 	if n := r.Uint32(); int64(n) != int64(len(item)) {
@@ -216,8 +226,8 @@ func checkItem(before, item []byte) error {
 	return nil
 }
 
-// appendError is the only place that turns an error into an answer. A refused
-// call was not executed, so its retry may be executed.
+// appendError is the only function that turns an error into a reply. A rejected call was
+// not executed, so its retry may be executed.
 func (m *Mux) appendError(rep *Reply, c *pooledCall, err error) []byte {
 	b := rep.Head
 	rep.NoReplay = true
@@ -243,8 +253,7 @@ func (m *Mux) appendError(rep *Reply, c *pooledCall, err error) []byte {
 	return rpcmsg.AppendAccepted(b, c.XID, rpcmsg.SystemErr)
 }
 
-// isGarbage reports whether err means that bytes from the peer could not be
-// decoded.
+// isGarbage reports whether err means that the peer's bytes could not be decoded.
 func isGarbage(err error) bool {
 	for _, e := range []error{ErrGarbageArgs, xdr.ErrShort, xdr.ErrLong, xdr.ErrValue, xdr.ErrTrailing, xdr.ErrItem} {
 		if errors.Is(err, e) {
@@ -254,4 +263,4 @@ func isGarbage(err error) bool {
 	return false
 }
 
-func (m *Mux) log() *slog.Logger { return m.logger.of(m.Log) }
+func (m *Mux) log() *slog.Logger { return m.logger.limitedLogger(m.Log) }

@@ -11,16 +11,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// serve returns the reply to msg, or nil if there is none.
-func serve(t *testing.T, m *Mux, req *Request) []byte {
+// serveRequest returns the reply to msg, or nil if there is none.
+func serveRequest(t *testing.T, m *Mux, req *Request) []byte {
 	t.Helper()
 	t.Cleanup(func() { assert.Zero(t, buf.Default.Out()) })
 	if req.MaxReply == 0 {
@@ -56,25 +56,25 @@ func TestMuxDispatch(t *testing.T) {
 		msg  []byte
 		want []byte
 	}{
-		{"version 2", call(xid, testProg, 2, procHead, xdr.AppendOpaque(nil, data)...), echoReply(xid, procHead, data)},
-		{"version 4", call(xid, testProg, 4, procEcho, xdr.AppendOpaque(nil, data)...), echoReply(xid, procEcho, data)},
-		{"unknown program", call(xid, nfs, 2, procHead), rpcmsg.AppendAccepted(nil, xid, rpcmsg.ProgUnavail)},
-		{"unknown program, NULL", call(xid, nfs, 2, 0), rpcmsg.AppendAccepted(nil, xid, rpcmsg.ProgUnavail)},
-		{"version below", call(xid, testProg, 1, 0), rpcmsg.AppendProgMismatch(nil, xid, 2, 4)},
-		{"version between", call(xid, testProg, 3, procHead), rpcmsg.AppendProgMismatch(nil, xid, 2, 4)},
-		{"version above", call(xid, testProg, 1<<32-1, procHead), rpcmsg.AppendProgMismatch(nil, xid, 2, 4)},
-		{"NULL", call(xid, testProg, 2, 0), rpcmsg.AppendAccepted(nil, xid, rpcmsg.Success)},
-		{"NULL, broken AUTH_SYS", withFlavor(call(xid, testProg, 2, 0), rpcmsg.AuthSys), rpcmsg.AppendAccepted(nil, xid, rpcmsg.Success)},
-		{"NULL, RPCSEC_GSS", withFlavor(call(xid, testProg, 2, 0), 6), rpcmsg.AppendAuthError(nil, xid, rpcmsg.AuthBadCred)},
-		{"NULL, AUTH_TLS", withFlavor(call(xid, testProg, 2, 0), 7), rpcmsg.AppendAuthError(nil, xid, rpcmsg.AuthBadCred)},
-		{"broken AUTH_SYS", withFlavor(call(xid, testProg, 2, procHead), rpcmsg.AuthSys), rpcmsg.AppendAuthError(nil, xid, rpcmsg.AuthBadCred)},
-		{"AUTH_SHORT", withFlavor(call(xid, testProg, 2, procHead), 2), rpcmsg.AppendAuthError(nil, xid, rpcmsg.AuthRejectedCred)},
-		{"unknown procedure", call(xid, testProg, 2, 99, 0, 0, 0, 0), rpcmsg.AppendAccepted(nil, xid, rpcmsg.ProcUnavail)},
-		{"arguments missing", call(xid, testProg, 2, procHead), rpcmsg.AppendAccepted(nil, xid, rpcmsg.GarbageArgs)},
-		{"arguments too long", call(xid, testProg, 2, procHead, 0, 0, 0, 0, 0, 0, 0, 0), rpcmsg.AppendAccepted(nil, xid, rpcmsg.GarbageArgs)},
+		{"version 2", newCallMessage(xid, testProg, 2, procHead, xdr.AppendOpaque(nil, data)...), echoReply(xid, procHead, data)},
+		{"version 4", newCallMessage(xid, testProg, 4, procEcho, xdr.AppendOpaque(nil, data)...), echoReply(xid, procEcho, data)},
+		{"unknown program", newCallMessage(xid, nfs, 2, procHead), rpcmsg.AppendAccepted(nil, xid, rpcmsg.ProgUnavail)},
+		{"unknown program, NULL", newCallMessage(xid, nfs, 2, 0), rpcmsg.AppendAccepted(nil, xid, rpcmsg.ProgUnavail)},
+		{"version below", newCallMessage(xid, testProg, 1, 0), rpcmsg.AppendProgMismatch(nil, xid, 2, 4)},
+		{"version between", newCallMessage(xid, testProg, 3, procHead), rpcmsg.AppendProgMismatch(nil, xid, 2, 4)},
+		{"version above", newCallMessage(xid, testProg, 1<<32-1, procHead), rpcmsg.AppendProgMismatch(nil, xid, 2, 4)},
+		{"NULL", newCallMessage(xid, testProg, 2, 0), rpcmsg.AppendAccepted(nil, xid, rpcmsg.Success)},
+		{"NULL, broken AUTH_SYS", withFlavor(newCallMessage(xid, testProg, 2, 0), rpcmsg.AuthSys), rpcmsg.AppendAccepted(nil, xid, rpcmsg.Success)},
+		{"NULL, RPCSEC_GSS", withFlavor(newCallMessage(xid, testProg, 2, 0), 6), rpcmsg.AppendAuthError(nil, xid, rpcmsg.AuthBadCred)},
+		{"NULL, AUTH_TLS", withFlavor(newCallMessage(xid, testProg, 2, 0), 7), rpcmsg.AppendAuthError(nil, xid, rpcmsg.AuthBadCred)},
+		{"broken AUTH_SYS", withFlavor(newCallMessage(xid, testProg, 2, procHead), rpcmsg.AuthSys), rpcmsg.AppendAuthError(nil, xid, rpcmsg.AuthBadCred)},
+		{"AUTH_SHORT", withFlavor(newCallMessage(xid, testProg, 2, procHead), 2), rpcmsg.AppendAuthError(nil, xid, rpcmsg.AuthRejectedCred)},
+		{"unknown procedure", newCallMessage(xid, testProg, 2, 99, 0, 0, 0, 0), rpcmsg.AppendAccepted(nil, xid, rpcmsg.ProcUnavail)},
+		{"arguments missing", newCallMessage(xid, testProg, 2, procHead), rpcmsg.AppendAccepted(nil, xid, rpcmsg.GarbageArgs)},
+		{"arguments too long", newCallMessage(xid, testProg, 2, procHead, 0, 0, 0, 0, 0, 0, 0, 0), rpcmsg.AppendAccepted(nil, xid, rpcmsg.GarbageArgs)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			assert.Equal(t, tt.want, serve(t, m, &Request{Msg: tt.msg}))
+			assert.Equal(t, tt.want, serveRequest(t, m, &Request{Msg: tt.msg}))
 		})
 	}
 }
@@ -86,8 +86,8 @@ func TestMuxNullWithItem(t *testing.T) {
 		{Item: []byte("item"), ItemPos: 40},
 		{Places: []xdr.Place{{Pos: 40, Len: 4}, {Pos: 44, Len: 4}}},
 	} {
-		req.Msg = call(7, testProg, 2, 0)
-		assert.Equal(t, rpcmsg.AppendAccepted(nil, 7, rpcmsg.GarbageArgs), serve(t, echoMux(), req))
+		req.Msg = newCallMessage(7, testProg, 2, 0)
+		assert.Equal(t, rpcmsg.AppendAccepted(nil, 7, rpcmsg.GarbageArgs), serveRequest(t, echoMux(), req))
 	}
 }
 
@@ -95,17 +95,17 @@ func TestMuxGoldenAnswers(t *testing.T) {
 	m := new(Mux)
 	null := wiretest.Hex(t, "testdata/null-call.hex")
 	m.Register(nfs, 3, handlerFunc(nil)) // the mux answers NULL itself
-	assert.Equal(t, wiretest.Hex(t, "testdata/null-reply.hex"), serve(t, m, &Request{Msg: null}))
+	assert.Equal(t, wiretest.Hex(t, "testdata/null-reply.hex"), serveRequest(t, m, &Request{Msg: null}))
 	null[11] = 3
-	assert.Equal(t, wiretest.Hex(t, "testdata/rpc-mismatch.hex"), serve(t, m, &Request{Msg: null}))
-	assert.Nil(t, serve(t, m, &Request{Msg: wiretest.Hex(t, "testdata/null-reply.hex")}))
+	assert.Equal(t, wiretest.Hex(t, "testdata/rpc-mismatch.hex"), serveRequest(t, m, &Request{Msg: null}))
+	assert.Nil(t, serveRequest(t, m, &Request{Msg: wiretest.Hex(t, "testdata/null-reply.hex")}))
 }
 
 func TestMuxCutAtEveryByte(t *testing.T) {
 	m := echoMux()
 	wire := echoCall(9, procEcho, []byte("hello"))
 	for n := range wire {
-		got := serve(t, m, &Request{Msg: wire[:n]})
+		got := serveRequest(t, m, &Request{Msg: wire[:n]})
 		if n < 12 {
 			assert.Nil(t, got, n)
 			continue
@@ -142,13 +142,13 @@ func TestMuxCall(t *testing.T) {
 		assert.Same(t, &item[0], &data[0])
 		return nil
 	}))
-	serve(t, &m, req)
+	serveRequest(t, &m, req)
 	assert.True(t, seen)
 	assert.Equal(t, "rdma 10.0.2.15:1023", peer.String())
 
 	for _, pos := range []int{0, 4, 24, 60, 104, 112} { // in the header, or at a position without an item
 		req.ItemPos = pos
-		if got := serve(t, &m, req); got != nil {
+		if got := serveRequest(t, &m, req); got != nil {
 			assert.Equal(t, rpcmsg.AppendAccepted(nil, 0x0985739a, rpcmsg.GarbageArgs), got, pos)
 		}
 	}
@@ -181,7 +181,7 @@ func TestMuxHandlerErrors(t *testing.T) {
 				r.Tail = []byte("tail")
 				return tt.err
 			}))
-			got := serve(t, m, &Request{Msg: call(1, testProg, 2, 1)})
+			got := serveRequest(t, m, &Request{Msg: newCallMessage(1, testProg, 2, 1)})
 			assert.Equal(t, tt.want, got)
 			assert.Equal(t, tt.logged, strings.Contains(log.String(), "disk on fire"))
 		})
@@ -197,7 +197,7 @@ func TestMuxPanic(t *testing.T) {
 		_ = none[c.Proc]
 		return nil
 	}))
-	got := serve(t, m, &Request{Msg: call(1, testProg, 2, 1), Peer: &Peer{Network: "tcp"}})
+	got := serveRequest(t, m, &Request{Msg: newCallMessage(1, testProg, 2, 1), Peer: &Peer{Network: "tcp"}})
 	assert.Equal(t, rpcmsg.AppendAccepted(nil, 1, rpcmsg.SystemErr), got)
 	assert.Contains(t, log.String(), "index out of range")
 	assert.Contains(t, log.String(), "TestMuxPanic", "the stack")
@@ -205,34 +205,34 @@ func TestMuxPanic(t *testing.T) {
 
 // TestMuxChecksReply checks that invalid replies of a handler are rejected.
 func TestMuxChecksReply(t *testing.T) {
-	const room = 100 // bytes of results
+	const maxResults = 100 // bytes of results
 	ok := rpcmsg.AppendAccepted(nil, 1, rpcmsg.Success)
 	for _, tt := range []struct {
 		name string
 		make func(r *Reply)
 		good bool
 	}{
-		{"fills the room", func(r *Reply) { r.Head = append(r.Head, make([]byte, room)...) }, true},
-		{"too long", func(r *Reply) { r.Head = append(r.Head, make([]byte, room+4)...) }, false},
-		{"item too long with its padding", func(r *Reply) { r.Head = xdr.AppendUint32(r.Head, room-5); r.NewItem(room - 5) }, true},
-		{"item fills the room", func(r *Reply) { r.Head = xdr.AppendUint32(r.Head, room-4); r.NewItem(room - 4) }, true},
-		{"item's padding too long", func(r *Reply) { r.Head = xdr.AppendUint32(r.Head, room-3); r.NewItem(room - 3) }, false},
-		{"tail too long", func(r *Reply) { r.Tail = make([]byte, room+1) }, false},
+		{"fills the room", func(r *Reply) { r.Head = append(r.Head, make([]byte, maxResults)...) }, true},
+		{"too long", func(r *Reply) { r.Head = append(r.Head, make([]byte, maxResults+4)...) }, false},
+		{"item too long with its padding", func(r *Reply) { r.Head = xdr.AppendUint32(r.Head, maxResults-5); r.NewItem(maxResults - 5) }, true},
+		{"item fills the room", func(r *Reply) { r.Head = xdr.AppendUint32(r.Head, maxResults-4); r.NewItem(maxResults - 4) }, true},
+		{"item's padding too long", func(r *Reply) { r.Head = xdr.AppendUint32(r.Head, maxResults-3); r.NewItem(maxResults - 3) }, false},
+		{"tail too long", func(r *Reply) { r.Tail = make([]byte, maxResults+1) }, false},
 		{"item shortened", func(r *Reply) { r.Head = xdr.AppendUint32(r.Head, 3); r.NewItem(9); r.Item.B = r.Item.B[:3] }, true},
 		{"item shortened, length forgotten", func(r *Reply) { r.Head = xdr.AppendUint32(r.Head, 9); r.NewItem(9); r.Item.B = r.Item.B[:3] }, false},
 		{"no head", func(r *Reply) { r.Head = nil; r.NewItem(9) }, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			m := &Mux{Log: quiet()}
+			m := &Mux{Log: discardLogger()}
 			m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, r *Reply) error {
-				assert.Equal(t, room, c.MaxReply)
+				assert.Equal(t, maxResults, c.MaxReply)
 				tt.make(r)
 				return nil
 			}))
-			got := serve(t, m, &Request{Msg: call(1, testProg, 2, 1), MaxReply: rpcmsg.AcceptedLen + room})
+			got := serveRequest(t, m, &Request{Msg: newCallMessage(1, testProg, 2, 1), MaxReply: rpcmsg.AcceptedLen + maxResults})
 			if tt.good {
 				assert.Equal(t, ok, got[:rpcmsg.AcceptedLen])
-				assert.LessOrEqual(t, len(got), rpcmsg.AcceptedLen+room)
+				assert.LessOrEqual(t, len(got), rpcmsg.AcceptedLen+maxResults)
 			} else {
 				assert.Equal(t, rpcmsg.AppendAccepted(nil, 1, rpcmsg.SystemErr), got)
 			}
@@ -241,17 +241,17 @@ func TestMuxChecksReply(t *testing.T) {
 }
 
 func TestMuxMaxReplyBelowHeader(t *testing.T) {
-	m := &Mux{Log: quiet()}
+	m := &Mux{Log: discardLogger()}
 	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, _ *Reply) error {
 		assert.Zero(t, c.MaxReply)
 		return nil
 	}))
-	assert.NotNil(t, serve(t, m, &Request{Msg: call(1, testProg, 2, 1), MaxReply: 8}))
+	assert.NotNil(t, serveRequest(t, m, &Request{Msg: newCallMessage(1, testProg, 2, 1), MaxReply: 8}))
 }
 
 func TestRegisterTwicePanics(t *testing.T) {
 	m := echoMux()
-	assert.Panics(t, func() { m.Register(testProg, 2, handlerFunc(echo)) })
+	assert.Panics(t, func() { m.Register(testProg, 2, handlerFunc(serveEcho)) })
 }
 
 // TestMuxAllocatesNothing checks that the reply is built in the transport's
@@ -273,7 +273,7 @@ func TestMuxAllocatesNothing(t *testing.T) {
 	})
 	require.Equal(t, echoReply(0x01020304, procHead, []byte("hello")), rep.Head)
 	assert.Same(t, &store[:1][0], &rep.Head[0])
-	assert.Less(t, allocs, 1.0) // the collector may empty the pool meanwhile
+	assert.Less(t, allocs, 1.0) // the collector may empty the pool concurrently
 }
 
 // TestMuxRestrict checks that for other peers a restricted program is
@@ -285,9 +285,9 @@ func TestMuxRestrict(t *testing.T) {
 	unavailable := rpcmsg.AppendAccepted(nil, 7, rpcmsg.ProgUnavail)
 	for _, vers := range []uint32{2, 3} {
 		for _, proc := range []uint32{0, procHead} {
-			msg := call(7, testProg, vers, proc, xdr.AppendOpaque(nil, []byte("x"))...)
-			assert.Equal(t, unavailable, serve(t, m, &Request{Msg: msg, Peer: new(Peer)}))
-			assert.NotEqual(t, unavailable, serve(t, m, &Request{Msg: msg, Peer: friend}))
+			msg := newCallMessage(7, testProg, vers, proc, xdr.AppendOpaque(nil, []byte("x"))...)
+			assert.Equal(t, unavailable, serveRequest(t, m, &Request{Msg: msg, Peer: new(Peer)}))
+			assert.NotEqual(t, unavailable, serveRequest(t, m, &Request{Msg: msg, Peer: friend}))
 		}
 	}
 }

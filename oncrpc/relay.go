@@ -5,16 +5,16 @@ import (
 	"fmt"
 
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// This file is for programs that pass on the calls of other clients
-// (Exchange.Relay), inspect them, and answer some.
+// This file is for programs that forward other clients' calls (Exchange.Relay), inspect
+// them, and reply to some.
 
-// ParseCall reads a call message up to its arguments, and leaves Args there. It
-// decodes only Flavor of the credential. If the header is malformed, Args has
-// the error, and the fields after the fault are zero. ok is false for a message
-// that gets no answer, because it is not a call or is too short.
+// ParseCall reads a call message up to its arguments, and leaves Args there. It decodes
+// only the credential's Flavor. If the header is malformed, Args has the error, and the
+// fields after the fault are zero. ok is false for a message without a reply, because it
+// is not a call or is too short.
 func ParseCall(msg []byte) (c Call, ok bool) {
 	r := xdr.NewReader(msg)
 	h, err := rpcmsg.ReadCall(&r)
@@ -30,10 +30,9 @@ func ParseCall(msg []byte) (c Call, ok bool) {
 	}, true
 }
 
-// TakeReply hands the reply to call xid to x: it sets Reply if x.Relay is set,
-// otherwise it positions Results after the header. TakeReply is for transports.
-// A transport keeps the ownership of msg if there is an error, which is
-// ReadReply's.
+// TakeReply stores the reply to call xid in x: it sets Reply if x.Relay is set, otherwise
+// it positions Results after the header. TakeReply is for transports. If there is an
+// error, which is as ReadReply's, the transport still owns msg.
 func (x *Exchange) TakeReply(msg []byte, xid uint32) error {
 	r := xdr.NewReader(msg)
 	if !x.Relay {
@@ -53,17 +52,17 @@ func (x *Exchange) TakeReply(msg []byte, xid uint32) error {
 
 // readResults reads the reply that Results has, up to its results.
 func (x *Exchange) readResults(xid uint32) error {
-	verf, stat, err := readAccepted(&x.Results, xid)
+	verf, acceptStat, err := readAccepted(&x.Results, xid)
 	if err == nil && x.Signer != nil {
-		err = x.Signer.Open(verf, stat, &x.Results)
+		err = x.Signer.Open(verf, acceptStat, &x.Results)
 	}
 	if err != nil {
 		return err
 	}
-	return readStat(&x.Results, stat)
+	return readStat(&x.Results, acceptStat)
 }
 
-// AppendSystemErr appends the answer to a call that cannot be passed on.
+// AppendSystemErr appends the reply to a call that cannot be forwarded.
 func AppendSystemErr(b []byte, xid uint32) []byte {
 	return rpcmsg.AppendAccepted(b, xid, rpcmsg.SystemErr)
 }

@@ -8,16 +8,16 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// A boundSigner notes the connection of its call, which is not sent.
+// A boundSigner notes its call's connection, which is not sent.
 type boundSigner struct{ seen []*Security }
 
 var errUnsent = errors.New("not sent")
 
 func (*boundSigner) Whole() bool                                          { return false }
-func (*boundSigner) Room() (call, reply int)                              { return 0, 0 }
+func (*boundSigner) Overhead() (call, reply int)                          { return 0, 0 }
 func (*boundSigner) Sent()                                                {}
 func (*boundSigner) Open(rpcmsg.OpaqueAuth, uint32, *xdr.Reader) error    { return nil }
 func (b *boundSigner) Bind(s *Security)                                   { b.seen = append(b.seen, s) }

@@ -23,13 +23,13 @@ func TestBoundsTold(t *testing.T) {
 	for ; !s.parties.Full(party, most, s.maxConns()); most++ {
 		s.parties.Enter(&net.TCPAddr{})
 	}
-	conn, all := party.Own.ofConn(s), s.parts()
+	conn, all := party.Own.connParts(s), s.newParts()
 	const mib = 1 << 20
 	for _, row := range []string{
 		fmt.Sprintf("connections over TCP | %d | %d | |", s.maxConns(), most),
-		fmt.Sprintf("calls under way over TCP | %d, beside %d for each connection | %d beside these | %d |", s.waiting.Limit()/callCost, freeCalls, partOf(all.calls)/callCost, maxCalls),
-		fmt.Sprintf("calls above %d KiB, over TCP | %d MiB | %d MiB | %d MiB |", smallRecord>>10, s.requests.Limit()/mib, partOf(all.requests)/mib, partOf(conn.requests)/mib),
-		fmt.Sprintf("replies above %d KiB, over TCP: data, listings, ACLs, the lists of MOUNT | %d MiB | %d MiB | %d MiB |", smallRecord>>10, s.replies.Limit()/mib, partOf(all.replies)/mib, partOf(conn.replies)/mib),
+		fmt.Sprintf("calls in flight over TCP | %d, plus %d for each connection | %d plus these | %d |", s.callMemory.Limit()/callCost, freeCalls, partOf(all.calls)/callCost, maxCalls),
+		fmt.Sprintf("calls above %d KiB, over TCP | %d MiB | %d MiB | %d MiB |", smallRecord>>10, s.requestMemory.Limit()/mib, partOf(all.requests)/mib, partOf(conn.requests)/mib),
+		fmt.Sprintf("replies above %d KiB, over TCP: data, listings, ACLs, the lists of MOUNT | %d MiB | %d MiB | %d MiB |", smallRecord>>10, s.replyMemory.Limit()/mib, partOf(all.replies)/mib, partOf(conn.replies)/mib),
 	} {
 		assert.Contains(t, string(doc), "\n| "+row)
 	}

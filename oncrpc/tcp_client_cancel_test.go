@@ -12,55 +12,55 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
-// cancellable returns a context whose cause is assert.AnError.
-func cancellable(t *testing.T) (context.Context, func()) {
+// newCancelContext returns a context whose cause is assert.AnError.
+func newCancelContext(t *testing.T) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	return ctx, func() { cancel(assert.AnError) }
 }
 
-// answer reads a call of echo, checks it, and sends its reply.
-func answer(t *testing.T, server net.Conn, proc uint32, data []byte) {
+// answerEcho reads a call of echo, checks it, and sends its reply.
+func answerEcho(t *testing.T, server net.Conn, proc uint32, data []byte) {
 	t.Helper()
 	call := readRecord(t, server)
 	require.True(t, bytes.Equal(echoCall(xidOf(call), proc, data), call), "the call is whole")
-	send(t, server, record(echoReply(xidOf(call), proc, data)))
+	sendParts(t, server, newRecord(echoReply(xidOf(call), proc, data)))
 }
 
 // TestClientCancelWaiting checks that a call that is given up returns at once,
 // that its late reply is dropped, and that the connection remains usable.
 func TestClientCancelWaiting(t *testing.T) {
-	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
-		ctx, cancel := cancellable(t)
+	runPiped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+		ctx, cancel := newCancelContext(t)
 		large := make([]byte, 70000)
-		done := going(ctx, t, c, procEcho, large)
+		done := startEcho(ctx, t, c, procEcho, large)
 		xid := xidOf(readRecord(t, server))
 		cancel()
 		assert.ErrorIs(t, <-done, assert.AnError)
 		assert.Empty(t, c.calls)
 
-		done = going(t.Context(), t, c, procHead, nil)
-		send(t, server, record(echoReply(xid, procEcho, large))) // longer than any call under way allows
-		answer(t, server, procHead, nil)
+		done = startEcho(t.Context(), t, c, procHead, nil)
+		sendParts(t, server, newRecord(echoReply(xid, procEcho, large))) // longer than any call in flight allows
+		answerEcho(t, server, procHead, nil)
 		assert.NoError(t, <-done)
-		assert.ErrorIs(t, ask(ctx, t, c, procHead, nil), assert.AnError)
+		assert.ErrorIs(t, callEcho(ctx, t, c, procHead, nil), assert.AnError)
 	})
 }
 
 // TestClientCancelUnsent checks that a call that is given up in the queue is
 // not sent at all.
 func TestClientCancelUnsent(t *testing.T) {
-	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
-		first := going(t.Context(), t, c, procHead, []byte("first"))
-		ctx, cancel := cancellable(t)
-		second := going(ctx, t, c, procHead, []byte("second"))
-		third := going(t.Context(), t, c, procHead, []byte("third"))
+	runPiped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+		first := startEcho(t.Context(), t, c, procHead, []byte("first"))
+		ctx, cancel := newCancelContext(t)
+		second := startEcho(ctx, t, c, procHead, []byte("second"))
+		third := startEcho(t.Context(), t, c, procHead, []byte("third"))
 		cancel()
 		assert.ErrorIs(t, <-second, assert.AnError)
-		answer(t, server, procHead, []byte("first"))
-		answer(t, server, procHead, []byte("third"))
+		answerEcho(t, server, procHead, []byte("first"))
+		answerEcho(t, server, procHead, []byte("third"))
 		assert.NoError(t, <-first)
 		assert.NoError(t, <-third)
 	})
@@ -71,18 +71,18 @@ func TestClientCancelUnsent(t *testing.T) {
 // stays whole, at any cut.
 func TestClientCancelInTheMiddle(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456"), 2000)
-	whole := len(record(echoCall(0, procHead, data)))
+	whole := len(newRecord(echoCall(0, procHead, data)))
 	for _, cut := range []int{0, 1, 4, 50, 100, 10000, whole - 1} {
-		piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
-			ctx, cancel := cancellable(t)
-			x := exchange(procHead, bytes.Clone(data))
+		runPiped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+			ctx, cancel := newCancelContext(t)
+			x := newEchoExchange(procHead, bytes.Clone(data))
 			done := make(chan error, 1)
 			go func() { done <- c.Call(ctx, x) }()
 			synctest.Wait()
 			begun := make([]byte, cut)
 			_, err := io.ReadFull(server, begun)
 			require.NoError(t, err)
-			other := going(t.Context(), t, c, procHead, []byte("other"))
+			other := startEcho(t.Context(), t, c, procHead, []byte("other"))
 			cancel()
 			require.ErrorIs(t, <-done, assert.AnError)
 			clear(x.Item) // belongs to the caller again
@@ -90,11 +90,11 @@ func TestClientCancelInTheMiddle(t *testing.T) {
 
 			call := readRecord(t, io.MultiReader(bytes.NewReader(begun), server))
 			require.True(t, bytes.Equal(echoCall(xidOf(call), procHead, data), call), "cut at %d", cut)
-			answer(t, server, procHead, []byte("other"))
+			answerEcho(t, server, procHead, []byte("other"))
 			require.NoError(t, <-other)
-			send(t, server, record(echoReply(xidOf(call), procHead, data)))
-			next := going(t.Context(), t, c, procHead, []byte("next"))
-			answer(t, server, procHead, []byte("next"))
+			sendParts(t, server, newRecord(echoReply(xidOf(call), procHead, data)))
+			next := startEcho(t.Context(), t, c, procHead, []byte("next"))
+			answerEcho(t, server, procHead, []byte("next"))
 			require.NoError(t, <-next)
 		})
 	}
@@ -103,19 +103,19 @@ func TestClientCancelInTheMiddle(t *testing.T) {
 // TestClientCancelInBatch checks that a call that is given up does not affect
 // the other calls of its batch.
 func TestClientCancelInBatch(t *testing.T) {
-	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
-		first := going(t.Context(), t, c, procHead, []byte("first"))
-		ctx, cancel := cancellable(t)
-		second := going(t.Context(), t, c, procHead, []byte("second"))
-		third := going(ctx, t, c, procHead, []byte("third"))
-		answer(t, server, procHead, []byte("first"))
+	runPiped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+		first := startEcho(t.Context(), t, c, procHead, []byte("first"))
+		ctx, cancel := newCancelContext(t)
+		second := startEcho(t.Context(), t, c, procHead, []byte("second"))
+		third := startEcho(ctx, t, c, procHead, []byte("third"))
+		answerEcho(t, server, procHead, []byte("first"))
 		require.NoError(t, <-first)
 		synctest.Wait()
 		require.Len(t, c.out.batch, 2)
 		cancel()
 		require.ErrorIs(t, <-third, assert.AnError)
-		answer(t, server, procHead, []byte("second"))
-		answer(t, server, procHead, []byte("third")) // no longer expected
+		answerEcho(t, server, procHead, []byte("second"))
+		answerEcho(t, server, procHead, []byte("third")) // no longer expected
 		require.NoError(t, <-second)
 	})
 }
@@ -126,15 +126,15 @@ func TestClientCancelInBatch(t *testing.T) {
 func TestClientAnsweredEarly(t *testing.T) {
 	data := make([]byte, 5000)
 	for _, giveUp := range []bool{false, true} {
-		piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+		runPiped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			done := going(ctx, t, c, procHead, data)
+			done := startEcho(ctx, t, c, procHead, data)
 			begun := make([]byte, 8)
 			_, err := io.ReadFull(server, begun)
 			require.NoError(t, err)
 			xid := xidOf(begun[markLen:])
-			send(t, server, record(echoReply(xid, procHead, data)))
+			sendParts(t, server, newRecord(echoReply(xid, procHead, data)))
 			synctest.Wait()
 			require.Empty(t, done)
 			if giveUp {
@@ -149,15 +149,15 @@ func TestClientAnsweredEarly(t *testing.T) {
 	}
 }
 
-// TestClientCancelAnswered checks that a reply under way to a caller that has
-// given up is dropped.
+// TestClientCancelAnswered checks that a reply in progress to a caller that has given up
+// is dropped.
 func TestClientCancelAnswered(t *testing.T) {
-	piped(t, func(t *testing.T, c *TCPClient, _ net.Conn) {
+	runPiped(t, func(t *testing.T, c *TCPClient, _ net.Conn) {
 		cl := &clientCall{xid: 1, reply: make(chan outcome, 1)}
 		cl.reply <- outcome{record: buf.Default.Get(100)}
-		c.forget(cl)
+		c.abandonCall(cl)
 		cl.reply <- outcome{err: assert.AnError}
-		c.forget(cl)
+		c.abandonCall(cl)
 	})
 }
 
@@ -170,18 +170,18 @@ func TestClientCancelLoopback(t *testing.T) {
 		if data := args.Item(1 << 20); len(data) > 0 {
 			assert.Len(t, data, bytes.Count(data, data[:1]))
 		}
-		return echo(ctx, call, r)
+		return serveEcho(ctx, call, r)
 	}))
-	c := start(t, &Server{Handler: m}).client(ClientConfig{})
+	c := startServer(t, &Server{Handler: m}).dialClient(ClientConfig{})
 	require.NoError(t, c.nc.(*net.TCPConn).SetWriteBuffer(8<<10))
 	for i := range 40 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*50*time.Microsecond)
-		x := exchange(procEcho, bytes.Repeat([]byte{byte(i + 1)}, 1<<20))
+		x := newEchoExchange(procEcho, bytes.Repeat([]byte{byte(i + 1)}, 1<<20))
 		if c.Call(ctx, x) == nil {
 			x.Release()
 		}
 		clear(x.Item)
 		cancel()
 	}
-	assert.NoError(t, ask(t.Context(), t, c, procEcho, nil), "the stream is whole")
+	assert.NoError(t, callEcho(t.Context(), t, c, procEcho, nil), "the stream is whole")
 }

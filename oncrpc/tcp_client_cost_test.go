@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/internal/racetest"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
 // TestClientWritesOnce checks that mark, arguments, item, padding and tail
@@ -23,17 +23,17 @@ func TestClientWritesOnce(t *testing.T) {
 		assert.EqualValues(t, 0xdeadbeef, c.Args.Uint32())
 		return c.Args.Done()
 	}))
-	c := start(t, &Server{Handler: m}).client(ClientConfig{})
-	x := exchange(procHead, []byte("item."))
+	c := startServer(t, &Server{Handler: m}).dialClient(ClientConfig{})
+	x := newEchoExchange(procHead, []byte("item."))
 	x.Tail = echoTail
-	before := segments(t, c.nc)
+	before := countSegments(t, c.nc)
 	require.NoError(t, c.Call(t.Context(), x))
 	x.Release()
-	assert.EqualValues(t, 1, segments(t, c.nc)-before)
+	assert.EqualValues(t, 1, countSegments(t, c.nc)-before)
 }
 
-// segments returns how many data segments a connection has sent.
-func segments(t *testing.T, nc net.Conn) (n uint32) {
+// countSegments returns how many data segments a connection has sent.
+func countSegments(t *testing.T, nc net.Conn) (n uint32) {
 	raw, err := nc.(*net.TCPConn).SyscallConn()
 	require.NoError(t, err)
 	require.NoError(t, raw.Control(func(fd uintptr) {
@@ -46,8 +46,8 @@ func segments(t *testing.T, nc net.Conn) (n uint32) {
 }
 
 func TestClientAllocatesNothing(t *testing.T) {
-	c := start(t, &Server{Handler: echoMux()}).client(ClientConfig{})
-	x := exchange(procEcho, make([]byte, 9000))
+	c := startServer(t, &Server{Handler: echoMux()}).dialClient(ClientConfig{})
+	x := newEchoExchange(procEcho, make([]byte, 9000))
 	allocs := testing.AllocsPerRun(200, func() {
 		if err := c.Call(context.Background(), x); err != nil {
 			t.Fatal(err)
@@ -57,8 +57,8 @@ func TestClientAllocatesNothing(t *testing.T) {
 	assert.LessOrEqual(t, allocs, racetest.PoolLosses(4)) // the server's and the client's
 }
 
-// calls makes b.N calls, depth of them concurrently.
-func calls(b *testing.B, depth int, newCall func() *Exchange) {
+// makeCalls makes b.N calls, depth of them concurrently.
+func makeCalls(b *testing.B, depth int, newCall func() *Exchange) {
 	c := NewTCPClient(benchServer(b), ClientConfig{})
 	b.ReportAllocs()
 	b.ResetTimer()
@@ -82,12 +82,12 @@ func calls(b *testing.B, depth int, newCall func() *Exchange) {
 
 func nullCall() *Exchange { return &Exchange{Prog: testProg, Vers: 2} }
 
-func BenchmarkClientNull(b *testing.B)        { calls(b, 1, nullCall) }
-func BenchmarkClientNullDepth32(b *testing.B) { calls(b, 32, nullCall) }
+func BenchmarkClientNull(b *testing.B)        { makeCalls(b, 1, nullCall) }
+func BenchmarkClientNullDepth32(b *testing.B) { makeCalls(b, 32, nullCall) }
 
 func BenchmarkClientRead1MiB(b *testing.B) {
 	b.SetBytes(1 << 20)
-	calls(b, 4, func() *Exchange {
+	makeCalls(b, 4, func() *Exchange {
 		return &Exchange{
 			Prog: testProg, Vers: 2, Proc: 1, Args: xdr.AppendUint32(nil, 1<<20),
 			Sink: make([]byte, 1<<20), MaxResults: 4,
@@ -97,7 +97,7 @@ func BenchmarkClientRead1MiB(b *testing.B) {
 
 func BenchmarkClientWrite1MiB(b *testing.B) {
 	b.SetBytes(1 << 20)
-	calls(b, 4, func() *Exchange {
+	makeCalls(b, 4, func() *Exchange {
 		return &Exchange{
 			Prog: testProg, Vers: 2, Proc: 2, Args: xdr.AppendUint32(nil, 1<<20),
 			Item: make([]byte, 1<<20),

@@ -33,20 +33,20 @@ func TestClientLoss(t *testing.T) {
 		}, io.ErrUnexpectedEOF},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
-				waits := going(t.Context(), t, c, procHead, nil)
+			runPiped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+				waits := startEcho(t.Context(), t, c, procHead, nil)
 				readRecord(t, server)
-				written := going(t.Context(), t, c, procHead, make([]byte, 5000))
+				written := startEcho(t.Context(), t, c, procHead, make([]byte, 5000))
 				_, err := io.ReadFull(server, make([]byte, 100))
 				require.NoError(t, err)
-				queued := going(t.Context(), t, c, procHead, nil)
+				queued := startEcho(t.Context(), t, c, procHead, nil)
 				tt.cut(c, server)
 				for _, done := range []<-chan error{waits, written, queued} {
 					err := <-done
 					assert.ErrorIs(t, err, ErrClosed)
 					assert.ErrorIs(t, err, tt.want)
 				}
-				assert.ErrorIs(t, ask(t.Context(), t, c, procHead, nil), tt.want)
+				assert.ErrorIs(t, callEcho(t.Context(), t, c, procHead, nil), tt.want)
 			})
 		})
 	}
@@ -63,7 +63,7 @@ func TestClientReset(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, nc.(*net.TCPConn).SetLinger(0))
 	require.NoError(t, nc.Close())
-	err = ask(t.Context(), t, c, procHead, nil)
+	err = callEcho(t.Context(), t, c, procHead, nil)
 	assert.ErrorIs(t, err, ErrClosed)
 	// The first of read and write gets the reset, the other an end of the
 	// stream.
@@ -75,8 +75,8 @@ func TestClientReset(t *testing.T) {
 func TestClientWriteFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
-		c := NewTCPClient(deaf{near}, ClientConfig{})
-		err := ask(t.Context(), t, c, procHead, nil)
+		c := NewTCPClient(brokenWriteConn{near}, ClientConfig{})
+		err := callEcho(t.Context(), t, c, procHead, nil)
 		assert.ErrorIs(t, err, ErrClosed)
 		assert.ErrorIs(t, err, errDeaf)
 		closeClient(t, c)
@@ -87,8 +87,8 @@ func TestClientWriteFails(t *testing.T) {
 // TestClientOthersDeadline checks that a read deadline which passes without a write error,
 // because someone else has set it, is the cause that calls get.
 func TestClientOthersDeadline(t *testing.T) {
-	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
-		done := going(t.Context(), t, c, procHead, nil)
+	runPiped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+		done := startEcho(t.Context(), t, c, procHead, nil)
 		readRecord(t, server)
 		require.NoError(t, c.NetConn().SetReadDeadline(time.Now()))
 		err := <-done
@@ -98,22 +98,22 @@ func TestClientOthersDeadline(t *testing.T) {
 	})
 }
 
-// deaf is a connection whose writes fail.
-type deaf struct{ net.Conn }
+// brokenWriteConn is a connection whose writes fail.
+type brokenWriteConn struct{ net.Conn }
 
 var errDeaf = errors.New("deaf")
 
-func (deaf) Write([]byte) (int, error) { return 0, errDeaf }
+func (brokenWriteConn) Write([]byte) (int, error) { return 0, errDeaf }
 
 // TestClientLastWords checks that the last message of a server takes precedence
 // over the write error.
 func TestClientLastWords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
-		c := NewTCPClient(deaf{near}, ClientConfig{})
-		done := going(t.Context(), t, c, procHead, nil)
-		time.Sleep(lastWords / 2)
-		send(t, far, []byte("HTTP/1.1 400 Bad Request\r\n"))
+		c := NewTCPClient(brokenWriteConn{near}, ClientConfig{})
+		done := startEcho(t.Context(), t, c, procHead, nil)
+		time.Sleep(lastMessageTimeout / 2)
+		sendParts(t, far, []byte("HTTP/1.1 400 Bad Request\r\n"))
 		assert.ErrorContains(t, <-done, "HTTP/1.1 400")
 		closeClient(t, c)
 		far.Close()
@@ -125,7 +125,7 @@ func TestClientLastWords(t *testing.T) {
 func TestClientCloseWaitsForReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
-		c := NewTCPClient(slow{near}, ClientConfig{})
+		c := NewTCPClient(slowReadConn{near}, ClientConfig{})
 		begin := time.Now()
 		closeClient(t, c)
 		assert.Equal(t, time.Second, time.Since(begin))
@@ -133,10 +133,10 @@ func TestClientCloseWaitsForReader(t *testing.T) {
 	})
 }
 
-// slow is a connection whose Read returns a second late.
-type slow struct{ net.Conn }
+// slowReadConn is a connection whose Read returns a second late.
+type slowReadConn struct{ net.Conn }
 
-func (s slow) Read(b []byte) (int, error) {
+func (s slowReadConn) Read(b []byte) (int, error) {
 	n, err := s.Conn.Read(b)
 	time.Sleep(time.Second)
 	return n, err
@@ -145,8 +145,8 @@ func (s slow) Read(b []byte) (int, error) {
 // TestClientCloseWaits checks that Close waits for calls in every state.
 func TestClientCloseWaits(t *testing.T) {
 	g := newGate()
-	r := start(t, &Server{Handler: g.mux()})
-	c := r.client(ClientConfig{})
+	r := startServer(t, &Server{Handler: g.newMux()})
+	c := r.dialClient(ClientConfig{})
 	done := make(chan error, 10)
 	for range cap(done) {
 		go func() { done <- c.Call(context.Background(), &Exchange{Prog: testProg, Vers: 2, Proc: 1}) }()
@@ -164,7 +164,7 @@ func TestClientCloseWaits(t *testing.T) {
 // the connection before memory is lent, and that so does a reply longer than
 // its own call allows.
 func TestClientReplyTooLong(t *testing.T) {
-	const allowed = MaxReplyHeader + 4 + 8 // of procHead with 8 bytes
+	const allowed = MaxReplyHeader + 4 + 8 // procHead's reply with 8 bytes
 	for _, tt := range []struct {
 		name  string
 		other int // bytes of another call
@@ -173,18 +173,18 @@ func TestClientReplyTooLong(t *testing.T) {
 	}{
 		{"than any", 0, func(uint32) []byte { return []byte{0x80, 0, 0x10, 0} }, "a fragment of 4096"},
 		{"in fragments", 0, func(xid uint32) []byte {
-			return append(fragment(false, echoReply(xid, procHead, nil)), fragment(true, make([]byte, allowed-27))...)
+			return append(newFragment(false, echoReply(xid, procHead, nil)), newFragment(true, make([]byte, allowed-27))...)
 		}, "28 bytes and a fragment of 409"},
 		{"than its own", 5000, func(xid uint32) []byte {
-			return record(echoReply(xid, procHead, make([]byte, allowed-24)))
+			return newRecord(echoReply(xid, procHead, make([]byte, allowed-24)))
 		}, "of 440 bytes to a call that allows 436"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
-				done := going(t.Context(), t, c, procHead, make([]byte, 8))
+			runPiped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+				done := startEcho(t.Context(), t, c, procHead, make([]byte, 8))
 				reply := tt.reply(xidOf(readRecord(t, server)))
 				if tt.other > 0 {
-					other := going(t.Context(), t, c, procHead, make([]byte, tt.other))
+					other := startEcho(t.Context(), t, c, procHead, make([]byte, tt.other))
 					readRecord(t, server)
 					defer func() { assert.ErrorIs(t, <-other, errRecordLong) }()
 				}
@@ -210,8 +210,8 @@ func TestClientNotRPC(t *testing.T) {
 		{"nothing", "", "closed it after 0 replies"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
-				done := going(t.Context(), t, c, procHead, nil)
+			runPiped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+				done := startEcho(t.Context(), t, c, procHead, nil)
 				readRecord(t, server)
 				_, _ = server.Write([]byte(tt.says))
 				server.Close()
@@ -247,7 +247,7 @@ func TestClientHTTP(t *testing.T) {
 		require.NoError(t, err)
 		c.xids = NewXIDs(tt.xid)
 		ctx, cancel := context.WithTimeoutCause(t.Context(), tt.limit, os.ErrDeadlineExceeded)
-		err = ask(ctx, t, c, procHead, nil)
+		err = callEcho(ctx, t, c, procHead, nil)
 		assert.ErrorContains(t, err, tt.want)
 		cancel()
 		closeClient(t, c)
@@ -257,14 +257,14 @@ func TestClientHTTP(t *testing.T) {
 // TestClientSilentServer checks that a silent server costs only the time of the
 // call's context.
 func TestClientSilentServer(t *testing.T) {
-	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+	runPiped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
 		begin := time.Now()
 		for _, reads := range []bool{false, true} { // the server need not even read
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			if reads {
 				go io.Copy(io.Discard, server)
 			}
-			assert.ErrorIs(t, ask(ctx, t, c, procHead, make([]byte, 1<<16)), context.DeadlineExceeded)
+			assert.ErrorIs(t, callEcho(ctx, t, c, procHead, make([]byte, 1<<16)), context.DeadlineExceeded)
 			cancel()
 		}
 		assert.Equal(t, 2*time.Minute, time.Since(begin))

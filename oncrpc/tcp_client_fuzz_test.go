@@ -10,30 +10,30 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
-// fuzzCalls calls are under way when FuzzClient sends its bytes. The last call
-// allows the longest reply.
+// fuzzCalls calls are in flight when FuzzClient sends its bytes. The last call allows the
+// longest reply.
 const (
 	fuzzCalls = 3
 	fuzzStep  = 64
 )
 
-// FuzzClient gives a client with calls under way an arbitrary stream. It
-// compares the result of each call with a simple reader of RFC 5531, Section
-// 11, and checks that nothing is left.
+// FuzzClient gives a client with calls in flight an arbitrary stream. It compares the
+// result of each call with a simple reader of RFC 5531, Section 11, and checks that
+// nothing is left.
 func FuzzClient(f *testing.F) {
 	reply := wiretest.Hex(f, "testdata/getattr-reply.hex")
 	binary.BigEndian.PutUint32(reply, 3)
 	denied := wiretest.Hex(f, "testdata/auth-tooweak.hex")
 	binary.BigEndian.PutUint32(denied, 1)
-	f.Add(append(record(reply), record(denied)...))
-	f.Add(append(fragment(false, reply[:5]), fragment(true, reply[5:])...))
-	f.Add(append(record(echoReply(9, procHead, nil)), record(echoReply(2, procHead, []byte("data")))...))
-	f.Add(record(echoReply(2, procHead, make([]byte, 600))))
+	f.Add(append(newRecord(reply), newRecord(denied)...))
+	f.Add(append(newFragment(false, reply[:5]), newFragment(true, reply[5:])...))
+	f.Add(append(newRecord(echoReply(9, procHead, nil)), newRecord(echoReply(2, procHead, []byte("data")))...))
+	f.Add(newRecord(echoReply(2, procHead, make([]byte, 600))))
 	f.Add([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		near, far := net.Pipe()

@@ -8,18 +8,18 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
-// piped runs f with a TCPClient in virtual time; the test plays the server. A
+// runPiped runs f with a TCPClient in virtual time; the test plays the server. A
 // goroutine or a buffer that is left fails the test.
-func piped(t *testing.T, f func(t *testing.T, c *TCPClient, server net.Conn)) {
+func runPiped(t *testing.T, f func(t *testing.T, c *TCPClient, server net.Conn)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -33,15 +33,15 @@ func piped(t *testing.T, f func(t *testing.T, c *TCPClient, server net.Conn)) {
 	})
 }
 
-// going starts a call of echo; its error arrives on the channel.
-func going(ctx context.Context, t *testing.T, c Caller, proc uint32, data []byte) <-chan error {
+// startEcho starts a call of echo; its error arrives on the channel.
+func startEcho(ctx context.Context, t *testing.T, c Caller, proc uint32, data []byte) <-chan error {
 	done := make(chan error, 1)
-	go func() { done <- ask(ctx, t, c, proc, data) }()
+	go func() { done <- callEcho(ctx, t, c, proc, data) }()
 	synctest.Wait()
 	return done
 }
 
-func send(t *testing.T, server net.Conn, parts ...[]byte) {
+func sendParts(t *testing.T, server net.Conn, parts ...[]byte) {
 	t.Helper()
 	for _, b := range parts {
 		_, err := server.Write(b)
@@ -56,7 +56,7 @@ func xidOf(msg []byte) uint32 { return binary.BigEndian.Uint32(msg) }
 func TestClientGolden(t *testing.T) {
 	call := wiretest.Hex(t, "testdata/getattr-call.hex")
 	reply := wiretest.Hex(t, "testdata/getattr-reply.hex")
-	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+	runPiped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
 		c.xids = NewXIDs(xidOf(call))
 		x := &Exchange{
 			Prog: nfs, Vers: 3, Proc: 1, Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthSys},
@@ -65,7 +65,7 @@ func TestClientGolden(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- c.Call(t.Context(), x) }()
 		assert.Equal(t, call, readRecord(t, server))
-		send(t, server, record(reply))
+		sendParts(t, server, newRecord(reply))
 		require.NoError(t, <-done)
 		assert.Equal(t, reply[24:], x.Results.Fixed(88))
 		assert.NoError(t, x.Results.Done())
@@ -77,27 +77,27 @@ func TestClientGolden(t *testing.T) {
 // Section 11), cut at any byte, and in any pieces of the stream.
 func TestClientFragments(t *testing.T) {
 	data := []byte("fragments")
-	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+	runPiped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
 		exchange := func(split func(reply []byte) [][]byte) {
 			t.Helper()
-			done := going(t.Context(), t, c, procEcho, data)
+			done := startEcho(t.Context(), t, c, procEcho, data)
 			reply := echoReply(xidOf(readRecord(t, server)), procEcho, data)
-			send(t, server, split(reply)...)
+			sendParts(t, server, split(reply)...)
 			require.NoError(t, <-done)
 		}
 		for cut := range len(echoReply(0, procEcho, data)) + 1 {
 			exchange(func(r []byte) [][]byte {
-				return [][]byte{fragment(false, r[:cut]), fragment(true, r[cut:])}
+				return [][]byte{newFragment(false, r[:cut]), newFragment(true, r[cut:])}
 			})
 		}
 		exchange(func(r []byte) (all [][]byte) {
 			for i := range r {
-				all = append(all, fragment(false, r[i:i+1]))
+				all = append(all, newFragment(false, r[i:i+1]))
 			}
-			return append(all, fragment(true, nil))
+			return append(all, newFragment(true, nil))
 		})
 		exchange(func(r []byte) (all [][]byte) {
-			for _, b := range record(r) {
+			for _, b := range newRecord(r) {
 				all = append(all, []byte{b})
 			}
 			return all
@@ -107,33 +107,33 @@ func TestClientFragments(t *testing.T) {
 
 // TestClientOrder checks that replies in any order reach their calls by XID.
 func TestClientOrder(t *testing.T) {
-	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+	runPiped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
 		c.xids = NewXIDs(1<<32 - 2) // so that XIDs wrap around
 		var calls [][]byte
 		var done []<-chan error
 		for i := range 5 {
-			done = append(done, going(t.Context(), t, c, procHead, []byte{byte(i)}))
+			done = append(done, startEcho(t.Context(), t, c, procHead, []byte{byte(i)}))
 			calls = append(calls, readRecord(t, server))
 		}
 		assert.EqualValues(t, 1<<32-2, xidOf(calls[0]))
 		assert.EqualValues(t, 3, xidOf(calls[4]), "0 is none")
 		for _, i := range []int{3, 0, 4, 2, 1} {
 			r := xdr.NewReader(calls[i][40:])
-			send(t, server, record(echoReply(xidOf(calls[i]), procHead, r.Opaque(9))))
+			sendParts(t, server, newRecord(echoReply(xidOf(calls[i]), procHead, r.Opaque(9))))
 			assert.NoError(t, <-done[i])
 		}
 	})
 }
 
-// TestClientXIDInUse checks that the XID of a call under way is not used again.
+// TestClientXIDInUse checks that the XID of a call in flight is not used again.
 func TestClientXIDInUse(t *testing.T) {
-	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
-		first := going(t.Context(), t, c, procHead, []byte("first"))
+	runPiped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+		first := startEcho(t.Context(), t, c, procHead, []byte("first"))
 		xid := xidOf(readRecord(t, server))
 		c.xids = NewXIDs(xid)
-		second := going(t.Context(), t, c, procHead, []byte("second"))
+		second := startEcho(t.Context(), t, c, procHead, []byte("second"))
 		require.Equal(t, xid+1, xidOf(readRecord(t, server)))
-		send(t, server, record(echoReply(xid+1, procHead, []byte("second"))), record(echoReply(xid, procHead, []byte("first"))))
+		sendParts(t, server, newRecord(echoReply(xid+1, procHead, []byte("second"))), newRecord(echoReply(xid, procHead, []byte("first"))))
 		assert.NoError(t, <-first)
 		assert.NoError(t, <-second)
 	})
@@ -142,7 +142,7 @@ func TestClientXIDInUse(t *testing.T) {
 // TestClientXIDStart checks that clients start with different XIDs: after a
 // restart, a server may still have the old replies.
 func TestClientXIDStart(t *testing.T) {
-	piped(t, func(t *testing.T, a *TCPClient, _ net.Conn) {
+	runPiped(t, func(t *testing.T, a *TCPClient, _ net.Conn) {
 		b := NewTCPClient(a.nc, ClientConfig{})
 		assert.NotEqual(t, a.xids.Next(), b.xids.Next())
 		assert.NotEmpty(t, b.machine)
@@ -154,14 +154,14 @@ func TestClientXIDStart(t *testing.T) {
 // longest verifier.
 func TestClientLongestReply(t *testing.T) {
 	data := make([]byte, 9000)
-	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
-		done := going(t.Context(), t, c, procEcho, data)
+	runPiped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+		done := startEcho(t.Context(), t, c, procEcho, data)
 		xid := xidOf(readRecord(t, server))
 		reply := xdr.AppendUint32(rpcmsg.AppendReply(nil, xid, rpcmsg.MsgAccepted), 6)
 		reply = xdr.AppendOpaque(reply, make([]byte, rpcmsg.MaxAuthBody))
 		reply = xdr.AppendOpaque(xdr.AppendUint32(reply, rpcmsg.Success), data)
 		reply = append(reply, echoTail...)
-		send(t, server, record(reply))
+		sendParts(t, server, newRecord(reply))
 		assert.NoError(t, <-done)
 	})
 }
@@ -169,25 +169,25 @@ func TestClientLongestReply(t *testing.T) {
 // TestClientDropsNonsense checks that a record without a waiting call is
 // dropped, and that a malformed reply fails only its own call.
 func TestClientDropsNonsense(t *testing.T) {
-	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
-		done := going(t.Context(), t, c, procHead, []byte("data"))
+	runPiped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+		done := startEcho(t.Context(), t, c, procHead, []byte("data"))
 		xid := xidOf(readRecord(t, server))
-		reply := record(echoReply(xid, procHead, []byte("data")))
-		send(t, server, record([]byte{1, 2, 3, 4}), record(echoReply(xid+1, procHead, []byte("data"))))
+		reply := newRecord(echoReply(xid, procHead, []byte("data")))
+		sendParts(t, server, newRecord([]byte{1, 2, 3, 4}), newRecord(echoReply(xid+1, procHead, []byte("data"))))
 		synctest.Wait()
 		require.Empty(t, done)
-		send(t, server, reply, reply)
+		sendParts(t, server, reply, reply)
 		assert.NoError(t, <-done)
 
-		done = going(t.Context(), t, c, procHead, nil)
-		send(t, server, record(readRecord(t, server))) // the call itself
+		done = startEcho(t.Context(), t, c, procHead, nil)
+		sendParts(t, server, newRecord(readRecord(t, server))) // the call itself
 		assert.ErrorIs(t, <-done, errReply)
-		done = going(t.Context(), t, c, procHead, nil)
-		send(t, server, record(readRecord(t, server)[:4]))
+		done = startEcho(t.Context(), t, c, procHead, nil)
+		sendParts(t, server, newRecord(readRecord(t, server)[:4]))
 		assert.ErrorIs(t, <-done, errReply)
 
-		done = going(t.Context(), t, c, procHead, nil)
-		send(t, server, record(echoReply(xidOf(readRecord(t, server)), procHead, nil)))
+		done = startEcho(t.Context(), t, c, procHead, nil)
+		sendParts(t, server, newRecord(echoReply(xidOf(readRecord(t, server)), procHead, nil)))
 		assert.NoError(t, <-done, "the connection lives")
 	})
 }
@@ -197,11 +197,11 @@ func TestClientCallTooLong(t *testing.T) {
 	large, err := unix.Mmap(-1, 0, 1<<31, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	require.NoError(t, err)
 	defer unix.Munmap(large)
-	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+	runPiped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
 		item := large[:math.MaxInt32-40] // without the header, and a byte of padding exceeds the bound
 		assert.ErrorContains(t, c.Call(t.Context(), &Exchange{Item: item}), "2147483648 bytes")
-		done := going(t.Context(), t, c, procHead, nil)
-		answer(t, server, procHead, nil)
+		done := startEcho(t.Context(), t, c, procHead, nil)
+		answerEcho(t, server, procHead, nil)
 		assert.NoError(t, <-done)
 	})
 }

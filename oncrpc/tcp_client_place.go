@@ -7,25 +7,25 @@ import (
 	"os"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
-// The data item of a large reply is received into the Sink of its call, if the call can
-// tell by the reply's first bytes where the item is (Exchange.Locate). Meanwhile the call
-// cannot end: a caller that gives up interrupts the reader, which drops the rest of the
+// A large reply's data item is received into its call's Sink, if the call can locate the
+// item from the reply's first bytes (Exchange.Locate). The call cannot return during
+// this: a caller that gives up interrupts the reader, which discards the rest of the
 // reply.
 //
 //	record ─▶ head ─Locate─▶ item ═▶ Sink
 //	                          └──▶ tail
 
-// placeable returns the call whose reply is next, and the reply's length, if its item may
-// be received into the call's Sink. The call is then being placed.
-func (c *TCPClient) placeable() (cl *clientCall, n int) {
+// nextPlaceable returns the call whose reply is next, and the reply's length, if its item
+// may be received into the call's Sink. It then sets c.placing to the call.
+func (c *TCPClient) nextPlaceable() (cl *clientCall, n int) {
 	b, err := c.in.br.Peek(markLen)
 	if err != nil {
-		return nil, 0 // the usual way reports it
+		return nil, 0 // readRecord reports it
 	}
 	mark := binary.BigEndian.Uint32(b)
 	n = int(mark &^ lastFrag)
@@ -39,15 +39,15 @@ func (c *TCPClient) placeable() (cl *clientCall, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cl = c.calls[xid]
-	if cl == nil || !cl.locates || n > cl.maxReply {
+	if cl == nil || !cl.placesItem || n > cl.maxReply {
 		return nil, 0
 	}
 	c.placing = cl
 	return cl, n
 }
 
-// place receives the reply of n bytes to cl.
-func (c *TCPClient) place(cl *clientCall, n int) error {
+// placeReply receives the n-byte reply to cl.
+func (c *TCPClient) placeReply(cl *clientCall, n int) error {
 	o, left, err := c.receiveParts(cl, n)
 	c.received.Add(1)
 	c.mu.Lock()
@@ -60,7 +60,7 @@ func (c *TCPClient) place(cl *clientCall, n int) error {
 		c.evicting = false
 		var lastWord time.Time
 		if c.out.err != nil {
-			lastWord = time.Now().Add(lastWords)
+			lastWord = time.Now().Add(lastMessageTimeout)
 		}
 		_ = c.nc.SetReadDeadline(lastWord) // fails only if reading fails
 	}
@@ -76,11 +76,11 @@ func (c *TCPClient) place(cl *clientCall, n int) error {
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}
-	return err // the end of the connection tells the call
+	return err // failPlacing reports it to the call
 }
 
-// receiveParts reads the record of n bytes behind its mark. left is how many of the bytes
-// were not read.
+// receiveParts reads the n-byte record after its mark. left is the number of bytes not
+// read.
 func (c *TCPClient) receiveParts(cl *clientCall, n int) (o outcome, left int, err error) {
 	br := c.in.br
 	left = markLen + n
@@ -88,7 +88,7 @@ func (c *TCPClient) receiveParts(cl *clientCall, n int) (o outcome, left int, er
 	if err != nil {
 		return o, left, err
 	}
-	at, size := cl.locate(head[markLen:], n)
+	at, size := cl.locateItem(head[markLen:], n)
 	padded := size + xdr.Pad(size)
 	_, _ = br.Discard(markLen) // is buffered
 	left = n
@@ -105,12 +105,12 @@ func (c *TCPClient) receiveParts(cl *clientCall, n int) (o outcome, left int, er
 			return o, left, err
 		}
 	}
-	return outcome{record: rec, item: size, at: at}, 0, nil
+	return outcome{record: rec, itemLen: size, itemPos: at}, 0, nil
 }
 
-// locate returns where the item of a reply of n bytes is, and its size in bytes: at the
-// end, with none, unless the reply's head tells.
-func (cl *clientCall) locate(head []byte, n int) (at, size int) {
+// locateItem returns the position and the size in bytes of the item in an n-byte reply.
+// Without an item, the position is n and the size 0.
+func (cl *clientCall) locateItem(head []byte, n int) (at, size int) {
 	r := xdr.NewReader(head)
 	if _, stat, err := readAccepted(&r, cl.xid); err != nil || stat != rpcmsg.Success {
 		return n, 0
@@ -123,8 +123,8 @@ func (cl *clientCall) locate(head []byte, n int) (at, size int) {
 	return at, size
 }
 
-// evictLocked makes the reader give up cl's memory, if it is receiving into it. The
-// outcome of cl comes at once then.
+// evictLocked makes the reader release cl's memory, if it is receiving into it. cl's
+// outcome then follows at once.
 func (c *TCPClient) evictLocked(cl *clientCall) {
 	if c.placing == cl {
 		c.evicting = true
@@ -132,8 +132,8 @@ func (c *TCPClient) evictLocked(cl *clientCall) {
 	}
 }
 
-// endPlacing tells the call that the end of the connection has interrupted.
-func (c *TCPClient) endPlacing() {
+// failPlacing fails the call whose item was being received when the connection closed.
+func (c *TCPClient) failPlacing() {
 	c.mu.Lock()
 	cl, err := c.placing, c.err
 	c.placing = nil

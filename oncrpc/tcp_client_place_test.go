@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// placed starts a call of echo whose item goes to the Sink of x.
-func placed(ctx context.Context, c Caller, x *Exchange) <-chan error {
+// startPlacedEcho starts a call of echo whose item goes to the Sink of x.
+func startPlacedEcho(ctx context.Context, c Caller, x *Exchange) <-chan error {
 	x.Locate = func(r *xdr.Reader) int { return int(r.Uint32()) }
 	done := make(chan error, 1)
 	go func() { done <- c.Call(ctx, x) }()
@@ -26,16 +26,16 @@ func placed(ctx context.Context, c Caller, x *Exchange) <-chan error {
 // TestClientPlaces checks that items of every padding are received into the Sink, in
 // pieces of the stream, and that what follows them is read.
 func TestClientPlaces(t *testing.T) {
-	piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+	runPiped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
 		for n := smallRecord + 1; n <= smallRecord+8; n++ {
 			data := bytes.Repeat([]byte{1, 2, 3, 4, 5, 6, 7}, n)[:n]
-			x := exchange(procEcho, data)
-			done := placed(t.Context(), c, x)
-			reply := record(echoReply(xidOf(readRecord(t, server)), procEcho, data))
+			x := newEchoExchange(procEcho, data)
+			done := startPlacedEcho(t.Context(), c, x)
+			reply := newRecord(echoReply(xidOf(readRecord(t, server)), procEcho, data))
 			for _, cut := range []int{2, 7, 30, 600, len(reply) - 5} {
-				send(t, server, reply[:cut])
+				sendParts(t, server, reply[:cut])
 				synctest.Wait()
-				send(t, server, reply[cut:])
+				sendParts(t, server, reply[cut:])
 				require.NoError(t, <-done)
 				item := x.Results.Item(n)
 				require.Same(t, &x.Sink[0], &item[0])
@@ -44,10 +44,10 @@ func TestClientPlaces(t *testing.T) {
 				assert.NoError(t, x.Results.Done())
 				assert.Less(t, len(x.Lent.B), 100)
 				x.Release()
-				done = placed(t.Context(), c, x)
-				reply = record(echoReply(xidOf(readRecord(t, server)), procEcho, data))
+				done = startPlacedEcho(t.Context(), c, x)
+				reply = newRecord(echoReply(xidOf(readRecord(t, server)), procEcho, data))
 			}
-			send(t, server, reply)
+			sendParts(t, server, reply)
 			require.NoError(t, <-done)
 			x.Release()
 		}
@@ -73,8 +73,8 @@ func TestClientPlacesNothing(t *testing.T) {
 		}, ErrGarbageArgs},
 	} {
 		t.Run(name, func(t *testing.T) {
-			piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
-				x := exchange(procEcho, data)
+			runPiped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+				x := newEchoExchange(procEcho, data)
 				done := make(chan error, 1)
 				x.Locate = func(r *xdr.Reader) int { return int(r.Uint32()) }
 				tt.change(x)
@@ -84,7 +84,7 @@ func TestClientPlacesNothing(t *testing.T) {
 				if tt.reply != nil {
 					reply = tt.reply(xid)
 				}
-				send(t, server, record(reply))
+				sendParts(t, server, newRecord(reply))
 				err := <-done
 				assert.ErrorIs(t, err, tt.want)
 				if err == nil {
@@ -101,21 +101,21 @@ func TestClientPlacesNothing(t *testing.T) {
 // was given up the connection goes on.
 func TestClientPlacesEnd(t *testing.T) {
 	data := bytes.Repeat([]byte{7}, 9000)
-	whole := len(record(echoReply(0, procEcho, data)))
+	whole := len(newRecord(echoReply(0, procEcho, data)))
 	for _, cut := range []int{3, 4, 7, 8, 20, 500, 1027, 1028, 1029, 5000, whole - 8, whole - 1} {
 		for name, end := range map[string]func(c *TCPClient, server net.Conn, cancel func()){
 			"given up":  func(_ *TCPClient, _ net.Conn, cancel func()) { cancel() },
 			"lost":      func(_ *TCPClient, server net.Conn, _ func()) { server.Close() },
-			"closed":    func(c *TCPClient, _ net.Conn, _ func()) { c.fail(net.ErrClosed) },
+			"closed":    func(c *TCPClient, _ net.Conn, _ func()) { c.closeWith(net.ErrClosed) },
 			"both ends": func(_ *TCPClient, server net.Conn, cancel func()) { server.Close(); cancel() },
 		} {
-			piped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
+			runPiped(t, func(t *testing.T, c *TCPClient, server net.Conn) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				x := exchange(procEcho, data)
-				done := placed(ctx, c, x)
-				reply := record(echoReply(xidOf(readRecord(t, server)), procEcho, data))
-				send(t, server, reply[:cut])
+				x := newEchoExchange(procEcho, data)
+				done := startPlacedEcho(ctx, c, x)
+				reply := newRecord(echoReply(xidOf(readRecord(t, server)), procEcho, data))
+				sendParts(t, server, reply[:cut])
 				synctest.Wait()
 				began := time.Now()
 				end(c, server, cancel)
@@ -126,11 +126,11 @@ func TestClientPlacesEnd(t *testing.T) {
 					return
 				}
 				clear(x.Sink)
-				send(t, server, reply[cut:])
+				sendParts(t, server, reply[cut:])
 				synctest.Wait()
 				assert.Equal(t, -1, bytes.IndexByte(x.Sink, 7), "the caller's memory, %d", cut)
-				next := going(t.Context(), t, c, procHead, []byte("next"))
-				answer(t, server, procHead, []byte("next"))
+				next := startEcho(t.Context(), t, c, procHead, []byte("next"))
+				answerEcho(t, server, procHead, []byte("next"))
 				require.NoError(t, <-next, cut)
 			})
 		}
@@ -142,14 +142,14 @@ func TestClientPlacesEnd(t *testing.T) {
 func TestClientPlacesUntilRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
-		c := NewTCPClient(slow{near}, ClientConfig{})
+		c := NewTCPClient(slowReadConn{near}, ClientConfig{})
 		data := make([]byte, 40_000)
-		done := placed(t.Context(), c, exchange(procEcho, data))
-		reply := record(echoReply(xidOf(readRecord(t, far)), procEcho, data))
-		send(t, far, reply[:readBuffer])
+		done := startPlacedEcho(t.Context(), c, newEchoExchange(procEcho, data))
+		reply := newRecord(echoReply(xidOf(readRecord(t, far)), procEcho, data))
+		sendParts(t, far, reply[:readBuffer])
 		time.Sleep(time.Minute)
 		began := time.Now()
-		c.fail(net.ErrClosed)
+		c.closeWith(net.ErrClosed)
 		assert.ErrorIs(t, <-done, ErrClosed)
 		assert.Equal(t, time.Second, time.Since(began))
 		closeClient(t, c)

@@ -9,28 +9,28 @@ import (
 	"io"
 	"os"
 
-	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
-// read passes the replies to their calls until the connection ends.
-func (c *TCPClient) read() {
+// readReplies passes replies to their calls until the connection closes.
+func (c *TCPClient) readReplies() {
 	for n := 0; ; n++ {
-		start, err := c.start(n == 0)
+		start, err := c.awaitRecord(n == 0)
 		if err == nil {
-			err = c.receive()
+			err = c.receiveReply()
 		}
 		switch {
 		case err == nil:
 			continue
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			err = cmp.Or(c.writeError(), err) // without one, the owner of the net.Conn has set the deadline
+			err = cmp.Or(c.writeError(), err) // without one, the net.Conn's owner has set the deadline
 		case errors.Is(err, io.EOF):
 			err = fmt.Errorf("the server closed it after %d replies: %w", n, err)
 		case len(start) > 0:
 			err = fmt.Errorf("the server does not seem to speak RPC, its first bytes are %q: %w", start, err)
 		}
-		c.fail(err)
-		c.endPlacing()
+		c.closeWith(err)
+		c.failPlacing()
 		return
 	}
 }
@@ -41,41 +41,41 @@ func (c *TCPClient) writeError() error {
 	return c.out.err
 }
 
-// start waits for the next record, without a time limit. For the first record
-// it returns some bytes, which identify a server that does not speak RPC.
-func (c *TCPClient) start(first bool) ([]byte, error) {
+// awaitRecord waits for the next record, without a time limit. If the record is the
+// first, it returns some bytes, which identify a server that does not speak RPC.
+func (c *TCPClient) awaitRecord(first bool) ([]byte, error) {
 	if _, err := c.in.br.Peek(1); err != nil || !first {
 		return nil, err
 	}
-	some, err := c.in.br.Peek(min(c.in.br.Buffered(), quoted))
+	some, err := c.in.br.Peek(min(c.in.br.Buffered(), quotedBytes))
 	return bytes.Clone(some), err
 }
 
-// receive reads one record. The bound is the longest reply that any call so far
-// allows, not only the calls under way, because the record may answer an
+// receiveReply reads one record. The limit is the longest reply that any call so far
+// allows, not only the calls in flight, because the record may be the reply to an
 // abandoned call.
-func (c *TCPClient) receive() error {
+func (c *TCPClient) receiveReply() error {
 	c.mu.Lock()
-	c.in.max = c.longest
+	c.in.max = c.maxReply
 	c.mu.Unlock()
-	if cl, n := c.placeable(); cl != nil {
-		return c.place(cl, n)
+	if cl, n := c.nextPlaceable(); cl != nil {
+		return c.placeReply(cl, n)
 	}
-	record, err := c.in.next()
+	record, err := c.in.readRecord()
 	if err != nil {
 		return err
 	}
 	c.received.Add(1)
-	if err := c.dispatch(record); err != nil {
+	if err := c.dispatchReply(record); err != nil {
 		record.Release()
 		return err
 	}
 	return nil
 }
 
-// dispatch takes ownership of a record and passes it to its call, if that call
-// still waits.
-func (c *TCPClient) dispatch(record *buf.Buf) error {
+// dispatchReply takes ownership of a record and passes it to its call, if that still
+// waits.
+func (c *TCPClient) dispatchReply(record *buf.Buf) error {
 	n := len(record.B)
 	if n < 4 {
 		return fmt.Errorf("%w: a record of %d bytes", errReply, n)

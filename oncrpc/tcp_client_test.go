@@ -9,13 +9,13 @@ import (
 	"testing"
 
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// exchange returns a call of echo for the given item.
-func exchange(proc uint32, data []byte) *Exchange {
+// newEchoExchange returns a call of echo for the given item.
+func newEchoExchange(proc uint32, data []byte) *Exchange {
 	x := &Exchange{Prog: testProg, Vers: 2, Proc: proc, Args: xdr.AppendUint32(nil, uint32(len(data))), Item: data}
 	if proc == procEcho {
 		x.Sink, x.MaxResults = make([]byte, len(data)), 8
@@ -25,9 +25,9 @@ func exchange(proc uint32, data []byte) *Exchange {
 	return x
 }
 
-// ask makes a call of echo and checks its results.
-func ask(ctx context.Context, t testing.TB, c Caller, proc uint32, data []byte) error {
-	x := exchange(proc, data)
+// callEcho makes a call of echo and checks its results.
+func callEcho(ctx context.Context, t testing.TB, c Caller, proc uint32, data []byte) error {
+	x := newEchoExchange(proc, data)
 	if err := c.Call(ctx, x); err != nil {
 		assert.Nil(t, x.Lent)
 		assert.Zero(t, x.Results)
@@ -71,17 +71,17 @@ func TestClientXID(t *testing.T) {
 		assert.EqualValues(t, 77, xids[0])
 		assert.NotEqual(t, xids[0], xids[1])
 		for _, xid := range xids {
-			reply := append(words(xid, 1, 0, 6, 8), "verifier"...)
-			_, err := nc.Write(record(append(reply, words(0, 1, 2)...)))
+			reply := append(appendWords(xid, 1, 0, 6, 8), "verifier"...)
+			_, err := nc.Write(newRecord(append(reply, appendWords(0, 1, 2)...)))
 			require.NoError(t, err)
 			require.NoError(t, <-end)
 		}
 	}
 }
 
-// client connects to a server. The test's end closes the connection and checks
+// dialClient connects to a server. The test's end closes the connection and checks
 // that nothing is left.
-func (r *running) client(cfg ClientConfig) *TCPClient {
+func (r *testServer) dialClient(cfg ClientConfig) *TCPClient {
 	r.t.Helper()
 	c, err := DialTCP(r.t.Context(), r.addr, cfg)
 	require.NoError(r.t, err)
@@ -100,13 +100,13 @@ func closeClient(t testing.TB, c *TCPClient) {
 
 // TestClientCalls makes many concurrent calls of every size and padding.
 func TestClientCalls(t *testing.T) {
-	c := start(t, &Server{Handler: echoMux()}).client(ClientConfig{})
+	c := startServer(t, &Server{Handler: echoMux()}).dialClient(ClientConfig{})
 	var wg sync.WaitGroup
 	for i := range 24 {
 		wg.Go(func() {
 			for _, n := range []int{i, 4096 + i, 1<<20 - i} {
 				data := bytes.Repeat([]byte{byte(i), 1, 2, 3, 4, 5, 6}, n/7+1)[:n]
-				assert.NoError(t, ask(t.Context(), t, c, procEcho+uint32(i%2), data))
+				assert.NoError(t, callEcho(t.Context(), t, c, procEcho+uint32(i%2), data))
 			}
 		})
 	}
@@ -114,7 +114,7 @@ func TestClientCalls(t *testing.T) {
 }
 
 func TestClientRefused(t *testing.T) {
-	c := start(t, &Server{Handler: echoMux()}).client(ClientConfig{})
+	c := startServer(t, &Server{Handler: echoMux()}).dialClient(ClientConfig{})
 	call := func(x Exchange) error {
 		defer x.Release()
 		return c.Call(t.Context(), &x)
@@ -127,7 +127,7 @@ func TestClientRefused(t *testing.T) {
 	assert.ErrorIs(t, call(Exchange{Prog: testProg, Vers: 2, Proc: 9, Args: make([]byte, 4)}), ErrProcUnavail)
 	assert.ErrorIs(t, call(Exchange{Prog: testProg, Vers: 2, Proc: procEcho}), ErrGarbageArgs)
 	assert.ErrorIs(t, call(Exchange{Prog: testProg, Vers: 2, Cred: rpcmsg.Cred{Flavor: 7}}), rpcmsg.AuthBadCred)
-	assert.NoError(t, ask(t.Context(), t, c, procEcho, []byte("hello")), "the connection lives")
+	assert.NoError(t, callEcho(t.Context(), t, c, procEcho, []byte("hello")), "the connection lives")
 }
 
 func TestDialTCPRefused(t *testing.T) {

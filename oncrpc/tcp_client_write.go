@@ -8,16 +8,16 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
-// A callWriter writes the calls of a TCPClient in the order in which they are
-// put. Calls that are put during a write leave together in the next.
+// A callWriter writes a TCPClient's calls in the order in which they are put. Calls that
+// are put during a write are sent together in the next.
 //
-// The bytes belong to the callers. A caller that gives up during the write of
-// its call interrupts the writer. The writer then copies the rest of the batch,
-// releases the calls, and continues with the copy. A partial record would make
-// the stream useless for all other calls.
+// The bytes belong to the callers. A caller that gives up while its call is written
+// interrupts the writer. The writer then copies the rest of the batch, releases the
+// calls, and continues with the copy. A partial record would make the stream useless for
+// all other calls.
 type callWriter struct {
 	client *TCPClient
 	cond   sync.Cond // on client.mu: there is work
@@ -31,7 +31,7 @@ type callWriter struct {
 	// used by run only
 	vec  net.Buffers
 	rest net.Buffers // the unwritten part of vec
-	copy *buf.Buf    // the memory of rest after an interruption
+	copy *buf.Buf    // rest's memory after an interruption
 }
 
 func (w *callWriter) init(c *TCPClient) {
@@ -45,24 +45,24 @@ func (w *callWriter) putLocked(cl *clientCall) {
 	w.cond.Signal()
 }
 
-// endLocked gives up the calls that are not being written yet, and ends run.
-func (w *callWriter) endLocked() {
+// stopLocked drops the calls that are not being written yet, and stops run.
+func (w *callWriter) stopLocked() {
 	for _, cl := range w.waiting {
-		cl.left <- struct{}{}
+		cl.writerDone <- struct{}{}
 	}
 	w.waiting = nil
 	w.cond.Signal()
 }
 
-// withdraw makes the writer stop using cl's memory: cl is not written, or
-// written from a copy.
-func (c *TCPClient) withdraw(cl *clientCall) {
+// withdrawCall makes the writer stop using cl's memory: cl is not written, or is written
+// from a copy.
+func (c *TCPClient) withdrawCall(cl *clientCall) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w := &c.out
 	if i := slices.Index(w.waiting, cl); i >= 0 {
 		w.waiting = slices.Delete(w.waiting, i, i+1)
-		cl.left <- struct{}{}
+		cl.writerDone <- struct{}{}
 		return
 	}
 	if slices.Contains(w.batch, cl) {
@@ -71,32 +71,31 @@ func (c *TCPClient) withdraw(cl *clientCall) {
 	}
 }
 
-// run writes until the connection ends.
+// run writes until the connection closes.
 func (w *callWriter) run() {
-	for w.gather() {
-		err := w.write()
-		w.leave()
+	for w.gatherBatch() {
+		err := w.writeBatch()
+		w.releaseBatch()
 		if err != nil {
-			w.client.endWriting(err)
+			w.client.handOverError(err)
 			return
 		}
 	}
 }
 
-// endWriting lets the reader end the connection, with err unless the reader
-// soon finds a better cause: a server that refuses calls may have sent its
-// reason, and the server's end of the stream explains more than our write
-// error.
-func (c *TCPClient) endWriting(err error) {
+// handOverError lets the reader close the connection, with err unless the reader soon
+// finds a better cause: a server that rejects calls may have sent its reason, and EOF
+// from the server explains more than our write error.
+func (c *TCPClient) handOverError(err error) {
 	c.mu.Lock()
 	c.out.err = err
 	c.mu.Unlock()
-	_ = c.nc.SetReadDeadline(time.Now().Add(lastWords)) // fails only if reading fails
+	_ = c.nc.SetReadDeadline(time.Now().Add(lastMessageTimeout)) // fails only if reading fails
 }
 
-// gather waits for calls and moves the calls of the next write to the batch. It
-// returns false if the connection has ended.
-func (w *callWriter) gather() bool {
+// gatherBatch waits for calls and moves those for the next write to the batch. It returns
+// false if the connection has closed.
+func (w *callWriter) gatherBatch() bool {
 	c := w.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,8 +106,8 @@ func (w *callWriter) gather() bool {
 		return false
 	}
 	n, size := 0, 0
-	for n < len(w.waiting) && (n == 0 || size+w.waiting[n].len() <= batchSize) {
-		size += w.waiting[n].len()
+	for n < len(w.waiting) && (n == 0 || size+w.waiting[n].recordLen() <= batchSize) {
+		size += w.waiting[n].recordLen()
 		n++
 	}
 	w.batch = append(w.batch[:0], w.waiting[:n]...)
@@ -116,17 +115,17 @@ func (w *callWriter) gather() bool {
 	return true
 }
 
-// write writes the batch, or the copy after an interruption.
-func (w *callWriter) write() error {
+// writeBatch writes the batch, or the copy after an interruption.
+func (w *callWriter) writeBatch() error {
 	w.vec = w.vec[:0]
 	for _, cl := range w.batch {
-		w.vec = cl.appendTo(w.vec)
+		w.vec = cl.appendRecord(w.vec)
 	}
 	w.rest = w.vec
 	_, err := writeBuffers(w.client.nc, &w.rest)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		w.copyRest()
-		w.leave()
+		w.releaseBatch()
 		_, err = writeBuffers(w.client.nc, &w.rest)
 		w.copy.Release()
 	}
@@ -134,7 +133,7 @@ func (w *callWriter) write() error {
 	return err
 }
 
-// copyRest moves the unwritten bytes to memory of the writer's own.
+// copyRest moves the unwritten bytes to the writer's own memory.
 func (w *callWriter) copyRest() {
 	n := 0
 	for _, part := range w.rest {
@@ -148,14 +147,14 @@ func (w *callWriter) copyRest() {
 	w.rest = append(w.vec[:0], w.copy.B)
 }
 
-// leave releases the calls of the batch, and clears an interruption.
-func (w *callWriter) leave() {
+// releaseBatch releases the batch's calls, and clears an interruption.
+func (w *callWriter) releaseBatch() {
 	c := w.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, cl := range w.batch {
 		w.batch[i] = nil
-		cl.left <- struct{}{}
+		cl.writerDone <- struct{}{}
 	}
 	w.batch = w.batch[:0]
 	if w.interrupted {

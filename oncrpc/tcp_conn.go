@@ -12,88 +12,91 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/internal/keepalive"
+	"github.com/nfsrdma/nfsrdma/internal/quickack"
 	"github.com/nfsrdma/nfsrdma/internal/relief"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
-// A tcpConn is one connection of a Server. One goroutine at a time has the turn
-// to read; see Run.
+// A tcpConn is one of a Server's connections. One goroutine at a time has the turn to
+// read; see Run.
 type tcpConn struct {
-	server  *Server
-	nc      net.Conn // below TLS, if line is that
-	party   *tcpParty
-	memory  tcpParts
-	peer    Peer
-	out     replyQueue
-	records tcpWork     // with reserved memory, being received
-	writes  tcpWork     // of replies
-	lending atomic.Bool // the kernel reads from mappings, or is about to
-	meter   keepalive.Meter
-	leaving bool // has lost its place; guarded by the server's lock
+	server       *Server
+	nc           net.Conn // below TLS, if stream is TLS
+	party        *tcpParty
+	memory       tcpParts
+	peer         Peer
+	out          replyQueue
+	records      progressCounter // with reserved memory, being received
+	writes       progressCounter // replies being written
+	lending      atomic.Bool     // the kernel reads from mappings, or is about to
+	waitsForDisk atomic.Bool     // a write waits for a disk without the socket, or for a slot to do so
+	meter        keepalive.Meter
+	leaving      bool // was replaced; guarded by the server's lock
 
-	since    time.Time
-	calls    atomic.Uint64 // whose first byte has arrived
-	underWay atomic.Int64  // the calls that are not done
-	open     atomic.Int64  // the calls whose replies are not in the reply queue
-	moved    atomic.Int64  // time since Server.began when a call was done, or the first call arrived
+	since        time.Time
+	calls        atomic.Uint64 // calls whose first byte has arrived
+	inFlight     atomic.Int64  // calls that are not finished
+	unqueued     atomic.Int64  // calls whose replies are not in the reply queue
+	lastProgress atomic.Int64  // time since Server.startTime when a call was done, or the first call arrived
 
-	ctx     context.Context // of the calls; cancelled if no one waits for their replies
-	cancel  context.CancelCauseFunc
-	reading context.Context // derived from ctx; cancelled if no more calls are taken
-	drained context.CancelFunc
+	ctx         context.Context // for the calls; cancelled if no one waits for their replies
+	cancel      context.CancelCauseFunc
+	reading     context.Context // derived from ctx; cancelled if no more calls are accepted
+	stopReading context.CancelFunc
 
-	// slots has an element for each call that is being received, served or
-	// answered, including the call that Run waits for. Calls that have stepped
-	// aside have none.
-	slots chan struct{}
-	all   sync.WaitGroup // the received calls, and the reverse calls that are not written yet
+	// slots has an element for each call that is being received, served or replied to,
+	// including the call that Run waits for. Calls that have stepped aside have none.
+	slots       chan struct{}
+	activeCalls sync.WaitGroup // the received calls, and the reverse calls that are not written yet
 
 	// set by the goroutine with the turn
-	in      recordReader
-	turn    relief.Reader
-	kinds   relief.Kinds // one procedure each, or one Server.Kind of a procedure
-	writing relief.Kind  // of a flush, in place of a call
-	call    *tcpCall     // the call that reserve reserves memory for
-	timed   bool         // there is a read deadline
-	line    net.Conn     // carries the records: nc, or TLS
-	caller  *Peer        // of the calls; another once the line is TLS
-	reverse *tcpReverse
+	in          recordReader
+	socket      *quickack.Reader // below in, unless stream is TLS
+	turn        relief.Reader
+	kinds       relief.Kinds // one for each procedure, or for each Server.Kind value of a procedure
+	writing     relief.Kind  // for a flush, in place of a call's kind
+	receiving   *tcpCall     // the call that reserveMemory reserves memory for
+	hasDeadline bool         // there is a read deadline
+	stream      net.Conn     // carries the records: nc, or TLS
+	callPeer    *Peer        // the calls' Peer; a new one once stream is TLS
+	reverse     *tcpReverse
 
-	security atomic.Pointer[Security] // of line, for status
-	audited  bool                     // the Guard has heard that line is in clear
+	security         atomic.Pointer[Security] // stream.Security, for status
+	unencryptedNoted bool                     // the Guard was told that stream is unencrypted
 
-	deadline sync.Mutex // held while drain or the reader sets the read deadline
+	deadlineMu sync.Mutex // held while drain or the reader sets the read deadline
 }
 
 var (
-	errConnEnd  = errors.New("oncrpc: connection ended")
+	errConnEnd  = errors.New("oncrpc: connection closed")
 	errRelieved = errors.New("oncrpc: another goroutine reads")
 )
 
 func newTCPConn(s *Server, nc net.Conn, party *tcpParty) *tcpConn {
 	c := &tcpConn{since: time.Now(), server: s, nc: nc, party: party, peer: peerOf(nc), slots: make(chan struct{}, maxCalls)}
-	c.peer.Cut = c.abort
-	c.line, c.caller, c.reverse = nc, &c.peer, newReverse(c)
+	c.peer.Cut, c.peer.Conn = c.abort, NewConnection(c.isLost)
+	c.stream, c.callPeer, c.reverse = nc, &c.peer, newReverse(c)
 	c.peer.Reverse = c.reverse
-	c.memory = party.Own.ofConn(s)
-	c.out.conn, c.out.most = c, firstHeld
+	c.memory = party.Own.connParts(s)
+	c.out.conn, c.out.maxHeld = c, initialHeldReplies
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
-	c.reading, c.drained = context.WithCancel(c.ctx)
+	c.reading, c.stopReading = context.WithCancel(c.ctx)
 	c.turn.Relieve = func() { s.tasks.Go(c) }
-	c.in = recordReader{br: bufio.NewReaderSize(nc, readBuffer), max: s.maxRecord(), reserve: c.reserve}
-	c.moves()
+	c.socket = quickack.NewReader(nc)
+	c.in = recordReader{br: bufio.NewReaderSize(c.socket, readBuffer), max: s.maxRecord(), reserve: c.reserveMemory}
+	c.recordProgress()
 	keepalive.Watch(nc)
 	return c
 }
 
-// peerOf returns the addresses of both ends.
+// peerOf returns a Peer with both ends' addresses.
 func peerOf(nc net.Conn) Peer {
 	return Peer{Network: "tcp", Addr: addrPort(nc.RemoteAddr()), Local: addrPort(nc.LocalAddr())}
 }
 
-// addrPort returns the address of an end. An IPv4-mapped address, as a listener
-// for IPv6 reports it, becomes plain IPv4, because exports name clients so.
+// addrPort converts a TCP address. An IPv4-mapped address, as an IPv6 listener reports
+// it, becomes plain IPv4, because exports name clients so.
 func addrPort(a net.Addr) netip.AddrPort {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -103,31 +106,32 @@ func addrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
 }
 
-// Run receives calls, and serves short ones, until another goroutine gets the
-// turn to read. Then it answers its last call.
+// Run receives calls, and serves short ones, until another goroutine gets the turn to
+// read. Then it replies to its last call.
 func (c *tcpConn) Run() {
-	if !c.flush() { // what the reader before has held back
+	if !c.flushReplies() { // what the previous reader held back
 		return
 	}
 	for {
-		c.takeSlot()
-		cl, err := c.receive()
+		c.acquireSlot()
+		cl, err := c.receiveCall()
 		if err == errRelieved {
 			<-c.slots
 			return
 		}
 		if err != nil {
-			c.end(err)
+			c.closeGracefully(err)
 			return
 		}
-		if kept := c.handle(cl); !kept {
+		if keepsTurn := c.handleCall(cl); !keepsTurn {
 			return
 		}
 	}
 }
 
-// takeSlot waits for a slot for the next call. Replies that are held back have slots.
-func (c *tcpConn) takeSlot() {
+// acquireSlot waits for a slot for the next call. Replies that are held back occupy
+// slots.
+func (c *tcpConn) acquireSlot() {
 	select {
 	case c.slots <- struct{}{}:
 	default:
@@ -136,182 +140,186 @@ func (c *tcpConn) takeSlot() {
 	}
 }
 
-// receive waits for the next call. It hands over the replies to reverse calls
-// that come before, and makes the line secure if the client asks for that.
-func (c *tcpConn) receive() (*tcpCall, error) {
+// receiveCall waits for the next call. It delivers the replies to reverse calls that
+// arrive before, and secures the stream if the client requests that.
+func (c *tcpConn) receiveCall() (*tcpCall, error) {
 	for {
-		cl, err := c.receiveOne()
+		cl, err := c.receiveRecord()
 		if err != nil {
 			return nil, err
 		}
-		if asks, denial := c.asks(cl); denial != nil {
-			c.deny(cl, denial)
+		if asks, denial := c.checkProbe(cl); denial != nil {
+			c.denyProbe(cl, denial)
 			continue
 		} else if asks {
-			if err := c.secure(cl); err != nil {
+			if err := c.secureConn(cl); err != nil {
 				return nil, err
 			}
 			continue
 		}
 		if !isReply(cl.record.B) {
-			c.audit()
+			c.noteUnencrypted()
 			return cl, nil
 		}
 		record := cl.record
 		cl.record = nil
 		c.calls.Add(^uint64(0))
-		c.open.Add(-1)
-		c.underWay.Add(-1)
-		cl.free()
-		c.all.Done()
-		c.reverse.take(record)
+		c.unqueued.Add(-1)
+		c.inFlight.Add(-1)
+		cl.recycle()
+		c.activeCalls.Done()
+		c.reverse.deliverReply(record)
 	}
 }
 
-// receiveOne waits for the next record.
-func (c *tcpConn) receiveOne() (*tcpCall, error) {
+// receiveRecord waits for the next record.
+func (c *tcpConn) receiveRecord() (*tcpCall, error) {
 	if err := c.reading.Err(); err != nil { // even if a call is buffered
 		return nil, err
 	}
-	if !c.in.soon() && !c.flush() {
+	if !c.in.isNextReady() && !c.flushReplies() {
 		return nil, errRelieved
 	}
 	if _, err := c.in.br.Peek(1); err != nil { // no time limit
 		return nil, err
 	}
 	c.calls.Add(1)
-	if c.underWay.Add(1) == 1 {
-		c.moves()
+	if c.inFlight.Add(1) == 1 {
+		c.recordProgress()
 	}
-	if c.timed = !c.in.buffered(); c.timed {
+	if c.hasDeadline = !c.in.isRecordBuffered(); c.hasDeadline {
 		c.setReadDeadline(time.Now().Add(recordTimeout))
 	}
-	c.call = c.newCall()
-	record, err := c.in.next()
-	if c.call.reserved > 0 {
-		c.records.end()
+	c.socket.Within = c.hasDeadline
+	c.receiving = c.newCall()
+	record, err := c.in.readRecord()
+	c.socket.Within = false
+	if c.receiving.reserved > 0 {
+		c.records.noteEnd()
 	}
-	if c.timed {
+	if c.hasDeadline {
 		c.setReadDeadline(time.Time{})
 	}
 	if err != nil {
-		c.call.free()
+		c.receiving.recycle()
 		return nil, err
 	}
-	c.call.record = record
-	c.open.Add(1)
-	c.all.Add(1)
-	return c.call, nil
+	c.receiving.record = record
+	c.unqueued.Add(1)
+	c.activeCalls.Add(1)
+	return c.receiving, nil
 }
 
-// reserve waits for memory for n bytes of the call's record. The wait does not
+// reserveMemory waits for memory for a call record with n bytes. The wait does not
 // count against the peer's deadline.
-func (c *tcpConn) reserve(n int) error {
+func (c *tcpConn) reserveMemory(n int) error {
 	c.out.flush()
-	weight := min(int64(buf.Size(n)), int64(max(partOfConn, c.in.max)))
+	weight := min(int64(buf.Size(n)), int64(max(connMemoryLimit, c.in.max)))
 	if err := c.memory.requests.Acquire(c.reading, weight); err != nil {
 		return err
 	}
-	c.call.reserved = weight
-	c.records.begin()
-	if c.timed {
+	c.receiving.reserved = weight
+	c.records.noteStart()
+	if c.hasDeadline {
 		c.setReadDeadline(time.Now().Add(recordTimeout))
 	}
 	return nil
 }
 
-// done ends a call whose reply was written, or that needs no reply.
-func (c *tcpConn) done(cl *tcpCall) {
+// finishCall finishes a call whose reply was written, or that needs no reply.
+func (c *tcpConn) finishCall(cl *tcpCall) {
 	if cl.reverse != nil {
 		<-cl.reverse.unsent
-		cl.free()
-		c.all.Done()
+		cl.recycle()
+		c.activeCalls.Done()
 		return
 	}
-	aside, written := cl.aside, cl.written
-	cl.free()
-	c.moves()
-	c.underWay.Add(-1)
-	if !aside {
+	releasedSlot, written := cl.releasedSlot, cl.written
+	cl.recycle()
+	c.recordProgress()
+	c.inFlight.Add(-1)
+	if !releasedSlot {
 		<-c.slots
 	}
-	c.all.Done()
+	c.activeCalls.Done()
 	if written != nil {
 		close(written)
 	}
 }
 
-// setReadDeadline does nothing once the connection is drained, because its
-// deadline has passed then.
+// setReadDeadline sets the socket's read deadline. After drain it does nothing: drain has set a
+// deadline in the past, which must stay.
 func (c *tcpConn) setReadDeadline(t time.Time) {
-	c.deadline.Lock()
-	defer c.deadline.Unlock()
+	c.deadlineMu.Lock()
+	defer c.deadlineMu.Unlock()
 	if c.reading.Err() == nil {
 		_ = c.nc.SetReadDeadline(t) // fails only if reading fails
 	}
 }
 
-// drain stops the receipt of further calls.
+// drain makes the connection stop receiving calls.
 func (c *tcpConn) drain() {
-	c.deadline.Lock()
-	defer c.deadline.Unlock()
-	c.drained()
+	c.deadlineMu.Lock()
+	defer c.deadlineMu.Unlock()
+	c.stopReading()
 	_ = c.nc.SetReadDeadline(time.Unix(1, 0))
 }
 
-// abort cuts the connection. Only the first cause is kept.
+// abort closes the connection at once. Only the first cause is kept.
 func (c *tcpConn) abort(cause error) {
+	c.peer.Conn.End()
 	c.cancel(cause)
-	c.close()
+	c.closeSocket()
 }
 
-// end closes the connection after receive failed with err. The caller must have
-// the turn to read. If the peer has sent all its calls, or the connection is
+// closeGracefully closes the connection after receiveCall failed with err. The caller
+// must have the turn to read. If the peer has sent all its calls, or the connection is
 // drained, the outstanding replies are sent first.
-func (c *tcpConn) end(err error) {
+func (c *tcpConn) closeGracefully(err error) {
 	draining := c.reading.Err() != nil
+	c.peer.Conn.End() // no further call arrives
 	if !draining && err != io.EOF {
 		c.logEnd(err)
 		c.abort(err)
 	}
 	c.out.flush()
-	c.reverse.close(err)
-	c.all.Wait()
+	c.reverse.failCalls(err)
+	c.activeCalls.Wait()
 	if draining {
-		c.linger()
+		c.awaitPeerClose()
 	}
-	if c.line != c.nc {
-		_ = c.line.Close() // the peer may have gone
+	if c.stream != c.nc {
+		_ = c.stream.Close() // the peer may have gone
 	}
 	c.abort(errConnEnd)
 	c.server.removeConn(c)
 }
 
-// linger ends the stream to the peer and waits a short time for the peer to end
-// its own. A close with unread calls would reset the connection, and the last
+// awaitPeerClose closes the stream to the peer and waits a short time for the peer to
+// close its own. A close with unread calls would reset the connection, and the last
 // replies could be lost.
-func (c *tcpConn) linger() {
-	if line, ok := c.line.(interface{ CloseWrite() error }); ok && c.line != c.nc {
-		_ = line.CloseWrite() // tells the peer inside of TLS
+func (c *tcpConn) awaitPeerClose() {
+	if line, ok := c.stream.(interface{ CloseWrite() error }); ok && c.stream != c.nc {
+		_ = line.CloseWrite() // sends close_notify inside TLS
 	}
 	t, ok := c.nc.(*net.TCPConn)
 	if !ok || t.CloseWrite() != nil {
 		return
 	}
-	c.deadline.Lock() // drain may set its deadline concurrently
+	c.deadlineMu.Lock() // drain may set its deadline concurrently
 	_ = t.SetReadDeadline(time.Now().Add(lingerTimeout))
-	c.deadline.Unlock()
+	c.deadlineMu.Unlock()
 	_, _ = io.Copy(io.Discard, t)
 }
 
-// logEnd logs a violation by the peer as a warning, and a failure of the
-// network at debug level.
+// logEnd logs a protocol violation by the peer as a warning, and a network failure at
+// debug level.
 func (c *tcpConn) logEnd(err error) {
 	if c.ctx.Err() != nil {
-		return // cut by our side, which knows the cause
+		return // aborted by this end, which knows the cause
 	}
 	if errors.Is(err, errRecordLong) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, errStalled) {
-		c.server.log().Warn("RPC connection cut", "peer", &c.peer, "err", err)
+		c.server.log().Warn("RPC connection closed, because the client violates the protocol or does not respond", "peer", &c.peer, "err", err)
 		return
 	}
 	c.server.log().Debug("RPC connection lost", "peer", &c.peer, "err", err)

@@ -12,16 +12,16 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// waiter is a program whose procedure 1 waits until open is closed, after it
+// waitingProgram is a program whose procedure 1 waits until open is closed, after it
 // has stepped aside if aside is set. Other procedures do not wait.
-type waiter struct {
+type waitingProgram struct {
 	running, served atomic.Int64
 	aside           bool
 	open            chan struct{}
 }
 
-func (w *waiter) mux() *Mux {
-	m := &Mux{Log: quiet()}
+func (w *waitingProgram) newMux() *Mux {
+	m := &Mux{Log: discardLogger()}
 	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, r *Reply) error {
 		if c.Proc == 1 {
 			w.running.Add(1)
@@ -38,9 +38,9 @@ func (w *waiter) mux() *Mux {
 	return m
 }
 
-// flood sends n calls of procedure 1 and a last call of another procedure
+// floodCalls sends n calls of procedure 1 and a last call of another procedure
 // without waiting, and discards the replies.
-func flood(nc net.Conn, n int, last uint32) {
+func floodCalls(nc net.Conn, n int, last uint32) {
 	go func() { _, _ = io.Copy(io.Discard, nc) }()
 	go func() {
 		proc := uint32(1)
@@ -48,7 +48,7 @@ func flood(nc net.Conn, n int, last uint32) {
 			if xid == uint32(n) {
 				proc = last
 			}
-			if _, err := nc.Write(record(call(xid, testProg, 2, proc))); err != nil {
+			if _, err := nc.Write(newRecord(newCallMessage(xid, testProg, 2, proc))); err != nil {
 				return
 			}
 		}
@@ -61,16 +61,16 @@ func flood(nc net.Conn, n int, last uint32) {
 // with a goroutine, gets few further calls for each connection, while other
 // parties are not affected. All calls are served in the end.
 func TestWaitingCallsAreBounded(t *testing.T) {
-	s := &Server{Log: quiet()}
-	bubble(t, s, func(t *testing.T, l *pipeListener) {
-		w := &waiter{open: make(chan struct{})}
-		s.Handler = w.mux()
-		const conns, counted = 60, memoryOfCalls / 2 / callCost
+	s := &Server{Log: discardLogger()}
+	runInBubble(t, s, func(t *testing.T, l *pipeListener) {
+		w := &waitingProgram{open: make(chan struct{})}
+		s.Handler = w.newMux()
+		const conns, counted = 60, callMemoryLimit / 2 / callCost
 		var all []net.Conn
 		for range conns {
 			nc := l.dialFrom(1)
 			all = append(all, nc)
-			flood(nc, maxCalls-1, 1)
+			floodCalls(nc, maxCalls-1, 1)
 		}
 		assert.EqualValues(t, 2048, counted)
 		assert.LessOrEqual(t, w.running.Load(), int64(counted+conns*(freeCalls+1)))
@@ -78,7 +78,7 @@ func TestWaitingCallsAreBounded(t *testing.T) {
 		before := w.running.Load()
 		other := l.dialFrom(2)
 		all = append(all, other)
-		flood(other, maxCalls-1, 1)
+		floodCalls(other, maxCalls-1, 1)
 		assert.EqualValues(t, maxCalls, w.running.Load()-before)
 
 		close(w.open)
@@ -86,7 +86,7 @@ func TestWaitingCallsAreBounded(t *testing.T) {
 		assert.EqualValues(t, (conns+1)*maxCalls, w.served.Load())
 		closeAll(all)
 		synctest.Wait()
-		assert.Zero(t, s.waiting.InUse())
+		assert.Zero(t, s.callMemory.InUse())
 	})
 }
 
@@ -94,17 +94,17 @@ func TestWaitingCallsAreBounded(t *testing.T) {
 // calls of their connection from being read, and that the end of the connection
 // waits for them too.
 func TestStepAside(t *testing.T) {
-	for name, taken := range map[string]int64{"turn passed on": 0, "turn kept": memoryOfCalls / 2} {
+	for name, taken := range map[string]int64{"turn passed on": 0, "turn kept": callMemoryLimit / 2} {
 		t.Run(name, func(t *testing.T) {
-			s := &Server{Log: quiet()}
-			bubble(t, s, func(t *testing.T, l *pipeListener) {
-				w := &waiter{aside: true, open: make(chan struct{})}
-				s.Handler = w.mux()
+			s := &Server{Log: discardLogger()}
+			runInBubble(t, s, func(t *testing.T, l *pipeListener) {
+				w := &waitingProgram{aside: true, open: make(chan struct{})}
+				s.Handler = w.newMux()
 				nc := l.dialFrom(1)
 				synctest.Wait()
 				part := onlyConn(s).memory.calls
 				assert.True(t, part.TryAcquire(taken))
-				flood(nc, 10*maxCalls, 2)
+				floodCalls(nc, 10*maxCalls, 2)
 				assert.EqualValues(t, 10*maxCalls, w.running.Load())
 				assert.EqualValues(t, 1, w.served.Load(), "what ends the wait of others")
 				nc.Close()

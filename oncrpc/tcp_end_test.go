@@ -13,22 +13,24 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// A gate is a program whose calls wait until the test releases them.
-type gate struct {
+// A gatedProgram is a program whose calls wait until the test releases them.
+type gatedProgram struct {
 	running atomic.Int64
 	most    atomic.Int64
 	entered chan struct{}
 	open    chan struct{}
 }
 
-func newGate() *gate { return &gate{entered: make(chan struct{}, 1000), open: make(chan struct{})} }
+func newGate() *gatedProgram {
+	return &gatedProgram{entered: make(chan struct{}, 1000), open: make(chan struct{})}
+}
 
-func (g *gate) ServeRPC(ctx context.Context, c *Call, r *Reply) error {
+func (g *gatedProgram) ServeRPC(ctx context.Context, c *Call, r *Reply) error {
 	n := g.running.Add(1)
 	defer g.running.Add(-1)
 	for {
@@ -47,18 +49,18 @@ func (g *gate) ServeRPC(ctx context.Context, c *Call, r *Reply) error {
 	}
 }
 
-func (g *gate) mux() *Mux {
-	m := &Mux{Log: quiet()}
+func (g *gatedProgram) newMux() *Mux {
+	m := &Mux{Log: discardLogger()}
 	m.Register(testProg, 2, g)
 	return m
 }
 
 func TestServerBoundsCalls(t *testing.T) {
 	g := newGate()
-	nc := start(t, &Server{Handler: g.mux()}).dial()
+	nc := startServer(t, &Server{Handler: g.newMux()}).dialServer()
 	const calls = 3 * maxCalls
 	for xid := range uint32(calls) {
-		_, err := nc.Write(record(call(xid, testProg, 2, 1)))
+		_, err := nc.Write(newRecord(newCallMessage(xid, testProg, 2, 1)))
 		require.NoError(t, err)
 	}
 	for range maxCalls {
@@ -71,34 +73,34 @@ func TestServerBoundsCalls(t *testing.T) {
 	assert.EqualValues(t, maxCalls, g.most.Load())
 }
 
-// TestShutdownDrains checks that calls under way are answered, later calls are
-// not taken, and the end of the stream, not a reset, follows the replies.
+// TestShutdownDrains checks that calls in flight are answered, later calls are not taken,
+// and the end of the stream, not a reset, follows the replies.
 func TestShutdownDrains(t *testing.T) {
 	g := newGate()
-	r := start(t, &Server{Handler: g.mux()})
-	busy, idle, half := r.dial(), r.dial(), r.dial()
+	r := startServer(t, &Server{Handler: g.newMux()})
+	busy, idle, half := r.dialServer(), r.dialServer(), r.dialServer()
 	for xid := range uint32(3) {
-		_, err := busy.Write(record(call(xid, testProg, 2, 1)))
+		_, err := busy.Write(newRecord(newCallMessage(xid, testProg, 2, 1)))
 		require.NoError(t, err)
 		<-g.entered
 	}
 	for _, nc := range []net.Conn{idle, half} { // makes sure that the server has accepted both
-		_, err := nc.Write(record(call(8, testProg, 2, 0)))
+		_, err := nc.Write(newRecord(newCallMessage(8, testProg, 2, 0)))
 		require.NoError(t, err)
 		readRecord(t, nc)
 	}
-	_, err := half.Write(record(call(9, testProg, 2, 1))[:20]) // not a whole call
+	_, err := half.Write(newRecord(newCallMessage(9, testProg, 2, 1))[:20]) // not a whole call
 	require.NoError(t, err)
 
 	done := make(chan error, 1)
 	go func() { done <- r.Shutdown(t.Context()) }()
-	<-r.stop
+	<-r.stopping
 	for _, nc := range []net.Conn{idle, half} {
 		_, err := nc.Read(make([]byte, 1))
 		assert.Equal(t, io.EOF, err)
 		nc.Close()
 	}
-	_, err = busy.Write(record(call(99, testProg, 2, 1)))
+	_, err = busy.Write(newRecord(newCallMessage(99, testProg, 2, 1)))
 	require.NoError(t, err)
 	_, err = net.Dial("tcp", r.addr)
 	assert.ErrorIs(t, err, syscall.ECONNREFUSED)
@@ -120,15 +122,15 @@ func TestShutdownDrains(t *testing.T) {
 	assert.NoError(t, <-done)
 }
 
-// TestShutdownLeavesBufferedCalls checks that calls in the read buffer, behind
-// those under way, are not taken either.
+// TestShutdownLeavesBufferedCalls checks that calls in the read buffer, behind those in
+// progress, are not taken either.
 func TestShutdownLeavesBufferedCalls(t *testing.T) {
 	g := newGate()
-	r := start(t, &Server{Handler: g.mux()})
-	nc := r.dial()
+	r := startServer(t, &Server{Handler: g.newMux()})
+	nc := r.dialServer()
 	var stream []byte
 	for xid := range uint32(2 * maxCalls) {
-		stream = append(stream, record(call(xid, testProg, 2, 1))...)
+		stream = append(stream, newRecord(newCallMessage(xid, testProg, 2, 1))...)
 	}
 	require.Less(t, len(stream), readBuffer)
 	_, err := nc.Write(stream)
@@ -138,7 +140,7 @@ func TestShutdownLeavesBufferedCalls(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- r.Shutdown(t.Context()) }()
-	<-r.stop
+	<-r.stopping
 	r.mu.Lock() // held by Shutdown until all connections are drained
 	for c := range r.conns {
 		assert.Error(t, c.reading.Err())
@@ -182,9 +184,9 @@ func TestAcceptedDuringShutdown(t *testing.T) {
 
 func TestShutdownForced(t *testing.T) {
 	g := newGate()
-	r := start(t, &Server{Handler: g.mux()})
-	nc := r.dial()
-	_, err := nc.Write(record(call(1, testProg, 2, 1)))
+	r := startServer(t, &Server{Handler: g.newMux()})
+	nc := r.dialServer()
+	_, err := nc.Write(newRecord(newCallMessage(1, testProg, 2, 1)))
 	require.NoError(t, err)
 	<-g.entered
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -207,7 +209,7 @@ func TestServeAfterShutdown(t *testing.T) {
 }
 
 func TestServeRefusesMaxRecord(t *testing.T) {
-	for _, n := range []int{-1, memory/2 + 1} {
+	for _, n := range []int{-1, memoryLimit/2 + 1} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		assert.ErrorContains(t, (&Server{Handler: echoMux(), MaxRecord: n}).Serve(l), "MaxRecord")
@@ -219,9 +221,9 @@ func TestServeRefusesMaxRecord(t *testing.T) {
 // gets its replies.
 func TestHalfClose(t *testing.T) {
 	g := newGate()
-	nc := start(t, &Server{Handler: g.mux()}).dial()
+	nc := startServer(t, &Server{Handler: g.newMux()}).dialServer()
 	for xid := range uint32(5) {
-		_, err := nc.Write(record(call(xid, testProg, 2, 1)))
+		_, err := nc.Write(newRecord(newCallMessage(xid, testProg, 2, 1)))
 		require.NoError(t, err)
 	}
 	require.NoError(t, nc.CloseWrite())
@@ -239,9 +241,9 @@ func TestHalfClose(t *testing.T) {
 // TestReset checks that a reset cancels the context of the peer's calls.
 func TestReset(t *testing.T) {
 	g := newGate()
-	r := start(t, &Server{Handler: g.mux()})
-	nc := r.dial()
-	_, err := nc.Write(record(call(1, testProg, 2, 1)))
+	r := startServer(t, &Server{Handler: g.newMux()})
+	nc := r.dialServer()
+	_, err := nc.Write(newRecord(newCallMessage(1, testProg, 2, 1)))
 	require.NoError(t, err)
 	<-g.entered
 	require.NoError(t, nc.SetLinger(0))
@@ -251,25 +253,25 @@ func TestReset(t *testing.T) {
 
 func TestPanicDoesNotEndService(t *testing.T) {
 	m := echoMux()
-	m.Log = quiet()
+	m.Log = discardLogger()
 	m.Register(nfs, 3, handlerFunc(func(context.Context, *Call, *Reply) error { panic("fault") }))
-	nc := start(t, &Server{Handler: m}).dial()
-	_, err := nc.Write(record(call(1, nfs, 3, 1)))
+	nc := startServer(t, &Server{Handler: m}).dialServer()
+	_, err := nc.Write(newRecord(newCallMessage(1, nfs, 3, 1)))
 	require.NoError(t, err)
 	assert.Equal(t, rpcmsg.AppendAccepted(nil, 1, rpcmsg.SystemErr), readRecord(t, nc))
-	_, err = nc.Write(record(echoCall(2, procHead, nil)))
+	_, err = nc.Write(newRecord(echoCall(2, procHead, nil)))
 	require.NoError(t, err)
 	assert.Equal(t, echoReply(2, procHead, nil), readRecord(t, nc))
 }
 
 func TestMaxConns(t *testing.T) {
 	g := newGate()
-	r := start(t, &Server{Handler: g.mux(), MaxConns: 1, Log: quiet()})
-	first := r.dial()
-	_, err := first.Write(record(call(1, testProg, 2, 1)))
+	r := startServer(t, &Server{Handler: g.newMux(), MaxConns: 1, Log: discardLogger()})
+	first := r.dialServer()
+	_, err := first.Write(newRecord(newCallMessage(1, testProg, 2, 1)))
 	require.NoError(t, err)
 	<-g.entered
-	_, err = r.dial().Read(make([]byte, 1))
+	_, err = r.dialServer().Read(make([]byte, 1))
 	assert.Error(t, err, "one too many")
 	close(g.open)
 	readRecord(t, first)
@@ -277,8 +279,8 @@ func TestMaxConns(t *testing.T) {
 	_, err = first.Read(make([]byte, 1))
 	require.Equal(t, io.EOF, err)
 	require.Eventually(t, func() bool { // the stream ends before the place is free
-		nc := r.dial()
-		_, err := nc.Write(record(call(2, testProg, 2, 1)))
+		nc := r.dialServer()
+		_, err := nc.Write(newRecord(newCallMessage(2, testProg, 2, 1)))
 		if err == nil {
 			_, err = nc.Read(make([]byte, 1))
 		}

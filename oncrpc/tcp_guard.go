@@ -8,44 +8,45 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
-// A connection becomes secure between two calls: the probe's reply is the last that
-// leaves in clear, and nothing that was learnt in clear is kept. The goroutine with the
-// turn to read makes the handshake, so that nothing is read meanwhile:
+// A connection becomes secure between two calls: the probe's reply is the last that is
+// sent unencrypted, and nothing learnt before is kept. The goroutine with the turn to
+// read performs the handshake, so that nothing else is read during it:
 //
 //	turn ─▶ probe ─▶ reply queue ─▶ written ─▶ handshake ─▶ turn
 
-// errProbe reports a probe that must not be answered (RFC 9289, Section 5.1.1).
-var errProbe = errors.New("oncrpc: a client asks for TLS at a moment when it must not")
+// errProbe reports a probe that must not be replied to (RFC 9289, Section 5.1.1).
+var errProbe = errors.New("oncrpc: a client requests TLS at a time when it must not")
 
-// asks reports whether a call asks for a secure connection and can have it, or must be
-// denied that. On a connection that is secure already, a Mux denies such a call.
-func (c *tcpConn) asks(cl *tcpCall) (asks bool, denial error) {
-	if c.server.Guard == nil || c.line != c.nc {
+// checkProbe reports whether a call requests a secure connection, and returns the denial
+// if the request is invalid. On a connection that is already secure, a Mux denies such a
+// call.
+func (c *tcpConn) checkProbe(cl *tcpCall) (asks bool, denial error) {
+	if c.server.Guard == nil || c.stream != c.nc {
 		return false, nil
 	}
 	return c.server.Guard.Probe(cl.record.B)
 }
 
-// deny answers a probe that asks in a wrong way. The caller must have the turn to
-// read, and keeps it.
-func (c *tcpConn) deny(cl *tcpCall, denial error) {
+// denyProbe replies to an invalid probe. The caller must have the turn to read, and keeps
+// it.
+func (c *tcpConn) denyProbe(cl *tcpCall, denial error) {
 	stat := rpcmsg.AuthBadCred
 	errors.As(denial, &stat)
-	c.server.Guard.Refused(c.nc, fmt.Errorf("a client asks for TLS in a wrong way: %w", denial))
+	c.server.Guard.Refused(c.nc, fmt.Errorf("invalid TLS request: %w", denial))
 	cl.reply.Head = rpcmsg.AppendAuthError(cl.reply.Head, binary.BigEndian.Uint32(cl.record.B), stat)
 	cl.freeRecord()
 	c.out.put(cl, false)
 	c.slots <- struct{}{} // for the next call
 }
 
-// secure answers a probe, and makes the connection secure unless the answer is a
-// denial. The caller must have the turn to read, and keeps it.
-func (c *tcpConn) secure(cl *tcpCall) error {
+// secureConn replies to a probe, and secures the connection unless the reply is a denial.
+// The caller must have the turn to read, and keeps it.
+func (c *tcpConn) secureConn(cl *tcpCall) error {
 	if n := c.in.br.Buffered(); n > 0 {
-		return c.refuse(cl, fmt.Errorf("%w, %w: %d bytes", errProbe, ErrInjected, n))
+		return c.rejectProbe(cl, fmt.Errorf("%w, %w: %d bytes", errProbe, ErrInjected, n))
 	}
-	if c.open.Load() > 1 { // their replies would come into the handshake
-		return c.refuse(cl, fmt.Errorf("%w: other calls are under way", errProbe))
+	if c.unqueued.Load() > 1 { // their replies would interleave with the handshake
+		return c.rejectProbe(cl, fmt.Errorf("%w: other calls are in flight", errProbe))
 	}
 	cl.request.Msg = cl.record.B
 	answer := c.server.Handler.Serve(c.ctx, &cl.request, &cl.reply)
@@ -54,30 +55,30 @@ func (c *tcpConn) secure(cl *tcpCall) error {
 	if answer {
 		cl.reply.Head, ok = c.server.Guard.Answer(cl.reply.Head)
 	}
-	if ok && !c.reverse.end(errProbe) || !answer {
-		return c.refuse(cl, fmt.Errorf("%w: calls in the reverse direction are under way, or the program has no answer", errProbe))
+	if ok && !c.reverse.closeIfIdle(errProbe) || !answer {
+		return c.rejectProbe(cl, fmt.Errorf("%w: reverse calls are in flight, or the program does not reply", errProbe))
 	}
 	written := make(chan struct{})
 	cl.written = written
-	c.out.put(cl, false) // behind all other replies
+	c.out.put(cl, false) // after all other replies
 	<-written
 	c.slots <- struct{}{} // for the next call
 	if !ok {
 		return nil
 	}
-	return c.handshake()
+	return c.performHandshake()
 }
 
-// refuse ends a probe that must not be answered, and returns the cause.
-func (c *tcpConn) refuse(cl *tcpCall, cause error) error {
-	c.done(cl)
+// rejectProbe drops a probe that must not be replied to, and returns the cause.
+func (c *tcpConn) rejectProbe(cl *tcpCall, cause error) error {
+	c.finishCall(cl)
 	c.server.Guard.Refused(c.nc, cause)
 	return cause
 }
 
-// handshake replaces the line, and the peer, about which programs may remember what it
-// said in clear.
-func (c *tcpConn) handshake() error {
+// performHandshake replaces the stream, and the Peer, for which programs may have stored
+// what it sent unencrypted.
+func (c *tcpConn) performHandshake() error {
 	if err := c.reading.Err(); err != nil {
 		return err
 	}
@@ -85,23 +86,24 @@ func (c *tcpConn) handshake() error {
 	if err != nil {
 		return err
 	}
-	c.line = line
+	c.stream = line
 	c.out.forgetDeadline()
 	c.in.br.Reset(line)
 	c.security.Store(line.Security())
 	c.reverse = newReverse(c)
-	c.caller = &Peer{
+	c.callPeer = &Peer{
 		Network: c.peer.Network, Addr: c.peer.Addr, Local: c.peer.Local,
-		Cut: c.peer.Cut, Reverse: c.reverse, Security: line.Security(),
+		Conn: c.peer.Conn, Cut: c.peer.Cut, Reverse: c.reverse, Security: line.Security(),
 	}
 	return nil
 }
 
-// audit tells the Guard once that a connection is in clear, although it could be secure.
-func (c *tcpConn) audit() {
-	if c.audited || c.server.Guard == nil || c.line != c.nc {
+// noteUnencrypted tells the Guard once that a connection is unencrypted, although it
+// could be secure.
+func (c *tcpConn) noteUnencrypted() {
+	if c.unencryptedNoted || c.server.Guard == nil || c.stream != c.nc {
 		return
 	}
-	c.audited = true
-	c.server.Guard.InClear(c.nc)
+	c.unencryptedNoted = true
+	c.server.Guard.NoteUnencrypted(c.nc)
 }

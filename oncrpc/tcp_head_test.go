@@ -7,17 +7,17 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// lister is a program that reserves memory for results in the head, as many
+// newListMux is a program that reserves memory for results in the head, as many
 // bytes as its argument. Procedure 1 makes that many, procedure 2 none, and
 // procedure 3 10 KiB.
-func lister() *Mux {
-	m := &Mux{Log: quiet()}
+func newListMux() *Mux {
+	m := &Mux{Log: discardLogger()}
 	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, r *Reply) error {
 		n := int(c.Args.Uint32())
 		r.Reserve(n)
@@ -32,9 +32,9 @@ func lister() *Mux {
 	return m
 }
 
-func list(t *testing.T, nc net.Conn, proc uint32, n int) {
+func callList(t *testing.T, nc net.Conn, proc uint32, n int) {
 	t.Helper()
-	_, err := nc.Write(record(call(1, testProg, 2, proc, 0, byte(n>>16), byte(n>>8), byte(n))))
+	_, err := nc.Write(newRecord(newCallMessage(1, testProg, 2, proc, 0, byte(n>>16), byte(n>>8), byte(n))))
 	require.NoError(t, err)
 	synctest.Wait()
 }
@@ -42,9 +42,9 @@ func list(t *testing.T, nc net.Conn, proc uint32, n int) {
 // TestMemoryOfHeads checks that unread heads stay counted, and that the unused
 // part of a reservation is released at once.
 func TestMemoryOfHeads(t *testing.T) {
-	s := &Server{Handler: lister()}
-	bubble(t, s, func(t *testing.T, l *pipeListener) {
-		nc := l.dial()
+	s := &Server{Handler: newListMux()}
+	runInBubble(t, s, func(t *testing.T, l *pipeListener) {
+		nc := l.dialPipe()
 		defer nc.Close()
 		for _, tt := range []struct {
 			proc        uint32
@@ -58,7 +58,7 @@ func TestMemoryOfHeads(t *testing.T) {
 			{3, 1 << 20, 10 << 10, 16 << 10},
 			{2, 1 << 20, 0, 0},
 		} {
-			list(t, nc, tt.proc, tt.n)
+			callList(t, nc, tt.proc, tt.n)
 			held := s.Stats().Replies.InUse
 			assert.GreaterOrEqual(t, held, tt.least, "%+v", tt)
 			assert.LessOrEqual(t, held, tt.most, "%+v", tt)
@@ -73,19 +73,19 @@ func TestMemoryOfHeads(t *testing.T) {
 // Only as many heads are made as fit into a party's part, until others have
 // been read.
 func TestHeadsWaitForMemory(t *testing.T) {
-	s := &Server{Handler: lister()}
-	bubble(t, s, func(t *testing.T, l *pipeListener) {
+	s := &Server{Handler: newListMux()}
+	runInBubble(t, s, func(t *testing.T, l *pipeListener) {
 		conns := make([]net.Conn, 8)
 		const n = 1 << 20
 		for i := range conns {
 			conns[i] = l.dialFrom(1)
 			for range 40 {
-				list(t, conns[i], 1, n)
+				callList(t, conns[i], 1, n)
 			}
 		}
 		held := s.Stats().Replies.InUse
-		assert.Greater(t, held, int64(partOfMemory-2*buf.Size(n+rpcmsg.AcceptedLen)))
-		assert.LessOrEqual(t, held, int64(partOfMemory))
+		assert.Greater(t, held, int64(partyMemoryLimit-2*buf.Size(n+rpcmsg.AcceptedLen)))
+		assert.LessOrEqual(t, held, int64(partyMemoryLimit))
 		var readers sync.WaitGroup
 		for _, nc := range conns {
 			readers.Go(func() {

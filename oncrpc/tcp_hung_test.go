@@ -56,16 +56,16 @@ func (hungSocket) Write(func(uintptr) bool) error { return net.ErrClosed }
 // other connections nor the end of the server, and is no peer that stalls.
 func TestHungDisk(t *testing.T) {
 	f := newLentFile(t, 4<<10)
-	m := &Mux{Log: quiet()}
+	m := &Mux{Log: discardLogger()}
 	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, r *Reply) error {
 		if c.Proc == procLend {
-			f.borrow(r, 0, 100)
+			f.lendItem(r, 0, 100)
 		}
 		return nil
 	}))
-	s := &Server{Handler: m, MaxConns: 2, Log: quiet()}
-	bubble(t, s, func(t *testing.T, l *pipeListener) {
-		other := l.dial()
+	s := &Server{Handler: m, MaxConns: 2, Log: discardLogger()}
+	runInBubble(t, s, func(t *testing.T, l *pipeListener) {
+		other := l.dialPipe()
 		defer other.Close()
 		client, server := net.Pipe()
 		defer client.Close()
@@ -78,7 +78,7 @@ func TestHungDisk(t *testing.T) {
 		for round := range uint64(3) {
 			start := time.Now()
 			assert.Len(t, s.Connections(), 2)
-			s.cutStalled(round)
+			s.abortStalled(round)
 			assert.Less(t, time.Since(start), time.Second)
 		}
 		assert.EqualValues(t, 1, k.asked.Load(), "one goroutine waits, however often the question comes")

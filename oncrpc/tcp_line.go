@@ -9,34 +9,34 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/keepalive"
 )
 
-// A TCPLineConfig configures a Line of TCP connections.
+// A TCPLineConfig configures a Line over TCP.
 type TCPLineConfig struct {
 	// Conn configures each connection.
 	Conn ClientConfig
 
 	// Secure, if not nil, makes a new connection secure before the first call, as
-	// rpctls.Client.Secure does, and takes over nc, even if it fails. Its failure is
-	// that of the attempt to connect.
+	// rpctls.Client.Secure does, and takes over nc, even if it fails. If it fails, so
+	// does the attempt to connect.
 	Secure func(ctx context.Context, nc net.Conn) (net.Conn, error)
 
-	// Line is the rest. Dial, Server and Closed are set by DialTCPLine: calls that
-	// are lost with their connection fail with ErrClosed.
+	// Line configures the Line. DialTCPLine sets Dial, Server and Closed: calls that are
+	// lost with their connection fail with ErrClosed.
 	Line LineConfig
 }
 
-// DialTCPLine makes a Line of TCP connections to a server, whose address is host and
-// port, all from the same port of this end, if possible a reserved one (DialReserved).
-// It tries once, and returns the error of package net, or of Secure.
+// DialTCPLine makes a Line over TCP to a server, whose address is host and port. All
+// connections use the same local port, if possible a reserved one (DialReserved). It
+// tries once, and returns package net's or Secure's error.
 func DialTCPLine(ctx context.Context, addr string, cfg TCPLineConfig) (*Line, error) {
 	line := cfg.Line
 	line.Server, line.Closed = addr, ErrClosed
-	port := 0 // of this end
+	port := 0 // local
 	line.Dial = func(ctx context.Context, l *Line) (LineConn, error) {
-		nc, err := dialAgain(ctx, addr, port)
+		nc, err := redialFrom(ctx, addr, port)
 		if err != nil {
 			return nil, err
 		}
-		port = portOf(nc)
+		port = localPort(nc)
 		if cfg.Secure != nil {
 			if nc, err = cfg.Secure(ctx, nc); err != nil {
 				return nil, err
@@ -47,24 +47,24 @@ func DialTCPLine(ctx context.Context, addr string, cfg TCPLineConfig) (*Line, er
 	return NewLine(ctx, line)
 }
 
-// A tcpLineConn is a connection of a Line of TCP connections (LineConn).
+// A tcpLineConn is a LineConn over TCP.
 type tcpLineConn struct{ *TCPClient }
 
 func (c tcpLineConn) Transmit(ctx context.Context, x *Exchange, xid uint32) (uint32, error) {
-	return c.call(ctx, x, xid)
+	return c.callWithXID(ctx, x, xid)
 }
 
 func (c tcpLineConn) Received() uint64          { return c.received.Load() }
 func (c tcpLineConn) Traffic() (in, out uint64) { return keepalive.Traffic(c.nc) }
-func (c tcpLineConn) Done() <-chan struct{}     { return c.over }
+func (c tcpLineConn) Done() <-chan struct{}     { return c.done }
 
 func (c tcpLineConn) CheckOverdue() (longest int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, cl := range c.calls {
-		longest = max(longest, c.checks-cl.checks)
+		longest = max(longest, c.overdueChecks-cl.queuedCheck)
 	}
-	c.checks++
+	c.overdueChecks++
 	return longest
 }
 
@@ -76,13 +76,13 @@ func (c tcpLineConn) Cause() error {
 
 // Abort does not wait for the server, which may be silent.
 func (c tcpLineConn) Abort(cause error) {
-	abrupt(c.nc)
-	c.fail(cmp.Or(cause, errors.New("closed")))
+	resetOnClose(c.nc)
+	c.closeWith(cmp.Or(cause, errors.New("closed")))
 }
 
-// abrupt makes the next Close of a connection reset it, after which its port is free.
-func abrupt(nc net.Conn) {
+// resetOnClose makes nc's next Close reset the connection, after which its port is free.
+func resetOnClose(nc net.Conn) {
 	if l, ok := nc.(interface{ SetLinger(seconds int) error }); ok {
-		_ = l.SetLinger(0) // fails on a connection that has ended
+		_ = l.SetLinger(0) // fails on a closed connection
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
 // TestTCPLine makes calls while the server is restarted at its port again and again,
@@ -23,7 +23,7 @@ func TestTCPLine(t *testing.T) {
 	require.NoError(t, err)
 	addr := l.Addr().String()
 	serve := func(l net.Listener) (stop func()) {
-		s := &Server{Handler: echoMux(), Log: quiet()}
+		s := &Server{Handler: echoMux(), Log: discardLogger()}
 		served := make(chan error, 1)
 		go func() { served <- s.Serve(l) }()
 		return func() {
@@ -34,7 +34,7 @@ func TestTCPLine(t *testing.T) {
 		}
 	}
 	stop := serve(l)
-	line, err := DialTCPLine(t.Context(), addr, TCPLineConfig{Line: LineConfig{Log: quiet()}})
+	line, err := DialTCPLine(t.Context(), addr, TCPLineConfig{Line: LineConfig{Log: discardLogger()}})
 	require.NoError(t, err)
 	var over atomic.Bool
 	var callers sync.WaitGroup
@@ -42,14 +42,14 @@ func TestTCPLine(t *testing.T) {
 		callers.Go(func() {
 			data := bytes.Repeat([]byte{byte(i), 2, 3}, 10_000*i)
 			for n := 0; n < 5 || !over.Load(); n++ {
-				if err := ask(t.Context(), t, line, procEcho, data); !assert.NoError(t, err) {
+				if err := callEcho(t.Context(), t, line, procEcho, data); !assert.NoError(t, err) {
 					return
 				}
 			}
 		})
 	}
 	for range 5 {
-		require.NoError(t, ask(t.Context(), t, line, procHead, nil))
+		require.NoError(t, callEcho(t.Context(), t, line, procHead, nil))
 		stop()
 		l, err := net.Listen("tcp", addr)
 		require.NoError(t, err)
@@ -75,7 +75,7 @@ func TestTCPLinePort(t *testing.T) {
 		require.NoError(t, err)
 		return nc.(*net.TCPConn)
 	}
-	line, err := DialTCPLine(t.Context(), l.Addr().String(), TCPLineConfig{Line: LineConfig{Log: quiet()}})
+	line, err := DialTCPLine(t.Context(), l.Addr().String(), TCPLineConfig{Line: LineConfig{Log: discardLogger()}})
 	require.NoError(t, err)
 	defer line.Close()
 	server := accept()
@@ -85,20 +85,20 @@ func TestTCPLinePort(t *testing.T) {
 		"reset":    func() { _ = server.SetLinger(0); server.Close() },
 		"half":     func() { _ = server.CloseWrite() },
 		"aborted":  func() { line.Conn().Abort(errors.New("silent")) },
-		"nonsense": func() { send(t, server, []byte("HTTP/1.1 400 Bad Request")) },
+		"nonsense": func() { sendParts(t, server, []byte("HTTP/1.1 400 Bad Request")) },
 	} {
 		done := make(chan error, 1)
-		go func() { done <- ask(t.Context(), t, line, procHead, nil) }()
+		go func() { done <- callEcho(t.Context(), t, line, procHead, nil) }()
 		first := xidOf(readRecord(t, server))
 		end()
 		next := accept()
 		assert.Equal(t, port, next.RemoteAddr().String(), name)
 		server.Close()
 		server = next
-		send(t, server, record(rpcmsg.AppendAccepted(nil, xidOf(readRecord(t, server)), rpcmsg.Success))) // the Line's own call
+		sendParts(t, server, newRecord(rpcmsg.AppendAccepted(nil, xidOf(readRecord(t, server)), rpcmsg.Success))) // the Line's own call
 		again := readRecord(t, server)
 		assert.Equal(t, first, xidOf(again), name)
-		send(t, server, record(echoReply(first, procHead, nil)))
+		sendParts(t, server, newRecord(echoReply(first, procHead, nil)))
 		require.NoError(t, <-done)
 	}
 	server.Close()
@@ -112,10 +112,10 @@ func TestDialAgain(t *testing.T) {
 	first, err := DialReserved(t.Context(), l.Addr().String())
 	require.NoError(t, err)
 	defer first.Close()
-	next, err := dialAgain(t.Context(), l.Addr().String(), portOf(first))
+	next, err := redialFrom(t.Context(), l.Addr().String(), localPort(first))
 	require.NoError(t, err)
 	defer next.Close()
-	assert.NotEqual(t, portOf(first), portOf(next))
+	assert.NotEqual(t, localPort(first), localPort(next))
 }
 
 // TestTCPLineSecure checks that no byte leaves over a connection that cannot be made

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
 // TestMappable checks that only connections whose bytes the kernel reads from their place
@@ -34,12 +34,12 @@ func TestMappable(t *testing.T) {
 		readRecord(t, nc)
 		return <-seen
 	}
-	assert.True(t, ask(t, start(t, &Server{Handler: m}).dial()), "TCP")
+	assert.True(t, ask(t, startServer(t, &Server{Handler: m}).dialServer()), "TCP")
 	s := &Server{Handler: m}
 	l := newPipeListener()
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
-	pipe := l.dial()
+	pipe := l.dialPipe()
 	assert.False(t, ask(t, pipe), "a pipe")
 	pipe.Close()
 	over := l.dialOver(t)
@@ -73,9 +73,9 @@ func TestMappedTruncated(t *testing.T) {
 	type part struct{ off, n, left int } // left: below 0 for an error
 	for name, tt := range map[string]struct {
 		calls []byte
-		size  int // of the file in the end
+		size  int // final file size
 		bad   error
-		at    int // of the item, where the medium fails
+		at    int // offset in the item at which the medium fails
 		want  []part
 	}{
 		"none":           {lendCall(0, procTruncate, 0, size, size), size, nil, 0, []part{{0, size, size}}},
@@ -98,13 +98,13 @@ func TestMappedTruncated(t *testing.T) {
 			}
 			met := false
 			for try := 0; try < 100 && !met; try++ { // the kernel may have taken a part already
-				l.f.fill(0, size)
+				l.f.fillRange(0, size)
 				l.f.onReread(func() {
 					if tt.bad != nil {
-						l.f.fill(0, tt.size)
+						l.f.fillRange(0, tt.size)
 					}
 				}, tt.want[0].off+tt.at, tt.bad)
-				got := l.exchange(tt.calls, len(want))
+				got := l.exchangeBytes(tt.calls, len(want))
 				if met = bytes.Equal(want, got); !met {
 					same := 0
 					for same < len(got) && got[same] == whole[same] {
@@ -114,7 +114,7 @@ func TestMappedTruncated(t *testing.T) {
 						require.Zero(t, b, "only zeros, in the page of the file's end, may stand for the data")
 					}
 				}
-				l.returned()
+				l.awaitReturned()
 			}
 			assert.True(t, met)
 		})
@@ -129,14 +129,14 @@ func TestMappedShrinks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newLending(t, size)
 			l.f.onReread(nil, 0, bad)
-			nc := l.narrow()
+			nc := l.dialSlow()
 			_, err := nc.Write(append(lendCall(0, procLend, 0, size), lendCall(1, procRead, 0, 10)...))
 			require.NoError(t, err)
 			want := lendReply(0, 0, size)
 			got := make([]byte, 100, len(want))
 			_, err = io.ReadFull(nc, got)
 			require.NoError(t, err)
-			l.f.truncate(0)
+			l.f.truncateTo(0)
 			rest, err := io.ReadAll(nc)
 			if err != nil {
 				assert.ErrorIs(t, err, syscall.ECONNRESET)
@@ -144,7 +144,7 @@ func TestMappedShrinks(t *testing.T) {
 			got = append(got, rest...)
 			assert.Less(t, len(got), len(want))
 			assert.True(t, bytes.HasPrefix(want, got))
-			l.returned()
+			l.awaitReturned()
 			require.Eventually(t, func() bool { return l.Stats().Now == 0 }, time.Minute, time.Millisecond)
 			assert.Zero(t, l.Stats().Replies.InUse)
 			assert.Contains(t, l.log.String(), errShrunk.Error())
@@ -163,10 +163,10 @@ func TestMappedGrown(t *testing.T) {
 	l := newLending(t, size)
 	held := int64(0)
 	l.f.onReread(func() {
-		l.f.fill(0, size)
+		l.f.fillRange(0, size)
 		held = max(held, l.Stats().Replies.InUse)
 	}, 0, nil)
-	nc := l.narrow()
+	nc := l.dialSlow()
 	_, err := nc.Write(append(lendCall(0, procLend, 3, size-3), lendCall(1, procLend, 7, 20<<10)...))
 	require.NoError(t, err)
 	want := append(lendReply(0, 3, size-3), lendReply(1, 7, 20<<10)...)
@@ -177,14 +177,14 @@ func TestMappedGrown(t *testing.T) {
 		require.NoError(t, err)
 		got = append(got, b[0])
 	}
-	l.f.truncate(0)
+	l.f.truncateTo(0)
 	for len(got) < len(want) {
 		n, err := nc.Read(got[len(got):min(len(got)+100, cap(got))])
 		require.NoError(t, err)
 		got = got[:len(got)+n]
 	}
 	assert.True(t, bytes.Equal(want, got))
-	l.returned()
+	l.awaitReturned()
 	assert.Positive(t, l.f.rereads.Load())
 	l.f.mu.Lock()
 	assert.EqualValues(t, buf.Size(size-3), held)
@@ -199,9 +199,9 @@ func TestMappedStorm(t *testing.T) {
 	l := newLending(t, size)
 	for round := range uint64(30) {
 		random := rand.New(rand.NewPCG(1, round))
-		l.f.fill(0, size)
-		l.f.onReread(func() { l.f.fill(0, size) }, 0, nil)
-		nc := l.narrow()
+		l.f.fillRange(0, size)
+		l.f.onReread(func() { l.f.fillRange(0, size) }, 0, nil)
+		nc := l.dialSlow()
 		var stream, want []byte
 		for xid := range uint32(calls) {
 			off := random.IntN(size)
@@ -228,7 +228,7 @@ func TestMappedStorm(t *testing.T) {
 				case <-stop:
 					return
 				case <-time.After(time.Duration(random.IntN(1000)) * time.Microsecond):
-					l.f.truncate(random.IntN(size/4096) * 4096)
+					l.f.truncateTo(random.IntN(size/4096) * 4096)
 				}
 			}
 		})
@@ -239,7 +239,7 @@ func TestMappedStorm(t *testing.T) {
 			at += n
 		}
 		for range calls { // in any order
-			got := record(readRecord(t, slowly{nc, random}))
+			got := newRecord(readRecord(t, slowReader{nc, random}))
 			xid := binary.BigEndian.Uint32(got[markLen:])
 			if !assert.True(t, bytes.Equal(replies[xid], got), "round %d: reply %d, %d bytes of %d", round, xid, len(got), len(replies[xid])) {
 				break
@@ -249,18 +249,18 @@ func TestMappedStorm(t *testing.T) {
 		close(stop)
 		sent.Wait()
 		nc.Close()
-		l.returned()
+		l.awaitReturned()
 	}
 	assert.Greater(t, l.f.rereads.Load(), int64(10))
 }
 
-// slowly reads few bytes at a time.
-type slowly struct {
+// slowReader reads few bytes at a time.
+type slowReader struct {
 	io.Reader
 	random *rand.Rand
 }
 
-func (s slowly) Read(p []byte) (int, error) {
+func (s slowReader) Read(p []byte) (int, error) {
 	return s.Reader.Read(p[:min(len(p), 1+s.random.IntN(1<<s.random.IntN(14)))])
 }
 
@@ -270,7 +270,7 @@ func (s slowly) Read(p []byte) (int, error) {
 func TestMappedStalled(t *testing.T) {
 	const size = 1 << 20
 	l := newLending(t, size)
-	nc := l.narrow()
+	nc := l.dialSlow()
 	for xid := range uint32(2 * maxCalls) {
 		_, err := nc.Write(lendCall(xid, procLend, 0, size))
 		require.NoError(t, err)
@@ -281,10 +281,10 @@ func TestMappedStalled(t *testing.T) {
 	assert.Zero(t, l.Stats().Replies.InUse)
 	for round := uint64(1); l.Stats().Stalled == 0; round++ {
 		require.Less(t, round, uint64(100))
-		l.cutStalled(round)
+		l.abortStalled(round)
 		time.Sleep(10 * time.Millisecond)
 	}
-	l.returned()
+	l.awaitReturned()
 	assert.EqualValues(t, maxCalls, l.f.lent.Load())
 }
 
@@ -293,7 +293,7 @@ func TestMappedStalled(t *testing.T) {
 func TestMappedReserved(t *testing.T) {
 	const size = 1 << 20
 	l := newLending(t, size)
-	nc := l.narrow()
+	nc := l.dialSlow()
 	_, err := nc.Write(lendCall(0, procReserve, 0, size))
 	require.NoError(t, err)
 	want, got := lendReply(0, 0, size), make([]byte, size+1<<10)
@@ -303,5 +303,5 @@ func TestMappedReserved(t *testing.T) {
 	rest, err := io.ReadFull(nc, got[n:len(want)])
 	require.NoError(t, err)
 	assert.True(t, bytes.Equal(want, got[:n+rest]))
-	l.returned()
+	l.awaitReturned()
 }

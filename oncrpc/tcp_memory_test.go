@@ -13,16 +13,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fill acquires all of a memory except but bytes for other parties, until free
+// fillMemory acquires all of a memory except but bytes for other parties, until free
 // is called.
-func fill(t *testing.T, m *fairshare.Memory, but int64) (free func()) {
+func fillMemory(t *testing.T, m *fairshare.Memory, but int64) (free func()) {
 	t.Helper()
 	a, b := m.Part(), m.Part()
-	require.True(t, a.TryAcquire(partOfMemory))
-	require.True(t, b.TryAcquire(partOfMemory-but))
+	require.True(t, a.TryAcquire(partyMemoryLimit))
+	require.True(t, b.TryAcquire(partyMemoryLimit-but))
 	return func() {
-		a.Release(partOfMemory)
-		b.Release(partOfMemory - but)
+		a.Release(partyMemoryLimit)
+		b.Release(partyMemoryLimit - but)
 	}
 }
 
@@ -30,18 +30,18 @@ func fill(t *testing.T, m *fairshare.Memory, but int64) (free func()) {
 // small records and other connections do not.
 func TestMemoryOfRequests(t *testing.T) {
 	s := &Server{Handler: echoMux()}
-	bubble(t, s, func(t *testing.T, l *pipeListener) {
-		a, b, c := l.dial(), l.dial(), l.dial()
+	runInBubble(t, s, func(t *testing.T, l *pipeListener) {
+		a, b, c := l.dialPipe(), l.dialPipe(), l.dialPipe()
 		defer a.Close()
 		defer b.Close()
 		defer c.Close()
-		free := fill(t, s.requests, 20000)
+		free := fillMemory(t, s.requestMemory, 20000)
 		large := make([]byte, 9000)
-		go a.Write(record(echoCall(1, procHead, large)))
+		go a.Write(newRecord(echoCall(1, procHead, large)))
 		readRecord(t, a)
-		go b.Write(record(echoCall(2, procHead, append(large, large...))))
+		go b.Write(newRecord(echoCall(2, procHead, append(large, large...))))
 		synctest.Wait()
-		_, err := c.Write(record(echoCall(3, procHead, nil)))
+		_, err := c.Write(newRecord(echoCall(3, procHead, nil)))
 		require.NoError(t, err)
 		readRecord(t, c)
 
@@ -54,14 +54,14 @@ func TestMemoryOfRequests(t *testing.T) {
 
 func TestMemoryOfReplies(t *testing.T) {
 	s := &Server{Handler: echoMux()}
-	bubble(t, s, func(t *testing.T, l *pipeListener) {
-		a, b := l.dial(), l.dial()
+	runInBubble(t, s, func(t *testing.T, l *pipeListener) {
+		a, b := l.dialPipe(), l.dialPipe()
 		defer a.Close()
 		defer b.Close()
-		free := fill(t, s.replies, 10000)
+		free := fillMemory(t, s.replyMemory, 10000)
 		large := make([]byte, 6000)
 		for _, nc := range []net.Conn{a, b} {
-			go nc.Write(append(record(echoCall(1, procEcho, large)), record(echoCall(2, procEcho, nil))...))
+			go nc.Write(append(newRecord(echoCall(1, procEcho, large)), newRecord(echoCall(2, procEcho, nil))...))
 			synctest.Wait() // a has the memory first, and b waits until a's reply is read
 		}
 		readRecord(t, a)
@@ -84,15 +84,15 @@ func TestMemoryOfSecondItem(t *testing.T) {
 		return nil
 	}))
 	s := &Server{Handler: m}
-	bubble(t, s, func(t *testing.T, l *pipeListener) {
-		free := fill(t, s.replies, 20000)
-		nc := l.dial()
+	runInBubble(t, s, func(t *testing.T, l *pipeListener) {
+		free := fillMemory(t, s.replyMemory, 20000)
+		nc := l.dialPipe()
 		defer nc.Close()
-		go nc.Write(record(call(1, testProg, 2, 1, 0, 0, 10000>>8, 10000&0xff)))
+		go nc.Write(newRecord(newCallMessage(1, testProg, 2, 1, 0, 0, 10000>>8, 10000&0xff)))
 		assert.Equal(t, rpcmsg.AppendAccepted(nil, 1, rpcmsg.Success), readRecord(t, nc))
 		free()
 		// a request above the bound waits only for the bound
-		go nc.Write(record(call(2, testProg, 2, 1, memory>>24, 0, 0, 4)))
+		go nc.Write(newRecord(newCallMessage(2, testProg, 2, 1, memoryLimit>>24, 0, 0, 4)))
 		assert.Equal(t, rpcmsg.AppendAccepted(nil, 2, rpcmsg.Success), readRecord(t, nc))
 	})
 }
@@ -101,7 +101,7 @@ func TestMemoryOfSecondItem(t *testing.T) {
 // memory, which is no call yet, and lets a call whose reply waits for memory
 // finish.
 func TestShutdownFreesWaiting(t *testing.T) {
-	m := &Mux{Log: quiet()}
+	m := &Mux{Log: discardLogger()}
 	m.Register(testProg, 2, handlerFunc(func(_ context.Context, _ *Call, r *Reply) error {
 		r.NewItem(9000)
 		r.DropItem()
@@ -112,14 +112,14 @@ func TestShutdownFreesWaiting(t *testing.T) {
 		took time.Duration
 		err  error
 	}{
-		"request": {record(echoCall(1, procEcho, make([]byte, 9000))), 0, nil},
-		"reply":   {record(call(1, testProg, 2, 1)), time.Minute, context.DeadlineExceeded},
+		"request": {newRecord(echoCall(1, procEcho, make([]byte, 9000))), 0, nil},
+		"reply":   {newRecord(newCallMessage(1, testProg, 2, 1)), time.Minute, context.DeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &Server{Handler: m}
-			bubble(t, s, func(t *testing.T, l *pipeListener) {
-				freeRequests, freeReplies := fill(t, s.requests, 0), fill(t, s.replies, 0)
-				nc := l.dial()
+			runInBubble(t, s, func(t *testing.T, l *pipeListener) {
+				freeRequests, freeReplies := fillMemory(t, s.requestMemory, 0), fillMemory(t, s.replyMemory, 0)
+				nc := l.dialPipe()
 				go nc.Write(tt.call)
 				synctest.Wait()
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// crowded lets a party take all 14 places that it can get, of 16, and returns
+// crowdServer lets a party take all 14 places that it can get, of 16, and returns
 // its connections. A record is begun on each, a second apart.
-func crowded(t *testing.T, l *pipeListener) (all []net.Conn) {
+func crowdServer(t *testing.T, l *pipeListener) (all []net.Conn) {
 	for range 16 {
 		nc := l.dialFrom(1)
 		all = append(all, nc)
@@ -23,10 +23,10 @@ func crowded(t *testing.T, l *pipeListener) (all []net.Conn) {
 	return all
 }
 
-// A resumable is a Service whose calls may be repeated.
-type resumable struct{ Service }
+// A resumableService is a Service whose calls may be repeated.
+type resumableService struct{ Service }
 
-func (resumable) Resumes() bool { return true }
+func (resumableService) Resumes() bool { return true }
 
 func closeAll(all []net.Conn) {
 	for _, nc := range all {
@@ -34,14 +34,14 @@ func closeAll(all []net.Conn) {
 	}
 }
 
-// TestPlacesForOthers checks that one party cannot keep others out by
-// connections with calls under way. The last eighth of the places is not for
-// that party. Once it is taken, the connection whose calls have not moved for
-// longest is replaced. A newcomer gets only a few places in this way.
+// TestPlacesForOthers checks that one party cannot keep others out by connections with
+// calls in flight. The last eighth of the places is not for that party. Once it is taken,
+// the connection whose calls have not moved for longest is replaced. A newcomer gets only
+// a few places in this way.
 func TestPlacesForOthers(t *testing.T) {
-	s := &Server{Handler: resumable{echoMux()}, MaxConns: 16, Log: quiet()}
-	bubble(t, s, func(t *testing.T, l *pipeListener) {
-		all := crowded(t, l)
+	s := &Server{Handler: resumableService{echoMux()}, MaxConns: 16, Log: discardLogger()}
+	runInBubble(t, s, func(t *testing.T, l *pipeListener) {
+		all := crowdServer(t, l)
 		assert.Equal(t, Totals{Now: 14, Total: 14, Refused: 2}, s.Stats().Totals)
 		for host := range byte(3) {
 			nc := l.dialFrom(2 + host)
@@ -69,9 +69,9 @@ func TestPlacesForOthers(t *testing.T) {
 // TestPlacesOfCallsThatStay checks that connections whose calls cannot be
 // repeated are not replaced.
 func TestPlacesOfCallsThatStay(t *testing.T) {
-	s := &Server{Handler: echoMux(), MaxConns: 16, Log: quiet()}
-	bubble(t, s, func(t *testing.T, l *pipeListener) {
-		all := crowded(t, l)
+	s := &Server{Handler: echoMux(), MaxConns: 16, Log: discardLogger()}
+	runInBubble(t, s, func(t *testing.T, l *pipeListener) {
+		all := crowdServer(t, l)
 		for host := range byte(3) {
 			nc := l.dialFrom(2 + host)
 			all = append(all, nc)
@@ -86,20 +86,20 @@ func TestPlacesOfCallsThatStay(t *testing.T) {
 // TestPlacesOfCallsThatHang checks the bound of connections that have lost
 // their places but cannot end because their calls hang.
 func TestPlacesOfCallsThatHang(t *testing.T) {
-	s := &Server{MaxConns: 16, Log: quiet()}
-	bubble(t, s, func(t *testing.T, l *pipeListener) {
+	s := &Server{MaxConns: 16, Log: discardLogger()}
+	runInBubble(t, s, func(t *testing.T, l *pipeListener) {
 		gate := make(chan struct{})
 		m := new(Mux)
 		m.Register(testProg, 2, handlerFunc(func(context.Context, *Call, *Reply) error {
 			<-gate
 			return nil
 		}))
-		s.Handler = resumable{m}
+		s.Handler = resumableService{m}
 		var all []net.Conn
 		for i := range byte(16 + 5) {
 			nc := l.dialFrom(1 + i/6)
 			all = append(all, nc)
-			go nc.Write(record(call(uint32(i), testProg, 2, 1)))
+			go nc.Write(newRecord(newCallMessage(uint32(i), testProg, 2, 1)))
 			synctest.Wait()
 		}
 		got := s.Stats()

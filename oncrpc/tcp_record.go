@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
 // A record mark is one word (RFC 5531, Section 11).
@@ -23,16 +23,15 @@ var errRecordLong = errors.New("oncrpc: record too long")
 // A recordReader reads records from a stream.
 type recordReader struct {
 	br  *bufio.Reader
-	max int // bytes of a record
+	max int // maximum record length in bytes
 
-	// reserve is called once for each record of more than smallRecord bytes,
-	// before memory is lent for the record. n is the largest possible length of
-	// the record.
+	// reserve is called once for each record longer than smallRecord, before memory is
+	// lent for the record. n is the record's maximum length.
 	reserve func(n int) error
 }
 
-// buffered reports whether a whole record of one fragment is in the buffer.
-func (r *recordReader) buffered() bool {
+// isRecordBuffered reports whether a whole single-fragment record is in the buffer.
+func (r *recordReader) isRecordBuffered() bool {
 	if r.br.Buffered() < markLen {
 		return false
 	}
@@ -41,23 +40,23 @@ func (r *recordReader) buffered() bool {
 	return mark&lastFrag != 0 && int64(mark&^lastFrag) <= int64(r.br.Buffered()-markLen)
 }
 
-// soon reports whether next waits for nothing: neither for bytes nor for memory.
-func (r *recordReader) soon() bool {
-	if !r.buffered() {
+// isNextReady reports whether readRecord would wait neither for bytes nor for memory.
+func (r *recordReader) isNextReady() bool {
+	if !r.isRecordBuffered() {
 		return false
 	}
 	b, _ := r.br.Peek(markLen)
 	return binary.BigEndian.Uint32(b)&^lastFrag <= smallRecord
 }
 
-// next reads one record. The caller must release the buffer. The error is
+// readRecord reads one record. The caller must release the buffer. The error is
 // io.EOF if the stream ends before a record.
-func (r *recordReader) next() (*buf.Buf, error) {
-	last, n, err := r.mark(0)
+func (r *recordReader) readRecord() (*buf.Buf, error) {
+	last, n, err := r.readMark(0)
 	if err != nil {
 		return nil, err
 	}
-	rec, err := r.fragments(last, n)
+	rec, err := r.readFragments(last, n)
 	switch {
 	case err == nil:
 		return rec, nil
@@ -70,33 +69,33 @@ func (r *recordReader) next() (*buf.Buf, error) {
 	return nil, err
 }
 
-// fragments reads the fragments of a record. The first has n bytes. The buffer
+// readFragments reads a record's fragments. The first has n bytes. The buffer
 // may be non-nil even with an error.
-func (r *recordReader) fragments(last bool, n int) (rec *buf.Buf, err error) {
+func (r *recordReader) readFragments(last bool, n int) (rec *buf.Buf, err error) {
 	total, reserved := 0, false
 	for {
 		total += n
 		if total > smallRecord && !reserved {
 			reserved = true
-			if err := r.reserve(r.bound(total, last)); err != nil {
+			if err := r.reserve(r.maxRecordLen(total, last)); err != nil {
 				return rec, err
 			}
 		}
-		rec = extend(rec, total, r.max)
+		rec = extendBuffer(rec, total, r.max)
 		if _, err := io.ReadFull(r.br, rec.B[total-n:]); err != nil {
 			return rec, err
 		}
 		if last {
 			return rec, nil
 		}
-		if last, n, err = r.mark(total); err != nil {
+		if last, n, err = r.readMark(total); err != nil {
 			return rec, err
 		}
 	}
 }
 
-// mark reads the mark of the fragment after the record's first have bytes.
-func (r *recordReader) mark(have int) (last bool, n int, err error) {
+// readMark reads the next fragment's mark, after the record's first have bytes.
+func (r *recordReader) readMark(have int) (last bool, n int, err error) {
 	b, err := r.br.Peek(markLen)
 	if err != nil {
 		if len(b) > 0 && err == io.EOF {
@@ -113,20 +112,20 @@ func (r *recordReader) mark(have int) (last bool, n int, err error) {
 	return mark&lastFrag != 0, int(length), nil
 }
 
-// bound returns the largest possible length of a record whose first bytes are
-// total; only the last fragment determines it exactly. Memory is reserved only
-// once: a record that reserved twice could wait for another such record.
-func (r *recordReader) bound(total int, last bool) int {
+// maxRecordLen returns the maximum length of a record whose fragments so far have total
+// bytes; only the last fragment determines it exactly. Memory is reserved only once: a
+// record that reserved twice could wait for another such record.
+func (r *recordReader) maxRecordLen(total int, last bool) int {
 	if last {
 		return total
 	}
 	return r.max
 }
 
-// extend makes b, which may be nil, n bytes long. It may return another buffer
-// in its place. It at least doubles the memory, up to limit, so that a record
-// of many fragments is not copied many times.
-func extend(b *buf.Buf, n, limit int) *buf.Buf {
+// extendBuffer makes b, which may be nil, n bytes long. It may return another buffer in
+// its place. It at least doubles the memory, up to limit, so that a record with many
+// fragments is not copied many times.
+func extendBuffer(b *buf.Buf, n, limit int) *buf.Buf {
 	if b == nil {
 		return buf.Default.Get(n)
 	}

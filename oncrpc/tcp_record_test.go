@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
 // newRecords returns a reader of records of at most limit bytes. The second
@@ -26,11 +26,11 @@ func newRecords(stream io.Reader, limit int) (*recordReader, *[]int) {
 	}, reserved
 }
 
-// next returns the bytes of the next record.
-func next(t *testing.T, r *recordReader) ([]byte, error) {
+// nextRecord returns the bytes of the next record.
+func nextRecord(t *testing.T, r *recordReader) ([]byte, error) {
 	t.Helper()
 	t.Cleanup(func() { assert.Zero(t, buf.Default.Out()) })
-	rec, err := r.next()
+	rec, err := r.readRecord()
 	if err != nil {
 		require.Nil(t, rec)
 		return nil, err
@@ -42,25 +42,25 @@ func next(t *testing.T, r *recordReader) ([]byte, error) {
 func TestRecordFragments(t *testing.T) {
 	msg := wiretest.Hex(t, "testdata/getattr-call.hex")
 	for i := range len(msg) + 1 { // two fragments, one of them may be empty
-		stream := append(fragment(false, msg[:i]), fragment(true, msg[i:])...)
+		stream := append(newFragment(false, msg[:i]), newFragment(true, msg[i:])...)
 		r, _ := newRecords(bytes.NewReader(stream), len(msg))
-		got, err := next(t, r)
+		got, err := nextRecord(t, r)
 		require.NoError(t, err)
 		require.Equal(t, msg, got)
-		_, err = next(t, r)
+		_, err = nextRecord(t, r)
 		require.Equal(t, io.EOF, err)
 	}
 	var stream []byte // a fragment for each byte, and empty ones
 	for i := range msg {
-		stream = append(stream, fragment(false, msg[i:i+1])...)
-		stream = append(stream, fragment(false, nil)...)
+		stream = append(stream, newFragment(false, msg[i:i+1])...)
+		stream = append(stream, newFragment(false, nil)...)
 	}
-	stream = append(stream, fragment(true, nil)...)
-	stream = append(stream, record(nil)...)
-	stream = append(stream, record(msg)...)
+	stream = append(stream, newFragment(true, nil)...)
+	stream = append(stream, newRecord(nil)...)
+	stream = append(stream, newRecord(msg)...)
 	r, reserved := newRecords(iotest.OneByteReader(bytes.NewReader(stream)), len(msg))
 	for _, want := range [][]byte{msg, {}, msg} {
-		got, err := next(t, r)
+		got, err := nextRecord(t, r)
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
@@ -68,10 +68,10 @@ func TestRecordFragments(t *testing.T) {
 }
 
 func TestRecordCutAtEveryByte(t *testing.T) {
-	stream := append(fragment(false, []byte("hello")), fragment(true, []byte("world"))...)
+	stream := append(newFragment(false, []byte("hello")), newFragment(true, []byte("world"))...)
 	for n := range stream {
 		r, _ := newRecords(bytes.NewReader(stream[:n]), 100)
-		_, err := next(t, r)
+		_, err := nextRecord(t, r)
 		if n == 0 {
 			assert.Equal(t, io.EOF, err)
 			continue
@@ -87,17 +87,17 @@ func TestRecordTooLong(t *testing.T) {
 		stream []byte
 		ok     bool
 	}{
-		{"at the limit", record(make([]byte, limit)), true},
-		{"above the limit", record(make([]byte, limit+1)), false},
-		{"fragments at the limit", append(fragment(false, make([]byte, limit)), record(nil)...), true},
-		{"fragments above the limit", append(fragment(false, make([]byte, limit)), record([]byte{1})...), false},
+		{"at the limit", newRecord(make([]byte, limit)), true},
+		{"above the limit", newRecord(make([]byte, limit+1)), false},
+		{"fragments at the limit", append(newFragment(false, make([]byte, limit)), newRecord(nil)...), true},
+		{"fragments above the limit", append(newFragment(false, make([]byte, limit)), newRecord([]byte{1})...), false},
 		{"longest fragment", []byte{0xff, 0xff, 0xff, 0xff}, false},
 		{"longest fragment, not the last", []byte{0x7f, 0xff, 0xff, 0xff}, false},
-		{"longest fragment, second", append(fragment(false, []byte{1}), 0xff, 0xff, 0xff, 0xff), false},
+		{"longest fragment, second", append(newFragment(false, []byte{1}), 0xff, 0xff, 0xff, 0xff), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, reserved := newRecords(bytes.NewReader(tt.stream), limit)
-			_, err := next(t, r)
+			_, err := nextRecord(t, r)
 			if tt.ok {
 				assert.NoError(t, err)
 			} else {
@@ -118,24 +118,24 @@ func TestRecordReserve(t *testing.T) {
 		stream []byte
 		want   []int
 	}{
-		{"small", record(small), nil},
-		{"large", record(large), []int{smallRecord + 1}},
-		{"large, then more", append(fragment(false, large), record(large)...), []int{limit}},
-		{"small, then large", append(fragment(false, small), record(large)...), []int{2*smallRecord + 1}},
-		{"small fragments", append(append(fragment(false, small), fragment(false, []byte{1})...), record(nil)...), []int{limit}},
+		{"small", newRecord(small), nil},
+		{"large", newRecord(large), []int{smallRecord + 1}},
+		{"large, then more", append(newFragment(false, large), newRecord(large)...), []int{limit}},
+		{"small, then large", append(newFragment(false, small), newRecord(large)...), []int{2*smallRecord + 1}},
+		{"small fragments", append(append(newFragment(false, small), newFragment(false, []byte{1})...), newRecord(nil)...), []int{limit}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, reserved := newRecords(bytes.NewReader(tt.stream), limit)
-			_, err := next(t, r)
+			_, err := nextRecord(t, r)
 			require.NoError(t, err)
 			assert.Equal(t, tt.want, *reserved)
 		})
 	}
 	t.Run("refused", func(t *testing.T) {
 		no := errors.New("no memory")
-		r, _ := newRecords(bytes.NewReader(append(fragment(false, small), record(large)...)), limit)
+		r, _ := newRecords(bytes.NewReader(append(newFragment(false, small), newRecord(large)...)), limit)
 		r.reserve = func(int) error { return no }
-		_, err := next(t, r)
+		_, err := nextRecord(t, r)
 		assert.Equal(t, no, err)
 	})
 }
@@ -146,7 +146,7 @@ func TestExtend(t *testing.T) {
 	var b *buf.Buf
 	copies, last := 0, 0
 	for n := 0; n < limit; n += step {
-		b = extend(b, n, limit)
+		b = extendBuffer(b, n, limit)
 		if len(b.B) != n {
 			t.Fatal(len(b.B), n)
 		}
@@ -164,17 +164,17 @@ func TestRecordBuffered(t *testing.T) {
 		stream []byte
 		want   bool
 	}{
-		{record([]byte("hello")), true},
-		{append(record([]byte("hello")), 1, 2, 3), true},
-		{record([]byte("hello"))[:8], false},
-		{record([]byte("hello"))[:3], false},
-		{fragment(false, []byte("hello")), false},
+		{newRecord([]byte("hello")), true},
+		{append(newRecord([]byte("hello")), 1, 2, 3), true},
+		{newRecord([]byte("hello"))[:8], false},
+		{newRecord([]byte("hello"))[:3], false},
+		{newFragment(false, []byte("hello")), false},
 		{[]byte{0xff, 0xff, 0xff, 0xff}, false},
 	} {
 		r, _ := newRecords(bytes.NewReader(tt.stream), 100)
 		_, err := r.br.Peek(1)
 		require.NoError(t, err)
-		assert.Equal(t, tt.want, r.buffered(), "%x", tt.stream)
+		assert.Equal(t, tt.want, r.isRecordBuffered(), "%x", tt.stream)
 	}
 }
 
@@ -182,17 +182,17 @@ func TestRecordBuffered(t *testing.T) {
 // the middle of a large record bypasses the read buffer.
 func TestRecordReads(t *testing.T) {
 	large := make([]byte, 1<<20)
-	stream := bytes.Repeat(record([]byte("hello")), 7)
-	stream = append(stream, record(large)...)
+	stream := bytes.Repeat(newRecord([]byte("hello")), 7)
+	stream = append(stream, newRecord(large)...)
 	counted := &countReader{r: bytes.NewReader(stream)}
 	r, _ := newRecords(counted, 1<<20)
 	r.br = bufio.NewReaderSize(counted, readBuffer)
 	for range 7 {
-		_, err := next(t, r)
+		_, err := nextRecord(t, r)
 		require.NoError(t, err)
 	}
 	assert.Equal(t, []int{readBuffer}, counted.asked)
-	_, err := next(t, r)
+	_, err := nextRecord(t, r)
 	require.NoError(t, err)
 	rest := len(stream) - readBuffer
 	assert.Equal(t, []int{readBuffer, rest}, counted.asked)
@@ -212,15 +212,15 @@ func (c *countReader) Read(p []byte) (int, error) {
 // FuzzRecord compares the records of a stream with those of a second, simple
 // reader of RFC 5531, Section 11.
 func FuzzRecord(f *testing.F) {
-	f.Add(append(fragment(false, []byte("hello")), record([]byte("world"))...))
-	f.Add(append(record(nil), record(make([]byte, 300))...))
+	f.Add(append(newFragment(false, []byte("hello")), newRecord([]byte("world"))...))
+	f.Add(append(newRecord(nil), newRecord(make([]byte, 300))...))
 	f.Add([]byte{0x00, 0x00, 0x02, 0x00, 0xff, 0xff, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		const limit = 1000
 		r, _ := newRecords(bytes.NewReader(stream), limit)
 		for {
-			want, rest, wantErr := split(stream, limit)
-			got, err := r.next()
+			want, rest, wantErr := splitRecord(stream, limit)
+			got, err := r.readRecord()
 			if wantErr != nil {
 				require.ErrorIs(t, err, wantErr)
 				break
@@ -234,8 +234,8 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// split cuts the first record off a stream.
-func split(stream []byte, limit int) (rec, rest []byte, err error) {
+// splitRecord cuts the first record off a stream.
+func splitRecord(stream []byte, limit int) (rec, rest []byte, err error) {
 	for first := true; ; first = false {
 		if len(stream) < 4 {
 			if len(stream) == 0 && first {

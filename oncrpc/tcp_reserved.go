@@ -12,7 +12,7 @@ import (
 )
 
 // DialReserved connects over TCP from a port below 1024 if this process may use one:
-// servers with secure exports take calls of AUTH_SYS from no other. The address is host
+// servers with secure exports accept AUTH_SYS calls from no other. The address is host
 // and port.
 func DialReserved(ctx context.Context, addr string) (net.Conn, error) {
 	if os.Geteuid() == 0 {
@@ -23,7 +23,7 @@ func DialReserved(ctx context.Context, addr string) (net.Conn, error) {
 				return nc, nil
 			case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
 				return dialFrom(ctx, addr, 0)
-			case !inUse(err):
+			case !isPortInUse(err):
 				return nil, err
 			}
 		}
@@ -31,34 +31,35 @@ func DialReserved(ctx context.Context, addr string) (net.Conn, error) {
 	return dialFrom(ctx, addr, 0)
 }
 
-// dialAgain connects from the port of an earlier connection: Linux's server takes a call
-// that is sent again for a new one if it comes from another. If the port is in use by
-// now, or 0, dialAgain is DialReserved.
-func dialAgain(ctx context.Context, addr string, port int) (net.Conn, error) {
+// redialFrom connects from an earlier connection's port: Linux's server treats a
+// retransmitted call as new if it comes from another port. If the port is now in use, or
+// 0, it calls DialReserved.
+func redialFrom(ctx context.Context, addr string, port int) (net.Conn, error) {
 	if port != 0 {
-		if nc, err := dialFrom(ctx, addr, port); err == nil || !inUse(err) {
+		if nc, err := dialFrom(ctx, addr, port); err == nil || !isPortInUse(err) {
 			return nc, err
 		}
 	}
 	return DialReserved(ctx, addr)
 }
 
-// dialFrom connects from a port of this host; 0 means any.
+// dialFrom connects from a local port; 0 means any.
 func dialFrom(ctx context.Context, addr string, port int) (net.Conn, error) {
-	d := net.Dialer{Control: samehost.SpeedDial}
+	d := net.Dialer{Control: samehost.ControlDial}
 	if port != 0 {
 		d.LocalAddr = &net.TCPAddr{Port: port}
 	}
 	return d.DialContext(ctx, "tcp", addr)
 }
 
-// inUse reports whether an attempt to connect has failed because of this end's port.
-func inUse(err error) bool {
+// isPortInUse reports whether an attempt to connect failed because the local port is in
+// use.
+func isPortInUse(err error) bool {
 	return errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL)
 }
 
-// portOf returns the port of this end of a connection over TCP, or 0.
-func portOf(nc net.Conn) int {
+// localPort returns a TCP connection's local port, or 0.
+func localPort(nc net.Conn) int {
 	if at, ok := nc.LocalAddr().(*net.TCPAddr); ok {
 		return at.Port
 	}

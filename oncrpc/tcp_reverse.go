@@ -8,46 +8,46 @@ import (
 	"math/rand/v2"
 	"sync"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
-// A tcpReverse makes calls to the client of a server's connection (Caller). The
-// calls leave between the replies. The goroutine with the turn to read hands
-// over their replies.
+// A tcpReverse makes calls to the client over a server's connection (Caller). The calls
+// are sent between the replies. The goroutine with the turn to read delivers their
+// replies.
 //
 //	Call ──▶ reply queue ──▶ client ──▶ turn to read ──▶ Call
 type tcpReverse struct {
 	conn *tcpConn
 
-	mu      sync.Mutex
-	closed  error                      // no more calls: why
-	xid     uint32                     // of the last call
-	waiting map[uint32]*tcpReverseCall // by XID; nil before the first call
-	places  chan struct{}              // an element for each call under way
-	unsent  chan struct{}              // an element for each call that is not written yet, also if it was given up
+	mu        sync.Mutex
+	closedErr error                      // why no more calls are accepted
+	lastXID   uint32                     // of the last call
+	waiting   map[uint32]*tcpReverseCall // by XID; nil before the first call
+	slots     chan struct{}              // an element for each call in flight
+	unsent    chan struct{}              // an element for each call that is not written yet, even if it was abandoned
 }
 
 // A tcpReverseCall is a call that waits for its reply.
 type tcpReverseCall struct {
 	maxReply int          // bytes of the longest reply
-	reply    chan outcome // room for one
+	reply    chan outcome // capacity 1
 }
 
-// ErrReverseLong reports a call to a client that is too long, or may have too
-// long a reply: both are short messages, as over RDMA.
+// ErrReverseLong reports a reverse call that is too long, or whose reply may be: both
+// must be short messages, as over RDMA.
 var ErrReverseLong = errors.New("oncrpc: reverse call or its reply longer than 4 KiB")
 
 var _ Caller = (*tcpReverse)(nil)
 
 func newReverse(c *tcpConn) *tcpReverse { return &tcpReverse{conn: c} }
 
-// Call makes a call to the client (Caller). Beyond maxReverse calls under way
-// it waits. A call fails with ErrClosed when the client has ended its side of
-// the connection or the server drains it, because there can be no reply then.
+// Call makes a call to the client (Caller). With maxReverse calls in flight it waits. A
+// call fails with ErrClosed when the client has closed its side or the server drains the
+// connection, because then no reply can arrive.
 func (v *tcpReverse) Call(ctx context.Context, x *Exchange) error {
-	places, err := v.open()
+	places, err := v.callSlots()
 	if err != nil {
 		return err
 	}
@@ -57,20 +57,20 @@ func (v *tcpReverse) Call(ctx context.Context, x *Exchange) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-v.conn.ctx.Done():
-		return v.over()
+		return v.connError()
 	}
 	select {
-	case v.unsent <- struct{}{}: // tcpConn.done takes it
+	case v.unsent <- struct{}{}: // tcpConn.finishCall removes it
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-v.conn.ctx.Done():
-		return v.over()
+		return v.connError()
 	}
 	if ctx.Err() != nil {
 		<-v.unsent
 		return context.Cause(ctx)
 	}
-	rc, xid, err := v.begin(x)
+	rc, xid, err := v.startCall(x)
 	if err != nil {
 		<-v.unsent
 		return err
@@ -79,78 +79,77 @@ func (v *tcpReverse) Call(ctx context.Context, x *Exchange) error {
 	case o := <-rc.reply:
 		return o.deliverTo(x, xid)
 	case <-ctx.Done():
-		v.forget(rc, xid)
+		v.abandonCall(rc, xid)
 		return context.Cause(ctx)
 	case <-v.conn.ctx.Done():
-		v.forget(rc, xid)
-		return v.over()
+		v.abandonCall(rc, xid)
+		return v.connError()
 	}
 }
 
-// open returns the places for calls, or why there are none.
-func (v *tcpReverse) open() (chan struct{}, error) {
+// callSlots returns the slots for calls, or an error if the connection is closed.
+func (v *tcpReverse) callSlots() (chan struct{}, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.closed != nil {
-		return nil, v.closed
+	if v.closedErr != nil {
+		return nil, v.closedErr
 	}
 	if v.waiting == nil {
 		v.waiting = make(map[uint32]*tcpReverseCall)
-		v.places, v.unsent = make(chan struct{}, maxReverse), make(chan struct{}, maxReverse)
-		v.xid = rand.Uint32() // a client may remember calls of an earlier process
+		v.slots, v.unsent = make(chan struct{}, maxReverse), make(chan struct{}, maxReverse)
+		v.lastXID = rand.Uint32() // a client may remember calls from an earlier process
 	}
-	return v.places, nil
+	return v.slots, nil
 }
 
-// over returns the error of calls on a connection that was cut.
-func (v *tcpReverse) over() error {
+// connError returns the error for calls on an aborted connection.
+func (v *tcpReverse) connError() error {
 	return fmt.Errorf("%w: %w", ErrClosed, context.Cause(v.conn.ctx))
 }
 
-// begin encodes a call and has it written.
-func (v *tcpReverse) begin(x *Exchange) (rc *tcpReverseCall, xid uint32, err error) {
-	room, _ := x.ReplyRoom()
-	rc = &tcpReverseCall{maxReply: room + x.MaxResults + len(x.Sink) + xdr.Pad(len(x.Sink)), reply: make(chan outcome, 1)}
+// startCall encodes a call and queues it.
+func (v *tcpReverse) startCall(x *Exchange) (rc *tcpReverseCall, xid uint32, err error) {
+	overhead, _ := x.ReplyOverhead()
+	rc = &tcpReverseCall{maxReply: overhead + x.MaxResults + len(x.Sink) + xdr.Pad(len(x.Sink)), reply: make(chan outcome, 1)}
 	c := v.conn
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.closed != nil {
-		return nil, 0, v.closed
+	if v.closedErr != nil {
+		return nil, 0, v.closedErr
 	}
-	for v.xid++; v.waiting[v.xid] != nil; v.xid++ {
+	for v.lastXID++; v.waiting[v.lastXID] != nil; v.lastXID++ {
 	}
 	cl := c.newCall()
-	b, item, tail, err := x.AppendMessage(cl.reply.Head, v.xid, "")
-	x.Sent() // the few others that it may overtake do not leave a window
+	b, item, tail, err := x.AppendMessage(cl.reply.Head, v.lastXID, "")
+	x.Sent() // it overtakes too few others to leave a sequence window
 	if item != nil {
 		b = xdr.AppendFixed(b, item)
 	}
 	cl.reply.Head = append(b, tail...)
 	if err != nil {
-		cl.free()
+		cl.recycle()
 		return nil, 0, err
 	}
 	if max(len(cl.reply.Head), rc.maxReply) > smallRecord {
-		cl.free()
+		cl.recycle()
 		return nil, 0, ErrReverseLong
 	}
 	cl.reverse = v
-	v.waiting[v.xid] = rc
-	c.all.Add(1) // close comes before the wait for all
+	v.waiting[v.lastXID] = rc
+	c.activeCalls.Add(1) // failCalls precedes the wait for activeCalls
 	c.server.tasks.Go((*tcpReverseSend)(cl))
-	return rc, v.xid, nil
+	return rc, v.lastXID, nil
 }
 
-// A tcpReverseSend is a reverse call to be written. The caller does not write
-// it, because a client that takes nothing would hold up the caller beyond the
-// end of its context.
+// A tcpReverseSend is a reverse call to be written. The caller does not write it, because
+// a client that reads nothing would block the caller beyond the end of its context.
 type tcpReverseSend tcpCall
 
 // Run writes the call (workpool.Task).
 func (s *tcpReverseSend) Run() { s.conn.out.put((*tcpCall)(s), false) }
 
-// forget gives a call up. Its reply is dropped.
-func (v *tcpReverse) forget(rc *tcpReverseCall, xid uint32) {
+// abandonCall gives a call up. Its reply is discarded.
+func (v *tcpReverse) abandonCall(rc *tcpReverseCall, xid uint32) {
 	v.mu.Lock()
 	waits := v.waiting[xid] == rc
 	delete(v.waiting, xid)
@@ -163,9 +162,9 @@ func (v *tcpReverse) forget(rc *tcpReverseCall, xid uint32) {
 	}
 }
 
-// take takes ownership of a record that is no call, and gives it to the call
-// that it answers. A record that answers none is dropped.
-func (v *tcpReverse) take(record *buf.Buf) {
+// deliverReply takes ownership of a reply record, and passes it to its call. A record
+// without a call is discarded.
+func (v *tcpReverse) deliverReply(record *buf.Buf) {
 	v.mu.Lock()
 	xid := binary.BigEndian.Uint32(record.B)
 	rc := v.waiting[xid]
@@ -183,25 +182,25 @@ func (v *tcpReverse) take(record *buf.Buf) {
 	}
 }
 
-// end fails every later call. It returns false if calls are under way, or not written
-// yet.
-func (v *tcpReverse) end(cause error) bool {
+// closeIfIdle makes every later call fail. It returns false if calls are in flight, or
+// not written yet.
+func (v *tcpReverse) closeIfIdle(cause error) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if len(v.waiting) > 0 || len(v.unsent) > 0 {
 		return false
 	}
-	v.closed = fmt.Errorf("%w: %w", ErrClosed, cause)
+	v.closedErr = fmt.Errorf("%w: %w", ErrClosed, cause)
 	return true
 }
 
-// close fails all calls, and every later one.
-func (v *tcpReverse) close(cause error) {
+// failCalls makes all calls fail, and every later one.
+func (v *tcpReverse) failCalls(cause error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.closed = fmt.Errorf("%w: %w", ErrClosed, cause)
+	v.closedErr = fmt.Errorf("%w: %w", ErrClosed, cause)
 	for _, rc := range v.waiting {
-		rc.reply <- outcome{err: v.closed}
+		rc.reply <- outcome{err: v.closedErr}
 	}
 	clear(v.waiting)
 }

@@ -10,25 +10,25 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
 const cbProg = 0x40000000 // Linux's program for callbacks
 
-// reversed starts a server, and returns a connection to it with the Peer that
+// startReverse starts a server, and returns a connection to it with the Peer that
 // its programs see.
-func reversed(t *testing.T) (r *running, nc *net.TCPConn, peer *Peer) {
+func startReverse(t *testing.T) (r *testServer, nc *net.TCPConn, peer *Peer) {
 	m := echoMux()
 	peers := make(chan *Peer, 1)
 	m.Register(testProg, 3, handlerFunc(func(_ context.Context, c *Call, _ *Reply) error {
 		peers <- c.Peer
 		return nil
 	}))
-	r = start(t, &Server{Handler: m, Log: quiet()})
-	nc = r.dial()
-	_, err := nc.Write(record(call(1, testProg, 3, 1)))
+	r = startServer(t, &Server{Handler: m, Log: discardLogger()})
+	nc = r.dialServer()
+	_, err := nc.Write(newRecord(newCallMessage(1, testProg, 3, 1)))
 	require.NoError(t, err)
 	readRecord(t, nc)
 	return r, nc, <-peers
@@ -41,18 +41,18 @@ func reverseCall(ctx context.Context, p *Peer, x *Exchange) <-chan error {
 	return end
 }
 
-// callback returns a call with arguments of n bytes.
-func callback(n int) *Exchange {
+// newCallback returns a call with arguments of n bytes.
+func newCallback(n int) *Exchange {
 	return &Exchange{Prog: cbProg, Vers: 1, Proc: 1, Args: make([]byte, n), MaxResults: 16}
 }
 
-func success(xid uint32, results ...byte) []byte {
-	return record(append(rpcmsg.AppendAccepted(nil, xid, rpcmsg.Success), results...))
+func successRecord(xid uint32, results ...byte) []byte {
+	return newRecord(append(rpcmsg.AppendAccepted(nil, xid, rpcmsg.Success), results...))
 }
 
 // TestReverseGolden checks the bytes of a call to the client, and its results.
 func TestReverseGolden(t *testing.T) {
-	_, nc, peer := reversed(t)
+	_, nc, peer := startReverse(t)
 	x := &Exchange{
 		Prog: cbProg, Vers: 1, Proc: 1, Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: 5, GID: 6},
 		Args: []byte{0, 0, 0, 3}, Item: []byte("abc"), Tail: []byte{0, 0, 0, 9}, MaxResults: 4,
@@ -60,24 +60,24 @@ func TestReverseGolden(t *testing.T) {
 	end := reverseCall(t.Context(), peer, x)
 	got := readRecord(t, nc)
 	xid := binary.BigEndian.Uint32(got)
-	want := words(xid, rpcmsg.MsgCall, rpcmsg.Version, cbProg, 1, 1, rpcmsg.AuthSys, 20, 0, 0, 5, 6, 0, rpcmsg.AuthNone, 0)
+	want := appendWords(xid, rpcmsg.MsgCall, rpcmsg.Version, cbProg, 1, 1, rpcmsg.AuthSys, 20, 0, 0, 5, 6, 0, rpcmsg.AuthNone, 0)
 	assert.Equal(t, append(want, 0, 0, 0, 3, 'a', 'b', 'c', 0, 0, 0, 0, 9), got)
-	_, err := nc.Write(success(xid, 0, 0, 0, 7))
+	_, err := nc.Write(successRecord(xid, 0, 0, 0, 7))
 	require.NoError(t, err)
 	require.NoError(t, <-end)
 	assert.EqualValues(t, 7, x.Results.Uint32())
 	assert.NoError(t, x.Results.Done())
 	x.Release()
 
-	end = reverseCall(t.Context(), peer, callback(0))
+	end = reverseCall(t.Context(), peer, newCallback(0))
 	again := binary.BigEndian.Uint32(readRecord(t, nc))
 	assert.Equal(t, xid+1, again)
-	_, err = nc.Write(record(rpcmsg.AppendAccepted(nil, again, rpcmsg.ProgUnavail)))
+	_, err = nc.Write(newRecord(rpcmsg.AppendAccepted(nil, again, rpcmsg.ProgUnavail)))
 	require.NoError(t, err)
 	assert.ErrorIs(t, <-end, ErrProgUnavail)
 }
 
-func words(w ...uint32) (b []byte) {
+func appendWords(w ...uint32) (b []byte) {
 	for _, v := range w {
 		b = xdr.AppendUint32(b, v)
 	}
@@ -94,12 +94,12 @@ type fakeSigner struct {
 
 var errFakeSigner = errors.New("fake signer")
 
-func (s *fakeSigner) Whole() bool             { return s.whole }
-func (s *fakeSigner) Room() (call, reply int) { return len(s.call), 8 }
-func (s *fakeSigner) Sent()                   { s.sent++ }
+func (s *fakeSigner) Whole() bool                 { return s.whole }
+func (s *fakeSigner) Overhead() (call, reply int) { return len(s.call), 8 }
+func (s *fakeSigner) Sent()                       { s.sent++ }
 
 func (s *fakeSigner) AppendCall(b []byte, xid uint32, _ *Exchange) ([]byte, error) {
-	return append(append(b, words(xid)...), s.call...), s.err
+	return append(append(b, appendWords(xid)...), s.call...), s.err
 }
 
 func (s *fakeSigner) Open(verf rpcmsg.OpaqueAuth, _ uint32, r *xdr.Reader) error {
@@ -113,7 +113,7 @@ func (s *fakeSigner) Open(verf rpcmsg.OpaqueAuth, _ uint32, r *xdr.Reader) error
 // TestReverseSigned checks that a call to the client goes as its Signer makes it, and that
 // the Signer opens the reply.
 func TestReverseSigned(t *testing.T) {
-	_, nc, peer := reversed(t)
+	_, nc, peer := startReverse(t)
 	for _, whole := range []bool{false, true} {
 		s := &fakeSigner{whole: whole, call: []byte("call")}
 		x := &Exchange{Signer: s, Args: []byte("args"), Item: []byte("item"), MaxResults: 8}
@@ -125,8 +125,8 @@ func TestReverseSigned(t *testing.T) {
 				want = "call"
 			}
 			assert.Equal(t, want, string(got[4:]))
-			reply := append(got[:4:4], words(1, 0, 6, 8)...)
-			_, err := nc.Write(record(append(append(reply, verifier...), words(0, 1, 2)...)))
+			reply := append(got[:4:4], appendWords(1, 0, 6, 8)...)
+			_, err := nc.Write(newRecord(append(append(reply, verifier...), appendWords(0, 1, 2)...)))
 			require.NoError(t, err)
 			if err := <-end; verifier != "verifier" {
 				assert.ErrorIs(t, err, errFakeSigner)
@@ -146,12 +146,12 @@ func TestReverseSigned(t *testing.T) {
 // TestReverseMatches makes many reverse calls at once, among forward calls. The
 // client answers in another order, and in fragments.
 func TestReverseMatches(t *testing.T) {
-	_, nc, peer := reversed(t)
+	_, nc, peer := startReverse(t)
 	const calls = 4 * maxReverse
 	var all sync.WaitGroup
 	for i := range uint32(calls) {
 		all.Go(func() {
-			x := &Exchange{Prog: cbProg, Vers: 1, Proc: 1, Args: words(i), MaxResults: 4}
+			x := &Exchange{Prog: cbProg, Vers: 1, Proc: 1, Args: appendWords(i), MaxResults: 4}
 			if assert.NoError(t, peer.Reverse.Call(t.Context(), x)) {
 				assert.Equal(t, i, x.Results.Uint32())
 				x.Release()
@@ -166,10 +166,10 @@ func TestReverseMatches(t *testing.T) {
 		}
 		for i := len(batch) - 1; i >= 0; i-- {
 			msg := batch[i]
-			_, err := nc.Write(record(echoCall(9, procHead, []byte("forward"))))
+			_, err := nc.Write(newRecord(echoCall(9, procHead, []byte("forward"))))
 			require.NoError(t, err)
-			answer := success(binary.BigEndian.Uint32(msg), msg[len(msg)-4:]...)[markLen:]
-			_, err = nc.Write(append(fragment(false, answer[:5]), fragment(true, answer[5:])...))
+			answer := successRecord(binary.BigEndian.Uint32(msg), msg[len(msg)-4:]...)[markLen:]
+			_, err = nc.Write(append(newFragment(false, answer[:5]), newFragment(true, answer[5:])...))
 			require.NoError(t, err)
 			forward++
 			left--
@@ -184,7 +184,7 @@ func TestReverseMatches(t *testing.T) {
 				forward--
 				continue
 			}
-			_, err := nc.Write(success(binary.BigEndian.Uint32(msg), msg[len(msg)-4:]...))
+			_, err := nc.Write(successRecord(binary.BigEndian.Uint32(msg), msg[len(msg)-4:]...))
 			require.NoError(t, err)
 			left--
 		}
@@ -196,11 +196,11 @@ func TestReverseMatches(t *testing.T) {
 	all.Wait()
 }
 
-// TestReverseBounded checks the number of calls under way and their length, and
-// that a call which is given up leaves room for another.
+// TestReverseBounded checks the number of calls in flight and their length, and that a
+// call which is given up frees its slot for another.
 func TestReverseBounded(t *testing.T) {
-	r, nc, peer := reversed(t)
-	assert.ErrorIs(t, peer.Reverse.Call(t.Context(), callback(smallRecord)), ErrReverseLong)
+	r, nc, peer := startReverse(t)
+	assert.ErrorIs(t, peer.Reverse.Call(t.Context(), newCallback(smallRecord)), ErrReverseLong)
 	assert.ErrorIs(t, peer.Reverse.Call(t.Context(), &Exchange{MaxResults: smallRecord}), ErrReverseLong)
 	long := &fakeSigner{whole: true, call: make([]byte, smallRecord)}
 	assert.ErrorIs(t, peer.Reverse.Call(t.Context(), &Exchange{Signer: long}), ErrReverseLong)
@@ -210,10 +210,10 @@ func TestReverseBounded(t *testing.T) {
 	var ends []<-chan error
 	var xids []uint32
 	for range maxReverse {
-		ends = append(ends, reverseCall(ctx, peer, callback(0)))
+		ends = append(ends, reverseCall(ctx, peer, newCallback(0)))
 		xids = append(xids, binary.BigEndian.Uint32(readRecord(t, nc)))
 	}
-	waiting := reverseCall(t.Context(), peer, callback(0))
+	waiting := reverseCall(t.Context(), peer, newCallback(0))
 	require.NoError(t, nc.SetReadDeadline(time.Now().Add(20*time.Millisecond)))
 	_, err := nc.Read(make([]byte, 1))
 	require.Error(t, err, "the next call waits")
@@ -225,43 +225,43 @@ func TestReverseBounded(t *testing.T) {
 	}
 	last := binary.BigEndian.Uint32(readRecord(t, nc))
 	for _, xid := range append(xids, last+1) { // late, and never asked for
-		_, err := nc.Write(success(xid))
+		_, err := nc.Write(successRecord(xid))
 		require.NoError(t, err)
 	}
-	_, err = nc.Write(success(last, make([]byte, 500)...))
+	_, err = nc.Write(successRecord(last, make([]byte, 500)...))
 	require.NoError(t, err)
 	assert.ErrorIs(t, <-waiting, errRecordLong)
 	c := r.Connections()
 	require.Len(t, c, 1)
 	assert.EqualValues(t, 1, c[0].Calls, "replies are no calls")
-	assert.Zero(t, c[0].UnderWay)
+	assert.Zero(t, c[0].InFlight)
 	ended, cancel2 := context.WithCancel(t.Context())
 	cancel2()
-	assert.ErrorIs(t, peer.Reverse.Call(ended, callback(0)), context.Canceled)
+	assert.ErrorIs(t, peer.Reverse.Call(ended, newCallback(0)), context.Canceled)
 }
 
 // TestReverseEnds checks that calls to a client end with the connection, however
 // it ends, and that later ones fail.
 func TestReverseEnds(t *testing.T) {
-	for name, end := range map[string]func(r *running, nc *net.TCPConn, p *Peer){
-		"closed by the client": func(_ *running, nc *net.TCPConn, _ *Peer) { nc.Close() },
-		"half closed":          func(_ *running, nc *net.TCPConn, _ *Peer) { _ = nc.CloseWrite() },
-		"cut":                  func(_ *running, _ *net.TCPConn, p *Peer) { p.Cut(errors.New("enough")) },
-		"shut down":            func(r *running, _ *net.TCPConn, _ *Peer) { go func() { _ = r.Shutdown(context.Background()) }() },
+	for name, end := range map[string]func(r *testServer, nc *net.TCPConn, p *Peer){
+		"closed by the client": func(_ *testServer, nc *net.TCPConn, _ *Peer) { nc.Close() },
+		"half closed":          func(_ *testServer, nc *net.TCPConn, _ *Peer) { _ = nc.CloseWrite() },
+		"cut":                  func(_ *testServer, _ *net.TCPConn, p *Peer) { p.Cut(errors.New("enough")) },
+		"shut down":            func(r *testServer, _ *net.TCPConn, _ *Peer) { go func() { _ = r.Shutdown(context.Background()) }() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, nc, peer := reversed(t)
+			r, nc, peer := startReverse(t)
 			var ends []<-chan error
 			for range maxReverse {
-				ends = append(ends, reverseCall(t.Context(), peer, callback(0)))
+				ends = append(ends, reverseCall(t.Context(), peer, newCallback(0)))
 				readRecord(t, nc)
 			}
-			ends = append(ends, reverseCall(t.Context(), peer, callback(0))) // waits for its place
+			ends = append(ends, reverseCall(t.Context(), peer, newCallback(0))) // waits for its place
 			end(r, nc, peer)
 			for _, e := range ends {
 				assert.ErrorIs(t, <-e, ErrClosed)
 			}
-			assert.ErrorIs(t, peer.Reverse.Call(t.Context(), callback(0)), ErrClosed)
+			assert.ErrorIs(t, peer.Reverse.Call(t.Context(), newCallback(0)), ErrClosed)
 			nc.Close()
 		})
 	}
@@ -270,32 +270,32 @@ func TestReverseEnds(t *testing.T) {
 // TestReverseStuck checks that a client that takes nothing does not keep a
 // caller beyond the end of its context.
 func TestReverseStuck(t *testing.T) {
-	_, nc, peer := reversed(t)
+	_, nc, peer := startReverse(t)
 	require.NoError(t, nc.SetReadBuffer(4096))
 	big := make([]byte, 1<<20)
-	for i := range uint32(16) { // replies that nobody reads fill the buffers
-		_, err := nc.Write(record(echoCall(i, procEcho, big)))
+	for i := range uint32(16) { // unread replies fill the buffers
+		_, err := nc.Write(newRecord(echoCall(i, procEcho, big)))
 		require.NoError(t, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	assert.ErrorIs(t, peer.Reverse.Call(ctx, callback(0)), context.DeadlineExceeded)
+	assert.ErrorIs(t, peer.Reverse.Call(ctx, newCallback(0)), context.DeadlineExceeded)
 	nc.Close()
 }
 
 // TestReverseGivenUp checks that calls which were given up before a client that
 // takes nothing has taken them are bounded, too.
 func TestReverseGivenUp(t *testing.T) {
-	_, nc, peer := reversed(t)
+	_, nc, peer := startReverse(t)
 	require.NoError(t, nc.SetReadBuffer(4096))
 	big := make([]byte, 1<<20)
 	for i := range uint32(16) {
-		_, err := nc.Write(record(echoCall(i, procEcho, big)))
+		_, err := nc.Write(newRecord(echoCall(i, procEcho, big)))
 		require.NoError(t, err)
 	}
 	for range 3 * maxReverse {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
-		assert.ErrorIs(t, peer.Reverse.Call(ctx, callback(0)), context.DeadlineExceeded)
+		assert.ErrorIs(t, peer.Reverse.Call(ctx, newCallback(0)), context.DeadlineExceeded)
 		cancel()
 	}
 	q := &peer.Reverse.(*tcpReverse).conn.out
@@ -318,7 +318,7 @@ func TestReverseInCall(t *testing.T) {
 	m := new(Mux)
 	m.Register(testProg, 2, handlerFunc(func(ctx context.Context, c *Call, r *Reply) error {
 		r.StepAside()
-		x := callback(0)
+		x := newCallback(0)
 		err := c.Peer.Reverse.Call(ctx, x)
 		x.Release()
 		if err != nil {
@@ -327,9 +327,9 @@ func TestReverseInCall(t *testing.T) {
 		}
 		return nil
 	}))
-	nc := start(t, &Server{Handler: m, Log: quiet()}).dial()
+	nc := startServer(t, &Server{Handler: m, Log: discardLogger()}).dialServer()
 	for xid := range uint32(2 * maxCalls) {
-		_, err := nc.Write(record(call(xid, testProg, 2, 1)))
+		_, err := nc.Write(newRecord(newCallMessage(xid, testProg, 2, 1)))
 		require.NoError(t, err)
 		asked := readRecord(t, nc)
 		if xid+1 == 2*maxCalls {
@@ -337,7 +337,7 @@ func TestReverseInCall(t *testing.T) {
 			assert.Equal(t, rpcmsg.AppendAccepted(nil, xid, rpcmsg.ProcUnavail), readRecord(t, nc))
 			return
 		}
-		_, err = nc.Write(success(binary.BigEndian.Uint32(asked)))
+		_, err = nc.Write(successRecord(binary.BigEndian.Uint32(asked)))
 		require.NoError(t, err)
 		assert.Equal(t, rpcmsg.AppendAccepted(nil, xid, rpcmsg.Success), readRecord(t, nc))
 	}

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// congestion sets a socket's congestion control, unless the name is "", and returns it.
-func congestion(t *testing.T, of any, name string) (now string) {
+// setCongestion sets a socket's congestion control, unless the name is "", and returns it.
+func setCongestion(t *testing.T, of any, name string) (now string) {
 	t.Helper()
 	c, err := of.(interface {
 		SyscallConn() (syscall.RawConn, error)
@@ -34,7 +34,7 @@ func congestion(t *testing.T, of any, name string) (now string) {
 func TestNeverPaced(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	if congestion(t, l, "bbr") != "bbr" {
+	if setCongestion(t, l, "bbr") != "bbr" {
 		l.Close()
 		t.Skip("the kernel has no BBR, or keeps it for others")
 	}
@@ -45,24 +45,24 @@ func TestNeverPaced(t *testing.T) {
 		assert.NoError(t, s.Shutdown(context.Background()))
 		assert.NoError(t, <-served)
 	}()
-	require.Eventually(t, func() bool { return congestion(t, l, "") == "reno" }, time.Minute, time.Millisecond) // until then the kernel accepts connections with BBR
+	require.Eventually(t, func() bool { return setCongestion(t, l, "") == "reno" }, time.Minute, time.Millisecond) // until then the kernel accepts connections with BBR
 	c, err := DialTCP(t.Context(), l.Addr().String(), ClientConfig{})
 	require.NoError(t, err)
 	defer c.Close()
 	x := &Exchange{Prog: testProg, Vers: 2}
 	require.NoError(t, c.Call(t.Context(), x))
 	x.Release()
-	assert.Equal(t, "reno", congestion(t, c.nc, ""))
+	assert.Equal(t, "reno", setCongestion(t, c.nc, ""))
 	line, err := DialTCPLine(t.Context(), l.Addr().String(), TCPLineConfig{})
 	require.NoError(t, err)
 	defer line.Close()
 	require.NoError(t, line.Call(t.Context(), x))
 	x.Release()
-	assert.Equal(t, "reno", congestion(t, line.Conn().(tcpLineConn).nc, ""))
+	assert.Equal(t, "reno", setCongestion(t, line.Conn().(tcpLineConn).nc, ""))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.conns {
-		assert.Equal(t, "reno", congestion(t, c.nc, ""))
+		assert.Equal(t, "reno", setCongestion(t, c.nc, ""))
 	}
 	assert.Len(t, s.conns, 2)
 }

@@ -9,43 +9,41 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
-// The goroutine with the turn to read serves short calls itself. Their replies
-// are held back while whole calls are in the read buffer, and leave some at a
-// time:
+// The goroutine with the turn to read serves short calls itself. Their replies are held
+// back while whole calls are in the read buffer, and are sent in batches:
 //
 //	read ─▶ call ─▶ serve ─▶ reply ─┐
 //	      ─▶ call ─▶ serve ─▶ reply ─┤ held
 //	      ─▶ call ─▶ serve ─▶ reply ─┴─▶ one writev ─▶ read
 //
-// If a call or the write takes long, the watchdog has another goroutine read,
-// which first writes what was held back. A call of a kind that was slow lately,
-// and a long call or reply with more calls behind it, is served or written while
-// another goroutine reads on. Inside of TLS, calls may be behind it that are yet
-// to be decrypted.
+// If a call or the write takes long, the watchdog starts another reader, which first
+// writes what was held back. A call whose kind was slow recently, and a long call or
+// reply with more calls after it, is served or written while another goroutine continues
+// reading. With TLS, the following calls may not have been decrypted yet.
 
-// handle serves and answers cl. kept reports whether the goroutine still has
-// the turn to read. If very many calls are under way, it keeps that however long
-// cl takes.
-func (c *tcpConn) handle(cl *tcpCall) (kept bool) {
-	more := c.in.br.Buffered() > 0 || c.line != c.nc
-	if cl.keeps = !cl.count(); cl.keeps {
+// handleCall serves cl and queues the reply. keepsTurn reports whether the goroutine
+// still has the turn to read. If very many calls are in flight, it keeps that however
+// long cl takes.
+func (c *tcpConn) handleCall(cl *tcpCall) (keepsTurn bool) {
+	more := c.in.br.Buffered() > 0 || c.stream != c.nc
+	if cl.keepsTurn = !cl.tryReserve(); cl.keepsTurn {
 		c.out.flush()
-	} else if kind := c.takes(cl, more); kind != nil {
+	} else if kind := c.kindForReader(cl, more); kind != nil {
 		return c.serveShort(cl, kind, more)
 	} else {
 		c.server.tasks.Go(c)
 	}
-	answer := c.serve(cl)
-	kept = cl.keeps
-	c.answer(cl, answer, false)
-	return kept
+	answer := c.callHandler(cl)
+	keepsTurn = cl.keepsTurn
+	c.queueReply(cl, answer, false)
+	return keepsTurn
 }
 
-// takes returns the kind of a call that the reader should serve, or nil. more is
-// whether calls may be behind it.
-func (c *tcpConn) takes(cl *tcpCall, more bool) *relief.Kind {
+// kindForReader returns the kind of cl if the reader should serve it, or nil. more
+// reports whether calls may follow it.
+func (c *tcpConn) kindForReader(cl *tcpCall, more bool) *relief.Kind {
 	msg := cl.record.B
-	long := len(msg) > longRecord
+	long := len(msg) > maxReaderRecord
 	if len(msg) < rpcmsg.CallHeaderLen || long && more {
 		return nil
 	}
@@ -63,42 +61,42 @@ func (c *tcpConn) takes(cl *tcpCall, more bool) *relief.Kind {
 	return k
 }
 
-// serveShort is handle for a call of a kind that was quick lately.
-func (c *tcpConn) serveShort(cl *tcpCall, kind *relief.Kind, more bool) (kept bool) {
-	soon := c.in.soon()
+// serveShort handles a call whose kind was quick recently.
+func (c *tcpConn) serveShort(cl *tcpCall, kind *relief.Kind, more bool) (keepsTurn bool) {
+	soon := c.in.isNextReady()
 	w := &c.server.watchdog
 	n := c.turn.Begin(w, kind)
 	if n%relief.MaxTurn == 0 {
 		runtime.Gosched() // other connections' readers may want to run
 	}
-	cl.turn = n
+	cl.turnNumber = n
 	start := time.Now()
-	answer := c.serve(cl)
+	answer := c.callHandler(cl)
 	slow := time.Since(start) > w.Slow
-	if aside := cl.turn == 0; aside {
-		c.answer(cl, answer, false)
+	if aside := cl.turnNumber == 0; aside {
+		c.queueReply(cl, answer, false)
 		return false
 	}
-	if answer && more && cl.reply.Len() > longRecord {
+	if answer && more && cl.reply.Len() > maxReaderRecord {
 		if c.turn.End(n) {
 			c.server.tasks.Go(c)
 		}
-		c.answer(cl, answer, false)
+		c.queueReply(cl, answer, false)
 		return false
 	}
-	c.answer(cl, answer, soon)
-	if kept = c.turn.End(n); kept {
+	c.queueReply(cl, answer, soon)
+	if keepsTurn = c.turn.End(n); keepsTurn {
 		kind.Note(slow)
 	} else {
 		c.out.flush() // the reader may not know of the reply
 	}
-	return kept
+	return keepsTurn
 }
 
-// flush writes the replies that were held back. kept is that of handle: another goroutine
-// reads on if the peer does not take them.
-func (c *tcpConn) flush() (kept bool) {
-	if !c.out.holds() {
+// flushReplies writes the replies that were held back. keepsTurn is as for handleCall:
+// another goroutine continues reading if the peer does not accept them.
+func (c *tcpConn) flushReplies() (keepsTurn bool) {
+	if !c.out.hasHeldReplies() {
 		return true
 	}
 	n := c.turn.Begin(&c.server.watchdog, &c.writing)
@@ -106,22 +104,22 @@ func (c *tcpConn) flush() (kept bool) {
 	return c.turn.End(n)
 }
 
-// serve has the handler answer cl, and reports whether there is a reply.
-func (c *tcpConn) serve(cl *tcpCall) (answer bool) {
+// callHandler calls the handler, and reports whether there is a reply.
+func (c *tcpConn) callHandler(cl *tcpCall) (answer bool) {
 	cl.request.Msg = cl.record.B
 	answer = c.server.Handler.Serve(c.ctx, &cl.request, &cl.reply)
 	cl.freeRecord()
 	return answer
 }
 
-// answer queues the reply of a call that was served, if there is one, and
-// otherwise ends the call. hold is that of replyQueue.put.
-func (c *tcpConn) answer(cl *tcpCall, answer, hold bool) {
+// queueReply queues a served call's reply, if there is one, and otherwise finishes the
+// call. hold is as for replyQueue.put.
+func (c *tcpConn) queueReply(cl *tcpCall, answer, hold bool) {
 	if answer {
 		cl.releaseUnused()
 		c.out.put(cl, hold)
 	} else {
-		c.open.Add(-1)
-		c.done(cl)
+		c.unqueued.Add(-1)
+		c.finishCall(cl)
 	}
 }

@@ -19,43 +19,43 @@ import (
 // streamOf returns calls of procedures with the XIDs 0, 1 and so on.
 func streamOf(procs ...uint32) (stream []byte) {
 	for xid, proc := range procs {
-		stream = append(stream, record(call(uint32(xid), testProg, 2, proc))...)
+		stream = append(stream, newRecord(newCallMessage(uint32(xid), testProg, 2, proc))...)
 	}
 	return stream
 }
 
-// xid reads a reply, and returns its XID.
-func xid(t testing.TB, r io.Reader) uint32 { return binary.BigEndian.Uint32(readRecord(t, r)) }
+// readReplyXID reads a reply, and returns its XID.
+func readReplyXID(t testing.TB, r io.Reader) uint32 { return binary.BigEndian.Uint32(readRecord(t, r)) }
 
 // TestReaderServes checks that one goroutine serves the calls that have arrived
 // together, and that their replies leave together after the last whole one, or
-// after firstHeld.
+// after initialHeldReplies.
 func TestReaderServes(t *testing.T) {
-	w := &waiter{}
-	s := &Server{Handler: w.mux()}
-	bubble(t, s, func(t *testing.T, l *pipeListener) {
-		nc := l.dial()
-		for _, calls := range []int64{3, int64(firstHeld)} { // of the second lot, some are sent before
-			last := record(call(9, testProg, 2, 2))
+	w := &waitingProgram{}
+	s := &Server{Handler: w.newMux()}
+	runInBubble(t, s, func(t *testing.T, l *pipeListener) {
+		nc := l.dialPipe()
+		for _, calls := range []int64{3, int64(initialHeldReplies)} { // some of the second batch are sent before
+			last := newRecord(newCallMessage(9, testProg, 2, 2))
 			before := w.served.Load()
 			_, err := nc.Write(append(streamOf(slices.Repeat([]uint32{2}, int(calls))...), last[:20]...))
 			require.NoError(t, err)
 			synctest.Wait()
 			assert.Equal(t, before+calls, w.served.Load(), "no reply was read yet")
 			for i := range calls {
-				assert.EqualValues(t, i, xid(t, nc))
+				assert.EqualValues(t, i, readReplyXID(t, nc))
 			}
 			_, err = nc.Write(last[20:])
 			require.NoError(t, err)
-			assert.EqualValues(t, 9, xid(t, nc))
+			assert.EqualValues(t, 9, readReplyXID(t, nc))
 		}
 		before := w.served.Load()
-		_, err := nc.Write(streamOf(slices.Repeat([]uint32{2}, firstHeld+5)...))
+		_, err := nc.Write(streamOf(slices.Repeat([]uint32{2}, initialHeldReplies+5)...))
 		require.NoError(t, err)
 		synctest.Wait()
-		assert.Equal(t, before+int64(firstHeld), w.served.Load(), "the reader writes so many replies")
-		for i := range uint32(firstHeld + 5) {
-			assert.Equal(t, i, xid(t, nc))
+		assert.Equal(t, before+int64(initialHeldReplies), w.served.Load(), "the reader writes so many replies")
+		for i := range uint32(initialHeldReplies + 5) {
+			assert.Equal(t, i, readReplyXID(t, nc))
 		}
 		assert.Equal(t, uint64(w.served.Load()), onlyConn(s).turn.Calls())
 	})
@@ -65,41 +65,41 @@ func TestReaderServes(t *testing.T) {
 // while the reader serves a later one, before the watchdog has another goroutine read.
 func TestFirstRepliesLeave(t *testing.T) {
 	s := &Server{}
-	bubble(t, s, func(t *testing.T, l *pipeListener) {
+	runInBubble(t, s, func(t *testing.T, l *pipeListener) {
 		open := make(chan struct{})
-		m := &Mux{Log: quiet()}
+		m := &Mux{Log: discardLogger()}
 		m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, _ *Reply) error {
-			if c.XID == uint32(firstHeld) {
+			if c.XID == uint32(initialHeldReplies) {
 				<-open
 			}
 			return nil
 		}))
 		s.Handler = m
-		nc := l.dial()
-		calls := 2*firstHeld + 4
+		nc := l.dialPipe()
+		calls := 2*initialHeldReplies + 4
 		_, err := nc.Write(streamOf(slices.Repeat([]uint32{2}, calls)...))
 		require.NoError(t, err)
 		begin := time.Now()
 		for i := range uint32(calls) {
-			if i == uint32(firstHeld) {
+			if i == uint32(initialHeldReplies) {
 				assert.Zero(t, time.Since(begin))
 				close(open)
 			}
-			assert.Equal(t, i, xid(t, nc))
+			assert.Equal(t, i, readReplyXID(t, nc))
 		}
 	})
 }
 
 // TestReaderRelieved checks that a call that waits holds up no other call of its
 // connection, and that its own reply is not held back when the calls behind it
-// have been served meanwhile.
+// have been served in the meantime.
 func TestReaderRelieved(t *testing.T) {
 	for name, procs := range map[string][]uint32{"one": {2, 1, 2, 2}, "many": {2, 1, 1, 2, 1, 2}} {
 		t.Run(name, func(t *testing.T) {
-			w := &waiter{}
-			bubble(t, &Server{Handler: w.mux()}, func(t *testing.T, l *pipeListener) {
+			w := &waitingProgram{}
+			runInBubble(t, &Server{Handler: w.newMux()}, func(t *testing.T, l *pipeListener) {
 				w.open = make(chan struct{})
-				nc := l.dial()
+				nc := l.dialPipe()
 				_, err := nc.Write(streamOf(procs...))
 				require.NoError(t, err)
 				begin := time.Now()
@@ -108,7 +108,7 @@ func TestReaderRelieved(t *testing.T) {
 					if proc == 1 {
 						waiting = append(waiting, uint32(i))
 					} else {
-						assert.EqualValues(t, i, xid(t, nc))
+						assert.EqualValues(t, i, readReplyXID(t, nc))
 					}
 				}
 				assert.Less(t, time.Since(begin), time.Second)
@@ -116,15 +116,15 @@ func TestReaderRelieved(t *testing.T) {
 				assert.EqualValues(t, len(waiting), w.running.Load())
 				close(w.open)
 				for i := range waiting {
-					waiting[i] -= xid(t, nc) // in any order
+					waiting[i] -= readReplyXID(t, nc) // in any order
 				}
-				assert.Zero(t, sum(waiting))
+				assert.Zero(t, sumOf(waiting))
 			})
 		})
 	}
 }
 
-func sum(all []uint32) (n uint32) {
+func sumOf(all []uint32) (n uint32) {
 	for _, v := range all {
 		n += v
 	}
@@ -135,10 +135,10 @@ func sum(all []uint32) (n uint32) {
 // replies that were held back.
 func TestReaderRelievedFlushes(t *testing.T) {
 	s := &Server{}
-	bubble(t, s, func(t *testing.T, l *pipeListener) {
+	runInBubble(t, s, func(t *testing.T, l *pipeListener) {
 		var waiting atomic.Int64
 		open := make(chan struct{})
-		m := &Mux{Log: quiet()}
+		m := &Mux{Log: discardLogger()}
 		m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, _ *Reply) error {
 			if c.Proc > 1 {
 				waiting.Add(1)
@@ -147,7 +147,7 @@ func TestReaderRelievedFlushes(t *testing.T) {
 			return nil
 		}))
 		s.Handler = m
-		nc := l.dial()
+		nc := l.dialPipe()
 		_, err := nc.Write(streamOf(1, 2, 3, 4))
 		require.NoError(t, err)
 		_, err = nc.Read(make([]byte, 1))
@@ -166,10 +166,10 @@ func TestReaderRelievedOfWriting(t *testing.T) {
 	for name, stream := range map[string][]byte{
 		"behind a call that waits":   streamOf(2, 2, 1),
 		"behind a call of no answer": streamOf(2, 2, 3),
-		"before a call of some KiB":  append(streamOf(2, 2), record(append(call(2, testProg, 2, 2), make([]byte, smallRecord)...))...),
+		"before a call of some KiB":  append(streamOf(2, 2), newRecord(append(newCallMessage(2, testProg, 2, 2), make([]byte, smallRecord)...))...),
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := &Mux{Log: quiet()}
+			m := &Mux{Log: discardLogger()}
 			m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, _ *Reply) error {
 				switch c.Proc {
 				case 1:
@@ -179,8 +179,8 @@ func TestReaderRelievedOfWriting(t *testing.T) {
 				}
 				return nil
 			}))
-			bubble(t, &Server{Handler: m, Log: quiet()}, func(t *testing.T, l *pipeListener) {
-				nc := l.dial()
+			runInBubble(t, &Server{Handler: m, Log: discardLogger()}, func(t *testing.T, l *pipeListener) {
+				nc := l.dialPipe()
 				defer nc.Close()
 				begin := time.Now()
 				for _, b := range [][]byte{stream, streamOf(2, 2, 2)} {
@@ -188,8 +188,8 @@ func TestReaderRelievedOfWriting(t *testing.T) {
 					require.NoError(t, err)
 				}
 				assert.Less(t, time.Since(begin), time.Second)
-				assert.EqualValues(t, 0, xid(t, nc))
-				assert.EqualValues(t, 1, xid(t, nc))
+				assert.EqualValues(t, 0, readReplyXID(t, nc))
+				assert.EqualValues(t, 1, readReplyXID(t, nc))
 				go io.Copy(io.Discard, nc)
 			})
 		})
@@ -200,23 +200,23 @@ func TestReaderRelievedOfWriting(t *testing.T) {
 // goroutine runs at a time.
 func TestReaderRelievedOnOneProcessor(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	w := &waiter{open: make(chan struct{})}
-	nc := start(t, &Server{Handler: w.mux()}).dial()
+	w := &waitingProgram{open: make(chan struct{})}
+	nc := startServer(t, &Server{Handler: w.newMux()}).dialServer()
 	_, err := nc.Write(streamOf(1, 2, 1, 2))
 	require.NoError(t, err)
-	assert.EqualValues(t, 1, xid(t, nc))
-	assert.EqualValues(t, 3, xid(t, nc))
+	assert.EqualValues(t, 1, readReplyXID(t, nc))
+	assert.EqualValues(t, 3, readReplyXID(t, nc))
 	close(w.open)
-	assert.ElementsMatch(t, []uint32{0, 2}, []uint32{xid(t, nc), xid(t, nc)})
+	assert.ElementsMatch(t, []uint32{0, 2}, []uint32{readReplyXID(t, nc), readReplyXID(t, nc)})
 }
 
 // TestHeldAtTheEnd checks that replies that were held back leave before the end of the
-// connection, whoever ends it.
+// connection, whichever end closes it.
 func TestHeldAtTheEnd(t *testing.T) {
 	for name, rest := range map[string][]byte{"half-closed": nil, "drained": streamOf(2)} {
 		t.Run(name, func(t *testing.T) {
-			var r *running
-			m := &Mux{Log: quiet()}
+			var r *testServer
+			m := &Mux{Log: discardLogger()}
 			m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, _ *Reply) error {
 				if c.XID == 1 && rest != nil {
 					for k := range r.conns { // the only one
@@ -225,13 +225,13 @@ func TestHeldAtTheEnd(t *testing.T) {
 				}
 				return nil
 			}))
-			r = start(t, &Server{Handler: m})
-			nc := r.dial()
+			r = startServer(t, &Server{Handler: m})
+			nc := r.dialServer()
 			_, err := nc.Write(append(streamOf(2, 2), rest...))
 			require.NoError(t, err)
 			require.NoError(t, nc.CloseWrite())
-			assert.EqualValues(t, 0, xid(t, nc))
-			assert.EqualValues(t, 1, xid(t, nc))
+			assert.EqualValues(t, 0, readReplyXID(t, nc))
+			assert.EqualValues(t, 1, readReplyXID(t, nc))
 			_, err = nc.Read(make([]byte, 1))
 			assert.Equal(t, io.EOF, err)
 		})
@@ -242,22 +242,21 @@ func TestHeldAtTheEnd(t *testing.T) {
 // have arrived are served.
 func TestLongReplyHandsOver(t *testing.T) {
 	var served atomic.Int64
-	m := &Mux{Log: quiet()}
+	m := &Mux{Log: discardLogger()}
 	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, r *Reply) error {
 		served.Add(1)
 		if c.Proc == 1 {
-			r.Head = append(r.Head, make([]byte, holdSize)...)
+			r.Head = append(r.Head, make([]byte, maxHeldBytes)...)
 		}
 		return nil
 	}))
-	bubble(t, &Server{Handler: m}, func(t *testing.T, l *pipeListener) {
-		nc := l.dial()
+	runInBubble(t, &Server{Handler: m}, func(t *testing.T, l *pipeListener) {
+		nc := l.dialPipe()
 		_, err := nc.Write(streamOf(1, 2))
 		require.NoError(t, err)
 		synctest.Wait() // without the watchdog, whose time is still
 		assert.EqualValues(t, 2, served.Load())
-		assert.EqualValues(t, 0, xid(t, nc))
-		assert.EqualValues(t, 1, xid(t, nc))
+		assert.ElementsMatch(t, []uint32{0, 1}, []uint32{readReplyXID(t, nc), readReplyXID(t, nc)})
 	})
 }
 
@@ -267,19 +266,19 @@ func TestLongReplyInsideTLS(t *testing.T) {
 	for name, inside := range map[string]bool{"in clear": false, "TLS": true} {
 		t.Run(name, func(t *testing.T) {
 			var served atomic.Int64
-			m := &Mux{Log: quiet()}
+			m := &Mux{Log: discardLogger()}
 			m.Register(testProg, 2, handlerFunc(func(_ context.Context, _ *Call, r *Reply) error {
 				served.Add(1)
-				r.Head = append(r.Head, make([]byte, holdSize)...)
+				r.Head = append(r.Head, make([]byte, maxHeldBytes)...)
 				return nil
 			}))
 			s := &Server{Handler: m}
-			bubble(t, s, func(t *testing.T, l *pipeListener) {
-				nc := l.dial()
+			runInBubble(t, s, func(t *testing.T, l *pipeListener) {
+				nc := l.dialPipe()
 				synctest.Wait()
 				want := int64(1)
 				if c := onlyConn(s); inside {
-					c.line = struct{ net.Conn }{c.nc}
+					c.stream = struct{ net.Conn }{c.nc}
 					want = 2
 				}
 				_, err := nc.Write(streamOf(1))
@@ -299,7 +298,7 @@ func TestLongReplyInsideTLS(t *testing.T) {
 // TestKind checks that calls of one procedure are told apart by Server.Kind: a slow kind
 // does not send the others to other goroutines.
 func TestKind(t *testing.T) {
-	m := &Mux{Log: quiet()}
+	m := &Mux{Log: discardLogger()}
 	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, _ *Reply) error {
 		if c.XID >= 100 {
 			time.Sleep(time.Second)
@@ -307,12 +306,12 @@ func TestKind(t *testing.T) {
 		return nil
 	}))
 	s := &Server{Handler: m, Kind: func(msg []byte) uint32 { return binary.BigEndian.Uint32(msg) / 100 }}
-	bubble(t, s, func(t *testing.T, l *pipeListener) {
-		nc := l.dial()
+	runInBubble(t, s, func(t *testing.T, l *pipeListener) {
+		nc := l.dialPipe()
 		exchange := func(n uint32) {
-			_, err := nc.Write(record(call(n, testProg, 2, 1)))
+			_, err := nc.Write(newRecord(newCallMessage(n, testProg, 2, 1)))
 			require.NoError(t, err)
-			assert.Equal(t, n, xid(t, nc))
+			assert.Equal(t, n, readReplyXID(t, nc))
 		}
 		for i := range uint32(10) {
 			exchange(100 + i)

@@ -11,38 +11,38 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 )
 
-// A server shares out its scarce resources, memory and connections, between
-// parties, so that no party gets all of them.
+// A server divides its scarce resources, memory and connections, among parties, so that
+// no party can use them all.
 
-// A tcpParty is the set of peers of one address.
+// A tcpParty is the set of peers with one address.
 type tcpParty = fairshare.Party[tcpParts]
 
-// tcpParts are a party's parts of the server's memory, or a connection's parts
-// of these.
+// tcpParts are a party's shares in the server's memory, or a connection's shares in
+// those.
 type tcpParts struct{ requests, replies, calls *fairshare.Part }
 
-func (s *Server) parts() tcpParts {
-	return tcpParts{s.requests.Part(), s.replies.Part(), s.waiting.Part()}
+func (s *Server) newParts() tcpParts {
+	return tcpParts{s.requestMemory.Part(), s.replyMemory.Part(), s.callMemory.Part()}
 }
 
-// ofConn returns the parts of one connection.
-func (p *tcpParts) ofConn(s *Server) tcpParts {
-	return tcpParts{p.requests.Part(int64(max(partOfConn, s.maxRecord()))), p.replies.Part(partOfConn), p.calls}
+// connParts returns one connection's shares.
+func (p *tcpParts) connParts(s *Server) tcpParts {
+	return tcpParts{p.requests.Part(int64(max(connMemoryLimit, s.maxRecord()))), p.replies.Part(connMemoryLimit), p.calls}
 }
 
-// Reasons for which connections are cut.
+// Causes for aborting connections.
 var (
-	errReplaced = errors.New("oncrpc: too many connections, and this one makes room for another party's or a newer one")
+	errReplaced = errors.New("oncrpc: too many connections; this one was replaced by another party's or a newer one")
 	errStalled  = errors.New("oncrpc: peer makes no progress and holds memory that other clients need")
 )
 
-// makeRoom cuts a connection to make room for a connection of newcomer, and
-// reports whether it found one. The caller must hold s.mu.
-func (s *Server) makeRoom(newcomer *tcpParty) bool {
-	most := s.parties.Yields(newcomer)
-	idle, own, busy := s.longest(most, true), s.longest(newcomer, true), (*tcpConn)(nil)
-	if newcomer.Few() && s.leaving < fairshare.MaxLeaving(s.maxConns()) && Resumes(s.Handler) {
-		busy = s.longest(most, false)
+// abortConnFor aborts a connection in favor of a new one from newcomer, and reports whether
+// it found one. The caller must hold s.mu.
+func (s *Server) abortConnFor(newcomer *tcpParty) bool {
+	victim := s.parties.Yields(newcomer)
+	idle, own, busy := s.leastRecentConn(victim, true), s.leastRecentConn(newcomer, true), (*tcpConn)(nil)
+	if newcomer.Few() && s.leavingConns < fairshare.MaxLeaving(s.maxConns()) && Resumes(s.Handler) {
+		busy = s.leastRecentConn(victim, false)
 	}
 	c := cmp.Or(idle, own, busy)
 	if c == nil {
@@ -50,41 +50,41 @@ func (s *Server) makeRoom(newcomer *tcpParty) bool {
 	}
 	c.logEnd(errReplaced)
 	s.totals.Replaced++
-	s.leaving++
+	s.leavingConns++
 	c.leaving = true
 	c.abort(errReplaced)
 	return true
 }
 
-// longest returns the connection of a party that has not moved for longest, or
-// nil. It considers connections that are idle, or with idle false, connections
-// with calls under way.
-func (s *Server) longest(p *tcpParty, idle bool) (c *tcpConn) {
+// leastRecentConn returns the party's connection that has made no progress for the
+// longest time, or nil. It considers idle connections, or, if idle is false, those with
+// calls in flight.
+func (s *Server) leastRecentConn(p *tcpParty, idle bool) (c *tcpConn) {
 	for k := range s.conns {
-		if k.party == p && !k.leaving && k.idle() == idle && (c == nil || k.moved.Load() < c.moved.Load()) {
+		if k.party == p && !k.leaving && k.isIdle() == idle && (c == nil || k.lastProgress.Load() < c.lastProgress.Load()) {
 			c = k
 		}
 	}
 	return c
 }
 
-// moves records the time of progress of a call.
-func (c *tcpConn) moves() { c.moved.Store(int64(time.Since(c.server.began))) }
+// recordProgress records the time at which a call made progress.
+func (c *tcpConn) recordProgress() { c.lastProgress.Store(int64(time.Since(c.server.startTime))) }
 
-// idle reports whether no call is under way. A call that arrives at this moment
-// may be lost with the connection; the client sends it again.
-func (c *tcpConn) idle() bool {
-	return c.underWay.Load() == 0 && c.reading.Err() == nil
+// isIdle reports whether no call is in flight. A call that arrives at this moment may be
+// lost with the connection; the client retransmits it.
+func (c *tcpConn) isIdle() bool {
+	return c.inFlight.Load() == 0 && c.reading.Err() == nil
 }
 
-// cutStalled cuts the connections that have not moved since the last round,
+// abortStalled aborts the connections that have made no progress since the last round,
 // while calls wait for memory.
-func (s *Server) cutStalled(round uint64) {
-	if !s.looking.TryLock() { // the look before has met many disks that do not answer
+func (s *Server) abortStalled(round uint64) {
+	if !s.stallCheck.TryLock() { // the previous check is blocked by disks that do not respond
 		return
 	}
-	defer s.looking.Unlock()
-	for _, c := range s.present() {
+	defer s.stallCheck.Unlock()
+	for _, c := range s.listConns() {
 		if !c.isStalled(round) {
 			continue
 		}
@@ -98,38 +98,38 @@ func (s *Server) cutStalled(round uint64) {
 	}
 }
 
-// present returns the present connections.
-func (s *Server) present() []*tcpConn {
+// listConns returns the open connections.
+func (s *Server) listConns() []*tcpConn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Collect(maps.Keys(s.conns))
 }
 
-// A tcpWork counts work in one direction that cannot end unless the peer moves:
-// records with reserved memory, or writes.
-type tcpWork struct {
-	begun, done atomic.Uint64
-	seen        fairshare.Sight // guarded by Server.looking
+// A progressCounter counts work in one direction that cannot finish unless the peer makes
+// progress: records with reserved memory, or writes.
+type progressCounter struct {
+	started, finished atomic.Uint64
+	lastSight         fairshare.Sight // guarded by Server.stallCheck
 }
 
-func (w *tcpWork) begin() { w.begun.Add(1) }
-func (w *tcpWork) end()   { w.done.Add(1) }
+func (w *progressCounter) noteStart() { w.started.Add(1) }
+func (w *progressCounter) noteEnd()   { w.finished.Add(1) }
 
-// stalled reports whether there was such work in the last round, and since then
-// none has ended and hardly any of the given bytes have moved.
-func (w *tcpWork) stalled(round, size uint64) bool {
-	return w.seen.Stands(fairshare.Sight{Round: round, Posted: w.begun.Load(), Done: w.done.Load(), Bytes: size})
+// isStalled reports whether there was such work in the last round, and since then none
+// has finished and the byte count size has hardly changed.
+func (w *progressCounter) isStalled(round, size uint64) bool {
+	return w.lastSight.Stands(fairshare.Sight{Round: round, Posted: w.started.Load(), Done: w.finished.Load(), Bytes: size})
 }
 
-// isStalled reports whether a connection does not move in one of its
-// directions. Each is judged by itself, so that a peer which does not take its
-// replies cannot excuse that by further calls. A peer is not judged while a disk
-// holds up its replies. Only cutStalled may call isStalled.
+// isStalled reports whether a connection makes no progress in one of its directions. Each
+// is checked separately, so that a peer that does not accept its replies cannot hide that
+// by further calls. A peer is not checked while a disk delays its replies. Only
+// abortStalled may call isStalled.
 func (c *tcpConn) isStalled(round uint64) bool {
-	in, out, ok := c.traffic()
-	if !ok {
+	s, ok := c.socketState()
+	if !ok || c.waitsForDisk.Load() {
 		return false
 	}
-	records, writes := c.records.stalled(round, in), c.writes.stalled(round, out)
+	records, writes := c.records.isStalled(round, s.In), c.writes.isStalled(round, s.Out)
 	return records || writes
 }

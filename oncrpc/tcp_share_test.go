@@ -10,7 +10,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -23,12 +23,12 @@ func (l *pipeListener) dialFrom(host byte) net.Conn {
 }
 
 // quarter is a quarter of a party's part of the memory, in bytes.
-const quarter = partOfMemory / 4
+const quarter = partyMemoryLimit / 4
 
-// lender is a program with short replies that each hold a quarter of a party's
+// newLendMux is a program with short replies that each hold a quarter of a party's
 // part of the memory.
-func lender() *Mux {
-	m := &Mux{Log: quiet()}
+func newLendMux() *Mux {
+	m := &Mux{Log: discardLogger()}
 	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *Call, r *Reply) error {
 		if c.Proc == 2 { // a large argument
 			c.Args.Item(quarter)
@@ -42,16 +42,16 @@ func lender() *Mux {
 	return m
 }
 
-// lend sends a call; the test reads the reply with readRecord.
-func lend(t *testing.T, nc net.Conn, xid uint32) {
+// sendLendCall sends a call; the test reads the reply with readRecord.
+func sendLendCall(t *testing.T, nc net.Conn, xid uint32) {
 	t.Helper()
-	_, err := nc.Write(record(call(xid, testProg, 2, 1)))
+	_, err := nc.Write(newRecord(newCallMessage(xid, testProg, 2, 1)))
 	require.NoError(t, err)
 	synctest.Wait()
 }
 
-// answered reads replies in its own goroutine until the connection ends.
-func answered(nc net.Conn) <-chan uint32 {
+// readReplyXIDs reads replies in its own goroutine until the connection ends.
+func readReplyXIDs(nc net.Conn) <-chan uint32 {
 	got := make(chan uint32, maxCalls)
 	go func() {
 		defer close(got)
@@ -77,26 +77,26 @@ func answered(nc net.Conn) <-chan uint32 {
 // TestRepliesShared checks that one party, with any number of connections, gets
 // only its part of the memory for replies, and that the rest is for others.
 func TestRepliesShared(t *testing.T) {
-	bubble(t, &Server{Handler: lender(), Log: quiet()}, func(t *testing.T, l *pipeListener) {
+	runInBubble(t, &Server{Handler: newLendMux(), Log: discardLogger()}, func(t *testing.T, l *pipeListener) {
 		deaf, greedy, again, other := l.dialFrom(1), l.dialFrom(1), l.dialFrom(1), l.dialFrom(2)
 		for xid := range uint32(4) {
-			lend(t, deaf, xid)
+			sendLendCall(t, deaf, xid)
 		}
-		lend(t, again, 5)
+		sendLendCall(t, again, 5)
 		readRecord(t, again) // one connection gets half of the party's part
 		for xid := range uint32(2) {
-			lend(t, greedy, xid)
+			sendLendCall(t, greedy, xid)
 		}
-		lend(t, again, 5)
-		replies := answered(again)
+		sendLendCall(t, again, 5)
+		replies := readReplyXIDs(again)
 		synctest.Wait()
 		require.Empty(t, replies, "the party has nothing left")
-		lend(t, other, 6)
+		sendLendCall(t, other, 6)
 		assert.Equal(t, uint32(6), binary.BigEndian.Uint32(readRecord(t, other)))
 		time.Sleep(2 * fairshare.PressTime)
 		synctest.Wait()
 		assert.Empty(t, replies, "it keeps nothing from others, so it may be slow")
-		drained := answered(greedy)
+		drained := readReplyXIDs(greedy)
 		synctest.Wait()
 		assert.Len(t, drained, 2)
 		assert.Len(t, replies, 1)
@@ -115,24 +115,24 @@ func TestRepliesPressed(t *testing.T) {
 }
 
 func repliesPressed(t *testing.T, calling bool) {
-	bubble(t, &Server{Handler: lender(), Log: quiet()}, func(t *testing.T, l *pipeListener) {
+	runInBubble(t, &Server{Handler: newLendMux(), Log: discardLogger()}, func(t *testing.T, l *pipeListener) {
 		deaf := []net.Conn{l.dialFrom(1), l.dialFrom(1), l.dialFrom(2), l.dialFrom(2)}
 		for _, nc := range deaf {
 			for xid := range uint32(2) {
-				lend(t, nc, xid)
+				sendLendCall(t, nc, xid)
 			}
 		}
 		idle, waits := l.dialFrom(2), l.dialFrom(3)
 		time.Sleep(3 * fairshare.PressTime)
-		lend(t, waits, 9)
-		replies := answered(waits)
+		sendLendCall(t, waits, 9)
+		replies := readReplyXIDs(waits)
 		time.Sleep(fairshare.PressTime - time.Millisecond)
 		synctest.Wait()
 		require.Empty(t, replies)
 		if calling {
 			for _, nc := range deaf {
 				large := xdr.AppendOpaque(nil, make([]byte, 2*smallRecord))
-				_, err := nc.Write(record(call(3, testProg, 2, 2, large...)))
+				_, err := nc.Write(newRecord(newCallMessage(3, testProg, 2, 2, large...)))
 				require.NoError(t, err)
 			}
 			synctest.Wait()
@@ -145,7 +145,7 @@ func repliesPressed(t *testing.T, calling bool) {
 			assert.Error(t, err, "it is cut")
 			nc.Close()
 		}
-		lend(t, idle, 10)
+		sendLendCall(t, idle, 10)
 		readRecord(t, idle)
 		idle.Close()
 		waits.Close()
@@ -155,16 +155,16 @@ func repliesPressed(t *testing.T, calling bool) {
 // TestRepliesPressedSpares checks that a peer that reads its replies slowly
 // keeps its connection.
 func TestRepliesPressedSpares(t *testing.T) {
-	bubble(t, &Server{Handler: lender(), Log: quiet()}, func(t *testing.T, l *pipeListener) {
+	runInBubble(t, &Server{Handler: newLendMux(), Log: discardLogger()}, func(t *testing.T, l *pipeListener) {
 		const pace = fairshare.PressTime * 9 / 10
 		slow := []net.Conn{l.dialFrom(1), l.dialFrom(1), l.dialFrom(2), l.dialFrom(2)}
 		for _, nc := range slow {
-			lend(t, nc, 0) // the first, so written alone
-			lend(t, nc, 1)
+			sendLendCall(t, nc, 0) // the first, so written alone
+			sendLendCall(t, nc, 1)
 		}
 		waits := l.dialFrom(3)
-		lend(t, waits, 9)
-		replies := answered(waits)
+		sendLendCall(t, waits, 9)
+		replies := readReplyXIDs(waits)
 		time.Sleep(pace)
 		for _, nc := range slow {
 			readRecord(t, nc)
@@ -176,7 +176,7 @@ func TestRepliesPressedSpares(t *testing.T) {
 		synctest.Wait()
 		assert.Len(t, replies, 1)
 		for _, nc := range slow {
-			lend(t, nc, 10)
+			sendLendCall(t, nc, 10)
 			readRecord(t, nc)
 			nc.Close()
 		}
@@ -187,19 +187,19 @@ func TestRepliesPressedSpares(t *testing.T) {
 // TestRequestsPressed checks the same for large calls, with peers that send
 // only their first bytes.
 func TestRequestsPressed(t *testing.T) {
-	s := &Server{Handler: lender(), MaxRecord: partOfMemory, Log: quiet()}
-	bubble(t, s, func(t *testing.T, l *pipeListener) {
-		large := call(1, testProg, 2, 2, xdr.AppendOpaque(nil, make([]byte, 8000))...)
-		mark := binary.BigEndian.AppendUint32(nil, lastFrag|partOfMemory)
+	s := &Server{Handler: newLendMux(), MaxRecord: partyMemoryLimit, Log: discardLogger()}
+	runInBubble(t, s, func(t *testing.T, l *pipeListener) {
+		large := newCallMessage(1, testProg, 2, 2, xdr.AppendOpaque(nil, make([]byte, 8000))...)
+		mark := binary.BigEndian.AppendUint32(nil, lastFrag|partyMemoryLimit)
 		for host := range byte(2) {
 			_, err := l.dialFrom(host).Write(append(mark, large...))
 			require.NoError(t, err)
 		}
 		synctest.Wait()
-		require.EqualValues(t, memory, s.requests.InUse())
+		require.EqualValues(t, memoryLimit, s.requestMemory.InUse())
 		waits := l.dialFrom(3)
-		go waits.Write(record(large))
-		replies := answered(waits)
+		go waits.Write(newRecord(large))
+		replies := readReplyXIDs(waits)
 		time.Sleep(fairshare.PressTime - time.Millisecond)
 		synctest.Wait()
 		require.Empty(t, replies)
@@ -214,12 +214,12 @@ func TestRequestsPressed(t *testing.T) {
 // connection makes room: a connection of the party with most connections, or
 // otherwise of the newcomer's own party.
 func TestMaxConnsShared(t *testing.T) {
-	s := &Server{MaxConns: 4, Log: quiet()}
-	bubble(t, s, func(t *testing.T, l *pipeListener) {
+	s := &Server{MaxConns: 4, Log: discardLogger()}
+	runInBubble(t, s, func(t *testing.T, l *pipeListener) {
 		g := newGate() // made inside the bubble
-		s.Handler = g.mux()
+		s.Handler = g.newMux()
 		busy := l.dialFrom(1)
-		lend(t, busy, 1)
+		sendLendCall(t, busy, 1)
 		<-g.entered
 		ends := make(chan struct{}, 10)
 		dial := func(host byte) net.Conn {

@@ -7,37 +7,37 @@ import (
 	"time"
 )
 
-// ServerStats is a snapshot of the state and the counters of a Server.
+// ServerStats is a snapshot of the state and a Server's counters.
 type ServerStats struct {
 	Totals
 
-	Requests, Replies Memory // of large requests and replies
+	Requests, Replies Memory // for large requests and replies
 	Waiting           int    // calls that wait for memory
 }
 
-// Memory is the used part of a bound, in bytes.
+// Memory is the memory in use and its limit, in bytes.
 type Memory struct{ InUse, Limit int64 }
 
-// Totals counts the present and past connections of a transport.
+// Totals counts a transport's current and past connections.
 type Totals struct {
-	Now      int    // present connections
+	Now      int    // current connections
 	Total    uint64 // all accepted connections
-	Refused  uint64 // closed for lack of room
-	Replaced uint64 // cut to make room for another
-	Stalled  uint64 // cut because they held memory that others waited for
+	Refused  uint64 // closed because MaxConns was reached
+	Replaced uint64 // aborted in favor of another
+	Stalled  uint64 // aborted because they held memory that others waited for
 }
 
-// ConnStats is a snapshot of a connection over TCP.
+// ConnStats is a snapshot of a TCP connection.
 type ConnStats struct {
 	Peer     netip.AddrPort
 	Since    time.Time
 	Calls    uint64    // received calls
-	UnderWay int       // unanswered calls
+	InFlight int       // unanswered calls
 	In, Out  uint64    // bytes received, and bytes that the peer has acknowledged
-	Security *Security // nil: in clear
+	Security *Security // nil: unencrypted
 }
 
-// Stats returns the state and the counters of s.
+// Stats returns s's state and counters.
 func (s *Server) Stats() ServerStats {
 	s.init()
 	s.mu.Lock()
@@ -46,21 +46,21 @@ func (s *Server) Stats() ServerStats {
 	totals.Now = len(s.conns)
 	return ServerStats{
 		Totals:   totals,
-		Requests: Memory{s.requests.InUse(), s.requests.Limit()},
-		Replies:  Memory{s.replies.InUse(), s.replies.Limit()},
-		Waiting:  s.requests.Waiting(),
+		Requests: Memory{s.requestMemory.InUse(), s.requestMemory.Limit()},
+		Replies:  Memory{s.replyMemory.InUse(), s.replyMemory.Limit()},
+		Waiting:  s.requestMemory.Waiting(),
 	}
 }
 
-// Connections returns the present connections, the oldest first.
+// Connections returns the open connections, the oldest first.
 func (s *Server) Connections() []ConnStats {
 	s.init()
-	present := s.present()
+	present := s.listConns()
 	all := make([]ConnStats, 0, len(present))
 	for _, c := range present {
-		in, out, _ := c.traffic()
+		state, _ := c.socketState()
 		all = append(all, ConnStats{
-			Peer: c.peer.Addr, Since: c.since, Calls: c.calls.Load(), UnderWay: int(c.underWay.Load()), In: in, Out: out, Security: c.security.Load(),
+			Peer: c.peer.Addr, Since: c.since, Calls: c.calls.Load(), InFlight: int(c.inFlight.Load()), In: state.In, Out: state.Out, Security: c.security.Load(),
 		})
 	}
 	slices.SortFunc(all, func(a, b ConnStats) int { return cmp.Or(a.Since.Compare(b.Since), a.Peer.Compare(b.Peer)) })

@@ -24,26 +24,26 @@ func TestPeerInLog(t *testing.T) {
 }
 
 func TestServerStats(t *testing.T) {
-	s := &Server{Handler: lender(), MaxConns: 2, Log: quiet()}
-	bubble(t, s, func(t *testing.T, l *pipeListener) {
+	s := &Server{Handler: newLendMux(), MaxConns: 2, Log: discardLogger()}
+	runInBubble(t, s, func(t *testing.T, l *pipeListener) {
 		busy := l.dialFrom(1)
-		lend(t, busy, 1)
-		lend(t, busy, 2)
+		sendLendCall(t, busy, 1)
+		sendLendCall(t, busy, 2)
 		second := l.dialFrom(1)
 		synctest.Wait()
 		conns := s.Connections()
 		require.Len(t, conns, 2)
 		assert.Equal(t, "198.51.100.1:1000", conns[0].Peer.String())
 		assert.EqualValues(t, 2, conns[0].Calls+conns[1].Calls)
-		assert.Equal(t, 2, conns[0].UnderWay+conns[1].UnderWay)
+		assert.Equal(t, 2, conns[0].InFlight+conns[1].InFlight)
 		got := s.Stats()
 		assert.Equal(t, Totals{Now: 2, Total: 2}, got.Totals)
-		assert.Equal(t, Memory{0, memory}, got.Requests)
-		assert.Equal(t, Memory{2 * quarter, memory}, got.Replies)
+		assert.Equal(t, Memory{0, memoryLimit}, got.Requests)
+		assert.Equal(t, Memory{2 * quarter, memoryLimit}, got.Replies)
 		assert.Zero(t, got.Waiting)
 
 		newcomer := l.dialFrom(2) // takes the place of the second
-		lend(t, newcomer, 1)
+		sendLendCall(t, newcomer, 1)
 		refused := l.dialFrom(2)
 		synctest.Wait()
 		got = s.Stats()

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
 // A pipeListener is a listener whose connections come from the test.
@@ -55,15 +55,15 @@ type pipeAddr struct{}
 func (pipeAddr) Network() string { return "pipe" }
 func (pipeAddr) String() string  { return "pipe" }
 
-func (l *pipeListener) dial() net.Conn {
+func (l *pipeListener) dialPipe() net.Conn {
 	client, server := net.Pipe()
 	l.conns <- server
 	return client
 }
 
-// bubble runs f with a Server in virtual time. A goroutine that is left fails
+// runInBubble runs f with a Server in virtual time. A goroutine that is left fails
 // the test.
-func bubble(t *testing.T, s *Server, f func(t *testing.T, l *pipeListener)) {
+func runInBubble(t *testing.T, s *Server, f func(t *testing.T, l *pipeListener)) {
 	synctest.Test(t, func(t *testing.T) {
 		s.init()
 		l := newPipeListener()
@@ -79,13 +79,13 @@ func bubble(t *testing.T, s *Server, f func(t *testing.T, l *pipeListener)) {
 // TestIdleConnectionIsKept checks that a connection may be idle between records
 // for any time (R8881-2.9.2-1).
 func TestIdleConnectionIsKept(t *testing.T) {
-	bubble(t, &Server{Handler: echoMux()}, func(t *testing.T, l *pipeListener) {
-		nc := l.dial()
+	runInBubble(t, &Server{Handler: echoMux()}, func(t *testing.T, l *pipeListener) {
+		nc := l.dialPipe()
 		defer nc.Close()
 		for xid := range uint32(3) {
 			time.Sleep(24 * time.Hour)
 			data := make([]byte, 2*readBuffer*int(xid&1)) // for one read, or for several
-			go nc.Write(record(echoCall(xid, procEcho, data)))
+			go nc.Write(newRecord(echoCall(xid, procEcho, data)))
 			assert.True(t, bytes.Equal(echoReply(xid, procEcho, data), readRecord(t, nc)))
 		}
 	})
@@ -97,15 +97,15 @@ func TestUnfinishedRecordIsCut(t *testing.T) {
 	for name, stream := range map[string][]byte{
 		"mark cut":        {0x80, 0x00},
 		"nothing follows": {0x80, 0x00, 0x00, 0x10},
-		"record cut":      record(echoCall(1, procEcho, nil))[:30],
+		"record cut":      newRecord(echoCall(1, procEcho, nil))[:30],
 		"large":           {0x80, 0x10, 0x00, 0x00, 1, 2, 3},
-		"not the last":    fragment(false, echoCall(1, procEcho, nil)),
+		"not the last":    newFragment(false, echoCall(1, procEcho, nil)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
 			s := &Server{Handler: echoMux(), Log: slog.New(slog.NewTextHandler(&log, nil))}
-			bubble(t, s, func(t *testing.T, l *pipeListener) {
-				nc := l.dial()
+			runInBubble(t, s, func(t *testing.T, l *pipeListener) {
+				nc := l.dialPipe()
 				before := time.Now()
 				_, err := nc.Write(stream)
 				require.NoError(t, err)
@@ -117,11 +117,11 @@ func TestUnfinishedRecordIsCut(t *testing.T) {
 		})
 	}
 	t.Run("a byte a second", func(t *testing.T) {
-		bubble(t, &Server{Handler: echoMux(), Log: quiet()}, func(t *testing.T, l *pipeListener) {
-			nc := l.dial()
+		runInBubble(t, &Server{Handler: echoMux(), Log: discardLogger()}, func(t *testing.T, l *pipeListener) {
+			nc := l.dialPipe()
 			before := time.Now()
 			var err error
-			for _, b := range record(echoCall(1, procEcho, nil)) {
+			for _, b := range newRecord(echoCall(1, procEcho, nil)) {
 				if _, err = nc.Write([]byte{b}); err != nil {
 					break
 				}
@@ -132,8 +132,8 @@ func TestUnfinishedRecordIsCut(t *testing.T) {
 		})
 	})
 	t.Run("empty fragments for ever", func(t *testing.T) {
-		bubble(t, &Server{Handler: echoMux(), Log: quiet()}, func(t *testing.T, l *pipeListener) {
-			nc := l.dial()
+		runInBubble(t, &Server{Handler: echoMux(), Log: discardLogger()}, func(t *testing.T, l *pipeListener) {
+			nc := l.dialPipe()
 			var err error
 			for err == nil {
 				_, err = nc.Write(make([]byte, 64))
@@ -147,10 +147,10 @@ func TestUnfinishedRecordIsCut(t *testing.T) {
 // TestSlowReaderIsCut checks that a peer that does not read its replies blocks
 // only itself, is cut after some time, and that its memory is then released.
 func TestSlowReaderIsCut(t *testing.T) {
-	bubble(t, &Server{Handler: echoMux(), Log: quiet()}, func(t *testing.T, l *pipeListener) {
-		nc := l.dial()
+	runInBubble(t, &Server{Handler: echoMux(), Log: discardLogger()}, func(t *testing.T, l *pipeListener) {
+		nc := l.dialPipe()
 		for xid := range uint32(maxCalls) {
-			_, err := nc.Write(record(echoCall(xid, procEcho, make([]byte, 10000))))
+			_, err := nc.Write(newRecord(echoCall(xid, procEcho, make([]byte, 10000))))
 			require.NoError(t, err)
 		}
 		synctest.Wait()
@@ -167,11 +167,11 @@ func TestSlowReaderIsCut(t *testing.T) {
 // TestRepliesAreGathered checks that replies that wait for a peer leave
 // together.
 func TestRepliesAreGathered(t *testing.T) {
-	bubble(t, &Server{Handler: echoMux()}, func(t *testing.T, l *pipeListener) {
-		nc := l.dial()
+	runInBubble(t, &Server{Handler: echoMux()}, func(t *testing.T, l *pipeListener) {
+		nc := l.dialPipe()
 		defer nc.Close()
 		for xid := range uint32(20) {
-			_, err := nc.Write(record(echoCall(xid, procEcho, nil)))
+			_, err := nc.Write(newRecord(echoCall(xid, procEcho, nil)))
 			require.NoError(t, err)
 		}
 		time.Sleep(writeTimeout - time.Second)
@@ -185,14 +185,14 @@ func TestRepliesAreGathered(t *testing.T) {
 }
 
 func TestAcceptErrors(t *testing.T) {
-	s := &Server{Handler: echoMux(), Log: quiet()}
-	bubble(t, s, func(t *testing.T, l *pipeListener) {
+	s := &Server{Handler: echoMux(), Log: discardLogger()}
+	runInBubble(t, s, func(t *testing.T, l *pipeListener) {
 		for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ECONNABORTED} {
 			before := time.Now()
 			l.errs <- errno
-			nc := l.dial()
+			nc := l.dialPipe()
 			assert.Equal(t, acceptDelay, time.Since(before))
-			go nc.Write(record(echoCall(1, procEcho, nil)))
+			go nc.Write(newRecord(echoCall(1, procEcho, nil)))
 			readRecord(t, nc)
 			nc.Close()
 		}

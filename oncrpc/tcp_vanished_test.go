@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"golang.org/x/sys/unix"
 
-	"github.com/nfsrdma/nfsrdma/buf"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
 // A fakeKernel is a connection that takes bytes as the kernel does: some at a time, of
@@ -62,7 +62,7 @@ func (k *fakeKernel) RemoteAddr() net.Addr             { return pipeAddr{} }
 // A fakeItem is the owner of an item of which others have truncated the file.
 type fakeItem struct {
 	data []byte
-	end  int // of what can be read again
+	end  int // end of the bytes that can be read again
 	err  error
 	out  int // lent and not returned
 }
@@ -85,8 +85,8 @@ func writeFake(t *testing.T, s *Server, k *fakeKernel, items []*fakeItem, gone .
 	k.gone = make(map[*byte]bool)
 	for i, f := range items {
 		cl := c.newCall()
-		cl.aside = true // it has no slot
-		c.all.Add(1)
+		cl.releasedSlot = true // it has no slot
+		c.activeCalls.Add(1)
 		r := &cl.reply
 		r.Head = append(r.Head, "head"...)
 		if f.err == errPlain {
@@ -108,7 +108,7 @@ func writeFake(t *testing.T, s *Server, k *fakeKernel, items []*fakeItem, gone .
 	for i, f := range items {
 		assert.Zero(t, f.out, "item %d", i)
 	}
-	assert.Zero(t, s.replies.InUse())
+	assert.Zero(t, s.replyMemory.InUse())
 	assert.Zero(t, buf.Default.Out())
 	return err
 }
@@ -121,19 +121,19 @@ func fakeRecord(f *fakeItem, n int, err error) []byte {
 	if n > 0 || err == nil {
 		head = xdr.AppendOpaque(head, f.data[:n])
 	}
-	return record(head)
+	return newRecord(head)
 }
 
 // TestVanishedAnywhere checks that, wherever the kernel stops, the peer gets whole records
 // with the data that there are. If it cannot, because a record has begun to leave, it gets
 // nothing wrong, and the connection ends.
 func TestVanishedAnywhere(t *testing.T) {
-	s := &Server{Handler: echoMux(), Log: quiet()}
+	s := &Server{Handler: echoMux(), Log: discardLogger()}
 	s.init()
 	sizes := []int{13, 6, 8, 5}
 	items := make([]*fakeItem, len(sizes))
 	var whole []byte
-	starts, ends := make([]int, len(sizes)), make([]int, len(sizes)) // of the records in the stream; the ends without padding
+	starts, ends := make([]int, len(sizes)), make([]int, len(sizes)) // record positions in the stream; the ends without padding
 	for i, n := range sizes {
 		items[i] = &fakeItem{data: fileBytes(100*i, n)}
 		starts[i] = len(whole)
@@ -211,15 +211,15 @@ func TestVanishedAnywhere(t *testing.T) {
 // TestVanishedNoMemory checks that a write never waits for memory: others may wait for the
 // write.
 func TestVanishedNoMemory(t *testing.T) {
-	s := &Server{Handler: echoMux(), Log: quiet()}
+	s := &Server{Handler: echoMux(), Log: discardLogger()}
 	s.init()
-	free := fill(t, s.replies, 0)
+	free := fillMemory(t, s.replyMemory, 0)
 	k := &fakeKernel{first: 10, chunk: 100}
 	f := &fakeItem{data: fileBytes(0, 100), end: 100}
 	c := newTCPConn(s, k, s.parties.Enter(k.RemoteAddr()))
 	cl := c.newCall()
-	cl.aside = true
-	c.all.Add(1)
+	cl.releasedSlot = true
+	c.activeCalls.Add(1)
 	f.out++
 	cl.reply.Item, cl.reply.Cut = buf.Borrow(f.data, f), cutWord
 	cl.reply.Head = append(cl.reply.Head, "length"...)
@@ -230,6 +230,6 @@ func TestVanishedNoMemory(t *testing.T) {
 	assert.Len(t, k.taken, 10)
 	free()
 	s.parties.Leave(c.party)
-	assert.Zero(t, s.replies.InUse())
+	assert.Zero(t, s.replyMemory.InUse())
 	assert.Zero(t, buf.Default.Out())
 }

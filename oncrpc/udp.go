@@ -13,60 +13,58 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxPacket is the length in bytes of the longest call or reply over UDP: the default
-// of RPC libraries.
+// MaxPacket is the maximum length in bytes of a call or reply over UDP, the default in
+// RPC libraries.
 const MaxPacket = 8800
 
-// A caller over UDP may use a false source address, and replies longer than
-// their calls would amplify its traffic. The bytes that replies exceed their
-// calls by may therefore not pass excessRate, with a burst for honest callers.
-// A call above the limit gets no reply; the caller repeats it or uses TCP. A
-// reply that is not longer than its call, such as the port of a program, always
-// leaves.
+// A UDP source address can be forged, and replies longer than their calls would amplify
+// an attacker's traffic. The bytes by which replies exceed their calls may therefore not
+// exceed excessRate, with a burst for honest callers. A call above the limit gets no
+// reply; the caller retransmits it or uses TCP. A reply that is not longer than its call,
+// such as a program's port, is always sent.
 const (
-	excessRate  = 16 << 10 // bytes a second
+	excessRate  = 16 << 10 // bytes per second
 	ExcessBurst = 64 << 10 // bytes
 )
 
-// maxPackets bounds the calls of one Packets that are served at once. A caller whose call
-// finds no place repeats it.
+// maxPackets bounds the calls that one Packets serves concurrently. Further calls are
+// dropped; their callers retransmit them.
 const maxPackets = 64
 
-// Packets takes calls over UDP, one datagram each (RFC 5531, Section 10). A
-// reply leaves from the address at which its call arrived, because callers
-// insist on that.
+// Packets receives calls over UDP, one datagram each (RFC 5531, Section 10). A reply is
+// sent from the address at which its call arrived, because callers require that.
 type Packets struct {
 	*net.UDPConn
-	at     netip.AddrPort
-	places chan struct{}
+	localAddr netip.AddrPort
+	slots     chan struct{}
 
 	mu     sync.Mutex
-	excess budget
+	excess excessBudget
 
 	serving sync.WaitGroup
-	ctx     context.Context // of the calls: ends with Shutdown
+	ctx     context.Context // for the calls; ends with Shutdown
 	stop    context.CancelFunc
 }
 
-// ListenPackets listens at an address, host and port.
+// ListenPackets listens on an address, host and port.
 func ListenPackets(addr string) (*Packets, error) {
-	c := net.ListenConfig{Control: tellArrival}
+	c := net.ListenConfig{Control: enablePacketInfo}
 	pc, err := c.ListenPacket(context.Background(), "udp", addr)
 	if err != nil {
 		return nil, err
 	}
 	udp := pc.(*net.UDPConn)
-	p := &Packets{UDPConn: udp, at: udp.LocalAddr().(*net.UDPAddr).AddrPort(), places: make(chan struct{}, maxPackets)}
+	p := &Packets{UDPConn: udp, localAddr: udp.LocalAddr().(*net.UDPAddr).AddrPort(), slots: make(chan struct{}, maxPackets)}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	return p, nil
 }
 
-// Addr returns the address of the socket.
+// Addr returns the socket's address.
 func (p *Packets) Addr() net.Addr { return p.LocalAddr() }
 
-// tellArrival makes the kernel report the address at which each datagram
+// enablePacketInfo makes the kernel report the address at which each datagram
 // arrives.
-func tellArrival(_, _ string, c syscall.RawConn) error {
+func enablePacketInfo(_, _ string, c syscall.RawConn) error {
 	var err error
 	return errors.Join(c.Control(func(fd uintptr) {
 		var domain int
@@ -81,7 +79,7 @@ func tellArrival(_, _ string, c syscall.RawConn) error {
 	}), err)
 }
 
-// Serve answers calls, until Close or Shutdown; then it returns nil.
+// Serve serves calls until Close or Shutdown; then it returns nil.
 func (p *Packets) Serve(s Service) error {
 	p.serving.Add(1) // so that Shutdown sees calls that begin now
 	defer p.serving.Done()
@@ -95,24 +93,24 @@ func (p *Packets) Serve(s Service) error {
 			return err
 		}
 		select {
-		case p.places <- struct{}{}:
+		case p.slots <- struct{}{}:
 		default:
 			continue
 		}
-		call, local := bytes.Clone(in[:n]), arrival(oob[:oobn])
+		call, local := bytes.Clone(in[:n]), arrivalAddr(oob[:oobn])
 		p.serving.Go(func() {
-			defer func() { <-p.places }()
-			p.answer(s, call, local, from)
+			defer func() { <-p.slots }()
+			p.serveDatagram(s, call, local, from)
 		})
 	}
 }
 
-// answer answers one call.
-func (p *Packets) answer(s Service, call []byte, local netip.Addr, from netip.AddrPort) {
+// serveDatagram serves one call.
+func (p *Packets) serveDatagram(s Service, call []byte, local netip.Addr, from netip.AddrPort) {
 	peer := Peer{
 		Network: "udp",
 		Addr:    netip.AddrPortFrom(from.Addr().Unmap(), from.Port()),
-		Local:   netip.AddrPortFrom(local.Unmap(), p.at.Port()),
+		Local:   netip.AddrPortFrom(local.Unmap(), p.localAddr.Port()),
 	}
 	req := Request{Msg: call, Peer: &peer, MaxReply: MaxPacket, MaxWhole: MaxPacket}
 	var rep Reply
@@ -120,18 +118,17 @@ func (p *Packets) answer(s Service, call []byte, local netip.Addr, from netip.Ad
 		return
 	}
 	p.mu.Lock()
-	may := p.excess.allow(len(rep.Head)-len(call), time.Now())
+	may := p.excess.allowReply(len(rep.Head)-len(call), time.Now())
 	p.mu.Unlock()
 	if may {
-		// A caller without a reply asks again. The write fails for a
-		// broadcast call, because the kernel does not send from a broadcast
-		// address.
-		_, _, _ = p.WriteMsgUDPAddrPort(rep.Head, departure(local), from)
+		// A caller without a reply retransmits. The write fails for a broadcast call,
+		// because the kernel does not send from a broadcast address.
+		_, _, _ = p.WriteMsgUDPAddrPort(rep.Head, sourceAddrMessage(local), from)
 	}
 }
 
-// Shutdown ends the service: no call is taken any more, and those under way are finished. If ctx
-// ends first, Shutdown cancels the handlers' context and returns the cause, without
+// Shutdown stops the service: it accepts no more calls, and waits for those in flight. If
+// ctx ends first, Shutdown cancels the handlers' context and returns the cause, without
 // waiting for them.
 func (p *Packets) Shutdown(ctx context.Context) error {
 	p.Close()
@@ -149,12 +146,12 @@ func (p *Packets) Shutdown(ctx context.Context) error {
 	}
 }
 
-// oobLen has room for one message about the arrival.
+// oobLen is the size in bytes of one packet-info control message.
 var oobLen = unix.CmsgSpace(unix.SizeofInet6Pktinfo)
 
-// arrival returns the address at which a datagram arrived, or zero if the
+// arrivalAddr returns the address at which a datagram arrived, or zero if the
 // kernel does not report it.
-func arrival(oob []byte) netip.Addr {
+func arrivalAddr(oob []byte) netip.Addr {
 	h, data, _, err := unix.ParseOneSocketControlMessage(oob)
 	switch {
 	case err != nil:
@@ -166,8 +163,9 @@ func arrival(oob []byte) netip.Addr {
 	return netip.Addr{}
 }
 
-// departure makes a datagram leave from an address, by any interface.
-func departure(a netip.Addr) []byte {
+// sourceAddrMessage returns a control message that sends a datagram from an address, over
+// any interface.
+func sourceAddrMessage(a netip.Addr) []byte {
 	switch {
 	case a.Is4():
 		return unix.PktInfo4(&unix.Inet4Pktinfo{Spec_dst: a.As4()})
@@ -177,20 +175,20 @@ func departure(a netip.Addr) []byte {
 	return nil
 }
 
-// A budget bounds the bytes by which replies exceed their calls: see
+// An excessBudget bounds the bytes by which replies exceed their calls: see
 // excessRate.
-type budget struct {
-	spent int // bytes
-	as    time.Time
+type excessBudget struct {
+	spent   int // bytes
+	updated time.Time
 }
 
-// allow reports whether a reply that is n bytes longer than its call may leave.
-func (b *budget) allow(n int, now time.Time) bool {
+// allowReply reports whether a reply that is n bytes longer than its call may be sent.
+func (b *excessBudget) allowReply(n int, now time.Time) bool {
 	if n <= 0 {
 		return true
 	}
-	since := max(0, min(now.Sub(b.as), time.Minute))
-	b.spent, b.as = max(0, b.spent-int(since.Seconds()*excessRate)), now
+	since := max(0, min(now.Sub(b.updated), time.Minute))
+	b.spent, b.updated = max(0, b.spent-int(since.Seconds()*excessRate)), now
 	if b.spent+n > ExcessBurst {
 		return false
 	}

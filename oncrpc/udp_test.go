@@ -14,27 +14,27 @@ import (
 // TestBudget checks that replies longer than their calls are bounded, and that
 // others are not.
 func TestBudget(t *testing.T) {
-	var b budget
+	var b excessBudget
 	now := time.Unix(1<<30, 0)
 	for range ExcessBurst / 1024 {
-		require.True(t, b.allow(1024, now))
+		require.True(t, b.allowReply(1024, now))
 	}
-	assert.False(t, b.allow(1, now))
-	assert.True(t, b.allow(0, now))
-	assert.True(t, b.allow(-100, now))
+	assert.False(t, b.allowReply(1, now))
+	assert.True(t, b.allowReply(0, now))
+	assert.True(t, b.allowReply(-100, now))
 	now = now.Add(time.Second)
-	assert.False(t, b.allow(excessRate+1, now))
-	assert.True(t, b.allow(excessRate, now))
-	assert.False(t, b.allow(1, now))
+	assert.False(t, b.allowReply(excessRate+1, now))
+	assert.True(t, b.allowReply(excessRate, now))
+	assert.False(t, b.allowReply(1, now))
 	now = now.Add(time.Hour)
-	assert.True(t, b.allow(ExcessBurst, now))
-	assert.False(t, b.allow(1, now), "no more after a longer time")
+	assert.True(t, b.allowReply(ExcessBurst, now))
+	assert.False(t, b.allowReply(1, now), "no more after a longer time")
 }
 
-// A turnstile is a service whose calls wait until they may go on.
-type turnstile chan struct{}
+// A blockingService is a service whose calls wait until they may go on.
+type blockingService chan struct{}
 
-func (g turnstile) Serve(ctx context.Context, _ *Request, rep *Reply) bool {
+func (g blockingService) Serve(ctx context.Context, _ *Request, rep *Reply) bool {
 	select {
 	case <-g:
 		rep.Head = append(rep.Head, 'x')
@@ -49,7 +49,7 @@ func (g turnstile) Serve(ctx context.Context, _ *Request, rep *Reply) bool {
 func TestPacketsBounded(t *testing.T) {
 	p, err := ListenPackets("127.0.0.1:0")
 	require.NoError(t, err)
-	g, served := make(turnstile), make(chan error)
+	g, served := make(blockingService), make(chan error)
 	go func() { served <- p.Serve(g) }()
 	c, err := net.Dial("udp", p.Addr().String())
 	require.NoError(t, err)
@@ -67,7 +67,7 @@ func TestPacketsBounded(t *testing.T) {
 		_, err := c.Read(reply)
 		require.NoError(t, err)
 	}
-	for len(p.places) < maxPackets {
+	for len(p.slots) < maxPackets {
 		ask()
 	}
 	ask()
@@ -76,7 +76,7 @@ func TestPacketsBounded(t *testing.T) {
 	assert.ErrorIs(t, p.Shutdown(ctx), context.DeadlineExceeded)
 	assert.NoError(t, <-served)
 	assert.NoError(t, p.Shutdown(t.Context()))
-	assert.Empty(t, p.places)
+	assert.Empty(t, p.slots)
 }
 
 // TestPacketsInClear checks that a call that asks for TLS is denied over UDP, which has
@@ -89,7 +89,7 @@ func TestPacketsInClear(t *testing.T) {
 	c, err := net.Dial("udp", p.Addr().String())
 	require.NoError(t, err)
 	defer c.Close()
-	probe := call(7, testProg, 2, 0)
+	probe := newCallMessage(7, testProg, 2, 0)
 	probe[27] = byte(rpcmsg.AuthTLS)
 	_, err = c.Write(probe)
 	require.NoError(t, err)

@@ -5,26 +5,26 @@ import (
 	"sync/atomic"
 )
 
-// XIDs allocates the XIDs of the calls to one server, over all connections to it.
+// XIDs allocates XIDs for the calls to one server, over all connections to it.
 type XIDs struct {
 	last atomic.Uint32
 
-	// A call that waits for a connection keeps its XID, although no connection
-	// has it in use then. kept is usually empty.
-	held atomic.Int32 // len(kept)
-	mu   sync.Mutex
-	kept map[uint32]struct{}
+	// A call that waits for a connection keeps its XID, although no connection uses it.
+	// kept is usually empty.
+	keptCount atomic.Int32 // len(kept)
+	mu        sync.Mutex
+	kept      map[uint32]struct{}
 }
 
-// NewXIDs returns XIDs that begin with first, which should be random: a server that
-// remembers the replies to an earlier process must not confuse their calls.
+// NewXIDs returns an allocator that starts with first, which should be random: a server
+// that remembers the replies to an earlier process must not confuse their calls.
 func NewXIDs(first uint32) *XIDs {
 	s := new(XIDs)
 	s.last.Store(first - 1)
 	return s
 }
 
-// Next returns an XID that is not kept and not 0, which stands for none.
+// Next returns an XID that is not kept and not 0; 0 means none.
 func (s *XIDs) Next() uint32 {
 	for {
 		if xid := s.last.Add(1); xid != 0 && !s.isKept(xid) {
@@ -34,7 +34,7 @@ func (s *XIDs) Next() uint32 {
 }
 
 func (s *XIDs) isKept(xid uint32) bool {
-	if s.held.Load() == 0 {
+	if s.keptCount.Load() == 0 {
 		return false
 	}
 	s.mu.Lock()
@@ -51,7 +51,7 @@ func (s *XIDs) Keep(xid uint32) {
 		s.kept = make(map[uint32]struct{})
 	}
 	s.kept[xid] = struct{}{}
-	s.held.Store(int32(len(s.kept)))
+	s.keptCount.Store(int32(len(s.kept)))
 }
 
 // Release ends the reservation of an XID.
@@ -59,5 +59,5 @@ func (s *XIDs) Release(xid uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.kept, xid)
-	s.held.Store(int32(len(s.kept)))
+	s.keptCount.Store(int32(len(s.kept)))
 }

@@ -7,21 +7,20 @@ import (
 	"unsafe"
 )
 
-// AllBits is the mask of an atomic operation that leaves no bit out.
+// AllBits is the mask for an atomic operation on all 64 bits.
 const AllBits = ^uint64(0)
 
-// WordLen is the length of the word of an atomic operation, in bytes.
+// WordLen is the length of an atomic operation's word, in bytes.
 const WordLen = 8
 
-// An Atomic holds the operands of an atomic operation, in the terms of RFC
-// 7306, Section 5.2.1. The word is an integer in the byte order of the peer's
-// processor; operands and result are Go integers, whatever the peer's byte
-// order.
+// An Atomic holds an atomic operation's operands, in the terms of RFC 7306,
+// Section 5.2.1. The word is an integer in the peer's processor byte order;
+// operands and result are Go integers, whatever the peer's byte order.
 type Atomic struct {
-	// Operand is the Add Data of a FetchAdd, or the Swap Data of a CmpSwap.
+	// Operand is the Add Data in a FetchAdd, or the Swap Data in a CmpSwap.
 	Operand uint64
-	// OperandMask is the Add Mask of a FetchAdd: a bit at the top of each
-	// field, which carries do not leave. 0 is one field of 64 bits. For a
+	// OperandMask is the Add Mask in a FetchAdd: the top bit in each field,
+	// beyond which carries do not propagate. 0 means one 64-bit field. In a
 	// CmpSwap it is the Swap Mask: the bits that are exchanged.
 	OperandMask uint64
 	// Compare and CompareMask are a CmpSwap's: the bits of the mask must be
@@ -30,14 +29,14 @@ type Atomic struct {
 	CompareMask uint64
 }
 
-// FetchAdd returns the result of a FetchAdd on a word (Section 5.1.1).
+// FetchAdd returns the word's new value after a FetchAdd (Section 5.1.1).
 func (a Atomic) FetchAdd(word uint64) uint64 {
 	tops := a.OperandMask
 	sum := word&^tops + a.Operand&^tops // a carry stays in the top bit
 	return sum ^ (word^a.Operand)&tops
 }
 
-// CompareSwap returns the result of a CmpSwap on a word (Section 5.1.2).
+// CompareSwap returns the word's new value after a CmpSwap (Section 5.1.2).
 func (a Atomic) CompareSwap(word uint64) uint64 {
 	if (a.Compare^word)&a.CompareMask != 0 {
 		return word
@@ -61,11 +60,11 @@ func (a Atomic) Do(op Op, word *atomic.Uint64) (original uint64) {
 }
 
 // Word returns the word that starts off bytes into memory, for atomic access by
-// this process. The providers of this module execute peers' atomic operations
-// with the same processor instructions, so both sides see each other's
-// operations whole; a peer's RDMA Writes and Reads of the word are not atomic.
-// The address must be 64-bit aligned, as the address of a slice from make is if
-// its length is a multiple of 8.
+// this process. This module's providers execute peers' atomic operations with
+// the same processor instructions, so operations from both sides are atomic
+// with respect to each other; a peer's RDMA Writes and Reads that touch the
+// word are not atomic. The address must be 64-bit aligned, as it is for a slice
+// from make whose length is a multiple of 8.
 func Word(memory []byte, off int) (*atomic.Uint64, error) {
 	if off < 0 || off > len(memory)-WordLen {
 		return nil, fmt.Errorf("rdma: no word at %d of %d bytes", off, len(memory))
@@ -77,13 +76,13 @@ func Word(memory []byte, off int) (*atomic.Uint64, error) {
 	return (*atomic.Uint64)(p), nil
 }
 
-// ProbeAtomics finds out whether the peer of c supports atomic operations: it
-// adds 0 to the peer's word at to (RFC 7306, Section 1.1), and waits for the
-// answer. A peer without support ends the connection, so all work on the
-// connection is lost; the error is then ErrUnsupportedOp. Upper layers should
-// prefer to agree by their own protocol.
+// ProbeAtomics determines whether c's peer supports atomic operations: it adds
+// 0 to the peer's word at to (RFC 7306, Section 1.1), and waits for the
+// response. A peer without support terminates the connection, so all work on
+// the connection is lost; the error is then ErrUnsupportedOp. Upper layers
+// should preferably negotiate support in their own protocol.
 func ProbeAtomics(ctx context.Context, c Conn, to Remote) error {
-	done := make(fate, 1)
+	done := make(completionChan, 1)
 	if err := c.Post(WR{Op: OpFetchAdd, Remote: to, Done: done}); err != nil {
 		return err
 	}
@@ -95,7 +94,7 @@ func ProbeAtomics(ctx context.Context, c Conn, to Remote) error {
 	}
 }
 
-// A fate receives one completion.
-type fate chan Completion
+// A completionChan receives one completion.
+type completionChan chan Completion
 
-func (f fate) Complete(c Completion) { f <- c }
+func (f completionChan) Complete(c Completion) { f <- c }

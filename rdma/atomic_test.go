@@ -20,7 +20,7 @@ func TestFetchAdd(t *testing.T) {
 		{0xffff0001ffff0001, 0x0001000100010001, 0x8000800080008000, 0x0000000200000002},
 		{0x00000001_00000000, 0x00000000_ffffffff, 0x8000000080000000, 0x00000001_ffffffff},
 		{0x00000001_00000001, 0x00000000_ffffffff, 0x8000000080000000, 0x00000001_00000000},
-		{0x5555555555555555, 0xffffffffffffffff, AllBits, 0xaaaaaaaaaaaaaaaa}, // fields of one bit
+		{0x5555555555555555, 0xffffffffffffffff, AllBits, 0xaaaaaaaaaaaaaaaa}, // one-bit fields
 		{0xffffffffffffffff, 1, 1, 0xfffffffffffffffe},
 		{0x8000000000000000, 0x8000000000000000, 1 << 63, 0},
 	} {
@@ -34,8 +34,8 @@ func TestFetchAdd(t *testing.T) {
 	}
 }
 
-// inFields is FetchAdd according to the pseudocode of RFC 7306, Section 5.1.1.
-func inFields(word, add, mask uint64) (sum uint64) {
+// addInFields is FetchAdd according to the pseudocode of RFC 7306, Section 5.1.1.
+func addInFields(word, add, mask uint64) (sum uint64) {
 	carry := uint64(0)
 	for bit := range 64 {
 		s := carry + word>>bit&1 + add>>bit&1
@@ -51,7 +51,7 @@ func FuzzFetchAdd(f *testing.F) {
 		f.Add(rand.Uint64(), rand.Uint64(), rand.Uint64()&rand.Uint64())
 	}
 	f.Fuzz(func(t *testing.T, word, add, mask uint64) {
-		require.Equal(t, inFields(word, add, mask), Atomic{Operand: add, OperandMask: mask}.FetchAdd(word)) // R7306-5.1.1-1
+		require.Equal(t, addInFields(word, add, mask), Atomic{Operand: add, OperandMask: mask}.FetchAdd(word)) // R7306-5.1.1-1
 	})
 }
 

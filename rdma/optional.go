@@ -1,68 +1,78 @@
 package rdma
 
 // A MappedSender is a Conn that reports whether it can send efficiently from a
-// mapping of a file.
+// file mapping.
 type MappedSender interface {
-	// SendsMapped reports whether Data of a WR with Reread costs no more than
-	// the same data in a buffer, into which the file would have to be read.
+	// SendsMapped reports whether Data in a WR with Reread costs no more than
+	// the same data in a buffer, into which the file would have to be read. The
+	// result may change, for instance while disks do not respond.
 	SendsMapped() bool
 }
 
-// A ByteCounter is a Conn that reports how many bytes of any kind have moved.
-// An upper layer uses it to distinguish a slow peer from a dead one.
+// A ByteCounter is a Conn that reports the number of transferred bytes. An
+// upper layer uses it to distinguish a slow peer from a dead one.
 type ByteCounter interface {
-	// Traffic returns how many bytes the peer has sent, and how many of this
-	// end's bytes the peer has acknowledged; 0 if unknown.
+	// Traffic returns the number of bytes that the peer has sent, and the
+	// number of bytes from this end that the peer has acknowledged; 0 if
+	// unknown.
 	Traffic() (in, out uint64)
 }
 
-// A SourceWaiter is a Conn that may have to wait for the data that it sends, when these
-// are in the mapping of a file (WR.Reread). The peer is not to blame meanwhile.
+// A SourceWaiter is a Conn that may have to wait for the data that it sends, when the data is in a
+// file mapping (WR.Reread). A lack of progress is then not the peer's fault.
 type SourceWaiter interface {
 	// AwaitsSource reports whether the data cannot be read at present, since
-	// their disk does not answer. It returns soon. The upper layer should then
-	// not judge whether the peer moves.
+	// its disk does not respond. It returns quickly. If it returns true, the
+	// upper layer should not treat a lack of progress as the peer's fault.
 	AwaitsSource() bool
 }
 
-// A Placer is a Region that knows which of its bytes the peer has written. Not
-// every provider's regions are Placers.
+// A LossDetector is a Conn that can detect its end before Handler.Closed is called, which may be
+// late.
+type LossDetector interface {
+	// IsLost reports whether the connection has ended, or the peer has probably abandoned it. It
+	// returns quickly.
+	IsLost() bool
+}
+
+// A Placer is a Region that records which bytes the peer has written. Not every
+// provider's regions are Placers.
 type Placer interface {
 	Region
 
-	// Placed reports whether the peer has written each of the first n bytes, in
-	// any order and pieces. Deregister must have returned.
+	// Placed reports whether the peer has written all of the first n bytes, in
+	// any order and any pieces. Deregister must have returned.
 	Placed(n int) bool
 }
 
-// ReadDepth is a Conn that reports how many RDMA Reads and atomic operations
-// may be outstanding on it at a time.
+// ReadDepth is a Conn that reports the number of RDMA Reads and atomic
+// operations that may be outstanding on it.
 type ReadDepth interface {
-	// ReadDepth returns how many of the peer's operations this end serves
-	// (IRD), and how many of its own this end may have outstanding (ORD), as
-	// both ends agreed.
+	// ReadDepth returns the negotiated number of the peer's operations that
+	// this end serves concurrently (IRD), and of its own that this end may have
+	// outstanding (ORD).
 	ReadDepth() (ird, ord int)
 }
 
-// A Remapper is a Region whose memory can be exchanged while the peer may reach
+// A Remapper is a Region whose memory can be replaced while the peer may access
 // it. Not every provider's regions are Remappers.
 type Remapper interface {
 	Region
 
-	// Remap lets the peer reach b, which has the region's length, in place of
-	// the previous memory. When Remap returns, nothing reads or changes the
-	// previous memory any more. An invalid region stays invalid.
+	// Remap gives the peer access to b, which has the region's length, in place
+	// of the previous memory. When Remap returns, nothing reads or changes the
+	// previous memory. An invalid region stays invalid.
 	Remap(b []byte)
 }
 
-// A ReaderHandoff is a Conn whose reading another goroutine can take over, if
-// an upper layer turns out to block the goroutine that reads.
+// A ReaderHandoff is a Conn on which another goroutine can take over reading,
+// if an upper layer blocks the reading goroutine.
 type ReaderHandoff interface {
 	// HandOffReader makes another goroutine continue reading while
-	// Handler.Receive or InlineCompleter.CompleteInline runs. The calling
-	// goroutine no longer is the reader when that method returns: further
-	// messages and completions, and Closed, may be delivered before. Any
-	// goroutine may call HandOffReader, at most once for each call of those
+	// Handler.Receive or InlineCompleter.CompleteInline runs. The goroutine
+	// that runs that method is no longer the reader when the method returns:
+	// further messages and completions, and Closed, may be delivered before.
+	// Any goroutine may call HandOffReader, at most once per call to those
 	// methods; the method must not return before HandOffReader has.
 	HandOffReader()
 }
@@ -79,11 +89,11 @@ type InlineCompleter interface {
 	CompleteInline(Completion)
 }
 
-// A LazyBuffer lends an RDMA Read its memory when the bytes arrive. Of many
-// Reads under way, only few then hold memory, which is soon reused while it is
+// A LazyBuffer lends an RDMA Read its memory when the bytes arrive. Among many
+// Reads in flight, only few then hold memory, which is soon reused while it is
 // in the processor's caches.
 type LazyBuffer interface {
-	// Len returns how many bytes to read.
+	// Len returns the number of bytes to read.
 	Len() int
 
 	// Lend returns memory of Len bytes, which belongs to the connection until

@@ -5,39 +5,39 @@ import (
 	"sync"
 )
 
-// A queue holds items from connections until they are taken.
+// A queue holds items from connections until they are polled.
 type queue[T any] struct {
-	mu    sync.Mutex
-	items []T // from first on
-	first int
-	err   error         // returned to takers when no item is left
-	more  chan struct{} // holds a token while a taker has a reason to look
-	taken func(T)       // or nil: called, with the queue locked, for each taken item
+	mu     sync.Mutex
+	items  []T // items[first:] are queued
+	first  int
+	err    error         // returned when no item is left
+	signal chan struct{} // holds a token while there may be something to poll
+	onTake func(T)       // if not nil, called, with the queue locked, for each removed item
 }
 
 func (q *queue[T]) len() int { return len(q.items) - q.first }
 
-// put adds v. The caller holds the lock.
-func (q *queue[T]) put(v T) {
+// putItem adds v. The caller holds the lock.
+func (q *queue[T]) putItem(v T) {
 	if len(q.items) == cap(q.items) && q.first > len(q.items)/2 {
 		n := copy(q.items, q.items[q.first:])
 		clear(q.items[n:])
 		q.items, q.first = q.items[:n], 0
 	}
 	q.items = append(q.items, v)
-	wake(q.more)
+	wakeTaker(q.signal)
 }
 
-// end makes takers get err after the remaining items. The caller holds the
-// lock.
-func (q *queue[T]) end(err error) {
+// endWith makes the queue return err after the remaining items. The caller
+// holds the lock.
+func (q *queue[T]) endWith(err error) {
 	q.err = err
-	wake(q.more)
+	wakeTaker(q.signal)
 }
 
-// poll moves as many items to into as fit. It returns the error only if no item
-// was left.
-func (q *queue[T]) poll(into []T) (int, error) {
+// pollItems moves as many items to into as fit, and returns their number. It returns the error only
+// if no item was left.
+func (q *queue[T]) pollItems(into []T) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.len() == 0 && len(into) > 0 {
@@ -49,40 +49,41 @@ func (q *queue[T]) poll(into []T) (int, error) {
 	if q.first += n; q.first == len(q.items) {
 		q.items, q.first = q.items[:0], 0
 	}
-	if q.taken != nil {
+	if q.onTake != nil {
 		for _, v := range into[:n] {
-			q.taken(v)
+			q.onTake(v)
 		}
 	}
 	q.wakeNext()
 	return n, nil
 }
 
-// wakeNext wakes another taker if there is a reason to look. The caller holds
-// the lock.
+// wakeNext wakes another taker if there is more to poll. The caller holds the
+// lock.
 func (q *queue[T]) wakeNext() {
 	if q.len() > 0 || q.err != nil {
-		wake(q.more)
+		wakeTaker(q.signal)
 	}
 }
 
-// wait takes the oldest item, waiting for an item if necessary.
-func (q *queue[T]) wait(ctx context.Context) (T, error) {
+// waitForItem removes and returns the oldest item, waiting for one if
+// necessary.
+func (q *queue[T]) waitForItem(ctx context.Context) (T, error) {
 	var one [1]T
 	for {
-		if n, err := q.poll(one[:]); n > 0 || err != nil {
+		if n, err := q.pollItems(one[:]); n > 0 || err != nil {
 			return one[0], err
 		}
 		select {
-		case <-q.more:
+		case <-q.signal:
 		case <-ctx.Done():
 			return one[0], context.Cause(ctx)
 		}
 	}
 }
 
-// wake leaves a token for a waiting taker, unless a token is there.
-func wake(token chan struct{}) {
+// wakeTaker leaves a token for a waiting taker, unless a token is there.
+func wakeTaker(token chan struct{}) {
 	select {
 	case token <- struct{}{}:
 	default:

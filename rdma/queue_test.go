@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
 func TestCompletionQueue(t *testing.T) {
@@ -36,7 +36,7 @@ func TestCompletionQueue(t *testing.T) {
 }
 
 func TestCompletionQueueOverrun(t *testing.T) {
-	q := NewCompletionQueue(0) // room for one
+	q := NewCompletionQueue(0) // capacity 1
 	for id := range uint64(4) {
 		q.Complete(Completion{ID: id})
 	}
@@ -102,7 +102,7 @@ func TestCompletionQueueAllocs(t *testing.T) {
 	}))
 }
 
-func message(text string) Recv {
+func newMessage(text string) Recv {
 	b := buf.Default.Get(len(text))
 	copy(b.B, text)
 	return Recv{Buf: b}
@@ -112,7 +112,7 @@ func TestReceiveQueue(t *testing.T) {
 	out := buf.Default.Out()
 	q := NewReceiveQueue()
 	for _, text := range []string{"a", "b", "c"} {
-		q.Receive(message(text))
+		q.Receive(newMessage(text))
 	}
 	q.Receive(Recv{Immediate: [8]byte{1}, WithImmediate: true})
 	q.Closed(io.ErrUnexpectedEOF)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
 // An STag names registered memory to the peer (RFC 5040, Section 1.3). The
@@ -16,18 +16,21 @@ type STag uint32
 // String returns the tag as eight hexadecimal digits.
 func (s STag) String() string { return fmt.Sprintf("%#08x", uint32(s)) }
 
-// Access is the set of the peer's rights on a memory region.
+// Access is the peer's set of rights on a memory region.
 type Access uint8
 
-// The rights of a region; they may be combined.
+// The rights on a region; they may be combined.
 const (
-	RemoteRead   Access = 1 << iota // the peer may issue RDMA Reads
-	RemoteWrite                     // the peer may issue RDMA Writes
-	RemoteAtomic                    // the peer may issue atomic operations, which read and write
+	// RemoteRead permits RDMA Reads by the peer. Without RemoteWrite or RemoteAtomic, the region
+	// must not change while the peer may read it: the provider may read it twice, for a checksum
+	// and to send it, and on a mismatch the peer terminates the connection.
+	RemoteRead   Access = 1 << iota
+	RemoteWrite         // the peer may issue RDMA Writes
+	RemoteAtomic        // the peer may issue atomic operations, which read and write
 
-	// Scratch is not a right of the peer. It declares that the region's content
-	// is undefined except for the bytes that the peer has written, and that
-	// those are defined only once a message behind the peer's RDMA Writes has
+	// Scratch is not a right. It declares that the region's content is
+	// undefined except for the bytes that the peer has written, and that those
+	// are defined only once a message sent after the peer's RDMA Writes has
 	// arrived: the provider may use the rest.
 	Scratch
 )
@@ -35,26 +38,26 @@ const (
 // A Remote is an address in the peer's memory.
 type Remote struct {
 	STag STag
-	TO   uint64 // tagged offset of the first byte
+	TO   uint64 // first byte's tagged offset
 }
 
-// A Region is memory that the peer may reach by its STag.
+// A Region is memory that the peer may access by its STag.
 type Region interface {
 	// STag returns the tag to advertise.
 	STag() STag
-	// TO returns the tagged offset of the region's first byte.
+	// TO returns the region's first tagged offset.
 	TO() uint64
-	// Deregister ends the peer's access. When it returns, nothing changes the
-	// memory any more. It may be called twice, and after the peer or the end of
-	// the connection has invalidated the region.
+	// Deregister revokes the peer's access. When it returns, nothing changes
+	// the memory any more. It may be called twice, and after the region was
+	// invalidated by the peer or because the connection ended.
 	Deregister()
 }
 
-// Op is the operation of a work request.
+// Op is a work request's operation.
 type Op uint8
 
-// The operations of a send queue (RFC 5040, Section 3.2; RFC 7306, Sections 5
-// and 6).
+// The send queue operations (RFC 5040, Section 3.2; RFC 7306, Sections 5 and
+// 6).
 const (
 	OpSend        Op = iota // Send, with Invalidate and Solicited Event according to the WR
 	OpWrite                 // RDMA Write
@@ -74,32 +77,32 @@ func (o Op) String() string {
 	return fmt.Sprintf("Op(%d)", uint8(o))
 }
 
-// Atomic reports whether the operation changes one word of the peer's memory.
+// Atomic reports whether the operation is an atomic operation on a word in the
+// peer's memory.
 func (o Op) Atomic() bool { return o == OpFetchAdd || o == OpCompareSwap }
 
 // A WR is one work request for a connection's send queue.
 type WR struct {
 	Op Op
 
-	// Data is the payload of a Send or RDMA Write, gathered in order, or the
-	// destination of an RDMA Read (exactly one slice, whose length is the
+	// Data is the payload for a Send or RDMA Write, gathered in order, or the
+	// destination for an RDMA Read (exactly one slice, whose length is the
 	// number of bytes to read). It belongs to the connection until the work
-	// request completes. The elements may be empty. Other operations take no
+	// request completes. The elements may be empty. Other operations accept no
 	// Data.
 	Data [][]byte
 
 	// Sink, if not nil, lends an RDMA Read its memory in place of Data.
 	Sink LazyBuffer
 
-	// Remote is the sink of an RDMA Write, the source of an RDMA Read, or
-	// the word of an atomic operation, whose address at the peer must be
-	// 64-bit aligned.
+	// Remote is an RDMA Write's sink, an RDMA Read's source, or an atomic
+	// operation's word, whose address at the peer must be 64-bit aligned.
 	Remote Remote
 
-	// Atomic holds the operands of an atomic operation.
+	// Atomic holds an atomic operation's operands.
 	Atomic Atomic
 
-	// Immediate is the content of Immediate Data.
+	// Immediate is the Immediate Data.
 	Immediate [8]byte
 
 	// Invalidate is the peer's STag that a Send invalidates, if WithInvalidate
@@ -115,24 +118,24 @@ type WR struct {
 	// rule 12).
 	Fence bool
 
-	// Reread, if not nil, declares that the Data of a Send or RDMA Write may be
-	// in a mapping of a file, which cannot be read if the file was truncated or
-	// its medium fails. Reread must then read the bytes from at on, counted
-	// over all of Data, into p by another way, and return how many it has read.
-	// If n is less than len(p), zeros replace the rest and all later bytes of
-	// this WR, and Reread is not called again for the WR. Before it returns
-	// less, Reread may change the Data of later WRs; the next Send behind loses
-	// its last shorter bytes, a multiple of 4. Reread may wait for a disk, but
-	// must not use the connection.
+	// Reread, if not nil, declares that the Data in a Send or RDMA Write may be
+	// in a file mapping, which cannot be read if the file was truncated or its
+	// medium fails. Reread must then read the bytes from at on, counted over
+	// all of Data, into p by other means, and return the number n of bytes
+	// read. If n is less than len(p), zeros replace the rest and all later
+	// bytes in this WR, and Reread is not called again for the WR. Before it
+	// returns less, Reread may change the Data in later WRs; the next Send
+	// loses its last shorter bytes, a multiple of 4. Reread may wait for a
+	// disk, but must not use the connection.
 	Reread func(p []byte, at int) (n, shorter int)
 
-	// Done, if not nil, gets the completion, exactly once, with ID.
+	// Done, if not nil, receives the completion, exactly once, with ID.
 	Done Completer
 	ID   uint64
 }
 
-// A Completion is the result of one work request. The completions of a
-// connection come in the order of posting.
+// A Completion is a work request's result. A connection's completions arrive in
+// posting order.
 type Completion struct {
 	ID  uint64
 	Op  Op
@@ -142,8 +145,8 @@ type Completion struct {
 	Original uint64
 }
 
-// A Completer takes completions. Complete is called by the goroutine that
-// advances the connection, so it must be short and must not wait; it may post
+// A Completer receives completions. Complete is called by the goroutine that
+// drives the connection, so it must be short and must not wait; it may post
 // further work.
 type Completer interface {
 	Complete(Completion)
@@ -155,7 +158,7 @@ type Recv struct {
 	// it. Buf is nil if WithImmediate is set.
 	Buf *buf.Buf
 
-	// Immediate is the content of Immediate Data, if WithImmediate is set.
+	// Immediate is the Immediate Data, if WithImmediate is set.
 	Immediate     [8]byte
 	WithImmediate bool
 
@@ -164,41 +167,41 @@ type Recv struct {
 	Invalidated    STag
 	WithInvalidate bool
 
-	// Solicited is set if the message asked for an event.
+	// Solicited is set if the message requested an event.
 	Solicited bool
 }
 
-// A Handler handles the events of a connection. Its methods are called one at a
+// A Handler handles a connection's events. Its methods are called one at a
 // time.
 type Handler interface {
-	// Receive takes one message. It runs on the goroutine that reads the
+	// Receive receives one message. It runs on the goroutine that reads the
 	// connection: nothing more is read until Receive returns. Receive must not
 	// wait for anything that the peer has yet to send.
 	Receive(Recv)
 
-	// Closed is called once, after the last Receive and after every
-	// posted work request has completed. The error is the first cause:
-	// nil or io.EOF after an orderly close.
+	// Closed is called once, after the last Receive and after every posted work
+	// request has completed. The error is the first cause: nil or io.EOF after
+	// an orderly close.
 	Closed(error)
 }
 
-// ConnConfig is an upper layer's configuration of a connection.
+// ConnConfig is an upper layer's configuration for a connection.
 type ConnConfig struct {
-	// Handler takes the connection's messages. It must not be nil.
+	// Handler receives the connection's messages. It must not be nil.
 	Handler Handler
 
-	// PrivateData goes to the peer with the connection's set-up.
+	// PrivateData is sent to the peer during the connection's set-up.
 	PrivateData []byte
 
-	// Prepare, if not nil, makes the private data of ConnRequest.Accept in
+	// Prepare, if not nil, returns the private data for ConnRequest.Accept in
 	// place of PrivateData. It may register memory with the connection that is
-	// being made, and advertise the memory in the data. If Accept fails
-	// afterwards, the memory can no longer be reached, and the Handler is not
+	// being accepted, and advertise the memory in the data. If Accept fails
+	// afterwards, the memory can no longer be accessed, and the Handler is not
 	// called. Dial ignores Prepare.
 	Prepare func(Registrar) (privateData []byte)
 
-	// RecvSize is the length in bytes of the longest message that the
-	// connection accepts; 0 means 4096.
+	// RecvSize is the maximum message length, in bytes, that the connection
+	// accepts; 0 means 4096.
 	RecvSize int
 
 	// Recvs is the number of messages that the connection accepts at first;
@@ -206,31 +209,31 @@ type ConnConfig struct {
 	// Immediate Data counts as a message.
 	Recvs int
 
-	// Immediate declares that the Handler takes Immediate Data. Otherwise the
-	// connection answers Immediate Data as if it did not know the operation,
-	// because upper layers must agree on it first (RFC 7306, Section 1.1).
+	// Immediate declares that the Handler accepts Immediate Data. Otherwise the
+	// connection responds to Immediate Data as to an unknown operation, because
+	// upper layers must agree on it first (RFC 7306, Section 1.1).
 	Immediate bool
 }
 
-// A Registrar lets the peer reach memory of this end. It may be a ReadDepth.
+// A Registrar gives the peer access to local memory. It may be a ReadDepth.
 type Registrar interface {
-	// Register lets the peer reach b. The region is valid on this connection
-	// only. A region longer than 2^32-1 bytes is an error.
+	// Register gives the peer access to b. The region is valid on this
+	// connection only. A region longer than 2^32-1 bytes is an error.
 	Register(b []byte, access Access) (Region, error)
 }
 
-// A Conn is a connected queue pair of a reliable service. Its methods are safe
-// for concurrent use.
+// A Conn is a connected queue pair with a reliable service. Its methods are
+// safe for concurrent use.
 type Conn interface {
 	Registrar
 
-	// Post queues work requests that leave together, in order, without work of
-	// other callers in between. It takes ownership of the Data slices, but not
+	// Post queues work requests that are sent together, in order, without other
+	// callers' work in between. It takes ownership of the Data slices, but not
 	// of wrs. It does not wait for the peer. An error means that no request was
 	// queued and no completion follows.
 	Post(wrs ...WR) error
 
-	// PostRecv lets the peer send n more messages.
+	// PostRecv allows the peer to send n more messages.
 	PostRecv(n int) error
 
 	// PrivateData returns the peer's private data from the connection's set-up.
@@ -240,41 +243,42 @@ type Conn interface {
 	LocalAddr() net.Addr
 	RemoteAddr() net.Addr
 
-	// Close ends the connection in good order: posted work is sent, if the peer
-	// takes it in time. Close waits until all goroutines of the connection are
-	// done, including Handler.Closed. It must therefore not be called by
-	// Handler or Completer methods; Abort may. It may be called twice.
+	// Close closes the connection in an orderly way: posted work is sent, if
+	// the peer receives it in time. Close waits until all the connection's
+	// goroutines are done, including Handler.Closed. It must therefore not be
+	// called by Handler or Completer methods; Abort may. It may be called
+	// twice.
 	Close() error
 
-	// Abort ends the connection at once with a cause. It does not wait.
+	// Abort closes the connection immediately with a cause. It does not wait.
 	Abort(cause error)
 }
 
-// A ConnRequest is a peer that waits to be connected. Exactly one of its
-// methods Accept and Reject must be called.
+// A ConnRequest is a peer's pending request to connect. Exactly one of Accept
+// and Reject must be called.
 type ConnRequest interface {
-	// PrivateData returns the private data of the peer's request.
+	// PrivateData returns the private data in the peer's request.
 	PrivateData() []byte
 	// RemoteAddr returns the peer's network address.
 	RemoteAddr() net.Addr
-	// Accept makes the connection.
+	// Accept accepts the connection.
 	Accept(ConnConfig) (Conn, error)
-	// Reject refuses the connection, with private data that give the reason.
+	// Reject rejects the connection, with private data that gives the reason.
 	Reject(privateData []byte) error
 }
 
-// A Listener takes connection requests.
+// A Listener accepts connection requests.
 type Listener interface {
 	// Accept waits for the next request.
 	Accept(context.Context) (ConnRequest, error)
 	// Addr returns the listener's address.
 	Addr() net.Addr
-	// Close stops listening, unblocks Accept, and refuses requests that were
+	// Close stops listening, unblocks Accept, and rejects requests that were
 	// not accepted yet.
 	Close() error
 }
 
-// Errors of every provider.
+// Errors common to all providers.
 var (
 	// ErrClosed is wrapped, with the cause, by the errors of a connection or
 	// listener that has ended.
@@ -283,14 +287,14 @@ var (
 	// unfinished when its connection ended.
 	ErrFlushed = errors.New("rdma: work request flushed")
 	// ErrUnsupportedOp is wrapped by the errors of a connection that the peer
-	// has ended because the peer does not know an operation of RFC 7306.
+	// has terminated because it does not support an RFC 7306 operation.
 	ErrUnsupportedOp = errors.New("rdma: the peer lacks the operation")
 )
 
-// An AccessError is wrapped by the errors of a connection that the peer ended
-// because of an RDMA Write or Read to memory that the peer did not expose, and
-// by the completions of unfinished work. A Write may have completed before: its
-// completion means only that the Write has left.
+// An AccessError is wrapped by the errors of a connection that the peer
+// terminated because of an RDMA Write or Read to memory that it did not expose,
+// and by the completions of unfinished work. A Write may have completed before:
+// its completion means only that the Write has been sent.
 type AccessError struct {
 	STag STag // the peer's memory
 }

@@ -6,22 +6,22 @@ import (
 	"net"
 	"testing"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// An instant connection completes posted work at once, and keeps nothing.
-type instant struct {
+// An instantConn connection completes posted work at once, and keeps nothing.
+type instantConn struct {
 	rdma.Conn
 	sent chan struct{}
 }
 
-func (c *instant) Post(wrs ...rdma.WR) error {
+func (c *instantConn) Post(wrs ...rdma.WR) error {
 	for i := range wrs {
 		if wr := &wrs[i]; wr.Done != nil {
 			op := wr.Op
@@ -34,26 +34,26 @@ func (c *instant) Post(wrs ...rdma.WR) error {
 	return nil
 }
 
-func (c *instant) PostRecv(int) error  { return nil }
-func (c *instant) HandOffReader()      {}
-func (c *instant) LocalAddr() net.Addr { return &net.TCPAddr{} }
-func (c *instant) Close() error        { return nil }
+func (c *instantConn) PostRecv(int) error  { return nil }
+func (c *instantConn) HandOffReader()      {}
+func (c *instantConn) LocalAddr() net.Addr { return &net.TCPAddr{} }
+func (c *instantConn) Close() error        { return nil }
 
 // An instantRequest asks for an instant connection.
 type instantRequest struct {
 	rdma.ConnRequest
-	conn *instant
+	conn *instantConn
 }
 
 func (r *instantRequest) PrivateData() []byte                       { return linux.AppendTo(nil) }
 func (r *instantRequest) RemoteAddr() net.Addr                      { return &net.TCPAddr{} }
 func (r *instantRequest) Accept(rdma.ConnConfig) (rdma.Conn, error) { return r.conn, nil }
 
-// calls returns a function that makes the server answer one call of each form
+// newCallRunner returns a function that makes the server answer one call of each form
 // that NFS uses, or of the given forms, and a function that ends the server.
-func calls(t testing.TB, forms ...wire.Header) (run, stop func()) {
+func newCallRunner(t testing.TB, forms ...wire.Header) (run, stop func()) {
 	item := make([]byte, 4096)
-	s := &Server{Handler: service(func(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+	s := &Server{Handler: serviceFunc(func(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 		rep.Head = appendSuccess(rep.Head, binary.BigEndian.Uint32(req.Msg))
 		if req.MaxReply > 8000 {
 			copy(rep.NewItem(len(item)), item)
@@ -61,13 +61,13 @@ func calls(t testing.TB, forms ...wire.Header) (run, stop func()) {
 		return true
 	})}
 	require.NoError(t, s.init())
-	ic := &instant{sent: make(chan struct{}, 1)}
+	ic := &instantConn{sent: make(chan struct{}, 1)}
 	req := &instantRequest{conn: ic}
-	c, _ := s.admit(req)
-	c.start(req)
+	c, _ := s.admitConn(req)
+	c.acceptPeer(req)
 
 	if forms == nil {
-		inline, read, write := msg(chunks.Lists{}), msg(chunks.Lists{}), msg(chunks.Lists{})
+		inline, read, write := newMsg(chunks.Lists{}), newMsg(chunks.Lists{}), newMsg(chunks.Lists{})
 		seg := chunks.Segment{Handle: 7, Length: 8192}
 		read.Lists.Reads = []chunks.ReadSegment{{Position: 40, Segment: seg}}
 		write.Lists.AddWrite(chunks.Chunk{seg})
@@ -95,7 +95,7 @@ func calls(t testing.TB, forms ...wire.Header) (run, stop func()) {
 
 // TestCallAllocs checks that a call costs the responder no allocation.
 func TestCallAllocs(t *testing.T) {
-	run, stop := calls(t)
+	run, stop := newCallRunner(t)
 	defer stop()
 	run()
 	// The pools of goroutines and calls may lose an item to the collector.
@@ -104,7 +104,7 @@ func TestCallAllocs(t *testing.T) {
 
 // BenchmarkShortCall measures a call that the reader serves.
 func BenchmarkShortCall(b *testing.B) {
-	run, stop := calls(b, msg(chunks.Lists{}))
+	run, stop := newCallRunner(b, newMsg(chunks.Lists{}))
 	defer stop()
 	b.ReportAllocs()
 	for b.Loop() {
@@ -113,7 +113,7 @@ func BenchmarkShortCall(b *testing.B) {
 }
 
 func BenchmarkCalls(b *testing.B) {
-	run, stop := calls(b)
+	run, stop := newCallRunner(b)
 	defer stop()
 	b.ReportAllocs()
 	for b.Loop() {

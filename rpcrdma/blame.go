@@ -10,72 +10,72 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A chunk that cannot be reached costs its connection. The requester then
-// connects again and repeats the call with the same XID, and so on for ever. A
-// call that is known to have ended a connection is therefore answered with
-// ERR_CHUNK when it is repeated (RFC 8166, Section 4.5.3).
+// A chunk that cannot be accessed terminates its connection. The requester then
+// reconnects and retransmits the call with the same XID, and so on forever. A
+// call that is known to have terminated a connection is therefore answered with
+// ERR_CHUNK when it is retransmitted (RFC 8166, Section 4.5.3).
 
-// blames remembers the calls that are known to have ended a connection. The
-// zero value has none.
-type blames struct {
-	n atomic.Int32 // len(all): usually 0, and then no lock is needed
+// failedCalls records the calls that are known to have terminated a connection.
+// The zero value is empty.
+type failedCalls struct {
+	count atomic.Int32 // len(all): usually 0, which needs no lock
 
-	mu  sync.Mutex
-	all []blame // the newest last
+	mu    sync.Mutex
+	calls []failedCall // newest last
 }
 
-// A blame is a call, kept for as long as its requester is likely to repeat it.
-// The port is ignored: the next connection has another.
-type blame struct {
+// A failedCall identifies a call, kept for as long as its requester is likely to retransmit it. The
+// port is ignored, because the next connection has another.
+type failedCall struct {
 	host  netip.Addr
 	xid   uint32
 	until time.Time
 }
 
-// note remembers a call, in place of the oldest if there are maxBlames.
-func (b *blames) note(host netip.Addr, xid uint32) {
-	b.remove(host, xid)
+// add records a call, in place of the oldest if there are maxFailedCalls.
+func (b *failedCalls) add(host netip.Addr, xid uint32) {
+	b.removeCall(host, xid)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.all) == maxBlames {
-		b.all = append(b.all[:0], b.all[1:]...)
+	if len(b.calls) == maxFailedCalls {
+		b.calls = append(b.calls[:0], b.calls[1:]...)
 	}
-	b.all = append(b.all, blame{host, xid, time.Now().Add(blameTime)})
-	b.n.Store(int32(len(b.all)))
+	b.calls = append(b.calls, failedCall{host, xid, time.Now().Add(failedCallTime)})
+	b.count.Store(int32(len(b.calls)))
 }
 
-// remove forgets a call, and reports whether it was remembered.
-func (b *blames) remove(host netip.Addr, xid uint32) (blamed bool) {
-	if b.n.Load() == 0 {
+// removeCall removes a call, and reports whether it was recorded.
+func (b *failedCalls) removeCall(host netip.Addr, xid uint32) (found bool) {
+	if b.count.Load() == 0 {
 		return false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now, kept := time.Now(), b.all[:0]
-	for _, e := range b.all {
+	now, kept := time.Now(), b.calls[:0]
+	for _, e := range b.calls {
 		switch {
 		case now.After(e.until):
 		case e.host == host && e.xid == xid:
-			blamed = true
+			found = true
 		default:
 			kept = append(kept, e)
 		}
 	}
-	b.all = kept
-	b.n.Store(int32(len(kept)))
-	return blamed
+	b.calls = kept
+	b.count.Store(int32(len(kept)))
+	return found
 }
 
-// blame remembers the call if err says that its memory could not be reached.
-func (cl *call) blame(err error) {
+// recordIfUnreachable records the call if err reports that its memory could not be accessed.
+func (cl *call) recordIfUnreachable(err error) {
 	var access rdma.AccessError
-	if errors.As(err, &access) && cl.names(uint32(access.STag)) {
-		cl.conn.srv.blames.note(cl.conn.peer.Addr.Addr(), cl.hdr.XID)
+	if errors.As(err, &access) && cl.hasHandle(uint32(access.STag)) {
+		cl.conn.srv.failedCalls.add(cl.conn.peer.Addr.Addr(), cl.hdr.XID)
 	}
 }
 
-// names reports whether the call has a segment with the given handle.
-func (cl *call) names(handle uint32) bool {
+// hasHandle reports whether the call has a segment with the given handle.
+func (cl *call) hasHandle(handle uint32) bool {
 	for i := range cl.plan.reads {
 		for _, s := range cl.plan.reads[i].Segments {
 			if s.Handle == handle {
@@ -86,10 +86,10 @@ func (cl *call) names(handle uint32) bool {
 	return cl.hdr.Lists.Names(handle)
 }
 
-// blameEndedLocked searches the ended calls for the one to blame: a reply may
-// have left before the peer finds that its Writes have no valid target.
-func (c *conn) blameEndedLocked(err error) {
-	for cl := c.idle.head; cl != nil; cl = cl.next {
-		cl.blame(err)
+// recordEndedCallsLocked checks the completed calls too: a reply may have been sent before the peer
+// detects that its Writes have no valid target.
+func (c *conn) recordEndedCallsLocked(err error) {
+	for cl := c.freeCalls.head; cl != nil; cl = cl.next {
+		cl.recordIfUnreachable(err)
 	}
 }

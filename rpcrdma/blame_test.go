@@ -20,22 +20,22 @@ var unreachableChunks = map[string]func(q *requester) chunks.Lists{
 		return l
 	},
 	"past the end of what is there": func(q *requester) (l chunks.Lists) {
-		l.Reads = q.reads(40, repeat(100))
+		l.Reads = q.readSegments(40, patternBytes(100))
 		l.Reads[0].Length++
 		return l
 	},
 	"in front of it": func(q *requester) (l chunks.Lists) {
-		l.Reads = q.reads(40, repeat(100))
+		l.Reads = q.readSegments(40, patternBytes(100))
 		l.Reads[0].Offset--
 		return l
 	},
 	"in the message's chunk": func(q *requester) (l chunks.Lists) {
-		l.Reads = q.reads(0, rpcCall(testXID, ""))
+		l.Reads = q.readSegments(0, rpcCall(testXID, ""))
 		l.Reads[0].Length += 4
 		return l
 	},
 	"writable, to be read": func(q *requester) (l chunks.Lists) {
-		c, _ := q.writable(100)
+		c, _ := q.writeChunk(100)
 		l.Reads = []chunks.ReadSegment{{Position: 40, Segment: c[0]}}
 		return l
 	},
@@ -44,11 +44,11 @@ var unreachableChunks = map[string]func(q *requester) chunks.Lists{
 		return l
 	},
 	"readable, to be written": func(q *requester) (l chunks.Lists) {
-		l.AddWrite(chunks.Chunk{q.reads(0, repeat(4))[0].Segment})
+		l.AddWrite(chunks.Chunk{q.readSegments(0, patternBytes(4))[0].Segment})
 		return l
 	},
 	"short, to be written": func(q *requester) (l chunks.Lists) {
-		c, _ := q.writable(3)
+		c, _ := q.writeChunk(3)
 		c[0].Length = 4
 		l.AddWrite(c)
 		return l
@@ -61,99 +61,99 @@ var unreachableChunks = map[string]func(q *requester) chunks.Lists{
 func TestBlame(t *testing.T) {
 	for name, offer := range unreachableChunks {
 		t.Run(name, func(t *testing.T) {
-			serve(t, &Server{Handler: results("", []byte("item"), "")}, func(t *testing.T, r *rig) {
+			withServer(t, &Server{Handler: fixedResults("", []byte("item"), "")}, func(t *testing.T, r *testServer) {
 				ends := func() {
 					q := r.dialFrom(1)
 					for xid := range uint32(3) {
-						q.call(wire.Header{XID: xid, Proc: wire.Msg}, rpcCall(xid, ""))
+						q.sendCall(wire.Header{XID: xid, Proc: wire.Msg}, rpcCall(xid, ""))
 					}
 					l := offer(q) // last: a later call might arrive too late, or be read into its memory
-					h := msg(l)
+					h := newMsg(l)
 					if len(l.Reads) > 0 && l.Reads[0].Position == 0 {
 						h.Proc = wire.NoMsg
 					}
-					q.call(h, rpcCall(testXID, ""))
-					q.answers()
-					require.Len(t, q.ended(), 1)
-					assert.ErrorIs(t, q.ended()[0], rdmatest.ErrAccess)
+					q.sendCall(h, rpcCall(testXID, ""))
+					q.newAnswers()
+					require.Len(t, q.closeErrors(), 1)
+					assert.ErrorIs(t, q.closeErrors()[0], rdmatest.ErrAccess)
 				}
 				other := r.dialFrom(2)
 				ends()
 				again := r.dialFrom(1)
-				for xid := range uint32(3) { // including the other calls under way
-					again.call(wire.Header{XID: xid, Proc: wire.Msg}, rpcCall(xid, ""))
-					assert.Equal(t, wire.Msg, again.answer().Proc)
+				for xid := range uint32(3) { // including the other calls in flight
+					again.sendCall(wire.Header{XID: xid, Proc: wire.Msg}, rpcCall(xid, ""))
+					assert.Equal(t, wire.Msg, again.onlyAnswer().Proc)
 				}
-				other.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
-				assert.Equal(t, wire.Msg, other.answer().Proc, "another host")
-				again.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
-				again.refused(wire.ErrChunk)
-				again.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
-				assert.Equal(t, wire.Msg, again.answer().Proc, "the XID may denote another call now")
+				other.sendCall(newMsg(chunks.Lists{}), rpcCall(testXID, ""))
+				assert.Equal(t, wire.Msg, other.onlyAnswer().Proc, "another host")
+				again.sendCall(newMsg(chunks.Lists{}), rpcCall(testXID, ""))
+				again.requireError(wire.ErrChunk)
+				again.sendCall(newMsg(chunks.Lists{}), rpcCall(testXID, ""))
+				assert.Equal(t, wire.Msg, again.onlyAnswer().Proc, "the XID may denote another call now")
 
 				ends()
-				time.Sleep(blameTime + time.Second)
+				time.Sleep(failedCallTime + time.Second)
 				again = r.dialFrom(1)
-				again.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
-				assert.Equal(t, wire.Msg, again.answer().Proc, "so late it cannot be the same")
+				again.sendCall(newMsg(chunks.Lists{}), rpcCall(testXID, ""))
+				assert.Equal(t, wire.Msg, again.onlyAnswer().Proc, "so late it cannot be the same")
 			})
 		})
 	}
 }
 
-// TestBlameNobody checks that no call is blamed if a connection ends in another
-// way.
+// TestBlameNobody checks that no failed call is recorded if a connection ends
+// in another way.
 func TestBlameNobody(t *testing.T) {
-	serve(t, &Server{Handler: results("", []byte("item"), "")}, func(t *testing.T, r *rig) {
+	withServer(t, &Server{Handler: fixedResults("", []byte("item"), "")}, func(t *testing.T, r *testServer) {
 		q := r.dialFrom(1)
 		var l chunks.Lists
-		c, _ := q.writable(100)
+		c, _ := q.writeChunk(100)
 		l.AddWrite(c)
-		l.Reads = q.reads(40, repeat(100))
+		l.Reads = q.readSegments(40, patternBytes(100))
 		q.CutAfter(1) // not the response
-		q.call(msg(l), rpcCall(testXID, ""))
-		q.answers()
-		require.Len(t, q.ended(), 1)
-		assert.Empty(t, r.blames.all)
-		assert.Zero(t, r.blames.n.Load())
+		q.sendCall(newMsg(l), rpcCall(testXID, ""))
+		q.newAnswers()
+		require.Len(t, q.closeErrors(), 1)
+		assert.Empty(t, r.failedCalls.calls)
+		assert.Zero(t, r.failedCalls.count.Load())
 	})
 }
 
-// TestBlamesBounded checks that the number of blames is bounded, and that the
-// newest stay.
+// TestBlamesBounded checks that the number of recorded calls is bounded, and
+// that the newest stay.
 func TestBlamesBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var b blames
-		host := addrPort((&tap{}).from)
-		for xid := range uint32(10 * maxBlames) {
-			b.note(host.Addr(), xid)
-			b.note(host.Addr(), xid)
+		var b failedCalls
+		host := addrPort((&tapListener{}).from)
+		for xid := range uint32(10 * maxFailedCalls) {
+			b.add(host.Addr(), xid)
+			b.add(host.Addr(), xid)
 		}
-		assert.Len(t, b.all, maxBlames)
-		assert.LessOrEqual(t, cap(b.all), 2*maxBlames)
-		assert.False(t, b.remove(host.Addr(), 9*maxBlames-1))
-		assert.True(t, b.remove(host.Addr(), 9*maxBlames))
-		time.Sleep(blameTime + 1)
-		assert.False(t, b.remove(host.Addr(), 10*maxBlames-1))
-		assert.Empty(t, b.all)
+		assert.Len(t, b.calls, maxFailedCalls)
+		assert.LessOrEqual(t, cap(b.calls), 2*maxFailedCalls)
+		assert.False(t, b.removeCall(host.Addr(), 9*maxFailedCalls-1))
+		assert.True(t, b.removeCall(host.Addr(), 9*maxFailedCalls))
+		time.Sleep(failedCallTime + 1)
+		assert.False(t, b.removeCall(host.Addr(), 10*maxFailedCalls-1))
+		assert.Empty(t, b.calls)
 	})
 }
 
-// TestUnreachableButEmpty checks that a segment of no bytes is not accessed,
-// for any handle.
+// TestUnreachableButEmpty checks that an empty segment is not accessed, for any
+// handle.
 func TestUnreachableButEmpty(t *testing.T) {
-	serve(t, &Server{Handler: results("", []byte("item"), "")}, func(t *testing.T, r *rig) {
+	withServer(t, &Server{Handler: fixedResults("", []byte("item"), "")}, func(t *testing.T, r *testServer) {
 		q := r.dialLinux()
-		l := chunks.Lists{Reads: q.reads(40, repeat(100))}
+		l := chunks.Lists{Reads: q.readSegments(40, patternBytes(100))}
 		bad := chunks.Segment{Handle: 0xbad, Offset: 0xffffffffffffffff}
 		l.Reads = append(l.Reads, chunks.ReadSegment{Position: 40, Segment: bad})
-		c, _ := q.writable(100)
+		c, _ := q.writeChunk(100)
 		l.AddWrite(append(chunks.Chunk{bad}, c...))
 		l.Reply, l.HasReply = chunks.Chunk{bad, bad}, true
-		q.call(msg(l), rpcCall(testXID, ""))
-		a := q.answer()
+		q.sendCall(newMsg(l), rpcCall(testXID, ""))
+		a := q.onlyAnswer()
 		assert.Equal(t, wire.Msg, a.Proc)
-		assert.Equal(t, []uint32{0, 4}, lengths(a.Lists.Write(0)))
+		assert.Equal(t, []uint32{0, 4}, segmentLengths(a.Lists.Write(0)))
 		assert.Equal(t, rdma.STag(0), a.invalidated)
 	})
 }

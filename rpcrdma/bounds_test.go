@@ -17,7 +17,7 @@ func TestBoundsTold(t *testing.T) {
 	doc, err := os.ReadFile("../docs/operations.md")
 	require.NoError(t, err)
 	const counters = 1 << 16
-	s := &Server{Handler: null, Extensions: new(side).delegating(counters)}
+	s := &Server{Handler: null, Extensions: new(extensionRecorder).delegationConfig(counters)}
 	require.NoError(t, s.init())
 
 	conns := s.parties.Enter(nil)
@@ -25,27 +25,27 @@ func TestBoundsTold(t *testing.T) {
 	for ; !s.parties.Full(conns, most, s.cfg.maxConns); most++ {
 		s.parties.Enter(nil)
 	}
-	part := s.parts()
+	part := s.newShares()
 	for range 1 << 20 {
-		if !s.calls.fitsLocked(part.queue) {
+		if !s.calls.canRunLocked(part.queue) {
 			break
 		}
-		s.calls.startLocked(part.queue)
+		s.calls.countStartLocked(part.queue)
 	}
 	const mib = 1 << 20
 	for _, row := range []string{
 		fmt.Sprintf("connections on RDMA | %d | %d | |", s.cfg.maxConns, most),
 		fmt.Sprintf("concurrent calls on RDMA | %d | %d | %d credits |", s.calls.max, part.queue.running, s.cfg.credits),
-		fmt.Sprintf("chunks of calls on RDMA, as the buffers for them are allocated | %d MiB | %d MiB | |", s.memory.Limit()/mib, partOf(part.Part)/mib),
-		fmt.Sprintf("messages of calls under way on RDMA | %d MiB | | |", s.cfg.maxInline/mib),
-		fmt.Sprintf("delegation counters | %d MiB | %d MiB | %d KiB |", s.counters.Limit()/mib, partOf(part.counters)/mib, counters*rdma.WordLen>>10),
+		fmt.Sprintf("chunks of calls on RDMA, as the buffers for them are allocated | %d MiB | %d MiB | |", s.memory.Limit()/mib, acquirableBytes(part.Part)/mib),
+		fmt.Sprintf("messages of calls in flight on RDMA | %d MiB | | |", s.cfg.maxInline/mib),
+		fmt.Sprintf("delegation counters | %d MiB | %d MiB | %d KiB |", s.counters.Limit()/mib, acquirableBytes(part.counters)/mib, counters*rdma.WordLen>>10),
 	} {
 		assert.Contains(t, string(doc), "\n| "+row)
 	}
 }
 
-// partOf returns how much of a part can be acquired.
-func partOf(p *fairshare.Part) (n int64) {
+// acquirableBytes returns how many bytes a part still grants.
+func acquirableBytes(p *fairshare.Part) (n int64) {
 	for piece := int64(1 << 40); piece > 0; piece /= 2 {
 		for p.TryAcquire(piece) {
 			n += piece

@@ -5,42 +5,43 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// Buffers for chunks are large, and a peer decides how long they are held. A
-// call reserves all the memory that it can need, for its arguments and its
-// reply, before any buffer is lent. A call that holds memory therefore never
+// Chunk buffers are large, and a peer decides how long they are held. A call
+// reserves all the memory that it can need, for its arguments and its reply,
+// before any buffer is allocated. A call that holds memory therefore never
 // waits for more.
 
-// parts are a party's shares of the server's memory: of the memory for chunks,
-// and of the memory for delegation counters. Counters are separate because they
-// are held as long as their connection lives, and calls would wait for them.
-type parts struct {
+// partyShares are a party's shares of the server's memory, for chunks and for delegation counters.
+// Counters are separate because they are held for as long as their connection exists, and calls
+// would wait for them.
+type partyShares struct {
 	*fairshare.Part
 	counters *fairshare.Part
-	queue    *queue // calls waiting to be served
+	queue    *partyQueue // calls waiting to be served
 }
 
-// counterMemory returns the memory for delegation counters. A party always has
+// counterMemory returns the memory for delegation counters. A party always gets
 // enough for one connection.
 func (s *Server) counterMemory() *fairshare.Memory {
 	one := int64(0)
 	if x := s.Extensions; x != nil {
 		one = int64(x.Counters) * rdma.WordLen
 	}
-	return fairshare.NewMemory(max(s.cfg.maxMemory, one), max(s.cfg.share()/counterShare, one), nil) // nobody waits for it
+	return fairshare.NewMemory(max(s.cfg.maxMemory, one), max(s.cfg.partyShare()/counterShare, one), nil) // no call waits for it
 }
 
-func (s *Server) parts() parts { return parts{s.memory.Part(), s.counters.Part(), new(queue)} }
+func (s *Server) newShares() partyShares {
+	return partyShares{s.memory.Part(), s.counters.Part(), new(partyQueue)}
+}
 
-// reserve starts a call if there is memory for it. It runs on the connection's
-// reader and does not wait: a call that must wait is queued behind the waiting
-// calls of its connection.
-func (c *conn) reserve(cl *call) {
-	need := cl.need()
+// reserveMemory starts a call if there is memory for it. It runs on the connection's reader and
+// does not wait: a call that must wait is queued after its connection's other waiting calls.
+func (c *conn) reserveMemory(cl *call) {
+	need := cl.memoryNeed()
 	if need == 0 || c.party.Own.TryAcquire(need) {
-		cl.held = need
+		cl.reserved = need
 		if len(cl.plan.reads) > 0 {
-			cl.pull()
-		} else if k := c.reader.takes(cl); k != nil {
+			cl.pullChunks()
+		} else if k := c.reader.kindToServe(cl); k != nil {
 			c.serveShort(cl, k)
 		} else {
 			c.srv.calls.submit(cl)
@@ -50,36 +51,36 @@ func (c *conn) reserve(cl *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waiting.push(cl)
-	if !c.waiter {
-		c.waiter = true
-		go c.wait()
+	if !c.hasWaiter {
+		c.hasWaiter = true
+		go c.reserveWaiting()
 	}
 }
 
-// wait reserves memory for the waiting calls, in order. A connection has at
-// most one of these goroutines, and so one place in the queue for memory.
-func (c *conn) wait() {
+// reserveWaiting reserves memory for the waiting calls, in order. A connection has at most one such
+// goroutine, and so one slot in the queue for memory.
+func (c *conn) reserveWaiting() {
 	for {
 		c.mu.Lock()
 		cl := c.waiting.pop()
-		c.waiter = cl != nil
+		c.hasWaiter = cl != nil
 		c.mu.Unlock()
 		if cl == nil {
 			return
 		}
-		if err := c.party.Own.Acquire(c.ctx, cl.need()); err != nil {
-			cl.end() // the connection has ended
+		if err := c.party.Own.Acquire(c.ctx, cl.memoryNeed()); err != nil {
+			cl.releaseAll() // the connection has ended
 			continue
 		}
-		cl.held = cl.need()
-		cl.pull()
+		cl.reserved = cl.memoryNeed()
+		cl.pullChunks()
 	}
 }
 
-// unreserve returns n bytes of the call's memory.
-func (cl *call) unreserve(n int64) {
+// releaseMemory returns n bytes of the call's memory.
+func (cl *call) releaseMemory(n int64) {
 	if n > 0 {
-		cl.held -= n
+		cl.reserved -= n
 		cl.conn.party.Own.Release(n)
 	}
 }

@@ -6,17 +6,17 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// tight returns a server whose memory holds one largest call, and four large
+// newTightServer returns a server whose memory holds one largest call, and four large
 // calls.
-func tight(h *gate) *Server {
+func newTightServer(h *gate) *Server {
 	return &Server{Handler: h, MaxPayload: large, MaxMemory: 4*(large+headSlack) + large}
 }
 
@@ -25,33 +25,33 @@ const large = 160 << 10
 
 func (q *requester) writeLarge(xid uint32) {
 	q.t.Helper()
-	q.call(wire.Header{XID: xid, Proc: wire.Msg, Lists: chunks.Lists{Reads: q.reads(40, make([]byte, large))}}, rpcCall(xid, ""))
+	q.sendCall(wire.Header{XID: xid, Proc: wire.Msg, Lists: chunks.Lists{Reads: q.readSegments(40, make([]byte, large))}}, rpcCall(xid, ""))
 }
 
-// TestMemoryBounded checks that calls with large chunks wait for memory, of
-// their own connection and of others, and that small calls pass them by.
+// TestMemoryBounded checks that calls with large chunks wait for memory, on
+// their own connection and on others, and that small calls overtake them.
 func TestMemoryBounded(t *testing.T) {
 	g := new(gate)
-	serve(t, tight(g), func(t *testing.T, r *rig) {
+	withServer(t, newTightServer(g), func(t *testing.T, r *testServer) {
 		g.open = make(chan struct{})
 		a, b := r.dialLinux(), r.dialLinux()
 		for i := range uint32(10) {
 			a.writeLarge(i)
 			b.writeLarge(i)
 		}
-		assert.Equal(t, 4, g.count(), "as many as memory allows")
+		assert.Equal(t, 4, g.servingCount(), "as many as memory allows")
 		lent := buf.Default.Out()
-		a.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
-		assert.Equal(t, 5, g.count(), "a small call does not wait")
+		a.sendCall(newMsg(chunks.Lists{}), rpcCall(testXID, ""))
+		assert.Equal(t, 5, g.servingCount(), "a small call does not wait")
 		assert.LessOrEqual(t, buf.Default.Out(), lent+2, "its message and its reply")
 		c := r.dialLinux()
-		c.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
-		assert.Equal(t, 6, g.count(), "none of another connection either")
+		c.sendCall(newMsg(chunks.Lists{}), rpcCall(testXID, ""))
+		assert.Equal(t, 6, g.servingCount(), "none of another connection either")
 
 		close(g.open)
-		assert.Len(t, a.answers(), 11)
-		assert.Len(t, b.answers(), 10)
-		assert.Len(t, c.answers(), 1)
+		assert.Len(t, a.newAnswers(), 11)
+		assert.Len(t, b.newAnswers(), 10)
+		assert.Len(t, c.newAnswers(), 1)
 	})
 }
 
@@ -59,24 +59,24 @@ func TestMemoryBounded(t *testing.T) {
 // item.
 func TestMemoryOfPositionZero(t *testing.T) {
 	g := new(gate)
-	serve(t, tight(g), func(t *testing.T, r *rig) {
+	withServer(t, newTightServer(g), func(t *testing.T, r *testServer) {
 		g.open = make(chan struct{})
 		q := r.dialLinux()
 		long := rpcCall(testXID, string(make([]byte, large)))
 		for range 6 {
-			q.call(noMsg(chunks.Lists{Reads: q.reads(0, long)}), nil)
+			q.sendCall(newNoMsg(chunks.Lists{Reads: q.readSegments(0, long)}), nil)
 		}
-		assert.Equal(t, 4, g.count())
+		assert.Equal(t, 4, g.servingCount())
 		close(g.open)
-		assert.Len(t, q.answers(), 6)
+		assert.Len(t, q.newAnswers(), 6)
 	})
 }
 
-// TestMemoryOfArguments checks that the memory of the arguments is free before
-// the reply is sent, because a peer may take the reply slowly.
+// TestMemoryOfArguments checks that the arguments' memory is free before the
+// reply is sent, because a peer may take the reply slowly.
 func TestMemoryOfArguments(t *testing.T) {
-	var p tap
-	serveTap(t, &Server{Handler: null}, &p, func(t *testing.T, r *rig) {
+	var p tapListener
+	withTappedServer(t, &Server{Handler: null}, &p, func(t *testing.T, r *testServer) {
 		lent := buf.Default.Out()
 		p.onSend = func() {
 			assert.Equal(t, lent+1, buf.Default.Out(), "only the reply's")
@@ -84,7 +84,7 @@ func TestMemoryOfArguments(t *testing.T) {
 		}
 		q := r.dialLinux()
 		q.writeLarge(testXID)
-		q.answer()
+		q.onlyAnswer()
 	})
 }
 
@@ -92,24 +92,24 @@ func TestMemoryOfArguments(t *testing.T) {
 // too, but not more than the server would send.
 func TestMemoryOfReplies(t *testing.T) {
 	g := new(gate)
-	serve(t, tight(g), func(t *testing.T, r *rig) {
+	withServer(t, newTightServer(g), func(t *testing.T, r *testServer) {
 		g.open = make(chan struct{})
 		q := r.dialLinux()
 		var l chunks.Lists
 		l.AddWrite(chunks.Chunk{{Handle: 1, Length: 0xffffffff}})
 		l.Reply, l.HasReply = chunks.Chunk{{Handle: 2, Length: 0xffffffff}}, true
 		for range 3 {
-			q.call(msg(l), rpcCall(testXID, ""))
+			q.sendCall(newMsg(l), rpcCall(testXID, ""))
 		}
-		assert.Equal(t, 2, g.count(), "of payload and message")
+		assert.Equal(t, 2, g.servingCount(), "of payload and message")
 		close(g.open)
-		assert.Len(t, q.answers(), 3)
+		assert.Len(t, q.newAnswers(), 3)
 	})
 }
 
-// TestMemoryOfSealedReplies checks that a reply that may be signed or encrypted
-// counts twice: its data item has memory of its own, and goes into the Reply chunk. Of a
-// call that is yet to be read, the flavour is unknown.
+// TestMemoryOfSealedReplies checks that a reply that may be signed or encrypted counts twice: its
+// data item has its own memory, and goes into the Reply chunk. Before a call is read, its flavour
+// is unknown.
 func TestMemoryOfSealedReplies(t *testing.T) {
 	for _, tt := range []struct {
 		flavor uint32
@@ -121,24 +121,24 @@ func TestMemoryOfSealedReplies(t *testing.T) {
 		{rpcmsg.AuthGSS, true, 1},
 	} {
 		g := new(gate)
-		serve(t, tight(g), func(t *testing.T, r *rig) {
+		withServer(t, newTightServer(g), func(t *testing.T, r *testServer) {
 			g.open = make(chan struct{})
 			q := r.dialLinux()
 			for range 6 {
 				l := chunks.Lists{HasReply: true}
-				l.Reply, _ = q.writable(large)
+				l.Reply, _ = q.writeChunk(large)
 				body := rpcCall(testXID, "")
 				binary.BigEndian.PutUint32(body[24:], tt.flavor)
 				if tt.long {
-					l.Reads = q.reads(0, append(body, make([]byte, large-len(body))...))
-					q.call(noMsg(l), nil)
+					l.Reads = q.readSegments(0, append(body, make([]byte, large-len(body))...))
+					q.sendCall(newNoMsg(l), nil)
 				} else {
-					q.call(msg(l), body)
+					q.sendCall(newMsg(l), body)
 				}
 			}
-			assert.Equal(t, tt.calls, g.count(), "%+v", tt)
+			assert.Equal(t, tt.calls, g.servingCount(), "%+v", tt)
 			close(g.open)
-			assert.Len(t, q.answers(), 6)
+			assert.Len(t, q.newAnswers(), 6)
 		})
 	}
 }
@@ -147,13 +147,13 @@ func TestMemoryOfSealedReplies(t *testing.T) {
 // wait leaks no call.
 func TestMemoryOfLostConnection(t *testing.T) {
 	g := new(gate)
-	serve(t, tight(g), func(t *testing.T, r *rig) {
+	withServer(t, newTightServer(g), func(t *testing.T, r *testServer) {
 		g.open = make(chan struct{})
 		a, b := r.dialLinux(), r.dialLinux()
 		for i := range uint32(4) {
 			a.writeLarge(i)
 		}
-		require.Equal(t, 4, g.count())
+		require.Equal(t, 4, g.servingCount())
 		for i := range uint32(5) {
 			b.writeLarge(i)
 		}
@@ -164,7 +164,7 @@ func TestMemoryOfLostConnection(t *testing.T) {
 		r.mu.Unlock()
 		a.writeLarge(4)
 		close(g.open)
-		assert.Len(t, a.answers(), 5)
+		assert.Len(t, a.newAnswers(), 5)
 	})
 }
 
@@ -175,7 +175,7 @@ func TestMemoryOfLargestCall(t *testing.T) {
 	cfg := config{maxPayload: 1 << 20}
 	least := cfg.largestCall()
 	assert.EqualValues(t, 4*(1<<20+64<<10)+1<<20, least)
-	serve(t, &Server{Handler: null, MaxMemory: least}, func(t *testing.T, r *rig) {
+	withServer(t, &Server{Handler: null, MaxMemory: least}, func(t *testing.T, r *testServer) {
 		q := r.dialLinux()
 		long := r.cfg.largestMessage()
 		largest := call{conn: r.onlyConn()}
@@ -190,14 +190,14 @@ func TestMemoryOfLargestCall(t *testing.T) {
 		h.Lists.Reply, h.Lists.HasReply = chunks.Chunk{{Handle: 2, Length: 0xffffffff}}, true
 		require.NoError(t, largest.makePlan(nil)) // it may be sealed, which is not known yet
 		p := &largest.plan
-		assert.InDelta(t, least, p.msgLen+p.whole+p.room+p.room+p.itemRoom, 8)
+		assert.InDelta(t, least, p.msgLen+p.wholeLen+p.maxReply+p.maxReply+p.itemTotal, 8)
 		assert.Greater(t, p.pullNeed+p.replyNeed, least)
-		assert.Equal(t, least, largest.need())
+		assert.Equal(t, least, largest.memoryNeed())
 
-		l := chunks.Lists{Reads: q.reads(40, make([]byte, 1<<20))}
+		l := chunks.Lists{Reads: q.readSegments(40, make([]byte, 1<<20))}
 		l.AddWrite(chunks.Chunk{{Handle: 1, Length: 0xffffffff}})
 		l.Reply, l.HasReply = chunks.Chunk{{Handle: 2, Length: 0xffffffff}}, true
-		q.call(msg(l), rpcCall(testXID, ""))
-		q.answer()
+		q.sendCall(newMsg(l), rpcCall(testXID, ""))
+		q.onlyAnswer()
 	})
 }

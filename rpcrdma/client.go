@@ -10,7 +10,7 @@ import (
 )
 
 // A ClientConfig configures a Client. With the zero value, calls wait for their
-// server for ever.
+// server forever.
 type ClientConfig struct {
 	// Conn configures each connection.
 	Conn ClientConnConfig
@@ -22,20 +22,20 @@ type ClientConfig struct {
 	Log             *slog.Logger
 }
 
-// A Client makes calls to one server, over one connection at a time, which it
-// replaces when it is lost (oncrpc.Line). RDMA_ERRORs are answers. Client
-// implements oncrpc.Caller.
+// A Client sends calls to one server, over one connection at a time, which it
+// replaces when it is lost (oncrpc.Line). An RDMA_ERROR counts as a reply.
+// Client implements oncrpc.Caller.
 type Client struct{ *oncrpc.Line }
 
-// Dial makes a Client of a server, whose address is host and port. It tries
-// once, and returns the dialer's error.
+// Dial connects a Client to a server at addr, a host and port. It tries once,
+// and returns the dialer's error.
 func Dial(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConfig) (*Client, error) {
-	if err := cfg.Conn.fill(); err != nil {
+	if err := cfg.Conn.fillAndCheck(); err != nil {
 		return nil, err
 	}
 	l, err := oncrpc.NewLine(ctx, oncrpc.LineConfig{
 		Dial: func(ctx context.Context, l *oncrpc.Line) (oncrpc.LineConn, error) {
-			c, err := dial(ctx, d, addr, cfg.Conn, l.XIDs(), l)
+			c, err := dialConn(ctx, d, addr, cfg.Conn, l.XIDs(), l)
 			if err != nil {
 				return nil, err
 			}
@@ -54,11 +54,11 @@ func Dial(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConfig) (*C
 // Conn returns the current connection, or the last.
 func (l *Client) Conn() *ClientConn { return l.Line.Conn().(lineConn).ClientConn }
 
-// A lineConn is a connection of a Client's Line (oncrpc.LineConn).
+// A lineConn is a connection in a Client's Line (oncrpc.LineConn).
 type lineConn struct{ *ClientConn }
 
 func (c lineConn) Transmit(ctx context.Context, x *oncrpc.Exchange, xid uint32) (uint32, error) {
-	return c.call(ctx, x, xid)
+	return c.callWithXID(ctx, x, xid)
 }
 
 func (c lineConn) Received() uint64 { return c.received.Load() }
@@ -72,5 +72,5 @@ func (c lineConn) Traffic() (in, out uint64) {
 }
 
 func (c lineConn) CheckOverdue() int { return c.checkOverdue() }
-func (c lineConn) Cause() error      { return c.cause() }
+func (c lineConn) Cause() error      { return c.closeCause() }
 func (c lineConn) Abort(cause error) { c.conn.Abort(cause) }

@@ -19,15 +19,15 @@ const roundTrips = 20 * time.Millisecond
 // TestClientHint checks that a hint ends the pause between attempts, however long
 // it has become.
 func TestClientHint(t *testing.T) {
-	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
-		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
-		p.kill()
-		done := start(t, t.Context(), l, 3)
+	withClient(t, ClientConfig{}, func(t *testing.T, l *Client, p *testAddress) {
+		require.NoError(t, callEcho(t.Context(), l, 0, 0, 0))
+		p.killServer()
+		done := startCalls(t, t.Context(), l, 3)
 		time.Sleep(time.Hour)
-		for n := len(p.attempts()); n == len(p.attempts()); { // the next attempt is then at least half of maxPause away
+		for n := len(p.dialTimes()); n == len(p.dialTimes()); { // the next attempt is then at least half of maxPause away
 			time.Sleep(time.Millisecond)
 		}
-		p.open()
+		p.startServer()
 		began := time.Now()
 		l.Hint()
 		for range 3 {
@@ -40,23 +40,23 @@ func TestClientHint(t *testing.T) {
 // TestClientHintUnwanted checks that a hint that arrives while no call wants a
 // connection is kept for the next one.
 func TestClientHintUnwanted(t *testing.T) {
-	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
-		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
-		p.kill()
+	withClient(t, ClientConfig{}, func(t *testing.T, l *Client, p *testAddress) {
+		require.NoError(t, callEcho(t.Context(), l, 0, 0, 0))
+		p.killServer()
 		ctx, cancel := context.WithCancel(t.Context())
-		done := start(t, ctx, l, 1)
+		done := startCalls(t, ctx, l, 1)
 		time.Sleep(time.Hour)
-		for n := len(p.attempts()); n == len(p.attempts()); {
+		for n := len(p.dialTimes()); n == len(p.dialTimes()); {
 			time.Sleep(time.Millisecond)
 		}
 		cancel()
 		assert.ErrorIs(t, <-done, context.Canceled)
 		synctest.Wait()
-		p.open()
+		p.startServer()
 		l.Hint()
 		synctest.Wait()
 		began := time.Now()
-		assert.NoError(t, ask(t.Context(), l, 0, 0, 0))
+		assert.NoError(t, callEcho(t.Context(), l, 0, 0, 0))
 		assert.Less(t, time.Since(began), roundTrips)
 	})
 }
@@ -64,12 +64,12 @@ func TestClientHintUnwanted(t *testing.T) {
 // TestClientHintSilent checks that a hint ends a connection to a server that has
 // vanished silently, long before the Silence limit does.
 func TestClientHintSilent(t *testing.T) {
-	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
-		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+	withClient(t, ClientConfig{}, func(t *testing.T, l *Client, p *testAddress) {
+		require.NoError(t, callEcho(t.Context(), l, 0, 0, 0))
 		for _, waited := range []time.Duration{0, defaultSilence * 3 / 4} { // the Client itself asks by then
 			time.Sleep(time.Hour)
-			resume := p.lastTheirs().Pause()
-			done := start(t, t.Context(), l, 5)
+			resume := p.lastServerConn().Pause()
+			done := startCalls(t, t.Context(), l, 5)
 			time.Sleep(waited)
 			began := time.Now()
 			l.Hint()
@@ -79,35 +79,35 @@ func TestClientHintSilent(t *testing.T) {
 			assert.InDelta(t, hintTime, time.Since(began), float64(roundTrips))
 			resume()
 		}
-		assert.Equal(t, 3, p.connections())
+		assert.Equal(t, 3, p.connCount())
 	})
 }
 
-// A hanging is a dialer that blocks while hangs is set.
-type hanging struct {
-	*place
+// A hangingDialer is a dialer that blocks while hangs is set.
+type hangingDialer struct {
+	*testAddress
 	hangs atomic.Bool
 }
 
-func (d *hanging) Dial(ctx context.Context, addr string, cfg rdma.ConnConfig) (rdma.Conn, error) {
+func (d *hangingDialer) Dial(ctx context.Context, addr string, cfg rdma.ConnConfig) (rdma.Conn, error) {
 	if d.hangs.Load() {
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
 	}
-	return d.place.Dial(ctx, addr, cfg)
+	return d.testAddress.Dial(ctx, addr, cfg)
 }
 
 // TestClientHintDialing checks that a hint ends an attempt to connect that began
 // without a server: TCP would repeat its first packet seconds later.
 func TestClientHintDialing(t *testing.T) {
-	line(t, ClientConfig{}, func(t *testing.T, _ *Client, p *place) {
-		d := &hanging{place: p}
+	withClient(t, ClientConfig{}, func(t *testing.T, _ *Client, p *testAddress) {
+		d := &hangingDialer{testAddress: p}
 		l, err := Dial(t.Context(), d, "", ClientConfig{Log: testLog(t)})
 		require.NoError(t, err)
 		d.hangs.Store(true)
 		time.Sleep(steadyTime)
-		p.last().Abort(rdma.ErrClosed)
-		done := start(t, t.Context(), l, 2)
+		p.lastConn().Abort(rdma.ErrClosed)
+		done := startCalls(t, t.Context(), l, 2)
 		time.Sleep(dialTime / 3)
 		d.hangs.Store(false)
 		began := time.Now()
@@ -123,8 +123,8 @@ func TestClientHintDialing(t *testing.T) {
 // TestClientHintForged checks that false hints cost a NULL call every few
 // seconds, and no connection.
 func TestClientHintForged(t *testing.T) {
-	line(t, ClientConfig{}, func(t *testing.T, l *Client, p *place) {
-		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
+	withClient(t, ClientConfig{}, func(t *testing.T, l *Client, p *testAddress) {
+		require.NoError(t, callEcho(t.Context(), l, 0, 0, 0))
 		time.Sleep(hintPause)
 		before := l.Conn().received.Load()
 		for range 1000 {
@@ -133,15 +133,15 @@ func TestClientHintForged(t *testing.T) {
 			synctest.Wait()
 		}
 		assert.EqualValues(t, 10, l.Conn().received.Load()-before)
-		assert.Equal(t, 1, p.connections())
+		assert.Equal(t, 1, p.connCount())
 
-		p.e.hold = make(chan struct{}) // while calls take long
-		done := start(t, t.Context(), l, 3)
+		p.program.hold = make(chan struct{}) // while calls take long
+		done := startCalls(t, t.Context(), l, 3)
 		time.Sleep(hintPause)
 		l.Hint()
 		time.Sleep(hintPause)
-		assert.Equal(t, 1, p.connections())
-		close(p.e.hold)
+		assert.Equal(t, 1, p.connCount())
+		close(p.program.hold)
 		for range 3 {
 			assert.NoError(t, <-done)
 		}
@@ -152,17 +152,17 @@ func TestClientHintForged(t *testing.T) {
 // the server cannot be asked.
 func TestClientHintNoCredit(t *testing.T) {
 	const credits = 3
-	line(t, ClientConfig{Conn: ClientConnConfig{Credits: credits}}, func(t *testing.T, l *Client, p *place) {
-		require.NoError(t, ask(t.Context(), l, 0, 0, 0))
-		p.e.hold = make(chan struct{})
-		done := start(t, t.Context(), l, credits)
+	withClient(t, ClientConfig{Conn: ClientConnConfig{Credits: credits}}, func(t *testing.T, l *Client, p *testAddress) {
+		require.NoError(t, callEcho(t.Context(), l, 0, 0, 0))
+		p.program.hold = make(chan struct{})
+		done := startCalls(t, t.Context(), l, credits)
 		time.Sleep(hintPause)
 		for range 3 {
 			l.Hint()
 			time.Sleep(hintPause)
 		}
-		assert.Equal(t, 1, p.connections())
-		close(p.e.hold)
+		assert.Equal(t, 1, p.connCount())
+		close(p.program.hold)
 		for range credits {
 			assert.NoError(t, <-done)
 		}

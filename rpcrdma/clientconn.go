@@ -16,41 +16,40 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 )
 
-// A ClientConnConfig configures a requester. The zero value is right for most.
+// A ClientConnConfig configures a requester. The zero value suits most callers.
 type ClientConnConfig struct {
-	// Inline is the length of the longest message sent or received without
-	// chunks, in bytes; 0 means 4096. It is rounded down to a multiple of 1024;
+	// Inline is the maximum length, in bytes, of a message sent or received
+	// without chunks; 0 means 4096. It is rounded down to a multiple of 1024;
 	// below 1024 or above 262144 is an error.
 	Inline int
 
-	// Credits is the number of calls that may be under way; 0 means 128;
-	// below 0 or above 4096 is an error. The server may grant fewer.
+	// Credits is the number of calls that may be in flight; 0 means 128; below
+	// 0 or above 4096 is an error. The server may grant fewer.
 	Credits int
 
-	// NoPrivateData omits the message of RFC 8797. Both thresholds are then
-	// 1024 bytes.
+	// NoPrivateData omits the RFC 8797 message. Both thresholds are then 1024
+	// bytes.
 	NoPrivateData bool
 
-	// Machine is the name that AUTH_SYS credentials carry; "" means the
-	// host's.
+	// Machine is the machine name in AUTH_SYS credentials; "" means the host's.
 	Machine string
 
-	// Backchannel answers the calls that the server makes over the same
+	// Backchannel serves the calls that the server sends over the same
 	// connection (RFC 8167); nil drops them. The context passed to it ends with
-	// the connection, and Close waits for Backchannel. The programs must let
-	// the server know that it may call.
+	// the connection, and Close waits for Backchannel. The upper-layer programs
+	// must tell the server that it may call.
 	Backchannel oncrpc.Service
 
-	// BackchannelCredits is the number of such calls that may be under way;
-	// 0 means 16; below 0 or above 4096 is an error.
+	// BackchannelCredits is the number of such calls that may be in flight; 0
+	// means 16; below 0 or above 4096 is an error.
 	BackchannelCredits int
 
-	// Extensions are the offers to a server of this project; nil offers
+	// Extensions are the offers to a server from this project; nil offers
 	// nothing, and so does NoPrivateData.
 	Extensions *ExtensionConfig
 }
 
-func (c *ClientConnConfig) fill() error {
+func (c *ClientConnConfig) fillAndCheck() error {
 	c.Inline = orDefault(c.Inline, defaultInline) &^ 1023
 	c.Credits = orDefault(c.Credits, defaultCredits)
 	if c.Machine == "" {
@@ -67,55 +66,55 @@ func (c *ClientConnConfig) fill() error {
 	return c.fillReverse()
 }
 
-// A ClientConn is a requester: it makes the calls of any ONC RPC program over
-// one RDMA connection, and ends with the connection. A ClientConn does not
-// notice a server that is connected but silent; a Client does. ClientConn
-// implements oncrpc.Caller.
+// A ClientConn is a requester: it sends calls for any ONC RPC program over one
+// RDMA connection, and ends with the connection. A ClientConn does not detect a
+// server that is connected but silent; a Client does. ClientConn implements
+// oncrpc.Caller.
 type ClientConn struct {
 	cfg      ClientConnConfig
 	conn     rdma.Conn
-	sendSize int // longest message to the server, in bytes
-	recvSize int // longest message from the server
+	sendSize int // maximum message length to the server, in bytes
+	recvSize int // maximum message length from the server, in bytes
 	peer     cmpriv.Message
 	hasPeer  bool
-	hdr      wire.Header // of the reply that is being received
+	hdr      wire.Header // header of the reply that is being received
 	xids     *oncrpc.XIDs
 	received atomic.Uint64 // messages
 
-	line    *oncrpc.Line   // or nil
-	link    *ExtensionConn // or nil
-	reverse *reverseServer // or nil
-	short   bool           // calls have no chunks, because they go in the reverse direction
+	line     *oncrpc.Line   // or nil
+	extConn  *ExtensionConn // or nil
+	reverse  *reverseServer // or nil
+	noChunks bool           // calls have no chunks, because they are reverse calls
 
-	mu      sync.Mutex
-	calls   map[uint32]*clientCall // that hold a credit, by XID
-	checks  int                    // for overdue replies, so far
-	granted int                    // credits
-	waiting []*clientCall          // for a credit, in order
-	idle    []*clientCall          // ended, kept for reuse
-	nudge   *time.Timer            // until the first reply
-	err     error                  // why the connection ended
-	over    chan struct{}
-	ending  sync.WaitGroup // abandoned calls that were answered; grows until over
+	mu             sync.Mutex
+	calls          map[uint32]*clientCall // calls that hold a credit, by XID
+	checks         int                    // number of checks for overdue replies
+	granted        int                    // number of credits
+	waiting        []*clientCall          // calls waiting for a credit, in order
+	freeCalls      []*clientCall          // completed calls, kept for reuse
+	nudgeTimer     *time.Timer            // runs until the first reply
+	err            error                  // why the connection ended
+	done           chan struct{}
+	abandonedCalls sync.WaitGroup // abandoned calls that were answered; grows until done is closed
 }
 
 var _ oncrpc.Caller = (*ClientConn)(nil)
 
 // DialConn connects to a responder. The address is host and port.
 func DialConn(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConnConfig) (*ClientConn, error) {
-	if err := cfg.fill(); err != nil {
+	if err := cfg.fillAndCheck(); err != nil {
 		return nil, err
 	}
-	return dial(ctx, d, addr, cfg, oncrpc.NewXIDs(rand.Uint32()), nil)
+	return dialConn(ctx, d, addr, cfg, oncrpc.NewXIDs(rand.Uint32()), nil)
 }
 
-// dial is DialConn with a complete configuration and the XIDs to use. line is
-// that of the Client that owns the connection, or nil.
-func dial(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConnConfig, ids *oncrpc.XIDs, line *oncrpc.Line) (*ClientConn, error) {
+// dialConn is like DialConn, but with a complete configuration and the XIDs to
+// use. line belongs to the Client that owns the connection, or is nil.
+func dialConn(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConnConfig, ids *oncrpc.XIDs, line *oncrpc.Line) (*ClientConn, error) {
 	c := newClient(cfg, ids)
 	c.line = line
 	cc := rdma.ConnConfig{Handler: (*clientHandler)(c), PrivateData: c.privateData(), RecvSize: cfg.Inline}
-	c.link = cfg.Extensions.request(c, &cc)
+	c.extConn = cfg.Extensions.offerAsRequester(c, &cc)
 	conn, err := d.Dial(ctx, addr, cc)
 	if err != nil {
 		return nil, err
@@ -125,16 +124,16 @@ func dial(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConnConfig,
 	c.sendSize = min(cfg.Inline, c.peer.RecvSize) // RFC 8166, Section 3.3.2
 	c.recvSize = min(cfg.Inline, c.peer.SendSize)
 	c.startReverse()
-	c.link.start(conn)
-	c.letReverse()
-	c.settleIn(ctx)
+	c.extConn.startExtensions(conn)
+	c.allowReverse()
+	c.workAroundSiw(ctx)
 	return c, nil
 }
 
 func newClient(cfg ClientConnConfig, ids *oncrpc.XIDs) *ClientConn {
 	return &ClientConn{
 		cfg: cfg, xids: ids, granted: 1, // RFC 8166, Section 3.3.3
-		over:  make(chan struct{}),
+		done:  make(chan struct{}),
 		calls: make(map[uint32]*clientCall),
 	}
 }
@@ -147,35 +146,36 @@ func (c *ClientConn) privateData() []byte {
 	return m.AppendTo(nil)
 }
 
-// settleIn works around Linux's siw, which may leave a first message that
+// workAroundSiw works around Linux's siw, which may leave a first message that
 // closely follows the MPA Reply in the socket until more data arrives. It waits
-// a moment, and prepares a timer that sends a harmless message.
-func (c *ClientConn) settleIn(ctx context.Context) {
+// briefly, and prepares a timer that sends a harmless message.
+func (c *ClientConn) workAroundSiw(ctx context.Context) {
 	select {
 	case <-time.After(firstDelay):
 	case <-ctx.Done():
-	case <-c.over:
+	case <-c.done:
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.nudge = time.AfterFunc(nudgeAfter, func() {
+	c.nudgeTimer = time.AfterFunc(nudgeAfter, func() {
 		_ = c.conn.Post(rdma.WR{Op: rdma.OpWrite}) // zero bytes, no destination
 	})
-	c.nudge.Stop() // until the first call
+	c.nudgeTimer.Stop() // until the first call
 }
 
 // Conn returns the connection below.
 func (c *ClientConn) Conn() rdma.Conn { return c.conn }
 
-// Peer returns the server's parameters of RFC 8797. It returns false if the
-// server sent none; the standard's defaults then apply.
+// Peer returns the server's RFC 8797 parameters. It returns false if the server
+// sent none; the standard's defaults then apply.
 func (c *ClientConn) Peer() (cmpriv.Message, bool) { return c.peer, c.hasPeer }
 
-// Thresholds returns the lengths of the longest messages to and from the
-// server, in bytes.
+// Thresholds returns the maximum message lengths to and from the server, in
+// bytes.
 func (c *ClientConn) Thresholds() (send, recv int) { return c.sendSize, c.recvSize }
 
-// Credits returns how many calls the server currently allows under way.
+// Credits returns the number of calls that the server currently allows in
+// flight.
 func (c *ClientConn) Credits() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,53 +183,53 @@ func (c *ClientConn) Credits() int {
 }
 
 // Done is closed when the connection has ended.
-func (c *ClientConn) Done() <-chan struct{} { return c.over }
+func (c *ClientConn) Done() <-chan struct{} { return c.done }
 
-// cause returns why the connection has ended, or nil.
-func (c *ClientConn) cause() error {
+// closeCause returns why the connection has ended, or nil.
+func (c *ClientConn) closeCause() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// Close ends the connection. Calls under way fail. Close may be called twice.
+// Close closes the connection. Calls in flight fail. Close may be called twice.
 func (c *ClientConn) Close() error {
 	err := c.conn.Close()
-	<-c.over
-	c.ending.Wait()
-	c.reverse.wait()
+	<-c.done
+	c.abandonedCalls.Wait()
+	c.reverse.waitForCalls()
 	return err
 }
 
-// ExtensionConn returns the extensions of the connection, or nil unless both
-// ends are of this project.
+// ExtensionConn returns the connection's extensions, or nil unless both ends
+// belong to this project.
 func (c *ClientConn) ExtensionConn() *ExtensionConn {
-	if c.link == nil || !c.link.ours {
+	if c.extConn == nil || !c.extConn.peerIsOurs {
 		return nil
 	}
-	return c.link
+	return c.extConn
 }
 
 // A clientHandler handles the connection's events.
 type clientHandler ClientConn
 
-// Receive hands a reply to its call. A message that cannot be decoded, or
+// Receive passes a reply to its call. A message that cannot be decoded, or
 // matches no call, is dropped (RFC 8166, Section 4.5); its receive is posted
-// again, because it belongs to a call that still waits.
+// again, because it belongs to a call that is still waiting.
 //
 // Receive ignores which memory the message has invalidated: a call deregisters
 // all its memory anyway. A server that invalidates another call's memory can no
-// longer reach it, and harms only itself.
+// longer access it, and harms only itself.
 func (h *clientHandler) Receive(m rdma.Recv) {
 	c := (*ClientConn)(h)
 	c.received.Add(1)
 	if m.WithImmediate {
-		c.takeImmediate(m.Immediate)
+		c.receiveImmediate(m.Immediate)
 		return
 	}
 	body, err := c.hdr.ParseReply(m.Buf.B)
 	if isReverse(&c.hdr, body, err, m.Buf.B) {
-		c.takeReverse(body, err, m.Buf)
+		c.receiveReverse(body, err, m.Buf)
 		return
 	}
 	var o *clientCall
@@ -239,17 +239,17 @@ func (h *clientHandler) Receive(m rdma.Recv) {
 	switch {
 	case o == nil:
 		m.Buf.Release()
-		_ = c.conn.PostRecv(1) // an error means that the connection ends
+		_ = c.conn.PostRecv(1) // an error means that the connection is closing
 	case o.abandoned:
 		m.Buf.Release()
-		c.ending.Go(o.end) // may wait for the server's reads, which the reader must not do
+		c.abandonedCalls.Go(o.releaseAll) // may wait for the server's reads, which the reader must not
 	default:
-		o.got <- o.accept(&c.hdr, body, m.Buf)
+		o.outcomes <- o.acceptReply(&c.hdr, body, m.Buf)
 	}
 }
 
-// takeCall finds the call of a reply, and releases the call's credit. A call
-// that was not sent yet cannot be answered: XIDs are easy to guess.
+// takeCall finds a reply's call, and releases the call's credit. It ignores
+// replies to calls that were not sent yet, because XIDs are easy to guess.
 func (c *ClientConn) takeCall(h *wire.Header) *clientCall {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -257,16 +257,16 @@ func (c *ClientConn) takeCall(h *wire.Header) *clientCall {
 	if o == nil || !o.sent {
 		return nil
 	}
-	if c.nudge != nil {
-		c.nudge.Stop()
-		c.nudge = nil
+	if c.nudgeTimer != nil {
+		c.nudgeTimer.Stop()
+		c.nudgeTimer = nil
 	}
-	// A grant of 0 would block all calls for ever (Section 3.3.1). An
-	// RDMA_ERROR does not name its direction (RFC 8167, Section 4.1).
+	// A grant of 0 would block all calls forever (Section 3.3.1). An RDMA_ERROR
+	// does not identify its direction (RFC 8167, Section 4.1).
 	if h.Proc != wire.Error {
 		c.granted = int(min(max(1, h.Credit), uint32(c.cfg.Credits)))
 	}
-	c.leaveLocked(o)
+	c.removeLocked(o)
 	return o
 }
 
@@ -280,21 +280,21 @@ func (h *clientHandler) Closed(err error) {
 	c.err = fmt.Errorf("rpcrdma: %w: %w", rdma.ErrClosed, err)
 	calls, waiting, reverse := c.calls, c.waiting, c.reverse
 	c.calls, c.waiting = nil, nil
-	if c.nudge != nil {
-		c.nudge.Stop()
+	if c.nudgeTimer != nil {
+		c.nudgeTimer.Stop()
 	}
 	c.mu.Unlock()
 	for _, o := range calls {
 		if o.abandoned {
-			o.end()
+			o.releaseAll()
 		} else {
-			o.got <- outcome{err: c.err}
+			o.outcomes <- outcome{err: c.err}
 		}
 	}
 	for _, o := range waiting {
-		o.turn <- struct{}{}
+		o.wake <- struct{}{}
 	}
-	c.link.closed(err)
-	reverse.closed(err)
-	close(c.over)
+	c.extConn.handleClosed(err)
+	reverse.cancelCalls(err)
+	close(c.done)
 }

@@ -4,162 +4,161 @@ import (
 	"context"
 	"sync/atomic"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 )
 
-// A clientCall is one call of a requester.
+// A clientCall is one call by a requester.
 //
 //	waits ──credit──▶ admitted ──Post──▶ sent ──reply──▶ got ──▶ ended
 //	                                       │               ▲
 //	                                 caller leaves         │ result unused
 //	                                       └─▶ abandoned ──┘
 type clientCall struct {
-	c   *ClientConn
-	x   *oncrpc.Exchange
-	xid uint32
-	own bool // xid is the caller's, and stays
+	c      *ClientConn
+	x      *oncrpc.Exchange
+	xid    uint32
+	ownXID bool // xid was chosen by the caller, and is kept
 
 	hdr     wire.Header
-	out     *buf.Buf // the message to send: RPC message behind room for the transport header
+	out     *buf.Buf // the message to send: space for the transport header, then the RPC message
 	msg     []byte   // RPC message up to the data item, in out
-	item    []byte   // the data item, and what follows it: the Exchange's
+	item    []byte   // the data item, and what follows it, from the Exchange
 	tail    []byte
 	work    [1]rdma.WR
-	wire    [2][]byte // data of work
-	args    exposed   // memory of the Read list: the data item, or the whole message
-	results exposed   // memory of the Write list, or the Reply chunk
+	wire    [2][]byte     // work's Data
+	args    exposedMemory // Read list memory: the data item, or the complete message
+	results exposedMemory // Write list or Reply chunk memory
 
-	// admitted is set with the credit. sent is set once all of the above is.
-	// abandoned is set when the caller no longer waits for the reply: the
-	// goroutine that removes the call from ClientConn.calls then ends the call.
-	// ClientConn.mu guards all three.
+	// admitted is set when the call gets a credit. sent is set once all of the
+	// above is set. abandoned is set when the caller no longer waits for the
+	// reply: the goroutine that removes the call from ClientConn.calls then
+	// releases the call. ClientConn.mu guards all three.
 	admitted, sent, abandoned bool
 	checks                    int // ClientConn.checks when it was sent
 
-	turn    chan struct{} // room for one: the credit, or the connection's end
-	got     chan outcome  // room for one
-	holders atomic.Int32  // the call, and its Send
+	wake     chan struct{} // capacity 1: the call got a credit, or the connection ended
+	outcomes chan outcome  // capacity 1
+	holders  atomic.Int32  // the call and its Send
 }
 
-// An outcome is the result of a call: the reply, or an error.
+// An outcome is a call's result: the reply, or an error.
 type outcome struct {
 	recv    *buf.Buf // the message; body aliases it
 	body    []byte   // the RPC message, if inline
-	inChunk int      // bytes of it in the Reply chunk, otherwise
-	item    int      // bytes written to Sink
+	inChunk int      // otherwise, its length in the Reply chunk
+	item    int      // number of bytes written to Sink
 	err     error
 }
 
-// CallXID is Call with an XID of the caller, as the relay of a signed call needs it:
-// the signature includes the XID (RFC 2203, Section 5.3.1). No other call under way
-// may have that XID, so either all calls of a ClientConn are such calls or none.
+// CallXID is like Call, but with an XID chosen by the caller, as needed to relay a signed call: the
+// signature includes the XID (RFC 2203, Section 5.3.1). No other call in flight may have that XID,
+// so either all calls on a ClientConn use CallXID or none.
 func (c *ClientConn) CallXID(ctx context.Context, x *oncrpc.Exchange, xid uint32) error {
-	o, err := c.enter(ctx, x, xid, true)
+	o, err := c.acquireCredit(ctx, x, xid, true)
 	if err != nil {
 		return err
 	}
-	return o.make(ctx, x)
+	return o.sendAndWait(ctx, x)
 }
 
-// Call makes a call (oncrpc.Caller). If ctx ends first, the memory of the call
-// is protected before Call returns, and the credit is released when the reply
-// arrives after all (RFC 8166, Section 4.4.1).
+// Call sends a call and waits for the reply (oncrpc.Caller). If ctx ends first,
+// the call's memory is protected before Call returns, and the credit is
+// released when the late reply arrives (RFC 8166, Section 4.4.1).
 func (c *ClientConn) Call(ctx context.Context, x *oncrpc.Exchange) error {
-	_, err := c.call(ctx, x, x.XID)
+	_, err := c.callWithXID(ctx, x, x.XID)
 	return err
 }
 
-// call makes a call with the XID of its earlier transmission; xid 0 means a new
-// XID. It returns the XID, or 0 if the call has none, because it never got a
-// credit.
-func (c *ClientConn) call(ctx context.Context, x *oncrpc.Exchange, xid uint32) (uint32, error) {
-	o, err := c.enter(ctx, x, xid, false)
+// callWithXID makes a call with the XID from its earlier transmission; xid 0 means a new XID. It
+// returns the XID, or 0 if the call has none because it never got a credit.
+func (c *ClientConn) callWithXID(ctx context.Context, x *oncrpc.Exchange, xid uint32) (uint32, error) {
+	o, err := c.acquireCredit(ctx, x, xid, false)
 	if err != nil {
 		return xid, err
 	}
 	xid = o.xid
-	return xid, o.make(ctx, x)
+	return xid, o.sendAndWait(ctx, x)
 }
 
-// make sends a call that has a credit, and waits for the reply.
-func (o *clientCall) make(ctx context.Context, x *oncrpc.Exchange) error {
-	err := o.begin()
+// sendAndWait sends a call that has a credit, and waits for the reply.
+func (o *clientCall) sendAndWait(ctx context.Context, x *oncrpc.Exchange) error {
+	err := o.sendCall()
 	x.Sent()
 	if err != nil {
-		o.end()
+		o.releaseAll()
 		return err
 	}
-	return o.await(ctx)
+	return o.awaitReply(ctx)
 }
 
-// begin chooses the call's form, registers its memory and sends it.
-func (o *clientCall) begin() error {
+// sendCall chooses the call's form, registers its memory and sends it.
+func (o *clientCall) sendCall() error {
 	c := o.c
-	if err := o.build(); err != nil {
-		return o.unsent(err)
+	if err := o.buildCall(); err != nil {
+		return o.withdrawUnsent(err)
 	}
 	if err := c.conn.PostRecv(1); err != nil { // for the reply: Section 3.3.1
-		return o.unsent(err)
+		return o.withdrawUnsent(err)
 	}
 	c.mu.Lock()
 	o.sent, o.checks = true, c.checks
-	if c.nudge != nil {
-		c.nudge.Reset(nudgeAfter)
+	if c.nudgeTimer != nil {
+		c.nudgeTimer.Reset(nudgeAfter)
 	}
 	c.mu.Unlock()
-	o.send()
+	o.assembleSend()
 	o.holders.Add(1)
 	if err := c.conn.Post(o.work[:]...); err != nil {
-		o.release()
-		return o.unsent(err)
+		o.releaseHold()
+		return o.withdrawUnsent(err)
 	}
 	return nil
 }
 
-// unsent takes back a call that was not sent. If the connection has ended, it
-// returns the cause of that, which is the better error.
-func (o *clientCall) unsent(err error) error {
+// withdrawUnsent removes a call that was not sent. If the connection has ended, it returns that
+// cause, which is the better error.
+func (o *clientCall) withdrawUnsent(err error) error {
 	c := o.c
 	c.mu.Lock()
 	if c.calls[o.xid] == o {
-		c.leaveLocked(o)
+		c.removeLocked(o)
 		c.mu.Unlock()
 		return err
 	}
 	c.mu.Unlock()
-	a := <-o.got
-	a.drop()
+	a := <-o.outcomes
+	a.releaseReply()
 	if a.err != nil {
 		return a.err
 	}
 	return err
 }
 
-// Complete handles the completion of the Send (rdma.Completer).
-func (o *clientCall) Complete(rdma.Completion) { o.release() }
+// Complete handles the Send's completion (rdma.Completer).
+func (o *clientCall) Complete(rdma.Completion) { o.releaseHold() }
 
-// await waits for the reply.
-func (o *clientCall) await(ctx context.Context) error {
+// awaitReply waits for the reply.
+func (o *clientCall) awaitReply(ctx context.Context) error {
 	select {
-	case a := <-o.got:
-		o.protect()
-		err := o.deliver(&a)
-		o.end()
+	case a := <-o.outcomes:
+		o.revokeAccess()
+		err := o.deliverResults(&a)
+		o.releaseAll()
 		return err
 	case <-ctx.Done():
-		o.forsake()
+		o.abandonCall()
 		return context.Cause(ctx)
 	}
 }
 
-// forsake returns the caller's memory to the caller and abandons the call: a
-// reply that still comes only frees the credit.
-func (o *clientCall) forsake() {
-	o.args.handOver()
-	o.results.handOver()
+// abandonCall returns the caller's memory to the caller and abandons the call:
+// a late reply only frees the credit.
+func (o *clientCall) abandonCall() {
+	o.args.returnMemory()
+	o.results.returnMemory()
 	c := o.c
 	c.mu.Lock()
 	if c.calls[o.xid] == o {
@@ -168,28 +167,28 @@ func (o *clientCall) forsake() {
 		return
 	}
 	c.mu.Unlock()
-	a := <-o.got // the outcome is on its way
-	a.drop()
-	o.end()
+	a := <-o.outcomes // the outcome is on its way
+	a.releaseReply()
+	o.releaseAll()
 }
 
-// protect ends the server's access to the call's memory, before the memory is
-// read (RFC 8166, Section 4.4.1).
-func (o *clientCall) protect() {
-	o.args.close()
-	o.results.close()
+// revokeAccess revokes the server's access to the call's memory, before the memory is read (RFC
+// 8166, Section 4.4.1).
+func (o *clientCall) revokeAccess() {
+	o.args.deregister()
+	o.results.deregister()
 }
 
-// end releases the call's buffers, and then the call.
-func (o *clientCall) end() {
-	o.protect()
-	o.args.giveUp()
-	o.results.giveUp()
-	o.release()
+// releaseAll releases the call's buffers, and then the call.
+func (o *clientCall) releaseAll() {
+	o.revokeAccess()
+	o.args.releaseBuffer()
+	o.results.releaseBuffer()
+	o.releaseHold()
 }
 
-// drop releases the message of a reply that nobody reads.
-func (a *outcome) drop() {
+// releaseReply releases a reply message that no one reads.
+func (a *outcome) releaseReply() {
 	if a.recv != nil {
 		a.recv.Release()
 		a.recv = nil

@@ -5,43 +5,43 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// A mirror is a connection whose server answers at once.
-type mirror struct {
+// An autoReplyConn is a connection whose server answers at once.
+type autoReplyConn struct {
 	rdma.Conn
 	h     rdma.Handler
-	known region
+	known fakeRegion
 }
 
-// A region costs nothing.
-type region struct{}
+// A fakeRegion costs nothing.
+type fakeRegion struct{}
 
-func (*region) STag() rdma.STag { return 7 }
-func (*region) TO() uint64      { return 0 }
-func (*region) Deregister()     {}
+func (*fakeRegion) STag() rdma.STag { return 7 }
+func (*fakeRegion) TO() uint64      { return 0 }
+func (*fakeRegion) Deregister()     {}
 
-func (m *mirror) Dial(_ context.Context, _ string, cfg rdma.ConnConfig) (rdma.Conn, error) {
+func (m *autoReplyConn) Dial(_ context.Context, _ string, cfg rdma.ConnConfig) (rdma.Conn, error) {
 	m.h = cfg.Handler
 	return m, nil
 }
 
-func (m *mirror) PrivateData() []byte                               { return knfsd }
-func (m *mirror) PostRecv(int) error                                { return nil }
-func (m *mirror) Register([]byte, rdma.Access) (rdma.Region, error) { return &m.known, nil }
+func (m *autoReplyConn) PrivateData() []byte                               { return knfsd }
+func (m *autoReplyConn) PostRecv(int) error                                { return nil }
+func (m *autoReplyConn) Register([]byte, rdma.Access) (rdma.Region, error) { return &m.known, nil }
 
-func (m *mirror) Close() error {
+func (m *autoReplyConn) Close() error {
 	m.h.Closed(nil)
 	return nil
 }
 
-func (m *mirror) Post(wrs ...rdma.WR) error {
+func (m *autoReplyConn) Post(wrs ...rdma.WR) error {
 	wr := &wrs[0]
 	b := buf.Default.Get(wire.MinLen + 24)
 	xid := binary.BigEndian.Uint32(wr.Data[0])
@@ -53,9 +53,9 @@ func (m *mirror) Post(wrs ...rdma.WR) error {
 	return nil
 }
 
-// requests returns a function that makes a call of each form that NFS uses.
-func requests(t testing.TB) (run, stop func()) {
-	m := new(mirror)
+// newRequestRunner returns a function that makes a call in each form that NFS uses.
+func newRequestRunner(t testing.TB) (run, stop func()) {
+	m := new(autoReplyConn)
 	c, err := DialConn(t.Context(), m, "", ClientConnConfig{})
 	require.NoError(t, err)
 	data := make([]byte, 8192)
@@ -77,14 +77,14 @@ func requests(t testing.TB) (run, stop func()) {
 
 // TestRequestAllocs checks that a call costs the requester no allocation.
 func TestRequestAllocs(t *testing.T) {
-	run, stop := requests(t)
+	run, stop := newRequestRunner(t)
 	defer stop()
 	run()
 	assert.Less(t, testing.AllocsPerRun(500, run), 1.0)
 }
 
 func BenchmarkRequests(b *testing.B) {
-	run, stop := requests(b)
+	run, stop := newRequestRunner(b)
 	defer stop()
 	b.ReportAllocs()
 	for b.Loop() {

@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// nonsense returns messages that are no replies to call xid, by reason.
-func nonsense(xid uint32) map[string][]byte {
+// nonReplies returns messages that are no replies to call xid, by reason.
+func nonReplies(xid uint32) map[string][]byte {
 	header := func(h wire.Header, rest ...byte) []byte {
 		h.XID = xid
 		if h.Vers == 0 {
@@ -61,28 +61,28 @@ func nonsense(xid uint32) map[string][]byte {
 }
 
 // TestNonsenseDropped checks that messages that are no replies to a call are
-// dropped without a change of the grant, and that the calls under way are still
+// dropped without changing the grant, and that the calls in flight are still
 // answered.
 func TestNonsenseDropped(t *testing.T) {
-	withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
-		for name := range nonsense(0) {
+	withFakeServer(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *fakeServer) {
+		for name := range nonReplies(0) {
 			x := replyCall()
-			done := begin(t.Context(), c, x)
-			h := p.call()
+			done := startCall(t.Context(), c, x)
+			h := p.onlyCall()
 			granted := c.Credits()
-			p.say(nonsense(h.XID)[name])
+			p.sendRaw(nonReplies(h.XID)[name])
 			require.Empty(t, done, name)
 			require.Equal(t, granted, c.Credits(), name)
-			p.reply(h, wire.Header{Credit: 3})
-			require.NoError(t, went(t, done), name)
+			p.sendReply(h, wire.Header{Credit: 3})
+			require.NoError(t, callError(t, done), name)
 			x.Release()
 		}
-		assert.False(t, p.lost())
-		assert.Empty(t, p.heard(), "the server does not answer")
+		assert.False(t, p.isLost())
+		assert.Empty(t, p.newCalls(), "the server does not answer")
 	})
 }
 
-// onlyXID returns the XID of the only call that has a credit.
+// onlyXID returns the XID of the only call with a credit.
 func onlyXID(c *ClientConn) uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,8 +95,8 @@ func onlyXID(c *ClientConn) uint32 {
 // TestForesight checks that a server that guesses XIDs and replies before the
 // call is sent answers no call.
 func TestForesight(t *testing.T) {
-	withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
-		p.works(c)
+	withFakeServer(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *fakeServer) {
+		p.requireSuccess(c)
 		p.watched.onRegister = func() {
 			r := wire.Header{XID: onlyXID(c), Vers: 1, Credit: 1}
 			require.NoError(t, c.conn.PostRecv(1))
@@ -104,11 +104,11 @@ func TestForesight(t *testing.T) {
 			time.Sleep(time.Millisecond) // the reply has arrived
 		}
 		x := replyCall()
-		done := begin(t.Context(), c, x)
+		done := startCall(t.Context(), c, x)
 		time.Sleep(time.Second)
 		assert.Empty(t, done)
-		p.reply(p.call(), wire.Header{})
-		require.NoError(t, went(t, done))
+		p.sendReply(p.onlyCall(), wire.Header{})
+		require.NoError(t, callError(t, done))
 		x.Release()
 	})
 }
@@ -127,23 +127,23 @@ func TestRemoteError(t *testing.T) {
 		{"ERR_VERS", wiretest.Hex(t, "testdata/err-vers.hex"), RemoteError{Code: wire.ErrVers, Low: 1, High: 1}, "versions 1 to 1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
-				p.works(c)
+			withFakeServer(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *fakeServer) {
+				p.requireSuccess(c)
 				x := replyCall()
-				done := begin(t.Context(), c, x)
-				h := p.call()
+				done := startCall(t.Context(), c, x)
+				h := p.onlyCall()
 				binary.BigEndian.PutUint32(tt.wire, h.XID)
 				binary.BigEndian.PutUint32(tt.wire[4:], wire.Version) // the call's: R8166-4.5-5
-				p.say(tt.wire)
-				err := went(t, done)
+				p.sendRaw(tt.wire)
+				err := callError(t, done)
 				var remote *RemoteError
 				require.ErrorAs(t, err, &remote)
 				assert.Equal(t, tt.want, *remote)
 				assert.ErrorContains(t, err, tt.text)
 				assert.Empty(t, p.watched.live)
-				assert.Empty(t, p.heard(), "not again")
+				assert.Empty(t, p.newCalls(), "not again")
 				assert.Equal(t, 32, c.Credits())
-				p.works(c)
+				p.requireSuccess(c)
 			})
 		})
 	}
@@ -153,15 +153,15 @@ func TestRemoteError(t *testing.T) {
 // once, and leaks nothing (R8166-4.5.4-1).
 func TestNoMemory(t *testing.T) {
 	for after := range 2 {
-		withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
-			p.works(c)
+		withFakeServer(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *fakeServer) {
+			p.requireSuccess(c)
 			p.watched.fail = after + 1
 			x := replyCall()
-			x.Item = ramp(5000)
-			assert.ErrorIs(t, went(t, begin(t.Context(), c, x)), errNoRegister)
-			assert.Empty(t, p.heard())
+			x.Item = rampBytes(5000)
+			assert.ErrorIs(t, callError(t, startCall(t.Context(), c, x)), errNoRegister)
+			assert.Empty(t, p.newCalls())
 			assert.Empty(t, p.watched.live)
-			p.works(c)
+			p.requireSuccess(c)
 		})
 	}
 }
@@ -171,9 +171,9 @@ func TestNoMemory(t *testing.T) {
 func TestClientNudges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := rdmatest.Listen(t)
-		p := &puppet{t: t, ready: make(chan struct{})}
-		go p.accept(l, nil, 10)
-		posted := &postings{dialer: dialer{l: l}}
+		p := &fakeServer{t: t, ready: make(chan struct{})}
+		go p.acceptConn(l, nil, 10)
+		posted := &postRecorder{memDialer: memDialer{l: l}}
 		c, err := DialConn(t.Context(), posted, "", ClientConnConfig{})
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -186,20 +186,20 @@ func TestClientNudges(t *testing.T) {
 	})
 }
 
-// A postings records a requester's posts.
-type postings struct {
-	dialer
+// A postRecorder records a requester's posts.
+type postRecorder struct {
+	memDialer
 	rdma.Conn
 	mu  sync.Mutex
 	ops []rdma.Op
 }
 
-func (r *postings) Dial(ctx context.Context, addr string, c rdma.ConnConfig) (_ rdma.Conn, err error) {
-	r.Conn, err = r.dialer.Dial(ctx, addr, c)
+func (r *postRecorder) Dial(ctx context.Context, addr string, c rdma.ConnConfig) (_ rdma.Conn, err error) {
+	r.Conn, err = r.memDialer.Dial(ctx, addr, c)
 	return r, err
 }
 
-func (r *postings) Post(wrs ...rdma.WR) error {
+func (r *postRecorder) Post(wrs ...rdma.WR) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, w := range wrs {
@@ -208,7 +208,7 @@ func (r *postings) Post(wrs ...rdma.WR) error {
 	return r.Conn.Post(wrs...)
 }
 
-// FuzzRequester answers a call of each form with any message, whose first word
+// FuzzRequester answers a call in each form with any message, whose first word
 // is optionally replaced by the call's XID. It checks that the requester
 // releases its memory, and lives.
 func FuzzRequester(f *testing.F) {
@@ -216,22 +216,22 @@ func FuzzRequester(f *testing.F) {
 		f.Add(wiretest.Hex(f, tt.file), true)
 	}
 	f.Add(wiretest.Hex(f, "testdata/err-vers.hex"), true)
-	for _, m := range nonsense(7) {
+	for _, m := range nonReplies(7) {
 		f.Add(m, false)
 	}
 	f.Fuzz(func(t *testing.T, message []byte, named bool) {
 		if len(message) > 1024 {
-			return // the provider refuses it
+			return // the provider rejects it
 		}
 		for _, x := range []*oncrpc.Exchange{{}, replyCall(), itemCall()} {
-			withPuppet(t, knfsd, ClientConnConfig{Inline: 1024}, func(t *testing.T, c *ClientConn, p *puppet) {
+			withFakeServer(t, knfsd, ClientConnConfig{Inline: 1024}, func(t *testing.T, c *ClientConn, p *fakeServer) {
 				ctx, cancel := context.WithCancel(t.Context())
-				done := begin(ctx, c, x)
-				h := p.call()
+				done := startCall(ctx, c, x)
+				h := p.onlyCall()
 				if named && len(message) >= 4 {
 					binary.BigEndian.PutUint32(message, h.XID)
 				}
-				p.say(message)
+				p.sendRaw(message)
 				cancel()
 				synctest.Wait()
 				if err := <-done; err == nil {
@@ -240,12 +240,12 @@ func FuzzRequester(f *testing.F) {
 				} else {
 					assert.Nil(t, x.Lent)
 				}
-				assert.False(t, p.lost())
+				assert.False(t, p.isLost())
 				assert.LessOrEqual(t, len(c.calls), 1)
 				if c.calls[h.XID] != nil {
-					p.reply(h, wire.Header{})
+					p.sendReply(h, wire.Header{})
 				}
-				p.works(c)
+				p.requireSuccess(c)
 			})
 		}
 	})

@@ -1,40 +1,40 @@
 package rpcrdma
 
 import (
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
-// forResults is the access to memory for results. Its other content is scratch:
+// resultAccess is the access to memory for results. Its other content is scratch:
 // only the length that the reply reports as written is read.
-const forResults = rdma.RemoteWrite | rdma.Scratch
+const resultAccess = rdma.RemoteWrite | rdma.Scratch
 
-// An exposed is memory that a call lets the server reach: the caller's, or a
-// buffer of the call's own. The zero value exposes nothing.
-type exposed struct {
-	region rdma.Region // nil: not open, or closed
+// An exposedMemory is memory that a call exposes to the server: the caller's, or the call's own
+// buffer. The zero value exposes nothing.
+type exposedMemory struct {
+	region rdma.Region // nil: not registered
 	mem    []byte
 	access rdma.Access
-	own    *buf.Buf    // the buffer of mem; nil: mem is the caller's
-	placer rdma.Placer // the region after close; nil if the provider is no Placer
+	ownBuf *buf.Buf    // the buffer that holds mem; nil: mem is the caller's
+	placer rdma.Placer // the region after deregister; nil if it is no Placer
 }
 
-// open exposes the caller's memory, or all of own.
-func (e *exposed) open(c rdma.Conn, mem []byte, own *buf.Buf, access rdma.Access) error {
-	e.mem, e.own, e.access = mem, own, access
+// register exposes mem, which is the caller's memory or own's.
+func (e *exposedMemory) register(c rdma.Conn, mem []byte, own *buf.Buf, access rdma.Access) error {
+	e.mem, e.ownBuf, e.access = mem, own, access
 	var err error
 	e.region, err = c.Register(mem, access)
 	return err
 }
 
-// segment returns the memory as the segment of a chunk.
-func (e *exposed) segment() chunks.Segment {
+// chunkSegment returns the memory as a chunk segment.
+func (e *exposedMemory) chunkSegment() chunks.Segment {
 	return chunks.Segment{Handle: uint32(e.region.STag()), Length: uint32(len(e.mem)), Offset: e.region.TO()}
 }
 
-// close ends the server's access.
-func (e *exposed) close() {
+// deregister revokes the server's access.
+func (e *exposedMemory) deregister() {
 	if e.region != nil {
 		e.region.Deregister()
 		e.placer, _ = e.region.(rdma.Placer)
@@ -42,39 +42,39 @@ func (e *exposed) close() {
 	}
 }
 
-// holds reports whether the server has written the first n bytes, as far as the
-// provider knows. It must be called after close.
-func (e *exposed) holds(n int) bool { return e.placer == nil || e.placer.Placed(n) }
+// isWritten reports whether the server has written the first n bytes, as far as the provider knows.
+// It must be called after deregister.
+func (e *exposedMemory) isWritten(n int) bool { return e.placer == nil || e.placer.Placed(n) }
 
-// handOver returns the caller's memory to the caller while the server may still
-// use the advertised STag. A buffer takes the memory's place, with the same
-// bytes if the server may read them. A server cannot know that nobody waits for
-// its reply (RFC 8166, Section 4.4.1), and an access by a dead STag would cost
-// it and all other calls the connection. If the provider cannot remap, handOver
-// closes the region and accepts that loss.
-func (e *exposed) handOver() {
-	if e.region == nil || e.own != nil {
+// returnMemory returns the caller's memory to the caller while the server may still use the
+// advertised STag. A buffer takes the memory's place, with the same bytes if the server may read
+// them. A server cannot know that no one waits for its reply (RFC 8166, Section 4.4.1), and an
+// access through an invalid STag would terminate the connection, with all other calls. If the
+// provider cannot remap, returnMemory deregisters the region and accepts that loss.
+func (e *exposedMemory) returnMemory() {
+	if e.region == nil || e.ownBuf != nil {
 		return
 	}
 	r, ok := e.region.(rdma.Remapper)
 	if !ok {
-		e.close()
+		e.deregister()
 		return
 	}
-	e.own = buf.Default.Get(len(e.mem))
+	e.ownBuf = buf.Default.Get(len(e.mem))
 	if e.access == rdma.RemoteRead {
-		copy(e.own.B, e.mem)
+		copy(e.ownBuf.B, e.mem)
 	} else {
-		clear(e.own.B)
+		clear(e.ownBuf.B)
 	}
-	r.Remap(e.own.B)
-	e.mem = e.own.B
+	r.Remap(e.ownBuf.B)
+	e.mem = e.ownBuf.B
 }
 
-// giveUp releases the call's own buffer. It must be called after close.
-func (e *exposed) giveUp() {
-	if e.own != nil {
-		e.own.Release()
+// releaseBuffer releases the call's own buffer. It must be called after
+// deregister.
+func (e *exposedMemory) releaseBuffer() {
+	if e.ownBuf != nil {
+		e.ownBuf.Release()
 	}
-	*e = exposed{}
+	*e = exposedMemory{}
 }

@@ -7,20 +7,20 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
-	"github.com/nfsrdma/nfsrdma/xdr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// A form is the transport form of a call and its reply.
+// A form is a call's and its reply's transport form.
 type form struct {
 	proc                wire.Proc
-	read, write, answer int // bytes of the Read, Write and Reply chunk; 0: none
+	read, write, answer int // bytes in the Read, Write and Reply chunk; 0: none
 }
 
-func formOf(h heard) form {
+func formOf(h receivedCall) form {
 	f := form{proc: h.Proc, answer: int(h.Lists.Reply.Length())}
 	for _, s := range h.Lists.Reads {
 		f.read += int(s.Length)
@@ -32,15 +32,15 @@ func formOf(h heard) form {
 }
 
 const (
-	callLen  = 40                          // an RPC call without a credential, in bytes
-	replyLen = oncrpc.MaxReplyHeader       // the longest header of a reply
-	room     = 1024 - wire.MinLen          // for the RPC message, without chunks
-	segLen   = readChunkLen                // length of a chunk of one segment
-	argRoom  = room - callLen              // for arguments
-	resRoom  = room - replyLen             // for results
-	inRead   = room - callLen - segLen     // for arguments beside a Read chunk
-	inWrite  = room - replyLen - segLen    // for results beside a Write chunk
-	inReply  = room - callLen - segLen + 4 // for arguments with a Reply chunk
+	callLen     = 40                                 // an RPC call without a credential, in bytes
+	replyLen    = oncrpc.MaxReplyHeader              // a reply's longest header
+	inlineSpace = 1024 - wire.MinLen                 // for the RPC message, without chunks
+	segLen      = readChunkLen                       // a single-segment chunk's length
+	argSpace    = inlineSpace - callLen              // for arguments
+	resSpace    = inlineSpace - replyLen             // for results
+	inRead      = inlineSpace - callLen - segLen     // for arguments next to a Read chunk
+	inWrite     = inlineSpace - replyLen - segLen    // for results next to a Write chunk
+	inReply     = inlineSpace - callLen - segLen + 4 // for arguments with a Reply chunk
 )
 
 // TestForms checks that a message up to the threshold is sent inline; one byte
@@ -56,18 +56,18 @@ func TestForms(t *testing.T) {
 		want                        form
 	}{
 		{"nothing", 0, 0, 0, 0, 0, form{}},
-		{"R8797-3.1-2 arguments at the threshold", argRoom, 0, 0, 0, 0, form{}},
-		{"R8797-3.1-2 arguments above it", argRoom + 4, 0, 0, 0, 0, form{proc: wire.NoMsg, read: room + 4}},
-		{"item at the threshold", argRoom - 100, 97, 0, 0, 0, form{}},
-		{"R8166-3.4.5.2-1 R8166-3.4.5.2-3 item above it", argRoom - 100, 101, 0, 0, 0, form{read: 101}},
-		{"tail at the threshold", argRoom - 104, 97, 4, 0, 0, form{}},
-		{"tail above it", argRoom - 100, 97, 4, 0, 0, form{read: 97}},
+		{"R8797-3.1-2 arguments at the threshold", argSpace, 0, 0, 0, 0, form{}},
+		{"R8797-3.1-2 arguments above it", argSpace + 4, 0, 0, 0, 0, form{proc: wire.NoMsg, read: inlineSpace + 4}},
+		{"item at the threshold", argSpace - 100, 97, 0, 0, 0, form{}},
+		{"R8166-3.4.5.2-1 R8166-3.4.5.2-3 item above it", argSpace - 100, 101, 0, 0, 0, form{read: 101}},
+		{"tail at the threshold", argSpace - 104, 97, 4, 0, 0, form{}},
+		{"tail above it", argSpace - 100, 97, 4, 0, 0, form{read: 97}},
 		{"arguments with a Read chunk at the threshold", inRead, 5000, 0, 0, 0, form{read: 5000}},
 		{"R8166-3.5.3-5 and above it", inRead + 4, 4999, 0, 0, 0, form{proc: wire.NoMsg, read: callLen + inRead + 4 + 5000}},
-		{"results at the threshold", 0, 0, 0, resRoom, 0, form{}},
-		{"results above it", 0, 0, 0, resRoom + 4, 0, form{answer: replyLen + resRoom + 4}},
-		{"data at the threshold", 0, 0, 0, resRoom - 100, 97, form{}},
-		{"R8166-3.4.6-1 R8166-3.4.6.2-1 data above it", 0, 0, 0, resRoom - 100, 101, form{write: 101}},
+		{"results at the threshold", 0, 0, 0, resSpace, 0, form{}},
+		{"results above it", 0, 0, 0, resSpace + 4, 0, form{answer: replyLen + resSpace + 4}},
+		{"data at the threshold", 0, 0, 0, resSpace - 100, 97, form{}},
+		{"R8166-3.4.6-1 R8166-3.4.6.2-1 data above it", 0, 0, 0, resSpace - 100, 101, form{write: 101}},
 		{"results with a Write chunk at the threshold", 0, 0, 0, inWrite, 5001, form{write: 5001}},
 		{"R8166-3.5.3-5 and above it", 0, 0, 0, inWrite + 4, 5001, form{answer: replyLen + inWrite + 4 + 5004}},
 		{"Read and Write chunk", 40, 5000, 0, 40, 6000, form{read: 5000, write: 6000}},
@@ -77,13 +77,13 @@ func TestForms(t *testing.T) {
 		{"and above it", inReply + 4, 0, 0, 1000, 0, form{proc: wire.NoMsg, read: callLen + inReply + 4, answer: replyLen + 1000}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
+			withFakeServer(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *fakeServer) {
 				x := &oncrpc.Exchange{
-					Prog: 1, Vers: 2, Proc: 3, Args: ramp(tt.args), Item: ramp(tt.item), Tail: ramp(tt.tail),
+					Prog: 1, Vers: 2, Proc: 3, Args: rampBytes(tt.args), Item: rampBytes(tt.item), Tail: rampBytes(tt.tail),
 					MaxResults: tt.max, Sink: make([]byte, tt.sink),
 				}
-				done := begin(t.Context(), c, x)
-				h := p.call()
+				done := startCall(t.Context(), c, x)
+				h := p.onlyCall()
 				assert.Equal(t, tt.want, formOf(h))
 				assert.LessOrEqual(t, len(h.wire), 1024)
 				assert.Equal(t, tt.want.answer > 0, h.Lists.HasReply)
@@ -91,11 +91,11 @@ func TestForms(t *testing.T) {
 
 				want := oncrpc.AppendCall(nil, h.XID, x, "")
 				want = append(append(want, x.Args...), x.Item...)
-				want = append(append(want, pad(len(x.Item))...), x.Tail...)
-				assert.Equal(t, want, p.whole(h), "R8166-3.4.5-1: put together by their positions")
+				want = append(append(want, padding(len(x.Item))...), x.Tail...)
+				assert.Equal(t, want, p.wholeMessage(h), "R8166-3.4.5-1: put together by their positions")
 
-				p.reply(h, wire.Header{})
-				require.NoError(t, went(t, done))
+				p.sendReply(h, wire.Header{})
+				require.NoError(t, callError(t, done))
 				x.Release()
 			})
 		})
@@ -103,53 +103,53 @@ func TestForms(t *testing.T) {
 }
 
 // TestPosition checks that the position of a Read chunk counts the whole
-// credential, of any length (R8166-3.4.5-1, R8166-3.4.5-2, R8166-3.4.4.1-1,
-// R8166-3.4.4.4-2): the length of the item precedes it, and the bytes behind
-// the item are not padded.
+// credential, whatever its length (R8166-3.4.5-1, R8166-3.4.5-2,
+// R8166-3.4.4.1-1, R8166-3.4.4.4-2): the item's length precedes it, and the
+// bytes behind the item are not padded.
 func TestPosition(t *testing.T) {
 	for machine := range 10 {
 		for gids := range 4 {
-			name := string(repeat(machine + 1))
-			withPuppet(t, knfsd, ClientConnConfig{Machine: name}, func(t *testing.T, c *ClientConn, p *puppet) {
-				x := &oncrpc.Exchange{Prog: 1, Vers: 2, Proc: 3, Args: xdr.AppendUint32(nil, 5001), Item: ramp(5001), Tail: []byte("tail")}
+			name := string(patternBytes(machine + 1))
+			withFakeServer(t, knfsd, ClientConnConfig{Machine: name}, func(t *testing.T, c *ClientConn, p *fakeServer) {
+				x := &oncrpc.Exchange{Prog: 1, Vers: 2, Proc: 3, Args: xdr.AppendUint32(nil, 5001), Item: rampBytes(5001), Tail: []byte("tail")}
 				x.Cred = rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: 1, GID: 2, GIDs: make([]uint32, gids)}
-				done := begin(t.Context(), c, x)
-				h := p.call()
+				done := startCall(t.Context(), c, x)
+				h := p.onlyCall()
 				head := append(oncrpc.AppendCall(nil, h.XID, x, name), x.Args...)
 				require.Len(t, h.Lists.Reads, 1)
 				assert.EqualValues(t, len(head), h.Lists.Reads[0].Position)
 				assert.Equal(t, string(head)+"tail", string(h.body))
-				assert.Equal(t, x.Item, p.pull(h.Lists.Reads[0].Segment))
-				p.reply(h, wire.Header{})
-				require.NoError(t, went(t, done))
+				assert.Equal(t, x.Item, p.readMemory(h.Lists.Reads[0].Segment))
+				p.sendReply(h, wire.Header{})
+				require.NoError(t, callError(t, done))
 				x.Release()
 			})
 		}
 	}
 }
 
-// A placedConn registers memory at the addresses of a capture.
-type placedConn struct {
+// A fixedAddressConn registers memory at a capture's addresses.
+type fixedAddressConn struct {
 	*watchedConn
-	p  *puppet
+	p  *fakeServer
 	at rdma.Remote
 }
 
-func (c *placedConn) Register(b []byte, access rdma.Access) (rdma.Region, error) {
+func (c *fixedAddressConn) Register(b []byte, access rdma.Access) (rdma.Region, error) {
 	return c.watchedConn.Conn.(interface {
 		RegisterAt([]byte, rdma.Access, rdma.Remote) (rdma.Region, error)
 	}).RegisterAt(b, access, c.at)
 }
 
-// TestRequesterGolden checks that our calls are exactly those of Linux's
-// client, and that knfsd's answers are accepted (R8166-3.2-1, R8166-4-1,
-// R8166-4.2-1, R8166-4.7-1, R8166-2.3.2-1).
+// TestRequesterGolden checks that our calls are exactly Linux's client's, and
+// that knfsd's answers are accepted (R8166-3.2-1, R8166-4-1, R8166-4.2-1,
+// R8166-4.7-1, R8166-2.3.2-1).
 func TestRequesterGolden(t *testing.T) {
 	for _, tt := range []struct {
 		name, answer string
 		xid          uint32
 		at           rdma.Remote
-		args, tail   int // bytes of the capture's RPC message that are arguments
+		args, tail   int // bytes in the capture's RPC message that are arguments
 		item, sink   int
 	}{
 		{name: "null-call", answer: "null-reply", xid: 0xf984739a},
@@ -157,8 +157,8 @@ func TestRequesterGolden(t *testing.T) {
 		{name: "read-chunk-call", xid: 0x0985739a, args: 44, item: 262144, at: rdma.Remote{STag: 0xccf3fb02, TO: 0x0985739a01e3a000}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			withPuppet(t, knfsd, ClientConnConfig{Machine: "rig"}, func(t *testing.T, c *ClientConn, p *puppet) {
-				c.conn = &placedConn{p.watched, p, tt.at}
+			withFakeServer(t, knfsd, ClientConnConfig{Machine: "rig"}, func(t *testing.T, c *ClientConn, p *fakeServer) {
+				c.conn = &fixedAddressConn{p.watched, p, tt.at}
 				c.xids = oncrpc.NewXIDs(tt.xid)
 				want := wiretest.Hex(t, "testdata/"+tt.name+".hex")
 				var ref wire.Header
@@ -172,19 +172,19 @@ func TestRequesterGolden(t *testing.T) {
 					Item: make([]byte, tt.item), Sink: make([]byte, tt.sink), MaxResults: 128,
 				}
 				x.Cred.Flavor = word(6)
-				done := begin(t.Context(), c, x)
-				assert.Equal(t, want, p.call().wire)
+				done := startCall(t.Context(), c, x)
+				assert.Equal(t, want, p.onlyCall().wire)
 				if tt.answer == "" {
-					p.reply(heard{Header: ref}, wire.Header{})
-					require.NoError(t, went(t, done))
+					p.sendReply(receivedCall{Header: ref}, wire.Header{})
+					require.NoError(t, callError(t, done))
 					x.Release()
 					return
 				}
 				if tt.sink > 0 {
-					p.put(chunks.Segment{Handle: uint32(tt.at.STag), Offset: tt.at.TO}, []byte("hello\n"))
+					p.writeMemory(chunks.Segment{Handle: uint32(tt.at.STag), Offset: tt.at.TO}, []byte("hello\n"))
 				}
-				p.say(wiretest.Hex(t, "testdata/"+tt.answer+".hex"))
-				require.NoError(t, went(t, done))
+				p.sendRaw(wiretest.Hex(t, "testdata/"+tt.answer+".hex"))
+				require.NoError(t, callError(t, done))
 				assert.Equal(t, 64, c.Credits())
 				if tt.sink > 0 {
 					x.Results.Fixed(4 + 4 + 84) // status, attributes
@@ -199,32 +199,32 @@ func TestRequesterGolden(t *testing.T) {
 	}
 }
 
-// TestNoItemInLongCall checks that NFSv3's longest WRITE leaves room at the
-// smallest threshold, so that a Read chunk beside one at position zero is never
-// needed.
+// TestNoItemInLongCall checks that NFSv3's longest WRITE leaves space at the
+// smallest threshold, so that a Read chunk together with one at position zero
+// is never needed.
 func TestNoItemInLongCall(t *testing.T) {
 	const write3args = 4 + 64 + 8 + 4 + 4 + 4 // RFC 1813, Section 3.3.7, without the data
 	assert.LessOrEqual(t, maxCallHeader+write3args, 1024-wire.MinLen-readChunkLen-writeChunkLen)
 }
 
-// TestReplyVerifier checks that the estimate of a reply allows for the longest
+// TestReplyVerifier checks that a reply's estimate allows for the longest
 // verifier (R8166-8.2.2.2-1), and that the longest message that any server may
 // send is accepted (R8166-3.3.3-4).
 func TestReplyVerifier(t *testing.T) {
-	withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
-		x := &oncrpc.Exchange{Prog: 1, Vers: 1, Proc: 1, MaxResults: resRoom}
-		done := begin(t.Context(), c, x)
-		h := p.call()
+	withFakeServer(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *fakeServer) {
+		x := &oncrpc.Exchange{Prog: 1, Vers: 1, Proc: 1, MaxResults: resSpace}
+		done := startCall(t.Context(), c, x)
+		h := p.onlyCall()
 		assert.Equal(t, form{}, formOf(h), "without chunks")
 		r := wire.Header{XID: h.XID, Vers: 1, Credit: 1}
 		b := xdr.AppendUint32(r.AppendTo(nil), h.XID)
 		b = xdr.AppendUint64(b, 1<<32) // REPLY, MSG_ACCEPTED
-		b = xdr.AppendOpaque(xdr.AppendUint32(b, 6), repeat(400))
-		b = append(xdr.AppendUint32(b, 0), ramp(resRoom)...)
+		b = xdr.AppendOpaque(xdr.AppendUint32(b, 6), patternBytes(400))
+		b = append(xdr.AppendUint32(b, 0), rampBytes(resSpace)...)
 		assert.Len(t, b, 1024)
-		p.say(b)
-		require.NoError(t, went(t, done))
-		assert.Equal(t, ramp(resRoom), x.Results.Fixed(resRoom))
+		p.sendRaw(b)
+		require.NoError(t, callError(t, done))
+		assert.Equal(t, rampBytes(resSpace), x.Results.Fixed(resSpace))
 		x.Release()
 	})
 }

@@ -7,33 +7,32 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/cmpriv"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
 	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
-	"github.com/nfsrdma/nfsrdma/xdr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// TestClientPrivateData checks that a requester sends the private data of
-// Linux's client (R8797-4-3, R8797-4-5, R8797-4-6, R8797-4-7, R8797-4-8), and
-// that all of its STags may be invalidated: each belongs to one call
-// (R8797-3.2-2). The message fits the private data of any lower layer, and can
-// be left out (R8797-4-4).
+// TestClientPrivateData checks that a requester sends Linux's client's private
+// data (R8797-4-3, R8797-4-5, R8797-4-6, R8797-4-7, R8797-4-8), and that all
+// its STags may be invalidated: each belongs to one call (R8797-3.2-2). The
+// message fits any lower layer's private data, and can be left out (R8797-4-4).
 func TestClientPrivateData(t *testing.T) {
-	withPuppet(t, knfsd, ClientConnConfig{}, func(t *testing.T, _ *ClientConn, p *puppet) {
+	withFakeServer(t, knfsd, ClientConnConfig{}, func(t *testing.T, _ *ClientConn, p *fakeServer) {
 		assert.Equal(t, wiretest.Hex(t, "../cmpriv/testdata/linux-client.hex"), p.offered)
-		const leastCapacity = 56 // of InfiniBand's connection manager, through rdma_cm
+		const leastCapacity = 56 // InfiniBand's connection manager, through rdma_cm
 		assert.LessOrEqual(t, len(p.offered), leastCapacity)
 	})
-	withPuppet(t, knfsd, ClientConnConfig{Inline: 65536 + 500}, func(t *testing.T, _ *ClientConn, p *puppet) {
+	withFakeServer(t, knfsd, ClientConnConfig{Inline: 65536 + 500}, func(t *testing.T, _ *ClientConn, p *fakeServer) {
 		assert.Equal(t, []byte{0xf6, 0xab, 0x0e, 0x18, 1, 1, 63, 63}, p.offered)
 	})
-	withPuppet(t, knfsd, ClientConnConfig{NoPrivateData: true}, func(t *testing.T, c *ClientConn, p *puppet) {
+	withFakeServer(t, knfsd, ClientConnConfig{NoPrivateData: true}, func(t *testing.T, c *ClientConn, p *fakeServer) {
 		assert.Empty(t, p.offered)
 		send, recv := c.Thresholds()
 		assert.Equal(t, []int{1024, 1024}, []int{send, recv}, "R8797-5.1-1: the server knows no better")
@@ -42,8 +41,8 @@ func TestClientPrivateData(t *testing.T) {
 
 // TestClientThresholds checks that each direction has its own threshold, the
 // lesser of one end's send size and the other's receive size (R8797-3.1-1,
-// R8797-4.2-3, R8797-4.2-4, R8166-3.3.2-1), with any other private data of the
-// server.
+// R8797-4.2-3, R8797-4.2-4, R8166-3.3.2-1), whatever else the server's private
+// data contains.
 func TestClientThresholds(t *testing.T) {
 	message := func(send, recv int) string {
 		return string(cmpriv.Message{SendSize: send, RecvSize: recv}.AppendTo(nil))
@@ -69,34 +68,34 @@ func TestClientThresholds(t *testing.T) {
 		{"R8797-5.2-1 behind three, with more behind it", 4096, "\xf6\xab\x0e" + message(2048, 3072) + "\xf6\xab\x0e\x18", 3072, 2048},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			withPuppet(t, []byte(tt.private), ClientConnConfig{Inline: tt.inline}, func(t *testing.T, c *ClientConn, p *puppet) {
+			withFakeServer(t, []byte(tt.private), ClientConnConfig{Inline: tt.inline}, func(t *testing.T, c *ClientConn, p *fakeServer) {
 				for range 2 { // R8797-4-2: from the set-up to the end
 					send, recv := c.Thresholds()
 					assert.Equal(t, tt.send, send)
 					assert.Equal(t, tt.recv, recv)
-					p.works(c)
+					p.requireSuccess(c)
 				}
 			})
 		})
 	}
 }
 
-// TestAsymmetry checks that a call and results of just their thresholds travel
-// inline, and that one byte more does not (R8797-3.1-2, R8166-4.2.4-5).
+// TestAsymmetry checks that a call and results as long as their thresholds
+// travel inline, and that one byte more does not (R8797-3.1-2, R8166-4.2.4-5).
 func TestAsymmetry(t *testing.T) {
 	for _, tt := range []struct{ send, recv int }{{1024, 4096}, {4096, 1024}, {3072, 2048}} {
 		private := cmpriv.Message{SendSize: tt.recv, RecvSize: tt.send}.AppendTo(nil)
-		withPuppet(t, private, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
-			p.works(c)
+		withFakeServer(t, private, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *fakeServer) {
+			p.requireSuccess(c)
 			for _, over := range []int{0, 4} {
-				x := &oncrpc.Exchange{Args: ramp(tt.send - wire.MinLen - callLen + over)}
+				x := &oncrpc.Exchange{Args: rampBytes(tt.send - wire.MinLen - callLen + over)}
 				y := &oncrpc.Exchange{MaxResults: tt.recv - wire.MinLen - oncrpc.MaxReplyHeader + over}
 				for _, x := range []*oncrpc.Exchange{x, y} {
-					done := begin(t.Context(), c, x)
-					h := p.call()
+					done := startCall(t.Context(), c, x)
+					h := p.onlyCall()
 					assert.Equal(t, over > 0, h.Proc == wire.NoMsg || h.Lists.HasReply, "%v over by %d", tt, over)
-					p.reply(h, wire.Header{})
-					require.NoError(t, went(t, done))
+					p.sendReply(h, wire.Header{})
+					require.NoError(t, callError(t, done))
 					x.Release()
 				}
 			}
@@ -106,25 +105,25 @@ func TestAsymmetry(t *testing.T) {
 
 // TestClientReplays changes the server's sizes with each connection. It checks
 // that repeated calls use the new sizes: the same XID, in another form, with
-// STags of the new connection; the old STags are dead (R8797-4-1).
+// the new connection's STags; the old STags are dead (R8797-4-1).
 func TestClientReplays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before := buf.Default.Out()
 		l := rdmatest.Listen(t)
-		var p *puppet
+		var p *fakeServer
 		accept := func(size int) {
-			p = &puppet{t: t, ready: make(chan struct{})}
-			go p.accept(l, cmpriv.Message{SendSize: size, RecvSize: size}.AppendTo(nil), 100)
+			p = &fakeServer{t: t, ready: make(chan struct{})}
+			go p.acceptConn(l, cmpriv.Message{SendSize: size, RecvSize: size}.AppendTo(nil), 100)
 		}
 		accept(65536)
-		d := &watcher{dialer: dialer{l: l}}
+		d := &watchingDialer{memDialer: memDialer{l: l}}
 		line, err := Dial(t.Context(), d, "", ClientConfig{Conn: ClientConnConfig{Inline: 65536}, Log: testLog(t)})
 		require.NoError(t, err)
-		x := &oncrpc.Exchange{Prog: 1, Vers: 2, Proc: 3, Args: xdr.AppendUint32(nil, 9001), Item: ramp(9001), MaxResults: 8, Sink: make([]byte, 70000)}
-		done := begin(t.Context(), line, x)
-		first := p.call()
+		x := &oncrpc.Exchange{Prog: 1, Vers: 2, Proc: 3, Args: xdr.AppendUint32(nil, 9001), Item: rampBytes(9001), MaxResults: 8, Sink: make([]byte, 70000)}
+		done := startCall(t.Context(), line, x)
+		first := p.onlyCall()
 		assert.Equal(t, form{write: 70000}, formOf(first))
-		message := p.whole(first)
+		message := p.wholeMessage(first)
 		time.Sleep(steadyTime)
 		for i, tt := range []struct {
 			size int
@@ -138,14 +137,14 @@ func TestClientReplays(t *testing.T) {
 			old.Abort(errors.New("cable cut"))
 			accept(tt.size)
 			time.Sleep(maxPause)
-			null := p.call() // the NULL call
+			null := p.onlyCall() // the NULL call
 			assert.EqualValues(t, 0, null.body[23], "procedure")
-			p.reply(null, wire.Header{})
-			h := p.call()
+			p.sendReply(null, wire.Header{})
+			h := p.onlyCall()
 			assert.Equal(t, first.XID, h.XID, i)
 			assert.Equal(t, tt.want, formOf(h), i)
-			assert.Equal(t, message, p.whole(h), i)
-			p.put(h.Lists.Write(0)[0], ramp(7))
+			assert.Equal(t, message, p.wholeMessage(h), i)
+			p.writeMemory(h.Lists.Write(0)[0], rampBytes(7))
 			time.Sleep(steadyTime)
 			assert.Empty(t, d.conns[i].live, "of the old connection")
 			assert.Len(t, d.conns[i+1].live, len(h.Lists.Reads)+h.Lists.Writes())
@@ -154,10 +153,10 @@ func TestClientReplays(t *testing.T) {
 			}
 			h.Lists.Reads = nil
 			h.Lists.Write(0)[0].Length = 7
-			p.reply(h, wire.Header{Lists: h.Lists}, 0, 0, 0, 7)
+			p.sendReply(h, wire.Header{Lists: h.Lists}, 0, 0, 0, 7)
 		}
-		require.NoError(t, went(t, done))
-		assert.Equal(t, ramp(7), x.Results.Item(70000))
+		require.NoError(t, callError(t, done))
+		assert.Equal(t, rampBytes(7), x.Results.Item(70000))
 		x.Release()
 		require.NoError(t, line.Close())
 		synctest.Wait()
@@ -165,14 +164,14 @@ func TestClientReplays(t *testing.T) {
 	})
 }
 
-// A watcher is a dialer that records the exposed memory of its connections.
-type watcher struct {
-	dialer
+// A watchingDialer is a dialer that records its connections' exposed memory.
+type watchingDialer struct {
+	memDialer
 	conns []*watchedConn
 }
 
-func (w *watcher) Dial(ctx context.Context, addr string, cfg rdma.ConnConfig) (rdma.Conn, error) {
-	c, err := w.dialer.Dial(ctx, addr, cfg)
+func (w *watchingDialer) Dial(ctx context.Context, addr string, cfg rdma.ConnConfig) (rdma.Conn, error) {
+	c, err := w.memDialer.Dial(ctx, addr, cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -4,17 +4,17 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
-	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// accept copies the contents of the reply's header h, before the next reply
-// overwrites h. A form that the call did not provide for is a permanent error
-// of the call (RFC 8166, Section 6.1): such a reply can be decoded, and no
-// other will come.
-func (o *clientCall) accept(h *wire.Header, body []byte, recv *buf.Buf) outcome {
+// acceptReply copies the contents of the reply's header h, before the next
+// reply overwrites h. A form that the call did not provide for is a permanent
+// error for the call (RFC 8166, Section 6.1): such a reply can be decoded, and
+// no other will arrive.
+func (o *clientCall) acceptReply(h *wire.Header, body []byte, recv *buf.Buf) outcome {
 	a := outcome{recv: recv, body: body}
 	offered, lists := &o.hdr.Lists, &h.Lists
 	switch {
@@ -29,9 +29,9 @@ func (o *clientCall) accept(h *wire.Header, body []byte, recv *buf.Buf) outcome 
 		return a
 	}
 	if lists.Writes() > 0 {
-		a.item, a.err = returned(offered.Write(0), lists.Write(0))
+		a.item, a.err = returnedLen(offered.Write(0), lists.Write(0))
 	}
-	inChunk, err := returned(offered.Reply, lists.Reply)
+	inChunk, err := returnedLen(offered.Reply, lists.Reply)
 	switch {
 	case err != nil:
 		a.err = err
@@ -43,10 +43,10 @@ func (o *clientCall) accept(h *wire.Header, body []byte, recv *buf.Buf) outcome 
 	return a
 }
 
-// returned returns how many bytes the server claims to have written to a chunk.
-// They must be in the segment that was offered, and fit (RFC 8166, Section
-// 3.4.6). A chunk without bytes is unused, in any form.
-func returned(offered, got chunks.Chunk) (int, error) {
+// returnedLen returns the number of bytes that the server claims to have written to a chunk. They
+// must be in the segment that was offered, and fit (RFC 8166, Section 3.4.6). An empty chunk is
+// unused, in any form.
+func returnedLen(offered, got chunks.Chunk) (int, error) {
 	n := got.Length()
 	if n == 0 {
 		return 0, nil
@@ -60,24 +60,24 @@ func returned(offered, got chunks.Chunk) (int, error) {
 	return int(n), nil
 }
 
-// deliver gives the results to the caller.
-func (o *clientCall) deliver(a *outcome) error {
+// deliverResults passes the results to the caller.
+func (o *clientCall) deliverResults(a *outcome) error {
 	if a.err == nil {
-		a.err = o.read(a)
+		a.err = o.readReply(a)
 	}
 	if a.err != nil {
 		o.x.Results = xdr.Reader{}
 	}
-	a.drop()
+	a.releaseReply()
 	return a.err
 }
 
-// read reads the RPC reply, and lends the caller its buffer. read checks that
-// the item was really written: the caller's memory may hold older data, perhaps
-// another user's, and a reply must not pass that off as its data.
-func (o *clientCall) read(a *outcome) error {
+// readReply reads the RPC reply, and lends the caller its buffer. It checks that the item was
+// really written: the caller's memory may hold older data, perhaps another user's, which a reply
+// must not pass off as its own.
+func (o *clientCall) readReply(a *outcome) error {
 	x := o.x
-	if !o.results.holds(a.item) {
+	if !o.results.isWritten(a.item) {
 		return fmt.Errorf("%w: %d", errNotWritten, a.item)
 	}
 	if a.body == nil {
@@ -91,30 +91,30 @@ func (o *clientCall) read(a *outcome) error {
 		x.Results.SetMoved(x.Sink[:a.item])
 	}
 	if a.inChunk > 0 {
-		x.Lent, o.results.own = o.results.own, nil
+		x.Lent, o.results.ownBuf = o.results.ownBuf, nil
 		return nil
 	}
 	x.Lent, a.recv = a.recv, nil
 	return nil
 }
 
-// errReplyForm means that the call did not provide for the form of the reply.
+// errReplyForm means that the call did not provide for the reply's form.
 var errReplyForm = errors.New("rpcrdma: the form of the reply does not match the call")
 
 // errNotWritten means that the results in a reply were not written.
 var errNotWritten = errors.New("rpcrdma: the server's reply counts more bytes than it has written to the Write chunk")
 
-// A RemoteError is an RDMA_ERROR: the server could not take the call, and would
-// not take it if it were repeated.
+// A RemoteError is an RDMA_ERROR: the server could not accept the call, and
+// would not accept a retransmission.
 type RemoteError struct {
 	Code      wire.ErrCode
-	Low, High uint32 // of ErrVers: the versions that the server speaks
+	Low, High uint32 // for ErrVers: the versions that the server supports
 }
 
 // Error describes the server's RDMA_ERROR.
 func (e *RemoteError) Error() string {
 	if e.Code == wire.ErrVers {
-		return fmt.Sprintf("rpcrdma: the server speaks versions %d to %d of RPC-over-RDMA only", e.Low, e.High)
+		return fmt.Sprintf("rpcrdma: the server supports only versions %d to %d of RPC-over-RDMA", e.Low, e.High)
 	}
 	return fmt.Sprintf("rpcrdma: the server cannot use the call's chunks or header (%v)", e.Code)
 }

@@ -7,15 +7,15 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
-	"github.com/nfsrdma/nfsrdma/xdr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// itemCall returns a call whose results are a length, a data item of up to 5001
-// bytes and a word, with a Write chunk for the item.
+// itemCall returns a call whose results are a length, a data item with up to
+// 5001 bytes and a word, with a Write chunk for the item.
 func itemCall() *oncrpc.Exchange {
 	return &oncrpc.Exchange{Prog: 1, Vers: 1, Proc: 1, MaxResults: 8, Sink: make([]byte, 5001)}
 }
@@ -25,8 +25,8 @@ func replyCall() *oncrpc.Exchange {
 	return &oncrpc.Exchange{Prog: 1, Vers: 1, Proc: 1, MaxResults: 2000}
 }
 
-// item reads the results of an itemCall.
-func item(x *oncrpc.Exchange) ([]byte, error) {
+// readItem reads an itemCall's results.
+func readItem(x *oncrpc.Exchange) ([]byte, error) {
 	data, word := x.Results.Item(5001), x.Results.Uint32()
 	if err := x.Results.Done(); err != nil {
 		return nil, err
@@ -37,11 +37,11 @@ func item(x *oncrpc.Exchange) ([]byte, error) {
 	return data, nil
 }
 
-// resultsOf returns the results of an itemCall without the item, or with the
-// item inline.
+// resultsOf returns an itemCall's results without the item, or with the item
+// inline.
 func resultsOf(n int, inline []byte) []byte {
 	b := xdr.AppendUint32(nil, uint32(n))
-	b = append(append(b, inline...), pad(len(inline))...)
+	b = append(append(b, inline...), padding(len(inline))...)
 	return xdr.AppendUint32(b, 42)
 }
 
@@ -52,31 +52,31 @@ func resultsOf(n int, inline []byte) []byte {
 // (R8166-2.3.2-2).
 func TestItemLength(t *testing.T) {
 	for _, n := range []int{0, 1, 2, 3, 4, 5, 4096, 4999, 5000, 5001} {
-		withPuppet(t, knfsd, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
+		withFakeServer(t, knfsd, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *fakeServer) {
 			x := itemCall()
-			done := begin(t.Context(), c, x)
-			h := p.call()
-			p.put(h.Lists.Write(0)[0], ramp(n))
+			done := startCall(t.Context(), c, x)
+			h := p.onlyCall()
+			p.writeMemory(h.Lists.Write(0)[0], rampBytes(n))
 			h.Lists.Write(0)[0].Length = uint32(n)
-			p.reply(h, wire.Header{Lists: h.Lists}, resultsOf(n, nil)...)
-			require.NoError(t, went(t, done))
+			p.sendReply(h, wire.Header{Lists: h.Lists}, resultsOf(n, nil)...)
+			require.NoError(t, callError(t, done))
 			assert.Empty(t, p.watched.live, "R8166-8.1.3-1")
-			got, err := item(x)
+			got, err := readItem(x)
 			require.NoError(t, err)
-			assert.Equal(t, ramp(n), got)
+			assert.Equal(t, rampBytes(n), got)
 			assert.Equal(t, make([]byte, 5001-n), x.Sink[n:])
 			x.Release()
 		})
 	}
 }
 
-// TestLongReply checks that the length of a Reply chunk is the one that the
-// server returns, and that a reply may be inline although a Reply chunk was
-// offered, with any form of an unused chunk (R8166-4.3.3-2, R8166-3.5.3-4).
+// TestLongReply checks that a Reply chunk has the length that the server
+// returns, and that a reply may be inline although a Reply chunk was offered,
+// with an unused chunk in any form (R8166-4.3.3-2, R8166-3.5.3-4).
 func TestLongReply(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		n      int // bytes of results
+		n      int // result bytes
 		proc   wire.Proc
 		change func(*chunks.Lists)
 	}{
@@ -87,21 +87,21 @@ func TestLongReply(t *testing.T) {
 		{"inline, no chunk", 4, wire.Msg, func(l *chunks.Lists) { l.Reply, l.HasReply = nil, false }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
+			withFakeServer(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *fakeServer) {
 				x := replyCall()
-				done := begin(t.Context(), c, x)
-				h := p.call()
+				done := startCall(t.Context(), c, x)
+				h := p.onlyCall()
 				require.True(t, h.Lists.HasReply)
 				assert.EqualValues(t, oncrpc.MaxReplyHeader+2000, h.Lists.Reply.Length())
 				if tt.proc == wire.NoMsg {
-					p.put(h.Lists.Reply[0], append(appendSuccess(nil, h.XID), ramp(tt.n)...))
+					p.writeMemory(h.Lists.Reply[0], append(appendSuccess(nil, h.XID), rampBytes(tt.n)...))
 					h.Lists.Reply[0].Length = uint32(replyHeader + tt.n)
 				}
 				tt.change(&h.Lists)
-				p.reply(h, wire.Header{Proc: tt.proc, Lists: h.Lists}, ramp(tt.n)...)
-				require.NoError(t, went(t, done))
+				p.sendReply(h, wire.Header{Proc: tt.proc, Lists: h.Lists}, rampBytes(tt.n)...)
+				require.NoError(t, callError(t, done))
 				assert.Empty(t, p.watched.live)
-				assert.Equal(t, ramp(tt.n), x.Results.Fixed(tt.n))
+				assert.Equal(t, rampBytes(tt.n), x.Results.Fixed(tt.n))
 				require.NoError(t, x.Results.Done())
 				x.Release()
 			})
@@ -113,7 +113,7 @@ func TestLongReply(t *testing.T) {
 const replyHeader = 24
 
 // TestLyingReply checks that a decodable reply in a form that the call has not
-// provided for is a permanent error of the call. No memory beyond the offered
+// provided for is a permanent error for the call. No memory beyond the offered
 // is read, and the connection lives.
 func TestLyingReply(t *testing.T) {
 	other := chunks.Segment{Handle: 0xdead, Length: 8, Offset: 8}
@@ -186,25 +186,25 @@ func TestLyingReply(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
+			withFakeServer(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *fakeServer) {
 				x := tt.call()
-				done := begin(t.Context(), c, x)
-				h := p.call()
+				done := startCall(t.Context(), c, x)
+				h := p.onlyCall()
 				proc := tt.lie(&h.Lists)
-				p.reply(h, wire.Header{Proc: proc, Lists: h.Lists, Credit: 7}, resultsOf(5001, nil)...)
-				assert.Error(t, went(t, done))
+				p.sendReply(h, wire.Header{Proc: proc, Lists: h.Lists, Credit: 7}, resultsOf(5001, nil)...)
+				assert.Error(t, callError(t, done))
 				assert.Nil(t, x.Lent)
 				assert.Empty(t, p.watched.live)
-				assert.False(t, p.lost())
+				assert.False(t, p.isLost())
 				assert.Equal(t, 7, c.Credits(), "its grant is used")
-				p.works(c)
+				p.requireSuccess(c)
 			})
 		})
 	}
 }
 
 // TestItemNotWritten checks that a server that falsely claims to have written
-// is not believed: otherwise the caller would take older content of its memory
+// is not believed: otherwise the caller would take its memory's older content
 // for results. The server may write in any order and pieces (R5042-6.3.2-1).
 func TestItemNotWritten(t *testing.T) {
 	type piece struct{ from, to int }
@@ -227,30 +227,30 @@ func TestItemNotWritten(t *testing.T) {
 		"a gap behind its words":  {[]piece{{0, 1000}, {1001, 5001}}, 1000, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			withPuppet(t, knfsd, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
+			withFakeServer(t, knfsd, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *fakeServer) {
 				x := itemCall()
-				done := begin(t.Context(), c, x)
-				h := p.call()
+				done := startCall(t.Context(), c, x)
+				h := p.onlyCall()
 				s := h.Lists.Write(0)[0]
 				for _, w := range tt.wrote {
 					part := s
 					part.Offset += uint64(w.from)
-					p.put(part, ramp(5001)[w.from:w.to])
+					p.writeMemory(part, rampBytes(5001)[w.from:w.to])
 				}
 				h.Lists.Write(0)[0].Length = uint32(tt.said)
-				p.reply(h, wire.Header{Lists: h.Lists}, resultsOf(tt.said, nil)...)
-				err := went(t, done)
+				p.sendReply(h, wire.Header{Lists: h.Lists}, resultsOf(tt.said, nil)...)
+				err := callError(t, done)
 				if !tt.ok {
 					require.ErrorIs(t, err, errNotWritten)
 					assert.Nil(t, x.Lent)
-					p.works(c)
+					p.requireSuccess(c)
 					return
 				}
 				require.NoError(t, err)
 				if tt.said > 0 {
-					got, err := item(x)
+					got, err := readItem(x)
 					require.NoError(t, err)
-					assert.Equal(t, ramp(5001)[:tt.said], got)
+					assert.Equal(t, rampBytes(5001)[:tt.said], got)
 				}
 				x.Release()
 			})
@@ -268,9 +268,9 @@ func TestMisplacedItem(t *testing.T) {
 		wrote int // bytes to the chunk; negative: no chunk comes back
 		rest  []byte
 	}{
-		{"R8166-6.1-4 inline, chunk unused", 0, resultsOf(100, ramp(100))},
-		{"R8166-6.1-4 inline, no chunk", -1, resultsOf(100, ramp(100))},
-		{"both", 100, resultsOf(100, ramp(100))},
+		{"R8166-6.1-4 inline, chunk unused", 0, resultsOf(100, rampBytes(100))},
+		{"R8166-6.1-4 inline, no chunk", -1, resultsOf(100, rampBytes(100))},
+		{"both", 100, resultsOf(100, rampBytes(100))},
 		{"shorter than the count", 99, resultsOf(100, nil)},
 		{"longer than the count", 101, resultsOf(97, nil)},
 		{"count larger than offered", 5001, resultsOf(5002, nil)},
@@ -278,71 +278,71 @@ func TestMisplacedItem(t *testing.T) {
 		{"nowhere", 0, resultsOf(100, nil)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			withPuppet(t, knfsd, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
+			withFakeServer(t, knfsd, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *fakeServer) {
 				x := itemCall()
-				done := begin(t.Context(), c, x)
-				h := p.call()
+				done := startCall(t.Context(), c, x)
+				h := p.onlyCall()
 				var l chunks.Lists
 				if tt.wrote >= 0 {
 					s := h.Lists.Write(0)[0]
-					p.put(s, ramp(tt.wrote))
+					p.writeMemory(s, rampBytes(tt.wrote))
 					s.Length = uint32(tt.wrote)
 					l.AddWrite(chunks.Chunk{s})
 				}
-				p.reply(h, wire.Header{Lists: l}, tt.rest...)
-				require.NoError(t, went(t, done))
-				_, err := item(x)
+				p.sendReply(h, wire.Header{Lists: l}, tt.rest...)
+				require.NoError(t, callError(t, done))
+				_, err := readItem(x)
 				assert.Error(t, err)
 				x.Release()
 			})
 		})
 	}
 	// R8166-6.1-3: results without an item, and bytes in the chunk.
-	withPuppet(t, knfsd, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
+	withFakeServer(t, knfsd, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *fakeServer) {
 		x := itemCall()
-		done := begin(t.Context(), c, x)
-		h := p.call()
-		p.put(h.Lists.Write(0)[0], ramp(8))
+		done := startCall(t.Context(), c, x)
+		h := p.onlyCall()
+		p.writeMemory(h.Lists.Write(0)[0], rampBytes(8))
 		h.Lists.Write(0)[0].Length = 8
-		p.reply(h, wire.Header{Lists: h.Lists}, 0, 0, 0, 5)
-		require.NoError(t, went(t, done))
+		p.sendReply(h, wire.Header{Lists: h.Lists}, 0, 0, 0, 5)
+		require.NoError(t, callError(t, done))
 		assert.EqualValues(t, 5, x.Results.Uint32())
 		assert.ErrorIs(t, x.Results.Done(), xdr.ErrItem)
 		x.Release()
 	})
 	// R8166-4.3.2.2-3, R8166-4.3.2.2-4, R8166-3.4.4.3-1: results without an
 	// item, the chunk unused, although its memory was written.
-	withPuppet(t, knfsd, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
+	withFakeServer(t, knfsd, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *fakeServer) {
 		x := itemCall()
-		done := begin(t.Context(), c, x)
-		h := p.call()
-		p.put(h.Lists.Write(0)[0], ramp(77))
+		done := startCall(t.Context(), c, x)
+		h := p.onlyCall()
+		p.writeMemory(h.Lists.Write(0)[0], rampBytes(77))
 		h.Lists.Write(0)[0].Length = 0
-		p.reply(h, wire.Header{Lists: h.Lists}, 0, 0, 0, 5)
-		require.NoError(t, went(t, done))
+		p.sendReply(h, wire.Header{Lists: h.Lists}, 0, 0, 0, 5)
+		require.NoError(t, callError(t, done))
 		assert.EqualValues(t, 5, x.Results.Uint32())
 		assert.NoError(t, x.Results.Done())
 		x.Release()
 	})
 }
 
-// TestItemInReplyChunk checks that a Reply chunk has the padding of the message
+// TestItemInReplyChunk checks that a Reply chunk has the message's padding
 // (R8166-3.5.3-5).
 func TestItemInReplyChunk(t *testing.T) {
-	withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
+	withFakeServer(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *fakeServer) {
 		x := itemCall()
-		x.MaxResults = 2000 // too long beside a Write chunk
-		done := begin(t.Context(), c, x)
-		h := p.call()
+		x.MaxResults = 2000 // too long together with a Write chunk
+		done := startCall(t.Context(), c, x)
+		h := p.onlyCall()
 		assert.EqualValues(t, oncrpc.MaxReplyHeader+2000+5004, h.Lists.Reply.Length())
-		message := append(appendSuccess(nil, h.XID), resultsOf(5001, ramp(5001))...)
-		p.put(h.Lists.Reply[0], message)
+		message := append(appendSuccess(nil, h.XID), resultsOf(5001, rampBytes(5001))...)
+		p.writeMemory(h.Lists.Reply[0], message)
 		h.Lists.Reply[0].Length = uint32(len(message))
-		p.reply(h, wire.Header{Proc: wire.NoMsg, Lists: h.Lists})
-		require.NoError(t, went(t, done))
-		data, err := item(x)
+		p.sendReply(h, wire.Header{Proc: wire.NoMsg, Lists: h.Lists})
+		require.NoError(t, callError(t, done))
+		data, err := readItem(x)
 		require.NoError(t, err)
-		assert.Equal(t, ramp(5001), data)
+		assert.Equal(t, rampBytes(5001), data)
 		x.Release()
 	})
 }
@@ -350,39 +350,39 @@ func TestItemInReplyChunk(t *testing.T) {
 // TestRPCErrors checks that RPC errors are the call's, in any form.
 func TestRPCErrors(t *testing.T) {
 	for _, long := range []bool{false, true} {
-		withPuppet(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
+		withFakeServer(t, nil, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *fakeServer) {
 			x := replyCall()
-			done := begin(t.Context(), c, x)
-			h := p.call()
+			done := startCall(t.Context(), c, x)
+			h := p.onlyCall()
 			message := appendSuccess(nil, h.XID)
 			binary.BigEndian.PutUint32(message[20:], 4) // GARBAGE_ARGS
 			if long {
-				p.put(h.Lists.Reply[0], message)
+				p.writeMemory(h.Lists.Reply[0], message)
 				h.Lists.Reply[0].Length = uint32(len(message))
-				p.reply(h, wire.Header{Proc: wire.NoMsg, Lists: h.Lists})
+				p.sendReply(h, wire.Header{Proc: wire.NoMsg, Lists: h.Lists})
 			} else {
-				p.say((&wire.Header{XID: h.XID, Vers: 1, Credit: 1}).AppendTo(nil), message)
+				p.sendRaw((&wire.Header{XID: h.XID, Vers: 1, Credit: 1}).AppendTo(nil), message)
 			}
-			assert.ErrorIs(t, went(t, done), oncrpc.ErrGarbageArgs)
+			assert.ErrorIs(t, callError(t, done), oncrpc.ErrGarbageArgs)
 			assert.Nil(t, x.Lent)
 		})
 	}
 }
 
-// TestInvalidated checks that a server may invalidate an STag of the call
-// although it has said that it does not, as knfsd does, or an STag of another
-// call, against R8797-4.1-2. That call finds its memory already closed to the
-// server, and still takes its reply.
+// TestInvalidated checks that a server may invalidate the call's STag although
+// it has said that it does not, as knfsd does, or another call's STag, against
+// R8797-4.1-2. That call finds its memory already closed to the server, and
+// still takes its reply.
 func TestInvalidated(t *testing.T) {
 	for _, private := range [][]byte{nil, knfsd} {
-		withPuppet(t, private, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *puppet) {
+		withFakeServer(t, private, ClientConnConfig{}, func(t *testing.T, c *ClientConn, p *fakeServer) {
 			x, y, z := replyCall(), replyCall(), replyCall()
 			for _, x := range []*oncrpc.Exchange{x, y, z} {
 				x.MaxResults = 5000
 			}
-			first := begin(t.Context(), c, x)
-			h := p.call()
-			invalidate := func(h heard, stag uint32) {
+			first := startCall(t.Context(), c, x)
+			h := p.onlyCall()
+			invalidate := func(h receivedCall, stag uint32) {
 				r := wire.Header{XID: h.XID, Vers: 1, Credit: 8, Lists: h.Lists}
 				r.Lists.Reply[0].Length = 0
 				assert.NoError(t, p.Post(rdma.WR{
@@ -391,21 +391,21 @@ func TestInvalidated(t *testing.T) {
 				}))
 			}
 			invalidate(h, h.Lists.Reply[0].Handle)
-			require.NoError(t, went(t, first))
+			require.NoError(t, callError(t, first))
 
-			one, other := begin(t.Context(), c, y), begin(t.Context(), c, z)
-			calls := p.heard()
+			one, other := startCall(t.Context(), c, y), startCall(t.Context(), c, z)
+			calls := p.newCalls()
 			require.Len(t, calls, 2)
 			for i, h := range calls {
 				if i == 0 {
 					invalidate(h, calls[1].Lists.Reply[0].Handle)
 					continue
 				}
-				p.reply(h, wire.Header{Lists: chunks.Lists{}})
+				p.sendReply(h, wire.Header{Lists: chunks.Lists{}})
 			}
-			assert.NoError(t, went(t, one))
-			assert.NoError(t, went(t, other))
-			assert.False(t, p.lost())
+			assert.NoError(t, callError(t, one))
+			assert.NoError(t, callError(t, other))
+			assert.False(t, p.isLost())
 			for _, x := range []*oncrpc.Exchange{x, y, z} {
 				x.Release()
 			}

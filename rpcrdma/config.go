@@ -12,7 +12,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A config holds a Server's fields, with the defaults filled in.
+// A config holds a Server's settings, with the defaults filled in.
 type config struct {
 	inline     int
 	credits    int
@@ -22,13 +22,13 @@ type config struct {
 	maxConns   int
 }
 
-// largestMessage returns the length of the longest RPC message that is held in
-// memory, in bytes.
+// largestMessage returns the maximum length of an RPC message held in memory,
+// in bytes.
 func (c *config) largestMessage() int { return c.maxPayload + headSlack }
 
 // init fills in and checks the fields, once.
 func (s *Server) init() error {
-	s.setup.Do(func() {
+	s.initOnce.Do(func() {
 		s.cfg = config{
 			inline:     orDefault(s.Inline, defaultInline) &^ 1023,
 			credits:    orDefault(s.Credits, defaultCredits),
@@ -37,16 +37,16 @@ func (s *Server) init() error {
 			maxInline:  orDefault(s.MaxInline, defaultMaxInline),
 			maxConns:   orDefault(s.MaxConns, DefaultMaxConns),
 		}
-		s.err = errors.Join(s.check(), s.fillReverse())
-		s.memory = fairshare.NewMemory(s.cfg.maxMemory, s.cfg.share(), fairshare.NewPress(s.cutStalled))
+		s.err = errors.Join(s.checkConfig(), s.fillReverse())
+		s.memory = fairshare.NewMemory(s.cfg.maxMemory, s.cfg.partyShare(), fairshare.NewPress(s.abortStalled))
 		s.conns = make(map[*conn]struct{})
 		s.counters = s.counterMemory()
-		s.parties = fairshare.NewParties(s.parts)
-		s.began = time.Now()
+		s.parties = fairshare.NewParties(s.newShares)
+		s.startTime = time.Now()
 		s.watchdog.Init()
 		s.listeners = make(map[rdma.Listener]struct{})
 		s.calls.max = maxServing
-		if s.Waits { // a waiting handler takes no thread; MaxInline bounds the calls
+		if s.Waits { // a waiting handler occupies no thread; MaxInline bounds the calls
 			s.calls.max = math.MaxInt
 		}
 		s.log = lograte.Logger(s.Log)
@@ -61,11 +61,11 @@ func orDefault[T int | int64](v, def T) T {
 	return v
 }
 
-// Check returns the error in the fields of s, which Serve would return. The
-// fields must not be changed afterwards.
+// Check returns the error in s's fields that Serve would return. The fields
+// must not be changed afterwards.
 func (s *Server) Check() error { return s.init() }
 
-func (s *Server) check() error {
+func (s *Server) checkConfig() error {
 	c := &s.cfg
 	switch {
 	case s.Handler == nil:

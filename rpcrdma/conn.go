@@ -8,70 +8,70 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
-// A conn is one connection of a responder. It is the rdma.Handler of its
+// A conn is one connection at a responder. It is the rdma.Handler for its
 // connection.
 type conn struct {
 	srv        *Server
 	party      *party
 	peer       oncrpc.Peer
-	longest    int  // bytes of a Send to the peer
-	invalidate bool // the peer takes a Send With Invalidate
-	back       ReverseClient
-	reader     reader
-	link       *ExtensionConn // or nil
+	maxSend    int  // maximum Send length to the peer, in bytes
+	invalidate bool // the peer accepts a Send With Invalidate
+	reverse    ReverseClient
+	reader     connReader
+	extConn    *ExtensionConn // or nil
 
-	ctx    context.Context // of the handlers that run for this connection
+	ctx    context.Context // for the handlers that run for this connection
 	cancel context.CancelCauseFunc
 
-	leaving bool // chosen to be ended; guarded by the server's lock
+	evicted bool // chosen to be closed; guarded by the server's lock
 
-	since time.Time
-	rc    rdma.Conn     // set when ready is closed; nil if the set-up failed
-	made  atomic.Bool   // ready is closed
-	ready chan struct{} // the reader may be faster than Accept's return
+	acceptedAt time.Time
+	rc         rdma.Conn     // set once ready is closed; nil if the set-up failed
+	isSetUp    atomic.Bool   // ready is closed
+	ready      chan struct{} // the reader may be faster than Accept's return
 
-	mu        sync.Mutex
-	calls     uint64        // received
-	underWay  int           // received and not ended
-	moved     time.Duration // when a call last ended, or began on an idle connection; since Server.began
-	credits   credits
-	waiting   callQueue // calls that wait for memory
-	waiter    bool      // a goroutine reserves memory for them
-	idle      callQueue // ended calls, kept for reuse
-	spares    int
-	watch     watch
-	seen      fairshare.Sight
-	inline    int64 // bytes that calls take besides memory for chunks
-	overLimit bool  // inline was too much; the connection is ending
-	draining  bool  // takes no more calls, and closes after the last
-	closing   bool  // close has been started
-	closed    bool  // Closed has been called
-	shut      bool  // close has returned
-	gone      bool  // the server has forgotten it
+	mu            sync.Mutex
+	callCount     uint64        // received
+	inFlight      int           // received and not completed
+	lastProgress  time.Duration // when a call last completed, or began on an idle connection; since Server.startTime
+	credits       credits
+	waiting       callQueue // calls that wait for memory
+	hasWaiter     bool      // a goroutine reserves memory for them
+	freeCalls     callQueue // completed calls, kept for reuse
+	freeCount     int
+	watch         stallWatch
+	lastSight     fairshare.Sight
+	inlineBytes   int64 // bytes used by calls, excluding memory for chunks
+	overLimit     bool  // inlineBytes was too large; the connection is closing
+	draining      bool  // accepts no more calls, and closes after the last
+	closing       bool  // close has been started
+	closed        bool  // Closed has been called
+	closeReturned bool  // close has returned
+	forgotten     bool  // the server has removed it
 }
 
 func newConn(s *Server, p *party, req rdma.ConnRequest) *conn {
 	c := &conn{srv: s, party: p, ready: make(chan struct{})}
 	c.peer = peerOf(req)
-	c.peer.Cut = c.abort
-	c.back.c, c.peer.Reverse = c, &c.back
-	c.longest, c.invalidate = s.cfg.replyThreshold(req.PrivateData())
+	c.peer.Cut, c.peer.Conn = c.abort, oncrpc.NewConnection(c.isLost)
+	c.reverse.c, c.peer.Reverse = c, &c.reverse
+	c.maxSend, c.invalidate = s.cfg.replyThreshold(req.PrivateData())
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.watch.timer = time.AfterFunc(stallTime, c.checkProgress)
 	c.watch.timer.Stop()
 	c.credits.init(&s.cfg)
-	c.moved = time.Since(s.began)
+	c.lastProgress = time.Since(s.startTime)
 	return c
 }
 
-// start accepts the peer.
-func (c *conn) start(req rdma.ConnRequest) {
+// acceptPeer accepts the connection and sets it up.
+func (c *conn) acceptPeer(req rdma.ConnRequest) {
 	cfg := &c.srv.cfg
 	cc := rdma.ConnConfig{
 		Handler:     c,
@@ -79,39 +79,39 @@ func (c *conn) start(req rdma.ConnRequest) {
 		RecvSize:    cfg.inline,
 		Recvs:       c.credits.recvs,
 	}
-	c.link = c.srv.Extensions.accept(req.PrivateData(), &cc, c.party.Own.counters, c.srv.log)
+	c.extConn = c.srv.Extensions.offerAsResponder(req.PrivateData(), &cc, c.party.Own.counters, c.srv.log)
 	rc, err := req.Accept(cc)
 	if err != nil {
-		c.link.drop()
+		c.extConn.freeUnused()
 		c.Closed(err)
-		c.getReady()
+		c.markReady()
 		c.mu.Lock()
 		c.finishUnlock()
 		return
 	}
-	c.rc, c.since = rc, time.Now()
+	c.rc, c.acceptedAt = rc, time.Now()
 	c.peer.Local = addrPort(rc.LocalAddr())
 	c.reader.init(rc, !c.srv.Waits)
-	c.reader.turn.Relieve = c.relieve
-	c.link.start(rc)
-	c.getReady()
-	c.srv.log.Debug("connection made", "peer", &c.peer, "threshold", c.longest, "invalidate", c.invalidate)
+	c.reader.relief.Relieve = c.relieveReader
+	c.extConn.startExtensions(rc)
+	c.markReady()
+	c.srv.log.Debug("RDMA connection accepted", "peer", &c.peer, "threshold", c.maxSend, "invalidate", c.invalidate)
 	c.mu.Lock()
 	c.finishUnlock()
 }
 
-// Receive takes a message. It reads the header, and answers a short call or
-// hands the call over.
+// Receive receives a message. It parses the header, and serves a short call or
+// passes the call on.
 func (c *conn) Receive(r rdma.Recv) {
 	if !c.isReady() {
 		<-c.ready
 	}
-	if c.beside(r) {
+	if c.receiveReverse(r) {
 		return
 	}
-	cl, tooMuch := c.begin(r.Buf)
+	cl, tooMuch := c.beginCall(r.Buf)
 	if tooMuch {
-		c.srv.shed()
+		c.srv.endLargest()
 	}
 	if cl == nil {
 		r.Buf.Release()
@@ -121,61 +121,61 @@ func (c *conn) Receive(r rdma.Recv) {
 		cl.rep.Trace = trace()
 	}
 	body, err := cl.hdr.ParseCall(r.Buf.B)
-	cl.takeLists()
-	if err == nil && c.srv.blames.remove(c.peer.Addr.Addr(), cl.hdr.XID) { // Section 4.5.3
-		err = cl.hdr.Fail("rdma_xid", 0, errBlamed)
+	cl.countLists()
+	if err == nil && c.srv.failedCalls.removeCall(c.peer.Addr.Addr(), cl.hdr.XID) { // Section 4.5.3
+		err = cl.hdr.Fail("rdma_xid", 0, errFailedBefore)
 	}
 	if err == nil {
 		err = cl.makePlan(body)
 	}
 	if err != nil {
-		cl.refuse(err)
+		cl.rejectCall(err)
 		return
 	}
-	c.reserve(cl)
+	c.reserveMemory(cl)
 }
 
-// begin makes a call of a message, or returns nil if the connection takes no
-// more. It reports whether there are too many bytes of messages now.
-func (c *conn) begin(msg *buf.Buf) (cl *call, tooMuch bool) {
+// beginCall creates a call from a message, or returns nil if the connection
+// accepts no more. It reports whether messages now exceed MaxInline.
+func (c *conn) beginCall(msg *buf.Buf) (cl *call, tooMuch bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.draining || c.closed || c.overLimit {
 		return nil, false
 	}
-	c.calls++
-	if c.underWay++; c.underWay == 1 {
-		c.moved = time.Since(c.srv.began)
+	c.callCount++
+	if c.inFlight++; c.inFlight == 1 {
+		c.lastProgress = time.Since(c.srv.startTime)
 	}
-	cl = c.idle.pop()
+	cl = c.freeCalls.pop()
 	if cl == nil {
 		cl = &call{conn: c}
 	} else {
-		c.spares--
+		c.freeCount--
 	}
 	cl.recv = msg
-	return cl, cl.takeLocked(msg)
+	return cl, cl.countMessageLocked(msg)
 }
 
-// end must be called once for each call that began, when the call holds nothing
-// any more. It keeps the call for reuse.
-func (c *conn) end(cl *call) {
+// endCall must be called once for each call that began, when the call has released everything. It
+// keeps the call for reuse.
+func (c *conn) endCall(cl *call) {
 	c.mu.Lock()
-	c.underWay--
-	c.moved = time.Since(c.srv.began)
-	cl.giveLocked()
-	if c.spares < maxSpares && !cl.long {
-		cl.inline = 0
-		c.idle.push(cl)
-		c.spares++
+	c.inFlight--
+	c.lastProgress = time.Since(c.srv.startTime)
+	cl.removeInlineLocked()
+	if c.freeCount < maxFreeCalls && !cl.longLists {
+		cl.inlineBytes = 0
+		c.freeCalls.push(cl)
+		c.freeCount++
 	}
-	err := c.settleDebtLocked()
+	err := c.postOwedLocked()
 	c.finishUnlock()
-	c.broken(err)
+	c.abortOnError(err)
 }
 
-// Closed is called at the end of the connection. Calls that still run notice
-// when they try to answer.
+// Closed is called when the connection has ended. Calls that are still running
+// fail when they try to reply.
 func (c *conn) Closed(err error) {
 	c.mu.Lock()
 	if c.closed {
@@ -183,68 +183,79 @@ func (c *conn) Closed(err error) {
 		return
 	}
 	c.closed = true
+	c.peer.Conn.End()
 	ours := c.closing
 	c.watch.timer.Stop()
-	c.blameEndedLocked(err)
+	c.recordEndedCallsLocked(err)
 	c.cancel(err)
 	if err == nil || errors.Is(err, io.EOF) {
-		c.srv.log.Debug("connection closed", "peer", &c.peer)
+		c.srv.log.Debug("RDMA connection closed", "peer", &c.peer)
 	} else {
-		c.srv.log.Warn("connection lost", "peer", &c.peer, "err", err)
+		c.srv.log.Warn("RDMA connection lost", "peer", &c.peer, "err", err)
 	}
 	c.finishUnlock()
 	if ours {
-		err = rdma.ErrClosed // even if the requester's answer gives another cause
+		err = rdma.ErrClosed // even if the requester reported another cause
 	}
-	c.endBeside(err)
+	c.endReverse(err)
 }
 
-// drain stops taking calls, and closes the connection after the last reply.
+// drain stops accepting calls, and closes the connection after the last reply.
 func (c *conn) drain() {
 	c.mu.Lock()
 	c.draining = true
 	c.finishUnlock()
 }
 
-// finishUnlock closes or forgets the connection if a call's or the connection's
-// end has made that due. The caller holds the lock; finishUnlock releases it.
+// finishUnlock closes or removes the connection if that is due after a call or
+// the connection has ended. The caller holds the lock; finishUnlock releases
+// it.
 func (c *conn) finishUnlock() {
-	idle := c.underWay == 0
-	// While the connection is being set up there is nothing to close, and
-	// nothing to forget; start comes back here.
+	idle := c.inFlight == 0
+	// While the connection is being set up there is nothing to close or to
+	// remove; acceptPeer calls this again.
 	closeNow := (c.closed || c.draining && idle) && !c.closing && c.isReady()
 	c.closing = c.closing || closeNow
-	forget := c.closed && idle && c.shut && !c.gone
-	c.gone = c.gone || forget
+	forget := c.closed && idle && c.closeReturned && !c.forgotten
+	c.forgotten = c.forgotten || forget
 	c.mu.Unlock()
 	if closeNow {
 		go c.close() // waits for Closed, which this goroutine may have to call
 	}
 	if forget {
-		c.srv.forget(c)
+		c.srv.forgetConn(c)
 	}
 }
 
-// close ends the connection and waits until all its goroutines are done.
+// close closes the connection and waits until all its goroutines are done.
 func (c *conn) close() {
 	if c.rc != nil {
 		c.rc.Close()
 	}
 	c.mu.Lock()
-	c.shut = true
+	c.closeReturned = true
 	c.finishUnlock()
 }
 
-// getReady notes that the set-up is over.
-func (c *conn) getReady() {
-	c.made.Store(true)
+// markReady records that the set-up is complete.
+func (c *conn) markReady() {
+	c.isSetUp.Store(true)
 	close(c.ready)
 }
 
-// isReady reports whether the set-up is over. To ask the channel would cost its lock.
-func (c *conn) isReady() bool { return c.made.Load() }
+// isReady reports whether the set-up is complete. Testing the channel would cost its lock.
+func (c *conn) isReady() bool { return c.isSetUp.Load() }
 
-// abort ends the connection with a cause. It does not wait.
+// isLost reports whether the peer has probably abandoned the connection.
+func (c *conn) isLost() bool {
+	if !c.isReady() {
+		return false
+	}
+	d, ok := c.rc.(rdma.LossDetector)
+	return ok && d.IsLost()
+}
+
+// abort aborts the connection with a cause. It does not wait.
 func (c *conn) abort(cause error) {
 	if c.isReady() && c.rc != nil {
 		c.rc.Abort(cause)

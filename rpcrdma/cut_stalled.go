@@ -9,39 +9,39 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// cutStalled ends the connections that have not moved since the last round,
-// while calls wait for memory. If there are none, and a call has waited for
-// pullTime, cutStalled ends the connection whose RDMA Reads take longest: a few
-// peers that move just enough must not keep all memory.
-func (s *Server) cutStalled(round uint64) {
-	if !s.looking.TryLock() { // the look before has met many disks that do not answer
+// abortStalled aborts the connections that made no progress since the last
+// round, while calls wait for memory. If there are none, and a call has waited
+// for pullTime, abortStalled aborts the connection whose RDMA Reads take
+// longest: a few peers that make just enough progress must not hold all memory.
+func (s *Server) abortStalled(round uint64) {
+	if !s.stallCheckMu.TryLock() { // the previous check is blocked by disks that do not respond
 		return
 	}
-	defer s.looking.Unlock()
-	stood := false
-	judged := slices.DeleteFunc(s.present(), (*conn).awaitsSource)
+	defer s.stallCheckMu.Unlock()
+	anyStalled := false
+	judged := slices.DeleteFunc(s.currentConns(), (*conn).awaitsSource)
 	for _, c := range judged {
-		if c.isStalled(round) && s.cut(c, errStalled) {
-			stood = true
+		if c.isStalled(round) && s.abortConn(c, errStalled) {
+			anyStalled = true
 		}
 	}
-	if stood || s.memory.Waited() < pullTime {
+	if anyStalled || s.memory.Waited() < pullTime {
 		return
 	}
-	if c := slowest(judged, time.Now().Add(-pullTime)); c != nil {
-		s.cut(c, errSlow)
+	if c := slowestConn(judged, time.Now().Add(-pullTime)); c != nil {
+		s.abortConn(c, errSlow)
 	}
 }
 
-// present returns the present connections.
-func (s *Server) present() []*conn {
+// currentConns returns the current connections.
+func (s *Server) currentConns() []*conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Collect(maps.Keys(s.conns))
 }
 
-// cut ends c, and reports whether c was present.
-func (s *Server) cut(c *conn, cause error) bool {
+// abortConn aborts c, and reports whether c was still registered.
+func (s *Server) abortConn(c *conn, cause error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, here := s.conns[c]; !here {
@@ -52,8 +52,7 @@ func (s *Server) cut(c *conn, cause error) bool {
 	return true
 }
 
-// awaitsSource reports whether a disk holds up the data of replies. Then the peer is
-// not judged.
+// awaitsSource reports whether a disk delays reply data. The peer is not at fault then.
 func (c *conn) awaitsSource() bool {
 	if !c.isReady() {
 		return false
@@ -62,21 +61,21 @@ func (c *conn) awaitsSource() bool {
 	return ok && w.AwaitsSource()
 }
 
-// slowest returns the connection with the oldest RDMA Reads among those posted
+// slowestConn returns the connection with the oldest RDMA Reads among those posted
 // by limit, or nil.
-func slowest(all []*conn, limit time.Time) (slowest *conn) {
+func slowestConn(all []*conn, limit time.Time) (slowest *conn) {
 	for _, c := range all {
-		if since, ok := c.pullsSince(); ok && !since.After(limit) {
+		if since, ok := c.oldestPull(); ok && !since.After(limit) {
 			slowest, limit = c, since
 		}
 	}
 	return slowest
 }
 
-// pullsSince returns when the connection's oldest unfinished RDMA Reads were
+// oldestPull returns when the connection's oldest unfinished RDMA Reads were
 // posted. ok is false if there are none. RDMA Reads never wait for a handler,
-// so that other calls of the connection do not excuse them.
-func (c *conn) pullsSince() (since time.Time, ok bool) {
+// so progress on the connection's other calls does not excuse them.
+func (c *conn) oldestPull() (since time.Time, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed || !c.isReady() || c.rc == nil {
@@ -99,5 +98,5 @@ func (c *conn) isStalled(round uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now.Posted, now.Done = c.watch.posted, c.watch.done
-	return c.seen.Stands(now)
+	return c.lastSight.Stands(now)
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/workpool"
 )
 
-// A callQueue is a list of calls, first in, first out. It needs no memory of
-// its own; a call is in one queue at a time.
+// A callQueue is an intrusive first-in, first-out list of calls. A call is in
+// at most one queue at a time.
 type callQueue struct{ head, tail *call }
 
 func (q *callQueue) push(cl *call) {
@@ -32,139 +32,137 @@ func (q *callQueue) pop() *call {
 	return cl
 }
 
-// A dispatcher runs a bounded number of calls on a pool of goroutines, and
-// queues the rest of each party in order. A party may have half of the
-// goroutines that are left, so that one party's waiting calls cannot occupy all
-// of them. The queues are bounded by the limits of the connections.
+// A dispatcher runs a bounded number of calls on a goroutine pool, and queues
+// each party's other calls in order. A party may use at most half of the
+// remaining goroutines, so that one party's blocked calls cannot occupy all of
+// them. The connections' limits bound the queues.
 type dispatcher struct {
 	max  int
 	pool workpool.Pool
 
 	mu      sync.Mutex
 	running int
-	queued  list.List // the *queue of each party with waiting calls: the next first
+	queued  list.List // the *partyQueue of each party with waiting calls, next first
 }
 
-// A queue is the calls of a party. The dispatcher's lock guards it.
-type queue struct {
+// A partyQueue holds a party's waiting calls. The dispatcher's lock guards it.
+type partyQueue struct {
 	running int
-	turn    *list.Element // in the dispatcher's queued
+	element *list.Element // this queue's element in the dispatcher's queued list
 	callQueue
 }
 
-// submit hands a call to a goroutine of the pool. It does not wait.
+// submit passes a call to a pool goroutine. It does not wait.
 func (d *dispatcher) submit(cl *call) {
-	q := cl.queue()
+	q := cl.partyQueue()
 	d.mu.Lock()
-	if q.head == nil && d.fitsLocked(q) {
-		d.startLocked(q)
+	if q.head == nil && d.canRunLocked(q) {
+		d.countStartLocked(q)
 		d.mu.Unlock()
 		d.pool.Go(cl)
 		return
 	}
 	if q.head == nil {
-		q.turn = d.queued.PushBack(q)
+		q.element = d.queued.PushBack(q)
 	}
 	q.push(cl)
 	d.mu.Unlock()
 }
 
-func (cl *call) queue() *queue { return cl.conn.party.Own.queue }
+func (cl *call) partyQueue() *partyQueue { return cl.conn.party.Own.queue }
 
-// fitsLocked reports whether one more call of q may run. One call of a party
-// always may. Relieved readers are counted even above the bound.
-func (d *dispatcher) fitsLocked(q *queue) bool {
+// canRunLocked reports whether one more call from q may run. A party may always
+// run one call. Replaced readers count even above the bound.
+func (d *dispatcher) canRunLocked(q *partyQueue) bool {
 	return q.running == 0 || q.running < d.max-d.running
 }
 
-func (d *dispatcher) startLocked(q *queue) {
+func (d *dispatcher) countStartLocked(q *partyQueue) {
 	d.running++
 	q.running++
 }
 
 // run serves calls on the current goroutine until there are no more. It begins
-// with cl or, if cl is nil, with the successor of a call of q that the
+// with cl or, if cl is nil, with the successor of a call from q that the
 // goroutine has served.
-func (d *dispatcher) run(cl *call, q *queue) {
+func (d *dispatcher) run(cl *call, q *partyQueue) {
 	if cl == nil {
-		cl = d.next(q)
+		cl = d.nextCall(q)
 	}
 	for cl != nil {
-		q = cl.queue()
+		q = cl.partyQueue()
 		cl.serve()
-		cl = d.next(q)
+		cl = d.nextCall(q)
 	}
 }
 
-// adopt counts a goroutine that already serves a call of a party. That
-// goroutine must call run afterwards.
-func (d *dispatcher) adopt(q *queue) {
+// adoptGoroutine counts a goroutine that is already serving a party's call.
+// That goroutine must call run afterwards.
+func (d *dispatcher) adoptGoroutine(q *partyQueue) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.startLocked(q)
+	d.countStartLocked(q)
 }
 
-// tryAdopt is adopt if the call may run now. It returns false if the call must
-// wait its turn.
-func (d *dispatcher) tryAdopt(q *queue) bool {
+// tryAdopt counts the goroutine, as adoptGoroutine does, if its call may run
+// now. It returns false if the call must wait its turn.
+func (d *dispatcher) tryAdopt(q *partyQueue) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if q.head != nil || !d.fitsLocked(q) {
+	if q.head != nil || !d.canRunLocked(q) {
 		return false
 	}
-	d.startLocked(q)
+	d.countStartLocked(q)
 	return true
 }
 
-// next returns a call for the goroutine that has finished a call of q, or nil.
-// If more calls may run, next starts goroutines for them. A party that may not
-// run one keeps its turn.
+// nextCall returns the next call for the goroutine that has finished a call from q, or nil. If more
+// calls may run, nextCall starts goroutines for them. A party that may not run one keeps its turn.
 //
-// Each queued party runs a call, but for q, which may have run its last.
-// Therefore the loop meets fewer than max parties: if so many run calls that
-// only q's may start, next asks no other.
-func (d *dispatcher) next(q *queue) (first *call) {
+// Each queued party is running a call, except perhaps q's, whose last one may
+// have finished. Therefore the loop visits fewer than max parties: if so many
+// are running calls that only q's may start, nextCall considers no other.
+func (d *dispatcher) nextCall(q *partyQueue) (first *call) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.running--
 	q.running--
 	if d.max-d.running <= 1 {
-		if q.head != nil && d.fitsLocked(q) {
-			first = d.takeLocked(q)
+		if q.head != nil && d.canRunLocked(q) {
+			first = d.takeFirstLocked(q)
 		}
 		return first
 	}
 	for e := d.queued.Front(); e != nil; {
-		k, after := e.Value.(*queue), e.Next()
-		if !d.fitsLocked(k) {
+		k, after := e.Value.(*partyQueue), e.Next()
+		if !d.canRunLocked(k) {
 			e = after
 			continue
 		}
-		if cl := d.takeLocked(k); first == nil {
+		if cl := d.takeFirstLocked(k); first == nil {
 			first = cl
 		} else {
 			d.pool.Go(cl)
 		}
 		if e = after; e == nil {
-			e = k.turn // last, and perhaps it may run another
+			e = k.element // the last one, which may perhaps run another
 		}
 	}
 	return first
 }
 
-// takeLocked takes the first call of a queued party, whose next call waits for
-// those of the other parties.
-func (d *dispatcher) takeLocked(q *queue) *call {
+// takeFirstLocked removes a queued party's first call, and moves the party behind the others.
+func (d *dispatcher) takeFirstLocked(q *partyQueue) *call {
 	cl := q.pop()
 	if q.head != nil {
-		d.queued.MoveToBack(q.turn)
+		d.queued.MoveToBack(q.element)
 	} else {
-		d.queued.Remove(q.turn)
-		q.turn = nil
+		d.queued.Remove(q.element)
+		q.element = nil
 	}
-	d.startLocked(q)
+	d.countStartLocked(q)
 	return cl
 }
 
-// close ends the idle goroutines. No submit may follow.
+// close stops the idle goroutines. No submit may follow.
 func (d *dispatcher) close() { d.pool.Close() }

@@ -7,23 +7,23 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestDispatchOrder checks that the calls of a party run in their order, that
+// TestDispatchOrder checks that a party's calls run in their order, that
 // parties take turns, that a party which may run no more keeps its turn, and
 // that a party which runs none always may run one.
 func TestDispatchOrder(t *testing.T) {
-	var a, b, c, other queue
+	var a, b, c, other partyQueue
 	names := make(map[*call]string)
 	d := dispatcher{max: 9}
-	submit := func(q *queue, calls ...string) {
+	submit := func(q *partyQueue, calls ...string) {
 		for _, name := range calls {
-			cl := &call{conn: &conn{party: &fairshare.Party[parts]{Own: parts{queue: q}}}}
+			cl := &call{conn: &conn{party: &fairshare.Party[partyShares]{Own: partyShares{queue: q}}}}
 			names[cl] = name
 			d.submit(cl)
 		}
 	}
-	next := func(q *queue) string { return names[d.next(q)] }
-	for _, q := range []*queue{&a, &a, &b, &c, &c, &other, &other, &other, &other} {
-		d.adopt(q)
+	next := func(q *partyQueue) string { return names[d.nextCall(q)] }
+	for _, q := range []*partyQueue{&a, &a, &b, &c, &c, &other, &other, &other, &other} {
+		d.adoptGoroutine(q)
 	}
 	submit(&a, "a1", "a2")
 	submit(&b, "b1", "b2")
@@ -42,7 +42,7 @@ func TestDispatchOrder(t *testing.T) {
 	assert.Equal(t, "c2", next(&c), "a runs three")
 	assert.Equal(t, "a3", next(&a))
 	for range 3 {
-		d.adopt(&other)
+		d.adoptGoroutine(&other)
 	}
 	submit(&a, "a4")
 	submit(&b, "b3", "b4")
@@ -53,7 +53,7 @@ func TestDispatchOrder(t *testing.T) {
 	assert.Empty(t, next(&other))
 	assert.Empty(t, next(&other), "a runs three, and three places are free")
 	assert.Equal(t, "a4", next(&other))
-	var fresh queue
+	var fresh partyQueue
 	running := d.running
 	assert.True(t, d.tryAdopt(&fresh), "one call of a party always may run")
 	assert.Equal(t, running+1, d.running)

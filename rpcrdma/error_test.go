@@ -16,24 +16,24 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// unserved fails the test if a call reaches the handler.
-func unserved(t *testing.T) service {
+// failOnCall fails the test if a call reaches the handler.
+func failOnCall(t *testing.T) serviceFunc {
 	return func(context.Context, *oncrpc.Request, *oncrpc.Reply) bool {
 		t.Error("a call was served")
 		return false
 	}
 }
 
-// TestErrVers checks that a header of version 2, or of a later one, is answered
-// with its own XID and version, and with the range (R8166-4.5-2, R8166-4.5-4,
+// TestErrVers checks that a header with version 2 or later is answered with its
+// own XID and version, and with the range (R8166-4.5-2, R8166-4.5-4,
 // R8166-4.5-5, R8166-4.5-6, R8166-4.5.1-1, R8166-7-1).
 func TestErrVers(t *testing.T) {
-	serve(t, &Server{Handler: unserved(t), Credits: 32}, func(t *testing.T, r *rig) {
+	withServer(t, &Server{Handler: failOnCall(t), Credits: 32}, func(t *testing.T, r *testServer) {
 		q := r.dialLinux()
 		for _, vers := range []uint32{2, 0, 0xffffffff} {
 			h := wire.Header{XID: 0x01020304, Vers: vers, Credit: 32}
-			q.send(h.AppendTo(nil), make([]byte, 100))
-			a := q.answer()
+			q.sendRaw(h.AppendTo(nil), make([]byte, 100))
+			a := q.onlyAnswer()
 			assert.Equal(t, wire.Header{
 				XID: 0x01020304, Vers: vers, Credit: 32, Proc: wire.Error, Code: wire.ErrVers, Low: 1, High: 1,
 			}, a.Header)
@@ -44,8 +44,8 @@ func TestErrVers(t *testing.T) {
 	})
 }
 
-// TestErrChunk checks that any fault of the header or the chunks of version 1
-// is ERR_CHUNK; the connection lives, and nothing is read (R8166-4.5.2-1).
+// TestErrChunk checks that any fault in a version 1 header or its chunks is
+// ERR_CHUNK; the connection lives, and nothing is read (R8166-4.5.2-1).
 func TestErrChunk(t *testing.T) {
 	body := rpcCall(testXID, "args")
 	seg := func(pos, n uint32) []chunks.ReadSegment {
@@ -64,71 +64,71 @@ func TestErrChunk(t *testing.T) {
 	}{
 		{"R8166-4.6.1-2 RDMA_MSGP", wire.Header{XID: testXID, Proc: wire.MsgP}, make([]byte, 100)},
 		{"R8166-4.2.4-1 unknown procedure", wire.Header{XID: testXID, Proc: 5}, make([]byte, 100)},
-		{"R8166-4.2.4-2 RDMA_NOMSG, all absent", noMsg(chunks.Lists{}), nil},
-		{"R8166-4.2.4-2 RDMA_NOMSG, only a Reply chunk", noMsg(chunks.Lists{HasReply: true}), nil},
-		{"R8166-4.2.4-2 RDMA_NOMSG, no Position Zero", noMsg(many(seg(44, 100))), nil},
-		{"R8166-4.2.1-1 other XID", msg(chunks.Lists{}), rpcCall(testXID+1, "args")},
-		{"R8166-4.2.1-1 no RPC message", msg(chunks.Lists{}), nil},
-		{"R8166-4.2.1-1 half an XID", msg(chunks.Lists{}), body[:3]},
-		{"R8166-4.2.1-1 Position Zero of no bytes", noMsg(many(seg(0, 0))), nil},
-		{"RDMA_MSG and Position Zero", msg(many(seg(0, 100))), body},
-		{"R8166-3.4.5-2 position 2", msg(many(seg(2, 100))), body},
-		{"R8166-3.4.5-2 position 45", msg(many(seg(45, 100))), body},
-		{"position beyond the message", msg(many(seg(48, 100))), body},
-		{"position far beyond the message", msg(many(seg(0xfffffffc, 100))), body},
-		{"position inside another chunk", msg(many(seg(40, 100), seg(52, 100))), body},
-		{"R8166-6.1-2 position in the header of the RPC message", msg(many(seg(36, 100))), body},
-		{"R8166-6.1-2 and nothing else inline", msg(many(seg(8, 100))), body[:8]},
-		{"R8166-6.1-2 the same beside Position Zero", noMsg(many(seg(0, 8), seg(8, 100))), nil},
-		{"R8166-8.1.4-1 chunk of 4 GiB", msg(many(seg(44, 0xffffffff))), body},
-		{"R8166-3.4.4-2 chunk of more than 4 GiB", msg(many(seg(44, 0xffffffff), seg(44, 2))), body},
-		{"chunk of a little too much", msg(many(seg(44, defaultMaxPayload+headSlack-43))), body},
-		{"Position Zero of 4 GiB", noMsg(many(seg(0, 0xffffffff))), nil},
-		{"chunks of too much together", msg(many(seg(40, 1<<19), seg(40+1<<19, 1<<19), seg(40+1<<20, 1<<19))), body},
-		{"segment past the last offset", msg(chunks.Lists{Reads: []chunks.ReadSegment{{
+		{"R8166-4.2.4-2 RDMA_NOMSG, all absent", newNoMsg(chunks.Lists{}), nil},
+		{"R8166-4.2.4-2 RDMA_NOMSG, only a Reply chunk", newNoMsg(chunks.Lists{HasReply: true}), nil},
+		{"R8166-4.2.4-2 RDMA_NOMSG, no Position Zero", newNoMsg(many(seg(44, 100))), nil},
+		{"R8166-4.2.1-1 other XID", newMsg(chunks.Lists{}), rpcCall(testXID+1, "args")},
+		{"R8166-4.2.1-1 no RPC message", newMsg(chunks.Lists{}), nil},
+		{"R8166-4.2.1-1 half an XID", newMsg(chunks.Lists{}), body[:3]},
+		{"R8166-4.2.1-1 Position Zero of no bytes", newNoMsg(many(seg(0, 0))), nil},
+		{"RDMA_MSG and Position Zero", newMsg(many(seg(0, 100))), body},
+		{"R8166-3.4.5-2 position 2", newMsg(many(seg(2, 100))), body},
+		{"R8166-3.4.5-2 position 45", newMsg(many(seg(45, 100))), body},
+		{"position beyond the message", newMsg(many(seg(48, 100))), body},
+		{"position far beyond the message", newMsg(many(seg(0xfffffffc, 100))), body},
+		{"position inside another chunk", newMsg(many(seg(40, 100), seg(52, 100))), body},
+		{"R8166-6.1-2 position in the header of the RPC message", newMsg(many(seg(36, 100))), body},
+		{"R8166-6.1-2 and nothing else inline", newMsg(many(seg(8, 100))), body[:8]},
+		{"R8166-6.1-2 the same beside Position Zero", newNoMsg(many(seg(0, 8), seg(8, 100))), nil},
+		{"R8166-8.1.4-1 chunk of 4 GiB", newMsg(many(seg(44, 0xffffffff))), body},
+		{"R8166-3.4.4-2 chunk of more than 4 GiB", newMsg(many(seg(44, 0xffffffff), seg(44, 2))), body},
+		{"chunk of a little too much", newMsg(many(seg(44, defaultMaxPayload+headSlack-43))), body},
+		{"Position Zero of 4 GiB", newNoMsg(many(seg(0, 0xffffffff))), nil},
+		{"chunks of too much together", newMsg(many(seg(40, 1<<19), seg(40+1<<19, 1<<19), seg(40+1<<20, 1<<19))), body},
+		{"segment past the last offset", newMsg(chunks.Lists{Reads: []chunks.ReadSegment{{
 			Position: 44, Segment: chunks.Segment{Length: 2, Offset: 0xffffffffffffffff},
 		}}}), body},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var p tap
-			serveTap(t, &Server{Handler: unserved(t)}, &p, func(t *testing.T, r *rig) {
+			var p tapListener
+			withTappedServer(t, &Server{Handler: failOnCall(t)}, &p, func(t *testing.T, r *testServer) {
 				q := r.dialLinux()
-				q.call(tt.hdr, tt.body)
-				q.refused(wire.ErrChunk)
+				q.sendCall(tt.hdr, tt.body)
+				q.requireError(wire.ErrChunk)
 				assert.Equal(t, [][]rdma.Op{{rdma.OpSend}}, p.posts)
 			})
 		})
 	}
 }
 
-// TestNoRoomForHeader checks that a header whose lists leave no room for any
-// reply is refused before the call is served.
+// TestNoRoomForHeader checks that a header whose lists leave no space for any
+// reply is rejected before the call is served.
 func TestNoRoomForHeader(t *testing.T) {
-	serve(t, &Server{Handler: unserved(t)}, func(t *testing.T, r *rig) {
-		q := r.dial(nil) // 1024 bytes for replies
+	withServer(t, &Server{Handler: failOnCall(t)}, func(t *testing.T, r *testServer) {
+		q := r.dialWith(nil) // 1024 bytes for replies
 		var l chunks.Lists
 		l.AddWrite(make(chunks.Chunk, 63))
-		q.call(msg(l), rpcCall(testXID, ""))
-		q.refused(wire.ErrChunk)
+		q.sendCall(newMsg(l), rpcCall(testXID, ""))
+		q.requireError(wire.ErrChunk)
 	})
 }
 
 // TestXIDOfPositionZero checks that the XID is compared too if the message had
 // to be read first (R8166-4.2.1-1, R8166-4.2.1-2).
 func TestXIDOfPositionZero(t *testing.T) {
-	serve(t, &Server{Handler: unserved(t)}, func(t *testing.T, r *rig) {
+	withServer(t, &Server{Handler: failOnCall(t)}, func(t *testing.T, r *testServer) {
 		q := r.dialLinux()
-		q.call(noMsg(chunks.Lists{Reads: q.reads(0, rpcCall(testXID+1, ""))}), nil)
-		q.refused(wire.ErrChunk)
-		q.call(noMsg(chunks.Lists{Reads: q.reads(0, []byte{1, 2, 3})}), nil)
-		q.refused(wire.ErrChunk)
+		q.sendCall(newNoMsg(chunks.Lists{Reads: q.readSegments(0, rpcCall(testXID+1, ""))}), nil)
+		q.requireError(wire.ErrChunk)
+		q.sendCall(newNoMsg(chunks.Lists{Reads: q.readSegments(0, []byte{1, 2, 3})}), nil)
+		q.requireError(wire.ErrChunk)
 	})
 }
 
-// TestHostileCounts sends hostile lists: a count of 2^32-1, and more segments
-// than the limits allow.
+// TestHostileCounts sends hostile lists: a count 2^32-1, and more segments than
+// the limits allow.
 func TestHostileCounts(t *testing.T) {
-	serve(t, &Server{Handler: unserved(t), Inline: 65536}, func(t *testing.T, r *rig) {
+	withServer(t, &Server{Handler: failOnCall(t), Inline: 65536}, func(t *testing.T, r *testServer) {
 		q := r.dialLinux()
 		h := wire.Header{XID: testXID, Vers: wire.Version}
 		fixed := h.AppendTo(nil)[:wire.FixedLen]
@@ -137,40 +137,40 @@ func TestHostileCounts(t *testing.T) {
 			"00000000 00000000 00000001 ffffffff",
 			"00000001 ffffffff ffffffff ffffffff ffffffff ffffffff",
 		} {
-			q.send(fixed, wiretest.Bytes(t, lists), make([]byte, 200))
-			q.refused(wire.ErrChunk)
+			q.sendRaw(fixed, wiretest.Bytes(t, lists), make([]byte, 200))
+			q.requireError(wire.ErrChunk)
 		}
 		endless := chunks.Lists{Reads: make([]chunks.ReadSegment, chunks.MaxSegments+1)}
-		q.call(noMsg(endless), nil)
-		q.refused(wire.ErrChunk)
+		q.sendCall(newNoMsg(endless), nil)
+		q.requireError(wire.ErrChunk)
 	})
 }
 
 // TestReadFails checks that a bad STag makes the provider end the connection;
 // the call is not served, and leaks nothing.
 func TestReadFails(t *testing.T) {
-	serve(t, &Server{Handler: unserved(t)}, func(t *testing.T, r *rig) {
+	withServer(t, &Server{Handler: failOnCall(t)}, func(t *testing.T, r *testServer) {
 		q := r.dialLinux()
-		good := q.reads(40, repeat(100))
+		good := q.readSegments(40, patternBytes(100))
 		bad := chunks.ReadSegment{Position: 40, Segment: chunks.Segment{Handle: 0xbad, Length: 4}}
-		q.call(msg(chunks.Lists{Reads: append(good, bad)}), rpcCall(testXID, ""))
-		assert.Empty(t, q.answers())
-		require.Len(t, q.ended(), 1)
-		assert.ErrorIs(t, q.ended()[0], rdmatest.ErrAccess)
+		q.sendCall(newMsg(chunks.Lists{Reads: append(good, bad)}), rpcCall(testXID, ""))
+		assert.Empty(t, q.newAnswers())
+		require.Len(t, q.closeErrors(), 1)
+		assert.ErrorIs(t, q.closeErrors()[0], rdmatest.ErrAccess)
 	})
 }
 
 // TestWriteFails checks the same for a Write that the peer's memory does not
 // take.
 func TestWriteFails(t *testing.T) {
-	serve(t, &Server{Handler: results("", []byte("item"), "")}, func(t *testing.T, r *rig) {
+	withServer(t, &Server{Handler: fixedResults("", []byte("item"), "")}, func(t *testing.T, r *testServer) {
 		q := r.dialLinux()
 		var l chunks.Lists
 		l.AddWrite(chunks.Chunk{{Handle: 0xbad, Length: 4}})
-		q.call(msg(l), rpcCall(testXID, ""))
-		assert.Empty(t, q.answers())
-		require.Len(t, q.ended(), 1)
-		assert.ErrorIs(t, q.ended()[0], rdmatest.ErrAccess)
+		q.sendCall(newMsg(l), rpcCall(testXID, ""))
+		assert.Empty(t, q.newAnswers())
+		require.Len(t, q.closeErrors(), 1)
+		assert.ErrorIs(t, q.closeErrors()[0], rdmatest.ErrAccess)
 	})
 }
 
@@ -178,18 +178,18 @@ func TestWriteFails(t *testing.T) {
 // RDMA Read cannot be posted (R8166-4.5.4-3).
 func TestPostFails(t *testing.T) {
 	for name, h := range map[string]wire.Header{
-		"reply": msg(chunks.Lists{}),
-		"error": noMsg(chunks.Lists{}),
-		"read":  msg(chunks.Lists{Reads: []chunks.ReadSegment{{Position: 40, Segment: chunks.Segment{Length: 8}}}}),
+		"reply": newMsg(chunks.Lists{}),
+		"error": newNoMsg(chunks.Lists{}),
+		"read":  newMsg(chunks.Lists{Reads: []chunks.ReadSegment{{Position: 40, Segment: chunks.Segment{Length: 8}}}}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := tap{failPost: errors.New("no more work")}
-			serveTap(t, &Server{Handler: null}, &p, func(t *testing.T, r *rig) {
+			p := tapListener{failPost: errors.New("no more work")}
+			withTappedServer(t, &Server{Handler: null}, &p, func(t *testing.T, r *testServer) {
 				q := r.dialLinux()
-				q.call(h, rpcCall(testXID, ""))
-				assert.Empty(t, q.answers())
-				require.Len(t, q.ended(), 1)
-				assert.ErrorIs(t, q.ended()[0], p.failPost)
+				q.sendCall(h, rpcCall(testXID, ""))
+				assert.Empty(t, q.newAnswers())
+				require.Len(t, q.closeErrors(), 1)
+				assert.ErrorIs(t, q.closeErrors()[0], p.failPost)
 			})
 		})
 	}
@@ -199,24 +199,24 @@ func TestPostFails(t *testing.T) {
 // served, and so before the reply returns the memory to the requester
 // (R8166-3.4.5.1-1).
 func TestReadsBeforeReply(t *testing.T) {
-	p, served := new(tap), make(chan int, 1)
-	h := service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+	p, served := new(tapListener), make(chan int, 1)
+	h := serviceFunc(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		served <- len(p.posts)
-		assert.Equal(t, repeat(100), req.Item)
+		assert.Equal(t, patternBytes(100), req.Item)
 		return null(ctx, req, rep)
 	})
-	serveTap(t, &Server{Handler: h}, p, func(t *testing.T, r *rig) {
+	withTappedServer(t, &Server{Handler: h}, p, func(t *testing.T, r *testServer) {
 		q := r.dialLinux()
-		q.call(msg(chunks.Lists{Reads: q.reads(40, repeat(100), 50, 50)}), rpcCall(testXID, ""))
-		q.answer()
+		q.sendCall(newMsg(chunks.Lists{Reads: q.readSegments(40, patternBytes(100), 50, 50)}), rpcCall(testXID, ""))
+		q.onlyAnswer()
 		assert.Equal(t, 1, <-served)
 		assert.Equal(t, [][]rdma.Op{{rdma.OpRead, rdma.OpRead}, {rdma.OpSend}}, p.posts)
 	})
 }
 
-// TestOnePost checks that all of a reply is posted at once, the Send last.
+// TestOnePost checks that a whole reply is posted at once, the Send last.
 func TestOnePost(t *testing.T) {
 	for _, tt := range []struct {
 		item string
@@ -225,40 +225,40 @@ func TestOnePost(t *testing.T) {
 		{"", []rdma.Op{rdma.OpSend}},
 		{"item", []rdma.Op{rdma.OpWrite, rdma.OpWrite, rdma.OpSend}},
 	} {
-		var p tap
-		serveTap(t, &Server{Handler: results(string(repeat(5000)), []byte(tt.item), "")}, &p, func(t *testing.T, r *rig) {
+		var p tapListener
+		withTappedServer(t, &Server{Handler: fixedResults(string(patternBytes(5000)), []byte(tt.item), "")}, &p, func(t *testing.T, r *testServer) {
 			q := r.dialLinux()
 			var l chunks.Lists
-			if c, _ := q.writable(3, 3); tt.item != "" {
+			if c, _ := q.writeChunk(3, 3); tt.item != "" {
 				l.AddWrite(c)
 			}
-			l.Reply, _ = q.writable(1000, 8000)
+			l.Reply, _ = q.writeChunk(1000, 8000)
 			l.HasReply = true
-			q.call(msg(l), rpcCall(testXID, ""))
-			assert.Equal(t, wire.NoMsg, q.answer().Proc)
+			q.sendCall(newMsg(l), rpcCall(testXID, ""))
+			assert.Equal(t, wire.NoMsg, q.onlyAnswer().Proc)
 			want := append([]rdma.Op{rdma.OpWrite, rdma.OpWrite}, tt.want...)
 			assert.Equal(t, [][]rdma.Op{want}, p.posts)
 		})
 	}
 }
 
-// TestCut cuts the connection at each frame of a call with chunks both ways,
+// TestCut cuts the connection at each frame in a call with chunks both ways,
 // and checks that nothing leaks.
 func TestCut(t *testing.T) {
 	for n := range 6 {
-		serve(t, &Server{Handler: results("", repeat(5000), "")}, func(t *testing.T, r *rig) {
+		withServer(t, &Server{Handler: fixedResults("", patternBytes(5000), "")}, func(t *testing.T, r *testServer) {
 			q := r.dialLinux()
-			c, _ := q.writable(2500, 2500)
-			l := chunks.Lists{Reads: q.reads(40, repeat(10), 5, 5)}
+			c, _ := q.writeChunk(2500, 2500)
+			l := chunks.Lists{Reads: q.readSegments(40, patternBytes(10), 5, 5)}
 			l.AddWrite(c)
 			if n < 3 {
 				q.CutAfter(n) // the call, two responses
 			} else {
-				r.only().CutAfter(n - 3 + 2) // two requests; two Writes, the reply
+				r.onlyServerConn().CutAfter(n - 3 + 2) // two requests; two Writes, the reply
 			}
-			q.call(msg(l), rpcCall(testXID, ""))
+			q.sendCall(newMsg(l), rpcCall(testXID, ""))
 			synctest.Wait()
-			q.answers()
+			q.newAnswers()
 			q.Abort(errors.New("over"))
 			synctest.Wait()
 		})

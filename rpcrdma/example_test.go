@@ -11,7 +11,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// A Client makes the calls of any program, even across restarts of the server.
+// A Client makes any program's calls, even across the server's restarts.
 func ExampleClient() {
 	var dialer rdma.Dialer // package iwarp has one over TCP
 	ctx := context.Background()
@@ -27,7 +27,7 @@ func ExampleClient() {
 	x.Release()
 }
 
-// A server takes its connections from the listener of any provider.
+// A server takes its connections from any provider's listener.
 func ExampleServer() {
 	var listener rdma.Listener // package iwarp has one over TCP
 	var program oncrpc.Handler
@@ -41,7 +41,7 @@ func ExampleServer() {
 		}
 	}()
 
-	// Later: answer the calls under way, and take no new ones.
+	// Later: answer the calls in flight, and take no new ones.
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if err := s.Shutdown(ctx); err != nil {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/nfsrdma/nfsrdma/rdma"
-	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
 // An exposure is memory that a requester lets its server reach.
@@ -53,11 +53,11 @@ func (e *exposure) Placed(n int) bool { return e.Region.(rdma.Placer).Placed(n) 
 // A watchedConn records the exposed memory.
 type watchedConn struct {
 	rdma.Conn
-	rigid bool // memory cannot be exchanged
-	fail  int  // counts down to a registration that fails
-	mu    sync.Mutex
-	live  map[*exposure]bool
-	onEnd func(*exposure)
+	noRemap bool // memory cannot be exchanged
+	fail    int  // counts down to a registration that fails
+	mu      sync.Mutex
+	live    map[*exposure]bool
+	onEnd   func(*exposure)
 
 	onRegister func()
 }
@@ -83,14 +83,14 @@ func (w *watchedConn) Register(b []byte, access rdma.Access) (rdma.Region, error
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.live[e] = true
-	if w.rigid {
+	if w.noRemap {
 		return struct{ rdma.Region }{e}, nil
 	}
 	return e, nil
 }
 
-// exposed returns the memory exposed for reading, and for writing.
-func (w *watchedConn) exposed(t *testing.T) (read, written [][]byte) {
+// exposedBytes returns the memory exposed for reading, and for writing.
+func (w *watchedConn) exposedBytes(t *testing.T) (read, written [][]byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for e := range w.live {
@@ -106,21 +106,21 @@ func (w *watchedConn) exposed(t *testing.T) (read, written [][]byte) {
 	return read, written
 }
 
-// watched replaces a requester's connection by a watchedConn.
-func watched(c *ClientConn) *watchedConn {
+// watchConn replaces a requester's connection by a watchedConn.
+func watchConn(c *ClientConn) *watchedConn {
 	w := &watchedConn{Conn: c.conn, live: make(map[*exposure]bool)}
 	c.conn = w
 	return w
 }
 
-// TestClientExposes checks that, while a call is under way, the server reaches
-// only the memory of the call, and none after the call returns (R8166-8.1-1,
+// TestClientExposes checks that, while a call is in flight, the server reaches
+// only the call's memory, and none after the call returns (R8166-8.1-1,
 // R5042-6.3.2-1, R5042-6.3.3-1, R5042-6.3.4-1, R5042-6.3.5-1, R5042-6.3.6-1).
 func TestClientExposes(t *testing.T) {
 	for _, tt := range []struct {
 		args, results, item int
 		read                bool // the arguments are exposed, in the requester's memory
-		written             int  // exposed bytes, at least those of the results; 0: none
+		written             int  // exposed bytes, at least the results'; 0: none
 	}{
 		{0, 0, 0, false, 0},
 		{100, 100, 0, false, 0},
@@ -131,13 +131,13 @@ func TestClientExposes(t *testing.T) {
 		{9000, 0, 9001, true, 9001},
 	} {
 		t.Run(fmt.Sprint(tt), func(t *testing.T) {
-			client(t, &Server{}, ClientConnConfig{}, func(t *testing.T, c *ClientConn, e *echo, _ *dialer) {
-				require.NoError(t, ask(t.Context(), c, 0, 0, 0)) // leaves other calls' bytes in pooled memory
-				w := watched(c)
+			withClientConn(t, &Server{}, ClientConnConfig{}, func(t *testing.T, c *ClientConn, e *echoProgram, _ *memDialer) {
+				require.NoError(t, callEcho(t.Context(), c, 0, 0, 0)) // leaves other calls' bytes in pooled memory
+				w := watchConn(c)
 				e.onCall = func() {
-					read, written := w.exposed(t)
+					read, written := w.exposedBytes(t)
 					if tt.read && assert.Len(t, read, 1) {
-						assert.True(t, bytes.Equal(ramp(tt.args), read[0]), "its bytes, and no more")
+						assert.True(t, bytes.Equal(rampBytes(tt.args), read[0]), "its bytes, and no more")
 					}
 					if tt.written > 0 && assert.Len(t, written, 1) {
 						assert.GreaterOrEqual(t, len(written[0]), tt.written)
@@ -147,24 +147,24 @@ func TestClientExposes(t *testing.T) {
 					assert.Equal(t, tt.read, len(read) > 0)
 					assert.Equal(t, tt.written > 0, len(written) > 0)
 				}
-				require.NoError(t, ask(t.Context(), c, tt.args, tt.results, tt.item))
+				require.NoError(t, callEcho(t.Context(), c, tt.args, tt.results, tt.item))
 				assert.Empty(t, w.live)
 			})
 		})
 	}
 }
 
-// TestClientExposesNoLonger checks that the exposed memory of a call is
-// withdrawn when the caller gives up, at once if memory cannot be exchanged.
+// TestClientExposesNoLonger checks that a call's exposed memory is withdrawn
+// when the caller gives up, at once if memory cannot be exchanged.
 func TestClientExposesNoLonger(t *testing.T) {
-	client(t, &Server{}, ClientConnConfig{}, func(t *testing.T, c *ClientConn, e *echo, _ *dialer) {
-		require.NoError(t, ask(t.Context(), c, 0, 0, 0))
-		w := watched(c)
-		w.rigid = true
+	withClientConn(t, &Server{}, ClientConnConfig{}, func(t *testing.T, c *ClientConn, e *echoProgram, _ *memDialer) {
+		require.NoError(t, callEcho(t.Context(), c, 0, 0, 0))
+		w := watchConn(c)
+		w.noRemap = true
 		ctx, cancel := context.WithCancel(t.Context())
 		e.onCall = cancel
 		e.hold = make(chan struct{})
-		require.ErrorIs(t, ask(ctx, c, 9000, 0, 9000), context.Canceled) // R5042-6.3.3-1
+		require.ErrorIs(t, callEcho(ctx, c, 9000, 0, 9000), context.Canceled) // R5042-6.3.3-1
 		assert.Empty(t, w.live)
 		close(e.hold)
 	})
@@ -173,13 +173,13 @@ func TestClientExposesNoLonger(t *testing.T) {
 // TestClientExposesMessage checks that the server reaches exactly the message,
 // if it is read as a whole (R5042-6.3.4-1).
 func TestClientExposesMessage(t *testing.T) {
-	client(t, &Server{}, ClientConnConfig{}, func(t *testing.T, c *ClientConn, e *echo, _ *dialer) {
-		w := watched(c)
+	withClientConn(t, &Server{}, ClientConnConfig{}, func(t *testing.T, c *ClientConn, e *echoProgram, _ *memDialer) {
+		w := watchConn(c)
 		x := &oncrpc.Exchange{Prog: echoProg, Vers: 1, Proc: 1, MaxResults: 24}
-		x.Args = append(xdr.AppendUint64(nil, 0), xdr.AppendOpaque(nil, ramp(9000))...)
+		x.Args = append(xdr.AppendUint64(nil, 0), xdr.AppendOpaque(nil, rampBytes(9000))...)
 		x.Tail = xdr.AppendUint32(nil, 77)
 		e.onCall = func() {
-			read, written := w.exposed(t)
+			read, written := w.exposedBytes(t)
 			assert.Empty(t, written)
 			if assert.Len(t, read, 1) {
 				end := append(x.Args, x.Tail...)
@@ -198,14 +198,14 @@ func TestClientExposesMessage(t *testing.T) {
 // no longer change it: a last-moment change is visible to the requester
 // (R5042-6.2.2-1, R8166-4.4.1-1).
 func TestClientRevokesFirst(t *testing.T) {
-	client(t, &Server{}, ClientConnConfig{}, func(t *testing.T, c *ClientConn, _ *echo, _ *dialer) {
-		require.NoError(t, ask(t.Context(), c, 0, 9000, 0))
-		w := watched(c)
+	withClientConn(t, &Server{}, ClientConnConfig{}, func(t *testing.T, c *ClientConn, _ *echoProgram, _ *memDialer) {
+		require.NoError(t, callEcho(t.Context(), c, 0, 9000, 0))
+		w := watchConn(c)
 		w.onEnd = func(e *exposure) {
 			const acceptStat = 5*4 + 3 // offset in a reply, in bytes
 			e.mem[acceptStat] = 1
 		}
-		assert.ErrorIs(t, ask(t.Context(), c, 0, 9000, 0), oncrpc.ErrProgUnavail)
+		assert.ErrorIs(t, callEcho(t.Context(), c, 0, 9000, 0), oncrpc.ErrProgUnavail)
 	})
 }
 
@@ -213,16 +213,16 @@ func TestClientRevokesFirst(t *testing.T) {
 // arguments and writes results itself (R5042-App.A-1, R5042-App.A-2,
 // R8166-8.1-1).
 func TestServerExposesNothing(t *testing.T) {
-	p := new(tap)
-	serveTap(t, &Server{Handler: results("", repeat(9000), "")}, p, func(t *testing.T, r *rig) {
+	p := new(tapListener)
+	withTappedServer(t, &Server{Handler: fixedResults("", patternBytes(9000), "")}, p, func(t *testing.T, r *testServer) {
 		q := r.dialLinux()
 		var l chunks.Lists
-		into, mem := q.writable(9000)
+		into, mem := q.writeChunk(9000)
 		l.AddWrite(into)
-		l.Reads = q.reads(40, repeat(9000))
-		q.call(msg(l), rpcCall(testXID, ""))
-		q.answer()
-		assert.Equal(t, repeat(9000), mem)
+		l.Reads = q.readSegments(40, patternBytes(9000))
+		q.sendCall(newMsg(l), rpcCall(testXID, ""))
+		q.onlyAnswer()
+		assert.Equal(t, patternBytes(9000), mem)
 		assert.Zero(t, p.registered)
 	})
 }

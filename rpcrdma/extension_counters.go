@@ -11,69 +11,69 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// counters are the delegation counters of one connection, at their responder.
-// They are a mapping of their own: only pages in use take memory, and a peer
-// that counts does not keep pages of the Go heap busy.
+// counters are one connection's delegation counters, at the responder. They
+// have their own mapping: only pages in use occupy memory, and a counting peer
+// does not touch the Go heap.
 type counters struct {
-	memory []byte
-	region rdma.Region
-	room   *fairshare.Part // the share that the memory is charged to
+	memory  []byte
+	region  rdma.Region
+	charged *fairshare.Part // share to which the memory is charged
 }
 
-// mapped is the number of bytes in the mappings of all connections.
-var mapped atomic.Int64
+// mappedBytes is the total size of all connections' mappings, in bytes.
+var mappedBytes atomic.Int64
 
-// errNoWords means that a party cannot have more counters than it has.
+// errNoWords means that a party cannot have any more counters.
 var errNoWords = errors.New("rpcrdma: the counters of the peer's other connections use up its address's limit")
 
-// makeCounters maps n words, charges them to room, and registers them for this
-// connection alone and for atomic operations only.
-func makeCounters(conn rdma.Registrar, n int, room *fairshare.Part) (c counters, err error) {
+// makeCounters maps n words, charges them to budget, and registers them for this
+// connection and for atomic operations only.
+func makeCounters(conn rdma.Registrar, n int, budget *fairshare.Part) (c counters, err error) {
 	size := n * rdma.WordLen
-	if !room.TryAcquire(int64(size)) {
+	if !budget.TryAcquire(int64(size)) {
 		return counters{}, errNoWords
 	}
 	c.memory, err = unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
-		room.Release(int64(size))
+		budget.Release(int64(size))
 		return counters{}, fmt.Errorf("rpcrdma: mmap: %w", err)
 	}
-	c.room = room
-	mapped.Add(int64(len(c.memory)))
-	_ = unix.Madvise(c.memory, unix.MADV_NOHUGEPAGE) // one word would take 2 MiB; a kernel without them refuses
+	c.charged = budget
+	mappedBytes.Add(int64(len(c.memory)))
+	_ = unix.Madvise(c.memory, unix.MADV_NOHUGEPAGE) // one word would occupy 2 MiB; fails on a kernel without huge pages
 	if c.region, err = conn.Register(c.memory, rdma.RemoteAtomic); err != nil {
-		c.free()
+		c.release()
 		return counters{}, err
 	}
 	return c, nil
 }
 
-// giveBack frees the counters of a connection, if it has any.
-func (l *ExtensionConn) giveBack() {
+// freeCounters frees a connection's counters, if it has any.
+func (l *ExtensionConn) freeCounters() {
 	l.mu.Lock()
 	c := l.counters
 	l.counters = counters{}
 	l.mu.Unlock()
-	c.free()
+	c.release()
 }
 
-// free ends the peer's access and releases the memory, if there is any.
-func (c counters) free() {
+// release revokes the peer's access and frees the memory, if there is any.
+func (c counters) release() {
 	if c.region != nil {
 		c.region.Deregister()
 	}
 	if c.memory != nil {
-		mapped.Add(-int64(len(c.memory)))
-		c.room.Release(int64(len(c.memory)))
-		_ = unix.Munmap(c.memory) // cannot fail: Mmap returned this memory
+		mappedBytes.Add(-int64(len(c.memory)))
+		c.charged.Release(int64(len(c.memory)))
+		_ = unix.Munmap(c.memory) // cannot fail: the memory is from Mmap
 	}
 }
 
-// count makes the counters of a connection that is being accepted, and
+// addCounters creates the counters for a connection that is being accepted, and
 // advertises them in the block. If that fails, it withdraws the offer.
-func (l *ExtensionConn) count(conn rdma.Registrar, room *fairshare.Part) error {
-	c, err := makeCounters(conn, l.cfg.Counters, room)
+func (l *ExtensionConn) addCounters(conn rdma.Registrar, budget *fairshare.Part) error {
+	c, err := makeCounters(conn, l.cfg.Counters, budget)
 	if err != nil {
 		l.block.Delegation = false
 		return err
@@ -84,30 +84,30 @@ func (l *ExtensionConn) count(conn rdma.Registrar, room *fairshare.Part) error {
 	return nil
 }
 
-// Counters returns the memory of a responder's delegation counters: words of 64
-// bits in the processor's byte order, initially zero. The requester changes
+// Counters returns the memory for a responder's delegation counters: 64-bit
+// words in the processor's byte order, initially zero. The requester may change
 // them at any time, by atomic operations, so they must be accessed only through
 // rdma.Word. Counters returns nil at a requester, and if delegation counters
-// are off.
+// are disabled.
 //
 // The memory is valid until ExtensionHandler.Closed has returned; a later
-// access makes the process fault.
+// access faults.
 func (l *ExtensionConn) Counters() []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.counters.memory
 }
 
-// Counter returns the address of word n of the responder's delegation counters,
+// Counter returns the address of word n in the responder's delegation counters,
 // for a requester. n must be below Peer().CounterSlots, and delegation counters
-// must be on; otherwise the address must not be used.
+// must be enabled; otherwise the address must not be used.
 func (l *ExtensionConn) Counter(n uint32) rdma.Remote {
 	return rdma.Remote{STag: rdma.STag(l.peer.CounterSTag), TO: l.peer.CounterTO + uint64(n)*rdma.WordLen}
 }
 
-// counts reports whether a responder's description of its counters is
+// hasPlausibleCounters reports whether a responder's description of its counters is
 // plausible.
-func (l *ExtensionConn) counts() bool {
+func (l *ExtensionConn) hasPlausibleCounters() bool {
 	n := l.peer.CounterSlots
 	return n >= minCounters && n <= maxCounters && l.peer.CounterTO <= math.MaxUint64-uint64(n)*rdma.WordLen
 }

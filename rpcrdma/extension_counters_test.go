@@ -19,28 +19,28 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// delegating returns the configuration of an end that offers all extensions,
-// with the given number of counters.
-func (s *side) delegating(counters int) *ExtensionConfig {
-	x := s.config(4)
+// delegationConfig returns the configuration for an end that offers all extensions and that many
+// counters.
+func (s *extensionRecorder) delegationConfig(counters int) *ExtensionConfig {
+	x := s.newConfig(4)
 	x.Delegation, x.Counters = true, counters
 	return x
 }
 
-// offer returns a requester's private data with a block.
-func offer(e cmpriv.Extension) []byte { return e.AppendTo(linux.AppendTo(nil)) }
+// privateDataWith returns a requester's private data with a block.
+func privateDataWith(e cmpriv.Extension) []byte { return e.AppendTo(linux.AppendTo(nil)) }
 
 var everything = cmpriv.Extension{Immediate: true, Atomics: true, Delegation: true, ImmediateRecvs: 4}
 
-// unmapped checks that f leaks no counters.
-func unmapped(t *testing.T, f func()) {
+// requireUnmapped checks that f leaks no counters.
+func requireUnmapped(t *testing.T, f func()) {
 	t.Helper()
 	f()
-	assert.Zero(t, mapped.Load(), "bytes of counters")
+	assert.Zero(t, mappedBytes.Load(), "bytes of counters")
 }
 
 // TestCountersGolden checks the exact bytes on the wire at set-up: the upper
-// layers agree before anything of RFC 7306 is used (R7306-1.1-2).
+// layers agree before anything in RFC 7306 is used (R7306-1.1-2).
 func TestCountersGolden(t *testing.T) {
 	const (
 		message = "f6ab0e18 01 01 03 03"
@@ -53,18 +53,18 @@ func TestCountersGolden(t *testing.T) {
 		client, server *ExtensionConfig
 		request, reply string
 	}{
-		"both":                   {new(side).delegating(0), new(side).delegating(32), request, reply},
-		"client not extended":    {nil, new(side).delegating(32), message, message},
-		"server not extended":    {new(side).delegating(0), nil, request, message},
+		"both":                   {new(extensionRecorder).delegationConfig(0), new(extensionRecorder).delegationConfig(32), request, reply},
+		"client not extended":    {nil, new(extensionRecorder).delegationConfig(32), message, message},
+		"server not extended":    {new(extensionRecorder).delegationConfig(0), nil, request, message},
 		"neither":                {nil, nil, message, message},
-		"client delegates not":   {new(side).config(4), new(side).delegating(32), without, without},
-		"server delegates not":   {new(side).delegating(0), new(side).config(4), request, without},
-		"neither end delegates":  {new(side).config(4), new(side).config(4), without, without},
-		"counters of the client": {new(side).delegating(7), new(side).delegating(32), request, reply},
+		"client delegates not":   {new(extensionRecorder).newConfig(4), new(extensionRecorder).delegationConfig(32), without, without},
+		"server delegates not":   {new(extensionRecorder).delegationConfig(0), new(extensionRecorder).newConfig(4), request, without},
+		"neither end delegates":  {new(extensionRecorder).newConfig(4), new(extensionRecorder).newConfig(4), without, without},
+		"counters of the client": {new(extensionRecorder).delegationConfig(7), new(extensionRecorder).delegationConfig(32), request, reply},
 	} {
 		t.Run(name, func(t *testing.T) {
-			serve(t, &Server{Handler: null, Extensions: tt.server}, func(t *testing.T, r *rig) {
-				c, err := DialConn(t.Context(), &dialer{l: r.listen}, "", ClientConnConfig{Extensions: tt.client})
+			withServer(t, &Server{Handler: null, Extensions: tt.server}, func(t *testing.T, r *testServer) {
+				c, err := DialConn(t.Context(), &memDialer{l: r.listen}, "", ClientConnConfig{Extensions: tt.client})
 				require.NoError(t, err)
 				synctest.Wait()
 				assert.Equal(t, golden(tt.request), hex.EncodeToString(r.onlyConn().rc.PrivateData()))
@@ -77,27 +77,27 @@ func TestCountersGolden(t *testing.T) {
 	}
 }
 
-// A shallowRegistrar is a connection on which the peer can have no RDMA Reads
+// A depthRegistrar is a connection on which the peer can have no RDMA Reads
 // outstanding.
-type shallowRegistrar struct{ rdma.Registrar }
+type depthRegistrar struct{ rdma.Registrar }
 
-func (shallowRegistrar) ReadDepth() (ird, ord int) { return 0, 16 }
+func (depthRegistrar) ReadDepth() (ird, ord int) { return 0, 16 }
 
-// A shallowListener makes shallowRegistrars.
-type shallowListener struct{ rdma.Listener }
+// A depthListener makes shallowRegistrars.
+type depthListener struct{ rdma.Listener }
 
-func (l shallowListener) Accept(ctx context.Context) (rdma.ConnRequest, error) {
+func (l depthListener) Accept(ctx context.Context) (rdma.ConnRequest, error) {
 	r, err := l.Listener.Accept(ctx)
-	return shallowRequest{r}, err
+	return depthRequest{r}, err
 }
 
-type shallowRequest struct{ rdma.ConnRequest }
+type depthRequest struct{ rdma.ConnRequest }
 
-func (r shallowRequest) Accept(cc rdma.ConnConfig) (rdma.Conn, error) {
+func (r depthRequest) Accept(cc rdma.ConnConfig) (rdma.Conn, error) {
 	prepare := cc.Prepare
-	cc.Prepare = func(m rdma.Registrar) []byte { return prepare(shallowRegistrar{m}) }
+	cc.Prepare = func(m rdma.Registrar) []byte { return prepare(depthRegistrar{m}) }
 	c, err := r.ConnRequest.Accept(cc)
-	return shallow{c, 0, 16}, err
+	return depthConn{c, 0, 16}, err
 }
 
 // TestCountersOffered checks that the server makes and offers counters only for
@@ -121,27 +121,27 @@ func TestCountersOffered(t *testing.T) {
 		"ORD of 0":          {everything, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			unmapped(t, func() {
+			requireUnmapped(t, func() {
 				synctest.Test(t, func(t *testing.T) {
-					theirs, l := new(side), rdmatest.Listen(t)
-					s := &Server{Handler: null, Extensions: theirs.delegating(512)}
+					theirs, l := new(extensionRecorder), rdmatest.Listen(t)
+					s := &Server{Handler: null, Extensions: theirs.delegationConfig(512)}
 					served := make(chan error, 1)
 					var on rdma.Listener = l
 					if tt.shallow {
-						on = shallowListener{l}
+						on = depthListener{l}
 					}
 					go func() { served <- s.Serve(on) }()
-					p := dialRawLink(t, l, offer(tt.theirs))
+					p := dialRawExtPeer(t, l, privateDataWith(tt.theirs))
 					block, ok := cmpriv.ParseExtension(p.PrivateData())
 					require.True(t, ok)
 					assert.Equal(t, tt.want, block.Delegation)
-					assert.Equal(t, tt.want, mapped.Load() == 512*8)
+					assert.Equal(t, tt.want, mappedBytes.Load() == 512*8)
 					if !tt.want {
-						assert.Zero(t, mapped.Load())
+						assert.Zero(t, mappedBytes.Load())
 						assert.Zero(t, block.CounterSTag|block.CounterSlots)
 						assert.Zero(t, block.CounterTO)
 					}
-					for _, link := range theirs.links {
+					for _, link := range theirs.conns {
 						assert.Equal(t, tt.want, link.Extensions().Delegation)
 						assert.Equal(t, tt.want, link.Counters() != nil)
 					}
@@ -177,8 +177,8 @@ func TestCountersBelieved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := there
 			tt.change(&e)
-			s := new(side)
-			rawLinkServer(t, offer(e), s.delegating(0), func(t *testing.T, c *ClientConn, p *rawLink) {
+			s := new(extensionRecorder)
+			withRawExtServer(t, privateDataWith(e), s.delegationConfig(0), func(t *testing.T, c *ClientConn, p *rawExtPeer) {
 				assert.Equal(t, tt.want, c.ExtensionConn().Extensions().Delegation)
 				assert.Nil(t, c.ExtensionConn().Counters())
 				assert.Equal(t, rdma.Remote{STag: 9, TO: e.CounterTO + 24}, c.ExtensionConn().Counter(3))
@@ -188,20 +188,20 @@ func TestCountersBelieved(t *testing.T) {
 }
 
 func TestCountersConfig(t *testing.T) {
-	s := new(side)
+	s := new(extensionRecorder)
 	for _, n := range []int{0, 1, 1<<24 + 1, -1} {
-		assert.Error(t, s.delegating(n).check(true), n)
-		assert.NoError(t, s.delegating(n).check(false), "a requester has no limit")
+		assert.Error(t, s.delegationConfig(n).checkConfig(true), n)
+		assert.NoError(t, s.delegationConfig(n).checkConfig(false), "a requester has no limit")
 	}
 	for _, n := range []int{2, 1 << 24} {
-		assert.NoError(t, s.delegating(n).check(true))
+		assert.NoError(t, s.delegationConfig(n).checkConfig(true))
 	}
 	for _, x := range []*ExtensionConfig{
 		{Delegation: true, Counters: 2},
 		{Delegation: true, Counters: 2, Atomics: true},
-		{Delegation: true, Counters: 2, ImmediateRecvs: 1, Attach: s.attach},
+		{Delegation: true, Counters: 2, ImmediateRecvs: 1, Attach: s.attachConn},
 	} {
-		assert.Error(t, (&ClientConnConfig{Extensions: x}).fill())
+		assert.Error(t, (&ClientConnConfig{Extensions: x}).fillAndCheck())
 		assert.Error(t, (&Server{Handler: null, Extensions: x}).init())
 	}
 }
@@ -209,16 +209,16 @@ func TestCountersConfig(t *testing.T) {
 // TestCounters checks that the words are initially zero, and the same for both
 // ends; they exist until Closed has returned, and no longer.
 func TestCounters(t *testing.T) {
-	theirs, ours := new(side), new(side)
-	unmapped(t, func() {
-		serve(t, &Server{Handler: null, Extensions: theirs.delegating(8)}, func(t *testing.T, r *rig) {
-			c, err := DialConn(t.Context(), &dialer{l: r.listen}, "", ClientConnConfig{Extensions: ours.delegating(0)})
+	theirs, ours := new(extensionRecorder), new(extensionRecorder)
+	requireUnmapped(t, func() {
+		withServer(t, &Server{Handler: null, Extensions: theirs.delegationConfig(8)}, func(t *testing.T, r *testServer) {
+			c, err := DialConn(t.Context(), &memDialer{l: r.listen}, "", ClientConnConfig{Extensions: ours.delegationConfig(0)})
 			require.NoError(t, err)
-			server, client := theirs.link(t), ours.link(t)
+			server, client := theirs.onlyExtConn(t), ours.onlyExtConn(t)
 			assert.Equal(t, Extensions{4, true, true}, client.Extensions())
 			assert.Equal(t, make([]byte, 64), server.Counters())
 			assert.EqualValues(t, 8, client.Peer().CounterSlots)
-			box := make(sentBox, 8)
+			box := make(completionChan, 8)
 			for n := range uint32(8) {
 				require.NoError(t, client.Atomic(rdma.OpFetchAdd, client.Counter(n), rdma.Atomic{Operand: uint64(n) + 1}, box, uint64(n)))
 				assert.Equal(t, rdma.Completion{ID: uint64(n), Op: rdma.OpFetchAdd}, <-box)
@@ -231,9 +231,9 @@ func TestCounters(t *testing.T) {
 			}
 			theirs.onClosed = func(l *ExtensionConn) { assert.EqualValues(t, 100, l.Counters()[56], "still there") }
 			require.NoError(t, c.Close())
-			assert.Len(t, theirs.ends(), 1)
+			assert.Len(t, theirs.closeErrors(), 1)
 			assert.Nil(t, server.Counters())
-			assert.Zero(t, mapped.Load())
+			assert.Zero(t, mappedBytes.Load())
 		})
 	})
 }
@@ -241,26 +241,26 @@ func TestCounters(t *testing.T) {
 // TestCountersRights checks that the counters permit only atomic operations.
 func TestCountersRights(t *testing.T) {
 	for _, op := range []rdma.Op{rdma.OpWrite, rdma.OpRead} {
-		theirs := new(side)
-		serve(t, &Server{Handler: null, Extensions: theirs.delegating(8)}, func(t *testing.T, r *rig) {
-			p := dialRawLink(t, r.listen, offer(everything))
+		theirs := new(extensionRecorder)
+		withServer(t, &Server{Handler: null, Extensions: theirs.delegationConfig(8)}, func(t *testing.T, r *testServer) {
+			p := dialRawExtPeer(t, r.listen, privateDataWith(everything))
 			block, _ := cmpriv.ParseExtension(p.PrivateData())
 			require.NoError(t, p.Post(rdma.WR{
 				Op: op, Data: [][]byte{make([]byte, 8)}, Remote: rdma.Remote{STag: rdma.STag(block.CounterSTag), TO: block.CounterTO},
 			}))
-			assert.ErrorIs(t, p.end(), rdmatest.ErrAccess)
+			assert.ErrorIs(t, p.closeError(), rdmatest.ErrAccess)
 		})
 	}
 }
 
-// TestCountersFreed makes a thousand connections, half of which the peer cuts,
-// and checks that no counters leak.
+// TestCountersFreed makes a thousand connections, cuts every second one at the
+// peer, and checks that no counters leak.
 func TestCountersFreed(t *testing.T) {
-	theirs := new(side)
-	unmapped(t, func() {
-		serve(t, &Server{Handler: null, Extensions: theirs.delegating(1 << 16)}, func(t *testing.T, r *rig) {
+	theirs := new(extensionRecorder)
+	requireUnmapped(t, func() {
+		withServer(t, &Server{Handler: null, Extensions: theirs.delegationConfig(1 << 16)}, func(t *testing.T, r *testServer) {
 			for i := range 1000 {
-				p := dialRawLink(t, r.listen, offer(everything))
+				p := dialRawExtPeer(t, r.listen, privateDataWith(everything))
 				block, _ := cmpriv.ParseExtension(p.PrivateData())
 				require.NoError(t, p.Post(rdma.WR{Op: rdma.OpFetchAdd, Remote: rdma.Remote{STag: rdma.STag(block.CounterSTag), TO: block.CounterTO}}))
 				synctest.Wait()
@@ -270,32 +270,32 @@ func TestCountersFreed(t *testing.T) {
 					require.NoError(t, p.Close())
 				}
 				synctest.Wait()
-				require.Zero(t, mapped.Load())
+				require.Zero(t, mappedBytes.Load())
 			}
-			assert.Len(t, theirs.ends(), 1000)
+			assert.Len(t, theirs.closeErrors(), 1000)
 		})
 	})
 }
 
 // TestCountersShared checks that a party's counters take no more than its
-// share, and that its further connections have none; the memory of a connection
-// is released once, at its end.
+// share, and that its further connections have none; a connection's memory is
+// released once, at its end.
 func TestCountersShared(t *testing.T) {
 	const counters, each = 1 << 16, 1 << 19
-	theirs := new(side)
-	unmapped(t, func() {
-		serve(t, &Server{Handler: null, Extensions: theirs.delegating(counters), MaxMemory: 64 << 20}, func(t *testing.T, r *rig) {
+	theirs := new(extensionRecorder)
+	requireUnmapped(t, func() {
+		withServer(t, &Server{Handler: null, Extensions: theirs.delegationConfig(counters), MaxMemory: 64 << 20}, func(t *testing.T, r *testServer) {
 			const fit = 64 << 20 / 2 / 8 / each
-			from := func(host byte) (*rawLink, bool) {
+			from := func(host byte) (*rawExtPeer, bool) {
 				r.tap.from = &net.TCPAddr{IP: net.IPv4(198, 51, 100, host), Port: 1000}
-				p := dialRawLink(t, r.listen, offer(everything))
+				p := dialRawExtPeer(t, r.listen, privateDataWith(everything))
 				block, ok := cmpriv.ParseExtension(p.PrivateData())
 				require.True(t, ok)
 				require.True(t, block.Immediate)
 				assert.Equal(t, block.Delegation, block.CounterSlots > 0)
 				return p, block.Delegation
 			}
-			var some []*rawLink
+			var some []*rawExtPeer
 			for range fit {
 				p, on := from(1)
 				require.True(t, on)
@@ -322,68 +322,68 @@ func TestCountersShared(t *testing.T) {
 	})
 }
 
-// A barren connection cannot register memory.
-type barren struct{}
+// A brokenRegistrar connection cannot register memory.
+type brokenRegistrar struct{}
 
-var errBarren = errors.New("too many regions")
+var errNoMemory = errors.New("too many regions")
 
-func (barren) Register([]byte, rdma.Access) (rdma.Region, error) { return nil, errBarren }
+func (brokenRegistrar) Register([]byte, rdma.Access) (rdma.Region, error) { return nil, errNoMemory }
 
 // TestCountersImpossible checks that counters that cannot be made are not
 // offered, and that the log says why.
 func TestCountersImpossible(t *testing.T) {
-	unmapped(t, func() {
+	requireUnmapped(t, func() {
 		var log bytes.Buffer
 		memory := fairshare.NewMemory(64, 64, nil)
 		cc := rdma.ConnConfig{PrivateData: linux.AppendTo(nil)}
-		l := new(side).delegating(8).accept(offer(everything), &cc, memory.Part(), slog.New(slog.NewTextHandler(&log, nil)))
-		block, ok := cmpriv.ParseExtension(cc.Prepare(barren{}))
+		l := new(extensionRecorder).delegationConfig(8).offerAsResponder(privateDataWith(everything), &cc, memory.Part(), slog.New(slog.NewTextHandler(&log, nil)))
+		block, ok := cmpriv.ParseExtension(cc.Prepare(brokenRegistrar{}))
 		assert.True(t, ok)
 		assert.Equal(t, cmpriv.Extension{Immediate: true, Atomics: true, ImmediateRecvs: 4}, block)
-		assert.Contains(t, log.String(), errBarren.Error())
-		l.drop()
+		assert.Contains(t, log.String(), errNoMemory.Error())
+		l.freeUnused()
 		assert.Zero(t, memory.InUse())
 	})
 }
 
-// A vainListener has peers that are gone when they are accepted.
-type vainListener struct{ rdma.Listener }
+// A brokenAcceptListener has peers that are gone when they are accepted.
+type brokenAcceptListener struct{ rdma.Listener }
 
-func (l vainListener) Accept(ctx context.Context) (rdma.ConnRequest, error) {
+func (l brokenAcceptListener) Accept(ctx context.Context) (rdma.ConnRequest, error) {
 	r, err := l.Listener.Accept(ctx)
-	return vainRequest{r}, err
+	return brokenAcceptRequest{r}, err
 }
 
-type vainRequest struct{ rdma.ConnRequest }
+type brokenAcceptRequest struct{ rdma.ConnRequest }
 
-func (r vainRequest) Accept(cc rdma.ConnConfig) (rdma.Conn, error) {
+func (r brokenAcceptRequest) Accept(cc rdma.ConnConfig) (rdma.Conn, error) {
 	_ = r.Reject(nil)
-	cc.Prepare(new(fertile))
-	return nil, errNobody
+	cc.Prepare(new(fakeRegistrar))
+	return nil, errNoServer
 }
 
-// A fertile connection registers any memory, and is its only region.
-type fertile struct{ gone bool }
+// A fakeRegistrar connection registers any memory, and is its only region.
+type fakeRegistrar struct{ deregistered bool }
 
-func (f *fertile) Register([]byte, rdma.Access) (rdma.Region, error) { return f, nil }
-func (f *fertile) STag() rdma.STag                                   { return 1 }
-func (f *fertile) TO() uint64                                        { return 0 }
-func (f *fertile) Deregister()                                       { f.gone = true }
+func (f *fakeRegistrar) Register([]byte, rdma.Access) (rdma.Region, error) { return f, nil }
+func (f *fakeRegistrar) STag() rdma.STag                                   { return 1 }
+func (f *fakeRegistrar) TO() uint64                                        { return 0 }
+func (f *fakeRegistrar) Deregister()                                       { f.deregistered = true }
 
 // TestCountersInVain checks that a connection that is not made leaks nothing.
 func TestCountersInVain(t *testing.T) {
-	unmapped(t, func() {
+	requireUnmapped(t, func() {
 		synctest.Test(t, func(t *testing.T) {
-			theirs, l := new(side), rdmatest.Listen(t)
-			s := &Server{Handler: null, Extensions: theirs.delegating(512)}
+			theirs, l := new(extensionRecorder), rdmatest.Listen(t)
+			s := &Server{Handler: null, Extensions: theirs.delegationConfig(512)}
 			served := make(chan error, 1)
-			go func() { served <- s.Serve(vainListener{l}) }()
-			_, err := DialConn(t.Context(), &dialer{l: l}, "", ClientConnConfig{Extensions: new(side).delegating(0)})
+			go func() { served <- s.Serve(brokenAcceptListener{l}) }()
+			_, err := DialConn(t.Context(), &memDialer{l: l}, "", ClientConnConfig{Extensions: new(extensionRecorder).delegationConfig(0)})
 			require.ErrorIs(t, err, rdmatest.ErrRejected)
 			synctest.Wait()
-			assert.Zero(t, mapped.Load())
+			assert.Zero(t, mappedBytes.Load())
 			assert.Zero(t, s.counters.InUse())
-			assert.Empty(t, theirs.links)
+			assert.Empty(t, theirs.conns)
 			require.NoError(t, s.Shutdown(t.Context()))
 			require.NoError(t, <-served)
 		})

@@ -39,39 +39,39 @@ func TestAgree(t *testing.T) {
 		"a block and no more": {cmpriv.Extension{}, 16, Extensions{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, tt.want, agree(all, tt.theirs, tt.depth))
-			assert.Equal(t, tt.want, agree(tt.theirs, all, tt.depth))
+			assert.Equal(t, tt.want, agreedExtensions(all, tt.theirs, tt.depth))
+			assert.Equal(t, tt.want, agreedExtensions(tt.theirs, all, tt.depth))
 		})
 	}
 }
 
-// A shallow is a connection with the given limits of outstanding RDMA Reads.
-type shallow struct {
+// A depthConn is a connection with the given limits for outstanding RDMA Reads.
+type depthConn struct {
 	rdma.Conn
 	ird, ord int
 }
 
-func (s shallow) ReadDepth() (ird, ord int) { return s.ird, s.ord }
+func (s depthConn) ReadDepth() (ird, ord int) { return s.ird, s.ord }
 
 func TestDepth(t *testing.T) {
-	c := shallow{ird: 3, ord: 5}
-	assert.Equal(t, 3, depth(c, true))
-	assert.Equal(t, 5, depth(c, false))
-	assert.Equal(t, math.MaxInt, depth(nil, true))
+	c := depthConn{ird: 3, ord: 5}
+	assert.Equal(t, 3, atomicDepth(c, true))
+	assert.Equal(t, 5, atomicDepth(c, false))
+	assert.Equal(t, math.MaxInt, atomicDepth(nil, true))
 }
 
-// shallowDialer makes connections without RDMA Reads.
-type shallowDialer struct{ dialer }
+// depthDialer makes connections without RDMA Reads.
+type depthDialer struct{ memDialer }
 
-func (d *shallowDialer) Dial(ctx context.Context, addr string, cc rdma.ConnConfig) (rdma.Conn, error) {
-	c, err := d.dialer.Dial(ctx, addr, cc)
-	return shallow{c, 128, 0}, err
+func (d *depthDialer) Dial(ctx context.Context, addr string, cc rdma.ConnConfig) (rdma.Conn, error) {
+	c, err := d.memDialer.Dial(ctx, addr, cc)
+	return depthConn{c, 128, 0}, err
 }
 
 func TestExtensionNegotiation(t *testing.T) {
-	s := new(side)
+	s := new(extensionRecorder)
 	off, bare := (*ExtensionConfig)(nil), &ExtensionConfig{}
-	atomics, imm := &ExtensionConfig{Atomics: true}, &ExtensionConfig{ImmediateRecvs: 4, Attach: s.attach}
+	atomics, imm := &ExtensionConfig{Atomics: true}, &ExtensionConfig{ImmediateRecvs: 4, Attach: s.attachConn}
 	for i, tt := range []struct {
 		client, server *ExtensionConfig
 		want           Extensions
@@ -86,11 +86,11 @@ func TestExtensionNegotiation(t *testing.T) {
 		{imm, imm, Extensions{Immediate: 4}},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			serve(t, &Server{Handler: null, Extensions: tt.server}, func(t *testing.T, r *rig) {
-				c, err := DialConn(t.Context(), &dialer{l: r.listen}, "", ClientConnConfig{Extensions: tt.client})
+			withServer(t, &Server{Handler: null, Extensions: tt.server}, func(t *testing.T, r *testServer) {
+				c, err := DialConn(t.Context(), &memDialer{l: r.listen}, "", ClientConnConfig{Extensions: tt.client})
 				require.NoError(t, err)
 				synctest.Wait()
-				theirs := r.onlyConn().back.ExtensionConn()
+				theirs := r.onlyConn().reverse.ExtensionConn()
 				request, reply := r.onlyConn().rc.PrivateData(), c.Conn().PrivateData()
 				want := 8
 				if tt.client != nil { // the client sends first, and cannot know
@@ -101,8 +101,8 @@ func TestExtensionNegotiation(t *testing.T) {
 					assert.Len(t, reply, 8+cmpriv.ExtensionLen)
 					assert.Equal(t, tt.want, c.ExtensionConn().Extensions())
 					assert.Equal(t, tt.want, theirs.Extensions())
-					assert.Equal(t, tt.server.block(), c.ExtensionConn().Peer())
-					assert.Equal(t, tt.client.block(), theirs.Peer())
+					assert.Equal(t, tt.server.offerBlock(), c.ExtensionConn().Peer())
+					assert.Equal(t, tt.client.offerBlock(), theirs.Peer())
 				} else {
 					assert.Len(t, reply, 8, "a peer without a block gets none")
 					assert.Nil(t, c.ExtensionConn())
@@ -115,16 +115,16 @@ func TestExtensionNegotiation(t *testing.T) {
 		})
 	}
 	t.Run("no RDMA Reads", func(t *testing.T) {
-		serve(t, &Server{Handler: null, Extensions: atomics}, func(t *testing.T, r *rig) {
-			c, err := DialConn(t.Context(), &shallowDialer{dialer{l: r.listen}}, "", ClientConnConfig{Extensions: atomics})
+		withServer(t, &Server{Handler: null, Extensions: atomics}, func(t *testing.T, r *testServer) {
+			c, err := DialConn(t.Context(), &depthDialer{memDialer{l: r.listen}}, "", ClientConnConfig{Extensions: atomics})
 			require.NoError(t, err)
 			assert.Equal(t, Extensions{}, c.ExtensionConn().Extensions())
 			require.NoError(t, c.Close())
 		})
 	})
 	t.Run("no private data", func(t *testing.T) {
-		serve(t, &Server{Handler: null, Extensions: imm}, func(t *testing.T, r *rig) {
-			c, err := DialConn(t.Context(), &dialer{l: r.listen}, "", ClientConnConfig{NoPrivateData: true, Extensions: imm})
+		withServer(t, &Server{Handler: null, Extensions: imm}, func(t *testing.T, r *testServer) {
+			c, err := DialConn(t.Context(), &memDialer{l: r.listen}, "", ClientConnConfig{NoPrivateData: true, Extensions: imm})
 			require.NoError(t, err)
 			synctest.Wait()
 			assert.Empty(t, r.onlyConn().rc.PrivateData())
@@ -137,30 +137,30 @@ func TestExtensionNegotiation(t *testing.T) {
 // TestExtensionReceives checks that receives for Immediate Data are posted from
 // the start, if it is on.
 func TestExtensionReceives(t *testing.T) {
-	x := new(side).config(5)
+	x := new(extensionRecorder).newConfig(5)
 	for _, tt := range []struct {
 		private []byte
 		recvs   int
-	}{{linked(3), 15}, {linked(9), 15}, {linked(0), 10}, {linux.AppendTo(nil), 10}, {nil, 10}} {
+	}{{extensionPrivateData(3), 15}, {extensionPrivateData(9), 15}, {extensionPrivateData(0), 10}, {linux.AppendTo(nil), 10}, {nil, 10}} {
 		cc := rdma.ConnConfig{Recvs: 10}
-		x.accept(tt.private, &cc, nil, nil)
+		x.offerAsResponder(tt.private, &cc, nil, nil)
 		assert.Equal(t, tt.recvs, cc.Recvs)
 		assert.Equal(t, tt.recvs > 10, cc.Immediate)
 	}
 	var cc rdma.ConnConfig
-	x.request(nil, &cc)
+	x.offerAsRequester(nil, &cc)
 	assert.Zero(t, cc.Recvs, "a requester posts them when both have agreed")
 }
 
 func TestExtensionConfig(t *testing.T) {
-	attach := new(side).attach
+	attach := new(extensionRecorder).attachConn
 	for _, x := range []*ExtensionConfig{
 		{ImmediateRecvs: -1, Attach: attach}, {ImmediateRecvs: 65536, Attach: attach}, {ImmediateRecvs: 1},
 	} {
-		assert.Error(t, (&ClientConnConfig{Extensions: x}).fill())
+		assert.Error(t, (&ClientConnConfig{Extensions: x}).fillAndCheck())
 		assert.Error(t, (&Server{Handler: null, Extensions: x}).init())
 	}
 	x := &ExtensionConfig{ImmediateRecvs: 65535, Attach: attach}
-	assert.NoError(t, (&ClientConnConfig{Extensions: x}).fill())
+	assert.NoError(t, (&ClientConnConfig{Extensions: x}).fillAndCheck())
 	assert.NoError(t, (&Server{Handler: null, Extensions: x}).init())
 }

@@ -6,17 +6,17 @@ import (
 	"testing"
 
 	"github.com/nfsrdma/nfsrdma/chunks"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
-	"github.com/nfsrdma/nfsrdma/xdr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// dice are decisions taken from fuzzed bytes.
-type dice []byte
+// fuzzChoices are decisions taken from fuzzed bytes.
+type fuzzChoices []byte
 
-// n returns a number below limit, 0 when the bytes are used up.
-func (d *dice) n(limit int) int {
+// choose returns a number below limit, 0 when the bytes are used up.
+func (d *fuzzChoices) choose(limit int) int {
 	v := 0
 	for range 2 {
 		if len(*d) > 0 {
@@ -26,16 +26,16 @@ func (d *dice) n(limit int) int {
 	return v % limit
 }
 
-// cut returns lengths that sum to n bytes, some of them perhaps 0.
-func (d *dice) cut(n int) (lengths []int) {
-	for range d.n(5) {
-		part := d.n(n + 1)
+// splitLength returns lengths that sum to n bytes, some perhaps 0.
+func (d *fuzzChoices) splitLength(n int) (lengths []int) {
+	for range d.choose(5) {
+		part := d.choose(n + 1)
 		lengths, n = append(lengths, part), n-part
 	}
 	return append(lengths, n)
 }
 
-func seedDice(f *testing.F) {
+func addSeeds(f *testing.F) {
 	random := rand.New(rand.NewPCG(8166, 35))
 	for range 100 {
 		b := make([]byte, 80)
@@ -54,37 +54,37 @@ type drawnCall struct {
 	moved int // items
 }
 
-// drawCall draws a message of words and items, some of which come in chunks.
-// Each chunk is cut anywhere and has padding or not. The list has the segments
-// of all chunks in any order that keeps each chunk's order.
-func drawCall(q *requester, d *dice) (c drawnCall) {
+// drawCall draws a message with words and items; some items come in chunks.
+// Each chunk is cut anywhere and has padding or not. The list has all chunks'
+// segments in any order that keeps each chunk's order.
+func drawCall(q *requester, d *fuzzChoices) (c drawnCall) {
 	c.whole = rpcCall(testXID, "")
 	reduced := bytes.Clone(c.whole)
 	var lists [][]chunks.ReadSegment
-	for range d.n(4) {
-		item := repeat(d.n(300))
+	for range d.choose(4) {
+		item := patternBytes(d.choose(300))
 		word := xdr.AppendUint32(nil, uint32(len(item)))
 		c.whole, reduced = append(c.whole, word...), append(reduced, word...)
 		padded := xdr.AppendFixed(nil, item)
-		if d.n(3) == 0 {
+		if d.choose(3) == 0 {
 			reduced = append(reduced, padded...)
 		} else {
-			if d.n(2) == 0 {
+			if d.choose(2) == 0 {
 				item = padded
 			}
-			lists = append(lists, q.reads(uint32(len(c.whole)), item, d.cut(len(item))...))
+			lists = append(lists, q.readSegments(uint32(len(c.whole)), item, d.splitLength(len(item))...))
 			c.moved++
 		}
 		c.whole = append(c.whole, padded...)
 	}
-	if d.n(2) == 0 {
-		c.hdr, c.body = msg(chunks.Lists{}), reduced
+	if d.choose(2) == 0 {
+		c.hdr, c.body = newMsg(chunks.Lists{}), reduced
 	} else {
-		c.hdr = noMsg(chunks.Lists{})
-		lists = append(lists, q.reads(0, reduced, d.cut(len(reduced))...))
+		c.hdr = newNoMsg(chunks.Lists{})
+		lists = append(lists, q.readSegments(0, reduced, d.splitLength(len(reduced))...))
 	}
 	for len(lists) > 0 {
-		i := d.n(len(lists))
+		i := d.choose(len(lists))
 		c.hdr.Lists.Reads = append(c.hdr.Lists.Reads, lists[i][0])
 		if lists[i] = lists[i][1:]; len(lists[i]) == 0 {
 			lists = append(lists[:i], lists[i+1:]...)
@@ -97,19 +97,19 @@ func drawCall(q *requester, d *dice) (c drawnCall) {
 // arrives whole (R8166-3.4.5-4, R8166-3.4.4-1, R8166-3.4.5.2-2,
 // R8166-3.4.5.2-3, R8166-3.5.2-1, R8166-3.5.3-3, R8166-4-2).
 func FuzzCallForms(f *testing.F) {
-	seedDice(f)
+	addSeeds(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var rec recorder
-		serve(t, &Server{Handler: &rec}, func(t *testing.T, r *rig) {
-			q, d := r.dialLinux(), dice(b)
+		var rec requestRecorder
+		withServer(t, &Server{Handler: &rec}, func(t *testing.T, r *testServer) {
+			q, d := r.dialLinux(), fuzzChoices(b)
 			c := drawCall(q, &d)
-			q.call(c.hdr, c.body)
-			assert.Equal(t, wire.Msg, q.answer().Proc)
-			req := rec.last(t)
+			q.sendCall(c.hdr, c.body)
+			assert.Equal(t, wire.Msg, q.onlyAnswer().Proc)
+			req := rec.onlyRequest(t)
 			got := req.Msg
 			if req.Item != nil {
 				got = bytes.Clone(req.Msg[:req.ItemPos])
-				got = append(append(got, req.Item...), pad(len(req.Item))...)
+				got = append(append(got, req.Item...), padding(len(req.Item))...)
 				got = append(got, req.Msg[req.ItemPos:]...)
 			}
 			assert.Equal(t, c.whole, got)
@@ -126,30 +126,30 @@ func FuzzCallForms(f *testing.F) {
 // A drawnOffer is a requester's offer for a reply.
 type drawnOffer struct {
 	lists chunks.Lists
-	mems  [][]byte // of the Write chunks, and of the Reply chunk, if any
+	mems  [][]byte // for the Write chunks, and the Reply chunk, if any
 }
 
-func drawOffer(q *requester, d *dice) (o drawnOffer) {
+func drawOffer(q *requester, d *fuzzChoices) (o drawnOffer) {
 	chunk := func(most int) chunks.Chunk {
 		var n []int
-		for range d.n(4) {
-			n = append(n, d.n(most))
+		for range d.choose(4) {
+			n = append(n, d.choose(most))
 		}
-		c, mem := q.writable(n...)
+		c, mem := q.writeChunk(n...)
 		o.mems = append(o.mems, mem)
 		return c
 	}
-	for range d.n(4) {
+	for range d.choose(4) {
 		o.lists.AddWrite(chunk(3000))
 	}
-	if o.lists.HasReply = d.n(2) == 0; o.lists.HasReply {
+	if o.lists.HasReply = d.choose(2) == 0; o.lists.HasReply {
 		o.lists.Reply = chunk(4000)
 	}
 	return o
 }
 
 // takeChunk checks that a chunk came back as offered, except for the lengths,
-// and that the rest of its memory is untouched. It returns the written bytes.
+// and that its other memory is untouched. It returns the written bytes.
 func takeChunk(t *testing.T, offered, returned chunks.Chunk, mem []byte) (data []byte) {
 	require.Len(t, returned, len(offered)) // R8166-3.4.6-2, R8166-4.3.3-3
 	full := true
@@ -174,19 +174,19 @@ func takeChunk(t *testing.T, offered, returned chunks.Chunk, mem []byte) (data [
 // R8166-3.5.3-4, R8166-4.3.2.3-1, R8166-4.3.2.3-2, R8166-4.3.3-2,
 // R8166-4.5.3-1).
 func FuzzReplyForms(f *testing.F) {
-	seedDice(f)
+	addSeeds(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		d := dice(b)
+		d := fuzzChoices(b)
 		var item []byte
-		head, tail := string(repeat(4*d.n(1200))), string(repeat(4*d.n(30)))
-		if d.n(3) > 0 {
-			item = repeat(d.n(5000))
+		head, tail := string(patternBytes(4*d.choose(1200))), string(patternBytes(4*d.choose(30)))
+		if d.choose(3) > 0 {
+			item = patternBytes(d.choose(5000))
 		}
-		serve(t, &Server{Handler: results(head, item, tail)}, func(t *testing.T, r *rig) {
+		withServer(t, &Server{Handler: fixedResults(head, item, tail)}, func(t *testing.T, r *testServer) {
 			q := r.dialLinux()
 			o := drawOffer(q, &d)
-			q.call(msg(o.lists), rpcCall(testXID, ""))
-			a := q.answer()
+			q.sendCall(newMsg(o.lists), rpcCall(testXID, ""))
+			a := q.onlyAnswer()
 
 			rest := string(appendSuccess(nil, testXID)) + head
 			apart := o.lists.Writes() > 0 && len(o.lists.Write(0)) > 0

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// moody answers a call according to the last byte of its message.
-var moody = service(func(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+// moody answers a call according to its message's last byte.
+var moody = serviceFunc(func(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 	rep.Head = appendSuccess(rep.Head, binary.BigEndian.Uint32(req.Msg))
 	mood := int(req.Msg[len(req.Msg)-1])
 	if mood&1 != 0 {
@@ -37,7 +37,7 @@ func FuzzResponder(f *testing.F) {
 	for _, tt := range golden {
 		f.Add(wiretest.Hex(f, tt.file))
 	}
-	full := msg(chunks.Lists{
+	full := newMsg(chunks.Lists{
 		Reads:    []chunks.ReadSegment{{Position: 40, Segment: chunks.Segment{Handle: 1, Length: 9}}},
 		Reply:    chunks.Chunk{{Handle: 2, Length: 5000}, {Handle: 2, Length: 3000, Offset: 5000}},
 		HasReply: true,
@@ -48,26 +48,26 @@ func FuzzResponder(f *testing.F) {
 		f.Add(full.AppendTo(nil))
 		f.Add(append(full.AppendTo(nil), rpcCall(testXID, string([]byte{0, 0, 0, mood<<4 | mood}))...))
 	}
-	for _, wire := range hostile(f) {
+	for _, wire := range hostileMessages(f) {
 		f.Add(wire)
 	}
 	const inline = 64 << 10
 	f.Fuzz(func(t *testing.T, message []byte) {
 		if len(message) > inline {
-			return // the provider refuses it
+			return // the provider rejects it
 		}
-		serve(t, &Server{Handler: moody, Inline: inline}, func(t *testing.T, r *rig) {
+		withServer(t, &Server{Handler: moody, Inline: inline}, func(t *testing.T, r *testServer) {
 			q := r.dialLinux()
 			for stag := range rdma.STag(4) {
 				q.registerAt(make([]byte, 1<<16), rdma.RemoteRead|rdma.RemoteWrite, stag, 0)
 			}
-			q.send(message)
-			assert.LessOrEqual(t, len(q.answers()), 1)
-			if len(q.ended()) > 0 {
+			q.sendRaw(message)
+			assert.LessOrEqual(t, len(q.newAnswers()), 1)
+			if len(q.closeErrors()) > 0 {
 				return
 			}
-			q.call(msg(chunks.Lists{}), rpcCall(testXID, "\x00\x00\x00\x00"))
-			assert.Equal(t, wire.Msg, q.answer().Proc)
+			q.sendCall(newMsg(chunks.Lists{}), rpcCall(testXID, "\x00\x00\x00\x00"))
+			assert.Equal(t, wire.Msg, q.onlyAnswer().Proc)
 		})
 	})
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// items is a program whose procedure 1 takes one item that may come in a chunk,
+// itemProgram is a program whose procedure 1 takes one item that may come in a chunk,
 // and whose procedure 2 takes two such items with another between them that may
 // not.
-type items struct{ served int }
+type itemProgram struct{ served int }
 
-func (p *items) ServeRPC(_ context.Context, c *oncrpc.Call, _ *oncrpc.Reply) error {
+func (p *itemProgram) ServeRPC(_ context.Context, c *oncrpc.Call, _ *oncrpc.Reply) error {
 	c.Args.Item(1 << 20)
 	if c.Proc == 2 {
 		c.Args.Opaque(1 << 20)
@@ -68,9 +68,9 @@ func TestGarbageArgs(t *testing.T) {
 		{"a chunk too many", 2, none + none, "00000005 00000000 00000003", []at{{44, 5}, {60, 3}, {64, 4}}, garbage},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			program, mux := new(items), new(oncrpc.Mux)
+			program, mux := new(itemProgram), new(oncrpc.Mux)
 			mux.Register(100003, 3, program)
-			serve(t, &Server{Handler: mux}, func(t *testing.T, r *rig) {
+			withServer(t, &Server{Handler: mux}, func(t *testing.T, r *testServer) {
 				q := r.dialLinux()
 				body := rpcCall(testXID, "")[:24]
 				binary.BigEndian.PutUint32(body[20:], tt.proc)
@@ -78,15 +78,15 @@ func TestGarbageArgs(t *testing.T) {
 				for _, long := range []bool{false, true} {
 					var l chunks.Lists
 					for _, c := range tt.in {
-						l.Reads = append(l.Reads, q.reads(uint32(c.pos), repeat(c.n))...)
+						l.Reads = append(l.Reads, q.readSegments(uint32(c.pos), patternBytes(c.n))...)
 					}
 					if long { // R8166-3.5.3-3: the message can come in a chunk as well
-						l.Reads = append(l.Reads, q.reads(0, body)...)
-						q.call(noMsg(l), nil)
+						l.Reads = append(l.Reads, q.readSegments(0, body)...)
+						q.sendCall(newNoMsg(l), nil)
 					} else {
-						q.call(msg(l), body)
+						q.sendCall(newMsg(l), body)
 					}
-					a := q.answer()
+					a := q.onlyAnswer()
 					assert.Equal(t, wire.Msg, a.Proc)
 					assert.Equal(t, tt.want, binary.BigEndian.Uint32(a.body[20:]))
 				}

@@ -10,13 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// golden has headers of Linux, and computed ones (R8166-4-1, R8166-4.2-1,
+// golden has headers from Linux, and computed ones (R8166-4-1, R8166-4.2-1,
 // R8166-4.2.2-1, R8166-3.2-1).
 var golden = []struct {
 	file string
 	xid  uint32
 	hdr  rpcwire.Header // without the lists
-	body int            // bytes of the RPC message
+	body int            // bytes in the RPC message
 }{
 	{"testdata/null-call.hex", 0xf984739a, rpcwire.Header{Credit: 128, Proc: rpcwire.Msg}, 40},
 	{"testdata/null-reply.hex", 0xf984739a, rpcwire.Header{Credit: 64, Proc: rpcwire.Msg}, 24},
@@ -139,7 +139,7 @@ func FuzzParseCall(f *testing.F) {
 		f.Add(wiretest.Hex(f, tt.file))
 	}
 	f.Add(wiretest.Hex(f, "testdata/err-vers.hex"))
-	for _, wire := range hostile(f) {
+	for _, wire := range hostileMessages(f) {
 		f.Add(wire)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -11,27 +11,26 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A waiting is a connection whose data to send may be on a disk that does not answer.
-type waiting struct{ *tappedConn }
+// A diskWaitConn is a connection whose data to send may be on a disk that does not answer.
+type diskWaitConn struct{ *tappedConn }
 
-func (c waiting) AwaitsSource() bool { return c.p.awaits() }
+func (c diskWaitConn) AwaitsSource() bool { return c.p.awaits() }
 
-// TestHungDisk checks that a peer is not judged while a disk holds up its replies, neither by
-// itself nor when calls wait for memory, and that the server is not locked while the
-// connection is asked.
+// TestHungDisk checks that a peer is not judged while a disk delays its replies, neither by itself
+// nor when calls wait for memory, and that the server is not locked while the connection is asked.
 func TestHungDisk(t *testing.T) {
 	var hung atomic.Bool
 	var asked atomic.Int64
-	s := tight(new(gate))
+	s := newTightServer(new(gate))
 	s.Handler, s.MaxMemory = null, 2*s.MaxMemory
-	p := &tap{awaits: func() bool {
+	p := &tapListener{awaits: func() bool {
 		asked.Add(1)
 		time.Sleep(100 * time.Millisecond)
 		s.Connections()
 		s.Stats()
 		return hung.Load()
 	}}
-	serveTap(t, s, p, func(t *testing.T, r *rig) {
+	withTappedServer(t, s, p, func(t *testing.T, r *testServer) {
 		for name, press := range map[string]bool{"by itself": false, "others wait for memory": true} {
 			t.Log(name)
 			hung.Store(true)
@@ -54,16 +53,16 @@ func TestHungDisk(t *testing.T) {
 			synctest.Wait()
 			assert.Positive(t, asked.Load())
 			cut := s.Stats().Stalled
-			assert.Empty(t, append(stuck[0].ended(), stuck[1].ended()...))
+			assert.Empty(t, append(stuck[0].closeErrors(), stuck[1].closeErrors()...))
 			hung.Store(false)
 			time.Sleep(2 * stallTime)
 			synctest.Wait()
 			for _, q := range stuck {
-				require.Len(t, q.ended(), 1)
-				assert.True(t, errors.Is(q.ended()[0], errStalled) || press && errors.Is(q.ended()[0], errSlow), "%v", q.ended()[0])
+				require.Len(t, q.closeErrors(), 1)
+				assert.True(t, errors.Is(q.closeErrors()[0], errStalled) || press && errors.Is(q.closeErrors()[0], errSlow), "%v", q.closeErrors()[0])
 			}
 			assert.Equal(t, press, s.Stats().Stalled > cut)
-			assert.Empty(t, other.ended())
+			assert.Empty(t, other.closeErrors())
 			other.Abort(nil)
 			synctest.Wait()
 		}

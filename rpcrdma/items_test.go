@@ -15,11 +15,11 @@ import (
 )
 
 // TestReplyItems checks several data items in a reply: each goes into the Write
-// chunk of its place, or inline if that chunk is empty or missing, and a chunk
+// chunk at its place, or inline if that chunk is empty or missing, and a chunk
 // without an item returns empty (R8267-6.4.1-1, R8267-6.4.1-2, R8267-6.4.1-3,
 // R8267-6.4.1-4, R8267-6.4.1-5, R8267-6.4.1-6).
 func TestReplyItems(t *testing.T) {
-	long := string(repeat(5001))
+	long := string(patternBytes(5001))
 	for name, tt := range map[string]struct {
 		writes []int // -1: a chunk without segments
 		items  []string
@@ -35,9 +35,9 @@ func TestReplyItems(t *testing.T) {
 		"an item of nothing": {[]int{100, 100}, []string{"", "two"}, "t0t1", []string{"", "two"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var rooms []int
-			s := service(func(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
-				rooms = slices.Clone(req.ItemRooms)
+			var limits []int
+			s := serviceFunc(func(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+				limits = slices.Clone(req.ItemLimits)
 				rep.Head = appendSuccess(rep.Head, binary.BigEndian.Uint32(req.Msg))
 				for i, item := range tt.items {
 					tail := fmt.Append(nil, "t", i)
@@ -53,7 +53,7 @@ func TestReplyItems(t *testing.T) {
 				}
 				return true
 			})
-			serve(t, &Server{Handler: s, Log: testLog(t)}, func(t *testing.T, r *rig) {
+			withServer(t, &Server{Handler: s, Log: testLog(t)}, func(t *testing.T, r *testServer) {
 				q := r.dialLinux()
 				var l chunks.Lists
 				var mems [][]byte
@@ -64,13 +64,13 @@ func TestReplyItems(t *testing.T) {
 						mems, want = append(mems, nil), append(want, 0)
 						continue
 					}
-					c, mem := q.writable(n)
+					c, mem := q.writeChunk(n)
 					l.AddWrite(c)
 					mems, want = append(mems, mem), append(want, n)
 				}
-				q.call(msg(l), rpcCall(testXID, ""))
-				a := q.answer()
-				assert.Equal(t, want, rooms)
+				q.sendCall(newMsg(l), rpcCall(testXID, ""))
+				a := q.onlyAnswer()
+				assert.Equal(t, want, limits)
 				assert.Equal(t, wire.Msg, a.Proc)
 				assert.Equal(t, string(appendSuccess(nil, testXID))+tt.body, string(a.body))
 				require.Equal(t, len(tt.writes), a.Lists.Writes())
@@ -85,29 +85,29 @@ func TestReplyItems(t *testing.T) {
 }
 
 // TestReplyItemLong checks that a second item that does not fit into its chunk
-// is an error before anything is written, and that the rooms of all chunks are
-// no more than one payload.
+// is an error before anything is written, and that all chunks' rooms are no
+// more than one payload.
 func TestReplyItemLong(t *testing.T) {
-	var rooms []int
-	s := service(func(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
-		rooms = slices.Clone(req.ItemRooms)
+	var limits []int
+	s := serviceFunc(func(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+		limits = slices.Clone(req.ItemLimits)
 		rep.Head = appendSuccess(rep.Head, binary.BigEndian.Uint32(req.Msg))
 		rep.NewItem(10)
 		_, ok := rep.AddItem(101)
 		return ok
 	})
-	serve(t, &Server{Handler: s, MaxPayload: 8192, Log: testLog(t)}, func(t *testing.T, r *rig) {
+	withServer(t, &Server{Handler: s, MaxPayload: 8192, Log: testLog(t)}, func(t *testing.T, r *testServer) {
 		q := r.dialLinux()
 		var l chunks.Lists
-		first, mem := q.writable(5000)
-		second, _ := q.writable(100)
-		third, _ := q.writable(5000)
+		first, mem := q.writeChunk(5000)
+		second, _ := q.writeChunk(100)
+		third, _ := q.writeChunk(5000)
 		l.AddWrite(first)
 		l.AddWrite(second)
 		l.AddWrite(third)
-		q.call(msg(l), rpcCall(testXID, ""))
-		q.refused(wire.ErrChunk)
+		q.sendCall(newMsg(l), rpcCall(testXID, ""))
+		q.requireError(wire.ErrChunk)
 		assertUntouched(t, mem)
-		assert.Equal(t, []int{5000, 100, 3092}, rooms)
+		assert.Equal(t, []int{5000, 100, 3092}, limits)
 	})
 }

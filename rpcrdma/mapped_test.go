@@ -10,39 +10,39 @@ import (
 	"github.com/stretchr/testify/assert"
 	"golang.org/x/sys/unix"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
-// A mapping is a connection that sends from mappings.
-type mapping struct{ *tappedConn }
+// A mappedSendConn is a connection that sends from mappings.
+type mappedSendConn struct{ *tappedConn }
 
-func (mapping) SendsMapped() bool { return true }
+func (mappedSendConn) SendsMapped() bool { return true }
 
-// A file is a service of one data item in a mapping. When the item is sent,
-// only its first there bytes are present; -1: all.
-type file struct {
-	item     []byte
-	there    int
-	more     int   // end of the bytes that can be read in another way
-	err      error // why no more can be read
-	mappable bool  // the last value of Reply.Mappable
-	cuts     int
-	given    atomic.Int32 // returned items
+// A mappedFile is a service with one data item in a mapping. When the item is
+// sent, only its first there bytes are present; -1: all.
+type mappedFile struct {
+	item       []byte
+	readable   int
+	rereadable int   // bytes before it can be read in another way
+	err        error // why no more can be read
+	mappable   bool  // Reply.Mappable's last value
+	cuts       int
+	returned   atomic.Int32 // returned items
 }
 
-func (f *file) Return([]byte) { f.given.Add(1) }
+func (f *mappedFile) Return([]byte) { f.returned.Add(1) }
 
-func (f *file) Reread(mem []byte, at int, p []byte) (int, error) {
-	if n := min(f.more, at+len(p)); n > at {
+func (f *mappedFile) Reread(mem []byte, at int, p []byte) (int, error) {
+	if n := min(f.rereadable, at+len(p)); n > at {
 		return at + copy(p, f.item[at:n]), f.err
 	}
-	return f.more, f.err
+	return f.rereadable, f.err
 }
 
-func (f *file) Serve(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+func (f *mappedFile) Serve(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 	rep.Head = appendSuccess(rep.Head, binary.BigEndian.Uint32(req.Msg))
 	f.mappable = rep.Mappable
 	if rep.Mappable {
@@ -62,14 +62,13 @@ func (f *file) Serve(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) 
 	return true
 }
 
-// post does the work of a provider for WRs whose data are missing from f.there
-// on.
-func (f *file) post(wrs []rdma.WR) {
+// sendMapped does a provider's work for WRs whose data are missing from f.there on.
+func (f *mappedFile) sendMapped(wrs []rdma.WR) {
 	at := 0
 	for _, wr := range wrs {
 		for i, d := range wr.Data {
-			if wr.Reread != nil && f.there >= 0 && at+len(d) > f.there {
-				n := max(f.there-at, 0)
+			if wr.Reread != nil && f.readable >= 0 && at+len(d) > f.readable {
+				n := max(f.readable-at, 0)
 				clear(d[n:])
 				_, shorter := wr.Reread(d[n:], n)
 				last := &wrs[len(wrs)-1].Data[0]
@@ -80,14 +79,13 @@ func (f *file) post(wrs []rdma.WR) {
 	}
 }
 
-// TestMappedItem checks that the item of a long READ may be a mapping. If the
-// file is truncated while it is sent, the results and the Write list of the
-// reply say so.
+// TestMappedItem checks that a long READ's item may be a mapping. If the file
+// is truncated while it is sent, the reply's results and Write list say so.
 func TestMappedItem(t *testing.T) {
-	f := &file{item: repeat(100 << 10)}
-	p := &tap{mapped: true}
-	p.onPost = f.post
-	serveTap(t, &Server{Handler: f}, p, func(t *testing.T, r *rig) {
+	f := &mappedFile{item: patternBytes(100 << 10)}
+	p := &tapListener{mapped: true}
+	p.onPost = f.sendMapped
+	withTappedServer(t, &Server{Handler: f}, p, func(t *testing.T, r *testServer) {
 		q := r.dialLinux()
 		for _, tt := range []struct {
 			segments []int
@@ -102,12 +100,12 @@ func TestMappedItem(t *testing.T) {
 			{[]int{40 << 10, 40 << 10, 40 << 10}, 90 << 10, []uint32{40 << 10, 40 << 10, 10 << 10}},
 			{[]int{40 << 10, 40 << 10, 40 << 10}, 5000, []uint32{5000, 0, 0}},
 		} {
-			f.there, f.more, f.cuts = tt.there, tt.there, 0
-			chunk, mem := q.writable(tt.segments...)
+			f.readable, f.rereadable, f.cuts = tt.there, tt.there, 0
+			chunk, mem := q.writeChunk(tt.segments...)
 			var l chunks.Lists
 			l.AddWrite(chunk)
-			q.call(msg(l), rpcCall(testXID, ""))
-			a := q.answer()
+			q.sendCall(newMsg(l), rpcCall(testXID, ""))
+			a := q.onlyAnswer()
 			assert.True(t, f.mappable)
 			var got []uint32
 			n := 0
@@ -133,15 +131,15 @@ func TestMappedItem(t *testing.T) {
 			{50 << 10, 45 << 10, []uint32{40 << 10, 5 << 10, 0}, 28}, // shorter than there
 			{0, 0, []uint32{0, 0, 0}, 24},
 		} {
-			f.there, f.more, f.cuts, f.err = tt.there, tt.more, 0, nil
+			f.readable, f.rereadable, f.cuts, f.err = tt.there, tt.more, 0, nil
 			if tt.more < len(f.item) {
 				f.err = unix.EIO
 			}
-			chunk, mem := q.writable(40<<10, 40<<10, 40<<10)
+			chunk, mem := q.writeChunk(40<<10, 40<<10, 40<<10)
 			var l chunks.Lists
 			l.AddWrite(chunk)
-			q.call(msg(l), rpcCall(testXID, ""))
-			a := q.answer()
+			q.sendCall(newMsg(l), rpcCall(testXID, ""))
+			a := q.onlyAnswer()
 			var got []uint32
 			for _, s := range a.Lists.Write(0) {
 				got = append(got, s.Length)
@@ -155,25 +153,24 @@ func TestMappedItem(t *testing.T) {
 
 		for _, l := range []chunks.Lists{
 			{},
-			lists(q, minMapped-1, 0),
-			lists(q, 1<<20, 1<<20),
+			chunkLists(q, minMapped-1, 0),
+			chunkLists(q, 1<<20, 1<<20),
 		} {
 			f.item = f.item[:1000]
-			f.there = -1
-			q.call(msg(l), rpcCall(testXID, ""))
-			q.answer()
+			f.readable = -1
+			q.sendCall(newMsg(l), rpcCall(testXID, ""))
+			q.onlyAnswer()
 			assert.False(t, f.mappable)
 		}
 	})
 }
 
-// lists returns chunk lists with a Write chunk and a Reply chunk of the given
-// lengths.
-func lists(q *requester, write, reply int) (l chunks.Lists) {
-	c, _ := q.writable(write)
+// chunkLists returns chunk lists with a Write chunk and a Reply chunk with the given lengths.
+func chunkLists(q *requester, write, reply int) (l chunks.Lists) {
+	c, _ := q.writeChunk(write)
 	l.AddWrite(c)
 	if reply > 0 {
-		l.Reply, _ = q.writable(reply)
+		l.Reply, _ = q.writeChunk(reply)
 		l.HasReply = true
 	}
 	return l

@@ -9,50 +9,52 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// A party is all peers of one address, with its part of the server's memory.
-type party = fairshare.Party[parts]
+// A party is all peers that share a client address, with its share of the
+// server's memory.
+type party = fairshare.Party[partyShares]
 
-// share returns how much memory for chunks a party may have, in bytes.
-func (c *config) share() int64 { return max(c.maxMemory/2, c.largestCall()) }
+// partyShare returns the maximum memory for chunks per party, in bytes.
+func (c *config) partyShare() int64 { return max(c.maxMemory/2, c.largestCall()) }
 
-// ErrBound is the cause of ending a connection that did nothing wrong: there
-// were too many connections, or it took too much, by the bounds of the Server.
-var ErrBound = errors.New("rpcrdma: beyond a bound of the server")
+// ErrBound is the cause for closing a connection whose peer did nothing wrong:
+// there were too many connections, or it used too much memory, by the Server's
+// limits.
+var ErrBound = errors.New("rpcrdma: server limit exceeded")
 
 var errReplaced = fmt.Errorf("%w: too many connections: this one is closed for one of another party, or a newer one", ErrBound)
 
-// makeRoom ends a connection in favour of one of newcomer's, and reports whether
-// it did. The caller holds the lock.
-func (s *Server) makeRoom(newcomer *party) bool {
-	most := s.parties.Yields(newcomer)
-	evict := s.retire(most, true) || s.retire(newcomer, true)
-	if !evict && newcomer.Few() && s.leaving < fairshare.MaxLeaving(s.cfg.maxConns) && oncrpc.Resumes(s.Handler) {
-		evict = s.retire(most, false)
+// evictConnFor evicts a connection in favor of a new one from newcomer, and reports
+// whether it did. The caller holds the lock.
+func (s *Server) evictConnFor(newcomer *party) bool {
+	victim := s.parties.Yields(newcomer)
+	evict := s.retireConn(victim, true) || s.retireConn(newcomer, true)
+	if !evict && newcomer.Few() && s.evictedCount < fairshare.MaxLeaving(s.cfg.maxConns) && oncrpc.Resumes(s.Handler) {
+		evict = s.retireConn(victim, false)
 	}
 	return evict
 }
 
-// retire ends the connection of p that has been idle longest or, with idle
-// false, whose calls under way have gone longest without any of them ending. It
+// retireConn evicts p's connection that has been idle longest or, with idle
+// false, whose calls in flight have gone longest without a completion. It
 // reports whether there was such a connection.
-func (s *Server) retire(p *party, idle bool) bool {
+func (s *Server) retireConn(p *party, idle bool) bool {
 	for {
 		var oldest *conn
 		var since time.Duration
 		for c := range s.conns {
-			if c.party != p || c.leaving {
+			if c.party != p || c.evicted {
 				continue
 			}
-			if at, ok := c.unmoved(idle); ok && (oldest == nil || at < since) {
+			if at, ok := c.retireInfo(idle); ok && (oldest == nil || at < since) {
 				oldest, since = c, at
 			}
 		}
 		if oldest == nil {
 			return false
 		}
-		if oldest.retire(idle) {
-			oldest.leaving = true
-			s.leaving++
+		if oldest.tryRetire(idle) {
+			oldest.evicted = true
+			s.evictedCount++
 			s.totals.Replaced++
 			oldest.abort(errReplaced)
 			return true
@@ -60,17 +62,17 @@ func (s *Server) retire(p *party, idle bool) bool {
 	}
 }
 
-// unmoved returns the time of the last progress (conn.moved), and whether the
-// connection could be retired.
-func (c *conn) unmoved(idle bool) (since time.Duration, ok bool) {
+// retireInfo returns the time of the last progress, and whether the connection
+// could be retired.
+func (c *conn) retireInfo(idle bool) (since time.Duration, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.moved, c.mayRetireLocked(idle)
+	return c.lastProgress, c.mayRetireLocked(idle)
 }
 
-// retire stops the connection from taking calls, and reports true, if the
-// connection still is idle or, with idle false, still has calls under way.
-func (c *conn) retire(idle bool) bool {
+// tryRetire stops the connection from accepting calls, and returns true, if the
+// connection is still idle or, with idle false, still has calls in flight.
+func (c *conn) tryRetire(idle bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ok := c.mayRetireLocked(idle)
@@ -79,5 +81,5 @@ func (c *conn) retire(idle bool) bool {
 }
 
 func (c *conn) mayRetireLocked(idle bool) bool {
-	return (c.underWay == 0) == idle && !c.draining && !c.closed && c.isReady()
+	return (c.inFlight == 0) == idle && !c.draining && !c.closed && c.isReady()
 }

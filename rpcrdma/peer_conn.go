@@ -6,8 +6,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// A PeerConn is a connection of a Server, as a Handler sees it that presents
-// the connection to other code (package stream).
+// A PeerConn is a Server's connection, for a Handler that presents the
+// connection to other code (package stream).
 type PeerConn struct{ c *conn }
 
 // PeerConn returns the connection whose peer was passed to Handler. It returns
@@ -23,17 +23,17 @@ func (s *Server) PeerConn(peer *oncrpc.Peer) (PeerConn, bool) {
 	return PeerConn{}, false
 }
 
-// LocalAddr returns the provider's address of this end.
+// LocalAddr returns the provider's local address.
 func (p PeerConn) LocalAddr() net.Addr { return p.c.rc.LocalAddr() }
 
-// RemoteAddr returns the provider's address of the requester.
+// RemoteAddr returns the provider's address for the requester.
 func (p PeerConn) RemoteAddr() net.Addr { return p.c.rc.RemoteAddr() }
 
-// Drain stops taking calls, and closes the connection after the last reply.
+// Drain stops accepting calls, and closes the connection after the last reply.
 func (p PeerConn) Drain() { p.c.drain() }
 
-// Release stops taking connections, drains the connections for which keep
-// returns false, and ends the server's goroutines when the last connection is
+// Release stops accepting connections, drains the connections for which keep
+// returns false, and stops the server's goroutines when the last connection is
 // gone. Unlike Shutdown, it does not wait.
 func (s *Server) Release(keep func(peer *oncrpc.Peer) bool) {
 	if s.init() != nil {
@@ -51,7 +51,7 @@ func (s *Server) Release(keep func(peer *oncrpc.Peer) bool) {
 	}
 	s.mu.Unlock()
 	go func() {
-		s.all.Wait()
+		s.connGroup.Wait()
 		s.calls.close()
 	}()
 }

@@ -15,22 +15,22 @@ func (c *config) privateData() []byte {
 	return cmpriv.Message{RemoteInvalidation: true, SendSize: c.inline, RecvSize: c.inline}.AppendTo(nil)
 }
 
-// replyThreshold returns the length of the longest Send to a peer, in bytes,
-// and whether the Send may invalidate the peer's memory (RFC 8797, Sections 4.1
-// and 4.2). This end always announces support for invalidation, so the peer's
-// flag decides.
+// replyThreshold returns the maximum Send length to a peer, in bytes, and
+// whether the Send may invalidate the peer's memory (RFC 8797, Sections 4.1 and
+// 4.2). This end always announces support for invalidation, so the peer's flag
+// decides.
 func (c *config) replyThreshold(privateData []byte) (longest int, invalidate bool) {
 	peer, _ := cmpriv.Parse(privateData)
 	return min(c.inline, peer.RecvSize), peer.RemoteInvalidation
 }
 
-// peerOf names a peer.
+// peerOf describes the peer of a request.
 func peerOf(req rdma.ConnRequest) oncrpc.Peer {
 	return oncrpc.Peer{Addr: addrPort(req.RemoteAddr()), Network: "rdma", Security: securityOf(req)}
 }
 
-// securityOf returns the protection below a connection or a request, or nil. An iWARP
-// connection knows nothing of it.
+// securityOf returns the transport security below a connection or a request, or nil. An iWARP
+// connection itself is not aware of it.
 func securityOf(conn any) *oncrpc.Security {
 	below, ok := conn.(interface{ NetConn() net.Conn })
 	if !ok {
@@ -42,8 +42,8 @@ func securityOf(conn any) *oncrpc.Security {
 	return nil
 }
 
-// addrPort returns the address of a peer, or the zero value if its network is
-// not TCP.
+// addrPort returns a peer's address, or the zero value if its network is not
+// TCP.
 func addrPort(a net.Addr) netip.AddrPort {
 	if tcp, ok := a.(*net.TCPAddr); ok {
 		ap := tcp.AddrPort()

@@ -6,13 +6,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
 // TestPullLendsLate checks that calls whose chunks are on their way have no
 // buffers yet, although memory is reserved.
 func TestPullLendsLate(t *testing.T) {
-	serve(t, &Server{Handler: null}, func(t *testing.T, r *rig) {
+	withServer(t, &Server{Handler: null}, func(t *testing.T, r *testServer) {
 		q := r.dialLinux()
 		q.Delay(20 * time.Second)
 		before := buf.Default.Out()
@@ -21,8 +21,8 @@ func TestPullLendsLate(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second)
 		assert.Equal(t, before+5, buf.Default.Out(), "the messages'")
-		assert.Equal(t, 5*size(large), r.memory.InUse())
+		assert.Equal(t, 5*bufferSize(large), r.memory.InUse())
 		time.Sleep(30 * time.Second)
-		assert.Len(t, q.answers(), 5)
+		assert.Len(t, q.newAnswers(), 5)
 	})
 }

@@ -7,18 +7,18 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
 	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// A puppet is a server that sends a requester arbitrary messages.
-type puppet struct {
+// A fakeServer is a server that sends a requester arbitrary messages.
+type fakeServer struct {
 	*rdmatest.Conn
 	t       *testing.T
 	offered []byte // the requester's private data
@@ -26,34 +26,34 @@ type puppet struct {
 	ready   chan struct{}
 
 	mu    sync.Mutex
-	got   []heard
+	got   []receivedCall
 	ended bool
 }
 
-// A heard is a message of the requester.
-type heard struct {
+// A receivedCall is a message from the requester.
+type receivedCall struct {
 	wire.Header
 	wire []byte
 	body []byte
 }
 
-// knfsd is the private data of Linux's server.
+// knfsd is the private data that Linux's server sends.
 var knfsd = []byte{0xf6, 0xab, 0x0e, 0x18, 1, 0, 3, 3}
 
-// withPuppet runs f in a bubble, with a requester and a puppet as its server,
-// which has the given private data and posts receives. It checks that no
-// resources leak.
-func withPuppet(t *testing.T, private []byte, cfg ClientConnConfig, f func(t *testing.T, c *ClientConn, p *puppet)) {
+// withFakeServer runs f in a bubble, with a requester and a fakeServer, which
+// has the given private data and posts receives. It checks that no resources
+// leak.
+func withFakeServer(t *testing.T, private []byte, cfg ClientConnConfig, f func(t *testing.T, c *ClientConn, p *fakeServer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		before := buf.Default.Out()
 		l := rdmatest.Listen(t)
-		p := &puppet{t: t, ready: make(chan struct{})}
-		go p.accept(l, private, 1<<20)
-		c, err := DialConn(t.Context(), &dialer{l: l}, "", cfg)
+		p := &fakeServer{t: t, ready: make(chan struct{})}
+		go p.acceptConn(l, private, 1<<20)
+		c, err := DialConn(t.Context(), &memDialer{l: l}, "", cfg)
 		require.NoError(t, err)
 		<-p.ready
-		p.watched = watched(c)
+		p.watched = watchConn(c)
 		f(t, c, p)
 		require.NoError(t, c.Close())
 		require.NoError(t, p.Close())
@@ -65,7 +65,7 @@ func withPuppet(t *testing.T, private []byte, cfg ClientConnConfig, f func(t *te
 	})
 }
 
-func (p *puppet) accept(l *rdmatest.Listener, private []byte, recvs int) {
+func (p *fakeServer) acceptConn(l *rdmatest.Listener, private []byte, recvs int) {
 	defer close(p.ready)
 	req, err := l.Accept(p.t.Context())
 	if !assert.NoError(p.t, err) {
@@ -82,11 +82,11 @@ func (p *puppet) accept(l *rdmatest.Listener, private []byte, recvs int) {
 	}
 }
 
-// Receive records a message, which must follow the rules for all messages of a
-// requester.
-func (p *puppet) Receive(m rdma.Recv) {
+// Receive records a message, which must follow the rules for all of a
+// requester's messages.
+func (p *fakeServer) Receive(m rdma.Recv) {
 	defer m.Buf.Release()
-	h := heard{wire: append([]byte{}, m.Buf.B...)}
+	h := receivedCall{wire: append([]byte{}, m.Buf.B...)}
 	var err error
 	h.body, err = h.ParseCall(h.wire)
 	assert.NoError(p.t, err, "R8166-4-1, R8166-4.2.4-3, R8166-4.6.1-1, R8166-4.6.2-1")
@@ -111,7 +111,7 @@ func (p *puppet) Receive(m rdma.Recv) {
 	p.got = append(p.got, h)
 }
 
-func (p *puppet) Closed(error) {
+func (p *fakeServer) Closed(error) {
 	p.mu.Lock()
 	p.ended = true
 	p.mu.Unlock()
@@ -121,58 +121,58 @@ func (p *puppet) Closed(error) {
 	}()
 }
 
-// lost reports whether the connection has ended.
-func (p *puppet) lost() bool {
+// isLost reports whether the connection has ended.
+func (p *fakeServer) isLost() bool {
 	synctest.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ended
 }
 
-// heard waits until the bubble is idle, and returns the messages since the last
+// newCalls waits until the bubble is idle, and returns the messages since the last
 // time.
-func (p *puppet) heard() []heard { return news(&p.mu, &p.got) }
+func (p *fakeServer) newCalls() []receivedCall { return takeNew(&p.mu, &p.got) }
 
-// call is heard, for exactly one call.
-func (p *puppet) call() heard {
+// onlyCall is newCalls for exactly one call.
+func (p *fakeServer) onlyCall() receivedCall {
 	p.t.Helper()
-	got := p.heard()
+	got := p.newCalls()
 	require.Len(p.t, got, 1)
 	return got[0]
 }
 
-// say sends a message unchanged.
-func (p *puppet) say(parts ...[]byte) {
+// sendRaw sends a message unchanged.
+func (p *fakeServer) sendRaw(parts ...[]byte) {
 	p.t.Helper()
 	require.NoError(p.t, p.Post(rdma.WR{Op: rdma.OpSend, Data: parts}))
 	synctest.Wait()
 }
 
-// reply sends a header, with the fixed fields of a reply to h, and results
+// sendReply sends a header, with a reply's fixed fields for h, and results
 // behind an RPC reply header.
-func (p *puppet) reply(h heard, r wire.Header, results ...byte) {
+func (p *fakeServer) sendReply(h receivedCall, r wire.Header, results ...byte) {
 	p.t.Helper()
 	r.XID, r.Vers = h.XID, wire.Version
 	if r.Credit == 0 {
 		r.Credit = 32
 	}
 	if r.Proc == wire.Msg {
-		p.say(r.AppendTo(nil), appendSuccess(nil, h.XID), results)
+		p.sendRaw(r.AppendTo(nil), appendSuccess(nil, h.XID), results)
 		return
 	}
-	p.say(r.AppendTo(nil))
+	p.sendRaw(r.AppendTo(nil))
 }
 
-// put writes to the requester's memory.
-func (p *puppet) put(s chunks.Segment, data []byte) {
+// writeMemory writes to the requester's memory.
+func (p *fakeServer) writeMemory(s chunks.Segment, data []byte) {
 	p.t.Helper()
 	at := rdma.Remote{STag: rdma.STag(s.Handle), TO: s.Offset}
 	require.NoError(p.t, p.Post(rdma.WR{Op: rdma.OpWrite, Data: [][]byte{data}, Remote: at}))
 	synctest.Wait()
 }
 
-// pull reads the requester's memory.
-func (p *puppet) pull(s chunks.Segment) []byte {
+// readMemory reads the requester's memory.
+func (p *fakeServer) readMemory(s chunks.Segment) []byte {
 	p.t.Helper()
 	b := make([]byte, s.Length)
 	at := rdma.Remote{STag: rdma.STag(s.Handle), TO: s.Offset}
@@ -181,8 +181,8 @@ func (p *puppet) pull(s chunks.Segment) []byte {
 	return b
 }
 
-// went returns the error of a call, which must have ended.
-func went(t *testing.T, done <-chan error) error {
+// callError returns a call's error; the call must have ended.
+func callError(t *testing.T, done <-chan error) error {
 	t.Helper()
 	synctest.Wait()
 	select {
@@ -194,38 +194,38 @@ func went(t *testing.T, done <-chan error) error {
 	}
 }
 
-// begin makes a call.
-func begin(ctx context.Context, c oncrpc.Caller, x *oncrpc.Exchange) <-chan error {
+// startCall makes a call.
+func startCall(ctx context.Context, c oncrpc.Caller, x *oncrpc.Exchange) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- c.Call(ctx, x) }()
 	return done
 }
 
-// works makes a call, and checks that it succeeds.
-func (p *puppet) works(c oncrpc.Caller) {
+// requireSuccess makes a call, and checks that it succeeds.
+func (p *fakeServer) requireSuccess(c oncrpc.Caller) {
 	p.t.Helper()
 	x := new(oncrpc.Exchange)
-	done := begin(p.t.Context(), c, x)
-	p.reply(p.call(), wire.Header{})
-	require.NoError(p.t, went(p.t, done))
+	done := startCall(p.t.Context(), c, x)
+	p.sendReply(p.onlyCall(), wire.Header{})
+	require.NoError(p.t, callError(p.t, done))
 	x.Release()
 }
 
-// whole returns the RPC message of a call, with its chunks in their places.
-func (p *puppet) whole(h heard) []byte {
+// wholeMessage returns a call's RPC message, with its chunks in their places.
+func (p *fakeServer) wholeMessage(h receivedCall) []byte {
 	p.t.Helper()
 	if h.Proc == wire.NoMsg {
 		require.Len(p.t, h.Lists.Reads, 1)
-		return p.pull(h.Lists.Reads[0].Segment)
+		return p.readMemory(h.Lists.Reads[0].Segment)
 	}
 	if len(h.Lists.Reads) == 0 {
 		return h.body
 	}
 	require.Len(p.t, h.Lists.Reads, 1)
 	at := h.Lists.Reads[0].Position
-	item := p.pull(h.Lists.Reads[0].Segment)
+	item := p.readMemory(h.Lists.Reads[0].Segment)
 	message := append([]byte{}, h.body[:at]...)
 	message = append(message, item...)
-	message = append(message, pad(len(item))...)
+	message = append(message, padding(len(item))...)
 	return append(message, h.body[at:]...)
 }

@@ -10,53 +10,52 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// The goroutine that reads a connection serves its short calls: handing a call
-// to another goroutine costs more than answering it, and the answers to calls
-// that arrive together leave some at a time (see package iwarp).
+// The goroutine that reads a connection serves its short calls: passing a call
+// to another goroutine costs more than serving it, and the replies to calls
+// that arrive together are sent in batches (see package iwarp).
 //
-//	reader ── Receive ─▶ short? ─▶ Handler ─▶ Post ─▶ reads on
-//	                       │ no       │ takes long, says the watchdog
+//	reader ── Receive ─▶ short? ─▶ Handler ─▶ Post ─▶ continues reading
+//	                       │ no       │ takes long, per the watchdog
 //	                       ▼          ▼
-//	                   dispatcher   another goroutine reads on; this one is
-//	                                the dispatcher's when it has answered
+//	                   dispatcher   another goroutine reads; this one joins
+//	                                the dispatcher when it has replied
 //
-// The reader that has placed the chunks of a call serves that call too: the
-// bytes are still in its processor's caches.
+// The reader that has placed a call's chunks serves that call too: the bytes
+// are still in its processor's caches.
 //
-// A call cannot be known to be short: it may have to wait for a disk, or for
-// ever. The dispatcher therefore serves the calls of a kind that was slow
-// lately, and the watchdog relieves a reader that does not come back.
+// Whether a call is short cannot be known in advance: it may have to wait for a
+// disk, or forever. The dispatcher therefore serves call kinds that were slow
+// recently, and the watchdog replaces a reader that does not return.
 //
-// Inside of TLS, reading is decrypting, and a call for which much was pulled holds
-// that up: the reader hands over the reading at once, and serves the call.
+// Within TLS, reading includes decrypting, and a call for which much was pulled delays that: the
+// reader hands off reading immediately, and serves the call.
 
-// A reader is the goroutine that reads a connection. That goroutine owns the
-// fields, unless a field's comment says otherwise.
-type reader struct {
-	relief rdma.ReaderHandoff // nil: the reader serves no calls
-	mapped bool               // the connection sends out of mappings
-	turn   relief.Reader
-	kinds  relief.Kinds // one procedure each, or one Server.Kind of a procedure
+// A connReader is the state of the goroutine that reads a connection. That
+// goroutine owns the fields, unless a field's comment states otherwise.
+type connReader struct {
+	handoff rdma.ReaderHandoff // nil: the reader serves no calls
+	mapped  rdma.MappedSender  // nil: the connection never sends from mappings
+	relief  relief.Reader
+	kinds   relief.Kinds // one per procedure, or per Server.Kind within a procedure
 }
 
-// init queries the abilities of the connection below.
-func (r *reader) init(c rdma.Conn, serves bool) {
+// init queries the capabilities of the connection below.
+func (r *connReader) init(c rdma.Conn, serves bool) {
 	if serves {
-		r.relief, _ = c.(rdma.ReaderHandoff)
+		r.handoff, _ = c.(rdma.ReaderHandoff)
 	}
-	m, ok := c.(rdma.MappedSender)
-	r.mapped = ok && m.SendsMapped()
+	r.mapped, _ = c.(rdma.MappedSender)
 }
 
-// takes returns the kind of a call that the reader should serve, or nil.
-func (r *reader) takes(cl *call) *relief.Kind {
+// kindToServe returns the kind of a call that the reader should serve, or nil.
+func (r *connReader) kindToServe(cl *call) *relief.Kind {
 	p := &cl.plan
-	if r.relief == nil || len(cl.body) < rpcmsg.CallHeaderLen { // the call is incomplete or unchecked
+	if r.handoff == nil || len(cl.body) < rpcmsg.CallHeaderLen { // the call is incomplete or unchecked
 		return nil
 	}
 	var alike, form uint32
 	switch {
-	case cl.mayBeSealed() && max(p.room, len(cl.body)) > shortSealed:
+	case cl.mayBeSealed() && max(p.maxReply, len(cl.body)) > shortSealed:
 		return nil
 	case p.replyNeed > shortReply && !r.mayMap(cl):
 		return nil
@@ -77,47 +76,47 @@ func (r *reader) takes(cl *call) *relief.Kind {
 }
 
 // mayBeSealed reports whether the call's arguments and results may be signed or
-// encrypted, which is unknown while the message is yet to be read.
+// encrypted, which is unknown until the message is read.
 func (cl *call) mayBeSealed() bool {
-	return len(cl.body) < rpcmsg.CallHeaderLen || binary.BigEndian.Uint32(cl.body[24:]) == rpcmsg.AuthGSS // Section 9 of RFC 5531
+	return len(cl.body) < rpcmsg.CallHeaderLen || binary.BigEndian.Uint32(cl.body[24:]) == rpcmsg.AuthGSS // RFC 5531, Section 9
 }
 
-// serveShort answers a call that the reader takes.
+// serveShort serves a call on the reader.
 func (c *conn) serveShort(cl *call, k *relief.Kind) {
 	r, w := &c.reader, &c.srv.watchdog
-	n := r.turn.Begin(w, k)
+	n := r.relief.Begin(w, k)
 	if n%relief.MaxTurn == 0 {
 		runtime.Gosched() // other connections' readers may want to run
 	}
-	cl.assemble()
-	slow := w.Slow + time.Duration(cl.plan.pullSize)*slowByte
+	cl.assembleRequest()
+	slow := w.Slow + time.Duration(cl.plan.pullSize)*timePerByte
 	start := time.Now()
-	answer := cl.execute()
+	answer := cl.callHandler()
 	took := time.Since(start)
 	cl.respond(answer)
-	if r.turn.End(n) {
+	if r.relief.End(n) {
 		k.Note(took > slow)
 		return
 	}
 	c.srv.calls.run(nil, c.party.Own.queue)
 }
 
-// relieve makes another goroutine read, and the reader the dispatcher's when it has
-// answered its call.
-func (c *conn) relieve() {
-	c.srv.calls.adopt(c.party.Own.queue)
-	c.reader.relief.HandOffReader()
+// relieveReader makes another goroutine read. The current reader joins the dispatcher when it has
+// served its call.
+func (c *conn) relieveReader() {
+	c.srv.calls.adoptGoroutine(c.party.Own.queue)
+	c.reader.handoff.HandOffReader()
 }
 
-// serveAside answers a call for which much was pulled inside of TLS, while
-// another goroutine reads on. It returns false if the call is not such a call,
-// or must wait its turn.
+// serveAside serves a call for which much was pulled within TLS, while another
+// goroutine takes over reading. It returns false if the call is not such a
+// call, or must wait its turn.
 func (c *conn) serveAside(cl *call) bool {
-	r, q := &c.reader, cl.queue()
-	if c.peer.Security == nil || r.relief == nil || cl.plan.pullSize < minAside || !c.srv.calls.tryAdopt(q) {
+	r, q := &c.reader, cl.partyQueue()
+	if c.peer.Security == nil || r.handoff == nil || cl.plan.pullSize < minHandOffPull || !c.srv.calls.tryAdopt(q) {
 		return false
 	}
-	r.relief.HandOffReader()
+	r.handoff.HandOffReader()
 	cl.serve()
 	c.srv.calls.run(nil, q)
 	return true

@@ -7,13 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/oncrpc"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
 // TestRelay checks that a relayed call keeps its header, and that its reply
-// comes back unchanged, including refusals, in each form.
+// comes back unchanged, including rejections, in each form.
 func TestRelay(t *testing.T) {
-	client(t, new(Server), ClientConnConfig{}, func(t *testing.T, c *ClientConn, _ *echo, _ *dialer) {
+	withClientConn(t, new(Server), ClientConnConfig{}, func(t *testing.T, c *ClientConn, _ *echoProgram, _ *memDialer) {
 		for name, tt := range map[string]struct {
 			flavor        byte
 			results, item int
@@ -39,9 +39,9 @@ func TestRelay(t *testing.T) {
 				if tt.placed {
 					r.SetMoved(x.Sink[:x.Placed])
 				}
-				assert.Equal(t, ramp(tt.results), r.Opaque(tt.results), name)
+				assert.Equal(t, rampBytes(tt.results), r.Opaque(tt.results), name)
 				r.Fixed(8)
-				assert.Equal(t, ramp(tt.item), r.Item(tt.item), name)
+				assert.Equal(t, rampBytes(tt.item), r.Item(tt.item), name)
 				assert.EqualValues(t, 9, r.Uint32(), name)
 				assert.NoError(t, r.Done(), name)
 			}

@@ -22,7 +22,7 @@ func assertUntouched(t *testing.T, mem []byte) {
 	assert.Equal(t, len(mem), bytes.Count(mem, []byte{guard}), "%x", mem)
 }
 
-func lengths(c chunks.Chunk) []uint32 {
+func segmentLengths(c chunks.Chunk) []uint32 {
 	n := []uint32{}
 	for _, s := range c {
 		n = append(n, s.Length)
@@ -31,16 +31,16 @@ func lengths(c chunks.Chunk) []uint32 {
 }
 
 // TestReplyForms checks one reply in each form that a requester can provide
-// for: 24 bytes of RPC header, a length word, the item, and a tail.
+// for: a 24 byte RPC header, a length word, the item, and a tail.
 func TestReplyForms(t *testing.T) {
-	short, long := repeat(5), repeat(4001)
+	short, long := patternBytes(5), patternBytes(4001)
 	const pad3 = "\x00\x00\x00"
 	for _, tt := range []struct {
 		name   string
 		whole  bool
 		item   []byte
-		writes [][]int // segment lengths of the Write chunks offered
-		reply  []int   // of the Reply chunk; nil: none
+		writes [][]int // segment lengths in the Write chunks offered
+		reply  []int   // segments in the Reply chunk; nil: none
 		tail   string
 
 		proc   wire.Proc
@@ -121,30 +121,30 @@ func TestReplyForms(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			handler := results("len ", tt.item, tt.tail)
-			whole := service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+			handler := fixedResults("len ", tt.item, tt.tail)
+			whole := serviceFunc(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 				rep.Whole = tt.whole
 				assert.LessOrEqual(t, req.MaxWhole, 8000+24, "the Write chunk has no part in it")
 				return handler.Serve(ctx, req, rep)
 			})
-			serve(t, &Server{Handler: whole, Log: testLog(t)}, func(t *testing.T, r *rig) {
+			withServer(t, &Server{Handler: whole, Log: testLog(t)}, func(t *testing.T, r *testServer) {
 				q := r.dialLinux()
 				var l chunks.Lists
 				var offered []chunks.Chunk
 				var mems [][]byte
 				for _, n := range tt.writes {
-					c, mem := q.writable(n...)
+					c, mem := q.writeChunk(n...)
 					l.AddWrite(c)
 					offered, mems = append(offered, c), append(mems, mem)
 				}
 				var stream []byte
 				if tt.reply != nil {
 					l.HasReply = true
-					l.Reply, stream = q.writable(tt.reply...)
+					l.Reply, stream = q.writeChunk(tt.reply...)
 				}
-				q.call(msg(l), rpcCall(testXID, ""))
+				q.sendCall(newMsg(l), rpcCall(testXID, ""))
 
-				a := q.answer()
+				a := q.onlyAnswer()
 				assert.Equal(t, tt.proc, a.Proc)
 				header := appendSuccess(nil, testXID)
 				if tt.proc == wire.Msg {
@@ -160,7 +160,7 @@ func TestReplyForms(t *testing.T) {
 				require.Equal(t, len(tt.writes), a.Lists.Writes())
 				for i, mem := range mems { // R8166-3.4.6-2: as offered, except for the lengths
 					got := a.Lists.Write(i)
-					assert.Equal(t, tt.wrote[i], lengths(got), "Write chunk %d", i)
+					assert.Equal(t, tt.wrote[i], segmentLengths(got), "Write chunk %d", i)
 					for j, s := range got {
 						s.Length = offered[i][j].Length
 						assert.Equal(t, offered[i][j], s)
@@ -172,66 +172,66 @@ func TestReplyForms(t *testing.T) {
 					assertUntouched(t, mem)
 				}
 				assert.Equal(t, tt.reply != nil, a.Lists.HasReply)
-				assert.Equal(t, append([]uint32{}, tt.filled...), lengths(a.Lists.Reply))
+				assert.Equal(t, append([]uint32{}, tt.filled...), segmentLengths(a.Lists.Reply))
 			})
 		})
 	}
 }
 
-// TestReplyGolden checks the READ of Linux with its own handle: the reply is
-// exactly that of knfsd, if the program gives the same results.
+// TestReplyGolden checks Linux's READ with its own handle: the reply is exactly
+// knfsd's, if the program gives the same results.
 func TestReplyGolden(t *testing.T) {
 	want := wiretest.Hex(t, "testdata/write-chunk-reply.hex")
 	head := want[len(want)-128:]
-	read := service(func(_ context.Context, _ *oncrpc.Request, rep *oncrpc.Reply) bool {
+	read := serviceFunc(func(_ context.Context, _ *oncrpc.Request, rep *oncrpc.Reply) bool {
 		rep.Head = append(rep.Head, head...)
 		copy(rep.NewItem(6), "hello\n")
 		return true
 	})
-	serve(t, &Server{Handler: read, Credits: 64}, func(t *testing.T, r *rig) {
+	withServer(t, &Server{Handler: read, Credits: 64}, func(t *testing.T, r *testServer) {
 		q := r.dialLinux()
 		page := make([]byte, 4096)
 		q.registerAt(page, rdma.RemoteWrite, 0xccf3fb01, 0x0585739a083af000)
-		q.send(wiretest.Hex(t, "testdata/write-chunk-call.hex"))
-		a := q.answer()
+		q.sendRaw(wiretest.Hex(t, "testdata/write-chunk-call.hex"))
+		a := q.onlyAnswer()
 		assert.Equal(t, want, a.wire)
 		assert.EqualValues(t, 0xccf3fb01, a.invalidated)
 		assert.Equal(t, "hello\n\x00", string(page[:7]))
 	})
 }
 
-// TestReplyChunkGolden checks the READDIRPLUS of Linux. knfsd uses the Reply
-// chunk for 596 bytes; ours fit inline, which Linux accepts too, if the chunk
-// comes back with no byte used.
+// TestReplyChunkGolden checks Linux's READDIRPLUS. knfsd uses the Reply chunk
+// for 596 bytes; ours fit inline, which Linux accepts too, if the chunk comes
+// back with no byte used.
 func TestReplyChunkGolden(t *testing.T) {
 	for _, tt := range []struct {
-		n     int // bytes of the reply
+		n     int // bytes in the reply
 		proc  wire.Proc
 		wrote []uint32
 	}{
 		{596, wire.Msg, []uint32{0, 0, 0}},
 		{4096, wire.NoMsg, []uint32{124, 3972, 0}},
 	} {
-		list := results(string(repeat(tt.n-24)), nil, "")
-		serve(t, &Server{Handler: list}, func(t *testing.T, r *rig) {
+		list := fixedResults(string(patternBytes(tt.n-24)), nil, "")
+		withServer(t, &Server{Handler: list}, func(t *testing.T, r *testServer) {
 			q := r.dialLinux()
 			head, pages, pad := make([]byte, 124), make([]byte, 65536), make([]byte, 4)
 			q.registerAt(head, rdma.RemoteWrite, 0x3c7ec701, 0x0285739a089cd800)
 			q.registerAt(pages, rdma.RemoteWrite, 0x91ac4701, 0x0285739a7fa8c000)
 			q.registerAt(pad, rdma.RemoteWrite, 0xa90fa701, 0x0285739a089cd87c)
-			q.send(wiretest.Hex(t, "testdata/reply-chunk-call.hex"))
-			a := q.answer()
+			q.sendRaw(wiretest.Hex(t, "testdata/reply-chunk-call.hex"))
+			a := q.onlyAnswer()
 			assert.Equal(t, tt.proc, a.Proc)
-			assert.Equal(t, tt.wrote, lengths(a.Lists.Reply))
+			assert.Equal(t, tt.wrote, segmentLengths(a.Lists.Reply))
 			assert.Zero(t, a.invalidated, "three handles")
 		})
 	}
 }
 
-// TestNoRoom checks that a reply that does not fit is refused before anything
+// TestNoRoom checks that a reply that does not fit is rejected before anything
 // is written (R8166-4.5.3-1, R8267-3.1-1, R8267-3.1-4).
 func TestNoRoom(t *testing.T) {
-	long := repeat(5000)
+	long := patternBytes(5000)
 	for _, tt := range []struct {
 		name   string
 		item   []byte
@@ -246,23 +246,23 @@ func TestNoRoom(t *testing.T) {
 		{"Write chunk of empty segments", []byte("x"), []int{0, 0}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			serve(t, &Server{Handler: results("len ", tt.item, "")}, func(t *testing.T, r *rig) {
+			withServer(t, &Server{Handler: fixedResults("len ", tt.item, "")}, func(t *testing.T, r *testServer) {
 				q := r.dialLinux()
 				var l chunks.Lists
 				var mems [][]byte
 				if tt.writes != nil {
-					c, mem := q.writable(tt.writes...)
+					c, mem := q.writeChunk(tt.writes...)
 					l.AddWrite(c)
 					mems = append(mems, mem)
 				}
 				if tt.reply != nil {
 					var mem []byte
 					l.HasReply = true
-					l.Reply, mem = q.writable(tt.reply...)
+					l.Reply, mem = q.writeChunk(tt.reply...)
 					mems = append(mems, mem)
 				}
-				q.call(msg(l), rpcCall(testXID, ""))
-				q.refused(wire.ErrChunk)
+				q.sendCall(newMsg(l), rpcCall(testXID, ""))
+				q.requireError(wire.ErrChunk)
 				for _, mem := range mems {
 					assertUntouched(t, mem)
 				}
@@ -271,7 +271,7 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
-// TestThreshold checks that a reply of just the threshold is inline, and one
+// TestThreshold checks that a reply as long as the threshold is inline, and one
 // byte more is not, with a Reply chunk or without (R8166-4.2.4-5,
 // R8166-3.3.2-1, R8797-4.2-4, R8797-3.1-2).
 func TestThreshold(t *testing.T) {
@@ -289,38 +289,38 @@ func TestThreshold(t *testing.T) {
 		{"R8797-6-1 a later version", 4096, []byte{0xf6, 0xab, 0x0e, 0x18, 2, 0, 9, 9}, 1024},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			size, room := 0, tt.want-wire.MinLen // of the RPC reply
-			h := service(func(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
-				rep.Head = append(appendSuccess(rep.Head, testXID), repeat(size-24)...)
-				assert.Equal(t, room, req.MaxReply)
+			size, maxReply := 0, tt.want-wire.MinLen // the RPC reply's
+			h := serviceFunc(func(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+				rep.Head = append(appendSuccess(rep.Head, testXID), patternBytes(size-24)...)
+				assert.Equal(t, maxReply, req.MaxReply)
 				return true
 			})
-			serve(t, &Server{Handler: h, Inline: tt.inline}, func(t *testing.T, r *rig) {
-				q := r.dial(tt.private)
+			withServer(t, &Server{Handler: h, Inline: tt.inline}, func(t *testing.T, r *testServer) {
+				q := r.dialWith(tt.private)
 				ours, ok := cmpriv.Parse(q.PrivateData())
 				require.True(t, ok)
 				assert.Equal(t, cmpriv.Message{
 					RemoteInvalidation: true, SendSize: tt.inline &^ 1023, RecvSize: tt.inline &^ 1023,
 				}, ours)
 				size = tt.want - wire.MinLen
-				q.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
-				assert.Len(t, q.answer().wire, tt.want)
+				q.sendCall(newMsg(chunks.Lists{}), rpcCall(testXID, ""))
+				assert.Len(t, q.onlyAnswer().wire, tt.want)
 				size++
-				q.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
-				q.refused(wire.ErrChunk)
+				q.sendCall(newMsg(chunks.Lists{}), rpcCall(testXID, ""))
+				q.requireError(wire.ErrChunk)
 
-				room = tt.want
+				maxReply = tt.want
 				size = tt.want - wire.MinLen - 4 - 16
 				l := chunks.Lists{HasReply: true}
-				l.Reply, _ = q.writable(room)
-				q.call(msg(l), rpcCall(testXID, ""))
-				a := q.answer()
+				l.Reply, _ = q.writeChunk(maxReply)
+				q.sendCall(newMsg(l), rpcCall(testXID, ""))
+				a := q.onlyAnswer()
 				assert.Equal(t, wire.Msg, a.Proc)
 				assert.Len(t, a.wire, tt.want)
 				size++
-				l.Reply, _ = q.writable(room)
-				q.call(msg(l), rpcCall(testXID, ""))
-				a = q.answer()
+				l.Reply, _ = q.writeChunk(maxReply)
+				q.sendCall(newMsg(l), rpcCall(testXID, ""))
+				a = q.onlyAnswer()
 				assert.Equal(t, wire.NoMsg, a.Proc)
 				assert.EqualValues(t, size, a.Lists.Reply.Length())
 			})
@@ -328,17 +328,17 @@ func TestThreshold(t *testing.T) {
 	}
 }
 
-// TestThresholdPerConnection checks that each connection of a peer has its own
-// thresholds, one for each direction, from its set-up to its end (R8797-3.1-1,
-// R8797-4-1, R8797-4-2).
+// TestThresholdPerConnection checks that each of a peer's connections has its
+// own thresholds, one for each direction, from its set-up to its end
+// (R8797-3.1-1, R8797-4-1, R8797-4-2).
 func TestThresholdPerConnection(t *testing.T) {
-	serve(t, &Server{Handler: results(string(repeat(2000)), nil, "")}, func(t *testing.T, r *rig) {
+	withServer(t, &Server{Handler: fixedResults(string(patternBytes(2000)), nil, "")}, func(t *testing.T, r *testServer) {
 		for range 2 {
 			for size, proc := range map[int]wire.Proc{1024: wire.Error, 2048: wire.Error, 3072: wire.Msg, 4096: wire.Msg} {
-				q := r.dial(cmpriv.Message{SendSize: 1024, RecvSize: size}.AppendTo(nil))
+				q := r.dialWith(cmpriv.Message{SendSize: 1024, RecvSize: size}.AppendTo(nil))
 				for range 2 {
-					q.call(msg(chunks.Lists{}), rpcCall(testXID, string(repeat(3000))))
-					assert.Equal(t, proc, q.answer().Proc, size)
+					q.sendCall(newMsg(chunks.Lists{}), rpcCall(testXID, string(patternBytes(3000))))
+					assert.Equal(t, proc, q.onlyAnswer().Proc, size)
 				}
 				require.NoError(t, q.Close())
 			}
@@ -346,17 +346,17 @@ func TestThresholdPerConnection(t *testing.T) {
 	})
 }
 
-// TestLargestCall checks that the server takes a message of its advertised
+// TestLargestCall checks that the server takes a message with its advertised
 // size.
 func TestLargestCall(t *testing.T) {
-	serve(t, &Server{Handler: null, Inline: 8192}, func(t *testing.T, r *rig) {
+	withServer(t, &Server{Handler: null, Inline: 8192}, func(t *testing.T, r *testServer) {
 		q := r.dialLinux()
-		q.call(msg(chunks.Lists{}), rpcCall(testXID, string(repeat(8192-wire.MinLen-40))))
-		assert.Equal(t, wire.Msg, q.answer().Proc)
+		q.sendCall(newMsg(chunks.Lists{}), rpcCall(testXID, string(patternBytes(8192-wire.MinLen-40))))
+		assert.Equal(t, wire.Msg, q.onlyAnswer().Proc)
 	})
 }
 
-// TestMaxReply checks that MaxReply is the room in the chunks of a call and the
+// TestMaxReply checks that MaxReply is the space in a call's chunks and the
 // threshold.
 func TestMaxReply(t *testing.T) {
 	const segment = 16
@@ -377,8 +377,8 @@ func TestMaxReply(t *testing.T) {
 		{"Write and Reply chunk", [][]uint32{{10}}, []uint32{5000}, 5010},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var rec recorder
-			serve(t, &Server{Handler: &rec}, func(t *testing.T, r *rig) {
+			var rec requestRecorder
+			withServer(t, &Server{Handler: &rec}, func(t *testing.T, r *testServer) {
 				q := r.dialLinux()
 				offer := func(lengths []uint32) (c chunks.Chunk) {
 					for _, n := range lengths {
@@ -391,9 +391,9 @@ func TestMaxReply(t *testing.T) {
 					l.AddWrite(offer(w))
 				}
 				l.Reply, l.HasReply = offer(tt.reply), tt.reply != nil
-				q.call(msg(l), rpcCall(testXID, ""))
+				q.sendCall(newMsg(l), rpcCall(testXID, ""))
 				synctest.Wait()
-				assert.Equal(t, tt.want, rec.last(t).MaxReply)
+				assert.Equal(t, tt.want, rec.onlyRequest(t).MaxReply)
 			})
 		})
 	}
@@ -415,36 +415,36 @@ func TestInvalidate(t *testing.T) {
 		{"Write chunk", true, oneWrite, true},
 		{"Write chunk, R clear", false, oneWrite, false},
 		{"Reply chunk not used", true, func(q *requester) (l chunks.Lists) {
-			l.Reply, _ = q.writable(5000)
+			l.Reply, _ = q.writeChunk(5000)
 			l.HasReply = true
 			return l
 		}, true},
 		{"two segments of one handle", true, func(q *requester) (l chunks.Lists) {
-			c, _ := q.writable(100)
+			c, _ := q.writeChunk(100)
 			a, b := c[0], c[0]
 			a.Length, b.Length, b.Offset = 40, 60, b.Offset+40
 			l.AddWrite(chunks.Chunk{a, b})
 			return l
 		}, true},
 		{"Linux's segment for padding", true, func(q *requester) (l chunks.Lists) {
-			c, _ := q.writable(5, 4)
+			c, _ := q.writeChunk(5, 4)
 			l.AddWrite(c)
 			return l
 		}, false},
 		{"Read and Reply chunk", true, func(q *requester) chunks.Lists {
 			l := oneRead(q)
-			l.Reply, _ = q.writable(5000)
+			l.Reply, _ = q.writeChunk(5000)
 			l.HasReply = true
 			return l
 		}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			serve(t, &Server{Handler: results("len ", []byte("item"), "")}, func(t *testing.T, r *rig) {
-				q := r.dial(cmpriv.Message{RemoteInvalidation: tt.r, SendSize: 4096, RecvSize: 4096}.AppendTo(nil))
+			withServer(t, &Server{Handler: fixedResults("len ", []byte("item"), "")}, func(t *testing.T, r *testServer) {
+				q := r.dialWith(cmpriv.Message{RemoteInvalidation: tt.r, SendSize: 4096, RecvSize: 4096}.AppendTo(nil))
 				l := tt.offer(q)
 				handle, _ := l.Handle()
-				q.call(msg(l), rpcCall(testXID, ""))
-				a := q.answer()
+				q.sendCall(newMsg(l), rpcCall(testXID, ""))
+				a := q.onlyAnswer()
 				assert.Equal(t, wire.Msg, a.Proc)
 				if tt.want {
 					assert.EqualValues(t, handle, a.invalidated)
@@ -465,11 +465,11 @@ func TestNoWordOfInvalidate(t *testing.T) {
 		"nothing": nil, "cut short": linux.AppendTo(nil)[:7], "version 2": second, "foreign": []byte("\x00\x00\x00\x01another's"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			serve(t, &Server{Handler: results("len ", []byte("item"), "")}, func(t *testing.T, r *rig) {
+			withServer(t, &Server{Handler: fixedResults("len ", []byte("item"), "")}, func(t *testing.T, r *testServer) {
 				for _, offer := range []func(*requester) chunks.Lists{oneRead, oneWrite} {
-					q := r.dial(private)
-					q.call(msg(offer(q)), rpcCall(testXID, ""))
-					a := q.answer()
+					q := r.dialWith(private)
+					q.sendCall(newMsg(offer(q)), rpcCall(testXID, ""))
+					a := q.onlyAnswer()
 					assert.Equal(t, wire.Msg, a.Proc)
 					assert.Zero(t, a.invalidated)
 				}
@@ -479,12 +479,12 @@ func TestNoWordOfInvalidate(t *testing.T) {
 }
 
 func oneRead(q *requester) (l chunks.Lists) {
-	l.Reads = q.reads(40, []byte("data"))
+	l.Reads = q.readSegments(40, []byte("data"))
 	return l
 }
 
 func oneWrite(q *requester) (l chunks.Lists) {
-	c, _ := q.writable(100)
+	c, _ := q.writeChunk(100)
 	l.AddWrite(c)
 	return l
 }
@@ -492,7 +492,7 @@ func oneWrite(q *requester) (l chunks.Lists) {
 // TestForeignHead checks that a handler may substitute its own slice for the
 // head, or grow the head.
 func TestForeignHead(t *testing.T) {
-	for name, h := range map[string]service{
+	for name, h := range map[string]serviceFunc{
 		"its own": func(_ context.Context, _ *oncrpc.Request, rep *oncrpc.Reply) bool {
 			rep.Head = appendSuccess(nil, testXID)
 			return true
@@ -504,33 +504,33 @@ func TestForeignHead(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			serve(t, &Server{Handler: h}, func(t *testing.T, r *rig) {
+			withServer(t, &Server{Handler: h}, func(t *testing.T, r *testServer) {
 				q := r.dialLinux()
-				q.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
-				assert.Equal(t, appendSuccess(nil, testXID), q.answer().body)
+				q.sendCall(newMsg(chunks.Lists{}), rpcCall(testXID, ""))
+				assert.Equal(t, appendSuccess(nil, testXID), q.onlyAnswer().body)
 			})
 		})
 	}
 }
 
-// TestItemLengths checks, for each length of an item, that exactly the item
-// comes back, by chunk and inline (R8166-3.4.6.2-3).
+// TestItemLengths checks, for each item length, that exactly the item comes
+// back, by chunk and inline (R8166-3.4.6.2-3).
 func TestItemLengths(t *testing.T) {
 	for n := range 10 {
-		item := repeat(n)
-		serve(t, &Server{Handler: results("len ", item, "tail")}, func(t *testing.T, r *rig) {
+		item := patternBytes(n)
+		withServer(t, &Server{Handler: fixedResults("len ", item, "tail")}, func(t *testing.T, r *testServer) {
 			q := r.dialLinux()
-			c, mem := q.writable(4, 1, 20)
+			c, mem := q.writeChunk(4, 1, 20)
 			var l chunks.Lists
 			l.AddWrite(c)
-			q.call(msg(l), rpcCall(testXID, ""))
-			a := q.answer()
+			q.sendCall(newMsg(l), rpcCall(testXID, ""))
+			a := q.onlyAnswer()
 			assert.EqualValues(t, n, a.Lists.Write(0).Length())
 			assert.Equal(t, string(item)+string(bytes.Repeat([]byte{guard}, 25-n)), string(mem))
 			assert.Equal(t, "len tail", string(a.body[24:]))
 
-			q.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
-			inline := q.answer().body[28:]
+			q.sendCall(newMsg(chunks.Lists{}), rpcCall(testXID, ""))
+			inline := q.onlyAnswer().body[28:]
 			assert.Equal(t, string(item)+"\x00\x00\x00"[:-n&3]+"tail", string(inline))
 		})
 	}

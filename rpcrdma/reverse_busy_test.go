@@ -12,36 +12,36 @@ import (
 )
 
 // TestReverseWhileBusy checks that replies in the reverse direction are read
-// even if calls in handlers have all credits of the requester, the dispatcher
-// is busy, or calls wait for memory.
+// even if calls in handlers have all the requester's credits, the dispatcher is
+// busy, or calls wait for memory.
 func TestReverseWhileBusy(t *testing.T) {
 	var peer *oncrpc.Peer
-	for name, busy := range map[string]func(t *testing.T, r *rig) func(){
-		"calls in handlers": func(*testing.T, *rig) func() { return func() {} },
-		"no goroutine left": func(_ *testing.T, r *rig) func() {
-			r.calls.mu.Lock() // the dispatcher may still look after the first call
+	for name, busy := range map[string]func(t *testing.T, r *testServer) func(){
+		"calls in handlers": func(*testing.T, *testServer) func() { return func() {} },
+		"no goroutine left": func(_ *testing.T, r *testServer) func() {
+			r.calls.mu.Lock() // the dispatcher may still handle the first call
 			defer r.calls.mu.Unlock()
 			r.calls.max = 2
 			return func() {}
 		},
-		"no memory left": func(t *testing.T, r *rig) func() {
+		"no memory left": func(t *testing.T, r *testServer) func() {
 			all := r.memory.Part()
-			for n := r.cfg.share(); n > 0; n /= 2 {
+			for n := r.cfg.partyShare(); n > 0; n /= 2 {
 				for all.TryAcquire(n) {
 				}
 			}
 			other := r.memory.Part()
 			require.True(t, other.TryAcquire(r.cfg.maxMemory-r.memory.InUse()))
 			return func() {
-				other.Release(r.memory.InUse() - r.cfg.share())
-				all.Release(r.cfg.share())
+				other.Release(r.memory.InUse() - r.cfg.partyShare())
+				all.Release(r.cfg.partyShare())
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var open chan struct{}
 			mux := new(oncrpc.Mux)
-			mux.Register(echoProg, 1, handler(func(_ context.Context, c *oncrpc.Call, _ *oncrpc.Reply) error {
+			mux.Register(echoProg, 1, handlerFunc(func(_ context.Context, c *oncrpc.Call, _ *oncrpc.Reply) error {
 				c.Args.Item(1 << 20)
 				if c.Proc == 1 {
 					peer = c.Peer
@@ -50,9 +50,9 @@ func TestReverseWhileBusy(t *testing.T) {
 				}
 				return nil
 			}))
-			serve(t, &Server{Handler: mux}, func(t *testing.T, r *rig) {
+			withServer(t, &Server{Handler: mux}, func(t *testing.T, r *testServer) {
 				open = make(chan struct{})
-				c, err := DialConn(t.Context(), &dialer{l: r.listen}, "", ClientConnConfig{Backchannel: callbacks(repeater)})
+				c, err := DialConn(t.Context(), &memDialer{l: r.listen}, "", ClientConnConfig{Backchannel: callbackService(repeater)})
 				require.NoError(t, err)
 				call := func(proc uint32, item []byte) error {
 					x := &oncrpc.Exchange{Prog: echoProg, Vers: 1, Proc: proc, Args: []byte{0, 1, 0, 0}, Item: item}

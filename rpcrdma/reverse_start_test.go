@@ -16,12 +16,12 @@ import (
 
 // An eagerDialer dials a server that speaks as soon as a receive is posted.
 type eagerDialer struct {
-	dialer
+	memDialer
 	speak func() // once
 }
 
 func (d *eagerDialer) Dial(ctx context.Context, addr string, c rdma.ConnConfig) (rdma.Conn, error) {
-	conn, err := d.dialer.Dial(ctx, addr, c)
+	conn, err := d.memDialer.Dial(ctx, addr, c)
 	return &eagerConn{conn, d}, err
 }
 
@@ -42,12 +42,12 @@ func (c *eagerConn) PostRecv(n int) error {
 }
 
 // TestReverseAtOnce checks that a reverse call may take a receive posted for
-// Immediate Data, because the connection has one queue of receives.
+// Immediate Data, because the connection has one receive queue.
 func TestReverseAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, q, ready := rdmatest.Listen(t), &requester{t: t}, make(chan struct{})
-		x := new(side).config(4)
-		block := x.block()
+		x := new(extensionRecorder).newConfig(4)
+		block := x.offerBlock()
 		go func() {
 			defer close(ready)
 			req, err := l.Accept(t.Context())
@@ -57,13 +57,13 @@ func TestReverseAtOnce(t *testing.T) {
 			require.NoError(t, err)
 			q.Conn = c.(*rdmatest.Conn)
 		}()
-		d := &eagerDialer{dialer{l: l}, func() {
+		d := &eagerDialer{memDialer{l: l}, func() {
 			<-ready
-			q.reverse(7, "now")
+			q.sendReverse(7, "now")
 		}}
-		c, err := DialConn(t.Context(), d, "", ClientConnConfig{Extensions: x, Backchannel: callbacks(repeater)})
+		c, err := DialConn(t.Context(), d, "", ClientConnConfig{Extensions: x, Backchannel: callbackService(repeater)})
 		require.NoError(t, err)
-		assert.EqualValues(t, 7, q.answer().XID)
+		assert.EqualValues(t, 7, q.onlyAnswer().XID)
 		require.NoError(t, c.Close())
 	})
 }

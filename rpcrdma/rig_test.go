@@ -9,47 +9,47 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/cmpriv"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
 	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// A service is an oncrpc.Service made of a function.
-type service func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool
+// A serviceFunc is a function as an oncrpc.Service.
+type serviceFunc func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool
 
-func (s service) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+func (s serviceFunc) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 	return s(ctx, req, rep)
 }
 
-// A rig is a server with a listener in memory.
-type rig struct {
+// A testServer is a server with a listener in memory.
+type testServer struct {
 	*Server
 	t      *testing.T
-	tap    *tap
+	tap    *tapListener
 	listen *rdmatest.Listener
 	served chan error
 }
 
-// serve runs f in a bubble with a server, and checks that no resources leak: a
+// withServer runs f in a bubble with a server, and checks that no resources leak: a
 // goroutine fails the bubble.
-func serve(t *testing.T, s *Server, f func(t *testing.T, r *rig)) {
+func withServer(t *testing.T, s *Server, f func(t *testing.T, r *testServer)) {
 	t.Helper()
-	serveTap(t, s, new(tap), f)
+	withTappedServer(t, s, new(tapListener), f)
 }
 
-// serveTap is serve with a record of the server's posts.
-func serveTap(t *testing.T, s *Server, p *tap, f func(t *testing.T, r *rig)) {
+// withTappedServer is withServer with a record of the server's posts.
+func withTappedServer(t *testing.T, s *Server, p *tapListener, f func(t *testing.T, r *testServer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		before := buf.Default.Out()
 		l := rdmatest.Listen(t)
-		r := &rig{Server: s, t: t, tap: p, listen: l, served: make(chan error, 1)}
+		r := &testServer{Server: s, t: t, tap: p, listen: l, served: make(chan error, 1)}
 		p.Listener = l
 		go func() { r.served <- s.Serve(p) }()
 		synctest.Wait()
@@ -61,33 +61,33 @@ func serveTap(t *testing.T, s *Server, p *tap, f func(t *testing.T, r *rig)) {
 		assert.Empty(t, s.conns)
 		assert.Zero(t, s.memory.InUse(), "all memory was released")
 		assert.Zero(t, s.counters.InUse(), "all memory of counters was released")
-		assert.Zero(t, s.inline.Load(), "bytes of messages")
+		assert.Zero(t, s.inlineBytes.Load(), "bytes of messages")
 		assert.Zero(t, s.parties.Len())
 	})
 }
 
-// A requester drives one connection of the server.
+// A requester drives one connection to the server.
 type requester struct {
 	*rdmatest.Conn
 	t *testing.T
 
 	mu     sync.Mutex
-	got    []answer
+	got    []serverMessage
 	closed []error
 }
 
-// An answer is a message that the server sent.
-type answer struct {
+// An serverMessage is a message that the server sent.
+type serverMessage struct {
 	wire.Header
 	wire        []byte
 	body        []byte
 	invalidated rdma.STag // 0: none
 }
 
-// linux is the private data of Linux's client.
+// linux is the private data that Linux's client sends.
 var linux = cmpriv.Message{RemoteInvalidation: true, SendSize: 4096, RecvSize: 4096}
 
-func (r *rig) dial(private []byte) *requester {
+func (r *testServer) dialWith(private []byte) *requester {
 	r.t.Helper()
 	q := &requester{t: r.t}
 	c, err := r.listen.Dial(r.t.Context(), rdma.ConnConfig{
@@ -100,16 +100,16 @@ func (r *rig) dial(private []byte) *requester {
 }
 
 // dialFrom is dialLinux from the given host.
-func (r *rig) dialFrom(host byte) *requester {
+func (r *testServer) dialFrom(host byte) *requester {
 	r.tap.from = &net.TCPAddr{IP: net.IPv4(198, 51, 100, host), Port: 1000}
 	return r.dialLinux()
 }
 
-func (r *rig) dialLinux() *requester { return r.dial(linux.AppendTo(nil)) }
+func (r *testServer) dialLinux() *requester { return r.dialWith(linux.AppendTo(nil)) }
 
 func (q *requester) Receive(m rdma.Recv) {
 	defer m.Buf.Release()
-	a := answer{wire: append([]byte{}, m.Buf.B...)}
+	a := serverMessage{wire: append([]byte{}, m.Buf.B...)}
 	a.invalidated = m.Invalidated
 	if !assert.GreaterOrEqual(q.t, len(a.wire), wire.ErrChunkLen) {
 		return
@@ -139,32 +139,32 @@ func (q *requester) Closed(err error) {
 	q.closed = append(q.closed, err)
 }
 
-// ended returns the requester's Closed errors.
-func (q *requester) ended() []error {
+// closeErrors returns the requester's Closed errors.
+func (q *requester) closeErrors() []error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.closed
 }
 
-// send sends a message unchanged.
-func (q *requester) send(parts ...[]byte) {
+// sendRaw sends a message unchanged.
+func (q *requester) sendRaw(parts ...[]byte) {
 	q.t.Helper()
 	require.NoError(q.t, q.Post(rdma.WR{Op: rdma.OpSend, Data: parts}))
 }
 
-// call sends a header and a body, and fills in the fields common to all calls.
-func (q *requester) call(h wire.Header, body []byte) {
+// sendCall sends a header and a body, and fills in the fields common to all calls.
+func (q *requester) sendCall(h wire.Header, body []byte) {
 	q.t.Helper()
 	h.Vers, h.Credit = wire.Version, 128
-	q.send(h.AppendTo(nil), body)
+	q.sendRaw(h.AppendTo(nil), body)
 }
 
-// answers waits until the bubble is idle, and returns the answers since the
+// newAnswers waits until the bubble is idle, and returns the answers since the
 // last time.
-func (q *requester) answers() []answer { return news(&q.mu, &q.got) }
+func (q *requester) newAnswers() []serverMessage { return takeNew(&q.mu, &q.got) }
 
-// news waits until the bubble is idle, and takes the content of got.
-func news[T any](mu *sync.Mutex, got *[]T) []T {
+// takeNew waits until the bubble is idle, and takes got's content.
+func takeNew[T any](mu *sync.Mutex, got *[]T) []T {
 	synctest.Wait()
 	mu.Lock()
 	defer mu.Unlock()
@@ -173,19 +173,19 @@ func news[T any](mu *sync.Mutex, got *[]T) []T {
 	return all
 }
 
-// answer is answers, for exactly one answer.
-func (q *requester) answer() answer {
+// onlyAnswer is newAnswers for exactly one answer.
+func (q *requester) onlyAnswer() serverMessage {
 	q.t.Helper()
-	got := q.answers()
+	got := q.newAnswers()
 	require.Len(q.t, got, 1)
-	require.Empty(q.t, q.ended())
+	require.Empty(q.t, q.closeErrors())
 	return got[0]
 }
 
-// refused expects an RDMA_ERROR.
-func (q *requester) refused(code wire.ErrCode) {
+// requireError expects an RDMA_ERROR.
+func (q *requester) requireError(code wire.ErrCode) {
 	q.t.Helper()
-	a := q.answer()
+	a := q.onlyAnswer()
 	assert.Equal(q.t, wire.Error, a.Proc)
 	assert.Equal(q.t, code, a.Code)
 	assert.EqualValues(q.t, testXID, a.XID, "R8166-4.5-4")
@@ -193,9 +193,9 @@ func (q *requester) refused(code wire.ErrCode) {
 	assert.Zero(q.t, a.invalidated)
 }
 
-// segments registers b, cut after each of the given lengths, with a handle for
+// registerSegments registers b, cut after each of the given lengths, with a handle for
 // each piece.
-func (q *requester) segments(b []byte, access rdma.Access, lengths ...int) (c chunks.Chunk) {
+func (q *requester) registerSegments(b []byte, access rdma.Access, lengths ...int) (c chunks.Chunk) {
 	q.t.Helper()
 	for _, n := range lengths {
 		r, err := q.Register(b[:n:n], access)
@@ -207,20 +207,20 @@ func (q *requester) segments(b []byte, access rdma.Access, lengths ...int) (c ch
 	return c
 }
 
-// reads makes read segments of data at a position.
-func (q *requester) reads(position uint32, data []byte, lengths ...int) (list []chunks.ReadSegment) {
+// readSegments makes read segments for data at a position.
+func (q *requester) readSegments(position uint32, data []byte, lengths ...int) (list []chunks.ReadSegment) {
 	q.t.Helper()
 	if lengths == nil {
 		lengths = []int{len(data)}
 	}
-	for _, s := range q.segments(data, rdma.RemoteRead, lengths...) {
+	for _, s := range q.registerSegments(data, rdma.RemoteRead, lengths...) {
 		list = append(list, chunks.ReadSegment{Position: position, Segment: s})
 	}
 	return list
 }
 
-// writable makes a chunk of fresh memory filled with a guard byte.
-func (q *requester) writable(lengths ...int) (chunks.Chunk, []byte) {
+// writeChunk makes a chunk with fresh memory filled with a guard byte.
+func (q *requester) writeChunk(lengths ...int) (chunks.Chunk, []byte) {
 	q.t.Helper()
 	total := 0
 	for _, n := range lengths {
@@ -230,7 +230,7 @@ func (q *requester) writable(lengths ...int) (chunks.Chunk, []byte) {
 	for i := range mem {
 		mem[i] = guard
 	}
-	return q.segments(mem, rdma.RemoteWrite, lengths...), mem
+	return q.registerSegments(mem, rdma.RemoteWrite, lengths...), mem
 }
 
 const (
@@ -238,8 +238,8 @@ const (
 	testXID = 0x11223344
 )
 
-// rpcCall returns an RPC call message with the given arguments: the 40 bytes of
-// its header have AUTH_NONE.
+// rpcCall returns an RPC call message with the given arguments: its 40 byte
+// header has AUTH_NONE.
 func rpcCall(xid uint32, args string) []byte {
 	b := binary.BigEndian.AppendUint32(nil, xid)
 	for _, v := range []uint32{0, 2, 100003, 3, 1, 0, 0, 0, 0} {
@@ -248,7 +248,7 @@ func rpcCall(xid uint32, args string) []byte {
 	return append(b, args...)
 }
 
-// appendSuccess appends the first 24 bytes of an accepted reply.
+// appendSuccess appends an accepted reply's first 24 bytes.
 func appendSuccess(b []byte, xid uint32) []byte {
 	b = binary.BigEndian.AppendUint32(b, xid)
 	for _, v := range []uint32{1, 0, 0, 0, 0} {
@@ -258,14 +258,14 @@ func appendSuccess(b []byte, xid uint32) []byte {
 }
 
 // null answers every call with no results.
-var null = service(func(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+var null = serviceFunc(func(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 	rep.Head = appendSuccess(rep.Head, binary.BigEndian.Uint32(req.Msg))
 	return true
 })
 
-// results answers every call with the given results: bytes, a data item if not
+// fixedResults answers every call with the given results: bytes, a data item if not
 // nil, bytes.
-func results(head string, item []byte, tail string) service {
+func fixedResults(head string, item []byte, tail string) serviceFunc {
 	return func(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 		rep.Head = append(appendSuccess(rep.Head, binary.BigEndian.Uint32(req.Msg)), head...)
 		if item != nil {
@@ -276,13 +276,13 @@ func results(head string, item []byte, tail string) service {
 	}
 }
 
-// A recorder keeps copies of the requests that it answers.
-type recorder struct {
+// A requestRecorder copies the requests that it answers.
+type requestRecorder struct {
 	mu   sync.Mutex
 	reqs []oncrpc.Request
 }
 
-func (r *recorder) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+func (r *requestRecorder) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	kept := *req
@@ -294,8 +294,8 @@ func (r *recorder) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.R
 	return null(ctx, req, rep)
 }
 
-// last returns the only request since the last time.
-func (r *recorder) last(t *testing.T) oncrpc.Request {
+// onlyRequest returns the only request since the last time.
+func (r *requestRecorder) onlyRequest(t *testing.T) oncrpc.Request {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -320,7 +320,7 @@ func (g *gate) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply
 	return null(ctx, req, rep)
 }
 
-func (g *gate) count() int {
+func (g *gate) servingCount() int {
 	synctest.Wait()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -330,8 +330,8 @@ func (g *gate) count() int {
 // testLog returns a log that is shown if the test fails.
 func testLog(t *testing.T) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }
 
-// repeat returns n bytes, no two neighbors of which are equal.
-func repeat(n int) []byte {
+// patternBytes returns n bytes, where no two neighbors are equal.
+func patternBytes(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
 		b[i] = byte(i*7 + i>>8)
@@ -339,18 +339,20 @@ func repeat(n int) []byte {
 	return b
 }
 
-func msg(l chunks.Lists) wire.Header { return wire.Header{XID: testXID, Proc: wire.Msg, Lists: l} }
+func newMsg(l chunks.Lists) wire.Header { return wire.Header{XID: testXID, Proc: wire.Msg, Lists: l} }
 
-func noMsg(l chunks.Lists) wire.Header { return wire.Header{XID: testXID, Proc: wire.NoMsg, Lists: l} }
+func newNoMsg(l chunks.Lists) wire.Header {
+	return wire.Header{XID: testXID, Proc: wire.NoMsg, Lists: l}
+}
 
-// only returns the server's end of the only connection.
-func (r *rig) only() *rdmatest.Conn {
+// onlyServerConn returns the server's end for the only connection.
+func (r *testServer) onlyServerConn() *rdmatest.Conn {
 	r.t.Helper()
 	return r.onlyConn().rc.(*tappedConn).Conn.(*rdmatest.Conn)
 }
 
-// onlyConn returns the server's conn of the only connection.
-func (r *rig) onlyConn() (only *conn) {
+// onlyConn returns the server's conn for the only connection.
+func (r *testServer) onlyConn() (only *conn) {
 	r.t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,10 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
 	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 	"github.com/stretchr/testify/assert"
@@ -48,30 +48,30 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestShutdownDrains checks that calls under way are answered, others are not
+// TestShutdownDrains checks that calls in flight are answered, others are not
 // taken, and the connection is closed in good order.
 func TestShutdownDrains(t *testing.T) {
 	g := new(gate)
-	serve(t, &Server{Handler: g}, func(t *testing.T, r *rig) {
+	withServer(t, &Server{Handler: g}, func(t *testing.T, r *testServer) {
 		g.open = make(chan struct{})
 		busy, idle := r.dialLinux(), r.dialLinux()
-		busy.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
-		require.Equal(t, 1, g.count())
+		busy.sendCall(newMsg(chunks.Lists{}), rpcCall(testXID, ""))
+		require.Equal(t, 1, g.servingCount())
 		over := make(chan error)
 		go func() { over <- r.Shutdown(t.Context()) }()
 		synctest.Wait()
-		assert.Len(t, idle.ended(), 1)
-		assert.Empty(t, busy.ended())
-		busy.call(msg(chunks.Lists{}), rpcCall(testXID+1, ""))
-		assert.Equal(t, 1, g.count())
+		assert.Len(t, idle.closeErrors(), 1)
+		assert.Empty(t, busy.closeErrors())
+		busy.sendCall(newMsg(chunks.Lists{}), rpcCall(testXID+1, ""))
+		assert.Equal(t, 1, g.servingCount())
 		_, err := r.listen.Dial(t.Context(), rdma.ConnConfig{})
 		assert.Error(t, err)
 		close(g.open)
 		require.NoError(t, <-over)
-		got := busy.answers()
+		got := busy.newAnswers()
 		require.Len(t, got, 1)
 		assert.EqualValues(t, testXID, got[0].XID)
-		assert.Len(t, busy.ended(), 1)
+		assert.Len(t, busy.closeErrors(), 1)
 
 		l := rdmatest.Listen(t)
 		assert.NoError(t, r.Serve(l), "a server that is shut down")
@@ -82,36 +82,36 @@ func TestShutdownDrains(t *testing.T) {
 // and handlers' contexts end.
 func TestShutdownAborts(t *testing.T) {
 	told := make(chan error, 1)
-	h := service(func(ctx context.Context, _ *oncrpc.Request, _ *oncrpc.Reply) bool {
+	h := serviceFunc(func(ctx context.Context, _ *oncrpc.Request, _ *oncrpc.Reply) bool {
 		<-ctx.Done()
 		told <- context.Cause(ctx)
 		return false
 	})
-	serve(t, &Server{Handler: h}, func(t *testing.T, r *rig) {
+	withServer(t, &Server{Handler: h}, func(t *testing.T, r *testServer) {
 		told = make(chan error, 1)
 		q := r.dialLinux()
-		q.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+		q.sendCall(newMsg(chunks.Lists{}), rpcCall(testXID, ""))
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		assert.ErrorIs(t, r.Shutdown(ctx), context.DeadlineExceeded)
 		assert.ErrorIs(t, <-told, context.DeadlineExceeded)
 		synctest.Wait()
-		assert.Len(t, q.ended(), 1)
+		assert.Len(t, q.closeErrors(), 1)
 	})
 }
 
-// TestLostConnection checks that the end of a connection ends the context of
-// its handlers, and that their replies are dropped.
+// TestLostConnection checks that a connection's end ends its handlers' context,
+// and that their replies are dropped.
 func TestLostConnection(t *testing.T) {
-	h := service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+	h := serviceFunc(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 		<-ctx.Done()
 		return null(ctx, req, rep)
 	})
-	serve(t, &Server{Handler: h}, func(t *testing.T, r *rig) {
+	withServer(t, &Server{Handler: h}, func(t *testing.T, r *testServer) {
 		q := r.dialLinux()
 		for range 5 {
-			q.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+			q.sendCall(newMsg(chunks.Lists{}), rpcCall(testXID, ""))
 		}
 		synctest.Wait()
 		q.Abort(errors.New("gone"))
@@ -120,18 +120,18 @@ func TestLostConnection(t *testing.T) {
 
 func TestMaxConns(t *testing.T) {
 	g := new(gate)
-	serve(t, &Server{Handler: g, MaxConns: 2}, func(t *testing.T, r *rig) {
+	withServer(t, &Server{Handler: g, MaxConns: 2}, func(t *testing.T, r *testServer) {
 		g.open = make(chan struct{})
 		q := r.dialLinux()
 		for _, c := range []*requester{q, r.dialLinux()} {
-			c.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+			c.sendCall(newMsg(chunks.Lists{}), rpcCall(testXID, ""))
 		}
-		require.Equal(t, 2, g.count())
+		require.Equal(t, 2, g.servingCount())
 		cfg := rdma.ConnConfig{Handler: &requester{t: t}}
 		_, err := r.listen.Dial(t.Context(), cfg)
 		assert.ErrorIs(t, err, rdmatest.ErrRejected)
 		close(g.open)
-		q.answer()
+		q.onlyAnswer()
 		require.NoError(t, q.Close())
 		synctest.Wait()
 		r.dialLinux()
@@ -139,8 +139,8 @@ func TestMaxConns(t *testing.T) {
 }
 
 func TestAcceptFails(t *testing.T) {
-	p := tap{failAccept: errors.New("no queue pair")}
-	serveTap(t, &Server{Handler: null, MaxConns: 1}, &p, func(t *testing.T, r *rig) {
+	p := tapListener{failAccept: errors.New("no queue pair")}
+	withTappedServer(t, &Server{Handler: null, MaxConns: 1}, &p, func(t *testing.T, r *testServer) {
 		for range 3 { // each place is free again
 			_, err := r.listen.Dial(t.Context(), rdma.ConnConfig{Handler: &requester{t: t}})
 			assert.ErrorIs(t, err, rdmatest.ErrRejected)
@@ -168,21 +168,21 @@ func TestAddrPort(t *testing.T) {
 	assert.Zero(t, addrPort(&net.UnixAddr{}))
 }
 
-// TestDispatcher checks that a server runs a bounded number of calls at once
-// and keeps the others in order.
+// TestDispatcher checks that a server runs only a bounded number at once and
+// keeps the others in order.
 func TestDispatcher(t *testing.T) {
 	g := new(gate)
 	s := &Server{Handler: g}
-	serve(t, s, func(t *testing.T, r *rig) {
+	withServer(t, s, func(t *testing.T, r *testServer) {
 		g.open = make(chan struct{})
 		s.calls.max = 6
 		q := r.dialLinux()
 		for xid := range uint32(10) {
-			q.call(wire.Header{XID: xid, Proc: wire.Msg}, rpcCall(xid, ""))
+			q.sendCall(wire.Header{XID: xid, Proc: wire.Msg}, rpcCall(xid, ""))
 		}
-		assert.Equal(t, 3, g.count())
+		assert.Equal(t, 3, g.servingCount())
 		close(g.open)
-		assert.Len(t, q.answers(), 10)
+		assert.Len(t, q.newAnswers(), 10)
 		assert.Zero(t, s.calls.running)
 	})
 }
@@ -192,7 +192,7 @@ func TestDispatcher(t *testing.T) {
 func TestDispatcherShared(t *testing.T) {
 	g := new(gate)
 	s := &Server{Handler: g}
-	serve(t, s, func(t *testing.T, r *rig) {
+	withServer(t, s, func(t *testing.T, r *testServer) {
 		g.open = make(chan struct{})
 		s.calls.max = 8
 		var all []*requester
@@ -200,13 +200,13 @@ func TestDispatcherShared(t *testing.T) {
 			q := r.dialFrom(byte(1 + i))
 			all = append(all, q)
 			for xid := range uint32(20) {
-				q.call(wire.Header{XID: xid, Proc: wire.Msg}, rpcCall(xid, ""))
+				q.sendCall(wire.Header{XID: xid, Proc: wire.Msg}, rpcCall(xid, ""))
 			}
-			assert.Equal(t, running, g.count())
+			assert.Equal(t, running, g.servingCount())
 		}
 		close(g.open)
 		for _, q := range all {
-			assert.Len(t, q.answers(), 20)
+			assert.Len(t, q.newAnswers(), 20)
 		}
 		assert.Zero(t, s.calls.running)
 		assert.Zero(t, s.calls.queued.Len())
@@ -219,7 +219,7 @@ func TestDispatcherShared(t *testing.T) {
 func TestParallel(t *testing.T) {
 	const conns, callers, calls = 4, 8, 25
 	before := buf.Default.Out()
-	echo := service(func(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+	echo := serviceFunc(func(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 		rep.Head = appendSuccess(rep.Head, binary.BigEndian.Uint32(req.Msg))
 		copy(rep.NewItem(len(req.Item)), req.Item)
 		return true
@@ -230,14 +230,14 @@ func TestParallel(t *testing.T) {
 	go func() { served <- s.Serve(l) }()
 	var all sync.WaitGroup
 	for range conns {
-		p := &parallel{t: t, calls: make(map[uint32]chan struct{})}
+		p := &parallelRequester{t: t, calls: make(map[uint32]chan struct{})}
 		c, err := l.Dial(t.Context(), rdma.ConnConfig{Handler: p, PrivateData: linux.AppendTo(nil), Recvs: 1 << 20})
 		require.NoError(t, err)
 		for i := range callers {
 			all.Go(func() {
 				back := make([]byte, 512<<10) // large enough that calls wait for memory
 				for n := range calls {
-					p.echo(c, uint32(i*calls+n), repeat(1+(i*calls+n)*97), back)
+					p.echoChunks(c, uint32(i*calls+n), patternBytes(1+(i*calls+n)*97), back)
 				}
 			})
 		}
@@ -248,14 +248,14 @@ func TestParallel(t *testing.T) {
 	assert.Equal(t, before, buf.Default.Out())
 }
 
-// A parallel is a requester with many callers.
-type parallel struct {
+// A parallelRequester is a requester with many callers.
+type parallelRequester struct {
 	t     *testing.T
 	mu    sync.Mutex
 	calls map[uint32]chan struct{}
 }
 
-func (p *parallel) Receive(m rdma.Recv) {
+func (p *parallelRequester) Receive(m rdma.Recv) {
 	defer m.Buf.Release()
 	xid := binary.BigEndian.Uint32(m.Buf.B)
 	p.mu.Lock()
@@ -266,10 +266,10 @@ func (p *parallel) Receive(m rdma.Recv) {
 	}
 }
 
-func (p *parallel) Closed(error) {}
+func (p *parallelRequester) Closed(error) {}
 
-// echo sends data to the server and back by chunks.
-func (p *parallel) echo(c *rdmatest.Conn, xid uint32, data, back []byte) {
+// echoChunks sends data to the server and back by chunks.
+func (p *parallelRequester) echoChunks(c *rdmatest.Conn, xid uint32, data, back []byte) {
 	from, err := c.Register(data, rdma.RemoteRead)
 	if !assert.NoError(p.t, err) {
 		return

@@ -14,15 +14,15 @@ import (
 
 // ServerStats is a snapshot of a Server's resources and counts.
 type ServerStats struct {
-	oncrpc.Totals // of connections, including those being set up
+	oncrpc.Totals // connections, including those being set up
 
 	Memory  oncrpc.Memory // for chunks
-	Inline  oncrpc.Memory // other memory of calls under way
+	Inline  oncrpc.Memory // other memory for calls in flight
 	Waiting int           // calls that wait for memory
 
 	Counters oncrpc.Memory // for delegation counters
 
-	// Answers to calls that could not be served: RDMA_ERROR with ERR_VERS or
+	// Replies to calls that could not be served: RDMA_ERROR with ERR_VERS or
 	// ERR_CHUNK, or none.
 	ErrVers, ErrChunk, Dropped uint64
 }
@@ -30,7 +30,7 @@ type ServerStats struct {
 // errorCounts counts the calls that cannot be served.
 type errorCounts struct{ vers, chunk, dropped atomic.Uint64 }
 
-func (n *errorCounts) add(code wire.ErrCode, answer bool) {
+func (n *errorCounts) countError(code wire.ErrCode, answer bool) {
 	switch {
 	case !answer:
 		n.dropped.Add(1)
@@ -48,18 +48,18 @@ type ConnStats struct {
 	Conn  rdma.Conn // its provider may know more
 
 	SendInline, RecvInline int            // the inline thresholds, in bytes
-	Invalidate             bool           // the peer takes a Send With Invalidate
-	Ours                   bool           // the peer is of this project
-	Extensions             Extensions     // that are on
+	Invalidate             bool           // the peer accepts a Send With Invalidate
+	Ours                   bool           // the peer belongs to this project
+	Extensions             Extensions     // enabled extensions
 	ExtensionConn          *ExtensionConn // nil: none
 
 	Calls    uint64 // received
-	UnderWay int    // received and not ended
+	UnderWay int    // received and not completed
 	Granted  int    // credits, by the last reply
-	Inline   int64  // bytes of calls under way, besides memory for chunks
+	Inline   int64  // bytes used by calls in flight, excluding memory for chunks
 }
 
-// Stats returns a snapshot of s.
+// Stats returns a snapshot of the server's resources and counts.
 func (s *Server) Stats() ServerStats {
 	_ = s.init() // Serve returns the error
 	s.mu.Lock()
@@ -69,36 +69,36 @@ func (s *Server) Stats() ServerStats {
 	return ServerStats{
 		Totals:  totals,
 		Memory:  oncrpc.Memory{InUse: s.memory.InUse(), Limit: s.memory.Limit()},
-		Inline:  oncrpc.Memory{InUse: s.inline.Load(), Limit: s.cfg.maxInline},
+		Inline:  oncrpc.Memory{InUse: s.inlineBytes.Load(), Limit: s.cfg.maxInline},
 		Waiting: s.memory.Waiting(), Counters: oncrpc.Memory{InUse: s.counters.InUse(), Limit: s.counters.Limit()},
 		ErrVers: s.errors.vers.Load(), ErrChunk: s.errors.chunk.Load(), Dropped: s.errors.dropped.Load(),
 	}
 }
 
-// Connections returns the connections that are set up, the oldest first.
+// Connections returns the connections that are set up, oldest first.
 func (s *Server) Connections() []ConnStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := make([]ConnStats, 0, len(s.conns))
 	for c := range s.conns {
 		if c.isReady() && c.rc != nil {
-			all = append(all, c.stats())
+			all = append(all, c.connStats())
 		}
 	}
 	slices.SortFunc(all, func(a, b ConnStats) int { return cmp.Or(a.Since.Compare(b.Since), a.Peer.Compare(b.Peer)) })
 	return all
 }
 
-func (c *conn) stats() ConnStats {
+func (c *conn) connStats() ConnStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := ConnStats{
-		Peer: c.peer.Addr, Since: c.since, Conn: c.rc,
-		SendInline: c.longest, RecvInline: c.srv.cfg.inline, Invalidate: c.invalidate,
-		Calls: c.calls, UnderWay: c.underWay, Granted: int(c.credits.granted), Inline: c.inline,
+		Peer: c.peer.Addr, Since: c.acceptedAt, Conn: c.rc,
+		SendInline: c.maxSend, RecvInline: c.srv.cfg.inline, Invalidate: c.invalidate,
+		Calls: c.callCount, UnderWay: c.inFlight, Granted: int(c.credits.granted), Inline: c.inlineBytes,
 	}
-	if c.link != nil {
-		s.Ours, s.Extensions, s.ExtensionConn = true, c.link.Extensions(), c.link
+	if c.extConn != nil {
+		s.Ours, s.Extensions, s.ExtensionConn = true, c.extConn.Extensions(), c.extConn
 	}
 	return s
 }

@@ -14,18 +14,18 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// TestConnections checks that the negotiated values and the calls under way are
+// TestConnections checks that the negotiated values and the calls in flight are
 // reported for each connection.
 func TestConnections(t *testing.T) {
 	g := new(gate)
-	serve(t, &Server{Handler: g, Inline: 8192, Credits: 20, Extensions: new(ExtensionConfig)}, func(t *testing.T, r *rig) {
+	withServer(t, &Server{Handler: g, Inline: 8192, Credits: 20, Extensions: new(ExtensionConfig)}, func(t *testing.T, r *testServer) {
 		g.open = make(chan struct{})
 		began := time.Now()
 		r.dialFrom(1)
 		time.Sleep(time.Second)
 		ours := cmpriv.Message{SendSize: 1024, RecvSize: 1024}.AppendTo(nil)
-		q := r.dial(new(cmpriv.Extension).AppendTo(ours))
-		q.call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+		q := r.dialWith(new(cmpriv.Extension).AppendTo(ours))
+		q.sendCall(newMsg(chunks.Lists{}), rpcCall(testXID, ""))
 		synctest.Wait()
 		all := r.Connections()
 		require.Len(t, all, 2)
@@ -43,21 +43,21 @@ func TestConnections(t *testing.T) {
 		assert.Positive(t, own.Inline)
 		assert.Equal(t, own.Inline, r.Stats().Inline.InUse)
 		close(g.open)
-		q.answer()
+		q.onlyAnswer()
 		assert.Zero(t, r.Connections()[1].UnderWay)
 	})
 }
 
-// TestServerStats checks that refusals of connections and of calls are counted
-// by kind.
+// TestServerStats checks that rejected connections and calls are counted by
+// kind.
 func TestServerStats(t *testing.T) {
 	g := new(gate)
-	serve(t, &Server{Handler: g, MaxConns: 2}, func(t *testing.T, r *rig) {
+	withServer(t, &Server{Handler: g, MaxConns: 2}, func(t *testing.T, r *testServer) {
 		g.open = make(chan struct{})
-		r.dialFrom(1).call(msg(chunks.Lists{}), rpcCall(testXID, ""))
+		r.dialFrom(1).sendCall(newMsg(chunks.Lists{}), rpcCall(testXID, ""))
 		r.dialFrom(1)
-		r.dialFrom(2).call(msg(chunks.Lists{}), rpcCall(testXID, ""))
-		require.Equal(t, 2, g.count())
+		r.dialFrom(2).sendCall(newMsg(chunks.Lists{}), rpcCall(testXID, ""))
+		require.Equal(t, 2, g.servingCount())
 		defer close(g.open)
 		_, err := r.listen.Dial(t.Context(), rdma.ConnConfig{Handler: &requester{t: t}})
 		require.Error(t, err)
@@ -67,13 +67,13 @@ func TestServerStats(t *testing.T) {
 		assert.Equal(t, uint64(1), s.Refused)
 		assert.Equal(t, oncrpc.Memory{Limit: defaultMaxMemory}, s.Memory)
 	})
-	serve(t, &Server{Handler: null}, func(t *testing.T, r *rig) {
+	withServer(t, &Server{Handler: null}, func(t *testing.T, r *testServer) {
 		q := r.dialLinux()
-		h := msg(chunks.Lists{})
+		h := newMsg(chunks.Lists{})
 		h.Vers = 2
-		q.send(h.AppendTo(nil), rpcCall(testXID, ""))
-		q.call(msg(chunks.Lists{}), []byte("??"))
-		q.send([]byte("short"))
+		q.sendRaw(h.AppendTo(nil), rpcCall(testXID, ""))
+		q.sendCall(newMsg(chunks.Lists{}), []byte("??"))
+		q.sendRaw([]byte("short"))
 		synctest.Wait()
 		s := r.Stats()
 		assert.Equal(t, [3]uint64{1, 1, 1}, [3]uint64{s.ErrVers, s.ErrChunk, s.Dropped})

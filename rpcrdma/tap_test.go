@@ -10,18 +10,18 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A tap is a listener whose connections record the posts, and fail on request.
-type tap struct {
+// A tapListener is a listener whose connections record the posts, and fail on request.
+type tapListener struct {
 	rdma.Listener
 
 	failAccept error
 	from       net.Addr // the dialler's address, if not nil
 	onSend     func()   // called when a Send is about to be posted
 	onPost     func([]rdma.WR)
-	relievable bool        // readers serve calls
+	handsOff   bool        // readers serve calls
 	mapped     bool        // items may be in mappings
 	trickles   bool        // connections seem to move
-	awaits     func() bool // whether a disk holds up the data of connections
+	awaits     func() bool // whether a disk delays the connections' data
 
 	mu       sync.Mutex
 	posts    [][]rdma.Op
@@ -29,10 +29,10 @@ type tap struct {
 	used     int
 	failPost error
 
-	registered int // regions of the server
+	registered int // the server's regions
 }
 
-func (p *tap) Accept(ctx context.Context) (rdma.ConnRequest, error) {
+func (p *tapListener) Accept(ctx context.Context) (rdma.ConnRequest, error) {
 	r, err := p.Listener.Accept(ctx)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (p *tap) Accept(ctx context.Context) (rdma.ConnRequest, error) {
 
 type tappedRequest struct {
 	rdma.ConnRequest
-	p    *tap
+	p    *tapListener
 	from net.Addr
 }
 
@@ -65,21 +65,21 @@ func (r *tappedRequest) Accept(cfg rdma.ConnConfig) (rdma.Conn, error) {
 	}
 	tapped := &tappedConn{c, r.p}
 	switch {
-	case r.p.relievable:
-		return relievable{tapped}, nil
+	case r.p.handsOff:
+		return handOffConn{tapped}, nil
 	case r.p.mapped:
-		return mapping{tapped}, nil
+		return mappedSendConn{tapped}, nil
 	case r.p.trickles:
-		return &trickle{Conn: tapped}, nil
+		return &trickleConn{Conn: tapped}, nil
 	case r.p.awaits != nil:
-		return waiting{tapped}, nil
+		return diskWaitConn{tapped}, nil
 	}
 	return tapped, nil
 }
 
 type tappedHandler struct {
 	rdma.Handler
-	p *tap
+	p *tapListener
 }
 
 func (h *tappedHandler) Receive(r rdma.Recv) {
@@ -109,7 +109,7 @@ func calledBy(method string) bool {
 
 type tappedConn struct {
 	rdma.Conn
-	p *tap
+	p *tapListener
 }
 
 func (c *tappedConn) PostRecv(n int) error {

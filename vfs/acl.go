@@ -2,8 +2,7 @@ package vfs
 
 import "context"
 
-// ACLTag says to which users an entry of an access control list applies, with
-// the numbers of Linux's extended attributes.
+// ACLTag says to which users an ACL entry applies, with the numbers in Linux's extended attributes.
 type ACLTag uint16
 
 // The values of ACLTag.
@@ -19,7 +18,7 @@ const (
 // An ACLEntry grants rights to the users given by its tag and ID.
 type ACLEntry struct {
 	Tag  ACLTag
-	ID   uint32 // of ACLUser and ACLGroup; otherwise 0
+	ID   uint32 // for ACLUser and ACLGroup; otherwise 0
 	Perm uint8  // read 4, write 2, execute 1
 }
 
@@ -41,9 +40,8 @@ type ACLs interface {
 	// HasACLs reports whether the objects can have access control lists.
 	HasACLs() bool
 
-	// GetACL returns the access list of h, and the default list, from which new
-	// objects in a directory get their list. Only directories have a default
-	// list. GetACL needs no right.
+	// GetACL returns h's access ACL, and the default ACL, which new objects in a directory
+	// inherit. Only directories have a default ACL. GetACL requires no permission.
 	GetACL(ctx context.Context, c *Cred, h Handle) (access, def ACL, a MaybeAttr, err error)
 
 	// SetACL changes the lists that are not nil. A list without entries removes

@@ -2,19 +2,17 @@ package vfs
 
 import "context"
 
-// A Part is a part of a regular file, from Offset on. If File is not nil, it is
-// the file of Handle, open with the same FS for the access that an operation
-// needs: the operation acts as its opener, and checks no rights. Otherwise the
-// caller of the operation needs the rights that Read and Write check. EINVAL
-// means that the object is no regular file.
+// A Part is a regular file from Offset on. If File is not nil, it is Handle's file, open with the
+// same FS for the access that an operation needs: the operation acts as its opener, and checks no
+// rights. Otherwise the operation's caller needs the rights that Read and Write check. EINVAL means
+// that the object is no regular file.
 type Part struct {
 	File   File
 	Handle Handle
 	Offset uint64 // bytes
 }
 
-// Advice is how a client is going to use a part of a file, as posix_fadvise(2)
-// has it.
+// Advice says how a client will use part of a file, as in posix_fadvise(2).
 type Advice uint8
 
 // The values of Advice.
@@ -31,20 +29,18 @@ const (
 // are on stable storage when a method returns. EOPNOTSUPP means that the files
 // have no such operation.
 type Spacer interface {
-	// Allocate gives storage to n bytes, so that no later write of them fails
-	// for want of space, and makes the file longer if it ends before them. It
-	// changes no data. The caller needs the right to write. A part that fails
-	// leaves the file's size as it was.
+	// Allocate allocates storage for n bytes, so that no later write to them fails with ENOSPC,
+	// and extends the file if it ends before them. It changes no data. The caller needs the
+	// right to write. A part that fails leaves the file's size as it was.
 	Allocate(ctx context.Context, c *Cred, p Part, n uint64) error
 
-	// Deallocate takes the storage of n bytes away: they read as zeros. The
-	// size of the file stays. The caller needs the right to write.
+	// Deallocate frees the storage of n bytes: they read as zeros. The file's size stays. The
+	// caller needs the right to write.
 	Deallocate(ctx context.Context, c *Cred, p Part, n uint64) error
 
-	// Seek returns the offset of the next data, or of the next hole, at or
-	// after the part's. Every file has a hole at its end. eof reports that none
-	// but that end was found. ENXIO means that the file ends before the part.
-	// The caller needs the right to read.
+	// Seek returns the offset of the next data or hole at or after the part's. Every file has a
+	// hole at its end. eof reports that none but that end was found. ENXIO means that the file
+	// ends before the part. The caller needs the right to read.
 	Seek(ctx context.Context, c *Cred, p Part, hole bool) (off uint64, eof bool, err error)
 
 	// Advise tells how n bytes, or with 0 all to the end, will be used. The
@@ -52,15 +48,13 @@ type Spacer interface {
 	Advise(ctx context.Context, c *Cred, p Part, n uint64, a Advice) error
 }
 
-// A Copier is an FS that copies between its own files without a way through the
-// memory of the process. EOPNOTSUPP means that it cannot copy between these
-// two, which reading and writing still can.
+// A Copier is an FS that copies between its own files without copying through the process's memory.
+// EOPNOTSUPP means that it cannot copy between these two, which reading and writing still can.
 type Copier interface {
-	// CopyRange copies up to n bytes, as Write writes them if the caller writes
-	// Unstable, and returns how many it has copied: 0 without an error at the
-	// source's end. Even with an error, some were copied. It may copy fewer
-	// bytes at any time. The caller needs the right to read the source and to
-	// write the target.
+	// CopyRange copies up to n bytes, as Write writes them if the caller writes Unstable, and
+	// returns the number copied: 0 without an error at the source's end. Even with an error,
+	// some were copied. It may copy fewer bytes at any time. The caller needs the right to read
+	// the source and to write the target.
 	CopyRange(ctx context.Context, c *Cred, from, to Part, n uint64) (copied uint64, err error)
 
 	// CloneRange lets the target's n bytes share the storage of the source's, at

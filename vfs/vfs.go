@@ -3,15 +3,15 @@ package vfs
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"strings"
 	"syscall"
 
-	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
-// MaxHandle is the length in bytes of the longest Handle. NFSv3 gives 64 bytes
-// to a file handle (RFC 1813, Section 2.5); the rest is for the export's
-// identity and a seal.
+// MaxHandle is a Handle's maximum length in bytes. NFSv3 gives 64 bytes to a file handle (RFC 1813,
+// Section 2.5); the rest is for the export's identity and a seal.
 const MaxHandle = 44
 
 // A Handle identifies a file system object for as long as the object exists,
@@ -22,8 +22,7 @@ type Handle struct {
 	b [MaxHandle]byte
 }
 
-// NewHandle makes a Handle of b. It returns false if b is longer than
-// MaxHandle.
+// NewHandle returns a Handle with the bytes b. It returns false if b is longer than MaxHandle.
 func NewHandle(b []byte) (h Handle, ok bool) {
 	if len(b) > MaxHandle {
 		return Handle{}, false
@@ -41,10 +40,10 @@ func (h *Handle) Len() int { return int(h.n) }
 // A Cred is the identity of an operation's caller.
 type Cred struct {
 	UID, GID uint32
-	Groups   []uint32 // besides GID
+	Groups   []uint32 // in addition to GID
 }
 
-// Type is the type of an object.
+// Type is an object's type.
 type Type uint8
 
 // The object types, with the numbers of RFC 1813's ftype3.
@@ -64,10 +63,10 @@ type Time struct {
 	Nsec uint32
 }
 
-// A Dev is the number of a device.
+// A Dev is a device number.
 type Dev struct{ Major, Minor uint32 }
 
-// Attr are the attributes of an object.
+// Attr are an object's attributes.
 type Attr struct {
 	Type      Type
 	HasChange bool
@@ -84,9 +83,9 @@ type Attr struct {
 	FileID              uint64
 	Atime, Mtime, Ctime Time
 
-	// Change, if HasChange is set, has another value after each change of the
-	// object's data, attributes or names that the FS makes (RFC 8881, Section
-	// 5.8.1.4). Values are in no order. Without it, Ctime must do.
+	// Change, if HasChange is set, has another value after each change that the FS makes to the
+	// object's data, attributes or names (RFC 8881, Section 5.8.1.4). Values are in no order.
+	// Without it, Ctime must do.
 	Change uint64
 
 	// Birth, if HasBirth is set, is when the object was made.
@@ -99,8 +98,8 @@ type MaybeAttr struct {
 	Attr
 }
 
-// A PreAttr is the part of the attributes before a change that a client needs
-// to check whether its cache was current (RFC 1813, wcc_attr).
+// A PreAttr holds the attributes before a change that a client needs to check whether its cache was
+// current (RFC 1813, wcc_attr).
 type PreAttr struct {
 	OK           bool
 	HasChange    bool // see Attr
@@ -109,26 +108,39 @@ type PreAttr struct {
 	Change       uint64
 }
 
-// WCC is the weak cache consistency data of one object (RFC 1813, Section
-// 2.6).
+// WCC is an object's weak cache consistency data (RFC 1813, Section 2.6).
 type WCC struct {
 	Before PreAttr
 	After  MaybeAttr
 
-	// Atomic says that nobody else has changed the directory, whose names the call
-	// has changed, since Before: see WithAtomic.
+	// Atomic says that only this call has changed the directory's names since Before: see
+	// WithAtomic.
 	Atomic bool
 }
 
-// WithAtomic asks the FS to find out WCC.Atomic, if it can. That costs the FS some work.
+// WithAtomic requests WCC.Atomic from the FS, if it supports it, at some cost.
 func WithAtomic(ctx context.Context) context.Context {
 	return context.WithValue(ctx, wantsAtomic{}, true)
 }
 
-// WantsAtomic reports whether a context is of WithAtomic.
+// WantsAtomic reports whether ctx comes from WithAtomic.
 func WantsAtomic(ctx context.Context) bool { return ctx.Value(wantsAtomic{}) != nil }
 
 type wantsAtomic struct{}
+
+// WithClient says from which address a call comes. By it the FS shares out what clients
+// may hold: open files, and locked ones.
+func WithClient(ctx context.Context, addr netip.Addr) context.Context {
+	return context.WithValue(ctx, client{}, addr)
+}
+
+// ClientOf returns WithClient's address, or the zero Addr.
+func ClientOf(ctx context.Context) netip.Addr {
+	addr, _ := ctx.Value(client{}).(netip.Addr)
+	return addr
+}
+
+type client struct{}
 
 // SetTime says how a timestamp changes.
 type SetTime uint8
@@ -140,8 +152,7 @@ const (
 	SetToClient
 )
 
-// A SetAttr is a change of attributes. A nil or DontChange field leaves its
-// attribute unchanged.
+// A SetAttr is a change to attributes. A nil or DontChange field leaves its attribute unchanged.
 type SetAttr struct {
 	Mode, UID, GID *uint32
 	Size           *uint64
@@ -180,14 +191,14 @@ const (
 	Exclusive
 )
 
-// A CreateHow says how Create makes a file.
+// A CreateHow says how Create creates a file.
 type CreateHow struct {
 	Mode     CreateMode
-	Attr     SetAttr // of the new file; with Exclusive without times
+	Attr     SetAttr // the new file's; without times if Exclusive
 	Verifier uint64  // Exclusive: a retry with the same verifier finds its own file
 }
 
-// An Entry is one entry of a directory.
+// An Entry is a directory entry.
 type Entry struct {
 	FileID uint64
 	Name   []byte // valid during the call
@@ -199,24 +210,24 @@ type Entry struct {
 	Attr      MaybeAttr
 }
 
-// A Made is the result of making an object.
+// A Made is the result of creating an object.
 type Made struct {
 	Handle Handle
 	Attr   MaybeAttr
 	Dir    WCC
 }
 
-// An FSStat is the space of a file system, in bytes and in files. Avail is the
-// part that the caller may use.
+// An FSStat is a file system's space, in bytes and in files. Avail is the part that the caller may
+// use.
 type FSStat struct {
 	TotalBytes, FreeBytes, AvailBytes uint64
 	TotalFiles, FreeFiles, AvailFiles uint64
 }
 
-// A PathConf holds the limits of names (RFC 1813, Section 3.3.20).
+// A PathConf holds limits on names (RFC 1813, Section 3.3.20).
 type PathConf struct {
 	LinkMax, NameMax uint32
-	NoTrunc          bool // long names are refused, not truncated
+	NoTrunc          bool // long names are rejected, not truncated
 	ChownRestricted  bool // only the superuser changes owners
 	CaseInsensitive  bool
 	CasePreserving   bool
@@ -229,7 +240,7 @@ type PathConf struct {
 //
 // Changes other than Write are on stable storage when a method returns.
 type FS interface {
-	// Root returns the handle of the exported directory.
+	// Root returns the exported directory's handle.
 	Root() Handle
 
 	GetAttr(ctx context.Context, c *Cred, h Handle) (Attr, error)
@@ -238,8 +249,7 @@ type FS interface {
 	// not *guard, it changes nothing and returns ErrNotSync.
 	SetAttr(ctx context.Context, c *Cred, h Handle, s SetAttr, guard *Time) (WCC, error)
 
-	// Lookup finds name in dir. "." and ".." are names too; ".." does not lead
-	// out of the export.
+	// Lookup finds name in dir. "." and ".." are names too; ".." does not leave the export.
 	Lookup(ctx context.Context, c *Cred, dir Handle, name string) (h Handle, obj, dirAttr MaybeAttr, err error)
 
 	// Access returns the rights in mask that c has.
@@ -256,8 +266,8 @@ type FS interface {
 	// 0, RFC 1813 requires a reply without the error.
 	Write(ctx context.Context, c *Cred, h Handle, p []byte, off uint64, how Stable) (n int, done Stable, w WCC, err error)
 
-	// Commit puts the data written to the range on stable storage; count 0
-	// means to the end of the file.
+	// Commit puts the data written to the range on stable storage; count 0 means to end of
+	// file.
 	Commit(ctx context.Context, c *Cred, h Handle, off uint64, count uint32) (WCC, error)
 
 	// WriteVerifier changes whenever unstable writes may have been lost: at
@@ -269,7 +279,7 @@ type FS interface {
 	Create(ctx context.Context, c *Cred, dir Handle, name string, how CreateHow) (Made, error)
 	Mkdir(ctx context.Context, c *Cred, dir Handle, name string, s SetAttr) (Made, error)
 	Symlink(ctx context.Context, c *Cred, dir Handle, name, target string, s SetAttr) (Made, error)
-	// Mknod makes a TypeChr, TypeBlk, TypeSock or TypeFIFO.
+	// Mknod creates a TypeChr, TypeBlk, TypeSock or TypeFIFO.
 	Mknod(ctx context.Context, c *Cred, dir Handle, name string, t Type, d Dev, s SetAttr) (Made, error)
 
 	Remove(ctx context.Context, c *Cred, dir Handle, name string) (WCC, error)
@@ -292,21 +302,19 @@ type FS interface {
 	Close() error
 }
 
-// A Mapper is an FS that can lend the data of files without copying.
+// A Mapper is an FS that can lend file data without copying.
 type Mapper interface {
-	// Map is Read of up to n bytes without a copy. The buffer's memory is a
-	// mapping: it shows writes to the file while it is lent. If the file is
-	// truncated meanwhile, or its medium fails, parts of the memory become
-	// unreadable. So only the kernel may read it, and the buffer's owner is a
-	// buf.Rereader. Up to the end of the last page the memory after the file's
-	// end is zero. Attributes come with a buffer. A nil buffer without an error
-	// means that the caller must use Read: the data is not in memory, or too
-	// short to be worth it.
+	// Map reads up to n bytes without a copy. The buffer's memory is a mapping: it shows writes
+	// to the file while it is lent. If the file is truncated in the meantime, or its medium
+	// fails, parts of the memory become unreadable. So only the kernel may read it, and the
+	// buffer's owner is a buf.Rereader. Up to the end of the last page the memory after the
+	// file's end is zero. Attributes come with a buffer. A nil buffer without an error means
+	// that the caller must use Read: the data is not in memory, or too short to be worth it.
 	Map(ctx context.Context, c *Cred, h Handle, off uint64, n int) (b *buf.Buf, eof bool, a MaybeAttr, err error)
 }
 
-// A Container is an FS from which other processes can move objects away while
-// clients have handles of them.
+// A Container is an FS out of which other processes can move objects while clients have their
+// handles.
 type Container interface {
 	// Within checks that h lies below the root: that a path leads to it through
 	// directories that c may search. It returns ESTALE if none does.
@@ -316,12 +324,21 @@ type Container interface {
 // An Identifier is an FS that recognizes an object under any handle, name or
 // export.
 type Identifier interface {
-	// AppendKey appends a key that identifies h's object among all objects of
-	// all Identifiers of the process: two Identifiers that serve the same files
-	// of the host return the same key for an object. It makes no system call
-	// for an object in use. It returns EOPNOTSUPP if the file system cannot
-	// identify objects.
+	// AppendKey appends a key that identifies h's object among all objects of all Identifiers
+	// in the process: two Identifiers that serve the same host files return the same key for an
+	// object. It makes no system call for an object in use. It returns EOPNOTSUPP if the file
+	// system cannot identify objects.
 	AppendKey(b []byte, h Handle) ([]byte, error)
+}
+
+// An AliasIdentifier is an Identifier with handles that have no key although the object's other
+// handles may have one. Such a handle's object may become another object.
+type AliasIdentifier interface {
+	Identifier
+
+	// AppendAliasKey appends the key of the object to which a handle without a key currently
+	// leads.
+	AppendAliasKey(b []byte, h Handle) ([]byte, error)
 }
 
 // A NameIdentifier is an Identifier that recognizes an object by a name, at less
@@ -329,63 +346,59 @@ type Identifier interface {
 type NameIdentifier interface {
 	Identifier
 
-	// AppendKeyOf appends the key of the object that has a name in dir. It checks
-	// no permission, so the key must not reach a client. It returns ENOENT if no
-	// object has the name. Other errors say nothing of the object: Lookup may
-	// still find it.
+	// AppendKeyOf appends the key for a name in dir. It checks no permission, so the key must
+	// not reach a client. It returns ENOENT if no object has the name. Other errors say nothing
+	// about the object: Lookup may still find it.
 	AppendKeyOf(b []byte, dir Handle, name string) ([]byte, error)
 }
 
-// A Leaser is an FS that learns of other processes' uses of a file.
+// A Leaser is an FS that is notified when other processes use a file.
 type Leaser interface {
-	// Lease asks the FS to call broken, at most once, when another process uses
-	// the file. The scope says which uses count, and whether broken is called
-	// before or after them. broken runs in its own goroutine and may wait. It may
-	// be called before Lease returns, and may be running, or may even start, after
-	// release has returned. release may be called more than once.
+	// Lease makes the FS call broken, at most once, when another process uses the file. The
+	// scope says which uses count, and whether broken is called before or after them. broken
+	// runs in its own goroutine and may wait. It may be called before Lease returns, and may be
+	// running, or may even start, after release has returned. release may be called more than
+	// once.
 	//
-	// EAGAIN: the file is open for writing, or, for LeaseAll, has no name left.
-	// For LeaseWrite: another process has the file open at all, or the FS has
-	// locked it, or lends or has yet to sync its data. EMFILE: there is no room for
-	// a lease. EOPNOTSUPP: the file cannot have leases. EACCES: c may not read the
-	// file, or, for LeaseWrite, not write to it.
+	// EAGAIN: the file is open for writing, or, for LeaseAll, has no name left. For LeaseWrite:
+	// another process has the file open at all, or the FS has locked it, or lends or has yet to
+	// sync its data. EMFILE: there are too many leases. EOPNOTSUPP: the file cannot have
+	// leases. EACCES: c may not read the file, or, for LeaseWrite, not write to it.
 	Lease(ctx context.Context, c *Cred, h Handle, scope LeaseScope, broken func()) (release func(), err error)
 }
 
-// A LeaseScope is the set of uses that break a lease. Leases of LeaseData and of
-// LeaseAll may exist for one file; one of LeaseWrite is alone.
+// A LeaseScope is the set of uses that break a lease. A file may have both LeaseData and LeaseAll
+// leases; a LeaseWrite lease is the file's only one.
 type LeaseScope uint8
 
 const (
-	// LeaseData is for data alone. broken is called before the change, when
-	// another process is about to open the file for writing, or to truncate it.
-	// That process waits until release is called, but not forever: on a host,
-	// for /proc/sys/fs/lease-break-time. The FS itself writes to the file only
-	// after release: an earlier write fails with EAGAIN, and breaks the lease.
+	// LeaseData is only for data. broken is called before the change, when another process is
+	// about to open the file for writing, or to truncate it. That process waits until release
+	// is called, but not forever: on a host, for /proc/sys/fs/lease-break-time. The FS itself
+	// writes to the file only after release: an earlier write fails with EAGAIN, and breaks the
+	// lease.
 	LeaseData LeaseScope = iota
 
-	// LeaseAll is for data, as LeaseData is, and for names and attributes.
-	// broken is also called within milliseconds after a change of names or
-	// attributes: rename of the file, rename of another file over it, link,
-	// unlink, and changes of the mode, owner, modification time, access control
-	// list or an extended attribute. Nobody waits for release: a caller that
-	// reads names and attributes after Lease has returned misses no later
-	// change. The lease is not broken by a read, which may change the access
-	// time, by a change of the access time or of inode flags (chattr(1)) alone,
-	// or by a rename of a directory above the file.
+	// LeaseAll is for data, as LeaseData is, and for names and attributes. broken is also
+	// called within milliseconds after a change to names or attributes: rename of the file,
+	// rename of another file over it, link, unlink, and changes to the mode, owner,
+	// modification time, ACL or an extended attribute. No process waits for release: a caller
+	// that reads names and attributes after Lease has returned misses no later change. The
+	// lease is not broken by a read, which may change the access time, by a change to only the
+	// access time or inode flags (chattr(1)), or by renaming a directory above the file.
 	//
-	// The FS's own changes of names and attributes succeed, and break the lease
-	// too. A change shortly before Lease may break the lease.
+	// The FS's own changes to names and attributes succeed, and break the lease too. A change
+	// shortly before Lease may break the lease.
 	LeaseAll
 
-	// LeaseWrite is for a holder that writes to the file: broken is called before
-	// another process uses the data, when it is about to open the file even for
-	// reading, and that process waits as with LeaseData. It sees all that the FS
-	// has written before release. The FS itself opens, reads, writes and locks the
-	// file meanwhile, for any caller: the holder must keep other callers away.
+	// LeaseWrite is for a holder that writes to the file: broken is called before another
+	// process uses the data, when it is about to open the file even for reading, and that
+	// process waits as with LeaseData. It sees all that the FS has written before release. In
+	// the meantime, the FS itself opens, reads, writes and locks the file, for any caller: the
+	// holder must keep other callers away.
 	//
-	// Changes of names and attributes break the lease as those of LeaseAll do,
-	// except for those of the modification time alone, which writes make too.
+	// Changes to names and attributes break the lease as with LeaseAll, except changes to the
+	// modification time alone, which writes cause too.
 	LeaseWrite
 )
 
@@ -397,9 +410,9 @@ var (
 	ErrBadType   = errors.New("vfs: type cannot be made")
 )
 
-// CheckName refuses a name that cannot be one component of a path, with the
-// errors of RFC 1813, Section 3.2: EACCES for the empty name and for a name
-// with "/" or NUL, ENAMETOOLONG for a name of more than limit bytes.
+// CheckName rejects a name that cannot be one path component, with the errors in RFC 1813, Section
+// 3.2: EACCES for the empty name and for a name with "/" or NUL, ENAMETOOLONG for a name with more
+// than limit bytes.
 func CheckName(name string, limit int) error {
 	switch {
 	case name == "" || strings.ContainsAny(name, "/\x00"):

@@ -13,15 +13,15 @@ const (
 	XattrReplace                 // ENODATA if it does not
 )
 
-// Limits of extended attributes: those of Linux, in bytes.
+// Linux's limits on extended attributes, in bytes.
 const (
 	MaxXattrName  = 255 - len("user.") // the host's names have the prefix
 	MaxXattrValue = 64 << 10
 )
 
-// Xattrs is an FS whose regular files and directories may have extended
-// attributes: names with values that mean nothing to the FS. Names come without
-// the prefix "user." of Linux; attributes with other prefixes do not show.
+// Xattrs is an FS whose regular files and directories may have extended attributes: names with
+// values that mean nothing to the FS. Names come without Linux's prefix "user."; attributes with
+// other prefixes do not show.
 //
 // ENODATA: no attribute has the name. EINVAL: the name is empty or has a NUL.
 // ERANGE: the name is too long. E2BIG: the value is too long.
@@ -29,7 +29,7 @@ type Xattrs interface {
 	// HasXattrs reports whether the objects can have extended attributes.
 	HasXattrs() bool
 
-	// GetXattr returns the value of an attribute, for callers that may read h.
+	// GetXattr returns an attribute's value, for callers that may read h.
 	GetXattr(ctx context.Context, c *Cred, h Handle, name string) ([]byte, error)
 
 	// SetXattr sets an attribute, for callers that may write to h. The caller

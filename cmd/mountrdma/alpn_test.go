@@ -46,7 +46,7 @@ func TestALPN(t *testing.T) {
 		a.xprtsec, a.alpn = cli.NewChoice("tls", "tls"), cli.NewChoice(word, word)
 		a.tls.CA = certtest.Bundle(root)
 		var cfg nfsrdma.ClientConfig
-		require.NoError(t, a.encrypt(server{host: "127.0.0.1"}, &cfg))
+		require.NoError(t, a.setTLS(server{host: "127.0.0.1"}, &cfg))
 		nc, err := net.Dial("tcp", l.Addr().String())
 		require.NoError(t, err)
 		c, err := cfg.TLS.Secure(t.Context(), nc, mount3.Program, mount3.Version)

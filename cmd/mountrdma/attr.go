@@ -9,7 +9,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// modeString writes type and permissions as ls(1) does.
+// modeString formats type and permissions as ls(1) does.
 func modeString(a *nfs3.Attr) string {
 	b := []byte("?rwxrwxrwx")
 	for kind, letter := range map[nfs3.Type]byte{
@@ -38,12 +38,12 @@ func modeString(a *nfs3.Attr) string {
 	return string(b)
 }
 
-// goTime converts a time of NFS to Go's.
+// goTime converts an NFS time to a time.Time.
 func goTime(t nfs3.Time) time.Time { return time.Unix(int64(t.Sec), int64(t.Nsec)) }
 
-// tame returns name with all non-graphic characters replaced, so that a
-// terminal obeys nothing in it.
-func tame(name string) string {
+// replaceUnprintable replaces all non-graphic characters of name by question marks, so
+// that it cannot control a terminal.
+func replaceUnprintable(name string) string {
 	var b strings.Builder
 	for len(name) > 0 {
 		r, n := utf8.DecodeRuneInString(name)

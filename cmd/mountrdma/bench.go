@@ -17,9 +17,9 @@ import (
 
 // Limits of bench.
 const (
-	maxBlock       = 1 << 26 // bytes, of the longest READ that any server offers
-	maxDepth       = 4096    // calls: the limit of rpcrdma
-	maxConnections = 10_000  // each has a descriptor
+	maxBlock       = 1 << 26 // bytes: the longest READ that any server offers
+	maxDepth       = 4096    // calls: rpcrdma's limit
+	maxConnections = 10_000  // each uses a file descriptor
 )
 
 // benchOptions are the flags of bench.
@@ -33,7 +33,7 @@ type benchOptions struct {
 	idle        int
 	time        time.Duration
 	json        bool
-	report      string // name of a file, or ""
+	report      string // file name, or ""
 }
 
 func (a *app) newBench() *cobra.Command {
@@ -44,62 +44,61 @@ func (a *app) newBench() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "bench URL --op OP",
-		Short: "Measure throughput and latency of one kind of call",
-		Long: `Measure throughput and latency of one kind of call, with --depth calls under
-way.
+		Short: "Measure the throughput and latency of one operation",
+		Long: `Measure the throughput and latency of one operation, with --depth calls in
+flight.
 
-read and write go through the file of URL from start to end, again and again;
-randread and randwrite take its blocks in random order. The data of a READ are
-placed directly into one buffer for each call under way. getattr asks for the
-attributes of any object; null does nothing. readdirplus lists the directory of
-URL from start to end, with handles and attributes; a whole listing counts as
-one call. open uses one file of the directory of URL after the other: it opens
-the file, reads its first block and closes it, by version 3 with LOOKUP, ACCESS
-and READ. A file counts as one call.
+read and write go through the URL's file from start to end, repeatedly; randread
+and randwrite access its blocks in random order. Each call in flight has one
+buffer, into which READ data are placed directly. getattr gets the attributes of
+any object; null does nothing. readdirplus lists the URL's directory from start
+to end, with handles and attributes; a complete listing counts as one call. open
+goes through the files in the URL's directory: it opens a file, reads its first
+block and closes it, or over NFSv3 sends LOOKUP, ACCESS and READ. Each file counts
+as one call.
 
-With --vers 4.1 and 4.2, the path of URL begins at the root of the server's
-version 4 namespace ("mountrdma info" lists the exports there), and null is a
-SEQUENCE.
+With --vers 4.1 and 4.2, the URL's path begins at the root of the server's NFSv4
+namespace ("mountrdma info" lists the exports there), and null is a SEQUENCE.
 
-Each of --connections has --depth calls under way. --idle adds connections that
+Each of --connections has --depth calls in flight. --idle adds connections that
 are idle after their first call.
 
-write and randwrite OVERWRITE THE FILE, which must exist, within its present
-length, with meaningless data. They are not stable (UNSTABLE); the COMMIT at the
-end is not measured.
+write and randwrite OVERWRITE THE FILE with meaningless data. It must exist, and
+its size does not change. The WRITEs are UNSTABLE; the COMMIT at the end is not
+measured.
 
 --json prints one object: op block depth connections seconds bytes ops MBps iops
-lat_us{min,p50,p95,p99,max} client_cpu_s. MBps is millions of bytes in a second.
+lat_us{min,p50,p95,p99,max} client_cpu_s. MBps is millions of bytes per second.
 
---report also writes a page for a browser: the same figures, how calls were
-spread over latencies, and what was agreed with the server. The page needs no
-other file, and no network.`,
+--report also writes an HTML page with the same figures, the latency distribution
+and the settings negotiated with the server. The page needs no other file and no
+network.`,
 		Example: `  mountrdma bench nfs://server/data/1g --op read --json
   mountrdma bench nfs://server/data/1g --op randread --block 4KiB --depth 64
   mountrdma bench nfs://server/data/1g --report read.html`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if err := a.urls(&o.urls)(cmd, args); err != nil {
+			if err := a.parseURLs(&o.urls)(cmd, args); err != nil {
 				return err
 			}
-			return o.check()
+			return o.checkRanges()
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.bench(cmd.Context(), &o) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runBench(cmd.Context(), &o) },
 	}
 	f := cmd.Flags()
-	f.Var(&o.op, "op", "kind of call")
-	f.Var(&o.vers, "vers", "version of NFS")
-	f.Var(&o.block, "block", "bytes of a READ or WRITE")
-	f.IntVar(&o.depth, "depth", o.depth, "calls under way on a connection")
-	f.IntVar(&o.connections, "connections", o.connections, "connections that make calls")
-	f.IntVar(&o.idle, "idle", o.idle, "additional connections that make none")
-	f.DurationVar(&o.time, "time", o.time, "how long")
-	f.BoolVar(&o.json, "json", false, "as a JSON object")
-	f.StringVar(&o.report, "report", "", "also write a page for a browser to `FILE`")
+	f.Var(&o.op, "op", "operation to measure")
+	f.Var(&o.vers, "vers", "NFS version")
+	f.Var(&o.block, "block", "bytes per READ or WRITE")
+	f.IntVar(&o.depth, "depth", o.depth, "calls in flight on a connection")
+	f.IntVar(&o.connections, "connections", o.connections, "connections that send calls")
+	f.IntVar(&o.idle, "idle", o.idle, "additional idle connections")
+	f.DurationVar(&o.time, "time", o.time, "duration of the measurement")
+	f.BoolVar(&o.json, "json", false, "print a JSON object")
+	f.StringVar(&o.report, "report", "", "also write an HTML report to `FILE`")
 	return cmd
 }
 
-// check checks the ranges that pflag cannot check. Its error is a usage error.
-func (o *benchOptions) check() error {
+// checkRanges checks the ranges that pflag cannot check. Its errors are usage errors.
+func (o *benchOptions) checkRanges() error {
 	if len(o.urls) != 1 {
 		return errors.New("bench needs one URL: nfs://SERVER[:PORT]/EXPORT/PATH")
 	}
@@ -107,29 +106,29 @@ func (o *benchOptions) check() error {
 		return errors.New("--time must be more than 0")
 	}
 	return errors.Join(
-		cli.Within("--block", int64(o.block), 1, maxBlock),
-		cli.Within("--depth", int64(o.depth), 1, maxDepth),
-		cli.Within("--connections", int64(o.connections), 1, maxConnections),
-		cli.Within("--idle", int64(o.idle), 0, maxConnections),
+		cli.CheckRange("--block", int64(o.block), 1, maxBlock),
+		cli.CheckRange("--depth", int64(o.depth), 1, maxDepth),
+		cli.CheckRange("--connections", int64(o.connections), 1, maxConnections),
+		cli.CheckRange("--idle", int64(o.idle), 0, maxConnections),
 	)
 }
 
 // benchResult is the output of --json, which scripts depend on.
 type benchResult struct {
-	Op          string  `json:"op"`
-	Block       int     `json:"block"` // bytes
-	Depth       int     `json:"depth"` // of each connection
-	Connections int     `json:"connections"`
-	Seconds     float64 `json:"seconds"`
-	Bytes       int64   `json:"bytes"`
-	Ops         int64   `json:"ops"`
-	MBps        float64 `json:"MBps"`
-	IOPS        float64 `json:"iops"`
-	Latency     latency `json:"lat_us"`
-	CPU         float64 `json:"client_cpu_s"`
+	Op          string        `json:"op"`
+	Block       int           `json:"block"` // bytes
+	Depth       int           `json:"depth"` // per connection
+	Connections int           `json:"connections"`
+	Seconds     float64       `json:"seconds"`
+	Bytes       int64         `json:"bytes"`
+	Ops         int64         `json:"ops"`
+	MBps        float64       `json:"MBps"`
+	IOPS        float64       `json:"iops"`
+	Latency     latencyResult `json:"lat_us"`
+	CPU         float64       `json:"client_cpu_s"`
 }
 
-type latency struct {
+type latencyResult struct {
 	Min float64 `json:"min"`
 	P50 float64 `json:"p50"`
 	P95 float64 `json:"p95"`
@@ -137,100 +136,99 @@ type latency struct {
 	Max float64 `json:"max"`
 }
 
-// result returns the output for a measurement.
-func (o *benchOptions) result(r *loadgen.Result) *benchResult {
+// newResult converts a measurement to the output.
+func (o *benchOptions) newResult(r *loadgen.Result) *benchResult {
 	return &benchResult{
 		Op: o.op.Word, Block: r.Block, Depth: o.depth, Connections: o.connections, Seconds: r.Seconds,
 		Bytes: r.Bytes, Ops: r.Ops, MBps: float64(r.Bytes) / 1e6 / r.Seconds, IOPS: float64(r.Ops) / r.Seconds,
-		Latency: latency{Min: micro(r.Min), P50: micro(r.P50), P95: micro(r.P95), P99: micro(r.P99), Max: micro(r.Max)},
+		Latency: latencyResult{Min: toMicros(r.Min), P50: toMicros(r.P50), P95: toMicros(r.P95), P99: toMicros(r.P99), Max: toMicros(r.Max)},
 		CPU:     r.CPU.Seconds(),
 	}
 }
 
-// bench runs the measurement and prints the result.
-func (a *app) bench(ctx context.Context, o *benchOptions) error {
+// runBench measures and prints the result.
+func (a *app) runBench(ctx context.Context, o *benchOptions) error {
 	page, err := openReport(o.report)
 	if err != nil {
 		return err
 	}
-	defer page.abandon()
-	links, path, err := a.benchLinks(ctx, o)
+	defer page.discard()
+	links, path, err := a.dialBench(ctx, o)
 	if links != nil {
-		defer links.close(a)
+		defer links.closeAll(a)
 	}
 	if err != nil {
 		return err
 	}
-	l, err := loadgen.New(ctx, links.busy[0], path, loadgen.Config{
+	l, err := loadgen.New(ctx, links.active[0], path, loadgen.Config{
 		Op: o.op.Word, Block: int(o.block), Depth: o.depth, Time: o.time,
 	})
-	if lost := lost(ctx, err); lost != nil {
+	if lost := fatalError(ctx, err); lost != nil {
 		return lost
 	}
 	if err != nil {
-		return (remote{location: o.urls[0], rest: path, session: &session{cred: a.cred()}}).explain(err)
+		return (remote{location: o.urls[0], rest: path, session: &session{cred: a.callCred()}}).explainError(err)
 	}
-	res, err := l.Run(ctx, links.busy)
+	res, err := l.Run(ctx, links.active)
 	if err == nil {
 		err = l.End(ctx)
 	}
-	if lost := lost(ctx, err); lost != nil {
+	if lost := fatalError(ctx, err); lost != nil {
 		return lost
 	}
 	if err != nil {
-		return &plainError{o.urls[0].String(), err, a.cred().UID}
+		return &plainError{o.urls[0].String(), err, a.callCred().UID}
 	}
-	result := o.result(&res)
+	result := o.newResult(&res)
 	if o.json {
 		err = printJSON(a.stdout, result)
 	} else {
-		err = result.print(a.stdout)
+		err = result.printText(a.stdout)
 	}
-	if page != nil { // last: the measurement counts without it
+	if page != nil { // last, because the measurement is valid without a report
 		err = errors.Join(err, a.writeReport(ctx, page, o, links, result, res.Bars))
 	}
 	return err
 }
 
-// subject connects to the server and finds the object of the calls. For null
-// the object need not exist.
-func (a *app) subject(ctx context.Context, o *benchOptions) (remote, error) {
+// openBenchTarget connects to the server and finds the object that calls will use. For
+// null the object need not exist.
+func (a *app) openBenchTarget(ctx context.Context, o *benchOptions) (remote, error) {
 	if o.op.Word != "null" {
-		return a.open(ctx, o.urls[0])
+		return a.openURL(ctx, o.urls[0])
 	}
 	within, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
 	defer cancel()
-	s, err := a.session(within, o.urls[0].server)
+	s, err := a.openSession(within, o.urls[0].server)
 	return remote{location: o.urls[0], session: s}, err
 }
 
-// benchLinks makes the connections of bench. It also returns the path of the
-// object as loadgen wants it.
-func (a *app) benchLinks(ctx context.Context, o *benchOptions) (*links, string, error) {
-	if minor, ok := minors[o.vers.Word]; ok {
-		ls, err := a.links4(ctx, o, minor)
+// dialBench opens all connections. It also returns the object's path in the form that
+// loadgen expects.
+func (a *app) dialBench(ctx context.Context, o *benchOptions) (*benchConns, string, error) {
+	if minor, ok := nfs4Minors[o.vers.Word]; ok {
+		ls, err := a.dialNFS4Conns(ctx, o, minor)
 		return ls, o.urls[0].path, err
 	}
-	r, err := a.subject(ctx, o)
+	r, err := a.openBenchTarget(ctx, o)
 	if err != nil {
-		return new(links), "", a.otherVersion(err)
+		return new(benchConns), "", a.suggestNFSv4(err)
 	}
-	ls, err := a.links(ctx, r, o)
+	ls, err := a.dialBenchConns(ctx, r, o)
 	return ls, r.rest, err
 }
 
-// otherVersion adds to the error of a server without version 3 how to measure
-// it all the same.
-func (a *app) otherVersion(err error) error {
+// suggestNFSv4 adds a remedy to the error of a server without NFSv3.
+func (a *app) suggestNFSv4(err error) error {
 	step, ok := errors.AsType[*stepError](err)
 	if refused, mismatch := errors.AsType[*oncrpc.ReplyError](err); ok && mismatch && refused.High >= nfs4.Version {
-		step.remedy = "measure version 4 with --vers 4.2, or " + step.remedy
+		step.remedy = "measure NFSv4 with --vers 4.2, or " + step.remedy
 	}
 	return err
 }
 
-func (r *benchResult) print(w io.Writer) error {
-	_, err := fmt.Fprintf(w, `%s: blocks of %d bytes, %d calls under way on each of %d connections, %.2f s
+func (r *benchResult) printText(w io.Writer) error {
+	_, err := fmt.Fprintf(w, `%s: blocks of %d bytes, %d calls in flight on each of %d connections, %.2f s
 %.1f MB/s, %.0f calls/s
 latency p50 %.1f µs, p99 %.1f µs, max %.1f µs
 client CPU %.2f s

@@ -8,15 +8,15 @@ import (
 	"path/filepath"
 )
 
-// A reportFile is the file of --report. It has another name until it is complete,
-// so that nobody reads a part of it, and an earlier one stays if the measurement fails.
+// A reportFile is the file of --report. It has a temporary name until it is complete, so
+// that no reader sees an incomplete report, and an earlier one remains if bench fails.
 type reportFile struct {
 	*os.File
-	name string // to be
+	finalName string
 }
 
-// openReport begins a file before the measurement, which may be long: a directory
-// that cannot be written shows at once. It returns nil if name is "".
+// openReport creates the file before the measurement, which may be long, so that an
+// unwritable directory is detected at once. It returns nil if name is "".
 func openReport(name string) (*reportFile, error) {
 	if name == "" {
 		return nil, nil
@@ -26,8 +26,8 @@ func openReport(name string) (*reportFile, error) {
 		if !old.Mode().IsRegular() {
 			return nil, fmt.Errorf("--report %s: is no regular file", name)
 		}
-		mode = old.Mode().Perm()                                  // others may not read what they could not
-		if file, err := filepath.EvalSymlinks(name); err == nil { // a link stays one
+		mode = old.Mode().Perm()                                  // users who could not read the old report must not read the new one
+		if file, err := filepath.EvalSymlinks(name); err == nil { // keep a symbolic link
 			at = file
 		}
 	}
@@ -41,21 +41,21 @@ func openReport(name string) (*reportFile, error) {
 	return &reportFile{f, at}, nil
 }
 
-// finish writes the content, and gives the file its name. If that fails, it removes the file.
-func (f *reportFile) finish(content []byte) error {
+// commit writes the content and renames the file. If that fails, it removes the file.
+func (f *reportFile) commit(content []byte) error {
 	_, err := f.Write(content)
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), f.name)
+		err = os.Rename(f.Name(), f.finalName)
 	}
 	if err != nil {
 		_ = os.Remove(f.Name())
-		return fmt.Errorf("--report %s: %w", f.name, err)
+		return fmt.Errorf("--report %s: %w", f.finalName, err)
 	}
 	return nil
 }
 
-// abandon removes a file that is not finished. It does nothing if f is nil.
-func (f *reportFile) abandon() {
+// discard removes the file unless it was committed. It does nothing if f is nil.
+func (f *reportFile) discard() {
 	if f != nil && f.Close() == nil {
 		_ = os.Remove(f.Name())
 	}

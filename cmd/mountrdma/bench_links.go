@@ -7,103 +7,104 @@ import (
 	"sync"
 
 	"github.com/nfsrdma/nfsrdma/internal/loadgen"
-	"github.com/nfsrdma/nfsrdma/nfs4client"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/nfsclient/nfs4client"
 )
 
-// links are the connections of bench. The first is the session's and is not in
-// made.
-type links struct {
-	busy []loadgen.Link
-	made []*session
-	v4   []*nfs4client.Session // of busy, or idle
+// benchConns are the connections of bench. The first one belongs to the app's session and
+// is not in extra.
+type benchConns struct {
+	active       []loadgen.Link
+	extra        []*session
+	nfs4Sessions []*nfs4client.Session // active and idle ones
 }
 
-// dialers bounds the connections being made at a time.
+// dialers is the maximum number of concurrent connection attempts.
 const dialers = 16
 
-// links makes the connections in addition to r's own.
-func (a *app) links(ctx context.Context, r remote, o *benchOptions) (*links, error) {
-	ls := &links{busy: []loadgen.Link{r.link(r.fs)}}
+// dialBenchConns opens the connections in addition to r's own.
+func (a *app) dialBenchConns(ctx context.Context, r remote, o *benchOptions) (*benchConns, error) {
+	ls := &benchConns{active: []loadgen.Link{r.benchLink(r.fs)}}
 	var mu sync.Mutex
 	var first error
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	slots := make(chan struct{}, dialers)
-	var all sync.WaitGroup
+	var wg sync.WaitGroup
 	for i := range o.connections - 1 + o.idle {
 		slots <- struct{}{}
-		all.Go(func() {
+		wg.Go(func() {
 			defer func() { <-slots }()
-			s, fs, err := a.another(ctx, r, i < o.connections-1)
+			s, fs, err := a.dialExtra(ctx, r, i < o.connections-1)
 			mu.Lock()
 			defer mu.Unlock()
 			if s != nil {
-				ls.made = append(ls.made, s)
+				ls.extra = append(ls.extra, s)
 			}
 			switch {
 			case err != nil && first == nil: // later errors are consequences of the first
 				first = err
 				cancel(err)
 			case err == nil && i < o.connections-1:
-				ls.busy = append(ls.busy, s.link(fs))
+				ls.active = append(ls.active, s.benchLink(fs))
 			}
 		})
 	}
-	all.Wait()
+	wg.Wait()
 	return ls, first
 }
 
-// link returns a session for calls to an export, by its flavour, or to none if fs is nil.
-func (s *session) link(fs *nfsclient.FS) loadgen.Link {
+// benchLink returns a loadgen.Link for calls to an export, with its security flavor, or for
+// calls to no export if fs is nil.
+func (s *session) benchLink(fs *nfsclient.FS) loadgen.Link {
 	if fs == nil {
 		return loadgen.Link{Client: s.nfs}
 	}
 	return loadgen.Link{Client: fs.Client(), FS: fs}
 }
 
-// another makes a further connection to r's server. It opens r's export there
-// if use is set.
-func (a *app) another(ctx context.Context, r remote, use bool) (*session, *nfsclient.FS, error) {
+// dialExtra opens another connection to r's server. If use is set, it also opens r's
+// export there.
+func (a *app) dialExtra(ctx context.Context, r remote, use bool) (*session, *nfsclient.FS, error) {
 	within, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
 	defer cancel()
-	s, err := a.connect(within, r.server, a.brief())
+	s, err := a.connect(within, r.server, a.commandConfig())
 	if err != nil || !use || r.fs == nil {
 		return s, nil, err
 	}
-	fs, _, err := s.open(within, r.path)
+	fs, _, err := s.openExport(within, r.path)
 	return s, fs, err
 }
 
-// close ends the connections in made.
-func (ls *links) close(a *app) {
-	var all sync.WaitGroup
-	for _, s := range ls.made {
-		all.Go(s.close)
+// closeAll closes all connections except the first.
+func (ls *benchConns) closeAll(a *app) {
+	var wg sync.WaitGroup
+	for _, s := range ls.extra {
+		wg.Go(s.close)
 	}
-	for _, s := range ls.v4 {
-		all.Go(func() { a.goodbye(context.Background(), s) })
+	for _, s := range ls.nfs4Sessions {
+		wg.Go(func() { a.closeNFS4(context.Background(), s) })
 	}
-	all.Wait()
+	wg.Wait()
 }
 
-// links4 makes the connections for version 4, each with a session of its own.
-func (a *app) links4(ctx context.Context, o *benchOptions, minor uint32) (*links, error) {
+// dialNFS4Conns opens the connections for NFSv4, each with its own session.
+func (a *app) dialNFS4Conns(ctx context.Context, o *benchOptions, minor uint32) (*benchConns, error) {
 	if len(a.sec) > 0 && !slices.Contains(a.sec, "sys") {
-		return nil, errors.New("krb5 is for version 3 only: leave --sec or --vers out")
+		return nil, errors.New("krb5 is for NFSv3 only: omit --sec or --vers")
 	}
-	ls := new(links)
+	ls := new(benchConns)
 	var mu sync.Mutex
 	var first error
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	slots := make(chan struct{}, dialers)
-	var all sync.WaitGroup
+	var wg sync.WaitGroup
 	for i := range o.connections + o.idle {
 		slots <- struct{}{}
-		all.Go(func() {
+		wg.Go(func() {
 			defer func() { <-slots }()
-			s, err := a.session4(ctx, o.urls[0].server, minor)
+			s, err := a.dialNFS4(ctx, o.urls[0].server, minor)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -113,12 +114,12 @@ func (a *app) links4(ctx context.Context, o *benchOptions, minor uint32) (*links
 				}
 				return
 			}
-			ls.v4 = append(ls.v4, s)
+			ls.nfs4Sessions = append(ls.nfs4Sessions, s)
 			if i < o.connections {
-				ls.busy = append(ls.busy, loadgen.Link{Session: s})
+				ls.active = append(ls.active, loadgen.Link{Session: s})
 			}
 		})
 	}
-	all.Wait()
+	wg.Wait()
 	return ls, first
 }

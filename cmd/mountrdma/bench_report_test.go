@@ -14,16 +14,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/internal/cli"
-	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// A pageText is a page of --report.
-type pageText string
+// A reportHTML is a page of --report.
+type reportHTML string
 
-// value returns the number with an id.
-func (p pageText) value(t *testing.T, id string) float64 {
+// dataValue returns the number in the data element with an id.
+func (p reportHTML) dataValue(t *testing.T, id string) float64 {
 	t.Helper()
 	m := regexp.MustCompile(`<data id="` + id + `" value="([^"]*)">`).FindStringSubmatch(string(p))
 	require.NotNil(t, m, id)
@@ -32,8 +32,8 @@ func (p pageText) value(t *testing.T, id string) float64 {
 	return n
 }
 
-// rows returns the table with an id, as words by name.
-func (p pageText) rows(t *testing.T, id string) map[string]string {
+// tableRows returns the rows of the table with an id, by name.
+func (p reportHTML) tableRows(t *testing.T, id string) map[string]string {
 	t.Helper()
 	table := regexp.MustCompile(`(?s)<table id="` + id + `">(.*?)</table>`).FindStringSubmatch(string(p))
 	require.NotNil(t, table, id)
@@ -47,23 +47,23 @@ func (p pageText) rows(t *testing.T, id string) map[string]string {
 // TestBenchReport compares the page with the object of --json of the same run, and
 // with what the server has granted.
 func TestBenchReport(t *testing.T) {
-	r := newRig(t, func(s *rpcrdma.Server, c *iwarp.Config, _ *nfsserver.Config) {
+	r := newTestServer(t, func(s *rpcrdma.Server, c *iwarp.Config, _ *nfsserver.Config) {
 		s.Inline, s.Credits = 2048, 7
 		c.Markers = true
 	})
-	write(t, random(1<<20, 1), r.dir, "<f>&")
+	writeFile(t, randomBytes(1<<20, 1), r.dir, "<f>&")
 	dir := t.TempDir()
 	name := filepath.Join(dir, "report.html")
 	require.NoError(t, os.WriteFile(name, []byte("an earlier report"), 0o600))
-	o := object(t, must(t, "bench", r.url+"/<f>&", "--op=randread", "--block=4KiB", "--depth=3", "--time=50ms", "--json", "--crc=on", "--report", name))
+	o := decodeObject(t, mustRun(t, "bench", r.url+"/<f>&", "--op=randread", "--block=4KiB", "--depth=3", "--time=50ms", "--json", "--crc=on", "--report", name))
 	b, err := os.ReadFile(name)
 	require.NoError(t, err)
-	page := pageText(b)
+	page := reportHTML(b)
 	for _, id := range []string{"MBps", "iops", "ops", "bytes", "seconds", "client_cpu_s"} {
-		assert.Equal(t, o[id], page.value(t, id), id)
+		assert.Equal(t, o[id], page.dataValue(t, id), id)
 	}
 	for id, want := range o["lat_us"].(map[string]any) {
-		assert.Equal(t, want, page.value(t, id), id)
+		assert.Equal(t, want, page.dataValue(t, id), id)
 	}
 	calls := 0
 	for _, m := range regexp.MustCompile(`class="n calls">(\d+)<`).FindAllStringSubmatch(string(page), -1) {
@@ -74,15 +74,15 @@ func TestBenchReport(t *testing.T) {
 	assert.EqualValues(t, o["ops"], calls, "the table has all calls")
 	assert.Equal(t, strings.Count(string(page), `<rect class="bar"`), strings.Count(string(page), `class="n calls"`), "the picture has the bars of the table")
 
-	agreed := page.rows(t, "agreed")
+	agreed := page.tableRows(t, "agreed")
 	for name, want := range map[string]string{
 		"NFS version": "3", "security": "sys", "TLS": "none", "CRC": "on", "markers": "on", "credits": "7",
 		"inline thresholds": "2048 bytes to the server, 2048 from it",
 	} {
 		assert.Equal(t, want, agreed[name], name)
 	}
-	asked := page.rows(t, "asked")
-	assert.Equal(t, "3 on each connection", asked["calls under way"])
+	asked := page.tableRows(t, "asked")
+	assert.Equal(t, "3 on each connection", asked["calls in flight"])
 	assert.Equal(t, "4096 bytes, 128", asked["inline, credits"])
 	assert.Contains(t, html.UnescapeString(string(page)), r.url+"/<f>&")
 	assert.NotContains(t, string(page), "<f>", "names are escaped")
@@ -92,18 +92,18 @@ func TestBenchReport(t *testing.T) {
 // TestBenchReportFile checks that a measurement that fails leaves an earlier report, and
 // nothing else, and that a file that cannot be written shows before the measurement.
 func TestBenchReportFile(t *testing.T) {
-	r := newRig(t)
+	r := newTestServer(t)
 	dir := t.TempDir()
 	name := filepath.Join(dir, "report.html")
 	require.NoError(t, os.WriteFile(name, []byte("an earlier report"), 0o600))
-	refused(t, "bench", r.url+"/missing", "--report", name)
+	mustFail(t, "bench", r.url+"/missing", "--report", name)
 	b, err := os.ReadFile(name)
 	require.NoError(t, err)
 	assert.Equal(t, "an earlier report", string(b))
 
 	link := filepath.Join(t.TempDir(), "link.html")
 	require.NoError(t, os.Symlink(name, link))
-	must(t, "bench", r.url, "--op=null", "--depth=1", "--time=1ms", "--report", link)
+	mustRun(t, "bench", r.url, "--op=null", "--depth=1", "--time=1ms", "--report", link)
 	at, err := os.Lstat(link)
 	require.NoError(t, err)
 	assert.Equal(t, os.ModeSymlink, at.Mode().Type(), "the link stays")
@@ -114,11 +114,11 @@ func TestBenchReportFile(t *testing.T) {
 
 	before := r.calls.Load()
 	absent := filepath.Join(dir, "no", "report.html")
-	assert.Equal(t, "mountrdma: --report "+absent+": no such file or directory\n", refused(t, "bench", r.url, "--op=null", "--report", absent))
-	assert.Equal(t, "mountrdma: --report "+dir+": is no regular file\n", refused(t, "bench", r.url, "--op=null", "--report", dir))
+	assert.Equal(t, "mountrdma: --report "+absent+": no such file or directory\n", mustFail(t, "bench", r.url, "--op=null", "--report", absent))
+	assert.Equal(t, "mountrdma: --report "+dir+": is no regular file\n", mustFail(t, "bench", r.url, "--op=null", "--report", dir))
 	assert.Equal(t, before, r.calls.Load())
 
-	must(t, "bench", r.url, "--op=null", "--depth=1", "--time=1ms", "--report", name)
+	mustRun(t, "bench", r.url, "--op=null", "--depth=1", "--time=1ms", "--report", name)
 	names, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	assert.Len(t, names, 1)
@@ -127,21 +127,21 @@ func TestBenchReportFile(t *testing.T) {
 	assert.NotContains(t, string(b), `id="MBps"`, "no data were moved")
 }
 
-// TestBenchReportLost checks that a report that cannot be written costs neither the
-// measurement nor the room of a part of it.
+// TestBenchReportLost checks that a report that cannot be written loses neither the
+// measurement nor the disk space of an incomplete report.
 func TestBenchReportLost(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "report.html")
 	page, err := openReport(name)
 	require.NoError(t, err)
-	require.NoError(t, os.Mkdir(name, 0o755)) // meanwhile
-	assert.ErrorContains(t, page.finish([]byte("text")), "--report "+name)
-	page.abandon()
+	require.NoError(t, os.Mkdir(name, 0o755)) // after openReport
+	assert.ErrorContains(t, page.commit([]byte("text")), "--report "+name)
+	page.discard()
 	names, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	assert.Len(t, names, 1, "only the directory")
 
-	r := newRig(t)
+	r := newTestServer(t)
 	name = filepath.Join(t.TempDir(), "report.html")
 	done := make(chan error, 1)
 	go func() {
@@ -150,9 +150,9 @@ func TestBenchReportLost(t *testing.T) {
 		}
 		done <- os.Mkdir(name, 0o755)
 	}()
-	status, stdout, stderr := command(t, "bench", r.url, "--op=null", "--depth=1", "--time=200ms", "--json", "--report", name)
+	status, stdout, stderr := runCommand(t, "bench", r.url, "--op=null", "--depth=1", "--time=200ms", "--json", "--report", name)
 	require.NoError(t, <-done)
 	assert.Equal(t, cli.ExitError, status)
 	assert.Contains(t, stderr, "--report "+name)
-	assert.Positive(t, object(t, stdout)["ops"])
+	assert.Positive(t, decodeObject(t, stdout)["ops"])
 }

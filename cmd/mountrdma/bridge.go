@@ -13,19 +13,19 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/replay"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcbind"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/rpcbind"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	"github.com/spf13/cobra"
 )
 
 // bridgeOptions are the flags of bridge.
 type bridgeOptions struct {
-	server   server
-	listen   string
-	portmap  string
-	insecure bool
-	patience time.Duration
+	server     server
+	listenAddr string
+	portmap    string
+	insecure   bool
+	patience   time.Duration
 }
 
 func (a *app) newBridge() *cobra.Command {
@@ -33,31 +33,31 @@ func (a *app) newBridge() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bridge [--listen ADDR] [--portmap ADDR] SERVER[:PORT]",
 		Short: "Let NFS clients without RDMA use a server on RDMA",
-		Long: `Let NFS clients without RDMA use a server on RDMA, until SIGTERM or SIGINT; then
-calls under way are finished, and the exit status is 0.
+		Long: `Let NFS clients without RDMA use a server on RDMA, until SIGTERM or SIGINT. Then
+calls in flight complete, and the exit status is 0.
 
-NFS version 3 and MOUNT answer on the one TCP port of --listen. If the server
-has no MOUNT on RDMA, as Linux's, its mountd is asked over TCP. With --portmap, a
-portmapper names that port to clients; they query port 111, which only root may
-open and only one portmapper can use. Without it, name the port in the mount:
+NFSv3 and MOUNT share the TCP port of --listen. If the server has no MOUNT on
+RDMA, as Linux's, the bridge calls its mountd over TCP. With --portmap, a
+portmapper tells clients that port; clients query port 111, which only root may
+open and only one portmapper can use. Without it, give the port to mount:
 
     mount -t nfs -o vers=3,proto=tcp,port=2049,mountproto=tcp,mountport=2049,nolock 127.0.0.1:/EXPORT /mnt
 
-Calls keep the users and groups that their callers state: --uid and --gid have no
-effect. The server sees this host's address for all of them. Every client that
-can connect to the port therefore has this host's access to the server. By
-default such clients are root on this host, whose mounts act for all users: calls
-from ports of 1024 and above, which any user may open, are denied without
---insecure. Kerberos needs no port: the server knows its users by their tickets, and
-each client has a connection of its own to the server. A program of an ordinary user and a client behind NAT need
---insecure; then any user of a host that can connect may act as any other. Locks
-(NLM) do not pass.
+Calls keep the user and groups in their credentials: --uid and --gid have no
+effect. The server sees this host's address for all of them, so every client that
+can connect to the port has this host's access to the server. By default only
+root on this host is such a client, whose mounts act for all users: calls from
+ports 1024 and above, which any user may open, are denied without --insecure.
+Kerberos needs no reserved port: the server authenticates users by their tickets,
+and each client has its own connection to the server. A program of an ordinary
+user and a client behind NAT need --insecure; then any user of a host that can
+connect may act as any other. Locks (NLM) are not forwarded.
 
 While the server is unreachable, calls wait for half a minute, or for --timeout
-if given. Then the connections of waiting clients are closed: hard mounts connect
-again, and other clients get an error.
+if given. Then the bridge closes the connections of waiting clients: hard mounts
+reconnect, and other clients get an error.
 
-Once it accepts connections, it prints one line on standard output:
+When it accepts connections, it prints one line on standard output:
 
     ready tcp=ADDR [portmap=ADDR] server=SERVER:PORT`,
 		Example: `  mountrdma bridge server
@@ -68,36 +68,43 @@ Once it accepts connections, it prints one line on standard output:
 				return err
 			}
 			if a.overTCP() {
-				return errors.New("bridge leads to servers over RDMA: its clients reach others over TCP themselves")
+				return errors.New("bridge leads to servers over RDMA: clients can reach other servers over TCP themselves")
 			}
 			o.patience = bridgePatience
 			if cmd.Flags().Changed("timeout") {
 				o.patience = a.timeout
 			}
-			if o.listen == "" {
+			if o.listenAddr == "" {
 				return errors.New("--listen needs an address, such as 127.0.0.1:2049")
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.bridge(cmd.Context(), &o) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runBridge(cmd.Context(), &o) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.listen, "listen", "127.0.0.1:2049", "`ADDR` for NFS and MOUNT over TCP")
-	f.StringVar(&o.portmap, "portmap", "", "`ADDR` for a portmapper (TCP and UDP), most often 127.0.0.1:111")
-	f.BoolVar(&o.insecure, "insecure", false, "accept calls from ports of 1024 and above, which any user may open")
+	f.StringVar(&o.listenAddr, "listen", "127.0.0.1:2049", "`ADDR` for NFS and MOUNT over TCP")
+	f.StringVar(&o.portmap, "portmap", "", "`ADDR` for a portmapper (TCP and UDP), usually 127.0.0.1:111")
+	f.BoolVar(&o.insecure, "insecure", false, "accept calls from ports 1024 and above, which any user may open")
 	return cmd
 }
 
-// bridge serves until ctx ends.
-func (a *app) bridge(ctx context.Context, o *bridgeOptions) error {
+// runBridge serves until ctx is canceled.
+func (a *app) runBridge(ctx context.Context, o *bridgeOptions) error {
 	log := slog.New(slog.NewTextHandler(a.stderr, nil))
-	listeners, err := o.open()
+	sockets, err := cli.TakeSockets("tcp")
 	if err != nil {
 		return err
 	}
-	s, mount, err := a.reachForBridge(ctx, o, log)
+	listeners, err := o.listen(&sockets)
+	if cerr := sockets.Close(); cerr != nil {
+		log.Warn("cannot close an unused inherited socket", "err", cerr)
+	}
 	if err != nil {
-		listeners.close()
+		return err
+	}
+	s, mount, err := a.connectBridge(ctx, o, log)
+	if err != nil {
+		listeners.closeAll()
 		return err
 	}
 	defer s.close()
@@ -105,31 +112,31 @@ func (a *app) bridge(ctx context.Context, o *bridgeOptions) error {
 	cache := replay.New(&bridge.Bridge{
 		NFS: s.line, Credits: func() int { return s.rdma.Conn().Credits() }, MOUNT: mount, Insecure: o.insecure, Log: log,
 		Dial: func(ctx context.Context) (bridge.Line, error) {
-			return rpcrdma.DialConn(ctx, s.dial, o.server.addr(), rpcrdma.ClientConnConfig{})
+			return rpcrdma.DialConn(ctx, s.dialer, o.server.addr(), rpcrdma.ClientConnConfig{})
 		},
 	}, replay.Config{Keep: func(p rpcmsg.Procedure, msg []byte) bool {
 		return nfsserver.ExecuteOnce(p, msg) && bridge.Unsigned(msg)
 	}})
 	defer cache.Close()
-	ways := listeners.ways(cache, log)
-	if open := cli.Open(ways); len(open) > 0 {
+	endpoints := listeners.newEndpoints(cache, log)
+	if open := cli.NonLoopback(endpoints); len(open) > 0 {
 		log.Warn("every host that can connect to these addresses has this host's access to the server, as any user", "addresses", open)
 	}
-	// If the server is away, no call can finish: close the line now.
+	// If the server is unreachable, no call can complete: close the line now.
 	defer context.AfterFunc(ctx, func() {
 		if !s.line.Up() {
 			_ = s.line.Close()
 		}
 	})()
-	_, err = cli.ServeAll(ctx, ways, cli.ReadyLine(ways, "server="+o.server.addr()), a.stdout, log)
+	_, err = cli.ServeAll(ctx, endpoints, cli.ReadyLine(endpoints, "server="+o.server.addr()), a.stdout, log)
 	return err
 }
 
-// reachForBridge connects to the server, and finds its MOUNT program.
-func (a *app) reachForBridge(ctx context.Context, o *bridgeOptions, log *slog.Logger) (*session, *bridge.Mount, error) {
+// connectBridge connects to the server, and finds its MOUNT program.
+func (a *app) connectBridge(ctx context.Context, o *bridgeOptions, log *slog.Logger) (*session, *bridge.Mount, error) {
 	within, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
 	defer cancel()
-	cfg := a.brief()
+	cfg := a.commandConfig()
 	cfg.Silence, cfg.GiveUp, cfg.Log = o.patience, o.patience, log
 	s, err := a.connect(within, o.server, cfg)
 	if err != nil {
@@ -141,7 +148,7 @@ func (a *app) reachForBridge(ctx context.Context, o *bridgeOptions, log *slog.Lo
 		s.close()
 		return nil, nil, mountError(within, o.server.addr(), err)
 	}
-	log.Info("MOUNT found", "at", at)
+	log.Info("MOUNT found on the server", "at", at)
 	return s, mount, nil
 }
 
@@ -151,10 +158,10 @@ type bridgeListeners struct {
 	portmap *rpcbind.Listener // may be nil
 }
 
-// open listens on all addresses, or on none.
-func (o *bridgeOptions) open() (l bridgeListeners, err error) {
-	if l.nfs, err = net.Listen("tcp", o.listen); err != nil {
-		return l, cli.ListenError("--listen", o.listen, err, "")
+// listen listens on all addresses, or on none.
+func (o *bridgeOptions) listen(sockets *cli.Sockets) (l bridgeListeners, err error) {
+	if l.nfs, err = sockets.Listen("tcp", o.listenAddr); err != nil {
+		return l, cli.ListenError("--listen", o.listenAddr, err, "")
 	}
 	if o.portmap == "" {
 		return l, nil
@@ -167,21 +174,21 @@ func (o *bridgeOptions) open() (l bridgeListeners, err error) {
 	return l, nil
 }
 
-func (l bridgeListeners) close() {
+func (l bridgeListeners) closeAll() {
 	l.nfs.Close()
 	if l.portmap != nil {
 		l.portmap.Close()
 	}
 }
 
-// ways returns the servers of both listeners.
-func (l bridgeListeners) ways(handler oncrpc.Service, log *slog.Logger) []cli.Way {
-	ways := []cli.Way{cli.NewWay("tcp", l.nfs, &oncrpc.Server{Handler: handler, MaxRecord: bridge.MaxRecord, Log: log})}
+// newEndpoints returns an endpoint for each listener.
+func (l bridgeListeners) newEndpoints(handler oncrpc.Service, log *slog.Logger) []cli.Endpoint {
+	endpoints := []cli.Endpoint{cli.NewEndpoint("tcp", l.nfs, &oncrpc.Server{Handler: handler, MaxRecord: bridge.MaxRecord, Log: log})}
 	if l.portmap != nil {
 		p := bridge.Portmap(l.portmap.Services(), l.nfs.Addr().(*net.TCPAddr).AddrPort())
-		ways = append(ways, cli.NewWay("portmap", l.portmap, rpcbind.NewServer(p, log)))
+		endpoints = append(endpoints, cli.NewEndpoint("portmap", l.portmap, rpcbind.NewServer(p, log)))
 	}
-	return ways
+	return endpoints
 }
 
 func portOf(l interface{ Addr() net.Addr }) int { return l.Addr().(*net.TCPAddr).Port }

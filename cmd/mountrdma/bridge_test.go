@@ -17,8 +17,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcbind"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/rpcbind"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -27,7 +27,7 @@ import (
 // bridgeReady matches the ready line, which scripts depend on.
 var bridgeReady = regexp.MustCompile(`^ready tcp=(\S+) portmap=(\S+) server=(\S+)\n$`)
 
-// startBridge runs a bridge until stop, which returns its output on standard
+// startBridge runs a bridge until stop, which returns its standard
 // error.
 func startBridge(t *testing.T, args ...string) (ready string, stop func() (stderr string)) {
 	t.Helper()
@@ -53,9 +53,9 @@ func startBridge(t *testing.T, args ...string) (ready string, stop func() (stder
 // TestBridge checks that a client can find the bridge by its portmapper, and
 // read a file.
 func TestBridge(t *testing.T) {
-	r := newRig(t)
-	data := random(300000, 1)
-	write(t, data, r.dir, "file")
+	r := newTestServer(t)
+	data := randomBytes(300000, 1)
+	writeFile(t, data, r.dir, "file")
 	line, stop := startBridge(t, "--listen", "127.0.0.1:0", "--portmap", "127.0.0.1:0", "--insecure", r.addr)
 	at := bridgeReady.FindStringSubmatch(line)
 	require.NotNil(t, at, line)
@@ -92,7 +92,7 @@ func TestBridge(t *testing.T) {
 // TestBridgePorts checks that calls from unprivileged ports, which any user of
 // this host may open, are denied without --insecure.
 func TestBridgePorts(t *testing.T) {
-	r := newRig(t)
+	r := newTestServer(t)
 	line, stop := startBridge(t, "--listen", "127.0.0.1:0", r.addr)
 	addr, _, _ := strings.Cut(strings.TrimPrefix(line, "ready tcp="), " ")
 	c, err := oncrpc.DialTCP(t.Context(), addr, oncrpc.ClientConfig{})
@@ -127,7 +127,7 @@ func dialReserved(t *testing.T, addr string) net.Conn {
 }
 
 func TestBridgeErrors(t *testing.T) {
-	r := newRig(t)
+	r := newTestServer(t)
 	taken := listenTCP(t, func(net.Conn) {})
 	for _, tt := range []struct {
 		args []string
@@ -138,17 +138,17 @@ func TestBridgeErrors(t *testing.T) {
 			[]string{"--listen", "127.0.0.1:0", "--portmap", taken, r.addr},
 			"cannot listen on " + taken + `: the port is in use; choose another with --portmap, or omit it and give clients the port, as in mount -o port=\d+,mountport=\d+`,
 		},
-		{[]string{"--listen", "127.0.0.1:0", taken}, taken + ": MPA start-up: the other end hung up .*"},
+		{[]string{"--listen", "127.0.0.1:0", taken}, taken + ": MPA start-up: the peer closed the connection .*"},
 		{[]string{"--listen", "127.0.0.1:0", r.addr + "?mountport=1"}, `.*: MOUNT: .*\(TCP 127.0.0.1:1: .*connection refused\): .*correct mountport and mounthost`},
 	} {
-		assert.Regexp(t, "^mountrdma: "+tt.want+"\n$", refused(t, append([]string{"bridge"}, tt.args...)...))
+		assert.Regexp(t, "^mountrdma: "+tt.want+"\n$", mustFail(t, append([]string{"bridge"}, tt.args...)...))
 	}
 }
 
-// TestBridgeEndsWithoutServer checks that the end of a bridge does not wait for
-// a server that is away.
+// TestBridgeEndsWithoutServer checks that a bridge does not wait at its end for
+// an unreachable server.
 func TestBridgeEndsWithoutServer(t *testing.T) {
-	r := newRig(t)
+	r := newTestServer(t)
 	line, stop := startBridge(t, "--listen", "127.0.0.1:0", r.addr)
 	addr, _, _ := strings.Cut(strings.TrimPrefix(line, "ready tcp="), " ")
 	r.stop()
@@ -157,23 +157,23 @@ func TestBridgeEndsWithoutServer(t *testing.T) {
 	defer c.Close()
 	failed := make(chan error, 1)
 	go func() { failed <- nfsclient.New(c, nfsclient.Config{}).Null(t.Context()) }()
-	for !strings.Contains(goroutines(), "oncrpc.(*Line).await") {
+	for !strings.Contains(goroutineStacks(), "oncrpc.(*Line).await") {
 		runtime.Gosched()
 	}
-	assert.NotContains(t, stop(), "calls under way were cut off")
+	assert.NotContains(t, stop(), "pending calls were aborted")
 	assert.ErrorIs(t, <-failed, oncrpc.ErrClosed)
 }
 
-// goroutines returns the stacks of all goroutines.
-func goroutines() string {
+// goroutineStacks returns the stacks of all goroutines.
+func goroutineStacks() string {
 	b := make([]byte, 1<<20)
 	return string(b[:runtime.Stack(b, true)])
 }
 
-// TestBridgeBeyondLoopback checks the warning of a bridge that is open to other
+// TestBridgeBeyondLoopback checks the warning of a bridge that is reachable from other
 // hosts.
 func TestBridgeBeyondLoopback(t *testing.T) {
-	r := newRig(t)
+	r := newTestServer(t)
 	_, stop := startBridge(t, "--listen", ":0", r.addr)
 	assert.Contains(t, stop(), "every host that can connect to these addresses has this host's access to the server, as any user")
 }

@@ -11,15 +11,15 @@ func (a *app) newCat() *cobra.Command {
 	return &cobra.Command{
 		Use:   "cat URL...",
 		Short: "Write files to standard output",
-		Args:  a.urls(&urls),
+		Args:  a.parseURLs(&urls),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
-			return a.each(ctx, urls, func(r remote) error { return r.explain(a.cat(ctx, r)) })
+			return a.forEachURL(ctx, urls, func(r remote) error { return r.explainError(a.catFile(ctx, r)) })
 		},
 	}
 }
 
-func (a *app) cat(ctx context.Context, r remote) error {
+func (a *app) catFile(ctx context.Context, r remote) error {
 	f, err := r.fs.Open(ctx, r.rest)
 	if err != nil {
 		return err

@@ -11,10 +11,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// A shell waits for words: a server that does not answer soon has none.
+// The shell waits for completions: a server that does not respond soon contributes none.
 const (
 	completeTime  = 2 * time.Second
-	completeNames = 1000 // of a directory
+	completeNames = 1000 // names from one directory
 )
 
 // completeOptions returns the lists of options that begin with list.
@@ -29,8 +29,8 @@ func (a *app) completeOptions(_ *cobra.Command, _ []string, list string) ([]stri
 	return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// completeMount completes SERVER:/EXPORT or a URL, and then a mount point. It heeds the
-// options that come before.
+// completeMount completes SERVER:/EXPORT or a URL, and then a mount point. It uses the
+// options that precede them.
 func (m *mountCommand) completeMount(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	switch {
 	case len(args) == 1:
@@ -47,10 +47,10 @@ func (m *mountCommand) completeMount(cmd *cobra.Command, args []string, word str
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	m.takePlaces()
+	m.applyOptions()
 	host := word[:strings.Index(word, ":/")+1]
 	var words []string
-	m.complete(cmd, m.at.server, func(_ context.Context, s *session) {
+	m.completeWith(cmd, m.at.server, func(_ context.Context, s *session) {
 		for _, e := range s.exports {
 			if w := host + e.Path; strings.HasPrefix(w, word) {
 				words = append(words, w)
@@ -60,8 +60,8 @@ func (m *mountCommand) completeMount(cmd *cobra.Command, args []string, word str
 	return words, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeURL completes URLs, up to the names in directories of exports, and
-// leaves other words to the shell, as files.
+// completeURL completes URLs, including names in directories of exports, and leaves
+// other words to the shell, which completes file names.
 func (a *app) completeURL(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
 	if !isURL(word) {
 		return nil, cobra.ShellCompDirectiveDefault
@@ -73,22 +73,22 @@ func (a *app) completeURL(cmd *cobra.Command, _ []string, word string) ([]string
 	}
 	var words []string
 	add := func(path string) {
-		if w := scheme + host + escape(path); strings.HasPrefix(w, word) {
+		if w := scheme + host + escapePath(path); strings.HasPrefix(w, word) {
 			words = append(words, w)
 		}
 	}
-	a.complete(cmd, dir.server, func(ctx context.Context, s *session) {
+	a.completeWith(cmd, dir.server, func(ctx context.Context, s *session) {
 		for _, e := range s.exports {
-			add(clean(e.Path) + "/")
+			add(cleanPath(e.Path) + "/")
 		}
-		if _, ok := s.exportOf(dir.path); !ok {
+		if _, ok := s.findExport(dir.path); !ok {
 			return
 		}
-		r, err := a.open(ctx, dir)
+		r, err := a.openURL(ctx, dir)
 		if err != nil {
 			return
 		}
-		for e, err := range (&lsOptions{app: a, long: true}).entries(ctx, r) {
+		for e, err := range (&lsOptions{app: a, long: true}).readEntries(ctx, r) {
 			if err != nil || len(words) == completeNames {
 				return
 			}
@@ -102,13 +102,13 @@ func (a *app) completeURL(cmd *cobra.Command, _ []string, word string) ([]string
 	return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// complete connects to a server, and calls do with its exports. It says nothing
-// to the terminal, on which a command line is being written.
-func (a *app) complete(cmd *cobra.Command, srv server, do func(context.Context, *session)) {
+// completeWith connects to a server, lists its exports and calls do. It prints nothing on
+// the terminal, where the user is editing a command line.
+func (a *app) completeWith(cmd *cobra.Command, srv server, do func(context.Context, *session)) {
 	a.stderr = io.Discard
 	ctx, cancel := context.WithTimeout(cmd.Context(), completeTime)
 	defer cancel()
-	if s, err := a.session(ctx, srv); err == nil && s.list(ctx) == nil {
+	if s, err := a.openSession(ctx, srv); err == nil && s.listExports(ctx) == nil {
 		do(ctx, s)
 	}
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestComplete asks as the scripts of shells do.
+// TestComplete requests completions in the way the shells' scripts do.
 func TestComplete(t *testing.T) {
-	r := newRig(t)
+	r := newTestServer(t)
 	require.NoError(t, os.Mkdir(filepath.Join(r.dir, "photos"), 0o755))
-	write(t, nil, r.dir, "plan 1")
+	writeFile(t, nil, r.dir, "plan 1")
 	words := func(args ...string) []string {
-		status, stdout, _ := command(t, append([]string{"__complete"}, args...)...) // standard error is for people
+		status, stdout, _ := runCommand(t, append([]string{"__complete"}, args...)...) // standard error is for users
 		assert.Equal(t, 0, status, args)
 		lines := strings.Split(strings.TrimSpace(stdout), "\n")
 		return lines[:len(lines)-1] // the last says what the shell does with them
@@ -27,7 +27,7 @@ func TestComplete(t *testing.T) {
 	assert.Equal(t, []string{url("/x/")}, words("ls", url("/")))
 	assert.ElementsMatch(t, []string{url("/x/photos/"), url("/x/plan%201")}, words("ls", url("/x/p")))
 	assert.Equal(t, []string{url("/x/photos/")}, words("cp", "file", url("/x/ph")))
-	assert.Empty(t, words("cp", "fi"), "files are the shell's")
+	assert.Empty(t, words("cp", "fi"), "the shell completes files")
 	assert.Equal(t, []string{"auto", "on", "off"}, words("ls", "--crc", ""))
 
 	assert.Equal(t, []string{"proto=rdma", "proto=rdma6", "proto=tcp", "proto=tcp6"}, words("-o", "proto="))
@@ -37,9 +37,9 @@ func TestComplete(t *testing.T) {
 	host, port, err := net.SplitHostPort(r.addr)
 	require.NoError(t, err)
 	assert.Equal(t, []string{host + ":/x"}, words("-o", "ro,port="+port, host+":/"), "at the port of the options")
-	assert.Contains(t, words("um"), "umount\tUnmount a mount of mountrdma")
+	assert.Contains(t, words("um"), "umount\tUnmount a file system that mountrdma has mounted")
 
-	// Neither a dead server nor a wrong word says anything.
+	// Neither a dead server nor a wrong word prints anything.
 	r.stop()
 	assert.Empty(t, words("ls", url("/x/")))
 	assert.Empty(t, words("ls", "nfs://[/"))

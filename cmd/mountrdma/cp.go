@@ -20,14 +20,14 @@ type cpOptions struct {
 	recursive, preserve, quiet bool
 	inFlight                   int
 
-	sources []operand
-	dest    operand
+	sources []copyOperand
+	dest    copyOperand
 }
 
-// An operand is a URL or a local path.
-type operand struct {
-	url   bool
-	local string
+// A copyOperand is a URL or a local path.
+type copyOperand struct {
+	isRemote bool
+	local    string
 	location
 }
 
@@ -37,45 +37,50 @@ func (a *app) newCp() *cobra.Command {
 		Use:   "cp [-r] [-p] SRC... DST",
 		Short: "Copy files and trees from, to and between servers",
 		Long: `Copy files and trees between local paths and URLs, in both directions, and from
-URL to URL. DST is a directory if there are several SRC; a copy into an existing
-directory keeps the name of its source.
+URL to URL. If there are several SRC, DST must be a directory; a copy into an
+existing directory keeps the name of its source.
 
 With -r, directories are copied with their content, and symbolic links as links;
-without -r, links are followed. An existing file is emptied first, holes stay
-holes, and modes are the source's less the umask. Devices, sockets and FIFOs are
-not copied.
+without -r, links are followed. An existing file is truncated first, holes are
+preserved, and modes are the source's less the umask. With -r or -p, hard links
+to one file become hard links to one file in the copy, if they are found in the
+same SRC or on the same server. Devices, sockets and FIFOs are not copied, and
+neither are extended attributes and access control lists. With -p, a warning on
+standard error says once if a local file has some, and if a time before 1970 or
+after 2106 becomes the nearest one that NFSv3 can represent; the exit status is
+still 0.
 
-A file counts as copied when it is on stable storage, by COMMIT at a server and
+A file counts as copied when it is on stable storage, by COMMIT on a server and
 by fsync here; new local names of files, links and directories are as stable as
 the local file system makes them by that fsync. Exit status 0 means that all of
 SRC is stable. If copying an object fails, standard error names it, the rest is
-still copied, and the exit status is 1; an incomplete file stays as it is.
+still copied, and the exit status is 1; an incomplete file is left as it is.
 
-A large file needs ` + mib(copytree.FileMemory) + ` of memory at most, and all together need ` + mib(copytree.Memory) + `.`,
+A large file needs at most ` + formatMiB(copytree.FileMemory) + ` of memory, and all files together ` + formatMiB(copytree.Memory) + `.`,
 		Example: `  mountrdma cp -r -p /home/me/project nfs://server/data
   mountrdma cp nfs://server/data/a nfs://server/data/b /tmp
   mountrdma cp -r nfs://old/data nfs://new/data`,
-		Args: o.understand(a),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.cp(cmd.Context(), &o) },
+		Args: o.parseArgs(a),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.copyAll(cmd.Context(), &o) },
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&o.recursive, "recursive", "r", false, "copy directories and all below them, and links as links")
-	f.BoolVarP(&o.preserve, "preserve", "p", false, "keep modes and times, and for root owners")
-	f.IntVarP(&o.inFlight, "jobs", "j", o.inFlight, "files in flight")
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "no progress bar on a terminal either")
+	f.BoolVarP(&o.recursive, "recursive", "r", false, "copy directories with everything below them, and links as links")
+	f.BoolVarP(&o.preserve, "preserve", "p", false, "preserve modes, times and hard links, and owners if run by root")
+	f.IntVarP(&o.inFlight, "jobs", "j", o.inFlight, "files copied concurrently")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "no progress bar, even on a terminal")
 	return cmd
 }
 
-func mib(n int) string { return fmt.Sprintf("%d MiB", n>>20) }
+func formatMiB(n int) string { return fmt.Sprintf("%d MiB", n>>20) }
 
-// understand parses the arguments. Its errors are usage errors.
-func (o *cpOptions) understand(a *app) cobra.PositionalArgs {
+// parseArgs parses the arguments. Its errors are usage errors.
+func (o *cpOptions) parseArgs(a *app) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < 2 {
 			return errors.New("cp needs a source and a destination: SRC... DST")
 		}
 		for _, arg := range args {
-			op, err := parseOperand(arg, a.overTCP())
+			op, err := parseCopyOperand(arg, a.overTCP())
 			if err != nil {
 				return err
 			}
@@ -83,36 +88,36 @@ func (o *cpOptions) understand(a *app) cobra.PositionalArgs {
 		}
 		last := len(args) - 1
 		o.sources, o.dest = o.sources[:last], o.sources[last]
-		names := make(map[string]operand)
+		names := make(map[string]copyOperand)
 		for _, src := range o.sources {
-			if !src.url && !o.dest.url {
+			if !src.isRemote && !o.dest.isRemote {
 				return fmt.Errorf("neither %s nor %s is a URL: use cp(1) for local files", src.local, o.dest.local)
 			}
-			if other, ok := names[src.name()]; ok {
+			if other, ok := names[src.baseName()]; ok {
 				return fmt.Errorf("%v and %v would become the same file", other, src)
 			}
-			names[src.name()] = src
+			names[src.baseName()] = src
 		}
-		return errors.Join(cli.Within("--jobs", int64(o.inFlight), 1, maxJobs), a.checkFlags())
+		return errors.Join(cli.CheckRange("--jobs", int64(o.inFlight), 1, maxJobs), a.checkFlags())
 	}
 }
 
-func parseOperand(arg string, tcp bool) (operand, error) {
+func parseCopyOperand(arg string, tcp bool) (copyOperand, error) {
 	if isURL(arg) {
 		l, err := parseURL(arg, tcp)
-		return operand{url: true, location: l}, err
+		return copyOperand{isRemote: true, location: l}, err
 	}
 	if arg == "" {
-		return operand{}, errors.New("an empty path names no file")
+		return copyOperand{}, errors.New("an empty path names no file")
 	}
-	return operand{local: arg}, nil
+	return copyOperand{local: arg}, nil
 }
 
-// name returns the name of a source in the directory that it is copied into, or
-// "" if its content goes into that directory itself.
-func (o operand) name() string {
-	if o.url {
-		name := o.base()
+// baseName returns the name that a source gets in the destination directory, or "" if its
+// content goes into that directory itself.
+func (o copyOperand) baseName() string {
+	if o.isRemote {
+		name := o.lastName()
 		if name == ".." {
 			return ""
 		}
@@ -127,38 +132,38 @@ func (o operand) name() string {
 }
 
 // String returns the operand as it was given.
-func (o operand) String() string {
-	if o.url {
+func (o copyOperand) String() string {
+	if o.isRemote {
 		return o.location.String()
 	}
 	return o.local
 }
 
-// find returns the tree that contains an operand, and the operand's path there.
-func (a *app) find(ctx context.Context, o operand) (copytree.Tree, string, error) {
-	if !o.url {
+// findTree returns the tree that contains an operand, and the operand's path in it.
+func (a *app) findTree(ctx context.Context, o copyOperand) (copytree.Tree, string, error) {
+	if !o.isRemote {
 		return copytree.Host(explainLocal), o.local, nil
 	}
-	r, err := a.open(ctx, o.location)
+	r, err := a.openURL(ctx, o.location)
 	if err != nil {
 		return nil, "", err
 	}
-	return r.tree(), r.rest, nil
+	return r.exportTree(), r.rest, nil
 }
 
-// tree returns the export that r lies in.
-func (r remote) tree() copytree.Tree {
+// exportTree returns the export that contains r.
+func (r remote) exportTree() copytree.Tree {
 	at := r.location
-	at.path = clean(strings.TrimSuffix(r.path, strings.TrimSuffix(r.rest, "/")))
+	at.path = cleanPath(strings.TrimSuffix(r.path, strings.TrimSuffix(r.rest, "/")))
 	uid := r.cred.UID
 	return copytree.Remote{FS: r.fs, Server: r.addr(), UID: uid, Explain: func(path string, err error) error {
 		l := at
-		l.path = clean(l.path + "/" + path)
+		l.path = cleanPath(l.path + "/" + path)
 		return &plainError{l.String(), err, uid}
 	}}.Tree()
 }
 
-// explainLocal wraps an error with the name of a file of this machine.
+// explainLocal wraps an error with the name of a local file.
 func explainLocal(name string, err error) error {
 	return &plainError{name: fmt.Sprintf("%q", name), err: err}
 }
@@ -166,7 +171,7 @@ func explainLocal(name string, err error) error {
 // copyConfig returns the configuration of a copy.
 func (a *app) copyConfig(o *cpOptions) copytree.Config {
 	cfg := copytree.Config{
-		Recursive: o.recursive, Preserve: o.preserve, Jobs: o.inFlight, Umask: a.umask, Report: a.report, Lost: lost,
+		Recursive: o.recursive, Preserve: o.preserve, Jobs: o.inFlight, Umask: a.umask, Report: a.printError, Lost: fatalError,
 	}
 	if !o.quiet && cli.IsTerminal(a.stderr) {
 		cfg.Terminal = a.stderr
@@ -174,19 +179,19 @@ func (a *app) copyConfig(o *cpOptions) copytree.Config {
 	return cfg
 }
 
-// cp copies all sources.
-func (a *app) cp(ctx context.Context, o *cpOptions) error {
-	to, path, err := a.find(ctx, o.dest)
+// copyAll copies all sources.
+func (a *app) copyAll(ctx context.Context, o *cpOptions) error {
+	to, path, err := a.findTree(ctx, o.dest)
 	if err != nil {
 		return err
 	}
-	isDir, err := destination(ctx, to, path, o)
+	isDir, err := isDirDestination(ctx, to, path, o)
 	if err != nil {
 		return err
 	}
 	c := copytree.New(ctx, a.copyConfig(o))
 	for _, src := range o.sources {
-		from, srcPath, err := a.find(c.Context(), src)
+		from, srcPath, err := a.findTree(c.Context(), src)
 		if refused := (*nfsclient.MountError)(nil); errors.As(err, &refused) {
 			c.Fail(err)
 			continue
@@ -195,22 +200,22 @@ func (a *app) cp(ctx context.Context, o *cpOptions) error {
 			break
 		}
 		target := path
-		if isDir && src.name() != "" {
-			target = join(path, src.name())
+		if isDir && src.baseName() != "" {
+			target = joinPath(path, src.baseName())
 		}
 		c.Copy(from, srcPath, to, target)
 	}
 	return c.Wait()
 }
 
-// destination reports whether DST is a directory, which several sources need.
-func destination(ctx context.Context, to copytree.Tree, path string, o *cpOptions) (bool, error) {
+// isDirDestination reports whether DST is a directory. Several sources need one.
+func isDirDestination(ctx context.Context, to copytree.Tree, path string, o *cpOptions) (bool, error) {
 	isDir, err := copytree.IsDir(ctx, to, path)
 	switch {
 	case isDir:
 		return true, nil
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		if lost := lost(ctx, err); lost != nil {
+		if lost := fatalError(ctx, err); lost != nil {
 			return false, lost
 		}
 		return false, to.Explain(path, err)
@@ -220,8 +225,8 @@ func destination(ctx context.Context, to copytree.Tree, path string, o *cpOption
 	return false, nil
 }
 
-// join appends a name to a path.
-func join(path, name string) string {
+// joinPath appends a name to a path.
+func joinPath(path, name string) string {
 	if path == "" {
 		return name
 	}

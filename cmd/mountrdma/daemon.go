@@ -14,13 +14,12 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
-// A daemon is the process that stays after the called process has exited. Until
-// it is detached, the daemon keeps the terminal, and reports there why it
-// cannot mount.
+// A daemon is the process that remains after the called process has exited. Until it is
+// detached, the daemon keeps the terminal, and reports there why it cannot mount.
 //
 //	called ──▶ daemon: connects, mounts
 //	  │  pipe ◀── one byte: mounted (or bg: not yet)
-//	  ▼               ── nothing: the daemon's exit status is the called one's
+//	  ▼               ── nothing: the called process exits with the daemon's status
 //	 exit 0
 //
 // A nil daemon is a process in the foreground.
@@ -32,8 +31,8 @@ const (
 	pipeFD    = 3
 )
 
-// startDaemon starts the same program with the same arguments in the
-// background. It returns when that process no longer needs the terminal.
+// startDaemon starts this program with the same arguments in the background. It returns
+// when that process no longer needs the terminal.
 func startDaemon(ctx context.Context) error {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -58,17 +57,16 @@ func startDaemon(ctx context.Context) error {
 	exit, exited := errors.AsType[*exec.ExitError](err)
 	switch {
 	case err == nil:
-		return nil // ended without a mount, as asked
+		return nil // exited without a mount, as requested
 	case exited && exit.Exited():
 		return cli.ErrReported
 	default:
-		return fmt.Errorf("the process that serves the mount ended before the mount was made: %w", err)
+		return fmt.Errorf("the process that serves the mount exited before it had mounted: %w", err)
 	}
 }
 
-// inherited returns this process's daemon, or nil if the process is in the
-// foreground.
-func inherited() *daemon {
+// inheritDaemon returns the daemon that this process is, or nil in the foreground.
+func inheritDaemon() *daemon {
 	if os.Getenv(daemonEnv) == "" {
 		return nil
 	}
@@ -79,7 +77,7 @@ func inherited() *daemon {
 
 // detach leaves the terminal and lets the called process exit.
 func (d *daemon) detach() {
-	if d == nil || d.detached() {
+	if d == nil || d.isDetached() {
 		return
 	}
 	if null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0); err == nil {
@@ -88,17 +86,17 @@ func (d *daemon) detach() {
 		}
 		null.Close()
 	}
-	_ = os.Chdir("/") // so that it keeps no file system busy
+	_ = os.Chdir("/") // do not keep a file system busy
 	_, _ = d.pipe.Write([]byte{0})
 	d.pipe.Close()
 	d.pipe = nil
 }
 
-// detached reports whether the process has left its terminal.
-func (d *daemon) detached() bool { return d.pipe == nil }
+// isDetached reports whether the process has left its terminal.
+func (d *daemon) isDetached() bool { return d.pipe == nil }
 
-// newLog returns the log of a process that serves a mount: standard error in
-// the foreground, otherwise syslog if the host has one.
+// newLog returns the logger of a process that serves a mount: standard error in the
+// foreground, otherwise syslog if the host has one.
 func (m *mountCommand) newLog() *slog.Logger {
 	out := m.stderr
 	if m.daemon != nil {

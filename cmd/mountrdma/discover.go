@@ -20,7 +20,7 @@ import (
 
 // discoverOptions are the flags of discover.
 type discoverOptions struct {
-	server string // "" asks all servers
+	server string // "" queries all servers
 	local  string
 	json   bool
 }
@@ -29,14 +29,14 @@ func (a *app) newDiscover() *cobra.Command {
 	var o discoverOptions
 	cmd := &cobra.Command{
 		Use:   "discover [SERVER]",
-		Short: "List servers that answer over RoCE (nfsrdmad serve --discover)",
-		Long: `List servers that answer over RoCE: nfsrdmad serve --discover. Without SERVER, the
-request goes to all servers by multicast on each network of this host, for a
-second; with SERVER, to that server, any number of networks away, until it has
-answered or --timeout is over.
+		Short: "List servers that respond over RoCE (nfsrdmad serve --discover)",
+		Long: `List servers that respond over RoCE: nfsrdmad serve --discover. Without SERVER, a
+multicast request goes to all servers on each network of this host, for a second;
+with SERVER, a request goes to that server, across any number of routers, until it
+responds or --timeout expires.
 
 Neither the server nor this program needs an RDMA card; UDP port 4791 must be free
-on this host and open in firewalls. The exit status is 1 if no server answers.`,
+on this host and open in firewalls. The exit status is 1 if no server responds.`,
 		Example: `  mountrdma discover
   mountrdma discover --json server | jq -r '.[].exports[]'`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -48,15 +48,15 @@ on this host and open in firewalls. The exit status is 1 if no server answers.`,
 			}
 			return errors.Join(a.overRoCE(), a.checkFlags())
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.discover(cmd.Context(), &o) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runDiscover(cmd.Context(), &o) },
 	}
-	cmd.Flags().StringVar(&o.local, "local", "", "`ADDR` of this host to send from; by default all, or the route's to SERVER")
-	cmd.Flags().BoolVar(&o.json, "json", false, "as a JSON list")
+	cmd.Flags().StringVar(&o.local, "local", "", "local `ADDR` to send from; by default all, or the one that routes to SERVER")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print a JSON list")
 	return cmd
 }
 
-// found is a server in the JSON output, which scripts depend on.
-type found struct {
+// serverDocument describes a server in the JSON output, which scripts depend on.
+type serverDocument struct {
 	Address string    `json:"address"`
 	Host    string    `json:"host"`
 	Version string    `json:"version"`
@@ -65,45 +65,44 @@ type found struct {
 	RDMA    string    `json:"rdma"`
 	TCP     string    `json:"tcp,omitempty"`
 	Exports []string  `json:"exports"`
-	Total   int       `json:"exports_total"` // above len(Exports) if some names are too long to send
+	Total   int       `json:"exports_total"` // more than len(Exports) if some names are too long to send
 }
 
-func (a *app) discover(ctx context.Context, o *discoverOptions) error {
+func (a *app) runDiscover(ctx context.Context, o *discoverOptions) error {
 	list, err := a.findServers(ctx, o)
 	if err != nil {
 		return err
 	}
-	all := make([]found, 0, len(list))
+	all := make([]serverDocument, 0, len(list))
 	for i := range list {
-		all = append(all, describeFound(&list[i]))
+		all = append(all, newServerDocument(&list[i]))
 	}
 	if o.json {
 		return printJSON(a.stdout, all)
 	}
-	return printFound(a.stdout, all)
+	return printServers(a.stdout, all)
 }
 
-// findServers asks the one server, or all.
+// findServers queries one server, or all.
 func (a *app) findServers(ctx context.Context, o *discoverOptions) ([]discover.Found, error) {
 	if o.server == "" {
 		return a.findAll(ctx, o.local)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
 	defer cancel()
-	h, server, err := roceTo(ctx, o.server, o.local)
+	h, server, err := openRoCETo(ctx, o.server, o.local)
 	if err != nil {
 		return nil, err
 	}
 	defer h.close()
 	list, err := h.port.Find(ctx, server)
 	if errors.Is(err, discover.ErrNoAnswer) {
-		return nil, fmt.Errorf("%s did not answer within %v: it needs nfsrdmad serve --discover %s, and firewalls must let UDP port 4791 through", o.server, a.timeout, server)
+		return nil, fmt.Errorf("%s did not respond within %v: it needs nfsrdmad serve --discover %s, and firewalls must let UDP port 4791 through", o.server, a.timeout, server)
 	}
 	return list, err
 }
 
-// findAll asks all networks, or only the network of address local,
-// concurrently.
+// findAll queries all networks concurrently, or only the network of the address local.
 func (a *app) findAll(ctx context.Context, local string) ([]discover.Found, error) {
 	from, err := groupAddrs(local)
 	if err != nil {
@@ -114,32 +113,32 @@ func (a *app) findAll(ctx context.Context, local string) ([]discover.Found, erro
 	var mu sync.Mutex
 	var list []discover.Found
 	var errs []error
-	var running sync.WaitGroup
+	var wg sync.WaitGroup
 	for _, addr := range from {
-		running.Go(func() {
+		wg.Go(func() {
 			got, err := findFrom(ctx, addr)
 			mu.Lock()
 			defer mu.Unlock()
 			list, errs = append(list, got...), append(errs, err)
 		})
 	}
-	running.Wait()
+	wg.Wait()
 	if len(list) == 0 {
 		if err := errors.Join(errs...); err != nil {
 			return nil, err
 		}
-		return nil, errors.New("no server answered: servers with nfsrdmad serve --discover on this host's networks do; name a server of another network")
+		return nil, errors.New("no server responded: only servers with nfsrdmad serve --discover on this host's networks do; name a server that is on another network")
 	}
 	for _, err := range errs {
 		if err != nil {
-			a.report(err)
+			a.printError(err)
 		}
 	}
 	slices.SortFunc(list, func(a, b discover.Found) int { return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.Boot, b.Boot)) })
 	return slices.CompactFunc(list, func(a, b discover.Found) bool { return a.Addr == b.Addr && a.Boot == b.Boot }), nil
 }
 
-// findFrom asks the network of one address. No answer is no error.
+// findFrom queries the network of one address. It is no error if no server responds.
 func findFrom(ctx context.Context, local netip.Addr) ([]discover.Found, error) {
 	h, err := openRoCE(local)
 	if err != nil {
@@ -153,8 +152,8 @@ func findFrom(ctx context.Context, local netip.Addr) ([]discover.Found, error) {
 	return list, err
 }
 
-// groupAddrs returns one address for each network to ask: the first of each
-// family on each interface that has multicast.
+// groupAddrs returns one local address for each network to query: the first of each
+// family on each interface that supports multicast.
 func groupAddrs(local string) (all []netip.Addr, err error) {
 	if local != "" {
 		one, err := netip.ParseAddr(local)
@@ -179,7 +178,7 @@ func groupAddrs(local string) (all []netip.Addr, err error) {
 		all = append(all, onePerFamily(addrs, iface.Name)...)
 	}
 	if len(all) == 0 {
-		return nil, errors.New("this host has no network with multicast: name a server, or an address of this host with --local")
+		return nil, errors.New("this host has no network with multicast: name a server, or a local address with --local")
 	}
 	return all, nil
 }
@@ -207,8 +206,8 @@ func onePerFamily(addrs []net.Addr, iface string) (all []netip.Addr) {
 	return all
 }
 
-func describeFound(f *discover.Found) found {
-	d := found{
+func newServerDocument(f *discover.Found) serverDocument {
+	d := serverDocument{
 		Address: f.Addr.String(), Host: f.Host, Version: f.Version, Boot: fmt.Sprintf("%016x", f.Boot), Since: f.Since,
 		RDMA: f.RDMA.String(), Exports: []string{}, Total: int(f.Total),
 	}
@@ -223,20 +222,20 @@ func describeFound(f *discover.Found) found {
 	return d
 }
 
-// printFound prints a table with one line for each server, the exports last.
-func printFound(w io.Writer, all []found) error {
+// printServers prints a table with one row per server; the exports are the last column.
+func printServers(w io.Writer, all []serverDocument) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "SERVER\tHOST\tSINCE\tBOOT\tTCP\tEXPORTS")
 	for _, f := range all {
 		var names []string
 		for _, e := range f.Exports {
-			names = append(names, escape(e))
+			names = append(names, escapePath(e))
 		}
 		if missing := f.Total - len(f.Exports); missing > 0 {
 			names = append(names, fmt.Sprintf("(%d more)", missing))
 		}
 		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%s\n",
-			f.RDMA, escape(f.Host), f.Since.Local().Format(time.DateTime), f.Boot, cmp.Or(f.TCP, "-"), strings.Join(names, " "))
+			f.RDMA, escapePath(f.Host), f.Since.Local().Format(time.DateTime), f.Boot, cmp.Or(f.TCP, "-"), strings.Join(names, " "))
 	}
 	return tab.Flush()
 }

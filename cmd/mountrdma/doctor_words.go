@@ -5,22 +5,22 @@ import (
 	"strings"
 
 	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss/tickets"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss/tickets/wire"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/rpctls"
-	"github.com/nfsrdma/nfsrdma/tickets"
-	"github.com/nfsrdma/nfsrdma/tickets/wire"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpctls"
 )
 
-// moreProtection is the remedy for a server that refuses calls which others could read.
+// moreProtection is the remedy for a server that rejects calls which others could read.
 const moreProtection = "add xprtsec=mtls, xprtsec=tls or sec=krb5p to the options"
 
-// inWords returns what an error says, and its remedy: that of its step, or of a package
-// whose errors end with it, or else another.
-func inWords(err error, other string) (found, remedy string) {
+// splitRemedy splits an error into its text and its remedy: the remedy of a stepError, or
+// that at the end of other packages' errors, or else other.
+func splitRemedy(err error, other string) (found, remedy string) {
 	found, remedy = err.Error(), other
 	ticket, _ := errors.AsType[*tickets.Error](err)
 	if ticket != nil {
-		found = ticket.Error() // whatever was tried
+		found = ticket.Error() // without the operation that failed
 	}
 	if step, ok := errors.AsType[*stepError](err); ok {
 		found = step.step + ": " + step.what
@@ -34,7 +34,7 @@ func inWords(err error, other string) (found, remedy string) {
 	case ticket != nil:
 		remedy = "see klist, /etc/krb5.conf and the server's log"
 		if ticket.Reason != wire.Other {
-			_, remedy = cutRemedy(ticket.Words, remedy) // not the words behind the user
+			_, remedy = cutRemedy(ticket.Text, remedy) // not the text after the user
 		}
 		return strings.TrimSuffix(found, ": "+remedy), remedy
 	case errors.Is(err, rpcmsg.AuthTooWeak) && strings.HasSuffix(found, rpcmsg.AuthTooWeak.Error()):
@@ -42,13 +42,13 @@ func inWords(err error, other string) (found, remedy string) {
 	case search != nil, errors.Is(err, errNoContextHelper), errors.Is(err, rpcmsg.AuthTooWeak):
 		return cutRemedy(found, remedy)
 	case secure != nil:
-		return found, "correct that at the end that it names (docs/tls.md), or connect without --xprtsec"
+		return found, "correct this at the end that it names (docs/tls.md), or connect without --xprtsec"
 	}
 	return found, remedy
 }
 
-// cutRemedy cuts the remedy off a sentence of the form "fault (details): remedy". other is
-// the remedy if there is none in it.
+// cutRemedy splits a sentence of the form "fault (details): remedy". It returns other as the
+// remedy if the sentence has none.
 func cutRemedy(words, other string) (found, remedy string) {
 	depth := 0
 	for i := len(words) - 1; i > 0; i-- {

@@ -19,22 +19,22 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/nfsrdma/nfsrdma/exports"
-	"github.com/nfsrdma/nfsrdma/iwarp"
-	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// sentence runs the program, which must fail in time with one sentence, and
+// runForSentence runs the program, which must fail in time with one sentence, and
 // returns the sentence.
-func sentence(t *testing.T, args ...string) string {
+func runForSentence(t *testing.T, args ...string) string {
 	t.Helper()
 	start := time.Now()
-	got := refused(t, args...)
+	got := mustFail(t, args...)
 	assert.Less(t, time.Since(start), defaultTimeout)
 	assert.Equal(t, 1, strings.Count(got, "\n"), got)
 	words, ok := strings.CutPrefix(got, "mountrdma: ")
@@ -43,12 +43,12 @@ func sentence(t *testing.T, args ...string) string {
 }
 
 const (
-	quick = "--timeout=400ms"
-	wrong = "; " + otherPort
+	quickTimeout  = "--timeout=400ms"
+	wrongPortText = "; " + otherPortRemedy
 )
 
 func TestCannotConnect(t *testing.T) {
-	guard(t)
+	checkLeaks(t)
 	stopped := listenTCP(t, func(net.Conn) {})
 	_, port, _ := net.SplitHostPort(stopped)
 
@@ -65,59 +65,59 @@ func TestCannotConnect(t *testing.T) {
 	t.Cleanup(func() { _ = nfsTCP.Shutdown(context.Background()) })
 
 	for _, tt := range []struct{ name, addr, want string }{
-		{"stopped", later(t), refusal},
+		{"stopped", closedAddr(t), refusedText},
 		{"no such host", "nosuch.invalid:" + port, "resolve: "},
-		{"hole", blackhole(t), "TCP connect: no answer: the host is down, or something on the way drops packets; start the host, correct the address, or open the port in its firewall"},
-		{"hangs up", listenTCP(t, swallow), "MPA start-up: the other end hung up without an answer, as a program without RDMA does" + wrong},
-		{"silent", listenTCP(t, silent), "MPA start-up: the program at that port accepted the connection and stays silent: it hangs, or is no RDMA service" + wrong},
-		{"HTTP", l.Addr().String(), "MPA start-up: the program at that port accepted the connection and stays silent: it hangs, or is no RDMA service" + wrong},
-		{"HTTP that answers", listenTCP(t, say("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")), "MPA start-up: the program at that port is no RDMA service" + wrong},
-		{"NFS over TCP", l2.Addr().String(), "MPA start-up: the other end hung up without an answer, as a program without RDMA does" + wrong},
-		{"reject", listenTCP(t, say(reply(mpa.Frame{Reply: true, Reject: true, Rev: 2, HasEnhanced: true}))), "MPA start-up: the server refused the connection; see its log for the reason: it may be full, or not serve NFS on RDMA at this port"},
-		{"no RPC", listenTCP(t, mute(t)), "RPC: the server accepted the connection, but answers no call; see whether it hangs, and restart it"},
+		{"hole", listenFull(t), "TCP connect: no response: the host is down, or a firewall drops packets; start the host, correct the address, or open the port in its firewall"},
+		{"hangs up", listenTCP(t, readAndClose), "MPA start-up: the peer closed the connection without a response, as a program without RDMA does" + wrongPortText},
+		{"silent", listenTCP(t, readUntilClosed), "MPA start-up: the program at that port accepted the connection but does not respond: it hangs, or is not an RDMA service" + wrongPortText},
+		{"HTTP", l.Addr().String(), "MPA start-up: the program at that port accepted the connection but does not respond: it hangs, or is not an RDMA service" + wrongPortText},
+		{"HTTP that answers", listenTCP(t, replyText("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")), "MPA start-up: the program at that port is not an RDMA service" + wrongPortText},
+		{"NFS over TCP", l2.Addr().String(), "MPA start-up: the peer closed the connection without a response, as a program without RDMA does" + wrongPortText},
+		{"reject", listenTCP(t, replyText(encodeFrame(mpa.Frame{Reply: true, Reject: true, Rev: 2, HasEnhanced: true}))), "MPA start-up: the server rejected the connection; see its log for the reason: the connection limit may be reached, or this port does not serve NFS on RDMA"},
+		{"no RPC", listenTCP(t, acceptMPASilently(t)), "RPC: the server accepted the connection, but replies to no call; check whether it hangs, and restart it"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			for _, args := range [][]string{{"ls", scheme + tt.addr + "/x"}, {"info", tt.addr}} {
 				start := time.Now()
-				got := sentence(t, append(args, quick)...)
-				assert.Less(t, time.Since(start), 2*time.Second, "nobody waits for a goodbye")
+				got := runForSentence(t, append(args, quickTimeout)...)
+				assert.Less(t, time.Since(start), 2*time.Second, "it does not wait for the connection to close gracefully")
 				assert.True(t, strings.HasPrefix(got, tt.addr+": "+tt.want), got)
 			}
 		})
 	}
 }
 
-// swallow reads some bytes and closes the connection.
-func swallow(c net.Conn) { _, _ = c.Read(make([]byte, 100)) }
+// readAndClose reads some bytes and closes the connection.
+func readAndClose(c net.Conn) { _, _ = c.Read(make([]byte, 100)) }
 
-// silent reads until the peer closes the connection.
-func silent(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
+// readUntilClosed reads until the peer closes the connection.
+func readUntilClosed(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 
-// say answers with some bytes, and then is silent.
-func say(text string) func(net.Conn) {
+// replyText responds with text, and then sends nothing more.
+func replyText(text string) func(net.Conn) {
 	return func(c net.Conn) {
 		_, _ = c.Read(make([]byte, 100))
 		_, _ = io.WriteString(c, text)
-		silent(c)
+		readUntilClosed(c)
 	}
 }
 
-// reply returns a start-up frame.
-func reply(f mpa.Frame) string { return string(f.AppendTo(nil)) }
+// encodeFrame encodes a start-up frame.
+func encodeFrame(f mpa.Frame) string { return string(f.AppendTo(nil)) }
 
-// mute accepts by MPA, and then neither answers nor closes the connection.
-func mute(t *testing.T) func(net.Conn) {
-	accept := say(reply(mpa.Frame{Reply: true, Rev: 2, HasEnhanced: true, Enhanced: mpa.Enhanced{IRD: 1, ORD: 1}}))
+// acceptMPASilently accepts the MPA request, and then neither responds nor closes the connection.
+func acceptMPASilently(t *testing.T) func(net.Conn) {
+	accept := replyText(encodeFrame(mpa.Frame{Reply: true, Rev: 2, HasEnhanced: true, Enhanced: mpa.Enhanced{IRD: 1, ORD: 1}}))
 	return func(c net.Conn) {
 		accept(c)
 		<-t.Context().Done()
 	}
 }
 
-// blackhole returns an address from which no answer comes: its listener's queue
+// listenFull returns an address that does not respond: its listener's queue
 // is full.
-func blackhole(t *testing.T) (addr string) {
+func listenFull(t *testing.T) (addr string) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
 	t.Cleanup(func() { unix.Close(fd) })
@@ -135,15 +135,15 @@ func blackhole(t *testing.T) (addr string) {
 		}
 		t.Cleanup(func() { c.Close() })
 	}
-	t.Fatal("the queue takes ever more")
+	t.Fatal("the queue does not fill up")
 	return ""
 }
 
-// program serves one version of programs over RDMA.
-func program(t *testing.T, vers uint32, programs ...uint32) (addr string) {
+// servePrograms serves one version of RPC programs over RDMA.
+func servePrograms(t *testing.T, vers uint32, programs ...uint32) (addr string) {
 	mux := &oncrpc.Mux{}
 	for _, prog := range programs {
-		mux.Register(prog, vers, unavailable{})
+		mux.Register(prog, vers, fakeUnavailable{})
 	}
 	srv := &rpcrdma.Server{Handler: mux}
 	l, err := iwarp.Open(iwarp.Config{}).Listen("tcp", "127.0.0.1:0")
@@ -157,59 +157,59 @@ func program(t *testing.T, vers uint32, programs ...uint32) (addr string) {
 	return l.Addr().String()
 }
 
-type unavailable struct{}
+type fakeUnavailable struct{}
 
-func (unavailable) ServeRPC(context.Context, *oncrpc.Call, *oncrpc.Reply) error {
+func (fakeUnavailable) ServeRPC(context.Context, *oncrpc.Call, *oncrpc.Reply) error {
 	return oncrpc.ErrProcUnavail
 }
 
 func TestWrongServer(t *testing.T) {
-	guard(t)
+	checkLeaks(t)
 	for _, tt := range []struct {
 		name, addr, want string
 	}{
-		{"no NFS", program(t, 1, 400000), "NFS: the server speaks RPC, but not NFS; correct the port"},
-		{"NFS 4 only", program(t, 4, nfs3.Program), "NFS: the server has NFS versions 4 to 4 only, this client has version 3; turn version 3 on there (knfsd: vers3=y in /etc/nfs.conf)"},
+		{"no NFS", servePrograms(t, 1, 400000), "NFS: the server supports RPC, but not NFS; correct the port"},
+		{"NFS 4 only", servePrograms(t, 4, nfs3.Program), "NFS: the server supports only NFS versions 4 to 4, and this client needs version 3; enable NFSv3 there (knfsd: vers3=y in /etc/nfs.conf)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			assert.Equal(t, tt.addr+": "+tt.want, sentence(t, "ls", scheme+tt.addr+"/x"))
+			assert.Equal(t, tt.addr+": "+tt.want, runForSentence(t, "ls", scheme+tt.addr+"/x"))
 		})
 	}
-	addr := program(t, 3, nfs3.Program) // no MOUNT
-	got := sentence(t, "ls", scheme+addr+"/x?mountport=1")
+	addr := servePrograms(t, 3, nfs3.Program) // no MOUNT
+	got := runForSentence(t, "ls", scheme+addr+"/x?mountport=1")
 	assert.Contains(t, got, addr+": MOUNT: no MOUNT service found on 127.0.0.1 (TCP 127.0.0.1:1: ")
 	assert.Contains(t, got, "connection refused): start mountd there, or correct mountport and mounthost")
-	assert.Contains(t, must(t, "info", addr+"?mountport=1"), "MOUNT                "+addr+": MOUNT: no MOUNT service found", "all the rest is known")
+	assert.Contains(t, mustRun(t, "info", addr+"?mountport=1"), "MOUNT                "+addr+": MOUNT: no MOUNT service found", "everything else is known")
 }
 
-// TestMountBroken checks that the error of a MOUNT service that serves no call
-// has the words of the command alone.
+// TestMountBroken checks that the error for a MOUNT service that serves no call
+// has only the command's text.
 func TestMountBroken(t *testing.T) {
-	guard(t)
-	addr := program(t, 3, nfs3.Program, mount3.Program)
+	checkLeaks(t)
+	addr := servePrograms(t, 3, nfs3.Program, mount3.Program)
 	want := addr + ": MOUNT: MOUNT: oncrpc: the server does not have the procedure; see the log of the server's mountd"
-	assert.Equal(t, want, sentence(t, "ls", scheme+addr+"/x"))
+	assert.Equal(t, want, runForSentence(t, "ls", scheme+addr+"/x"))
 }
 
 func TestWrongExport(t *testing.T) {
-	r := newRig(t)
-	write(t, []byte("x"), r.dir, "d", "f")
-	assert.Equal(t, r.addr+": MOUNT: no export holds /y/d; correct the path: the server exports /x", sentence(t, "ls", scheme+r.addr+"/y/d"))
-	assert.Equal(t, "f\n", must(t, "ls", r.url+"/d"))
-	assert.Equal(t, r.url+"/d/f/g: not a directory (NFS3ERR_NOTDIR)", sentence(t, "ls", r.url+"/d/f/g"))
+	r := newTestServer(t)
+	writeFile(t, []byte("x"), r.dir, "d", "f")
+	assert.Equal(t, r.addr+": MOUNT: no export holds /y/d; correct the path: the server exports /x", runForSentence(t, "ls", scheme+r.addr+"/y/d"))
+	assert.Equal(t, "f\n", mustRun(t, "ls", r.url+"/d"))
+	assert.Equal(t, r.url+"/d/f/g: not a directory (NFS3ERR_NOTDIR)", runForSentence(t, "ls", r.url+"/d/f/g"))
 }
 
 func TestExportForOthers(t *testing.T) {
-	r := newRig(t, func(_ *rpcrdma.Server, _ *iwarp.Config, c *nfsserver.Config) {
-		c.Exports[0].Clients = []exports.Client{{Host: exports.InNetwork(netip.MustParsePrefix("192.0.2.0/24"))}}
+	r := newTestServer(t, func(_ *rpcrdma.Server, _ *iwarp.Config, c *nfsserver.Config) {
+		c.Exports[0].Clients = []exports.Client{{Host: exports.NetworkHost(netip.MustParsePrefix("192.0.2.0/24"))}}
 	})
 	assert.Equal(t, r.addr+": MOUNT: the server does not let this host or user mount the export of /x/d; ask its administrator to export it to this host (nfsrdmad: --clients)",
-		sentence(t, "ls", r.url+"/d"))
+		runForSentence(t, "ls", r.url+"/d"))
 }
 
-// hanging returns a filter that makes a server answer no calls of one
+// matchProc returns a filter that makes a server reply to no calls of one
 // procedure.
-func hanging(prog, proc uint32) *func(*oncrpc.Request) bool {
+func matchProc(prog, proc uint32) *func(*oncrpc.Request) bool {
 	f := func(req *oncrpc.Request) bool {
 		word := func(i int) uint32 { return uint32(req.Msg[4*i+2])<<8 | uint32(req.Msg[4*i+3]) }
 		return word(3) == prog&0xffff && word(5) == proc
@@ -217,23 +217,23 @@ func hanging(prog, proc uint32) *func(*oncrpc.Request) bool {
 	return &f
 }
 
-// TestLostInUse checks the error if the server is lost in the middle of a copy.
+// TestLostInUse checks the error if the server is lost during a copy.
 func TestLostInUse(t *testing.T) {
 	all := func(*oncrpc.Request) bool { return true }
 	for _, tt := range []struct {
 		name string
-		lose func(*rig)
+		lose func(*testServer)
 		want string
 	}{
-		{"killed", func(r *rig) { r.stop() }, "the server closed it: it was stopped, killed or restarted; run the command again when it is back"},
-		{"stuck", func(r *rig) { r.hang.Store(&all) }, "the server is silent: it hangs, or the network is cut; run the command again when it is back (--timeout changes how long to wait)"},
+		{"killed", func(r *testServer) { r.stop() }, "the server closed it: it was stopped, killed or restarted; run the command again when it is back"},
+		{"stuck", func(r *testServer) { r.holdCall.Store(&all) }, "the server does not respond: it hangs, or the network is down; run the command again when it is back (--timeout sets the time limit)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := newRig(t)
+			r := newTestServer(t)
 			for i := range 20 {
-				write(t, []byte("x"), r.dir, "t", string(rune('a'+i)))
+				writeFile(t, []byte("x"), r.dir, "t", string(rune('a'+i)))
 			}
-			reading := *hanging(nfs3.Program, nfs3.ProcRead)
+			reading := *matchProc(nfs3.Program, nfs3.ProcRead)
 			var first sync.Once
 			lost := make(chan struct{})
 			hang := func(req *oncrpc.Request) bool {
@@ -248,9 +248,9 @@ func TestLostInUse(t *testing.T) {
 				})
 				return true
 			}
-			r.hang.Store(&hang)
+			r.holdCall.Store(&hang)
 			defer func() { <-lost }()
-			assert.Equal(t, r.addr+": connection lost: "+tt.want, sentence(t, "cp", "-r", r.url+"/t", t.TempDir(), quick))
+			assert.Equal(t, r.addr+": connection lost: "+tt.want, runForSentence(t, "cp", "-r", r.url+"/t", t.TempDir(), quickTimeout))
 		})
 	}
 }
@@ -258,9 +258,9 @@ func TestLostInUse(t *testing.T) {
 // TestSlowCall checks that a call may take longer than --timeout if the server
 // is alive.
 func TestSlowCall(t *testing.T) {
-	r := newRig(t)
-	write(t, []byte("x"), r.dir, "f")
-	r.hang.Store(hanging(nfs3.Program, nfs3.ProcRead))
+	r := newTestServer(t)
+	writeFile(t, []byte("x"), r.dir, "f")
+	r.holdCall.Store(matchProc(nfs3.Program, nfs3.ProcRead))
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("patience is over"))
 	defer cancel()
 	var errs strings.Builder
@@ -268,11 +268,11 @@ func TestSlowCall(t *testing.T) {
 	assert.Equal(t, "mountrdma: patience is over\n", errs.String())
 }
 
-// TestInterrupted checks that the end of the context ends waiting commands.
+// TestInterrupted checks that waiting commands end when the context is canceled.
 func TestInterrupted(t *testing.T) {
-	r := newRig(t)
-	write(t, []byte("x"), r.dir, "f")
-	r.hang.Store(hanging(nfs3.Program, nfs3.ProcRead))
+	r := newTestServer(t)
+	writeFile(t, []byte("x"), r.dir, "f")
+	r.holdCall.Store(matchProc(nfs3.Program, nfs3.ProcRead))
 	for _, args := range [][]string{{"cat", r.url + "/f"}, {"cp", r.url + "/f", t.TempDir()}, {"bench", r.url + "/f", "--block=1"}} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(100*time.Millisecond, func() { cancel(os.ErrProcessDone) })
@@ -287,22 +287,22 @@ func TestForbidden(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("needs root: only it can act as others")
 	}
-	r := newRig(t)
+	r := newTestServer(t)
 	require.NoError(t, os.Chmod(r.dir, 0o755))
-	write(t, []byte("x"), r.dir, "f")
+	writeFile(t, []byte("x"), r.dir, "f")
 	require.NoError(t, os.Chmod(filepath.Join(r.dir, "f"), 0o640))
 	require.NoError(t, os.Chown(filepath.Join(r.dir, "f"), 7, 8))
-	assert.Equal(t, r.url+"/f: permission denied (NFS3ERR_ACCES); the call was user 9's, and servers may map root to nobody: --uid and --gid act as others",
-		sentence(t, "cat", r.url+"/f", "--uid=9", "--gid=9"))
-	assert.Equal(t, "x", must(t, "cat", r.url+"/f", "--uid=7"))
-	assert.Equal(t, "x", must(t, "cat", r.url+"/f", "--uid=9", "--gid=8"))
+	assert.Equal(t, r.url+"/f: permission denied (NFS3ERR_ACCES); the call was user 9's",
+		runForSentence(t, "cat", r.url+"/f", "--uid=9", "--gid=9"))
+	assert.Equal(t, "x", mustRun(t, "cat", r.url+"/f", "--uid=7"))
+	assert.Equal(t, "x", mustRun(t, "cat", r.url+"/f", "--uid=9", "--gid=8"))
 }
 
-// TestMountSilent checks the error of a MOUNT service that takes the call and
-// does not answer.
+// TestMountSilent checks the error for a MOUNT service that receives the call and
+// does not reply.
 func TestMountSilent(t *testing.T) {
-	r := newRig(t)
-	r.hang.Store(hanging(mount3.Program, mount3.ProcMnt))
-	assert.Equal(t, r.addr+": MOUNT: the service does not answer; see whether the server's mountd hangs, and restart it",
-		sentence(t, "ls", r.url, quick))
+	r := newTestServer(t)
+	r.holdCall.Store(matchProc(mount3.Program, mount3.ProcMnt))
+	assert.Equal(t, r.addr+": MOUNT: the service does not respond; check whether the server's mountd hangs, and restart it",
+		runForSentence(t, "ls", r.url, quickTimeout))
 }

@@ -11,14 +11,13 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/mountinfo"
 )
 
-// The umount command waits for the process that served the mount to exit: only
-// then has the server received everything. The kernel does not report that. The
-// serving process therefore listens on a socket and never answers; connections
-// to the socket end with the process.
+// The umount command waits until the process that served the mount has exited: only then
+// has the server received everything. The kernel does not report that. The serving process
+// therefore listens on a socket and never responds; connections to the socket close when the
+// process exits.
 
-// exitSocket returns the name of the socket, an abstract one outside all
-// directories.
-func exitSocket(device string) string { return "@mountrdma/" + device }
+// exitSocketName returns the name of the socket, which is abstract and not in a directory.
+func exitSocketName(device string) string { return "@mountrdma/" + device }
 
 // openExitSocket listens on the socket of the mount.
 func (m *mountCommand) openExitSocket() {
@@ -26,31 +25,31 @@ func (m *mountCommand) openExitSocket() {
 	if err != nil || !found {
 		return // unmounted already
 	}
-	if m.exit, err = net.Listen("unix", exitSocket(on.Device)); err != nil {
-		m.log.Warn("umount will not wait", "err", err)
+	if m.exitListener, err = net.Listen("unix", exitSocketName(on.Device)); err != nil {
+		m.log.Warn("umount will not wait for this process to exit", "err", err)
 	}
 }
 
 func (m *mountCommand) closeExitSocket() {
-	if m.exit != nil {
-		m.exit.Close()
+	if m.exitListener != nil {
+		m.exitListener.Close()
 	}
 }
 
 // dialExitSocket connects to the socket of a mount, or returns nil if there is none.
 func dialExitSocket(device string) net.Conn {
-	c, err := net.Dial("unix", exitSocket(device))
+	c, err := net.Dial("unix", exitSocketName(device))
 	if err != nil {
 		return nil
 	}
-	if !trusted(c.(*net.UnixConn)) {
+	if !isTrustedPeer(c.(*net.UnixConn)) {
 		c.Close()
 		return nil
 	}
 	return c
 }
 
-// awaitExit returns when the process that listens has exited.
+// awaitExit returns when the listening process has exited.
 func awaitExit(ctx context.Context, c net.Conn) error {
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
@@ -58,9 +57,9 @@ func awaitExit(ctx context.Context, c net.Conn) error {
 	return context.Cause(ctx)
 }
 
-// trusted reports whether the peer is root or this user. Any other user could
-// listen on that name and make umount wait.
-func trusted(c *net.UnixConn) bool {
+// isTrustedPeer reports whether the peer is root or this user. Otherwise any other user
+// could listen on that name and make umount wait.
+func isTrustedPeer(c *net.UnixConn) bool {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return false

@@ -11,53 +11,52 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
 
-// open finds the export that contains a URL's path: the longest listed export
-// that the server lets us mount, otherwise the longest unlisted directory that
-// it lets us mount. rest is the remainder of the path, "" for the export's
-// root.
-func (s *session) open(ctx context.Context, path string) (fs *nfsclient.FS, rest string, err error) {
-	if err := s.list(ctx); err != nil {
+// openExport finds the export that contains a URL's path: the longest listed export that
+// the server lets us mount, otherwise the longest unlisted directory that it lets us mount.
+// rest is the remainder of the path, "" for the export's root.
+func (s *session) openExport(ctx context.Context, path string) (fs *nfsclient.FS, rest string, err error) {
+	if err := s.listExports(ctx); err != nil {
 		return nil, "", err
 	}
 	var refused *nfsclient.MountError
-	for _, export := range s.candidates(path) {
+	for _, export := range s.exportCandidates(path) {
 		fs, err := s.mountExport(ctx, export)
 		switch {
 		case err == nil:
 			return fs, strings.TrimPrefix(strings.TrimPrefix(path, export), "/"), nil
 		case !errors.As(err, &refused):
-			return nil, "", mountError(ctx, s.at.addr(), err)
+			return nil, "", mountError(ctx, s.target.addr(), err)
 		}
 	}
-	return nil, "", s.noExport(path, refused)
+	return nil, "", s.noExportError(path, refused)
 }
 
-// list asks for the exports once. If the server refuses to list its exports,
+// listExports requests the list of exports once. If the server refuses to list its exports,
 // the list is empty.
-func (s *session) list(ctx context.Context) error {
-	if s.listed {
+func (s *session) listExports(ctx context.Context) error {
+	if s.hasExports {
 		return nil
 	}
-	if _, err := s.mountAt(ctx); err != nil {
+	if _, err := s.mountServiceAddr(ctx); err != nil {
 		return err
 	}
 	list, err := s.client.Exports(ctx)
-	if lost := lost(ctx, bare(err)); lost != nil {
+	if lost := fatalError(ctx, unwrapOnce(err)); lost != nil {
 		return lost
 	}
-	s.exports, s.listed, s.unlisted = list, true, err
+	s.exports, s.hasExports, s.exportsErr = list, true, err
 	return nil
 }
 
-// candidates returns the directories of the path that may be exports: the
-// listed exports, then all others, the longest first in each group.
-func (s *session) candidates(path string) []string {
+// exportCandidates returns the prefixes of the path that may be exports: the listed exports,
+// then all others, the longest first in each group.
+func (s *session) exportCandidates(path string) []string {
 	listed := make(map[string]bool)
 	for _, e := range s.exports {
-		listed[clean(e.Path)] = true
+		listed[cleanPath(e.Path)] = true
 	}
 	var known, others []string
-	for p := path; ; p = parent(p) {
+	for p := path; ; p = parentDir(p) {
 		switch {
 		case listed[p]:
 			known = append(known, p)
@@ -70,9 +69,9 @@ func (s *session) candidates(path string) []string {
 	}
 }
 
-// parent returns the path without its last name.
-func parent(path string) string {
-	return clean(path[:strings.LastIndexByte(path, '/')+1])
+// parentDir returns the path without its last name.
+func parentDir(path string) string {
+	return cleanPath(path[:strings.LastIndexByte(path, '/')+1])
 }
 
 func (s *session) mountExport(ctx context.Context, export string) (*nfsclient.FS, error) {
@@ -81,14 +80,14 @@ func (s *session) mountExport(ctx context.Context, export string) (*nfsclient.FS
 	}
 	fs, err := s.client.Mount(ctx, export)
 	if err != nil {
-		return nil, bare(err)
+		return nil, unwrapOnce(err)
 	}
 	s.mounted[export] = fs
 	return fs, nil
 }
 
-// mountDir mounts a directory: an export, or a directory below an export, to
-// which the server itself finds the way. Its parents may be closed to us.
+// mountDir mounts an export, or a directory below one. The server resolves the path, because
+// we may not be allowed to search the parent directories.
 func (s *session) mountDir(ctx context.Context, path string) (*nfsclient.FS, error) {
 	fs, err := s.mountExport(ctx, path)
 	refused, ok := errors.AsType[*nfsclient.MountError](err)
@@ -96,63 +95,62 @@ func (s *session) mountDir(ctx context.Context, path string) (*nfsclient.FS, err
 	case err == nil:
 		return fs, nil
 	case !ok:
-		return nil, mountError(ctx, s.at.addr(), err)
+		return nil, mountError(ctx, s.target.addr(), err)
 	}
-	if err := s.list(ctx); err != nil {
+	if err := s.listExports(ctx); err != nil {
 		return nil, err
 	}
-	export, ok := s.exportOf(path)
+	export, ok := s.findExport(path)
 	if ok && (refused.Status == mount3.ErrNoEnt || refused.Status == mount3.ErrNotDir) {
 		return nil, &stepError{
-			at: s.at.addr(), step: "MOUNT", err: err,
-			what: fmt.Sprintf("the export %s has no directory %s", escape(export), escape(path)), remedy: "correct the path, or create the directory there",
+			at: s.target.addr(), step: "MOUNT", err: err,
+			what: fmt.Sprintf("the export %s has no directory %s", escapePath(export), escapePath(path)), remedy: "correct the path, or create the directory there",
 		}
 	}
-	return nil, s.noExport(path, refused)
+	return nil, s.noExportError(path, refused)
 }
 
-// exportOf returns a listed export that contains path.
-func (s *session) exportOf(path string) (export string, ok bool) {
+// findExport returns a listed export that contains path.
+func (s *session) findExport(path string) (export string, ok bool) {
 	for _, e := range s.exports {
-		if export := clean(e.Path); inside(path, export) {
+		if export := cleanPath(e.Path); isWithin(path, export) {
 			return export, true
 		}
 	}
 	return "", false
 }
 
-// noExport returns the error for a path that lies in no export that we may
-// mount.
-func (s *session) noExport(path string, refused *nfsclient.MountError) error {
+// noExportError returns the error for a path that is in no export that we may mount.
+func (s *session) noExportError(path string, refused *nfsclient.MountError) error {
 	var has []string
 	for _, e := range s.exports {
-		has = append(has, escape(e.Path))
+		has = append(has, escapePath(e.Path))
 	}
 	slices.Sort(has)
-	e := &stepError{at: s.at.addr(), step: "MOUNT"}
-	if refused != nil { // avoids a nil *MountError in an interface
+	e := &stepError{at: s.target.addr(), step: "MOUNT"}
+	if refused != nil { // avoid a nil *MountError in an interface
 		e.err = refused
 	}
-	_, held := s.exportOf(path)
+	_, held := s.findExport(path)
 	switch {
 	case held:
-		e.what = "the server does not let this host or user mount the export of " + escape(path)
+		e.what = "the server does not let this host or user mount the export of " + escapePath(path)
 		e.remedy = "ask its administrator to export it to this host (nfsrdmad: --clients)"
-		if s.at.tcp && !isRoot() { // who has no reserved port to connect from
+		if s.target.tcp && !isRoot() { // an ordinary user cannot connect from a reserved port
 			e.remedy += ", for ordinary users with the option insecure"
 		}
 	case len(has) == 0:
-		e.what = "no export holds " + escape(path) + ", and the server lists none"
+		e.what = "no export holds " + escapePath(path) + ", and the server lists none"
 		e.remedy = "correct the path, or export a directory there"
 	default:
-		e.what = "no export holds " + escape(path)
+		e.what = "no export holds " + escapePath(path)
 		e.remedy = "correct the path: the server exports " + strings.Join(has[:min(len(has), maxNamed)], ", ")
 	}
 	return e
 }
 
-// inside reports whether path is dir or lies below dir.
-func inside(path, dir string) bool {
+// isWithin reports whether path is dir or is below dir.
+func isWithin(path, dir string) bool {
 	rest, ok := strings.CutPrefix(path, dir)
 	return ok && (rest == "" || rest[0] == '/' || dir == "/")
 }

@@ -8,22 +8,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/cmpriv"
-	"github.com/nfsrdma/nfsrdma/iwarp"
-	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
 // TestInfoExtensions checks that info shows the extensions that both ends have.
 func TestInfoExtensions(t *testing.T) {
-	with := func(x rpcrdma.ExtensionConfig) setting {
+	with := func(x rpcrdma.ExtensionConfig) serverSetting {
 		return func(s *rpcrdma.Server, _ *iwarp.Config, _ *nfsserver.Config) { s.Extensions = &x }
 	}
-	guard(t)
-	server, other := startRig(t, with(rpcrdma.ExtensionConfig{Atomics: true})), startRig(t)
-	delegates := startRig(t, with(rpcrdma.ExtensionConfig{
+	checkLeaks(t)
+	server, other := startTestServer(t, with(rpcrdma.ExtensionConfig{Atomics: true})), startTestServer(t)
+	delegates := startTestServer(t, with(rpcrdma.ExtensionConfig{
 		Atomics: true, Delegation: true, Counters: 512, ImmediateRecvs: 7,
-		Attach: func(*rpcrdma.ExtensionConn) rpcrdma.ExtensionHandler { return idleLink{} },
+		Attach: func(*rpcrdma.ExtensionConn) rpcrdma.ExtensionHandler { return fakeIdleExtension{} },
 	}))
 	type set = map[string]any
 	on := set{"server": true, "immediate_data": 0.0, "atomics": true, "delegation": false, "counters": 0.0}
@@ -40,23 +40,23 @@ func TestInfoExtensions(t *testing.T) {
 		"server only": {[]string{server.addr, "--no-extensions"}, none, "extensions           none\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := object(t, must(t, append([]string{"info", "--json"}, tt.args...)...))
+			o := decodeObject(t, mustRun(t, append([]string{"info", "--json"}, tt.args...)...))
 			assert.Equal(t, tt.want, o["rpcrdma"].(set)["extensions"])
-			assert.Contains(t, must(t, append([]string{"info"}, tt.args...)...), tt.text)
+			assert.Contains(t, mustRun(t, append([]string{"info"}, tt.args...)...), tt.text)
 		})
 	}
 }
 
-// idleLink is a server's end of an rpcrdma.ExtensionConn without delegations.
-type idleLink struct{}
+// fakeIdleExtension is the server's end of an rpcrdma.ExtensionConn without delegations.
+type fakeIdleExtension struct{}
 
-func (idleLink) Immediate([8]byte) {}
-func (idleLink) Closed(error)      {}
+func (fakeIdleExtension) Immediate([8]byte) {}
+func (fakeIdleExtension) Closed(error)      {}
 
 // TestExtensionOffered checks that the request of this program contains the
 // block, except with --no-extensions.
 func TestExtensionOffered(t *testing.T) {
-	guard(t)
+	checkLeaks(t)
 	l, err := iwarp.Open(iwarp.Config{CRC: mpa.CRCOff}).Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
@@ -72,19 +72,19 @@ func TestExtensionOffered(t *testing.T) {
 			}
 		}
 	}()
-	refused(t, "ping", l.Addr().String())
+	mustFail(t, "ping", l.Addr().String())
 	e, ok := cmpriv.ParseExtension(<-requests)
 	assert.True(t, ok)
 	assert.Equal(t, cmpriv.Extension{Atomics: true}, e)
-	refused(t, "ping", l.Addr().String(), "--no-extensions")
+	mustFail(t, "ping", l.Addr().String(), "--no-extensions")
 	assert.Len(t, <-requests, cmpriv.Len)
 	<-done
 }
 
-// TestBare checks that --no-extensions offers nothing of this project's own.
+// TestBare checks that --no-extensions offers no extension of this project.
 func TestBare(t *testing.T) {
 	for _, bare := range []bool{false, true} {
-		cfg := (&app{bare: bare}).asMount()
+		cfg := (&app{standardsOnly: bare}).mountLikeConfig()
 		assert.Equal(t, bare, cfg.StandardsOnly)
 		assert.Equal(t, !bare, cfg.Delegations != nil)
 	}
@@ -97,8 +97,8 @@ func TestMountOffers(t *testing.T) {
 		"": true, "nconnect=2": true, "nodeleg": false, "nodeleg,deleg": true, "noac": false, "sync": false,
 		"noac,ac": true, "noextensions": false,
 	} {
-		m := withOptions(t, list)
-		cfg := m.client()
+		m := newMountCommand(t, list)
+		cfg := m.clientConfig()
 		assert.Equal(t, want, cfg.Delegations != nil, list)
 		assert.Equal(t, list == "noextensions", cfg.StandardsOnly, list)
 	}

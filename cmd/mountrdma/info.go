@@ -19,50 +19,50 @@ func (a *app) newInfo() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "info SERVER[:PORT]",
-		Short: "Show the settings agreed with a server, and its exports",
-		Long: `Show the settings agreed with a server: MPA (revision, CRC, markers, the RDMA
-Reads that each end serves at once), RPC-over-RDMA (the longest messages sent
-without RDMA, credits, remote invalidation, the extensions that a mount would
-use), the versions of NFS that it answers (3, 4.1, 4.2), and the address of
-MOUNT, with the exports. Of a server of version 4 it shows who the server says
-it is, its lease time, the limits of a session, and the exports in the version 4
-namespace, whose paths may differ from those of MOUNT.
+		Short: "Show the settings negotiated with a server, and its exports",
+		Long: `Show the settings negotiated with a server: MPA (revision, CRC, markers, the
+number of concurrent RDMA Reads that each end serves), RPC-over-RDMA (the maximum
+size of messages sent without RDMA, credits, remote invalidation, the extensions
+that a mount would use), its NFS versions (3, 4.1, 4.2), and the address of MOUNT,
+with the exports. For an NFSv4 server it shows the server owner, the lease time,
+the limits of a session, and the exports in the NFSv4 namespace, whose paths may
+differ from those of MOUNT.
 
-Remote invalidation is in three parts, because an announcement does not bind a
+Remote invalidation has three parts, because an announcement does not bind a
 server: whether this client and the server announce that they accept a Send With
 Invalidate, and whether the server sent one when a call allowed it.`,
 		Args: a.serverArg(&srv),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			i, err := a.info(cmd.Context(), srv)
+			i, err := a.queryServer(cmd.Context(), srv)
 			if err != nil {
 				return err
 			}
 			if asJSON {
 				return printJSON(a.stdout, i)
 			}
-			return i.print(a.stdout)
+			return i.printText(a.stdout)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "as a JSON object")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	return cmd
 }
 
-// info describes a server. Scripts depend on its JSON.
-type info struct {
-	Server  string      `json:"server"`  // as in the argument
-	Address string      `json:"address"` // connected to
-	TLS     tlsInfo     `json:"tls"`
-	Proto   string      `json:"proto"`         // rdma or tcp
-	MPA     *mpaInfo    `json:"mpa,omitempty"` // of RDMA, as the next
-	RPC     *rpcInfo    `json:"rpcrdma,omitempty"`
-	Mount   string      `json:"mount,omitempty"` // the address that answers
-	Exports []shareInfo `json:"exports"`
-	Problem string      `json:"mount_error,omitempty"`
-	problem error
+// serverInfo describes a server. Scripts depend on its JSON.
+type serverInfo struct {
+	Server   string       `json:"server"`  // as in the argument
+	Address  string       `json:"address"` // connected to
+	TLS      tlsInfo      `json:"tls"`
+	Proto    string       `json:"proto"`         // rdma or tcp
+	MPA      *mpaInfo     `json:"mpa,omitempty"` // nil over TCP, like RPC
+	RPC      *rpcInfo     `json:"rpcrdma,omitempty"`
+	Mount    string       `json:"mount,omitempty"` // address of the MOUNT service
+	Exports  []exportInfo `json:"exports"`
+	Problem  string       `json:"mount_error,omitempty"`
+	mountErr error
 
-	Versions []string  `json:"versions"`             // of NFS that the server answers
-	V4       *nfs4Info `json:"nfs4,omitempty"`       // by the highest minor version
-	V4Error  string    `json:"nfs4_error,omitempty"` // why the server's version 4 is of no use
+	Versions []string  `json:"versions"`             // NFS versions that the server supports
+	V4       *nfs4Info `json:"nfs4,omitempty"`       // queried with the highest minor version
+	V4Error  string    `json:"nfs4_error,omitempty"` // why NFSv4 does not work with this server
 }
 
 type mpaInfo struct {
@@ -70,91 +70,91 @@ type mpaInfo struct {
 	CRC        bool `json:"crc"`
 	Markers    bool `json:"markers"` // in one direction or both
 	PeerToPeer bool `json:"peer_to_peer"`
-	IRD        int  `json:"ird"`        // RDMA Reads of the server that this client serves at a time
+	IRD        int  `json:"ird"`        // concurrent RDMA Reads from the server that this client serves
 	ORD        int  `json:"ord"`        // RDMA Reads that this client may have outstanding
 	ServerIRD  int  `json:"server_ird"` // from the server's start-up frame
 	ServerORD  int  `json:"server_ord"`
 }
 
 type rpcInfo struct {
-	Version      int        `json:"version"`
-	PrivateData  bool       `json:"private_data"` // the server sent private data of RFC 8797
-	InlineSend   int        `json:"inline_send"`  // bytes, to the server
-	InlineRecv   int        `json:"inline_recv"`  // bytes, from the server
-	Credits      int        `json:"credits"`
-	Invalidation invalidity `json:"remote_invalidation"`
-	Extensions   extensions `json:"extensions"`
+	Version      int              `json:"version"`
+	PrivateData  bool             `json:"private_data"` // the server sent RFC 8797 private data
+	InlineSend   int              `json:"inline_send"`  // bytes, to the server
+	InlineRecv   int              `json:"inline_recv"`  // bytes, from the server
+	Credits      int              `json:"credits"`
+	Invalidation invalidationInfo `json:"remote_invalidation"`
+	Extensions   extensionInfo    `json:"extensions"`
 }
 
-// extensions is the set of extensions active between this program and nfsrdmad.
-type extensions struct {
-	Server     bool `json:"server"`         // the server knows them
-	Immediate  int  `json:"immediate_data"` // most unanswered at a time
+// extensionInfo is the set of extensions in use between this program and nfsrdmad.
+type extensionInfo struct {
+	Server     bool `json:"server"`         // the server supports extensions
+	Immediate  int  `json:"immediate_data"` // maximum number of unanswered ones
 	Atomics    bool `json:"atomics"`
 	Delegation bool `json:"delegation"`
 	Counters   int  `json:"counters"` // words in the server's memory
 }
 
-type invalidity struct {
+type invalidationInfo struct {
 	Client bool `json:"client"` // announced by this client
 	Server bool `json:"server"` // announced by the server
-	Seen   bool `json:"seen"`   // the server did it
+	Seen   bool `json:"seen"`   // the server sent a Send With Invalidate
 }
 
-type shareInfo struct {
+type exportInfo struct {
 	Path    string   `json:"path"`
-	URL     string   `json:"url"`     // with every byte of the path
+	URL     string   `json:"url"`     // includes every byte of the path
 	Clients []string `json:"clients"` // empty: everyone
 }
 
-// info asks a server. A missing MOUNT service is part of the result, not an
-// error.
-func (a *app) info(ctx context.Context, srv server) (*info, error) {
+// queryServer collects the facts about a server. A missing MOUNT service is part of the
+// result, not an error.
+func (a *app) queryServer(ctx context.Context, srv server) (*serverInfo, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
 	defer cancel()
-	cfg := a.asMount()
+	cfg := a.mountLikeConfig()
 	cfg.AnyVersion = true
-	s, err := a.sessionBy(ctx, srv, cfg)
+	s, err := a.openSessionWith(ctx, srv, cfg)
 	if err != nil {
 		return nil, err
 	}
-	err = s.provoke(ctx)
+	err = s.callWithReplyMemory(ctx)
 	_, refused := errors.AsType[*oncrpc.ReplyError](err)
 	if err != nil && !refused {
-		return nil, helloError(ctx, srv.addr(), err)
+		return nil, firstCallError(ctx, srv.addr(), err)
 	}
-	i := &info{Server: srv.addr(), Address: s.netConn().RemoteAddr().String(), TLS: s.tlsInfo(), Proto: a.proto.Word, Exports: []shareInfo{}}
+	i := &serverInfo{Server: srv.addr(), Address: s.netConn().RemoteAddr().String(), TLS: s.tlsInfo(), Proto: a.proto.Word, Exports: []exportInfo{}}
 	if s.rdma != nil {
 		i.MPA, i.RPC = s.mpaInfo(), s.rpcInfo()
 	}
 	if !refused {
 		i.Versions = []string{"3"}
-		if i.Mount, err = s.mountAt(ctx); err == nil {
-			err = s.list(ctx)
+		if i.Mount, err = s.mountServiceAddr(ctx); err == nil {
+			err = s.listExports(ctx)
 		}
 		if err != nil {
-			if ended(ctx) {
+			if isCanceled(ctx) {
 				return nil, err
 			}
-			i.Problem, i.problem = err.Error(), err
+			i.Problem, i.mountErr = err.Error(), err
 		}
 	}
-	if err := a.info4(ctx, srv, i); err != nil {
+	if err := a.queryNFS4(ctx, srv, i); err != nil {
 		return nil, err
 	}
 	if len(i.Versions) == 0 {
-		return nil, helloError(ctx, srv.addr(), err)
+		return nil, firstCallError(ctx, srv.addr(), err)
 	}
 	for _, e := range s.exports {
-		url := location{server: srv, path: clean(e.Path)}
-		i.Exports = append(i.Exports, shareInfo{Path: e.Path, URL: url.String(), Clients: append([]string{}, e.Clients...)})
+		url := location{server: srv, path: cleanPath(e.Path)}
+		i.Exports = append(i.Exports, exportInfo{Path: e.Path, URL: url.String(), Clients: append([]string{}, e.Clients...)})
 	}
 	return i, nil
 }
 
-// provoke makes a call that offers memory for its reply, which gives a server
+// callWithReplyMemory sends a call that offers memory for its reply, which gives a server
 // the opportunity to invalidate memory remotely.
-func (s *session) provoke(ctx context.Context) error {
+func (s *session) callWithReplyMemory(ctx context.Context) error {
 	x := oncrpc.Exchange{Prog: nfs3.Program, Vers: nfs3.Version}
 	if s.rdma != nil {
 		_, inline := s.rdma.Conn().Thresholds()
@@ -168,7 +168,7 @@ func (s *session) provoke(ctx context.Context) error {
 }
 
 func (s *session) mpaInfo() *mpaInfo {
-	p, said := s.conn().Params(), s.conn().Peer().Enhanced
+	p, said := s.rdmaConn().Params(), s.rdmaConn().Peer().Enhanced
 	return &mpaInfo{
 		Revision: int(p.Rev), CRC: p.CRC, Markers: p.SendMarkers || p.RecvMarkers, PeerToPeer: p.PeerToPeer,
 		IRD: p.IRD, ORD: p.ORD, ServerIRD: int(said.IRD), ServerORD: int(said.ORD),
@@ -181,17 +181,17 @@ func (s *session) rpcInfo() *rpcInfo {
 	send, recv := c.Thresholds()
 	return &rpcInfo{
 		Version: 1, PrivateData: said, InlineSend: send, InlineRecv: recv, Credits: c.Credits(),
-		Invalidation: invalidity{Client: true, Server: peer.RemoteInvalidation, Seen: s.dial.invalidated.Load()},
-		Extensions:   agreed(c.ExtensionConn()),
+		Invalidation: invalidationInfo{Client: true, Server: peer.RemoteInvalidation, Seen: s.dialer.invalidated.Load()},
+		Extensions:   newExtensionInfo(c.ExtensionConn()),
 	}
 }
 
-func agreed(l *rpcrdma.ExtensionConn) extensions {
+func newExtensionInfo(l *rpcrdma.ExtensionConn) extensionInfo {
 	if l == nil {
-		return extensions{}
+		return extensionInfo{}
 	}
 	on := l.Extensions()
-	e := extensions{Server: true, Immediate: on.Immediate, Atomics: on.Atomics, Delegation: on.Delegation}
+	e := extensionInfo{Server: true, Immediate: on.Immediate, Atomics: on.Atomics, Delegation: on.Delegation}
 	if e.Delegation {
 		e.Counters = int(l.Peer().CounterSlots)
 	}
@@ -199,7 +199,7 @@ func agreed(l *rpcrdma.ExtensionConn) extensions {
 }
 
 // String names the active extensions.
-func (e extensions) String() string {
+func (e extensionInfo) String() string {
 	if !e.Server {
 		return "none"
 	}
@@ -216,8 +216,8 @@ func (e extensions) String() string {
 	return strings.Join(words, ", ")
 }
 
-// print prints info as text.
-func (i *info) print(w io.Writer) error {
+// printText prints i as text.
+func (i *serverInfo) printText(w io.Writer) error {
 	var b strings.Builder
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-20s "+format+"\n", append([]any{name}, args...)...)
@@ -231,10 +231,10 @@ func (i *info) print(w io.Writer) error {
 	}
 	row("NFS versions", "%s", strings.Join(i.Versions, ", "))
 	if i.V4Error != "" {
-		row("NFS version 4", "%s", i.V4Error)
+		row("NFSv4", "%s", i.V4Error)
 	}
 	if i.V4 != nil {
-		i.V4.print(row)
+		i.V4.printRows(row)
 	}
 	switch {
 	case i.Problem != "":
@@ -247,20 +247,20 @@ func (i *info) print(w io.Writer) error {
 		if clients == "" {
 			clients = "everyone"
 		}
-		row("export", "%s for %s", escape(e.Path), escape(clients))
+		row("export", "%s for %s", escapePath(e.Path), escapePath(clients))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// printRDMA prints what was agreed for RDMA.
-func (i *info) printRDMA(row func(name, format string, args ...any)) {
+// printRDMA prints the settings negotiated for RDMA.
+func (i *serverInfo) printRDMA(row func(name, format string, args ...any)) {
 	m, r := i.MPA, i.RPC
 	row("MPA revision", "%d", m.Revision)
 	row("CRC", "%s", onOff(m.CRC))
 	row("markers", "%s", onOff(m.Markers))
 	row("peer-to-peer", "%s", onOff(m.PeerToPeer))
-	row("IRD, ORD", "%d, %d; of the server %d, %d", m.IRD, m.ORD, m.ServerIRD, m.ServerORD)
+	row("IRD, ORD", "%d, %d; server: %d, %d", m.IRD, m.ORD, m.ServerIRD, m.ServerORD)
 	row("RPC-over-RDMA", "version %d, %s", r.Version, map[bool]string{true: "with private data (RFC 8797)", false: "no private data"}[r.PrivateData])
 	row("inline thresholds", "%d bytes to the server, %d from it", r.InlineSend, r.InlineRecv)
 	row("credits", "%d", r.Credits)

@@ -10,25 +10,25 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/nfsrdma/nfsrdma/lockclient"
+	"github.com/nfsrdma/nfsrdma/nfsclient/nlmclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-var errLocksInClear = errors.New("not asked, because the mount has xprtsec= and the way is in clear")
+var errLocksUnencrypted = errors.New("lock manager not contacted: the mount uses xprtsec=, but this connection would not be encrypted")
 
-// findLocks returns the locks of a mount at the server, or nil if they hold on
-// this host only. If nothing has asked for that, the user is told.
-func (m *mountCommand) findLocks(ctx context.Context, s *session) *lockclient.Client {
+// findLocks returns a client of the server's lock manager, or nil if locks hold on this host
+// only. Unless an option requested that, it prints a message.
+func (m *mountCommand) findLocks(ctx context.Context, s *session) *nlmclient.Client {
 	if o := m.opts; o.NoLock || o.LocalPOSIX && o.LocalFlock {
 		return nil
 	}
-	server := lockclient.Server{NFS: s.line, Conn: func() any { return s.line.Conn() }, Host: s.client.MountSearch().Host}
-	if m.encrypted() {
-		server.Dial = func(context.Context, string) (oncrpc.Caller, io.Closer, error) { return nil, nil, errLocksInClear }
+	server := nlmclient.Server{NFS: s.line, Conn: func() any { return s.line.Conn() }, Host: s.client.MountSearch().Host}
+	if m.usesTLS() {
+		server.Dial = func(context.Context, string) (oncrpc.Caller, io.Closer, error) { return nil, nil, errLocksUnencrypted }
 	}
-	c, err := lockclient.New(ctx, lockclient.Config{
+	c, err := nlmclient.New(ctx, nlmclient.Config{
 		Server: server,
-		File:   locksFile(m.source, m.point), Log: m.log,
+		File:   lockStateFile(m.source, m.point), Log: m.log,
 	})
 	if err == nil {
 		return c
@@ -37,16 +37,16 @@ func (m *mountCommand) findLocks(ctx context.Context, s *session) *lockclient.Cl
 	return nil
 }
 
-// locksRemedy says what to do about a lock manager that is not found.
+// locksRemedy returns the remedy for a lock manager that was not found.
 func locksRemedy(err error) string {
-	if errors.Is(err, errLocksInClear) {
-		return "only nfsrdmad has locks inside of TLS; mount with nolock if they need not hold elsewhere"
+	if errors.Is(err, errLocksUnencrypted) {
+		return "only nfsrdmad has locks inside TLS; mount with nolock if they need not hold on other hosts"
 	}
 	return "start its lock manager and rpcbind, or mount with nolock"
 }
 
-// locksAt says in the report of a mount where locks hold.
-func (m *mountCommand) locksAt() string {
+// describeLocks describes where a mount's locks hold.
+func (m *mountCommand) describeLocks() string {
 	switch {
 	case m.locks == nil:
 		return "locks on this host only"
@@ -56,10 +56,10 @@ func (m *mountCommand) locksAt() string {
 	return "locks at the server"
 }
 
-// locksFile returns the file that lists the locks of a mount, so that the next
-// process for the same mount unlocks what a killed one has left; "" if no
-// directory is known.
-func locksFile(source, point string) string {
+// lockStateFile returns the name of the file that lists a mount's locks, so that the next
+// process for the same mount releases those that a killed one has left. It returns "" if
+// there is no directory for it.
+func lockStateFile(source, point string) string {
 	dir := os.Getenv("XDG_STATE_HOME")
 	switch home, err := os.UserHomeDir(); {
 	case dir != "":

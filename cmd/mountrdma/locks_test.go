@@ -13,14 +13,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nlm4"
 )
 
-// TestMountLocks checks that a mount's locks hold at the server, and that the end
-// of the mount leaves none.
+// TestMountLocks checks that a mount's locks hold at the server, and that unmounting
+// releases them.
 func TestMountLocks(t *testing.T) {
-	r, point := scene(t)
-	status, _, stderr := finished(t, "mountrdma", r.addr+":/x", point)
+	r, point := newMountTest(t)
+	status, _, stderr := runProcess(t, "mountrdma", r.addr+":/x", point)
 	require.Zero(t, status, stderr)
 	assert.Empty(t, stderr)
-	daemon := adopted(t)
+	daemon := findDaemon(t)
 	f, err := os.OpenFile(filepath.Join(point, "d", "f"), os.O_RDWR, 0)
 	require.NoError(t, err)
 	require.NoError(t, unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB))
@@ -31,19 +31,19 @@ func TestMountLocks(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, host, string(calls[0].Lock.Caller))
 	require.NoError(t, f.Close())
-	must(t, "umount", point)
+	mustRun(t, "umount", point)
 	assert.Empty(t, r.nlm.Held(string(calls[0].Lock.Handle)))
-	assert.Zero(t, ends(t, daemon))
+	assert.Zero(t, waitExit(t, daemon))
 }
 
 // TestMountKilled kills the process that serves a mount, and checks that the
-// next mount at the same place unlocks what the first has left locked.
+// next mount at the same mount point releases the locks that the first has left.
 func TestMountKilled(t *testing.T) {
-	r, point := scene(t)
+	r, point := newMountTest(t)
 	mount := func() *os.Process {
-		status, _, stderr := finished(t, "mountrdma", r.addr+":/x", point)
+		status, _, stderr := runProcess(t, "mountrdma", r.addr+":/x", point)
 		require.Zero(t, status, stderr)
-		return adopted(t)
+		return findDaemon(t)
 	}
 	daemon := mount()
 	f, err := os.OpenFile(filepath.Join(point, "d", "f"), os.O_RDWR, 0)
@@ -51,7 +51,7 @@ func TestMountKilled(t *testing.T) {
 	require.NoError(t, unix.FcntlFlock(f.Fd(), unix.F_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Len: 10}))
 	handle := string(r.nlm.Log()[0].Lock.Handle)
 	require.NoError(t, daemon.Kill())
-	ends(t, daemon)
+	waitExit(t, daemon)
 	f.Close()
 	require.NoError(t, unix.Unmount(point, unix.MNT_DETACH))
 	assert.Len(t, r.nlm.Held(handle), 1)
@@ -59,12 +59,12 @@ func TestMountKilled(t *testing.T) {
 	for r.nlm.Count(nlm4.ProcUnlock) == 0 {
 		runtime.Gosched()
 	}
-	must(t, "umount", point)
+	mustRun(t, "umount", point)
 	assert.Empty(t, r.nlm.Held(handle))
-	assert.Zero(t, ends(t, daemon))
+	assert.Zero(t, waitExit(t, daemon))
 }
 
-// TestMountWithoutLocks checks the line that tells the user where locks hold, if
+// TestMountWithoutLocks checks the message that says where locks hold, if
 // the server has no lock manager and nolock was not given.
 func TestMountWithoutLocks(t *testing.T) {
 	for _, tt := range []struct {
@@ -76,19 +76,19 @@ func TestMountWithoutLocks(t *testing.T) {
 		{"local_lock=all", "^$"},
 	} {
 		t.Run(tt.options, func(t *testing.T) {
-			r, point := scene(t)
-			r.nlmGone.Store(true)
-			status, _, stderr := finished(t, "mountrdma", r.addr+":/x", point, "-o", tt.options)
+			r, point := newMountTest(t)
+			r.hideNLM.Store(true)
+			status, _, stderr := runProcess(t, "mountrdma", r.addr+":/x", point, "-o", tt.options)
 			require.Zero(t, status, stderr)
 			assert.Regexp(t, tt.want, stderr)
-			daemon := adopted(t)
+			daemon := findDaemon(t)
 			f, err := os.OpenFile(filepath.Join(point, "d", "f"), os.O_RDWR, 0)
 			require.NoError(t, err)
 			require.NoError(t, unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB))
 			assert.Empty(t, r.nlm.Log())
 			require.NoError(t, f.Close())
-			must(t, "umount", point)
-			assert.Zero(t, ends(t, daemon))
+			mustRun(t, "umount", point)
+			assert.Zero(t, waitExit(t, daemon))
 		})
 	}
 }

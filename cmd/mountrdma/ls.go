@@ -22,7 +22,7 @@ type lsOptions struct {
 	long, recursive bool
 	unsorted        bool
 	out             *bufio.Writer
-	tame            bool // output is a terminal: no control characters
+	toTerminal      bool // output is a terminal: print no control characters
 }
 
 func (a *app) newLs() *cobra.Command {
@@ -30,29 +30,29 @@ func (a *app) newLs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls [-l] [-R] [-U] URL...",
 		Short: "List directories",
-		Long: `List directories, sorted by the bytes of the names, one name on a line. Names are
-written unchanged, or on a terminal with ? for unprintable characters.
+		Long: `List directories, one name per line, sorted by the bytes of the names. Names are
+printed unchanged, or on a terminal with ? for unprintable characters.
 
-Sorting a directory takes memory for all of its names. With -U names are written
+Sorting a directory needs memory for all of its names. With -U, names are printed
 as they arrive, for directories of any size.`,
-		Args: a.urls(&o.urls),
+		Args: a.parseURLs(&o.urls),
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
-	cmd.Flags().BoolVarP(&o.long, "long", "l", false, "with mode, links, user, group, size and time")
-	cmd.Flags().BoolVarP(&o.recursive, "recursive", "R", false, "with all directories below")
-	cmd.Flags().BoolVarP(&o.unsorted, "unsorted", "U", false, "in the server's order, as they come")
+	cmd.Flags().BoolVarP(&o.long, "long", "l", false, "show mode, links, user, group, size and time")
+	cmd.Flags().BoolVarP(&o.recursive, "recursive", "R", false, "list all directories below, too")
+	cmd.Flags().BoolVarP(&o.unsorted, "unsorted", "U", false, "print names in the server's order, as they arrive")
 	return cmd
 }
 
 func (o *lsOptions) run(ctx context.Context) error {
-	o.out, o.tame = bufio.NewWriter(o.stdout), cli.IsTerminal(o.stdout)
+	o.out, o.toTerminal = bufio.NewWriter(o.stdout), cli.IsTerminal(o.stdout)
 	first := true
-	err := o.each(ctx, o.urls, func(r remote) error {
+	err := o.forEachURL(ctx, o.urls, func(r remote) error {
 		if !first {
 			o.out.WriteByte('\n')
 		}
 		first = false
-		return o.list(ctx, r)
+		return o.listObject(ctx, r)
 	})
 	if ferr := o.out.Flush(); err == nil {
 		err = ferr
@@ -60,38 +60,37 @@ func (o *lsOptions) run(ctx context.Context) error {
 	return err
 }
 
-// list lists the object that a URL names: a directory's content, or the object
-// itself.
-func (o *lsOptions) list(ctx context.Context, r remote) error {
+// listObject lists a directory's content, or any other object itself.
+func (o *lsOptions) listObject(ctx context.Context, r remote) error {
 	stat := r.fs.Stat
 	if o.long {
 		stat = r.fs.Lstat
 	}
 	node, err := stat(ctx, r.rest)
 	if err != nil {
-		return r.explain(err)
+		return r.explainError(err)
 	}
 	if node.Attr.Type == nfs3.TypeDir {
 		return o.listDir(ctx, r, len(o.urls) > 1 || o.recursive)
 	}
-	e := nfsclient.DirEntry{Name: r.base(), Handle: node.Handle, Attr: nfs3.PostOpAttr{OK: true, Attr: node.Attr}}
-	line, err := o.line(ctx, r, &e)
+	e := nfsclient.DirEntry{Name: r.lastName(), Handle: node.Handle, Attr: nfs3.PostOpAttr{OK: true, Attr: node.Attr}}
+	line, err := o.newLine(ctx, r, &e)
 	if err != nil {
-		return r.explain(err)
+		return r.explainError(err)
 	}
-	o.print([]lsLine{line}, new(lsWidths))
+	o.printLines([]lsLine{line}, new(lsWidths))
 	return nil
 }
 
-// listDir lists a directory, preceded by its name if named is set.
+// listDir lists a directory, with its name as a title if named is set.
 func (o *lsOptions) listDir(ctx context.Context, r remote, named bool) error {
 	dirs, err := o.listEntries(ctx, r, named)
 	if err != nil {
-		return r.explain(err)
+		return r.explainError(err)
 	}
 	for _, name := range dirs {
 		o.out.WriteByte('\n')
-		if err := o.listDir(ctx, r.child(name), true); err != nil {
+		if err := o.listDir(ctx, r.childOf(name), true); err != nil {
 			return err
 		}
 	}
@@ -103,11 +102,11 @@ func (o *lsOptions) listDir(ctx context.Context, r remote, named bool) error {
 func (o *lsOptions) listEntries(ctx context.Context, r remote, named bool) (dirs []string, err error) {
 	var lines []lsLine
 	var widths lsWidths
-	for e, err := range o.entries(ctx, r) {
+	for e, err := range o.readEntries(ctx, r) {
 		if err != nil {
 			return nil, err
 		}
-		line, err := o.line(ctx, r, &e)
+		line, err := o.newLine(ctx, r, &e)
 		if err != nil {
 			return nil, err
 		}
@@ -116,30 +115,30 @@ func (o *lsOptions) listEntries(ctx context.Context, r remote, named bool) (dirs
 			dirs = append(dirs, e.Name)
 		}
 		if o.unsorted && len(lines) == lsPiece {
-			o.title(r, &named)
-			o.print(lines, &widths)
+			o.printTitle(r, &named)
+			o.printLines(lines, &widths)
 			lines = lines[:0]
 		}
 	}
-	o.title(r, &named)
+	o.printTitle(r, &named)
 	if !o.unsorted {
 		slices.SortFunc(lines, func(a, b lsLine) int { return cmp.Compare(a.name, b.name) })
 		slices.Sort(dirs)
 	}
-	o.print(lines, &widths)
+	o.printLines(lines, &widths)
 	return dirs, nil
 }
 
-// entries asks only for the attributes that are shown.
-func (o *lsOptions) entries(ctx context.Context, r remote) iter.Seq2[nfsclient.DirEntry, error] {
+// readEntries requests only the attributes that are shown.
+func (o *lsOptions) readEntries(ctx context.Context, r remote) iter.Seq2[nfsclient.DirEntry, error] {
 	if o.long || o.recursive {
 		return r.fs.ReadDir(ctx, r.rest)
 	}
 	return r.fs.ReadNames(ctx, r.rest)
 }
 
-// title writes a directory's name once.
-func (o *lsOptions) title(r remote, named *bool) {
+// printTitle prints a directory's name once.
+func (o *lsOptions) printTitle(r remote, named *bool) {
 	if *named {
 		fmt.Fprintf(o.out, "%v:\n", r.location)
 	}

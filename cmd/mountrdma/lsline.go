@@ -9,66 +9,65 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
 
-// An lsLine is the output of ls for one entry. All lines of a directory are in
-// memory until they are sorted.
+// An lsLine is the output of ls for one entry. All lines of a directory stay in memory
+// until they are sorted.
 type lsLine struct {
-	name string
-	more *lsMore // with -l
+	name    string
+	details *lsDetails // with -l
 }
 
-type lsMore struct {
-	target string // " -> " and the target of a symbolic link
-	known  bool
-	attr   nfs3.Attr
+type lsDetails struct {
+	target  string // " -> " and the target of a symbolic link
+	hasAttr bool
+	attr    nfs3.Attr
 }
 
-// line returns the line of an entry.
-func (o *lsOptions) line(ctx context.Context, r remote, e *nfsclient.DirEntry) (lsLine, error) {
+// newLine returns the line for an entry.
+func (o *lsOptions) newLine(ctx context.Context, r remote, e *nfsclient.DirEntry) (lsLine, error) {
 	l := lsLine{name: e.Name}
 	if !o.long {
 		return l, nil
 	}
-	l.more = &lsMore{known: e.Attr.OK, attr: e.Attr.Attr}
+	l.details = &lsDetails{hasAttr: e.Attr.OK, attr: e.Attr.Attr}
 	if e.Attr.OK && e.Attr.Attr.Type == nfs3.TypeLnk {
 		res, err := r.fs.Client().ReadLink(ctx, e.Handle)
 		if err != nil {
 			return l, err
 		}
-		l.more.target = " -> " + string(res.Path)
+		l.details.target = " -> " + string(res.Path)
 	}
 	return l, nil
 }
 
-// lsWidths are the widths of the columns in front of the name.
+// lsWidths are the widths of the columns before the name.
 type lsWidths [6]int
 
-// print prints lines. Long lines have columns, never narrower than those of
-// earlier calls.
-func (o *lsOptions) print(lines []lsLine, widths *lsWidths) {
+// printLines prints lines. Columns of long lines are never narrower than in earlier calls.
+func (o *lsOptions) printLines(lines []lsLine, widths *lsWidths) {
 	if !o.long {
 		for i := range lines {
-			o.out.WriteString(o.show(lines[i].name))
+			o.out.WriteString(o.displayName(lines[i].name))
 			o.out.WriteByte('\n')
 		}
 		return
 	}
 	for i := range lines {
-		for k, field := range lines[i].more.fields() {
+		for k, field := range lines[i].details.fields() {
 			widths[k] = max(widths[k], len(field))
 		}
 	}
 	for i := range lines {
 		l := &lines[i]
-		for k, field := range l.more.fields() {
+		for k, field := range l.details.fields() {
 			fmt.Fprintf(o.out, "%*s ", widths[k], field)
 		}
-		fmt.Fprintln(o.out, o.show(l.name+l.more.target))
+		fmt.Fprintln(o.out, o.displayName(l.name+l.details.target))
 	}
 }
 
 // fields returns mode, links, user, group, size and time.
-func (m *lsMore) fields() [len(lsWidths{})]string {
-	if !m.known {
+func (m *lsDetails) fields() [len(lsWidths{})]string {
+	if !m.hasAttr {
 		return [...]string{"?", "?", "?", "?", "?", "?"}
 	}
 	a := &m.attr
@@ -83,10 +82,10 @@ func (m *lsMore) fields() [len(lsWidths{})]string {
 	}
 }
 
-// show returns name as ls prints it.
-func (o *lsOptions) show(name string) string {
-	if o.tame {
-		return tame(name)
+// displayName returns name in the form in which ls prints it.
+func (o *lsOptions) displayName(name string) string {
+	if o.toTerminal {
+		return replaceUnprintable(name)
 	}
 	return name
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/nfsrdma/nfsrdma/internal/buildinfo"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
@@ -23,30 +24,30 @@ func main() {
 	os.Exit(program(cli.UntilSignal(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run is main for tests. It returns the exit status.
+// run executes the program and returns its exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	a := newApp(stdout, stderr)
-	defer a.close()
+	defer a.closeSessions()
 	return cli.Run(ctx, a.newRoot(), args, stdout, stderr)
 }
 
 func (a *app) newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mountrdma SERVER:/EXPORT MOUNTPOINT [-o OPTIONS]",
-		Short: "Mount NFS servers over RDMA, or use them with no mount, with no RDMA card",
+		Short: "Mount NFS servers over RDMA, or use them without a mount; no RDMA card needed",
 		Long: `Mount NFS servers over RPC-over-RDMA (iWARP over TCP), or use them without a
-mount, without an RDMA card: nfsrdmad, the Linux kernel's server on siw or a
-card, and others. The mount is a FUSE file system.
+mount. No RDMA card is needed. The server may be nfsrdmad, the Linux kernel's
+server on siw or a card, or another. The mount is a FUSE file system.
 
 A URL is nfs://SERVER[:PORT]/EXPORT/PATH. PORT is 20049 by default, and 2049
-with --proto tcp. An IPv6 address is written in brackets. %XX means the byte with these
+with --proto tcp. IPv6 addresses must be in brackets. %XX is the byte with these
 two hexadecimal digits: %25 for %, %3F for a question mark, and so on for names
-that are not UTF-8. EXPORT is the longest of the server's exports that the path
-begins with.
+that are not UTF-8. EXPORT is the longest of the server's exports that is a prefix
+of the path.
 
-The program tries MOUNT on the connection of NFS itself, then over TCP: by rpcbind
-on port 111, then on port 20048. ?mountport=N after a URL names its port, and
-?mountport=N,mounthost=H its host too.`,
+The program tries MOUNT on the NFS connection, then over TCP: at the port that
+rpcbind (port 111) returns, then on port 20048. ?mountport=N after a URL sets the
+port, and ?mountport=N,mounthost=H the host too.`,
 		Example: `  mountrdma server:/data /mnt -o ro,soft
   mountrdma umount /mnt
   mountrdma ls -l nfs://server/data
@@ -55,12 +56,13 @@ on port 111, then on port 20048. ?mountport=N after a URL names its port, and
   mountrdma info server`,
 	}
 	a.addFlags(root.PersistentFlags())
-	a.addMount(root)
+	a.addMountCommand(root)
 	root.AddCommand(
 		a.newUmount(), a.newMountStats(), a.newLs(), a.newStat(), a.newCat(), a.newCp(), a.newRm(), a.newMkdir(),
 		a.newInfo(), a.newDoctor(), a.newPing(), a.newBench(), a.newBridge(), a.newPingpong(), a.newDiscover(), a.newTop(),
-		cli.NewCompletion("mountrdma"), cli.NewVersion("mountrdma", version),
+		cli.NewCompletion("mountrdma"),
 	)
+	cli.AddVersion(root, buildinfo.Line("mountrdma", version))
 	for _, c := range root.Commands() {
 		if strings.Contains(c.Use, "URL") || c.Name() == "cp" {
 			c.ValidArgsFunction = a.completeURL

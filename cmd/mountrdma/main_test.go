@@ -11,7 +11,9 @@ import (
 )
 
 func TestVersion(t *testing.T) {
-	assert.Regexp(t, `^mountrdma \S+ `+runtime.Version()+` linux/\w+\n$`, must(t, "version"))
+	for _, arg := range []string{"version", "--version"} {
+		assert.Regexp(t, `^mountrdma \S+ `+runtime.Version()+` linux/\w+\n$`, mustRun(t, arg), arg)
+	}
 }
 
 func TestUsageErrors(t *testing.T) {
@@ -22,8 +24,8 @@ func TestUsageErrors(t *testing.T) {
 	}{
 		{[]string{"nosuch"}, `unknown command "nosuch" for "mountrdma"`},
 		{[]string{"ls"}, "ls needs a URL: nfs://SERVER[:PORT]/EXPORT/PATH"},
-		{[]string{"cat", "/etc/passwd"}, `"/etc/passwd" is no URL: write nfs://SERVER[:PORT]/EXPORT/PATH`},
-		{[]string{"rm", "nfs://h:x/e"}, `"nfs://h:x/e": "x" is no port: write a number from 1 to 65535`},
+		{[]string{"cat", "/etc/passwd"}, `"/etc/passwd" is not a URL: write nfs://SERVER[:PORT]/EXPORT/PATH`},
+		{[]string{"rm", "nfs://h:x/e"}, `"nfs://h:x/e": "x" is not a port: write a number from 1 to 65535`},
 		{[]string{"ls", "--crc=maybe", url}, `invalid argument "maybe" for "--crc" flag: not one of auto, on, off`},
 		{[]string{"ls", "--inline=1000", url}, "--inline 1000 is not between 1024 and 262144"},
 		{[]string{"ls", "--credits=0", url}, "--credits 0 is not between 1 and 4096"},
@@ -36,7 +38,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"cp", "", url}, "an empty path names no file"},
 		{[]string{"cp", "--jobs=0", "a", url}, "--jobs 0 is not between 1 and 256"},
 		{[]string{"info"}, "info needs one server: SERVER[:PORT]"},
-		{[]string{"info", "h/e"}, `"h/e" is no server: write SERVER[:PORT], with no path`},
+		{[]string{"info", "h/e"}, `"h/e" is not a server: write SERVER[:PORT], without a path`},
 		{[]string{"doctor"}, "doctor needs one server: SERVER[:PORT], SERVER:/EXPORT or a URL"},
 		{[]string{"ping", "-c", "0", "h"}, "--count 0 is not between 1 and 10000000"},
 		{[]string{"bridge"}, "bridge needs one server: SERVER[:PORT]"},
@@ -48,7 +50,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"bench", url, "--idle=-1"}, "--idle -1 is not between 0 and 10000"},
 		{[]string{"bench", url, "--time=0s"}, "--time must be more than 0"},
 	} {
-		status, stdout, stderr := command(t, tt.args...)
+		status, stdout, stderr := runCommand(t, tt.args...)
 		assert.Equal(t, cli.ExitUsage, status, tt.args)
 		assert.Empty(t, stdout, tt.args)
 		assert.Equal(t, "mountrdma: "+tt.want+"\n", stderr)
@@ -70,7 +72,7 @@ func TestHelp(t *testing.T) {
 		{"bench", "--help"},
 		{"bridge", "--help"},
 	} {
-		out := must(t, args...)
+		out := mustRun(t, args...)
 		for _, flag := range []string{"--crc", "--markers", "--no-extensions", "--inline", "--credits", "--timeout", "--uid", "--gid", "--record"} {
 			assert.Contains(t, out, flag, args)
 		}

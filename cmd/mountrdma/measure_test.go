@@ -12,14 +12,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// object decodes out, which must be one JSON object.
-func object(t *testing.T, out string) map[string]any {
+// decodeObject decodes out, which must be one JSON object.
+func decodeObject(t *testing.T, out string) map[string]any {
 	t.Helper()
 	var o map[string]any
 	d := json.NewDecoder(bytes.NewBufferString(out))
@@ -29,11 +29,11 @@ func object(t *testing.T, out string) map[string]any {
 }
 
 func TestInfo(t *testing.T) {
-	r := newRig(t, func(s *rpcrdma.Server, c *iwarp.Config, _ *nfsserver.Config) {
+	r := newTestServer(t, func(s *rpcrdma.Server, c *iwarp.Config, _ *nfsserver.Config) {
 		s.Inline, s.Credits = 2048, 7
 		c.IRD, c.ORD = 5, 6
 	})
-	out := must(t, "info", r.addr, "--json", "--inline=8KiB")
+	out := mustRun(t, "info", r.addr, "--json", "--inline=8KiB")
 	assert.JSONEq(t, `{
 		"server": "`+r.addr+`", "address": "`+r.addr+`", "tls": {"mode": "none"},
 		"proto": "rdma", "mpa": {"revision": 2, "crc": false, "markers": false, "peer_to_peer": false, "ird": 128, "ord": 5, "server_ird": 5, "server_ord": 6},
@@ -50,7 +50,7 @@ MPA revision         2
 CRC                  on
 markers              off
 peer-to-peer         off
-IRD, ORD             128, 5; of the server 5, 6
+IRD, ORD             128, 5; server: 5, 6
 RPC-over-RDMA        version 1, with private data (RFC 8797)
 inline thresholds    1024 bytes to the server, 1024 from it
 credits              3
@@ -59,36 +59,36 @@ extensions           none
 NFS versions         3
 MOUNT                RDMA `+r.addr+`
 export               /x for everyone
-`, must(t, "info", r.addr, "--crc=on", "--inline=1KiB", "--credits=3"))
+`, mustRun(t, "info", r.addr, "--crc=on", "--inline=1KiB", "--credits=3"))
 }
 
-// TestInfoMarkers checks that Markers are used if either end asks for them.
+// TestInfoMarkers checks that Markers are used if either end requests them.
 func TestInfoMarkers(t *testing.T) {
 	for _, server := range []bool{false, true} {
-		r := newRig(t, func(_ *rpcrdma.Server, c *iwarp.Config, _ *nfsserver.Config) { c.Markers = server })
+		r := newTestServer(t, func(_ *rpcrdma.Server, c *iwarp.Config, _ *nfsserver.Config) { c.Markers = server })
 		for _, client := range []bool{false, true} {
 			args := []string{"info", r.addr, "--json", "--no-extensions", "--markers=" + onOff(client)}
-			assert.Equal(t, server || client, object(t, must(t, args...))["mpa"].(map[string]any)["markers"])
+			assert.Equal(t, server || client, decodeObject(t, mustRun(t, args...))["mpa"].(map[string]any)["markers"])
 		}
 	}
 }
 
 func TestPing(t *testing.T) {
-	r := newRig(t)
-	o := object(t, must(t, "ping", r.addr, "-c", "5", "--json"))
+	r := newTestServer(t)
+	o := decodeObject(t, mustRun(t, "ping", r.addr, "-c", "5", "--json"))
 	assert.Equal(t, r.addr, o["server"])
 	assert.EqualValues(t, 5, o["count"])
 	for _, pair := range [][2]string{{"min_us", "median_us"}, {"median_us", "p99_us"}, {"p99_us", "max_us"}} {
 		assert.LessOrEqual(t, o[pair[0]], o[pair[1]])
 	}
 	assert.Greater(t, o["min_us"], 0.0)
-	assert.EqualValues(t, 6, r.calls.Load(), "a call to begin with, and each round trip one")
-	assert.Regexp(t, `^1 round trips to \S+: min [\d.]+ µs, median [\d.]+ µs, p99 [\d.]+ µs, max [\d.]+ µs\n$`, must(t, "ping", r.addr, "-c1"))
+	assert.EqualValues(t, 6, r.calls.Load(), "one call when connecting, and one per round trip")
+	assert.Regexp(t, `^1 round trips to \S+: min [\d.]+ µs, median [\d.]+ µs, p99 [\d.]+ µs, max [\d.]+ µs\n$`, mustRun(t, "ping", r.addr, "-c1"))
 }
 
 func TestBench(t *testing.T) {
-	r := newRig(t)
-	write(t, random(3<<20+5, 1), r.dir, "f")
+	r := newTestServer(t)
+	writeFile(t, randomBytes(3<<20+5, 1), r.dir, "f")
 	for _, tt := range []struct {
 		op    string
 		block int
@@ -106,8 +106,8 @@ func TestBench(t *testing.T) {
 			if tt.data && tt.block != 1<<20 {
 				args = append(args, "--block", sizeWord(tt.block))
 			}
-			assert.NotEmpty(t, must(t, args...))
-			o := object(t, must(t, append(args, "--json")...))
+			assert.NotEmpty(t, mustRun(t, args...))
+			o := decodeObject(t, mustRun(t, append(args, "--json")...))
 			keys := []string{"op", "block", "depth", "connections", "seconds", "bytes", "ops", "MBps", "iops", "lat_us", "client_cpu_s"}
 			for _, k := range keys {
 				assert.Contains(t, o, k)
@@ -134,30 +134,30 @@ func TestBench(t *testing.T) {
 	require.NoError(t, err)
 	assert.EqualValues(t, 3<<20+5, info.Size(), "writes stay within the file")
 
-	o := object(t, must(t, "bench", r.url+"/f", "--block=2MiB", "--time=10ms", "--json"))
+	o := decodeObject(t, mustRun(t, "bench", r.url+"/f", "--block=2MiB", "--time=10ms", "--json"))
 	assert.EqualValues(t, 1<<20, o["block"], "the longest READ that the server has")
-	write(t, []byte("x"), r.dir, "short")
+	writeFile(t, []byte("x"), r.dir, "short")
 	assert.Equal(t, "mountrdma: "+r.url+"/short: has 1 bytes, less than one block of 1048576: copy a longer file there, or take a smaller --block\n",
-		refused(t, "bench", r.url+"/short"))
-	assert.Equal(t, "mountrdma: "+r.url+": not a regular file, which write needs\n", refused(t, "bench", r.url, "--op=write"))
+		mustFail(t, "bench", r.url+"/short"))
+	assert.Equal(t, "mountrdma: "+r.url+": not a regular file, which write needs\n", mustFail(t, "bench", r.url, "--op=write"))
 }
 
-// TestBenchList checks that a call of readdirplus is a whole listing.
+// TestBenchList checks that one call of readdirplus is a complete listing.
 func TestBenchList(t *testing.T) {
-	r := newRig(t)
-	write(t, []byte("x"), r.dir, "f")
-	o := object(t, must(t, "bench", r.url, "--op=readdirplus", "--depth=1", "--time=10ms", "--json"))
+	r := newTestServer(t)
+	writeFile(t, []byte("x"), r.dir, "f")
+	o := decodeObject(t, mustRun(t, "bench", r.url, "--op=readdirplus", "--depth=1", "--time=10ms", "--json"))
 	assert.Equal(t, "readdirplus", o["op"])
 	assert.Positive(t, o["ops"])
 	assert.Zero(t, o["bytes"])
-	assert.Equal(t, "mountrdma: "+r.url+"/f: not a directory, which readdirplus needs\n", refused(t, "bench", r.url+"/f", "--op=readdirplus"))
+	assert.Equal(t, "mountrdma: "+r.url+"/f: not a directory, which readdirplus needs\n", mustFail(t, "bench", r.url+"/f", "--op=readdirplus"))
 }
 
-// TestBenchConnections checks that each busy connection makes calls, and that
-// an idle connection makes only its first.
+// TestBenchConnections checks that each active connection sends calls, and that
+// an idle connection sends only its first.
 func TestBenchConnections(t *testing.T) {
-	r := newRig(t)
-	write(t, random(1<<20, 1), r.dir, "f")
+	r := newTestServer(t)
+	writeFile(t, randomBytes(1<<20, 1), r.dir, "f")
 	var mu sync.Mutex
 	calls := make(map[netip.AddrPort]int) // by connection
 	count := func(req *oncrpc.Request) bool {
@@ -166,8 +166,8 @@ func TestBenchConnections(t *testing.T) {
 		calls[req.Peer.Addr]++
 		return false
 	}
-	r.hang.Store(&count)
-	o := object(t, must(t, "bench", r.url+"/f", "--op=randread", "--block=4KiB", "--connections=3", "--depth=2", "--time=10ms", "--json"))
+	r.holdCall.Store(&count)
+	o := decodeObject(t, mustRun(t, "bench", r.url+"/f", "--op=randread", "--block=4KiB", "--connections=3", "--depth=2", "--time=10ms", "--json"))
 	assert.EqualValues(t, 3, o["connections"])
 	assert.GreaterOrEqual(t, o["ops"], 6.0)
 	assert.Len(t, calls, 3)
@@ -176,7 +176,7 @@ func TestBenchConnections(t *testing.T) {
 	}
 
 	clear(calls)
-	o = object(t, must(t, "bench", r.url, "--op=null", "--idle=5", "--depth=1", "--time=10ms", "--json"))
+	o = decodeObject(t, mustRun(t, "bench", r.url, "--op=null", "--idle=5", "--depth=1", "--time=10ms", "--json"))
 	assert.EqualValues(t, 1, o["connections"])
 	assert.Len(t, calls, 6)
 	idle := 0
@@ -194,8 +194,8 @@ func TestBenchConnections(t *testing.T) {
 		defer mu.Unlock()
 		return len(calls) > 1
 	}
-	r.hang.Store(&stuck)
-	assert.Contains(t, refused(t, "bench", r.url+"/f", "--connections=2", "--timeout=100ms"), "answers no call")
+	r.holdCall.Store(&stuck)
+	assert.Contains(t, mustFail(t, "bench", r.url+"/f", "--connections=2", "--timeout=100ms"), "replies to no call")
 }
 
 func sizeWord(n int) string {

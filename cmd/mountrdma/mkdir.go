@@ -11,18 +11,18 @@ func (a *app) newMkdir() *cobra.Command {
 	var parents bool
 	cmd := &cobra.Command{
 		Use:   "mkdir [-p] URL...",
-		Short: "Make directories",
-		Args:  a.urls(&urls),
+		Short: "Create directories",
+		Args:  a.parseURLs(&urls),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
-			return a.each(ctx, urls, func(r remote) error { return r.explain(a.mkdir(ctx, r, parents)) })
+			return a.forEachURL(ctx, urls, func(r remote) error { return r.explainError(a.makeDir(ctx, r, parents)) })
 		},
 	}
-	cmd.Flags().BoolVarP(&parents, "parents", "p", false, "with missing parents; an existing directory is no error")
+	cmd.Flags().BoolVarP(&parents, "parents", "p", false, "create missing parents; an existing directory is no error")
 	return cmd
 }
 
-func (a *app) mkdir(ctx context.Context, r remote, parents bool) error {
+func (a *app) makeDir(ctx context.Context, r remote, parents bool) error {
 	mode := 0o777 &^ a.umask
 	if parents {
 		return r.fs.MkdirAll(ctx, r.rest, mode)

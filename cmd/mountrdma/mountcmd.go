@@ -12,11 +12,11 @@ import (
 	"time"
 
 	delegclient "github.com/nfsrdma/nfsrdma/delegation/client"
-	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/internal/mountopt"
-	"github.com/nfsrdma/nfsrdma/lockclient"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/nfsclient/nlmclient"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
 	"github.com/spf13/cobra"
@@ -31,10 +31,10 @@ const (
 	exitHelperError = 32
 )
 
-// mountCommand is a mount as the command line describes it.
+// mountCommand is a mount described by the command line.
 type mountCommand struct {
 	*app
-	name    string // of the program, in messages
+	name    string // program name in messages
 	lists   []string
 	sloppy  bool
 	verbose bool
@@ -42,24 +42,24 @@ type mountCommand struct {
 
 	foreground bool
 
-	source  string // as written: mount(8) compares it with fstab's
-	at      location
-	point   string
-	opts    *mountopt.Options
-	mountd  string             // where MOUNT answers
-	up      func() bool        // the server answers
-	held    *delegclient.Set   // delegations; nil: none
-	guarded bool               // the export has chosen Kerberos, which does not protect delegations
-	locks   *lockclient.Client // nil: locks hold on this host only
-	counter *rpcstats.Counter  // of its calls
-	since   time.Time          // start of counting
-	log     *slog.Logger
-	daemon  *daemon      // nil: in the foreground
-	exit    net.Listener // nil before the mount, or if umount cannot wait for its end
+	source        string // unchanged: mount(8) compares it with fstab
+	at            location
+	point         string
+	opts          *mountopt.Options
+	mountd        string            // address of the MOUNT service
+	isServerUp    func() bool       // the server responds
+	delegations   *delegclient.Set  // delegations; nil: none
+	usesKerberos  bool              // the export requires Kerberos, which does not protect delegations
+	locks         *nlmclient.Client // nil: locks hold on this host only
+	counter       *rpcstats.Counter // counts its calls
+	countingSince time.Time         // when counting started
+	log           *slog.Logger
+	daemon        *daemon      // nil: in the foreground
+	exitListener  net.Listener // nil before the mount, or if umount cannot wait for this process
 }
 
-// addMount makes the root command mount, with two operands.
-func (a *app) addMount(root *cobra.Command) *mountCommand {
+// addMountCommand makes the root command mount if it has two operands.
+func (a *app) addMountCommand(root *cobra.Command) *mountCommand {
 	m := &mountCommand{app: a, name: root.Name()}
 	root.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 && !isSpec(args[0]) {
@@ -74,7 +74,7 @@ func (a *app) addMount(root *cobra.Command) *mountCommand {
 		return m.run(cmd.Context())
 	}
 	root.Long += "\n\n" + a.mountHelp()
-	root.Flags().BoolVar(&m.foreground, "foreground", false, "mount: stay, and log to standard error")
+	root.Flags().BoolVar(&m.foreground, "foreground", false, "mount: stay in the foreground, and log to standard error")
 	m.addFlags(root)
 	return m
 }
@@ -82,8 +82,8 @@ func (a *app) addMount(root *cobra.Command) *mountCommand {
 func (m *mountCommand) addFlags(cmd *cobra.Command) {
 	cmd.Flags().SortFlags = false
 	cmd.ValidArgsFunction = m.completeMount
-	cmd.Flags().StringArrayVarP(&m.lists, "options", "o", nil, "mount: options, a `LIST` with commas")
-	cmd.Flags().BoolVarP(&m.verbose, "verbose", "v", false, "mount: report the settings agreed with the server, and log details for diagnosis")
+	cmd.Flags().StringArrayVarP(&m.lists, "options", "o", nil, "mount: options, a comma-separated `LIST`")
+	cmd.Flags().BoolVarP(&m.verbose, "verbose", "v", false, "mount: report the settings negotiated with the server, and log details for diagnosis")
 	_ = cmd.RegisterFlagCompletionFunc("options", m.completeOptions) // fails only for a flag that is missing
 }
 
@@ -96,10 +96,10 @@ func unknownCommand(cmd *cobra.Command, word string) error {
 	return fmt.Errorf("unknown command %q for %q%s", word, cmd.CommandPath(), near)
 }
 
-// runHelper is run for the helper that mount(8) calls.
+// runHelper executes the program as the helper that mount(8) calls.
 func runHelper(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	a := newApp(stdout, stderr)
-	defer a.close()
+	defer a.closeSessions()
 	cmd, _ := a.newMountHelper()
 	switch status := cli.Run(ctx, cmd, args, stdout, stderr); status {
 	case cli.ExitUsage:
@@ -131,36 +131,36 @@ func (a *app) newMountHelper() (*cobra.Command, *mountCommand) {
 	f := cmd.Flags()
 	var ignored bool
 	var kind string
-	f.BoolVarP(&m.sloppy, "sloppy", "s", false, "pass over unknown options")
+	f.BoolVarP(&m.sloppy, "sloppy", "s", false, "ignore unknown options")
 	f.BoolVarP(&m.fake, "fake", "f", false, "do everything except the mount itself")
 	f.BoolVarP(&ignored, "no-mtab", "n", false, "has no effect: mtab is not written")
 	f.StringVarP(&kind, "types", "t", "", "has no effect: passed by mount(8)")
 	return cmd, m
 }
 
-// mountHelp is the manual of mounting.
+// mountHelp returns the help about mounting.
 func (a *app) mountHelp() string {
 	return `The source is SERVER:/EXPORT, [IPv6]:/EXPORT or a URL; EXPORT may be a directory
 below an export. The program stays in the background and serves the mount until
-the mount is unmounted or the program gets SIGTERM or SIGINT. An ordinary user
-needs fusermount3 (Debian: fuse3). Options, as in nfs(5):
+it is unmounted or the program receives SIGTERM or SIGINT. Ordinary users need
+fusermount3 (Debian: fuse3). Options, as in nfs(5):
 
 ` + a.mountOptions().Help()
 }
 
 var errNoOperands = errors.New("a mount needs a source and a mount point: SERVER:/EXPORT MOUNTPOINT")
 
-// mountOptions returns the defaults of -o, which sets some of the flags too.
+// mountOptions returns the default -o options, which also set some of the flags.
 func (a *app) mountOptions() *mountopt.Options {
 	return mountopt.New(mountopt.Flags{
-		CRC: &a.crc, Markers: &a.markers, NoExtensions: &a.bare, Inline: &a.inline, Credits: &a.credits,
-		Proto: &a.proto, ClearMOUNT: &a.clear, Sec: &a.sec, Keytab: &a.keytab,
+		CRC: &a.crc, Markers: &a.markers, NoExtensions: &a.standardsOnly, Inline: &a.inline, Credits: &a.credits,
+		Proto: &a.proto, ClearMOUNT: &a.clearMount, Sec: &a.sec, Keytab: &a.keytab,
 		Xprtsec: &a.xprtsec, TLSCert: &a.tls.Cert, TLSKey: &a.tls.Key, TLSCA: &a.tls.CA, TLSCRL: &a.tls.CRL, ALPN: &a.alpn,
-		TLSKernel: &a.kernel,
+		TLSKernel: &a.kernelTLS,
 	})
 }
 
-// checkArgs parses the operands and options. No arguments at all ask for help.
+// checkArgs parses the operands and options. No arguments at all mean help.
 func (m *mountCommand) checkArgs(args []string) (err error) {
 	if len(args) == 0 {
 		return nil
@@ -175,7 +175,7 @@ func (m *mountCommand) checkArgs(args []string) (err error) {
 	if m.at, err = parseSpec(m.source, m.overTCP()); err != nil {
 		return err
 	}
-	m.takePlaces()
+	m.applyOptions()
 	if m.uid >= 0 || m.gid >= 0 {
 		return errors.New("--uid and --gid are not for mounts, where each program acts as its own user")
 	}
@@ -193,8 +193,8 @@ func (m *mountCommand) parseOptions() error {
 	return nil
 }
 
-// takePlaces lets options override parts of the operand.
-func (m *mountCommand) takePlaces() {
+// applyOptions overrides parts of the operand by options.
+func (m *mountCommand) applyOptions() {
 	if m.opts.Port != 0 {
 		m.at.port = strconv.Itoa(m.opts.Port)
 	}
@@ -206,23 +206,25 @@ func (m *mountCommand) takePlaces() {
 	}
 }
 
-// mountError returns the error of the MOUNT service, except for refusals, which
-// noExport explains.
+// mountError returns the error for a failed MOUNT call, except if the server denies the
+// mount, which noExportError explains.
 func mountError(ctx context.Context, addr string, err error) error {
 	var search *nfsclient.SearchError
 	var flavors *nfsclient.FlavorError
 	e := &stepError{at: addr, step: "MOUNT", err: err}
 	switch {
-	case ended(ctx):
+	case isCanceled(ctx):
 		return context.Cause(ctx)
-	case closed(err):
+	case isConnClosed(err):
 		return lostError(addr, err)
 	case errors.As(err, &search):
 		return fmt.Errorf("%s: MOUNT: %w", addr, search) // names its own remedy
-	case timedOut(ctx, err):
-		e.what, e.remedy = "the service does not answer", "see whether the server's mountd hangs, and restart it"
+	case isTimeout(ctx, err):
+		e.what, e.remedy = "the service does not respond", "check whether the server's mountd hangs, and restart it"
 	case errors.Is(err, rpcmsg.AuthTooWeak), errors.As(err, &flavors) && flavors.Cause != nil:
 		e.what = err.Error() // names its own remedy
+	case errors.Is(err, rpcmsg.AuthBadCred):
+		e.what, e.remedy = err.Error(), "check whether the server's exports list this host"
 	case flavors != nil:
 		e.what, e.remedy = err.Error(), "mount with sec="+exports.Flavor(flavors.Wanted[0]).String()
 	default:

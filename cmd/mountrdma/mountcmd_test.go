@@ -59,7 +59,7 @@ func TestMountArguments(t *testing.T) {
 		cmd := &cobra.Command{Use: "mountrdma"}
 		a := newApp(nil, nil)
 		a.addFlags(cmd.PersistentFlags())
-		m := a.addMount(cmd)
+		m := a.addMountCommand(cmd)
 		cmd.AddCommand(a.newLs(), a.newUmount())
 		cmd.RunE = func(*cobra.Command, []string) error { return nil }
 		require.Equal(t, cli.ExitOK, cli.Run(t.Context(), cmd, strings.Fields(line), io.Discard, io.Discard), line)
@@ -88,7 +88,7 @@ func TestMountUsageErrors(t *testing.T) {
 		{run, 2, "umount /a /b", "mountrdma: umount needs one mount point"},
 		{helper, 1, "", "mount.nfsrdma: " + errNoOperands.Error()},
 		{helper, 1, "h:/x", "mount.nfsrdma: " + errNoOperands.Error()},
-		{helper, 1, "h /mnt", `mount.nfsrdma: "h" is no source of a mount: write SERVER:/EXPORT, or nfs://SERVER[:PORT]/EXPORT`},
+		{helper, 1, "h /mnt", `mount.nfsrdma: "h" is not a mount source: write SERVER:/EXPORT, or nfs://SERVER[:PORT]/EXPORT`},
 		{helper, 1, "h:/x /mnt -o ro,timeo=0", "mount.nfsrdma: option timeo=0: not a number between 1 and 6000"},
 		{helper, 1, "h:/x /mnt -q", "mount.nfsrdma: unknown shorthand flag: 'q' in -q"},
 	} {
@@ -104,5 +104,5 @@ func TestMountHelp(t *testing.T) {
 	require.Zero(t, runHelper(t.Context(), []string{"--help"}, &out, io.Discard))
 	assert.Contains(t, out.String(), "mount -t nfsrdma server:/data /mnt")
 	assert.Contains(t, out.String(), "acregmin=N")
-	assert.Equal(t, must(t, "--help"), must(t))
+	assert.Equal(t, mustRun(t, "--help"), mustRun(t))
 }

@@ -17,7 +17,7 @@ import (
 
 func isRoot() bool { return os.Geteuid() == 0 }
 
-// fsType is the type of our mounts in /proc/mounts.
+// fsType is the file system type of our mounts in /proc/mounts.
 const fsType = "fuse.nfsrdma"
 
 // checkPoint resolves the mount point and checks that it can be mounted on.
@@ -32,13 +32,13 @@ func (m *mountCommand) checkPoint() error {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("mount point %s does not exist: make it (mkdir), or correct it", m.point)
+		return fmt.Errorf("mount point %s does not exist: create it (mkdir), or correct the path", m.point)
 	case errors.Is(err, unix.ENOTCONN):
 		return fmt.Errorf("mount point %s has a FUSE mount whose process has died: mountrdma umount %s removes it", m.point, m.point)
 	case err != nil:
 		return fmt.Errorf("mount point %s: %w", m.point, cli.Cause(err))
 	case !info.IsDir():
-		return fmt.Errorf("mount point %s is no directory: correct it", m.point)
+		return fmt.Errorf("mount point %s is not a directory: correct the path", m.point)
 	}
 	m.point = point
 	on, ok, err := mountinfo.At(point)
@@ -55,17 +55,17 @@ func (m *mountCommand) checkFUSE() error {
 	err := unix.Faccessat(unix.AT_FDCWD, fuseDevice, unix.R_OK|unix.W_OK, unix.AT_EACCESS)
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return fmt.Errorf("%s is missing: load the kernel's module (modprobe fuse), or give the container the device", fuseDevice)
+		return fmt.Errorf("%s is missing: load the kernel module (modprobe fuse), or give the device to the container", fuseDevice)
 	case err != nil:
-		return fmt.Errorf("%s: %w: have root make it accessible (chmod 0666 %s), or mount as root", fuseDevice, err, fuseDevice)
+		return fmt.Errorf("%s: %w: as root, make it accessible (chmod 0666 %s), or mount as root", fuseDevice, err, fuseDevice)
 	case isRoot():
 		return nil
 	}
-	if _, err := fusermount(); err != nil {
+	if _, err := findFusermount(); err != nil {
 		return err
 	}
 	if m.opts.AllowOther && !userAllowOther() {
-		return fmt.Errorf("allow_other is for root: have root write user_allow_other into %s, or leave it out", fuseConf)
+		return fmt.Errorf("allow_other is for root: as root, add user_allow_other to %s, or omit the option", fuseConf)
 	}
 	if err := unix.Faccessat(unix.AT_FDCWD, m.point, unix.W_OK, unix.AT_EACCESS); err != nil {
 		return fmt.Errorf("mount point %s: %w: an ordinary user can mount only on a directory with write permission", m.point, err)
@@ -73,8 +73,8 @@ func (m *mountCommand) checkFUSE() error {
 	return nil
 }
 
-// fusermount returns the path of the program that mounts for ordinary users.
-func fusermount() (string, error) {
+// findFusermount returns the path of the program that mounts for ordinary users.
+func findFusermount() (string, error) {
 	path, err := exec.LookPath("fusermount3")
 	if err != nil {
 		return "", errors.New("fusermount3 is missing, which ordinary users need to mount: install the package fuse3, or mount as root")

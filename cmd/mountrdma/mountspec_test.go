@@ -11,11 +11,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
 
-// withOptions returns a mount with the defaults of all flags, and one -o.
-func withOptions(t *testing.T, list string) *mountCommand {
+// newMountCommand returns a mount with default flags and one -o.
+func newMountCommand(t *testing.T, list string) *mountCommand {
 	t.Helper()
 	a := newApp(nil, nil)
-	a.newRoot() // sets the defaults of the shared flags
+	a.newRoot() // sets the default values of the shared flags
 	m := &mountCommand{app: a, opts: a.mountOptions()}
 	require.NoError(t, m.opts.Parse(list, false))
 	return m
@@ -25,17 +25,17 @@ func withOptions(t *testing.T, list string) *mountCommand {
 // default.
 func TestSafeOptions(t *testing.T) {
 	for list, want := range map[string][2]bool{"": {true, true}, "defaults,rw": {true, true}, "dev": {true, false}, "suid": {false, true}} {
-		m := withOptions(t, list)
-		c := m.config(new(session), new(nfsclient.FS))
+		m := newMountCommand(t, list)
+		c := m.fuseConfig(new(session), new(nfsclient.FS))
 		assert.Equal(t, want, [2]bool{c.NoSUID, c.NoDev}, "-o %s", list)
 	}
 }
 
-// TestOptionHelp checks that the help contains that of -o.
+// TestOptionHelp checks that the help contains the help for -o.
 func TestOptionHelp(t *testing.T) {
 	a := newApp(nil, nil)
 	a.newRoot()
-	assert.Contains(t, must(t, "--help"), a.mountOptions().Help())
+	assert.Contains(t, mustRun(t, "--help"), a.mountOptions().Help())
 }
 
 // TestSpec checks sources of mounts. R8267-6.3-2, R8267-9-1: the default port is
@@ -60,11 +60,11 @@ func TestSpec(t *testing.T) {
 		assert.True(t, isSpec(spec))
 	}
 	for spec, want := range map[string]string{
-		"server":      `"server" is no source of a mount: write SERVER:/EXPORT, or nfs://SERVER[:PORT]/EXPORT`,
-		"/dev/sda1":   `"/dev/sda1" is no source of a mount: write SERVER:/EXPORT, or nfs://SERVER[:PORT]/EXPORT`,
+		"server":      `"server" is not a mount source: write SERVER:/EXPORT, or nfs://SERVER[:PORT]/EXPORT`,
+		"/dev/sda1":   `"/dev/sda1" is not a mount source: write SERVER:/EXPORT, or nfs://SERVER[:PORT]/EXPORT`,
 		":/x":         `":/x": the server is missing: write its name or address`,
-		"h:99999:/x":  `"h:99999:/x": "99999" is no port: write a number from 1 to 65535`,
-		"nfs://h:0/x": `"nfs://h:0/x": "0" is no port: write a number from 1 to 65535`,
+		"h:99999:/x":  `"h:99999:/x": "99999" is not a port: write a number from 1 to 65535`,
+		"nfs://h:0/x": `"nfs://h:0/x": "0" is not a port: write a number from 1 to 65535`,
 	} {
 		_, err := parseSpec(spec, false)
 		assert.EqualError(t, err, want, spec)

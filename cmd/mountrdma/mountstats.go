@@ -16,17 +16,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The process that serves a mount sends its counters to its user and to root,
-// at a socket beside the one that umount uses.
+// The process that serves a mount sends its counters to its own user and to root, on a
+// socket in addition to the one that umount uses.
 
-// statsTime bounds how long a client may take to read the counters.
-const statsTime = 5 * time.Second
+// statsTimeout is the time limit for reading the counters.
+const statsTimeout = 5 * time.Second
 
-func statsOf(device string) string { return exitSocket(device) + "/stats" }
+func statsSocketName(device string) string { return exitSocketName(device) + "/stats" }
 
-// count returns a Caller that counts the calls to a server.
-func (m *mountCommand) count(next oncrpc.Caller) oncrpc.Caller {
-	m.since = time.Now()
+// countCalls wraps a Caller, and counts its calls.
+func (m *mountCommand) countCalls(next oncrpc.Caller) oncrpc.Caller {
+	m.countingSince = time.Now()
 	m.counter = rpcstats.NewCounter(next, rpcstats.Observed{
 		Prog: nfs3.Program, Vers: nfs3.Version, Procs: nfs3.NumProc,
 		HasStatus: func(proc uint32) bool { return proc != nfs3.ProcNull },
@@ -34,13 +34,13 @@ func (m *mountCommand) count(next oncrpc.Caller) oncrpc.Caller {
 	return m.counter
 }
 
-// openStats answers requests for the mount's counters until end is called.
-func (m *mountCommand) openStats(fs *nfsclient.FS) (end func()) {
+// serveStats serves the mount's counters until end is called.
+func (m *mountCommand) serveStats(fs *nfsclient.FS) (end func()) {
 	on, found, err := mountinfo.At(m.point)
 	if err != nil || !found {
 		return func() {} // unmounted already
 	}
-	l, err := net.Listen("unix", statsOf(on.Device))
+	l, err := net.Listen("unix", statsSocketName(on.Device))
 	if err != nil {
 		m.log.Warn("mountrdma mountstats will not find this mount", "err", err)
 		return func() {}
@@ -53,9 +53,9 @@ func (m *mountCommand) openStats(fs *nfsclient.FS) (end func()) {
 			if err != nil {
 				return // closed or unusable
 			}
-			if trusted(c.(*net.UnixConn)) {
-				_ = c.SetDeadline(time.Now().Add(statsTime))
-				_, _ = io.WriteString(c, m.stats(fs, m.held, time.Now())) // an error means that the client has gone
+			if isTrustedPeer(c.(*net.UnixConn)) {
+				_ = c.SetDeadline(time.Now().Add(statsTimeout))
+				_, _ = io.WriteString(c, m.formatStats(fs, m.delegations, time.Now())) // an error means that the client has disconnected
 			}
 			c.Close()
 		}
@@ -69,18 +69,19 @@ func (m *mountCommand) openStats(fs *nfsclient.FS) (end func()) {
 func (a *app) newMountStats() *cobra.Command {
 	return &cobra.Command{
 		Use:   "mountstats MOUNTPOINT",
-		Short: "Show the counters of a mount, in the form of /proc/self/mountstats",
-		Long: `Show the counters of a mount, in the form of /proc/self/mountstats for the
+		Short: "Show a mount's counters in the format of /proc/self/mountstats",
+		Long: `Show a mount's counters in the format that /proc/self/mountstats has for the
 kernel's NFS mounts, for the programs that read that file:
 
     mountrdma mountstats /mnt >before; sleep 10; mountrdma mountstats /mnt >after
     mountstats --file after --since before /mnt
 
-Figures that only the kernel has are 0: its events, and its cached reads and
-writes. The line "delegation" is this program's own: objects with a delegation,
-delegations requested, granted, refused and recalled, and the uses that took no
-call, or an atomic operation. Times are of whole calls; queue is 0, and rtt is
-execute. Bytes are of arguments and results, without the headers of RPC.`,
+Counters that only the kernel has are 0: its events, and its cached reads and
+writes. The line "delegation" is specific to this program: objects with a
+delegation, delegations requested, granted, denied and recalled, and the accesses
+that needed no call, or an atomic operation. Times are per complete call; queue is
+0, and rtt equals execute. Byte counts include arguments and results, but no RPC
+headers.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
 				return errors.New("mountstats needs one mount point")
@@ -91,27 +92,27 @@ execute. Bytes are of arguments and results, without the headers of RPC.`,
 	}
 }
 
-// showMountStats asks the process of a mount.
+// showMountStats copies the counters from the process of a mount to w.
 func showMountStats(name string, w io.Writer) error {
 	m, err := findMount(name)
 	if err != nil {
 		return err
 	}
-	c, err := net.Dial("unix", statsOf(m.Device))
+	c, err := net.Dial("unix", statsSocketName(m.Device))
 	if errors.Is(err, unix.ECONNREFUSED) {
-		return fmt.Errorf("no process answers for %s: the one that serves it has ended, or is in another network namespace", name)
+		return fmt.Errorf("no process responds for %s: the process that serves it has exited, or is in another network namespace", name)
 	}
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	if !trusted(c.(*net.UnixConn)) {
-		return fmt.Errorf("the process that answers for %s is another user's: run this as that user or as root", name)
+	if !isTrustedPeer(c.(*net.UnixConn)) {
+		return fmt.Errorf("the process that responds for %s belongs to another user: run this command as that user or as root", name)
 	}
-	_ = c.SetDeadline(time.Now().Add(statsTime))
+	_ = c.SetDeadline(time.Now().Add(statsTimeout))
 	n, err := io.Copy(w, c)
 	if err == nil && n == 0 {
-		err = errors.New("only the user of the mount and root may read its counters")
+		err = errors.New("only the user who mounted it and root may read the counters")
 	}
 	return err
 }

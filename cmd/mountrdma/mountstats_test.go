@@ -13,15 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMountStats checks that each line of the counters has the form and length
-// of the kernel's, and the right values.
+// TestMountStats checks that each line of the counters has the format and length
+// that the kernel's lines have, and the right values.
 func TestMountStats(t *testing.T) {
-	r, point := scene(t)
-	cmd := foreground(t, r.addr+":/x/d", point, "-o", "soft")
-	write(t, make([]byte, 5000), point, "g")
+	r, point := newMountTest(t)
+	cmd := startForeground(t, r.addr+":/x/d", point, "-o", "soft")
+	writeFile(t, make([]byte, 5000), point, "g")
 	_, err := os.Stat(filepath.Join(point, "nosuch"))
 	require.ErrorIs(t, err, os.ErrNotExist)
-	text := must(t, "mountstats", point)
+	text := mustRun(t, "mountstats", point)
 
 	forms := []string{
 		`device ` + regexp.QuoteMeta(r.addr) + `:/x/d mounted on ` + point + ` with fstype nfs statvers=1\.1`,
@@ -56,19 +56,19 @@ func TestMountStats(t *testing.T) {
 	assert.Positive(t, ops["LOOKUP"][8], "errors")
 	assert.Zero(t, ops["WRITE"][8])
 
-	understood(t, text, point)
-	must(t, "umount", point)
+	assertToolsParse(t, text, point)
+	mustRun(t, "umount", point)
 	require.NoError(t, cmd.Wait())
 }
 
-// understood checks that the programs of nfs-utils, if installed, can read
+// assertToolsParse checks that the programs from nfs-utils, if installed, can read
 // text.
-func understood(t *testing.T, text, point string) {
+func assertToolsParse(t *testing.T, text, point string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "mountstats")
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	if program, err := exec.LookPath("mountstats"); err != nil {
-		t.Log("there is no mountstats, which would know better")
+		t.Log("mountstats is not installed")
 	} else {
 		out, err := exec.CommandContext(t.Context(), program, "mountstats", "--file", file, point).CombinedOutput()
 		require.NoError(t, err, "%s", out)
@@ -77,10 +77,10 @@ func understood(t *testing.T, text, point string) {
 	}
 	program, err := exec.LookPath("nfsiostat")
 	if err != nil {
-		t.Log("there is no nfsiostat, which would know better")
+		t.Log("nfsiostat is not installed")
 		return
 	}
-	script, err := os.ReadFile(program) // it can read no other file
+	script, err := os.ReadFile(program) // it reads only this file
 	require.NoError(t, err)
 	moved := filepath.Join(t.TempDir(), "nfsiostat")
 	require.NoError(t, os.WriteFile(moved, []byte(strings.ReplaceAll(string(script), "/proc/self/mountstats", file)), 0o700))
@@ -92,11 +92,11 @@ func understood(t *testing.T, text, point string) {
 // TestMountStatsErrors checks the errors for directories without counters.
 func TestMountStatsErrors(t *testing.T) {
 	dir := t.TempDir()
-	status, _, stderr := finished(t, "mountrdma", "mountstats", dir)
+	status, _, stderr := runProcess(t, "mountrdma", "mountstats", dir)
 	assert.Equal(t, 1, status)
 	assert.Equal(t, "mountrdma: nothing is mounted on "+dir+"\n", stderr)
-	status, _, stderr = finished(t, "mountrdma", "mountstats")
+	status, _, stderr = runProcess(t, "mountrdma", "mountstats")
 	assert.Equal(t, 2, status)
 	assert.Equal(t, "mountrdma: mountstats needs one mount point\n", stderr)
-	assert.Equal(t, `/a\040b\134c`, octal(`/a b\c`))
+	assert.Equal(t, `/a\040b\134c`, escapeOctal(`/a b\c`))
 }

@@ -15,10 +15,10 @@ import (
 // TestConnections checks that calls use all connections, and that data are
 // right.
 func TestConnections(t *testing.T) {
-	r, point := scene(t)
+	r, point := newMountTest(t)
 	var mu sync.Mutex
 	calls := make(map[netip.AddrPort]int) // WRITEs, by connection
-	isWrite := *hanging(nfs3.Program, nfs3.ProcWrite)
+	isWrite := *matchProc(nfs3.Program, nfs3.ProcWrite)
 	notice := func(req *oncrpc.Request) bool {
 		if isWrite(req) {
 			mu.Lock()
@@ -27,13 +27,13 @@ func TestConnections(t *testing.T) {
 		}
 		return false
 	}
-	r.hang.Store(&notice)
-	cmd := foreground(t, r.addr+":/x", point, "-o", "nconnect=3,wsize=65536")
-	data := random(3<<20+5, 2)
-	write(t, data, point, "g")
-	assert.Equal(t, string(data), read(t, r.dir, "g"))
-	assert.Equal(t, string(data), read(t, point, "g"))
-	must(t, "umount", point)
+	r.holdCall.Store(&notice)
+	cmd := startForeground(t, r.addr+":/x", point, "-o", "nconnect=3,wsize=65536")
+	data := randomBytes(3<<20+5, 2)
+	writeFile(t, data, point, "g")
+	assert.Equal(t, string(data), readFile(t, r.dir, "g"))
+	assert.Equal(t, string(data), readFile(t, point, "g"))
+	mustRun(t, "umount", point)
 	require.NoError(t, cmd.Wait())
 	mu.Lock()
 	defer mu.Unlock()

@@ -16,19 +16,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma"
-	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
 )
 
-// rig4 serves /a/b and /c by version 3 and minor versions of version 4. It
+// startNFS4Server serves /a/b and /c over NFSv3 and the NFSv4 minor versions. It
 // returns the address and the directory of /a/b.
-func rig4(t *testing.T, change ...func(*nfsrdma.ServerConfig)) (addr, dir string) {
+func startNFS4Server(t *testing.T, change ...func(*nfsrdma.ServerConfig)) (addr, dir string) {
 	t.Helper()
-	guard(t)
+	checkLeaks(t)
 	dir = t.TempDir()
 	files, err := posix.Open(dir, posix.Options{})
 	require.NoError(t, err)
@@ -54,15 +54,15 @@ func rig4(t *testing.T, change ...func(*nfsrdma.ServerConfig)) (addr, dir string
 	return l.Addr().String(), dir
 }
 
-// only4 makes a server answer version 4 alone.
-func only4(cfg *nfsrdma.ServerConfig) {
-	cfg.Wrap = func(next oncrpc.Service) oncrpc.Service { return no3{next} }
+// answerOnlyNFS4 makes a server support only NFSv4.
+func answerOnlyNFS4(cfg *nfsrdma.ServerConfig) {
+	cfg.Wrap = func(next oncrpc.Service) oncrpc.Service { return fakeNFS4Only{next} }
 }
 
-// A no3 answers calls of version 3 with PROG_MISMATCH.
-type no3 struct{ oncrpc.Service }
+// A fakeNFS4Only replies to NFSv3 calls with PROG_MISMATCH.
+type fakeNFS4Only struct{ oncrpc.Service }
 
-func (s no3) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+func (s fakeNFS4Only) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 	c, ok := oncrpc.ParseCall(req.Msg)
 	if !ok || c.Vers == 4 {
 		return s.Service.Serve(ctx, req, rep)
@@ -72,39 +72,39 @@ func (s no3) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) 
 	return true
 }
 
-// TestInfo4 checks the output of info about servers of version 4.
+// TestInfo4 checks the output of info about NFSv4 servers.
 func TestInfo4(t *testing.T) {
-	addr, _ := rig4(t)
-	o := object(t, must(t, "info", addr, "--json"))
+	addr, _ := startNFS4Server(t)
+	o := decodeObject(t, mustRun(t, "info", addr, "--json"))
 	assert.Equal(t, []any{"3", "4.1", "4.2"}, o["versions"])
 	v4 := o["nfs4"].(map[string]any)
 	assert.ElementsMatch(t, []any{"/a/b", "/c"}, v4["exports"])
 	assert.Len(t, v4["server_scope"], 32)
 	assert.Equal(t, 64.0, v4["session"].(map[string]any)["slots"])
 	assert.Greater(t, v4["lease_seconds"], 1.0)
-	text := must(t, "info", addr)
+	text := mustRun(t, "info", addr)
 	assert.Contains(t, text, "NFS versions         3, 4.1, 4.2\n")
-	assert.Contains(t, text, "version 4 export     /a/b\n")
+	assert.Contains(t, text, "NFSv4 export         /a/b\n")
 
-	addr, _ = rig4(t, only4, func(cfg *nfsrdma.ServerConfig) { cfg.Minors = []uint32{1} })
-	o = object(t, must(t, "info", addr, "--json"))
+	addr, _ = startNFS4Server(t, answerOnlyNFS4, func(cfg *nfsrdma.ServerConfig) { cfg.Minors = []uint32{1} })
+	o = decodeObject(t, mustRun(t, "info", addr, "--json"))
 	assert.Equal(t, []any{"4.1"}, o["versions"])
 	assert.NotContains(t, o, "mount")
 	assert.NotContains(t, o, "mount_error")
-	assert.NotContains(t, must(t, "info", addr), "MOUNT")
+	assert.NotContains(t, mustRun(t, "info", addr), "MOUNT")
 }
 
-// TestBench4 measures by version 4, and by version 3 if it has the operation.
+// TestBench4 measures over NFSv4, and over NFSv3 if it has the operation.
 func TestBench4(t *testing.T) {
-	addr, dir := rig4(t)
-	write(t, random(3<<20+5, 1), dir, "f")
+	addr, dir := startNFS4Server(t)
+	writeFile(t, randomBytes(3<<20+5, 1), dir, "f")
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "d"), 0o755))
 	for i := range 5 {
-		write(t, random(4096, 1), dir, "d", fmt.Sprint(i))
+		writeFile(t, randomBytes(4096, 1), dir, "d", fmt.Sprint(i))
 	}
 	for _, tt := range []struct {
 		op, name, vers string
-		size           float64 // of a call's data
+		size           float64 // data bytes per call
 	}{
 		{"read", "f", "4.2", 1 << 20},
 		{"randread", "f", "4.1", 1 << 20},
@@ -116,40 +116,40 @@ func TestBench4(t *testing.T) {
 		{"null", "f", "4.2", 0},
 	} {
 		t.Run(tt.op+" "+tt.vers, func(t *testing.T) {
-			o := object(t, must(t, "bench", scheme+addr+"/a/b/"+tt.name, "--op="+tt.op, "--vers="+tt.vers, "--depth=3", "--connections=2", "--time=20ms", "--json"))
+			o := decodeObject(t, mustRun(t, "bench", scheme+addr+"/a/b/"+tt.name, "--op="+tt.op, "--vers="+tt.vers, "--depth=3", "--connections=2", "--time=20ms", "--json"))
 			assert.Greater(t, o["ops"], 5.0)
 			assert.Equal(t, o["ops"].(float64)*tt.size, o["bytes"])
 		})
 	}
-	assert.Contains(t, refused(t, "bench", scheme+addr+"/a/b/none", "--vers=4.2"), "no such file or directory (NFS4ERR_NOENT)")
-	assert.Contains(t, refused(t, "bench", scheme+addr+"/a/b/d", "--vers=4.2"), "not a regular file")
-	assert.Contains(t, refused(t, "bench", scheme+addr+"/a/b/f", "--op=open", "--vers=4.2"), "not a directory")
-	assert.Contains(t, refused(t, "bench", scheme+addr+"/a/b/f", "--vers=4.2", "--sec=krb5"), "krb5 is for version 3 only: leave --sec or --vers out")
+	assert.Contains(t, mustFail(t, "bench", scheme+addr+"/a/b/none", "--vers=4.2"), "no such file or directory (NFS4ERR_NOENT)")
+	assert.Contains(t, mustFail(t, "bench", scheme+addr+"/a/b/d", "--vers=4.2"), "not a regular file")
+	assert.Contains(t, mustFail(t, "bench", scheme+addr+"/a/b/f", "--op=open", "--vers=4.2"), "not a directory")
+	assert.Contains(t, mustFail(t, "bench", scheme+addr+"/a/b/f", "--vers=4.2", "--sec=krb5"), "krb5 is for NFSv3 only: omit --sec or --vers")
 }
 
-// TestOtherVersions checks the errors of servers that answer only another
-// version than the one asked for.
+// TestOtherVersions checks the errors for servers that support only another
+// version than the requested one.
 func TestOtherVersions(t *testing.T) {
-	addr, _ := rig4(t, func(cfg *nfsrdma.ServerConfig) { cfg.Minors = []uint32{} })
-	assert.Equal(t, "mountrdma: "+addr+": NFS version 4.2: the server has NFS versions 3 to 3 only; use --vers 3, or turn version 4 on there (nfsrdmad: --vers 3,4.1,4.2)\n",
-		refused(t, "bench", scheme+addr+"/a/b/f", "--vers=4.2"))
-	addr, _ = rig4(t, only4, func(cfg *nfsrdma.ServerConfig) { cfg.Minors = []uint32{1} })
-	assert.Contains(t, refused(t, "bench", scheme+addr+"/a/b/f", "--vers=4.2"), "but not this minor version; use --vers 4.1 or")
-	assert.Contains(t, refused(t, "bench", scheme+addr+"/a/b/f"), "measure version 4 with --vers 4.2, or turn version 3 on there")
+	addr, _ := startNFS4Server(t, func(cfg *nfsrdma.ServerConfig) { cfg.Minors = []uint32{} })
+	assert.Equal(t, "mountrdma: "+addr+": NFSv4.2: the server supports only NFS versions 3 to 3; use --vers 3, or enable NFSv4 there (nfsrdmad: --vers 3,4.1,4.2)\n",
+		mustFail(t, "bench", scheme+addr+"/a/b/f", "--vers=4.2"))
+	addr, _ = startNFS4Server(t, answerOnlyNFS4, func(cfg *nfsrdma.ServerConfig) { cfg.Minors = []uint32{1} })
+	assert.Contains(t, mustFail(t, "bench", scheme+addr+"/a/b/f", "--vers=4.2"), "but not this minor version; use --vers 4.1 or")
+	assert.Contains(t, mustFail(t, "bench", scheme+addr+"/a/b/f"), "measure NFSv4 with --vers 4.2, or enable NFSv3 there")
 }
 
-// A stubborn answers some calls of version 4, and later ones with NFS4ERR_DELAY or
+// A fakeStallingService replies to some NFSv4 calls, and to later ones with NFS4ERR_DELAY or
 // not at all.
-type stubborn struct {
+type fakeStallingService struct {
 	oncrpc.Service
-	left  atomic.Int64 // calls to answer
-	delay bool
+	answersLeft atomic.Int64 // number of calls to serve
+	delay       bool
 }
 
-func (s *stubborn) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+func (s *fakeStallingService) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 	c, ok := oncrpc.ParseCall(req.Msg)
 	switch {
-	case !ok, c.Vers != nfs4.Version, s.left.Add(-1) >= 0:
+	case !ok, c.Vers != nfs4.Version, s.answersLeft.Add(-1) >= 0:
 		return s.Service.Serve(ctx, req, rep)
 	case !s.delay:
 		<-ctx.Done()
@@ -164,30 +164,30 @@ func (s *stubborn) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.R
 	return true
 }
 
-// TestInfoOfStubbornServer checks that info ends in time when a server falls
-// silent in version 4 or puts off all calls, and tells the facts so far.
+// TestInfoOfStubbornServer checks that info ends in time when a server stops replying to
+// NFSv4 calls or delays all of them, and that it prints the facts learned so far.
 func TestInfoOfStubbornServer(t *testing.T) {
-	const dial = 4        // EXCHANGE_ID, CREATE_SESSION, RECLAIM_COMPLETE, and GETATTR of the lease time
+	const dial = 4        // EXCHANGE_ID, CREATE_SESSION, RECLAIM_COMPLETE, and GETATTR for the lease time
 	const walk = dial + 6 // the two pseudo directories
 	for _, answered := range []int64{0, 1, dial, walk, walk + 1} {
 		for _, delay := range []bool{false, true} {
 			t.Run(fmt.Sprint(answered, delay), func(t *testing.T) {
-				want := map[bool]string{false: "answers no call", true: "puts off all calls"}[delay]
+				want := map[bool]string{false: "replies to no call", true: "delays all calls"}[delay]
 				if answered == dial {
-					want = map[bool]string{false: "timed out", true: "timed out, while the server put off SEQUENCE (NFS4ERR_DELAY)"}[delay]
+					want = map[bool]string{false: "timed out", true: "timed out, while the server postponed SEQUENCE (NFS4ERR_DELAY)"}[delay]
 				}
-				var s *stubborn
-				addr, _ := rig4(t, func(cfg *nfsrdma.ServerConfig) {
+				var s *fakeStallingService
+				addr, _ := startNFS4Server(t, func(cfg *nfsrdma.ServerConfig) {
 					cfg.Wrap = func(next oncrpc.Service) oncrpc.Service {
-						s = &stubborn{Service: next, delay: delay}
+						s = &fakeStallingService{Service: next, delay: delay}
 						return s
 					}
 				})
 				var o map[string]any
-				for limit := 300 * time.Millisecond; ; limit *= 4 { // a busy machine needs longer until the server falls silent
-					s.left.Store(answered)
+				for limit := 300 * time.Millisecond; ; limit *= 4 { // a busy machine needs longer until the server stops replying
+					s.answersLeft.Store(answered)
 					start := time.Now()
-					o = object(t, must(t, "info", addr, "--json", "--timeout="+limit.String()))
+					o = decodeObject(t, mustRun(t, "info", addr, "--json", "--timeout="+limit.String()))
 					assert.Less(t, time.Since(start), limit+5*time.Second)
 					if said, _ := o["nfs4_error"].(string); strings.Contains(said, want) || limit > 10*time.Second {
 						break

@@ -7,49 +7,48 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/roce"
+	"github.com/nfsrdma/nfsrdma/rdma/roce"
 )
 
-// noticePause is the time between attempts to listen for notices: another mount
-// of this host may have had the port and released it since.
-const noticePause = time.Minute
+// noticeRetryDelay is the time between attempts to listen for notices: the port may be in
+// use by another mount of this host, which may release it.
+const noticeRetryDelay = time.Minute
 
-// listenNotices makes a mount reconnect as soon as its server announces over
-// RoCE that it has restarted, until end is called. Nothing depends on notices,
-// so failures are only logged.
+// listenNotices makes a mount reconnect as soon as its server announces a restart over RoCE,
+// until end is called. Nothing depends on notices, so failures are only logged.
 func (m *mountCommand) listenNotices(s *session) (end func()) {
 	if !m.opts.Notice {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	restarted := func() {
-		m.log.Debug("the server says that it has been restarted", "server", s.at.addr())
+		m.log.Debug("the server announced a restart", "server", s.target.addr())
 		for _, l := range s.client.Lines() {
 			l.Hint()
 		}
 	}
-	var running sync.WaitGroup
-	running.Go(func() {
+	var wg sync.WaitGroup
+	wg.Go(func() {
 		for ctx.Err() == nil {
-			err := attendServer(ctx, s, m.opts.NoticeFrom, restarted, m.log)
+			err := listenServer(ctx, s, m.opts.NoticeFrom, restarted, m.log)
 			if ctx.Err() == nil {
-				m.log.Debug("notices of restarts are not received", "server", s.at.addr(), "err", err)
+				m.log.Debug("cannot receive restart notices", "server", s.target.addr(), "err", err)
 			}
 			select {
-			case <-time.After(noticePause):
+			case <-time.After(noticeRetryDelay):
 			case <-ctx.Done():
 			}
 		}
 	})
 	return func() {
 		cancel()
-		running.Wait()
+		wg.Wait()
 	}
 }
 
-// attendServer listens to the server of a session at the address local, or if
+// listenServer listens for notices from a session's server at the address local, or if
 // local is invalid, at the address that routes to the server.
-func attendServer(ctx context.Context, s *session, local netip.Addr, restarted func(), log *slog.Logger) error {
+func listenServer(ctx context.Context, s *session, local netip.Addr, restarted func(), log *slog.Logger) error {
 	at, err := netip.ParseAddrPort(s.netConn().RemoteAddr().String())
 	if err != nil {
 		return err
@@ -65,6 +64,6 @@ func attendServer(ctx context.Context, s *session, local netip.Addr, restarted f
 		return err
 	}
 	defer h.close()
-	log.Debug("listening for notices of restarts", "server", server, "at", local)
+	log.Debug("listening for restart notices", "server", server, "at", local)
 	return h.port.Attend(ctx, server, restarted)
 }

@@ -14,31 +14,31 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/internal/discover"
-	"github.com/nfsrdma/nfsrdma/roce"
+	"github.com/nfsrdma/nfsrdma/rdma/roce"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
-// loopback returns a random loopback address that is probably unused: its port
+// randomLoopback returns a random loopback address that is probably unused: its port
 // 4791 is free, and a released port stays free.
-func loopback() netip.Addr {
+func randomLoopback() netip.Addr {
 	return netip.AddrFrom4([4]byte{127, byte(1 + rand.N(250)), byte(rand.N(256)), byte(1 + rand.N(250))})
 }
 
-// A herald is a server of package discover.
-type herald struct {
+// A fakeDiscoverServer serves package discover's protocol.
+type fakeDiscoverServer struct {
 	dev     *roce.Device
 	cfg     discover.Config
 	clients []byte
 	*discover.Server
 }
 
-// newHerald serves at an address until the test ends.
-func newHerald(t *testing.T, addr netip.Addr, exports ...string) *herald {
+// newDiscoverServer serves at an address until the test ends.
+func newDiscoverServer(t *testing.T, addr netip.Addr, exports ...string) *fakeDiscoverServer {
 	wire, err := roce.ListenUDP(addr)
 	require.NoError(t, err)
-	h := &herald{dev: roce.Open(wire, roce.Config{})}
+	h := &fakeDiscoverServer{dev: roce.Open(wire, roce.Config{})}
 	h.cfg = discover.Config{
 		Describe: func() discover.Description {
 			return discover.Description{RDMA: netip.AddrPortFrom(addr, 20049), Host: "h", Version: "v", Exports: exports}
@@ -54,7 +54,7 @@ func newHerald(t *testing.T, addr netip.Addr, exports ...string) *herald {
 		Save:     func(b []byte) error { h.clients = b; return nil },
 		Log:      slog.New(slog.DiscardHandler),
 	}
-	h.serve(t)
+	h.startServing(t)
 	t.Cleanup(func() {
 		h.Close()
 		assert.NoError(t, h.dev.Close())
@@ -62,37 +62,37 @@ func newHerald(t *testing.T, addr netip.Addr, exports ...string) *herald {
 	return h
 }
 
-func (h *herald) serve(t *testing.T) {
+func (h *fakeDiscoverServer) startServing(t *testing.T) {
 	var err error
 	h.Server, err = discover.Serve(h.dev, h.cfg)
 	require.NoError(t, err)
 }
 
-// restart acts like a restart of the server.
-func (h *herald) restart(t *testing.T) {
+// restartServer acts like a server restart.
+func (h *fakeDiscoverServer) restartServer(t *testing.T) {
 	h.Close()
 	h.cfg.Clients = h.clients
-	h.serve(t)
+	h.startServing(t)
 }
 
-// A frail is a path to a server that can be cut as by a power failure: old
-// connections receive nothing any more, and new connections work.
-type frail struct {
-	mu   sync.Mutex
-	dead chan struct{}
+// A cuttableRelay relays connections to a server, and can cut them like a power failure: old
+// connections then receive nothing, and new connections work.
+type cuttableRelay struct {
+	mu      sync.Mutex
+	cutDone chan struct{}
 }
 
-func (f *frail) cut() {
+func (f *cuttableRelay) cutConns() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	close(f.dead)
-	f.dead = make(chan struct{})
+	close(f.cutDone)
+	f.cutDone = make(chan struct{})
 }
 
-// serve relays a connection to a server and back.
-func (f *frail) serve(c net.Conn, server string) {
+// relayConn relays a connection to a server and back.
+func (f *cuttableRelay) relayConn(c net.Conn, server string) {
 	f.mu.Lock()
-	dead := f.dead
+	dead := f.cutDone
 	f.mu.Unlock()
 	s, err := net.Dial("tcp", server)
 	if err != nil {
@@ -130,104 +130,104 @@ func (f *frail) serve(c net.Conn, server string) {
 // disappears silently and comes back; without the notice the mount would wait
 // for a minute (timeo).
 func TestNoticeOfRestart(t *testing.T) {
-	r, point := scene(t)
-	at := loopback()
-	way := &frail{dead: make(chan struct{})}
-	addr, stop := listenTCPAt(t, at.String()+":0", func(c net.Conn) { way.serve(c, r.addr) })
-	h := newHerald(t, at, "/x")
-	cmd := foreground(t, addr+":/x", point, "-v", "-o", "notice="+loopback().String())
+	r, point := newMountTest(t)
+	at := randomLoopback()
+	way := &cuttableRelay{cutDone: make(chan struct{})}
+	addr, stop := listenTCPAt(t, at.String()+":0", func(c net.Conn) { way.relayConn(c, r.addr) })
+	h := newDiscoverServer(t, at, "/x")
+	cmd := startForeground(t, addr+":/x", point, "-v", "-o", "notice="+randomLoopback().String())
 	for h.Stats().Clients == 0 { // wait for the mount's registration
 		require.NoError(t, t.Context().Err())
 		time.Sleep(time.Millisecond)
 	}
-	assert.Equal(t, "content", read(t, point, "d", "f"))
-	way.cut()
+	assert.Equal(t, "content", readFile(t, point, "d", "f"))
+	way.cutConns()
 	asked := make(chan error, 1)
 	go func() {
 		_, err := os.Lstat(filepath.Join(point, "d", "new"))
 		asked <- err
 	}()
 	began := time.Now()
-	h.restart(t)
+	h.restartServer(t)
 	select {
 	case err := <-asked:
 		assert.ErrorIs(t, err, unix.ENOENT)
 	case <-time.After(20 * time.Second): // enough on a busy machine
-		t.Error("the mount has not heard of it")
+		t.Error("the mount has not noticed the restart")
 		return
 	}
 	t.Logf("the mount answers again %v after the restart", time.Since(began))
 	require.NoError(t, cmd.Process.Signal(unix.SIGTERM))
 	require.NoError(t, cmd.Wait())
 	stop()
-	assert.Zero(t, h.Stats().Clients, "it has said goodbye")
+	assert.Zero(t, h.Stats().Clients, "it has unregistered")
 }
 
 // TestNoticePortTaken checks that a mount works without notices if another
 // program has the port.
 func TestNoticePortTaken(t *testing.T) {
-	r, point := scene(t)
-	taken := loopback()
+	r, point := newMountTest(t)
+	taken := randomLoopback()
 	wire, err := roce.ListenUDP(taken)
 	require.NoError(t, err)
 	defer wire.Close()
-	cmd := foreground(t, r.addr+":/x", point, "-o", "notice="+taken.String())
-	assert.Equal(t, "content", read(t, point, "d", "f"))
+	cmd := startForeground(t, r.addr+":/x", point, "-o", "notice="+taken.String())
+	assert.Equal(t, "content", readFile(t, point, "d", "f"))
 	require.NoError(t, cmd.Process.Signal(unix.SIGTERM))
 	require.NoError(t, cmd.Wait())
 }
 
 // TestDiscover checks that discover lists a server by its address or by a
-// multicast question, and reports a missing answer.
+// multicast query, and reports a missing reply.
 func TestDiscover(t *testing.T) {
-	guard(t)
-	server, local := loopback(), loopback()
-	h := newHerald(t, server, "/a b", "/c")
+	checkLeaks(t)
+	server, local := randomLoopback(), randomLoopback()
+	h := newDiscoverServer(t, server, "/a b", "/c")
 	want := `[{"address":"` + server.String() + `","host":"h","version":"v","boot":"`
 	for _, args := range [][]string{{server.String()}, {}} {
 		args = append([]string{"discover", "--local", local.String()}, args...)
-		out := must(t, args...)
+		out := mustRun(t, args...)
 		lines := strings.Split(out, "\n")
 		assert.Regexp(t, `^SERVER +HOST +SINCE +BOOT +TCP +EXPORTS$`, lines[0])
 		assert.Regexp(t, `(?m)^`+server.String()+`:20049 +h +\S+ \S+ +[0-9a-f]{16} +- +/a%20b /c$`, out)
-		out = must(t, append(args, "--json")...)
+		out = mustRun(t, append(args, "--json")...)
 		assert.Contains(t, out, want[1:])
 		assert.Contains(t, out, `"exports":["/a b","/c"],"exports_total":2}`)
 	}
 	h.Close() // the address remains, without a server
-	said := refused(t, "discover", "--local", local.String(), "--timeout", "100ms", server.String())
-	assert.Equal(t, "mountrdma: "+server.String()+" did not answer within 100ms: it needs nfsrdmad serve --discover "+server.String()+
+	said := mustFail(t, "discover", "--local", local.String(), "--timeout", "100ms", server.String())
+	assert.Equal(t, "mountrdma: "+server.String()+" did not respond within 100ms: it needs nfsrdmad serve --discover "+server.String()+
 		", and firewalls must let UDP port 4791 through\n", said)
-	said = refused(t, "discover", "--local", server.String(), server.String())
+	said = mustFail(t, "discover", "--local", server.String(), server.String())
 	assert.Contains(t, said, "UDP port 4791 of "+server.String()+" is in use")
-	assert.Contains(t, refused(t, "discover", "--local", "x"), `--local "x" is no address`)
-	h.serve(t)
+	assert.Contains(t, mustFail(t, "discover", "--local", "x"), `--local "x" is no address`)
+	h.startServing(t)
 }
 
 // TestTop checks that top shows the counters that a server writes into this
 // program's memory.
 func TestTop(t *testing.T) {
-	guard(t)
-	server, local := loopback(), loopback()
-	h := newHerald(t, server)
+	checkLeaks(t)
+	server, local := randomLoopback(), randomLoopback()
+	h := newDiscoverServer(t, server)
 	args := []string{"top", "--local", local.String(), server.String(), "--interval", "100ms", "-n", "3"}
-	out := must(t, args...)
+	out := mustRun(t, args...)
 	assert.Equal(t, 3, strings.Count(out, "VIA"), out)
 	assert.Regexp(t, `(?m)^rdma +3 +0 +0 +0$`, out)
 	assert.Regexp(t, `(?m)^nfs3 READ +10\.0 `, out)
 	assert.Regexp(t, `(?m)^all +10\.0 `, out)
-	out = must(t, append(args, "--json")...)
+	out = mustRun(t, append(args, "--json")...)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	require.Len(t, lines, 3)
 	assert.Regexp(t, `^{"server":"`+server.String()+`","boot":"[0-9a-f]{16}","sequence":\d+,"lost":\d+,"draining":false,"uptime_seconds":\d+,`+
 		`"transports":\[{"name":"rdma","connections":3,.*"procedures":\[{"program":"nfs3","procedure":"READ","calls":\d+,`, lines[2])
-	for h.Stats().Monitors > 0 { // wait for the goodbye
+	for h.Stats().Monitors > 0 { // wait until the monitor has unregistered
 		require.NoError(t, t.Context().Err())
 		time.Sleep(time.Millisecond)
 	}
 	args[2] = "127.0.0.66"
-	assert.Equal(t, "mountrdma: "+server.String()+" says: the server does not show its counters to this address; name the address in nfsrdmad serve --monitors\n", refused(t, args...))
-	status, _, said := command(t, "top", server.String(), "--interval", "1ms")
+	assert.Equal(t, "mountrdma: "+server.String()+" says: the server does not show its counters to this address; name the address in nfsrdmad serve --monitors\n", mustFail(t, args...))
+	status, _, said := runCommand(t, "top", server.String(), "--interval", "1ms")
 	assert.Equal(t, 2, status)
 	assert.Equal(t, "mountrdma: --interval 1ms is not between 100ms and 1m0s\n", said)
 }
@@ -236,9 +236,9 @@ func TestTop(t *testing.T) {
 // shown.
 func TestTopLost(t *testing.T) {
 	var b strings.Builder
-	v := topView{app: newApp(&b, io.Discard), o: &topOptions{}, server: loopback()}
+	v := topView{app: newApp(&b, io.Discard), o: &topOptions{}, server: randomLoopback()}
 	update := func(boot uint64, sequence uint32) {
-		assert.True(t, v.show(&discover.Counters{Boot: boot, Sequence: sequence, Uptime: time.Duration(sequence) * time.Second}))
+		assert.True(t, v.showUpdate(&discover.Counters{Boot: boot, Sequence: sequence, Uptime: time.Duration(sequence) * time.Second}))
 	}
 	update(1, 1)
 	update(1, 2)
@@ -247,7 +247,7 @@ func TestTopLost(t *testing.T) {
 	update(1, 6)
 	assert.EqualValues(t, 3, v.lost)
 	update(2, 1)
-	assert.EqualValues(t, 3, v.lost, "another start begins anew")
+	assert.EqualValues(t, 3, v.lost, "counting restarts when the server restarts")
 	assert.Equal(t, 4, v.shown)
 	assert.Contains(t, b.String(), ", 3 updates lost")
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/loadgen"
 )
 
-// maxPings bounds the round trips in memory, at 8 bytes each.
+// maxPings bounds the memory for round-trip times, 8 bytes each.
 const maxPings = 10_000_000
 
 // pingOptions are the flags of ping.
@@ -26,17 +26,17 @@ func (a *app) newPing() *cobra.Command {
 	o := pingOptions{count: 10}
 	cmd := &cobra.Command{
 		Use:   "ping SERVER[:PORT] [-c N]",
-		Short: "Measure round trips of calls that do nothing (NULL)",
+		Short: "Measure the round-trip time of NULL calls",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := a.serverArg(&o.server)(cmd, args); err != nil {
 				return err
 			}
-			return cli.Within("--count", int64(o.count), 1, maxPings)
+			return cli.CheckRange("--count", int64(o.count), 1, maxPings)
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.ping(cmd.Context(), &o) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runPing(cmd.Context(), &o) },
 	}
-	cmd.Flags().IntVarP(&o.count, "count", "c", o.count, "the number of calls, one after the other")
-	cmd.Flags().BoolVar(&o.json, "json", false, "as a JSON object")
+	cmd.Flags().IntVarP(&o.count, "count", "c", o.count, "number of calls, sent one after another")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print a JSON object")
 	return cmd
 }
 
@@ -51,10 +51,10 @@ type pingResult struct {
 	Max    float64 `json:"max_us"`
 }
 
-func (a *app) ping(ctx context.Context, o *pingOptions) error {
+func (a *app) runPing(ctx context.Context, o *pingOptions) error {
 	within, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
 	defer cancel()
-	s, err := a.session(within, o.server)
+	s, err := a.openSession(within, o.server)
 	if err != nil {
 		return err
 	}
@@ -62,17 +62,17 @@ func (a *app) ping(ctx context.Context, o *pingOptions) error {
 	for i := range took {
 		start := time.Now()
 		if err := s.nfs.Null(ctx); err != nil {
-			if lost := lost(ctx, err); lost != nil {
+			if lost := fatalError(ctx, err); lost != nil {
 				return lost
 			}
-			return helloError(ctx, o.server.addr(), err)
+			return firstCallError(ctx, o.server.addr(), err)
 		}
 		took[i] = time.Since(start)
 	}
 	slices.Sort(took)
 	r := pingResult{
 		Server: o.server.addr(), Count: o.count,
-		Min: micro(took[0]), Median: micro(loadgen.Quantile(took, 0.5)), P99: micro(loadgen.Quantile(took, 0.99)), Max: micro(took[o.count-1]),
+		Min: toMicros(took[0]), Median: toMicros(loadgen.Quantile(took, 0.5)), P99: toMicros(loadgen.Quantile(took, 0.99)), Max: toMicros(took[o.count-1]),
 	}
 	if o.json {
 		return printJSON(a.stdout, r)
@@ -82,4 +82,4 @@ func (a *app) ping(ctx context.Context, o *pingOptions) error {
 	return err
 }
 
-func micro(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+func toMicros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

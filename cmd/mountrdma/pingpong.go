@@ -35,16 +35,17 @@ func (a *app) newPingpong() *cobra.Command {
 	o := pingpongOptions{service: cli.NewChoice("uc", "uc", "ud"), port: pingpong.Port, size: 1 << 10, iters: 1000, mtu: 1024}
 	cmd := &cobra.Command{
 		Use:   "pingpong [SERVER] --service uc|ud",
-		Short: "Test a RoCE fabric: messages to and fro, as ibv_uc_pingpong and ibv_ud_pingpong do",
-		Long: `Send messages of InfiniBand's Unreliable Connection (uc) or Unreliable Datagram
-(ud) to and fro over RoCEv2, without an RDMA card. Without SERVER it waits for a
-client. The other end is mountrdma too, or ibv_uc_pingpong or ibv_ud_pingpong of
-rdma-core on any card or on rdma_rxe, with the same --size, --iters and --mtu, and
-with the index of its GID for RoCEv2 and IPv4 (-g 1 in most cases).
+		Short: "Test a RoCE fabric by a message exchange, like ibv_uc_pingpong and ibv_ud_pingpong",
+		Long: `Exchange messages over RoCEv2, on an InfiniBand Unreliable Connection (uc) or as
+Unreliable Datagrams (ud), without an RDMA card. Without SERVER, wait for a
+client. The other end is mountrdma too, or ibv_uc_pingpong or ibv_ud_pingpong
+from rdma-core on any card or on rdma_rxe, with the same --size, --iters and
+--mtu, and with the index of its GID for RoCEv2 and IPv4 (usually -g 1).
 
-The ends agree over TCP; the messages use UDP port 4791, which firewalls must let
-through, and which no RDMA driver of this host (rdma_rxe) may use. A lost message
-is not sent again: then both ends wait, and this end gives up after --timeout.`,
+The ends exchange parameters over TCP; the messages use UDP port 4791, which must
+be open in firewalls, and which no RDMA driver on this host (rdma_rxe) may use. A
+lost message is not retransmitted: both ends then wait, and this end gives up
+after --timeout.`,
 		Example: `  mountrdma pingpong --service ud -c
   ibv_ud_pingpong -g 1 -s 1024 server
 
@@ -59,22 +60,22 @@ is not sent again: then both ends wait, and this end gives up after --timeout.`,
 			}
 			return errors.Join(
 				a.overRoCE(),
-				cli.Within("--size", int64(o.size), 0, maxPingpong),
-				cli.Within("--iters", int64(o.iters), 1, maxPingpongs),
-				cli.Within("--port", int64(o.port), 0, 1<<16-1),
+				cli.CheckRange("--size", int64(o.size), 0, maxPingpong),
+				cli.CheckRange("--iters", int64(o.iters), 1, maxPingpongs),
+				cli.CheckRange("--port", int64(o.port), 0, 1<<16-1),
 			)
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.pingpong(cmd.Context(), &o) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runPingpong(cmd.Context(), &o) },
 	}
 	f := cmd.Flags()
 	f.Var(&o.service, "service", "uc or ud")
-	f.VarP(&o.size, "size", "s", "bytes of a message; of ud, up to the path MTU")
-	f.IntVarP(&o.iters, "iters", "n", o.iters, "how many messages each way")
-	f.IntVarP(&o.mtu, "mtu", "m", o.mtu, "path MTU of uc: 256, 512, 1024, 2048 or 4096")
-	f.IntVarP(&o.port, "port", "p", o.port, "TCP port to agree over")
-	f.StringVar(&o.local, "local", "", "address of this end; by default the address of the TCP connection")
-	f.BoolVarP(&o.check, "check", "c", false, "check contents: a client checks the echoes, a server the messages that\nrdma-core's clients and this one write with -c")
-	f.BoolVar(&o.json, "json", false, "as a JSON object")
+	f.VarP(&o.size, "size", "s", "message size in bytes; for ud, at most the path MTU")
+	f.IntVarP(&o.iters, "iters", "n", o.iters, "number of messages in each direction")
+	f.IntVarP(&o.mtu, "mtu", "m", o.mtu, "path MTU for uc: 256, 512, 1024, 2048 or 4096")
+	f.IntVarP(&o.port, "port", "p", o.port, "TCP port for the parameter exchange")
+	f.StringVar(&o.local, "local", "", "local address; by default that of the TCP connection")
+	f.BoolVarP(&o.check, "check", "c", false, "check contents: a client checks the echoes, a server checks messages from\nclients with -c (rdma-core's or this one)")
+	f.BoolVar(&o.json, "json", false, "print a JSON object")
 	return cmd
 }
 
@@ -89,8 +90,8 @@ type pingpongResult struct {
 	Checked bool    `json:"checked"`
 }
 
-func (a *app) pingpong(ctx context.Context, o *pingpongOptions) error {
-	conn, err := a.pingpongMeet(ctx, o)
+func (a *app) runPingpong(ctx context.Context, o *pingpongOptions) error {
+	conn, err := a.connectPingpong(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -114,13 +115,13 @@ func (a *app) pingpong(ctx context.Context, o *pingpongOptions) error {
 	if r.Checked {
 		checked = ", contents checked"
 	}
-	_, err = fmt.Fprintf(a.stdout, "%d messages of %d bytes each way in %.2f s: %.1f µs there and back, %.1f MB/s%s\n",
+	_, err = fmt.Fprintf(a.stdout, "%d messages of %d bytes in each direction in %.2f s: %.1f µs round trip, %.1f MB/s%s\n",
 		r.Iters, r.Size, r.Seconds, r.IterUs, r.MBps, checked)
 	return err
 }
 
-// pingpongMeet connects to the server, or waits for a client.
-func (a *app) pingpongMeet(ctx context.Context, o *pingpongOptions) (net.Conn, error) {
+// connectPingpong connects to the server, or waits for a client.
+func (a *app) connectPingpong(ctx context.Context, o *pingpongOptions) (net.Conn, error) {
 	if o.server != "" {
 		ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
 		defer cancel()

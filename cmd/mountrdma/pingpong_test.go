@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPingpong runs our own client and server against each other, at two
-// addresses of loopback, each with its own port 4791.
+// TestPingpong runs this program's client and server against each other, at two
+// loopback addresses, each with its own port 4791.
 func TestPingpong(t *testing.T) {
 	for _, args := range [][]string{
 		{"--service=uc", "-s", "1", "-n", "10", "-c"},
@@ -25,7 +25,7 @@ func TestPingpong(t *testing.T) {
 		{"--service=ud", "-s", "4096", "-n", "50", "-c"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
-			server, client := pingpongs(t, args, args)
+			server, client := runPingpongPair(t, args, args)
 			require.Zero(t, server.status, server.errs.String())
 			require.Zero(t, client.status, client.errs.String())
 			want := "messages of"
@@ -39,10 +39,10 @@ func TestPingpong(t *testing.T) {
 
 // TestPingpongErrors checks that the end that notices an error reports it.
 func TestPingpongErrors(t *testing.T) {
-	_, client := pingpongs(t, []string{"-n", "1"}, []string{"-n", "2", "--timeout=200ms"})
+	_, client := runPingpongPair(t, []string{"-n", "1"}, []string{"-n", "2", "--timeout=200ms"})
 	assert.Equal(t, 1, client.status)
 	assert.Contains(t, client.errs.String(), "message 1: no message for 200ms")
-	server, _ := pingpongs(t, []string{"-n", "1", "-s", "9"}, []string{"-n", "1", "-s", "8", "--timeout=200ms"})
+	server, _ := runPingpongPair(t, []string{"-n", "1", "-s", "9"}, []string{"-n", "1", "-s", "8", "--timeout=200ms"})
 	assert.Equal(t, 1, server.status)
 	assert.Contains(t, server.errs.String(), "message 0 has 8 bytes, not 9")
 
@@ -54,15 +54,15 @@ func TestPingpongErrors(t *testing.T) {
 	}
 }
 
-// A pingpongRun is the result of a run.
+// A pingpongRun is the result of one run.
 type pingpongRun struct {
 	status int
 	out    string
 	errs   bytes.Buffer
 }
 
-// pingpongs runs a server and a client against each other.
-func pingpongs(t *testing.T, serverArgs, clientArgs []string) (server, client *pingpongRun) {
+// runPingpongPair runs a server and a client against each other.
+func runPingpongPair(t *testing.T, serverArgs, clientArgs []string) (server, client *pingpongRun) {
 	server, client = new(pingpongRun), new(pingpongRun)
 	addr, from := pingpongAddr(), pingpongAddr()
 	var text []string // a server without --json prints a line when it is ready

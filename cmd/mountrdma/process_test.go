@@ -17,12 +17,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/nfsrdma/nfsrdma/iwarp"
-	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/internal/nstest"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp/mpa"
 )
 
 // mainEnv makes the test binary run as mountrdma.
@@ -36,25 +37,25 @@ func TestMain(m *testing.M) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		panic(err)
 	}
-	os.Exit(m.Run())
+	os.Exit(nstest.Main(m.Run))
 }
 
-// process returns mountrdma, or mount.nfsrdma, as a process of its own.
-func process(t *testing.T, args ...string) *exec.Cmd {
+// newProcess returns a command that runs mountrdma or mount.nfsrdma in its own process.
+func newProcess(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), self)
 	cmd.Args = args
-	// Otherwise the race detector would sleep for a second at the end.
+	// Otherwise the race detector would sleep for a second at exit.
 	cmd.Env = append(os.Environ(), mainEnv+"=1", "GORACE=atexit_sleep_ms=0")
 	return cmd
 }
 
-// finished runs a process to its end.
-func finished(t *testing.T, args ...string) (status int, stdout, stderr string) {
+// runProcess runs a process until it exits.
+func runProcess(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
-	cmd := process(t, args...)
+	cmd := newProcess(t, args...)
 	var out, errs strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
@@ -64,8 +65,9 @@ func finished(t *testing.T, args ...string) (status int, stdout, stderr string) 
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-// adopted returns the daemon of a process that has exited.
-func adopted(t *testing.T) *os.Process {
+// findDaemon returns the daemon that an exited process has left. The daemon is killed at the end of
+// the test, even if the test fails, so that no other test adopts it.
+func findDaemon(t *testing.T) *os.Process {
 	t.Helper()
 	lists, err := filepath.Glob("/proc/self/task/*/children")
 	require.NoError(t, err)
@@ -76,6 +78,10 @@ func adopted(t *testing.T) *os.Process {
 			require.NoError(t, err)
 			p, err := os.FindProcess(pid)
 			require.NoError(t, err)
+			t.Cleanup(func() {
+				_ = p.Kill()
+				_, _ = p.Wait()
+			})
 			return p
 		}
 	}
@@ -83,42 +89,42 @@ func adopted(t *testing.T) *os.Process {
 	return nil
 }
 
-// ends waits for a daemon's end, and returns its exit status.
-func ends(t *testing.T, p *os.Process) int {
+// waitExit waits until a daemon has exited, and returns its exit status.
+func waitExit(t *testing.T, p *os.Process) int {
 	t.Helper()
 	state, err := p.Wait()
 	require.NoError(t, err)
 	return state.ExitCode()
 }
 
-// later returns an address without a listener.
-func later(t *testing.T) (addr string) {
+// closedAddr returns an address on which no process listens.
+func closedAddr(t *testing.T) (addr string) {
 	t.Helper()
-	l, err := net.Listen("tcp", loopback().String()+":0")
+	l, err := net.Listen("tcp", randomLoopback().String()+":0")
 	require.NoError(t, err)
 	defer l.Close()
 	return l.Addr().String()
 }
 
-const refusal = "TCP connect: connection refused: the host is up, but nothing listens on the port; start nfsrdmad there (or knfsd, with rdma for RDMA), or correct the port"
+const refusedText = "TCP connect: connection refused: the host is up, but nothing listens on the port; start nfsrdmad there (or knfsd, with rdma for RDMA), or correct the port"
 
 // TestDaemonFailure checks that the called process reports why the daemon
 // cannot mount, and has the daemon's exit status.
 func TestDaemonFailure(t *testing.T) {
-	addr, dir := later(t), t.TempDir()
+	addr, dir := closedAddr(t), t.TempDir()
 	gone := filepath.Join(dir, "gone")
 	for _, tt := range []struct {
 		args   []string
 		status int
 		want   string
 	}{
-		{[]string{"mountrdma", addr + ":/x", dir, "-o", "retry=0"}, 1, "mountrdma: " + addr + ": " + refusal},
-		{[]string{"mount.nfsrdma", addr + ":/x", dir, "-o", "retry=0"}, 32, "mount.nfsrdma: " + addr + ": " + refusal},
-		{[]string{"/sbin/mount.nfsrdma", addr + ":/x", gone, "-o", "rw"}, 32, "mount.nfsrdma: mount point " + gone + " does not exist: make it (mkdir), or correct it"},
+		{[]string{"mountrdma", addr + ":/x", dir, "-o", "retry=0"}, 1, "mountrdma: " + addr + ": " + refusedText},
+		{[]string{"mount.nfsrdma", addr + ":/x", dir, "-o", "retry=0"}, 32, "mount.nfsrdma: " + addr + ": " + refusedText},
+		{[]string{"/sbin/mount.nfsrdma", addr + ":/x", gone, "-o", "rw"}, 32, "mount.nfsrdma: mount point " + gone + " does not exist: create it (mkdir), or correct the path"},
 		{[]string{"mountrdma", addr + ":/x", dir, "-o", "retry=x"}, 2, "mountrdma: option retry=x: not a number between 0 and 525600"},
 		{[]string{"mount.nfsrdma", addr + ":/x", dir, "-o", "retry=x"}, 1, "mount.nfsrdma: option retry=x: not a number between 0 and 525600"},
 	} {
-		status, stdout, stderr := finished(t, tt.args...)
+		status, stdout, stderr := runProcess(t, tt.args...)
 		assert.Equal(t, tt.status, status, tt.args)
 		assert.Empty(t, stdout)
 		assert.Equal(t, tt.want+"\n", stderr)
@@ -127,15 +133,15 @@ func TestDaemonFailure(t *testing.T) {
 
 // TestPermanentFailure checks that a permanent error is not retried.
 func TestPermanentFailure(t *testing.T) {
-	r := newRig(t)
-	write(t, nil, r.dir, "d", "f")
+	r := newTestServer(t)
+	writeFile(t, nil, r.dir, "d", "f")
 	dir := t.TempDir()
 	for spec, want := range map[string]string{
 		"/y":     "no export holds /y; correct the path: the server exports /x",
 		"/x/no":  "the export /x has no directory /x/no; correct the path, or create the directory there",
 		"/x/d/f": "the export /x has no directory /x/d/f; correct the path, or create the directory there",
 	} {
-		status, _, stderr := finished(t, "mountrdma", r.addr+":"+spec, dir)
+		status, _, stderr := runProcess(t, "mountrdma", r.addr+":"+spec, dir)
 		assert.Equal(t, 1, status)
 		assert.Equal(t, "mountrdma: "+r.addr+": MOUNT: "+want+"\n", stderr)
 	}
@@ -143,18 +149,18 @@ func TestPermanentFailure(t *testing.T) {
 
 // TestFake checks that -f does everything except the mount.
 func TestFake(t *testing.T) {
-	r := newRig(t)
-	write(t, nil, r.dir, "d", "f")
+	r := newTestServer(t)
+	writeFile(t, nil, r.dir, "d", "f")
 	for _, path := range []string{"/x", "/x/d"} {
 		before := r.calls.Load()
-		status, stdout, stderr := finished(t, "mount.nfsrdma", r.addr+":"+path, t.TempDir(), "-f")
+		status, stdout, stderr := runProcess(t, "mount.nfsrdma", r.addr+":"+path, t.TempDir(), "-f")
 		assert.Zero(t, status)
 		assert.Empty(t, stdout+stderr)
 		assert.Greater(t, r.calls.Load(), before)
 	}
 }
 
-// TestPassing checks which errors are temporary.
+// TestPassing checks which errors are transient.
 func TestPassing(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 0, errTimeout)
 	defer cancel()
@@ -165,68 +171,68 @@ func TestPassing(t *testing.T) {
 		dialError(ctx, "h:1", context.DeadlineExceeded),
 		startupError(t.Context(), "h:1", &iwarp.RejectedError{}),
 		startupError(t.Context(), "h:1", io.EOF),
-		helloError(t.Context(), "h:1", rdma.ErrClosed),
-		helloError(ctx, "h:1", errTimeout),
+		firstCallError(t.Context(), "h:1", rdma.ErrClosed),
+		firstCallError(ctx, "h:1", errTimeout),
 		mountError(t.Context(), "h:1", &nfsclient.SearchError{}),
 		mountError(ctx, "h:1", errTimeout),
 	} {
-		assert.True(t, passing(err), err)
+		assert.True(t, isTransient(err), err)
 	}
 	for _, err := range []error{
 		dialError(t.Context(), "h:1", &net.DNSError{IsNotFound: true}),
 		startupError(t.Context(), "h:1", mpa.ErrRTR),
-		helloError(t.Context(), "h:1", oncrpc.ErrProgUnavail),
+		firstCallError(t.Context(), "h:1", oncrpc.ErrProgUnavail),
 		&stepError{err: &nfsclient.MountError{Status: mount3.ErrAcces}},
 	} {
-		assert.False(t, passing(err), err)
+		assert.False(t, isTransient(err), err)
 	}
 }
 
 // TestForegroundRetry checks that a server that starts during the retries is
 // mounted.
 func TestForegroundRetry(t *testing.T) {
-	guard(t)
-	addr := later(t)
-	cmd := process(t, "mount.nfsrdma", addr+":/x", t.TempDir(), "-f")
+	checkLeaks(t)
+	addr := closedAddr(t)
+	cmd := newProcess(t, "mount.nfsrdma", addr+":/x", t.TempDir(), "-f")
 	stderr, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	line, err := bufio.NewReader(stderr).ReadString('\n')
 	require.NoError(t, err)
-	assert.Equal(t, fmt.Sprintf("mount.nfsrdma: %s: %s; trying again for 2m0s\n", addr, refusal), line)
-	r := startRigAt(t, addr)
+	assert.Equal(t, fmt.Sprintf("mount.nfsrdma: %s: %s; retrying for 2m0s\n", addr, refusedText), line)
+	r := startTestServerAt(t, addr)
 	require.NoError(t, cmd.Wait())
 	assert.NotZero(t, r.calls.Load())
 }
 
 // TestBackgroundRetry checks that with bg the called process exits at once, and
-// the daemon continues to try.
+// the daemon continues to retry.
 func TestBackgroundRetry(t *testing.T) {
-	guard(t)
-	addr := later(t)
-	status, _, stderr := finished(t, "mount.nfsrdma", addr+":/x", t.TempDir(), "-f", "-o", "bg")
+	checkLeaks(t)
+	addr := closedAddr(t)
+	status, _, stderr := runProcess(t, "mount.nfsrdma", addr+":/x", t.TempDir(), "-f", "-o", "bg")
 	assert.Zero(t, status)
-	assert.Equal(t, fmt.Sprintf("mount.nfsrdma: %s: %s; trying again for 166h40m0s\n", addr, refusal), stderr)
-	daemon := adopted(t)
-	r := startRigAt(t, addr)
-	assert.Zero(t, ends(t, daemon))
+	assert.Equal(t, fmt.Sprintf("mount.nfsrdma: %s: %s; retrying for 166h40m0s\n", addr, refusedText), stderr)
+	daemon := findDaemon(t)
+	r := startTestServerAt(t, addr)
+	assert.Zero(t, waitExit(t, daemon))
 	assert.NotZero(t, r.calls.Load())
 }
 
 // TestBackgroundStopped checks that a signal ends a daemon that has not mounted
 // yet.
 func TestBackgroundStopped(t *testing.T) {
-	status, _, _ := finished(t, "mount.nfsrdma", later(t)+":/x", t.TempDir(), "-o", "bg")
+	status, _, _ := runProcess(t, "mount.nfsrdma", closedAddr(t)+":/x", t.TempDir(), "-o", "bg")
 	assert.Zero(t, status)
-	daemon := adopted(t)
+	daemon := findDaemon(t)
 	require.NoError(t, daemon.Signal(unix.SIGTERM))
-	assert.Equal(t, exitHelperError, ends(t, daemon))
+	assert.Equal(t, exitHelperError, waitExit(t, daemon))
 }
 
 // TestForegroundStopped checks that a signal to the called process ends the
 // daemon too.
 func TestForegroundStopped(t *testing.T) {
-	cmd := process(t, "mountrdma", later(t)+":/x", t.TempDir())
+	cmd := newProcess(t, "mountrdma", closedAddr(t)+":/x", t.TempDir())
 	stderr, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())

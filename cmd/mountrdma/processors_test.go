@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestRaiseProcessors checks that a mount has processors to spare, unless the
-// environment or the host says how many.
+// TestRaiseProcessors checks that a mount has spare processors, unless the
+// environment or the host determines their number.
 func TestRaiseProcessors(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	for _, tt := range []struct {

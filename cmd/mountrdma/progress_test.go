@@ -14,9 +14,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
-// terminal returns a terminal, and a function that closes it and returns the
+// openTerminal returns a terminal, and a function that closes it and returns the
 // bytes written to it.
-func terminal(t *testing.T) (tty *os.File, written func() string) {
+func openTerminal(t *testing.T) (tty *os.File, written func() string) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	require.NoError(t, err)
@@ -40,23 +40,23 @@ func terminal(t *testing.T) (tty *os.File, written func() string) {
 }
 
 func TestProgress(t *testing.T) {
-	r := newRig(t)
+	r := newTestServer(t)
 	dir := t.TempDir()
-	write(t, random(4<<20, 1), dir, "t", "big")
-	write(t, nil, dir, "t", "empty")
+	writeFile(t, randomBytes(4<<20, 1), dir, "t", "big")
+	writeFile(t, nil, dir, "t", "empty")
 	require.NoError(t, unix.Mkfifo(filepath.Join(dir, "t", "fifo"), 0o600))
 
-	tty, written := terminal(t)
+	tty, written := openTerminal(t)
 	status := run(t.Context(), []string{"cp", "-r", dir + "/t", r.url}, io.Discard, tty)
 	got := written()
 	assert.Equal(t, cli.ExitError, status)
 	assert.Contains(t, got, " files ")
-	assert.Contains(t, got, "not copied: no file, directory or symbolic link\r\n")
+	assert.Contains(t, got, "not copied: not a file, directory or symbolic link\r\n")
 
-	tty, written = terminal(t)
+	tty, written = openTerminal(t)
 	status = run(t.Context(), []string{"cp", "-q", dir + "/t/big", r.url}, io.Discard, tty)
 	assert.Equal(t, cli.ExitOK, status)
 	assert.Empty(t, written(), "quiet")
 
-	must(t, "cp", dir+"/t/big", r.url) // prints nothing without a terminal
+	mustRun(t, "cp", dir+"/t/big", r.url) // prints nothing without a terminal
 }

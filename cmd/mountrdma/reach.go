@@ -10,26 +10,26 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nfsrdma/nfsrdma/exports"
-	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
 )
 
-// reach connects and mounts. It tries again while an attempt may succeed and
-// time is left. With bg, it goes to the background after the first failure.
-func (m *mountCommand) reach(ctx context.Context) (*session, *nfsclient.FS, error) {
+// mountWithRetry connects and mounts. It retries while an attempt may succeed and time is
+// left. With bg, it continues in the background after the first failure.
+func (m *mountCommand) mountWithRetry(ctx context.Context) (*session, *nfsclient.FS, error) {
 	end := time.Now().Add(m.opts.Patience())
 	pause := firstPause
 	for {
-		s, fs, err := m.attempt(ctx)
+		s, fs, err := m.tryMount(ctx)
 		left := time.Until(end)
-		if err == nil || ctx.Err() != nil || !passing(err) || left <= 0 {
+		if err == nil || ctx.Err() != nil || !isTransient(err) || left <= 0 {
 			return s, fs, err
 		}
 		if pause == firstPause {
-			fmt.Fprintf(m.stderr, "%s: %v; trying again for %v\n", m.name, err, m.opts.Patience())
+			fmt.Fprintf(m.stderr, "%s: %v; retrying for %v\n", m.name, err, m.opts.Patience())
 			if m.opts.Background {
 				m.daemon.detach()
 			}
@@ -43,29 +43,29 @@ func (m *mountCommand) reach(ctx context.Context) (*session, *nfsclient.FS, erro
 	}
 }
 
-// attempt connects and mounts. If the export chooses Kerberos, it does so again,
-// without delegations.
-func (m *mountCommand) attempt(ctx context.Context) (*session, *nfsclient.FS, error) {
-	s, fs, err := m.attemptOnce(ctx)
-	if err != nil || m.held == nil || !exports.Flavor(fs.Client().Flavor()).Kerberos() {
+// tryMount connects and mounts. If the export requires Kerberos, it does so again without
+// delegations.
+func (m *mountCommand) tryMount(ctx context.Context) (*session, *nfsclient.FS, error) {
+	s, fs, err := m.tryMountOnce(ctx)
+	if err != nil || m.delegations == nil || !exports.Flavor(fs.Client().Flavor()).Kerberos() {
 		return s, fs, err
 	}
 	s.close()
-	m.guarded = true
-	return m.attemptOnce(ctx)
+	m.usesKerberos = true
+	return m.tryMountOnce(ctx)
 }
 
-func (m *mountCommand) attemptOnce(ctx context.Context) (*session, *nfsclient.FS, error) {
+func (m *mountCommand) tryMountOnce(ctx context.Context) (*session, *nfsclient.FS, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, m.timeout, errTimeout)
 	defer cancel()
-	s, err := m.connect(ctx, m.at.server, m.client())
+	s, err := m.connect(ctx, m.at.server, m.clientConfig())
 	if err != nil {
 		return nil, nil, err
 	}
-	m.up = s.client.Up
+	m.isServerUp = s.client.Up
 	fs, err := s.mountDir(ctx, m.at.path)
 	if err == nil {
-		m.mountd, err = s.mountAt(ctx)
+		m.mountd, err = s.mountServiceAddr(ctx)
 	}
 	if err != nil {
 		s.close()
@@ -74,10 +74,10 @@ func (m *mountCommand) attemptOnce(ctx context.Context) (*session, *nfsclient.FS
 	return s, fs, nil
 }
 
-// passing reports whether a failed attempt may succeed later with nothing
-// changed on this host, because the server or the network is not up yet.
-func passing(err error) bool {
-	if final(err) {
+// isTransient reports whether a failed attempt may succeed later without a change on this
+// host, because the server or the network is not up yet.
+func isTransient(err error) bool {
+	if isPermanent(err) {
 		return false
 	}
 	var dns *net.DNSError
@@ -94,5 +94,5 @@ func passing(err error) bool {
 			return true
 		}
 	}
-	return hungUp(err)
+	return isHangup(err)
 }

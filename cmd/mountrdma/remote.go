@@ -14,44 +14,44 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
 
-// A remote is an object on a server that a URL names.
+// A remote is an object on a server, named by a URL.
 type remote struct {
 	location
 	*session
-	fs   *nfsclient.FS // its export
-	rest string        // the path from there, "" for its root
+	fs   *nfsclient.FS // the export that contains it
+	rest string        // path within the export, "" for its root
 }
 
-// open connects to the server of a URL and finds the export. If the connection
-// fails, the result has no session.
-func (a *app) open(ctx context.Context, l location) (remote, error) {
+// openURL connects to the server in a URL and finds the export. If the connection fails,
+// the result has no session.
+func (a *app) openURL(ctx context.Context, l location) (remote, error) {
 	within, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
 	defer cancel()
-	s, err := a.session(within, l.server)
+	s, err := a.openSession(within, l.server)
 	if err != nil {
 		return remote{}, err
 	}
-	export, rest, err := s.open(within, l.path)
+	export, rest, err := s.openExport(within, l.path)
 	if l.dir && rest != "" {
 		rest += "/"
 	}
 	return remote{location: l, session: s, fs: export, rest: rest}, err
 }
 
-// child returns the object of the given name in the directory r.
-func (r remote) child(name string) remote {
+// childOf returns the object with the given name in the directory r.
+func (r remote) childOf(name string) remote {
 	r.path = strings.TrimSuffix(r.path, "/") + "/" + name
 	r.rest = strings.TrimPrefix(strings.TrimSuffix(r.rest, "/")+"/"+name, "/")
 	r.dir = false
 	return r
 }
 
-// each calls do for each URL. It reports the error of one URL and continues
-// with the others, unless the connection is lost.
-func (a *app) each(ctx context.Context, urls []location, do func(remote) error) error {
+// forEachURL calls do for each URL. It prints an error and continues with the next URL,
+// unless the connection is lost.
+func (a *app) forEachURL(ctx context.Context, urls []location, do func(remote) error) error {
 	failed := false
 	for _, l := range urls {
-		r, err := a.open(ctx, l)
+		r, err := a.openURL(ctx, l)
 		if r.session == nil {
 			return err
 		}
@@ -61,10 +61,10 @@ func (a *app) each(ctx context.Context, urls []location, do func(remote) error) 
 		if err == nil {
 			continue
 		}
-		if lost := lost(ctx, err); lost != nil {
+		if lost := fatalError(ctx, err); lost != nil {
 			return lost
 		}
-		a.report(err)
+		a.printError(err)
 		failed = true
 	}
 	if failed {
@@ -73,11 +73,11 @@ func (a *app) each(ctx context.Context, urls []location, do func(remote) error) 
 	return nil
 }
 
-// report prints an error while the command continues.
-func (a *app) report(err error) { fmt.Fprintf(a.stderr, "mountrdma: %v\n", err) }
+// printError prints an error that does not end the command.
+func (a *app) printError(err error) { fmt.Fprintf(a.stderr, "mountrdma: %v\n", err) }
 
-// urls returns the check of arguments that are URLs, at least one.
-func (a *app) urls(into *[]location) cobra.PositionalArgs {
+// parseURLs returns a function that parses one or more URL arguments.
+func (a *app) parseURLs(into *[]location) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return fmt.Errorf("%s needs a URL: nfs://SERVER[:PORT]/EXPORT/PATH", cmd.Name())
@@ -93,23 +93,23 @@ func (a *app) urls(into *[]location) cobra.PositionalArgs {
 	}
 }
 
-// explain wraps err with the URL, in plain words.
-func (r remote) explain(err error) error {
+// explainError adds the URL to err, and omits the details of lower layers.
+func (r remote) explainError(err error) error {
 	if err == nil {
 		return nil
 	}
-	// The error names the object below a directory.
+	// The error names an object below a directory.
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		r.path += strings.TrimPrefix(path.Path, strings.TrimSuffix(r.rest, "/"))
 	}
 	return &plainError{r.String(), err, r.cred.UID}
 }
 
-// A plainError is an error of an object in plain words.
+// A plainError is the error for an object, without the details of lower layers.
 type plainError struct {
-	name string // the object's
+	name string // the object's name
 	err  error
-	uid  uint32 // user of the call
+	uid  uint32 // user in the call's credential
 }
 
 // Error returns the reason without the operations and paths of lower layers.
@@ -124,7 +124,10 @@ func (e *plainError) Error() string {
 	}
 	words := fmt.Sprintf("%s: %v (%v)", e.name, refused.Errno(), refused.Status)
 	if errors.Is(err, fs.ErrPermission) {
-		words += fmt.Sprintf("; the call was user %d's, and servers may map root to nobody: --uid and --gid act as others", e.uid)
+		words += fmt.Sprintf("; the call was user %d's", e.uid)
+		if e.uid == 0 && os.Geteuid() == 0 { // only root can use --uid to bypass permissions
+			words += ", and servers may map root to nobody: use --uid and --gid to act as another user"
+		}
 	}
 	return words
 }

@@ -13,103 +13,103 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/exports"
-	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
-	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// A restarter serves a sequence of services at one address.
-type restarter struct {
-	t        *testing.T
-	addr     string
-	make     func() oncrpc.Service
-	srv      *rpcrdma.Server
-	ended    chan error
-	restarts atomic.Int64
-	most     atomic.Int64 // restarts, if made by another goroutine
+// A restartableServer serves a sequence of services at one address.
+type restartableServer struct {
+	t           *testing.T
+	addr        string
+	newService  func() oncrpc.Service
+	srv         *rpcrdma.Server
+	ended       chan error
+	restarts    atomic.Int64
+	maxRestarts atomic.Int64 // limit for restarts by another goroutine
 }
 
-// newRestarter starts the first server. service makes the service of every
+// newRestartableServer starts the first server. service creates the service of every
 // server.
-func newRestarter(t *testing.T, service func() oncrpc.Service) *restarter {
-	r := &restarter{t: t, addr: loopback().String() + ":0", make: service}
-	r.start()
-	t.Cleanup(r.stop)
+func newRestartableServer(t *testing.T, service func() oncrpc.Service) *restartableServer {
+	r := &restartableServer{t: t, addr: randomLoopback().String() + ":0", newService: service}
+	r.startServer()
+	t.Cleanup(r.killServer)
 	return r
 }
 
-func (r *restarter) start() {
+func (r *restartableServer) startServer() {
 	l, err := iwarp.Open(iwarp.Config{}).Listen("tcp", r.addr)
 	if !assert.NoError(r.t, err) {
 		return
 	}
 	r.addr = l.Addr().String()
-	r.srv = &rpcrdma.Server{Handler: r.make(), Log: slog.New(slog.DiscardHandler)}
+	r.srv = &rpcrdma.Server{Handler: r.newService(), Log: slog.New(slog.DiscardHandler)}
 	r.ended = make(chan error, 1)
 	go func(s *rpcrdma.Server, ended chan<- error) { ended <- s.Serve(l) }(r.srv, r.ended)
 }
 
-// stop ends the server at once, like a kill.
-func (r *restarter) stop() {
+// killServer stops the server at once, like a kill.
+func (r *restartableServer) killServer() {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
 	_ = r.srv.Shutdown(now)
 	assert.NoError(r.t, <-r.ended)
 }
 
-func (r *restarter) restart() {
-	r.stop()
-	r.start()
+func (r *restartableServer) restartServer() {
+	r.killServer()
+	r.startServer()
 	r.restarts.Add(1)
 }
 
-// A counter calls f after every n-th READ or WRITE.
-type counter struct {
+// A dataCallCounter calls onNth after every n-th READ or WRITE.
+type dataCallCounter struct {
 	oncrpc.Service
-	f     func()
+	onNth func()
 	n     int64
 	calls *atomic.Int64
 }
 
-func (c *counter) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+func (c *dataCallCounter) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 	proc := uint32(req.Msg[23])
 	answer := c.Service.Serve(ctx, req, rep)
 	if (proc == nfs3.ProcRead || proc == nfs3.ProcWrite) && c.calls.Add(1)%c.n == 0 {
-		c.f()
+		c.onNth()
 	}
 	return answer
 }
 
-// TestCopyThroughRestarts checks that a copy survives restarts of its server in
-// the middle of READs and WRITEs.
+// TestCopyThroughRestarts checks that a copy survives server restarts during
+// READs and WRITEs.
 func TestCopyThroughRestarts(t *testing.T) {
-	guard(t)
+	checkLeaks(t)
 	dir, src, back := t.TempDir(), t.TempDir(), t.TempDir()
 	files, err := posix.Open(dir, posix.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, files.Close()) })
 	due, calls := make(chan struct{}, 1), new(atomic.Int64)
-	r := newRestarter(t, func() oncrpc.Service {
+	r := newRestartableServer(t, func() oncrpc.Service {
 		mux := new(oncrpc.Mux)
 		nfs, err := nfsserver.New(nfsserver.Config{
 			Exports: []nfsserver.Export{{Path: "/x", FS: files, Clients: exports.Everyone(exports.Options{NoRootSquash: true, Insecure: true})}},
-			Key:     [32]byte{1}, // handles outlive the server
+			Key:     [32]byte{1}, // handles remain valid after a restart
 			Log:     slog.New(slog.DiscardHandler),
 		})
 		assert.NoError(t, err)
 		nfs.Register(mux)
-		return &counter{mux, func() {
+		return &dataCallCounter{mux, func() {
 			select {
 			case due <- struct{}{}:
 			default:
 			}
-		}, 10, calls}
+		}, 4, calls}
 	})
 	over, restarted := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -117,8 +117,8 @@ func TestCopyThroughRestarts(t *testing.T) {
 		for {
 			select {
 			case <-due:
-				if r.restarts.Load() < r.most.Load() {
-					r.restart()
+				if r.restarts.Load() < r.maxRestarts.Load() {
+					r.restartServer()
 				}
 			case <-over:
 				return
@@ -130,27 +130,27 @@ func TestCopyThroughRestarts(t *testing.T) {
 		<-restarted
 	}()
 	for i := range 4 {
-		write(t, random(16<<20+i, byte(i)), src, "t", string(rune('a'+i)))
+		writeFile(t, randomBytes(16<<20+i, byte(i)), src, "t", string(rune('a'+i)))
 	}
 	url := scheme + r.addr + "/x"
-	r.most.Store(5)
-	must(t, "cp", "-r", filepath.Join(src, "t"), url)
-	assert.Equal(t, snapshot(t, src), snapshot(t, dir))
+	r.maxRestarts.Store(5)
+	mustRun(t, "cp", "-r", filepath.Join(src, "t"), url)
+	assert.Equal(t, snapshotTree(t, src), snapshotTree(t, dir))
 	assert.EqualValues(t, 5, r.restarts.Load())
-	r.most.Store(10)
-	must(t, "cp", "-r", url+"/t", back)
-	assert.Equal(t, snapshot(t, filepath.Join(src, "t")), snapshot(t, filepath.Join(back, "t")))
+	r.maxRestarts.Store(10)
+	mustRun(t, "cp", "-r", url+"/t", back)
+	assert.Equal(t, snapshotTree(t, filepath.Join(src, "t")), snapshotTree(t, filepath.Join(back, "t")))
 	assert.EqualValues(t, 10, r.restarts.Load())
 }
 
-// stamps is a program with one procedure, which records the number in its
+// fakeEchoProgram is an RPC program with one procedure, which records the number in its
 // arguments and returns its data.
-type stamps struct {
-	mu   sync.Mutex
-	seen map[uint32]int
+type fakeEchoProgram struct {
+	mu         sync.Mutex
+	callCounts map[uint32]int
 }
 
-func (s *stamps) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
+func (s *fakeEchoProgram) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
 	if c.Proc == 0 {
 		return nil
 	}
@@ -160,7 +160,7 @@ func (s *stamps) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) er
 		return err
 	}
 	s.mu.Lock()
-	s.seen[n]++
+	s.callCounts[n]++
 	s.mu.Unlock()
 	r.Head = xdr.AppendUint32(r.Head, n)
 	r.Head = xdr.AppendUint32(r.Head, uint32(len(data)))
@@ -171,10 +171,10 @@ func (s *stamps) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) er
 // TestClientThroughRestarts checks 64 callers of a line over TCP while the server
 // is restarted: each call has its effect and gets its own data.
 func TestClientThroughRestarts(t *testing.T) {
-	guard(t)
+	checkLeaks(t)
 	const callers, each = 64, 40
-	program := &stamps{seen: make(map[uint32]int)}
-	r := newRestarter(t, func() oncrpc.Service {
+	program := &fakeEchoProgram{callCounts: make(map[uint32]int)}
+	r := newRestartableServer(t, func() oncrpc.Service {
 		mux := &oncrpc.Mux{Log: slog.New(slog.DiscardHandler)}
 		mux.Register(400000, 1, program)
 		return mux
@@ -184,7 +184,7 @@ func TestClientThroughRestarts(t *testing.T) {
 	var all sync.WaitGroup
 	progress := make(chan struct{}, callers*each)
 	for i := range callers {
-		data := random(1<<(4+i%14), byte(i))
+		data := randomBytes(1<<(4+i%14), byte(i))
 		all.Go(func() {
 			sink := make([]byte, len(data))
 			for j := range each {
@@ -215,25 +215,25 @@ func TestClientThroughRestarts(t *testing.T) {
 				over = true
 			}
 		}
-		r.restart()
+		r.restartServer()
 	}
-	assert.Len(t, program.seen, callers*each, "each call was executed")
+	assert.Len(t, program.callCounts, callers*each, "each call was executed")
 	assert.NoError(t, l.Close())
 	t.Log(r.restarts.Load(), "restarts")
 }
 
-// TestClientFindsNobody checks that the calls of a soft line fail in time if its
-// server never comes back, and that a line releases calls whose context has
+// TestClientFindsNobody checks that the calls on a soft line fail in time if its
+// server never comes back, and that a line releases calls whose context was
 // ended.
 func TestClientFindsNobody(t *testing.T) {
-	guard(t)
-	r := newRestarter(t, func() oncrpc.Service { return new(oncrpc.Mux) })
+	checkLeaks(t)
+	r := newRestartableServer(t, func() oncrpc.Service { return new(oncrpc.Mux) })
 	l, err := rpcrdma.Dial(t.Context(), iwarp.Open(iwarp.Config{}), r.addr, rpcrdma.ClientConfig{
 		GiveUp: 300 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
-	r.stop()
-	_, mute := listenTCPAt(t, r.addr, silent)
+	r.killServer()
+	_, mute := listenTCPAt(t, r.addr, readUntilClosed)
 	x := oncrpc.Exchange{Prog: 400000, Vers: 1}
 	assert.ErrorIs(t, l.Call(t.Context(), &x), oncrpc.ErrUnreachable)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -241,7 +241,7 @@ func TestClientFindsNobody(t *testing.T) {
 	assert.ErrorIs(t, l.Call(ctx, &x), context.DeadlineExceeded)
 	assert.False(t, l.Up())
 	mute()
-	r.start()
+	r.startServer()
 	assert.ErrorIs(t, l.Call(t.Context(), &x), oncrpc.ErrProgUnavail, "it is back")
 	assert.True(t, l.Up())
 	assert.NoError(t, l.Close())

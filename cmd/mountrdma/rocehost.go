@@ -8,18 +8,17 @@ import (
 	"net/netip"
 
 	"github.com/nfsrdma/nfsrdma/internal/discover"
-	"github.com/nfsrdma/nfsrdma/roce"
+	"github.com/nfsrdma/nfsrdma/rdma/roce"
 	"golang.org/x/sys/unix"
 )
 
-// A roceHost is a RoCE port at an address of this host, from which commands ask
-// servers.
+// A roceHost is a RoCE port at a local address, from which commands query servers.
 type roceHost struct {
 	dev  *roce.Device
 	port *discover.Port
 }
 
-// openRoCE opens the port of an address of this host.
+// openRoCE opens a RoCE port at a local address.
 func openRoCE(local netip.Addr) (*roceHost, error) {
 	wire, err := roce.ListenUDP(local)
 	if err != nil {
@@ -37,24 +36,24 @@ func (h *roceHost) close() {
 	_ = h.dev.Close()
 }
 
-// roceError adds a remedy to the error of an address that cannot be opened.
+// roceError adds a remedy to the error from an address that cannot be opened.
 func roceError(local netip.Addr, err error) error {
 	if errors.Is(err, unix.EADDRINUSE) {
-		return fmt.Errorf("UDP port 4791 of %s is in use by another mountrdma of this host, nfsrdmad --discover, or the kernel's RoCE (rdma_rxe): give another address of this host with --local", local)
+		return fmt.Errorf("UDP port 4791 of %s is in use by another mountrdma on this host, nfsrdmad --discover, or the kernel's RoCE (rdma_rxe): use another local address with --local", local)
 	}
 	return err
 }
 
-// roceTo opens a port from which the server can be reached: at the address
-// local, or if local is "", at the source address of packets to the server.
-func roceTo(ctx context.Context, host, local string) (h *roceHost, server netip.Addr, err error) {
+// openRoCETo opens a port from which the server can be reached: at the address local, or if
+// local is "", at the source address of packets to the server.
+func openRoCETo(ctx context.Context, host, local string) (h *roceHost, server netip.Addr, err error) {
 	var from netip.Addr
 	if local != "" {
 		if from, err = netip.ParseAddr(local); err != nil {
 			return nil, server, fmt.Errorf("--local %q is no address", local)
 		}
 	}
-	if server, err = roceAddr(ctx, host, from); err != nil {
+	if server, err = resolveRoCE(ctx, host, from); err != nil {
 		return nil, server, err
 	}
 	if local == "" {
@@ -66,9 +65,9 @@ func roceTo(ctx context.Context, host, local string) (h *roceHost, server netip.
 	return h, server, err
 }
 
-// roceAddr returns the address of a host in the family of like, if like is
+// resolveRoCE resolves a host name to an address, in the same family as like if like is
 // valid.
-func roceAddr(ctx context.Context, host string, like netip.Addr) (netip.Addr, error) {
+func resolveRoCE(ctx context.Context, host string, like netip.Addr) (netip.Addr, error) {
 	network := "ip"
 	if like.IsValid() {
 		network = map[bool]string{true: "ip4", false: "ip6"}[like.Unmap().Is4()]

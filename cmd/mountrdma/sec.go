@@ -13,31 +13,31 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma"
-	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
-	"github.com/nfsrdma/nfsrdma/tickets"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss/tickets"
 )
 
 const (
 	contextHelper = "nfsrdma-gss"
 	defaultKeytab = "/etc/krb5.keytab"
 
-	// farewell is how long a server may take to forget the security contexts of a
-	// session.
-	farewell = time.Second
+	// contextCloseTimeout is the time limit for destroying a session's security contexts on
+	// the server.
+	contextCloseTimeout = time.Second
 )
 
-var errNoContextHelper = errors.New("krb5 needs the program " + contextHelper + ", which is neither beside mountrdma nor in PATH: install it")
+var errNoContextHelper = errors.New("krb5 needs the program " + contextHelper + ", which is neither in mountrdma's directory nor in PATH: install it")
 
-// findContextHelper returns the path of nfsrdma-gss: beside this program, else in
+// findContextHelper returns the path of nfsrdma-gss: in this program's directory, else in
 // PATH.
 func findContextHelper() (string, error) {
 	if self, err := os.Executable(); err == nil {
-		beside := filepath.Join(filepath.Dir(self), contextHelper)
-		if _, err := os.Stat(beside); err == nil {
-			return beside, nil
+		sibling := filepath.Join(filepath.Dir(self), contextHelper)
+		if _, err := os.Stat(sibling); err == nil {
+			return sibling, nil
 		}
 	}
 	found, err := exec.LookPath(contextHelper)
@@ -47,9 +47,9 @@ func findContextHelper() (string, error) {
 	return filepath.Abs(found)
 }
 
-// accepted returns the flavours of --sec, or nil if it is not given, and the helper
-// for those of Kerberos, or "".
-func (a *app) accepted() (flavors []uint32, helper string, err error) {
+// requestedFlavors returns the flavors in --sec, or nil if it is not set, and the path of
+// the helper for Kerberos, or "".
+func (a *app) requestedFlavors() (flavors []uint32, helper string, err error) {
 	helper, missing := findContextHelper()
 	if len(a.sec) == 0 {
 		return nil, helper, nil
@@ -67,10 +67,10 @@ func (a *app) accepted() (flavors []uint32, helper string, err error) {
 	return flavors, helper, nil
 }
 
-// secure has a session's calls made with the flavours that its exports have. A process
-// that makes contexts leaves no core, which would have their keys in it.
-func (a *app) secure(s *session, cfg *nfsrdma.ClientConfig) error {
-	flavors, helper, err := a.accepted()
+// setSecurity configures a session to use the security flavors of its exports. A process that
+// creates security contexts leaves no core dump, which would contain their keys.
+func (a *app) setSecurity(s *session, cfg *nfsrdma.ClientConfig) error {
+	flavors, helper, err := a.requestedFlavors()
 	if err != nil {
 		return err
 	}
@@ -82,9 +82,9 @@ func (a *app) secure(s *session, cfg *nfsrdma.ClientConfig) error {
 	cfg.Kerberos = func(ctx context.Context) error { return s.contexts.Lack(ctx, s.cred) }
 	host, err := os.Hostname()
 	if err != nil {
-		return fmt.Errorf("the name of this host: %w", err)
+		return fmt.Errorf("cannot get this host's name: %w", err)
 	}
-	a.helperOnce.Do(func() { // one for all connections: a Helper keeps a file open
+	a.helperOnce.Do(func() { // all connections share one, because a Helper keeps a file open
 		a.helper = tickets.NewHelper(tickets.Config{Program: helper, Keytab: a.keytab, Host: host, Env: tickets.Env()})
 	})
 	next, log, giveUp := cfg.Wrap, cfg.Log, cfg.GiveUp
@@ -95,7 +95,7 @@ func (a *app) secure(s *session, cfg *nfsrdma.ClientConfig) error {
 				if err := cli.ForbidCores(); err != nil {
 					return "", err
 				}
-				return serviceOf(ctx, s.at.host)
+				return serviceName(ctx, s.target.host)
 			},
 			Prog: nfs3.Program, Vers: nfs3.Version, GiveUp: giveUp, Log: log,
 		})
@@ -107,25 +107,25 @@ func (a *app) secure(s *session, cfg *nfsrdma.ClientConfig) error {
 	return nil
 }
 
-// serviceOf returns the name of a server's service: by the server's name as it was
-// typed. Only an address is looked up, because DNS can be forged.
-func serviceOf(ctx context.Context, host string) (string, error) {
+// serviceName returns the Kerberos service name of a server. It uses the host name as the
+// user typed it; only an address is looked up, because DNS can be forged.
+func serviceName(ctx context.Context, host string) (string, error) {
 	if _, err := netip.ParseAddr(host); err != nil {
 		return "nfs@" + host, nil
 	}
 	names, err := net.DefaultResolver.LookupAddr(ctx, host)
 	if err != nil || len(names) == 0 {
-		return "", fmt.Errorf("krb5 needs the server's name, and DNS has none for %s: write the name in place of the address", host)
+		return "", fmt.Errorf("krb5 needs the server's name, and DNS has none for %s: use the name instead of the address", host)
 	}
 	return "nfs@" + strings.TrimSuffix(names[0], "."), nil
 }
 
-// closeContexts has the server forget the session's security contexts.
+// closeContexts destroys the session's security contexts on the server.
 func (s *session) closeContexts() {
 	if s.contexts == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), farewell)
+	ctx, cancel := context.WithTimeout(context.Background(), contextCloseTimeout)
 	defer cancel()
 	s.contexts.Close(ctx)
 }

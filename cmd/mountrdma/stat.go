@@ -15,12 +15,12 @@ func (a *app) newStat() *cobra.Command {
 	return &cobra.Command{
 		Use:   "stat URL...",
 		Short: "Show the attributes of files and directories",
-		Long: `Show the attributes of files and directories as the server has them. A symbolic
-link at the end of a URL is shown itself.`,
-		Args: a.urls(&urls),
+		Long: `Show the attributes that the server has for files and directories. A symbolic link
+at the end of a URL is not followed.`,
+		Args: a.parseURLs(&urls),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
-			return a.each(ctx, urls, func(r remote) error { return a.stat(ctx, r) })
+			return a.forEachURL(ctx, urls, func(r remote) error { return a.showAttributes(ctx, r) })
 		},
 	}
 }
@@ -30,17 +30,17 @@ var typeNames = map[nfs3.Type]string{
 	nfs3.TypeBlk: "block device", nfs3.TypeChr: "character device", nfs3.TypeSock: "socket", nfs3.TypeFIFO: "FIFO",
 }
 
-func (a *app) stat(ctx context.Context, r remote) error {
+func (a *app) showAttributes(ctx context.Context, r remote) error {
 	node, err := r.fs.Lstat(ctx, r.rest)
 	if err != nil {
-		return r.explain(err)
+		return r.explainError(err)
 	}
 	at := &node.Attr
 	kind := typeNames[at.Type]
 	if at.Type == nfs3.TypeLnk {
 		res, err := r.fs.Client().ReadLink(ctx, node.Handle)
 		if err != nil {
-			return r.explain(err)
+			return r.explainError(err)
 		}
 		kind = fmt.Sprintf("%s to %q", kind, res.Path)
 	}
@@ -57,8 +57,8 @@ func (a *app) stat(ctx context.Context, r remote) error {
   change  %s
 `,
 		r.location, kind, at.Size, at.Used, at.Mode, modeString(at), at.Nlink, at.UID, at.GID,
-		at.FileID, at.FSID, []byte(node.Handle), stamp(at.Atime), stamp(at.Mtime), stamp(at.Ctime))
+		at.FileID, at.FSID, []byte(node.Handle), formatTime(at.Atime), formatTime(at.Mtime), formatTime(at.Ctime))
 	return err
 }
 
-func stamp(t nfs3.Time) string { return goTime(t).Format(time.RFC3339Nano) }
+func formatTime(t nfs3.Time) string { return goTime(t).Format(time.RFC3339Nano) }

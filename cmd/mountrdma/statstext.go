@@ -7,41 +7,41 @@ import (
 	"time"
 
 	delegclient "github.com/nfsrdma/nfsrdma/delegation/client"
-	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/internal/mountopt"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
 )
 
-// Numbers of counters in lines of /proc/self/mountstats (statvers 1.1, and RPC
-// iostats version 1.1).
+// The number of counters in lines of /proc/self/mountstats (statvers 1.1, and RPC iostats
+// version 1.1).
 const (
 	statsEvents = 27
-	statsXprt   = 27 // of an RDMA transport
-	statsTCP    = 13 // of a TCP transport
+	statsXprt   = 27 // RDMA transport
+	statsTCP    = 13 // TCP transport
 )
 
-// stats returns the mount's section of /proc/self/mountstats.
-func (m *mountCommand) stats(fs *nfsclient.FS, held *delegclient.Set, now time.Time) string {
+// formatStats formats the mount's section of /proc/self/mountstats.
+func (m *mountCommand) formatStats(fs *nfsclient.FS, held *delegclient.Set, now time.Time) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	var all [nfs3.NumProc]rpcstats.CallStats
-	var calls, underWay uint64
+	var calls, inFlight uint64
 	for proc := range all {
 		all[proc] = m.counter.Stats(uint32(proc))
 		calls += all[proc].Calls
-		underWay += all[proc].UnderWay
+		inFlight += all[proc].InFlight
 	}
 	read, written := all[nfs3.ProcRead].Received, all[nfs3.ProcWrite].Sent
 
-	line("device %s mounted on %s with fstype nfs statvers=1.1", octal(m.source), octal(m.point))
+	line("device %s mounted on %s with fstype nfs statvers=1.1", escapeOctal(m.source), escapeOctal(m.point))
 	line("\topts:\t%s", m.statsOptions(fs))
-	line("\tage:\t%d", int64(now.Sub(m.since)/time.Second))
+	line("\tage:\t%d", int64(now.Sub(m.countingSince)/time.Second))
 	line("\tcaps:\tcaps=0x0,wtmult=4096,dtsize=%d,bsize=0,namlen=255", fs.ListSize())
 	line("\tsec:\tflavor=1,pseudoflavor=1")
-	line("\tevents:\t%s", numbers(make([]uint64, statsEvents)))
-	line("\tbytes:\t%s", numbers([]uint64{0, 0, 0, 0, read, written, read / mountopt.PageSize, written / mountopt.PageSize}))
+	line("\tevents:\t%s", formatNumbers(make([]uint64, statsEvents)))
+	line("\tbytes:\t%s", formatNumbers([]uint64{0, 0, 0, 0, read, written, read / mountopt.PageSize, written / mountopt.PageSize}))
 	if held != nil {
 		h := held.Stats()
 		line("\tdelegation:\theld=%d,asked=%d,granted=%d,refused=%d,recalled=%d,served=%d,atomics=%d",
@@ -52,17 +52,17 @@ func (m *mountCommand) stats(fs *nfsclient.FS, held *delegclient.Set, now time.T
 	if m.overTCP() {
 		xprt = xprt[:statsTCP]
 	}
-	xprt[5], xprt[6] = calls+underWay, calls // sent and received
-	line("\txprt:\t%s %s", m.proto.Word, numbers(xprt))
+	xprt[5], xprt[6] = calls+inFlight, calls // sent and received
+	line("\txprt:\t%s %s", m.proto.Word, formatNumbers(xprt))
 	line("\tper-op statistics")
 	for proc, s := range all {
 		ms := uint64(s.Duration / time.Millisecond)
-		line("\t%12s: %s", nfs3.ProcName(uint32(proc)), numbers([]uint64{s.Calls, s.Calls, 0, s.Sent, s.Received, 0, ms, ms, s.Failed}))
+		line("\t%12s: %s", nfs3.ProcName(uint32(proc)), formatNumbers([]uint64{s.Calls, s.Calls, 0, s.Sent, s.Received, 0, ms, ms, s.Failed}))
 	}
 	return b.String() + "\n"
 }
 
-// statsOptions returns the mount's options in nfs(5)'s words.
+// statsOptions returns the mount's options in the notation of nfs(5).
 func (m *mountCommand) statsOptions(fs *nfsclient.FS) string {
 	o := m.opts
 	words := []string{map[bool]string{false: "rw", true: "ro"}[o.ReadOnly], "vers=3"}
@@ -77,7 +77,7 @@ func (m *mountCommand) statsOptions(fs *nfsclient.FS) string {
 	host, port, err := net.SplitHostPort(m.at.addr())
 	if err == nil {
 		add("port=%s,timeo=%d,retrans=%d,sec=%v", port, o.Timeo, o.Retrans, exports.Flavor(fs.Client().Flavor()))
-		if m.encrypted() {
+		if m.usesTLS() {
 			add("xprtsec=%s", m.xprtsec.Word)
 		}
 		add("addr=%s", host)
@@ -85,12 +85,12 @@ func (m *mountCommand) statsOptions(fs *nfsclient.FS) string {
 	return strings.Join(words, ",")
 }
 
-func numbers(all []uint64) string {
+func formatNumbers(all []uint64) string {
 	return strings.Trim(fmt.Sprint(all), "[]")
 }
 
-// octal writes bytes that would end a word as \ooo, as the kernel does.
-func octal(s string) string {
+// escapeOctal writes bytes that would end a word as \ooo, like the kernel.
+func escapeOctal(s string) string {
 	var b strings.Builder
 	for i := range len(s) {
 		if c := s[i]; strings.IndexByte(" \t\n\\#", c) >= 0 {

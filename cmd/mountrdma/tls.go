@@ -7,13 +7,13 @@ import (
 	"github.com/nfsrdma/nfsrdma"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
-	"github.com/nfsrdma/nfsrdma/rpctls"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpctls"
 )
 
-// encrypt has all connections to a server protected as --xprtsec says. The process then leaves
-// no core, which would have keys in it.
-func (a *app) encrypt(srv server, cfg *nfsrdma.ClientConfig) (err error) {
-	if !a.encrypted() {
+// setTLS configures the protection that --xprtsec requests for all connections to a server.
+// The process then leaves no core dump, which would contain keys.
+func (a *app) setTLS(srv server, cfg *nfsrdma.ClientConfig) (err error) {
+	if !a.usesTLS() {
 		return nil
 	}
 	if err := cli.ForbidCores(); err != nil {
@@ -21,11 +21,11 @@ func (a *app) encrypt(srv server, cfg *nfsrdma.ClientConfig) (err error) {
 	}
 	files := a.tls
 	if a.xprtsec.Word == "tls" {
-		files.Cert, files.Key = "", "" // not shown
+		files.Cert, files.Key = "", "" // present no certificate
 	}
 	cfg.TLS, err = rpctls.NewClient(rpctls.ClientConfig{
 		Files: files, Host: srv.host, Mutual: a.xprtsec.Word == "mtls", Strict: a.alpn.Word == "strict",
-		Kernel: a.kernel.Word == "auto", Log: cfg.Log,
+		Kernel: a.kernelTLS.Word == "auto", Log: cfg.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("TLS: %w", err)
@@ -33,15 +33,15 @@ func (a *app) encrypt(srv server, cfg *nfsrdma.ClientConfig) (err error) {
 	return nil
 }
 
-// encrypted reports whether connections must be.
-func (a *app) encrypted() bool { return a.xprtsec.Word == "tls" || a.xprtsec.Word == "mtls" }
+// usesTLS reports whether connections must use TLS.
+func (a *app) usesTLS() bool { return a.xprtsec.Word == "tls" || a.xprtsec.Word == "mtls" }
 
-// tlsInfo is the protection of a session's connections.
+// tlsInfo describes the protection of a session's connections.
 type tlsInfo struct {
 	Mode   string `json:"mode"` // none, tls or mtls
 	Suite  string `json:"suite,omitempty"`
-	Kernel bool   `json:"kernel,omitempty"` // encrypts
-	Issuer string `json:"issuer,omitempty"` // of the server's certificate
+	Kernel bool   `json:"kernel,omitempty"` // the kernel encrypts
+	Issuer string `json:"issuer,omitempty"` // issuer of the server's certificate
 	Serial string `json:"serial,omitempty"`
 }
 
@@ -57,7 +57,7 @@ func (s *session) tlsInfo() tlsInfo {
 	return i
 }
 
-// String describes i in the text of info.
+// String describes i in the output of info.
 func (i tlsInfo) String() string {
 	if i.Suite == "" {
 		return i.Mode
@@ -66,11 +66,11 @@ func (i tlsInfo) String() string {
 	if i.Kernel {
 		by = " by the kernel"
 	}
-	return fmt.Sprintf("%s, %s%s; the server's certificate is %s of %s", i.Mode, i.Suite, by, i.Serial, escape(i.Issuer))
+	return fmt.Sprintf("%s, %s%s; server certificate serial %s, issuer %s", i.Mode, i.Suite, by, i.Serial, escapePath(i.Issuer))
 }
 
-// tlsError returns the error of a failed attempt to protect a connection, or nil if err
-// is another.
+// tlsError returns the error for a failed attempt to set up TLS, or nil if err is another
+// error.
 func tlsError(addr string, err error) error {
 	e, ok := errors.AsType[*rpctls.Error](err)
 	if !ok {
@@ -79,9 +79,9 @@ func tlsError(addr string, err error) error {
 	return &stepError{at: addr, step: "TLS", what: e.Text, err: err}
 }
 
-// final reports whether an attempt failed in a way that the same attempt later would:
-// a certificate, or no TLS. An attacker who pretends that must gain nothing by it.
-func final(err error) bool {
+// isPermanent reports whether the same attempt would fail again later: because of a
+// certificate, or because the server has no TLS. An attacker who fakes that must gain nothing.
+func isPermanent(err error) bool {
 	e, ok := errors.AsType[*rpctls.Error](err)
 	return ok && e.Reason != rpctls.Broken && e.Reason != rpctls.Stalled
 }

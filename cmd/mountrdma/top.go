@@ -26,20 +26,22 @@ func (a *app) newTop() *cobra.Command {
 	o := topOptions{interval: time.Second}
 	cmd := &cobra.Command{
 		Use:   "top SERVER|MOUNTPOINT",
-		Short: "Show a server's work live (nfsrdmad serve --discover), or a mount's",
-		Long: `Show a server's work live: its connections, and for each procedure the rate and
-cost of calls. nfsrdmad serve --discover writes its counters into this program's
-memory, by RDMA Write with Immediate over Unreliable Connection; a lost update is
-skipped. The server does so for the hosts of its --monitors, and for its own.
+		Short: "Show the live load of a server (nfsrdmad serve --discover) or of a mount",
+		Long: `Show the live load of a server: its connections, and for each procedure the call
+rate and the mean time. nfsrdmad serve --discover writes its counters into this
+program's memory, by RDMA Write with Immediate over Unreliable Connection; a lost
+update is skipped. The server does so only for hosts in its --monitors, and for
+itself.
 
-Of a mount it shows what nfsiostat shows of the kernel's mounts: for each
-operation the calls and kilobytes (1024 bytes) a second and the kilobytes of a
-call, calls that were sent again, the mean times of a call in milliseconds, and
-errors. A call's time in the queue is part of RTT and EXE, which are the same
-here; a call that is sent again on another connection counts once.
+For a mount, show what nfsiostat shows for the kernel's mounts: for each operation
+calls and kilobytes (1024 bytes) per second, kilobytes per call, retransmitted
+calls, mean times per call in milliseconds, and errors. A call's time in the queue
+is part of RTT and EXE, which are equal here; a call that is retransmitted on
+another connection counts once.
 
-The first rates are since the start of the server, or the mount, later ones since
-the last update. On a terminal each update replaces the last.`,
+The first rates are averages since the server started or the file system was
+mounted, later ones since the last update. On a terminal, each update replaces the
+last.`,
 		Example: `  mountrdma top server
   mountrdma top server -n 2 --interval 10s
   mountrdma top --json server | jq --unbuffered .procedures
@@ -49,7 +51,7 @@ the last update. On a terminal each update replaces the last.`,
 				return errors.New("top needs one server or mount point: SERVER or MOUNTPOINT")
 			}
 			if o.server = strings.Trim(args[0], "[]"); isMountPoint(o.server) && o.local != "" {
-				return errors.New("--local is for servers: leave it out")
+				return errors.New("--local is for servers: omit it")
 			}
 			switch {
 			case o.interval < discover.MinInterval || o.interval > discover.MaxInterval:
@@ -63,54 +65,54 @@ the last update. On a terminal each update replaces the last.`,
 			if isMountPoint(o.server) {
 				return a.topMount(cmd.Context(), &o)
 			}
-			return a.top(cmd.Context(), &o)
+			return a.runTop(cmd.Context(), &o)
 		},
 	}
 	f := cmd.Flags()
 	f.DurationVar(&o.interval, "interval", o.interval, "time between updates")
-	f.IntVarP(&o.count, "count", "n", 0, "how many updates to show; 0: until the end")
-	f.StringVar(&o.local, "local", "", "`ADDR` of this host to send from; by default the route's to SERVER")
-	f.BoolVar(&o.json, "json", false, "as a JSON object for each update")
+	f.IntVarP(&o.count, "count", "n", 0, "number of updates to show; 0 for no limit")
+	f.StringVar(&o.local, "local", "", "local `ADDR` to send from; by default the one that routes to SERVER")
+	f.BoolVar(&o.json, "json", false, "print a JSON object for each update")
 	return cmd
 }
 
-// top shows updates until o.count have been shown.
-func (a *app) top(ctx context.Context, o *topOptions) error {
+// runTop shows updates until it has shown o.count of them.
+func (a *app) runTop(ctx context.Context, o *topOptions) error {
 	within, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
 	defer cancel()
-	h, server, err := roceTo(within, o.server, o.local)
+	h, server, err := openRoCETo(within, o.server, o.local)
 	if err != nil {
 		return err
 	}
 	defer h.close()
 	v := topView{app: a, o: o, server: server, redraw: !o.json && cli.IsTerminal(a.stdout)}
-	err = h.port.Watch(ctx, server, o.interval, a.timeout, v.show)
+	err = h.port.Watch(ctx, server, o.interval, a.timeout, v.showUpdate)
 	var refused *discover.RefusedError
 	switch {
 	case v.err != nil:
 		return v.err
 	case errors.Is(err, discover.ErrNoAnswer) && ctx.Err() == nil:
-		return fmt.Errorf("%s did not answer within %v: it needs nfsrdmad serve --discover %s, and firewalls must let UDP port 4791 through", o.server, a.timeout, server)
+		return fmt.Errorf("%s did not respond within %v: it needs nfsrdmad serve --discover %s, and firewalls must let UDP port 4791 through", o.server, a.timeout, server)
 	case errors.As(err, &refused):
 		return fmt.Errorf("%s says: %s", o.server, refused.Reason)
 	}
 	return err
 }
 
-// A topView is the state of the display.
+// A topView is the display's state.
 type topView struct {
 	*app
 	o      *topOptions
 	server netip.Addr
 	redraw bool
 	last   *discover.Counters // nil: none yet
-	lost   uint32             // updates
+	lost   uint32             // number of lost updates
 	shown  int
 	err    error
 }
 
-// show shows an update and reports whether to continue.
-func (v *topView) show(c *discover.Counters) bool {
+// showUpdate shows an update and reports whether to continue.
+func (v *topView) showUpdate(c *discover.Counters) bool {
 	if v.last != nil && v.last.Boot == c.Boot {
 		ahead := int32(c.Sequence - v.last.Sequence)
 		if ahead <= 0 && c.Uptime <= v.last.Uptime {
@@ -123,9 +125,9 @@ func (v *topView) show(c *discover.Counters) bool {
 		before = new(discover.Counters)
 	}
 	if v.o.json {
-		v.err = printJSON(v.stdout, v.document(c))
+		v.err = printJSON(v.stdout, v.newDocument(c))
 	} else {
-		v.err = v.print(c, before)
+		v.err = v.printText(c, before)
 	}
 	v.last = c
 	v.shown++
@@ -137,7 +139,7 @@ type topDocument struct {
 	Server     string         `json:"server"`
 	Boot       string         `json:"boot"`
 	Sequence   uint32         `json:"sequence"`
-	Lost       uint32         `json:"lost"` // updates, so far
+	Lost       uint32         `json:"lost"` // number of lost updates so far
 	Draining   bool           `json:"draining"`
 	Uptime     float64        `json:"uptime_seconds"`
 	Transports []topTransport `json:"transports"`
@@ -150,7 +152,7 @@ type topTransport struct {
 	UnderWay    uint32 `json:"calls_under_way"`
 	Accepted    uint64 `json:"accepted"`
 	Refused     uint64 `json:"refused"`
-	In          uint64 `json:"bytes_in"` // on the present connections
+	In          uint64 `json:"bytes_in"` // on the current connections
 	Out         uint64 `json:"bytes_out"`
 }
 
@@ -161,10 +163,10 @@ type topProc struct {
 	Errors  uint64  `json:"errors"`
 	In      uint64  `json:"bytes_in"`
 	Out     uint64  `json:"bytes_out"`
-	Seconds float64 `json:"seconds"` // of all calls together
+	Seconds float64 `json:"seconds"` // sum over all calls
 }
 
-func (v *topView) document(c *discover.Counters) *topDocument {
+func (v *topView) newDocument(c *discover.Counters) *topDocument {
 	d := &topDocument{
 		Server: v.server.String(), Boot: fmt.Sprintf("%016x", c.Boot), Sequence: c.Sequence, Lost: v.lost,
 		Draining: c.Draining, Uptime: c.Uptime.Seconds(), Transports: []topTransport{}, Procedures: []topProc{},

@@ -12,11 +12,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
-// isMountPoint reports whether an argument of top is a mount point: a path, which no
-// name or address of a server is.
+// isMountPoint reports whether an argument of top is a mount point: a path, which cannot be
+// a server's name or address.
 func isMountPoint(arg string) bool { return strings.Contains(arg, "/") || arg == "." || arg == ".." }
 
-// mountCounters are the counters of a mount since it was made, at one time.
+// mountCounters are a mount's counters at one time, since the mount.
 type mountCounters struct {
 	device string
 	at     time.Time
@@ -24,8 +24,8 @@ type mountCounters struct {
 	ops    []opCounters
 }
 
-// opCounters are the counters of an operation, as /proc/self/mountstats has them: calls, and
-// how often they were sent; bytes; milliseconds of all calls together.
+// opCounters are an operation's counters in /proc/self/mountstats: calls and transmissions,
+// bytes, and milliseconds summed over all calls.
 type opCounters struct {
 	Name     string `json:"operation"`
 	Calls    uint64 `json:"calls"`
@@ -39,24 +39,24 @@ type opCounters struct {
 	Errors   uint64 `json:"errors"`
 }
 
-// fields are the counters in the order of /proc/self/mountstats.
-func (o *opCounters) fields() []*uint64 {
+// counters returns the counters in the order of /proc/self/mountstats.
+func (o *opCounters) counters() []*uint64 {
 	return []*uint64{&o.Calls, &o.Sent, &o.Timeouts, &o.Out, &o.In, &o.Queue, &o.RTT, &o.Execute, &o.Errors}
 }
 
-// minus returns the increase since then.
-func (o opCounters) minus(then *opCounters) opCounters {
-	before := then.fields()
-	for i, n := range o.fields() {
+// subtract returns the increase since then.
+func (o opCounters) subtract(then *opCounters) opCounters {
+	before := then.counters()
+	for i, n := range o.counters() {
 		*n -= min(*n, *before[i])
 	}
 	return o
 }
 
-// plus returns the sum with a.
-func (o opCounters) plus(a *opCounters) opCounters {
-	more := a.fields()
-	for i, n := range o.fields() {
+// add returns the sum with a.
+func (o opCounters) add(a *opCounters) opCounters {
+	more := a.counters()
+	for i, n := range o.counters() {
 		*n += *more[i]
 	}
 	return o
@@ -78,14 +78,14 @@ func parseMountStats(text string, at time.Time) (*mountCounters, error) {
 			perOp = true
 		case perOp && line != "":
 			op := opCounters{Name: name}
-			words, into := strings.Fields(rest), op.fields()
+			words, into := strings.Fields(rest), op.counters()
 			if len(words) < len(into) {
-				return nil, fmt.Errorf("the process of the mount has fewer counters than expected: %q", line)
+				return nil, fmt.Errorf("the mount's process has fewer counters than expected: %q", line)
 			}
 			for i, n := range into {
 				v, err := strconv.ParseUint(words[i], 10, 64)
 				if err != nil {
-					return nil, fmt.Errorf("the counters of the mount: %w", err)
+					return nil, fmt.Errorf("invalid counters from the mount's process: %w", err)
 				}
 				*n = v
 			}
@@ -93,12 +93,12 @@ func parseMountStats(text string, at time.Time) (*mountCounters, error) {
 		}
 	}
 	if len(c.ops) == 0 {
-		return nil, errors.New("the process of the mount has sent no counters")
+		return nil, errors.New("the mount's process sent no counters")
 	}
 	return c, nil
 }
 
-// topMount shows the counters of a mount until o.count updates have been shown.
+// topMount shows a mount's counters until it has shown o.count updates.
 func (a *app) topMount(ctx context.Context, o *topOptions) error {
 	redraw := !o.json && cli.IsTerminal(a.stdout)
 	last := new(mountCounters)
@@ -114,9 +114,9 @@ func (a *app) topMount(ctx context.Context, o *topOptions) error {
 			return err
 		}
 		if o.json {
-			err = printJSON(a.stdout, c.document(o.server))
+			err = printJSON(a.stdout, c.newDocument(o.server))
 		} else {
-			err = c.print(a.stdout, o.server, last, redraw, shown > 0)
+			err = c.printText(a.stdout, o.server, last, redraw, shown > 0)
 		}
 		if shown++; err != nil || shown == o.count {
 			return err
@@ -130,8 +130,8 @@ func (a *app) topMount(ctx context.Context, o *topOptions) error {
 	}
 }
 
-// mountDocument is an update as JSON, which scripts depend on. Its counters are those
-// since the mount was made.
+// mountDocument is an update as JSON, which scripts depend on. Its counters count since the
+// mount.
 type mountDocument struct {
 	Mount      string       `json:"mount"`
 	Device     string       `json:"device"`
@@ -140,12 +140,12 @@ type mountDocument struct {
 	Operations []opCounters `json:"operations"`
 }
 
-func (c *mountCounters) document(point string) *mountDocument {
+func (c *mountCounters) newDocument(point string) *mountDocument {
 	return &mountDocument{Mount: point, Device: c.device, At: c.at, Age: c.age, Operations: c.ops}
 }
 
-// print shows the rates since last, which may be empty: then since the mount was made.
-func (c *mountCounters) print(w io.Writer, point string, last *mountCounters, redraw, further bool) error {
+// printText shows the rates since last, or if that is empty, since the mount.
+func (c *mountCounters) printText(w io.Writer, point string, last *mountCounters, redraw, further bool) error {
 	var b strings.Builder
 	switch {
 	case redraw:
@@ -153,12 +153,12 @@ func (c *mountCounters) print(w io.Writer, point string, last *mountCounters, re
 	case further:
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(&b, "%s on %s, mounted for %v\n\n", escape(c.device), escape(point), time.Duration(c.age)*time.Second)
+	fmt.Fprintf(&b, "%s on %s, mounted for %v\n\n", escapePath(c.device), escapePath(point), time.Duration(c.age)*time.Second)
 	fmt.Fprintf(&b, "%-12s %10s %10s %10s %9s %9s %9s %9s %9s\n", "OPERATION", "OPS/s", "kB/s", "kB/OP", "RETRANS", "RTT ms", "EXE ms", "QUEUE ms", "ERRORS")
 	if c.age < last.age {
-		last = new(mountCounters) // of an earlier mount there
+		last = new(mountCounters) // last is from an earlier mount on the same mount point
 	}
-	seconds := max(c.age, 1) // it is in whole seconds
+	seconds := max(c.age, 1) // the age has a resolution of one second
 	if last.ops != nil {
 		seconds = c.at.Sub(last.at).Seconds()
 	}
@@ -169,20 +169,20 @@ func (c *mountCounters) print(w io.Writer, point string, last *mountCounters, re
 	all := opCounters{Name: "all"}
 	for _, op := range c.ops {
 		if then := before[op.Name]; then != nil {
-			op = op.minus(then)
+			op = op.subtract(then)
 		}
-		all = all.plus(&op)
+		all = all.add(&op)
 		if op.Calls > 0 || op.Name == "READ" || op.Name == "WRITE" {
-			op.row(&b, seconds)
+			op.printRow(&b, seconds)
 		}
 	}
-	all.row(&b, seconds)
+	all.printRow(&b, seconds)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// row prints the rates of an operation, as nfsiostat does.
-func (o *opCounters) row(w io.Writer, seconds float64) {
+// printRow prints an operation's rates, as nfsiostat does.
+func (o *opCounters) printRow(w io.Writer, seconds float64) {
 	seconds, calls := max(seconds, time.Microsecond.Seconds()), float64(max(o.Calls, 1))
 	kB := float64(o.Out+o.In) / 1024 // nfsiostat's kilobytes
 	fmt.Fprintf(w, "%-12s %10.1f %10.1f %10.3f %9d %9.3f %9.3f %9.3f %9d\n", o.Name, float64(o.Calls)/seconds, kB/seconds, kB/calls,

@@ -37,7 +37,7 @@ const (
 `
 )
 
-// TestTopMountRates checks the figures that are printed.
+// TestTopMountRates checks the printed rates.
 func TestTopMountRates(t *testing.T) {
 	at := time.Unix(100, 0)
 	before, err := parseMountStats(statsBefore, at)
@@ -45,8 +45,8 @@ func TestTopMountRates(t *testing.T) {
 	after, err := parseMountStats(statsAfter, at.Add(2*time.Second))
 	require.NoError(t, err)
 	var b strings.Builder
-	require.NoError(t, before.print(&b, "/mnt", new(mountCounters), false, false))
-	require.NoError(t, after.print(&b, "/mnt", before, false, true))
+	require.NoError(t, before.printText(&b, "/mnt", new(mountCounters), false, false))
+	require.NoError(t, after.printText(&b, "/mnt", before, false, true))
 	assert.Equal(t, `server:/x on /mnt, mounted for 10s
 
 OPERATION         OPS/s       kB/s      kB/OP   RETRANS    RTT ms    EXE ms  QUEUE ms    ERRORS
@@ -68,8 +68,8 @@ all               100.0      100.0      1.000         2     0.500     1.000     
 	require.NoError(t, err)
 	for _, last := range []*mountCounters{new(mountCounters), after} {
 		b.Reset()
-		require.NoError(t, young.print(&b, "/mnt", last, false, false))
-		assert.Regexp(t, `(?m)^READ +100\.0 +101\.0 `, b.String(), "in its first second, perhaps in the place of another mount")
+		require.NoError(t, young.printText(&b, "/mnt", last, false, false))
+		assert.Regexp(t, `(?m)^READ +100\.0 +101\.0 `, b.String(), "in its first second, perhaps after another mount")
 	}
 
 	for _, text := range []string{"", "\tper-op statistics\n\tREAD: 1 2\n", strings.Replace(statsAfter, "302", "x", 1)} {
@@ -78,18 +78,18 @@ all               100.0      100.0      1.000         2     0.500     1.000     
 	}
 }
 
-// TestTopMount looks at a mount while it is used.
+// TestTopMount shows a mount while it is used.
 func TestTopMount(t *testing.T) {
-	r, point := scene(t)
-	cmd := foreground(t, r.addr+":/x/d", point, "-o", "soft")
-	first := object(t, must(t, "top", point, "-n", "1", "--json"))
+	r, point := newMountTest(t)
+	cmd := startForeground(t, r.addr+":/x/d", point, "-o", "soft")
+	first := decodeObject(t, mustRun(t, "top", point, "-n", "1", "--json"))
 	assert.Equal(t, point, first["mount"])
 	assert.Equal(t, r.addr+":/x/d", first["device"])
-	write(t, make([]byte, 5000), point, "g")
+	writeFile(t, make([]byte, 5000), point, "g")
 	_, err := os.Stat(filepath.Join(point, "nosuch"))
 	require.ErrorIs(t, err, os.ErrNotExist)
 
-	out := must(t, "top", point, "-n", "2", "--interval", "100ms", "--json")
+	out := mustRun(t, "top", point, "-n", "2", "--interval", "100ms", "--json")
 	d := json.NewDecoder(bytes.NewBufferString(out))
 	updates := 0
 	for ; ; updates++ {
@@ -108,8 +108,8 @@ func TestTopMount(t *testing.T) {
 		assert.Positive(t, counts["LOOKUP"].Errors)
 	}
 	assert.Equal(t, 2, updates)
-	assert.Regexp(t, `(?m)^WRITE +[\d.]+ `, must(t, "top", point, "-n", "1"))
-	must(t, "umount", point)
+	assert.Regexp(t, `(?m)^WRITE +[\d.]+ `, mustRun(t, "top", point, "-n", "1"))
+	mustRun(t, "umount", point)
 	require.NoError(t, cmd.Wait())
-	assert.NotEmpty(t, refused(t, "top", point, "-n", "1"), "no mount")
+	assert.NotEmpty(t, mustFail(t, "top", point, "-n", "1"), "no mount")
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/discover"
 )
 
-// clearScreen is the sequence that clears a terminal.
+// clearScreen is the escape sequence that clears a terminal.
 const clearScreen = "\x1b[H\x1b[2J"
 
-// print shows an update as text, with rates since the update before, which may
-// be empty.
-func (v *topView) print(c, before *discover.Counters) error {
+// printText shows an update as text, with rates since the update before, which may be
+// empty.
+func (v *topView) printText(c, before *discover.Counters) error {
 	var b strings.Builder
 	if v.redraw {
 		b.WriteString(clearScreen)
@@ -30,15 +30,15 @@ func (v *topView) print(c, before *discover.Counters) error {
 	}
 	fmt.Fprintf(&b, "\n\n%-20s %12s %10s %10s %10s\n", "VIA", "CONNECTIONS", "SO FAR", "REFUSED", "CALLS NOW")
 	for _, t := range c.Transports {
-		fmt.Fprintf(&b, "%-20s %12d %10d %10d %10d\n", escape(t.Name), t.Connections, t.Accepted, t.Refused, t.UnderWay)
+		fmt.Fprintf(&b, "%-20s %12d %10d %10d %10d\n", escapePath(t.Name), t.Connections, t.Accepted, t.Refused, t.UnderWay)
 	}
-	procs(&b, c, before)
+	printProcs(&b, c, before)
 	_, err := io.WriteString(v.stdout, b.String())
 	return err
 }
 
-// procs prints the table of procedures, with their sum.
-func procs(b *strings.Builder, c, before *discover.Counters) {
+// printProcs prints the table of procedures, with their sum.
+func printProcs(b *strings.Builder, c, before *discover.Counters) {
 	fmt.Fprintf(b, "\n%-20s %12s %10s %10s %10s %10s\n", "PROCEDURE", "CALLS/s", "ERRORS/s", "IN MB/s", "OUT MB/s", "MEAN µs")
 	seconds := (c.Uptime - before.Uptime).Seconds()
 	then := make(map[[2]string]discover.Proc)
@@ -47,18 +47,18 @@ func procs(b *strings.Builder, c, before *discover.Counters) {
 	}
 	var all discover.Proc
 	for _, p := range c.Procs {
-		d := since(p, then[[2]string{p.Program, p.Name}])
+		d := procIncrease(p, then[[2]string{p.Program, p.Name}])
 		all.Calls, all.Errors, all.In, all.Out, all.Took = all.Calls+d.Calls, all.Errors+d.Errors, all.In+d.In, all.Out+d.Out, all.Took+d.Took
 		if d.Calls > 0 || len(before.Procs) == 0 {
-			procRow(b, escape(p.Program)+" "+escape(p.Name), &d, seconds)
+			printProcRow(b, escapePath(p.Program)+" "+escapePath(p.Name), &d, seconds)
 		}
 	}
-	procRow(b, "all", &all, seconds)
+	printProcRow(b, "all", &all, seconds)
 }
 
-// since returns the increase of counters. It returns none if a server's
-// counters decrease.
-func since(p, then discover.Proc) discover.Proc {
+// procIncrease returns the increase of the counters since then, or zeros if the counters
+// decreased.
+func procIncrease(p, then discover.Proc) discover.Proc {
 	if p.Calls < then.Calls {
 		return discover.Proc{}
 	}
@@ -66,8 +66,8 @@ func since(p, then discover.Proc) discover.Proc {
 	return p
 }
 
-func procRow(w io.Writer, name string, d *discover.Proc, seconds float64) {
+func printProcRow(w io.Writer, name string, d *discover.Proc, seconds float64) {
 	seconds = max(seconds, time.Microsecond.Seconds())
 	fmt.Fprintf(w, "%-20s %12.1f %10.1f %10.2f %10.2f %10.1f\n", name, float64(d.Calls)/seconds, float64(d.Errors)/seconds,
-		float64(d.In)/seconds/1e6, float64(d.Out)/seconds/1e6, micro(d.Took)/float64(max(d.Calls, 1)))
+		float64(d.In)/seconds/1e6, float64(d.Out)/seconds/1e6, toMicros(d.Took)/float64(max(d.Calls, 1)))
 }

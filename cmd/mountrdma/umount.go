@@ -21,10 +21,10 @@ func (a *app) newUmount() *cobra.Command {
 	var o umountOptions
 	cmd := &cobra.Command{
 		Use:   "umount MOUNTPOINT",
-		Short: "Unmount a mount of mountrdma",
-		Long: `Unmount a mount of mountrdma. The server has all written data when the command
-returns, unless -l or -f is given. umount(8) works as well, for root, and
-fusermount3 -u for other users.`,
+		Short: "Unmount a file system that mountrdma has mounted",
+		Long: `Unmount a file system that mountrdma has mounted. The server has all written data
+when the command returns, unless -l or -f is given. umount(8) also works for
+root, and fusermount3 -u for other users.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
 				return errors.New("umount needs one mount point")
@@ -33,8 +33,8 @@ fusermount3 -u for other users.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0]) },
 	}
-	cmd.Flags().BoolVarP(&o.lazy, "lazy", "l", false, "detach it now, though it is in use")
-	cmd.Flags().BoolVarP(&o.force, "force", "f", false, "first end all requests that wait for the server, with errors (root)")
+	cmd.Flags().BoolVarP(&o.lazy, "lazy", "l", false, "detach the file system now, even if it is busy")
+	cmd.Flags().BoolVarP(&o.force, "force", "f", false, "first abort all requests that wait for the server, with errors (root)")
 	return cmd
 }
 
@@ -56,7 +56,7 @@ func (o *umountOptions) run(ctx context.Context, name string) error {
 	}
 	if err := detachMount(m.Point, flags); err != nil {
 		if errors.Is(err, unix.EBUSY) {
-			return fmt.Errorf("%s is in use: fuser -vm %s names the users; -l detaches it anyway", name, m.Point)
+			return fmt.Errorf("%s is busy: run 'fuser -vm %s' to list the processes, or use -l to detach anyway", name, m.Point)
 		}
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -66,8 +66,8 @@ func (o *umountOptions) run(ctx context.Context, name string) error {
 	return awaitExit(ctx, exit)
 }
 
-// findMount finds our mount that an operand names. It makes no request to the
-// mounted file system, which may be dead.
+// findMount finds the mount of this program that an operand names. It accesses nothing on
+// the mounted file system, which may be dead.
 func findMount(name string) (mountinfo.Mount, error) {
 	path, err := filepath.Abs(name)
 	if err != nil {
@@ -93,12 +93,12 @@ func findMount(name string) (mountinfo.Mount, error) {
 	return m, nil
 }
 
-// detachMount unmounts in the way that this user may.
+// detachMount unmounts directly as root, and with fusermount3 as another user.
 func detachMount(point string, flags int) error {
 	if isRoot() {
 		return unix.Unmount(point, flags|unix.UMOUNT_NOFOLLOW)
 	}
-	path, err := fusermount()
+	path, err := findFusermount()
 	if err != nil {
 		return err
 	}

@@ -19,17 +19,17 @@ const (
 	tcpPort  = "2049"  // IANA: nfs
 )
 
-// A server is the address of an NFS server on RDMA or TCP, and the address of its
-// MOUNT program if given. It is comparable.
+// A server is the address of an NFS server on RDMA or TCP, and the address of its MOUNT
+// program if given. It is comparable.
 type server struct {
 	tcp       bool
 	host      string // name or address, without brackets
 	port      string
 	mountHost string // "": host
-	mountPort int    // 0: to search for
+	mountPort int    // 0: unknown
 }
 
-// defaultPort returns the port of servers that are written without one.
+// defaultPort returns the port to use if an operand names none.
 func defaultPort(tcp bool) string {
 	if tcp {
 		return tcpPort
@@ -40,12 +40,12 @@ func defaultPort(tcp bool) string {
 // addr returns the server's address for dialers and messages.
 func (s server) addr() string { return net.JoinHostPort(s.host, s.port) }
 
-// A location is the object of a URL. The path is a sequence of bytes, not text.
-// It begins with a slash and has no other slash at its end.
+// A location is the object that a URL names. The path is a sequence of bytes, not text. It
+// begins with a slash, and ends with one only if it is "/".
 type location struct {
 	server
 	path string
-	dir  bool // written with a final slash: must be a directory
+	dir  bool // the URL had a final slash: must be a directory
 }
 
 // isURL reports whether an operand is a URL, not a local path.
@@ -56,7 +56,7 @@ func isURL(operand string) bool { return strings.HasPrefix(operand, scheme) }
 func parseURL(url string, tcp bool) (location, error) {
 	rest, ok := strings.CutPrefix(url, scheme)
 	if !ok {
-		return location{}, fmt.Errorf("%q is no URL: write nfs://SERVER[:PORT]/EXPORT/PATH", url)
+		return location{}, fmt.Errorf("%q is not a URL: write nfs://SERVER[:PORT]/EXPORT/PATH", url)
 	}
 	rest, options, _ := strings.Cut(rest, "?")
 	authority, path, _ := strings.Cut(rest, "/")
@@ -67,12 +67,12 @@ func parseURL(url string, tcp bool) (location, error) {
 	var l location
 	if err == nil {
 		l = location{server: loc, dir: strings.HasSuffix(path, "/")}
-		l.path, err = unescape(path)
+		l.path, err = unescapePath(path)
 	}
 	if err != nil {
 		return location{}, fmt.Errorf("%q: %w", url, err)
 	}
-	l.path = clean(l.path)
+	l.path = cleanPath(l.path)
 	return l, nil
 }
 
@@ -84,7 +84,7 @@ func parseServerOperand(operand string, tcp bool) (server, error) {
 	}
 	authority, options, _ := strings.Cut(operand, "?")
 	if strings.Contains(authority, "/") {
-		return server{}, fmt.Errorf("%q is no server: write SERVER[:PORT], with no path", operand)
+		return server{}, fmt.Errorf("%q is not a server: write SERVER[:PORT], without a path", operand)
 	}
 	s, err := parseServer(authority, tcp)
 	if err == nil {
@@ -96,8 +96,7 @@ func parseServerOperand(operand string, tcp bool) (server, error) {
 	return s, nil
 }
 
-// parseServer parses SERVER[:PORT]. An IPv6 address must be in brackets unless
-// there is no port.
+// parseServer parses SERVER[:PORT]. An IPv6 address must be in brackets if a port follows.
 func parseServer(authority string, tcp bool) (server, error) {
 	s := server{tcp: tcp, host: authority, port: defaultPort(tcp)}
 	_, err := netip.ParseAddr(authority)
@@ -105,7 +104,7 @@ func parseServer(authority string, tcp bool) (server, error) {
 		s.host, err = strings.TrimSuffix(strings.TrimPrefix(authority, "["), "]"), nil
 	} else if err != nil && strings.Contains(authority, ":") {
 		if s.host, s.port, err = net.SplitHostPort(authority); err != nil {
-			return server{}, errors.New("the server is SERVER, SERVER:PORT or [IPv6]:PORT")
+			return server{}, errors.New("write the server as SERVER, SERVER:PORT or [IPv6]:PORT")
 		}
 	}
 	s.host = strings.Replace(s.host, "%25", "%", 1) // before a zone: RFC 6874
@@ -121,12 +120,12 @@ func parseServer(authority string, tcp bool) (server, error) {
 func parsePort(word string) (int, error) {
 	n, err := strconv.ParseUint(word, 10, 16)
 	if err != nil || n == 0 {
-		return 0, fmt.Errorf("%q is no port: write a number from 1 to 65535", word)
+		return 0, fmt.Errorf("%q is not a port: write a number from 1 to 65535", word)
 	}
 	return int(n), nil
 }
 
-// takeOptions parses the options after the question mark.
+// takeOptions sets the options after the question mark.
 func (s *server) takeOptions(words string) (err error) {
 	for _, word := range strings.FieldsFunc(words, func(r rune) bool { return r == ',' || r == '&' }) {
 		key, value, _ := strings.Cut(word, "=")
@@ -136,7 +135,7 @@ func (s *server) takeOptions(words string) (err error) {
 		case key == "mounthost" && value != "":
 			s.mountHost = strings.Trim(value, "[]")
 		default:
-			err = fmt.Errorf("%q is no option: use mountport=N or mounthost=HOST (write a question mark in a name as %%3F)", word)
+			err = fmt.Errorf("%q is not an option: use mountport=N or mounthost=HOST (write a question mark in a name as %%3F)", word)
 		}
 		if err != nil {
 			return err
@@ -145,8 +144,8 @@ func (s *server) takeOptions(words string) (err error) {
 	return nil
 }
 
-// unescape replaces each %XX by its byte.
-func unescape(s string) (string, error) {
+// unescapePath replaces each %XX by the byte that it encodes.
+func unescapePath(s string) (string, error) {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		if s[i] != '%' {
@@ -154,24 +153,24 @@ func unescape(s string) (string, error) {
 			continue
 		}
 		if i+2 >= len(s) {
-			return "", errors.New("% needs two hexadecimal digits after it: write % itself as %25")
+			return "", errors.New("% must be followed by two hexadecimal digits: write % itself as %25")
 		}
 		n, err := strconv.ParseUint(s[i+1:i+3], 16, 8)
 		if err != nil {
-			return "", errors.New("% needs two hexadecimal digits after it: write % itself as %25")
+			return "", errors.New("% must be followed by two hexadecimal digits: write % itself as %25")
 		}
 		b.WriteByte(byte(n))
 		i += 2
 	}
 	if strings.IndexByte(b.String(), 0) >= 0 {
-		return "", errors.New("no name can have a zero byte")
+		return "", errors.New("a name cannot contain a zero byte")
 	}
 	return b.String(), nil
 }
 
-// clean writes a path with one slash in front of each name. It keeps "..",
-// whose meaning depends on the server's directories.
-func clean(path string) string {
+// cleanPath normalizes a path to one slash before each name. It keeps "..", whose meaning
+// depends on the server's directories.
+func cleanPath(path string) string {
 	var b strings.Builder
 	for name := range strings.SplitSeq(path, "/") {
 		if name != "" && name != "." {
@@ -184,10 +183,10 @@ func clean(path string) string {
 	return b.String()
 }
 
-// base returns the last name in the path, "" for the root.
-func (l location) base() string { return l.path[strings.LastIndexByte(l.path, '/')+1:] }
+// lastName returns the last name in the path, or "" for the root.
+func (l location) lastName() string { return l.path[strings.LastIndexByte(l.path, '/')+1:] }
 
-// String writes the URL without its options.
+// String returns the URL without its options.
 func (l location) String() string {
 	host := l.host
 	if strings.Contains(host, ":") {
@@ -196,15 +195,15 @@ func (l location) String() string {
 	if l.port != defaultPort(l.tcp) {
 		host += ":" + l.port
 	}
-	return scheme + host + escape(l.path)
+	return scheme + host + escapePath(l.path)
 }
 
-// escape writes a path for a URL. Readable characters stay as they are.
-func escape(path string) string {
+// escapePath escapes a path for a URL. Readable characters remain unescaped.
+func escapePath(path string) string {
 	var b strings.Builder
 	for i := 0; i < len(path); {
 		r, n := utf8.DecodeRuneInString(path[i:])
-		if plain(r, n) {
+		if isPlainRune(r, n) {
 			b.WriteString(path[i : i+n])
 		} else {
 			for _, c := range []byte(path[i : i+n]) {
@@ -216,34 +215,34 @@ func escape(path string) string {
 	return b.String()
 }
 
-// plain reports whether a rune of n bytes stays as it is in a URL.
-func plain(r rune, n int) bool {
+// isPlainRune reports whether a rune that was decoded from n bytes needs no escape in a URL.
+func isPlainRune(r rune, n int) bool {
 	broken := r == utf8.RuneError && n == 1
 	return !broken && unicode.IsGraphic(r) && !unicode.IsSpace(r) && r != '%' && r != '?'
 }
 
-// parseSpec parses the source of a mount: either a URL or SERVER:/EXPORT as in
-// mount(8) and fstab, with IPv6 addresses in brackets and nothing escaped in
-// the path. Its errors are usage errors.
+// parseSpec parses a mount source: either a URL or SERVER:/EXPORT as in mount(8) and fstab,
+// with IPv6 addresses in brackets and without escapes in the path. Its errors are usage
+// errors.
 func parseSpec(spec string, tcp bool) (location, error) {
 	if isURL(spec) {
 		return parseURL(spec, tcp)
 	}
 	authority, path, ok := strings.Cut(spec, ":/")
 	if !ok {
-		return location{}, fmt.Errorf("%q is no source of a mount: write SERVER:/EXPORT, or nfs://SERVER[:PORT]/EXPORT", spec)
+		return location{}, fmt.Errorf("%q is not a mount source: write SERVER:/EXPORT, or nfs://SERVER[:PORT]/EXPORT", spec)
 	}
 	s, err := parseServer(authority, tcp)
 	if err != nil {
 		return location{}, fmt.Errorf("%q: %w", spec, err)
 	}
-	return location{server: s, path: clean(path)}, nil
+	return location{server: s, path: cleanPath(path)}, nil
 }
 
-// isSpec reports whether an operand is the source of a mount, not a command.
+// isSpec reports whether an operand is a mount source, not a command.
 func isSpec(operand string) bool { return isURL(operand) || strings.Contains(operand, ":/") }
 
-// serverArg returns the check of the argument SERVER.
+// serverArg returns a function that parses the argument SERVER.
 func (a *app) serverArg(into *server) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) (err error) {
 		if len(args) != 1 {

@@ -44,23 +44,23 @@ func TestParseURL(t *testing.T) {
 
 func TestParseURLRefuses(t *testing.T) {
 	for url, want := range map[string]string{
-		"http://h/e":              `no URL: write nfs://`,
+		"http://h/e":              `not a URL: write nfs://`,
 		"nfs:///e":                "the server is missing",
 		"nfs://u@h/e":             "the server is missing",
-		"nfs://h:0/e":             `"0" is no port`,
-		"nfs://h:65536/e":         `"65536" is no port`,
-		"nfs://h:x/e":             `"x" is no port`,
-		"nfs://h:/e":              `"" is no port`,
-		"nfs://a:b:c/e":           "the server is SERVER, SERVER:PORT or [IPv6]:PORT",
+		"nfs://h:0/e":             `"0" is not a port`,
+		"nfs://h:65536/e":         `"65536" is not a port`,
+		"nfs://h:x/e":             `"x" is not a port`,
+		"nfs://h:/e":              `"" is not a port`,
+		"nfs://a:b:c/e":           "write the server as SERVER, SERVER:PORT or [IPv6]:PORT",
 		"nfs://h/%":               "write % itself as %25",
 		"nfs://h/%4":              "write % itself as %25",
 		"nfs://h/%zz":             "write % itself as %25",
 		"nfs://h/%+1":             "write % itself as %25",
 		"nfs://h/%00":             "zero byte",
-		"nfs://h/e?x=1":           `"x=1" is no option`,
-		"nfs://h/e?mountport=0":   `"0" is no port`,
-		"nfs://h/e?mounthost=":    `"mounthost=" is no option`,
-		"nfs://h/e?mountport=1,x": `"x" is no option`,
+		"nfs://h/e?x=1":           `"x=1" is not an option`,
+		"nfs://h/e?mountport=0":   `"0" is not a port`,
+		"nfs://h/e?mounthost=":    `"mounthost=" is not an option`,
+		"nfs://h/e?mountport=1,x": `"x" is not an option`,
 	} {
 		_, err := parseURL(url, false)
 		assert.ErrorContains(t, err, want, url)

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nfsrdma/nfsrdma/tickets/wire"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss/tickets/wire"
 )
 
 // Numbers of gssapi.h.
@@ -25,11 +25,11 @@ const (
 	statusMinor    = 2
 )
 
-// A making is a context of the library. It implements initiator.
-type making struct {
+// A mitInitiator is a security context of MIT's library. It implements initiator.
+type mitInitiator struct {
 	*library
 	service string
-	from    source
+	from    credSource
 	target  handle
 	cred    handle
 	context handle
@@ -37,22 +37,22 @@ type making struct {
 	bindings *channelBindings // or nil
 }
 
-// begin makes the first token, with the first of the request's caches, or of its
+// beginContext creates the first token from the first of the request's caches, or
 // principals, that has a ticket.
-func begin(q *wire.Request) (initiator, []byte, error) {
+func beginContext(q *wire.Request) (initiator, []byte, error) {
 	if q.Keytab != "" {
 		if err := unix.Access(q.Keytab, unix.R_OK); err != nil {
-			return nil, nil, &wire.Failure{Reason: wire.NoTicket, Words: fmt.Sprintf("the keytab %s cannot be read (%v): correct its name or its permissions", q.Keytab, err)}
+			return nil, nil, &wire.Failure{Reason: wire.NoTicket, Text: fmt.Sprintf("the keytab %s cannot be read (%v): correct its name or its permissions", q.Keytab, err)}
 		}
 	}
-	l, err := load(gssapi, kerberosLibrary)
+	l, err := loadLibraries(gssapi, kerberosLibrary)
 	if err != nil {
 		return nil, nil, err
 	}
 	if err := forbidDNS(); err != nil {
-		return nil, nil, &wire.Failure{Words: fmt.Sprintf("the configuration of Kerberos cannot be changed: %v", err)}
+		return nil, nil, &wire.Failure{Text: fmt.Sprintf("the configuration of Kerberos cannot be changed: %v", err)}
 	}
-	target, failure := l.name(q.Service, hostService)
+	target, failure := l.nameHandle(q.Service, hostService)
 	if failure != nil {
 		return nil, nil, failure
 	}
@@ -62,29 +62,29 @@ func begin(q *wire.Request) (initiator, []byte, error) {
 	}
 	var best *wire.Failure
 	for _, from := range sources {
-		m := &making{library: l, service: q.Service, from: from, target: target}
+		m := &mitInitiator{library: l, service: q.Service, from: from, target: target}
 		if len(q.Bindings) > 0 {
 			m.bindings = &channelBindings{data: *newBuffer(q.Bindings)}
 		}
-		token, failure := m.start(q.Enctypes)
+		token, failure := m.firstToken(q.Enctypes)
 		if failure == nil {
 			return m, token, nil
 		}
 		if failure.Reason != wire.NoTicket && failure.Reason != wire.Expired {
-			return nil, nil, failure // it has nothing to do with the cache
+			return nil, nil, failure // other caches would fail the same way
 		}
 		if best == nil || best.Reason == wire.NoTicket {
 			best = failure
 		}
 	}
 	if best == nil {
-		best = &wire.Failure{Reason: wire.NoTicket, Words: "the mount named no credential cache"}
+		best = &wire.Failure{Reason: wire.NoTicket, Text: "the mount named no credential cache"}
 	}
 	return nil, nil, best
 }
 
-// forbidDNS puts a file in front of the configuration that keeps the library from
-// asking DNS for the names of hosts.
+// forbidDNS prepends a configuration file that keeps the library from resolving host
+// names by DNS.
 func forbidDNS() error {
 	fd, err := unix.MemfdCreate("krb5.conf", 0)
 	if err != nil {
@@ -100,18 +100,18 @@ func forbidDNS() error {
 	return os.Setenv("KRB5_CONFIG", fmt.Sprintf("/proc/self/fd/%d:%s", fd, rest))
 }
 
-// A source of credentials is a set of keys and values of MIT's credential stores,
-// and a principal, or none for any.
-type source struct {
-	cache     string // for the words
+// A credSource selects credentials: keys and values for MIT's credential store, and a
+// principal, which is "" for any.
+type credSource struct {
+	cache     string // named in messages
 	principal string
 	pairs     []string // key, value, key, value
 	keytab    string
 }
 
-func cacheSources(names []string) (list []source) {
+func cacheSources(names []string) (list []credSource) {
 	for _, name := range names {
-		s := source{cache: name}
+		s := credSource{cache: name}
 		if name != "" {
 			s.pairs = []string{"ccache", name}
 		}
@@ -120,55 +120,61 @@ func cacheSources(names []string) (list []source) {
 	return list
 }
 
-func keytabSources(keytab string, principals []string) (list []source) {
+func keytabSources(keytab string, principals []string) (list []credSource) {
 	for i, p := range principals {
-		cache := fmt.Sprintf("MEMORY:%d", i) // the tickets that the library gets
-		list = append(list, source{keytab: keytab, principal: p, pairs: []string{"client_keytab", keytab, "ccache", cache}})
+		cache := fmt.Sprintf("MEMORY:%d", i) // for the tickets that the library obtains
+		list = append(list, credSource{keytab: keytab, principal: p, pairs: []string{"client_keytab", keytab, "ccache", cache}})
 	}
 	return list
 }
 
-// start gets the credentials of a source, and makes the first token.
-func (m *making) start(enctypes []uint32) ([]byte, *wire.Failure) {
+// firstToken acquires the source's credentials and creates the first token.
+func (m *mitInitiator) firstToken(enctypes []uint32) ([]byte, *wire.Failure) {
 	from := m.from
+	if from.keytab == "" {
+		if failure := m.checkCache(from.cache); failure != nil {
+			return nil, failure
+		}
+	}
 	var minor uint32
 	var name handle
 	if from.principal != "" {
 		var failure *wire.Failure
-		if name, failure = m.name(from.principal, principal); failure != nil {
-			return nil, m.explain(failure)
+		if name, failure = m.nameHandle(from.principal, principal); failure != nil {
+			return nil, m.addDetails(failure)
 		}
 	}
 	elements := make([]storeElement, 0, 2)
 	for i := 0; i < len(from.pairs); i += 2 {
 		elements = append(elements, storeElement{cText(from.pairs[i]), cText(from.pairs[i+1])})
 	}
-	set := &store{count: uint32(len(elements)), elements: unsafe.SliceData(elements)}
+	set := &credStore{count: uint32(len(elements)), elements: unsafe.SliceData(elements)}
 	mechs := &oidSet{count: 1, elements: kerberos}
 	if major := m.acquireFrom(&minor, name, indefinite, mechs, usageInitiate, set, &m.cred, nil, nil); major != 0 {
-		return nil, m.failure(major, minor)
+		return nil, m.failureWithRemedy(major, minor)
 	}
 	runtime.KeepAlive(elements)
 	if len(enctypes) > 0 {
 		if major := m.setEnctypes(&minor, m.cred, uint32(len(enctypes)), &enctypes[0]); major != 0 {
-			return nil, m.failure(major, minor)
+			return nil, m.failureWithRemedy(major, minor)
 		}
 	}
-	token, _, failure := m.initiate(nil)
+	token, _, failure := m.initiateContext(nil)
 	return token, failure
 }
 
-// step makes the next token (gss_init_sec_context). It asks for mutual
-// authentication, and never delegates the ticket.
-func (m *making) step(answer []byte) ([]byte, bool, error) {
-	token, complete, failure := m.initiate(answer)
+// nextToken creates the next token (gss_init_sec_context). It requests mutual
+// authentication and never delegates the ticket.
+func (m *mitInitiator) nextToken(answer []byte) ([]byte, bool, error) {
+	token, complete, failure := m.initiateContext(answer)
 	if failure != nil {
 		return nil, false, failure
 	}
 	return token, complete, nil
 }
 
-func (m *making) initiate(answer []byte) (token []byte, complete bool, _ *wire.Failure) {
+// initiateContext calls gss_init_sec_context; answer is nil for the first token.
+func (m *mitInitiator) initiateContext(answer []byte) (token []byte, complete bool, _ *wire.Failure) {
 	var minor, lasts uint32
 	var in *buffer
 	if answer != nil {
@@ -178,37 +184,37 @@ func (m *making) initiate(answer []byte) (token []byte, complete bool, _ *wire.F
 	major := m.initContext(&minor, m.cred, &m.context, m.target, kerberos, wantMutual, 0, m.bindings, in, nil, out, nil, &lasts)
 	runtime.KeepAlive(answer)
 	if major != 0 && major != continueNeeded {
-		failure := m.failure(major, minor)
+		failure := m.failureWithRemedy(major, minor)
 		if failure.Reason == wire.Clock && answer != nil {
-			failure.Words = clockWords(answer)
+			failure.Text = clockFailure(answer)
 		}
 		return nil, false, failure
 	}
-	if token = m.take(out); lasts == 0 { // the library has some seconds in which it still makes tokens
-		return nil, false, m.failure(contextExpired, 0)
+	if token = m.takeBuffer(out); lasts == 0 { // the library creates tokens for some seconds after the expiry
+		return nil, false, m.failureWithRemedy(contextExpired, 0)
 	}
 	return token, major == 0, nil
 }
 
-// keys exports the complete context, which ends it for the library.
-func (m *making) keys() (*wire.Keys, error) {
+// exportKeys exports the complete context; the library then has it no longer.
+func (m *mitInitiator) exportKeys() (*wire.Keys, error) {
 	var minor uint32
 	var user handle
 	if major := m.inquireContext(&minor, m.context, &user, nil, nil, nil, nil, nil, nil); major != 0 {
-		return nil, m.failure(major, minor)
+		return nil, m.failureWithRemedy(major, minor)
 	}
 	text := new(buffer)
 	if major := m.displayName(&minor, user, text, nil); major != 0 {
-		return nil, m.failure(major, minor)
+		return nil, m.failureWithRemedy(major, minor)
 	}
-	keys := &wire.Keys{User: string(m.take(text))}
+	keys := &wire.Keys{User: string(m.takeBuffer(text))}
 	var lucid *lucidContext
 	if major := m.exportLucid(&minor, &m.context, 1, &lucid); major != 0 {
-		return nil, m.failure(major, minor)
+		return nil, m.failureWithRemedy(major, minor)
 	}
 	defer m.freeLucid(&minor, lucid)
 	if lucid.protocol != 1 {
-		return nil, &wire.Failure{Words: "the server has a key of an encryption type that is too old (RFC 4121 needs AES): renew the keys of " + m.service}
+		return nil, &wire.Failure{Text: "the server has a key of an encryption type that is too old (RFC 4121 needs AES): renew the keys of " + m.service}
 	}
 	key := lucid.key
 	if keys.Subkey = lucid.haveSubkey != 0; keys.Subkey {
@@ -219,33 +225,32 @@ func (m *making) keys() (*wire.Keys, error) {
 	return keys, nil
 }
 
-// failure explains an error of the library.
-func (m *making) failure(major, minor uint32) *wire.Failure {
-	return m.explain(m.library.failure(major, minor))
+// failureWithRemedy returns the Failure for an error of the library, with a remedy.
+func (m *mitInitiator) failureWithRemedy(major, minor uint32) *wire.Failure {
+	return m.addDetails(m.library.statusFailure(major, minor))
 }
 
-// failure classifies an error.
-
-func (l *library) failure(major, minor uint32) *wire.Failure {
-	words := l.text(minor, statusMinor)
+// statusFailure returns the Failure for the statuses of a library call.
+func (l *library) statusFailure(major, minor uint32) *wire.Failure {
+	words := l.statusText(minor, statusMinor)
 	if words == "Success" || strings.HasPrefix(words, "Unknown error") {
-		words = l.text(major, statusMajor)
+		words = l.statusText(major, statusMajor)
 	}
-	return &wire.Failure{Reason: reasonOf(major, minor), Words: words}
+	return &wire.Failure{Reason: failureReason(major, minor), Text: words}
 }
 
-// explain puts the cache and the remedy into an error.
-func (m *making) explain(f *wire.Failure) *wire.Failure {
+// addDetails adds the cache and a remedy to a Failure.
+func (m *mitInitiator) addDetails(f *wire.Failure) *wire.Failure {
 	if f.Reason != wire.NoTicket && f.Reason != wire.Expired {
-		f.Words = remedy(f.Reason, m.service, f.Words)
+		f.Text = withRemedy(f.Reason, m.service, f.Text)
 		return f
 	}
 	if m.from.keytab != "" {
-		f.Words = fmt.Sprintf("no ticket by the keytab %s (%s)", m.from.keytab, f.Words)
+		f.Text = fmt.Sprintf("no ticket from the keytab %s (%s)", m.from.keytab, f.Text)
 		return f
 	}
-	cache, ended := m.look(m.from.cache)
+	cache, ended := m.inspectCache(m.from.cache)
 	f.Cache, f.Ended = cache, ended
-	f.Reason, f.Words = ticketWords(cache, ended)
+	f.Reason, f.Text = ticketFailure(cache, ended)
 	return f
 }

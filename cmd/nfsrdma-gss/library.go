@@ -9,11 +9,11 @@ import (
 
 	"github.com/ebitengine/purego"
 
-	"github.com/nfsrdma/nfsrdma/tickets/wire"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss/tickets/wire"
 )
 
-// The structures of gssapi.h, gssapi_ext.h, gssapi_krb5.h and krb5.h. Go lays
-// their fields out as C does on these machines.
+// The structures of gssapi.h, gssapi_ext.h, gssapi_krb5.h and krb5.h. On these
+// architectures Go's layout is that of C.
 type (
 	buffer struct { // gss_buffer_desc
 		length uintptr
@@ -37,7 +37,7 @@ type (
 	storeElement struct { // gss_key_value_element_desc
 		key, value *byte
 	}
-	store struct { // gss_key_value_set_desc
+	credStore struct { // gss_key_value_set_desc
 		count    uint32
 		elements *storeElement
 	}
@@ -50,7 +50,7 @@ type (
 		_            [2]uint32 // version, initiate
 		endTime      uint32
 		sendSequence uint64
-		_            uint64   // the other end's
+		_            uint64   // the peer's sequence number
 		protocol     uint32   // 0: RFC 1964, 1: RFC 4121
 		_            struct { // the key of RFC 1964
 			_ [2]uint32
@@ -62,22 +62,22 @@ type (
 	}
 	ticket struct { // krb5_creds
 		_       uint32
-		_       [2]unsafe.Pointer // names of client and server
-		_       [3]uint32         // of the key
+		_       [2]unsafe.Pointer // the client's and the server's name
+		_       [3]uint32         // the key's numbers
 		_       unsafe.Pointer    // the key
-		_       [2]uint32         // times of authentication and start
+		_       [2]uint32         // authentication time and start time
 		endTime uint32
-		_       [200]byte // more than the rest
+		_       [200]byte // larger than the remaining fields
 	}
-	handle = unsafe.Pointer // of the library's own memory
+	handle = unsafe.Pointer // an object in the library's memory
 )
 
-// A library is what is used of libgssapi_krb5 and libkrb5.
+// A library has the functions of libgssapi_krb5 and libkrb5 that this program calls.
 type library struct {
 	importName     func(minor *uint32, name *buffer, kind *oid, out *handle) uint32
 	displayName    func(minor *uint32, name handle, out *buffer, kind **oid) uint32
 	releaseBuffer  func(minor *uint32, b *buffer) uint32
-	acquireFrom    func(minor *uint32, name handle, seconds uint32, mechs *oidSet, usage int32, from *store, out *handle, actual **oidSet, lasts *uint32) uint32
+	acquireFrom    func(minor *uint32, name handle, seconds uint32, mechs *oidSet, usage int32, from *credStore, out *handle, actual **oidSet, lasts *uint32) uint32
 	setEnctypes    func(minor *uint32, cred handle, count uint32, enctypes *uint32) uint32
 	initContext    func(minor *uint32, cred handle, c *handle, target handle, mech *oid, flags, seconds uint32, bindings *channelBindings, in *buffer, actual **oid, out *buffer, granted, lasts *uint32) uint32
 	inquireContext func(minor *uint32, c handle, source, target *handle, lasts *uint32, mech **oid, flags *uint32, local, open *int32) uint32
@@ -103,18 +103,18 @@ const (
 	kerberosLibrary = "libkrb5.so.3"
 )
 
-// load loads the two libraries.
-func load(gssapi, kerberosLibrary string) (l *library, err error) {
+// loadLibraries loads the two libraries. Both must have all needed functions.
+func loadLibraries(gssapi, kerberosLibrary string) (l *library, err error) {
 	l = new(library)
 	defer func() {
-		if text := recover(); text != nil { // purego's answer to a function that is not there
-			l, err = nil, missing(fmt.Sprint(text))
+		if text := recover(); text != nil { // purego panics if a function is missing
+			l, err = nil, missingLibrary(fmt.Sprint(text))
 		}
 	}()
 	open := func(name string, functions map[string]any) error {
 		from, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_GLOBAL)
 		if err != nil {
-			return missing(err.Error())
+			return missingLibrary(err.Error())
 		}
 		for name, f := range functions {
 			purego.RegisterLibFunc(f, from, name)
@@ -141,12 +141,13 @@ func load(gssapi, kerberosLibrary string) (l *library, err error) {
 	return l, nil
 }
 
-func missing(text string) error {
-	return &wire.Failure{Reason: wire.NoLibrary, Words: fmt.Sprintf("nfsrdma-gss needs MIT's Kerberos: install libgssapi-krb5-2 (Debian) or krb5-libs (Fedora) (%s)", text)}
+// missingLibrary returns the Failure for a library that is missing or lacks a function.
+func missingLibrary(text string) error {
+	return &wire.Failure{Reason: wire.NoLibrary, Text: fmt.Sprintf("nfsrdma-gss needs MIT's Kerberos: install libgssapi-krb5-2 (Debian) or krb5-libs (Fedora) (%s)", text)}
 }
 
-// object identifiers: Kerberos (RFC 4121, Section 1), names of services of a host
-// (RFC 2743, Section 4.1), and principals (RFC 1964, Section 2.1.1).
+// Object identifiers of Kerberos (RFC 4121, Section 1), host-based service names (RFC
+// 2743, Section 4.1), and principals (RFC 1964, Section 2.1.1).
 var (
 	kerberos    = newOID("\x2a\x86\x48\x86\xf7\x12\x01\x02\x02")
 	hostService = newOID("\x2a\x86\x48\x86\xf7\x12\x01\x02\x01\x04")
@@ -163,40 +164,40 @@ func newBuffer(b []byte) *buffer {
 	return &buffer{length: uintptr(len(b)), value: unsafe.Pointer(unsafe.SliceData(b))}
 }
 
-// take copies a buffer of the library, and releases it.
-func (l *library) take(b *buffer) []byte {
+// takeBuffer copies a buffer that the library allocated, and releases it.
+func (l *library) takeBuffer(b *buffer) []byte {
 	var minor uint32
 	out := append([]byte(nil), unsafe.Slice((*byte)(b.value), b.length)...)
 	l.releaseBuffer(&minor, b)
 	return out
 }
 
-// name imports a name. Names live until the process ends.
-func (l *library) name(text string, kind *oid) (handle, *wire.Failure) {
+// nameHandle imports a name. Names are not released before the process ends.
+func (l *library) nameHandle(text string, kind *oid) (handle, *wire.Failure) {
 	var minor uint32
 	var out handle
 	b := []byte(text)
 	if major := l.importName(&minor, newBuffer(b), kind, &out); major != 0 {
-		return nil, l.failure(major, minor)
+		return nil, l.statusFailure(major, minor)
 	}
 	runtime.KeepAlive(b)
 	return out, nil
 }
 
-// text returns the library's words for a status.
-func (l *library) text(status uint32, kind int32) string {
+// statusText returns the library's message for a status.
+func (l *library) statusText(status uint32, kind int32) string {
 	var minor, more uint32
 	var out buffer
 	if l.displayStatus(&minor, status, kind, kerberos, &more, &out) != 0 {
 		return fmt.Sprintf("status %#x", status)
 	}
-	return string(l.take(&out))
+	return string(l.takeBuffer(&out))
 }
 
-// cText returns the bytes of a string for C.
+// cText returns a string as a NUL-terminated C string.
 func cText(s string) *byte { return unsafe.SliceData(append([]byte(s), 0)) }
 
-// goText copies a string of C.
+// goText copies a C string.
 func goText(p *byte) string {
 	n := 0
 	for *(*byte)(unsafe.Add(unsafe.Pointer(p), n)) != 0 {

@@ -5,11 +5,11 @@ package main
 import (
 	"runtime"
 
-	"github.com/nfsrdma/nfsrdma/tickets/wire"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss/tickets/wire"
 )
 
-// begin says that this machine is not one of those whose calling conventions and
-// structures are known.
-func begin(*wire.Request) (initiator, []byte, error) {
-	return nil, nil, &wire.Failure{Reason: wire.NoLibrary, Words: "nfsrdma-gss cannot use MIT's Kerberos on " + runtime.GOARCH}
+// beginContext fails: only other architectures' calling conventions and structures are
+// known.
+func beginContext(*wire.Request) (initiator, []byte, error) {
+	return nil, nil, &wire.Failure{Reason: wire.NoLibrary, Text: "nfsrdma-gss cannot use MIT's Kerberos on " + runtime.GOARCH}
 }

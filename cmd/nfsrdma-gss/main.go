@@ -10,46 +10,60 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nfsrdma/nfsrdma/tickets/wire"
+	"github.com/nfsrdma/nfsrdma/internal/buildinfo"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss/tickets/wire"
 )
 
-// The library keeps its last error for each thread, and so does the kernel some
-// keyrings.
+// Both the library's last error and some of the kernel's keyrings belong to a thread.
 func init() { runtime.LockOSThread() }
 
+// version is set by the linker (see Makefile).
+var version string
+
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == "--version" {
+		fmt.Println(buildinfo.Line("nfsrdma-gss", version))
+		return
+	}
 	name := [...]byte{'n', 'f', 's', 'r', 'd', 'm', 'a', '-', 'g', 's', 's', 0}
-	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name)), 0, 0, 0) // a mount starts it by a descriptor, not by its name
+	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name)), 0, 0, 0) // mountrdma executes a descriptor, which has no name
 	if err := forbidDumps(); err != nil {
-		fmt.Fprintln(os.Stderr, "nfsrdma-gss: core dumps cannot be turned off:", err)
+		fmt.Fprintln(os.Stderr, "nfsrdma-gss: core dumps cannot be disabled:", err)
 		os.Exit(1)
 	}
-	if err := serve(os.Stdin, os.Stdout, begin); err != nil {
+	if err := serveRequest(os.Stdin, os.Stdout, beginContext); err != nil {
 		fmt.Fprintln(os.Stderr, "nfsrdma-gss:", err)
 		os.Exit(1)
 	}
 }
 
-// forbidDumps turns core dumps off, because they would have keys.
-func forbidDumps() error { return unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) }
+// forbidDumps disables core dumps, which would contain keys, and prevents other
+// processes of the user from tracing this one.
+func forbidDumps() error {
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return err
+	}
+	return unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
+}
 
-// An initiator is the initiator's end of a context in the making.
+// An initiator is the initiator's side of a context that is being established.
 type initiator interface {
-	// step takes the acceptor's answer, nil at first, and returns the next token, if
-	// there is one. Errors are of type *wire.Failure.
-	step(answer []byte) (token []byte, complete bool, err error)
+	// nextToken takes the acceptor's token and returns the next one, which is empty if
+	// none is needed. Errors are of type *wire.Failure.
+	nextToken(answer []byte) (token []byte, complete bool, err error)
 
-	// keys returns the keys of the complete context. Errors are of type
+	// exportKeys returns the keys of the complete context. Errors are of type
 	// *wire.Failure.
-	keys() (*wire.Keys, error)
+	exportKeys() (*wire.Keys, error)
 }
 
 // maxRounds is the number of tokens that an acceptor may send. Kerberos needs one.
 const maxRounds = 4
 
-// serve answers one request. It returns the errors that the mount cannot be told.
-func serve(in io.Reader, out io.Writer, begin func(*wire.Request) (initiator, []byte, error)) error {
-	keys, err := exchange(in, out, begin)
+// serveRequest serves one request. It returns the errors that cannot be reported to
+// the mount.
+func serveRequest(in io.Reader, out io.Writer, begin func(*wire.Request) (initiator, []byte, error)) error {
+	keys, err := exchangeTokens(in, out, begin)
 	if failure, ok := errors.AsType[*wire.Failure](err); ok {
 		return wire.Write(out, failure)
 	}
@@ -59,11 +73,11 @@ func serve(in io.Reader, out io.Writer, begin func(*wire.Request) (initiator, []
 	return wire.Write(out, keys)
 }
 
-// exchange passes tokens until the context is complete.
-func exchange(in io.Reader, out io.Writer, begin func(*wire.Request) (initiator, []byte, error)) (*wire.Keys, error) {
-	request, err := receive[*wire.Request](in)
+// exchangeTokens relays tokens until the context is complete.
+func exchangeTokens(in io.Reader, out io.Writer, begin func(*wire.Request) (initiator, []byte, error)) (*wire.Keys, error) {
+	request, err := receiveMessage[*wire.Request](in)
 	if errors.Is(err, wire.ErrVersion) {
-		return nil, &wire.Failure{Reason: wire.BadVersion, Words: fmt.Sprintf("nfsrdma-gss speaks version %d of its protocol alone: install it and mountrdma of the same release", wire.Version)}
+		return nil, &wire.Failure{Reason: wire.BadVersion, Text: fmt.Sprintf("nfsrdma-gss supports only protocol version %d: install nfsrdma-gss and mountrdma from the same release", wire.Version)}
 	}
 	if err != nil {
 		return nil, err
@@ -76,23 +90,23 @@ func exchange(in io.Reader, out io.Writer, begin func(*wire.Request) (initiator,
 		if err := wire.Write(out, &wire.Token{Token: token}); err != nil {
 			return nil, err
 		}
-		answer, err := receive[*wire.Token](in)
+		answer, err := receiveMessage[*wire.Token](in)
 		if err != nil {
 			return nil, err
 		}
 		var complete bool
-		if token, complete, err = maker.step(answer.Token); err != nil {
+		if token, complete, err = maker.nextToken(answer.Token); err != nil {
 			return nil, err
 		}
 		if complete {
-			return maker.keys()
+			return maker.exportKeys()
 		}
 	}
-	return nil, &wire.Failure{Words: "the server wants too many tokens"}
+	return nil, &wire.Failure{Text: "the server requests too many tokens"}
 }
 
-// receive reads a message of one type.
-func receive[M wire.Message](in io.Reader) (M, error) {
+// receiveMessage reads a message, which must be of type M.
+func receiveMessage[M wire.Message](in io.Reader) (M, error) {
 	var none M
 	m, err := wire.Read(in)
 	if err != nil {
@@ -101,5 +115,5 @@ func receive[M wire.Message](in io.Reader) (M, error) {
 	if m, ok := m.(M); ok {
 		return m, nil
 	}
-	return none, fmt.Errorf("a %T came, and not a %T", m, none)
+	return none, fmt.Errorf("received %T instead of %T", m, none)
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/nfsrdma/nfsrdma/tickets/wire"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss/tickets/wire"
 )
 
 var request = &wire.Request{Service: "nfs@server", Caches: []string{"FILE:/tmp/krb5cc_1"}, Enctypes: []uint32{18}}
 
-// A fakeInitiator is complete after some answers.
+// A fakeInitiator is complete after the given number of rounds.
 type fakeInitiator struct {
 	answers []string
 	rounds  int
@@ -23,26 +23,26 @@ type fakeInitiator struct {
 	keysErr error
 }
 
-func (i *fakeInitiator) step(answer []byte) ([]byte, bool, error) {
+func (i *fakeInitiator) nextToken(answer []byte) ([]byte, bool, error) {
 	i.answers = append(i.answers, string(answer))
 	return []byte("next"), len(i.answers) == i.rounds, i.stepErr
 }
 
-func (i *fakeInitiator) keys() (*wire.Keys, error) {
+func (i *fakeInitiator) exportKeys() (*wire.Keys, error) {
 	if i.keysErr != nil {
 		return nil, i.keysErr
 	}
 	return &wire.Keys{Enctype: 18, Key: []byte("key"), User: "alice"}, nil
 }
 
-// served runs serve on messages of a mount, and returns the helper's.
-func served(t *testing.T, i *fakeInitiator, beginErr error, from ...wire.Message) (out []wire.Message, err error) {
+// runExchange runs serveRequest on a mount's messages, and returns the replies.
+func runExchange(t *testing.T, i *fakeInitiator, beginErr error, from ...wire.Message) (out []wire.Message, err error) {
 	t.Helper()
 	var in, raw bytes.Buffer
 	for _, m := range from {
 		require.NoError(t, wire.Write(&in, m))
 	}
-	err = serve(&in, &raw, func(q *wire.Request) (initiator, []byte, error) {
+	err = serveRequest(&in, &raw, func(q *wire.Request) (initiator, []byte, error) {
 		assert.Equal(t, request, q)
 		return i, []byte("first"), beginErr
 	})
@@ -56,67 +56,69 @@ func served(t *testing.T, i *fakeInitiator, beginErr error, from ...wire.Message
 	}
 }
 
-func token(text string) *wire.Token { return &wire.Token{Token: []byte(text)} }
+func tokenMessage(text string) *wire.Token { return &wire.Token{Token: []byte(text)} }
 
-// TestExchange checks the order of messages, with one answer of the server and
-// with more.
+// TestExchange checks the order of messages for one and two rounds.
 func TestExchange(t *testing.T) {
 	keys := &wire.Keys{Enctype: 18, Key: []byte("key"), User: "alice"}
 	one, two := &fakeInitiator{rounds: 1}, &fakeInitiator{rounds: 2}
-	out, err := served(t, one, nil, request, token("answer"))
+	out, err := runExchange(t, one, nil, request, tokenMessage("answer"))
 	require.NoError(t, err)
-	assert.Equal(t, []wire.Message{token("first"), keys}, out)
+	assert.Equal(t, []wire.Message{tokenMessage("first"), keys}, out)
 	assert.Equal(t, []string{"answer"}, one.answers)
-	out, err = served(t, two, nil, request, token("a"), token("b"))
+	out, err = runExchange(t, two, nil, request, tokenMessage("a"), tokenMessage("b"))
 	require.NoError(t, err)
-	assert.Equal(t, []wire.Message{token("first"), token("next"), keys}, out)
+	assert.Equal(t, []wire.Message{tokenMessage("first"), tokenMessage("next"), keys}, out)
 	assert.Equal(t, []string{"a", "b"}, two.answers)
 }
 
-// TestFailures checks that each step's failure reaches the mount, and ends the
-// exchange.
+// TestFailures checks that a failure at each step is reported to the mount and ends
+// the exchange.
 func TestFailures(t *testing.T) {
-	failure := &wire.Failure{Reason: wire.NoKDC, Words: "no KDC answers"}
-	out, err := served(t, nil, failure, request)
+	failure := &wire.Failure{Reason: wire.NoKDC, Text: "no KDC responds"}
+	out, err := runExchange(t, nil, failure, request)
 	require.NoError(t, err)
 	assert.Equal(t, []wire.Message{failure}, out)
-	out, err = served(t, &fakeInitiator{stepErr: failure}, nil, request, token("answer"))
+	out, err = runExchange(t, &fakeInitiator{stepErr: failure}, nil, request, tokenMessage("answer"))
 	require.NoError(t, err)
-	assert.Equal(t, []wire.Message{token("first"), failure}, out)
-	out, err = served(t, &fakeInitiator{rounds: 1, keysErr: failure}, nil, request, token("answer"))
+	assert.Equal(t, []wire.Message{tokenMessage("first"), failure}, out)
+	out, err = runExchange(t, &fakeInitiator{rounds: 1, keysErr: failure}, nil, request, tokenMessage("answer"))
 	require.NoError(t, err)
-	assert.Equal(t, []wire.Message{token("first"), failure}, out)
+	assert.Equal(t, []wire.Message{tokenMessage("first"), failure}, out)
 
-	out, err = served(t, &fakeInitiator{}, nil, request, token("1"), token("2"), token("3"), token("4"))
+	out, err = runExchange(t, &fakeInitiator{}, nil, request, tokenMessage("1"), tokenMessage("2"), tokenMessage("3"), tokenMessage("4"))
 	require.NoError(t, err)
-	assert.Equal(t, "the server wants too many tokens", out[len(out)-1].(*wire.Failure).Words)
+	assert.Equal(t, "the server requests too many tokens", out[len(out)-1].(*wire.Failure).Text)
 }
 
-// TestBadMount checks that a mount that ends or talks nonsense ends the helper.
+// TestBadMount checks that the program ends if the mount ends or sends invalid messages.
 func TestBadMount(t *testing.T) {
-	for _, from := range [][]wire.Message{{}, {request}, {token("token")}, {request, request}} {
-		_, err := served(t, &fakeInitiator{rounds: 1}, nil, from...)
+	for _, from := range [][]wire.Message{{}, {request}, {tokenMessage("token")}, {request, request}} {
+		_, err := runExchange(t, &fakeInitiator{rounds: 1}, nil, from...)
 		require.Error(t, err)
 	}
-	_, err := served(t, nil, errors.New("broken"), request)
+	_, err := runExchange(t, nil, errors.New("broken"), request)
 	assert.EqualError(t, err, "broken")
 }
 
-// TestOtherVersion checks that a mount of another version learns that.
+// TestOtherVersion checks that a mount with another protocol version is told so.
 func TestOtherVersion(t *testing.T) {
 	var out bytes.Buffer
 	newer := []byte{0, 0, 0, 12, 0, 0, 0, 1, 0, 0, 0, wire.Version + 1, 0, 0, 0, 0}
-	require.NoError(t, serve(bytes.NewReader(newer), &out, nil))
+	require.NoError(t, serveRequest(bytes.NewReader(newer), &out, nil))
 	m, err := wire.Read(&out)
 	require.NoError(t, err)
 	assert.Equal(t, wire.BadVersion, m.(*wire.Failure).Reason)
-	assert.Contains(t, m.(*wire.Failure).Words, "version 2")
+	assert.Contains(t, m.(*wire.Failure).Text, "version 2")
 }
 
-// TestForbidDumps checks that the process leaves no core.
+// TestForbidDumps checks that the process writes no core dump.
 func TestForbidDumps(t *testing.T) {
 	require.NoError(t, forbidDumps())
 	var limit unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_CORE, &limit))
 	assert.Equal(t, unix.Rlimit{}, limit)
+	dumpable, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
+	require.NoError(t, err)
+	assert.Zero(t, dumpable, "no core is passed to a program")
 }

@@ -8,16 +8,16 @@ import (
 	"golang.org/x/crypto/cryptobyte"
 	"golang.org/x/crypto/cryptobyte/asn1"
 
-	"github.com/nfsrdma/nfsrdma/tickets/wire"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss/tickets/wire"
 )
 
-// Major statuses (RFC 2744, Section 3.9.1), and minor ones: errors of RFC 4120,
-// Section 7.5.9, and of MIT's library, both from the start of its table.
+// Major statuses (RFC 2744, Section 3.9.1) and minor ones: errors of RFC 4120,
+// Section 7.5.9, and of MIT's library, both as offsets in its error table.
 const (
 	majorNoCred   = 7
 	majorExpired  = 11
-	majorEnded    = 12 // of a context
-	table         = -1765328384
+	majorEnded    = 12 // GSS_S_CONTEXT_EXPIRED
+	errorTable    = -1765328384
 	unknownServer = 7   // KDC_ERR_S_PRINCIPAL_UNKNOWN
 	ticketExpired = 32  // KRB_AP_ERR_TKT_EXPIRED
 	clockSkew     = 37  // KRB_AP_ERR_SKEW
@@ -27,9 +27,9 @@ const (
 	noCache       = 195 // KRB5_FCC_NOFILE
 )
 
-// reasonOf classifies the statuses of a function of the GSS-API.
-func reasonOf(major, minor uint32) wire.Reason {
-	switch int64(int32(minor)) - table {
+// failureReason returns the Reason for the statuses of a GSS-API function.
+func failureReason(major, minor uint32) wire.Reason {
+	switch int64(int32(minor)) - errorTable {
 	case unknownServer:
 		return wire.NoService
 	case ticketExpired:
@@ -50,61 +50,62 @@ func reasonOf(major, minor uint32) wire.Reason {
 	return wire.Other
 }
 
-// remedy puts the library's words into a sentence with a remedy.
-func remedy(reason wire.Reason, service, words string) string {
+// withRemedy returns a message with a remedy that includes the library's text.
+func withRemedy(reason wire.Reason, service, words string) string {
 	switch reason {
 	case wire.NoService:
 		return fmt.Sprintf("the KDC does not know %s: mount the server by the name in its keytab, or add the principal (%s)", service, words)
 	case wire.NoKDC:
-		return fmt.Sprintf("no KDC answers: see /etc/krb5.conf, and whether the network reaches the KDC (%s)", words)
+		return fmt.Sprintf("no KDC responds: check /etc/krb5.conf and the network path to the KDC (%s)", words)
 	case wire.Clock:
-		return fmt.Sprintf("the clocks of this machine and the KDC differ by too much: set them (%s)", words)
+		return fmt.Sprintf("the clocks of this machine and the KDC differ by more than 5 minutes: set them (%s)", words)
 	}
 	return words
 }
 
-// ticketWords says why a credential cache has no valid ticket. ended is the end of
-// its last ticket in seconds since 1970, or 0.
-func ticketWords(cache string, ended uint64) (wire.Reason, string) {
+// ticketFailure returns why a credential cache has no valid ticket. ended is the expiry
+// of its last ticket in seconds since 1970, or 0 if there was none.
+func ticketFailure(cache string, ended uint64) (wire.Reason, string) {
 	if ended == 0 {
 		return wire.NoTicket, fmt.Sprintf("no ticket (%s): run kinit", cache)
 	}
-	return wire.Expired, fmt.Sprintf("your ticket expired %s ago (%s): run kinit", since(time.Since(time.Unix(int64(ended), 0))), cache)
+	return wire.Expired, fmt.Sprintf("your ticket expired %s ago (%s): run kinit", durationText(time.Since(time.Unix(int64(ended), 0))), cache)
 }
 
-// since writes a duration in one unit.
-func since(d time.Duration) string {
+// durationText returns a duration in its largest unit.
+func durationText(d time.Duration) string {
 	for _, unit := range []struct {
 		size time.Duration
 		name string
 	}{{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}} {
 		if d >= unit.size {
-			return count(int(d/unit.size), unit.name)
+			return countText(int(d/unit.size), unit.name)
 		}
 	}
-	return count(int(max(d, 0)/time.Second), "second")
+	return countText(int(max(d, 0)/time.Second), "second")
 }
 
-func count(n int, unit string) string {
+// countText returns a number with its unit, in the plural unless n is 1.
+func countText(n int, unit string) string {
 	if n == 1 {
 		return "1 " + unit
 	}
 	return fmt.Sprintf("%d %ss", n, unit)
 }
 
-// clockWords says how much the clocks of client and server differ, by the time in
-// the server's KRB-ERROR.
-func clockWords(answer []byte) string {
+// clockFailure returns how far the clocks of client and server differ, according to the
+// server's KRB-ERROR.
+func clockFailure(answer []byte) string {
 	server, ok := serverTime(answer)
 	if !ok {
 		return "the clocks of client and server differ by more than 5 minutes: set them"
 	}
 	minutes := int(math.Ceil(math.Abs(time.Until(server).Minutes())))
-	return fmt.Sprintf("the clocks of client and server differ by %s (limit 5): set them", count(minutes, "minute"))
+	return fmt.Sprintf("the clocks of client and server differ by %s (limit 5): set them", countText(minutes, "minute"))
 }
 
-// serverTime returns stime of a KRB-ERROR (RFC 4120, Section 5.9.1) in its frame
-// (RFC 4121, Section 4.1).
+// serverTime returns the server's time (stime) in a framed KRB-ERROR (RFC 4120, Section
+// 5.9.1; RFC 4121, Section 4.1).
 func serverTime(token []byte) (time.Time, bool) {
 	var frame, body, message, fields cryptobyte.String
 	var kind uint16

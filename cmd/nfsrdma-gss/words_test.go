@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/gss"
-	"github.com/nfsrdma/nfsrdma/gss/krb5"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
-	"github.com/nfsrdma/nfsrdma/tickets/wire"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss/krb5"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss/tickets/wire"
 )
 
-// TestReasons checks the classes of MIT's statuses.
+// TestReasons checks the Reasons of MIT's statuses.
 func TestReasons(t *testing.T) {
 	for _, tt := range []struct {
 		major uint32
@@ -37,31 +37,31 @@ func TestReasons(t *testing.T) {
 		{9 << 16, 0, wire.Other},
 		{13 << 16, -1765328353, wire.Other},
 	} {
-		assert.Equal(t, tt.want, reasonOf(tt.major, uint32(tt.minor)), "%+v", tt)
+		assert.Equal(t, tt.want, failureReason(tt.major, uint32(tt.minor)), "%+v", tt)
 	}
 }
 
-// TestTicketWords checks the words for a cache without a valid ticket.
+// TestTicketWords checks the messages for a cache without a valid ticket.
 func TestTicketWords(t *testing.T) {
-	reason, words := ticketWords("FILE:/tmp/krb5cc_1001", 0)
+	reason, words := ticketFailure("FILE:/tmp/krb5cc_1001", 0)
 	assert.Equal(t, wire.NoTicket, reason)
 	assert.Equal(t, "no ticket (FILE:/tmp/krb5cc_1001): run kinit", words)
-	reason, words = ticketWords("FILE:/tmp/krb5cc_1001", uint64(time.Now().Add(-3*time.Minute-time.Second).Unix()))
+	reason, words = ticketFailure("FILE:/tmp/krb5cc_1001", uint64(time.Now().Add(-3*time.Minute-time.Second).Unix()))
 	assert.Equal(t, wire.Expired, reason)
 	assert.Equal(t, "your ticket expired 3 minutes ago (FILE:/tmp/krb5cc_1001): run kinit", words)
 	for d, want := range map[time.Duration]string{
 		-time.Second: "0 seconds", time.Second: "1 second", 59 * time.Second: "59 seconds", time.Minute: "1 minute",
 		2*time.Hour - time.Second: "1 hour", 47 * time.Hour: "1 day", 480 * time.Hour: "20 days",
 	} {
-		assert.Equal(t, want, since(d))
+		assert.Equal(t, want, durationText(d))
 	}
 }
 
-// skewError returns the KRB-ERROR of an acceptor whose clock shows now, to a token
-// of MIT's library.
+// skewError returns the KRB-ERROR with which an acceptor whose clock shows now rejects
+// a token from MIT's library.
 func skewError(t testing.TB, now time.Time) []byte {
 	t.Helper()
-	b := wiretest.Hex(t, "../../gss/krb5/testdata/aes256-cts-hmac-sha1-96.hex")
+	b := wiretest.Hex(t, "../../oncrpc/gss/krb5/testdata/aes256-cts-hmac-sha1-96.hex")
 	var fields [][]byte
 	for len(b) > 0 {
 		n := int(binary.BigEndian.Uint16(b))
@@ -77,27 +77,26 @@ func skewError(t testing.TB, now time.Time) []byte {
 	return refusal.Token
 }
 
-// TestClockWords checks that the server's time is read from its KRB-ERROR, and from
-// no other token.
+// TestClockWords checks that the server's time is read from its KRB-ERROR only.
 func TestClockWords(t *testing.T) {
 	at := time.Now().Add(90*24*time.Hour - 30*time.Second).Truncate(time.Second).UTC()
 	token := skewError(t, at)
 	got, ok := serverTime(token)
 	require.True(t, ok)
 	assert.Equal(t, at, got)
-	assert.Equal(t, "the clocks of client and server differ by 129600 minutes (limit 5): set them", clockWords(token))
+	assert.Equal(t, "the clocks of client and server differ by 129600 minutes (limit 5): set them", clockFailure(token))
 	for n := range token {
 		_, ok := serverTime(token[:n])
 		assert.False(t, ok, "%d bytes", n)
 	}
 	other := append([]byte(nil), token...)
-	other[13+2] = 2 // an AP-REP, by its identifier
+	other[13+2] = 2 // the identifier of an AP-REP
 	_, ok = serverTime(other)
 	assert.False(t, ok)
-	assert.Equal(t, "the clocks of client and server differ by more than 5 minutes: set them", clockWords(nil))
+	assert.Equal(t, "the clocks of client and server differ by more than 5 minutes: set them", clockFailure(nil))
 }
 
-// FuzzServerTime reads the time in any token.
+// FuzzServerTime parses arbitrary tokens.
 func FuzzServerTime(f *testing.F) {
 	f.Add(skewError(f, time.Unix(4e9, 0)))
 	f.Fuzz(func(t *testing.T, b []byte) {

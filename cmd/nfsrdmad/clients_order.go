@@ -13,8 +13,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
 
-// ordersClients adds the flags to the command clients that change something.
-func ordersClients(cmd *cobra.Command) *cobra.Command {
+// addClientOrders adds the flags that change clients' state to the command clients.
+func addClientOrders(cmd *cobra.Command) *cobra.Command {
 	var id clientID
 	var endGrace bool
 	list := cmd.RunE
@@ -22,32 +22,32 @@ func ordersClients(cmd *cobra.Command) *cobra.Command {
 		path := cmd.Flag("control").Value.String()
 		switch {
 		case id != 0:
-			return order(cmd.Context(), path, "clients/expire?id="+id.String(), cmd.OutOrStdout())
+			return sendOrder(cmd.Context(), path, "clients/expire?id="+id.String(), cmd.OutOrStdout())
 		case endGrace:
-			return order(cmd.Context(), path, "clients/end-grace", cmd.OutOrStdout())
+			return sendOrder(cmd.Context(), path, "clients/end-grace", cmd.OutOrStdout())
 		}
 		return list(cmd, args)
 	}
 	f := cmd.Flags()
-	f.Var(&id, "expire", "end the client `ID` with its open files and locks")
-	f.BoolVar(&endGrace, "end-grace", false, "end the time in which clients may reclaim what they held before a restart")
+	f.Var(&id, "expire", "discard the client `ID` with its open files and locks")
+	f.BoolVar(&endGrace, "end-grace", false, "end the grace period, in which clients may reclaim what they held before a restart")
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if n := cmd.Flags().NFlag(); n > 1 && (n > 2 || !cmd.Flags().Changed("control")) {
-			return errors.New("--json, --expire and --end-grace go alone")
+			return errors.New("--json, --expire and --end-grace cannot be combined")
 		}
 		return cobra.NoArgs(cmd, args)
 	}
 	return cmd
 }
 
-// A clientID is the ID of a client as the value of a flag. 0 is none.
+// A clientID is the value of a flag for a client's ID. 0 means none.
 type clientID uint64
 
-// Set takes the hexadecimal digits that the list of clients has.
+// Set parses the hexadecimal digits that the list of clients shows.
 func (c *clientID) Set(s string) error {
 	id, err := strconv.ParseUint(s, 16, 64)
 	if err != nil || id == 0 {
-		return errors.New("the ID of a client is in the first column of nfsrdmad clients")
+		return errors.New("invalid client ID: use the first column of nfsrdmad clients")
 	}
 	*c = clientID(id)
 	return nil
@@ -60,14 +60,14 @@ func (c *clientID) String() string {
 	return fmt.Sprintf("%016x", uint64(*c))
 }
 
-// Type names the type in help.
+// Type names the type in the help.
 func (*clientID) Type() string { return "ID" }
 
-// order sends an order to the daemon at a socket, and prints the answer.
-func order(ctx context.Context, path, what string, w io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, orderTime)
+// sendOrder sends an order to the daemon at a socket, and prints the response.
+func sendOrder(ctx context.Context, path, what string, w io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
 	defer cancel()
-	body, err := ask(ctx, path, http.MethodPost, what)
+	body, err := requestDaemon(ctx, path, http.MethodPost, what)
 	if err != nil {
 		return err
 	}
@@ -76,9 +76,9 @@ func order(ctx context.Context, path, what string, w io.Writer) error {
 	return err
 }
 
-// obey handles an order: do returns a sentence about the result, or an error that
-// names the remedy.
-func obey(do func(r *http.Request) (string, error)) http.HandlerFunc {
+// orderHandler returns a handler for an order: do returns a sentence about the result, or an
+// error that names the remedy.
+func orderHandler(do func(r *http.Request) (string, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		done, err := do(r)
 		if err != nil {
@@ -89,35 +89,35 @@ func obey(do func(r *http.Request) (string, error)) http.HandlerFunc {
 	}
 }
 
-// errNotStored says that a change of the clients' state is not on stable storage.
-var errNotStored = errors.New("the list of clients in the state directory cannot be written: make room there, or check its disk")
+// errNotStored reports that a change of the clients' state could not be stored.
+var errNotStored = errors.New("the list of clients in the state directory cannot be written: free some space there, or check its disk")
 
-// expire ends a client.
-func (p *operations) expire(r *http.Request) (string, error) {
+// expireClient discards a client's state.
+func (p *runningDaemon) expireClient(r *http.Request) (string, error) {
 	var id clientID
 	if err := id.Set(r.FormValue("id")); err != nil {
 		return "", err
 	}
-	switch p.holders.Expire(uint64(id)) {
+	switch p.stateServer.Expire(uint64(id)) {
 	case nfs4.OK:
-		return fmt.Sprintf("client %s has ended", &id), nil
+		return fmt.Sprintf("client %s was discarded", &id), nil
 	case nfs4.ErrStaleClientID:
 		return "", fmt.Errorf("there is no client %s: nfsrdmad clients lists them", &id)
 	}
-	if p.holders.Counts().Failing {
+	if p.stateServer.Counts().Failing {
 		return "", errNotStored
 	}
-	return "", fmt.Errorf("a call of client %s is under way: try again, or cut the client's connections first", &id)
+	return "", fmt.Errorf("a call of client %s is in progress: try again, or close the client's connections first", &id)
 }
 
-// endGrace ends grace.
-func (p *operations) endGrace(*http.Request) (string, error) {
-	g := p.holders.Grace()
+// endGracePeriod ends the grace period.
+func (p *runningDaemon) endGracePeriod(*http.Request) (string, error) {
+	g := p.stateServer.Grace()
 	switch {
 	case g.Clients == 0:
-		return "there is no grace", nil
-	case !p.holders.EndGrace():
+		return "there is no grace period", nil
+	case !p.stateServer.EndGrace():
 		return "", errNotStored
 	}
-	return fmt.Sprintf("grace has ended; clients that had not come back and lost what they held: %d", g.Clients), nil
+	return fmt.Sprintf("the grace period has ended; clients that had not returned and lost what they held: %d", g.Clients), nil
 }

@@ -10,26 +10,26 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/internal/cli"
-	"github.com/nfsrdma/nfsrdma/journal"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
-	"github.com/nfsrdma/nfsrdma/nfs4state"
+	"github.com/nfsrdma/nfsrdma/nfsserver/journal"
+	"github.com/nfsrdma/nfsrdma/nfsserver/nfs4state"
 )
 
 // TestClientsOrders ends a client, and grace after a restart.
 func TestClientsOrders(t *testing.T) {
 	dir := t.TempDir()
 	path, state := filepath.Join(dir, "control"), filepath.Join(dir, "state")
-	start := func(t *testing.T) *served {
-		return serve(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--control", path, "--state", state, t.TempDir()+"=/x")
+	start := func(t *testing.T) *testDaemon {
+		return startDaemon(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--control", path, "--state", state, t.TempDir()+"=/x")
 	}
 	order := func(args ...string) (code int, stdout, stderr string) {
-		return command(t, append([]string{"clients", "--control", path}, args...)...)
+		return runCommand(t, append([]string{"clients", "--control", path}, args...)...)
 	}
 	t.Run("a client", func(t *testing.T) {
 		s := start(t)
 		code, stdout, _ := order("--end-grace")
 		assert.Equal(t, cli.ExitOK, code)
-		assert.Equal(t, "there is no grace\n", stdout)
+		assert.Equal(t, "there is no grace period\n", stdout)
 		code, _, stderr := order("--expire", "77")
 		assert.Equal(t, cli.ExitError, code)
 		assert.Equal(t, "nfsrdmad: there is no client 0000000000000077: nfsrdmad clients lists them\n", stderr)
@@ -39,14 +39,14 @@ func TestClientsOrders(t *testing.T) {
 		code, _, stderr = order("--expire", "77", "--end-grace")
 		assert.Equal(t, cli.ExitUsage, code, stderr)
 
-		c, err := net.Dial("tcp", s.addr(t, "tcp"))
+		c, err := net.Dial("tcp", s.transportAddr(t, "tcp"))
 		require.NoError(t, err)
 		defer c.Close()
 		var id nfs4.ExchangeIDRes
-		compound(t, c, 1, nfs4.OpExchangeID, &nfs4.ExchangeIDArgs{Owner: []byte("plain")}, &id)
+		callCompound(t, c, 1, nfs4.OpExchangeID, &nfs4.ExchangeIDArgs{Owner: []byte("plain")}, &id)
 		code, stdout, stderr = order("--expire", fmt.Sprintf("%x", id.ClientID))
 		assert.Equal(t, cli.ExitOK, code, stderr)
-		assert.Equal(t, fmt.Sprintf("client %016x has ended\n", id.ClientID), stdout)
+		assert.Equal(t, fmt.Sprintf("client %016x was discarded\n", id.ClientID), stdout)
 	})
 
 	// Two clients that may reclaim, which do not come.
@@ -59,14 +59,14 @@ func TestClientsOrders(t *testing.T) {
 	require.NoError(t, j.Append(records...))
 	require.NoError(t, j.Close())
 	start(t)
-	n := status(t, path).NFS4
+	n := getStatus(t, path).NFS4
 	assert.Equal(t, [2]int{2, 2}, [2]int{n.Grace, n.Recorded})
 	assert.InDelta(t, 45, n.GraceLeft, 10)
-	code, stdout, _ := command(t, "status", "--control", path)
+	code, stdout, _ := runCommand(t, "status", "--control", path)
 	assert.Equal(t, cli.ExitOK, code)
-	assert.Regexp(t, `(?m)^grace +2 clients may reclaim what they held before the restart, for \d+ s at most$`, stdout)
+	assert.Regexp(t, `(?m)^grace +2 clients may reclaim what they held before the restart, for at most \d+ s$`, stdout)
 	code, stdout, stderr := order("--end-grace")
 	assert.Equal(t, cli.ExitOK, code, stderr)
-	assert.Equal(t, "grace has ended; clients that had not come back and lost what they held: 2\n", stdout)
-	assert.Zero(t, status(t, path).NFS4.Grace)
+	assert.Equal(t, "the grace period has ended; clients that had not returned and lost what they held: 2\n", stdout)
+	assert.Zero(t, getStatus(t, path).NFS4.Grace)
 }

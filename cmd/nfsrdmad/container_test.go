@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 )
 
 // TestContainer checks that serve understands the arguments in contrib/container,
@@ -29,7 +29,7 @@ func TestContainer(t *testing.T) {
 			words[i] = strings.Trim(w, `"`)
 		}
 		require.Equal(t, "serve", words[0], file)
-		cmd := newServe()
+		cmd := newServeCommand()
 		require.NoError(t, cmd.ParseFlags(words[1:]), file)
 		assert.Empty(t, cmd.Flags().Args(), file)
 		assert.Equal(t, "/etc/nfsrdma/exports", cmd.Flags().Lookup("exports").Value.String(), file)
@@ -46,7 +46,7 @@ func TestContainer(t *testing.T) {
 func TestContainerPorts(t *testing.T) {
 	manifest, err := os.ReadFile("../../contrib/container/kubernetes.yaml")
 	require.NoError(t, err)
-	flags := newServe().Flags()
+	flags := newServeCommand().Flags()
 	assert.Contains(t, string(manifest), "{name: rdma, containerPort: "+strings.TrimPrefix(flags.Lookup("listen").DefValue, ":")+"}")
 	assert.Contains(t, string(manifest), "{name: nfs, containerPort: "+strings.TrimPrefix(flags.Lookup("tcp").DefValue, ":")+"}")
 	file, err := os.ReadFile("../../contrib/container/Containerfile")
@@ -55,6 +55,6 @@ func TestContainerPorts(t *testing.T) {
 
 	m := regexp.MustCompile(`httpGet: \{path: ([^,]*), port: metrics\}`).FindSubmatch(manifest)
 	require.NotNil(t, m)
-	status, _ := get(t, new(operations).monitor(), string(m[1]))
+	status, _ := httpGet(t, new(runningDaemon).metricsHandler(), string(m[1]))
 	assert.Equal(t, http.StatusOK, status)
 }

@@ -14,7 +14,7 @@ import (
 // TestContrib checks that the alerts and the dashboard name only metrics that exist,
 // and labels that these have.
 func TestContrib(t *testing.T) {
-	all := described(t)
+	all := describedMetrics(t)
 	name := regexp.MustCompile(`\bnfsrdma_[a-z0-9_]+`)
 	label := regexp.MustCompile(`\b(nfsrdma_[a-z0-9_]+)\{([^}]*)\}`)
 	for _, file := range []string{"prometheus/nfsrdma.rules.yml", "prometheus/nfsrdma.test.yml", "grafana/nfsrdma.json"} {
@@ -24,11 +24,11 @@ func TestContrib(t *testing.T) {
 		names := name.FindAllString(text, -1)
 		require.NotEmpty(t, names, file)
 		for _, n := range names {
-			_, ok := all[plainName(n)]
+			_, ok := all[baseMetricName(n)]
 			assert.True(t, ok, "%s: no metric is named %s", file, n)
 		}
 		for _, m := range label.FindAllStringSubmatch(text, -1) {
-			known := append(strings.Split(all[plainName(m[1])], ","), "job", "instance", "le")
+			known := append(strings.Split(all[baseMetricName(m[1])], ","), "job", "instance", "le")
 			for _, pair := range strings.Split(m[2], ",") {
 				key, _, _ := strings.Cut(pair, "=")
 				assert.Contains(t, known, strings.TrimSpace(key), "%s: %s", file, m[0])
@@ -43,7 +43,7 @@ func TestContrib(t *testing.T) {
 // TestDashboard checks each panel of the dashboard: that its expressions sum by labels
 // that their metrics have, and that the legends name labels which are left.
 func TestDashboard(t *testing.T) {
-	all := described(t)
+	all := describedMetrics(t)
 	b, err := os.ReadFile("../../contrib/grafana/nfsrdma.json")
 	require.NoError(t, err)
 	var dashboard struct {
@@ -65,7 +65,7 @@ func TestDashboard(t *testing.T) {
 		for _, target := range p.Targets {
 			metric := name.FindString(target.Expr)
 			require.NotEmpty(t, metric, "%s: %s", p.Title, target.Expr)
-			left := append(strings.Split(all[plainName(metric)], ","), "job", "instance", "le")
+			left := append(strings.Split(all[baseMetricName(metric)], ","), "job", "instance", "le")
 			for _, m := range by.FindAllStringSubmatch(target.Expr, -1) {
 				var kept []string
 				for _, l := range strings.Split(m[1], ",") {
@@ -83,8 +83,8 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// plainName returns the name of a histogram without the parts that Prometheus adds.
-func plainName(n string) string {
+// baseMetricName returns the name of a histogram without the parts that Prometheus adds.
+func baseMetricName(n string) string {
 	if base, ok := strings.CutPrefix(n, "nfsrdma_rpc_duration_seconds"); ok && base != "" {
 		return "nfsrdma_rpc_duration_seconds"
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
-// defaultControl returns the default path of the control socket. It returns ""
-// for an ordinary user without a runtime directory.
+// defaultControl returns the default path of the control socket, or "" for an ordinary user
+// without a runtime directory.
 func defaultControl() string {
 	if os.Geteuid() == 0 {
 		return "/run/nfsrdmad.sock"
@@ -28,36 +28,35 @@ func defaultControl() string {
 	return ""
 }
 
-// Limits of the daemon's HTTP servers. They have few clients, which are quick.
+// Timeouts of the daemon's HTTP servers. They have few clients, which are fast.
 const (
-	httpRead = 10 * time.Second
-	httpIdle = 2 * time.Minute
+	httpReadTimeout = 10 * time.Second
+	httpIdleTimeout = 2 * time.Minute
 )
 
-// newHTTP returns a server for m. It logs net/http's messages about clients at
-// debug level.
-func newHTTP(m http.Handler, log *slog.Logger) *http.Server {
+// newHTTPServer returns a server for m. It logs net/http's messages about clients at debug
+// level.
+func newHTTPServer(m http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
-		Handler: m, ReadTimeout: httpRead, IdleTimeout: httpIdle,
+		Handler: m, ReadTimeout: httpReadTimeout, IdleTimeout: httpIdleTimeout,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 }
 
-// A control is the socket at which a daemon serves its status.
-type control struct {
+// A controlSocket is the socket on which a daemon serves its status and accepts commands.
+type controlSocket struct {
 	path   string
 	lock   *os.File
 	server *http.Server
 	done   chan struct{}
 }
 
-// errControlTaken reports that another daemon has the socket.
-var errControlTaken = errors.New("another nfsrdmad answers at it")
+// errControlTaken reports that another daemon uses the socket.
+var errControlTaken = errors.New("another nfsrdmad uses it")
 
-// openControl makes the socket and answers there until close. A live daemon
-// holds the lock beside its socket; a socket without a lock holder is stale and
-// is replaced.
-func openControl(path string, p *operations, log *slog.Logger) (*control, error) {
+// openControl creates the socket and serves on it until close. A live daemon holds the lock
+// file of its socket; a socket whose lock is free is stale and is replaced.
+func openControl(path string, p *runningDaemon, log *slog.Logger) (*controlSocket, error) {
 	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, controlError(path, cli.Cause(err))
@@ -78,17 +77,18 @@ func openControl(path string, p *operations, log *slog.Logger) (*control, error)
 	answer := func(document func() any) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(document()) // fails if the client has gone
+			_ = json.NewEncoder(w).Encode(document()) // fails if the client has disconnected
 		}
 	}
-	m.HandleFunc("GET /status", answer(func() any { return p.status() }))
-	m.HandleFunc("GET /clients", answer(func() any { return p.clients() }))
-	m.HandleFunc("POST /clients/expire", obey(p.expire))
-	m.HandleFunc("POST /clients/end-grace", obey(p.endGrace))
-	m.HandleFunc("GET /exports", answer(func() any { return p.exportsDoc() }))
-	m.HandleFunc("POST /exports/reload", obey(p.reloadExports))
-	m.HandleFunc("POST /reload", obey(p.reload))
-	c := &control{path: path, lock: lock, server: newHTTP(m, log), done: make(chan struct{})}
+	m.HandleFunc("GET /status", answer(func() any { return p.reportSource().CollectStatus() }))
+	m.HandleFunc("GET /clients", answer(func() any { return p.reportSource().CollectClients() }))
+	m.HandleFunc("POST /clients/expire", orderHandler(p.expireClient))
+	m.HandleFunc("POST /clients/end-grace", orderHandler(p.endGracePeriod))
+	m.HandleFunc("GET /exports", answer(func() any { return p.reportSource().CollectExportList() }))
+	m.HandleFunc("POST /exports/reload", orderHandler(p.handleExportsReload))
+	m.HandleFunc("POST /reload", orderHandler(p.handleReload))
+	handleProfiles(m)
+	c := &controlSocket{path: path, lock: lock, server: newHTTPServer(m, log), done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
 		_ = c.server.Serve(l) // until close
@@ -96,8 +96,7 @@ func openControl(path string, p *operations, log *slog.Logger) (*control, error)
 	return c, nil
 }
 
-// listenControl listens on a socket that only its owner can use, from the first
-// moment.
+// listenControl listens on a socket that at no time anyone except its owner can use.
 func listenControl(path string) (net.Listener, error) {
 	if info, err := os.Lstat(path); err == nil {
 		if info.Mode().Type() != os.ModeSocket {
@@ -128,8 +127,8 @@ func listenControl(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// close ends the service. It does nothing if c is nil.
-func (c *control) close() {
+// close removes the socket and stops serving. It does nothing if c is nil.
+func (c *controlSocket) close() {
 	if c == nil {
 		return
 	}

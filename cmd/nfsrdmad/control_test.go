@@ -16,54 +16,46 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/cmd/nfsrdmad/internal/report"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
-	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// status gets the status of the daemon at a socket.
-func status(t *testing.T, path string) *statusDoc {
+// getStatus gets the status of the daemon at a socket.
+func getStatus(t *testing.T, path string) *report.Status {
 	t.Helper()
-	code, stdout, stderr := command(t, "status", "--json", "--control", path)
+	code, stdout, stderr := runCommand(t, "status", "--json", "--control", path)
 	require.Equal(t, cli.ExitOK, code, stderr)
-	d := new(statusDoc)
+	d := new(report.Status)
 	require.NoError(t, json.Unmarshal([]byte(stdout), d))
 	return d
-}
-
-// TestStatusBytes checks that bytes have their older names as well.
-func TestStatusBytes(t *testing.T) {
-	for _, doc := range []any{connDoc{trafficDoc: newTrafficDoc(1, 2)}, procDoc{trafficDoc: newTrafficDoc(1, 2)}} {
-		b, err := json.Marshal(doc)
-		require.NoError(t, err)
-		assert.Contains(t, string(b), `"bytes_in":1,"bytes_out":2,"octets_in":1,"octets_out":2`)
-	}
 }
 
 // TestStatus checks that status shows transports, clients, exports, connections
 // and calls.
 func TestStatus(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "control")
-	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--clients", "127.0.0.0/8", "--ro", "--control", path, t.TempDir()+"=/x y")
+	s := startDaemon(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--clients", "127.0.0.0/8", "--ro", "--control", path, t.TempDir()+"=/x y")
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 
-	line, err := rpcrdma.Dial(t.Context(), iwarp.Open(iwarp.Config{}), s.addr(t, "rdma"), rpcrdma.ClientConfig{})
+	line, err := rpcrdma.Dial(t.Context(), iwarp.Open(iwarp.Config{}), s.transportAddr(t, "rdma"), rpcrdma.ClientConfig{})
 	require.NoError(t, err)
 	defer line.Close()
 	x := oncrpc.Exchange{Prog: nfs3.Program, Vers: nfs3.Version, Proc: nfs3.ProcNull}
 	require.NoError(t, line.Call(t.Context(), &x))
 	x.Release()
-	tcp, err := net.Dial("tcp", s.addr(t, "tcp"))
+	tcp, err := net.Dial("tcp", s.transportAddr(t, "tcp"))
 	require.NoError(t, err)
 	defer tcp.Close()
 	args := (&nfs3.HandleArgs{Object: nfs3.FH("nothing")}).AppendTo(nil)
-	accepted(t, tcpCall(t, tcp, call(8, nfs3.Program, nfs3.Version, nfs3.ProcGetAttr, args)), 8, 0)
+	parseAccepted(t, tcpCall(t, tcp, encodeCall(8, nfs3.Program, nfs3.Version, nfs3.ProcGetAttr, args)), 8, 0)
 
-	d := status(t, path)
+	d := getStatus(t, path)
 	assert.Equal(t, 1, d.Version)
 	assert.Equal(t, "serving", d.Daemon.State)
 	assert.Equal(t, os.Getpid(), d.Daemon.PID)
@@ -71,29 +63,29 @@ func TestStatus(t *testing.T) {
 	require.Len(t, d.Transports, 2)
 	for i, name := range []string{"rdma", "tcp"} {
 		assert.Equal(t, name, d.Transports[i].Name)
-		assert.Equal(t, s.addr(t, name), d.Transports[i].Address)
-		assert.Equal(t, connectionsDoc{Now: 1, Total: 1}, d.Transports[i].Connections)
+		assert.Equal(t, s.transportAddr(t, name), d.Transports[i].Address)
+		assert.Equal(t, report.ConnectionCounts{Now: 1, Total: 1}, d.Transports[i].Connections)
 	}
 	require.Len(t, d.Connections, 2)
 	overRDMA, overTCP := d.Connections[0], d.Connections[1]
 	assert.Equal(t, tcp.LocalAddr().String(), overTCP.Peer)
 	assert.EqualValues(t, 1, overTCP.Calls)
-	for _, traffic := range []trafficDoc{overTCP.trafficDoc, d.Procedures[0].trafficDoc} {
+	for _, traffic := range []report.Traffic{overTCP.Traffic, d.Procedures[0].Traffic} {
 		assert.Positive(t, traffic.BytesIn)
-		assert.Equal(t, newTrafficDoc(traffic.BytesIn, traffic.BytesOut), traffic)
+		assert.Equal(t, report.Traffic{BytesIn: traffic.BytesIn, BytesOut: traffic.BytesOut, OctetsIn: traffic.BytesIn, OctetsOut: traffic.BytesOut}, traffic)
 	}
 	require.NotNil(t, overRDMA.RDMA)
 	assert.Positive(t, overRDMA.Calls)
 	assert.Positive(t, overRDMA.RDMA.CreditsGranted)
 	assert.Equal(t, 4096, overRDMA.RDMA.InlineReceive)
 	assert.Positive(t, overRDMA.RDMA.FPDUsReceived)
-	assert.Equal(t, []exportDoc{{Path: "/x y", Clients: []string{d.Exports[0].Clients[0]}}}, d.Exports)
+	assert.Equal(t, []report.Export{{Path: "/x y", Clients: []string{d.Exports[0].Clients[0]}}}, d.Exports)
 	assert.Contains(t, d.Exports[0].Clients[0], "127.0.0.0/8(ro,")
 	require.Len(t, d.Procedures, 2)
 	assert.Equal(t, "NULL", d.Procedures[0].Procedure)
-	assert.Equal(t, []errorDoc{{"NFS3ERR_BADHANDLE", 1}}, d.Procedures[1].Errors)
+	assert.Equal(t, []report.ErrorCount{{Name: "NFS3ERR_BADHANDLE", Calls: 1}}, d.Procedures[1].Errors)
 
-	code, text, stderr := command(t, "status", "--control", path)
+	code, text, stderr := runCommand(t, "status", "--control", path)
 	require.Equal(t, cli.ExitOK, code, stderr)
 	for _, want := range []string{
 		"serving since", "\nEXPORTS\n", `"/x y"  127.0.0.0/8(ro,`, "\nCONNECTIONS\n", tcp.LocalAddr().String(), "4096/",
@@ -111,12 +103,12 @@ func TestStatus(t *testing.T) {
 func TestStatusWithoutDaemon(t *testing.T) {
 	nosuch := filepath.Join(t.TempDir(), "nosuch")
 	stale := filepath.Join(t.TempDir(), "stale")
-	leave(t, stale)
+	leaveStaleSocket(t, stale)
 	for _, path := range []string{nosuch, stale} {
-		code, stdout, stderr := command(t, "status", "--control", path)
+		code, stdout, stderr := runCommand(t, "status", "--control", path)
 		assert.Equal(t, cli.ExitError, code)
 		assert.Empty(t, stdout)
-		assert.Equal(t, "nfsrdmad: no nfsrdmad answers at "+path+": start one with nfsrdmad serve, or name its socket with --control PATH\n", stderr)
+		assert.Equal(t, "nfsrdmad: no nfsrdmad responds at "+path+": start one with nfsrdmad serve, or name its socket with --control PATH\n", stderr)
 	}
 }
 
@@ -128,12 +120,12 @@ func TestStatusOfHungDaemon(t *testing.T) {
 	defer l.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	_, err = ask(ctx, path, http.MethodGet, "status")
-	assert.ErrorContains(t, err, "the daemon at "+path+" does not answer")
+	_, err = requestDaemon(ctx, path, http.MethodGet, "status")
+	assert.ErrorContains(t, err, "the daemon at "+path+" does not respond")
 }
 
-// leave makes a socket without a listener.
-func leave(t *testing.T, path string) {
+// leaveStaleSocket makes a socket without a listener.
+func leaveStaleSocket(t *testing.T, path string) {
 	t.Helper()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	require.NoError(t, err)
@@ -147,13 +139,13 @@ func leave(t *testing.T, path string) {
 func TestControlTaken(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "control")
-	leave(t, path)
+	leaveStaleSocket(t, path)
 	log := slog.New(slog.DiscardHandler)
-	p := new(operations)
+	p := new(runningDaemon)
 	c, err := openControl(path, p, log)
 	require.NoError(t, err)
 	_, err = openControl(path, p, log)
-	assert.EqualError(t, err, "cannot create the control socket "+path+": another nfsrdmad answers at it; name another with --control, or turn it off with --control \"\"")
+	assert.EqualError(t, err, "cannot create the control socket "+path+": another nfsrdmad uses it; name another with --control, or turn it off with --control \"\"")
 	c.close()
 	_, err = os.Lstat(path)
 	assert.ErrorIs(t, err, os.ErrNotExist, "no file is left")
@@ -181,33 +173,11 @@ func TestControlDefault(t *testing.T) {
 	var text bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&text, nil))
 	path := filepath.Join(t.TempDir(), "no", "such")
-	c, err := new(operations).openControl(&opsOptions{control: path}, log)
+	c, err := new(runningDaemon).openControl(&operatorOptions{control: path}, log)
 	assert.NoError(t, err)
 	assert.Nil(t, c)
 	c.close()
 	assert.Contains(t, text.String(), "level=WARN")
-	_, err = new(operations).openControl(&opsOptions{control: path, controlGiven: true}, log)
+	_, err = new(runningDaemon).openControl(&operatorOptions{control: path, controlGiven: true}, log)
 	assert.Error(t, err)
-}
-
-func TestWords(t *testing.T) {
-	for n, want := range map[uint64]string{
-		0: "0", 1023: "1023", 1024: "1 KiB", 1536: "1.5 KiB", 10 << 10: "10 KiB", 123456: "121 KiB", 1023 << 10: "1 MiB",
-		256 << 20: "256 MiB", 1 << 40: "1 TiB", 1<<64 - 1: "16 EiB",
-	} {
-		assert.Equal(t, want, size(n), n)
-	}
-	for d, want := range map[time.Duration]string{
-		-1: "0 s", 59 * time.Second: "59 s", 61 * time.Second: "1 min 1 s", 3*time.Hour + 59*time.Second: "3 h 0 min",
-		50 * time.Hour: "2 d 2 h",
-	} {
-		assert.Equal(t, want, span(d))
-	}
-	for d, want := range map[time.Duration]string{
-		999: "999 ns", 1234: "1.23 us", 20 * time.Millisecond: "20 ms", 5 * time.Second: "5 s",
-	} {
-		assert.Equal(t, want, short(d))
-	}
-	assert.Equal(t, "/a", printable("/a"))
-	assert.Equal(t, `"/\x1b[2J"`, printable("/\x1b[2J"))
 }

@@ -10,18 +10,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/cmpriv"
-	"github.com/nfsrdma/nfsrdma/iwarp"
-	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
-	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
-	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp/ddp"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp/rdmap"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// counting is attached with the given number of delegation counters.
-func counting(answer bool, counters int) (*rpcrdma.ExtensionConfig, <-chan *linkEnd) {
-	x, ends := attached(answer)
+// newCounterExtension is attached with the given number of delegation counters.
+func newCounterExtension(answer bool, counters int) (*rpcrdma.ExtensionConfig, <-chan *fakeExtensionHandler) {
+	x, ends := newExtensionConfig(answer)
 	x.Delegation, x.Counters = true, counters
 	return x, ends
 }
@@ -39,110 +39,110 @@ func callNull(ctx context.Context, to oncrpc.Caller) error {
 	return to.Call(ctx, x)
 }
 
-// A stranger is a peer of a server with counters, free to break the rules.
-type stranger struct {
+// A fakeClient is a peer of a server with counters, free to break the rules.
+type fakeClient struct {
 	rdma.Conn
-	block  cmpriv.Extension
-	closed chan error
-	theirs *linkEnd
+	block     cmpriv.Extension
+	closed    chan error
+	serverEnd *fakeExtensionHandler
 }
 
-func dialStranger(t *testing.T, cfg iwarp.Config, addr string, servers <-chan *linkEnd) *stranger {
+func dialFakeClient(t *testing.T, cfg iwarp.Config, addr string, servers <-chan *fakeExtensionHandler) *fakeClient {
 	t.Helper()
 	message := cmpriv.Message{SendSize: 4096, RecvSize: 4096}.AppendTo(nil)
 	block := cmpriv.Extension{Immediate: true, Atomics: true, Delegation: true, ImmediateRecvs: 16}
-	s := &stranger{closed: make(chan error, 1)}
-	c, err := iwarp.Open(cfg).Dial(t.Context(), addr, rdma.ConnConfig{Handler: ended(s.closed), PrivateData: block.AppendTo(message)})
+	s := &fakeClient{closed: make(chan error, 1)}
+	c, err := iwarp.Open(cfg).Dial(t.Context(), addr, rdma.ConnConfig{Handler: closedHandler(s.closed), PrivateData: block.AppendTo(message)})
 	require.NoError(t, err)
-	s.Conn, s.theirs = c, soon(t, servers)
+	s.Conn, s.serverEnd = c, receiveSoon(t, servers)
 	s.block, _ = cmpriv.ParseExtension(c.PrivateData())
 	require.True(t, s.block.Delegation)
 	return s
 }
 
-// word returns the address of the stranger's own word n according to the
+// counterAddr returns the address of the stranger's own word n according to the
 // server.
-func (s *stranger) word(n uint64) rdma.Remote {
+func (s *fakeClient) counterAddr(n uint64) rdma.Remote {
 	return rdma.Remote{STag: rdma.STag(s.block.CounterSTag), TO: s.block.CounterTO + 8*n}
 }
 
-// add adds to a word and returns its previous content.
-func (s *stranger) add(t *testing.T, at rdma.Remote, n uint64) uint64 {
+// fetchAdd adds to a word and returns its previous content.
+func (s *fakeClient) fetchAdd(t *testing.T, at rdma.Remote, n uint64) uint64 {
 	t.Helper()
-	done := make(completions, 1)
+	done := make(completionChan, 1)
 	require.NoError(t, s.Post(rdma.WR{Op: rdma.OpFetchAdd, Remote: at, Atomic: rdma.Atomic{Operand: n}, Done: done}))
-	c := soon(t, done)
+	c := receiveSoon(t, done)
 	require.NoError(t, c.Err)
 	return c.Original
 }
 
-type completions chan rdma.Completion
+type completionChan chan rdma.Completion
 
-func (c completions) Complete(done rdma.Completion) { c <- done }
+func (c completionChan) Complete(done rdma.Completion) { c <- done }
 
 // TestCountersOutOfReach checks that a forbidden operation on counters, even
 // another peer's, gets the standard's error (R7306-5.1.1-5, R7306-5.1.1-6) and
 // ends only its own connection.
 func TestCountersOutOfReach(t *testing.T) {
 	const words = 16
-	x, servers := counting(false, words)
+	x, servers := newCounterExtension(false, words)
 	cfg := iwarp.Config{CRC: mpa.CRCOff}
-	addr := responder(t, iwarp.Open(cfg), &rpcrdma.Server{Handler: nullMux(), Extensions: x})
-	victim := dialStranger(t, cfg, addr, servers)
+	addr := startRDMAServer(t, iwarp.Open(cfg), &rpcrdma.Server{Handler: nullMux(), Extensions: x})
+	victim := dialFakeClient(t, cfg, addr, servers)
 	add := func(at rdma.Remote) rdma.WR { return rdma.WR{Op: rdma.OpFetchAdd, Remote: at} }
 	for name, tt := range map[string]struct {
-		wr   func(s *stranger) rdma.WR
+		wr   func(s *fakeClient) rdma.WR
 		want error
 	}{
-		"another's":      {func(*stranger) rdma.WR { return add(victim.word(0)) }, rdmap.ErrSTagStream},
-		"nobody's":       {func(*stranger) rdma.WR { return add(rdma.Remote{STag: 0}) }, rdmap.ErrInvalidSTag},
-		"behind the end": {func(s *stranger) rdma.WR { return add(s.word(words)) }, rdmap.ErrBounds},
-		"not aligned": {func(s *stranger) rdma.WR {
-			at := s.word(3)
+		"another's":      {func(*fakeClient) rdma.WR { return add(victim.counterAddr(0)) }, rdmap.ErrSTagStream},
+		"nobody's":       {func(*fakeClient) rdma.WR { return add(rdma.Remote{STag: 0}) }, rdmap.ErrInvalidSTag},
+		"behind the end": {func(s *fakeClient) rdma.WR { return add(s.counterAddr(words)) }, rdmap.ErrBounds},
+		"not aligned": {func(s *fakeClient) rdma.WR {
+			at := s.counterAddr(3)
 			at.TO += 4
 			return add(at)
 		}, rdmap.ErrStream},
-		"across the end": {func(s *stranger) rdma.WR {
-			at := s.word(words - 1)
+		"across the end": {func(s *fakeClient) rdma.WR {
+			at := s.counterAddr(words - 1)
 			at.TO++
 			return add(at)
 		}, rdmap.ErrBounds},
-		"at the last offset": {func(s *stranger) rdma.WR {
-			at := s.word(0)
+		"at the last offset": {func(s *fakeClient) rdma.WR {
+			at := s.counterAddr(0)
 			at.TO = ^uint64(7)
 			return add(at)
 		}, rdmap.ErrTOWrap},
-		"RDMA Write": {func(s *stranger) rdma.WR {
-			return rdma.WR{Op: rdma.OpWrite, Data: [][]byte{make([]byte, 8)}, Remote: s.word(1)}
+		"RDMA Write": {func(s *fakeClient) rdma.WR {
+			return rdma.WR{Op: rdma.OpWrite, Data: [][]byte{make([]byte, 8)}, Remote: s.counterAddr(1)}
 		}, nil},
-		"RDMA Write to a foreign STag": {func(*stranger) rdma.WR {
-			return rdma.WR{Op: rdma.OpWrite, Data: [][]byte{make([]byte, 8)}, Remote: victim.word(1)}
+		"RDMA Write to a foreign STag": {func(*fakeClient) rdma.WR {
+			return rdma.WR{Op: rdma.OpWrite, Data: [][]byte{make([]byte, 8)}, Remote: victim.counterAddr(1)}
 		}, ddp.ErrSTagStream},
-		"RDMA Read": {func(s *stranger) rdma.WR {
-			return rdma.WR{Op: rdma.OpRead, Data: [][]byte{make([]byte, 8)}, Remote: s.word(1)}
+		"RDMA Read": {func(s *fakeClient) rdma.WR {
+			return rdma.WR{Op: rdma.OpRead, Data: [][]byte{make([]byte, 8)}, Remote: s.counterAddr(1)}
 		}, rdmap.ErrAccess},
-		"RDMA Read of a foreign STag": {func(*stranger) rdma.WR {
-			return rdma.WR{Op: rdma.OpRead, Data: [][]byte{make([]byte, 8)}, Remote: victim.word(1)}
+		"RDMA Read of a foreign STag": {func(*fakeClient) rdma.WR {
+			return rdma.WR{Op: rdma.OpRead, Data: [][]byte{make([]byte, 8)}, Remote: victim.counterAddr(1)}
 		}, rdmap.ErrSTagStream},
-		"Invalidate a foreign STag": {func(*stranger) rdma.WR {
+		"Invalidate a foreign STag": {func(*fakeClient) rdma.WR {
 			return rdma.WR{Op: rdma.OpSend, WithInvalidate: true, Invalidate: rdma.STag(victim.block.CounterSTag)}
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before := victim.add(t, victim.word(0), 1)
-			s := dialStranger(t, cfg, addr, servers)
-			assert.Zero(t, s.add(t, s.word(0), 5))
+			before := victim.fetchAdd(t, victim.counterAddr(0), 1)
+			s := dialFakeClient(t, cfg, addr, servers)
+			assert.Zero(t, s.fetchAdd(t, s.counterAddr(0), 5))
 			require.NoError(t, s.Post(tt.wr(s)))
-			err := soon(t, s.closed)
+			err := receiveSoon(t, s.closed)
 			var fault *iwarp.Fault
 			require.ErrorAs(t, err, &fault)
 			assert.True(t, fault.Remote)
 			if tt.want != nil {
 				assert.ErrorIs(t, err, tt.want)
 			}
-			soon(t, s.theirs.closed)
-			assert.Equal(t, before+1, victim.add(t, victim.word(0), 0))
-			assert.Zero(t, victim.add(t, victim.word(1), 0))
+			receiveSoon(t, s.serverEnd.closed)
+			assert.Equal(t, before+1, victim.fetchAdd(t, victim.counterAddr(0), 0))
+			assert.Zero(t, victim.fetchAdd(t, victim.counterAddr(1), 0))
 		})
 	}
 	require.NoError(t, victim.Close())
@@ -154,9 +154,9 @@ func TestCountersOutOfReach(t *testing.T) {
 // reachable.
 func TestCountersComeAndGo(t *testing.T) {
 	const workers, rounds, many = 4, 250, 20
-	x, servers := counting(false, 1<<16)
+	x, servers := newCounterExtension(false, 1<<16)
 	device := iwarp.Open(iwarp.Config{CRC: mpa.CRCOff})
-	addr := responder(t, device, &rpcrdma.Server{Handler: nullMux(), Extensions: x})
+	addr := startRDMAServer(t, device, &rpcrdma.Server{Handler: nullMux(), Extensions: x})
 	regions := device.Stats().Regions
 	var all sync.WaitGroup
 	for w := range workers {
@@ -164,8 +164,8 @@ func TestCountersComeAndGo(t *testing.T) {
 			for i := range rounds {
 				message := cmpriv.Message{SendSize: 4096, RecvSize: 4096}.AppendTo(nil)
 				block := cmpriv.Extension{Immediate: true, Atomics: true, Delegation: true, ImmediateRecvs: 16}
-				closed, done := make(chan error, 1), make(completions, many)
-				c, err := device.Dial(t.Context(), addr, rdma.ConnConfig{Handler: ended(closed), PrivateData: block.AppendTo(message)})
+				closed, done := make(chan error, 1), make(completionChan, many)
+				c, err := device.Dial(t.Context(), addr, rdma.ConnConfig{Handler: closedHandler(closed), PrivateData: block.AppendTo(message)})
 				if !assert.NoError(t, err) {
 					return
 				}
@@ -193,8 +193,8 @@ func TestCountersComeAndGo(t *testing.T) {
 		})
 	}
 	for range workers * rounds {
-		end := soon(t, servers)
-		soon(t, end.closed)
+		end := receiveSoon(t, servers)
+		receiveSoon(t, end.closed)
 	}
 	all.Wait()
 	assert.Equal(t, regions, device.Stats().Regions)
@@ -211,13 +211,13 @@ func TestCountersUnderLoad(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			const workers, rounds = 4, 200
-			theirs, servers := counting(false, workers+1)
-			ours, clients := counting(true, 0)
-			addr := responder(t, iwarp.Open(cfg), &rpcrdma.Server{Handler: nullMux(), Extensions: theirs})
+			theirs, servers := newCounterExtension(false, workers+1)
+			ours, clients := newCounterExtension(true, 0)
+			addr := startRDMAServer(t, iwarp.Open(cfg), &rpcrdma.Server{Handler: nullMux(), Extensions: theirs})
 			c, err := rpcrdma.DialConn(t.Context(), iwarp.Open(cfg), addr, rpcrdma.ClientConnConfig{Extensions: ours})
 			require.NoError(t, err)
 			require.NoError(t, callNull(t.Context(), c))
-			server, client := soon(t, servers), soon(t, clients)
+			server, client := receiveSoon(t, servers), receiveSoon(t, clients)
 			assert.Equal(t, rpcrdma.Extensions{Immediate: 16, Atomics: true, Delegation: true}, client.link.Extensions())
 			var all sync.WaitGroup
 			for w := range uint32(workers) {
@@ -227,7 +227,7 @@ func TestCountersUnderLoad(t *testing.T) {
 					}
 				})
 				all.Go(func() {
-					done := make(completions, 1)
+					done := make(completionChan, 1)
 					for i := range uint64(rounds) {
 						err := client.link.Atomic(rdma.OpFetchAdd, client.link.Counter(w+1), rdma.Atomic{Operand: 1, OperandMask: 0x8000000080000000}, done, i)
 						if !assert.NoError(t, err) {
@@ -239,7 +239,7 @@ func TestCountersUnderLoad(t *testing.T) {
 			}
 			for i := range rounds {
 				require.NoError(t, server.link.PostImmediate([8]byte{7: byte(i)}, nil, 0))
-				assert.Equal(t, byte(i), soon(t, server.got)[7])
+				assert.Equal(t, byte(i), receiveSoon(t, server.got)[7])
 			}
 			all.Wait()
 			for n := range workers {
@@ -248,8 +248,8 @@ func TestCountersUnderLoad(t *testing.T) {
 				assert.EqualValues(t, rounds, word.Load())
 			}
 			require.NoError(t, c.Close())
-			soon(t, server.closed)
-			soon(t, client.closed)
+			receiveSoon(t, server.closed)
+			receiveSoon(t, client.closed)
 		})
 	}
 }
@@ -258,8 +258,8 @@ func TestCountersUnderLoad(t *testing.T) {
 // shortest possible call.
 func BenchmarkFetchAdd(b *testing.B) {
 	cfg := iwarp.Config{CRC: mpa.CRCOff}
-	theirs, _ := counting(false, 1<<16)
-	ours, clients := counting(true, 0)
+	theirs, _ := newCounterExtension(false, 1<<16)
+	ours, clients := newCounterExtension(true, 0)
 	l, err := iwarp.Open(cfg).Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)
 	s := &rpcrdma.Server{Handler: nullMux(), Extensions: theirs}
@@ -270,7 +270,7 @@ func BenchmarkFetchAdd(b *testing.B) {
 	require.NoError(b, callNull(b.Context(), c))
 	link := (<-clients).link
 	b.Run("FetchAdd", func(b *testing.B) {
-		done := make(completions, 1)
+		done := make(completionChan, 1)
 		b.ReportAllocs()
 		for b.Loop() {
 			_ = link.Atomic(rdma.OpFetchAdd, link.Counter(1), rdma.Atomic{Operand: 1, OperandMask: 0x8000000080000000}, done, 0)

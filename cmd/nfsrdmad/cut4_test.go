@@ -12,38 +12,38 @@ import (
 	"testing"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
-	"github.com/nfsrdma/nfsrdma/nfs4client"
+	"github.com/nfsrdma/nfsrdma/nfsclient/nfs4client"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	"github.com/stretchr/testify/assert"
 )
 
-// TestSessionCutAtEachMessage is TestCutAtEachMessage by version 4.2: a session
+// TestSessionCutAtEachMessage is TestCutAtEachMessage with version 4.2: a session
 // of the client's goes on over the next connection, and each change is made once.
 // Each frame is cut at its end and at a byte within it.
 //
 // R8881-2.9.2-2, R8881-2.10.6.2-1, R8267-6.6-2.
 func TestSessionCutAtEachMessage(t *testing.T) {
-	g := newCutRig(t)
+	g := newCountingServer(t)
 	var next, ended, cuts, changes atomic.Int64
 	round := func(k int) error {
-		frame, how, within := int64(k/int(2*(manners-1))), 1+manner(k/2%int(manners-1)), k%2 == 1
+		frame, how, within := int64(k/int(2*(cutKinds-1))), 1+cutKind(k/2%int(cutKinds-1)), k%2 == 1
 		var seen atomic.Int64
-		c := newCutter(t, g.way.Addr.String(), func() judge {
-			return func(n int) (int, manner) {
+		c := newCuttingProxy(t, g.endpoint.Addr.String(), func() cutFunc {
+			return func(n int) (int, cutKind) {
 				switch {
 				case seen.Add(1) != frame+1:
-					return 0, spare
+					return 0, noCut
 				case within:
 					return rand.N(n), how
 				}
 				return n, how
 			}
 		})
-		defer c.close()
-		s := g.session(t.Context(), c.addr())
-		w := &walk4{s: s, id: uint64(k << 8)}
-		err := w.round(t.Context())
+		defer c.closeProxy()
+		s := g.dialSession(t.Context(), c.addr())
+		w := &nfs4Round{s: s, id: uint64(k << 8)}
+		err := w.runRound(t.Context())
 		if err == nil {
 			err = s.Close(t.Context())
 		}
@@ -58,7 +58,7 @@ func TestSessionCutAtEachMessage(t *testing.T) {
 		all.Go(func() {
 			for ended.Load() == 0 {
 				k := int(next.Add(1) - 1)
-				assert.NoError(t, round(k), "frame %d", k/int(2*(manners-1)))
+				assert.NoError(t, round(k), "frame %d", k/int(2*(cutKinds-1)))
 			}
 		})
 	}
@@ -67,15 +67,15 @@ func TestSessionCutAtEachMessage(t *testing.T) {
 	assert.Greater(t, ended.Load(), int64(40))
 	g.fs.mu.Lock()
 	defer g.fs.mu.Unlock()
-	for change, n := range g.fs.done {
+	for change, n := range g.fs.executed {
 		assert.Equal(t, 1, n, "%s: executed", change)
 	}
-	assert.Len(t, g.fs.done, int(changes.Load()), "changes without a call")
+	assert.Len(t, g.fs.executed, int(changes.Load()), "changes without a call")
 }
 
-// session makes a session of version 4.2 over RDMA. It tries again if the
+// dialSession creates a version 4.2 session over RDMA. It tries again if the
 // connection is cut.
-func (g *cutRig) session(ctx context.Context, addr string) *nfs4client.Session {
+func (g *countingServer) dialSession(ctx context.Context, addr string) *nfs4client.Session {
 	for {
 		s, err := nfs4client.Dial(ctx, nfs4client.Config{
 			Dial: func(ctx context.Context) (nfs4client.Conn, error) {
@@ -89,16 +89,16 @@ func (g *cutRig) session(ctx context.Context, addr string) *nfs4client.Session {
 	}
 }
 
-// A walk4 is one caller's round of calls by version 4, each of which changes
+// A nfs4Round is one caller's round of version 4 calls, each of which changes
 // something under a name or a number of its own.
-type walk4 struct {
+type nfs4Round struct {
 	s       *nfs4client.Session
-	id      uint64 // of the round, and of its next WRITE
+	id      uint64 // number of the round and its next WRITE
 	changes int
 }
 
-// round makes a directory with a file, and removes both.
-func (w *walk4) round(ctx context.Context) error {
+// runRound makes a directory with a file, and removes both.
+func (w *nfs4Round) runRound(ctx context.Context) error {
 	root, err := w.s.Walk(ctx, "/x")
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func (w *walk4) round(ctx context.Context) error {
 		return fmt.Errorf("OPEN: %w", err)
 	}
 	w.changes += 2
-	if err := w.data(ctx, f); err != nil {
+	if err := w.writeAndRead(ctx, f); err != nil {
 		return err
 	}
 	if err := f.Close(ctx); err != nil {
@@ -129,8 +129,8 @@ func (w *walk4) round(ctx context.Context) error {
 	return w.s.Remove(ctx, root, "d"+name)
 }
 
-// data writes and reads, in messages of several forms.
-func (w *walk4) data(ctx context.Context, f *nfs4client.File) error {
+// writeAndRead writes and reads, in messages of several forms.
+func (w *nfs4Round) writeAndRead(ctx context.Context, f *nfs4client.File) error {
 	for i, n := range []int{100, 5000, 100_000} {
 		w.id++
 		p := binary.BigEndian.AppendUint64(make([]byte, 0, n+8), w.id)

@@ -12,61 +12,65 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp/mpa"
 )
 
-// A cutter is a proxy between RDMA clients and a server. It passes on MPA's
+// A cuttingProxy is a proxy between RDMA clients and a server. It passes on MPA's
 // start-up frames and FPDUs one by one, and cuts connections as its judges
 // decide.
-type cutter struct {
-	l      net.Listener
-	server string
-	knife  func() judge // called once per connection
-	cuts   atomic.Int64
+type cuttingProxy struct {
+	l          net.Listener
+	server     string
+	newCutFunc func() cutFunc // called once per connection
+	cuts       atomic.Int64
 
-	mu    sync.Mutex
-	wires map[*wire]struct{}
-	shut  bool
-	wg    sync.WaitGroup
+	mu     sync.Mutex
+	conns  map[*proxiedConn]struct{}
+	closed bool
+	wg     sync.WaitGroup
+
+	orphans sync.RWMutex // read-locked for each one whose server's end is open
 }
 
-// A judge is called for each frame of a connection, in both directions, one
+// A cutFunc is called for each frame of a connection, in both directions, one
 // call at a time. Unless how is spare, the connection is cut after the first at
 // of the frame's n bytes.
-type judge func(n int) (at int, how manner)
+type cutFunc func(n int) (at int, how cutKind)
 
-// A manner is a way to cut a connection.
-type manner int
+// A cutKind is a way to cut a connection.
+type cutKind int
 
 const (
-	spare  manner = iota
-	finish        // each end sees that the other has closed
-	reset         // both ends see a reset
-	orphan        // the server notices nothing for a while
-	manners
+	noCut        cutKind = iota
+	cutWithFIN           // each end sees that the other has closed
+	cutWithReset         // both ends see a reset
+	cutOrphan            // the server notices nothing until the client connects again
+	cutKinds
 )
 
-// orphaned is the time until the server notices an orphan.
-const orphaned = 100 * time.Millisecond
+// orphanTime is the time until the server's end of an orphan is closed. The cutter
+// makes no connection before: as long as the old one seems to exist, the server takes
+// a retransmission on a new one for another client's call (oncrpc/replay).
+const orphanTime = 100 * time.Millisecond
 
-// newCutter returns a cutter in front of a server.
-func newCutter(t *testing.T, server string, knife func() judge) *cutter {
+// newCuttingProxy returns a cutter in front of a server.
+func newCuttingProxy(t *testing.T, server string, knife func() cutFunc) *cuttingProxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	k := &cutter{l: l, server: server, knife: knife, wires: make(map[*wire]struct{})}
-	k.wg.Go(k.run)
-	t.Cleanup(k.close)
+	k := &cuttingProxy{l: l, server: server, newCutFunc: knife, conns: make(map[*proxiedConn]struct{})}
+	k.wg.Go(k.acceptConns)
+	t.Cleanup(k.closeProxy)
 	return k
 }
 
-func (k *cutter) addr() string { return k.l.Addr().String() }
+func (k *cuttingProxy) addr() string { return k.l.Addr().String() }
 
-func (k *cutter) close() {
+func (k *cuttingProxy) closeProxy() {
 	k.l.Close()
 	k.mu.Lock()
-	k.shut = true
-	for w := range k.wires {
+	k.closed = true
+	for w := range k.conns {
 		w.client.Close()
 		w.server.Close()
 	}
@@ -74,94 +78,100 @@ func (k *cutter) close() {
 	k.wg.Wait()
 }
 
-func (k *cutter) run() {
+func (k *cuttingProxy) acceptConns() {
 	for {
 		client, err := k.l.Accept()
 		if err != nil {
 			return
 		}
+		k.orphans.Lock() // waits until the server's ends of all orphans are closed
 		server, err := net.Dial("tcp", k.server)
+		k.orphans.Unlock()
 		if err != nil {
 			client.Close()
 			continue
 		}
-		w := &wire{cutter: k, client: client.(*net.TCPConn), server: server.(*net.TCPConn), judge: k.knife()}
+		w := &proxiedConn{cutter: k, client: client.(*net.TCPConn), server: server.(*net.TCPConn), cutAt: k.newCutFunc()}
 		k.mu.Lock()
-		if k.shut {
+		if k.closed {
 			client.Close()
 			server.Close()
 		}
-		k.wires[w] = struct{}{}
+		k.conns[w] = struct{}{}
 		k.mu.Unlock()
-		k.wg.Go(w.run)
+		k.wg.Go(w.relayBoth)
 	}
 }
 
-// A wire is one connection through a cutter.
-type wire struct {
-	cutter         *cutter
+// A proxiedConn is one connection through a cutter.
+type proxiedConn struct {
+	cutter         *cuttingProxy
 	client, server *net.TCPConn
 
 	mu    sync.Mutex // held from the judgement of a frame until it is passed on
-	judge judge
-	cut   bool
+	cutAt cutFunc
+	isCut bool
 }
 
-func (w *wire) run() {
+func (w *proxiedConn) relayBoth() {
 	var wg sync.WaitGroup
-	wg.Go(func() { w.pump(w.server, w.client) })
-	wg.Go(func() { w.pump(w.client, w.server) })
+	wg.Go(func() { w.relayFrames(w.server, w.client) })
+	wg.Go(func() { w.relayFrames(w.client, w.server) })
 	wg.Wait()
 	w.client.Close()
 	w.server.Close()
 	w.cutter.mu.Lock()
 	defer w.cutter.mu.Unlock()
-	delete(w.cutter.wires, w)
+	delete(w.cutter.conns, w)
 }
 
-// pump passes on frames until src ends or the connection is cut.
-func (w *wire) pump(dst, src *net.TCPConn) {
+// relayFrames passes on frames until src ends or the connection is cut.
+func (w *proxiedConn) relayFrames(dst, src *net.TCPConn) {
 	in := bufio.NewReaderSize(src, 1<<17)
 	for first := true; ; first = false {
 		frame, err := readFrame(in, first)
-		if !w.pass(dst, frame, err) {
+		if !w.relayFrame(dst, frame, err) {
 			return
 		}
 	}
 }
 
-// pass passes on one frame. It returns false after the last.
-func (w *wire) pass(dst *net.TCPConn, frame []byte, err error) bool {
+// relayFrame passes on one frame. It returns false after the last.
+func (w *proxiedConn) relayFrame(dst *net.TCPConn, frame []byte, err error) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case w.cut:
+	case w.isCut:
 		return false
 	case err != nil:
 		_ = dst.CloseWrite()
 		return false
 	}
-	at, how := w.judge(len(frame))
-	if how == spare {
+	at, how := w.cutAt(len(frame))
+	if how == noCut {
 		at = len(frame)
 	}
 	_, _ = dst.Write(frame[:at]) // an error shows in the next read
-	if how == spare {
+	if how == noCut {
 		return true
 	}
-	w.cut = true
+	w.isCut = true
 	w.cutter.cuts.Add(1)
 	switch how {
-	case orphan:
+	case cutOrphan:
+		w.cutter.orphans.RLock()
+		time.AfterFunc(orphanTime, func() {
+			w.server.Close()
+			w.cutter.orphans.RUnlock()
+		})
 		w.client.Close()
-		time.AfterFunc(orphaned, func() { w.server.Close() })
 		return false
-	case reset:
+	case cutWithReset:
 		_ = w.client.SetLinger(0)
 		_ = w.server.SetLinger(0)
 	}
+	w.server.Close() // first: the client connects again at once
 	w.client.Close()
-	w.server.Close()
 	return false
 }
 

@@ -14,22 +14,22 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/discover"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
-	"github.com/nfsrdma/nfsrdma/roce"
-	"github.com/nfsrdma/nfsrdma/roce/packet"
+	"github.com/nfsrdma/nfsrdma/rdma/roce"
+	"github.com/nfsrdma/nfsrdma/rdma/roce/packet"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// loopback returns a random loopback address, whose UDP port 4791 is probably
+// randomLoopback returns a random loopback address, whose UDP port 4791 is probably
 // free.
-func loopback() netip.Addr {
+func randomLoopback() netip.Addr {
 	return netip.AddrFrom4([4]byte{127, byte(1 + rand.N(250)), byte(rand.N(256)), byte(1 + rand.N(250))})
 }
 
-// asker returns a client's port at its own address.
-func asker(t *testing.T) (*roce.Device, *discover.Port) {
+// newDiscoverPort returns a client's port at its own address.
+func newDiscoverPort(t *testing.T) (*roce.Device, *discover.Port) {
 	t.Helper()
-	wire, err := roce.ListenUDP(loopback())
+	wire, err := roce.ListenUDP(randomLoopback())
 	require.NoError(t, err)
 	dev := roce.Open(wire, roce.Config{})
 	t.Cleanup(func() { assert.NoError(t, dev.Close()) })
@@ -39,8 +39,8 @@ func asker(t *testing.T) (*roce.Device, *discover.Port) {
 	return dev, p
 }
 
-// within returns a context that bounds a wait for an immediate result.
-func within(t *testing.T) context.Context {
+// minuteContext returns a context that bounds a wait for an immediate result.
+func minuteContext(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
@@ -50,22 +50,22 @@ func within(t *testing.T) context.Context {
 // daemon, that a registered client is notified of a restart even after a kill,
 // and that the counters are those of the daemon's calls.
 func TestDiscover(t *testing.T) {
-	at, state, dir := loopback(), t.TempDir(), t.TempDir()
-	start := func() *served {
-		return serve(t, "--state", state, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--discover", at.String(), dir+"=/x", "mem:1MiB=/y")
+	at, state, dir := randomLoopback(), t.TempDir(), t.TempDir()
+	start := func() *testDaemon {
+		return startDaemon(t, "--state", state, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--discover", at.String(), dir+"=/x", "mem:1MiB=/y")
 	}
 	s := start()
 	assert.Contains(t, s.ready, " discover="+at.String()+" ")
-	_, p := asker(t)
-	list, err := p.Find(within(t), at)
+	_, p := newDiscoverPort(t)
+	list, err := p.Find(minuteContext(t), at)
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	assert.Equal(t, []string{"/x", "/y"}, list[0].Exports)
-	assert.Equal(t, s.addr(t, "rdma"), list[0].RDMA.String())
-	assert.Equal(t, s.addr(t, "tcp"), list[0].TCP.String())
+	assert.Equal(t, s.transportAddr(t, "rdma"), list[0].RDMA.String())
+	assert.Equal(t, s.transportAddr(t, "tcp"), list[0].TCP.String())
 	assert.NotEmpty(t, list[0].Version)
 
-	c, err := oncrpc.DialTCP(t.Context(), s.addr(t, "tcp"), oncrpc.ClientConfig{})
+	c, err := oncrpc.DialTCP(t.Context(), s.transportAddr(t, "tcp"), oncrpc.ClientConfig{})
 	require.NoError(t, err)
 	defer c.Close()
 	for range 7 {
@@ -73,7 +73,7 @@ func TestDiscover(t *testing.T) {
 		require.NoError(t, c.Call(t.Context(), &x))
 		x.Release()
 	}
-	require.NoError(t, p.Watch(within(t), at, discover.MinInterval, time.Minute, func(c *discover.Counters) bool {
+	require.NoError(t, p.Watch(minuteContext(t), at, discover.MinInterval, time.Minute, func(c *discover.Counters) bool {
 		assert.Equal(t, list[0].Boot, c.Boot)
 		require.Len(t, c.Transports, 2)
 		assert.Equal(t, "tcp", c.Transports[1].Name)
@@ -86,9 +86,9 @@ func TestDiscover(t *testing.T) {
 
 	var heard atomic.Int32
 	told := make(chan struct{})
-	ctx, leave := context.WithCancel(within(t))
+	ctx, leave := context.WithCancel(minuteContext(t))
 	ended := make(chan error, 1)
-	_, q := asker(t)
+	_, q := newDiscoverPort(t)
 	go func() {
 		ended <- q.Attend(ctx, at, func() {
 			if heard.Add(1) == 1 {
@@ -127,9 +127,9 @@ func TestDiscover(t *testing.T) {
 // TestDiscoverHostile checks that arbitrary input at the port does not stop the
 // daemon from answering others.
 func TestDiscoverHostile(t *testing.T) {
-	at := loopback()
-	serve(t, "--listen", "127.0.0.1:0", "--tcp", "", "--discover", at.String(), t.TempDir()+"=/x")
-	dev, _ := asker(t)
+	at := randomLoopback()
+	startDaemon(t, "--listen", "127.0.0.1:0", "--tcp", "", "--discover", at.String(), t.TempDir()+"=/x")
+	dev, _ := newDiscoverPort(t)
 	ud, err := dev.NewProtectionDomain().NewUD(roce.UDConfig{})
 	require.NoError(t, err)
 	require.NoError(t, ud.Start(1))
@@ -147,25 +147,25 @@ func TestDiscoverHostile(t *testing.T) {
 			require.NoError(t, ud.Post(roce.WR{Op: rdma.OpSend, Data: [][]byte{b}, To: to}))
 		}
 	}
-	_, p := asker(t)
-	list, err := p.Find(within(t), at)
+	_, p := newDiscoverPort(t)
+	list, err := p.Find(minuteContext(t), at)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"/x"}, list[0].Exports)
 }
 
 // TestDiscoverErrors checks that errors contain a remedy.
 func TestDiscoverErrors(t *testing.T) {
-	taken := loopback()
+	taken := randomLoopback()
 	wire, err := roce.ListenUDP(taken)
 	require.NoError(t, err)
 	defer wire.Close()
 	for addr, want := range map[string]string{
 		taken.String(): "UDP port 4791 of " + taken.String() + " is in use by a mount with -o notice, another nfsrdmad, or the kernel's RoCE (rdma_rxe): " +
-			"give --discover another address of this host, or omit it",
-		":4791":   "--discover :4791: give an address of this host, without a port: RoCEv2 uses UDP port 4791",
+			"use another local address with --discover, or omit it",
+		":4791":   "--discover :4791: use a local address without a port: RoCEv2 uses UDP port 4791",
 		"0.0.0.0": "--discover 0.0.0.0: roce: 0.0.0.0 is no address of a port",
 	} {
-		status, stdout, stderr := command(t, "serve", "--state", t.TempDir(), "--control", "", "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0",
+		status, stdout, stderr := runCommand(t, "serve", "--state", t.TempDir(), "--control", "", "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0",
 			"--log-level=error", "--discover", addr, t.TempDir())
 		assert.Equal(t, cli.ExitError, status)
 		assert.Empty(t, stdout)

@@ -7,31 +7,32 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/internal/doctor"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-func newDoctor() *cobra.Command {
+func newDoctorCommand() *cobra.Command {
 	h := doctor.NewHost()
-	conns := 0 // on RDMA
-	h.FilesFor = func() (int, uint64) { return filesFor(conns, h.TCP) }
+	conns := 0 // maximum number on RDMA
+	h.FilesFor = func() (int, uint64) { return neededFiles(conns, h.TCP) }
 	h.Daemon = daemonProcess
 	h.Exports = func() (*exports.File, error) { return readExports(h.ExportsFile) }
 	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look for what keeps a daemon on this host from serving, and say how to mend it",
-		Long: `Look for what keeps a daemon on this host from serving, as the user who runs the
-command: the exports file and its directories, whether their file systems have file
-handles, leases and room, the ports and who has them, Linux's own server, rpcbind,
-the MTUs of interfaces, capabilities, the limit of open files, the clock, and the
-state directory. Each line is ok, warn or fail; warn and fail come with the remedy.
-The exit status is 1 if anything fails. Nothing is changed.`,
+		Short: "Find out why a daemon on this host cannot serve, and suggest remedies",
+		Long: `Find out why a daemon on this host cannot serve, as the user who runs the command.
+The checks cover the exports file and its directories, whether their file systems
+have file handles, leases and free space, the ports and which programs use them,
+Linux's own server, rpcbind, the MTUs of interfaces, capabilities, the open-files
+limit, the clock, and the state directory. Each line is ok, warn or fail; warn and
+fail include a remedy. The exit status is 1 if anything fails. The command changes
+nothing.`,
 		Example: "  nfsrdmad doctor\n  nfsrdmad doctor --exports /etc/exports --tcp :3049",
 		Args: func(cmd *cobra.Command, args []string) error {
-			return errors.Join(cobra.NoArgs(cmd, args), cli.Within("--max-connections", int64(conns), 1, maxConns))
+			return errors.Join(cobra.NoArgs(cmd, args), cli.CheckRange("--max-connections", int64(conns), 1, maxConns))
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return doctor.Print(cmd.OutOrStdout(), h.Examine(cmd.Context()), asJSON)
@@ -39,17 +40,17 @@ The exit status is 1 if anything fails. Nothing is changed.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&h.ExportsFile, "exports", defaultExports, "the daemon's `FILE` of exports")
-	f.StringVar(&h.State, "state", defaultState(), "its state `DIR`")
-	f.StringVar(&h.Listen, "listen", ":20049", "its `ADDR` for RPC-over-RDMA")
-	f.StringVar(&h.TCP, "tcp", ":2049", "its `ADDR` for NFS over plain TCP; \"\" for none")
-	f.IntVar(&conns, "max-connections", rpcrdma.DefaultMaxConns, "how many RDMA connections it may have")
-	f.BoolVar(&asJSON, "json", false, "as a JSON list")
+	f.StringVar(&h.ExportsFile, "exports", defaultExports, "the daemon's exports `FILE`")
+	f.StringVar(&h.State, "state", defaultState(), "the daemon's state `DIR`")
+	f.StringVar(&h.Listen, "listen", ":20049", "the daemon's `ADDR` for RPC-over-RDMA")
+	f.StringVar(&h.TCP, "tcp", ":2049", "the daemon's `ADDR` for NFS over plain TCP; \"\" for none")
+	f.IntVar(&conns, "max-connections", rpcrdma.DefaultMaxConns, "the daemon's maximum number of RDMA connections")
+	f.BoolVar(&asJSON, "json", false, "print a JSON list")
 	return cmd
 }
 
-// daemonProcess reports whether a daemon has the control socket of this user, and the
-// process, or 0 if it is in another container.
+// daemonProcess reports whether a daemon listens on this user's control socket. pid is 0 if
+// the daemon is in another container.
 func daemonProcess() (pid int, running bool) {
 	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: defaultControl(), Net: "unix"})
 	if err != nil {

@@ -17,10 +17,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
@@ -38,17 +38,17 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A process is nfsrdmad in its own process.
-type process struct {
-	served
+// A daemonProc is nfsrdmad in its own process.
+type daemonProc struct {
+	testDaemon
 	t   *testing.T
 	cmd *exec.Cmd
 	log *bufio.Reader
 }
 
-// start starts the daemon with further arguments and waits for its ready line.
+// startProc starts the daemon with further arguments and waits for its ready line.
 // The export /x has 4 MiB in "file".
-func start(t *testing.T, args ...string) *process {
+func startProc(t *testing.T, args ...string) *daemonProc {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), make([]byte, 4<<20), 0o666))
@@ -58,7 +58,7 @@ func start(t *testing.T, args ...string) *process {
 		"serve", "--state", t.TempDir(), "--control", "",
 		"--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--max-payload=4MiB", "--no-root-squash", dir + "=/x",
 	}, args...)
-	p := &process{t: t, cmd: exec.CommandContext(t.Context(), self, args...)}
+	p := &daemonProc{t: t, cmd: exec.CommandContext(t.Context(), self, args...)}
 	// Otherwise the race detector would sleep for a second at the end.
 	p.cmd.Env = append(os.Environ(), mainEnv+"=1", "GORACE=atexit_sleep_ms=0")
 	out, err := p.cmd.StdoutPipe()
@@ -72,8 +72,8 @@ func start(t *testing.T, args ...string) *process {
 	return p
 }
 
-// terminate sends SIGTERM and waits until the daemon is about to stop.
-func (p *process) terminate() {
+// sendTerm sends SIGTERM and waits until the daemon is about to stop.
+func (p *daemonProc) sendTerm() {
 	p.t.Helper()
 	require.NoError(p.t, p.cmd.Process.Signal(unix.SIGTERM))
 	for {
@@ -85,16 +85,16 @@ func (p *process) terminate() {
 	}
 }
 
-// end waits for the daemon's end and returns its wait status.
-func (p *process) end() syscall.WaitStatus {
+// waitExit waits for the daemon's end and returns its wait status.
+func (p *daemonProc) waitExit() syscall.WaitStatus {
 	p.t.Helper()
 	_, _ = io.Copy(io.Discard, p.log)
 	_ = p.cmd.Wait()
 	return p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 }
 
-// mount returns a client and the handles of the root and the file.
-func mount(t *testing.T, caller oncrpc.Caller) (c *nfsclient.Client, root, file nfs3.FH) {
+// mountFile returns a client and the handles of the root and the file.
+func mountFile(t *testing.T, caller oncrpc.Caller) (c *nfsclient.Client, root, file nfs3.FH) {
 	t.Helper()
 	root, err := nfsclient.NewMount(caller, nil).Mnt(t.Context(), "/x")
 	require.NoError(t, err)
@@ -111,26 +111,26 @@ type slowWrite struct {
 	result  chan error
 }
 
-func newSlowWrite(t *testing.T, p *process) *slowWrite {
+func newSlowWrite(t *testing.T, p *daemonProc) *slowWrite {
 	t.Helper()
 	w := &slowWrite{make(chan struct{}), make(chan error, 1)}
 	var armed atomic.Bool
 	frames, held := 0, make(chan struct{})
-	c := newCutter(t, p.addr(t, "rdma"), func() judge {
-		return func(int) (int, manner) {
+	c := newCuttingProxy(t, p.transportAddr(t, "rdma"), func() cutFunc {
+		return func(int) (int, cutKind) {
 			if armed.Load() {
 				if frames++; frames == 2 { // after the call
 					close(held)
 					<-w.release
 				}
 			}
-			return 0, spare
+			return 0, noCut
 		}
 	})
 	line, err := rpcrdma.Dial(t.Context(), iwarp.Open(iwarp.Config{}), c.addr(), rpcrdma.ClientConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { line.Close() })
-	client, _, file := mount(t, line)
+	client, _, file := mountFile(t, line)
 	armed.Store(true)
 	go func() {
 		_, err := client.Write(t.Context(), file, 0, make([]byte, 16<<10), nfs3.FileSync)
@@ -140,34 +140,34 @@ func newSlowWrite(t *testing.T, p *process) *slowWrite {
 	return w
 }
 
-// TestDrain checks that after SIGTERM a call under way over RDMA and another
+// TestDrain checks that after SIGTERM a pending call over RDMA and another
 // over TCP are answered, no connections are accepted, and the exit status is 0.
 func TestDrain(t *testing.T) {
-	p := start(t)
+	p := startProc(t)
 	w := newSlowWrite(t, p)
-	c, rest := slowRead(t, p)
-	p.terminate()
+	c, rest := startSlowRead(t, p)
+	p.sendTerm()
 	close(w.release)
 	assert.NoError(t, <-w.result)
 	n, err := io.Copy(io.Discard, c)
 	assert.NoError(t, err)
 	assert.Equal(t, rest, n, "bytes of the reply, and the end")
 	c.Close()
-	status := p.end()
+	status := p.waitExit()
 	assert.True(t, status.Exited() && status.ExitStatus() == 0, "%#x", status)
 	for _, transport := range []string{"rdma", "tcp"} {
-		_, err := net.Dial("tcp", p.addr(t, transport))
+		_, err := net.Dial("tcp", p.transportAddr(t, transport))
 		assert.ErrorIs(t, err, unix.ECONNREFUSED)
 	}
 }
 
-// slowRead makes a READ over TCP and reads only the start of its reply. It
+// startSlowRead makes a READ over TCP and reads only the start of its reply. It
 // returns the number of bytes left.
-func slowRead(t *testing.T, p *process) (c net.Conn, rest int64) {
+func startSlowRead(t *testing.T, p *daemonProc) (c net.Conn, rest int64) {
 	t.Helper()
-	rpc, err := oncrpc.DialTCP(t.Context(), p.addr(t, "tcp"), oncrpc.ClientConfig{})
+	rpc, err := oncrpc.DialTCP(t.Context(), p.transportAddr(t, "tcp"), oncrpc.ClientConfig{})
 	require.NoError(t, err)
-	_, _, file := mount(t, rpc)
+	_, _, file := mountFile(t, rpc)
 	require.NoError(t, rpc.Close())
 
 	small := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
@@ -175,7 +175,7 @@ func slowRead(t *testing.T, p *process) (c net.Conn, rest int64) {
 			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<10)
 		})
 	}}
-	c, err = small.DialContext(t.Context(), "tcp", p.addr(t, "tcp"))
+	c, err = small.DialContext(t.Context(), "tcp", p.transportAddr(t, "tcp"))
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 	a := nfs3.ReadArgs{File: file, Count: 4 << 20}
@@ -192,13 +192,13 @@ func slowRead(t *testing.T, p *process) (c net.Conn, rest int64) {
 }
 
 // TestSecondSignal checks that a second SIGTERM ends the daemon even with a
-// call under way.
+// pending call.
 func TestSecondSignal(t *testing.T) {
-	p := start(t)
+	p := startProc(t)
 	w := newSlowWrite(t, p)
-	p.terminate()
+	p.sendTerm()
 	require.NoError(t, p.cmd.Process.Signal(unix.SIGTERM))
-	status := p.end()
+	status := p.waitExit()
 	assert.True(t, status.Signaled() && status.Signal() == unix.SIGTERM, "%#x", status)
 	close(w.release)
 }

@@ -7,26 +7,25 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 )
 
-// export is one argument of serve, or one directory of an exports file.
-type export struct {
-	dir     string
-	memory  int64  // bytes of a file system in memory named dir; 0: a real directory
-	name    string // the path that clients mount
-	clients []exports.Client
-	fsid    exports.FSID
-	place   string // position in the file, for errors
+// exportSpec is one argument of serve, or one directory in an exports file.
+type exportSpec struct {
+	dir      string
+	memory   int64  // size of a file system in memory that dir names, in bytes; 0: a directory
+	name     string // path that clients mount
+	clients  []exports.Client
+	fsid     exports.FSID
+	position string // in the file, for errors
 }
 
-// parseExports parses DIR[=/EXPORT] arguments. The last "=/" separates the two
-// parts. A directory with "=/" in its name can still be served if its export is
-// named.
-func parseExports(args []string) ([]export, error) {
+// parseExports parses DIR[=/EXPORT] arguments. The last "=/" separates the two parts. A
+// directory with "=/" in its name can still be served if its export has a name.
+func parseExports(args []string) ([]exportSpec, error) {
 	seen := make(map[string]string)
-	var list []export
+	var list []exportSpec
 	for _, arg := range args {
 		e, err := parseExport(arg)
 		if err != nil {
@@ -41,40 +40,40 @@ func parseExports(args []string) ([]export, error) {
 	return list, nil
 }
 
-func parseExport(arg string) (export, error) {
+func parseExport(arg string) (exportSpec, error) {
 	dir, name := arg, ""
 	if i := strings.LastIndex(arg, "=/"); i >= 0 {
 		dir, name = arg[:i], arg[i+1:]
 	}
 	if dir == "" {
-		return export{}, fmt.Errorf("%q names no directory: write DIR or DIR=/EXPORT", arg)
+		return exportSpec{}, fmt.Errorf("%q names no directory: write DIR or DIR=/EXPORT", arg)
 	}
 	memory, err := parseMemory(dir)
 	if err != nil {
-		return export{}, err
+		return exportSpec{}, err
 	}
 	if name == "" && memory > 0 {
-		return export{}, fmt.Errorf("%s has no name of its own: write %s=/EXPORT, or ./%s for a directory", dir, dir, dir)
+		return exportSpec{}, fmt.Errorf("%s has no name of its own: write %s=/EXPORT, or ./%s for a directory", dir, dir, dir)
 	}
 	if name == "" {
 		abs, err := filepath.Abs(dir)
 		if err != nil {
-			return export{}, err
+			return exportSpec{}, err
 		}
 		name = abs
 	}
 	if path.Clean(name) != name || strings.ContainsRune(name, 0) {
-		return export{}, fmt.Errorf("export name %q is not a plain absolute path: %q is", name, path.Clean(name))
+		return exportSpec{}, fmt.Errorf("export name %q is not a plain absolute path: %q is", name, path.Clean(name))
 	}
 	if len(name) > mount3.PathLen {
-		return export{}, fmt.Errorf("export name of %d bytes for %s: clients can send %d at most: name it DIR=/EXPORT", len(name), dir, mount3.PathLen)
+		return exportSpec{}, fmt.Errorf("export name of %d bytes for %s: clients can send at most %d bytes: write DIR=/EXPORT", len(name), dir, mount3.PathLen)
 	}
-	return export{dir: dir, memory: memory, name: name}, nil
+	return exportSpec{dir: dir, memory: memory, name: name}, nil
 }
 
-// readyNames writes export names for the ready line. Bytes that would end or
-// split a name are written as in /proc/mounts.
-func readyNames(list []export) string {
+// formatExportNames formats export names for the ready line. Bytes that would end or split a
+// name are escaped as in /proc/mounts.
+func formatExportNames(list []exportSpec) string {
 	var b strings.Builder
 	for i, e := range list {
 		if i > 0 {
@@ -91,7 +90,7 @@ func readyNames(list []export) string {
 	return b.String()
 }
 
-// parseNets parses the words of a flag.
+// parseNets parses the addresses and networks in a flag.
 func parseNets(flag string, words []string) ([]netip.Prefix, error) {
 	var nets []netip.Prefix
 	for _, w := range words {

@@ -25,7 +25,7 @@ func TestExportsAlone(t *testing.T) {
 	require.NoError(t, os.Mkdir(a, 0o755))
 	file := filepath.Join(root, "exports")
 	order := func(args ...string) (int, string) {
-		status, stdout, stderr := command(t, append(append([]string{"exports"}, args...), "--control", control, "--exports", file)...)
+		status, stdout, stderr := runCommand(t, append(append([]string{"exports"}, args...), "--control", control, "--exports", file)...)
 		return status, stdout + stderr
 	}
 	for _, wrong := range []struct {
@@ -44,8 +44,8 @@ func TestExportsAlone(t *testing.T) {
 
 	status, out := order("add", a, "192.0.2.0/24(rw)")
 	assert.Equal(t, cli.ExitOK, status, out)
-	assert.Equal(t, file+" is written; no nfsrdmad answers at "+control+
-		", so it counts at the next start: nfsrdmad serve --exports "+file+"\n", out)
+	assert.Equal(t, file+" was written; no nfsrdmad responds at "+control+
+		", so the change takes effect at the next start: nfsrdmad serve --exports "+file+"\n", out)
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	assert.Equal(t, a+" 192.0.2.0/24(rw)\n", string(text))
@@ -66,7 +66,7 @@ func TestExportsAlone(t *testing.T) {
 	status, out = order("add", a, "*")
 	assert.Equal(t, cli.ExitError, status)
 	assert.Contains(t, out, "directory "+filepath.Dir(file))
-	assert.Equal(t, "systemctl enable --now nfsrdmad", (&exportsEdit{file: defaultExports}).start())
+	assert.Equal(t, "systemctl enable --now nfsrdmad", (&exportsEdit{file: defaultExports}).startCommand())
 }
 
 // TestExportsAloneNoLonger starts a daemon between the look for one and the write of its
@@ -75,15 +75,15 @@ func TestExportsAloneNoLonger(t *testing.T) {
 	root := t.TempDir()
 	a, control := filepath.Join(root, "a"), filepath.Join(root, "control")
 	require.NoError(t, os.Mkdir(a, 0o755))
-	file := writeFile(t, root, "# none yet\n")
+	file := writeExports(t, root, "# none yet\n")
 	e := exportsEdit{control: control, file: file}
 	var out strings.Builder
-	require.NoError(t, e.edit(t.Context(), &out, func(f *exportsFile) error {
-		serve(t, "--exports", file, "--listen", "127.0.0.1:0", "--tcp", "", "--control", control)
-		return f.add(a, []string{"*"})
+	require.NoError(t, e.editFile(t.Context(), &out, func(f *exportsFile) error {
+		startDaemon(t, "--exports", file, "--listen", "127.0.0.1:0", "--tcp", "", "--control", control)
+		return f.addExport(a, []string{"*"})
 	}))
-	assert.Equal(t, "the files are read again\n", out.String())
-	daemon, lines := exported(t, control, file)
+	assert.Equal(t, "the files were reloaded\n", out.String())
+	daemon, lines := listExports(t, control, file)
 	assert.Equal(t, []string{a}, daemon)
 	assert.Equal(t, daemon, lines)
 }
@@ -94,22 +94,22 @@ func TestExportsAloneRefused(t *testing.T) {
 	root := t.TempDir()
 	file, control := filepath.Join(root, "exports"), filepath.Join(root, "control")
 	e := exportsEdit{control: control, file: file}
-	err := e.edit(t.Context(), io.Discard, func(f *exportsFile) error {
-		refuses := fakeDaemon(t, file, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "refused", http.StatusConflict) })
+	err := e.editFile(t.Context(), io.Discard, func(f *exportsFile) error {
+		refuses := startFakeDaemon(t, file, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "refused", http.StatusConflict) })
 		require.NoError(t, os.Symlink(refuses, control))
-		return f.add(root, []string{"*"})
+		return f.addExport(root, []string{"*"})
 	})
 	assert.ErrorContains(t, err, "refused")
 	assert.NoFileExists(t, file)
 
-	file = writeFile(t, root, "/a *\n")
-	control = fakeDaemon(t, file, http.NotFound)
+	file = writeExports(t, root, "/a *\n")
+	control = startFakeDaemon(t, file, http.NotFound)
 	e = exportsEdit{control: control}
-	err = e.edit(t.Context(), io.Discard, func(f *exportsFile) error {
+	err = e.editFile(t.Context(), io.Discard, func(f *exportsFile) error {
 		require.NoError(t, os.Remove(control))
-		return f.add("/b", []string{"*"})
+		return f.addExport("/b", []string{"*"})
 	})
-	assert.ErrorAs(t, err, new(noDaemon))
+	assert.ErrorAs(t, err, new(noDaemonError))
 	assert.NotContains(t, err.Error(), "may have the change")
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -123,7 +123,7 @@ func TestExportsChangedAtStart(t *testing.T) {
 	a, control, file := filepath.Join(root, "a"), filepath.Join(root, "control"), filepath.Join(root, "exports")
 	require.NoError(t, os.Mkdir(a, 0o755))
 	require.NoError(t, unix.Mkfifo(file, 0o600))
-	next := writeFile(t, t.TempDir(), a+" *\n")
+	next := writeExports(t, t.TempDir(), a+" *\n")
 	replaced := make(chan error, 1)
 	go func() {
 		pipe, err := os.OpenFile(file, os.O_WRONLY, 0) // waits for the daemon
@@ -133,25 +133,25 @@ func TestExportsChangedAtStart(t *testing.T) {
 		}
 		replaced <- err
 	}()
-	serve(t, "--exports", file, "--listen", "127.0.0.1:0", "--tcp", "", "--control", control)
+	startDaemon(t, "--exports", file, "--listen", "127.0.0.1:0", "--tcp", "", "--control", control)
 	require.NoError(t, <-replaced)
 	assert.Eventually(t, func() bool {
-		daemon, _ := exported(t, control, file)
+		daemon, _ := listExports(t, control, file)
 		return len(daemon) == 1 && daemon[0] == a
 	}, time.Minute, 10*time.Millisecond)
 }
 
 // TestOrderWhileStarting checks that an order waits until the daemon takes orders.
 func TestOrderWhileStarting(t *testing.T) {
-	p := &operations{settled: make(chan struct{})}
+	p := &runningDaemon{reloadsReady: make(chan struct{})}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := p.reload(httptest.NewRequestWithContext(gone, "POST", "/reload", nil))
+	_, err := p.handleReload(httptest.NewRequestWithContext(gone, "POST", "/reload", nil))
 	assert.ErrorIs(t, err, context.Canceled)
 
 	result := make(chan error)
 	go func() {
-		_, err := p.reload(httptest.NewRequestWithContext(t.Context(), "POST", "/reload", nil))
+		_, err := p.handleReload(httptest.NewRequestWithContext(t.Context(), "POST", "/reload", nil))
 		result <- err
 	}()
 	select {
@@ -161,7 +161,7 @@ func TestOrderWhileStarting(t *testing.T) {
 	}
 	orders := make(chan reloadOrder, 1)
 	p.orders.Store(&orders)
-	close(p.settled)
+	close(p.reloadsReady)
 	(<-orders).done <- nil
 	assert.NoError(t, <-result)
 }

@@ -16,16 +16,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nfsrdma/nfsrdma/cmd/nfsrdmad/internal/report"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/internal/stablefile"
 )
 
-// edit changes the exports file of the daemon at a socket, and has the daemon read it. If
-// the daemon does not apply the new file, the old one is put back. If no daemon runs, edit
-// changes the file alone, and says how to start one.
-func (e *exportsEdit) edit(ctx context.Context, w io.Writer, change func(*exportsFile) error) error {
+// editFile changes the exports file of the daemon at a socket, and makes the daemon reload it.
+// If the daemon does not apply the new file, editFile restores the old one. If no daemon runs,
+// it only changes the file, and prints how to start a daemon.
+func (e *exportsEdit) editFile(ctx context.Context, w io.Writer, change func(*exportsFile) error) error {
 	f := &exportsFile{}
-	err := f.find(ctx, e)
+	err := f.findFile(ctx, e)
 	if err != nil {
 		return err
 	}
@@ -34,7 +35,7 @@ func (e *exportsEdit) edit(ctx context.Context, w io.Writer, change func(*export
 		return err
 	}
 	defer lock.Close()
-	old, err := f.read()
+	old, err := f.loadText()
 	if err != nil {
 		return err
 	}
@@ -45,43 +46,43 @@ func (e *exportsEdit) edit(ctx context.Context, w io.Writer, change func(*export
 	if err := stablefile.ReplaceAs(f.name, f.text, old, (*os.File).Sync); err != nil {
 		return fmt.Errorf("exports file %s cannot be written: %w", f.name, cli.Cause(err))
 	}
-	var said bytes.Buffer // w may fail, which is not the daemon's error
-	err = order(ctx, e.control, "exports/reload?sum="+sum(f.text), &said)
-	if _, ok := errors.AsType[noDaemon](err); ok && f.alone {
-		_, err := fmt.Fprintf(w, "%s is written; no nfsrdmad answers at %s, so it counts at the next start: %s\n", f.name, e.control, e.start())
+	var said bytes.Buffer // w may fail, which is no error of the daemon
+	err = sendOrder(ctx, e.control, "exports/reload?sum="+textSum(f.text), &said)
+	if _, ok := errors.AsType[noDaemonError](err); ok && f.offline {
+		_, err := fmt.Fprintf(w, "%s was written; no nfsrdmad responds at %s, so the change takes effect at the next start: %s\n", f.name, e.control, e.startCommand())
 		return err
 	}
 	if err != nil {
-		return errors.Join(err, f.putBack(ctx, e.control, before, old, err))
+		return errors.Join(err, f.restoreText(ctx, e.control, before, old, err))
 	}
 	_, err = w.Write(said.Bytes())
 	return err
 }
 
-// find sets the name of the file: the daemon has it, or the flag --exports if no daemon
-// runs. A daemon that starts later finds the change in the file.
-func (f *exportsFile) find(ctx context.Context, e *exportsEdit) (err error) {
-	f.name, err = servedFile(ctx, e.control)
-	if _, f.alone = errors.AsType[noDaemon](err); f.alone {
+// findFile sets the name of the file: the one that the daemon reports, or that of the flag
+// --exports if no daemon runs. A daemon that starts later finds the change in the file.
+func (f *exportsFile) findFile(ctx context.Context, e *exportsEdit) (err error) {
+	f.name, err = queryExportsFile(ctx, e.control)
+	if _, f.offline = errors.AsType[noDaemonError](err); f.offline {
 		f.name, err = filepath.Abs(e.file)
 	}
 	if err != nil {
 		return err
 	}
-	if _, err := os.Lstat(f.name); f.alone && errors.Is(err, os.ErrNotExist) {
-		return nil // it will be made
+	if _, err := os.Lstat(f.name); f.offline && errors.Is(err, os.ErrNotExist) {
+		return nil // it will be created
 	}
-	// The name may be a link, as to a file of another package.
+	// The name may be a symbolic link, for instance to another package's file.
 	f.name, err = filepath.EvalSymlinks(f.name)
 	return err
 }
 
-// read reads the file. The result is nil if the file does not exist and may be made.
-func (f *exportsFile) read() (os.FileInfo, error) {
+// loadText reads the file. The result is nil if the file does not exist and may be created.
+func (f *exportsFile) loadText() (os.FileInfo, error) {
 	old, err := os.Stat(f.name)
 	if err == nil {
 		f.text, err = os.ReadFile(f.name)
-	} else if f.alone && errors.Is(err, os.ErrNotExist) {
+	} else if f.offline && errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
@@ -90,70 +91,70 @@ func (f *exportsFile) read() (os.FileInfo, error) {
 	return old, nil
 }
 
-// putBack writes the text before a change again, or removes the file if there was none,
-// unless others have changed the file since. Unless cause is a refusal, the daemon may have read the change or may yet do so,
-// and is told to read the file again.
-func (f *exportsFile) putBack(ctx context.Context, control string, before []byte, old os.FileInfo, cause error) error {
+// restoreText restores the text from before a change, or removes the file if there was none,
+// unless others have changed the file since. Unless cause is a refusedError, the daemon may
+// have read the change or may still do so, and is told to read the file again.
+func (f *exportsFile) restoreText(ctx context.Context, control string, before []byte, old os.FileInfo, cause error) error {
 	if now, err := os.ReadFile(f.name); err == nil && !bytes.Equal(now, f.text) {
-		return fmt.Errorf("others have changed the exports file %s meanwhile: it stays as it is", f.name)
+		return fmt.Errorf("another program has changed the exports file %s in the meantime: it is left as it is", f.name)
 	}
 	again := func() error { return stablefile.ReplaceAs(f.name, before, old, (*os.File).Sync) }
 	if old == nil {
 		again = func() error { return os.Remove(f.name) }
 	}
 	if err := again(); err != nil {
-		return fmt.Errorf("exports file %s has the change still, for it cannot be written again (%w): correct it", f.name, cli.Cause(err))
+		return fmt.Errorf("exports file %s still has the change, because it cannot be restored (%w): correct it", f.name, cli.Cause(err))
 	}
-	if _, ok := errors.AsType[refusal](cause); ok {
+	if _, ok := errors.AsType[refusedError](cause); ok {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), againTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reloadRetryTimeout)
 	defer cancel()
-	err := order(ctx, control, "exports/reload", io.Discard)
-	if _, gone := errors.AsType[noDaemon](err); err != nil && !gone {
-		return fmt.Errorf("exports file %s is as it was, but the daemon may have the change: see nfsrdmad exports list, and have it read the file with nfsrdmad reload", f.name)
+	err := sendOrder(ctx, control, "exports/reload", io.Discard)
+	if _, gone := errors.AsType[noDaemonError](err); err != nil && !gone {
+		return fmt.Errorf("exports file %s was restored, but the daemon may have applied the change: see nfsrdmad exports list, and run nfsrdmad reload", f.name)
 	}
 	return nil
 }
 
-// againTime is how long putBack waits for a daemon that did not answer before. The
-// daemon keeps the order for later.
-const againTime = 5 * time.Second
+// reloadRetryTimeout is how long restoreText waits for a daemon that did not respond before.
+// The daemon keeps the order and executes it later.
+const reloadRetryTimeout = 5 * time.Second
 
-// sum returns what identifies a text.
-func sum(text []byte) string {
+// textSum returns a checksum that identifies a text.
+func textSum(text []byte) string {
 	s := sha256.Sum256(text)
 	return hex.EncodeToString(s[:])
 }
 
-// servedFile returns the exports file of the daemon at a socket.
-func servedFile(ctx context.Context, control string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, statusTime)
+// queryExportsFile queries the name of the exports file from the daemon at a socket.
+func queryExportsFile(ctx context.Context, control string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	body, err := ask(ctx, control, http.MethodGet, "exports")
+	body, err := requestDaemon(ctx, control, http.MethodGet, "exports")
 	if err != nil {
 		return "", err
 	}
 	defer body.Close()
-	var d exportsDoc
+	var d report.ExportList
 	if err := json.NewDecoder(body).Decode(&d); err != nil {
 		return "", fmt.Errorf("the program at %s is not nfsrdmad: %w", control, err)
 	}
 	if d.File == "" {
-		return "", errors.New("the daemon has its exports from its arguments, and a change would be lost at its end: start it with nfsrdmad serve --exports FILE")
+		return "", errors.New("the daemon's exports are in its arguments, and a change would be lost when it exits: start it with nfsrdmad serve --exports FILE")
 	}
 	return d.File, nil
 }
 
-// lockDir locks a directory in which a file is replaced, until the result is closed. A
-// lock of the file itself would be of no use once the file is another. Whoever may read
-// the directory can lock it: the wait has an end.
+// lockDir locks a directory in which a file is replaced, until the result is closed. A lock
+// on the file itself would be useless once the file is replaced. Anyone who may read the
+// directory can lock it, so the wait is bounded.
 func lockDir(ctx context.Context, dir string) (*os.File, error) {
-	ctx, cancel := context.WithTimeout(ctx, orderTime)
+	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
 	defer cancel()
 	f, err := os.Open(dir)
 	if err != nil {
-		return nil, fmt.Errorf("directory %s of the exports file (%w): create it, or name another file", dir, cli.Cause(err))
+		return nil, fmt.Errorf("directory %s of the exports file (%w): create it, or use another file", dir, cli.Cause(err))
 	}
 	for {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -166,7 +167,7 @@ func lockDir(ctx context.Context, dir string) (*os.File, error) {
 		select {
 		case <-ctx.Done():
 			f.Close()
-			return nil, fmt.Errorf("another program has locked the directory %s: lslocks names it", dir)
+			return nil, fmt.Errorf("another program has locked the directory %s: lslocks shows which one", dir)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}

@@ -18,14 +18,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/cmd/nfsrdmad/internal/report"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
-// exported returns the paths that a daemon exports, and those of its file.
-func exported(t *testing.T, control, file string) (daemon, lines []string) {
+// listExports returns the paths that a daemon exports, and those of its file.
+func listExports(t *testing.T, control, file string) (daemon, lines []string) {
 	t.Helper()
-	_, out, _ := command(t, "exports", "list", "--json", "--control", control)
-	var d exportsDoc
+	_, out, _ := runCommand(t, "exports", "list", "--json", "--control", control)
+	var d report.ExportList
 	require.NoError(t, json.Unmarshal([]byte(out), &d))
 	for _, e := range d.Exports {
 		daemon = append(daemon, e.Path)
@@ -38,10 +39,10 @@ func exported(t *testing.T, control, file string) (daemon, lines []string) {
 	return daemon, lines
 }
 
-// A fullDisk takes no byte.
-type fullDisk struct{}
+// A brokenWriter takes no byte.
+type brokenWriter struct{}
 
-func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no room") }
+func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("no room") }
 
 // TestExportsEditAgrees checks that the daemon and its file say the same after orders at
 // whose side something else fails.
@@ -53,27 +54,27 @@ func TestExportsEditAgrees(t *testing.T) {
 		return path
 	}
 	a, b, c, control := dir("a"), dir("b"), dir("c"), filepath.Join(root, "control")
-	file := writeFile(t, t.TempDir(), a+" *\n")
+	file := writeExports(t, t.TempDir(), a+" *\n")
 	rules := filepath.Join(root, "idmapd.conf")
 	require.NoError(t, os.WriteFile(rules, []byte("[General]\nDomain = example.org\n"), 0o644))
-	serve(t, "--exports", file, "--idmap", rules, "--listen", "127.0.0.1:0", "--tcp", "", "--control", control)
+	startDaemon(t, "--exports", file, "--idmap", rules, "--listen", "127.0.0.1:0", "--tcp", "", "--control", control)
 
 	require.NoError(t, os.Remove(rules))
-	status, out, stderr := command(t, "exports", "add", b, "*", "--control", control)
+	status, out, stderr := runCommand(t, "exports", "add", b, "*", "--control", control)
 	assert.Equal(t, cli.ExitOK, status, "another file is wrong: %s%s", out, stderr)
-	daemon, lines := exported(t, control, file)
+	daemon, lines := listExports(t, control, file)
 	assert.Equal(t, []string{a, b}, daemon)
 	assert.Equal(t, daemon, lines)
 
 	var errs strings.Builder
-	run(t.Context(), []string{"exports", "add", c, "*", "--control", control}, fullDisk{}, &errs)
-	daemon, lines = exported(t, control, file)
+	run(t.Context(), []string{"exports", "add", c, "*", "--control", control}, brokenWriter{}, &errs)
+	daemon, lines = listExports(t, control, file)
 	assert.Equal(t, []string{a, b, c}, daemon, "the answer cannot be printed")
 	assert.Equal(t, daemon, lines)
 
-	err := order(t.Context(), control, "exports/reload?sum="+sum(nil), io.Discard)
-	assert.ErrorContains(t, err, "sees another file as "+file)
-	status, _, stderr = command(t, "exports", "add", "", "*", "--control", control)
+	err := sendOrder(t.Context(), control, "exports/reload?sum="+textSum(nil), io.Discard)
+	assert.ErrorContains(t, err, "sees a different file as "+file)
+	status, _, stderr = runCommand(t, "exports", "add", "", "*", "--control", control)
 	assert.Equal(t, cli.ExitError, status)
 	assert.Contains(t, stderr, "the directory is empty")
 }
@@ -84,16 +85,16 @@ func TestExportsEditTogether(t *testing.T) {
 	root := t.TempDir()
 	a, control := filepath.Join(root, "a"), filepath.Join(root, "control")
 	require.NoError(t, os.Mkdir(a, 0o755))
-	file := writeFile(t, t.TempDir(), "")
-	serve(t, "--exports", file, "--listen", "127.0.0.1:0", "--tcp", "", "--control", control)
+	file := writeExports(t, t.TempDir(), "")
+	startDaemon(t, "--exports", file, "--listen", "127.0.0.1:0", "--tcp", "", "--control", control)
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
-			status, _, stderr := command(t, "exports", "add", a, fmt.Sprint("h", i), "--control", control)
+			status, _, stderr := runCommand(t, "exports", "add", a, fmt.Sprint("h", i), "--control", control)
 			assert.Equal(t, cli.ExitOK, status, stderr)
 		})
 		all.Go(func() {
-			status, _, _ := command(t, "exports", "add", filepath.Join(root, "none"), fmt.Sprint("h", i), "--control", control)
+			status, _, _ := runCommand(t, "exports", "add", filepath.Join(root, "none"), fmt.Sprint("h", i), "--control", control)
 			assert.Equal(t, cli.ExitError, status)
 		})
 	}
@@ -104,19 +105,19 @@ func TestExportsEditTogether(t *testing.T) {
 	assert.NotContains(t, string(text), "none")
 }
 
-// fakeDaemon answers at a socket with the name of a file, and does with the orders to read
+// startFakeDaemon answers at a socket with the name of a file, and does with the orders to read
 // it what handle says.
-func fakeDaemon(t *testing.T, file string, handle http.HandlerFunc) (control string) {
+func startFakeDaemon(t *testing.T, file string, handle http.HandlerFunc) (control string) {
 	t.Helper()
 	control = filepath.Join(t.TempDir(), "control")
 	l, err := net.Listen("unix", control)
 	require.NoError(t, err)
 	m := http.NewServeMux()
 	m.HandleFunc("GET /exports", func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(&exportsDoc{Version: statusVersion, File: file})
+		_ = json.NewEncoder(w).Encode(&report.ExportList{Version: report.SchemaVersion, File: file})
 	})
 	m.HandleFunc("POST /exports/reload", handle)
-	server := newHTTP(m, slog.New(slog.DiscardHandler))
+	server := newHTTPServer(m, slog.New(slog.DiscardHandler))
 	var done sync.WaitGroup
 	done.Go(func() { _ = server.Serve(l) })
 	t.Cleanup(func() {
@@ -130,11 +131,11 @@ func fakeDaemon(t *testing.T, file string, handle http.HandlerFunc) (control str
 // comes back, and the daemon is told to read that.
 func TestExportsEditInterrupted(t *testing.T) {
 	const text = "# ours\n/a *\n"
-	file := writeFile(t, t.TempDir(), text)
+	file := writeExports(t, t.TempDir(), text)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var seen []string
-	control := fakeDaemon(t, file, func(w http.ResponseWriter, r *http.Request) {
+	control := startFakeDaemon(t, file, func(w http.ResponseWriter, r *http.Request) {
 		now, _ := os.ReadFile(file)
 		if seen = append(seen, string(now)); len(seen) == 1 {
 			cancel()
@@ -152,23 +153,23 @@ func TestExportsEditInterrupted(t *testing.T) {
 // TestExportsEditOthers has another program change the file while the daemon refuses a
 // line: that change stays.
 func TestExportsEditOthers(t *testing.T) {
-	file := writeFile(t, t.TempDir(), "/a *\n")
-	control := fakeDaemon(t, file, func(w http.ResponseWriter, r *http.Request) {
+	file := writeExports(t, t.TempDir(), "/a *\n")
+	control := startFakeDaemon(t, file, func(w http.ResponseWriter, r *http.Request) {
 		assert.NoError(t, os.WriteFile(file, []byte("/other *\n"), 0o644))
 		http.Error(w, "no", http.StatusConflict)
 	})
-	status, _, stderr := command(t, "exports", "add", "/b", "*", "--control", control)
+	status, _, stderr := runCommand(t, "exports", "add", "/b", "*", "--control", control)
 	assert.Equal(t, cli.ExitError, status)
-	assert.Contains(t, stderr, "others have changed")
+	assert.Contains(t, stderr, "another program has changed")
 	now, err := os.ReadFile(file)
 	require.NoError(t, err)
 	assert.Equal(t, "/other *\n", string(now))
 }
 
-// TestExportsEditLocked checks that whoever locks the directory, which every user can,
-// does not keep the command for ever.
+// TestExportsEditLocked checks that a lock on the directory, which every user can take,
+// does not block the command forever.
 func TestExportsEditLocked(t *testing.T) {
-	file := writeFile(t, t.TempDir(), "/a *\n")
+	file := writeExports(t, t.TempDir(), "/a *\n")
 	lock, err := lockDir(t.Context(), filepath.Dir(file))
 	require.NoError(t, err)
 	defer lock.Close()

@@ -3,152 +3,120 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
-	"strings"
-	"text/tabwriter"
-	"time"
 
-	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/cmd/nfsrdmad/internal/report"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
-// An exportsDoc is the answer of the control socket at /exports and the output of
-// exports list --json. docs/operations.md describes it.
-type exportsDoc struct {
-	Version int         `json:"version"`
-	File    string      `json:"file"` // "" if the arguments of serve name the exports
-	Exports []exportDoc `json:"exports"`
-}
-
-func (d *exportsDoc) version() int { return d.Version }
-
-// print prints the list as a table.
-func (d *exportsDoc) print(w io.Writer, _ time.Time) error {
-	p := &page{}
-	p.tab = tabwriter.NewWriter(&p.text, 0, 0, 2, ' ', 0)
-	for _, e := range d.Exports {
-		p.row(printable(e.Path), strings.Join(e.Clients, " "))
-	}
-	p.tab.Flush() // into memory
-	if len(d.Exports) == 0 {
-		p.text.WriteString("no exports\n")
-	}
-	_, err := io.WriteString(w, p.text.String())
-	return err
-}
-
-func (p *operations) exportsDoc() *exportsDoc {
-	return &exportsDoc{Version: statusVersion, File: p.file, Exports: p.exported()}
-}
-
-func newExportsList() *cobra.Command {
-	return shows("exports", new(exportsDoc), &cobra.Command{
+func newExportsListCommand() *cobra.Command {
+	return newShowCommand("exports", new(report.ExportList), &cobra.Command{
 		Use:   "list [--json]",
-		Short: "List the exports of a running daemon with their clients and options",
+		Short: "List a running daemon's exports with their clients and options",
 	})
 }
 
-func newExportsAdd() *cobra.Command {
+func newExportsAddCommand() *cobra.Command {
 	var e exportsEdit
 	cmd := &cobra.Command{
 		Use:   "add DIR CLIENT[(OPTIONS)]...",
 		Short: "Export a directory to clients",
-		Long: `Export a directory to clients, from now on and after each restart: a line is added to
-the exports file of the running daemon (serve --exports), and the daemon reads the file
-again. If no daemon runs, the line is added to the FILE of --exports, and counts when one
-starts. CLIENT and OPTIONS are those of exports(5). If anything is wrong with the line or
-the directory, the file stays as it was.`,
+		Long: `Export a directory to clients, immediately and after each restart: the command adds a
+line to the running daemon's exports file (serve --exports), and the daemon reloads the
+file. If no daemon runs, the line is added to the FILE of --exports, and takes effect when
+a daemon starts. CLIENT and OPTIONS are those of exports(5). If the line or the directory
+is invalid, the file does not change.`,
 		Example: `  nfsrdmad exports add /srv/data '192.0.2.0/24(rw)'
   nfsrdmad exports add /srv/public '*(ro)' 'admin.example(rw,no_root_squash)'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 2 {
-				return errors.New("name a directory and its clients: nfsrdmad exports add DIR '192.0.2.0/24(rw)'; '*(ro)' is every host")
+				return errors.New("name a directory and its clients: nfsrdmad exports add DIR '192.0.2.0/24(rw)'; '*(ro)' means every host")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir, err := directoryOf(args[0])
+			dir, err := absDirectory(args[0])
 			if err != nil {
 				return err
 			}
-			return e.edit(cmd.Context(), cmd.OutOrStdout(), func(f *exportsFile) error { return f.add(dir, args[1:]) })
+			return e.editFile(cmd.Context(), cmd.OutOrStdout(), func(f *exportsFile) error { return f.addExport(dir, args[1:]) })
 		},
 	}
-	e.flags(cmd.Flags())
+	e.addFlags(cmd.Flags())
 	return cmd
 }
 
-func newExportsRemove() *cobra.Command {
+func newExportsRemoveCommand() *cobra.Command {
 	var e exportsEdit
 	cmd := &cobra.Command{
 		Use:   "remove DIR",
-		Short: "End an export",
-		Long: `End an export for all its clients, now and after each restart: its lines are removed
-from the exports file of the running daemon (serve --exports), and the daemon reads the
-file again. Clients that have it mounted get NFS3ERR_STALE or NFS4ERR_STALE. If no daemon
-runs, the lines are removed from the FILE of --exports.`,
+		Short: "Remove an export",
+		Long: `Remove an export for all its clients, immediately and after each restart: the command
+removes its lines from the running daemon's exports file (serve --exports), and the daemon
+reloads the file. Clients that have it mounted get NFS3ERR_STALE or NFS4ERR_STALE. If no
+daemon runs, the lines are removed from the FILE of --exports.`,
 		Example: "  nfsrdmad exports remove /srv/data",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir, err := directoryOf(args[0])
+			dir, err := absDirectory(args[0])
 			if err != nil {
 				return err
 			}
-			return e.edit(cmd.Context(), cmd.OutOrStdout(), func(f *exportsFile) error { return f.remove(dir) })
+			return e.editFile(cmd.Context(), cmd.OutOrStdout(), func(f *exportsFile) error { return f.removeExport(dir) })
 		},
 	}
-	e.flags(cmd.Flags())
+	e.addFlags(cmd.Flags())
 	return cmd
 }
 
-// An exportsEdit has the flags of a change of exports.
+// An exportsEdit has the flags of a command that changes the exports.
 type exportsEdit struct {
-	control string // socket of the daemon
-	file    string // without a daemon
+	control string // the daemon's socket
+	file    string // exports file if no daemon runs
 }
 
-func (e *exportsEdit) flags(f *pflag.FlagSet) {
+func (e *exportsEdit) addFlags(f *pflag.FlagSet) {
 	f.SortFlags = false
 	f.StringVar(&e.control, "control", defaultControl(), "`PATH` of the daemon's socket")
 	f.StringVar(&e.file, "exports", defaultExports, "the exports `FILE`, if no daemon runs")
 }
 
-// start returns the command that starts a daemon with the file.
-func (e *exportsEdit) start() string {
+// startCommand returns the shell command that starts a daemon with the file.
+func (e *exportsEdit) startCommand() string {
 	if e.file == defaultExports {
 		return "systemctl enable --now nfsrdmad"
 	}
 	return "nfsrdmad serve --exports " + e.file
 }
 
-// defaultExports is the exports file of nfsrdmad.service.
+// defaultExports is the exports file that nfsrdmad.service uses.
 const defaultExports = "/etc/nfsrdma/exports"
 
-// directoryOf returns the directory of an argument as an absolute path.
-func directoryOf(arg string) (string, error) {
-	if arg == "" { // filepath.Abs takes the working directory
+// absDirectory returns a directory argument as an absolute path.
+func absDirectory(arg string) (string, error) {
+	if arg == "" { // filepath.Abs would return the working directory
 		return "", errors.New("the directory is empty: name it, as in /srv/data")
 	}
 	return filepath.Abs(arg)
 }
 
-// An exportsFile is an exports file, to be changed.
+// An exportsFile is an exports file that a command changes.
 type exportsFile struct {
-	name  string
-	text  []byte
-	alone bool // no daemon has it
+	name    string
+	text    []byte
+	offline bool // no daemon runs
 }
 
-// add adds a line. It fails if a client is one of the directory already, for the first
-// of two lines would count.
-func (f *exportsFile) add(dir string, clients []string) error {
+// addExport adds a line. It fails if the directory is already exported to one of the clients,
+// because only the first of two lines would take effect.
+func (f *exportsFile) addExport(dir string, clients []string) error {
 	before, err := exports.Parse(f.name, f.text)
 	if err != nil {
 		return err
 	}
-	if f.alone { // else the daemon tries to open it
+	if f.offline { // otherwise the daemon tries to open it
 		if err := checkDir(dir); err != nil {
 			return err
 		}
@@ -165,10 +133,10 @@ func (f *exportsFile) add(dir string, clients []string) error {
 	return nil
 }
 
-func (f *exportsFile) remove(dir string) error {
+func (f *exportsFile) removeExport(dir string) error {
 	text, n := exports.Without(f.text, dir)
 	if n == 0 {
-		return fmt.Errorf("%s has no line for %s: nfsrdmad exports list names the exports", f.name, dir)
+		return fmt.Errorf("%s has no line for %s: nfsrdmad exports list shows the exports", f.name, dir)
 	}
 	if _, err := exports.Parse(f.name, text); err != nil {
 		return err

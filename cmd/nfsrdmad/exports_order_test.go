@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/cmd/nfsrdmad/internal/report"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
@@ -22,13 +23,13 @@ func TestExportsOrders(t *testing.T) {
 	require.NoError(t, os.Mkdir(a, 0o755))
 	require.NoError(t, os.Mkdir(b, 0o755))
 	text := "# ours\n" + a + " *(ro)\n"
-	real := writeFile(t, t.TempDir(), text)
+	real := writeExports(t, t.TempDir(), text)
 	require.NoError(t, os.Chmod(real, 0o644))
 	link := filepath.Join(root, "link")
 	require.NoError(t, os.Symlink(real, link))
-	serve(t, "--exports", link, "--listen", "127.0.0.1:0", "--tcp", "", "--control", control)
+	startDaemon(t, "--exports", link, "--listen", "127.0.0.1:0", "--tcp", "", "--control", control)
 	run := func(args ...string) (int, string) {
-		status, stdout, stderr := command(t, append(args, "--control", control)...)
+		status, stdout, stderr := runCommand(t, append(args, "--control", control)...)
 		return status, stdout + stderr
 	}
 	file := func() string {
@@ -38,7 +39,7 @@ func TestExportsOrders(t *testing.T) {
 	}
 	list := func() (paths []string) {
 		_, out := run("exports", "list", "--json")
-		var d exportsDoc
+		var d report.ExportList
 		require.NoError(t, json.Unmarshal([]byte(out), &d))
 		assert.Equal(t, link, d.File)
 		for _, e := range d.Exports {
@@ -50,7 +51,7 @@ func TestExportsOrders(t *testing.T) {
 
 	status, out := run("exports", "add", b, "192.0.2.0/24(rw)", "*")
 	require.Equal(t, cli.ExitOK, status, out)
-	assert.Equal(t, "the files are read again\n", out)
+	assert.Equal(t, "the files were reloaded\n", out)
 	added := text + root + "/b\\040c 192.0.2.0/24(rw) *\n"
 	assert.Equal(t, added, file())
 	assert.Equal(t, []string{a, b}, list())
@@ -67,8 +68,8 @@ func TestExportsOrders(t *testing.T) {
 		{[]string{"add", b, "192.0.2.0/24(ro)"}, "is exported to 192.0.2.0/24 twice"},
 		{[]string{"add", a, "h(nonsense)"}, "nonsense"},
 		{[]string{"add", a, "h(rw"}, "the options have no"},
-		{[]string{"add", filepath.Join(root, "none"), "*(rw)"}, "the exports stay as they were"},
-		{[]string{"add", a}, "'*(ro)' is every host"},
+		{[]string{"add", filepath.Join(root, "none"), "*(rw)"}, "the exports are unchanged"},
+		{[]string{"add", a}, "'*(ro)' means every host"},
 		{[]string{"remove", "/none"}, "has no line for /none"},
 	} {
 		status, out := run(append([]string{"exports"}, wrong.args...)...)
@@ -86,9 +87,9 @@ func TestExportsOrders(t *testing.T) {
 	require.NoError(t, os.WriteFile(real, []byte(text+"nonsense\n"), 0o644))
 	status, out = run("reload")
 	assert.Equal(t, cli.ExitError, status)
-	assert.Contains(t, out, "the exports stay as they were:\n"+link+":3:1: ")
+	assert.Contains(t, out, "the exports are unchanged:\n"+link+":3:1: ")
 	assert.Equal(t, []string{a}, list())
-	require.NoError(t, os.WriteFile(real, []byte(escaped(b)+" *\n"), 0o644))
+	require.NoError(t, os.WriteFile(real, []byte(escapeSpaces(b)+" *\n"), 0o644))
 	status, out = run("reload")
 	assert.Equal(t, cli.ExitOK, status, out)
 	assert.Equal(t, []string{b}, list())
@@ -104,23 +105,23 @@ func TestExportsOrders(t *testing.T) {
 	assert.Equal(t, 8, strings.Count(file(), a+" h"), "lines added at the same time: %s", file())
 }
 
-// escaped writes a path for a file of exports.
-func escaped(path string) string { return strings.ReplaceAll(path, " ", `\040`) }
+// escapeSpaces writes a path for a file of exports.
+func escapeSpaces(path string) string { return strings.ReplaceAll(path, " ", `\040`) }
 
 // TestExportsOrdersWithoutFile checks that exports that would not outlive the daemon are
 // refused.
 func TestExportsOrdersWithoutFile(t *testing.T) {
 	control := filepath.Join(t.TempDir(), "control")
-	serve(t, t.TempDir()+"=/x", "--listen", "127.0.0.1:0", "--tcp", "", "--control", control)
+	startDaemon(t, t.TempDir()+"=/x", "--listen", "127.0.0.1:0", "--tcp", "", "--control", control)
 	for _, args := range [][]string{{"exports", "add", "/a", "*"}, {"exports", "remove", "/x"}} {
-		status, _, stderr := command(t, append(args, "--control", control)...)
+		status, _, stderr := runCommand(t, append(args, "--control", control)...)
 		assert.Equal(t, cli.ExitError, status)
 		assert.Contains(t, stderr, "start it with nfsrdmad serve --exports FILE")
 	}
-	status, _, stderr := command(t, "reload", "--control", control)
+	status, _, stderr := runCommand(t, "reload", "--control", control)
 	assert.Equal(t, cli.ExitError, status)
-	assert.Contains(t, stderr, "no files to read again")
-	status, stdout, _ := command(t, "exports", "list", "--control", control)
+	assert.Contains(t, stderr, "no files to reload")
+	status, stdout, _ := runCommand(t, "exports", "list", "--control", control)
 	assert.Equal(t, cli.ExitOK, status)
 	assert.True(t, strings.HasPrefix(stdout, "/x  *(rw,"), stdout)
 }

@@ -29,11 +29,11 @@ func TestParseExports(t *testing.T) {
 	} {
 		got, err := parseExports([]string{tt.arg})
 		require.NoError(t, err, tt.arg)
-		assert.Equal(t, []export{{dir: tt.dir, name: tt.name}}, got, tt.arg)
+		assert.Equal(t, []exportSpec{{dir: tt.dir, name: tt.name}}, got, tt.arg)
 	}
 	got, err := parseExports([]string{"mem:=/a", "mem:=/b", "mem:4GiB=/c", "./mem:=/d"})
 	require.NoError(t, err)
-	assert.Equal(t, []export{
+	assert.Equal(t, []exportSpec{
 		{dir: "mem:", memory: 1 << 30, name: "/a"},
 		{dir: "mem:", memory: 1 << 30, name: "/b"},
 		{dir: "mem:4GiB", memory: 4 << 30, name: "/c"},
@@ -51,12 +51,12 @@ func TestParseExportsRefuses(t *testing.T) {
 		{[]string{"/srv=/x/"}, `"/x" is`},
 		{[]string{"/srv=/x/../y"}, `"/y" is`},
 		{[]string{"/srv=/x\x00"}, `plain absolute path`},
-		{[]string{"/srv=/" + strings.Repeat("x", 1024)}, "name it DIR=/EXPORT"},
+		{[]string{"/srv=/" + strings.Repeat("x", 1024)}, "write DIR=/EXPORT"},
 		{[]string{"mem:"}, "write mem:=/EXPORT, or ./mem: for a directory"},
 		{[]string{"mem:much=/x"}, `mem:much, a file system in memory of SIZE "much": not a size`},
 		{[]string{"mem:2000GiB=/x"}, "(below 1025 GiB)"},
-		{[]string{"mem:1024KB=/x"}, "a directory of that name is ./mem:1024KB"},
-		{[]string{"mem:1KiB=/x"}, "give a file system in memory 1MiB or more"},
+		{[]string{"mem:1024KB=/x"}, "write ./mem:1024KB for a directory of that name"},
+		{[]string{"mem:1KiB=/x"}, "a file system in memory needs 1MiB or more"},
 		{[]string{"/srv/a=/x", "/srv/b=/x"}, "/srv/a and /srv/b are both exported as /x"},
 	} {
 		_, err := parseExports(tt.args)
@@ -65,7 +65,7 @@ func TestParseExportsRefuses(t *testing.T) {
 }
 
 func TestReadyNames(t *testing.T) {
-	assert.Equal(t, `/a,/b\040c\054d\134\012`, readyNames([]export{{name: "/a"}, {name: "/b c,d\\\n"}}))
+	assert.Equal(t, `/a,/b\040c\054d\134\012`, formatExportNames([]exportSpec{{name: "/a"}, {name: "/b c,d\\\n"}}))
 }
 
 func TestParseNets(t *testing.T) {

@@ -8,24 +8,25 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
-	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 )
 
-// newExports returns the command for exports and for files of exports(5).
-func newExports() *cobra.Command {
+// newExportsCommand returns the command for exports and for exports(5) files.
+func newExportsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exports",
 		Short: "List, add and remove exports, and check exports files",
 	}
-	cmd.AddCommand(newExportsList(), newExportsAdd(), newExportsRemove(), &cobra.Command{
+	cmd.AddCommand(newExportsListCommand(), newExportsAddCommand(), newExportsRemoveCommand(), &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Explain an exports file, or list its errors",
-		Long: `Explain an exports file: one line for each directory, client and security flavor,
+		Long: `Explain an exports file: print one line for each directory, client and security flavor,
 with all options in full. If the file has errors, standard error lists them with line
-and column, and the exit status is 1. No directory is opened. FILE is ` + defaultExports + `
-unless it is named.`,
+and column, and the exit status is 1. No directory is opened. The default FILE is
+` + defaultExports + `.`,
 		Example: "  nfsrdmad exports check\n  nfsrdmad exports check /etc/exports",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -44,8 +45,30 @@ func checkExports(name string, stdout, stderr io.Writer) error {
 	for _, w := range f.Warnings {
 		fmt.Fprintf(stderr, "%v (warning)\n", w)
 	}
+	for _, w := range laxerWarnings(name, f) {
+		fmt.Fprintf(stderr, "%s (warning)\n", w)
+	}
 	_, err = io.WriteString(stdout, f.Explain())
 	return err
+}
+
+// laxerWarnings returns a warning for each export that shares its file system with an export
+// above it that gives clients more rights: by file handles and NFSv3, clients of the upper one
+// can reach into the lower one.
+func laxerWarnings(name string, f *exports.File) (list []string) {
+	for _, l := range f.FindBroaderAccess() {
+		var upper, lower unix.Stat_t
+		if unix.Stat(l.Upper.Path, &upper) != nil || unix.Stat(l.Lower.Path, &lower) != nil || upper.Dev != lower.Dev {
+			continue
+		}
+		what := "access"
+		if l.Option != "" {
+			what = l.Option
+		}
+		list = append(list, fmt.Sprintf("%s:%d: %s is stricter than %s above it: %s has %s there, and reaches %s over NFSv3 or with an old filehandle with the rights of %s; give both the same clients and options, or put one on its own file system",
+			name, l.Lower.Line, l.Lower.Path, l.Upper.Path, l.Client.Host, what, l.Lower.Path, l.Upper.Path))
+	}
+	return list
 }
 
 func readExports(name string) (*exports.File, error) {
@@ -64,34 +87,37 @@ func readText(name string) ([]byte, error) {
 	return text, nil
 }
 
-// readFile returns the exports of the file o.exportsFile.
-func (o *serveOptions) readFile(log *slog.Logger) ([]export, error) {
+// readExportsFile returns the exports in the file o.exportsFile.
+func (o *serveOptions) readExportsFile(log *slog.Logger) ([]exportSpec, error) {
 	text, err := readText(o.exportsFile)
 	if err != nil {
 		return nil, err
 	}
-	o.exportsSum = sum(text)
+	o.exportsSum = textSum(text)
 	f, err := exports.Parse(o.exportsFile, text)
 	if err != nil {
 		return nil, err
 	}
 	for _, w := range f.Warnings {
-		log.Warn("strange exports", "at", w.Error())
+		log.Warn("questionable exports", "at", w.Error())
+	}
+	for _, w := range laxerWarnings(o.exportsFile, f) {
+		log.Warn("questionable exports", "at", w)
 	}
 	if len(f.Exports) == 0 {
-		log.Warn("no export", "file", o.exportsFile)
+		log.Warn("no export in the exports file; clients cannot mount anything", "file", o.exportsFile)
 	}
-	var list []export
+	var list []exportSpec
 	for _, e := range f.Exports {
-		list = append(list, export{
+		list = append(list, exportSpec{
 			dir: e.Path, name: e.Path, clients: e.Clients, fsid: e.FSID(),
-			place: fmt.Sprintf("%s:%d: ", o.exportsFile, e.Line),
+			position: fmt.Sprintf("%s:%d: ", o.exportsFile, e.Line),
 		})
 	}
 	return list, nil
 }
 
-// any reports whether any client of e has an option.
-func (e *export) any(option func(*exports.Options) bool) bool {
+// anyClient reports whether an option is set for any client of e.
+func (e *exportSpec) anyClient(option func(*exports.Options) bool) bool {
 	return slices.ContainsFunc(e.clients, func(c exports.Client) bool { return option(&c.Options) })
 }

@@ -9,9 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 )
 
-func writeFile(t testing.TB, dir, text string) string {
+func writeExports(t testing.TB, dir, text string) string {
 	t.Helper()
 	name := filepath.Join(dir, "exports")
 	require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
@@ -19,8 +20,8 @@ func writeFile(t testing.TB, dir, text string) string {
 }
 
 func TestExportsCheck(t *testing.T) {
-	name := writeFile(t, t.TempDir(), "# ours\n/srv/a  -rw,async  *.example(no_root_squash) 192.0.2.0/255.255.255.0\n\"/srv/b c\" host (ro,fsid=7,exclusive)\n")
-	status, stdout, stderr := command(t, "exports", "check", name)
+	name := writeExports(t, t.TempDir(), "# ours\n/srv/a  -rw,async  *.example(no_root_squash) 192.0.2.0/255.255.255.0\n\"/srv/b c\" host (ro,fsid=7,exclusive)\n")
+	status, stdout, stderr := runCommand(t, "exports", "check", name)
 	assert.Equal(t, cli.ExitOK, status)
 	assert.Equal(t, `/srv/a *.example(rw,async,secure,no_root_squash,no_all_squash,no_subtree_check,sec=sys)
 /srv/a 192.0.2.0/24(rw,async,secure,root_squash,no_all_squash,no_subtree_check,sec=sys)
@@ -29,14 +30,14 @@ func TestExportsCheck(t *testing.T) {
 `, stdout)
 	assert.Equal(t, name+`:3:17: "(ro,fsid=7,exclusive)" has no client before it, and so applies to every host; `+
 		`write client(ro,fsid=7,exclusive) without a blank, or *(ro,fsid=7,exclusive) (warning)`+"\n", stderr)
-	again, stdout2, stderr2 := command(t, "exports", "check", writeFile(t, t.TempDir(), stdout))
+	again, stdout2, stderr2 := runCommand(t, "exports", "check", writeExports(t, t.TempDir(), stdout))
 	assert.Equal(t, []any{cli.ExitOK, stdout, ""}, []any{again, stdout2, stderr2}, "the output is an equivalent exports file")
 }
 
 // TestExportsCheckFlavors checks that each flavour of a client has a line.
 func TestExportsCheckFlavors(t *testing.T) {
-	name := writeFile(t, t.TempDir(), "/srv/a *(sec=krb5p,rw,sec=krb5:sys,ro)\n")
-	status, stdout, stderr := command(t, "exports", "check", name)
+	name := writeExports(t, t.TempDir(), "/srv/a *(sec=krb5p,rw,sec=krb5:sys,ro)\n")
+	status, stdout, stderr := runCommand(t, "exports", "check", name)
 	assert.Equal(t, []any{cli.ExitOK, ""}, []any{status, stderr})
 	assert.Equal(t, `/srv/a *(rw,sync,secure,root_squash,no_all_squash,no_subtree_check,sec=krb5p)
 /srv/a *(ro,sync,secure,root_squash,no_all_squash,no_subtree_check,sec=krb5)
@@ -49,39 +50,39 @@ func TestExportsCheckFlavors(t *testing.T) {
 func TestServeWithoutKeytab(t *testing.T) {
 	dir, keytab := t.TempDir(), filepath.Join(t.TempDir(), "keytab")
 	run := func(args ...string) string {
-		status, stdout, stderr := command(t, append([]string{"serve", "--state", t.TempDir(), "--listen", "127.0.0.1:0", "--tcp", "", "--keytab", keytab}, args...)...)
+		status, stdout, stderr := runCommand(t, append([]string{"serve", "--state", t.TempDir(), "--listen", "127.0.0.1:0", "--tcp", "", "--keytab", keytab}, args...)...)
 		assert.Equal(t, cli.ExitError, status)
 		assert.Empty(t, stdout)
 		return stderr
 	}
 	const remedy = ": add the key with ktadd (docs/security.md), name another file with --keytab, or write sec=sys\n"
-	file := writeFile(t, t.TempDir(), dir+" *(rw) a.example(sec=sys:krb5p) b.example(sec=krb5)\n")
+	file := writeExports(t, t.TempDir(), dir+" *(rw) a.example(sec=sys:krb5p) b.example(sec=krb5)\n")
 	assert.Equal(t, "nfsrdmad: "+file+":1: "+dir+" is exported to a.example with sec=krb5p, but the keytab "+keytab+" cannot be read (no such file or directory)"+remedy,
 		run("--exports", file))
 	writeKeytab(t, keytab, "EXAMPLE.ORG", "host", "a.example")
 	assert.Equal(t, "nfsrdmad: "+dir+" is exported to * with sec=krb5i, but the keytab "+keytab+" has no nfs/ key; it has host/a.example"+remedy, run("--sec", "sys:krb5i", dir))
-	status, _, stderr := command(t, "serve", "--sec", "sys:foo", dir)
+	status, _, stderr := runCommand(t, "serve", "--sec", "sys:foo", dir)
 	assert.Equal(t, cli.ExitUsage, status)
 	assert.Contains(t, stderr, `--sec: security "foo" is none of sys, krb5, krb5i, krb5p and none`)
-	status, _, stderr = command(t, "serve", "--sec", "none", "--exports", file)
+	status, _, stderr = runCommand(t, "serve", "--sec", "none", "--exports", file)
 	assert.Equal(t, cli.ExitUsage, status)
 	assert.Contains(t, stderr, "--sec and --xprtsec are for DIR")
 }
 
 func TestExportsCheckErrors(t *testing.T) {
-	name := writeFile(t, t.TempDir(), "/srv/a *(rw,foo)\nsrv *\n")
-	status, stdout, stderr := command(t, "exports", "check", name)
+	name := writeExports(t, t.TempDir(), "/srv/a *(rw,foo)\nsrv *\n")
+	status, stdout, stderr := runCommand(t, "exports", "check", name)
 	assert.Equal(t, cli.ExitError, status)
 	assert.Empty(t, stdout)
 	assert.Equal(t, name+":1:13: unknown option \"foo\"; correct it (docs/exports.md has them all)\n"+
 		name+":2:1: \"srv\" is not an absolute path; a line begins with a directory, written from / on\n", stderr)
 
-	status, _, stderr = command(t, "exports", "check", filepath.Join(name, "none"))
+	status, _, stderr = runCommand(t, "exports", "check", filepath.Join(name, "none"))
 	assert.Equal(t, cli.ExitError, status)
 	assert.Contains(t, stderr, "cannot be read (not a directory): correct its name or its permissions\n")
-	status, _, _ = command(t, "exports", "check", name, name)
+	status, _, _ = runCommand(t, "exports", "check", name, name)
 	assert.Equal(t, cli.ExitUsage, status)
-	status, _, _ = command(t, "exports", "check") // of a file that this host may have
+	status, _, _ = runCommand(t, "exports", "check") // the default file, which may be present
 	assert.NotEqual(t, cli.ExitUsage, status)
 }
 
@@ -90,16 +91,32 @@ func TestExportsCheckErrors(t *testing.T) {
 func TestServeBadExports(t *testing.T) {
 	dir := t.TempDir()
 	run := func(text string) string {
-		status, stdout, stderr := command(t, "serve", "--state", t.TempDir(), "--listen", "127.0.0.1:0", "--tcp", "", "--exports", writeFile(t, dir, text))
+		status, stdout, stderr := runCommand(t, "serve", "--state", t.TempDir(), "--listen", "127.0.0.1:0", "--tcp", "", "--exports", writeExports(t, dir, text))
 		assert.Equal(t, cli.ExitError, status)
 		assert.Empty(t, stdout)
 		return stderr
 	}
 	file := filepath.Join(dir, "exports")
-	assert.Equal(t, "nfsrdmad: no export is served, because the exports have errors:\n"+
+	assert.Equal(t, "nfsrdmad: not serving any export, because the exports have errors:\n"+
 		file+":1:1: \"x\" is not an absolute path; a line begins with a directory, written from / on\n"+
 		file+":2:6: unknown option \"b\"; correct it (docs/exports.md has them all)\n", run("x\n/a a(b)"))
 	assert.Equal(t, "nfsrdmad: "+file+":2: "+dir+"/none: no such directory: create it, or correct the path\n"+
 		file+":3: "+dir+"/exports: not a directory: serve its parent directory\n",
 		run(dir+" *(ro)\n"+dir+"/none *\n"+dir+"/exports *"))
+}
+
+// TestLaxerWarnings checks that exports below others are compared only within a file system.
+func TestLaxerWarnings(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "a/hr"), 0o755))
+	warnings := func(text string) []string {
+		f, err := exports.Parse("exports", []byte(text))
+		require.NoError(t, err)
+		return laxerWarnings("exports", f)
+	}
+	list := warnings(dir + " *(sec=sys:krb5p)\n" + dir + "/a/hr *(sec=krb5p)")
+	require.Len(t, list, 1)
+	assert.Contains(t, list[0], "exports:2: "+dir+"/a/hr is stricter than "+dir+" above it: * has sec=sys there")
+	assert.Empty(t, warnings("/ *(sec=sys:krb5p)\n/proc *(sec=krb5p)"), "another file system")
+	assert.Empty(t, warnings(dir+" *(sec=sys:krb5p)\n"+dir+"/none *(sec=krb5p)"), "no directory")
 }

@@ -11,40 +11,40 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/cmpriv"
-	"github.com/nfsrdma/nfsrdma/iwarp"
-	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// A linkEnd receives Immediate Data, and answers it if answer is set.
-type linkEnd struct {
+// A fakeExtensionHandler receives Immediate Data, and answers it if answer is set.
+type fakeExtensionHandler struct {
 	link   *rpcrdma.ExtensionConn
 	answer bool
 	got    chan [8]byte
 	closed chan error
 }
 
-func (e *linkEnd) Immediate(word [8]byte) {
+func (e *fakeExtensionHandler) Immediate(word [8]byte) {
 	if e.answer {
 		_ = e.link.PostImmediate(word, nil, 0)
 	}
 	e.got <- word
 }
-func (e *linkEnd) Closed(err error) { e.closed <- err }
+func (e *fakeExtensionHandler) Closed(err error) { e.closed <- err }
 
-// attached returns a configuration whose links are sent to the channel.
-func attached(answer bool) (*rpcrdma.ExtensionConfig, <-chan *linkEnd) {
-	ends := make(chan *linkEnd, 1)
+// newExtensionConfig returns a configuration whose links are sent to the channel.
+func newExtensionConfig(answer bool) (*rpcrdma.ExtensionConfig, <-chan *fakeExtensionHandler) {
+	ends := make(chan *fakeExtensionHandler, 1)
 	return &rpcrdma.ExtensionConfig{ImmediateRecvs: 16, Atomics: true, Attach: func(l *rpcrdma.ExtensionConn) rpcrdma.ExtensionHandler {
-		e := &linkEnd{link: l, answer: answer, got: make(chan [8]byte, 1000), closed: make(chan error, 1)}
+		e := &fakeExtensionHandler{link: l, answer: answer, got: make(chan [8]byte, 1000), closed: make(chan error, 1)}
 		ends <- e
 		return e
 	}}, ends
 }
 
-func soon[T any](t *testing.T, c <-chan T) (v T) {
+func receiveSoon[T any](t *testing.T, c <-chan T) (v T) {
 	t.Helper()
 	select {
 	case v = <-c:
@@ -62,10 +62,10 @@ func TestLinkOverIWARP(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			null := new(oncrpc.Mux)
 			null.Register(1, 1, nil) // the Mux answers procedure 0 itself
-			theirs, servers := attached(false)
-			ours, clients := attached(true)
+			theirs, servers := newExtensionConfig(false)
+			ours, clients := newExtensionConfig(true)
 			backs := make(chan oncrpc.Caller, 1)
-			program := service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+			program := serviceFunc(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 				select {
 				case backs <- req.Peer.Reverse:
 				default:
@@ -73,9 +73,9 @@ func TestLinkOverIWARP(t *testing.T) {
 				return null.Serve(ctx, req, rep)
 			})
 			cfg := iwarp.Config{CRC: crc, LongFPDUs: func(mpa.Frame) bool { return true }}
-			addr := responder(t, iwarp.Open(cfg), &rpcrdma.Server{Handler: program, Extensions: theirs})
+			addr := startRDMAServer(t, iwarp.Open(cfg), &rpcrdma.Server{Handler: program, Extensions: theirs})
 			var served atomic.Int64
-			backchannel := service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+			backchannel := serviceFunc(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 				served.Add(1)
 				return null.Serve(ctx, req, rep)
 			})
@@ -90,7 +90,7 @@ func TestLinkOverIWARP(t *testing.T) {
 				return to.Call(t.Context(), x)
 			}
 			require.NoError(t, call(c))
-			back, server, client := soon(t, backs), soon(t, servers), soon(t, clients)
+			back, server, client := receiveSoon(t, backs), receiveSoon(t, servers), receiveSoon(t, clients)
 			assert.Same(t, server.link, back.(*rpcrdma.ReverseClient).ExtensionConn())
 			errs := make(chan error)
 			const rounds = 100
@@ -106,7 +106,7 @@ func TestLinkOverIWARP(t *testing.T) {
 			for sent, got := 0, 0; got < rounds; {
 				err := server.link.PostImmediate([8]byte{7: byte(sent)}, nil, 0)
 				if sent == rounds || errors.Is(err, rpcrdma.ErrUnanswered) {
-					require.Equal(t, byte(got), soon(t, server.got)[7])
+					require.Equal(t, byte(got), receiveSoon(t, server.got)[7])
 					got++
 					continue
 				}
@@ -114,21 +114,21 @@ func TestLinkOverIWARP(t *testing.T) {
 				sent++
 			}
 			for range 4 {
-				require.NoError(t, soon(t, errs))
+				require.NoError(t, receiveSoon(t, errs))
 			}
 			assert.EqualValues(t, 4*rounds, served.Load())
 			require.NoError(t, c.Close())
-			soon(t, server.closed)
-			soon(t, client.closed)
+			receiveSoon(t, server.closed)
+			receiveSoon(t, client.closed)
 			assert.ErrorIs(t, call(back), rdma.ErrClosed)
 		})
 	}
 }
 
-// service is an oncrpc.Service from a function.
-type service func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool
+// serviceFunc is an oncrpc.Service from a function.
+type serviceFunc func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool
 
-func (s service) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+func (s serviceFunc) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 	return s(ctx, req, rep)
 }
 
@@ -148,10 +148,10 @@ func TestServeExtensions(t *testing.T) {
 		{[]string{"--no-extensions"}, block.AppendTo(message), false},
 	} {
 		args := append([]string{"--listen", "127.0.0.1:0", "--tcp", ""}, tt.flags...)
-		s := serve(t, append(args, t.TempDir())...)
+		s := startDaemon(t, append(args, t.TempDir())...)
 		closed := make(chan error, 1)
-		c, err := iwarp.Open(iwarp.Config{CRC: mpa.CRCOff}).Dial(t.Context(), s.addr(t, "rdma"), rdma.ConnConfig{
-			Handler: ended(closed), PrivateData: tt.private,
+		c, err := iwarp.Open(iwarp.Config{CRC: mpa.CRCOff}).Dial(t.Context(), s.transportAddr(t, "rdma"), rdma.ConnConfig{
+			Handler: closedHandler(closed), PrivateData: tt.private,
 		})
 		require.NoError(t, err)
 		_, ok := cmpriv.ParseExtension(c.PrivateData())
@@ -159,11 +159,11 @@ func TestServeExtensions(t *testing.T) {
 		_, ok = cmpriv.Parse(c.PrivateData())
 		assert.True(t, ok)
 		require.NoError(t, c.Close())
-		soon(t, closed)
+		receiveSoon(t, closed)
 	}
 }
 
-type ended chan error
+type closedHandler chan error
 
-func (ended) Receive(m rdma.Recv)  { m.Buf.Release() }
-func (e ended) Closed(cause error) { e <- cause }
+func (closedHandler) Receive(m rdma.Recv)  { m.Buf.Release() }
+func (e closedHandler) Closed(cause error) { e <- cause }

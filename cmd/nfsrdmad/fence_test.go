@@ -12,40 +12,40 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/delegation"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
-	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// A giver returns every recalled delegation.
-type giver struct{ link *rpcrdma.ExtensionConn }
+// A fakeReturningClient returns every recalled delegation.
+type fakeReturningClient struct{ link *rpcrdma.ExtensionConn }
 
-func (g giver) Immediate(word [8]byte) {
+func (g fakeReturningClient) Immediate(word [8]byte) {
 	word[0] = byte(delegation.KindReturned)
 	_ = g.link.PostImmediate(word, nil, 0) // the connection may have ended
 }
 
-func (giver) Closed(error) {}
+func (fakeReturningClient) Closed(error) {}
 
-// delegating returns a client with delegation counters, and the root's handle.
-func delegating(t *testing.T, p *process) (*rpcrdma.ClientConn, nfs3.FH) {
+// dialDelegating returns a client with delegation counters, and the root's handle.
+func dialDelegating(t *testing.T, p *daemonProc) (*rpcrdma.ClientConn, nfs3.FH) {
 	t.Helper()
 	cfg := rpcrdma.ExtensionConfig{
 		ImmediateRecvs: 4, Atomics: true, Delegation: true,
-		Attach: func(l *rpcrdma.ExtensionConn) rpcrdma.ExtensionHandler { return giver{l} },
+		Attach: func(l *rpcrdma.ExtensionConn) rpcrdma.ExtensionHandler { return fakeReturningClient{l} },
 	}
-	c, err := rpcrdma.DialConn(t.Context(), iwarp.Open(iwarp.Config{}), p.addr(t, "rdma"), rpcrdma.ClientConnConfig{Extensions: &cfg})
+	c, err := rpcrdma.DialConn(t.Context(), iwarp.Open(iwarp.Config{}), p.transportAddr(t, "rdma"), rpcrdma.ClientConnConfig{Extensions: &cfg})
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
-	_, root, _ := mount(t, c)
+	_, root, _ := mountFile(t, c)
 	return c, root
 }
 
-// asks makes a call and returns the first two words of its results; the first
+// callForStatus makes a call and returns the first two words of its results; the first
 // is a status.
-func asks(t *testing.T, c *rpcrdma.ClientConn, prog, vers, proc uint32, args []byte) (status, next uint32) {
+func callForStatus(t *testing.T, c *rpcrdma.ClientConn, prog, vers, proc uint32, args []byte) (status, next uint32) {
 	t.Helper()
 	x := &oncrpc.Exchange{Prog: prog, Vers: vers, Proc: proc, Args: args, MaxResults: 1024, Cred: nfsclient.ProcessCred()}
 	require.NoError(t, c.Call(t.Context(), x))
@@ -62,46 +62,46 @@ func TestRestartFenced(t *testing.T) {
 	args := []string{"--state", state, "--control", control, "--exclusive", "--lease"}
 	acquire := func(c *rpcrdma.ClientConn, root nfs3.FH) (uint32, uint32) {
 		a := delegation.AcquireArgs{Handle: root, Types: delegation.Directory}
-		return asks(t, c, delegation.Program, delegation.Version, delegation.ProcAcquire, a.AppendTo(nil))
+		return callForStatus(t, c, delegation.Program, delegation.Version, delegation.ProcAcquire, a.AppendTo(nil))
 	}
 	touch := func(c *rpcrdma.ClientConn, root nfs3.FH) nfs3.Status {
 		a := nfs3.SetAttrArgs{Object: root}
-		res, _ := asks(t, c, nfs3.Program, nfs3.Version, nfs3.ProcSetAttr, a.AppendTo(nil))
+		res, _ := callForStatus(t, c, nfs3.Program, nfs3.Version, nfs3.ProcSetAttr, a.AppendTo(nil))
 		return nfs3.Status(res)
 	}
 
-	p := start(t, slices.Concat(args, []string{"3s"})...)
-	c, root := delegating(t, p)
+	p := startProc(t, slices.Concat(args, []string{"3s"})...)
+	c, root := dialDelegating(t, p)
 	require.Equal(t, nfs3.OK, touch(c, root))
 	assert.NoFileExists(t, marker, "no delegation is held")
 	res, _ := acquire(c, root)
 	require.Zero(t, res)
 	require.FileExists(t, marker)
 	require.NoError(t, p.cmd.Process.Kill())
-	p.end()
+	p.waitExit()
 	killed := time.Now()
 
 	for _, more := range [][]string{{"1s"}, {"1s", "--no-extensions"}} {
-		p = start(t, slices.Concat(args, more)...)
-		c, err := rpcrdma.DialConn(t.Context(), iwarp.Open(iwarp.Config{}), p.addr(t, "rdma"), rpcrdma.ClientConnConfig{})
+		p = startProc(t, slices.Concat(args, more)...)
+		c, err := rpcrdma.DialConn(t.Context(), iwarp.Open(iwarp.Config{}), p.transportAddr(t, "rdma"), rpcrdma.ClientConnConfig{})
 		require.NoError(t, err)
-		_, root, _ := mount(t, c)
+		_, root, _ := mountFile(t, c)
 		assert.Equal(t, nfs3.ErrJukebox, touch(c, root))
-		left := status(t, control).Grants.WaitSeconds
+		left := getStatus(t, control).Grants.WaitSeconds
 		assert.Greater(t, left, 0.0)
 		assert.LessOrEqual(t, left, 3.0)
 		require.NoError(t, c.Close())
 		require.NoError(t, p.cmd.Process.Signal(unix.SIGTERM))
-		p.end()
+		p.waitExit()
 		assert.FileExists(t, marker, "it has not waited the full lease")
 	}
 
-	p = start(t, slices.Concat(args, []string{"1s"})...)
-	c, root = delegating(t, p)
+	p = startProc(t, slices.Concat(args, []string{"1s"})...)
+	c, root = dialDelegating(t, p)
 	res, why := acquire(c, root)
 	assert.Equal(t, uint32(delegation.StatusRefused), res)
 	assert.Equal(t, uint32(delegation.ReasonLimit), why)
-	code, stdout, _ := command(t, "status", "--control", control)
+	code, stdout, _ := runCommand(t, "status", "--control", control)
 	assert.Equal(t, cli.ExitOK, code)
 	assert.Contains(t, stdout, "changes wait for another ")
 	require.Eventually(t, func() bool { return touch(c, root) == nfs3.OK }, time.Minute, 10*time.Millisecond)
@@ -109,6 +109,6 @@ func TestRestartFenced(t *testing.T) {
 	res, _ = acquire(c, root)
 	require.Zero(t, res)
 	require.NoError(t, p.cmd.Process.Signal(unix.SIGTERM))
-	p.end()
+	p.waitExit()
 	assert.NoFileExists(t, marker, "the client has returned it")
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
 )
 
 // TestWarnOfFiles checks at which limit of open files a daemon says that it is too
@@ -31,7 +31,7 @@ func TestWarnOfFiles(t *testing.T) {
 	} {
 		var text strings.Builder
 		o := &serveOptions{maxConns: tt.conns, tcp: tt.tcp}
-		o.warnOfFiles(func() (uint64, error) { return tt.limit, nil }, slog.New(slog.NewTextHandler(&text, nil)))
+		o.warnAboutFileLimit(func() (uint64, error) { return tt.limit, nil }, slog.New(slog.NewTextHandler(&text, nil)))
 		if tt.want == "" {
 			assert.Empty(t, text.String())
 			continue
@@ -46,15 +46,15 @@ func TestWarnOfFiles(t *testing.T) {
 // oldest.
 func TestMaxConnections(t *testing.T) {
 	const limit = 16
-	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "", "--max-connections=16", t.TempDir())
+	s := startDaemon(t, "--listen", "127.0.0.1:0", "--tcp", "", "--max-connections=16", t.TempDir())
 	device := iwarp.Open(iwarp.Config{})
-	var first replies
+	var first replyHandler
 	for i := range limit - limit/8 + 1 {
-		in := replies{make(chan []byte, 1)}
+		in := replyHandler{make(chan []byte, 1)}
 		if i == 0 {
 			first = in
 		}
-		c, err := device.Dial(t.Context(), s.addr(t, "rdma"), rdma.ConnConfig{Handler: in, Recvs: 2})
+		c, err := device.Dial(t.Context(), s.transportAddr(t, "rdma"), rdma.ConnConfig{Handler: in, Recvs: 2})
 		require.NoError(t, err)
 		defer c.Close()
 		nullCall(t, c, in)

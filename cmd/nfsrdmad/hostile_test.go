@@ -10,20 +10,20 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/chunks"
 	"github.com/nfsrdma/nfsrdma/cmpriv"
-	"github.com/nfsrdma/nfsrdma/iwarp"
-	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp/rdmap"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	rpcwire "github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// mirror answers a call with its data item, or with an item of its own.
-type mirror struct{ hold chan struct{} }
+// fakeEchoService answers a call with its data item, or with an item of its own.
+type fakeEchoService struct{ hold chan struct{} }
 
-func (m mirror) Serve(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+func (m fakeEchoService) Serve(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 	if m.hold != nil {
 		<-m.hold
 	}
@@ -37,10 +37,10 @@ func (m mirror) Serve(_ context.Context, req *oncrpc.Request, rep *oncrpc.Reply)
 	return true
 }
 
-// responder runs a server over iWARP on the loopback, and returns its address.
-func responder(t *testing.T, d *iwarp.Device, s *rpcrdma.Server) string {
+// startRDMAServer runs a server over iWARP on the loopback, and returns its address.
+func startRDMAServer(t *testing.T, d *iwarp.Device, s *rpcrdma.Server) string {
 	t.Helper()
-	world := look(t)
+	world := countResources(t)
 	l, err := d.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	served := make(chan error, 1)
@@ -48,22 +48,22 @@ func responder(t *testing.T, d *iwarp.Device, s *rpcrdma.Server) string {
 	t.Cleanup(func() {
 		require.NoError(t, s.Shutdown(context.Background()))
 		assert.NoError(t, <-served)
-		world.unchanged(t)
+		world.assertReleased(t)
 	})
 	return l.Addr().String()
 }
 
-// A peer is a requester that is free to break the rules.
-type peer struct {
+// A fakeRequester is a requester that is free to break the rules.
+type fakeRequester struct {
 	rdma.Conn
-	t     *testing.T
-	in    chan []byte
-	ended chan error
+	t         *testing.T
+	received  chan []byte
+	closedErr chan error
 }
 
-func dialPeer(t *testing.T, addr string, cfg iwarp.Config) *peer {
+func dialFakeRequester(t *testing.T, addr string, cfg iwarp.Config) *fakeRequester {
 	t.Helper()
-	p := &peer{t: t, in: make(chan []byte, 100), ended: make(chan error, 1)}
+	p := &fakeRequester{t: t, received: make(chan []byte, 100), closedErr: make(chan error, 1)}
 	c, err := iwarp.Open(cfg).Dial(t.Context(), addr, rdma.ConnConfig{
 		Handler: p, Recvs: 1000,
 		PrivateData: cmpriv.Message{RemoteInvalidation: true, SendSize: 4096, RecvSize: 4096}.AppendTo(nil),
@@ -74,29 +74,29 @@ func dialPeer(t *testing.T, addr string, cfg iwarp.Config) *peer {
 	return p
 }
 
-func (p *peer) Receive(m rdma.Recv) {
-	p.in <- bytes.Clone(m.Buf.B)
+func (p *fakeRequester) Receive(m rdma.Recv) {
+	p.received <- bytes.Clone(m.Buf.B)
 	m.Buf.Release()
 }
-func (p *peer) Closed(err error) { p.ended <- err }
+func (p *fakeRequester) Closed(err error) { p.closedErr <- err }
 
-// call sends a call with chunks.
-func (p *peer) call(xid uint32, l chunks.Lists) {
+// sendCall sends a call with chunks.
+func (p *fakeRequester) sendCall(xid uint32, l chunks.Lists) {
 	h := rpcwire.Header{XID: xid, Vers: rpcwire.Version, Credit: 7, Lists: l}
-	wire := append(h.AppendTo(nil), call(xid, 1, 1, 1, nil)...)
+	wire := append(h.AppendTo(nil), encodeCall(xid, 1, 1, 1, nil)...)
 	require.NoError(p.t, p.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{wire}}))
 }
 
-// answer returns the procedure of the next answer, and the code of an
+// receiveReply returns the procedure of the next answer, and the code of an
 // RDMA_ERROR.
-func (p *peer) answer(xid uint32) (rpcwire.Proc, rpcwire.ErrCode) {
+func (p *fakeRequester) receiveReply(xid uint32) (rpcwire.Proc, rpcwire.ErrCode) {
 	p.t.Helper()
 	select {
-	case got := <-p.in:
+	case got := <-p.received:
 		word := func(i int) uint32 { return binary.BigEndian.Uint32(got[4*i:]) }
 		assert.Equal(p.t, xid, word(0))
 		return rpcwire.Proc(word(3)), rpcwire.ErrCode(word(4))
-	case err := <-p.ended:
+	case err := <-p.closedErr:
 		require.FailNow(p.t, "ended instead of an answer", "%v", err)
 	case <-time.After(10 * time.Second):
 		require.FailNow(p.t, "no answer")
@@ -104,17 +104,17 @@ func (p *peer) answer(xid uint32) (rpcwire.Proc, rpcwire.ErrCode) {
 	panic("unreachable")
 }
 
-// served checks that the next answer is no error.
-func (p *peer) served(xid uint32) {
+// assertServed checks that the next answer is no error.
+func (p *fakeRequester) assertServed(xid uint32) {
 	p.t.Helper()
-	proc, _ := p.answer(xid)
+	proc, _ := p.receiveReply(xid)
 	assert.Equal(p.t, rpcwire.Msg, proc)
 }
 
-func (p *peer) end() error {
+func (p *fakeRequester) waitClosed() error {
 	p.t.Helper()
 	select {
-	case err := <-p.ended:
+	case err := <-p.closedErr:
 		return err
 	case <-time.After(10 * time.Second):
 		require.FailNow(p.t, "the connection continues")
@@ -122,8 +122,8 @@ func (p *peer) end() error {
 	panic("unreachable")
 }
 
-// segment registers memory.
-func (p *peer) segment(b []byte, access rdma.Access) chunks.Segment {
+// registerSegment registers memory.
+func (p *fakeRequester) registerSegment(b []byte, access rdma.Access) chunks.Segment {
 	p.t.Helper()
 	r, err := p.Register(b, access)
 	require.NoError(p.t, err)
@@ -135,9 +135,9 @@ func (p *peer) segment(b []byte, access rdma.Access) chunks.Segment {
 // repeated call gets ERR_CHUNK (R8166-4.5.3-2). Memory registered with one
 // connection cannot be used on another (R8166-8.1.1-1, R8166-8.1-2).
 func TestUnreachableChunks(t *testing.T) {
-	addr := responder(t, iwarp.Open(iwarp.Config{}), &rpcrdma.Server{Handler: mirror{}})
-	other := dialPeer(t, addr, iwarp.Config{})
-	theirs := other.segment(make([]byte, 4), rdma.RemoteRead|rdma.RemoteWrite)
+	addr := startRDMAServer(t, iwarp.Open(iwarp.Config{}), &rpcrdma.Server{Handler: fakeEchoService{}})
+	other := dialFakeRequester(t, addr, iwarp.Config{})
+	theirs := other.registerSegment(make([]byte, 4), rdma.RemoteRead|rdma.RemoteWrite)
 	read := func(s chunks.Segment) chunks.Lists {
 		return chunks.Lists{Reads: []chunks.ReadSegment{{Position: 40, Segment: s}}}
 	}
@@ -146,41 +146,41 @@ func TestUnreachableChunks(t *testing.T) {
 		return l
 	}
 	xid := uint32(100)
-	for name, offer := range map[string]func(p *peer) chunks.Lists{
-		"unknown STag to read":    func(*peer) chunks.Lists { return read(chunks.Segment{Handle: 0xbad, Length: 4}) },
-		"unknown STag to write":   func(*peer) chunks.Lists { return write(chunks.Segment{Handle: 0xbad, Length: 4}) },
-		"a foreign STag to read":  func(*peer) chunks.Lists { return read(theirs) },
-		"a foreign STag to write": func(*peer) chunks.Lists { return write(theirs) },
-		"more than the region has": func(p *peer) chunks.Lists {
-			s := p.segment(make([]byte, 4), rdma.RemoteRead)
+	for name, offer := range map[string]func(p *fakeRequester) chunks.Lists{
+		"unknown STag to read":    func(*fakeRequester) chunks.Lists { return read(chunks.Segment{Handle: 0xbad, Length: 4}) },
+		"unknown STag to write":   func(*fakeRequester) chunks.Lists { return write(chunks.Segment{Handle: 0xbad, Length: 4}) },
+		"a foreign STag to read":  func(*fakeRequester) chunks.Lists { return read(theirs) },
+		"a foreign STag to write": func(*fakeRequester) chunks.Lists { return write(theirs) },
+		"more than the region has": func(p *fakeRequester) chunks.Lists {
+			s := p.registerSegment(make([]byte, 4), rdma.RemoteRead)
 			s.Length++
 			return read(s)
 		},
-		"less than it says, to write": func(p *peer) chunks.Lists {
-			s := p.segment(make([]byte, 3), rdma.RemoteWrite)
+		"less than it says, to write": func(p *fakeRequester) chunks.Lists {
+			s := p.registerSegment(make([]byte, 3), rdma.RemoteWrite)
 			s.Length++
 			return write(s)
 		},
-		"not to be written": func(p *peer) chunks.Lists { return write(p.segment(make([]byte, 4), rdma.RemoteRead)) },
+		"not to be written": func(p *fakeRequester) chunks.Lists { return write(p.registerSegment(make([]byte, 4), rdma.RemoteRead)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			xid++
-			p := dialPeer(t, addr, iwarp.Config{})
-			p.call(xid, offer(p))
+			p := dialFakeRequester(t, addr, iwarp.Config{})
+			p.sendCall(xid, offer(p))
 			var fault *iwarp.Fault
-			require.ErrorAs(t, p.end(), &fault)
+			require.ErrorAs(t, p.waitClosed(), &fault)
 			assert.False(t, fault.Remote, "the peer detects it")
 
-			again := dialPeer(t, addr, iwarp.Config{})
+			again := dialFakeRequester(t, addr, iwarp.Config{})
 			require.Eventually(t, func() bool { // the server may not yet know the cause of the other's end
-				again.call(xid, chunks.Lists{})
-				proc, code := again.answer(xid)
+				again.sendCall(xid, chunks.Lists{})
+				proc, code := again.receiveReply(xid)
 				return proc == rpcwire.Error && code == rpcwire.ErrChunk
 			}, 10*time.Second, time.Millisecond)
-			again.call(xid, chunks.Lists{})
-			again.served(xid)
-			other.call(1, chunks.Lists{})
-			other.served(1)
+			again.sendCall(xid, chunks.Lists{})
+			again.assertServed(xid)
+			other.sendCall(1, chunks.Lists{})
+			other.assertServed(1)
 		})
 	}
 }
@@ -190,33 +190,33 @@ func TestUnreachableChunks(t *testing.T) {
 // (R8166-3.3.1-1).
 func TestOverrunTerminates(t *testing.T) {
 	hold := make(chan struct{})
-	addr := responder(t, iwarp.Open(iwarp.Config{}), &rpcrdma.Server{Handler: mirror{hold}, Credits: 7})
-	p, other := dialPeer(t, addr, iwarp.Config{}), dialPeer(t, addr, iwarp.Config{})
-	other.call(1, chunks.Lists{})
+	addr := startRDMAServer(t, iwarp.Open(iwarp.Config{}), &rpcrdma.Server{Handler: fakeEchoService{hold}, Credits: 7})
+	p, other := dialFakeRequester(t, addr, iwarp.Config{}), dialFakeRequester(t, addr, iwarp.Config{})
+	other.sendCall(1, chunks.Lists{})
 	for xid := range uint32(7 + 8 + 1) {
-		p.call(xid, chunks.Lists{})
+		p.sendCall(xid, chunks.Lists{})
 	}
-	err := p.end()
+	err := p.waitClosed()
 	var fault *iwarp.Fault
 	require.ErrorAs(t, err, &fault)
 	assert.True(t, fault.Remote)
 	assert.Equal(t, rdmap.Error{Layer: rdmap.LayerDDP, Type: 2, Code: 2}, fault.Terminate.Cause, "no buffer")
 	assert.False(t, errors.As(err, new(rdma.AccessError)))
 	close(hold)
-	other.served(1)
+	other.assertServed(1)
 }
 
 // TestTooLongTerminates checks that a message too long for any receive ends the
 // connection.
 func TestTooLongTerminates(t *testing.T) {
-	addr := responder(t, iwarp.Open(iwarp.Config{}), &rpcrdma.Server{Handler: mirror{}})
-	p, other := dialPeer(t, addr, iwarp.Config{}), dialPeer(t, addr, iwarp.Config{})
+	addr := startRDMAServer(t, iwarp.Open(iwarp.Config{}), &rpcrdma.Server{Handler: fakeEchoService{}})
+	p, other := dialFakeRequester(t, addr, iwarp.Config{}), dialFakeRequester(t, addr, iwarp.Config{})
 	require.NoError(t, p.Post(rdma.WR{Op: rdma.OpSend, Data: [][]byte{make([]byte, 4097)}}))
 	var fault *iwarp.Fault
-	require.ErrorAs(t, p.end(), &fault)
+	require.ErrorAs(t, p.waitClosed(), &fault)
 	assert.True(t, fault.Remote)
-	other.call(1, chunks.Lists{})
-	other.served(1)
+	other.sendCall(1, chunks.Lists{})
+	other.assertServed(1)
 }
 
 // TestManyReadsOneAtATime checks R8166-3.3.1-9 and R8166-2.3.2-2: a chunk may
@@ -224,20 +224,20 @@ func TestTooLongTerminates(t *testing.T) {
 // arrive before the reply.
 func TestManyReadsOneAtATime(t *testing.T) {
 	one := iwarp.Config{IRD: 1, ORD: 1}
-	addr := responder(t, iwarp.Open(one), &rpcrdma.Server{Handler: mirror{}})
-	p := dialPeer(t, addr, one)
+	addr := startRDMAServer(t, iwarp.Open(one), &rpcrdma.Server{Handler: fakeEchoService{}})
+	p := dialFakeRequester(t, addr, one)
 	require.Equal(t, 1, p.Conn.(*iwarp.Conn).Params().IRD)
 	data := bytes.Repeat([]byte("0123456"), 20)
 	back := make([]byte, len(data))
-	whole := p.segment(data, rdma.RemoteRead)
+	whole := p.registerSegment(data, rdma.RemoteRead)
 	var l chunks.Lists
 	for i := range data {
 		l.Reads = append(l.Reads, chunks.ReadSegment{Position: 40, Segment: chunks.Segment{
 			Handle: whole.Handle, Length: 1, Offset: whole.Offset + uint64(i),
 		}})
 	}
-	l.AddWrite(chunks.Chunk{p.segment(back, rdma.RemoteWrite)})
-	p.call(1, l)
-	p.served(1)
+	l.AddWrite(chunks.Chunk{p.registerSegment(back, rdma.RemoteWrite)})
+	p.sendCall(1, l)
+	p.assertServed(1)
 	assert.Equal(t, string(data), string(back))
 }

@@ -14,20 +14,19 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
-// An identity records the ID that an export has in file handles while its path
-// leads to a certain directory. All past identities are kept: if a disk is
-// mounted late, the bare mount point is another directory for a while.
-type identity struct {
+// An exportIdentity records the ID that an export has in file handles while its path leads to
+// a certain directory. All past identities are kept: if a disk is mounted late, the empty
+// mount point is another directory for a while.
+type exportIdentity struct {
 	Export string `json:"export"`
 	Root   string `json:"root"` // posix.FS.RootID, in hexadecimal
 	ID     uint32 `json:"id"`
 }
 
-// identity returns and records the identity of an export whose path leads to
-// the directory root. The first directory of a path gets the path's own
-// identity, and so does every directory that the file system cannot identify
-// (root is nil).
-func (s *state) identity(path string, root []byte) (uint32, error) {
+// assignIdentity returns and records the ID for an export whose path leads to the directory
+// root. The first directory at a path gets the path's own ID, and so does every directory
+// that the file system cannot identify (root is nil).
+func (s *stateDir) assignIdentity(path string, root []byte) (uint32, error) {
 	own := hash32([]byte(path))
 	if root == nil {
 		return own, nil
@@ -37,7 +36,7 @@ func (s *state) identity(path string, root []byte) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	next := identity{path, hex.EncodeToString(root), own}
+	next := exportIdentity{path, hex.EncodeToString(root), own}
 	known, taken := false, map[uint32]bool{0: true}
 	for _, i := range list {
 		if i.Export == next.Export && i.Root == next.Root {
@@ -51,7 +50,7 @@ func (s *state) identity(path string, root []byte) (uint32, error) {
 	}
 	b, err := json.MarshalIndent(append(list, next), "", "\t")
 	if err == nil {
-		err = s.replace(name, append(b, '\n'))
+		err = s.replaceFile(name, append(b, '\n'))
 	}
 	if err != nil {
 		return 0, stateError(s.dir, err)
@@ -59,7 +58,7 @@ func (s *state) identity(path string, root []byte) (uint32, error) {
 	return next.ID, nil
 }
 
-func readIdentities(name string) (list []identity, err error) {
+func readIdentities(name string) (list []exportIdentity, err error) {
 	b, err := os.ReadFile(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -68,13 +67,12 @@ func readIdentities(name string) (list []identity, err error) {
 		err = json.Unmarshal(b, &list)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot read %s, the record of exported directories: %w: restore a copy, or remove it: then clients of exports whose directory has changed must mount again", name, cli.Cause(err))
+		return nil, fmt.Errorf("cannot read %s, the record of exported directories: %w: restore a backup or delete it; clients of exports whose directory changed must then remount", name, cli.Cause(err))
 	}
 	return list, nil
 }
 
-// hash32 is 32-bit FNV-1a. For a path, nfsserver uses the same hash as the
-// identity.
+// hash32 is 32-bit FNV-1a. nfsserver uses the same hash of a path as its ID.
 func hash32(b []byte) uint32 {
 	h := fnv.New32a()
 	h.Write(b) // never fails

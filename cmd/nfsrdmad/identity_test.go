@@ -9,14 +9,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
 )
 
-// TestIdentity checks that a directory keeps its identity even if its path has
-// led elsewhere meanwhile.
+// TestIdentity checks that a directory keeps its identity even if its path
+// has been redirected since.
 func TestIdentity(t *testing.T) {
 	s, err := openState(t.TempDir())
 	require.NoError(t, err)
@@ -27,7 +27,7 @@ func TestIdentity(t *testing.T) {
 		if root != "" {
 			b = []byte(root)
 		}
-		id, err := s.identity(path, b)
+		id, err := s.assignIdentity(path, b)
 		require.NoError(t, err)
 		return id
 	}
@@ -51,12 +51,12 @@ func TestIdentity(t *testing.T) {
 	require.NoError(t, os.Remove(name))
 	assert.Equal(t, own, of("/data", "a"), "as at the first start")
 	require.NoError(t, os.WriteFile(name, []byte("nonsense"), 0o600))
-	_, err = s.identity("/data", []byte("a"))
-	assert.ErrorContains(t, err, "restore a copy")
+	_, err = s.assignIdentity("/data", []byte("a"))
+	assert.ErrorContains(t, err, "restore a backup")
 	require.NoError(t, os.Remove(name))
 	require.NoError(t, os.Mkdir(name+".new", 0o700))
 	require.NoError(t, os.Mkdir(filepath.Join(name+".new", "x"), 0o700))
-	_, err = s.identity("/data", []byte("a"))
+	_, err = s.assignIdentity("/data", []byte("a"))
 	assert.ErrorContains(t, err, "--state", "an identity without a record is not used")
 }
 
@@ -81,11 +81,11 @@ func TestRepointed(t *testing.T) {
 		_ = os.Remove(link)
 		require.NoError(t, os.Symlink(dir, link))
 		t.Run(dir, func(t *testing.T) { // the daemon ends with the subtest
-			s := serve(t, "--state", state, "--listen", "127.0.0.1:0", "--tcp", "", link+"=/x")
-			c, derr := rpcrdma.DialConn(t.Context(), iwarp.Open(iwarp.Config{}), s.addr(t, "rdma"), rpcrdma.ClientConnConfig{})
+			s := startDaemon(t, "--state", state, "--listen", "127.0.0.1:0", "--tcp", "", link+"=/x")
+			c, derr := rpcrdma.DialConn(t.Context(), iwarp.Open(iwarp.Config{}), s.transportAddr(t, "rdma"), rpcrdma.ClientConnConfig{})
 			require.NoError(t, derr)
 			defer c.Close()
-			client, _, file := mount(t, c)
+			client, _, file := mountFile(t, c)
 			now = slices.Clone(file)
 			if fh == nil {
 				fh = now

@@ -8,22 +8,22 @@ import (
 	"os"
 	"strings"
 
-	"github.com/nfsrdma/nfsrdma/gss/krb5"
-	"github.com/nfsrdma/nfsrdma/idmap"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/nfsserver/idmap"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss/krb5"
 )
 
-// defaultIdmap is the file of --idmap with Kerberos, if it exists.
+// defaultIdmap is the default for --idmap with Kerberos, if it exists.
 const defaultIdmap = "/etc/idmapd.conf"
 
-// idmapRules returns the rules of the file of --idmap, with the domain of
-// --idmap-domain if that is given. With Kerberos there is a default file, and the
-// realm of the keytab is local if no other is.
+// idmapRules returns the rules in the file of --idmap, with the domain of --idmap-domain if
+// that is given. With Kerberos there is a default file, and the keytab's realm is local if no
+// other realm is.
 func (o *serveOptions) idmapRules() (idmap.Rules, error) {
 	return o.idmapRulesWith(o.kerberos.acceptor.Load())
 }
 
-// idmapRulesWith is idmapRules with Kerberos, unless a is nil.
+// idmapRulesWith returns these rules for an acceptor, which is nil without Kerberos.
 func (o *serveOptions) idmapRulesWith(a *krb5.Acceptor) (rules idmap.Rules, err error) {
 	if file := o.idmapPathWith(a); file != "" {
 		text, err := os.ReadFile(file)
@@ -41,9 +41,9 @@ func (o *serveOptions) idmapRulesWith(a *krb5.Acceptor) (rules idmap.Rules, err 
 	if a == nil || len(rules.Realms) > 0 {
 		return rules, nil
 	}
-	// alice of one realm is not alice of the other
+	// alice in one realm is not alice in the other
 	if rules.Realms = a.Realms(); len(rules.Realms) > 1 {
-		return rules, fmt.Errorf("the keytab has keys of the realms %s: name those whose principals are users of this host as Local-Realms in %s",
+		return rules, fmt.Errorf("the keytab has keys for the realms %s: list those whose principals are users of this host as Local-Realms in %s",
 			strings.Join(rules.Realms, ", "), o.idmapPathWith(a))
 	}
 	return rules, nil
@@ -52,7 +52,7 @@ func (o *serveOptions) idmapRulesWith(a *krb5.Acceptor) (rules idmap.Rules, err 
 // idmapPath returns the file with the rules, or "".
 func (o *serveOptions) idmapPath() string { return o.idmapPathWith(o.kerberos.acceptor.Load()) }
 
-// idmapPathWith is idmapPath with Kerberos, unless a is nil.
+// idmapPathWith returns that file for an acceptor, which is nil without Kerberos.
 func (o *serveOptions) idmapPathWith(a *krb5.Acceptor) string {
 	if o.idmapFile == "" && a != nil {
 		return defaultIdmap
@@ -60,23 +60,22 @@ func (o *serveOptions) idmapPathWith(a *krb5.Acceptor) string {
 	return o.idmapFile
 }
 
-// reloadIdmap applies the present file of --idmap, and forgets what the user
-// database has answered. If the file is wrong, the rules alone stay, and the log has
-// the reason.
+// reloadIdmap applies the current file of --idmap, and drops cached results of the user
+// database. If the file is invalid, the rules do not change, and the log has the reason.
 func (o *serveOptions) reloadIdmap(log *slog.Logger) error {
 	file := o.idmapPath()
 	if file == "" && o.idmapDomain == "" {
-		return nil // nobody asks the database
+		return nil // the database is not used
 	}
 	rules, err := o.idmapRules()
 	if err != nil {
-		for _, e := range causes(err) {
-			log.Error("the rules for names stay as they were", "file", file, "err", e)
+		for _, e := range splitJoined(err) {
+			log.Error("cannot reload the name mapping file: the name mapping rules are unchanged", "file", file, "err", e)
 		}
 		o.owners.Forget() // users may have lost groups
-		return fmt.Errorf("the rules for names stay as they were:\n%w", err)
+		return fmt.Errorf("the name mapping rules are unchanged:\n%w", err)
 	}
 	o.owners.SetRules(rules)
-	log.Info("the user database is asked again for all names", "domain", rules.Domain)
+	log.Info("name mapping rules reloaded, cached users dropped", "domain", rules.Domain)
 	return nil
 }

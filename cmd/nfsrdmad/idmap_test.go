@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/gss"
-	"github.com/nfsrdma/nfsrdma/idmap"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/nfsserver/idmap"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss"
 )
 
 // TestIdmapFile checks that --idmap-domain wins over the file of --idmap, that a
@@ -47,25 +47,25 @@ func TestIdmapFile(t *testing.T) {
 	write("[General]\nDomain = a b\nx")
 	o.reloadIdmap(log)
 	assert.Equal(t, "root@example.org", owner())
-	assert.Contains(t, text.String(), "the rules for names stay as they were")
+	assert.Contains(t, text.String(), "the name mapping rules are unchanged")
 	assert.Contains(t, text.String(), "idmapd.conf:2: ")
 	assert.Contains(t, text.String(), "idmapd.conf:3: ")
 
-	status, _, stderr := command(t, "serve", "--state", t.TempDir(), "--listen", "127.0.0.1:0", "--tcp", "", "--idmap", file, t.TempDir())
+	status, _, stderr := runCommand(t, "serve", "--state", t.TempDir(), "--listen", "127.0.0.1:0", "--tcp", "", "--idmap", file, t.TempDir())
 	assert.Equal(t, cli.ExitError, status)
 	assert.Contains(t, stderr, "idmapd.conf:2: ")
-	status, _, stderr = command(t, "serve", "--state", t.TempDir(), "--listen", "127.0.0.1:0", "--tcp", "", "--idmap", file+"x", t.TempDir())
+	status, _, stderr = runCommand(t, "serve", "--state", t.TempDir(), "--listen", "127.0.0.1:0", "--tcp", "", "--idmap", file+"x", t.TempDir())
 	assert.Equal(t, cli.ExitError, status)
 	assert.Contains(t, stderr, "cannot be read (no such file or directory): correct its name or its permissions")
 }
 
-// movedUser is a database in which a user gets another number.
-type movedUser struct {
-	oneUser
+// fakeChangingUser is a database in which a user gets another number.
+type fakeChangingUser struct {
+	fakeUserDatabase
 	uid uint32
 }
 
-func (d *movedUser) User(string) (idmap.Account, bool, error) {
+func (d *fakeChangingUser) User(string) (idmap.Account, bool, error) {
 	return idmap.Account{UID: d.uid}, true, nil
 }
 
@@ -74,11 +74,11 @@ func (d *movedUser) User(string) (idmap.Account, bool, error) {
 func TestIdmapForgets(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "idmapd.conf")
 	o := serveOptions{idmapFile: file}
-	database := &movedUser{uid: 1001}
+	database := &fakeChangingUser{uid: 1001}
 	o.owners = idmap.New(idmap.Config{Rules: idmap.Rules{Realms: []string{"R"}}, Database: database})
 	defer o.owners.Close()
 	uid := func() uint32 {
-		u, ok, err := o.userOf(t.Context(), netip.MustParseAddr("192.0.2.1"), gss.Principal{Name: []string{"alice"}, Realm: "R"})
+		u, ok, err := o.mapPrincipal(t.Context(), netip.MustParseAddr("192.0.2.1"), gss.Principal{Name: []string{"alice"}, Realm: "R"})
 		require.NoError(t, err)
 		require.True(t, ok)
 		return u.UID

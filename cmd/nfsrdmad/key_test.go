@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func keyState(t *testing.T) (*state, string) {
+func openKeyState(t *testing.T) (*stateDir, string) {
 	s, err := openState(t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
@@ -19,7 +19,7 @@ func keyState(t *testing.T) (*state, string) {
 
 // TestHandleKey checks that the key is made once, readable for this user alone.
 func TestHandleKey(t *testing.T) {
-	s, name := keyState(t)
+	s, name := openKeyState(t)
 	require.NoError(t, os.WriteFile(name+".new", []byte("left by a killed daemon"), 0o600))
 	key, err := s.handleKey()
 	require.NoError(t, err)
@@ -33,7 +33,7 @@ func TestHandleKey(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, key, again)
 
-	other, _ := keyState(t)
+	other, _ := openKeyState(t)
 	another, err := other.handleKey()
 	require.NoError(t, err)
 	assert.NotEqual(t, key, another)
@@ -52,22 +52,22 @@ func TestHandleKeyDamaged(t *testing.T) {
 		put  func(t *testing.T, name string)
 		want string
 	}{
-		"empty":    {file(0, 0o600), "is not a key of file handles, which has 32 bytes"},
-		"short":    {file(31, 0o600), "is not a key of file handles"},
-		"long":     {file(33, 0o600), "is not a key of file handles"},
+		"empty":    {file(0, 0o600), "is not a file handle key, which has 32 bytes"},
+		"short":    {file(31, 0o600), "is not a file handle key"},
+		"long":     {file(33, 0o600), "is not a file handle key"},
 		"readable": {file(32, 0o640), "mode 0640): if none has, make this user its owner and set mode 0600"},
 		"writable": {file(32, 0o602), "mode 0602): if none has, make this user its owner and set mode 0600"},
 		"zeros": {func(t *testing.T, name string) {
 			require.NoError(t, os.WriteFile(name, make([]byte, 32), 0o600))
-		}, "has only zeros"},
-		"directory": {func(t *testing.T, name string) { require.NoError(t, os.Mkdir(name, 0o700)) }, "is not a key of file handles"},
+		}, "is all zeros"},
+		"directory": {func(t *testing.T, name string) { require.NoError(t, os.Mkdir(name, 0o700)) }, "is not a file handle key"},
 		"link": {func(t *testing.T, name string) {
 			file(32, 0o600)(t, name+".real")
 			require.NoError(t, os.Symlink(name+".real", name))
-		}, "cannot be read"},
+		}, "cannot read the file handle key"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			s, name := keyState(t)
+			s, name := openKeyState(t)
 			tt.put(t, name)
 			before, err := os.Lstat(name)
 			require.NoError(t, err)
@@ -83,7 +83,7 @@ func TestHandleKeyDamaged(t *testing.T) {
 }
 
 func TestHandleKeyCannotBeMade(t *testing.T) {
-	s, name := keyState(t)
+	s, name := openKeyState(t)
 	require.NoError(t, os.MkdirAll(filepath.Join(name+".new", "full"), 0o700))
 	_, err := s.handleKey()
 	assert.ErrorContains(t, err, "state directory "+s.dir+" cannot be used (directory not empty): name a writable one with --state")

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/nfsrdma/nfsrdma/internal/buildinfo"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
@@ -19,7 +20,7 @@ func main() {
 	os.Exit(run(cli.UntilSignal(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run is main for tests. It returns the exit status.
+// run executes the program and returns its exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return cli.Run(ctx, newRoot(), args, stdout, stderr)
 }
@@ -27,8 +28,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "nfsrdmad",
-		Short: "Serve directories over NFS on RDMA, with no kernel module and no RDMA card",
+		Short: "Serve directories over NFS on RDMA, without a kernel module or an RDMA card",
 	}
-	root.AddCommand(newServe(), newExports(), newReload(), newStatus(), newClients(), newDoctor(), cli.NewCompletion("nfsrdmad"), cli.NewVersion("nfsrdmad", version))
+	root.AddCommand(newServeCommand(), newExportsCommand(), newReloadCommand(), newStatusCommand(), newClientsCommand(), newDoctorCommand(), cli.NewCompletion("nfsrdmad"))
+	cli.AddVersion(root, buildinfo.Line("nfsrdmad", version))
 	return root
 }

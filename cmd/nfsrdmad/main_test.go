@@ -15,8 +15,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
-// command runs the program to its end.
-func command(t *testing.T, args ...string) (status int, stdout, stderr string) {
+// runCommand runs the program to its end.
+func runCommand(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	status = run(t.Context(), args, &out, &errs)
@@ -24,10 +24,12 @@ func command(t *testing.T, args ...string) (status int, stdout, stderr string) {
 }
 
 func TestVersion(t *testing.T) {
-	status, stdout, stderr := command(t, "version")
-	assert.Equal(t, cli.ExitOK, status)
-	assert.Empty(t, stderr)
-	assert.Regexp(t, `^nfsrdmad \S+ `+runtime.Version()+` linux/\w+\n$`, stdout)
+	for _, arg := range []string{"version", "--version"} {
+		status, stdout, stderr := runCommand(t, arg)
+		assert.Equal(t, cli.ExitOK, status, arg)
+		assert.Empty(t, stderr, arg)
+		assert.Regexp(t, `^nfsrdmad \S+ `+runtime.Version()+` linux/\w+\n$`, stdout, arg)
+	}
 }
 
 func TestUsageErrors(t *testing.T) {
@@ -55,7 +57,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"serve", "--idmap-domain=a@b", "/"}, `--idmap-domain: "a@b" is not a DNS domain name, such as example.org`},
 		{[]string{"serve", "=/x"}, `"=/x" names no directory: write DIR or DIR=/EXPORT`},
 	} {
-		status, stdout, stderr := command(t, tt.args...)
+		status, stdout, stderr := runCommand(t, tt.args...)
 		assert.Equal(t, cli.ExitUsage, status, tt.args)
 		assert.Empty(t, stdout, tt.args)
 		assert.Equal(t, "nfsrdmad: "+tt.want+"\n", stderr)
@@ -64,7 +66,7 @@ func TestUsageErrors(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", "/state") // the help prints this default
-	status, stdout, _ := command(t, "serve", "--help")
+	status, stdout, _ := runCommand(t, "serve", "--help")
 	assert.Equal(t, cli.ExitOK, status)
 	for _, flag := range []string{
 		"--ro", "--clients", "--no-root-squash", "--exclusive", "--exports", "--listen", "--tcp", "--portmap", "--register", "--manage-gids", "--inline", "--credits",
@@ -114,14 +116,14 @@ func TestErrors(t *testing.T) {
 		{
 			"portmapper's port in use",
 			[]string{"--portmap", port, dir},
-			"cannot listen on " + port + ": the port is in use; choose another with --portmap, or, if rpcbind uses the port, omit --portmap and register there with --register",
+			"cannot listen on " + port + ": the port is in use; choose another with --portmap, or, if rpcbind uses the port, omit --portmap and register with it by --register",
 		},
-		{"foreign address", []string{"--listen", "192.0.2.1:20049", dir}, "cannot listen on 192.0.2.1:20049: this machine has no such address; correct --listen"},
+		{"foreign address", []string{"--listen", "192.0.2.1:20049", dir}, "cannot listen on 192.0.2.1:20049: this host has no such address; correct --listen"},
 		{"no address", []string{"--listen", "20049", dir}, "cannot listen on 20049 (--listen): listen tcp: address 20049: missing port in address"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			args := []string{"serve", "--state", t.TempDir(), "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--log-level=error"}
-			status, stdout, stderr := command(t, append(args, tt.args...)...)
+			status, stdout, stderr := runCommand(t, append(args, tt.args...)...)
 			assert.Equal(t, cli.ExitError, status)
 			assert.Empty(t, stdout)
 			assert.Equal(t, "nfsrdmad: "+tt.want+"\n", stderr)

@@ -7,18 +7,18 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
-// memoryWord begins the argument of a file system in memory, in place of a DIR.
-// A directory of such a name can be served as ./mem:.
+// memoryWord is the prefix of an argument for a file system in memory, instead of a DIR. A
+// directory with such a name can be served as ./mem:.
 const memoryWord = "mem:"
 
 // Sizes of file systems in memory, in bytes.
 const (
 	defaultMemory = 1 << 30
-	minMemory     = 1 << 20 // some files
+	minMemory     = 1 << 20 // enough for a few files
 	maxMemory     = 1 << 40 // more than hosts have
 )
 
-// parseMemory parses mem: and mem:SIZE. For other directories it returns 0.
+// parseMemory parses mem: and mem:SIZE. For a directory it returns 0.
 func parseMemory(dir string) (size int64, err error) {
 	word, ok := strings.CutPrefix(dir, memoryWord)
 	switch {
@@ -30,9 +30,9 @@ func parseMemory(dir string) (size int64, err error) {
 	size, err = cli.ParseSize(word, maxMemory)
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("%s, a file system in memory of SIZE %q: %w; a directory of that name is ./%s", dir, word, err, dir)
+		return 0, fmt.Errorf("%s, a file system in memory of SIZE %q: %w; write ./%s for a directory of that name", dir, word, err, dir)
 	case size < minMemory:
-		return 0, fmt.Errorf("%s has %d bytes: give a file system in memory 1MiB or more", dir, size)
+		return 0, fmt.Errorf("%s has %d bytes: a file system in memory needs 1MiB or more", dir, size)
 	}
 	return size, nil
 }

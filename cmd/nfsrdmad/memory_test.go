@@ -8,17 +8,17 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
 // TestServeMemory checks two file systems in memory over RDMA, each with its
 // own limit.
 func TestServeMemory(t *testing.T) {
-	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "", "mem:1MiB=/small", "mem:=/large")
-	line, err := rpcrdma.Dial(context.Background(), iwarp.Open(iwarp.Config{}), s.addr(t, "rdma"), rpcrdma.ClientConfig{})
+	s := startDaemon(t, "--listen", "127.0.0.1:0", "--tcp", "", "mem:1MiB=/small", "mem:=/large")
+	line, err := rpcrdma.Dial(context.Background(), iwarp.Open(iwarp.Config{}), s.transportAddr(t, "rdma"), rpcrdma.ClientConfig{})
 	require.NoError(t, err)
 	defer line.Close()
 	c := nfsclient.New(line, nfsclient.Config{})

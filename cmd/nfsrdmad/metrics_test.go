@@ -17,19 +17,20 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/cmd/nfsrdmad/internal/report"
 	"github.com/nfsrdma/nfsrdma/internal/certtest"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// described returns the labels by name of the metrics that the collector
+// describedMetrics returns the labels by name of the metrics that the collector
 // describes.
-func described(t *testing.T) map[string]string {
+func describedMetrics(t *testing.T) map[string]string {
 	t.Helper()
 	descs := make(chan *prometheus.Desc, 100)
-	collector{new(operations)}.Describe(descs)
+	report.NewCollector(new(runningDaemon).reportSource).Describe(descs)
 	close(descs)
 	all := make(map[string]string)
 	form := regexp.MustCompile(`fqName: "([^"]*)".*variableLabels: \{([^}]*)\}`)
@@ -51,11 +52,11 @@ func TestMetricsDocumented(t *testing.T) {
 	for _, m := range regexp.MustCompile("(?m)^\\| `(nfsrdma_[a-z0-9_]+)` \\| [a-z]+ \\| ([a-z, ]*) ?\\|").FindAllStringSubmatch(string(text), -1) {
 		documented[m[1]] = strings.ReplaceAll(strings.TrimSpace(m[2]), ", ", ",")
 	}
-	assert.Equal(t, documented, described(t))
+	assert.Equal(t, documented, describedMetrics(t))
 }
 
-// get sends a request to the handler of --metrics.
-func get(t *testing.T, h http.Handler, path string) (status int, body string) {
+// httpGet sends a request to the handler of --metrics.
+func httpGet(t *testing.T, h http.Handler, path string) (status int, body string) {
 	t.Helper()
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
@@ -69,19 +70,19 @@ func TestMetrics(t *testing.T) {
 	keytab := filepath.Join(t.TempDir(), "keytab")
 	writeKeytab(t, keytab, "EXAMPLE.ORG", "nfs", "a.example")
 	tls := certtest.New(t, "root", time.Now()).Issue(nil)
-	s := serve(t, "--tls-cert", tls.Cert, "--tls-key", tls.Key, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--discover", loopback().String(), "--vers", "3,4.2",
+	s := startDaemon(t, "--tls-cert", tls.Cert, "--tls-key", tls.Key, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--discover", randomLoopback().String(), "--vers", "3,4.2",
 		"--keytab", keytab, "--sec", "sys:krb5", t.TempDir()+"=/x")
-	c, err := net.Dial("tcp", s.addr(t, "tcp"))
+	c, err := net.Dial("tcp", s.transportAddr(t, "tcp"))
 	require.NoError(t, err)
 	defer c.Close()
 	args := (&nfs3.HandleArgs{Object: nfs3.FH("nothing")}).AppendTo(nil)
-	accepted(t, tcpCall(t, c, call(8, nfs3.Program, nfs3.Version, nfs3.ProcGetAttr, args)), 8, 0)
+	parseAccepted(t, tcpCall(t, c, encodeCall(8, nfs3.Program, nfs3.Version, nfs3.ProcGetAttr, args)), 8, 0)
 	compound := (&nfs4.CompoundArgs{Minor: nfs4.Minor2, N: 2}).AppendTo(nil)
 	compound = nfs4.AppendOp(compound, nfs4.OpSequence, new(nfs4.SequenceArgs))
 	compound = xdr.AppendUint32(compound, uint32(nfs4.OpReadLink))
-	accepted(t, tcpCall(t, c, call(9, nfs4.Program, nfs4.Version, nfs4.ProcCompound, compound)), 9, 0)
-	accepted(t, tcpCall(t, c, initCall(10, "no token")), 10, 0)
-	resp, err := http.Get("http://" + s.addr(t, "metrics") + "/metrics")
+	parseAccepted(t, tcpCall(t, c, encodeCall(9, nfs4.Program, nfs4.Version, nfs4.ProcCompound, compound)), 9, 0)
+	parseAccepted(t, tcpCall(t, c, initCall(10, "no token")), 10, 0)
+	resp, err := http.Get("http://" + s.transportAddr(t, "metrics") + "/metrics")
 	require.NoError(t, err)
 	defer http.DefaultClient.CloseIdleConnections()
 	defer resp.Body.Close()
@@ -103,7 +104,7 @@ func TestMetrics(t *testing.T) {
 	} {
 		assert.True(t, strings.Contains(body, want), want)
 	}
-	for name := range described(t) {
+	for name := range describedMetrics(t) {
 		if !slices.Contains([]string{"nfsrdma_terminates_sent_total", "nfsrdma_terminates_received_total", "nfsrdma_trace_spans_total"}, name) {
 			assert.True(t, strings.Contains(body, "\n"+name), "a value of %s", name)
 		}
@@ -111,18 +112,16 @@ func TestMetrics(t *testing.T) {
 }
 
 func TestHealthz(t *testing.T) {
-	p := new(operations)
-	h := p.monitor()
-	status, body := get(t, h, "/healthz")
+	p := new(runningDaemon)
+	h := p.metricsHandler()
+	status, body := httpGet(t, h, "/healthz")
 	assert.Equal(t, http.StatusOK, status)
 	assert.Equal(t, "serving\n", body)
 	p.draining.Store(true)
-	status, body = get(t, h, "/healthz")
+	status, body = httpGet(t, h, "/healthz")
 	assert.Equal(t, http.StatusServiceUnavailable, status)
 	assert.Equal(t, "draining\n", body)
-	status, _ = get(t, h, "/debug/pprof/cmdline")
-	assert.Equal(t, http.StatusOK, status)
-	status, _ = get(t, h, "/nothing")
+	status, _ = httpGet(t, h, "/nothing")
 	assert.Equal(t, http.StatusNotFound, status)
 }
 
@@ -130,19 +129,19 @@ func TestHealthz(t *testing.T) {
 // keeps the daemon from ending.
 func TestStatusWhileDraining(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "control")
-	p := start(t, "--control", path, "--metrics", "127.0.0.1:0")
-	assert.Equal(t, "serving", status(t, path).Daemon.State)
+	p := startProc(t, "--control", path, "--metrics", "127.0.0.1:0")
+	assert.Equal(t, "serving", getStatus(t, path).Daemon.State)
 	w := newSlowWrite(t, p)
-	p.terminate()
-	require.Eventually(t, func() bool { return status(t, path).Daemon.State == "draining" }, time.Minute, time.Millisecond)
-	resp, err := http.Get("http://" + p.addr(t, "metrics") + "/healthz")
+	p.sendTerm()
+	require.Eventually(t, func() bool { return getStatus(t, path).Daemon.State == "draining" }, time.Minute, time.Millisecond)
+	resp, err := http.Get("http://" + p.transportAddr(t, "metrics") + "/healthz")
 	require.NoError(t, err)
 	defer http.DefaultClient.CloseIdleConnections()
 	resp.Body.Close()
 	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
 	close(w.release)
 	assert.NoError(t, <-w.result)
-	assert.Equal(t, cli.ExitOK, p.end().ExitStatus())
+	assert.Equal(t, cli.ExitOK, p.waitExit().ExitStatus())
 	_, err = os.Lstat(path)
 	assert.ErrorIs(t, err, os.ErrNotExist)
 }

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// checkCrossing refuses crossmnt if there are mounts below dir: an export is
-// one mount.
+// checkCrossing rejects the option crossmnt if there are mounts below dir, because an export
+// consists of one mount.
 func checkCrossing(dir string) error {
-	path, _, err := locate(dir)
+	path, _, err := resolveDir(dir)
 	if err != nil {
 		return err
 	}
@@ -27,9 +27,8 @@ func checkCrossing(dir string) error {
 	return nil
 }
 
-// mountsBelow returns the mounts below a directory according to the kernel's
-// table (proc(5)): the fifth field of each line, in which \040 and similar
-// sequences stand for blanks.
+// mountsBelow returns the mounts below a directory according to the kernel's table (proc(5)):
+// the fifth field of each line, in which blanks are escaped as \040 and so on.
 func mountsBelow(table []byte, dir string) (mounts []string) {
 	dir = strings.TrimSuffix(dir, "/") + "/"
 	lines := bufio.NewScanner(bytes.NewReader(table))
@@ -38,15 +37,15 @@ func mountsBelow(table []byte, dir string) (mounts []string) {
 		if len(fields) < 5 {
 			continue
 		}
-		if at := unescape(fields[4]); strings.HasPrefix(at, dir) && at != dir {
+		if at := unescapeOctal(fields[4]); strings.HasPrefix(at, dir) && at != dir {
 			mounts = append(mounts, at)
 		}
 	}
 	return mounts
 }
 
-// unescape decodes \ooo in a field of the kernel's.
-func unescape(s string) string {
+// unescapeOctal decodes \ooo in a field of the kernel's table.
+func unescapeOctal(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		if s[i] == '\\' && i+3 < len(s) {

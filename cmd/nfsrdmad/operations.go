@@ -2,60 +2,63 @@ package main
 
 import (
 	"net"
+	"net/http"
 	"sync/atomic"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma"
+	"github.com/nfsrdma/nfsrdma/cmd/nfsrdmad/internal/report"
 	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
+	"github.com/nfsrdma/nfsrdma/internal/buildinfo"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
-	"github.com/nfsrdma/nfsrdma/iwarp"
-	"github.com/nfsrdma/nfsrdma/nfs4server"
-	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/nfsserver/nfs4server"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/replay"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcsec"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpctls"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
-	"github.com/nfsrdma/nfsrdma/rpcsec"
-	"github.com/nfsrdma/nfsrdma/rpctls"
 )
 
-// operations are the parts of a daemon that status and metrics read. Values are
-// read on request; nothing is gathered in between.
-type operations struct {
+// A runningDaemon has the parts of a daemon that status and metrics read. Values are read on
+// request; nothing is collected in between.
+type runningDaemon struct {
 	started  time.Time
 	draining atomic.Bool
 
-	server   *nfsserver.Server
-	four     *nfs4server.Server // nil without version 4
-	holders  *nfs4server.Server // has the state of clients of all versions
-	observer *rpcstats.Observer
-	replies  *replay.Cache
-	security *rpcsec.Server
+	server      *nfsrdma.Server
+	nfs4        *nfs4server.Server // nil without NFSv4
+	stateServer *nfs4server.Server // has the clients' state, for all versions
+	observer    *rpcstats.Observer
+	replies     *replay.Cache
+	security    *rpcsec.Server
 
-	mechanism *mechanism
-	tls       *rpctls.Server // or nil
+	kerberos *kerberosAcceptor
+	tls      *rpctls.Server // or nil
 
-	grants  *delegserver.Keeper // nil with --no-extensions
-	device  *iwarp.Device
-	rdma    *rpcrdma.Server
-	tcp     *oncrpc.Server // or nil
-	ways    []cli.Way
-	manager manager
-	settled chan struct{}                    // closed when orders is what it will be
-	orders  atomic.Pointer[chan reloadOrder] // to read files again; nil: there are none
-	file    string                           // of the exports, "" if the arguments name them
-	passed  passed                           // sockets not taken yet
-	metrics net.Addr                         // or nil
+	grants         *delegserver.Keeper // nil with --no-extensions
+	device         *iwarp.Device
+	rdma           *rpcrdma.Server
+	tcp            *oncrpc.Server // or nil
+	endpoints      []cli.Endpoint
+	serviceManager serviceManager
+	reloadsReady   chan struct{}                    // closed when orders is set
+	orders         atomic.Pointer[chan reloadOrder] // reload orders; nil: not accepted
+	exportsFile    string                           // "" if the arguments name the exports
+	sockets        cli.Sockets                      // passed by the service manager
+	metricsAddr    net.Addr                         // or nil
 
-	dir       string     // for data that outlive the daemon
+	stateDir  string     // data that survive a restart
 	discovery *discovery // or nil
 	tracer    *tracer    // or nil
 }
 
-// observe puts an observer between the transports and the replay cache.
-func (p *operations) observe(replies oncrpc.Service) oncrpc.Service {
+// wrapReplies puts an observer between the transports and the replay cache.
+func (p *runningDaemon) wrapReplies(replies oncrpc.Service) oncrpc.Service {
 	p.started = time.Now()
 	var all []rpcstats.Observed
-	for _, g := range programs {
+	for _, g := range report.Programs {
 		all = append(all, g.Observed)
 	}
 	p.observer = rpcstats.NewObserver(replies, all...)
@@ -65,20 +68,30 @@ func (p *operations) observe(replies oncrpc.Service) oncrpc.Service {
 	return p.observer
 }
 
-// state returns the daemon's state in one word.
-func (p *operations) state() string {
-	if p.draining.Load() {
-		return "draining"
+// reportSource returns the parts of the daemon that status and metrics describe.
+func (p *runningDaemon) reportSource() *report.Source {
+	src := &report.Source{
+		Program: buildinfo.Version(version), Started: p.started, Draining: p.draining.Load(),
+		Exports: p.server.Exports, ExportsFile: p.exportsFile, Address: p.transportAddr,
+		NFS4: p.nfs4, ClientState: p.stateServer, Observer: p.observer, Replies: p.replies, Security: p.security, TLS: p.tls,
+		Grants: p.grants, Device: p.device, RDMA: p.rdma, TCP: p.tcp,
+		Discovery: func() *report.Discovery { return p.discovery.discoveryStatus() }, Spans: p.tracer.spanStatus,
 	}
-	return "serving"
+	if p.kerberos != nil && !p.kerberos.isOff() {
+		src.Kerberos, src.Keytab = true, p.kerberos.keytab
+	}
+	return src
 }
 
-// uptime returns how long the daemon has served.
-func (p *operations) uptime() time.Duration { return time.Since(p.started) }
+// metricsHandler returns the handler for --metrics.
+func (p *runningDaemon) metricsHandler() http.Handler { return report.NewHandler(p.reportSource) }
 
-// address returns the address of a transport.
-func (p *operations) address(transport string) string {
-	for _, w := range p.ways {
+// uptime returns the time since the daemon started to serve.
+func (p *runningDaemon) uptime() time.Duration { return time.Since(p.started) }
+
+// transportAddr returns the address of a transport.
+func (p *runningDaemon) transportAddr(transport string) string {
+	for _, w := range p.endpoints {
 		if w.Name == transport {
 			return w.Addr.String()
 		}

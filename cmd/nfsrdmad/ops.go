@@ -9,11 +9,12 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/pflag"
 
+	"github.com/nfsrdma/nfsrdma/cmd/nfsrdmad/internal/report"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
-// opsOptions are the flags of serve for the operator.
-type opsOptions struct {
+// operatorOptions are serve's flags for the operator.
+type operatorOptions struct {
 	control      string
 	controlGiven bool // control is not the default
 	metrics      string
@@ -21,93 +22,97 @@ type opsOptions struct {
 	discoverOptions
 }
 
-func (o *opsOptions) add(f *pflag.FlagSet) {
+func (o *operatorOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.control, "control", defaultControl(), "socket `PATH` for nfsrdmad status; \"\" for none")
-	f.StringVar(&o.metrics, "metrics", "", "`ADDR` for a live page at /, /metrics (Prometheus), /healthz and /debug/pprof/")
-	f.BoolVar(&o.trace, "trace", false, "send OpenTelemetry spans of calls to OTEL_EXPORTER_OTLP_ENDPOINT")
-	o.discoverOptions.add(f)
+	f.StringVar(&o.metrics, "metrics", "", "HTTP `ADDR` for a live page (/), /metrics (Prometheus) and /healthz")
+	f.BoolVar(&o.trace, "trace", false, "send OpenTelemetry spans for calls to OTEL_EXPORTER_OTLP_ENDPOINT")
+	o.discoverOptions.addFlags(f)
 }
 
-// open opens the services for the operator in addition to the transports, and
-// returns a function that closes them. The daemon drains after ctx has ended.
-func (p *operations) open(ctx context.Context, o *opsOptions, ways []cli.Way, log *slog.Logger) (end func(), err error) {
-	p.ways, p.manager = ways, manager{log}
-	m, err := p.openMetrics(o, log)
-	if err != nil {
-		return nil, errors.Join(err, closeWays(ways))
+// openServices starts the services for the operator in addition to the transports, and
+// returns a function that stops them. After an error the endpoints are closed. The daemon
+// drains when ctx is canceled.
+func (p *runningDaemon) openServices(ctx context.Context, o *operatorOptions, endpoints []cli.Endpoint, log *slog.Logger) (end func(), err error) {
+	p.endpoints, p.serviceManager = endpoints, serviceManager{log}
+	var m *report.Server
+	var c *controlSocket
+	defer func() {
+		if err != nil {
+			c.close()
+			m.Close()
+			err = errors.Join(err, closeEndpoints(endpoints))
+		}
+	}()
+	if m, err = p.openMetrics(o, log); err != nil {
+		return nil, err
 	}
-	c, err := p.openControl(o, log)
-	if err != nil {
-		m.close()
-		return nil, errors.Join(err, closeWays(ways))
+	if c, err = p.openControl(o, log); err != nil {
+		return nil, err
 	}
-	if err := p.openDiscover(&o.discoverOptions, log); err != nil {
-		c.close()
-		m.close()
-		return nil, errors.Join(err, closeWays(ways))
+	if err = p.openDiscover(&o.discoverOptions, log); err != nil {
+		return nil, err
 	}
-	if err := p.passed.close(); err != nil {
+	if err := p.sockets.Close(); err != nil {
 		log.Warn("cannot close an unused inherited socket", "err", err)
 	}
-	stop := context.AfterFunc(ctx, p.drain)
+	stop := context.AfterFunc(ctx, p.startDraining)
 	watched := p.startWatchdog()
 	return func() {
 		stop()
 		watched()
 		p.discovery.close()
 		c.close()
-		m.close()
+		m.Close()
 	}, nil
 }
 
-// openMetrics opens the server of --metrics, if that is set.
-func (p *operations) openMetrics(o *opsOptions, log *slog.Logger) (*monitor, error) {
-	if o.metrics == "" && p.passed["metrics"] == nil {
+// openMetrics starts the server for --metrics if that is set.
+func (p *runningDaemon) openMetrics(o *operatorOptions, log *slog.Logger) (*report.Server, error) {
+	if o.metrics == "" && !p.sockets.Has("metrics") {
 		return nil, nil
 	}
-	l, err := p.passed.listen("metrics", o.metrics)
+	l, err := p.sockets.Listen("metrics", o.metrics)
 	if err != nil {
 		return nil, cli.ListenError("--metrics", o.metrics, err, "")
 	}
-	p.metrics = l.Addr()
-	return newMonitor(p.monitor(), log).serve(l), nil
+	p.metricsAddr = l.Addr()
+	return report.NewServer(newHTTPServer(p.metricsHandler(), log)).Start(l), nil
 }
 
-// openControl opens the control socket, if one is configured. If the default
-// socket fails, the daemon serves without it.
-func (p *operations) openControl(o *opsOptions, log *slog.Logger) (*control, error) {
+// openControl opens the control socket if one is configured. If the default socket fails,
+// the daemon serves without it.
+func (p *runningDaemon) openControl(o *operatorOptions, log *slog.Logger) (*controlSocket, error) {
 	if o.control == "" {
 		return nil, nil
 	}
 	c, err := openControl(o.control, p, log)
 	if err != nil && !o.controlGiven {
-		log.Warn("nfsrdmad status will not find this daemon", "err", err)
+		log.Warn("nfsrdmad status cannot contact this daemon", "err", err)
 		return nil, nil
 	}
 	return c, err
 }
 
-// startWatchdog starts the notifications for the service manager's watchdog,
-// until end is called.
-func (p *operations) startWatchdog() (end func()) {
+// startWatchdog notifies the service manager's watchdog until end is called.
+func (p *runningDaemon) startWatchdog() (end func()) {
 	every, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || every == 0 {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { p.watchdog(ctx, every) })
+	var wg sync.WaitGroup
+	wg.Go(func() { p.runWatchdog(ctx, every) })
 	return func() {
 		cancel()
-		running.Wait()
+		wg.Wait()
 	}
 }
 
-// words returns the words of the ready line in addition to the transports.
-func (p *operations) words() string {
+// readyWords returns the ready line's words in addition to the transports.
+func (p *runningDaemon) readyWords() string {
 	words := ""
-	if p.metrics != nil {
-		words += "metrics=" + p.metrics.String() + " "
+	if p.metricsAddr != nil {
+		words += "metrics=" + p.metricsAddr.String() + " "
 	}
 	if p.discovery != nil {
 		words += "discover=" + p.discovery.dev.Addr().String() + " "
@@ -115,9 +120,10 @@ func (p *operations) words() string {
 	return words
 }
 
-func closeWays(ways []cli.Way) error {
+// closeEndpoints closes endpoints that do not serve.
+func closeEndpoints(endpoints []cli.Endpoint) error {
 	var errs []error
-	for _, w := range ways {
+	for _, w := range endpoints {
 		errs = append(errs, w.Close())
 	}
 	return errors.Join(errs...)

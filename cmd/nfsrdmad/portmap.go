@@ -10,61 +10,59 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/internal/cli"
-	"github.com/nfsrdma/nfsrdma/lockserver"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfsacl"
 	"github.com/nfsrdma/nfsrdma/nfs/nlm4"
 	"github.com/nfsrdma/nfsrdma/nfs/nsm"
-	"github.com/nfsrdma/nfsrdma/rpcbind"
+	"github.com/nfsrdma/nfsrdma/nfsserver/nlmserver"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcbind"
 )
 
-// registerTime is how long the host's rpcbind may take to answer.
-const registerTime = 5 * time.Second
+// registerTimeout is the time limit for the host's rpcbind to reply.
+const registerTimeout = 5 * time.Second
 
-// findable makes the transports known to clients as the flags ask: by our own
-// portmapper, which becomes one more way, or by the host's rpcbind, until undo.
-// After an error the transports are closed.
-func (o *serveOptions) findable(ctx context.Context, transports []cli.Way, log *slog.Logger) (ways []cli.Way, undo func(), err error) {
+// registerPorts makes the transports' ports known to clients as the flags request: with our
+// own portmapper, which becomes another endpoint, or in the host's rpcbind, until undo is
+// called. After an error the transports are closed.
+func (o *serveOptions) registerPorts(ctx context.Context, transports []cli.Endpoint, log *slog.Logger) (endpoints []cli.Endpoint, undo func(), err error) {
 	undo = func() {}
 	switch {
 	case o.portmap != "":
-		ways, err = o.openPortmap(transports, log)
+		endpoints, err = o.openPortmap(transports, log)
 	case o.register:
-		ways = transports
-		undo, err = register(ctx, rpcbind.Host{}, services(transports), log)
+		endpoints = transports
+		undo, err = registerServices(ctx, rpcbind.Host{}, rpcServices(transports), log)
 	default:
 		return transports, undo, nil
 	}
 	if err != nil {
-		for _, w := range transports {
-			err = errors.Join(err, w.Close())
-		}
+		err = errors.Join(err, closeEndpoints(transports))
 	}
-	return ways, undo, err
+	return endpoints, undo, err
 }
 
-// openPortmap adds the portmapper to the ways.
-func (o *serveOptions) openPortmap(transports []cli.Way, log *slog.Logger) ([]cli.Way, error) {
+// openPortmap adds the portmapper to the endpoints.
+func (o *serveOptions) openPortmap(transports []cli.Endpoint, log *slog.Logger) ([]cli.Endpoint, error) {
 	l, err := rpcbind.Listen(o.portmap)
 	if err != nil {
 		return nil, cli.ListenError("--portmap", o.portmap, err,
-			", or, if rpcbind uses the port, omit --portmap and register there with --register")
+			", or, if rpcbind uses the port, omit --portmap and register with it by --register")
 	}
-	p := rpcbind.NewPortmapper(append(l.Services(), services(transports)...))
-	return append(transports, cli.NewWay("portmap", l, rpcbind.NewServer(p, log))), nil
+	p := rpcbind.NewPortmapper(append(l.Services(), rpcServices(transports)...))
+	return append(transports, cli.NewEndpoint("portmap", l, rpcbind.NewServer(p, log))), nil
 }
 
-// services returns the programs with their addresses. The names of the
-// transports are the networks of rpcbind.
-func services(transports []cli.Way) (list []rpcbind.Service) {
+// rpcServices returns the programs with their addresses. The transports' names are rpcbind's
+// netids.
+func rpcServices(transports []cli.Endpoint) (list []rpcbind.Service) {
 	for _, w := range transports {
 		if udp, ok := w.Addr.(*net.UDPAddr); ok {
 			list = append(list, lockServices(w.Name, udp.AddrPort())...)
 			continue
 		}
 		at := w.Addr.(*net.TCPAddr).AddrPort()
-		if w.Name == "tcp" { // to which clients on RDMA go too
+		if w.Name == "tcp" { // clients on RDMA use it too
 			list = append(list, lockServices(w.Name, at)...)
 		}
 		list = append(list, rpcbind.Services(w.Name, at, nfs3.Program, nfs3.Version)...)
@@ -74,13 +72,13 @@ func services(transports []cli.Way) (list []rpcbind.Service) {
 	return list
 }
 
-// lockServices returns the programs of locks for version 3.
+// lockServices returns the NFSv3 lock programs.
 func lockServices(network string, at netip.AddrPort) []rpcbind.Service {
-	return append(rpcbind.Services(network, at, nlm4.Program, lockserver.Versions[:]...), rpcbind.Services(network, at, nsm.Program, nsm.Version)...)
+	return append(rpcbind.Services(network, at, nlm4.Program, nlmserver.Versions[:]...), rpcbind.Services(network, at, nsm.Program, nsm.Version)...)
 }
 
-// split returns the services of locks, and the others.
-func split(list []rpcbind.Service) (locks, others []rpcbind.Service) {
+// splitLockServices separates the lock services from the others.
+func splitLockServices(list []rpcbind.Service) (locks, others []rpcbind.Service) {
 	for _, s := range list {
 		if s.Prog == nlm4.Program || s.Prog == nsm.Program {
 			locks = append(locks, s)
@@ -91,39 +89,40 @@ func split(list []rpcbind.Service) (locks, others []rpcbind.Service) {
 	return locks, others
 }
 
-// register registers the services with the rpcbind of host, until undo. A host has one lock manager: if
-// another one is registered, register leaves out that of this server, and says so.
-func register(ctx context.Context, host rpcbind.Host, list []rpcbind.Service, log *slog.Logger) (undo func(), err error) {
-	ctx, cancel := context.WithTimeout(ctx, registerTime)
+// registerServices registers the services with host's rpcbind until undo is called. A host
+// has only one lock manager: if another one is registered, registerServices omits this
+// server's and logs a warning.
+func registerServices(ctx context.Context, host rpcbind.Host, list []rpcbind.Service, log *slog.Logger) (undo func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()
-	locks, others := split(list)
+	locks, others := splitLockServices(list)
 	if err := host.Register(ctx, others); err != nil {
 		return nil, registerError(err)
 	}
 	var taken *rpcbind.TakenError
 	switch err := host.Register(ctx, locks); {
-	case errors.As(err, &taken): // the kernel's lock manager or rpc.statd runs, and serves this host's own mounts
-		log.Warn("clients of version 3 cannot lock files: let them mount with nolock, or by version 4, or stop what serves locks on this host "+
-			"(for the kernel's NFS: systemctl stop nfs-server rpc-statd, and unmount version 3)", "err", taken)
+	case errors.As(err, &taken): // the kernel's lock manager or rpc.statd serves this host's own mounts
+		log.Warn("NFSv3 clients cannot lock files: let them mount with nolock or NFSv4, or stop the lock service on this host "+
+			"(for the kernel's NFS: systemctl stop nfs-server rpc-statd, and unmount NFSv3 file systems)", "err", taken)
 		list = others
 	case err != nil:
 		return nil, errors.Join(registerError(err), host.Unregister(ctx, others))
 	}
 	return func() {
-		ctx, cancel := context.WithTimeout(context.Background(), registerTime)
+		ctx, cancel := context.WithTimeout(context.Background(), registerTimeout)
 		defer cancel()
 		if err := host.Unregister(ctx, list); err != nil {
-			log.Warn("rpcbind still has this server's registration; remove it with rpcinfo -d", "err", err)
+			log.Warn("cannot unregister from rpcbind; remove the registration with rpcinfo -d", "err", err)
 		}
 	}, nil
 }
 
-// registerError adds a remedy to an error of rpcbind.Host.Register.
+// registerError adds a remedy to an error from rpcbind.Host.Register.
 func registerError(err error) error {
 	var taken *rpcbind.TakenError
 	switch {
 	case errors.Is(err, rpcbind.ErrNoRPCBind):
-		return fmt.Errorf("%w: start it (systemctl start rpcbind), or answer in its place with --portmap :111", err)
+		return fmt.Errorf("%w: start it (systemctl start rpcbind), or replace it with --portmap :111", err)
 	case errors.As(err, &taken):
 		return fmt.Errorf("%w: stop that server (the kernel's: systemctl stop nfs-server), or omit --register and give clients the ports", err)
 	}

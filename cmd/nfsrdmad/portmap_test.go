@@ -17,15 +17,15 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
-	"github.com/nfsrdma/nfsrdma/rpcbind"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcbind"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
 // TestPortmap checks that the portmapper reports each program over each
 // transport at its actual address.
 func TestPortmap(t *testing.T) {
-	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--portmap", "127.0.0.1:0", t.TempDir()+"=/x")
-	at := s.addr(t, "portmap")
+	s := startDaemon(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--portmap", "127.0.0.1:0", t.TempDir()+"=/x")
+	at := s.transportAddr(t, "portmap")
 	c, err := oncrpc.DialTCP(t.Context(), at, oncrpc.ClientConfig{})
 	require.NoError(t, err)
 	defer c.Close()
@@ -33,7 +33,7 @@ func TestPortmap(t *testing.T) {
 	require.NoError(t, err)
 	addrs := make(map[string]string)
 	for _, netid := range []string{"tcp", "udp", "rdma", "portmap"} { // R8166-9-2
-		addrs[netid] = s.addr(t, netid)
+		addrs[netid] = s.transportAddr(t, netid)
 	}
 	var told []string
 	for _, m := range list {
@@ -64,9 +64,9 @@ func TestPortmap(t *testing.T) {
 // TestRegisterErrors checks that errors contain a remedy.
 func TestRegisterErrors(t *testing.T) {
 	none := rpcbind.Host{Socket: filepath.Join(t.TempDir(), "none"), Addr: "127.0.0.1"}
-	_, err := register(t.Context(), none, nil, slog.New(slog.DiscardHandler))
+	_, err := registerServices(t.Context(), none, nil, slog.New(slog.DiscardHandler))
 	require.ErrorIs(t, err, rpcbind.ErrNoRPCBind)
-	assert.Regexp(t, `: start it \(systemctl start rpcbind\), or answer in its place with --portmap :111$`, err.Error())
+	assert.Regexp(t, `: start it \(systemctl start rpcbind\), or replace it with --portmap :111$`, err.Error())
 
 	taken := &rpcbind.TakenError{
 		Want:   rpcbind.RPCB{Prog: 100003, Vers: 3, Netid: "tcp"},
@@ -88,12 +88,12 @@ func TestUnregisterFails(t *testing.T) {
 	server := &oncrpc.Server{Handler: new(oncrpc.Mux)}
 	go func() { served <- server.Serve(l) }()
 	var log bytes.Buffer
-	undo, err := register(t.Context(), host, nil, slog.New(slog.NewTextHandler(&log, nil)))
+	undo, err := registerServices(t.Context(), host, nil, slog.New(slog.NewTextHandler(&log, nil)))
 	require.NoError(t, err)
 	require.NoError(t, server.Shutdown(t.Context()))
 	require.NoError(t, <-served)
 	undo()
-	assert.Contains(t, log.String(), "remove it with rpcinfo -d")
+	assert.Contains(t, log.String(), "remove the registration with rpcinfo -d")
 	assert.Contains(t, log.String(), unix.ENOENT.Error())
 }
 
@@ -106,8 +106,8 @@ func TestFindableCloses(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	o := serveOptions{portmap: taken.Addr().String()}
-	way := cli.NewWay("tcp", l, new(oncrpc.Server))
-	_, _, err = o.findable(t.Context(), []cli.Way{way}, slog.New(slog.DiscardHandler))
+	way := cli.NewEndpoint("tcp", l, new(oncrpc.Server))
+	_, _, err = o.registerPorts(t.Context(), []cli.Endpoint{way}, slog.New(slog.DiscardHandler))
 	require.ErrorContains(t, err, "in use")
 	assert.ErrorIs(t, l.Close(), net.ErrClosed)
 }
@@ -157,9 +157,9 @@ func TestRegisterLocks(t *testing.T) {
 		server := &oncrpc.Server{Handler: mux}
 		go server.Serve(l)
 		at := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 2049}
-		list := services([]cli.Way{{Name: "tcp", Addr: at}, {Name: "udp", Addr: &net.UDPAddr{IP: at.IP, Port: at.Port}}})
+		list := rpcServices([]cli.Endpoint{{Name: "tcp", Addr: at}, {Name: "udp", Addr: &net.UDPAddr{IP: at.IP, Port: at.Port}}})
 		var log bytes.Buffer
-		_, err = register(t.Context(), host, list, slog.New(slog.NewTextHandler(&log, nil)))
+		_, err = registerServices(t.Context(), host, list, slog.New(slog.NewTextHandler(&log, nil)))
 		require.NoError(t, err)
 		expected := map[uint32]int{100003: 1, 100005: 1, 100227: 1, 100021: 6, 100024: 2}
 		if taken != 1 {

@@ -15,16 +15,16 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
 )
 
 func init() {
 	signal.Notify(make(chan os.Signal, 1), unix.SIGUSR2) // starts its permanent goroutine before a test counts goroutines
 }
 
-// records waits until a directory has count records, and returns their names.
-func records(t *testing.T, dir string, count int) []string {
+// waitRecords waits until a directory has count records, and returns their names.
+func waitRecords(t *testing.T, dir string, count int) []string {
 	t.Helper()
 	var files []string
 	require.Eventually(t, func() bool {
@@ -38,17 +38,17 @@ func records(t *testing.T, dir string, count int) []string {
 }
 
 // dialRDMA connects to the daemon.
-func (s *served) dialRDMA(t *testing.T) (*iwarp.Conn, replies) {
+func (s *testDaemon) dialRDMA(t *testing.T) (*iwarp.Conn, replyHandler) {
 	t.Helper()
-	in := replies{make(chan []byte, 1)}
-	c, err := iwarp.Open(iwarp.Config{}).Dial(t.Context(), s.addr(t, "rdma"), rdma.ConnConfig{Handler: in, Recvs: 2})
+	in := replyHandler{make(chan []byte, 1)}
+	c, err := iwarp.Open(iwarp.Config{}).Dial(t.Context(), s.transportAddr(t, "rdma"), rdma.ConnConfig{Handler: in, Recvs: 2})
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c.(*iwarp.Conn), in
 }
 
-// terminated causes the daemon to terminate a connection.
-func (s *served) terminated(t *testing.T) string {
+// causeTerminate causes the daemon to terminate a connection.
+func (s *testDaemon) causeTerminate(t *testing.T) string {
 	t.Helper()
 	c, in := s.dialRDMA(t)
 	require.NoError(t, c.Post(rdma.WR{Op: rdma.OpWrite, Data: [][]byte{{1}}, Remote: rdma.Remote{STag: 1}}))
@@ -61,12 +61,12 @@ func (s *served) terminated(t *testing.T) string {
 // owner can read.
 func TestRecordOfTerminate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "records")
-	s := serve(t, "--listen", "[::1]:0", "--tcp", "", "--record", dir, t.TempDir())
-	peer := s.terminated(t)
+	s := startDaemon(t, "--listen", "[::1]:0", "--tcp", "", "--record", dir, t.TempDir())
+	peer := s.causeTerminate(t)
 	s.dialRDMA(t) // a graceful end makes no file
 	s.stop()
 	s.status <- <-s.status
-	for _, file := range records(t, dir, 1) {
+	for _, file := range waitRecords(t, dir, 1) {
 		port := peer[strings.LastIndexByte(peer, ':')+1:]
 		assert.Regexp(t, `^__1_`+port+`-\d{8}T\d{6}\.\d{6}Z\.pcap$`, filepath.Base(file))
 		i, err := os.Stat(file)
@@ -85,7 +85,7 @@ func TestRecordOfTerminate(t *testing.T) {
 // TestRecordOnRequest checks that SIGUSR1 makes a file for each connection.
 func TestRecordOnRequest(t *testing.T) {
 	dir := t.TempDir()
-	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "", "--record", dir, t.TempDir())
+	s := startDaemon(t, "--listen", "127.0.0.1:0", "--tcp", "", "--record", dir, t.TempDir())
 	var want []string
 	for range 3 {
 		c, in := s.dialRDMA(t)
@@ -94,7 +94,7 @@ func TestRecordOnRequest(t *testing.T) {
 	}
 	require.NoError(t, unix.Kill(os.Getpid(), unix.SIGUSR1))
 	var got []string
-	for _, file := range records(t, dir, 3) {
+	for _, file := range waitRecords(t, dir, 3) {
 		got = append(got, strings.SplitN(filepath.Base(file), "-", 2)[0])
 	}
 	assert.ElementsMatch(t, want, got)
@@ -107,10 +107,10 @@ func TestRecordPause(t *testing.T) {
 		r, err := openRecorder(t.TempDir(), slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
 		for range 2 {
-			assert.True(t, r.mayWrite())
-			assert.False(t, r.mayWrite())
-			time.Sleep(recordPause - time.Millisecond)
-			assert.False(t, r.mayWrite())
+			assert.True(t, r.mayWriteRecord())
+			assert.False(t, r.mayWriteRecord())
+			time.Sleep(recordInterval - time.Millisecond)
+			assert.False(t, r.mayWriteRecord())
 			time.Sleep(time.Millisecond)
 		}
 	})
@@ -122,12 +122,12 @@ func TestRecordsBounded(t *testing.T) {
 	for i := range maxRecords {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i)+".pcap"), nil, 0o600))
 	}
-	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "", "--record", dir, t.TempDir())
-	s.terminated(t)
+	s := startDaemon(t, "--listen", "127.0.0.1:0", "--tcp", "", "--record", dir, t.TempDir())
+	s.causeTerminate(t)
 	s.stop()
 	s.status <- <-s.status
-	records(t, dir, maxRecords)
-	assert.Equal(t, 1, strings.Count(s.stderr.String(), "Terminates are not recorded any more; remove files"), s.stderr.String())
+	waitRecords(t, dir, maxRecords)
+	assert.Equal(t, 1, strings.Count(s.stderr.String(), "not recording Terminates: too many files"), s.stderr.String())
 }
 
 // TestRecordDir checks that a directory that cannot be written to is an error
@@ -135,7 +135,7 @@ func TestRecordsBounded(t *testing.T) {
 func TestRecordDir(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	status, _, stderr := command(t, "serve", "--state", t.TempDir(), "--record", file, "/")
+	status, _, stderr := runCommand(t, "serve", "--state", t.TempDir(), "--record", file, "/")
 	assert.Equal(t, 1, status)
 	assert.Equal(t, "nfsrdmad: --record "+file+": mkdir "+file+": not a directory: name a writable directory\n", stderr)
 }

@@ -12,68 +12,69 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma"
 )
 
-// onHangup applies the files of --exports, --idmap, --keytab and --tls-cert again at each
-// SIGHUP and each order of nfsrdmad reload, until ctx ends or end is called. end waits
-// for a reload under way, if its storage answers. Without such a file the signal keeps
-// its default effect.
-func (o *serveOptions) onHangup(ctx context.Context, s *shares, log *slog.Logger) (end func()) {
-	defer close(o.ops.settled)
+// startReloads reloads the files of --exports, --idmap, --keytab and --tls-cert at each SIGHUP
+// and each order from nfsrdmad reload, until ctx is canceled or end is called. end waits for a
+// reload in progress if its storage responds. Without such a file, the signal keeps its
+// default effect.
+func (o *serveOptions) startReloads(ctx context.Context, s *shareSet, log *slog.Logger) (end func()) {
+	defer close(o.daemon.reloadsReady)
 	if o.exportsFile == "" && o.idmapPath() == "" && o.tls == nil {
 		return func() {}
 	}
-	signals := make(chan os.Signal, 1) // further pending signals add nothing
+	signals := make(chan os.Signal, 1) // more pending signals have no effect
 	signal.Notify(signals, unix.SIGHUP)
-	orders := make(chan reloadOrder, 1) // one outlives a client that stops waiting
-	if o.changed() {
+	orders := make(chan reloadOrder, 1) // one order survives a client that stops waiting
+	if o.exportsFileChanged() {
 		orders <- reloadOrder{true, make(chan error, 1)}
 	}
-	stop := onSignals(ctx, signals, orders, func(exportsOnly bool) (err error) {
-		o.ops.reloading(func() {
+	stop := serveReloads(ctx, signals, orders, func(exportsOnly bool) (err error) {
+		o.daemon.notifyReload(func() {
 			if exportsOnly {
-				err = o.reload(ctx, s, log)
+				err = o.reloadExports(ctx, s, log)
 			} else {
 				err = o.reloadAll(ctx, s, log)
 			}
 		})
 		return err
 	}, log)
-	o.ops.orders.Store(&orders)
+	o.daemon.orders.Store(&orders)
 	return sync.OnceFunc(func() {
-		o.ops.orders.Store(nil)
+		o.daemon.orders.Store(nil)
 		stop()
 		signal.Stop(signals)
 	})
 }
 
-// changed reports whether the exports file is another than the daemon has read. Who
-// changed it while the daemon started found nobody to give an order to.
-func (o *serveOptions) changed() bool {
+// exportsFileChanged reports whether the exports file has changed since the daemon read it.
+// A command that changed it while the daemon started could not send an order.
+func (o *serveOptions) exportsFileChanged() bool {
 	if o.exportsFile == "" {
 		return false
 	}
 	text, err := os.ReadFile(o.exportsFile)
-	return err != nil || sum(text) != o.exportsSum
+	return err != nil || textSum(text) != o.exportsSum
 }
 
-// reloadAll applies all files again: the keytab first, whose realms may be those of
-// users. What is wrong is in the log too.
-func (o *serveOptions) reloadAll(ctx context.Context, s *shares, log *slog.Logger) error {
-	errs := []error{o.kerberos.reload(ctx, log), o.reloadIdmap(log)}
+// reloadAll reloads all files: the keytab first, because its realms may be those of users.
+// Errors are logged, too.
+func (o *serveOptions) reloadAll(ctx context.Context, s *shareSet, log *slog.Logger) error {
+	errs := []error{o.kerberos.rereadKeytab(ctx, log), o.reloadIdmap(log)}
 	if o.tls != nil {
 		errs = append(errs, o.tls.Reload())
 	}
 	if o.exportsFile != "" {
-		errs = append(errs, o.reload(ctx, s, log))
+		errs = append(errs, o.reloadExports(ctx, s, log))
 	}
 	return errors.Join(errs...)
 }
 
-// onSignals calls reload for each signal, and for each order, which gets the result,
-// until ctx ends or end is called. end waits at most closeTime for a call under way.
-func onSignals(ctx context.Context, signals <-chan os.Signal, orders <-chan reloadOrder, reload func(exportsOnly bool) error, log *slog.Logger) (end func()) {
+// serveReloads calls reload for each signal and for each order, which receives the result,
+// until ctx is canceled or end is called. end waits at most closeTimeout for a call in
+// progress.
+func serveReloads(ctx context.Context, signals <-chan os.Signal, orders <-chan reloadOrder, reload func(exportsOnly bool) error, log *slog.Logger) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
@@ -83,7 +84,7 @@ func onSignals(ctx context.Context, signals <-chan os.Signal, orders <-chan relo
 			case <-ctx.Done():
 				return
 			case <-signals:
-				_ = reload(false) // what is wrong is in the log
+				_ = reload(false) // errors are logged
 			case order := <-orders:
 				order.done <- reload(order.exportsOnly)
 			}
@@ -93,38 +94,38 @@ func onSignals(ctx context.Context, signals <-chan os.Signal, orders <-chan relo
 		cancel()
 		select {
 		case <-ended:
-		case <-time.After(closeTime):
-			log.Warn("the daemon ends while it applies the exports file, for storage does not answer: look at the disks or servers of the exports")
+		case <-time.After(closeTimeout):
+			log.Warn("exiting during a reload of the exports file, because storage does not respond: check the disks or servers of the exports")
 		}
 	}
 }
 
-// reload applies the present exports file. If the file is wrong, reload changes
-// nothing, and the error is in the log too.
-func (o *serveOptions) reload(ctx context.Context, s *shares, log *slog.Logger) error {
-	list, err := o.readFile(log)
+// reloadExports applies the current exports file. If the file is invalid, it changes nothing,
+// and the error is logged, too.
+func (o *serveOptions) reloadExports(ctx context.Context, s *shareSet, log *slog.Logger) error {
+	list, err := o.readExportsFile(log)
 	if err == nil {
-		err = o.protect(list)
+		err = o.checkProtection(list)
 	}
 	if err == nil {
-		err = o.secure(ctx, list)
+		err = o.enableKerberos(ctx, list)
 	}
 	if err == nil {
-		err = apply(o.ops.server, s, list)
+		err = applyExports(o.daemon.server, s, list)
 	}
 	if err != nil {
-		for _, e := range causes(err) {
-			log.Error("the exports stay as they were", "file", o.exportsFile, "err", e)
+		for _, e := range splitJoined(err) {
+			log.Error("cannot reload the exports file: the exports are unchanged", "file", o.exportsFile, "err", e)
 		}
-		return fmt.Errorf("the exports stay as they were:\n%w", err)
+		return fmt.Errorf("the exports are unchanged:\n%w", err)
 	}
-	o.warnOfPort(list, log)
-	log.Info("the exports are as the file says", "file", o.exportsFile, "exports", readyNames(list))
+	o.warnAboutGSSPort(list, log)
+	log.Info("the exports were reloaded", "file", o.exportsFile, "exports", formatExportNames(list))
 	return nil
 }
 
-func apply(server *nfsserver.Server, s *shares, list []export) error {
-	taken, keep, drop, err := s.take(list)
+func applyExports(server *nfsrdma.Server, s *shareSet, list []exportSpec) error {
+	taken, keep, drop, err := s.acquireShares(list)
 	if err != nil {
 		return err
 	}
@@ -136,8 +137,8 @@ func apply(server *nfsserver.Server, s *shares, list []export) error {
 	return nil
 }
 
-// causes returns the errors joined in err.
-func causes(err error) []error {
+// splitJoined returns the errors that are joined in err.
+func splitJoined(err error) []error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok && errors.Unwrap(err) == nil {
 		return joined.Unwrap()
 	}

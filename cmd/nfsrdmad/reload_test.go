@@ -23,94 +23,101 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// A reloadRig has the exports of a daemon without transports.
-type reloadRig struct {
-	t        *testing.T
-	dir      string // contains the directories a, b and c
-	o        serveOptions
-	shares   *shares
-	programs oncrpc.Service
-	log      bytes.Buffer
-	logger   *slog.Logger
+// A reloadTest has the exports of a daemon without transports.
+type reloadTest struct {
+	t          *testing.T
+	dir        string // contains the directories a, b and c
+	options    serveOptions
+	shares     *shareSet
+	replyCache oncrpc.Service
+	log        bytes.Buffer
+	logger     *slog.Logger
 }
 
-func newReloadRig(t *testing.T, text string) *reloadRig {
+func newReloadTest(t *testing.T, text string) *reloadTest {
 	t.Helper()
-	world := look(t)
-	g := &reloadRig{t: t, dir: t.TempDir()}
+	world := countResources(t)
+	g := &reloadTest{t: t, dir: t.TempDir()}
 	g.logger = slog.New(slog.NewTextHandler(&g.log, nil))
 	for _, name := range []string{"a", "b", "c"} {
 		require.NoError(t, os.Mkdir(filepath.Join(g.dir, name), 0o755))
 	}
-	g.o.exportsFile = filepath.Join(g.dir, "exports")
-	g.o.kerberos.keytab = filepath.Join(g.dir, "keytab")
-	g.write(text)
+	g.options.exportsFile = filepath.Join(g.dir, "exports")
+	g.options.kerberos.keytab = filepath.Join(g.dir, "keytab")
+	g.writeExports(text)
 	st, err := openState(t.TempDir())
 	require.NoError(t, err)
-	g.shares = newShares(st, g.logger)
-	taken, err := g.o.openExports(t.Context(), g.shares, g.logger)
+	g.shares = newShareSet(st, g.logger)
+	taken, err := g.options.openExports(t.Context(), g.shares, g.logger)
 	require.NoError(t, err)
-	server, err := g.o.newServer(taken, st.dir, nil, g.logger)
+	server, err := g.options.newServer(taken, st.dir, nil, g.logger)
 	require.NoError(t, err)
-	g.programs = g.o.ops.replies
+	g.replyCache = g.options.daemon.replies
 	t.Cleanup(func() {
 		assert.NoError(t, g.shares.Close())
 		assert.NoError(t, server.Close())
 		require.NoError(t, st.Close())
-		world.unchanged(t)
+		world.assertReleased(t)
 	})
 	return g
 }
 
-// write writes the exports file. A ./ in text means the rig's directory.
-func (g *reloadRig) write(text string) {
+// writeExports writes the exports file. A ./ in text means the rig's directory.
+func (g *reloadTest) writeExports(text string) {
 	g.t.Helper()
-	writeFile(g.t, g.dir, strings.ReplaceAll(text, "./", g.dir+"/"))
+	writeExports(g.t, g.dir, strings.ReplaceAll(text, "./", g.dir+"/"))
 }
 
-// reload applies a new file. It returns whether that succeeded, and the log.
-func (g *reloadRig) reload(text string) (bool, string) {
+// reloadText applies a new file. It returns whether that succeeded, and the log.
+func (g *reloadTest) reloadText(text string) (bool, string) {
 	g.t.Helper()
-	g.write(text)
+	g.writeExports(text)
 	g.log.Reset()
-	done := g.o.reload(g.t.Context(), g.shares, g.logger) == nil
+	done := g.options.reloadExports(g.t.Context(), g.shares, g.logger) == nil
 	return done, g.log.String()
 }
 
-// call makes one call from a host, and returns its results.
-func (g *reloadRig) call(from string, prog, proc uint32, args []byte) xdr.Reader {
+// mustCall makes one call from a host, and returns its results.
+func (g *reloadTest) mustCall(from string, prog, proc uint32, args []byte) xdr.Reader {
 	g.t.Helper()
-	peer := &oncrpc.Peer{Addr: netip.MustParseAddrPort(from), Network: "tcp"}
-	req := oncrpc.Request{Msg: call(1, prog, 3, proc, args), Peer: peer, MaxReply: 1 << 16}
-	var rep oncrpc.Reply
-	require.True(g.t, g.programs.Serve(g.t.Context(), &req, &rep))
-	return accepted(g.t, rep.Head, 1, 0)
+	return parseAccepted(g.t, g.rawCall(from, prog, proc, args), 1, 0)
 }
 
-func (g *reloadRig) mnt(from, name string) (fh nfs3.FH, status mount3.Status) {
+// rawCall makes one call from a host, and returns the reply.
+func (g *reloadTest) rawCall(from string, prog, proc uint32, args []byte) []byte {
+	g.t.Helper()
+	peer := &oncrpc.Peer{Addr: netip.MustParseAddrPort(from), Network: "tcp"}
+	req := oncrpc.Request{Msg: encodeCall(1, prog, 3, proc, args), Peer: peer, MaxReply: 1 << 16}
+	var rep oncrpc.Reply
+	require.True(g.t, g.replyCache.Serve(g.t.Context(), &req, &rep))
+	return rep.Head
+}
+
+func (g *reloadTest) callMnt(from, name string) (fh nfs3.FH, status mount3.Status) {
 	g.t.Helper()
 	path := mount3.PathArgs{Path: []byte(filepath.Join(g.dir, name))}
 	var res mount3.MntRes
-	r := g.call(from, mount3.Program, mount3.ProcMnt, path.AppendTo(nil))
+	r := g.mustCall(from, mount3.Program, mount3.ProcMnt, path.AppendTo(nil))
 	res.Decode(&r)
 	return res.Handle, res.Status
 }
 
-func (g *reloadRig) getAttr(from string, fh nfs3.FH) nfs3.Status {
+func (g *reloadTest) callGetAttr(from string, fh nfs3.FH) nfs3.Status {
 	g.t.Helper()
 	args := nfs3.HandleArgs{Object: fh}
 	var res nfs3.GetAttrRes
-	r := g.call(from, nfs3.Program, nfs3.ProcGetAttr, args.AppendTo(nil))
+	r := g.mustCall(from, nfs3.Program, nfs3.ProcGetAttr, args.AppendTo(nil))
 	res.Decode(&r)
 	return res.Status
 }
 
-// open waits until n directories are open. Released directories are closed
+// waitOpen waits until n directories are open. Released directories are closed
 // asynchronously.
-func (g *reloadRig) open(n int, why string) {
+func (g *reloadTest) waitOpen(n int, why string) {
 	g.t.Helper()
 	is := func() int {
 		g.shares.mu.Lock()
@@ -129,44 +136,45 @@ const (
 )
 
 func TestReload(t *testing.T) {
-	g := newReloadRig(t, "./a 192.0.2.1(rw)\n./b *(rw)")
-	a, status := g.mnt(hostA, "a")
+	g := newReloadTest(t, "./a 192.0.2.1(rw)\n./b *(rw)")
+	a, status := g.callMnt(hostA, "a")
 	require.Equal(t, mount3.OK, status)
-	b, _ := g.mnt(hostA, "b")
-	_, status = g.mnt(hostB, "a")
+	b, _ := g.callMnt(hostA, "b")
+	_, status = g.callMnt(hostB, "a")
 	assert.Equal(t, mount3.ErrAcces, status)
-	before := g.o.ops.server.Exports()
+	before := g.options.daemon.server.Exports()
 
-	done, log := g.reload("./c *(rw)\n./a 192.0.2.2(rw)")
+	done, log := g.reloadText("./c *(rw)\n./a 192.0.2.2(rw)")
 	assert.True(t, done, log)
-	assert.Contains(t, log, "the exports are as the file says")
-	assert.Equal(t, nfs3.ErrAcces, g.getAttr(hostA, a))
-	assert.Equal(t, nfs3.OK, g.getAttr(hostB, a))
-	assert.Equal(t, nfs3.ErrStale, g.getAttr(hostA, b), "it is exported no more")
-	_, status = g.mnt(hostA, "c")
+	assert.Contains(t, log, "the exports were reloaded")
+	assert.Equal(t, nfs3.ErrAcces, g.callGetAttr(hostA, a))
+	assert.Equal(t, nfs3.OK, g.callGetAttr(hostB, a))
+	assert.Equal(t, nfs3.ErrStale, g.callGetAttr(hostA, b), "it is exported no more")
+	_, status = g.callMnt(hostA, "c")
 	assert.Equal(t, mount3.OK, status)
-	assert.Same(t, before[0].FS, g.o.ops.server.Exports()[1].FS, "unchanged exports are not opened again")
+	assert.Same(t, before[0].FS, g.options.daemon.server.Exports()[1].FS, "unchanged exports are not opened again")
 
 	// The handle keeps its meaning after the export returns.
-	done, log = g.reload("./a *(rw)\n./b *(rw)")
+	done, log = g.reloadText("./a *(rw)\n./b *(rw)")
 	assert.True(t, done, log)
-	assert.Equal(t, nfs3.OK, g.getAttr(hostA, a))
-	assert.Equal(t, nfs3.OK, g.getAttr(hostA, b))
-	assert.NotSame(t, before[1].FS, g.o.ops.server.Exports()[1].FS)
+	assert.Equal(t, nfs3.OK, g.callGetAttr(hostA, a))
+	assert.Equal(t, nfs3.OK, g.callGetAttr(hostA, b))
+	assert.NotSame(t, before[1].FS, g.options.daemon.server.Exports()[1].FS)
 
-	done, log = g.reload("")
+	done, log = g.reloadText("")
 	assert.True(t, done, log)
 	assert.Contains(t, log, "no export")
-	g.open(0, "all were released")
-	assert.Equal(t, nfs3.ErrStale, g.getAttr(hostA, a))
+	g.waitOpen(0, "all were released")
+	args := nfs3.HandleArgs{Object: a}
+	assert.Equal(t, rpcmsg.AppendAuthError(nil, 1, rpcmsg.AuthBadCred), g.rawCall(hostA, nfs3.Program, nfs3.ProcGetAttr, args.AppendTo(nil)), "no export lists the host any more")
 }
 
 // TestReloadBad checks that a wrong file changes nothing, and that the log
 // contains the reasons.
 func TestReloadBad(t *testing.T) {
-	g := newReloadRig(t, "./a *(rw)\n./b *(rw,fsid=1)")
-	a, _ := g.mnt(hostA, "a")
-	before := g.o.ops.server.Exports()
+	g := newReloadTest(t, "./a *(rw)\n./b *(rw,fsid=1)")
+	a, _ := g.callMnt(hostA, "a")
+	before := g.options.daemon.server.Exports()
 	for text, want := range map[string][]string{
 		"./a *(ro)\n./c *(rx)\nx":     {"exports:2:", `unknown option \"rx\"`, "exports:3:1: "},
 		"./c *(ro)\n./d *(rw)":        {"exports:2: ", "/d: no such directory: create it"},
@@ -175,45 +183,45 @@ func TestReloadBad(t *testing.T) {
 		"./a *(rw)\n./c *(sec=krb5)":  {"exports:2: ", "/c is exported to * with sec=krb5, but the keytab ", " cannot be read (no such file or directory): add the key with ktadd"},
 		"./a *(rw)\n./c *(rw,fsid=1)": {"exports:2: ", "/b, which has the same fsid and is still exported"},
 	} {
-		done, log := g.reload(text)
+		done, log := g.reloadText(text)
 		assert.False(t, done, text)
 		for _, w := range want {
 			assert.Contains(t, log, w, text)
 		}
-		assert.Contains(t, log, "the exports stay as they were")
-		after := g.o.ops.server.Exports()
+		assert.Contains(t, log, "the exports are unchanged")
+		after := g.options.daemon.server.Exports()
 		require.Len(t, after, len(before))
 		for i := range after {
 			assert.Same(t, before[i].FS, after[i].FS)
 			assert.Equal(t, before[i].Clients, after[i].Clients)
 		}
-		assert.Equal(t, nfs3.OK, g.getAttr(hostA, a))
-		g.open(2, "unused file systems are closed")
+		assert.Equal(t, nfs3.OK, g.callGetAttr(hostA, a))
+		g.waitOpen(2, "unused file systems are closed")
 	}
-	assert.ErrorContains(t, apply(g.o.ops.server, g.shares, []export{{dir: g.dir + "/c", name: "c"}}), "not absolute")
-	g.open(2, "file systems that a Server refuses are closed")
-	require.NoError(t, os.Remove(g.o.exportsFile))
-	assert.Error(t, g.o.reload(t.Context(), g.shares, g.logger))
-	assert.Equal(t, nfs3.OK, g.getAttr(hostA, a))
+	assert.ErrorContains(t, applyExports(g.options.daemon.server, g.shares, []exportSpec{{dir: g.dir + "/c", name: "c"}}), "not absolute")
+	g.waitOpen(2, "file systems that a Server refuses are closed")
+	require.NoError(t, os.Remove(g.options.exportsFile))
+	assert.Error(t, g.options.reloadExports(t.Context(), g.shares, g.logger))
+	assert.Equal(t, nfs3.OK, g.callGetAttr(hostA, a))
 }
 
 // TestReloadIdentity checks that fsid identifies an export in handles and
 // attributes. Another fsid, or subtree_check, makes a different export.
 func TestReloadIdentity(t *testing.T) {
-	g := newReloadRig(t, "./a *(rw)")
-	a, _ := g.mnt(hostA, "a")
+	g := newReloadTest(t, "./a *(rw)")
+	a, _ := g.callMnt(hostA, "a")
 	for _, text := range []string{"./a *(fsid=77)", "./a *(fsid=78)", "./a *(fsid=78,subtree_check)", "./a *(subtree_check)", "./a *(fsid=77)"} {
-		done, log := g.reload(text)
+		done, log := g.reloadText(text)
 		require.True(t, done, log)
-		fh, status := g.mnt(hostA, "a")
+		fh, status := g.callMnt(hostA, "a")
 		require.Equal(t, mount3.OK, status)
 		assert.NotEqual(t, string(a), string(fh))
-		assert.Equal(t, nfs3.ErrStale, g.getAttr(hostA, a), text)
+		assert.Equal(t, nfs3.ErrStale, g.callGetAttr(hostA, a), text)
 		a = fh
 	}
 	args := nfs3.HandleArgs{Object: a}
 	var res nfs3.GetAttrRes
-	r := g.call(hostA, nfs3.Program, nfs3.ProcGetAttr, args.AppendTo(nil))
+	r := g.mustCall(hostA, nfs3.Program, nfs3.ProcGetAttr, args.AppendTo(nil))
 	res.Decode(&r)
 	assert.EqualValues(t, 77, res.Attr.FSID)
 }
@@ -227,20 +235,20 @@ func TestServeExports(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o755))
 	}
-	file := writeFile(t, dir, dir+"/a *(rw,insecure)\n")
-	s := serve(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--exports", file)
+	file := writeExports(t, dir, dir+"/a *(rw,insecure)\n")
+	s := startDaemon(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--exports", file)
 	assert.True(t, strings.HasSuffix(s.ready, " exports="+dir+"/a\n"), s.ready)
-	c, err := net.Dial("tcp", s.addr(t, "tcp"))
+	c, err := net.Dial("tcp", s.transportAddr(t, "tcp"))
 	require.NoError(t, err)
 	defer c.Close()
 	mnt := func(name string) mount3.Status {
 		path := mount3.PathArgs{Path: []byte(dir + name)}
-		r := accepted(t, tcpCall(t, c, call(1, mount3.Program, 3, mount3.ProcMnt, path.AppendTo(nil))), 1, 0)
+		r := parseAccepted(t, tcpCall(t, c, encodeCall(1, mount3.Program, 3, mount3.ProcMnt, path.AppendTo(nil))), 1, 0)
 		return mount3.Status(r.Uint32())
 	}
 	assert.Equal(t, mount3.OK, mnt("/a"))
 	assert.Equal(t, mount3.ErrNoEnt, mnt("/b"))
-	writeFile(t, dir, dir+"/b *(rw,insecure)\n")
+	writeExports(t, dir, dir+"/b *(rw,insecure)\n")
 	require.NoError(t, unix.Kill(unix.Getpid(), unix.SIGHUP))
 	for end := time.Now().Add(30 * time.Second); mnt("/b") != mount3.OK; time.Sleep(time.Millisecond) {
 		require.True(t, time.Now().Before(end), "the new file has no effect")
@@ -269,16 +277,16 @@ func TestMountsBelow(t *testing.T) {
 // NFS3ERR_STALE. Memory lent by a READ outlives its export, and everything is
 // closed in the end.
 func TestReloadUnderLoad(t *testing.T) {
-	g := newReloadRig(t, "./a *(rw)\n./b *(rw)")
+	g := newReloadTest(t, "./a *(rw)\n./b *(rw)")
 	data := bytes.Repeat([]byte("bytes "), 20_000)
 	var fhs [2]nfs3.FH
 	for i, name := range []string{"a", "b"} {
 		require.NoError(t, os.WriteFile(filepath.Join(g.dir, name, "f"), data, 0o644))
-		root, status := g.mnt(hostA, name)
+		root, status := g.callMnt(hostA, name)
 		require.Equal(t, mount3.OK, status)
 		args := nfs3.DirOpArgs{Dir: root, Name: []byte("f")}
 		var res nfs3.LookupRes
-		r := g.call(hostA, nfs3.Program, nfs3.ProcLookup, args.AppendTo(nil))
+		r := g.mustCall(hostA, nfs3.Program, nfs3.ProcLookup, args.AppendTo(nil))
 		res.Decode(&r)
 		require.Equal(t, nfs3.OK, res.Status)
 		fhs[i] = append(nfs3.FH{}, res.Object...)
@@ -287,18 +295,18 @@ func TestReloadUnderLoad(t *testing.T) {
 	var served, lent, stale atomic.Int64
 	read := func(peer *oncrpc.Peer, stays bool, fh nfs3.FH) {
 		args := nfs3.ReadArgs{File: fh, Count: uint32(len(data))}
-		req := oncrpc.Request{Msg: call(1, nfs3.Program, 3, nfs3.ProcRead, args.AppendTo(nil)), Peer: peer, MaxReply: 1 << 18}
+		req := oncrpc.Request{Msg: encodeCall(1, nfs3.Program, 3, nfs3.ProcRead, args.AppendTo(nil)), Peer: peer, MaxReply: 1 << 18}
 		rep := oncrpc.Reply{Mappable: true}
-		if !assert.True(t, g.programs.Serve(t.Context(), &req, &rep)) {
+		if !assert.True(t, g.replyCache.Serve(t.Context(), &req, &rep)) {
 			return
 		}
 		defer rep.DropItem()
-		r := accepted(t, rep.Head, 1, 0)
+		r := parseAccepted(t, rep.Head, 1, 0)
 		status := nfs3.Status(r.Uint32())
 		served.Add(1)
 		switch {
 		case status == nfs3.OK:
-			runtime.Gosched() // lets exports go meanwhile
+			runtime.Gosched() // lets exports be removed
 			assert.True(t, bytes.Equal(data, rep.Item.B), "lent memory lasts until its return")
 			if rep.Cut != nil {
 				lent.Add(1)
@@ -321,15 +329,15 @@ func TestReloadUnderLoad(t *testing.T) {
 	}
 	for i := 0; i < 40 || served.Load() < 200; i++ {
 		with := []string{"./a *(rw)\n", "./a *(ro)\n./b *(rw)\n", "./c *(rw)\n./a *(rw)\n"}[i%3]
-		g.write(with)
-		if !assert.NoError(t, g.o.reload(t.Context(), g.shares, slog.New(slog.DiscardHandler))) {
+		g.writeExports(with)
+		if !assert.NoError(t, g.options.reloadExports(t.Context(), g.shares, slog.New(slog.DiscardHandler))) {
 			break
 		}
 	}
 	stop.Store(true)
 	clients.Wait()
 	t.Logf("%d READs, %d of them lent, %d stale", served.Load(), lent.Load(), stale.Load())
-	done, log := g.reload("./a *(rw)")
+	done, log := g.reloadText("./a *(rw)")
 	assert.True(t, done, log)
-	g.open(1, "all others were released")
+	g.waitOpen(1, "all others were released")
 }

@@ -8,8 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkDir returns an error with a remedy if a directory cannot be served for a
-// known reason.
+// checkDir returns an error with a remedy if a directory cannot be served for a known reason.
 func checkDir(dir string) error {
 	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	switch {

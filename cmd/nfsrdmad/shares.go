@@ -7,76 +7,76 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A share is the opened directory of an export. A share stays open over changes
-// of the exports that do not concern it. It is closed once its export is gone
-// and the last call there has ended.
+// A share is the opened directory of an export. It stays open across changes of other
+// exports, and is closed when its export has been removed and the last call there has
+// completed.
 type share struct {
 	key   shareKey
 	state string // directory of its state
 	fs    vfs.FS
-	id    uint32 // in file handles
-	uses  int    // number of exports of a Server that use it; 0: being closed
+	id    uint32 // ID in file handles
+	refs  int    // number of a Server's exports that use it; 0: being closed
 }
 
 // A shareKey identifies a share. Exports with equal keys use the same share.
 type shareKey struct {
 	dir, name string
 	fsid      exports.FSID
-	checked   bool // for subtree_check
+	checked   bool // has subtree_check
 }
 
-func (e *export) key() shareKey {
-	return shareKey{e.dir, e.name, e.fsid, e.any(func(o *exports.Options) bool { return o.SubtreeCheck })}
+func (e *exportSpec) shareKey() shareKey {
+	return shareKey{e.dir, e.name, e.fsid, e.anyClient(func(o *exports.Options) bool { return o.SubtreeCheck })}
 }
 
-// closeTime is how long the end of the daemon waits for storage that does not
-// answer: once for a reload, and once for the shares.
-const closeTime = 4 * time.Second
+// closeTimeout is how long an exiting daemon waits for storage that does not respond: once
+// for a reload, and once for the shares.
+const closeTimeout = 4 * time.Second
 
-// errOver is the error of take after Close.
-var errOver = errors.New("the daemon ends")
+// errClosing is the error of acquireShares after Close.
+var errClosing = errors.New("the daemon is exiting")
 
-// shares is the set of open shares.
-type shares struct {
-	state *state
+// shareSet is the set of open shares.
+type shareSet struct {
+	state *stateDir
 	log   *slog.Logger
 
-	crossing func(dir string) error        // checkCrossing
-	opener   func(*export) (vfs.FS, error) // openExport
+	checkCrossing func(dir string) error            // checkCrossing
+	openExport    func(*exportSpec) (vfs.FS, error) // openExport
 
-	taking sync.Mutex // held by take, which may wait for a disk
+	acquireMu sync.Mutex // held by acquireShares, which may wait for a disk
 
-	mu       sync.Mutex // never held during such a wait, because calls that end need it
-	over     bool       // Close was called
-	closed   sync.Cond  // signals that a share is closed, or Close was called
+	mu       sync.Mutex // never held during such a wait, because completing calls need it
+	closing  bool       // Close was called
+	closed   sync.Cond  // signals that a share was closed, or Close was called
 	open     map[shareKey]*share
 	exported map[shareKey]bool
-	errs     []error // from closing
+	errs     []error // errors from closing
 }
 
-func newShares(st *state, log *slog.Logger) *shares {
-	s := &shares{state: st, log: log, crossing: checkCrossing, open: make(map[shareKey]*share)}
-	s.opener = func(e *export) (vfs.FS, error) { return openExport(e, st, log) }
+func newShareSet(st *stateDir, log *slog.Logger) *shareSet {
+	s := &shareSet{state: st, log: log, checkCrossing: checkCrossing, open: make(map[shareKey]*share)}
+	s.openExport = func(e *exportSpec) (vfs.FS, error) { return openExport(e, st, log) }
 	s.closed.L = &s.mu
 	return s
 }
 
-// take opens all shares of list that are not open yet, or none. The caller must
-// call keep after it has exported them, or drop if that fails.
-func (s *shares) take(list []export) (taken []nfsserver.Export, keep, drop func(), err error) {
-	s.taking.Lock()
-	defer s.taking.Unlock()
+// acquireShares opens all shares in list that are not open yet, or none. The caller must call
+// keep after it has exported them, or drop if that fails.
+func (s *shareSet) acquireShares(list []exportSpec) (taken []nfsserver.Export, keep, drop func(), err error) {
+	s.acquireMu.Lock()
+	defer s.acquireMu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var used []*share
 	drop = func() {
 		for _, sh := range used {
-			s.release(sh)
+			s.releaseShare(sh)
 		}
 	}
 	exported := make(map[shareKey]bool)
@@ -84,20 +84,20 @@ func (s *shares) take(list []export) (taken []nfsserver.Export, keep, drop func(
 	var errs []error
 	for i := range list {
 		e := &list[i]
-		sh, err := s.shareLocked(e)
+		sh, err := s.acquireLocked(e)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s%w", e.place, err))
+			errs = append(errs, fmt.Errorf("%s%w", e.position, err))
 			continue
 		}
 		if !s.exported[sh.key] {
-			sh.uses++
+			sh.refs++
 			used = append(used, sh)
 		}
 		exported[sh.key] = true
-		promised[sh] = e.any(func(o *exports.Options) bool { return o.Exclusive })
+		promised[sh] = e.anyClient(func(o *exports.Options) bool { return o.Exclusive })
 		taken = append(taken, nfsserver.Export{
 			Path: e.name, FS: sh.fs, Clients: e.clients, ID: sh.id,
-			Released: func() { s.release(sh) },
+			Released: func() { s.releaseShare(sh) },
 		})
 	}
 	if len(errs) > 0 {
@@ -119,30 +119,30 @@ func (s *shares) take(list []export) (taken []nfsserver.Export, keep, drop func(
 	return taken, keep, drop, nil
 }
 
-// shareLocked returns the share of e, and opens it if necessary, without mu. If
-// the same share is being closed, shareLocked waits for the end of that.
-func (s *shares) shareLocked(e *export) (*share, error) {
-	if e.any(func(o *exports.Options) bool { return o.CrossMnt }) {
+// acquireLocked returns the share for e, and opens it if necessary, without holding mu. If the
+// same share is being closed, acquireLocked first waits until it is closed.
+func (s *shareSet) acquireLocked(e *exportSpec) (*share, error) {
+	if e.anyClient(func(o *exports.Options) bool { return o.CrossMnt }) {
 		s.mu.Unlock()
-		err := s.crossing(e.dir)
+		err := s.checkCrossing(e.dir)
 		s.mu.Lock()
 		if err != nil {
 			return nil, err
 		}
 	}
-	key, dir := e.key(), s.state.ofExport(e)
+	key, dir := e.shareKey(), s.state.exportDir(e)
 	for {
-		other := s.usingLocked(dir)
+		other := s.findByStateLocked(dir)
 		switch {
-		case s.over:
-			return nil, errOver
+		case s.closing:
+			return nil, errClosing
 		case other == nil:
 			s.mu.Unlock()
 			fs, id, err := s.openShare(e)
 			s.mu.Lock()
-			if err == nil && s.over { // Close has not seen it
+			if err == nil && s.closing { // Close has missed it
 				s.mu.Unlock()
-				err = errors.Join(errOver, fs.Close())
+				err = errors.Join(errClosing, fs.Close())
 				s.mu.Lock()
 			}
 			if err != nil {
@@ -151,7 +151,7 @@ func (s *shares) shareLocked(e *export) (*share, error) {
 			sh := &share{key: key, state: dir, fs: fs, id: id}
 			s.open[key] = sh
 			return sh, nil
-		case other.uses == 0:
+		case other.refs == 0:
 			s.closed.Wait()
 		case other.key == key:
 			return other, nil
@@ -162,21 +162,21 @@ func (s *shares) shareLocked(e *export) (*share, error) {
 	}
 }
 
-// openShare opens the directory of e, and returns its identity in file handles.
-func (s *shares) openShare(e *export) (vfs.FS, uint32, error) {
-	fs, err := s.opener(e)
+// openShare opens e's directory, and returns its ID in file handles.
+func (s *shareSet) openShare(e *exportSpec) (vfs.FS, uint32, error) {
+	fs, err := s.openExport(e)
 	if err != nil {
 		return nil, 0, err
 	}
-	id, err := s.identify(e, fs)
+	id, err := s.exportID(e, fs)
 	if err != nil {
 		return nil, 0, errors.Join(err, fs.Close())
 	}
 	return fs, id, nil
 }
 
-// identify returns the identity of an export in file handles.
-func (s *shares) identify(e *export, served vfs.FS) (uint32, error) {
+// exportID returns an export's ID in file handles.
+func (s *shareSet) exportID(e *exportSpec, served vfs.FS) (uint32, error) {
 	if e.fsid.Set() {
 		return e.fsid.ID(), nil
 	}
@@ -184,11 +184,11 @@ func (s *shares) identify(e *export, served vfs.FS) (uint32, error) {
 	if p, ok := served.(interface{ RootID() []byte }); ok {
 		root = p.RootID()
 	}
-	return s.state.identity(e.name, root)
+	return s.state.assignIdentity(e.name, root)
 }
 
-// usingLocked returns the share whose state is in dir, or nil.
-func (s *shares) usingLocked(dir string) *share {
+// findByStateLocked returns the share whose state is in dir, or nil.
+func (s *shareSet) findByStateLocked(dir string) *share {
 	for _, sh := range s.open {
 		if sh.state == dir {
 			return sh
@@ -197,19 +197,20 @@ func (s *shares) usingLocked(dir string) *share {
 	return nil
 }
 
-// release ends one use of a share.
-func (s *shares) release(sh *share) {
+// releaseShare drops a reference to a share.
+func (s *shareSet) releaseShare(sh *share) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.releaseLocked(sh)
 }
 
-// releaseLocked ends one use of a share, unless Close has ended all.
-func (s *shares) releaseLocked(sh *share) {
-	if sh.uses == 0 {
+// releaseLocked drops a reference to a share, unless Close has dropped all. It closes the
+// share when there are no more references.
+func (s *shareSet) releaseLocked(sh *share) {
+	if sh.refs == 0 {
 		return
 	}
-	if sh.uses--; sh.uses > 0 {
+	if sh.refs--; sh.refs > 0 {
 		return
 	}
 	go func() { // closing may wait for a disk, and must not delay the caller
@@ -218,29 +219,29 @@ func (s *shares) releaseLocked(sh *share) {
 		defer s.mu.Unlock()
 		if err != nil {
 			s.errs = append(s.errs, err)
-			s.log.Error("closing an export", "dir", sh.key.dir, "err", err)
+			s.log.Error("cannot close an export", "dir", sh.key.dir, "err", err)
 		}
 		delete(s.open, sh.key)
 		s.closed.Broadcast()
 	}()
 }
 
-// Close closes all shares. No call may use them any more. Close waits at most
-// closeTime for storage that does not answer; the end of the process closes the
-// rest. A longer wait would also keep the next daemon from the state directory.
-func (s *shares) Close() error {
+// Close closes all shares. No call may use them any more. Close waits at most closeTimeout for
+// storage that does not respond; process exit closes the rest. A longer wait would also block
+// the next daemon from using the state directory.
+func (s *shareSet) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.over = true
+	s.closing = true
 	s.closed.Broadcast()
 	for _, sh := range s.open {
-		if sh.uses > 0 {
-			sh.uses = 1
+		if sh.refs > 0 {
+			sh.refs = 1
 			s.releaseLocked(sh)
 		}
 	}
 	late := false
-	patience := time.AfterFunc(closeTime, func() {
+	patience := time.AfterFunc(closeTimeout, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		late = true
@@ -251,7 +252,7 @@ func (s *shares) Close() error {
 		s.closed.Wait()
 	}
 	for _, sh := range s.open {
-		s.errs = append(s.errs, fmt.Errorf("%s was not closed, for its storage does not answer: look at its disk or its server", sh.key.dir))
+		s.errs = append(s.errs, fmt.Errorf("%s was not closed, because its storage does not respond: check its disk or its server", sh.key.dir))
 	}
 	return errors.Join(s.errs...)
 }

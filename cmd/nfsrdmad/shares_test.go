@@ -14,61 +14,61 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
 )
 
-// A hungFS is on storage that does not answer until gate is closed. Its methods
+// A fakeHungFS is on storage that does not answer until gate is closed. Its methods
 // hang only if their fields say so.
-type hungFS struct {
+type fakeHungFS struct {
 	vfs.FS
-	gate    chan struct{}
-	attrs   *atomic.Bool
-	closing bool
-	closes  *atomic.Int32
+	gate        chan struct{}
+	hangGetAttr *atomic.Bool
+	hangClose   bool
+	closeCount  *atomic.Int32
 }
 
-func (f hungFS) GetAttr(ctx context.Context, c *vfs.Cred, h vfs.Handle) (vfs.Attr, error) {
-	if f.attrs.Load() {
+func (f fakeHungFS) GetAttr(ctx context.Context, c *vfs.Cred, h vfs.Handle) (vfs.Attr, error) {
+	if f.hangGetAttr.Load() {
 		<-f.gate
 	}
 	return f.FS.GetAttr(ctx, c, h)
 }
 
-func (f hungFS) Close() error {
-	f.closes.Add(1)
-	if f.closing {
+func (f fakeHungFS) Close() error {
+	f.closeCount.Add(1)
+	if f.hangClose {
 		<-f.gate
 	}
 	return f.FS.Close()
 }
 
-// A hungRig has shares without directories, in a synctest bubble. The opener
-// opens a hungFS; for /hung it hangs if opening is set.
-type hungRig struct {
-	*shares
-	fs      hungFS
-	opening bool
+// A hungShareTest has shares without directories, in a synctest bubble. The opener
+// opens a fakeHungFS; for /hung it hangs if opening is set.
+type hungShareTest struct {
+	*shareSet
+	fs       fakeHungFS
+	hangOpen bool
 }
 
-func newHungRig(t *testing.T) *hungRig {
+func newHungShareTest(t *testing.T) *hungShareTest {
 	st, err := openState(t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, st.Close()) })
-	r := &hungRig{
-		shares: newShares(st, slog.New(slog.DiscardHandler)),
-		fs:     hungFS{gate: make(chan struct{}), attrs: new(atomic.Bool), closes: new(atomic.Int32)},
+	r := &hungShareTest{
+		shareSet: newShareSet(st, slog.New(slog.DiscardHandler)),
+		fs:       fakeHungFS{gate: make(chan struct{}), hangGetAttr: new(atomic.Bool), closeCount: new(atomic.Int32)},
 	}
-	r.opener = func(e *export) (vfs.FS, error) {
-		if r.opening && e.name == "/hung" {
+	r.openExport = func(e *exportSpec) (vfs.FS, error) {
+		if r.hangOpen && e.name == "/hung" {
 			<-r.fs.gate
 		}
 		fs := r.fs
 		if e.name != "/hung" {
-			fs.attrs, fs.closing = new(atomic.Bool), false
+			fs.hangGetAttr, fs.hangClose = new(atomic.Bool), false
 		}
 		fs.FS = mem.New(mem.Options{})
 		return fs, nil
@@ -76,16 +76,16 @@ func newHungRig(t *testing.T) *hungRig {
 	return r
 }
 
-// exporting returns the exports of some names.
-func exporting(names ...string) (list []export) {
+// newExportSpecs returns the exports of some names.
+func newExportSpecs(names ...string) (list []exportSpec) {
 	for _, name := range names {
-		list = append(list, export{dir: name, name: name, clients: exports.Everyone(exports.Options{Insecure: true})})
+		list = append(list, exportSpec{dir: name, name: name, clients: exports.Everyone(exports.Options{Insecure: true})})
 	}
 	return list
 }
 
-// free reports whether calls that end would be held up.
-func (r *hungRig) free() bool {
+// isUnlocked reports whether calls that end would be held up.
+func (r *hungShareTest) isUnlocked() bool {
 	free := r.mu.TryLock()
 	if free {
 		r.mu.Unlock()
@@ -93,8 +93,8 @@ func (r *hungRig) free() bool {
 	return free
 }
 
-// took runs f, and returns how long that took.
-func took(f func()) time.Duration {
+// measureTime runs f, and returns how long that took.
+func measureTime(f func()) time.Duration {
 	began := time.Now()
 	f()
 	return time.Since(began)
@@ -105,14 +105,14 @@ func took(f func()) time.Duration {
 // call there ends later.
 func TestCloseHung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newHungRig(t)
-		r.fs.closing = true
-		taken, keep, _, err := r.take(exporting("/hung", "/other"))
+		r := newHungShareTest(t)
+		r.fs.hangClose = true
+		taken, keep, _, err := r.acquireShares(newExportSpecs("/hung", "/other"))
 		require.NoError(t, err)
 		keep()
-		assert.Equal(t, closeTime, took(func() {
+		assert.Equal(t, closeTimeout, measureTime(func() {
 			err := r.Close()
-			assert.ErrorContains(t, err, "/hung was not closed, for its storage does not answer")
+			assert.ErrorContains(t, err, "/hung was not closed, because its storage does not respond")
 			assert.NotContains(t, err.Error(), "/other")
 		}))
 		for _, e := range taken {
@@ -120,7 +120,7 @@ func TestCloseHung(t *testing.T) {
 		}
 		close(r.fs.gate)
 		synctest.Wait()
-		assert.EqualValues(t, 2, r.fs.closes.Load())
+		assert.EqualValues(t, 2, r.fs.closeCount.Load())
 		assert.Empty(t, r.open)
 	})
 }
@@ -129,11 +129,11 @@ func TestCloseHung(t *testing.T) {
 // neither calls in other directories nor the end of the daemon, and is closed
 // if it opens after that.
 func TestOpenHung(t *testing.T) {
-	for name, hang := range map[string]func(r *hungRig, e *export){
-		"opening": func(r *hungRig, _ *export) { r.opening = true },
-		"crossing": func(r *hungRig, e *export) {
+	for name, hang := range map[string]func(r *hungShareTest, e *exportSpec){
+		"opening": func(r *hungShareTest, _ *exportSpec) { r.hangOpen = true },
+		"crossing": func(r *hungShareTest, e *exportSpec) {
 			e.clients = exports.Everyone(exports.Options{Insecure: true, CrossMnt: true})
-			r.crossing = func(string) error {
+			r.checkCrossing = func(string) error {
 				<-r.fs.gate
 				return nil
 			}
@@ -141,27 +141,27 @@ func TestOpenHung(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newHungRig(t)
-				list := exporting("/other", "/hung", "/last")
+				r := newHungShareTest(t)
+				list := newExportSpecs("/other", "/hung", "/last")
 				hang(r, &list[1])
 				failed := make(chan error, 1)
 				go func() {
-					_, _, _, err := r.take(list)
+					_, _, _, err := r.acquireShares(list)
 					failed <- err
 				}()
 				synctest.Wait()
-				if assert.True(t, r.free()) {
-					assert.Less(t, took(func() { assert.NoError(t, r.Close()) }), closeTime)
+				if assert.True(t, r.isUnlocked()) {
+					assert.Less(t, measureTime(func() { assert.NoError(t, r.Close()) }), closeTimeout)
 				}
 				close(r.fs.gate)
-				assert.ErrorIs(t, <-failed, errOver)
+				assert.ErrorIs(t, <-failed, errClosing)
 				synctest.Wait()
 				assert.Empty(t, r.open)
 				opened := int32(1) // and closed: /other
-				if r.opening {
+				if r.hangOpen {
 					opened++
 				}
-				assert.Equal(t, opened, r.fs.closes.Load(), "nothing is opened after the end")
+				assert.Equal(t, opened, r.fs.closeCount.Load(), "nothing is opened after the end")
 			})
 		})
 	}
@@ -171,46 +171,46 @@ func TestOpenHung(t *testing.T) {
 // a directory that hangs while it is closed.
 func TestReopenHung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newHungRig(t)
-		r.fs.closing = true
-		taken, keep, _, err := r.take(exporting("/hung"))
+		r := newHungShareTest(t)
+		r.fs.hangClose = true
+		taken, keep, _, err := r.acquireShares(newExportSpecs("/hung"))
 		require.NoError(t, err)
 		keep()
-		_, keep, _, err = r.take(nil)
+		_, keep, _, err = r.acquireShares(nil)
 		require.NoError(t, err)
 		keep()
 		taken[0].Released()
 		failed := make(chan error, 1)
 		go func() {
-			_, _, _, err := r.take(exporting("/hung"))
+			_, _, _, err := r.acquireShares(newExportSpecs("/hung"))
 			failed <- err
 		}()
 		synctest.Wait()
-		assert.True(t, r.free())
+		assert.True(t, r.isUnlocked())
 		ended := make(chan error, 1)
 		go func() { ended <- r.Close() }()
-		assert.ErrorIs(t, <-failed, errOver)
+		assert.ErrorIs(t, <-failed, errClosing)
 		assert.ErrorContains(t, <-ended, "/hung was not closed")
 		close(r.fs.gate)
 		synctest.Wait()
-		assert.EqualValues(t, 1, r.fs.closes.Load())
+		assert.EqualValues(t, 1, r.fs.closeCount.Load())
 	})
 }
 
 // TestReloadHung checks that the end of the daemon waits for a reload, but not
-// for longer than closeTime.
+// for longer than closeTimeout.
 func TestReloadHung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, tt := range []struct{ takes, waits time.Duration }{
-			{0, 0}, {closeTime - 1, closeTime - 1}, {time.Hour, closeTime},
+			{0, 0}, {closeTimeout - 1, closeTimeout - 1}, {time.Hour, closeTimeout},
 		} {
 			var log strings.Builder
 			signals := make(chan os.Signal, 1)
-			end := onSignals(t.Context(), signals, nil, func(bool) error { time.Sleep(tt.takes); return nil }, slog.New(slog.NewTextHandler(&log, nil)))
+			end := serveReloads(t.Context(), signals, nil, func(bool) error { time.Sleep(tt.takes); return nil }, slog.New(slog.NewTextHandler(&log, nil)))
 			signals <- os.Interrupt
 			synctest.Wait()
-			assert.Equal(t, tt.waits, took(end))
-			assert.Equal(t, tt.takes > closeTime, strings.Contains(log.String(), "storage does not answer"))
+			assert.Equal(t, tt.waits, measureTime(end))
+			assert.Equal(t, tt.takes > closeTimeout, strings.Contains(log.String(), "storage does not respond"))
 			time.Sleep(tt.takes)
 		}
 	})
@@ -225,45 +225,45 @@ func TestPermitsHung(t *testing.T) {
 	for name, answers := range map[string]bool{"storage answers": true, "storage does not answer": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r, o := newHungRig(t), serveOptions{exports: exporting("/hung", "/other")}
-				r.fs.closing = true
-				taken, err := o.openExports(t.Context(), r.shares, r.log)
+				r, o := newHungShareTest(t), serveOptions{exports: newExportSpecs("/hung", "/other")}
+				r.fs.hangClose = true
+				taken, err := o.openExports(t.Context(), r.shareSet, r.log)
 				require.NoError(t, err)
 				server, err := o.newServer(taken, r.state.dir, nil, r.log)
 				require.NoError(t, err)
 				defer func() { assert.NoError(t, server.Close()) }()
-				g := &reloadRig{t: t, programs: o.ops.replies}
-				hung, _ := g.mnt(hostA, "/hung")
-				other, _ := g.mnt(hostA, "/other")
+				g := &reloadTest{t: t, replyCache: o.daemon.replies}
+				hung, _ := g.callMnt(hostA, "/hung")
+				other, _ := g.callMnt(hostA, "/other")
 
-				r.fs.attrs.Store(true)
+				r.fs.hangGetAttr.Store(true)
 				var waiting sync.WaitGroup
 				for range calls {
-					waiting.Go(func() { g.getAttr(hostA, hung) })
+					waiting.Go(func() { g.callGetAttr(hostA, hung) })
 				}
 				synctest.Wait()
-				assert.Zero(t, took(func() {
-					assert.NoError(t, apply(o.ops.server, r.shares, exporting("/other", "/new")))
-					assert.Equal(t, nfs3.OK, g.getAttr(hostA, other))
-					assert.Equal(t, nfs3.ErrStale, g.getAttr(hostB, hung))
-					_, status := g.mnt(hostA, "/new")
+				assert.Zero(t, measureTime(func() {
+					assert.NoError(t, applyExports(o.daemon.server, r.shareSet, newExportSpecs("/other", "/new")))
+					assert.Equal(t, nfs3.OK, g.callGetAttr(hostA, other))
+					assert.Equal(t, nfs3.ErrStale, g.callGetAttr(hostB, hung))
+					_, status := g.callMnt(hostA, "/new")
 					assert.Equal(t, mount3.OK, status)
 				}))
-				assert.Zero(t, r.fs.closes.Load(), "calls use it")
+				assert.Zero(t, r.fs.closeCount.Load(), "calls use it")
 
 				if answers {
 					close(r.fs.gate)
 					waiting.Wait()
 					synctest.Wait()
-					assert.EqualValues(t, 1, r.fs.closes.Load())
-					assert.Zero(t, took(func() { assert.NoError(t, r.Close()) }))
+					assert.EqualValues(t, 1, r.fs.closeCount.Load())
+					assert.Zero(t, measureTime(func() { assert.NoError(t, r.Close()) }))
 				} else {
-					assert.Equal(t, closeTime, took(func() { assert.ErrorContains(t, r.Close(), "/hung was not closed") }))
+					assert.Equal(t, closeTimeout, measureTime(func() { assert.ErrorContains(t, r.Close(), "/hung was not closed") }))
 					close(r.fs.gate)
 					waiting.Wait()
 				}
 				synctest.Wait()
-				assert.EqualValues(t, 3, r.fs.closes.Load(), "each was closed once")
+				assert.EqualValues(t, 3, r.fs.closeCount.Load(), "each was closed once")
 			})
 		})
 	}

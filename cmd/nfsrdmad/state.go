@@ -14,7 +14,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/stablefile"
 )
 
-// defaultState returns the default directory for data that outlive the daemon.
+// defaultState returns the default directory for data that survive a restart.
 func defaultState() string {
 	if os.Geteuid() == 0 {
 		return "/var/lib/nfsrdmad"
@@ -24,19 +24,19 @@ func defaultState() string {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "" // openState then asks for --state
+		return "" // openState then returns an error
 	}
 	return filepath.Join(home, ".local", "state", "nfsrdmad")
 }
 
-// state is a state directory, locked against other daemons.
-type state struct {
+// stateDir is a state directory, locked against other daemons.
+type stateDir struct {
 	dir  string
 	lock *os.File
 }
 
-// openState makes the directory if it does not exist, and locks it.
-func openState(dir string) (*state, error) {
+// openState creates the directory if it does not exist, and locks it.
+func openState(dir string) (*stateDir, error) {
 	if dir == "" {
 		return nil, errors.New("no home directory for the state directory: name one with --state")
 	}
@@ -54,31 +54,30 @@ func openState(dir string) (*state, error) {
 		}
 		return nil, stateError(dir, err)
 	}
-	return &state{dir: dir, lock: lock}, nil
+	return &stateDir{dir: dir, lock: lock}, nil
 }
 
-// ofExport returns the directory of one export's state. Exports with another
-// meaning of handles (by fsid, or with subtree_check) have directories of their
-// own.
-func (s *state) ofExport(e *export) string {
+// exportDir returns the directory for one export's state. Exports whose handles have another
+// meaning (because of fsid or subtree_check) have separate directories.
+func (s *stateDir) exportDir(e *exportSpec) string {
 	kind, name := "exports", url.PathEscape(e.name)
-	if e.key().checked {
+	if e.shareKey().checked {
 		kind = "exports-checked"
 	}
 	if e.fsid.Set() {
-		name = "fsid=" + e.fsid.String() // no conflict: export names begin with a slash, which becomes %2F
+		name = "fsid=" + e.fsid.String() // no conflict: an export name begins with a slash, which becomes %2F
 	}
 	return filepath.Join(s.dir, kind, name)
 }
 
-// outside checks that clients of dir cannot reach the state. A state directory
-// on another device is outside, because an export does not show other mounts.
-func (s *state) outside(dir string) error {
-	exported, device, err := locate(dir)
+// checkOutside checks that clients of dir cannot reach the state directory. A state directory
+// on another device is outside, because an export does not contain other mounts.
+func (s *stateDir) checkOutside(dir string) error {
+	exported, device, err := resolveDir(dir)
 	if err != nil {
 		return err
 	}
-	own, ownDevice, err := locate(s.dir)
+	own, ownDevice, err := resolveDir(s.dir)
 	if err != nil {
 		return err
 	}
@@ -89,8 +88,8 @@ func (s *state) outside(dir string) error {
 	return fmt.Errorf("the state directory %s is inside %s, and clients could reach it: name another with --state", s.dir, dir)
 }
 
-// locate returns the real path and the device of a directory.
-func locate(dir string) (path string, device uint64, err error) {
+// resolveDir returns the real path and the device of a directory.
+func resolveDir(dir string) (path string, device uint64, err error) {
 	if path, err = filepath.Abs(dir); err != nil {
 		return "", 0, err
 	}
@@ -104,27 +103,27 @@ func locate(dir string) (path string, device uint64, err error) {
 	return path, st.Dev, nil
 }
 
-// replace writes a file of the directory on stable storage. After a crash of
-// the daemon or the machine the file has either its old content or all of b.
-// The lock guarantees that no other daemon writes it.
-func (s *state) replace(name string, b []byte) error {
+// replaceFile replaces a file in the directory, on stable storage. After a crash of the daemon
+// or the machine, the file has either its old content or all of b. The lock guarantees that no
+// other daemon writes it.
+func (s *stateDir) replaceFile(name string, b []byte) error {
 	return stablefile.Replace(name, b, (*os.File).Sync)
 }
 
-// Close lets another daemon use the directory.
-func (s *state) Close() error { return s.lock.Close() }
+// Close unlocks the directory, so that another daemon can use it.
+func (s *stateDir) Close() error { return s.lock.Close() }
 
-// stateError returns err with a remedy. Another state directory is no remedy
-// if this one was in use: clients' file handles are valid only with its key.
+// stateError adds a remedy to err. Another state directory is no remedy if this one was used
+// before: clients' file handles are valid only with its key.
 func stateError(dir string, err error) error {
 	remedy := "name a writable one with --state"
 	switch {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		remedy = "make room there"
+		remedy = "free some space there"
 	case errors.Is(err, unix.EIO), errors.Is(err, unix.EUCLEAN):
 		remedy = "check its disk"
 	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
-		remedy = "permit more open files (ulimit -n)"
+		remedy = "raise the open-files limit (ulimit -n)"
 	case errors.Is(err, unix.EROFS), errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 		remedy = "make it writable, or name another with --state if it was never used"
 	}

@@ -30,10 +30,10 @@ func TestState(t *testing.T) {
 }
 
 func TestStateOfExport(t *testing.T) {
-	s := state{dir: "/state"}
-	assert.Equal(t, "/state/exports/%2Fsrv%2Fa", s.ofExport(&export{name: "/srv/a"}))
-	assert.Equal(t, "/state/exports/%2F", s.ofExport(&export{name: "/"}))
-	assert.Equal(t, "/state/exports/%2F..", s.ofExport(&export{name: "/.."}))
+	s := stateDir{dir: "/state"}
+	assert.Equal(t, "/state/exports/%2Fsrv%2Fa", s.exportDir(&exportSpec{name: "/srv/a"}))
+	assert.Equal(t, "/state/exports/%2F", s.exportDir(&exportSpec{name: "/"}))
+	assert.Equal(t, "/state/exports/%2F..", s.exportDir(&exportSpec{name: "/.."}))
 }
 
 func TestStateCannotBeUsed(t *testing.T) {
@@ -49,8 +49,8 @@ func TestStateCannotBeUsed(t *testing.T) {
 // for a reason that has another remedy: the clients' handles would end.
 func TestStateRemedy(t *testing.T) {
 	for err, want := range map[error]string{
-		unix.ENOSPC:  "make room there",
-		unix.EDQUOT:  "make room there",
+		unix.ENOSPC:  "free some space there",
+		unix.EDQUOT:  "free some space there",
 		unix.EIO:     "check its disk",
 		unix.EMFILE:  "ulimit",
 		unix.EROFS:   "make it writable, or name another with --state if it was never used",
@@ -65,15 +65,15 @@ func TestStateRemedy(t *testing.T) {
 // TestReplaceFails checks that a file that could not be replaced stays, and
 // that nothing else does.
 func TestReplaceFails(t *testing.T) {
-	s := &state{dir: t.TempDir()}
+	s := &stateDir{dir: t.TempDir()}
 	name := filepath.Join(s.dir, "x")
 	require.NoError(t, os.MkdirAll(filepath.Join(name, "y"), 0o700))
-	require.Error(t, s.replace(name, []byte("secret")))
+	require.Error(t, s.replaceFile(name, []byte("secret")))
 	entries, err := os.ReadDir(s.dir)
 	require.NoError(t, err)
 	assert.Len(t, entries, 1)
 	require.NoError(t, os.RemoveAll(name))
-	require.NoError(t, s.replace(name, []byte("secret")))
+	require.NoError(t, s.replaceFile(name, []byte("secret")))
 }
 
 func TestDefaultState(t *testing.T) {

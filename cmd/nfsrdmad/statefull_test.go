@@ -15,35 +15,35 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/delegation"
-	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
 	"github.com/nfsrdma/nfsrdma/vfs/vfstest"
 )
 
-// A fullRig is a daemon whose state directory is a small file system. It serves
+// A fullStateTest is a daemon whose state directory is a small file system. It serves
 // the directory a with a handle table.
-type fullRig struct {
+type fullStateTest struct {
 	t    *testing.T
 	base string // contains a, b and the exports file
 	args []string
-	p    *process
+	proc *daemonProc
 	log  chan string
 }
 
-func newFullRig(t *testing.T) *fullRig {
+func newFullStateTest(t *testing.T) *fullStateTest {
 	t.Helper()
 	vfstest.NeedRoot(t)
-	r := &fullRig{t: t, base: t.TempDir()}
+	r := &fullStateTest{t: t, base: t.TempDir()}
 	state := filepath.Join(r.base, "state")
 	for _, dir := range []string{"a", "b", "state"} {
 		require.NoError(t, os.Mkdir(filepath.Join(r.base, dir), 0o755))
 	}
 	require.NoError(t, unix.Mount("nfsrdma-test", state, "tmpfs", 0, "size=256k,mode=0700"))
 	t.Cleanup(func() { assert.NoError(t, unix.Unmount(state, unix.MNT_DETACH)) })
-	r.exports("a *(rw,insecure,no_root_squash,exclusive,subtree_check)")
+	r.writeExports("a *(rw,insecure,no_root_squash,exclusive,subtree_check)")
 	r.args = []string{
 		"serve", "--state", state, "--control", "", "--listen", "127.0.0.1:0", "--tcp", "",
 		"--exports", filepath.Join(r.base, "exports"),
@@ -51,8 +51,8 @@ func newFullRig(t *testing.T) *fullRig {
 	return r
 }
 
-// exports writes the exports file, whose lines are relative to the base.
-func (r *fullRig) exports(lines ...string) {
+// writeExports writes the exports file, whose lines are relative to the base.
+func (r *fullStateTest) writeExports(lines ...string) {
 	r.t.Helper()
 	text := ""
 	for _, line := range lines {
@@ -61,12 +61,12 @@ func (r *fullRig) exports(lines ...string) {
 	require.NoError(r.t, os.WriteFile(filepath.Join(r.base, "exports"), []byte(text), 0o600))
 }
 
-// start starts the daemon. Its log is read until its end.
-func (r *fullRig) start() {
+// startDaemon starts the daemon. Its log is read until its end.
+func (r *fullStateTest) startDaemon() {
 	r.t.Helper()
 	self, err := os.Executable()
 	require.NoError(r.t, err)
-	p := &process{t: r.t, cmd: exec.CommandContext(r.t.Context(), self, r.args...)}
+	p := &daemonProc{t: r.t, cmd: exec.CommandContext(r.t.Context(), self, r.args...)}
 	p.cmd.Env = append(os.Environ(), mainEnv+"=1", "GORACE=atexit_sleep_ms=0")
 	out, err := p.cmd.StdoutPipe()
 	require.NoError(r.t, err)
@@ -83,20 +83,20 @@ func (r *fullRig) start() {
 	}()
 	p.ready, err = bufio.NewReader(out).ReadString('\n')
 	require.NoError(r.t, err)
-	r.p, r.log = p, lines
+	r.proc, r.log = p, lines
 }
 
-// kill ends the daemon as a crash would.
-func (r *fullRig) kill() {
+// killDaemon ends the daemon as a crash would.
+func (r *fullStateTest) killDaemon() {
 	r.t.Helper()
-	require.NoError(r.t, r.p.cmd.Process.Kill())
+	require.NoError(r.t, r.proc.cmd.Process.Kill())
 	for range r.log { // until the end of the pipe
 	}
-	_ = r.p.cmd.Wait()
+	_ = r.proc.cmd.Wait()
 }
 
-// says waits for a line of the log.
-func (r *fullRig) says(what string) {
+// waitLog waits for a line of the log.
+func (r *fullStateTest) waitLog(what string) {
 	r.t.Helper()
 	late := time.After(time.Minute)
 	for {
@@ -112,8 +112,8 @@ func (r *fullRig) says(what string) {
 	}
 }
 
-// fill leaves no room in the state directory, until room is called.
-func (r *fullRig) fill() (room func()) {
+// fillState fills the state directory, until freeSpace is called.
+func (r *fullStateTest) fillState() (freeSpace func()) {
 	r.t.Helper()
 	name := filepath.Join(r.base, "state", "ballast")
 	f, err := os.Create(name)
@@ -126,15 +126,15 @@ func (r *fullRig) fill() (room func()) {
 	return func() { require.NoError(r.t, os.Remove(name)) }
 }
 
-// dial returns a client that takes delegations, and the handle of a directory's
+// dialExport returns a client that takes delegations, and the handle of a directory's
 // root.
-func (r *fullRig) dial(dir string) (*rpcrdma.ClientConn, *nfsclient.Client, nfs3.FH, error) {
+func (r *fullStateTest) dialExport(dir string) (*rpcrdma.ClientConn, *nfsclient.Client, nfs3.FH, error) {
 	r.t.Helper()
 	cfg := rpcrdma.ExtensionConfig{
 		ImmediateRecvs: 4, Atomics: true, Delegation: true,
-		Attach: func(l *rpcrdma.ExtensionConn) rpcrdma.ExtensionHandler { return giver{l} },
+		Attach: func(l *rpcrdma.ExtensionConn) rpcrdma.ExtensionHandler { return fakeReturningClient{l} },
 	}
-	conn, err := rpcrdma.DialConn(r.t.Context(), iwarp.Open(iwarp.Config{}), r.p.addr(r.t, "rdma"), rpcrdma.ClientConnConfig{Extensions: &cfg})
+	conn, err := rpcrdma.DialConn(r.t.Context(), iwarp.Open(iwarp.Config{}), r.proc.transportAddr(r.t, "rdma"), rpcrdma.ClientConnConfig{Extensions: &cfg})
 	require.NoError(r.t, err)
 	r.t.Cleanup(func() { conn.Close() })
 	root, err := nfsclient.NewMount(conn, nil).Mnt(r.t.Context(), filepath.Join(r.base, dir))
@@ -144,10 +144,10 @@ func (r *fullRig) dial(dir string) (*rpcrdma.ClientConn, *nfsclient.Client, nfs3
 // TestStateFull checks a daemon whose state directory is full for all its files
 // at once: the handle table, the marker of grants and the identities. Known
 // objects are served, and operations that need a record are refused without a
-// change. All operations work as soon as there is room, and after a crash.
+// change. All operations work as soon as there is space, and after a crash.
 func TestStateFull(t *testing.T) {
 	const many = 200
-	r := newFullRig(t)
+	r := newFullStateTest(t)
 	name := func(i int) string { return fmt.Sprint("file", i) }
 	for i := range many {
 		require.NoError(t, os.WriteFile(filepath.Join(r.base, "a", name(i)), []byte("content"), 0o644))
@@ -157,14 +157,14 @@ func TestStateFull(t *testing.T) {
 	identified := probe.RootID() != nil // otherwise there is no record of it
 	require.NoError(t, probe.Close())
 
-	r.start()
-	conn, c, root, err := r.dial("a")
+	r.startDaemon()
+	conn, c, root, err := r.dialExport("a")
 	require.NoError(t, err)
 	ctx := t.Context()
 	at := func(name string) nfs3.DirOpArgs { return nfs3.DirOpArgs{Dir: root, Name: []byte(name)} }
 	known, err := c.Lookup(ctx, root, name(0))
 	require.NoError(t, err)
-	room := r.fill()
+	freeSpace := r.fillState()
 
 	// Lookups succeed until the last page of the table is full.
 	fresh := 0
@@ -183,20 +183,20 @@ func TestStateFull(t *testing.T) {
 
 	acquire := func() (res, why uint32) {
 		a := delegation.AcquireArgs{Handle: root, Types: delegation.Directory}
-		return asks(t, conn, delegation.Program, delegation.Version, delegation.ProcAcquire, a.AppendTo(nil))
+		return callForStatus(t, conn, delegation.Program, delegation.Version, delegation.ProcAcquire, a.AppendTo(nil))
 	}
 	res, why := acquire()
 	assert.Equal(t, uint32(delegation.StatusRefused), res)
 	assert.Equal(t, uint32(delegation.ReasonLimit), why)
-	r.says("no delegations are granted")
+	r.waitLog("no delegations are granted")
 
 	const plain = "b *(rw,insecure)"
-	r.exports("a *(rw,insecure,no_root_squash,exclusive,subtree_check)", plain)
-	hangUp := func() { require.NoError(t, r.p.cmd.Process.Signal(unix.SIGHUP)) }
+	r.writeExports("a *(rw,insecure,no_root_squash,exclusive,subtree_check)", plain)
+	hangUp := func() { require.NoError(t, r.proc.cmd.Process.Signal(unix.SIGHUP)) }
 	if identified {
 		hangUp()
-		r.says("free some space")
-		_, _, _, err = r.dial("b")
+		r.waitLog("free some space")
+		_, _, _, err = r.dialExport("b")
 		assert.Error(t, err)
 	}
 	left, err := filepath.Glob(filepath.Join(r.base, "state", "*.new"))
@@ -212,7 +212,7 @@ func TestStateFull(t *testing.T) {
 	_, err = c.Remove(ctx, root, name(1))
 	assert.NoError(t, err)
 
-	room()
+	freeSpace()
 	_, err = c.Lookup(ctx, root, name(fresh))
 	assert.NoError(t, err)
 	_, err = c.Create(ctx, &nfs3.CreateArgs{Where: at("made"), Mode: nfs3.Guarded})
@@ -221,21 +221,21 @@ func TestStateFull(t *testing.T) {
 	assert.NoError(t, err)
 	hangUp()
 	require.Eventually(t, func() bool {
-		_, _, _, err := r.dial("b")
+		_, _, _, err := r.dialExport("b")
 		return err == nil
 	}, time.Minute, 10*time.Millisecond)
 	res, _ = acquire()
 	assert.Zero(t, res)
 
-	r.kill()
-	r.start()
-	conn, c, root, err = r.dial("a")
+	r.killDaemon()
+	r.startDaemon()
+	conn, c, root, err = r.dialExport("a")
 	require.NoError(t, err)
 	data, err = c.Read(ctx, known.Object, 0, make([]byte, 100))
 	require.NoError(t, err, "the handle is valid, by its new name")
 	assert.Equal(t, "changed", string(data.Data))
 	touch := nfs3.SetAttrArgs{Object: root}
-	res, _ = asks(t, conn, nfs3.Program, nfs3.Version, nfs3.ProcSetAttr, touch.AppendTo(nil))
+	res, _ = callForStatus(t, conn, nfs3.Program, nfs3.Version, nfs3.ProcSetAttr, touch.AppendTo(nil))
 	assert.Equal(t, nfs3.ErrJukebox, nfs3.Status(res), "a client may hold the directory")
-	r.kill()
+	r.killDaemon()
 }

@@ -15,23 +15,23 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/nfsrdma/nfsrdma/cmd/nfsrdmad/internal/report"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
-// statusTime is how long status waits for the daemon, which answers at once.
-const statusTime = 10 * time.Second
+// statusTimeout is how long status waits for the daemon, which normally responds at once.
+const statusTimeout = 10 * time.Second
 
-// orderTime is how long an order may take: the daemon may open the directories of new
-// exports.
-const orderTime = time.Minute
+// orderTimeout is the time limit for an order: the daemon may have to open the directories of
+// new exports.
+const orderTimeout = time.Minute
 
-func newStatus() *cobra.Command {
-	return shows("status", new(statusDoc), &cobra.Command{
+func newStatusCommand() *cobra.Command {
+	return newShowCommand("status", new(report.Status), &cobra.Command{
 		Use:   "status [--json]",
 		Short: "Show the state of a running daemon",
-		Long: `Show the clients and exports of a running daemon, and its work so far:
-connections with their agreed settings, exports, calls by procedure,
-the cache of replies, and memory.
+		Long: `Show a running daemon's connections with their negotiated settings, exports,
+calls by procedure, reply cache and memory.
 
 --json prints one object; docs/operations.md describes its fields. With several
 daemons on one machine, --control selects one of them.`,
@@ -40,34 +40,31 @@ daemons on one machine, --control selects one of them.`,
 	})
 }
 
-// A document is an answer of the control socket.
+// A document is a response from the control socket.
 type document interface {
-	version() int
-	print(w io.Writer, now time.Time) error
+	SchemaVersion() int
+	PrintText(w io.Writer, now time.Time) error
 }
 
-func (d *statusDoc) version() int { return d.Version }
-
-// shows completes a command that asks the daemon for the document of a name,
-// and prints it.
-func shows(name string, d document, cmd *cobra.Command) *cobra.Command {
+// newShowCommand completes a command that requests a document from the daemon and prints it.
+func newShowCommand(name string, d document, cmd *cobra.Command) *cobra.Command {
 	var asJSON bool
 	path := defaultControl()
 	cmd.Args = cobra.NoArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return show(cmd.Context(), path, name, d, asJSON, cmd.OutOrStdout())
+		return showDocument(cmd.Context(), path, name, d, asJSON, cmd.OutOrStdout())
 	}
 	f := cmd.Flags()
-	f.BoolVar(&asJSON, "json", false, "print it as JSON")
+	f.BoolVar(&asJSON, "json", false, "print a JSON object")
 	f.StringVar(&path, "control", path, "`PATH` of the daemon's socket")
 	return cmd
 }
 
-// show asks the daemon at a socket, and prints the answer.
-func show(ctx context.Context, path, name string, d document, asJSON bool, w io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, statusTime)
+// showDocument requests a document from the daemon at a socket, and prints it.
+func showDocument(ctx context.Context, path, name string, d document, asJSON bool, w io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	body, err := ask(ctx, path, http.MethodGet, name)
+	body, err := requestDaemon(ctx, path, http.MethodGet, name)
 	if err != nil {
 		return err
 	}
@@ -79,27 +76,27 @@ func show(ctx context.Context, path, name string, d document, asJSON bool, w io.
 	if err := json.NewDecoder(body).Decode(d); err != nil {
 		return fmt.Errorf("the program at %s is not nfsrdmad: %w", path, err)
 	}
-	if d.version() != statusVersion {
-		return fmt.Errorf("the daemon speaks version %d of %s, and this program %d: use the nfsrdmad that runs, or --json", d.version(), name, statusVersion)
+	if d.SchemaVersion() != report.SchemaVersion {
+		return fmt.Errorf("the daemon has version %d of %s, and this program version %d: use the program that runs as the daemon, or --json", d.SchemaVersion(), name, report.SchemaVersion)
 	}
-	return d.print(w, time.Now())
+	return d.PrintText(w, time.Now())
 }
 
-// A refusal is the daemon's reason not to obey an order.
-type refusal string
+// A refusedError is the daemon's reason for rejecting an order.
+type refusedError string
 
-func (r refusal) Error() string { return string(r) }
+func (r refusedError) Error() string { return string(r) }
 
-// noDaemon says that no daemon answers at a socket.
-type noDaemon string
+// noDaemonError reports that no daemon listens on a socket.
+type noDaemonError string
 
-func (path noDaemon) Error() string {
-	return fmt.Sprintf("no nfsrdmad answers at %s: start one with nfsrdmad serve, or name its socket with --control PATH", string(path))
+func (path noDaemonError) Error() string {
+	return fmt.Sprintf("no nfsrdmad responds at %s: start one with nfsrdmad serve, or name its socket with --control PATH", string(path))
 }
 
-// ask asks the daemon for a document, or with http.MethodPost to do something.
+// requestDaemon requests a document from the daemon, or sends an order with http.MethodPost.
 // The caller must close the result.
-func ask(ctx context.Context, path, method, document string) (io.ReadCloser, error) {
+func requestDaemon(ctx context.Context, path, method, document string) (io.ReadCloser, error) {
 	if path == "" {
 		return nil, errors.New("XDG_RUNTIME_DIR has no socket of the daemon: name the socket of nfsrdmad serve with --control PATH")
 	}
@@ -116,11 +113,11 @@ func ask(ctx context.Context, path, method, document string) (io.ReadCloser, err
 	resp, err := t.RoundTrip(req)
 	switch {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
-		return nil, noDaemon(path)
+		return nil, noDaemonError(path)
 	case errors.Is(err, os.ErrPermission):
-		return nil, fmt.Errorf("no permission for %s: run this as the user that runs the daemon", path)
+		return nil, fmt.Errorf("no permission for %s: run this command as the daemon's user", path)
 	case errors.Is(err, context.DeadlineExceeded):
-		return nil, fmt.Errorf("the daemon at %s does not answer: it is stopped, or it hangs; kill -QUIT ends it and shows in its log what it waited for", path)
+		return nil, fmt.Errorf("the daemon at %s does not respond: it is stopped, or it hangs; kill -QUIT terminates it and logs what it waited for", path)
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", path, cli.Cause(err))
 	case resp.StatusCode == http.StatusConflict:
@@ -129,7 +126,7 @@ func ask(ctx context.Context, path, method, document string) (io.ReadCloser, err
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, cli.Cause(err))
 		}
-		return nil, refusal(strings.TrimSpace(string(why)))
+		return nil, refusedError(strings.TrimSpace(string(why)))
 	case resp.StatusCode != http.StatusOK:
 		resp.Body.Close()
 		return nil, fmt.Errorf("the program at %s is not nfsrdmad: %s", path, resp.Status)

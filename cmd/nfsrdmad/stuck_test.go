@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/iwarp"
-	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
@@ -25,7 +25,7 @@ func TestStuckCalls(t *testing.T) {
 	null.Register(1, 1, nil) // the Mux answers procedure 0 itself
 	open := make(chan struct{})
 	var stuck atomic.Int32
-	program := service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+	program := serviceFunc(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 		if proc := req.Msg[20:24]; binary.BigEndian.Uint32(proc) == 1 {
 			stuck.Add(1)
 			<-open
@@ -34,7 +34,7 @@ func TestStuckCalls(t *testing.T) {
 		return null.Serve(ctx, req, rep)
 	})
 	cfg := iwarp.Config{CRC: mpa.CRCOff}
-	addr := responder(t, iwarp.Open(cfg), &rpcrdma.Server{Handler: program})
+	addr := startRDMAServer(t, iwarp.Open(cfg), &rpcrdma.Server{Handler: program})
 	var clients [2]*rpcrdma.ClientConn
 	for i := range clients {
 		var err error

@@ -11,13 +11,12 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// A manager is the service manager that started the daemon, if it asked for
-// notifications (sd_notify(3)). Without a service manager the methods do
-// nothing.
-type manager struct{ log *slog.Logger }
+// A serviceManager is the service manager that started the daemon, if it requested
+// notifications (sd_notify(3)). Without a service manager, its methods do nothing.
+type serviceManager struct{ log *slog.Logger }
 
-// tell sends assignments, each as one line.
-func (m manager) tell(assignments ...string) {
+// notify sends assignments, one per line.
+func (m serviceManager) notify(assignments ...string) {
 	if _, err := daemon.SdNotify(false, strings.Join(assignments, "\n")); err != nil {
 		m.log.Warn("cannot notify the service manager", "err", err)
 	}
@@ -26,50 +25,51 @@ func (m manager) tell(assignments ...string) {
 // A readyWriter notifies the manager once the ready line has been written.
 type readyWriter struct {
 	io.Writer
-	p *operations
+	daemon *runningDaemon
 }
 
 func (w readyWriter) Write(b []byte) (int, error) {
 	n, err := w.Writer.Write(b)
-	w.p.manager.tell(daemon.SdNotifyReady, "STATUS="+w.p.summary())
+	w.daemon.serviceManager.notify(daemon.SdNotifyReady, "STATUS="+w.daemon.summaryLine())
 	return n, err
 }
 
-// ready returns the writer for the ready line.
-func (p *operations) ready(stdout io.Writer) io.Writer { return readyWriter{stdout, p} }
+// newReadyWriter returns the writer for the ready line.
+func (p *runningDaemon) newReadyWriter(stdout io.Writer) io.Writer { return readyWriter{stdout, p} }
 
-// summary describes the daemon in one line.
-func (p *operations) summary() string {
+// summaryLine describes the daemon in one line.
+func (p *runningDaemon) summaryLine() string {
 	var at []string
-	for _, w := range p.ways {
+	for _, w := range p.endpoints {
 		at = append(at, w.Name+" "+w.Addr.String())
 	}
 	return fmt.Sprintf("Serving %d exports on %s", len(p.server.Exports()), strings.Join(at, ", "))
 }
 
-// drain records that the daemon takes no more calls.
-func (p *operations) drain() {
+// startDraining records that the daemon accepts no more calls.
+func (p *runningDaemon) startDraining() {
 	p.draining.Store(true)
-	p.manager.tell(daemon.SdNotifyStopping, "STATUS=Finishing the calls under way")
+	p.serviceManager.notify(daemon.SdNotifyStopping, "STATUS=Completing the calls in flight")
 }
 
-// reloading notifies the manager before and after a reload.
-func (p *operations) reloading(reload func()) {
-	p.manager.tell(daemon.SdNotifyReloading, strings.TrimSpace(daemon.SdNotifyMonotonicUsec()))
+// notifyReload notifies the manager before and after a reload.
+func (p *runningDaemon) notifyReload(reload func()) {
+	p.serviceManager.notify(daemon.SdNotifyReloading, strings.TrimSpace(daemon.SdNotifyMonotonicUsec()))
 	reload()
-	p.manager.tell(daemon.SdNotifyReady, "STATUS="+p.summary())
+	p.serviceManager.notify(daemon.SdNotifyReady, "STATUS="+p.summaryLine())
 }
 
-// watchdog notifies the manager that the daemon is alive, twice per watchdog
-// interval, until ctx ends. Each time it first reads the state of the servers,
-// which would block if a lock were held for ever.
-func (p *operations) watchdog(ctx context.Context, every time.Duration) {
+// runWatchdog notifies the manager that the daemon is alive, twice per watchdog interval,
+// until ctx is canceled. Each time it first reads the servers' state, which would block if a
+// lock were never released.
+func (p *runningDaemon) runWatchdog(ctx context.Context, every time.Duration) {
 	t := time.NewTicker(every / 2)
 	defer t.Stop()
 	for {
-		p.transports()
-		p.connections()
-		p.manager.tell(daemon.SdNotifyWatchdog)
+		src := p.reportSource()
+		src.CollectTransports()
+		src.CollectConnections()
+		p.serviceManager.notify(daemon.SdNotifyWatchdog)
 		select {
 		case <-t.C:
 		case <-ctx.Done():
@@ -77,3 +77,7 @@ func (p *operations) watchdog(ctx context.Context, every time.Duration) {
 		}
 	}
 }
+
+// passableSockets are the FileDescriptorNames of the sockets that a service manager may pass
+// (sd_listen_fds(3)).
+var passableSockets = []string{"rdma", "tcp", "metrics"}

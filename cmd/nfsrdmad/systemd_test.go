@@ -34,22 +34,22 @@ func newFakeManager(t *testing.T, name string) *fakeManager {
 	return &fakeManager{t, sock}
 }
 
-// next returns the next notification that is not the watchdog's.
-func (m *fakeManager) next() string {
+// nextNotification returns the next notification that is not the watchdog's.
+func (m *fakeManager) nextNotification() string {
 	m.t.Helper()
 	b := make([]byte, 4096)
 	require.NoError(m.t, m.sock.SetReadDeadline(time.Now().Add(time.Minute)))
 	for {
 		n, err := m.sock.Read(b)
 		require.NoError(m.t, err)
-		if said := string(b[:n]); said != "WATCHDOG=1" {
+		if said := string(b[:n]); said != "WATCHDOG=1" && !strings.HasPrefix(said, "FDSTORE=1\n") {
 			return said
 		}
 	}
 }
 
-// untilWatchdog waits for the next notification of the watchdog.
-func (m *fakeManager) untilWatchdog() {
+// waitWatchdog waits for the next notification of the watchdog.
+func (m *fakeManager) waitWatchdog() {
 	m.t.Helper()
 	b := make([]byte, 4096)
 	require.NoError(m.t, m.sock.SetReadDeadline(time.Now().Add(time.Minute)))
@@ -62,16 +62,16 @@ func (m *fakeManager) untilWatchdog() {
 	}
 }
 
-// launch starts the daemon as a service manager does. The sockets are named in
+// startAsService starts the daemon as a service manager does. The sockets are named in
 // the order of names.
-func launch(t *testing.T, notify string, names []string, sockets []*os.File, args ...string) *process {
+func startAsService(t *testing.T, notify string, names []string, sockets []*os.File, args ...string) *daemonProc {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
 	args = append([]string{
 		"-c", `LISTEN_PID=$$ exec "$0" "$@"`, self, "serve", "--state", t.TempDir(), "--control", "", "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0",
 	}, args...)
-	p := &process{t: t, cmd: exec.CommandContext(t.Context(), "sh", args...)}
+	p := &daemonProc{t: t, cmd: exec.CommandContext(t.Context(), "sh", args...)}
 	p.cmd.Env = append(os.Environ(), mainEnv+"=1", "GORACE=atexit_sleep_ms=0", "NOTIFY_SOCKET="+notify, "WATCHDOG_USEC=20000",
 		fmt.Sprintf("LISTEN_FDS=%d", len(sockets)), "LISTEN_FDNAMES="+strings.Join(names, ":"))
 	p.cmd.ExtraFiles = sockets
@@ -85,8 +85,8 @@ func launch(t *testing.T, notify string, names []string, sockets []*os.File, arg
 	return p
 }
 
-// inherited returns a listener as a file, and its address.
-func inherited(t *testing.T) (*os.File, string) {
+// newListenerFile returns a listener as a file, and its address.
+func newListenerFile(t *testing.T) (*os.File, string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -107,43 +107,95 @@ func TestServiceManager(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newFakeManager(t, notify)
-			p := launch(t, notify, nil, nil, "--exports", file)
-			status := regexp.QuoteMeta("STATUS=Serving 1 exports on rdma " + p.addr(t, "rdma") + ", tcp " + p.addr(t, "tcp"))
-			assert.Regexp(t, "^READY=1\n"+status+"$", m.next())
-			m.untilWatchdog()
+			p := startAsService(t, notify, nil, nil, "--exports", file)
+			status := regexp.QuoteMeta("STATUS=Serving 1 exports on rdma " + p.transportAddr(t, "rdma") + ", tcp " + p.transportAddr(t, "tcp"))
+			assert.Regexp(t, "^READY=1\n"+status+"$", m.nextNotification())
+			m.waitWatchdog()
 			require.NoError(t, p.cmd.Process.Signal(unix.SIGHUP))
-			assert.Regexp(t, `^RELOADING=1\nMONOTONIC_USEC=[1-9]\d*$`, m.next())
-			assert.Regexp(t, "^READY=1\n"+status+"$", m.next())
-			m.untilWatchdog()
+			assert.Regexp(t, `^RELOADING=1\nMONOTONIC_USEC=[1-9]\d*$`, m.nextNotification())
+			assert.Regexp(t, "^READY=1\n"+status+"$", m.nextNotification())
+			m.waitWatchdog()
 			require.NoError(t, p.cmd.Process.Signal(unix.SIGTERM))
-			assert.Equal(t, "STOPPING=1\nSTATUS=Finishing the calls under way", m.next())
-			assert.Equal(t, cli.ExitOK, p.end().ExitStatus())
+			assert.Equal(t, "STOPPING=1\nSTATUS=Completing the calls in flight", m.nextNotification())
+			assert.Equal(t, cli.ExitOK, p.waitExit().ExitStatus())
 		})
 	}
 }
 
+// receiveSockets returns the next n sockets that the daemon puts into the store, and their
+// names.
+func (m *fakeManager) receiveSockets(n int) (names []string, sockets []*os.File) {
+	m.t.Helper()
+	b, control := make([]byte, 4096), make([]byte, 64)
+	require.NoError(m.t, m.sock.SetReadDeadline(time.Now().Add(time.Minute)))
+	for len(sockets) < n {
+		n, c, _, _, err := m.sock.ReadMsgUnix(b, control)
+		require.NoError(m.t, err)
+		if string(b[:n]) == "WATCHDOG=1" {
+			continue
+		}
+		name, ok := strings.CutPrefix(string(b[:n]), "FDSTORE=1\nFDPOLL=0\nFDNAME=")
+		require.True(m.t, ok, string(b[:n]))
+		messages, err := unix.ParseSocketControlMessage(control[:c])
+		require.NoError(m.t, err)
+		fds, err := unix.ParseUnixRights(&messages[0])
+		require.NoError(m.t, err)
+		f := os.NewFile(uintptr(fds[0]), name)
+		m.t.Cleanup(func() { f.Close() })
+		names, sockets = append(names, name), append(sockets, f)
+	}
+	return names, sockets
+}
+
+// TestPortsOutliveRestart checks that the ports of a daemon that a service manager
+// starts again are never free for another user of the host, and that clients that
+// connect during the restart are served by the next daemon.
+func TestPortsOutliveRestart(t *testing.T) {
+	m := newFakeManager(t, filepath.Join(t.TempDir(), "notify"))
+	args := []string{t.TempDir() + "=/x"}
+	p := startAsService(t, m.sock.LocalAddr().String(), nil, nil, args...)
+	names, sockets := m.receiveSockets(2)
+	rdma, tcp := p.transportAddr(t, "rdma"), p.transportAddr(t, "tcp")
+	assert.Regexp(t, "^READY=1\n", m.nextNotification())
+	require.NoError(t, p.cmd.Process.Signal(unix.SIGTERM))
+	assert.Equal(t, cli.ExitOK, p.waitExit().ExitStatus())
+
+	for _, addr := range []string{rdma, tcp} {
+		_, err := net.Listen("tcp", addr)
+		assert.ErrorIs(t, err, unix.EADDRINUSE)
+	}
+	c, err := net.Dial("tcp", tcp)
+	require.NoError(t, err)
+	defer c.Close()
+	next := startAsService(t, "", names, sockets, args...)
+	assert.Equal(t, p.ready, next.ready)
+	parseAccepted(t, tcpCall(t, c, encodeCall(7, nfs3.Program, nfs3.Version, nfs3.ProcNull, nil)), 7, 0)
+	require.NoError(t, next.cmd.Process.Signal(unix.SIGTERM))
+	assert.Equal(t, cli.ExitOK, next.waitExit().ExitStatus())
+}
+
 // TestSocketActivation checks that passed sockets replace the addresses.
 func TestSocketActivation(t *testing.T) {
-	rdma, rdmaAddr := inherited(t)
-	tcp, tcpAddr := inherited(t)
-	metrics, metricsAddr := inherited(t)
-	p := launch(t, "", []string{"metrics", "tcp", "rdma"}, []*os.File{metrics, tcp, rdma}, t.TempDir()+"=/x")
+	rdma, rdmaAddr := newListenerFile(t)
+	tcp, tcpAddr := newListenerFile(t)
+	metrics, metricsAddr := newListenerFile(t)
+	p := startAsService(t, "", []string{"metrics", "tcp", "rdma"}, []*os.File{metrics, tcp, rdma}, t.TempDir()+"=/x")
 	assert.Equal(t, "ready rdma="+rdmaAddr+" tcp="+tcpAddr+" metrics="+metricsAddr+" exports=/x\n", p.ready)
 	c, err := net.Dial("tcp", tcpAddr)
 	require.NoError(t, err)
 	defer c.Close()
-	accepted(t, tcpCall(t, c, call(7, nfs3.Program, nfs3.Version, nfs3.ProcNull, nil)), 7, 0)
+	parseAccepted(t, tcpCall(t, c, encodeCall(7, nfs3.Program, nfs3.Version, nfs3.ProcNull, nil)), 7, 0)
 	r, _ := p.dialRDMA(t)
 	r.Close()
 	require.NoError(t, p.cmd.Process.Signal(unix.SIGTERM))
-	assert.Equal(t, cli.ExitOK, p.end().ExitStatus())
+	assert.Equal(t, cli.ExitOK, p.waitExit().ExitStatus())
 }
 
 // TestSocketActivationErrors checks that unknown sockets end the daemon, with
 // an error that contains a remedy.
 func TestSocketActivationErrors(t *testing.T) {
-	f, _ := inherited(t)
-	g, _ := inherited(t)
+	f, _ := newListenerFile(t)
+	g, _ := newListenerFile(t)
 	for _, tt := range []struct {
 		names []string
 		want  string
@@ -151,17 +203,20 @@ func TestSocketActivationErrors(t *testing.T) {
 		{[]string{"rdma", "nfs"}, `received a socket named "nfs": set its FileDescriptorName= to rdma or tcp or metrics`},
 		{[]string{"rdma", "rdma"}, `received two sockets named "rdma": remove one; a socket on [::] accepts IPv4 too`},
 	} {
-		p := launch(t, "", tt.names, []*os.File{f, g}, t.TempDir()+"=/x")
+		p := startAsService(t, "", tt.names, []*os.File{f, g}, t.TempDir()+"=/x")
 		assert.Empty(t, p.ready)
 		line, err := p.log.ReadString('\n')
 		require.NoError(t, err)
 		assert.Equal(t, "nfsrdmad: "+tt.want+"\n", line)
-		assert.Equal(t, cli.ExitError, p.end().ExitStatus())
+		assert.Equal(t, cli.ExitError, p.waitExit().ExitStatus())
 	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	require.NoError(t, err)
 	unix.Close(pair[1])
 	other := os.NewFile(uintptr(pair[0]), "tcp")
-	_, err = passed{"tcp": other}.listen("tcp", "")
-	assert.ErrorContains(t, err, `the socket passed as "tcp"`)
+	p := startAsService(t, "", []string{"tcp"}, []*os.File{other}, t.TempDir()+"=/x")
+	line, err := p.log.ReadString('\n')
+	require.NoError(t, err)
+	assert.Contains(t, line, `the socket passed as "tcp"`)
+	assert.Equal(t, cli.ExitError, p.waitExit().ExitStatus())
 }

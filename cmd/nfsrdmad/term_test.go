@@ -17,7 +17,7 @@ func TestLeaseTerm(t *testing.T) {
 		{10 * time.Second, time.Second, time.Second / 3},
 		{5 * time.Minute, 0, 5 * time.Minute},
 	} {
-		assert.Equal(t, tt.want, shortened(tt.asked, tt.wait, log))
+		assert.Equal(t, tt.want, limitLease(tt.asked, tt.wait, log))
 	}
 	assert.Positive(t, leaseTerm(defaultLease, log))
 }
@@ -33,6 +33,6 @@ func TestMayDelegate(t *testing.T) {
 		{40 * time.Second, 44 * time.Second, false},
 		{time.Hour, 0, true},
 	} {
-		assert.Equal(t, tt.want, longEnough(tt.lease, tt.wait, log), "%v of %v", tt.lease, tt.wait)
+		assert.Equal(t, tt.want, canAwaitRecall(tt.lease, tt.wait, log), "%v of %v", tt.lease, tt.wait)
 	}
 }

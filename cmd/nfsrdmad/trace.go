@@ -16,55 +16,57 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/cmd/nfsrdmad/internal/report"
+	"github.com/nfsrdma/nfsrdma/internal/buildinfo"
 	"github.com/nfsrdma/nfsrdma/internal/lograte"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
 const (
-	// traceQueue is how many spans wait for the collector at most, those that are being
-	// sent included, unless OTEL_BSP_MAX_QUEUE_SIZE says otherwise.
+	// traceQueue is the maximum number of spans that wait for the collector, including those
+	// being sent, unless OTEL_BSP_MAX_QUEUE_SIZE is set.
 	traceQueue = 2048
 
-	// traceEnd is how long the daemon's end waits for a collector to take the last spans.
-	traceEnd = 2 * time.Second
+	// traceShutdownTimeout is how long an exiting daemon waits until a collector has received
+	// the last spans.
+	traceShutdownTimeout = 2 * time.Second
 )
 
-// A tracer makes spans of calls and sends them to a collector (--trace). Nobody waits for
-// the collector: spans beyond a bound are dropped and counted. A nil tracer does nothing.
+// A tracer creates spans for calls and sends them to a collector (--trace). Calls never wait
+// for the collector: spans beyond a limit are dropped and counted. A nil tracer does nothing.
 type tracer struct {
 	provider *sdktrace.TracerProvider
 	spans    trace.Tracer
 	counts   spanCounts
 }
 
-// spanCounts count spans by what became of them.
+// spanCounts counts spans by outcome.
 type spanCounts struct {
 	waiting               atomic.Int64
-	sent, dropped, failed atomic.Uint64 // dropped: too many waited; failed: the collector did not take them
+	sent, dropped, failed atomic.Uint64 // dropped: the queue was full; failed: not received by the collector
 }
 
-// openTracer returns the tracer of --trace. The collector, the sampler and more are those
-// of OpenTelemetry's environment variables.
+// openTracer returns the tracer for --trace. OpenTelemetry's environment variables select the
+// collector, the sampler and more.
 func openTracer(ctx context.Context, log *slog.Logger) (*tracer, error) {
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
 		if p := os.Getenv(name); p != "" && p != "http/protobuf" {
-			return nil, fmt.Errorf("--trace: %s is %q, and nfsrdmad has http/protobuf alone: set that, and the collector's port for it (4318)", name, p)
+			return nil, fmt.Errorf("--trace: %s is %q, but nfsrdmad supports only http/protobuf: set that, and the collector's port for it (4318)", name, p)
 		}
 	}
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("--trace: %w", err)
 	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(traceErrors(lograte.Logger(log))))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(logTraceErrors(lograte.Logger(log))))
 	return newTracer(ctx, exporter)
 }
 
-// traceErrors returns a function that logs the errors of an exporter.
-func traceErrors(log *slog.Logger) func(error) {
+// logTraceErrors returns a function that logs the errors of an exporter.
+func logTraceErrors(log *slog.Logger) func(error) {
 	return func(err error) {
-		log.Warn("spans are lost; is OTEL_EXPORTER_OTLP_ENDPOINT the collector's address?", "err", err)
+		log.Warn("cannot send spans; is OTEL_EXPORTER_OTLP_ENDPOINT the collector's address?", "err", err)
 	}
 }
 
@@ -74,33 +76,25 @@ func newTracer(ctx context.Context, exporter sdktrace.SpanExporter) (*tracer, er
 		most = n
 	}
 	about, err := resource.New(ctx,
-		resource.WithAttributes(attribute.String("service.name", "nfsrdmad"), attribute.String("service.version", cli.VersionString(version))),
-		resource.WithHost(), resource.WithTelemetrySDK(), resource.WithFromEnv()) // the last one decides
+		resource.WithAttributes(attribute.String("service.name", "nfsrdmad"), attribute.String("service.version", buildinfo.Version(version))),
+		resource.WithHost(), resource.WithTelemetrySDK(), resource.WithFromEnv()) // the last one takes precedence
 	if err != nil {
 		return nil, fmt.Errorf("--trace: %w", err)
 	}
 	t := new(tracer)
 	queue := sdktrace.NewBatchSpanProcessor(&countingExporter{exporter, &t.counts}, sdktrace.WithMaxQueueSize(most))
 	t.provider = sdktrace.NewTracerProvider(sdktrace.WithResource(about), sdktrace.WithSpanProcessor(&boundedQueue{queue, &t.counts, int64(most)}))
-	t.spans = t.provider.Tracer("github.com/nfsrdma/nfsrdma/cmd/nfsrdmad", trace.WithInstrumentationVersion(cli.VersionString(version)))
+	t.spans = t.provider.Tracer("github.com/nfsrdma/nfsrdma/cmd/nfsrdmad", trace.WithInstrumentationVersion(buildinfo.Version(version)))
 	return t, nil
 }
 
-// traceDoc is the part of status for --trace: spans.
-type traceDoc struct {
-	Waiting int64  `json:"waiting"`
-	Sent    uint64 `json:"sent"`
-	Dropped uint64 `json:"dropped"`
-	Failed  uint64 `json:"failed"`
-}
-
-// status returns nil without a tracer.
-func (t *tracer) status() *traceDoc {
+// spanStatus returns the counts, or nil without a tracer.
+func (t *tracer) spanStatus() *report.Spans {
 	if t == nil {
 		return nil
 	}
 	c := &t.counts
-	return &traceDoc{c.waiting.Load(), c.sent.Load(), c.dropped.Load(), c.failed.Load()}
+	return &report.Spans{Waiting: c.waiting.Load(), Sent: c.sent.Load(), Dropped: c.dropped.Load(), Failed: c.failed.Load()}
 }
 
 // close sends the last spans.
@@ -108,21 +102,21 @@ func (t *tracer) close() {
 	if t == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), traceEnd)
+	ctx, cancel := context.WithTimeout(context.Background(), traceShutdownTimeout)
 	defer cancel()
-	_ = t.provider.Shutdown(ctx) // an error has been told to traceErrors
+	_ = t.provider.Shutdown(ctx) // logTraceErrors has logged an error
 }
 
-// A boundedQueue is a queue of spans that drops, and counts, what is above a bound.
+// A boundedQueue is a span queue that drops and counts spans above a limit.
 type boundedQueue struct {
 	sdktrace.SpanProcessor
 	counts *spanCounts
-	most   int64
+	limit  int64
 }
 
-// OnEnd takes a span (sdktrace.SpanProcessor).
+// OnEnd queues a span (sdktrace.SpanProcessor).
 func (q *boundedQueue) OnEnd(s sdktrace.ReadOnlySpan) {
-	if q.counts.waiting.Add(1) > q.most {
+	if q.counts.waiting.Add(1) > q.limit {
 		q.counts.waiting.Add(-1)
 		q.counts.dropped.Add(1)
 		return
@@ -130,7 +124,7 @@ func (q *boundedQueue) OnEnd(s sdktrace.ReadOnlySpan) {
 	q.SpanProcessor.OnEnd(s)
 }
 
-// A countingExporter counts what becomes of the spans of a boundedQueue.
+// A countingExporter counts the spans of a boundedQueue by outcome.
 type countingExporter struct {
 	sdktrace.SpanExporter
 	counts *spanCounts
@@ -148,26 +142,26 @@ func (e *countingExporter) ExportSpans(ctx context.Context, spans []sdktrace.Rea
 	return err
 }
 
-// follow returns the Trace of a call that has just arrived.
-func (t *tracer) follow() oncrpc.Trace { return &callTrace{tracer: t, arrived: time.Now()} }
+// newCallTrace returns the Trace of a call that has just arrived.
+func (t *tracer) newCallTrace() oncrpc.Trace { return &callTrace{tracer: t, arrived: time.Now()} }
 
-// A tracedService names the spans of calls for which another Service is.
+// A tracedService wraps a Service and names the spans of its calls.
 type tracedService struct {
 	oncrpc.Service
 }
 
-// Serve answers a call (oncrpc.Service).
+// Serve serves a call (oncrpc.Service).
 func (s tracedService) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) (answer bool) {
 	c, ok := rep.Trace.(*callTrace)
 	p, known := rpcmsg.ProcedureOf(req.Msg)
-	if !ok || !known || !c.begin(p, req) {
-		rep.Trace = nil // nobody wants it
+	if !ok || !known || !c.beginCall(p, req) {
+		rep.Trace = nil // not traced
 		return s.Service.Serve(ctx, req, rep)
 	}
 	answer = s.Service.Serve(ctx, req, rep)
-	c.answered(answer, rep)
+	c.recordReply(answer, rep)
 	return answer
 }
 
-// Resumes reports Resumes of the Service behind s.
+// Resumes reports whether the wrapped Service resumes calls.
 func (s tracedService) Resumes() bool { return oncrpc.Resumes(s.Service) }

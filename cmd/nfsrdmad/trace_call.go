@@ -9,29 +9,30 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/nfsrdma/nfsrdma/cmd/nfsrdmad/internal/report"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
 )
 
-// A callTrace makes the spans of one call (oncrpc.Trace). The call's own span lasts from
-// its arrival until the reply has been sent. In it are "receive", until the message is complete and
-// has its turn, "program", and "send"; in "program" are the operations of a
-// COMPOUND, and "files", while a file system works for the call.
+// A callTrace creates the spans of one call (oncrpc.Trace). The call's own span lasts from its
+// arrival until the reply has been sent. Its children are "receive", until the message is
+// complete and is scheduled, "program", and "send"; the children of "program" are the
+// operations of a COMPOUND, and "files", while a file system works for the call.
 type callTrace struct {
 	tracer  *tracer
 	arrived time.Time
 
-	mu      sync.Mutex // a Done by the transport may come while a goroutine of a program still ends its part
+	mu      sync.Mutex // the transport may call Done while a goroutine of a program still calls End
 	ctx     context.Context
-	call    trace.Span // nil: not begun
+	call    trace.Span // nil: not started
 	stages  [oncrpc.NumStages]stageSpan
 	send    trace.Span
-	program *program // nil: another's
+	program *report.Program // nil: unknown program
 	proc    uint32
 }
 
-// A stageSpan is a span that has begun, how often if not ended.
+// A stageSpan is the span of a stage, and the number of Begins without an End.
 type stageSpan struct {
 	trace.Span
 	depth int
@@ -39,21 +40,21 @@ type stageSpan struct {
 
 var stageNames = [oncrpc.NumStages]string{oncrpc.StageProgram: "program", oncrpc.StageOperation: "operation", oncrpc.StageFiles: "files"}
 
-// begin begins the span of a call that is complete, as rooms above the transports see it. It
-// returns false if the sampler does not want the call.
-func (c *callTrace) begin(p rpcmsg.Procedure, req *oncrpc.Request) bool {
+// beginCall starts the span of a completely received call. It returns false if the sampler
+// drops the call.
+func (c *callTrace) beginCall(p rpcmsg.Procedure, req *oncrpc.Request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.call != nil {
 		return false
 	}
 	service, method := "other", "other"
-	if c.program = observed(p); c.program != nil {
+	if c.program = findProgram(p); c.program != nil {
 		c.proc = p.Proc
 		if of := c.program.ProcOf; of != nil {
 			c.proc = of(p.Proc, req.Msg)
 		}
-		service, method = c.program.name, c.program.proc(c.proc)
+		service, method = c.program.Name, c.program.ProcName(c.proc)
 	}
 	peer := req.Peer
 	ctx, span := c.tracer.spans.Start(context.Background(), service+"/"+method, trace.WithTimestamp(c.arrived), trace.WithSpanKind(trace.SpanKindServer),
@@ -73,18 +74,18 @@ func (c *callTrace) begin(p rpcmsg.Procedure, req *oncrpc.Request) bool {
 	return true
 }
 
-// observed returns the program of a call, or nil if it has no such procedure.
-func observed(p rpcmsg.Procedure) *program {
-	for i := range programs {
-		if g := &programs[i]; g.Prog == p.Prog && g.Vers == p.Vers && p.Proc < g.Procs {
+// findProgram returns a call's program, or nil if no known program has the procedure.
+func findProgram(p rpcmsg.Procedure) *report.Program {
+	for i := range report.Programs {
+		if g := &report.Programs[i]; g.Prog == p.Prog && g.Vers == p.Vers && p.Proc < g.Procs {
 			return g
 		}
 	}
 	return nil
 }
 
-// answered describes the reply, which is about to be sent.
-func (c *callTrace) answered(answer bool, rep *oncrpc.Reply) {
+// recordReply records the attributes of the reply, which is about to be sent.
+func (c *callTrace) recordReply(answer bool, rep *oncrpc.Reply) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !answer || c.call == nil {
@@ -95,21 +96,21 @@ func (c *callTrace) answered(answer bool, rep *oncrpc.Reply) {
 	if o := rpcstats.OutcomeOf(rep.Head, status); o != (rpcstats.Outcome{}) {
 		word := o.String()
 		if o.Kind == rpcstats.OutcomeStatus {
-			word = c.program.status(o.Code)
+			word = c.program.StatusName(o.Code)
 		}
 		c.call.SetAttributes(attribute.String("rpc.response.status_code", word))
-		if o.Kind != rpcstats.OutcomeStatus || faults[word] {
+		if o.Kind != rpcstats.OutcomeStatus || serverFaults[word] {
 			c.call.SetStatus(codes.Error, word)
 		}
 	}
 	_, c.send = c.tracer.spans.Start(c.ctx, "send")
 }
 
-// faults are the statuses that are the server's fault. Others, as NFS3ERR_NOENT, answer
-// what was asked.
-var faults = map[string]bool{"NFS3ERR_IO": true, "NFS3ERR_SERVERFAULT": true, "NFS4ERR_IO": true, "NFS4ERR_SERVERFAULT": true, "MNT3ERR_IO": true, "MNT3ERR_SERVERFAULT": true}
+// serverFaults are the statuses that are the server's fault. Others, such as NFS3ERR_NOENT,
+// are regular results.
+var serverFaults = map[string]bool{"NFS3ERR_IO": true, "NFS3ERR_SERVERFAULT": true, "NFS4ERR_IO": true, "NFS4ERR_SERVERFAULT": true, "MNT3ERR_IO": true, "MNT3ERR_SERVERFAULT": true}
 
-// Begin begins a stage (oncrpc.Trace).
+// Begin starts a stage (oncrpc.Trace).
 func (c *callTrace) Begin(s oncrpc.Stage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,21 +15,21 @@ import (
 	"github.com/nfsrdma/nfsrdma"
 	"github.com/nfsrdma/nfsrdma/internal/certtest"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
-	"github.com/nfsrdma/nfsrdma/rpctls"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpctls"
 )
 
-// A listening Caller keeps what calls carry.
-type listening struct {
+// A recordingCaller Caller keeps what calls carry.
+type recordingCaller struct {
 	oncrpc.Caller
-	mu  sync.Mutex
-	all [][]byte
+	mu       sync.Mutex
+	callArgs [][]byte
 }
 
 // Call makes a call (oncrpc.Caller).
-func (l *listening) Call(ctx context.Context, x *oncrpc.Exchange) error {
+func (l *recordingCaller) Call(ctx context.Context, x *oncrpc.Exchange) error {
 	args := append(bytes.Clone(x.Args), x.Item...)
 	l.mu.Lock()
-	l.all = append(l.all, args)
+	l.callArgs = append(l.callArgs, args)
 	l.mu.Unlock()
 	return l.Caller.Call(ctx, x)
 }
@@ -38,18 +38,18 @@ func (l *listening) Call(ctx context.Context, x *oncrpc.Exchange) error {
 // as those of others, and have nothing in them that TLS hides: no content, name or handle of
 // files, and nothing of certificates.
 func TestTraceTLS(t *testing.T) {
-	c := newCollector(t)
+	c := newSpanCollector(t)
 	const name, content = "the name of a file", "the content of a file that nobody else may see"
 	root := certtest.New(t, "a root that signs", time.Now())
 	server, host := root.Issue(nil), root.Issue(nil)
 	trusted := certtest.Bundle(root)
-	heard := new(listening)
+	heard := new(recordingCaller)
 	t.Run("served", func(t *testing.T) { // the daemon's end sends the last spans
-		s := serve(t, "--trace", "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--rdma-tls", "require", "--xprtsec", "mtls",
+		s := startDaemon(t, "--trace", "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--rdma-tls", "require", "--xprtsec", "mtls",
 			"--tls-cert", server.Cert, "--tls-key", server.Key, "--tls-ca", trusted, "--no-root-squash", "mem:=/x")
 		for transport, overTCP := range map[string]bool{"rdma": false, "tcp": true} {
-			secure := tlsClient(t, rpctls.ClientConfig{Host: "server", Files: rpctls.Files{Cert: host.Cert, Key: host.Key, CA: trusted}, Mutual: true})
-			client, err := nfsrdma.Dial(t.Context(), s.addr(t, transport), nfsrdma.ClientConfig{
+			secure := newTLSClient(t, rpctls.ClientConfig{Host: "server", Files: rpctls.Files{Cert: host.Cert, Key: host.Key, CA: trusted}, Mutual: true})
+			client, err := nfsrdma.Dial(t.Context(), s.transportAddr(t, transport), nfsrdma.ClientConfig{
 				TCP: overTCP, TLS: secure, Log: slog.New(slog.DiscardHandler),
 				Wrap: func(next oncrpc.Caller) oncrpc.Caller { heard.Caller = next; return heard },
 			})
@@ -69,18 +69,18 @@ func TestTraceTLS(t *testing.T) {
 	})
 
 	for _, proc := range []string{"nfs/CREATE", "nfs/WRITE", "nfs/READ"} {
-		ways := make(map[string]bool)
+		transports := make(map[string]bool)
 		for _, span := range c.spans[proc] {
-			ways[attributes(span.Attributes)["network.transport"]] = true
+			transports[attributeMap(span.Attributes)["network.transport"]] = true
 		}
-		assert.Equal(t, map[string]bool{"rdma": true, "tcp": true}, ways, proc)
+		assert.Equal(t, map[string]bool{"rdma": true, "tcp": true}, transports, proc)
 	}
 	secrets := []string{name, content, "a root that signs"}
 	for _, secret := range secrets {
 		assert.False(t, bytes.Contains(c.text, []byte(secret)), secret)
 	}
-	require.NotEmpty(t, heard.all)
-	for _, args := range heard.all { // handles among them
+	require.NotEmpty(t, heard.callArgs)
+	for _, args := range heard.callArgs { // handles among them
 		const some = 12 // bytes
 		for i := 0; i+some <= len(args); i += some {
 			part := args[i : i+some]

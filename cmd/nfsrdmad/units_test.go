@@ -17,15 +17,18 @@ import (
 func TestUnits(t *testing.T) {
 	dir := t.TempDir()
 	var files []string
-	for _, name := range []string{"nfsrdmad.service", "nfsrdmad.socket", "nfsrdma-bridge@.service"} {
+	for _, name := range []string{"nfsrdmad.service", "nfsrdmad.socket", "nfsrdma-bridge@.service", "nfsrdmad-tcp.socket", "nfsrdma-bridge@.socket"} {
 		text, err := os.ReadFile(filepath.Join("../../contrib/systemd", name))
 		require.NoError(t, err)
 		for _, m := range regexp.MustCompile(`(?m)^FileDescriptorName=(.*)$`).FindAllStringSubmatch(string(text), -1) {
-			assert.Contains(t, passable, m[1])
+			assert.Contains(t, passableSockets, m[1])
+		}
+		if strings.HasSuffix(name, ".service") {
+			assert.Contains(t, string(text), "\nFileDescriptorStoreMax=", "%s: the ports must stay taken during a restart", name)
 		}
 		if m := regexp.MustCompile(`(?m)^ExecStart=\S*/nfsrdmad (.*)$`).FindStringSubmatch(string(text)); m != nil {
 			args := strings.Fields(strings.ReplaceAll(m[1], `""`, ""))
-			flags := newServe().Flags()
+			flags := newServeCommand().Flags()
 			for _, a := range args[1:] {
 				if word, ok := strings.CutPrefix(a, "--"); ok {
 					assert.NotNil(t, flags.Lookup(word), a)
@@ -38,9 +41,11 @@ func TestUnits(t *testing.T) {
 		files = append(files, filepath.Join(dir, name))
 		require.NoError(t, os.WriteFile(files[len(files)-1], text, 0o600))
 	}
-	// The instance of a template is what is verified.
-	files[2] = strings.Replace(files[2], "@", "@x", 1)
-	require.NoError(t, os.Rename(strings.Replace(files[2], "@x", "@", 1), files[2]))
+	// The instances of templates are what is verified.
+	for i, name := range files {
+		files[i] = strings.Replace(name, "@.", "@x.", 1)
+		require.NoError(t, os.Rename(name, files[i]))
+	}
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		t.Log("systemd-analyze is not installed")
@@ -61,7 +66,7 @@ func TestFlagsFile(t *testing.T) {
 	var variables []string
 	for _, m := range regexp.MustCompile(`(?m)^#?(NFSRDMAD_[A-Z]+)="(.*)"$`).FindAllStringSubmatch(string(text), -1) {
 		variables = append(variables, "$"+m[1])
-		flags := newServe().Flags()
+		flags := newServeCommand().Flags()
 		assert.NoError(t, flags.Parse(strings.Fields(m[2])), m[2])
 		assert.Empty(t, flags.Args(), m[2])
 	}

@@ -13,27 +13,27 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/nfsrdma/nfsrdma/buf"
-	"github.com/nfsrdma/nfsrdma/exports"
-	"github.com/nfsrdma/nfsrdma/iwarp"
-	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
 )
 
-// A wornFS is on a medium with an unreadable place in the middle.
-type wornFS struct {
+// A brokenMediumFS is on a medium with an unreadable place in the middle.
+type brokenMediumFS struct {
 	*posix.FS
-	from int // readable bytes of a request
-	lent atomic.Int32
+	readable int // readable bytes of a request
+	lent     atomic.Int32
 }
 
 // Map lends memory that is readable up to f.from.
-func (f *wornFS) Map(ctx context.Context, c *vfs.Cred, h vfs.Handle, off uint64, n int) (*buf.Buf, bool, vfs.MaybeAttr, error) {
+func (f *brokenMediumFS) Map(ctx context.Context, c *vfs.Cred, h vfs.Handle, off uint64, n int) (*buf.Buf, bool, vfs.MaybeAttr, error) {
 	b, eof, a, err := f.FS.Map(ctx, c, h, off, n)
 	if b == nil {
 		return b, eof, a, err
@@ -44,24 +44,32 @@ func (f *wornFS) Map(ctx context.Context, c *vfs.Cred, h vfs.Handle, off uint64,
 	}
 	copy(mem, b.B)
 	b.Release()
-	if f.from < n {
-		if err := unix.Mprotect(mem[f.from:], unix.PROT_NONE); err != nil {
+	if f.readable < n {
+		if err := unix.Mprotect(mem[f.readable:], unix.PROT_NONE); err != nil {
 			panic(err)
 		}
 	}
 	f.lent.Add(1)
-	return buf.Borrow(mem, badMemory{}), eof, a, nil
+	return buf.Borrow(mem, brokenMemory{f.readable}), eof, a, nil
 }
 
-func (f *wornFS) Read(ctx context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off uint64) (int, bool, vfs.MaybeAttr, error) {
+func (f *brokenMediumFS) Read(ctx context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off uint64) (int, bool, vfs.MaybeAttr, error) {
 	return 0, false, vfs.MaybeAttr{}, unix.EIO
 }
 
-type badMemory struct{}
+// A brokenMemory is memory of which the first bytes can be read.
+type brokenMemory struct{ readable int }
 
-func (badMemory) Return(mem []byte) { _ = unix.Munmap(mem) }
+func (brokenMemory) Return(mem []byte) { _ = unix.Munmap(mem) }
 
-func (badMemory) Reread(_ []byte, at int, _ []byte) (int, error) { return at, unix.EIO }
+func (b brokenMemory) Reread(mem []byte, at int, p []byte) (int, error) {
+	n := max(0, min(len(p), b.readable-at))
+	copy(p[:n], mem[at:])
+	if n < len(p) {
+		return at + n, unix.EIO
+	}
+	return at + n, nil
+}
 
 // TestUnreadable checks that an unreadable page never looks like the end of the
 // file: a READ returns only the bytes in front of that page, and the next READ
@@ -75,7 +83,7 @@ func TestUnreadable(t *testing.T) {
 			fs, err := posix.Open(dir, posix.Options{StateDir: t.TempDir()})
 			require.NoError(t, err)
 			defer func() { assert.NoError(t, fs.Close()) }()
-			f := &wornFS{FS: fs}
+			f := &brokenMediumFS{FS: fs}
 			s, err := nfsserver.New(nfsserver.Config{Exports: []nfsserver.Export{{Path: "/x", FS: f, Clients: exports.Everyone(exports.Options{NoRootSquash: true, Insecure: true})}}})
 			require.NoError(t, err)
 			mux := new(oncrpc.Mux)
@@ -91,10 +99,10 @@ func TestUnreadable(t *testing.T) {
 			c, err := rpcrdma.DialConn(t.Context(), iwarp.Open(iwarp.Config{CRC: crc}), l.Addr().String(), rpcrdma.ClientConnConfig{})
 			require.NoError(t, err)
 			defer c.Close()
-			client, _, file := mount(t, c)
+			client, _, file := mountFile(t, c)
 			p := make([]byte, asked)
 			for _, from := range []int{asked / 2, asked, 0, 4096} {
-				f.from = from
+				f.readable = from
 				lent := f.lent.Load()
 				res, err := client.Read(t.Context(), file, 0, p)
 				require.Greater(t, f.lent.Load(), lent)

@@ -7,52 +7,51 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// An Attachment represents one of the mount's rpcrdma.Clients. An Attachment
-// has one connection at a time.
+// An Attachment represents one of the mount's rpcrdma.Clients. It has one
+// connection at a time.
 type Attachment struct {
-	set  *Set
-	now  atomic.Pointer[conn] // nil: no connection with delegation counters
-	last atomic.Uint64        // id of the latest connection
+	set     *Set
+	current atomic.Pointer[conn] // nil if no connection has delegation counters
+	lastID  atomic.Uint64        // the latest connection's id
 }
 
-// NewAttachment adds an Attachment. The caller must make the mount's
+// NewAttachment adds an Attachment. The caller must create the mount's
 // Attachments in the order of the Caller's lines, and before any Object.
 func (s *Set) NewAttachment() *Attachment {
 	l := &Attachment{set: s}
-	s.lines = append(s.lines, l)
+	s.attachments = append(s.attachments, l)
 	return l
 }
 
 // Extension returns the configuration that the Attachment offers to its server.
 func (l *Attachment) Extension() *rpcrdma.ExtensionConfig {
-	return &rpcrdma.ExtensionConfig{ImmediateRecvs: window, Atomics: true, Delegation: true, Attach: l.attach}
+	return &rpcrdma.ExtensionConfig{ImmediateRecvs: maxRecalls, Atomics: true, Delegation: true, Attach: l.attachConn}
 }
 
-// present returns the connection, or nil if there is no connection on which a
-// delegation may be held.
-func (l *Attachment) present() *conn {
-	if l.set.spoilt.Load() {
+// usableConn returns the connection, or nil if it cannot hold delegations.
+func (l *Attachment) usableConn() *conn {
+	if l.set.violated.Load() {
 		return nil
 	}
-	return l.now.Load()
+	return l.current.Load()
 }
 
-// attach begins a connection.
-func (l *Attachment) attach(link *rpcrdma.ExtensionConn) rpcrdma.ExtensionHandler {
+// attachConn returns the handler for a new connection.
+func (l *Attachment) attachConn(link *rpcrdma.ExtensionConn) rpcrdma.ExtensionHandler {
 	if !link.Extensions().Delegation {
-		return unasked{link}
+		return unexpectedHandler{link}
 	}
 	c := newConn(l, link)
-	l.now.Store(c)
+	l.current.Store(c)
 	return c
 }
 
-// unasked handles a connection whose server has no delegation counters. Such a
-// server must not send Immediate Data, so unasked aborts the connection if any
-// arrives.
-type unasked struct{ link *rpcrdma.ExtensionConn }
+// An unexpectedHandler handles a connection whose server has no delegation
+// counters. Such a server must not send Immediate Data, so the handler aborts
+// the connection if any arrives.
+type unexpectedHandler struct{ link *rpcrdma.ExtensionConn }
 
-func (u unasked) Immediate([8]byte) { u.link.Abort(errUnasked) }
-func (u unasked) Closed(error)      {}
+func (u unexpectedHandler) Immediate([8]byte) { u.link.Abort(errUnexpectedImmediate) }
+func (u unexpectedHandler) Closed(error)      {}
 
-var errUnasked = errors.New("delegation: Immediate Data from a server without delegation counters")
+var errUnexpectedImmediate = errors.New("delegation: Immediate Data from a server without delegation counters")

@@ -7,66 +7,66 @@ import (
 	"github.com/nfsrdma/nfsrdma/delegation"
 )
 
-// A backoff limits how often the client asks for an object.
-type backoff struct {
-	refused uint64        // id of the connection whose server refuses the object for good; 0: none
-	pause   time.Duration // the latest pause
-	until   time.Duration // end of the pause
+// An acquireBackoff limits how often the client tries to acquire an object.
+type acquireBackoff struct {
+	refusedConn uint64        // id of the connection whose server refuses the object permanently; 0: none
+	lastPause   time.Duration // length of the latest pause
+	pauseEnd    time.Duration // end of the latest pause
 }
 
-// postpone begins a pause in which the client does not ask for the object. Each
-// pause is twice as long as the previous pause, up to maxPause.
-func (r *backoff) postpone(now time.Duration) {
-	r.pause = min(max(2*r.pause, firstPause), maxPause)
-	r.until = now + r.pause
+// startPause starts a pause in which the client does not acquire the object.
+// Each pause is twice as long as the previous one, up to maxPause.
+func (r *acquireBackoff) startPause(now time.Duration) {
+	r.lastPause = min(max(2*r.lastPause, firstPause), maxPause)
+	r.pauseEnd = now + r.lastPause
 }
 
-// recalled is postpone after a recall. A delegation held for long enough was
-// worth its ACQUIRE, and resets the pause.
-func (r *backoff) recalled(now, held time.Duration) {
-	if held >= worthwhile*r.pause {
-		r.pause = 0
+// pauseAfterRecall starts a pause after a recall. A delegation that was held
+// long enough was worth its ACQUIRE, and resets the pause.
+func (r *acquireBackoff) pauseAfterRecall(now, held time.Duration) {
+	if held >= worthwhilePauses*r.lastPause {
+		r.lastPause = 0
 	}
-	r.postpone(now)
+	r.startPause(now)
 }
 
-// begin reports whether the client may ask for o on c now. If so, begin marks o
-// as being asked for.
-func (o *Object) begin(c *conn) bool {
+// beginAcquire reports whether the client may acquire o on c now. If so, it
+// marks o as being acquired.
+func (o *Object) beginAcquire(c *conn) bool {
 	now := c.set.cfg.Now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.forgotten || o.asking || o.dropping > 0 || o.held.Load() != nil || o.refused == c.id || now < o.until || c.full(now) {
+	if o.forgotten || o.acquiring || o.pendingDrops > 0 || o.held.Load() != nil || o.refusedConn == c.id || now < o.pauseEnd || c.isPaused(now) {
 		return false
 	}
-	o.asking = true
+	o.acquiring = true
 	return true
 }
 
-// full reports whether the client must not ask for anything on the connection
-// at present.
-func (c *conn) full(now time.Duration) bool { return now < time.Duration(c.quiet.Load()) }
+// isPaused reports whether the client must not send an ACQUIRE on the
+// connection now.
+func (c *conn) isPaused(now time.Duration) bool { return now < time.Duration(c.pausedUntil.Load()) }
 
-func (c *conn) hush(until time.Duration) { c.quiet.Store(int64(until)) }
+func (c *conn) pauseUntil(until time.Duration) { c.pausedUntil.Store(int64(until)) }
 
-// refusal derives from the server's refusal how soon the client may ask again.
-// The caller holds o.mu.
-func (o *Object) refusal(c *conn, res *delegation.AcquireRes) {
+// handleRefusal sets the pause that follows from the server's Reason. The
+// caller must hold o.mu.
+func (o *Object) handleRefusal(c *conn, res *delegation.AcquireRes) {
 	now := c.set.cfg.Now()
 	if res.Status != delegation.StatusRefused {
-		o.postpone(now)
+		o.startPause(now)
 		return
 	}
 	switch res.Reason {
 	case delegation.ReasonContended, delegation.ReasonHeld:
-		o.postpone(now)
+		o.startPause(now)
 	case delegation.ReasonLimit:
-		c.hush(now + fullPause)
+		c.pauseUntil(now + limitPause)
 	case delegation.ReasonLate:
-		c.hush(now + penalty*time.Duration(c.lease.Load()))
+		c.pauseUntil(now + penaltyLeases*time.Duration(c.lease.Load()))
 	case delegation.ReasonOver:
-		c.hush(math.MaxInt64)
+		c.pauseUntil(math.MaxInt64)
 	default:
-		o.refused = c.id
+		o.refusedConn = c.id
 	}
 }

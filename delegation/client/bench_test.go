@@ -13,15 +13,15 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// benched returns a held object with one user, in real time.
-func benched(b testing.TB) *Object {
-	k := newKeeper(b, newBootClock().Now, 0)
+// newBenchObject returns a held object with one user, in real time.
+func newBenchObject(b testing.TB) *Object {
+	k := newFakeServer(b, newBootClock().now, 0)
 	listen := rdmatest.Listen(b)
-	r := &rig{listen: listen}
+	r := &testClient{listen: listen}
 	r.Set = New(Config{Drop: func(_ *Object, done func()) { done() }})
 	mux := new(oncrpc.Mux)
 	mux.Register(delegation.Program, delegation.Version, k)
-	srv := &rpcrdma.Server{Handler: mux, Extensions: k.extension()}
+	srv := &rpcrdma.Server{Handler: mux, Extensions: k.newExtension()}
 	go func() { _ = srv.Serve(listen) }()
 	line, err := rpcrdma.Dial(context.Background(), r, "", rpcrdma.ClientConfig{
 		Conn: rpcrdma.ClientConnConfig{Extensions: r.NewAttachment().Extension()},
@@ -30,10 +30,10 @@ func benched(b testing.TB) *Object {
 	b.Cleanup(func() {
 		assert.NoError(b, line.Close())
 		r.Set.Close()
-		k.stop()
+		k.stopServer()
 		assert.NoError(b, srv.Shutdown(context.Background()))
 	})
-	o := r.object("file")
+	o := r.newObject("file")
 	g, err := r.Acquire(context.Background(), o, delegation.FileData, nobody)
 	require.NoError(b, err)
 	require.NotZero(b, g.Types)
@@ -42,7 +42,7 @@ func benched(b testing.TB) *Object {
 
 // BenchmarkOpenTrusted opens an object already in use.
 func BenchmarkOpenTrusted(b *testing.B) {
-	o, ctx := benched(b), context.Background()
+	o, ctx := newBenchObject(b), context.Background()
 	b.ReportAllocs()
 	for b.Loop() {
 		if !o.Open(ctx) {
@@ -55,7 +55,7 @@ func BenchmarkOpenTrusted(b *testing.B) {
 // BenchmarkOpenAtomic opens an unused object over an in-memory transport: two
 // atomic operations, the first of them awaited.
 func BenchmarkOpenAtomic(b *testing.B) {
-	o, ctx := benched(b), context.Background()
+	o, ctx := newBenchObject(b), context.Background()
 	o.Close()
 	b.ReportAllocs()
 	for b.Loop() {
@@ -68,7 +68,7 @@ func BenchmarkOpenAtomic(b *testing.B) {
 
 // BenchmarkTrusted checks trust without a lock.
 func BenchmarkTrusted(b *testing.B) {
-	o := benched(b)
+	o := newBenchObject(b)
 	for b.Loop() {
 		if o.Trust() == 0 {
 			b.Fatal("not trusted")
@@ -79,7 +79,7 @@ func BenchmarkTrusted(b *testing.B) {
 // TestUseAllocs checks that a use without an atomic operation allocates
 // nothing.
 func TestUseAllocs(t *testing.T) {
-	o, ctx := benched(t), context.Background()
+	o, ctx := newBenchObject(t), context.Background()
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
 		if o.Open(ctx) {
 			o.Close()

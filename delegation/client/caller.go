@@ -7,41 +7,39 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/delegation"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// pick returns the index of the line, out of the given number, that serves a
-// handle.
-func pick(fh []byte, lines int) int {
+// lineIndex returns the index of the line that serves a handle.
+func lineIndex(fh []byte, lines int) int {
 	return int(crc32.ChecksumIEEE(fh) % uint32(lines))
 }
 
-// A Caller makes the calls of a mount over several lines (oncrpc.Caller). A
-// lost segment or a busy processor then holds up a single line while the others
-// continue. If a call depends on another call, its caller waits for the other's
-// reply anyway, so order between lines does not matter.
+// A Caller sends a mount's calls over several lines (oncrpc.Caller). A lost
+// segment or a busy processor then delays only one line. If a call depends on
+// another, its caller waits for the other's reply anyway, so the order between
+// lines does not matter.
 //
-// A call that changes an object uses the line of the handle at the start of its
-// arguments, if that line may hold delegations: the server does not recall
-// delegations held on the connection that makes the change. Calls that are bound to a
-// connection use the first line, and other calls the lines in rotation.
+// A call that changes an object uses the line for the handle at the start of
+// its arguments, if that line may hold delegations: the server does not recall
+// delegations on the connection that makes the change. Calls that are bound to
+// a connection use the first line, and other calls use the lines in rotation.
 type Caller struct {
-	set   *Set
-	lines []oncrpc.Caller
-	last  atomic.Uint32
+	set      *Set
+	lines    []oncrpc.Caller
+	lastLine atomic.Uint32
 }
 
-// Caller returns a Caller over lines, given in the order in which the Set's
-// Attachments were made. A Caller of the nil Set uses the lines in rotation for
-// all calls.
+// Caller returns a Caller for lines, in the order in which the Set's
+// Attachments were created. If s is nil, all calls use the lines in rotation.
 func (s *Set) Caller(lines ...oncrpc.Caller) *Caller { return &Caller{set: s, lines: lines} }
 
 // Call implements oncrpc.Caller.
 func (c *Caller) Call(ctx context.Context, x *oncrpc.Exchange) error {
-	return c.lines[c.route(x)].Call(ctx, x)
+	return c.lines[c.routeCall(x)].Call(ctx, x)
 }
 
-func (c *Caller) route(x *oncrpc.Exchange) int {
+func (c *Caller) routeCall(x *oncrpc.Exchange) int {
 	n := len(c.lines)
 	if n == 1 {
 		return 0
@@ -49,19 +47,19 @@ func (c *Caller) route(x *oncrpc.Exchange) int {
 	if _, bound := x.Signer.(oncrpc.BoundSigner); bound {
 		return 0 // the next attempt must find the same connection
 	}
-	if c.set != nil && changes(x) {
+	if c.set != nil && isChange(x) {
 		r := xdr.NewReader(x.Args)
 		if fh := r.Opaque(delegation.MaxHandle); r.Err() == nil {
-			if i := pick(fh, n); c.set.lines[i].present() != nil {
+			if i := lineIndex(fh, n); c.set.attachments[i].usableConn() != nil {
 				return i
 			}
 		}
 	}
-	return int(c.last.Add(1) % uint32(n))
+	return int(c.lastLine.Add(1) % uint32(n))
 }
 
-// Numbers of NFS version 3 (RFC 1813) and of NFSACL, the companion protocol
-// that sets access control lists.
+// Numbers for NFS version 3 (RFC 1813) and NFSACL, the companion protocol that
+// sets access control lists.
 const (
 	nfsProgram = 100003
 	nfsVersion = 3
@@ -74,8 +72,8 @@ const (
 // first argument: SETATTR, and WRITE to LINK.
 const nfsChanges = 1<<2 | 1<<7 | 1<<8 | 1<<9 | 1<<10 | 1<<11 | 1<<12 | 1<<13 | 1<<14 | 1<<15
 
-// changes reports whether a call changes an object.
-func changes(x *oncrpc.Exchange) bool {
+// isChange reports whether a call changes an object.
+func isChange(x *oncrpc.Exchange) bool {
 	switch {
 	case x.Relay:
 		return false

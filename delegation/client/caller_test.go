@@ -9,25 +9,26 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/delegation"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// A tally is a Caller that counts calls.
-type tally int
+// A fakeCountingCaller is a Caller that counts calls.
+type fakeCountingCaller int
 
-func (n *tally) Call(context.Context, *oncrpc.Exchange) error { *n++; return nil }
+func (n *fakeCountingCaller) Call(context.Context, *oncrpc.Exchange) error { *n++; return nil }
 
-// tallies returns a Caller of s, and the count of calls on each of its lines.
-func tallies(s *Set, lines int) (*Caller, []*tally) {
-	callers, counts := make([]oncrpc.Caller, lines), make([]*tally, lines)
+// newCountingCaller returns a Caller for s, and the call count for each of its
+// lines.
+func newCountingCaller(s *Set, lines int) (*Caller, []*fakeCountingCaller) {
+	callers, counts := make([]oncrpc.Caller, lines), make([]*fakeCountingCaller, lines)
 	for i := range lines {
-		counts[i] = new(tally)
+		counts[i] = new(fakeCountingCaller)
 		callers[i] = counts[i]
 	}
 	return s.Caller(callers...), counts
 }
 
-func counted(counts []*tally) (n []int) {
+func takeCounts(counts []*fakeCountingCaller) (n []int) {
 	for _, c := range counts {
 		n = append(n, int(*c))
 		*c = 0
@@ -38,18 +39,18 @@ func counted(counts []*tally) (n []int) {
 // TestCaller checks that a call that changes an object uses the object's line,
 // as its ACQUIRE does.
 func TestCaller(t *testing.T) {
-	runLines(t, 3, func(t *testing.T, r *rig) {
-		c, counts := tallies(r.Set, 3)
+	runLines(t, 3, func(t *testing.T, r *testClient) {
+		c, counts := newCountingCaller(r.Set, 3)
 		call := func(prog, vers, proc uint32, args []byte) []int {
 			for range 3 {
 				require.NoError(t, c.Call(t.Context(), &oncrpc.Exchange{Prog: prog, Vers: vers, Proc: proc, Args: args}))
 			}
-			return counted(counts)
+			return takeCounts(counts)
 		}
 		inTurn := []int{1, 1, 1}
 		met := make(map[int]bool)
 		for _, fh := range []string{"a", "b", "c", "d", "e", "f", "g"} {
-			args, i := xdr.AppendOpaque(nil, []byte(fh)), pick([]byte(fh), 3)
+			args, i := xdr.AppendOpaque(nil, []byte(fh)), lineIndex([]byte(fh), 3)
 			met[i] = true
 			own := make([]int, 3)
 			own[i] = 3
@@ -64,33 +65,33 @@ func TestCaller(t *testing.T) {
 			assert.Equal(t, inTurn, call(100227, 3, 1, args), "GETACL")
 			assert.Equal(t, inTurn, call(100005, 3, 7, args))
 
-			o := r.holds(fh)
-			assert.Same(t, r.Set.lines[i], o.line)
+			o := r.heldObject(fh)
+			assert.Same(t, r.Set.attachments[i], o.attachment)
 		}
 		assert.Len(t, met, 3, "all lines are used")
 		for _, args := range [][]byte{nil, {0, 0}, xdr.AppendOpaque(nil, make([]byte, delegation.MaxHandle+1))} {
 			assert.Equal(t, inTurn, call(100003, 3, 7, args), "no handle")
 		}
 
-		// The connection of the handle is gone, so any line will do.
+		// The handle's connection is closed, so any line will do.
 		args := xdr.AppendOpaque(nil, []byte("a"))
-		r.conns[pick([]byte("a"), 3)].Abort(context.Canceled)
-		r.drops()
+		r.conns[lineIndex([]byte("a"), 3)].Abort(context.Canceled)
+		r.takeDropped()
 		assert.Equal(t, inTurn, call(100003, 3, 7, args))
 	})
 	var s *Set
-	c, counts := tallies(s, 2)
+	c, counts := newCountingCaller(s, 2)
 	for range 4 {
 		require.NoError(t, c.Call(t.Context(), &oncrpc.Exchange{Prog: 100003, Vers: 3, Proc: 7, Args: xdr.AppendOpaque(nil, []byte("a"))}))
 	}
-	assert.Equal(t, []int{2, 2}, counted(counts))
+	assert.Equal(t, []int{2, 2}, takeCounts(counts))
 }
 
 // TestCallerAllocs checks that routing allocates nothing.
 func TestCallerAllocs(t *testing.T) {
-	c, _ := tallies(nil, 2)
+	c, _ := newCountingCaller(nil, 2)
 	c.set = new(Set)
-	c.set.lines = []*Attachment{{set: c.set}, {set: c.set}}
+	c.set.attachments = []*Attachment{{set: c.set}, {set: c.set}}
 	x := &oncrpc.Exchange{Prog: 100003, Vers: 3, Proc: 7, Args: xdr.AppendOpaque(nil, []byte("a"))}
 	assert.Zero(t, testing.AllocsPerRun(100, func() { _ = c.Call(context.Background(), x) }))
 }

@@ -15,9 +15,9 @@ import (
 func TestBootClock(t *testing.T) {
 	var boot, mono, wall time.Duration = 5000 * time.Second, 0, 1e18
 	reads := 0
-	b := &bootClock{boot: func() time.Duration { reads++; return boot }}
+	b := &bootClock{readBoot: func() time.Duration { reads++; return boot }}
 	run := func(d time.Duration) { boot, mono, wall = boot+d, mono+d, wall+d }
-	at := func() time.Duration { return b.at(mono, wall) }
+	at := func() time.Duration { return b.timeAt(mono, wall) }
 	assert.Equal(t, boot, at())
 	for range 100 {
 		run(time.Minute)
@@ -49,9 +49,9 @@ func TestBootClock(t *testing.T) {
 // CLOCK_REALTIME is set; the adjustment counts as elapsed time.
 func TestBootClockPaused(t *testing.T) {
 	var boot, mono, wall time.Duration = 5000 * time.Second, 0, 1e18
-	b := &bootClock{boot: func() time.Duration { return boot }}
+	b := &bootClock{readBoot: func() time.Duration { return boot }}
 	run := func(d time.Duration) { boot, mono, wall = boot+d, mono+d, wall+d }
-	at := func() time.Duration { return b.at(mono, wall) }
+	at := func() time.Duration { return b.timeAt(mono, wall) }
 	require.Equal(t, boot, at())
 	var gone time.Duration
 	for _, set := range []time.Duration{time.Minute, 2 * time.Second, time.Hour} {
@@ -77,14 +77,14 @@ func TestBootClockPaused(t *testing.T) {
 	assert.EqualValues(t, 4, b.pauses.Load())
 }
 
-// TestSetHearsPauses checks that a Set learns of the pauses that its own clock
-// finds.
+// TestSetHearsPauses checks that a Set sees the pauses that its own clock
+// detects.
 func TestSetHearsPauses(t *testing.T) {
 	s, clock := New(Config{}), newBootClock()
-	s.use(clock)
+	s.setClock(clock)
 	s.cfg.Now()
 	assert.Zero(t, s.pauses())
-	clock.at(time.Since(clock.base), time.Duration(time.Now().Add(time.Hour).UnixNano()))
+	clock.timeAt(time.Since(clock.origin), time.Duration(time.Now().Add(time.Hour).UnixNano()))
 	assert.EqualValues(t, 1, s.pauses())
 }
 
@@ -92,27 +92,27 @@ func TestSetHearsPauses(t *testing.T) {
 // allocates nothing.
 func TestBootClockAgrees(t *testing.T) {
 	b := newBootClock()
-	before := boottime()
-	now := b.Now()
+	before := readBootTime()
+	now := b.now()
 	assert.Less(t, before-clockSlack, now)
-	assert.Less(t, now, boottime()+time.Minute)
-	assert.Zero(t, testing.AllocsPerRun(100, func() { b.Now() }))
+	assert.Less(t, now, readBootTime()+time.Minute)
+	assert.Zero(t, testing.AllocsPerRun(100, func() { b.now() }))
 }
 
 func BenchmarkBootClock(b *testing.B) {
 	c := newBootClock()
 	for b.Loop() {
-		c.Now()
+		c.now()
 	}
 }
 
-// TestBoottime checks that the clock of a Set continues while the machine
-// sleeps, as the server's does.
+// TestBoottime checks that a Set's clock continues during suspend, as the
+// server's does.
 func TestBoottime(t *testing.T) {
 	bootahead.Run(t, func(t *testing.T) {
 		var mono unix.Timespec
 		assert.NoError(t, unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono))
-		assert.GreaterOrEqual(t, boottime()-time.Duration(mono.Nano()), bootahead.By)
+		assert.GreaterOrEqual(t, readBootTime()-time.Duration(mono.Nano()), bootahead.By)
 		assert.GreaterOrEqual(t, New(Config{}).cfg.Now()-time.Duration(mono.Nano()), bootahead.By)
 	})
 }

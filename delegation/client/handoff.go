@@ -8,35 +8,36 @@ import (
 // A handoff passes one value to a receiver that may stop waiting.
 type handoff[T any] struct {
 	state atomic.Uint32
-	c     chan T // has capacity 1
+	value chan T // has capacity 1
 }
 
-// The states of a handoff.
+// A handoff's states.
 const (
-	pending uint32 = iota
-	handed
-	abandoned
+	handoffPending uint32 = iota
+	handoffDone
+	handoffAbandoned
 )
 
-// put hands v over. It returns false if the receiver no longer waits.
-func (h *handoff[T]) put(v T) bool {
-	if !h.state.CompareAndSwap(pending, handed) {
+// putValue passes v to the receiver. It returns false if the receiver no longer
+// waits.
+func (h *handoff[T]) putValue(v T) bool {
+	if !h.state.CompareAndSwap(handoffPending, handoffDone) {
 		return false
 	}
-	h.c <- v
+	h.value <- v
 	return true
 }
 
-// wait waits for the value. It returns false if ctx ended first; put then
-// returns false too.
-func (h *handoff[T]) wait(ctx context.Context) (v T, ok bool) {
+// waitForValue waits for the value. It returns false if ctx ended first;
+// putValue then returns false too.
+func (h *handoff[T]) waitForValue(ctx context.Context) (v T, ok bool) {
 	select {
-	case v = <-h.c:
+	case v = <-h.value:
 		return v, true
 	case <-ctx.Done():
 	}
-	if h.state.CompareAndSwap(pending, abandoned) {
+	if h.state.CompareAndSwap(handoffPending, handoffAbandoned) {
 		return v, false
 	}
-	return <-h.c, true
+	return <-h.value, true
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/delegation"
 )
 
-// arm sets the timer that renews the lease, for as long as a delegation is held
-// or asked for.
-func (c *conn) arm() {
-	due, ok := c.h.RenewDue()
+// armTimer sets the timer that renews the lease, while a delegation is held or
+// being acquired.
+func (c *conn) armTimer() {
+	due, ok := c.holder.RenewDue()
 	if !ok {
 		return
 	}
@@ -17,37 +17,38 @@ func (c *conn) arm() {
 	due = max(due, now+renewPause)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over || c.armed && c.at <= due {
+	if c.closed || c.timerRuns && c.timerDue <= due {
 		return
 	}
-	c.armed, c.at = true, due
+	c.timerRuns, c.timerDue = true, due
 	if c.timer == nil {
-		c.timer = time.AfterFunc(due-now, c.renew)
+		c.timer = time.AfterFunc(due-now, c.handleTimer)
 		return
 	}
 	c.timer.Reset(due - now)
 }
 
-// renew runs when the timer fires.
-func (c *conn) renew() {
+// handleTimer renews the lease when the timer fires, and drops all delegations
+// after a pause of the machine.
+func (c *conn) handleTimer() {
 	now := c.set.cfg.Now() // also detects pauses
 	c.mu.Lock()
-	c.armed = false
+	c.timerRuns = false
 	pause := c.set.pauses()
-	lapsed := pause != c.pause
-	c.pause = pause
+	paused := pause != c.pauseCount
+	c.pauseCount = pause
 	c.mu.Unlock()
-	if lapsed {
-		c.do(c.h.Lapse())
+	if paused {
+		c.applyPosts(c.holder.Lapse())
 	}
-	c.keep(now)
-	c.arm()
+	c.renewLease(now)
+	c.armTimer()
 }
 
-// keep renews the lease if due.
-func (c *conn) keep(now time.Duration) {
+// renewLease renews the lease if it is due.
+func (c *conn) renewLease(now time.Duration) {
 	var op delegation.Op
-	if c.h.Renew(&op, now) {
-		c.forget(op)
+	if c.holder.Renew(&op, now) {
+		c.postUnawaited(op)
 	}
 }

@@ -7,67 +7,67 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A wait is an atomic operation under way (rdma.Completer).
-type wait struct {
+// A pendingOp is an atomic operation in flight (rdma.Completer).
+type pendingOp struct {
 	op      delegation.Op
-	c       *conn
-	opening *holding // the holding whose use op begins, or nil
+	conn    *conn
+	opening *heldDelegation // the delegation whose use op begins, or nil
 	verdict handoff[delegation.Verdict]
 }
 
-// post posts op. The state is pending if the caller waits for the verdict, and
-// abandoned if not. post returns nil if the connection has ended.
-func (c *conn) post(op delegation.Op, opening *holding, state uint32) *wait {
-	w, ok := c.set.waits.Get().(*wait)
+// postOp posts op. state is handoffPending if the caller waits for the verdict,
+// and handoffAbandoned if not. postOp returns nil if the connection has closed.
+func (c *conn) postOp(op delegation.Op, opening *heldDelegation, state uint32) *pendingOp {
+	w, ok := c.set.pendingOps.Get().(*pendingOp)
 	if !ok {
-		w = &wait{verdict: handoff[delegation.Verdict]{c: make(chan delegation.Verdict, 1)}}
+		w = &pendingOp{verdict: handoff[delegation.Verdict]{value: make(chan delegation.Verdict, 1)}}
 	}
-	w.op, w.c, w.opening = op, c, opening
+	w.op, w.conn, w.opening = op, c, opening
 	w.verdict.state.Store(state)
 	if err := c.link.Atomic(rdma.OpFetchAdd, c.link.Counter(op.Word), op.Kind.Operands(), w, 0); err != nil {
-		w.free()
+		w.recycleOp()
 		return nil
 	}
 	return w
 }
 
-// forget posts an operation without waiting for the answer.
-func (c *conn) forget(op delegation.Op) { c.post(op, nil, abandoned) }
+// postUnawaited posts an operation without waiting for the response.
+func (c *conn) postUnawaited(op delegation.Op) { c.postOp(op, nil, handoffAbandoned) }
 
-// ask posts an operation and waits for its verdict.
-func (c *conn) ask(ctx context.Context, op delegation.Op, opening *holding) delegation.Verdict {
+// postAndWait posts an operation and waits for its verdict.
+func (c *conn) postAndWait(ctx context.Context, op delegation.Op, opening *heldDelegation) delegation.Verdict {
 	c.set.counts.atomics.Add(1)
-	c.keep(c.set.cfg.Now()) // renew first if the machine has slept since: then op's answer is already good
-	w := c.post(op, opening, pending)
+	c.renewLease(c.set.cfg.Now()) // renew first in case of a suspend: then op's response already confirms the delegation
+	w := c.postOp(op, opening, handoffPending)
 	if w == nil {
 		return delegation.Void
 	}
-	v, ok := w.verdict.wait(ctx)
+	v, ok := w.verdict.waitForValue(ctx)
 	if !ok {
 		return delegation.Doubt
 	}
-	w.free()
+	w.recycleOp()
 	return v
 }
 
-// Complete receives the answer (rdma.Completer).
-func (w *wait) Complete(done rdma.Completion) {
+// Complete handles the response (rdma.Completer).
+func (w *pendingOp) Complete(done rdma.Completion) {
 	v := delegation.Void
 	if done.Err == nil {
 		var fx delegation.Posts
-		v, fx = w.c.h.Answered(&w.op, done.Original, w.c.set.cfg.Now())
-		w.c.do(fx)
+		v, fx = w.conn.holder.Answered(&w.op, done.Original, w.conn.set.cfg.Now())
+		w.conn.applyPosts(fx)
 		if w.opening != nil {
-			w.opening.opened()
+			w.opening.finishOpening()
 		}
 	}
-	if !w.verdict.put(v) {
-		w.free()
+	if !w.verdict.putValue(v) {
+		w.recycleOp()
 	}
 }
 
-func (w *wait) free() {
-	set := w.c.set
-	w.c, w.opening, w.op = nil, nil, delegation.Op{}
-	set.waits.Put(w)
+func (w *pendingOp) recycleOp() {
+	set := w.conn.set
+	w.conn, w.opening, w.op = nil, nil, delegation.Op{}
+	set.pendingOps.Put(w)
 }

@@ -5,77 +5,76 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// An Asking is an ACQUIRE under way. A change of its object in the meantime
-// makes the ACQUIRE fail.
-type Asking struct {
-	k     *Keeper
-	conn  *delegation.Conn
-	key   string
-	a     *delegation.Acquisition // nil: over
-	lease *lease                  // or nil
-	grant delegation.Grant
+// A PendingAcquire is an ACQUIRE in progress. If its object changes in the
+// meantime, the ACQUIRE fails.
+type PendingAcquire struct {
+	keeper      *Keeper
+	conn        *delegation.Conn
+	key         string
+	acquisition *delegation.Acquisition // nil after Commit or Cancel
+	lease       *fsLease                // or nil
+	grant       delegation.Grant
 }
 
-// Prepare begins a grant of an object to the connection on which a call
-// arrived. The caller must read the object's attributes, for the reply, after
-// Prepare. If Prepare returns a reason against the grant, there is no Asking;
-// otherwise Cancel must follow.
-func (k *Keeper) Prepare(p *oncrpc.Peer, key []byte) (*Asking, delegation.Reason) {
-	c := k.conn(p)
+// Prepare starts granting an object to the connection on which a call arrived.
+// The caller must read the object's attributes, for the reply, after Prepare.
+// If Prepare returns a Reason, there is no PendingAcquire; otherwise the caller
+// must call Cancel when done.
+func (k *Keeper) Prepare(p *oncrpc.Peer, key []byte) (*PendingAcquire, delegation.Reason) {
+	c := k.connOf(p)
 	switch {
 	case c == nil || k.draining.Load():
-		return nil, k.refuse(delegation.ReasonOver)
-	case k.fenced():
-		return nil, k.refuse(delegation.ReasonLimit) // not ReasonLate: it is the fault of no client
+		return nil, k.countRefusal(delegation.ReasonOver)
+	case k.isFenced():
+		return nil, k.countRefusal(delegation.ReasonLimit) // not ReasonLate: no client is at fault
 	}
-	a, why, fx := k.g.Prepare(c, key, k.now())
-	k.do(fx)
+	a, why, fx := k.grantor.Prepare(c, key, k.currentTime())
+	k.applyEffects(fx)
 	if why != 0 {
 		return nil, why
 	}
-	return &Asking{k: k, conn: c, key: string(key), a: a}, 0
+	return &PendingAcquire{keeper: k, conn: c, key: string(key), acquisition: a}, 0
 }
 
-func (k *Keeper) refuse(why delegation.Reason) delegation.Reason {
-	k.g.Refused(why)
+func (k *Keeper) countRefusal(why delegation.Reason) delegation.Reason {
+	k.grantor.Refused(why)
 	return why
 }
 
-// Directory says that the object is a directory.
-func (s *Asking) Directory() { s.a.Names = true }
+// Directory must be called if the object is a directory.
+func (s *PendingAcquire) Directory() { s.acquisition.Names = true }
 
-// Commit makes the grant. The caller must call Replied when the reply has been
-// posted.
-func (s *Asking) Commit() (delegation.Grant, delegation.Reason) {
-	if s.k.draining.Load() {
-		return delegation.Grant{}, s.k.refuse(delegation.ReasonOver)
+// Commit creates the grant. The caller must call Replied when the reply has
+// been posted.
+func (s *PendingAcquire) Commit() (delegation.Grant, delegation.Reason) {
+	if s.keeper.draining.Load() {
+		return delegation.Grant{}, s.keeper.countRefusal(delegation.ReasonOver)
 	}
-	if why := s.k.fence.enter(); why != 0 {
-		return delegation.Grant{}, s.k.refuse(why)
+	if why := s.keeper.fence.beginGrant(); why != 0 {
+		return delegation.Grant{}, s.keeper.countRefusal(why)
 	}
-	gt, why, fx := s.k.g.Commit(s.a, s.k.now())
-	s.k.fence.leave() // before do releases leases of the file system, which may take long
-	s.a, s.grant = nil, gt
+	gt, why, fx := s.keeper.grantor.Commit(s.acquisition, s.keeper.currentTime())
+	s.keeper.fence.endGrant() // before applyEffects releases file system leases, which may take long
+	s.acquisition, s.grant = nil, gt
 	if why == 0 {
-		s.lease = nil // now the grant's
+		s.lease = nil // owned by the grant from now on
 	}
-	s.k.do(fx)
+	s.keeper.applyEffects(fx)
 	return gt, why
 }
 
-// Cancel ends the Asking. If there is no grant yet, none follows. After a
-// grant, Cancel has no effect.
-func (s *Asking) Cancel() {
-	if s.a != nil {
-		s.k.g.Cancel(s.a)
-		s.a = nil
+// Cancel abandons the PendingAcquire, unless Commit has created a grant.
+func (s *PendingAcquire) Cancel() {
+	if s.acquisition != nil {
+		s.keeper.grantor.Cancel(s.acquisition)
+		s.acquisition = nil
 	}
 	if s.lease != nil {
-		s.k.leases.leave(s.lease)
+		s.keeper.leases.removeUser(s.lease)
 		s.lease = nil
 	}
 }
 
-// Replied says that the reply is in the send queue. A recall is queued behind
-// the reply.
-func (s *Asking) Replied() { s.k.do(s.k.g.Replied(s.conn, s.grant)) }
+// Replied must be called when the reply is in the send queue. A recall is
+// queued after the reply.
+func (s *PendingAcquire) Replied() { s.keeper.applyEffects(s.keeper.grantor.Replied(s.conn, s.grant)) }

@@ -10,93 +10,93 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// ErrPutOff reports that a change must be tried again later: after a wait of
-// delegation.Patience, at once if too many changes of its party wait, or while clients may
-// trust grants of another Keeper (Config.Marker). The objects that the change
-// waited for are not granted in the meantime.
+// ErrPutOff reports that a change must be retried later: after a wait of
+// delegation.Patience, immediately if too many of its party's changes wait, or
+// while clients may trust another Keeper's grants (Config.Marker). The objects
+// that the change waited for are not granted in the meantime.
 var ErrPutOff = errors.New("delegation: clients have not yet returned their delegations")
 
 // A Change is an operation that changes objects. The zero value is ready for
-// use, and a Change is ready again after Done. A Change must not be copied.
+// use, and a Change can be reused after Done. It must not be copied.
 type Change struct {
-	c        delegation.Change
-	woken    chan struct{} // has capacity 1
-	deadline time.Time     // of Wait
+	change   delegation.Change
+	wakeup   chan struct{} // has capacity 1
+	deadline time.Time     // when Wait stops waiting
 }
 
 // Blind reports whether ch may proceed without naming its objects, because no
-// client holds a delegation. ch then needs no Begin. Done must follow in any
-// case.
+// client holds a delegation. ch then needs no Begin. The caller must call Done
+// in any case.
 func (k *Keeper) Blind(ch *Change) bool {
 	switch {
 	case k == nil:
 		return true
-	case k.fenced():
+	case k.isFenced():
 		return false
-	case !k.g.Blind(&ch.c):
+	case !k.grantor.Blind(&ch.change):
 		return false
-	case k.leases.any():
-		k.g.Done(&ch.c) // a grant has just ended, and its lease of the file system is being released
+	case k.leases.hasLeases():
+		k.grantor.Done(&ch.change) // a grant has just ended, and its file system lease is being released
 		return false
 	}
 	return true
 }
 
-// Begin announces that ch, made by p, will modify the object, and recalls
+// Begin announces that ch, requested by p, will modify the object, and recalls
 // conflicting delegations. It reports whether ch may proceed with this object;
-// the object then has no lease of the file system any more. If not, call Wait,
-// then Begin again for every object, until Begin returns true for each.
-// Delegations held by p itself are kept unless their grant has a lease of the
-// file system; pass nil to recall those too.
+// the object then has no file system lease any more. If not, call Wait, then
+// Begin again for every object, until Begin returns true for each. Delegations
+// held by p itself are kept unless their grant has a file system lease; pass
+// nil to recall those too.
 func (k *Keeper) Begin(ch *Change, p *oncrpc.Peer, key []byte) bool {
 	if k == nil {
 		return true
 	}
-	if ch.woken == nil {
-		ch.woken = make(chan struct{}, 1)
-		ch.c.Waker = ch
+	if ch.wakeup == nil {
+		ch.wakeup = make(chan struct{}, 1)
+		ch.change.Waker = ch
 	}
-	if k.fenced() {
+	if k.isFenced() {
 		return false
 	}
-	ready, fx := k.g.Change(&ch.c, k.conn(p), key, k.now())
-	k.do(fx)
+	ready, fx := k.grantor.Change(&ch.change, k.connOf(p), key, k.currentTime())
+	k.applyEffects(fx)
 	if ready {
-		k.leases.free(key)
+		k.leases.releaseForKey(key)
 	}
 	return ready
 }
 
-// wake wakes the goroutine that waits for ch.
-func (ch *Change) wake() {
+// wakeWaiter wakes the goroutine that waits for ch.
+func (ch *Change) wakeWaiter() {
 	select {
-	case ch.woken <- struct{}{}:
+	case ch.wakeup <- struct{}{}:
 	default:
 	}
 }
 
-// Wait waits until no conflicting delegation is left. ch is made by p, whose
-// party has only a share of the changes that may wait. The error is ErrPutOff, or
-// the cause of ctx's end; ch is then Done.
+// Wait waits until no conflicting delegation is left. p requested ch, and its
+// party has only a share of the changes that may wait. The error is ErrPutOff
+// or ctx's cause; ch is then Done.
 func (k *Keeper) Wait(ctx context.Context, ch *Change, p *oncrpc.Peer) error {
 	if k == nil {
 		return nil
 	}
 	party := partyOf(p)
-	if k.fenced() || !k.waiting.Take(party) {
-		return k.putOff(ch)
+	if k.isFenced() || !k.waitPlaces.Take(party) {
+		return k.postponeChange(ch)
 	}
-	defer k.waiting.Give(party)
+	defer k.waitPlaces.Give(party)
 	if ch.deadline.IsZero() {
 		ch.deadline = time.Now().Add(delegation.Patience)
 	}
 	timer := time.NewTimer(time.Until(ch.deadline))
 	defer timer.Stop()
-	for k.g.Waits(&ch.c) {
+	for k.grantor.Waits(&ch.change) {
 		select {
-		case <-ch.woken:
+		case <-ch.wakeup:
 		case <-timer.C:
-			return k.putOff(ch)
+			return k.postponeChange(ch)
 		case <-ctx.Done():
 			k.Done(ch)
 			return context.Cause(ctx)
@@ -105,7 +105,7 @@ func (k *Keeper) Wait(ctx context.Context, ch *Change, p *oncrpc.Peer) error {
 	return nil
 }
 
-// partyOf returns the party of a caller, or the zero Name for nil.
+// partyOf returns a caller's party, or the zero Name for nil.
 func partyOf(p *oncrpc.Peer) fairshare.Name {
 	if p == nil {
 		return fairshare.Name{}
@@ -113,17 +113,17 @@ func partyOf(p *oncrpc.Peer) fairshare.Name {
 	return fairshare.PartyOfIP(p.Addr.Addr())
 }
 
-func (k *Keeper) putOff(ch *Change) error {
+func (k *Keeper) postponeChange(ch *Change) error {
 	ch.deadline = time.Time{}
-	k.g.Postpone(&ch.c, k.now())
-	k.hurry()
+	k.grantor.Postpone(&ch.change, k.currentTime())
+	k.wakeRun()
 	return ErrPutOff
 }
 
-// Done says that ch is complete or abandoned. Done may be called twice.
+// Done must be called when ch is complete or abandoned. It may be called twice.
 func (k *Keeper) Done(ch *Change) {
 	if k != nil {
 		ch.deadline = time.Time{}
-		k.g.Done(&ch.c)
+		k.grantor.Done(&ch.change)
 	}
 }

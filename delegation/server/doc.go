@@ -1,23 +1,23 @@
-// Package server is the server's side of delegation counters
-// (docs/delegation.md). It runs a delegation.Grantor on the connections of an
-// rpcrdma.Server.
+// Package server is the server side of delegation counters
+// (docs/delegation.md). It runs a delegation.Grantor on an rpcrdma.Server's
+// connections.
 //
 //	nfsserver ── Blind, Begin, Wait, Done: a change ──▶ Keeper ── recall ──▶ ExtensionConn
 //	          ── Prepare, Lease, Commit: ACQUIRE ─────▶   │    ◀─ returned ──
 //	                                                      └ Tick: leases, deadlines
 //
 // While clients hold nothing, a change costs two additions to one word.
-// Otherwise a change names its objects, and continues when the grants of other
-// clients on those objects have been returned or have ended.
+// Otherwise a change names its objects, and continues when other clients'
+// grants on those objects have been returned or have expired.
 //
-// A grant may depend on a lease that the file system has given for the grant
-// (Asking.Lease). When the file system breaks that lease, the server recalls
-// the grant. When the grant has ended, the server releases the lease before any
-// change of the object continues.
+// A grant may depend on a lease from the file system (PendingAcquire.Lease).
+// When the file system breaks that lease, the server recalls the grant. When
+// the grant has ended, the server releases the lease before any change to the
+// object continues.
 //
-// A file outlives the server and says that clients may hold grants
-// (Config.Marker). After the next start, changes wait for a lease, because a
-// client that was cut off trusts its cache for most of a lease.
+// A marker file, which survives the server, says that clients may hold grants
+// (Config.Marker). After the next start, changes wait for one lease time,
+// because a disconnected client trusts its cache for most of a lease.
 //
-// The package must not know NFS, nor a file system.
+// The package must not depend on NFS or on a file system.
 package server

@@ -10,165 +10,166 @@ import (
 	"github.com/nfsrdma/nfsrdma/delegation"
 )
 
-// A fence prevents a server from changing objects that clients may still trust
-// because of grants by an earlier server. A client cut off from the earlier
-// server has learned neither of that server's end nor of this server's start.
-// Such a client trusts its cache until its lease lapses.
+// A restartFence delays changes to objects that clients may still trust because
+// of an earlier server's grants. A client that was disconnected from the
+// earlier server knows neither that it stopped nor that this server started.
+// Such a client trusts its cache until its lease expires.
 //
 // Therefore a marker is on stable storage whenever grants may be outstanding. A
-// server that finds a marker at its start does not know when the last grant was
-// made or renewed. Changes then wait for a whole lease from the start; no part
-// of that time is ever deducted.
-type fence struct {
-	mark  marker
-	lease time.Duration // of new grants
-	live  func() int    // grants in force
-	log   *slog.Logger
-	clock func() time.Duration
+// server that finds a marker when it starts does not know when the last grant
+// was made or renewed. Changes then wait for a full lease time from the start,
+// which is never shortened.
+type restartFence struct {
+	marker     grantMarker
+	lease      time.Duration // for new grants
+	liveGrants func() int    // returns the number of grants in force
+	log        *slog.Logger
+	clock      func() time.Duration
 
-	up    atomic.Bool   // changes may have to wait
-	until time.Duration // end of the wait, by clock
+	raised      atomic.Bool   // changes may have to wait
+	raisedUntil time.Duration // when the wait ends, by clock
 
-	// A grant is made with mu held for reading. No grant can therefore be made
+	// A grant is made with mu held for reading, so that none can be made
 	// between the count of grants and the removal of the marker. No goroutine
-	// waits for the disk with mu held: an ACQUIRE that needs the marker
-	// meanwhile is refused, and close leaves the marker in place.
-	mu     sync.RWMutex
-	busy   bool          // the marker is being written or removed
-	marked time.Duration // the lease that the marker names; 0: there is no marker
-	used   atomic.Bool   // a grant was made since the last check
-	failed bool          // the marker could not be written, and the log says so
-	closed bool
-	timer  *time.Timer // runs check
+	// waits for the disk with mu held: an ACQUIRE that needs the marker during
+	// that time is refused, and closeFence leaves the marker in place.
+	mu           sync.RWMutex
+	writing      bool          // the marker is being written or removed
+	markedLease  time.Duration // lease time in the marker; 0: there is no marker
+	recentlyUsed atomic.Bool   // a grant was made since the last check
+	writeFailed  bool          // the marker could not be written, which was logged
+	closed       bool
+	timer        *time.Timer // calls removeIfIdle
 }
 
-// newFence returns a fence with its marker at path. If path is "", newFence
-// returns nil, a fence that prevents nothing.
-func newFence(path string, lease time.Duration, live func() int, log *slog.Logger, clock func() time.Duration) *fence {
+// newFence returns a restartFence with its marker at path. If path is "", it
+// returns nil, which delays nothing.
+func newFence(path string, lease time.Duration, live func() int, log *slog.Logger, clock func() time.Duration) *restartFence {
 	if path == "" {
 		return nil
 	}
-	f := &fence{mark: marker{path, (*os.File).Sync}, lease: lease, live: live, log: log, clock: clock}
+	f := &restartFence{marker: grantMarker{path, (*os.File).Sync}, lease: lease, liveGrants: live, log: log, clock: clock}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var err error
-	if f.marked, err = f.mark.read(); err != nil {
+	if f.markedLease, err = f.marker.readLease(); err != nil {
 		log.Warn("cannot read the lease of earlier delegations: assuming the longest lease", "err", err)
-		f.marked = MaxLease
+		f.markedLease = MaxLease
 	}
-	f.timer = time.AfterFunc(markerIdle, f.check)
-	if f.marked > 0 {
-		log.Warn("clients may hold delegations of the server before this one: changes wait until those expire", "time", f.marked)
-		f.until = clock() + f.marked
-		f.up.Store(true)
+	f.timer = time.AfterFunc(markerIdle, f.removeIfIdle)
+	if f.markedLease > 0 {
+		log.Warn("clients may hold delegations from before the restart; changes wait until they expire", "time", f.markedLease)
+		f.raisedUntil = clock() + f.markedLease
+		f.raised.Store(true)
 	}
 	return f
 }
 
-// left returns how long changes still have to wait.
-func (f *fence) left() time.Duration {
-	if f == nil || !f.up.Load() {
+// remainingWait returns the time for which changes must still wait.
+func (f *restartFence) remainingWait() time.Duration {
+	if f == nil || !f.raised.Load() {
 		return 0
 	}
-	if left := f.until - f.clock(); left > 0 {
+	if left := f.raisedUntil - f.clock(); left > 0 {
 		return left
 	}
-	f.up.Store(false)
+	f.raised.Store(false)
 	return 0
 }
 
-// enter returns the reason why no grant may be made. If enter returns 0, the
-// marker is on stable storage, and leave must follow.
-func (f *fence) enter() delegation.Reason {
+// beginGrant returns the reason why no grant may be made. If it returns 0, the
+// marker is on stable storage, and the caller must call endGrant.
+func (f *restartFence) beginGrant() delegation.Reason {
 	if f == nil {
 		return 0
 	}
 	for {
 		f.mu.RLock()
-		if !f.closed && !f.busy && f.marked >= f.lease {
-			f.used.Store(true)
+		if !f.closed && !f.writing && f.markedLease >= f.lease {
+			f.recentlyUsed.Store(true)
 			return 0
 		}
 		f.mu.RUnlock()
-		if why := f.set(); why != 0 {
+		if why := f.writeMarker(); why != 0 {
 			return why
 		}
 	}
 }
 
-func (f *fence) leave() {
+func (f *restartFence) endGrant() {
 	if f != nil {
 		f.mu.RUnlock()
 	}
 }
 
-// set writes the marker, and returns the reason if the marker is missing.
-func (f *fence) set() delegation.Reason {
+// writeMarker writes the marker, and returns a Reason if it could not.
+func (f *restartFence) writeMarker() delegation.Reason {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
 	case f.closed:
 		return delegation.ReasonOver
-	case f.busy: // the disk may take any time, and a waiting call occupies a place
+	case f.writing: // the disk may take any time, and a waiting call occupies a goroutine
 		return delegation.ReasonContended
-	case f.marked >= f.lease:
+	case f.markedLease >= f.lease:
 		return 0
 	}
-	f.used.Store(true)
-	fresh := f.marked == 0
-	if err := f.wait(func() error { return f.mark.write(f.lease, fresh) }); err != nil {
-		if !f.failed {
-			f.log.Error("no delegations are granted, because their marker cannot be written: make its directory writable", "file", f.mark.path, "err", err)
+	f.recentlyUsed.Store(true)
+	fresh := f.markedLease == 0
+	if err := f.runUnlocked(func() error { return f.marker.writeLease(f.lease, fresh) }); err != nil {
+		if !f.writeFailed {
+			f.log.Error("cannot write the delegation marker, so no delegations are granted: make its directory writable", "file", f.marker.path, "err", err)
 		}
-		f.failed = true
+		f.writeFailed = true
 		return delegation.ReasonLimit
 	}
-	f.marked, f.failed = f.lease, false
+	f.markedLease, f.writeFailed = f.lease, false
 	if !f.closed {
 		f.timer.Reset(markerIdle)
 	}
 	return 0
 }
 
-// wait runs do, which works on the marker, without mu. The caller holds mu
-// before and after.
-func (f *fence) wait(do func() error) error {
-	f.busy = true
+// runUnlocked unlocks mu while it runs do, which accesses the marker file. The
+// caller must hold mu.
+func (f *restartFence) runUnlocked(do func() error) error {
+	f.writing = true
 	f.mu.Unlock()
 	err := do()
 	f.mu.Lock()
-	f.busy = false
+	f.writing = false
 	return err
 }
 
-// check removes the marker if no grants were in force for markerIdle.
-func (f *fence) check() {
+// removeIfIdle removes the marker if no grants were in force for markerIdle.
+func (f *restartFence) removeIfIdle() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	switch used := f.used.Swap(false); {
-	case f.closed || f.marked == 0:
-	case used || f.busy || f.live() > 0 || f.left() > 0:
+	switch used := f.recentlyUsed.Swap(false); {
+	case f.closed || f.markedLease == 0:
+	case used || f.writing || f.liveGrants() > 0 || f.remainingWait() > 0:
 		f.timer.Reset(markerIdle)
 	default:
-		f.clear()
+		f.removeMarker()
 	}
 }
 
-// clear removes the marker. The caller holds mu, and busy is false. After a
-// failure the file may exist or not; the next grant writes the marker again.
-func (f *fence) clear() {
-	f.marked = 0
-	if err := f.wait(f.mark.remove); err != nil {
-		f.log.Warn("the marker of delegations cannot be removed: after the next start, changes wait for a lease", "file", f.mark.path, "err", err)
+// removeMarker removes the marker. The caller must hold mu, and writing must be
+// false. After a failure the file may or may not exist; the next grant writes
+// the marker again.
+func (f *restartFence) removeMarker() {
+	f.markedLease = 0
+	if err := f.runUnlocked(f.marker.removeFile); err != nil {
+		f.log.Warn("cannot remove the delegation marker: after the next start, changes wait for one lease time", "file", f.marker.path, "err", err)
 	}
 }
 
-// close removes the marker if no grants are in force and no wait for an earlier
-// server's grants is left. Otherwise some client may still trust its cache, and
-// the marker stays. If the disk has not yet finished with the marker, close
-// leaves the marker unchanged and does not wait. It waits at most closeTime for
-// the removal, which the disk may still finish later.
-func (f *fence) close() {
+// closeFence removes the marker if no grants are in force and no wait for an
+// earlier server's grants remains. Otherwise a client may still trust its
+// cache, and the marker stays. If the marker is still being written or removed,
+// closeFence leaves it unchanged and does not wait. It waits at most closeTime
+// for the removal, which the disk may complete later.
+func (f *restartFence) closeFence() {
 	if f == nil {
 		return
 	}
@@ -179,7 +180,7 @@ func (f *fence) close() {
 	}
 	f.closed = true
 	f.timer.Stop()
-	if f.marked == 0 || f.busy || f.live() > 0 || f.left() > 0 {
+	if f.markedLease == 0 || f.writing || f.liveGrants() > 0 || f.remainingWait() > 0 {
 		return
 	}
 	removed := make(chan struct{})
@@ -187,15 +188,15 @@ func (f *fence) close() {
 		defer close(removed)
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.clear()
+		f.removeMarker()
 	}()
 	f.mu.Unlock()
 	defer f.mu.Lock()
-	late := time.NewTimer(closeTime)
-	defer late.Stop()
+	timeout := time.NewTimer(closeTime)
+	defer timeout.Stop()
 	select {
 	case <-removed:
-	case <-late.C:
-		f.log.Warn("the marker of delegations cannot be removed, because its file system does not answer: after the next start, changes may wait for a lease", "file", f.mark.path)
+	case <-timeout.C:
+		f.log.Warn("cannot remove the delegation marker, because its file system does not respond: after the next start, changes may wait for one lease time", "file", f.marker.path)
 	}
 }

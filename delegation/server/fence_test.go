@@ -21,19 +21,19 @@ import (
 // quiet discards its messages.
 var quiet = slog.New(slog.DiscardHandler)
 
-// marked is a Config with a marker in a temporary directory.
-func marked(t *testing.T) Config {
+// markerConfig is a Config with a marker in a temporary directory.
+func markerConfig(t *testing.T) Config {
 	return Config{Marker: filepath.Join(t.TempDir(), "grants"), Log: quiet}
 }
 
-// leave writes a marker, as a crashed server leaves it.
-func leave(t *testing.T, c Config, text string) {
+// leaveMarker writes a marker, as a crashed server leaves it.
+func leaveMarker(t *testing.T, c Config, text string) {
 	require.NoError(t, os.WriteFile(c.Marker, []byte(text), 0o600))
 }
 
-// passes reports whether a change is made at once; otherwise the change must be
-// put off.
-func (r *rig) passes(key string) bool {
+// changeProceeds reports whether a change is made immediately; otherwise it
+// must be postponed.
+func (r *testServer) changeProceeds(key string) bool {
 	var ch Change
 	defer r.Done(&ch)
 	if r.Blind(&ch) || r.Begin(&ch, nil, []byte(key)) {
@@ -45,8 +45,8 @@ func (r *rig) passes(key string) bool {
 	return false
 }
 
-// TestFence checks that after a crash of the server, changes wait for the whole
-// lease of that server, no less and no more, even if the next server's lease is
+// TestFence checks that after a server crash, changes wait for that server's
+// full lease time, no less and no more, even if the next server's lease is
 // shorter. Nothing is granted in that time.
 func TestFence(t *testing.T) {
 	for text, wait := range map[string]time.Duration{
@@ -54,32 +54,32 @@ func TestFence(t *testing.T) {
 		"": MaxLease, "20": MaxLease, "0s": MaxLease, "-5s\n": MaxLease, "1h\n": MaxLease, "20s\n20s\n": MaxLease,
 	} {
 		t.Run(text, func(t *testing.T) {
-			cfg := marked(t)
-			leave(t, cfg, text)
-			run(t, cfg, func(t *testing.T, r *rig) {
+			cfg := markerConfig(t)
+			leaveMarker(t, cfg, text)
+			runTest(t, cfg, func(t *testing.T, r *testServer) {
 				assert.Equal(t, wait, r.Left())
-				assert.False(t, r.passes("a"))
-				c := r.counting()
-				defer c.close()
-				assert.Equal(t, delegation.ReasonLimit, c.ask("a"))
+				assert.False(t, r.changeProceeds("a"))
+				c := r.dialWithCounters()
+				defer c.closeConn()
+				assert.Equal(t, delegation.ReasonLimit, c.acquireGrant("a"))
 				time.Sleep(r.Left() - 1)
-				assert.False(t, r.passes("a"))
-				assert.Equal(t, delegation.ReasonLimit, c.ask("a"))
+				assert.False(t, r.changeProceeds("a"))
+				assert.Equal(t, delegation.ReasonLimit, c.acquireGrant("a"))
 				assert.FileExists(t, cfg.Marker)
 				time.Sleep(time.Nanosecond)
-				assert.True(t, r.passes("a"))
+				assert.True(t, r.changeProceeds("a"))
 				assert.Zero(t, r.Left())
 				synctest.Wait() // the removal of the marker may be due at this very moment
-				assert.Zero(t, c.ask("a"))
-				assert.False(t, r.passesSoon("a"), "it is held")
-				c.returns()
+				assert.Zero(t, c.acquireGrant("a"))
+				assert.False(t, r.changeStarts("a"), "it is held")
+				c.returnGrants()
 			})
 		})
 	}
 }
 
-// passesSoon is passes for a change that may have to wait for a client.
-func (r *rig) passesSoon(key string) bool {
+// changeStarts is passes for a change that may have to wait for a client.
+func (r *testServer) changeStarts(key string) bool {
 	var ch Change
 	defer r.Done(&ch)
 	return r.Blind(&ch) || r.Begin(&ch, nil, []byte(key))
@@ -88,29 +88,29 @@ func (r *rig) passesSoon(key string) bool {
 // TestFenceUnread checks that an unreadable marker counts as a marker with the
 // longest lease.
 func TestFenceUnread(t *testing.T) {
-	cfg := marked(t)
+	cfg := markerConfig(t)
 	require.NoError(t, os.Mkdir(cfg.Marker, 0o700))
-	run(t, cfg, func(t *testing.T, r *rig) { assert.Equal(t, MaxLease, r.Left()) })
+	runTest(t, cfg, func(t *testing.T, r *testServer) { assert.Equal(t, MaxLease, r.Left()) })
 }
 
-// TestFenceAgain checks that a server that ends within the wait leaves the
-// whole wait to the next server.
+// TestFenceAgain checks that if a server stops during the wait, the next server
+// waits for the full time.
 func TestFenceAgain(t *testing.T) {
-	cfg := marked(t)
-	leave(t, cfg, "20s\n")
+	cfg := markerConfig(t)
+	leaveMarker(t, cfg, "20s\n")
 	for range 3 {
-		run(t, cfg, func(t *testing.T, r *rig) {
+		runTest(t, cfg, func(t *testing.T, r *testServer) {
 			time.Sleep(19 * time.Second)
 			assert.Equal(t, time.Second, r.Left())
-			assert.False(t, r.passes("a"))
+			assert.False(t, r.changeProceeds("a"))
 			r.Drain()
 		})
 		assert.FileExists(t, cfg.Marker)
 	}
 }
 
-// syncs records the syncs of a marker.
-type syncs struct {
+// syncRecorder records the syncs of a marker.
+type syncRecorder struct {
 	t   *testing.T
 	cfg Config
 
@@ -119,28 +119,28 @@ type syncs struct {
 	fail string // the sync to fail
 }
 
-// refuse clears the record, and sets the sync to fail from now on.
-func (s *syncs) refuse(what string) {
+// failSyncs clears the record, and sets the sync to fail from now on.
+func (s *syncRecorder) failSyncs(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen, s.fail = nil, what
 }
 
-func (s *syncs) all() []string {
+func (s *syncRecorder) allSyncs() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.seen)
 }
 
-// syncs replaces the marker's sync function.
-func (r *rig) syncs(f func(*os.File) error) {
+// recordSyncs replaces the marker's sync function.
+func (r *testServer) recordSyncs(f func(*os.File) error) {
 	r.fence.mu.Lock()
 	defer r.fence.mu.Unlock()
-	r.fence.mark.sync = f
+	r.fence.marker.syncFile = f
 }
 
-func (s *syncs) watch(r *rig) {
-	r.syncs(func(f *os.File) error {
+func (s *syncRecorder) watchFor(r *testServer) {
+	r.recordSyncs(func(f *os.File) error {
 		st, err := f.Stat()
 		require.NoError(s.t, err)
 		what := filepath.Base(f.Name())
@@ -168,40 +168,40 @@ func (s *syncs) watch(r *rig) {
 // storage before the first grant. After a while without grants, the marker is
 // removed, and the removal is synced too.
 func TestMarkerSynced(t *testing.T) {
-	cfg := marked(t)
-	leave(t, cfg, "1s\n") // shorter than the lease of new grants
-	run(t, cfg, func(t *testing.T, r *rig) {
-		s := &syncs{t: t, cfg: cfg}
-		s.watch(r)
-		c := r.counting()
-		defer c.close()
+	cfg := markerConfig(t)
+	leaveMarker(t, cfg, "1s\n") // shorter than the lease of new grants
+	runTest(t, cfg, func(t *testing.T, r *testServer) {
+		s := &syncRecorder{t: t, cfg: cfg}
+		s.watchFor(r)
+		c := r.dialWithCounters()
+		defer c.closeConn()
 		time.Sleep(time.Second)
 		for _, what := range []string{"grants.new 9s\n", "directory with marker"} {
-			s.refuse(what)
-			assert.Equal(t, delegation.ReasonLimit, c.ask("a"), what)
+			s.failSyncs(what)
+			assert.Equal(t, delegation.ReasonLimit, c.acquireGrant("a"), what)
 			assert.Zero(t, r.Stats().InForce)
 		}
-		s.refuse("")
-		assert.Zero(t, c.ask("a"))
+		s.failSyncs("")
+		assert.Zero(t, c.acquireGrant("a"))
 		made := []string{"grants.new 9s\n", "directory with marker"}
-		assert.Equal(t, made, s.all())
-		assert.Zero(t, c.ask("b"))
-		assert.Equal(t, made, s.all(), "it is there")
+		assert.Equal(t, made, s.allSyncs())
+		assert.Zero(t, c.acquireGrant("b"))
+		assert.Equal(t, made, s.allSyncs(), "it is there")
 		time.Sleep(2 * term) // the client is silent
 		require.Zero(t, r.Stats().InForce)
-		c.returns()
-		c.returns()
+		c.returnGrants()
+		c.returnGrants()
 		assert.FileExists(t, cfg.Marker)
 		time.Sleep(2*markerIdle - 3*term)
 		assert.FileExists(t, cfg.Marker)
-		assert.Equal(t, made, s.all())
+		assert.Equal(t, made, s.allSyncs())
 		time.Sleep(3 * term)
 		assert.NoFileExists(t, cfg.Marker)
-		assert.Equal(t, append(made, "directory without marker"), s.all())
+		assert.Equal(t, append(made, "directory without marker"), s.allSyncs())
 
-		s.refuse("")
-		assert.Zero(t, c.ask("a"))
-		assert.Equal(t, made, s.all(), "it is made again")
+		s.failSyncs("")
+		assert.Zero(t, c.acquireGrant("a"))
+		assert.Equal(t, made, s.allSyncs(), "it is made again")
 	})
 	assert.NoFileExists(t, cfg.Marker, "the client has closed its connection")
 }
@@ -210,49 +210,49 @@ func TestMarkerSynced(t *testing.T) {
 // in a directory that may be full.
 func TestMarkerFails(t *testing.T) {
 	full := errors.New("no room")
-	m := marker{filepath.Join(t.TempDir(), "grants"), func(*os.File) error { return full }}
-	require.ErrorIs(t, m.write(time.Second, true), full)
+	m := grantMarker{filepath.Join(t.TempDir(), "grants"), func(*os.File) error { return full }}
+	require.ErrorIs(t, m.writeLease(time.Second, true), full)
 	entries, err := os.ReadDir(filepath.Dir(m.path))
 	require.NoError(t, err)
 	assert.Empty(t, entries)
-	m.sync = (*os.File).Sync
-	require.NoError(t, m.write(time.Second, true))
+	m.syncFile = (*os.File).Sync
+	require.NoError(t, m.writeLease(time.Second, true))
 }
 
 // TestMarkerUnsynced checks that a marker that cannot be put on stable storage
 // is removed, as nothing is granted, unless a marker was there before.
 func TestMarkerUnsynced(t *testing.T) {
 	for _, before := range []bool{false, true} {
-		cfg := marked(t)
+		cfg := markerConfig(t)
 		if before {
-			leave(t, cfg, "1s\n")
+			leaveMarker(t, cfg, "1s\n")
 		}
-		run(t, cfg, func(t *testing.T, r *rig) {
-			s := &syncs{t: t, cfg: cfg}
-			s.watch(r)
-			c := r.counting()
-			defer c.close()
+		runTest(t, cfg, func(t *testing.T, r *testServer) {
+			s := &syncRecorder{t: t, cfg: cfg}
+			s.watchFor(r)
+			c := r.dialWithCounters()
+			defer c.closeConn()
 			time.Sleep(time.Second)
 			for _, what := range []string{"grants.new 9s\n", "directory with marker"} {
-				s.refuse(what)
-				assert.Equal(t, delegation.ReasonLimit, c.ask("a"), what)
+				s.failSyncs(what)
+				assert.Equal(t, delegation.ReasonLimit, c.acquireGrant("a"), what)
 				assert.NoFileExists(t, cfg.Marker+".new", what)
 				_, err := os.Stat(cfg.Marker)
 				assert.Equal(t, before, err == nil, what)
 			}
-			s.refuse("")
-			assert.Zero(t, c.ask("a"))
-			c.returns()
+			s.failSyncs("")
+			assert.Zero(t, c.acquireGrant("a"))
+			c.returnGrants()
 		})
 	}
 }
 
-// TestMarkerOutlived checks that the marker of an earlier server is removed when
-// its lease is over, even if no client asks for anything meanwhile.
+// TestMarkerOutlived checks that the marker of an earlier server is removed
+// when its lease is over, even if no client sends an ACQUIRE.
 func TestMarkerOutlived(t *testing.T) {
-	cfg := marked(t)
-	leave(t, cfg, "20s\n")
-	run(t, cfg, func(t *testing.T, r *rig) {
+	cfg := markerConfig(t)
+	leaveMarker(t, cfg, "20s\n")
+	runTest(t, cfg, func(t *testing.T, r *testServer) {
 		time.Sleep(markerIdle - 1)
 		assert.FileExists(t, cfg.Marker)
 		time.Sleep(time.Nanosecond)
@@ -265,11 +265,11 @@ func TestMarkerOutlived(t *testing.T) {
 // the marker. Other calls are refused, and close returns. The marker is left
 // for the next start.
 func TestMarkerHung(t *testing.T) {
-	cfg := marked(t)
-	f := newFence(cfg.Marker, term, func() int { return 0 }, quiet, boottime)
-	defer f.close()
+	cfg := markerConfig(t)
+	f := newFence(cfg.Marker, term, func() int { return 0 }, quiet, readBootTime)
+	defer f.closeFence()
 	hung, goOn := make(chan struct{}, 10), make(chan struct{})
-	f.mark.sync = func(d *os.File) error {
+	f.marker.syncFile = func(d *os.File) error {
 		if st, err := d.Stat(); err == nil && st.IsDir() {
 			hung <- struct{}{}
 			<-goOn
@@ -278,9 +278,9 @@ func TestMarkerHung(t *testing.T) {
 	}
 	first, others := make(chan delegation.Reason, 1), make(chan delegation.Reason, 1)
 	enter := func() delegation.Reason {
-		why := f.enter()
+		why := f.beginGrant()
 		if why == 0 {
-			f.leave()
+			f.endGrant()
 		}
 		return why
 	}
@@ -288,8 +288,8 @@ func TestMarkerHung(t *testing.T) {
 	<-hung
 	go func() {
 		why := enter()
-		f.check()
-		f.close()
+		f.removeIfIdle()
+		f.closeFence()
 		others <- why
 	}()
 	select {
@@ -304,14 +304,14 @@ func TestMarkerHung(t *testing.T) {
 	assert.FileExists(t, cfg.Marker)
 }
 
-// TestMarkerLeaseHung checks that a grant that reclaims others for room does
-// not hold the marker's lock while the file system releases their leases.
+// TestMarkerLeaseHung checks that a grant that reclaims others to make room
+// does not hold the marker's lock while the file system releases their leases.
 func TestMarkerLeaseHung(t *testing.T) {
-	cfg := marked(t)
+	cfg := markerConfig(t)
 	cfg.Grants = 1
-	run(t, cfg, func(t *testing.T, r *rig) {
-		c := r.counting()
-		defer c.close()
+	runTest(t, cfg, func(t *testing.T, r *testServer) {
+		c := r.dialWithCounters()
+		defer c.closeConn()
 		free := true
 		r.take = func(func()) (func(), error) {
 			return func() {
@@ -322,24 +322,24 @@ func TestMarkerLeaseHung(t *testing.T) {
 				}
 			}, nil
 		}
-		require.Zero(t, c.ask("a"))
+		require.Zero(t, c.acquireGrant("a"))
 		require.NoError(t, c.link.Atomic(rdma.OpFetchAdd, c.link.Counter(1), delegation.OpClose.Operands(), c, 0))
 		synctest.Wait()
-		require.Zero(t, c.ask("b"))
+		require.Zero(t, c.acquireGrant("b"))
 		assert.True(t, free)
 	})
 }
 
 // TestMarkerStays checks that the marker stays while a client holds a grant.
 func TestMarkerStays(t *testing.T) {
-	cfg := marked(t)
-	run(t, cfg, func(t *testing.T, r *rig) {
-		c := r.counting()
-		defer c.close()
-		assert.Zero(t, c.ask("a"))
+	cfg := markerConfig(t)
+	runTest(t, cfg, func(t *testing.T, r *testServer) {
+		c := r.dialWithCounters()
+		defer c.closeConn()
+		assert.Zero(t, c.acquireGrant("a"))
 		for range 100 {
 			time.Sleep(term / 3)
-			c.renews()
+			c.renewLease()
 		}
 		assert.Equal(t, 1, r.Stats().InForce)
 		assert.FileExists(t, cfg.Marker)
@@ -350,16 +350,16 @@ func TestMarkerStays(t *testing.T) {
 // being removed, however long the removal takes, and that the next grant
 // creates the marker again.
 func TestMarkerRemovedMeanwhile(t *testing.T) {
-	cfg := marked(t)
-	run(t, cfg, func(t *testing.T, r *rig) {
-		c := r.counting()
-		defer c.close()
-		require.Zero(t, c.ask("a"))
+	cfg := markerConfig(t)
+	runTest(t, cfg, func(t *testing.T, r *testServer) {
+		c := r.dialWithCounters()
+		defer c.closeConn()
+		require.Zero(t, c.acquireGrant("a"))
 		time.Sleep(2 * term)
-		c.returns()
+		c.returnGrants()
 		removing, goOn := make(chan struct{}), make(chan struct{})
 		var once sync.Once
-		r.syncs(func(f *os.File) error {
+		r.recordSyncs(func(f *os.File) error {
 			once.Do(func() {
 				close(removing)
 				<-goOn
@@ -367,35 +367,35 @@ func TestMarkerRemovedMeanwhile(t *testing.T) {
 			return f.Sync()
 		})
 		<-removing
-		assert.Equal(t, delegation.ReasonContended, c.ask("a"))
+		assert.Equal(t, delegation.ReasonContended, c.acquireGrant("a"))
 		assert.Zero(t, r.Stats().InForce)
 		close(goOn)
 		synctest.Wait()
-		assert.Zero(t, c.ask("a"))
+		assert.Zero(t, c.acquireGrant("a"))
 		assert.Equal(t, 1, r.Stats().InForce)
 		assert.FileExists(t, cfg.Marker)
 	})
 }
 
-// TestDrain checks that the marker is removed at the end if all grants were
+// TestDrain checks that the marker is removed on Close if all grants were
 // returned, and stays otherwise.
 func TestDrain(t *testing.T) {
 	for name, tt := range map[string]struct {
-		end   func(r *rig, c *client)
+		end   func(r *testServer, c *fakeClient)
 		took  time.Duration
 		stays bool
 	}{
-		"returned":  {func(_ *rig, c *client) { c.returns() }, time.Millisecond, false},
-		"closed":    {func(_ *rig, c *client) { c.close() }, time.Millisecond, false},
-		"no answer": {func(*rig, *client) {}, delegation.Patience, true},
-		"reset":     {func(_ *rig, c *client) { c.c.Conn().Abort(errors.New("enough")) }, delegation.Patience, true},
+		"returned":  {func(_ *testServer, c *fakeClient) { c.returnGrants() }, time.Millisecond, false},
+		"closed":    {func(_ *testServer, c *fakeClient) { c.closeConn() }, time.Millisecond, false},
+		"no answer": {func(*testServer, *fakeClient) {}, delegation.Patience, true},
+		"reset":     {func(_ *testServer, c *fakeClient) { c.conn.Conn().Abort(errors.New("enough")) }, delegation.Patience, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := marked(t)
-			run(t, cfg, func(t *testing.T, r *rig) {
-				c := r.counting()
-				defer c.close()
-				require.Zero(t, c.ask("a"))
+			cfg := markerConfig(t)
+			runTest(t, cfg, func(t *testing.T, r *testServer) {
+				c := r.dialWithCounters()
+				defer c.closeConn()
+				require.Zero(t, c.acquireGrant("a"))
 				start := time.Now()
 				drained := make(chan struct{})
 				go func() {
@@ -407,7 +407,7 @@ func TestDrain(t *testing.T) {
 				tt.end(r, c)
 				<-drained
 				if name != "closed" && name != "reset" {
-					assert.Equal(t, delegation.ReasonOver, c.ask("b"), "no more grants")
+					assert.Equal(t, delegation.ReasonOver, c.acquireGrant("b"), "no more grants")
 				}
 				synctest.Wait()
 				require.NoError(t, r.srv.Shutdown(t.Context())) // before the client closes its connection
@@ -419,23 +419,23 @@ func TestDrain(t *testing.T) {
 }
 
 // TestMarkerCloseHung checks that close waits for a bounded time if the disk
-// does not answer, and that the disk can finish the removal later.
+// does not respond, and that the disk can complete the removal later.
 func TestMarkerCloseHung(t *testing.T) {
-	cfg := marked(t)
+	cfg := markerConfig(t)
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		f := newFence(cfg.Marker, term, func() int { return 0 }, quiet, func() time.Duration { return time.Since(start) })
-		require.Zero(t, f.enter())
-		f.leave()
+		require.Zero(t, f.beginGrant())
+		f.endGrant()
 		goOn := make(chan struct{})
-		f.mark.sync = func(*os.File) error {
+		f.marker.syncFile = func(*os.File) error {
 			<-goOn
 			return nil
 		}
 		closed := time.Now()
-		f.close()
+		f.closeFence()
 		assert.Equal(t, closeTime, time.Since(closed))
-		assert.Equal(t, delegation.ReasonOver, f.enter())
+		assert.Equal(t, delegation.ReasonOver, f.beginGrant())
 		close(goOn)
 	})
 }

@@ -18,58 +18,60 @@ import (
 
 // A Config configures a Keeper. The zero value is a good default.
 type Config struct {
-	// Lease is how long a client may be silent, and so how long changes can be
-	// held up by a silent client; 0 means 10 s. Values below 1 ms or above
+	// Lease is the lease time, and so the maximum time for which a silent
+	// client can delay changes; 0 means 10 s. Values below 1 ms or above
 	// MaxLease are errors.
 	Lease time.Duration
 
-	// Slots is the number of words of each connection's counters, one more than
+	// Slots is the number of words in each connection's counters, one more than
 	// the number of grants that the connection can hold; 0 means 65536. Values
 	// below 2 or above 2^24 are errors.
 	Slots int
 
-	// Grants bounds the grants of all connections together; 0 means 131072.
+	// Grants is the maximum number of grants on all connections together; 0
+	// means 131072.
 	Grants int
 
-	// Receives is the number of recalls that may be unanswered on a connection;
-	// 0 means 32.
+	// Receives is the maximum number of outstanding recalls on a connection; 0
+	// means 32.
 	Receives int
 
 	// Marker is the path of a file that exists whenever grants may be
-	// outstanding. A Keeper that finds the file at its start puts all changes
-	// off until clients no longer trust the grants. The file must be on storage
-	// that survives a restart of the machine, and must not be shared with
-	// another Keeper. If Marker is "", a client's cache can become stale when
-	// the server restarts while the client is cut off.
+	// outstanding. A Keeper that finds the file when it starts postpones all
+	// changes until clients no longer trust the grants. The file must be on
+	// storage that survives a reboot, and must not be shared with another
+	// Keeper. If Marker is "", a client's cache can become stale when the
+	// server restarts while the client is disconnected.
 	Marker string
 
 	// Log receives a message if a Marker was found or cannot be written; nil
 	// means slog.Default().
 	Log *slog.Logger
 
-	// Clock returns the time since a fixed point, and continues while the
-	// machine sleeps; nil means CLOCK_BOOTTIME.
+	// Clock returns the time since a fixed point, and continues during suspend;
+	// nil means CLOCK_BOOTTIME.
 	Clock func() time.Duration
 }
 
-// A Keeper manages the delegations of a server's clients. The methods are safe
-// for concurrent use. The nil Keeper grants nothing and lets every change pass.
+// A Keeper manages the delegations that a server's clients hold. Its methods
+// are safe for concurrent use. A nil Keeper grants nothing and permits every
+// change.
 type Keeper struct {
-	cfg Config
-	g   *delegation.Grantor
+	cfg     Config
+	grantor *delegation.Grantor
 
-	waiting *fairshare.Places // of changes
-	leases  leases
-	fence   *fence
+	waitPlaces *fairshare.Places // for waiting changes
+	leases     leaseTable
+	fence      *restartFence
 
-	draining atomic.Bool
-	ended    chan struct{} // signals the end of a grant
+	draining   atomic.Bool
+	grantEnded chan struct{} // signals that a grant has ended
 
-	kick  chan struct{} // Next is earlier than armed
-	armed atomic.Int64  // the time that run waits for
-	stop  chan struct{}
-	once  sync.Once
-	over  chan struct{}
+	wakeup   chan struct{} // signals that Next is earlier than nextTick
+	nextTick atomic.Int64  // the time for which runTimers waits
+	stopping chan struct{}
+	once     sync.Once
+	finished chan struct{}
 }
 
 // New returns a Keeper configured by c. The caller must close the Keeper.
@@ -81,30 +83,30 @@ func New(c Config) (*Keeper, error) {
 		c.Receives = defaultReceives
 	}
 	if c.Clock == nil {
-		c.Clock = boottime
+		c.Clock = readBootTime
 	}
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
 	if c.Lease > MaxLease {
-		return nil, fmt.Errorf("delegation: a lease of %v is longer than %v", c.Lease, MaxLease)
+		return nil, fmt.Errorf("delegation: lease %v is longer than %v", c.Lease, MaxLease)
 	}
 	g, err := delegation.NewGrantor(delegation.Config{Lease: c.Lease, Slots: c.Slots, Grants: c.Grants})
 	if err != nil {
 		return nil, err
 	}
 	k := &Keeper{
-		cfg: c, g: g, waiting: fairshare.NewPlaces(maxWaiting),
-		kick: make(chan struct{}, 1), stop: make(chan struct{}), over: make(chan struct{}), ended: make(chan struct{}, 1),
+		cfg: c, grantor: g, waitPlaces: fairshare.NewPlaces(maxWaiting),
+		wakeup: make(chan struct{}, 1), stopping: make(chan struct{}), finished: make(chan struct{}), grantEnded: make(chan struct{}, 1),
 	}
 	k.fence = newFence(c.Marker, g.Lease(), func() int { return g.Stats().InForce }, c.Log, c.Clock)
-	k.leases.byKey = make(map[string]*lease)
-	go k.run()
+	k.leases.byKey = make(map[string]*fsLease)
+	go k.runTimers()
 	return k, nil
 }
 
-// boottime reads CLOCK_BOOTTIME, which continues while the machine sleeps.
-func boottime() time.Duration {
+// readBootTime reads CLOCK_BOOTTIME, which continues during suspend.
+func readBootTime() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
 		panic(err) // every Linux since 2.6.39 has it
@@ -112,86 +114,84 @@ func boottime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-func (k *Keeper) now() time.Duration { return k.cfg.Clock() }
+func (k *Keeper) currentTime() time.Duration { return k.cfg.Clock() }
 
-// Extension returns the configuration that the server offers to its clients;
-// nil for the nil Keeper.
+// Extension returns the configuration that the server offers to its clients, or
+// nil if k is nil.
 func (k *Keeper) Extension() *rpcrdma.ExtensionConfig {
 	if k == nil {
 		return nil
 	}
 	return &rpcrdma.ExtensionConfig{
-		ImmediateRecvs: k.cfg.Receives, Atomics: true, Delegation: true, Counters: k.cfg.Slots, Attach: k.attach,
+		ImmediateRecvs: k.cfg.Receives, Atomics: true, Delegation: true, Counters: k.cfg.Slots, Attach: k.attachConn,
 	}
 }
 
 // Serves reports whether a caller's connection has delegation counters.
-func (k *Keeper) Serves(p *oncrpc.Peer) bool { return k.conn(p) != nil }
+func (k *Keeper) Serves(p *oncrpc.Peer) bool { return k.connOf(p) != nil }
 
 // RecallAll recalls all grants, because the conditions for grants have changed.
 // RecallAll does not wait.
 func (k *Keeper) RecallAll() {
 	if k != nil {
-		k.do(k.g.RecallAll(k.now()))
+		k.applyEffects(k.grantor.RecallAll(k.currentTime()))
 	}
 }
 
-// Stats returns the counts of grants and of their ends. The nil Keeper's are
-// zero.
+// Stats returns the Grantor's event counts, which are zero if k is nil.
 func (k *Keeper) Stats() delegation.Stats {
 	if k == nil {
 		return delegation.Stats{}
 	}
-	return k.g.Stats()
+	return k.grantor.Stats()
 }
 
 // Refused counts an ACQUIRE that the caller has refused for its own reason.
-func (k *Keeper) Refused(why delegation.Reason) { k.g.Refused(why) }
+func (k *Keeper) Refused(why delegation.Reason) { k.grantor.Refused(why) }
 
-// Refusals returns how many ACQUIREs were refused, by reason. The nil Keeper
-// has none.
+// Refusals returns the number of refused ACQUIREs by Reason, or nil if k is
+// nil.
 func (k *Keeper) Refusals() map[delegation.Reason]uint64 {
 	if k == nil {
 		return nil
 	}
-	return k.g.Refusals()
+	return k.grantor.Refusals()
 }
 
-// Parties returns how many grants are in force, by party. The nil Keeper has
-// none.
+// Parties returns the number of grants in force by party, or nil if k is nil.
 func (k *Keeper) Parties() map[string]int {
 	if k == nil {
 		return nil
 	}
-	return k.g.Parties()
+	return k.grantor.Parties()
 }
 
-// Lease returns how long a client may be silent.
-func (k *Keeper) Lease() time.Duration { return k.g.Lease() }
+// Lease returns the lease time.
+func (k *Keeper) Lease() time.Duration { return k.grantor.Lease() }
 
-// Held returns how many grants are in force on a connection.
+// Held returns the number of grants in force on a connection.
 func (k *Keeper) Held(l *rpcrdma.ExtensionConn) int {
-	if c := k.of(l); c != nil {
-		return k.g.Held(c)
+	if c := k.connOfLink(l); c != nil {
+		return k.grantor.Held(c)
 	}
 	return 0
 }
 
-// Left returns how long changes are still put off because clients may trust
-// grants of an earlier Keeper.
+// Left returns the time for which changes are still postponed because clients
+// may trust an earlier Keeper's grants.
 func (k *Keeper) Left() time.Duration {
 	if k == nil {
 		return 0
 	}
-	return k.fence.left()
+	return k.fence.remainingWait()
 }
 
-// fenced reports whether changes are put off.
-func (k *Keeper) fenced() bool { return k.fence != nil && k.fence.up.Load() && k.Left() > 0 }
+// isFenced reports whether changes are postponed.
+func (k *Keeper) isFenced() bool { return k.fence != nil && k.fence.raised.Load() && k.Left() > 0 }
 
-// Drain stops granting, recalls all grants, and waits for their return, at most
-// as long as a change would wait. A grant returned before the server ends
-// delays no change after the next start.
+// Drain stops granting, recalls all grants, and waits for their return, but no
+// longer than a change would wait. A grant that is returned before the server
+// stops delays no change after the next start.
 func (k *Keeper) Drain() {
 	if k == nil {
 		return
@@ -200,54 +200,54 @@ func (k *Keeper) Drain() {
 	k.RecallAll()
 	patience := time.NewTimer(delegation.Patience)
 	defer patience.Stop()
-	for k.g.Stats().InForce > 0 {
+	for k.grantor.Stats().InForce > 0 {
 		select {
-		case <-k.ended:
+		case <-k.grantEnded:
 		case <-patience.C:
 			return
 		}
 	}
 }
 
-// Close stops the Keeper's goroutine. All connections must have ended. If the
-// file system of the Marker does not answer, Close returns within some seconds.
+// Close stops the Keeper's goroutine. All connections must be closed. If the
+// Marker's file system does not respond, Close returns within some seconds.
 func (k *Keeper) Close() {
 	if k != nil {
-		k.once.Do(func() { close(k.stop) })
-		<-k.over
-		k.fence.close()
+		k.once.Do(func() { close(k.stopping) })
+		<-k.finished
+		k.fence.closeFence()
 	}
 }
 
-// run calls the Grantor's Tick when due.
-func (k *Keeper) run() {
-	defer close(k.over)
+// runTimers calls the Grantor's Tick when it is due.
+func (k *Keeper) runTimers() {
+	defer close(k.finished)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		var due <-chan time.Time
-		k.armed.Store(math.MaxInt64) // from here on, a goroutine that adds a timer kicks
-		if at, ok := k.g.Next(); ok {
-			k.armed.Store(int64(at))
-			timer.Reset(max(0, at-k.now()))
+		k.nextTick.Store(math.MaxInt64) // from here on, a goroutine that adds a timer sends a wakeup
+		if at, ok := k.grantor.Next(); ok {
+			k.nextTick.Store(int64(at))
+			timer.Reset(max(0, at-k.currentTime()))
 			due = timer.C
 		}
 		select {
-		case <-k.stop:
+		case <-k.stopping:
 			return
-		case <-k.kick:
+		case <-k.wakeup:
 		case <-due:
-			k.do(k.g.Tick(k.now()))
+			k.applyEffects(k.grantor.Tick(k.currentTime()))
 		}
 	}
 }
 
-// hurry wakes run if a timer is due before the time that run waits for.
-func (k *Keeper) hurry() {
-	if at, ok := k.g.Next(); ok && int64(at) < k.armed.Load() {
+// wakeRun wakes runTimers if a timer is due before nextTick.
+func (k *Keeper) wakeRun() {
+	if at, ok := k.grantor.Next(); ok && int64(at) < k.nextTick.Load() {
 		select {
-		case k.kick <- struct{}{}:
-		default: // a kick is already pending
+		case k.wakeup <- struct{}{}:
+		default: // a wakeup is already pending
 		}
 	}
 }

@@ -35,8 +35,8 @@ func TestConfig(t *testing.T) {
 	assert.Equal(t, 1<<16, x.Counters)
 	assert.Equal(t, 32, x.ImmediateRecvs)
 	assert.Equal(t, 10*time.Second, k.Lease())
-	before := k.now()
-	assert.GreaterOrEqual(t, k.now(), before)
+	before := k.currentTime()
+	assert.GreaterOrEqual(t, k.currentTime(), before)
 }
 
 // TestNil checks that the nil Keeper lets changes pass and holds no grants.
@@ -57,11 +57,11 @@ func TestNil(t *testing.T) {
 // TestSilence checks that a client that is silent for a lease loses its grants
 // even if no change needs them.
 func TestSilence(t *testing.T) {
-	run(t, Config{}, func(t *testing.T, r *rig) {
-		c := r.counting()
-		defer c.close()
+	runTest(t, Config{}, func(t *testing.T, r *testServer) {
+		c := r.dialWithCounters()
+		defer c.closeConn()
 		for range 3 { // from the second round on the client has added to its counter before
-			require.Zero(t, c.ask("a"))
+			require.Zero(t, c.acquireGrant("a"))
 			require.Equal(t, 1, r.Stats().InForce)
 			time.Sleep(term - time.Second)
 			require.Equal(t, 1, r.Stats().InForce)
@@ -70,7 +70,7 @@ func TestSilence(t *testing.T) {
 			assert.Equal(t, 1, r.Stats().InForce)
 			time.Sleep(term/4 + time.Second)
 			assert.Zero(t, r.Stats().InForce)
-			c.returns()
+			c.returnGrants()
 		}
 		assert.EqualValues(t, 3, r.Stats().Silent)
 		assert.EqualValues(t, 3, r.Stats().Returned)
@@ -79,15 +79,15 @@ func TestSilence(t *testing.T) {
 
 // TestWithoutCounters checks that a connection without counters gets no grants.
 func TestWithoutCounters(t *testing.T) {
-	run(t, Config{}, func(t *testing.T, r *rig) {
+	runTest(t, Config{}, func(t *testing.T, r *testServer) {
 		for _, x := range []rpcrdma.ExtensionConfig{{}, {Atomics: true}, {ImmediateRecvs: 4}} {
-			c := r.dial(x)
-			assert.Equal(t, delegation.ReasonOver, c.ask("a"))
-			c.close()
+			c := r.dialClient(x)
+			assert.Equal(t, delegation.ReasonOver, c.acquireGrant("a"))
+			c.closeConn()
 		}
-		c := r.counting()
-		defer c.close()
-		assert.Zero(t, c.ask("a"))
+		c := r.dialWithCounters()
+		defer c.closeConn()
+		assert.Zero(t, c.acquireGrant("a"))
 		require.Len(t, r.peers, 4)
 		for i, p := range r.peers {
 			assert.Equal(t, i == 3, r.Serves(p))
@@ -99,36 +99,36 @@ func TestWithoutCounters(t *testing.T) {
 	})
 }
 
-// begin begins a change from elsewhere that must wait for a recall.
-func (r *rig) begin(key string) *Change {
+// beginChange begins a change from elsewhere that must wait for a recall.
+func (r *testServer) beginChange(key string) *Change {
 	ch := new(Change)
 	assert.False(r.t, r.Begin(ch, nil, []byte(key)))
 	return ch
 }
 
-// TestWait checks that a waiting change ends with its context, or is put off
-// after a while; at once if too many changes of its party wait.
+// TestWait checks that a waiting change ends with its context, or is postponed
+// after a while, or immediately if too many of its party's changes wait.
 func TestWait(t *testing.T) {
-	run(t, Config{}, func(t *testing.T, r *rig) {
-		c := r.counting()
-		defer c.close()
-		require.Zero(t, c.ask("a"))
+	runTest(t, Config{}, func(t *testing.T, r *testServer) {
+		c := r.dialWithCounters()
+		defer c.closeConn()
+		require.Zero(t, c.acquireGrant("a"))
 		gone := errors.New("gone")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(gone)
-		assert.ErrorIs(t, r.Wait(ctx, r.begin("a"), nil), gone)
+		assert.ErrorIs(t, r.Wait(ctx, r.beginChange("a"), nil), gone)
 
 		start := time.Now()
 		most := maxWaiting / 2
 		ends := make(chan error, most+1)
 		for range most {
-			ch := r.begin("a")
+			ch := r.beginChange("a")
 			go func() { ends <- r.Wait(context.Background(), ch, nil) }()
 		}
 		synctest.Wait()
-		assert.ErrorIs(t, r.Wait(t.Context(), r.begin("a"), nil), ErrPutOff)
+		assert.ErrorIs(t, r.Wait(t.Context(), r.beginChange("a"), nil), ErrPutOff)
 		assert.Zero(t, time.Since(start))
-		ch := r.begin("a")
+		ch := r.beginChange("a")
 		other := &oncrpc.Peer{Addr: netip.MustParseAddrPort("192.0.2.1:700")}
 		go func() { ends <- r.Wait(context.Background(), ch, other) }()
 		synctest.Wait()
@@ -138,35 +138,35 @@ func TestWait(t *testing.T) {
 		}
 		assert.Equal(t, delegation.Patience, time.Since(start))
 
-		ch = r.begin("a")
+		ch = r.beginChange("a")
 		go func() { ends <- r.Wait(context.Background(), ch, nil) }()
-		c.returns()
+		c.returnGrants()
 		require.NoError(t, <-ends)
 		assert.True(t, r.Begin(ch, nil, []byte("a")))
 		r.Done(ch)
-		assert.Zero(t, r.waiting.Taken())
+		assert.Zero(t, r.waitPlaces.Taken())
 	})
 }
 
 // TestWaitAgain checks that a change has one time limit for all its waits
 // together.
 func TestWaitAgain(t *testing.T) {
-	run(t, Config{}, func(t *testing.T, r *rig) {
-		c := r.counting()
-		defer c.close()
-		require.Zero(t, c.ask("a"))
-		require.Zero(t, c.ask("b"))
+	runTest(t, Config{}, func(t *testing.T, r *testServer) {
+		c := r.dialWithCounters()
+		defer c.closeConn()
+		require.Zero(t, c.acquireGrant("a"))
+		require.Zero(t, c.acquireGrant("b"))
 		start, ends := time.Now(), make(chan error)
-		ch := r.begin("a")
+		ch := r.beginChange("a")
 		go func() { ends <- r.Wait(context.Background(), ch, nil) }()
 		time.Sleep(delegation.Patience * 3 / 4)
-		c.returns()
+		c.returnGrants()
 		require.NoError(t, <-ends)
 		require.False(t, r.Begin(ch, nil, []byte("b")))
 		assert.ErrorIs(t, r.Wait(context.Background(), ch, nil), ErrPutOff)
 		assert.Equal(t, delegation.Patience, time.Since(start))
 
-		// A Change that is over is as good as new.
+		// A Change can be reused after Done.
 		start = time.Now()
 		require.False(t, r.Begin(ch, nil, []byte("b")))
 		assert.ErrorIs(t, r.Wait(context.Background(), ch, nil), ErrPutOff)
@@ -182,44 +182,44 @@ func TestWaitAgain(t *testing.T) {
 	})
 }
 
-// TestEndOfConnection checks that the grants of a client end at once if the
-// client closes its connection in good order. If the connection is aborted, or
-// the server closes it, the client may not know yet, so its grants stay in
-// force for a while.
+// TestEndOfConnection checks that a client's grants end immediately if the
+// client closes its connection gracefully. If the connection is aborted, or the
+// server closes it, the client may not know yet, so its grants stay in force
+// for a while.
 func TestEndOfConnection(t *testing.T) {
 	for name, end := range map[string]struct {
-		do     func(r *rig, c *client)
+		do     func(r *testServer, c *fakeClient)
 		serves time.Duration
 	}{
-		"client closes": {func(_ *rig, c *client) { c.close() }, 0},
-		"client aborts": {func(_ *rig, c *client) {
-			c.c.Conn().Abort(errors.New("enough"))
-			c.close()
+		"client closes": {func(_ *testServer, c *fakeClient) { c.closeConn() }, 0},
+		"client aborts": {func(_ *testServer, c *fakeClient) {
+			c.conn.Conn().Abort(errors.New("enough"))
+			c.closeConn()
 		}, term * 2 / 3},
-		"server closes": {func(r *rig, _ *client) { require.NoError(r.t, r.srv.Shutdown(r.t.Context())) }, term * 2 / 3},
+		"server closes": {func(r *testServer, _ *fakeClient) { require.NoError(r.t, r.srv.Shutdown(r.t.Context())) }, term * 2 / 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			run(t, Config{}, func(t *testing.T, r *rig) {
-				c := r.counting()
-				require.Zero(t, c.ask("a"))
+			runTest(t, Config{}, func(t *testing.T, r *testServer) {
+				c := r.dialWithCounters()
+				require.Zero(t, c.acquireGrant("a"))
 				ch, start := new(Change), time.Now()
 				end.do(r, c)
 				for !r.Begin(ch, nil, []byte("a")) {
-					<-ch.woken
+					<-ch.wakeup
 				}
 				r.Done(ch)
 				assert.Equal(t, end.serves, time.Since(start))
-				c.close()
+				c.closeConn()
 			})
 		})
 	}
 }
 
-// TestBlindAndLeases checks that no change is blind while a lease of the file
-// system is being released.
+// TestBlindAndLeases checks that no change is blind while a file system lease
+// is being released.
 func TestBlindAndLeases(t *testing.T) {
-	run(t, Config{}, func(t *testing.T, r *rig) {
-		c := r.counting()
+	runTest(t, Config{}, func(t *testing.T, r *testServer) {
+		c := r.dialWithCounters()
 		releasing, free := make(chan struct{}), make(chan struct{})
 		r.take = func(func()) (func(), error) {
 			return func() {
@@ -227,8 +227,8 @@ func TestBlindAndLeases(t *testing.T) {
 				<-free
 			}, nil
 		}
-		require.Zero(t, c.ask("a"))
-		go c.close()
+		require.Zero(t, c.acquireGrant("a"))
+		go c.closeConn()
 		<-releasing
 		var ch Change
 		assert.False(t, r.Blind(&ch))
@@ -242,10 +242,10 @@ func TestBlindAndLeases(t *testing.T) {
 // TestAcquireAndRelease checks that the release of a lease completes before
 // another lease is taken for the object.
 func TestAcquireAndRelease(t *testing.T) {
-	run(t, Config{}, func(t *testing.T, r *rig) {
-		a, b := r.counting(), r.counting()
-		defer b.close()
-		require.Zero(t, b.ask("b"))
+	runTest(t, Config{}, func(t *testing.T, r *testServer) {
+		a, b := r.dialWithCounters(), r.dialWithCounters()
+		defer b.closeConn()
+		require.Zero(t, b.acquireGrant("b"))
 		releasing, free := make(chan struct{}), make(chan struct{})
 		var taken atomic.Int32
 		r.take = func(func()) (func(), error) {
@@ -259,11 +259,11 @@ func TestAcquireAndRelease(t *testing.T) {
 				taken.Add(-1)
 			}, nil
 		}
-		require.Zero(t, a.ask("a"))
-		go a.close()
+		require.Zero(t, a.acquireGrant("a"))
+		go a.closeConn()
 		<-releasing
 		asked := make(chan delegation.Reason)
-		go func() { asked <- b.ask("a") }()
+		go func() { asked <- b.acquireGrant("a") }()
 		for range 1000 {
 			runtime.Gosched()
 		}
@@ -273,17 +273,17 @@ func TestAcquireAndRelease(t *testing.T) {
 	})
 }
 
-// TestBoottime checks that the clock of a Keeper continues while the machine
-// sleeps, as a client's does.
+// TestBoottime checks that a Keeper's clock continues during suspend, as a
+// client's does.
 func TestBoottime(t *testing.T) {
 	bootahead.Run(t, func(t *testing.T) {
 		var mono unix.Timespec
 		assert.NoError(t, unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono))
-		assert.GreaterOrEqual(t, boottime()-time.Duration(mono.Nano()), bootahead.By)
+		assert.GreaterOrEqual(t, readBootTime()-time.Duration(mono.Nano()), bootahead.By)
 		k, err := New(Config{})
 		assert.NoError(t, err)
 		defer k.Close()
-		assert.GreaterOrEqual(t, k.now()-time.Duration(mono.Nano()), bootahead.By)
+		assert.GreaterOrEqual(t, k.currentTime()-time.Duration(mono.Nano()), bootahead.By)
 	})
 }
 
@@ -292,6 +292,10 @@ func TestBoottime(t *testing.T) {
 func TestBoundTold(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/operations.md")
 	require.NoError(t, err)
-	row := fmt.Sprintf("\n| changes and reads that wait for clients to return delegations, and GETATTRs that wait for a client's answer | %d | %d, or half of what others leave | | NFS3ERR_JUKEBOX at once; after %.0f s of waiting", maxWaiting, maxWaiting/2, delegation.Patience.Seconds())
-	assert.True(t, strings.Contains(string(doc), row), row)
+	for _, text := range []string{
+		fmt.Sprintf("\n| changes and reads that wait for delegations, and GETATTRs that wait for a client | %d | %d, or half of the rest | |\n", maxWaiting, maxWaiting/2),
+		fmt.Sprintf("wait for delegations: NFS3ERR_JUKEBOX at once, and after %.0f s of waiting.", delegation.Patience.Seconds()),
+	} {
+		assert.Contains(t, strings.ReplaceAll(string(doc), "\n  ", " "), text)
+	}
 }

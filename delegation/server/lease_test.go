@@ -13,15 +13,15 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// TestSlowRelease checks that a slow release of a lease by the file system
+// TestSlowRelease checks that if the file system releases a lease slowly, this
 // delays only goroutines that need the same object.
 func TestSlowRelease(t *testing.T) {
-	ls := leases{byKey: make(map[string]*lease)}
-	take := func(key string, release func()) *lease {
-		l, mine, why := ls.join(key)
+	ls := leaseTable{byKey: make(map[string]*fsLease)}
+	take := func(key string, release func()) *fsLease {
+		l, mine, why := ls.addUser(key)
 		assert.True(t, mine)
 		assert.Zero(t, why)
-		ls.finish(l, release)
+		ls.recordAnswer(l, release)
 		return l
 	}
 	releasing, free := make(chan struct{}), make(chan struct{})
@@ -49,17 +49,17 @@ func TestSlowRelease(t *testing.T) {
 		}
 	}
 
-	left := ended(func() { ls.leave(a) })
+	left := ended(func() { ls.removeUser(a) })
 	within(releasing, "no release")
-	within(ended(func() { ls.free([]byte("b")) }), "a change of another object waits")
-	within(ended(func() { ls.leave(b) }), "the end of another grant waits")
-	within(ended(func() { ls.leave(take("b", func() {})) }), "an ACQUIRE of another object waits")
+	within(ended(func() { ls.releaseForKey([]byte("b")) }), "a change of another object waits")
+	within(ended(func() { ls.removeUser(b) }), "the end of another grant waits")
+	within(ended(func() { ls.removeUser(take("b", func() {})) }), "an ACQUIRE of another object waits")
 
-	changed := ended(func() { ls.free([]byte("a")) })
+	changed := ended(func() { ls.releaseForKey([]byte("a")) })
 	asked := ended(func() {
-		l, mine, _ := ls.join("a")
+		l, mine, _ := ls.addUser("a")
 		assert.True(t, mine, "a lease during its release")
-		ls.finish(l, nil)
+		ls.recordAnswer(l, nil)
 	})
 	for _, c := range []<-chan struct{}{left, changed, asked} {
 		select {
@@ -73,23 +73,23 @@ func TestSlowRelease(t *testing.T) {
 	within(asked, "the ACQUIRE waits still")
 	within(changed, "the change waits still")
 	assert.Empty(t, ls.byKey)
-	assert.False(t, ls.any())
+	assert.False(t, ls.hasLeases())
 }
 
 // TestMakeRoomShared checks that room is made although several clients have
 // grants under the same lease.
 func TestMakeRoomShared(t *testing.T) {
-	run(t, Config{}, func(t *testing.T, r *rig) {
+	runTest(t, Config{}, func(t *testing.T, r *testServer) {
 		held := 0
 		r.take = func(func()) (func(), error) {
 			held++
 			return func() { held-- }, nil
 		}
-		a, b := r.counting(), r.counting()
-		defer a.close()
-		defer b.close()
-		for _, c := range []*client{a, b} {
-			require.Zero(t, c.ask("shared"))
+		a, b := r.dialWithCounters(), r.dialWithCounters()
+		defer a.closeConn()
+		defer b.closeConn()
+		for _, c := range []*fakeClient{a, b} {
+			require.Zero(t, c.acquireGrant("shared"))
 			require.NoError(t, c.link.Atomic(rdma.OpFetchAdd, c.link.Counter(1), delegation.OpClose.Operands(), c, 0))
 		}
 		synctest.Wait()

@@ -2,33 +2,36 @@ package server
 
 import "time"
 
-// MaxLease is the longest permitted lease: a change must not wait longer.
+// MaxLease is the maximum lease time: a change must not wait longer.
 const MaxLease = 5 * time.Minute
 
 // Local limits.
 const (
-	// defaultReceives is how many recalls may be unanswered on a connection. A
-	// change of names affects at most four objects, and eight such changes at a
-	// time are many. Each recall needs a receive of 8 bytes.
+	// defaultReceives is the maximum number of outstanding recalls on a
+	// connection. A change of names affects at most four objects, and eight
+	// such changes at a time are many. Each recall needs an 8-byte receive.
 	defaultReceives = 32
 
-	// defaultSlots is how many words each connection's region has: enough for a
-	// source tree with all its directories. Only used words take memory.
+	// defaultSlots is the number of words in each connection's region: enough
+	// for a source tree with all its directories. Only used words occupy
+	// memory.
 	defaultSlots = 1 << 16
 
-	// maxWaiting is how many changes may wait for clients at a time. Each
-	// occupies a goroutine of a transport, and no other resource that other
-	// calls need. A change beyond this limit is put off at once. A party gets
-	// half, or half of what others leave.
+	// maxWaiting is the maximum number of changes that wait for clients. Each
+	// occupies a transport's goroutine, and no other resource that other calls
+	// need. A change beyond this limit is postponed immediately. A party gets
+	// half of the places, or half of what others leave.
 	maxWaiting = 1024
 
-	// maxReclaims is how many grants an ACQUIRE reclaims for room.
+	// maxReclaims is the maximum number of grants that an ACQUIRE reclaims to
+	// make room.
 	maxReclaims = 16
 
-	// markerIdle is how long no grant must have been in force before the marker
-	// is removed. Without this delay, every first grant would wait for storage.
+	// markerIdle is the time without grants in force after which the marker is
+	// removed. Without this delay, every first grant would wait for storage.
 	markerIdle = time.Minute
 
-	// closeTime is how long Close waits for the removal of the marker.
+	// closeTime is the maximum time for which Close waits for the removal of
+	// the marker.
 	closeTime = 2 * time.Second
 )

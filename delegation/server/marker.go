@@ -14,18 +14,18 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/stablefile"
 )
 
-// A marker is a file that says that grants may be outstanding, and how long
-// their lease is. It survives the end of the process and of the machine.
-type marker struct {
-	path string
-	sync func(*os.File) error // (*os.File).Sync
+// A grantMarker is a file that says that grants may be outstanding, and
+// contains their lease time. It survives the process, and a reboot.
+type grantMarker struct {
+	path     string
+	syncFile func(*os.File) error // (*os.File).Sync
 }
 
-// maxMarker exceeds the length of every marker, in bytes.
+// maxMarker is an upper bound for a marker's length in bytes.
 const maxMarker = 64
 
-// read returns the lease that the marker names; 0 if there is no marker.
-func (m *marker) read() (time.Duration, error) {
+// readLease returns the lease time in the marker, or 0 if there is no marker.
+func (m *grantMarker) readLease() (time.Duration, error) {
 	f, err := os.OpenFile(m.path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
@@ -41,7 +41,7 @@ func (m *marker) read() (time.Duration, error) {
 	}
 	lease, err := time.ParseDuration(strings.TrimSuffix(string(b[:n]), "\n"))
 	if err == nil && (lease <= 0 || lease > MaxLease) {
-		err = errors.New("unknown lease")
+		err = errors.New("invalid lease time")
 	}
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", m.path, err)
@@ -49,22 +49,22 @@ func (m *marker) read() (time.Duration, error) {
 	return lease, nil
 }
 
-// write creates the marker, or replaces an existing marker if it is not fresh.
-// If write returns no error, the marker is on stable storage. Otherwise nothing
-// is granted because of it, and a fresh marker is removed again: the next
-// server would have its changes wait for nobody.
-func (m *marker) write(lease time.Duration, fresh bool) error {
-	err := stablefile.Replace(m.path, []byte(lease.String()+"\n"), m.sync)
+// writeLease creates the marker if fresh is set, and otherwise replaces it. If
+// it returns no error, the marker is on stable storage. Otherwise nothing is
+// granted, and a fresh marker is removed again, so that the next server's
+// changes do not wait unnecessarily.
+func (m *grantMarker) writeLease(lease time.Duration, fresh bool) error {
+	err := stablefile.Replace(m.path, []byte(lease.String()+"\n"), m.syncFile)
 	if err != nil && fresh {
 		_ = os.Remove(m.path)
 	}
 	return err
 }
 
-// remove removes the marker.
-func (m *marker) remove() error {
+// removeFile removes the marker from stable storage.
+func (m *grantMarker) removeFile() error {
 	if err := os.Remove(m.path); err != nil {
 		return err
 	}
-	return stablefile.SyncDir(filepath.Dir(m.path), m.sync)
+	return stablefile.SyncDir(filepath.Dir(m.path), m.syncFile)
 }

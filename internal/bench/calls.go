@@ -10,44 +10,46 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma"
-	"github.com/nfsrdma/nfsrdma/iwarp/ddp"
-	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
-	"github.com/nfsrdma/nfsrdma/iwarp/rdmap"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp/ddp"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp/mpa"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp/rdmap"
 	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
 )
 
-// The calls of many clients, without their time: each message of a connection is the
-// same FPDU but for its number, so that a client costs what that of a ping-pong does, and
-// the server alone makes the difference.
+// Calls from many clients, without the clients' CPU time: all messages on a
+// connection are the same FPDU except for its numbers, so that a client costs the
+// same as a ping-pong client, and only the server makes the difference.
 
-// Positions in an FPDU that is a GETATTR or its reply: an untagged segment with a transport header
-// that has no chunks.
+// Positions in an FPDU that is a GETATTR or its reply: an untagged segment with a
+// transport header that has no chunks.
 const (
 	atMSN  = mpa.LengthLen + ddp.UntaggedLen - 8
-	atXID  = mpa.LengthLen + ddp.UntaggedLen // of the transport header
-	atRPC  = atXID + wire.MinLen             // the message of RPC: its XID
-	atStat = atRPC + rpcmsg.AcceptedLen - 4  // of a reply: accept_stat, and NFS's status
+	atXID  = mpa.LengthLen + ddp.UntaggedLen // in the transport header
+	atRPC  = atXID + wire.MinLen             // in the RPC message: its XID
+	atStat = atRPC + rpcmsg.AcceptedLen - 4  // in a reply: accept_stat, followed by the NFS status
 )
 
-// callClient makes GETATTRs over RDMA, one at a time on each busy connection. Its
-// arguments are the server's address, an export, BUSY/ALL connections, and the time.
-func callClient(args []string) error {
-	busy, all, err := busyOf(args[2])
+// runCallClient sends GETATTRs over RDMA, one at a time on each busy connection.
+// Its arguments are the server's address, an export, BUSY/ALL connections, and the
+// time.
+func runCallClient(args []string) error {
+	busy, all, err := parseBusy(args[2])
 	if err != nil {
 		return err
 	}
-	call, err := getattrCall(args[0], args[1])
+	call, err := newGetattrCall(args[0], args[1])
 	if err != nil {
 		return err
 	}
-	return exchange(busy, all, args[3], func() (*loop, error) { return newCallLoop(call) }, func() (net.Conn, error) { return dialMPA(args[0]) })
+	return exchangeMessages(busy, all, args[3], func() (*echoLoop, error) { return newCallLoop(call) }, func() (net.Conn, error) { return dialMPA(args[0]) })
 }
 
-// getattrCall returns the FPDU of a GETATTR of an export's root, without numbers.
-func getattrCall(addr, export string) ([]byte, error) {
+// newGetattrCall returns the FPDU with a GETATTR for an export's root, without
+// numbers.
+func newGetattrCall(addr, export string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	c, err := nfsrdma.Dial(ctx, addr, nfsrdma.ClientConfig{})
@@ -67,15 +69,16 @@ func getattrCall(addr, export string) ([]byte, error) {
 	return mpa.AppendTrailerNoCRC(append(mpa.AppendLength(nil, len(segment)), segment...), len(segment)), nil
 }
 
-// newCallLoop returns a loop that makes a call, and expects successful replies to it.
-func newCallLoop(call []byte) (*loop, error) {
+// newCallLoop returns a loop that sends a call repeatedly, and expects successful
+// replies.
+func newCallLoop(call []byte) (*echoLoop, error) {
 	reply := ddp.UntaggedLen + wire.MinLen + rpcmsg.AcceptedLen + nfs3.MaxResult(nfs3.ProcGetAttr, 0)
-	l, err := newLoop(mpa.FPDULen(reply), len(call))
+	l, err := newEchoLoop(mpa.FPDULen(reply), len(call))
 	if err != nil {
 		return nil, err
 	}
 	copy(l.out, call)
-	sent := make(map[int]uint32) // by socket; the number of a call is its MSN and its XID
+	sent := make(map[int]uint32) // by socket; a call's number is its MSN and its XID
 	l.stamp = func(fd int, out []byte) {
 		sent[fd]++
 		for _, at := range []int{atMSN, atXID, atRPC} {
@@ -92,16 +95,16 @@ func newCallLoop(call []byte) (*loop, error) {
 	return l, nil
 }
 
-// dialMPA connects, without CRCs and Markers.
+// dialMPA connects with MPA, without CRCs and Markers.
 func dialMPA(addr string) (net.Conn, error) {
-	c, err := dial(addr)
+	c, err := dialReno(addr)
 	if err != nil {
 		return nil, err
 	}
 	local := mpa.Local{CRC: mpa.CRCOff, IRD: 1, ORD: 1}
 	request := mpa.NewRequest(local)
 	if _, err = c.Write(request.AppendTo(nil)); err == nil {
-		err = startMPA(c, request, local)
+		err = readMPAReply(c, request, local)
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
@@ -109,8 +112,8 @@ func dialMPA(addr string) (net.Conn, error) {
 	return c, nil
 }
 
-// startMPA reads the Reply to a Request.
-func startMPA(c net.Conn, request mpa.Frame, local mpa.Local) error {
+// readMPAReply reads the MPA Reply to a Request.
+func readMPAReply(c net.Conn, request mpa.Frame, local mpa.Local) error {
 	b := make([]byte, mpa.HeaderLen+mpa.MaxPrivateData)
 	if _, err := io.ReadFull(c, b[:mpa.HeaderLen]); err != nil {
 		return err

@@ -10,14 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma"
-	"github.com/nfsrdma/nfsrdma/iwarp"
-	"github.com/nfsrdma/nfsrdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
 )
 
-// TestCalls checks that a server answers the calls, and that a reply that is not the call's
-// is an error.
+// TestCalls checks that a server answers the calls, and that a reply with another
+// number is an error.
 func TestCalls(t *testing.T) {
 	dir, err := posix.Open(t.TempDir(), posix.Options{})
 	require.NoError(t, err)
@@ -29,9 +29,9 @@ func TestCalls(t *testing.T) {
 	require.NoError(t, err)
 	go s.ServeRDMA(ln)
 	busy := runtime.NumCPU()
-	require.NoError(t, callClient([]string{ln.Addr().String(), "/e", fmt.Sprintf("%d/%d", busy, busy+1), "50ms"}))
+	require.NoError(t, runCallClient([]string{ln.Addr().String(), "/e", fmt.Sprintf("%d/%d", busy, busy+1), "50ms"}))
 
-	call, err := getattrCall(ln.Addr().String(), "/e")
+	call, err := newGetattrCall(ln.Addr().String(), "/e")
 	require.NoError(t, err)
 	l, err := newCallLoop(call)
 	require.NoError(t, err)

@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inFlight is how many pieces of a stream may be under way.
-const inFlight = 4096
+// maxChunks is the maximum number of a stream's chunks in flight.
+const maxChunks = 4096
 
-// delayer makes a server seem farther away: it delays the bytes in both
+// runDelayer simulates a more distant server: it delays the bytes in both
 // directions. Its arguments are the server's address and the delay, half of the
-// added round trip.
-func delayer(args []string) error {
+// added round-trip time.
+func runDelayer(args []string) error {
 	delay, err := time.ParseDuration(args[1])
 	if err != nil {
 		return err
@@ -24,7 +24,7 @@ func delayer(args []string) error {
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
 		return os.NewSyscallError("prctl", err)
 	}
-	l, err := listen()
+	l, err := listenReno()
 	if err != nil {
 		return err
 	}
@@ -34,25 +34,25 @@ func delayer(args []string) error {
 		if err != nil {
 			return err
 		}
-		server, err := dial(args[0])
+		server, err := dialReno(args[0])
 		if err != nil {
 			_ = client.Close()
 			continue
 		}
-		go late(client, server, delay)
-		go late(server, client, delay)
+		go forwardDelayed(client, server, delay)
+		go forwardDelayed(server, client, delay)
 	}
 }
 
-// A piece is the result of one read.
-type piece struct {
+// A delayedChunk is the data from one read.
+type delayedChunk struct {
 	bytes []byte
 	due   time.Time
 }
 
-// late passes bytes on after the delay, until an end closes.
-func late(to, from net.Conn, delay time.Duration) {
-	pieces := make(chan piece, inFlight)
+// forwardDelayed forwards bytes after the delay, until one end closes.
+func forwardDelayed(to, from net.Conn, delay time.Duration) {
+	pieces := make(chan delayedChunk, maxChunks)
 	go func() {
 		defer close(pieces)
 		b := make([]byte, 256<<10)
@@ -61,13 +61,13 @@ func late(to, from net.Conn, delay time.Duration) {
 			if err != nil {
 				return
 			}
-			pieces <- piece{append([]byte(nil), b[:n]...), time.Now().Add(delay)}
+			pieces <- delayedChunk{append([]byte(nil), b[:n]...), time.Now().Add(delay)}
 		}
 	}()
 	for p := range pieces {
 		sleepUntil(p.due)
 		if _, err := to.Write(p.bytes); err != nil {
-			_ = from.Close() // and the reader continues to the end of pieces
+			_ = from.Close() // the reader then closes pieces
 		}
 	}
 	_ = to.Close()

@@ -9,34 +9,35 @@ import (
 	"time"
 )
 
-// What disturbs a round, and how many rounds must be left for those to be left out.
+// Limits above which a round is disturbed, and the number of undisturbed rounds
+// from which disturbed ones are left out.
 const (
-	disturbingShare  = 0.05 // of the time of all processors
-	disturbingFaults = 100  // a second
+	disturbingShare  = 0.05 // share of all processors' time
+	disturbingFaults = 100  // per second
 	enoughRounds     = 3
 )
 
 // clockTick is /proc's unit of CPU time: USER_HZ, 100 everywhere.
 const clockTick = 0.01
 
-// A disturbance is what the machine did beside a measurement.
+// A disturbance is the machine's other load during a measurement.
 type disturbance struct {
-	stolen float64 // share of the processors' time that the host kept for others
-	others float64 // share of it that processes had which are not the bench's
-	faults float64 // pages read from a disk, a second
+	stolen float64 // share of the processors' time that the host gave to others (steal)
+	others float64 // share used by processes outside the bench
+	faults float64 // pages read from a disk per second
 }
 
-// disturbs reports whether the measurement is not to be trusted.
-func (d disturbance) disturbs() bool {
+// isDisturbing reports whether the measurement is unreliable.
+func (d disturbance) isDisturbing() bool {
 	return d.stolen > disturbingShare || d.others > disturbingShare || d.faults > disturbingFaults
 }
 
-// worse returns the greater of each.
-func (d disturbance) worse(e disturbance) disturbance {
+// worst returns the maximum for each field.
+func (d disturbance) worst(e disturbance) disturbance {
 	return disturbance{max(d.stolen, e.stolen), max(d.others, e.others), max(d.faults, e.faults)}
 }
 
-// String returns what disturbs.
+// String describes the values above their limits.
 func (d disturbance) String() string {
 	var s []string
 	if d.stolen > disturbingShare {
@@ -51,28 +52,29 @@ func (d disturbance) String() string {
 	return strings.Join(s, ", ")
 }
 
-// A snapshot is the state of the machine's counters.
-type snapshot struct {
+// A machineCounters holds the machine's counters at a time.
+type machineCounters struct {
 	at     time.Time
 	cpus   float64
-	stolen float64 // seconds, of all processors
-	others float64 // seconds of CPU time of other processes
+	stolen float64 // seconds, over all processors
+	others float64 // CPU seconds used by other processes
 	faults float64
 }
 
-// snapshot reads the counters. What a kernel does not tell is 0, and does not disturb.
-func (w *world) snapshot() snapshot {
-	s := snapshot{at: time.Now(), others: othersTime(processes(), os.Getpid(), w.runs)}
+// readCounters reads the counters. A counter that the kernel lacks is 0, and never
+// counts as a disturbance.
+func (w *testbed) readCounters() machineCounters {
+	s := machineCounters{at: time.Now(), others: othersTime(readProcesses(), os.Getpid(), w.isOwnProgram)}
 	stat, _ := os.ReadFile("/proc/stat")
-	s.cpus, s.stolen = processors(string(stat))
+	s.cpus, s.stolen = parseCPUStat(string(stat))
 	vmstat, _ := os.ReadFile("/proc/vmstat")
-	s.faults = counter(string(vmstat), "pgmajfault")
+	s.faults = parseCounter(string(vmstat), "pgmajfault")
 	return s
 }
 
-// since returns the disturbance between two snapshots. A process that ends while the
-// processes are read may be missed, or counted twice.
-func (s snapshot) since(before snapshot) disturbance {
+// disturbanceSince returns the disturbance between two readings. A process that
+// exits while the processes are read may be missed, or counted twice.
+func (s machineCounters) disturbanceSince(before machineCounters) disturbance {
 	seconds := s.at.Sub(before.at).Seconds()
 	if seconds <= 0 || s.cpus <= 0 {
 		return disturbance{}
@@ -84,9 +86,9 @@ func (s snapshot) since(before snapshot) disturbance {
 	}
 }
 
-// processors returns the number of processors and the seconds that the host stole from
-// them, of /proc/stat.
-func processors(stat string) (cpus, stolen float64) {
+// parseCPUStat returns the number of processors and the seconds that the host stole
+// from them, from /proc/stat.
+func parseCPUStat(stat string) (cpus, stolen float64) {
 	for line := range strings.Lines(stat) {
 		f := strings.Fields(line)
 		switch {
@@ -99,8 +101,8 @@ func processors(stat string) (cpus, stolen float64) {
 	return cpus, stolen * clockTick
 }
 
-// counter returns a value of /proc/vmstat.
-func counter(vmstat, name string) float64 {
+// parseCounter returns a value from /proc/vmstat.
+func parseCounter(vmstat, name string) float64 {
 	for line := range strings.Lines(vmstat) {
 		if value, ok := strings.CutPrefix(line, name+" "); ok {
 			n, _ := strconv.ParseFloat(strings.TrimSpace(value), 64)
@@ -110,11 +112,11 @@ func counter(vmstat, name string) float64 {
 	return 0
 }
 
-// A process is one of /proc.
+// A process is one process's state in /proc.
 type process struct {
 	parent int
 	kernel bool
-	time   float64 // seconds of CPU, with its children that have ended
+	time   float64 // CPU seconds, including exited children
 }
 
 // parseProcess parses /proc/PID/stat.
@@ -133,14 +135,14 @@ func parseProcess(stat string) (process, bool) {
 	return p, true
 }
 
-// processes returns all processes.
-func processes() map[int]process {
+// readProcesses returns all processes.
+func readProcesses() map[int]process {
 	all := make(map[int]process)
 	names, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, name := range names {
 		stat, err := os.ReadFile(name)
 		if err != nil {
-			continue // it has ended
+			continue // it has exited
 		}
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
 		if p, ok := parseProcess(string(stat)); ok {
@@ -150,20 +152,21 @@ func processes() map[int]process {
 	return all
 }
 
-// othersTime returns the CPU time of processes that are neither the kernel's, which works for
-// all, nor self's descendants, nor ours. The time of a process that ends goes to its
-// parent, so that differences of this sum are right. self's ancestors count: they wait.
+// othersTime returns the CPU time of processes that are neither kernel threads,
+// which work for all, nor self's descendants, nor ours. The CPU time that exited
+// processes used is credited to their parents, so differences are correct. self's
+// ancestors are idle and need no exception.
 func othersTime(all map[int]process, self int, ours func(pid int) bool) (sum float64) {
 	for pid, p := range all {
-		if !p.kernel && !descends(all, pid, self) && !ours(pid) {
+		if !p.kernel && !isDescendant(all, pid, self) && !ours(pid) {
 			sum += p.time
 		}
 	}
 	return sum
 }
 
-// descends reports whether pid is ancestor, or one of its descendants.
-func descends(all map[int]process, pid, ancestor int) bool {
+// isDescendant reports whether pid is ancestor, or one of its descendants.
+func isDescendant(all map[int]process, pid, ancestor int) bool {
 	for range len(all) {
 		if pid == ancestor {
 			return true
@@ -177,12 +180,13 @@ func descends(all map[int]process, pid, ancestor int) bool {
 	return false
 }
 
-// runs reports whether a process runs a program of the bench: a mount has left its parent.
-func (w *world) runs(pid int) bool {
+// isOwnProgram reports whether a process runs one of the measured programs: a mount
+// detaches from its parent.
+func (w *testbed) isOwnProgram(pid int) bool {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if err != nil {
 		return false
 	}
-	bin, err := filepath.Abs(w.o.bin)
+	bin, err := filepath.Abs(w.opts.bin)
 	return err == nil && filepath.Dir(exe) == bin
 }

@@ -12,36 +12,36 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDisturbance checks the shares between two snapshots, and their bounds.
+// TestDisturbance checks the shares between two readings, and their bounds.
 func TestDisturbance(t *testing.T) {
-	start := snapshot{at: time.Unix(100, 0), cpus: 2, stolen: 5, others: 50, faults: 1000}
+	start := machineCounters{at: time.Unix(100, 0), cpus: 2, stolen: 5, others: 50, faults: 1000}
 	for _, tt := range []struct {
-		after snapshot
+		after machineCounters
 		want  string
 	}{
-		{snapshot{at: time.Unix(110, 0), cpus: 2, stolen: 6, others: 51, faults: 2000}, ""},
-		{snapshot{at: time.Unix(110, 0), cpus: 2, stolen: 8, others: 51, faults: 2000}, "host 15 %"},
-		{snapshot{at: time.Unix(110, 0), cpus: 2, stolen: 6, others: 60, faults: 2000}, "others 50 %"},
-		{snapshot{at: time.Unix(110, 0), cpus: 2, stolen: 8, others: 60, faults: 2010}, "host 15 %, others 50 %, 101 faults/s"},
-		{snapshot{at: time.Unix(110, 0), cpus: 2, stolen: 5, others: 500, faults: 1000}, "others 100 %"},
-		{snapshot{at: time.Unix(110, 0), cpus: 2, stolen: 5, faults: 1000}, ""},
-		{snapshot{at: time.Unix(100, 0), cpus: 2, stolen: 8}, ""},
-		{snapshot{at: time.Unix(110, 0), stolen: 8}, ""},
+		{machineCounters{at: time.Unix(110, 0), cpus: 2, stolen: 6, others: 51, faults: 2000}, ""},
+		{machineCounters{at: time.Unix(110, 0), cpus: 2, stolen: 8, others: 51, faults: 2000}, "host 15 %"},
+		{machineCounters{at: time.Unix(110, 0), cpus: 2, stolen: 6, others: 60, faults: 2000}, "others 50 %"},
+		{machineCounters{at: time.Unix(110, 0), cpus: 2, stolen: 8, others: 60, faults: 2010}, "host 15 %, others 50 %, 101 faults/s"},
+		{machineCounters{at: time.Unix(110, 0), cpus: 2, stolen: 5, others: 500, faults: 1000}, "others 100 %"},
+		{machineCounters{at: time.Unix(110, 0), cpus: 2, stolen: 5, faults: 1000}, ""},
+		{machineCounters{at: time.Unix(100, 0), cpus: 2, stolen: 8}, ""},
+		{machineCounters{at: time.Unix(110, 0), stolen: 8}, ""},
 	} {
-		d := tt.after.since(start)
+		d := tt.after.disturbanceSince(start)
 		assert.Equal(t, tt.want, d.String())
-		assert.Equal(t, tt.want != "", d.disturbs(), tt.want)
+		assert.Equal(t, tt.want != "", d.isDisturbing(), tt.want)
 	}
-	assert.Zero(t, snapshot{at: time.Unix(110, 0), cpus: 2}.since(start).others, "a process was counted twice")
-	assert.Equal(t, disturbance{3, 2, 4}, disturbance{1, 2, 3}.worse(disturbance{3, 1, 4}))
+	assert.Zero(t, machineCounters{at: time.Unix(110, 0), cpus: 2}.disturbanceSince(start).others, "a process was counted twice")
+	assert.Equal(t, disturbance{3, 2, 4}, disturbance{1, 2, 3}.worst(disturbance{3, 1, 4}))
 }
 
-// TestCounters checks the values of /proc.
+// TestCounters checks the values from /proc.
 func TestCounters(t *testing.T) {
-	cpus, stolen := processors("cpu  1184264 696718 561069 413406 6056 1 29479 2802 0 0\ncpu0 592325 0 0 0 0 0 0 9 0 0\ncpu1 1 0 0 0 0 0 0 9 0 0\nintr 5\n")
+	cpus, stolen := parseCPUStat("cpu  1184264 696718 561069 413406 6056 1 29479 2802 0 0\ncpu0 592325 0 0 0 0 0 0 9 0 0\ncpu1 1 0 0 0 0 0 0 9 0 0\nintr 5\n")
 	assert.Equal(t, []float64{2, 28.02}, []float64{cpus, stolen})
-	assert.Equal(t, 17.0, counter("pgfault 5\npgmajfault 17\npgmajfaulty 3\n", "pgmajfault"))
-	assert.Zero(t, counter("pgfault 5\n", "pgmajfault"))
+	assert.Equal(t, 17.0, parseCounter("pgfault 5\npgmajfault 17\npgmajfaulty 3\n", "pgmajfault"))
+	assert.Zero(t, parseCounter("pgfault 5\n", "pgmajfault"))
 	p, ok := parseProcess("77 (a) b (c)) S 12 77 77 0 -1 4194304 9 9 9 9 100 20 3000 400 20 0 1 0 5\n")
 	assert.True(t, ok)
 	assert.Equal(t, process{parent: 12, time: 35.2}, p)
@@ -51,7 +51,8 @@ func TestCounters(t *testing.T) {
 	assert.False(t, ok)
 }
 
-// TestOthersTime checks whose time counts, and that a process that ends changes no sum.
+// TestOthersTime checks whose time counts, and that the exit of a process does not
+// change the sum.
 func TestOthersTime(t *testing.T) {
 	const self, ours = 10, 40
 	all := map[int]process{
@@ -64,14 +65,14 @@ func TestOthersTime(t *testing.T) {
 	delete(all, 31)
 	assert.Equal(t, 1.0+4+64+129, othersTime(all, self, isOurs), "of one more second")
 	all[50], all[51] = process{parent: 51}, process{parent: 50}
-	assert.False(t, descends(all, 50, self), "an end, whatever changed while the processes were read")
+	assert.False(t, isDescendant(all, 50, self), "an end, whatever changed while the processes were read")
 }
 
 // TestSnapshot checks that the counters of this machine are found, and that a child and a
 // program of the bench are not others.
 func TestSnapshot(t *testing.T) {
-	w := &world{o: &options{bin: "no such"}}
-	s := w.snapshot()
+	w := &testbed{opts: &options{bin: "no such"}}
+	s := w.readCounters()
 	assert.Positive(t, s.cpus)
 	cmd := exec.Command("sleep", "60")
 	require.NoError(t, cmd.Start())
@@ -79,20 +80,20 @@ func TestSnapshot(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}()
-	all := processes()
+	all := readProcesses()
 	require.Contains(t, all, cmd.Process.Pid)
-	assert.True(t, descends(all, cmd.Process.Pid, os.Getpid()))
-	assert.False(t, w.runs(cmd.Process.Pid))
+	assert.True(t, isDescendant(all, cmd.Process.Pid, os.Getpid()))
+	assert.False(t, w.isOwnProgram(cmd.Process.Pid))
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", cmd.Process.Pid))
 	require.NoError(t, err)
-	w.o.bin = filepath.Dir(exe)
-	assert.True(t, w.runs(cmd.Process.Pid))
+	w.opts.bin = filepath.Dir(exe)
+	assert.True(t, w.isOwnProgram(cmd.Process.Pid))
 }
 
 // TestCounted checks which rounds count, and what the table says.
 func TestCounted(t *testing.T) {
 	calm, loud := disturbance{}, disturbance{others: 0.5}
-	r := &row{name: "n", against: "l", limit: local("", ""), views: []view{{"", "B", func(r *result) float64 { return r.Bytes }, goal{}}}}
+	r := &row{name: "n", against: "l", limit: localRole("", ""), views: []comparedValue{{"", "B", func(r *result) float64 { return r.Bytes }, goal{}}}}
 	for i := range 5 {
 		r.results[0] = append(r.results[0], &result{Bytes: float64(i + 1)})
 		r.results[1] = append(r.results[1], &result{Bytes: 1})
@@ -106,14 +107,14 @@ func TestCounted(t *testing.T) {
 		{[]disturbance{calm, loud, calm, {stolen: 0.1, others: 0.01}, calm}, series{1, 3, 5}, "2 of 5, left out: host 10 %, others 50 %"},
 		{[]disturbance{loud, loud, calm, loud, calm}, series{1, 2, 3, 4, 5}, "3 of 5, counted: others 50 %"},
 	} {
-		r.beside = tt.beside
+		r.disturbances = tt.beside
 		ours, limit := r.series(&r.views[0])
 		assert.Equal(t, tt.ours, ours)
 		assert.Len(t, limit, len(ours))
-		assert.Equal(t, tt.word, r.disturbed())
-		assert.Contains(t, table([]*row{r}), " | "+tt.word+" |\n")
+		assert.Equal(t, tt.word, r.disturbedText())
+		assert.Contains(t, formatTable([]*row{r}), " | "+tt.word+" |\n")
 	}
-	r.forget()
+	r.dropResults()
 	ours, _ := r.series(&r.views[0])
 	assert.Empty(t, ours)
 }

@@ -8,60 +8,60 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// direct says to bypass the page cache.
-const direct = "direct"
+// directIO is the mode that bypasses the page cache.
+const directIO = "direct"
 
 // openFile opens a file, and returns it with a page-aligned block, as O_DIRECT
 // requires.
 func openFile(name, how string, flags int) (*os.File, []byte, error) {
-	if how == direct {
+	if how == directIO {
 		flags |= unix.O_DIRECT
 	}
 	f, err := os.OpenFile(name, flags, 0)
 	if err != nil {
 		return nil, nil, err
 	}
-	b, err := unix.Mmap(-1, 0, block, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)
+	b, err := unix.Mmap(-1, 0, blockSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)
 	return f, b, err
 }
 
-// lap is how many bytes of a file are read or written before starting again. It
-// is small, so that the page cache reuses memory that was in use a moment ago.
-// A virtual machine returns larger amounts to its host, which provides them
-// again only at 0.3 GB/s.
-const lap = 256 << 20
+// lapSize is the number of bytes that are read or written before starting again. It
+// is small, so that the page cache reuses memory that was just in use. A virtual
+// machine returns larger amounts to its host, which provides them again only at 0.3
+// GB/s.
+const lapSize = 256 << 20
 
-// forget empties the page cache of a file.
-func forget(f *os.File) error { return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }
+// dropPageCache drops a file's pages from the page cache.
+func dropPageCache(f *os.File) error { return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }
 
-// reader reads the start of a file repeatedly, never from the page cache. Its
+// runReader reads a file's start repeatedly, never from the page cache. Its
 // arguments are the file's name, the mode, and the time.
-func reader(args []string) error {
+func runReader(args []string) error {
 	f, b, err := openFile(args[0], args[1], os.O_RDONLY)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	k, err := laps(f, args[2], func(at int64) error {
+	k, err := runLaps(f, args[2], func(at int64) error {
 		_, err := f.ReadAt(b, at)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	return k.print()
+	return k.printResult()
 }
 
-// writer overwrites the start of a file repeatedly, with none of it in the page
-// cache, and finally waits until the data are stable. Its arguments are those
-// of reader.
-func writer(args []string) error {
+// runWriter overwrites a file's start repeatedly, with none of it in the page
+// cache, and finally waits until the data are stable. Its arguments are the file's
+// name, the mode, and the time.
+func runWriter(args []string) error {
 	f, b, err := openFile(args[0], args[1], os.O_WRONLY)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	k, err := laps(f, args[2], func(at int64) error {
+	k, err := runLaps(f, args[2], func(at int64) error {
 		_, err := f.WriteAt(b, at)
 		return err
 	})
@@ -71,25 +71,25 @@ func writer(args []string) error {
 	if err := f.Sync(); err != nil {
 		return err
 	}
-	k.then = time.Now()
-	return k.print()
+	k.lastOp = time.Now()
+	return k.printResult()
 }
 
-// laps applies do to one block of a file after the other. The measured time
+// runLaps applies do to a file's blocks, one after another. The measured time
 // begins with the second lap. A lap ends when its data are stable; emptying the
 // page cache is not measured.
-func laps(f *os.File, d string, do func(at int64) error) (*clock, error) {
-	k := new(clock)
+func runLaps(f *os.File, d string, do func(at int64) error) (*opClock, error) {
+	k := new(opClock)
 	for first := true; ; first = false {
-		for at := int64(0); at < lap; at += block {
+		for at := int64(0); at < lapSize; at += blockSize {
 			if err := do(at); err != nil {
 				return nil, err
 			}
-			if !k.tick(block) && !first {
+			if !k.recordOp(blockSize) && !first {
 				return k, nil
 			}
 		}
-		err := errors.Join(f.Sync(), k.pause(func() error { return forget(f) }))
+		err := errors.Join(f.Sync(), k.runUnmeasured(func() error { return dropPageCache(f) }))
 		if first && err == nil {
 			k, err = startClock(d)
 		}
@@ -99,9 +99,9 @@ func laps(f *os.File, d string, do func(at int64) error) (*clock, error) {
 	}
 }
 
-// lister lists a directory with the attributes of all entries, repeatedly. Its
+// runLister lists a directory with all entries' attributes, repeatedly. Its
 // arguments are the directory and the time.
-func lister(args []string) error {
+func runLister(args []string) error {
 	k, err := startClock(args[1])
 	if err != nil {
 		return err
@@ -116,8 +116,8 @@ func lister(args []string) error {
 				return err
 			}
 		}
-		if !k.tick(0) {
-			return k.print()
+		if !k.recordOp(0) {
+			return k.printResult()
 		}
 	}
 }

@@ -11,38 +11,38 @@ import (
 	"time"
 )
 
-// A job is a typical use of a tree of files, repeated.
+// A job is a typical use of a file tree, repeated.
 type job struct {
-	name  string
-	fill  func(dir string) error // makes the tree
-	first string                 // scripts of the shell, which print nothing
-	again string
+	name        string
+	createFiles func(dir string) error // creates the tree
+	setup       string                 // shell scripts that print nothing
+	repeat      string
 }
 
 var (
-	gitStatus = &job{"git", fillGit, "git init -q -b main; git add .; git commit -q -m all", "git status --porcelain"}
-	compile   = &job{"cc", fillC, "make -s", "make -s -B"}
+	gitStatusJob = &job{"git", createGitTree, "git init -q -b main; git add .; git commit -q -m all", "git status --porcelain"}
+	compileJob   = &job{"cc", createCTree, "make -s", "make -s -B"}
 )
 
 const (
-	gitFiles, gitDirs  = 20_000, 200
-	cFiles, cHeaders   = 20, 40
-	believedAttributes = 3 * time.Second // of files, by a mount without delegations
+	gitFiles, gitDirs = 20_000, 200
+	cFiles, cHeaders  = 20, 40
+	attrCacheTime     = 3 * time.Second // for files, on a mount without delegations
 )
 
-// gitEnv keeps the user's own settings out.
+// gitEnv overrides the user's own settings.
 var gitEnv = []string{
 	"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org",
 	"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org",
 }
 
-// script runs a shell script in dir.
-func (w *world) script(dir, text string) error {
+// runScript runs a shell script in dir.
+func (w *testbed) runScript(dir, text string) error {
 	cmd := exec.CommandContext(w.ctx, "sh", "-euc", text)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), gitEnv...)
 	out, err := cmd.CombinedOutput()
 	if err == nil && len(out) > 0 {
-		err = errors.New("it is not silent")
+		err = errors.New("the script printed something")
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w: %s", text, err, out)
@@ -50,22 +50,22 @@ func (w *world) script(dir, text string) error {
 	return nil
 }
 
-// job makes a job's files, once, through the local directory. It returns their
-// path below the export.
-func (w *world) job(j *job) (string, error) {
+// prepareJob creates a job's files, once, through the local directory. It returns
+// their path below the export.
+func (w *testbed) prepareJob(j *job) (string, error) {
 	dir := w.path(j.name)
 	if _, err := os.Stat(dir); err == nil {
 		return j.name, nil
 	}
-	if err := j.fill(dir); err != nil {
+	if err := j.createFiles(dir); err != nil {
 		return "", err
 	}
-	return j.name, w.script(dir, j.first)
+	return j.name, w.runScript(dir, j.setup)
 }
 
-// fillGit writes files with dates some days ago, because git rereads files that
-// are as new as its index.
-func fillGit(dir string) error {
+// createGitTree writes files with old dates, because git rereads files that are as
+// new as its index.
+func createGitTree(dir string) error {
 	old := time.Now().Add(-72 * time.Hour)
 	for i := range gitFiles {
 		sub := filepath.Join(dir, fmt.Sprintf("d%03d", i%gitDirs))
@@ -81,8 +81,8 @@ func fillGit(dir string) error {
 	return nil
 }
 
-// fillC writes a program whose files include all its headers.
-func fillC(dir string) error {
+// createCTree writes a program whose files include all its headers.
+func createCTree(dir string) error {
 	var all, objects bytes.Buffer
 	files := make(map[string]string)
 	for i := range cHeaders {

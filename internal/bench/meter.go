@@ -5,44 +5,44 @@ import (
 	"time"
 )
 
-// samples is how often memory is sampled while a client runs.
-const samples = 20
+// sampleCount is the number of memory samples while a client runs.
+const sampleCount = 20
 
-// A meter watches the memory of a server.
-type meter struct {
-	mu   sync.Mutex
-	seen series
+// A memoryMeter samples a server's memory.
+type memoryMeter struct {
+	mu      sync.Mutex
+	samples series
 }
 
-// watch samples the memory of s until the returned function is called.
-func (m *meter) watch(s *server, d time.Duration) (stop func()) {
-	end := make(chan struct{})
-	var all sync.WaitGroup
-	all.Go(func() {
-		t := time.NewTicker(max(d/samples, time.Millisecond))
+// startSampling samples the memory of s until the returned function is called.
+func (m *memoryMeter) startSampling(s *server, d time.Duration) (stop func()) {
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		t := time.NewTicker(max(d/sampleCount, time.Millisecond))
 		defer t.Stop()
 		for {
 			select {
-			case <-end:
+			case <-done:
 				return
 			case <-t.C:
 			}
-			n := s.memory()
+			n := s.residentBytes()
 			m.mu.Lock()
-			m.seen = append(m.seen, n)
+			m.samples = append(m.samples, n)
 			m.mu.Unlock()
 		}
 	})
 	return func() {
-		close(end)
-		all.Wait()
+		close(done)
+		wg.Wait()
 	}
 }
 
-// last returns the median, in bytes, of the samples while the idle client waits
-// for its end.
-func (m *meter) last() float64 {
+// lastMedian returns the median, in bytes, of the last samples, taken while the
+// client is idle before it exits.
+func (m *memoryMeter) lastMedian() float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.seen[max(len(m.seen)-samples, 0):].median()
+	return m.samples[max(len(m.samples)-sampleCount, 0):].median()
 }

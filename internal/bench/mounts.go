@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// Names of mount points: memfs, tcpfs and pagefs are limits, ours the export's.
+// Names of mount points: memfs, tcpfs and pagefs are limits, oursPoint is the
+// export's.
 const (
 	memPoint  = "memfs"
 	tcpPoint  = "tcpfs"
@@ -17,9 +18,9 @@ const (
 	oursPoint = "mount"
 )
 
-// mounted returns the mount point of that name. It mounts the file system if
+// mountOnce returns the mount point with that name. It mounts the file system if
 // necessary.
-func (w *world) mounted(name string, mount func(point string) error) (string, error) {
+func (w *testbed) mountOnce(name string, mount func(point string) error) (string, error) {
 	if point := w.mounts[name]; point != "" {
 		return point, nil
 	}
@@ -34,21 +35,21 @@ func (w *world) mounted(name string, mount func(point string) error) (string, er
 	return point, nil
 }
 
-// memFS returns the mount point of memfs.
-func (w *world) memFS() (string, error) { return w.limitFS(memPoint) }
+// mountMemFS returns memfs's mount point.
+func (w *testbed) mountMemFS() (string, error) { return w.mountLimitFS(memPoint) }
 
-// tcpFS returns the mount point of tcpfs.
-func (w *world) tcpFS() (string, error) {
-	s, err := w.tcpServer(anyCPU)
+// mountTCPFS returns tcpfs's mount point.
+func (w *testbed) mountTCPFS() (string, error) {
+	s, err := w.ensureTCPServer(anyCPU)
 	if err != nil {
 		return "", err
 	}
-	return w.limitFS(tcpPoint, s.addr)
+	return w.mountLimitFS(tcpPoint, s.addr)
 }
 
-// limitFS returns the mount point of a role of this program.
-func (w *world) limitFS(role string, args ...string) (string, error) {
-	return w.mounted(role, func(point string) error {
+// mountLimitFS returns the mount point for a role that this program plays.
+func (w *testbed) mountLimitFS(role string, args ...string) (string, error) {
+	return w.mountOnce(role, func(point string) error {
 		s, err := startServer(w.ctx, anyCPU, "at", w.self, append([]string{roleWord, role, point}, args...)...)
 		if err == nil {
 			w.servers[role] = s
@@ -57,23 +58,23 @@ func (w *world) limitFS(role string, args ...string) (string, error) {
 	})
 }
 
-// mount returns mountrdma's mount point of the export.
-func (w *world) mount() (string, error) {
-	s, err := w.nfsrdmad(anyCPU)
+// mountExport returns mountrdma's mount point for the export.
+func (w *testbed) mountExport() (string, error) {
+	s, err := w.ensureNfsrdmad(anyCPU)
 	if err != nil {
 		return "", err
 	}
-	return w.mountOf(oursPoint, s)
+	return w.mountServer(oursPoint, s)
 }
 
-// mountOf returns mountrdma's mount point of a server's export, with options.
-func (w *world) mountOf(name string, s *server, options ...string) (string, error) {
-	return w.mounted(name, func(point string) error {
+// mountServer returns mountrdma's mount point for a server's export, with options.
+func (w *testbed) mountServer(name string, s *server, options ...string) (string, error) {
+	return w.mountOnce(name, func(point string) error {
 		host, port, err := net.SplitHostPort(s.addr)
 		if err != nil {
 			return err
 		}
-		cmd := exec.CommandContext(w.ctx, w.program("mountrdma"), host+":"+exportName, point,
+		cmd := exec.CommandContext(w.ctx, w.programPath("mountrdma"), host+":"+exportName, point,
 			"-o", strings.Join(append(options, "port="+port), ","))
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w: %s", cmd, err, out)

@@ -15,24 +15,24 @@ import (
 )
 
 // Many connections, a few of them busy: the limit is a server that only waits in
-// epoll_wait, and answers each request by one call to read and one to write. Each
-// end has a thread for each CPU, with its share of the connections.
+// epoll_wait, and answers each request with one read and one write system call.
+// Each end has a thread for each CPU, with its share of the connections.
 
-// Bytes of a GETATTR and of its reply on the wire, about.
+// Approximate sizes in bytes for a GETATTR and its reply on the wire.
 const (
-	askSize    = 192
-	answerSize = 168
+	requestSize = 192
+	replySize   = 168
 )
 
-// pongServer answers ping-pongs. It has no arguments.
-func pongServer([]string) error {
-	l, err := listen()
+// runPongServer answers ping-pongs. It has no arguments.
+func runPongServer([]string) error {
+	l, err := listenReno()
 	if err != nil {
 		return err
 	}
-	loops, failed := make([]*loop, runtime.NumCPU()), make(chan error, runtime.NumCPU())
+	loops, failed := make([]*echoLoop, runtime.NumCPU()), make(chan error, runtime.NumCPU())
 	for i := range loops {
-		if loops[i], err = newLoop(askSize, answerSize); err != nil {
+		if loops[i], err = newEchoLoop(requestSize, replySize); err != nil {
 			return err
 		}
 		go func() { failed <- loops[i].run(func() bool { return true }) }()
@@ -53,30 +53,31 @@ func pongServer([]string) error {
 	return <-failed
 }
 
-// pongClient sends requests on some connections, one at a time on each. Its
+// runPongClient sends requests on some connections, one at a time on each. Its
 // arguments are the server's address, BUSY/ALL connections, and the time.
-func pongClient(args []string) error {
-	busy, all, err := busyOf(args[1])
+func runPongClient(args []string) error {
+	busy, all, err := parseBusy(args[1])
 	if err != nil {
 		return err
 	}
-	return exchange(busy, all, args[2], func() (*loop, error) { return newLoop(answerSize, askSize) }, func() (net.Conn, error) { return dial(args[0]) })
+	return exchangeMessages(busy, all, args[2], func() (*echoLoop, error) { return newEchoLoop(replySize, requestSize) }, func() (net.Conn, error) { return dialReno(args[0]) })
 }
 
-// busyOf reads BUSY/ALL.
-func busyOf(word string) (busy, all int, err error) {
+// parseBusy parses BUSY/ALL.
+func parseBusy(word string) (busy, all int, err error) {
 	b, a, _ := strings.Cut(word, "/")
 	busy, berr := strconv.Atoi(b)
 	all, aerr := strconv.Atoi(a)
 	return busy, all, errors.Join(berr, aerr)
 }
 
-// exchange sends messages on some of all connections, and waits for the answer to each before
-// the next one on that connection, for a time.
-func exchange(busy, all int, d string, newLoop func() (*loop, error), dial func() (net.Conn, error)) error {
-	loops := make([]*loop, runtime.NumCPU())
+// exchangeMessages opens all connections, and sends messages on the first busy ones
+// for the time d. Before each message it waits for the reply to the previous one on
+// that connection.
+func exchangeMessages(busy, all int, d string, newLoop func() (*echoLoop, error), dial func() (net.Conn, error)) error {
+	loops := make([]*echoLoop, runtime.NumCPU())
 	if busy < len(loops) || busy > all {
-		return fmt.Errorf("%d/%d: of BUSY/ALL connections, at least %d must be busy", busy, all, len(loops))
+		return fmt.Errorf("%d/%d: at least %d of the BUSY/ALL connections must be busy", busy, all, len(loops))
 	}
 	for i := range loops {
 		l, err := newLoop()
@@ -105,10 +106,10 @@ func exchange(busy, all int, d string, newLoop func() (*loop, error), dial func(
 	)
 	for _, l := range loops {
 		ends.Go(func() {
-			first <- errors.Join(l.begin(), l.run(func() bool {
+			first <- errors.Join(l.sendFirst(), l.run(func() bool {
 				mu.Lock()
 				defer mu.Unlock()
-				return k.tick(len(l.in))
+				return k.recordOp(len(l.in))
 			}))
 		})
 	}
@@ -118,15 +119,15 @@ func exchange(busy, all int, d string, newLoop func() (*loop, error), dial func(
 			return err
 		}
 	}
-	return k.print()
+	return k.printResult()
 }
 
-// A loop reads messages of one length from its sockets, and sends one of another
-// length for each.
-type loop struct {
-	epoll   int
-	busy    []int // sockets that begin
-	in, out []byte
+// An echoLoop reads fixed-length messages from its sockets, and sends one with
+// another fixed length for each.
+type echoLoop struct {
+	epoll      int
+	initiators []int // sockets that send first
+	in, out    []byte
 
 	// stamp, if not nil, completes out before it is sent on a socket, and check examines
 	// what was read from one.
@@ -134,36 +135,36 @@ type loop struct {
 	check func(fd int, in []byte) error
 }
 
-func newLoop(in, out int) (*loop, error) {
+func newEchoLoop(in, out int) (*echoLoop, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
-	return &loop{epoll: fd, in: make([]byte, in), out: make([]byte, out)}, os.NewSyscallError("epoll_create1", err)
+	return &echoLoop{epoll: fd, in: make([]byte, in), out: make([]byte, out)}, os.NewSyscallError("epoll_create1", err)
 }
 
-// add takes over nc, which begins with a message if busy is set.
-func (l *loop) add(nc net.Conn, busy bool) error {
+// add takes ownership of nc, and sends the first message on it if busy is set.
+func (l *echoLoop) add(nc net.Conn, busy bool) error {
 	b, err := newBlocking(nc)
 	if err != nil {
 		return err
 	}
 	if busy {
-		l.busy = append(l.busy, b.fd)
+		l.initiators = append(l.initiators, b.fd)
 	}
 	ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(b.fd)}
 	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, b.fd, &ev))
 }
 
-// begin sends a message on each busy socket.
-func (l *loop) begin() error {
-	for _, fd := range l.busy {
-		if err := l.send(fd); err != nil {
+// sendFirst sends a message on each busy socket.
+func (l *echoLoop) sendFirst() error {
+	for _, fd := range l.initiators {
+		if err := l.sendMessage(fd); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// run answers messages until more returns false, or nothing is left to wait for.
-func (l *loop) run(more func() bool) error {
+// run answers messages until more returns false.
+func (l *echoLoop) run(more func() bool) error {
 	runtime.LockOSThread()
 	var events [128]unix.EpollEvent
 	for {
@@ -172,7 +173,7 @@ func (l *loop) run(more func() bool) error {
 			return os.NewSyscallError("epoll_wait", err)
 		}
 		for _, ev := range events[:max(n, 0)] {
-			switch err := l.answer(int(ev.Fd)); {
+			switch err := l.handleMessage(int(ev.Fd)); {
 			case err == io.EOF:
 				_ = unix.Close(int(ev.Fd))
 			case err != nil:
@@ -184,8 +185,8 @@ func (l *loop) run(more func() bool) error {
 	}
 }
 
-// answer takes a message and sends one.
-func (l *loop) answer(fd int) error {
+// handleMessage reads a message and sends one.
+func (l *echoLoop) handleMessage(fd int) error {
 	n, err := unix.Read(fd, l.in)
 	if n == 0 || err == unix.ECONNRESET {
 		return io.EOF
@@ -194,24 +195,24 @@ func (l *loop) answer(fd int) error {
 		return os.NewSyscallError("read", err)
 	}
 	if n < len(l.in) {
-		return fmt.Errorf("%d bytes of a message of %d", n, len(l.in))
+		return fmt.Errorf("%d bytes of a %d-byte message", n, len(l.in))
 	}
 	if l.check != nil {
 		if err := l.check(fd, l.in); err != nil {
 			return err
 		}
 	}
-	return l.send(fd)
+	return l.sendMessage(fd)
 }
 
-// send sends a message.
-func (l *loop) send(fd int) error {
+// sendMessage sends a message on a socket.
+func (l *echoLoop) sendMessage(fd int) error {
 	if l.stamp != nil {
 		l.stamp(fd, l.out)
 	}
 	_, err := unix.Write(fd, l.out)
 	if err == unix.EPIPE || err == unix.ECONNRESET {
-		return io.EOF // the peer has ended
+		return io.EOF // the peer has exited
 	}
 	return os.NewSyscallError("write", err)
 }

@@ -12,10 +12,10 @@ import (
 // TestLoop checks that a loop answers each message with one, and outlives a
 // connection.
 func TestLoop(t *testing.T) {
-	ln, err := listen()
+	ln, err := listenReno()
 	require.NoError(t, err)
 	defer ln.Close()
-	l, err := newLoop(askSize, answerSize)
+	l, err := newEchoLoop(requestSize, replySize)
 	require.NoError(t, err)
 	served, ended := 0, make(chan error, 1)
 	const last = 4
@@ -32,9 +32,9 @@ func TestLoop(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, l.add(s, false))
 		for range last / 2 {
-			_, err = c.Write(make([]byte, askSize))
+			_, err = c.Write(make([]byte, requestSize))
 			require.NoError(t, err)
-			_, err = io.ReadFull(c, make([]byte, answerSize))
+			_, err = io.ReadFull(c, make([]byte, replySize))
 			require.NoError(t, err)
 		}
 		require.NoError(t, c.Close())

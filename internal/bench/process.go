@@ -20,7 +20,7 @@ import (
 // anyCPU lets the kernel choose the CPU.
 const anyCPU = -1
 
-// stopTime is how long a server may take to end.
+// stopTime is the time that a server may take to exit.
 const stopTime = 10 * time.Second
 
 // A server is a process that has printed its ready line.
@@ -29,8 +29,8 @@ type server struct {
 	addr string
 }
 
-// startOn starts a process on one CPU. A process has the CPUs of the thread that
-// starts it.
+// startOn starts a process on one CPU. A process inherits its CPU set from the
+// thread that starts it.
 func startOn(cpu int, cmd *exec.Cmd) error {
 	if cpu == anyCPU {
 		return cmd.Start()
@@ -83,7 +83,7 @@ func startServer(ctx context.Context, cpu int, word, name string, args ...string
 	return s, nil
 }
 
-// stop ends the server.
+// stop stops the server.
 func (s *server) stop() {
 	_ = s.cmd.Process.Signal(unix.SIGTERM)
 	late := time.AfterFunc(stopTime, func() { _ = s.cmd.Process.Kill() })
@@ -91,11 +91,11 @@ func (s *server) stop() {
 	_ = s.cmd.Wait()
 }
 
-// cpu returns the CPU time that the server has used.
-func (s *server) cpu() time.Duration { return cpuOf(s.cmd.Process.Pid) }
+// cpuTime returns the CPU time that the server has used.
+func (s *server) cpuTime() time.Duration { return cpuOf(s.cmd.Process.Pid) }
 
-// memory returns the server's resident bytes.
-func (s *server) memory() float64 {
+// residentBytes returns the server's resident memory in bytes.
+func (s *server) residentBytes() float64 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 	if err != nil {
 		return 0
@@ -109,17 +109,17 @@ func (s *server) memory() float64 {
 	return 0
 }
 
-// client runs a client of s, if any, to its end, and parses the result that the
-// client prints. A client prints as soon as its measured time is over, before it
-// closes its connections.
-func client(ctx context.Context, s *server, cpu int, name string, args ...string) (*result, error) {
+// runClient runs a client, which uses s if not nil, until it exits, and parses the
+// result that the client prints. A client prints as soon as its measured time is
+// over, before it closes its connections.
+func runClient(ctx context.Context, s *server, cpu int, name string, args ...string) (*result, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	var u usage
+	var u cpuUsage
 	if s != nil {
-		cmd.Stdout = u.until(&out)
-		defer u.watch(s.cpu)()
+		cmd.Stdout = u.endAtFirstByte(&out)
+		defer u.startSampling(s.cpuTime)()
 	}
 	if err := startOn(cpu, cmd); err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func client(ctx context.Context, s *server, cpu int, name string, args ...string
 		return nil, fmt.Errorf("%s: %w", cmd, err)
 	}
 	if s != nil {
-		r.Server = u.last(r.Seconds)
+		r.Server = u.measuredSeconds(r.Seconds)
 	}
 	return &r, nil
 }

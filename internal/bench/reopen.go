@@ -10,18 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// page is how much of a file a reopener reads, in bytes.
-const page = 4096
+// pageSize is the number of bytes that runReopener reads from a file.
+const pageSize = 4096
 
-// openers is how many goroutines open the files for the first time, because
-// their server may be far away.
+// openers is the number of goroutines that open the files for the first time,
+// because their server may be far away.
 const openers = 32
 
-// reopener opens files again, one after the other and repeatedly: it gets the
-// attributes, reads a page and closes the file. Its arguments are the
-// directory, the number of files in it, and the time; without a time, it opens
-// each file once.
-func reopener(args []string) error {
+// runReopener opens files again, one after another and repeatedly: it gets the
+// attributes, reads a page and closes the file. Its arguments are the directory,
+// its file count, and the time; without a time, it opens each file once.
+func runReopener(args []string) error {
 	files, err := strconv.Atoi(args[1])
 	if err != nil {
 		return err
@@ -33,42 +32,42 @@ func reopener(args []string) error {
 	name := func(i int) string { return filepath.Join(args[0], fileName(i)) }
 	if k.end == k.start {
 		err = openAll(files, name)
-		k.tick(0)
-		return errors.Join(err, k.print())
+		k.recordOp(0)
+		return errors.Join(err, k.printResult())
 	}
 	names := make([]string, files)
 	for i := range names {
 		names[i] = name(i)
 	}
-	b := make([]byte, page)
+	b := make([]byte, pageSize)
 	for i := 0; ; i = (i + 1) % files {
-		if err := reopen(names[i], b); err != nil {
+		if err := reopenFile(names[i], b); err != nil {
 			return err
 		}
-		if !k.tick(page) {
-			return k.print()
+		if !k.recordOp(pageSize) {
+			return k.printResult()
 		}
 	}
 }
 
 func openAll(files int, name func(int) string) error {
-	var all sync.WaitGroup
+	var wg sync.WaitGroup
 	errs := make([]error, openers)
 	for n := range openers {
-		all.Go(func() {
-			b := make([]byte, page)
+		wg.Go(func() {
+			b := make([]byte, pageSize)
 			for i := n; i < files && errs[n] == nil; i += openers {
-				errs[n] = reopen(name(i), b)
+				errs[n] = reopenFile(name(i), b)
 			}
 		})
 	}
-	all.Wait()
+	wg.Wait()
 	return errors.Join(errs...)
 }
 
-// reopen uses system calls alone: package os would check whether the file can
-// be polled.
-func reopen(name string, b []byte) error {
+// reopenFile opens, stats, reads and closes a file with plain system calls: package
+// os would check whether the file can be polled.
+func reopenFile(name string, b []byte) error {
 	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)

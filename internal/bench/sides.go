@@ -11,228 +11,238 @@ import (
 	"time"
 )
 
-// A place is the CPUs of server and client.
-type place struct{ server, client int }
+// A cpuPlacement selects the CPUs for server and client.
+type cpuPlacement struct{ server, client int }
 
 var (
-	free     = place{anyCPU, anyCPU}
-	together = place{0, 0}
-	across   = place{0, 1}
+	unpinned = cpuPlacement{anyCPU, anyCPU}
+	sameCPU  = cpuPlacement{0, 0}
+	twoCPUs  = cpuPlacement{0, 1}
 )
 
-// tcp is raw TCP: the performance of a tcpClient.
-func tcp(at place, what string) side {
-	return func(w *world) (*result, error) {
-		s, err := w.tcpServer(at.server)
+// rawTCP measures raw TCP with a process in the role tcpclient.
+func rawTCP(at cpuPlacement, what string) sideFunc {
+	return func(w *testbed) (*result, error) {
+		s, err := w.ensureTCPServer(at.server)
 		if err != nil {
 			return nil, err
 		}
-		return w.role(s, at.client, "tcpclient", s.addr, what, w.o.time.String())
+		return w.runRole(s, at.client, "tcpclient", s.addr, what, w.opts.time.String())
 	}
 }
 
-// stored is a stream that its receiver writes over an existing file.
-func stored(w *world) (*result, error) { return tcp(free, "stored*"+w.path("over"))(w) }
+// storedStream measures a stream that its receiver writes over an existing file.
+func storedStream(w *testbed) (*result, error) { return rawTCP(unpinned, "stored*"+w.path("over"))(w) }
 
-// pingPongs is a ping-pong on each of the busy connections, beside idle ones.
-func pingPongs(busy, all int) side {
-	return func(w *world) (*result, error) {
-		s, err := w.server("pongserver", func() (*server, error) {
+// pingPongs measures a ping-pong on each busy connection, with idle ones open.
+func pingPongs(busy, all int) sideFunc {
+	return func(w *testbed) (*result, error) {
+		s, err := w.ensureServer("pongserver", func() (*server, error) {
 			return startServer(w.ctx, anyCPU, "tcp", w.self, roleWord, "pongserver")
 		})
 		if err != nil {
 			return nil, err
 		}
-		return w.role(s, anyCPU, "pongclient", s.addr, fmt.Sprintf("%d/%d", busy, all), w.o.time.String())
+		return w.runRole(s, anyCPU, "pongclient", s.addr, fmt.Sprintf("%d/%d", busy, all), w.opts.time.String())
 	}
 }
 
-// getattrs is GETATTR on each of the busy connections, beside idle ones.
-func getattrs(busy, all int) side {
-	return benchOf([]string{manyConnections}, free, "big", "getattr", "1", 1, fmt.Sprint("--connections=", busy), fmt.Sprint("--idle=", all-busy))
+// getattrs measures GETATTR on each busy connection, with idle ones open.
+func getattrs(busy, all int) sideFunc {
+	return mountBenchWith([]string{manyConnections}, unpinned, "big", "getattr", "1", 1, fmt.Sprint("--connections=", busy), fmt.Sprint("--idle=", all-busy))
 }
 
-// bareGetattrs is getattrs by clients that cost no more than those of pingPongs.
-func bareGetattrs(busy, all int) side {
-	return func(w *world) (*result, error) {
-		s, err := w.nfsrdmad(anyCPU, manyConnections)
+// minimalGetattrs measures the same as getattrs, with clients that cost no more
+// than ping-pong clients.
+func minimalGetattrs(busy, all int) sideFunc {
+	return func(w *testbed) (*result, error) {
+		s, err := w.ensureNfsrdmad(anyCPU, manyConnections)
 		if err != nil {
 			return nil, err
 		}
-		return w.role(s, anyCPU, "callclient", s.addr, exportName, fmt.Sprintf("%d/%d", busy, all), w.o.time.String())
+		return w.runRole(s, anyCPU, "callclient", s.addr, exportName, fmt.Sprintf("%d/%d", busy, all), w.opts.time.String())
 	}
 }
 
-// manyConnections makes nfsrdmad take 10,000 connections of one host.
+// manyConnections makes nfsrdmad accept 10,000 connections from one host.
 const manyConnections = "--max-connections=12000"
 
-// bench is mountrdma bench, with flags. Flags that concern the server too go to
-// both ends.
-func bench(at place, file, op, size string, depth int, flags ...string) side {
-	return benchOf(nil, at, file, op, size, depth, flags...)
+// mountBench runs mountrdma bench, with flags. Flags that also concern the server
+// are passed to both ends.
+func mountBench(at cpuPlacement, file, op, size string, depth int, flags ...string) sideFunc {
+	return mountBenchWith(nil, at, file, op, size, depth, flags...)
 }
 
-// benchOf is bench with flags of the server's own.
-func benchOf(own []string, at place, file, op, size string, depth int, flags ...string) side {
-	return func(w *world) (*result, error) {
+// mountBenchWith runs mountrdma bench, with the server flags own and client flags.
+func mountBenchWith(own []string, at cpuPlacement, file, op, size string, depth int, flags ...string) sideFunc {
+	return func(w *testbed) (*result, error) {
 		both := slices.Clone(own)
 		for _, f := range flags {
 			if strings.HasPrefix(f, "--crc=") {
 				both = append(both, f)
 			}
 		}
-		s, err := w.nfsrdmad(at.server, both...)
+		s, err := w.ensureNfsrdmad(at.server, both...)
 		if err != nil {
 			return nil, err
 		}
-		return benchAt(s, at.client, file, op, size, depth, flags...)(w)
+		return mountBenchAt(s, at.client, file, op, size, depth, flags...)(w)
 	}
 }
 
-// benchAt is mountrdma bench on a CPU, with flags, at a server.
-func benchAt(s *server, cpu int, file, op, size string, depth int, flags ...string) side {
-	return func(w *world) (*result, error) {
-		args := []string{"bench", url(s, file), "--json", "--op", op, "--block", size, "--depth", strconv.Itoa(depth)}
+// mountBenchAt runs mountrdma bench against a server, on a CPU, with flags.
+func mountBenchAt(s *server, cpu int, file, op, size string, depth int, flags ...string) sideFunc {
+	return func(w *testbed) (*result, error) {
+		args := []string{"bench", exportURL(s, file), "--json", "--op", op, "--block", size, "--depth", strconv.Itoa(depth)}
 		args = append(args, flags...)
 		run := func(d time.Duration) (*result, error) {
-			return client(w.ctx, s, cpu, w.program("mountrdma"), append(args, "--time", d.String())...)
+			return runClient(w.ctx, s, cpu, w.programPath("mountrdma"), append(args, "--time", d.String())...)
 		}
-		if _, err := run(warming(op, w.o.time)); err != nil {
+		if _, err := run(warmUpTime(op, w.opts.time)); err != nil {
 			return nil, err
 		}
-		return run(w.o.time)
+		return run(w.opts.time)
 	}
 }
 
-// warming returns how long calls are made before they are measured, so that the memory of
-// both ends is there: a virtual machine gives memory that was freed back to its
-// host, which returns it slowly. READs are made as long as measured: the server drops
-// idle mappings, and TCP's sender starts with a populated one.
-func warming(op string, measured time.Duration) time.Duration {
+// warmUpTime returns the time for which calls are sent before they are measured, so
+// that both ends' memory is resident: a virtual machine returns freed memory to its
+// host, which provides it again slowly. READs warm up for as long as they are
+// measured: the server drops idle mappings, and TCP's sender starts with a
+// populated one.
+func warmUpTime(op string, measured time.Duration) time.Duration {
 	if op == "read" {
 		return measured
 	}
 	return measured / 4
 }
 
-// local is a role that uses exported files locally.
-func local(role, name string) side {
-	return func(w *world) (*result, error) {
-		return w.role(nil, anyCPU, role, w.path(name), w.o.time.String())
+// localRole runs a role that uses exported files locally.
+func localRole(role, name string) sideFunc {
+	return func(w *testbed) (*result, error) {
+		return w.runRole(nil, anyCPU, role, w.path(name), w.opts.time.String())
 	}
 }
 
-// ofMount is a role with a file of our mount.
-func ofMount(role, file, how string) side { return ofPoint((*world).mount, role, file, how) }
+// roleOnMount runs a role on a file in our mount.
+func roleOnMount(role, file, how string) sideFunc {
+	return roleOnPoint((*testbed).mountExport, role, file, how)
+}
 
-// ofMemFS is a role with a file of memfs.
-func ofMemFS(role, file, how string) side { return ofPoint((*world).memFS, role, file, how) }
+// roleOnMemFS runs a role on a file in memfs.
+func roleOnMemFS(role, file, how string) sideFunc {
+	return roleOnPoint((*testbed).mountMemFS, role, file, how)
+}
 
-// ofTCPFS is a role with a file of tcpfs.
-func ofTCPFS(role, file, how string) side { return ofPoint((*world).tcpFS, role, file, how) }
+// roleOnTCPFS runs a role on a file in tcpfs.
+func roleOnTCPFS(role, file, how string) sideFunc {
+	return roleOnPoint((*testbed).mountTCPFS, role, file, how)
+}
 
-func ofPoint(mount func(*world) (string, error), role, file, how string) side {
-	return func(w *world) (*result, error) {
+func roleOnPoint(mount func(*testbed) (string, error), role, file, how string) sideFunc {
+	return func(w *testbed) (*result, error) {
 		point, err := mount(w)
 		if err != nil {
 			return nil, err
 		}
-		return w.role(nil, anyCPU, role, filepath.Join(point, file), how, w.o.time.String())
+		return w.runRole(nil, anyCPU, role, filepath.Join(point, file), how, w.opts.time.String())
 	}
 }
 
-// reopened opens files again that a mount with these options has cached. The
-// server is away, and only the server's own process changes the files.
-func reopened(away time.Duration, options ...string) side {
-	return func(w *world) (*result, error) {
-		point, err := w.exclusive(away, options)
+// reopenCached reopens files that a mount with these options has cached. away is
+// the added round-trip time to the server, and only the server's own process
+// changes the files.
+func reopenCached(away time.Duration, options ...string) sideFunc {
+	return func(w *testbed) (*result, error) {
+		point, err := w.mountExclusive(away, options)
 		if err != nil {
 			return nil, err
 		}
-		if _, err := w.reopen(filepath.Join(point, pages), 0); err != nil { // the first time
+		if _, err := w.reopenFiles(filepath.Join(point, pagesDir), 0); err != nil { // the first time
 			return nil, err
 		}
-		return w.counted(func() (*result, error) { return w.reopen(filepath.Join(point, pages), w.o.time) })
+		return w.countCalls(func() (*result, error) { return w.reopenFiles(filepath.Join(point, pagesDir), w.opts.time) })
 	}
 }
 
-// reopenedInMemory opens files of a pageFS again.
-func reopenedInMemory(w *world) (*result, error) {
-	point, err := w.limitFS(pagePoint, strconv.Itoa(directories[pages].files))
+// reopenedInMemory reopens a pagefs's files.
+func reopenedInMemory(w *testbed) (*result, error) {
+	point, err := w.mountLimitFS(pagePoint, strconv.Itoa(directories[pagesDir].files))
 	if err == nil {
-		_, err = w.reopen(point, 0)
+		_, err = w.reopenFiles(point, 0)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return w.reopen(point, w.o.time)
+	return w.reopenFiles(point, w.opts.time)
 }
 
-// reopen opens the files of a directory like pages again and again; with no time,
+// reopenFiles repeatedly opens the files in a directory like pagesDir; if d is 0,
 // each once.
-func (w *world) reopen(dir string, d time.Duration) (*result, error) {
-	return w.role(nil, anyCPU, "reopener", dir, strconv.Itoa(directories[pages].files), d.String())
+func (w *testbed) reopenFiles(dir string, d time.Duration) (*result, error) {
+	return w.runRole(nil, anyCPU, "reopener", dir, strconv.Itoa(directories[pagesDir].files), d.String())
 }
 
-// again does a job for the second time. The mount may use cached state only if
-// it knows that the state is still valid.
-func again(j *job, away time.Duration, options ...string) side {
-	return func(w *world) (*result, error) {
-		dir, err := w.job(j)
+// repeatJob measures a job's second run. The mount may use cached state only if it
+// knows that the state is still valid.
+func repeatJob(j *job, away time.Duration, options ...string) sideFunc {
+	return func(w *testbed) (*result, error) {
+		dir, err := w.prepareJob(j)
 		if err != nil {
 			return nil, err
 		}
-		point, err := w.exclusive(away, options)
+		point, err := w.mountExclusive(away, options)
 		if err != nil {
 			return nil, err
 		}
 		dir = filepath.Join(point, dir)
-		if err := w.script(dir, j.again); err != nil {
+		if err := w.runScript(dir, j.repeat); err != nil {
 			return nil, err
 		}
-		time.Sleep(believedAttributes)
-		return w.counted(func() (*result, error) {
+		time.Sleep(attrCacheTime)
+		return w.countCalls(func() (*result, error) {
 			start := time.Now()
-			err := w.script(dir, j.again)
+			err := w.runScript(dir, j.repeat)
 			return &result{Seconds: time.Since(start).Seconds(), Ops: 1}, err
 		})
 	}
 }
 
-// exclusive returns mountrdma's mount point, with these options, of an export
-// that only the server changes, with the delay away.
-func (w *world) exclusive(away time.Duration, options []string) (string, error) {
-	s, err := w.nfsrdmad(anyCPU, "--exclusive", "--control", w.control())
+// mountExclusive returns mountrdma's mount point, with these options, for an export
+// that only the server changes, with the added round-trip time away.
+func (w *testbed) mountExclusive(away time.Duration, options []string) (string, error) {
+	s, err := w.ensureNfsrdmad(anyCPU, "--exclusive", "--control", w.controlSocket())
 	if err != nil {
 		return "", err
 	}
-	at, err := w.delayer(s, away)
+	at, err := w.delayServer(s, away)
 	if err != nil {
 		return "", err
 	}
-	return w.mountOf(fmt.Sprintf("exclusive-%v-%s", away, strings.Join(options, "-")), at, options...)
+	return w.mountServer(fmt.Sprintf("exclusive-%v-%s", away, strings.Join(options, "-")), at, options...)
 }
 
-// control returns the path of that server's socket.
-func (w *world) control() string { return filepath.Join(w.dir, "control") }
+// controlSocket returns that server's control socket path.
+func (w *testbed) controlSocket() string { return filepath.Join(w.dir, "control") }
 
-// counted adds to a result the calls that the server got during run.
-func (w *world) counted(run func() (*result, error)) (*result, error) {
-	before, err := w.calls()
+// countCalls adds to a result how many calls the server received during run.
+func (w *testbed) countCalls(run func() (*result, error)) (*result, error) {
+	before, err := w.serverCalls()
 	if err != nil {
 		return nil, err
 	}
 	r, err := run()
 	if err == nil {
-		r.Calls, err = w.calls()
+		r.Calls, err = w.serverCalls()
 		r.Calls -= before
 	}
 	return r, err
 }
 
-// calls returns the number of calls that the server of exclusive has answered.
-func (w *world) calls() (float64, error) {
-	out, err := exec.CommandContext(w.ctx, w.program("nfsrdmad"), "status", "--json", "--control", w.control()).Output()
+// serverCalls returns the number of calls that mountExclusive's server has
+// answered.
+func (w *testbed) serverCalls() (float64, error) {
+	out, err := exec.CommandContext(w.ctx, w.programPath("nfsrdmad"), "status", "--json", "--control", w.controlSocket()).Output()
 	if err != nil {
 		return 0, err
 	}
@@ -249,22 +259,22 @@ func (w *world) calls() (float64, error) {
 	return sum, nil
 }
 
-// idle returns the server's cost of n idle connections, beside a busy one. Each
-// round has a server of its own: one that has had connections before keeps
-// memory for the next ones.
-func idle(n int) side {
-	return func(w *world) (*result, error) {
-		s, err := w.freshNfsrdmad("rdma", anyCPU, "--log-level=warn", manyConnections)
+// idleConnections returns the server's memory for each of n idle connections, next
+// to a busy one. Each round starts a new server: one that has had connections
+// before keeps memory for the next ones.
+func idleConnections(n int) sideFunc {
+	return func(w *testbed) (*result, error) {
+		s, err := w.startNfsrdmad("rdma", anyCPU, "--log-level=warn", manyConnections)
 		if err != nil {
 			return nil, err
 		}
 		defer s.stop()
 		run := func(n int) (*result, error) {
-			var m meter
-			defer m.watch(s, w.o.time)()
-			res, err := client(w.ctx, s, anyCPU, w.program("mountrdma"), "bench", url(s, ""), "--json", "--op=null", "--depth=1", fmt.Sprint("--idle=", n), "--time", w.o.time.String())
+			var m memoryMeter
+			defer m.startSampling(s, w.opts.time)()
+			res, err := runClient(w.ctx, s, anyCPU, w.programPath("mountrdma"), "bench", exportURL(s, ""), "--json", "--op=null", "--depth=1", fmt.Sprint("--idle=", n), "--time", w.opts.time.String())
 			if err == nil {
-				res.Memory = m.last()
+				res.Memory = m.lastMedian()
 			}
 			return res, err
 		}

@@ -12,51 +12,52 @@ import (
 	"time"
 )
 
-// table returns the rows in Markdown: least, median and greatest of the rounds.
-func table(rows []*row) string {
+// formatTable returns the rows in Markdown: minimum, median and maximum over the
+// rounds.
+func formatTable(rows []*row) string {
 	var b strings.Builder
 	b.WriteString("| what | against | unit | ours: min / median / max | limit: min / median / max | ratio: min / median / max | goal | disturbed rounds |\n")
 	b.WriteString("| --- | --- | --- | ---: | ---: | ---: | --- | --- |\n")
 	for _, r := range rows {
 		for i := range r.views {
-			b.WriteString(r.line(&r.views[i]))
+			b.WriteString(r.tableLine(&r.views[i]))
 		}
 	}
 	return b.String()
 }
 
-// line returns the table's line of a view.
-func (r *row) line(v *view) string {
+// tableLine returns the table's line for a comparedValue.
+func (r *row) tableLine(v *comparedValue) string {
 	ours, limit := r.series(v)
 	ratios := ours.ratios(limit)
 	what := r.name
 	if v.what != "" {
 		what += ": " + v.what
 	}
-	if r.lacks != "" {
-		return fmt.Sprintf("| %s | %s | %s | %s |  |  |  |  |\n", what, r.against, v.unit, r.lacks)
+	if r.missing != "" {
+		return fmt.Sprintf("| %s | %s | %s | %s |  |  |  |  |\n", what, r.against, v.unit, r.missing)
 	}
-	judged, shown := ratios, show(ratios)
+	judged, shown := ratios, formatSpread(ratios)
 	switch {
 	case r.limit == nil:
 		judged = ours
-	case v.goal.more:
-		judged = ours.minus(limit)
-		shown += "; more by " + show(judged)
+	case v.goal.isDifference:
+		judged = ours.differences(limit)
+		shown += "; more by " + formatSpread(judged)
 	}
-	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s | %s |\n", what, r.against, v.unit, show(ours), show(limit), shown, v.goal.verdict(judged.median()), r.disturbed())
+	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s | %s |\n", what, r.against, v.unit, formatSpread(ours), formatSpread(limit), shown, v.goal.describe(judged.median()), r.disturbedText())
 }
 
-// show returns the spread of a series, with three digits.
-func show(s series) string {
+// formatSpread returns a series' spread, with three significant digits.
+func formatSpread(s series) string {
 	if len(s) == 0 {
 		return ""
 	}
-	low, median, high := s.spread()
-	return digits(low) + " / " + digits(median) + " / " + digits(high)
+	low, median, high := s.minMedianMax()
+	return formatDigits(low) + " / " + formatDigits(median) + " / " + formatDigits(high)
 }
 
-func digits(x float64) string {
+func formatDigits(x float64) string {
 	if x == 0 {
 		return "0"
 	}
@@ -64,35 +65,35 @@ func digits(x float64) string {
 	return fmt.Sprintf("%.*f", places, x)
 }
 
-// verdict returns the goal, and whether x reaches it.
-func (g goal) verdict(x float64) string {
+// describe returns the goal as text, and whether x misses it.
+func (g goal) describe(x float64) string {
 	if g.bound == 0 {
 		return ""
 	}
 	word, end := "at least ", ""
-	if g.most {
+	if g.isMaximum {
 		word = "at most "
 	}
-	if g.more {
+	if g.isDifference {
 		end = " more"
 	}
-	if !g.met(x) {
+	if !g.isMet(x) {
 		end += ", **missed**"
 	}
 	return word + fmt.Sprint(g.bound) + end
 }
 
-// setting returns what a disturbed round is, and the machine, the software and the conditions
-// of the measurement.
-func setting(o *options) string {
+// describeSetting defines a disturbed round, and names the machine, software and
+// conditions used for the measurement.
+func describeSetting(o *options) string {
 	return fmt.Sprintf("A round is disturbed if, during one side, the host kept more than %[1]g %% of the processors' time (steal), processes that are not the bench's had\n"+
 		"more than %[1]g %% of it, or more than %[2]d pages a second came from a disk (major faults). Least, median and greatest are of the\n"+
 		"other rounds, if these are at least %[3]d, and of all rounds otherwise. The column has the worst round's values.\n\n", disturbingShare*100, disturbingFaults, enoughRounds) +
-		fmt.Sprintf("%d rounds of %v; %d × %s; Linux %s; %s; %s; %s.\n", o.rounds, o.time, runtime.NumCPU(), processor(),
-			output("uname", "-r"), runtime.Version(), output("git", "describe", "--always", "--dirty"), time.Now().Format(time.DateOnly))
+		fmt.Sprintf("%d rounds of %v; %d × %s; Linux %s; %s; %s; %s.\n", o.rounds, o.time, runtime.NumCPU(), processorName(),
+			commandOutput("uname", "-r"), runtime.Version(), commandOutput("git", "describe", "--always", "--dirty"), time.Now().Format(time.DateOnly))
 }
 
-func processor() string {
+func processorName() string {
 	info, _ := os.ReadFile("/proc/cpuinfo")
 	for line := range strings.Lines(string(info)) {
 		if name, ok := strings.CutPrefix(line, "model name"); ok {
@@ -102,7 +103,7 @@ func processor() string {
 	return runtime.GOARCH
 }
 
-func output(name string, args ...string) string {
+func commandOutput(name string, args ...string) string {
 	out, err := exec.Command(name, args...).Output()
 	if err != nil {
 		return "unknown"
@@ -112,25 +113,25 @@ func output(name string, args ...string) string {
 
 // The markers around the table in a document.
 const (
-	begin = "<!-- make bench: begin -->\n"
-	end   = "<!-- make bench: end -->\n"
+	tableBegin = "<!-- make bench: begin -->\n"
+	tableEnd   = "<!-- make bench: end -->\n"
 )
 
-// replace puts text between the markers of a document.
-func replace(name, text string) error {
+// replaceTable puts text between a document's markers.
+func replaceTable(name, text string) error {
 	old, err := os.ReadFile(name)
 	if err != nil {
 		return err
 	}
-	head, rest, ok := strings.Cut(string(old), begin)
-	_, tail, ok2 := strings.Cut(rest, end)
+	head, rest, ok := strings.Cut(string(old), tableBegin)
+	_, tail, ok2 := strings.Cut(rest, tableEnd)
 	if !ok || !ok2 {
-		return fmt.Errorf("%s has no place for the table: %q and %q", name, begin, end)
+		return fmt.Errorf("%s lacks the markers for the table: %q and %q", name, tableBegin, tableEnd)
 	}
-	return os.WriteFile(name, []byte(head+begin+"\n"+text+"\n"+end+tail), 0o644)
+	return os.WriteFile(name, []byte(head+tableBegin+"\n"+text+"\n"+tableEnd+tail), 0o644)
 }
 
-// printGo prints the measurements of ours in the format of Go's benchmarks.
+// printGo prints our measurements in the format of Go benchmarks.
 func printGo(to io.Writer, rows []*row) error {
 	clean := strings.NewReplacer(" ", "_", ",", "")
 	fmt.Fprintln(to, "pkg: github.com/nfsrdma/nfsrdma/internal/bench")
@@ -140,7 +141,7 @@ func printGo(to io.Writer, rows []*row) error {
 				return err
 			}
 			for _, v := range r.views {
-				fmt.Fprintf(to, " %.4g %s", v.of(res), clean.Replace(v.unit))
+				fmt.Fprintf(to, " %.4g %s", v.value(res), clean.Replace(v.unit))
 			}
 			fmt.Fprintln(to)
 		}
@@ -148,11 +149,11 @@ func printGo(to io.Writer, rows []*row) error {
 	return nil
 }
 
-// A series is the measurements of the rounds.
+// A series holds one measurement per round.
 type series []float64
 
-// spread returns the least, the middle and the greatest of a series.
-func (s series) spread() (low, median, high float64) {
+// minMedianMax returns the series' minimum, median and maximum.
+func (s series) minMedianMax() (low, median, high float64) {
 	if len(s) == 0 {
 		return 0, 0, 0
 	}
@@ -161,14 +162,14 @@ func (s series) spread() (low, median, high float64) {
 	return v[0], (v[(n-1)/2] + v[n/2]) / 2, v[n-1]
 }
 
-// median returns the middle of a series.
+// median returns the series' median.
 func (s series) median() float64 {
-	_, m, _ := s.spread()
+	_, m, _ := s.minMedianMax()
 	return m
 }
 
-// minus returns a series less another one, round by round.
-func (s series) minus(by series) series {
+// differences subtracts another series, round by round.
+func (s series) differences(by series) series {
 	var d series
 	for i := range min(len(s), len(by)) {
 		d = append(d, s[i]-by[i])
@@ -176,7 +177,7 @@ func (s series) minus(by series) series {
 	return d
 }
 
-// ratios returns a series divided by another one, round by round.
+// ratios divides by another series, round by round.
 func (s series) ratios(by series) series {
 	var r series
 	for i := range s {

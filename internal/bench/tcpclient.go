@@ -11,44 +11,43 @@ import (
 	"sync"
 )
 
-// pingSize is the size of a ping-pong's request, in bytes: a call with a file
-// handle.
+// pingSize is a ping-pong request's size in bytes: a call with a file handle.
 const pingSize = 128
 
-// depth is the number of blocks that a stream is read into alternately, as by a
-// client with that many calls under way.
-const depth = 16
+// pipelineDepth is the number of buffers into which a stream is read in rotation,
+// like a client with that many calls in flight.
+const pipelineDepth = 16
 
-// tcpClient uses a tcpServer. Its arguments are the server's address, the test
-// (hot, mapped, mapped*N on N connections at once, stored*FILE over an existing
-// file, asked*N in blocks of N bytes, or the bytes of a ping-pong's replies), and
-// the time.
-func tcpClient(args []string) error {
+// runTCPClient runs one test against a TCP server. Its arguments are the server's
+// address, the test (hot, mapped, mapped*N on N connections at once, stored*FILE
+// over an existing file, asked*N in N-byte blocks, or a ping-pong's reply size),
+// and the time.
+func runTCPClient(args []string) error {
 	if n, ok := strings.CutPrefix(args[1], "mapped*"); ok {
 		n, err := strconv.ParseUint(n, 10, 16)
 		if err != nil {
 			return err
 		}
-		return streams(args[0], int(n), args[2])
+		return readStreams(args[0], int(n), args[2])
 	}
 	if n, ok := strings.CutPrefix(args[1], "asked*"); ok {
 		n, err := strconv.ParseUint(n, 10, 32)
-		if err != nil || n == 0 || n > block {
-			return fmt.Errorf("%s: a block has 1 to %d bytes", args[1], block)
+		if err != nil || n == 0 || n > blockSize {
+			return fmt.Errorf("%s: a block must have 1 to %d bytes", args[1], blockSize)
 		}
-		return asked(args[0], int(n), args[2])
+		return requestBlocks(args[0], int(n), args[2])
 	}
-	c, err := dial(args[0])
+	c, err := dialReno(args[0])
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	a := ask{What: askHot}
+	a := request{What: streamHot}
 	over, stores := strings.CutPrefix(args[1], "stored*")
 	if stores || args[1] == "mapped" {
-		a.What = askMapped
+		a.What = streamMapped
 	} else if n, err := strconv.ParseUint(args[1], 10, 20); err == nil {
-		a = ask{askPong, uint32(n)}
+		a = request{replyPings, uint32(n)}
 	} else if args[1] != "hot" {
 		return fmt.Errorf("unknown request %q", args[1])
 	}
@@ -56,22 +55,22 @@ func tcpClient(args []string) error {
 		return err
 	}
 	switch {
-	case a.What == askPong:
-		return ping(c, int(a.Reply), args[2])
+	case a.What == replyPings:
+		return runPings(c, int(a.Reply), args[2])
 	case stores:
 		return storeStream(c, over, args[2])
 	}
-	return stream(c, args[2])
+	return readStream(c, args[2])
 }
 
-// stream reads blocks.
-func stream(c net.Conn, d string) error {
-	return take(c, d, depth, func(int, []byte) error { return nil })
+// readStream reads blocks for the time d.
+func readStream(c net.Conn, d string) error {
+	return readBlocks(c, d, pipelineDepth, func(int, []byte) error { return nil })
 }
 
-// storeStream reads blocks, and writes each over a file's next one: a WRITE without its
-// protocol. It has one buffer, which stays in the processor's caches, and with 16 would be
-// slower than WRITE. The file's length is of whole blocks.
+// storeStream reads blocks, and writes each over a file's next one: a WRITE without
+// its protocol. It uses one buffer, which stays in the processor's caches; with 16
+// it would be slower than WRITE. The file's length is a multiple of the block size.
 func storeStream(c net.Conn, over, d string) error {
 	f, err := os.OpenFile(over, os.O_WRONLY, 0)
 	if err != nil {
@@ -82,21 +81,21 @@ func storeStream(c net.Conn, over, d string) error {
 	if err != nil {
 		return err
 	}
-	blocks := int(info.Size() / block)
+	blocks := int(info.Size() / blockSize)
 	if blocks == 0 {
-		return fmt.Errorf("%s has no block of %d bytes", over, block)
+		return fmt.Errorf("%s has no block of %d bytes", over, blockSize)
 	}
-	return take(c, d, 1, func(i int, b []byte) error {
-		_, err := f.WriteAt(b, int64(i%blocks)*block)
+	return readBlocks(c, d, 1, func(i int, b []byte) error {
+		_, err := f.WriteAt(b, int64(i%blocks)*blockSize)
 		return err
 	})
 }
 
-// take reads blocks into n buffers in rotation, and has each used.
-func take(c net.Conn, d string, n int, use func(i int, b []byte) error) error {
-	into := make([]byte, n*block)
-	for i := range depth { // the buffers are mapped, and the stream runs
-		if _, err := io.ReadFull(c, into[i%n*block:][:block]); err != nil {
+// readBlocks reads blocks into n buffers in rotation, and calls use for each.
+func readBlocks(c net.Conn, d string, n int, use func(i int, b []byte) error) error {
+	into := make([]byte, n*blockSize)
+	for i := range pipelineDepth { // the buffers are mapped, and the stream runs
+		if _, err := io.ReadFull(c, into[i%n*blockSize:][:blockSize]); err != nil {
 			return err
 		}
 	}
@@ -105,34 +104,34 @@ func take(c net.Conn, d string, n int, use func(i int, b []byte) error) error {
 		return err
 	}
 	for i := 0; ; i++ {
-		b := into[i%n*block:][:block]
+		b := into[i%n*blockSize:][:blockSize]
 		if _, err := io.ReadFull(c, b); err != nil {
 			return err
 		}
 		if err := use(i, b); err != nil {
 			return err
 		}
-		if !k.tick(block) {
-			return k.print()
+		if !k.recordOp(blockSize) {
+			return k.printResult()
 		}
 	}
 }
 
-// streams reads blocks on n connections, with one block for each, as a client
-// with one call under way on each connection.
-func streams(addr string, n int, d string) error {
-	into := make([]byte, n*block)
+// readStreams reads blocks on n connections, with one buffer for each, like a
+// client with one call in flight on each connection.
+func readStreams(addr string, n int, d string) error {
+	into := make([]byte, n*blockSize)
 	conns := make([]net.Conn, n)
 	for i := range conns {
-		c, err := dial(addr)
+		c, err := dialReno(addr)
 		if err != nil {
 			return err
 		}
 		defer c.Close()
-		if err := binary.Write(c, binary.BigEndian, ask{What: askMapped}); err != nil {
+		if err := binary.Write(c, binary.BigEndian, request{What: streamMapped}); err != nil {
 			return err
 		}
-		if _, err := io.ReadFull(c, into[i*block:][:block]); err != nil { // the stream runs
+		if _, err := io.ReadFull(c, into[i*blockSize:][:blockSize]); err != nil { // the stream runs
 			return err
 		}
 		conns[i] = c
@@ -149,12 +148,12 @@ func streams(addr string, n int, d string) error {
 	for i, c := range conns {
 		all.Go(func() {
 			for more := true; more; {
-				if _, err := io.ReadFull(c, into[i*block:][:block]); err != nil {
+				if _, err := io.ReadFull(c, into[i*blockSize:][:blockSize]); err != nil {
 					first <- err
 					return
 				}
 				mu.Lock()
-				more = k.tick(block)
+				more = k.recordOp(blockSize)
 				mu.Unlock()
 			}
 		})
@@ -164,26 +163,26 @@ func streams(addr string, n int, d string) error {
 	case err := <-first:
 		return err
 	default:
-		return k.print()
+		return k.printResult()
 	}
 }
 
-// asked reads blocks of n bytes, each of which it asks for, with depth requests
-// under way: a READ without its protocol.
-func asked(addr string, n int, d string) error {
-	c, err := dialBlocking(addr, askBlocks)
+// requestBlocks requests and reads n-byte blocks, with pipelineDepth requests in
+// flight: a READ without its protocol.
+func requestBlocks(addr string, n int, d string) error {
+	c, err := dialBlocking(addr, sendSpans)
 	if err != nil {
 		return err
 	}
 	defer c.close()
 	var next int64
 	request := func(into []byte) error {
-		err := c.send(next, into, false)
+		err := c.sendSpan(next, into, false)
 		next = (next + int64(n)) % (fileSize - int64(n))
 		return err
 	}
-	into := make([]byte, depth*n)
-	for i := range depth {
+	into := make([]byte, pipelineDepth*n)
+	for i := range pipelineDepth {
 		if err := request(into[i*n:][:n]); err != nil {
 			return err
 		}
@@ -192,13 +191,13 @@ func asked(addr string, n int, d string) error {
 	if err != nil {
 		return err
 	}
-	for i := 0; ; i = (i + 1) % depth {
+	for i := 0; ; i = (i + 1) % pipelineDepth {
 		b := into[i*n:][:n]
 		if _, err := io.ReadFull(c, b); err != nil {
 			return err
 		}
-		if !k.tick(n) {
-			return k.print()
+		if !k.recordOp(n) {
+			return k.printResult()
 		}
 		if err := request(b); err != nil {
 			return err
@@ -206,8 +205,8 @@ func asked(addr string, n int, d string) error {
 	}
 }
 
-// ping sends requests and waits for replies, one at a time.
-func ping(c net.Conn, reply int, d string) error {
+// runPings sends requests and waits for replies, one at a time.
+func runPings(c net.Conn, reply int, d string) error {
 	request, into := make([]byte, pingSize), make([]byte, reply)
 	k, err := startClock(d)
 	if err != nil {
@@ -220,8 +219,8 @@ func ping(c net.Conn, reply int, d string) error {
 		if _, err := io.ReadFull(c, into); err != nil {
 			return err
 		}
-		if !k.tick(reply) {
-			return k.print()
+		if !k.recordOp(reply) {
+			return k.printResult()
 		}
 	}
 }

@@ -13,22 +13,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// farAhead is the kernel's read-ahead in a mount of ours, in bytes.
-const farAhead = 8 << 20
+// mountReadAhead is the kernel's read-ahead in our mounts, in bytes.
+const mountReadAhead = 8 << 20
 
-// tcpFS is memFS with the bytes at a tcpServer: the limit of a mount without a
-// protocol. Its arguments are the mount point and the server's address. A read
-// sends an offset and waits in the kernel for the bytes. A write only sends;
-// only fsync waits for an answer.
-func tcpFS(args []string) error {
+// runTCPFS mounts a FUSE file system with the files big and over, whose bytes are
+// at a TCP server: the limit for a mount without a protocol. Its arguments are the
+// mount point and the server's address. A read sends an offset and waits in the
+// kernel for the bytes. A write only sends; only fsync waits for a reply.
+func runTCPFS(args []string) error {
 	if len(args) != 2 {
-		return fmt.Errorf("not a mount point and an address: %q", args)
+		return fmt.Errorf("want a mount point and an address, not %q", args)
 	}
-	return serveFS(args[0], farAhead, func() fs.InodeEmbedder { return &tcpFile{addr: args[1]} })
+	return serveFS(args[0], mountReadAhead, func() fs.InodeEmbedder { return &tcpFile{addr: args[1]} })
 }
 
-// readFarther sets the kernel's read-ahead in bytes, beyond the usual limit.
-func readFarther(point string, size int) error {
+// raiseReadAhead sets the kernel's read-ahead in bytes, beyond the usual limit.
+func raiseReadAhead(point string, size int) error {
 	var st unix.Stat_t
 	if err := unix.Stat(point, &st); err != nil {
 		return err
@@ -37,14 +37,14 @@ func readFarther(point string, size int) error {
 	return os.WriteFile(name, fmt.Append(nil, size>>10), 0)
 }
 
-// A tcpFile is a file at a tcpServer.
+// A tcpFile is a file at a TCP server.
 type tcpFile struct {
-	memFile
+	memoryFile
 	addr string
 
-	mu   sync.Mutex
-	free []*blocking // to read by
-	out  *blocking   // to write by
+	mu        sync.Mutex
+	readConns []*blockingConn // connections for reads
+	writeConn *blockingConn   // connection for writes
 }
 
 var (
@@ -53,12 +53,12 @@ var (
 	_ fs.NodeFsyncer = (*tcpFile)(nil)
 )
 
-// Read asks for bytes; concurrent reads use separate connections.
+// Read requests bytes; concurrent reads use separate connections.
 func (f *tcpFile) Read(_ context.Context, _ fs.FileHandle, into []byte, off int64) (fuse.ReadResult, syscall.Errno) {
 	into = into[:min(int64(len(into)), max(fileSize-off, 0))]
-	c, err := f.reader()
+	c, err := f.takeReader()
 	if err == nil {
-		err = c.send(off, into, false)
+		err = c.sendSpan(off, into, false)
 	}
 	if err == nil {
 		_, err = io.ReadFull(c, into)
@@ -68,19 +68,19 @@ func (f *tcpFile) Read(_ context.Context, _ fs.FileHandle, into []byte, off int6
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.free = append(f.free, c)
+	f.readConns = append(f.readConns, c)
 	return fuse.ReadResultData(into), 0
 }
 
-func (f *tcpFile) reader() (*blocking, error) {
+func (f *tcpFile) takeReader() (*blockingConn, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	last := len(f.free) - 1
+	last := len(f.readConns) - 1
 	if last < 0 {
-		return dialBlocking(f.addr, askBlocks)
+		return dialBlocking(f.addr, sendSpans)
 	}
-	c := f.free[last]
-	f.free = f.free[:last]
+	c := f.readConns[last]
+	f.readConns = f.readConns[:last]
 	return c, nil
 }
 
@@ -88,27 +88,27 @@ func (f *tcpFile) reader() (*blocking, error) {
 func (f *tcpFile) Write(_ context.Context, _ fs.FileHandle, data []byte, off int64) (uint32, syscall.Errno) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	err := f.put(data, off)
+	err := f.sendWrite(data, off)
 	return uint32(len(data)), fs.ToErrno(err)
 }
 
-// put sends bytes on the connection for writes.
-func (f *tcpFile) put(data []byte, off int64) (err error) {
-	if f.out == nil {
-		if f.out, err = dialBlocking(f.addr, askStore); err != nil {
+// sendWrite sends bytes on the connection for writes.
+func (f *tcpFile) sendWrite(data []byte, off int64) (err error) {
+	if f.writeConn == nil {
+		if f.writeConn, err = dialBlocking(f.addr, storeSpans); err != nil {
 			return err
 		}
 	}
-	return f.out.send(off, data, true)
+	return f.writeConn.sendSpan(off, data, true)
 }
 
 // Fsync waits until the server has all bytes.
 func (f *tcpFile) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	err := f.put(nil, 0)
+	err := f.sendWrite(nil, 0)
 	if err == nil {
-		_, err = io.ReadFull(f.out, make([]byte, 1))
+		_, err = io.ReadFull(f.writeConn, make([]byte, 1))
 	}
 	return fs.ToErrno(err)
 }

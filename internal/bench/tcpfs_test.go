@@ -16,7 +16,7 @@ import (
 func TestTCPFile(t *testing.T) {
 	over := filepath.Join(t.TempDir(), "over")
 	require.NoError(t, os.WriteFile(over, nil, 0o644))
-	l, err := listen()
+	l, err := listenReno()
 	require.NoError(t, err)
 	defer l.Close()
 	go func() {
@@ -26,22 +26,22 @@ func TestTCPFile(t *testing.T) {
 				return
 			}
 			go func() {
-				var a ask
+				var a request
 				if binary.Read(c, binary.BigEndian, &a) == nil {
-					serveTCP(c, &a, []byte("0123456789"), over)
+					serveRequest(c, &a, []byte("0123456789"), over)
 				}
 			}()
 		}
 	}()
 	f := &tcpFile{addr: l.Addr().String()}
 	into := make([]byte, 3)
-	for range 2 { // the second on the connection of the first
+	for range 2 { // the second on the first one's connection
 		res, errno := f.Read(t.Context(), nil, into, 4)
 		require.Zero(t, errno)
 		assert.Equal(t, 3, res.Size())
 		assert.Equal(t, "456", string(into))
 	}
-	assert.Len(t, f.free, 1)
+	assert.Len(t, f.readConns, 1)
 	for off, word := range []string{"ab", "cd"} {
 		n, errno := f.Write(t.Context(), nil, []byte(word), int64(off))
 		require.Zero(t, errno)
@@ -52,10 +52,10 @@ func TestTCPFile(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "acd", string(got))
 
-	_, err = f.out.Write(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, fileSize), 1))
+	_, err = f.writeConn.Write(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, fileSize), 1))
 	require.NoError(t, err)
-	_, err = f.out.Read(into)
+	_, err = f.writeConn.Read(into)
 	assert.ErrorIs(t, err, io.EOF, "a span behind the end of the file")
-	f.free[0].close()
-	f.out.close()
+	f.readConns[0].close()
+	f.writeConn.close()
 }

@@ -10,43 +10,43 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// block is the bytes of one read or write in streams.
-const block = 1 << 20
+// blockSize is the size in bytes for one read or write in streams.
+const blockSize = 1 << 20
 
-// Requests in the first bytes of a tcpServer's client.
+// Requests in the first message from a TCP client.
 const (
-	askHot    = iota // a stream from one buffer of a block
-	askMapped        // a stream of a file from its mapping, over and over
-	askPong          // for each 128 bytes, a reply of the given length
-	askBlocks        // for each span, these bytes of the file
-	askStore         // takes spans with their bytes for another file; an empty span asks for a byte
+	streamHot    = iota // a stream from one buffer of blockSize
+	streamMapped        // a file's stream from its mapping, repeated
+	replyPings          // for each 128 bytes, a reply with the given length
+	sendSpans           // for each fileSpan, the file's bytes in it
+	storeSpans          // accepts spans with their bytes for another file; an empty span requests one byte
 )
 
-// ask is the first message of a client.
-type ask struct{ What, Reply uint32 }
+// request is the first message from a client.
+type request struct{ What, Reply uint32 }
 
-// tcpServer is raw TCP: the highest speed between two processes here. Its
-// arguments are a file to send and a file to overwrite.
-func tcpServer(args []string) error {
-	l, err := listen()
+// runTCPServer serves raw TCP: the highest speed between two processes on this
+// host. Its arguments are a file to send and a file to overwrite.
+func runTCPServer(args []string) error {
+	l, err := listenReno()
 	if err != nil {
 		return err
 	}
-	file, err := mapped(args[0])
+	file, err := mapFile(args[0])
 	if err != nil {
 		return err
 	}
 	fmt.Printf("ready tcp=%s\n", l.Addr())
-	return each(l, func(c net.Conn) {
-		var a ask
+	return serveEach(l, func(c net.Conn) {
+		var a request
 		if binary.Read(c, binary.BigEndian, &a) == nil {
-			serveTCP(c, &a, file, args[1])
+			serveRequest(c, &a, file, args[1])
 		}
 	})
 }
 
-// each serves the connections of a listener, until that fails.
-func each(l net.Listener, serve func(net.Conn)) error {
+// serveEach serves a listener's connections, until it fails.
+func serveEach(l net.Listener, serve func(net.Conn)) error {
 	for {
 		c, err := l.Accept()
 		if err != nil {
@@ -59,8 +59,8 @@ func each(l net.Listener, serve func(net.Conn)) error {
 	}
 }
 
-// mapped maps a file, with all its pages.
-func mapped(name string) ([]byte, error) {
+// mapFile maps a file, and populates all its pages.
+func mapFile(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
@@ -73,20 +73,20 @@ func mapped(name string) ([]byte, error) {
 	return unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED|unix.MAP_POPULATE)
 }
 
-func serveTCP(c net.Conn, a *ask, file []byte, over string) {
+func serveRequest(c net.Conn, a *request, file []byte, over string) {
 	switch a.What {
-	case askBlocks:
+	case sendSpans:
 		sendBlocks(c, file)
 		return
-	case askStore:
-		store(c, over)
+	case storeSpans:
+		storeWrites(c, over)
 		return
-	case askHot:
-		file = make([]byte, block)
+	case streamHot:
+		file = make([]byte, blockSize)
 	}
-	if a.What != askPong {
-		for n := 0; ; n = (n + block) % len(file) {
-			if _, err := c.Write(file[n:][:block]); err != nil {
+	if a.What != replyPings {
+		for n := 0; ; n = (n + blockSize) % len(file) {
+			if _, err := c.Write(file[n:][:blockSize]); err != nil {
 				return
 			}
 		}
@@ -102,7 +102,7 @@ func serveTCP(c net.Conn, a *ask, file []byte, over string) {
 	}
 }
 
-// sendBlocks answers reads of tcpFS.
+// sendBlocks answers reads from runTCPFS.
 func sendBlocks(nc net.Conn, file []byte) {
 	c, err := newBlocking(nc)
 	if err != nil {
@@ -111,7 +111,7 @@ func sendBlocks(nc net.Conn, file []byte) {
 	defer c.close()
 	head := make([]byte, spanSize)
 	for {
-		s, err := c.receive(head)
+		s, err := c.receiveSpan(head)
 		if err != nil {
 			return
 		}
@@ -121,8 +121,8 @@ func sendBlocks(nc net.Conn, file []byte) {
 	}
 }
 
-// store takes writes of tcpFS.
-func store(nc net.Conn, name string) {
+// storeWrites stores writes from runTCPFS.
+func storeWrites(nc net.Conn, name string) {
 	c, err := newBlocking(nc)
 	if err != nil {
 		return
@@ -133,9 +133,9 @@ func store(nc net.Conn, name string) {
 		return
 	}
 	defer f.Close()
-	b := make([]byte, block)
+	b := make([]byte, blockSize)
 	for {
-		s, err := c.receive(b)
+		s, err := c.receiveSpan(b)
 		if err != nil {
 			return
 		}

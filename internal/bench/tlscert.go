@@ -15,20 +15,20 @@ import (
 	"time"
 )
 
-// Names of files for TLS.
+// Names of the TLS files.
 const certFile, keyFile = "cert.pem", "key.pem"
 
-// certificate returns a directory with a certificate of 127.0.0.1, which has signed
-// itself, and its key.
-func (w *world) certificate() (dir string, err error) {
+// ensureCertificate returns a directory with a self-signed certificate for
+// 127.0.0.1, and its key.
+func (w *testbed) ensureCertificate() (dir string, err error) {
 	dir = filepath.Join(w.dir, "tls")
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
-	return dir, errors.Join(os.Mkdir(dir, 0o700), makeCertificate(dir))
+	return dir, errors.Join(os.Mkdir(dir, 0o700), createCertificate(dir))
 }
 
-func makeCertificate(dir string) error {
+func createCertificate(dir string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
@@ -53,8 +53,9 @@ func writePEM(name, kind string, b []byte) error {
 	return os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}), 0o600)
 }
 
-// bareTLS returns the configuration of crypto/tls alone, with full records.
-func bareTLS(dir string) (*tls.Config, error) {
+// plainTLSConfig returns the configuration for crypto/tls without RPC, with full
+// records.
+func plainTLSConfig(dir string) (*tls.Config, error) {
 	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, certFile), filepath.Join(dir, keyFile))
 	if err != nil {
 		return nil, err

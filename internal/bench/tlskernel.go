@@ -6,22 +6,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inKernel returns the rows that compare TLS in the kernel with that of the programs.
-func inKernel() (list []*row) {
+// kernelTLSRows returns the rows that compare TLS in the kernel with TLS in the
+// programs.
+func kernelTLSRows() (list []*row) {
 	for _, d := range []struct{ name, file, op string }{
 		{"READ 1 MiB, depth 16", "big", "read"}, {"WRITE 1 MiB, depth 16, over an existing file", "over", "write"},
 	} {
 		list = append(list, &row{
-			name: "TLS below MPA, in the kernel: " + d.name, against: "TLS in the programs", lacks: kernelLacks(),
-			ours: inside(d.file, d.op, "auto"), limit: inside(d.file, d.op, "off"),
-			views: []view{{"", "GB/s", rate, goal{}}, {"CPU, both ends", "s/GiB", perGiB, goal{}}},
+			name: "TLS below MPA, in the kernel: " + d.name, against: "TLS in the programs", missing: missingKernelTLS(),
+			ours: benchKernelTLS(d.file, d.op, "auto"), limit: benchKernelTLS(d.file, d.op, "off"),
+			views: []comparedValue{{"", "GB/s", gigabytesPerSecond, goal{}}, {"CPU, both ends", "s/GiB", cpuPerGiB, goal{}}},
 		})
 	}
 	return list
 }
 
-// kernelLacks returns why the kernel cannot encrypt, or "". For root, Linux loads the module.
-func kernelLacks() string {
+// missingKernelTLS returns why the kernel cannot encrypt, or "". For root, Linux
+// loads the module.
+func missingKernelTLS() string {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err.Error()
@@ -33,14 +35,15 @@ func kernelLacks() string {
 	return ""
 }
 
-// inside is bench at depth 16 inside of TLS, with a value of --tls-kernel for both ends.
-func inside(file, op, kernel string) side {
-	return func(w *world) (*result, error) {
-		dir, err := w.certificate()
+// benchKernelTLS is mountrdma bench over TLS, at depth 16, with a value of
+// --tls-kernel for both ends.
+func benchKernelTLS(file, op, kernel string) sideFunc {
+	return func(w *testbed) (*result, error) {
+		dir, err := w.ensureCertificate()
 		if err != nil {
 			return nil, err
 		}
-		own := append(tlsFlags(dir), "--rdma-tls=require", "--tls-kernel="+kernel)
-		return benchOf(own, free, file, op, "1MiB", 16, "--xprtsec=tls", "--tls-ca="+filepath.Join(dir, certFile), "--tls-kernel="+kernel)(w)
+		own := append(serverTLSFlags(dir), "--rdma-tls=require", "--tls-kernel="+kernel)
+		return mountBenchWith(own, unpinned, file, op, "1MiB", 16, "--xprtsec=tls", "--tls-ca="+filepath.Join(dir, certFile), "--tls-kernel="+kernel)(w)
 	}
 }

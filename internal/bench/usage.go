@@ -9,32 +9,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// usagePeriod is how often the CPU time of a server is read while a client runs.
+// usagePeriod is the interval at which a server's CPU time is read while a client
+// runs.
 const usagePeriod = 5 * time.Millisecond
 
-// A usage is the CPU time of a server while a client runs. Only the measured time counts:
-// to make and to end 10,000 connections takes more than the calls of a second. A client says how
-// long it measured when that time is over, so the CPU time before is read all along.
-type usage struct {
-	mu    sync.Mutex
-	read  func() time.Duration
-	seen  []moment
-	ended time.Time // the client's first byte of output, or zero
+// A cpuUsage samples a server's CPU time while a client runs. Only the measured
+// time counts: opening and closing 10,000 connections costs more than the calls in
+// one second. A client reports how long it measured only when that time is over, so
+// the CPU time is sampled from the start.
+type cpuUsage struct {
+	mu      sync.Mutex
+	read    func() time.Duration
+	samples []cpuSample
+	ended   time.Time // the client's first byte of output, or zero
 }
 
-// A moment is the CPU time that a server had used at a time.
-type moment struct {
+// A cpuSample is the CPU time that a server had used at a time.
+type cpuSample struct {
 	at  time.Time
 	cpu time.Duration
 }
 
-// watch reads the CPU time until the returned function is called.
-func (u *usage) watch(read func() time.Duration) (stop func()) {
+// startSampling reads the CPU time until the returned function is called.
+func (u *cpuUsage) startSampling(read func() time.Duration) (stop func()) {
 	u.read = read
-	u.look()
+	u.sample()
 	end := make(chan struct{})
-	var all sync.WaitGroup
-	all.Go(func() {
+	var wg sync.WaitGroup
+	wg.Go(func() {
 		t := time.NewTicker(usagePeriod)
 		defer t.Stop()
 		for {
@@ -42,30 +44,30 @@ func (u *usage) watch(read func() time.Duration) (stop func()) {
 			case <-end:
 				return
 			case <-t.C:
-				u.look()
+				u.sample()
 			}
 		}
 	})
 	return func() {
 		close(end)
-		all.Wait()
+		wg.Wait()
 	}
 }
 
-// look reads the CPU time once.
-func (u *usage) look() time.Time {
+// sample reads the CPU time once.
+func (u *cpuUsage) sample() time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	m := moment{time.Now(), u.read()}
-	u.seen = append(u.seen, m)
+	m := cpuSample{time.Now(), u.read()}
+	u.samples = append(u.samples, m)
 	return m.at
 }
 
-// until returns a writer to w whose first byte ends the measured time.
-func (u *usage) until(w io.Writer) io.Writer {
+// endAtFirstByte returns a writer to w whose first byte ends the measured time.
+func (u *cpuUsage) endAtFirstByte(w io.Writer) io.Writer {
 	return writerFunc(func(p []byte) (int, error) {
 		if u.ended.IsZero() {
-			u.ended = u.look()
+			u.ended = u.sample()
 		}
 		return w.Write(p)
 	})
@@ -75,32 +77,33 @@ type writerFunc func(p []byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// last returns the CPU seconds of the measured time, which has ended.
-func (u *usage) last(seconds float64) float64 {
+// measuredSeconds returns the CPU seconds used in the measured time, which is over.
+func (u *cpuUsage) measuredSeconds(seconds float64) float64 {
 	began := u.ended.Add(-time.Duration(seconds * float64(time.Second)))
-	return (u.at(u.ended) - u.at(began)).Seconds()
+	return (u.cpuAt(u.ended) - u.cpuAt(began)).Seconds()
 }
 
-// at returns the CPU time at a time, between the two moments beside it in proportion.
-func (u *usage) at(t time.Time) time.Duration {
+// cpuAt returns the CPU time at a time, interpolated between the two nearest
+// samples.
+func (u *cpuUsage) cpuAt(t time.Time) time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	i := sort.Search(len(u.seen), func(i int) bool { return !u.seen[i].at.Before(t) })
+	i := sort.Search(len(u.samples), func(i int) bool { return !u.samples[i].at.Before(t) })
 	switch {
-	case len(u.seen) == 0:
+	case len(u.samples) == 0:
 		return 0
 	case i == 0:
-		return u.seen[0].cpu
-	case i == len(u.seen):
-		return u.seen[i-1].cpu
+		return u.samples[0].cpu
+	case i == len(u.samples):
+		return u.samples[i-1].cpu
 	}
-	a, b := u.seen[i-1], u.seen[i]
+	a, b := u.samples[i-1], u.samples[i]
 	part := float64(t.Sub(a.at)) / float64(b.at.Sub(a.at))
 	return a.cpu + time.Duration(part*float64(b.cpu-a.cpu))
 }
 
-// cpuOf returns the CPU time that all threads of a process have used, in nanoseconds, or 0 if the
-// process is not there. The clock's number is that of clock_getcpuclockid(3).
+// cpuOf returns the CPU time that all threads of a process have used, or 0 if the
+// process does not exist. The clock ID is the one from clock_getcpuclockid(3).
 func cpuOf(pid int) time.Duration {
 	const sched = 2 // CPUCLOCK_SCHED of the whole process
 	var t unix.Timespec

@@ -1,5 +1,5 @@
 // Package bootahead runs a test in a process whose CLOCK_BOOTTIME is ahead of
-// CLOCK_MONOTONIC, as after a sleep of the machine. It is for tests only.
+// CLOCK_MONOTONIC, as after a suspend of the machine. It is for tests only.
 package bootahead
 
 import (
@@ -14,38 +14,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// By is the least difference between the clocks; the actual difference is twice
+// By is the minimum difference between the clocks; the actual difference is twice
 // that.
 const By = time.Hour
 
 // env is set in the process.
 const env = "BOOTAHEAD_CHILD"
 
-// limit is the longest run time of the process.
+// limit is the maximum run time of the process.
 const limit = time.Minute
 
-// Run runs f, a test of that name, in another process with a separate time
-// namespace.
+// Run runs f, the test t, in another process with a separate time namespace.
 func Run(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	if os.Getenv(env) != "" {
-		if apart() < By {
+		if clockDifference() < By {
 			t.Skip("this kernel puts no process into a time namespace at execve")
 		}
 		f(t)
 		return
 	}
-	out, err := child(t)
+	out, err := runInTimeNamespace(t)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
-		t.Skipf("no time namespace can be had: %v", err)
+		t.Skipf("cannot create a time namespace: %v", err)
 	}
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 }
 
-// apart returns the difference between the clocks.
-func apart() time.Duration {
+// clockDifference returns the difference between the clocks.
+func clockDifference() time.Duration {
 	var boot, mono unix.Timespec
 	if err := errors.Join(unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot), unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono)); err != nil {
 		panic(err)
@@ -53,9 +52,9 @@ func apart() time.Duration {
 	return time.Duration(boot.Nano() - mono.Nano())
 }
 
-// child runs the test again, from a thread whose children are in another
-// namespace. The thread ends with its goroutine.
-func child(t *testing.T) (out []byte, err error) {
+// runInTimeNamespace runs the test again, from a thread whose children are in
+// another namespace. The thread exits with its goroutine.
+func runInTimeNamespace(t *testing.T) (out []byte, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

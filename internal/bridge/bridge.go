@@ -15,56 +15,54 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/nfsrdma/nfsrdma/rdma"
-	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// A Bridge is an oncrpc.Service that passes calls to a server. Its fields must
-// be set before the first Serve. The oncrpc.Server in front of it must take
-// records of MaxRecord bytes.
+// A Bridge is an oncrpc.Service that forwards calls to a server. Its fields must be
+// set before the first Serve. The oncrpc.Server in front of it must accept records
+// up to MaxRecord bytes.
 type Bridge struct {
-	// NFS makes the calls of all programs except MOUNT: an rpcrdma.Client.
+	// NFS sends the calls to all programs except MOUNT: an rpcrdma.Client.
 	NFS oncrpc.Caller
 
-	// Credits returns how many NFS calls may be under way at a time; the Bridge
-	// shares them out between its clients. nil means no bound.
+	// Credits returns the number of NFS calls that may be in flight at a time; the
+	// Bridge distributes them among its clients. nil means no bound.
 	Credits func() int
 
-	// MOUNT makes the calls of MOUNT; nil means NFS.
+	// MOUNT sends the MOUNT calls; nil means NFS.
 	MOUNT oncrpc.Caller
 
-	// Dial connects to the server for the signed calls of one client: an
-	// rpcrdma.ClientConn. nil denies such calls.
+	// Dial connects to the server for one client's signed calls: an
+	// rpcrdma.ClientConn. If it is nil, such calls are denied.
 	Dial func(context.Context) (Line, error)
 
-	// Insecure also accepts calls from ports of 1024 and above, which any user
-	// of the client's host may open. Otherwise such calls are denied
-	// (AuthTooWeak).
+	// Insecure also accepts calls from port 1024 and above, which any user on the
+	// client's host may open. Otherwise such calls are denied (AuthTooWeak).
 	Insecure bool
 
-	// Log gets calls that fail in the Bridge; nil means slog.Default.
+	// Log receives calls that fail in the Bridge; nil means slog.Default.
 	Log *slog.Logger
 
-	start      sync.Once
-	queue      fairQueue // of NFS
-	exchanges  sync.Pool // of *oncrpc.Exchange
-	lines      oncrpc.Memo[ownLine]
-	places     *fairshare.Places // of these
-	reserved   *fairshare.Places // of those from reserved ports
-	complained atomic.Int64      // Unix time in nanoseconds
+	start           sync.Once
+	queue           fairQueue // for NFS calls
+	exchanges       sync.Pool // *oncrpc.Exchange values
+	ownConns        oncrpc.Memo[ownConn]
+	unreservedSlots *fairshare.Places // for own connections from other ports
+	reservedSlots   *fairshare.Places // for own connections from reserved ports
+	lastLogged      atomic.Int64      // Unix time in nanoseconds
 }
 
 var _ oncrpc.Service = (*Bridge)(nil)
 
-// errItem reports a reply whose data item is not at NFS's place.
+// errItem reports a reply whose data item is not where NFS has it.
 var errItem = errors.New("bridge: data item of a reply without its length")
 
-// Serve passes a call on (oncrpc.Service). It drops messages that are not
-// calls: a server could take such a message for a reply to a call of its own
-// (RFC 8167).
+// Serve forwards a call (oncrpc.Service). It drops messages that are not calls: a
+// server could take such a message for a reply to its own call (RFC 8167).
 //
-// Serve itself refuses versions of NFS other than 3. The server may have them,
-// but the bridge knows neither their data nor their sessions.
+// Serve itself rejects NFS versions other than 3. The server may support them, but
+// the bridge handles neither their data nor their sessions.
 func (b *Bridge) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) (answer bool) {
 	c, ok := oncrpc.ParseCall(req.Msg)
 	switch {
@@ -73,41 +71,41 @@ func (b *Bridge) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Rep
 	case c.Prog == nfs3.Program && c.Vers != nfs3.Version:
 		rep.Head = rpcmsg.AppendProgMismatch(rep.Head, c.XID, nfs3.Version, nfs3.Version)
 		return true
-	case signed(&c) && (b.Dial == nil || req.Peer == nil):
-		b.complain("call denied", &c, req.Peer, errSigned)
+	case isSigned(&c) && (b.Dial == nil || req.Peer == nil):
+		b.logFailure("call denied", &c, req.Peer, errSigned)
 		rep.Head = rpcmsg.AppendAuthError(rep.Head, c.XID, rpcmsg.AuthTooWeak)
 		rep.NoReplay = true
 		return true
-	case !b.vouched(&c, req.Peer):
-		b.complain("call denied", &c, req.Peer, errPort)
+	case !b.isVouched(&c, req.Peer):
+		b.logFailure("call denied", &c, req.Peer, errPort)
 		rep.Head = rpcmsg.AppendAuthError(rep.Head, c.XID, rpcmsg.AuthTooWeak)
 		rep.NoReplay = true
 		return true
 	}
-	err := b.relay(ctx, &c, req, rep)
+	err := b.relayCall(ctx, &c, req, rep)
 	if err == nil {
 		return true
 	}
 	rep.DropItem()
 	switch {
-	case ctx.Err() != nil: // the caller has gone
+	case ctx.Err() != nil: // the client has disconnected
 		return false
-	case errors.Is(err, rdma.ErrClosed), errors.Is(err, oncrpc.ErrUnreachable), errors.Is(err, errLine):
-		// The fate of the call is unknown, so there is no answer.
-		b.complain("connection cut, so that its client makes the call again", &c, req.Peer, err)
+	case errors.Is(err, rdma.ErrClosed), errors.Is(err, oncrpc.ErrUnreachable), errors.Is(err, errNoConn):
+		// It is unknown whether the call was executed, so there is no reply.
+		b.logFailure("connection closed, so that its client sends the call again", &c, req.Peer, err)
 		if req.Peer.Cut != nil {
 			req.Peer.Cut(err)
 		}
 		return false
 	}
-	b.complain("call failed", &c, req.Peer, err)
+	b.logFailure("call failed", &c, req.Peer, err)
 	rep.Head = oncrpc.AppendSystemErr(rep.Head, c.XID)
 	rep.NoReplay = true
 	return true
 }
 
-// relay makes the call, and passes its reply to the client.
-func (b *Bridge) relay(ctx context.Context, c *oncrpc.Call, req *oncrpc.Request, rep *oncrpc.Reply) error {
+// relayCall sends the call, and forwards its reply to the client.
+func (b *Bridge) relayCall(ctx context.Context, c *oncrpc.Call, req *oncrpc.Request, rep *oncrpc.Reply) error {
 	x, _ := b.exchanges.Get().(*oncrpc.Exchange)
 	if x == nil {
 		x = new(oncrpc.Exchange)
@@ -117,21 +115,21 @@ func (b *Bridge) relay(ctx context.Context, c *oncrpc.Call, req *oncrpc.Request,
 		*x = oncrpc.Exchange{}
 		b.exchanges.Put(x)
 	}()
-	plan(x, c, req.Msg, rep)
-	reserve(x, rep)
-	if err := b.call(ctx, x, c, req.Peer); err != nil {
+	planExchange(x, c, req.Msg, rep)
+	reserveReply(x, rep)
+	if err := b.callServer(ctx, x, c, req.Peer); err != nil {
 		return err
 	}
-	return deliver(x, c, rep)
+	return fillReply(x, c, rep)
 }
 
-// call makes the client's call c to the server.
-func (b *Bridge) call(ctx context.Context, x *oncrpc.Exchange, c *oncrpc.Call, peer *oncrpc.Peer) error {
+// callServer sends the client's call c to the server.
+func (b *Bridge) callServer(ctx context.Context, x *oncrpc.Exchange, c *oncrpc.Call, peer *oncrpc.Peer) error {
 	b.start.Do(func() {
 		b.queue.limit = b.Credits
-		b.places, b.reserved = fairshare.NewPlaces(maxLines), fairshare.NewPlaces(maxLines)
+		b.unreservedSlots, b.reservedSlots = fairshare.NewPlaces(maxOwnConns), fairshare.NewPlaces(maxOwnConns)
 	})
-	if signed(c) {
+	if isSigned(c) {
 		return b.callSigned(ctx, x, c.XID, peer)
 	}
 	if x.Prog == mount3.Program && b.MOUNT != nil {
@@ -140,16 +138,16 @@ func (b *Bridge) call(ctx context.Context, x *oncrpc.Exchange, c *oncrpc.Call, p
 	if err := b.queue.acquire(ctx, peer); err != nil {
 		return err
 	}
-	defer b.queue.give(peer)
+	defer b.queue.release(peer)
 	return b.NFS.Call(ctx, x)
 }
 
-// deliver turns the reply to x into the reply to the client's call c.
-func deliver(x *oncrpc.Exchange, c *oncrpc.Call, rep *oncrpc.Reply) error {
+// fillReply turns the reply to x into the reply to the client's call c.
+func fillReply(x *oncrpc.Exchange, c *oncrpc.Call, rep *oncrpc.Reply) error {
 	binary.BigEndian.PutUint32(x.Reply, c.XID)
-	rep.NoReplay = refused(x, c)
+	rep.NoReplay = mayReexecute(x, c)
 	if x.Placed > 0 {
-		n, err := itemLen(x)
+		n, err := dataItemLen(x)
 		if err != nil {
 			return err
 		}
@@ -158,7 +156,7 @@ func deliver(x *oncrpc.Exchange, c *oncrpc.Call, rep *oncrpc.Reply) error {
 		return nil
 	}
 	rep.DropItem()
-	if x.Lent == nil || len(x.Reply) <= copied {
+	if x.Lent == nil || len(x.Reply) <= copyLimit {
 		rep.Head = append(rep.Head, x.Reply...)
 		return nil
 	}
@@ -168,10 +166,10 @@ func deliver(x *oncrpc.Exchange, c *oncrpc.Call, rep *oncrpc.Reply) error {
 	return nil
 }
 
-// itemLen returns the length of the data item in Sink. The length is the last
-// word of the reply, because every NFS item is the last of its results. The
-// server may have written the padding too (RFC 8166, Section 3.4.6.2).
-func itemLen(x *oncrpc.Exchange) (int, error) {
+// dataItemLen returns the data item's length in Sink. The reply's last word has the
+// length, because every NFS item is the last result. The server may also have
+// written the padding (RFC 8166, Section 3.4.6.2).
+func dataItemLen(x *oncrpc.Exchange) (int, error) {
 	n := int64(binary.BigEndian.Uint32(x.Reply[len(x.Reply)-4:]))
 	if pad := int64(x.Placed) - n; pad < 0 || pad > int64(xdr.Pad(int(n))) {
 		return 0, fmt.Errorf("%w: %d bytes, said to be %d", errItem, x.Placed, n)
@@ -179,9 +177,9 @@ func itemLen(x *oncrpc.Exchange) (int, error) {
 	return int(n), nil
 }
 
-// refused reports whether the server has not executed the call, or has
+// mayReexecute reports whether the server has not executed the call, or has
 // postponed it, so that a retransmission may be executed.
-func refused(x *oncrpc.Exchange, c *oncrpc.Call) bool {
+func mayReexecute(x *oncrpc.Exchange, c *oncrpc.Call) bool {
 	r := xdr.NewReader(x.Reply)
 	if oncrpc.ReadReply(&r, c.XID) != nil {
 		return true
@@ -189,10 +187,10 @@ func refused(x *oncrpc.Exchange, c *oncrpc.Call) bool {
 	return c.Prog == nfs3.Program && nfs3.Status(r.Uint32()) == nfs3.ErrJukebox
 }
 
-// complain logs the fate of a call, with a limited rate.
-func (b *Bridge) complain(what string, c *oncrpc.Call, peer *oncrpc.Peer, err error) {
-	now, last := time.Now().UnixNano(), b.complained.Load()
-	if now-last < int64(complainEvery) || !b.complained.CompareAndSwap(last, now) {
+// logFailure logs a call that failed, with a limited rate.
+func (b *Bridge) logFailure(what string, c *oncrpc.Call, peer *oncrpc.Peer, err error) {
+	now, last := time.Now().UnixNano(), b.lastLogged.Load()
+	if now-last < int64(logInterval) || !b.lastLogged.CompareAndSwap(last, now) {
 		return
 	}
 	log := b.Log

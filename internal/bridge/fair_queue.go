@@ -10,52 +10,52 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// fairQueue shares out the number of calls that the server allows under way. A
-// client may have up to share times as many calls as are free. A single client
-// thus gets all but a quarter. Several clients together always get less than
-// all, so that a new client finds free calls even if the others' calls are
-// slow. The same rule holds for the clients of one party together, with
-// partyShare. Among waiting clients, the party with the fewest calls under way
-// comes first, and within the party the client with the fewest.
+// fairQueue distributes the number of calls that the server allows in flight. A
+// client may have up to clientShare times as many calls as are free. A single
+// client thus gets all but a quarter. Several clients together always get less than
+// all, so that a new client finds free calls even if the others' calls are slow.
+// The same rule applies to the clients in one group together, with groupShare.
+// Among waiting clients, the group with the fewest calls in flight is first, and
+// within the group the client with the fewest.
 type fairQueue struct {
 	limit func() int // nil: no limit
 
 	mu      sync.Mutex
 	running int
-	clients map[*oncrpc.Peer]*client  // with running or waiting calls
-	parties map[fairshare.Name]*party // of these clients
-	waiting []*client                 // with waiting calls
-	idle    []*client
+	clients map[*oncrpc.Peer]*queuedClient  // with running or waiting calls
+	groups  map[fairshare.Name]*clientGroup // these clients' groups
+	waiting []*queuedClient                 // with waiting calls
+	idle    []*queuedClient
 }
 
-// share is how many calls a client may have for each free call; partyShare is
-// the same for a party.
+// clientShare is the number of calls that a client may have for each free call;
+// groupShare is the same for a client group.
 const (
-	share      = 3
-	partyShare = 7
+	clientShare = 3
+	groupShare  = 7
 )
 
-// A client is one connection.
-type client struct {
-	party   *party
+// A queuedClient is one client connection.
+type queuedClient struct {
+	group   *clientGroup
 	running int
-	queue   []chan struct{} // of waiting calls, closed when their turn comes
+	queue   []chan struct{} // one channel per waiting call, closed when its turn comes
 }
 
-// A party is all clients of one origin.
-type party struct {
-	of               fairshare.Name
+// A clientGroup is all clients with one origin (package fairshare).
+type clientGroup struct {
+	name             fairshare.Name
 	clients, running int
 }
 
-// acquire waits for a call's turn. The error is the cause of ctx's end.
+// acquire waits for a call's turn. The error is ctx's cause.
 func (t *fairQueue) acquire(ctx context.Context, peer *oncrpc.Peer) error {
 	if t.limit == nil {
 		return nil
 	}
 	t.mu.Lock()
 	c := t.clientLocked(peer)
-	if len(t.waiting) == 0 && t.fitsLocked(c) {
+	if len(t.waiting) == 0 && t.mayStartLocked(c) {
 		t.startLocked(c)
 		t.mu.Unlock()
 		return nil
@@ -64,7 +64,7 @@ func (t *fairQueue) acquire(ctx context.Context, peer *oncrpc.Peer) error {
 	if c.queue = append(c.queue, turn); len(c.queue) == 1 {
 		t.waiting = append(t.waiting, c)
 	}
-	t.admitLocked()
+	t.startWaitingLocked()
 	t.mu.Unlock()
 	select {
 	case <-turn:
@@ -75,24 +75,24 @@ func (t *fairQueue) acquire(ctx context.Context, peer *oncrpc.Peer) error {
 	defer t.mu.Unlock()
 	if i := slices.Index(c.queue, turn); i >= 0 {
 		c.queue = slices.Delete(c.queue, i, i+1)
-		t.restLocked(peer, c)
+		t.removeIdleLocked(peer, c)
 	} else {
-		t.endLocked(peer, c)
+		t.finishLocked(peer, c)
 	}
 	return context.Cause(ctx)
 }
 
-// give ends a call that had its turn.
-func (t *fairQueue) give(peer *oncrpc.Peer) {
+// release records the end of a call that had its turn.
+func (t *fairQueue) release(peer *oncrpc.Peer) {
 	if t.limit == nil {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.endLocked(peer, t.clients[peer])
+	t.finishLocked(peer, t.clients[peer])
 }
 
-func (t *fairQueue) clientLocked(peer *oncrpc.Peer) *client {
+func (t *fairQueue) clientLocked(peer *oncrpc.Peer) *queuedClient {
 	c := t.clients[peer]
 	if c != nil {
 		return c
@@ -100,88 +100,88 @@ func (t *fairQueue) clientLocked(peer *oncrpc.Peer) *client {
 	if last := len(t.idle) - 1; last >= 0 {
 		c, t.idle = t.idle[last], t.idle[:last]
 	} else {
-		c = new(client)
+		c = new(queuedClient)
 	}
 	if t.clients == nil {
-		t.clients, t.parties = make(map[*oncrpc.Peer]*client), make(map[fairshare.Name]*party)
+		t.clients, t.groups = make(map[*oncrpc.Peer]*queuedClient), make(map[fairshare.Name]*clientGroup)
 	}
 	t.clients[peer] = c
-	c.party = t.partyLocked(peer)
-	c.party.clients++
+	c.group = t.groupLocked(peer)
+	c.group.clients++
 	return c
 }
 
-func (t *fairQueue) partyLocked(peer *oncrpc.Peer) *party {
+func (t *fairQueue) groupLocked(peer *oncrpc.Peer) *clientGroup {
 	var of fairshare.Name
 	if peer != nil {
 		of = fairshare.PartyOfIP(peer.Addr.Addr())
 	}
-	p := t.parties[of]
+	p := t.groups[of]
 	if p == nil {
-		p = &party{of: of}
-		t.parties[of] = p
+		p = &clientGroup{name: of}
+		t.groups[of] = p
 	}
 	return p
 }
 
-// fitsLocked reports whether c may start another call.
-func (t *fairQueue) fitsLocked(c *client) bool {
+// mayStartLocked reports whether c may start another call.
+func (t *fairQueue) mayStartLocked(c *queuedClient) bool {
 	free := t.limit() - t.running
-	return free > 0 && c.running < share*free && c.party.running < partyShare*free
+	return free > 0 && c.running < clientShare*free && c.group.running < groupShare*free
 }
 
-func (t *fairQueue) startLocked(c *client) {
+func (t *fairQueue) startLocked(c *queuedClient) {
 	c.running++
-	c.party.running++
+	c.group.running++
 	t.running++
 }
 
-func (t *fairQueue) endLocked(peer *oncrpc.Peer, c *client) {
+func (t *fairQueue) finishLocked(peer *oncrpc.Peer, c *queuedClient) {
 	c.running--
-	c.party.running--
+	c.group.running--
 	t.running--
-	t.restLocked(peer, c)
-	t.admitLocked()
+	t.removeIdleLocked(peer, c)
+	t.startWaitingLocked()
 }
 
-// restLocked removes a client without waiting calls from the waiting list, and
-// forgets a client without any calls.
-func (t *fairQueue) restLocked(peer *oncrpc.Peer, c *client) {
+// removeIdleLocked removes a client without waiting calls from the waiting list,
+// and drops a client without any calls.
+func (t *fairQueue) removeIdleLocked(peer *oncrpc.Peer, c *queuedClient) {
 	if len(c.queue) > 0 {
 		return
 	}
-	t.waitNoMoreLocked(c)
+	t.stopWaitingLocked(c)
 	if c.running == 0 {
 		delete(t.clients, peer)
-		if c.party.clients--; c.party.clients == 0 {
-			delete(t.parties, c.party.of)
+		if c.group.clients--; c.group.clients == 0 {
+			delete(t.groups, c.group.name)
 		}
-		c.party = nil
+		c.group = nil
 		t.idle = append(t.idle, c)
 	}
 }
 
-func (t *fairQueue) waitNoMoreLocked(c *client) {
+func (t *fairQueue) stopWaitingLocked(c *queuedClient) {
 	if i := slices.Index(t.waiting, c); i >= 0 {
 		t.waiting = slices.Delete(t.waiting, i, i+1)
 	}
 }
 
-// admitLocked starts the calls whose turn it is.
-func (t *fairQueue) admitLocked() {
-	for c := t.nextLocked(); c != nil; c = t.nextLocked() {
+// startWaitingLocked starts the calls whose turn it is.
+func (t *fairQueue) startWaitingLocked() {
+	for c := t.nextClientLocked(); c != nil; c = t.nextClientLocked() {
 		t.startLocked(c)
 		close(c.queue[0])
 		if c.queue = slices.Delete(c.queue, 0, 1); len(c.queue) == 0 {
-			t.waitNoMoreLocked(c)
+			t.stopWaitingLocked(c)
 		}
 	}
 }
 
-// nextLocked returns the client that may start the next call, or nil.
-func (t *fairQueue) nextLocked() (next *client) {
+// nextClientLocked returns the client that may start the next call, or nil.
+func (t *fairQueue) nextClientLocked() (next *queuedClient) {
 	for _, c := range t.waiting {
-		if t.fitsLocked(c) && (next == nil || cmp.Or(cmp.Compare(c.party.running, next.party.running), cmp.Compare(c.running, next.running)) < 0) {
+		if t.mayStartLocked(c) && (next == nil || cmp.Or(cmp.Compare(c.group.running, next.group.running), cmp.Compare(c.running, next.running)) < 0) {
 			next = c
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// TestTurns checks that the client with the fewest calls comes first, and that
-// a larger grant admits more calls and a smaller grant fewer.
+// TestTurns checks that the client with the fewest calls is first, and that a
+// larger grant admits more calls and a smaller grant fewer.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := 4
@@ -40,11 +40,11 @@ func TestTurns(t *testing.T) {
 		end := func(peer *oncrpc.Peer, want ...string) {
 			t.Helper()
 			started = nil
-			q.give(peer)
+			q.release(peer)
 			synctest.Wait()
 			assert.Equal(t, want, started)
 		}
-		end(a, "b2") // a has two, and came before
+		end(a, "b2") // a has two, and arrived before
 		limit = 2
 		end(a)
 		limit = 6
@@ -62,9 +62,9 @@ func peerAt(ip string) *oncrpc.Peer {
 	return &oncrpc.Peer{Network: "tcp", Addr: netip.AddrPortFrom(netip.MustParseAddr(ip), 700)}
 }
 
-// TestTurnsOfParties checks that a party with many connections gets no more
-// than its part, and comes after parties with fewer calls. Its connections
-// share that part.
+// TestTurnsOfParties checks that a client group with many connections gets no more
+// than its part, and is served after groups with fewer calls. Its connections share
+// that part.
 func TestTurnsOfParties(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := fairQueue{limit: func() int { return 64 }}
@@ -92,26 +92,26 @@ func TestTurnsOfParties(t *testing.T) {
 		}
 		assert.Equal(t, 6, started[other])
 		for _, peer := range many[:10] {
-			q.give(peer)
+			q.release(peer)
 			synctest.Wait()
 		}
 		assert.Equal(t, 14, started[other], "it has fewer than all of the slots")
 		for _, peer := range many[10:] {
-			q.give(peer)
+			q.release(peer)
 			synctest.Wait()
 		}
 		for range 20 {
-			q.give(other)
+			q.release(other)
 			synctest.Wait()
 		}
 		assert.Len(t, started, 101)
 		assert.Empty(t, q.clients)
-		assert.Empty(t, q.parties)
+		assert.Empty(t, q.groups)
 	})
 }
 
-// TestTurnGivenUp checks that a caller that stops waiting is forgotten, even if
-// its turn comes at the same moment.
+// TestTurnGivenUp checks that a caller that stops waiting is removed, even if its
+// turn comes at the same moment.
 func TestTurnGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := fairQueue{limit: func() int { return 1 }}
@@ -125,19 +125,19 @@ func TestTurnGivenUp(t *testing.T) {
 			synctest.Wait()
 			if turnComes {
 				q.mu.Lock() // so that both outcomes are possible
-				q.endLocked(a, q.clients[a])
+				q.finishLocked(a, q.clients[a])
 				cancel(gone)
 				q.mu.Unlock()
 				if <-errs == nil {
-					q.give(b)
+					q.release(b)
 				}
 			} else {
 				cancel(gone)
 				assert.Equal(t, gone, <-errs)
-				q.give(a)
+				q.release(a)
 			}
 			assert.Empty(t, q.clients)
-			assert.Empty(t, q.parties)
+			assert.Empty(t, q.groups)
 			assert.Empty(t, q.waiting)
 			assert.Zero(t, q.running)
 		}

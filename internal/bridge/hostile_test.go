@@ -16,23 +16,23 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
 // TestHostile checks that malicious input costs the client its connection, or
 // an error, and has no effect on others. Only calls reach the server.
 func TestHostile(t *testing.T) {
-	var s *spy
-	g := newRig(t, setup{service: func(next oncrpc.Service) oncrpc.Service { s = &spy{Service: next}; return s }})
-	root := g.handle()
-	null := call(5, nfs3.Program, 3, nfs3.ProcNull, nil)
+	var s *recordingService
+	g := newTestBridge(t, bridgeOptions{service: func(next oncrpc.Service) oncrpc.Service { s = &recordingService{Service: next}; return s }})
+	root := g.exportHandle()
+	null := encodeCall(5, nfs3.Program, 3, nfs3.ProcNull, nil)
 	good := dialRaw(t, g.addr)
 	fine := func() {
-		good.send(null)
-		good.reply()
+		good.sendMessage(null)
+		good.readReply()
 	}
 	fine()
-	s.take()
+	s.takeCalls()
 
 	for name, stream := range map[string][]byte{
 		"a record too long":         binary.BigEndian.AppendUint32(nil, 1<<31|(MaxRecord+1)),
@@ -40,7 +40,7 @@ func TestHostile(t *testing.T) {
 		"fragments too long":        append(binary.BigEndian.AppendUint32(nil, 1000), append(make([]byte, 1000), 0x7f, 0xff, 0xff, 0xff)...),
 		"another protocol":          []byte("GET / HTTP/1.1\r\nHost: bridge\r\n\r\n"),
 		"half of a mark":            {0x80},
-		"half of a record":          record(null)[:20],
+		"half of a record":          encodeRecord(null)[:20],
 		"half of a large record":    append(binary.BigEndian.AppendUint32(nil, 1<<31|1<<20), make([]byte, 100000)...),
 		"half of a second fragment": append(binary.BigEndian.AppendUint32(nil, 4), 0, 0, 0, 1, 0x80, 0, 1, 0, 7),
 	} {
@@ -51,45 +51,45 @@ func TestHostile(t *testing.T) {
 			if strings.HasPrefix(name, "half") {
 				require.NoError(t, c.Conn.(*net.TCPConn).CloseWrite())
 			}
-			c.closed()
+			c.assertClosed()
 			fine()
 		})
 	}
-	s.take()
+	s.takeCalls()
 
 	t.Run("no calls", func(t *testing.T) {
 		c := dialRaw(t, g.addr)
 		reply := oncrpc.AppendSystemErr(nil, 5)
-		c.send(reply)
-		c.send(nil)
-		c.send([]byte{1, 2, 3})
-		c.send(null[:8])
-		c.send(random(1<<20, 4))
-		c.send(null)
-		assert.Len(t, c.reply(), 24, "to the call")
-		assert.Len(t, s.take(), 1)
+		c.sendMessage(reply)
+		c.sendMessage(nil)
+		c.sendMessage([]byte{1, 2, 3})
+		c.sendMessage(null[:8])
+		c.sendMessage(randomBytes(1<<20, 4))
+		c.sendMessage(null)
+		assert.Len(t, c.readReply(), 24, "to the call")
+		assert.Len(t, s.takeCalls(), 1)
 	})
 
 	write := func(length uint32) []byte {
 		args := (&nfs3.WriteArgs{File: root}).AppendTo(nil)
 		binary.BigEndian.PutUint32(args[len(args)-4:], length)
-		return append(args, random(5000, 3)...)
+		return append(args, randomBytes(5000, 3)...)
 	}
 	for name, msg := range map[string][]byte{
-		"WRITE of more than it has": call(6, nfs3.Program, 3, nfs3.ProcWrite, write(math.MaxUint32)),
-		"WRITE of less than it has": call(6, nfs3.Program, 3, nfs3.ProcWrite, write(8)),
-		"WRITE with a wrong length": call(6, nfs3.Program, 3, nfs3.ProcWrite, write(5000)),
-		"READ of 4 GiB":             call(6, nfs3.Program, 3, nfs3.ProcRead, (&nfs3.ReadArgs{File: root, Count: math.MaxUint32}).AppendTo(nil)),
-		"READDIRPLUS of 4 GiB":      call(6, nfs3.Program, 3, nfs3.ProcReadDirPlus, (&nfs3.ReadDirPlusArgs{Dir: root, DirCount: math.MaxUint32, MaxCount: math.MaxUint32}).AppendTo(nil)),
-		"a handle of 4 GiB":         call(6, nfs3.Program, 3, nfs3.ProcGetAttr, xdr.AppendUint32(nil, math.MaxUint32)),
-		"the longest call":          call(6, nfs3.Program, 3, nfs3.ProcLookup, make([]byte, MaxRecord-100)),
-		"an unknown program":        call(6, 0, 0, 0, random(200000, 5)),
-		"a call without a seal":     sealed(call(6, nfs3.Program, 3, nfs3.ProcReadDir, nil)),
+		"WRITE of more than it has": encodeCall(6, nfs3.Program, 3, nfs3.ProcWrite, write(math.MaxUint32)),
+		"WRITE of less than it has": encodeCall(6, nfs3.Program, 3, nfs3.ProcWrite, write(8)),
+		"WRITE with a wrong length": encodeCall(6, nfs3.Program, 3, nfs3.ProcWrite, write(5000)),
+		"READ of 4 GiB":             encodeCall(6, nfs3.Program, 3, nfs3.ProcRead, (&nfs3.ReadArgs{File: root, Count: math.MaxUint32}).AppendTo(nil)),
+		"READDIRPLUS of 4 GiB":      encodeCall(6, nfs3.Program, 3, nfs3.ProcReadDirPlus, (&nfs3.ReadDirPlusArgs{Dir: root, DirCount: math.MaxUint32, MaxCount: math.MaxUint32}).AppendTo(nil)),
+		"a handle of 4 GiB":         encodeCall(6, nfs3.Program, 3, nfs3.ProcGetAttr, xdr.AppendUint32(nil, math.MaxUint32)),
+		"the longest call":          encodeCall(6, nfs3.Program, 3, nfs3.ProcLookup, make([]byte, MaxRecord-100)),
+		"an unknown program":        encodeCall(6, 0, 0, 0, randomBytes(200000, 5)),
+		"a call without a seal":     withGSSCred(encodeCall(6, nfs3.Program, 3, nfs3.ProcReadDir, nil)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := dialRaw(t, g.addr)
-			c.send(msg)
-			r := xdr.NewReader(c.reply())
+			c.sendMessage(msg)
+			r := xdr.NewReader(c.readReply())
 			assert.EqualValues(t, 6, r.Uint32())
 			assert.EqualValues(t, 1, r.Uint32(), "a reply")
 			fine()
@@ -97,24 +97,24 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestDeafClient checks that a client that takes no replies holds at most the
-// memory of a client's permitted calls, and that others continue.
+// TestDeafClient checks that a client that does not read its replies holds at most
+// the memory for a client's permitted calls, and that others continue.
 func TestDeafClient(t *testing.T) {
-	g := newRig(t, setup{})
+	g := newTestBridge(t, bridgeOptions{})
 	const size = 1 << 20
-	require.NoError(t, os.WriteFile(filepath.Join(g.dir, "file"), random(size, 1), 0o644))
-	f := mount(t, g.addr)
+	require.NoError(t, os.WriteFile(filepath.Join(g.dir, "file"), randomBytes(size, 1), 0o644))
+	f := mountOverTCP(t, g.addr)
 	n, err := f.Stat(t.Context(), "file")
 	require.NoError(t, err)
-	msg := call(1, nfs3.Program, 3, nfs3.ProcRead, (&nfs3.ReadArgs{File: n.Handle, Count: size}).AppendTo(nil))
+	msg := encodeCall(1, nfs3.Program, 3, nfs3.ProcRead, (&nfs3.ReadArgs{File: n.Handle, Count: size}).AppendTo(nil))
 	deaf := dialRaw(t, g.addr)
 	for range 300 {
-		deaf.send(msg)
+		deaf.sendMessage(msg)
 	}
 	other := dialRaw(t, g.addr)
 	for range 10 {
-		other.send(msg)
-		assert.Len(t, other.reply(), 24+nfs3.ReadHeadLen+size)
+		other.sendMessage(msg)
+		assert.Len(t, other.readReply(), 24+nfs3.ReadHeadLen+size)
 	}
 	deaf.Close()
 }
@@ -124,8 +124,8 @@ func TestDeafClient(t *testing.T) {
 func TestFairness(t *testing.T) {
 	const slow, credits = 400000, 64
 	entered, release := make(chan struct{}, 1000), make(chan struct{})
-	g := newRig(t, setup{credits: credits, service: func(next oncrpc.Service) oncrpc.Service {
-		return service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+	g := newTestBridge(t, bridgeOptions{credits: credits, service: func(next oncrpc.Service) oncrpc.Service {
+		return serviceFunc(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 			if c, ok := oncrpc.ParseCall(req.Msg); ok && c.Prog == slow {
 				entered <- struct{}{}
 				<-release
@@ -134,52 +134,52 @@ func TestFairness(t *testing.T) {
 		})
 	}})
 	other := dialFrom(t, "127.0.0.99", g.addr)
-	var greedy []raw
+	var greedy []rawConn
 	for i, most := range []int{48, 12, 3, 1} { // three quarters of the rest
 		c := dialFrom(t, fmt.Sprintf("127.0.0.%d", 2+i), g.addr)
 		greedy = append(greedy, c)
 		for i := range uint32(credits) {
-			c.send(call(i, slow, 1, 1, nil))
+			c.sendMessage(encodeCall(i, slow, 1, 1, nil))
 		}
 		for range most {
 			<-entered
 		}
 		assert.Empty(t, entered)
 		if most > 1 {
-			other.send(call(9, nfs3.Program, 3, nfs3.ProcNull, nil))
-			assert.Len(t, other.reply(), 24)
+			other.sendMessage(encodeCall(9, nfs3.Program, 3, nfs3.ProcNull, nil))
+			assert.Len(t, other.readReply(), 24)
 		}
 	}
 	close(release)
 	for _, c := range greedy {
 		for range credits {
-			c.reply()
+			c.readReply()
 		}
 	}
 }
 
-// service is an oncrpc.Service made of a function.
-type service func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool
+// serviceFunc is a function as an oncrpc.Service.
+type serviceFunc func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool
 
-func (s service) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+func (s serviceFunc) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 	return s(ctx, req, rep)
 }
 
 // TestOneFragment checks that long data and long listings are one fragment
 // each, as some clients require.
 func TestOneFragment(t *testing.T) {
-	g := newRig(t, setup{})
-	require.NoError(t, os.WriteFile(filepath.Join(g.dir, "file"), random(1<<20, 1), 0o644))
+	g := newTestBridge(t, bridgeOptions{})
+	require.NoError(t, os.WriteFile(filepath.Join(g.dir, "file"), randomBytes(1<<20, 1), 0o644))
 	for i := range 1000 {
 		require.NoError(t, os.WriteFile(filepath.Join(g.dir, fmt.Sprintf("%0100d", i)), nil, 0o644))
 	}
-	f := mount(t, g.addr)
+	f := mountOverTCP(t, g.addr)
 	n, err := f.Stat(t.Context(), "file")
 	require.NoError(t, err)
 	c := dialRaw(t, g.addr)
-	c.send(call(1, nfs3.Program, 3, nfs3.ProcRead, (&nfs3.ReadArgs{File: n.Handle, Count: 1 << 20}).AppendTo(nil)))
-	assert.Greater(t, len(c.reply()), 1<<20)
-	plus := nfs3.ReadDirPlusArgs{Dir: g.handle(), DirCount: 1 << 20, MaxCount: 1 << 20}
-	c.send(call(2, nfs3.Program, 3, nfs3.ProcReadDirPlus, plus.AppendTo(nil)))
-	assert.Greater(t, len(c.reply()), 100000)
+	c.sendMessage(encodeCall(1, nfs3.Program, 3, nfs3.ProcRead, (&nfs3.ReadArgs{File: n.Handle, Count: 1 << 20}).AppendTo(nil)))
+	assert.Greater(t, len(c.readReply()), 1<<20)
+	plus := nfs3.ReadDirPlusArgs{Dir: g.exportHandle(), DirCount: 1 << 20, MaxCount: 1 << 20}
+	c.sendMessage(encodeCall(2, nfs3.Program, 3, nfs3.ProcReadDirPlus, plus.AppendTo(nil)))
+	assert.Greater(t, len(c.readReply()), 100000)
 }

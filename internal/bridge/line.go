@@ -11,7 +11,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
-// A Line is a connection to the server for one client alone, whose calls keep their
+// A Line is a connection to the server for only one client, whose calls keep their
 // XIDs. CallXID is that of rpcrdma.ClientConn.
 type Line interface {
 	CallXID(ctx context.Context, x *oncrpc.Exchange, xid uint32) error
@@ -19,59 +19,61 @@ type Line interface {
 }
 
 var (
-	errSigned = errors.New("bridge: RPCSEC_GSS needs a line for each client")
+	errSigned = errors.New("bridge: RPCSEC_GSS needs a connection for each client")
 
-	// errLine reports a call that could not be made on its client's line.
-	errLine = errors.New("bridge: no line for a signed call")
+	// errNoConn reports a call that could not be sent on its client's own
+	// connection.
+	errNoConn = errors.New("bridge: no connection for a signed call")
 )
 
-// signed reports whether an RPCSEC_GSS context signs c. The signature includes the
-// XID (RFC 2203, Section 5.3.1), so that the bridge must keep it, and a sequence number
-// (Section 5.2.1), so that the client alone can send the call again.
-func signed(c *oncrpc.Call) bool { return c.Cred.Flavor == rpcmsg.AuthGSS }
+// isSigned reports whether an RPCSEC_GSS context signs c. The signature includes
+// the XID (RFC 2203, Section 5.3.1), so the bridge must keep it, and a sequence
+// number (Section 5.2.1), so only the client can send the call again.
+func isSigned(c *oncrpc.Call) bool { return c.Cred.Flavor == rpcmsg.AuthGSS }
 
-// Unsigned reports whether a call message has no signature of RPCSEC_GSS. A cache of
-// replies in front of the Bridge is of use for these calls alone: a retransmission of
+// Unsigned reports whether a call message has no RPCSEC_GSS signature. A reply
+// cache in front of the Bridge is useful only for these calls: a retransmission of
 // a signed call is another message, and the server has a cache for it.
 func Unsigned(msg []byte) bool {
 	c, ok := oncrpc.ParseCall(msg)
-	return ok && !signed(&c)
+	return ok && !isSigned(&c)
 }
 
-// An ownLine is the line of a client. It ends with the client's connection.
-type ownLine struct {
-	ready chan struct{} // closed once line or err is set
-	line  Line
+// An ownConn is a client's own connection to the server. It is closed with the
+// client's connection.
+type ownConn struct {
+	ready chan struct{} // closed once conn or err is set
+	conn  Line
 	err   error
 
 	mu    sync.Mutex
-	calls map[uint32]struct{} // under way, by XID
+	calls map[uint32]struct{} // in flight, by XID
 }
 
-// callSigned makes a call on the client's own line.
+// callSigned sends a call on the client's own connection.
 func (b *Bridge) callSigned(ctx context.Context, x *oncrpc.Exchange, xid uint32, peer *oncrpc.Peer) error {
-	l, err := b.lineOf(ctx, peer)
+	l, err := b.ensureOwnConn(ctx, peer)
 	if err != nil {
 		return err
 	}
-	// The second transmission has the XID of the first, for which the server still
-	// owes the reply. On a new connection the client can send it again.
-	if !l.begin(xid) {
-		return fmt.Errorf("%w: XID %#x is under way", errLine, xid)
+	// The second transmission has the XID of the first, to which the server has not
+	// replied yet. On a new connection the client can send it again.
+	if !l.beginCall(xid) {
+		return fmt.Errorf("%w: XID %#x is in flight", errNoConn, xid)
 	}
-	defer l.end(xid)
-	return l.line.CallXID(ctx, x, xid)
+	defer l.endCall(xid)
+	return l.conn.CallXID(ctx, x, xid)
 }
 
-// lineOf returns the line of a client, and connects it for the first call. ctx ends
-// with the client's connection.
-func (b *Bridge) lineOf(ctx context.Context, peer *oncrpc.Peer) (*ownLine, error) {
-	l := b.lines.Load(peer)
+// ensureOwnConn returns a client's own connection, and dials it for the first call.
+// ctx is canceled when the client's connection closes.
+func (b *Bridge) ensureOwnConn(ctx context.Context, peer *oncrpc.Peer) (*ownConn, error) {
+	l := b.ownConns.Load(peer)
 	if l == nil {
 		var first bool
-		l, first = b.lines.LoadOrStore(peer, &ownLine{ready: make(chan struct{}), calls: make(map[uint32]struct{})})
+		l, first = b.ownConns.LoadOrStore(peer, &ownConn{ready: make(chan struct{}), calls: make(map[uint32]struct{})})
 		if first {
-			l.line, l.err = b.connect(ctx, peer)
+			l.conn, l.err = b.dialOwnConn(ctx, peer)
 			close(l.ready)
 		}
 	}
@@ -83,22 +85,23 @@ func (b *Bridge) lineOf(ctx context.Context, peer *oncrpc.Peer) (*ownLine, error
 	}
 }
 
-// connect connects a line, which is closed once ctx ends. Any user of a host can
-// claim signatures, and must not take the lines of the host's mounts.
-func (b *Bridge) connect(ctx context.Context, peer *oncrpc.Peer) (Line, error) {
-	party, places := fairshare.PartyOfIP(peer.Addr.Addr()), b.places
-	if peer.Addr.Port() < reservedPorts {
-		places = b.reserved
+// dialOwnConn dials a client's own connection, which is closed when ctx is
+// canceled. Any user of a host can send calls that claim to be signed, and must not
+// use up the connections for the host's mounts.
+func (b *Bridge) dialOwnConn(ctx context.Context, peer *oncrpc.Peer) (Line, error) {
+	party, places := fairshare.PartyOfIP(peer.Addr.Addr()), b.unreservedSlots
+	if peer.Addr.Port() < endOfReservedPorts {
+		places = b.reservedSlots
 	}
 	if !places.Take(party) {
-		return nil, fmt.Errorf("%w: there are %d for other clients", errLine, places.Taken())
+		return nil, fmt.Errorf("%w: limit reached: %d connections serve other clients", errNoConn, places.Taken())
 	}
-	within, cancel := context.WithTimeoutCause(ctx, dialTime, fmt.Errorf("%w in %v", errLine, dialTime))
+	within, cancel := context.WithTimeoutCause(ctx, dialTime, fmt.Errorf("%w in %v", errNoConn, dialTime))
 	defer cancel()
 	line, err := b.Dial(within)
 	if err != nil {
 		places.Give(party)
-		return nil, fmt.Errorf("%w: %w", errLine, err)
+		return nil, fmt.Errorf("%w: %w", errNoConn, err)
 	}
 	context.AfterFunc(ctx, func() {
 		_ = line.Close()
@@ -107,8 +110,8 @@ func (b *Bridge) connect(ctx context.Context, peer *oncrpc.Peer) (Line, error) {
 	return line, nil
 }
 
-// begin notes a call, unless another one with its XID is under way.
-func (l *ownLine) begin(xid uint32) bool {
+// beginCall records a call, unless another one with its XID is in flight.
+func (l *ownConn) beginCall(xid uint32) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, ok := l.calls[xid]; ok {
@@ -118,7 +121,7 @@ func (l *ownLine) begin(xid uint32) bool {
 	return true
 }
 
-func (l *ownLine) end(xid uint32) {
+func (l *ownConn) endCall(xid uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.calls, xid)

@@ -7,15 +7,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
-// A patient server answers one call for each word.
-type patient chan struct{}
+// A fakeSlowServer server answers one call for each word.
+type fakeSlowServer chan struct{}
 
-func (p patient) Call(_ context.Context, x *oncrpc.Exchange) error {
+func (p fakeSlowServer) Call(_ context.Context, x *oncrpc.Exchange) error {
 	<-p
 	x.Reply = oncrpc.AppendSystemErr(nil, 0)
 	return nil
@@ -25,11 +25,11 @@ func (p patient) Call(_ context.Context, x *oncrpc.Exchange) error {
 // held by a call that waits for a turn, if both are scarce.
 func TestMemoryBeforeTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := make(patient)
+		server := make(fakeSlowServer)
 		b := Bridge{NFS: server, Credits: func() int { return 1 }}
 		memory := make(chan struct{}, 1) // for one long reply
 		serve := func(proc uint32, args []byte) {
-			req := &oncrpc.Request{Msg: call(1, nfs3.Program, 3, proc, args), Peer: new(oncrpc.Peer)}
+			req := &oncrpc.Request{Msg: encodeCall(1, nfs3.Program, 3, proc, args), Peer: new(oncrpc.Peer)}
 			has := false
 			rep := &oncrpc.Reply{Lend: func(n int) *buf.Buf {
 				memory <- struct{}{}

@@ -16,37 +16,37 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
-	"github.com/nfsrdma/nfsrdma/rpcbind"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcbind"
 )
 
-// only serves one program of a service.
-type only struct {
+// singleProgram serves one program of a service.
+type singleProgram struct {
 	oncrpc.Service
 	prog uint32
 }
 
-func (o only) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+func (o singleProgram) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 	if c, ok := oncrpc.ParseCall(req.Msg); ok && c.Prog != o.prog {
 		return new(oncrpc.Mux).Serve(ctx, req, rep) // PROG_UNAVAIL
 	}
 	return o.Service.Serve(ctx, req, rep)
 }
 
-// TestMountOverTCP checks that MOUNT is found over TCP if the server has no
-// MOUNT on RDMA. The server ends connections at will, and changes its port.
+// TestMountOverTCP checks that MOUNT is found over TCP if the server has no MOUNT
+// on RDMA. The server closes connections at will, and changes its port.
 func TestMountOverTCP(t *testing.T) {
-	var addr atomic.Value // of mountd
+	var addr atomic.Value // mountd's address
 	conns := make(chan net.Conn, 10)
 	m := new(Mount)
-	g := newRig(t, setup{
-		service: func(s oncrpc.Service) oncrpc.Service { return only{s, nfs3.Program} },
-		mount:   func(*rig) *Mount { return m },
+	g := newTestBridge(t, bridgeOptions{
+		service: func(s oncrpc.Service) oncrpc.Service { return singleProgram{s, nfs3.Program} },
+		mount:   func(*testBridge) *Mount { return m },
 	})
 	start := func() (stop func()) {
 		mountd, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		addr.Store(mountd.Addr().String())
-		srv := &oncrpc.Server{Handler: only{g.mux, mount3.Program}, Log: slog.New(slog.DiscardHandler)}
+		srv := &oncrpc.Server{Handler: singleProgram{g.mux, mount3.Program}, Log: slog.New(slog.DiscardHandler)}
 		ended := make(chan error, 1)
 		go func() { ended <- srv.Serve(mountd) }()
 		return func() {
@@ -57,7 +57,7 @@ func TestMountOverTCP(t *testing.T) {
 		}
 	}
 	m.Search = nfsclient.MountSearch{
-		NFS: g.line, NFSAddr: "RDMA server", Host: "server",
+		NFS: g.client, NFSAddr: "RDMA server", Host: "server",
 		Dial: func(_ context.Context, at string) (oncrpc.Caller, io.Closer, error) {
 			if at != "server:20048" { // no rpcbind runs
 				return nil, nil, io.EOF
@@ -77,41 +77,41 @@ func TestMountOverTCP(t *testing.T) {
 	at, err := m.Find(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, "TCP server:20048", at)
-	f := mount(t, g.addr)
+	f := mountOverTCP(t, g.addr)
 	_, err = f.Stat(t.Context(), "")
 	require.NoError(t, err)
 	require.Len(t, conns, 1)
 
 	(<-conns).Close()
-	mount(t, g.addr)
+	mountOverTCP(t, g.addr)
 	require.Len(t, conns, 1, "connected again, once")
 
 	stop()
 	c := dialRaw(t, g.addr)
-	msg := call(8, mount3.Program, 3, mount3.ProcExport, nil)
-	c.send(msg)
-	assert.Equal(t, oncrpc.AppendSystemErr(nil, 8), c.reply(), "no answer")
+	msg := encodeCall(8, mount3.Program, 3, mount3.ProcExport, nil)
+	c.sendMessage(msg)
+	assert.Equal(t, oncrpc.AppendSystemErr(nil, 8), c.readReply(), "no answer")
 	stop = start()
 	defer stop()
 	past := dialRaw(t, addr.Load().(string))
-	c.send(msg)
-	past.send(msg)
-	assert.Equal(t, past.reply(), c.reply())
+	c.sendMessage(msg)
+	past.sendMessage(msg)
+	assert.Equal(t, past.readReply(), c.readReply())
 }
 
 // TestMountOverRDMA checks that MOUNT is used over RDMA if the server has MOUNT
 // on RDMA.
 func TestMountOverRDMA(t *testing.T) {
 	var m *Mount
-	g := newRig(t, setup{mount: func(g *rig) *Mount {
-		m = &Mount{Search: nfsclient.MountSearch{NFS: g.line, NFSAddr: "RDMA server"}}
+	g := newTestBridge(t, bridgeOptions{mount: func(g *testBridge) *Mount {
+		m = &Mount{Search: nfsclient.MountSearch{NFS: g.client, NFSAddr: "RDMA server"}}
 		return m
 	}})
-	mount(t, g.addr)
+	mountOverTCP(t, g.addr)
 	at, err := m.Find(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, "RDMA server", at)
-	assert.Same(t, g.line, m.found.Caller())
+	assert.Same(t, g.client, m.found.Caller())
 	assert.NoError(t, m.Close())
 }
 

@@ -15,27 +15,26 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// passed counts the calls that a bridge passes on.
-type passed int
+// fakeCountingCaller counts the calls that a bridge forwards.
+type fakeCountingCaller int
 
 // Call implements oncrpc.Caller.
-func (p *passed) Call(_ context.Context, x *oncrpc.Exchange) error {
+func (p *fakeCountingCaller) Call(_ context.Context, x *oncrpc.Exchange) error {
 	*p++
-	x.Reply = rpcmsg.AppendProgMismatch(nil, 0, 3, 3) // any answer will do
+	x.Reply = rpcmsg.AppendProgMismatch(nil, 0, 3, 3) // any reply will do
 	return nil
 }
 
-// TestVersions checks that a bridge itself refuses other versions of NFS than 3,
-// from any port, in a reply that names version 3, and that the server sees no such
-// call.
+// TestVersions checks that a bridge itself rejects NFS versions other than 3, from
+// any port, in a reply that names version 3, and that the server sees no such call.
 func TestVersions(t *testing.T) {
 	for _, vers := range []uint32{0, 2, 4, 5} {
 		for _, port := range []uint16{700, 65535} {
 			for proc := range uint32(2) { // NULL and COMPOUND
-				var server passed
+				var server fakeCountingCaller
 				b := Bridge{NFS: &server}
 				req := oncrpc.Request{
-					Msg:  call(7, nfs3.Program, vers, proc, make([]byte, 64)),
+					Msg:  encodeCall(7, nfs3.Program, vers, proc, make([]byte, 64)),
 					Peer: &oncrpc.Peer{Network: "tcp", Addr: netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), port)},
 				}
 				var rep oncrpc.Reply
@@ -70,11 +69,11 @@ func TestPorts(t *testing.T) {
 		{mount3.Program, mount3.Version, mount3.ProcDump, 65535, true},
 	} {
 		for _, insecure := range []bool{false, true} {
-			var server passed
+			var server fakeCountingCaller
 			var log strings.Builder
 			b := Bridge{NFS: &server, Insecure: insecure, Log: slog.New(slog.NewTextHandler(&log, nil))}
 			req := oncrpc.Request{
-				Msg:  call(7, tt.prog, tt.vers, tt.proc, make([]byte, 64)),
+				Msg:  encodeCall(7, tt.prog, tt.vers, tt.proc, make([]byte, 64)),
 				Peer: &oncrpc.Peer{Network: "tcp", Addr: netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), tt.port)},
 			}
 			var rep oncrpc.Reply
@@ -93,7 +92,7 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-// A fakeLine is a Line that refuses all calls.
+// A fakeLine is a Line that rejects all calls.
 type fakeLine struct{}
 
 func (fakeLine) CallXID(_ context.Context, x *oncrpc.Exchange, xid uint32) error {
@@ -103,23 +102,23 @@ func (fakeLine) CallXID(_ context.Context, x *oncrpc.Exchange, xid uint32) error
 
 func (fakeLine) Close() error { return nil }
 
-// TestSignedPorts checks that users of a host, who may open all but the reserved ports,
-// cannot take the lines of the host's mounts, which use these.
+// TestSignedPorts checks that users of a host, who may open all but the reserved
+// ports, cannot use up the connections for the host's mounts, which use these.
 func TestSignedPorts(t *testing.T) {
 	b := Bridge{Log: slog.New(slog.DiscardHandler), Dial: func(context.Context) (Line, error) { return fakeLine{}, nil }}
 	passes := func(port uint16) bool {
 		req := oncrpc.Request{
-			Msg:  sealed(call(7, nfs3.Program, nfs3.Version, nfs3.ProcNull, nil)),
+			Msg:  withGSSCred(encodeCall(7, nfs3.Program, nfs3.Version, nfs3.ProcNull, nil)),
 			Peer: &oncrpc.Peer{Network: "tcp", Addr: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port)},
 		}
 		var rep oncrpc.Reply
 		return b.Serve(t.Context(), &req, &rep)
 	}
-	for port := range uint16(maxLines / 2) {
+	for port := range uint16(maxOwnConns / 2) {
 		assert.True(t, passes(40000+port))
 	}
 	assert.False(t, passes(50000))
-	for port := range uint16(maxLines / 2) {
+	for port := range uint16(maxOwnConns / 2) {
 		assert.True(t, passes(700+port))
 	}
 	assert.False(t, passes(1023))

@@ -14,21 +14,21 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/replay"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// stamps is a program whose procedure 1 records the number in its arguments,
+// stampProgram is a program whose procedure 1 records the number in its arguments,
 // and returns it.
-type stamps struct {
+type stampProgram struct {
 	mu   sync.Mutex
 	seen map[uint32]int
 }
 
 const stampProg = 400000
 
-func (s *stamps) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
+func (s *stampProgram) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
 	n := c.Args.Uint32()
 	s.mu.Lock()
 	s.seen[n]++
@@ -37,13 +37,13 @@ func (s *stamps) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) er
 	return c.Args.Done()
 }
 
-// TestRestarts checks that each call is executed once, and answered. Clients
-// read, write and make non-idempotent calls while the server's connections are
-// repeatedly cut in the midst of calls.
+// TestRestarts checks that each call is executed once, and answered. Clients read,
+// write and send non-idempotent calls while the server's connections are repeatedly
+// closed in the middle of calls.
 func TestRestarts(t *testing.T) {
 	const clients, rounds, restarts, size = 8, 30, 10, 90001
-	program := &stamps{seen: make(map[uint32]int)}
-	g := newRig(t, setup{service: func(next oncrpc.Service) oncrpc.Service {
+	program := &stampProgram{seen: make(map[uint32]int)}
+	g := newTestBridge(t, bridgeOptions{service: func(next oncrpc.Service) oncrpc.Service {
 		next.(*oncrpc.Mux).Register(stampProg, 1, program)
 		return replay.New(next, replay.Config{
 			Keep: func(p rpcmsg.Procedure, _ []byte) bool { return p.Prog == stampProg },
@@ -52,9 +52,9 @@ func TestRestarts(t *testing.T) {
 	var all sync.WaitGroup
 	done := make(chan struct{}, clients*rounds)
 	for i := range clients {
-		data := random(size, byte(i))
+		data := randomBytes(size, byte(i))
 		require.NoError(t, os.WriteFile(filepath.Join(g.dir, fmt.Sprint(i)), data, 0o644))
-		f := mount(t, g.addr)
+		f := mountOverTCP(t, g.addr)
 		from, err := f.Open(t.Context(), fmt.Sprint(i))
 		require.NoError(t, err)
 		into, err := f.Create(t.Context(), fmt.Sprint(i, "-copy"), 0o644)
@@ -63,14 +63,14 @@ func TestRestarts(t *testing.T) {
 		all.Go(func() {
 			for j := range rounds {
 				stamp := uint32(i*rounds + j)
-				c.send(call(7, stampProg, 1, 1, xdr.AppendUint32(nil, stamp)))
+				c.sendMessage(encodeCall(7, stampProg, 1, 1, xdr.AppendUint32(nil, stamp)))
 				there := make([]byte, size)
 				_, err := from.ReadAt(context.Background(), there, 0)
 				assert.NoError(t, err)
 				assert.True(t, bytes.Equal(data, there))
 				_, err = into.WriteAt(context.Background(), there, int64(j*size))
 				assert.NoError(t, err)
-				reply := c.reply()
+				reply := c.readReply()
 				assert.Equal(t, xdr.AppendUint32(nil, stamp), reply[len(reply)-4:])
 				done <- struct{}{}
 			}
@@ -80,8 +80,8 @@ func TestRestarts(t *testing.T) {
 		for range clients * rounds / (restarts + 1) { // rounds until the next
 			<-done
 		}
-		g.far.stop()
-		g.far.start()
+		g.server.killServer()
+		g.server.startServer()
 	}
 	all.Wait()
 	assert.Len(t, program.seen, clients*rounds)
@@ -91,39 +91,39 @@ func TestRestarts(t *testing.T) {
 	for i := range clients {
 		got, err := os.ReadFile(filepath.Join(g.dir, fmt.Sprint(i, "-copy")))
 		require.NoError(t, err)
-		assert.True(t, bytes.Equal(bytes.Repeat(random(size, byte(i)), rounds), got))
+		assert.True(t, bytes.Equal(bytes.Repeat(randomBytes(size, byte(i)), rounds), got))
 	}
 }
 
-// TestServerAway checks that calls wait for a server that is away. If that
-// takes too long, only their connections are cut; new ones work once the server
-// is back.
+// TestServerAway checks that calls wait for an unreachable server. If that takes
+// too long, only their connections are closed; new ones work once the server is
+// back.
 func TestServerAway(t *testing.T) {
-	g := newRig(t, setup{giveUp: 300 * time.Millisecond})
-	null := call(5, nfs3.Program, 3, nfs3.ProcNull, nil)
+	g := newTestBridge(t, bridgeOptions{giveUp: 300 * time.Millisecond})
+	null := encodeCall(5, nfs3.Program, 3, nfs3.ProcNull, nil)
 	c, idle := dialRaw(t, g.addr), dialRaw(t, g.addr)
-	c.send(null)
-	c.reply()
-	g.far.stop()
-	c.send(null)
-	c.send(null)
-	c.closed()
-	g.far.start()
+	c.sendMessage(null)
+	c.readReply()
+	g.server.killServer()
+	c.sendMessage(null)
+	c.sendMessage(null)
+	c.assertClosed()
+	g.server.startServer()
 	for answered := false; !answered; { // a persistent client
 		c = dialRaw(t, g.addr)
-		c.send(null)
-		answered = c.answered()
+		c.sendMessage(null)
+		answered = c.isAnswered()
 		c.Close()
 	}
-	idle.send(null)
-	assert.Len(t, idle.reply(), 24)
+	idle.sendMessage(null)
+	assert.Len(t, idle.readReply(), 24)
 }
 
-// TestClientLeaves checks that the calls of a lost connection are given up.
+// TestClientLeaves checks that the calls of a lost connection are abandoned.
 func TestClientLeaves(t *testing.T) {
 	entered := make(chan struct{}, 1)
-	g := newRig(t, setup{front: func(next oncrpc.Service) oncrpc.Service {
-		return service(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
+	g := newTestBridge(t, bridgeOptions{front: func(next oncrpc.Service) oncrpc.Service {
+		return serviceFunc(func(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) bool {
 			entered <- struct{}{}
 			go func() { req.Peer.Cut(os.ErrClosed) }()
 			defer close(entered)
@@ -132,11 +132,11 @@ func TestClientLeaves(t *testing.T) {
 			return answer
 		})
 	}})
-	g.far.stop()
+	g.server.killServer()
 	c := dialRaw(t, g.addr)
-	c.send(call(5, nfs3.Program, 3, nfs3.ProcNull, nil))
-	c.closed()
-	for range entered { // until Serve has returned, even though the server is away
+	c.sendMessage(encodeCall(5, nfs3.Program, 3, nfs3.ProcNull, nil))
+	c.assertClosed()
+	for range entered { // until Serve has returned, although the server is unreachable
 	}
-	g.far.start()
+	g.server.startServer()
 }

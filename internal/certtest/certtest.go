@@ -21,15 +21,15 @@ type Authority struct {
 	Cert *x509.Certificate
 	Key  *ecdsa.PrivateKey
 
-	t    testing.TB
-	now  time.Time
-	last int64 // serial number
+	t          testing.TB
+	now        time.Time
+	lastSerial int64 // serial number
 }
 
-// New makes an authority that has signed itself. Its certificates are good at a time.
+// New creates a self-signed authority. Its certificates are valid at the time now.
 func New(t testing.TB, name string, now time.Time) *Authority {
 	a := &Authority{t: t, now: now, Key: newKey(t)}
-	a.Cert = a.sign(&x509.Certificate{
+	a.Cert = a.signCertificate(&x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign | x509.KeyUsageDigitalSignature,
 	}, &a.Key.PublicKey)
@@ -42,11 +42,11 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-// sign signs a certificate, which gets the next serial number, and a day to live
-// unless it has times.
-func (a *Authority) sign(c *x509.Certificate, pub any) *x509.Certificate {
-	a.last++
-	c.SerialNumber = big.NewInt(a.last)
+// signCertificate signs a certificate, which gets the next serial number, and a
+// validity of one day unless it has times.
+func (a *Authority) signCertificate(c *x509.Certificate, pub any) *x509.Certificate {
+	a.lastSerial++
+	c.SerialNumber = big.NewInt(a.lastSerial)
 	if c.NotBefore.IsZero() {
 		c.NotBefore, c.NotAfter = a.now.Add(-time.Hour), a.now.Add(24*time.Hour)
 	}
@@ -71,7 +71,7 @@ func (a *Authority) Under(name string, change func(*x509.Certificate)) *Authorit
 	if change != nil {
 		change(c)
 	}
-	b.Cert = a.sign(c, &b.Key.PublicKey)
+	b.Cert = a.signCertificate(c, &b.Key.PublicKey)
 	return b
 }
 
@@ -81,8 +81,8 @@ type Holder struct {
 	Leaf      *x509.Certificate
 }
 
-// Issue makes a certificate of a host with the name server, or as change has it, and
-// writes it with the certificates between it and its root.
+// Issue creates a certificate for a host with the name server, or as changed by
+// change, and writes it with the certificates between it and its root.
 func (a *Authority) Issue(change func(*x509.Certificate), between ...*Authority) Holder {
 	c := &x509.Certificate{
 		Subject: pkix.Name{CommonName: "common name"}, DNSNames: []string{"server"}, KeyUsage: x509.KeyUsageDigitalSignature,
@@ -91,18 +91,18 @@ func (a *Authority) Issue(change func(*x509.Certificate), between ...*Authority)
 		change(c)
 	}
 	key := newKey(a.t)
-	signed := a.sign(c, &key.PublicKey)
+	signed := a.signCertificate(c, &key.PublicKey)
 	chain := Encode(signed)
 	for _, b := range between {
 		chain = append(chain, Encode(b.Cert)...)
 	}
-	return hold(a.t, chain, key, signed)
+	return writeHolder(a.t, chain, key, signed)
 }
 
 // Self returns the holder of the authority's own certificate.
-func (a *Authority) Self() Holder { return hold(a.t, Encode(a.Cert), a.Key, a.Cert) }
+func (a *Authority) Self() Holder { return writeHolder(a.t, Encode(a.Cert), a.Key, a.Cert) }
 
-func hold(t testing.TB, chain []byte, key *ecdsa.PrivateKey, leaf *x509.Certificate) Holder {
+func writeHolder(t testing.TB, chain []byte, key *ecdsa.PrivateKey, leaf *x509.Certificate) Holder {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	require.NoError(t, err)
 	dir := t.TempDir()
@@ -118,8 +118,8 @@ func Encode(c *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
 }
 
-// Write writes or replaces a file at once, which nobody else may read, and returns its
-// path.
+// Write atomically writes or replaces a file that only its owner may read, and
+// returns its path.
 func Write(t testing.TB, dir, name string, content []byte) string {
 	path := filepath.Join(dir, name)
 	require.NoError(t, os.WriteFile(path+".new", content, 0o600))
@@ -127,7 +127,7 @@ func Write(t testing.TB, dir, name string, content []byte) string {
 	return path
 }
 
-// Bundle writes the certificates of authorities to a file, and returns its path.
+// Bundle writes the authorities' certificates to a file, and returns its path.
 func Bundle(all ...*Authority) string {
 	var content []byte
 	for _, a := range all {
@@ -138,7 +138,7 @@ func Bundle(all ...*Authority) string {
 
 // Revoke returns a revocation list, in PEM.
 func (a *Authority) Revoke(until time.Time, revoked ...*x509.Certificate) []byte {
-	list := &x509.RevocationList{Number: big.NewInt(a.last), ThisUpdate: a.now.Add(-time.Hour), NextUpdate: until}
+	list := &x509.RevocationList{Number: big.NewInt(a.lastSerial), ThisUpdate: a.now.Add(-time.Hour), NextUpdate: until}
 	for _, c := range revoked {
 		list.RevokedCertificateEntries = append(list.RevokedCertificateEntries,
 			x509.RevocationListEntry{SerialNumber: c.SerialNumber, RevocationTime: a.now.Add(-time.Minute)})

@@ -1,4 +1,4 @@
-// Package certtest makes certificates for tests: authorities, certificates of hosts and
-// revocation lists, in files as an administrator writes them. The package must not know
-// how they are used.
+// Package certtest creates certificates for tests: authorities, host certificates
+// and revocation lists, in files as an administrator writes them. The package must
+// not depend on how they are used.
 package certtest

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// NewCompletion returns the command that prints the completion script of a
-// program for a shell. The script asks the program itself for words.
+// NewCompletion returns the command that prints a program's completion script for a
+// shell. The script runs the program itself to get the candidates.
 func NewCompletion(program string) *cobra.Command {
 	return &cobra.Command{
 		Use:       "completion bash|zsh|fish",
@@ -21,7 +21,7 @@ func NewCompletion(program string) *cobra.Command {
 			root, out := cmd.Root(), cmd.OutOrStdout()
 			switch args[0] {
 			case "bash":
-				return bashCompletion(root, out)
+				return writeBashCompletion(root, out)
 			case "zsh":
 				return root.GenZshCompletion(out)
 			default:
@@ -31,11 +31,11 @@ func NewCompletion(program string) *cobra.Command {
 	}
 }
 
-// bashCompletion writes cobra's script for bash, which quotes words by printf %q, and thus
-// commas, too. They mean something within braces alone; and a list of options whose commas
-// are quoted would be completed wrongly behind its next "=", because the script would not
-// find what is written in what it is to write.
-func bashCompletion(root *cobra.Command, out io.Writer) error {
+// writeBashCompletion writes cobra's script for bash and removes the backslashes that its
+// printf %q puts before commas. Commas need quoting only within braces, and with quoted
+// commas the script would complete a list of options wrongly after its second "=",
+// because the typed prefix does not match the candidates.
+func writeBashCompletion(root *cobra.Command, out io.Writer) error {
 	var script strings.Builder
 	if err := root.GenBashCompletionV2(&script, true); err != nil {
 		return err
@@ -48,7 +48,7 @@ func bashCompletion(root *cobra.Command, out io.Writer) error {
 	return err
 }
 
-// completeChoices has the words of each Choice completed.
+// completeChoices registers the words of each Choice flag for completion.
 func completeChoices(cmd *cobra.Command) {
 	complete := func(f *pflag.Flag) {
 		if c, ok := f.Value.(*Choice); ok {

@@ -29,9 +29,8 @@ func TestCompletion(t *testing.T) {
 	assert.Equal(t, "prog: invalid argument \"tcsh\" for \"prog completion\"\n", out)
 }
 
-// TestCompletionCommas has bash complete lists of options, of which the program knows more
-// than one word or one alone. What bash is given takes the place of what stands behind the
-// last "=" (COMP_WORDBREAKS), if one does.
+// TestCompletionCommas completes lists of options in bash, with one candidate and with
+// several. A candidate replaces the text after the last "=", if any (COMP_WORDBREAKS).
 func TestCompletionCommas(t *testing.T) {
 	root := &cobra.Command{Use: "prog"}
 	root.AddCommand(NewCompletion("prog"))

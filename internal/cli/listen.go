@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ListenError says why listening on an address failed, and how to fix that. off
-// is a further remedy, or empty.
+// ListenError returns why listening on an address failed, with a remedy that names
+// flag. off is a further remedy, or "".
 func ListenError(flag, addr string, err error, off string) error {
 	say := func(what, remedy string) error {
 		return fmt.Errorf("cannot listen on %s: %s; %s%s", addr, what, remedy, off)
@@ -20,15 +20,15 @@ func ListenError(flag, addr string, err error, off string) error {
 	case errors.Is(err, unix.EACCES):
 		return say("no permission for this port", "run as root, or choose one above 1023 with "+flag)
 	case errors.Is(err, unix.EADDRNOTAVAIL):
-		return say("this machine has no such address", "correct "+flag)
+		return say("this host has no such address", "correct "+flag)
 	default:
 		return fmt.Errorf("cannot listen on %s (%s): %w", addr, flag, err)
 	}
 }
 
-// Open returns the addresses of the ways that other hosts can reach.
-func Open(ways []Way) (addrs []string) {
-	for _, w := range ways {
+// NonLoopback returns the addresses of the endpoints that other hosts can reach.
+func NonLoopback(endpoints []Endpoint) (addrs []string) {
+	for _, w := range endpoints {
 		if a, ok := w.Addr.(*net.TCPAddr); ok && !a.IP.IsLoopback() {
 			addrs = append(addrs, a.String())
 		}

@@ -19,19 +19,19 @@ import (
 const (
 	ExitOK    = 0
 	ExitError = 1
-	ExitUsage = 2 // the command line was not understood
+	ExitUsage = 2 // the command line is invalid
 )
 
-// ErrReported is the error of a command that has already reported its failure
-// on standard error.
-var ErrReported = errors.New("reported already")
+// ErrReported is returned by a command that has already printed its error on
+// standard error.
+var ErrReported = errors.New("already reported")
 
-// Run runs a program and returns its exit status. Run prints the error, if any,
-// once. Commands below root must not have a PersistentPreRun.
+// Run runs a program and returns its exit status. If the program fails, Run prints the
+// error. Commands below root must not have a PersistentPreRun.
 func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	started := false // earlier errors are usage errors
 	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
-	root.SilenceUsage = true // a port in use is no reason to print the flags
+	root.SilenceUsage = true // a port in use must not print all flags
 	root.SilenceErrors = true
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetArgs(args)
@@ -53,7 +53,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 	return ExitError
 }
 
-// Cause returns err without the operation and path that package os adds.
+// Cause returns err without the operation and the path that package os adds.
 func Cause(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err
@@ -64,16 +64,15 @@ func Cause(err error) error {
 	return err
 }
 
-// UntilSignal returns a context that SIGINT or SIGTERM ends; its cause names
-// the signal. A second signal then has its usual effect: it ends the process at
-// once.
+// UntilSignal returns a context that is cancelled on SIGINT or SIGTERM; its cause names
+// the signal. A second signal has its default effect: it kills the process.
 func UntilSignal() context.Context {
 	ctx, end := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 2) // the second may come before the first is taken
+	signals := make(chan os.Signal, 2) // the second may arrive before the first is received
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM)
 	go func() {
 		first := <-signals
-		signal.Stop(signals) // before anyone learns of the first
+		signal.Stop(signals) // before the context's users can react to the first
 		end(fmt.Errorf("%v signal received", first))
 		select {
 		case second := <-signals:

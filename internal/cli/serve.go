@@ -11,51 +11,50 @@ import (
 	"time"
 )
 
-// drainTime bounds the time that calls under way may take after a program is
-// told to stop.
-const drainTime = 10 * time.Second
+// drainTimeout is how long pending calls may take after a program was told to stop.
+const drainTimeout = 10 * time.Second
 
-// A Way is a listener of a program, with its server.
-type Way struct {
+// An Endpoint is a listener of a program and the server of its connections.
+type Endpoint struct {
 	Name     string // in the ready line
 	Addr     net.Addr
-	Serve    func() error // until Shutdown; then nil
+	Serve    func() error // returns nil after Shutdown
 	Shutdown func(context.Context) error
-	Close    func() error // before Serve
+	Close    func() error // used instead of Serve
 }
 
-// A listener is the common part of net.Listener and rdma.Listener.
+// A listener is a net.Listener or an rdma.Listener.
 type listener interface {
 	Addr() net.Addr
 	Close() error
 }
 
-// NewWay returns the way through l to s, a server of such listeners.
-func NewWay[L listener](name string, l L, s interface {
+// NewEndpoint returns the Endpoint of listener l and server s.
+func NewEndpoint[L listener](name string, l L, s interface {
 	Serve(L) error
 	Shutdown(context.Context) error
 },
-) Way {
-	return Way{Name: name, Addr: l.Addr(), Serve: func() error { return s.Serve(l) }, Shutdown: s.Shutdown, Close: l.Close}
+) Endpoint {
+	return Endpoint{Name: name, Addr: l.Addr(), Serve: func() error { return s.Serve(l) }, Shutdown: s.Shutdown, Close: l.Close}
 }
 
-// ReadyLine returns the line that tells scripts the addresses: "ready", the
-// address of each way by its name, and further words.
-func ReadyLine(ways []Way, more ...string) string {
+// ReadyLine returns the line that tells scripts the addresses: "ready", the name and
+// address of each endpoint, and further words.
+func ReadyLine(endpoints []Endpoint, more ...string) string {
 	words := []string{"ready"}
-	for _, w := range ways {
+	for _, w := range endpoints {
 		words = append(words, w.Name+"="+w.Addr.String())
 	}
 	return strings.Join(append(words, more...), " ") + "\n"
 }
 
-// ServeAll serves until ctx ends or all ways have failed, then drains all of
-// them. A failed way does not end the others: the failure is in the log, and in
-// err at the end. ServeAll prints ready once it serves. idle reports whether no
-// call is under way any more.
-func ServeAll(ctx context.Context, ways []Way, ready string, stdout io.Writer, log *slog.Logger) (idle bool, err error) {
-	ended := make(chan error, len(ways))
-	for _, w := range ways {
+// ServeAll serves until ctx ends or all endpoints have failed, and then shuts all of
+// them down. A failed endpoint does not stop the others: the failure is logged and
+// returned at the end. ServeAll prints ready once it serves. idle reports whether no
+// calls are pending at the end.
+func ServeAll(ctx context.Context, endpoints []Endpoint, ready string, stdout io.Writer, log *slog.Logger) (idle bool, err error) {
+	ended := make(chan error, len(endpoints))
+	for _, w := range endpoints {
 		go func() {
 			err := w.Serve()
 			if err != nil {
@@ -67,37 +66,37 @@ func ServeAll(ctx context.Context, ways []Way, ready string, stdout io.Writer, l
 	if _, err := io.WriteString(stdout, ready); err != nil {
 		log.Warn("the ready line could not be written", "err", err)
 	}
-	running := len(ways)
+	running := len(endpoints)
 	for running > 0 && ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-			log.Info("stopping: finishing the calls under way", "limit", drainTime)
+			log.Info("stopping: finishing the pending calls", "limit", drainTimeout)
 		case failed := <-ended:
 			running--
 			err = errors.Join(err, failed)
-			log.Error("a listener has failed: clients cannot connect to it until the next start", "error", failed, "others", running)
+			log.Error("listener failed; clients cannot connect to it until this program is restarted", "error", failed, "others", running)
 		}
 	}
-	idle = drain(ways, log)
+	idle = shutdownAll(endpoints, log)
 	for range running {
 		err = errors.Join(err, <-ended)
 	}
 	return idle, err
 }
 
-// drain shuts all ways down at the same time, and returns false if calls took
-// longer than drainTime.
-func drain(ways []Way, log *slog.Logger) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+// shutdownAll shuts all endpoints down concurrently. It returns false if calls took
+// longer than drainTimeout.
+func shutdownAll(endpoints []Endpoint, log *slog.Logger) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
-	results := make(chan error, len(ways))
-	for _, w := range ways {
+	results := make(chan error, len(endpoints))
+	for _, w := range endpoints {
 		go func() { results <- w.Shutdown(ctx) }()
 	}
 	idle := true
-	for range ways {
+	for range endpoints {
 		if err := <-results; err != nil {
-			log.Warn("calls under way were cut off", "err", err)
+			log.Warn("pending calls were aborted", "err", err)
 			idle = false
 		}
 	}

@@ -12,15 +12,15 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A fakeWay serves until it is shut down, or told to fail.
-type fakeWay struct {
+// A fakeEndpoint serves until it is shut down or told to fail.
+type fakeEndpoint struct {
 	fail, stop chan struct{}
 	err        error
 	shut       int
 }
 
-func (f *fakeWay) way(name string) Way {
-	return Way{
+func (f *fakeEndpoint) endpoint(name string) Endpoint {
+	return Endpoint{
 		Name: name, Addr: &net.TCPAddr{Port: 2049},
 		Serve: func() error {
 			select {
@@ -38,16 +38,16 @@ func (f *fakeWay) way(name string) Way {
 	}
 }
 
-func newFake(err error) *fakeWay {
-	return &fakeWay{fail: make(chan struct{}), stop: make(chan struct{}), err: err}
+func newFakeEndpoint(err error) *fakeEndpoint {
+	return &fakeEndpoint{fail: make(chan struct{}), stop: make(chan struct{}), err: err}
 }
 
-// TestServeAll checks that a failed way does not end the others, and that its
-// error is returned at the end.
+// TestServeAll checks that a failed endpoint does not stop the others, and that its error
+// is returned at the end.
 func TestServeAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("broken")
-		rdma, tcp := newFake(broken), newFake(errors.New("also"))
+		rdma, tcp := newFakeEndpoint(broken), newFakeEndpoint(errors.New("also"))
 		var out, log strings.Builder
 		ctx, stop := context.WithCancel(t.Context())
 		type result struct {
@@ -56,7 +56,7 @@ func TestServeAll(t *testing.T) {
 		}
 		done := make(chan result, 1)
 		serve := func() {
-			idle, err := ServeAll(ctx, []Way{rdma.way("rdma"), tcp.way("tcp")}, "ready\n", &out, slog.New(slog.NewTextHandler(&log, nil)))
+			idle, err := ServeAll(ctx, []Endpoint{rdma.endpoint("rdma"), tcp.endpoint("tcp")}, "ready\n", &out, slog.New(slog.NewTextHandler(&log, nil)))
 			done <- result{idle, err}
 		}
 		go serve()
@@ -73,7 +73,7 @@ func TestServeAll(t *testing.T) {
 		assert.Equal(t, 1, rdma.shut, "calls of its connections are drained too")
 		assert.Equal(t, 1, tcp.shut)
 
-		rdma, tcp = newFake(broken), newFake(errors.New("also"))
+		rdma, tcp = newFakeEndpoint(broken), newFakeEndpoint(errors.New("also"))
 		ctx = t.Context()
 		go serve()
 		close(rdma.fail)
@@ -82,7 +82,7 @@ func TestServeAll(t *testing.T) {
 		assert.ErrorIs(t, r.err, broken)
 		assert.ErrorIs(t, r.err, tcp.err)
 
-		rdma, tcp = newFake(nil), newFake(nil)
+		rdma, tcp = newFakeEndpoint(nil), newFakeEndpoint(nil)
 		ctx, stop = context.WithCancel(t.Context())
 		go serve()
 		synctest.Wait()

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// A Size is a flag's number of bytes, such as 4096, 64KiB or 1MiB. It
-// implements pflag.Value.
+// A Size is a number of bytes in a flag, such as 4096, 64KiB or 1MiB. It implements
+// pflag.Value.
 type Size int
 
 var units = []struct {
@@ -17,7 +17,7 @@ var units = []struct {
 	bytes  int64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"", 1}}
 
-// Set parses the word after the flag.
+// Set parses the flag's argument.
 func (s *Size) Set(word string) error {
 	n, err := ParseSize(word, math.MaxInt32)
 	if err == nil {
@@ -26,8 +26,7 @@ func (s *Size) Set(word string) error {
 	return err
 }
 
-// ParseSize parses a number of bytes, such as 4096, 64KiB or 1GiB, not above
-// most.
+// ParseSize parses a number of bytes up to most, such as 4096, 64KiB or 1GiB.
 func ParseSize(word string, most int64) (int64, error) {
 	for _, u := range units {
 		digits, ok := strings.CutSuffix(word, u.suffix)
@@ -43,7 +42,7 @@ func ParseSize(word string, most int64) (int64, error) {
 	return 0, fmt.Errorf("not a size: write bytes, or a number with KiB, MiB or GiB (below %d GiB)", most>>30+1)
 }
 
-// String writes the size in its largest whole unit.
+// String returns the size in the largest unit that divides it.
 func (s *Size) String() string {
 	n := int64(*s)
 	for _, u := range slices.Backward(units[:3]) {
@@ -54,7 +53,7 @@ func (s *Size) String() string {
 	return strconv.FormatInt(n, 10)
 }
 
-// Type names the value in the help.
+// Type returns the name of the value in the help.
 func (s *Size) Type() string { return "SIZE" }
 
 // A Choice is a flag with a fixed set of words. It implements pflag.Value.
@@ -63,7 +62,7 @@ type Choice struct {
 	words []string
 }
 
-// NewChoice returns a Choice between words; word is the default.
+// NewChoice returns a Choice of words whose default is word.
 func NewChoice(word string, words ...string) Choice { return Choice{word, words} }
 
 // Set sets the chosen word.
@@ -78,12 +77,12 @@ func (c *Choice) Set(word string) error {
 // String returns the chosen word.
 func (c *Choice) String() string { return c.Word }
 
-// Type names the value in the help.
+// Type returns the name of the value in the help.
 func (c *Choice) Type() string { return strings.Join(c.words, "|") }
 
-// Within checks a flag's number. The packages that use the number also check
-// it, but without the flag's name, and some only at work.
-func Within[T ~int64](flag string, n, least, most T) error {
+// CheckRange checks a flag's number. The packages that use the number check it too, but
+// their errors do not name the flag, and some occur only while serving.
+func CheckRange[T ~int64](flag string, n, least, most T) error {
 	if n < least || n > most {
 		return fmt.Errorf("%s %v is not between %v and %v", flag, n, least, most)
 	}

@@ -36,7 +36,7 @@ func TestChoice(t *testing.T) {
 
 func TestWithin(t *testing.T) {
 	for n := int64(0); n < 5; n++ {
-		err := Within("--n", n, 1, 3)
+		err := CheckRange("--n", n, 1, 3)
 		if n >= 1 && n <= 3 {
 			assert.NoError(t, err)
 		} else {

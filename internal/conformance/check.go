@@ -10,141 +10,142 @@ import (
 // The compared files, relative to the module's root.
 const (
 	requirementsFile = "docs/requirements.tsv"
-	tableFile        = "docs/conformance.md"
+	entriesDir       = "docs/conformance"
+	indexFile        = entriesDir + "/README.md"
 )
 
-// A Result counts the checked rows, and lists the faults, each as a sentence
-// that names the place.
+// A Result counts the checked entries, and lists the faults, each as a sentence
+// with its position.
 type Result struct {
-	Rows, Tested, NA int
-	Faults           []string
+	Entries, Tested, NA int
+	Faults              []string
 }
 
-// Check compares the files below the module's root fsys. If doc is set, "R5041"
-// for example, Check examines only the rows of that document. The error reports
-// a failure to read.
+// Check compares the files below the module's root fsys. If doc is set, "R5041" for
+// example, Check examines only that document's entries. The error reports a failure
+// to read.
 func Check(fsys fs.FS, doc string) (Result, error) {
 	var res Result
-	var text [2]string
-	for i, name := range []string{requirementsFile, tableFile} {
-		b, err := fs.ReadFile(fsys, name)
-		if err != nil {
-			return res, err
-		}
-		text[i] = string(b)
+	text, err := fs.ReadFile(fsys, requirementsFile)
+	if err != nil {
+		return res, err
 	}
-	reqs, faults := parseRequirements(text[0])
-	rows, more := parseTable(text[1])
+	reqs, faults := parseRequirements(string(text))
+	entries, more, err := readEntries(fsys)
+	if err != nil {
+		return res, err
+	}
 	res.Faults = append(faults, more...)
 	if doc != "" {
-		reqs = slices.DeleteFunc(reqs, func(r requirement) bool { return document(r.id) != doc })
-		rows = slices.DeleteFunc(rows, func(r row) bool { return document(r.id) != doc })
+		reqs = slices.DeleteFunc(reqs, func(r requirement) bool { return documentOf(r.id) != doc })
+		entries = slices.DeleteFunc(entries, func(e entry) bool { return documentOf(e.id) != doc })
 		if len(reqs) == 0 {
-			res.fault("%s: no requirement of %s", requirementsFile, doc)
+			res.addFault("%s: no requirement of %s", requirementsFile, doc)
 		}
 	}
-	res.compare(reqs, rows)
+	res.compareEntries(reqs, entries)
 	c := checker{fsys: fsys, dirs: make(map[string]*testPackage)}
-	for _, r := range rows {
-		res.count(r)
-		for _, test := range r.tests {
-			fault, err := c.shows(test, r.id)
+	for _, e := range entries {
+		res.countEntry(e)
+		for _, test := range e.tests {
+			fault, err := c.checkClaim(test, e.id)
 			if err != nil {
 				return res, err
 			}
 			if fault != "" {
-				res.fault("%s:%d: %s: %s", tableFile, r.line, r.id, fault)
+				res.addFault("%s: %s: %s", e.position(), e.id, fault)
 			}
 		}
 	}
 	return res, nil
 }
 
-func (res *Result) fault(format string, args ...any) {
+func (res *Result) addFault(format string, args ...any) {
 	res.Faults = append(res.Faults, fmt.Sprintf(format, args...))
 }
 
-func (res *Result) count(r row) {
-	res.Rows++
-	if len(r.tests) > 0 {
+func (res *Result) countEntry(e entry) {
+	res.Entries++
+	if len(e.tests) > 0 {
 		res.Tested++
 	} else {
 		res.NA++
 	}
 }
 
-// compare checks that the rows are those of the requirements, in their order.
-func (res *Result) compare(reqs []requirement, rows []row) {
-	place := make(map[string]int)
+// compareEntries checks that each requirement has one entry, and that a file's
+// entries are in the requirements' order.
+func (res *Result) compareEntries(reqs []requirement, entries []entry) {
+	order := make(map[string]int)
 	for i, r := range reqs {
-		place[r.id] = i
+		order[r.id] = i
 	}
-	met := make(map[string]int) // the line of an id
-	last := -1
-	for _, r := range rows {
-		at, known := place[r.id]
+	met := make(map[string]string) // entry position by id
+	last := make(map[string]int)   // last requirement's index, by file
+	for _, e := range entries {
+		at, known := order[e.id]
 		switch {
 		case !known:
-			res.fault("%s:%d: %s is not in %s", tableFile, r.line, r.id, requirementsFile)
-		case met[r.id] != 0:
-			res.fault("%s:%d: %s has a row already, in line %d", tableFile, r.line, r.id, met[r.id])
-		case at < last:
-			res.fault("%s:%d: %s comes after %s: keep the order of %s", tableFile, r.line, r.id, reqs[last].id, requirementsFile)
+			res.addFault("%s: %s is not in %s", e.position(), e.id, requirementsFile)
+		case met[e.id] != "":
+			res.addFault("%s: %s has an entry already, at %s", e.position(), e.id, met[e.id])
+		case at < last[e.file]:
+			res.addFault("%s: %s comes after %s: keep the order of %s", e.position(), e.id, reqs[last[e.file]].id, requirementsFile)
 		default:
-			last = at
+			last[e.file] = at
 		}
-		met[r.id] = r.line
+		met[e.id] = e.position()
 	}
 	for _, r := range reqs {
-		if met[r.id] == 0 {
-			res.fault("%s: no row for %s (%s, %s): %s", tableFile, r.id, r.level, r.who, r.text)
+		if met[r.id] == "" {
+			res.addFault("%s: no entry for %s (%s, %s): %s", entriesDir, r.id, r.level, r.who, r.text)
 		}
 	}
 }
 
-// A checker keeps the directories that it has read.
+// A checker caches the directories that it has read.
 type checker struct {
 	fsys fs.FS
 	dirs map[string]*testPackage
 }
 
-// isName splits a test's name: directory, function and, perhaps, subtest.
-var isName = regexp.MustCompile(`^([\w./-]*?[\w-])\.((?:Test|Fuzz|Example|Benchmark)\w*)(?:/(.+))?$`)
+// testNamePattern splits a test's name: directory, function and optional subtest.
+var testNamePattern = regexp.MustCompile(`^([\w./-]*?[\w-])\.((?:Test|Fuzz|Example|Benchmark)\w*)(?:/(.+))?$`)
 
-// shows returns the fault in the claim that the test shows the requirement id,
+// checkClaim returns the fault in the claim that the test shows the requirement id,
 // or "".
-func (c *checker) shows(test, id string) (fault string, err error) {
-	m := isName.FindStringSubmatch(test)
+func (c *checker) checkClaim(test, id string) (fault string, err error) {
+	m := testNamePattern.FindStringSubmatch(test)
 	if m == nil {
 		return fmt.Sprintf("%q is not the name of a test: write package/path.TestName or package/path.TestName/subtest", test), nil
 	}
 	dir, function, sub := m[1], m[2], m[3]
-	p, err := c.read(dir)
+	p, err := c.readPackage(dir)
 	if err != nil {
 		return "", err
 	}
 	if p.decls[function] == nil {
 		return fmt.Sprintf("no %s in the tests of %s", function, dir), nil
 	}
-	decls := p.used(function)
+	decls := p.usedDecls(function)
 	var source string
 	if sub == "" {
 		for _, d := range decls {
-			source += d.source() + "\n"
+			source += d.sourceText() + "\n"
 		}
 	} else {
 		var ok bool
-		if source, ok = subtest(decls, sub); !ok {
+		if source, ok = subtestSource(decls, sub); !ok {
 			return fmt.Sprintf("the source of %s.%s has no subtest named %q", dir, function, sub), nil
 		}
 	}
-	if !contains(source, id) {
+	if !containsID(source, id) {
 		return fmt.Sprintf("the source of %s does not contain the id: write it next to the assertion", test), nil
 	}
 	return "", nil
 }
 
-func (c *checker) read(dir string) (*testPackage, error) {
+func (c *checker) readPackage(dir string) (*testPackage, error) {
 	if p, ok := c.dirs[dir]; ok {
 		return p, nil
 	}
@@ -155,10 +156,10 @@ func (c *checker) read(dir string) (*testPackage, error) {
 	return p, err
 }
 
-var ids = regexp.MustCompile(`\b[A-Z][A-Z0-9]+(?:-[A-Za-z0-9]+(?:\.[A-Za-z0-9]+)*)+`)
+var idPattern = regexp.MustCompile(`\b[A-Z][A-Z0-9]+(?:-[A-Za-z0-9]+(?:\.[A-Za-z0-9]+)*)+`)
 
-// contains reports whether the text contains id as a whole word: R5041-4.1-1 is
+// containsID reports whether the text contains id as a whole word: R5041-4.1-1 is
 // not in R5041-4.1-10.
-func contains(text, id string) bool {
-	return slices.Contains(ids.FindAllString(text, -1), id)
+func containsID(text, id string) bool {
+	return slices.Contains(idPattern.FindAllString(text, -1), id)
 }

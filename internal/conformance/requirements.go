@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A requirement is a line of docs/requirements.tsv: one normative statement of
-// a standard, in our own words.
+// A requirement is a line in docs/requirements.tsv: one normative statement from a
+// standard, in our own words.
 type requirement struct {
 	id    string // document, section, running number: "R5041-4.1-8"
 	level string // MUST, SHOULD and so on; "rule" if there is no keyword
@@ -14,15 +14,15 @@ type requirement struct {
 	text  string
 }
 
-// document is the part of an id that names the standard: "R5041".
-func document(id string) string {
+// documentOf returns the id's part that names the standard: "R5041".
+func documentOf(id string) string {
 	doc, _, _ := strings.Cut(id, "-")
 	return doc
 }
 
-// parseRequirements reads the lines of a requirements file, and returns the
-// faults in it. Tabs separate fields; the first line names the fields. The text
-// is last and takes the rest of the line.
+// parseRequirements reads a requirements file's lines, and returns the faults in
+// it. Tabs separate fields; the first line names the fields. The text is last and
+// extends to the line's end.
 func parseRequirements(file string) (reqs []requirement, faults []string) {
 	seen := make(map[string]bool)
 	n := 0

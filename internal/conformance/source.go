@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// A testPackage is the declarations in the test files of a directory, under any
-// build tags.
+// A testPackage holds the declarations in a directory's test files, with any build
+// tags.
 type testPackage struct {
 	decls   map[string][]decl // functions, variables, constants and types, by name
 	methods map[string][]decl
@@ -30,7 +30,7 @@ type testFile struct {
 	fset *token.FileSet
 }
 
-// parseDir reads the test files of a package's directory.
+// parseDir parses the test files in a package's directory.
 func parseDir(fsys fs.FS, dir string) (*testPackage, error) {
 	names, err := fs.Glob(fsys, path.Join(dir, "*_test.go"))
 	if err != nil {
@@ -48,15 +48,15 @@ func parseDir(fsys fs.FS, dir string) (*testPackage, error) {
 			return nil, fmt.Errorf("cannot parse a test file: %w", err)
 		}
 		for _, d := range tree.Decls {
-			p.add(f, d)
+			p.addDecl(f, d)
 		}
 	}
 	return p, nil
 }
 
-// add enters the declarations in d. A single declaration includes the comment
+// addDecl adds the declarations in d. A single declaration includes the comment
 // above d; in a group each has only its own.
-func (p *testPackage) add(f *testFile, d ast.Decl) {
+func (p *testPackage) addDecl(f *testFile, d ast.Decl) {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
 		where := p.decls
@@ -70,14 +70,14 @@ func (p *testPackage) add(f *testFile, d ast.Decl) {
 			if !d.Lparen.IsValid() {
 				node = d
 			}
-			for _, name := range namesOf(s) {
+			for _, name := range declaredNames(s) {
 				p.decls[name.Name] = append(p.decls[name.Name], decl{f, node})
 			}
 		}
 	}
 }
 
-func namesOf(s ast.Spec) []*ast.Ident {
+func declaredNames(s ast.Spec) []*ast.Ident {
 	switch s := s.(type) {
 	case *ast.ValueSpec:
 		return s.Names
@@ -87,11 +87,11 @@ func namesOf(s ast.Spec) []*ast.Ident {
 	return nil
 }
 
-var isTest = regexp.MustCompile(`^(Test|Fuzz|Example|Benchmark)`)
+var testFuncPattern = regexp.MustCompile(`^(Test|Fuzz|Example|Benchmark)`)
 
-// used returns the declaration of the test and the declarations of the
-// package's tests that it uses, directly or indirectly: its tables and helpers.
-func (p *testPackage) used(test string) []decl {
+// usedDecls returns the test's declaration and the declarations in the package's
+// tests that it uses, directly or indirectly: its tables and helpers.
+func (p *testPackage) usedDecls(test string) []decl {
 	all := p.decls[test]
 	met := map[ast.Node]bool{all[0].node: true}
 	enter := func(more []decl) {
@@ -103,7 +103,7 @@ func (p *testPackage) used(test string) []decl {
 		}
 	}
 	for i := 0; i < len(all); i++ {
-		selected := make(map[*ast.Ident]bool) // fields and methods: no names of the package
+		selected := make(map[*ast.Ident]bool) // fields and methods: not package-level names
 		ast.Inspect(all[i].node, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.FuncDecl:
@@ -112,7 +112,7 @@ func (p *testPackage) used(test string) []decl {
 				selected[n.Sel] = true
 				enter(p.methods[n.Sel.Name])
 			case *ast.Ident:
-				if !selected[n] && !isTest.MatchString(n.Name) {
+				if !selected[n] && !testFuncPattern.MatchString(n.Name) {
 					enter(p.decls[n.Name])
 				}
 			}
@@ -122,17 +122,17 @@ func (p *testPackage) used(test string) []decl {
 	return all
 }
 
-// source returns the text of the declaration, with the comment above it and the
-// rest of its last line, which may be a comment.
-func (d decl) source() string {
+// sourceText returns the declaration's text, with the comment above it and the rest
+// of its last line, which may be a comment.
+func (d decl) sourceText() string {
 	from := d.node.Pos()
-	if doc := docOf(d.node); doc != nil {
+	if doc := docComment(d.node); doc != nil {
 		from = doc.Pos()
 	}
-	return d.file.slice(from, d.node.End())
+	return d.file.textBetween(from, d.node.End())
 }
 
-func docOf(n ast.Node) *ast.CommentGroup {
+func docComment(n ast.Node) *ast.CommentGroup {
 	switch n := n.(type) {
 	case *ast.FuncDecl:
 		return n.Doc
@@ -144,8 +144,8 @@ func docOf(n ast.Node) *ast.CommentGroup {
 	return nil
 }
 
-// slice returns the text between the places, to the end of its last line.
-func (f *testFile) slice(from, to token.Pos) string {
+// textBetween returns the text between the positions, to its last line's end.
+func (f *testFile) textBetween(from, to token.Pos) string {
 	begin, end := f.fset.Position(from).Offset, f.fset.Position(to).Offset
 	if more := strings.IndexByte(f.text[end:], '\n'); more >= 0 {
 		end += more

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// subtest returns the source of the subtest of that name among the
-// declarations: the table's rows or the calls of Run that contain the name. ok
-// is false if there is none.
-func subtest(decls []decl, name string) (source string, ok bool) {
+// subtestSource returns the source for the subtest with that name in the
+// declarations: the table rows or the calls to Run that contain the name. ok is
+// false if there is none.
+func subtestSource(decls []decl, name string) (source string, ok bool) {
 	for _, d := range decls {
 		var stack []ast.Node
 		ast.Inspect(d.node, func(n ast.Node) bool {
@@ -20,8 +20,8 @@ func subtest(decls []decl, name string) (source string, ok bool) {
 			}
 			stack = append(stack, n)
 			if lit, isLit := n.(*ast.BasicLit); isLit && lit.Kind == token.STRING && subtestName(lit) == name {
-				row := holder(stack)
-				source, ok = source+d.file.slice(row.Pos(), row.End())+"\n", true
+				row := enclosingRow(stack)
+				source, ok = source+d.file.textBetween(row.Pos(), row.End())+"\n", true
 			}
 			return true
 		})
@@ -38,13 +38,13 @@ func subtestName(lit *ast.BasicLit) string {
 	return strings.Join(strings.Fields(s), "_")
 }
 
-// holder returns the innermost table row or call around the last node of stack.
-func holder(stack []ast.Node) ast.Node {
+// enclosingRow returns the innermost table row or call around the last node of stack.
+func enclosingRow(stack []ast.Node) ast.Node {
 	for i := len(stack) - 1; i >= 0; i-- {
 		switch n := stack[i].(type) {
 		case *ast.CompositeLit, *ast.CallExpr:
 			return n
-		case *ast.KeyValueExpr: // a map's row; a field of a struct has an identifier for its key
+		case *ast.KeyValueExpr: // a map's row; a struct's field has an identifier as its key
 			if _, field := n.Key.(*ast.Ident); !field {
 				return n
 			}

@@ -7,11 +7,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// modeBits maps the mode bits of UNIX that Go keeps elsewhere.
+// modeBits maps the UNIX mode bits that Go keeps elsewhere.
 var modeBits = map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky}
 
-// kinds maps the types of NFS to Go's.
-var kinds = map[nfs3.Type]fs.FileMode{
+// fileKinds maps NFS file types to Go's.
+var fileKinds = map[nfs3.Type]fs.FileMode{
 	nfs3.TypeDir: fs.ModeDir, nfs3.TypeLnk: fs.ModeSymlink, nfs3.TypeBlk: fs.ModeDevice,
 	nfs3.TypeChr: fs.ModeDevice | fs.ModeCharDevice, nfs3.TypeSock: fs.ModeSocket, nfs3.TypeFIFO: fs.ModeNamedPipe,
 }
@@ -27,11 +27,11 @@ func goMode(mode uint32) fs.FileMode {
 	return m
 }
 
-// goTime converts a time of NFS to Go's.
+// goTime converts an NFS time to Go's.
 func goTime(t nfs3.Time) time.Time { return time.Unix(int64(t.Sec), int64(t.Nsec)) }
 
-// nfsTime converts a time of Go to NFS's. A time out of the range of NFS
-// becomes the nearest in range.
+// nfsTime converts a Go time to NFS's. A time outside NFS's range becomes the
+// nearest in range.
 func nfsTime(t time.Time) nfs3.Time {
 	sec := min(max(t.Unix(), 0), 1<<32-1)
 	return nfs3.Time{Sec: uint32(sec), Nsec: uint32(t.Nanosecond())}

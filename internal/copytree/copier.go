@@ -17,55 +17,58 @@ import (
 // A Config configures a copy.
 type Config struct {
 	Recursive bool   // copy directories, and links as links
-	Preserve  bool   // keep modes and times, and for root owners
+	Preserve  bool   // keep modes, times and hard links, and, for root, owners
 	Jobs      int    // files in flight
-	Umask     uint32 // of this process
+	Umask     uint32 // this process's umask
 
 	// Terminal, if not nil, shows a progress bar.
 	Terminal io.Writer
 
-	// Report prints an error while the copy continues. The bar is away
-	// meanwhile.
+	// Report prints an error while the copy continues. The bar is hidden for that
+	// time.
 	Report func(error)
 
-	// Lost returns an error if err means that the copy cannot continue, because
-	// a server is lost or ctx has ended.
+	// Lost returns an error if err means that the copy cannot continue, because the
+	// connection to a server is lost or ctx is done.
 	Lost func(ctx context.Context, err error) error
 }
 
-// A Copier copies trees. One goroutine walks through the source and makes
+// A Copier copies trees. One goroutine walks through the source and creates
 // directories. Up to Jobs jobs copy files and links.
 //
 //	walk ── mkdir ──▶ directory ──┬── file ── job ──┐
 //	                              └── link ── job ──┴─ all done ─▶ its mode and times
 type Copier struct {
-	cfg    Config
-	ctx    context.Context // of the whole copy, for its jobs
-	cancel context.CancelCauseFunc
-	jobs   errgroup.Group
-	memory *semaphore.Weighted
-	bar    *progress
-	failed atomic.Bool
-	made   map[fileID]bool // directories on servers that are destinations of this copy
+	cfg          Config
+	ctx          context.Context // the whole copy's context, for its jobs
+	cancel       context.CancelCauseFunc
+	jobs         errgroup.Group
+	memory       *semaphore.Weighted
+	bar          *progressBar
+	failed       atomic.Bool
+	destinations map[fileID]bool // directories on servers that this copy writes
+	links        linkedFiles
+	warned       [numWarnings]atomic.Bool
 }
 
 // New returns a Copier for one copy. The caller must call Wait.
 func New(ctx context.Context, cfg Config) *Copier {
-	c := &Copier{cfg: cfg, memory: semaphore.NewWeighted(Memory), made: make(map[fileID]bool)}
+	c := &Copier{cfg: cfg, memory: semaphore.NewWeighted(Memory), destinations: make(map[fileID]bool)}
+	c.links.all = make(map[fileID]*linkedFile)
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	c.jobs.SetLimit(cfg.Jobs)
 	c.bar = newProgress(cfg.Terminal)
 	return c
 }
 
-// Context returns the context of the copy. It ends with an error that ends the
+// Context returns the copy's context. It is canceled by the error that stops the
 // copy.
 func (c *Copier) Context() context.Context { return c.ctx }
 
-// Stop ends the copy with an error.
+// Stop stops the copy with an error.
 func (c *Copier) Stop(err error) { c.cancel(err) }
 
-// Wait waits for all jobs. It returns the error that ended the copy, or
+// Wait waits for all jobs. It returns the error that stopped the copy, or
 // cli.ErrReported if others were reported.
 func (c *Copier) Wait() error {
 	_ = c.jobs.Wait() // jobs report their own errors
@@ -78,7 +81,7 @@ func (c *Copier) Wait() error {
 	return err
 }
 
-// Fail handles an error. An error that all further calls would share ends the
+// Fail handles an error. An error that all further calls would share stops the
 // copy; others are reported.
 func (c *Copier) Fail(err error) {
 	if c.ctx.Err() != nil {
@@ -89,11 +92,11 @@ func (c *Copier) Fail(err error) {
 		return
 	}
 	c.failed.Store(true)
-	c.bar.aside(func() { c.cfg.Report(err) })
+	c.bar.withoutBar(func() { c.cfg.Report(err) })
 }
 
-// Copy copies the object that path names to target. It returns once the walk
-// through the source has ended; jobs may still copy files.
+// Copy copies the object that path names to target. It returns when the walk
+// through the source is complete; jobs may still copy files.
 func (c *Copier) Copy(from Tree, path string, to Tree, target string) {
 	e, err := from.stat(c.ctx, path, !c.cfg.Recursive || strings.HasSuffix(path, "/"))
 	switch {
@@ -102,31 +105,33 @@ func (c *Copier) Copy(from Tree, path string, to Tree, target string) {
 	case e.kind.IsDir() && !c.cfg.Recursive:
 		c.Fail(from.Explain(path, errors.New("is a directory: -r copies it with its content")))
 	case !c.cfg.Recursive && e.kind&(fs.ModeNamedPipe|fs.ModeCharDevice) != 0 && e.handle == nil:
-		c.file(from, e, to, target, nil) // a stream of unknown length
+		c.startFileCopy(from, e, to, target, nil) // a stream with unknown length
 	default:
-		c.object(from, e, to, target, nil)
+		c.copyObject(from, e, to, target, nil)
 	}
 }
 
-// object copies e. The directory parent finishes only after e is done.
-func (c *Copier) object(from Tree, e entry, to Tree, target string, parent *directory) {
+// copyObject copies e. The directory parent is complete only after e is.
+func (c *Copier) copyObject(from Tree, e entry, to Tree, target string, parent *dirCopy) {
 	switch {
 	case e.kind.IsDir():
-		c.dir(from, e, to, target, parent)
+		c.copyDir(from, e, to, target, parent)
+	case e.kind.IsRegular() && e.nlink > 1 && (c.cfg.Recursive || c.cfg.Preserve):
+		c.copyLinkedObject(sourceName{from, e, destination{to, target}, parent})
 	case e.kind.IsRegular():
-		c.file(from, e, to, target, parent)
+		c.startFileCopy(from, e, to, target, parent)
 	case e.kind == fs.ModeSymlink:
-		c.job(parent, func() { c.link(from, e, to, target) })
+		c.startJob(parent, func() { c.copySymlink(from, e, to, target) })
 	default:
-		c.Fail(from.Explain(e.path, errors.New("not copied: no file, directory or symbolic link")))
+		c.Fail(from.Explain(e.path, errors.New("not copied: not a file, directory or symbolic link")))
 	}
 }
 
-// job runs do in another goroutine as soon as one is free.
-func (c *Copier) job(parent *directory, do func()) {
-	parent.wait()
+// startJob runs do in another goroutine as soon as fewer than Jobs run.
+func (c *Copier) startJob(parent *dirCopy, do func()) {
+	parent.addWork()
 	c.jobs.Go(func() error {
-		defer parent.done()
+		defer parent.finishWork()
 		if c.ctx.Err() == nil {
 			do()
 		}
@@ -134,8 +139,8 @@ func (c *Copier) job(parent *directory, do func()) {
 	})
 }
 
-// link copies a symbolic link.
-func (c *Copier) link(from Tree, e entry, to Tree, target string) {
+// copySymlink copies a symbolic link.
+func (c *Copier) copySymlink(from Tree, e entry, to Tree, target string) {
 	text, err := from.readlink(c.ctx, e)
 	if err != nil {
 		c.Fail(from.Explain(e.path, err))
@@ -148,11 +153,11 @@ func (c *Copier) link(from Tree, e entry, to Tree, target string) {
 		}
 	}
 	if err == nil && c.cfg.Preserve {
-		err = to.setLink(c.ctx, target, c.change(&e, to, true))
+		err = to.setLinkAttr(c.ctx, target, c.newAttrChange(&e, to, true))
 	}
 	if err != nil {
 		c.Fail(to.Explain(target, err))
 		return
 	}
-	c.bar.fileDone()
+	c.bar.countFile()
 }

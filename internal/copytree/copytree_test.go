@@ -17,15 +17,15 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
 )
 
-// server returns an empty export of a server in this process.
-func server(t *testing.T) Remote {
+// newServer returns an empty export on a server in this process.
+func newServer(t *testing.T) Remote {
 	t.Helper()
 	s, err := nfsserver.New(nfsserver.Config{Exports: []nfsserver.Export{{
 		Path: "/x", FS: mem.New(mem.Options{}), Clients: exports.Everyone(exports.Options{NoRootSquash: true, Insecure: true}),
@@ -51,8 +51,8 @@ func server(t *testing.T) Remote {
 	return Remote{FS: fs, Server: "server", Explain: func(path string, err error) error { return fmt.Errorf("%s: %w", path, err) }}
 }
 
-// put makes a file on the server.
-func put(t *testing.T, r Remote, path string, data []byte) {
+// writeRemoteFile creates a file on the server.
+func writeRemoteFile(t *testing.T, r Remote, path string, data []byte) {
 	t.Helper()
 	f, err := r.FS.Create(t.Context(), path, 0o644)
 	require.NoError(t, err)
@@ -60,14 +60,14 @@ func put(t *testing.T, r Remote, path string, data []byte) {
 	require.NoError(t, err)
 }
 
-// local is this machine's files.
-func local() Tree {
+// localTree is this machine's files.
+func localTree() Tree {
 	return Host(func(name string, err error) error { return fmt.Errorf("%s: %w", name, err) })
 }
 
-// copier returns a Copier that adds the errors to the list, and reports none as
+// newCopier returns a Copier that adds the errors to the list, and reports none as
 // lost.
-func copier(t *testing.T, errs *[]error) *Copier {
+func newCopier(t *testing.T, errs *[]error) *Copier {
 	t.Helper()
 	return New(t.Context(), Config{
 		Recursive: true, Jobs: 1, Report: func(err error) { *errs = append(*errs, err) },
@@ -78,10 +78,10 @@ func copier(t *testing.T, errs *[]error) *Copier {
 // TestSync checks that a copy puts each local file on stable storage before it
 // is done, and reports a failure. Pipes and devices are not synced.
 func TestSync(t *testing.T) {
-	r := server(t)
+	r := newServer(t)
 	require.NoError(t, r.FS.Mkdir(t.Context(), "d", 0o755))
-	put(t, r, "d/a", bytes.Repeat([]byte("x"), 100000))
-	put(t, r, "d/empty", nil)
+	writeRemoteFile(t, r, "d/a", bytes.Repeat([]byte("x"), 100000))
+	writeRemoteFile(t, r, "d/empty", nil)
 	there := t.TempDir()
 	var mu sync.Mutex
 	synced := make(map[string]bool)
@@ -95,35 +95,35 @@ func TestSync(t *testing.T) {
 	}
 	var errs []error
 	copyOne := func(from Tree, path string, to Tree, target string) error {
-		c := copier(t, &errs)
+		c := newCopier(t, &errs)
 		c.Copy(from, path, to, target)
 		return c.Wait()
 	}
-	require.NoError(t, copyOne(r.Tree(), "d", local(), filepath.Join(there, "d")))
+	require.NoError(t, copyOne(r.Tree(), "d", localTree(), filepath.Join(there, "d")))
 	assert.Equal(t, map[string]bool{"a 100000": true, "empty 0": true}, synced)
-	require.NoError(t, copyOne(r.Tree(), "d/a", local(), "/dev/null"))
-	require.NoError(t, copyOne(local(), filepath.Join(there, "d", "a"), r.Tree(), "up"))
+	require.NoError(t, copyOne(r.Tree(), "d/a", localTree(), "/dev/null"))
+	require.NoError(t, copyOne(localTree(), filepath.Join(there, "d", "a"), r.Tree(), "up"))
 	assert.Len(t, synced, 2)
 	assert.Empty(t, errs)
 
 	syncFile = func(*os.File) error { return unix.EIO }
-	require.Error(t, copyOne(r.Tree(), "d/a", local(), filepath.Join(there, "b")))
+	require.Error(t, copyOne(r.Tree(), "d/a", localTree(), filepath.Join(there, "b")))
 	require.Len(t, errs, 1)
 	assert.ErrorIs(t, errs[0], unix.EIO)
 }
 
 // TestGrown checks a file that has grown since it was listed.
 func TestGrown(t *testing.T) {
-	r := server(t)
+	r := newServer(t)
 	data := bytes.Repeat([]byte("0123456"), 3<<20/7)
-	put(t, r, "f", data)
+	writeRemoteFile(t, r, "f", data)
 	out := filepath.Join(t.TempDir(), "f")
 	e, err := r.Tree().stat(t.Context(), "f", true)
 	require.NoError(t, err)
 	for _, size := range []int64{0, 1, 4096, 1<<20 - 1, 1 << 20, 3 << 20, 4 << 20} {
 		e.size = size
-		c := copier(t, new([]error))
-		require.NoError(t, c.copyFile(r.Tree(), e, local(), out))
+		c := newCopier(t, new([]error))
+		require.NoError(t, c.copyFile(r.Tree(), e, localTree(), out))
 		require.NoError(t, c.Wait())
 		got, err := os.ReadFile(out)
 		require.NoError(t, err)
@@ -131,15 +131,15 @@ func TestGrown(t *testing.T) {
 	}
 }
 
-// TestLost checks that an error that all further calls would share ends the
-// copy, and is not reported.
+// TestLost checks that an error that all further calls would share stops the copy,
+// and is not reported.
 func TestLost(t *testing.T) {
 	lost := fmt.Errorf("lost")
 	c := New(t.Context(), Config{
 		Jobs: 1, Report: func(err error) { t.Error(err) },
 		Lost: func(_ context.Context, err error) error { return fmt.Errorf("%w: %w", lost, err) },
 	})
-	c.Copy(local(), "/no/such", local(), "/no/such/either")
+	c.Copy(localTree(), "/no/such", localTree(), "/no/such/either")
 	assert.ErrorIs(t, c.Context().Err(), context.Canceled)
 	err := c.Wait()
 	assert.ErrorIs(t, err, lost)
@@ -150,13 +150,13 @@ func TestProgressMoves(t *testing.T) {
 	var tty bytes.Buffer
 	p := newProgress(&tty)
 	for range 2 {
-		p.found(100 << 20)
+		p.addFile(100 << 20)
 	}
-	time.Sleep(redraw)
-	p.add(50 << 20)
-	p.fileDone()
-	time.Sleep(redraw)
-	p.add(1)
+	time.Sleep(redrawInterval)
+	p.addBytes(50 << 20)
+	p.countFile()
+	time.Sleep(redrawInterval)
+	p.addBytes(1)
 	p.close()
 	got := tty.String()
 	assert.Contains(t, got, "1/2 files  25%")

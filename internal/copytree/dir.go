@@ -6,46 +6,47 @@ import (
 	"sync/atomic"
 )
 
-// A directory is a directory that is being copied. It gets its mode and times
-// once nothing in it changes any more. On a nil *directory wait and done do
+// A dirCopy is a directory that is being copied. It gets its mode and times once
+// its content no longer changes. On a nil *dirCopy addWork and finishWork do
 // nothing.
-type directory struct {
-	c        *Copier
-	parent   *directory
-	from, to Tree
-	entry    entry
-	made     bool         // by this copy
-	left     atomic.Int32 // unfinished work in it: the walk, its directories, its jobs
+type dirCopy struct {
+	c          *Copier
+	parent     *dirCopy
+	from, to   Tree
+	entry      entry
+	created    bool         // this copy created it
+	unfinished atomic.Int32 // units of unfinished work in it: the walk, its directories, its jobs
 }
 
-func (d *directory) wait() {
+func (d *dirCopy) addWork() {
 	if d != nil {
-		d.left.Add(1)
+		d.unfinished.Add(1)
 	}
 }
 
-// done ends a wait.
-func (d *directory) done() {
-	for ; d != nil && d.left.Add(-1) == 0; d = d.parent {
-		d.finish()
+// finishWork ends one unit of work, and finishes each directory whose last one it
+// was.
+func (d *dirCopy) finishWork() {
+	for ; d != nil && d.unfinished.Add(-1) == 0; d = d.parent {
+		d.finishDir()
 	}
 }
 
-func (d *directory) finish() {
+func (d *dirCopy) finishDir() {
 	defer d.from.close()
 	defer d.to.close()
-	ch := d.c.change(&d.entry, d.to, d.made)
+	ch := d.c.newAttrChange(&d.entry, d.to, d.created)
 	if d.c.ctx.Err() != nil || !ch.setMode && !ch.setTimes {
 		return
 	}
-	if err := d.to.set(d.c.ctx, ch); err != nil {
+	if err := d.to.setAttr(d.c.ctx, ch); err != nil {
 		d.c.Fail(d.to.Explain("", err))
 	}
 }
 
-// dir copies a directory.
-func (c *Copier) dir(from Tree, e entry, to Tree, target string, parent *directory) {
-	if c.made[e.id] {
+// copyDir copies a directory.
+func (c *Copier) copyDir(from Tree, e entry, to Tree, target string, parent *dirCopy) {
+	if c.destinations[e.id] {
 		c.Fail(from.Explain(e.path, errors.New("not copied: it is the destination itself")))
 		return
 	}
@@ -54,24 +55,25 @@ func (c *Copier) dir(from Tree, e entry, to Tree, target string, parent *directo
 		c.Fail(to.Explain(target, err))
 		return
 	}
-	d := &directory{c: c, parent: parent, entry: e, made: made}
-	if d.from, err = from.sub(c.ctx, e.path, false); err != nil {
+	d := &dirCopy{c: c, parent: parent, entry: e, created: made}
+	if d.from, err = from.openSub(c.ctx, e.path, false); err != nil {
 		c.Fail(from.Explain(e.path, err))
 		return
 	}
-	if d.to, err = to.sub(c.ctx, target, made); err != nil {
+	if d.to, err = to.openSub(c.ctx, target, made); err != nil {
 		d.from.close()
 		c.Fail(to.Explain(target, err))
 		return
 	}
-	parent.wait()
-	d.wait()
-	defer d.done()
-	for child, err := range d.from.list(c.ctx) {
+	c.warnDirectory(c.ctx, d.from)
+	parent.addWork()
+	d.addWork()
+	defer d.finishWork()
+	for child, err := range d.from.listEntries(c.ctx) {
 		if err != nil {
 			c.Fail(d.from.Explain(child.path, err))
 		} else {
-			c.object(d.from, child, d.to, child.path, d)
+			c.copyObject(d.from, child, d.to, child.path, d)
 		}
 		if c.ctx.Err() != nil {
 			return
@@ -79,7 +81,7 @@ func (c *Copier) dir(from Tree, e entry, to Tree, target string, parent *directo
 	}
 }
 
-// makeDir makes a directory, unless path is one already.
+// makeDir creates a directory, unless path is one already.
 func (c *Copier) makeDir(to Tree, path string, mode uint32, top bool) (made bool, err error) {
 	made = true
 	err = to.mkdir(c.ctx, path, mode)
@@ -87,16 +89,16 @@ func (c *Copier) makeDir(to Tree, path string, mode uint32, top bool) (made bool
 		e, serr := to.stat(c.ctx, path, top)
 		if serr == nil && e.kind.IsDir() {
 			made, err = err == nil, nil
-			c.noteMade(e.id)
+			c.recordDestination(e.id)
 		}
 	}
 	return made, err
 }
 
-// noteMade records a destination directory. A source that contains its own
-// destination would otherwise be copied for ever.
-func (c *Copier) noteMade(id fileID) {
-	if id != (fileID{}) {
-		c.made[id] = true
+// recordDestination records a destination directory. A source that contains its own
+// destination would otherwise be copied forever.
+func (c *Copier) recordDestination(id fileID) {
+	if id.server != "" {
+		c.destinations[id] = true
 	}
 }

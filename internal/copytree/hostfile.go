@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A localFile is an open file of this machine.
+// A localFile is an open file on this machine.
 type localFile struct {
 	*os.File
 	fs   hostFS
 	path string
 }
 
-func (t *hostTree) open(_ context.Context, e entry) (file, error) {
+func (t *hostTree) openFile(_ context.Context, e entry) (openFile, error) {
 	how := os.O_RDONLY
 	if e.kind.IsRegular() {
 		how |= unix.O_NONBLOCK // it may have become a FIFO without a writer
@@ -29,7 +29,7 @@ func (t *hostTree) open(_ context.Context, e entry) (file, error) {
 	return &localFile{File: f, fs: t.fs, path: e.path}, nil
 }
 
-func (t *hostTree) create(_ context.Context, path string, mode uint32) (file, error) {
+func (t *hostTree) createFile(_ context.Context, path string, mode uint32) (openFile, error) {
 	f, err := t.fs.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fs.FileMode(mode&0o777))
 	if err != nil {
 		return nil, err
@@ -37,34 +37,36 @@ func (t *hostTree) create(_ context.Context, path string, mode uint32) (file, er
 	return &localFile{File: f, fs: t.fs, path: path}, nil
 }
 
-func (f *localFile) set(_ context.Context, c change) error { return setHost(f.fs, f.path, c) }
+func (f *localFile) setAttr(_ context.Context, c attrChange) error {
+	return setHostAttr(f.fs, f.path, c)
+}
 
-func (f *localFile) close() error { return f.Close() }
+func (f *localFile) closeFile() error { return f.Close() }
 
 // syncFile puts a file on stable storage. It is a variable for tests.
 var syncFile = (*os.File).Sync
 
-// sync puts the data written to f on stable storage. It does nothing for pipes
+// syncData puts the data written to f on stable storage. It does nothing for pipes
 // and devices.
-func (f *localFile) sync() error {
-	if !f.regular() {
+func (f *localFile) syncData() error {
+	if !f.isRegular() {
 		return nil
 	}
 	return syncFile(f.File)
 }
 
-// regular reports whether f is a regular file, not a pipe or device.
-func (f *localFile) regular() bool {
+// isRegular reports whether f is a regular file, not a pipe or device.
+func (f *localFile) isRegular() bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode().IsRegular()
 }
 
-// An extent is a part of a file between holes.
+// An extent is a file's byte range between holes.
 type extent struct{ off, n int64 }
 
-// extents returns the parts of a file of size bytes that hold data. Short holes
-// count as data.
-func (f *localFile) extents(size int64) ([]extent, error) {
+// dataExtents returns the parts with data of a file that has size bytes. Short
+// holes count as data.
+func (f *localFile) dataExtents(size int64) ([]extent, error) {
 	var list []extent
 	for off := int64(0); off < size; {
 		data, err := f.Seek(off, unix.SEEK_DATA)
@@ -88,7 +90,7 @@ func (f *localFile) extents(size int64) ([]extent, error) {
 	return list, nil
 }
 
-// zeros is the content of a hole.
+// zeros is a hole's content.
 var zeros [holeBlock]byte
 
 // A sparseWriter writes sequentially to an empty file and leaves holes for
@@ -98,7 +100,7 @@ type sparseWriter struct {
 	off int64
 }
 
-// Write writes p except blocks of zeros.
+// Write writes p except blocks that are all zeros.
 func (w *sparseWriter) Write(p []byte) (n int, err error) {
 	for n < len(p) && err == nil {
 		block := p[n:min(len(p), n+holeBlock)]
@@ -113,5 +115,5 @@ func (w *sparseWriter) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// end sets the length of the file, which may end in a hole.
-func (w *sparseWriter) end() error { return w.f.Truncate(w.off) }
+// setLength sets the file's length. The file may end in a hole.
+func (w *sparseWriter) setLength() error { return w.f.Truncate(w.off) }

@@ -30,39 +30,44 @@ type hostFS interface {
 	Chtimes(name string, atime, mtime time.Time) error
 }
 
-// host is package os: any path of this machine.
-type host struct{}
+// osFS is package os: any path on this machine.
+type osFS struct{}
 
-func (host) OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
+func (osFS) OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	return os.OpenFile(name, flag, perm)
 }
-func (host) OpenRoot(name string) (*os.Root, error)    { return os.OpenRoot(name) }
-func (host) Stat(name string) (fs.FileInfo, error)     { return os.Stat(name) }
-func (host) Lstat(name string) (fs.FileInfo, error)    { return os.Lstat(name) }
-func (host) Mkdir(name string, perm fs.FileMode) error { return os.Mkdir(name, perm) }
-func (host) Readlink(name string) (string, error)      { return os.Readlink(name) }
-func (host) Symlink(target, name string) error         { return os.Symlink(target, name) }
-func (host) Remove(name string) error                  { return os.Remove(name) }
-func (host) Chmod(name string, mode fs.FileMode) error { return os.Chmod(name, mode) }
-func (host) Lchown(name string, uid, gid int) error    { return os.Lchown(name, uid, gid) }
-func (host) Chown(name string, uid, gid int) error     { return os.Chown(name, uid, gid) }
-func (host) Chtimes(name string, a, m time.Time) error { return os.Chtimes(name, a, m) }
+func (osFS) OpenRoot(name string) (*os.Root, error)    { return os.OpenRoot(name) }
+func (osFS) Stat(name string) (fs.FileInfo, error)     { return os.Stat(name) }
+func (osFS) Lstat(name string) (fs.FileInfo, error)    { return os.Lstat(name) }
+func (osFS) Mkdir(name string, perm fs.FileMode) error { return os.Mkdir(name, perm) }
+func (osFS) Readlink(name string) (string, error)      { return os.Readlink(name) }
+func (osFS) Symlink(target, name string) error         { return os.Symlink(target, name) }
+func (osFS) Remove(name string) error                  { return os.Remove(name) }
+func (osFS) Chmod(name string, mode fs.FileMode) error { return os.Chmod(name, mode) }
+func (osFS) Lchown(name string, uid, gid int) error    { return os.Lchown(name, uid, gid) }
+func (osFS) Chown(name string, uid, gid int) error     { return os.Chown(name, uid, gid) }
+func (osFS) Chtimes(name string, a, m time.Time) error { return os.Chtimes(name, a, m) }
 
-// A hostTree is a directory of this machine.
+// A hostTree is a directory on this machine.
 type hostTree struct {
 	fs   hostFS
 	path string   // "" for the whole machine
 	root *os.Root // fs, if fs is an os.Root
+
+	// top is the whole copy's directory, which stays open longer than those below
+	// it, and pathFromTop is the path from top. top is nil for the whole machine.
+	top         *os.Root
+	pathFromTop string
 
 	explain func(name string, err error) error
 }
 
 var _ Tree = (*hostTree)(nil)
 
-// Host returns this machine's files, by any path. explain wraps an error with
-// the name of its object.
+// Host returns the Tree of this machine's files, by any path. explain wraps an
+// error with the name of its object.
 func Host(explain func(name string, err error) error) Tree {
-	return &hostTree{fs: host{}, explain: explain}
+	return &hostTree{fs: osFS{}, explain: explain}
 }
 
 func (t *hostTree) Explain(path string, err error) error {
@@ -100,14 +105,15 @@ func hostEntry(path string, info fs.FileInfo) entry {
 		}
 	}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		e.used, e.uid, e.gid = st.Blocks*512, st.Uid, st.Gid
+		e.used, e.uid, e.gid, e.nlink = st.Blocks*512, st.Uid, st.Gid, uint32(st.Nlink)
+		e.id = fileID{fs: uint64(st.Dev), file: st.Ino}
 		e.atime = time.Unix(st.Atim.Unix())
 	}
 	return e
 }
 
-// list reads the directory in pieces of listPiece names.
-func (t *hostTree) list(ctx context.Context) iter.Seq2[entry, error] {
+// listEntries reads the directory in batches of listBatch names.
+func (t *hostTree) listEntries(ctx context.Context) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {
 		dir, err := t.fs.OpenFile(".", os.O_RDONLY, 0)
 		if err != nil {
@@ -116,11 +122,11 @@ func (t *hostTree) list(ctx context.Context) iter.Seq2[entry, error] {
 		}
 		defer dir.Close()
 		for {
-			names, err := dir.Readdirnames(listPiece)
+			names, err := dir.Readdirnames(listBatch)
 			for _, name := range names {
 				e, err := t.stat(ctx, name, false)
 				if errors.Is(err, fs.ErrNotExist) {
-					continue // removed meanwhile
+					continue // removed in the meantime
 				}
 				if !yield(e, err) {
 					return
@@ -137,12 +143,16 @@ func (t *hostTree) list(ctx context.Context) iter.Seq2[entry, error] {
 	}
 }
 
-func (t *hostTree) sub(_ context.Context, path string, _ bool) (Tree, error) {
+func (t *hostTree) openSub(_ context.Context, path string, _ bool) (Tree, error) {
 	root, err := t.fs.OpenRoot(path)
 	if err != nil {
 		return nil, err
 	}
-	return &hostTree{fs: root, root: root, path: filepath.Join(t.path, path), explain: t.explain}, nil
+	sub := &hostTree{fs: root, root: root, top: root, path: filepath.Join(t.path, path), explain: t.explain}
+	if t.top != nil {
+		sub.top, sub.pathFromTop = t.top, filepath.Join(t.pathFromTop, path)
+	}
+	return sub, nil
 }
 
 func (t *hostTree) mkdir(_ context.Context, path string, mode uint32) error {
@@ -157,12 +167,12 @@ func (t *hostTree) symlink(_ context.Context, target, path string) error {
 
 func (t *hostTree) remove(_ context.Context, path string) error { return t.fs.Remove(path) }
 
-func (t *hostTree) set(_ context.Context, c change) error { return setHost(t.fs, ".", c) }
+func (t *hostTree) setAttr(_ context.Context, c attrChange) error { return setHostAttr(t.fs, ".", c) }
 
-// setHost changes attributes of the object at path.
-func setHost(h hostFS, path string, c change) error {
+// setHostAttr changes the attributes for path.
+func setHostAttr(h hostFS, path string, c attrChange) error {
 	if c.setOwner && h.Chown(path, int(c.uid), int(c.gid)) != nil {
-		c = c.forbidden()
+		c = c.withoutOwner()
 	}
 	if c.setMode {
 		if err := h.Chmod(path, goMode(c.mode)); err != nil {
@@ -175,7 +185,7 @@ func setHost(h hostFS, path string, c change) error {
 	return nil
 }
 
-func (t *hostTree) setLink(_ context.Context, path string, c change) error {
+func (t *hostTree) setLinkAttr(_ context.Context, path string, c attrChange) error {
 	if c.setOwner {
 		_ = t.fs.Lchown(path, int(c.uid), int(c.gid)) // may fail, as with a file
 	}

@@ -1,9 +1,8 @@
 package copytree
 
-// Memory bounds the bytes of all files of a copy in memory at a time. One file
-// takes at most FileMemory: WriteWindow bytes that wait for a COMMIT, which
-// must be the Window of the nfsclient.Client, and readWindow bytes of
-// outstanding READs.
+// Memory bounds the bytes that a copy holds in memory for all its files. One file
+// takes at most FileMemory: WriteWindow bytes that wait for a COMMIT, which must be
+// the Window of the nfsclient.Client, and readWindow bytes for outstanding READs.
 const (
 	Memory      = 128 << 20
 	FileMemory  = WriteWindow + readWindow
@@ -12,19 +11,28 @@ const (
 )
 
 const (
-	// listPiece is how many names of a local directory are read at a time.
-	listPiece = 1024
+	// maxLinked is the number of remembered source files with several names whose
+	// names the copy has not all found.
+	maxLinked = 1 << 20
 
-	// holeBlock is the length in bytes of the zeros that a copy leaves a hole
-	// for, if the original has holes. A hole below shortHole is copied, because
-	// its extra call costs more than its bytes.
+	// maxAttrNames is the maximum length of a list of extended attribute names, in
+	// bytes (XATTR_LIST_MAX).
+	maxAttrNames = 64 << 10
+
+	// listBatch is the number of names that are read from a local directory at a
+	// time.
+	listBatch = 1024
+
+	// holeBlock is the length in bytes of a block of zeros that a copy replaces
+	// with a hole, if the original has holes. A hole shorter than shortHole is
+	// copied, because its extra call costs more than its bytes.
 	holeBlock = 64 << 10
 	shortHole = 1 << 20
 
-	// leastWeight is the share of a small file in Memory: one buffer.
-	leastWeight = 1 << 20
+	// minWeight is the part of Memory that a small file takes: one buffer.
+	minWeight = 1 << 20
 
-	// smallFile is the length below which a file is read with one READ of its
+	// smallFile is the length below which a file is read with one READ for its
 	// length plus one byte.
 	smallFile = 1 << 20
 )

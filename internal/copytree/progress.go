@@ -9,74 +9,73 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// A progress is a bar that shows how far a copy has come. It shows nothing if it
-// has no terminal.
-type progress struct {
+// A progressBar shows the progress of a copy. Without a terminal it shows nothing.
+type progressBar struct {
 	mu          sync.Mutex
 	bar         *progressbar.ProgressBar // nil: show nothing
 	files, done int
 }
 
-func newProgress(w io.Writer) *progress {
+func newProgress(w io.Writer) *progressBar {
 	if w == nil {
-		return new(progress)
+		return new(progressBar)
 	}
 	// The bar's length grows with the files found. One extra byte keeps the bar
 	// from being full before the end.
-	return &progress{bar: progressbar.NewOptions64(1,
+	return &progressBar{bar: progressbar.NewOptions64(1,
 		progressbar.OptionSetWriter(w),
 		progressbar.OptionShowBytes(true),
 		progressbar.OptionShowCount(),
 		progressbar.OptionShowTotalBytes(true),
 		progressbar.OptionUseIECUnits(true),
 		progressbar.OptionFullWidth(),
-		progressbar.OptionThrottle(redraw),
+		progressbar.OptionThrottle(redrawInterval),
 		progressbar.OptionClearOnFinish(),
 	)}
 }
 
-// redraw is the shortest time between two changes of a bar.
-const redraw = 100 * time.Millisecond
+// redrawInterval is the minimum time between two updates of a bar.
+const redrawInterval = 100 * time.Millisecond
 
-// found adds a file to copy.
-func (p *progress) found(size int64) {
+// addFile adds a file to copy.
+func (p *progressBar) addFile(size int64) {
 	if p.bar == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.files++
-	p.describe()
+	p.updateText()
 	p.bar.AddMax64(size)
 }
 
-// fileDone counts a copied file.
-func (p *progress) fileDone() {
+// countFile counts a copied file.
+func (p *progressBar) countFile() {
 	if p.bar == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.done++
-	p.describe()
+	p.updateText()
 }
 
-func (p *progress) describe() {
+func (p *progressBar) updateText() {
 	p.bar.Describe(fmt.Sprintf("%d/%d files", p.done, p.files))
 }
 
-// add counts copied bytes.
-func (p *progress) add(size int64) {
+// addBytes counts copied bytes.
+func (p *progressBar) addBytes(size int64) {
 	if p.bar == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_ = p.bar.Add64(size) // an error of the terminal is no error of the copy
+	_ = p.bar.Add64(size) // a terminal error is not a copy error
 }
 
-// aside calls write with the bar removed meanwhile.
-func (p *progress) aside(write func()) {
+// withoutBar calls write while the bar is hidden.
+func (p *progressBar) withoutBar(write func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.bar != nil {
@@ -86,7 +85,7 @@ func (p *progress) aside(write func()) {
 }
 
 // close removes the bar.
-func (p *progress) close() {
+func (p *progressBar) close() {
 	if p.bar != nil {
 		_ = p.bar.Clear()
 	}
@@ -95,37 +94,37 @@ func (p *progress) close() {
 // A countingReader advances the bar and records a failure of its Reader.
 type countingReader struct {
 	r   io.Reader
-	bar *progress
+	bar *progressBar
 	err error
 }
 
 // Read implements io.Reader.
 func (r *countingReader) Read(p []byte) (int, error) {
 	n, err := r.r.Read(p)
-	r.bar.add(int64(n))
+	r.bar.addBytes(int64(n))
 	if err != nil && err != io.EOF {
 		r.err = err
 	}
 	return n, err
 }
 
-func (r *countingReader) failed() bool { return r.err != nil }
+func (r *countingReader) hasFailed() bool { return r.err != nil }
 
 // A countingWriter advances the bar and records a failure of its Writer.
 type countingWriter struct {
 	w   io.Writer
-	bar *progress
+	bar *progressBar
 	err error
 }
 
 // Write implements io.Writer.
 func (w *countingWriter) Write(p []byte) (int, error) {
 	n, err := w.w.Write(p)
-	w.bar.add(int64(n))
+	w.bar.addBytes(int64(n))
 	if err != nil {
 		w.err = err
 	}
 	return n, err
 }
 
-func (w *countingWriter) failed() bool { return w.err != nil }
+func (w *countingWriter) hasFailed() bool { return w.err != nil }

@@ -13,7 +13,7 @@ import (
 type Remote struct {
 	FS     *nfsclient.FS
 	Server string // identifies the server
-	UID    uint32 // user of the calls
+	UID    uint32 // user ID of the calls
 
 	// Explain wraps an error with the name of its object, which is at a path
 	// below the directory.
@@ -27,7 +27,7 @@ func (r Remote) Tree() Tree { return &remoteTree{Remote: r} }
 type remoteTree struct {
 	Remote
 	path  string // below the Remote
-	fresh bool   // just made by this copy
+	isNew bool   // just created by this copy
 }
 
 var _ Tree = (*remoteTree)(nil)
@@ -49,28 +49,28 @@ func (t *remoteTree) stat(ctx context.Context, path string, follow bool) (entry,
 	if err != nil {
 		return entry{}, err
 	}
-	return t.entry(path, node.Handle, &node.Attr), nil
+	return t.newEntry(path, node.Handle, &node.Attr), nil
 }
 
-func (t *remoteTree) entry(path string, handle nfs3.FH, a *nfs3.Attr) entry {
+func (t *remoteTree) newEntry(path string, handle nfs3.FH, a *nfs3.Attr) entry {
 	return entry{
-		path: path, handle: handle, kind: kinds[a.Type], mode: a.Mode & 0o7777,
+		path: path, handle: handle, kind: fileKinds[a.Type], mode: a.Mode & 0o7777,
 		size: int64(min(a.Size, math.MaxInt64)), used: int64(min(a.Used, math.MaxInt64)),
-		uid: a.UID, gid: a.GID, atime: goTime(a.Atime), mtime: goTime(a.Mtime),
+		uid: a.UID, gid: a.GID, nlink: a.Nlink, atime: goTime(a.Atime), mtime: goTime(a.Mtime),
 		id: fileID{t.Server, a.FSID, a.FileID},
 	}
 }
 
-// list lists the directory. It looks up entries that the listing gives no
-// attributes for.
-func (t *remoteTree) list(ctx context.Context) iter.Seq2[entry, error] {
+// listEntries lists the directory. It looks up entries for which the listing has no
+// attributes.
+func (t *remoteTree) listEntries(ctx context.Context) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {
 		for d, err := range t.FS.ReadDir(ctx, "") {
 			var e entry
 			switch {
 			case err != nil:
 			case d.Attr.OK && d.Handle != nil:
-				e = t.entry(d.Name, d.Handle, &d.Attr.Attr)
+				e = t.newEntry(d.Name, d.Handle, &d.Attr.Attr)
 			default:
 				e, err = t.stat(ctx, d.Name, false)
 			}
@@ -81,26 +81,26 @@ func (t *remoteTree) list(ctx context.Context) iter.Seq2[entry, error] {
 	}
 }
 
-func (t *remoteTree) sub(ctx context.Context, path string, fresh bool) (Tree, error) {
+func (t *remoteTree) openSub(ctx context.Context, path string, fresh bool) (Tree, error) {
 	fs, err := t.FS.Sub(ctx, path)
 	if err != nil {
 		return nil, err
 	}
 	sub := *t
-	sub.FS, sub.path, sub.fresh = fs, t.path+"/"+path, fresh
+	sub.FS, sub.path, sub.isNew = fs, t.path+"/"+path, fresh
 	return &sub, nil
 }
 
 // A remoteFile is a file on a server.
 type remoteFile struct{ *nfsclient.File }
 
-func (t *remoteTree) open(_ context.Context, e entry) (file, error) {
+func (t *remoteTree) openFile(_ context.Context, e entry) (openFile, error) {
 	return &remoteFile{t.FS.File(e.handle)}, nil
 }
 
-func (t *remoteTree) create(ctx context.Context, path string, mode uint32) (file, error) {
+func (t *remoteTree) createFile(ctx context.Context, path string, mode uint32) (openFile, error) {
 	create := t.FS.Create
-	if t.fresh {
+	if t.isNew {
 		create = t.createFresh
 	}
 	f, err := create(ctx, path, mode)
@@ -110,8 +110,8 @@ func (t *remoteTree) create(ctx context.Context, path string, mode uint32) (file
 	return &remoteFile{f}, nil
 }
 
-// createFresh creates a file without first asking whether name exists. In a
-// large tree this saves a third of all calls.
+// createFresh creates a file without a LOOKUP of name. In a large tree this saves a
+// third of all calls.
 func (t *remoteTree) createFresh(ctx context.Context, name string, mode uint32) (*nfsclient.File, error) {
 	res, err := t.FS.Client().Create(ctx, &nfs3.CreateArgs{
 		Where: nfs3.DirOpArgs{Dir: t.FS.Root(), Name: []byte(name)},
@@ -127,11 +127,11 @@ func (t *remoteTree) createFresh(ctx context.Context, name string, mode uint32) 
 	return t.FS.File(res.Object), nil
 }
 
-func (f *remoteFile) set(ctx context.Context, c change) error {
-	return setRemote(c, func(a nfs3.SetAttr) error { return f.SetAttr(ctx, a) })
+func (f *remoteFile) setAttr(ctx context.Context, c attrChange) error {
+	return setRemoteAttr(c, func(a nfs3.SetAttr) error { return f.SetAttr(ctx, a) })
 }
 
-func (f *remoteFile) close() error { return nil }
+func (f *remoteFile) closeFile() error { return nil }
 
 func (t *remoteTree) mkdir(ctx context.Context, path string, mode uint32) error {
 	return t.FS.Mkdir(ctx, path, mode)
@@ -148,34 +148,34 @@ func (t *remoteTree) symlink(ctx context.Context, target, path string) error {
 
 func (t *remoteTree) remove(ctx context.Context, path string) error { return t.FS.Remove(ctx, path) }
 
-func (t *remoteTree) set(ctx context.Context, c change) error {
+func (t *remoteTree) setAttr(ctx context.Context, c attrChange) error {
 	root := t.FS.File(t.FS.Root())
-	return setRemote(c, func(a nfs3.SetAttr) error { return root.SetAttr(ctx, a) })
+	return setRemoteAttr(c, func(a nfs3.SetAttr) error { return root.SetAttr(ctx, a) })
 }
 
-func (t *remoteTree) setLink(ctx context.Context, path string, c change) error {
+func (t *remoteTree) setLinkAttr(ctx context.Context, path string, c attrChange) error {
 	node, err := t.FS.Lstat(ctx, path)
 	if err != nil {
 		return err
 	}
-	c.setMode = false // some servers refuse modes of links
+	c.setMode = false // some servers reject modes for links
 	link := t.FS.File(node.Handle)
-	return setRemote(c, func(a nfs3.SetAttr) error { return link.SetAttr(ctx, a) })
+	return setRemoteAttr(c, func(a nfs3.SetAttr) error { return link.SetAttr(ctx, a) })
 }
 
-// setRemote changes attributes in one call, without the owner if the server
-// refuses that. A change of owner may clear set-user-ID and set-group-ID, even
-// if the same call sets them (Linux's server). setRemote then sets the mode in
-// a second call.
-func setRemote(c change, set func(nfs3.SetAttr) error) error {
+// setRemoteAttr changes attributes in one call, without the owner if the server
+// rejects that. A change of owner may clear set-user-ID and set-group-ID, even if
+// the same call sets them (Linux's server). setRemoteAttr then sets the mode in a
+// second call.
+func setRemoteAttr(c attrChange, set func(nfs3.SetAttr) error) error {
 	if c.setOwner && c.setMode && c.mode&0o6000 != 0 {
-		if err := set(change{setOwner: true, uid: c.uid, gid: c.gid}.attr()); err != nil {
-			c = c.forbidden()
+		if err := set(attrChange{setOwner: true, uid: c.uid, gid: c.gid}.toSetAttr()); err != nil {
+			c = c.withoutOwner()
 		}
 		c.setOwner = false
 	}
-	if err := set(c.attr()); err == nil || !c.setOwner {
+	if err := set(c.toSetAttr()); err == nil || !c.setOwner {
 		return err
 	}
-	return set(c.forbidden().attr())
+	return set(c.withoutOwner().toSetAttr())
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
-// A Tree is a directory, here or on a server, and everything below it. Paths
-// are relative to the tree. In trees that sub returns, paths are single names,
-// and cannot lead outside the tree, even if a server sends malicious names.
+// A Tree is a directory, on this machine or on a server, and everything below it.
+// Paths are relative to the tree. In trees that openSub returns, paths are single
+// names, and cannot lead outside the tree, even if a server sends malicious names.
 //
 //	hostTree    this machine's files, by any path
 //	   └ sub ─▶ rootTree     one directory, which os.Root does not let us leave
@@ -20,34 +20,37 @@ type Tree interface {
 	// stat finds the object at path, or with follow the target of a symbolic
 	// link there.
 	stat(ctx context.Context, path string, follow bool) (entry, error)
-	// list lists the directory itself.
-	list(ctx context.Context) iter.Seq2[entry, error]
-	// sub returns the directory at path. fresh reports that this copy just made
-	// the directory, so that create cannot meet existing names.
-	sub(ctx context.Context, path string, fresh bool) (Tree, error)
+	// listEntries lists the directory itself.
+	listEntries(ctx context.Context) iter.Seq2[entry, error]
+	// openSub returns the directory at path. isNew reports that this copy just
+	// created the directory, so that createFile cannot find existing names.
+	openSub(ctx context.Context, path string, fresh bool) (Tree, error)
 
-	open(ctx context.Context, e entry) (file, error)
-	create(ctx context.Context, path string, mode uint32) (file, error)
+	openFile(ctx context.Context, e entry) (openFile, error)
+	createFile(ctx context.Context, path string, mode uint32) (openFile, error)
 	mkdir(ctx context.Context, path string, mode uint32) error
 	readlink(ctx context.Context, e entry) (string, error)
 	symlink(ctx context.Context, target, path string) error
+	// link makes path another name for a file that this copy has created, perhaps
+	// in another tree. It returns errNoLink if it cannot.
+	link(ctx context.Context, first destination, path string) error
 	remove(ctx context.Context, path string) error
-	// set changes attributes of the directory itself. setLink changes
+	// setAttr changes attributes of the directory itself. setLinkAttr changes
 	// attributes of a symbolic link, whose mode has no effect.
-	set(ctx context.Context, c change) error
-	setLink(ctx context.Context, path string, c change) error
+	setAttr(ctx context.Context, c attrChange) error
+	setLinkAttr(ctx context.Context, path string, c attrChange) error
 
-	// Explain wraps err with the name of path, in plain words.
+	// Explain wraps err with the name of path, as readable text.
 	Explain(path string, err error) error
-	// mayChown reports whether changes of owner are worth a try.
+	// mayChown reports whether changes of owner may succeed.
 	mayChown() bool
 	close()
 }
 
-// A file is an open file: a *localFile or a *remoteFile.
-type file interface {
-	set(ctx context.Context, c change) error
-	close() error
+// An openFile is an open file: a *localFile or a *remoteFile.
+type openFile interface {
+	setAttr(ctx context.Context, c attrChange) error
+	closeFile() error
 }
 
 // IsDir reports whether path is a directory of t, or a symbolic link to one.
@@ -56,30 +59,31 @@ func IsDir(ctx context.Context, t Tree, path string) (bool, error) {
 	return err == nil && e.kind.IsDir(), err
 }
 
-// An entry is an object in a tree, as stat or list found it.
+// An entry is an object in a tree, as stat or listEntries found it.
 type entry struct {
 	path   string
-	handle nfs3.FH // on a server
+	handle nfs3.FH // nil unless on a server
 
 	kind         fs.FileMode // type bits
 	mode         uint32      // permissions, with 07000
 	size, used   int64       // bytes: length, and storage used
 	uid, gid     uint32
+	nlink        uint32
 	atime, mtime time.Time
 	id           fileID
 }
 
-// sparse reports whether a file has holes.
-func (e *entry) sparse() bool { return e.used < e.size }
+// isSparse reports whether a file has holes.
+func (e *entry) isSparse() bool { return e.used < e.size }
 
-// A fileID identifies a file on a server. It is zero for files of this machine.
+// A fileID identifies a file on a server, or, with the server "", on this machine.
 type fileID struct {
 	server   string
 	fs, file uint64
 }
 
-// A change is a set of attributes to change.
-type change struct {
+// An attrChange tells which attributes to change.
+type attrChange struct {
 	setMode bool
 	mode    uint32
 
@@ -90,16 +94,16 @@ type change struct {
 	uid, gid uint32
 }
 
-// forbidden returns c without its refused change of owner. It drops the set-ID
-// bits too, which would otherwise grant rights of another user.
-func (c change) forbidden() change {
+// withoutOwner returns c without its rejected change of owner. It also drops the
+// set-ID bits, which would otherwise grant another user's rights.
+func (c attrChange) withoutOwner() attrChange {
 	c.setOwner = false
 	c.mode &^= 0o6000
 	return c
 }
 
-// attr converts c to NFS's form.
-func (c change) attr() (a nfs3.SetAttr) {
+// toSetAttr converts c to its NFS form.
+func (c attrChange) toSetAttr() (a nfs3.SetAttr) {
 	a.Mode = nfs3.OptUint32{Set: c.setMode, Value: c.mode}
 	a.UID = nfs3.OptUint32{Set: c.setOwner, Value: c.uid}
 	a.GID = nfs3.OptUint32{Set: c.setOwner, Value: c.gid}

@@ -8,43 +8,45 @@ import (
 	"time"
 )
 
-// Attend asks a server for notices of restarts. It calls restarted for each
-// restart that it learns of, by a notice or because the server answers from
-// another boot. A server that does not answer is asked again now and then.
-// Attend returns when ctx ends, with the error that ended the port, or nil.
+// Attend registers with a server for restart notices. It calls restarted for each
+// restart that it detects, from a notice or because a reply has another boot
+// number. If the server does not respond, Attend repeats the registration
+// periodically. Attend returns when ctx is done, with the error that closed the
+// port, or nil.
 //
-// A restart is only a hint: any observer of the messages can forge a notice.
+// A restart is only a hint: anyone who observes the messages can forge a notice.
 func (p *Port) Attend(ctx context.Context, server netip.Addr, restarted func()) error {
-	a := attendant{Port: p, server: server, restarted: restarted, token: rand.Uint64()}
+	a := registration{Port: p, server: server, restarted: restarted, token: rand.Uint64()}
 	for ctx.Err() == nil {
 		err := a.register(ctx)
 		if err != nil && !errors.Is(err, ErrNoAnswer) && p.ud.Err() != nil {
 			return err
 		}
-		a.listen(ctx)
+		a.awaitNotice(ctx)
 	}
-	a.leave()
+	a.unregister()
 	return nil
 }
 
-// An attendant waits for notices of one server.
-type attendant struct {
+// A registration keeps a client registered for notices from one server.
+type registration struct {
 	*Port
 	server    netip.Addr
 	restarted func()
 	token     uint64
-	boot      uint64 // the last known boot
+	boot      uint64 // the last known boot number
 	known     bool
 }
 
-// register asks for notices of restarts, for as long as an answer can take. If a notice
-// comes meanwhile, it asks again at once, because the registration confirms the notice.
-func (a *attendant) register(ctx context.Context) error {
+// register sends a registration, and waits as long as a reply can take. If a notice
+// arrives in that time, it sends another registration at once, because the
+// registration confirms the notice.
+func (a *registration) register(ctx context.Context) error {
 	for {
 		noticed := false
 		try, cancel := context.WithTimeoutCause(ctx, registerTime, ErrNoAnswer)
-		in, err := a.ask(try, a.server, KindRegister, Register{Token: a.token}, func(in *incoming) {
-			if a.notice(in) {
+		in, err := a.call(try, a.server, kindRegister, registerBody{Token: a.token}, func(in *serverMessage) {
+			if a.isNewNotice(in) {
 				noticed = true
 				cancel()
 			}
@@ -52,7 +54,7 @@ func (a *attendant) register(ctx context.Context) error {
 		cancel()
 		switch {
 		case err == nil:
-			a.heard(in.Boot)
+			a.recordBoot(in.Boot)
 			return nil
 		case !noticed || ctx.Err() != nil:
 			return err
@@ -60,14 +62,14 @@ func (a *attendant) register(ctx context.Context) error {
 	}
 }
 
-// listen waits for a notice, or until registration must be renewed.
-func (a *attendant) listen(ctx context.Context) {
+// awaitNotice waits for a notice, or until registration must be renewed.
+func (a *registration) awaitNotice(ctx context.Context) {
 	t := time.NewTimer(renewTime/2 + rand.N(renewTime/2))
 	defer t.Stop()
 	for {
 		select {
 		case in := <-a.in:
-			if a.notice(&in) {
+			if a.isNewNotice(&in) {
 				return // the registration confirms the notice
 			}
 		case <-t.C:
@@ -80,17 +82,17 @@ func (a *attendant) listen(ctx context.Context) {
 	}
 }
 
-// notice reports whether a message is a notice of a new boot.
-func (a *attendant) notice(in *incoming) bool {
-	if in.Kind != KindNotice || in.from != a.server {
+// isNewNotice reports whether a message is a notice with a new boot number.
+func (a *registration) isNewNotice(in *serverMessage) bool {
+	if in.Kind != kindNotice || in.from != a.server {
 		return false
 	}
 	n, err := parseNotice(&in.body)
-	return err == nil && n.Token == a.token && a.heard(in.Boot)
+	return err == nil && n.Token == a.token && a.recordBoot(in.Boot)
 }
 
-// heard notes a boot, and reports whether it differs from the last.
-func (a *attendant) heard(boot uint64) bool {
+// recordBoot records a boot number, and reports whether it differs from the last.
+func (a *registration) recordBoot(boot uint64) bool {
 	if a.known && a.boot == boot {
 		return false
 	}
@@ -101,10 +103,10 @@ func (a *attendant) heard(boot uint64) bool {
 	return true
 }
 
-// leave ends the registration. A server that misses the message forgets the
-// client in time.
-func (a *attendant) leave() {
+// unregister removes the registration. If the server misses the message, the
+// registration expires.
+func (a *registration) unregister() {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
 	defer cancel()
-	_, _ = a.ask(ctx, a.server, KindRegister, Register{Token: a.token, Leave: true}, nil)
+	_, _ = a.call(ctx, a.server, kindRegister, registerBody{Token: a.token, Leave: true}, nil)
 }

@@ -7,21 +7,22 @@ import (
 	"encoding/binary"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/roce"
+	"github.com/nfsrdma/nfsrdma/rdma/roce"
 )
 
-// A baker makes cookies. A cookie shows that its sender can receive messages at
-// the same address and queue pair. The baker does not store cookies.
-type baker struct{ key [32]byte }
+// A cookieIssuer creates and verifies return-address cookies. A cookie shows that
+// its sender can receive messages at the same address and queue pair. The issuer
+// does not store cookies.
+type cookieIssuer struct{ key [32]byte }
 
-func newBaker() *baker {
-	b := new(baker)
+func newCookieIssuer() *cookieIssuer {
+	b := new(cookieIssuer)
 	rand.Read(b.key[:])
 	return b
 }
 
-// cookie returns a client's cookie in the period of time at; never 0.
-func (b *baker) cookie(from roce.Source, at time.Time) uint64 {
+// newCookie returns a client's cookie for the period that contains at; never 0.
+func (b *cookieIssuer) newCookie(from roce.Source, at time.Time) uint64 {
 	h := hmac.New(sha256.New, b.key[:])
 	a := from.Addr.As16()
 	_, _ = h.Write(a[:])
@@ -32,7 +33,7 @@ func (b *baker) cookie(from roce.Source, at time.Time) uint64 {
 	return binary.BigEndian.Uint64(h.Sum(nil)) | 1
 }
 
-// good reports whether a cookie was given in this period or the period before.
-func (b *baker) good(cookie uint64, from roce.Source, now time.Time) bool {
-	return cookie != 0 && (cookie == b.cookie(from, now) || cookie == b.cookie(from, now.Add(-cookieTime)))
+// isValid reports whether a cookie was issued in this period or the previous one.
+func (b *cookieIssuer) isValid(cookie uint64, from roce.Source, now time.Time) bool {
+	return cookie != 0 && (cookie == b.newCookie(from, now) || cookie == b.newCookie(from, now.Add(-cookieTime)))
 }

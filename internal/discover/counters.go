@@ -3,33 +3,32 @@ package discover
 import (
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// Counters are the totals of a server since its start: the content of one
-// update. The RDMA WRITE of an update has the sequence number as immediate
-// data.
+// Counters are a server's totals since its start: the content of one update. The
+// RDMA WRITE that carries an update has the sequence number as immediate data.
 type Counters struct {
 	Boot     uint64
-	Sequence uint32 // of the update in its stream; gaps are lost updates
+	Sequence uint32 // the update's number in its stream; gaps are lost updates
 	Draining bool
 	Uptime   time.Duration // in whole microseconds
 
 	Transports []Transport
-	Procs      []Proc // those called so far
+	Procs      []Proc // procedures called so far
 }
 
-// A Transport is a transport of the server.
+// A Transport has the totals of one transport.
 type Transport struct {
 	Name        string
 	Connections uint32 // current connections
-	UnderWay    uint32 // calls without a reply yet
+	UnderWay    uint32 // calls in flight: without a reply yet
 	Accepted    uint64 // connections so far
 	Refused     uint64
 	In, Out     uint64 // bytes on the current connections
 }
 
-// A Proc is a procedure of a program.
+// A Proc has the totals of one procedure of a program.
 type Proc struct {
 	Program, Name string
 	Calls, Errors uint64
@@ -41,11 +40,10 @@ type Proc struct {
 const (
 	countersMagic   = 0x4e465363 // "NFSc"
 	countersVersion = 1
-	maxWord         = 24 // bytes of a name in the block
+	maxWord         = 24 // maximum length of a name in the block, in bytes
 )
 
-// AppendTo appends the wire form, in XDR. It leaves out entries above the
-// limits.
+// AppendTo appends the wire form, in XDR. It omits entries above the limits.
 func (c *Counters) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(b, countersMagic)
 	b = xdr.AppendUint32(b, countersVersion)
@@ -80,33 +78,33 @@ func (c *Counters) AppendTo(b []byte) []byte {
 	return b
 }
 
-// ParseCounters reads a block, which is all of b.
-func ParseCounters(b []byte) (*Counters, error) {
+// parseCounters parses a block, which is all of b.
+func parseCounters(b []byte) (*Counters, error) {
 	r := xdr.NewReader(b)
 	m, v := r.Uint32(), r.Uint32()
 	switch {
 	case r.Err() != nil || m != countersMagic:
-		return nil, ErrForm
+		return nil, errForm
 	case v != countersVersion:
-		return nil, ErrVersion
+		return nil, errVersion
 	}
-	c := &Counters{Boot: r.Uint64(), Sequence: r.Uint32(), Draining: r.Bool(), Uptime: micros(&r)}
-	for range count(&r, maxTransports) {
+	c := &Counters{Boot: r.Uint64(), Sequence: r.Uint32(), Draining: r.Bool(), Uptime: readMicroseconds(&r)}
+	for range readCount(&r, maxTransports) {
 		c.Transports = append(c.Transports, Transport{
 			Name: r.String(maxWord), Connections: r.Uint32(), UnderWay: r.Uint32(),
 			Accepted: r.Uint64(), Refused: r.Uint64(), In: r.Uint64(), Out: r.Uint64(),
 		})
 	}
-	for range count(&r, maxProcs) {
+	for range readCount(&r, maxProcs) {
 		c.Procs = append(c.Procs, Proc{
 			Program: r.String(maxWord), Name: r.String(maxWord), Calls: r.Uint64(), Errors: r.Uint64(),
-			In: r.Uint64(), Out: r.Uint64(), Took: micros(&r),
+			In: r.Uint64(), Out: r.Uint64(), Took: readMicroseconds(&r),
 		})
 	}
 	return c, bodyError(&r)
 }
 
-func count(r *xdr.Reader, most uint32) uint32 {
+func readCount(r *xdr.Reader, most uint32) uint32 {
 	n := r.Uint32()
 	if n > most {
 		r.Fail(xdr.ErrLong)
@@ -117,7 +115,7 @@ func count(r *xdr.Reader, most uint32) uint32 {
 	return n
 }
 
-// micros reads a time, limited to the longest Duration.
-func micros(r *xdr.Reader) time.Duration {
+// readMicroseconds reads a time, limited to the maximum Duration.
+func readMicroseconds(r *xdr.Reader) time.Duration {
 	return time.Duration(min(r.Uint64(), uint64(1<<63-1)/uint64(time.Microsecond))) * time.Microsecond
 }

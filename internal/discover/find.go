@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Found is a server that has answered.
+// Found is a server that has responded.
 type Found struct {
-	Addr          netip.Addr // of the answer's sender
+	Addr          netip.Addr // sender of the Answer
 	Boot          uint64
 	Since         time.Time
 	RDMA, TCP     netip.AddrPort // the server's addresses; port 0: not served
@@ -20,15 +20,15 @@ type Found struct {
 	Total         uint32   // number of exports; more than len(Exports) if answers were lost
 }
 
-// Find queries a server, or the servers of a group, until all answers have
-// arrived or ctx ends. A server that is queried by its address is found when it
-// has listed all exports. The members of a group are unknown, so a search of a
-// group lasts until ctx ends.
+// Find queries a server, or the servers in a multicast group, until all replies
+// have arrived or ctx is done. A server that is queried by its address is found
+// when it has listed all exports. The members of a group are unknown, so a group
+// search lasts until ctx is done.
 func (p *Port) Find(ctx context.Context, to netip.Addr) ([]Found, error) {
-	f := finder{Port: p, to: to, room: min(maxMessage, p.dev.MaxPMTU()), all: make(map[netip.Addr]*Found), id: rand.Uint64()}
-	err := f.run(ctx)
+	f := search{Port: p, to: to, maxAnswer: min(maxMessage, p.dev.MaxPMTU()), found: make(map[netip.Addr]*Found), id: rand.Uint64()}
+	err := f.queryServers(ctx)
 	var list []Found
-	for _, s := range f.all {
+	for _, s := range f.found {
 		list = append(list, *s)
 	}
 	slices.SortFunc(list, func(a, b Found) int { return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.Boot, b.Boot)) })
@@ -38,62 +38,62 @@ func (p *Port) Find(ctx context.Context, to netip.Addr) ([]Found, error) {
 	return nil, ErrNoAnswer
 }
 
-// A finder is a search.
-type finder struct {
+// A search is the state of one Find.
+type search struct {
 	*Port
-	to   netip.Addr
-	room int
-	id   uint64
-	all  map[netip.Addr]*Found
+	to        netip.Addr
+	maxAnswer int
+	id        uint64
+	found     map[netip.Addr]*Found
 }
 
-func (f *finder) run(ctx context.Context) error {
+func (f *search) queryServers(ctx context.Context) error {
 	for try := 0; ; try++ {
-		for to := range f.unsaid() {
+		for to := range f.queryTargets() {
 			first := uint32(0)
-			if s := f.all[to]; s != nil {
+			if s := f.found[to]; s != nil {
 				first = uint32(len(s.Exports))
 			}
-			if err := f.send(to, KindQuery, f.id, Query{first}, f.room); err != nil {
+			if err := f.sendRequest(to, kindQuery, f.id, queryBody{first}, f.maxAnswer); err != nil {
 				return err
 			}
 		}
-		if done, err := f.gather(ctx, askTimes[min(try, len(askTimes)-1)]); done || err != nil {
+		if done, err := f.receiveAnswers(ctx, retryTimes[min(try, len(retryTimes)-1)]); done || err != nil {
 			return err
 		}
 	}
 }
 
-// unsaid returns the addresses to ask: the server or the group, and the servers
-// with unlisted exports.
-func (f *finder) unsaid() map[netip.Addr]bool {
+// queryTargets returns the addresses to query: the server or the group, and the
+// servers with unlisted exports.
+func (f *search) queryTargets() map[netip.Addr]bool {
 	ask := make(map[netip.Addr]bool)
-	if f.to.IsMulticast() || f.all[f.to] == nil {
+	if f.to.IsMulticast() || f.found[f.to] == nil {
 		ask[f.to] = true
 	}
-	for a, s := range f.all {
-		if !s.whole() {
+	for a, s := range f.found {
+		if !s.isComplete() {
 			ask[a] = true
 		}
 	}
 	return ask
 }
 
-func (s *Found) whole() bool { return len(s.Exports) >= min(int(s.Total), maxExports) }
+func (s *Found) isComplete() bool { return len(s.Exports) >= min(int(s.Total), maxExports) }
 
-// gather takes answers for a time. It asks a server with more exports again at
-// once.
-func (f *finder) gather(ctx context.Context, wait time.Duration) (done bool, err error) {
+// receiveAnswers receives answers until wait is over. It immediately sends another
+// query to a server with more exports.
+func (f *search) receiveAnswers(ctx context.Context, wait time.Duration) (done bool, err error) {
 	t := time.NewTimer(wait)
 	defer t.Stop()
 	for {
 		select {
 		case in := <-f.in:
-			s := f.take(&in)
+			s := f.recordAnswer(&in)
 			switch {
 			case s == nil:
-			case !s.whole():
-				if err := f.send(in.from, KindQuery, f.id, Query{uint32(len(s.Exports))}, f.room); err != nil {
+			case !s.isComplete():
+				if err := f.sendRequest(in.from, kindQuery, f.id, queryBody{uint32(len(s.Exports))}, f.maxAnswer); err != nil {
 					return false, err
 				}
 			case in.from == f.to:
@@ -109,37 +109,37 @@ func (f *finder) gather(ctx context.Context, wait time.Duration) (done bool, err
 	}
 }
 
-// take notes an answer with new facts. An answer of another boot starts the
-// server's entry anew.
-func (f *finder) take(in *incoming) *Found {
-	if in.ID != f.id || in.Kind != KindAnswer || !f.to.IsMulticast() && in.from != f.to {
+// recordAnswer records an answer with new facts. An answer with another boot number
+// replaces the server's entry.
+func (f *search) recordAnswer(in *serverMessage) *Found {
+	if in.ID != f.id || in.Kind != kindAnswer || !f.to.IsMulticast() && in.from != f.to {
 		return nil
 	}
 	a, err := parseAnswer(&in.body)
-	if err != nil || f.all[in.from] == nil && len(f.all) >= maxFound {
+	if err != nil || f.found[in.from] == nil && len(f.found) >= maxFound {
 		return nil
 	}
-	f.cookie[in.from] = a.Cookie // a client with a cookie may ask more often
-	s := f.all[in.from]
+	f.cookie[in.from] = a.Cookie // a client with a cookie may send more queries
+	s := f.found[in.from]
 	if s == nil || s.Boot != in.Boot {
 		s = &Found{
-			Addr: in.from, Boot: in.Boot, Since: time.UnixMilli(int64(in.Since)), RDMA: at(a.RDMA, in.from), TCP: at(a.TCP, in.from),
+			Addr: in.from, Boot: in.Boot, Since: time.UnixMilli(int64(in.Since)), RDMA: answerAddr(a.RDMA, in.from), TCP: answerAddr(a.TCP, in.from),
 			Host: a.Host, Version: a.Version,
 		}
-		f.all[in.from] = s
+		f.found[in.from] = s
 	}
 	if a.First != uint32(len(s.Exports)) || len(s.Exports) >= maxExports {
 		return nil // a duplicate, or unsolicited
 	}
 	s.Total, s.Exports = a.Total, append(s.Exports, a.Exports[:min(len(a.Exports), maxExports-len(s.Exports))]...)
 	if len(a.Exports) == 0 {
-		s.Total = uint32(len(s.Exports)) // no more will come: ignore Total
+		s.Total = uint32(len(s.Exports)) // no more will arrive: ignore Total
 	}
 	return s
 }
 
-// at replaces an unspecified address by the answer's.
-func at(a netip.AddrPort, from netip.Addr) netip.AddrPort {
+// answerAddr replaces an unspecified address with the answer's source.
+func answerAddr(a netip.AddrPort, from netip.Addr) netip.AddrPort {
 	if !a.Addr().IsUnspecified() {
 		return a
 	}

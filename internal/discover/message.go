@@ -4,20 +4,20 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// The address of servers.
+// The well-known queue pair of servers.
 const (
 	// QP is the number of a server's queue pair, "NFS", which clients must know
 	// in advance.
 	QP = 0x4e4653
 
-	// QKey is its Q_Key. The key is no protection.
+	// QKey is its Q_Key. The key provides no protection.
 	QKey = 0x4e465364
 )
 
-// The start of all messages, which are in XDR (RFC 4506).
+// The first words of all messages, which are in XDR (RFC 4506).
 const (
 	magic   = 0x4e465364 // "NFSd"
 	version = 1
@@ -26,38 +26,38 @@ const (
 // A Kind is the kind of a message.
 type Kind uint32
 
-// The kinds: requests have odd numbers, and messages of servers even ones.
+// The kinds: requests have odd numbers, and servers' messages even ones.
 const (
-	KindQuery      Kind = 1
-	KindAnswer     Kind = 2
-	KindRegister   Kind = 3
-	KindRegistered Kind = 4
-	KindWatch      Kind = 5
-	KindWatching   Kind = 6
-	KindRefused    Kind = 8
-	KindNotice     Kind = 10
+	kindQuery      Kind = 1
+	kindAnswer     Kind = 2
+	kindRegister   Kind = 3
+	kindRegistered Kind = 4
+	kindWatch      Kind = 5
+	kindWatching   Kind = 6
+	kindRefused    Kind = 8
+	kindNotice     Kind = 10
 )
 
-// A Request is the start of a client's messages.
+// A Request is the header of a client's messages.
 type Request struct {
 	Kind   Kind
-	ID     uint64 // the answer has the same
-	QKey   uint32 // for the answer; the queue pair is the sender's
+	ID     uint64 // the reply has the same
+	QKey   uint32 // for the reply; the queue pair is the sender's
 	Cookie uint64 // from the server; 0: none yet
 }
 
-// A Reply is the start of a server's messages.
-type Reply struct {
+// A replyHeader is the header of a server's messages.
+type replyHeader struct {
 	Kind  Kind
-	ID    uint64 // the request's; 0 in a Notice
+	ID    uint64 // the request's; 0 in a notice
 	Boot  uint64 // differs after each start
-	Since uint64 // time of the start, in milliseconds since 1970
+	Since uint64 // start time, in milliseconds since 1970
 }
 
-// Errors of messages.
+// Errors in messages.
 var (
-	ErrForm    = errors.New("discover: not a message of this protocol")
-	ErrVersion = errors.New("discover: another version of this protocol")
+	errForm    = errors.New("discover: not a message of this protocol")
+	errVersion = errors.New("discover: another version of this protocol")
 )
 
 // AppendTo appends the wire form.
@@ -68,35 +68,35 @@ func (r Request) AppendTo(b []byte) []byte {
 	return b
 }
 
-// ParseRequest reads the start of a message. The rest, body, aliases b.
-func ParseRequest(b []byte) (q Request, body xdr.Reader, err error) {
+// parseRequest parses the header of a message. The rest, body, aliases b.
+func parseRequest(b []byte) (q Request, body xdr.Reader, err error) {
 	r := xdr.NewReader(b)
 	if q.Kind, q.ID, err = parseStart(&r); err != nil {
 		return Request{}, r, err
 	}
 	q.QKey, q.Cookie = r.Uint32(), r.Uint64()
 	if err := r.Err(); err != nil {
-		return Request{}, r, fmt.Errorf("%w: %w", ErrForm, err)
+		return Request{}, r, fmt.Errorf("%w: %w", errForm, err)
 	}
 	return q, r, nil
 }
 
 // AppendTo appends the wire form.
-func (p Reply) AppendTo(b []byte) []byte {
+func (p replyHeader) AppendTo(b []byte) []byte {
 	b = appendStart(b, p.Kind, p.ID)
 	b = xdr.AppendUint64(b, p.Boot)
 	return xdr.AppendUint64(b, p.Since)
 }
 
-// ParseReply reads the start of a message. The rest, body, aliases b.
-func ParseReply(b []byte) (p Reply, body xdr.Reader, err error) {
+// parseReply parses the header of a message. The rest, body, aliases b.
+func parseReply(b []byte) (p replyHeader, body xdr.Reader, err error) {
 	r := xdr.NewReader(b)
 	if p.Kind, p.ID, err = parseStart(&r); err != nil {
-		return Reply{}, r, err
+		return replyHeader{}, r, err
 	}
 	p.Boot, p.Since = r.Uint64(), r.Uint64()
 	if err := r.Err(); err != nil {
-		return Reply{}, r, fmt.Errorf("%w: %w", ErrForm, err)
+		return replyHeader{}, r, fmt.Errorf("%w: %w", errForm, err)
 	}
 	return p, r, nil
 }
@@ -113,15 +113,15 @@ func parseStart(r *xdr.Reader) (k Kind, id uint64, err error) {
 	k, id = Kind(r.Uint32()), r.Uint64()
 	switch {
 	case r.Err() != nil || m != magic:
-		return 0, 0, ErrForm
+		return 0, 0, errForm
 	case v != version:
-		return 0, 0, fmt.Errorf("%w: %d", ErrVersion, v)
+		return 0, 0, fmt.Errorf("%w: %d", errVersion, v)
 	}
 	return k, id, nil
 }
 
-// pad lengthens a request with zeros, which are ignored.
-func pad(b []byte, to int) []byte {
+// padRequest lengthens a request with zeros, which are ignored.
+func padRequest(b []byte, to int) []byte {
 	if n := to - len(b); n > 0 {
 		b = append(b, make([]byte, n)...)
 	}

@@ -10,13 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/nfsrdma/nfsrdma/rdma"
-	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// messages are golden: a change of one makes another version of the protocol.
+// messages are golden: a change of one requires a new protocol version.
 var (
-	anAnswer = Answer{
+	anAnswer = answerBody{
 		Cookie: 0x0102030405060708, RDMA: netip.MustParseAddrPort("192.0.2.1:20049"), TCP: netip.MustParseAddrPort("[::]:2049"),
 		Host: "host", Version: "v1", Total: 3, First: 1, Exports: []string{"/a", "/bcd"},
 	}
@@ -27,31 +27,31 @@ var (
 	}
 )
 
-// parsed parses the rest of a message after its start, for comparison.
-func parsed[T any](t *testing.T, parse func(*xdr.Reader) (T, error), b []byte) T {
+// mustParse parses the rest of a message after its header, for comparison.
+func mustParse[T any](t *testing.T, parse func(*xdr.Reader) (T, error), b []byte) T {
 	t.Helper()
 	r := xdr.NewReader(b)
 	m, err := parse(&r)
 	require.NoError(t, err)
 	require.Zero(t, r.Left())
-	for n := range b { // cut at every byte
+	for n := range b { // truncated at every byte
 		r := xdr.NewReader(b[:n])
 		_, err := parse(&r)
-		assert.ErrorIs(t, err, ErrForm, n)
+		assert.ErrorIs(t, err, errForm, n)
 	}
 	return m
 }
 
 func TestGolden(t *testing.T) {
 	for name, m := range map[string]interface{ AppendTo([]byte) []byte }{
-		"query":      parts{Request{KindQuery, 0x1122334455667788, 0x7fffffff, 0}, Query{5}},
-		"answer":     parts{Reply{KindAnswer, 0x1122334455667788, 7, 1000}, answered{anAnswer}},
-		"register":   parts{Request{KindRegister, 1, 2, 3}, Register{4, true}},
-		"registered": parts{Reply{KindRegistered, 1, 2, 3}, Registered{86400}},
-		"notice":     parts{Reply{KindNotice, 0, 2, 3}, Notice{4}},
-		"refused":    parts{Reply{KindRefused, 1, 2, 3}, Refused{RefusedCookie, 4}},
-		"watch":      parts{Request{KindWatch, 1, 2, 3}, Watch{4, 4096, rdma.Remote{STag: 5, TO: 6}, CountersRoom, time.Second}},
-		"watching":   parts{Reply{KindWatching, 1, 2, 3}, Watching{4, 5, 1024, time.Second, 15 * time.Second}},
+		"query":      joinedParts{Request{kindQuery, 0x1122334455667788, 0x7fffffff, 0}, queryBody{5}},
+		"answer":     joinedParts{replyHeader{kindAnswer, 0x1122334455667788, 7, 1000}, fullAnswer{anAnswer}},
+		"register":   joinedParts{Request{kindRegister, 1, 2, 3}, registerBody{4, true}},
+		"registered": joinedParts{replyHeader{kindRegistered, 1, 2, 3}, registeredBody{86400}},
+		"notice":     joinedParts{replyHeader{kindNotice, 0, 2, 3}, noticeBody{4}},
+		"refused":    joinedParts{replyHeader{kindRefused, 1, 2, 3}, refusedBody{refusedCookie, 4}},
+		"watch":      joinedParts{Request{kindWatch, 1, 2, 3}, watchBody{4, 4096, rdma.Remote{STag: 5, TO: 6}, countersSize, time.Second}},
+		"watching":   joinedParts{replyHeader{kindWatching, 1, 2, 3}, watchingBody{4, 5, 1024, time.Second, 15 * time.Second}},
 		"counters":   aCount,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -60,15 +60,15 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-type parts struct {
+type joinedParts struct {
 	a, b interface{ AppendTo([]byte) []byte }
 }
 
-func (p parts) AppendTo(b []byte) []byte { return p.b.AppendTo(p.a.AppendTo(b)) }
+func (p joinedParts) AppendTo(b []byte) []byte { return p.b.AppendTo(p.a.AppendTo(b)) }
 
-type answered struct{ a Answer }
+type fullAnswer struct{ a answerBody }
 
-func (a answered) AppendTo(b []byte) []byte {
+func (a fullAnswer) AppendTo(b []byte) []byte {
 	b, _ = a.a.AppendTo(b, maxMessage)
 	return b
 }
@@ -76,49 +76,49 @@ func (a answered) AppendTo(b []byte) []byte {
 // TestBack checks that encoded messages are decoded to the same values.
 func TestBack(t *testing.T) {
 	back := anAnswer
-	assert.Equal(t, back, parsed(t, parseAnswer, answered{anAnswer}.AppendTo(nil)))
-	assert.Equal(t, Query{5}, parsed(t, parseQuery, Query{5}.AppendTo(nil)))
-	assert.Equal(t, Register{4, true}, parsed(t, parseRegister, Register{4, true}.AppendTo(nil)))
-	assert.Equal(t, Registered{9}, parsed(t, parseRegistered, Registered{9}.AppendTo(nil)))
-	assert.Equal(t, Notice{9}, parsed(t, parseNotice, Notice{9}.AppendTo(nil)))
-	assert.Equal(t, Refused{RefusedRoom, 9}, parsed(t, parseRefused, Refused{RefusedRoom, 9}.AppendTo(nil)))
-	w := Watch{4, 4096, rdma.Remote{STag: 5, TO: 6}, 100, time.Second}
-	assert.Equal(t, w, parsed(t, parseWatch, w.AppendTo(nil)))
-	g := Watching{4, 5, 1024, time.Second, time.Minute}
-	assert.Equal(t, g, parsed(t, parseWatching, g.AppendTo(nil)))
+	assert.Equal(t, back, mustParse(t, parseAnswer, fullAnswer{anAnswer}.AppendTo(nil)))
+	assert.Equal(t, queryBody{5}, mustParse(t, parseQuery, queryBody{5}.AppendTo(nil)))
+	assert.Equal(t, registerBody{4, true}, mustParse(t, parseRegister, registerBody{4, true}.AppendTo(nil)))
+	assert.Equal(t, registeredBody{9}, mustParse(t, parseRegistered, registeredBody{9}.AppendTo(nil)))
+	assert.Equal(t, noticeBody{9}, mustParse(t, parseNotice, noticeBody{9}.AppendTo(nil)))
+	assert.Equal(t, refusedBody{refusedFull, 9}, mustParse(t, parseRefused, refusedBody{refusedFull, 9}.AppendTo(nil)))
+	w := watchBody{4, 4096, rdma.Remote{STag: 5, TO: 6}, 100, time.Second}
+	assert.Equal(t, w, mustParse(t, parseWatch, w.AppendTo(nil)))
+	g := watchingBody{4, 5, 1024, time.Second, time.Minute}
+	assert.Equal(t, g, mustParse(t, parseWatching, g.AppendTo(nil)))
 
 	b := aCount.AppendTo(nil)
-	c, err := ParseCounters(b)
+	c, err := parseCounters(b)
 	require.NoError(t, err)
 	assert.Equal(t, aCount, c)
 	for n := range b {
-		_, err := ParseCounters(b[:n])
-		assert.ErrorIs(t, err, ErrForm, n)
+		_, err := parseCounters(b[:n])
+		assert.ErrorIs(t, err, errForm, n)
 	}
 	b[7]++
-	_, err = ParseCounters(b)
-	assert.ErrorIs(t, err, ErrVersion)
+	_, err = parseCounters(b)
+	assert.ErrorIs(t, err, errVersion)
 }
 
-// TestStart checks that the start of a message is validated.
+// TestStart checks that a message's header is validated.
 func TestStart(t *testing.T) {
-	q := Request{KindQuery, 1, 2, 3}
+	q := Request{kindQuery, 1, 2, 3}
 	b := q.AppendTo(nil)
-	got, _, err := ParseRequest(b)
+	got, _, err := parseRequest(b)
 	require.NoError(t, err)
 	assert.Equal(t, q, got)
 	for n := range b {
-		_, _, err := ParseRequest(b[:n])
-		assert.ErrorIs(t, err, ErrForm, n)
+		_, _, err := parseRequest(b[:n])
+		assert.ErrorIs(t, err, errForm, n)
 	}
 	b[7]++
-	_, _, err = ParseRequest(b)
-	assert.ErrorIs(t, err, ErrVersion)
-	_, _, err = ParseReply(b)
-	assert.ErrorIs(t, err, ErrVersion)
+	_, _, err = parseRequest(b)
+	assert.ErrorIs(t, err, errVersion)
+	_, _, err = parseReply(b)
+	assert.ErrorIs(t, err, errVersion)
 	b[0]++
-	_, _, err = ParseReply(b)
-	assert.ErrorIs(t, err, ErrForm)
+	_, _, err = parseReply(b)
+	assert.ErrorIs(t, err, errForm)
 }
 
 // TestLongest checks that the longest counters fit into monitors' memory, and
@@ -133,19 +133,19 @@ func TestLongest(t *testing.T) {
 		c.Procs[i].Program, c.Procs[i].Name = long, long
 	}
 	b := c.AppendTo(nil)
-	assert.LessOrEqual(t, len(b), CountersRoom)
-	back, err := ParseCounters(b)
+	assert.LessOrEqual(t, len(b), countersSize)
+	back, err := parseCounters(b)
 	require.NoError(t, err)
 	assert.Len(t, back.Procs, maxProcs)
 	assert.Len(t, back.Transports, maxTransports)
 
-	a := Answer{Host: long, Version: long, Exports: []string{long[:900], "/a", long}}
+	a := answerBody{Host: long, Version: long, Exports: []string{long[:900], "/a", long}}
 	b, ok := a.AppendTo(nil, 500)
 	assert.True(t, ok)
 	r := xdr.NewReader(b)
 	got, err := parseAnswer(&r)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"", "/a"}, got.Exports, "an entry without room, followed by entries that fit")
+	assert.Equal(t, []string{"", "/a"}, got.Exports, "an entry without space, followed by entries that fit")
 	assert.Equal(t, long[:maxName], got.Host)
 	_, ok = a.AppendTo(nil, 100)
 	assert.False(t, ok)
@@ -158,13 +158,13 @@ func FuzzParse(f *testing.F) {
 		f.Add(wiretest.Hex(f, "testdata/"+name+".hex"))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if c, err := ParseCounters(b); err == nil {
-			again, err := ParseCounters(c.AppendTo(nil))
+		if c, err := parseCounters(b); err == nil {
+			again, err := parseCounters(c.AppendTo(nil))
 			require.NoError(t, err)
 			require.Equal(t, c, again)
 		}
-		if q, body, err := ParseRequest(b); err == nil {
-			again, _, err := ParseRequest(q.AppendTo(nil))
+		if q, body, err := parseRequest(b); err == nil {
+			again, _, err := parseRequest(q.AppendTo(nil))
 			require.NoError(t, err)
 			require.Equal(t, q, again)
 			for _, parse := range []func(r xdr.Reader){
@@ -175,8 +175,8 @@ func FuzzParse(f *testing.F) {
 				parse(body)
 			}
 		}
-		if p, body, err := ParseReply(b); err == nil {
-			again, _, err := ParseReply(p.AppendTo(nil))
+		if p, body, err := parseReply(b); err == nil {
+			again, _, err := parseReply(p.AppendTo(nil))
 			require.NoError(t, err)
 			require.Equal(t, p, again)
 			r := body

@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/rdma"
-	"github.com/nfsrdma/nfsrdma/roce"
-	"github.com/nfsrdma/nfsrdma/roce/packet"
+	"github.com/nfsrdma/nfsrdma/rdma/roce"
+	"github.com/nfsrdma/nfsrdma/rdma/roce/packet"
 )
 
-// monitors are the streams of a server. Each stream has a queue pair, which
-// receives nothing and ends with the lease.
-type monitors struct {
+// counterStreams holds a server's streams. Each stream has a queue pair, which
+// receives nothing and is closed when the lease expires.
+type counterStreams struct {
 	dev     *roce.Device
 	pd      *roce.ProtectionDomain
 	allowed func(netip.Addr) bool
@@ -22,99 +22,99 @@ type monitors struct {
 	updates atomic.Uint64
 
 	mu      sync.Mutex
-	m       map[place]*monitor
+	streams map[clientID]*counterStream
 	closed  bool
 	running sync.WaitGroup
 }
 
-// A monitor is one stream.
-type monitor struct {
+// A counterStream is one stream.
+type counterStream struct {
 	uc    *roce.UC
-	watch Watch
-	told  Watching
+	watch watchBody
+	reply watchingBody
 	until time.Time
-	gone  chan struct{} // closed at its end
+	ended chan struct{} // closed when the stream ends
 }
 
-func newMonitors(dev *roce.Device, allowed func(netip.Addr) bool, count func(*Counters)) *monitors {
-	return &monitors{dev: dev, pd: dev.NewProtectionDomain(), allowed: allowed, count: count, m: make(map[place]*monitor)}
+func newMonitors(dev *roce.Device, allowed func(netip.Addr) bool, count func(*Counters)) *counterStreams {
+	return &counterStreams{dev: dev, pd: dev.NewProtectionDomain(), allowed: allowed, count: count, streams: make(map[clientID]*counterStream)}
 }
 
-// lease returns how long a stream continues without renewal.
-func lease(interval time.Duration) time.Duration { return max(leaseTime, renewed*interval) }
+// leaseFor returns the time for which a stream continues without renewal.
+func leaseFor(interval time.Duration) time.Duration { return max(leaseTime, renewalsPerLease*interval) }
 
-// watch begins, renews or ends a stream (streams).
-func (s *monitors) watch(from roce.Source, w Watch, now time.Time) (Watching, Reason) {
+// setStream starts, renews or ends a stream (streamStarter).
+func (s *counterStreams) setStream(from roce.Source, w watchBody, now time.Time) (watchingBody, Reason) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at := place{from.Addr, w.QP}
-	m := s.m[at]
+	at := clientID{from.Addr, w.QP}
+	m := s.streams[at]
 	switch {
 	case s.count == nil || !s.allowed(from.Addr):
-		return Watching{}, RefusedHost
+		return watchingBody{}, refusedHost
 	case w.Interval == 0 && m != nil:
-		s.end(at, m)
-		return m.told, 0
-	case w.Interval < MinInterval || w.Interval > MaxInterval || w.Room < CountersRoom:
-		return Watching{}, RefusedValue
+		s.endStream(at, m)
+		return m.reply, 0
+	case w.Interval < MinInterval || w.Interval > MaxInterval || w.MemoryLen < countersSize:
+		return watchingBody{}, refusedValue
 	case m != nil && m.watch.Sink == w.Sink && m.watch.PMTU == w.PMTU:
-		m.watch.Interval, m.told.Interval, m.told.Lease = w.Interval, w.Interval, lease(w.Interval)
-		m.until = now.Add(m.told.Lease)
-		return m.told, 0
-	case s.closed || m == nil && len(s.m) >= maxMonitors:
-		return Watching{}, RefusedRoom
+		m.watch.Interval, m.reply.Interval, m.reply.Lease = w.Interval, w.Interval, leaseFor(w.Interval)
+		m.until = now.Add(m.reply.Lease)
+		return m.reply, 0
+	case s.closed || m == nil && len(s.streams) >= maxMonitors:
+		return watchingBody{}, refusedFull
 	}
 	if m != nil { // a new monitor has the address and number of a lost one
-		s.end(at, m)
+		s.endStream(at, m)
 	}
-	m, err := s.open(from, w)
+	m, err := s.openStream(from, w)
 	if err != nil {
-		return Watching{}, RefusedValue // no connection to such a queue pair is possible
+		return watchingBody{}, refusedValue // no connection to such a queue pair is possible
 	}
-	m.until = now.Add(m.told.Lease)
-	s.m[at] = m
-	s.running.Go(func() { s.run(at, m) })
-	return m.told, 0
+	m.until = now.Add(m.reply.Lease)
+	s.streams[at] = m
+	s.running.Go(func() { s.sendUpdates(at, m) })
+	return m.reply, 0
 }
 
-// open makes the queue pair of a stream.
-func (s *monitors) open(from roce.Source, w Watch) (*monitor, error) {
+// openStream creates a stream's queue pair.
+func (s *counterStreams) openStream(from roce.Source, w watchBody) (*counterStream, error) {
 	uc, err := s.pd.NewUC(roce.UCConfig{Recvs: 1})
 	if err != nil {
 		return nil, err
 	}
-	m := &monitor{uc: uc, watch: w, gone: make(chan struct{})}
-	m.told = Watching{
+	m := &counterStream{uc: uc, watch: w, ended: make(chan struct{})}
+	m.reply = watchingBody{
 		QP: uc.Number(), PSN: rand.Uint32() & packet.Mask24, PMTU: uint32(min(int64(w.PMTU), int64(s.dev.MaxPMTU()))),
-		Interval: w.Interval, Lease: lease(w.Interval),
+		Interval: w.Interval, Lease: leaseFor(w.Interval),
 	}
-	peer := roce.Peer{Address: roce.Address{Addr: from.Addr}, QP: w.QP, PMTU: int(m.told.PMTU)}
-	if err := uc.Connect(peer, m.told.PSN); err != nil {
+	peer := roce.Peer{Address: roce.Address{Addr: from.Addr}, QP: w.QP, PMTU: int(m.reply.PMTU)}
+	if err := uc.Connect(peer, m.reply.PSN); err != nil {
 		uc.Close()
 		return nil, err
 	}
 	return m, nil
 }
 
-// end ends a stream. The caller holds the lock.
-func (s *monitors) end(at place, m *monitor) {
-	delete(s.m, at)
-	close(m.gone)
+// endStream ends a stream. The caller holds the lock.
+func (s *counterStreams) endStream(at clientID, m *counterStream) {
+	delete(s.streams, at)
+	close(m.ended)
 }
 
-// run sends updates until the lease ends.
-func (s *monitors) run(at place, m *monitor) {
+// sendUpdates sends a stream's updates until its lease expires or it is ended.
+func (s *counterStreams) sendUpdates(at clientID, m *counterStream) {
 	defer m.uc.Close()
 	var c Counters
-	block := make([]byte, 0, CountersRoom)
+	block := make([]byte, 0, countersSize)
 	timer := time.NewTimer(firstUpdate)
 	defer timer.Stop()
 	for {
 		select {
-		case <-m.gone:
+		case <-m.ended:
 			return
 		case now := <-timer.C:
-			interval, sink, alive := s.next(at, m, now)
+			interval, sink, alive := s.nextUpdate(at, m, now)
 			if !alive {
 				return
 			}
@@ -122,48 +122,49 @@ func (s *monitors) run(at place, m *monitor) {
 			s.count(&c)
 			c.Sequence++
 			block = c.AppendTo(block[:0])
-			if m.send(block, sink, c.Sequence) == nil {
+			if m.writeUpdate(block, sink, c.Sequence) == nil {
 				s.updates.Add(1)
 			}
 		}
 	}
 }
 
-// next returns the interval and the sink of a stream, and forgets a stream
-// whose lease has ended.
-func (s *monitors) next(at place, m *monitor, now time.Time) (interval time.Duration, sink rdma.Remote, alive bool) {
+// nextUpdate returns a stream's interval and sink, and removes a stream whose lease
+// has expired.
+func (s *counterStreams) nextUpdate(at clientID, m *counterStream, now time.Time) (interval time.Duration, sink rdma.Remote, alive bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.m[at] != m:
+	case s.streams[at] != m:
 		return 0, rdma.Remote{}, false
 	case !now.Before(m.until) || m.uc.State() != roce.RTS:
-		s.end(at, m)
+		s.endStream(at, m)
 		return 0, rdma.Remote{}, false
 	}
-	return m.told.Interval, m.watch.Sink, true
+	return m.reply.Interval, m.watch.Sink, true
 }
 
-// send writes an update into the monitor's memory. A lost update is no error.
-func (m *monitor) send(block []byte, sink rdma.Remote, sequence uint32) error {
+// writeUpdate writes an update into the monitor's memory. A lost update is not an
+// error.
+func (m *counterStream) writeUpdate(block []byte, sink rdma.Remote, sequence uint32) error {
 	return m.uc.Post(roce.WR{
 		Op: rdma.OpWrite, Data: [][]byte{block}, Remote: sink, Immediate: sequence, WithImmediate: true,
 	})
 }
 
-// len returns the number of streams.
-func (s *monitors) len() int {
+// countStreams returns the number of streams.
+func (s *counterStreams) countStreams() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.m)
+	return len(s.streams)
 }
 
 // close ends all streams.
-func (s *monitors) close() {
+func (s *counterStreams) close() {
 	s.mu.Lock()
 	s.closed = true
-	for at, m := range s.m {
-		s.end(at, m)
+	for at, m := range s.streams {
+		s.endStream(at, m)
 	}
 	s.mu.Unlock()
 	s.running.Wait()

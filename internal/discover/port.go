@@ -8,38 +8,38 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/nfsrdma/nfsrdma/rdma"
-	"github.com/nfsrdma/nfsrdma/roce"
-	"github.com/nfsrdma/nfsrdma/roce/packet"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/rdma/roce"
+	"github.com/nfsrdma/nfsrdma/rdma/roce/packet"
 )
 
-// A Port is a client's end. Only one goroutine at a time may use it.
+// A Port is a client's endpoint. Only one goroutine at a time may use it.
 type Port struct {
 	dev    *roce.Device
 	pd     *roce.ProtectionDomain
 	ud     *roce.UD
 	qkey   uint32 // random; any value would do
 	cookie map[netip.Addr]uint64
-	memory [recvs][]byte
-	in     chan incoming
+	memory [receiveCount][]byte
+	in     chan serverMessage
 }
 
-// An incoming message is a message of a server.
-type incoming struct {
-	Reply
+// A serverMessage is a message from a server.
+type serverMessage struct {
+	replyHeader
 	from netip.Addr
 	body xdr.Reader
 }
 
-// NewPort opens a port at a device, which the caller still owns.
+// NewPort opens a port on a device, which the caller still owns.
 func NewPort(dev *roce.Device) (*Port, error) {
 	p := &Port{
 		dev: dev, pd: dev.NewProtectionDomain(), qkey: rand.Uint32() &^ (1 << 31),
-		cookie: make(map[netip.Addr]uint64), in: make(chan incoming, recvs),
+		cookie: make(map[netip.Addr]uint64), in: make(chan serverMessage, receiveCount),
 	}
 	var err error
-	if p.ud, err = p.pd.NewUD(roce.UDConfig{Recv: p, Recvs: recvs}); err != nil {
+	if p.ud, err = p.pd.NewUD(roce.UDConfig{Recv: p, Recvs: receiveCount}); err != nil {
 		return nil, fmt.Errorf("discover: %w", err)
 	}
 	err = p.ud.Init(p.qkey)
@@ -54,80 +54,80 @@ func NewPort(dev *roce.Device) (*Port, error) {
 	return p, nil
 }
 
-// Close ends the port.
+// Close closes the port.
 func (p *Port) Close() { p.ud.Close() }
 
-// Complete takes a message (roce.Completer). Messages that are not read in time
-// are lost, as on any wire.
+// Complete receives a message (roce.Completer). Messages that are not read in time
+// are lost, as on any network.
 func (p *Port) Complete(c roce.Completion) {
 	if !c.Received || c.Err != nil {
 		return
 	}
 	m := p.memory[c.ID]
 	b := append([]byte(nil), m[roce.GRHLen:c.Bytes]...)
-	if r, body, err := ParseReply(b); err == nil {
+	if r, body, err := parseReply(b); err == nil {
 		select {
-		case p.in <- incoming{r, c.From.Addr, body}:
+		case p.in <- serverMessage{r, c.From.Addr, body}:
 		default:
 		}
 	}
 	_ = p.ud.PostRecv(roce.Recv{Data: m, ID: c.ID}) // cannot fail: the receive has just completed
 }
 
-// A body is the rest of a request after its start.
-type body interface{ AppendTo([]byte) []byte }
+// A requestBody is the rest of a request after its header.
+type requestBody interface{ AppendTo([]byte) []byte }
 
-// send sends a request of at least length bytes.
-func (p *Port) send(to netip.Addr, k Kind, id uint64, m body, length int) error {
+// sendRequest sends a request of at least length bytes.
+func (p *Port) sendRequest(to netip.Addr, k Kind, id uint64, m requestBody, length int) error {
 	qp := uint32(QP)
 	if to.IsMulticast() {
 		qp = packet.MulticastQP
 	}
 	q := Request{Kind: k, ID: id, QKey: p.qkey, Cookie: p.cookie[to]}
-	var done completion
+	var done sendCompletion
 	err := p.ud.Post(roce.WR{
-		Op: rdma.OpSend, Data: [][]byte{pad(m.AppendTo(q.AppendTo(nil)), length)}, Done: &done,
+		Op: rdma.OpSend, Data: [][]byte{padRequest(m.AppendTo(q.AppendTo(nil)), length)}, Done: &done,
 		To: roce.Destination{Address: roce.Address{Addr: to}, QP: qp, QKey: QKey},
 	})
 	return errors.Join(err, done.Err)
 }
 
-// A completion keeps the completion of one work request.
-type completion struct{ roce.Completion }
+// A sendCompletion stores the completion of one work request.
+type sendCompletion struct{ roce.Completion }
 
-func (c *completion) Complete(got roce.Completion) { c.Completion = got }
+func (c *sendCompletion) Complete(got roce.Completion) { c.Completion = got }
 
-// A RefusedError reports that a server has refused a request.
+// A RefusedError reports that a server has rejected a request.
 type RefusedError struct{ Reason Reason }
 
 func (e *RefusedError) Error() string { return "refused: " + e.Reason.String() }
 
-// ErrNoAnswer reports that no answer came in time.
+// ErrNoAnswer reports that no reply arrived in time.
 var ErrNoAnswer = errors.New("no answer")
 
-// ask repeats a request until an answer comes or ctx ends, with a cookie if the
-// server wants one. Other messages that arrive in the meantime go to aside,
-// which may be nil.
-func (p *Port) ask(ctx context.Context, to netip.Addr, k Kind, m body, aside func(*incoming)) (*incoming, error) {
+// call sends a request, and repeats it until a reply arrives or ctx is done, with a
+// cookie if the server requires one. Other messages that arrive in the meantime are
+// passed to aside, which may be nil.
+func (p *Port) call(ctx context.Context, to netip.Addr, k Kind, m requestBody, aside func(*serverMessage)) (*serverMessage, error) {
 	id := rand.Uint64()
 	for try := 0; ; try++ {
-		if err := p.send(to, k, id, m, minRequest); err != nil {
+		if err := p.sendRequest(to, k, id, m, minRequest); err != nil {
 			return nil, err
 		}
-		in, err := p.answer(ctx, to, id, askTimes[min(try, len(askTimes)-1)], aside)
+		in, err := p.awaitAnswer(ctx, to, id, retryTimes[min(try, len(retryTimes)-1)], aside)
 		switch {
 		case err != nil:
 			return nil, err
 		case in == nil:
 			continue
-		case in.Kind == KindRefused:
+		case in.Kind == kindRefused:
 			r, err := parseRefused(&in.body)
 			if err != nil {
 				continue
 			}
 			fresh := p.cookie[to] != r.Cookie
 			p.cookie[to] = r.Cookie
-			if r.Reason == RefusedCookie && fresh {
+			if r.Reason == refusedCookie && fresh {
 				id = rand.Uint64()
 				continue
 			}
@@ -138,9 +138,9 @@ func (p *Port) ask(ctx context.Context, to netip.Addr, k Kind, m body, aside fun
 	}
 }
 
-// answer waits for the answer to a request, and returns nil if none comes
+// awaitAnswer waits for the reply to a request, and returns nil if none arrives
 // within wait.
-func (p *Port) answer(ctx context.Context, from netip.Addr, id uint64, wait time.Duration, aside func(*incoming)) (*incoming, error) {
+func (p *Port) awaitAnswer(ctx context.Context, from netip.Addr, id uint64, wait time.Duration, aside func(*serverMessage)) (*serverMessage, error) {
 	t := time.NewTimer(wait)
 	defer t.Stop()
 	for {

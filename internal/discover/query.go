@@ -4,22 +4,22 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// A Query asks a server for its description. It is padded with zeros to the
-// length of the longest acceptable answer.
-type Query struct {
+// A queryBody requests a server's description. It is padded with zeros to the maximum
+// length of an acceptable answer.
+type queryBody struct {
 	First uint32 // the first export of the answer
 }
 
-// An Answer is a server's description of itself.
-type Answer struct {
+// An answerBody is a server's description of itself.
+type answerBody struct {
 	Cookie  uint64         // for requests that need one
 	RDMA    netip.AddrPort // RPC-over-RDMA's address; unspecified means the answer's source
 	TCP     netip.AddrPort // port 0: not served
 	Host    string
-	Version string // of the program
+	Version string // program version
 
 	// Total is the number of exports. Exports are those from First on that fit.
 	// "" is an export whose name does not fit a datagram.
@@ -29,9 +29,9 @@ type Answer struct {
 }
 
 // AppendTo appends the wire form.
-func (q Query) AppendTo(b []byte) []byte { return xdr.AppendUint32(b, q.First) }
+func (q queryBody) AppendTo(b []byte) []byte { return xdr.AppendUint32(b, q.First) }
 
-func parseQuery(r *xdr.Reader) (q Query, err error) {
+func parseQuery(r *xdr.Reader) (q queryBody, err error) {
 	q.First = r.Uint32()
 	return q, bodyError(r)
 }
@@ -39,12 +39,12 @@ func parseQuery(r *xdr.Reader) (q Query, err error) {
 // AppendTo appends the wire form, with as many exports as fit into most bytes.
 // ok is false if there are exports and none fits, or if the other fields do not
 // fit.
-func (a *Answer) AppendTo(b []byte, most int) (_ []byte, ok bool) {
+func (a *answerBody) AppendTo(b []byte, most int) (_ []byte, ok bool) {
 	b = xdr.AppendUint64(b, a.Cookie)
 	b = appendAddr(b, a.RDMA)
 	b = appendAddr(b, a.TCP)
-	b = xdr.AppendString(b, cut(a.Host))
-	b = xdr.AppendString(b, cut(a.Version))
+	b = xdr.AppendString(b, truncateName(a.Host))
+	b = xdr.AppendString(b, truncateName(a.Version))
 	b = xdr.AppendUint32(b, a.Total)
 	b = xdr.AppendUint32(b, a.First)
 	at := len(b)
@@ -56,7 +56,7 @@ func (a *Answer) AppendTo(b []byte, most int) (_ []byte, ok bool) {
 	for _, e := range a.Exports {
 		next := xdr.AppendString(b, e)
 		if len(next) > most && n == 0 {
-			next = xdr.AppendString(b, "") // otherwise the finder would ask forever
+			next = xdr.AppendString(b, "") // otherwise the client would send queries forever
 		}
 		if len(next) > most {
 			break
@@ -67,7 +67,7 @@ func (a *Answer) AppendTo(b []byte, most int) (_ []byte, ok bool) {
 	return b, n > 0 || len(a.Exports) == 0
 }
 
-func parseAnswer(r *xdr.Reader) (a Answer, err error) {
+func parseAnswer(r *xdr.Reader) (a answerBody, err error) {
 	a.Cookie = r.Uint64()
 	a.RDMA, a.TCP = parseAddr(r), parseAddr(r)
 	a.Host, a.Version = r.String(maxName), r.String(maxName)
@@ -83,8 +83,7 @@ func parseAnswer(r *xdr.Reader) (a Answer, err error) {
 	return a, bodyError(r)
 }
 
-// appendAddr appends an address of 16 bytes, with IPv4's mapped into IPv6's,
-// and a port.
+// appendAddr appends a 16-byte address, with IPv4 mapped into IPv6, and a port.
 func appendAddr(b []byte, a netip.AddrPort) []byte {
 	var word [16]byte
 	if a.Addr().IsValid() {
@@ -104,14 +103,14 @@ func parseAddr(r *xdr.Reader) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom16([16]byte(data)).Unmap(), uint16(port))
 }
 
-// cut shortens a name to the limit of messages.
-func cut(s string) string { return s[:min(len(s), maxName)] }
+// truncateName truncates a name to maxName bytes.
+func truncateName(s string) string { return s[:min(len(s), maxName)] }
 
-// bodyError returns the error of a message. It ignores the rest after the body:
-// padding, or additions of a later version.
+// bodyError returns a message's error. It ignores bytes after the body: padding, or
+// additions from a later version.
 func bodyError(r *xdr.Reader) error {
 	if err := r.Err(); err != nil {
-		return fmt.Errorf("%w: %w", ErrForm, err)
+		return fmt.Errorf("%w: %w", errForm, err)
 	}
 	return nil
 }

@@ -7,33 +7,32 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 )
 
-// A rate bounds the answers in a second, in total, to each party and to each
-// address. The bounds limit its memory too.
-type rate struct {
-	all, each int
-	began     time.Time // start of the second
-	n         int
-	of        map[netip.Addr]int
-	parties   map[fairshare.Name]int
+// A rateLimit bounds the number of replies per second, in total, to each client
+// group and to each address. The bounds also limit its memory.
+type rateLimit struct {
+	perSecond, perAddress int
+	began                 time.Time // start of the second
+	total                 int
+	byAddress             map[netip.Addr]int
+	byGroup               map[fairshare.Name]int
 }
 
-// allow reports whether another answer is within the bounds, and counts that
-// answer.
-func (r *rate) allow(a netip.Addr, now time.Time) bool {
+// allow reports whether another reply is within the bounds, and counts it.
+func (r *rateLimit) allow(a netip.Addr, now time.Time) bool {
 	if d := now.Sub(r.began); d >= time.Second || d < 0 {
-		r.began, r.n = now, 0
-		clear(r.of)
-		clear(r.parties)
+		r.began, r.total = now, 0
+		clear(r.byAddress)
+		clear(r.byGroup)
 	}
 	party := fairshare.PartyOfIP(a)
-	if r.n >= r.all || r.of[a] >= r.each || r.parties[party] >= r.all/partyPart {
+	if r.total >= r.perSecond || r.byAddress[a] >= r.perAddress || r.byGroup[party] >= r.perSecond/groupShareDivisor {
 		return false
 	}
-	if r.of == nil {
-		r.of, r.parties = make(map[netip.Addr]int), make(map[fairshare.Name]int)
+	if r.byAddress == nil {
+		r.byAddress, r.byGroup = make(map[netip.Addr]int), make(map[fairshare.Name]int)
 	}
-	r.n++
-	r.of[a]++
-	r.parties[party]++
+	r.total++
+	r.byAddress[a]++
+	r.byGroup[party]++
 	return true
 }

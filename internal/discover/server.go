@@ -10,12 +10,11 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/rdma"
-	"github.com/nfsrdma/nfsrdma/roce"
+	"github.com/nfsrdma/nfsrdma/rdma/roce"
 )
 
-// Group returns the multicast group that servers join, of the family of an
-// address. The IPv4 group does not leave the site, the IPv6 group does not
-// leave the link.
+// Group returns the multicast group that servers join, for an address's family. The
+// IPv4 group does not leave the site, the IPv6 group does not leave the link.
 func Group(of netip.Addr) netip.Addr {
 	if of.Unmap().Is4() {
 		return netip.AddrFrom4([4]byte{239, 255, 78, 70}) // NF
@@ -37,31 +36,30 @@ type Config struct {
 	// Monitors reports whether an address may see counters; nil allows none.
 	Monitors func(netip.Addr) bool
 
-	// Clients are the clients that Save stored at the last run; nil means none.
+	// Clients are the clients that Save stored in the last run; nil means none.
 	// Save stores them for the next run; if Save is nil, they are lost.
 	Clients []byte
 	Save    func([]byte) error
 
-	// Log gets events for the administrator; nil means slog.Default().
+	// Log receives events for the administrator; nil means slog.Default().
 	Log *slog.Logger
 }
 
-// A Server answers at a device, sends the clients of the last run notices of
-// its start, and streams counters.
+// A Server handles requests on a device, sends notices of its start to the last
+// run's clients, and streams counters.
 type Server struct {
 	*Responder
 	cfg      Config
 	dev      *roce.Device
 	ud       *roce.UD
-	monitors *monitors
-	memory   [recvs][]byte
+	monitors *counterStreams
+	memory   [receiveCount][]byte
 	stop     chan struct{}
 	running  sync.WaitGroup
 }
 
-// Serve starts to serve at a device, which the caller still owns. A failure to
-// join the group is logged: clients that know the address find the server
-// anyway.
+// Serve starts to serve on a device, which the caller still owns. A failure to join
+// the group is logged: clients that know the address find the server anyway.
 func Serve(dev *roce.Device, cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -80,23 +78,23 @@ func Serve(dev *roce.Device, cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, dev: dev, stop: make(chan struct{}), monitors: newMonitors(dev, cfg.Monitors, count)}
 	s.Responder = newResponder(boot, time.Now(), cfg.Describe, s.monitors)
 	if cfg.Clients != nil {
-		if err := s.clients.load(cfg.Clients, time.Now()); err != nil {
-			cfg.Log.Warn("clients of the last run get no notice of the restart", "err", err)
+		if err := s.clients.decode(cfg.Clients, time.Now()); err != nil {
+			cfg.Log.Warn("cannot read the stored client list; clients of the previous run are not notified of the restart", "err", err)
 		}
 	}
-	if err := s.open(); err != nil {
+	if err := s.openQueuePair(); err != nil {
 		return nil, err
 	}
 	if err := s.ud.Join(Group(dev.Addr())); err != nil {
-		cfg.Log.Warn("clients find this server by its address alone", "err", err)
+		cfg.Log.Warn("cannot join the multicast group; clients can discover this server only by its address", "err", err)
 	}
-	s.running.Go(s.tend)
+	s.running.Go(s.serveNotices)
 	return s, nil
 }
 
-// open makes the queue pair with the well-known number.
-func (s *Server) open() (err error) {
-	if s.ud, err = s.dev.NewProtectionDomain().NewUD(roce.UDConfig{Recv: s, Recvs: recvs, Number: QP}); err != nil {
+// openQueuePair creates the queue pair with the well-known number.
+func (s *Server) openQueuePair() (err error) {
+	if s.ud, err = s.dev.NewProtectionDomain().NewUD(roce.UDConfig{Recv: s, Recvs: receiveCount, Number: QP}); err != nil {
 		return fmt.Errorf("discover: %w", err)
 	}
 	err = s.ud.Init(QKey)
@@ -117,43 +115,43 @@ func (s *Server) Complete(c roce.Completion) {
 		return
 	}
 	m := s.memory[c.ID]
-	if out, qkey := s.answer(m[roce.GRHLen:c.Bytes], c.From, time.Now()); out != nil {
-		s.send(letter{roce.Destination{Address: roce.Address{Addr: c.From.Addr}, QP: c.From.QP, QKey: qkey &^ (1 << 31)}, out})
+	if out, qkey := s.answerMessage(m[roce.GRHLen:c.Bytes], c.From, time.Now()); out != nil {
+		s.sendMessage(outgoingMessage{roce.Destination{Address: roce.Address{Addr: c.From.Addr}, QP: c.From.QP, QKey: qkey &^ (1 << 31)}, out})
 	}
 	_ = s.ud.PostRecv(roce.Recv{Data: m, ID: c.ID}) // cannot fail: the receive has just completed
 }
 
-// send sends a message. The message may be lost for any reason.
-func (s *Server) send(l letter) {
+// sendMessage sends a message. The message may be lost for any reason.
+func (s *Server) sendMessage(l outgoingMessage) {
 	_ = s.ud.Post(roce.WR{Op: rdma.OpSend, Data: [][]byte{l.body}, To: l.to})
 }
 
-// tend sends due notices, and saves the clients.
-func (s *Server) tend() {
-	t := time.NewTicker(tendTime)
+// serveNotices sends due notices and saves changed clients until Close.
+func (s *Server) serveNotices() {
+	t := time.NewTicker(noticeInterval)
 	defer t.Stop()
 	for {
-		for _, l := range s.notices(time.Now()) {
-			s.send(l)
+		for _, l := range s.dueNotices(time.Now()) {
+			s.sendMessage(l)
 		}
 		select {
 		case <-s.stop:
 			return
 		case now := <-t.C:
-			s.save(now)
+			s.saveClients(now)
 		}
 	}
 }
 
-// save stores the clients, if anything about them has changed.
-func (s *Server) save(now time.Time) {
+// saveClients stores the clients, if they have changed.
+func (s *Server) saveClients(now time.Time) {
 	if s.cfg.Save == nil {
 		return
 	}
-	if b := s.unsaved(now); b != nil {
+	if b := s.encodeUnsaved(now); b != nil {
 		if err := s.cfg.Save(b); err != nil {
-			s.saveAgain()
-			s.cfg.Log.Warn("clients would get no notice of a restart", "err", err)
+			s.markUnsaved()
+			s.cfg.Log.Warn("cannot store the client list; newly registered clients would not be notified of a restart", "err", err)
 		}
 	}
 }
@@ -163,16 +161,16 @@ func (s *Server) Boot() uint64 { return s.boot }
 
 // Stats returns the server's totals.
 func (s *Server) Stats() Totals {
-	t := s.stats()
-	t.Updates, t.Monitors = s.monitors.updates.Load(), s.monitors.len()
+	t := s.currentTotals()
+	t.Updates, t.Monitors = s.monitors.updates.Load(), s.monitors.countStreams()
 	return t
 }
 
-// Close ends the server. It saves the clients for the next run.
+// Close stops the server. It saves the clients for the next run.
 func (s *Server) Close() {
 	s.ud.Close()
 	close(s.stop)
 	s.running.Wait()
 	s.monitors.close()
-	s.save(time.Now().Add(saveTime)) // including renewals
+	s.saveClients(time.Now().Add(saveTime)) // including renewals
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/roce"
+	"github.com/nfsrdma/nfsrdma/rdma/roce"
 )
 
 const (
@@ -25,16 +25,16 @@ const (
 
 var server = netip.MustParseAddr(here)
 
-func describe(exports ...string) func() Description {
+func describeExports(exports ...string) func() Description {
 	return func() Description {
 		return Description{RDMA: netip.MustParseAddrPort("0.0.0.0:20049"), Host: "h", Version: "v", Exports: exports}
 	}
 }
 
-// start serves until the end of the test, or until the server is closed.
-func start(t testing.TB, dev *roce.Device, cfg Config) *Server {
+// startServer serves until the end of the test, or until the server is closed.
+func startServer(t testing.TB, dev *roce.Device, cfg Config) *Server {
 	if cfg.Describe == nil {
-		cfg.Describe = describe("/a")
+		cfg.Describe = describeExports("/a")
 	}
 	cfg.Log = slog.New(slog.DiscardHandler)
 	s, err := Serve(dev, cfg)
@@ -42,7 +42,7 @@ func start(t testing.TB, dev *roce.Device, cfg Config) *Server {
 	return s
 }
 
-func port(t testing.TB, dev *roce.Device) *Port {
+func openPort(t testing.TB, dev *roce.Device) *Port {
 	p, err := NewPort(dev)
 	require.NoError(t, err)
 	t.Cleanup(p.Close)
@@ -53,17 +53,17 @@ func port(t testing.TB, dev *roce.Device) *Port {
 // their group, with any number of exports.
 func TestFind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork()
+		n := newFakeNetwork()
 		var many []string
 		for i := range 500 {
 			many = append(many, fmt.Sprintf("/export/number/%d", i))
 		}
 		many[250] = strings.Repeat("x", 1000)
-		a := start(t, n.device(t, here), Config{Describe: describe(many...)})
+		a := startServer(t, n.newDevice(t, here), Config{Describe: describeExports(many...)})
 		defer a.Close()
-		b := start(t, n.device(t, "192.0.2.9"), Config{})
+		b := startServer(t, n.newDevice(t, "192.0.2.9"), Config{})
 		defer b.Close()
-		p := port(t, n.device(t, there))
+		p := openPort(t, n.newDevice(t, there))
 		began := time.Now()
 		list, err := p.Find(t.Context(), server)
 		require.NoError(t, err)
@@ -98,14 +98,14 @@ func TestFind(t *testing.T) {
 // duplicates have no effect.
 func TestFindOnBadNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork()
+		n := newFakeNetwork()
 		var many []string
 		for i := range 200 {
 			many = append(many, fmt.Sprintf("/export/number/%d", i))
 		}
-		s := start(t, n.device(t, here), Config{Describe: describe(many...)})
+		s := startServer(t, n.newDevice(t, here), Config{Describe: describeExports(many...)})
 		defer s.Close()
-		p := port(t, n.device(t, there))
+		p := openPort(t, n.newDevice(t, there))
 		random := rand.New(rand.NewPCG(1, 1))
 		n.mu.Lock()
 		n.fate = func() int { return random.IntN(3) } // none, one, or two
@@ -119,17 +119,17 @@ func TestFindOnBadNetwork(t *testing.T) {
 	})
 }
 
-// TestNotice checks that every registered client learns of a restart at once in
-// spite of losses, and that a client that has left does not.
+// TestNotice checks that every registered client is notified of a restart at once
+// in spite of losses, and that an unregistered client is not.
 func TestNotice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork()
-		dev, far := n.device(t, here), n.device(t, there)
+		n := newFakeNetwork()
+		dev, far := n.newDevice(t, here), n.newDevice(t, there)
 		var saved []byte
 		cfg := Config{Save: func(b []byte) error { saved = b; return nil }}
-		s := start(t, dev, cfg)
+		s := startServer(t, dev, cfg)
 		var heard atomic.Int32
-		p := port(t, far)
+		p := openPort(t, far)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- p.Attend(ctx, server, func() { heard.Add(1) }) }()
@@ -148,7 +148,7 @@ func TestNotice(t *testing.T) {
 			}
 			n.mu.Unlock()
 			cfg.Clients = saved
-			s = start(t, dev, cfg)
+			s = startServer(t, dev, cfg)
 			time.Sleep(20 * time.Second)
 			assert.EqualValues(t, i+1, heard.Load(), "once for any number of notices")
 			if i == 0 {
@@ -165,32 +165,32 @@ func TestNotice(t *testing.T) {
 		assert.Zero(t, s.Stats().Clients)
 		s.Close()
 		cfg.Clients = saved
-		s = start(t, dev, cfg)
+		s = startServer(t, dev, cfg)
 		defer s.Close()
 		time.Sleep(time.Minute)
 		assert.Zero(t, s.Stats().Notices)
 	})
 }
 
-// TestClientsOfTheLastTime checks that lost clients of the last run get a
-// limited number of notices, and are forgotten after a day. An invalid file of
-// clients counts as empty.
+// TestClientsOfTheLastTime checks that lost clients of the last run get a limited
+// number of notices, and are removed after a day. An invalid clients file counts as
+// empty.
 func TestClientsOfTheLastTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork()
-		dev := n.device(t, here)
+		n := newFakeNetwork()
+		dev := n.newDevice(t, here)
 		var table clientTable
-		_, ok := table.add(client{Addr: netip.MustParseAddr(there), QP: 9, Until: time.Now().Add(Lifetime)})
+		_, ok := table.addOrRenew(registeredClient{Addr: netip.MustParseAddr(there), QP: 9, Until: time.Now().Add(registrationTime)})
 		assert.True(t, ok)
-		s := start(t, dev, Config{Clients: table.save()})
+		s := startServer(t, dev, Config{Clients: table.encode()})
 		time.Sleep(time.Minute)
 		assert.EqualValues(t, len(noticeTimes), s.Stats().Notices)
 		assert.Equal(t, 1, s.Stats().Clients)
-		time.Sleep(Lifetime)
+		time.Sleep(registrationTime)
 		assert.Zero(t, s.Stats().Clients)
 		s.Close()
 		for _, bad := range []string{"x", `[{}]`, `[{"addr":"192.0.2.2","qp":16777216}]`} {
-			s := start(t, dev, Config{Clients: []byte(bad)})
+			s := startServer(t, dev, Config{Clients: []byte(bad)})
 			assert.Zero(t, s.Stats().Clients, bad)
 			s.Close()
 		}
@@ -201,24 +201,24 @@ func TestClientsOfTheLastTime(t *testing.T) {
 // server, is accepted.
 func TestForgedNotice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork()
-		s := start(t, n.device(t, here), Config{})
+		n := newFakeNetwork()
+		s := startServer(t, n.newDevice(t, here), Config{})
 		defer s.Close()
 		var heard atomic.Int32
-		p := port(t, n.device(t, there))
-		a := attendant{Port: p, server: server, restarted: func() { heard.Add(1) }, token: 5}
+		p := openPort(t, n.newDevice(t, there))
+		a := registration{Port: p, server: server, restarted: func() { heard.Add(1) }, token: 5}
 		require.NoError(t, a.register(t.Context()))
-		incoming := func(from netip.Addr, boot, token uint64) *incoming {
-			b := Notice{token}.AppendTo(Reply{Kind: KindNotice, Boot: boot}.AppendTo(nil))
-			r, body, err := ParseReply(b)
+		incoming := func(from netip.Addr, boot, token uint64) *serverMessage {
+			b := noticeBody{token}.AppendTo(replyHeader{Kind: kindNotice, Boot: boot}.AppendTo(nil))
+			r, body, err := parseReply(b)
 			require.NoError(t, err)
-			return &incoming{r, from, body}
+			return &serverMessage{r, from, body}
 		}
-		assert.False(t, a.notice(incoming(server, s.Boot()+1, 6)), "another token")
-		assert.False(t, a.notice(incoming(netip.MustParseAddr(there), s.Boot()+1, 5)), "another address")
-		assert.False(t, a.notice(incoming(server, s.Boot(), 5)), "no more calls")
+		assert.False(t, a.isNewNotice(incoming(server, s.Boot()+1, 6)), "another token")
+		assert.False(t, a.isNewNotice(incoming(netip.MustParseAddr(there), s.Boot()+1, 5)), "another address")
+		assert.False(t, a.isNewNotice(incoming(server, s.Boot(), 5)), "no more calls")
 		assert.Zero(t, heard.Load())
-		assert.True(t, a.notice(incoming(server, s.Boot()+1, 5)))
+		assert.True(t, a.isNewNotice(incoming(server, s.Boot()+1, 5)))
 		assert.EqualValues(t, 1, heard.Load())
 	})
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/rdma"
-	"github.com/nfsrdma/nfsrdma/roce"
+	"github.com/nfsrdma/nfsrdma/rdma/roce"
 )
 
-// watched is a server that counts the reads of its counters.
-func watched(calls *atomic.Uint64) Config {
+// counterConfig is a server that counts the reads of its counters.
+func counterConfig(calls *atomic.Uint64) Config {
 	return Config{
 		Monitors: func(a netip.Addr) bool { return a != netip.MustParseAddr("192.0.2.66") },
 		Count: func(c *Counters) {
@@ -30,11 +30,11 @@ func watched(calls *atomic.Uint64) Config {
 // for longer than a lease, and that the stream ends with the monitor.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork()
+		n := newFakeNetwork()
 		var calls atomic.Uint64
-		s := start(t, n.device(t, here), watched(&calls))
+		s := startServer(t, n.newDevice(t, here), counterConfig(&calls))
 		defer s.Close()
-		p := port(t, n.device(t, there))
+		p := openPort(t, n.newDevice(t, there))
 		var seen uint32
 		began := time.Now()
 		const updates = 300
@@ -48,7 +48,7 @@ func TestWatch(t *testing.T) {
 		assert.InDelta(t, (updates-1)*200*time.Millisecond, time.Since(began), float64(time.Second))
 		synctest.Wait()
 		assert.Zero(t, s.Stats().Monitors, "it has said goodbye")
-		assert.EqualValues(t, (updates-1)*200/(leaseTime/renewed).Milliseconds()+2, s.Stats().Watched, "once, with each renewal, and goodbye")
+		assert.EqualValues(t, (updates-1)*200/(leaseTime/renewalsPerLease).Milliseconds()+2, s.Stats().Watched, "once, with each renewal, and goodbye")
 	})
 }
 
@@ -56,9 +56,9 @@ func TestWatch(t *testing.T) {
 // and that a duplicate is recognized by its number.
 func TestWatchOnBadNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork()
+		n := newFakeNetwork()
 		var calls atomic.Uint64
-		cfg := watched(&calls)
+		cfg := counterConfig(&calls)
 		count := cfg.Count
 		cfg.Count = func(c *Counters) {
 			count(c)
@@ -66,9 +66,9 @@ func TestWatchOnBadNetwork(t *testing.T) {
 				c.Procs = append(c.Procs, c.Procs[0])
 			}
 		}
-		s := start(t, n.device(t, here), cfg)
+		s := startServer(t, n.newDevice(t, here), cfg)
 		defer s.Close()
-		p := port(t, n.device(t, there))
+		p := openPort(t, n.newDevice(t, there))
 		random := rand.New(rand.NewPCG(1, 1))
 		n.mu.Lock()
 		n.fate = func() int { return []int{0, 1, 1, 1, 1, 1, 1, 2}[random.IntN(8)] }
@@ -93,12 +93,12 @@ func TestWatchOnBadNetwork(t *testing.T) {
 // that a continuing monitor sees a restarted server.
 func TestWatchLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork()
+		n := newFakeNetwork()
 		var calls atomic.Uint64
-		dev := n.device(t, here)
-		s := start(t, dev, watched(&calls))
-		far := n.device(t, there)
-		p := port(t, far)
+		dev := n.newDevice(t, here)
+		s := startServer(t, dev, counterConfig(&calls))
+		far := n.newDevice(t, there)
+		p := openPort(t, far)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		boots := make(chan uint64, 1000)
@@ -108,9 +108,9 @@ func TestWatchLease(t *testing.T) {
 		time.Sleep(61 * time.Second) // a second after the renewal
 		s.Close()
 		first := s.Boot()
-		s = start(t, dev, watched(&calls))
+		s = startServer(t, dev, counterConfig(&calls))
 		defer s.Close()
-		time.Sleep(renewed*time.Second + firstUpdate + 200*time.Millisecond) // until the silence is noticed
+		time.Sleep(renewalsPerLease*time.Second + firstUpdate + 200*time.Millisecond) // until the silence is noticed
 		for len(boots) > 1 {
 			<-boots
 		}
@@ -128,50 +128,50 @@ func TestWatchLease(t *testing.T) {
 }
 
 // TestWatchRefused checks that streams are bounded, and that an unauthorized
-// monitor is told so.
+// monitor gets an error.
 func TestWatchRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork()
+		n := newFakeNetwork()
 		var calls atomic.Uint64
-		s := start(t, n.device(t, here), watched(&calls))
+		s := startServer(t, n.newDevice(t, here), counterConfig(&calls))
 		defer s.Close()
 		watch := func(host string) error {
-			return port(t, n.device(t, host)).Watch(t.Context(), server, time.Second, time.Second, func(*Counters) bool { return false })
+			return openPort(t, n.newDevice(t, host)).Watch(t.Context(), server, time.Second, time.Second, func(*Counters) bool { return false })
 		}
 		var refused *RefusedError
 		require.ErrorAs(t, watch("192.0.2.66"), &refused)
-		assert.Equal(t, RefusedHost, refused.Reason)
+		assert.Equal(t, refusedHost, refused.Reason)
 		require.NoError(t, watch(there))
 		synctest.Wait() // until the end of that stream
 
 		now := time.Now()
-		w := Watch{QP: 9, PMTU: 1024, Sink: rdma.Remote{STag: 1}, Room: CountersRoom, Interval: time.Second}
+		w := watchBody{QP: 9, PMTU: 1024, Sink: rdma.Remote{STag: 1}, MemoryLen: countersSize, Interval: time.Second}
 		for i := range maxMonitors {
-			_, why := s.monitors.watch(from(i), w, now)
+			_, why := s.monitors.setStream(sourceAddr(i), w, now)
 			require.Zero(t, why)
 		}
-		_, why := s.monitors.watch(from(maxMonitors), w, now)
-		assert.Equal(t, RefusedRoom, why)
-		_, why = s.monitors.watch(from(0), w, now)
+		_, why := s.monitors.setStream(sourceAddr(maxMonitors), w, now)
+		assert.Equal(t, refusedFull, why)
+		_, why = s.monitors.setStream(sourceAddr(0), w, now)
 		assert.Zero(t, why, "renewed")
-		for _, bad := range []Watch{
-			{QP: 9, PMTU: 1024, Room: CountersRoom, Interval: MinInterval - 1},
-			{QP: 9, PMTU: 1024, Room: CountersRoom, Interval: MaxInterval + 1},
-			{QP: 9, PMTU: 1024, Room: CountersRoom - 1, Interval: time.Second},
+		for _, bad := range []watchBody{
+			{QP: 9, PMTU: 1024, MemoryLen: countersSize, Interval: MinInterval - 1},
+			{QP: 9, PMTU: 1024, MemoryLen: countersSize, Interval: MaxInterval + 1},
+			{QP: 9, PMTU: 1024, MemoryLen: countersSize - 1, Interval: time.Second},
 		} {
-			_, why := s.monitors.watch(from(0), bad, now)
-			assert.Equal(t, RefusedValue, why)
+			_, why := s.monitors.setStream(sourceAddr(0), bad, now)
+			assert.Equal(t, refusedValue, why)
 		}
 		w.Interval = 0
-		_, why = s.monitors.watch(from(0), w, now)
+		_, why = s.monitors.setStream(sourceAddr(0), w, now)
 		assert.Zero(t, why)
-		assert.Equal(t, maxMonitors-1, s.monitors.len())
-		for _, bad := range []Watch{{QP: 1 << 24, PMTU: 1024}, {QP: 9, PMTU: 1000}, {QP: 9}} {
-			bad.Room, bad.Interval = CountersRoom, time.Second
-			_, why := s.monitors.watch(from(99), bad, now)
-			assert.Equal(t, RefusedValue, why)
+		assert.Equal(t, maxMonitors-1, s.monitors.countStreams())
+		for _, bad := range []watchBody{{QP: 1 << 24, PMTU: 1024}, {QP: 9, PMTU: 1000}, {QP: 9}} {
+			bad.MemoryLen, bad.Interval = countersSize, time.Second
+			_, why := s.monitors.setStream(sourceAddr(99), bad, now)
+			assert.Equal(t, refusedValue, why)
 		}
-		_, why = s.monitors.watch(roce.Source{Addr: netip.MustParseAddr("::1")}, w, now)
-		assert.Equal(t, RefusedValue, why)
+		_, why = s.monitors.setStream(roce.Source{Addr: netip.MustParseAddr("::1")}, w, now)
+		assert.Equal(t, refusedValue, why)
 	})
 }

@@ -7,95 +7,95 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/rdma"
-	"github.com/nfsrdma/nfsrdma/roce"
+	"github.com/nfsrdma/nfsrdma/rdma/roce"
 )
 
-// A sink is the memory that a server writes its counters into.
-type sink struct {
+// A counterSink is the memory into which a server writes its counters.
+type counterSink struct {
 	uc      *roce.UC
 	region  *roce.Region
 	memory  []byte
-	updates chan []byte // the last unread update; room for one
+	updates chan []byte // the last unread update; capacity 1
 }
 
 // Watch starts a stream of a server's counters, and calls show for each update,
-// until show returns false or ctx ends. Lost updates leave gaps in the
-// sequence. Watch asks a silent server again; after a restart of the server the
-// stream is new, with another boot. If an answer takes longer than patience,
+// until show returns false or ctx is done. Lost updates leave gaps in the sequence.
+// Watch repeats the request if the server is silent; after a server restart the
+// stream is new, with another boot number. If a reply takes longer than patience,
 // the error is ErrNoAnswer.
 func (p *Port) Watch(ctx context.Context, server netip.Addr, interval, patience time.Duration, show func(*Counters) bool) error {
 	s, err := p.newSink()
 	if err != nil {
 		return err
 	}
-	w := Watch{
+	w := watchBody{
 		QP: s.uc.Number(), PMTU: uint32(p.dev.MaxPMTU()), Interval: interval,
-		Sink: rdma.Remote{STag: s.region.STag(), TO: s.region.TO()}, Room: CountersRoom,
+		Sink: rdma.Remote{STag: s.region.STag(), TO: s.region.TO()}, MemoryLen: countersSize,
 	}
 	defer s.close()
 	defer func() {
 		w.Interval = 0
-		_ = p.send(server, KindWatch, 0, w, minRequest) // otherwise the lease ends
+		_ = p.sendRequest(server, kindWatch, 0, w, minRequest) // otherwise the lease expires
 	}()
-	var told Watching
+	var told watchingBody
 	for {
-		next, err := p.subscribe(ctx, server, w, patience)
+		next, err := p.requestStream(ctx, server, w, patience)
 		if err != nil {
 			return err
 		}
 		if next.QP != told.QP || next.PSN != told.PSN {
-			if err := s.connect(server, next); err != nil {
+			if err := s.connectTo(server, next); err != nil {
 				return err
 			}
 		}
 		told = next
-		if done, err := s.follow(ctx, told, show); done || err != nil {
+		if done, err := s.showUpdates(ctx, told, show); done || err != nil {
 			return err
 		}
 	}
 }
 
-// subscribe starts or renews the stream.
-func (p *Port) subscribe(ctx context.Context, server netip.Addr, w Watch, patience time.Duration) (Watching, error) {
+// requestStream starts or renews the stream.
+func (p *Port) requestStream(ctx context.Context, server netip.Addr, w watchBody, patience time.Duration) (watchingBody, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, ErrNoAnswer)
 	defer cancel()
-	in, err := p.ask(ctx, server, KindWatch, w, nil)
+	in, err := p.call(ctx, server, kindWatch, w, nil)
 	if err != nil {
-		return Watching{}, err
+		return watchingBody{}, err
 	}
 	m, err := parseWatching(&in.body)
-	if err == nil && (m.Interval <= 0 || m.Lease < renewed*m.Interval) {
-		err = fmt.Errorf("%w: an interval of %v and a lease of %v", ErrForm, m.Interval, m.Lease)
+	if err == nil && (m.Interval <= 0 || m.Lease < renewalsPerLease*m.Interval) {
+		err = fmt.Errorf("%w: an interval of %v and a lease of %v", errForm, m.Interval, m.Lease)
 	}
 	return m, err
 }
 
-func (p *Port) newSink() (*sink, error) {
-	s := &sink{memory: make([]byte, CountersRoom), updates: make(chan []byte, 1)}
+func (p *Port) newSink() (*counterSink, error) {
+	s := &counterSink{memory: make([]byte, countersSize), updates: make(chan []byte, 1)}
 	var err error
 	if s.region, err = p.pd.Register(s.memory, rdma.RemoteWrite); err != nil {
 		return nil, err
 	}
-	if s.uc, err = p.pd.NewUC(roce.UCConfig{Recv: s, Recvs: recvs, Access: rdma.RemoteWrite}); err != nil {
+	if s.uc, err = p.pd.NewUC(roce.UCConfig{Recv: s, Recvs: receiveCount, Access: rdma.RemoteWrite}); err != nil {
 		s.region.Deregister()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *sink) close() {
+func (s *counterSink) close() {
 	s.uc.Close()
 	s.region.Deregister()
 }
 
-// connect connects the queue pair to a stream's, in place of any earlier
+// connectTo connects the queue pair to a stream's, and replaces any earlier
 // connection.
-func (s *sink) connect(server netip.Addr, w Watching) error {
+func (s *counterSink) connectTo(server netip.Addr, w watchingBody) error {
 	s.uc.Reset()
 	if err := s.uc.Init(); err != nil {
 		return err
 	}
-	for range recvs { // an update has immediate data, so uses a receive
+	for range receiveCount { // an update has immediate data, and so uses a receive
 		if err := s.uc.PostRecv(roce.Recv{}); err != nil {
 			return err
 		}
@@ -103,9 +103,9 @@ func (s *sink) connect(server netip.Addr, w Watching) error {
 	return s.uc.ReadyToReceive(roce.Peer{Address: roce.Address{Addr: server}, QP: w.QP, PMTU: int(w.PMTU), PSN: w.PSN})
 }
 
-// Complete takes an update (roce.Completer), while nothing can write the
-// memory. It replaces an unread update.
-func (s *sink) Complete(c roce.Completion) {
+// Complete receives an update (roce.Completer), while nothing can write the memory.
+// It replaces an unread update.
+func (s *counterSink) Complete(c roce.Completion) {
 	if c.Err != nil {
 		return
 	}
@@ -121,20 +121,21 @@ func (s *sink) Complete(c roce.Completion) {
 	s.updates <- b // does not block: this goroutine is the only sender
 }
 
-// follow shows updates until renewal is due, or no update has come for long.
-func (s *sink) follow(ctx context.Context, w Watching, show func(*Counters) bool) (done bool, err error) {
-	ask := time.NewTimer(w.Lease / renewed)
+// showUpdates shows updates until renewal is due, or no update has arrived for
+// renewalsPerLease intervals.
+func (s *counterSink) showUpdates(ctx context.Context, w watchingBody, show func(*Counters) bool) (done bool, err error) {
+	ask := time.NewTimer(w.Lease / renewalsPerLease)
 	defer ask.Stop()
-	silent := time.NewTimer(renewed * w.Interval)
+	silent := time.NewTimer(renewalsPerLease * w.Interval)
 	defer silent.Stop()
 	for {
 		select {
 		case b := <-s.updates:
-			c, err := ParseCounters(b)
+			c, err := parseCounters(b)
 			if err != nil {
 				return false, err
 			}
-			silent.Reset(renewed * w.Interval)
+			silent.Reset(renewalsPerLease * w.Interval)
 			if !show(c) {
 				return true, nil
 			}

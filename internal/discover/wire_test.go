@@ -8,21 +8,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/rdma"
-	"github.com/nfsrdma/nfsrdma/roce"
-	"github.com/nfsrdma/nfsrdma/roce/packet"
+	"github.com/nfsrdma/nfsrdma/rdma/roce"
+	"github.com/nfsrdma/nfsrdma/rdma/roce/packet"
 )
 
-// A network joins wires in memory. It delivers a sent datagram before Send
+// A fakeNetwork joins wires in memory. It delivers a sent datagram before Send
 // returns, or when all goroutines wait, unless the test's chance loses it.
-type network struct {
+type fakeNetwork struct {
 	mu    sync.Mutex
-	wires map[netip.Addr]*wire
-	fate  func() int // how often the next datagram arrives; nil: once
+	wires map[netip.Addr]*fakeWire
+	fate  func() int // number of copies of the next datagram that arrive; nil: one
 }
 
-// A wire is one port.
-type wire struct {
-	net    *network
+// A fakeWire is one port.
+type fakeWire struct {
+	net    *fakeNetwork
 	addr   netip.Addr
 	in     chan roce.Datagram
 	stop   chan struct{}
@@ -30,11 +30,12 @@ type wire struct {
 	groups map[netip.Addr]bool
 }
 
-func newNetwork() *network { return &network{wires: make(map[netip.Addr]*wire)} }
+func newFakeNetwork() *fakeNetwork { return &fakeNetwork{wires: make(map[netip.Addr]*fakeWire)} }
 
-// device is a host in the network, until the test ends or it is closed.
-func (n *network) device(t testing.TB, addr string) *roce.Device {
-	w := &wire{net: n, addr: netip.MustParseAddr(addr), in: make(chan roce.Datagram, 1<<12), stop: make(chan struct{}), groups: make(map[netip.Addr]bool)}
+// newDevice returns a device of a host in the network, until the test ends or it is
+// closed.
+func (n *fakeNetwork) newDevice(t testing.TB, addr string) *roce.Device {
+	w := &fakeWire{net: n, addr: netip.MustParseAddr(addr), in: make(chan roce.Datagram, 1<<12), stop: make(chan struct{}), groups: make(map[netip.Addr]bool)}
 	n.mu.Lock()
 	n.wires[w.addr] = w
 	n.mu.Unlock()
@@ -43,10 +44,10 @@ func (n *network) device(t testing.TB, addr string) *roce.Device {
 	return d
 }
 
-func (w *wire) Addr() netip.Addr { return w.addr }
-func (w *wire) MaxBytes() int    { return 1460 } // of Ethernet
+func (w *fakeWire) Addr() netip.Addr { return w.addr }
+func (w *fakeWire) MaxBytes() int    { return 1460 } // Ethernet's limit
 
-func (w *wire) Serve(deliver func([]roce.Datagram)) error {
+func (w *fakeWire) Serve(deliver func([]roce.Datagram)) error {
 	for {
 		select {
 		case d := <-w.in:
@@ -57,26 +58,26 @@ func (w *wire) Serve(deliver func([]roce.Datagram)) error {
 	}
 }
 
-func (w *wire) Close() error {
+func (w *fakeWire) Close() error {
 	w.once.Do(func() { close(w.stop) })
 	return nil
 }
 
-func (w *wire) Join(g netip.Addr) error {
+func (w *fakeWire) Join(g netip.Addr) error {
 	w.net.mu.Lock()
 	defer w.net.mu.Unlock()
 	w.groups[g] = true
 	return nil
 }
 
-func (w *wire) Leave(g netip.Addr) error {
+func (w *fakeWire) Leave(g netip.Addr) error {
 	w.net.mu.Lock()
 	defer w.net.mu.Unlock()
 	delete(w.groups, g)
 	return nil
 }
 
-func (w *wire) Send(all []roce.Datagram) (int, error) {
+func (w *fakeWire) Send(all []roce.Datagram) (int, error) {
 	w.net.mu.Lock()
 	defer w.net.mu.Unlock()
 	for _, d := range all {
@@ -86,13 +87,13 @@ func (w *wire) Send(all []roce.Datagram) (int, error) {
 			copies = w.net.fate()
 		}
 		for range copies {
-			w.net.carry(d)
+			w.net.deliver(d)
 		}
 	}
 	return len(all), nil
 }
 
-func (n *network) carry(d roce.Datagram) {
+func (n *fakeNetwork) deliver(d roce.Datagram) {
 	to := netip.AddrFrom16(packet.GID(d.Dst)).Unmap()
 	for _, w := range n.wires {
 		if w.addr == to || w.groups[to] {

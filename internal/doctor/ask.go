@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// patience is how long a file system may take to answer, also on a busy host.
-const patience = 5 * time.Second
+// defaultProbeTimeout is how long a file system may take to respond, even on a busy host.
+const defaultProbeTimeout = 5 * time.Second
 
-// errSilent reports a file system that does not answer.
-var errSilent = errors.New("does not answer")
+// errNoAnswer reports a file system that does not respond.
+var errNoAnswer = errors.New("does not respond")
 
-// ask sees whether the file system at a path answers, and returns the reason that it gave if
-// it refused to. Another process asks, because one that waits for a file system may not be
-// able to end.
-func ask(ctx context.Context, path string, patience time.Duration) (refused string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// probeFileSystem checks whether the file system at a path responds, and returns the error
+// text if statfs fails. It runs stat in another process, because a process that waits for a
+// file system may be impossible to kill.
+func probeFileSystem(ctx context.Context, path string, timeout time.Duration) (refused string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var errs bytes.Buffer
 	cmd := exec.Command("stat", "-f", "--", path)
@@ -40,6 +40,6 @@ func ask(ctx context.Context, path string, patience time.Duration) (refused stri
 		return strings.TrimSpace(words[strings.LastIndex(words, ": ")+1:]), nil
 	case <-ctx.Done():
 		_ = cmd.Process.Kill()
-		return "", errSilent
+		return "", errNoAnswer
 	}
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/internal/nstest"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 )
 
-// fuseMount makes a mount whose requests device gets.
-func fuseMount(t *testing.T, dir string) (device *os.File) {
+// mountFUSE creates a FUSE mount, whose requests can be read from device.
+func mountFUSE(t *testing.T, dir string) (device *os.File) {
 	t.Helper()
 	device, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	require.NoError(t, err)
@@ -29,49 +29,56 @@ func fuseMount(t *testing.T, dir string) (device *os.File) {
 	return device
 }
 
-// TestHungDirectories exports a directory of a mount that does not answer, and has the state
-// directory there.
+// TestHungDirectories checks an exported directory and a state directory on a mount that does
+// not respond.
 func TestHungDirectories(t *testing.T) {
 	nstest.Run(t, func(t *testing.T) {
 		dir := t.TempDir()
-		device := fuseMount(t, dir)
-		time.AfterFunc(20*time.Second, func() { device.Close() }) // a check that waits fails, and ends
+		device := mountFUSE(t, dir)
+		time.AfterFunc(20*time.Second, func() { device.Close() }) // ends a check that waits
 
 		h := NewHost()
-		h.patience = 300 * time.Millisecond
+		h.probeTimeout = 300 * time.Millisecond
 		h.State = filepath.Join(dir, "state")
 		one := exports.Export{Path: dir, Clients: exports.Everyone(exports.Options{})}
 		h.Exports = func() (*exports.File, error) { return &exports.File{Exports: []exports.Export{one, one}}, nil }
-		list := h.files(t.Context())
+		list := h.checkExports(t.Context())
 		assert.Len(t, list, 2)
-		says(t, list, "directory", Fail, dir+" cannot be exported: its file system does not answer", "/proc/mounts")
-		says(t, []Finding{h.state(t.Context())}, "state", Fail, "does not answer", "--state")
+		assertFinding(t, list, "directory", Fail, dir+" cannot be exported: its file system does not respond", "/proc/mounts")
+		assertFinding(t, []Finding{h.checkState(t.Context())}, "state", Fail, "does not respond", "--state")
 	})
 }
 
-// TestStaleMount has a mount whose server has forgotten the directory.
+// patientClient returns a Client with a timeout for busy hosts.
+func patientClient() *Client {
+	c := NewClient()
+	c.probeTimeout = time.Minute
+	return c
+}
+
+// TestStaleMount checks a mount whose directory no longer exists on the server.
 func TestStaleMount(t *testing.T) {
 	nstest.Run(t, func(t *testing.T) {
 		dir := t.TempDir()
-		device := fuseMount(t, dir)
-		go refuse(device, unix.ESTALE)
+		device := mountFUSE(t, dir)
+		go answerErrors(device, unix.ESTALE)
 		assert.Equal(t, []Finding{{
-			"mounts", Fail, "the mount of server:/x on " + dir + " answers with an error (Stale file handle)",
-			"see whether its server still exports that; then mountrdma umount -f " + dir + ", and mount again",
-		}}, NewClient().mounts(t.Context()))
+			"mounts", Fail, "the mount of server:/x on " + dir + " returns an error (Stale file handle)",
+			"check whether its server still exports that; then mountrdma umount -f " + dir + ", and mount again",
+		}}, patientClient().checkMounts(t.Context()))
 	})
 }
 
-// TestClosedMount has a mount that this user may not look into, which is no fault.
+// TestClosedMount checks that a mount that this user cannot access is no error.
 func TestClosedMount(t *testing.T) {
 	nstest.Run(t, func(t *testing.T) {
-		go refuse(fuseMount(t, t.TempDir()), unix.EACCES)
-		assert.Equal(t, OK, only(t, NewClient().mounts(t.Context()), "mounts").Grade)
+		go answerErrors(mountFUSE(t, t.TempDir()), unix.EACCES)
+		assert.Equal(t, OK, onlyFinding(t, patientClient().checkMounts(t.Context()), "mounts").Grade)
 	})
 }
 
-// refuse answers all requests of a FUSE device but the first, INIT, with an error.
-func refuse(device *os.File, no unix.Errno) {
+// answerErrors replies with an error to all requests of a FUSE device but the first, INIT.
+func answerErrors(device *os.File, no unix.Errno) {
 	const opInit, header = 26, 16
 	b := make([]byte, 1<<17)
 	for {

@@ -1,16 +1,15 @@
-// Package doctor looks for what keeps programs of NFS on RDMA from working on a host, and
-// says how to mend it.
+// Package doctor checks a host for problems with NFS over RDMA, and reports remedies.
 //
-//	finding.go            what a check found, and its remedy
-//	host.go               a host on which nfsrdmad is to serve
-//	files.go, space.go    its exports, and their space, capabilities
-//	filesystem.go         whether handles and leases hold there
-//	host_ports.go         its ports, Linux's server               holders.go  processes with ports
+//	finding.go            the result of a check, and its remedy
+//	host.go               a host that runs nfsrdmad
+//	files.go, space.go    its exports, their disk space, capabilities
+//	filesystem.go         their file handles and leases
+//	host_ports.go         its ports, Linux's NFS server    holders.go     processes with a port
 //	mtu.go                its interfaces
-//	client.go             a host that is to mount        ask.go      file systems that may hang
-//	port.go               how a port of a server answers          port_words.go  where packets end
-//	limits.go             limits of a process, the clock
+//	client.go             a host that mounts               ask.go         hanging file systems
+//	port.go               the state of a server's port     port_words.go  findings about it
+//	limits.go             a process's limits, the clock
 //
-// A check changes nothing, and ends in a bounded time. The package must not know
-// protocols above TCP, nor flags of commands.
+// A check changes nothing and ends within a limited time. The package must not contain code
+// of protocols above TCP.
 package doctor

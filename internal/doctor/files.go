@@ -12,12 +12,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nfsrdma/nfsrdma/exports"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 )
 
-// files sees the exports file, and the directories in it.
-func (h *Host) files(ctx context.Context) (list []Finding) {
+// checkExports checks the exports file and the directories in it.
+func (h *Host) checkExports(ctx context.Context) (list []Finding) {
 	f, err := h.Exports()
 	if errors.Is(err, os.ErrNotExist) {
 		return []Finding{{"exports", Fail, h.ExportsFile + " does not exist", "nfsrdmad exports add --exports " + h.ExportsFile + " /srv/data '192.0.2.0/24(rw)', or name the daemon's file with --exports"}}
@@ -26,33 +26,33 @@ func (h *Host) files(ctx context.Context) (list []Finding) {
 		return []Finding{{"exports", Fail, err.Error(), "see nfsrdmad exports check " + h.ExportsFile}}
 	}
 	if len(f.Exports) == 0 {
-		return []Finding{{"exports", Fail, h.ExportsFile + " lists no export", "write one: /srv/data 192.0.2.0/24(rw)"}}
+		return []Finding{{"exports", Fail, h.ExportsFile + " lists no export", "add one: /srv/data 192.0.2.0/24(rw)"}}
 	}
 	found := make([][]Finding, len(f.Exports))
-	slots := make(chan struct{}, atOnce)
-	var running sync.WaitGroup
+	slots := make(chan struct{}, maxParallelChecks)
+	var wg sync.WaitGroup
 	for i, e := range f.Exports {
 		slots <- struct{}{}
-		running.Go(func() {
+		wg.Go(func() {
 			defer func() { <-slots }()
-			if _, err := ask(ctx, e.Path, h.patience); errors.Is(err, errSilent) {
-				found[i] = []Finding{{"directory", Fail, e.Path + " cannot be exported: its file system does not answer", "see whether the server of that mount does (cat /proc/mounts names it), or export another directory"}}
+			if _, err := probeFileSystem(ctx, e.Path, h.probeTimeout); errors.Is(err, errNoAnswer) {
+				found[i] = []Finding{{"directory", Fail, e.Path + " cannot be exported: its file system does not respond", "check the server of that mount (cat /proc/mounts names it), or export another directory"}}
 				return
 			}
 			writable := slices.ContainsFunc(e.Clients, func(c exports.Client) bool { return !c.Options.ReadOnly })
 			exclusive := !slices.ContainsFunc(e.Clients, func(c exports.Client) bool { return !c.Options.Exclusive })
-			found[i] = directory(e.Path, writable, exclusive)
+			found[i] = checkDirectory(e.Path, writable, exclusive)
 		})
 	}
-	running.Wait()
+	wg.Wait()
 	return slices.Concat(found...)
 }
 
-// atOnce is how many directories are examined at a time: each waits for its file system.
-const atOnce = 16
+// maxParallelChecks is how many directories are checked at a time.
+const maxParallelChecks = 16
 
-// directory sees whether a directory can be exported, and what its file system has.
-func directory(dir string, writable, exclusive bool) []Finding {
+// checkDirectory checks whether a directory can be exported, and what its file system supports.
+func checkDirectory(dir string, writable, exclusive bool) []Finding {
 	info, err := os.Stat(dir)
 	switch {
 	case err != nil:
@@ -60,19 +60,19 @@ func directory(dir string, writable, exclusive bool) []Finding {
 	case !info.IsDir():
 		return []Finding{{"directory", Fail, dir + " is not a directory", "export " + filepath.Dir(dir)}}
 	}
-	on := mountOf(dir)
+	on := containingMount(dir)
 	var list []Finding
 	if writable {
-		list = append(list, space("space", dir, "though exported rw"))
+		list = append(list, checkSpace("space", dir, "though exported rw"))
 	}
 	has := []string{on.Kind}
-	if f := handlesOf(dir, on.Kind); f.Grade == OK {
+	if f := checkHandles(dir, on.Kind); f.Grade == OK {
 		has = append(has, "file handles")
 	} else {
 		list = append(list, f)
 	}
-	switch f, known := leasesOf(dir, on.Kind); {
-	case !known || exclusive: // not to be seen, or not needed
+	switch f, known := checkLeases(dir, on.Kind); {
+	case !known || exclusive: // not known, or not needed
 	case f.Grade == OK:
 		has = append(has, "leases")
 	default:
@@ -81,20 +81,20 @@ func directory(dir string, writable, exclusive bool) []Finding {
 	return append([]Finding{{"directory", OK, dir + " is a directory (" + strings.Join(has, ", ") + ")", ""}}, list...)
 }
 
-// capabilities sees whether root may act as others.
-func (h *Host) capabilities() Finding {
+// checkCapabilities checks whether root can act as other users.
+func (h *Host) checkCapabilities() Finding {
 	if os.Geteuid() != 0 {
-		return Finding{"capabilities", Warn, "not root: all calls run as this user", "run as root, to have each call done as its caller"}
+		return Finding{"capabilities", Warn, "not root: all calls are executed as this user", "run as root to execute each call as its caller"}
 	}
-	set, err := capabilities(h.status)
+	set, err := effectiveCapabilities(h.status)
 	if err != nil {
-		return Finding{"capabilities", Warn, "capabilities are not known: " + cli.Cause(err).Error(), "see " + h.status}
+		return Finding{"capabilities", Warn, "the capabilities are unknown: " + cli.Cause(err).Error(), "see " + h.status}
 	}
-	return grade(set)
+	return judgeCapabilities(set)
 }
 
-// grade judges a set of capabilities.
-func grade(set uint64) Finding {
+// judgeCapabilities returns the finding about a set of capabilities.
+func judgeCapabilities(set uint64) Finding {
 	missing := func(names []string, bits ...int) (list []string) {
 		for i, bit := range bits {
 			if set&(1<<bit) == 0 {
@@ -108,7 +108,7 @@ func grade(set uint64) Finding {
 	}
 	if list := missing([]string{"CAP_DAC_READ_SEARCH", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER"},
 		unix.CAP_DAC_READ_SEARCH, unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER); len(list) > 0 {
-		return Finding{"capabilities", Warn, "missing: " + strings.Join(list, ", "), "files are found by a table, or no_root_squash does less; grant them if that matters"}
+		return Finding{"capabilities", Warn, "missing: " + strings.Join(list, ", "), "files are found with a table, or no_root_squash permits less; grant them if needed"}
 	}
-	return Finding{"capabilities", OK, "all capabilities of the daemon are there", ""}
+	return Finding{"capabilities", OK, "the daemon has all needed capabilities", ""}
 }

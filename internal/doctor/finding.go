@@ -9,27 +9,26 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
-// A Grade says how bad a Finding is.
+// A Grade is the severity of a Finding.
 type Grade string
 
-// The grades. Only Fail keeps something from working.
+// The grades. Fail means that something does not work.
 const (
 	OK   Grade = "ok"
 	Warn Grade = "warn"
 	Fail Grade = "fail"
 )
 
-// A Finding is what a check found about one thing.
-// Scripts depend on its JSON.
+// A Finding is the result of a check. Scripts depend on its JSON.
 type Finding struct {
-	Check  string `json:"check"` // its name
+	Check  string `json:"check"` // name of the check
 	Grade  Grade  `json:"grade"`
 	Found  string `json:"found"`
 	Remedy string `json:"remedy,omitempty"` // a command or a change; "" if Grade is OK
 }
 
-// Print prints findings, a line each, or as a list in JSON. It returns cli.ErrReported if
-// one of them is Fail.
+// Print prints findings, one per line or as a JSON list. It returns cli.ErrReported if one
+// is Fail.
 func Print(w io.Writer, list []Finding, asJSON bool) error {
 	if asJSON {
 		e := json.NewEncoder(w)
@@ -46,6 +45,7 @@ func Print(w io.Writer, list []Finding, asJSON bool) error {
 	return nil
 }
 
+// printText prints findings, one per line.
 func printText(w io.Writer, list []Finding) error {
 	for _, f := range list {
 		line := fmt.Sprintf("%-4s  %s", f.Grade, f.Found)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A holder is a process that has a socket.
+// A holder is a process with a listening socket.
 type holder struct {
 	pid  int
 	name string
@@ -17,10 +17,10 @@ type holder struct {
 
 func (h holder) String() string { return fmt.Sprintf("%s (process %d)", h.name, h.pid) }
 
-// holders returns the processes that listen on a TCP port. Of other users' processes only
-// root learns.
-func holders(port uint16) (list []holder) {
-	inodes := listening(port)
+// portHolders returns the processes that listen on a TCP port. Only root sees those of other
+// users.
+func portHolders(port uint16) (list []holder) {
+	inodes := listeningSockets(port)
 	processes, _ := filepath.Glob("/proc/[0-9]*") // the pattern is well-formed
 	for _, dir := range processes {
 		if !hasSocket(dir, inodes) {
@@ -29,14 +29,14 @@ func holders(port uint16) (list []holder) {
 		pid, _ := strconv.Atoi(filepath.Base(dir))
 		name, err := os.ReadFile(dir + "/comm")
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
 		list = append(list, holder{pid, strings.TrimSpace(string(name))})
 	}
 	return list
 }
 
-// hasSocket reports whether a process has one of several sockets.
+// hasSocket reports whether a process has one of the sockets open.
 func hasSocket(dir string, inodes []string) bool {
 	files, err := os.ReadDir(dir + "/fd")
 	if err != nil {
@@ -51,9 +51,9 @@ func hasSocket(dir string, inodes []string) bool {
 	return false
 }
 
-// listening returns the sockets that listen on a TCP port, as links of /proc/PID/fd name
-// them.
-func listening(port uint16) (inodes []string) {
+// listeningSockets returns the sockets that listen on a TCP port, by their names in
+// /proc/PID/fd.
+func listeningSockets(port uint16) (inodes []string) {
 	const state, listen = 3, "0A"
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		text, err := os.ReadFile(table)

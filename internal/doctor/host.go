@@ -9,70 +9,70 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nfsrdma/nfsrdma/exports"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 )
 
-// A Host is where nfsrdmad is to serve, or does. NewHost fills in the fields that tests
-// replace.
+// A Host is a host for nfsrdmad, whether running or not. NewHost sets the unexported fields,
+// which tests replace.
 type Host struct {
-	Exports     func() (*exports.File, error) // reads the file
-	ExportsFile string                        // its name
-	State       string                        // its state directory
-	Listen, TCP string                        // addresses of the daemon; TCP may be ""
+	Exports     func() (*exports.File, error) // parses the exports file
+	ExportsFile string                        // name of the exports file
+	State       string                        // state directory
+	Listen, TCP string                        // the daemon's addresses; TCP may be ""
 
-	// Daemon reports whether a daemon answers, and its process: 0 if that is not known.
+	// Daemon reports whether a daemon responds, and its process ID, or 0 if unknown.
 	Daemon func() (pid int, running bool)
 
-	// FilesFor returns how many connections the daemon may have, and how many open files
-	// that takes.
+	// FilesFor returns the daemon's maximum number of connections, and how many open files
+	// they need.
 	FilesFor func() (connections int, files uint64)
 
-	portlist string // file of the kernel's server
-	modules  string // directory of the kernel's modules
-	status   string // file with this process's capabilities
-	rpcbind  string // address
-	limit    func() (files uint64, err error)
-	clock    func() (state int, err error)
-	patience time.Duration // with a file system
+	portlist     string // file that lists the ports of Linux's NFS server
+	modules      string // directory of loaded kernel modules
+	status       string // file with this process's capabilities
+	rpcbind      string // address
+	limit        func() (files uint64, err error)
+	clock        func() (state int, err error)
+	probeTimeout time.Duration // for each file system
 }
 
-// NewHost returns this host.
+// NewHost returns the Host for this host.
 func NewHost() *Host {
 	return &Host{
 		portlist: "/proc/fs/nfsd/portlist", modules: "/sys/module", status: "/proc/self/status", rpcbind: "127.0.0.1:111",
-		limit: OpenFiles, clock: clock, patience: patience,
+		limit: OpenFiles, clock: clockState, probeTimeout: defaultProbeTimeout,
 	}
 }
 
-// Examine makes all checks, as the user of this process.
+// Examine runs all checks, as the user of this process.
 func (h *Host) Examine(ctx context.Context) (list []Finding) {
-	list = append(list, h.files(ctx)...)
-	list = append(list, h.port("--listen", h.Listen))
+	list = append(list, h.checkExports(ctx)...)
+	list = append(list, h.checkPort("--listen", h.Listen))
 	if h.TCP != "" {
-		list = append(list, h.port("--tcp", h.TCP))
+		list = append(list, h.checkPort("--tcp", h.TCP))
 	}
-	return append(list, h.knfsd(), h.portmapper(ctx), mtu(), h.capabilities(), h.openFiles(), clockOf(h.clock), h.state(ctx))
+	return append(list, h.checkKnfsd(), h.checkRpcbind(ctx), checkMTU(), h.checkCapabilities(), h.checkOpenFiles(), checkClock(h.clock), h.checkState(ctx))
 }
 
-// portmapper says how clients of version 3 can find the ports.
-func (h *Host) portmapper(ctx context.Context) Finding {
+// checkRpcbind checks how version 3 clients can find the ports.
+func (h *Host) checkRpcbind(ctx context.Context) Finding {
 	dialer := net.Dialer{Timeout: time.Second}
 	c, err := dialer.DialContext(ctx, "tcp", h.rpcbind)
 	if err != nil {
-		return Finding{"rpcbind", Warn, "no rpcbind answers on this host", "for version 3 without port=: --portmap :111, or install rpcbind and use --register"}
+		return Finding{"rpcbind", Warn, "no rpcbind responds on this host", "for version 3 without port=: --portmap :111, or install rpcbind and use --register"}
 	}
 	c.Close()
-	return Finding{"rpcbind", OK, "rpcbind answers: --register makes the ports known to clients of version 3", ""}
+	return Finding{"rpcbind", OK, "rpcbind responds: --register registers the ports for version 3 clients", ""}
 }
 
-// openFiles judges the limit of a daemon that runs, by what it has open, or else that of
+// checkOpenFiles checks a running daemon's open files against its limit, or else the limit of
 // this process.
-func (h *Host) openFiles() Finding {
+func (h *Host) checkOpenFiles() Finding {
 	conns, enough := h.FilesFor()
-	why := fmt.Sprintf("%d connections take one each, and half of all are for the exports' files", conns)
+	why := fmt.Sprintf("%d connections need one each, and half of all are reserved for the exports' files", conns)
 	pid, running := h.Daemon()
 	if !running || pid == 0 {
-		return limitOf(h.limit, enough, why)
+		return checkFileLimit(h.limit, enough, why)
 	}
 	var r unix.Rlimit
 	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
@@ -83,13 +83,13 @@ func (h *Host) openFiles() Finding {
 	more := fmt.Sprintf("LimitNOFILE=%d of its unit, or ulimit -Hn before it", max(2*r.Cur, enough))
 	switch {
 	case err != nil:
-		return limitOf(h.limit, enough, why)
+		return checkFileLimit(h.limit, enough, why)
 	case n >= r.Cur:
-		return Finding{"files", Fail, fmt.Sprintf("the daemon has %d files open, and may have %d: it takes no further connections", n, r.Cur), more}
+		return Finding{"files", Fail, fmt.Sprintf("the daemon has %d files open of at most %d: it accepts no further connections", n, r.Cur), more}
 	case n >= r.Cur-r.Cur/10:
-		return Finding{"files", Warn, fmt.Sprintf("the daemon has %d files open, and may have %d: soon it takes no further connections", n, r.Cur), more}
+		return Finding{"files", Warn, fmt.Sprintf("the daemon has %d files open of at most %d: soon it accepts no further connections", n, r.Cur), more}
 	case r.Cur < enough:
-		return limitOf(func() (uint64, error) { return r.Cur, nil }, enough, why)
+		return checkFileLimit(func() (uint64, error) { return r.Cur, nil }, enough, why)
 	}
-	return Finding{"files", OK, fmt.Sprintf("the daemon has %d files open, and may have %d", n, r.Cur), ""}
+	return Finding{"files", OK, fmt.Sprintf("the daemon has %d files open of at most %d", n, r.Cur), ""}
 }

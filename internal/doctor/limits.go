@@ -11,44 +11,44 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limitOf judges the limit of open files. why says what takes enough of them.
-func limitOf(limit func() (files uint64, err error), enough uint64, why string) Finding {
+// checkFileLimit checks the limit of open files. why is the reason for needing enough files.
+func checkFileLimit(limit func() (files uint64, err error), enough uint64, why string) Finding {
 	n, err := limit()
 	switch {
 	case err != nil:
-		return Finding{"files", Warn, "the limit of open files is not known: " + err.Error(), "see ulimit -Hn"}
+		return Finding{"files", Warn, "the limit of open files is unknown: " + err.Error(), "see ulimit -Hn"}
 	case n < enough:
-		return Finding{"files", Warn, fmt.Sprintf("a process may have %d files open: %s", n, why), fmt.Sprintf("ulimit -Hn %d, or LimitNOFILE= of the unit", enough)}
+		return Finding{"files", Warn, fmt.Sprintf("a process may open %d files: %s", n, why), fmt.Sprintf("ulimit -Hn %d, or LimitNOFILE= of the unit", enough)}
 	}
-	return Finding{"files", OK, fmt.Sprintf("a process may have %d files open", n), ""}
+	return Finding{"files", OK, fmt.Sprintf("a process may open %d files", n), ""}
 }
 
-// OpenFiles returns how many files a process as this one may have open. Go raises the soft
-// limit of a process to this hard one.
+// OpenFiles returns the hard limit of open files. Go raises a process's soft limit to it.
 func OpenFiles() (uint64, error) {
 	var r unix.Rlimit
 	err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r)
 	return r.Max, err
 }
 
-// clockOf judges the state of the clock.
-func clockOf(clock func() (state int, err error)) Finding {
+// checkClock checks whether the clock is synchronized.
+func checkClock(clock func() (state int, err error)) Finding {
 	state, err := clock()
 	switch {
 	case err != nil:
-		return Finding{"clock", Warn, "the clock's state is not known: " + err.Error(), "see timedatectl"}
+		return Finding{"clock", Warn, "the clock's state is unknown: " + err.Error(), "see timedatectl"}
 	case state == unix.TIME_ERROR:
-		return Finding{"clock", Warn, "the clock is not synchronized: Kerberos refuses clocks 5 minutes apart, and certificates have dates", "timedatectl set-ntp true"}
+		return Finding{"clock", Warn, "the clock is not synchronized: Kerberos fails if clocks differ by 5 minutes, and certificates have dates", "timedatectl set-ntp true"}
 	}
 	return Finding{"clock", OK, "the clock is synchronized", ""}
 }
 
-func clock() (state int, err error) { return unix.Adjtimex(&unix.Timex{}) }
+// clockState returns the kernel's clock state (adjtimex(2)).
+func clockState() (state int, err error) { return unix.Adjtimex(&unix.Timex{}) }
 
 var errNoCapabilities = errors.New("no line CapEff")
 
-// capabilities returns the effective set in a file as /proc/self/status.
-func capabilities(status string) (set uint64, err error) {
+// effectiveCapabilities returns the effective set in a file like /proc/self/status.
+func effectiveCapabilities(status string) (set uint64, err error) {
 	file, err := os.Open(status)
 	if err != nil {
 		return 0, err

@@ -12,48 +12,48 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A PortState says how a TCP port answers.
+// A PortState is the result of connecting to a TCP port.
 type PortState int
 
 // The states of ports.
 const (
-	Open        PortState = iota
-	Refused               // by an RST: nothing listens there, or a firewall says so
-	Rejected              // by a firewall, with a message of ICMP
-	Silent                // something drops the packets
-	DroppedHere           // this host's own firewall drops the packets
-	Unanswered            // on this host's network, no host has the address
-	NoRoute               // from this host, or from a router
-	Forbidden             // by this host
-	Unusable              // for another reason
+	Open            PortState = iota
+	portRefused               // RST: nothing listens there, or a firewall sent it
+	portRejected              // a firewall sent an ICMP message
+	portSilent                // packets are dropped
+	portDroppedHere           // this host's own firewall drops the packets
+	portUnanswered            // no host on this host's network has the address
+	portNoRoute               // this host or a router has no route
+	portForbidden             // this host forbids the connection
+	portUnusable              // any other error
 )
 
-// A Port is the answer of a TCP port.
+// A Port is a TCP port and its state.
 type Port struct {
 	Addr  netip.AddrPort
 	State PortState
-	By    netip.Addr // the sender of a message of ICMP; invalid without one
+	By    netip.Addr // sender of the ICMP message; invalid if there was none
 	Err   error      // nil if Open
 }
 
-// TryPort connects to a port, and hangs up. Without an answer it waits for wait, in which
-// the kernel should have sent a second packet, 1 s after the first.
+// TryPort connects to a port, and closes the connection. It waits at most for wait, which
+// should be long enough for the kernel's first retransmission, after 1 s.
 func TryPort(ctx context.Context, addr netip.AddrPort, wait time.Duration) Port {
 	p, _ := tryPort(ctx, addr, wait, 0)
 	return p
 }
 
-// tryPort is TryPort with a limit of hops, unless that is 0. late reports that the limit
-// was reached.
+// tryPort is TryPort with a hop limit, unless hops is 0. late reports that the limit was
+// reached.
 func tryPort(ctx context.Context, addr netip.AddrPort, wait time.Duration, hops int) (p Port, late bool) {
 	p = Port{Addr: addr}
-	fd, sa, err := socket(addr, hops)
+	fd, sa, err := probeSocket(addr, hops)
 	if err != nil {
-		return p.unusable(err), false
+		return p.asUnusable(err), false
 	}
 	defer unix.Close(fd)
 	if err = unix.Connect(fd, sa); err == unix.EINPROGRESS {
-		err = await(ctx, fd, wait)
+		err = awaitConnect(ctx, fd, wait)
 	}
 	p.Err = err
 	cause, by := errorQueue(fd)
@@ -61,35 +61,36 @@ func tryPort(ctx context.Context, addr netip.AddrPort, wait time.Duration, hops 
 	switch {
 	case err == nil:
 	case errors.Is(err, unix.ETIMEDOUT):
-		p.State = Silent
-		if sent, lost := retransmits(fd); lost && !sent {
-			p.State = DroppedHere
+		p.State = portSilent
+		if sent, lost := retransmissions(fd); lost && !sent {
+			p.State = portDroppedHere
 		}
-	case cause == icmpLate:
+	case cause == icmpHopLimit:
 		return p, true
 	case cause == icmpRejected:
-		p.State = Rejected
+		p.State = portRejected
 	case errors.Is(err, unix.ECONNREFUSED):
-		p.State = Refused
+		p.State = portRefused
 	case errors.Is(err, unix.EHOSTUNREACH) && by.IsValid() && isLocal(by):
-		p.State = Unanswered
+		p.State = portUnanswered
 	case errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.ENETUNREACH):
-		p.State = NoRoute
+		p.State = portNoRoute
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES), errors.Is(err, unix.EINVAL):
-		p.State = Forbidden
+		p.State = portForbidden
 	default:
-		p.State = Unusable
+		p.State = portUnusable
 	}
 	return p, false
 }
 
-func (p Port) unusable(err error) Port {
-	p.State, p.Err = Unusable, err
+// asUnusable returns the port with state Unusable.
+func (p Port) asUnusable(err error) Port {
+	p.State, p.Err = portUnusable, err
 	return p
 }
 
-// socket returns a socket that reports messages of ICMP, and the address for it.
-func socket(addr netip.AddrPort, hops int) (fd int, sa unix.Sockaddr, err error) {
+// probeSocket returns a socket that reports ICMP messages, and the address for it.
+func probeSocket(addr netip.AddrPort, hops int) (fd int, sa unix.Sockaddr, err error) {
 	ip := addr.Addr().Unmap()
 	family, level, reports, limit := unix.AF_INET, unix.IPPROTO_IP, unix.IP_RECVERR, unix.IP_TTL
 	if ip.Is4() {
@@ -120,11 +121,11 @@ func socket(addr netip.AddrPort, hops int) (fd int, sa unix.Sockaddr, err error)
 	return fd, sa, err
 }
 
-// tick is how often await looks at its context.
+// tick is how often awaitConnect checks its context.
 const tick = 100 * time.Millisecond
 
-// await returns the result of a connect that has begun.
-func await(ctx context.Context, fd int, wait time.Duration) error {
+// awaitConnect waits for the result of a started connect.
+func awaitConnect(ctx context.Context, fd int, wait time.Duration) error {
 	for end := time.Now().Add(wait); ; {
 		left := min(time.Until(end), tick)
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, int(max(left, 0)/time.Millisecond))
@@ -143,24 +144,24 @@ func await(ctx context.Context, fd int, wait time.Duration) error {
 	}
 }
 
-// retransmits reports whether the kernel has sent the latest retransmission, and whether
-// it has tried to. A local firewall fails the attempt, and the kernel tells no one.
-func retransmits(fd int) (sent, tried bool) {
+// retransmissions reports whether the kernel has sent the latest retransmission, and whether
+// it has tried to. A local firewall makes the attempt fail without an error.
+func retransmissions(fd int) (sent, tried bool) {
 	i, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 	return err == nil && i.Retrans > 0, err == nil && i.Total_retrans > 0
 }
 
-// An icmpCause is the meaning of a message of ICMP.
+// An icmpCause is the meaning of an ICMP message.
 type icmpCause int
 
 const (
-	icmpOther icmpCause = iota
-	icmpLate            // the limit of hops was reached
+	icmpOther    icmpCause = iota
+	icmpHopLimit           // the hop limit was reached
 	icmpRejected
 )
 
-// errorQueue returns the cause and the sender of the message of ICMP that ended a
-// connect, if one did (ip(7), IP_RECVERR).
+// errorQueue returns the cause and the sender of the ICMP message that ended a connect, if
+// any (ip(7), IP_RECVERR).
 func errorQueue(fd int) (cause icmpCause, by netip.Addr) {
 	oob := make([]byte, 512)
 	_, n, _, _, err := unix.Recvmsg(fd, nil, oob, unix.MSG_ERRQUEUE|unix.MSG_DONTWAIT)
@@ -175,14 +176,14 @@ func errorQueue(fd int) (cause icmpCause, by netip.Addr) {
 		four := m.Header.Level == unix.IPPROTO_IP && m.Header.Type == unix.IP_RECVERR
 		six := m.Header.Level == unix.IPPROTO_IPV6 && m.Header.Type == unix.IPV6_RECVERR
 		if four || six {
-			return extended(m.Data)
+			return parseExtendedError(m.Data)
 		}
 	}
 	return icmpOther, netip.Addr{}
 }
 
-// extended parses a sock_extended_err and the sender's address behind it.
-func extended(b []byte) (cause icmpCause, by netip.Addr) {
+// parseExtendedError parses a sock_extended_err and the sender's address behind it.
+func parseExtendedError(b []byte) (cause icmpCause, by netip.Addr) {
 	const size = int(unsafe.Sizeof(unix.SockExtendedErr{}))
 	if len(b) < size+2 {
 		return icmpOther, netip.Addr{}
@@ -200,7 +201,7 @@ func extended(b []byte) (cause icmpCause, by netip.Addr) {
 	}
 	switch {
 	case origin == unix.SO_EE_ORIGIN_ICMP && kind == 11, origin == unix.SO_EE_ORIGIN_ICMP6 && kind == 3:
-		cause = icmpLate
+		cause = icmpHopLimit
 	case origin == unix.SO_EE_ORIGIN_ICMP && kind == 3 && (code == 2 || code == 3 || code == 9 || code == 10 || code == 13),
 		origin == unix.SO_EE_ORIGIN_ICMP6 && kind == 1 && (code == 1 || code == 4 || code == 5 || code == 6):
 		cause = icmpRejected
@@ -208,7 +209,7 @@ func extended(b []byte) (cause icmpCause, by netip.Addr) {
 	return cause, by
 }
 
-// isLocal reports whether this host has an address.
+// isLocal reports whether an address is this host's.
 func isLocal(ip netip.Addr) bool {
 	list, err := net.InterfaceAddrs()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/nstest"
 )
 
-// network makes a network of three namespaces:
+// network creates a network of three namespaces:
 //
 //	here 10.77.0.2 ──── 10.77.0.1 router 10.77.1.1 ──── 10.77.1.2 server
 const network = `
@@ -37,7 +37,7 @@ ip route add 10.77.1.0/24 via 10.77.0.1
 ip -n server route add default via 10.77.1.1
 `
 
-// firewalls drop and reject by the port.
+// firewalls drop and reject packets, each at its own port.
 const firewalls = `
 iptables -A OUTPUT -p tcp --dport 11 -j DROP
 iptables -A OUTPUT -p tcp --dport 12 -j REJECT
@@ -52,7 +52,7 @@ ip route add prohibit 198.51.100.0/24
 ip route add blackhole 198.51.101.0/24
 `
 
-// TestTryPort breaks the way to a port in each way that the doctor tells apart.
+// TestTryPort checks a port in each state that the doctor distinguishes.
 func TestTryPort(t *testing.T) {
 	nstest.Run(t, func(t *testing.T) {
 		nstest.Script(t, network)
@@ -72,22 +72,22 @@ func TestTryPort(t *testing.T) {
 			words string
 		}{
 			{"10.77.1.2:10", Open, "", "NFS at 10.77.1.2:10 is open"},
-			{"10.77.1.2:9", Refused, "", "nothing listens"},
-			{"10.77.1.2:11", DroppedHere, "", "this host's own firewall drops"},
-			{"10.77.1.2:12", Rejected, "10.77.0.2", "this host's own firewall rejects"},
-			{"10.77.1.2:13", Silent, "", "as far as 10.77.0.1"},
-			{"10.77.1.2:14", Rejected, "10.77.0.1", "a firewall at 10.77.0.1 rejects"},
-			{"10.77.1.2:15", Silent, "", "as far as 10.77.0.1, hop 1,"},
-			{"10.77.0.1:18", Silent, "", "its own firewall drops the packets"},
-			{"10.77.1.2:16", Rejected, "10.77.1.2", "the server's own firewall rejects"},
-			{"10.77.1.2:17", Refused, "", "nothing listens"},
-			{"[fd77::1]:9", Refused, "", "nothing listens"},
-			{"[fd77::1]:19", Rejected, "fd77::1", "the server's own firewall rejects"},
-			{"10.77.0.9:10", Unanswered, "10.77.0.2", "no host on this network"},
-			{"10.77.1.9:10", NoRoute, "10.77.0.1", "10.77.0.1 has no way to it"},
-			{"203.0.113.1:10", NoRoute, "", "this host has no route"},
-			{"198.51.100.1:10", Forbidden, "", "this host forbids"},
-			{"198.51.101.1:10", Forbidden, "", "this host forbids"},
+			{"10.77.1.2:9", portRefused, "", "nothing listens"},
+			{"10.77.1.2:11", portDroppedHere, "", "this host's own firewall drops"},
+			{"10.77.1.2:12", portRejected, "10.77.0.2", "this host's own firewall rejects"},
+			{"10.77.1.2:13", portSilent, "", "packets reach 10.77.0.1"},
+			{"10.77.1.2:14", portRejected, "10.77.0.1", "a firewall at 10.77.0.1 rejects"},
+			{"10.77.1.2:15", portSilent, "", "packets reach 10.77.0.1, hop 1,"},
+			{"10.77.0.1:18", portSilent, "", "its own firewall drops the packets"},
+			{"10.77.1.2:16", portRejected, "10.77.1.2", "the server's own firewall rejects"},
+			{"10.77.1.2:17", portRefused, "", "nothing listens"},
+			{"[fd77::1]:9", portRefused, "", "nothing listens"},
+			{"[fd77::1]:19", portRejected, "fd77::1", "the server's own firewall rejects"},
+			{"10.77.0.9:10", portUnanswered, "10.77.0.2", "no host on this network"},
+			{"10.77.1.9:10", portNoRoute, "10.77.0.1", "10.77.0.1 has no route to it"},
+			{"203.0.113.1:10", portNoRoute, "", "this host has no route"},
+			{"198.51.100.1:10", portForbidden, "", "this host forbids"},
+			{"198.51.101.1:10", portForbidden, "", "this host forbids"},
 		} {
 			running.Go(func() {
 				p := TryPort(t.Context(), netip.MustParseAddrPort(tt.addr), 3*time.Second)

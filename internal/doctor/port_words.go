@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// A Service is what should answer at a port.
+// A Service is the service that should listen on a port.
 type Service struct {
-	Name   string // of its check
-	Words  string // for people
-	Needed bool   // a closed port is a fault
-	Remedy string // if nothing listens there
+	Name   string // name of the check
+	Words  string // name in findings
+	Needed bool   // whether a closed port is an error
+	Remedy string // used if nothing listens there
 }
 
-// Finding says how a service's port answers. If packets are dropped, it looks for the
-// place, which takes a second.
+// Finding returns the finding about a service's port. If packets are dropped, it searches
+// for the place, which takes a second.
 func (s Service) Finding(ctx context.Context, p Port) Finding {
 	f := Finding{Check: s.Name, Grade: Fail}
 	if !s.Needed {
@@ -29,86 +29,89 @@ func (s Service) Finding(ctx context.Context, p Port) Finding {
 	switch p.State {
 	case Open:
 		f.Grade, found = OK, "is open"
-	case Refused:
-		found += "nothing listens there, or a firewall pretends that"
+	case portRefused:
+		found += "nothing listens there, or a firewall sends resets"
 		f.Remedy = s.Remedy
 		if !s.Needed {
 			f.Grade, f.Remedy = OK, ""
 		}
-	case Rejected:
-		found, f.Remedy = p.rejected()
-	case Silent:
-		found, f.Remedy = p.silent(ctx)
-	case DroppedHere:
-		found, f.Remedy = "gets nothing: this host's own firewall drops the packets", p.letOut()
-	case Unanswered:
-		found = "gets nothing: no host on this network has the address"
+	case portRejected:
+		found, f.Remedy = p.describeRejected()
+	case portSilent:
+		found, f.Remedy = p.describeSilent(ctx)
+	case portDroppedHere:
+		found, f.Remedy = "is unreachable: this host's own firewall drops the packets", p.outboundRemedy()
+	case portUnanswered:
+		found = "is unreachable: no host on this network has the address"
 		f.Remedy = "start the host, or correct the address (ip neigh show " + p.Addr.Addr().String() + ")"
-	case NoRoute:
-		found, f.Remedy = "gets nothing: this host has no route to it", "correct the routes: ip route get "+p.Addr.Addr().String()
+	case portNoRoute:
+		found, f.Remedy = "is unreachable: this host has no route to it", "correct the routes: ip route get "+p.Addr.Addr().String()
 		if p.By.IsValid() && !isLocal(p.By) {
-			found, f.Remedy = fmt.Sprintf("gets nothing: the router %v has no way to it", p.By), "start the host, or have the router's administrator correct its routes"
+			found, f.Remedy = fmt.Sprintf("is unreachable: the router %v has no route to it", p.By), "start the host, or have the router's administrator correct its routes"
 		}
-	case Forbidden:
-		found = fmt.Sprintf("gets nothing: this host forbids it (%v)", p.Err)
-		f.Remedy = "ip route get " + p.Addr.Addr().String() + " shows a route that does (prohibit, blackhole), else see nft list ruleset"
+	case portForbidden:
+		found = fmt.Sprintf("is unreachable: this host forbids it (%v)", p.Err)
+		f.Remedy = "ip route get " + p.Addr.Addr().String() + " shows whether a route does (prohibit, blackhole), else check nft list ruleset"
 	default:
-		found, f.Remedy = fmt.Sprintf("cannot be tried: %v", p.Err), "correct the address"
+		found, f.Remedy = fmt.Sprintf("cannot be checked: %v", p.Err), "correct the address"
 	}
 	f.Found = fmt.Sprintf("%s at %v %s", s.Words, p.Addr, found)
 	return f
 }
 
-// letOut is the remedy for a firewall of this host.
-func (p Port) letOut() string {
-	return fmt.Sprintf("let TCP port %d out: nft list ruleset, or iptables -S OUTPUT, shows the rule", p.Addr.Port())
+// outboundRemedy returns the remedy for this host's firewall.
+func (p Port) outboundRemedy() string {
+	return fmt.Sprintf("permit TCP port %d outbound: nft list ruleset, or iptables -S OUTPUT, shows the rule", p.Addr.Port())
 }
 
-// letIn is the remedy for a firewall of the server.
-func (p Port) letIn() string {
-	return fmt.Sprintf("let TCP port %d in there, as by firewall-cmd --add-port=%[1]d/tcp or ufw allow %[1]d/tcp", p.Addr.Port())
+// inboundRemedy returns the remedy for the server's firewall.
+func (p Port) inboundRemedy() string {
+	return fmt.Sprintf("permit TCP port %d there: firewall-cmd --add-port=%[1]d/tcp or ufw allow %[1]d/tcp", p.Addr.Port())
 }
 
-func (p Port) letThrough() string {
-	return fmt.Sprintf("have its administrator let TCP port %d through", p.Addr.Port())
+// routerRemedy returns the remedy for a firewall between this host and the server.
+func (p Port) routerRemedy() string {
+	return fmt.Sprintf("ask its administrator to permit TCP port %d", p.Addr.Port())
 }
 
-func (p Port) rejected() (found, remedy string) {
+// describeRejected returns the finding for a port that a firewall rejects.
+func (p Port) describeRejected() (found, remedy string) {
 	switch by := p.By; {
 	case by == p.Addr.Addr().Unmap():
-		return "is closed: the server's own firewall rejects", p.letIn()
+		return "is closed: the server's own firewall rejects", p.inboundRemedy()
 	case isLocal(by):
-		return "is closed: this host's own firewall rejects", p.letOut()
+		return "is closed: this host's own firewall rejects", p.outboundRemedy()
 	default:
-		return fmt.Sprintf("is closed: a firewall at %v rejects", by), p.letThrough()
+		return fmt.Sprintf("is closed: a firewall at %v rejects", by), p.routerRemedy()
 	}
 }
 
-func (p Port) silent(ctx context.Context) (found, remedy string) {
+// describeSilent returns the finding for a port whose packets are dropped.
+func (p Port) describeSilent(ctx context.Context) (found, remedy string) {
 	if by, hops := lastHop(ctx, p.Addr); hops > 0 {
-		return fmt.Sprintf("gets no answer: packets get as far as %v, hop %d, and are dropped there or behind it", by, hops),
-			"let TCP port " + fmt.Sprint(p.Addr.Port()) + " through there and in the server's own firewall, or start the server"
+		return fmt.Sprintf("does not respond: packets reach %v, hop %d, and are dropped there or behind it", by, hops),
+			"permit TCP port " + fmt.Sprint(p.Addr.Port()) + " there and in the server's own firewall, or start the server"
 	}
 	if isNeighbor(p.Addr.Addr().Unmap()) {
-		return "gets no answer, though the host is on this network and up: its own firewall drops the packets", p.letIn()
+		return "does not respond, though the host on this network is up: its own firewall drops the packets", p.inboundRemedy()
 	}
-	return "gets no answer, and no router on the way answers: the host is down, or something drops the packets",
+	return "does not respond, and no router on the path does: the host is down, or packets are dropped",
 		"start the host, correct the address, or open the port in its firewall"
 }
 
-// maxHops is how far lastHop looks, and hopTime how long it waits.
+// maxHops is the largest hop limit that lastHop tries, and hopTimeout how long it waits.
 const (
-	maxHops = 30
-	hopTime = time.Second
+	maxHops    = 30
+	hopTimeout = time.Second
 )
 
-// lastHop returns the last router that packets to a port reach, or hops of 0.
+// lastHop returns the last router that packets to a port reach and its distance, or 0 hops.
 func lastHop(ctx context.Context, addr netip.AddrPort) (by netip.Addr, hops int) {
 	var mu sync.Mutex
-	var running sync.WaitGroup
+	var wg sync.WaitGroup
 	for n := 1; n <= maxHops; n++ {
-		running.Go(func() {
-			p, late := tryPort(ctx, addr, hopTime, n)
+		wg.Go(func() {
+			p, late := tryPort(ctx, addr, hopTimeout, n)
 			mu.Lock()
 			defer mu.Unlock()
 			if late && n > hops {
@@ -116,22 +119,22 @@ func lastHop(ctx context.Context, addr netip.AddrPort) (by netip.Addr, hops int)
 			}
 		})
 	}
-	running.Wait()
+	wg.Wait()
 	return by, hops
 }
 
-// answered is the flag of a complete entry (arp(7), ATF_COM).
-const answered = "0x2"
+// completeEntry is the flag of a completed ARP entry (arp(7), ATF_COM).
+const completeEntry = "0x2"
 
-// isNeighbor reports whether a host of a network of this host has said that it has an
-// address (IPv4 alone).
+// isNeighbor reports whether a host on this host's networks has an address, according to the
+// ARP table (IPv4 only).
 func isNeighbor(ip netip.Addr) bool {
 	table, err := os.ReadFile("/proc/net/arp")
 	if err != nil {
 		return false
 	}
 	for line := range strings.Lines(string(table)) {
-		if f := strings.Fields(line); len(f) > 2 && f[0] == ip.String() && f[2] == answered {
+		if f := strings.Fields(line); len(f) > 2 && f[0] == ip.String() && f[2] == completeEntry {
 			return true
 		}
 	}

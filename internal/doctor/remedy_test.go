@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRemedies reads where findings are made: each has a remedy, unless it is OK. Those of
-// commands are made by a method, found.
+// TestRemedies checks in the source that a Finding has a remedy unless it is OK. The commands
+// create findings by a method named found.
 func TestRemedies(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)

@@ -40,8 +40,8 @@ func TestParts(t *testing.T) {
 	assert.True(t, a.TryAcquire(6))
 }
 
-// TestAcquireWaits checks that a waiting caller gets released memory, or learns
-// that its context has ended and then holds nothing.
+// TestAcquireWaits checks that a waiting caller gets released memory, or returns
+// when its context is canceled and then holds nothing.
 func TestAcquireWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMemory(10, 6, NewPress(func(uint64) {}))
@@ -50,10 +50,10 @@ func TestAcquireWaits(t *testing.T) {
 		got := make(chan error)
 		go func() { got <- b.Acquire(t.Context(), 6) }()
 		synctest.Wait()
-		assert.Equal(t, 1, m.press.Waiting())
+		assert.Equal(t, 1, m.press.waitingCalls())
 		a.Release(6)
 		require.NoError(t, <-got)
-		assert.Zero(t, m.press.Waiting())
+		assert.Zero(t, m.press.waitingCalls())
 
 		for _, p := range []*Part{a, b} { // for the Memory's bytes, and for the part's own
 			ctx, cancel := context.WithCancel(t.Context())
@@ -65,7 +65,7 @@ func TestAcquireWaits(t *testing.T) {
 		b.Release(6)
 		assert.True(t, a.TryAcquire(6), "no share was kept")
 		assert.True(t, b.TryAcquire(4))
-		assert.Zero(t, m.press.Waiting())
+		assert.Zero(t, m.press.waitingCalls())
 	})
 }
 
@@ -88,44 +88,44 @@ func TestPress(t *testing.T) {
 			require.Len(t, all, n)
 			return all
 		}
-		assert.Zero(t, p.Waited())
-		first := p.begin()
+		assert.Zero(t, p.longestWait())
+		first := p.addWaiting()
 		time.Sleep(time.Second)
-		second := p.begin()
+		second := p.addWaiting()
 		time.Sleep(PressTime)
-		assert.Equal(t, PressTime+time.Second, p.Waited())
+		assert.Equal(t, PressTime+time.Second, p.longestWait())
 		rounds := looks(2)
 		assert.Equal(t, rounds[0]+1, rounds[1])
-		p.end(first)
-		assert.Equal(t, PressTime, p.Waited())
+		p.removeWaiting(first)
+		assert.Equal(t, PressTime, p.longestWait())
 		time.Sleep(PressTime)
 		looks(3)
-		p.end(second)
-		assert.Zero(t, p.Waited())
+		p.removeWaiting(second)
+		assert.Zero(t, p.longestWait())
 		time.Sleep(10 * PressTime)
 		looks(3)
-		first = p.begin()
+		first = p.addWaiting()
 		synctest.Wait()
 		time.Sleep(time.Millisecond)
 		rounds = looks(4)
 		assert.Greater(t, rounds[3], rounds[2]+1)
-		p.end(first)
+		p.removeWaiting(first)
 
-		first = p.begin()
+		first = p.addWaiting()
 		for range 2 { // the timer fired before it was stopped, and again
-			p.tick()
+			p.lookIfDue()
 		}
 		time.Sleep(PressTime - time.Millisecond)
 		looks(5)
 		time.Sleep(2 * time.Millisecond)
 		rounds = looks(6)
 		assert.Equal(t, rounds[4]+1, rounds[5])
-		p.end(first)
+		p.removeWaiting(first)
 	})
 }
 
-// TestStands checks that a long message under way is a sign of life, and a
-// trickle is not.
+// TestStands checks that a long message in flight counts as a sign of life, and a
+// trickle does not.
 func TestStands(t *testing.T) {
 	var s Sight
 	for _, tt := range []struct {
@@ -148,8 +148,8 @@ func TestStands(t *testing.T) {
 	}
 }
 
-// TestYields checks that the party with the most connections gives a place to a
-// party with fewer.
+// TestYields checks that the party with the most connections yields one to a party
+// with fewer.
 func TestYields(t *testing.T) {
 	made := 0
 	parties := NewParties(func() int { made++; return made })
@@ -171,7 +171,7 @@ func TestYields(t *testing.T) {
 func TestFull(t *testing.T) {
 	parties := NewParties(func() int { return 0 })
 	p := parties.Enter(&net.TCPAddr{IP: net.IPv4(198, 51, 100, 1)})
-	for range few - 1 {
+	for range fewConns - 1 {
 		parties.Enter(&net.TCPAddr{IP: net.IPv4(198, 51, 100, 1)})
 	}
 	assert.True(t, p.Few())
@@ -196,8 +196,8 @@ func TestOf(t *testing.T) {
 	assert.Zero(t, PartyOf(&net.TCPAddr{}))
 	assert.Zero(t, PartyOf(&net.UnixAddr{Name: "x"}))
 
-	// The hosts of a link are a party each, and so are equal addresses on two
-	// links.
+	// Each host on a link is a party, and equal addresses on two links are two
+	// parties.
 	linked := func(ip, zone string, port int) Name {
 		return PartyOf(&net.TCPAddr{IP: net.ParseIP(ip), Zone: zone, Port: port})
 	}

@@ -7,21 +7,21 @@ import (
 	"sync"
 )
 
-// Places are places for calls that wait. A party may take another place while it
-// has fewer than are free. A single party thus gets half, and a new party finds
-// a place unless there are many. Of calls that wait, those of one party get places in
-// their order, and parties take turns.
+// Places limit how many calls wait. A party may take another place while it has
+// fewer than are free. A single party thus gets half, and a new party finds a place
+// unless there are many parties. Waiting calls from one party get places in arrival
+// order, and parties take turns.
 type Places struct {
 	limit int
 
 	mu    sync.Mutex
 	taken int
-	by    map[Name]int // places of parties with any
+	by    map[Name]int // place count by party
 	waits map[Name]*list.List
-	turns []Name // of waits, the next first; none may have another place
+	turns []Name // keys in waits, the next first; none may have another place
 }
 
-// NewPlaces returns a number of places.
+// NewPlaces returns Places with a limit.
 func NewPlaces(limit int) *Places {
 	return &Places{limit: limit, by: make(map[Name]int), waits: make(map[Name]*list.List)}
 }
@@ -30,10 +30,10 @@ func NewPlaces(limit int) *Places {
 func (p *Places) Take(of Name) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.takeLocked(of)
+	return p.takePlaceLocked(of)
 }
 
-func (p *Places) takeLocked(of Name) bool {
+func (p *Places) takePlaceLocked(of Name) bool {
 	if p.by[of] >= p.limit-p.taken {
 		return false
 	}
@@ -43,10 +43,10 @@ func (p *Places) takeLocked(of Name) bool {
 }
 
 // Acquire waits until the party may have another place, and takes that place. The
-// error is the cause of ctx's end.
+// error is ctx's cause.
 func (p *Places) Acquire(ctx context.Context, of Name) error {
 	p.mu.Lock()
-	if p.takeLocked(of) {
+	if p.takePlaceLocked(of) {
 		p.mu.Unlock()
 		return nil
 	}
@@ -66,16 +66,16 @@ func (p *Places) Acquire(ctx context.Context, of Name) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	select {
-	case <-taken: // meanwhile
-		p.giveLocked(of)
+	case <-taken: // in the meantime
+		p.givePlaceLocked(of)
 	default:
-		p.forgetLocked(of, call)
+		p.removeWaitLocked(of, call)
 	}
 	return context.Cause(ctx)
 }
 
-// forgetLocked removes a call that waits.
-func (p *Places) forgetLocked(of Name, call *list.Element) {
+// removeWaitLocked removes a waiting call.
+func (p *Places) removeWaitLocked(of Name, call *list.Element) {
 	calls := p.waits[of]
 	if calls.Remove(call); calls.Len() > 0 {
 		return
@@ -84,20 +84,20 @@ func (p *Places) forgetLocked(of Name, call *list.Element) {
 	p.turns = slices.DeleteFunc(p.turns, func(n Name) bool { return n == of })
 }
 
-// Give gives back a party's place.
+// Give releases a party's place.
 func (p *Places) Give(of Name) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.giveLocked(of)
+	p.givePlaceLocked(of)
 }
 
-func (p *Places) giveLocked(of Name) {
+func (p *Places) givePlaceLocked(of Name) {
 	p.taken--
 	if p.by[of]--; p.by[of] == 0 {
 		delete(p.by, of)
 	}
 	for {
-		next := slices.IndexFunc(p.turns, p.takeLocked)
+		next := slices.IndexFunc(p.turns, p.takePlaceLocked)
 		if next < 0 {
 			return
 		}
@@ -105,11 +105,11 @@ func (p *Places) giveLocked(of Name) {
 		p.turns = append(slices.Delete(p.turns, next, next+1), n)
 		call := p.waits[n].Front()
 		close(call.Value.(chan struct{}))
-		p.forgetLocked(n, call)
+		p.removeWaitLocked(n, call)
 	}
 }
 
-// Taken returns the number of places in use.
+// Taken returns how many places are in use.
 func (p *Places) Taken() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

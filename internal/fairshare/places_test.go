@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPlaces checks that a party gets half of the places, that the others get
-// half of what is left, and that a waiting call gets a place as soon as its
-// party may have one.
+// TestPlaces checks that a party gets half of the places, that the others get half
+// of the rest, and that a waiting call gets a place as soon as its party may have
+// one.
 func TestPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPlaces(16)
@@ -52,9 +52,8 @@ func TestPlaces(t *testing.T) {
 	})
 }
 
-// TestPlacesInTurn checks that the calls of a party get places in their order, that
-// parties take turns, and that each place that is given back wakes one call: with many
-// that wait, all others would wake up in vain.
+// TestPlacesInTurn checks that a party's calls get places in order of arrival, that
+// parties take turns, and that each released place wakes only one call.
 func TestPlacesInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const calls = 100
@@ -93,8 +92,8 @@ func TestPlacesInTurn(t *testing.T) {
 	})
 }
 
-// TestPlacesOfEnded checks that a call that ends as it gets a place gives it back, and
-// that calls that end leave nothing.
+// TestPlacesOfEnded checks that a call that is canceled as it gets a place releases
+// it, and that canceled calls leave no state.
 func TestPlacesOfEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPlaces(2)

@@ -6,43 +6,43 @@ import (
 	"time"
 )
 
-// A Press looks at all connections while calls wait for memory. While others
-// wait, a peer that holds memory and is stuck may keep it for less time than
+// A Press periodically checks all connections while calls wait for memory. While
+// others wait, a peer that holds memory and is stuck may keep it for less time than
 // usual.
 type Press struct {
 	look  func(round uint64)
 	timer *time.Timer
 
-	mu      sync.Mutex
-	waiting list.List // when each call began to wait, the oldest first
-	round   uint64
-	due     time.Time // the next look
+	mu       sync.Mutex
+	waiting  list.List // when each call began to wait, oldest first
+	round    uint64
+	nextLook time.Time // when to look next
 }
 
-// NewPress returns a Press that calls look every PressTime while calls wait.
-// look must end the connections that are stuck, for which Sight.Stands returns
-// true in a round.
+// NewPress returns a Press that calls look every PressTime while calls wait. look
+// must close the connections that are stuck, for which Sight.Stands returns true in
+// a round.
 func NewPress(look func(round uint64)) *Press {
 	p := &Press{look: look}
-	p.timer = time.AfterFunc(PressTime, p.tick)
+	p.timer = time.AfterFunc(PressTime, p.lookIfDue)
 	p.timer.Stop()
 	return p
 }
 
-// begin notes a waiting call, and end the end of its wait.
-func (p *Press) begin() *list.Element {
+// addWaiting records a waiting call, and removeWaiting the end of its wait.
+func (p *Press) addWaiting() *list.Element {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
 	if p.waiting.Len() == 0 {
-		p.round += 2 // earlier sights are not of the last period
-		p.due = now
+		p.round += 2 // earlier sights are not from the last period
+		p.nextLook = now
 		p.timer.Reset(0)
 	}
 	return p.waiting.PushBack(now)
 }
 
-func (p *Press) end(call *list.Element) {
+func (p *Press) removeWaiting(call *list.Element) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.waiting.Remove(call); p.waiting.Len() == 0 {
@@ -50,15 +50,15 @@ func (p *Press) end(call *list.Element) {
 	}
 }
 
-// Waiting returns the number of calls that wait for memory.
-func (p *Press) Waiting() int {
+// waitingCalls returns how many calls wait for memory.
+func (p *Press) waitingCalls() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.waiting.Len()
 }
 
-// Waited returns how long the longest-waiting call has waited for memory.
-func (p *Press) Waited() time.Duration {
+// longestWait returns the time for which the first waiting call has waited for memory.
+func (p *Press) longestWait() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	oldest := p.waiting.Front()
@@ -68,16 +68,16 @@ func (p *Press) Waited() time.Duration {
 	return time.Since(oldest.Value.(time.Time))
 }
 
-// tick looks if a look is due. A timer that is stopped or reset as it fires
-// comes anyway, and two looks in immediate succession would find all peers
+// lookIfDue calls look if it is due. A timer that is stopped or reset while it
+// fires runs anyway, and two looks in immediate succession would find all peers
 // stuck.
-func (p *Press) tick() {
+func (p *Press) lookIfDue() {
 	p.mu.Lock()
 	now := time.Now()
-	due := p.waiting.Len() > 0 && !now.Before(p.due)
+	due := p.waiting.Len() > 0 && !now.Before(p.nextLook)
 	if due {
 		p.round++
-		p.due = now.Add(PressTime)
+		p.nextLook = now.Add(PressTime)
 		p.timer.Reset(PressTime)
 	}
 	round := p.round
@@ -87,15 +87,15 @@ func (p *Press) tick() {
 	}
 }
 
-// A Sight is a look's record of a connection.
+// A Sight is what a look recorded about a connection.
 type Sight struct {
 	Round        uint64
-	Posted, Done uint64 // pieces of work that need the peer's cooperation
+	Posted, Done uint64 // work items that need the peer's cooperation
 	Bytes        uint64 // bytes moved, as far as known
 }
 
-// Stands replaces s by the sight now. It reports whether the connection had
-// work at the look before, and since then has neither done any nor moved many
+// Stands replaces s with the sight now. It reports whether the connection had work
+// at the previous look, and since then has neither completed any nor moved many
 // bytes.
 func (s *Sight) Stands(now Sight) bool {
 	before := *s

@@ -28,32 +28,32 @@ const (
 // floors are the packages and their floors. A package imports only from floors
 // below its own.
 var floors = map[string]int{
-	"buf": 0, "chunks": 0, "cmpriv": 0, "iwarp/mpa/mpatest": 0, "rdma": 0, "xdr": 0,
-	"internal/bootahead": 0, "internal/certtest": 0, "internal/cli": 0, "internal/conformance": 0, "internal/fairshare": 0, "internal/floors": 0, "internal/keepalive": 0, "internal/lograte": 0, "internal/lookupcache": 0, "internal/manual": 0, "internal/mountinfo": 0, "internal/nstest": 0, "internal/pcap": 0, "internal/racetest": 0, "internal/relief": 0, "internal/samehost": 0, "internal/sbom": 0, "internal/stablefile": 0, "internal/wiretest": 0, "internal/workpool": 0,
-	"gss": 1, "iwarp/ddp": 1, "iwarp/mpa": 1, "oncrpc/rpcmsg": 1, "rdma/rdmatest": 1, "roce/packet": 1, "rpcrdma/wire": 1, "tickets/wire": 1, "internal/conformance/check": 1, "internal/mountopt": 1,
-	"gss/krb5": 2, "iwarp/rdmap": 2, "iwarp/recorder": 2, "oncrpc": 2,
-	"delegation": 3, "locks": 3, "recall": 3, "oncrpc/replay": 3, "oncrpc/rpcstats": 3, "iwarp": 3, "roce": 3, "rpcrdma": 3, "rpcsec": 3, "rpctls": 3,
-	"delegation/client": 4, "delegation/server": 4, "exports": 4, "idmap": 4, "journal": 4, "nfs/mount3": 4, "nfs/nfs3": 4, "nfs/nfs4": 4, "nfs/nfsacl": 4, "nfs/nlm4": 4, "nfs/nsm": 4, "rpcbind": 4, "rpcrdma/stream": 4, "tickets": 4, "vfs": 4, "internal/discover": 4, "internal/pingpong": 4,
-	"internal/doctor": 5, "lockclient": 5, "nfs/nfs4/nfs4test": 5, "nfs/nlm4/nlm4test": 5, "nfs/nfs4acl": 5, "nfs4client": 5, "nfs4state": 5, "nfsclient": 5, "realm": 5, "vfs/billy": 5, "vfs/mem": 5, "vfs/posix": 5, "vfs/vfstest": 5,
-	"fusefs": 6, "internal/copytree": 6, "internal/loadgen": 6, "lockserver": 6, "nfs4server": 6, "nfsserver": 6, "internal/bridge": 6,
-	front: 7, "nfsserver/gonfs": 7,
+	"rdma/buf": 0, "chunks": 0, "cmpriv": 0, "rdma/iwarp/mpa/mpatest": 0, "rdma": 0, "oncrpc/xdr": 0,
+	"internal/bootahead": 0, "internal/buildinfo": 0, "internal/certtest": 0, "internal/cli": 0, "internal/conformance": 0, "internal/fairshare": 0, "internal/floors": 0, "internal/keepalive": 0, "internal/lograte": 0, "internal/lookupcache": 0, "internal/manual": 0, "internal/mappedsend": 0, "internal/mountinfo": 0, "internal/nstest": 0, "internal/pcap": 0, "internal/quickack": 0, "internal/racetest": 0, "internal/relief": 0, "internal/samehost": 0, "internal/sbom": 0, "internal/stablefile": 0, "internal/wiretest": 0, "internal/workpool": 0, "vfs/posix/internal/filesync": 0, "vfs/posix/internal/handletable": 0, "vfs/posix/internal/leasesignal": 0,
+	"oncrpc/gss": 1, "rdma/iwarp/ddp": 1, "rdma/iwarp/mpa": 1, "oncrpc/rpcmsg": 1, "rdma/rdmatest": 1, "rdma/roce/packet": 1, "rpcrdma/wire": 1, "oncrpc/gss/tickets/wire": 1, "internal/conformance/check": 1, "internal/mountopt": 1,
+	"oncrpc/gss/krb5": 2, "rdma/iwarp/rdmap": 2, "rdma/iwarp/recorder": 2, "oncrpc": 2,
+	"delegation": 3, "vfs/locks": 3, "nfsserver/recall": 3, "oncrpc/replay": 3, "oncrpc/rpcstats": 3, "oncrpc/rpctest": 3, "rdma/iwarp": 3, "rdma/roce": 3, "rpcrdma": 3, "oncrpc/rpcsec": 3, "oncrpc/rpctls": 3,
+	"delegation/client": 4, "delegation/server": 4, "nfsserver/exports": 4, "nfsserver/idmap": 4, "nfsserver/journal": 4, "nfs/mount3": 4, "nfs/nfs3": 4, "nfs/nfs4": 4, "nfs/nfsacl": 4, "nfs/nlm4": 4, "nfs/nsm": 4, "oncrpc/rpcbind": 4, "rpcrdma/stream": 4, "oncrpc/gss/tickets": 4, "vfs": 4, "internal/discover": 4, "internal/pingpong": 4,
+	"internal/doctor": 5, "nfsclient/nlmclient": 5, "nfs/nfs4/nfs4test": 5, "nfs/nlm4/nlm4test": 5, "nfs/nfs4acl": 5, "nfsclient/nfs4client": 5, "nfsserver/nfs4state": 5, "nfsclient": 5, "nfsserver/exportset": 5, "vfs/billy": 5, "vfs/mem": 5, "vfs/posix": 5, "vfs/vfstest": 5,
+	"nfsclient/fusefs": 6, "internal/copytree": 6, "internal/loadgen": 6, "nfsserver/nlmserver": 6, "nfsserver/nfs4server": 6, "nfsserver": 6, "internal/bridge": 6,
+	front: 7, "cmd/nfsrdmad/internal/report": 7, "nfsserver/gonfs": 7,
 	"cmd/mountrdma": 8, "cmd/nfsrdma-gss": 8, "cmd/nfsrdmad": 8, "internal/bench": 8,
 }
 
 // beside are the imports within a floor: the vocabulary of a package in
 // terms of another's.
 var beside = map[string][]string{
-	"rdma":   {"buf"},         // a received message is a lent buffer
-	"chunks": {"rdma", "xdr"}, // a segment is an STag, offset and length, in XDR
+	"rdma":   {"rdma/buf"},           // a received message is a lent buffer
+	"chunks": {"rdma", "oncrpc/xdr"}, // a segment is an STag, offset and length, in XDR
 
 	"nfs/nfsacl": {"nfs/nfs3"}, // the program's handles, attributes and errors are NFS's
 }
 
 // peers are imported by tests, although they are not on a lower floor.
-var peers = map[string][]string{"lockclient": {"nfs/nlm4/nlm4test"}, "nfs4client": {"nfs4server", "nfs4state", "realm", "vfs/mem"}, "internal/bridge": {"nfsserver"}, "internal/copytree": {"nfsserver"}, "nfs/nfs3": {"rpcrdma/stream"}, "nfsclient": {"nfsserver"}, "rpcsec": {"oncrpc/replay", "rpcrdma"}, "fusefs": {"nfsserver"}, "vfs/posix": {"nfsserver"}}
+var peers = map[string][]string{"nfsclient/nlmclient": {"nfs/nlm4/nlm4test"}, "nfsclient/nfs4client": {"nfsserver/nfs4server", "nfsserver/nfs4state", "nfsserver/exportset", "vfs/mem"}, "internal/bridge": {"nfsserver"}, "internal/copytree": {"nfsserver"}, "nfs/nfs3": {"rpcrdma/stream"}, "nfsclient": {"nfsserver"}, "oncrpc/replay": {"oncrpc/rpctest"}, "oncrpc/rpcsec": {"oncrpc/replay", "rpcrdma"}, "oncrpc/rpcstats": {"oncrpc/rpctest"}, "nfsclient/fusefs": {"nfsserver"}, "vfs/posix": {"nfsserver"}}
 
 // testOnly are imported only by tests and by each other.
-var testOnly = []string{"internal/bootahead", "internal/certtest", "internal/manual", "internal/nstest", "internal/racetest", "internal/wiretest", "iwarp/mpa/mpatest", "nfs/nfs4/nfs4test", "nfs/nlm4/nlm4test", "rdma/rdmatest", "vfs/vfstest"}
+var testOnly = []string{"internal/bootahead", "internal/certtest", "internal/manual", "internal/nstest", "internal/racetest", "internal/wiretest", "rdma/iwarp/mpa/mpatest", "nfs/nfs4/nfs4test", "nfs/nlm4/nlm4test", "oncrpc/rpctest", "rdma/rdmatest", "vfs/vfstest"}
 
 // choosers may import the provider, besides the commands: the root package, and the bench, which is
 // a program and frames messages itself.
@@ -64,13 +64,13 @@ var choosers = []string{front, "internal/bench"}
 const apart = "interop"
 
 // pure are codecs: bytes to values and back, without network, log or clock.
-var pure = []string{"chunks", "cmpriv", "iwarp/ddp", "iwarp/mpa", "iwarp/rdmap", "nfs/mount3", "nfs/nfs3", "nfs/nfs4", "nfs/nfs4acl", "nfs/nfsacl", "nfs/nlm4", "nfs/nsm", "oncrpc/rpcmsg", "rpcrdma/wire", "xdr"}
+var pure = []string{"chunks", "cmpriv", "rdma/iwarp/ddp", "rdma/iwarp/mpa", "rdma/iwarp/rdmap", "nfs/mount3", "nfs/nfs3", "nfs/nfs4", "nfs/nfs4acl", "nfs/nfsacl", "nfs/nlm4", "nfs/nsm", "oncrpc/rpcmsg", "rpcrdma/wire", "oncrpc/xdr"}
 
 var impure = []string{"context", "io", "log", "log/slog", "net", "os", "reflect", "time"}
 
 // unguessable are packages that draw numbers that no peer may guess, from
 // crypto/rand and no other source.
-var unguessable = []string{"delegation", "gss/krb5", "iwarp", "nfs4server", "nfs4state", "nfsserver", "realm", "rpcsec"}
+var unguessable = []string{"delegation", "oncrpc/gss/krb5", "rdma/iwarp", "nfsserver/nfs4server", "nfsserver/nfs4state", "nfsserver", "nfsserver/exportset", "oncrpc/rpcsec"}
 
 // TestFloors checks the imports of every file (R5040-8.1.1-8-1: STags come from
 // crypto/rand).
@@ -135,29 +135,29 @@ func TestCheck(t *testing.T) {
 		{"vfs/posix", true, module + "vfs/posix", ""},
 		{"nfsclient", true, module + "nfsserver", ""},
 		{"nfsclient", false, module + "nfsserver", "not below"},
-		{"rdma", false, module + "buf", ""},
-		{"cmd/nfsrdmad", false, module + "iwarp", ""},
+		{"rdma", false, module + "rdma/buf", ""},
+		{"cmd/nfsrdmad", false, module + "rdma/iwarp", ""},
 		{"cmd/nfsrdmad", false, strings.TrimSuffix(module, "/"), ""},
 		{front, true, strings.TrimSuffix(module, "/"), ""},
-		{front, false, module + "iwarp/mpa", ""},
+		{front, false, module + "rdma/iwarp/mpa", ""},
 		{front, false, module + "cmd/nfsrdmad", "not below"},
 		{"nfsserver/gonfs", false, strings.TrimSuffix(module, "/"), "not below"},
-		{"iwarp", false, "net", ""},
-		{"buf", false, module + "rdma", "not below"},
+		{"rdma/iwarp", false, "net", ""},
+		{"rdma/buf", false, module + "rdma", "not below"},
 		{"oncrpc", false, module + "rpcrdma", "not below"},
 		{"oncrpc", true, module + "rpcrdma", "not below"},
-		{"iwarp/ddp", false, module + "iwarp/mpa", "not below"},
+		{"rdma/iwarp/ddp", false, module + "rdma/iwarp/mpa", "not below"},
 		{"rpcrdma", false, module + "rdma/rdmatest", "only for tests"},
-		{"nfsserver", false, module + "iwarp", "provider"},
-		{"nfsserver", true, module + "iwarp/mpa", "provider"},
+		{"nfsserver", false, module + "rdma/iwarp", "provider"},
+		{"nfsserver", true, module + "rdma/iwarp/mpa", "provider"},
 		{"nfsserver", false, module + "interop", "outside the floors"},
 		{"nfsserver", false, module + "nosuch", "no floor"},
 		{"chunks", false, "net/netip", "codec"},
 		{"chunks", true, "net/netip", ""},
-		{"xdr", false, "time", "codec"},
-		{"iwarp", false, "math/rand/v2", "guess"},
-		{"iwarp", false, "crypto/rand", ""},
-		{"iwarp", true, "math/rand/v2", ""},
+		{"oncrpc/xdr", false, "time", "codec"},
+		{"rdma/iwarp", false, "math/rand/v2", "guess"},
+		{"rdma/iwarp", false, "crypto/rand", ""},
+		{"rdma/iwarp", true, "math/rand/v2", ""},
 	} {
 		err := check(tt.pkg, tt.test, tt.imp)
 		if tt.want == "" {
@@ -189,7 +189,7 @@ func check(pkg string, test bool, imp string) error {
 		return nil
 	case within(apart, to):
 		return fmt.Errorf("%s imports %s, which only programs outside the floors may import", pkg, to)
-	case within("iwarp", to) && !within("iwarp", pkg) && !within("cmd", pkg) && !slices.Contains(choosers, pkg):
+	case within("rdma/iwarp", to) && !within("rdma/iwarp", pkg) && !within("cmd", pkg) && !slices.Contains(choosers, pkg):
 		return fmt.Errorf("%s imports %s: only commands and the root package choose the provider", pkg, to)
 	}
 	floor, ok := floors[to]

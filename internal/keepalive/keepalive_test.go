@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pair returns the two ends of a connection.
-func pair(t *testing.T) (near, far *net.TCPConn) {
+// newConnPair returns the two ends of a connection.
+func newConnPair(t *testing.T) (near, far *net.TCPConn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -27,7 +27,7 @@ func pair(t *testing.T) (near, far *net.TCPConn) {
 	return accepted.(*net.TCPConn), nc.(*net.TCPConn)
 }
 
-func option(t *testing.T, nc *net.TCPConn, level, name int) (value int) {
+func socketOption(t *testing.T, nc *net.TCPConn, level, name int) (value int) {
 	t.Helper()
 	raw, err := nc.SyscallConn()
 	require.NoError(t, err)
@@ -37,21 +37,20 @@ func option(t *testing.T, nc *net.TCPConn, level, name int) (value int) {
 }
 
 func TestWatch(t *testing.T) {
-	near, _ := pair(t)
+	near, _ := newConnPair(t)
 	Watch(near)
-	assert.Equal(t, 1, option(t, near, unix.SOL_SOCKET, unix.SO_KEEPALIVE))
-	assert.Equal(t, 15, option(t, near, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE))
-	assert.Equal(t, 15, option(t, near, unix.IPPROTO_TCP, unix.TCP_KEEPINTVL))
-	assert.Equal(t, 60_000, option(t, near, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT))
+	assert.Equal(t, 1, socketOption(t, near, unix.SOL_SOCKET, unix.SO_KEEPALIVE))
+	assert.Equal(t, 15, socketOption(t, near, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE))
+	assert.Equal(t, 15, socketOption(t, near, unix.IPPROTO_TCP, unix.TCP_KEEPINTVL))
+	assert.Equal(t, 60_000, socketOption(t, near, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT))
 	a, b := net.Pipe()
 	defer a.Close()
 	defer b.Close()
 	Watch(a)
 }
 
-// vanish makes an end receive and answer nothing, as if packets to it were
-// lost.
-func vanish(t *testing.T, nc *net.TCPConn) {
+// dropPackets makes an end drop all packets, as if they were lost.
+func dropPackets(t *testing.T, nc *net.TCPConn) {
 	t.Helper()
 	raw, err := nc.SyscallConn()
 	require.NoError(t, err)
@@ -68,15 +67,14 @@ func TestVanished(t *testing.T) {
 	for _, owed := range []bool{false, true} {
 		t.Run(map[bool]string{false: "idle", true: "owed data"}[owed], func(t *testing.T) {
 			t.Parallel()
-			near, far := pair(t)
-			watch(near, time.Second, time.Second, 1500*time.Millisecond)
-			vanish(t, far)
+			near, far := newConnPair(t)
+			setTimeouts(near, time.Second, time.Second, 1500*time.Millisecond)
+			dropPackets(t, far)
 			if owed {
 				_, err := near.Write([]byte("a reply"))
 				require.NoError(t, err)
 			}
-			// Without a watch, detection would take 2 hours, or a quarter of
-			// one.
+			// Without Watch, detection would take 2 hours, or a quarter of an hour.
 			require.NoError(t, near.SetReadDeadline(time.Now().Add(time.Minute)))
 			_, err := near.Read(make([]byte, 1))
 			assert.ErrorIs(t, err, unix.ETIMEDOUT)
@@ -84,11 +82,11 @@ func TestVanished(t *testing.T) {
 	}
 }
 
-// TestIdle checks that a live peer is left alone.
+// TestIdle checks that the connection to a live peer stays open.
 func TestIdle(t *testing.T) {
 	t.Parallel()
-	near, far := pair(t)
-	watch(near, time.Second, time.Second, 1500*time.Millisecond)
+	near, far := newConnPair(t)
+	setTimeouts(near, time.Second, time.Second, 1500*time.Millisecond)
 	require.NoError(t, near.SetReadDeadline(time.Now().Add(2500*time.Millisecond)))
 	_, err := near.Read(make([]byte, 1))
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
@@ -100,7 +98,7 @@ func TestIdle(t *testing.T) {
 
 // TestTraffic checks that Traffic counts arrived bytes, at both ends.
 func TestTraffic(t *testing.T) {
-	near, far := pair(t)
+	near, far := newConnPair(t)
 	_, err := far.Write(make([]byte, 1000))
 	require.NoError(t, err)
 	_, err = io.ReadFull(near, make([]byte, 1000))
@@ -119,4 +117,30 @@ func TestTraffic(t *testing.T) {
 	near.Close()
 	in, out = Traffic(near)
 	assert.Zero(t, in+out, "closed")
+}
+
+// TestLost checks the signs of an abandoned connection: an unread FIN, a reset, a
+// peer that does not acknowledge data, and a close on this end.
+func TestLost(t *testing.T) {
+	for name, give := range map[string]func(near, far *net.TCPConn){
+		"FIN":   func(_, far *net.TCPConn) { _ = far.Close() },
+		"reset": func(_, far *net.TCPConn) { _ = far.SetLinger(0); _ = far.Close() },
+		"silence": func(near, far *net.TCPConn) {
+			dropPackets(t, far)
+			_, err := near.Write([]byte("reply"))
+			assert.NoError(t, err)
+		},
+		"closed": func(near, _ *net.TCPConn) { _ = near.Close() },
+	} {
+		near, far := newConnPair(t)
+		_, err := near.Write([]byte("reply"))
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return !StateOf(near).Lost }, 10*time.Second, time.Millisecond, name)
+		give(near, far)
+		require.Eventually(t, func() bool { return StateOf(near).Lost }, 10*time.Second, time.Millisecond, name)
+	}
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	assert.False(t, StateOf(a).Lost, "unknown")
 }

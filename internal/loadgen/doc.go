@@ -1,4 +1,4 @@
-// Package loadgen repeats one kind of NFS call on some connections, and
-// measures throughput and latency. It must not know how the connections are
-// made, nor flags and output of a command.
+// Package loadgen repeats one kind of NFS call on some connections, and measures
+// throughput and latency. It must not depend on how the connections are made, nor
+// on a command's flags and output.
 package loadgen

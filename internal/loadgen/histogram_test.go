@@ -13,18 +13,18 @@ import (
 // narrow.
 func TestBuckets(t *testing.T) {
 	next := uint64(0)
-	for b := range 60 * steps {
-		assert.Equal(t, b, bucket(next), b)
-		assert.Equal(t, b, bucket(top(b)), b)
-		assert.LessOrEqual(t, top(b)-next, next/steps, b)
-		next = top(b) + 1
+	for b := range 60 * bucketsPerDoubling {
+		assert.Equal(t, b, bucketIndex(next), b)
+		assert.Equal(t, b, bucketIndex(bucketMax(b)), b)
+		assert.LessOrEqual(t, bucketMax(b)-next, next/bucketsPerDoubling, b)
+		next = bucketMax(b) + 1
 	}
 }
 
 func TestQuantile(t *testing.T) {
 	var h, other histogram
 	assert.Zero(t, h.quantile(0.5))
-	assert.Empty(t, h.bars())
+	assert.Empty(t, h.toBars())
 	var all []time.Duration
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range 10_001 {
@@ -41,7 +41,7 @@ func TestQuantile(t *testing.T) {
 	for _, q := range []float64{0, 0.001, 0.5, 0.99, 0.9999, 1} {
 		exact := Quantile(all, q)
 		assert.GreaterOrEqual(t, h.quantile(q), exact, q)
-		assert.LessOrEqual(t, h.quantile(q), exact+exact/steps, q)
+		assert.LessOrEqual(t, h.quantile(q), exact+exact/bucketsPerDoubling, q)
 	}
 	assert.Equal(t, all[10_000], h.max)
 	assert.Equal(t, all[0], h.min)
@@ -58,7 +58,7 @@ func TestBars(t *testing.T) {
 	for _, d := range all {
 		h.add(d)
 	}
-	bars := h.bars()
+	bars := h.toBars()
 	assert.LessOrEqual(t, bars[0].From, all[0])
 	assert.LessOrEqual(t, bars[len(bars)-1].From, all[4])
 	assert.Greater(t, bars[len(bars)-1].To, all[4])
@@ -73,7 +73,7 @@ func TestBars(t *testing.T) {
 			}
 		}
 		assert.EqualValues(t, calls, b.Calls, b)
-		if b.From >= steps {
+		if b.From >= bucketsPerDoubling {
 			assert.LessOrEqual(t, float64(b.To), float64(b.From)*1.25)
 		}
 	}

@@ -12,12 +12,12 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
 
-// New finds the object of the calls, at a path in the export of link, and
-// returns their load.
+// New finds the object for the calls, at a path in link's export, and returns their
+// Load.
 func New(ctx context.Context, link Link, path string, cfg Config) (*Load, error) {
 	l := &Load{cfg: cfg}
 	if link.Session != nil {
-		return l, l.version4(ctx, link.Session, path)
+		return l, l.useNFSv4(ctx, link.Session, path)
 	}
 	if cfg.Op == "null" {
 		l.call = func(ctx context.Context, c Link, _ []byte) (int, error) { return 0, c.Client.Null(ctx) }
@@ -34,17 +34,17 @@ func New(ctx context.Context, link Link, path string, cfg Config) (*Load, error)
 			return 0, err
 		}
 	case "readdirplus":
-		err = l.list(&node, path)
+		err = l.listDirectory(&node, path)
 	case "open":
-		err = l.names(ctx, link, &node, path)
+		err = l.openByName(ctx, link, &node, path)
 	default:
-		err = l.data(ctx, link, &node)
+		err = l.readOrWrite(ctx, link, &node)
 	}
 	return l, err
 }
 
-// list makes the calls whole listings of a directory.
-func (l *Load) list(node *nfsclient.Node, path string) error {
+// listDirectory sets the call to a whole directory listing.
+func (l *Load) listDirectory(node *nfsclient.Node, path string) error {
 	if node.Attr.Type != nfs3.TypeDir {
 		return errors.New("not a directory, which readdirplus needs")
 	}
@@ -59,9 +59,9 @@ func (l *Load) list(node *nfsclient.Node, path string) error {
 	return nil
 }
 
-// names makes the calls LOOKUP, ACCESS and READ of one file of a directory after
-// the other: the calls of version 3 in place of OPEN, READ and CLOSE.
-func (l *Load) names(ctx context.Context, link Link, node *nfsclient.Node, path string) error {
+// openByName sets the call to LOOKUP, ACCESS and READ for a directory's files, one
+// after another: the NFSv3 counterpart to OPEN, READ and CLOSE.
+func (l *Load) openByName(ctx context.Context, link Link, node *nfsclient.Node, path string) error {
 	if node.Attr.Type != nfs3.TypeDir {
 		return errors.New("not a directory, which open needs")
 	}
@@ -94,8 +94,8 @@ func (l *Load) names(ctx context.Context, link Link, node *nfsclient.Node, path 
 	return nil
 }
 
-// data makes the calls READs or WRITEs of the blocks of a file.
-func (l *Load) data(ctx context.Context, link Link, node *nfsclient.Node) error {
+// readOrWrite sets the call to READ or WRITE for a file's blocks.
+func (l *Load) readOrWrite(ctx context.Context, link Link, node *nfsclient.Node) error {
 	if node.Attr.Type != nfs3.TypeReg {
 		return errors.New("not a regular file, which " + l.cfg.Op + " needs")
 	}

@@ -9,41 +9,40 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
-	"github.com/nfsrdma/nfsrdma/nfs4client"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/nfsclient/nfs4client"
 )
 
-// Ops are the kinds of call: READ and WRITE of the blocks of a file in turn or
-// in random order, GETATTR, whole listings of a directory, the use of one file
-// of a directory after the other, and NULL. By version 4, NULL is SEQUENCE.
+// Ops are the kinds of call: READ and WRITE for a file's blocks in sequential or
+// random order, GETATTR, whole directory listings, opening and reading a
+// directory's files one after another, and NULL. With NFSv4, NULL is SEQUENCE.
 var Ops = []string{"read", "write", "randread", "randwrite", "getattr", "readdirplus", "open", "null"}
 
 // A Config selects the calls.
 type Config struct {
-	Op    string // of Ops
-	Block int    // bytes of a READ or WRITE
-	Depth int    // calls under way on each connection
+	Op    string // one of Ops
+	Block int    // READ or WRITE size in bytes
+	Depth int    // calls in flight on each connection
 	Time  time.Duration
 }
 
-// A Link is a connection that makes calls: of version 3, or with Session of
-// version 4.
+// A Link is a connection that sends calls: NFSv3, or NFSv4 if Session is set.
 type Link struct {
 	Client *nfsclient.Client
 	FS     *nfsclient.FS // nil if the calls need no object
 
 	Session *nfs4client.Session
-	file    *nfs4client.File // that the calls use, opened by Run
+	file    *nfs4client.File // file that the calls use, opened by Run
 }
 
-// A Result is the outcome of a measurement.
+// A Result is a measurement's outcome.
 type Result struct {
 	Block      int // bytes
 	Seconds    float64
 	Bytes, Ops int64
-	CPU        time.Duration // that this process has used
+	CPU        time.Duration // CPU time used by this process
 
-	Min, P50, P95, P99, Max time.Duration // of a call
+	Min, P50, P95, P99, Max time.Duration // a call's time
 	Bars                    []Bar         // all calls
 }
 
@@ -51,56 +50,56 @@ type Result struct {
 type Load struct {
 	cfg    Config
 	call   func(ctx context.Context, c Link, p []byte) (size int, err error)
-	block  int // bytes of a buffer
+	block  int // buffer size in bytes
 	writes bool
 	client *nfsclient.Client // for the COMMIT at the end
 	handle nfs3.FH
 
-	open  func(ctx context.Context, c Link) (*nfs4client.File, error) // of version 4; may be nil
+	open  func(ctx context.Context, c Link) (*nfs4client.File, error) // for NFSv4; may be nil
 	files []*nfs4client.File
 
-	mu    sync.Mutex
-	took  histogram
-	bytes int64
-	err   error
+	mu        sync.Mutex
+	durations histogram
+	bytes     int64
+	err       error
 }
 
-// Run makes calls on all links for the configured time, and measures. Calls under way at
-// the end are awaited and counted.
+// Run sends calls on all links for the configured time, and measures. Calls in
+// flight at the end are awaited and counted.
 func (l *Load) Run(ctx context.Context, links []Link) (Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	links, err := l.opened(ctx, links)
+	links, err := l.openFiles(ctx, links)
 	if err != nil {
 		return Result{}, err
 	}
 	buffers := make([][]byte, l.cfg.Depth*len(links))
 	for i := range buffers {
 		buffers[i] = make([]byte, l.block)
-		fill(buffers[i])
+		fillRandom(buffers[i])
 	}
-	var all sync.WaitGroup
+	var wg sync.WaitGroup
 	cpu, start := cpuTime(), time.Now()
 	for i, p := range buffers {
-		all.Go(func() {
-			if err := l.repeat(ctx, links[i%len(links)], p, start.Add(l.cfg.Time)); err != nil {
+		wg.Go(func() {
+			if err := l.repeatCall(ctx, links[i%len(links)], p, start.Add(l.cfg.Time)); err != nil {
 				cancel()
 			}
 		})
 	}
-	all.Wait()
+	wg.Wait()
 	seconds := time.Since(start).Seconds()
-	return l.result(seconds, cpuTime()-cpu), l.err
+	return l.newResult(seconds, cpuTime()-cpu), l.err
 }
 
-// fill fills p with data that differ from holes and do not compress well.
-func fill(p []byte) {
+// fillRandom fills p with data that is not zero and does not compress well.
+func fillRandom(p []byte) {
 	var seed [32]byte
 	_, _ = rand.NewChaCha8(seed).Read(p)
 }
 
-// repeat makes one call after the other, at least one.
-func (l *Load) repeat(ctx context.Context, c Link, p []byte, end time.Time) (err error) {
+// repeatCall sends one call after another, at least one.
+func (l *Load) repeatCall(ctx context.Context, c Link, p []byte, end time.Time) (err error) {
 	var took histogram
 	var size int64
 	for then := time.Now(); ; {
@@ -117,7 +116,7 @@ func (l *Load) repeat(ctx context.Context, c Link, p []byte, end time.Time) (err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.took.merge(&took)
+	l.durations.merge(&took)
 	l.bytes += size
 	if l.err == nil { // later errors are consequences of the first
 		l.err = err
@@ -137,11 +136,11 @@ func (l *Load) End(ctx context.Context) error {
 	return err
 }
 
-func (l *Load) result(seconds float64, cpu time.Duration) Result {
+func (l *Load) newResult(seconds float64, cpu time.Duration) Result {
 	return Result{
-		Block: l.block, Seconds: seconds, Bytes: l.bytes, Ops: l.took.n,
-		CPU: cpu, Min: l.took.min, P50: l.took.quantile(0.5), P95: l.took.quantile(0.95), P99: l.took.quantile(0.99), Max: l.took.max,
-		Bars: l.took.bars(),
+		Block: l.block, Seconds: seconds, Bytes: l.bytes, Ops: l.durations.n,
+		CPU: cpu, Min: l.durations.min, P50: l.durations.quantile(0.5), P95: l.durations.quantile(0.95), P99: l.durations.quantile(0.99), Max: l.durations.max,
+		Bars: l.durations.toBars(),
 	}
 }
 

@@ -11,17 +11,17 @@ import (
 	"sync/atomic"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
-	"github.com/nfsrdma/nfsrdma/nfs4client"
+	"github.com/nfsrdma/nfsrdma/nfsclient/nfs4client"
 )
 
-// attributes are those that a GETATTR of version 3 returns.
-var attributes = nfs4.BitmapOf(nfs4.AttrType, nfs4.AttrChange, nfs4.AttrSize, nfs4.AttrFSID, nfs4.AttrFileID, nfs4.AttrMode,
+// v3Attributes are those that an NFSv3 GETATTR returns.
+var v3Attributes = nfs4.BitmapOf(nfs4.AttrType, nfs4.AttrChange, nfs4.AttrSize, nfs4.AttrFSID, nfs4.AttrFileID, nfs4.AttrMode,
 	nfs4.AttrNumLinks, nfs4.AttrOwner, nfs4.AttrOwnerGroup, nfs4.AttrRawDev, nfs4.AttrSpaceUsed, nfs4.AttrTimeAccess,
 	nfs4.AttrTimeMetadata, nfs4.AttrTimeModify)
 
-// version4 makes the calls those of version 4, with the object at a path from
-// the server's root on.
-func (l *Load) version4(ctx context.Context, s *nfs4client.Session, path string) error {
+// useNFSv4 sets the call to its NFSv4 form, with the object at a path from the
+// server's root.
+func (l *Load) useNFSv4(ctx context.Context, s *nfs4client.Session, path string) error {
 	if l.cfg.Op == "null" {
 		l.call = func(ctx context.Context, c Link, _ []byte) (int, error) {
 			return 0, c.Session.Sequence(ctx)
@@ -39,7 +39,7 @@ func (l *Load) version4(ctx context.Context, s *nfs4client.Session, path string)
 	switch l.cfg.Op {
 	case "getattr":
 		l.call = func(ctx context.Context, c Link, _ []byte) (int, error) {
-			_, err := c.Session.GetAttr(ctx, h, attributes)
+			_, err := c.Session.GetAttr(ctx, h, v3Attributes)
 			return 0, err
 		}
 		return nil
@@ -48,10 +48,10 @@ func (l *Load) version4(ctx context.Context, s *nfs4client.Session, path string)
 			return errors.New("not a directory, which " + l.cfg.Op + " needs")
 		}
 		if l.cfg.Op == "open" {
-			return l.opens(ctx, s, h)
+			return l.openByNameV4(ctx, s, h)
 		}
 		l.call = func(ctx context.Context, c Link, _ []byte) (int, error) {
-			for _, err := range c.Session.ReadDir(ctx, h, attributes) {
+			for _, err := range c.Session.ReadDir(ctx, h, v3Attributes) {
 				if err != nil {
 					return 0, err
 				}
@@ -60,11 +60,12 @@ func (l *Load) version4(ctx context.Context, s *nfs4client.Session, path string)
 		}
 		return nil
 	}
-	return l.data4(s, path, &attrs)
+	return l.readOrWriteV4(s, path, &attrs)
 }
 
-// opens makes the calls OPEN, READ and CLOSE of one file after the other.
-func (l *Load) opens(ctx context.Context, s *nfs4client.Session, dir nfs4.FH) error {
+// openByNameV4 sets the call to OPEN, READ and CLOSE for a directory's files, one
+// after another.
+func (l *Load) openByNameV4(ctx context.Context, s *nfs4client.Session, dir nfs4.FH) error {
 	var names []string
 	for e, err := range s.ReadDir(ctx, dir, nfs4.BitmapOf(nfs4.AttrType)) {
 		if err != nil {
@@ -93,8 +94,8 @@ func (l *Load) opens(ctx context.Context, s *nfs4client.Session, dir nfs4.FH) er
 	return nil
 }
 
-// data4 makes the calls READs or WRITEs of the blocks of a file.
-func (l *Load) data4(s *nfs4client.Session, path string, attrs *nfs4.Attrs) error {
+// readOrWriteV4 sets the call to READ or WRITE for a file's blocks.
+func (l *Load) readOrWriteV4(s *nfs4client.Session, path string, attrs *nfs4.Attrs) error {
 	if attrs.Type != nfs4.TypeReg {
 		return errors.New("not a regular file, which " + l.cfg.Op + " needs")
 	}
@@ -141,8 +142,8 @@ func (l *Load) data4(s *nfs4client.Session, path string, attrs *nfs4.Attrs) erro
 	return nil
 }
 
-// opened returns the links, each with the file open that its calls use.
-func (l *Load) opened(ctx context.Context, links []Link) ([]Link, error) {
+// openFiles returns the links, each with the open file that its calls use.
+func (l *Load) openFiles(ctx context.Context, links []Link) ([]Link, error) {
 	if l.open == nil {
 		return links, nil
 	}

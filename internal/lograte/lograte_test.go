@@ -39,7 +39,7 @@ func TestLogger(t *testing.T) {
 	Logger(nil).Error("the message is dropped")
 }
 
-// TestAudit checks that lines of every level are bounded in an audit.
+// TestAudit checks that lines of every level are limited in an audit.
 func TestAudit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

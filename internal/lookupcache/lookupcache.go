@@ -7,69 +7,69 @@ import (
 	"time"
 )
 
-// A Config configures Answers. All fields but Take and Give must be set. P is the
-// type of the parties that ask.
+// A Config configures Answers. All fields except Take and Give must be set. P is
+// the type of the parties that ask.
 type Config[P, Q comparable, A any] struct {
-	// Ask asks the service for a party, until ctx ends. none means that the
+	// Ask queries the service for a party, until ctx is done. none means that the
 	// service knows no answer.
 	Ask func(ctx context.Context, of P, q Q) (a A, none bool, err error)
 
-	// Failed gets the errors of Ask.
+	// Failed receives the errors from Ask.
 	Failed func(q Q, err error)
 
-	// Take reports whether a party may have another outstanding question, and
-	// Give follows at the question's end; nil means that only AtOnce bounds the
-	// questions.
+	// Take reports whether a party may have another outstanding question, and Give
+	// is called when the question is answered; nil means that only AtOnce bounds
+	// the questions.
 	Take func(of P) bool
 	Give func(of P)
 
 	Limits
 }
 
-// Limits bound the cost of questions and the age of answers.
+// Limits bound the questions' cost and the answers' age.
 type Limits struct {
-	Time   time.Duration // of one question
-	AtOnce int           // outstanding questions
-	Kept   int           // kept answers
+	Time   time.Duration // time limit for one question
+	AtOnce int           // maximum number of outstanding questions
+	Kept   int           // maximum number of cached answers
 
-	Fresh time.Duration // how long an answer is fresh
-	None  time.Duration // how long the answer none is fresh
-	Fail  time.Duration // the time after an error before asking again
-	Stale time.Duration // the oldest answer that is used while asking again
+	Fresh time.Duration // time for which an answer is fresh
+	None  time.Duration // time for which the answer none is fresh
+	Fail  time.Duration // time after an error before the next question
+	Stale time.Duration // maximum age for an answer that is used during a new question
 }
 
-// Answers are the known answers. Many goroutines may use them at once.
+// Answers are the cached answers. Many goroutines may use them at once.
 type Answers[P, Q comparable, A any] struct {
 	cfg    Config[P, Q, A]
-	ctx    context.Context // of questions, which continue after their callers have gone
+	ctx    context.Context // for questions, which continue after their callers have returned
 	cancel context.CancelFunc
 	asking sync.WaitGroup
 
-	mu     sync.Mutex
-	known  map[Q]*answer[P, A]
-	kept   map[P]map[Q]*answer[P, A] // the same, by the party that asked first
-	out    int                       // outstanding questions
-	closed bool
+	mu          sync.Mutex
+	known       map[Q]*cachedAnswer[P, A]
+	byParty     map[P]map[Q]*cachedAnswer[P, A] // the same, by the party that asked first
+	outstanding int                             // maximum number of outstanding questions
+	closed      bool
 }
 
-// An answer is the known answer to a question. The Answers guard it.
-type answer[P, A any] struct {
-	is    A
-	at    time.Time    // time of arrival; zero: never
-	fresh time.Time    // not asked again until then
-	err   error        // of the last question
-	asked *question[P] // the last outstanding question; nil: none
-	of    P            // the party that asked first
+// A cachedAnswer is the known answer to a question. Answers.mu guards it.
+type cachedAnswer[P, A any] struct {
+	value      A
+	arrived    time.Time           // when it arrived; zero: never
+	freshUntil time.Time           // no new question until then
+	err        error               // error from the last question
+	pending    *pendingQuestion[P] // the last outstanding question; nil: none
+	party      P                   // the party that asked first
 }
 
-// A question is outstanding until done is closed.
-type question[P any] struct {
-	of   P
-	done chan struct{}
-	err  error // valid once done is closed
+// A pendingQuestion is outstanding until done is closed.
+type pendingQuestion[P any] struct {
+	party P
+	done  chan struct{}
+	err   error // valid once done is closed
 }
 
-// Errors of Of.
+// Errors returned by Of.
 var (
 	ErrBusy   = errors.New("too many lookups are outstanding")
 	ErrClosed = errors.New("lookups have been stopped")
@@ -77,12 +77,12 @@ var (
 
 // New returns empty Answers.
 func New[P, Q comparable, A any](cfg Config[P, Q, A]) *Answers[P, Q, A] {
-	r := &Answers[P, Q, A]{cfg: cfg, known: make(map[Q]*answer[P, A]), kept: make(map[P]map[Q]*answer[P, A])}
+	r := &Answers[P, Q, A]{cfg: cfg, known: make(map[Q]*cachedAnswer[P, A]), byParty: make(map[P]map[Q]*cachedAnswer[P, A])}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
 }
 
-// Close ends all questions and waits for them. No further question starts.
+// Close cancels all questions and waits for them. No further question starts.
 func (r *Answers[P, Q, A]) Close() {
 	r.mu.Lock()
 	r.closed = true
@@ -91,32 +91,32 @@ func (r *Answers[P, Q, A]) Close() {
 	r.asking.Wait()
 }
 
-// Forget forgets all answers. A question that is outstanding answers only the
+// Forget drops all answers. An outstanding question is answered only for the
 // callers that wait for it.
 func (r *Answers[P, Q, A]) Forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.known, r.kept = make(map[Q]*answer[P, A]), make(map[P]map[Q]*answer[P, A])
+	r.known, r.byParty = make(map[Q]*cachedAnswer[P, A]), make(map[P]map[Q]*cachedAnswer[P, A])
 }
 
-// Of returns the answer to q, asked by a party, or the zero A if the service
-// knows none. It waits for an answer if none can be used. The error is ErrBusy,
-// ErrClosed, the cause of ctx's end, or Ask's.
+// Of returns the answer to q, asked by a party, or the zero A if the service knows
+// none. It waits for an answer if none can be used. The error is ErrBusy,
+// ErrClosed, ctx's cause, or Ask's.
 //
-// A party that has to wait does not wait for the question of another, which may
-// be held up by that party's share: it asks by itself.
+// A party that must wait does not wait for another party's question, which that
+// party's share may delay: it asks its own.
 func (r *Answers[P, Q, A]) Of(ctx context.Context, of P, q Q) (is A, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := r.known[q]
 	if a == nil {
-		a = new(answer[P, A])
+		a = new(cachedAnswer[P, A])
 	}
 	now := time.Now()
-	known := !a.at.IsZero() && now.Before(a.at.Add(r.cfg.Stale))
-	x := a.asked
-	if now.After(a.fresh) && (x == nil || !known && x.of != of) {
-		started, err := r.startLocked(of, q, a)
+	known := !a.arrived.IsZero() && now.Before(a.arrived.Add(r.cfg.Stale))
+	x := a.pending
+	if now.After(a.freshUntil) && (x == nil || !known && x.party != of) {
+		started, err := r.startQuestionLocked(of, q, a)
 		switch {
 		case err == nil:
 			x = started
@@ -126,7 +126,7 @@ func (r *Answers[P, Q, A]) Of(ctx context.Context, of P, q Q) (is A, err error) 
 	}
 	switch {
 	case known:
-		return a.is, nil
+		return a.value, nil
 	case x == nil:
 		return is, a.err
 	}
@@ -136,7 +136,7 @@ func (r *Answers[P, Q, A]) Of(ctx context.Context, of P, q Q) (is A, err error) 
 	if x.err != nil {
 		return is, x.err
 	}
-	return a.is, nil
+	return a.value, nil
 }
 
 // awaitLocked releases the lock and waits for done.
@@ -151,91 +151,92 @@ func (r *Answers[P, Q, A]) awaitLocked(ctx context.Context, done <-chan struct{}
 	}
 }
 
-// keepLocked keeps a as the answer to q, for a party. If the cache is full, a
-// replaces an answer of the party with the most: a party that asks about all
-// there is has only its own forgotten.
-func (r *Answers[P, Q, A]) keepLocked(of P, q Q, a *answer[P, A]) {
+// storeLocked stores a as the answer to q, for a party. If the cache is full, a
+// replaces an answer held by the party with the most: a party that asks very many
+// questions evicts only its own answers.
+func (r *Answers[P, Q, A]) storeLocked(of P, q Q, a *cachedAnswer[P, A]) {
 	if r.known[q] == a {
 		return
 	}
 	if len(r.known) >= r.cfg.Kept {
-		r.forgetLocked()
+		r.evictLocked()
 	}
-	a.of = of
+	a.party = of
 	r.known[q] = a
-	mine := r.kept[of]
+	mine := r.byParty[of]
 	if mine == nil {
-		mine = make(map[Q]*answer[P, A])
-		r.kept[of] = mine
+		mine = make(map[Q]*cachedAnswer[P, A])
+		r.byParty[of] = mine
 	}
 	mine[q] = a
 }
 
-// forgetLocked forgets any answer, without an outstanding question, of the party
+// evictLocked evicts any answer, without an outstanding question, from the party
 // with the most.
-func (r *Answers[P, Q, A]) forgetLocked() {
-	var most map[Q]*answer[P, A]
-	for _, some := range r.kept {
+func (r *Answers[P, Q, A]) evictLocked() {
+	var most map[Q]*cachedAnswer[P, A]
+	for _, some := range r.byParty {
 		if len(some) > len(most) {
 			most = some
 		}
 	}
-	for _, from := range []map[Q]*answer[P, A]{most, r.known} {
+	for _, from := range []map[Q]*cachedAnswer[P, A]{most, r.known} {
 		for q, a := range from {
-			if a.asked != nil {
+			if a.pending != nil {
 				continue
 			}
 			delete(r.known, q)
-			if delete(r.kept[a.of], q); len(r.kept[a.of]) == 0 {
-				delete(r.kept, a.of)
+			if delete(r.byParty[a.party], q); len(r.byParty[a.party]) == 0 {
+				delete(r.byParty, a.party)
 			}
 			return
 		}
 	}
 }
 
-func (r *Answers[P, Q, A]) startLocked(of P, q Q, a *answer[P, A]) (*question[P], error) {
+func (r *Answers[P, Q, A]) startQuestionLocked(of P, q Q, a *cachedAnswer[P, A]) (*pendingQuestion[P], error) {
 	switch {
 	case r.closed:
 		return nil, ErrClosed
-	case r.out >= r.cfg.AtOnce, r.cfg.Take != nil && !r.cfg.Take(of):
+	case r.outstanding >= r.cfg.AtOnce, r.cfg.Take != nil && !r.cfg.Take(of):
 		return nil, ErrBusy
 	}
-	r.keepLocked(of, q, a)
-	r.out++
-	x := &question[P]{of: of, done: make(chan struct{})}
-	a.asked = x
-	r.asking.Go(func() { r.run(q, a, x) })
+	r.storeLocked(of, q, a)
+	r.outstanding++
+	x := &pendingQuestion[P]{party: of, done: make(chan struct{})}
+	a.pending = x
+	r.asking.Go(func() { r.askService(q, a, x) })
 	return x, nil
 }
 
-// run asks once. A question that fails leaves the answer to a later one.
-func (r *Answers[P, Q, A]) run(q Q, a *answer[P, A], x *question[P]) {
+// askService queries the service once. A failed question leaves the answer to a
+// later one.
+func (r *Answers[P, Q, A]) askService(q Q, a *cachedAnswer[P, A], x *pendingQuestion[P]) {
 	ctx, cancel := context.WithTimeout(r.ctx, r.cfg.Time)
 	defer cancel()
-	is, none, err := r.cfg.Ask(ctx, x.of, q)
+	is, none, err := r.cfg.Ask(ctx, x.party, q)
 	if err != nil {
 		r.cfg.Failed(q, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.out--
+	r.outstanding--
 	if r.cfg.Give != nil {
-		r.cfg.Give(x.of)
+		r.cfg.Give(x.party)
 	}
 	now := time.Now()
 	switch {
-	case err != nil && a.asked != x:
+	case err != nil && a.pending != x:
 	case err != nil:
-		a.err, a.fresh = err, now.Add(r.cfg.Fail)
+		a.err, a.freshUntil = err, now.Add(r.cfg.Fail)
 	case none:
 		var nothing A
-		a.is, a.at, a.fresh = nothing, now, now.Add(r.cfg.None)
+		a.value, a.arrived, a.freshUntil = nothing, now, now.Add(r.cfg.None)
 	default:
-		a.is, a.at, a.fresh = is, now, now.Add(r.cfg.Fresh)
+		a.value, a.arrived, a.freshUntil = is, now, now.Add(r.cfg.Fresh)
 	}
-	if a.asked == x {
-		a.asked = nil
+	if a.pending == x {
+		a.pending = nil
 	}
 	x.err = err
 	close(x.done)

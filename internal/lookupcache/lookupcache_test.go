@@ -48,8 +48,8 @@ func TestKept(t *testing.T) {
 	})
 }
 
-// TestRefusedKept checks that questions that a party may not ask take no room
-// from known answers.
+// TestRefusedKept checks that questions that a party may not ask do not evict known
+// answers.
 func TestRefusedKept(t *testing.T) {
 	const kept = 4
 	r := New(Config[int, int, int]{
@@ -86,8 +86,8 @@ func TestOfAllocates(t *testing.T) {
 	assert.Zero(t, testing.AllocsPerRun(100, func() { _, _ = r.Of(t.Context(), struct{}{}, 1) }))
 }
 
-// TestKeptByParty checks that a party that asks many questions has no answers of
-// others forgotten, and that memory is bounded by the kept answers.
+// TestKeptByParty checks that a party that asks many questions does not evict
+// others' answers, and that the cached answers bound the memory.
 func TestKeptByParty(t *testing.T) {
 	const kept = 16
 	var asked []int
@@ -117,7 +117,7 @@ func TestKeptByParty(t *testing.T) {
 		ask(100+of, 10000+of, 1)
 	}
 	all := 0
-	for of, some := range r.kept {
+	for of, some := range r.byParty {
 		assert.NotEmpty(t, some, of)
 		all += len(some)
 	}
@@ -125,8 +125,8 @@ func TestKeptByParty(t *testing.T) {
 	assert.Len(t, r.known, kept)
 }
 
-// TestForget checks that forgotten answers are asked for again, and that a question
-// from before answers its caller, and nobody else.
+// TestForget checks that dropped answers are queried again, and that an earlier
+// question is answered only for its caller.
 func TestForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		let := make(chan struct{})

@@ -17,15 +17,15 @@ func Commands(root *cobra.Command) string {
 			continue
 		}
 		if c.Runnable() {
-			b.WriteString(".SS " + escape(c.UseLine()) + "\n")
-			b.WriteString(command(c))
+			b.WriteString(".SS " + escapeRoff(c.UseLine()) + "\n")
+			b.WriteString(commandSection(c))
 		}
 		b.WriteString(Commands(c))
 	}
 	return b.String()
 }
 
-func command(c *cobra.Command) string {
+func commandSection(c *cobra.Command) string {
 	text := c.Long
 	if text == "" {
 		text = c.Short + "."
@@ -33,14 +33,14 @@ func command(c *cobra.Command) string {
 	out := Text(text) + Flags(c.LocalNonPersistentFlags())
 	if c.Example != "" {
 		var b strings.Builder
-		example(&b, c.Example)
+		writeExample(&b, c.Example)
 		out += b.String()
 	}
 	return out
 }
 
-// A flag of a help: its name, and behind several blanks its text.
-var usage = regexp.MustCompile(`^ *(.*?)   +(.*)$`)
+// A flag in a help text: its name and, after several spaces, its text.
+var usagePattern = regexp.MustCompile(`^ *(.*?)   +(.*)$`)
 
 // Flags returns a list of flags.
 func Flags(flags *pflag.FlagSet) string {
@@ -51,21 +51,21 @@ func Flags(flags *pflag.FlagSet) string {
 		}
 		one := pflag.NewFlagSet("", pflag.ContinueOnError)
 		one.AddFlag(f)
-		m := usage.FindStringSubmatch(strings.Join(strings.Split(strings.TrimRight(one.FlagUsages(), "\n"), "\n"), " "))
-		b.WriteString(".TP\n" + name(m[1]) + "\n")
-		prose(&b, m[2])
+		m := usagePattern.FindStringSubmatch(strings.Join(strings.Split(strings.TrimRight(one.FlagUsages(), "\n"), "\n"), " "))
+		b.WriteString(".TP\n" + flagName(m[1]) + "\n")
+		writeParagraph(&b, m[2])
 	})
 	return b.String()
 }
 
-// name returns a flag and its value: --clients NET,...
-func name(words string) string {
+// flagName returns a flag and its value: --clients NET,...
+func flagName(words string) string {
 	parts := strings.Split(words, ", ")
 	for i, part := range parts {
 		flag, value, valued := strings.Cut(part, " ")
-		parts[i] = bold(flag)
+		parts[i] = boldWord(flag)
 		if valued {
-			parts[i] += ` \fI` + escape(value) + `\fR`
+			parts[i] += ` \fI` + escapeRoff(value) + `\fR`
 		}
 	}
 	return strings.Join(parts, ", ")

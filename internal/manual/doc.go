@@ -1,5 +1,5 @@
-// Package manual writes the parts of manual pages that a command's help has
-// too, so that both come from one source.
+// Package manual writes the parts of manual pages that are also in a command's
+// help, so that both come from one source.
 //
 //	cobra.Command ─▶ Commands, Flags, Text ─▶ man(7) ─▶ Check: does the page have it?
 //
@@ -9,5 +9,6 @@
 //	.\" end of NAME
 //
 // where the tests of the commands compare it with the help, or write it (go test
-// ./cmd/... -run TestManual -update). The package must not know what a command does.
+// ./cmd/... -run TestManual -update). The package must not depend on what a command
+// does.
 package manual

@@ -5,32 +5,32 @@ import (
 	"strings"
 )
 
-const width = 78 // columns of a page's source
+const pageWidth = 78 // columns in a page's source
 
-// escape returns s so that roff prints it as it is, and in a shape that can be
+// escapeRoff returns s so that roff prints it unchanged, and in a form that can be
 // copied into a shell.
-func escape(s string) string {
+func escapeRoff(s string) string {
 	return strings.NewReplacer(`\`, `\e`, `-`, `\-`, `'`, `\(aq`, "`", `\(ga`, `^`, `\(ha`, `~`, `\(ti`).Replace(s)
 }
 
-// bold returns a word that a user types.
-func bold(s string) string { return `\fB` + escape(s) + `\fR` }
+// boldWord returns a word that a user types.
+func boldWord(s string) string { return `\fB` + escapeRoff(s) + `\fR` }
 
-var sentence = regexp.MustCompile(`([.;:!?]) ([A-Z"\[(])`)
+var sentenceEnd = regexp.MustCompile(`([.;:!?]) ([A-Z"\[(])`)
 
-// prose writes a paragraph: each sentence begins a line, as roff wants it.
-func prose(b *strings.Builder, text string) {
-	text = sentence.ReplaceAllString(strings.Join(strings.Fields(text), " "), "$1\n$2")
+// writeParagraph writes a paragraph: each sentence begins a line, as roff requires.
+func writeParagraph(b *strings.Builder, text string) {
+	text = sentenceEnd.ReplaceAllString(strings.Join(strings.Fields(text), " "), "$1\n$2")
 	for line := range strings.SplitSeq(text, "\n") {
 		for {
 			cut := len(line)
-			if cut > width-20 { // escapes lengthen a line
-				cut = strings.LastIndexByte(line[:width-20], ' ')
+			if cut > pageWidth-20 { // escapes lengthen a line
+				cut = strings.LastIndexByte(line[:pageWidth-20], ' ')
 			}
 			if cut < 0 {
 				cut = len(line)
 			}
-			write(b, escape(line[:cut]))
+			writeLine(b, escapeRoff(line[:cut]))
 			if cut == len(line) {
 				break
 			}
@@ -39,15 +39,15 @@ func prose(b *strings.Builder, text string) {
 	}
 }
 
-// write writes a line of text, which must not be taken for a request.
-func write(b *strings.Builder, line string) {
+// writeLine writes a line of text, which must not be parsed as a request.
+func writeLine(b *strings.Builder, line string) {
 	if strings.HasPrefix(line, ".") || strings.HasPrefix(line, `\(aq`) {
 		line = `\&` + line
 	}
 	b.WriteString(line + "\n")
 }
 
-// Text returns a help's text in man(7): its paragraphs, its examples, which are
+// Text returns a help text in man(7) form: its paragraphs, its examples, which are
 // indented by four columns, and its lists, whose tags are indented by two, and
 // whose texts by eight.
 func Text(text string) string {
@@ -55,35 +55,35 @@ func Text(text string) string {
 	for block := range strings.SplitSeq(strings.Trim(text, "\n"), "\n\n") {
 		switch {
 		case strings.HasPrefix(block, "    "):
-			example(&b, block)
+			writeExample(&b, block)
 		case strings.HasPrefix(block, "  "):
-			list(&b, block)
+			writeList(&b, block)
 		default:
 			b.WriteString(".PP\n")
-			prose(&b, block)
+			writeParagraph(&b, block)
 		}
 	}
 	return strings.TrimPrefix(b.String(), ".PP\n")
 }
 
-// example writes lines as they are, without their common indentation.
-func example(b *strings.Builder, block string) {
+// writeExample writes lines unchanged, without their common indentation.
+func writeExample(b *strings.Builder, block string) {
 	lines := strings.Split(strings.TrimRight(block, "\n"), "\n")
 	indent := len(lines[0]) - len(strings.TrimLeft(lines[0], " "))
 	b.WriteString(".PP\n.RS 4\n.EX\n")
 	for _, line := range lines {
-		write(b, escape(strings.TrimPrefix(line, strings.Repeat(" ", indent))))
+		writeLine(b, escapeRoff(strings.TrimPrefix(line, strings.Repeat(" ", indent))))
 	}
 	b.WriteString(".EE\n.RE\n")
 }
 
-// list writes tags and their texts.
-func list(b *strings.Builder, block string) {
+// writeList writes tags and their texts.
+func writeList(b *strings.Builder, block string) {
 	var tag, text string
 	end := func() {
 		if tag != "" {
-			b.WriteString(".TP\n" + bold(tag) + "\n")
-			prose(b, text)
+			b.WriteString(".TP\n" + boldWord(tag) + "\n")
+			writeParagraph(b, text)
 		}
 		tag, text = "", ""
 	}
@@ -92,7 +92,7 @@ func list(b *strings.Builder, block string) {
 		switch indent := len(line) - len(body); {
 		case indent >= 8:
 			text += " " + body
-		case indent >= 4: // of a long tag
+		case indent >= 4: // rest of a long tag
 			tag += " " + body
 		default:
 			end()

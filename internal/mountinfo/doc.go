@@ -1,3 +1,3 @@
-// Package mountinfo reads the kernel's list of mounts, /proc/self/mountinfo (proc(5)).
-// The package must not know what the mounts are for.
+// Package mountinfo reads the kernel's list of mounts, /proc/self/mountinfo
+// (proc(5)). The package must not depend on the purpose of the mounts.
 package mountinfo

@@ -10,13 +10,14 @@ import (
 // A Mount is a line of the list.
 type Mount struct {
 	ID     uint64 // as in statx(2)
-	Device string // major and minor number, with a colon between them
+	Device string // major and minor number, separated by a colon
 	Point  string // the directory
-	Kind   string // the type of the file system
+	Kind   string // the file system type
 	Source string // as given to mount(2)
 }
 
-// All returns the mounts that this process sees, the topmost of a directory last.
+// All returns the mounts that this process sees, the topmost on each directory
+// last.
 func All() ([]Mount, error) {
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -24,7 +25,7 @@ func All() ([]Mount, error) {
 	}
 	var list []Mount
 	for line := range strings.Lines(string(table)) {
-		if m, ok := parse(line); ok {
+		if m, ok := parseLine(line); ok {
 			list = append(list, m)
 		}
 	}
@@ -42,18 +43,18 @@ func At(point string) (m Mount, found bool, err error) {
 	return m, found, err
 }
 
-func parse(line string) (m Mount, ok bool) {
+func parseLine(line string) (m Mount, ok bool) {
 	before, after, _ := strings.Cut(line, " - ")
 	fields, rest := strings.Fields(before), strings.Fields(after)
 	if len(fields) < 5 || len(rest) < 2 {
 		return m, false
 	}
 	id, err := strconv.ParseUint(fields[0], 10, 64)
-	return Mount{ID: id, Device: fields[2], Point: unoctal(fields[4]), Kind: rest[0], Source: unoctal(rest[1])}, err == nil
+	return Mount{ID: id, Device: fields[2], Point: decodeOctal(fields[4]), Kind: rest[0], Source: decodeOctal(rest[1])}, err == nil
 }
 
-// unoctal replaces each \ooo by its byte.
-func unoctal(s string) string {
+// decodeOctal replaces each \ooo with its byte.
+func decodeOctal(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		if s[i] == '\\' && i+4 <= len(s) {

@@ -8,14 +8,14 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	m, ok := parse(`36 35 0:51 / /mnt/a\040b\134c rw,nosuid shared:1 master:2 - fuse.nfsrdma h:/x\011y rw,user_id=0` + "\n")
+	m, ok := parseLine(`36 35 0:51 / /mnt/a\040b\134c rw,nosuid shared:1 master:2 - fuse.nfsrdma h:/x\011y rw,user_id=0` + "\n")
 	assert.True(t, ok)
 	assert.Equal(t, Mount{ID: 36, Device: "0:51", Point: `/mnt/a b\c`, Kind: "fuse.nfsrdma", Source: "h:/x\ty"}, m)
 	for _, line := range []string{"", "a b c - d", "1 2 3 4 5 -", "1 2 3 4 - 5 6", "x 2 3 4 5 - 6 7"} {
-		_, ok := parse(line)
+		_, ok := parseLine(line)
 		assert.False(t, ok, line)
 	}
-	assert.Equal(t, `\9\12x`, unoctal(`\9\12x`))
+	assert.Equal(t, `\9\12x`, decodeOctal(`\9\12x`))
 }
 
 func TestAt(t *testing.T) {

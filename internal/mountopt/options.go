@@ -7,8 +7,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
-// Options are the options that -o sets, in the words and with the defaults of
-// nfs(5).
+// Options are the options that -o sets, with the names and defaults of nfs(5).
 type Options struct {
 	Flags
 
@@ -29,17 +28,17 @@ type Options struct {
 	ACRegMin, ACRegMax, ACDirMin, ACDirMax int  // seconds
 	Lookup                                 Lookup
 
-	NoLock                 bool // hold all locks on this host only
-	LocalPOSIX, LocalFlock bool // hold locks of fcntl(2), and of flock(2), on this host only
+	NoLock                 bool // take all locks on this host only
+	LocalPOSIX, LocalFlock bool // take fcntl(2) and flock(2) locks on this host only
 
 	Background bool
-	retry      int // minutes; below 0: the default of Background
+	retry      int // minutes; below 0: the default for Background
 
-	Notice     bool       // learn of the server's restarts over RoCE
-	NoticeFrom netip.Addr // of this host; invalid: the address that routes to the server
+	Notice     bool       // receive server restart notices over RoCE
+	NoticeFrom netip.Addr // this host's address; invalid: the address that routes to the server
 }
 
-// Flags are the values of flags that -o sets as well.
+// Flags are the values for command-line flags that -o also sets.
 type Flags struct {
 	CRC, Markers *cli.Choice
 	NoExtensions *bool
@@ -56,18 +55,18 @@ type Flags struct {
 	TLSKernel                      *cli.Choice
 }
 
-// A Lookup selects the names that a mount remembers (nfs(5), lookupcache).
+// A Lookup selects the names that a mount caches (nfs(5), lookupcache).
 type Lookup int
 
-// The values of Lookup.
+// Values for Lookup.
 const (
 	LookupAll      Lookup = iota // names, and their absence
 	LookupPositive               // names that exist
 	LookupNone
 )
 
-// New returns the defaults of -o. Files on another host must not make a user
-// root on this host: set-user-ID programs and devices must be asked for.
+// New returns the default options. Files on another host must not make a user root
+// on this host: set-user-ID programs and devices must be enabled explicitly.
 func New(f Flags) *Options {
 	return &Options{
 		Flags: f, NoSUID: true, NoDev: true, Timeo: 600, Retrans: 2, retry: -1, Connections: 1,
@@ -75,11 +74,11 @@ func New(f Flags) *Options {
 	}
 }
 
-// Silence returns how long a server may give no sign of life.
+// Silence returns the time for which a server may be silent.
 func (o *Options) Silence() time.Duration { return time.Duration(o.Timeo) * time.Second / 10 }
 
-// GiveUp returns how long a call waits for a server. Calls on a hard mount wait
-// for ever. On a soft mount GiveUp follows Linux for TCP and RDMA: timeo plus
+// GiveUp returns the time for which a call waits for a server; 0 means forever, as
+// on hard mounts. On a soft mount GiveUp follows Linux for TCP and RDMA: timeo plus
 // retrans times timeo, at most ten minutes.
 func (o *Options) GiveUp() time.Duration {
 	if !o.Soft {
@@ -88,7 +87,7 @@ func (o *Options) GiveUp() time.Duration {
 	return min(time.Duration(1+o.Retrans)*o.Silence(), maxGiveUp)
 }
 
-// Patience returns how long to try to mount.
+// Patience returns the time for which to try to mount.
 func (o *Options) Patience() time.Duration {
 	switch {
 	case o.retry >= 0:

@@ -11,8 +11,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
-// flags returns the flags with their defaults.
-func flags() Flags {
+// newFlags returns the flags with their defaults.
+func newFlags() Flags {
 	crc, markers, bare := cli.NewChoice("auto", "auto", "on", "off"), cli.NewChoice("off", "off", "on"), false
 	inline, credits, keytab := cli.Size(4<<10), 128, ""
 	return Flags{
@@ -23,10 +23,10 @@ func flags() Flags {
 	}
 }
 
-// parsed parses the lists one after the other.
-func parsed(t *testing.T, lists ...string) (*Options, error) {
+// parseAll parses the lists one after the other.
+func parseAll(t *testing.T, lists ...string) (*Options, error) {
 	t.Helper()
-	o := New(flags())
+	o := New(newFlags())
 	for _, list := range lists {
 		if err := o.Parse(list, false); err != nil {
 			return o, err
@@ -91,13 +91,13 @@ func TestOptions(t *testing.T) {
 		{"defaults,auto,noauto,nouser,_netdev,nofail,comment=a b,x-systemd.automount,x-gvfs-show,X-mount.mkdir=0755", func(*Options) {}},
 		{"relatime,noatime,nodiratime,intr,nointr,addr=10.0.0.1,clientaddr=::1,,", func(*Options) {}},
 	} {
-		want, err := parsed(t)
+		want, err := parseAll(t)
 		require.NoError(t, err)
 		tt.want(want)
-		got, err := parsed(t, tt.list)
+		got, err := parseAll(t, tt.list)
 		require.NoError(t, err, tt.list)
 		assert.Equal(t, want, got, tt.list)
-		inParts, err := parsed(t, strings.Split(tt.list, ",")...)
+		inParts, err := parseAll(t, strings.Split(tt.list, ",")...)
 		require.NoError(t, err, tt.list)
 		assert.Equal(t, got, inParts, "one -o for each of %s", tt.list)
 	}
@@ -143,7 +143,7 @@ func TestWrongOptions(t *testing.T) {
 		"remount,ro":               "option remount: a mount cannot be changed: unmount it, and mount it again",
 		"ro,soft,timeo=70,hrad,ro": `unknown option "hrad": did you mean hard?`,
 	} {
-		_, err := parsed(t, list)
+		_, err := parseAll(t, list)
 		if want == "" {
 			assert.NoError(t, err, list)
 			continue
@@ -153,7 +153,7 @@ func TestWrongOptions(t *testing.T) {
 }
 
 func TestSloppy(t *testing.T) {
-	o := New(flags())
+	o := New(newFlags())
 	require.NoError(t, o.Parse("frobnicate,ro,acregmn=3", true))
 	assert.True(t, o.ReadOnly)
 	assert.Error(t, o.Parse("timeo=0", true), "a wrong value is no unknown option")
@@ -171,17 +171,17 @@ func TestOptionTimes(t *testing.T) {
 		"retry=3,bg":                   {time.Minute, 0, 3 * time.Minute},
 		"retry=0":                      {time.Minute, 0, 0},
 	} {
-		o, err := parsed(t, list)
+		o, err := parseAll(t, list)
 		require.NoError(t, err)
 		assert.Equal(t, want, [3]time.Duration{o.Silence(), o.GiveUp(), o.Patience()}, list)
 	}
 }
 
-// TestOptionTable checks that the table, from which the help is made, is
+// TestOptionTable checks that the table, from which the help is generated, is
 // consistent.
 func TestOptionTable(t *testing.T) {
-	o := New(flags())
-	table := o.table()
+	o := New(newFlags())
+	table := o.allOptions()
 	seen := make(map[string]bool)
 	for _, row := range table {
 		assert.False(t, seen[row.name], "%s is there twice", row.name)
@@ -208,7 +208,7 @@ func TestDistance(t *testing.T) {
 		{"abcd", "badc", 2},
 		{"hard", "soft", 4},
 	} {
-		assert.Equal(t, tt.want, distance(tt.a, tt.b), "%s %s", tt.a, tt.b)
-		assert.Equal(t, tt.want, distance(tt.b, tt.a), "%s %s", tt.b, tt.a)
+		assert.Equal(t, tt.want, editDistance(tt.a, tt.b), "%s %s", tt.a, tt.b)
+		assert.Equal(t, tt.want, editDistance(tt.b, tt.a), "%s %s", tt.b, tt.a)
 	}
 }

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// Parse parses the value of one -o. Later options override earlier ones. With
-// sloppy, unknown options are ignored.
+// Parse parses one -o value. Later options override earlier ones. With sloppy,
+// unknown options are ignored.
 func (o *Options) Parse(list string, sloppy bool) error {
-	table := o.table()
+	table := o.allOptions()
 	for word := range strings.SplitSeq(list, ",") {
 		name, value, given := strings.Cut(word, "=")
 		if name == "" || strings.HasPrefix(strings.ToLower(name), "x-") {
-			continue // x-: other programs' (fstab(5))
+			continue // x-: for other programs (fstab(5))
 		}
-		row := find(table, name)
+		row := findOption(table, name)
 		switch {
 		case row == nil && sloppy:
 			continue
@@ -22,7 +22,7 @@ func (o *Options) Parse(list string, sloppy bool) error {
 			return unknownOption(table, name)
 		case given && row.value == "":
 			return fmt.Errorf("option %s: it takes no value", word)
-		case value == "" && row.value != "" && row.value != maybe:
+		case value == "" && row.value != "" && row.value != optionalValue:
 			return fmt.Errorf("option %s: it needs a value: %s=%s", word, name, row.value)
 		case row.set == nil:
 			continue
@@ -34,7 +34,7 @@ func (o *Options) Parse(list string, sloppy bool) error {
 	return nil
 }
 
-func find(table []option, name string) *option {
+func findOption(table []option, name string) *option {
 	for i := range table {
 		if table[i].name == name {
 			return &table[i]
@@ -48,7 +48,7 @@ func find(table []option, name string) *option {
 func unknownOption(table []option, name string) error {
 	nearest, least := "", 1+min(2, len(name)/2)
 	for _, row := range table {
-		if d := distance(strings.ToLower(name), row.name); d < least {
+		if d := editDistance(strings.ToLower(name), row.name); d < least {
 			nearest, least = row.name, d
 		}
 	}
@@ -58,11 +58,11 @@ func unknownOption(table []option, name string) error {
 	return fmt.Errorf("unknown option %q: did you mean %s?", name, nearest)
 }
 
-// distance returns how many bytes must be inserted, deleted, replaced or
-// swapped with their neighbour to turn a into b.
-func distance(a, b string) int {
-	// last, row and next are rows of the table of distances between prefixes of
-	// a and b.
+// editDistance returns how many bytes must be inserted, deleted, replaced or
+// swapped with their neighbor to turn a into b.
+func editDistance(a, b string) int {
+	// last, row and next are rows in the table with the distances between a's and
+	// b's prefixes.
 	var last, row, next []int
 	for j := range len(b) + 1 {
 		row = append(row, j)

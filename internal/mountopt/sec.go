@@ -6,25 +6,25 @@ import (
 	"strings"
 )
 
-// Sec are security flavours, in the words of nfs(5): the preferred first. If it is
-// empty, the export's list decides. It is a flag's value.
+// Sec are security flavors, with the names of nfs(5), in order of preference. If it
+// is empty, the export's list decides. It is a flag's value.
 type Sec []string
 
-var secWords = []string{"sys", "krb5", "krb5i", "krb5p"}
+var secFlavors = []string{"sys", "krb5", "krb5i", "krb5p"}
 
-// Set takes flavours with colons between them (nfs(5), sec).
+// Set parses flavors separated by colons (nfs(5), sec).
 func (s *Sec) Set(value string) error {
 	list := strings.Split(value, ":")
 	for _, word := range list {
-		if !slices.Contains(secWords, word) {
-			return fmt.Errorf("%q is not one of %s", word, strings.Join(secWords, ", "))
+		if !slices.Contains(secFlavors, word) {
+			return fmt.Errorf("%q is not one of %s", word, strings.Join(secFlavors, ", "))
 		}
 	}
 	*s = list
 	return nil
 }
 
-// String returns the flavours with colons between them.
+// String returns the flavors separated by colons.
 func (s *Sec) String() string { return strings.Join(*s, ":") }
 
 // Type is the placeholder in the help.

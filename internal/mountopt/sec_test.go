@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSec checks lists of flavours, and that a wrong one changes nothing.
+// TestSec checks lists of flavors, and that a wrong one changes nothing.
 func TestSec(t *testing.T) {
 	var s Sec
 	assert.Empty(t, s.String())
@@ -18,7 +18,7 @@ func TestSec(t *testing.T) {
 	}
 	assert.Equal(t, "krb5p:sys", s.String())
 
-	o, err := parsed(t, "sec=krb5i:krb5,keytab=/etc/[host].keytab")
+	o, err := parseAll(t, "sec=krb5i:krb5,keytab=/etc/[host].keytab")
 	require.NoError(t, err)
 	assert.Equal(t, Sec{"krb5i", "krb5"}, *o.Sec)
 	assert.Equal(t, "/etc/[host].keytab", *o.Keytab)

@@ -12,7 +12,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/cmpriv"
 )
 
-// A setter takes an option's value, or "" if the option has none.
+// A setter sets an option to a value, or "" if the option has none.
 type setter func(value string) error
 
 const (
@@ -27,16 +27,16 @@ var (
 	localLocks = map[string][2]bool{"all": {true, true}, "posix": {true, false}, "flock": {false, true}, "none": {}}
 )
 
-// is returns a setter that sets p to v.
-func is[T any](p *T, v T) setter {
+// setTo returns a setter that sets p to v.
+func setTo[T any](p *T, v T) setter {
 	return func(string) error {
 		*p = v
 		return nil
 	}
 }
 
-// number returns a setter of all of to.
-func number(least, most int, to ...*int) setter {
+// setNumber returns a setter that sets each element in to to a number.
+func setNumber(least, most int, to ...*int) setter {
 	return func(value string) error {
 		n, err := strconv.Atoi(value)
 		if err != nil || n < least || n > most {
@@ -49,8 +49,8 @@ func number(least, most int, to ...*int) setter {
 	}
 }
 
-// transfer returns a setter of a number of bytes, rounded as Linux rounds it.
-func transfer(p *int) setter {
+// setTransferSize returns a setter for a byte count, rounded as Linux rounds it.
+func setTransferSize(p *int) setter {
 	return func(value string) error {
 		n, err := strconv.ParseUint(value, 10, 32)
 		if err != nil || n == 0 {
@@ -61,22 +61,22 @@ func transfer(p *int) setter {
 	}
 }
 
-func text(p *string) setter {
+func setText(p *string) setter {
 	return func(value string) error {
-		*p = strings.Trim(value, "[]") // of an IPv6 address
+		*p = strings.Trim(value, "[]") // brackets around an IPv6 address
 		return nil
 	}
 }
 
-// path returns a setter of a file's name, of any characters.
-func path(p *string) setter {
+// setPath returns a setter for a file name with any characters.
+func setPath(p *string) setter {
 	return func(value string) error {
 		*p = value
 		return nil
 	}
 }
 
-func oneOf[T any](p *T, words map[string]T) setter {
+func setFromMap[T any](p *T, words map[string]T) setter {
 	return func(value string) error {
 		v, ok := words[value]
 		if !ok {
@@ -87,8 +87,9 @@ func oneOf[T any](p *T, words map[string]T) setter {
 	}
 }
 
-// only accepts the values that hold anyway, and refuses all others.
-func only(why string, words ...string) setter {
+// acceptOnly returns a setter that accepts the values that apply anyway, and
+// rejects all others.
+func acceptOnly(why string, words ...string) setter {
 	return func(value string) error {
 		if !slices.Contains(words, value) {
 			return errors.New(why)
@@ -97,14 +98,15 @@ func only(why string, words ...string) setter {
 	}
 }
 
-func refuse(why string) setter { return func(string) error { return errors.New(why) } }
+func reject(why string) setter { return func(string) error { return errors.New(why) } }
 
-// proto chooses a transport.
-func (o *Options) proto(word string) setter {
+// useTransport returns a setter that selects a transport.
+func (o *Options) useTransport(word string) setter {
 	return func(string) error { return o.Proto.Set(word) }
 }
 
-// setProto is proto with the netid of either family of addresses.
+// setProto parses the option proto, whose value is the netid for either address
+// family.
 func (o *Options) setProto(value string) error {
 	switch word := strings.TrimSuffix(value, "6"); word {
 	case "rdma", "tcp":
@@ -113,8 +115,9 @@ func (o *Options) setProto(value string) error {
 	return errors.New(otherTransport)
 }
 
-// users restricts a mount that ordinary users may make, as mount(8) does.
-func (o *Options) users(noExec bool) setter {
+// restrictForUsers returns a setter that restricts a mount by ordinary users, as
+// mount(8) does.
+func (o *Options) restrictForUsers(noExec bool) setter {
 	return func(string) error {
 		o.NoSUID, o.NoDev, o.NoExec = true, true, o.NoExec || noExec
 		return nil
@@ -134,7 +137,7 @@ func (o *Options) setInline(value string) error {
 // setLocalLock parses the option local_lock.
 func (o *Options) setLocalLock(value string) error {
 	var local [2]bool
-	err := oneOf(&local, localLocks)(value)
+	err := setFromMap(&local, localLocks)(value)
 	if err == nil {
 		o.LocalPOSIX, o.LocalFlock = local[0], local[1]
 	}
@@ -153,13 +156,13 @@ func (o *Options) setNotice(value string) (err error) {
 	return nil
 }
 
-// without returns options that have no effect here: options for mount(8) and
-// fstab(5) alone, options that the server decides, and options that hold
+// ignoredOptions returns options that have no effect here: options only for
+// mount(8) and fstab(5), options that the server decides, and options that apply
 // anyway.
-func without(names ...string) (rows []option) {
+func ignoredOptions(names ...string) (rows []option) {
 	for _, name := range names {
-		rows = append(rows, option{name: name, value: maybe})
+		rows = append(rows, option{name: name, value: optionalValue})
 	}
-	rows[len(rows)-1].help = "accepted without effect, as x-... are"
+	rows[len(rows)-1].help = "accepted without effect, like all options that begin with x-"
 	return rows
 }

@@ -2,6 +2,7 @@ package nstest
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
@@ -12,30 +13,65 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inside is set in the environment of a process that Run has started.
-const inside = "NSTEST_INSIDE"
+// insideEnv is set in the environment of a process that Main or Run has started.
+const insideEnv = "NSTEST_INSIDE"
 
-// Run runs test in another process, in new namespaces of networks and mounts. The
-// network is the loopback device alone, and /run is empty. Run needs root.
+// setupScript sets new namespaces up as Main and Run describe.
+const setupScript = `
+mount -t tmpfs -o mode=755 tmpfs /run
+ip link set lo up
+umount --internal-only --all --lazy --types nfs,nfs4,fuse.nfsrdma`
+
+// Main calls run, which runs a package's tests, in new network and mount
+// namespaces, like those of Run, and returns its status. Without root, it calls run
+// in the host's namespaces.
+func Main(run func() int) int {
+	if os.Getenv(insideEnv) != "" || os.Geteuid() != 0 {
+		return run()
+	}
+	fmt.Fprintln(os.Stderr, "new namespaces:", execInNewNamespaces())
+	return 1
+}
+
+// execInNewNamespaces executes this program again in new namespaces. It returns
+// only on failure.
+func execInNewNamespaces() error {
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWNET | unix.CLONE_NEWNS); err != nil {
+		return os.NewSyscallError("unshare", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return os.NewSyscallError("mount", err)
+	}
+	if out, err := exec.Command("sh", "-ec", setupScript).CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return unix.Exec(self, os.Args, append(os.Environ(), insideEnv+"=the package"))
+}
+
+// Run runs test in another process, in new network and mount namespaces. The
+// network has only the loopback device, /run is empty, and the host's NFS mounts
+// are not mounted. Run needs root.
 func Run(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
-	if os.Getenv(inside) == t.Name() {
-		if err := unix.Mount("tmpfs", "/run", "tmpfs", 0, "mode=755"); err != nil {
-			t.Fatal("mount of /run: ", err)
-		}
-		Script(t, "ip link set lo up")
+	if os.Getenv(insideEnv) == t.Name() {
+		Script(t, setupScript)
 		test(t)
 		return
 	}
 	if os.Geteuid() != 0 {
-		t.Fatal("this test needs root: it makes namespaces")
+		t.Fatal("this test needs root: it creates namespaces")
 	}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("unshare", "--net", "--mount", self, "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.v")
-	cmd.Env = append(os.Environ(), inside+"="+t.Name(), "TMPDIR="+t.TempDir())
+	cmd.Env = append(os.Environ(), insideEnv+"="+t.Name(), "TMPDIR="+t.TempDir())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.CombinedOutput()
 	if err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
@@ -43,7 +79,7 @@ func Run(t *testing.T, test func(t *testing.T)) {
 	}
 }
 
-// Script runs commands of sh(1), all of which must succeed.
+// Script runs sh(1) commands, all of which must succeed.
 func Script(t *testing.T, script string) {
 	t.Helper()
 	if out, err := exec.Command("sh", "-ec", script).CombinedOutput(); err != nil {
@@ -51,24 +87,24 @@ func Script(t *testing.T, script string) {
 	}
 }
 
-// In calls f with a network namespace of ip-netns(8): sockets that f makes are there. f
-// must make them in its own goroutine.
+// In calls f in a network namespace of ip-netns(8): sockets that f creates are
+// there. f must create them in its own goroutine.
 func In(t *testing.T, name string, f func() error) {
 	t.Helper()
 	done := make(chan error, 1)
-	go enter(name, f, done)
+	go callInNamespace(name, f, done)
 	if err := <-done; err != nil {
 		t.Fatal(name+": ", err)
 	}
 }
 
-// enter calls f in a thread of its own, and tells done of the end. The process's first
-// thread does not do: /proc/net shows its network.
-func enter(name string, f func() error, done chan<- error) {
-	runtime.LockOSThread() // for ever: the thread ends with the goroutine
+// callInNamespace calls f in its own thread, and sends the result to done. The
+// process's first thread is not used: /proc/net shows its network.
+func callInNamespace(name string, f func() error, done chan<- error) {
+	runtime.LockOSThread() // permanently: the thread exits with the goroutine
 	if unix.Gettid() == unix.Getpid() {
 		other := make(chan error, 1)
-		go enter(name, f, other)
+		go callInNamespace(name, f, other)
 		done <- <-other
 		runtime.UnlockOSThread()
 		return

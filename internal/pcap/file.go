@@ -12,7 +12,7 @@ const HeaderLen = 24
 
 const (
 	magic     = 0xa1b23c4d // times are in nanoseconds
-	maxPacket = 256 << 10  // bytes; no record is longer
+	maxPacket = 256 << 10  // in bytes; no record is longer
 	ethernet  = 1          // the link type
 
 	recordLen = 16
@@ -23,7 +23,7 @@ type File struct {
 	w *bufio.Writer
 }
 
-// NewFile writes the header of a capture to w.
+// NewFile writes a capture's header to w.
 func NewFile(w io.Writer) *File {
 	f := &File{w: bufio.NewWriter(w)}
 	le := binary.LittleEndian
@@ -37,11 +37,11 @@ func NewFile(w io.Writer) *File {
 	return f
 }
 
-// Flush writes the buffer, and returns the first error of all writes.
+// Flush writes the buffer, and returns the first error from all writes.
 func (f *File) Flush() error { return f.w.Flush() }
 
-// packet writes a record.
-func (f *File) packet(at time.Time, headers, data []byte) {
+// writePacket writes a record.
+func (f *File) writePacket(at time.Time, headers, data []byte) {
 	le := binary.LittleEndian
 	n := uint32(len(headers) + len(data))
 	h := le.AppendUint32(make([]byte, 0, recordLen), uint32(at.Unix()))
@@ -55,14 +55,14 @@ func (f *File) packet(at time.Time, headers, data []byte) {
 
 // Continue returns a writer to w that drops the first HeaderLen bytes. Another
 // capture can thus be appended to the capture in w.
-func Continue(w io.Writer) io.Writer { return &tail{w, HeaderLen} }
+func Continue(w io.Writer) io.Writer { return &headerSkipper{w, HeaderLen} }
 
-type tail struct {
+type headerSkipper struct {
 	w    io.Writer
 	skip int
 }
 
-func (t *tail) Write(b []byte) (int, error) {
+func (t *headerSkipper) Write(b []byte) (int, error) {
 	k := min(t.skip, len(b))
 	t.skip -= k
 	if k == len(b) {

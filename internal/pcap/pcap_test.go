@@ -16,8 +16,8 @@ import (
 
 var at = time.Unix(1_700_000_000, 123_456_789)
 
-// conversation writes a short conversation.
-func conversation(client, server string) []byte {
+// newConversation writes a short conversation.
+func newConversation(client, server string) []byte {
 	var b bytes.Buffer
 	f := NewFile(&b)
 	c := f.Connect(at, netip.MustParseAddrPort(client), netip.MustParseAddrPort(server))
@@ -32,13 +32,13 @@ func conversation(client, server string) []byte {
 
 // TestGolden checks the files. Their comments give tshark's dissection.
 func TestGolden(t *testing.T) {
-	assert.Equal(t, wiretest.Hex(t, "testdata/ipv4.hex"), conversation("192.0.2.1:1234", "198.51.100.2:20049"))
-	assert.Equal(t, wiretest.Hex(t, "testdata/ipv6.hex"), conversation("[2001:db8::1]:1234", "[2001:db8::2]:20049"))
+	assert.Equal(t, wiretest.Hex(t, "testdata/ipv4.hex"), newConversation("192.0.2.1:1234", "198.51.100.2:20049"))
+	assert.Equal(t, wiretest.Hex(t, "testdata/ipv6.hex"), newConversation("[2001:db8::1]:1234", "[2001:db8::2]:20049"))
 }
 
-// sum returns the checksum of RFC 1071 over b, including b's own checksum: 0 if
+// checksum returns the checksum of RFC 1071 over b, including b's own checksum: 0 if
 // right.
-func sum(b []byte) uint16 {
+func checksum(b []byte) uint16 {
 	s := uint32(0)
 	for i, v := range b {
 		s += uint32(v) << (8 * (1 - i%2))
@@ -82,19 +82,19 @@ func TestLong(t *testing.T) {
 			}
 			assert.Equal(t, data, packet[tt.ip+tcpLen:])
 			if tt.ip == ipv4Len {
-				assert.Zero(t, sum(packet[:ipv4Len]))
+				assert.Zero(t, checksum(packet[:ipv4Len]))
 			}
 			addresses := packet[tt.ip-2*len(netip.MustParseAddrPort(tt.client).Addr().AsSlice()) : tt.ip]
 			pseudo := be.AppendUint32(bytes.Clone(addresses), uint32(tcpLen+n))
 			pseudo = append(pseudo, 0, 0, 0, protocolTCP)
-			assert.Zero(t, sum(append(pseudo, packet[tt.ip:]...)))
+			assert.Zero(t, checksum(append(pseudo, packet[tt.ip:]...)))
 		}
 	}
 }
 
 // TestContinue checks that two files can become one.
 func TestContinue(t *testing.T) {
-	one, two := conversation("192.0.2.1:1", "192.0.2.2:2"), conversation("192.0.2.1:3", "192.0.2.2:2")
+	one, two := newConversation("192.0.2.1:1", "192.0.2.2:2"), newConversation("192.0.2.1:3", "192.0.2.2:2")
 	want := append(bytes.Clone(one), two[HeaderLen:]...)
 	for size := 1; size < 60; size++ {
 		var b bytes.Buffer
@@ -112,13 +112,13 @@ func TestContinue(t *testing.T) {
 
 var errFull = errors.New("no space")
 
-type full struct{}
+type brokenWriter struct{}
 
-func (full) Write([]byte) (int, error) { return 0, errFull }
+func (brokenWriter) Write([]byte) (int, error) { return 0, errFull }
 
 // TestError checks that an error of any write is returned.
 func TestError(t *testing.T) {
-	for _, f := range []*File{NewFile(full{}), NewFile(Continue(full{}))} {
+	for _, f := range []*File{NewFile(brokenWriter{}), NewFile(Continue(brokenWriter{}))} {
 		c := f.Connect(at, netip.MustParseAddrPort("192.0.2.1:1"), netip.MustParseAddrPort("192.0.2.2:2"))
 		c.Write(at, Server, make([]byte, 10_000))
 		c.Write(at, Server, nil)

@@ -9,36 +9,37 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/roce"
+	"github.com/nfsrdma/nfsrdma/rdma/roce"
 )
 
-// The messages of rdma-core's programs over TCP: LID, queue pair, PSN and GID
-// in hexadecimal, and a zero; then "done" and a zero.
+// The messages that rdma-core's programs exchange over TCP: LID, queue pair, PSN
+// and GID in hexadecimal, and a zero byte; then "done" and a zero byte.
 const (
-	words    = "%04x:%06x:%06x:%032x\x00"
-	wordsLen = 4 + 1 + 6 + 1 + 6 + 1 + 32 + 1
-	doneWord = "done\x00"
+	addressFormat = "%04x:%06x:%06x:%032x\x00"
+	addressLen    = 4 + 1 + 6 + 1 + 6 + 1 + 32 + 1
+	doneMessage   = "done\x00"
 )
 
-// agree sends the address of this end to the peer, and connects to the peer's
-// address. The client sends first; the server becomes ready before it answers.
-func (e *end) agree(conn net.Conn) error {
-	_ = conn.SetDeadline(time.Now().Add(e.cfg.Timeout)) // fails only if the connection has ended
+// exchangeAddresses sends this end's address to the peer, and connects to the
+// peer's address. The client sends first; the server becomes ready before it
+// replies.
+func (e *endpoint) exchangeAddresses(conn net.Conn) error {
+	_ = conn.SetDeadline(time.Now().Add(e.cfg.Timeout)) // fails only if the connection is closed
 	defer context.AfterFunc(e.ctx, func() { conn.Close() })()
 	var err error
 	if e.cfg.Client {
-		if err = e.introduce(conn); err == nil {
-			err = e.meet(conn)
+		if err = e.sendAddress(conn); err == nil {
+			err = e.receiveAddress(conn)
 		}
 		if err == nil {
-			_, err = io.WriteString(conn, doneWord)
+			_, err = io.WriteString(conn, doneMessage)
 		}
 	} else {
-		if err = e.meet(conn); err == nil {
-			err = e.introduce(conn)
+		if err = e.receiveAddress(conn); err == nil {
+			err = e.sendAddress(conn)
 		}
 		if err == nil {
-			_, err = io.ReadFull(conn, make([]byte, len(doneWord)))
+			_, err = io.ReadFull(conn, make([]byte, len(doneMessage)))
 		}
 	}
 	if err != nil {
@@ -47,29 +48,29 @@ func (e *end) agree(conn net.Conn) error {
 	return nil
 }
 
-func (e *end) number() uint32 {
+func (e *endpoint) queuePairNumber() uint32 {
 	if e.uc != nil {
 		return e.uc.Number()
 	}
 	return e.ud.Number()
 }
 
-// introduce sends the address of this end. RoCE has no LIDs.
-func (e *end) introduce(conn net.Conn) error {
+// sendAddress sends this end's address. RoCE has no LIDs.
+func (e *endpoint) sendAddress(conn net.Conn) error {
 	gid := e.dev.Addr().As16()
-	_, err := fmt.Fprintf(conn, words, 0, e.number(), e.psn, gid[:])
+	_, err := fmt.Fprintf(conn, addressFormat, 0, e.queuePairNumber(), e.psn, gid[:])
 	return err
 }
 
-// meet reads the address of the peer and makes the queue pair ready.
-func (e *end) meet(conn net.Conn) error {
-	b := make([]byte, wordsLen)
+// receiveAddress reads the peer's address and makes the queue pair ready.
+func (e *endpoint) receiveAddress(conn net.Conn) error {
+	b := make([]byte, addressLen)
 	if _, err := io.ReadFull(conn, b); err != nil {
 		return err
 	}
 	var lid, number, psn uint32
 	var digits string
-	if _, err := fmt.Sscanf(string(b[:wordsLen-1]), "%x:%x:%x:%s", &lid, &number, &psn, &digits); err != nil {
+	if _, err := fmt.Sscanf(string(b[:addressLen-1]), "%x:%x:%x:%s", &lid, &number, &psn, &digits); err != nil {
 		return fmt.Errorf("it says %q: %w", b, err)
 	}
 	gid, err := hex.DecodeString(digits)

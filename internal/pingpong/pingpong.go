@@ -19,8 +19,8 @@ const (
 type Config struct {
 	Client   bool // this end sends the first message
 	Datagram bool // Unreliable Datagram, not Unreliable Connection
-	Size     int  // bytes of a message
-	Count    int  // messages each way
+	Size     int  // size of a message in bytes
+	Count    int  // number of messages in each direction
 	MTU      int  // path MTU of an Unreliable Connection
 
 	// Check verifies contents: a client compares the messages that come back, a
@@ -34,15 +34,15 @@ type Config struct {
 // Run agrees with the peer over conn and exchanges all messages. It returns the
 // time that the messages took. It does not close conn.
 func Run(ctx context.Context, conn net.Conn, cfg Config) (time.Duration, error) {
-	e, err := newEnd(ctx, cfg, conn)
+	e, err := newEndpoint(ctx, cfg, conn)
 	if err != nil {
 		return 0, err
 	}
 	defer e.close()
-	if err := e.agree(conn); err != nil {
+	if err := e.exchangeAddresses(conn); err != nil {
 		return 0, err
 	}
 	start := time.Now()
-	err = e.play()
+	err = e.runExchange()
 	return time.Since(start), err
 }

@@ -2,5 +2,5 @@
 
 package racetest
 
-// Enabled reports whether the race detector watches the test.
+// Enabled reports whether the race detector is enabled.
 const Enabled = true

@@ -1,9 +1,9 @@
-// Package racetest tells tests whether the race detector watches them. Code then
-// takes about ten times as long, and a sync.Pool discards some of its values. It
-// is for tests only.
+// Package racetest reports whether the race detector is enabled. Code then takes
+// about ten times as long, and a sync.Pool discards some of its values. It is for
+// tests only.
 package racetest
 
-// PoolLosses returns how many allocations an operation may cost because a
+// PoolLosses returns the number of allocations that an operation may cost because a
 // sync.Pool has discarded values: n under the race detector, otherwise none.
 func PoolLosses(n float64) float64 {
 	if Enabled {

@@ -1,28 +1,29 @@
 package relief
 
-// kinds is how many kinds of calls are distinguished, up to hash collisions,
-// forms how many forms calls of a procedure have at most, and maxAway bounds the
-// calls that others serve after a slow one.
+// kindCount is the number of distinguished kinds of calls, up to hash collisions,
+// formCount the maximum number of forms for a procedure's calls, and maxAway bounds
+// how many calls others serve after a slow one.
 const (
-	kinds   = 128
-	forms   = 3
-	maxAway = 256
+	kindCount = 128
+	formCount = 3
+	maxAway   = 256
 )
 
 // Kinds are the kinds of a connection's calls. Only its reader uses them.
-type Kinds [kinds]Kind
+type Kinds [kindCount]Kind
 
-// Of returns the kind of the calls of a procedure that take about as long: those
-// of which the server says the same (alike), in one form, which is less than
-// forms. The forms differ in what comes with a call, or goes with its reply.
+// Of returns the kind for those calls to a procedure that take about the same time:
+// those to which the server gives the same number (alike), in one form, which is
+// less than formCount. The forms differ in the data that come with a call, or leave
+// with its reply.
 func (k *Kinds) Of(prog, proc, alike, form uint32) *Kind {
-	return &k[(forms*(31*prog+proc+7*alike)+form)%kinds]
+	return &k[(formCount*(31*prog+proc+7*alike)+form)%kindCount]
 }
 
-// A Kind remembers how quick calls of one kind were. The zero value is quick.
+// A Kind records how quick one kind's calls were. The zero value is quick.
 type Kind struct {
-	away uint16 // how many of the next calls others serve
-	next uint16 // about half of away after the next slow call
+	away     uint16 // number of next calls that others serve
+	nextAway uint16 // about half the value of away after the next slow call
 }
 
 // Takes reports whether the reader should serve the next call. Otherwise
@@ -38,18 +39,18 @@ func (k *Kind) Takes() bool {
 // Note records whether a call that the reader served was slow.
 func (k *Kind) Note(slow bool) {
 	if slow {
-		k.slow()
-	} else if k.next > 0 {
-		k.next--
+		k.recordSlow()
+	} else if k.nextAway > 0 {
+		k.nextAway--
 	}
 }
 
-// Away returns how many of the next calls others will serve.
+// Away returns the number of next calls that others will serve.
 func (k *Kind) Away() int { return int(k.away) }
 
-// slow records a call that kept the reader. If one call in some tens is slow,
-// the reader ends up serving few of that kind.
-func (k *Kind) slow() {
-	k.next = min(2*k.next+1, maxAway)
-	k.away = k.next
+// recordSlow records a call that occupied the reader for long. If one call in some
+// tens is slow, the reader ends up serving few of that kind.
+func (k *Kind) recordSlow() {
+	k.nextAway = min(2*k.nextAway+1, maxAway)
+	k.away = k.nextAway
 }

@@ -30,26 +30,25 @@ func TestKind(t *testing.T) {
 	assert.Less(t, away(200), 100)
 	var k Kind
 	for range 50 {
-		k.slow()
+		k.recordSlow()
 	}
 	assert.EqualValues(t, maxAway, k.away)
 	for range maxAway {
 		k.Note(false)
 	}
-	assert.Zero(t, k.next)
+	assert.Zero(t, k.nextAway)
 }
 
-// TestKindsOf checks that each procedure of NFS version 3 has a kind of its own
-// in each form.
+// TestKindsOf checks that each NFSv3 procedure has its own kind for each form.
 func TestKindsOf(t *testing.T) {
 	var k Kinds
 	seen := make(map[*Kind]bool)
 	for proc := range uint32(22) {
-		for form := range uint32(forms) {
+		for form := range uint32(formCount) {
 			seen[k.Of(100003, proc, 0, form)] = true
 		}
 	}
-	assert.Len(t, seen, 22*forms)
+	assert.Len(t, seen, 22*formCount)
 	assert.NotSame(t, k.Of(100003, 1, 0, 0), k.Of(100003, 1, 1, 0), "not alike")
 	assert.NotSame(t, k.Of(100003, 0, 0, 0), k.Of(100005, 0, 0, 0), "of another program")
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// watched returns how many readers the watchdog checks, and how often.
-func (s *Watchdog) watched() (readers int, period time.Duration) {
+// countWatched returns the number of readers that the watchdog checks, and its
+// period.
+func (s *Watchdog) countWatched() (readers int, period time.Duration) {
 	synctest.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -26,10 +27,10 @@ func TestWatchdogRests(t *testing.T) {
 		s.Init()
 		for range 3 {
 			assert.True(t, r.End(r.Begin(&s, &k)))
-			n, _ := s.watched()
+			n, _ := s.countWatched()
 			assert.Equal(t, 1, n)
-			time.Sleep((maxRest + 1) * watchdogCalm)
-			n, _ = s.watched()
+			time.Sleep((maxIdleChecks + 1) * watchdogCalm)
+			n, _ = s.countWatched()
 			assert.Zero(t, n)
 		}
 	})
@@ -49,13 +50,13 @@ func TestWatchdogCalm(t *testing.T) {
 			assert.True(t, r.End(r.Begin(&s, &k)))
 			time.Sleep(watchdogCalm)
 		}
-		_, period := s.watched()
+		_, period := s.countWatched()
 		assert.Equal(t, watchdogCalm, period)
 		call := r.Begin(&s, &k)
 		least := watchdogCalm
 		for range 3 * watchdogCalm / watchdogPeriod {
 			time.Sleep(watchdogPeriod)
-			_, period = s.watched()
+			_, period = s.countWatched()
 			least = min(least, period)
 		}
 		assert.Equal(t, watchdogPeriod, least)
@@ -83,15 +84,15 @@ func TestEndWaitsForRelieve(t *testing.T) {
 	go func() { ended <- r.End(call) }()
 	select {
 	case <-ended:
-		assert.Fail(t, "nobody reads")
+		assert.Fail(t, "no goroutine reads")
 	case <-time.After(10 * time.Millisecond):
 	}
 	close(reads)
 	assert.False(t, <-ended)
 }
 
-// TestWatchdogEnter checks that a reader that begins to serve during a check is not waited for, and
-// is checked from the next check on.
+// TestWatchdogEnter checks that a reader that begins to serve during a check is not
+// waited for, and is checked from the next check on.
 func TestWatchdogEnter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s Watchdog
@@ -102,14 +103,14 @@ func TestWatchdogEnter(t *testing.T) {
 			return slices.Clone(s.readers)
 		}
 		first, second := &Reader{}, &Reader{}
-		s.enter(first)
+		s.addReader(first)
 		s.checking = true // by another goroutine, which owns readers
-		s.enter(second)
-		s.enter(second)
+		s.addReader(second)
+		s.addReader(second)
 		assert.Equal(t, []*Reader{first}, checked())
-		s.check()
+		s.checkReaders()
 		assert.Equal(t, []*Reader{first, second}, checked())
-		time.Sleep((maxRest + 2) * watchdogCalm)
+		time.Sleep((maxIdleChecks + 2) * watchdogCalm)
 		synctest.Wait()
 		assert.Empty(t, checked())
 		assert.False(t, second.guarded.Load())
@@ -120,8 +121,8 @@ func TestWatchdogEnter(t *testing.T) {
 // the processor is, and that an infinitely fast processor has the limit of a
 // usual one.
 func TestSlowness(t *testing.T) {
-	n := slowness()
+	n := measureSlowness()
 	assert.GreaterOrEqual(t, n, 1)
 	assert.LessOrEqual(t, n, maxSlowness)
-	synctest.Test(t, func(t *testing.T) { assert.Equal(t, 1, slowness()) })
+	synctest.Test(t, func(t *testing.T) { assert.Equal(t, 1, measureSlowness()) })
 }

@@ -12,11 +12,11 @@ import (
 // Is reports whether traffic between the two addresses stays within the
 // host.
 func Is(from, to net.Addr) bool {
-	a, b := ip(from), ip(to)
+	a, b := addrOf(from), addrOf(to)
 	return a.IsValid() && (a == b || b.IsLoopback())
 }
 
-func ip(a net.Addr) netip.Addr {
+func addrOf(a net.Addr) netip.Addr {
 	t, ok := a.(*net.TCPAddr)
 	if !ok {
 		return netip.Addr{}
@@ -24,48 +24,49 @@ func ip(a net.Addr) netip.Addr {
 	return t.AddrPort().Addr().Unmap().WithZone("")
 }
 
-// Speed gives a socket Reno. If the kernel has no Reno, nothing changes.
-func Speed(fd int) { congest(fd, "reno") }
+// SetReno sets a socket's congestion control to Reno, which does not pace. If the kernel has
+// no Reno, nothing changes.
+func SetReno(fd int) { setCongestionControl(fd, "reno") }
 
-func congest(fd int, algorithm string) {
+func setCongestionControl(fd int, algorithm string) {
 	_ = unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, algorithm)
 }
 
-// SpeedDial is Speed as the Control function of a net.Dialer, for loopback
-// addresses.
-func SpeedDial(_, addr string, c syscall.RawConn) error {
+// ControlDial calls SetReno for sockets that connect to a loopback address. It is a
+// net.Dialer's Control function.
+func ControlDial(_, addr string, c syscall.RawConn) error {
 	if a, err := netip.ParseAddrPort(addr); err != nil || !a.Addr().Unmap().IsLoopback() {
 		return nil
 	}
-	return c.Control(func(fd uintptr) { Speed(int(fd)) })
+	return c.Control(func(fd uintptr) { SetReno(int(fd)) })
 }
 
-// SpeedListener calls Speed for the listener l, and thus for all connections that l
+// SetListenerReno calls SetReno for the listener l, and thus for all connections that l
 // accepts, if the connections would be paced. It returns the algorithm that
-// Speed replaced, or "".
-func SpeedListener(l net.Listener) (usual string) {
+// SetReno replaced, or "".
+func SetListenerReno(l net.Listener) (usual string) {
 	withSocket(l, func(fd int) {
 		name, err := unix.GetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION)
 		if err == nil && strings.HasPrefix(name, "bbr") {
 			usual = name
-			Speed(fd)
+			SetReno(fd)
 		}
 	})
 	return usual
 }
 
-// Restore gives a connection that leaves the host the algorithm that SpeedListener
-// replaced.
-func Restore(nc net.Conn, usual string) {
+// RestoreAlgorithm sets a connection's congestion control to usual, which SetListenerReno
+// returned, if the connection leaves the host.
+func RestoreAlgorithm(nc net.Conn, usual string) {
 	if usual != "" && !Is(nc.LocalAddr(), nc.RemoteAddr()) {
-		withSocket(nc, func(fd int) { congest(fd, usual) })
+		withSocket(nc, func(fd int) { setCongestionControl(fd, usual) })
 	}
 }
 
-// withSocket calls f with the descriptor of a listener or a connection, if
-// there is a descriptor.
-func withSocket(of any, f func(fd int)) {
-	s, ok := of.(syscall.Conn)
+// withSocket calls f with the descriptor of a listener or a connection, if it has
+// one.
+func withSocket(conn any, f func(fd int)) {
+	s, ok := conn.(syscall.Conn)
 	if !ok {
 		return
 	}

@@ -31,8 +31,8 @@ func TestIs(t *testing.T) {
 	assert.False(t, Is(a.LocalAddr(), a.RemoteAddr()), "a pipe")
 }
 
-// algorithm returns a socket's congestion control.
-func algorithm(t *testing.T, of any) (name string) {
+// congestionControl returns a socket's congestion control.
+func congestionControl(t *testing.T, of any) (name string) {
 	t.Helper()
 	withSocket(of, func(fd int) {
 		var err error
@@ -48,39 +48,39 @@ func algorithm(t *testing.T, of any) (name string) {
 func TestNeverPaced(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	withSocket(l, func(fd int) { congest(fd, "bbr") })
-	if algorithm(t, l) != "bbr" {
+	withSocket(l, func(fd int) { setCongestionControl(fd, "bbr") })
+	if congestionControl(t, l) != "bbr" {
 		l.Close()
 		t.Skip("the kernel has no BBR, or keeps it for others")
 	}
 	defer l.Close()
-	usual := SpeedListener(l)
-	assert.Equal(t, "reno", algorithm(t, l), "what is accepted inherits it")
+	usual := SetListenerReno(l)
+	assert.Equal(t, "reno", congestionControl(t, l), "what is accepted inherits it")
 
-	d := net.Dialer{Control: SpeedDial}
+	d := net.Dialer{Control: ControlDial}
 	nc, err := d.DialContext(t.Context(), "tcp", l.Addr().String())
 	require.NoError(t, err)
 	defer nc.Close()
-	assert.Equal(t, "reno", algorithm(t, nc))
+	assert.Equal(t, "reno", congestionControl(t, nc))
 
 	moved := func(from, to string) string {
-		Restore(movedConn{nc.(*net.TCPConn), from, to}, usual)
-		return algorithm(t, nc)
+		RestoreAlgorithm(fakeAddrConn{nc.(*net.TCPConn), from, to}, usual)
+		return congestionControl(t, nc)
 	}
 	assert.Equal(t, "reno", moved("192.0.2.1:1", "192.0.2.1:2"))
 	assert.Equal(t, "bbr", moved("192.0.2.1:1", "192.0.2.2:2"))
 }
 
-// A movedConn is a connection that reports other addresses.
-type movedConn struct {
+// A fakeAddrConn is a connection that reports other addresses.
+type fakeAddrConn struct {
 	*net.TCPConn
 	local, remote string
 }
 
-func (c movedConn) LocalAddr() net.Addr {
+func (c fakeAddrConn) LocalAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.local))
 }
 
-func (c movedConn) RemoteAddr() net.Addr {
+func (c fakeAddrConn) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.remote))
 }

@@ -13,8 +13,8 @@ import (
 
 var errSync = errors.New("no stable storage")
 
-// names returns the names in a directory.
-func names(t *testing.T, dir string) (all []string) {
+// listNames returns the names in a directory.
+func listNames(t *testing.T, dir string) (all []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
@@ -25,8 +25,8 @@ func names(t *testing.T, dir string) (all []string) {
 }
 
 // TestReplace writes a file twice. Each time the content is synced under another
-// name, and then the directory with the file's own name. A left-over of a crash,
-// even a symbolic link, does no harm.
+// name, and then the directory with the file's own name. A file left by a crash,
+// even a symbolic link, is harmless.
 func TestReplace(t *testing.T) {
 	dir := t.TempDir()
 	name, other := filepath.Join(dir, "x"), filepath.Join(t.TempDir(), "other")
@@ -43,7 +43,7 @@ func TestReplace(t *testing.T) {
 			return errors.Join(err, f.Sync())
 		}))
 		assert.Equal(t, []string{name + nextSuffix, content, dir, content}, synced)
-		assert.Equal(t, []string{"x"}, names(t, dir))
+		assert.Equal(t, []string{"x"}, listNames(t, dir))
 	}
 	info, err := os.Stat(name)
 	require.NoError(t, err)
@@ -54,7 +54,7 @@ func TestReplace(t *testing.T) {
 }
 
 // TestReplaceFails lets each step fail: an error is returned, no other file
-// stays, and the file has its old content as long as it has its old name.
+// remains, and the file has its old content as long as it has its old name.
 func TestReplaceFails(t *testing.T) {
 	for failing, want := range []string{"old", "new"} {
 		name := filepath.Join(t.TempDir(), "x")
@@ -66,7 +66,7 @@ func TestReplaceFails(t *testing.T) {
 			}
 			return nil
 		}), errSync)
-		assert.Equal(t, []string{"x"}, names(t, filepath.Dir(name)))
+		assert.Equal(t, []string{"x"}, listNames(t, filepath.Dir(name)))
 		b, err := os.ReadFile(name)
 		require.NoError(t, err)
 		assert.Equal(t, want, string(b))
@@ -76,9 +76,9 @@ func TestReplaceFails(t *testing.T) {
 		dir := t.TempDir()
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, path), 0o700))
 		name := filepath.Join(dir, "x")
-		before := names(t, dir)
+		before := listNames(t, dir)
 		require.Error(t, Replace(name, nil, (*os.File).Sync), path)
-		assert.Equal(t, before, names(t, dir), path)
+		assert.Equal(t, before, listNames(t, dir), path)
 	}
 }
 

@@ -17,25 +17,25 @@ func Hex(t testing.TB, path string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := parse(string(text))
+	b, err := parseHex(string(text))
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
 	return b
 }
 
-// Bytes returns the bytes that text spells in the form of a golden file. It is
-// for a few bytes that read better beside the assertion.
+// Bytes returns the bytes in text, which has the form of a golden file. It is for a
+// few bytes that are more readable next to the assertion.
 func Bytes(t testing.TB, text string) []byte {
 	t.Helper()
-	b, err := parse(text)
+	b, err := parseHex(text)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b
 }
 
-func parse(text string) ([]byte, error) {
+func parseHex(text string) ([]byte, error) {
 	var b []byte
 	n := 0
 	for line := range strings.Lines(text) {

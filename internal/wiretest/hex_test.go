@@ -18,9 +18,9 @@ func TestHex(t *testing.T) {
 
 func TestParseErrors(t *testing.T) {
 	for _, text := range []string{"c", "c1 4", "zz", "c1 0x40", "c1\n4 # a pair does not span lines\n0"} {
-		_, err := parse(text)
+		_, err := parseHex(text)
 		assert.Error(t, err, "%q", text)
 	}
-	_, err := parse("c1\n4g")
+	_, err := parseHex("c1\n4g")
 	assert.ErrorContains(t, err, "line 2")
 }

@@ -2,8 +2,8 @@ package workpool
 
 import "sync"
 
-// maxIdle is how many idle goroutines a pool keeps: enough for some tens of
-// calls from some connections. A goroutine costs a few KiB.
+// maxIdle is the number of idle goroutines that a pool keeps: enough for some tens
+// of calls from some connections. A goroutine costs a few KiB.
 const maxIdle = 256
 
 // A Task is work to run once. A pointer to a reused struct costs no allocation,
@@ -20,11 +20,11 @@ type Pool struct {
 
 // A worker is one goroutine.
 type worker struct {
-	next chan Task // room for one; closed to end the worker
+	next chan Task // capacity 1; closed to stop the worker
 }
 
-// Go runs t on a goroutine of the pool and does not wait. A task may call Go
-// too.
+// Go runs t on one of the pool's goroutines and does not wait. Tasks may also call
+// Go.
 func (p *Pool) Go(t Task) {
 	p.mu.Lock()
 	if last := len(p.idle) - 1; last >= 0 {
@@ -37,12 +37,12 @@ func (p *Pool) Go(t Task) {
 	}
 	p.wg.Add(1)
 	p.mu.Unlock()
-	go p.work(t)
+	go p.runWorker(t)
 }
 
-// Close waits until every task has returned, including tasks that these start
-// in the meantime, and ends the goroutines. No other goroutine may call Go any
-// more. Close may be called twice.
+// Close waits until every task has returned, including tasks that these start in
+// the meantime, and stops the goroutines. No other goroutine may call Go any more.
+// Close may be called twice.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -55,20 +55,20 @@ func (p *Pool) Close() {
 	p.wg.Wait()
 }
 
-func (p *Pool) work(t Task) {
+func (p *Pool) runWorker(t Task) {
 	defer p.wg.Done()
 	w := &worker{next: make(chan Task, 1)}
 	for t != nil {
 		t.Run()
-		if !p.park(w) {
+		if !p.parkWorker(w) {
 			return
 		}
 		t = <-w.next
 	}
 }
 
-// park makes w idle, or returns false if w must end.
-func (p *Pool) park(w *worker) bool {
+// parkWorker makes w idle, or returns false if w must exit.
+func (p *Pool) parkWorker(w *worker) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed || len(p.idle) >= maxIdle {

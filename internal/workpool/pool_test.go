@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-type task func()
+type taskFunc func()
 
-func (t task) Run() { t() }
+func (t taskFunc) Run() { t() }
 
 func TestPoolRunsEveryTask(t *testing.T) {
 	var p Pool
@@ -21,7 +21,7 @@ func TestPoolRunsEveryTask(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for range 500 {
-				p.Go(task(func() { n.Add(1) }))
+				p.Go(taskFunc(func() { n.Add(1) }))
 			}
 		})
 	}
@@ -34,7 +34,7 @@ func TestPoolReusesGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p Pool
 		for range 100 {
-			p.Go(task(func() {}))
+			p.Go(taskFunc(func() {}))
 			synctest.Wait() // the worker is idle
 		}
 		assert.Len(t, p.idle, 1)
@@ -48,7 +48,7 @@ func TestPoolKeepsNoMoreThanMaxIdle(t *testing.T) {
 		gate := make(chan struct{})
 		var running atomic.Int64
 		for range maxIdle + 50 {
-			p.Go(task(func() { running.Add(1); <-gate }))
+			p.Go(taskFunc(func() { running.Add(1); <-gate }))
 		}
 		synctest.Wait()
 		assert.EqualValues(t, maxIdle+50, running.Load(), "waiting tasks do not delay others")
@@ -64,7 +64,7 @@ func TestPoolKeepsNoMoreThanMaxIdle(t *testing.T) {
 func TestPoolCloseWaitsForChain(t *testing.T) {
 	var p Pool
 	var n atomic.Int64
-	var step task
+	var step taskFunc
 	step = func() {
 		if n.Add(1) < 1000 {
 			p.Go(step)
@@ -78,14 +78,14 @@ func TestPoolCloseWaitsForChain(t *testing.T) {
 
 func TestPoolGoexit(t *testing.T) {
 	var p Pool
-	p.Go(task(runtime.Goexit))
+	p.Go(taskFunc(runtime.Goexit))
 	p.Close() // does not wait for the goroutine that has left
 }
 
 func TestPoolAllocatesNothing(t *testing.T) {
 	var p Pool
 	done := make(chan struct{}, 1)
-	tk := Task(task(func() { done <- struct{}{} }))
+	tk := Task(taskFunc(func() { done <- struct{}{} }))
 	allocs := testing.AllocsPerRun(1000, func() {
 		p.Go(tk)
 		<-done

@@ -1,8 +1,7 @@
 //go:build linux
 
-// Package acl4 shows and sets access control lists by Linux's client of version
-// 4, which has them as the extended attribute system.nfs4_acl. Command guestwork
-// runs it.
+// Package acl4 shows and sets access control lists by Linux's client over NFSv4, which
+// has them as the extended attribute system.nfs4_acl. Command guestwork runs it.
 //
 // An entry is written as by nfs4_getfacl: TYPE:FLAGS:WHO:MASK, for example
 // A:fdi:OWNER@:rwatTcCy.
@@ -16,27 +15,27 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
 const attribute = "system.nfs4_acl"
 
-// A letters gives each bit of a number a letter.
-type letters []struct {
+// A letterTable assigns a letter to each bit in a number.
+type letterTable []struct {
 	bit    uint32
 	letter byte
 }
 
 var (
 	types = "ADUL"
-	flags = letters{
+	flags = letterTable{
 		{nfs4.ACEFileInherit, 'f'},
 		{nfs4.ACEDirectoryInherit, 'd'},
 		{nfs4.ACENoPropagateInherit, 'n'},
 		{nfs4.ACEInheritOnly, 'i'},
 		{nfs4.ACEIdentifierGroup, 'g'},
 	}
-	masks = letters{
+	masks = letterTable{
 		{nfs4.ACEReadData, 'r'},
 		{nfs4.ACEWriteData, 'w'},
 		{nfs4.ACEAppendData, 'a'},
@@ -50,7 +49,7 @@ var (
 	}
 )
 
-func (l letters) text(n uint32) string {
+func (l letterTable) format(n uint32) string {
 	var b strings.Builder
 	for _, x := range l {
 		if n&x.bit != 0 {
@@ -64,7 +63,7 @@ func (l letters) text(n uint32) string {
 	return b.String()
 }
 
-func (l letters) bits(text string) (n uint32, err error) {
+func (l letterTable) parseBits(text string) (n uint32, err error) {
 next:
 	for i := range len(text) {
 		for _, x := range l {
@@ -78,7 +77,7 @@ next:
 	return n, nil
 }
 
-// Text returns the entries of a list.
+// Text returns a list's entries.
 func Text(a nfs4.ACL) []string {
 	out := make([]string, len(a))
 	for i, e := range a {
@@ -86,13 +85,13 @@ func Text(a nfs4.ACL) []string {
 		if e.Type < uint32(len(types)) {
 			typ = types[e.Type : e.Type+1]
 		}
-		out[i] = typ + ":" + flags.text(e.Flag) + ":" + string(e.Who) + ":" + masks.text(e.Mask)
+		out[i] = typ + ":" + flags.format(e.Flag) + ":" + string(e.Who) + ":" + masks.format(e.Mask)
 	}
 	return out
 }
 
-// parse is the reverse of Text.
-func parse(entries []string) (nfs4.ACL, error) {
+// parseEntries parses Text's result.
+func parseEntries(entries []string) (nfs4.ACL, error) {
 	var a nfs4.ACL
 	for _, entry := range entries {
 		f := strings.Split(entry, ":")
@@ -101,8 +100,8 @@ func parse(entries []string) (nfs4.ACL, error) {
 		}
 		e := nfs4.ACE{Type: uint32(strings.Index(types, f[0])), Who: []byte(f[2])}
 		var err error
-		if e.Flag, err = flags.bits(f[1]); err == nil {
-			e.Mask, err = masks.bits(f[3])
+		if e.Flag, err = flags.parseBits(f[1]); err == nil {
+			e.Mask, err = masks.parseBits(f[3])
 		}
 		if err != nil {
 			return nil, err
@@ -112,10 +111,10 @@ func parse(entries []string) (nfs4.ACL, error) {
 	return a, nil
 }
 
-// Run sets the list of a file, or without entries writes it, an entry a line.
+// Run sets a file's list, or without entries writes it, one entry per line.
 func Run(path string, entries []string, out io.Writer) error {
 	if len(entries) > 0 {
-		a, err := parse(entries)
+		a, err := parseEntries(entries)
 		if err != nil {
 			return err
 		}

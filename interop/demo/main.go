@@ -1,9 +1,9 @@
 // Command demo serves a directory with nfsrdmad and mounts it from real Linux
-// over RDMA, in the small virtual machine of the interop tests.
+// over RDMA, in the interop tests' small virtual machine.
 //
 //	go run ./interop/demo bin/nfsrdmad
 //
-// The command runs at the top of the repository.
+// The command must run in the repository's top directory.
 package main
 
 import (
@@ -28,13 +28,13 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := demo(ctx, os.Args[1]); err != nil {
+	if err := runDemo(ctx, os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
 }
 
-func demo(ctx context.Context, nfsrdmad string) error {
+func runDemo(ctx context.Context, nfsrdmad string) error {
 	guestDir, err := interop.BuildGuest(ctx, "interop/guest/build")
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func demo(ctx context.Context, nfsrdmad string) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 
-	dir, err := sample()
+	dir, err := makeSample()
 	if err != nil {
 		return err
 	}
@@ -63,11 +63,11 @@ func demo(ctx context.Context, nfsrdmad string) error {
 		return err
 	}
 	defer g.Close()
-	return show(ctx, g, server)
+	return showCommands(ctx, g, server)
 }
 
-// sample makes a directory with a few files to serve.
-func sample() (string, error) {
+// makeSample makes a directory with a few files to serve.
+func makeSample() (string, error) {
 	dir, err := os.MkdirTemp("", "nfsrdma-demo-")
 	if err != nil {
 		return "", err
@@ -76,7 +76,7 @@ func sample() (string, error) {
 	if err := os.Mkdir(files, 0o777); err != nil {
 		return "", err
 	}
-	// Independent of the umask: the guest's root is nobody here.
+	// Independent of the umask: the guest's root is the user nobody here.
 	if err := os.Chmod(files, 0o777); err != nil {
 		return "", err
 	}
@@ -84,8 +84,8 @@ func sample() (string, error) {
 	return dir, os.WriteFile(filepath.Join(files, "hello.txt"), []byte(text), 0o644)
 }
 
-// show runs commands in the guest and prints their output.
-func show(ctx context.Context, g *interop.Guest, s *interop.Server) error {
+// showCommands runs commands in the guest and prints their output.
+func showCommands(ctx context.Context, g *interop.Guest, s *interop.Server) error {
 	_, rdma, err := net.SplitHostPort(s.RDMA)
 	if err != nil {
 		return err

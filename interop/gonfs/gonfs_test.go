@@ -9,21 +9,21 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/nfsrdma/nfsrdma/buf"
-	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/willscott/go-nfs"
 )
 
-// A peer is go-nfs behind a listener, and a client of it.
-type peer struct {
+// A gonfsPeer is go-nfs behind a listener, and a client of it.
+type gonfsPeer struct {
 	t    *testing.T
 	call oncrpc.Caller
 	c    *nfsclient.Client
@@ -31,15 +31,15 @@ type peer struct {
 	root nfs3.FH
 }
 
-// connect starts go-nfs and a client, and checks that nothing is left of them
+// connectPeer starts go-nfs and a client, and checks that nothing is left of them
 // at the end.
-func connect(t *testing.T, cfg rpcrdma.ClientConnConfig) *peer {
+func connectPeer(t *testing.T, cfg rpcrdma.ClientConnConfig) *gonfsPeer {
 	t.Helper()
 	nfs.Log.SetLevel(nfs.PanicLevel)
 	over, err := iwarp.Open(iwarp.Config{}).Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	l := streams(over)
-	h, err := memory()
+	l := streamListener(over)
+	h, err := memoryHandler()
 	require.NoError(t, err)
 	served := make(chan error, 1)
 	go func() { served <- nfs.Serve(l, h) }()
@@ -52,7 +52,7 @@ func connect(t *testing.T, cfg rpcrdma.ClientConnConfig) *peer {
 		assert.Zero(t, buf.Default.Out(), "unreturned buffers")
 	})
 	anyone := &rpcmsg.Cred{Flavor: rpcmsg.AuthNone} // required by go-nfs's handler
-	p := &peer{t: t, call: call, c: nfsclient.New(call, nfsclient.Config{Cred: anyone}), m: nfsclient.NewMount(call, anyone)}
+	p := &gonfsPeer{t: t, call: call, c: nfsclient.New(call, nfsclient.Config{Cred: anyone}), m: nfsclient.NewMount(call, anyone)}
 	p.root, err = p.m.Mnt(t.Context(), "/")
 	require.NoError(t, err)
 	return p
@@ -65,18 +65,20 @@ var forms = map[string]rpcrdma.ClientConnConfig{
 	"thresholds of 262144 bytes": {Inline: 256 << 10},
 }
 
-func sample(n int) []byte {
+func sampleBytes(n int) []byte {
 	p := make([]byte, n)
 	rand.NewChaCha8([32]byte{1}).Read(p)
 	return p
 }
 
-func (p *peer) in(name string) nfs3.DirOpArgs { return nfs3.DirOpArgs{Dir: p.root, Name: []byte(name)} }
+func (p *gonfsPeer) dirOp(name string) nfs3.DirOpArgs {
+	return nfs3.DirOpArgs{Dir: p.root, Name: []byte(name)}
+}
 
-// create makes a file of go-nfs's own mode.
-func (p *peer) create(name string) nfs3.FH {
+// createFile makes a file of go-nfs's own mode.
+func (p *gonfsPeer) createFile(name string) nfs3.FH {
 	p.t.Helper()
-	res, err := p.c.Create(p.t.Context(), &nfs3.CreateArgs{Where: p.in(name), Mode: nfs3.Guarded})
+	res, err := p.c.Create(p.t.Context(), &nfs3.CreateArgs{Where: p.dirOp(name), Mode: nfs3.Guarded})
 	require.NoError(p.t, err)
 	return slices.Clone(res.Object)
 }
@@ -86,7 +88,7 @@ func (p *peer) create(name string) nfs3.FH {
 func TestData(t *testing.T) {
 	for name, cfg := range forms {
 		t.Run(name, func(t *testing.T) {
-			p := connect(t, cfg)
+			p := connectPeer(t, cfg)
 			ctx := t.Context()
 			var sizes []int
 			for _, n := range []int{1, 512, 640, 768, 900, 1024, 3800, 4096, 65536, 262144} {
@@ -94,8 +96,8 @@ func TestData(t *testing.T) {
 			}
 			sizes = append(sizes, 1<<20-1, 1<<20)
 			for _, n := range sizes {
-				file := p.create(fmt.Sprint("file", n))
-				data := sample(n)
+				file := p.createFile(fmt.Sprint("file", n))
+				data := sampleBytes(n)
 				for _, off := range []uint64{0, 5}[:min(n+1, 2)] {
 					w, err := p.c.Write(ctx, file, off, data, nfs3.FileSync)
 					require.NoError(t, err)
@@ -128,15 +130,15 @@ func TestData(t *testing.T) {
 	}
 }
 
-// TestTransfer copies more than one call carries, with many calls under way.
+// TestTransfer copies more than one call carries, with many calls in flight.
 func TestTransfer(t *testing.T) {
-	p := connect(t, rpcrdma.ClientConnConfig{})
+	p := connectPeer(t, rpcrdma.ClientConnConfig{})
 	ctx := t.Context()
 	fs, err := p.c.FS(ctx, p.root, "")
 	require.NoError(t, err)
 	f, err := fs.Create(ctx, "large", 0o666)
 	require.NoError(t, err)
-	data := sample(9<<20 + 3)
+	data := sampleBytes(9<<20 + 3)
 	n, err := f.CopyFrom(ctx, bytes.NewReader(data), 0)
 	require.NoError(t, err)
 	assert.EqualValues(t, len(data), n)
@@ -150,21 +152,21 @@ func TestTransfer(t *testing.T) {
 func TestProcedures(t *testing.T) {
 	for name, cfg := range forms {
 		t.Run(name, func(t *testing.T) {
-			p := connect(t, cfg)
-			p.objects()
-			p.names()
-			p.links()
-			p.listings()
+			p := connectPeer(t, cfg)
+			p.testObjects()
+			p.testNames()
+			p.testLinks()
+			p.testListings()
 			p.fileSystem()
-			p.mount()
+			p.testMount()
 		})
 	}
 }
 
-func (p *peer) objects() {
+func (p *gonfsPeer) testObjects() {
 	t, ctx := p.t, p.t.Context()
 	require.NoError(t, p.c.Null(ctx))
-	file := p.create("objects")
+	file := p.createFile("objects")
 	size := nfs3.OptUint64{Set: true, Value: 100}
 	_, err := p.c.SetAttr(ctx, &nfs3.SetAttrArgs{Object: file, Attr: nfs3.SetAttr{Size: size}})
 	require.NoError(t, err)
@@ -190,21 +192,21 @@ func (p *peer) objects() {
 	assert.ErrorIs(t, err, nfs3.ErrStale)
 	_, err = p.c.ReadLink(ctx, stale)
 	assert.ErrorIs(t, err, nfs3.ErrStale)
-	_, err = p.c.Create(ctx, &nfs3.CreateArgs{Where: p.in("objects"), Mode: nfs3.Guarded})
+	_, err = p.c.Create(ctx, &nfs3.CreateArgs{Where: p.dirOp("objects"), Mode: nfs3.Guarded})
 	assert.ErrorIs(t, err, nfs3.ErrExist)
-	_, err = p.c.Mknod(ctx, &nfs3.MknodArgs{Where: p.in("fifo"), Type: nfs3.TypeFIFO})
+	_, err = p.c.Mknod(ctx, &nfs3.MknodArgs{Where: p.dirOp("fifo"), Type: nfs3.TypeFIFO})
 	assert.ErrorIs(t, err, nfs3.ErrAcces)
-	_, err = p.c.Link(ctx, &nfs3.LinkArgs{File: file, Link: p.in("link")})
+	_, err = p.c.Link(ctx, &nfs3.LinkArgs{File: file, Link: p.dirOp("link")})
 	assert.Error(t, err, "go-nfs reads other arguments than RFC 1813 has")
 }
 
-func (p *peer) names() {
+func (p *gonfsPeer) testNames() {
 	t, ctx := p.t, p.t.Context()
-	d, err := p.c.Mkdir(ctx, &nfs3.MkdirArgs{Where: p.in("dir")})
+	d, err := p.c.Mkdir(ctx, &nfs3.MkdirArgs{Where: p.dirOp("dir")})
 	require.NoError(t, err)
 	dir := slices.Clone(d.Object)
-	p.create("before")
-	_, err = p.c.Rename(ctx, &nfs3.RenameArgs{From: p.in("before"), To: nfs3.DirOpArgs{Dir: dir, Name: []byte("after")}})
+	p.createFile("before")
+	_, err = p.c.Rename(ctx, &nfs3.RenameArgs{From: p.dirOp("before"), To: nfs3.DirOpArgs{Dir: dir, Name: []byte("after")}})
 	require.NoError(t, err)
 	_, err = p.c.Lookup(ctx, p.root, "before")
 	assert.ErrorIs(t, err, nfs3.ErrNoEnt)
@@ -218,14 +220,14 @@ func (p *peer) names() {
 	assert.ErrorIs(t, err, nfs3.ErrNoEnt)
 }
 
-// links makes symbolic links with paths of many lengths. go-nfs loses the end
+// testLinks makes symbolic links with paths of many lengths. go-nfs loses the end
 // of a path beyond its read buffer of 4096 bytes, over TCP too.
-func (p *peer) links() {
+func (p *gonfsPeer) testLinks() {
 	t, ctx := p.t, p.t.Context()
 	for _, n := range []int{1, 3, 4, 700, 701, 800, 1021, 3900} {
 		path := bytes.Repeat([]byte("p"), n)
 		name := fmt.Sprint("link", n)
-		_, err := p.c.Symlink(ctx, &nfs3.SymlinkArgs{Where: p.in(name), Path: path})
+		_, err := p.c.Symlink(ctx, &nfs3.SymlinkArgs{Where: p.dirOp(name), Path: path})
 		require.NoError(t, err)
 		l, err := p.c.Lookup(ctx, p.root, name)
 		require.NoError(t, err)
@@ -237,10 +239,10 @@ func (p *peer) links() {
 	assert.Error(t, err)
 }
 
-// listings lists a directory with calls of several sizes.
-func (p *peer) listings() {
+// testListings lists a directory with calls of several sizes.
+func (p *gonfsPeer) testListings() {
 	t, ctx := p.t, p.t.Context()
-	d, err := p.c.Mkdir(ctx, &nfs3.MkdirArgs{Where: p.in("many")})
+	d, err := p.c.Mkdir(ctx, &nfs3.MkdirArgs{Where: p.dirOp("many")})
 	require.NoError(t, err)
 	dir := slices.Clone(d.Object)
 	want := []string{".", ".."}
@@ -253,14 +255,14 @@ func (p *peer) listings() {
 	slices.Sort(want)
 	for _, count := range []uint32{4096, 32 << 10, 1 << 20} { // go-nfs requires no less
 		for _, plus := range []bool{false, true} {
-			got := p.list(dir, count, plus)
+			got := p.listDir(dir, count, plus)
 			slices.Sort(got)
 			assert.Equal(t, want, got, "%d bytes, READDIRPLUS %v", count, plus)
 		}
 	}
 }
 
-func (p *peer) list(dir nfs3.FH, count uint32, plus bool) (names []string) {
+func (p *gonfsPeer) listDir(dir nfs3.FH, count uint32, plus bool) (names []string) {
 	t, ctx := p.t, p.t.Context()
 	var cookie, verf uint64
 	each := func(e *nfs3.Entry) {
@@ -283,7 +285,7 @@ func (p *peer) list(dir nfs3.FH, count uint32, plus bool) (names []string) {
 	return names
 }
 
-func (p *peer) fileSystem() {
+func (p *gonfsPeer) fileSystem() {
 	t, ctx := p.t, p.t.Context()
 	_, err := p.c.FSStat(ctx, p.root)
 	require.NoError(t, err)
@@ -295,7 +297,7 @@ func (p *peer) fileSystem() {
 	assert.NotZero(t, conf.NameMax)
 }
 
-func (p *peer) mount() {
+func (p *gonfsPeer) testMount() {
 	t, ctx := p.t, p.t.Context()
 	require.NoError(t, p.m.Null(ctx))
 	require.NoError(t, p.m.Umnt(ctx, "/"))
@@ -307,7 +309,7 @@ func (p *peer) mount() {
 // TestPrograms checks that the replies follow the standard, even if go-nfs
 // itself would answer differently.
 func TestPrograms(t *testing.T) {
-	p := connect(t, rpcrdma.ClientConnConfig{})
+	p := connectPeer(t, rpcrdma.ClientConnConfig{})
 	for _, vers := range []uint32{0, 2, 4} {
 		err := p.call.Call(t.Context(), &oncrpc.Exchange{Prog: nfs3.Program, Vers: vers})
 		assert.Equal(t, &oncrpc.ReplyError{Stat: 2, Low: 3, High: 3}, err)

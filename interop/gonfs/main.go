@@ -1,6 +1,6 @@
-// Command gonfs serves the in-memory file system of willscott/go-nfs over both
-// RDMA and TCP. go-nfs is a server of NFS over TCP without knowledge of RDMA:
-// the tests' peer behind a stream.Listener.
+// Command gonfs serves willscott/go-nfs's in-memory file system over both RDMA and TCP.
+// go-nfs is an NFS server over TCP without knowledge of RDMA: the tests' peer behind a
+// stream.Listener.
 //
 //	gonfs serve --listen 127.0.0.1:0 --tcp 127.0.0.1:0
 //
@@ -20,7 +20,7 @@ import (
 
 	"github.com/willscott/go-nfs"
 
-	"github.com/nfsrdma/nfsrdma/iwarp"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
 )
 
 func main() {
@@ -43,7 +43,7 @@ func run(ctx context.Context, args []string) error {
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
-	h, err := memory()
+	h, err := memoryHandler()
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	rdma := streams(over)
+	rdma := streamListener(over)
 	rdma.Server.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	fmt.Printf("ready rdma=%v tcp=%v\n", rdma.Addr(), plain.Addr())
 

@@ -1,9 +1,9 @@
 //go:build linux
 
-// Package holes makes holes in files of a directory, finds and fills them, and
-// copies and clones the files. Its results are the same on every file system of
-// one kind: a file system in the network must give those of the file system
-// that it shows. Command guestwork runs it.
+// Package holes makes holes in a directory's files, finds and fills them, and copies and
+// clones the files. Its results are the same on every file system with the same type: a
+// network file system must give the same results as the file system that it shows.
+// Command guestwork runs it.
 package holes
 
 import (
@@ -24,39 +24,39 @@ const (
 
 // Run does everything in dir, and writes one line for each result.
 func Run(dir string, out io.Writer) error {
-	w := &work{dir: dir, out: out}
-	src, err := w.make("src")
+	w := &holesRun{dir: dir, out: out}
+	src, err := w.makeFile("src")
 	if err != nil {
 		return err
 	}
 	defer src.Close()
-	w.space(src)
-	w.copies(src)
+	w.changeSpace(src)
+	w.testCopies(src)
 	return w.err
 }
 
-// work is one run. The first error of something that must not fail ends it.
-type work struct {
+// holesRun is one run. The first unexpected error ends it.
+type holesRun struct {
 	dir string
 	out io.Writer
 	err error
 }
 
-// say writes a line.
-func (w *work) say(format string, args ...any) {
+// writeLine writes a line.
+func (w *holesRun) writeLine(format string, args ...any) {
 	if _, err := fmt.Fprintf(w.out, format+"\n", args...); err != nil && w.err == nil {
 		w.err = err
 	}
 }
 
-func (w *work) fail(err error) {
+func (w *holesRun) recordError(err error) {
 	if w.err == nil {
 		w.err = err
 	}
 }
 
-// make makes a file with data in two places.
-func (w *work) make(name string) (*os.File, error) {
+// makeFile makes a file with data in two places.
+func (w *holesRun) makeFile(name string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(w.dir, name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return nil, err
@@ -78,10 +78,10 @@ func (w *work) make(name string) (*os.File, error) {
 	return f, f.Sync()
 }
 
-// space changes the storage of a file.
-func (w *work) space(f *os.File) {
+// changeSpace changes a file's storage.
+func (w *holesRun) changeSpace(f *os.File) {
 	fd := int(f.Fd())
-	w.state(f, "made")
+	w.sayState(f, "made")
 	for _, tt := range []struct {
 		name   string
 		mode   uint32
@@ -93,60 +93,60 @@ func (w *work) space(f *os.File) {
 		{"allocated beyond the end", 0, size - 5, unit},
 		{"nothing allocated", 0, 0, 0},
 	} {
-		w.say("%s: %v", tt.name, unix.Fallocate(fd, tt.mode, tt.off, tt.n))
+		w.writeLine("%s: %v", tt.name, unix.Fallocate(fd, tt.mode, tt.off, tt.n))
 		if tt.mode == 0 { // storage that is allocated but not written may be data or a hole
-			w.content(f)
+			w.sayContent(f)
 		} else {
-			w.state(f, tt.name)
+			w.sayState(f, tt.name)
 		}
 	}
 }
 
-// state says the size, the content and the map of a file.
-func (w *work) state(f *os.File, when string) {
+// sayState writes a file's size, content and map.
+func (w *holesRun) sayState(f *os.File, when string) {
 	if err := f.Sync(); err != nil {
-		w.fail(err)
+		w.recordError(err)
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		w.fail(err)
+		w.recordError(err)
 	}
 	h := sha256.New()
 	if _, err := io.Copy(h, io.NewSectionReader(f, 0, st.Size)); err != nil {
-		w.fail(err)
+		w.recordError(err)
 	}
-	w.say("%s: %d bytes %x", when, st.Size, h.Sum(nil)[:8])
+	w.writeLine("%s: %d bytes %x", when, st.Size, h.Sum(nil)[:8])
 	for _, whence := range []int{unix.SEEK_DATA, unix.SEEK_HOLE} {
 		for _, off := range []int64{0, 10, unit - 1, unit, 3 * unit, 4*unit + 1000, 5 * unit, 6*unit + 7, st.Size - 1, st.Size, st.Size + 1} {
 			at, err := unix.Seek(int(f.Fd()), off, whence)
-			w.say("%s: %d from %d: %d %v", when, whence, off, at, err)
+			w.writeLine("%s: %d from %d: %d %v", when, whence, off, at, err)
 		}
 	}
 }
 
-// copies copies and clones a file.
-func (w *work) copies(src *os.File) {
+// testCopies copies and clones a file.
+func (w *holesRun) testCopies(src *os.File) {
 	dst, err := os.OpenFile(filepath.Join(w.dir, "dst"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
-		w.fail(err)
+		w.recordError(err)
 		return
 	}
 	defer dst.Close()
 	all, err := copyAll(src, dst)
-	w.say("copied %d %v", all, err)
-	w.content(dst)
+	w.writeLine("copied %d %v", all, err)
+	w.sayContent(dst)
 	in, at := int64(unit/2), int64(30*unit+5)
 	n, err := unix.CopyFileRange(int(src.Fd()), &in, int(dst.Fd()), &at, unit, 0)
-	w.say("copied behind the end: %d %v", n, err)
-	w.content(dst)
+	w.writeLine("copied behind the end: %d %v", n, err)
+	w.sayContent(dst)
 	for _, r := range []unix.FileCloneRange{
 		{Src_offset: 4 * unit, Src_length: 2 * unit, Dest_offset: 40 * unit},
 		{Src_offset: 1, Src_length: unit, Dest_offset: 0},
 		{Src_offset: 0, Src_length: 0, Dest_offset: 64 * unit},
 	} {
 		r.Src_fd = int64(src.Fd())
-		w.say("clone to %d: %v", r.Dest_offset, unix.IoctlFileCloneRange(int(dst.Fd()), &r))
-		w.content(dst)
+		w.writeLine("clone to %d: %v", r.Dest_offset, unix.IoctlFileCloneRange(int(dst.Fd()), &r))
+		w.sayContent(dst)
 	}
 }
 
@@ -177,16 +177,16 @@ func Copy(from, to string) error {
 	return errors.Join(err, dst.Close())
 }
 
-// content says the size and the content of a file.
-func (w *work) content(f *os.File) {
+// sayContent writes a file's size and content.
+func (w *holesRun) sayContent(f *os.File) {
 	info, err := f.Stat()
 	if err != nil {
-		w.fail(err)
+		w.recordError(err)
 		return
 	}
 	h := sha256.New()
 	if _, err := io.Copy(h, io.NewSectionReader(f, 0, info.Size())); err != nil {
-		w.fail(err)
+		w.recordError(err)
 	}
-	w.say("%d bytes %x", info.Size(), h.Sum(nil)[:8])
+	w.writeLine("%d bytes %x", info.Size(), h.Sum(nil)[:8])
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestKerberosBridge has two clients without RDMA mount nfsrdmad with krb5p through a
-// bridge: Linux with two names of the server has a connection to each, and contexts of
-// alice and bob for each. They write at the same time, and see what the other has written.
+// TestKerberosBridge mounts nfsrdmad twice with krb5p through a bridge, over TCP: by two
+// names of the server, so that Linux has a connection and contexts of alice and bob for
+// each. Both users write concurrently through both mounts, and read all the data.
 func TestKerberosBridge(t *testing.T) {
 	m, r := newMachine(t)
 	m.Must("dd if=/dev/urandom of=/tmp/data bs=%d count=%d 2>/dev/null; chmod 644 /tmp/data", payload, count)
 	d := newDaemon(t, r, "krb5p")
-	port := portOf(t, d.bridge(t, "--insecure")) // the guest is behind NAT
+	port := portOf(t, d.startBridge(t, "--insecure")) // the guest is behind NAT
 	points := map[string]string{"server": "/mnt", "second": "/mnt2"}
 	for host, point := range points {
 		m.Mount(host+".test.example:/x", point, "vers=3,nolock,proto=tcp,sec=krb5p,noac,port="+port+",mountproto=tcp,mountport="+port)

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/gss/krb5"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss/krb5"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
@@ -27,7 +27,7 @@ func TestKerberosCaches(t *testing.T) {
 	require.NoError(t, os.Chmod(h.dir+"/caches", 0o777))
 	config, err := os.ReadFile(h.kdc.dir + "/krb5.conf")
 	require.NoError(t, err)
-	line, seen := h.serve()
+	line, seen := h.serveProgram()
 	names := map[int]string{41001: "alice", 41002: "bob"}
 	for kind, cache := range map[string]string{
 		"persistent": "KEYRING:persistent:%{uid}", "DIR": "DIR:" + h.dir + "/caches/%{uid}", "user": "KEYRING:user:nfsrdma-%{uid}",
@@ -37,7 +37,7 @@ func TestKerberosCaches(t *testing.T) {
 			require.NoError(t, os.WriteFile(h.dir+"/krb5.conf", []byte(text), 0o644))
 			as := func(uid int, input string, words ...string) {
 				t.Helper()
-				cmd := command(uid, words...)
+				cmd := commandAs(uid, words...)
 				cmd.Env, cmd.Stdin = append(os.Environ(), "KRB5_CONFIG="+h.dir+"/krb5.conf"), strings.NewReader(input)
 				out, err := cmd.CombinedOutput()
 				require.NoError(t, err, "%s", out)
@@ -46,7 +46,7 @@ func TestKerberosCaches(t *testing.T) {
 				as(uid, "secret\n", "kinit", name)
 				t.Cleanup(func() { as(uid, "", "kdestroy") })
 			}
-			c := h.callers(line, testProg, 1)
+			c := h.newCallers(line, testProg, 1)
 			for range 2 {
 				for uid, name := range names {
 					x := oncrpc.Exchange{Prog: testProg, Vers: 1, Proc: 1, Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthKrb5i, UID: uint32(uid), GID: 100}}

@@ -20,16 +20,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/exports"
-	"github.com/nfsrdma/nfsrdma/gss"
-	"github.com/nfsrdma/nfsrdma/gss/krb5"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss/krb5"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss/tickets"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/rpcsec"
-	"github.com/nfsrdma/nfsrdma/tickets"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcsec"
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
 )
 
@@ -39,17 +39,17 @@ func (whoami) ServeRPC(context.Context, *oncrpc.Call, *oncrpc.Reply) error { ret
 
 const testProg = 0x20000001 // from the range for local use
 
-// typed returns the name of a service, as a user has typed it.
-func typed(name string) func(context.Context) (string, error) {
+// serviceName returns a service's name, as a user has typed it.
+func serviceName(name string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) { return name, nil }
 }
 
 // uids are the users of principals, which differ from those of the client's host.
 var uids = map[string]uint32{"alice": 1001, "bob": 1002}
 
-// serve serves the test program and others over TCP with r's acceptor, and returns a
+// serveProgram serves the test program and others over TCP with r's acceptor, and returns a
 // line to them. The channel has the principals of calls.
-func (r *realm) serve(more ...func(*oncrpc.Mux)) (oncrpc.Caller, <-chan string) {
+func (r *testRealm) serveProgram(more ...func(*oncrpc.Mux)) (oncrpc.Caller, <-chan string) {
 	r.Helper()
 	seen := make(chan string, 100)
 	quiet := slog.New(slog.DiscardHandler)
@@ -84,16 +84,16 @@ func (r *realm) serve(more ...func(*oncrpc.Mux)) (oncrpc.Caller, <-chan string) 
 	return line, seen
 }
 
-// TestCallers has calls of a machine made in contexts by its keytab, over TCP, with
-// each flavour.
+// TestCallers has calls of a machine made in contexts by its keytab, over TCP, with each
+// flavor.
 func TestCallers(t *testing.T) {
-	helper, r := built(t, "nfsrdma-gss"), newRealm(t, enctypes[krb5.AES256SHA1])
+	helper, r := programPath(t, "nfsrdma-gss"), newRealm(t, enctypes[krb5.AES256SHA1])
 	require.NoError(t, r.kdc.AddService("machine", "nfs/client.test.example"))
-	line, seen := r.serve()
+	line, seen := r.serveProgram()
 	for _, flavor := range []uint32{rpcmsg.AuthKrb5, rpcmsg.AuthKrb5i, rpcmsg.AuthKrb5p} {
 		c := tickets.NewCallers(line, tickets.CallersConfig{
-			Helper: tickets.NewHelper(tickets.Config{Program: helper, Keytab: r.kdc.Keytab("machine"), Host: "client.test.example", Env: r.kdc.Env()}),
-			Prog:   testProg, Vers: 1, Service: typed(server),
+			Helper: tickets.NewHelper(tickets.Config{Program: helper, Keytab: r.kdc.Keytab("machine"), Host: "client.test.example", Env: r.kdc.environ()}),
+			Prog:   testProg, Vers: 1, Service: serviceName(server),
 		})
 		for range 3 {
 			x := oncrpc.Exchange{Prog: testProg, Vers: 1, Cred: rpcmsg.Cred{Flavor: flavor}}
@@ -105,24 +105,24 @@ func TestCallers(t *testing.T) {
 	}
 }
 
-// A host is a client's: its users have caches in a directory.
-type host struct {
-	*realm
+// A clientHost is a client's: its users have caches in a directory.
+type clientHost struct {
+	*testRealm
 	dir    string
 	helper string
 }
 
 // newHost returns a host of a realm that has alice, and to which newHost adds bob.
-func newHost(r *realm) *host {
+func newHost(r *testRealm) *clientHost {
 	r.Helper()
-	require.NoError(r, r.kdc.Admin("addprinc -pw secret bob"))
+	require.NoError(r, r.kdc.runAdmin("addprinc -pw secret bob"))
 	return hostOf(r)
 }
 
 // hostOf returns a host of a realm.
-func hostOf(r *realm) *host {
+func hostOf(r *testRealm) *clientHost {
 	r.Helper()
-	h := &host{realm: r, dir: r.TempDir(), helper: built(r.T, "nfsrdma-gss")}
+	h := &clientHost{testRealm: r, dir: r.TempDir(), helper: programPath(r.T, "nfsrdma-gss")}
 	for _, of := range []string{filepath.Dir(h.dir), h.dir} {
 		require.NoError(r, os.Chmod(of, 0o755)) // for all users
 	}
@@ -133,26 +133,26 @@ func hostOf(r *realm) *host {
 	return h
 }
 
-// cache is the name of a user's cache, without its kind.
-func (h *host) cache(uid int) string { return fmt.Sprintf("%s/krb5cc_%d", h.dir, uid) }
+// cacheName is the name of a user's cache, without its kind.
+func (h *clientHost) cacheName(uid int) string { return fmt.Sprintf("%s/krb5cc_%d", h.dir, uid) }
 
-// give gets a ticket for a user.
-func (h *host) give(name string, uid int, options ...string) {
+// getTicket gets a ticket for a user.
+func (h *clientHost) getTicket(name string, uid int, options ...string) {
 	h.Helper()
-	require.NoError(h, h.kdc.run("secret\n", "kinit", append(options, "-c", h.cache(uid), name)...))
-	require.NoError(h, os.Chown(h.cache(uid), uid, 100))
+	require.NoError(h, h.kdc.runCommand("secret\n", "kinit", append(options, "-c", h.cacheName(uid), name)...))
+	require.NoError(h, os.Chown(h.cacheName(uid), uid, 100))
 }
 
-// callers returns the Callers of a mount by root.
-func (h *host) callers(line oncrpc.Caller, prog, vers uint32) *tickets.Callers {
+// newCallers returns the Callers of a mount by root.
+func (h *clientHost) newCallers(line oncrpc.Caller, prog, vers uint32) *tickets.Callers {
 	return h.callersOf(server, line, prog, vers)
 }
 
 // callersOf returns the Callers of a mount of another server.
-func (h *host) callersOf(service string, line oncrpc.Caller, prog, vers uint32) *tickets.Callers {
+func (h *clientHost) callersOf(service string, line oncrpc.Caller, prog, vers uint32) *tickets.Callers {
 	c := tickets.NewCallers(line, tickets.CallersConfig{
 		Helper: tickets.NewHelper(tickets.Config{Program: h.helper, Env: []string{"KRB5_CONFIG=" + h.dir + "/krb5.conf"}}),
-		Prog:   prog, Vers: vers, Service: typed(service),
+		Prog:   prog, Vers: vers, Service: serviceName(service),
 	})
 	h.Cleanup(func() { c.Close(context.Background()) })
 	return c
@@ -163,10 +163,10 @@ func (h *host) callersOf(service string, line oncrpc.Caller, prog, vers uint32) 
 // context when there is a ticket.
 func TestCallersOfUsers(t *testing.T) {
 	h := newHost(newRealm(t, enctypes[krb5.AES256SHA1]))
-	h.give("alice", 41001)
-	h.give("bob", 41002)
-	line, seen := h.serve()
-	c := h.callers(line, testProg, 1)
+	h.getTicket("alice", 41001)
+	h.getTicket("bob", 41002)
+	line, seen := h.serveProgram()
+	c := h.newCallers(line, testProg, 1)
 	call := func(uid uint32) error {
 		x := oncrpc.Exchange{Prog: testProg, Vers: 1, Proc: 1, Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthKrb5p, UID: uid, GID: 100}}
 		err := c.Call(t.Context(), &x)
@@ -182,17 +182,17 @@ func TestCallersOfUsers(t *testing.T) {
 		assert.Equal(t, "bob", <-seen)
 	}
 	err := call(41003)
-	assert.EqualError(t, err, "user 41003: no ticket (FILE:"+h.cache(41003)+"): run kinit")
+	assert.EqualError(t, err, "user 41003: no ticket (FILE:"+h.cacheName(41003)+"): run kinit")
 	assert.ErrorIs(t, err, syscall.EACCES)
 
-	h.give("bob", 41003, "-l", "1s")
+	h.getTicket("bob", 41003, "-l", "1s")
 	for until := time.Now().Add(30 * time.Second); !errors.Is(call(41003), syscall.EKEYEXPIRED); { // contexts end with their tickets
 		require.True(t, time.Now().Before(until))
 	}
 	for len(seen) > 0 {
 		<-seen
 	}
-	h.give("alice", 41003)
+	h.getTicket("alice", 41003)
 	for until := time.Now().Add(30 * time.Second); call(41003) != nil; { // a failure is kept for a second
 		require.True(t, time.Now().Before(until))
 	}
@@ -206,21 +206,21 @@ func TestNFSByUsers(t *testing.T) {
 	for _, flavor := range []exports.Flavor{exports.FlavorKrb5, exports.FlavorKrb5i, exports.FlavorKrb5p} {
 		t.Run(flavor.String(), func(t *testing.T) {
 			h := newHost(newRealm(t, enctypes[krb5.AES256SHA1]))
-			h.give("alice", 41001)
-			h.give("bob", 41002)
+			h.getTicket("alice", 41001)
+			h.getTicket("bob", 41002)
 			server, err := nfsserver.New(nfsserver.Config{Exports: []nfsserver.Export{{
 				Path: "/x", FS: mem.New(mem.Options{}),
 				Clients: exports.Everyone(exports.Options{Insecure: true, Sec: exports.Secure(exports.Rights{}, flavor)}),
 			}}})
 			require.NoError(t, err)
-			line, _ := h.serve(server.Register)
+			line, _ := h.serveProgram(server.Register)
 			sys := rpcmsg.Cred{Flavor: rpcmsg.AuthSys}
 			root, flavors, err := nfsclient.NewMount(line, &sys).MntFlavors(t.Context(), "/x")
 			require.NoError(t, err)
 			require.Equal(t, []uint32{uint32(flavor)}, flavors)
 			of := func(uid uint32) *nfsclient.FS {
 				cred := rpcmsg.Cred{Flavor: uint32(flavor), UID: uid, GID: 100}
-				fs, err := nfsclient.New(h.callers(line, nfs3.Program, nfs3.Version), nfsclient.Config{Cred: &cred}).FS(t.Context(), root, "/x")
+				fs, err := nfsclient.New(h.newCallers(line, nfs3.Program, nfs3.Version), nfsclient.Config{Cred: &cred}).FS(t.Context(), root, "/x")
 				require.NoError(t, err, "FSINFO needs no ticket")
 				return fs
 			}

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/gss/krb5"
 	"github.com/nfsrdma/nfsrdma/interop"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss/krb5"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
@@ -29,9 +29,9 @@ func TestKerberosCuts(t *testing.T) {
 		cuts = 600
 	}
 	h := newHost(newRealm(t, enctypes[krb5.AES256SHA1]))
-	h.give("alice", 41001)
-	h.give("bob", 41002)
-	d := newDaemon(t, h.realm, "krb5p:krb5i:krb5")
+	h.getTicket("alice", 41001)
+	h.getTicket("bob", 41002)
+	d := newDaemon(t, h.testRealm, "krb5p:krb5i:krb5")
 	relay := interop.NewRelay(t, d.RDMA, nil)
 	u := h.newUsers(relay.Addr)
 
@@ -40,7 +40,7 @@ func TestKerberosCuts(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range made {
 		all.Go(func() {
-			c := u.client(rpcmsg.AuthKrb5+uint32(i%3), 41001+uint32(i%2))
+			c := u.clientFor(rpcmsg.AuthKrb5+uint32(i%3), 41001+uint32(i%2))
 			for {
 				select {
 				case <-over:
@@ -76,7 +76,7 @@ func TestKerberosCuts(t *testing.T) {
 	assert.Len(t, names, sum)
 	conns := relay.Cut()
 	assert.Greater(t, conns, cuts/2, "connections")
-	status := d.kerberos(t)
+	status := d.contextStatus(t)
 	assert.Zero(t, status.Dropped, "sequence numbers below the window, or seen")
 	assert.Zero(t, status.BadVerifiers)
 	t.Logf("%d directories, %d connections, %d contexts", sum, conns, status.Made)

@@ -17,22 +17,22 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/gss"
-	"github.com/nfsrdma/nfsrdma/gss/krb5"
 	"github.com/nfsrdma/nfsrdma/interop"
-	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss/krb5"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcsec"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
-	"github.com/nfsrdma/nfsrdma/rpcsec"
 )
 
-// A daemon is a running nfsrdmad. Alice and bob are users of the host by idmapd.conf: 1
+// A kerberosDaemon is a running nfsrdmad. Alice and bob are users of the host by idmapd.conf: 1
 // and 2 of a Debian.
-type daemon struct {
+type kerberosDaemon struct {
 	*interop.Server
 	dir, control, program string
 	flags                 []string
@@ -41,7 +41,7 @@ type daemon struct {
 
 // newDaemon starts a daemon that serves a directory, to which all users may write, as /x.
 // More flags win over those that all tests have.
-func newDaemon(t *testing.T, r *realm, sec string, more ...string) *daemon {
+func newDaemon(t *testing.T, r *testRealm, sec string, more ...string) *kerberosDaemon {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, os.Chmod(dir, 0o777|os.ModeSticky))
@@ -51,9 +51,9 @@ func newDaemon(t *testing.T, r *realm, sec string, more ...string) *daemon {
 }
 
 // startDaemon starts a daemon with exports of its flags.
-func startDaemon(t *testing.T, r *realm, more ...string) *daemon {
+func startDaemon(t *testing.T, r *testRealm, more ...string) *kerberosDaemon {
 	t.Helper()
-	d := &daemon{program: built(t, "nfsrdmad"), control: filepath.Join(t.TempDir(), "control")}
+	d := &kerberosDaemon{program: programPath(t, "nfsrdmad"), control: filepath.Join(t.TempDir(), "control")}
 	rules := filepath.Join(t.TempDir(), "idmapd.conf")
 	require.NoError(t, os.WriteFile(rules, []byte(Idmap), 0o600))
 	var err error
@@ -69,30 +69,30 @@ func startDaemon(t *testing.T, r *realm, more ...string) *daemon {
 		d.Kill()
 		d.log.Close()
 		if t.Failed() {
-			t.Logf("the daemon says:\n%s", d.said(t))
+			t.Logf("the daemon says:\n%s", d.daemonLog(t))
 		}
 	})
 	return d
 }
 
-func (d *daemon) said(t *testing.T) string {
+func (d *kerberosDaemon) daemonLog(t *testing.T) string {
 	text, err := os.ReadFile(d.log.Name())
 	require.NoError(t, err)
 	return string(text)
 }
 
-// shows returns what a command of nfsrdmad prints about the daemon.
-func (d *daemon) shows(t *testing.T, command string) string {
+// runCommand returns what a command of nfsrdmad prints about the daemon.
+func (d *kerberosDaemon) runCommand(t *testing.T, command string) string {
 	t.Helper()
 	out, err := exec.Command(d.program, command, "--control", d.control).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return string(out)
 }
 
-// bridge starts mountrdma's bridge to d, and returns its address.
-func (d *daemon) bridge(t *testing.T, flags ...string) string {
+// startBridge starts mountrdma's bridge to d, and returns its address.
+func (d *kerberosDaemon) startBridge(t *testing.T, flags ...string) string {
 	t.Helper()
-	cmd := exec.Command(built(t, "mountrdma"), append([]string{"bridge", "--listen", "127.0.0.1:0", d.RDMA}, flags...)...)
+	cmd := exec.Command(programPath(t, "mountrdma"), append([]string{"bridge", "--listen", "127.0.0.1:0", d.RDMA}, flags...)...)
 	ready, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	cmd.Stderr = d.log
@@ -105,24 +105,24 @@ func (d *daemon) bridge(t *testing.T, flags ...string) string {
 	return addr
 }
 
-// lines are a connection over TCP, one over RDMA, and one over TCP to a bridge.
-func (d *daemon) lines(t *testing.T) map[string]oncrpc.Caller {
+// dialAll are a connection over TCP, one over RDMA, and one over TCP to a bridge.
+func (d *kerberosDaemon) dialAll(t *testing.T) map[string]oncrpc.Caller {
 	tcp, err := oncrpc.DialTCP(t.Context(), d.TCP, oncrpc.ClientConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { tcp.Close() })
 	rdma, err := rpcrdma.Dial(t.Context(), iwarp.Open(iwarp.Config{}), d.RDMA, rpcrdma.ClientConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { rdma.Close() })
-	bridge, err := oncrpc.DialTCP(t.Context(), d.bridge(t), oncrpc.ClientConfig{})
+	bridge, err := oncrpc.DialTCP(t.Context(), d.startBridge(t), oncrpc.ClientConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { bridge.Close() })
 	return map[string]oncrpc.Caller{"tcp": tcp, "rdma": rdma, "bridge": bridge}
 }
 
-// secure returns a client of NFS whose calls MIT's library protects.
-func (r *realm) secure(line oncrpc.Caller, flavor uint32) (*nfsclient.Client, *rpcsec.Client) {
+// newSecureClient returns a client of NFS whose calls MIT's library protects.
+func (r *testRealm) newSecureClient(line oncrpc.Caller, flavor uint32) (*nfsclient.Client, *rpcsec.Client) {
 	c := rpcsec.NewClient(line, rpcsec.ClientConfig{
-		Begin:  func(context.Context, []byte) (gss.Initiator, error) { return r.peer.NewInitiator(server), nil },
+		Begin:  func(context.Context, []byte) (gss.Initiator, error) { return r.peer.newInitiator(server), nil },
 		Flavor: flavor, Prog: nfs3.Program, Vers: nfs3.Version,
 	})
 	return nfsclient.New(c, nfsclient.Config{}), c
@@ -146,14 +146,14 @@ func rootOf(t *testing.T, line oncrpc.Caller) nfs3.FH {
 }
 
 // TestKerberosDaemon has users with tickets of MIT's KDC, whose calls MIT's library
-// protects, create, write and read files of nfsrdmad, by each flavour, over TCP, over
+// protects, create, write and read files of nfsrdmad, by each flavor, over TCP, over
 // RDMA, and through a bridge. A context made over TCP serves calls over RDMA
-// (R8166-8.2.2.1-1, R2203-RDMA-6), the service is nfs@host (R2623-3.1-1), and the
-// files are those of the principal's user.
+// (R8166-8.2.2.1-1, R2203-RDMA-6), the service is nfs@host (R2623-3.1-1), and the files
+// are those of the principal's user.
 func TestKerberosDaemon(t *testing.T) {
 	r := newRealm(t, enctypes[krb5.AES256SHA1])
 	d := newDaemon(t, r, "krb5p:krb5i:krb5")
-	lines := d.lines(t)
+	lines := d.dialAll(t)
 	_, err := nfsclient.NewMount(lines["tcp"], nil).Mnt(t.Context(), "/x")
 	require.ErrorContains(t, err, "the export /x wants krb5p, krb5i, krb5; the mount says sec=sys")
 	root := rootOf(t, lines["tcp"])
@@ -165,7 +165,7 @@ func TestKerberosDaemon(t *testing.T) {
 	for _, flavor := range []uint32{rpcmsg.AuthKrb5, rpcmsg.AuthKrb5i, rpcmsg.AuthKrb5p} {
 		for name, line := range lines {
 			t.Run(fmt.Sprintf("%s/%d", name, flavor), func(t *testing.T) {
-				c, s := r.secure(line, flavor)
+				c, s := r.newSecureClient(line, flavor)
 				file := fmt.Sprintf("%s %d", name, flavor)
 				made, err := c.CreateNew(t.Context(), nfs3.DirOpArgs{Dir: root, Name: []byte(file)}, nfs3.SetAttr{})
 				require.NoError(t, err)
@@ -191,8 +191,8 @@ func TestKerberosDaemon(t *testing.T) {
 	}
 
 	// A context of the TCP connection serves calls over RDMA.
-	x := &moving{Caller: lines["tcp"]}
-	c, s := r.secure(x, rpcmsg.AuthKrb5p)
+	x := &switchableCaller{Caller: lines["tcp"]}
+	c, s := r.newSecureClient(x, rpcmsg.AuthKrb5p)
 	require.NoError(t, c.Null(t.Context()))
 	x.Caller = lines["rdma"]
 	res, err := c.FSInfo(t.Context(), root)
@@ -221,25 +221,25 @@ func TestKerberosDaemon(t *testing.T) {
 	s.Close(t.Context())
 }
 
-// moving is a Caller whose connection the test changes.
-type moving struct{ oncrpc.Caller }
+// switchableCaller is a Caller whose connection the test changes.
+type switchableCaller struct{ oncrpc.Caller }
 
-// TestKerberosDaemonKeys checks that the daemon takes a ticket of a key that was
-// added while it runs, without a signal, and that its log and status have the words
-// for one whose key it lacks; the clients get no context then.
+// TestKerberosDaemonKeys checks that the daemon accepts a ticket under a key that
+// was added while it runs, without a signal, and that its log and status explain why
+// a ticket whose key it lacks is rejected.
 func TestKerberosDaemonKeys(t *testing.T) {
 	r := newRealm(t, enctypes[krb5.AES256SHA1])
 	d := newDaemon(t, r, "krb5")
-	line := d.lines(t)["tcp"]
-	require.NoError(t, r.kdc.Admin("cpw -randkey -keepold nfs/server.test.example"))
-	require.NoError(t, r.kdc.AddUser("bob")) // a new cache: its ticket has the new key
-	c, _ := r.secure(line, rpcmsg.AuthKrb5)
+	line := d.dialAll(t)["tcp"]
+	require.NoError(t, r.kdc.runAdmin("cpw -randkey -keepold nfs/server.test.example"))
+	require.NoError(t, r.kdc.addUser("bob")) // a new cache: its ticket has the new key
+	c, _ := r.newSecureClient(line, rpcmsg.AuthKrb5)
 	require.Error(t, c.Null(t.Context()))
-	assert.Contains(t, d.said(t), "a client has a ticket for nfs/server.test.example with key version 2; the keytab has 1")
-	assert.Contains(t, d.shows(t, "status"), "contexts refused, by reason: key version 1")
+	assert.Contains(t, d.daemonLog(t), "a client has a ticket for nfs/server.test.example with key version 2; the keytab has 1")
+	assert.Contains(t, d.runCommand(t, "status"), "contexts rejected, by reason: key version 1")
 
-	require.NoError(t, r.kdc.Admin("ktadd -k %s -norandkey nfs/server.test.example", r.kdc.Keytab("acceptor")))
-	c, s := r.secure(line, rpcmsg.AuthKrb5)
+	require.NoError(t, r.kdc.runAdmin("ktadd -k %s -norandkey nfs/server.test.example", r.kdc.Keytab("acceptor")))
+	c, s := r.newSecureClient(line, rpcmsg.AuthKrb5)
 	require.NoError(t, c.Null(t.Context()))
 	s.Close(t.Context())
 }

@@ -6,9 +6,9 @@
 //	   ▼                             ▼
 //	krb5.Acceptor ◀───────────────── test
 //
-// Everything lies in a directory of the test; the host's own configuration is not
-// read. The tests of tokens and of nfsrdmad need neither root nor a virtual machine.
-// Those of Linux share a guest with rpc.gssd, and need root, and TCP port 2049 of this
-// host, which rpc.gssd asks. Tests with several users of this host need root too. The
-// package must not know NFS but in its tests of nfsrdmad and of Linux's server.
+// Everything is in the test's directory; the host's own configuration is not read. The
+// token and nfsrdmad tests need neither root nor a virtual machine. Those of Linux share
+// a guest with rpc.gssd, and need root, and TCP port 2049, which rpc.gssd asks: root's
+// tests have a network of their own. Tests with several users of this host need root too.
+// The package must not know NFS but in its tests of nfsrdmad and of Linux's server.
 package kerberos

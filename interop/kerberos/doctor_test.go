@@ -16,11 +16,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/doctor"
 )
 
-// diagnose has mountrdma doctor look at an export by Kerberos as a user, and returns what it
+// runDoctor has mountrdma doctor look at an export by Kerberos as a user, and returns what it
 // finds of that.
-func (h *host) diagnose(uid int, addr string) (f doctor.Finding) {
+func (h *clientHost) runDoctor(uid int, addr string) (f doctor.Finding) {
 	h.Helper()
-	cmd := command(uid, filepath.Dir(h.helper)+"/mountrdma", "doctor", "--json", "--sec", "krb5", "nfs://localhost:"+portOf(h.T, addr)+"/x")
+	cmd := commandAs(uid, filepath.Dir(h.helper)+"/mountrdma", "doctor", "--json", "--sec", "krb5", "nfs://localhost:"+portOf(h.T, addr)+"/x")
 	cmd.Env = append(os.Environ(), "KRB5_CONFIG="+h.dir+"/krb5.conf")
 	out, err := cmd.Output()
 	if err != nil { // what fails is in the list
@@ -42,25 +42,25 @@ func (h *host) diagnose(uid int, addr string) (f doctor.Finding) {
 // with one that has ended, and with one whose KDC does not answer.
 func TestKerberosDoctor(t *testing.T) {
 	h := newMountHost(t)
-	d := newDaemon(t, h.realm, "krb5")
+	d := newDaemon(t, h.testRealm, "krb5")
 	const alice, ended, none, alone = 41001, 41002, 41003, 41004
-	h.give("alice", ended, "-l", "1s")
-	h.give("alice", alice)
-	assert.Equal(t, doctor.Finding{Check: "export", Grade: doctor.OK, Found: "this host may mount /x, sec=krb5"}, h.diagnose(alice, d.RDMA))
+	h.getTicket("alice", ended, "-l", "1s")
+	h.getTicket("alice", alice)
+	assert.Equal(t, doctor.Finding{Check: "export", Grade: doctor.OK, Found: "this host may mount /x, sec=krb5"}, h.runDoctor(alice, d.RDMA))
 	assert.Equal(t, doctor.Finding{
-		Check: "export", Grade: doctor.Fail, Found: "export /x, sec=krb5: user 41003: no ticket (FILE:" + h.cache(none) + ")", Remedy: "run kinit",
-	}, h.diagnose(none, d.RDMA))
-	f := h.diagnose(ended, d.RDMA)
+		Check: "export", Grade: doctor.Fail, Found: "export /x, sec=krb5: user 41003: no ticket (FILE:" + h.cacheName(none) + ")", Remedy: "run kinit",
+	}, h.runDoctor(none, d.RDMA))
+	f := h.runDoctor(ended, d.RDMA)
 	for until := time.Now().Add(mountLimit); f.Grade == doctor.OK && time.Now().Before(until); { // the server permits clocks that differ
-		f = h.diagnose(ended, d.RDMA)
+		f = h.runDoctor(ended, d.RDMA)
 	}
 	assert.Equal(t, []any{doctor.Fail, "run kinit"}, []any{f.Grade, f.Remedy})
-	assert.Regexp(t, `^export /x, sec=krb5: user 41002: your ticket expired \d+ seconds? ago \(FILE:`+h.cache(ended)+`\)$`, f.Found)
+	assert.Regexp(t, `^export /x, sec=krb5: user 41002: your ticket expired \d+ seconds? ago \(FILE:`+h.cacheName(ended)+`\)$`, f.Found)
 
-	h.give("bob", alone)
+	h.getTicket("bob", alone)
 	h.kdc.Kill()
-	f = h.diagnose(alone, d.RDMA)
+	f = h.runDoctor(alone, d.RDMA)
 	assert.Equal(t, doctor.Fail, f.Grade)
-	assert.Contains(t, f.Found, "export /x, sec=krb5: user 41004: no KDC answers")
-	assert.Contains(t, f.Remedy, "see /etc/krb5.conf, and whether the network reaches the KDC")
+	assert.Contains(t, f.Found, "export /x, sec=krb5: user 41004: no KDC responds")
+	assert.Contains(t, f.Remedy, "check /etc/krb5.conf and the network path to the KDC")
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// exportsFile has directories of DIR with lists of flavours of all kinds. Alice is
-// user 1 of the server, by her ticket.
+// exportsFile has directories of DIR with lists of flavors of all kinds. Alice is user 1
+// of the server, by her ticket.
 const exportsFile = `DIR/sys     *(rw,insecure)
 DIR/krb5    *(rw,insecure,sec=krb5)
 DIR/krb5i   *(rw,insecure,sec=krb5i)
@@ -28,15 +28,15 @@ DIR/squash  *(rw,insecure,sec=krb5,all_squash,anonuid=2,sec=sys)
 DIR/hangup  *(rw,insecure,sec=krb5:sys)
 `
 
-// The errors with which Linux's mount(2) and calls of a mount report a flavour that an
+// The errors with which Linux's mount(2) and calls of a mount report a flavor that an
 // export does not take.
 var refusals = map[string]string{"3": "Permission denied", "4.2": "Operation not permitted"}
 
-// TestKerberosExports has Linux mount exports of many lists of flavours, with flavours
-// that they have and flavours that they lack. A mount without sec= takes the first that
-// it can: of the export by version 3, and by version 4 of all exports below the root, until
-// an export refuses it. Each flavour has its own rights. A SIGHUP that takes sys away cuts its users off
-// from files that they have open, and no others.
+// TestKerberosExports has Linux mount exports of many lists of flavors, with flavors that
+// they have and flavors that they lack. A mount without sec= takes the first that it can:
+// of the export over NFSv3, and over NFSv4 of all exports below the root, until an export
+// refuses it. Each flavor has its own rights. A SIGHUP that takes sys away cuts its users
+// off from files that they have open, and no others.
 func TestKerberosExports(t *testing.T) {
 	m, r := newMachine(t)
 	root := t.TempDir()
@@ -80,7 +80,7 @@ func TestKerberosExports(t *testing.T) {
 	} {
 		for _, vers := range []string{"3", "4.2"} {
 			t.Run(strings.Join([]string{a.export, a.sec, vers}, "-"), func(t *testing.T) {
-				m := m.in(t)
+				m := m.withTest(t)
 				out, status := m.Try("mount.nfs server.test.example:%s/%s /mnt -v -o %s 2>&1", root, a.export, options(vers, a.sec))
 				want := a.want
 				if a.export == "list" && a.sec == "" && vers == "4.2" {
@@ -120,7 +120,7 @@ func TestKerberosExports(t *testing.T) {
 	}
 
 	t.Run("SIGHUP", func(t *testing.T) {
-		m := m.in(t)
+		m := m.withTest(t)
 		require.NoError(t, os.Chmod(filepath.Join(root, "hangup"), 0o777|os.ModeSticky))
 		work := make(map[string]func(string) string)
 		var ends []func()
@@ -129,17 +129,17 @@ func TestKerberosExports(t *testing.T) {
 				point := fmt.Sprintf("/mnt-%s-%s", vers, sec)
 				m.Mount("server.test.example:"+root+"/hangup", point, options(vers, sec))
 				m.May("alice", "mkdir %s/%s-%s", point, vers, sec)
-				do, end := m.locker("alice", fmt.Sprintf("%s/%s-%s", point, vers, sec))
+				do, end := m.startLocker("alice", fmt.Sprintf("%s/%s-%s", point, vers, sec))
 				require.Equal(t, "ok", do("open 1"))
 				require.Equal(t, "ok", do("write 1"))
 				work[vers+sec], ends = do, append(ends, end)
 			}
 		}
 		apply := func(text string) {
-			said := strings.Count(d.said(t), "the exports are as the file says")
+			said := strings.Count(d.daemonLog(t), "the exports were reloaded")
 			require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 			d.Signal(syscall.SIGHUP)
-			require.Eventually(t, func() bool { return strings.Count(d.said(t), "the exports are as the file says") > said }, time.Minute, 50*time.Millisecond)
+			require.Eventually(t, func() bool { return strings.Count(d.daemonLog(t), "the exports were reloaded") > said }, time.Minute, 50*time.Millisecond)
 		}
 		apply(strings.ReplaceAll(text, "sec=krb5:sys", "sec=krb5"))
 		for _, vers := range []string{"3", "4.2"} {

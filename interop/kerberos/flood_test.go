@@ -18,10 +18,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/gss/krb5"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss/krb5"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
 // initRecord is a call that makes a context (RFC 2203, Section 5.2), as TCP carries it.
@@ -35,8 +35,8 @@ func initRecord(token []byte) []byte {
 	return b
 }
 
-// resident is the memory of a daemon in bytes.
-func (d *daemon) resident(t *testing.T) int {
+// residentMemory is the memory of a daemon in bytes.
+func (d *kerberosDaemon) residentMemory(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", d.PID()))
 	require.NoError(t, err)
@@ -56,10 +56,10 @@ func TestKerberosFlood(t *testing.T) {
 		grown            = 32 << 20   // bytes
 	)
 	h := newHost(newRealm(t, enctypes[krb5.AES256SHA1]))
-	h.give("alice", 41001)
-	d := newDaemon(t, h.realm, "krb5i")
+	h.getTicket("alice", 41001)
+	d := newDaemon(t, h.testRealm, "krb5i")
 	u := h.newUsers(d.RDMA)
-	alice := u.client(rpcmsg.AuthKrb5i, 41001)
+	alice := u.clientFor(rpcmsg.AuthKrb5i, 41001)
 	call := func() time.Duration {
 		began := time.Now()
 		_, err := alice.GetAttr(t.Context(), u.root)
@@ -80,7 +80,7 @@ func TestKerberosFlood(t *testing.T) {
 		var records [lines][]byte
 		for i := range records {
 			for range good {
-				token := h.initiate(allFlags...)
+				token := h.initiateContext(allFlags...)
 				records[i] = append(records[i], initRecord(token)...)
 				for j := range bad / good {
 					changed := bytes.Clone(token)
@@ -118,12 +118,12 @@ func TestKerberosFlood(t *testing.T) {
 		}
 	}
 	flood()
-	before := d.resident(t)
+	before := d.residentMemory(t)
 	for range 3 {
 		flood()
 	}
-	assert.Less(t, d.resident(t)-before, grown)
-	status := d.kerberos(t)
+	assert.Less(t, d.residentMemory(t)-before, grown)
+	status := d.contextStatus(t)
 	assert.Equal(t, 1+4*lines*good, status.Contexts)
 	refused := 0
 	for _, r := range status.Refused {
@@ -131,8 +131,8 @@ func TestKerberosFlood(t *testing.T) {
 		refused += r.Count
 	}
 	assert.Equal(t, 4*lines*bad, refused)
-	assert.Less(t, strings.Count(d.said(t), "\n"), 100, "lines of the log")
+	assert.Less(t, strings.Count(d.daemonLog(t), "\n"), 100, "lines of the log")
 	m1, w1 := p99(quiet)
 	m2, w2 := p99(flooded)
-	t.Logf("GETATTR: median %v, p99 %v; %d in the flood: median %v, p99 %v; %d bytes more", m1, w1, len(flooded), m2, w2, d.resident(t)-before)
+	t.Logf("GETATTR: median %v, p99 %v; %d in the flood: median %v, p99 %v; %d bytes more", m1, w1, len(flooded), m2, w2, d.residentMemory(t)-before)
 }

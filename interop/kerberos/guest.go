@@ -16,11 +16,11 @@ import (
 // 2 of a Debian.
 const Idmap = "[Translation]\nGSS-Methods = static\n[Static]\nalice@" + Realm + " = daemon\nbob@" + Realm + " = bin\n"
 
-// Populate makes the principals of the users and hosts of the guest's tests. Linux's
-// server is localhost, because the guest's ports are those of this host.
+// Populate creates the principals for the users and hosts in the guest's tests. Linux's
+// server is localhost, because the guest's ports are forwarded from this host.
 func (k *KDC) Populate() error {
 	for _, user := range []string{"alice", "bob"} {
-		if err := k.AddUser(user); err != nil {
+		if err := k.addUser(user); err != nil {
 			return err
 		}
 	}
@@ -38,7 +38,7 @@ func (k *KDC) Populate() error {
 	return nil
 }
 
-// Join makes a guest a client of the realm, which Populate has filled: alice and bob get
+// Join makes a guest a client in the realm, which Populate has filled: alice and bob get
 // tickets, which rpc.gssd finds, and carol gets none.
 func (k *KDC) Join(ctx context.Context, g *interop.Guest) error {
 	_, port, err := net.SplitHostPort(k.Addr)
@@ -46,7 +46,7 @@ func (k *KDC) Join(ctx context.Context, g *interop.Guest) error {
 		return err
 	}
 	conf := filepath.Join(k.dir, "guest.conf")
-	if err := os.WriteFile(conf, []byte(k.ClientConfig("10.0.2.2:"+port)), 0o600); err != nil {
+	if err := os.WriteFile(conf, []byte(k.clientConfig("10.0.2.2:"+port)), 0o600); err != nil {
 		return err
 	}
 	for file, path := range map[string]string{

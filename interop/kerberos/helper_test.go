@@ -14,23 +14,23 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/gss"
-	"github.com/nfsrdma/nfsrdma/gss/krb5"
 	"github.com/nfsrdma/nfsrdma/interop"
-	"github.com/nfsrdma/nfsrdma/tickets/wire"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss/krb5"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss/tickets/wire"
 )
 
 var allEnctypes = []uint32{20, 19, 18, 17}
 
-// helped has the helper make a context with r's acceptor. The first context is that
+// runHelper has the helper make a context with r's acceptor. The first context is that
 // of the helper's keys.
-func (r *realm) helped(helper string, q wire.Request, env ...string) (gss.Context, gss.Accepted, *wire.Keys, error) {
+func (r *testRealm) runHelper(helper string, q wire.Request, env ...string) (gss.Context, gss.Accepted, *wire.Keys, error) {
 	r.Helper()
-	return r.bound(helper, q, nil, env...)
+	return r.runHelperBound(helper, q, nil, env...)
 }
 
-// bound is helped by a connection with channel bindings at the acceptor.
-func (r *realm) bound(helper string, q wire.Request, bindings []byte, env ...string) (gss.Context, gss.Accepted, *wire.Keys, error) {
+// runHelperBound is helped by a connection with channel bindings at the acceptor.
+func (r *testRealm) runHelperBound(helper string, q wire.Request, bindings []byte, env ...string) (gss.Context, gss.Accepted, *wire.Keys, error) {
 	r.Helper()
 	in, ours, err := os.Pipe()
 	require.NoError(r, err)
@@ -38,7 +38,7 @@ func (r *realm) bound(helper string, q wire.Request, bindings []byte, env ...str
 	require.NoError(r, err)
 	var stderr strings.Builder
 	cmd := exec.Command(helper)
-	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = append(r.kdc.Env(), env...), in, out, &stderr
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = append(r.kdc.environ(), env...), in, out, &stderr
 	p, err := interop.StartProcess(cmd)
 	require.NoError(r, err)
 	in.Close()
@@ -74,8 +74,8 @@ func (r *realm) bound(helper string, q wire.Request, bindings []byte, env ...str
 	}
 }
 
-// agree checks that both contexts have the same keys.
-func agree(t *testing.T, a, b gss.Context) {
+// checkSameKeys checks that both contexts have the same keys.
+func checkSameKeys(t *testing.T, a, b gss.Context) {
 	t.Helper()
 	message := [][]byte{[]byte("a message")}
 	for _, ends := range [][2]gss.Context{{a, b}, {b, a}} {
@@ -88,13 +88,13 @@ func agree(t *testing.T, a, b gss.Context) {
 // TestHelper has nfsrdma-gss make contexts from caches of each kind, for each
 // encryption type.
 func TestHelper(t *testing.T) {
-	helper := built(t, "nfsrdma-gss")
+	helper := programPath(t, "nfsrdma-gss")
 	for e, name := range enctypes {
 		t.Run(name, func(t *testing.T) {
 			r := newRealm(t, name)
-			c, accepted, keys, err := r.helped(helper, wire.Request{Service: server, Caches: []string{""}, Enctypes: allEnctypes})
+			c, accepted, keys, err := r.runHelper(helper, wire.Request{Service: server, Caches: []string{""}, Enctypes: allEnctypes})
 			require.NoError(t, err)
-			agree(t, c, accepted.Context)
+			checkSameKeys(t, c, accepted.Context)
 			assert.Equal(t, "alice@"+Realm, keys.User)
 			assert.EqualValues(t, e, keys.Enctype)
 			assert.True(t, keys.Subkey)
@@ -106,11 +106,11 @@ func TestHelper(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "collection"), 0o700))
 	for _, cache := range []string{"FILE:" + dir + "/file", "DIR:" + dir + "/collection", "KEYRING:session:nfsrdma-test"} {
 		t.Run(strings.SplitN(cache, ":", 2)[0], func(t *testing.T) {
-			require.NoError(t, r.kdc.run("secret\n", "kinit", "-c", cache, "alice"))
+			require.NoError(t, r.kdc.runCommand("secret\n", "kinit", "-c", cache, "alice"))
 			for range 2 {
-				c, accepted, _, err := r.helped(helper, wire.Request{Service: server, Caches: []string{"FILE:" + dir + "/none", cache}, Enctypes: allEnctypes})
+				c, accepted, _, err := r.runHelper(helper, wire.Request{Service: server, Caches: []string{"FILE:" + dir + "/none", cache}, Enctypes: allEnctypes})
 				require.NoError(t, err)
-				agree(t, c, accepted.Context)
+				checkSameKeys(t, c, accepted.Context)
 			}
 		})
 	}
@@ -119,7 +119,7 @@ func TestHelper(t *testing.T) {
 // TestHelperBindings has nfsrdma-gss bind contexts to TLS, by MIT's library
 // (R9289-4.2.1-1): they are good for no other connection.
 func TestHelperBindings(t *testing.T) {
-	helper, r := built(t, "nfsrdma-gss"), newRealm(t, enctypes[krb5.AES256SHA1])
+	helper, r := programPath(t, "nfsrdma-gss"), newRealm(t, enctypes[krb5.AES256SHA1])
 	ours, theirs := []byte("tls-exporter:ours"), []byte("tls-exporter:theirs")
 	for _, tt := range []struct {
 		client, server []byte
@@ -131,10 +131,10 @@ func TestHelperBindings(t *testing.T) {
 		{ours, theirs, false},
 		{ours, nil, false},
 	} {
-		c, accepted, _, err := r.bound(helper, wire.Request{Service: server, Caches: []string{""}, Enctypes: allEnctypes, Bindings: tt.client}, tt.server)
+		c, accepted, _, err := r.runHelperBound(helper, wire.Request{Service: server, Caches: []string{""}, Enctypes: allEnctypes, Bindings: tt.client}, tt.server)
 		if tt.good {
 			require.NoError(t, err)
-			agree(t, c, accepted.Context)
+			checkSameKeys(t, c, accepted.Context)
 			continue
 		}
 		assert.Error(t, err, "%s at %s", tt.client, tt.server)
@@ -144,35 +144,35 @@ func TestHelperBindings(t *testing.T) {
 
 // TestHelperKeytab has nfsrdma-gss get tickets by a keytab.
 func TestHelperKeytab(t *testing.T) {
-	helper, r := built(t, "nfsrdma-gss"), newRealm(t, enctypes[krb5.AES256SHA1])
+	helper, r := programPath(t, "nfsrdma-gss"), newRealm(t, enctypes[krb5.AES256SHA1])
 	require.NoError(t, r.kdc.AddService("machine", "host/client.test.example"))
 	require.NoError(t, r.kdc.AddService("machine", "nfs/client.test.example"))
 	for names, want := range map[string]string{
 		"CLIENT$ nfs/client.test.example host/client.test.example": "nfs/client.test.example@" + Realm,
 		"CLIENT$ ": "host/client.test.example@" + Realm,
 	} {
-		c, accepted, keys, err := r.helped(helper, wire.Request{Service: server, Keytab: r.kdc.Keytab("machine"), Principals: strings.Split(names, " "), Enctypes: allEnctypes})
+		c, accepted, keys, err := r.runHelper(helper, wire.Request{Service: server, Keytab: r.kdc.Keytab("machine"), Principals: strings.Split(names, " "), Enctypes: allEnctypes})
 		require.NoError(t, err)
-		agree(t, c, accepted.Context)
+		checkSameKeys(t, c, accepted.Context)
 		assert.Equal(t, want, keys.User)
 	}
-	_, _, _, err := r.helped(helper, wire.Request{Service: server, Keytab: "/nonexistent", Principals: []string{""}})
+	_, _, _, err := r.runHelper(helper, wire.Request{Service: server, Keytab: "/nonexistent", Principals: []string{""}})
 	assert.EqualError(t, err, "the keytab /nonexistent cannot be read (no such file or directory): correct its name or its permissions")
-	_, _, _, err = r.helped(helper, wire.Request{Service: server, Keytab: r.kdc.Keytab("machine"), Principals: []string{"CLIENT$"}})
-	assert.ErrorContains(t, err, "no ticket by the keytab "+r.kdc.Keytab("machine"))
+	_, _, _, err = r.runHelper(helper, wire.Request{Service: server, Keytab: r.kdc.Keytab("machine"), Principals: []string{"CLIENT$"}})
+	assert.ErrorContains(t, err, "no ticket from the keytab "+r.kdc.Keytab("machine"))
 }
 
 // TestHelperWords checks the words of failures.
 func TestHelperWords(t *testing.T) {
-	helper, r := built(t, "nfsrdma-gss"), newRealm(t, enctypes[krb5.AES256SHA1])
+	helper, r := programPath(t, "nfsrdma-gss"), newRealm(t, enctypes[krb5.AES256SHA1])
 	dir := t.TempDir()
 	fails := func(reason wire.Reason, words string, q wire.Request, env ...string) {
 		t.Helper()
-		_, _, _, err := r.helped(helper, q, env...)
+		_, _, _, err := r.runHelper(helper, q, env...)
 		var f *wire.Failure
 		require.ErrorAs(t, err, &f)
 		assert.Equal(t, reason, f.Reason)
-		assert.Contains(t, f.Words, words)
+		assert.Contains(t, f.Text, words)
 	}
 	none := "FILE:" + dir + "/none"
 	fails(wire.NoTicket, "no ticket ("+none+"): run kinit", wire.Request{Service: server, Caches: []string{none}})
@@ -190,19 +190,19 @@ func TestHelperWords(t *testing.T) {
 	fails(wire.NoService, "nfs/127.0.0.1@", wire.Request{Service: "nfs@127.0.0.1", Caches: []string{""}}, "KRB5_CONFIG="+dir+"/krb5.conf")
 
 	expired := "FILE:" + dir + "/expired"
-	require.NoError(t, r.kdc.run("secret\n", "kinit", "-l", "2s", "-c", expired, "alice"))
+	require.NoError(t, r.kdc.runCommand("secret\n", "kinit", "-l", "2s", "-c", expired, "alice"))
 	for until := time.Now().Add(30 * time.Second); ; { // until it has
 		require.True(t, time.Now().Before(until))
-		if _, _, _, err := r.helped(helper, wire.Request{Service: server, Caches: []string{expired}}); err != nil {
+		if _, _, _, err := r.runHelper(helper, wire.Request{Service: server, Caches: []string{expired}}); err != nil {
 			break
 		}
 	}
 	fails(wire.Expired, "your ticket expired ", wire.Request{Service: server, Caches: []string{none, expired}})
-	c, accepted, _, err := r.helped(helper, wire.Request{Service: server, Caches: []string{expired, ""}})
+	c, accepted, _, err := r.runHelper(helper, wire.Request{Service: server, Caches: []string{expired, ""}})
 	require.NoError(t, err)
-	agree(t, c, accepted.Context)
+	checkSameKeys(t, c, accepted.Context)
 
-	require.NoError(t, r.kdc.run("secret\n", "kinit", "alice"))
+	require.NoError(t, r.kdc.runCommand("secret\n", "kinit", "alice"))
 	r.kdc.Kill()
-	fails(wire.NoKDC, "no KDC answers", wire.Request{Service: server, Caches: []string{""}})
+	fails(wire.NoKDC, "no KDC responds", wire.Request{Service: server, Caches: []string{""}})
 }

@@ -7,13 +7,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/gss"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss"
 )
 
-// An Initiator makes a context with an acceptor by MIT's library, which stays the
+// An initiator makes a context with an acceptor by MIT's library, which stays the
 // initiator's end: each token costs a round trip to the peer's process.
-type Initiator struct {
-	peer    *Peer
+type initiator struct {
+	peer    *gssPeer
 	service string
 	began   bool
 
@@ -25,31 +25,33 @@ type Initiator struct {
 }
 
 var (
-	_ gss.Initiator = (*Initiator)(nil)
-	_ gss.Context   = (*Initiator)(nil)
+	_ gss.Initiator = (*initiator)(nil)
+	_ gss.Context   = (*initiator)(nil)
 )
 
-// NewInitiator returns an initiator for a service, such as nfs@server.test.example.
-// A peer has one context: a new initiator ends that of the former.
-func (p *Peer) NewInitiator(service string) *Initiator { return &Initiator{peer: p, service: service} }
+// newInitiator returns an initiator for a service, such as nfs@server.test.example.
+// A peer has one context: a new initiator ends the previous one's.
+func (p *gssPeer) newInitiator(service string) *initiator {
+	return &initiator{peer: p, service: service}
+}
 
 // headerLen is the length of a token's header (RFC 4121, Section 4.2.6), and of the
 // confounder behind it.
 const headerLen = 16
 
 // Step returns the first token, or completes the context (gss.Initiator).
-func (i *Initiator) Step(_ context.Context, answer []byte) ([]byte, gss.Context, error) {
+func (i *initiator) Step(_ context.Context, answer []byte) ([]byte, gss.Context, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if !i.began {
 		i.began = true
-		token, err := i.peer.Initiate(Initiation{Service: i.service, Flags: []string{"mutual", "integrity", "confidentiality"}})
+		token, err := i.peer.initiateContext(initiation{Service: i.service, Flags: []string{"mutual", "integrity", "confidentiality"}})
 		return token, nil, err
 	}
 	if err := i.peer.Complete(answer); err != nil {
 		return nil, nil, err
 	}
-	mic, err := i.peer.Sign(nil)
+	mic, err := i.peer.signMessage(nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -62,39 +64,39 @@ func (i *Initiator) Step(_ context.Context, answer []byte) ([]byte, gss.Context,
 }
 
 // Close does nothing: the peer's process holds the context (gss.Initiator).
-func (i *Initiator) Close() {}
+func (i *initiator) Close() {}
 
 // Mechanism names the library (gss.Context).
-func (i *Initiator) Mechanism() string { return "MIT's library" }
+func (i *initiator) Mechanism() string { return "MIT's library" }
 
-// Expires is in an hour: the tickets of a KDC of this package last longer.
-func (i *Initiator) Expires() time.Time { return i.expires }
+// Expires returns a time in an hour: tickets from this package's KDC last longer.
+func (i *initiator) Expires() time.Time { return i.expires }
 
-// MICSize returns the size of a MIC token.
-func (i *Initiator) MICSize() int { return i.mic }
+// MICSize returns a MIC token's size.
+func (i *initiator) MICSize() int { return i.mic }
 
 // AppendMIC appends a MIC token.
-func (i *Initiator) AppendMIC(dst []byte, message [][]byte) ([]byte, error) {
+func (i *initiator) AppendMIC(dst []byte, message [][]byte) ([]byte, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	token, err := i.peer.Sign(bytes.Join(message, nil))
+	token, err := i.peer.signMessage(bytes.Join(message, nil))
 	return append(dst, token...), err
 }
 
 // VerifyMIC checks a MIC token.
-func (i *Initiator) VerifyMIC(token []byte, message [][]byte) error {
+func (i *initiator) VerifyMIC(token []byte, message [][]byte) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.peer.Verify(token, bytes.Join(message, nil))
+	return i.peer.verifyMessage(token, bytes.Join(message, nil))
 }
 
-// WrapRoom returns the room of a Wrap token.
-func (i *Initiator) WrapRoom() (before, after int) { return i.before, i.after }
+// WrapOverhead returns the number of bytes that Wrap adds before and after a message.
+func (i *initiator) WrapOverhead() (before, after int) { return i.before, i.after }
 
 var errSize = errors.New("kerberos: the library's token has another length")
 
 // Wrap makes a Wrap token.
-func (i *Initiator) Wrap(before []byte, message [][]byte, after []byte) error {
+func (i *initiator) Wrap(before []byte, message [][]byte, after []byte) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	plain := bytes.Join(message, nil)
@@ -114,7 +116,7 @@ func (i *Initiator) Wrap(before []byte, message [][]byte, after []byte) error {
 }
 
 // Unwrap opens a Wrap token.
-func (i *Initiator) Unwrap(token [][]byte) ([][]byte, error) {
+func (i *initiator) Unwrap(token [][]byte) ([][]byte, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	plain, err := i.peer.Unwrap(bytes.Join(token, nil))

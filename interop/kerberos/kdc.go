@@ -13,12 +13,12 @@ import (
 	"github.com/nfsrdma/nfsrdma/interop"
 )
 
-// Realm is the realm of a KDC by StartKDC.
+// Realm is the realm that StartKDC uses.
 const Realm = "TEST.EXAMPLE"
 
 const kdcLimit = 20 * time.Second // time for a KDC to become ready
 
-// A KDC serves a realm on one TCP port of loopback, as any user.
+// A KDC serves a realm on one loopback TCP port, as any user.
 type KDC struct {
 	*interop.Process
 	Addr    string // host:port
@@ -61,12 +61,12 @@ const serverConfig = `[kdcdefaults]
 	admin_server = FILE:%[3]s/admin.log
 `
 
-// StartKDC makes Realm in dir with keys and tickets of one encryption type alone, and
-// serves it.
-func StartKDC(dir, enctype string) (*KDC, error) { return StartRealm(dir, Realm, enctype) }
+// StartKDC creates Realm in dir with keys and tickets that use only one encryption type,
+// and serves it.
+func StartKDC(dir, enctype string) (*KDC, error) { return startRealm(dir, Realm, enctype) }
 
-// StartRealm is StartKDC for a realm of another name.
-func StartRealm(dir, realm, enctype string) (*KDC, error) {
+// startRealm starts a KDC for a realm with another name.
+func startRealm(dir, realm, enctype string) (*KDC, error) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -74,17 +74,17 @@ func StartRealm(dir, realm, enctype string) (*KDC, error) {
 	k := &KDC{Addr: free.Addr().String(), realm: realm, dir: dir, enctype: enctype}
 	free.Close()
 	for name, text := range map[string]string{
-		"krb5.conf": k.ClientConfig(k.Addr), "kdc.conf": fmt.Sprintf(serverConfig, realm, enctype, dir, k.Addr),
+		"krb5.conf": k.clientConfig(k.Addr), "kdc.conf": fmt.Sprintf(serverConfig, realm, enctype, dir, k.Addr),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			return nil, err
 		}
 	}
-	if err := k.run("", "/usr/sbin/kdb5_util", "create", "-s", "-P", "master password", "-r", realm); err != nil {
+	if err := k.runCommand("", "/usr/sbin/kdb5_util", "create", "-s", "-P", "master password", "-r", realm); err != nil {
 		return nil, err
 	}
 	cmd := exec.Command("/usr/sbin/krb5kdc", "-n", "-r", realm)
-	cmd.Env = k.Env()
+	cmd.Env = k.environ()
 	if k.Process, err = interop.StartProcess(cmd); err != nil {
 		return nil, err
 	}
@@ -101,46 +101,46 @@ func StartRealm(dir, realm, enctype string) (*KDC, error) {
 	}
 }
 
-// ClientConfig returns a krb5.conf(5) for a host that reaches the KDC at an address.
-func (k *KDC) ClientConfig(addr string) string {
+// clientConfig returns a krb5.conf(5) for a host that reaches the KDC at an address.
+func (k *KDC) clientConfig(addr string) string {
 	return fmt.Sprintf(clientConfig, k.realm, k.enctype, addr)
 }
 
-// Env is the environment of programs that use the KDC. They share a credential
-// cache, and acceptors of MIT's library have the keytab "acceptor".
-func (k *KDC) Env() []string {
+// environ is the environment for programs that use the KDC. They share a credential cache,
+// and acceptors with MIT's library have the keytab "acceptor".
+func (k *KDC) environ() []string {
 	return append(os.Environ(), "KRB5_CONFIG="+filepath.Join(k.dir, "krb5.conf"), "KRB5_KDC_PROFILE="+filepath.Join(k.dir, "kdc.conf"),
 		"KRB5CCNAME=FILE:"+filepath.Join(k.dir, "ccache"), "KRB5RCACHENAME=none:", "KRB5_KTNAME="+k.Keytab("acceptor"))
 }
 
-// Keytab is the path of a keytab of that name.
+// Keytab returns the path of a keytab with that name.
 func (k *KDC) Keytab(name string) string { return filepath.Join(k.dir, name+".keytab") }
 
-// Admin runs a command of kadmin.local(8).
-func (k *KDC) Admin(format string, args ...any) error {
-	return k.run("", "/usr/sbin/kadmin.local", "-r", k.realm, "-q", fmt.Sprintf(format, args...))
+// runAdmin runs a kadmin.local(8) command.
+func (k *KDC) runAdmin(format string, args ...any) error {
+	return k.runCommand("", "/usr/sbin/kadmin.local", "-r", k.realm, "-q", fmt.Sprintf(format, args...))
 }
 
-// AddService makes a principal, and adds its keys to the keytab of that name.
+// AddService creates a principal, and adds its keys to the keytab with that name.
 func (k *KDC) AddService(keytab, principal string) error {
-	if err := k.Admin("addprinc -randkey %s", principal); err != nil {
+	if err := k.runAdmin("addprinc -randkey %s", principal); err != nil {
 		return err
 	}
-	return k.Admin("ktadd -k %s -norandkey %s", k.Keytab(keytab), principal)
+	return k.runAdmin("ktadd -k %s -norandkey %s", k.Keytab(keytab), principal)
 }
 
-// AddUser makes a principal, and gets its ticket into the default cache.
-func (k *KDC) AddUser(name string) error {
-	if err := k.Admin("addprinc -pw secret %s", name); err != nil {
+// addUser makes a principal, and gets its ticket into the default cache.
+func (k *KDC) addUser(name string) error {
+	if err := k.runAdmin("addprinc -pw secret %s", name); err != nil {
 		return err
 	}
-	return k.run("secret\n", "kinit", name)
+	return k.runCommand("secret\n", "kinit", name)
 }
 
-func (k *KDC) run(input, program string, args ...string) error {
+func (k *KDC) runCommand(input, program string, args ...string) error {
 	cmd := exec.Command(program, args...)
 	var out bytes.Buffer
-	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = k.Env(), strings.NewReader(input), &out, &out
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = k.environ(), strings.NewReader(input), &out, &out
 	p, err := interop.StartProcess(cmd)
 	if err != nil {
 		return err

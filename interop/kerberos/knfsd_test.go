@@ -20,7 +20,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
-// knfsdFlavors are the flavours with which Linux's server works. The one of 6.1 answers
+// knfsdFlavors are the flavors with which Linux's server works. The one of 6.1 answers
 // each call with krb5p with GARBAGE_ARGS.
 func knfsdFlavors() map[string]uint32 {
 	flavors := map[string]uint32{"krb5": rpcmsg.AuthKrb5, "krb5i": rpcmsg.AuthKrb5i}
@@ -30,8 +30,8 @@ func knfsdFlavors() map[string]uint32 {
 	return flavors
 }
 
-// knfsd makes Linux's server serve /export/k with Kerberos, until the test ends.
-func (m machine) knfsd() {
+// startKnfsd makes Linux's server serve /export/k with Kerberos, until the test ends.
+func (m kerberosGuest) startKnfsd() {
 	m.Helper()
 	m.Must(`mkdir -p /export/k && chmod 1777 /export/k &&
 		exportfs -o rw,insecure,no_subtree_check,fsid=77,sec=krb5p:krb5i:krb5 '*:/export/k' || exit
@@ -49,8 +49,8 @@ func (m machine) knfsd() {
 	})
 }
 
-// run runs a program as a user of h, without a directory of that user's.
-func (h *host) run(uid uint32, program string, args ...string) (string, error) {
+// runAs runs a program as a user of h, without a directory of that user's.
+func (h *clientHost) runAs(uid uint32, program string, args ...string) (string, error) {
 	cmd := exec.Command(program, args...)
 	cmd.Env, cmd.Dir = []string{"KRB5_CONFIG=" + h.dir + "/krb5.conf"}, "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: 100}}
@@ -65,15 +65,15 @@ func (h *host) run(uid uint32, program string, args ...string) (string, error) {
 func TestKerberosKnfsd(t *testing.T) {
 	m, r := newMachine(t)
 	h := hostOf(r)
-	m.knfsd()
+	m.startKnfsd()
 	uids := map[string]uint32{"alice": 1001, "bob": 1002}
 	for user, uid := range uids {
-		h.give(user, int(uid))
+		h.getTicket(user, int(uid))
 	}
 	data := bytes.Repeat([]byte("data of a user\n"), 100_000)
 	file := filepath.Join(h.dir, "data")
 	require.NoError(t, os.WriteFile(file, data, 0o644))
-	mountrdma, mountd := built(t, "mountrdma"), m.Addr(20048)
+	mountrdma, mountd := programPath(t, "mountrdma"), m.Addr(20048)
 	for sec, flavor := range knfsdFlavors() {
 		for proto, port := range map[string]int{"rdma": 20049, "tcp": 2049} {
 			t.Run(sec+"-by-"+proto, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestKerberosKnfsd(t *testing.T) {
 					return fmt.Sprintf("nfs://%s/export/k/%s-%s-%s?mountport=%s", m.Addr(port), sec, proto, user, portOf(t, mountd))
 				}
 				run := func(uid uint32, command, sec string, args ...string) (string, error) {
-					return h.run(uid, mountrdma, append([]string{command, "--proto", proto, "--sec", sec}, args...)...)
+					return h.runAs(uid, mountrdma, append([]string{command, "--proto", proto, "--sec", sec}, args...)...)
 				}
 				for user, uid := range uids {
 					out, err := run(uid, "cp", sec, file, url(user))

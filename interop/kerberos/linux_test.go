@@ -25,11 +25,11 @@ const (
 	count   = 4
 )
 
-// TestKerberosLinux mounts nfsrdmad by Linux's client with each flavour, over RDMA
-// and TCP, by versions 3 and 4.2. Alice and bob have tickets, carol has none. The
-// files are those of the users that their principals have on the server, whatever
-// their numbers in the guest, and each may do what that user may. Contexts of RDMA
-// mounts are made over TCP (R2203-RDMA-6).
+// TestKerberosLinux mounts nfsrdmad by Linux's client with each flavor, over RDMA and
+// TCP, by versions 3 and 4.2. Alice and bob have tickets, carol has none. The files are
+// those of the users that their principals have on the server, whatever their numbers in
+// the guest, and each may do what that user may. Contexts of RDMA mounts are made over
+// TCP (R2203-RDMA-6).
 func TestKerberosLinux(t *testing.T) {
 	m, r := newMachine(t)
 	m.Must("dd if=/dev/urandom of=/tmp/data bs=%d count=%d 2>/dev/null; chmod 644 /tmp/data", payload, count)
@@ -41,7 +41,7 @@ func TestKerberosLinux(t *testing.T) {
 			for _, sec := range []string{"krb5", "krb5i", "krb5p"} {
 				name := strings.Join([]string{vers, transport, sec}, "-")
 				t.Run(name, func(t *testing.T) {
-					m := m.in(t)
+					m := m.withTest(t)
 					options := fmt.Sprintf("vers=%s,proto=%s,sec=%s,rsize=%d,wsize=%d,port=", vers, transport, sec, payload, payload)
 					if transport == "rdma" {
 						options += port
@@ -51,9 +51,9 @@ func TestKerberosLinux(t *testing.T) {
 					if vers == "3" {
 						options += ",nolock,mountproto=tcp,mountport=2049"
 					}
-					m.work(d, name, options)
+					m.runWorkload(d, name, options)
 					if transport == "rdma" && vers == "3" {
-						checkForms(t, d.recorded(t, records), port, sec)
+						checkForms(t, d.connRecord(t, records), port, sec)
 					}
 					m.Must("umount /mnt")
 				})
@@ -62,8 +62,8 @@ func TestKerberosLinux(t *testing.T) {
 	}
 }
 
-// work mounts the export, and works in a directory of it.
-func (m machine) work(d *daemon, name, options string) {
+// runWorkload mounts the export, and works in a directory of it.
+func (m kerberosGuest) runWorkload(d *kerberosDaemon, name, options string) {
 	m.Helper()
 	dir := filepath.Join(d.dir, name)
 	require.NoError(m, os.Mkdir(dir, 0o777))
@@ -73,7 +73,7 @@ func (m machine) work(d *daemon, name, options string) {
 	assert.Contains(m, m.Must("grep ' /mnt ' /proc/mounts"), sec+",")
 
 	if strings.HasPrefix(name, "4") { // the machine maintains its client ID, as no user may
-		assert.Contains(m, d.shows(m.T, "clients"), "host/guest@"+Realm)
+		assert.Contains(m, d.runCommand(m.T, "clients"), "host/guest@"+Realm)
 	}
 
 	on := "/mnt/" + name + "/"
@@ -86,8 +86,8 @@ func (m machine) work(d *daemon, name, options string) {
 	m.MayNot("bob", "rm -f %sa/alice", on)
 	m.MayNot("bob", "echo more >>%sa/alice", on)
 	m.MayNot("carol", "cat %sbob2", on)
-	m.Must("echo of root >%sroot", on) // by the key of the machine
-	status := d.shows(m.T, "status")
+	m.Must("echo of root >%sroot", on) // by the machine's key
+	status := d.runCommand(m.T, "status")
 	for _, who := range []string{"alice", "bob", "host/guest"} {
 		assert.Contains(m, status, who+"@"+Realm)
 	}
@@ -101,17 +101,17 @@ func (m machine) work(d *daemon, name, options string) {
 	assert.Len(m, data, count*payload)
 }
 
-// recorded returns the daemon's record of its connection.
-func (d *daemon) recorded(t *testing.T, dir string) string {
+// connRecord returns the daemon's record of its connection.
+func (d *kerberosDaemon) connRecord(t *testing.T, dir string) string {
 	t.Helper()
 	list := func() []string {
 		files, err := filepath.Glob(filepath.Join(dir, "*.pcap"))
 		require.NoError(t, err)
 		return files
 	}
-	before, said := list(), strings.Count(d.said(t), "connection recorded")
+	before, said := list(), strings.Count(d.daemonLog(t), "connection recorded")
 	d.Signal(syscall.SIGUSR1)
-	require.Eventually(t, func() bool { return strings.Count(d.said(t), "connection recorded") > said }, time.Minute, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Count(d.daemonLog(t), "connection recorded") > said }, time.Minute, 100*time.Millisecond)
 	for _, file := range list() {
 		if !slices.Contains(before, file) {
 			return file
@@ -150,8 +150,8 @@ func checkForms(t *testing.T, file, port, sec string) {
 
 	// Linux's Reply chunk for the longest READ, as large as it takes the signed or
 	// encrypted results to be.
-	room := map[string]int{"krb5i": 164 + payload + 36, "krb5p": 196 + payload + 32}[sec]
-	var rooms []int
+	expected := map[string]int{"krb5i": 164 + payload + 36, "krb5p": 196 + payload + 32}[sec]
+	var lengths []int
 	for line := range strings.Lines(values(calls+"rpcordma.reply_count == 1 && rpcordma.reads_count == 0", "rpcordma.rdma_length")) {
 		sum := 0
 		for word := range strings.SplitSeq(strings.TrimSpace(line), ",") {
@@ -159,7 +159,7 @@ func checkForms(t *testing.T, file, port, sec string) {
 			require.NoError(t, err)
 			sum += int(n)
 		}
-		rooms = append(rooms, sum)
+		lengths = append(lengths, sum)
 	}
-	assert.Contains(t, rooms, room, "lengths of Reply chunks")
+	assert.Contains(t, lengths, expected, "lengths of Reply chunks")
 }

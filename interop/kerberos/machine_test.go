@@ -16,8 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/gss/krb5"
 	"github.com/nfsrdma/nfsrdma/interop"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss/krb5"
 )
 
 const (
@@ -31,13 +31,15 @@ const (
 // guestPorts are those of Linux's server: NFS over TCP and RDMA, and MOUNT.
 var guestPorts = []int{2049, 20049, 20048}
 
-// A machine is the guest, in a realm with alice and bob. The guest is not that of other
-// packages, because a rpc.gssd that runs changes all mounts of version 4: the client then
-// identifies itself by Kerberos.
-type machine struct{ interop.Machine }
+// A kerberosGuest is the guest, in a realm with alice and bob. The guest is not that of
+// other packages, because a rpc.gssd that runs changes all mounts over NFSv4: the client
+// then identifies itself by Kerberos.
+type kerberosGuest struct{ interop.Machine }
 
-// in returns the machine in a test of its own.
-func (m machine) in(t *testing.T) machine { return machine{interop.Machine{T: t, Guest: m.Guest}} }
+// withTest returns the machine in a test of its own.
+func (m kerberosGuest) withTest(t *testing.T) kerberosGuest {
+	return kerberosGuest{interop.Machine{T: t, Guest: m.Guest}}
+}
 
 // linux boots the guest of all tests, with a KDC of its own.
 var linux = sync.OnceValues(func() (l struct {
@@ -82,30 +84,30 @@ var linux = sync.OnceValues(func() (l struct {
 // atEnd are called after all tests.
 var atEnd []func()
 
-func ended() {
+func runCleanups() {
 	for _, end := range atEnd {
 		end()
 	}
 }
 
 // newMachine returns the guest, and its realm.
-func newMachine(t *testing.T) (machine, *realm) {
+func newMachine(t *testing.T) (kerberosGuest, *testRealm) {
 	t.Helper()
 	l, err := linux()
 	require.NoError(t, err)
-	m := machine{interop.Machine{T: t, Guest: l.guest}}
+	m := kerberosGuest{interop.Machine{T: t, Guest: l.guest}}
 	t.Cleanup(func() {
 		if t.Failed() {
 			out, _ := m.Try("tail -n 60 /tmp/gssd.log; dmesg | tail -n 30")
 			t.Logf("rpc.gssd and the kernel of the guest say:\n%s", out)
 		}
 	})
-	return m, &realm{T: t, kdc: l.kdc}
+	return m, &testRealm{T: t, kdc: l.kdc}
 }
 
-// locker starts a process of a user in the guest, which does what it is told with the
+// startLocker starts a process of a user in the guest, which does what it is told with the
 // file "locked" of a directory (package locking), and answers. end closes the file.
-func (m machine) locker(user, dir string) (do func(command string) string, end func()) {
+func (m kerberosGuest) startLocker(user, dir string) (do func(command string) string, end func()) {
 	m.Helper()
 	s, err := m.Open(m.Context(), fmt.Sprintf("exec su -s /bin/sh -c 'exec guestwork locker %s' %s", dir, user))
 	require.NoError(m, err)

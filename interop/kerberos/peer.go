@@ -16,17 +16,17 @@ import (
 //go:embed peer.py
 var program string
 
-// A Peer is a process that makes and takes tokens by MIT's library. It has one
-// context. Errors of its methods have MIT's words.
-type Peer struct {
+// A gssPeer is a process that makes and takes tokens by MIT's library. It has one
+// context. Its methods' errors contain MIT's messages.
+type gssPeer struct {
 	*interop.Process
 	in  io.WriteCloser
 	out io.ReadCloser
 }
 
-// StartPeer starts a peer with the KDC's realm and default credential cache. Its
+// startPeer starts a peer with the KDC's realm and default credential cache. Its
 // own errors go to log.
-func StartPeer(k *KDC, log io.Writer) (*Peer, error) {
+func startPeer(k *KDC, log io.Writer) (*gssPeer, error) {
 	in, ours, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -39,24 +39,24 @@ func StartPeer(k *KDC, log io.Writer) (*Peer, error) {
 	}
 	defer out.Close()
 	cmd := exec.Command("/usr/bin/python3", "-c", program)
-	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = k.Env(), in, out, log
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = k.environ(), in, out, log
 	p, err := interop.StartProcess(cmd)
 	if err != nil {
 		ours.Close()
 		theirs.Close()
 		return nil, err
 	}
-	return &Peer{p, ours, theirs}, nil
+	return &gssPeer{p, ours, theirs}, nil
 }
 
 // Close ends the process.
-func (p *Peer) Close() {
+func (p *gssPeer) Close() {
 	p.in.Close()
 	p.Kill()
 	p.out.Close()
 }
 
-func (p *Peer) order(letter byte, arg []byte) ([]byte, error) {
+func (p *gssPeer) sendOrder(letter byte, arg []byte) ([]byte, error) {
 	if _, err := p.in.Write(append(binary.BigEndian.AppendUint32([]byte{letter}, uint32(len(arg))), arg...)); err != nil {
 		return nil, err
 	}
@@ -74,45 +74,45 @@ func (p *Peer) order(letter byte, arg []byte) ([]byte, error) {
 	return answer, nil
 }
 
-// An Initiation is the initiator's part in a new context.
-type Initiation struct {
+// An initiation is the initiator's part in a new context.
+type initiation struct {
 	Service  string   `json:"service"` // nfs@server.test.example
 	Flags    []string `json:"flags"`   // mutual, delegate, replay, sequence, integrity, confidentiality
 	Bindings string   `json:"bindings,omitempty"`
 }
 
-// Initiate makes a new context, and returns its first token.
-func (p *Peer) Initiate(i Initiation) ([]byte, error) {
+// initiateContext makes a new context, and returns its first token.
+func (p *gssPeer) initiateContext(i initiation) ([]byte, error) {
 	arg, err := json.Marshal(i)
 	if err != nil {
 		return nil, err
 	}
-	return p.order('i', arg)
+	return p.sendOrder('i', arg)
 }
 
 // Complete hands the acceptor's answer to the initiator.
-func (p *Peer) Complete(answer []byte) error {
-	_, err := p.order('c', answer)
+func (p *gssPeer) Complete(answer []byte) error {
+	_, err := p.sendOrder('c', answer)
 	return err
 }
 
-// Lucid are the keys of an initiator, as MIT's library exports them.
-type Lucid struct {
-	Subkey   bool   `json:"subkey"` // of the acceptor
+// lucidContext has an initiator's keys, as MIT's library exports them.
+type lucidContext struct {
+	Subkey   bool   `json:"subkey"` // whether it is the acceptor's
 	Enctype  int32  `json:"enctype"`
 	Key      string `json:"key"`
 	Sequence uint64 `json:"sequence"`
 	End      int64  `json:"end"`
 }
 
-// Pair makes a context with both ends in the peer, which stays the acceptor, and
+// establishPair makes a context with both ends in the peer, which stays the acceptor, and
 // returns the initiator's keys.
-func (p *Peer) Pair(i Initiation) (l Lucid, err error) {
+func (p *gssPeer) establishPair(i initiation) (l lucidContext, err error) {
 	arg, err := json.Marshal(i)
 	if err != nil {
 		return l, err
 	}
-	answer, err := p.order('p', arg)
+	answer, err := p.sendOrder('p', arg)
 	if err != nil {
 		return l, err
 	}
@@ -120,23 +120,23 @@ func (p *Peer) Pair(i Initiation) (l Lucid, err error) {
 }
 
 // Wrap returns a sealed token.
-func (p *Peer) Wrap(message []byte) ([]byte, error) { return p.order('w', message) }
+func (p *gssPeer) Wrap(message []byte) ([]byte, error) { return p.sendOrder('w', message) }
 
-// WrapRotated returns a sealed token with a rotation that is not 0.
-func (p *Peer) WrapRotated(message []byte) ([]byte, error) { return p.order('r', message) }
+// wrapRotated returns a sealed token with a rotation that is not 0.
+func (p *gssPeer) wrapRotated(message []byte) ([]byte, error) { return p.sendOrder('r', message) }
 
-// WrapClear returns a token without confidentiality.
-func (p *Peer) WrapClear(message []byte) ([]byte, error) { return p.order('o', message) }
+// wrapClear returns a token without confidentiality.
+func (p *gssPeer) wrapClear(message []byte) ([]byte, error) { return p.sendOrder('o', message) }
 
 // Unwrap opens a sealed token.
-func (p *Peer) Unwrap(token []byte) ([]byte, error) { return p.order('u', token) }
+func (p *gssPeer) Unwrap(token []byte) ([]byte, error) { return p.sendOrder('u', token) }
 
-// Sign returns a MIC token.
-func (p *Peer) Sign(message []byte) ([]byte, error) { return p.order('s', message) }
+// signMessage returns a MIC token.
+func (p *gssPeer) signMessage(message []byte) ([]byte, error) { return p.sendOrder('s', message) }
 
-// Verify checks a MIC token.
-func (p *Peer) Verify(token, message []byte) error {
+// verifyMessage checks a MIC token.
+func (p *gssPeer) verifyMessage(token, message []byte) error {
 	arg := binary.BigEndian.AppendUint32(nil, uint32(len(token)))
-	_, err := p.order('v', append(append(arg, token...), message...))
+	_, err := p.sendOrder('v', append(append(arg, token...), message...))
 	return err
 }

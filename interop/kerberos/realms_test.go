@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/gss/krb5"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss/krb5"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
@@ -27,13 +27,13 @@ const otherRealm = "OTHER.EXAMPLE"
 // makes it one.
 func TestKerberosSecondRealm(t *testing.T) {
 	h := newHost(newRealm(t, enctypes[krb5.AES256SHA1]))
-	other, err := StartRealm(t.TempDir(), otherRealm, enctypes[krb5.AES256SHA1])
+	other, err := startRealm(t.TempDir(), otherRealm, enctypes[krb5.AES256SHA1])
 	require.NoError(t, err)
 	t.Cleanup(other.Kill)
 	for _, kdc := range []*KDC{h.kdc, other} {
-		require.NoError(t, kdc.Admin("addprinc -pw between krbtgt/%s@%s", Realm, otherRealm))
+		require.NoError(t, kdc.runAdmin("addprinc -pw between krbtgt/%s@%s", Realm, otherRealm))
 		for _, name := range []string{"daemon", "bin"} {
-			require.NoError(t, kdc.Admin("addprinc -pw secret %s", name))
+			require.NoError(t, kdc.runAdmin("addprinc -pw secret %s", name))
 		}
 	}
 	config, err := os.ReadFile(h.dir + "/krb5.conf")
@@ -45,7 +45,7 @@ func TestKerberosSecondRealm(t *testing.T) {
 	rules := filepath.Join(t.TempDir(), "idmapd.conf")
 	text := "[General]\nLocal-Realms = " + Realm + "\n[Translation]\nGSS-Methods = nsswitch, static\n[Static]\nbin@" + otherRealm + " = games\n"
 	require.NoError(t, os.WriteFile(rules, []byte(text), 0o600))
-	d := newDaemon(t, h.realm, "krb5i", "--idmap", rules)
+	d := newDaemon(t, h.testRealm, "krb5i", "--idmap", rules)
 	u := h.newUsers(d.RDMA)
 	for i, tt := range []struct {
 		principal string
@@ -56,22 +56,22 @@ func TestKerberosSecondRealm(t *testing.T) {
 		{"bin@" + Realm, 2},
 		{"bin@" + otherRealm, 5}, // games
 	} {
-		h.give(tt.principal, 41001+i)
-		_, err := u.client(rpcmsg.AuthKrb5i, uint32(41001+i)).CreateNew(t.Context(), nfs3.DirOpArgs{Dir: u.root, Name: []byte(tt.principal)}, nfs3.SetAttr{})
+		h.getTicket(tt.principal, 41001+i)
+		_, err := u.clientFor(rpcmsg.AuthKrb5i, uint32(41001+i)).CreateNew(t.Context(), nfs3.DirOpArgs{Dir: u.root, Name: []byte(tt.principal)}, nfs3.SetAttr{})
 		require.NoError(t, err)
 		assert.Equal(t, tt.uid, ownerOf(t, filepath.Join(d.dir, tt.principal)), tt.principal)
 	}
-	assert.Contains(t, d.shows(t, "status"), "daemon@"+otherRealm+"  nobody")
+	assert.Contains(t, d.runCommand(t, "status"), "daemon@"+otherRealm+"  nobody")
 }
 
 // TestKerberosClocks has the server's clock differ from a user's: by four minutes calls
 // work, by more than five the error says so, and calls go on once the clock is set.
 func TestKerberosClocks(t *testing.T) {
 	h := newHost(newRealm(t, enctypes[krb5.AES256SHA1]))
-	line, _ := h.serve()
+	line, _ := h.serveProgram()
 	call := func(uid int) error {
-		h.give("alice", uid)
-		c := h.callers(line, testProg, 1)
+		h.getTicket("alice", uid)
+		c := h.newCallers(line, testProg, 1)
 		x := oncrpc.Exchange{Prog: testProg, Vers: 1, Proc: 1, Cred: rpcmsg.Cred{Flavor: rpcmsg.AuthKrb5i, UID: uint32(uid), GID: 100}}
 		err := c.Call(context.Background(), &x)
 		x.Release()

@@ -18,8 +18,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/interop"
 )
 
-// again kills d, and starts it once more.
-func (d *daemon) again(t *testing.T) {
+// restartDaemon kills d, and starts it once more.
+func (d *kerberosDaemon) restartDaemon(t *testing.T) {
 	t.Helper()
 	d.Kill()
 	var err error
@@ -27,9 +27,9 @@ func (d *daemon) again(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// locked returns how many byte ranges the client with a principal has locked, and its
+// countLocked returns how many byte ranges the client with a principal has locked, and its
 // ID.
-func (d *daemon) locked(t *testing.T, principal string) (locks int, id string) {
+func (d *kerberosDaemon) countLocked(t *testing.T, principal string) (locks int, id string) {
 	t.Helper()
 	out, err := exec.Command(d.program, "clients", "--json", "--control", d.control).Output()
 	require.NoError(t, err)
@@ -46,19 +46,19 @@ func (d *daemon) locked(t *testing.T, principal string) (locks int, id string) {
 }
 
 // TestKerberosLinuxRecovers checks that Linux, whose machine credential protects its
-// client ID and its sessions (SP4_MACH_CRED), joins a new connection to its session
-// when the old one is cut, and reclaims a user's lock when the daemon is killed: the
-// machine may do so, and nobody else (R8881-2.4.3-3, R8881-2.10.8.3-1, R8881-18.46.3-3).
+// client ID and its sessions (SP4_MACH_CRED), joins a new connection to its session when
+// the old one is cut, and reclaims a user's lock when the daemon is killed: the machine
+// may do so, and no one else (R8881-2.4.3-3, R8881-2.10.8.3-1, R8881-18.46.3-3).
 func TestKerberosLinuxRecovers(t *testing.T) {
 	m, r := newMachine(t)
 	d := newDaemon(t, r, "krb5i", "--tcp", gssAddr)
 	line := interop.NewRelay(t, d.TCP, nil)
 	m.Mount("server.test.example:/x", "/mnt", "vers=4.2,proto=tcp,sec=krb5i,port="+portOf(t, line.Addr))
-	lock, end := m.locker("alice", "/mnt")
+	lock, end := m.startLocker("alice", "/mnt")
 	require.Equal(t, "ok", lock("open 1"))
 	require.Equal(t, "ok", lock("flock 1 write"))
 	const machine = "host/guest@" + Realm
-	locks, id := d.locked(t, machine)
+	locks, id := d.countLocked(t, machine)
 	require.Equal(t, 1, locks)
 
 	work := func(name string) {
@@ -80,16 +80,16 @@ func TestKerberosLinuxRecovers(t *testing.T) {
 		before := line.Cut()
 		work(fmt.Sprint("cut", i))
 		assert.Greater(t, line.Cut(), before, "connections")
-		locks, now := d.locked(t, machine)
+		locks, now := d.countLocked(t, machine)
 		assert.Equal(t, []any{1, id}, []any{locks, now}, "the client is the same")
 	}
 	assert.Equal(t, made, called("CREATE_SESSION"), "the session is the same")
 	assert.Greater(t, called("BIND_CONN_TO_SESSION"), joined)
 	for i := range 2 {
-		d.again(t)
+		d.restartDaemon(t)
 		line.Cut()
 		work(fmt.Sprint("killed", i))
-		locks, _ = d.locked(t, machine)
+		locks, _ = d.countLocked(t, machine)
 		assert.Equal(t, 1, locks, "it is reclaimed before others open files")
 		assert.Equal(t, "ok", lock("write 1"), "in the file that was locked before")
 		m.MayNot("carol", "cat /mnt/locked")

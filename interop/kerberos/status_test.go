@@ -25,7 +25,7 @@ type contextStatus struct {
 	} `json:"context_list"`
 }
 
-func (d *daemon) kerberos(t *testing.T) contextStatus {
+func (d *kerberosDaemon) contextStatus(t *testing.T) contextStatus {
 	t.Helper()
 	out, err := exec.Command(d.program, "status", "--json", "--control", d.control).Output()
 	require.NoError(t, err)

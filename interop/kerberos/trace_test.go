@@ -18,21 +18,21 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/nfsrdma/nfsrdma/gss/krb5"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss/krb5"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
-// A collector takes spans over OTLP/HTTP.
-type collector struct {
+// A spanCollector takes spans over OTLP/HTTP.
+type spanCollector struct {
 	mu    sync.Mutex
 	count map[string]int // spans by name and transport
 	text  []byte         // all that came
 }
 
 // ServeHTTP takes an ExportTraceServiceRequest, which has the form of TracesData.
-func (c *collector) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+func (c *spanCollector) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	b, _ := io.ReadAll(r.Body)
 	var data tracepb.TracesData
 	if proto.Unmarshal(b, &data) != nil {
@@ -54,14 +54,14 @@ func (c *collector) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A heard Caller keeps what calls carry: tokens with tickets, and what they protect.
-type heard struct {
+// A recordingCaller Caller keeps what calls carry: tokens with tickets, and what they protect.
+type recordingCaller struct {
 	oncrpc.Caller
 	all [][]byte
 }
 
 // Call makes a call (oncrpc.Caller).
-func (h *heard) Call(ctx context.Context, x *oncrpc.Exchange) error {
+func (h *recordingCaller) Call(ctx context.Context, x *oncrpc.Exchange) error {
 	h.all = append(h.all, bytes.Clone(x.Args))
 	return h.Caller.Call(ctx, x)
 }
@@ -69,7 +69,7 @@ func (h *heard) Call(ctx context.Context, x *oncrpc.Exchange) error {
 // TestKerberosTrace follows calls with krb5p: the spans are as those of others, and have
 // nothing in them that Kerberos hides, nor of tickets: no principal, token, file or content.
 func TestKerberosTrace(t *testing.T) {
-	c := &collector{count: make(map[string]int)}
+	c := &spanCollector{count: make(map[string]int)}
 	receiver := httptest.NewServer(c)
 	defer receiver.Close()
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL)
@@ -77,13 +77,13 @@ func TestKerberosTrace(t *testing.T) {
 	r := newRealm(t, enctypes[krb5.AES256SHA1])
 	d := newDaemon(t, r, "krb5p:krb5i:krb5", "--trace")
 	var all [][]byte
-	for transport, line := range d.lines(t) {
+	for transport, line := range d.dialAll(t) {
 		if transport == "bridge" {
 			continue
 		}
 		root := rootOf(t, line)
-		h := &heard{Caller: line}
-		client, s := r.secure(h, rpcmsg.AuthKrb5p)
+		h := &recordingCaller{Caller: line}
+		client, s := r.newSecureClient(h, rpcmsg.AuthKrb5p)
 		made, err := client.CreateNew(t.Context(), nfs3.DirOpArgs{Dir: root, Name: []byte(name + transport)}, nfs3.SetAttr{})
 		require.NoError(t, err)
 		_, err = client.Write(t.Context(), made.Object, 0, []byte(content), nfs3.FileSync)

@@ -8,11 +8,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/gss/krb5"
-	"github.com/nfsrdma/nfsrdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/gss/krb5"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
@@ -29,8 +29,8 @@ func TestKerberosTransports(t *testing.T) {
 	defer rdma.Close()
 	root := rootOf(t, tcp)
 	for i, way := range [][2]oncrpc.Caller{{tcp, rdma}, {rdma, tcp}} {
-		x := &moving{Caller: way[0]}
-		c, s := r.secure(x, rpcmsg.AuthKrb5p)
+		x := &switchableCaller{Caller: way[0]}
+		c, s := r.newSecureClient(x, rpcmsg.AuthKrb5p)
 		require.NoError(t, c.Null(t.Context()))
 		for _, x.Caller = range []oncrpc.Caller{way[1], way[0], way[1]} {
 			attr, err := c.GetAttr(t.Context(), root)
@@ -38,7 +38,7 @@ func TestKerberosTransports(t *testing.T) {
 			assert.Equal(t, nfs3.TypeDir, attr.Type)
 		}
 		s.Close(t.Context())
-		status := d.kerberos(t)
+		status := d.contextStatus(t)
 		assert.Equal(t, []int{i + 1, 0}, []int{status.Made, status.Contexts})
 	}
 }

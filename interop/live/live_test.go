@@ -30,16 +30,16 @@ import (
 // page's script. The browser's clock is virtual.
 const looks = 7000 // ms
 
-// A daemon is a running nfsrdmad with files in memory.
-type daemon struct {
+// A liveDaemon is a running nfsrdmad with files in memory.
+type liveDaemon struct {
 	dir, rdma, tcp, page, control string
 }
 
-func start(t *testing.T, more ...string) *daemon {
+func startDaemon(t *testing.T, more ...string) *liveDaemon {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "bin")
 	require.NoError(t, interop.BuildPrograms(dir))
-	d := &daemon{dir: dir, control: filepath.Join(t.TempDir(), "control")}
+	d := &liveDaemon{dir: dir, control: filepath.Join(t.TempDir(), "control")}
 	cmd := exec.Command(filepath.Join(dir, "nfsrdmad"), append([]string{
 		"serve", "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
 		"--control", d.control, "--state", t.TempDir(), "--no-root-squash", "mem:64MiB=/x",
@@ -63,14 +63,14 @@ func start(t *testing.T, more ...string) *daemon {
 	return d
 }
 
-// url returns the URL of a file for mountrdma.
-func (d *daemon) url(name string) string {
+// fileURL returns the URL of a file for mountrdma.
+func (d *liveDaemon) fileURL(name string) string {
 	_, port, _ := strings.Cut(d.tcp, ":")
 	return "nfs://" + d.rdma + "/x/" + name + "?mountport=" + port
 }
 
-// calls returns the calls by program and procedure, as status --json has them.
-func (d *daemon) calls(t *testing.T) map[string]uint64 {
+// callCounts returns the calls by program and procedure, as status --json has them.
+func (d *liveDaemon) callCounts(t *testing.T) map[string]uint64 {
 	t.Helper()
 	out, err := exec.Command(filepath.Join(d.dir, "nfsrdmad"), "status", "--json", "--control", d.control).Output()
 	require.NoError(t, err)
@@ -88,8 +88,8 @@ func (d *daemon) calls(t *testing.T) map[string]uint64 {
 	return all
 }
 
-// browse runs Chromium.
-func browse(t *testing.T, args ...string) []byte {
+// runChromium runs Chromium.
+func runChromium(t *testing.T, args ...string) []byte {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
 	require.NoError(t, err, "scripts/setup soak installs it")
@@ -102,8 +102,8 @@ func browse(t *testing.T, args ...string) []byte {
 	return out
 }
 
-// seen returns the calls that the page shows, and their rates.
-func seen(t *testing.T, dom string) (calls map[string]uint64, rates map[string]float64) {
+// shownCalls returns the calls that the page shows, and their rates.
+func shownCalls(t *testing.T, dom string) (calls map[string]uint64, rates map[string]float64) {
 	t.Helper()
 	calls, rates = make(map[string]uint64), make(map[string]float64)
 	for _, row := range regexp.MustCompile(`(?s)<tr data-proc="([^"]*)".*?</tr>`).FindAllStringSubmatch(dom, -1) {
@@ -125,14 +125,14 @@ func TestPage(t *testing.T) {
 	if os.Getenv("INTEROP_SOAK") == "" {
 		t.Skip("INTEROP_SOAK is not set")
 	}
-	d := start(t)
+	d := startDaemon(t)
 	pictures := os.Getenv("LIVE_PICTURES")
 	if pictures == "" {
 		pictures = t.TempDir()
 	}
 	picture := func(name string, args ...string) {
 		file := filepath.Join(pictures, name+".png")
-		browse(t, append(args, "--screenshot="+file, d.page)...)
+		runChromium(t, append(args, "--screenshot="+file, d.page)...)
 		b, err := os.ReadFile(file)
 		require.NoError(t, err)
 		img, err := png.Decode(bytes.NewReader(b))
@@ -146,24 +146,24 @@ func TestPage(t *testing.T) {
 		assert.Greater(t, len(colors), 10, "%s is empty", name)
 	}
 	script, dump := "--virtual-time-budget="+strconv.Itoa(looks), "--dump-dom"
-	idle := string(browse(t, script, dump, d.page))
+	idle := string(runChromium(t, script, dump, d.page))
 	assert.Contains(t, idle, "Nothing needs attention.")
-	calls, _ := seen(t, idle)
+	calls, _ := shownCalls(t, idle)
 	assert.Empty(t, calls)
 	picture("idle", "--window-size=1280,900")
 
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, bytes.Repeat([]byte("content\n"), 1<<18), 0o644))
 	mountrdma := filepath.Join(d.dir, "mountrdma")
-	load := exec.Command("sh", "-c", `"$0" cp "$1" "$2" && while :; do "$0" cat "$2" >/dev/null; done`, mountrdma, file, d.url("file"))
+	load := exec.Command("sh", "-c", `"$0" cp "$1" "$2" && while :; do "$0" cat "$2" >/dev/null; done`, mountrdma, file, d.fileURL("file"))
 	p, err := interop.StartProcess(load)
 	require.NoError(t, err)
 	defer p.Kill()
-	require.Eventually(t, func() bool { return d.calls(t)["nfs3 READ"] > 0 }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return d.callCounts(t)["nfs3 READ"] > 0 }, time.Minute, 10*time.Millisecond)
 
 	check := func(way, dom string, before map[string]uint64) {
-		after := d.calls(t)
-		calls, rates := seen(t, dom)
+		after := d.callCounts(t)
+		calls, rates := shownCalls(t, dom)
 		for name, n := range before {
 			assert.True(t, n <= calls[name] && calls[name] <= after[name], "%s: %s: %d, status: %d to %d", way, name, calls[name], n, after[name])
 		}
@@ -177,8 +177,8 @@ func TestPage(t *testing.T) {
 		"narrow": {"--window-size=420,1600", script},
 		"dark":   {"--window-size=1280,1400", "--force-dark-mode", script},
 	} {
-		before := d.calls(t)
-		check(name, string(browse(t, append(args, dump, d.page)...)), before)
+		before := d.callCounts(t)
+		check(name, string(runChromium(t, append(args, dump, d.page)...)), before)
 		picture(name, args...)
 	}
 	// Without JavaScript, the browser has what the daemon sends.
@@ -186,7 +186,7 @@ func TestPage(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(profile, "Default"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(profile, "Default", "Preferences"), []byte(`{"profile":{"default_content_setting_values":{"javascript":2}}}`), 0o644))
 	picture("plain", "--window-size=1280,1400", "--user-data-dir="+profile)
-	before := d.calls(t)
+	before := d.callCounts(t)
 	resp, err := http.Get(d.page)
 	require.NoError(t, err)
 	defer http.DefaultClient.CloseIdleConnections()
@@ -195,10 +195,10 @@ func TestPage(t *testing.T) {
 	require.NoError(t, err)
 	check("plain", string(body), before)
 
-	full := exec.Command(mountrdma, "cp", "/dev/zero", d.url("zero"))
+	full := exec.Command(mountrdma, "cp", "/dev/zero", d.fileURL("zero"))
 	out, err := full.CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(out), "NFS3ERR_NOSPC")
-	assert.Contains(t, string(browse(t, dump, d.page)), "NFS3ERR_NOSPC: the file system is full.")
+	assert.Contains(t, string(runChromium(t, dump, d.page)), "NFS3ERR_NOSPC: the file system is full.")
 	picture("full", "--window-size=1280,900")
 }

@@ -25,11 +25,11 @@ import (
 // alertLimit is how long an alert may take: its rule is looked at every second.
 const alertLimit = 90 * time.Second
 
-// A monitor is a Prometheus that scrapes a daemon.
-type monitor struct{ api string }
+// A prometheusServer is a Prometheus that scrapes a daemon.
+type prometheusServer struct{ api string }
 
-// watch starts Prometheus with the project's rules.
-func watch(t *testing.T, d *daemon) *monitor {
+// startPrometheus starts Prometheus with the project's rules.
+func startPrometheus(t *testing.T, d *liveDaemon) *prometheusServer {
 	t.Helper()
 	rules, err := filepath.Abs("../../contrib/prometheus/nfsrdma.rules.yml")
 	require.NoError(t, err)
@@ -47,11 +47,11 @@ func watch(t *testing.T, d *daemon) *monitor {
 	p, err := interop.StartProcess(cmd)
 	require.NoError(t, err, "scripts/setup soak installs it")
 	t.Cleanup(p.Kill)
-	return &monitor{"http://" + address + "/api/v1/"}
+	return &prometheusServer{"http://" + address + "/api/v1/"}
 }
 
-// firing returns the names of the alerts that fire.
-func (m *monitor) firing(t *testing.T) map[string]bool {
+// firingAlerts returns the names of the alerts that fire.
+func (m *prometheusServer) firingAlerts(t *testing.T) map[string]bool {
 	resp, err := http.Get(m.api + "alerts")
 	if err != nil {
 		return nil // it starts
@@ -80,11 +80,11 @@ func (m *monitor) firing(t *testing.T) map[string]bool {
 	return all
 }
 
-// fires repeats what makes an alert until it fires.
-func (m *monitor) fires(t *testing.T, alert string, cause func()) {
+// expectAlert repeats what makes an alert until it fires.
+func (m *prometheusServer) expectAlert(t *testing.T, alert string, cause func()) {
 	t.Helper()
 	for end := time.Now().Add(alertLimit); ; time.Sleep(time.Second) {
-		if m.firing(t)[alert] {
+		if m.firingAlerts(t)[alert] {
 			return
 		}
 		require.True(t, time.Now().Before(end), "%s does not fire", alert)
@@ -92,9 +92,9 @@ func (m *monitor) fires(t *testing.T, alert string, cause func()) {
 	}
 }
 
-// offend begins an RDMA connection, sends to a queue that does not exist, and waits for
+// sendToMissingQueue begins an RDMA connection, sends to a queue that does not exist, and waits for
 // the end. The bytes are MPA's request (RFC 5044, Section 7.1) and an FPDU without CRC.
-func offend(t *testing.T, address string) {
+func sendToMissingQueue(t *testing.T, address string) {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
 	require.NoError(t, err)
@@ -133,8 +133,8 @@ func TestPrometheus(t *testing.T) {
 	require.NoError(t, os.Chmod(served, 0o755))
 	file := filepath.Join(served, "file")
 	require.NoError(t, os.WriteFile(file, []byte("early\n"), 0o644))
-	d := start(t, "--lease=1s", served+"=/served")
-	m := watch(t, d)
+	d := startDaemon(t, "--lease=1s", served+"=/served")
+	m := startPrometheus(t, d)
 	mountrdma := filepath.Join(d.dir, "mountrdma")
 	require.Eventually(t, func() bool {
 		resp, err := http.Get(m.api + "query?query=nfsrdma_build_info")
@@ -147,16 +147,16 @@ func TestPrometheus(t *testing.T) {
 	}, alertLimit, 100*time.Millisecond, "Prometheus does not scrape")
 	defer http.DefaultClient.CloseIdleConnections()
 	time.Sleep(3 * time.Second) // some scrapes of a daemon that works
-	assert.Empty(t, m.firing(t))
+	assert.Empty(t, m.firingAlerts(t))
 
-	m.fires(t, "NfsrdmaFull", func() {
-		out, err := exec.Command(mountrdma, "cp", "/dev/zero", d.url("zero")).CombinedOutput()
+	m.expectAlert(t, "NfsrdmaFull", func() {
+		out, err := exec.Command(mountrdma, "cp", "/dev/zero", d.fileURL("zero")).CombinedOutput()
 		require.Error(t, err)
 		require.Contains(t, string(out), "NFS3ERR_NOSPC")
 	})
-	m.fires(t, "NfsrdmaTerminates", func() {
+	m.expectAlert(t, "NfsrdmaTerminates", func() {
 		for range 5 {
-			offend(t, d.rdma)
+			sendToMissingQueue(t, d.rdma)
 		}
 	})
 
@@ -180,13 +180,13 @@ func TestPrometheus(t *testing.T) {
 	late, err := os.OpenFile(file, os.O_WRONLY|os.O_APPEND, 0)
 	require.NoError(t, err)
 	require.NoError(t, late.Close())
-	m.fires(t, "NfsrdmaClientHangs", func() {})
+	m.expectAlert(t, "NfsrdmaClientHangs", func() {})
 	fuse.Signal(unix.SIGCONT)
 	require.NoError(t, open.Close())
 }
 
 // inForce returns how many delegations clients hold.
-func (d *daemon) inForce(t *testing.T) int {
+func (d *liveDaemon) inForce(t *testing.T) int {
 	t.Helper()
 	out, err := exec.Command(filepath.Join(d.dir, "nfsrdmad"), "status", "--json", "--control", d.control).Output()
 	require.NoError(t, err)

@@ -22,8 +22,8 @@ import (
 // shellLimit is how long a shell may take to start, or to complete a word.
 const shellLimit = time.Minute
 
-// A shell is one at a terminal, as a person has it.
-type shell struct {
+// A terminalShell is one at a terminal, as a person has it.
+type terminalShell struct {
 	keys io.WriteCloser
 
 	mu   sync.Mutex
@@ -31,7 +31,7 @@ type shell struct {
 }
 
 // startShell starts a shell at a terminal of its own, which script(1) makes.
-func startShell(t *testing.T, path string, command ...string) *shell {
+func startShell(t *testing.T, path string, command ...string) *terminalShell {
 	t.Helper()
 	keys, in, err := os.Pipe()
 	require.NoError(t, err)
@@ -44,7 +44,7 @@ func startShell(t *testing.T, path string, command ...string) *shell {
 	require.NoError(t, err)
 	keys.Close()
 	text.Close()
-	s := &shell{keys: in}
+	s := &terminalShell{keys: in}
 	var reading sync.WaitGroup
 	reading.Go(func() { _, _ = io.Copy(s, out) })
 	t.Cleanup(func() {
@@ -56,7 +56,7 @@ func startShell(t *testing.T, path string, command ...string) *shell {
 	return s
 }
 
-func (s *shell) Write(p []byte) (int, error) {
+func (s *terminalShell) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text.Write(p)
@@ -65,8 +65,8 @@ func (s *shell) Write(p []byte) (int, error) {
 // controls are what moves the cursor and sets colours.
 var controls = regexp.MustCompile("\r|\x1b(\\[[0-9;?]*[A-Za-z]|[()][A-Z0-9]|[=>]|\\][^\a]*\a)")
 
-// types types keys, and waits until the terminal shows what is wanted.
-func (s *shell) types(t *testing.T, keys, want string) {
+// typeKeys types keys, and waits until the terminal shows what is wanted.
+func (s *terminalShell) typeKeys(t *testing.T, keys, want string) {
 	t.Helper()
 	s.mu.Lock()
 	s.text.Reset()
@@ -92,9 +92,9 @@ func TestShells(t *testing.T) {
 	if os.Getenv("INTEROP_SOAK") == "" {
 		t.Skip("needs bash-completion, zsh and fish (scripts/setup soak): INTEROP_SOAK=1 for this test")
 	}
-	d := start(t)
+	d := startDaemon(t)
 	mountrdma := filepath.Join(d.dir, "mountrdma")
-	require.NoError(t, exec.Command(mountrdma, "mkdir", d.url("photos")).Run())
+	require.NoError(t, exec.Command(mountrdma, "mkdir", d.fileURL("photos")).Run())
 	host, port, err := net.SplitHostPort(d.rdma)
 	require.NoError(t, err)
 	for name, s := range map[string]struct {
@@ -109,7 +109,7 @@ func TestShells(t *testing.T) {
 			_, err := exec.LookPath(name)
 			require.NoError(t, err, "scripts/setup soak installs it")
 			sh := startShell(t, d.dir, s.command...)
-			sh.types(t, s.setup+"; echo set''tled\n", "\nsettled")
+			sh.typeKeys(t, s.setup+"; echo set''tled\n", "\nsettled")
 			const forget = "\x15" // the line
 			for _, tt := range []struct{ keys, want string }{
 				{"mountrdma ls nfs://" + d.rdma + "/x/ph\t", "nfs://" + d.rdma + "/x/photos/"},
@@ -120,8 +120,8 @@ func TestShells(t *testing.T) {
 				{"mountrdma umo\t", "umount"},
 				{"nfsrdmad exports rem\t", "remove"},
 			} {
-				sh.types(t, tt.keys, tt.want)
-				sh.types(t, forget+"echo for''gotten\n", "\nforgotten")
+				sh.typeKeys(t, tt.keys, tt.want)
+				sh.typeKeys(t, forget+"echo for''gotten\n", "\nforgotten")
 			}
 		})
 	}

@@ -1,10 +1,10 @@
-// Package locking has processes lock bytes of one file that the processes reach
-// by two directories. The answers must be the answers of a local file system,
-// also if the directories are mounts of two clients.
+// Package locking runs processes that lock bytes in one file through two directories. The
+// replies must be those of a local file system, even if the directories are two clients'
+// mounts.
 //
-// Linux's flock is a lock of all bytes by NFS. On a local file system flock is
-// apart from the locks of fcntl, so no paragraph has both. The processes open the
-// file in the first paragraph.
+// Over NFS, Linux implements flock as a lock on all bytes. On a local file system flock
+// and fcntl locks are independent, so no paragraph has both. The processes open the file
+// in the first paragraph.
 package locking
 
 import (
@@ -16,9 +16,9 @@ import (
 	"strings"
 )
 
-// The steps, by process: a and c are in the first directory, b in the second. A
-// process without an answer waits: the step "=" reads the answer. "kill" kills
-// the process, and the next step starts another process.
+// The steps, by process: a and c are in the first directory, b in the second. A process
+// without a reply waits: the step "=" reads the reply. "kill" kills the process, and the
+// next step starts another process.
 const steps = `
 a open 1
 b open 1
@@ -258,13 +258,13 @@ a close 1
 b close 1
 `
 
-// Run makes the steps with processes of this program in two directories, which
-// are one or two mounts of it, and prints the answers.
+// Run performs the steps with this program's processes in two directories, which are one
+// directory or two mounts on it, and prints the replies.
 func Run(one, two string, out io.Writer) error {
 	dirs := map[string]string{"a": one, "b": two, "c": one}
 	every := func(string) bool { return true }
 	err := Contend(func(who string) (Child, error) { return Start("/proc/self/exe", dirs[who]) }, every, out)
-	return errors.Join(err, Remove(one))
+	return errors.Join(err, removeFile(one))
 }
 
 // A Child executes Process. Its input is written, and its output read.
@@ -274,15 +274,15 @@ type Child interface {
 	// Kill kills the process.
 	Kill() error
 
-	// Wait ends the input, and waits for the end of the process.
+	// Wait closes the input, and waits until the process exits.
 	Wait() error
 }
 
-// Contend makes the steps with processes that start returns, by their names, and
-// prints the answers. It makes only the paragraphs that are wanted.
+// Contend performs the steps with processes that start returns, by their names, and
+// prints the replies. It performs only the wanted paragraphs.
 func Contend(start func(who string) (Child, error), wanted func(paragraph string) bool, out io.Writer) error {
-	r := runner{start: start, running: make(map[string]*running)}
-	defer r.stop()
+	r := stepRunner{start: start, children: make(map[string]*runningChild)}
+	defer r.stopAll()
 	number := 0
 	for paragraph := range strings.SplitSeq(strings.TrimSpace(steps), "\n\n") {
 		for line := range strings.SplitSeq(paragraph, "\n") {
@@ -291,7 +291,7 @@ func Contend(start func(who string) (Child, error), wanted func(paragraph string
 				continue
 			}
 			who, command, _ := strings.Cut(line, " ")
-			answer, err := r.step(who, command)
+			answer, err := r.runStep(who, command)
 			if err != nil {
 				return fmt.Errorf("step %d, %s: %w", number, line, err)
 			}
@@ -300,32 +300,32 @@ func Contend(start func(who string) (Child, error), wanted func(paragraph string
 			}
 		}
 	}
-	return r.stop()
+	return r.stopAll()
 }
 
-type runner struct {
-	start   func(who string) (Child, error)
-	running map[string]*running
+type stepRunner struct {
+	start    func(who string) (Child, error)
+	children map[string]*runningChild
 }
 
-type running struct {
+type runningChild struct {
 	Child
 	answers *bufio.Reader
 }
 
-func (r *runner) step(who, command string) (answer string, err error) {
-	c := r.running[who]
+func (r *stepRunner) runStep(who, command string) (answer string, err error) {
+	c := r.children[who]
 	if c == nil {
 		started, err := r.start(who)
 		if err != nil {
 			return "", err
 		}
-		c = &running{started, bufio.NewReader(started)}
-		r.running[who] = c
+		c = &runningChild{started, bufio.NewReader(started)}
+		r.children[who] = c
 	}
 	switch waits := strings.HasSuffix(command, " &"); {
 	case command == "kill":
-		delete(r.running, who)
+		delete(r.children, who)
 		return "ok", c.Kill()
 	case command != "=":
 		if _, err := fmt.Fprintln(c, strings.TrimSuffix(command, " &")); err != nil || waits {
@@ -336,23 +336,23 @@ func (r *runner) step(who, command string) (answer string, err error) {
 	return strings.TrimSuffix(answer, "\n"), err
 }
 
-// stop ends the processes.
-func (r *runner) stop() (err error) {
-	for who, c := range r.running {
-		delete(r.running, who)
+// stopAll ends the processes.
+func (r *stepRunner) stopAll() (err error) {
+	for who, c := range r.children {
+		delete(r.children, who)
 		err = errors.Join(err, c.Wait())
 	}
 	return err
 }
 
-// A child is a process of this host.
+// A child is a process on this host.
 type child struct {
 	cmd *exec.Cmd
 	io.WriteCloser
 	io.Reader
 }
 
-// Start starts a process of this host in a directory. The program is guestwork.
+// Start starts a process on this host in a directory. The program is guestwork.
 func Start(program, dir string) (Child, error) {
 	cmd := exec.Command(program, "locker", dir)
 	in, err := cmd.StdinPipe()

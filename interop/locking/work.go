@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The file that Work changes: a counter, and then the marks of regions. The mark
-// of a region is the number of the process that has it locked exclusively.
+// The file that Work changes: a counter, and then region marks. A region's mark is the
+// number of the process that has it locked exclusively.
 const (
 	workName  = "work"
 	regions   = 8
@@ -44,11 +44,10 @@ func Worked(dir string) (count uint64, err error) {
 	return binary.NativeEndian.Uint64(b), nil
 }
 
-// Work locks parts of the file until in ends: bytes by OFD locks, or all of it by
-// flock, in turns with other processes that do the same. A process that has a
-// region locked exclusively finds no mark of others, and no others find the
-// region unlocked. Work prints a line for each round: the number of times that
-// the process has counted up.
+// Work locks parts of the file until in ends, with OFD locks, concurrently with other
+// processes that do the same. A process that has a region locked exclusively must find no
+// other process's mark. Work prints a line for each round: the number of increments by
+// this process.
 func Work(dir string, number uint64, in io.Reader, out io.Writer) error {
 	f, err := os.OpenFile(filepath.Join(dir, workName), os.O_RDWR, 0)
 	if err != nil {
@@ -62,7 +61,7 @@ func Work(dir string, number uint64, in io.Reader, out io.Writer) error {
 		ended <- err
 	}()
 	for counted := 0; ; {
-		for _, step := range []func() error{w.count, w.exclusive, w.shared, w.split} {
+		for _, step := range []func() error{w.incrementCounter, w.lockExclusive, w.lockShared, w.lockSplit} {
 			if err := step(); err != nil {
 				return fmt.Errorf("round %d: %w", counted, err)
 			}
@@ -84,10 +83,10 @@ type worker struct {
 	number uint64
 }
 
-// lock locks length bytes, and asks again while others have them.
-func (w *worker) lock(kind int16, start, length int64) error {
+// lockRange locks length bytes, and retries while others hold them.
+func (w *worker) lockRange(kind int16, start, length int64) error {
 	for {
-		_, err := lock(int(w.f.Fd()), unix.F_OFD_SETLK, kind, start, length)
+		_, err := fcntlLock(int(w.f.Fd()), unix.F_OFD_SETLK, kind, start, length)
 		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) {
 			return err
 		}
@@ -95,14 +94,14 @@ func (w *worker) lock(kind int16, start, length int64) error {
 	}
 }
 
-func (w *worker) read(at int64) (uint64, error) {
+func (w *worker) readNumber(at int64) (uint64, error) {
 	var b [markSize]byte
 	_, err := w.f.ReadAt(b[:], at)
 	return binary.NativeEndian.Uint64(b[:]), err
 }
 
-// write writes a number, which others see when write has returned.
-func (w *worker) write(at int64, n uint64) error {
+// writeNumber writes a number, which others see when write has returned.
+func (w *worker) writeNumber(at int64, n uint64) error {
 	_, err := w.f.WriteAt(binary.NativeEndian.AppendUint64(nil, n), at)
 	if err == nil {
 		err = unix.Fdatasync(int(w.f.Fd()))
@@ -110,30 +109,30 @@ func (w *worker) write(at int64, n uint64) error {
 	return err
 }
 
-// count adds 1 to the counter.
-func (w *worker) count() error {
-	err := w.lock(unix.F_WRLCK, 0, markSize)
+// incrementCounter adds 1 to the counter.
+func (w *worker) incrementCounter() error {
+	err := w.lockRange(unix.F_WRLCK, 0, markSize)
 	if err != nil {
 		return err
 	}
-	n, err := w.read(0)
+	n, err := w.readNumber(0)
 	if err == nil {
-		err = w.write(0, n+1)
+		err = w.writeNumber(0, n+1)
 	}
-	return errors.Join(err, w.lock(unix.F_UNLCK, 0, markSize))
+	return errors.Join(err, w.lockRange(unix.F_UNLCK, 0, markSize))
 }
 
-// mark marks a region that is locked exclusively, and later removes the mark.
-func (w *worker) mark(at int64) error {
+// markRegion marks a region that is locked exclusively, and later removes the mark.
+func (w *worker) markRegion(at int64) error {
 	for _, step := range [][2]uint64{{0, w.number}, {w.number, 0}} {
-		n, err := w.read(at)
+		n, err := w.readNumber(at)
 		if err != nil {
 			return err
 		}
 		if n != step[0] {
 			return fmt.Errorf("%w: the region at %d has the mark %d, not %d", errTwice, at, n, step[0])
 		}
-		if err := w.write(at, step[1]); err != nil {
+		if err := w.writeNumber(at, step[1]); err != nil {
 			return err
 		}
 		time.Sleep(rand.N(2 * workPause))
@@ -141,40 +140,40 @@ func (w *worker) mark(at int64) error {
 	return nil
 }
 
-func region() int64 { return int64(1+rand.N(regions)) * markSize }
+func randomRegion() int64 { return int64(1+rand.N(regions)) * markSize }
 
-// exclusive locks a region, and marks it.
-func (w *worker) exclusive() error {
-	at := region()
-	if err := w.lock(unix.F_WRLCK, at, markSize); err != nil {
+// lockExclusive locks a region, and marks it.
+func (w *worker) lockExclusive() error {
+	at := randomRegion()
+	if err := w.lockRange(unix.F_WRLCK, at, markSize); err != nil {
 		return err
 	}
-	return errors.Join(w.mark(at), w.lock(unix.F_UNLCK, at, markSize))
+	return errors.Join(w.markRegion(at), w.lockRange(unix.F_UNLCK, at, markSize))
 }
 
-// shared locks a region for reading: nobody marks it.
-func (w *worker) shared() error {
-	at := region()
-	if err := w.lock(unix.F_RDLCK, at, markSize); err != nil {
+// lockShared locks a region for reading: no process may mark it.
+func (w *worker) lockShared() error {
+	at := randomRegion()
+	if err := w.lockRange(unix.F_RDLCK, at, markSize); err != nil {
 		return err
 	}
-	n, err := w.read(at)
+	n, err := w.readNumber(at)
 	if err == nil && n != 0 {
 		err = fmt.Errorf("%w: the region at %d has the mark %d, and a shared lock", errTwice, at, n)
 	}
-	return errors.Join(err, w.lock(unix.F_UNLCK, at, markSize))
+	return errors.Join(err, w.lockRange(unix.F_UNLCK, at, markSize))
 }
 
-// split locks all regions but one in the midst, of which others may have a lock.
-func (w *worker) split() error {
+// lockSplit locks all regions except one in the middle, which others may lock.
+func (w *worker) lockSplit() error {
 	const last = (1 + regions) * markSize
-	if err := w.lock(unix.F_WRLCK, markSize, last-markSize); err != nil {
+	if err := w.lockRange(unix.F_WRLCK, markSize, last-markSize); err != nil {
 		return err
 	}
 	hole := int64(2+rand.N(regions-2)) * markSize
-	err := w.lock(unix.F_UNLCK, hole, markSize)
+	err := w.lockRange(unix.F_UNLCK, hole, markSize)
 	for _, at := range []int64{markSize, last - markSize} {
-		err = errors.Join(err, w.mark(at))
+		err = errors.Join(err, w.markRegion(at))
 	}
-	return errors.Join(err, w.lock(unix.F_UNLCK, markSize, last-markSize))
+	return errors.Join(err, w.lockRange(unix.F_UNLCK, markSize, last-markSize))
 }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The users of the tree, and their groups. Alice's and Bob's groups have the
+// The users in the tree, and their groups. Alice's and Bob's groups have the
 // same numbers as these users.
 const (
 	Alice = 1001
@@ -39,13 +39,13 @@ func Make(dir string) error {
 	for _, uid := range owners {
 		for _, gid := range groups {
 			for _, mode := range fileModes {
-				if err := file(filepath.Join(dir, fmt.Sprintf("file-%d-%d-%o", uid, gid, mode)), uid, gid, mode); err != nil {
+				if err := makeFile(filepath.Join(dir, fmt.Sprintf("file-%d-%d-%o", uid, gid, mode)), uid, gid, mode); err != nil {
 					return err
 				}
 			}
 			for _, mode := range dirModes {
 				name := filepath.Join(dir, fmt.Sprintf("dir-%d-%d-%o", uid, gid, mode))
-				if err := directory(name, uid, gid, mode); err != nil {
+				if err := makeDirectory(name, uid, gid, mode); err != nil {
 					return err
 				}
 			}
@@ -54,27 +54,27 @@ func Make(dir string) error {
 	return os.Chmod(dir, 0o755)
 }
 
-func file(name string, uid, gid int, mode uint32) error {
+func makeFile(name string, uid, gid int, mode uint32) error {
 	if err := os.WriteFile(name, []byte("content"), 0o600); err != nil {
 		return err
 	}
-	return own(name, uid, gid, mode)
+	return setOwner(name, uid, gid, mode)
 }
 
-// directory makes a directory with files, some protected by a sticky bit.
-func directory(name string, uid, gid int, mode uint32) error {
+// makeDirectory makes a directory with files, some protected by a sticky bit.
+func makeDirectory(name string, uid, gid int, mode uint32) error {
 	if err := os.Mkdir(name, 0o700); err != nil {
 		return err
 	}
 	for child, owner := range map[string]int{"root's": 0, "alice's": Alice, "bob's": Bob} {
-		if err := file(filepath.Join(name, child), owner, owner, 0o644); err != nil {
+		if err := makeFile(filepath.Join(name, child), owner, owner, 0o644); err != nil {
 			return err
 		}
 	}
-	return own(name, uid, gid, mode)
+	return setOwner(name, uid, gid, mode)
 }
 
-func own(name string, uid, gid int, mode uint32) error {
+func setOwner(name string, uid, gid int, mode uint32) error {
 	if err := unix.Chown(name, uid, gid); err != nil {
 		return err
 	}

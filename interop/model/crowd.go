@@ -12,7 +12,7 @@ import (
 // A Crowd does operations on mounts concurrently.
 type Crowd struct {
 	Seed   uint64
-	Source func(seed uint64) *Source // the operations of each mount
+	Source func(seed uint64) *Source // each mount's operations
 	Mounts []Mount                   // each does one operation at a time
 	Places []*Place
 	Before func() // each change, or nil
@@ -24,7 +24,7 @@ type Crowd struct {
 	Loose atomic.Int64 // looks with a concurrent change
 }
 
-// A Place is a directory of the mounts with one change at a time. Looks do not
+// A Place is a directory on the mounts with one change at a time. Looks do not
 // wait for changes.
 type Place struct {
 	Dir  string // below the mounts
@@ -49,7 +49,7 @@ func (c *Crowd) For(d time.Duration) error {
 		all.Go(func() {
 			source, r := c.Source(c.Seed+uint64(i)), rand.New(rand.NewPCG(c.Seed, uint64(i)))
 			for errs[i] == nil && !failed.Load() && time.Now().Before(end) {
-				errs[i] = c.step(m, c.Places[r.IntN(len(c.Places))], source.Next())
+				errs[i] = c.runStep(m, c.Places[r.IntN(len(c.Places))], source.next())
 			}
 			if errs[i] != nil {
 				failed.Store(true)
@@ -60,21 +60,21 @@ func (c *Crowd) For(d time.Duration) error {
 	return errors.Join(errs...)
 }
 
-func (c *Crowd) step(m Mount, p *Place, o Op) error {
-	do := c.look
-	if o.changes() {
-		do = c.change
+func (c *Crowd) runStep(m Mount, p *Place, o Op) error {
+	do := c.doLook
+	if o.isChange() {
+		do = c.doChange
 	}
 	if err := do(m, p, o); err != nil {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		return fmt.Errorf("seed %d, in %s by %s: %s %w\nits last changes:\n%s", c.Seed, p.Dir, m.Name, o, err, lines(p.last))
+		return fmt.Errorf("seed %d, in %s by %s: %s %w\nits last changes:\n%s", c.Seed, p.Dir, m.Name, o, err, joinLines(p.last))
 	}
 	return nil
 }
 
-// change does an operation while no other change is under way.
-func (c *Crowd) change(m Mount, p *Place, o Op) error {
+// doChange does an operation while no other change is in progress.
+func (c *Crowd) doChange(m Mount, p *Place, o Op) error {
 	p.change.Lock()
 	defer p.change.Unlock()
 	if c.Leave != nil && c.Leave(p.Tree, o, m.Name) {
@@ -92,15 +92,15 @@ func (c *Crowd) change(m Mount, p *Place, o Op) error {
 
 	p.mu.Lock()
 	p.ended++
-	p.last = latest(p.last, fmt.Sprintf("%6d %s: %s: %s", p.ended, m.Name, o, got))
+	p.last = appendLatest(p.last, fmt.Sprintf("%6d %s: %s: %s", p.ended, m.Name, o, got))
 	p.mu.Unlock()
 	c.Held.Add(1)
-	return held(want, got, err)
+	return checkResult(want, got, err)
 }
 
-// look does an operation that changes nothing. The expected result is known if
-// no change was under way between its begin and its end.
-func (c *Crowd) look(m Mount, p *Place, o Op) error {
+// doLook does an operation that changes nothing. The expected result is known if no
+// change was in progress between its begin and its end.
+func (c *Crowd) doLook(m Mount, p *Place, o Op) error {
 	p.mu.Lock()
 	begun, quiet := p.begun, p.begun == p.ended
 	want := p.Tree.Do(o)
@@ -113,7 +113,7 @@ func (c *Crowd) look(m Mount, p *Place, o Op) error {
 	p.mu.Unlock()
 	if quiet {
 		c.Held.Add(1)
-		return held(want, got, err)
+		return checkResult(want, got, err)
 	}
 	c.Loose.Add(1)
 	if err == nil && got.Err == "EIO" {
@@ -122,8 +122,8 @@ func (c *Crowd) look(m Mount, p *Place, o Op) error {
 	return err
 }
 
-func held(want, got Result, err error) error {
-	if err == nil && !same(want, got) {
+func checkResult(want, got Result, err error) error {
+	if err == nil && !sameResult(want, got) {
 		err = fmt.Errorf("said %s and not %s", got, want)
 	}
 	return err

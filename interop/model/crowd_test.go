@@ -9,10 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// crowd returns a Crowd with some players, all on one directory of this machine
+// newCrowd returns a Crowd with some players, all on one directory of this machine
 // or each behind spoil's result.
-func crowd(t *testing.T, spoil func(i int, p Player) Player) *Crowd {
-	d := local(t)
+func newCrowd(t *testing.T, spoil func(i int, p Player) Player) *Crowd {
+	d := localDir(t)
 	c := &Crowd{Seed: uint64(time.Now().UnixNano()), Source: ContentLooks}
 	for _, name := range []string{"p", "q"} {
 		require.NoError(t, os.Mkdir(string(d)+"/"+name, 0o755))
@@ -25,7 +25,7 @@ func crowd(t *testing.T, spoil func(i int, p Player) Player) *Crowd {
 		}
 	}
 	for i := range 4 {
-		c.Mounts = append(c.Mounts, Mount{"local", spoil(i, owned{d})})
+		c.Mounts = append(c.Mounts, Mount{"local", spoil(i, ownerHider{d})})
 	}
 	return c
 }
@@ -33,7 +33,7 @@ func crowd(t *testing.T, spoil func(i int, p Player) Player) *Crowd {
 // TestCrowd compares the model with the file system of this machine while
 // several players change it and look at it.
 func TestCrowd(t *testing.T) {
-	c := crowd(t, func(_ int, p Player) Player { return p })
+	c := newCrowd(t, func(_ int, p Player) Player { return p })
 	require.NoError(t, c.For(long/4))
 	t.Logf("%d held, %d loose", c.Held.Load(), c.Loose.Load())
 	assert.Greater(t, c.Held.Load(), int64(100))
@@ -45,24 +45,24 @@ func TestCrowd(t *testing.T) {
 // TestCrowdFindsStale asserts that Crowd detects a player that returns the
 // state before a change that had returned when the player was asked.
 func TestCrowdFindsStale(t *testing.T) {
-	c := crowd(t, func(i int, p Player) Player {
+	c := newCrowd(t, func(i int, p Player) Player {
 		if i > 0 {
 			return p
 		}
-		return stale{p, make(map[string]*Attr)}
+		return cachingPlayer{p, make(map[string]*Attr)}
 	})
 	err := c.For(time.Minute)
 	require.ErrorContains(t, err, "its last changes:")
 	assert.ErrorContains(t, err, "reopen")
 }
 
-// A stale player caches the attributes of a file forever.
-type stale struct {
+// A cachingPlayer caches the attributes of a file forever.
+type cachingPlayer struct {
 	Player
 	seen map[string]*Attr
 }
 
-func (p stale) Do(o Op) (Result, error) {
+func (p cachingPlayer) Do(o Op) (Result, error) {
 	r, err := p.Player.Do(o)
 	if r.Attr != nil {
 		if p.seen[o.Path] == nil {

@@ -15,13 +15,13 @@ type Player interface {
 	Do(o Op) (Result, error)
 }
 
-// A Dir does operations in a directory of this machine. The umask of the process
+// A Dir performs operations in a directory on this machine. The process's umask
 // must be 0.
 type Dir string
 
 // Do does an operation.
 func (d Dir) Do(o Op) (Result, error) {
-	r, err := d.do(o)
+	r, err := d.doOp(o)
 	var e syscall.Errno
 	switch {
 	case err == nil:
@@ -33,7 +33,7 @@ func (d Dir) Do(o Op) (Result, error) {
 	}
 }
 
-func (d Dir) do(o Op) (Result, error) {
+func (d Dir) doOp(o Op) (Result, error) {
 	path, to := string(d)+"/"+o.Path, string(d)+"/"+o.To
 	switch o.Kind {
 	case Create, Write, Append, Rewrite, Read, Reopen:
@@ -46,7 +46,7 @@ func (d Dir) do(o Op) (Result, error) {
 		ts := unix.NsecToTimespec(o.Off)
 		return Result{}, unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{ts, ts}, 0)
 	case Stat:
-		return stat(path)
+		return statFile(path)
 	case Mkdir:
 		return Result{}, unix.Mkdir(path, o.Mode)
 	case Rmdir:
@@ -63,7 +63,7 @@ func (d Dir) do(o Op) (Result, error) {
 	case Unlink:
 		return Result{}, unix.Unlink(path)
 	case List:
-		return list(path)
+		return listDir(path)
 	default:
 		return Result{}, errors.New("no such operation: " + string(o.Kind))
 	}
@@ -95,41 +95,41 @@ func onFile(path string, o Op) (r Result, err error) {
 	}()
 	switch o.Kind {
 	case Write:
-		_, err = f.WriteAt(o.content(), o.Off)
+		_, err = f.WriteAt(o.writtenBytes(), o.Off)
 	case Append, Rewrite:
-		_, err = f.Write(o.content())
+		_, err = f.Write(o.writtenBytes())
 	case Read:
-		r, err = read(f, o)
+		r, err = readFile(f, o)
 	case Reopen:
 		var st unix.Stat_t
 		if err = unix.Fstat(int(f.Fd()), &st); err == nil {
-			r, err = read(f, o)
-			r.Attr = attr(&st)
+			r, err = readFile(f, o)
+			r.Attr = attrOf(&st)
 		}
 	default: // only made
 	}
 	return r, err
 }
 
-func read(f *os.File, o Op) (Result, error) {
+func readFile(f *os.File, o Op) (Result, error) {
 	// Even for length 0, a read of a directory must fail.
 	b := make([]byte, max(o.Len, 1))
 	n, err := f.ReadAt(b, o.Off)
 	if err != nil && err != io.EOF {
 		return Result{}, err
 	}
-	return had(b[:min(n, o.Len)]), nil
+	return readResult(b[:min(n, o.Len)]), nil
 }
 
-func stat(path string) (Result, error) {
+func statFile(path string) (Result, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
 		return Result{}, err
 	}
-	return Result{Attr: attr(&st)}, nil
+	return Result{Attr: attrOf(&st)}, nil
 }
 
-func attr(st *unix.Stat_t) *Attr {
+func attrOf(st *unix.Stat_t) *Attr {
 	a := &Attr{
 		Mode: st.Mode & 0o7777, Nlink: int(st.Nlink), UID: st.Uid, GID: st.Gid, Size: st.Size,
 		Mtime: unix.TimespecToNsec(st.Mtim),
@@ -145,7 +145,7 @@ func attr(st *unix.Stat_t) *Attr {
 	return a
 }
 
-func list(path string) (Result, error) {
+func listDir(path string) (Result, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return Result{}, err
@@ -160,5 +160,5 @@ func list(path string) (Result, error) {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	return Result{Names: sorted(names)}, nil
+	return Result{Names: sortNames(names)}, nil
 }

@@ -15,14 +15,14 @@ import (
 
 const long = 2 * time.Second // for a run on the file system of this machine
 
-// local returns a directory of this machine, for a user with all rights in it.
-func local(t *testing.T) Dir {
+// localDir returns a directory of this machine, for a user with all rights in it.
+func localDir(t *testing.T) Dir {
 	mask := unix.Umask(0)
 	t.Cleanup(func() { unix.Umask(mask) })
 	return Dir(t.TempDir())
 }
 
-func run(seed uint64, s *Source, mounts ...Mount) *Run {
+func newRun(seed uint64, s *Source, mounts ...Mount) *Run {
 	return &Run{Seed: seed, Source: s, Mounts: mounts, Tree: NewTree()}
 }
 
@@ -35,18 +35,18 @@ func TestLocal(t *testing.T) {
 	if os.Getuid() != 0 {
 		source = Contents(seed)
 	}
-	d := local(t)
-	u := run(seed, source, Mount{"local", owned{d}})
+	d := localDir(t)
+	u := newRun(seed, source, Mount{"local", ownerHider{d}})
 	require.NoError(t, u.For(long))
-	require.NoError(t, u.Tree.Compare(owned{d}))
+	require.NoError(t, u.Tree.Compare(ownerHider{d}))
 	t.Logf("%d operations", u.Done)
 	assert.Greater(t, u.Done, 1000)
 }
 
-// owned hides the user that runs the test.
-type owned struct{ Dir }
+// ownerHider hides the user that runs the test.
+type ownerHider struct{ Dir }
 
-func (d owned) Do(o Op) (Result, error) {
+func (d ownerHider) Do(o Op) (Result, error) {
 	r, err := d.Dir.Do(o)
 	if r.Attr != nil && int(r.Attr.UID) == os.Getuid() {
 		r.Attr.UID, r.Attr.GID = 0, 0
@@ -56,11 +56,11 @@ func (d owned) Do(o Op) (Result, error) {
 
 // TestRemote uses Serve and the directory itself alternately.
 func TestRemote(t *testing.T) {
-	d := local(t)
+	d := localDir(t)
 	here, there := net.Pipe()
 	var served sync.WaitGroup
 	served.Go(func() { assert.NoError(t, Serve(string(d), there, there)) })
-	u := run(7, Contents(7), Mount{"remote", NewRemote(here)}, Mount{"local", d})
+	u := newRun(7, Contents(7), Mount{"remote", NewRemote(here)}, Mount{"local", d})
 	for range 500 {
 		require.NoError(t, u.Step())
 	}
@@ -70,14 +70,14 @@ func TestRemote(t *testing.T) {
 	assert.ErrorIs(t, err, io.ErrClosedPipe)
 }
 
-// A tampered player sometimes gives a wrong answer.
-type tampered struct {
+// A wrongPlayer sometimes gives a wrong answer.
+type wrongPlayer struct {
 	Player
 	kind Kind
 	with func(r *Result)
 }
 
-func (p tampered) Do(o Op) (Result, error) {
+func (p wrongPlayer) Do(o Op) (Result, error) {
 	r, err := p.Player.Do(o)
 	if o.Kind == p.kind && r.Err == "" {
 		p.with(&r)
@@ -88,7 +88,7 @@ func (p tampered) Do(o Op) (Result, error) {
 // TestDivergence asserts that a wrong answer of each kind is detected, with its
 // seed.
 func TestDivergence(t *testing.T) {
-	for name, p := range map[string]tampered{
+	for name, p := range map[string]wrongPlayer{
 		"error":   {kind: Mkdir, with: func(r *Result) { r.Err = "EIO" }},
 		"size":    {kind: Stat, with: func(r *Result) { r.Attr.Size++ }},
 		"mode":    {kind: Stat, with: func(r *Result) { r.Attr.Mode ^= 1 }},
@@ -99,8 +99,8 @@ func TestDivergence(t *testing.T) {
 		"names":   {kind: List, with: func(r *Result) { r.Names = append(r.Names, "x") }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p.Player = NewTree().player()
-			u := run(5, Anything(5), Mount{"tampered", p})
+			p.Player = NewTree().newPlayer()
+			u := newRun(5, Anything(5), Mount{"tampered", p})
 			err := u.For(time.Minute)
 			require.ErrorContains(t, err, "seed 5, operation ")
 			assert.ErrorContains(t, err, "on tampered")
@@ -108,18 +108,18 @@ func TestDivergence(t *testing.T) {
 	}
 }
 
-// player returns a player on a tree, whose results are always right.
-func (t *Tree) player() Player { return played{t} }
+// newPlayer returns a player on a tree, whose results are always right.
+func (t *Tree) newPlayer() Player { return treePlayer{t} }
 
-type played struct{ t *Tree }
+type treePlayer struct{ t *Tree }
 
-func (p played) Do(o Op) (Result, error) { return p.t.Do(o), nil }
+func (p treePlayer) Do(o Op) (Result, error) { return p.t.Do(o), nil }
 
 // TestReplay asserts that a seed determines the operations.
 func TestReplay(t *testing.T) {
 	ops := func(seed uint64) (all []string) {
 		for s := Anything(seed); len(all) < 100; {
-			all = append(all, s.Next().String())
+			all = append(all, s.next().String())
 		}
 		return all
 	}
@@ -133,7 +133,7 @@ func TestKinds(t *testing.T) {
 	tree, source := NewTree(), Anything(3)
 	good, bad := make(map[Kind]int), make(map[Kind]int)
 	for range 20000 {
-		o := source.Next()
+		o := source.next()
 		if r := tree.Do(o); r.Err == "" {
 			good[o.Kind]++
 		} else {
@@ -148,14 +148,14 @@ func TestKinds(t *testing.T) {
 
 // TestCompare asserts that a deviation of a tree from the model is detected.
 func TestCompare(t *testing.T) {
-	d := local(t)
-	u := run(9, Contents(9), Mount{"local", owned{d}})
+	d := localDir(t)
+	u := newRun(9, Contents(9), Mount{"local", ownerHider{d}})
 	for range 200 {
 		require.NoError(t, u.Step())
 	}
-	require.NoError(t, u.Tree.Compare(owned{d}))
+	require.NoError(t, u.Tree.Compare(ownerHider{d}))
 	require.NoError(t, os.WriteFile(string(d)+"/a", []byte("other"), 0o644))
-	assert.ErrorContains(t, u.Tree.Compare(owned{d}), `"path":"a"`)
+	assert.ErrorContains(t, u.Tree.Compare(ownerHider{d}), `"path":"a"`)
 	require.NoError(t, os.WriteFile(string(d)+"/extra", nil, 0o644))
-	assert.ErrorContains(t, u.Tree.Compare(owned{d}), "extra")
+	assert.ErrorContains(t, u.Tree.Compare(ownerHider{d}), "extra")
 }

@@ -6,10 +6,10 @@ import (
 	"math/rand/v2"
 )
 
-// A Kind is the kind of an operation.
+// A Kind is an operation's kind.
 type Kind string
 
-// Kinds of operations. Stat, Readlink and operations that make, remove or move
+// Operation kinds. Stat, Readlink and operations that make, remove or move
 // a name do not follow a symbolic link at the end of their path; all others do.
 const (
 	Create   Kind = "create"   // open(O_CREAT|O_WRONLY), and O_EXCL if Excl; close
@@ -20,14 +20,14 @@ const (
 	Reopen   Kind = "reopen"   // open(O_RDONLY); fstat; pread; close
 	Truncate Kind = "truncate" // to Off
 	Chmod    Kind = "chmod"
-	Utimes   Kind = "utimes" // the time of modification to Off nanoseconds
+	Utimes   Kind = "utimes" // modification time to Off nanoseconds
 	Stat     Kind = "stat"
 	Mkdir    Kind = "mkdir"
 	Rmdir    Kind = "rmdir"
 	Symlink  Kind = "symlink" // to To
 	Readlink Kind = "readlink"
-	Link     Kind = "link"   // of Path, as To
-	Rename   Kind = "rename" // of Path, to To
+	Link     Kind = "link"   // link Path as To
+	Rename   Kind = "rename" // rename Path to To
 	Unlink   Kind = "unlink"
 	List     Kind = "list"
 )
@@ -41,11 +41,11 @@ type Op struct {
 	Mode uint32 `json:"mode,omitempty"`
 	Off  int64  `json:"off,omitempty"`
 	Len  int    `json:"len,omitempty"`  // bytes to write or read
-	Data uint64 `json:"data,omitempty"` // seed of the written bytes
+	Data uint64 `json:"data,omitempty"` // seed for the written bytes
 }
 
-// changes reports whether the operation can change anything.
-func (o Op) changes() bool {
+// isChange reports whether the operation can change anything.
+func (o Op) isChange() bool {
 	switch o.Kind {
 	case Read, Reopen, Stat, Readlink, List:
 		return false
@@ -59,8 +59,8 @@ func (o Op) String() string {
 	return string(b)
 }
 
-// content returns the bytes that an operation writes.
-func (o Op) content() []byte {
+// writtenBytes returns the bytes that an operation writes.
+func (o Op) writtenBytes() []byte {
 	b := make([]byte, o.Len)
 	r := rand.NewPCG(o.Data, 0)
 	for i := 0; i < len(b); i += 8 {
@@ -73,11 +73,11 @@ func (o Op) content() []byte {
 	return b
 }
 
-// A Result is the result of an operation. Only the fields of its kind are set.
+// A Result is an operation's result. Only its kind's fields are set.
 type Result struct {
 	Err   string   `json:"err,omitempty"` // the errno's name
 	Attr  *Attr    `json:"attr,omitempty"`
-	Text  string   `json:"text,omitempty"` // target of a link
+	Text  string   `json:"text,omitempty"` // a link's target
 	Len   int      `json:"len,omitempty"`  // bytes read
 	Sum   uint32   `json:"sum,omitempty"`  // and their checksum
 	Names []string `json:"names,omitempty"`
@@ -97,11 +97,11 @@ type Attr struct {
 	Nlink int    `json:"nlink"`
 	UID   uint32 `json:"uid"`
 	GID   uint32 `json:"gid"`
-	Size  int64  `json:"size"`            // 0 of a directory
+	Size  int64  `json:"size"`            // 0 for a directory
 	Mtime int64  `json:"mtime,omitempty"` // nanoseconds; 0 if the model cannot know it
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// had returns the result of reading b.
-func had(b []byte) Result { return Result{Len: len(b), Sum: crc32.Checksum(b, castagnoli)} }
+// readResult returns the result for reading b.
+func readResult(b []byte) Result { return Result{Len: len(b), Sum: crc32.Checksum(b, castagnoli)} }

@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func sorted(names []string) []string {
+func sortNames(names []string) []string {
 	slices.Sort(names)
 	return names
 }
 
 // Serve reads operations, one line each, does them in dir, and writes a line
-// with the result of each, until in ends.
+// with each one's result, until in ends.
 func Serve(dir string, in io.Reader, out io.Writer) error {
 	defer unix.Umask(unix.Umask(0))
 	lines, results := json.NewDecoder(in), json.NewEncoder(out)

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-const keep = 50 // operations in the report of a divergence
+const keep = 50 // operations reported for a divergence
 
-// A Mount is a mount of the directory.
+// A Mount is a mount on the directory.
 type Mount struct {
 	Name string
 	Player
@@ -19,7 +19,7 @@ type Mount struct {
 
 // A Run does operations on mounts and compares the results.
 type Run struct {
-	Seed   uint64 // also chooses the mount of each operation
+	Seed   uint64 // also chooses each operation's mount
 	Source *Source
 	Mounts []Mount
 	Before func() // each operation, or nil
@@ -49,7 +49,7 @@ func (u *Run) Step() error {
 	if u.r == nil {
 		u.r = rand.New(rand.NewPCG(u.Seed, 3))
 	}
-	o, m := u.Source.Next(), u.Mounts[u.r.IntN(len(u.Mounts))]
+	o, m := u.Source.next(), u.Mounts[u.r.IntN(len(u.Mounts))]
 	if u.Leave != nil && u.Leave(u.Tree, o, m.Name) {
 		return nil
 	}
@@ -59,24 +59,24 @@ func (u *Run) Step() error {
 	want := u.Tree.Do(o)
 	got, err := m.Do(o)
 	if err == nil {
-		u.note(fmt.Sprintf("%6d %s: %s: %s", u.Done, m.Name, o, got))
+		u.logLine(fmt.Sprintf("%6d %s: %s: %s", u.Done, m.Name, o, got))
 		u.Done++
 	}
-	if err = held(want, got, err); err != nil {
-		return u.report(m, o, err)
+	if err = checkResult(want, got, err); err != nil {
+		return u.wrapError(m, o, err)
 	}
 	return nil
 }
 
-func (u *Run) note(line string) {
+func (u *Run) logLine(line string) {
 	if u.Log != nil {
 		fmt.Fprintln(u.Log, line)
 	}
-	u.last = latest(u.last, line)
+	u.last = appendLatest(u.last, line)
 }
 
-// latest appends a line, and drops the oldest beyond keep.
-func latest(last []string, line string) []string {
+// appendLatest appends a line, and drops the oldest beyond keep.
+func appendLatest(last []string, line string) []string {
 	last = append(last, line)
 	if len(last) > keep {
 		last = last[1:]
@@ -84,16 +84,16 @@ func latest(last []string, line string) []string {
 	return last
 }
 
-func lines(last []string) string { return strings.Join(last, "\n") }
+func joinLines(last []string) string { return strings.Join(last, "\n") }
 
-func (u *Run) report(m Mount, o Op, err error) error {
+func (u *Run) wrapError(m Mount, o Op, err error) error {
 	return fmt.Errorf("seed %d, operation %d on %s: %s %w\nthe last operations:\n%s",
-		u.Seed, u.Done, m.Name, o, err, lines(u.last))
+		u.Seed, u.Done, m.Name, o, err, joinLines(u.last))
 }
 
-// same compares a result with the model's. The model does not know all times.
-// File systems that do not count the links of directories report 1.
-func same(want, got Result) bool {
+// sameResult compares a result with the model's. The model does not know all times.
+// File systems that do not count directory links report 1.
+func sameResult(want, got Result) bool {
 	if want.Or != "" && want.Or == got.Err {
 		return true
 	}
@@ -114,49 +114,49 @@ func same(want, got Result) bool {
 	return reflect.DeepEqual(want, got)
 }
 
-// Compare checks every expected object, and every byte of it.
-func (t *Tree) Compare(p Player) error { return compare(t.root, "", p) }
+// Compare checks every expected object, and each of its bytes.
+func (t *Tree) Compare(p Player) error { return compareTree(t.root, "", p) }
 
-func compare(n *node, path string, p Player) error {
+func compareTree(n *node, path string, p Player) error {
 	check := func(o Op, want Result) error {
 		got, err := p.Do(o)
-		if err == nil && !same(want, got) {
+		if err == nil && !sameResult(want, got) {
 			err = fmt.Errorf("%s said %s and not %s", o, got, want)
 		}
 		return err
 	}
 	if path != "" {
-		if err := check(Op{Kind: Stat, Path: path}, Result{Attr: n.attr()}); err != nil {
+		if err := check(Op{Kind: Stat, Path: path}, Result{Attr: n.attributes()}); err != nil {
 			return err
 		}
 		path += "/"
 	}
 	switch n.kind {
 	case "file":
-		return check(Op{Kind: Read, Path: strings.TrimSuffix(path, "/"), Len: len(n.data) + 1}, had(n.data))
+		return check(Op{Kind: Read, Path: strings.TrimSuffix(path, "/"), Len: len(n.data) + 1}, readResult(n.data))
 	case "link":
 		return check(Op{Kind: Readlink, Path: strings.TrimSuffix(path, "/")}, Result{Text: n.target})
 	}
-	if err := check(Op{Kind: List, Path: path + "."}, Result{Names: n.names()}); err != nil {
+	if err := check(Op{Kind: List, Path: path + "."}, Result{Names: n.sortedNames()}); err != nil {
 		return err
 	}
-	for _, name := range n.names() {
-		if err := compare(n.entries[name], path+name, p); err != nil {
+	for _, name := range n.sortedNames() {
+		if err := compareTree(n.entries[name], path+name, p); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Within returns a player in a directory of another player's.
-func Within(p Player, dir string) Player { return within{p, dir} }
+// Within returns a player in a subdirectory of another player's.
+func Within(p Player, dir string) Player { return subdirPlayer{p, dir} }
 
-type within struct {
+type subdirPlayer struct {
 	Player
 	dir string
 }
 
-func (w within) Do(o Op) (Result, error) {
+func (w subdirPlayer) Do(o Op) (Result, error) {
 	o.Path = w.dir + "/" + o.Path
 	if o.Kind == Link || o.Kind == Rename {
 		o.To = w.dir + "/" + o.To

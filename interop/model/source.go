@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// The name space of the operations: few names, so that they collide, and files
-// of up to a few pages and RPCs.
+// The operations' name space: few names, so that they collide, and files with up to a few
+// pages and RPCs.
 const (
-	depth     = 3       // components of a path, at most
+	depth     = 3       // maximum number of path components
 	maxLength = 70_000  // bytes written or read at a time
 	maxOffset = 150_000 // bytes
 	epoch     = 1_500_000_000_000_000_000
@@ -25,29 +25,29 @@ type Source struct {
 	path  func(r *rand.Rand) string
 }
 
-// Anything returns a source of all kinds of operations in a tree of a few
+// Anything returns a source for all kinds of operations in a tree with a few
 // names.
 func Anything(seed uint64) *Source {
-	return &Source{r: rand.New(rand.NewPCG(seed, 1)), kinds: repeat(weights), path: somewhere}
+	return &Source{r: rand.New(rand.NewPCG(seed, 1)), kinds: weightedKinds(weights), path: rarePath}
 }
 
-// Contents returns a source of operations on the content of a few files. Each
+// Contents returns a source for operations on a few files' content. Each
 // operation opens its file anew, so that even caching mounts must agree on the
 // content.
 func Contents(seed uint64) *Source {
 	w := map[Kind]int{Write: 3, Append: 2, Rewrite: 2, Read: 5}
-	return &Source{r: rand.New(rand.NewPCG(seed, 2)), kinds: repeat(w), path: flat}
+	return &Source{r: rand.New(rand.NewPCG(seed, 2)), kinds: weightedKinds(w), path: randomName}
 }
 
-// Looks returns a source of all kinds of operations, most of which look at the
-// results of others.
+// Looks returns a source for all kinds of operations, most of which look at other
+// operations' results.
 func Looks(seed uint64) *Source {
 	w := maps.Clone(weights)
 	w[Reopen], w[Stat], w[List] = 60, 25, 15
-	return &Source{r: rand.New(rand.NewPCG(seed, 4)), kinds: repeat(w), path: near}
+	return &Source{r: rand.New(rand.NewPCG(seed, 4)), kinds: weightedKinds(w), path: commonPath}
 }
 
-// Sights returns the operations that make the initial objects for a source of
+// Sights returns the operations that create the initial objects for a source from
 // Looks.
 func Sights() []Op {
 	return []Op{
@@ -58,14 +58,14 @@ func Sights() []Op {
 	}
 }
 
-// ContentLooks returns a source of operations on the content of a few files,
-// most of which look at content and length.
+// ContentLooks returns a source for operations on a few files' content, most of which
+// look at content and length.
 func ContentLooks(seed uint64) *Source {
 	w := map[Kind]int{Write: 3, Append: 2, Rewrite: 2, Truncate: 2, Reopen: 12}
-	return &Source{r: rand.New(rand.NewPCG(seed, 5)), kinds: repeat(w), path: flat}
+	return &Source{r: rand.New(rand.NewPCG(seed, 5)), kinds: weightedKinds(w), path: randomName}
 }
 
-// Files returns the operations that make the files of Contents and
+// Files returns the operations that create the files for Contents and
 // ContentLooks.
 func Files() []Op {
 	var ops []Op
@@ -75,20 +75,20 @@ func Files() []Op {
 	return ops
 }
 
-// many is the number of files of Many.
+// many is the number of files for Many.
 const many = 200
 
-// Many returns a source like that of Contents, of many files that are seldom
+// Many returns a source like Contents, for many files that are seldom
 // written.
 func Many(seed uint64) *Source {
 	w := map[Kind]int{Write: 1, Append: 1, Rewrite: 1, Read: 17}
 	path := func(r *rand.Rand) string { return manyName(r.IntN(many)) }
-	return &Source{r: rand.New(rand.NewPCG(seed, 6)), kinds: repeat(w), path: path}
+	return &Source{r: rand.New(rand.NewPCG(seed, 6)), kinds: weightedKinds(w), path: path}
 }
 
 func manyName(i int) string { return "file" + strconv.Itoa(i) }
 
-// ManyFiles returns the operations that make the files of Many.
+// ManyFiles returns the operations that create the files for Many.
 func ManyFiles() []Op {
 	var ops []Op
 	for i := range many {
@@ -97,14 +97,14 @@ func ManyFiles() []Op {
 	return ops
 }
 
-// weights are the frequencies of the kinds.
+// weights are the kinds' frequencies.
 var weights = map[Kind]int{
 	Create: 8, Write: 8, Append: 4, Rewrite: 6, Read: 10, Truncate: 4, Chmod: 3, Utimes: 3, Stat: 12, Mkdir: 5,
 	Rmdir: 10, Symlink: 3, Readlink: 4, Link: 10, Rename: 10, Unlink: 7, List: 8,
 }
 
-// repeat returns each kind as often as its weight.
-func repeat(weights map[Kind]int) []Kind {
+// weightedKinds returns each kind as often as its weight.
+func weightedKinds(weights map[Kind]int) []Kind {
 	var kinds []Kind
 	for _, k := range []Kind{ // in a fixed order, unlike the map's
 		Create, Write, Append, Rewrite, Read, Truncate, Chmod, Utimes, Stat, Mkdir, Rmdir, Symlink, Readlink,
@@ -117,13 +117,13 @@ func repeat(weights map[Kind]int) []Kind {
 	return kinds
 }
 
-// somewhere returns a path that often does not exist.
-func somewhere(r *rand.Rand) string { return path(r, names) }
+// rarePath returns a path that often does not exist.
+func rarePath(r *rand.Rand) string { return randomPath(r, names) }
 
-// near returns a path that often exists.
-func near(r *rand.Rand) string { return path(r, names[:3]) }
+// commonPath returns a path that often exists.
+func commonPath(r *rand.Rand) string { return randomPath(r, names[:3]) }
 
-func path(r *rand.Rand, names []string) string {
+func randomPath(r *rand.Rand, names []string) string {
 	// Short paths are more frequent, because they exist more often.
 	n := 1 + min(r.IntN(depth), r.IntN(depth+1))
 	parts := make([]string, n)
@@ -133,17 +133,17 @@ func path(r *rand.Rand, names []string) string {
 	return strings.Join(parts, "/")
 }
 
-func flat(r *rand.Rand) string { return names[r.IntN(len(names))] }
+func randomName(r *rand.Rand) string { return names[r.IntN(len(names))] }
 
-// Next returns the next operation.
-func (s *Source) Next() Op {
+// next returns the next operation.
+func (s *Source) next() Op {
 	r := s.r
 	o := Op{Kind: s.kinds[r.IntN(len(s.kinds))], Path: s.path(r)}
 	switch o.Kind {
 	case Create:
 		o.Mode, o.Excl = uint32(r.IntN(0o1000)), r.IntN(3) == 0
 	case Write, Append, Rewrite, Read, Reopen:
-		o.Off, o.Len, o.Data = s.offset(), s.length(), r.Uint64()
+		o.Off, o.Len, o.Data = s.randomOffset(), s.randomLength(), r.Uint64()
 		if o.Kind == Rewrite {
 			o.Mode = 0o644
 		}
@@ -154,7 +154,7 @@ func (s *Source) Next() Op {
 			o.Data = 0
 		}
 	case Truncate:
-		o.Off = s.offset()
+		o.Off = s.randomOffset()
 	case Chmod:
 		o.Mode = uint32(r.IntN(0o10000))
 	case Utimes:
@@ -168,8 +168,8 @@ func (s *Source) Next() Op {
 	return o
 }
 
-// offset returns an offset that is often 0 or small, so that pieces overlap.
-func (s *Source) offset() int64 {
+// randomOffset returns an offset that is often 0 or small, so that pieces overlap.
+func (s *Source) randomOffset() int64 {
 	switch s.r.IntN(4) {
 	case 0:
 		return 0
@@ -180,7 +180,7 @@ func (s *Source) offset() int64 {
 	}
 }
 
-func (s *Source) length() int {
+func (s *Source) randomLength() int {
 	if s.r.IntN(2) == 0 {
 		return s.r.IntN(200)
 	}

@@ -16,21 +16,21 @@ type node struct {
 	kind    string // as in Attr
 	mode    uint32
 	nlink   int
-	data    []byte           // of a file
-	target  string           // of a link
-	entries map[string]*node // of a directory
-	parent  *node            // of a directory
+	data    []byte           // for a file
+	target  string           // for a link
+	entries map[string]*node // for a directory
+	parent  *node            // for a directory
 	mtime   int64            // nanoseconds; 0: unknown, from the server's clock
 }
 
-// A Tree is the expected state of a directory of Linux, for a caller with all
+// A Tree is the expected state of a Linux directory, for a caller with all
 // rights.
 type Tree struct{ root *node }
 
-// NewTree returns the tree of an empty directory.
-func NewTree() *Tree { return &Tree{dir(nil, 0o755)} }
+// NewTree returns a tree for an empty directory.
+func NewTree() *Tree { return &Tree{newDir(nil, 0o755)} }
 
-func dir(parent *node, mode uint32) *node {
+func newDir(parent *node, mode uint32) *node {
 	n := &node{kind: "dir", mode: mode, nlink: 2, entries: make(map[string]*node), parent: parent}
 	if parent != nil {
 		n.mode |= parent.mode & unix.S_ISGID
@@ -40,14 +40,13 @@ func dir(parent *node, mode uint32) *node {
 
 // Do does an operation and returns its expected result.
 func (t *Tree) Do(o Op) Result {
-	r, err := t.do(o)
+	r, err := t.doOp(o)
 	if err != 0 {
 		r = Result{Err: unix.ErrnoName(err)}
 		if o.Kind == Link && err == unix.EEXIST {
-			// A link of a directory to an existing name: Linux's NFS client
-			// leaves the check of the name to the server, and rejects
-			// directories first.
-			if n, _ := t.found(o.Path, false); n != nil && n.kind == "dir" {
+			// Linking a directory to an existing name: Linux's NFS client lets the server
+			// check the name, and rejects directories first.
+			if n, _ := t.lookup(o.Path, false); n != nil && n.kind == "dir" {
 				r.Or = unix.ErrnoName(unix.EPERM)
 			}
 		}
@@ -55,33 +54,33 @@ func (t *Tree) Do(o Op) Result {
 	return r
 }
 
-func (t *Tree) do(o Op) (Result, unix.Errno) {
+func (t *Tree) doOp(o Op) (Result, unix.Errno) {
 	switch o.Kind {
 	case Create, Write, Append, Rewrite, Read, Reopen:
-		return t.file(o)
+		return t.doFileOp(o)
 	case Truncate, Chmod, Utimes:
-		return Result{}, t.set(o)
+		return Result{}, t.setAttr(o)
 	case Stat, Readlink, List:
-		return t.look(o)
+		return t.doLookOp(o)
 	case Link:
-		return Result{}, t.link(o)
+		return Result{}, t.makeLink(o)
 	case Rename:
-		return Result{}, t.rename(o)
+		return Result{}, t.renameEntry(o)
 	default:
-		return Result{}, t.entry(o)
+		return Result{}, t.doEntryOp(o)
 	}
 }
 
-// A place is the end of a path: a name in a directory, and its node, if any.
+// A place is a path's end: a name in a directory, and its node, if any.
 type place struct {
 	in   *node
 	name string
 	node *node
 }
 
-// walk resolves a path. If follow is set, walk also follows a symbolic link at
+// resolve resolves a path. If follow is set, walk also follows a symbolic link at
 // the last name.
-func (t *Tree) walk(path string, follow bool) (place, unix.Errno) {
+func (t *Tree) resolve(path string, follow bool) (place, unix.Errno) {
 	links := 0
 	return t.walkFrom(t.root, path, follow, &links)
 }
@@ -114,33 +113,33 @@ func (t *Tree) walkFrom(at *node, path string, follow bool, links *int) (place, 
 
 // IsLink reports whether a path ends at a symbolic link.
 func (t *Tree) IsLink(path string) bool {
-	n, err := t.found(path, false)
+	n, err := t.lookup(path, false)
 	return err == 0 && n.kind == "link"
 }
 
-// IsDir reports whether a path is of a directory.
+// IsDir reports whether a path is a directory.
 func (t *Tree) IsDir(path string) bool {
-	n, err := t.found(path, false)
+	n, err := t.lookup(path, false)
 	return err == 0 && n.kind == "dir"
 }
 
-// Exists reports whether a path is of an object.
+// Exists reports whether a path exists.
 func (t *Tree) Exists(path string) bool {
-	_, err := t.found(path, false)
+	_, err := t.lookup(path, false)
 	return err == 0
 }
 
-// found is walk to an existing node.
-func (t *Tree) found(path string, follow bool) (*node, unix.Errno) {
-	p, err := t.walk(path, follow)
+// lookup is walk to an existing node.
+func (t *Tree) lookup(path string, follow bool) (*node, unix.Errno) {
+	p, err := t.resolve(path, follow)
 	if err == 0 && p.node == nil {
 		err = unix.ENOENT
 	}
 	return p.node, err
 }
 
-// add gives a node a name.
-func (p place) add(n *node) {
+// addNode gives a node a name.
+func (p place) addNode(n *node) {
 	p.in.entries[p.name] = n
 	p.in.mtime = 0
 	if n.kind == "dir" {
@@ -149,8 +148,8 @@ func (p place) add(n *node) {
 	}
 }
 
-// remove takes the name away.
-func (p place) remove() {
+// removeName takes the name away.
+func (p place) removeName() {
 	delete(p.in.entries, p.name)
 	p.in.mtime = 0
 	if p.node.kind == "dir" {
@@ -161,7 +160,7 @@ func (p place) remove() {
 	}
 }
 
-func (n *node) attr() *Attr {
+func (n *node) attributes() *Attr {
 	a := &Attr{Type: n.kind, Mode: n.mode, Nlink: n.nlink, Mtime: n.mtime}
 	switch n.kind {
 	case "file":
@@ -172,4 +171,4 @@ func (n *node) attr() *Attr {
 	return a
 }
 
-func (n *node) names() []string { return slices.Sorted(maps.Keys(n.entries)) }
+func (n *node) sortedNames() []string { return slices.Sorted(maps.Keys(n.entries)) }

@@ -4,10 +4,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// file does the operations that open a file.
-func (t *Tree) file(o Op) (Result, unix.Errno) {
+// doFileOp does the operations that open a file.
+func (t *Tree) doFileOp(o Op) (Result, unix.Errno) {
 	create := o.Kind == Create || o.Kind == Rewrite
-	p, err := t.walk(o.Path, !o.Excl)
+	p, err := t.resolve(o.Path, !o.Excl)
 	switch {
 	case err != 0:
 		return Result{}, err
@@ -17,30 +17,30 @@ func (t *Tree) file(o Op) (Result, unix.Errno) {
 		return Result{}, unix.ENOENT
 	case p.node == nil:
 		p.node = &node{kind: "file", mode: o.Mode, nlink: 1}
-		p.add(p.node)
+		p.addNode(p.node)
 	case p.node.kind == "dir": // also for reading: it opens, but cannot be read
 		return Result{}, unix.EISDIR
 	}
 	n := p.node
 	switch o.Kind {
 	case Write:
-		n.write(o.Off, o.content())
+		n.writeAt(o.Off, o.writtenBytes())
 	case Append:
-		n.write(int64(len(n.data)), o.content())
+		n.writeAt(int64(len(n.data)), o.writtenBytes())
 	case Rewrite:
 		n.data, n.mtime = nil, 0
-		n.write(0, o.content())
+		n.writeAt(0, o.writtenBytes())
 	case Read:
-		return had(n.read(o.Off, o.Len)), 0
+		return readResult(n.readAt(o.Off, o.Len)), 0
 	case Reopen:
-		r := had(n.read(o.Off, o.Len))
-		r.Attr = n.attr()
+		r := readResult(n.readAt(o.Off, o.Len))
+		r.Attr = n.attributes()
 		return r, 0
 	}
 	return Result{}, 0
 }
 
-func (n *node) write(off int64, b []byte) {
+func (n *node) writeAt(off int64, b []byte) {
 	if len(b) == 0 {
 		return // an empty write is no change
 	}
@@ -58,14 +58,14 @@ func (n *node) resize(size int64) {
 	n.data = append(n.data, make([]byte, size-int64(len(n.data)))...)
 }
 
-func (n *node) read(off int64, length int) []byte {
+func (n *node) readAt(off int64, length int) []byte {
 	from := min(off, int64(len(n.data)))
 	return n.data[from:min(from+int64(length), int64(len(n.data)))]
 }
 
-// set changes attributes.
-func (t *Tree) set(o Op) unix.Errno {
-	n, err := t.found(o.Path, true)
+// setAttr changes attributes.
+func (t *Tree) setAttr(o Op) unix.Errno {
+	n, err := t.lookup(o.Path, true)
 	if err != 0 {
 		return err
 	}
@@ -83,16 +83,16 @@ func (t *Tree) set(o Op) unix.Errno {
 	return 0
 }
 
-// look does the operations that change nothing.
-func (t *Tree) look(o Op) (Result, unix.Errno) {
-	n, err := t.found(o.Path, o.Kind == List)
+// doLookOp does the operations that change nothing.
+func (t *Tree) doLookOp(o Op) (Result, unix.Errno) {
+	n, err := t.lookup(o.Path, o.Kind == List)
 	switch {
 	case err != 0:
 		return Result{}, err
 	case o.Kind == Stat:
-		return Result{Attr: n.attr()}, 0
+		return Result{Attr: n.attributes()}, 0
 	case o.Kind == List && n.kind == "dir":
-		return Result{Names: n.names()}, 0
+		return Result{Names: n.sortedNames()}, 0
 	case o.Kind == List:
 		return Result{}, unix.ENOTDIR
 	case n.kind == "link":
@@ -102,9 +102,9 @@ func (t *Tree) look(o Op) (Result, unix.Errno) {
 	}
 }
 
-// entry makes or removes a name.
-func (t *Tree) entry(o Op) unix.Errno {
-	p, err := t.walk(o.Path, false)
+// doEntryOp makes or removes a name.
+func (t *Tree) doEntryOp(o Op) unix.Errno {
+	p, err := t.resolve(o.Path, false)
 	if err != 0 {
 		return err
 	}
@@ -117,14 +117,14 @@ func (t *Tree) entry(o Op) unix.Errno {
 	}
 	switch o.Kind {
 	case Mkdir:
-		p.add(dir(p.in, o.Mode))
+		p.addNode(newDir(p.in, o.Mode))
 	case Symlink:
-		p.add(&node{kind: "link", mode: 0o777, nlink: 1, target: o.To})
+		p.addNode(&node{kind: "link", mode: 0o777, nlink: 1, target: o.To})
 	case Unlink:
 		if p.node.kind == "dir" {
 			return unix.EISDIR
 		}
-		p.remove()
+		p.removeName()
 	case Rmdir:
 		switch {
 		case p.node.kind != "dir":
@@ -132,17 +132,17 @@ func (t *Tree) entry(o Op) unix.Errno {
 		case len(p.node.entries) > 0:
 			return unix.ENOTEMPTY
 		}
-		p.remove()
+		p.removeName()
 	}
 	return 0
 }
 
-func (t *Tree) link(o Op) unix.Errno {
-	n, err := t.found(o.Path, false)
+func (t *Tree) makeLink(o Op) unix.Errno {
+	n, err := t.lookup(o.Path, false)
 	if err != 0 {
 		return err
 	}
-	to, err := t.walk(o.To, false)
+	to, err := t.resolve(o.To, false)
 	switch {
 	case err != 0:
 		return err
@@ -152,43 +152,43 @@ func (t *Tree) link(o Op) unix.Errno {
 		return unix.EPERM
 	}
 	n.nlink++
-	to.add(n)
+	to.addNode(n)
 	return 0
 }
 
-func (t *Tree) rename(o Op) unix.Errno {
-	from, err := t.walk(o.Path, false)
+func (t *Tree) renameEntry(o Op) unix.Errno {
+	from, err := t.resolve(o.Path, false)
 	if err != 0 {
 		return err
 	}
-	to, err := t.walk(o.To, false)
+	to, err := t.resolve(o.To, false)
 	if err != 0 {
 		return err
 	}
-	if err := movable(from, to); err != 0 || from.node == to.node {
+	if err := checkMove(from, to); err != 0 || from.node == to.node {
 		return err
 	}
 	moved := from.node
 	links := moved.nlink
 	if to.node != nil {
-		to.remove()
+		to.removeName()
 	}
-	from.remove()
+	from.removeName()
 	moved.nlink = links
-	to.add(moved)
+	to.addNode(moved)
 	return 0
 }
 
-// movable reports why a rename fails, in the order of Linux's checks.
-func movable(from, to place) unix.Errno {
+// checkMove reports why a rename fails, in the same order as Linux's checks.
+func checkMove(from, to place) unix.Errno {
 	switch {
 	case from.node == nil:
 		return unix.ENOENT
-	case from.node.above(to.in):
+	case from.node.isAncestorOf(to.in):
 		return unix.EINVAL
 	case to.node == nil || from.node == to.node:
 		return 0
-	case to.node.above(from.in):
+	case to.node.isAncestorOf(from.in):
 		return unix.ENOTEMPTY
 	case from.node.kind == "dir" && to.node.kind != "dir":
 		return unix.ENOTDIR
@@ -200,8 +200,8 @@ func movable(from, to place) unix.Errno {
 	return 0
 }
 
-// above reports whether n is d or an ancestor of it.
-func (n *node) above(d *node) bool {
+// isAncestorOf reports whether n is d or its ancestor.
+func (n *node) isAncestorOf(d *node) bool {
 	for ; d != nil; d = d.parent {
 		if d == n {
 			return true

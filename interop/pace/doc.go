@@ -1,4 +1,4 @@
-// Package pace measures the speed of a mounted directory: large files and small
+// Package pace measures a mounted directory's speed: large files and small
 // files, with empty client caches, and locks. It runs inside the guest, and starts no
 // programs for operations, because that costs more there than the operation.
 package pace

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pages returns n bytes, page-aligned and all mapped.
-func pages(n int) ([]byte, error) {
+// allocatePages returns n bytes, page-aligned and all mapped.
+func allocatePages(n int) ([]byte, error) {
 	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
 	if err != nil {
 		return nil, os.NewSyscallError("mmap", err)
@@ -21,14 +21,14 @@ func pages(n int) ([]byte, error) {
 	return b, nil
 }
 
-// forget drops the kernel's caches of files, names and attributes.
-func forget() error {
+// dropCaches drops the kernel's file, name and attribute caches.
+func dropCaches() error {
 	unix.Sync()
 	return os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0)
 }
 
-// write ends when the server has all data on stable storage.
-func (r *run) write() error {
+// writeFile ends when the server has all data on stable storage.
+func (r *measurement) writeFile() error {
 	f, err := os.Create(r.file)
 	if err != nil {
 		return err
@@ -41,13 +41,13 @@ func (r *run) write() error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// readDirect has a single READ of a request's length under way at a time.
-func (r *run) readDirect() error { return r.readAll(unix.O_DIRECT) }
+// readDirect has a single READ with a request's length in flight at a time.
+func (r *measurement) readDirect() error { return r.readAll(unix.O_DIRECT) }
 
-// read lets the client choose the number and length of READs.
-func (r *run) read() error { return r.readAll(0) }
+// readCached lets the client choose number and length of its READs.
+func (r *measurement) readCached() error { return r.readAll(0) }
 
-func (r *run) readAll(flags int) error {
+func (r *measurement) readAll(flags int) error {
 	f, err := os.OpenFile(r.file, os.O_RDONLY|flags, 0)
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (r *run) readAll(flags int) error {
 	return nil
 }
 
-func (r *run) create() error {
+func (r *measurement) createFiles() error {
 	for _, name := range r.names {
 		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 		if err != nil {
@@ -74,7 +74,7 @@ func (r *run) create() error {
 	return nil
 }
 
-func (r *run) stat() error {
+func (r *measurement) statFiles() error {
 	for _, name := range r.names {
 		if _, err := os.Lstat(name); err != nil {
 			return err
@@ -83,8 +83,8 @@ func (r *run) stat() error {
 	return nil
 }
 
-// list does the work of "ls -l".
-func (r *run) list() error {
+// listFiles does what "ls -l" does.
+func (r *measurement) listFiles() error {
 	list, err := os.ReadDir(r.dir)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (r *run) list() error {
 	return nil
 }
 
-func (r *run) unlink() error {
+func (r *measurement) unlinkFiles() error {
 	for _, name := range r.names {
 		if err := os.Remove(name); err != nil {
 			return err
@@ -109,14 +109,14 @@ func (r *run) unlink() error {
 	return nil
 }
 
-// lock locks and unlocks bytes through one open file.
-func (r *run) lock() error {
+// lockBytes locks and unlocks bytes through one open file.
+func (r *measurement) lockBytes() error {
 	f, err := os.OpenFile(r.file, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return err
 	}
-	for i := range int64(pairs) {
-		if err := pair(f, i); err != nil {
+	for i := range int64(lockPairs) {
+		if err := lockAndUnlock(f, i); err != nil {
 			return errors.Join(err, f.Close())
 		}
 	}
@@ -124,21 +124,21 @@ func (r *run) lock() error {
 }
 
 // lockOpened opens the file for each lock, as programs do.
-func (r *run) lockOpened() error {
-	for i := range int64(pairs) {
+func (r *measurement) lockOpened() error {
+	for i := range int64(lockPairs) {
 		f, err := os.OpenFile(r.file, os.O_RDWR, 0)
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(pair(f, i), f.Close()); err != nil {
+		if err := errors.Join(lockAndUnlock(f, i), f.Close()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// pair locks a byte of the file and unlocks it.
-func pair(f *os.File, at int64) error {
+// lockAndUnlock locks a byte in the file and unlocks it.
+func lockAndUnlock(f *os.File, at int64) error {
 	for _, kind := range []int16{unix.F_WRLCK, unix.F_UNLCK} {
 		if err := unix.FcntlFlock(f.Fd(), unix.F_SETLK, &unix.Flock_t{Type: kind, Start: at, Len: 1}); err != nil {
 			return os.NewSyscallError("fcntl", err)

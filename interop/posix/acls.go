@@ -8,7 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// aclCases are not in the suite, because mountrdma has no access control lists.
+// aclCases are not in the suite, because mountrdma neither shows nor sets access
+// control lists. TestDefaultList in package fusefs compares objects made in a
+// directory with a default list.
 var aclCases = []Case{
 	{"acl-set", anyone, aclSet},
 	{"acl-plain", anyone, aclPlain},
@@ -25,7 +27,7 @@ const (
 	aclDefault = "system.posix_acl_default"
 )
 
-// An ace is an entry of a list, with the numbers of Linux's attribute.
+// An ace is a list entry, with the numbers in Linux's attribute.
 type ace struct {
 	tag  uint16
 	perm uint16
@@ -53,7 +55,7 @@ var shared = []ace{
 	{aceOther, 0, aceNoID},
 }
 
-// setList sets a list of a file.
+// setList sets a file's list.
 func (p *probe) setList(name, list string, aces ...ace) error {
 	b := binary.LittleEndian.AppendUint32(nil, 2)
 	for _, e := range aces {
@@ -61,17 +63,17 @@ func (p *probe) setList(name, list string, aces ...ace) error {
 		b = binary.LittleEndian.AppendUint16(b, e.perm)
 		b = binary.LittleEndian.AppendUint32(b, e.id)
 	}
-	return unix.Setxattr(p.at(name), list, b, 0)
+	return unix.Setxattr(p.pathOf(name), list, b, 0)
 }
 
-// acls notes the mode of a file and its lists.
-func (p *probe) acls(name string) {
-	p.mode(name)
+// sayACLs notes a file's mode and its lists.
+func (p *probe) sayACLs(name string) {
+	p.sayMode(name)
 	for _, list := range []string{aclAccess, aclDefault} {
 		b := make([]byte, 64<<10)
-		n, err := unix.Getxattr(p.at(name), list, b)
+		n, err := unix.Getxattr(p.pathOf(name), list, b)
 		if err != nil {
-			p.result(name+" "+list, err)
+			p.sayError(name+" "+list, err)
 			continue
 		}
 		p.say("%s %s: %s", name, list, listText(b[:n]))
@@ -91,83 +93,83 @@ func listText(b []byte) string {
 }
 
 func aclSet(p *probe) {
-	p.file("f", "")
-	p.mkdir("d")
+	p.makeFile("f", "")
+	p.makeDir("d")
 	for _, name := range []string{"f", "d"} {
-		p.result("set", p.setList(name, aclAccess, shared...))
-		p.acls(name)
-		p.result("chmod", unix.Chmod(p.at(name), 0o640))
-		p.acls(name)
-		p.result("remove", unix.Removexattr(p.at(name), aclAccess))
-		p.acls(name)
-		p.result("remove again", unix.Removexattr(p.at(name), aclAccess))
+		p.sayError("set", p.setList(name, aclAccess, shared...))
+		p.sayACLs(name)
+		p.sayError("chmod", unix.Chmod(p.pathOf(name), 0o640))
+		p.sayACLs(name)
+		p.sayError("remove", unix.Removexattr(p.pathOf(name), aclAccess))
+		p.sayACLs(name)
+		p.sayError("remove again", unix.Removexattr(p.pathOf(name), aclAccess))
 	}
 }
 
 // aclPlain sets a list that a mode can express.
 func aclPlain(p *probe) {
-	p.file("f", "")
-	p.result("set", p.setList("f", aclAccess, ace{aceOwner, 6, aceNoID}, ace{aceGroup, 4, aceNoID}, ace{aceOther, 1, aceNoID}))
-	p.acls("f")
-	p.result("with a mask", p.setList("f", aclAccess,
+	p.makeFile("f", "")
+	p.sayError("set", p.setList("f", aclAccess, ace{aceOwner, 6, aceNoID}, ace{aceGroup, 4, aceNoID}, ace{aceOther, 1, aceNoID}))
+	p.sayACLs("f")
+	p.sayError("with a mask", p.setList("f", aclAccess,
 		ace{aceOwner, 6, aceNoID}, ace{aceGroup, 7, aceNoID}, ace{aceMask, 4, aceNoID}, ace{aceOther, 0, aceNoID}))
-	p.acls("f")
+	p.sayACLs("f")
 }
 
 // aclInherited makes objects in a directory with a default list, which
 // overrides the umask.
 func aclInherited(p *probe) {
 	defer unix.Umask(unix.Umask(0o077))
-	p.mkdir("d")
-	p.result("set", p.setList("d", aclDefault, shared...))
-	p.acls("d")
-	p.create("d/file", 0o666)
-	p.create("d/own", 0o600)
-	p.need(unix.Mkdir(p.at("d/dir"), 0o777))
-	p.need(unix.Mknod(p.at("d/fifo"), unix.S_IFIFO|0o666, 0))
-	p.need(unix.Symlink("file", p.at("d/symlink")))
+	p.makeDir("d")
+	p.sayError("set", p.setList("d", aclDefault, shared...))
+	p.sayACLs("d")
+	p.createFile("d/file", 0o666)
+	p.createFile("d/own", 0o600)
+	p.mustSucceed(unix.Mkdir(p.pathOf("d/dir"), 0o777))
+	p.mustSucceed(unix.Mknod(p.pathOf("d/fifo"), unix.S_IFIFO|0o666, 0))
+	p.mustSucceed(unix.Symlink("file", p.pathOf("d/symlink")))
 	for _, name := range []string{"d/file", "d/own", "d/dir", "d/fifo"} {
-		p.acls(name)
+		p.sayACLs(name)
 	}
-	p.create("d/dir/below", 0o644)
-	p.acls("d/dir/below")
-	p.result("remove", unix.Removexattr(p.at("d"), aclDefault))
-	p.create("d/later", 0o666)
-	p.acls("d")
-	p.acls("d/later")
+	p.createFile("d/dir/below", 0o644)
+	p.sayACLs("d/dir/below")
+	p.sayError("remove", unix.Removexattr(p.pathOf("d"), aclDefault))
+	p.createFile("d/later", 0o666)
+	p.sayACLs("d")
+	p.sayACLs("d/later")
 }
 
 func aclWrong(p *probe) {
-	p.file("f", "")
-	p.result("default of a file", p.setList("f", aclDefault, shared...))
-	p.result("no owner", p.setList("f", aclAccess, shared[1:]...))
-	p.result("no mask", p.setList("f", aclAccess, shared[0], shared[1], shared[2], shared[5]))
-	p.result("twice the same", p.setList("f", aclAccess, shared[0], shared[1], shared[1], shared[2], shared[4], shared[5]))
-	p.result("version", unix.Setxattr(p.at("f"), aclAccess, []byte{1, 0, 0, 0}, 0))
-	p.acls("f")
+	p.makeFile("f", "")
+	p.sayError("default of a file", p.setList("f", aclDefault, shared...))
+	p.sayError("no owner", p.setList("f", aclAccess, shared[1:]...))
+	p.sayError("no mask", p.setList("f", aclAccess, shared[0], shared[1], shared[2], shared[5]))
+	p.sayError("twice the same", p.setList("f", aclAccess, shared[0], shared[1], shared[1], shared[2], shared[4], shared[5]))
+	p.sayError("version", unix.Setxattr(p.pathOf("f"), aclAccess, []byte{1, 0, 0, 0}, 0))
+	p.sayACLs("f")
 }
 
 func aclLong(p *probe) {
-	p.file("f", "")
+	p.makeFile("f", "")
 	aces := []ace{shared[0]}
 	for id := range uint32(300) {
 		aces = append(aces, ace{aceUser, uint16(id % 8), 5000 + id})
 	}
 	aces = append(aces, shared[2:]...)
-	p.result("set", p.setList("f", aclAccess, aces...))
-	p.acls("f")
+	p.sayError("set", p.setList("f", aclAccess, aces...))
+	p.sayACLs("f")
 }
 
 // aclRights checks the rights that a list grants.
 func aclRights(p *probe) {
-	p.file("f", "content")
-	p.need(unix.Chmod(p.at("f"), 0o600))
+	p.makeFile("f", "content")
+	p.mustSucceed(unix.Chmod(p.pathOf("f"), 0o600))
 	read := func(what string) {
 		for _, uid := range []int{user, otherUser} {
 			for _, groups := range [][]uint32{nil, {otherGroup}} {
-				p.as(uid, group, groups, func() {
-					fd, err := unix.Open(p.at("f"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-					p.result(fmt.Sprintf("%s, user %d of %v", what, uid, groups), err)
+				p.runAs(uid, group, groups, func() {
+					fd, err := unix.Open(p.pathOf("f"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+					p.sayError(fmt.Sprintf("%s, user %d of %v", what, uid, groups), err)
 					if err == nil {
 						_ = unix.Close(fd)
 					}
@@ -176,23 +178,23 @@ func aclRights(p *probe) {
 		}
 	}
 	read("without")
-	p.result("set", p.setList("f", aclAccess, shared...))
+	p.sayError("set", p.setList("f", aclAccess, shared...))
 	read("with")
-	p.result("chmod", unix.Chmod(p.at("f"), 0o600))
+	p.sayError("chmod", unix.Chmod(p.pathOf("f"), 0o600))
 	read("masked")
-	p.result("remove", unix.Removexattr(p.at("f"), aclAccess))
+	p.sayError("remove", unix.Removexattr(p.pathOf("f"), aclAccess))
 	read("removed")
 }
 
-// aclByUser sets lists of another user's files.
+// aclByUser sets lists on another user's files.
 func aclByUser(p *probe) {
-	p.file("f", "")
-	p.need(unix.Chown(p.at("f"), user, group))
-	p.as(otherUser, otherGroup, nil, func() { p.result("another", p.setList("f", aclAccess, shared...)) })
-	p.as(user, group, nil, func() { p.result("the owner", p.setList("f", aclAccess, shared...)) })
-	p.acls("f")
-	p.as(otherUser, otherGroup, nil, func() {
-		p.result("another removes", unix.Removexattr(p.at("f"), aclAccess))
-		p.acls("f")
+	p.makeFile("f", "")
+	p.mustSucceed(unix.Chown(p.pathOf("f"), user, group))
+	p.runAs(otherUser, otherGroup, nil, func() { p.sayError("another", p.setList("f", aclAccess, shared...)) })
+	p.runAs(user, group, nil, func() { p.sayError("the owner", p.setList("f", aclAccess, shared...)) })
+	p.sayACLs("f")
+	p.runAs(otherUser, otherGroup, nil, func() {
+		p.sayError("another removes", unix.Removexattr(p.pathOf("f"), aclAccess))
+		p.sayACLs("f")
 	})
 }

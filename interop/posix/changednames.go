@@ -16,87 +16,87 @@ var changedNameCases = []Case{
 }
 
 func changeCreate(p *probe) {
-	p.mkdir("dir")
-	p.changes("create", []string{"dir", "."}, func() { p.create("dir/new", 0o644) })
-	st := p.status("dir/new")
+	p.makeDir("dir")
+	p.sayChanges("create", []string{"dir", "."}, func() { p.createFile("dir/new", 0o644) })
+	st := p.lstat("dir/new")
 	p.say("all its times are one: %v", st.Atim == st.Mtim && st.Mtim == st.Ctim)
-	p.changes("mknod", []string{"dir"}, func() { p.need(unix.Mkfifo(p.at("dir/fifo"), 0o600)) })
+	p.sayChanges("mknod", []string{"dir"}, func() { p.mustSucceed(unix.Mkfifo(p.pathOf("dir/fifo"), 0o600)) })
 }
 
 func changeMkdir(p *probe) {
-	p.mkdir("dir")
-	p.changes("mkdir", []string{"dir"}, func() { p.mkdir("dir/sub") })
-	p.changes("rmdir", []string{"dir"}, func() { p.need(unix.Rmdir(p.at("dir/sub"))) })
+	p.makeDir("dir")
+	p.sayChanges("mkdir", []string{"dir"}, func() { p.makeDir("dir/sub") })
+	p.sayChanges("rmdir", []string{"dir"}, func() { p.mustSucceed(unix.Rmdir(p.pathOf("dir/sub"))) })
 }
 
 func changeLink(p *probe) {
-	p.mkdir("dir")
-	p.file("file", "")
-	p.changes("link", []string{"file", "dir", "."}, func() { p.need(unix.Link(p.at("file"), p.at("dir/link"))) })
+	p.makeDir("dir")
+	p.makeFile("file", "")
+	p.sayChanges("link", []string{"file", "dir", "."}, func() { p.mustSucceed(unix.Link(p.pathOf("file"), p.pathOf("dir/link"))) })
 }
 
 func changeSymlink(p *probe) {
-	p.mkdir("dir")
-	p.changes("symlink", []string{"dir"}, func() { p.need(unix.Symlink("x", p.at("dir/symlink"))) })
+	p.makeDir("dir")
+	p.sayChanges("symlink", []string{"dir"}, func() { p.mustSucceed(unix.Symlink("x", p.pathOf("dir/symlink"))) })
 }
 
 func changeUnlink(p *probe) {
-	p.mkdir("dir")
-	p.file("dir/file", "")
-	p.need(unix.Link(p.at("dir/file"), p.at("link")))
-	p.changes("unlink", []string{"link", "dir"}, func() { p.need(unix.Unlink(p.at("dir/file"))) })
+	p.makeDir("dir")
+	p.makeFile("dir/file", "")
+	p.mustSucceed(unix.Link(p.pathOf("dir/file"), p.pathOf("link")))
+	p.sayChanges("unlink", []string{"link", "dir"}, func() { p.mustSucceed(unix.Unlink(p.pathOf("dir/file"))) })
 }
 
 func changeRename(p *probe) {
-	p.mkdir("a")
-	p.mkdir("b")
-	p.file("a/file", "")
-	p.changes("in a directory", []string{"a/file>a/new", "a"}, func() {
-		p.need(unix.Rename(p.at("a/file"), p.at("a/new")))
+	p.makeDir("a")
+	p.makeDir("b")
+	p.makeFile("a/file", "")
+	p.sayChanges("in a directory", []string{"a/file>a/new", "a"}, func() {
+		p.mustSucceed(unix.Rename(p.pathOf("a/file"), p.pathOf("a/new")))
 	})
-	p.changes("to another", []string{"a/new>b/new", "a", "b"}, func() {
-		p.need(unix.Rename(p.at("a/new"), p.at("b/new")))
+	p.sayChanges("to another", []string{"a/new>b/new", "a", "b"}, func() {
+		p.mustSucceed(unix.Rename(p.pathOf("a/new"), p.pathOf("b/new")))
 	})
 }
 
 func changeRenameOver(p *probe) {
-	p.file("new", "")
-	p.file("old", "")
-	p.need(unix.Link(p.at("old"), p.at("old2")))
-	p.changes("over a file with another name", []string{"new>old", "old2", "."}, func() {
-		p.need(unix.Rename(p.at("new"), p.at("old")))
+	p.makeFile("new", "")
+	p.makeFile("old", "")
+	p.mustSucceed(unix.Link(p.pathOf("old"), p.pathOf("old2")))
+	p.sayChanges("over a file with another name", []string{"new>old", "old2", "."}, func() {
+		p.mustSucceed(unix.Rename(p.pathOf("new"), p.pathOf("old")))
 	})
-	p.need(unix.Link(p.at("old"), p.at("same")))
-	p.changes("over itself", []string{"old", "."}, func() { p.need(unix.Rename(p.at("old"), p.at("same"))) })
+	p.mustSucceed(unix.Link(p.pathOf("old"), p.pathOf("same")))
+	p.sayChanges("over itself", []string{"old", "."}, func() { p.mustSucceed(unix.Rename(p.pathOf("old"), p.pathOf("same"))) })
 }
 
 func changeRenameDir(p *probe) {
-	p.mkdir("a")
-	p.mkdir("b")
-	p.mkdir("a/sub")
-	p.file("a/sub/file", "")
-	p.changes("to another", []string{"a/sub/file>b/sub/file", "a", "b"}, func() {
-		p.need(unix.Rename(p.at("a/sub"), p.at("b/sub")))
+	p.makeDir("a")
+	p.makeDir("b")
+	p.makeDir("a/sub")
+	p.makeFile("a/sub/file", "")
+	p.sayChanges("to another", []string{"a/sub/file>b/sub/file", "a", "b"}, func() {
+		p.mustSucceed(unix.Rename(p.pathOf("a/sub"), p.pathOf("b/sub")))
 	})
 }
 
 func changeReaddir(p *probe) {
-	p.mkdir("dir")
-	p.file("dir/file", "")
-	p.changes("readdir", []string{"dir"}, func() { p.all(p.fd("dir", unix.O_RDONLY|unix.O_DIRECTORY)) })
+	p.makeDir("dir")
+	p.makeFile("dir/file", "")
+	p.sayChanges("readdir", []string{"dir"}, func() { p.readAllEntries(p.openFD("dir", unix.O_RDONLY|unix.O_DIRECTORY)) })
 }
 
 func changeFailed(p *probe) {
-	p.mkdir("dir")
-	p.file("dir/file", "")
-	p.changes("what fails", []string{"dir", "dir/file"}, func() {
-		p.result("mkdir", unix.Mkdir(p.at("dir/file"), 0o755))
-		p.result("create", func() error {
-			_, err := unix.Open(p.at("dir/file"), unix.O_CREAT|unix.O_EXCL, 0o600)
+	p.makeDir("dir")
+	p.makeFile("dir/file", "")
+	p.sayChanges("what fails", []string{"dir", "dir/file"}, func() {
+		p.sayError("mkdir", unix.Mkdir(p.pathOf("dir/file"), 0o755))
+		p.sayError("create", func() error {
+			_, err := unix.Open(p.pathOf("dir/file"), unix.O_CREAT|unix.O_EXCL, 0o600)
 			return err
 		}())
-		p.result("rmdir", unix.Rmdir(p.at("dir/file")))
-		p.result("unlink", unix.Unlink(p.at("dir/none")))
-		p.result("rename", unix.Rename(p.at("dir/none"), p.at("dir/file")))
+		p.sayError("rmdir", unix.Rmdir(p.pathOf("dir/file")))
+		p.sayError("unlink", unix.Unlink(p.pathOf("dir/none")))
+		p.sayError("rename", unix.Rename(p.pathOf("dir/none"), p.pathOf("dir/file")))
 	})
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A Difference is a legitimate deviation of a file system from the reference.
+// A Difference is a legitimate deviation from the reference.
 type Difference struct {
 	Case  string
 	On    []string // the file systems
@@ -15,14 +15,14 @@ type Difference struct {
 	Why   string
 }
 
-// Compare returns the deviations of a file system from the reference, as lines
-// of Diff with the names of the cases, without the listed differences. It also
-// returns listed differences that do not occur.
+// Compare returns a file system's deviations from the reference, as Diff lines with case
+// names, without the listed differences. It also returns listed differences that do not
+// occur.
 func Compare(reference, seen Transcript, system string, listed []Difference) []string {
 	var wrong []string
 	for _, name := range slices.Sorted(maps.Keys(reference)) {
-		lines := Diff(reference[name], seen[name])
-		want, why := expected(listed, name, system)
+		lines := diffTranscripts(reference[name], seen[name])
+		want, why := expectedLines(listed, name, system)
 		if slices.Equal(lines, want) {
 			continue
 		}
@@ -35,8 +35,8 @@ func Compare(reference, seen Transcript, system string, listed []Difference) []s
 	return wrong
 }
 
-// expected returns the lines of the listed difference of a case.
-func expected(listed []Difference, name, system string) (lines []string, why string) {
+// expectedLines returns the lines in a case's listed difference.
+func expectedLines(listed []Difference, name, system string) (lines []string, why string) {
 	for _, d := range listed {
 		if d.Case == name && slices.Contains(d.On, system) {
 			return d.Lines, d.Why
@@ -45,10 +45,10 @@ func expected(listed []Difference, name, system string) (lines []string, why str
 	return nil, ""
 }
 
-// Diff returns the difference between two lists of lines, with the fewest
-// lines: "- " before lines of a alone, "+ " before lines of b alone.
-func Diff(a, b []string) []string {
-	// longest[i][j] is the length of the common part of a[i:] and b[j:].
+// diffTranscripts returns the difference between two lists of lines, with the fewest
+// lines: "- " before lines only in a, "+ " before lines only in b.
+func diffTranscripts(a, b []string) []string {
+	// longest[i][j] is the length that a[i:] and b[j:] have in common.
 	longest := make([][]int, len(a)+1)
 	for i := range longest {
 		longest[i] = make([]int, len(b)+1)

@@ -5,7 +5,7 @@ const (
 	FUSEOnNFSRDMAD   = "mountrdma, nfsrdmad"
 	FUSEOnKNFSD      = "mountrdma, knfsd"
 	LinuxOnNFSRDMAD  = "Linux, nfsrdmad"
-	Linux4OnNFSRDMAD = "Linux by version 4.2, nfsrdmad"
+	Linux4OnNFSRDMAD = "Linux over NFSv4.2, nfsrdmad"
 )
 
 var (
@@ -16,16 +16,16 @@ var (
 	linux4   = []string{Linux4OnNFSRDMAD}
 )
 
-// Common reasons of several differences.
+// Reasons shared by several differences.
 const (
 	noSuchCall = "NFS has no call for it"
-	noSuch3    = "NFS version 3 has no call for it"
-	sameSize   = "Linux does not ask the server for the size that a file has"
+	noSuch3    = "NFSv3 has no call for it"
+	sameSize   = "Linux does not send a size that the file already has"
 	silly      = "NFS has no open files: a removed open file has a hidden name until its close"
 )
 
-// Differences are the legitimate deviations of the mounts from the tmpfs of the
-// host. docs/posix.md has them as a table.
+// Differences are the mounts' legitimate deviations from the tmpfs on the
+// host. docs/posix.md lists them.
 var Differences = []Difference{
 	{"access-many-groups", all, []string{
 		"- the 18th: ok",
@@ -34,7 +34,7 @@ var Differences = []Difference{
 	{"acl", linux4, []string{
 		"- get: ENODATA",
 		"+ get: ENOTSUP",
-	}, "Linux has no POSIX lists by version 4"},
+	}, "Linux has no POSIX lists over NFSv4"},
 	{"change-mapping", fuse, []string{
 		"- write through a mapping, msync: file mtime+ctime",
 		"+ write through a mapping, msync: file atime+mtime+ctime",
@@ -76,11 +76,11 @@ var Differences = []Difference{
 	{"flock-and-record", []string{FUSEOnNFSRDMAD, Linux4OnNFSRDMAD}, []string{
 		"- record lock: ok",
 		"+ record lock: EAGAIN",
-	}, "flock is a byte-range lock of the whole file to the server (flock(2))"},
+	}, "a flock is a byte-range lock of the whole file to the server (flock(2))"},
 	{"flock-reader", linux4, []string{
 		"- exclusive, of a reader: ok",
 		"+ exclusive, of a reader: EBADF",
-	}, "by version 4, Linux's flock is a byte-range lock, which is exclusive only for writers (flock(2))"},
+	}, "over NFSv4, Linux's flock is a byte-range lock, which is exclusive only for writers (flock(2))"},
 	{"hole-seek", version3, []string{
 		"- seek 3 from 0: 1048576 ok",
 		"- seek 4 from 0: 0 ok",
@@ -112,7 +112,7 @@ var Differences = []Difference{
 	{"open-noatime", all, []string{
 		"- read: mine none",
 		"+ read: mine atime",
-	}, "a READ of NFS cannot ask the server to keep the access time"},
+	}, "an NFS READ cannot request that the server keep the access time"},
 	{"open-tmpfile", all, []string{
 		"- open: ok",
 		"- links 0",
@@ -176,13 +176,13 @@ var Differences = []Difference{
 		"+ times of file: 0.000000000 0.000000000",
 		"- times of file: 4294967296.000000000 4294967296.000000000",
 		"+ times of file: 4294967295.000000000 4294967295.000000000",
-	}, "times of NFS version 3 are from 1970 to 2106; the kernel sets the nearest"},
+	}, "NFSv3 times are from 1970 to 2106; the kernel sets the nearest"},
 	{"truncate-clears-suid", []string{FUSEOnKNFSD}, []string{
 		"- mode of file: 0777",
 		"+ mode of file: 6777",
 		"- mode of file: 0777",
 		"+ mode of file: 6777",
-	}, "knfsd clears set-user-ID and set-group-ID when a file is written to, not when it is cut short"},
+	}, "Linux's knfsd clears set-user-ID and set-group-ID when a file is written to, not when it is truncated"},
 	{"unlink-link", fuse, []string{
 		"- in .: [\"b\"]",
 		"+ in .: [\".nfs(number)\" \"b\"]",
@@ -224,7 +224,7 @@ var Differences = []Difference{
 	{"xattr-list", linux4, []string{
 		"- 0 ok",
 		"+ 16 ok",
-	}, "Linux lists the access list of version 4, system.nfs4_acl"},
+	}, "Linux lists the NFSv4 access list, system.nfs4_acl"},
 	{"xattr-user", version3, []string{
 		"- set: ok",
 		"- get: ok",

@@ -18,104 +18,104 @@ var dirCases = []Case{
 }
 
 func mkdirPlain(p *probe) {
-	p.result("mkdir", unix.Mkdir(p.at("d"), 0o755))
-	p.result("with a slash", unix.Mkdir(p.at("e/"), 0o755))
-	p.result("below", unix.Mkdir(p.at("d/sub"), 0o755))
-	p.lists("")
-	p.lists("d")
-	p.lists("e")
+	p.sayError("mkdir", unix.Mkdir(p.pathOf("d"), 0o755))
+	p.sayError("with a slash", unix.Mkdir(p.pathOf("e/"), 0o755))
+	p.sayError("below", unix.Mkdir(p.pathOf("d/sub"), 0o755))
+	p.sayEntries("")
+	p.sayEntries("d")
+	p.sayEntries("e")
 }
 
 func mkdirWrong(p *probe) {
-	p.file("f", "")
-	p.mkdir("d")
-	p.need(unix.Symlink("none", p.at("dangling")))
+	p.makeFile("f", "")
+	p.makeDir("d")
+	p.mustSucceed(unix.Symlink("none", p.pathOf("dangling")))
 	for _, name := range []string{"f", "d", "dangling", ".", "..", "d/.", "none/x", "f/x"} {
-		p.result(name, unix.Mkdir(p.at(name), 0o755))
+		p.sayError(name, unix.Mkdir(p.pathOf(name), 0o755))
 	}
-	p.result("no name", unix.Mkdir("", 0o755))
-	p.lists("")
+	p.sayError("no name", unix.Mkdir("", 0o755))
+	p.sayEntries("")
 }
 
 func dirLinks(p *probe) {
-	p.mkdir("d")
-	p.links("d")
-	p.mkdir("d/a")
-	p.mkdir("d/b")
-	p.file("d/f", "")
-	p.links("d")
-	p.links("d/a")
-	p.need(unix.Rmdir(p.at("d/a")))
-	p.links("d")
-	p.need(unix.Rename(p.at("d/b"), p.at("b")))
-	p.links("d")
+	p.makeDir("d")
+	p.sayLinks("d")
+	p.makeDir("d/a")
+	p.makeDir("d/b")
+	p.makeFile("d/f", "")
+	p.sayLinks("d")
+	p.sayLinks("d/a")
+	p.mustSucceed(unix.Rmdir(p.pathOf("d/a")))
+	p.sayLinks("d")
+	p.mustSucceed(unix.Rename(p.pathOf("d/b"), p.pathOf("b")))
+	p.sayLinks("d")
 }
 
 func dirDots(p *probe) {
-	p.mkdir("d")
-	p.mkdir("d/sub")
-	for _, e := range p.all(p.fd("d/sub", unix.O_RDONLY|unix.O_DIRECTORY)) {
-		own, up := p.status("d/sub").Ino, p.status("d").Ino
+	p.makeDir("d")
+	p.makeDir("d/sub")
+	for _, e := range p.readAllEntries(p.openFD("d/sub", unix.O_RDONLY|unix.O_DIRECTORY)) {
+		own, up := p.lstat("d/sub").Ino, p.lstat("d").Ino
 		p.say("%s: itself %v, parent %v, directory %v", e.name, e.ino == own, e.ino == up, e.kind == unix.DT_DIR)
 	}
-	p.same("d/sub/..", "d")
-	p.same("d/sub/../..", ".")
-	p.same("d/.", "d")
+	p.saySame("d/sub/..", "d")
+	p.saySame("d/sub/../..", ".")
+	p.saySame("d/.", "d")
 }
 
 func dirDeep(p *probe) {
 	const depth = 30
 	path := "d"
-	p.mkdir(path)
+	p.makeDir(path)
 	for range depth {
 		path += "/d"
-		p.mkdir(path)
+		p.makeDir(path)
 	}
-	p.file(path+"/f", "deep")
-	p.holds(path + "/f")
-	p.same(path+strings.Repeat("/..", depth), "d")
+	p.makeFile(path+"/f", "deep")
+	p.sayContent(path + "/f")
+	p.saySame(path+strings.Repeat("/..", depth), "d")
 }
 
 func dirDescriptor(p *probe) {
-	p.mkdir("d")
-	fd := p.fd("d", unix.O_RDONLY|unix.O_DIRECTORY)
-	p.result("mkdir", unix.Mkdirat(fd, "sub", 0o755))
-	p.result("symlink", unix.Symlinkat("x", fd, "symlink"))
-	p.result("link", unix.Linkat(fd, "symlink", fd, "hard", 0))
-	p.result("rename", unix.Renameat(fd, "hard", fd, "moved"))
-	p.result("unlink", unix.Unlinkat(fd, "moved", 0))
-	p.result("rmdir", unix.Unlinkat(fd, "sub", unix.AT_REMOVEDIR))
-	p.result("access", unix.Faccessat(fd, "symlink", unix.F_OK, unix.AT_SYMLINK_NOFOLLOW))
-	p.lists("d")
+	p.makeDir("d")
+	fd := p.openFD("d", unix.O_RDONLY|unix.O_DIRECTORY)
+	p.sayError("mkdir", unix.Mkdirat(fd, "sub", 0o755))
+	p.sayError("symlink", unix.Symlinkat("x", fd, "symlink"))
+	p.sayError("link", unix.Linkat(fd, "symlink", fd, "hard", 0))
+	p.sayError("rename", unix.Renameat(fd, "hard", fd, "moved"))
+	p.sayError("unlink", unix.Unlinkat(fd, "moved", 0))
+	p.sayError("rmdir", unix.Unlinkat(fd, "sub", unix.AT_REMOVEDIR))
+	p.sayError("access", unix.Faccessat(fd, "symlink", unix.F_OK, unix.AT_SYMLINK_NOFOLLOW))
+	p.sayEntries("d")
 }
 
 // A path is at most 4,095 bytes long, however deep the tree is.
 func pathLong(p *probe) {
-	p.here(".", func() {
+	p.runIn(".", func() {
 		long := strings.Repeat("x", 200)
 		for range 25 {
-			p.need(unix.Mkdir(long, 0o755))
-			p.need(unix.Chdir(long))
+			p.mustSucceed(unix.Mkdir(long, 0o755))
+			p.mustSucceed(unix.Chdir(long))
 		}
-		p.result("far below", unix.Mkdir("sub", 0o755))
-		p.result("by its name", unix.Access("sub", unix.F_OK))
-		p.need(unix.Rmdir("sub"))
+		p.sayError("far below", unix.Mkdir("sub", 0o755))
+		p.sayError("by its name", unix.Access("sub", unix.F_OK))
+		p.mustSucceed(unix.Rmdir("sub"))
 		for range 25 {
-			p.need(unix.Chdir(".."))
-			p.need(unix.Rmdir(long))
+			p.mustSucceed(unix.Chdir(".."))
+			p.mustSucceed(unix.Rmdir(long))
 		}
-		p.need(unix.Mkdir("d", 0o755))
+		p.mustSucceed(unix.Mkdir("d", 0o755))
 		path := strings.Repeat("d/../", 818) + "d/./" // 4,094 bytes
-		p.result("4094 bytes", unix.Access(path, unix.F_OK))
-		p.result("4095 bytes", unix.Access(path+".", unix.F_OK))
-		p.result("4096 bytes", unix.Access(path+"./", unix.F_OK))
+		p.sayError("4094 bytes", unix.Access(path, unix.F_OK))
+		p.sayError("4095 bytes", unix.Access(path+".", unix.F_OK))
+		p.sayError("4096 bytes", unix.Access(path+"./", unix.F_OK))
 	})
 }
 
 func pathParts(p *probe) {
-	p.mkdir("d")
-	p.file("d/f", "content")
+	p.makeDir("d")
+	p.makeFile("d/f", "content")
 	for _, path := range []string{"d//f", "d/./f", "./d/../d/f", "d/f/", "d/f/.", "d/f/..", "none/../d/f"} {
-		p.exists(path)
+		p.sayExists(path)
 	}
 }

@@ -8,25 +8,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An entry is an entry returned by getdents.
-type entry struct {
+// A dirEntry is an entry returned by getdents.
+type dirEntry struct {
 	name string
 	ino  uint64
 	kind byte
 	next int64 // the position after it in the listing
 }
 
-// entries reads the next entries of an open directory: one call of getdents
-// with room for size bytes, nothing at the end.
-func (p *probe) entries(fd, size int) []entry {
+// readEntries reads an open directory's next entries with one getdents call and a buffer
+// with size bytes; it returns nothing at the end.
+func (p *probe) readEntries(fd, size int) []dirEntry {
 	b := make([]byte, size)
 	n, err := unix.Getdents(fd, b)
-	p.need(err)
-	var list []entry
+	p.mustSucceed(err)
+	var list []dirEntry
 	for b = b[:n]; len(b) > 0; {
 		length := binary.NativeEndian.Uint16(b[16:])
 		name, _, _ := strings.Cut(string(b[19:length]), "\x00")
-		list = append(list, entry{
+		list = append(list, dirEntry{
 			name, binary.NativeEndian.Uint64(b), b[18],
 			int64(binary.NativeEndian.Uint64(b[8:])),
 		})
@@ -35,11 +35,11 @@ func (p *probe) entries(fd, size int) []entry {
 	return list
 }
 
-// all reads the rest of an open directory.
-func (p *probe) all(fd int) []entry {
-	var list []entry
+// readAllEntries reads an open directory's remaining entries.
+func (p *probe) readAllEntries(fd int) []dirEntry {
+	var list []dirEntry
 	for {
-		some := p.entries(fd, 4096)
+		some := p.readEntries(fd, 4096)
 		if len(some) == 0 {
 			return list
 		}
@@ -47,8 +47,8 @@ func (p *probe) all(fd int) []entry {
 	}
 }
 
-// sorted returns the names of entries, without "." and "..".
-func sorted(list []entry) []string {
+// entryNames returns the entries' names, without "." and "..".
+func entryNames(list []dirEntry) []string {
 	var names []string
 	for _, e := range list {
 		if e.name != "." && e.name != ".." {

@@ -15,53 +15,53 @@ var execCases = []Case{
 }
 
 func execScript(p *probe) {
-	p.file("script", "#!/bin/sh\nexit 7\n")
-	p.need(unix.Chmod(p.at("script"), 0o755))
+	p.makeFile("script", "#!/bin/sh\nexit 7\n")
+	p.mustSucceed(unix.Chmod(p.pathOf("script"), 0o755))
 	var status *exec.ExitError
-	err := exec.Command(p.at("script")).Run()
+	err := exec.Command(p.pathOf("script")).Run()
 	p.say("exit status 7: %v", errors.As(err, &status) && status.ExitCode() == 7)
 }
 
 func execNotExecutable(p *probe) {
-	p.file("script", "#!/bin/sh\nexit 7\n")
-	p.mkdir("dir")
-	p.result("file", errors.Unwrap(exec.Command(p.at("script")).Run()))
-	p.result("directory", errors.Unwrap(exec.Command(p.at("dir")).Run()))
+	p.makeFile("script", "#!/bin/sh\nexit 7\n")
+	p.makeDir("dir")
+	p.sayError("file", errors.Unwrap(exec.Command(p.pathOf("script")).Run()))
+	p.sayError("directory", errors.Unwrap(exec.Command(p.pathOf("dir")).Run()))
 }
 
-// here runs f with a separate working directory.
-func (p *probe) here(name string, f func()) {
-	p.also(func() error {
+// runIn runs f with a separate working directory.
+func (p *probe) runIn(name string, f func()) {
+	p.continueOnThread(func() error {
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {
 			return err
 		}
-		return unix.Chdir(p.at(name))
+		return unix.Chdir(p.pathOf(name))
 	}, f)
 }
 
 func workingDirectory(p *probe) {
-	p.mkdir("d")
-	p.file("d/f", "")
-	p.here("d", func() {
-		p.result("open", unix.Access("f", unix.F_OK))
-		p.need(unix.Rename(p.at("d"), p.at("e")))
-		p.result("after a rename", unix.Access("f", unix.F_OK))
-		p.result("above", unix.Access("../e/f", unix.F_OK))
+	p.makeDir("d")
+	p.makeFile("d/f", "")
+	p.runIn("d", func() {
+		p.sayError("open", unix.Access("f", unix.F_OK))
+		p.mustSucceed(unix.Rename(p.pathOf("d"), p.pathOf("e")))
+		p.sayError("after a rename", unix.Access("f", unix.F_OK))
+		p.sayError("above", unix.Access("../e/f", unix.F_OK))
 		b := make([]byte, 4096)
 		n, err := unix.Getcwd(b)
-		p.need(err)
-		p.say("%v", string(b[:n-1]) == p.at("e"))
+		p.mustSucceed(err)
+		p.say("%v", string(b[:n-1]) == p.pathOf("e"))
 	})
 }
 
 func workingDirectoryGone(p *probe) {
-	p.mkdir("d")
-	p.here("d", func() {
-		p.result("rmdir", unix.Rmdir(p.at("d")))
+	p.makeDir("d")
+	p.runIn("d", func() {
+		p.sayError("rmdir", unix.Rmdir(p.pathOf("d")))
 		_, err := unix.Open("new", unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0o644)
-		p.result("create", err)
+		p.sayError("create", err)
 		_, err = unix.Getcwd(make([]byte, 4096))
-		p.result("getcwd", err)
-		p.result("above", unix.Access("..", unix.F_OK))
+		p.sayError("getcwd", err)
+		p.sayError("above", unix.Access("..", unix.F_OK))
 	})
 }

@@ -12,42 +12,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// file makes a file with this content.
-func (p *probe) file(name, content string) {
-	p.need(os.WriteFile(p.at(name), []byte(content), 0o644))
+// makeFile makes a file with this content.
+func (p *probe) makeFile(name, content string) {
+	p.mustSucceed(os.WriteFile(p.pathOf(name), []byte(content), 0o644))
 }
 
-// mkdir makes a directory.
-func (p *probe) mkdir(name string) { p.need(unix.Mkdir(p.at(name), 0o755)) }
+// makeDir makes a directory.
+func (p *probe) makeDir(name string) { p.mustSucceed(unix.Mkdir(p.pathOf(name), 0o755)) }
 
-// fd opens a file until the end of the case.
-func (p *probe) fd(name string, flags int) int {
-	fd, err := unix.Open(p.at(name), flags|unix.O_CLOEXEC, 0o644)
-	p.need(err)
+// openFD opens a file until the case ends.
+func (p *probe) openFD(name string, flags int) int {
+	fd, err := unix.Open(p.pathOf(name), flags|unix.O_CLOEXEC, 0o644)
+	p.mustSucceed(err)
 	p.fds = append(p.fds, fd)
 	p.later = append(p.later, func() { _ = unix.Close(fd) })
 	return fd
 }
 
-// try opens a file, closes it, and records the result.
-func (p *probe) try(what, name string, flags int) {
-	fd, err := unix.Open(p.at(name), flags|unix.O_CLOEXEC, 0o644)
+// tryOpen opens a file, closes it, and records the result.
+func (p *probe) tryOpen(what, name string, flags int) {
+	fd, err := unix.Open(p.pathOf(name), flags|unix.O_CLOEXEC, 0o644)
 	if err == nil {
 		err = unix.Close(fd)
 	}
-	p.result(what, err)
+	p.sayError(what, err)
 }
 
-// status returns the result of lstat.
-func (p *probe) status(name string) unix.Stat_t {
+// lstat returns lstat's result.
+func (p *probe) lstat(name string) unix.Stat_t {
 	var st unix.Stat_t
-	p.need(unix.Lstat(p.at(name), &st))
+	p.mustSucceed(unix.Lstat(p.pathOf(name), &st))
 	return st
 }
 
 func (p *probe) fstat(fd int) unix.Stat_t {
 	var st unix.Stat_t
-	p.need(unix.Fstat(fd, &st))
+	p.mustSucceed(unix.Fstat(fd, &st))
 	return st
 }
 
@@ -55,9 +55,8 @@ func (p *probe) fstat(fd int) unix.Stat_t {
 // open.
 var hidden = regexp.MustCompile(`^\.nfs[0-9a-f]{24}$`)
 
-// show returns a path in the form of transcripts: on one line, short, and
-// reproducible.
-func show(path string) string {
+// showPath returns a path as transcripts show it: on one line, short, and reproducible.
+func showPath(path string) string {
 	switch {
 	case hidden.MatchString(path):
 		return ".nfs(number)"
@@ -72,81 +71,81 @@ func show(path string) string {
 	}
 }
 
-// mode records the permissions of an object.
-func (p *probe) mode(name string) {
-	p.say("mode of %s: %04o", show(name), p.status(name).Mode&permissions)
+// sayMode records an object's permissions.
+func (p *probe) sayMode(name string) {
+	p.say("mode of %s: %04o", showPath(name), p.lstat(name).Mode&permissions)
 }
 
-// links records the link count of an object.
-func (p *probe) links(name string) { p.say("links of %s: %d", show(name), p.status(name).Nlink) }
+// sayLinks records an object's link count.
+func (p *probe) sayLinks(name string) { p.say("links of %s: %d", showPath(name), p.lstat(name).Nlink) }
 
-// size records the size of a file.
-func (p *probe) size(name string) { p.say("size of %s: %d", show(name), p.status(name).Size) }
+// saySize records a file's size.
+func (p *probe) saySize(name string) { p.say("size of %s: %d", showPath(name), p.lstat(name).Size) }
 
-// owner records the owner of an object.
-func (p *probe) owner(name string) {
-	st := p.status(name)
-	p.say("owner of %s: %d:%d", show(name), st.Uid, st.Gid)
+// sayOwner records an object's owner.
+func (p *probe) sayOwner(name string) {
+	st := p.lstat(name)
+	p.say("owner of %s: %d:%d", showPath(name), st.Uid, st.Gid)
 }
 
-// exists records whether a name exists.
-func (p *probe) exists(name string) {
+// sayExists records whether a name exists.
+func (p *probe) sayExists(name string) {
 	var st unix.Stat_t
-	p.result("stat "+show(name), unix.Lstat(p.at(name), &st))
+	p.sayError("stat "+showPath(name), unix.Lstat(p.pathOf(name), &st))
 }
 
-// same records whether two names are one object.
-func (p *probe) same(a, b string) {
-	p.say("%s is %s: %v", show(a), show(b), p.status(a).Ino == p.status(b).Ino)
+// saySame records whether two names are one object.
+func (p *probe) saySame(a, b string) {
+	p.say("%s is %s: %v", showPath(a), showPath(b), p.lstat(a).Ino == p.lstat(b).Ino)
 }
 
-// holds records the content of a file, which must be short.
-func (p *probe) holds(name string) {
-	b, err := os.ReadFile(p.at(name))
+// sayContent records a file's content, which must be short.
+func (p *probe) sayContent(name string) {
+	b, err := os.ReadFile(p.pathOf(name))
 	if err != nil {
-		p.result("read "+show(name), err)
+		p.sayError("read "+showPath(name), err)
 		return
 	}
-	p.say("%s holds %q", show(name), b)
+	p.say("%s holds %q", showPath(name), b)
 }
 
-// lists records the entries of a directory.
-func (p *probe) lists(name string) {
-	entries, err := os.ReadDir(p.at(name))
-	p.need(err)
+// sayEntries records a directory's entries.
+func (p *probe) sayEntries(name string) {
+	entries, err := os.ReadDir(p.pathOf(name))
+	p.mustSucceed(err)
 	var names []string
 	for _, e := range entries {
-		names = append(names, show(e.Name()))
+		names = append(names, showPath(e.Name()))
 	}
-	p.say("in %s: %q", show(name), names)
+	p.say("in %s: %q", showPath(name), names)
 }
 
-// empty reports whether the case's directory is empty.
-func (p *probe) empty() bool {
+// isEmpty reports whether the case's directory is empty.
+func (p *probe) isEmpty() bool {
 	entries, err := os.ReadDir(p.dir)
-	p.need(err)
+	p.mustSucceed(err)
 	return len(entries) == 0
 }
 
-// write writes all of s at an offset.
-func (p *probe) write(fd int, s string, off int64) {
+// writeAt writes s at an offset.
+func (p *probe) writeAt(fd int, s string, off int64) {
 	n, err := unix.Pwrite(fd, []byte(s), off)
-	p.need(err)
+	p.mustSucceed(err)
 	if n != len(s) {
-		p.need(io.ErrShortWrite)
+		p.mustSucceed(io.ErrShortWrite)
 	}
 }
 
-// read returns up to n bytes from an offset.
-func (p *probe) read(fd, n int, off int64) string {
+// readAt returns up to n bytes from an offset.
+func (p *probe) readAt(fd, n int, off int64) string {
 	b := make([]byte, n)
 	got, err := unix.Pread(fd, b, off)
-	p.need(err)
+	p.mustSucceed(err)
 	return string(b[:got])
 }
 
-// brief shows bytes, with runs of zeros by their length.
-func brief(s string) string {
+// showBytes shows bytes, and replaces runs of zeros by their length.
+func showBytes(s string) string {
 	var b strings.Builder
 	for s != "" {
 		rest := strings.TrimLeft(s, "\x00")

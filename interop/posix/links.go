@@ -22,126 +22,126 @@ var linkCases = []Case{
 }
 
 func linkCount(p *probe) {
-	p.file("a", "x")
-	p.mkdir("d")
-	p.links("a")
-	p.result("link", unix.Link(p.at("a"), p.at("b")))
-	p.result("link in another directory", unix.Link(p.at("b"), p.at("d/c")))
-	p.links("a")
-	p.links("d/c")
-	p.same("a", "d/c")
-	p.need(unix.Unlink(p.at("a")))
-	p.links("b")
-	p.links("d/c")
-	p.need(unix.Unlink(p.at("b")))
-	p.links("d/c")
-	p.holds("d/c")
+	p.makeFile("a", "x")
+	p.makeDir("d")
+	p.sayLinks("a")
+	p.sayError("link", unix.Link(p.pathOf("a"), p.pathOf("b")))
+	p.sayError("link in another directory", unix.Link(p.pathOf("b"), p.pathOf("d/c")))
+	p.sayLinks("a")
+	p.sayLinks("d/c")
+	p.saySame("a", "d/c")
+	p.mustSucceed(unix.Unlink(p.pathOf("a")))
+	p.sayLinks("b")
+	p.sayLinks("d/c")
+	p.mustSucceed(unix.Unlink(p.pathOf("b")))
+	p.sayLinks("d/c")
+	p.sayContent("d/c")
 }
 
 func linkContent(p *probe) {
-	p.file("a", "first")
-	p.need(unix.Link(p.at("a"), p.at("b")))
-	a, b := p.fd("a", unix.O_RDWR), p.fd("b", unix.O_RDWR)
-	p.write(a, "SECOND", 0)
-	p.say("by the other name: %q", p.read(b, 10, 0))
+	p.makeFile("a", "first")
+	p.mustSucceed(unix.Link(p.pathOf("a"), p.pathOf("b")))
+	a, b := p.openFD("a", unix.O_RDWR), p.openFD("b", unix.O_RDWR)
+	p.writeAt(a, "SECOND", 0)
+	p.say("by the other name: %q", p.readAt(b, 10, 0))
 	p.say("size: %d", p.fstat(b).Size)
-	p.write(b, "third", 6)
-	p.say("by the first: %q", p.read(a, 20, 0))
+	p.writeAt(b, "third", 6)
+	p.say("by the first: %q", p.readAt(a, 20, 0))
 }
 
 func linkAttributes(p *probe) {
-	p.file("a", "x")
-	p.need(unix.Link(p.at("a"), p.at("b")))
-	p.need(unix.Chmod(p.at("a"), 0o600))
-	p.mode("b")
-	p.need(p.set("b", seconds(1), seconds(2)))
+	p.makeFile("a", "x")
+	p.mustSucceed(unix.Link(p.pathOf("a"), p.pathOf("b")))
+	p.mustSucceed(unix.Chmod(p.pathOf("a"), 0o600))
+	p.sayMode("b")
+	p.mustSucceed(p.set("b", seconds(1), seconds(2)))
 	p.times("a")
-	p.need(unix.Truncate(p.at("b"), 100))
-	p.size("a")
+	p.mustSucceed(unix.Truncate(p.pathOf("b"), 100))
+	p.saySize("a")
 }
 
 func linkExisting(p *probe) {
-	p.file("a", "a")
-	p.file("b", "b")
-	p.mkdir("d")
-	p.need(unix.Symlink("none", p.at("dangling")))
+	p.makeFile("a", "a")
+	p.makeFile("b", "b")
+	p.makeDir("d")
+	p.mustSucceed(unix.Symlink("none", p.pathOf("dangling")))
 	for _, name := range []string{"a", "b", "d", "dangling"} {
-		p.result("onto "+name, unix.Link(p.at("a"), p.at(name)))
+		p.sayError("onto "+name, unix.Link(p.pathOf("a"), p.pathOf(name)))
 	}
-	p.links("a")
-	p.holds("b")
+	p.sayLinks("a")
+	p.sayContent("b")
 }
 
 func linkWrong(p *probe) {
-	p.file("a", "a")
-	p.result("of nothing", unix.Link(p.at("none"), p.at("b")))
-	p.result("below nothing", unix.Link(p.at("a"), p.at("none/b")))
-	p.result("below a file", unix.Link(p.at("a"), p.at("a/b")))
-	p.result("with a slash behind", unix.Link(p.at("a"), p.at("b/")))
+	p.makeFile("a", "a")
+	p.sayError("of nothing", unix.Link(p.pathOf("none"), p.pathOf("b")))
+	p.sayError("below nothing", unix.Link(p.pathOf("a"), p.pathOf("none/b")))
+	p.sayError("below a file", unix.Link(p.pathOf("a"), p.pathOf("a/b")))
+	p.sayError("with a slash behind", unix.Link(p.pathOf("a"), p.pathOf("b/")))
 }
 
 func linkDir(p *probe) {
-	p.mkdir("d")
-	p.result("link", unix.Link(p.at("d"), p.at("e")))
-	p.links("d")
+	p.makeDir("d")
+	p.sayError("link", unix.Link(p.pathOf("d"), p.pathOf("e")))
+	p.sayLinks("d")
 }
 
 func linkSymlink(p *probe) {
-	p.file("a", "x")
-	p.need(unix.Symlink("a", p.at("symlink")))
-	p.result("of the symbolic link", unix.Link(p.at("symlink"), p.at("hard")))
-	p.say("is one: %v", p.status("hard").Mode&unix.S_IFMT == unix.S_IFLNK)
-	p.links("symlink")
-	p.links("a")
-	err := unix.Linkat(unix.AT_FDCWD, p.at("symlink"), unix.AT_FDCWD, p.at("followed"), unix.AT_SYMLINK_FOLLOW)
-	p.result("of what it names", err)
-	p.same("a", "followed")
-	p.links("a")
+	p.makeFile("a", "x")
+	p.mustSucceed(unix.Symlink("a", p.pathOf("symlink")))
+	p.sayError("of the symbolic link", unix.Link(p.pathOf("symlink"), p.pathOf("hard")))
+	p.say("is one: %v", p.lstat("hard").Mode&unix.S_IFMT == unix.S_IFLNK)
+	p.sayLinks("symlink")
+	p.sayLinks("a")
+	err := unix.Linkat(unix.AT_FDCWD, p.pathOf("symlink"), unix.AT_FDCWD, p.pathOf("followed"), unix.AT_SYMLINK_FOLLOW)
+	p.sayError("of what it names", err)
+	p.saySame("a", "followed")
+	p.sayLinks("a")
 }
 
 func linkFIFO(p *probe) {
-	p.need(unix.Mkfifo(p.at("fifo"), 0o600))
-	p.result("link", unix.Link(p.at("fifo"), p.at("other")))
-	p.links("fifo")
-	p.same("fifo", "other")
+	p.mustSucceed(unix.Mkfifo(p.pathOf("fifo"), 0o600))
+	p.sayError("link", unix.Link(p.pathOf("fifo"), p.pathOf("other")))
+	p.sayLinks("fifo")
+	p.saySame("fifo", "other")
 }
 
 // A file without a name cannot get a name again.
 func linkUnlinked(p *probe) {
-	p.file("a", "x")
-	fd := p.fd("a", unix.O_RDWR)
-	p.need(unix.Unlink(p.at("a")))
-	err := unix.Linkat(unix.AT_FDCWD, procFD(fd), unix.AT_FDCWD, p.at("b"), unix.AT_SYMLINK_FOLLOW)
-	p.result("link", err)
-	p.lists("")
+	p.makeFile("a", "x")
+	fd := p.openFD("a", unix.O_RDWR)
+	p.mustSucceed(unix.Unlink(p.pathOf("a")))
+	err := unix.Linkat(unix.AT_FDCWD, procFD(fd), unix.AT_FDCWD, p.pathOf("b"), unix.AT_SYMLINK_FOLLOW)
+	p.sayError("link", err)
+	p.sayEntries("")
 }
 
-// procFD returns the name of a descriptor in /proc, by any thread's table.
+// procFD returns a descriptor's name in /proc, which any thread can use.
 func procFD(fd int) string { return fmt.Sprintf("/proc/thread-self/fd/%d", fd) }
 
 func linkDescriptor(p *probe) {
-	p.file("a", "x")
-	fd := p.fd("a", unix.O_RDWR)
-	p.result("link", unix.Linkat(fd, "", unix.AT_FDCWD, p.at("b"), unix.AT_EMPTY_PATH))
-	p.same("a", "b")
+	p.makeFile("a", "x")
+	fd := p.openFD("a", unix.O_RDWR)
+	p.sayError("link", unix.Linkat(fd, "", unix.AT_FDCWD, p.pathOf("b"), unix.AT_EMPTY_PATH))
+	p.saySame("a", "b")
 }
 
 func linkMany(p *probe) {
 	const count = 50
-	p.file("a", "x")
+	p.makeFile("a", "x")
 	for i := range count {
-		p.need(unix.Link(p.at("a"), p.at(fmt.Sprintf("%02d", i))))
+		p.mustSucceed(unix.Link(p.pathOf("a"), p.pathOf(fmt.Sprintf("%02d", i))))
 	}
-	p.links("a")
-	p.links("49")
+	p.sayLinks("a")
+	p.sayLinks("49")
 }
 
 // Links between two file systems are impossible. (/proc accepts no new names,
 // so that nothing can remain there.)
 func linkOtherFilesystem(p *probe) {
-	p.file("a", "x")
-	p.result("link", unix.Link(p.at("a"), "/proc/self/link"))
-	p.result("rename", unix.Rename(p.at("a"), "/proc/self/link"))
-	p.result("rename here", unix.Rename("/proc/self/status", p.at("b")))
-	p.lists("")
+	p.makeFile("a", "x")
+	p.sayError("link", unix.Link(p.pathOf("a"), "/proc/self/link"))
+	p.sayError("rename", unix.Rename(p.pathOf("a"), "/proc/self/link"))
+	p.sayError("rename here", unix.Rename("/proc/self/status", p.pathOf("b")))
+	p.sayEntries("")
 }

@@ -17,18 +17,18 @@ var listChangeCases = []Case{
 
 // Entries removed while a directory is read do not hide others.
 func listWhileRemoved(p *probe) {
-	want := p.many(100)
-	fd := p.self()
+	want := p.makeMany(100)
+	fd := p.openSelf()
 	seen := make(map[string]int)
 	for {
-		some := p.entries(fd, 512)
+		some := p.readEntries(fd, 512)
 		if len(some) == 0 {
 			break
 		}
 		for _, e := range some {
 			seen[e.name]++
 			if e.name != "." && e.name != ".." {
-				p.need(unix.Unlink(p.at(e.name)))
+				p.mustSucceed(unix.Unlink(p.pathOf(e.name)))
 			}
 		}
 	}
@@ -39,16 +39,16 @@ func listWhileRemoved(p *probe) {
 		}
 	}
 	p.say("seen once: %d of %d", once, len(want))
-	p.lists("")
+	p.sayEntries("")
 }
 
 // Entries added while a directory is read do not hide others, or show twice.
 func listWhileAdded(p *probe) {
-	want := p.many(60)
-	fd := p.self()
+	want := p.makeMany(60)
+	fd := p.openSelf()
 	seen := make(map[string]int)
 	for n := 0; ; {
-		some := p.entries(fd, 512)
+		some := p.readEntries(fd, 512)
 		if len(some) == 0 {
 			break
 		}
@@ -56,7 +56,7 @@ func listWhileAdded(p *probe) {
 			seen[e.name]++
 		}
 		if n < 20 {
-			p.create(fmt.Sprintf("new-%d", n), 0o644)
+			p.createFile(fmt.Sprintf("new-%d", n), 0o644)
 			n++
 		}
 	}
@@ -75,32 +75,32 @@ func listWhileAdded(p *probe) {
 }
 
 func listAfterChange(p *probe) {
-	p.file("a", "")
-	p.lists("")
-	p.file("b", "")
-	p.lists("")
-	p.need(unix.Rename(p.at("a"), p.at("c")))
-	p.lists("")
-	p.need(unix.Unlink(p.at("b")))
-	p.lists("")
-	p.mkdir("d")
-	p.lists("")
+	p.makeFile("a", "")
+	p.sayEntries("")
+	p.makeFile("b", "")
+	p.sayEntries("")
+	p.mustSucceed(unix.Rename(p.pathOf("a"), p.pathOf("c")))
+	p.sayEntries("")
+	p.mustSucceed(unix.Unlink(p.pathOf("b")))
+	p.sayEntries("")
+	p.makeDir("d")
+	p.sayEntries("")
 }
 
 func listRemoved(p *probe) {
-	p.mkdir("d")
-	fd := p.fd("d", unix.O_RDONLY|unix.O_DIRECTORY)
-	p.need(unix.Rmdir(p.at("d")))
+	p.makeDir("d")
+	fd := p.openFD("d", unix.O_RDONLY|unix.O_DIRECTORY)
+	p.mustSucceed(unix.Rmdir(p.pathOf("d")))
 	_, err := unix.Getdents(fd, make([]byte, 1000))
-	p.result("read", err)
+	p.sayError("read", err)
 }
 
 func listTwo(p *probe) {
-	want := p.many(60)
-	a, b := p.self(), p.self()
-	var first []entry
-	first = append(first, p.entries(a, 512)...)
-	p.say("the other: %v", slices.Equal(want, sorted(p.all(b))))
-	first = append(first, p.all(a)...)
-	p.say("the first: %v", slices.Equal(want, sorted(first)))
+	want := p.makeMany(60)
+	a, b := p.openSelf(), p.openSelf()
+	var first []dirEntry
+	first = append(first, p.readEntries(a, 512)...)
+	p.say("the other: %v", slices.Equal(want, entryNames(p.readAllEntries(b))))
+	first = append(first, p.readAllEntries(a)...)
+	p.say("the first: %v", slices.Equal(want, entryNames(first)))
 }

@@ -18,21 +18,21 @@ var listCases = []Case{
 	{"list-seek", anyone, listSeek},
 }
 
-// many makes n files and returns their names.
-func (p *probe) many(n int) []string {
+// makeMany makes n files and returns their names.
+func (p *probe) makeMany(n int) []string {
 	var names []string
 	for i := range n {
 		names = append(names, fmt.Sprintf("%04d-with-a-name-that-is-not-short", i))
-		p.create(names[i], 0o644)
+		p.createFile(names[i], 0o644)
 	}
 	return names
 }
 
-// self opens the directory of the case.
-func (p *probe) self() int { return p.fd(".", unix.O_RDONLY|unix.O_DIRECTORY) }
+// openSelf opens the case's directory.
+func (p *probe) openSelf() int { return p.openFD(".", unix.O_RDONLY|unix.O_DIRECTORY) }
 
-// names returns the names of entries, sorted.
-func names(list []entry) []string {
+// sortedNames returns the entries' names, sorted.
+func sortedNames(list []dirEntry) []string {
 	var n []string
 	for _, e := range list {
 		n = append(n, e.name)
@@ -42,89 +42,89 @@ func names(list []entry) []string {
 }
 
 func listEmpty(p *probe) {
-	fd := p.self()
-	p.say("%q", names(p.all(fd)))
-	p.say("and on: %q", names(p.all(fd)))
+	fd := p.openSelf()
+	p.say("%q", sortedNames(p.readAllEntries(fd)))
+	p.say("and on: %q", sortedNames(p.readAllEntries(fd)))
 }
 
 func listKinds(p *probe) {
-	p.file("file", "")
-	p.mkdir("dir")
-	p.need(unix.Symlink("x", p.at("symlink")))
-	p.need(unix.Mkfifo(p.at("fifo"), 0o600))
-	p.need(unix.Mknod(p.at("socket"), unix.S_IFSOCK|0o600, 0))
-	list := p.all(p.self())
-	slices.SortFunc(list, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
+	p.makeFile("file", "")
+	p.makeDir("dir")
+	p.mustSucceed(unix.Symlink("x", p.pathOf("symlink")))
+	p.mustSucceed(unix.Mkfifo(p.pathOf("fifo"), 0o600))
+	p.mustSucceed(unix.Mknod(p.pathOf("socket"), unix.S_IFSOCK|0o600, 0))
+	list := p.readAllEntries(p.openSelf())
+	slices.SortFunc(list, func(a, b dirEntry) int { return cmp.Compare(a.name, b.name) })
 	for _, e := range list {
 		p.say("%s is of kind %d", e.name, e.kind)
 	}
 }
 
 func listInodes(p *probe) {
-	p.file("a", "")
-	p.need(unix.Link(p.at("a"), p.at("b")))
-	p.mkdir("d")
+	p.makeFile("a", "")
+	p.mustSucceed(unix.Link(p.pathOf("a"), p.pathOf("b")))
+	p.makeDir("d")
 	for _, name := range []string{".", "a", "b", "d"} {
-		for _, e := range p.all(p.self()) {
+		for _, e := range p.readAllEntries(p.openSelf()) {
 			if e.name == name {
-				p.say("%s: as stat says: %v", name, e.ino == p.status(name).Ino)
+				p.say("%s: as stat says: %v", name, e.ino == p.lstat(name).Ino)
 			}
 		}
 	}
 }
 
 func listLarge(p *probe) {
-	want := p.many(150)
-	p.say("all, once: %v", slices.Equal(want, sorted(p.all(p.self()))))
+	want := p.makeMany(150)
+	p.say("all, once: %v", slices.Equal(want, entryNames(p.readAllEntries(p.openSelf()))))
 }
 
 func listSmallBuffer(p *probe) {
-	want := p.many(30)
-	fd := p.self()
-	var got []entry
+	want := p.makeMany(30)
+	fd := p.openSelf()
+	var got []dirEntry
 	for {
-		some := p.entries(fd, 100)
+		some := p.readEntries(fd, 100)
 		if len(some) == 0 {
 			break
 		}
 		got = append(got, some...)
 	}
-	p.say("all, once: %v", slices.Equal(want, sorted(got)))
+	p.say("all, once: %v", slices.Equal(want, entryNames(got)))
 	_, err := unix.Seek(fd, 0, 0)
-	p.need(err)
+	p.mustSucceed(err)
 	_, err = unix.Getdents(fd, make([]byte, 10))
-	p.result("no room", err)
+	p.sayError("no room", err)
 }
 
 func listRewind(p *probe) {
-	p.file("a", "")
-	fd := p.self()
-	p.say("%q", sorted(p.all(fd)))
-	p.file("b", "")
-	p.need(unix.Unlink(p.at("a")))
+	p.makeFile("a", "")
+	fd := p.openSelf()
+	p.say("%q", entryNames(p.readAllEntries(fd)))
+	p.makeFile("b", "")
+	p.mustSucceed(unix.Unlink(p.pathOf("a")))
 	_, err := unix.Seek(fd, 0, 0)
-	p.result("rewind", err)
-	p.say("%q", sorted(p.all(fd)))
+	p.sayError("rewind", err)
+	p.say("%q", entryNames(p.readAllEntries(fd)))
 }
 
-// A listing continues in the same way from the end of any entry.
+// A listing continues in the same way after any entry.
 func listSeek(p *probe) {
-	p.many(60)
-	fd := p.self()
-	list := p.all(fd)
+	p.makeMany(60)
+	fd := p.openSelf()
+	list := p.readAllEntries(fd)
 	right := 0
 	for i := 0; i < len(list); i += 7 {
 		at, err := unix.Seek(fd, list[i].next, 0)
-		p.need(err)
+		p.mustSucceed(err)
 		if at != list[i].next {
 			p.say("seek to the wrong place")
 		}
-		if slices.Equal(names(list[i+1:]), names(p.all(fd))) {
+		if slices.Equal(sortedNames(list[i+1:]), sortedNames(p.readAllEntries(fd))) {
 			right++
 		}
 	}
 	p.say("%d of 9 right", right)
 	now, err := unix.Seek(fd, 0, 1)
-	p.need(err)
+	p.mustSucceed(err)
 	p.say("told at the end: %v", now == list[len(list)-1].next)
 }

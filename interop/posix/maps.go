@@ -23,10 +23,10 @@ var mapCases = []Case{
 	{"map-wrong", anyone, mapWrong},
 }
 
-// mmap maps a file until the end of the case.
-func (p *probe) mmap(fd int, off int64, n, prot, flags int) []byte {
+// mapFile maps a file until the case ends.
+func (p *probe) mapFile(fd int, off int64, n, prot, flags int) []byte {
 	m, err := unix.Mmap(fd, off, n, prot, flags)
-	p.need(err)
+	p.mustSucceed(err)
 	p.later = append(p.later, func() { _ = unix.Munmap(m) })
 	return m
 }
@@ -34,37 +34,37 @@ func (p *probe) mmap(fd int, off int64, n, prot, flags int) []byte {
 const readWrite = unix.PROT_READ | unix.PROT_WRITE
 
 func mapRead(p *probe) {
-	want := pattern(10000, 1)
-	p.file("f", want)
-	fd := p.fd("f", unix.O_RDONLY)
-	p.say("the same: %v", string(p.mmap(fd, 0, 10000, unix.PROT_READ, unix.MAP_SHARED)) == want)
-	p.say("from an offset: %v", string(p.mmap(fd, 4096, 5904, unix.PROT_READ, unix.MAP_PRIVATE)) == want[4096:])
+	want := makePattern(10000, 1)
+	p.makeFile("f", want)
+	fd := p.openFD("f", unix.O_RDONLY)
+	p.say("the same: %v", string(p.mapFile(fd, 0, 10000, unix.PROT_READ, unix.MAP_SHARED)) == want)
+	p.say("from an offset: %v", string(p.mapFile(fd, 4096, 5904, unix.PROT_READ, unix.MAP_PRIVATE)) == want[4096:])
 }
 
 func mapShared(p *probe) {
-	p.file("f", pattern(10000, 1))
-	fd := p.fd("f", unix.O_RDWR)
-	m := p.mmap(fd, 0, 10000, readWrite, unix.MAP_SHARED)
+	p.makeFile("f", makePattern(10000, 1))
+	fd := p.openFD("f", unix.O_RDWR)
+	m := p.mapFile(fd, 0, 10000, readWrite, unix.MAP_SHARED)
 	copy(m[4090:], "across pages")
-	p.say("read at once: %q", p.read(fd, 12, 4090))
-	p.result("msync", unix.Msync(m, unix.MS_SYNC))
-	p.say("by another: %q", p.read(p.fd("f", unix.O_RDONLY), 12, 4090))
-	p.size("f")
+	p.say("read at once: %q", p.readAt(fd, 12, 4090))
+	p.sayError("msync", unix.Msync(m, unix.MS_SYNC))
+	p.say("by another: %q", p.readAt(p.openFD("f", unix.O_RDONLY), 12, 4090))
+	p.saySize("f")
 }
 
 func mapPrivate(p *probe) {
-	p.file("f", "content")
-	fd := p.fd("f", unix.O_RDONLY)
-	m := p.mmap(fd, 0, 7, readWrite, unix.MAP_PRIVATE)
+	p.makeFile("f", "content")
+	fd := p.openFD("f", unix.O_RDONLY)
+	m := p.mapFile(fd, 0, 7, readWrite, unix.MAP_PRIVATE)
 	copy(m, "CON")
 	p.say("mapped %q", m)
-	p.holds("f")
+	p.sayContent("f")
 }
 
 func mapTwo(p *probe) {
-	p.file("f", pattern(5000, 1))
-	a := p.mmap(p.fd("f", unix.O_RDWR), 0, 5000, readWrite, unix.MAP_SHARED)
-	b := p.mmap(p.fd("f", unix.O_RDWR), 0, 5000, readWrite, unix.MAP_SHARED)
+	p.makeFile("f", makePattern(5000, 1))
+	a := p.mapFile(p.openFD("f", unix.O_RDWR), 0, 5000, readWrite, unix.MAP_SHARED)
+	b := p.mapFile(p.openFD("f", unix.O_RDWR), 0, 5000, readWrite, unix.MAP_SHARED)
 	copy(a[4090:], "hello")
 	p.say("%q", b[4090:4095])
 	copy(b[4094:], "world")
@@ -72,29 +72,29 @@ func mapTwo(p *probe) {
 }
 
 func mapSeesWrites(p *probe) {
-	p.file("f", pattern(5000, 1))
-	fd := p.fd("f", unix.O_RDWR)
-	m := p.mmap(fd, 0, 5000, unix.PROT_READ, unix.MAP_SHARED)
+	p.makeFile("f", makePattern(5000, 1))
+	fd := p.openFD("f", unix.O_RDWR)
+	m := p.mapFile(fd, 0, 5000, unix.PROT_READ, unix.MAP_SHARED)
 	_ = m[0]
-	p.write(fd, "written", 4092)
+	p.writeAt(fd, "written", 4092)
 	p.say("%q", m[4092:4099])
 }
 
-// The last page reads as zeros after the end of the file, and is not written
+// The last page reads as zeros after the file's end, and is not written
 // there.
 func mapTail(p *probe) {
-	p.file("f", "content")
-	fd := p.fd("f", unix.O_RDWR)
-	m := p.mmap(fd, 0, 4096, readWrite, unix.MAP_SHARED)
-	p.say("%q", brief(string(m)))
+	p.makeFile("f", "content")
+	fd := p.openFD("f", unix.O_RDWR)
+	m := p.mapFile(fd, 0, 4096, readWrite, unix.MAP_SHARED)
+	p.say("%q", showBytes(string(m)))
 	copy(m[7:], "behind")
-	p.result("msync", unix.Msync(m, unix.MS_SYNC))
-	p.size("f")
-	p.holds("f")
+	p.sayError("msync", unix.Msync(m, unix.MS_SYNC))
+	p.saySize("f")
+	p.sayContent("f")
 }
 
-// faults reports whether touching a byte is an error.
-func faults(b *byte) (fault bool) {
+// isFault reports whether touching a byte is an error.
+func isFault(b *byte) (fault bool) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() { fault = recover() != nil }()
 	runtime.KeepAlive(*b) // forces the read
@@ -102,83 +102,83 @@ func faults(b *byte) (fault bool) {
 }
 
 func mapBeyondEnd(p *probe) {
-	p.file("f", "content")
-	m := p.mmap(p.fd("f", unix.O_RDONLY), 0, 3*4096, unix.PROT_READ, unix.MAP_SHARED)
-	p.say("first page: %v, second: %v", faults(&m[4000]), faults(&m[4096]))
+	p.makeFile("f", "content")
+	m := p.mapFile(p.openFD("f", unix.O_RDONLY), 0, 3*4096, unix.PROT_READ, unix.MAP_SHARED)
+	p.say("first page: %v, second: %v", isFault(&m[4000]), isFault(&m[4096]))
 }
 
 func mapTruncated(p *probe) {
-	p.file("f", pattern(10000, 1))
-	fd := p.fd("f", unix.O_RDWR)
-	m := p.mmap(fd, 0, 10000, unix.PROT_READ, unix.MAP_SHARED)
-	p.say("%v", faults(&m[9000]))
-	p.need(unix.Ftruncate(fd, 100))
-	p.say("%v", faults(&m[9000]))
-	p.say("%q", brief(string(m[98:200]))[2:])
+	p.makeFile("f", makePattern(10000, 1))
+	fd := p.openFD("f", unix.O_RDWR)
+	m := p.mapFile(fd, 0, 10000, unix.PROT_READ, unix.MAP_SHARED)
+	p.say("%v", isFault(&m[9000]))
+	p.mustSucceed(unix.Ftruncate(fd, 100))
+	p.say("%v", isFault(&m[9000]))
+	p.say("%q", showBytes(string(m[98:200]))[2:])
 }
 
 func mapGrown(p *probe) {
-	p.file("f", "x")
-	fd := p.fd("f", unix.O_RDWR)
-	m := p.mmap(fd, 0, 8192, readWrite, unix.MAP_SHARED)
-	p.need(unix.Ftruncate(fd, 8192))
-	p.say("%v", faults(&m[8000]))
+	p.makeFile("f", "x")
+	fd := p.openFD("f", unix.O_RDWR)
+	m := p.mapFile(fd, 0, 8192, readWrite, unix.MAP_SHARED)
+	p.mustSucceed(unix.Ftruncate(fd, 8192))
+	p.say("%v", isFault(&m[8000]))
 	copy(m[8000:], "grown")
-	p.need(unix.Msync(m, unix.MS_SYNC))
-	p.say("%q", p.read(fd, 5, 8000))
+	p.mustSucceed(unix.Msync(m, unix.MS_SYNC))
+	p.say("%q", p.readAt(fd, 5, 8000))
 }
 
 func mapClosed(p *probe) {
-	p.file("f", "content")
-	fd, err := unix.Open(p.at("f"), unix.O_RDWR|unix.O_CLOEXEC, 0)
-	p.need(err)
-	m := p.mmap(fd, 0, 7, readWrite, unix.MAP_SHARED)
-	p.need(unix.Close(fd))
+	p.makeFile("f", "content")
+	fd, err := unix.Open(p.pathOf("f"), unix.O_RDWR|unix.O_CLOEXEC, 0)
+	p.mustSucceed(err)
+	m := p.mapFile(fd, 0, 7, readWrite, unix.MAP_SHARED)
+	p.mustSucceed(unix.Close(fd))
 	copy(m, "CON")
-	p.result("msync", unix.Msync(m, unix.MS_SYNC))
-	p.holds("f")
+	p.sayError("msync", unix.Msync(m, unix.MS_SYNC))
+	p.sayContent("f")
 }
 
 func mapUnlinked(p *probe) {
-	p.file("f", pattern(5000, 1))
-	fd, err := unix.Open(p.at("f"), unix.O_RDWR|unix.O_CLOEXEC, 0)
-	p.need(err)
+	p.makeFile("f", makePattern(5000, 1))
+	fd, err := unix.Open(p.pathOf("f"), unix.O_RDWR|unix.O_CLOEXEC, 0)
+	p.mustSucceed(err)
 	m, err := unix.Mmap(fd, 0, 5000, readWrite, unix.MAP_SHARED)
-	p.need(err)
-	p.need(unix.Close(fd))
-	p.result("unlink", unix.Unlink(p.at("f")))
-	p.say("the same: %v", string(m) == pattern(5000, 1))
+	p.mustSucceed(err)
+	p.mustSucceed(unix.Close(fd))
+	p.sayError("unlink", unix.Unlink(p.pathOf("f")))
+	p.say("the same: %v", string(m) == makePattern(5000, 1))
 	copy(m, "written")
-	p.result("msync", unix.Msync(m, unix.MS_SYNC))
-	p.need(unix.Munmap(m))
-	p.await(p.empty)
-	p.lists("")
+	p.sayError("msync", unix.Msync(m, unix.MS_SYNC))
+	p.mustSucceed(unix.Munmap(m))
+	p.awaitTrue(p.isEmpty)
+	p.sayEntries("")
 }
 
 func mapHole(p *probe) {
-	fd := p.fd("f", unix.O_CREAT|unix.O_RDWR)
-	p.need(unix.Ftruncate(fd, 1<<20))
-	m := p.mmap(fd, 0, 1<<20, readWrite, unix.MAP_SHARED)
+	fd := p.openFD("f", unix.O_CREAT|unix.O_RDWR)
+	p.mustSucceed(unix.Ftruncate(fd, 1<<20))
+	m := p.mapFile(fd, 0, 1<<20, readWrite, unix.MAP_SHARED)
 	copy(m[500000:], "in a hole")
-	p.need(unix.Msync(m, unix.MS_SYNC))
-	p.say("%q", brief(p.read(p.fd("f", unix.O_RDONLY), 1<<20, 0)))
+	p.mustSucceed(unix.Msync(m, unix.MS_SYNC))
+	p.say("%q", showBytes(p.readAt(p.openFD("f", unix.O_RDONLY), 1<<20, 0)))
 }
 
 func mapWrong(p *probe) {
-	p.file("f", "content")
-	p.mkdir("d")
+	p.makeFile("f", "content")
+	p.makeDir("d")
 	for _, w := range []struct {
 		what            string
 		fd, prot, flags int
 	}{
-		{"write to a reader", p.fd("f", unix.O_RDONLY), readWrite, unix.MAP_SHARED},
-		{"read from a writer", p.fd("f", unix.O_WRONLY), unix.PROT_READ, unix.MAP_SHARED},
-		{"a directory", p.fd("d", unix.O_RDONLY), unix.PROT_READ, unix.MAP_SHARED},
+		{"write to a reader", p.openFD("f", unix.O_RDONLY), readWrite, unix.MAP_SHARED},
+		{"read from a writer", p.openFD("f", unix.O_WRONLY), unix.PROT_READ, unix.MAP_SHARED},
+		{"a directory", p.openFD("d", unix.O_RDONLY), unix.PROT_READ, unix.MAP_SHARED},
 	} {
 		m, err := unix.Mmap(w.fd, 0, 7, w.prot, w.flags)
-		p.result(w.what, err)
+		p.sayError(w.what, err)
 		if err == nil {
-			p.need(unix.Munmap(m))
+			p.mustSucceed(unix.Munmap(m))
 		}
 	}
 }

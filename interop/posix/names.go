@@ -19,35 +19,35 @@ var nameCases = []Case{
 
 func nameLongest(p *probe) {
 	for _, name := range []string{strings.Repeat("n", 255), strings.Repeat("é", 127) + "n", strings.Repeat("\xff", 255)} {
-		p.try("create", name, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR)
-		p.result("rename", unix.Rename(p.at(name), p.at("short")))
-		p.result("and back", unix.Rename(p.at("short"), p.at(name)))
-		p.result("unlink", unix.Unlink(p.at(name)))
-		p.result("mkdir", unix.Mkdir(p.at(name), 0o755))
-		p.lists("")
-		p.result("rmdir", unix.Rmdir(p.at(name)))
-		p.result("symlink", unix.Symlink("x", p.at(name)))
-		p.result("link", unix.Link(p.at(name), p.at("short")))
-		p.need(unix.Unlink(p.at(name)))
-		p.need(unix.Unlink(p.at("short")))
+		p.tryOpen("create", name, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR)
+		p.sayError("rename", unix.Rename(p.pathOf(name), p.pathOf("short")))
+		p.sayError("and back", unix.Rename(p.pathOf("short"), p.pathOf(name)))
+		p.sayError("unlink", unix.Unlink(p.pathOf(name)))
+		p.sayError("mkdir", unix.Mkdir(p.pathOf(name), 0o755))
+		p.sayEntries("")
+		p.sayError("rmdir", unix.Rmdir(p.pathOf(name)))
+		p.sayError("symlink", unix.Symlink("x", p.pathOf(name)))
+		p.sayError("link", unix.Link(p.pathOf(name), p.pathOf("short")))
+		p.mustSucceed(unix.Unlink(p.pathOf(name)))
+		p.mustSucceed(unix.Unlink(p.pathOf("short")))
 	}
 }
 
 func nameTooLong(p *probe) {
 	long := strings.Repeat("n", 256)
-	p.file("f", "")
-	p.try("create", long, unix.O_CREAT|unix.O_WRONLY)
-	p.try("open", long, unix.O_RDONLY)
-	p.exists(long)
-	p.result("mkdir", unix.Mkdir(p.at(long), 0o755))
-	p.result("symlink", unix.Symlink("x", p.at(long)))
-	p.result("mkfifo", unix.Mkfifo(p.at(long), 0o600))
-	p.result("link", unix.Link(p.at("f"), p.at(long)))
-	p.result("rename", unix.Rename(p.at("f"), p.at(long)))
-	p.result("unlink", unix.Unlink(p.at(long)))
-	p.result("rmdir", unix.Rmdir(p.at(long)))
-	p.exists(long + "/x")
-	p.lists("")
+	p.makeFile("f", "")
+	p.tryOpen("create", long, unix.O_CREAT|unix.O_WRONLY)
+	p.tryOpen("open", long, unix.O_RDONLY)
+	p.sayExists(long)
+	p.sayError("mkdir", unix.Mkdir(p.pathOf(long), 0o755))
+	p.sayError("symlink", unix.Symlink("x", p.pathOf(long)))
+	p.sayError("mkfifo", unix.Mkfifo(p.pathOf(long), 0o600))
+	p.sayError("link", unix.Link(p.pathOf("f"), p.pathOf(long)))
+	p.sayError("rename", unix.Rename(p.pathOf("f"), p.pathOf(long)))
+	p.sayError("unlink", unix.Unlink(p.pathOf(long)))
+	p.sayError("rmdir", unix.Rmdir(p.pathOf(long)))
+	p.sayExists(long + "/x")
+	p.sayEntries("")
 }
 
 // Names may contain every byte except two.
@@ -60,12 +60,12 @@ func nameBytes(p *probe) {
 	}
 	slices.Sort(want)
 	for _, name := range want {
-		p.create(name, 0o644)
+		p.createFile(name, 0o644)
 	}
-	p.say("all there: %v", slices.Equal(want, sorted(p.all(p.self()))))
+	p.say("all there: %v", slices.Equal(want, entryNames(p.readAllEntries(p.openSelf()))))
 	found := 0
 	for _, name := range want {
-		if unix.Access(p.at(name), unix.F_OK) == nil {
+		if unix.Access(p.pathOf(name), unix.F_OK) == nil {
 			found++
 		}
 	}
@@ -74,33 +74,33 @@ func nameBytes(p *probe) {
 
 func nameNotText(p *probe) {
 	for _, name := range []string{"caf\xe9", "\xc0\xaf", "\xed\xa0\x80", "\xff", "\xfe\xff", "\x80", "日\x80"} {
-		p.file(name, name)
-		p.need(unix.Rename(p.at(name), p.at(name+"\x81")))
-		p.holds(name + "\x81")
+		p.makeFile(name, name)
+		p.mustSucceed(unix.Rename(p.pathOf(name), p.pathOf(name+"\x81")))
+		p.sayContent(name + "\x81")
 	}
-	p.lists("")
+	p.sayEntries("")
 }
 
 func nameCase(p *probe) {
-	p.file("name", "small")
-	p.file("NAME", "large")
-	p.file("Name", "one")
-	p.lists("")
-	p.holds("name")
+	p.makeFile("name", "small")
+	p.makeFile("NAME", "large")
+	p.makeFile("Name", "one")
+	p.sayEntries("")
+	p.sayContent("name")
 }
 
 func nameNormalForms(p *probe) {
-	p.file("caf\u00e9", "one code point")
-	p.file("cafe\u0301", "two")
-	p.lists("")
-	p.holds("caf\u00e9")
+	p.makeFile("caf\u00e9", "one code point")
+	p.makeFile("cafe\u0301", "two")
+	p.sayEntries("")
+	p.sayContent("caf\u00e9")
 }
 
 func nameDots(p *probe) {
 	for _, name := range []string{"...", ".hidden", ".nfs0000", "-rf", "*", " ", "a ", "a.", "con", "\\", "a:b", "~"} {
-		p.file(name, name)
+		p.makeFile(name, name)
 	}
-	p.lists("")
-	p.holds("...")
-	p.holds(" ")
+	p.sayEntries("")
+	p.sayContent("...")
+	p.sayContent(" ")
 }

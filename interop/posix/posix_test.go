@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// reachable makes a directory that all users can reach, as t.TempDir's are not.
-func reachable(t *testing.T) string {
+// reachableDir makes a directory that all users can reach, as t.TempDir's are not.
+func reachableDir(t *testing.T) string {
 	dir, err := os.MkdirTemp("", "posix-")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
@@ -21,10 +21,10 @@ func reachable(t *testing.T) string {
 	return dir
 }
 
-// mine returns the cases that the current user can run. Other programs share
+// runnableCases returns the cases that the current user can run. Other programs share
 // the machine's file system, so cases that depend on its free space are left
 // out.
-func mine() []string {
+func runnableCases() []string {
 	var names []string
 	for _, c := range slices.Concat(Cases(), ACLCases(), XattrCases()) {
 		if (!c.Root || os.Getuid() == 0) && c.Name != "statfs-space" {
@@ -34,7 +34,7 @@ func mine() []string {
 	return names
 }
 
-func transcript(t *testing.T, dir string, names ...string) Transcript {
+func runTranscript(t *testing.T, dir string, names ...string) Transcript {
 	var out bytes.Buffer
 	require.NoError(t, Run(dir, &out, names...))
 	tr, err := Parse(&out)
@@ -45,10 +45,10 @@ func transcript(t *testing.T, dir string, names ...string) Transcript {
 // TestLocal runs the suite twice on the file system of the machine: each case
 // comes to its end, sees something, sees the same again, and leaves nothing.
 func TestLocal(t *testing.T) {
-	dir := reachable(t)
-	first, second := transcript(t, dir, mine()...), transcript(t, dir, mine()...)
+	dir := reachableDir(t)
+	first, second := runTranscript(t, dir, runnableCases()...), runTranscript(t, dir, runnableCases()...)
 	assert.Empty(t, Compare(first, second, "", nil))
-	for _, name := range mine() {
+	for _, name := range runnableCases() {
 		assert.NotEmpty(t, first[name], name)
 		for _, line := range first[name] {
 			assert.NotRegexp(t, "^(stopped|not removed)", line, name)
@@ -62,7 +62,7 @@ func TestLocal(t *testing.T) {
 // TestSees checks that a case of each kind reports what POSIX requires. A suite
 // that observes nothing fails here.
 func TestSees(t *testing.T) {
-	dir := reachable(t)
+	dir := reachableDir(t)
 	for name, want := range map[string]string{
 		"mode-umask":       "mode of file: 0640",
 		"change-rename":    "in a directory: a/file ctime, a mtime+ctime",
@@ -78,7 +78,7 @@ func TestSees(t *testing.T) {
 		"record-lock":      "write lock of another: EAGAIN",
 		"flock-duplicated": "one closed: EAGAIN",
 	} {
-		assert.Contains(t, transcript(t, dir, name)[name], want)
+		assert.Contains(t, runTranscript(t, dir, name)[name], want)
 	}
 }
 
@@ -94,9 +94,9 @@ func TestNames(t *testing.T) {
 
 func TestStopped(t *testing.T) {
 	p := &probe{dir: t.TempDir() + "/x"}
-	require.NoError(t, p.take(Case{run: func(p *probe) {
+	require.NoError(t, p.runCase(Case{run: func(p *probe) {
 		p.say("first")
-		p.need(os.Mkdir(p.at("none/x"), 0o755))
+		p.mustSucceed(os.Mkdir(p.pathOf("none/x"), 0o755))
 		p.say("never")
 	}}))
 	require.Len(t, p.lines, 2)
@@ -105,11 +105,11 @@ func TestStopped(t *testing.T) {
 
 func TestDiff(t *testing.T) {
 	lines := func(s string) []string { return strings.Fields(s) }
-	assert.Empty(t, Diff(lines("a b c"), lines("a b c")))
-	assert.Equal(t, []string{"- b", "+ x"}, Diff(lines("a b c"), lines("a x c")))
-	assert.Equal(t, []string{"- b", "- c"}, Diff(lines("a b c"), lines("a")))
-	assert.Equal(t, []string{"+ z", "+ d"}, Diff(lines("a b c"), lines("z a b c d")))
-	assert.Equal(t, []string{"- a"}, Diff(lines("a"), nil))
+	assert.Empty(t, diffTranscripts(lines("a b c"), lines("a b c")))
+	assert.Equal(t, []string{"- b", "+ x"}, diffTranscripts(lines("a b c"), lines("a x c")))
+	assert.Equal(t, []string{"- b", "- c"}, diffTranscripts(lines("a b c"), lines("a")))
+	assert.Equal(t, []string{"+ z", "+ d"}, diffTranscripts(lines("a b c"), lines("z a b c d")))
+	assert.Equal(t, []string{"- a"}, diffTranscripts(lines("a"), nil))
 }
 
 func TestCompare(t *testing.T) {
@@ -127,21 +127,21 @@ func TestCompare(t *testing.T) {
 	}, slices.Sorted(slices.Values(Compare(reference, seen, "here", listed))))
 }
 
-var update = flag.Bool("update", false, "write the table into docs/posix.md")
+var update = flag.Bool("update", false, "write the list into docs/posix.md")
 
-// TestDocument asserts that docs/posix.md has the table of differences.
+// TestDocument asserts that docs/posix.md has the list of differences.
 func TestDocument(t *testing.T) {
-	const name, heading = "../../docs/posix.md", "| function |"
+	const name, heading = "../../docs/posix.md", "### "
 	text, err := os.ReadFile(name)
 	require.NoError(t, err)
 	before, _, found := strings.Cut(string(text), heading)
 	require.True(t, found)
-	var table strings.Builder
-	require.NoError(t, WriteTable(&table, Differences))
+	var list strings.Builder
+	require.NoError(t, writeList(&list, Differences))
 	if *update {
-		require.NoError(t, os.WriteFile(name, []byte(before+table.String()), 0o644))
+		require.NoError(t, os.WriteFile(name, []byte(before+list.String()), 0o644))
 	}
-	assert.Equal(t, before+table.String(), string(text), "go test ./interop/posix -update mends it")
+	assert.Equal(t, before+list.String(), string(text), "go test ./interop/posix -update mends it")
 }
 
 // TestDifferences asserts that each is of a case, once for a file system.

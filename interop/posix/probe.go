@@ -17,13 +17,13 @@ import (
 
 const permissions = 0o7777 // the bits that chmod sets
 
-// The number of await's looks, and the time between them.
+// The number of checks by awaitTrue, and the time between them.
 const (
 	awaited    = 1000
 	awaitPause = 2 * time.Millisecond
 )
 
-// The users of the cases, beside root.
+// The users in the cases, besides root.
 const (
 	user       = 1000
 	group      = 1001
@@ -33,58 +33,59 @@ const (
 
 // A probe is a running case.
 type probe struct {
-	dir   string // of the case
+	dir   string // the case's directory
 	clock string // a file of the same file system, whose times tick reads
 	lines []string
 	fds   []int    // opened by fd
 	later []func() // functions to run at the end, last first
 }
 
-// take runs the case and removes its files.
-func (p *probe) take(c Case) error {
+// runCase runs the case and removes its files.
+func (p *probe) runCase(c Case) error {
 	if err := os.Mkdir(p.dir, 0o755); err != nil {
 		return err
 	}
-	p.apart(func() error { return nil }, func() { c.run(p) })
+	p.runOnThread(func() error { return nil }, func() { c.run(p) })
 	for _, f := range slices.Backward(p.later) {
 		f()
 	}
 	if err := os.RemoveAll(p.dir); err != nil {
-		p.say("not removed: %s", word(err))
+		p.say("not removed: %s", errorName(err))
 		return os.Rename(p.dir, fmt.Sprintf("%s.left.%d", p.dir, os.Getpid()))
 	}
 	return nil
 }
 
-// apart runs f on a separate thread that enter has prepared, and reports
+// runOnThread runs f on a separate thread that enter has prepared, and reports
 // whether f returned. The thread ends with f, so that no other goroutine
 // inherits its state.
-func (p *probe) apart(enter func() error, f func()) bool {
+func (p *probe) runOnThread(enter func() error, f func()) bool {
 	ended := make(chan bool)
 	go func() {
 		runtime.LockOSThread()
 		done := false
 		defer func() { ended <- done }()
-		p.need(enter())
+		p.mustSucceed(enter())
 		f()
 		done = true
 	}()
 	return <-ended
 }
 
-// as runs f as another user. Linux keeps users per thread.
-func (p *probe) as(uid, gid int, groups []uint32, f func()) {
-	p.also(func() error { return become(uid, gid, groups) }, f)
+// runAs runs f as another user. Linux keeps users per thread.
+func (p *probe) runAs(uid, gid int, groups []uint32, f func()) {
+	p.continueOnThread(func() error { return setUser(uid, gid, groups) }, f)
 }
 
-// also is apart in the middle of a case. If f does not return, the case ends.
-func (p *probe) also(enter func() error, f func()) {
-	if !p.apart(enter, f) {
+// continueOnThread calls runOnThread in the middle of a case. If f does not return, the
+// case ends.
+func (p *probe) continueOnThread(enter func() error, f func()) {
+	if !p.runOnThread(enter, f) {
 		runtime.Goexit()
 	}
 }
 
-func become(uid, gid int, groups []uint32) error {
+func setUser(uid, gid int, groups []uint32) error {
 	var first unsafe.Pointer
 	if len(groups) > 0 {
 		first = unsafe.Pointer(&groups[0])
@@ -102,29 +103,29 @@ func become(uid, gid int, groups []uint32) error {
 	return nil
 }
 
-// another runs f with a separate table of descriptors, which begins as a copy:
+// runAsProcess runs f with a separate descriptor table, which starts as a copy:
 // for record locks, f is another process.
-func (p *probe) another(f func()) {
-	p.also(p.split, func() {
+func (p *probe) runAsProcess(f func()) {
+	p.continueOnThread(p.unshareFiles, func() {
 		f()
-		p.forget()
+		p.closeCopies()
 	})
 }
 
-// split gives the thread a separate table of descriptors.
-func (p *probe) split() error { return unix.Unshare(unix.CLONE_FILES) }
+// unshareFiles gives the thread a separate descriptor table.
+func (p *probe) unshareFiles() error { return unix.Unshare(unix.CLONE_FILES) }
 
-// forget closes the copies of fd's descriptors at once; the end of the thread
-// would close them later.
-func (p *probe) forget() {
+// closeCopies closes the copies of openFD's descriptors at once; otherwise they would
+// stay open until the thread exits.
+func (p *probe) closeCopies() {
 	for _, fd := range p.fds {
 		_ = unix.Close(fd)
 	}
 }
 
-// await waits until f returns true, or gives up: some effects of a call show on
-// a mount a moment later.
-func (p *probe) await(f func() bool) {
+// awaitTrue waits until f returns true, or gives up: some effects of a call become
+// visible on a mount a moment later.
+func (p *probe) awaitTrue(f func() bool) {
 	for range awaited {
 		if f() {
 			return
@@ -138,11 +139,11 @@ func (p *probe) say(format string, args ...any) {
 	p.lines = append(p.lines, fmt.Sprintf(format, args...))
 }
 
-// result records the result of a call.
-func (p *probe) result(what string, err error) { p.say("%s: %s", what, word(err)) }
+// sayError records a call's result.
+func (p *probe) sayError(what string, err error) { p.say("%s: %s", what, errorName(err)) }
 
-// word returns the name of an error.
-func word(err error) string {
+// errorName returns an error's name.
+func errorName(err error) string {
 	var e syscall.Errno
 	switch {
 	case err == nil:
@@ -154,8 +155,8 @@ func word(err error) string {
 	}
 }
 
-// need ends the case if a precondition fails.
-func (p *probe) need(err error) {
+// mustSucceed ends the case if a precondition fails.
+func (p *probe) mustSucceed(err error) {
 	if err == nil {
 		return
 	}
@@ -163,9 +164,9 @@ func (p *probe) need(err error) {
 	if strings.HasSuffix(file, "/files.go") || strings.HasSuffix(file, "/probe.go") {
 		_, file, line, _ = runtime.Caller(2)
 	}
-	p.say("stopped at %s:%d: %s", filepath.Base(file), line, word(err))
+	p.say("stopped at %s:%d: %s", filepath.Base(file), line, errorName(err))
 	runtime.Goexit()
 }
 
-// at returns the path of a name in the case's directory, not cleaned.
-func (p *probe) at(name string) string { return p.dir + "/" + name }
+// pathOf returns a name's path in the case's directory, not cleaned.
+func (p *probe) pathOf(name string) string { return p.dir + "/" + name }

@@ -18,47 +18,47 @@ var renameWrongCases = []Case{
 }
 
 func renameKinds(p *probe) {
-	p.file("file", "")
-	p.mkdir("dir")
-	p.need(unix.Symlink("dir", p.at("symlink")))
+	p.makeFile("file", "")
+	p.makeDir("dir")
+	p.mustSucceed(unix.Symlink("dir", p.pathOf("symlink")))
 	p.move("file", "dir")
 	p.move("dir", "file")
 	p.move("dir", "symlink")
 	p.move("symlink", "dir")
 	p.move("file", "symlink")
-	p.lists("")
+	p.sayEntries("")
 }
 
-// A rename to another name of the same object does nothing.
+// A rename to another name for the same object does nothing.
 func renameItself(p *probe) {
-	p.file("a", "x")
-	p.mkdir("d")
-	p.need(unix.Link(p.at("a"), p.at("b")))
-	p.need(unix.Link(p.at("a"), p.at("d/c")))
+	p.makeFile("a", "x")
+	p.makeDir("d")
+	p.mustSucceed(unix.Link(p.pathOf("a"), p.pathOf("b")))
+	p.mustSucceed(unix.Link(p.pathOf("a"), p.pathOf("d/c")))
 	p.move("a", "a")
 	p.move("d", "d")
 	p.move("a", "b")
 	p.move("a", "d/c")
-	p.links("a")
-	p.lists("")
-	p.lists("d")
+	p.sayLinks("a")
+	p.sayEntries("")
+	p.sayEntries("d")
 }
 
 func renameIntoItself(p *probe) {
-	p.need(unix.Mkdir(p.at("a"), 0o755))
-	p.mkdir("a/b")
-	p.mkdir("a/b/c")
+	p.mustSucceed(unix.Mkdir(p.pathOf("a"), 0o755))
+	p.makeDir("a/b")
+	p.makeDir("a/b/c")
 	p.move("a", "a/new")
 	p.move("a", "a/b/new")
 	p.move("a", "a/b/c")
 	p.move("a/b/c", "a") // its ancestor
 	p.move("a/b", "a")
-	p.lists("a")
+	p.sayEntries("a")
 }
 
 func renameDots(p *probe) {
-	p.mkdir("a")
-	p.file("f", "")
+	p.makeDir("a")
+	p.makeFile("f", "")
 	p.move("a/.", "b")
 	p.move("a/..", "b")
 	p.move("f", "a/.")
@@ -67,36 +67,36 @@ func renameDots(p *probe) {
 }
 
 func renameMissing(p *probe) {
-	p.file("f", "")
-	p.mkdir("d")
+	p.makeFile("f", "")
+	p.makeDir("d")
 	p.move("none", "x")
 	p.move("none", "f")
 	p.move("f", "none/x")
 	p.move("none/x", "f")
 	p.move("f/x", "y")
 	p.move("f", "f/x")
-	p.result("no name", unix.Rename("", p.at("x")))
+	p.sayError("no name", unix.Rename("", p.pathOf("x")))
 	p.move("f", strings.Repeat("n", 256))
-	p.lists("")
+	p.sayEntries("")
 }
 
 func renameSlash(p *probe) {
-	p.file("f", "")
-	p.mkdir("d")
+	p.makeFile("f", "")
+	p.makeDir("d")
 	p.move("f", "g/")
 	p.move("f/", "g")
 	p.move("d/", "e")
 	p.move("e", "d/")
-	p.lists("")
+	p.sayEntries("")
 }
 
 func renameByUser(p *probe) {
-	p.need(unix.Mkdir(p.at("open"), 0o777))
-	p.need(unix.Chmod(p.at("open"), 0o777))
-	p.mkdir("closed")
-	p.file("open/f", "")
-	p.file("closed/f", "")
-	p.as(user, group, nil, func() {
+	p.mustSucceed(unix.Mkdir(p.pathOf("open"), 0o777))
+	p.mustSucceed(unix.Chmod(p.pathOf("open"), 0o777))
+	p.makeDir("closed")
+	p.makeFile("open/f", "")
+	p.makeFile("closed/f", "")
+	p.runAs(user, group, nil, func() {
 		p.move("closed/f", "open/g")
 		p.move("open/f", "closed/g")
 		p.move("open/f", "closed/f")
@@ -106,13 +106,13 @@ func renameByUser(p *probe) {
 
 // A moved directory must be writable, because its entry ".." changes.
 func renameDirByUser(p *probe) {
-	p.need(unix.Mkdir(p.at("a"), 0o777))
-	p.need(unix.Chmod(p.at("a"), 0o777))
-	p.need(unix.Mkdir(p.at("b"), 0o777))
-	p.need(unix.Chmod(p.at("b"), 0o777))
-	p.mkdir("a/roots")
-	p.as(user, group, nil, func() {
-		p.mkdir("a/mine")
+	p.mustSucceed(unix.Mkdir(p.pathOf("a"), 0o777))
+	p.mustSucceed(unix.Chmod(p.pathOf("a"), 0o777))
+	p.mustSucceed(unix.Mkdir(p.pathOf("b"), 0o777))
+	p.mustSucceed(unix.Chmod(p.pathOf("b"), 0o777))
+	p.makeDir("a/roots")
+	p.runAs(user, group, nil, func() {
+		p.makeDir("a/mine")
 		p.move("a/roots", "b/roots")
 		p.move("a/roots", "a/new")
 		p.move("a/mine", "b/mine")

@@ -12,20 +12,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Case is one small function of the suite.
+// A Case is one small function in the suite.
 type Case struct {
 	Name string
 	Root bool // needs root: the case acts as several users, or makes devices
 	run  func(p *probe)
 }
 
-// Values of Root in the tables of cases.
+// Root values in the case tables.
 const (
 	anyone = false
 	root   = true
 )
 
-// Cases returns all functions, by theme, in the order of Run.
+// Cases returns all functions, by theme, in the order in which Run runs them.
 func Cases() []Case {
 	return slices.Concat(
 		modeCases, ownerCases, accessCases, timeCases, changeCases, changedNameCases, linkCases, symlinkCases, symlinkPathCases,
@@ -44,9 +44,9 @@ func ACLCases() []Case { return slices.Clone(aclCases) }
 // name.
 func XattrCases() []Case { return slices.Clone(xattrCases) }
 
-// Run runs the named cases, or those of the suite, each in a directory of its
+// Run runs the named cases, or the whole suite, each in a directory of its
 // name that Run makes in dir and removes. It writes each observation as one
-// line: the name of the case, a tab, and the observation. All users must be
+// line: the case's name, a tab, and the observation. All users must be
 // able to reach dir.
 func Run(dir string, out io.Writer, names ...string) error {
 	cases, err := choose(names)
@@ -59,7 +59,7 @@ func Run(dir string, out io.Writer, names ...string) error {
 			return fmt.Errorf("case %s needs root", c.Name)
 		}
 		p := &probe{dir: filepath.Join(dir, c.Name), clock: filepath.Join(dir, ".clock")}
-		if err := p.take(c); err != nil {
+		if err := p.runCase(c); err != nil {
 			return err
 		}
 		for _, line := range p.lines {
@@ -88,10 +88,10 @@ func choose(names []string) ([]Case, error) {
 	return chosen, nil
 }
 
-// A Transcript holds the lines of each case.
+// A Transcript holds each case's lines.
 type Transcript map[string][]string
 
-// Parse reads the output of Run.
+// Parse reads Run's output.
 func Parse(r io.Reader) (Transcript, error) {
 	t := make(Transcript)
 	s := bufio.NewScanner(r)
@@ -105,16 +105,32 @@ func Parse(r io.Reader) (Transcript, error) {
 	return t, s.Err()
 }
 
-// WriteTable writes the differences as a table of Markdown.
-func WriteTable(w io.Writer, differences []Difference) error {
-	text := "| function | mount | difference (`-` tmpfs, `+` the mount) | reason |\n| --- | --- | --- | --- |\n"
-	for _, d := range differences {
-		lines := make([]string, len(d.Lines))
-		for i, line := range d.Lines {
-			lines[i] = "`" + strings.ReplaceAll(line, "|", `\|`) + "`"
+// writeList writes the differences in Markdown, one section for each function.
+func writeList(w io.Writer, differences []Difference) error {
+	var text strings.Builder
+	for i, d := range differences {
+		if i == 0 || d.Case != differences[i-1].Case {
+			fmt.Fprintf(&text, "### %s\n\n", d.Case)
 		}
-		text += fmt.Sprintf("| %s | %s | %s | %s |\n", d.Case, strings.Join(d.On, "; "), strings.Join(lines, "<br>"), d.Why)
+		fmt.Fprintf(&text, "%s:\n\n```diff\n%s\n```\n\n%s.\n", strings.Join(d.On, "; "), strings.Join(d.Lines, "\n"), sentence(d.Why))
+		if i < len(differences)-1 {
+			text.WriteString("\n")
+		}
 	}
-	_, err := io.WriteString(w, text)
+	_, err := io.WriteString(w, text.String())
 	return err
+}
+
+// sentence returns a reason with a capital letter, in lines with at most 100 bytes.
+func sentence(reason string) string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(reason) {
+		if line != "" && len(line)+len(" ")+len(word) > 99 {
+			lines, line = append(lines, line), ""
+		}
+		line = strings.TrimSpace(line + " " + word)
+	}
+	text := strings.Join(append(lines, line), "\n")
+	return strings.ToUpper(text[:1]) + text[1:]
 }

@@ -17,91 +17,91 @@ var symlinkPathCases = []Case{
 }
 
 func symlinkFollow(p *probe) {
-	p.mkdir("dir")
-	p.file("dir/file", "content")
-	p.need(unix.Symlink("dir", p.at("d")))
-	p.need(unix.Symlink("d/file", p.at("f")))
-	p.need(unix.Symlink("../f", p.at("dir/up")))
-	p.need(unix.Symlink(p.at("dir/file"), p.at("absolute")))
+	p.makeDir("dir")
+	p.makeFile("dir/file", "content")
+	p.mustSucceed(unix.Symlink("dir", p.pathOf("d")))
+	p.mustSucceed(unix.Symlink("d/file", p.pathOf("f")))
+	p.mustSucceed(unix.Symlink("../f", p.pathOf("dir/up")))
+	p.mustSucceed(unix.Symlink(p.pathOf("dir/file"), p.pathOf("absolute")))
 	for _, name := range []string{"d/file", "f", "dir/up", "d/up", "absolute"} {
-		p.holds(name)
+		p.sayContent(name)
 	}
 }
 
 func symlinkDangling(p *probe) {
-	p.need(unix.Symlink("none", p.at("dangling")))
-	p.try("open", "dangling", unix.O_RDONLY)
-	p.exists("dangling")
-	p.result("access", unix.Access(p.at("dangling"), unix.F_OK))
-	p.try("create only", "dangling", unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY)
-	p.result("mkdir", unix.Mkdir(p.at("dangling"), 0o755))
-	p.try("create", "dangling", unix.O_CREAT|unix.O_WRONLY)
-	p.lists("")
-	p.result("unlink", unix.Unlink(p.at("dangling")))
-	p.lists("")
+	p.mustSucceed(unix.Symlink("none", p.pathOf("dangling")))
+	p.tryOpen("open", "dangling", unix.O_RDONLY)
+	p.sayExists("dangling")
+	p.sayError("access", unix.Access(p.pathOf("dangling"), unix.F_OK))
+	p.tryOpen("create only", "dangling", unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY)
+	p.sayError("mkdir", unix.Mkdir(p.pathOf("dangling"), 0o755))
+	p.tryOpen("create", "dangling", unix.O_CREAT|unix.O_WRONLY)
+	p.sayEntries("")
+	p.sayError("unlink", unix.Unlink(p.pathOf("dangling")))
+	p.sayEntries("")
 }
 
 func symlinkLoop(p *probe) {
-	p.need(unix.Symlink("self", p.at("self")))
-	p.need(unix.Symlink("b", p.at("a")))
-	p.need(unix.Symlink("a", p.at("b")))
+	p.mustSucceed(unix.Symlink("self", p.pathOf("self")))
+	p.mustSucceed(unix.Symlink("b", p.pathOf("a")))
+	p.mustSucceed(unix.Symlink("a", p.pathOf("b")))
 	for _, name := range []string{"self", "a", "a/x"} {
-		p.try("open "+name, name, unix.O_RDONLY)
-		p.result("chmod "+name, unix.Chmod(p.at(name), 0o600))
+		p.tryOpen("open "+name, name, unix.O_RDONLY)
+		p.sayError("chmod "+name, unix.Chmod(p.pathOf(name), 0o600))
 	}
-	p.exists("self")
-	p.result("rename", unix.Rename(p.at("self"), p.at("other")))
+	p.sayExists("self")
+	p.sayError("rename", unix.Rename(p.pathOf("self"), p.pathOf("other")))
 	p.readlink("other")
 }
 
 // Linux follows 40 links.
 func symlinkChain(p *probe) {
-	p.file("0", "end")
+	p.makeFile("0", "end")
 	for i := range 41 {
-		p.need(unix.Symlink(fmt.Sprint(i), p.at(fmt.Sprint(i+1))))
+		p.mustSucceed(unix.Symlink(fmt.Sprint(i), p.pathOf(fmt.Sprint(i+1))))
 	}
-	p.holds("40")
-	p.holds("41")
+	p.sayContent("40")
+	p.sayContent("41")
 }
 
 func symlinkToDir(p *probe) {
-	p.mkdir("dir")
-	p.file("dir/file", "")
-	p.need(unix.Symlink("dir", p.at("symlink")))
-	p.lists("symlink")
-	p.result("rmdir", unix.Rmdir(p.at("symlink")))
-	p.result("mkdir", unix.Mkdir(p.at("symlink"), 0o755))
-	p.result("mkdir below", unix.Mkdir(p.at("symlink/sub"), 0o755))
-	p.result("rename of it", unix.Rename(p.at("symlink"), p.at("other")))
-	p.lists("other")
-	p.result("unlink", unix.Unlink(p.at("other")))
-	p.lists("dir")
+	p.makeDir("dir")
+	p.makeFile("dir/file", "")
+	p.mustSucceed(unix.Symlink("dir", p.pathOf("symlink")))
+	p.sayEntries("symlink")
+	p.sayError("rmdir", unix.Rmdir(p.pathOf("symlink")))
+	p.sayError("mkdir", unix.Mkdir(p.pathOf("symlink"), 0o755))
+	p.sayError("mkdir below", unix.Mkdir(p.pathOf("symlink/sub"), 0o755))
+	p.sayError("rename of it", unix.Rename(p.pathOf("symlink"), p.pathOf("other")))
+	p.sayEntries("other")
+	p.sayError("unlink", unix.Unlink(p.pathOf("other")))
+	p.sayEntries("dir")
 }
 
 func symlinkTrailingSlash(p *probe) {
-	p.mkdir("dir")
-	p.file("file", "")
-	p.need(unix.Symlink("dir", p.at("d")))
-	p.need(unix.Symlink("file", p.at("f")))
-	p.exists("d/")
-	p.exists("f/")
-	p.say("of what it names: %v", p.status("d/").Mode&unix.S_IFMT == unix.S_IFDIR)
-	p.result("unlink", unix.Unlink(p.at("d/")))
-	p.result("rmdir", unix.Rmdir(p.at("d/")))
-	p.result("rename", unix.Rename(p.at("d/"), p.at("e")))
+	p.makeDir("dir")
+	p.makeFile("file", "")
+	p.mustSucceed(unix.Symlink("dir", p.pathOf("d")))
+	p.mustSucceed(unix.Symlink("file", p.pathOf("f")))
+	p.sayExists("d/")
+	p.sayExists("f/")
+	p.say("of what it names: %v", p.lstat("d/").Mode&unix.S_IFMT == unix.S_IFDIR)
+	p.sayError("unlink", unix.Unlink(p.pathOf("d/")))
+	p.sayError("rmdir", unix.Rmdir(p.pathOf("d/")))
+	p.sayError("rename", unix.Rename(p.pathOf("d/"), p.pathOf("e")))
 }
 
-// A link replaced by another link of the same name is read anew.
+// A link replaced by another link with the same name is read again.
 func symlinkReplaced(p *probe) {
-	p.file("a", "is a")
-	p.file("b", "is b")
-	p.need(unix.Symlink("a", p.at("symlink")))
-	p.holds("symlink")
-	p.need(unix.Symlink("b", p.at("new")))
-	p.need(unix.Rename(p.at("new"), p.at("symlink")))
-	p.holds("symlink")
-	p.need(unix.Unlink(p.at("symlink")))
-	p.need(unix.Symlink("a", p.at("symlink")))
-	p.holds("symlink")
+	p.makeFile("a", "is a")
+	p.makeFile("b", "is b")
+	p.mustSucceed(unix.Symlink("a", p.pathOf("symlink")))
+	p.sayContent("symlink")
+	p.mustSucceed(unix.Symlink("b", p.pathOf("new")))
+	p.mustSucceed(unix.Rename(p.pathOf("new"), p.pathOf("symlink")))
+	p.sayContent("symlink")
+	p.mustSucceed(unix.Unlink(p.pathOf("symlink")))
+	p.mustSucceed(unix.Symlink("a", p.pathOf("symlink")))
+	p.sayContent("symlink")
 	p.readlink("symlink")
 }

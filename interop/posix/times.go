@@ -18,14 +18,14 @@ var timeCases = []Case{
 // seconds returns a time without a fraction.
 func seconds(n int64) unix.Timespec { return unix.NsecToTimespec(n * 1e9) }
 
-// set sets the times of the object name.
+// set sets the object's times.
 func (p *probe) set(name string, atime, mtime unix.Timespec) error {
-	return unix.UtimesNanoAt(unix.AT_FDCWD, p.at(name), []unix.Timespec{atime, mtime}, unix.AT_SYMLINK_NOFOLLOW)
+	return unix.UtimesNanoAt(unix.AT_FDCWD, p.pathOf(name), []unix.Timespec{atime, mtime}, unix.AT_SYMLINK_NOFOLLOW)
 }
 
 // times records both times.
 func (p *probe) times(name string) {
-	st := p.status(name)
+	st := p.lstat(name)
 	p.say("times of %s: %d.%09d %d.%09d", name, st.Atim.Sec, st.Atim.Nsec, st.Mtim.Sec, st.Mtim.Nsec)
 }
 
@@ -37,10 +37,10 @@ var (
 )
 
 func timesNanoseconds(p *probe) {
-	p.file("file", "x")
-	p.result("set", p.set("file", old, oldM))
+	p.makeFile("file", "x")
+	p.sayError("set", p.set("file", old, oldM))
 	p.times("file")
-	p.need(p.set("file", unix.NsecToTimespec(1_999999999), unix.NsecToTimespec(2_000000001)))
+	p.mustSucceed(p.set("file", unix.NsecToTimespec(1_999999999), unix.NsecToTimespec(2_000000001)))
 	p.times("file")
 }
 
@@ -48,97 +48,97 @@ func timesNanoseconds(p *probe) {
 func recent(t unix.Timespec) bool { return int64(t.Sec) > 1_600_000_000 }
 
 func timesNow(p *probe) {
-	p.file("file", "x")
-	p.need(p.set("file", old, oldM))
-	p.result("set", p.set("file", now, now))
-	st := p.status("file")
+	p.makeFile("file", "x")
+	p.mustSucceed(p.set("file", old, oldM))
+	p.sayError("set", p.set("file", now, now))
+	st := p.lstat("file")
 	p.say("now: %v %v, the same: %v", recent(st.Atim), recent(st.Mtim), st.Atim == st.Mtim)
 	p.say("not after the change: %v", compare(st.Mtim, st.Ctim) <= 0)
 }
 
 func timesOmit(p *probe) {
-	p.file("file", "x")
-	p.need(p.set("file", old, oldM))
-	p.result("atime alone", p.set("file", seconds(5), omit))
+	p.makeFile("file", "x")
+	p.mustSucceed(p.set("file", old, oldM))
+	p.sayError("atime alone", p.set("file", seconds(5), omit))
 	p.times("file")
-	p.result("mtime alone", p.set("file", omit, seconds(6)))
+	p.sayError("mtime alone", p.set("file", omit, seconds(6)))
 	p.times("file")
-	p.result("neither", p.set("file", omit, omit))
+	p.sayError("neither", p.set("file", omit, omit))
 	p.times("file")
-	p.result("mtime now", p.set("file", omit, now))
-	st := p.status("file")
+	p.sayError("mtime now", p.set("file", omit, now))
+	st := p.lstat("file")
 	p.say("atime %d, mtime now: %v", st.Atim.Sec, recent(st.Mtim))
 }
 
 func timesSymlink(p *probe) {
-	p.file("file", "x")
-	p.need(unix.Symlink("file", p.at("symlink")))
-	p.need(p.set("file", seconds(1), seconds(2)))
-	p.result("of the link", p.set("symlink", seconds(3), seconds(4)))
-	st := p.status("symlink")
+	p.makeFile("file", "x")
+	p.mustSucceed(unix.Symlink("file", p.pathOf("symlink")))
+	p.mustSucceed(p.set("file", seconds(1), seconds(2)))
+	p.sayError("of the link", p.set("symlink", seconds(3), seconds(4)))
+	st := p.lstat("symlink")
 	p.say("mtime of the link: %d", st.Mtim.Sec) // following the link changes its atime
 	p.times("file")
-	p.result("through it", unix.UtimesNanoAt(unix.AT_FDCWD, p.at("symlink"), []unix.Timespec{seconds(5), seconds(6)}, 0))
+	p.sayError("through it", unix.UtimesNanoAt(unix.AT_FDCWD, p.pathOf("symlink"), []unix.Timespec{seconds(5), seconds(6)}, 0))
 	p.times("file")
 }
 
 func timesDir(p *probe) {
-	p.mkdir("dir")
-	p.result("set", p.set("dir", old, oldM))
+	p.makeDir("dir")
+	p.sayError("set", p.set("dir", old, oldM))
 	p.times("dir")
 }
 
 func timesDescriptor(p *probe) {
-	p.file("file", "x")
-	fd := p.fd("file", unix.O_RDONLY)
-	p.result("set", unix.Futimes(fd, []unix.Timeval{{Sec: 7, Usec: 8}, {Sec: 9, Usec: 10}}))
+	p.makeFile("file", "x")
+	fd := p.openFD("file", unix.O_RDONLY)
+	p.sayError("set", unix.Futimes(fd, []unix.Timeval{{Sec: 7, Usec: 8}, {Sec: 9, Usec: 10}}))
 	p.times("file")
 }
 
 func timesRange(p *probe) {
-	p.file("file", "x")
+	p.makeFile("file", "x")
 	for _, s := range []int64{0, 1, 1<<31 - 1, 1 << 31, 1<<32 - 1} {
-		p.result("set", p.set("file", seconds(s), seconds(s)))
+		p.sayError("set", p.set("file", seconds(s), seconds(s)))
 		p.times("file")
 	}
-	p.result("1969", p.set("file", seconds(-1), seconds(-1)))
+	p.sayError("1969", p.set("file", seconds(-1), seconds(-1)))
 	p.times("file")
-	p.result("2106", p.set("file", seconds(1<<32), seconds(1<<32)))
+	p.sayError("2106", p.set("file", seconds(1<<32), seconds(1<<32)))
 	p.times("file")
 }
 
 func timesWrong(p *probe) {
-	p.file("file", "x")
-	p.result("missing", p.set("none", now, now))
-	p.result("too many nanoseconds", p.set("file", unix.Timespec{Nsec: 1e9}, now))
+	p.makeFile("file", "x")
+	p.sayError("missing", p.set("none", now, now))
+	p.sayError("too many nanoseconds", p.set("file", unix.Timespec{Nsec: 1e9}, now))
 }
 
 // Write permission is enough to set times to now.
 func timesByUser(p *probe) {
-	p.of("mine", user, group, 0o400)
-	p.of("writable", 0, 0, 0o666)
-	p.of("readable", 0, 0, 0o644)
-	p.as(user, group, nil, func() {
+	p.makeOwned("mine", user, group, 0o400)
+	p.makeOwned("writable", 0, 0, 0o666)
+	p.makeOwned("readable", 0, 0, 0o644)
+	p.runAs(user, group, nil, func() {
 		for _, name := range []string{"mine", "writable", "readable"} {
-			p.result(name+" now", p.set(name, now, now))
-			p.result(name+" then", p.set(name, old, oldM))
-			p.result(name+" one now", p.set(name, now, omit))
+			p.sayError(name+" now", p.set(name, now, now))
+			p.sayError(name+" then", p.set(name, old, oldM))
+			p.sayError(name+" one now", p.set(name, now, omit))
 		}
 	})
 }
 
 // Times set on a written open file remain after the close.
 func timesOfOpenFile(p *probe) {
-	fd, err := unix.Open(p.at("file"), unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o644)
-	p.need(err)
-	p.write(fd, "written", 0)
-	p.need(p.set("file", old, oldM))
+	fd, err := unix.Open(p.pathOf("file"), unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o644)
+	p.mustSucceed(err)
+	p.writeAt(fd, "written", 0)
+	p.mustSucceed(p.set("file", old, oldM))
 	p.times("file")
-	p.write(fd, "W", 0)
+	p.writeAt(fd, "W", 0)
 	p.say("a write changes mtime: %v", recent(p.fstat(fd).Mtim))
-	p.need(p.set("file", old, oldM))
-	p.need(unix.Fsync(fd))
-	p.need(unix.Close(fd))
+	p.mustSucceed(p.set("file", old, oldM))
+	p.mustSucceed(unix.Fsync(fd))
+	p.mustSucceed(unix.Close(fd))
 	p.times("file")
 }
 

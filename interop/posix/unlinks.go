@@ -11,53 +11,53 @@ var unlinkCases = []Case{
 }
 
 func unlinkFile(p *probe) {
-	p.file("f", "x")
-	p.result("unlink", unix.Unlink(p.at("f")))
-	p.exists("f")
-	p.result("again", unix.Unlink(p.at("f")))
-	p.lists("")
+	p.makeFile("f", "x")
+	p.sayError("unlink", unix.Unlink(p.pathOf("f")))
+	p.sayExists("f")
+	p.sayError("again", unix.Unlink(p.pathOf("f")))
+	p.sayEntries("")
 }
 
 func unlinkWrong(p *probe) {
-	p.file("f", "x")
-	p.mkdir("d")
-	p.result("missing", unix.Unlink(p.at("none")))
-	p.result("below nothing", unix.Unlink(p.at("none/x")))
-	p.result("below a file", unix.Unlink(p.at("f/x")))
-	p.result("a directory", unix.Unlink(p.at("d")))
-	p.result("with a slash", unix.Unlink(p.at("f/")))
-	p.result("a directory with a slash", unix.Unlink(p.at("d/")))
-	p.result("dot", unix.Unlink(p.at("d/.")))
-	p.lists("")
+	p.makeFile("f", "x")
+	p.makeDir("d")
+	p.sayError("missing", unix.Unlink(p.pathOf("none")))
+	p.sayError("below nothing", unix.Unlink(p.pathOf("none/x")))
+	p.sayError("below a file", unix.Unlink(p.pathOf("f/x")))
+	p.sayError("a directory", unix.Unlink(p.pathOf("d")))
+	p.sayError("with a slash", unix.Unlink(p.pathOf("f/")))
+	p.sayError("a directory with a slash", unix.Unlink(p.pathOf("d/")))
+	p.sayError("dot", unix.Unlink(p.pathOf("d/.")))
+	p.sayEntries("")
 }
 
 func unlinkLink(p *probe) {
-	p.file("a", "content")
-	p.need(unix.Link(p.at("a"), p.at("b")))
-	fd := p.fd("a", unix.O_RDWR)
-	p.need(unix.Unlink(p.at("a")))
-	p.write(fd, "CON", 0)
-	p.need(unix.Fsync(fd))
+	p.makeFile("a", "content")
+	p.mustSucceed(unix.Link(p.pathOf("a"), p.pathOf("b")))
+	fd := p.openFD("a", unix.O_RDWR)
+	p.mustSucceed(unix.Unlink(p.pathOf("a")))
+	p.writeAt(fd, "CON", 0)
+	p.mustSucceed(unix.Fsync(fd))
 	p.say("links %d", p.fstat(fd).Nlink)
-	p.holds("b")
-	p.lists("")
+	p.sayContent("b")
+	p.sayEntries("")
 }
 
 func unlinkByUser(p *probe) {
-	p.mkdir("closed")
-	p.file("closed/f", "")
-	p.need(unix.Mkdir(p.at("open"), 0o777))
-	p.need(unix.Chmod(p.at("open"), 0o777))
-	p.of("open/f", 0, 0, 0)
-	p.as(user, group, nil, func() {
-		p.result("where one may not write", unix.Unlink(p.at("closed/f")))
-		p.result("where one may", unix.Unlink(p.at("open/f")))
+	p.makeDir("closed")
+	p.makeFile("closed/f", "")
+	p.mustSucceed(unix.Mkdir(p.pathOf("open"), 0o777))
+	p.mustSucceed(unix.Chmod(p.pathOf("open"), 0o777))
+	p.makeOwned("open/f", 0, 0, 0)
+	p.runAs(user, group, nil, func() {
+		p.sayError("where one may not write", unix.Unlink(p.pathOf("closed/f")))
+		p.sayError("where one may", unix.Unlink(p.pathOf("open/f")))
 	})
 }
 
 func unlinkReadonly(p *probe) {
-	p.file("f", "")
-	p.need(unix.Chmod(p.at("f"), 0))
-	p.result("unlink", unix.Unlink(p.at("f")))
-	p.lists("")
+	p.makeFile("f", "")
+	p.mustSucceed(unix.Chmod(p.pathOf("f"), 0))
+	p.sayError("unlink", unix.Unlink(p.pathOf("f")))
+	p.sayEntries("")
 }

@@ -17,7 +17,7 @@ import (
 
 // TestTLSKerberos has users of Linux work with Kerberos inside of TLS: the certificate is
 // the host's, and the files are those of the users that the principals have on the server.
-// rpc.gssd makes the contexts in clear, which no mount can change.
+// rpc.gssd establishes the contexts unencrypted, which no mount can change.
 func TestTLSKerberos(t *testing.T) {
 	realm := t.TempDir()
 	kdc, err := kerberos.StartKDC(realm, "aes256-cts-hmac-sha1-96")
@@ -35,10 +35,10 @@ func TestTLSKerberos(t *testing.T) {
 	})
 	for _, vers := range []string{"3", "4.2"} {
 		t.Run(vers, func(t *testing.T) {
-			s := s.in(t)
-			assert.Regexp(t, "access denied|not permitted", s.refused(s.path("both"), s.options(vers, "tls")+",sec=krb5p"))
-			assert.Regexp(t, "access denied|not permitted", s.refused(s.path("both"), s.options(vers, "mtls")+",sec=sys"))
-			s.mount("both", "/mnt", vers, "mtls", "sec=krb5p")
+			s := s.withTest(t)
+			assert.Regexp(t, "access denied|not permitted", s.expectRejected(s.exportPath("both"), s.mountOptions(vers, "tls")+",sec=krb5p"))
+			assert.Regexp(t, "access denied|not permitted", s.expectRejected(s.exportPath("both"), s.mountOptions(vers, "mtls")+",sec=sys"))
+			s.mountExport("both", "/mnt", vers, "mtls", "sec=krb5p")
 			assert.Contains(t, s.Must("grep ' /mnt ' /proc/mounts"), "sec=krb5p")
 			dir := "/mnt/" + vers
 			s.May("alice", "umask 022; mkdir %s; umask 077; echo \"%s\" >%s/a; cat %[3]s/a", dir, mark, dir)
@@ -53,7 +53,7 @@ func TestTLSKerberos(t *testing.T) {
 			}
 		})
 	}
-	protected, size, clear := s.seen(t)
-	t.Logf("%d connections with %d bytes in TLS, %d in clear", protected, size, clear)
-	assert.Contains(t, s.said(), "CN=root")
+	protected, size, clear := s.observed(t)
+	t.Logf("%d connections with %d bytes in TLS, %d unencrypted", protected, size, clear)
+	assert.Contains(t, s.daemonLog(), "CN=root")
 }

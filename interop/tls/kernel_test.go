@@ -69,9 +69,9 @@ const (
 	portTCP  = 30050
 )
 
-// status returns whether nfsrdmad in the guest says that the kernel has TLS, and how many
+// kernelStatus returns whether nfsrdmad in the guest says that the kernel has TLS, and how many
 // of its connections the kernel encrypts.
-func status(m interop.Machine) (kernel string, conns int) {
+func kernelStatus(m interop.Machine) (kernel string, conns int) {
 	m.Helper()
 	var doc struct {
 		TLS         struct{ Kernel string }
@@ -86,8 +86,8 @@ func status(m interop.Machine) (kernel string, conns int) {
 	return doc.TLS.Kernel, conns
 }
 
-// streams returns how many streams the guest's kernel has encrypted and decrypted so far.
-func streams(m interop.Machine) (sent, received int) {
+// countKernelStreams returns how many streams the guest's kernel has encrypted and decrypted so far.
+func countKernelStreams(m interop.Machine) (sent, received int) {
 	m.Helper()
 	for _, line := range strings.Split(m.Must("cat /proc/net/tls_stat"), "\n") {
 		if w := strings.Fields(line); len(w) == 2 {
@@ -147,7 +147,7 @@ for i in $(seq 100); do grep -q ready /tmp/nfsrdmad.log && break; sleep 0.2; don
 		m := interop.Machine{T: t, Guest: m.Guest}
 		outside("cp", certtest.Write(t, t.TempDir(), "small", data[:1<<20]), shop+"/small")
 		assert.Equal(t, m.Must("head -c 1048576 /tmp/data | md5sum"), m.Must("md5sum </tmp/shop/small"))
-		kernel, _ := status(m)
+		kernel, _ := kernelStatus(m)
 		assert.Equal(t, "not available", kernel)
 		assert.Equal(t, "1\n", m.Must("grep -c 'kernel TLS: not available' /tmp/nfsrdmad.log"))
 	})
@@ -155,7 +155,7 @@ for i in $(seq 100); do grep -q ready /tmp/nfsrdmad.log && break; sleep 0.2; don
 
 	t.Run("mountrdma with crypto/tls", func(t *testing.T) {
 		m := interop.Machine{T: t, Guest: m.Guest}
-		sent, received := streams(m)
+		sent, received := countKernelStreams(m)
 		outside("cp", file, shop+"/there")
 		back := filepath.Join(t.TempDir(), "back")
 		outside("cp", shop+"/there", back)
@@ -163,28 +163,28 @@ for i in $(seq 100); do grep -q ready /tmp/nfsrdmad.log && break; sleep 0.2; don
 		got, err := os.ReadFile(back)
 		require.NoError(t, err)
 		assert.True(t, bytes.Equal(data, got))
-		moreSent, moreReceived := streams(m)
+		moreSent, moreReceived := countKernelStreams(m)
 		assert.Greater(t, moreSent, sent)
 		assert.Equal(t, moreSent-sent, moreReceived-received)
-		kernel, _ := status(m)
+		kernel, _ := kernelStatus(m)
 		assert.Equal(t, "on", kernel)
 	})
 	t.Run("Linux", func(t *testing.T) {
 		for _, vers := range []string{"3", "4.2"} {
 			m := interop.Machine{T: t, Guest: m.Guest}
-			sent, received := streams(m)
+			sent, received := countKernelStreams(m)
 			options := fmt.Sprintf("vers=%s,proto=tcp,port=%d,xprtsec=mtls", vers, portTCP)
 			if vers == "3" {
 				options += fmt.Sprintf(",nolock,mountproto=tcp,mountport=%d", portTCP)
 			}
 			m.Must("mount.nfs kernel.test.example:/tmp/shop /mnt -o %s 2>&1", options)
 			m.Must("cp /tmp/data /mnt/%s && echo 3 >/proc/sys/vm/drop_caches", vers)
-			_, conns := status(m)
+			_, conns := kernelStatus(m)
 			assert.Positive(t, conns)
 			assert.Equal(t, sum, m.Must("md5sum </mnt/%s", vers))
 			assert.Equal(t, sum, m.Must("md5sum </tmp/shop/%s", vers))
 			m.Must("umount /mnt")
-			moreSent, moreReceived := streams(m)
+			moreSent, moreReceived := countKernelStreams(m)
 			assert.GreaterOrEqual(t, moreSent-sent, 2, "of the client, and of nfsrdmad")
 			assert.GreaterOrEqual(t, moreReceived-received, 2)
 		}
@@ -203,7 +203,7 @@ for i in $(seq 100); do grep -q ready /tmp/nfsrdmad.log && break; sleep 0.2; don
 func TestKernelUnits(t *testing.T) {
 	root := certtest.New(t, "root", time.Now())
 	m := newKernelMachine(t, certtest.Bundle(root), root.Issue(nil))
-	require.NoError(t, m.Push(t.Context(), buildStatic(t, "test", "-c", "github.com/nfsrdma/nfsrdma/rpctls"), "/tmp/rpctls.test"))
+	require.NoError(t, m.Push(t.Context(), buildStatic(t, "test", "-c", "github.com/nfsrdma/nfsrdma/oncrpc/rpctls"), "/tmp/rpctls.test"))
 	out := m.Must("cd /tmp && chmod 755 rpctls.test && ./rpctls.test -test.v -test.timeout 220s -test.run '%s' 2>&1 || echo failed", "Kernel|Buffers|Interrupted|Deadline|Close|ForgedEnd|Reset|Vanishes")
 	t.Logf("%s", out)
 	assert.False(t, strings.Contains(out, "failed"))

@@ -33,7 +33,7 @@ x509.private_key=/etc/server.key
 // TestTLSKnfsd uses Linux's server over TCP by mountrdma with xprtsec=tls and mtls: by
 // commands of versions 3 and 4.2, and by a mount. Nothing but TLS records passes behind
 // the probe and its answer. What is weaker than the export wants is refused, and so is
-// MOUNT, which Linux does not have inside of TLS, unless it may be in clear.
+// MOUNT, which Linux does not support inside TLS, unless it may be unencrypted.
 func TestTLSKnfsd(t *testing.T) {
 	root := certtest.New(t, "root", time.Now())
 	server := root.Issue(func(c *x509.Certificate) { c.DNSNames, c.IPAddresses = nil, []net.IP{net.IPv4(127, 0, 0, 1)} })
@@ -70,16 +70,16 @@ func TestTLSKnfsd(t *testing.T) {
 		return all
 	}
 	run := func(t *testing.T, args ...string) (string, error) {
-		out, err := exec.Command(program("mountrdma"), args...).CombinedOutput()
+		out, err := exec.Command(programPath("mountrdma"), args...).CombinedOutput()
 		t.Logf("mountrdma %s\n%.400s", strings.Join(args, " "), out)
 		return string(out), err
 	}
 	url := func(export, name string) string {
-		return fmt.Sprintf("nfs://127.0.0.1:%d/export/%s%s?mountport=%d", w.port(t), export, name, mountd)
+		return fmt.Sprintf("nfs://127.0.0.1:%d/export/%s%s?mountport=%d", w.portNumber(t), export, name, mountd)
 	}
 	inClear := []string{"--clear-mount", "--sec", "sys"}
 	for range 10 { // knfsd gives up a handshake of 5 s, which tlshd's first one may need in the emulated machine
-		if _, err := run(t, append([]string{"ping", "-c", "1", fmt.Sprintf("127.0.0.1:%d", w.port(t))}, flags("tls")...)...); err == nil {
+		if _, err := run(t, append([]string{"ping", "-c", "1", fmt.Sprintf("127.0.0.1:%d", w.portNumber(t))}, flags("tls")...)...); err == nil {
 			break
 		}
 	}
@@ -98,12 +98,12 @@ func TestTLSKnfsd(t *testing.T) {
 			got, err := os.ReadFile(back)
 			require.NoError(t, err)
 			assert.True(t, string(got) == string(data))
-			assert.Contains(t, must("info", fmt.Sprintf("127.0.0.1:%d?mountport=%d", w.port(t), mountd)), sec+", TLS_")
+			assert.Contains(t, must("info", fmt.Sprintf("127.0.0.1:%d?mountport=%d", w.portNumber(t), mountd)), sec+", TLS_")
 			must("rm", url(sec, "/f"))
 		})
 		t.Run("mount/"+sec, func(t *testing.T) {
 			point := t.TempDir()
-			options := fmt.Sprintf("proto=tcp,port=%d,mountport=%d,xprtsec=%s,sec=sys,clear-mount,nolock,tls-ca=%s", w.port(t), mountd, sec, trusted)
+			options := fmt.Sprintf("proto=tcp,port=%d,mountport=%d,xprtsec=%s,sec=sys,clear-mount,nolock,tls-ca=%s", w.portNumber(t), mountd, sec, trusted)
 			if sec == "mtls" {
 				options += ",tls-cert=" + host.Cert + ",tls-key=" + host.Key
 			}
@@ -127,14 +127,14 @@ func TestTLSKnfsd(t *testing.T) {
 		for want, args := range map[string][]string{
 			"use xprtsec=mtls or xprtsec=tls": {"ls", url("tls", ""), "--proto", "tcp"},
 			"use xprtsec=mtls":                append(append([]string{"ls", url("mtls", "")}, flags("tls")...), inClear...),
-			"clear-mount, with sec=, asks it": append([]string{"ls", url("tls", "")}, flags("tls")...),
+			"clear-mount, with sec=, permits": append([]string{"ls", url("tls", "")}, flags("tls")...),
 		} {
 			out, err := run(t, args...)
 			assert.Error(t, err)
 			assert.Contains(t, out, want)
 		}
 	})
-	protected, size, clear := w.seen(t)
-	t.Logf("%d connections with %d bytes in TLS, %d in clear", protected, size, clear)
+	protected, size, clear := w.observed(t)
+	t.Logf("%d connections with %d bytes in TLS, %d unencrypted", protected, size, clear)
 	assert.Greater(t, size, 2*3*len(data))
 }

@@ -32,36 +32,36 @@ func TestTLSLinux(t *testing.T) {
 	for _, vers := range []string{"3", "4.2"} {
 		for _, c := range []struct{ export, sec string }{{"tls", "tls"}, {"tls", "mtls"}, {"mtls", "mtls"}} {
 			t.Run(vers+"/"+c.sec+" of "+c.export, func(t *testing.T) {
-				s := s.in(t)
-				s.mount(c.export, "/mnt", vers, c.sec)
+				s := s.withTest(t)
+				s.mountExport(c.export, "/mnt", vers, c.sec)
 				s.Must("cd /mnt && mkdir d && cp /tmp/data 'd/%s' && mv 'd/%[1]s' 'd/2 %[1]s' && echo 3 >/proc/sys/vm/drop_caches && cmp /tmp/data 'd/2 %[1]s' && ls -l d && ln -s 'd/2 %[1]s' l && cat l >/dev/null", mark)
 				s.Must("rm -r /mnt/d /mnt/l && umount /mnt")
 			})
 		}
 		for _, c := range []struct{ export, sec string }{{"tls", "none"}, {"mtls", "none"}, {"mtls", "tls"}} {
 			t.Run(vers+"/"+c.sec+" of "+c.export, func(t *testing.T) {
-				s := s.in(t)
-				out := s.refused(s.path(c.export), s.options(vers, c.sec))
+				s := s.withTest(t)
+				out := s.expectRejected(s.exportPath(c.export), s.mountOptions(vers, c.sec))
 				assert.Regexp(t, "access denied|Operation not permitted|Permission denied", out)
 				t.Logf("%s", out)
 			})
 		}
 	}
 	t.Run("another name", func(t *testing.T) { // the certificate is not for the address
-		s := s.in(t)
-		assert.Contains(t, s.refused("10.0.2.2:"+s.base+"/tls", s.options("4.2", "tls")), "access denied")
+		s := s.withTest(t)
+		assert.Contains(t, s.expectRejected("10.0.2.2:"+s.base+"/tls", s.mountOptions("4.2", "tls")), "access denied")
 	})
 	s.Kill() // all has passed
 	recording.End(t)
-	protected, size, clear := s.seen(t)
-	t.Logf("%d connections with %d bytes in TLS, %d in clear", protected, size, clear)
+	protected, size, clear := s.observed(t)
+	t.Logf("%d connections with %d bytes in TLS, %d unencrypted", protected, size, clear)
 	assert.Greater(t, size, 6*2*len(data))
-	dissected(t, file, portOf(t, s.TCP), protected)
+	checkCapture(t, file, portOf(t, s.TCP), protected)
 }
 
-// dissected has tshark take the connections apart. Of those with TLS, the probe and its
-// answer are in clear, and nothing else.
-func dissected(t *testing.T, file string, port, protected int) {
+// checkCapture has tshark take the connections apart. Of those with TLS, the probe and its
+// reply are unencrypted, and nothing else.
+func checkCapture(t *testing.T, file string, port, protected int) {
 	t.Helper()
 	begun := make(map[string]int) // TLS, by the number of the connection
 	other := make(map[string]int) // frames that are none
@@ -79,6 +79,6 @@ func dissected(t *testing.T, file string, port, protected int) {
 	assert.Len(t, begun, protected)
 	for stream := range begun {
 		assert.Equal(t, 1, begun[stream])
-		assert.Equal(t, 2, other[stream], "frames in clear of connection %s", stream)
+		assert.Equal(t, 2, other[stream], "unencrypted frames in connection %s", stream)
 	}
 }

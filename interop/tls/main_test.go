@@ -39,8 +39,8 @@ func testMain(m *testing.M) int {
 	return m.Run()
 }
 
-// program returns the path of a program that linux has built.
-func program(name string) string { return filepath.Join(scratch, "bin", name) }
+// programPath returns the path of a program that linux has built.
+func programPath(name string) string { return filepath.Join(scratch, "bin", name) }
 
 // linux builds the programs, and boots the guest of all tests.
 var linux = sync.OnceValues(func() (*interop.Guest, error) {
@@ -61,5 +61,5 @@ var linux = sync.OnceValues(func() (*interop.Guest, error) {
 		return nil, err
 	}
 	atEnd = g.Close
-	return g, g.Push(ctx, program("guestwork"), "/bin/guestwork")
+	return g, g.Push(ctx, programPath("guestwork"), "/bin/guestwork")
 })

@@ -28,14 +28,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/rpctls"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpctls"
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// An order is what the peer does.
-type order struct {
+// A peerOrder is what the peer does.
+type peerOrder struct {
 	Role    string   `json:"role"`
 	Address []any    `json:"address,omitempty"`
 	Host    string   `json:"host"`
@@ -47,8 +47,8 @@ type order struct {
 	Mutual  bool     `json:"mutual,omitempty"`
 }
 
-// A result is what the peer has seen.
-type result struct {
+// A peerResult is what the peer has seen.
+type peerResult struct {
 	Version, Cipher, ALPN string
 	Reply, Second         string
 	Tickets               bool
@@ -57,13 +57,13 @@ type result struct {
 	Port                  int
 }
 
-// A peer runs peer.py.
-type peer struct {
+// A pythonPeer runs peer.py.
+type pythonPeer struct {
 	t   *testing.T
 	out *bufio.Scanner
 }
 
-func begin(t *testing.T, o order, env ...string) *peer {
+func startPeer(t *testing.T, o peerOrder, env ...string) *pythonPeer {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "python3", "peer.py")
 	in, err := json.Marshal(o)
@@ -73,27 +73,27 @@ func begin(t *testing.T, o order, env ...string) *peer {
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Wait() })
-	return &peer{t, bufio.NewScanner(out)}
+	return &pythonPeer{t, bufio.NewScanner(out)}
 }
 
-func (p *peer) next() (r result) {
+func (p *pythonPeer) nextResult() (r peerResult) {
 	p.t.Helper()
 	require.True(p.t, p.out.Scan())
 	require.NoError(p.t, json.Unmarshal(p.out.Bytes(), &r))
 	return r
 }
 
-// A daemon is a server with TLS, and its authority.
-type daemon struct {
+// A tlsDaemon is a server with TLS, and its authority.
+type tlsDaemon struct {
 	root *certtest.Authority
 	ca   string
 	tcp  string
 }
 
-func serve(t *testing.T, strict bool) daemon {
+func startDaemon(t *testing.T, strict bool) tlsDaemon {
 	root := certtest.New(t, "root", time.Now())
 	own := root.Issue(nil)
-	d := daemon{root: root, ca: certtest.Bundle(root)}
+	d := tlsDaemon{root: root, ca: certtest.Bundle(root)}
 	tls, err := rpctls.NewServer(rpctls.ServerConfig{Files: rpctls.Files{Cert: own.Cert, Key: own.Key, CA: d.ca}, Strict: strict, Log: quiet})
 	require.NoError(t, err)
 	s, err := nfsrdma.NewServer(nfsrdma.ServerConfig{
@@ -108,10 +108,10 @@ func serve(t *testing.T, strict bool) daemon {
 	return d
 }
 
-func (d *daemon) order() order {
+func (d *tlsDaemon) newOrder() peerOrder {
 	host, port, _ := net.SplitHostPort(d.tcp)
 	n, _ := strconv.Atoi(port)
-	return order{Role: "client", Address: []any{host, n}, Host: "server", CA: d.ca, ALPN: []string{"sunrpc"}}
+	return peerOrder{Role: "client", Address: []any{host, n}, Host: "server", CA: d.ca, ALPN: []string{"sunrpc"}}
 }
 
 // onlySuite returns the environment in which OpenSSL has one cipher suite.
@@ -125,31 +125,31 @@ func onlySuite(t *testing.T, suite string) string {
 // TestClients checks OpenSSL's clients at our server (R9289-4.2-2, R9289-5-1, R9289-5-2,
 // R9289-5-6, R9289-6-1, R9289-4.1-11).
 func TestClients(t *testing.T) {
-	d, strict := serve(t, false), serve(t, true)
+	d, strict := startDaemon(t, false), startDaemon(t, true)
 	host, foreign := d.root.Issue(nil), certtest.New(t, "other", time.Now()).Issue(nil)
 	for _, tt := range []struct {
 		name   string
-		daemon daemon
-		change func(o *order)
+		daemon tlsDaemon
+		change func(o *peerOrder)
 		suite  string
 		alpn   string
 		fails  string // words of the peer's error; empty: it works
 	}{
 		{name: "tls", daemon: d, alpn: "sunrpc"},
-		{name: "mtls", daemon: d, change: func(o *order) { o.Cert, o.Key = host.Cert, host.Key }, alpn: "sunrpc"},
+		{name: "mtls", daemon: d, change: func(o *peerOrder) { o.Cert, o.Key = host.Cert, host.Key }, alpn: "sunrpc"},
 		{name: "R9289-5-2 the mandatory suite alone", daemon: d, suite: "TLS_AES_128_GCM_SHA256", alpn: "sunrpc"},
 		{name: "another suite alone", daemon: d, suite: "TLS_CHACHA20_POLY1305_SHA256", alpn: "sunrpc"},
-		{name: "no ALPN", daemon: d, change: func(o *order) { o.ALPN = nil }},
-		{name: "R9289-5-6 several protocols", daemon: d, change: func(o *order) { o.ALPN = []string{"h2", "sunrpc"} }, alpn: "sunrpc"},
-		{name: "strict", daemon: strict, change: func(o *order) { o.CA = strict.ca }, alpn: "sunrpc"},
-		{name: "strict, no ALPN", daemon: strict, change: func(o *order) { o.CA, o.ALPN = strict.ca, nil }, fails: "SSL"},
-		{name: "another protocol", daemon: d, change: func(o *order) { o.ALPN = []string{"h2"} }, fails: "ALERT NO APPLICATION PROTOCOL"},
-		{name: "R9289-5-1 TLS 1.2", daemon: d, change: func(o *order) { o.Max = "1.2" }, fails: "ALERT_PROTOCOL_VERSION"},
-		{name: "a certificate of another authority", daemon: d, change: func(o *order) { o.Cert, o.Key = foreign.Cert, foreign.Key }, fails: "BAD_CERTIFICATE"},
-		{name: "another name", daemon: d, change: func(o *order) { o.Host = "elsewhere" }, fails: "Hostname mismatch"},
+		{name: "no ALPN", daemon: d, change: func(o *peerOrder) { o.ALPN = nil }},
+		{name: "R9289-5-6 several protocols", daemon: d, change: func(o *peerOrder) { o.ALPN = []string{"h2", "sunrpc"} }, alpn: "sunrpc"},
+		{name: "strict", daemon: strict, change: func(o *peerOrder) { o.CA = strict.ca }, alpn: "sunrpc"},
+		{name: "strict, no ALPN", daemon: strict, change: func(o *peerOrder) { o.CA, o.ALPN = strict.ca, nil }, fails: "SSL"},
+		{name: "another protocol", daemon: d, change: func(o *peerOrder) { o.ALPN = []string{"h2"} }, fails: "ALERT NO APPLICATION PROTOCOL"},
+		{name: "R9289-5-1 TLS 1.2", daemon: d, change: func(o *peerOrder) { o.Max = "1.2" }, fails: "ALERT_PROTOCOL_VERSION"},
+		{name: "a certificate of another authority", daemon: d, change: func(o *peerOrder) { o.Cert, o.Key = foreign.Cert, foreign.Key }, fails: "BAD_CERTIFICATE"},
+		{name: "another name", daemon: d, change: func(o *peerOrder) { o.Host = "elsewhere" }, fails: "Hostname mismatch"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			o := tt.daemon.order()
+			o := tt.daemon.newOrder()
 			if tt.change != nil {
 				tt.change(&o)
 			}
@@ -157,7 +157,7 @@ func TestClients(t *testing.T) {
 			if tt.suite != "" {
 				env = append(env, onlySuite(t, tt.suite))
 			}
-			r := begin(t, o, env...).next()
+			r := startPeer(t, o, env...).nextResult()
 			if tt.fails != "" {
 				assert.Contains(t, strings.ToUpper(r.Error), strings.ToUpper(tt.fails))
 				return
@@ -203,12 +203,12 @@ func TestServers(t *testing.T) {
 			if tt.suite != "" {
 				env = append(env, onlySuite(t, tt.suite))
 			}
-			p := begin(t, order{Role: "server", CA: trusted, Cert: own.Cert, Key: own.Key, ALPN: tt.alpn, Max: tt.max, Mutual: tt.mutual}, env...)
+			p := startPeer(t, peerOrder{Role: "server", CA: trusted, Cert: own.Cert, Key: own.Key, ALPN: tt.alpn, Max: tt.max, Mutual: tt.mutual}, env...)
 			c, err := rpctls.NewClient(rpctls.ClientConfig{
 				Files: rpctls.Files{Cert: host.Cert, Key: host.Key, CA: trusted}, Host: "server", Mutual: tt.mutual, Strict: tt.strict, Log: quiet,
 			})
 			require.NoError(t, err)
-			nc, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(p.next().Port))
+			nc, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(p.nextResult().Port))
 			require.NoError(t, err)
 			conn, err := c.Secure(t.Context(), nc, nfs3.Program, nfs3.Version)
 			if tt.fails != "" {
@@ -223,7 +223,7 @@ func TestServers(t *testing.T) {
 				require.NoError(t, nfsclient.New(caller, nfsclient.Config{}).Null(t.Context()))
 			}
 			require.NoError(t, caller.Close())
-			r := p.next()
+			r := p.nextResult()
 			assert.Equal(t, "TLSv1.3", r.Version)
 			assert.Equal(t, strings.Join(tt.alpn, ""), r.ALPN)
 			assert.Equal(t, 3, r.Calls)

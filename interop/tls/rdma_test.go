@@ -21,21 +21,23 @@ import (
 	"github.com/nfsrdma/nfsrdma/interop"
 )
 
-// firsts are the first bytes of connections, from their clients.
-type firsts struct {
+// firstBytes are the first bytes of connections, from their clients.
+type firstBytes struct {
 	sync.Mutex
 	seen map[string]int
 }
 
-// tap counts a connection by its first bytes.
-func (f *firsts) tap() [2]io.Writer { return [2]io.Writer{&first{firsts: f}, io.Discard} }
+// newTap counts a connection by its first bytes.
+func (f *firstBytes) newTap() [2]io.Writer {
+	return [2]io.Writer{&firstByteWriter{firstBytes: f}, io.Discard}
+}
 
-type first struct {
-	*firsts
+type firstByteWriter struct {
+	*firstBytes
 	done bool
 }
 
-func (f *first) Write(p []byte) (int, error) {
+func (f *firstByteWriter) Write(p []byte) (int, error) {
 	if !f.done {
 		f.done = true
 		kind := "other"
@@ -52,18 +54,18 @@ func (f *first) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// run runs a command of mountrdma with TLS at an address of localhost.
-func (s *site) run(host certtest.Holder, words ...string) (string, error) {
+// runMountrdma runs a command of mountrdma with TLS at an address of localhost.
+func (s *tlsSite) runMountrdma(host certtest.Holder, words ...string) (string, error) {
 	s.Helper()
-	cmd := exec.Command(program("mountrdma"), append(words, "--xprtsec", "mtls", "--tls-ca", s.certs+"/ca.pem",
+	cmd := exec.Command(programPath("mountrdma"), append(words, "--xprtsec", "mtls", "--tls-ca", s.certs+"/ca.pem",
 		"--tls-cert", host.Cert, "--tls-key", host.Key)...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
 
-// TestTLSRDMA has Linux's siw in clear and mountrdma inside of TLS work on one port at the
-// same time. Linux is refused where the export wants TLS, and by a server that requires
-// TLS, which says so in its log.
+// TestTLSRDMA has Linux's siw unencrypted and mountrdma inside TLS work on one port at
+// the same time. Linux is refused where the export wants TLS, and by a server that
+// requires TLS, which says so in its log.
 func TestTLSRDMA(t *testing.T) {
 	exports := map[string]string{"open": "xprtsec=none", "mtls": "xprtsec=mtls"}
 	data := make([]byte, 512<<10)
@@ -73,28 +75,28 @@ func TestTLSRDMA(t *testing.T) {
 
 	t.Run("allow", func(t *testing.T) {
 		s := newSite(t, exports, "--rdma-tls", "allow")
-		host := s.root.Issue(named("host"))
+		host := s.root.Issue(withNames("host"))
 		require.NoError(t, s.Push(t.Context(), file, "/tmp/data"))
-		f := &firsts{seen: make(map[string]int)}
-		port := portOf(t, interop.NewRelay(t, s.RDMA, f.tap).Addr)
+		f := &firstBytes{seen: make(map[string]int)}
+		port := portOf(t, interop.NewRelay(t, s.RDMA, f.newTap).Addr)
 		options := fmt.Sprintf("vers=4.2,proto=rdma,port=%d", port)
-		s.Mount(s.path("open"), "/mnt", options)
-		w := s.write("open", "/mnt")
+		s.Mount(s.exportPath("open"), "/mnt", options)
+		w := s.startWriter("open", "/mnt")
 		t.Cleanup(func() { s.Try("touch /tmp/stop") })
 		const rounds = 5
 		for i := range rounds {
-			w.more(1)
+			w.awaitFiles(1)
 			made := filepath.Join(s.base, "mtls", fmt.Sprint("made", i))
-			out, err := s.run(host, "cp", file, fmt.Sprintf("nfs://localhost:%d%s", port, made))
+			out, err := s.runMountrdma(host, "cp", file, fmt.Sprintf("nfs://localhost:%d%s", port, made))
 			require.NoError(t, err, out)
 			content, err := os.ReadFile(made)
 			require.NoError(t, err)
 			assert.True(t, bytes.Equal(data, content))
 		}
 		s.Must("touch /tmp/stop")
-		w.check(data)
+		w.checkFiles(data)
 		s.Must("rm /tmp/stop; umount /mnt")
-		assert.Contains(t, s.refused(s.path("mtls"), options), "Operation not permitted")
+		assert.Contains(t, s.expectRejected(s.exportPath("mtls"), options), "Operation not permitted")
 		f.Lock()
 		defer f.Unlock()
 		t.Log(f.seen)
@@ -104,10 +106,10 @@ func TestTLSRDMA(t *testing.T) {
 	})
 	t.Run("require", func(t *testing.T) {
 		s := newSite(t, exports, "--rdma-tls", "require")
-		out := s.refused(s.path("open"), fmt.Sprintf("vers=4.2,proto=rdma,retry=0,port=%d", portOf(t, s.RDMA)))
+		out := s.expectRejected(s.exportPath("open"), fmt.Sprintf("vers=4.2,proto=rdma,retry=0,port=%d", portOf(t, s.RDMA)))
 		assert.Contains(t, out, "Connection refused")
-		assert.Contains(t, s.said(), "no TLS")
-		out, err := s.run(s.root.Issue(named("host")), "cp", file, fmt.Sprintf("nfs://%s%s", strings.Replace(s.RDMA, "127.0.0.1", "localhost", 1), filepath.Join(s.base, "mtls", "made")))
+		assert.Contains(t, s.daemonLog(), "no TLS")
+		out, err := s.runMountrdma(s.root.Issue(withNames("host")), "cp", file, fmt.Sprintf("nfs://%s%s", strings.Replace(s.RDMA, "127.0.0.1", "localhost", 1), filepath.Join(s.base, "mtls", "made")))
 		require.NoError(t, err, out)
 	})
 }

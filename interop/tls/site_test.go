@@ -26,32 +26,32 @@ x509.certificate=/etc/client.pem
 x509.private_key=/etc/client.key
 `
 
-// A site is a server with TLS for the guest, whose tlshd has certificates of the same
+// A tlsSite is a server with TLS for the guest, whose tlshd has certificates of the same
 // authority.
-type site struct {
+type tlsSite struct {
 	interop.Machine
 	*interop.Server
-	*wire
+	*checkingProxy
 	root  *certtest.Authority
 	certs string // a directory: cert.pem, key.pem, ca.pem
-	base  string // of the exports
+	base  string // the exports' parent directory
 	flags []string
 	log   *os.File
 }
 
 // newSite starts nfsrdmad with directories to which all users may write, each with its
 // options of exports(5).
-func newSite(t *testing.T, exports map[string]string, flags ...string) *site {
+func newSite(t *testing.T, exports map[string]string, flags ...string) *tlsSite {
 	t.Helper()
 	g, err := linux()
 	require.NoError(t, err)
-	s := &site{
+	s := &tlsSite{
 		Machine: interop.Machine{T: t, Guest: g}, root: certtest.New(t, "root", time.Now()),
 		certs: t.TempDir(), base: interop.Served(t),
 	}
-	s.serverHas(s.root.Issue(named("server.test.example", "localhost")))
+	s.serverHas(s.root.Issue(withNames("server.test.example", "localhost")))
 	s.serverTrusts(s.root)
-	s.guestHas(s.root.Issue(named("guest")))
+	s.guestHas(s.root.Issue(withNames("guest")))
 	s.guestTrusts(s.root)
 	conf := certtest.Write(t, t.TempDir(), "tlshd.conf", []byte(tlshd))
 	require.NoError(t, g.Push(t.Context(), conf, "/etc/tlshd.conf"))
@@ -71,41 +71,41 @@ func newSite(t *testing.T, exports map[string]string, flags ...string) *site {
 		"--tls-cert", s.certs + "/cert.pem", "--tls-key", s.certs + "/key.pem", "--tls-ca", s.certs + "/ca.pem",
 		"--exports", certtest.Write(t, t.TempDir(), "exports", []byte(list.String())),
 	}, flags...)
-	s.Server, err = interop.StartServer(s.log, program("nfsrdmad"), s.flags...)
-	require.NoError(t, err, "%s", s.said())
+	s.Server, err = interop.StartServer(s.log, programPath("nfsrdmad"), s.flags...)
+	require.NoError(t, err, "%s", s.daemonLog())
 	t.Cleanup(func() {
 		s.Kill()
 		s.log.Close()
 		out, _ := s.Try("killall tlshd; tail -n 60 /tmp/tlshd.log; dmesg | tail -n 30")
 		if t.Failed() {
-			t.Logf("nfsrdmad says:\n%s\ntlshd and the kernel of the guest say:\n%s", s.said(), out)
+			t.Logf("nfsrdmad says:\n%s\ntlshd and the kernel of the guest say:\n%s", s.daemonLog(), out)
 		}
 	})
-	s.wire = newWire(t, s.TCP)
+	s.checkingProxy = newWire(t, s.TCP)
 	return s
 }
 
-// named changes the names of a certificate.
-func named(names ...string) func(*x509.Certificate) {
+// withNames changes a certificate's names.
+func withNames(names ...string) func(*x509.Certificate) {
 	return func(c *x509.Certificate) { c.DNSNames = names }
 }
 
-func (s *site) said() string {
+func (s *tlsSite) daemonLog() string {
 	text, err := os.ReadFile(s.log.Name())
 	require.NoError(s, err)
 	return string(text)
 }
 
-// again kills the daemon, and starts it on the same ports and state.
-func (s *site) again() {
+// restartDaemon kills the daemon, and starts it on the same ports and state.
+func (s *tlsSite) restartDaemon() {
 	s.Helper()
 	s.Kill()
 	var err error
-	s.Server, err = interop.StartServer(s.log, program("nfsrdmad"), append(s.flags, "--listen", s.RDMA, "--tcp", s.TCP)...)
+	s.Server, err = interop.StartServer(s.log, programPath("nfsrdmad"), append(s.flags, "--listen", s.RDMA, "--tcp", s.TCP)...)
 	require.NoError(s, err)
 }
 
-func (s *site) copy(file, name string) {
+func (s *tlsSite) copyFile(file, name string) {
 	s.Helper()
 	content, err := os.ReadFile(file)
 	require.NoError(s, err)
@@ -113,67 +113,67 @@ func (s *site) copy(file, name string) {
 }
 
 // serverHas gives the daemon another certificate.
-func (s *site) serverHas(h certtest.Holder) {
+func (s *tlsSite) serverHas(h certtest.Holder) {
 	s.Helper()
-	s.copy(h.Cert, "cert.pem")
-	s.copy(h.Key, "key.pem")
+	s.copyFile(h.Cert, "cert.pem")
+	s.copyFile(h.Key, "key.pem")
 }
 
 // serverTrusts gives the daemon other authorities.
-func (s *site) serverTrusts(all ...*certtest.Authority) {
+func (s *tlsSite) serverTrusts(all ...*certtest.Authority) {
 	s.Helper()
-	s.copy(certtest.Bundle(all...), "ca.pem")
+	s.copyFile(certtest.Bundle(all...), "ca.pem")
 }
 
 // guestHas gives tlshd another certificate.
-func (s *site) guestHas(h certtest.Holder) {
+func (s *tlsSite) guestHas(h certtest.Holder) {
 	s.Helper()
-	s.place(h.Cert, "client.pem")
-	s.place(h.Key, "client.key")
+	s.placeInGuest(h.Cert, "client.pem")
+	s.placeInGuest(h.Key, "client.key")
 }
 
 // guestTrusts gives tlshd other authorities.
-func (s *site) guestTrusts(all ...*certtest.Authority) {
+func (s *tlsSite) guestTrusts(all ...*certtest.Authority) {
 	s.Helper()
-	s.place(certtest.Bundle(all...), "ca.pem")
+	s.placeInGuest(certtest.Bundle(all...), "ca.pem")
 }
 
-func (s *site) place(file, name string) {
+func (s *tlsSite) placeInGuest(file, name string) {
 	s.Helper()
 	require.NoError(s, s.Push(s.Context(), file, "/etc/"+name+".new"))
 	s.Must("chmod 600 /etc/%[1]s.new && mv /etc/%[1]s.new /etc/%[1]s", name)
 }
 
-// in returns the site in a test of its own.
-func (s *site) in(t *testing.T) *site {
+// withTest returns the site in a test of its own.
+func (s *tlsSite) withTest(t *testing.T) *tlsSite {
 	sub := *s
 	sub.Machine.T = t
 	return &sub
 }
 
-// options are those of mounts by the wire.
-func (s *site) options(vers, sec string) string {
-	o := fmt.Sprintf("vers=%s,proto=tcp,port=%d,xprtsec=%s", vers, s.port(s.T), sec)
+// mountOptions are those of mounts by the wire.
+func (s *tlsSite) mountOptions(vers, sec string) string {
+	o := fmt.Sprintf("vers=%s,proto=tcp,port=%d,xprtsec=%s", vers, s.portNumber(s.T), sec)
 	if vers == "3" {
-		o += fmt.Sprintf(",nolock,mountproto=tcp,mountport=%d", s.port(s.T))
+		o += fmt.Sprintf(",nolock,mountproto=tcp,mountport=%d", s.portNumber(s.T))
 	}
 	return o
 }
 
-// path is an export, as the guest names it.
-func (s *site) path(export string) string {
+// exportPath is an export, as the guest names it.
+func (s *tlsSite) exportPath(export string) string {
 	return "server.test.example:" + filepath.Join(s.base, export)
 }
 
-// mount mounts an export with TLS.
-func (s *site) mount(export, point, vers, sec string, more ...string) {
+// mountExport mounts an export with TLS.
+func (s *tlsSite) mountExport(export, point, vers, sec string, more ...string) {
 	s.Helper()
-	s.Mount(s.path(export), point, strings.Join(append([]string{s.options(vers, sec)}, more...), ","))
+	s.Mount(s.exportPath(export), point, strings.Join(append([]string{s.mountOptions(vers, sec)}, more...), ","))
 	assert.Contains(s, s.Must("grep ' %s ' /proc/mounts", point), "xprtsec="+sec)
 }
 
-// refused tries a mount, which must fail, and returns what mount.nfs says.
-func (s *site) refused(source, options string) string {
+// expectRejected tries a mount, which must fail, and returns what mount.nfs says.
+func (s *tlsSite) expectRejected(source, options string) string {
 	s.Helper()
 	out, status := s.Try("mount.nfs %s /mnt -o %s 2>&1", source, options)
 	assert.NotZero(s, status)

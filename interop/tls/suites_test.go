@@ -19,10 +19,10 @@ import (
 )
 
 // TestTLSSuites works on mounts inside of TLS as interop's TestPosix and TestLinux do on
-// others. By version 4.2, each sixth function of package posix behaves as on a tmpfs of the
-// host, but for the differences of Linux's client. By version 3, what package workload makes
-// is at the server as the guest sees it on a new mount. With INTEROP_SOAK, both versions do
-// both, with all functions and the whole workload with its large trees.
+// others. Over NFSv4.2, each sixth function of package posix behaves as on a tmpfs of the
+// host, but for the differences of Linux's client. Over NFSv3, what package workload
+// makes is at the server as the guest sees it on a new mount. With INTEROP_SOAK, both
+// versions do both, with all functions and the whole workload with its large trees.
 func TestTLSSuites(t *testing.T) {
 	s := newSite(t, map[string]string{"tls": "xprtsec=tls:mtls", "mtls": "xprtsec=mtls"})
 	soak := os.Getenv("INTEROP_SOAK") != ""
@@ -41,11 +41,11 @@ func TestTLSSuites(t *testing.T) {
 	} {
 		if soak || c.vers == "4.2" {
 			t.Run("posix by "+c.vers, func(t *testing.T) {
-				s := s.in(t)
+				s := s.withTest(t)
 				reference := onTmpfs(t, functions)
 				assert.Greater(t, len(reference), 40, "functions")
-				s.mount(c.export, "/mnt", c.vers, c.export)
-				seen := parsed(t, s.Must("mkdir /mnt/suite && guestwork posix /mnt/suite %s && rmdir /mnt/suite", functions))
+				s.mountExport(c.export, "/mnt", c.vers, c.export)
+				seen := parseTranscript(t, s.Must("mkdir /mnt/suite && guestwork posix /mnt/suite %s && rmdir /mnt/suite", functions))
 				for _, wrong := range posix.Compare(reference, seen, c.system, posix.Differences) {
 					t.Error(wrong)
 				}
@@ -54,10 +54,10 @@ func TestTLSSuites(t *testing.T) {
 		}
 		if soak || c.vers == "3" {
 			t.Run("workload by "+c.vers, func(t *testing.T) {
-				s := s.in(t)
-				s.mount(c.export, "/mnt", c.vers, c.export)
+				s := s.withTest(t)
+				s.mountExport(c.export, "/mnt", c.vers, c.export)
 				t.Log(s.Must("mkdir /mnt/work && guestwork run /mnt/work %s; umount /mnt", steps))
-				s.mount(c.export, "/mnt", c.vers, c.export)
+				s.mountExport(c.export, "/mnt", c.vers, c.export)
 				there := s.Must("guestwork manifest /mnt/work; umount /mnt")
 				var here strings.Builder
 				work := filepath.Join(s.base, c.export, "work")
@@ -70,8 +70,8 @@ func TestTLSSuites(t *testing.T) {
 			})
 		}
 	}
-	protected, size, clear := s.seen(t)
-	t.Logf("%d connections with %d bytes in TLS, %d in clear", protected, size, clear)
+	protected, size, clear := s.observed(t)
+	t.Logf("%d connections with %d bytes in TLS, %d unencrypted", protected, size, clear)
 }
 
 // onTmpfs runs functions of the suite, or all, on a tmpfs of the host, in a mount namespace
@@ -82,15 +82,15 @@ func onTmpfs(t *testing.T, functions string) posix.Transcript {
 	require.NoError(t, err)
 	require.NoError(t, os.Chmod(dir, 0o755))
 	var out, said strings.Builder
-	cmd := exec.Command("sh", "-c", "mount -t tmpfs -o mode=755 tmpfs "+dir+" && exec "+program("guestwork")+" posix "+dir+" "+functions)
+	cmd := exec.Command("sh", "-c", "mount -t tmpfs -o mode=755 tmpfs "+dir+" && exec "+programPath("guestwork")+" posix "+dir+" "+functions)
 	cmd.Stdout, cmd.Stderr = &out, &said
 	p, err := interop.StartProcessIn(cmd, syscall.CLONE_NEWNS)
 	require.NoError(t, err)
 	require.Zero(t, p.ExitCode(), said.String())
-	return parsed(t, out.String())
+	return parseTranscript(t, out.String())
 }
 
-func parsed(t *testing.T, out string) posix.Transcript {
+func parseTranscript(t *testing.T, out string) posix.Transcript {
 	t.Helper()
 	seen, err := posix.Parse(strings.NewReader(out))
 	require.NoError(t, err)

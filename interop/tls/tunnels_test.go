@@ -47,18 +47,18 @@ var tunnels = []struct{ name, setup, server, device, traffic string }{
 }
 
 // TestTunnels mounts nfsrdmad over RDMA by Linux's siw through WireGuard, and with IPsec.
-// The server is in another network namespace of the guest, because the kernel of this host
-// may have neither. What is written passes encrypted. It runs with INTEROP_SOAK.
+// The server is in another network namespace of the guest, because this host's kernel may
+// have neither. What is written passes encrypted. It runs with INTEROP_SOAK.
 func TestTunnels(t *testing.T) {
 	if os.Getenv("INTEROP_SOAK") == "" {
 		t.Skip("INTEROP_SOAK is not set")
 	}
 	s := newSite(t, nil)
-	require.NoError(t, s.Push(t.Context(), program("nfsrdmad"), "/bin/nfsrdmad"))
+	require.NoError(t, s.Push(t.Context(), programPath("nfsrdmad"), "/bin/nfsrdmad"))
 	s.Must(here + "for m in veth wireguard xfrm_user esp4 seqiv gcm; do modprobe $m || exit; done; ip netns add peer")
 	for _, u := range tunnels {
 		t.Run(u.name, func(t *testing.T) {
-			s := s.in(t)
+			s := s.withTest(t)
 			s.Must(here+`ip link add veth0 type veth peer name veth1 && ip link set veth1 netns peer || exit
 				ip addr add 10.8.0.2/24 dev veth0; ip link set veth0 up
 				peer ip addr add 10.8.0.1/24 dev veth1; peer ip link set veth1 up; peer ip link set lo up

@@ -24,50 +24,50 @@ import (
 const mark = "what nobody on the way may read"
 
 // The sizes in bytes of the probe and its answer, with the marks of their records, and
-// the place of the probe's flavour.
+// the place of the probe's flavor.
 const (
 	probeSize  = 4 + 40
 	flavorAt   = 4 + 6*4
 	answerSize = 4 + 32
 )
 
-// clearLimit is how many bytes a connection in clear may carry: Linux's MOUNT, contexts
-// that rpc.gssd makes, and mounts that are refused.
+// clearLimit is the number of bytes that an unencrypted connection may carry: Linux's
+// MOUNT, contexts that rpc.gssd makes, and mounts that are refused.
 const clearLimit = 20_000
 
-// A wire passes connections on to a server. Behind a probe and its answer, it passes on
+// A checkingProxy passes connections on to a server. Behind a probe and its answer, it passes on
 // nothing but TLS records (R9289-4.1-1).
-type wire struct {
+type checkingProxy struct {
 	*interop.Relay
 
 	mu    sync.Mutex
-	lines []*line
+	lines []*proxyConn
 }
 
-// A line is a connection: the bytes of its client, and of its server.
-type line struct {
+// A proxyConn is a connection: the bytes of its client, and of its server.
+type proxyConn struct {
 	mu     sync.Mutex
 	tls    bool // the client has begun with the probe
-	ways   [2]way
+	ways   [2]proxyDirection
 	broken error
 }
 
-// A way is one direction of a line.
-type way struct {
-	*line
+// A proxyDirection is one direction of a line.
+type proxyDirection struct {
+	*proxyConn
 	clear int    // bytes before TLS
-	head  []byte // these, or the first bytes of a line in clear
+	head  []byte // these, or the first bytes of an unencrypted connection
 	total int
 	last  []byte // the last bytes, shorter than mark
-	rest  []byte // of a record's head
+	rest  []byte // the rest of a record's header
 	skip  int    // bytes to the next record
 }
 
-func newWire(t *testing.T, server string) *wire {
-	w := new(wire)
+func newWire(t *testing.T, server string) *checkingProxy {
+	w := new(checkingProxy)
 	w.Relay = interop.NewRelay(t, server, func() [2]io.Writer {
-		l := new(line)
-		l.ways[0], l.ways[1] = way{line: l, clear: probeSize}, way{line: l, clear: answerSize}
+		l := new(proxyConn)
+		l.ways[0], l.ways[1] = proxyDirection{proxyConn: l, clear: probeSize}, proxyDirection{proxyConn: l, clear: answerSize}
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.lines = append(w.lines, l)
@@ -76,7 +76,7 @@ func newWire(t *testing.T, server string) *wire {
 	return w
 }
 
-func (w *wire) port(t *testing.T) int { return portOf(t, w.Addr) }
+func (w *checkingProxy) portNumber(t *testing.T) int { return portOf(t, w.Addr) }
 
 func portOf(t *testing.T, addr string) int {
 	t.Helper()
@@ -88,20 +88,20 @@ func portOf(t *testing.T, addr string) int {
 }
 
 // Write takes bytes that may pass.
-func (w *way) Write(p []byte) (int, error) {
+func (w *proxyDirection) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.broken == nil {
-		w.broken = w.take(p)
+		w.broken = w.checkBytes(p)
 	}
 	return len(p), w.broken
 }
 
-func (w *way) take(p []byte) error {
+func (w *proxyDirection) checkBytes(p []byte) error {
 	w.total += len(p)
 	seen := append(w.last, p...)
 	if bytes.Contains(seen, []byte(mark)) {
-		return fmt.Errorf("%q passes in clear", mark)
+		return fmt.Errorf("%q passes unencrypted", mark)
 	}
 	w.last = bytes.Clone(seen[max(0, len(seen)-len(mark)+1):])
 	n := min(len(p), w.clear-len(w.head))
@@ -111,15 +111,15 @@ func (w *way) take(p []byte) error {
 	}
 	if !w.tls {
 		if w.total > clearLimit {
-			return fmt.Errorf("more than %d bytes in clear", clearLimit)
+			return fmt.Errorf("more than %d unencrypted bytes", clearLimit)
 		}
 		return nil
 	}
-	return w.records(p)
+	return w.checkRecords(p)
 }
 
-// records returns an error if anything but TLS records is in p.
-func (w *way) records(p []byte) error {
+// checkRecords returns an error if anything but TLS records is in p.
+func (w *proxyDirection) checkRecords(p []byte) error {
 	for len(p) > 0 {
 		n := min(w.skip, len(p))
 		w.skip, p = w.skip-n, p[n:]
@@ -141,9 +141,9 @@ func (w *way) records(p []byte) error {
 	return nil
 }
 
-// seen returns how many connections had TLS, how many bytes these had, and how many
-// connections were in clear. What must not pass fails the test.
-func (w *wire) seen(t *testing.T) (protected, size, clear int) {
+// observed returns how many connections had TLS, how many bytes these had, and how many
+// connections were unencrypted. What must not pass fails the test.
+func (w *checkingProxy) observed(t *testing.T) (protected, size, clear int) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -179,9 +179,9 @@ func TestWire(t *testing.T) {
 		"too much in clear": {make([]byte, clearLimit+1), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, size := range []int{1, 7, len(tt.bytes)} { // of each write
-				l := new(line)
-				l.ways[0] = way{line: l, clear: probeSize}
+			for _, size := range []int{1, 7, len(tt.bytes)} { // bytes per write
+				l := new(proxyConn)
+				l.ways[0] = proxyDirection{proxyConn: l, clear: probeSize}
 				var err error
 				for b := range slices.Chunk(tt.bytes, size) {
 					if _, err = l.ways[0].Write(b); err != nil {

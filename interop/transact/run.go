@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Schema makes the tables of a new database: t has a row for each transaction,
+// Schema creates a new database's tables: t has a row for each transaction,
 // and total counts them.
 const Schema = `PRAGMA journal_mode=delete;
 CREATE TABLE t(who, n, PRIMARY KEY(who, n)) WITHOUT ROWID;
@@ -30,7 +30,7 @@ const (
 // patience is how long sqlite3 waits for a lock, in milliseconds.
 const patience = 1200000
 
-// A Job is the work of one process.
+// A Job is one process's work.
 type Job struct {
 	Program []string // sqlite3, with arguments
 	DB      string   // file
@@ -39,7 +39,7 @@ type Job struct {
 	Pause   time.Duration // after each
 }
 
-// Run does a job. It prints the number of each transaction that is in the
+// Run performs a job. It prints the number of each transaction that is in the
 // database, and at the end how many have failed and were in the database, and
 // how many were not. When in has the line Rest, Run rests between two
 // transactions, until the line Go.
@@ -57,23 +57,23 @@ func Run(j Job, in io.Reader, out io.Writer) error {
 		}
 	}()
 	var kept, not int // failed transactions that are in the database, and that are not
-	db, err := open(&j)
+	db, err := startSQLite(&j)
 	if err != nil {
 		return err
 	}
 	defer func() { db.kill() }()
 	for n := 0; n < j.Count; {
-		said, err := db.do(fmt.Sprintf("BEGIN IMMEDIATE;\nINSERT INTO t VALUES('%s', %d);\nUPDATE total SET n = n + 1;\nCOMMIT;", j.Who, n))
+		said, err := db.execSQL(fmt.Sprintf("BEGIN IMMEDIATE;\nINSERT INTO t VALUES('%s', %d);\nUPDATE total SET n = n + 1;\nCOMMIT;", j.Who, n))
 		if err != nil {
 			return err
 		}
 		if said != "" {
 			fmt.Fprintf(out, "transaction %d: %s\n", n, said)
 			db.kill()
-			if db, err = open(&j); err != nil {
+			if db, err = startSQLite(&j); err != nil {
 				return err
 			}
-			there, err := db.do(fmt.Sprintf("SELECT count(*) FROM t WHERE who = '%s' AND n = %d;", j.Who, n))
+			there, err := db.execSQL(fmt.Sprintf("SELECT count(*) FROM t WHERE who = '%s' AND n = %d;", j.Who, n))
 			switch {
 			case err != nil:
 				return err
@@ -112,8 +112,8 @@ type process struct {
 	out *bufio.Reader
 }
 
-// open starts sqlite3.
-func open(j *Job) (*process, error) {
+// startSQLite starts sqlite3.
+func startSQLite(j *Job) (*process, error) {
 	cmd := exec.Command(j.Program[0], append(j.Program[1:len(j.Program):len(j.Program)], "-batch", j.DB)...)
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -128,15 +128,15 @@ func open(j *Job) (*process, error) {
 		return nil, err
 	}
 	p := &process{cmd, in, bufio.NewReader(out)}
-	if said, err := p.do(fmt.Sprintf(".timeout %d", patience)); err != nil || said != "" {
+	if said, err := p.execSQL(fmt.Sprintf(".timeout %d", patience)); err != nil || said != "" {
 		p.kill()
 		return nil, fmt.Errorf("sqlite3 says %q: %w", said, err)
 	}
 	return p, nil
 }
 
-// do executes SQL, and returns the output.
-func (p *process) do(sql string) (string, error) {
+// execSQL executes SQL, and returns the output.
+func (p *process) execSQL(sql string) (string, error) {
 	const end = "@end\n"
 	if _, err := fmt.Fprintf(p.in, "%s\n.print %s", sql, end); err != nil {
 		return "", err

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Values of linux/userfaultfd.h.
+// Values from linux/userfaultfd.h.
 const (
 	uffdAPI             = 0xaa
 	uffdioAPI           = 0xc018aa3f
@@ -18,9 +18,9 @@ const (
 	uffdMsgLen          = 32
 )
 
-// Block keeps others from writing to a file until in ends: it holds the lock of
-// the file's inode, by a write whose data never come. Block writes "blocked"
-// when it has the lock. The process must exit afterwards, to end that write.
+// Block keeps others from writing to a file until in ends: it holds the inode's lock with
+// a write whose data never arrives. Block writes "blocked" when it has the lock. The
+// process must exit afterwards, to end that write.
 func Block(name string, in io.Reader, out io.Writer) error {
 	f, err := os.OpenFile(name, os.O_WRONLY, 0)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const nfsMagic = 0x6969 // f_type of an NFS mount, statfs(2)
+const nfsMagic = 0x6969 // NFS's f_type, statfs(2)
 
 // onNFS reports whether dir is on an NFS mount.
 func onNFS(t *T, dir string) bool {
@@ -19,18 +19,18 @@ func onNFS(t *T, dir string) bool {
 	return s.Type == nfsMagic
 }
 
-// direct returns the flag for unchanged reads and writes past the page cache.
+// directFlag returns the flag for unchanged reads and writes past the page cache.
 // NFS accepts any offset and length with it; local file systems do not, and
 // need no such test.
-func direct(t *T, dir string) int {
+func directFlag(t *T, dir string) int {
 	if onNFS(t, dir) {
 		return unix.O_DIRECT
 	}
 	return 0
 }
 
-// create makes a file with this content on stable storage.
-func create(t *T, path string, content []byte) {
+// createFile makes a file with this content on stable storage.
+func createFile(t *T, path string, content []byte) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	require.NoError(t, err)
 	_, err = f.Write(content)
@@ -39,38 +39,38 @@ func create(t *T, path string, content []byte) {
 	require.NoError(t, f.Close())
 }
 
-// forget drops the client's cache of f's content. f must have no dirty data.
-func forget(t *T, f *os.File) {
+// dropCache drops f's content from the client's cache. f must have no dirty data.
+func dropCache(t *T, f *os.File) {
 	require.NoError(t, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
 }
 
-// content reads the file from the server.
-func content(t *T, path string) []byte {
+// readContent reads the file from the server.
+func readContent(t *T, path string) []byte {
 	f, err := os.Open(path)
 	require.NoError(t, err)
 	defer f.Close()
-	forget(t, f)
+	dropCache(t, f)
 	b, err := io.ReadAll(f)
 	require.NoError(t, err)
 	return b
 }
 
-// holds asserts the content of a file.
-func holds(t *T, path string, want []byte) {
-	if d := differ(want, content(t, path)); d != "" {
+// checkContent asserts a file's content.
+func checkContent(t *T, path string, want []byte) {
+	if d := findDifference(want, readContent(t, path)); d != "" {
 		t.Errorf("%s: %s", path, d)
 	}
 }
 
-// stat returns the attributes of path itself.
-func stat(t *T, path string) *syscall.Stat_t {
+// lstat returns path's own attributes.
+func lstat(t *T, path string) *syscall.Stat_t {
 	i, err := os.Lstat(path)
 	require.NoError(t, err)
 	return i.Sys().(*syscall.Stat_t)
 }
 
-// list returns the names in dir, sorted.
-func list(t *T, dir string) []string {
+// listNames returns the names in dir, sorted.
+func listNames(t *T, dir string) []string {
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	names := make([]string, len(entries))
@@ -80,7 +80,7 @@ func list(t *T, dir string) []string {
 	return names
 }
 
-// in returns a function that joins names to dir.
-func in(dir string) func(name string) string {
+// pathIn returns a function that joins names to dir.
+func pathIn(dir string) func(name string) string {
 	return func(name string) string { return filepath.Join(dir, name) }
 }

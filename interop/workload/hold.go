@@ -16,39 +16,38 @@ import (
 )
 
 // HoldMoved is a file that Hold keeps open in its directory. While the server
-// is down, the other side of the server may rename the file to HoldMovedTo.
+// is down, the server's other side may rename the file to HoldMovedTo.
 const (
 	HoldMoved   = "moved"
 	HoldMovedTo = "moved-by-other"
 )
 
 const (
-	holdSize  = 300007 // bytes of each of the workers' files
+	holdSize  = 300007 // bytes in each worker's file
 	holdPoll  = 10 * time.Millisecond
 	holdLimit = 2 * time.Minute // time until work continues after the server's return
 )
 
-// Hold opens files in dir and works on them until in ends. It writes "held"
-// when all are open. For each line that it reads, Hold writes "checked" once
-// every file has since been written, synced and read again from the server. A
-// restart of the server between two lines thus falls between operations on open
-// files.
+// Hold opens files in dir and works on them until in ends. It writes "held" when all are
+// open. For each line that it reads, Hold writes "checked" once every file has since been
+// written, synced and read again from the server. A server restart between two lines thus
+// falls between operations on open files.
 func Hold(dir string, in io.Reader, out io.Writer) error {
-	return check(func(t *T) {
-		h := open(t, dir)
-		h.work()
+	return runChecks(func(t *T) {
+		h := openHeld(t, dir)
+		h.startWorkers()
 		fmt.Fprintln(out, "held")
 		for lines := bufio.NewScanner(in); lines.Scan(); {
-			h.await(t)
-			h.others(t)
+			h.awaitRounds(t)
+			h.useOthers(t)
 			fmt.Fprintf(out, "checked after %d rounds\n", h.workers[0].rounds.Load())
 		}
-		h.close(t)
+		h.closeAll(t)
 	})
 }
 
-// held is Hold's open files.
-type held struct {
+// heldFiles is Hold's open files.
+type heldFiles struct {
 	dir     string
 	open    *os.File // dir itself
 	fixed   *os.File // read only
@@ -59,22 +58,22 @@ type held struct {
 
 // A worker continuously writes and reads one file.
 type worker struct {
-	shadow
+	shadowFile
 	rounds atomic.Int64 // completed
 	failed atomic.Pointer[error]
 }
 
-func open(t *T, dir string) *held {
-	p := in(dir)
-	h := &held{dir: dir}
+func openHeld(t *T, dir string) *heldFiles {
+	p := pathIn(dir)
+	h := &heldFiles{dir: dir}
 	for _, name := range []string{"cached", "direct", "unlinked", "renamed", HoldMoved} {
 		flag := os.O_CREATE | os.O_EXCL | os.O_RDWR
 		if name == "direct" {
-			flag |= direct(t, dir)
+			flag |= directFlag(t, dir)
 		}
 		f, err := os.OpenFile(p(name), flag, 0o644)
 		require.NoError(t, err)
-		w := &worker{shadow: shadow{f: f, want: patternBytes(patternOf(name), holdSize)}}
+		w := &worker{shadowFile: shadowFile{f: f, want: patternBytes(patternOf(name), holdSize)}}
 		_, err = f.WriteAt(w.want, 0)
 		require.NoError(t, err)
 		h.workers = append(h.workers, w)
@@ -82,7 +81,7 @@ func open(t *T, dir string) *held {
 	require.NoError(t, os.Remove(p("unlinked")))
 	require.NoError(t, os.Mkdir(p("d"), 0o755))
 	require.NoError(t, os.Rename(p("renamed"), p("d/renamed")))
-	create(t, p("fixed"), patternBytes(9, holdSize))
+	createFile(t, p("fixed"), patternBytes(9, holdSize))
 	var err error
 	h.fixed, err = os.Open(p("fixed"))
 	require.NoError(t, err)
@@ -91,13 +90,13 @@ func open(t *T, dir string) *held {
 	return h
 }
 
-// work starts the workers.
-func (h *held) work() {
+// startWorkers starts the workers.
+func (h *heldFiles) startWorkers() {
 	for i, w := range h.workers {
 		h.wg.Go(func() {
 			r := rand.New(rand.NewPCG(3, uint64(i)))
 			for !h.stop.Load() && w.failed.Load() == nil {
-				if err := check(func(t *T) { w.round(t, r) }); err != nil {
+				if err := runChecks(func(t *T) { w.runRound(t, r) }); err != nil {
 					w.failed.Store(&err)
 				}
 				w.rounds.Add(1)
@@ -106,17 +105,17 @@ func (h *held) work() {
 	}
 }
 
-func (w *worker) round(t *T, r *rand.Rand) {
+func (w *worker) runRound(t *T, r *rand.Rand) {
 	for range 8 {
-		w.write(t, r, 30000)
-		w.read(t, r, 30000)
+		w.writePiece(t, r, 30000)
+		w.checkPiece(t, r, 30000)
 	}
-	w.all(t)
+	w.checkAll(t)
 }
 
-// await returns when every worker has completed a round that began after this
+// awaitRounds returns when every worker has completed a round that began after this
 // call.
-func (h *held) await(t *T) {
+func (h *heldFiles) awaitRounds(t *T) {
 	deadline := time.Now().Add(holdLimit)
 	for _, w := range h.workers {
 		for until := w.rounds.Load() + 2; w.rounds.Load() < until; time.Sleep(holdPoll) {
@@ -128,13 +127,13 @@ func (h *held) await(t *T) {
 	}
 }
 
-// others uses the files that the workers do not use.
-func (h *held) others(t *T) {
-	forget(t, h.fixed)
+// useOthers uses the files that the workers do not use.
+func (h *heldFiles) useOthers(t *T) {
+	dropCache(t, h.fixed)
 	got := make([]byte, holdSize)
 	_, err := h.fixed.ReadAt(got, 0)
 	require.NoError(t, err)
-	require.Empty(t, differ(patternBytes(9, holdSize), got))
+	require.Empty(t, findDifference(patternBytes(9, holdSize), got))
 
 	flags := unix.O_CREAT | unix.O_EXCL | unix.O_WRONLY | unix.O_CLOEXEC
 	fd, err := unix.Openat(int(h.open.Fd()), "new", flags, 0o644)
@@ -146,8 +145,8 @@ func (h *held) others(t *T) {
 	require.NoError(t, unix.Unlinkat(int(h.open.Fd()), "new", 0))
 }
 
-// close ends the work and checks each file by its name.
-func (h *held) close(t *T) {
+// closeAll ends the work and checks each file by its name.
+func (h *heldFiles) closeAll(t *T) {
 	h.stop.Store(true)
 	h.wg.Wait()
 	for _, w := range h.workers {
@@ -159,15 +158,15 @@ func (h *held) close(t *T) {
 	require.NoError(t, h.fixed.Close())
 	require.NoError(t, h.open.Close())
 
-	p := in(h.dir)
-	holds(t, p("cached"), h.workers[0].want)
-	holds(t, p("direct"), h.workers[1].want)
-	holds(t, p("d/renamed"), h.workers[3].want)
-	moved := list(t, h.dir)
+	p := pathIn(h.dir)
+	checkContent(t, p("cached"), h.workers[0].want)
+	checkContent(t, p("direct"), h.workers[1].want)
+	checkContent(t, p("d/renamed"), h.workers[3].want)
+	moved := listNames(t, h.dir)
 	assert.Len(t, moved, 5, "%q: no unlinked file is left", moved)
 	for _, name := range []string{HoldMoved, HoldMovedTo} {
 		if _, err := os.Lstat(p(name)); err == nil {
-			holds(t, p(name), h.workers[4].want)
+			checkContent(t, p(name), h.workers[4].want)
 			return
 		}
 	}

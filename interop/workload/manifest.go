@@ -15,10 +15,10 @@ import (
 
 const manifestJobs = 8 // at once, because each mostly waits for replies
 
-// Manifest writes one line for each object below dir, in the order of their
-// names: name, type and mode, owner, group, links, modification time, and by
-// type: length and SHA-256 of a file's content, target of a link, device
-// number. The same tree gives the same lines on every mount.
+// Manifest writes one line for each object below dir, in the order of their names: name,
+// type and mode, owner, group, links, modification time, and by type: a file's length and
+// SHA-256, a link's target, a device number. The same tree gives the same lines on every
+// mount.
 func Manifest(dir string, w io.Writer) error {
 	var lines []*string
 	var jobs errgroup.Group
@@ -34,7 +34,7 @@ func Manifest(dir string, w io.Writer) error {
 		line := new(string)
 		lines = append(lines, line)
 		jobs.Go(func() error {
-			text, err := describe(path)
+			text, err := describeFile(path)
 			*line = fmt.Sprintf("%q %s\n", name, text)
 			return err
 		})
@@ -51,7 +51,7 @@ func Manifest(dir string, w io.Writer) error {
 	return nil
 }
 
-func describe(path string) (string, error) {
+func describeFile(path string) (string, error) {
 	i, err := os.Lstat(path)
 	if err != nil {
 		return "", err
@@ -60,7 +60,7 @@ func describe(path string) (string, error) {
 	line := fmt.Sprintf("%o %d:%d links=%d mtime=%d.%09d", s.Mode, s.Uid, s.Gid, s.Nlink, s.Mtim.Sec, s.Mtim.Nsec)
 	switch i.Mode().Type() {
 	case 0:
-		sum, err := digest(path)
+		sum, err := hashFile(path)
 		return fmt.Sprintf("%s size=%d sha256=%x", line, s.Size, sum), err
 	case fs.ModeSymlink:
 		target, err := os.Readlink(path)
@@ -70,7 +70,7 @@ func describe(path string) (string, error) {
 	}
 }
 
-func digest(path string) ([]byte, error) {
+func hashFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err

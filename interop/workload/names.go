@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rename moves files and directories, also over existing and open files.
-func rename(t *T, dir string) {
-	p := in(dir)
-	create(t, p("a"), []byte("new"))
-	create(t, p("b"), []byte("old"))
+// testRename moves files and directories, also over existing and open files.
+func testRename(t *T, dir string) {
+	p := pathIn(dir)
+	createFile(t, p("a"), []byte("new"))
+	createFile(t, p("b"), []byte("old"))
 	open, err := os.OpenFile(p("b"), os.O_RDWR, 0)
 	require.NoError(t, err)
 	require.NoError(t, unix.Rename(p("a"), p("b")))
-	holds(t, p("b"), []byte("new"))
+	checkContent(t, p("b"), []byte("new"))
 	_, err = os.Lstat(p("a"))
 	require.ErrorIs(t, err, syscall.ENOENT)
 
@@ -30,17 +30,17 @@ func rename(t *T, dir string) {
 	_, err = open.WriteAt([]byte("OLD+"), 0)
 	require.NoError(t, err)
 	require.NoError(t, open.Sync())
-	forget(t, open)
+	dropCache(t, open)
 	got := make([]byte, 4)
 	_, err = open.ReadAt(got, 0)
 	require.NoError(t, err)
 	assert.Equal(t, "OLD+", string(got))
 	require.NoError(t, open.Close())
-	// Linux removes the hidden name of the file by a call that close does not wait for.
-	for end := time.Now().Add(10 * time.Second); len(list(t, dir)) > 1 && time.Now().Before(end); {
+	// Linux removes the file's hidden name by a call for which close does not wait.
+	for end := time.Now().Add(10 * time.Second); len(listNames(t, dir)) > 1 && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
 	}
-	assert.Equal(t, []string{"b"}, list(t, dir), "the replaced file is gone")
+	assert.Equal(t, []string{"b"}, listNames(t, dir), "the replaced file is gone")
 
 	// A descriptor follows its file.
 	open, err = os.OpenFile(p("b"), os.O_RDWR, 0)
@@ -51,14 +51,14 @@ func rename(t *T, dir string) {
 	_, err = open.WriteAt([]byte("moved"), 0)
 	require.NoError(t, err)
 	require.NoError(t, open.Close())
-	holds(t, p("d1/c"), []byte("moved"))
+	checkContent(t, p("d1/c"), []byte("moved"))
 
 	require.NoError(t, unix.Rename(p("d1"), p("d3")), "a directory with a file")
-	holds(t, p("d3/c"), []byte("moved"))
+	checkContent(t, p("d3/c"), []byte("moved"))
 	require.NoError(t, unix.Rename(p("d3"), p("d2")), "over an empty directory")
-	assert.Equal(t, []string{"d2"}, list(t, dir))
+	assert.Equal(t, []string{"d2"}, listNames(t, dir))
 
-	create(t, p("f"), nil)
+	createFile(t, p("f"), nil)
 	require.NoError(t, os.Mkdir(p("d4"), 0o755))
 	assert.ErrorIs(t, unix.Rename(p("d4"), p("d2")), syscall.ENOTEMPTY)
 	assert.ErrorIs(t, unix.Rename(p("d4"), p("f")), syscall.ENOTDIR)
@@ -68,19 +68,19 @@ func rename(t *T, dir string) {
 	require.NoError(t, unix.Rename(p("f"), p("f")), "onto itself")
 	require.NoError(t, os.Link(p("f"), p("same")))
 	require.NoError(t, unix.Rename(p("f"), p("same")), "rename onto a link to itself has no effect")
-	assert.Equal(t, []string{"d2", "d4", "f", "same"}, list(t, dir))
+	assert.Equal(t, []string{"d2", "d4", "f", "same"}, listNames(t, dir))
 }
 
-// links makes hard and symbolic links.
-func links(t *T, dir string) {
-	p := in(dir)
-	create(t, p("one"), []byte("shared"))
+// testLinks makes hard and symbolic links.
+func testLinks(t *T, dir string) {
+	p := pathIn(dir)
+	createFile(t, p("one"), []byte("shared"))
 	require.NoError(t, os.Link(p("one"), p("two")))
 	require.NoError(t, os.Mkdir(p("d"), 0o755))
 	require.NoError(t, os.Link(p("one"), p("d/three")))
 	for _, name := range []string{"one", "two", "d/three"} {
-		assert.EqualValues(t, 3, stat(t, p(name)).Nlink)
-		assert.Equal(t, stat(t, p("one")).Ino, stat(t, p(name)).Ino)
+		assert.EqualValues(t, 3, lstat(t, p(name)).Nlink)
+		assert.Equal(t, lstat(t, p("one")).Ino, lstat(t, p(name)).Ino)
 	}
 	f, err := os.OpenFile(p("two"), os.O_WRONLY|os.O_APPEND, 0)
 	require.NoError(t, err)
@@ -88,8 +88,8 @@ func links(t *T, dir string) {
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
 	require.NoError(t, os.Remove(p("one")))
-	holds(t, p("d/three"), []byte("shared, changed"))
-	assert.EqualValues(t, 2, stat(t, p("two")).Nlink)
+	checkContent(t, p("d/three"), []byte("shared, changed"))
+	assert.EqualValues(t, 2, lstat(t, p("two")).Nlink)
 	assert.ErrorIs(t, os.Link(p("two"), p("d/three")), syscall.EEXIST)
 	assert.ErrorIs(t, os.Link(p("d"), p("e")), syscall.EPERM)
 	assert.ErrorIs(t, os.Link(p("none"), p("e")), syscall.ENOENT)
@@ -103,9 +103,9 @@ func links(t *T, dir string) {
 		got, err := os.Readlink(link)
 		require.NoError(t, err)
 		assert.Equal(t, target, got)
-		assert.EqualValues(t, len(target), stat(t, link).Size)
+		assert.EqualValues(t, len(target), lstat(t, link).Size)
 	}
-	holds(t, p("sym1"), []byte("shared, changed"))
+	checkContent(t, p("sym1"), []byte("shared, changed"))
 	_, err = os.ReadFile(p("sym2"))
 	assert.ErrorIs(t, err, syscall.ENOENT)
 	assert.ErrorIs(t, os.Symlink("x", p("two")), syscall.EEXIST)
@@ -114,9 +114,9 @@ func links(t *T, dir string) {
 	assert.ErrorIs(t, err, syscall.ELOOP)
 }
 
-// names uses every byte that is allowed in names, in names of many lengths,
-// most of them not UTF-8.
-func names(t *T, dir string) {
+// testNames uses every byte that is allowed in names, in names with many lengths, most of
+// them not UTF-8.
+func testNames(t *T, dir string) {
 	want := []string{
 		" ", "-rf", "...", "*", "\\", "new\nline", "caf\xe9", "café", "\xc0\xaf", "\xed\xa0\x80",
 		"\xff\xff\xff\xff", "日本語", strings.Repeat("\xfe", 255), strings.Repeat("n", 255),
@@ -138,30 +138,30 @@ func names(t *T, dir string) {
 		require.NoError(t, os.WriteFile(path, []byte(name), 0o644), "%q", name)
 	}
 	slices.Sort(want)
-	assert.Equal(t, want, list(t, dir))
+	assert.Equal(t, want, listNames(t, dir))
 
 	long := filepath.Join(dir, strings.Repeat("n", 256))
 	assert.ErrorIs(t, os.WriteFile(long, nil, 0o644), syscall.ENAMETOOLONG)
 	from, to := filepath.Join(dir, "caf\xe9"), filepath.Join(dir, "caf\xe8")
 	require.NoError(t, unix.Rename(from, to))
-	holds(t, to, []byte("caf\xe9"))
+	checkContent(t, to, []byte("caf\xe9"))
 	_, err := os.Lstat(from)
 	assert.ErrorIs(t, err, syscall.ENOENT)
 }
 
-// listing reads a directory of many long names, and removes entries while it
-// reads: the cookies of a listing remain valid.
-func listing(t *T, dir string) {
+// testListing reads a directory with many long names, and removes entries while it reads:
+// the listing's cookies remain valid.
+func testListing(t *T, dir string) {
 	const count = 1000
-	create(t, filepath.Join(dir, "first"), nil)
+	createFile(t, filepath.Join(dir, "first"), nil)
 	want := map[string]bool{"first": true}
 	for n := range count {
 		name := fmt.Sprintf("%04d-%s", n, strings.Repeat("n", 150+n%100))
 		require.NoError(t, os.Link(filepath.Join(dir, "first"), filepath.Join(dir, name)))
 		want[name] = true
 	}
-	assert.EqualValues(t, count+1, stat(t, filepath.Join(dir, "first")).Nlink)
-	assert.Len(t, list(t, dir), count+1)
+	assert.EqualValues(t, count+1, lstat(t, filepath.Join(dir, "first")).Nlink)
+	assert.Len(t, listNames(t, dir), count+1)
 
 	d, err := os.Open(dir)
 	require.NoError(t, err)
@@ -181,5 +181,5 @@ func listing(t *T, dir string) {
 		t.Errorf("%d names were not listed, for example %q", len(want), name)
 		return
 	}
-	assert.Empty(t, list(t, dir))
+	assert.Empty(t, listNames(t, dir))
 }

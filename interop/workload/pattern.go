@@ -7,12 +7,12 @@ import (
 	"hash/fnv"
 )
 
-// fill sets p to the bytes of a pattern from offset off on. A byte of a pattern
-// depends only on its offset, so any piece of a pattern can be checked.
-func fill(p []byte, pattern uint64, off int64) {
+// fillPattern sets p to a pattern's bytes from offset off on. Each byte depends only on
+// its offset, so any piece of a pattern can be checked.
+func fillPattern(p []byte, pattern uint64, off int64) {
 	var word [8]byte
 	for len(p) > 0 {
-		w := mix(pattern + uint64(off)/8*0x9e3779b97f4a7c15)
+		w := mixBits(pattern + uint64(off)/8*0x9e3779b97f4a7c15)
 		at := int(off % 8)
 		if at == 0 && len(p) >= 8 {
 			binary.LittleEndian.PutUint64(p, w)
@@ -25,17 +25,17 @@ func fill(p []byte, pattern uint64, off int64) {
 	}
 }
 
-// mix spreads x over all bits of the result (the finalizer of splitmix64).
-func mix(x uint64) uint64 {
+// mixBits spreads x over all result bits (splitmix64's finalizer).
+func mixBits(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
 }
 
-// patternBytes returns the first n bytes of a pattern.
+// patternBytes returns a pattern's first n bytes.
 func patternBytes(pattern uint64, n int) []byte {
 	p := make([]byte, n)
-	fill(p, pattern, 0)
+	fillPattern(p, pattern, 0)
 	return p
 }
 
@@ -46,8 +46,8 @@ func patternOf(name string) uint64 {
 	return h.Sum64()
 }
 
-// differ returns the first difference between got and want, or "".
-func differ(want, got []byte) string {
+// findDifference returns the first difference between got and want, or "".
+func findDifference(want, got []byte) string {
 	if bytes.Equal(want, got) {
 		return ""
 	}

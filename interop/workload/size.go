@@ -8,16 +8,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// truncate shortens and lengthens files, by name and by descriptor.
-func truncate(t *T, dir string) {
-	path := in(dir)("file")
+// testTruncate shortens and lengthens files, by name and by descriptor.
+func testTruncate(t *T, dir string) {
+	path := pathIn(dir)("file")
 	want := patternBytes(5, 10000)
-	create(t, path, want)
+	createFile(t, path, want)
 	for _, n := range []int{5001, 5000, 4096, 12345, 4097, 0, 1, 70000, 3} {
 		require.NoError(t, os.Truncate(path, int64(n)))
 		want = append(want, make([]byte, max(0, n-len(want)))...)[:n]
-		assert.EqualValues(t, n, stat(t, path).Size)
-		holds(t, path, want)
+		assert.EqualValues(t, n, lstat(t, path).Size)
+		checkContent(t, path, want)
 	}
 
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -30,34 +30,34 @@ func truncate(t *T, dir string) {
 	require.NoError(t, f.Close())
 	want = append(patternBytes(6, 4099), make([]byte, 8194-4099)...)
 	copy(want[8191:], "end")
-	holds(t, path, want)
+	checkContent(t, path, want)
 
 	f, err = os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
-	holds(t, path, nil)
+	checkContent(t, path, nil)
 	require.NoError(t, os.Truncate(path, 4098)) // left for the manifest
 }
 
-// sparse leaves holes, within a file and beyond 32-bit offsets.
-func sparse(t *T, dir string) {
+// testSparse leaves holes, within a file and beyond 32-bit offsets.
+func testSparse(t *T, dir string) {
 	const far = 20<<20 + 5 // bytes
-	path := in(dir)("holes")
+	path := pathIn(dir)("holes")
 	f, err := os.Create(path)
 	require.NoError(t, err)
 	want := make([]byte, far+7)
 	for _, off := range []int{0, 1<<20 + 3, far} {
-		fill(want[off:off+7], 7, int64(off))
+		fillPattern(want[off:off+7], 7, int64(off))
 		_, err = f.WriteAt(want[off:off+7], int64(off))
 		require.NoError(t, err)
 	}
 	require.NoError(t, f.Close())
-	s := stat(t, path)
+	s := lstat(t, path)
 	assert.EqualValues(t, far+7, s.Size)
 	assert.Less(t, s.Blocks*512, int64(1<<20), "a hole uses no space")
-	holds(t, path, want)
+	checkContent(t, path, want)
 
-	path = in(dir)("large")
+	path = pathIn(dir)("large")
 	f, err = os.Create(path)
 	require.NoError(t, err)
 	defer f.Close()
@@ -65,13 +65,13 @@ func sparse(t *T, dir string) {
 	_, err = f.WriteAt([]byte("far out"), beyond)
 	require.NoError(t, err)
 	require.NoError(t, f.Sync())
-	assert.EqualValues(t, beyond+7, stat(t, path).Size)
-	forget(t, f)
+	assert.EqualValues(t, beyond+7, lstat(t, path).Size)
+	dropCache(t, f)
 	got := make([]byte, 12)
 	n, err := f.ReadAt(got, beyond-3)
 	assert.Equal(t, io.EOF, err)
 	assert.Equal(t, "\x00\x00\x00far out", string(got[:n]))
 	require.NoError(t, f.Truncate(1<<32+1))
-	assert.EqualValues(t, 1<<32+1, stat(t, path).Size)
+	assert.EqualValues(t, 1<<32+1, lstat(t, path).Size)
 	require.NoError(t, f.Truncate(0)) // small again for the manifest
 }

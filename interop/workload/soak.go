@@ -17,11 +17,10 @@ import (
 
 const (
 	soakFiles = 4
-	soakSize  = 1<<20 - 3 // bytes of each
+	soakSize  = 1<<20 - 3 // bytes in each
 )
 
-// A soakFile is rewritten repeatedly, each time with the pattern of its next
-// generation.
+// A soakFile is rewritten repeatedly, each time with its next generation's pattern.
 type soakFile struct {
 	name  string
 	lock  sync.Mutex   // held by the writer, and by a reader that uses the page cache
@@ -29,30 +28,29 @@ type soakFile struct {
 	done  atomic.Int64 // generation written, synced and closed
 }
 
-func (s *soakFile) pattern(generation int64) uint64 {
+func (s *soakFile) patternFor(generation int64) uint64 {
 	return patternOf(fmt.Sprintf("%s, generation %d", s.name, generation))
 }
 
-// Soak writes files through the directory w and reads them through r, another
-// mount of the same directory, until d has passed. A reader must see the
-// generation that was closed before its open. During a write, a reader past the
-// page cache may see bytes of the new generation. A page cache is only valid as
-// of the open while another mount writes, so a cached reader waits for the
-// writer.
+// Soak writes files through the directory w and reads them through r, another mount on
+// the same directory, until d has passed. A reader must see the generation that was
+// closed before its open. During a write, a reader past the page cache may see the new
+// generation's bytes. While another mount writes, a page cache is only valid at the time
+// of the open, so a cached reader waits for the writer.
 func Soak(w, r string, d time.Duration, log io.Writer) error {
 	files := make([]*soakFile, soakFiles)
 	for i := range files {
 		files[i] = &soakFile{name: fmt.Sprintf("soak-%d", i)}
 	}
-	return check(func(t *T) {
+	return runChecks(func(t *T) {
 		for _, s := range files {
-			create(t, filepath.Join(w, s.name), patternBytes(s.pattern(0), soakSize))
+			createFile(t, filepath.Join(w, s.name), patternBytes(s.patternFor(0), soakSize))
 		}
 		end := time.Now().Add(d)
 		var written, read int
 		errs := make(chan error, 2)
-		go func() { errs <- repeat(end, &written, func(t *T, n int) { soakWrite(t, w, files, n) }) }()
-		go func() { errs <- repeat(end, &read, func(t *T, n int) { soakRead(t, r, files, n) }) }()
+		go func() { errs <- repeatUntil(end, &written, func(t *T, n int) { soakWrite(t, w, files, n) }) }()
+		go func() { errs <- repeatUntil(end, &read, func(t *T, n int) { soakRead(t, r, files, n) }) }()
 		for range 2 {
 			require.NoError(t, <-errs)
 		}
@@ -63,10 +61,10 @@ func Soak(w, r string, d time.Duration, log io.Writer) error {
 	})
 }
 
-// repeat calls f with running numbers until end or until it fails.
-func repeat(end time.Time, count *int, f func(t *T, n int)) error {
+// repeatUntil calls f with running numbers until end or until it fails.
+func repeatUntil(end time.Time, count *int, f func(t *T, n int)) error {
 	for time.Now().Before(end) {
-		if err := check(func(t *T) { f(t, *count) }); err != nil {
+		if err := runChecks(func(t *T) { f(t, *count) }); err != nil {
 			return err
 		}
 		*count++
@@ -74,14 +72,14 @@ func repeat(end time.Time, count *int, f func(t *T, n int)) error {
 	return nil
 }
 
-// soakWrite writes the next generation of a file in pieces of odd length.
+// soakWrite writes a file's next generation in pieces with odd lengths.
 func soakWrite(t *T, dir string, files []*soakFile, n int) {
 	r := rand.New(rand.NewPCG(4, uint64(n)))
 	s := files[r.IntN(len(files))]
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	generation := s.begun.Add(1)
-	p := patternBytes(s.pattern(generation), soakSize)
+	p := patternBytes(s.patternFor(generation), soakSize)
 	f, err := os.OpenFile(filepath.Join(dir, s.name), os.O_WRONLY, 0)
 	require.NoError(t, err)
 	for at := 0; at < len(p); {
@@ -99,7 +97,7 @@ func soakWrite(t *T, dir string, files []*soakFile, n int) {
 func soakRead(t *T, dir string, files []*soakFile, n int) {
 	r := rand.New(rand.NewPCG(5, uint64(n)))
 	s := files[r.IntN(len(files))]
-	flag := direct(t, dir)
+	flag := directFlag(t, dir)
 	if n%2 == 0 {
 		flag = 0
 		s.lock.Lock()
@@ -112,20 +110,20 @@ func soakRead(t *T, dir string, files []*soakFile, n int) {
 	got, err := io.ReadAll(io.LimitReader(f, soakSize+1))
 	require.NoError(t, err)
 	require.Len(t, got, soakSize)
-	s.verify(t, got, oldest, s.begun.Load())
+	s.verifyContent(t, got, oldest, s.begun.Load())
 }
 
-// verify asserts that each byte belongs to one of the generations.
-func (s *soakFile) verify(t *T, got []byte, oldest, newest int64) {
-	if bytes.Equal(patternBytes(s.pattern(oldest), len(got)), got) {
+// verifyContent asserts that each byte belongs to one of the generations.
+func (s *soakFile) verifyContent(t *T, got []byte, oldest, newest int64) {
+	if bytes.Equal(patternBytes(s.patternFor(oldest), len(got)), got) {
 		return
 	}
-	wrong := make([]int, 0, len(got)) // offsets of bytes of no generation
+	wrong := make([]int, 0, len(got)) // offsets whose bytes match no generation
 	for i := range got {
 		wrong = append(wrong, i)
 	}
 	for g := oldest; g <= newest && len(wrong) > 0; g++ {
-		p := patternBytes(s.pattern(g), len(got))
+		p := patternBytes(s.patternFor(g), len(got))
 		wrong = slices.DeleteFunc(wrong, func(i int) bool { return got[i] == p[i] })
 	}
 	if len(wrong) > 0 {

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// special makes objects other than files, directories and links, and does
+// testSpecial makes objects other than files, directories and links, and does
 // operations other than reading and writing. It needs root.
-func special(t *T, dir string) {
-	p := in(dir)
+func testSpecial(t *T, dir string) {
+	p := pathIn(dir)
 	nodes := map[string]struct {
 		mode uint32
 		dev  uint64
@@ -25,7 +25,7 @@ func special(t *T, dir string) {
 	for name, n := range nodes {
 		require.NoError(t, unix.Mknod(p(name), n.mode, int(n.dev)))
 		require.NoError(t, unix.Chmod(p(name), n.mode&permissions)) // independent of the umask
-		s := stat(t, p(name))
+		s := lstat(t, p(name))
 		assert.Equal(t, n.mode, s.Mode, name)
 		assert.Equal(t, n.dev, s.Rdev, name)
 	}
@@ -38,21 +38,21 @@ func special(t *T, dir string) {
 	assert.Positive(t, fs.Files)
 	assert.EqualValues(t, 255, fs.Namelen)
 
-	unlinked(t, p("unlinked"))
-	assert.NotContains(t, list(t, dir), "unlinked")
-	mapped(t, p("mapped"))
-	appended(t, p("appended"))
+	testUnlinked(t, p("unlinked"))
+	assert.NotContains(t, listNames(t, dir), "unlinked")
+	testMapped(t, p("mapped"))
+	testAppends(t, p("appended"))
 }
 
-// unlinked uses a file without a name.
-func unlinked(t *T, path string) {
+// testUnlinked uses a file without a name.
+func testUnlinked(t *T, path string) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(path))
 	_, err = f.WriteAt([]byte("still here"), 100)
 	require.NoError(t, err)
 	require.NoError(t, f.Sync())
-	forget(t, f)
+	dropCache(t, f)
 	got := make([]byte, 10)
 	_, err = f.ReadAt(got, 100)
 	require.NoError(t, err)
@@ -60,25 +60,25 @@ func unlinked(t *T, path string) {
 	require.NoError(t, f.Close())
 }
 
-// mapped writes through a mapping.
-func mapped(t *T, path string) {
+// testMapped writes through a mapping.
+func testMapped(t *T, path string) {
 	want := patternBytes(8, 10000)
-	create(t, path, want)
+	createFile(t, path, want)
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	require.NoError(t, err)
 	defer f.Close()
 	m, err := unix.Mmap(int(f.Fd()), 0, len(want), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	require.NoError(t, err)
-	assert.Empty(t, differ(want, m))
+	assert.Empty(t, findDifference(want, m))
 	copy(m[4090:], "across a page")
 	copy(want[4090:], "across a page")
 	require.NoError(t, unix.Msync(m, unix.MS_SYNC))
 	require.NoError(t, unix.Munmap(m))
-	holds(t, path, want)
+	checkContent(t, path, want)
 }
 
-// appended makes two descriptors append alternately.
-func appended(t *T, path string) {
+// testAppends makes two descriptors append alternately.
+func testAppends(t *T, path string) {
 	var want string
 	var fds [2]*os.File
 	for i := range fds {
@@ -95,13 +95,13 @@ func appended(t *T, path string) {
 	for _, f := range fds {
 		require.NoError(t, f.Close())
 	}
-	holds(t, path, []byte(want))
+	checkContent(t, path, []byte(want))
 }
 
-// wrong does invalid operations, and asserts their errors.
-func wrong(t *T, dir string) {
-	p := in(dir)
-	create(t, p("file"), nil)
+// testErrors does invalid operations, and asserts their errors.
+func testErrors(t *T, dir string) {
+	p := pathIn(dir)
+	createFile(t, p("file"), nil)
 	require.NoError(t, os.MkdirAll(p("dir/sub"), 0o755))
 	_, err := os.OpenFile(p("file"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	assert.ErrorIs(t, err, syscall.EEXIST)

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// T collects the failures of a step. The assertions of testify accept it.
+// T collects a step's failures. Testify's assertions accept it.
 type T struct {
 	failures []string
 }
@@ -25,8 +25,8 @@ func (t *T) Errorf(format string, args ...any) {
 // FailNow ends the step.
 func (t *T) FailNow() { runtime.Goexit() }
 
-// check runs f and returns its failures, or nil.
-func check(f func(t *T)) error {
+// runChecks runs f and returns its failures, or nil.
+func runChecks(f func(t *T)) error {
 	t := new(T)
 	done := make(chan struct{})
 	go func() { // a separate goroutine, for FailNow to end
@@ -40,39 +40,38 @@ func check(f func(t *T)) error {
 	return nil
 }
 
-// A Step is one kind of work in a separate directory.
-type Step struct {
+// A step is one kind of work in a separate directory.
+type step struct {
 	Name string
 	run  func(t *T, dir string)
 }
 
-// Steps returns all steps, in the order of Run.
-func Steps() []Step {
-	return []Step{
-		{"tree", tree},
-		{"sizes", sizes},
-		{"large", large},
-		{"offsets", offsets},
-		{"parallel", parallel},
-		{"truncate", truncate},
-		{"sparse", sparse},
-		{"rename", rename},
-		{"links", links},
-		{"attributes", attributes},
-		{"access", access},
-		{"names", names},
-		{"special", special},
-		{"errors", wrong},
-		{"listing", listing},
+// listSteps returns all steps, in the order in which Run runs them.
+func listSteps() []step {
+	return []step{
+		{"tree", makeTree},
+		{"sizes", testSizes},
+		{"large", testLarge},
+		{"offsets", testOffsets},
+		{"parallel", testParallel},
+		{"truncate", testTruncate},
+		{"sparse", testSparse},
+		{"rename", testRename},
+		{"links", testLinks},
+		{"attributes", testAttributes},
+		{"access", testAccess},
+		{"names", testNames},
+		{"special", testSpecial},
+		{"errors", testErrors},
+		{"listing", testListing},
 	}
 }
 
-// Run runs the named steps, or all, in directories that it makes in dir, and
-// writes to log how long each took. It continues after a failed step; the error
-// names each.
+// Run runs the named steps, or all, in directories that it creates in dir, and writes
+// each step's duration to log. It continues after a failed step; the error names each.
 func Run(dir string, log io.Writer, names ...string) error {
 	var failed []error
-	for _, s := range Steps() {
+	for _, s := range listSteps() {
 		if len(names) > 0 && !slices.Contains(names, s.Name) {
 			continue
 		}
@@ -80,7 +79,7 @@ func Run(dir string, log io.Writer, names ...string) error {
 		start := time.Now()
 		err := os.Mkdir(own, 0o755)
 		if err == nil {
-			err = check(func(t *T) { s.run(t, own) })
+			err = runChecks(func(t *T) { s.run(t, own) })
 		}
 		fmt.Fprintf(log, "step %-10s %6.1f s\n", s.Name, time.Since(start).Seconds())
 		if err != nil {

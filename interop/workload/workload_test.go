@@ -50,7 +50,7 @@ func TestFill(t *testing.T) {
 	for off := range 40 {
 		for n := range 40 {
 			p := make([]byte, n)
-			fill(p, 77, int64(off))
+			fillPattern(p, 77, int64(off))
 			require.Equal(t, whole[off:off+n], p)
 		}
 	}
@@ -58,9 +58,9 @@ func TestFill(t *testing.T) {
 }
 
 func TestDiffer(t *testing.T) {
-	assert.Empty(t, differ([]byte("same"), []byte("same")))
-	assert.Equal(t, "byte 1 of 2 is 0x63 instead of 0x62", differ([]byte("ab"), []byte("ac")))
-	assert.Equal(t, "1 bytes instead of 2", differ([]byte("ab"), []byte("a")))
+	assert.Empty(t, findDifference([]byte("same"), []byte("same")))
+	assert.Equal(t, "byte 1 of 2 is 0x63 instead of 0x62", findDifference([]byte("ab"), []byte("ac")))
+	assert.Equal(t, "1 bytes instead of 2", findDifference([]byte("ab"), []byte("a")))
 }
 
 func TestManifest(t *testing.T) {
@@ -143,9 +143,9 @@ func TestSoak(t *testing.T) {
 func TestSoakVerify(t *testing.T) {
 	s := &soakFile{name: "f"}
 	verify := func(got []byte, oldest, newest int64) error {
-		return check(func(t *T) { s.verify(t, got, oldest, newest) })
+		return runChecks(func(t *T) { s.verifyContent(t, got, oldest, newest) })
 	}
-	p3, p4 := patternBytes(s.pattern(3), 9999), patternBytes(s.pattern(4), 9999)
+	p3, p4 := patternBytes(s.patternFor(3), 9999), patternBytes(s.patternFor(4), 9999)
 	mixed := append(bytes.Clone(p4[:5001]), p3[5001:]...)
 	assert.NoError(t, verify(p3, 3, 3))
 	assert.NoError(t, verify(p3, 3, 4))

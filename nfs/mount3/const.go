@@ -33,15 +33,15 @@ func ProcName(proc uint32) string {
 
 // Sizes in bytes (RFC 1813, Section 5.1.4).
 const (
-	PathLen = 1024 // the longest path
-	NameLen = 255  // the longest name
-	FHSize  = 64   // the longest file handle
+	PathLen = 1024 // a path (maximum)
+	NameLen = 255  // a name (maximum)
+	FHSize  = 64   // a file handle (maximum)
 )
 
 // Status is a mountstat3 (RFC 1813, Section 5.1.5).
 type Status uint32
 
-// The values of Status.
+// The Status values.
 const (
 	OK             Status = 0
 	ErrPerm        Status = 1
@@ -68,7 +68,7 @@ var statusNames = map[Status]string{
 	ErrServerFault: "MNT3ERR_SERVERFAULT",
 }
 
-// String returns the standard's name of s, or its number.
+// String returns the standard's name for s, or its number.
 func (s Status) String() string {
 	if name, ok := statusNames[s]; ok {
 		return name
@@ -76,5 +76,5 @@ func (s Status) String() string {
 	return "mountstat3(" + strconv.FormatUint(uint64(s), 10) + ")"
 }
 
-// Error makes every Status but OK an error that errors.Is can look for.
+// Error makes every Status except OK an error for errors.Is.
 func (s Status) Error() string { return s.String() }

@@ -1,6 +1,6 @@
-// Package mount3 is the wire form of version 3 of the MOUNT protocol (RFC 1813,
-// Appendix I), with which a client turns the path of an export into a file
-// handle. It has the arguments and results, in both directions.
+// Package mount3 encodes and decodes the MOUNT protocol, version 3 (RFC 1813,
+// Appendix I), with which a client maps an export's path to a file handle. It
+// has the arguments and results, for servers and clients.
 //
 //	NULL     nothing    ▶ nothing
 //	MNT      PathArgs   ▶ MntRes     a handle for the path

@@ -1,12 +1,12 @@
 package mount3
 
-import "github.com/nfsrdma/nfsrdma/xdr"
+import "github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 
-// ListEnd is the length in bytes of the end of a DumpRes or ExportRes, which is
+// ListEnd is the length of the end of a DumpRes or ExportRes in bytes, which is
 // not part of any entry's size.
 const ListEnd = 4
 
-// A Mount is a mountbody: a client and the path of its mount.
+// A Mount is a mountbody: a client and the path that it has mounted.
 type Mount struct {
 	Host []byte // at most NameLen bytes
 	Path []byte // at most PathLen bytes
@@ -15,13 +15,14 @@ type Mount struct {
 // Size returns the length in bytes of m's wire form in a list.
 func (m *Mount) Size() int { return MountSize(len(m.Host), len(m.Path)) }
 
-// MountSize is Size for the lengths of a Mount's Host and Path.
+// MountSize returns the Size of a Mount whose Host and Path have the given
+// lengths.
 func MountSize(host, path int) int { return 4 + opaqueSize(host) + opaqueSize(path) }
 
-// DumpRes are the results of DUMP.
+// DumpRes are the DUMP results.
 type DumpRes struct{ Mounts []Mount }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *DumpRes) AppendTo(b []byte) []byte {
 	for _, m := range s.Mounts {
 		b = xdr.AppendOpaque(xdr.AppendBool(b, true), m.Host)
@@ -38,8 +39,8 @@ func (s *DumpRes) Decode(r *xdr.Reader) {
 	}
 }
 
-// An Export is an exportnode: a path and the groups of clients that may mount
-// the path. No group means everyone.
+// An Export is an exportnode: a path and the client groups that may mount it.
+// No group means everyone.
 type Export struct {
 	Path   []byte   // at most PathLen bytes
 	Groups [][]byte // at most NameLen bytes each
@@ -54,10 +55,10 @@ func (e *Export) Size() int {
 	return n
 }
 
-// ExportRes are the results of EXPORT.
+// ExportRes are the EXPORT results.
 type ExportRes struct{ Exports []Export }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *ExportRes) AppendTo(b []byte) []byte {
 	for _, e := range s.Exports {
 		b = xdr.AppendOpaque(xdr.AppendBool(b, true), e.Path)
@@ -81,5 +82,5 @@ func (s *ExportRes) Decode(r *xdr.Reader) {
 	}
 }
 
-// opaqueSize returns the length in bytes of the wire form of n bytes of opaque data.
+// opaqueSize returns the wire size of n bytes of opaque data.
 func opaqueSize(n int) int { return 4 + n + xdr.Pad(n) }

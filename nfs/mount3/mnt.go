@@ -1,27 +1,27 @@
 package mount3
 
-import "github.com/nfsrdma/nfsrdma/xdr"
+import "github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 
-// PathArgs are the arguments of MNT and of UMNT.
+// PathArgs are the MNT and UMNT arguments.
 type PathArgs struct {
 	Path []byte // at most PathLen bytes
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *PathArgs) AppendTo(b []byte) []byte { return xdr.AppendOpaque(b, a.Path) }
 
 // Decode reads a.
 func (a *PathArgs) Decode(r *xdr.Reader) { a.Path = r.Opaque(PathLen) }
 
-// MntRes are the results of MNT. Flavors are the authentication flavours that
-// may be used with Handle. Handle and Flavors are valid only if Status is OK.
+// MntRes are the MNT results. Flavors are the authentication flavors that may
+// be used with Handle. Handle and Flavors are valid only if Status is OK.
 type MntRes struct {
 	Status  Status
 	Handle  []byte // at most FHSize bytes
 	Flavors []uint32
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *MntRes) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(s.Status))
 	if s.Status != OK {

@@ -8,16 +8,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// A message is arguments or results.
+// A message holds arguments or results.
 type message interface {
 	AppendTo(b []byte) []byte
 	Decode(r *xdr.Reader)
 }
 
-func fresh(m message) message {
+func newMessageLike(m message) message {
 	return reflect.New(reflect.TypeOf(m).Elem()).Interface().(message)
 }
 
@@ -43,14 +43,14 @@ func TestGolden(t *testing.T) {
 		t.Run(tt.file, func(t *testing.T) {
 			wire := wiretest.Hex(t, "testdata/"+tt.file+".hex")
 			assert.Equal(t, wire, tt.want.AppendTo(nil))
-			got := fresh(tt.want)
+			got := newMessageLike(tt.want)
 			r := xdr.NewReader(wire)
 			got.Decode(&r)
 			require.NoError(t, r.Done())
 			assert.Equal(t, tt.want, got)
 			for n := range wire {
 				r := xdr.NewReader(wire[:n])
-				fresh(tt.want).Decode(&r)
+				newMessageLike(tt.want).Decode(&r)
 				assert.ErrorIs(t, r.Err(), xdr.ErrShort, "cut after %d bytes", n)
 			}
 		})
@@ -125,7 +125,7 @@ func FuzzMessages(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, which uint8, wire []byte) {
 		m := golden[int(which)%len(golden)].want
-		first, second := fresh(m), fresh(m)
+		first, second := newMessageLike(m), newMessageLike(m)
 		r := xdr.NewReader(wire)
 		if first.Decode(&r); r.Err() != nil {
 			return

@@ -3,13 +3,13 @@ package nfs3
 import (
 	"fmt"
 
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
 // Type is an ftype3 (RFC 1813, Section 2.6).
 type Type uint32
 
-// The values of Type.
+// The Type values.
 const (
 	TypeReg Type = iota + 1
 	TypeDir
@@ -23,7 +23,7 @@ const (
 // A Time is an nfstime3: seconds and nanoseconds since 1970 (UTC).
 type Time struct{ Sec, Nsec uint32 }
 
-// AppendTo appends the wire form of t to b.
+// AppendTo appends t's wire form to b.
 func (t Time) AppendTo(b []byte) []byte {
 	return xdr.AppendUint32(xdr.AppendUint32(b, t.Sec), t.Nsec)
 }
@@ -46,7 +46,7 @@ type Attr struct {
 	Atime, Mtime, Ctime Time
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *Attr) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(a.Type))
 	b = xdr.AppendUint32(b, a.Mode)
@@ -66,7 +66,7 @@ func (a *Attr) AppendTo(b []byte) []byte {
 
 // Decode reads a.
 func (a *Attr) Decode(r *xdr.Reader) {
-	a.Type = Type(enum(r, "ftype3", uint32(TypeReg), uint32(TypeFIFO)))
+	a.Type = Type(decodeEnum(r, "ftype3", uint32(TypeReg), uint32(TypeFIFO)))
 	a.Mode = r.Uint32()
 	a.Nlink = r.Uint32()
 	a.UID, a.GID = r.Uint32(), r.Uint32()
@@ -85,7 +85,7 @@ type PostOpAttr struct {
 	Attr Attr
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *PostOpAttr) AppendTo(b []byte) []byte {
 	b = xdr.AppendBool(b, a.OK)
 	if a.OK {
@@ -101,15 +101,15 @@ func (a *PostOpAttr) Decode(r *xdr.Reader) {
 	}
 }
 
-// A PreOpAttr is a pre_op_attr: the attributes before a change that a client
-// needs, or nothing if OK is false.
+// A PreOpAttr is a pre_op_attr: attributes before a change, or nothing if OK is
+// false.
 type PreOpAttr struct {
 	OK           bool
 	Size         uint64 // bytes
 	Mtime, Ctime Time
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *PreOpAttr) AppendTo(b []byte) []byte {
 	b = xdr.AppendBool(b, a.OK)
 	if a.OK {
@@ -135,7 +135,7 @@ type WccData struct {
 	After  PostOpAttr
 }
 
-// AppendTo appends the wire form of w to b.
+// AppendTo appends w's wire form to b.
 func (w *WccData) AppendTo(b []byte) []byte { return w.After.AppendTo(w.Before.AppendTo(b)) }
 
 // Decode reads w.
@@ -144,8 +144,8 @@ func (w *WccData) Decode(r *xdr.Reader) {
 	w.After.Decode(r)
 }
 
-// enum reads an enumeration whose values are first to last.
-func enum(r *xdr.Reader, name string, first, last uint32) uint32 {
+// decodeEnum reads an enumeration whose values are first to last.
+func decodeEnum(r *xdr.Reader, name string, first, last uint32) uint32 {
 	v := r.Uint32()
 	if r.Err() == nil && (v < first || v > last) {
 		r.Fail(fmt.Errorf("%w: %s %d", xdr.ErrValue, name, v))
@@ -153,8 +153,8 @@ func enum(r *xdr.Reader, name string, first, last uint32) uint32 {
 	return v
 }
 
-// counted checks that the length of data equals the count beside it.
-func counted(r *xdr.Reader, count uint32, data []byte) {
+// checkCount checks that the length of data equals the separate count.
+func checkCount(r *xdr.Reader, count uint32, data []byte) {
 	if r.Err() == nil && uint64(count) != uint64(len(data)) {
 		r.Fail(fmt.Errorf("%w: count %d of %d bytes", xdr.ErrValue, count, len(data)))
 	}

@@ -1,6 +1,6 @@
 package nfs3
 
-import "github.com/nfsrdma/nfsrdma/xdr"
+import "github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 
 // DDPEligible reports whether procedure proc has an argument, and whether proc
 // has a result, that RPC-over-RDMA may carry in a separate chunk: the data of
@@ -16,12 +16,12 @@ func DDPEligible(proc uint32) (arg, result bool) {
 	return false, false
 }
 
-// A Binding is the Upper-Layer Binding of this program (RFC 8267, Section 4):
-// the facts about a message that a transport needs. Pass a Binding to
+// A Binding is this program's Upper-Layer Binding (RFC 8267, Section 4): the
+// facts about a message that a transport needs. Pass a Binding to
 // stream.Listen.
 type Binding struct{}
 
-// Program returns the number and the version of the program.
+// Program returns the program number and version.
 func (Binding) Program() (prog, vers uint32) { return Program, Version }
 
 // ArgItem returns the start of a call's DDP-eligible argument in args, which
@@ -51,7 +51,7 @@ func (Binding) ArgItem(proc uint32, args []byte) (start, n int) {
 
 // ResultItem returns the start of a call's DDP-eligible result in results, and
 // its length, both in bytes. The length is 0 if the results have no such item,
-// as those of a failed call, or if the results do not decode.
+// for example after a failed call, or if they cannot be decoded.
 func (Binding) ResultItem(proc uint32, results []byte) (start, n int) {
 	r := xdr.NewReader(results)
 	var item []byte
@@ -68,13 +68,13 @@ func (Binding) ResultItem(proc uint32, results []byte) (start, n int) {
 	if r.Done() != nil {
 		return 0, 0
 	}
-	n = len(item) // the item is the last of the results
+	n = len(item) // the item is last in the results
 	return len(results) - n - xdr.Pad(n), n
 }
 
-// MaxResults returns the length in bytes of the longest results of a call with
-// these arguments: item for the DDP-eligible result, or 0 if the call has none,
-// and rest for the rest without that result and its padding.
+// MaxResults returns the maximum length of the results of a call with these
+// arguments, in bytes: item for the DDP-eligible result, or 0 if the call has
+// none, and rest for the remaining results without its padding.
 func (Binding) MaxResults(proc uint32, args []byte) (rest, item int) {
 	r := xdr.NewReader(args)
 	switch proc {

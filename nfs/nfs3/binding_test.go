@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
 func TestDDPEligible(t *testing.T) {
@@ -33,8 +33,8 @@ var items = []struct {
 	{"readlink-res", ProcReadLink, true, 12, 5},
 }
 
-// whole returns a captured message with its item in place.
-func whole(t testing.TB, file string) []byte {
+// readCapture returns a captured message with its item inline.
+func readCapture(t testing.TB, file string) []byte {
 	t.Helper()
 	for _, tt := range golden {
 		if tt.file == file {
@@ -55,7 +55,7 @@ func TestBindingItems(t *testing.T) {
 	var b Binding
 	for _, tt := range items {
 		t.Run(tt.file, func(t *testing.T) {
-			wire := whole(t, tt.file)
+			wire := readCapture(t, tt.file)
 			for proc := range NumProc + 1 {
 				arg, argLen := b.ArgItem(proc, wire)
 				result, resultLen := b.ResultItem(proc, wire)
@@ -132,7 +132,7 @@ func TestBindingMaxResults(t *testing.T) {
 // FuzzBinding checks that the binding finds the same item as the codec.
 func FuzzBinding(f *testing.F) {
 	for _, tt := range items {
-		f.Add(tt.proc, whole(f, tt.file))
+		f.Add(tt.proc, readCapture(f, tt.file))
 	}
 	for _, tt := range golden {
 		for _, proc := range []uint32{ProcWrite, ProcSymlink, ProcRead, ProcReadLink, ProcReadDir, ProcReadDirPlus} {
@@ -148,7 +148,7 @@ func FuzzBinding(f *testing.F) {
 		assert.False(t, rest < 0 || item < 0)
 		want, at := []byte{}, 0
 		if m := codec[proc]; m != nil {
-			m = fresh(m) // Decode leaves the fields of the arm that is not there
+			m = newMessageLike(m) // Decode does not clear the absent arm's fields
 			r := xdr.NewReader(wire)
 			if m.Decode(&r); r.Done() == nil {
 				want = itemOf(m)
@@ -169,9 +169,9 @@ func FuzzBinding(f *testing.F) {
 	})
 }
 
-// largest returns, for each procedure, the longest results. The length of an
-// item is count.
-func largest(count int) map[uint32]message {
+// longestResults returns the longest results of each procedure. An item's length is
+// count.
+func longestResults(count int) map[uint32]message {
 	fh := make(FH, FHSize)
 	attr := PostOpAttr{OK: true}
 	wcc := WccData{Before: PreOpAttr{OK: true}, After: attr}
@@ -203,7 +203,7 @@ func largest(count int) map[uint32]message {
 // READDIR and READDIRPLUS.
 func TestMaxResult(t *testing.T) {
 	for _, count := range []int{0, 1, 4, 5, 1 << 20} {
-		for proc, m := range largest(count) {
+		for proc, m := range longestResults(count) {
 			wire := xdr.AppendFixed(m.AppendTo(nil), itemOf(m))
 			assert.Equal(t, len(wire), MaxResult(proc, uint32(count)), ProcName(proc))
 		}

@@ -8,11 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// fresh returns an empty message of m's type.
-func fresh(m message) message {
+// newMessageLike returns an empty message with m's type.
+func newMessageLike(m message) message {
 	return reflect.New(reflect.TypeOf(m).Elem()).Interface().(message)
 }
 
@@ -45,8 +45,8 @@ func TestValues(t *testing.T) {
 		{"stable_how 3", new(WriteArgs), "00000000 0000000000000000 00000000 00000003 00000000", xdr.ErrValue},
 		{"count differs from the data", new(WriteArgs), "00000000 0000000000000000 00000005 00000000 00000004 61626364", xdr.ErrValue},
 		{"count of the reply differs from the data", new(ReadRes), "00000000 00000000 00000003 00000000 00000004 61626364", xdr.ErrValue},
-		{"ftype3 0", new(GetAttrRes), "00000000 00000000" + zeros(80), xdr.ErrValue},
-		{"ftype3 8", new(GetAttrRes), "00000000 00000008" + zeros(80), xdr.ErrValue},
+		{"ftype3 0", new(GetAttrRes), "00000000 00000000" + zeroString(80), xdr.ErrValue},
+		{"ftype3 8", new(GetAttrRes), "00000000 00000008" + zeroString(80), xdr.ErrValue},
 		{"name longer than the message", new(DirOpArgs), "00000000 ffffffff 61", xdr.ErrLong},
 		{"bytes behind", new(HandleArgs), "00000000 00000000", xdr.ErrTrailing},
 	}
@@ -59,7 +59,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-func zeros(n int) string {
+func zeroString(n int) string {
 	b := make([]byte, 2*n)
 	for i := range b {
 		b[i] = '0'
@@ -90,11 +90,11 @@ func TestNames(t *testing.T) {
 func TestAllocs(t *testing.T) {
 	for _, tt := range golden {
 		wire := wiretest.Hex(t, "testdata/"+tt.file+".hex")
-		got := fresh(tt.want)
+		got := newMessageLike(tt.want)
 		var r xdr.Reader
 		buf := make([]byte, 0, 1024)
 		assert.Zero(t, testing.AllocsPerRun(10, func() {
-			r = reader(wire, tt.item, tt.inline)
+			r = newItemReader(wire, tt.item, tt.inline)
 			got.Decode(&r)
 			buf = got.AppendTo(buf[:0])
 		}), tt.file)
@@ -146,7 +146,7 @@ func FuzzMessages(f *testing.F) {
 		if m == nil { // NULL
 			return
 		}
-		first := fresh(m)
+		first := newMessageLike(m)
 		r := xdr.NewReader(wire)
 		if apart {
 			r.SetItem(len(wire), item)
@@ -156,7 +156,7 @@ func FuzzMessages(f *testing.F) {
 			return
 		}
 		out := xdr.AppendFixed(first.AppendTo(nil), itemOf(first))
-		second := fresh(m)
+		second := newMessageLike(m)
 		r = xdr.NewReader(out)
 		second.Decode(&r)
 		require.NoError(t, r.Done())

@@ -60,7 +60,7 @@ const (
 	AccessExecute
 )
 
-// Properties of a file system (RFC 1813, Section 3.3.19).
+// File system properties (RFC 1813, Section 3.3.19).
 const (
 	FSFLink        uint32 = 0x01
 	FSFSymlink     uint32 = 0x02

@@ -1,25 +1,25 @@
 package nfs3
 
-import "github.com/nfsrdma/nfsrdma/xdr"
+import "github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 
-// Stable is a stable_how: how safely the server must keep written data.
+// Stable is a stable_how: how durably the server must store written data.
 type Stable uint32
 
-// The values of Stable.
+// The Stable values.
 const (
 	Unstable Stable = iota
 	DataSync
 	FileSync
 )
 
-// ReadArgs are the arguments of READ.
+// ReadArgs are the READ arguments.
 type ReadArgs struct {
 	File   FH
 	Offset uint64 // bytes
 	Count  uint32 // bytes
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *ReadArgs) AppendTo(b []byte) []byte {
 	return xdr.AppendUint32(xdr.AppendUint64(a.File.AppendTo(b), a.Offset), a.Count)
 }
@@ -31,9 +31,8 @@ func (a *ReadArgs) Decode(r *xdr.Reader) {
 	a.Count = r.Uint32()
 }
 
-// ReadRes are the results of READ. Count, EOF and Data are valid only if Status
-// is OK. Data is the reply's data item; AppendTo ignores Data, and Decode sets
-// it.
+// ReadRes are the READ results. Count, EOF and Data are valid only if Status is
+// OK. Data is the reply's data item; AppendTo ignores Data, and Decode sets it.
 type ReadRes struct {
 	Status Status
 	Attr   PostOpAttr
@@ -42,8 +41,8 @@ type ReadRes struct {
 	Data   []byte
 }
 
-// AppendTo appends the wire form of s to b, up to and including the length of
-// the data, which is Count.
+// AppendTo appends s's wire form to b, up to and including the length of the
+// data, which is Count.
 func (s *ReadRes) AppendTo(b []byte) []byte {
 	b = s.Attr.AppendTo(xdr.AppendUint32(b, uint32(s.Status)))
 	if s.Status == OK {
@@ -54,7 +53,7 @@ func (s *ReadRes) AppendTo(b []byte) []byte {
 	return b
 }
 
-// Decode reads s. The wire form has the length of the data twice; if the two
+// Decode reads s. The wire form contains the data's length twice; if they
 // differ, Decode fails with xdr.ErrValue.
 func (s *ReadRes) Decode(r *xdr.Reader) {
 	s.Status = Status(r.Uint32())
@@ -62,12 +61,12 @@ func (s *ReadRes) Decode(r *xdr.Reader) {
 		s.Count = r.Uint32()
 		s.EOF = r.Bool()
 		s.Data = r.Item(unbounded)
-		counted(r, s.Count, s.Data)
+		checkCount(r, s.Count, s.Data)
 	}
 }
 
-// LocateRead reads the results of READ up to the data, and returns the length of these
-// in bytes, or 0 (oncrpc.Exchange.Locate).
+// LocateRead reads READ results up to the data, and returns their length in bytes, or
+// 0 (oncrpc.Exchange.Locate).
 func LocateRead(r *xdr.Reader) int {
 	var attr PostOpAttr
 	status := Status(r.Uint32())
@@ -79,7 +78,7 @@ func LocateRead(r *xdr.Reader) int {
 	return int(r.Uint32())
 }
 
-// WriteArgs are the arguments of WRITE. Data is the call's data item.
+// WriteArgs are the WRITE arguments. Data is the call's data item.
 type WriteArgs struct {
 	File   FH
 	Offset uint64 // bytes
@@ -87,8 +86,7 @@ type WriteArgs struct {
 	Data   []byte
 }
 
-// AppendTo appends the wire form of a to b, up to and including the length of
-// Data.
+// AppendTo appends a's wire form to b, up to and including the length of Data.
 func (a *WriteArgs) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint64(a.File.AppendTo(b), a.Offset)
 	b = xdr.AppendUint32(b, uint32(len(a.Data))) // count
@@ -96,19 +94,18 @@ func (a *WriteArgs) AppendTo(b []byte) []byte {
 	return xdr.AppendUint32(b, uint32(len(a.Data)))
 }
 
-// Decode reads a. The wire form has the length of the data twice; if the two
-// differ, Decode fails with xdr.ErrValue, because the sender cannot have meant
-// such a call.
+// Decode reads a. The wire form contains the data's length twice; if they
+// differ, Decode fails with xdr.ErrValue, because such a call is invalid.
 func (a *WriteArgs) Decode(r *xdr.Reader) {
 	a.File.Decode(r)
 	a.Offset = r.Uint64()
 	count := r.Uint32()
-	a.Stable = Stable(enum(r, "stable_how", uint32(Unstable), uint32(FileSync)))
+	a.Stable = Stable(decodeEnum(r, "stable_how", uint32(Unstable), uint32(FileSync)))
 	a.Data = r.Item(unbounded)
-	counted(r, count, a.Data)
+	checkCount(r, count, a.Data)
 }
 
-// WriteRes are the results of WRITE. All fields except Wcc are valid only if
+// WriteRes are the WRITE results. All fields except Wcc are valid only if
 // Status is OK.
 type WriteRes struct {
 	Status    Status
@@ -118,7 +115,7 @@ type WriteRes struct {
 	Verf      uint64 // a writeverf3
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *WriteRes) AppendTo(b []byte) []byte {
 	b = s.Wcc.AppendTo(xdr.AppendUint32(b, uint32(s.Status)))
 	if s.Status == OK {
@@ -134,19 +131,19 @@ func (s *WriteRes) Decode(r *xdr.Reader) {
 	s.Status = Status(r.Uint32())
 	if s.Wcc.Decode(r); s.Status == OK {
 		s.Count = r.Uint32()
-		s.Committed = Stable(enum(r, "stable_how", uint32(Unstable), uint32(FileSync)))
+		s.Committed = Stable(decodeEnum(r, "stable_how", uint32(Unstable), uint32(FileSync)))
 		s.Verf = r.Uint64()
 	}
 }
 
-// CommitArgs are the arguments of COMMIT; Count 0 means to the end.
+// CommitArgs are the COMMIT arguments; Count 0 means up to the end.
 type CommitArgs struct {
 	File   FH
 	Offset uint64 // bytes
 	Count  uint32 // bytes
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *CommitArgs) AppendTo(b []byte) []byte {
 	return xdr.AppendUint32(xdr.AppendUint64(a.File.AppendTo(b), a.Offset), a.Count)
 }
@@ -158,14 +155,14 @@ func (a *CommitArgs) Decode(r *xdr.Reader) {
 	a.Count = r.Uint32()
 }
 
-// CommitRes are the results of COMMIT; Verf is valid only if Status is OK.
+// CommitRes are the COMMIT results; Verf is valid only if Status is OK.
 type CommitRes struct {
 	Status Status
 	Wcc    WccData
 	Verf   uint64 // a writeverf3
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *CommitRes) AppendTo(b []byte) []byte {
 	b = s.Wcc.AppendTo(xdr.AppendUint32(b, uint32(s.Status)))
 	if s.Status == OK {

@@ -5,10 +5,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// TestLocateRead checks that the data of READ are found where Decode finds them.
+// TestLocateRead checks that READ data are located where Decode finds them.
 func TestLocateRead(t *testing.T) {
 	for _, res := range []ReadRes{
 		{Count: 8, EOF: true},

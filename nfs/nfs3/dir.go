@@ -1,16 +1,16 @@
 package nfs3
 
-import "github.com/nfsrdma/nfsrdma/xdr"
+import "github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 
-// ReadDirArgs are the arguments of READDIR.
+// ReadDirArgs are the READDIR arguments.
 type ReadDirArgs struct {
 	Dir    FH
 	Cookie uint64
 	Verf   uint64 // a cookieverf3
-	Count  uint32 // largest READDIR3resok, in bytes
+	Count  uint32 // maximum size of the READDIR3resok in bytes
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *ReadDirArgs) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint64(a.Dir.AppendTo(b), a.Cookie)
 	return xdr.AppendUint32(xdr.AppendUint64(b, a.Verf), a.Count)
@@ -23,16 +23,16 @@ func (a *ReadDirArgs) Decode(r *xdr.Reader) {
 	a.Count = r.Uint32()
 }
 
-// ReadDirPlusArgs are the arguments of READDIRPLUS.
+// ReadDirPlusArgs are the READDIRPLUS arguments.
 type ReadDirPlusArgs struct {
 	Dir      FH
 	Cookie   uint64
 	Verf     uint64 // a cookieverf3
-	DirCount uint32 // largest entries without attributes and handles, in bytes
-	MaxCount uint32 // largest READDIRPLUS3resok, in bytes
+	DirCount uint32 // maximum size of entries without attributes and handles, in bytes
+	MaxCount uint32 // maximum size of the READDIRPLUS3resok in bytes
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *ReadDirPlusArgs) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint64(a.Dir.AppendTo(b), a.Cookie)
 	b = xdr.AppendUint32(xdr.AppendUint64(b, a.Verf), a.DirCount)
@@ -46,7 +46,7 @@ func (a *ReadDirPlusArgs) Decode(r *xdr.Reader) {
 	a.DirCount, a.MaxCount = r.Uint32(), r.Uint32()
 }
 
-// DirRes is the head of the results of READDIR and READDIRPLUS. If Status is
+// DirRes is the beginning of the READDIR and READDIRPLUS results. If Status is
 // OK, Verf, a cookieverf3, is valid, and a list of entries follows: see
 // DirWriter and DirReader.
 type DirRes struct {
@@ -55,7 +55,7 @@ type DirRes struct {
 	Verf    uint64
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *DirRes) AppendTo(b []byte) []byte {
 	b = s.DirAttr.AppendTo(xdr.AppendUint32(b, uint32(s.Status)))
 	if s.Status == OK {
@@ -81,9 +81,9 @@ type Entry struct {
 	Handle FH // nil: none
 }
 
-// size returns the bytes of e's wire form, without and with the fields that
-// only READDIRPLUS has.
-func (e *Entry) size(plus bool) (names, all int) {
+// wireSizes returns the size of e's wire form in bytes, without and with the
+// fields that only READDIRPLUS has.
+func (e *Entry) wireSizes(plus bool) (names, all int) {
 	names = entryLen + len(e.Name) + xdr.Pad(len(e.Name))
 	all = names
 	if !plus {
@@ -99,7 +99,7 @@ func (e *Entry) size(plus bool) (names, all int) {
 	return names, all
 }
 
-// appendTo appends e to b, after the word that announces an entry.
+// appendTo appends e to b, after the word that precedes an entry.
 func (e *Entry) appendTo(b []byte, plus bool) []byte {
 	b = xdr.AppendUint64(xdr.AppendBool(b, true), e.FileID)
 	b = xdr.AppendUint64(xdr.AppendOpaque(b, e.Name), e.Cookie)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
 // readList decodes the results of READDIR or READDIRPLUS.
@@ -63,7 +63,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// writeList returns nil if NFS3ERR_TOOSMALL is due.
+// writeList returns nil for NFS3ERR_TOOSMALL.
 func writeList(res DirRes, entries []Entry, plus bool, maxCount, dirCount uint32) []byte {
 	w := NewDirWriter(nil, plus, maxCount, dirCount)
 	for i := range entries {
@@ -92,7 +92,7 @@ func manyEntries() []Entry {
 	return entries
 }
 
-// TestListSizes checks that results keep to any sizes (R8267-4.1-1), and
+// TestListSizes checks that results respect all size limits (R8267-4.1-1), and
 // contain as many entries as the sizes allow.
 func TestListSizes(t *testing.T) {
 	entries := manyEntries()
@@ -114,8 +114,8 @@ func TestListSizes(t *testing.T) {
 			require.GreaterOrEqual(t, len(read), last)
 			last = len(read)
 			if last < len(entries) {
-				_, next := entries[last].size(plus)
-				require.Greater(t, len(wire)+next, MaxResult(ProcReadDir, maxCount), "room for one more")
+				_, next := entries[last].wireSizes(plus)
+				require.Greater(t, len(wire)+next, MaxResult(ProcReadDir, maxCount), "space for one more")
 			}
 		}
 		assert.Len(t, entries, last)

@@ -1,31 +1,31 @@
 package nfs3
 
-import "github.com/nfsrdma/nfsrdma/xdr"
+import "github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 
-// A DirWriter writes the results of READDIR or READDIRPLUS, entry by entry,
-// within the sizes of the call. The attributes and the verifier of the
-// directory are known only when the entries have been read, so DirWriter
-// reserves their place in front.
+// A DirWriter writes READDIR or READDIRPLUS results, entry by entry, within the
+// call's size limits. The directory's attributes and verifier are known only
+// when the entries have been read, so DirWriter reserves space for them at the
+// beginning.
 //
 //	status │ dir_attributes │ cookieverf │ entry … entry │ FALSE │ eof
 //	       └───────────── count or maxcount ────────────────────────┘
 type DirWriter struct {
-	b     []byte
-	start int // of the status in b
-	plus  bool
-	room  int // bytes left for entries
-	names int // bytes left for entries without attributes and handles
-	n     int // entries written
-	full  bool
+	b         []byte
+	start     int // where the status begins in b
+	plus      bool
+	bytesLeft int // bytes left for entries
+	names     int // bytes left for entries without attributes and handles
+	n         int // entries written
+	full      bool
 }
 
-// NewDirWriter returns a DirWriter that appends to b. maxCount is the largest
-// READDIR3resok or READDIRPLUS3resok in bytes; dirCount, with plus, the most
-// bytes of entries without their attributes and handles.
+// NewDirWriter returns a DirWriter that appends to b. maxCount is the maximum
+// size of the READDIR3resok or READDIRPLUS3resok in bytes; dirCount, with plus,
+// that of the entries without their attributes and handles.
 func NewDirWriter(b []byte, plus bool, maxCount, dirCount uint32) DirWriter {
-	w := DirWriter{start: len(b), plus: plus, room: int(int64(maxCount) - dirHeadLen - dirTailLen), names: int(dirCount)}
+	w := DirWriter{start: len(b), plus: plus, bytesLeft: int(int64(maxCount) - dirHeadLen - dirTailLen), names: int(dirCount)}
 	if !plus {
-		w.names = w.room
+		w.names = w.bytesLeft
 	}
 	var head [statusLen + dirHeadLen]byte
 	w.b = append(b, head[:]...)
@@ -35,21 +35,21 @@ func NewDirWriter(b []byte, plus bool, maxCount, dirCount uint32) DirWriter {
 // Add appends e and keeps no reference to e. It returns false if e does not
 // fit; Add must not be called again after that.
 func (w *DirWriter) Add(e *Entry) bool {
-	names, all := e.size(w.plus)
-	if names > w.names || all > w.room {
+	names, all := e.wireSizes(w.plus)
+	if names > w.names || all > w.bytesLeft {
 		w.full = true
 		return false
 	}
 	w.names -= names
-	w.room -= all
+	w.bytesLeft -= all
 	w.n++
 	w.b = e.appendTo(w.b, w.plus)
 	return true
 }
 
 // TooSmall reports that not even one entry, or not even the empty list, fits
-// into the sizes of the call: NFS3ERR_TOOSMALL.
-func (w *DirWriter) TooSmall() bool { return w.room < 0 || w.full && w.n == 0 }
+// into the call's limits: NFS3ERR_TOOSMALL.
+func (w *DirWriter) TooSmall() bool { return w.bytesLeft < 0 || w.full && w.n == 0 }
 
 // Finish returns the slice passed to NewDirWriter, with the results appended.
 // eof reports that the directory ends after the offered entries.

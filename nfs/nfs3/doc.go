@@ -1,6 +1,6 @@
-// Package nfs3 is the wire form of NFS version 3 (RFC 1813): the arguments and
-// results of its 22 procedures, in both directions, for server and client. It
-// also binds the protocol to RPC-over-RDMA (RFC 8267, Section 4).
+// Package nfs3 encodes and decodes NFSv3 (RFC 1813): the arguments and results
+// of its 22 procedures, for servers and clients. It also binds the protocol to
+// RPC-over-RDMA (RFC 8267, Section 4).
 //
 //	          arguments                       results
 //	XID, credential, … ┌────────────┐   XID, verifier, … ┌────────────┐
@@ -13,12 +13,12 @@
 //
 // # The data item
 //
-// Four procedures have one item that a transport may carry apart from the
-// message: the data of WRITE and READ, the path of SYMLINK and READLINK. The
-// item is always the last of its arguments or results. AppendTo of these four
-// types ends with the item's length word: the bytes are the item of the oncrpc
-// message, and a transport that sends them inline adds their padding. Decode
-// reads them with Reader.Item, whether inline or apart.
+// Four procedures have one item that a transport may send separately from the
+// message: the data in WRITE and READ, and the path in SYMLINK and READLINK.
+// The item is always last in its arguments or results. AppendTo of these four
+// types ends with the item's length word: the bytes are the oncrpc message's
+// item, and a transport that sends them inline adds their padding. Decode reads
+// them with Reader.Item, whether inline or separate.
 //
 // # Types that procedures share
 //
@@ -27,13 +27,13 @@
 //	MakeRes     CREATE MKDIR SYMLINK MKNOD
 //	WccRes      SETATTR REMOVE RMDIR
 //
-// NULL has neither arguments nor results. A DirWriter writes the entries of
-// READDIR and READDIRPLUS, and a DirReader reads them, one at a time.
+// NULL has neither arguments nor results. A DirWriter writes READDIR and
+// READDIRPLUS entries, and a DirReader reads them, one at a time.
 //
 // # Life of slices
 //
 // Handles, names, paths and data that Decode returns alias the Reader's input
 // and are valid as long as that input. Names and paths are bytes, not text.
 //
-// The package must not know a file system, a server's policy or a transport.
+// The package must not know file systems, server policies or transports.
 package nfs3

@@ -1,8 +1,8 @@
 package nfs3
 
-import "github.com/nfsrdma/nfsrdma/xdr"
+import "github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 
-// FSStatRes are the results of FSSTAT. All fields except Attr are valid only if
+// FSStatRes are the FSSTAT results. All fields except Attr are valid only if
 // Status is OK.
 type FSStatRes struct {
 	Status                            Status
@@ -12,7 +12,7 @@ type FSStatRes struct {
 	Invarsec                          uint32 // seconds without an expected change
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *FSStatRes) AppendTo(b []byte) []byte {
 	b = s.Attr.AppendTo(xdr.AppendUint32(b, uint32(s.Status)))
 	if s.Status != OK {
@@ -38,12 +38,12 @@ func (s *FSStatRes) Decode(r *xdr.Reader) {
 	s.Invarsec = r.Uint32()
 }
 
-// FSInfoRes are the results of FSINFO. All fields except Attr are valid only if
+// FSInfoRes are the FSINFO results. All fields except Attr are valid only if
 // Status is OK. Sizes are in bytes.
 type FSInfoRes struct {
 	Status                Status
 	Attr                  PostOpAttr
-	RTMax, RTPref, RTMult uint32 // READ: largest, preferred, multiple
+	RTMax, RTPref, RTMult uint32 // READ: maximum, preferred, multiple
 	WTMax, WTPref, WTMult uint32 // WRITE
 	DTPref                uint32 // READDIR
 	MaxFileSize           uint64
@@ -51,7 +51,7 @@ type FSInfoRes struct {
 	Properties            uint32 // FSFLink and so on
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *FSInfoRes) AppendTo(b []byte) []byte {
 	b = s.Attr.AppendTo(xdr.AppendUint32(b, uint32(s.Status)))
 	if s.Status != OK {
@@ -82,8 +82,8 @@ func (s *FSInfoRes) Decode(r *xdr.Reader) {
 	s.Properties = r.Uint32()
 }
 
-// PathConfRes are the results of PATHCONF. All fields except Attr are valid
-// only if Status is OK.
+// PathConfRes are the PATHCONF results. All fields except Attr are valid only
+// if Status is OK.
 type PathConfRes struct {
 	Status           Status
 	Attr             PostOpAttr
@@ -94,7 +94,7 @@ type PathConfRes struct {
 	CasePreserving   bool
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *PathConfRes) AppendTo(b []byte) []byte {
 	b = s.Attr.AppendTo(xdr.AppendUint32(b, uint32(s.Status)))
 	if s.Status != OK {

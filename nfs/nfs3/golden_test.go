@@ -7,10 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// A message is arguments or results.
+// A message holds arguments or results.
 type message interface {
 	AppendTo(b []byte) []byte
 	Decode(r *xdr.Reader)
@@ -26,36 +26,36 @@ var (
 	ethFH  = FH{1, 0, 1, 1, 0, 0, 0, 0, 0x95, 0x43, 0x18, 0xf3, 10, 0, 0, 0, 0, 0, 0, 0}
 )
 
-// at returns a time of the captures, all of which are in the seconds after
+// captureTime returns a time in the captures, all of which are in the seconds after
 // 0x6b00d200.
-func at(sec, nsec uint32) Time { return Time{Sec: 0x6b00d200 + sec, Nsec: nsec} }
+func captureTime(sec, nsec uint32) Time { return Time{Sec: 0x6b00d200 + sec, Nsec: nsec} }
 
-func root(size uint64, atime, mtime Time) PostOpAttr {
+func rootAttr(size uint64, atime, mtime Time) PostOpAttr {
 	return PostOpAttr{OK: true, Attr: Attr{
 		Type: TypeDir, Mode: 0o1777, Nlink: 3, Size: size, FileID: 1,
 		Atime: atime, Mtime: mtime, Ctime: mtime,
 	}}
 }
 
-func file(mode uint32, id, size, used uint64, atime, mtime, ctime Time) PostOpAttr {
+func fileAttr(mode uint32, id, size, used uint64, atime, mtime, ctime Time) PostOpAttr {
 	return PostOpAttr{OK: true, Attr: Attr{
 		Type: TypeReg, Mode: mode, Nlink: 1, Size: size, Used: used, FileID: id,
 		Atime: atime, Mtime: mtime, Ctime: ctime,
 	}}
 }
 
-func before(size uint64, t Time) PreOpAttr {
+func attrBefore(size uint64, t Time) PreOpAttr {
 	return PreOpAttr{OK: true, Size: size, Mtime: t, Ctime: t}
 }
 
 var (
-	rootA  = at(0x2b, 561591979) // the root directory's times, one after the other
-	rootB  = at(0x2b, 565591979)
-	rootC  = at(0x2c, 605592021)
-	bigA   = at(0x2c, 645592022)
-	bigB   = at(0x2c, 661592023)
-	moved  = at(0x2c, 753592026)
-	linked = at(0x2c, 757592027)
+	rootA  = captureTime(0x2b, 561591979) // the root directory's times, one after the other
+	rootB  = captureTime(0x2b, 565591979)
+	rootC  = captureTime(0x2c, 605592021)
+	bigA   = captureTime(0x2c, 645592022)
+	bigB   = captureTime(0x2c, 661592023)
+	moved  = captureTime(0x2c, 753592026)
+	linked = captureTime(0x2c, 757592027)
 
 	verf = uint64(0xa78cb23f_e05fba09)
 )
@@ -69,37 +69,37 @@ var golden = []struct {
 	inline bool
 }{
 	{file: "getattr-args", want: &HandleArgs{Object: rootFH}},
-	{file: "getattr-res", want: &GetAttrRes{Attr: root(80, rootA, rootB).Attr}},
-	{file: "eth-getattr-res", want: &GetAttrRes{Attr: root(80, at(0x32, 953592274), at(0x32, 957592275)).Attr}},
+	{file: "getattr-res", want: &GetAttrRes{Attr: rootAttr(80, rootA, rootB).Attr}},
+	{file: "eth-getattr-res", want: &GetAttrRes{Attr: rootAttr(80, captureTime(0x32, 953592274), captureTime(0x32, 957592275)).Attr}},
 	{file: "setattr-args", want: &SetAttrArgs{Object: textFH, Attr: SetAttr{Mode: OptUint32{true, 0o600}}}},
 	{file: "eth-setattr-args", want: &SetAttrArgs{Object: ethFH, Attr: SetAttr{Mode: OptUint32{true, 0o600}}}},
 	{file: "setattr-guard-args", want: &SetAttrArgs{
 		Object: FH("oh"), Attr: SetAttr{Size: OptUint64{true, 4 << 30}}, Check: true, Guard: Time{9, 10},
 	}},
 	{file: "setattr-res", want: &WccRes{Wcc: WccData{
-		Before: before(6, rootB),
-		After:  file(0o600, 2, 6, 4096, at(0x2c, 633592022), rootB, at(0x2c, 765592027)),
+		Before: attrBefore(6, rootB),
+		After:  fileAttr(0o600, 2, 6, 4096, captureTime(0x2c, 633592022), rootB, captureTime(0x2c, 765592027)),
 	}}},
 	{file: "eth-setattr-res", want: &WccRes{Wcc: WccData{
-		Before: before(6, at(0x32, 957592275)),
-		After:  file(0o600, 10, 6, 4096, at(0x33, 93592280), at(0x32, 957592275), at(0x33, 285592288)),
+		Before: attrBefore(6, captureTime(0x32, 957592275)),
+		After:  fileAttr(0o600, 10, 6, 4096, captureTime(0x33, 93592280), captureTime(0x32, 957592275), captureTime(0x33, 285592288)),
 	}}},
 	{file: "lookup-args", want: &DirOpArgs{Dir: rootFH, Name: []byte("big")}},
 	{file: "lookup-res", want: &LookupRes{
-		Object: bigFH, ObjAttr: file(0o644, 5, 1<<20, 1<<20, bigA, bigB, bigB), DirAttr: root(100, rootC, bigA),
+		Object: bigFH, ObjAttr: fileAttr(0o644, 5, 1<<20, 1<<20, bigA, bigB, bigB), DirAttr: rootAttr(100, rootC, bigA),
 	}},
 	{file: "lookup-noent-args", want: &DirOpArgs{Dir: rootFH, Name: []byte("big")}},
-	{file: "lookup-noent-res", want: &LookupRes{Status: ErrNoEnt, DirAttr: root(80, rootC, rootB)}},
+	{file: "lookup-noent-res", want: &LookupRes{Status: ErrNoEnt, DirAttr: rootAttr(80, rootC, rootB)}},
 	{file: "access-args", want: &AccessArgs{
 		Object: rootFH, Access: AccessRead | AccessLookup | AccessModify | AccessExtend | AccessDelete,
 	}},
-	{file: "access-res", want: &AccessRes{Attr: root(80, rootA, rootB), Access: 0x1f}},
+	{file: "access-res", want: &AccessRes{Attr: rootAttr(80, rootA, rootB), Access: 0x1f}},
 	{file: "readlink-res", want: &ReadLinkRes{Path: []byte("../x\xff")}, item: []byte("../x\xff"), inline: true},
 	{file: "read-args", want: &ReadArgs{File: textFH, Count: 4096}},
 	{
 		file: "read-res", item: []byte("small\n"),
 		want: &ReadRes{
-			Attr:  file(0o644, 2, 6, 4096, at(0x2c, 633592022), rootB, rootB),
+			Attr:  fileAttr(0o644, 2, 6, 4096, captureTime(0x2c, 633592022), rootB, rootB),
 			Count: 6, EOF: true, Data: []byte("small\n"),
 		},
 	},
@@ -108,7 +108,7 @@ var golden = []struct {
 		want: &WriteArgs{File: bigFH, Offset: 1 << 18, Stable: Unstable, Data: make([]byte, 1<<18)},
 	},
 	{file: "write-res", want: &WriteRes{
-		Wcc:   WccData{After: file(0o644, 5, 1<<19, 1<<18, bigA, at(0x2c, 657592023), at(0x2c, 657592023))},
+		Wcc:   WccData{After: fileAttr(0o644, 5, 1<<19, 1<<18, bigA, captureTime(0x2c, 657592023), captureTime(0x2c, 657592023))},
 		Count: 1 << 18, Committed: Unstable, Verf: verf,
 	}},
 	{file: "create-args", want: &CreateArgs{
@@ -118,8 +118,8 @@ var golden = []struct {
 		Where: DirOpArgs{Dir: FH("dh"), Name: []byte("f")}, Mode: Exclusive, Verf: 0x0102030405060708,
 	}},
 	{file: "create-res", want: &MakeRes{
-		Object: bigFH, Attr: file(0o644, 5, 0, 0, bigA, bigA, bigA),
-		Dir: WccData{Before: before(80, rootB), After: root(100, rootC, bigA)},
+		Object: bigFH, Attr: fileAttr(0o644, 5, 0, 0, bigA, bigA, bigA),
+		Dir: WccData{Before: attrBefore(80, rootB), After: rootAttr(100, rootC, bigA)},
 	}},
 	{file: "mkdir-args", want: &MkdirArgs{
 		Where: DirOpArgs{Dir: FH("direc"), Name: []byte("\xff/ ")},
@@ -140,7 +140,7 @@ var golden = []struct {
 		Attr: PostOpAttr{OK: true, Attr: Attr{
 			Type: TypeLnk, Mode: 0o777, Nlink: 1, Size: 9, FileID: 6, Atime: linked, Mtime: linked, Ctime: linked,
 		}},
-		Dir: WccData{Before: before(80, moved), After: root(100, rootC, linked)},
+		Dir: WccData{Before: attrBefore(80, moved), After: rootAttr(100, rootC, linked)},
 	}},
 	{file: "mknod-chr-args", want: &MknodArgs{
 		Where: DirOpArgs{Dir: FH("dh"), Name: []byte("null")}, Type: TypeChr,
@@ -150,19 +150,19 @@ var golden = []struct {
 	{file: "mknod-reg-args", want: &MknodArgs{Where: DirOpArgs{Dir: FH("dh"), Name: []byte("f")}, Type: TypeReg}},
 	{file: "remove-args", want: &DirOpArgs{Dir: dirFH, Name: []byte("big2")}},
 	{file: "remove-res", want: &WccRes{Wcc: WccData{
-		Before: before(80, moved),
+		Before: attrBefore(80, moved),
 		After: PostOpAttr{OK: true, Attr: Attr{
 			Type: TypeDir, Mode: 0o755, Nlink: 3, Size: 60, FileID: 3,
-			Atime: rootB, Mtime: at(0x2c, 781592028), Ctime: at(0x2c, 781592028),
+			Atime: rootB, Mtime: captureTime(0x2c, 781592028), Ctime: captureTime(0x2c, 781592028),
 		}},
 	}}},
 	{file: "rename-args", want: &RenameArgs{
 		From: DirOpArgs{Dir: rootFH, Name: []byte("big")}, To: DirOpArgs{Dir: dirFH, Name: []byte("big2")},
 	}},
 	{file: "rename-res", want: &RenameRes{
-		FromDir: WccData{Before: before(100, bigA), After: root(80, rootC, moved)},
+		FromDir: WccData{Before: attrBefore(100, bigA), After: rootAttr(80, rootC, moved)},
 		ToDir: WccData{
-			Before: before(60, at(0x2b, 569591979)),
+			Before: attrBefore(60, captureTime(0x2b, 569591979)),
 			After: PostOpAttr{OK: true, Attr: Attr{
 				Type: TypeDir, Mode: 0o755, Nlink: 3, Size: 80, FileID: 3, Atime: rootB, Mtime: moved, Ctime: moved,
 			}},
@@ -190,7 +190,7 @@ var golden = []struct {
 	{file: "pathconf-res", want: &PathConfRes{LinkMax: 255, NameMax: 255, ChownRestricted: true, CasePreserving: true}},
 	{file: "commit-args", want: &CommitArgs{File: bigFH}},
 	{file: "commit-res", want: &CommitRes{
-		Wcc: WccData{After: file(0o644, 5, 1<<20, 1<<20, bigA, bigB, bigB)}, Verf: verf,
+		Wcc: WccData{After: fileAttr(0o644, 5, 1<<20, 1<<20, bigA, bigB, bigB)}, Verf: verf,
 	}},
 }
 
@@ -204,15 +204,15 @@ func TestGolden(t *testing.T) {
 			}
 			assert.Equal(t, wire, out)
 
-			got := fresh(tt.want)
-			r := reader(wire, tt.item, tt.inline)
+			got := newMessageLike(tt.want)
+			r := newItemReader(wire, tt.item, tt.inline)
 			got.Decode(&r)
 			require.NoError(t, r.Done())
 			assert.Equal(t, tt.want, got)
 
 			for n := range len(wire) {
-				r := reader(wire[:n], tt.item, tt.inline)
-				fresh(tt.want).Decode(&r)
+				r := newItemReader(wire[:n], tt.item, tt.inline)
+				newMessageLike(tt.want).Decode(&r)
 				assert.Error(t, r.Done(), "cut after %d bytes", n)
 			}
 		})
@@ -227,13 +227,13 @@ func TestItemPlace(t *testing.T) {
 		for pos := 0; pos < len(wire); pos += 4 {
 			r := xdr.NewReader(wire)
 			r.SetItem(pos, []byte("item"))
-			fresh(tt.want).Decode(&r)
+			newMessageLike(tt.want).Decode(&r)
 			assert.ErrorIs(t, r.Done(), xdr.ErrItem, "%s: item at %d", tt.file, pos)
 		}
 	}
 }
 
-func reader(wire, item []byte, inline bool) xdr.Reader {
+func newItemReader(wire, item []byte, inline bool) xdr.Reader {
 	r := xdr.NewReader(wire)
 	if item != nil && !inline {
 		r.SetItem(len(wire), item)

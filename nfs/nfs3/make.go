@@ -1,19 +1,19 @@
 package nfs3
 
-import "github.com/nfsrdma/nfsrdma/xdr"
+import "github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 
 // CreateMode is a createmode3: how CREATE treats an existing file.
 type CreateMode uint32
 
-// The values of CreateMode.
+// The CreateMode values.
 const (
 	Unchecked CreateMode = iota
 	Guarded
 	Exclusive
 )
 
-// CreateArgs are the arguments of CREATE. Verf, a createverf3, is used if Mode
-// is Exclusive, and Attr otherwise.
+// CreateArgs are the CREATE arguments. Verf, a createverf3, is used if Mode is
+// Exclusive, and Attr otherwise.
 type CreateArgs struct {
 	Where DirOpArgs
 	Mode  CreateMode
@@ -21,7 +21,7 @@ type CreateArgs struct {
 	Verf  uint64
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *CreateArgs) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(a.Where.AppendTo(b), uint32(a.Mode))
 	if a.Mode == Exclusive {
@@ -33,7 +33,7 @@ func (a *CreateArgs) AppendTo(b []byte) []byte {
 // Decode reads a.
 func (a *CreateArgs) Decode(r *xdr.Reader) {
 	a.Where.Decode(r)
-	a.Mode = CreateMode(enum(r, "createmode3", uint32(Unchecked), uint32(Exclusive)))
+	a.Mode = CreateMode(decodeEnum(r, "createmode3", uint32(Unchecked), uint32(Exclusive)))
 	if a.Mode == Exclusive {
 		a.Verf = r.Uint64()
 	} else {
@@ -41,13 +41,13 @@ func (a *CreateArgs) Decode(r *xdr.Reader) {
 	}
 }
 
-// MkdirArgs are the arguments of MKDIR.
+// MkdirArgs are the MKDIR arguments.
 type MkdirArgs struct {
 	Where DirOpArgs
 	Attr  SetAttr
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *MkdirArgs) AppendTo(b []byte) []byte { return a.Attr.AppendTo(a.Where.AppendTo(b)) }
 
 // Decode reads a.
@@ -56,16 +56,15 @@ func (a *MkdirArgs) Decode(r *xdr.Reader) {
 	a.Attr.Decode(r)
 }
 
-// SymlinkArgs are the arguments of SYMLINK. Path is the call's data item, as
-// long as the message allows; see MaxPath.
+// SymlinkArgs are the SYMLINK arguments. Path is the call's data item. Only the
+// message limits its length; see MaxPath.
 type SymlinkArgs struct {
 	Where DirOpArgs
 	Attr  SetAttr
 	Path  []byte
 }
 
-// AppendTo appends the wire form of a to b, up to and including the length of
-// Path.
+// AppendTo appends a's wire form to b, up to and including the length of Path.
 func (a *SymlinkArgs) AppendTo(b []byte) []byte {
 	return xdr.AppendUint32(a.Attr.AppendTo(a.Where.AppendTo(b)), uint32(len(a.Path)))
 }
@@ -77,9 +76,9 @@ func (a *SymlinkArgs) Decode(r *xdr.Reader) {
 	a.Path = r.Item(unbounded)
 }
 
-// MknodArgs are the arguments of MKNOD. Attr is used for the types that MKNOD
-// makes, and Spec for TypeBlk and TypeChr. Decode accepts any other Type,
-// because the answer to that is NFS3ERR_BADTYPE.
+// MknodArgs are the MKNOD arguments. Attr is used for the types that MKNOD
+// creates, and Spec for TypeBlk and TypeChr. Decode accepts any other Type, for
+// which the server returns NFS3ERR_BADTYPE.
 type MknodArgs struct {
 	Where DirOpArgs
 	Type  Type
@@ -87,7 +86,7 @@ type MknodArgs struct {
 	Spec  SpecData
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *MknodArgs) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(a.Where.AppendTo(b), uint32(a.Type))
 	switch a.Type {
@@ -116,8 +115,8 @@ func (a *MknodArgs) Decode(r *xdr.Reader) {
 	}
 }
 
-// MakeRes are the results of CREATE, MKDIR, SYMLINK and MKNOD. Object and Attr
-// are valid only if Status is OK; Object is nil if the server gives no handle.
+// MakeRes are the CREATE, MKDIR, SYMLINK and MKNOD results. Object and Attr are
+// valid only if Status is OK; Object is nil if the server returns no handle.
 type MakeRes struct {
 	Status Status
 	Object FH
@@ -125,7 +124,7 @@ type MakeRes struct {
 	Dir    WccData
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *MakeRes) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(s.Status))
 	if s.Status == OK {

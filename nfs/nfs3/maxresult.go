@@ -1,11 +1,11 @@
 package nfs3
 
-import "github.com/nfsrdma/nfsrdma/xdr"
+import "github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 
-// MaxResult returns the length in bytes of the longest results that procedure
-// proc can have, data item included, so that a client can provide memory for
-// them in advance (RFC 8267, Section 4.1). count is the client's limit: count
-// of READ and READDIR, maxcount of READDIRPLUS, the longest path of READLINK.
+// MaxResult returns the maximum length of procedure proc's results in bytes,
+// including the data item, so that a client can provide memory for them in
+// advance (RFC 8267, Section 4.1). count is the client's limit: count in READ
+// and READDIR, maxcount in READDIRPLUS, the maximum path length in READLINK.
 // Other procedures ignore count.
 func MaxResult(proc, count uint32) int {
 	n := int(count)

@@ -1,11 +1,11 @@
 package nfs3
 
-import "github.com/nfsrdma/nfsrdma/xdr"
+import "github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 
-// RenameArgs are the arguments of RENAME.
+// RenameArgs are the RENAME arguments.
 type RenameArgs struct{ From, To DirOpArgs }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *RenameArgs) AppendTo(b []byte) []byte { return a.To.AppendTo(a.From.AppendTo(b)) }
 
 // Decode reads a.
@@ -14,13 +14,13 @@ func (a *RenameArgs) Decode(r *xdr.Reader) {
 	a.To.Decode(r)
 }
 
-// RenameRes are the results of RENAME.
+// RenameRes are the RENAME results.
 type RenameRes struct {
 	Status         Status
 	FromDir, ToDir WccData
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *RenameRes) AppendTo(b []byte) []byte {
 	return s.ToDir.AppendTo(s.FromDir.AppendTo(xdr.AppendUint32(b, uint32(s.Status))))
 }
@@ -32,13 +32,13 @@ func (s *RenameRes) Decode(r *xdr.Reader) {
 	s.ToDir.Decode(r)
 }
 
-// LinkArgs are the arguments of LINK: File gets one more name.
+// LinkArgs are the LINK arguments: File gets another name.
 type LinkArgs struct {
 	File FH
 	Link DirOpArgs
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *LinkArgs) AppendTo(b []byte) []byte { return a.Link.AppendTo(a.File.AppendTo(b)) }
 
 // Decode reads a.
@@ -47,14 +47,14 @@ func (a *LinkArgs) Decode(r *xdr.Reader) {
 	a.Link.Decode(r)
 }
 
-// LinkRes are the results of LINK.
+// LinkRes are the LINK results.
 type LinkRes struct {
 	Status Status
-	Attr   PostOpAttr // of the file
+	Attr   PostOpAttr // the file's
 	Dir    WccData
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *LinkRes) AppendTo(b []byte) []byte {
 	return s.Dir.AppendTo(s.Attr.AppendTo(xdr.AppendUint32(b, uint32(s.Status))))
 }

@@ -1,14 +1,14 @@
 package nfs3
 
-import "github.com/nfsrdma/nfsrdma/xdr"
+import "github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 
-// GetAttrRes are the results of GETATTR; Attr is valid only if Status is OK.
+// GetAttrRes are the GETATTR results; Attr is valid only if Status is OK.
 type GetAttrRes struct {
 	Status Status
 	Attr   Attr
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *GetAttrRes) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(s.Status))
 	if s.Status == OK {
@@ -24,8 +24,8 @@ func (s *GetAttrRes) Decode(r *xdr.Reader) {
 	}
 }
 
-// LookupRes are the results of LOOKUP. Object and ObjAttr are valid only if
-// Status is OK.
+// LookupRes are the LOOKUP results. Object and ObjAttr are valid only if Status
+// is OK.
 type LookupRes struct {
 	Status  Status
 	Object  FH
@@ -33,7 +33,7 @@ type LookupRes struct {
 	DirAttr PostOpAttr
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *LookupRes) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(s.Status))
 	if s.Status == OK {
@@ -52,14 +52,13 @@ func (s *LookupRes) Decode(r *xdr.Reader) {
 	s.DirAttr.Decode(r)
 }
 
-// AccessArgs are the arguments of ACCESS: an object, and the rights that the
-// caller asks about.
+// AccessArgs are the ACCESS arguments: an object, and the requested rights.
 type AccessArgs struct {
 	Object FH
 	Access uint32
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *AccessArgs) AppendTo(b []byte) []byte {
 	return xdr.AppendUint32(a.Object.AppendTo(b), a.Access)
 }
@@ -70,14 +69,14 @@ func (a *AccessArgs) Decode(r *xdr.Reader) {
 	a.Access = r.Uint32()
 }
 
-// AccessRes are the results of ACCESS; Access is valid only if Status is OK.
+// AccessRes are the ACCESS results; Access is valid only if Status is OK.
 type AccessRes struct {
 	Status Status
 	Attr   PostOpAttr
 	Access uint32
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *AccessRes) AppendTo(b []byte) []byte {
 	b = s.Attr.AppendTo(xdr.AppendUint32(b, uint32(s.Status)))
 	if s.Status == OK {
@@ -94,16 +93,15 @@ func (s *AccessRes) Decode(r *xdr.Reader) {
 	}
 }
 
-// ReadLinkRes are the results of READLINK. Path, the reply's data item, is
-// valid only if Status is OK.
+// ReadLinkRes are the READLINK results. Path, the reply's data item, is valid
+// only if Status is OK.
 type ReadLinkRes struct {
 	Status Status
 	Attr   PostOpAttr
 	Path   []byte
 }
 
-// AppendTo appends the wire form of s to b, up to and including the length of
-// Path.
+// AppendTo appends s's wire form to b, up to and including the length of Path.
 func (s *ReadLinkRes) AppendTo(b []byte) []byte {
 	b = s.Attr.AppendTo(xdr.AppendUint32(b, uint32(s.Status)))
 	if s.Status == OK {

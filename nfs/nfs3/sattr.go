@@ -1,11 +1,11 @@
 package nfs3
 
-import "github.com/nfsrdma/nfsrdma/xdr"
+import "github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 
 // TimeHow is a time_how: how SETATTR changes a time stamp.
 type TimeHow uint32
 
-// The values of TimeHow.
+// The TimeHow values.
 const (
 	DontChange TimeHow = iota
 	SetToServerTime
@@ -26,7 +26,7 @@ func (o OptUint32) appendTo(b []byte) []byte {
 	return b
 }
 
-func (o *OptUint32) decode(r *xdr.Reader) {
+func (o *OptUint32) decodeFrom(r *xdr.Reader) {
 	if o.Set = r.Bool(); o.Set {
 		o.Value = r.Uint32()
 	}
@@ -53,8 +53,8 @@ func (s SetTime) appendTo(b []byte) []byte {
 	return b
 }
 
-func (s *SetTime) decode(r *xdr.Reader) {
-	s.How = TimeHow(enum(r, "time_how", uint32(DontChange), uint32(SetToClientTime)))
+func (s *SetTime) decodeFrom(r *xdr.Reader) {
+	s.How = TimeHow(decodeEnum(r, "time_how", uint32(DontChange), uint32(SetToClientTime)))
 	if s.How == SetToClientTime {
 		s.Time.Decode(r)
 	}
@@ -68,7 +68,7 @@ type SetAttr struct {
 	Atime, Mtime   SetTime
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *SetAttr) AppendTo(b []byte) []byte {
 	b = s.Mode.appendTo(b)
 	b = s.UID.appendTo(b)
@@ -83,17 +83,17 @@ func (s *SetAttr) AppendTo(b []byte) []byte {
 
 // Decode reads s.
 func (s *SetAttr) Decode(r *xdr.Reader) {
-	s.Mode.decode(r)
-	s.UID.decode(r)
-	s.GID.decode(r)
+	s.Mode.decodeFrom(r)
+	s.UID.decodeFrom(r)
+	s.GID.decodeFrom(r)
 	if s.Size.Set = r.Bool(); s.Size.Set {
 		s.Size.Value = r.Uint64()
 	}
-	s.Atime.decode(r)
-	s.Mtime.decode(r)
+	s.Atime.decodeFrom(r)
+	s.Mtime.decodeFrom(r)
 }
 
-// SetAttrArgs are the arguments of SETATTR. With Check the server makes the
+// SetAttrArgs are the SETATTR arguments. With Check, the server makes the
 // change only if the object's ctime equals Guard (RFC 1813, Section 3.3.2).
 type SetAttrArgs struct {
 	Object FH
@@ -102,7 +102,7 @@ type SetAttrArgs struct {
 	Guard  Time
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *SetAttrArgs) AppendTo(b []byte) []byte {
 	b = a.Object.AppendTo(b)
 	b = a.Attr.AppendTo(b)
@@ -122,14 +122,14 @@ func (a *SetAttrArgs) Decode(r *xdr.Reader) {
 	}
 }
 
-// WccRes are the results of SETATTR, of REMOVE and of RMDIR: in each arm the
-// attributes of the object, or of the directory that held the name.
+// WccRes are the SETATTR, REMOVE and RMDIR results: in each arm the attributes
+// of the object, or of the directory that held the name.
 type WccRes struct {
 	Status Status
 	Wcc    WccData
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *WccRes) AppendTo(b []byte) []byte {
 	return s.Wcc.AppendTo(xdr.AppendUint32(b, uint32(s.Status)))
 }

@@ -2,11 +2,11 @@ package nfs3
 
 import "strconv"
 
-// Status is an nfsstat3 (RFC 1813, Section 2.5): how a procedure ended. No
+// Status is an nfsstat3 (RFC 1813, Section 2.5): the result of a procedure. No
 // other values may be sent.
 type Status uint32
 
-// The values of Status. Section 2.6 describes each.
+// The Status values. Section 2.6 describes each.
 const (
 	OK             Status = 0
 	ErrPerm        Status = 1
@@ -71,7 +71,7 @@ var statusNames = map[Status]string{
 	ErrJukebox:     "NFS3ERR_JUKEBOX",
 }
 
-// String returns the standard's name of s, or its number.
+// String returns the standard's name for s, or its number.
 func (s Status) String() string {
 	if name, ok := statusNames[s]; ok {
 		return name
@@ -79,5 +79,5 @@ func (s Status) String() string {
 	return "nfsstat3(" + strconv.FormatUint(uint64(s), 10) + ")"
 }
 
-// Error makes every Status but OK an error that errors.Is can look for.
+// Error makes every Status except OK an error for errors.Is.
 func (s Status) Error() string { return s.String() }

@@ -1,8 +1,8 @@
 package nfs4
 
-import "github.com/nfsrdma/nfsrdma/xdr"
+import "github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 
-// The values of ACE.Type (RFC 8881, Section 6.2.1.1).
+// The ACE.Type values (RFC 8881, Section 6.2.1.1).
 const (
 	ACEAllow uint32 = iota
 	ACEDeny
@@ -51,8 +51,8 @@ const (
 	ACESynchronize        uint32 = 0x100000
 )
 
-// The values of ACE.Who that stand for the owner, the owning group and everyone
-// (RFC 8881, Section 6.2.1.5).
+// The ACE.Who values for the owner, the owning group and everyone (RFC 8881,
+// Section 6.2.1.5).
 const (
 	WhoOwner    = "OWNER@"
 	WhoGroup    = "GROUP@"
@@ -68,7 +68,7 @@ type ACE struct {
 // aceLen is the length in bytes of an ACE with an empty Who.
 const aceLen = 16
 
-// AppendTo appends the wire form of e to b.
+// AppendTo appends e's wire form to b.
 func (e *ACE) AppendTo(b []byte) []byte {
 	return xdr.AppendOpaque(xdr.AppendUint32(xdr.AppendUint32(xdr.AppendUint32(b, e.Type), e.Flag), e.Mask), e.Who)
 }
@@ -78,7 +78,7 @@ func (e *ACE) Decode(r *xdr.Reader) {
 	e.Type, e.Flag, e.Mask, e.Who = r.Uint32(), r.Uint32(), r.Uint32(), r.Opaque(unbounded)
 }
 
-// An ACL is the attribute acl: entries that are evaluated in their order.
+// An ACL is the attribute acl: entries that are evaluated in order.
 type ACL []ACE
 
 // Len returns the length in bytes of the wire form of a.
@@ -90,7 +90,7 @@ func (a ACL) Len() int {
 	return n
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *ACL) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(len(*a)))
 	for i := range *a {
@@ -100,7 +100,7 @@ func (a *ACL) AppendTo(b []byte) []byte {
 }
 
 // Decode reads a. A list that is longer than the rest of the message fails
-// before any memory is taken.
+// before memory is allocated.
 func (a *ACL) Decode(r *xdr.Reader) {
 	*a = nil
 	n := r.Uint32()

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestACLNumbers compares the numbers of ACEs with those of the oracle, whose
+// TestACLNumbers compares the ACE constants with those of the oracle, whose
 // source is RFC 7863 (R8881-6.2.1-3).
 func TestACLNumbers(t *testing.T) {
 	for ours, oracle := range map[uint32]uint32{

@@ -2,8 +2,8 @@ package nfs4
 
 import "strconv"
 
-// An AttrID is the number of an attribute (RFC 8881, Section 5; RFC 7862,
-// Section 12.2; RFC 8275; RFC 8276). It is below 96.
+// An AttrID is an attribute number (RFC 8881, Section 5; RFC 7862, Section
+// 12.2; RFC 8275; RFC 8276). It is below 96.
 type AttrID uint8
 
 // The attributes.
@@ -93,10 +93,10 @@ const (
 	AttrXattrSupport      AttrID = 82
 )
 
-// numAttr is one more than the number of the last attribute.
+// numAttr is the last attribute's number plus one.
 const numAttr = AttrXattrSupport + 1
 
-// String returns the standard's name of a, or its number.
+// String returns the standard's name for a, or its number.
 func (a AttrID) String() string {
 	if a < numAttr {
 		return attrNames[a]

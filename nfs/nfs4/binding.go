@@ -10,14 +10,14 @@ type Item struct {
 }
 
 // Items are the DDP-eligible data items of the COMPOUND procedure, by
-// operation. No minor version has others (RFC 8267, Section 6.1), and callbacks
-// have none (Sections 6.5.1 and 6.5.2).
+// operation. No minor version has other items (RFC 8267, Section 6.1), and
+// callbacks have none (Sections 6.5.1 and 6.5.2).
 //
-// The Write chunks of a call belong to the results in this table, one chunk per
-// result, in the order of the operations. A result that turns out to have no
-// item also has its chunk, which is returned empty (Section 6.4.1).
+// A call's Write chunks belong to the results in this table, one chunk per
+// result, in operation order. A result without an item also has a chunk, which
+// is returned empty (Section 6.4.1).
 var Items = [...]Item{
-	{Op: OpCreate, Type: "createtype4", Field: "linkdata"}, // of the arm NF4LNK
+	{Op: OpCreate, Type: "createtype4", Field: "linkdata"}, // in the arm NF4LNK
 	{Op: OpRead, Result: true, Type: "READ4resok", Field: "data"},
 	{Op: OpReadLink, Result: true, Type: "READLINK4resok", Field: "link"},
 	{Op: OpWrite, Type: "WRITE4args", Field: "data"},

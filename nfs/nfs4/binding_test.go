@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// operations are the numbers in use, up to those of minor version 2 (RFC 7863) and
-// of extended attributes (RFC 8276, Section 8.6).
+// operations are the numbers in use, up to minor version 2 (RFC 7863) and extended
+// attributes (RFC 8276, Section 8.6).
 const operations = 76
 
 // TestDDPEligible: R8267-6.1-1. READ_PLUS (68), COPY (60), LAYOUTGET (50) and

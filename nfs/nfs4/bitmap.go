@@ -3,20 +3,20 @@ package nfs4
 import (
 	"math/bits"
 
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// A Bitmap is a bitmap4: a set of attributes, operations or advice. Every number
-// that minor versions up to 2 define fits into its words.
+// A Bitmap is a bitmap4: a set of attributes, operations or advice. Words holds
+// every number that minor versions up to 2 define.
 type Bitmap struct {
 	Words [3]uint32
 
 	// Beyond reports that a decoded bitmap has bits after Words. No attribute
-	// and no operation of this package has such a number.
+	// or operation in this package has such a number.
 	Beyond bool
 }
 
-// maxBitmapWords is the longest bitmap4 that Decode accepts.
+// maxBitmapWords is the maximum length of a bitmap4 that Decode accepts.
 const maxBitmapWords = 64
 
 // BitmapOf returns the set of the given numbers.
@@ -34,13 +34,13 @@ func (m *Bitmap) Has(a AttrID) bool { return m.Words[a/32]&(1<<(a%32)) != 0 }
 // HasOp reports whether operation o is in m.
 func (m *Bitmap) HasOp(o Op) bool { return o < 96 && m.Words[o/32]&(1<<(o%32)) != 0 }
 
-// Set puts attribute a into m.
+// Set adds attribute a to m.
 func (m *Bitmap) Set(a AttrID) { m.Words[a/32] |= 1 << (a % 32) }
 
-// Clear takes attribute a out of m.
+// Clear removes attribute a from m.
 func (m *Bitmap) Clear(a AttrID) { m.Words[a/32] &^= 1 << (a % 32) }
 
-// Empty reports whether m has no number, not even one that Words cannot hold.
+// Empty reports whether m has no number, including those beyond Words.
 func (m *Bitmap) Empty() bool { return m.Words == [3]uint32{} && !m.Beyond }
 
 // And returns the numbers that are in both m and o.
@@ -52,7 +52,7 @@ func (m Bitmap) And(o Bitmap) Bitmap {
 	return m
 }
 
-// Any reports whether any number of Words is in both m and o.
+// Any reports whether the Words of m and o have a common number.
 func (m *Bitmap) Any(o *Bitmap) bool {
 	return m.Words[0]&o.Words[0]|m.Words[1]&o.Words[1]|m.Words[2]&o.Words[2] != 0
 }
@@ -65,8 +65,8 @@ func (m Bitmap) Without(o Bitmap) Bitmap {
 	return m
 }
 
-// AppendTo appends the wire form of m to b, up to its last word that is not
-// zero: Linux takes an attribute list with more words for a fault.
+// AppendTo appends m's wire form to b, up to its last nonzero word: Linux
+// rejects an attribute list with more words.
 func (m *Bitmap) AppendTo(b []byte) []byte {
 	n := len(m.Words)
 	for n > 0 && m.Words[n-1] == 0 {
@@ -97,8 +97,8 @@ func (m *Bitmap) Decode(r *xdr.Reader) {
 	}
 }
 
-// next returns the lowest attribute of m that is at least a.
-func (m *Bitmap) next(a AttrID) (AttrID, bool) {
+// nextAttr returns the lowest attribute of m that is at least a.
+func (m *Bitmap) nextAttr(a AttrID) (AttrID, bool) {
 	for i := int(a / 32); i < len(m.Words); i++ {
 		w := m.Words[i]
 		if i == int(a/32) {

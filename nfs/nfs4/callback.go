@@ -3,16 +3,15 @@ package nfs4
 import (
 	"strconv"
 
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// A CBOp is an nfs_cb_opnum4: an operation of a CB_COMPOUND, by which a server
-// calls its client (RFC 8881, Section 20; RFC 7862, Section 16).
+// A CBOp is an nfs_cb_opnum4: an operation in a CB_COMPOUND, with which a
+// server calls its client (RFC 8881, Section 20; RFC 7862, Section 16).
 type CBOp uint32
 
-// The values of CBOp. CB_NOTIFY, CB_LAYOUTRECALL and the callbacks that tell of
-// layouts, devices and wanted delegations are for what this package does not
-// have.
+// The CBOp values. This package does not support CB_NOTIFY, CB_LAYOUTRECALL,
+// and the callbacks for layouts, devices and wanted delegations.
 const (
 	CBOpGetAttr    CBOp = 3
 	CBOpRecall     CBOp = 4
@@ -22,19 +21,19 @@ const (
 	CBOpNotifyLock CBOp = 13
 	CBOpOffload    CBOp = 15
 
-	// CBOpIllegal stands for an undefined operation in results.
+	// CBOpIllegal represents an undefined operation in results.
 	CBOpIllegal CBOp = 10044
 )
 
-// Procedures and version of the callback program. Its number is the client's
-// choice (CREATE_SESSION, SETCLIENTID).
+// The callback program's procedures and version. The client chooses its number
+// (CREATE_SESSION, SETCLIENTID).
 const (
 	CBVersion      = 1
 	CBProcNull     = 0
 	CBProcCompound = 1
 )
 
-// String returns the standard's name of o, or its number.
+// String returns the standard's name for o, or its number.
 func (o CBOp) String() string {
 	switch o {
 	case CBOpGetAttr:
@@ -62,17 +61,17 @@ func AppendCBOp(b []byte, op CBOp, m Message) []byte {
 	return m.AppendTo(xdr.AppendUint32(b, uint32(op)))
 }
 
-// CBCompoundArgs are the arguments of CB_COMPOUND, up to the first operation (RFC
+// CBCompoundArgs are the CB_COMPOUND arguments, up to the first operation (RFC
 // 8881, Section 20.2). N operations follow, each as its number and its arguments.
 // Results begin with a CompoundRes.
 type CBCompoundArgs struct {
 	Tag   []byte // at most OpaqueLimit bytes
 	Minor uint32
-	Ident uint32 // of SETCLIENTID in minor version 0, otherwise 0
+	Ident uint32 // from SETCLIENTID in minor version 0, otherwise 0
 	N     uint32
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *CBCompoundArgs) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(xdr.AppendOpaque(b, a.Tag), a.Minor)
 	return xdr.AppendUint32(xdr.AppendUint32(b, a.Ident), a.N)
@@ -83,18 +82,18 @@ func (a *CBCompoundArgs) Decode(r *xdr.Reader) {
 	a.Tag, a.Minor, a.Ident, a.N = r.Opaque(OpaqueLimit), r.Uint32(), r.Uint32(), r.Uint32()
 }
 
-// A ReferringCall is a referring_call4: a call of the client, by its place in a
-// session.
+// A ReferringCall is a referring_call4: a client's call, identified by its
+// place in a session.
 type ReferringCall struct{ Sequence, Slot uint32 }
 
 // ReferringCalls is a referring_call_list4: calls whose replies the client must
-// have seen before it heeds a callback.
+// have received before it executes a callback.
 type ReferringCalls struct {
 	Session SessionID
 	Calls   []ReferringCall
 }
 
-// AppendTo appends the wire form of c to b.
+// AppendTo appends c's wire form to b.
 func (c *ReferringCalls) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(c.Session.AppendTo(b), uint32(len(c.Calls)))
 	for _, call := range c.Calls {
@@ -112,7 +111,7 @@ func (c *ReferringCalls) Decode(r *xdr.Reader) {
 	}
 }
 
-// CBSequenceArgs are the arguments of CB_SEQUENCE (RFC 8881, Section 20.9).
+// CBSequenceArgs are the CB_SEQUENCE arguments (RFC 8881, Section 20.9).
 type CBSequenceArgs struct {
 	Session        SessionID
 	Sequence, Slot uint32
@@ -121,7 +120,7 @@ type CBSequenceArgs struct {
 	Referring      []ReferringCalls
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *CBSequenceArgs) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(xdr.AppendUint32(a.Session.AppendTo(b), a.Sequence), a.Slot)
 	b = xdr.AppendBool(xdr.AppendUint32(b, a.HighestSlotID), a.CacheThis)
@@ -144,8 +143,8 @@ func (a *CBSequenceArgs) Decode(r *xdr.Reader) {
 	}
 }
 
-// CBSequenceRes are the results of CB_SEQUENCE; all but Status is valid only if
-// Status is OK.
+// CBSequenceRes are the CB_SEQUENCE results; all fields except Status are valid
+// only if Status is OK.
 type CBSequenceRes struct {
 	Status                             Status
 	Session                            SessionID
@@ -153,7 +152,7 @@ type CBSequenceRes struct {
 	HighestSlotID, TargetHighestSlotID uint32
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *CBSequenceRes) AppendTo(b []byte) []byte {
 	if b = xdr.AppendUint32(b, uint32(s.Status)); s.Status != OK {
 		return b
@@ -171,15 +170,15 @@ func (s *CBSequenceRes) Decode(r *xdr.Reader) {
 	s.Sequence, s.Slot, s.HighestSlotID, s.TargetHighestSlotID = r.Uint32(), r.Uint32(), r.Uint32(), r.Uint32()
 }
 
-// CBRecallArgs are the arguments of CB_RECALL (RFC 8881, Section 20.2): the server
-// wants a delegation back. Truncate says that the file is about to become empty.
+// CBRecallArgs are the CB_RECALL arguments (RFC 8881, Section 20.2): the server
+// recalls a delegation. Truncate says that the file is about to become empty.
 type CBRecallArgs struct {
 	StateID  StateID
 	Truncate bool
 	Object   FH
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *CBRecallArgs) AppendTo(b []byte) []byte {
 	return a.Object.AppendTo(xdr.AppendBool(a.StateID.AppendTo(b), a.Truncate))
 }
@@ -197,14 +196,14 @@ const (
 	RecallAnyWrite uint32 = 1 << 1
 )
 
-// CBRecallAnyArgs are the arguments of CB_RECALL_ANY (RFC 8881, Section 20.6): of
-// some types of recallable state, the client may keep a number of objects.
+// CBRecallAnyArgs are the CB_RECALL_ANY arguments (RFC 8881, Section 20.6): the
+// client may keep Keep objects of the given types of recallable state.
 type CBRecallAnyArgs struct {
 	Keep  uint32
 	Types Bitmap
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *CBRecallAnyArgs) AppendTo(b []byte) []byte {
 	return a.Types.AppendTo(xdr.AppendUint32(b, a.Keep))
 }
@@ -215,10 +214,10 @@ func (a *CBRecallAnyArgs) Decode(r *xdr.Reader) {
 	a.Types.Decode(r)
 }
 
-// CBRecallSlotArgs are the arguments of CB_RECALL_SLOT (RFC 8881, Section 20.8).
+// CBRecallSlotArgs are the CB_RECALL_SLOT arguments (RFC 8881, Section 20.8).
 type CBRecallSlotArgs struct{ TargetHighestSlotID uint32 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *CBRecallSlotArgs) AppendTo(b []byte) []byte {
 	return xdr.AppendUint32(b, a.TargetHighestSlotID)
 }
@@ -226,14 +225,14 @@ func (a *CBRecallSlotArgs) AppendTo(b []byte) []byte {
 // Decode reads a.
 func (a *CBRecallSlotArgs) Decode(r *xdr.Reader) { a.TargetHighestSlotID = r.Uint32() }
 
-// CBGetAttrArgs are the arguments of CB_GETATTR (RFC 8881, Section 20.1), whose
+// CBGetAttrArgs are the CB_GETATTR arguments (RFC 8881, Section 20.1), whose
 // results are a GetAttrRes.
 type CBGetAttrArgs struct {
 	Object  FH
 	Request Bitmap
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *CBGetAttrArgs) AppendTo(b []byte) []byte { return a.Request.AppendTo(a.Object.AppendTo(b)) }
 
 // Decode reads a.
@@ -242,14 +241,14 @@ func (a *CBGetAttrArgs) Decode(r *xdr.Reader) {
 	a.Request.Decode(r)
 }
 
-// CBNotifyLockArgs are the arguments of CB_NOTIFY_LOCK (RFC 8881, Section 20.11):
-// a lock that Owner was denied may be free.
+// CBNotifyLockArgs are the CB_NOTIFY_LOCK arguments (RFC 8881, Section 20.11): a
+// lock that Owner was denied may now be free.
 type CBNotifyLockArgs struct {
 	Object FH
 	Owner  StateOwner
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *CBNotifyLockArgs) AppendTo(b []byte) []byte { return a.Owner.AppendTo(a.Object.AppendTo(b)) }
 
 // Decode reads a.
@@ -258,9 +257,9 @@ func (a *CBNotifyLockArgs) Decode(r *xdr.Reader) {
 	a.Owner.Decode(r)
 }
 
-// CBOffloadArgs are the arguments of CB_OFFLOAD (RFC 7862, Section 16.1): the copy
-// with a stateid has ended. Response is valid if Status is OK, and Copied, a
-// number of bytes, if Status is another.
+// CBOffloadArgs are the CB_OFFLOAD arguments (RFC 7862, Section 16.1): the copy
+// with a stateid has finished. Response is valid if Status is OK, and otherwise
+// Copied, a number of bytes.
 type CBOffloadArgs struct {
 	Object   FH
 	StateID  StateID
@@ -269,7 +268,7 @@ type CBOffloadArgs struct {
 	Copied   uint64
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *CBOffloadArgs) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(a.StateID.AppendTo(a.Object.AppendTo(b)), uint32(a.Status))
 	if a.Status == OK {

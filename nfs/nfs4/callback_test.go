@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// cbForms makes empty arguments and results of each callback.
+// cbForms creates empty arguments and results for each callback.
 var cbForms = map[CBOp][2]func() Message{
 	CBOpGetAttr:    {form[CBGetAttrArgs], form[GetAttrRes]},
 	CBOpRecall:     {form[CBRecallArgs], form[StatusRes]},
@@ -27,8 +27,8 @@ var cbForms = map[CBOp][2]func() Message{
 	CBOpOffload:    {form[CBOffloadArgs], form[StatusRes]},
 }
 
-// cbOracle reads one callback's number and arguments or results.
-func cbOracle(r io.Reader, result int) (m io.WriterTo, err error) {
+// readOracleCB reads one callback's number and arguments or results.
+func readOracleCB(r io.Reader, result int) (m io.WriterTo, err error) {
 	if result == 1 {
 		m, _, err = nfsv4.ReadNfsCbResop4(r)
 	} else {
@@ -48,7 +48,7 @@ func TestCBOracle(t *testing.T) {
 				var wire bytes.Buffer
 				number := bytes.NewReader(binary.BigEndian.AppendUint32(nil, uint32(op)))
 				in := io.TeeReader(io.MultiReader(number, io.LimitReader(newWords(rng), longest)), &wire)
-				if m, err := cbOracle(in, result); err == nil && cbAccepts(t, op, result, m, wire.Bytes()) {
+				if m, err := readOracleCB(in, result); err == nil && checkCBAccepted(t, op, result, m, wire.Bytes()) {
 					accepted++
 				}
 			}
@@ -57,13 +57,14 @@ func TestCBOracle(t *testing.T) {
 	}
 }
 
-// cbAccepts is accepts for a callback.
-func cbAccepts(t *testing.T, op CBOp, result int, accepted io.WriterTo, wire []byte) bool {
+// checkCBAccepted checks that this package accepts a callback that the oracle
+// has accepted.
+func checkCBAccepted(t *testing.T, op CBOp, result int, accepted io.WriterTo, wire []byte) bool {
 	t.Helper()
 	m := cbForms[op][result]()
 	r := xdr.NewReader(wire[4:])
 	if m.Decode(&r); r.Err() != nil {
-		require.False(t, defined(reflect.ValueOf(accepted)), "%s %d %x: %v", op, result, wire, r.Err())
+		require.False(t, isDefined(reflect.ValueOf(accepted)), "%s %d %x: %v", op, result, wire, r.Err())
 		return false
 	}
 	require.NoError(t, r.Done(), "%s %d %x", op, result, wire)
@@ -71,11 +72,11 @@ func cbAccepts(t *testing.T, op CBOp, result int, accepted io.WriterTo, wire []b
 		return true
 	}
 	out := AppendCBOp(nil, op, m)
-	if len(out) == len(wire) { // otherwise a bitmap has lost words of zeros
+	if len(out) == len(wire) { // otherwise a bitmap has lost zero words
 		assert.Equal(t, wire, out, "%s %d", op, result)
 		return true
 	}
-	read, err := cbOracle(bytes.NewReader(out), result)
+	read, err := readOracleCB(bytes.NewReader(out), result)
 	require.NoError(t, err, "%s %d %x: %x", op, result, wire, out)
 	var echo bytes.Buffer
 	_, err = read.WriteTo(&echo)
@@ -84,8 +85,8 @@ func cbAccepts(t *testing.T, op CBOp, result int, accepted io.WriterTo, wire []b
 	return true
 }
 
-// TestCBGolden reads and writes a callback of Linux's server, and the answer of its
-// client.
+// TestCBGolden reads and writes a callback from Linux's server, and its client's
+// reply.
 func TestCBGolden(t *testing.T) {
 	wire := wiretest.Hex(t, "testdata/callback/cb_sequence-cb_recall_any.call.hex")
 	r := xdr.NewReader(wire)
@@ -138,7 +139,7 @@ func TestCBGetAttrGolden(t *testing.T) {
 	}
 }
 
-// TestCBBounds refuses lists of referring calls that are too long to be meant.
+// TestCBBounds checks that overlong lists of referring calls are rejected.
 func TestCBBounds(t *testing.T) {
 	for _, seq := range []CBSequenceArgs{
 		{Referring: make([]ReferringCalls, maxListLen+1)},
@@ -155,8 +156,7 @@ func TestCBBounds(t *testing.T) {
 	assert.Equal(t, "nfs_cb_opnum4(2)", CBOp(2).String())
 }
 
-// FuzzCallback reads callbacks, as a client does from a server that it need not
-// trust.
+// FuzzCallback reads callbacks, as a client does from an untrusted server.
 func FuzzCallback(f *testing.F) {
 	f.Add(uint32(CBOpSequence), false, make([]byte, 36))
 	f.Add(uint32(CBOpOffload), false, make([]byte, 60))

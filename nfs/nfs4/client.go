@@ -1,11 +1,11 @@
 package nfs4
 
-import "github.com/nfsrdma/nfsrdma/xdr"
+import "github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 
 // ProtectHow is a state_protect_how4: how a client protects its state.
 type ProtectHow uint32
 
-// The values of ProtectHow.
+// The ProtectHow values.
 const (
 	ProtectNone ProtectHow = iota
 	ProtectMachCred
@@ -13,18 +13,18 @@ const (
 )
 
 // A StateProtect is a state_protect4_a or state_protect4_r (RFC 8881, Section
-// 18.35). Decode accepts ProtectSSV's arguments and keeps none of their other
-// fields, because the server refuses it.
+// 18.35). Decode accepts ProtectSSV's arguments and drops their other fields,
+// because the server rejects it.
 type StateProtect struct {
 	How                    ProtectHow
-	MustEnforce, MustAllow Bitmap // of ProtectMachCred and ProtectSSV, sets of operations
+	MustEnforce, MustAllow Bitmap // sets of operations; with ProtectMachCred and ProtectSSV
 
-	// Void, of ProtectSSV's arguments: there are no hash algorithms, no
-	// encryption algorithms, or no window.
+	// Void says that ProtectSSV's arguments lack hash algorithms, encryption
+	// algorithms, or a window.
 	Void bool
 }
 
-// AppendTo appends the wire form of p to b. How must not be ProtectSSV.
+// AppendTo appends p's wire form to b. How must not be ProtectSSV.
 func (p *StateProtect) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(p.How))
 	if p.How == ProtectMachCred {
@@ -33,9 +33,9 @@ func (p *StateProtect) AppendTo(b []byte) []byte {
 	return b
 }
 
-// decode reads p. result selects the form of results, whose SSV arm differs.
-func (p *StateProtect) decode(r *xdr.Reader, result bool) {
-	*p = StateProtect{How: ProtectHow(enum(r, "state_protect_how4", uint32(ProtectNone), uint32(ProtectSSV)))}
+// decodeForm reads p. result selects the form of results, whose SSV arm differs.
+func (p *StateProtect) decodeForm(r *xdr.Reader, result bool) {
+	*p = StateProtect{How: ProtectHow(decodeEnum(r, "state_protect_how4", uint32(ProtectNone), uint32(ProtectSSV)))}
 	if p.How == ProtectNone {
 		return
 	}
@@ -65,14 +65,15 @@ func skipOpaques(r *xdr.Reader) uint32 {
 	return length
 }
 
-// An ImplID is an nfs_impl_id4: the implementation of one end, for logs.
+// An ImplID is an nfs_impl_id4: a client's or server's implementation, for
+// logs.
 type ImplID struct {
 	Set          bool // the list has an element
 	Domain, Name []byte
 	Date         Time
 }
 
-// AppendTo appends the wire form of i to b.
+// AppendTo appends i's wire form to b.
 func (i *ImplID) AppendTo(b []byte) []byte {
 	if b = xdr.AppendBool(b, i.Set); i.Set {
 		b = i.Date.AppendTo(xdr.AppendOpaque(xdr.AppendOpaque(b, i.Domain), i.Name))
@@ -82,14 +83,14 @@ func (i *ImplID) AppendTo(b []byte) []byte {
 
 // Decode reads i.
 func (i *ImplID) Decode(r *xdr.Reader) {
-	*i = ImplID{Set: enum(r, "length of nfs_impl_id4", 0, 1) == 1}
+	*i = ImplID{Set: decodeEnum(r, "length of nfs_impl_id4", 0, 1) == 1}
 	if i.Set {
 		i.Domain, i.Name = r.Opaque(unbounded), r.Opaque(unbounded)
 		i.Date.Decode(r)
 	}
 }
 
-// ExchangeIDArgs are the arguments of EXCHANGE_ID (RFC 8881, Section 18.35).
+// ExchangeIDArgs are the EXCHANGE_ID arguments (RFC 8881, Section 18.35).
 type ExchangeIDArgs struct {
 	Verifier Verifier // changes when the client restarts
 	Owner    []byte   // at most OpaqueLimit bytes
@@ -98,7 +99,7 @@ type ExchangeIDArgs struct {
 	Impl     ImplID
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *ExchangeIDArgs) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(xdr.AppendOpaque(a.Verifier.AppendTo(b), a.Owner), a.Flags)
 	return a.Impl.AppendTo(a.Protect.AppendTo(b))
@@ -108,16 +109,16 @@ func (a *ExchangeIDArgs) AppendTo(b []byte) []byte {
 func (a *ExchangeIDArgs) Decode(r *xdr.Reader) {
 	a.Verifier.Decode(r)
 	a.Owner, a.Flags = r.Opaque(OpaqueLimit), r.Uint32()
-	a.Protect.decode(r, false)
+	a.Protect.decodeForm(r, false)
 	a.Impl.Decode(r)
 }
 
-// ExchangeIDRes are the results of EXCHANGE_ID; all but Status is valid only if
-// Status is OK.
+// ExchangeIDRes are the EXCHANGE_ID results; all fields except Status are valid
+// only if Status is OK.
 type ExchangeIDRes struct {
 	Status     Status
 	ClientID   uint64
-	SequenceID uint32 // of the first CREATE_SESSION
+	SequenceID uint32 // csa_sequence for the first CREATE_SESSION
 	Flags      uint32
 	Protect    StateProtect
 	MinorID    uint64 // server_owner4
@@ -126,7 +127,7 @@ type ExchangeIDRes struct {
 	Impl       ImplID
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *ExchangeIDRes) AppendTo(b []byte) []byte {
 	if b = xdr.AppendUint32(b, uint32(s.Status)); s.Status != OK {
 		return b
@@ -142,25 +143,25 @@ func (s *ExchangeIDRes) Decode(r *xdr.Reader) {
 		return
 	}
 	s.ClientID, s.SequenceID, s.Flags = r.Uint64(), r.Uint32(), r.Uint32()
-	s.Protect.decode(r, true)
+	s.Protect.decodeForm(r, true)
 	s.MinorID, s.MajorID, s.Scope = r.Uint64(), r.Opaque(OpaqueLimit), r.Opaque(OpaqueLimit)
 	s.Impl.Decode(r)
 }
 
-// ClientIDArgs are the arguments of DESTROY_CLIENTID.
+// ClientIDArgs are the DESTROY_CLIENTID arguments.
 type ClientIDArgs struct{ ClientID uint64 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *ClientIDArgs) AppendTo(b []byte) []byte { return xdr.AppendUint64(b, a.ClientID) }
 
 // Decode reads a.
 func (a *ClientIDArgs) Decode(r *xdr.Reader) { a.ClientID = r.Uint64() }
 
-// ReclaimCompleteArgs are the arguments of RECLAIM_COMPLETE. OneFS limits it to
+// ReclaimCompleteArgs are the RECLAIM_COMPLETE arguments. OneFS limits it to
 // the file system of the current filehandle.
 type ReclaimCompleteArgs struct{ OneFS bool }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *ReclaimCompleteArgs) AppendTo(b []byte) []byte { return xdr.AppendBool(b, a.OneFS) }
 
 // Decode reads a.

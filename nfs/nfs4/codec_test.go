@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
 // TestValues checks the errors of messages that no client may send: R8881-3.1-1,
@@ -70,8 +70,8 @@ func TestValues(t *testing.T) {
 }
 
 // TestUnknownAttributes checks (R8881-3.3.7-2) that a list with an attribute that has no field
-// keeps its mask, from which the server answers NFS4ERR_ATTRNOTSUPP, and that
-// the reader goes on behind the list.
+// keeps its mask, for which the server returns NFS4ERR_ATTRNOTSUPP, and that the reader
+// continues after the list.
 func TestUnknownAttributes(t *testing.T) {
 	for _, mask := range []string{"00000001 00004010", "00000003 00000010 00000000 80000000", "00000004 00000010 00000000 00000000 00000001"} {
 		r := xdr.NewReader(wiretest.Bytes(t, mask+"0000000c 00000000 00000000 00000000 00000007"))
@@ -174,8 +174,8 @@ func TestOps(t *testing.T) {
 	assert.Equal(t, "fattr4(90)", AttrID(90).String())
 }
 
-// TestPatch checks that a server can set status and count of a COMPOUND behind
-// a tag of any length.
+// TestPatch checks that a server can set a COMPOUND's status and count after a
+// tag of any length.
 func TestPatch(t *testing.T) {
 	for _, tag := range []string{"", "a", "four", "a long tag"} {
 		res := CompoundRes{Tag: []byte(tag)}
@@ -197,22 +197,22 @@ func TestDirWriter(t *testing.T) {
 	e := DirEntry{Cookie: 5, Name: []byte("name")}
 	const entry, empty = 4 + 8 + 8 + 4 + 4, VerifierSize + dirTailLen
 	for _, tt := range []struct {
-		room     uint32
+		maxCount uint32
 		entries  int
 		tooSmall bool
 	}{{0, 0, true}, {empty - 1, 0, true}, {empty, 0, true}, {empty + entry - 1, 0, true}, {empty + entry, 1, false}, {empty + 2*entry + 1, 2, false}} {
-		w := NewDirWriter([]byte("before"), tt.room)
+		w := NewDirWriter([]byte("before"), tt.maxCount)
 		n := 0
 		for n < 3 && w.Add(&e) {
 			n++
 		}
-		assert.Equal(t, tt.entries, n, tt.room)
-		assert.Equal(t, tt.tooSmall, w.TooSmall(), tt.room)
+		assert.Equal(t, tt.entries, n, tt.maxCount)
+		assert.Equal(t, tt.tooSmall, w.TooSmall(), tt.maxCount)
 		if tt.tooSmall {
 			continue
 		}
 		b := w.Finish(Verifier{1, 2}, true)
-		assert.LessOrEqual(t, len(b), len("before")+4+int(tt.room))
+		assert.LessOrEqual(t, len(b), len("before")+4+int(tt.maxCount))
 		r := xdr.NewReader(b[len("before"):])
 		var res ReadDirRes
 		res.Decode(&r)
@@ -299,7 +299,7 @@ func FuzzOps(f *testing.F) {
 		out := xdr.AppendFixed(first.AppendTo(nil), item)
 		switch m := first.(type) {
 		case *ReadDirRes, *TestStateIDArgs, *TestStateIDRes, *ReadPlusRes:
-			return // heads of lists
+			return // only the beginning of lists
 		case *ExchangeIDArgs:
 			if m.Protect.How == ProtectSSV {
 				return // not kept
@@ -309,7 +309,7 @@ func FuzzOps(f *testing.F) {
 				return
 			}
 		case *CreateSessionArgs, *BackchannelCtlArgs:
-			return // SecParms keeps a part
+			return // SecParms keeps only part
 		}
 		if hasBeyond(first) {
 			return

@@ -21,19 +21,19 @@ const (
 	NumProc
 )
 
-// Lengths in bytes of fixed items, and limits of others (RFC 5662).
+// Lengths of fixed items, and maximum lengths of others, in bytes (RFC 5662).
 const (
-	FHSize        = 128  // a file handle, at most
+	FHSize        = 128  // a file handle (maximum)
 	VerifierSize  = 8    // a verifier4
 	OtherSize     = 12   // stateid4's other
 	SessionIDSize = 16   // a sessionid4
-	OpaqueLimit   = 1024 // client, server and state owners, at most
+	OpaqueLimit   = 1024 // client, server and state owners (maximum)
 )
 
-// unbounded is the limit of items that only the message's own length limits.
+// unbounded is the limit for items that only the message length limits.
 const unbounded = math.MaxInt32
 
-// Access rights of ACCESS (RFC 8881, Section 18.1; RFC 8276, Section 8.5).
+// ACCESS bits (RFC 8881, Section 18.1; RFC 8276, Section 8.5).
 const (
 	AccessRead uint32 = 1 << iota
 	AccessLookup
@@ -46,13 +46,13 @@ const (
 	AccessXAList
 )
 
-// Bits of share_access and share_deny in OPEN (RFC 8881, Section 18.16).
+// The share_access and share_deny bits in OPEN (RFC 8881, Section 18.16).
 const (
 	ShareRead  uint32 = 0x1
 	ShareWrite uint32 = 0x2
 	ShareBoth  uint32 = 0x3
 
-	// WantDelegMask selects the wish for a delegation in share_access.
+	// WantDelegMask selects the delegation request in share_access.
 	WantDelegMask    uint32 = 0xff00
 	WantNoPreference uint32 = 0x0000
 	WantReadDeleg    uint32 = 0x0100
@@ -61,20 +61,20 @@ const (
 	WantNoDeleg      uint32 = 0x0400
 	WantCancel       uint32 = 0x0500
 
-	// WantSignalAvail and WantPushDeleg ask for a later delegation.
+	// WantSignalAvail and WantPushDeleg request a later delegation.
 	WantSignalAvail uint32 = 0x10000
 	WantPushDeleg   uint32 = 0x20000
 )
 
-// Flags of OPEN's result (RFC 8881, Section 18.16).
+// OPEN result flags (RFC 8881, Section 18.16).
 const (
-	OpenConfirm          uint32 = 0x02 // version 4.0 alone
+	OpenConfirm          uint32 = 0x02 // NFSv4.0 only
 	OpenLocktypePosix    uint32 = 0x04
 	OpenPreserveUnlinked uint32 = 0x08
 	OpenMayNotifyLock    uint32 = 0x20
 )
 
-// Flags of EXCHANGE_ID (RFC 8881, Section 18.35).
+// EXCHANGE_ID flags (RFC 8881, Section 18.35).
 const (
 	ExchangeSuppMovedRefer   uint32 = 0x00000001
 	ExchangeSuppMovedMigr    uint32 = 0x00000002
@@ -89,14 +89,14 @@ const (
 	ExchangeArgMask          uint32 = 0x40070107 // every bit that arguments may have
 )
 
-// Flags of CREATE_SESSION (RFC 8881, Section 18.36).
+// CREATE_SESSION flags (RFC 8881, Section 18.36).
 const (
 	SessionPersist      uint32 = 0x1
 	SessionConnBackChan uint32 = 0x2
 	SessionConnRDMA     uint32 = 0x4
 )
 
-// Status flags in the results of SEQUENCE (RFC 8881, Section 18.46).
+// Status flags in SEQUENCE results (RFC 8881, Section 18.46).
 const (
 	SeqCBPathDown              uint32 = 0x0001
 	SeqCBGSSContextsExpiring   uint32 = 0x0002
@@ -113,7 +113,7 @@ const (
 	SeqDevIDDeleted            uint32 = 0x1000
 )
 
-// Values of single attributes.
+// Values for single attributes.
 const (
 	FHPersistent           uint32 = 0 // fh_expire_type
 	CharsetContainsNonUTF8 uint32 = 1 // fs_charset_cap

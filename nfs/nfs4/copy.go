@@ -1,25 +1,25 @@
 package nfs4
 
-import "github.com/nfsrdma/nfsrdma/xdr"
+import "github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 
 // NetLocType is a netloc_type4.
 type NetLocType uint32
 
-// The values of NetLocType.
+// The NetLocType values.
 const (
 	NetLocName NetLocType = iota + 1
 	NetLocURL
 	NetLocAddr
 )
 
-// A NetLoc is a netloc4: the place of a server (RFC 7862, Section 4.7).
+// A NetLoc is a netloc4: a server's location (RFC 7862, Section 4.7).
 type NetLoc struct {
 	Type  NetLocType
-	NetID []byte // of NetLocAddr
+	NetID []byte // only with NetLocAddr
 	Where []byte // a name, a URL, or a universal address
 }
 
-// AppendTo appends the wire form of n to b.
+// AppendTo appends n's wire form to b.
 func (n *NetLoc) AppendTo(b []byte) []byte {
 	if b = xdr.AppendUint32(b, uint32(n.Type)); n.Type == NetLocAddr {
 		b = xdr.AppendOpaque(b, n.NetID)
@@ -29,19 +29,19 @@ func (n *NetLoc) AppendTo(b []byte) []byte {
 
 // Decode reads n, which aliases the Reader's input.
 func (n *NetLoc) Decode(r *xdr.Reader) {
-	n.Type = NetLocType(enum(r, "netloc_type4", uint32(NetLocName), uint32(NetLocAddr)))
+	n.Type = NetLocType(decodeEnum(r, "netloc_type4", uint32(NetLocName), uint32(NetLocAddr)))
 	if n.NetID = nil; n.Type == NetLocAddr {
 		n.NetID = r.Opaque(unbounded)
 	}
 	n.Where = r.Opaque(unbounded)
 }
 
-// maxSources is the longest list of source servers that CopyArgs accept.
+// maxSources is the maximum number of source servers that CopyArgs accepts.
 const maxSources = 16
 
-// CopyArgs are the arguments of COPY (RFC 7862, Section 15.2). The source is
-// the saved filehandle. Count 0 means to the source's end. Without Sources the
-// copy stays within the server.
+// CopyArgs are the COPY arguments (RFC 7862, Section 15.2). The source is the
+// saved filehandle. Count 0 means up to the source's end. Without Sources the
+// server copies locally.
 type CopyArgs struct {
 	SrcStateID, DstStateID StateID
 	SrcOffset, DstOffset   uint64 // bytes
@@ -51,7 +51,7 @@ type CopyArgs struct {
 	Sources                []NetLoc
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *CopyArgs) AppendTo(b []byte) []byte {
 	b = a.DstStateID.AppendTo(a.SrcStateID.AppendTo(b))
 	b = xdr.AppendUint64(xdr.AppendUint64(xdr.AppendUint64(b, a.SrcOffset), a.DstOffset), a.Count)
@@ -80,16 +80,16 @@ func (a *CopyArgs) Decode(r *xdr.Reader) {
 	}
 }
 
-// A WriteResponse is a write_response4: how far a copy has come.
+// A WriteResponse is a write_response4: the progress of a copy.
 type WriteResponse struct {
-	HasCallback bool    // the copy goes on, and CB_OFFLOAD will report its end
-	Callback    StateID // of the copy
+	HasCallback bool    // the copy continues, and CB_OFFLOAD will report its end
+	Callback    StateID // the copy's
 	Count       uint64  // bytes
 	Committed   Stable
 	Verf        Verifier
 }
 
-// AppendTo appends the wire form of w to b.
+// AppendTo appends w's wire form to b.
 func (w *WriteResponse) AppendTo(b []byte) []byte {
 	if b = xdr.AppendBool(b, w.HasCallback); w.HasCallback {
 		b = w.Callback.AppendTo(b)
@@ -100,15 +100,15 @@ func (w *WriteResponse) AppendTo(b []byte) []byte {
 // Decode reads w.
 func (w *WriteResponse) Decode(r *xdr.Reader) {
 	w.Callback = StateID{}
-	if w.HasCallback = enum(r, "length of wr_callback_id", 0, 1) == 1; w.HasCallback {
+	if w.HasCallback = decodeEnum(r, "length of wr_callback_id", 0, 1) == 1; w.HasCallback {
 		w.Callback.Decode(r)
 	}
 	w.Count = r.Uint64()
-	w.Committed = Stable(enum(r, "stable_how4", uint32(Unstable), uint32(FileSync)))
+	w.Committed = Stable(decodeEnum(r, "stable_how4", uint32(Unstable), uint32(FileSync)))
 	w.Verf.Decode(r)
 }
 
-// CopyRes are the results of COPY. Response is valid only if Status is OK,
+// CopyRes are the COPY results. Response is valid only if Status is OK,
 // Consecutive and Synchronous if it is OK or ErrOffloadNoReqs.
 type CopyRes struct {
 	Status      Status
@@ -117,7 +117,7 @@ type CopyRes struct {
 	Synchronous bool
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *CopyRes) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(s.Status))
 	switch s.Status {
@@ -143,15 +143,15 @@ func (s *CopyRes) Decode(r *xdr.Reader) {
 	s.Consecutive, s.Synchronous = r.Bool(), r.Bool()
 }
 
-// CloneArgs are the arguments of CLONE (RFC 7862, Section 15.13). The source is
-// the saved filehandle. Count 0 means to the source's end.
+// CloneArgs are the CLONE arguments (RFC 7862, Section 15.13). The source is
+// the saved filehandle. Count 0 means up to the source's end.
 type CloneArgs struct {
 	SrcStateID, DstStateID StateID
 	SrcOffset, DstOffset   uint64 // bytes
 	Count                  uint64 // bytes
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *CloneArgs) AppendTo(b []byte) []byte {
 	b = a.DstStateID.AppendTo(a.SrcStateID.AppendTo(b))
 	return xdr.AppendUint64(xdr.AppendUint64(xdr.AppendUint64(b, a.SrcOffset), a.DstOffset), a.Count)
@@ -164,17 +164,17 @@ func (a *CloneArgs) Decode(r *xdr.Reader) {
 	a.SrcOffset, a.DstOffset, a.Count = r.Uint64(), r.Uint64(), r.Uint64()
 }
 
-// OffloadStatusRes are the results of OFFLOAD_STATUS (RFC 7862, Section 15.9).
-// All fields except Status are valid only if Status is OK, and Complete only
-// if Done is set too.
+// OffloadStatusRes are the OFFLOAD_STATUS results (RFC 7862, Section 15.9). All
+// fields except Status are valid only if Status is OK, and Complete only if
+// Done is set too.
 type OffloadStatusRes struct {
 	Status   Status
 	Count    uint64 // bytes copied so far
 	Done     bool
-	Complete Status // of the copy
+	Complete Status // the copy's
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *OffloadStatusRes) AppendTo(b []byte) []byte {
 	if b = xdr.AppendUint32(b, uint32(s.Status)); s.Status != OK {
 		return b
@@ -191,7 +191,7 @@ func (s *OffloadStatusRes) Decode(r *xdr.Reader) {
 		return
 	}
 	s.Count, s.Complete = r.Uint64(), OK
-	if s.Done = enum(r, "length of osr_complete", 0, 1) == 1; s.Done {
+	if s.Done = decodeEnum(r, "length of osr_complete", 0, 1) == 1; s.Done {
 		s.Complete = Status(r.Uint32())
 	}
 }

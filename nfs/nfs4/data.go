@@ -1,25 +1,25 @@
 package nfs4
 
-import "github.com/nfsrdma/nfsrdma/xdr"
+import "github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 
-// Stable is a stable_how4: how safely the server must keep written data.
+// Stable is a stable_how4: how durably the server must store written data.
 type Stable uint32
 
-// The values of Stable.
+// The Stable values.
 const (
 	Unstable Stable = iota
 	DataSync
 	FileSync
 )
 
-// ReadArgs are the arguments of READ (RFC 8881, Section 18.22).
+// ReadArgs are the READ arguments (RFC 8881, Section 18.22).
 type ReadArgs struct {
 	StateID StateID
 	Offset  uint64 // bytes
 	Count   uint32 // bytes
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *ReadArgs) AppendTo(b []byte) []byte {
 	return xdr.AppendUint32(xdr.AppendUint64(a.StateID.AppendTo(b), a.Offset), a.Count)
 }
@@ -30,9 +30,9 @@ func (a *ReadArgs) Decode(r *xdr.Reader) {
 	a.Offset, a.Count = r.Uint64(), r.Uint32()
 }
 
-// ReadRes are the results of READ. Count, EOF and Data are valid only if Status
-// is OK. Data is a data item of the reply; AppendTo writes Count as its length
-// and ignores Data, and Decode sets both.
+// ReadRes are the READ results. Count, EOF and Data are valid only if Status is
+// OK. Data is a data item in the reply; AppendTo writes Count as its length and
+// ignores Data, and Decode sets both.
 type ReadRes struct {
 	Status Status
 	EOF    bool
@@ -40,8 +40,8 @@ type ReadRes struct {
 	Data   []byte
 }
 
-// AppendTo appends the wire form of s to b, up to and including the length of
-// the data.
+// AppendTo appends s's wire form to b, up to and including the length of the
+// data.
 func (s *ReadRes) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(s.Status))
 	if s.Status == OK {
@@ -59,8 +59,8 @@ func (s *ReadRes) Decode(r *xdr.Reader) {
 	}
 }
 
-// WriteArgs are the arguments of WRITE (RFC 8881, Section 18.32). Data is a
-// data item of the call.
+// WriteArgs are the WRITE arguments (RFC 8881, Section 18.32). Data is a data
+// item in the call.
 type WriteArgs struct {
 	StateID StateID
 	Offset  uint64 // bytes
@@ -68,8 +68,7 @@ type WriteArgs struct {
 	Data    []byte
 }
 
-// AppendTo appends the wire form of a to b, up to and including the length of
-// Data.
+// AppendTo appends a's wire form to b, up to and including the length of Data.
 func (a *WriteArgs) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint64(a.StateID.AppendTo(b), a.Offset)
 	return xdr.AppendUint32(xdr.AppendUint32(b, uint32(a.Stable)), uint32(len(a.Data)))
@@ -79,11 +78,11 @@ func (a *WriteArgs) AppendTo(b []byte) []byte {
 func (a *WriteArgs) Decode(r *xdr.Reader) {
 	a.StateID.Decode(r)
 	a.Offset = r.Uint64()
-	a.Stable = Stable(enum(r, "stable_how4", uint32(Unstable), uint32(FileSync)))
+	a.Stable = Stable(decodeEnum(r, "stable_how4", uint32(Unstable), uint32(FileSync)))
 	a.Data = r.Item(unbounded)
 }
 
-// WriteRes are the results of WRITE. All fields except Status are valid only if
+// WriteRes are the WRITE results. All fields except Status are valid only if
 // Status is OK.
 type WriteRes struct {
 	Status    Status
@@ -92,7 +91,7 @@ type WriteRes struct {
 	Verf      Verifier
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *WriteRes) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(s.Status))
 	if s.Status == OK {
@@ -105,19 +104,19 @@ func (s *WriteRes) AppendTo(b []byte) []byte {
 func (s *WriteRes) Decode(r *xdr.Reader) {
 	if s.Status = Status(r.Uint32()); s.Status == OK {
 		s.Count = r.Uint32()
-		s.Committed = Stable(enum(r, "stable_how4", uint32(Unstable), uint32(FileSync)))
+		s.Committed = Stable(decodeEnum(r, "stable_how4", uint32(Unstable), uint32(FileSync)))
 		s.Verf.Decode(r)
 	}
 }
 
-// CommitArgs are the arguments of COMMIT (RFC 8881, Section 18.3); Count 0
-// means to the end.
+// CommitArgs are the COMMIT arguments (RFC 8881, Section 18.3); Count 0 means
+// up to the end.
 type CommitArgs struct {
 	Offset uint64 // bytes
 	Count  uint32 // bytes
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *CommitArgs) AppendTo(b []byte) []byte {
 	return xdr.AppendUint32(xdr.AppendUint64(b, a.Offset), a.Count)
 }
@@ -125,13 +124,13 @@ func (a *CommitArgs) AppendTo(b []byte) []byte {
 // Decode reads a.
 func (a *CommitArgs) Decode(r *xdr.Reader) { a.Offset, a.Count = r.Uint64(), r.Uint32() }
 
-// CommitRes are the results of COMMIT; Verf is valid only if Status is OK.
+// CommitRes are the COMMIT results; Verf is valid only if Status is OK.
 type CommitRes struct {
 	Status Status
 	Verf   Verifier
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *CommitRes) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(s.Status))
 	if s.Status == OK {

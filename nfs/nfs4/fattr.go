@@ -3,13 +3,13 @@ package nfs4
 import (
 	"encoding/binary"
 
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// FileType is an nfs_ftype4. The first seven values are those of NFSv3.
+// FileType is an nfs_ftype4. The first seven values are the same as in NFSv3.
 type FileType uint32
 
-// The values of FileType.
+// The FileType values.
 const (
 	TypeReg FileType = iota + 1
 	TypeDir
@@ -22,10 +22,10 @@ const (
 	TypeNamedAttr
 )
 
-// An FSID identifies a file system of a server.
+// An FSID identifies a file system on a server.
 type FSID struct{ Major, Minor uint64 }
 
-// A SpecData is the number of a device.
+// A SpecData is a device number.
 type SpecData struct{ Major, Minor uint32 }
 
 // A SetTime is a settime4: the server's time, or with Client the given time.
@@ -34,17 +34,17 @@ type SetTime struct {
 	Time   Time
 }
 
-// A ModeUmask is a mode_umask4: the mode of a new object and the umask that
-// applies if the directory has no default list (RFC 8275).
+// A ModeUmask is a mode_umask4: a new object's mode and the umask that applies
+// if the directory has no default ACL (RFC 8275).
 type ModeUmask struct{ Mode, Umask uint32 }
 
-// A ModeMasked is a mode_masked4: the bits of the mode in Mask get the values
-// in Value (RFC 8881, Section 5.12).
+// A ModeMasked is a mode_masked4: the mode bits in Mask are set to those in
+// Value (RFC 8881, Section 5.12).
 type ModeMasked struct{ Value, Mask uint32 }
 
-// Attrs is a fattr4: the attributes of Mask, in fields of the standard's names.
-// A field whose attribute is not in Mask has no meaning. Decode knows all
-// attributes that have a field; Known is their set.
+// Attrs is a fattr4: the attributes in Mask, in fields with the standard's
+// names. A field whose attribute is not in Mask has no meaning. Decode supports
+// all attributes that have a field; Known is their set.
 type Attrs struct {
 	Mask Bitmap
 
@@ -84,7 +84,7 @@ type Attrs struct {
 	Owner             []byte
 	OwnerGroup        []byte
 	RawDev            SpecData
-	SpaceAvail        uint64 // bytes, as the next three
+	SpaceAvail        uint64 // bytes, like the next three
 	SpaceFree         uint64
 	SpaceTotal        uint64
 	SpaceUsed         uint64
@@ -117,14 +117,13 @@ var Known = BitmapOf(
 	AttrSuppattrExclCreat, AttrFSCharsetCap, AttrCloneBlkSize, AttrChangeAttrType, AttrModeUmask, AttrXattrSupport,
 )
 
-// AppendTo appends the wire form of a to b. The caller must keep Mask within
-// Known.
+// AppendTo appends a's wire form to b. The caller must keep Mask within Known.
 func (a *Attrs) AppendTo(b []byte) []byte {
 	b = a.Mask.AppendTo(b)
 	length := len(b)
 	b = xdr.AppendUint32(b, 0)
 	start := len(b)
-	for id, ok := a.Mask.next(0); ok; id, ok = a.Mask.next(id + 1) {
+	for id, ok := a.Mask.nextAttr(0); ok; id, ok = a.Mask.nextAttr(id + 1) {
 		b = a.appendValue(b, id)
 	}
 	binary.BigEndian.PutUint32(b[length:], uint32(len(b)-start))
@@ -132,8 +131,8 @@ func (a *Attrs) AppendTo(b []byte) []byte {
 }
 
 // Decode reads a. If the mask has an attribute that is not in Known, Decode
-// skips the values: all fields but Mask are then zero. Values that do not fill
-// the attribute list make r fail with xdr.ErrValue.
+// skips the values: all fields but Mask are then zero. If the values do not
+// fill the attribute list, r fails with xdr.ErrValue.
 func (a *Attrs) Decode(r *xdr.Reader) {
 	*a = Attrs{}
 	a.Mask.Decode(r)
@@ -142,9 +141,9 @@ func (a *Attrs) Decode(r *xdr.Reader) {
 	if r.Err() != nil || !unknown.Empty() {
 		return
 	}
-	rest := *r // another Reader would be an allocation
+	rest := *r // another Reader would need an allocation
 	*r = xdr.NewReader(list)
-	for id, ok := a.Mask.next(0); ok; id, ok = a.Mask.next(id + 1) {
+	for id, ok := a.Mask.nextAttr(0); ok; id, ok = a.Mask.nextAttr(id + 1) {
 		a.decodeValue(r, id)
 	}
 	err := r.Done()
@@ -153,9 +152,10 @@ func (a *Attrs) Decode(r *xdr.Reader) {
 	}
 }
 
-// word, long, flag and time return the field of an attribute whose wire form is
-// an unsigned integer, an unsigned hyper, a boolean or an nfstime4, or nil.
-func (a *Attrs) word(id AttrID) *uint32 {
+// wordField, longField, flagField and timeField return the field of an attribute
+// whose wire form is an unsigned integer, an unsigned hyper, a boolean or an
+// nfstime4, or nil.
+func (a *Attrs) wordField(id AttrID) *uint32 {
 	switch id {
 	case AttrType:
 		return (*uint32)(&a.Type)
@@ -185,7 +185,7 @@ func (a *Attrs) word(id AttrID) *uint32 {
 	return nil
 }
 
-func (a *Attrs) long(id AttrID) *uint64 {
+func (a *Attrs) longField(id AttrID) *uint64 {
 	switch id {
 	case AttrChange:
 		return &a.Change
@@ -219,7 +219,7 @@ func (a *Attrs) long(id AttrID) *uint64 {
 	return nil
 }
 
-func (a *Attrs) flag(id AttrID) *bool {
+func (a *Attrs) flagField(id AttrID) *bool {
 	switch id {
 	case AttrLinkSupport:
 		return &a.LinkSupport
@@ -247,7 +247,7 @@ func (a *Attrs) flag(id AttrID) *bool {
 	return nil
 }
 
-func (a *Attrs) time(id AttrID) *Time {
+func (a *Attrs) timeField(id AttrID) *Time {
 	switch id {
 	case AttrTimeAccess:
 		return &a.TimeAccess
@@ -263,9 +263,9 @@ func (a *Attrs) time(id AttrID) *Time {
 	return nil
 }
 
-// composite returns the field of an attribute that has a wire form of its own,
-// or nil.
-func (a *Attrs) composite(id AttrID) Message {
+// compositeField returns the field of an attribute with any other wire form, or
+// nil.
+func (a *Attrs) compositeField(id AttrID) Message {
 	switch id {
 	case AttrSupportedAttrs:
 		return &a.SupportedAttrs
@@ -293,7 +293,7 @@ func (a *Attrs) composite(id AttrID) Message {
 	return nil
 }
 
-// A wireForm is the kind of wire form of an attribute.
+// A wireForm is an attribute's kind of wire form.
 type wireForm uint8
 
 const (
@@ -306,18 +306,18 @@ const (
 	formOwnerGroup
 )
 
-// wireForms are those of the attributes, so that a value is found at once.
+// wireForms has each attribute's wire form, for fast lookup.
 var wireForms = func() (all [96]wireForm) {
 	var a Attrs
 	for i := range all {
 		switch id := AttrID(i); {
-		case a.word(id) != nil:
+		case a.wordField(id) != nil:
 			all[i] = formWord
-		case a.long(id) != nil:
+		case a.longField(id) != nil:
 			all[i] = formLong
-		case a.flag(id) != nil:
+		case a.flagField(id) != nil:
 			all[i] = formFlag
-		case a.time(id) != nil:
+		case a.timeField(id) != nil:
 			all[i] = formTime
 		}
 	}
@@ -329,19 +329,19 @@ var wireForms = func() (all [96]wireForm) {
 func (a *Attrs) appendValue(b []byte, id AttrID) []byte {
 	switch wireForms[id] {
 	case formWord:
-		return xdr.AppendUint32(b, *a.word(id))
+		return xdr.AppendUint32(b, *a.wordField(id))
 	case formLong:
-		return xdr.AppendUint64(b, *a.long(id))
+		return xdr.AppendUint64(b, *a.longField(id))
 	case formFlag:
-		return xdr.AppendBool(b, *a.flag(id))
+		return xdr.AppendBool(b, *a.flagField(id))
 	case formTime:
-		return a.time(id).AppendTo(b)
+		return a.timeField(id).AppendTo(b)
 	case formOwner:
 		return xdr.AppendOpaque(b, a.Owner)
 	case formOwnerGroup:
 		return xdr.AppendOpaque(b, a.OwnerGroup)
 	}
-	if v := a.composite(id); v != nil {
+	if v := a.compositeField(id); v != nil {
 		return v.AppendTo(b)
 	}
 	return b
@@ -351,19 +351,19 @@ func (a *Attrs) appendValue(b []byte, id AttrID) []byte {
 func (a *Attrs) decodeValue(r *xdr.Reader, id AttrID) {
 	switch wireForms[id] {
 	case formWord:
-		*a.word(id) = r.Uint32()
+		*a.wordField(id) = r.Uint32()
 	case formLong:
-		*a.long(id) = r.Uint64()
+		*a.longField(id) = r.Uint64()
 	case formFlag:
-		*a.flag(id) = r.Bool()
+		*a.flagField(id) = r.Bool()
 	case formTime:
-		a.time(id).Decode(r)
+		a.timeField(id).Decode(r)
 	case formOwner:
 		a.Owner = r.Opaque(unbounded)
 	case formOwnerGroup:
 		a.OwnerGroup = r.Opaque(unbounded)
 	default:
-		if v := a.composite(id); v != nil {
+		if v := a.compositeField(id); v != nil {
 			v.Decode(r)
 		}
 	}
@@ -372,7 +372,7 @@ func (a *Attrs) decodeValue(r *xdr.Reader, id AttrID) {
 	}
 }
 
-// AppendTo appends the wire form of f to b.
+// AppendTo appends f's wire form to b.
 func (f *FSID) AppendTo(b []byte) []byte {
 	return xdr.AppendUint64(xdr.AppendUint64(b, f.Major), f.Minor)
 }
@@ -380,7 +380,7 @@ func (f *FSID) AppendTo(b []byte) []byte {
 // Decode reads f.
 func (f *FSID) Decode(r *xdr.Reader) { f.Major, f.Minor = r.Uint64(), r.Uint64() }
 
-// AppendTo appends the wire form of d to b.
+// AppendTo appends d's wire form to b.
 func (d *SpecData) AppendTo(b []byte) []byte {
 	return xdr.AppendUint32(xdr.AppendUint32(b, d.Major), d.Minor)
 }
@@ -388,7 +388,7 @@ func (d *SpecData) AppendTo(b []byte) []byte {
 // Decode reads d.
 func (d *SpecData) Decode(r *xdr.Reader) { d.Major, d.Minor = r.Uint32(), r.Uint32() }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *SetTime) AppendTo(b []byte) []byte {
 	if b = xdr.AppendBool(b, s.Client); s.Client {
 		b = s.Time.AppendTo(b)
@@ -398,12 +398,12 @@ func (s *SetTime) AppendTo(b []byte) []byte {
 
 // Decode reads s.
 func (s *SetTime) Decode(r *xdr.Reader) {
-	if s.Client = enum(r, "time_how4", 0, 1) == 1; s.Client {
+	if s.Client = decodeEnum(r, "time_how4", 0, 1) == 1; s.Client {
 		s.Time.Decode(r)
 	}
 }
 
-// AppendTo appends the wire form of m to b.
+// AppendTo appends m's wire form to b.
 func (m *ModeUmask) AppendTo(b []byte) []byte {
 	return xdr.AppendUint32(xdr.AppendUint32(b, m.Mode), m.Umask)
 }
@@ -411,7 +411,7 @@ func (m *ModeUmask) AppendTo(b []byte) []byte {
 // Decode reads m.
 func (m *ModeUmask) Decode(r *xdr.Reader) { m.Mode, m.Umask = r.Uint32(), r.Uint32() }
 
-// AppendTo appends the wire form of m to b.
+// AppendTo appends m's wire form to b.
 func (m *ModeMasked) AppendTo(b []byte) []byte {
 	return xdr.AppendUint32(xdr.AppendUint32(b, m.Value), m.Mask)
 }
@@ -419,14 +419,14 @@ func (m *ModeMasked) AppendTo(b []byte) []byte {
 // Decode reads m.
 func (m *ModeMasked) Decode(r *xdr.Reader) { m.Value, m.Mask = r.Uint32(), r.Uint32() }
 
-// A Pathname is a pathname4: names from a root down.
+// A Pathname is a pathname4: the names from a root to an object.
 type Pathname [][]byte
 
-// maxListLen bounds the names of a Pathname, the servers and locations of an
-// FSLocations, and the referring calls of a CB_SEQUENCE, that Decode accepts.
+// maxListLen bounds the names in a Pathname, the servers and locations in an
+// FSLocations, and the referring calls in a CB_SEQUENCE that Decode accepts.
 const maxListLen = 1024
 
-// AppendTo appends the wire form of p to b.
+// AppendTo appends p's wire form to b.
 func (p *Pathname) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(len(*p)))
 	for _, name := range *p {
@@ -443,21 +443,21 @@ func (p *Pathname) Decode(r *xdr.Reader) {
 	}
 }
 
-// An FSLocation is a place of a file system: its servers, each with the same
+// An FSLocation is a file system's location: its servers, each with the same
 // path.
 type FSLocation struct {
 	Servers [][]byte
 	Root    Pathname
 }
 
-// FSLocations is the attribute fs_locations (RFC 8881, Section 11.16): the path
-// of a file system here, and other places of it.
+// FSLocations is the attribute fs_locations (RFC 8881, Section 11.16): a file
+// system's path on this server, and its other locations.
 type FSLocations struct {
 	Root      Pathname
 	Locations []FSLocation
 }
 
-// AppendTo appends the wire form of f to b.
+// AppendTo appends f's wire form to b.
 func (f *FSLocations) AppendTo(b []byte) []byte {
 	b = f.Root.AppendTo(b)
 	b = xdr.AppendUint32(b, uint32(len(f.Locations)))
@@ -480,7 +480,7 @@ func (f *FSLocations) Decode(r *xdr.Reader) {
 	}
 }
 
-// listLen reads the length of a list of at most maxListLen values.
+// listLen reads the length of a list that may have maxListLen values.
 func listLen(r *xdr.Reader) uint32 {
 	n := r.Uint32()
 	if n > maxListLen {

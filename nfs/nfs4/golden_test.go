@@ -9,12 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// forms makes empty arguments and results of each operation. The results of
-// READDIR, READ_PLUS and TEST_STATEID, and the arguments of TEST_STATEID, have a
-// list behind them; see again.
+// forms creates empty arguments and results for each operation. The READDIR,
+// READ_PLUS and TEST_STATEID results, and the TEST_STATEID arguments, are
+// followed by a list; see recodeOp.
 var forms = map[Op][2]func() Message{
 	OpAccess:           {form[AccessArgs], form[AccessRes]},
 	OpClose:            {form[CloseArgs], form[StateIDRes]},
@@ -99,9 +99,9 @@ func itemOf(m Message) ([]byte, bool) {
 	return nil, false
 }
 
-// again reads one operation's arguments or results from r and appends them to
-// b, items inline.
-func again(t testing.TB, b []byte, r *xdr.Reader, op Op, result int) []byte {
+// recodeOp decodes one operation's arguments or results from r and appends them
+// to b, with items inline.
+func recodeOp(t testing.TB, b []byte, r *xdr.Reader, op Op, result int) []byte {
 	t.Helper()
 	make := forms[op][result]
 	require.NotNil(t, make, op)
@@ -145,8 +145,8 @@ func again(t testing.TB, b []byte, r *xdr.Reader, op Op, result int) []byte {
 	return b
 }
 
-// compound reads a whole COMPOUND and writes it again.
-func compound(t testing.TB, wire []byte, result int) ([]byte, []Op) {
+// recodeCompound decodes a whole COMPOUND and encodes it again.
+func recodeCompound(t testing.TB, wire []byte, result int) ([]byte, []Op) {
 	t.Helper()
 	r := xdr.NewReader(wire)
 	var b []byte
@@ -163,21 +163,21 @@ func compound(t testing.TB, wire []byte, result int) ([]byte, []Op) {
 	var ops []Op
 	for range n {
 		op := Op(r.Uint32())
-		b = again(t, b, &r, op, result)
+		b = recodeOp(t, b, &r, op, result)
 		ops = append(ops, op)
 	}
 	require.NoError(t, r.Done())
 	return b, ops
 }
 
-// zeroWords are the results in which knfsd ends bitmaps with words of zeros,
-// which this package does not write.
+// zeroWords are the results in which knfsd ends bitmaps with zero words, which
+// this package does not write.
 var zeroWords = map[string]int{
 	"sequence-putfh-open-access-getattr.reply": 1,
 	"sequence-putfh-setattr-getattr.reply":     1,
 }
 
-// secParmsLen is the length in bytes of SecParms with AUTH_SYS alone.
+// secParmsLen is the length of SecParms with only AUTH_SYS, in bytes.
 const secParmsLen = 7 * 4
 
 // TestGolden reads and writes each COMPOUND that Linux's client and server
@@ -198,14 +198,14 @@ func TestGolden(t *testing.T) {
 			if kind == "reply" {
 				result = 1
 			}
-			got, ops := compound(t, wire, result)
+			got, ops := recodeCompound(t, wire, result)
 			if name == "create_session.call" { // SecParms keeps neither stamp nor machine
 				same := len(got) - secParmsLen
 				wire, got = wire[:same], got[:same]
 			}
 			if zeroWords[name] > 0 {
 				assert.Len(t, got, len(wire)-4*zeroWords[name])
-				wire, ops = compound(t, got, result)
+				wire, ops = recodeCompound(t, got, result)
 			}
 			assert.Equal(t, wire, got)
 			var list []string
@@ -217,7 +217,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestSecParms checks the credential that is taken from CREATE_SESSION's list.
+// TestSecParms checks which credential is used from CREATE_SESSION's list.
 func TestSecParms(t *testing.T) {
 	r := xdr.NewReader(wiretest.Hex(t, "testdata/create_session.call.hex"))
 	var head CompoundArgs

@@ -10,12 +10,11 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// call puts the header of an RPC call of version 4 with AUTH_NONE in front of
-// arguments.
-func call(proc uint32, args []byte) []byte {
+// rpcCall returns an NFSv4 RPC call with AUTH_NONE and the given arguments.
+func rpcCall(proc uint32, args []byte) []byte {
 	var b []byte
 	for _, w := range []uint32{7, rpcmsg.MsgCall, rpcmsg.Version, Program, Version, proc, rpcmsg.AuthNone, 0, rpcmsg.AuthNone, 0} {
 		b = xdr.AppendUint32(b, w)
@@ -29,8 +28,8 @@ var mainOps = map[string]Op{
 	"exchange_id": OpExchangeID,
 }
 
-// TestMainOp checks the operation that decides the cost of a call of Linux, in
-// calls that are whole or cut at any byte.
+// TestMainOp checks the operation that determines the cost of Linux's calls,
+// whole or truncated at any byte.
 func TestMainOp(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.call.hex")
 	require.NoError(t, err)
@@ -49,7 +48,7 @@ func TestMainOp(t *testing.T) {
 		}
 		require.True(t, ok, name)
 		args := wiretest.Hex(t, file)
-		msg := call(ProcCompound, args)
+		msg := rpcCall(ProcCompound, args)
 		assert.Equal(t, want, MainOp(msg), name)
 		assert.Zero(t, testing.AllocsPerRun(10, func() { MainOp(msg) }), name)
 		for n := range msg {
@@ -60,27 +59,27 @@ func TestMainOp(t *testing.T) {
 	}
 	read := (&CompoundArgs{Minor: 2, N: 1}).AppendTo(nil)
 	read = xdr.AppendUint32(read, uint32(OpRead))
-	assert.Equal(t, OpRead, MainOp(call(ProcCompound, read)))
-	assert.Zero(t, MainOp(call(ProcNull, read)))
-	other := call(ProcCompound, read)
+	assert.Equal(t, OpRead, MainOp(rpcCall(ProcCompound, read)))
+	assert.Zero(t, MainOp(rpcCall(ProcNull, read)))
+	other := rpcCall(ProcCompound, read)
 	other[19] = 3 // the version
 	assert.Zero(t, MainOp(other))
 	leading := (&CompoundArgs{Minor: 2, N: 2}).AppendTo(nil)
 	leading = AppendOp(leading, OpSequence, new(SequenceArgs))
 	leading = xdr.AppendUint32(leading, uint32(OpPutRootFH))
-	assert.Equal(t, OpPutRootFH, MainOp(call(ProcCompound, leading)))
+	assert.Equal(t, OpPutRootFH, MainOp(rpcCall(ProcCompound, leading)))
 	copied := AppendOp((&CompoundArgs{Minor: 2, N: 5}).AppendTo(nil), OpSequence, new(SequenceArgs)) // as Linux sends COPY
 	for _, h := range []string{"source", "target"} {
 		if copied = AppendOp(copied, OpPutFH, &HandleArgs{Object: FH(h)}); h == "source" {
 			copied = xdr.AppendUint32(copied, uint32(OpSaveFH))
 		}
 	}
-	assert.Equal(t, OpCopy, MainOp(call(ProcCompound, xdr.AppendUint32(copied, uint32(OpCopy)))), "not counted with READ")
+	assert.Equal(t, OpCopy, MainOp(rpcCall(ProcCompound, xdr.AppendUint32(copied, uint32(OpCopy)))), "not counted with READ")
 	unknown := xdr.AppendUint32((&CompoundArgs{Minor: 2, N: 1}).AppendTo(nil), uint32(NumOp))
-	assert.Zero(t, MainOp(call(ProcCompound, unknown)))
+	assert.Zero(t, MainOp(rpcCall(ProcCompound, unknown)))
 }
 
-// opByName returns the operation of a name, or 0.
+// opByName returns the operation with a name, or 0.
 func opByName(name string) Op {
 	for op := OpAccess; op < NumOp; op++ {
 		if strings.EqualFold(op.String(), name) {
@@ -91,7 +90,7 @@ func opByName(name string) Op {
 }
 
 func BenchmarkMainOp(b *testing.B) {
-	msg := call(ProcCompound, wiretest.Hex(b, "testdata/sequence-putfh-read.call.hex"))
+	msg := rpcCall(ProcCompound, wiretest.Hex(b, "testdata/sequence-putfh-read.call.hex"))
 	b.ReportAllocs()
 	for b.Loop() {
 		MainOp(msg)

@@ -1,12 +1,12 @@
 package nfs4
 
-import "github.com/nfsrdma/nfsrdma/xdr"
+import "github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 
-// LockType is an nfs_lock_type4. A client that waits for a lock asks with
+// LockType is an nfs_lock_type4. A client that waits for a lock uses
 // LockReadWait or LockWriteWait.
 type LockType uint32
 
-// The values of LockType.
+// The LockType values.
 const (
 	LockRead LockType = iota + 1
 	LockWrite
@@ -15,23 +15,23 @@ const (
 )
 
 func decodeLockType(r *xdr.Reader) LockType {
-	return LockType(enum(r, "nfs_lock_type4", uint32(LockRead), uint32(LockWriteWait)))
+	return LockType(decodeEnum(r, "nfs_lock_type4", uint32(LockRead), uint32(LockWriteWait)))
 }
 
-// LockArgs are the arguments of LOCK (RFC 8881, Section 18.10). With New, the
-// lock owner has no lock stateid of the file yet: StateID is that of its open.
+// LockArgs are the LOCK arguments (RFC 8881, Section 18.10). With New, the
+// lock-owner has no lock stateid for the file yet: StateID is the open's.
 type LockArgs struct {
 	Type           LockType
 	Reclaim        bool
-	Offset, Length uint64 // bytes; a Length of all ones means to the end
+	Offset, Length uint64 // bytes; a Length of all ones means up to the end
 	New            bool
-	OpenSeqID      uint32 // of New, version 4.0 alone
+	OpenSeqID      uint32 // with New, NFSv4.0 only
 	StateID        StateID
-	LockSeqID      uint32     // version 4.0 alone
-	Owner          StateOwner // of New
+	LockSeqID      uint32     // NFSv4.0 only
+	Owner          StateOwner // with New
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *LockArgs) AppendTo(b []byte) []byte {
 	b = xdr.AppendBool(xdr.AppendUint32(b, uint32(a.Type)), a.Reclaim)
 	b = xdr.AppendUint64(xdr.AppendUint64(b, a.Offset), a.Length)
@@ -58,14 +58,14 @@ func (a *LockArgs) Decode(r *xdr.Reader) {
 	}
 }
 
-// LockDenied is a LOCK4denied: a lock that is in the way.
+// LockDenied is a LOCK4denied: a conflicting lock.
 type LockDenied struct {
 	Offset, Length uint64 // bytes
 	Type           LockType
 	Owner          StateOwner
 }
 
-// AppendTo appends the wire form of d to b.
+// AppendTo appends d's wire form to b.
 func (d *LockDenied) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint64(xdr.AppendUint64(b, d.Offset), d.Length)
 	return d.Owner.AppendTo(xdr.AppendUint32(b, uint32(d.Type)))
@@ -77,15 +77,15 @@ func (d *LockDenied) Decode(r *xdr.Reader) {
 	d.Owner.Decode(r)
 }
 
-// LockRes are the results of LOCK. StateID is valid only if Status is OK,
-// Denied only if it is ErrDenied.
+// LockRes are the LOCK results. StateID is valid only if Status is OK, Denied
+// only if it is ErrDenied.
 type LockRes struct {
 	Status  Status
 	StateID StateID
 	Denied  LockDenied
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *LockRes) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(s.Status))
 	switch s.Status {
@@ -108,14 +108,14 @@ func (s *LockRes) Decode(r *xdr.Reader) {
 	}
 }
 
-// LockTArgs are the arguments of LOCKT.
+// LockTArgs are the LOCKT arguments.
 type LockTArgs struct {
 	Type           LockType
 	Offset, Length uint64 // bytes
 	Owner          StateOwner
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *LockTArgs) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint64(xdr.AppendUint64(xdr.AppendUint32(b, uint32(a.Type)), a.Offset), a.Length)
 	return a.Owner.AppendTo(b)
@@ -127,14 +127,13 @@ func (a *LockTArgs) Decode(r *xdr.Reader) {
 	a.Owner.Decode(r)
 }
 
-// LockTRes are the results of LOCKT. Denied is valid only if Status is
-// ErrDenied.
+// LockTRes are the LOCKT results. Denied is valid only if Status is ErrDenied.
 type LockTRes struct {
 	Status Status
 	Denied LockDenied
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *LockTRes) AppendTo(b []byte) []byte {
 	if b = xdr.AppendUint32(b, uint32(s.Status)); s.Status == ErrDenied {
 		b = s.Denied.AppendTo(b)
@@ -149,15 +148,15 @@ func (s *LockTRes) Decode(r *xdr.Reader) {
 	}
 }
 
-// LockUArgs are the arguments of LOCKU.
+// LockUArgs are the LOCKU arguments.
 type LockUArgs struct {
 	Type           LockType // ignored by servers
-	SeqID          uint32   // version 4.0 alone
+	SeqID          uint32   // NFSv4.0 only
 	StateID        StateID
 	Offset, Length uint64 // bytes
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *LockUArgs) AppendTo(b []byte) []byte {
 	b = a.StateID.AppendTo(xdr.AppendUint32(xdr.AppendUint32(b, uint32(a.Type)), a.SeqID))
 	return xdr.AppendUint64(xdr.AppendUint64(b, a.Offset), a.Length)

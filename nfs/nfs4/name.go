@@ -1,25 +1,25 @@
 package nfs4
 
-import "github.com/nfsrdma/nfsrdma/xdr"
+import "github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 
-// NameArgs are the arguments of LOOKUP, LINK, REMOVE and SECINFO: a name, of
-// any length that the message allows.
+// NameArgs are the LOOKUP, LINK, REMOVE and SECINFO arguments: a name whose
+// length only the message limits.
 type NameArgs struct{ Name []byte }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *NameArgs) AppendTo(b []byte) []byte { return xdr.AppendOpaque(b, a.Name) }
 
 // Decode reads a.
 func (a *NameArgs) Decode(r *xdr.Reader) { a.Name = r.Opaque(unbounded) }
 
-// ChangeRes are the results of LINK and REMOVE: the change of the directory,
-// valid only if Status is OK.
+// ChangeRes are the LINK and REMOVE results: the directory's change, valid only
+// if Status is OK.
 type ChangeRes struct {
 	Status Status
 	Dir    ChangeInfo
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *ChangeRes) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(s.Status))
 	if s.Status == OK {
@@ -35,11 +35,11 @@ func (s *ChangeRes) Decode(r *xdr.Reader) {
 	}
 }
 
-// RenameArgs are the arguments of RENAME: a name in the saved directory, and
-// one in the current.
+// RenameArgs are the RENAME arguments: a name in the saved directory, and one
+// in the current.
 type RenameArgs struct{ Old, New []byte }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *RenameArgs) AppendTo(b []byte) []byte {
 	return xdr.AppendOpaque(xdr.AppendOpaque(b, a.Old), a.New)
 }
@@ -47,14 +47,13 @@ func (a *RenameArgs) AppendTo(b []byte) []byte {
 // Decode reads a.
 func (a *RenameArgs) Decode(r *xdr.Reader) { a.Old, a.New = r.Opaque(unbounded), r.Opaque(unbounded) }
 
-// RenameRes are the results of RENAME; the changes are valid only if Status is
-// OK.
+// RenameRes are the RENAME results; the changes are valid only if Status is OK.
 type RenameRes struct {
 	Status         Status
 	Source, Target ChangeInfo
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *RenameRes) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(s.Status))
 	if s.Status == OK {
@@ -71,17 +70,17 @@ func (s *RenameRes) Decode(r *xdr.Reader) {
 	}
 }
 
-// CreateArgs are the arguments of CREATE (RFC 8881, Section 18.4), which makes
-// every object but a regular file. LinkData is a data item of the call.
+// CreateArgs are the CREATE arguments (RFC 8881, Section 18.4), which creates
+// every type except a regular file. LinkData is a data item in the call.
 type CreateArgs struct {
-	Type     FileType // any value: the server answers NFS4ERR_BADTYPE
-	LinkData []byte   // of TypeLnk
-	Dev      SpecData // of TypeBlk and TypeChr
+	Type     FileType // any value: the server returns NFS4ERR_BADTYPE
+	LinkData []byte   // with TypeLnk
+	Dev      SpecData // with TypeBlk and TypeChr
 	Name     []byte
 	Attrs    Attrs
 }
 
-// AppendTo appends the wire form of a to b, with LinkData inline.
+// AppendTo appends a's wire form to b, with LinkData inline.
 func (a *CreateArgs) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(a.Type))
 	switch a.Type {
@@ -107,15 +106,15 @@ func (a *CreateArgs) Decode(r *xdr.Reader) {
 	a.Attrs.Decode(r)
 }
 
-// CreateRes are the results of CREATE; all but Status is valid only if Status
-// is OK.
+// CreateRes are the CREATE results; all fields except Status are valid only if
+// Status is OK.
 type CreateRes struct {
 	Status  Status
 	Dir     ChangeInfo
 	AttrSet Bitmap
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *CreateRes) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(s.Status))
 	if s.Status == OK {
@@ -132,15 +131,14 @@ func (s *CreateRes) Decode(r *xdr.Reader) {
 	}
 }
 
-// ReadLinkRes are the results of READLINK. Link is valid only if Status is OK.
-// It is a data item of the reply; AppendTo writes its length alone.
+// ReadLinkRes are the READLINK results. Link is valid only if Status is OK. It
+// is a data item in the reply; AppendTo writes only its length.
 type ReadLinkRes struct {
 	Status Status
 	Link   []byte
 }
 
-// AppendTo appends the wire form of s to b, up to and including the length of
-// Link.
+// AppendTo appends s's wire form to b, up to and including the length of Link.
 func (s *ReadLinkRes) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(s.Status))
 	if s.Status == OK {

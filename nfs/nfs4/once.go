@@ -2,28 +2,29 @@ package nfs4
 
 import "github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 
-// Once reports whether a call is a COMPOUND of version 4.0 with an operation that
-// must not be executed again when the call is retransmitted, such as REMOVE. msg
-// is the call message from its XID on. Later minor versions have none, because
-// sessions keep their replies (RFC 8881, Section 2.10.6): a second cache could
-// answer a slot's call with the reply to an earlier call of the same XID.
+// Once reports whether a call is an NFSv4.0 COMPOUND with an operation that must
+// not be executed again when the call is retransmitted, such as REMOVE. msg is
+// the call message from its XID on. Later minor versions have no such calls,
+// because sessions cache their replies (RFC 8881, Section 2.10.6): a second cache
+// could reply to a slot's call with the reply to an earlier call that had the
+// same XID.
 //
-// Nothing behind an operation that cannot be decoded is executed, and the end of
-// msg may be one.
+// Nothing after an operation that cannot be decoded is executed. The end of msg
+// may be such an operation.
 func Once(msg []byte) bool {
 	p, ok := rpcmsg.ProcedureOf(msg)
 	if !ok || p != (rpcmsg.Procedure{Prog: Program, Vers: Version, Proc: ProcCompound}) {
 		return false
 	}
-	w := words{msg, callHeader}
-	w.opaque(4) // credential
-	w.opaque(4) // verifier
-	w.opaque(0) // tag
-	if w.next() != Minor0 {
+	w := wordReader{msg, callHeader}
+	w.skipOpaque(4) // credential
+	w.skipOpaque(4) // verifier
+	w.skipOpaque(0) // tag
+	if w.nextWord() != Minor0 {
 		return false
 	}
-	for n := w.next(); n > 0 && w.at < len(msg); n-- {
-		switch Op(w.next()) {
+	for n := w.nextWord(); n > 0 && w.at < len(msg); n-- {
+		switch Op(w.nextWord()) {
 		case OpPutRootFH, OpPutPubFH, OpSaveFH, OpRestoreFH, OpGetFH, OpLookupP, OpReadLink:
 		case OpAccess:
 			w.at += 4
@@ -34,17 +35,17 @@ func Once(msg []byte) bool {
 		case OpRead:
 			w.at += 4 + OtherSize + 8 + 4
 		case OpPutFH, OpLookup, OpSecInfo:
-			w.opaque(0)
+			w.skipOpaque(0)
 		case OpGetAttr:
-			w.list()
+			w.skipWordList()
 		case OpVerify, OpNVerify:
-			w.list()
-			w.opaque(0)
+			w.skipWordList()
+			w.skipOpaque(0)
 		case OpReadDir:
 			w.at += 8 + VerifierSize + 4 + 4
-			w.list()
+			w.skipWordList()
 		case OpLockT:
-			w.opaque(4 + 8 + 8 + 8)
+			w.skipOpaque(4 + 8 + 8 + 8)
 		default:
 			return true
 		}
@@ -55,5 +56,5 @@ func Once(msg []byte) bool {
 	return false
 }
 
-// list passes a list of words.
-func (w *words) list() { w.at += 4 * int(w.next()) }
+// skipWordList skips a list of words.
+func (w *wordReader) skipWordList() { w.at += 4 * int(w.nextWord()) }

@@ -5,12 +5,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// TestOnce checks which calls of version 4.0 are not executed again (R7530-16.33-6):
-// operations that change nothing do not hide one that does, whatever their
-// arguments are, and no message makes Once read beyond its end.
+// TestOnce checks which NFSv4.0 calls are not executed again (R7530-16.33-6):
+// operations that change nothing do not hide one that does, whatever their arguments
+// are, and no message makes Once read beyond its end.
 func TestOnce(t *testing.T) {
 	type part struct {
 		op   Op
@@ -43,7 +43,7 @@ func TestOnce(t *testing.T) {
 		for _, p := range parts {
 			b = AppendOp(b, p.op, p.args)
 		}
-		return call(ProcCompound, b)
+		return rpcCall(ProcCompound, b)
 	}
 	known := map[Op]bool{}
 	for _, p := range harmless {
@@ -66,8 +66,8 @@ func TestOnce(t *testing.T) {
 			Once(bad)
 		}
 	}
-	endless := call(ProcCompound, (&CompoundArgs{N: ^uint32(0)}).AppendTo(nil))
+	endless := rpcCall(ProcCompound, (&CompoundArgs{N: ^uint32(0)}).AppendTo(nil))
 	assert.False(t, Once(endless), "a count that no message holds")
-	assert.False(t, Once(call(ProcNull, all)))
-	assert.False(t, Once(call(ProcCompound, xdr.AppendUint32(nil, 0))))
+	assert.False(t, Once(rpcCall(ProcNull, all)))
+	assert.False(t, Once(rpcCall(ProcCompound, xdr.AppendUint32(nil, 0))))
 }

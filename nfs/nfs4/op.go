@@ -2,12 +2,11 @@ package nfs4
 
 import "strconv"
 
-// An Op is an nfs_opnum4: an operation of a COMPOUND (RFC 8881, Section 16.2;
+// An Op is an nfs_opnum4: an operation in a COMPOUND (RFC 8881, Section 16.2;
 // RFC 7862, Section 13; RFC 8276, Section 8.6).
 type Op uint32
 
-// The values of Op. An operation belongs to the minor versions that Minors
-// returns.
+// The Op values. Minors returns the minor versions that have an operation.
 const (
 	OpAccess             Op = 3
 	OpClose              Op = 4
@@ -83,14 +82,14 @@ const (
 	OpListXattrs         Op = 74
 	OpRemoveXattr        Op = 75
 
-	// OpIllegal stands for an undefined operation in results.
+	// OpIllegal represents an undefined operation in results.
 	OpIllegal Op = 10044
 )
 
-// NumOp is one more than the number of the last operation but OpIllegal.
+// NumOp is the last operation's number, except OpIllegal's, plus one.
 const NumOp = OpRemoveXattr + 1
 
-// Minors returns the first and the last minor version of operation o. ok is
+// Minors returns the first and the last minor version with operation o. ok is
 // false if no minor version defines o.
 func (o Op) Minors() (first, last uint32, ok bool) {
 	switch {
@@ -106,7 +105,7 @@ func (o Op) Minors() (first, last uint32, ok bool) {
 	return Minor2, MaxMinor, true
 }
 
-// String returns the standard's name of o, or its number.
+// String returns the standard's name for o, or its number.
 func (o Op) String() string {
 	switch {
 	case o >= OpAccess && o < NumOp:

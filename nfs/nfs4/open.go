@@ -1,12 +1,12 @@
 package nfs4
 
-import "github.com/nfsrdma/nfsrdma/xdr"
+import "github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 
 // CreateMode is a createmode4: how OPEN treats an existing file. NoCreate is
 // opentype4's OPEN4_NOCREATE, which has no createmode4.
 type CreateMode uint32
 
-// The values of CreateMode.
+// The CreateMode values.
 const (
 	Unchecked CreateMode = iota
 	Guarded
@@ -16,24 +16,24 @@ const (
 	NoCreate CreateMode = 0xffffffff // not on the wire
 )
 
-// Claim is an open_claim_type4: the kind of object that OPEN refers to.
+// Claim is an open_claim_type4: the way in which OPEN refers to its object.
 type Claim uint32
 
-// The values of Claim.
+// The Claim values.
 const (
 	ClaimNull         Claim = iota // a name in the current directory
 	ClaimPrevious                  // reclaim: the current file
-	ClaimDelegateCur               // a name, with a delegation of the file
-	ClaimDelegatePrev              // a name, with a delegation of an earlier client
+	ClaimDelegateCur               // a name, with the file's delegation
+	ClaimDelegatePrev              // a name, with an earlier client's delegation
 	ClaimFH                        // the current file
-	ClaimDelegCurFH                // the current file, with a delegation of it
-	ClaimDelegPrevFH               // the current file, with a delegation of an earlier client
+	ClaimDelegCurFH                // the current file, with its delegation
+	ClaimDelegPrevFH               // the current file, with an earlier client's delegation
 )
 
 // Delegation is an open_delegation_type4.
 type Delegation uint32
 
-// The values of Delegation.
+// The Delegation values.
 const (
 	DelegateNone Delegation = iota
 	DelegateRead
@@ -41,22 +41,22 @@ const (
 	DelegateNoneExt // none, with a reason
 )
 
-// OpenArgs are the arguments of OPEN (RFC 8881, Section 18.16).
+// OpenArgs are the OPEN arguments (RFC 8881, Section 18.16).
 type OpenArgs struct {
-	SeqID       uint32 // version 4.0 alone
+	SeqID       uint32 // NFSv4.0 only
 	ShareAccess uint32 // ShareRead, ShareWrite and the Want bits
 	ShareDeny   uint32
 	Owner       StateOwner
 	How         CreateMode
-	Attrs       Attrs    // of Unchecked, Guarded and Exclusive1
-	Verf        Verifier // of Exclusive and Exclusive1
+	Attrs       Attrs    // with Unchecked, Guarded and Exclusive1
+	Verf        Verifier // with Exclusive and Exclusive1
 	Claim       Claim
-	Name        []byte     // of ClaimNull, ClaimDelegateCur and ClaimDelegatePrev
-	Delegation  Delegation // of ClaimPrevious
-	StateID     StateID    // of ClaimDelegateCur and ClaimDelegCurFH
+	Name        []byte     // with ClaimNull, ClaimDelegateCur and ClaimDelegatePrev
+	Delegation  Delegation // with ClaimPrevious
+	StateID     StateID    // with ClaimDelegateCur and ClaimDelegCurFH
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *OpenArgs) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(xdr.AppendUint32(xdr.AppendUint32(b, a.SeqID), a.ShareAccess), a.ShareDeny)
 	b = a.Owner.AppendTo(b)
@@ -90,8 +90,8 @@ func (a *OpenArgs) Decode(r *xdr.Reader) {
 	a.SeqID, a.ShareAccess, a.ShareDeny = r.Uint32(), r.Uint32(), r.Uint32()
 	a.Owner.Decode(r)
 	a.How, a.Attrs.Mask, a.Verf = NoCreate, Bitmap{}, Verifier{}
-	if enum(r, "opentype4", 0, 1) == 1 {
-		a.How = CreateMode(enum(r, "createmode4", uint32(Unchecked), uint32(Exclusive1)))
+	if decodeEnum(r, "opentype4", 0, 1) == 1 {
+		a.How = CreateMode(decodeEnum(r, "createmode4", uint32(Unchecked), uint32(Exclusive1)))
 		if a.How == Exclusive || a.How == Exclusive1 {
 			a.Verf.Decode(r)
 		}
@@ -100,12 +100,12 @@ func (a *OpenArgs) Decode(r *xdr.Reader) {
 		}
 	}
 	a.Name, a.Delegation, a.StateID = nil, DelegateNone, StateID{}
-	a.Claim = Claim(enum(r, "open_claim_type4", uint32(ClaimNull), uint32(ClaimDelegPrevFH)))
+	a.Claim = Claim(decodeEnum(r, "open_claim_type4", uint32(ClaimNull), uint32(ClaimDelegPrevFH)))
 	switch a.Claim {
 	case ClaimNull, ClaimDelegatePrev:
 		a.Name = r.Opaque(unbounded)
 	case ClaimPrevious:
-		a.Delegation = Delegation(enum(r, "open_delegation_type4", uint32(DelegateNone), uint32(DelegateNoneExt)))
+		a.Delegation = Delegation(decodeEnum(r, "open_delegation_type4", uint32(DelegateNone), uint32(DelegateNoneExt)))
 	case ClaimDelegateCur:
 		a.StateID.Decode(r)
 		a.Name = r.Opaque(unbounded)
@@ -117,7 +117,7 @@ func (a *OpenArgs) Decode(r *xdr.Reader) {
 // WhyNone is a why_no_delegation4.
 type WhyNone uint32
 
-// The values of WhyNone.
+// The WhyNone values.
 const (
 	WhyNotWanted WhyNone = iota
 	WhyContention
@@ -130,8 +130,9 @@ const (
 	WhyIsDir
 )
 
-// A SpaceLimit is an nfs_space_limit4: how much a holder of a write delegation
-// may buffer. It is a size in bytes, or with Blocks a number of blocks.
+// A SpaceLimit is an nfs_space_limit4: how much the holder of a write
+// delegation may buffer. It is a size in bytes or, with Blocks, a number of
+// blocks.
 type SpaceLimit struct {
 	Size       uint64
 	Blocks     bool
@@ -139,7 +140,7 @@ type SpaceLimit struct {
 	BlockBytes uint32
 }
 
-// AppendTo appends the wire form of l to b.
+// AppendTo appends l's wire form to b.
 func (l *SpaceLimit) AppendTo(b []byte) []byte {
 	if l.Blocks {
 		return xdr.AppendUint32(xdr.AppendUint32(xdr.AppendUint32(b, 2), l.NumBlocks), l.BlockBytes)
@@ -150,7 +151,7 @@ func (l *SpaceLimit) AppendTo(b []byte) []byte {
 // Decode reads l.
 func (l *SpaceLimit) Decode(r *xdr.Reader) {
 	*l = SpaceLimit{}
-	if l.Blocks = enum(r, "limit_by4", 1, 2) == 2; l.Blocks {
+	if l.Blocks = decodeEnum(r, "limit_by4", 1, 2) == 2; l.Blocks {
 		l.NumBlocks, l.BlockBytes = r.Uint32(), r.Uint32()
 	} else {
 		l.Size = r.Uint64()
@@ -160,15 +161,15 @@ func (l *SpaceLimit) Decode(r *xdr.Reader) {
 // OpenDelegation is an open_delegation4: the delegation that comes with OPEN.
 type OpenDelegation struct {
 	Type        Delegation
-	StateID     StateID    // of DelegateRead and DelegateWrite, as the next
+	StateID     StateID    // with DelegateRead and DelegateWrite, like Recall
 	Recall      bool       // already recalled
-	Limit       SpaceLimit // of DelegateWrite
-	Permissions ACE        // of DelegateRead and DelegateWrite
-	Why         WhyNone    // of DelegateNoneExt
-	Will        bool       // of WhyContention and WhyResource: the server will offer one
+	Limit       SpaceLimit // with DelegateWrite
+	Permissions ACE        // with DelegateRead and DelegateWrite
+	Why         WhyNone    // with DelegateNoneExt
+	Will        bool       // with WhyContention and WhyResource: the server will offer one
 }
 
-// AppendTo appends the wire form of d to b.
+// AppendTo appends d's wire form to b.
 func (d *OpenDelegation) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(d.Type))
 	switch d.Type {
@@ -189,7 +190,7 @@ func (d *OpenDelegation) AppendTo(b []byte) []byte {
 
 // Decode reads d.
 func (d *OpenDelegation) Decode(r *xdr.Reader) {
-	*d = OpenDelegation{Type: Delegation(enum(r, "open_delegation_type4", uint32(DelegateNone), uint32(DelegateNoneExt)))}
+	*d = OpenDelegation{Type: Delegation(decodeEnum(r, "open_delegation_type4", uint32(DelegateNone), uint32(DelegateNoneExt)))}
 	switch d.Type {
 	case DelegateRead, DelegateWrite:
 		d.StateID.Decode(r)
@@ -199,15 +200,15 @@ func (d *OpenDelegation) Decode(r *xdr.Reader) {
 		}
 		d.Permissions.Decode(r)
 	case DelegateNoneExt:
-		d.Why = WhyNone(enum(r, "why_no_delegation4", uint32(WhyNotWanted), uint32(WhyIsDir)))
+		d.Why = WhyNone(decodeEnum(r, "why_no_delegation4", uint32(WhyNotWanted), uint32(WhyIsDir)))
 		if d.Why == WhyContention || d.Why == WhyResource {
 			d.Will = r.Bool()
 		}
 	}
 }
 
-// OpenRes are the results of OPEN; all but Status is valid only if Status is
-// OK.
+// OpenRes are the OPEN results; all fields except Status are valid only if
+// Status is OK.
 type OpenRes struct {
 	Status     Status
 	StateID    StateID
@@ -217,7 +218,7 @@ type OpenRes struct {
 	Delegation OpenDelegation
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *OpenRes) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(s.Status))
 	if s.Status == OK {
@@ -238,13 +239,13 @@ func (s *OpenRes) Decode(r *xdr.Reader) {
 	}
 }
 
-// CloseArgs are the arguments of CLOSE.
+// CloseArgs are the CLOSE arguments.
 type CloseArgs struct {
-	SeqID   uint32 // version 4.0 alone
+	SeqID   uint32 // NFSv4.0 only
 	StateID StateID
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *CloseArgs) AppendTo(b []byte) []byte {
 	return a.StateID.AppendTo(xdr.AppendUint32(b, a.SeqID))
 }
@@ -255,14 +256,14 @@ func (a *CloseArgs) Decode(r *xdr.Reader) {
 	a.StateID.Decode(r)
 }
 
-// OpenDowngradeArgs are the arguments of OPEN_DOWNGRADE.
+// OpenDowngradeArgs are the OPEN_DOWNGRADE arguments.
 type OpenDowngradeArgs struct {
 	StateID                StateID
-	SeqID                  uint32 // version 4.0 alone
+	SeqID                  uint32 // NFSv4.0 only
 	ShareAccess, ShareDeny uint32
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *OpenDowngradeArgs) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(a.StateID.AppendTo(b), a.SeqID)
 	return xdr.AppendUint32(xdr.AppendUint32(b, a.ShareAccess), a.ShareDeny)
@@ -274,14 +275,14 @@ func (a *OpenDowngradeArgs) Decode(r *xdr.Reader) {
 	a.SeqID, a.ShareAccess, a.ShareDeny = r.Uint32(), r.Uint32(), r.Uint32()
 }
 
-// StateIDRes are the results of CLOSE, OPEN_DOWNGRADE and LOCKU; StateID is
-// valid only if Status is OK.
+// StateIDRes are the CLOSE, OPEN_DOWNGRADE and LOCKU results; StateID is valid
+// only if Status is OK.
 type StateIDRes struct {
 	Status  Status
 	StateID StateID
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *StateIDRes) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(s.Status))
 	if s.Status == OK {

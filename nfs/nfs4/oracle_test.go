@@ -15,14 +15,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
 // The oracle of these tests is a codec that was generated from the XDR of RFC
 // 7863.
 
-// oracle reads one operation's number and arguments or results.
-func oracle(r io.Reader, result int) (m io.WriterTo, err error) {
+// readOracleOp reads one operation's number and arguments or results.
+func readOracleOp(r io.Reader, result int) (m io.WriterTo, err error) {
 	if result == 1 {
 		m, _, err = nfsv4.ReadNfsResop4(r)
 	} else {
@@ -31,8 +31,8 @@ func oracle(r io.Reader, result int) (m io.WriterTo, err error) {
 	return m, err
 }
 
-// newWords makes an endless message of random words. Small ones, which are
-// lengths, enumerations and booleans, come often.
+// newWords returns an endless message of random words. Small ones, which are
+// lengths, enumerations and booleans, are frequent.
 func newWords(rng *rand.Rand) io.Reader { return randomWords{rng, new(bytes.Buffer)} }
 
 type randomWords struct {
@@ -58,8 +58,7 @@ func (w randomWords) Read(p []byte) (int, error) {
 	return w.buf.Read(p)
 }
 
-// longest is the longest message that the tests take from random words, in
-// bytes.
+// longest is the maximum length of a message from random words, in bytes.
 const longest = 2048
 
 // TestOracle reads and writes messages that the oracle accepts. The messages
@@ -77,8 +76,8 @@ func TestOracle(t *testing.T) {
 				var wire bytes.Buffer
 				number := bytes.NewReader(binary.BigEndian.AppendUint32(nil, uint32(op)))
 				in := io.TeeReader(io.MultiReader(number, io.LimitReader(newWords(rng), longest)), &wire)
-				m, err := oracle(in, result)
-				if err == nil && accepts(t, op, result, m, wire.Bytes()) {
+				m, err := readOracleOp(in, result)
+				if err == nil && checkAccepted(t, op, result, m, wire.Bytes()) {
 					accepted++
 				}
 			}
@@ -87,29 +86,29 @@ func TestOracle(t *testing.T) {
 	}
 }
 
-// accepts checks that this package accepts a message that the oracle has
-// accepted, and writes a message that the oracle reads. It returns false for a message
-// with values that the oracle does not check.
-func accepts(t testing.TB, op Op, result int, accepted io.WriterTo, wire []byte) bool {
+// checkAccepted checks that this package accepts a message that the oracle has
+// accepted, and encodes it so that the oracle accepts it. It returns false for a
+// message with values that the oracle does not check.
+func checkAccepted(t testing.TB, op Op, result int, accepted io.WriterTo, wire []byte) bool {
 	t.Helper()
 	m := forms[op][result]()
 	r := xdr.NewReader(wire[4:])
 	m.Decode(&r)
 	if readList(&r, m); r.Err() != nil {
-		require.False(t, defined(reflect.ValueOf(accepted)), "%s %d %x: %v", op, result, wire, r.Err())
+		require.False(t, isDefined(reflect.ValueOf(accepted)), "%s %d %x: %v", op, result, wire, r.Err())
 		return false
 	}
 	require.NoError(t, r.Done(), "%s %d %x", op, result, wire)
-	if partly(m) {
+	if isPartlyKept(m) {
 		return true
 	}
 	r = xdr.NewReader(wire[4:])
-	out := again(t, nil, &r, op, result)
-	if len(out) == len(wire) { // otherwise a bitmap has lost words of zeros
+	out := recodeOp(t, nil, &r, op, result)
+	if len(out) == len(wire) { // otherwise a bitmap has lost zero words
 		assert.Equal(t, wire, out, "%s %d", op, result)
 		return true
 	}
-	read, err := oracle(bytes.NewReader(out), result)
+	read, err := readOracleOp(bytes.NewReader(out), result)
 	require.NoError(t, err, "%s %d %x: %x", op, result, wire, out)
 	var echo bytes.Buffer
 	_, err = read.WriteTo(&echo)
@@ -137,19 +136,19 @@ var enums = map[reflect.Type][2]int64{
 	reflect.TypeFor[nfsv4.RpcGssSvcT]():            {1, 3},
 }
 
-// defined reports whether this package must accept a message of the oracle: the
+// isDefined reports whether this package must accept an oracle message: the
 // values of its enumerations are defined, and its lists and attributes are not
 // beyond the package's limits.
-func defined(v reflect.Value) bool {
+func isDefined(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
-		return !v.IsNil() && defined(v.Elem())
+		return !v.IsNil() && isDefined(v.Elem())
 	case reflect.Struct:
 		if v.Type() == reflect.TypeFor[nfsv4.Fattr4]() {
 			return v.FieldByName("Attrmask").Len() == 0 && v.FieldByName("AttrVals").Len() == 0
 		}
 		for i := range v.NumField() {
-			if !defined(v.Field(i)) {
+			if !isDefined(v.Field(i)) {
 				return false
 			}
 		}
@@ -158,7 +157,7 @@ func defined(v reflect.Value) bool {
 			return v.Type().Elem().Kind() == reflect.Uint8
 		}
 		for i := range v.Len() {
-			if !defined(v.Index(i)) {
+			if !isDefined(v.Index(i)) {
 				return false
 			}
 		}
@@ -173,8 +172,8 @@ func defined(v reflect.Value) bool {
 	return true
 }
 
-// partly reports whether this package keeps only a part of m.
-func partly(m Message) bool {
+// isPartlyKept reports whether this package keeps only part of m.
+func isPartlyKept(m Message) bool {
 	switch m := m.(type) {
 	case *ExchangeIDArgs:
 		return m.Protect.How == ProtectSSV
@@ -186,8 +185,8 @@ func partly(m Message) bool {
 	return hasBeyond(m)
 }
 
-// readList reads the list behind a message that has one. Its length is not to be
-// trusted if the message ends early.
+// readList reads the list after a message that has one. Its length is not valid
+// if the message is truncated.
 func readList(r *xdr.Reader, m Message) {
 	if r.Err() != nil {
 		return
@@ -218,7 +217,7 @@ func readList(r *xdr.Reader, m Message) {
 	}
 }
 
-// attribute returns a reader of the oracle's for one attribute.
+// attribute returns the oracle's reader for one attribute.
 func attribute[T any](read func(io.Reader) (T, int64, error)) func(io.Reader) error {
 	return func(r io.Reader) error {
 		_, _, err := read(r)
@@ -226,7 +225,7 @@ func attribute[T any](read func(io.Reader) (T, int64, error)) func(io.Reader) er
 	}
 }
 
-// composite is attribute for a structure.
+// composite returns the oracle's reader for an attribute that is a structure.
 func composite[T any](read func(io.Reader, *T) (int64, error)) func(io.Reader) error {
 	return func(r io.Reader) error {
 		_, err := read(r, new(T))
@@ -295,7 +294,7 @@ var attributes = map[AttrID]func(io.Reader) error{
 }
 
 // TestOracleAttributes reads and writes values of each attribute that the
-// oracle accepts, alone and all together.
+// oracle accepts, one at a time and all together.
 //
 // R8881-11.16-4, R8275-5-1.
 func TestOracleAttributes(t *testing.T) {
@@ -313,11 +312,11 @@ func TestOracleAttributes(t *testing.T) {
 	}
 	for range 20 {
 		var all []byte
-		for id, more := Known.next(0); more; id, more = Known.next(id + 1) {
+		for id, more := Known.nextAttr(0); more; id, more = Known.nextAttr(id + 1) {
 			require.Contains(t, attributes, id)
 			v := value(id)
 			got := decodeValues(BitmapOf(id), v)
-			if id == AttrSupportedAttrs || id == AttrSuppattrExclCreat { // words of zeros are lost
+			if id == AttrSupportedAttrs || id == AttrSuppattrExclCreat { // zero words are lost
 				require.NoError(t, attributes[id](bytes.NewReader(got)))
 			} else {
 				assert.Equal(t, v, got, "%s", id)
@@ -328,8 +327,8 @@ func TestOracleAttributes(t *testing.T) {
 	}
 }
 
-// decodeValues reads an attribute list and returns it as written again, or nil
-// if it is refused.
+// decodeValues decodes an attribute list and returns it encoded again, or nil
+// if it is rejected.
 func decodeValues(mask Bitmap, values []byte) []byte {
 	wire := xdr.AppendOpaque(mask.AppendTo(nil), values)
 	r := xdr.NewReader(wire)
@@ -340,7 +339,7 @@ func decodeValues(mask Bitmap, values []byte) []byte {
 	return a.AppendTo(nil)[len(mask.AppendTo(nil))+4:]
 }
 
-// TestOracleCompounds reads each COMPOUND of a capture by the oracle.
+// TestOracleCompounds reads each captured COMPOUND with the oracle.
 func TestOracleCompounds(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.hex")
 	require.NoError(t, err)
@@ -367,7 +366,7 @@ func TestOracleCompounds(t *testing.T) {
 }
 
 // FuzzOracle checks that this package accepts each message that the oracle
-// accepts, and no message that ends early.
+// accepts, and no truncated message.
 func FuzzOracle(f *testing.F) {
 	for op := range forms {
 		for result := range 2 {
@@ -384,10 +383,10 @@ func FuzzOracle(f *testing.F) {
 		}
 		whole := append(binary.BigEndian.AppendUint32(nil, op), wire...)
 		r := bytes.NewReader(whole)
-		m, err := oracle(r, result)
+		m, err := readOracleOp(r, result)
 		switch {
 		case err == nil:
-			accepts(t, Op(op), result, m, whole[:len(whole)-r.Len()])
+			checkAccepted(t, Op(op), result, m, whole[:len(whole)-r.Len()])
 		case err == io.EOF || err == io.ErrUnexpectedEOF:
 			own := forms[Op(op)][result]()
 			in := xdr.NewReader(wire)

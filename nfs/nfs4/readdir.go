@@ -1,17 +1,17 @@
 package nfs4
 
-import "github.com/nfsrdma/nfsrdma/xdr"
+import "github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 
-// ReadDirArgs are the arguments of READDIR (RFC 8881, Section 18.23).
+// ReadDirArgs are the READDIR arguments (RFC 8881, Section 18.23).
 type ReadDirArgs struct {
 	Cookie   uint64
 	Verf     Verifier
-	DirCount uint32 // largest names and cookies, in bytes: a hint
-	MaxCount uint32 // largest READDIR4resok, in bytes
+	DirCount uint32 // maximum size of names and cookies in bytes: a hint
+	MaxCount uint32 // maximum size of the READDIR4resok in bytes
 	Request  Bitmap
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *ReadDirArgs) AppendTo(b []byte) []byte {
 	b = a.Verf.AppendTo(xdr.AppendUint64(b, a.Cookie))
 	return a.Request.AppendTo(xdr.AppendUint32(xdr.AppendUint32(b, a.DirCount), a.MaxCount))
@@ -25,14 +25,14 @@ func (a *ReadDirArgs) Decode(r *xdr.Reader) {
 	a.Request.Decode(r)
 }
 
-// ReadDirRes is the head of the results of READDIR. If Status is OK, Verf is
+// ReadDirRes is the beginning of the READDIR results. If Status is OK, Verf is
 // valid and a list of entries follows: see DirWriter and DirReader.
 type ReadDirRes struct {
 	Status Status
 	Verf   Verifier
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *ReadDirRes) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(s.Status))
 	if s.Status == OK {
@@ -55,26 +55,26 @@ type DirEntry struct {
 	Attrs  Attrs
 }
 
-// dirTailLen is the length in bytes of the end of the list and of eof.
+// dirTailLen is the length of the end of the list and eof, in bytes.
 const dirTailLen = 4 + 4
 
-// A DirWriter writes the results of READDIR, entry by entry, within the size of
-// the call.
+// A DirWriter writes READDIR results, entry by entry, within the call's size
+// limit.
 //
 //	status │ cookieverf │ TRUE entry … TRUE entry │ FALSE │ eof
 //	       └──────────────── maxcount ────────────────────────┘
 type DirWriter struct {
-	b     []byte
-	start int // of the status in b
-	room  int // bytes left for entries
-	n     int // entries written
-	full  bool
+	b         []byte
+	start     int // where the status begins in b
+	bytesLeft int // bytes left for entries
+	n         int // entries written
+	full      bool
 }
 
 // NewDirWriter returns a DirWriter that appends to b at most maxCount bytes
 // after the status.
 func NewDirWriter(b []byte, maxCount uint32) DirWriter {
-	w := DirWriter{start: len(b), room: int(int64(maxCount) - VerifierSize - dirTailLen)}
+	w := DirWriter{start: len(b), bytesLeft: int(int64(maxCount) - VerifierSize - dirTailLen)}
 	res := ReadDirRes{Status: OK}
 	w.b = res.AppendTo(b)
 	return w
@@ -86,12 +86,12 @@ func (w *DirWriter) Add(e *DirEntry) bool {
 	n := len(w.b)
 	b := xdr.AppendUint64(xdr.AppendBool(w.b, true), e.Cookie)
 	b = e.Attrs.AppendTo(xdr.AppendOpaque(b, e.Name))
-	if len(b)-n > w.room {
+	if len(b)-n > w.bytesLeft {
 		w.b, w.full = b[:n], true
 		return false
 	}
 	w.b = b
-	w.room -= len(b) - n
+	w.bytesLeft -= len(b) - n
 	w.n++
 	return true
 }
@@ -100,8 +100,8 @@ func (w *DirWriter) Add(e *DirEntry) bool {
 func (w *DirWriter) Empty() bool { return w.n == 0 }
 
 // TooSmall reports that not even one entry, or not even the empty list, fits
-// into the size of the call: NFS4ERR_TOOSMALL.
-func (w *DirWriter) TooSmall() bool { return w.room < 0 || w.full && w.n == 0 }
+// into the call's limit: NFS4ERR_TOOSMALL.
+func (w *DirWriter) TooSmall() bool { return w.bytesLeft < 0 || w.full && w.n == 0 }
 
 // Finish returns the slice passed to NewDirWriter, with the results appended.
 // eof reports that the directory ends after the offered entries.

@@ -1,6 +1,6 @@
 package nfs4
 
-import "github.com/nfsrdma/nfsrdma/xdr"
+import "github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 
 // Styles of SECINFO_NO_NAME (RFC 8881, Section 18.45).
 const (
@@ -8,39 +8,39 @@ const (
 	SecInfoParent
 )
 
-// SecInfoNoNameArgs are the arguments of SECINFO_NO_NAME.
+// SecInfoNoNameArgs are the SECINFO_NO_NAME arguments.
 type SecInfoNoNameArgs struct{ Style uint32 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *SecInfoNoNameArgs) AppendTo(b []byte) []byte { return xdr.AppendUint32(b, a.Style) }
 
 // Decode reads a.
 func (a *SecInfoNoNameArgs) Decode(r *xdr.Reader) {
-	a.Style = enum(r, "secinfo_style4", SecInfoCurrentFH, SecInfoParent)
+	a.Style = decodeEnum(r, "secinfo_style4", SecInfoCurrentFH, SecInfoParent)
 }
 
-// FlavorGSS is the flavour of a SecInfo that has more fields (RFC 2203).
+// FlavorGSS is the flavor of a SecInfo that has more fields (RFC 2203).
 const FlavorGSS uint32 = 6
 
-// A SecInfo is a secinfo4: a flavour that a server accepts. OID, QOP and
-// Service are those of FlavorGSS.
+// A SecInfo is a secinfo4: a flavor that a server accepts. OID, QOP and Service
+// are used only with FlavorGSS.
 type SecInfo struct {
 	Flavor       uint32
 	OID          []byte
 	QOP, Service uint32
 }
 
-// SecInfoRes are the results of SECINFO and SECINFO_NO_NAME. Flavors is valid
-// only if Status is OK, in the server's order of preference.
+// SecInfoRes are the SECINFO and SECINFO_NO_NAME results. Flavors is valid only
+// if Status is OK, in the server's order of preference.
 type SecInfoRes struct {
 	Status  Status
 	Flavors []SecInfo
 }
 
-// maxFlavors is the longest list of flavours that Decode accepts.
+// maxFlavors is the maximum number of flavors that Decode accepts.
 const maxFlavors = 64
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *SecInfoRes) AppendTo(b []byte) []byte {
 	if b = xdr.AppendUint32(b, uint32(s.Status)); s.Status != OK {
 		return b

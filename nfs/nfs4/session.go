@@ -1,9 +1,9 @@
 package nfs4
 
-import "github.com/nfsrdma/nfsrdma/xdr"
+import "github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 
-// ChannelAttrs is a channel_attrs4: the limits of one channel of a session
-// (RFC 8881, Section 18.36). Lengths count the RPC message with its header.
+// ChannelAttrs is a channel_attrs4: the limits of one session channel (RFC
+// 8881, Section 18.36). Lengths include the RPC header.
 type ChannelAttrs struct {
 	HeaderPadSize         uint32 // bytes
 	MaxRequestSize        uint32 // bytes
@@ -15,7 +15,7 @@ type ChannelAttrs struct {
 	RDMAIRD               uint32
 }
 
-// AppendTo appends the wire form of c to b.
+// AppendTo appends c's wire form to b.
 func (c *ChannelAttrs) AppendTo(b []byte) []byte {
 	for _, v := range [...]uint32{
 		c.HeaderPadSize, c.MaxRequestSize, c.MaxResponseSize, c.MaxResponseSizeCached, c.MaxOperations, c.MaxRequests,
@@ -34,41 +34,42 @@ func (c *ChannelAttrs) Decode(r *xdr.Reader) {
 	c.MaxResponseSize, c.MaxResponseSizeCached = r.Uint32(), r.Uint32()
 	c.MaxOperations, c.MaxRequests = r.Uint32(), r.Uint32()
 	c.RDMAIRD = 0
-	if c.HasIRD = enum(r, "length of ca_rdma_ird", 0, 1) == 1; c.HasIRD {
+	if c.HasIRD = decodeEnum(r, "length of ca_rdma_ird", 0, 1) == 1; c.HasIRD {
 		c.RDMAIRD = r.Uint32()
 	}
 }
 
-// Flavours of SecParms (RFC 5531, RFC 2203).
+// SecParms flavors (RFC 5531, RFC 2203).
 const (
 	CallbackNone uint32 = 0
 	CallbackSys  uint32 = 1
 )
 
-// maxSecParms is the longest list of SecParms that Decode accepts.
+// maxSecParms is the maximum number of SecParms that Decode accepts.
 const maxSecParms = 16
 
-// SecParms are the callback_sec_parms4 of a session: the credentials that a
-// server may use in its callbacks. Of the list that a client sends, SecParms
-// keeps whether AUTH_NONE is there, the first AUTH_SYS, and all of RPCSEC_GSS.
+// SecParms are a session's callback_sec_parms4: the credentials that a server
+// may use in its callbacks. From the client's list, SecParms keeps whether
+// AUTH_NONE is present, the first AUTH_SYS, and all RPCSEC_GSS entries.
 type SecParms struct {
 	N       uint32 // length of the decoded list
 	None    bool
 	Sys     bool
-	UID     uint32 // of Sys, as the next
+	UID     uint32 // of Sys, like GID
 	GID     uint32
 	Handles []CallbackHandles
 }
 
-// CallbackHandles are gss_cb_handles4: the names that a server and its client have for
-// one security context (RFC 8881, Section 18.33.1).
+// CallbackHandles are gss_cb_handles4: the server's and the client's handles for one
+// security context (RFC 8881, Section 18.33.1).
 type CallbackHandles struct {
-	Service    uint32 // rpc_gss_svc_t of RFC 2203: 1 to 3
-	FromServer []byte // the client's calls have it
-	FromClient []byte // callbacks have it
+	Service    uint32 // rpc_gss_svc_t (RFC 2203): 1 to 3
+	FromServer []byte // used in the client's calls
+	FromClient []byte // used in callbacks
 }
 
-// maxSysMachine is the longest machine name of AUTH_SYS (RFC 5531, Appendix A).
+// maxSysMachine is the maximum length of an AUTH_SYS machine name (RFC 5531,
+// Appendix A).
 const maxSysMachine = 255
 
 // AppendTo appends a list: AUTH_NONE, AUTH_SYS, RPCSEC_GSS.
@@ -110,7 +111,7 @@ func (p *SecParms) Decode(r *xdr.Reader) {
 			r.Uint32() // stamp
 			r.Opaque(maxSysMachine)
 			uid, gid := r.Uint32(), r.Uint32()
-			for groups := enum(r, "number of groups", 0, 16); groups > 0; groups-- {
+			for groups := decodeEnum(r, "number of groups", 0, 16); groups > 0; groups-- {
 				r.Uint32()
 			}
 			if !p.Sys {
@@ -118,7 +119,7 @@ func (p *SecParms) Decode(r *xdr.Reader) {
 			}
 		case FlavorGSS:
 			p.Handles = append(p.Handles, CallbackHandles{
-				Service:    enum(r, "rpc_gss_svc_t", 1, 3),
+				Service:    decodeEnum(r, "rpc_gss_svc_t", 1, 3),
 				FromServer: r.Opaque(unbounded), FromClient: r.Opaque(unbounded),
 			})
 		default:
@@ -127,7 +128,7 @@ func (p *SecParms) Decode(r *xdr.Reader) {
 	}
 }
 
-// CreateSessionArgs are the arguments of CREATE_SESSION.
+// CreateSessionArgs are the CREATE_SESSION arguments.
 type CreateSessionArgs struct {
 	ClientID   uint64
 	Sequence   uint32
@@ -137,7 +138,7 @@ type CreateSessionArgs struct {
 	SecParms   SecParms
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *CreateSessionArgs) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(xdr.AppendUint32(xdr.AppendUint64(b, a.ClientID), a.Sequence), a.Flags)
 	b = xdr.AppendUint32(a.Back.AppendTo(a.Fore.AppendTo(b)), a.CBProgram)
@@ -153,8 +154,8 @@ func (a *CreateSessionArgs) Decode(r *xdr.Reader) {
 	a.SecParms.Decode(r)
 }
 
-// CreateSessionRes are the results of CREATE_SESSION; all but Status is valid
-// only if Status is OK.
+// CreateSessionRes are the CREATE_SESSION results; all fields except Status are
+// valid only if Status is OK.
 type CreateSessionRes struct {
 	Status     Status
 	Session    SessionID
@@ -163,7 +164,7 @@ type CreateSessionRes struct {
 	Fore, Back ChannelAttrs
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *CreateSessionRes) AppendTo(b []byte) []byte {
 	if b = xdr.AppendUint32(b, uint32(s.Status)); s.Status != OK {
 		return b
@@ -183,16 +184,16 @@ func (s *CreateSessionRes) Decode(r *xdr.Reader) {
 	s.Back.Decode(r)
 }
 
-// SessionArgs are the arguments of DESTROY_SESSION.
+// SessionArgs are the DESTROY_SESSION arguments.
 type SessionArgs struct{ Session SessionID }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *SessionArgs) AppendTo(b []byte) []byte { return a.Session.AppendTo(b) }
 
 // Decode reads a.
 func (a *SessionArgs) Decode(r *xdr.Reader) { a.Session.Decode(r) }
 
-// Directions of BIND_CONN_TO_SESSION, in arguments (Fore, Back, ForeOrBoth,
+// BIND_CONN_TO_SESSION directions, in arguments (Fore, Back, ForeOrBoth,
 // BackOrBoth) and in results (Fore, Back, Both).
 const (
 	BindFore       uint32 = 1
@@ -202,14 +203,14 @@ const (
 	BindBackOrBoth uint32 = 7
 )
 
-// BindConnArgs are the arguments of BIND_CONN_TO_SESSION.
+// BindConnArgs are the BIND_CONN_TO_SESSION arguments.
 type BindConnArgs struct {
 	Session SessionID
 	Dir     uint32
 	RDMA    bool
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *BindConnArgs) AppendTo(b []byte) []byte {
 	return xdr.AppendBool(xdr.AppendUint32(a.Session.AppendTo(b), a.Dir), a.RDMA)
 }
@@ -217,15 +218,15 @@ func (a *BindConnArgs) AppendTo(b []byte) []byte {
 // Decode reads a.
 func (a *BindConnArgs) Decode(r *xdr.Reader) {
 	a.Session.Decode(r)
-	a.Dir = enum(r, "channel_dir_from_client4", BindFore, BindBackOrBoth)
+	a.Dir = decodeEnum(r, "channel_dir_from_client4", BindFore, BindBackOrBoth)
 	if a.Dir > BindForeOrBoth && a.Dir < BindBackOrBoth {
 		r.Fail(xdr.ErrValue)
 	}
 	a.RDMA = r.Bool()
 }
 
-// BindConnRes are the results of BIND_CONN_TO_SESSION; all but Status is valid
-// only if Status is OK.
+// BindConnRes are the BIND_CONN_TO_SESSION results; all fields except Status
+// are valid only if Status is OK.
 type BindConnRes struct {
 	Status  Status
 	Session SessionID
@@ -233,7 +234,7 @@ type BindConnRes struct {
 	RDMA    bool
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *BindConnRes) AppendTo(b []byte) []byte {
 	if b = xdr.AppendUint32(b, uint32(s.Status)); s.Status == OK {
 		b = xdr.AppendBool(xdr.AppendUint32(s.Session.AppendTo(b), s.Dir), s.RDMA)
@@ -245,17 +246,17 @@ func (s *BindConnRes) AppendTo(b []byte) []byte {
 func (s *BindConnRes) Decode(r *xdr.Reader) {
 	if s.Status = Status(r.Uint32()); s.Status == OK {
 		s.Session.Decode(r)
-		s.Dir, s.RDMA = enum(r, "channel_dir_from_server4", BindFore, BindBoth), r.Bool()
+		s.Dir, s.RDMA = decodeEnum(r, "channel_dir_from_server4", BindFore, BindBoth), r.Bool()
 	}
 }
 
-// BackchannelCtlArgs are the arguments of BACKCHANNEL_CTL.
+// BackchannelCtlArgs are the BACKCHANNEL_CTL arguments.
 type BackchannelCtlArgs struct {
 	CBProgram uint32
 	SecParms  SecParms
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *BackchannelCtlArgs) AppendTo(b []byte) []byte {
 	return a.SecParms.AppendTo(xdr.AppendUint32(b, a.CBProgram))
 }
@@ -266,14 +267,14 @@ func (a *BackchannelCtlArgs) Decode(r *xdr.Reader) {
 	a.SecParms.Decode(r)
 }
 
-// SequenceArgs are the arguments of SEQUENCE (RFC 8881, Section 18.46).
+// SequenceArgs are the SEQUENCE arguments (RFC 8881, Section 18.46).
 type SequenceArgs struct {
 	Session                       SessionID
 	Sequence, Slot, HighestSlotID uint32
 	CacheThis                     bool
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *SequenceArgs) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(xdr.AppendUint32(a.Session.AppendTo(b), a.Sequence), a.Slot)
 	return xdr.AppendBool(xdr.AppendUint32(b, a.HighestSlotID), a.CacheThis)
@@ -285,8 +286,8 @@ func (a *SequenceArgs) Decode(r *xdr.Reader) {
 	a.Sequence, a.Slot, a.HighestSlotID, a.CacheThis = r.Uint32(), r.Uint32(), r.Uint32(), r.Bool()
 }
 
-// SequenceRes are the results of SEQUENCE; all but Status is valid only if
-// Status is OK.
+// SequenceRes are the SEQUENCE results; all fields except Status are valid only
+// if Status is OK.
 type SequenceRes struct {
 	Status                             Status
 	Session                            SessionID
@@ -295,7 +296,7 @@ type SequenceRes struct {
 	Flags                              uint32
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *SequenceRes) AppendTo(b []byte) []byte {
 	if b = xdr.AppendUint32(b, uint32(s.Status)); s.Status != OK {
 		return b

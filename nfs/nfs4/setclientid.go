@@ -1,16 +1,16 @@
 package nfs4
 
-import "github.com/nfsrdma/nfsrdma/xdr"
+import "github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 
-// Version 4.0 alone has these operations: sessions take their place later (RFC
-// 8881, Section 17). The arguments of RENEW are ClientIDArgs, and the results of
+// Only NFSv4.0 has these operations: sessions replace them later (RFC 8881,
+// Section 17). The arguments of RENEW are ClientIDArgs, and the results of
 // OPEN_CONFIRM are StateIDRes.
 
 // A ClientAddr is a clientaddr4: the transport and the universal address at
-// which a client takes callbacks (RFC 7530, Section 2.2.10).
+// which a client accepts callbacks (RFC 7530, Section 2.2.10).
 type ClientAddr struct{ NetID, Addr []byte }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *ClientAddr) AppendTo(b []byte) []byte {
 	return xdr.AppendOpaque(xdr.AppendOpaque(b, a.NetID), a.Addr)
 }
@@ -20,7 +20,7 @@ func (a *ClientAddr) Decode(r *xdr.Reader) {
 	a.NetID, a.Addr = r.Opaque(unbounded), r.Opaque(unbounded)
 }
 
-// SetClientIDArgs are the arguments of SETCLIENTID (RFC 7530, Section 16.33).
+// SetClientIDArgs are the SETCLIENTID arguments (RFC 7530, Section 16.33).
 type SetClientIDArgs struct {
 	Verifier  Verifier
 	ID        []byte // nfs_client_id4's id, at most OpaqueLimit bytes
@@ -29,7 +29,7 @@ type SetClientIDArgs struct {
 	CBIdent   uint32
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *SetClientIDArgs) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(xdr.AppendOpaque(a.Verifier.AppendTo(b), a.ID), a.CBProgram)
 	return xdr.AppendUint32(a.Callback.AppendTo(b), a.CBIdent)
@@ -43,16 +43,16 @@ func (a *SetClientIDArgs) Decode(r *xdr.Reader) {
 	a.CBIdent = r.Uint32()
 }
 
-// SetClientIDRes are the results of SETCLIENTID. ClientID and Confirm are valid
+// SetClientIDRes are the SETCLIENTID results. ClientID and Confirm are valid
 // only if Status is OK, Using only if it is ErrClidInUse.
 type SetClientIDRes struct {
 	Status   Status
 	ClientID uint64
 	Confirm  Verifier
-	Using    ClientAddr // of the client that has the name
+	Using    ClientAddr // the address of the client that uses the name
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *SetClientIDRes) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(s.Status))
 	switch s.Status {
@@ -76,13 +76,13 @@ func (s *SetClientIDRes) Decode(r *xdr.Reader) {
 	}
 }
 
-// SetClientIDConfirmArgs are the arguments of SETCLIENTID_CONFIRM.
+// SetClientIDConfirmArgs are the SETCLIENTID_CONFIRM arguments.
 type SetClientIDConfirmArgs struct {
 	ClientID uint64
 	Confirm  Verifier
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *SetClientIDConfirmArgs) AppendTo(b []byte) []byte {
 	return a.Confirm.AppendTo(xdr.AppendUint64(b, a.ClientID))
 }
@@ -93,13 +93,13 @@ func (a *SetClientIDConfirmArgs) Decode(r *xdr.Reader) {
 	a.Confirm.Decode(r)
 }
 
-// OpenConfirmArgs are the arguments of OPEN_CONFIRM.
+// OpenConfirmArgs are the OPEN_CONFIRM arguments.
 type OpenConfirmArgs struct {
 	StateID StateID
 	SeqID   uint32
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *OpenConfirmArgs) AppendTo(b []byte) []byte {
 	return xdr.AppendUint32(a.StateID.AppendTo(b), a.SeqID)
 }
@@ -110,10 +110,10 @@ func (a *OpenConfirmArgs) Decode(r *xdr.Reader) {
 	a.SeqID = r.Uint32()
 }
 
-// ReleaseLockOwnerArgs are the arguments of RELEASE_LOCKOWNER.
+// ReleaseLockOwnerArgs are the RELEASE_LOCKOWNER arguments.
 type ReleaseLockOwnerArgs struct{ Owner StateOwner }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *ReleaseLockOwnerArgs) AppendTo(b []byte) []byte { return a.Owner.AppendTo(b) }
 
 // Decode reads a.

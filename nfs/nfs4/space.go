@@ -1,15 +1,15 @@
 package nfs4
 
-import "github.com/nfsrdma/nfsrdma/xdr"
+import "github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 
-// RangeArgs are the arguments of ALLOCATE and DEALLOCATE (RFC 7862, Sections
-// 15.1 and 15.4).
+// RangeArgs are the ALLOCATE and DEALLOCATE arguments (RFC 7862, Sections 15.1
+// and 15.4).
 type RangeArgs struct {
 	StateID        StateID
 	Offset, Length uint64 // bytes
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *RangeArgs) AppendTo(b []byte) []byte {
 	return xdr.AppendUint64(xdr.AppendUint64(a.StateID.AppendTo(b), a.Offset), a.Length)
 }
@@ -20,24 +20,24 @@ func (a *RangeArgs) Decode(r *xdr.Reader) {
 	a.Offset, a.Length = r.Uint64(), r.Uint64()
 }
 
-// Content is a data_content4: the kind of a part of a file.
+// Content is a data_content4: the kind of content in part of a file.
 type Content uint32
 
-// The values of Content.
+// The Content values.
 const (
 	ContentData Content = iota
 	ContentHole
 )
 
-// SeekArgs are the arguments of SEEK (RFC 7862, Section 15.11). What may have
-// any value: the answer to an unknown one is ErrUnionNotSupp.
+// SeekArgs are the SEEK arguments (RFC 7862, Section 15.11). What may have any
+// value: the server returns ErrUnionNotSupp for an unknown one.
 type SeekArgs struct {
 	StateID StateID
 	Offset  uint64 // bytes
 	What    Content
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *SeekArgs) AppendTo(b []byte) []byte {
 	return xdr.AppendUint32(xdr.AppendUint64(a.StateID.AppendTo(b), a.Offset), uint32(a.What))
 }
@@ -48,15 +48,14 @@ func (a *SeekArgs) Decode(r *xdr.Reader) {
 	a.Offset, a.What = r.Uint64(), Content(r.Uint32())
 }
 
-// SeekRes are the results of SEEK. EOF and Offset are valid only if Status is
-// OK.
+// SeekRes are the SEEK results. EOF and Offset are valid only if Status is OK.
 type SeekRes struct {
 	Status Status
 	EOF    bool
 	Offset uint64 // bytes
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *SeekRes) AppendTo(b []byte) []byte {
 	if b = xdr.AppendUint32(b, uint32(s.Status)); s.Status == OK {
 		b = xdr.AppendUint64(xdr.AppendBool(b, s.EOF), s.Offset)
@@ -71,7 +70,7 @@ func (s *SeekRes) Decode(r *xdr.Reader) {
 	}
 }
 
-// ReadPlusRes are the results of READ_PLUS (RFC 7862, Section 15.10), whose
+// ReadPlusRes are the READ_PLUS results (RFC 7862, Section 15.10), whose
 // arguments are ReadArgs, up to the first of N Segments. EOF and N are valid
 // only if Status is OK.
 type ReadPlusRes struct {
@@ -80,7 +79,7 @@ type ReadPlusRes struct {
 	N      uint32
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *ReadPlusRes) AppendTo(b []byte) []byte {
 	if b = xdr.AppendUint32(b, uint32(s.Status)); s.Status == OK {
 		b = xdr.AppendUint32(xdr.AppendBool(b, s.EOF), s.N)
@@ -100,19 +99,19 @@ func (s *ReadPlusRes) Decode(r *xdr.Reader) {
 	}
 }
 
-// minSegment is the length in bytes of the shortest Segment.
+// minSegment is the minimum length of a Segment in bytes.
 const minSegment = 4 + 8 + 4
 
-// A Segment is a read_plus_content: data or a hole of a file. No part of it is
+// A Segment is a read_plus_content: data or a hole in a file. No part of it is
 // DDP-eligible (RFC 8267, Section 6.1).
 type Segment struct {
 	What   Content
 	Offset uint64 // bytes
-	Length uint64 // of a hole, in bytes
+	Length uint64 // a hole's length in bytes
 	Data   []byte
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *Segment) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint64(xdr.AppendUint32(b, uint32(s.What)), s.Offset)
 	if s.What == ContentHole {
@@ -123,7 +122,7 @@ func (s *Segment) AppendTo(b []byte) []byte {
 
 // Decode reads s. The Data aliases the Reader's input.
 func (s *Segment) Decode(r *xdr.Reader) {
-	s.What = Content(enum(r, "data_content4", uint32(ContentData), uint32(ContentHole)))
+	s.What = Content(decodeEnum(r, "data_content4", uint32(ContentData), uint32(ContentHole)))
 	s.Offset, s.Length, s.Data = r.Uint64(), 0, nil
 	if s.What == ContentHole {
 		s.Length = r.Uint64()
@@ -132,11 +131,11 @@ func (s *Segment) Decode(r *xdr.Reader) {
 	}
 }
 
-// Advice is an IO_ADVISE_type4: how a client is going to use a part of a file
-// (RFC 7862, Section 15.5).
+// Advice is an IO_ADVISE_type4: how a client intends to use part of a file (RFC
+// 7862, Section 15.5).
 type Advice uint32
 
-// The values of Advice.
+// The Advice values.
 const (
 	AdviseNormal Advice = iota
 	AdviseSequential
@@ -151,14 +150,14 @@ const (
 	AdviseInitProximity
 )
 
-// IOAdviseArgs are the arguments of IO_ADVISE. Count 0 means to the end.
+// IOAdviseArgs are the IO_ADVISE arguments. Count 0 means up to the end.
 type IOAdviseArgs struct {
 	StateID       StateID
 	Offset, Count uint64 // bytes
-	Hints         Bitmap // of Advice
+	Hints         Bitmap // Advice values
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *IOAdviseArgs) AppendTo(b []byte) []byte {
 	return a.Hints.AppendTo(xdr.AppendUint64(xdr.AppendUint64(a.StateID.AppendTo(b), a.Offset), a.Count))
 }
@@ -170,14 +169,14 @@ func (a *IOAdviseArgs) Decode(r *xdr.Reader) {
 	a.Hints.Decode(r)
 }
 
-// IOAdviseRes are the results of IO_ADVISE. Hints, those that the server
-// follows, are valid only if Status is OK.
+// IOAdviseRes are the IO_ADVISE results. Hints, those that the server follows,
+// are valid only if Status is OK.
 type IOAdviseRes struct {
 	Status Status
-	Hints  Bitmap // of Advice
+	Hints  Bitmap // Advice values
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *IOAdviseRes) AppendTo(b []byte) []byte {
 	if b = xdr.AppendUint32(b, uint32(s.Status)); s.Status == OK {
 		b = s.Hints.AppendTo(b)

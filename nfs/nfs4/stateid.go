@@ -1,21 +1,20 @@
 package nfs4
 
-import "github.com/nfsrdma/nfsrdma/xdr"
+import "github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 
-// StateIDArgs are the arguments of FREE_STATEID and DELEGRETURN.
+// StateIDArgs are the FREE_STATEID and DELEGRETURN arguments.
 type StateIDArgs struct{ StateID StateID }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *StateIDArgs) AppendTo(b []byte) []byte { return a.StateID.AppendTo(b) }
 
 // Decode reads a.
 func (a *StateIDArgs) Decode(r *xdr.Reader) { a.StateID.Decode(r) }
 
-// TestStateIDArgs are the arguments of TEST_STATEID up to the first of N
-// stateids.
+// TestStateIDArgs are the TEST_STATEID arguments up to the first of N stateids.
 type TestStateIDArgs struct{ N uint32 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *TestStateIDArgs) AppendTo(b []byte) []byte { return xdr.AppendUint32(b, a.N) }
 
 // Decode reads a, and fails with xdr.ErrShort if the message cannot hold N
@@ -26,14 +25,14 @@ func (a *TestStateIDArgs) Decode(r *xdr.Reader) {
 	}
 }
 
-// TestStateIDRes are the results of TEST_STATEID up to the first of N status
+// TestStateIDRes are the TEST_STATEID results up to the first of N status
 // codes. N is valid only if Status is OK.
 type TestStateIDRes struct {
 	Status Status
 	N      uint32
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *TestStateIDRes) AppendTo(b []byte) []byte {
 	if b = xdr.AppendUint32(b, uint32(s.Status)); s.Status == OK {
 		b = xdr.AppendUint32(b, s.N)

@@ -3,10 +3,10 @@ package nfs4
 import "strconv"
 
 // Status is an nfsstat4 (RFC 8881, Section 15.1; RFC 7862, Section 11.1; RFC
-// 8276, Section 8.5): how an operation, and so a COMPOUND, ended.
+// 8276, Section 8.5): the result of an operation, and so of a COMPOUND.
 type Status uint32
 
-// The values of Status.
+// The Status values.
 const (
 	OK                       Status = 0
 	ErrPerm                  Status = 1
@@ -239,7 +239,7 @@ var statusNames = map[Status]string{
 	ErrXattr2Big:             "NFS4ERR_XATTR2BIG",
 }
 
-// String returns the standard's name of s, or its number.
+// String returns the standard's name for s, or its number.
 func (s Status) String() string {
 	if name, ok := statusNames[s]; ok {
 		return name
@@ -247,5 +247,5 @@ func (s Status) String() string {
 	return "nfsstat4(" + strconv.FormatUint(uint64(s), 10) + ")"
 }
 
-// Error makes every Status but OK an error that errors.Is can look for.
+// Error makes every Status except OK an error for errors.Is.
 func (s Status) Error() string { return s.String() }

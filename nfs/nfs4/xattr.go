@@ -1,22 +1,22 @@
 package nfs4
 
-import "github.com/nfsrdma/nfsrdma/xdr"
+import "github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 
-// XattrHow is a setxattr_option4: whether SETXATTR may find the key.
+// XattrHow is a setxattr_option4: whether the key may exist before SETXATTR.
 type XattrHow uint32
 
-// The values of XattrHow.
+// The XattrHow values.
 const (
 	XattrEither XattrHow = iota
 	XattrCreate
 	XattrReplace
 )
 
-// maxXattrNames bounds the keys of LISTXATTRS' results that Decode accepts: more
-// than Linux's list of 64 KiB can hold.
+// maxXattrNames bounds the keys in LISTXATTRS results that Decode accepts. It
+// exceeds what Linux's 64 KiB list can hold.
 const maxXattrNames = 16 << 10
 
-// GetXattrRes are the results of GETXATTR (RFC 8276, Section 8.4.1), whose
+// GetXattrRes are the GETXATTR results (RFC 8276, Section 8.4.1), whose
 // arguments, and those of REMOVEXATTR, are NameArgs: a key. Value is valid only
 // if Status is OK; it is not a data item.
 type GetXattrRes struct {
@@ -24,7 +24,7 @@ type GetXattrRes struct {
 	Value  []byte
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *GetXattrRes) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(s.Status))
 	if s.Status == OK {
@@ -40,7 +40,7 @@ func (s *GetXattrRes) Decode(r *xdr.Reader) {
 	}
 }
 
-// SetXattrArgs are the arguments of SETXATTR (RFC 8276, Section 8.4.2). The
+// SetXattrArgs are the SETXATTR arguments (RFC 8276, Section 8.4.2). The
 // results of SETXATTR and REMOVEXATTR are ChangeRes, of the object itself.
 type SetXattrArgs struct {
 	How   XattrHow
@@ -48,24 +48,24 @@ type SetXattrArgs struct {
 	Value []byte
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *SetXattrArgs) AppendTo(b []byte) []byte {
 	return xdr.AppendOpaque(xdr.AppendOpaque(xdr.AppendUint32(b, uint32(a.How)), a.Key), a.Value)
 }
 
 // Decode reads a.
 func (a *SetXattrArgs) Decode(r *xdr.Reader) {
-	a.How = XattrHow(enum(r, "setxattr_option4", uint32(XattrEither), uint32(XattrReplace)))
+	a.How = XattrHow(decodeEnum(r, "setxattr_option4", uint32(XattrEither), uint32(XattrReplace)))
 	a.Key, a.Value = r.Opaque(unbounded), r.Opaque(unbounded)
 }
 
-// ListXattrsArgs are the arguments of LISTXATTRS (RFC 8276, Section 8.4.3).
+// ListXattrsArgs are the LISTXATTRS arguments (RFC 8276, Section 8.4.3).
 type ListXattrsArgs struct {
-	Cookie   uint64 // 0 first, and then that of the last results
-	MaxCount uint32 // bytes of the results behind the status
+	Cookie   uint64 // 0 first, and then from the last results
+	MaxCount uint32 // maximum size of the results after the status, in bytes
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *ListXattrsArgs) AppendTo(b []byte) []byte {
 	return xdr.AppendUint32(xdr.AppendUint64(b, a.Cookie), a.MaxCount)
 }
@@ -73,16 +73,16 @@ func (a *ListXattrsArgs) AppendTo(b []byte) []byte {
 // Decode reads a.
 func (a *ListXattrsArgs) Decode(r *xdr.Reader) { a.Cookie, a.MaxCount = r.Uint64(), r.Uint32() }
 
-// ListXattrsRes are the results of LISTXATTRS: some keys. All but Status is
-// valid only if Status is OK.
+// ListXattrsRes are the LISTXATTRS results: some keys. All fields except Status
+// are valid only if Status is OK.
 type ListXattrsRes struct {
 	Status Status
-	Cookie uint64 // continues behind the last key
+	Cookie uint64 // continues after the last key
 	Names  [][]byte
 	EOF    bool // no key follows
 }
 
-// AppendTo appends the wire form of s to b.
+// AppendTo appends s's wire form to b.
 func (s *ListXattrsRes) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(s.Status))
 	if s.Status != OK {
@@ -112,8 +112,7 @@ func (s *ListXattrsRes) Decode(r *xdr.Reader) {
 	s.EOF = r.Bool()
 }
 
-// XattrsLen is the length in bytes of a ListXattrsRes without keys, behind the
-// status.
+// XattrsLen is the length of a ListXattrsRes without keys and status, in bytes.
 const XattrsLen = 8 + 4 + 4
 
 // XattrLen returns the length in bytes of a key in a ListXattrsRes.

@@ -7,11 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// TestXattrForms compares the operations of extended attributes with the XDR in
-// RFC 8276, field by field.
+// TestXattrForms compares the extended attribute operations with the XDR in RFC
+// 8276, field by field.
 //
 // R8276-8.1-1, R8276-8.2-1, R8276-8.3-1, R8276-8.4-2, R8276-8.4.2-1,
 // R8276-8.4.2-6, R8276-8.4.3-1, R8276-8.5-1.

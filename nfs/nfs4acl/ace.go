@@ -6,10 +6,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
 
-// Kind says what kind of users an ACE concerns.
+// Kind says which users an ACE applies to.
 type Kind uint8
 
-// The values of Kind.
+// The Kind values.
 const (
 	Owner      Kind = iota // OWNER@
 	OwnerGroup             // GROUP@
@@ -26,18 +26,18 @@ type ACE struct {
 	ID               uint32
 }
 
-// ErrUnsupported reports a list that a host cannot hold: an ACE that neither
-// allows nor denies, inheritance by files alone or directories alone, or a denial
-// of what hosts grant everybody. It stands for NFS4ERR_ATTRNOTSUPP.
-var ErrUnsupported = errors.New("nfs4acl: a POSIX list cannot hold the entry")
+// ErrUnsupported reports a list that a host cannot store: an ACE that neither
+// allows nor denies, inheritance only by files or only by directories, or a
+// denial of what hosts grant to everyone. It corresponds to NFS4ERR_ATTRNOTSUPP.
+var ErrUnsupported = errors.New("nfs4acl: a POSIX list cannot represent the entry")
 
-// The flags of ACEs that a default list has.
+// The ACE flags in a default list.
 const (
 	inherits  = nfs4.ACEFileInherit | nfs4.ACEDirectoryInherit
 	inDefault = inherits | nfs4.ACEInheritOnly
 )
 
-// The rights of POSIX.
+// The POSIX permissions.
 const (
 	permRead  uint8 = 4
 	permWrite uint8 = 2
@@ -46,14 +46,14 @@ const (
 )
 
 const (
-	// always has what hosts grant everybody.
+	// always has what hosts grant to everyone.
 	always = nfs4.ACEReadAttributes | nfs4.ACEReadACL | nfs4.ACESynchronize
 
-	// byOwner has what hosts grant every owner.
+	// byOwner has what hosts grant to every owner.
 	byOwner = nfs4.ACEWriteAttributes | nfs4.ACEWriteACL
 )
 
-// writeMask returns the bits of an ACE that together are the right to write.
+// writeMask returns the ACE bits that together are write permission.
 func writeMask(isDir bool) uint32 {
 	m := nfs4.ACEWriteData | nfs4.ACEAppendData
 	if isDir {
@@ -62,7 +62,7 @@ func writeMask(isDir bool) uint32 {
 	return m
 }
 
-// maskOf returns the bits of an ACE for rights of POSIX.
+// maskOf returns the ACE bits for POSIX permissions.
 func maskOf(perm uint8, isDir bool) (m uint32) {
 	if perm&permRead != 0 {
 		m |= nfs4.ACEReadData
@@ -76,7 +76,7 @@ func maskOf(perm uint8, isDir bool) (m uint32) {
 	return m
 }
 
-// permOf returns the rights of POSIX of which m has all bits.
+// permOf returns the POSIX permissions whose bits are all in m.
 func permOf(m uint32, isDir bool) (perm uint8) {
 	for _, p := range [...]uint8{permRead, permWrite, permExec} {
 		if bits := maskOf(p, isDir); m&bits == bits {

@@ -12,9 +12,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// lists calls check with every list of some named users and groups, whose entries
-// have the given rights. A mask of 8 stands for none.
-func lists(users, groups int, perms, masks []uint8, check func(a vfs.ACL)) {
+// forEachList calls check with every list of the given numbers of named users and
+// groups, whose entries have the given permissions. A mask of 8 means none.
+func forEachList(users, groups int, perms, masks []uint8, check func(a vfs.ACL)) {
 	a := vfs.ACL{{Tag: vfs.ACLUserObj}}
 	for i := range users {
 		a = append(a, vfs.ACLEntry{Tag: vfs.ACLUser, ID: uint32(user1 + i)})
@@ -46,10 +46,10 @@ func lists(users, groups int, perms, masks []uint8, check func(a vfs.ACL)) {
 	fill(0)
 }
 
-// each calls check with lists of up to 4 named entries: of up to 2 with all
-// rights, and of more with some. Rights do not depend on each other, so a few masks
-// show what all would.
-func each(check func(a vfs.ACL)) {
+// forSmallLists calls check with lists of up to 4 named entries: of up to 2 with all
+// permissions, and of more with some. Permissions are independent of each other, so
+// a few masks suffice.
+func forSmallLists(check func(a vfs.ACL)) {
 	every := []uint8{0, 1, 2, 3, 4, 5, 6, 7}
 	for named := range 5 {
 		for users := range named + 1 {
@@ -62,15 +62,15 @@ func each(check func(a vfs.ACL)) {
 			case named > 2:
 				perms, masks = []uint8{0, 5, 6}, []uint8{4, 7}
 			}
-			lists(users, named-users, perms, masks, check)
+			forEachList(users, named-users, perms, masks, check)
 		}
 	}
 }
 
-// effective returns the list that grants the same rights without a right that
-// the mask takes away, and with the least mask. It is stored in a's memory.
-func effective(a vfs.ACL) vfs.ACL {
-	s := summarize(a)
+// effectiveACL returns the list that grants the same permissions without those
+// that the mask removes, and with the minimum mask. It is stored in a's memory.
+func effectiveACL(a vfs.ACL) vfs.ACL {
+	s := summarizeACL(a)
 	named := false
 	out := a[:0]
 	for _, e := range a {
@@ -95,15 +95,15 @@ func effective(a vfs.ACL) vfs.ACL {
 // after it was read and set, with the mask applied, and that the entries in
 // between mean the same (R8881-6.2.1-1, R8881-6.2.1.5-1).
 func TestRoundTrip(t *testing.T) {
-	n, all := 0, subjects()
-	each(func(a vfs.ACL) {
+	n, all := 0, allSubjects()
+	forSmallLists(func(a vfs.ACL) {
 		n++
 		isDir := n%2 == 0
 		aces := FromPOSIX(a, nil, isDir)
 		for i := n % 7; i < len(all); i += 7 { // each list is seen by some
 			s := &all[i]
-			allowed, _ := s.byEntries(aces, false)
-			if permOf(allowed, isDir) != s.byHost(a) {
+			allowed, _ := s.evaluateEntries(aces, false)
+			if permOf(allowed, isDir) != s.evaluateOnHost(a) {
 				t.Fatalf("%+v: %+v has other rights by %+v", a, *s, aces)
 			}
 			if allowed&always != always {
@@ -111,15 +111,15 @@ func TestRoundTrip(t *testing.T) {
 			}
 		}
 		access, def, err := ToPOSIX(aces, isDir)
-		want := effective(a)
-		if err != nil || def != nil || !equal(access, want) {
+		want := effectiveACL(a)
+		if err != nil || def != nil || !equalACLs(access, want) {
 			t.Fatalf("%+v came back as %+v, %v", want, access, err)
 		}
 	})
 	t.Log(n, "lists")
 }
 
-func equal(a, b vfs.ACL) bool {
+func equalACLs(a, b vfs.ACL) bool {
 	if len(a) != len(b) {
 		return false
 	}
@@ -134,10 +134,10 @@ func equal(a, b vfs.ACL) bool {
 // TestRoundTripDefault checks that a default list is the same after it was read
 // and set together with the directory's own list.
 func TestRoundTripDefault(t *testing.T) {
-	lists(1, 1, []uint8{0, 2, 5}, []uint8{7}, func(a vfs.ACL) {
-		want := effective(append(vfs.ACL(nil), a...))
-		lists(0, 1, []uint8{1, 6}, []uint8{7}, func(b vfs.ACL) {
-			wantDef := effective(append(vfs.ACL(nil), b...))
+	forEachList(1, 1, []uint8{0, 2, 5}, []uint8{7}, func(a vfs.ACL) {
+		want := effectiveACL(append(vfs.ACL(nil), a...))
+		forEachList(0, 1, []uint8{1, 6}, []uint8{7}, func(b vfs.ACL) {
+			wantDef := effectiveACL(append(vfs.ACL(nil), b...))
 			access, def, err := ToPOSIX(FromPOSIX(a, b, true), true)
 			require.NoError(t, err)
 			require.Equal(t, want, access)
@@ -178,8 +178,8 @@ func TestFromPOSIX(t *testing.T) {
 	assert.EqualValues(t, 0x26|base|owner|sync, FromPOSIX(vfs.ModeACL(0o300), nil, false)[0].Mask, "DELETE_CHILD is of directories")
 }
 
-// alphabet are entries that concern everybody whom a list can name.
-func alphabet(masks ...uint32) (all []ACE) {
+// testEntries returns entries that apply to everyone whom a list can name.
+func testEntries(masks ...uint32) (all []ACE) {
 	for _, typ := range []uint32{nfs4.ACEAllow, nfs4.ACEDeny} {
 		for _, mask := range masks {
 			all = append(
@@ -197,14 +197,14 @@ func alphabet(masks ...uint32) (all []ACE) {
 // longer ones of several rights and flags (R8881-6.2.1-1, R8881-6.2.1-2,
 // R8881-6.2.1.5-1).
 func TestNeverMore(t *testing.T) {
-	all := subjects()
-	letters := alphabet(nfs4.ACEReadData)
+	all := allSubjects()
+	letters := testEntries(nfs4.ACEReadData)
 	aces := make([]ACE, 0, 4)
 	var extend func()
 	extend = func() {
 		access, _, err := ToPOSIX(aces, false)
 		require.NoError(t, err)
-		if more := tooMuch(aces, access, false, all); more != "" {
+		if more := excessRights(aces, access, false, all); more != "" {
 			t.Fatal(more)
 		}
 		if len(aces) == cap(aces) {
@@ -219,7 +219,7 @@ func TestNeverMore(t *testing.T) {
 	extend()
 
 	rng := rand.New(rand.NewPCG(1, 2))
-	letters = alphabet(1, 2, 4, 6, 0x20, 0x21, 0x40, 0x46, 0x47, 0x67)
+	letters = testEntries(1, 2, 4, 6, 0x20, 0x21, 0x40, 0x46, 0x47, 0x67)
 	for range 5000 {
 		aces := make([]ACE, 1+rng.IntN(12))
 		isDir := rng.IntN(2) == 0
@@ -231,10 +231,10 @@ func TestNeverMore(t *testing.T) {
 		}
 		access, def, err := ToPOSIX(aces, isDir)
 		require.NoError(t, err)
-		if more := tooMuch(aces, access, isDir, all); more != "" {
+		if more := excessRights(aces, access, isDir, all); more != "" {
 			t.Fatal(more)
 		}
-		if more := tooMuchInherited(aces, access, def, isDir, all); def != nil && more != "" {
+		if more := excessInherited(aces, access, def, isDir, all); def != nil && more != "" {
 			t.Fatal(more)
 		}
 	}
@@ -295,7 +295,7 @@ func TestToPOSIX(t *testing.T) {
 	}
 }
 
-// TestUnsupported checks what a POSIX list cannot hold.
+// TestUnsupported checks what a POSIX list cannot represent.
 //
 // R8881-6.2.1-2, R8881-6.2.1-4, R8881-6.2.1.2-2, R8881-6.2.1.4-1,
 // R8881-6.2.1.4.1-1, R8881-6.2.1.4.1-3.
@@ -344,9 +344,9 @@ func TestManyEntries(t *testing.T) {
 // entries, and stay the same when they are read and set.
 func FuzzToPOSIX(f *testing.F) {
 	f.Add([]byte{}, false)
-	f.Add(wire(FromPOSIX(vfs.ModeACL(0o754), nil, false)), false)
-	f.Add(wire(FromPOSIX(vfs.ModeACL(0o754), vfs.ModeACL(0o123), true)), true)
-	all := subjects()
+	f.Add(encodeACEs(FromPOSIX(vfs.ModeACL(0o754), nil, false)), false)
+	f.Add(encodeACEs(FromPOSIX(vfs.ModeACL(0o754), vfs.ModeACL(0o123), true)), true)
+	all := allSubjects()
 	f.Fuzz(func(t *testing.T, b []byte, isDir bool) {
 		var aces []ACE
 		for ; len(b) >= wireLen && len(aces) < 64; b = b[wireLen:] {
@@ -358,9 +358,9 @@ func FuzzToPOSIX(f *testing.F) {
 		if err != nil {
 			return
 		}
-		require.Empty(t, tooMuch(aces, access, isDir, all))
+		require.Empty(t, excessRights(aces, access, isDir, all))
 		if def != nil {
-			require.Empty(t, tooMuchInherited(aces, access, def, isDir, all))
+			require.Empty(t, excessInherited(aces, access, def, isDir, all))
 		}
 		again, againDef, err := ToPOSIX(FromPOSIX(access, def, isDir), isDir)
 		require.NoError(t, err)
@@ -372,7 +372,7 @@ func FuzzToPOSIX(f *testing.F) {
 // wireLen is the length in bytes of an entry for FuzzToPOSIX.
 const wireLen = 8
 
-func wire(aces []ACE) (b []byte) {
+func encodeACEs(aces []ACE) (b []byte) {
 	for _, e := range aces {
 		b = binary.BigEndian.AppendUint32(append(b, byte(e.Type), byte(e.Flag)), e.Mask)
 		b = append(b, byte(e.Kind), byte(e.ID))

@@ -9,10 +9,10 @@ import (
 // group and others, and for the default list of a directory, which may be empty.
 func FromPOSIX(access, def vfs.ACL, isDir bool) []ACE {
 	w := writer{isDir: isDir}
-	w.list(access)
+	w.writeList(access)
 	if len(def) > 0 {
 		w.flag = inDefault
-		w.list(def)
+		w.writeList(def)
 	}
 	return w.out
 }
@@ -24,13 +24,13 @@ type writer struct {
 	isDir bool
 }
 
-// A summary has the rights in a POSIX list, with the mask applied.
+// A summary has the permissions in a POSIX list, with the mask applied.
 type summary struct {
 	owner, users, group, groups, other uint8
 	mask                               uint8
 }
 
-func summarize(a vfs.ACL) summary {
+func summarizeACL(a vfs.ACL) summary {
 	s := summary{mask: permAll}
 	for _, e := range a {
 		switch e.Tag {
@@ -54,47 +54,47 @@ func summarize(a vfs.ACL) summary {
 	return s
 }
 
-// list appends the entries of one POSIX list.
-func (w *writer) list(a vfs.ACL) {
-	s := summarize(a)
+// writeList appends the entries for one POSIX list.
+func (w *writer) writeList(a vfs.ACL) {
+	s := summarizeACL(a)
 	byGroup := s.group | s.groups | s.other
-	w.deny(Owner, 0, ^s.owner&(s.users|byGroup))
-	w.allow(Owner, 0, s.owner, byOwner)
+	w.addDeny(Owner, 0, ^s.owner&(s.users|byGroup))
+	w.addAllow(Owner, 0, s.owner, byOwner)
 	for _, e := range a {
 		if e.Tag == vfs.ACLUser {
 			perm := e.Perm & s.mask
-			w.deny(User, e.ID, ^perm&byGroup)
-			w.allow(User, e.ID, perm, 0)
+			w.addDeny(User, e.ID, ^perm&byGroup)
+			w.addAllow(User, e.ID, perm, 0)
 		}
 	}
-	w.allow(OwnerGroup, 0, s.group, 0)
+	w.addAllow(OwnerGroup, 0, s.group, 0)
 	for _, e := range a {
 		if e.Tag == vfs.ACLGroup {
-			w.allow(Group, e.ID, e.Perm&s.mask, 0)
+			w.addAllow(Group, e.ID, e.Perm&s.mask, 0)
 		}
 	}
-	w.deny(OwnerGroup, 0, ^s.group&s.other)
+	w.addDeny(OwnerGroup, 0, ^s.group&s.other)
 	for _, e := range a {
 		if e.Tag == vfs.ACLGroup {
-			w.deny(Group, e.ID, ^(e.Perm&s.mask)&s.other)
+			w.addDeny(Group, e.ID, ^(e.Perm&s.mask)&s.other)
 		}
 	}
-	w.allow(Everyone, 0, s.other, 0)
+	w.addAllow(Everyone, 0, s.other, 0)
 }
 
-// allow appends an entry that allows rights, and other bits.
-func (w *writer) allow(k Kind, id uint32, perm uint8, more uint32) {
-	w.add(nfs4.ACEAllow, k, id, maskOf(perm, w.isDir)|always|more)
+// addAllow appends an entry that allows rights, and other bits.
+func (w *writer) addAllow(k Kind, id uint32, perm uint8, more uint32) {
+	w.addEntry(nfs4.ACEAllow, k, id, maskOf(perm, w.isDir)|always|more)
 }
 
-// deny appends an entry that denies rights, unless there are none.
-func (w *writer) deny(k Kind, id uint32, perm uint8) {
+// addDeny appends an entry that denies rights, unless there are none.
+func (w *writer) addDeny(k Kind, id uint32, perm uint8) {
 	if perm &= permAll; perm != 0 {
-		w.add(nfs4.ACEDeny, k, id, maskOf(perm, w.isDir))
+		w.addEntry(nfs4.ACEDeny, k, id, maskOf(perm, w.isDir))
 	}
 }
 
-func (w *writer) add(typ uint32, k Kind, id, mask uint32) {
+func (w *writer) addEntry(typ uint32, k Kind, id, mask uint32) {
 	flag := w.flag
 	if k == Group {
 		flag |= nfs4.ACEIdentifierGroup

@@ -8,7 +8,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A subject is a user who asks for rights to an object.
+// A subject is a user who requests access to an object.
 type subject struct {
 	uid    uint32
 	groups []uint32
@@ -18,9 +18,9 @@ type subject struct {
 // An object has an owner and a group.
 type object struct{ owner, group uint32 }
 
-// concerns reports whether an entry concerns the subject (RFC 8881, Section
+// matches reports whether an entry applies to the subject (RFC 8881, Section
 // 6.2.1.5).
-func (s *subject) concerns(e *ACE) bool {
+func (s *subject) matches(e *ACE) bool {
 	switch e.Kind {
 	case Owner:
 		return s.uid == s.owner
@@ -34,16 +34,16 @@ func (s *subject) concerns(e *ACE) bool {
 	return true
 }
 
-// byEntries evaluates entries in their order for each bit (RFC 8881, Section
-// 6.2.1). inherited chooses the entries that a new object gets, otherwise those of
+// evaluateEntries evaluates entries in order for each bit (RFC 8881, Section
+// 6.2.1). inherited selects the entries that a new object gets, otherwise those of
 // the object itself.
-func (s *subject) byEntries(aces []ACE, inherited bool) (allowed, denied uint32) {
+func (s *subject) evaluateEntries(aces []ACE, inherited bool) (allowed, denied uint32) {
 	for _, e := range aces {
 		counts := e.Flag&nfs4.ACEInheritOnly == 0
 		if inherited {
 			counts = e.Flag&(nfs4.ACEFileInherit|nfs4.ACEDirectoryInherit) != 0
 		}
-		if !counts || !s.concerns(&e) {
+		if !counts || !s.matches(&e) {
 			continue
 		}
 		if e.Type == nfs4.ACEAllow {
@@ -55,8 +55,8 @@ func (s *subject) byEntries(aces []ACE, inherited bool) (allowed, denied uint32)
 	return allowed, denied
 }
 
-// byHost evaluates a list as acl(5) has it, for each right.
-func (s *subject) byHost(a vfs.ACL) uint8 {
+// evaluateOnHost evaluates a list as acl(5) defines, for each permission.
+func (s *subject) evaluateOnHost(a vfs.ACL) uint8 {
 	mask := permAll
 	for _, e := range a {
 		if e.Tag == vfs.ACLMask {
@@ -90,9 +90,9 @@ const (
 	owningGroup            = 10
 )
 
-// subjects are all users in all groups, of objects of an owner whom no entry
-// names and of one whom entries may name.
-func subjects() (all []subject) {
+// allSubjects returns all users in all groups, for objects whose owner no entry
+// names and whose owner entries may name.
+func allSubjects() (all []subject) {
 	for _, owner := range []uint32{3, user1} {
 		for _, uid := range []uint32{3, user1, user2, stranger} {
 			for in := range 8 {
@@ -109,26 +109,28 @@ func subjects() (all []subject) {
 	return all
 }
 
-// tooMuch returns what a stored list grants and the entries do not, or "".
-func tooMuch(aces []ACE, a vfs.ACL, isDir bool, all []subject) string {
+// excessRights describes what a stored list grants and the entries do not, or
+// returns "".
+func excessRights(aces []ACE, a vfs.ACL, isDir bool, all []subject) string {
 	for i := range all {
 		s := &all[i]
-		allowed, _ := s.byEntries(aces, false)
-		if more := s.byHost(a) &^ permOf(allowed, isDir); more != 0 {
+		allowed, _ := s.evaluateEntries(aces, false)
+		if more := s.evaluateOnHost(a) &^ permOf(allowed, isDir); more != 0 {
 			return fmt.Sprintf("%+v get %o more from %+v by %+v", *s, more, a, aces)
 		}
 	}
 	return ""
 }
 
-// tooMuchInherited is tooMuch for a default list, which may give owner, group and
-// others what the object's own list gives them, unless an entry denies it.
-func tooMuchInherited(aces []ACE, access, def vfs.ACL, isDir bool, all []subject) string {
-	own := summarize(access)
+// excessInherited describes what a default list grants and the entries do not, or
+// returns "". The list may grant the owner, group and others what the object's own
+// list grants them, unless an entry denies it.
+func excessInherited(aces []ACE, access, def vfs.ACL, isDir bool, all []subject) string {
+	own := summarizeACL(access)
 	for i := range all {
 		s := &all[i]
-		allowed, denied := s.byEntries(aces, true)
-		completed := slices.Clone(def) // but owner, group and others from the own list
+		allowed, denied := s.evaluateEntries(aces, true)
+		completed := slices.Clone(def) // with owner, group and others from the object's own list
 		for i, e := range completed {
 			switch e.Tag {
 			case vfs.ACLUserObj:
@@ -143,8 +145,8 @@ func tooMuchInherited(aces []ACE, access, def vfs.ACL, isDir bool, all []subject
 				completed[i].Perm = 0
 			}
 		}
-		may := permOf(allowed, isDir) | s.byHost(completed)&permOf(^denied, isDir)
-		if more := s.byHost(def) &^ may; more != 0 {
+		may := permOf(allowed, isDir) | s.evaluateOnHost(completed)&permOf(^denied, isDir)
+		if more := s.evaluateOnHost(def) &^ may; more != 0 {
 			return fmt.Sprintf("%+v inherit %o more from %+v by %+v", *s, more, def, aces)
 		}
 	}

@@ -8,11 +8,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// ToPOSIX returns the access list and the default list for the entries of an
-// object. def is nil if no entry is inherited; the object must then have none. If
-// inherited entries concern neither owner, group nor everyone, these have the
-// rights in the default list that they have in the access list: a default list
-// has all three, and without them new objects would be of no use to their makers.
+// ToPOSIX returns the access list and the default list for an object's entries.
+// def is nil if no entry is inherited; the object must then have no default list.
+// If inherited entries do not cover the owner, the group or everyone, these get
+// the same rights in the default list as in the access list: a default list needs
+// all three, and without them new objects would be useless to their creators.
 func ToPOSIX(aces []ACE, isDir bool) (access, def vfs.ACL, err error) {
 	own, inherited := newReader(), newReader()
 	for _, e := range aces {
@@ -22,11 +22,11 @@ func ToPOSIX(aces []ACE, isDir bool) (access, def vfs.ACL, err error) {
 		e.Flag &^= nfs4.ACEIdentifierGroup | nfs4.ACEInherited // e.Kind; only of dacl and sacl
 		switch e.Flag {
 		case 0:
-			err = own.read(&e)
+			err = own.readEntry(&e)
 		case inherits:
-			err = cmp.Or(own.read(&e), inherited.read(&e))
+			err = cmp.Or(own.readEntry(&e), inherited.readEntry(&e))
 		case inDefault:
-			err = inherited.read(&e)
+			err = inherited.readEntry(&e)
 		default:
 			err = ErrUnsupported
 		}
@@ -35,18 +35,18 @@ func ToPOSIX(aces []ACE, isDir bool) (access, def vfs.ACL, err error) {
 		}
 	}
 	if inherited.seen != 0 {
-		inherited.complete(own)
-		def = inherited.list(isDir)
+		inherited.completeFrom(own)
+		def = inherited.posixList(isDir)
 	}
-	return own.list(isDir), def, nil
+	return own.posixList(isDir), def, nil
 }
 
-// decided are the bits of ACEs that are allowed or denied to somebody so far.
-// What comes first counts.
-type decided struct{ allow, deny uint32 }
+// decidedBits are the ACE bits that earlier entries have allowed or denied. The
+// first decision counts.
+type decidedBits struct{ allow, deny uint32 }
 
-// decide allows or denies bits, and returns those that were not decided before.
-func (d *decided) decide(typ, mask uint32) uint32 {
+// decideBits allows or denies bits, and returns those that were not decided before.
+func (d *decidedBits) decideBits(typ, mask uint32) uint32 {
 	mask &^= d.allow | d.deny
 	if typ == nfs4.ACEAllow {
 		d.allow |= mask
@@ -56,22 +56,22 @@ func (d *decided) decide(typ, mask uint32) uint32 {
 	return mask
 }
 
-// A reader evaluates entries at once for everybody whom they may concern. The host
-// evaluates a list otherwise: it looks for one entry that fits, the owner's
-// first, then the user's. So an entry of the stored list has the bits that are
-// allowed to whoever the host may apply it to, whatever groups he is in: what is
-// denied to a group counts as denied to everybody but those to whom it was
-// allowed before.
+// A reader evaluates entries at the same time for all users to whom they may
+// apply. The host evaluates a list differently: it uses one entry that matches,
+// the owner's first, then the user's. So an entry in the stored list has the bits
+// that are allowed to every user to whom the host may apply it, in any groups:
+// what is denied to a group counts as denied to everyone except those to whom it
+// was allowed before.
 type reader struct {
-	owner decided // as whatever user, and in whatever groups
-	other decided // to everybody who is in no entry
+	owner decidedBits // as any user, and in any groups
+	other decidedBits // for everyone without an entry
 
-	// common is what EVERYONE@ and denials of groups decide, for users and groups.
-	common decided
+	// common is what EVERYONE@ and group denials decide, for users and groups.
+	common decidedBits
 
-	// named are users and groups, and the owning group, with the bits that were
-	// decided for them before they were in common.
-	named map[name]*decided
+	// named has the users and groups, and the owning group, with the bits that
+	// were decided for them before common.
+	named map[name]*decidedBits
 
 	seen seen
 }
@@ -82,7 +82,7 @@ type name struct {
 	id   uint32
 }
 
-// seen says whom entries concern by their Kind.
+// seen says which Kinds the entries have.
 type seen uint8
 
 const (
@@ -93,19 +93,20 @@ const (
 )
 
 func newReader() *reader {
-	return &reader{named: map[name]*decided{{kind: OwnerGroup}: {}}}
+	return &reader{named: map[name]*decidedBits{{kind: OwnerGroup}: {}}}
 }
 
-// read evaluates the next entry. It fails if the entry denies what hosts grant.
-func (r *reader) read(e *ACE) error {
+// readEntry evaluates the next entry. It fails if the entry denies what hosts always
+// grant.
+func (r *reader) readEntry(e *ACE) error {
 	var bits uint32 // decided by this entry
 	switch e.Kind {
 	case Owner:
 		r.seen |= seenOwner
-		bits = r.owner.decide(e.Type, e.Mask)
+		bits = r.owner.decideBits(e.Type, e.Mask)
 	case Everyone:
 		r.seen |= seenEveryone
-		bits = r.owner.decide(e.Type, e.Mask) | r.other.decide(e.Type, e.Mask) | r.common.decide(e.Type, e.Mask)
+		bits = r.owner.decideBits(e.Type, e.Mask) | r.other.decideBits(e.Type, e.Mask) | r.common.decideBits(e.Type, e.Mask)
 	default:
 		r.seen |= seenNamed
 		key := name{e.Kind, e.ID}
@@ -113,11 +114,11 @@ func (r *reader) read(e *ACE) error {
 			r.seen |= seenGroup
 			key.id = 0
 		}
-		bits = r.of(key).decide(e.Type, e.Mask&^(r.common.allow|r.common.deny))
+		bits = r.bitsOf(key).decideBits(e.Type, e.Mask&^(r.common.allow|r.common.deny))
 		if e.Type == nfs4.ACEDeny {
-			r.owner.decide(e.Type, bits) // who may be the user, or in the group
+			r.owner.decideBits(e.Type, bits) // the owner may be the user, or in the group
 			if e.Kind != User {
-				r.common.decide(e.Type, bits) // for everybody may be in the group
+				r.common.decideBits(e.Type, bits) // because everyone may be in the group
 			}
 		}
 	}
@@ -127,43 +128,43 @@ func (r *reader) read(e *ACE) error {
 	return nil
 }
 
-func (r *reader) of(n name) *decided {
+func (r *reader) bitsOf(n name) *decidedBits {
 	d := r.named[n]
 	if d == nil {
-		d = new(decided)
+		d = new(decidedBits)
 		r.named[n] = d
 	}
 	return d
 }
 
-// allowed returns the bits that are allowed to a user or a group.
-func (r *reader) allowed(n name) uint32 {
-	d := r.of(n)
+// allowedBits returns the bits that are allowed to a user or a group.
+func (r *reader) allowedBits(n name) uint32 {
+	d := r.bitsOf(n)
 	return d.allow | r.common.allow&^d.deny
 }
 
-// complete takes the rights of those whom no entry concerns from another list,
+// completeFrom copies the rights of those without an entry from another list,
 // without the bits that may be denied to them.
-func (r *reader) complete(from *reader) {
+func (r *reader) completeFrom(from *reader) {
 	group := name{kind: OwnerGroup}
 	if r.seen&(seenOwner|seenEveryone) == 0 {
 		r.owner.allow = from.owner.allow &^ r.owner.deny
 	}
 	if r.seen&(seenGroup|seenEveryone) == 0 {
-		r.of(group).allow = from.allowed(group) &^ r.common.deny
+		r.bitsOf(group).allow = from.allowedBits(group) &^ r.common.deny
 	}
 	if r.seen&seenEveryone == 0 {
 		r.other.allow = from.other.allow
 	}
 }
 
-// list returns the stored list. It has a mask if it names users or groups.
-func (r *reader) list(isDir bool) vfs.ACL {
+// posixList returns the stored list. It has a mask if it names users or groups.
+func (r *reader) posixList(isDir bool) vfs.ACL {
 	var users, groups vfs.ACL
-	group := permOf(r.allowed(name{kind: OwnerGroup}), isDir)
+	group := permOf(r.allowedBits(name{kind: OwnerGroup}), isDir)
 	mask := group
 	for n := range r.named {
-		e := vfs.ACLEntry{ID: n.id, Perm: permOf(r.allowed(n), isDir)}
+		e := vfs.ACLEntry{ID: n.id, Perm: permOf(r.allowedBits(n), isDir)}
 		mask |= e.Perm
 		switch n.kind {
 		case User:

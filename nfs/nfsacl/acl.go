@@ -6,22 +6,22 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// errEntries reports a list that is too long, or an array whose length differs
-// from its count.
+// errEntries reports an overlong list, or an array whose length differs from
+// its count.
 var errEntries = errors.New("nfsacl: wrong number of entries")
 
 // An Entry grants rights to the users that Tag and ID name.
 type Entry struct {
 	Tag  Tag
-	ID   uint32 // of User and Group; otherwise 0
+	ID   uint32 // with User and Group; otherwise 0
 	Perm uint32 // read 4, write 2, execute 1
 }
 
-// An ACL is a list in POSIX's form: sorted by tag and id, without a mask that
-// only repeats the owning group's rights. A list has no entries or at least
+// An ACL is a list in POSIX form: sorted by tag and id, without a mask that
+// only repeats the owning group's permissions. It has no entries or at least
 // three.
 type ACL []Entry
 
@@ -29,11 +29,11 @@ type ACL []Entry
 // and the owning group.
 type owner struct{ uid, gid uint32 }
 
-// appendTo appends the wire form of a list to b; if entries is false, only the
+// appendTo appends a list's wire form to b; if entries is false, only the
 // count. flag is defaultFlag for a default list.
 func (a ACL) appendTo(b []byte, entries bool, flag Tag, of owner) []byte {
 	count := len(a)
-	if a.minimal() {
+	if a.isMinimal() {
 		count++
 	}
 	b = xdr.AppendUint32(b, uint32(count))
@@ -43,7 +43,7 @@ func (a ACL) appendTo(b []byte, entries bool, flag Tag, of owner) []byte {
 	b = xdr.AppendUint32(b, uint32(count))
 	for _, e := range a {
 		b = e.appendTo(b, flag, of)
-		if e.Tag == GroupObj && a.minimal() {
+		if e.Tag == GroupObj && a.isMinimal() {
 			b = Entry{Tag: Mask, Perm: e.Perm}.appendTo(b, flag, of)
 		}
 	}
@@ -63,9 +63,8 @@ func (e Entry) appendTo(b []byte, flag Tag, of owner) []byte {
 	return xdr.AppendUint32(b, e.Perm&permBits)
 }
 
-// decode reads a list. If entries is false, decode skips and ignores the
-// entries of the array.
-func (a *ACL) decode(r *xdr.Reader, entries bool) {
+// decodeList reads a list. If entries is false, it ignores the array's entries.
+func (a *ACL) decodeList(r *xdr.Reader, entries bool) {
 	*a = nil
 	count, n := r.Uint32(), r.Uint32()
 	if r.Err() == nil && (count > MaxEntries || n > count || entries && n != count) {
@@ -78,17 +77,17 @@ func (a *ACL) decode(r *xdr.Reader, entries bool) {
 	list := make(ACL, n)
 	in := xdr.NewReader(array)
 	for i := range list {
-		if err := list[i].decode(&in); err != nil {
+		if err := list[i].decodeEntry(&in); err != nil {
 			r.Fail(err)
 			return
 		}
 	}
-	*a = list.posix()
+	*a = list.toPOSIX()
 }
 
-// decode reads an entry. Solaris sets undefined bits in a mask, which decode
-// clears. In other entries such bits are an error, as in Linux.
-func (e *Entry) decode(r *xdr.Reader) error {
+// decodeEntry reads an entry. Solaris sets undefined bits in a mask, which
+// decodeEntry clears. In other entries such bits are an error, as in Linux.
+func (e *Entry) decodeEntry(r *xdr.Reader) error {
 	e.Tag, e.ID, e.Perm = Tag(r.Uint32())&^defaultFlag, r.Uint32(), r.Uint32()
 	switch e.Tag {
 	case Mask:
@@ -100,25 +99,25 @@ func (e *Entry) decode(r *xdr.Reader) error {
 	if e.Perm&^permBits != 0 {
 		return fmt.Errorf("%w: rights %#x of an ACL entry", xdr.ErrValue, e.Perm)
 	}
-	if !e.Tag.named() {
+	if !e.Tag.hasID() {
 		e.ID = 0
 	}
 	return nil
 }
 
-// posix turns a list from the wire, whose entries come in any order, into
-// POSIX's form.
-func (a ACL) posix() ACL {
+// toPOSIX converts a decoded list, whose entries are in any order, to POSIX
+// form.
+func (a ACL) toPOSIX() ACL {
 	slices.SortFunc(a, func(x, y Entry) int { return cmp.Or(cmp.Compare(x.Tag, y.Tag), cmp.Compare(x.ID, y.ID)) })
 	if len(a) == 4 && a[2].Tag == Mask && a[2].Perm == a[1].Perm {
-		if less := append(a[:2:2], a[3]); less.minimal() {
+		if less := append(a[:2:2], a[3]); less.isMinimal() {
 			return less
 		}
 	}
 	return a
 }
 
-// minimal reports whether a list, sorted, says no more than a mode.
-func (a ACL) minimal() bool {
+// isMinimal reports whether a sorted list is equivalent to a mode.
+func (a ACL) isMinimal() bool {
 	return len(a) == 3 && a[0].Tag == UserObj && a[1].Tag == GroupObj && a[2].Tag == Other
 }

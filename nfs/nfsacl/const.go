@@ -1,6 +1,6 @@
 package nfsacl
 
-// The program. Linux and Solaris offer it on NFS's own port.
+// The program. Linux and Solaris serve it on the NFS port.
 const (
 	Program uint32 = 100227
 	Version uint32 = 3
@@ -26,7 +26,7 @@ func ProcName(proc uint32) string {
 	return "undefined"
 }
 
-// Bits of a mask: the lists that GETACL asks for, or that SETACL sets.
+// Mask bits: the lists that GETACL requests, or that SETACL sets.
 const (
 	MaskAccess       uint32 = 1 << iota // the entries of the access list
 	MaskAccessCount                     // the number of these entries
@@ -36,37 +36,37 @@ const (
 	MaskAll = MaskAccess | MaskAccessCount | MaskDefault | MaskDefaultCount
 )
 
-// Tag names the holder of an entry's rights.
+// Tag identifies the holder of an entry's permissions.
 type Tag uint32
 
-// The tags, which Linux has in memory too.
+// The tags, which Linux also uses in memory.
 const (
 	UserObj  Tag = 0x01 // the owner
 	User     Tag = 0x02 // the user with the entry's id
 	GroupObj Tag = 0x04 // the owning group
 	Group    Tag = 0x08 // the group with the entry's id
-	Mask     Tag = 0x10 // the most that User, GroupObj and Group can grant
+	Mask     Tag = 0x10 // the maximum that User, GroupObj and Group can grant
 	Other    Tag = 0x20 // everyone else
 
 	// defaultFlag is added to each tag of a default list.
 	defaultFlag Tag = 0x1000
 )
 
-// named reports whether entries with this tag have an id.
-func (t Tag) named() bool { return t == User || t == Group }
+// hasID reports whether entries with this tag have an id.
+func (t Tag) hasID() bool { return t == User || t == Group }
 
-// MaxEntries is the largest number of entries in a list: Linux's
+// MaxEntries is the maximum number of entries in a list: Linux's
 // NFS_ACL_MAX_ENTRIES. The program itself sets no limit (RFC 8267, Section
-// 5.2), and Linux's client has memory for no more.
+// 5.2), but Linux's client has no memory for more.
 const MaxEntries = 1024
 
-// The lengths in bytes of wire forms.
+// The lengths of wire forms, in bytes.
 const (
 	entryLen    = 3 * 4
-	listLen     = 2*4 + MaxEntries*entryLen // the longest list
+	listLen     = 2*4 + MaxEntries*entryLen // a list (maximum)
 	statusLen   = 4
-	postAttrLen = 4 + 84 // post_op_attr of NFS version 3
+	postAttrLen = 4 + 84 // NFSv3's post_op_attr
 )
 
-// permBits are all rights that an entry can grant: read, write, execute.
+// permBits are all permissions that an entry can grant: read, write, execute.
 const permBits = 7

@@ -2,38 +2,37 @@ package nfsacl
 
 import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// GetACLArgs are the arguments of GETACL: an object, and a Mask of the wanted
+// GetACLArgs are the GETACL arguments: an object, and a Mask that selects the
 // lists.
 type GetACLArgs struct {
 	Object nfs3.FH
 	Mask   uint32
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *GetACLArgs) AppendTo(b []byte) []byte {
 	return xdr.AppendUint32(a.Object.AppendTo(b), a.Mask)
 }
 
-// Decode reads a. It keeps undefined bits of the mask for the server to judge.
+// Decode reads a. It keeps undefined mask bits for the server to check.
 func (a *GetACLArgs) Decode(r *xdr.Reader) {
 	a.Object.Decode(r)
 	a.Mask = r.Uint32()
 }
 
-// GetACLRes are the results of GETACL. Mask, Access and Default are valid only
-// if Status is OK. Decode sets a list to nil if Mask does not select its
-// entries.
+// GetACLRes are the GETACL results. Mask, Access and Default are valid only if
+// Status is OK. Decode sets a list to nil if Mask does not select its entries.
 type GetACLRes struct {
 	Status          nfs3.Status
-	Attr            nfs3.PostOpAttr // its owner and group go into the lists
-	Mask            uint32          // the mask of the call
+	Attr            nfs3.PostOpAttr // its owner and group are added to the lists
+	Mask            uint32          // the call's mask
 	Access, Default ACL
 }
 
-// AppendTo appends the wire form of s to b. It sends a list that Mask does not
+// AppendTo appends s's wire form to b. It sends a list that Mask does not
 // select at all as empty, as Linux does.
 func (s *GetACLRes) AppendTo(b []byte) []byte {
 	b = s.Attr.AppendTo(xdr.AppendUint32(b, uint32(s.Status)))
@@ -42,11 +41,11 @@ func (s *GetACLRes) AppendTo(b []byte) []byte {
 	}
 	b = xdr.AppendUint32(b, s.Mask)
 	of := owner{s.Attr.Attr.UID, s.Attr.Attr.GID}
-	b = meant(s.Access, s.Mask, MaskAccess|MaskAccessCount).appendTo(b, s.Mask&MaskAccess != 0, 0, of)
-	return meant(s.Default, s.Mask, MaskDefault|MaskDefaultCount).appendTo(b, s.Mask&MaskDefault != 0, defaultFlag, of)
+	b = ifRequested(s.Access, s.Mask, MaskAccess|MaskAccessCount).appendTo(b, s.Mask&MaskAccess != 0, 0, of)
+	return ifRequested(s.Default, s.Mask, MaskDefault|MaskDefaultCount).appendTo(b, s.Mask&MaskDefault != 0, defaultFlag, of)
 }
 
-func meant(a ACL, mask, bits uint32) ACL {
+func ifRequested(a ACL, mask, bits uint32) ACL {
 	if mask&bits == 0 {
 		return nil
 	}
@@ -60,6 +59,6 @@ func (s *GetACLRes) Decode(r *xdr.Reader) {
 		return
 	}
 	s.Mask = r.Uint32()
-	s.Access.decode(r, s.Mask&MaskAccess != 0)
-	s.Default.decode(r, s.Mask&MaskDefault != 0)
+	s.Access.decodeList(r, s.Mask&MaskAccess != 0)
+	s.Default.decodeList(r, s.Mask&MaskDefault != 0)
 }

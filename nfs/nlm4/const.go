@@ -30,10 +30,10 @@ const (
 	ProcGrantedRes
 	ProcShare   uint32 = iota + 4
 	ProcUnshare        // 21
-	ProcNMLock         // 22: LOCK without the monitoring of the client
+	ProcNMLock         // 22: LOCK without monitoring of the client
 	ProcFreeAll        // 23
 
-	// NumProc is the number after that of the last procedure.
+	// NumProc is the last procedure's number plus one.
 	NumProc
 )
 
@@ -65,25 +65,24 @@ func Defined(vers, proc uint32) bool {
 
 // Sizes in bytes (XNFS, LM_MAXSTRLEN, LM_MAXNAMELEN and MAXNETOBJ_SZ).
 const (
-	CallerLen = 1024 // the longest name of a caller
-	NotifyLen = 1025 // the longest name in a Notify
-	ObjectLen = 1024 // the longest netobj: cookie, handle, owner
+	CallerLen = 1024 // a caller's name (maximum)
+	NotifyLen = 1025 // a name in a Notify (maximum)
+	ObjectLen = 1024 // a netobj (maximum): cookie, handle, owner
 )
 
 // Status is an nlm4_stats (RFC 1813, Section 6.1.4).
 type Status uint32
 
-// The values of Status. Version 3 ends with Deadlock, version 1 with
-// DeniedGrace.
+// The Status values. Version 3 ends with Deadlock, version 1 with DeniedGrace.
 const (
 	Granted       Status = iota
-	Denied               // another holds a lock that is in the way
-	DeniedNoLocks        // the server has no room
+	Denied               // another owner holds a conflicting lock
+	DeniedNoLocks        // the server lacks resources
 	Blocked              // a GRANTED call will follow
-	DeniedGrace          // only former locks are given, until the grace period ends
+	DeniedGrace          // only reclaims are granted until the grace period ends
 	Deadlock             // the lock would never be granted
 	ReadOnly             // the file system is read-only
-	StaleFH              // the handle is of no file
+	StaleFH              // the handle refers to no file
 	TooBig               // the server cannot represent the range
 	Failed
 
@@ -95,7 +94,7 @@ var statusNames = [numStatus]string{
 	"NLM4_DEADLCK", "NLM4_ROFS", "NLM4_STALE_FH", "NLM4_FBIG", "NLM4_FAILED",
 }
 
-// String returns the standard's name of s, or its number.
+// String returns the standard's name for s, or its number.
 func (s Status) String() string {
 	if s < numStatus {
 		return statusNames[s]
@@ -103,11 +102,11 @@ func (s Status) String() string {
 	return "nlm4_stats(" + strconv.FormatUint(uint64(s), 10) + ")"
 }
 
-// Error makes every Status but Granted an error that errors.Is can look for.
+// Error makes every Status except Granted an error for errors.Is.
 func (s Status) Error() string { return s.String() }
 
-// last returns the last Status that a version defines.
-func last(vers uint32) Status {
+// lastStatus returns the last Status that a version defines.
+func lastStatus(vers uint32) Status {
 	switch vers {
 	case Version1:
 		return DeniedGrace
@@ -117,12 +116,11 @@ func last(vers uint32) Status {
 	return Failed
 }
 
-// in returns the word of a version that says the same as s, or the nearest: a
-// lock that leads to a deadlock is denied, and for anything else the server has
-// no lock.
-func (s Status) in(vers uint32) Status {
+// mapToVersion returns s, or the nearest Status that a version defines: Denied for a
+// deadlock, and DeniedNoLocks for anything else.
+func (s Status) mapToVersion(vers uint32) Status {
 	switch {
-	case s <= last(vers):
+	case s <= lastStatus(vers):
 		return s
 	case s == Deadlock:
 		return Denied

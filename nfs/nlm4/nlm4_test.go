@@ -9,16 +9,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// A message is arguments or results.
+// A message holds arguments or results.
 type message interface {
 	AppendTo(b []byte, vers uint32) []byte
 	Decode(r *xdr.Reader, vers uint32)
 }
 
-func fresh(m message) message {
+func newMessageLike(m message) message {
 	return reflect.New(reflect.TypeOf(m).Elem()).Interface().(message)
 }
 
@@ -56,14 +56,14 @@ func TestGolden(t *testing.T) {
 		t.Run(tt.file, func(t *testing.T) {
 			wire := wiretest.Hex(t, "testdata/"+tt.file+".hex")
 			assert.Equal(t, wire, tt.want.AppendTo(nil, tt.vers))
-			got := fresh(tt.want)
+			got := newMessageLike(tt.want)
 			r := xdr.NewReader(wire)
 			got.Decode(&r, tt.vers)
 			require.NoError(t, r.Done())
 			assert.Equal(t, tt.want, got)
 			for n := range wire {
 				r := xdr.NewReader(wire[:n])
-				fresh(tt.want).Decode(&r, tt.vers)
+				newMessageLike(tt.want).Decode(&r, tt.vers)
 				assert.ErrorIs(t, r.Err(), xdr.ErrShort, "cut after %d bytes", n)
 			}
 		})
@@ -140,7 +140,7 @@ func TestLimits(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := xdr.NewReader(tt.msg.AppendTo(nil, tt.vers))
-			fresh(tt.msg).Decode(&r, tt.vers)
+			newMessageLike(tt.msg).Decode(&r, tt.vers)
 			assert.ErrorIs(t, r.Done(), tt.want)
 		})
 	}
@@ -154,8 +154,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestNarrow checks what an old version says in place of a status word or a
-// range that the version lacks.
+// TestNarrow checks what replaces a status or a range that an old version
+// lacks.
 func TestNarrow(t *testing.T) {
 	for _, tt := range []struct {
 		status       Status
@@ -175,7 +175,7 @@ func TestNarrow(t *testing.T) {
 			assert.Equal(t, want, got.Status, "%v in version %d", tt.status, vers)
 		}
 	}
-	// A holder follows if the word on the wire is that of Denied.
+	// A holder follows if the encoded status is Denied.
 	res := TestRes{Cookie: []byte{}, Status: Deadlock, Holder: Holder{Owner: []byte{}}}
 	var got TestRes
 	r := xdr.NewReader(res.AppendTo(nil, Version1))
@@ -218,8 +218,8 @@ func TestProgram(t *testing.T) {
 	assert.Equal(t, "nlm4_stats(10)", Status(10).String())
 }
 
-// TestBinding checks that nothing is DDP-eligible, and that results are bounded.
-func TestBinding(t *testing.T) {
+// TestMaxResult checks the maximum length of each procedure's results.
+func TestMaxResult(t *testing.T) {
 	obj := make([]byte, ObjectLen)
 	res := &Res{Cookie: obj}
 	share := &ShareRes{Cookie: obj}
@@ -228,20 +228,12 @@ func TestBinding(t *testing.T) {
 		ProcLock: res, ProcCancel: res, ProcUnlock: res, ProcGranted: res, ProcNMLock: res,
 		ProcShare: share, ProcUnshare: share,
 	}
-	for _, vers := range []uint32{Version1, Version3, Version} {
-		b := Binding{Vers: vers}
-		prog, v := b.Program()
-		assert.Equal(t, []uint32{100021, vers}, []uint32{prog, v})
-		for proc := range NumProc + 1 {
-			want := 0
-			if m := results[proc]; m != nil {
-				want = len(m.AppendTo(nil, Version))
-			}
-			_, arg := b.ArgItem(proc, obj)
-			_, result := b.ResultItem(proc, obj)
-			rest, item := b.MaxResults(proc, obj)
-			assert.Equal(t, []int{0, 0, want, 0}, []int{arg, result, rest, item}, ProcName(proc))
+	for proc := range NumProc + 1 {
+		want := 0
+		if m := results[proc]; m != nil {
+			want = len(m.AppendTo(nil, Version))
 		}
+		assert.Equal(t, want, MaxResult(proc), ProcName(proc))
 	}
 }
 
@@ -252,7 +244,7 @@ func FuzzMessages(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, which uint8, wire []byte) {
 		g := golden[int(which)%len(golden)]
-		first, second := fresh(g.want), fresh(g.want)
+		first, second := newMessageLike(g.want), newMessageLike(g.want)
 		r := xdr.NewReader(wire)
 		if first.Decode(&r, g.vers); r.Err() != nil {
 			return

@@ -1,15 +1,15 @@
 package nlm4
 
-import "github.com/nfsrdma/nfsrdma/xdr"
+import "github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 
-// Res are the results of LOCK, CANCEL, UNLOCK, GRANTED and NM_LOCK, and the
-// arguments of the procedures _RES except TEST_RES.
+// Res are the LOCK, CANCEL, UNLOCK, GRANTED and NM_LOCK results, and the
+// arguments of the _RES procedures except TEST_RES.
 type Res struct {
-	Cookie []byte // of the arguments
+	Cookie []byte // from the arguments
 	Status Status
 }
 
-// AppendTo appends the wire form of s to b. A Status that the version lacks is
+// AppendTo appends s's wire form to b. A Status that the version lacks is
 // replaced by the nearest.
 func (s *Res) AppendTo(b []byte, vers uint32) []byte {
 	return appendStatus(xdr.AppendOpaque(b, s.Cookie), vers, s.Status)
@@ -22,29 +22,29 @@ func (s *Res) Decode(r *xdr.Reader, vers uint32) {
 }
 
 func appendStatus(b []byte, vers uint32, s Status) []byte {
-	return xdr.AppendUint32(b, uint32(s.in(vers)))
+	return xdr.AppendUint32(b, uint32(s.mapToVersion(vers)))
 }
 
 func readStatus(r *xdr.Reader, vers uint32) Status {
 	s := Status(r.Uint32())
-	if s > last(vers) {
+	if s > lastStatus(vers) {
 		r.Fail(xdr.ErrValue)
 		return Failed
 	}
 	return s
 }
 
-// A Holder is an nlm4_holder: a lock that is in the way. The client that holds
-// the lock is unknown.
+// A Holder is an nlm4_holder: a conflicting lock. It does not identify the
+// client.
 type Holder struct {
 	Exclusive bool
 	SVID      int32
 	Owner     []byte // at most ObjectLen bytes
 	Offset    uint64
-	Length    uint64 // 0: to the end of the file
+	Length    uint64 // 0: up to the end of the file
 }
 
-// TestRes are the results of TEST and the arguments of TEST_RES. Holder is valid
+// TestRes are the TEST results and the arguments of TEST_RES. Holder is valid
 // only if Status is Denied.
 type TestRes struct {
 	Cookie []byte
@@ -52,11 +52,11 @@ type TestRes struct {
 	Holder Holder
 }
 
-// AppendTo appends the wire form of s to b. A Status that the version lacks is
+// AppendTo appends s's wire form to b. A Status that the version lacks is
 // replaced by the nearest.
 func (s *TestRes) AppendTo(b []byte, vers uint32) []byte {
 	b = appendStatus(xdr.AppendOpaque(b, s.Cookie), vers, s.Status)
-	if s.Status.in(vers) != Denied {
+	if s.Status.mapToVersion(vers) != Denied {
 		return b
 	}
 	h := &s.Holder

@@ -1,9 +1,9 @@
 package nlm4
 
-import "github.com/nfsrdma/nfsrdma/xdr"
+import "github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 
-// ShareMode is what a client does with an open file (fsh4_access), or denies to
-// others (fsh4_mode): a set of bits.
+// ShareMode is a set of bits: the access that a client requests (fsh4_access)
+// or denies to others (fsh4_mode).
 type ShareMode uint32
 
 // The bits of ShareMode.
@@ -12,16 +12,16 @@ const (
 	Write ShareMode = 2
 )
 
-// A Share is an nlm4_share: a share reservation of a file.
+// A Share is an nlm4_share: a share reservation for a file.
 type Share struct {
-	Caller []byte    // name of the client, at most CallerLen bytes
-	Handle []byte    // of the file, at most ObjectLen bytes
+	Caller []byte    // the client's name, at most CallerLen bytes
+	Handle []byte    // the file's, at most ObjectLen bytes
 	Owner  []byte    // at most ObjectLen bytes
-	Deny   ShareMode // not for others
+	Deny   ShareMode // denied to others
 	Access ShareMode // for the owner
 }
 
-// ShareArgs are the arguments of SHARE and UNSHARE, which are the same in all
+// ShareArgs are the SHARE and UNSHARE arguments, which are the same in all
 // versions that have them.
 type ShareArgs struct {
 	Cookie  []byte // at most ObjectLen bytes
@@ -29,7 +29,7 @@ type ShareArgs struct {
 	Reclaim bool
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *ShareArgs) AppendTo(b []byte, _ uint32) []byte {
 	b = xdr.AppendOpaque(xdr.AppendOpaque(b, a.Cookie), a.Share.Caller)
 	b = xdr.AppendOpaque(xdr.AppendOpaque(b, a.Share.Handle), a.Share.Owner)
@@ -55,14 +55,14 @@ func readMode(r *xdr.Reader) ShareMode {
 	return m
 }
 
-// ShareRes are the results of SHARE and UNSHARE.
+// ShareRes are the SHARE and UNSHARE results.
 type ShareRes struct {
 	Cookie   []byte
 	Status   Status
-	Sequence int32 // for nothing: 0
+	Sequence int32 // unused: 0
 }
 
-// AppendTo appends the wire form of s to b. A Status that the version lacks is
+// AppendTo appends s's wire form to b. A Status that the version lacks is
 // replaced by the nearest.
 func (s *ShareRes) AppendTo(b []byte, vers uint32) []byte {
 	b = appendStatus(xdr.AppendOpaque(b, s.Cookie), vers, s.Status)
@@ -76,13 +76,13 @@ func (s *ShareRes) Decode(r *xdr.Reader, vers uint32) {
 	s.Sequence = int32(r.Uint32())
 }
 
-// Notify are the arguments of FREE_ALL: a client that has restarted.
+// Notify are the FREE_ALL arguments: a client that has restarted.
 type Notify struct {
 	Name  []byte // at most NotifyLen bytes
-	State int32  // of the client's status monitor
+	State int32  // the client's status monitor's state number
 }
 
-// AppendTo appends the wire form of a to b.
+// AppendTo appends a's wire form to b.
 func (a *Notify) AppendTo(b []byte, _ uint32) []byte {
 	return xdr.AppendUint32(xdr.AppendOpaque(b, a.Name), uint32(a.State))
 }

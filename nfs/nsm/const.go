@@ -32,12 +32,11 @@ func ProcName(proc uint32) string {
 
 // Sizes in bytes (XNFS, SM_MAXSTRLEN).
 const (
-	NameLen = 1024 // the longest name of a host
-	PrivLen = 16   // the asker's private bytes
+	NameLen = 1024 // a host name (maximum)
+	PrivLen = 16   // the requester's private bytes
 )
 
-// MaxResult returns the length in bytes of the longest results that procedure
-// proc can have.
+// MaxResult returns the maximum length of procedure proc's results in bytes.
 func MaxResult(proc uint32) int {
 	switch proc {
 	case ProcStat, ProcMon:
@@ -47,20 +46,3 @@ func MaxResult(proc uint32) int {
 	}
 	return 0
 }
-
-// A Binding is the Upper-Layer Binding of this program (RFC 8267, Section 5.1),
-// for servers that answer the program on NFS connections. Nothing in the program
-// is DDP-eligible. Pass a Binding to stream.Listen.
-type Binding struct{}
-
-// Program returns the number and the version of the program.
-func (Binding) Program() (prog, vers uint32) { return Program, Version }
-
-// ArgItem returns 0 for the length: there is no such argument.
-func (Binding) ArgItem(uint32, []byte) (start, n int) { return 0, 0 }
-
-// ResultItem returns 0 for the length: there is no such result.
-func (Binding) ResultItem(uint32, []byte) (start, n int) { return 0, 0 }
-
-// MaxResults returns the length in bytes of the longest results of a procedure.
-func (Binding) MaxResults(proc uint32, _ []byte) (rest, item int) { return MaxResult(proc), 0 }

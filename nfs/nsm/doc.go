@@ -1,7 +1,7 @@
-// Package nsm is the wire form of version 1 of the Network Status Monitor (X/Open
-// XNFS, Version 3W), by which a host learns that another has
-// restarted, so that locks are released or claimed again. It has the arguments
-// and results, in both directions.
+// Package nsm encodes and decodes the Network Status Monitor protocol, version 1
+// (X/Open XNFS, Version 3W), with which a host learns that another has restarted,
+// so that locks are released or reclaimed. It has the arguments and results, for
+// servers and clients.
 //
 //	STAT       StatArgs     ▶ StatRes   can a host be monitored?
 //	MON        MonArgs      ▶ StatRes   monitor a host
@@ -11,9 +11,9 @@
 //	NOTIFY     NotifyArgs   ▶ nothing   from a host that has restarted
 //	(callback) CallbackArgs ▶ nothing   to the asker: a host has restarted
 //
-// The monitor makes the callback to the procedure that the asker has named. For
-// Linux's lock manager this is procedure 16 of the lock manager's program, which
-// no standard lists.
+// The monitor calls back the procedure that the requester has named. For Linux's
+// lock manager this is the lock manager program's procedure 16, which no
+// standard lists.
 //
 // AppendTo appends a value's wire form and cannot fail. Decode reads the value
 // from an xdr.Reader, whose Err or Done reports an error. Slices that Decode

@@ -8,16 +8,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// A message is arguments or results.
+// A message holds arguments or results.
 type message interface {
 	AppendTo(b []byte) []byte
 	Decode(r *xdr.Reader)
 }
 
-func fresh(m message) message {
+func newMessageLike(m message) message {
 	return reflect.New(reflect.TypeOf(m).Elem()).Interface().(message)
 }
 
@@ -49,14 +49,14 @@ func TestGolden(t *testing.T) {
 		t.Run(tt.file, func(t *testing.T) {
 			wire := wiretest.Hex(t, "testdata/"+tt.file+".hex")
 			assert.Equal(t, wire, tt.want.AppendTo(nil))
-			got := fresh(tt.want)
+			got := newMessageLike(tt.want)
 			r := xdr.NewReader(wire)
 			got.Decode(&r)
 			require.NoError(t, r.Done())
 			assert.Equal(t, tt.want, got)
 			for n := range wire {
 				r := xdr.NewReader(wire[:n])
-				fresh(tt.want).Decode(&r)
+				newMessageLike(tt.want).Decode(&r)
 				assert.ErrorIs(t, r.Err(), xdr.ErrShort, "cut after %d bytes", n)
 			}
 		})
@@ -77,7 +77,7 @@ func TestLimits(t *testing.T) {
 			&UnmonArgs{Asker: Asker{Name: name}}, &Asker{Name: name}, &NotifyArgs{Name: name}, &CallbackArgs{Name: name},
 		} {
 			r := xdr.NewReader(m.AppendTo(nil))
-			fresh(m).Decode(&r)
+			newMessageLike(m).Decode(&r)
 			assert.ErrorIs(t, r.Done(), want, "%T with %d bytes", m, n)
 		}
 	}
@@ -94,19 +94,13 @@ func TestProgram(t *testing.T) {
 	assert.EqualValues(t, 7, NumProc)
 }
 
-// TestBinding checks that nothing is DDP-eligible, and that results are bounded.
-func TestBinding(t *testing.T) {
-	var b Binding
-	prog, vers := b.Program()
-	assert.Equal(t, []uint32{100024, 1}, []uint32{prog, vers})
+// TestMaxResult checks the maximum length of each procedure's results.
+func TestMaxResult(t *testing.T) {
 	state := len(eleven.AppendTo(nil))
 	stat := len((&StatRes{}).AppendTo(nil))
 	want := map[uint32]int{ProcStat: stat, ProcMon: stat, ProcUnmon: state, ProcUnmonAll: state}
 	for proc := range NumProc + 1 {
-		_, arg := b.ArgItem(proc, srv)
-		_, result := b.ResultItem(proc, srv)
-		rest, item := b.MaxResults(proc, srv)
-		assert.Equal(t, []int{0, 0, want[proc], 0}, []int{arg, result, rest, item}, ProcName(proc))
+		assert.Equal(t, want[proc], MaxResult(proc), ProcName(proc))
 	}
 }
 
@@ -117,7 +111,7 @@ func FuzzMessages(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, which uint8, wire []byte) {
 		m := golden[int(which)%len(golden)].want
-		first, second := fresh(m), fresh(m)
+		first, second := newMessageLike(m), newMessageLike(m)
 		r := xdr.NewReader(wire)
 		if first.Decode(&r); r.Err() != nil {
 			return

@@ -13,8 +13,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// Serve a go-nfs handler over RDMA, to be mounted as server:/memory. Exports
-// may contain a directory of the host too.
+// Serve a go-nfs handler over RDMA, to be mounted as server:/memory. Exports may contain a host
+// directory too.
 func ExampleNew() {
 	handler := helpers.NewCachingHandler(helpers.NewNullAuthHandler(memfs.New()), 4096)
 	var listener rdma.Listener // package iwarp has one over TCP

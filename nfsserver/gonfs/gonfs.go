@@ -17,34 +17,32 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/billy"
 )
 
-// New returns the file system of a go-nfs handler for an nfsserver.Export: the
-// file system that the handler mounts as "/". It uses the handler's file
-// handles, which may have 1 to 44 bytes. Another length is an error of New for
-// the root's handle, and of the call that needs the handle for any other.
-// Several calls may use the handler at once, as go-nfs's connections do;
-// changes are done one at a time.
+// New returns a go-nfs handler's file system for an nfsserver.Export: the file system that the
+// handler mounts as "/". It uses the handler's file handles, which may have 1 to 44 bytes. For
+// another length of the root's handle, New fails; for any other handle, the call that needs it
+// fails. Several calls may use the handler at once, as go-nfs's connections do; changes are
+// executed one at a time.
 //
-// The handler is not asked whether a client may mount; Export.Clients decides.
-// Package vfs/billy describes the limits of file systems that do not know their
-// callers, and these limits apply here. So does its rule that the host's files
-// without a Sync are an error. All other files count as stable once closed
-// (billy.Options.Volatile). Links, devices, sockets and FIFOs can be made if
-// the handler's Change is an nfs.UnixChange.
+// The handler does not decide whether a client may mount; Export.Clients does. Package
+// vfs/billy describes the limits of file systems that do not know their callers, and these
+// limits apply here. So does its rule that host files without a Sync are an error. All other
+// files count as stable once closed (billy.Options.Volatile). Links, devices, sockets and FIFOs
+// can be created if the handler's Change is an nfs.UnixChange.
 func New(h nfs.Handler) (vfs.FS, error) {
-	here, there := net.Pipe() // for handlers that look at the connection
-	defer here.Close()
-	defer there.Close()
-	status, fs, _ := h.Mount(context.Background(), here, nfs.MountRequest{Dirpath: []byte("/")})
+	client, server := net.Pipe() // for handlers that inspect the connection
+	defer client.Close()
+	defer server.Close()
+	status, fs, _ := h.Mount(context.Background(), client, nfs.MountRequest{Dirpath: []byte("/")})
 	if status != nfs.MountStatusOk || fs == nil {
 		return nil, fmt.Errorf("gonfs: the handler does not mount %q: %w", "/", mount3.Status(status))
 	}
 	f, err := billy.New(fs, billy.Options{
 		Change:     h.Change(fs),
-		Info:       info,
-		StatFS:     func(ctx context.Context) (vfs.FSStat, error) { return fsStat(ctx, h, fs) },
-		Handles:    handles{h, fs},
-		Errors:     statusOf,
-		Volatile:   !ofHost(fs),
+		Info:       fileInfo,
+		StatFS:     func(ctx context.Context) (vfs.FSStat, error) { return statFS(ctx, h, fs) },
+		Handles:    handlerHandles{h, fs},
+		Errors:     toStatus,
+		Volatile:   !isHostFS(fs),
 		Concurrent: true,
 	})
 	if err != nil {
@@ -53,9 +51,9 @@ func New(h nfs.Handler) (vfs.FS, error) {
 	return f, nil
 }
 
-// ofHost reports whether the files of fs are the host's, which keeps written
-// data in memory until a sync.
-func ofHost(fs gobilly.Filesystem) bool {
+// isHostFS reports whether fs's files are the host's, which keeps written data in memory until
+// a sync.
+func isHostFS(fs gobilly.Filesystem) bool {
 	fi, err := fs.Lstat(fs.Join())
 	if err != nil {
 		return false // it has no root yet
@@ -64,18 +62,16 @@ func ofHost(fs gobilly.Filesystem) bool {
 	return ok
 }
 
-// statusOf returns the NFS status of a handler's error, or the error itself if
-// it has none.
-func statusOf(err error) error {
+// toStatus returns the NFS status for a handler's error, or the error itself if it has none.
+func toStatus(err error) error {
 	if s, ok := errors.AsType[*nfs.NFSStatusError](err); ok {
 		return nfs3.Status(s.NFSStatus)
 	}
 	return err
 }
 
-// info returns the information that a go-nfs handler, or the host, has
-// about a file.
-func info(fi os.FileInfo) (billy.Info, bool) {
+// fileInfo returns the information that a go-nfs handler, or the host, has about a file.
+func fileInfo(fi os.FileInfo) (billy.Info, bool) {
 	if x, ok := billy.SysInfo(fi); ok {
 		return x, true
 	}
@@ -89,11 +85,11 @@ func info(fi os.FileInfo) (billy.Info, bool) {
 	}, true
 }
 
-// fsStat asks a handler for its space, as go-nfs does: values that the
-// handler does not set are unlimited.
-func fsStat(ctx context.Context, h nfs.Handler, fs gobilly.Filesystem) (vfs.FSStat, error) {
-	const much = 1 << 62
-	s := nfs.FSStat{TotalSize: much, FreeSize: much, AvailableSize: much, TotalFiles: much, FreeFiles: much, AvailableFiles: much}
+// statFS queries a handler for its space, as go-nfs does: values that the handler does not set
+// are unlimited.
+func statFS(ctx context.Context, h nfs.Handler, fs gobilly.Filesystem) (vfs.FSStat, error) {
+	const unlimited = 1 << 62
+	s := nfs.FSStat{TotalSize: unlimited, FreeSize: unlimited, AvailableSize: unlimited, TotalFiles: unlimited, FreeFiles: unlimited, AvailableFiles: unlimited}
 	if !gobilly.CapabilityCheck(fs, gobilly.WriteCapability) {
 		s.AvailableSize, s.AvailableFiles = 0, 0
 	}
@@ -104,19 +100,18 @@ func fsStat(ctx context.Context, h nfs.Handler, fs gobilly.Filesystem) (vfs.FSSt
 	}, err
 }
 
-// handles are the file handles of a handler.
-type handles struct {
+// handlerHandles are a handler's file handles.
+type handlerHandles struct {
 	h  nfs.Handler
 	fs gobilly.Filesystem
 }
 
-func (h handles) Handle(path []string) ([]byte, error) { return h.h.ToHandle(h.fs, path), nil }
+func (h handlerHandles) Handle(path []string) ([]byte, error) { return h.h.ToHandle(h.fs, path), nil }
 
-func (h handles) Path(handle []byte) ([]string, error) {
+func (h handlerHandles) Path(handle []byte) ([]string, error) {
 	_, path, err := h.h.FromHandle(handle)
 	return path, err
 }
 
-// Forget ignores an error: a handle that is not forgotten still leads to its
-// path.
-func (h handles) Forget(handle []byte) { _ = h.h.InvalidateHandle(h.fs, handle) }
+// Forget ignores an error: a handle that is not forgotten still leads to its path.
+func (h handlerHandles) Forget(handle []byte) { _ = h.h.InvalidateHandle(h.fs, handle) }

@@ -24,8 +24,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/billy"
 )
 
-// memoryHandler returns go-nfs's own handler of a file system in memory, with a
-// file.
+// memoryHandler returns go-nfs's own handler for a file system in memory, with a file.
 func memoryHandler(t testing.TB) nfs.Handler {
 	t.Helper()
 	fs := memfs.New()
@@ -37,8 +36,8 @@ func memoryHandler(t testing.TB) nfs.Handler {
 	return helpers.NewCachingHandler(helpers.NewNullAuthHandler(fs), 1024)
 }
 
-// connect serves fs as "/x", and returns a client and the root's handle.
-func connect(t *testing.T, fs vfs.FS) (*nfsclient.Client, nfs3.FH) {
+// serveAndConnect serves fs as "/x", and returns a client and the root's handle.
+func serveAndConnect(t *testing.T, fs vfs.FS) (*nfsclient.Client, nfs3.FH) {
 	t.Helper()
 	server, err := nfsserver.New(nfsserver.Config{Exports: []nfsserver.Export{{Path: "/x", FS: fs}}})
 	require.NoError(t, err)
@@ -61,14 +60,16 @@ func connect(t *testing.T, fs vfs.FS) (*nfsclient.Client, nfs3.FH) {
 	return nfsclient.New(conn, nfsclient.Config{}), root
 }
 
-// in returns the place of a name in a directory.
-func in(dir nfs3.FH, name string) nfs3.DirOpArgs { return nfs3.DirOpArgs{Dir: dir, Name: []byte(name)} }
+// dirOpArgs returns a name's place in a directory.
+func dirOpArgs(dir nfs3.FH, name string) nfs3.DirOpArgs {
+	return nfs3.DirOpArgs{Dir: dir, Name: []byte(name)}
+}
 
 // TestNew checks a go-nfs handler behind the programs.
 func TestNew(t *testing.T) {
 	fs, err := New(memoryHandler(t))
 	require.NoError(t, err)
-	c, root := connect(t, fs)
+	c, root := serveAndConnect(t, fs)
 	ctx := t.Context()
 
 	found, err := c.Lookup(ctx, root, "hello")
@@ -79,9 +80,9 @@ func TestNew(t *testing.T) {
 	assert.Equal(t, "from memory\n", string(data[:read.Count]))
 	assert.True(t, read.EOF)
 
-	_, err = c.Create(ctx, &nfs3.CreateArgs{Where: in(root, "x"), Mode: nfs3.Exclusive})
-	assert.Equal(t, nfs3.ErrNotSupp, status(err), "as go-nfs, if attributes cannot change")
-	made, err := c.Create(ctx, &nfs3.CreateArgs{Where: in(root, "new"), Mode: nfs3.Guarded})
+	_, err = c.Create(ctx, &nfs3.CreateArgs{Where: dirOpArgs(root, "x"), Mode: nfs3.Exclusive})
+	assert.Equal(t, nfs3.ErrNotSupp, statusOf(err), "as go-nfs, if attributes cannot change")
+	made, err := c.Create(ctx, &nfs3.CreateArgs{Where: dirOpArgs(root, "new"), Mode: nfs3.Guarded})
 	require.NoError(t, err)
 	fh := bytes.Clone(made.Object)
 	wrote, err := c.Write(ctx, fh, 0, []byte("data"), nfs3.Unstable)
@@ -90,7 +91,7 @@ func TestNew(t *testing.T) {
 	assert.Equal(t, nfs3.FileSync, wrote.Committed, "no COMMIT is needed")
 
 	// In go-nfs itself the handle would be stale now.
-	_, err = c.Rename(ctx, &nfs3.RenameArgs{From: in(root, "new"), To: in(root, "old")})
+	_, err = c.Rename(ctx, &nfs3.RenameArgs{From: dirOpArgs(root, "new"), To: dirOpArgs(root, "old")})
 	require.NoError(t, err)
 	read, err = c.Read(ctx, fh, 0, data)
 	require.NoError(t, err)
@@ -101,8 +102,8 @@ func TestNew(t *testing.T) {
 	assert.EqualValues(t, 1<<62, space.TotalBytes)
 }
 
-// status returns the NFS status of a call's error.
-func status(err error) nfs3.Status {
+// statusOf returns a call error's NFS status.
+func statusOf(err error) nfs3.Status {
 	e, _ := errors.AsType[*nfsclient.Error](err)
 	if e == nil {
 		return nfs3.OK
@@ -110,8 +111,8 @@ func status(err error) nfs3.Status {
 	return e.Status
 }
 
-// An oddHandler returns the set values.
-type oddHandler struct {
+// A fakeHandler returns the set values.
+type fakeHandler struct {
 	nfs.Handler
 	status nfs.MountStatus
 	asked  net.Conn
@@ -120,32 +121,32 @@ type oddHandler struct {
 	stat   atomic.Pointer[error]
 }
 
-func (h *oddHandler) Mount(ctx context.Context, c net.Conn, r nfs.MountRequest) (nfs.MountStatus, gobilly.Filesystem, []nfs.AuthFlavor) {
+func (h *fakeHandler) Mount(ctx context.Context, c net.Conn, r nfs.MountRequest) (nfs.MountStatus, gobilly.Filesystem, []nfs.AuthFlavor) {
 	h.asked, h.path = c, string(r.Dirpath)
 	_, fs, flavors := h.Handler.Mount(ctx, c, r)
 	return h.status, fs, flavors
 }
 
-func (h *oddHandler) ToHandle(fs gobilly.Filesystem, path []string) []byte {
+func (h *fakeHandler) ToHandle(fs gobilly.Filesystem, path []string) []byte {
 	if h.handle >= 0 {
 		return make([]byte, h.handle)
 	}
 	return h.Handler.ToHandle(fs, path)
 }
 
-func (h *oddHandler) FSStat(context.Context, gobilly.Filesystem, *nfs.FSStat) error {
+func (h *fakeHandler) FSStat(context.Context, gobilly.Filesystem, *nfs.FSStat) error {
 	return *h.stat.Load()
 }
 
 func TestRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		h    *oddHandler
+		h    *fakeHandler
 		want string
 	}{
-		{"mount", &oddHandler{status: nfs.MountStatusErrAcces, handle: -1}, `does not mount "/": MNT3ERR_ACCES`},
-		{"long handles", &oddHandler{handle: 45}, "a file handle of 45 bytes, must be 1 to 44"},
-		{"no handles", &oddHandler{handle: 0}, "a file handle of 0 bytes"},
+		{"mount", &fakeHandler{status: nfs.MountStatusErrAcces, handle: -1}, `does not mount "/": MNT3ERR_ACCES`},
+		{"long handles", &fakeHandler{handle: 45}, "a file handle of 45 bytes, must be 1 to 44"},
+		{"no handles", &fakeHandler{handle: 0}, "a file handle of 0 bytes"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.h.Handler = memoryHandler(t)
@@ -157,31 +158,31 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A hostLike is a file system whose root is the host's.
-type hostLike struct{ gobilly.Filesystem }
+// A fakeHostFS is a file system whose root is the host's.
+type fakeHostFS struct{ gobilly.Filesystem }
 
-func (hostLike) Lstat(string) (os.FileInfo, error) { return os.Lstat(".") }
+func (fakeHostFS) Lstat(string) (os.FileInfo, error) { return os.Lstat(".") }
 
 // TestWithoutSync checks that the host's files are refused if nothing
 // syncs them.
 func TestWithoutSync(t *testing.T) {
-	_, err := New(helpers.NewNullAuthHandler(hostLike{memfs.New()}))
+	_, err := New(helpers.NewNullAuthHandler(fakeHostFS{memfs.New()}))
 	assert.ErrorContains(t, err, "osfs.WithBoundOS")
 }
 
 // TestErrors checks that a handler's own errors become the protocol's.
 func TestErrors(t *testing.T) {
-	h := &oddHandler{Handler: memoryHandler(t), handle: -1}
+	h := &fakeHandler{Handler: memoryHandler(t), handle: -1}
 	fs, err := New(h)
 	require.NoError(t, err)
-	c, root := connect(t, fs)
+	c, root := serveAndConnect(t, fs)
 	for want, err := range map[nfs3.Status]error{
 		nfs3.ErrServerFault: &nfs.NFSStatusError{NFSStatus: nfs.NFSStatusServerFault},
 		nfs3.ErrIO:          errors.New("no word"),
 	} {
 		h.stat.Store(&err)
 		_, err := c.FSStat(t.Context(), root)
-		assert.Equal(t, want, status(err))
+		assert.Equal(t, want, statusOf(err))
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package replay keeps the replies of calls that must not be executed twice, and
-// answers retransmitted calls with them. It must not know programs or
-// transports: the caller says which procedures it is for.
+// Package replay caches the replies to calls that must not be executed twice, and sends
+// them again when calls are retransmitted. It must not know programs or transports: the
+// caller selects the procedures.
 package replay

@@ -6,11 +6,12 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/internal/wiretest"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpctest"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 	"github.com/stretchr/testify/require"
 )
 
@@ -23,13 +24,13 @@ func FuzzReplay(f *testing.F) {
 		f.Add(wiretest.Hex(f, "../testdata/"+file+".hex"), -1, []byte(nil))
 	}
 	f.Add(echoCall(1, procEcho, nil)[:44], 44, []byte("moved"))
-	f.Add(call(1, testProg, 2, procMake, 0, 0, 0, 5, 0, 0, 0, 1), 44, []byte("moved"))
+	f.Add(rpctest.NewCall(1, rpctest.Program, 2, procMake, 0, 0, 0, 5, 0, 0, 0, 1), 44, []byte("moved"))
 	f.Fuzz(func(t *testing.T, msg []byte, pos int, item []byte) {
-		m := new(maker)
+		m := new(countingProgram)
 		mux := echoMux()
-		mux.Register(nfs, 3, m)
-		mux.Log = quiet()
-		c := New(mux, Config{Keep: func(p rpcmsg.Procedure, _ []byte) bool { return p.Prog == nfs }})
+		mux.Register(rpctest.NFS, 3, m)
+		mux.Log = discardLogger()
+		c := New(mux, Config{Keep: func(p rpcmsg.Procedure, _ []byte) bool { return p.Prog == rpctest.NFS }})
 		defer c.Close()
 		req := &oncrpc.Request{Msg: msg, Peer: &oncrpc.Peer{Addr: netip.MustParseAddrPort("192.0.2.1:700")}, MaxReply: 4096}
 		if pos >= 0 {
@@ -39,7 +40,7 @@ func FuzzReplay(f *testing.F) {
 		executed := m.executed
 		require.Equal(t, first, answerOf(c, t.Context(), req))
 		p, ok := rpcmsg.ProcedureOf(msg)
-		if !ok || p.Prog != nfs {
+		if !ok || p.Prog != rpctest.NFS {
 			require.Zero(t, c.Stats().Executed)
 			return
 		}

@@ -6,39 +6,19 @@ import (
 	"log/slog"
 
 	"github.com/nfsrdma/nfsrdma/oncrpc"
-	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpctest"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-const (
-	nfs      = 100003
-	testProg = 0x20000001 // from the range for local use
-	procEcho = 1          // echoes an opaque as the reply's data item
-)
+const procEcho = 1 // echoes an opaque as the reply's data item
 
-// A handlerFunc is a Handler for one test.
-type handlerFunc func(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) error
+// discardLogger returns a log for tests that provoke errors.
+func discardLogger() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-func (f handlerFunc) ServeRPC(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
-	return f(ctx, c, r)
-}
-
-// call returns a call message with AUTH_NONE.
-func call(xid, prog, vers, proc uint32, args ...byte) []byte {
-	var b []byte
-	for _, w := range []uint32{xid, rpcmsg.MsgCall, rpcmsg.Version, prog, vers, proc, rpcmsg.AuthNone, 0, rpcmsg.AuthNone, 0} {
-		b = xdr.AppendUint32(b, w)
-	}
-	return append(b, args...)
-}
-
-// quiet returns a log for tests that provoke errors.
-func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
-
-// echoMux serves procEcho of testProg.
+// echoMux serves procEcho of rpctest.Program.
 func echoMux() *oncrpc.Mux {
 	m := new(oncrpc.Mux)
-	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
+	m.Register(rpctest.Program, 2, rpctest.HandlerFunc(func(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
 		data := c.Args.Item(c.MaxReply)
 		if err := c.Args.Done(); err != nil {
 			return err
@@ -54,7 +34,7 @@ func echoMux() *oncrpc.Mux {
 }
 
 func echoCall(xid, proc uint32, data []byte) []byte {
-	return call(xid, testProg, 2, proc, xdr.AppendOpaque(nil, data)...)
+	return rpctest.NewCall(xid, rpctest.Program, 2, proc, xdr.AppendOpaque(nil, data)...)
 }
 
 // bytesOf returns the reply in one piece and releases its item.

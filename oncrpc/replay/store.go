@@ -7,34 +7,35 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 )
 
-// An entry is a running or executed call. Entries are recycled together
-// with the memory of their replies.
+// An entry is a running or executed call. Entries are recycled together with their
+// replies' memory.
 type entry struct {
-	key   cacheKey
-	retry *retry // the newest waiting retry of a running call
+	key    cacheKey
+	origin origin
+	alike  *entry // the next older call with the same key, from another connection
+	retry  *retry // a running call's newest waiting retry
 
-	// The fields below are those of an executed call.
-	reply        []byte
-	since        time.Time
+	// The fields below are set for executed calls.
+	reply        savedReply
+	savedAt      time.Time
 	party        *party
-	older, newer *entry // neighbours in the ring of all
-	next         *entry // the next newer entry of the party
+	older, newer *entry // neighbors in the ring of all entries
+	next         *entry // the party's next newer entry
 }
 
-// finish ends the retry, if there is one.
-func (e *entry) finish(end retryEnd) {
+// finishRetry completes the retry, if there is one.
+func (e *entry) finishRetry(end retryResult) {
 	if e.retry != nil {
-		e.retry.end <- end
+		e.retry.result <- end
 		e.retry = nil
 	}
 }
 
-// size returns the bytes that the entry takes.
-func (e *entry) size() int64 { return entryCost + int64(cap(e.reply)) }
+// memorySize returns the memory that the entry uses, in bytes.
+func (e *entry) memorySize() int64 { return entryCost + int64(cap(e.reply.bytes)) }
 
-// A store keeps executed calls in the order of their replies, overall and
-// for each party.
-type store struct {
+// A replyStore keeps executed calls in the order of their replies, overall and per party.
+type replyStore struct {
 	replies int
 	bytes   int64
 	ring    entry // ring.newer is the oldest entry
@@ -42,29 +43,29 @@ type store struct {
 	parties parties
 }
 
-// A party is the share of one party in the store.
+// A party is one party's share in the store.
 type party struct {
 	name           fairshare.Name
 	bytes          int64
 	oldest, newest *entry
-	place          int // in parties
+	heapIndex      int // in parties
 }
 
-func (s *store) init() {
+func (s *replyStore) init() {
 	s.ring.older, s.ring.newer = &s.ring, &s.ring
 	s.byName = make(map[fairshare.Name]*party)
 }
 
-// oldest returns the oldest entry, or nil.
-func (s *store) oldest() *entry {
+// oldestEntry returns the oldest entry, or nil.
+func (s *replyStore) oldestEntry() *entry {
 	if s.ring.newer == &s.ring {
 		return nil
 	}
 	return s.ring.newer
 }
 
-// add makes e the newest entry.
-func (s *store) add(e *entry) {
+// add adds e as the newest entry.
+func (s *replyStore) add(e *entry) {
 	name := fairshare.PartyOfIP(e.key.client)
 	p := s.byName[name]
 	if p == nil {
@@ -81,31 +82,31 @@ func (s *store) add(e *entry) {
 	e.older, e.newer = s.ring.older, &s.ring
 	e.older.newer, e.newer.older = e, e
 	s.replies++
-	s.account(p, e.size())
+	s.addBytes(p, e.memorySize())
 }
 
-// remove removes e, which must be the oldest entry of its party.
-func (s *store) remove(e *entry) {
+// remove removes e, which must be its party's oldest entry.
+func (s *replyStore) remove(e *entry) {
 	p := e.party
 	p.oldest = e.next
 	e.older.newer, e.newer.older = e.newer, e.older
 	s.replies--
-	s.account(p, -e.size())
+	s.addBytes(p, -e.memorySize())
 	if p.oldest == nil {
-		heap.Remove(&s.parties, p.place)
+		heap.Remove(&s.parties, p.heapIndex)
 		delete(s.byName, p.name)
 	}
 }
 
-// account adds n bytes to the share of p.
-func (s *store) account(p *party, n int64) {
+// addBytes adds n bytes to p's share.
+func (s *replyStore) addBytes(p *party, n int64) {
 	s.bytes += n
 	p.bytes += n
-	heap.Fix(&s.parties, p.place)
+	heap.Fix(&s.parties, p.heapIndex)
 }
 
-// parties is a heap (package container/heap) of the parties, the largest
-// share first.
+// parties is a heap (package container/heap) of the parties, with the largest share
+// first.
 type parties []*party
 
 func (h parties) Len() int           { return len(h) }
@@ -113,12 +114,12 @@ func (h parties) Less(i, j int) bool { return h[i].bytes > h[j].bytes }
 
 func (h parties) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].place, h[j].place = i, j
+	h[i].heapIndex, h[j].heapIndex = i, j
 }
 
 func (h *parties) Push(x any) {
 	p := x.(*party)
-	p.place = len(*h)
+	p.heapIndex = len(*h)
 	*h = append(*h, p)
 }
 

@@ -6,9 +6,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/internal/racetest"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -18,15 +18,21 @@ import (
 func checkStore(t testing.TB, c *Cache) {
 	t.Helper()
 	s := &c.store
-	require.Len(t, c.calls, s.replies)
+	known := 0
+	for _, e := range c.calls {
+		for ; e != nil; e = e.alike {
+			known++
+		}
+	}
+	require.Equal(t, s.replies, known)
 	var size int64
-	last := s.ring.since
+	last := s.ring.savedAt
 	n := 0
 	for e := s.ring.newer; e != &s.ring; e = e.newer {
-		require.Same(t, e, c.calls[e.key])
-		require.False(t, e.since.Before(last), "in the order of the replies")
-		last = e.since
-		size += e.size()
+		require.Equal(t, c.calls[e.key].key, e.key)
+		require.False(t, e.savedAt.Before(last), "in the order of the replies")
+		last = e.savedAt
+		size += e.memorySize()
 		n++
 	}
 	require.Equal(t, s.replies, n)
@@ -34,11 +40,11 @@ func checkStore(t testing.TB, c *Cache) {
 	require.Len(t, s.byName, len(s.parties))
 	for i, p := range s.parties {
 		require.Same(t, p, s.byName[p.name])
-		require.Equal(t, i, p.place)
+		require.Equal(t, i, p.heapIndex)
 		require.LessOrEqual(t, p.bytes, s.parties[0].bytes)
 		for e := p.oldest; e != nil; e = e.next {
 			require.Same(t, p, e.party)
-			size -= e.size()
+			size -= e.memorySize()
 			n--
 		}
 	}
@@ -50,8 +56,8 @@ func checkStore(t testing.TB, c *Cache) {
 // calls displaces only its own replies.
 func TestReplayMemory(t *testing.T) {
 	const kept = 100
-	size := int64(entryCost + cap(append([]byte(nil), made(0, 0)...)))
-	m := new(maker)
+	size := int64(entryCost + cap(append([]byte(nil), makeReply(0, 0)...)))
+	m := new(countingProgram)
 	c := newReplay(t, m, Config{MaxMemory: kept * size})
 	quiet := func(i int) string { return fmt.Sprintf("192.0.2.%d:700", i) }
 	for i := range 10 {
@@ -66,7 +72,7 @@ func TestReplayMemory(t *testing.T) {
 	assert.Equal(t, kept, s.Replies)
 	assert.EqualValues(t, 1010-kept, s.Forgotten)
 	for i := range 10 {
-		assert.Equal(t, made(1, uint32(i+1)), answerOf(c, t.Context(), madeBy(quiet(i), 1, nil)))
+		assert.Equal(t, makeReply(1, uint32(i+1)), answerOf(c, t.Context(), madeBy(quiet(i), 1, nil)))
 	}
 	executed := m.executed
 	for xid := uint32(1000 - (kept - 10)); xid < 1000; xid++ { // all except the oldest are kept
@@ -81,7 +87,7 @@ func TestReplayMemory(t *testing.T) {
 // clients.
 func TestReplayParties(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	c := newReplay(t, new(maker), Config{MaxMemory: 50 * 400})
+	c := newReplay(t, new(countingProgram), Config{MaxMemory: 50 * 400})
 	for i := range 3000 {
 		client := fmt.Sprintf("192.0.2.%d:700", min(rng.IntN(40), rng.IntN(40)))
 		answerOf(c, t.Context(), madeBy(client, rng.Uint32N(40), nil))
@@ -97,7 +103,7 @@ func TestReplayParties(t *testing.T) {
 // TestReplayCosts checks that a call costs no allocation if its reply is not
 // kept, or once the cache is full.
 func TestReplayCosts(t *testing.T) {
-	c := newReplay(t, new(maker), Config{MaxMemory: 1000 * 300})
+	c := newReplay(t, new(countingProgram), Config{MaxMemory: 1000 * 300})
 	rep := oncrpc.Reply{Head: make([]byte, 0, 512)}
 	serve := func(req *oncrpc.Request) {
 		rep.Head = rep.Head[:0]
@@ -122,8 +128,8 @@ func TestReplayCosts(t *testing.T) {
 	assert.Zero(t, buf.Default.Out())
 }
 
-// nothing is a Service whose replies are as long as those of a WRITE.
-func nothing(_ context.Context, _ *oncrpc.Request, rep *oncrpc.Reply) bool {
+// serveNothing is a Service whose replies are as long as those of a WRITE.
+func serveNothing(_ context.Context, _ *oncrpc.Request, rep *oncrpc.Reply) bool {
 	rep.Head = append(rep.Head, make([]byte, 160)...)
 	return true
 }
@@ -131,8 +137,8 @@ func nothing(_ context.Context, _ *oncrpc.Request, rep *oncrpc.Reply) bool {
 func BenchmarkReplay(b *testing.B) {
 	for _, proc := range []byte{procMake - 1, procMake} {
 		b.Run(fmt.Sprintf("kept=%v", proc == procMake), func(b *testing.B) {
-			c := newReplay(b, new(maker), Config{})
-			c.next = serviceFunc(nothing)
+			c := newReplay(b, new(countingProgram), Config{})
+			c.next = serviceFunc(serveNothing)
 			rep := oncrpc.Reply{Head: make([]byte, 0, 512)}
 			req := madeBy("192.0.2.1:700", 1, make([]byte, 1000))
 			req.Msg[23] = proc

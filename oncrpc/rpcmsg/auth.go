@@ -3,29 +3,29 @@ package rpcmsg
 import (
 	"fmt"
 
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// Authentication flavours (RFC 5531, Section 8.2).
+// Authentication flavors (RFC 5531, Section 8.2).
 const (
 	AuthNone uint32 = 0
 	AuthSys  uint32 = 1
 
-	// AuthGSS is RPCSEC_GSS (RFC 2203), under which a message may be signed or
-	// sealed. Package rpcsec serves it: programs see one of the pseudo-flavours
-	// below. Relayed calls may carry it too.
+	// AuthGSS is RPCSEC_GSS (RFC 2203), with which a message may be signed or sealed.
+	// Package rpcsec serves it: programs see one of the pseudo-flavors below. Relayed
+	// calls may carry it too.
 	AuthGSS uint32 = 6
 
-	// AuthTLS is the flavour of the call that asks for TLS (RFC 9289). Package rpctls
+	// AuthTLS is the flavor of the call that requests TLS (RFC 9289). Package rpctls
 	// serves it.
 	AuthTLS uint32 = 7
 
 	authShort uint32 = 2
 )
 
-// The pseudo-flavours of Kerberos 5 (RFC 2623, Section 4.2) name a mechanism
-// together with its service. They are never on the wire of a call, so that a
-// Cred with one of them was verified.
+// The Kerberos 5 pseudo-flavors (RFC 2623, Section 4.2) identify a mechanism together
+// with its service. They are never sent in a call, so a Cred with one of them was
+// verified.
 const (
 	AuthKrb5  uint32 = 390003 // the header is signed
 	AuthKrb5i uint32 = 390004 // arguments and results are signed too
@@ -38,17 +38,17 @@ const (
 	MaxGIDs        = 16
 )
 
-// Nobody is the user of calls without an identity, for programs that ignore
-// Flavor. Zero would be the superuser, and 2^32-1 means "as before" to the
-// system calls that change a user id.
+// Nobody is the user for calls without an identity, for programs that ignore Flavor. Zero
+// would be the superuser, and 2^32-1 means "unchanged" to the system calls that set a
+// user id.
 const Nobody = 65534
 
-// A Cred is a call's decoded credential. With AuthNone the ids are Nobody
-// (65534). With AuthSys the ids are the peer's claim and may have any value.
-// With a pseudo-flavour of Kerberos the principal was verified, and the ids are
-// those of its user on this host.
+// A Cred is a call's decoded credential. With AuthNone the ids are Nobody (65534). With
+// AuthSys the ids are the peer's claim and may have any value. With a Kerberos
+// pseudo-flavor the principal was verified, and the ids are those of its user on this
+// host.
 type Cred struct {
-	Flavor uint32 // AuthNone, AuthSys or a pseudo-flavour
+	Flavor uint32 // AuthNone, AuthSys or a pseudo-flavor
 	UID    uint32
 	GID    uint32
 	GIDs   []uint32 // AuthSys: at most 16; valid until the handler returns
@@ -56,30 +56,30 @@ type Cred struct {
 	// Principal is the verified name, "" without one.
 	Principal string
 
-	// Anonymous reports that the principal has no user on this host. The ids
-	// are Nobody then, and an export may put its own in their place.
+	// Anonymous reports that the principal has no user on this host. The ids are then
+	// Nobody, and an export may replace them.
 	Anonymous bool
 
-	// Unknown reports that the principal's user cannot be found at present: a call
-	// that needs the user must be made again later. Anonymous is set too.
+	// Unknown reports that the principal's user cannot currently be found: a call that
+	// needs the user must be retried later. Anonymous is set too.
 	Unknown bool
 }
 
-// An AuthError is an auth_stat (RFC 5531, Section 9), the reason for which a
-// caller was refused. A Handler returns an AuthError to deny a call.
+// An AuthError is an auth_stat (RFC 5531, Section 9), the reason why a caller was
+// rejected. A Handler returns an AuthError to deny a call.
 type AuthError uint32
 
 // The auth_stat values that a server sends.
 const (
-	AuthBadCred      AuthError = 1 // the credential is broken, or of a flavour that is not served
+	AuthBadCred      AuthError = 1 // the credential is malformed, or its flavor is not supported
 	AuthRejectedCred AuthError = 2 // the caller must begin a new session
-	AuthBadVerf      AuthError = 3 // the verifier is broken
+	AuthBadVerf      AuthError = 3 // the verifier is malformed
 	AuthRejectedVerf AuthError = 4 // the verifier is too old, or was seen before
-	AuthTooWeak      AuthError = 5 // the flavour is refused for security reasons
+	AuthTooWeak      AuthError = 5 // the flavor is rejected for security reasons
 
-	// RFC 2203, Section 3: the caller must make a new context.
+	// RFC 2203, Section 3: the caller must establish a new context.
 	AuthCredProblem AuthError = 13 // the server does not have the context
-	AuthCtxProblem  AuthError = 14 // the context is of no more use
+	AuthCtxProblem  AuthError = 14 // the context is no longer usable
 )
 
 // Error names the auth_stat.
@@ -108,12 +108,12 @@ func (e AuthError) Name() string {
 	return "unnamed"
 }
 
-// CheckFlavor returns the denial for a flavour that is not served.
+// CheckFlavor returns the denial for an unsupported flavor.
 //
-// RFC 5531 names no auth_stat for an unknown flavour. AUTH_REJECTEDCRED would
-// ask the caller to come again with a new session (and is the answer to an
-// unknown shorthand credential: Appendix A), which cannot help here. knfsd and
-// RFC 9289, Section 4.1, use AUTH_BADCRED.
+// RFC 5531 specifies no auth_stat for an unknown flavor. AUTH_REJECTEDCRED would ask the
+// caller to retry with a new session (and is the reply to an unknown shorthand
+// credential, see Appendix A), which cannot help here. knfsd and RFC 9289, Section 4.1,
+// use AUTH_BADCRED.
 func CheckFlavor(flavor uint32) error {
 	switch flavor {
 	case AuthNone, AuthSys:
@@ -125,12 +125,11 @@ func CheckFlavor(flavor uint32) error {
 	}
 }
 
-// DecodeCred decodes the credential of a served flavour. It stores the GIDs in
-// gids.
+// DecodeCred decodes a credential with a supported flavor. It stores the GIDs in gids.
 //
-// The bodies of an AUTH_NONE credential and verifier are undefined and ignored
-// (Section 10.1). A verifier of another flavour has nothing to verify here, and
-// is refused as knfsd does.
+// The bodies of an AUTH_NONE credential and verifier are undefined and ignored (Section
+// 10.1). A verifier with another flavor cannot be verified here, and is rejected as in
+// knfsd.
 func DecodeCred(cred, verf OpaqueAuth, gids *[MaxGIDs]uint32) (Cred, error) {
 	if verf.Flavor != AuthNone {
 		return Cred{}, AuthBadVerf
@@ -141,9 +140,8 @@ func DecodeCred(cred, verf OpaqueAuth, gids *[MaxGIDs]uint32) (Cred, error) {
 	return DecodeAuthSys(cred.Body, gids)
 }
 
-// DecodeAuthSys decodes authsys_parms (Appendix A). The stamp has a meaning
-// only to the caller. The machine's name is the caller's claim, and decides
-// nothing.
+// DecodeAuthSys decodes authsys_parms (Appendix A). Only the caller interprets the stamp.
+// The machine name is the caller's claim, and is not used.
 func DecodeAuthSys(body []byte, gids *[MaxGIDs]uint32) (Cred, error) {
 	r := xdr.NewReader(body)
 	r.Uint32() // stamp

@@ -1,5 +1,5 @@
-// Package rpcmsg is the codec of RPC version 2 (RFC 5531): the headers of calls and
-// replies, credentials and verifiers. It must not know sockets, clocks or programs.
+// Package rpcmsg is the codec for RPC version 2 (RFC 5531): call and reply headers,
+// credentials and verifiers. It must not know sockets, clocks or programs.
 package rpcmsg
 
 import (
@@ -7,14 +7,14 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// CallHeaderLen is the length in bytes of the shortest header of a call: without
-// credentials (RFC 5531, Section 9). The arguments begin behind the header.
+// CallHeaderLen is the length in bytes of the shortest call header: without credentials
+// (RFC 5531, Section 9). The arguments follow the header.
 const CallHeaderLen = 10 * 4
 
-// Numbers of RFC 5531, Section 9.
+// Numbers from RFC 5531, Section 9.
 const (
 	Version = 2
 
@@ -35,16 +35,16 @@ const (
 	DeniedAuth  = 1
 )
 
-// MaxAuthBody is the length in bytes of the longest body of an opaque_auth (RFC
-// 5531, Section 8.2).
+// MaxAuthBody is the maximum length in bytes of an opaque_auth body (RFC 5531, Section
+// 8.2).
 const MaxAuthBody = 400
 
-// AcceptedLen is the length in bytes of an accepted reply up to its results:
-// six words, because the verifier is always an empty AUTH_NONE.
+// AcceptedLen is an accepted reply's length in bytes up to its results: six words,
+// because the verifier is always an empty AUTH_NONE.
 const AcceptedLen = 24
 
-// ResultsAt returns where the results of an accepted reply begin. Its verifier need not
-// be empty.
+// ResultsAt returns the offset at which an accepted reply's results begin. Its verifier
+// need not be empty.
 func ResultsAt(reply []byte) int {
 	n := int(binary.BigEndian.Uint32(reply[AcceptedLen-8:]))
 	return AcceptedLen + n + xdr.Pad(n)
@@ -53,8 +53,8 @@ func ResultsAt(reply []byte) int {
 // ErrVersion reports that rpcvers is not 2.
 var ErrVersion = errors.New("oncrpc: RPC version not supported")
 
-// ErrNotCall reports that a message is not a call, or is too short for a call,
-// and so cannot be answered.
+// ErrNotCall reports that a message is not a call, or is too short for a call, and so
+// cannot be replied to.
 var ErrNotCall = errors.New("oncrpc: no answer")
 
 // An OpaqueAuth is a credential or verifier. Its body aliases the message.
@@ -73,7 +73,7 @@ type CallHeader struct {
 // ReadCall reads the header at the start of r. The XID is valid with every
 // error except ErrNotCall. An authentication field with too long a body is an
 // AuthError: RFC 2203, Section 5.3.3.3, counts a bad length among the
-// credential's faults. A truncated header is an error of package xdr.
+// credential's faults. A truncated header is a package xdr error.
 func ReadCall(r *xdr.Reader) (h CallHeader, err error) {
 	h.XID = r.Uint32()
 	direction, version := r.Uint32(), r.Uint32()
@@ -108,15 +108,15 @@ func AppendAccepted(b []byte, xid, stat uint32) []byte {
 	return xdr.AppendUint32(b, stat)
 }
 
-// AppendProgMismatch appends the answer to a call of a missing version, with
-// the lowest and highest version of the program.
+// AppendProgMismatch appends the reply to a call for a missing version, with the
+// program's lowest and highest version.
 func AppendProgMismatch(b []byte, xid, low, high uint32) []byte {
 	b = AppendAccepted(b, xid, ProgMismatch)
 	b = xdr.AppendUint32(b, low)
 	return xdr.AppendUint32(b, high)
 }
 
-// AppendRPCMismatch appends the denial of an RPC version other than 2.
+// AppendRPCMismatch appends the denial for an RPC version other than 2.
 func AppendRPCMismatch(b []byte, xid uint32) []byte {
 	b = AppendReply(b, xid, MsgDenied)
 	b = xdr.AppendUint32(b, RPCMismatch)
@@ -124,7 +124,7 @@ func AppendRPCMismatch(b []byte, xid uint32) []byte {
 	return xdr.AppendUint32(b, Version)
 }
 
-// AppendAuthError appends the denial of a caller.
+// AppendAuthError appends a denial with an auth_stat.
 func AppendAuthError(b []byte, xid uint32, stat AuthError) []byte {
 	b = AppendReply(b, xid, MsgDenied)
 	b = xdr.AppendUint32(b, DeniedAuth)
@@ -138,7 +138,7 @@ func AppendReply(b []byte, xid, stat uint32) []byte {
 	return xdr.AppendUint32(b, stat)
 }
 
-// A Procedure identifies the procedure of a call.
+// A Procedure identifies a call's procedure.
 type Procedure struct{ Prog, Vers, Proc uint32 }
 
 // ProcedureOf reads the first words of a call (RFC 5531, Section 9). It returns

@@ -8,29 +8,28 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// A Counter is a Caller in front of another Caller. It counts
-// calls, bytes, errors and time for each procedure of a program. Calls of other
-// programs pass uncounted.
+// A Counter is a Caller in front of another Caller. It counts calls, bytes, errors and
+// time for each procedure of a program. Calls to other programs are not counted.
 type Counter struct {
 	next     oncrpc.Caller
 	observed Observed
 	procs    []callCounts
 }
 
-// callCounts are the counters of a procedure.
+// callCounts are a procedure's counters.
 type callCounts struct {
-	begun, ended, failed atomic.Uint64
-	sent, received       atomic.Uint64
-	nanoseconds          atomic.Uint64
+	started, finished, failed atomic.Uint64
+	sent, received            atomic.Uint64
+	nanoseconds               atomic.Uint64
 }
 
-// CallStats is a snapshot of a Counter's counters of a procedure.
+// CallStats is a snapshot of a procedure's counters in a Counter.
 type CallStats struct {
-	Calls          uint64        // ended calls
-	UnderWay       uint64        // begun calls that have not ended
-	Failed         uint64        // ended without results, or with a nonzero status in them
-	Sent, Received uint64        // bytes of arguments and results, data items included, without the headers of RPC
-	Duration       time.Duration // from Call to its return, sum over all ended calls
+	Calls          uint64        // finished calls
+	InFlight       uint64        // calls in flight
+	Failed         uint64        // finished without results, or with a nonzero status in them
+	Sent, Received uint64        // bytes in arguments and results, including data items, without RPC headers
+	Duration       time.Duration // from Call to its return, summed over all finished calls
 }
 
 // NewCounter returns a Counter in front of next.
@@ -50,7 +49,7 @@ func (c *Counter) Call(ctx context.Context, x *oncrpc.Exchange) error {
 		return c.next.Call(ctx, x)
 	}
 	n := &c.procs[x.Proc]
-	n.begun.Add(1)
+	n.started.Add(1)
 	n.sent.Add(uint64(len(x.Args) + len(x.Item) + len(x.Tail)))
 	start := time.Now()
 	err := c.next.Call(ctx, x)
@@ -64,17 +63,17 @@ func (c *Counter) Call(ctx context.Context, x *oncrpc.Exchange) error {
 	} else {
 		n.failed.Add(1)
 	}
-	n.ended.Add(1)
+	n.finished.Add(1)
 	return err
 }
 
-// Stats returns the counts of a procedure.
+// Stats returns a procedure's counts.
 func (c *Counter) Stats(proc uint32) CallStats {
 	n := &c.procs[proc]
 	s := CallStats{
-		Calls: n.ended.Load(), Failed: n.failed.Load(), Sent: n.sent.Load(), Received: n.received.Load(),
+		Calls: n.finished.Load(), Failed: n.failed.Load(), Sent: n.sent.Load(), Received: n.received.Load(),
 		Duration: time.Duration(n.nanoseconds.Load()),
 	}
-	s.UnderWay = n.begun.Load() - s.Calls // loaded after ended, so never negative
+	s.InFlight = n.started.Load() - s.Calls // loaded after ended, so never negative
 	return s
 }

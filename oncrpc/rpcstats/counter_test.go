@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/oncrpc"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpctest"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/stretchr/testify/assert"
 )
 
@@ -24,19 +25,19 @@ func TestCounter(t *testing.T) {
 			time.Sleep(time.Second)
 			switch x.Proc {
 			case 1: // with a separate data item
-				x.Results = xdr.NewReader(words(0, 5))
+				x.Results = xdr.NewReader(appendWords(0, 5))
 				x.Results.SetMoved(make([]byte, 5))
 			case 2:
-				x.Results = xdr.NewReader(words(2))
+				x.Results = xdr.NewReader(appendWords(2))
 			case 3:
 				<-hold
 				return errors.New("lost")
 			}
 			return nil
 		})
-		c := NewCounter(next, Observed{Prog: nfs, Vers: 3, Procs: 4, HasStatus: func(proc uint32) bool { return proc != 0 }})
+		c := NewCounter(next, Observed{Prog: rpctest.NFS, Vers: 3, Procs: 4, HasStatus: func(proc uint32) bool { return proc != 0 }})
 		call := func(vers, proc uint32) error {
-			x := &oncrpc.Exchange{Prog: nfs, Vers: vers, Proc: proc, Args: make([]byte, 8), Item: make([]byte, 100), Tail: make([]byte, 4)}
+			x := &oncrpc.Exchange{Prog: rpctest.NFS, Vers: vers, Proc: proc, Args: make([]byte, 8), Item: make([]byte, 100), Tail: make([]byte, 4)}
 			err := c.Call(t.Context(), x)
 			if proc == 2 {
 				assert.EqualValues(t, 2, x.Results.Uint32(), "the results are untouched")
@@ -51,7 +52,7 @@ func TestCounter(t *testing.T) {
 		got := make(chan error)
 		go func() { got <- call(3, 3) }()
 		synctest.Wait()
-		assert.Equal(t, CallStats{UnderWay: 1, Sent: 112}, c.Stats(3))
+		assert.Equal(t, CallStats{InFlight: 1, Sent: 112}, c.Stats(3))
 		close(hold)
 		assert.Error(t, <-got)
 

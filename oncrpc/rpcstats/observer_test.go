@@ -11,7 +11,8 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpctest"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -20,8 +21,8 @@ import (
 // argument as status, after as many microseconds as its second argument.
 // Procedure 2 fails with its argument as auth_stat.
 func statusMux() *oncrpc.Mux {
-	m := &oncrpc.Mux{Log: quiet()}
-	m.Register(testProg, 2, handlerFunc(func(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
+	m := &oncrpc.Mux{Log: discardLogger()}
+	m.Register(rpctest.Program, 2, rpctest.HandlerFunc(func(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
 		status := c.Args.Uint32()
 		switch c.Proc {
 		case 1:
@@ -38,11 +39,11 @@ func statusMux() *oncrpc.Mux {
 	return m
 }
 
-// observe returns an Observer of the first four procedures of that program, and
+// newObserver returns an Observer of the first four procedures of that program, and
 // a function that serves a call, each on a connection of its own.
-func observe(t *testing.T) (o *Observer, serve func(msg []byte) *oncrpc.Reply) {
+func newObserver(t *testing.T) (o *Observer, serve func(msg []byte) *oncrpc.Reply) {
 	o = NewObserver(statusMux(), Observed{
-		Prog: testProg, Vers: 2, Procs: 4, HasStatus: func(proc uint32) bool { return proc != 0 },
+		Prog: rpctest.Program, Vers: 2, Procs: 4, HasStatus: func(proc uint32) bool { return proc != 0 },
 	})
 	port := uint16(1000)
 	return o, func(msg []byte) *oncrpc.Reply {
@@ -54,7 +55,7 @@ func observe(t *testing.T) (o *Observer, serve func(msg []byte) *oncrpc.Reply) {
 	}
 }
 
-func words(w ...uint32) (b []byte) {
+func appendWords(w ...uint32) (b []byte) {
 	for _, v := range w {
 		b = xdr.AppendUint32(b, v)
 	}
@@ -63,18 +64,18 @@ func words(w ...uint32) (b []byte) {
 
 func TestObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o, serve := observe(t)
+		o, serve := newObserver(t)
 		assert.Empty(t, o.Stats())
 		for _, us := range []uint32{0, 5, 6, 60, 10_000_000} {
-			serve(call(1, testProg, 2, 1, words(0, us)...))
+			serve(rpctest.NewCall(1, rpctest.Program, 2, 1, appendWords(0, us)...))
 		}
 		for _, status := range []uint32{2, 70, 2} {
-			serve(call(1, testProg, 2, 1, words(status, 0)...))
+			serve(rpctest.NewCall(1, rpctest.Program, 2, 1, appendWords(status, 0)...))
 		}
 		stats := o.Stats()
 		require.Len(t, stats, 1)
 		s := stats[0]
-		assert.Equal(t, [3]uint32{testProg, 2, 1}, [3]uint32{s.Prog, s.Vers, s.Proc})
+		assert.Equal(t, [3]uint32{rpctest.Program, 2, 1}, [3]uint32{s.Prog, s.Vers, s.Proc})
 		assert.EqualValues(t, 8, s.Calls)
 		assert.EqualValues(t, 8*(10+2)*4, s.In)
 		assert.EqualValues(t, 8*(rpcmsg.AcceptedLen+4), s.Out)
@@ -88,13 +89,13 @@ func TestObserver(t *testing.T) {
 // TestObserverOutcomes checks that every layer's reason for a refusal is
 // counted, by its name in RFC 5531 if any.
 func TestObserverOutcomes(t *testing.T) {
-	o, serve := observe(t)
-	badVersion := call(1, testProg, 2, 1, words(0, 0)...)
+	o, serve := newObserver(t)
+	badVersion := rpctest.NewCall(1, rpctest.Program, 2, 1, appendWords(0, 0)...)
 	badVersion[11] = 3
 	for _, msg := range [][]byte{
-		call(1, testProg, 2, 2, words(uint32(rpcmsg.AuthTooWeak))...), call(1, testProg, 2, 1), call(1, testProg, 2, 3, words(0)...),
-		call(1, testProg, 9, 1), call(1, testProg, 2, 4, words(0)...), call(1, nfs, 3, 1),
-		words(1, rpcmsg.MsgCall), badVersion, // not recognizable as calls of RPC version 2
+		rpctest.NewCall(1, rpctest.Program, 2, 2, appendWords(uint32(rpcmsg.AuthTooWeak))...), rpctest.NewCall(1, rpctest.Program, 2, 1), rpctest.NewCall(1, rpctest.Program, 2, 3, appendWords(0)...),
+		rpctest.NewCall(1, rpctest.Program, 9, 1), rpctest.NewCall(1, rpctest.Program, 2, 4, appendWords(0)...), rpctest.NewCall(1, rpctest.NFS, 3, 1),
+		appendWords(1, rpcmsg.MsgCall), badVersion, // not recognizable as calls of RPC version 2
 	} {
 		serve(msg)
 	}
@@ -124,9 +125,9 @@ func TestObserverOutcomes(t *testing.T) {
 // TestObserverBounded checks that the number of separate outcomes is bounded,
 // and that none is lost.
 func TestObserverBounded(t *testing.T) {
-	o, serve := observe(t)
+	o, serve := newObserver(t)
 	for status := range uint32(2 * maxOutcomes) {
-		serve(call(1, testProg, 2, 1, words(status, 0)...))
+		serve(rpctest.NewCall(1, rpctest.Program, 2, 1, appendWords(status, 0)...))
 	}
 	failed := o.Stats()[0].Failed
 	require.Len(t, failed, maxOutcomes+1)
@@ -136,28 +137,28 @@ func TestObserverBounded(t *testing.T) {
 // TestShares checks that connections have different counters, also if their ports have one parity.
 func TestShares(t *testing.T) {
 	n := new(procCounts)
-	seen := make(map[*share]bool)
-	for port := uint16(40000); port < 40000+2*shares; port += 2 {
-		seen[n.share(&oncrpc.Peer{Addr: netip.AddrPortFrom(netip.Addr{}, port)})] = true
+	seen := make(map[*counterShard]bool)
+	for port := uint16(40000); port < 40000+2*shardCount; port += 2 {
+		seen[n.shardFor(&oncrpc.Peer{Addr: netip.AddrPortFrom(netip.Addr{}, port)})] = true
 	}
-	assert.Len(t, seen, shares)
-	assert.True(t, seen[n.share(nil)])
+	assert.Len(t, seen, shardCount)
+	assert.True(t, seen[n.shardFor(nil)])
 }
 
 func TestObserverResumes(t *testing.T) {
-	assert.True(t, oncrpc.Resumes(NewObserver(resumable{new(oncrpc.Mux)})))
+	assert.True(t, oncrpc.Resumes(NewObserver(resumableService{new(oncrpc.Mux)})))
 	assert.False(t, oncrpc.Resumes(NewObserver(new(oncrpc.Mux))))
 }
 
-// A resumable is a Service whose calls may be repeated.
-type resumable struct{ oncrpc.Service }
+// A resumableService is a Service whose calls may be repeated.
+type resumableService struct{ oncrpc.Service }
 
-func (resumable) Resumes() bool { return true }
+func (resumableService) Resumes() bool { return true }
 
-// instant answers at once.
-type instant struct{ reply []byte }
+// instantService answers at once.
+type instantService struct{ reply []byte }
 
-func (s instant) Serve(_ context.Context, _ *oncrpc.Request, rep *oncrpc.Reply) bool {
+func (s instantService) Serve(_ context.Context, _ *oncrpc.Request, rep *oncrpc.Reply) bool {
 	rep.Head = append(rep.Head, s.reply...)
 	return true
 }
@@ -165,13 +166,13 @@ func (s instant) Serve(_ context.Context, _ *oncrpc.Request, rep *oncrpc.Reply) 
 // BenchmarkObserver measures the cost of an Observer against an instant
 // Service.
 func BenchmarkObserver(b *testing.B) {
-	next := instant{words(1, rpcmsg.MsgReply, rpcmsg.MsgAccepted, 0, 0, rpcmsg.Success, 0, 0)}
-	program := Observed{Prog: testProg, Vers: 2, Procs: 22, HasStatus: func(proc uint32) bool { return proc != 0 }}
+	next := instantService{appendWords(1, rpcmsg.MsgReply, rpcmsg.MsgAccepted, 0, 0, rpcmsg.Success, 0, 0)}
+	program := Observed{Prog: rpctest.Program, Vers: 2, Procs: 22, HasStatus: func(proc uint32) bool { return proc != 0 }}
 	for name, s := range map[string]oncrpc.Service{"without": next, "with": NewObserver(next, program)} {
 		var port atomic.Uint32
 		bench := func(next func() bool) {
 			peer := &oncrpc.Peer{Addr: netip.AddrPortFrom(netip.Addr{}, uint16(port.Add(2)))}
-			req := &oncrpc.Request{Msg: call(1, testProg, 2, 6, words(0, 0)...), Peer: peer}
+			req := &oncrpc.Request{Msg: rpctest.NewCall(1, rpctest.Program, 2, 6, appendWords(0, 0)...), Peer: peer}
 			rep := &oncrpc.Reply{Head: make([]byte, 0, 100)}
 			for next() {
 				rep.Head = rep.Head[:0]

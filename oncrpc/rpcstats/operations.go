@@ -6,29 +6,29 @@ import "sync/atomic"
 // status. Counting costs one addition, and a second one for a failure.
 type Operations struct{ each []operationCounts }
 
-// operationCounts are the counters of an operation.
+// operationCounts are an operation's counters.
 type operationCounts struct {
 	all    atomic.Uint64
-	failed outcomes
+	failed outcomeCounts
 }
 
-// OperationStats is a snapshot of the counters of an operation.
+// OperationStats is a snapshot of an operation's counters.
 type OperationStats struct {
 	Op     uint32
 	Count  uint64
 	Failed []Failures // by status
 }
 
-// NewOperations returns counters of the operations below n. Operations from n on
-// are counted together, as n.
+// NewOperations returns counters for the operations below n. Operations from n on are
+// counted together, as n.
 func NewOperations(n uint32) *Operations { return &Operations{make([]operationCounts, n+1)} }
 
-// Count counts one operation that ended with a status, of which 0 is success.
+// Count counts one operation that finished with a status, in which 0 is success.
 func (o *Operations) Count(op, status uint32) {
 	c := &o.each[min(op, uint32(len(o.each)-1))]
 	c.all.Add(1)
 	if status != 0 {
-		c.failed.add(Outcome{OutcomeStatus, status})
+		c.failed.countFailure(Outcome{OutcomeStatus, status})
 	}
 }
 
@@ -38,7 +38,7 @@ func (o *Operations) Stats() []OperationStats {
 	for i := range o.each {
 		c := &o.each[i]
 		if n := c.all.Load(); n > 0 {
-			all = append(all, OperationStats{uint32(i), n, c.failed.read()})
+			all = append(all, OperationStats{uint32(i), n, c.failed.listFailures()})
 		}
 	}
 	return all

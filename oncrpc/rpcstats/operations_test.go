@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpctest"
 )
 
 // TestOperations checks the counters of operations, known and unknown, and that
@@ -28,7 +29,7 @@ func TestOperations(t *testing.T) {
 // and that a procedure which does not exist is not.
 func TestObserverProcOf(t *testing.T) {
 	o := NewObserver(statusMux(), Observed{
-		Prog: testProg, Vers: 2, Procs: 8,
+		Prog: rpctest.Program, Vers: 2, Procs: 8,
 		HasStatus: func(proc uint32) bool { return proc == 7 },
 		ProcOf: func(proc uint32, msg []byte) uint32 {
 			if proc != 1 {
@@ -38,7 +39,7 @@ func TestObserverProcOf(t *testing.T) {
 		},
 	})
 	for _, as := range []uint32{7, 7, 5, 200} {
-		o.Serve(t.Context(), &oncrpc.Request{Msg: call(1, testProg, 2, 1, words(70, as)...), MaxReply: 4096, Peer: new(oncrpc.Peer)}, new(oncrpc.Reply))
+		o.Serve(t.Context(), &oncrpc.Request{Msg: rpctest.NewCall(1, rpctest.Program, 2, 1, appendWords(70, as)...), MaxReply: 4096, Peer: new(oncrpc.Peer)}, new(oncrpc.Reply))
 	}
 	stats := o.Stats()
 	if assert.Len(t, stats, 3) {

@@ -12,7 +12,7 @@ import (
 // An Outcome is the way in which a call failed. The zero value means success.
 type Outcome struct {
 	Kind OutcomeKind
-	Code uint32 // of that kind
+	Code uint32 // as defined by Kind
 }
 
 // An OutcomeKind gives the meaning of an Outcome's Code.
@@ -27,7 +27,7 @@ const (
 	OutcomeOther                             // 0: outcomes beyond maxOutcomes
 )
 
-// String returns the name of RFC 5531 for o, if any.
+// String returns the RFC 5531 name for o, if any.
 func (o Outcome) String() string {
 	switch {
 	case o.Kind == OutcomeAccept && o.Code < uint32(len(acceptNames)):
@@ -51,18 +51,18 @@ var acceptNames = [...]string{"SUCCESS", "PROG_UNAVAIL", "PROG_MISMATCH", "PROC_
 func (o Outcome) pack() uint64            { return uint64(o.Kind)<<32 | uint64(o.Code) }
 func unpackOutcome(packed uint64) Outcome { return Outcome{OutcomeKind(packed >> 32), uint32(packed)} }
 
-// ProcStats is a snapshot of an Observer's counters of a procedure.
+// ProcStats is a snapshot of a procedure's counters in an Observer.
 type ProcStats struct {
 	Prog, Vers, Proc uint32 // 0: all procedures that are not observed individually
 
 	Calls    uint64
-	In, Out  uint64        // bytes of calls and replies, data items included
+	In, Out  uint64        // bytes in calls and replies, including data items
 	Duration time.Duration // sum over all calls
 	Took     [len(LatencyBounds) + 1]uint64
 	Failed   []Failures // by outcome
 }
 
-// Failures is a number of replies with the same outcome.
+// Failures is the number of replies with the same outcome.
 type Failures struct {
 	Outcome
 	Count uint64
@@ -74,40 +74,40 @@ func (o *Observer) Stats() []ProcStats {
 	for i := range o.programs {
 		g := &o.programs[i]
 		for proc := range g.procs {
-			if s := g.procs[proc].read(); s.Calls > 0 {
+			if s := g.procs[proc].snapshot(); s.Calls > 0 {
 				s.Prog, s.Vers, s.Proc = g.Prog, g.Vers, uint32(proc)
 				all = append(all, s)
 			}
 		}
 	}
-	if s := o.other.read(); s.Calls > 0 {
+	if s := o.other.snapshot(); s.Calls > 0 {
 		all = append(all, s)
 	}
 	return all
 }
 
-func (n *procCounts) read() ProcStats {
+func (n *procCounts) snapshot() ProcStats {
 	var s ProcStats
-	for i := range n.shares {
-		c := &n.shares[i]
+	for i := range n.shards {
+		c := &n.shards[i]
 		s.In, s.Out, s.Duration = s.In+c.in.Load(), s.Out+c.out.Load(), s.Duration+time.Duration(c.nanoseconds.Load())
 		for i := range c.took {
 			calls := c.took[i].Load()
 			s.Took[i], s.Calls = s.Took[i]+calls, s.Calls+calls
 		}
 	}
-	s.Failed = n.failed.read()
+	s.Failed = n.failed.listFailures()
 	return s
 }
 
-// read returns the failures, sorted by outcome.
-func (c *outcomes) read() (all []Failures) {
-	for i := range c.each {
-		if count := c.each[i].n.Load(); count > 0 {
-			all = append(all, Failures{unpackOutcome(c.each[i].outcome.Load()), count})
+// listFailures returns the failures, sorted by outcome.
+func (c *outcomeCounts) listFailures() (all []Failures) {
+	for i := range c.counters {
+		if count := c.counters[i].count.Load(); count > 0 {
+			all = append(all, Failures{unpackOutcome(c.counters[i].outcome.Load()), count})
 		}
 	}
-	if count := c.otherwise.Load(); count > 0 {
+	if count := c.others.Load(); count > 0 {
 		all = append(all, Failures{Outcome{OutcomeOther, 0}, count})
 	}
 	slices.SortFunc(all, func(a, b Failures) int { return cmp.Compare(a.pack(), b.pack()) })

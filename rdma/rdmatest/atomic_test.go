@@ -11,20 +11,20 @@ import (
 )
 
 func TestAtomicAndImmediate(t *testing.T) {
-	bubble(t, rdma.ConnConfig{Recvs: 2, Immediate: true}, func(t *testing.T, a, b *Conn, ua, ub *user) {
+	inBubble(t, rdma.ConnConfig{Recvs: 2, Immediate: true}, func(t *testing.T, a, b *Conn, ua, ub *recordingUser) {
 		mem := make([]byte, 16)
 		reg, err := b.Register(mem, rdma.RemoteAtomic|rdma.RemoteWrite)
 		require.NoError(t, err)
 		word, err := rdma.Word(mem, 8)
 		require.NoError(t, err)
 		word.Store(0x1_0000_ffff)
-		at, imm := place(reg, 8), [8]byte{1, 2, 3}
+		at, imm := remoteAt(reg, 8), [8]byte{1, 2, 3}
 		require.NoError(t, a.Post(
 			rdma.WR{Op: rdma.OpFetchAdd, Remote: at, Atomic: rdma.Atomic{Operand: 1, OperandMask: 0x8000}, Done: ua, ID: 1},
 			rdma.WR{Op: rdma.OpCompareSwap, Remote: at, Atomic: rdma.Atomic{
 				Operand: 7, OperandMask: rdma.AllBits, Compare: 0x1_0000_0000, CompareMask: rdma.AllBits,
 			}, Done: ua, ID: 2},
-			rdma.WR{Op: rdma.OpWrite, Remote: place(reg, 0), Data: [][]byte{{9}}},
+			rdma.WR{Op: rdma.OpWrite, Remote: remoteAt(reg, 0), Data: [][]byte{{9}}},
 			rdma.WR{Op: rdma.OpImmediate, Immediate: imm, Solicited: true, Fence: true, Done: ua, ID: 3},
 		))
 		synctest.Wait()
@@ -46,14 +46,14 @@ func TestAtomicAndImmediateViolations(t *testing.T) {
 		wr   func(atomic, write rdma.Region) rdma.WR
 		want error
 	}{
-		"no right":  {func(_, w rdma.Region) rdma.WR { return add(place(w, 0)) }, ErrAccess},
-		"bounds":    {func(a, _ rdma.Region) rdma.WR { return add(place(a, 9)) }, ErrAccess},
-		"unaligned": {func(a, _ rdma.Region) rdma.WR { return add(place(a, 4)) }, ErrUnaligned},
-		"write":     {func(a, _ rdma.Region) rdma.WR { return write(place(a, 0), 8) }, ErrAccess},
+		"no right":  {func(_, w rdma.Region) rdma.WR { return fetchAddWR(remoteAt(w, 0)) }, ErrAccess},
+		"bounds":    {func(a, _ rdma.Region) rdma.WR { return fetchAddWR(remoteAt(a, 9)) }, ErrAccess},
+		"unaligned": {func(a, _ rdma.Region) rdma.WR { return fetchAddWR(remoteAt(a, 4)) }, ErrUnaligned},
+		"write":     {func(a, _ rdma.Region) rdma.WR { return writeWR(remoteAt(a, 0), 8) }, ErrAccess},
 		"not taken": {func(_, _ rdma.Region) rdma.WR { return rdma.WR{Op: rdma.OpImmediate} }, rdma.ErrUnsupportedOp},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, rdma.ConnConfig{Recvs: 1}, func(t *testing.T, a, b *Conn, ua, ub *user) {
+			inBubble(t, rdma.ConnConfig{Recvs: 1}, func(t *testing.T, a, b *Conn, ua, ub *recordingUser) {
 				mem := make([]byte, 16)
 				atomics, err := b.Register(mem, rdma.RemoteAtomic)
 				require.NoError(t, err)
@@ -68,7 +68,7 @@ func TestAtomicAndImmediateViolations(t *testing.T) {
 			})
 		})
 	}
-	bubble(t, rdma.ConnConfig{Immediate: true}, func(t *testing.T, a, _ *Conn, ua, ub *user) {
+	inBubble(t, rdma.ConnConfig{Immediate: true}, func(t *testing.T, a, _ *Conn, ua, ub *recordingUser) {
 		for _, op := range []rdma.Op{rdma.OpFetchAdd, rdma.OpImmediate, rdma.OpImmediate + 1} {
 			assert.Error(t, a.Post(rdma.WR{Op: op, Data: [][]byte{nil}}))
 		}
@@ -78,6 +78,6 @@ func TestAtomicAndImmediateViolations(t *testing.T) {
 	})
 }
 
-func add(at rdma.Remote) rdma.WR {
+func fetchAddWR(at rdma.Remote) rdma.WR {
 	return rdma.WR{Op: rdma.OpFetchAdd, Remote: at, Atomic: rdma.Atomic{Operand: 1}}
 }

@@ -15,38 +15,39 @@ import (
 const (
 	defaultRecvSize = 4096
 
-	// inFlight is how many frames may be on their way before the sender waits
-	// for the peer, as for a full socket.
-	inFlight = 16
+	// maxInFlight is the number of frames that may be in flight before the
+	// sender waits for the peer, as for a full socket.
+	maxInFlight = 16
 
-	// linger is how long Close waits for a peer that takes nothing.
-	linger = 5 * time.Second
+	// closeTimeout is the time that Close waits for a peer that receives
+	// nothing.
+	closeTimeout = 5 * time.Second
 )
 
-// A Conn is one end of a connection. It implements rdma.Conn.
+// A Conn is one connection end. It implements rdma.Conn.
 type Conn struct {
 	cfg   rdma.ConnConfig
 	peer  *Conn
 	local net.Addr
 
-	regions regions
-	in      chan frame    // from the peer
-	dead    chan struct{} // closed when the connection ends
-	over    chan struct{} // closed when the goroutines of this end are done
-	sender  sync.WaitGroup
-	turn    atomic.Uint32 // changed by HandOffReader while the reader delivers
+	regions    regionSet
+	in         chan frame    // from the peer
+	ended      chan struct{} // closed when the connection ends
+	done       chan struct{} // closed when this end's goroutines are done
+	sender     sync.WaitGroup
+	readerTurn atomic.Uint32 // incremented by HandOffReader while the reader delivers
 
 	mu         sync.Mutex
-	cond       sync.Cond // the sender's: a field below has changed
-	unsent     []*request
-	pending    []*request // not completed yet, in the order of posting
+	cond       sync.Cond // for the sender: a field below has changed
+	unsent     []*workRequest
+	pending    []*workRequest // not completed yet, in posting order
 	responses  []frame
-	sent       int // frames
+	sentFrames int // frames
 	delivering bool
 	byReader   bool  // the reader delivers
-	relieved   int   // how often the reader was relieved while delivering
+	handOffs   int   // number of times that the delivering reader was replaced
 	closing    bool  // Close was called: nothing more is posted
-	cause      error // why the connection ended, when dead is closed
+	cause      error // why the connection ended, once ended is closed
 	recvs      int
 
 	cutAfter int // frames; negative: never
@@ -59,26 +60,26 @@ var (
 	_ rdma.ReaderHandoff = (*Conn)(nil)
 )
 
-// A request is a posted work request.
-type request struct {
+// A workRequest is a posted work request.
+type workRequest struct {
 	rdma.WR
 	done     bool
-	original uint64 // of an atomic operation that is done
+	original uint64 // an atomic operation's result, once done
 }
 
-// answered reports whether r is done only when the peer has answered.
-func (r *request) answered() bool { return r.Op == rdma.OpRead || r.Op.Atomic() }
+// needsResponse reports whether r completes only with the peer's response.
+func (r *workRequest) needsResponse() bool { return r.Op == rdma.OpRead || r.Op.Atomic() }
 
-// readLen returns how many bytes an RDMA Read asks for.
-func (r *request) readLen() int {
+// readLen returns the number of bytes that an RDMA Read requests.
+func (r *workRequest) readLen() int {
 	if r.Sink != nil {
 		return r.Sink.Len()
 	}
 	return len(r.Data[0])
 }
 
-// memory returns the destination of a response of n bytes.
-func (r *request) memory(n int) []byte {
+// destination returns the memory for a response with n bytes.
+func (r *workRequest) destination(n int) []byte {
 	switch {
 	case r.Sink == nil:
 		return r.Data[0]
@@ -89,16 +90,16 @@ func (r *request) memory(n int) []byte {
 	}
 }
 
-// Pair returns the two ends of a connection that b has accepted. The ends are
-// cut when the test ends, if they have not ended before.
+// Pair returns the two ends of a connection that b has accepted. The connection
+// is cut when the test ends, if it is still open.
 func Pair(t testing.TB, a, b rdma.ConnConfig) (*Conn, *Conn) {
 	t.Helper()
 	ca, cb := newConn(a, 1), newConn(b, 2)
 	if b.Prepare != nil {
 		cb.cfg.PrivateData = b.Prepare(cb)
 	}
-	join(ca, cb)
-	t.Cleanup(func() { cut(ca, cb) })
+	startPair(ca, cb)
+	t.Cleanup(func() { breakPair(ca, cb) })
 	return ca, cb
 }
 
@@ -109,40 +110,40 @@ func newConn(cfg rdma.ConnConfig, host byte) *Conn {
 	c := &Conn{
 		cfg: cfg, recvs: cfg.Recvs, cutAfter: -1,
 		local: &net.TCPAddr{IP: net.IPv4(192, 0, 2, host), Port: 20049},
-		in:    make(chan frame, inFlight), dead: make(chan struct{}), over: make(chan struct{}),
+		in:    make(chan frame, maxInFlight), ended: make(chan struct{}), done: make(chan struct{}),
 	}
 	c.cond.L = &c.mu
 	return c
 }
 
-// join starts a connection.
-func join(a, b *Conn) {
+// startPair starts a connection.
+func startPair(a, b *Conn) {
 	a.peer, b.peer = b, a
 	for _, c := range []*Conn{a, b} {
 		go c.run()
 	}
 }
 
-// cut ends a connection and waits until its goroutines are done.
-func cut(a, b *Conn) {
+// breakPair aborts a connection with ErrCut and waits until its goroutines have returned.
+func breakPair(a, b *Conn) {
 	a.Abort(ErrCut)
-	<-a.over
-	<-b.over
+	<-a.done
+	<-b.done
 }
 
-// Register lets the peer reach b.
+// Register gives the peer access to b.
 func (c *Conn) Register(b []byte, access rdma.Access) (rdma.Region, error) {
-	return c.RegisterAt(b, access, c.regions.next())
+	return c.RegisterAt(b, access, c.regions.nextAddress())
 }
 
-// RegisterAt is Register with the STag and the offset of the first byte chosen
-// by the caller, for messages that were recorded elsewhere.
+// RegisterAt is like Register, but with an STag and first offset chosen by the
+// caller, for messages that were recorded elsewhere.
 func (c *Conn) RegisterAt(b []byte, access rdma.Access, at rdma.Remote) (rdma.Region, error) {
 	select {
-	case <-c.dead:
+	case <-c.ended:
 		return nil, c.closedError()
 	default:
-		return c.regions.register(b, access, at)
+		return c.regions.addRegion(b, access, at)
 	}
 }
 
@@ -160,14 +161,14 @@ func (c *Conn) Post(wrs ...rdma.WR) error {
 		return c.closedErrorLocked()
 	}
 	for _, wr := range wrs {
-		r := &request{WR: wr}
+		r := &workRequest{WR: wr}
 		c.unsent, c.pending = append(c.unsent, r), append(c.pending, r)
 	}
 	c.cond.Signal()
 	return nil
 }
 
-// PostRecv lets the peer send n more messages.
+// PostRecv allows the peer to send n more messages.
 func (c *Conn) PostRecv(n int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,40 +179,40 @@ func (c *Conn) PostRecv(n int) error {
 	return nil
 }
 
-// PrivateData returns the private data of the peer's configuration.
+// PrivateData returns the private data in the peer's configuration.
 func (c *Conn) PrivateData() []byte { return c.peer.cfg.PrivateData }
 
-// LocalAddr returns an address of no network.
+// LocalAddr returns a documentation address.
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 
 // RemoteAddr returns the peer's address.
 func (c *Conn) RemoteAddr() net.Addr { return c.peer.local }
 
-// Close sends the posted work and ends the connection.
+// Close sends the posted work and closes the connection.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	c.closing = true
 	c.cond.Signal()
 	c.mu.Unlock()
-	late := time.NewTimer(linger)
-	defer late.Stop()
+	timer := time.NewTimer(closeTimeout)
+	defer timer.Stop()
 	select {
-	case <-c.over:
-	case <-late.C:
+	case <-c.done:
+	case <-timer.C:
 		c.Abort(io.EOF)
-		<-c.over
+		<-c.done
 	}
 	return nil
 }
 
-// Abort ends the connection at both ends, and discards frames on their way.
+// Abort closes the connection at both ends, and discards frames in flight.
 func (c *Conn) Abort(cause error) {
-	c.end(cause)
-	c.peer.end(fmt.Errorf("%w by the peer: %w", ErrCut, cause))
+	c.shutDown(cause)
+	c.peer.shutDown(fmt.Errorf("%w by the peer: %w", ErrCut, cause))
 }
 
-// end ends this end of the connection. The first cause stays.
-func (c *Conn) end(cause error) {
+// shutDown closes this end of the connection. The first cause is kept.
+func (c *Conn) shutDown(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cause != nil {
@@ -221,7 +222,7 @@ func (c *Conn) end(cause error) {
 		cause = io.EOF
 	}
 	c.cause = cause
-	close(c.dead)
+	close(c.ended)
 	c.cond.Signal()
 }
 

@@ -10,32 +10,33 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A Listener takes connections from its own Dial. It implements rdma.Listener.
+// A Listener accepts connections from its own Dial. It implements
+// rdma.Listener.
 type Listener struct {
-	t     testing.TB
-	calls chan *dialled
-	done  chan struct{}
-	once  sync.Once
+	t         testing.TB
+	dials     chan *dialRequest
+	done      chan struct{}
+	closeOnce sync.Once
 }
 
 var _ rdma.Listener = (*Listener)(nil)
 
-// Listen returns a listener. The connections made through it are cut when the
-// test ends, if they have not ended before.
+// Listen returns a listener. Connections that are still open when the test ends are
+// aborted.
 func Listen(t testing.TB) *Listener {
-	l := &Listener{t: t, calls: make(chan *dialled), done: make(chan struct{})}
+	l := &Listener{t: t, dials: make(chan *dialRequest), done: make(chan struct{})}
 	t.Cleanup(func() { l.Close() })
 	return l
 }
 
-// A dialled is a peer that waits in Dial.
-type dialled struct {
+// A dialRequest is a pending Dial.
+type dialRequest struct {
 	t      testing.TB
 	cfg    rdma.ConnConfig
-	answer chan answer // room for one
+	result chan dialResult // capacity 1
 }
 
-type answer struct {
+type dialResult struct {
 	conn *Conn
 	err  error
 }
@@ -43,16 +44,16 @@ type answer struct {
 // Dial connects to the listener, and waits until its user has accepted or
 // rejected the connection.
 func (l *Listener) Dial(ctx context.Context, cfg rdma.ConnConfig) (*Conn, error) {
-	d := &dialled{t: l.t, cfg: cfg, answer: make(chan answer, 1)}
+	d := &dialRequest{t: l.t, cfg: cfg, result: make(chan dialResult, 1)}
 	select {
-	case l.calls <- d:
+	case l.dials <- d:
 	case <-l.done:
 		return nil, fmt.Errorf("rdmatest: listener: %w", rdma.ErrClosed)
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 	select {
-	case a := <-d.answer:
+	case a := <-d.result:
 		return a.conn, a.err
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
@@ -62,7 +63,7 @@ func (l *Listener) Dial(ctx context.Context, cfg rdma.ConnConfig) (*Conn, error)
 // Accept waits for the next Dial.
 func (l *Listener) Accept(ctx context.Context) (rdma.ConnRequest, error) {
 	select {
-	case d := <-l.calls:
+	case d := <-l.dials:
 		return d, nil
 	case <-l.done:
 		return nil, fmt.Errorf("rdmatest: listener: %w", rdma.ErrClosed)
@@ -71,25 +72,27 @@ func (l *Listener) Accept(ctx context.Context) (rdma.ConnRequest, error) {
 	}
 }
 
-// Addr returns an address of no network.
+// Addr returns a documentation address.
 func (l *Listener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 2), Port: 20049} }
 
 // Close unblocks Accept and Dial.
 func (l *Listener) Close() error {
-	l.once.Do(func() { close(l.done) })
+	l.closeOnce.Do(func() { close(l.done) })
 	return nil
 }
 
-func (d *dialled) PrivateData() []byte  { return d.cfg.PrivateData }
-func (d *dialled) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 20049} }
+func (d *dialRequest) PrivateData() []byte { return d.cfg.PrivateData }
+func (d *dialRequest) RemoteAddr() net.Addr {
+	return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 20049}
+}
 
-func (d *dialled) Accept(cfg rdma.ConnConfig) (rdma.Conn, error) {
+func (d *dialRequest) Accept(cfg rdma.ConnConfig) (rdma.Conn, error) {
 	theirs, ours := Pair(d.t, d.cfg, cfg)
-	d.answer <- answer{conn: theirs}
+	d.result <- dialResult{conn: theirs}
 	return ours, nil
 }
 
-func (d *dialled) Reject([]byte) error {
-	d.answer <- answer{err: ErrRejected}
+func (d *dialRequest) Reject([]byte) error {
+	d.result <- dialResult{err: ErrRejected}
 	return nil
 }

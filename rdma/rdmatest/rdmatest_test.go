@@ -14,12 +14,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
-// A user records the events of its end of a connection.
-type user struct {
+// A recordingUser records the events at its end of a connection.
+type recordingUser struct {
 	mu     sync.Mutex
 	got    []string
 	recvs  []rdma.Recv // their buffers have been released
@@ -27,7 +27,7 @@ type user struct {
 	closed []error
 }
 
-func (u *user) Receive(r rdma.Recv) {
+func (u *recordingUser) Receive(r rdma.Recv) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if r.Buf != nil {
@@ -38,19 +38,19 @@ func (u *user) Receive(r rdma.Recv) {
 	u.recvs = append(u.recvs, r)
 }
 
-func (u *user) Complete(c rdma.Completion) {
+func (u *recordingUser) Complete(c rdma.Completion) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.done = append(u.done, c)
 }
 
-func (u *user) Closed(err error) {
+func (u *recordingUser) Closed(err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.closed = append(u.closed, err)
 }
 
-func (u *user) ids() (ids []uint64) {
+func (u *recordingUser) completionIDs() (ids []uint64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, c := range u.done {
@@ -59,18 +59,18 @@ func (u *user) ids() (ids []uint64) {
 	return ids
 }
 
-func send(text string) rdma.WR { return rdma.WR{Op: rdma.OpSend, Data: [][]byte{[]byte(text)}} }
+func sendWR(text string) rdma.WR { return rdma.WR{Op: rdma.OpSend, Data: [][]byte{[]byte(text)}} }
 
-// bubble runs f with a connection, and checks that no resources leak.
-func bubble(t *testing.T, cfg rdma.ConnConfig, f func(t *testing.T, a, b *Conn, ua, ub *user)) {
+// inBubble runs f with a connection, and checks that no resources leak.
+func inBubble(t *testing.T, cfg rdma.ConnConfig, f func(t *testing.T, a, b *Conn, ua, ub *recordingUser)) {
 	synctest.Test(t, func(t *testing.T) {
 		before := buf.Default.Out()
-		ua, ub := new(user), new(user)
+		ua, ub := new(recordingUser), new(recordingUser)
 		ca, cb := rdma.ConnConfig{Handler: ua, Recvs: 8}, cfg
 		cb.Handler = ub
 		a, b := Pair(t, ca, cb)
 		f(t, a, b, ua, ub)
-		cut(a, b)
+		breakPair(a, b)
 		assert.Len(t, ua.closed, 1)
 		assert.Len(t, ub.closed, 1)
 		assert.Equal(t, before, buf.Default.Out())
@@ -78,7 +78,7 @@ func bubble(t *testing.T, cfg rdma.ConnConfig, f func(t *testing.T, a, b *Conn, 
 }
 
 func TestSendWriteRead(t *testing.T) {
-	bubble(t, rdma.ConnConfig{Recvs: 2, PrivateData: []byte("hello")}, func(t *testing.T, a, b *Conn, ua, ub *user) {
+	inBubble(t, rdma.ConnConfig{Recvs: 2, PrivateData: []byte("hello")}, func(t *testing.T, a, b *Conn, ua, ub *recordingUser) {
 		assert.Equal(t, "hello", string(a.PrivateData()))
 		assert.Equal(t, a.LocalAddr(), b.RemoteAddr())
 		mem := []byte("0123456789")
@@ -98,7 +98,7 @@ func TestSendWriteRead(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, "01abc56789", string(mem))
 		assert.Equal(t, "1abc", string(into))
-		assert.Equal(t, []uint64{1, 2, 3, 4}, ua.ids(), "in the order of posting")
+		assert.Equal(t, []uint64{1, 2, 3, 4}, ua.completionIDs(), "in the order of posting")
 		assert.Equal(t, []string{"xyz", ""}, ub.got)
 		assert.Equal(t, rdma.Recv{Invalidated: reg.STag(), WithInvalidate: true, Solicited: true}, ub.recvs[1])
 		reg.Deregister()
@@ -110,7 +110,7 @@ func TestSendWriteRead(t *testing.T) {
 }
 
 func TestCompletionsWaitForReads(t *testing.T) {
-	bubble(t, rdma.ConnConfig{Recvs: 1}, func(t *testing.T, a, b *Conn, ua, ub *user) {
+	inBubble(t, rdma.ConnConfig{Recvs: 1}, func(t *testing.T, a, b *Conn, ua, ub *recordingUser) {
 		reg, err := b.Register(make([]byte, 1), rdma.RemoteRead)
 		require.NoError(t, err)
 		b.Delay(time.Second)
@@ -120,10 +120,10 @@ func TestCompletionsWaitForReads(t *testing.T) {
 		))
 		synctest.Wait()
 		assert.Len(t, ub.got, 1, "the Send does not wait")
-		assert.Empty(t, ua.ids(), "its completion does")
+		assert.Empty(t, ua.completionIDs(), "its completion does")
 		time.Sleep(time.Second)
 		synctest.Wait()
-		assert.Equal(t, []uint64{1, 2}, ua.ids())
+		assert.Equal(t, []uint64{1, 2}, ua.completionIDs())
 	})
 }
 
@@ -132,26 +132,26 @@ func TestViolations(t *testing.T) {
 		wr   func(read, write rdma.Region) rdma.WR
 		want error
 	}{
-		"no receive left":   {func(_, _ rdma.Region) rdma.WR { return send("second") }, ErrNoRecv},
-		"message too long":  {func(_, _ rdma.Region) rdma.WR { return send("123456789") }, ErrTooLong},
-		"unknown STag":      {func(_, _ rdma.Region) rdma.WR { return write(rdma.Remote{STag: 1}, 1) }, ErrAccess},
-		"no right to write": {func(r, _ rdma.Region) rdma.WR { return write(place(r, 0), 1) }, ErrAccess},
-		"no right to read":  {func(_, w rdma.Region) rdma.WR { return read(place(w, 0), 1) }, ErrAccess},
-		"past the end":      {func(_, w rdma.Region) rdma.WR { return write(place(w, 7), 2) }, ErrAccess},
-		"far past the end":  {func(_, w rdma.Region) rdma.WR { return write(place(w, 1<<40), 2) }, ErrAccess},
-		"before the start":  {func(r, _ rdma.Region) rdma.WR { return read(rdma.Remote{STag: r.STag()}, 1) }, ErrAccess},
+		"no receive left":   {func(_, _ rdma.Region) rdma.WR { return sendWR("second") }, ErrNoRecv},
+		"message too long":  {func(_, _ rdma.Region) rdma.WR { return sendWR("123456789") }, ErrTooLong},
+		"unknown STag":      {func(_, _ rdma.Region) rdma.WR { return writeWR(rdma.Remote{STag: 1}, 1) }, ErrAccess},
+		"no right to write": {func(r, _ rdma.Region) rdma.WR { return writeWR(remoteAt(r, 0), 1) }, ErrAccess},
+		"no right to read":  {func(_, w rdma.Region) rdma.WR { return readWR(remoteAt(w, 0), 1) }, ErrAccess},
+		"past the end":      {func(_, w rdma.Region) rdma.WR { return writeWR(remoteAt(w, 7), 2) }, ErrAccess},
+		"far past the end":  {func(_, w rdma.Region) rdma.WR { return writeWR(remoteAt(w, 1<<40), 2) }, ErrAccess},
+		"before the start":  {func(r, _ rdma.Region) rdma.WR { return readWR(rdma.Remote{STag: r.STag()}, 1) }, ErrAccess},
 		"invalidate unknown": {func(_, _ rdma.Region) rdma.WR {
 			return rdma.WR{Op: rdma.OpSend, WithInvalidate: true, Invalidate: 1}
 		}, ErrAccess},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, rdma.ConnConfig{Recvs: 1, RecvSize: 8}, func(t *testing.T, a, b *Conn, ua, ub *user) {
+			inBubble(t, rdma.ConnConfig{Recvs: 1, RecvSize: 8}, func(t *testing.T, a, b *Conn, ua, ub *recordingUser) {
 				r, err := b.Register(make([]byte, 8), rdma.RemoteRead)
 				require.NoError(t, err)
 				w, err := b.Register(make([]byte, 8), rdma.RemoteWrite)
 				require.NoError(t, err)
 				if errors.Is(tt.want, ErrNoRecv) {
-					require.NoError(t, a.Post(send("first")))
+					require.NoError(t, a.Post(sendWR("first")))
 				}
 				require.NoError(t, a.Post(tt.wr(r, w)))
 				synctest.Wait()
@@ -159,30 +159,32 @@ func TestViolations(t *testing.T) {
 				assert.ErrorIs(t, ub.closed[0], tt.want)
 				require.Len(t, ua.closed, 1)
 				assert.ErrorIs(t, ua.closed[0], tt.want)
-				assert.ErrorIs(t, a.Post(send("")), rdma.ErrClosed)
+				assert.ErrorIs(t, a.Post(sendWR("")), rdma.ErrClosed)
 			})
 		})
 	}
 }
 
-func place(r rdma.Region, n uint64) rdma.Remote { return rdma.Remote{STag: r.STag(), TO: r.TO() + n} }
+func remoteAt(r rdma.Region, n uint64) rdma.Remote {
+	return rdma.Remote{STag: r.STag(), TO: r.TO() + n}
+}
 
-func write(at rdma.Remote, n int) rdma.WR {
+func writeWR(at rdma.Remote, n int) rdma.WR {
 	return rdma.WR{Op: rdma.OpWrite, Data: [][]byte{make([]byte, n)}, Remote: at}
 }
 
-func read(at rdma.Remote, n int) rdma.WR {
+func readWR(at rdma.Remote, n int) rdma.WR {
 	return rdma.WR{Op: rdma.OpRead, Data: [][]byte{make([]byte, n)}, Remote: at}
 }
 
-// A keeper is a user that blocks its reader at the first message.
-type keeper struct {
-	user
+// A blockingUser is a user that blocks its reader at the first message.
+type blockingUser struct {
+	recordingUser
 	first, free chan struct{}
 }
 
-func (k *keeper) Receive(r rdma.Recv) {
-	k.user.Receive(r)
+func (k *blockingUser) Receive(r rdma.Recv) {
+	k.recordingUser.Receive(r)
 	select {
 	case k.first <- struct{}{}:
 		<-k.free
@@ -192,69 +194,69 @@ func (k *keeper) Receive(r rdma.Recv) {
 
 func TestRelieve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := &keeper{first: make(chan struct{}, 1), free: make(chan struct{})}
-		a, b := Pair(t, rdma.ConnConfig{Handler: new(user)}, rdma.ConnConfig{Handler: k, Recvs: 3})
-		require.NoError(t, a.Post(send("1"), send("2")))
+		k := &blockingUser{first: make(chan struct{}, 1), free: make(chan struct{})}
+		a, b := Pair(t, rdma.ConnConfig{Handler: new(recordingUser)}, rdma.ConnConfig{Handler: k, Recvs: 3})
+		require.NoError(t, a.Post(sendWR("1"), sendWR("2")))
 		synctest.Wait()
 		assert.Equal(t, []string{"1"}, k.got)
 		b.HandOffReader()
 		synctest.Wait()
 		assert.Equal(t, []string{"1", "2"}, k.got)
-		cut(a, b)
+		breakPair(a, b)
 		assert.Len(t, k.closed, 1)
 		close(k.free)
 	})
 }
 
-// A stayer is a Completer that blocks its reader.
-type stayer struct {
-	came rdma.Completion
-	free chan struct{}
+// A blockingCompleter is a Completer that blocks its reader.
+type blockingCompleter struct {
+	completion rdma.Completion
+	unblock    chan struct{}
 }
 
-func (s *stayer) Complete(rdma.Completion) { panic("not by the reader") }
+func (s *blockingCompleter) Complete(rdma.Completion) { panic("not by the reader") }
 
-func (s *stayer) CompleteInline(c rdma.Completion) {
-	s.came = c
-	<-s.free
+func (s *blockingCompleter) CompleteInline(c rdma.Completion) {
+	s.completion = c
+	<-s.unblock
 }
 
-func (s *stayer) wait() {
+func (s *blockingCompleter) release() {
 	synctest.Wait()
-	s.free <- struct{}{}
+	s.unblock <- struct{}{}
 	synctest.Wait()
 }
 
-// A lingerer is a stayer that blocks any goroutine that delivers the
-// completion.
-type lingerer struct{ stayer }
+// An anyBlockingCompleter is a blockingCompleter that blocks any goroutine that
+// delivers the completion.
+type anyBlockingCompleter struct{ blockingCompleter }
 
-func (l *lingerer) Complete(c rdma.Completion) { l.CompleteInline(c) }
+func (l *anyBlockingCompleter) Complete(c rdma.Completion) { l.CompleteInline(c) }
 
 func TestRelieveCompletion(t *testing.T) {
-	bubble(t, rdma.ConnConfig{}, func(t *testing.T, a, b *Conn, ua, _ *user) {
-		s := &stayer{free: make(chan struct{})}
-		second := &lingerer{stayer{free: make(chan struct{})}}
+	inBubble(t, rdma.ConnConfig{}, func(t *testing.T, a, b *Conn, ua, _ *recordingUser) {
+		s := &blockingCompleter{unblock: make(chan struct{})}
+		second := &anyBlockingCompleter{blockingCompleter{unblock: make(chan struct{})}}
 		require.NoError(t, a.Post(
 			rdma.WR{Op: rdma.OpRead, Data: [][]byte{nil}, Done: s, ID: 1},
 			rdma.WR{Op: rdma.OpWrite, Done: second, ID: 2},
 			rdma.WR{Op: rdma.OpWrite, Done: ua, ID: 3},
 		))
 		synctest.Wait()
-		assert.Equal(t, rdma.Completion{ID: 1, Op: rdma.OpRead}, s.came)
-		assert.Zero(t, second.came)
+		assert.Equal(t, rdma.Completion{ID: 1, Op: rdma.OpRead}, s.completion)
+		assert.Zero(t, second.completion)
 		a.HandOffReader()
 		synctest.Wait()
-		assert.EqualValues(t, 2, second.came.ID)
-		s.wait()
-		assert.Empty(t, ua.ids(), "the second has no notice")
-		second.wait()
-		assert.Equal(t, []uint64{3}, ua.ids())
+		assert.EqualValues(t, 2, second.completion.ID)
+		s.release()
+		assert.Empty(t, ua.completionIDs(), "the second has no notice")
+		second.release()
+		assert.Equal(t, []uint64{3}, ua.completionIDs())
 	})
 }
 
 func TestFlush(t *testing.T) {
-	bubble(t, rdma.ConnConfig{}, func(t *testing.T, a, b *Conn, ua, _ *user) {
+	inBubble(t, rdma.ConnConfig{}, func(t *testing.T, a, b *Conn, ua, _ *recordingUser) {
 		defer b.Pause()()
 		for range 40 {
 			require.NoError(t, a.Post(rdma.WR{Op: rdma.OpSend, Done: ua}))
@@ -269,32 +271,32 @@ func TestFlush(t *testing.T) {
 }
 
 func TestCloseSendsWhatIsPosted(t *testing.T) {
-	bubble(t, rdma.ConnConfig{Recvs: 100}, func(t *testing.T, a, b *Conn, ua, ub *user) {
+	inBubble(t, rdma.ConnConfig{Recvs: 100}, func(t *testing.T, a, b *Conn, ua, ub *recordingUser) {
 		for range 50 {
-			require.NoError(t, a.Post(send("x")))
+			require.NoError(t, a.Post(sendWR("x")))
 		}
 		require.NoError(t, a.Close())
 		require.NoError(t, a.Close())
 		synctest.Wait()
 		assert.Len(t, ub.got, 50)
 		assert.ErrorIs(t, ub.closed[0], io.EOF)
-		assert.ErrorIs(t, a.Post(send("late")), rdma.ErrClosed)
+		assert.ErrorIs(t, a.Post(sendWR("late")), rdma.ErrClosed)
 	})
 }
 
 func TestCloseOfDeafPeer(t *testing.T) {
-	bubble(t, rdma.ConnConfig{}, func(t *testing.T, a, b *Conn, _, _ *user) {
+	inBubble(t, rdma.ConnConfig{}, func(t *testing.T, a, b *Conn, _, _ *recordingUser) {
 		b.Pause()
 		start := time.Now()
 		require.NoError(t, a.Close())
-		assert.Equal(t, linger, time.Since(start))
+		assert.Equal(t, closeTimeout, time.Since(start))
 	})
 }
 
 func TestCutAfter(t *testing.T) {
-	bubble(t, rdma.ConnConfig{Recvs: 10}, func(t *testing.T, a, _ *Conn, ua, ub *user) {
+	inBubble(t, rdma.ConnConfig{Recvs: 10}, func(t *testing.T, a, _ *Conn, ua, ub *recordingUser) {
 		a.CutAfter(2)
-		require.NoError(t, a.Post(send("1"), send("2"), send("3")))
+		require.NoError(t, a.Post(sendWR("1"), sendWR("2"), sendWR("3")))
 		synctest.Wait()
 		require.Len(t, ua.closed, 1)
 		assert.ErrorIs(t, ua.closed[0], ErrCut)
@@ -309,7 +311,7 @@ func TestListener(t *testing.T) {
 			r, err := l.Accept(t.Context())
 			if assert.NoError(t, err) {
 				assert.Equal(t, "dial", string(r.PrivateData()))
-				_, err = r.Accept(rdma.ConnConfig{Handler: new(user), PrivateData: []byte("accept")})
+				_, err = r.Accept(rdma.ConnConfig{Handler: new(recordingUser), PrivateData: []byte("accept")})
 				assert.NoError(t, err)
 			}
 			if r, err = l.Accept(t.Context()); assert.NoError(t, err) {
@@ -317,7 +319,7 @@ func TestListener(t *testing.T) {
 			}
 			assert.NoError(t, l.Close())
 		}()
-		cfg := rdma.ConnConfig{Handler: new(user), PrivateData: []byte("dial")}
+		cfg := rdma.ConnConfig{Handler: new(recordingUser), PrivateData: []byte("dial")}
 		c, err := l.Dial(t.Context(), cfg)
 		require.NoError(t, err)
 		assert.Equal(t, "accept", string(c.PrivateData()))
@@ -337,8 +339,8 @@ func TestRegionPlaced(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		const size = 20
-		var s regions
-		r, err := s.register(make([]byte, size), rdma.RemoteWrite|rdma.RemoteRead, s.next())
+		var s regionSet
+		r, err := s.addRegion(make([]byte, size), rdma.RemoteWrite|rdma.RemoteRead, s.nextAddress())
 		require.NoError(t, err)
 		var written [size]bool
 		for range 8 {
@@ -346,8 +348,8 @@ func TestRegionPlaced(t *testing.T) {
 			to := from + 1 + rng.IntN(min(7, size-from))
 			at := r.at
 			at.TO += uint64(from)
-			require.NoError(t, s.use(at, to-from, rdma.RemoteRead, func([]byte) {}))
-			require.NoError(t, s.use(at, to-from, rdma.RemoteWrite, func([]byte) {}))
+			require.NoError(t, s.withMemory(at, to-from, rdma.RemoteRead, func([]byte) {}))
+			require.NoError(t, s.withMemory(at, to-from, rdma.RemoteWrite, func([]byte) {}))
 			for i := from; i < to; i++ {
 				written[i] = true
 			}

@@ -10,9 +10,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// regions are the registered regions of one end of a connection. The lock is
-// held while bytes are copied, so that none move after a Deregister.
-type regions struct {
+// A regionSet holds one end's registered regions. The lock is held while bytes
+// are copied, so that none are copied after a Deregister.
+type regionSet struct {
 	mu   sync.Mutex
 	last rdma.STag
 	m    map[rdma.STag]*region
@@ -24,30 +24,30 @@ var (
 )
 
 type region struct {
-	set    *regions
-	at     rdma.Remote
-	mem    []byte
-	access rdma.Access
-	placed []span
+	set     *regionSet
+	at      rdma.Remote
+	mem     []byte
+	access  rdma.Access
+	written []byteRange
 }
 
-// A span is a contiguous range of bytes of a region.
-type span struct{ from, to uint64 }
+// A byteRange is the byte range [from, to) in a region.
+type byteRange struct{ from, to uint64 }
 
-// write notes that the bytes of s are written.
-func (r *region) write(s span) {
-	if last := len(r.placed) - 1; last >= 0 && r.placed[last].to == s.from {
-		r.placed[last].to = s.to
+// markWritten records s as written.
+func (r *region) markWritten(s byteRange) {
+	if last := len(r.written) - 1; last >= 0 && r.written[last].to == s.from {
+		r.written[last].to = s.to
 	} else {
-		r.placed = append(r.placed, s)
+		r.written = append(r.written, s)
 	}
 }
 
 func (r *region) STag() rdma.STag { return r.at.STag }
 func (r *region) TO() uint64      { return r.at.TO }
-func (r *region) Deregister()     { r.set.invalidate(r.at.STag) }
+func (r *region) Deregister()     { r.set.removeRegion(r.at.STag) }
 
-// Remap exchanges the memory (rdma.Remapper).
+// Remap replaces the memory (rdma.Remapper).
 func (r *region) Remap(b []byte) {
 	r.set.mu.Lock()
 	defer r.set.mu.Unlock()
@@ -61,9 +61,9 @@ func (r *region) Remap(b []byte) {
 func (r *region) Placed(n int) bool {
 	r.set.mu.Lock()
 	defer r.set.mu.Unlock()
-	slices.SortFunc(r.placed, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	slices.SortFunc(r.written, func(a, b byteRange) int { return cmp.Compare(a.from, b.from) })
 	whole := uint64(0)
-	for _, s := range r.placed {
+	for _, s := range r.written {
 		if s.from <= whole {
 			whole = max(whole, s.to)
 		}
@@ -71,16 +71,16 @@ func (r *region) Placed(n int) bool {
 	return whole >= uint64(n)
 }
 
-// next returns the address for a region. Its offset is not zero and differs
-// between regions, so that tests detect a user that forgets to add the offset.
-func (s *regions) next() rdma.Remote {
+// nextAddress returns an address for a new region. Its offset is not zero and differs between
+// regions, so that tests detect a user that forgets to add the offset.
+func (s *regionSet) nextAddress() rdma.Remote {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last += 0x100
 	return rdma.Remote{STag: s.last, TO: uint64(s.last) << 32}
 }
 
-func (s *regions) register(b []byte, access rdma.Access, at rdma.Remote) (*region, error) {
+func (s *regionSet) addRegion(b []byte, access rdma.Access, at rdma.Remote) (*region, error) {
 	if uint64(len(b)) > math.MaxUint32 {
 		return nil, fmt.Errorf("rdmatest: region of %d bytes", len(b))
 	}
@@ -97,8 +97,8 @@ func (s *regions) register(b []byte, access rdma.Access, at rdma.Remote) (*regio
 	return r, nil
 }
 
-// invalidate forgets a region, and reports whether it was registered.
-func (s *regions) invalidate(stag rdma.STag) bool {
+// removeRegion removes a region, and reports whether it was registered.
+func (s *regionSet) removeRegion(stag rdma.STag) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, ok := s.m[stag]
@@ -106,15 +106,15 @@ func (s *regions) invalidate(stag rdma.STag) bool {
 	return ok
 }
 
-func (s *regions) clear() {
+func (s *regionSet) removeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.m = nil
 }
 
-// use calls copying with the n bytes at a remote address, if access permits. If
+// withMemory calls copying with the n bytes at a remote address, if access permits. If
 // n is 0, nothing is checked.
-func (s *regions) use(at rdma.Remote, n int, access rdma.Access, copying func([]byte)) error {
+func (s *regionSet) withMemory(at rdma.Remote, n int, access rdma.Access, copying func([]byte)) error {
 	if n == 0 {
 		return nil
 	}
@@ -125,13 +125,13 @@ func (s *regions) use(at rdma.Remote, n int, access rdma.Access, copying func([]
 	case r == nil:
 		return fmt.Errorf("%w: unknown STag %v", ErrAccess, at.STag)
 	case r.access&access == 0:
-		return fmt.Errorf("%w: STag %v lacks the right", ErrAccess, at.STag)
+		return fmt.Errorf("%w: STag %v does not permit the access", ErrAccess, at.STag)
 	case at.TO < r.at.TO || at.TO-r.at.TO > uint64(len(r.mem)) || uint64(n) > uint64(len(r.mem))-(at.TO-r.at.TO):
 		return fmt.Errorf("%w: %d bytes at %#x of STag %v", ErrAccess, n, at.TO, at.STag)
 	}
 	off := at.TO - r.at.TO
 	if access == rdma.RemoteWrite {
-		r.write(span{off, off + uint64(n)})
+		r.markWritten(byteRange{off, off + uint64(n)})
 	}
 	copying(r.mem[off : off+uint64(n)])
 	return nil

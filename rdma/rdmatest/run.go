@@ -9,57 +9,57 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A frame is the unit that travels from one end to the other.
+// A frame is one transmission from one end to the other.
 type frame struct {
-	kind   kind
-	wr     rdma.WR  // of a request; without Data
-	data   []byte   // of a Send, RDMA Write or response; a copy
-	length int      // of an RDMA Read, in bytes
-	asked  *request // the RDMA Read or atomic operation of this frame or response
-	due    time.Time
+	kind    frameKind
+	wr      rdma.WR      // the request, without Data
+	data    []byte       // a copy of the data in a Send, RDMA Write or response
+	length  int          // RDMA Read length, in bytes
+	request *workRequest // the RDMA Read or atomic operation that this frame requests or answers
+	due     time.Time
 
-	original uint64 // of the response to an atomic operation
+	original uint64 // result, in the response to an atomic operation
 }
 
-type kind uint8
+type frameKind uint8
 
 const (
-	kindSend kind = iota
+	kindSend frameKind = iota
 	kindWrite
 	kindRead
 	kindAtomic
 	kindImmediate
 	kindResponse
-	kindEnd // orderly
+	kindEnd // orderly close
 )
 
 // run drives the connection until it ends.
 func (c *Conn) run() {
-	c.sender.Go(c.send)
-	c.attend()
+	c.sender.Go(c.sendFrames)
+	c.readUntilEnd()
 }
 
-// attend reads until the connection ends or another goroutine takes over
-// reading. The goroutine that sees the end exits last.
-func (c *Conn) attend() {
-	if c.read() == errRelieved {
+// readUntilEnd reads until the connection ends or another goroutine takes over
+// reading. The goroutine that sees the connection end exits last.
+func (c *Conn) readUntilEnd() {
+	if c.readFrames() == errHandedOff {
 		return
 	}
 	c.sender.Wait()
-	c.regions.clear()
+	c.regions.removeAll()
 	c.mu.Lock()
 	left, cause := c.pending, c.cause
 	c.pending, c.unsent, c.responses = nil, nil, nil
 	c.mu.Unlock()
 	for _, r := range left {
-		complete(r, fmt.Errorf("rdmatest: %w: %w", rdma.ErrFlushed, cause), false)
+		completeRequest(r, fmt.Errorf("rdmatest: %w: %w", rdma.ErrFlushed, cause), false)
 	}
 	c.cfg.Handler.Closed(cause)
-	close(c.over)
+	close(c.done)
 }
 
-// send makes frames of posted requests and of responses.
-func (c *Conn) send() {
+// sendFrames sends posted requests and responses as frames.
+func (c *Conn) sendFrames() {
 	for {
 		f, r, ok := c.nextFrame()
 		if !ok {
@@ -67,27 +67,27 @@ func (c *Conn) send() {
 		}
 		select {
 		case c.peer.in <- f:
-		case <-c.dead:
+		case <-c.ended:
 			return
 		}
 		if f.kind == kindEnd {
 			return
 		}
-		if r != nil && !r.answered() {
-			c.finish(r, false)
+		if r != nil && !r.needsResponse() {
+			c.finishRequest(r, false)
 		}
 	}
 }
 
 // nextFrame waits for the next frame to send. If the frame is a request, r is
 // that request.
-func (c *Conn) nextFrame() (f frame, r *request, ok bool) {
+func (c *Conn) nextFrame() (f frame, r *workRequest, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.cause == nil && len(c.responses) == 0 && !c.mayStart() && (!c.closing || len(c.unsent) > 0) {
 		c.cond.Wait()
 	}
-	if c.cutAfter >= 0 && c.sent >= c.cutAfter && c.cause == nil {
+	if c.cutAfter >= 0 && c.sentFrames >= c.cutAfter && c.cause == nil {
 		go c.Abort(ErrCut) // not with the lock held
 		for c.cause == nil {
 			c.cond.Wait()
@@ -104,13 +104,13 @@ func (c *Conn) nextFrame() (f frame, r *request, ok bool) {
 	default:
 		f.kind = kindEnd
 	}
-	c.sent++
+	c.sentFrames++
 	f.due = time.Now().Add(c.delay)
 	return f, r, true
 }
 
-// mayStart reports whether the next request can go: a fence waits for the RDMA
-// Reads and atomic operations before it. The caller holds the lock.
+// mayStart reports whether the next request can be sent: a fence waits for
+// earlier RDMA Reads and atomic operations. The caller holds the lock.
 func (c *Conn) mayStart() bool {
 	if len(c.unsent) == 0 {
 		return false
@@ -120,15 +120,15 @@ func (c *Conn) mayStart() bool {
 		if r == next {
 			break
 		}
-		if next.Fence && r.answered() && !r.done {
+		if next.Fence && r.needsResponse() && !r.done {
 			return false
 		}
 	}
 	return true
 }
 
-func frameOf(r *request) frame {
-	f := frame{wr: r.WR, asked: r}
+func frameOf(r *workRequest) frame {
+	f := frame{wr: r.WR, request: r}
 	f.wr.Data, f.wr.Sink = nil, nil
 	switch r.Op {
 	case rdma.OpSend:
@@ -145,38 +145,37 @@ func frameOf(r *request) frame {
 	return f
 }
 
-// finish marks a request as done, and delivers the completions that are due.
-func (c *Conn) finish(r *request, byReader bool) {
+// finishRequest marks a request as done, and delivers the completions that are due.
+func (c *Conn) finishRequest(r *workRequest, byReader bool) {
 	c.mu.Lock()
 	r.done = true
-	c.cond.Signal() // a fence may open
+	c.cond.Signal() // a fenced request may start now
 	c.mu.Unlock()
-	c.deliver(byReader)
+	c.deliverCompletions(byReader)
 }
 
-// deliver delivers the completions that are due, in the order of posting and
-// one at a time.
-func (c *Conn) deliver(byReader bool) {
+// deliverCompletions delivers the due completions, in posting order and one at a time.
+func (c *Conn) deliverCompletions(byReader bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.delivering {
 		return
 	}
 	c.delivering, c.byReader = true, byReader
-	relieved := c.relieved
-	for c.relieved == relieved && len(c.pending) > 0 && c.pending[0].done {
+	handOffs := c.handOffs
+	for c.handOffs == handOffs && len(c.pending) > 0 && c.pending[0].done {
 		first := c.pending[0]
 		c.pending = c.pending[1:]
 		c.mu.Unlock()
-		complete(first, nil, byReader)
+		completeRequest(first, nil, byReader)
 		c.mu.Lock()
 	}
-	if c.relieved == relieved {
+	if c.handOffs == handOffs {
 		c.delivering = false
 	}
 }
 
-func complete(r *request, err error, byReader bool) {
+func completeRequest(r *workRequest, err error, byReader bool) {
 	done := rdma.Completion{ID: r.ID, Op: r.Op, Err: err, Original: r.original}
 	if to, ok := r.Done.(rdma.InlineCompleter); ok && byReader {
 		to.CompleteInline(done)
@@ -188,71 +187,72 @@ func complete(r *request, err error, byReader bool) {
 // HandOffReader makes another goroutine continue reading while Handler.Receive
 // or InlineCompleter.CompleteInline runs.
 func (c *Conn) HandOffReader() {
-	c.turn.Add(1)
+	c.readerTurn.Add(1)
 	c.mu.Lock()
 	if c.delivering && c.byReader {
 		c.delivering = false
-		c.relieved++
+		c.handOffs++
 	}
 	c.mu.Unlock()
-	go c.attend()
+	go c.readUntilEnd()
 }
 
-// errRelieved ends a reader, not the connection.
-var errRelieved = errors.New("rdmatest: another goroutine reads on")
+// errHandedOff stops a reader without closing the connection.
+var errHandedOff = errors.New("rdmatest: another goroutine has taken over reading")
 
-// read handles the peer's frames in order.
-func (c *Conn) read() error {
-	if err := c.handOver(func() { c.deliver(true) }); err != nil { // left by the reader before
+// readFrames handles the peer's frames in order.
+func (c *Conn) readFrames() error {
+	if err := c.callUpperLayer(func() { c.deliverCompletions(true) }); err != nil { // left by the previous reader
 		return err
 	}
 	for {
 		select {
-		case <-c.dead:
+		case <-c.ended:
 			return nil
 		case f := <-c.in:
-			if !c.arrive(f.due) || !c.resumed() {
+			if !c.waitUntil(f.due) || !c.waitWhilePaused() {
 				return nil
 			}
-			switch err := c.take(f); err {
+			switch err := c.executeFrame(f); err {
 			case nil:
-			case errRelieved:
+			case errHandedOff:
 				return err
 			default:
-				c.end(err)
-				c.peer.end(fmt.Errorf("terminated by the peer: %w", f.told(err)))
+				c.shutDown(err)
+				c.peer.shutDown(fmt.Errorf("terminated by the peer: %w", f.errorForSender(err)))
 			}
 		}
 	}
 }
 
-// told returns an error as the sender of a frame learns it: with the STag of
-// the memory that the sender could not access.
-func (f *frame) told(err error) error {
+// errorForSender returns err as reported to the frame's sender, with the STag whose memory the
+// sender could not access.
+func (f *frame) errorForSender(err error) error {
 	if (f.kind == kindWrite || f.kind == kindRead) && errors.Is(err, ErrAccess) {
 		return fmt.Errorf("%w: %w", err, rdma.AccessError{STag: f.wr.Remote.STag})
 	}
 	return err
 }
 
-// arrive waits for the time of a frame.
-func (c *Conn) arrive(due time.Time) bool {
+// waitUntil waits until due. It returns false if the connection ends first.
+func (c *Conn) waitUntil(due time.Time) bool {
 	wait := time.Until(due)
 	if wait <= 0 {
 		return true
 	}
-	late := time.NewTimer(wait)
-	defer late.Stop()
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
 	select {
-	case <-late.C:
+	case <-timer.C:
 		return true
-	case <-c.dead:
+	case <-c.ended:
 		return false
 	}
 }
 
-// resumed waits while the reader is paused.
-func (c *Conn) resumed() bool {
+// waitWhilePaused waits while the reader is paused. It returns false if the
+// connection ends first.
+func (c *Conn) waitWhilePaused() bool {
 	c.mu.Lock()
 	pause := c.pause
 	c.mu.Unlock()
@@ -262,7 +262,7 @@ func (c *Conn) resumed() bool {
 	select {
 	case <-pause:
 		return true
-	case <-c.dead:
+	case <-c.ended:
 		return false
 	}
 }

@@ -10,25 +10,25 @@ import (
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A lender is a Sink of n bytes, until it has lent them.
-type lender struct {
+// A fakeSink is a Sink with n bytes, until it has lent them.
+type fakeSink struct {
 	n   int
 	mem []byte
 }
 
-func (l *lender) Len() int { return l.n }
+func (l *fakeSink) Len() int { return l.n }
 
-func (l *lender) Lend() []byte {
+func (l *fakeSink) Lend() []byte {
 	l.mem = make([]byte, l.n)
 	return l.mem
 }
 
 func TestSink(t *testing.T) {
-	bubble(t, rdma.ConnConfig{}, func(t *testing.T, a, b *Conn, ua, _ *user) {
+	inBubble(t, rdma.ConnConfig{}, func(t *testing.T, a, b *Conn, ua, _ *recordingUser) {
 		r, err := b.Register([]byte("hello"), rdma.RemoteRead)
 		require.NoError(t, err)
 		from := rdma.Remote{STag: r.STag(), TO: r.TO()}
-		l, none := &lender{n: 4}, new(lender)
+		l, none := &fakeSink{n: 4}, new(fakeSink)
 		resume := b.Pause()
 		require.NoError(t, a.Post(
 			rdma.WR{Op: rdma.OpRead, Sink: l, Remote: from, Done: ua},
@@ -40,7 +40,7 @@ func TestSink(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, "hell", string(l.mem))
 		assert.Nil(t, none.mem)
-		assert.Len(t, ua.ids(), 2)
+		assert.Len(t, ua.completionIDs(), 2)
 		assert.Error(t, a.Post(rdma.WR{Op: rdma.OpRead, Sink: l, Data: [][]byte{nil}}))
 		assert.Error(t, a.Post(rdma.WR{Op: rdma.OpSend, Sink: l}))
 		assert.Error(t, a.Post(rdma.WR{Op: rdma.OpRead}))

@@ -4,44 +4,44 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
-// take executes a frame of the peer.
-func (c *Conn) take(f frame) error {
+// executeFrame executes a frame from the peer.
+func (c *Conn) executeFrame(f frame) error {
 	switch f.kind {
 	case kindSend:
-		return c.takeSend(f)
+		return c.receiveSend(f)
 	case kindWrite:
-		return c.regions.use(f.wr.Remote, len(f.data), rdma.RemoteWrite, func(mem []byte) { copy(mem, f.data) })
+		return c.regions.withMemory(f.wr.Remote, len(f.data), rdma.RemoteWrite, func(mem []byte) { copy(mem, f.data) })
 	case kindRead:
 		data := make([]byte, f.length)
-		err := c.regions.use(f.wr.Remote, f.length, rdma.RemoteRead, func(mem []byte) { copy(data, mem) })
+		err := c.regions.withMemory(f.wr.Remote, f.length, rdma.RemoteRead, func(mem []byte) { copy(data, mem) })
 		if err == nil {
-			c.respond(frame{kind: kindResponse, data: data, asked: f.asked})
+			c.queueResponse(frame{kind: kindResponse, data: data, request: f.request})
 		}
 		return err
 	case kindAtomic:
-		return c.takeAtomic(f)
+		return c.receiveAtomic(f)
 	case kindImmediate:
-		return c.takeImmediate(f)
+		return c.receiveImmediate(f)
 	case kindResponse:
-		if f.asked.Op == rdma.OpRead {
-			copy(f.asked.memory(len(f.data)), f.data)
+		if f.request.Op == rdma.OpRead {
+			copy(f.request.destination(len(f.data)), f.data)
 		}
-		f.asked.original = f.original
-		return c.handOver(func() { c.finish(f.asked, true) })
+		f.request.original = f.original
+		return c.callUpperLayer(func() { c.finishRequest(f.request, true) })
 	default:
-		c.peer.end(io.EOF)
+		c.peer.shutDown(io.EOF)
 		return io.EOF
 	}
 }
 
-func (c *Conn) takeAtomic(f frame) error {
+func (c *Conn) receiveAtomic(f frame) error {
 	var original uint64
 	var unaligned error
-	err := c.regions.use(f.wr.Remote, rdma.WordLen, rdma.RemoteAtomic, func(mem []byte) {
+	err := c.regions.withMemory(f.wr.Remote, rdma.WordLen, rdma.RemoteAtomic, func(mem []byte) {
 		word, err := rdma.Word(mem, 0)
 		if unaligned = err; err == nil {
 			original = f.wr.Atomic.Do(f.wr.Op, word)
@@ -53,38 +53,38 @@ func (c *Conn) takeAtomic(f frame) error {
 	case unaligned != nil:
 		return fmt.Errorf("%w: %w", ErrUnaligned, unaligned)
 	}
-	c.respond(frame{kind: kindResponse, original: original, asked: f.asked})
+	c.queueResponse(frame{kind: kindResponse, original: original, request: f.request})
 	return nil
 }
 
-func (c *Conn) takeImmediate(f frame) error {
+func (c *Conn) receiveImmediate(f frame) error {
 	if !c.cfg.Immediate {
 		return rdma.ErrUnsupportedOp
 	}
-	if err := c.consume(); err != nil {
+	if err := c.consumeRecv(); err != nil {
 		return err
 	}
-	return c.hand(rdma.Recv{Immediate: f.wr.Immediate, WithImmediate: true, Solicited: f.wr.Solicited})
+	return c.deliverMessage(rdma.Recv{Immediate: f.wr.Immediate, WithImmediate: true, Solicited: f.wr.Solicited})
 }
 
-// hand passes a message to the Handler.
-func (c *Conn) hand(m rdma.Recv) error {
-	return c.handOver(func() { c.cfg.Handler.Receive(m) })
+// deliverMessage passes a message to the Handler.
+func (c *Conn) deliverMessage(m rdma.Recv) error {
+	return c.callUpperLayer(func() { c.cfg.Handler.Receive(m) })
 }
 
-// handOver runs f, and returns errRelieved if the reader was relieved
-// meanwhile.
-func (c *Conn) handOver(f func()) error {
-	turn := c.turn.Load()
+// callUpperLayer runs f, and returns errHandedOff if another goroutine took
+// over reading while f ran.
+func (c *Conn) callUpperLayer(f func()) error {
+	turn := c.readerTurn.Load()
 	f()
-	if c.turn.Load() != turn {
-		return errRelieved
+	if c.readerTurn.Load() != turn {
+		return errHandedOff
 	}
 	return nil
 }
 
-// consume takes a posted receive.
-func (c *Conn) consume() error {
+// consumeRecv uses up a posted receive.
+func (c *Conn) consumeRecv() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.recvs == 0 {
@@ -94,25 +94,25 @@ func (c *Conn) consume() error {
 	return nil
 }
 
-func (c *Conn) takeSend(f frame) error {
-	if err := c.consume(); err != nil {
+func (c *Conn) receiveSend(f frame) error {
+	if err := c.consumeRecv(); err != nil {
 		return err
 	}
 	if len(f.data) > c.cfg.RecvSize {
 		return fmt.Errorf("%w: %d bytes of %d", ErrTooLong, len(f.data), c.cfg.RecvSize)
 	}
-	if f.wr.WithInvalidate && !c.regions.invalidate(f.wr.Invalidate) {
+	if f.wr.WithInvalidate && !c.regions.removeRegion(f.wr.Invalidate) {
 		return fmt.Errorf("%w: invalidated unknown STag %v", ErrAccess, f.wr.Invalidate)
 	}
 	b := buf.Default.Get(len(f.data))
 	copy(b.B, f.data)
-	return c.hand(rdma.Recv{
+	return c.deliverMessage(rdma.Recv{
 		Buf:         b,
 		Invalidated: f.wr.Invalidate, WithInvalidate: f.wr.WithInvalidate, Solicited: f.wr.Solicited,
 	})
 }
 
-func (c *Conn) respond(f frame) {
+func (c *Conn) queueResponse(f frame) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.responses = append(c.responses, f)

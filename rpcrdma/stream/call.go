@@ -5,39 +5,39 @@ import (
 	"math"
 
 	"github.com/nfsrdma/nfsrdma/oncrpc"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// A call is a call on its way through a stream. The stream's lock guards
-// it from put until done.
+// A call is an RPC call being relayed through a stream. The stream's lock
+// guards it from putCall until done.
 type call struct {
 	xid, prog, vers, proc uint32
 
-	binding Binding
-	args    []byte // the arguments in req.Msg, without a moved item; they begin at
-	argsAt  int
+	binding    Binding
+	args       []byte // the arguments in req.Msg, without a moved item; they begin at argsOffset
+	argsOffset int
 
 	// its record, for the reader
 	mark   [markLen]byte
 	unread [5][]byte
 
 	// its reply, for the writer
-	rep    *oncrpc.Reply
-	most   int  // bytes of the longest reply that the requester can take
-	bound  int  // bytes of the longest reply that the procedure can have
-	moves  bool // the reply may have an item to move
-	got    []byte
-	length int // bytes of the reply; got has the first most+1 of them
+	rep          *oncrpc.Reply
+	maxReply     int  // maximum reply length that the requester can accept, in bytes
+	procMaxReply int  // maximum reply length for the procedure, in bytes
+	hasItem      bool // the reply may contain an item to move
+	received     []byte
+	replyLen     int // reply length in bytes; received has the first maxReply+1 of them
 
 	replied bool
-	done    chan bool // gets one value: whether there is a reply
+	done    chan bool // receives one value: whether there is a reply
 }
 
-// zeros are the padding of an item.
+// zeros are an item's padding.
 var zeros [3]byte
 
-// record makes the call's record, a single fragment.
-func (cl *call) record(req *oncrpc.Request) {
+// buildRecord builds the call's record, a single fragment.
+func (cl *call) buildRecord(req *oncrpc.Request) {
 	item := req.Item
 	before, behind := req.Msg, []byte(nil)
 	var padding []byte
@@ -53,8 +53,8 @@ func (cl *call) record(req *oncrpc.Request) {
 	binary.BigEndian.PutUint32(cl.mark[:], lastFragment|uint32(n))
 }
 
-// read copies the unread part of the record to p.
-func (cl *call) read(p []byte) (n int) {
+// readRecord copies the unread part of the record to p.
+func (cl *call) readRecord(p []byte) (n int) {
 	for i := range cl.unread {
 		k := copy(p[n:], cl.unread[i])
 		cl.unread[i] = cl.unread[i][k:]
@@ -63,7 +63,7 @@ func (cl *call) read(p []byte) (n int) {
 	return n
 }
 
-// isRead reports whether the whole record has been read.
+// isRead reports whether the complete record has been read.
 func (cl *call) isRead() bool {
 	for _, part := range cl.unread {
 		if len(part) > 0 {
@@ -73,52 +73,52 @@ func (cl *call) isRead() bool {
 	return true
 }
 
-// tell completes the call when both its record has been read and its reply has
+// completeIfDone completes the call when both its record has been read and its reply has
 // been written: until then the stream needs the call's memory.
-func (cl *call) tell() {
+func (cl *call) completeIfDone() {
 	if cl.replied && cl.isRead() {
 		cl.done <- true
 	}
 }
 
-// limit computes how long the reply may be.
-func (cl *call) limit(maxReply int) {
+// limitReply computes the maximum reply length.
+func (cl *call) limitReply(maxReply int) {
 	rest, item := cl.binding.MaxResults(cl.proc, cl.args)
-	cl.moves = item > 0
-	cl.bound = math.MaxInt
+	cl.hasItem = item > 0
+	cl.procMaxReply = math.MaxInt
 	if rest >= 0 {
-		cl.bound = oncrpc.MaxReplyHeader + rest + item + xdr.Pad(item)
+		cl.procMaxReply = oncrpc.MaxReplyHeader + rest + item + xdr.Pad(item)
 	}
-	cl.most = min(maxReply, cl.bound)
+	cl.maxReply = min(maxReply, cl.procMaxReply)
 }
 
-// expect makes room for a reply of n bytes.
-func (cl *call) expect(n int) {
-	if cl.moves {
-		cl.got = cl.rep.NewItem(min(n, cl.most+1))[:0]
+// makeReplyBuffer allocates the buffer for a reply with n bytes.
+func (cl *call) makeReplyBuffer(n int) {
+	if cl.hasItem {
+		cl.received = cl.rep.NewItem(min(n, cl.maxReply+1))[:0]
 	} else {
-		cl.got = cl.rep.Head
+		cl.received = cl.rep.Head
 	}
 }
 
-// add takes bytes of the reply. It keeps one byte more than allowed, as
-// evidence of the excess.
-func (cl *call) add(p []byte) {
-	cl.length += len(p)
-	cl.got = append(cl.got, p[:min(len(p), cl.most+1-len(cl.got))]...)
+// appendReply adds reply bytes. It keeps one byte more than allowed, so that an
+// excess is detected.
+func (cl *call) appendReply(p []byte) {
+	cl.replyLen += len(p)
+	cl.received = append(cl.received, p[:min(len(p), cl.maxReply+1-len(cl.received))]...)
 }
 
-// takeApart splits the received message into the Reply's head, item and tail.
-func (cl *call) takeApart() {
-	rep, msg := cl.rep, cl.got
-	if !cl.moves {
+// splitReply splits the received message into the Reply's head, item and tail.
+func (cl *call) splitReply() {
+	rep, msg := cl.rep, cl.received
+	if !cl.hasItem {
 		rep.Head = msg
 		return
 	}
 	r := xdr.NewReader(msg)
 	start, n := 0, 0
 	if oncrpc.ReadReply(&r, cl.xid) == nil {
-		start, n = movable(cl.binding, cl.proc, msg[r.Offset():])
+		start, n = movableResult(cl.binding, cl.proc, msg[r.Offset():])
 	}
 	if n > 0 {
 		start += r.Offset()

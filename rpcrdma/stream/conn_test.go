@@ -13,9 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 	"github.com/nfsrdma/nfsrdma/rpcrdma/wire"
@@ -23,20 +23,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// connected returns a stream whose first call has been read and answered.
-func (r *rig) connected() (*requester, net.Conn) {
+// connectAndCall returns a stream whose first call has been read and answered.
+func (r *testListener) connectAndCall() (*requester, net.Conn) {
 	r.t.Helper()
 	q := r.dialLinux()
-	q.call(msg0(), callTo(testXID, procNull))
-	c := r.accept()
+	q.sendCall(readListMsg(), callTo(testXID, procNull))
+	c := r.acceptConn()
 	readRecord(r.t, c)
-	write(r.t, c, record(success(testXID)))
-	assert.Equal(r.t, wire.Msg, q.answer().Proc)
+	writeAll(r.t, c, recordFragments(successReply(testXID)))
+	assert.Equal(r.t, wire.Msg, q.onlyAnswer().Proc)
 	return q, c
 }
 
-// later runs f and returns a channel for its error.
-func later(f func() (int, error)) <-chan error {
+// runLater runs f and returns a channel for its error.
+func runLater(f func() (int, error)) <-chan error {
 	done := make(chan error, 1)
 	go func() {
 		_, err := f()
@@ -47,8 +47,8 @@ func later(f func() (int, error)) <-chan error {
 }
 
 func TestAddresses(t *testing.T) {
-	stream(t, nil, func(t *testing.T, r *rig) {
-		q, c := r.connected()
+	withListener(t, nil, func(t *testing.T, r *testListener) {
+		q, c := r.connectAndCall()
 		assert.Equal(t, r.listen.Addr(), r.l.Addr())
 		assert.Equal(t, q.Conn.RemoteAddr(), c.LocalAddr())
 		assert.Equal(t, q.Conn.LocalAddr(), c.RemoteAddr())
@@ -68,40 +68,40 @@ func TestDeadlines(t *testing.T) {
 			assert.True(t, timeout.Timeout())
 		}
 	}
-	stream(t, nil, func(t *testing.T, r *rig) {
-		q, c := r.connected()
+	withListener(t, nil, func(t *testing.T, r *testListener) {
+		q, c := r.connectAndCall()
 		p := make([]byte, 100)
-		reading := later(func() (int, error) { return c.Read(p) })
+		reading := runLater(func() (int, error) { return c.Read(p) })
 		require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Second)))
 		start := time.Now()
 		isTimeout(t, <-reading)
 		assert.Equal(t, time.Second, time.Since(start))
 
-		q.call(msg0(), callTo(testXID, procNull))
+		q.sendCall(readListMsg(), callTo(testXID, procNull))
 		synctest.Wait()
 		_, err := c.Read(p)
 		isTimeout(t, err)
-		write(t, c, nil) // not the writer's
+		writeAll(t, c, nil) // not the writer's
 		require.NoError(t, c.SetReadDeadline(time.Time{}))
 		assert.Len(t, readRecord(t, c), 40, "no loss")
 
 		// A deadline is postponed before it passes.
 		require.NoError(t, c.SetDeadline(time.Now().Add(time.Second)))
 		require.NoError(t, c.SetDeadline(time.Now().Add(time.Hour)))
-		reading = later(func() (int, error) { return c.Read(p) })
+		reading = runLater(func() (int, error) { return c.Read(p) })
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		assert.Empty(t, reading)
 		require.NoError(t, c.SetDeadline(time.Now().Add(-time.Second)))
 		isTimeout(t, <-reading)
-		_, err = c.Write(record(success(testXID)))
+		_, err = c.Write(recordFragments(successReply(testXID)))
 		isTimeout(t, err)
 		require.NoError(t, c.SetWriteDeadline(time.Now().Add(time.Second)))
-		write(t, c, record(success(testXID)))
-		assert.Equal(t, wire.Msg, q.answer().Proc)
+		writeAll(t, c, recordFragments(successReply(testXID)))
+		assert.Equal(t, wire.Msg, q.onlyAnswer().Proc)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		_, err = c.Write(record(success(testXID)))
+		_, err = c.Write(recordFragments(successReply(testXID)))
 		isTimeout(t, err)
 
 		require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Hour)))
@@ -113,13 +113,13 @@ func TestDeadlines(t *testing.T) {
 // TestDeadlineReplaced checks that a deadline that passed while another
 // was being set has no effect.
 func TestDeadlineReplaced(t *testing.T) {
-	stream(t, nil, func(t *testing.T, r *rig) {
-		_, nc := r.connected()
+	withListener(t, nil, func(t *testing.T, r *testListener) {
+		_, nc := r.connectAndCall()
 		c := nc.(*conn)
 		require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Second)))
 		c.mu.Lock()
 		time.Sleep(time.Second) // the timer's goroutine now waits for the lock
-		c.readBy.set(c, time.Time{})
+		c.readBy.setTime(c, time.Time{})
 		c.mu.Unlock()
 		synctest.Wait()
 		assert.False(t, c.readBy.passed)
@@ -129,9 +129,9 @@ func TestDeadlineReplaced(t *testing.T) {
 // TestClose checks that Close unblocks waiters, and lets written replies
 // go.
 func TestClose(t *testing.T) {
-	stream(t, nil, func(t *testing.T, r *rig) {
-		q, c := r.connected()
-		reading := later(func() (int, error) { return c.Read(make([]byte, 1)) })
+	withListener(t, nil, func(t *testing.T, r *testListener) {
+		q, c := r.connectAndCall()
+		reading := runLater(func() (int, error) { return c.Read(make([]byte, 1)) })
 		require.NoError(t, c.Close())
 		assert.ErrorIs(t, <-reading, net.ErrClosed)
 		require.NoError(t, c.Close(), "again")
@@ -140,26 +140,26 @@ func TestClose(t *testing.T) {
 		_, err = c.Write(nil)
 		assert.ErrorIs(t, err, net.ErrClosed)
 		synctest.Wait()
-		assert.Len(t, q.ended(), 1)
+		assert.Len(t, q.closeErrors(), 1)
 
 		q, c = r.dialLinux(), nil
 		for xid := range uint32(3) {
-			q.call(wire.Header{XID: xid, Proc: wire.Msg}, callTo(xid, procNull))
+			q.sendCall(wire.Header{XID: xid, Proc: wire.Msg}, callTo(xid, procNull))
 			synctest.Wait()
 		}
-		c = r.accept()
+		c = r.acceptConn()
 		readRecord(t, c)
-		write(t, c, record(success(0)))
-		write(t, c, record(success(1))) // not read yet
-		write(t, c, record(success(2))[:10])
+		writeAll(t, c, recordFragments(successReply(0)))
+		writeAll(t, c, recordFragments(successReply(1))) // not read yet
+		writeAll(t, c, recordFragments(successReply(2))[:10])
 		require.NoError(t, c.Close())
-		got := q.answers()
+		got := q.newAnswers()
 		assert.Len(t, got, 2)
-		assert.Len(t, q.ended(), 1)
+		assert.Len(t, q.closeErrors(), 1)
 	})
 }
 
-// TestLost checks that only its own stream sees the end of a connection.
+// TestLost checks that only its own stream sees a connection's end.
 func TestLost(t *testing.T) {
 	cut := errors.New("cut")
 	for name, end := range map[string]struct {
@@ -170,13 +170,13 @@ func TestLost(t *testing.T) {
 		"lost":   {func(q *requester) { q.Abort(cut) }, rdma.ErrClosed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			stream(t, nil, func(t *testing.T, r *rig) {
-				q, c := r.connected()
-				q.call(msg0(), callTo(testXID, procNull))
+			withListener(t, nil, func(t *testing.T, r *testListener) {
+				q, c := r.connectAndCall()
+				q.sendCall(readListMsg(), callTo(testXID, procNull))
 				synctest.Wait()
 				readRecord(t, c)
-				write(t, c, record(success(testXID))[:20])
-				reading := later(func() (int, error) { return c.Read(make([]byte, 1)) })
+				writeAll(t, c, recordFragments(successReply(testXID))[:20])
+				reading := runLater(func() (int, error) { return c.Read(make([]byte, 1)) })
 				end.end(q)
 				err := <-reading
 				if end.want == io.EOF {
@@ -185,7 +185,7 @@ func TestLost(t *testing.T) {
 					assert.NotEqual(t, io.EOF, err)
 					assert.Error(t, err)
 				}
-				_, err = c.Write(record(success(testXID))[20:])
+				_, err = c.Write(recordFragments(successReply(testXID))[20:])
 				assert.ErrorIs(t, err, rdma.ErrClosed)
 				require.NoError(t, c.Close())
 			})
@@ -195,9 +195,9 @@ func TestLost(t *testing.T) {
 
 // TestEnded checks that an orderly end may come without a cause.
 func TestEnded(t *testing.T) {
-	stream(t, nil, func(t *testing.T, r *rig) {
-		q, c := r.connected()
-		c.(*conn).lost(context.Canceled)
+	withListener(t, nil, func(t *testing.T, r *testListener) {
+		q, c := r.connectAndCall()
+		c.(*conn).handleLost(context.Canceled)
 		_, err := c.Read(make([]byte, 1))
 		assert.Equal(t, io.EOF, err)
 		require.NoError(t, q.Conn.Close())
@@ -212,11 +212,11 @@ func TestNotAccepted(t *testing.T) {
 		l := rdmatest.Listen(t)
 		sl := Listen(l, testBinding{})
 		go sl.Server.Serve(l)
-		r := &rig{t: t, listen: l}
+		r := &testListener{t: t, listen: l}
 		synctest.Wait()
 		for range 3 {
 			q := r.dialLinux()
-			q.call(msg0(), callTo(testXID, procNull))
+			q.sendCall(readListMsg(), callTo(testXID, procNull))
 			synctest.Wait()
 			assert.Len(t, sl.ready, 1)
 			require.NoError(t, q.Conn.Close())
@@ -225,13 +225,13 @@ func TestNotAccepted(t *testing.T) {
 			assert.Empty(t, sl.conns)
 		}
 		q := r.dialLinux()
-		q.call(msg0(), callTo(testXID, procNull))
+		q.sendCall(readListMsg(), callTo(testXID, procNull))
 		idle := r.dialLinux()
 		synctest.Wait()
 		require.NoError(t, sl.Close())
 		synctest.Wait()
-		assert.Len(t, q.ended(), 1)
-		assert.Len(t, idle.ended(), 1)
+		assert.Len(t, q.closeErrors(), 1)
+		assert.Len(t, idle.closeErrors(), 1)
 		_, err := sl.Accept()
 		assert.ErrorIs(t, err, net.ErrClosed)
 		assert.Equal(t, before, buf.Default.Out())
@@ -241,28 +241,28 @@ func TestNotAccepted(t *testing.T) {
 // TestListenerClose checks that Close ends the listener but not accepted
 // connections.
 func TestListenerClose(t *testing.T) {
-	stream(t, nil, func(t *testing.T, r *rig) {
-		q, c := r.connected()
+	withListener(t, nil, func(t *testing.T, r *testListener) {
+		q, c := r.connectAndCall()
 		idle := r.dialLinux()
 		require.NoError(t, r.l.Close())
 		synctest.Wait()
-		assert.Len(t, idle.ended(), 1)
+		assert.Len(t, idle.closeErrors(), 1)
 		_, err := r.listen.Dial(t.Context(), rdma.ConnConfig{Handler: idle})
 		assert.Error(t, err)
-		q.call(msg0(), callTo(testXID, procNull))
+		q.sendCall(readListMsg(), callTo(testXID, procNull))
 		synctest.Wait()
 		readRecord(t, c)
-		write(t, c, record(success(testXID)))
-		assert.Equal(t, wire.Msg, q.answer().Proc)
+		writeAll(t, c, recordFragments(successReply(testXID)))
+		assert.Equal(t, wire.Msg, q.onlyAnswer().Proc)
 		require.NoError(t, q.Conn.Close())
 	})
 }
 
-// TestShutdown checks that Shutdown lets the calls under way be answered.
+// TestShutdown checks that Shutdown lets the calls in flight be answered.
 func TestShutdown(t *testing.T) {
-	stream(t, nil, func(t *testing.T, r *rig) {
-		q, c := r.connected()
-		q.call(msg0(), callTo(testXID, procNull))
+	withListener(t, nil, func(t *testing.T, r *testListener) {
+		q, c := r.connectAndCall()
+		q.sendCall(readListMsg(), callTo(testXID, procNull))
 		synctest.Wait()
 		over := make(chan error, 1)
 		go func() { over <- r.l.Server.Shutdown(t.Context()) }()
@@ -271,9 +271,9 @@ func TestShutdown(t *testing.T) {
 		_, err := r.l.Accept()
 		assert.ErrorIs(t, err, net.ErrClosed)
 		readRecord(t, c)
-		write(t, c, record(success(testXID)))
+		writeAll(t, c, recordFragments(successReply(testXID)))
 		require.NoError(t, <-over)
-		assert.Len(t, q.answers(), 1)
+		assert.Len(t, q.newAnswers(), 1)
 		_, err = c.Read(make([]byte, 1))
 		assert.Equal(t, io.EOF, err)
 	})
@@ -311,7 +311,7 @@ func TestParallel(t *testing.T) {
 		for i := range callers {
 			done.Go(func() {
 				for n := range calls {
-					echoCall(t, c, repeat((i*calls+n)*97+1))
+					echoCall(t, c, patternBytes((i*calls+n)*97+1))
 				}
 			})
 		}
@@ -333,7 +333,7 @@ func (d listenDialer) Dial(ctx context.Context, _ string, c rdma.ConnConfig) (rd
 func echoCall(t *testing.T, c *rpcrdma.ClientConn, data []byte) {
 	x := &oncrpc.Exchange{
 		Prog: testProg, Vers: testVers, Proc: procItem,
-		Args: join(word(len(data)), word(len(data))), Item: data, Tail: word(7),
+		Args: joinBytes(encodeWord(len(data)), encodeWord(len(data))), Item: data, Tail: encodeWord(7),
 		MaxResults: 12, Sink: make([]byte, len(data)),
 	}
 	if !assert.NoError(t, c.Call(t.Context(), x)) {
@@ -363,8 +363,8 @@ func echoStream(t *testing.T, c net.Conn) {
 					return
 				}
 				// limit, item, word: the results are status, item, word
-				reply := success(binary.BigEndian.Uint32(msg), word(0), msg[44:])
-				wire := record(reply, 1, 7, len(reply)/2)
+				reply := successReply(binary.BigEndian.Uint32(msg), encodeWord(0), msg[44:])
+				wire := recordFragments(reply, 1, 7, len(reply)/2)
 				writing.Lock() // no other record may intervene
 				_, _ = c.Write(wire[:len(wire)/3])
 				_, _ = c.Write(wire[len(wire)/3:])
@@ -378,22 +378,22 @@ func echoStream(t *testing.T, c net.Conn) {
 // TestStreamsApart checks that calls that a server leaves unread do not block
 // others.
 func TestStreamsApart(t *testing.T) {
-	const credits, serving = 128, 4096 // of a Server
-	stream(t, nil, func(t *testing.T, r *rig) {
+	const credits, serving = 128, 4096 // a Server's defaults
+	withListener(t, nil, func(t *testing.T, r *testListener) {
 		for range serving / credits {
 			q := r.dialLinux()
 			for xid := range uint32(credits) {
-				h := msg0()
+				h := readListMsg()
 				h.XID = xid
-				q.call(h, callTo(xid, procNull))
+				q.sendCall(h, callTo(xid, procNull))
 			}
-			defer r.accept().Close()
+			defer r.acceptConn().Close()
 		}
 		q := r.dialLinux()
-		q.call(msg0(), callTo(testXID, procNull))
-		c := r.accept()
+		q.sendCall(readListMsg(), callTo(testXID, procNull))
+		c := r.acceptConn()
 		assert.Len(t, readRecord(t, c), 40)
-		write(t, c, record(success(testXID)))
-		assert.Equal(t, wire.Msg, q.answer().Proc)
+		writeAll(t, c, recordFragments(successReply(testXID)))
+		assert.Equal(t, wire.Msg, q.onlyAnswer().Proc)
 	})
 }

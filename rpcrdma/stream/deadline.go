@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A deadline is the state of SetReadDeadline or SetWriteDeadline. The stream's
+// A deadline is the state for SetReadDeadline or SetWriteDeadline. The stream's
 // lock guards it.
 type deadline struct {
 	timer  *time.Timer
@@ -31,16 +31,17 @@ func (c *conn) setDeadlines(t time.Time, all ...*deadline) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return c.fault("set", net.ErrClosed)
+		return c.opError("set", net.ErrClosed)
 	}
 	for _, d := range all {
-		d.set(c, t)
+		d.setTime(c, t)
 	}
 	return nil
 }
 
-// set makes t the deadline; the zero Time is none. The caller holds c's lock.
-func (d *deadline) set(c *conn, t time.Time) {
+// setTime sets the deadline to t; the zero Time means none. The caller holds
+// c's lock.
+func (d *deadline) setTime(c *conn, t time.Time) {
 	if d.timer != nil {
 		d.timer.Stop()
 	}
@@ -55,12 +56,12 @@ func (d *deadline) set(c *conn, t time.Time) {
 			defer c.mu.Unlock()
 			if d.timer == timer { // no other deadline has been set since
 				d.passed = true
-				c.moved.Broadcast()
+				c.changed.Broadcast()
 			}
 		})
 		d.timer = timer
 		return
 	}
 	d.passed = true
-	c.moved.Broadcast()
+	c.changed.Broadcast()
 }

@@ -1,7 +1,7 @@
-// Package stream lets servers of ONC RPC over TCP serve RPC-over-RDMA. A
-// Listener turns the calls that a responder (rpcrdma.Server) takes into streams
-// of records. A Binding locates the data items in a program's messages, so that
-// the Listener can move them to and from chunks:
+// Package stream makes ONC RPC over TCP servers available over RPC-over-RDMA. A
+// Listener turns the calls that a responder (rpcrdma.Server) receives into
+// record streams. A Binding locates the data items in a program's messages, so
+// that the Listener can move them to and from chunks:
 //
 //	rdma.Conn ══▶ Server ──call──▶ Listener ──records──▶ a server over TCP
 //	          ◀══        ◀─reply── (Bindings) ◀──records──

@@ -17,8 +17,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma/stream"
 )
 
-// A poem is the Upper-Layer Binding of a program with one procedure without
-// arguments. The results are a word and an opaque item of at most 4096 bytes,
+// A poem is the Upper-Layer Binding for a program with one procedure without
+// arguments. The results are a word and an opaque item with at most 4096 bytes,
 // which may go to the caller's memory.
 type poem struct{}
 
@@ -68,7 +68,7 @@ func serveTCP(l net.Listener) {
 	}
 }
 
-// A server of ONC RPC over TCP serves RPC-over-RDMA without knowing.
+// An ONC RPC server for TCP serves RPC-over-RDMA without knowing.
 func ExampleListen() {
 	provider := listen() // package iwarp has one over TCP
 	l := stream.Listen(provider, poem{})
@@ -81,7 +81,7 @@ func ExampleListen() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	page := make([]byte, 4096) // destination of the item
+	page := make([]byte, 4096) // the item's destination
 	x := oncrpc.Exchange{Prog: 0x20000001, Vers: 1, Proc: 1, MaxResults: 8, Sink: page}
 	if err := client.Call(context.Background(), &x); err != nil {
 		log.Fatal(err)

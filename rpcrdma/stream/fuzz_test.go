@@ -7,31 +7,31 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/buf"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
-// fuzzCall returns a call that waits for its reply, of a procedure of the
+// fuzzCall returns a call that waits for its reply, to a procedure in the
 // test's program.
 func fuzzCall(xid, proc uint32) *call {
 	cl := &call{
-		xid: xid, proc: proc, binding: testBinding{}, args: word(64),
+		xid: xid, proc: proc, binding: testBinding{}, args: encodeWord(64),
 		rep: new(oncrpc.Reply), done: make(chan bool, 1),
 	}
-	cl.limit(600)
+	cl.limitReply(600)
 	return cl
 }
 
-// A taken is a stream's interpretation of bytes that were written to it in
+// A takenReplies is how a stream interprets bytes that were written to it in
 // pieces.
-type taken struct {
+type takenReplies struct {
 	replies map[uint32][]byte // received replies, cut to their calls' limits
 	lengths map[uint32]int
 	failed  bool
 }
 
-func takeReplies(t *testing.T, stream []byte, piece int) taken {
+func takeReplies(t *testing.T, stream []byte, piece int) takenReplies {
 	t.Helper()
 	before := buf.Default.Out()
 	c := &conn{pending: make(map[uint32]*call)}
@@ -39,22 +39,22 @@ func takeReplies(t *testing.T, stream []byte, piece int) taken {
 	for _, cl := range calls {
 		c.pending[cl.xid] = cl
 	}
-	got := taken{replies: make(map[uint32][]byte), lengths: make(map[uint32]int)}
+	got := takenReplies{replies: make(map[uint32][]byte), lengths: make(map[uint32]int)}
 	for rest := stream; len(rest) > 0 && !got.failed; {
 		n := min(piece, len(rest))
-		k, err := c.in.parse(c, rest[:n])
+		k, err := c.replies.parseBytes(c, rest[:n])
 		require.LessOrEqual(t, k, n)
 		got.failed = err != nil
 		require.True(t, got.failed || k == n)
 		rest = rest[n:]
 	}
 	for _, cl := range calls {
-		require.LessOrEqual(t, len(cl.got), cl.most+1)
-		require.LessOrEqual(t, cap(cl.got), max(2*(cl.most+1), 1024))
+		require.LessOrEqual(t, len(cl.received), cl.maxReply+1)
+		require.LessOrEqual(t, cap(cl.received), max(2*(cl.maxReply+1), 1024))
 		if len(cl.done) > 0 {
-			got.lengths[cl.xid] = cl.length
-			got.replies[cl.xid] = append([]byte{}, cl.got...)
-			cl.takeApart()
+			got.lengths[cl.xid] = cl.replyLen
+			got.replies[cl.xid] = append([]byte{}, cl.received...)
+			cl.splitReply()
 			checkParts(t, cl, got.replies[cl.xid])
 		}
 		cl.rep.DropItem()
@@ -63,7 +63,7 @@ func takeReplies(t *testing.T, stream []byte, piece int) taken {
 	return got
 }
 
-// checkParts checks that the parts of a reply are its bytes in order.
+// checkParts checks that a reply's parts are its bytes in order.
 func checkParts(t *testing.T, cl *call, msg []byte) {
 	t.Helper()
 	var item []byte
@@ -83,11 +83,11 @@ func checkParts(t *testing.T, cl *call, msg []byte) {
 
 // plainReplies computes the same naively: first all records, then their
 // meanings.
-func plainReplies(stream []byte) taken {
-	got := taken{replies: make(map[uint32][]byte), lengths: make(map[uint32]int)}
+func plainReplies(stream []byte) takenReplies {
+	got := takenReplies{replies: make(map[uint32][]byte), lengths: make(map[uint32]int)}
 	most := make(map[uint32]int)
 	for _, cl := range []*call{fuzzCall(testXID, procItem), fuzzCall(1, procPlain), fuzzCall(2, procAny), fuzzCall(3, procItem)} {
-		most[cl.xid] = cl.most
+		most[cl.xid] = cl.maxReply
 	}
 	var record []byte
 	for len(stream) >= markLen {
@@ -121,18 +121,18 @@ func plainReplies(stream []byte) taken {
 	return got
 }
 
-// FuzzReplies checks that, for any written bytes in any pieces, each call
-// gets the bytes of the first record with its XID, or nothing.
+// FuzzReplies checks that, for any written bytes in any pieces, each call gets
+// the bytes in the first record with its XID, or nothing.
 func FuzzReplies(f *testing.F) {
 	for _, tt := range replyTests() {
 		n := len(tt.record)
-		wire := record(tt.record[:min(n, 2000)])
+		wire := recordFragments(tt.record[:min(n, 2000)])
 		f.Add(wire, uint16(7))
-		f.Add(record(tt.record[:min(n, 700)], 0, 3, 9), uint16(100))
+		f.Add(recordFragments(tt.record[:min(n, 700)], 0, 3, 9), uint16(100))
 	}
-	all := append(record(success(1, repeat(40))), record(success(2), 1, 2, 3)...)
-	f.Add(append(all, record(success(3, word(0), opaque(repeat(61)), word(7)), 50)...), uint16(1000))
-	f.Add(record(callTo(testXID, procNull)), uint16(1))
+	all := append(recordFragments(successReply(1, patternBytes(40))), recordFragments(successReply(2), 1, 2, 3)...)
+	f.Add(append(all, recordFragments(successReply(3, encodeWord(0), encodeOpaque(patternBytes(61)), encodeWord(7)), 50)...), uint16(1000))
+	f.Add(recordFragments(callTo(testXID, procNull)), uint16(1))
 	f.Fuzz(func(t *testing.T, stream []byte, piece uint16) {
 		want := plainReplies(stream)
 		for _, n := range []int{1, int(piece) + 1, len(stream) + 1} {

@@ -13,79 +13,79 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// A Listener lets a server of ONC RPC over TCP serve RPC-over-RDMA: it is
-// a net.Listener whose connections carry RPC with record marking (RFC 5531,
+// A Listener makes an ONC RPC over TCP server available over RPC-over-RDMA: it
+// is a net.Listener whose connections carry RPC with record marking (RFC 5531,
 // Section 11). See Listen.
 type Listener struct {
-	// Server is the responder that receives the calls. All of its fields except
-	// Handler and Waits may be set before the first Accept. Its Shutdown waits until the
-	// calls under way are answered, and ends connections and listener.
+	// Server is the responder that receives the calls. All of its fields except Handler and Waits
+	// may be set before the first Accept. Its Shutdown waits until the calls in flight are
+	// answered, and closes connections and listener.
 	Server rpcrdma.Server
 
 	listener rdma.Listener
 	bindings []Binding
-	others   oncrpc.Mux // answers calls without a binding
-	calls    sync.Pool  // of *call
+	fallback oncrpc.Mux // serves calls without a binding
+	calls    sync.Pool  // holds *call
 	log      func() *slog.Logger
 
-	serve sync.Once
-	mu    sync.Mutex
-	come  sync.Cond // Accept has a reason to look
-	ready []*conn
-	conns map[*oncrpc.Peer]*conn // accepted or not, by their peers
-	err   error                  // why there are no more
+	serveOnce sync.Once
+	mu        sync.Mutex
+	changed   sync.Cond // signals Accept to recheck
+	ready     []*conn
+	conns     map[*oncrpc.Peer]*conn // accepted or not, by their peers
+	err       error                  // why there are no more
 }
 
 var _ net.Listener = (*Listener)(nil)
 
-// Listen returns a listener for the connections that l takes. A
-// connection can be accepted once its first call has arrived.
+// Listen returns a listener for the connections that l accepts. A connection
+// can be accepted once its first call has arrived.
 //
-// The server reads calls from a connection. Each call is a record of one
+// The server reads calls from a connection. Each call is a record with one
 // fragment, with the arguments from chunks in their places. The server may
 // write the replies in any order and any number of fragments. A result that its
 // program's binding finds goes to the Write chunk that the requester has
 // provided, and the rest inline or to the Reply chunk.
 //
-// The listener itself answers calls of programs and versions without a binding:
+// The listener itself answers calls to programs and versions without a binding:
 // with PROG_UNAVAIL and PROG_MISMATCH. If a call has moved an argument that is
 // not DDP-eligible, the answer is GARBAGE_ARGS (RFC 8166, Sections 6.1 and
 // 4.5.2). A reply that is longer than its requester provides for becomes
 // ERR_CHUNK (Section 4.5.3), and a reply that is longer than its procedure
-// allows becomes SYSTEM_ERR. Written bytes that are no reply end the
-// connection, because the stream behind them cannot be parsed; a reply to an
+// allows becomes SYSTEM_ERR. Written bytes that do not form a reply terminate
+// the connection, because the stream after them cannot be parsed; a reply to an
 // unknown call is discarded.
 //
 // Two bindings must not have the same program and version.
 func Listen(l rdma.Listener, bindings ...Binding) *Listener {
 	s := &Listener{listener: l, bindings: bindings, conns: make(map[*oncrpc.Peer]*conn)}
-	s.come.L = &s.mu
+	s.changed.L = &s.mu
 	s.log = sync.OnceValue(func() *slog.Logger { return lograte.Logger(s.Server.Log) })
 	s.Server.Handler, s.Server.Waits = service{s}, true
 	for _, b := range bindings {
 		prog, vers := b.Program()
-		s.others.Register(prog, vers, failing{oncrpc.ErrProcUnavail})
+		s.fallback.Register(prog, vers, failingProgram{oncrpc.ErrProcUnavail})
 	}
 	return s
 }
 
 // Accept waits for a connection (net.Listener). After Close or Server.Shutdown,
 // the error is net.ErrClosed. All other errors come from the provider or
-// concern the fields of Server, and are final.
+// concern Server's fields, and are final.
 func (l *Listener) Accept() (net.Conn, error) {
-	l.serve.Do(func() {
+	l.serveOnce.Do(func() {
 		go func() {
 			err := l.Server.Serve(l.listener)
 			if err == nil {
 				err = net.ErrClosed
 			}
-			l.stop(err)
+			l.stopListening(err)
 		}()
 	})
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.ready) == 0 && l.err == nil {
-		l.come.Wait()
+		l.changed.Wait()
 	}
 	if l.err != nil {
 		return nil, &net.OpError{Op: "accept", Net: network, Addr: l.listener.Addr(), Err: l.err}
@@ -101,14 +101,14 @@ func (l *Listener) Addr() net.Addr { return l.listener.Addr() }
 // Close stops listening and unblocks Accept. Accepted connections continue; the
 // others are closed. Close may be called twice.
 func (l *Listener) Close() error {
-	l.stop(net.ErrClosed)
+	l.stopListening(net.ErrClosed)
 	err := l.listener.Close()
 	return err
 }
 
-// stop closes connections that were not accepted, and makes Accept fail with
-// the first of the errors.
-func (l *Listener) stop(err error) {
+// stopListening closes connections that were not accepted, and makes Accept fail with the first
+// error.
+func (l *Listener) stopListening(err error) {
 	l.mu.Lock()
 	first := l.err == nil
 	if first {
@@ -116,27 +116,27 @@ func (l *Listener) stop(err error) {
 	}
 	left := l.ready
 	l.ready = nil
-	l.come.Broadcast()
+	l.changed.Broadcast()
 	l.mu.Unlock()
 	for _, c := range left {
 		c.Close()
 	}
 	if first {
-		l.Server.Release(l.accepted)
+		l.Server.Release(l.isAccepted)
 	}
 }
 
-// accepted reports whether the peer has a stream. Streams that were not accepted
+// isAccepted reports whether the peer has a stream. Streams that were not accepted
 // have been closed by then.
-func (l *Listener) accepted(peer *oncrpc.Peer) bool {
+func (l *Listener) isAccepted(peer *oncrpc.Peer) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.conns[peer] != nil
 }
 
-// conn returns the stream of a peer's connection, making it at the first call.
-// It returns nil if the listener takes no more connections.
-func (l *Listener) conn(ctx context.Context, peer *oncrpc.Peer) *conn {
+// streamFor returns the stream for a peer's connection, creating it at the first call. It returns
+// nil if the listener accepts no more connections.
+func (l *Listener) streamFor(ctx context.Context, peer *oncrpc.Peer) *conn {
 	l.mu.Lock()
 	c, err := l.conns[peer], l.err
 	l.mu.Unlock()
@@ -147,11 +147,12 @@ func (l *Listener) conn(ctx context.Context, peer *oncrpc.Peer) *conn {
 	if !ok || err != nil {
 		return nil
 	}
-	return l.add(ctx, peer, under)
+	return l.addStream(ctx, peer, under)
 }
 
-// add makes the stream of a connection, unless another call has done so.
-func (l *Listener) add(ctx context.Context, peer *oncrpc.Peer, under rpcrdma.PeerConn) *conn {
+// addStream creates the stream for a connection, unless another call has done
+// so.
+func (l *Listener) addStream(ctx context.Context, peer *oncrpc.Peer, under rpcrdma.PeerConn) *conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c := l.conns[peer]; c != nil || l.err != nil {
@@ -160,16 +161,16 @@ func (l *Listener) add(ctx context.Context, peer *oncrpc.Peer, under rpcrdma.Pee
 	c := newConn(peer, under, l.log)
 	l.conns[peer] = c
 	l.ready = append(l.ready, c)
-	l.come.Signal()
+	l.changed.Signal()
 	context.AfterFunc(ctx, func() {
-		c.lost(context.Cause(ctx))
-		l.forget(c)
+		c.handleLost(context.Cause(ctx))
+		l.removeStream(c)
 	})
 	return c
 }
 
-// forget is called when a connection has ended.
-func (l *Listener) forget(c *conn) {
+// removeStream is called when a connection has ended.
+func (l *Listener) removeStream(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.conns, c.peer)

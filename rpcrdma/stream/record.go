@@ -10,49 +10,49 @@ import (
 // Record marking (RFC 5531, Section 11).
 const (
 	markLen      = 4
-	lastFragment = 1 << 31 // the other bits of a mark are the fragment's length in bytes
+	lastFragment = 1 << 31 // a mark's other bits are the fragment length in bytes
 )
 
 // errNoReplyRecord means that a server has written a record that is no reply.
 var errNoReplyRecord = errors.New("stream: a record that is not an RPC reply")
 
-// replyStart is the length in bytes of the fields that identify a reply: XID
+// replyStart is the length, in bytes, of the fields that identify a reply: XID
 // and msg_type.
 const replyStart = 8
 
-// A replyRecord extracts the records of replies from a stream, and gives their
-// bytes to the calls that they answer. A record may be incomplete.
-type replyRecord struct {
-	mark  [markLen]byte
-	marks int  // bytes of mark received
-	last  bool // the fragment is the record's last
-	left  int  // bytes of the fragment still to come
+// A replyParser extracts reply records from a stream, and appends their bytes
+// to the calls that they answer. A record may be incomplete.
+type replyParser struct {
+	mark         [markLen]byte
+	markBytes    int  // mark bytes received
+	isLast       bool // the fragment is the record's last
+	fragmentLeft int  // fragment bytes not yet received
 
-	start  [replyStart]byte
-	starts int   // bytes of start received
-	call   *call // the answered call, once start is complete; nil: none
+	start      [replyStart]byte
+	startBytes int   // start bytes received
+	call       *call // the answered call, once start is complete; nil: none
 }
 
-// parse takes bytes. It returns how many were good, and the error of the next.
-func (r *replyRecord) parse(c *conn, p []byte) (n int, err error) {
+// parseBytes parses p. It returns the number of valid bytes, and the error at the next one.
+func (r *replyParser) parseBytes(c *conn, p []byte) (n int, err error) {
 	for n < len(p) {
-		if r.marks < markLen {
-			k := copy(r.mark[r.marks:], p[n:])
-			r.marks += k
+		if r.markBytes < markLen {
+			k := copy(r.mark[r.markBytes:], p[n:])
+			r.markBytes += k
 			n += k
-			if r.marks < markLen {
+			if r.markBytes < markLen {
 				return n, nil
 			}
 			mark := binary.BigEndian.Uint32(r.mark[:])
-			r.last, r.left = mark&lastFragment != 0, int(mark&^lastFragment)
+			r.isLast, r.fragmentLeft = mark&lastFragment != 0, int(mark&^lastFragment)
 		} else {
-			k := min(r.left, len(p)-n)
-			if err := r.fragment(c, p[n:n+k]); err != nil {
+			k := min(r.fragmentLeft, len(p)-n)
+			if err := r.takeFragment(c, p[n:n+k]); err != nil {
 				return n, err
 			}
 			n += k
 		}
-		if r.left == 0 {
+		if r.fragmentLeft == 0 {
 			if err := r.endFragment(c); err != nil {
 				return n, err
 			}
@@ -61,29 +61,29 @@ func (r *replyRecord) parse(c *conn, p []byte) (n int, err error) {
 	return n, nil
 }
 
-// fragment takes bytes of the fragment.
-func (r *replyRecord) fragment(c *conn, p []byte) error {
-	if r.starts < replyStart {
-		k := copy(r.start[r.starts:], p)
-		r.starts += k
-		r.left -= k
+// takeFragment consumes fragment bytes.
+func (r *replyParser) takeFragment(c *conn, p []byte) error {
+	if r.startBytes < replyStart {
+		k := copy(r.start[r.startBytes:], p)
+		r.startBytes += k
+		r.fragmentLeft -= k
 		p = p[k:]
-		if r.starts < replyStart {
+		if r.startBytes < replyStart {
 			return nil
 		}
-		if err := r.begin(c); err != nil {
+		if err := r.findCall(c); err != nil {
 			return err
 		}
 	}
-	r.left -= len(p)
+	r.fragmentLeft -= len(p)
 	if r.call != nil {
-		r.call.add(p)
+		r.call.appendReply(p)
 	}
 	return nil
 }
 
-// begin finds the call of the reply.
-func (r *replyRecord) begin(c *conn) error {
+// findCall finds the call that the reply answers.
+func (r *replyParser) findCall(c *conn) error {
 	if binary.BigEndian.Uint32(r.start[4:]) != rpcmsg.MsgReply {
 		return errNoReplyRecord
 	}
@@ -91,28 +91,28 @@ func (r *replyRecord) begin(c *conn) error {
 	if r.call == nil {
 		return nil
 	}
-	n := r.call.most + 1 // if the rest of the record's length is unknown
-	if r.last {
-		n = replyStart + r.left
+	n := r.call.maxReply + 1 // if the rest of the record's length is unknown
+	if r.isLast {
+		n = replyStart + r.fragmentLeft
 	}
-	r.call.expect(n)
-	r.call.add(r.start[:])
+	r.call.makeReplyBuffer(n)
+	r.call.appendReply(r.start[:])
 	return nil
 }
 
 // endFragment advances to the next mark, and to the next record after the last
 // fragment.
-func (r *replyRecord) endFragment(c *conn) error {
-	r.marks = 0
-	if !r.last {
+func (r *replyParser) endFragment(c *conn) error {
+	r.markBytes = 0
+	if !r.isLast {
 		return nil
 	}
-	if r.starts < replyStart {
+	if r.startBytes < replyStart {
 		return errNoReplyRecord
 	}
 	if r.call != nil {
-		c.answered(r.call)
+		c.completeReply(r.call)
 	}
-	r.starts = 0
+	r.startBytes = 0
 	return nil
 }

@@ -17,28 +17,28 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A requester drives one connection of the server.
+// A requester drives one connection to the server.
 type requester struct {
 	*rdmatest.Conn
 	t *testing.T
 
 	mu     sync.Mutex
-	got    []answer
+	got    []serverMessage
 	closed []error
 }
 
-// An answer is a message that the server sent.
-type answer struct {
+// An serverMessage is a message that the server sent.
+type serverMessage struct {
 	wire.Header
 	wire        []byte
 	body        []byte
 	invalidated rdma.STag // 0: none
 }
 
-// linux is the private data of Linux's client.
+// linux is the private data that Linux's client sends.
 var linux = cmpriv.Message{RemoteInvalidation: true, SendSize: 4096, RecvSize: 4096}
 
-func (r *rig) dial(private []byte) *requester {
+func (r *testListener) dialWith(private []byte) *requester {
 	r.t.Helper()
 	q := &requester{t: r.t}
 	c, err := r.listen.Dial(r.t.Context(), rdma.ConnConfig{
@@ -50,11 +50,11 @@ func (r *rig) dial(private []byte) *requester {
 	return q
 }
 
-func (r *rig) dialLinux() *requester { return r.dial(linux.AppendTo(nil)) }
+func (r *testListener) dialLinux() *requester { return r.dialWith(linux.AppendTo(nil)) }
 
 func (q *requester) Receive(m rdma.Recv) {
 	defer m.Buf.Release()
-	a := answer{wire: append([]byte{}, m.Buf.B...)}
+	a := serverMessage{wire: append([]byte{}, m.Buf.B...)}
 	a.invalidated = m.Invalidated
 	if !assert.GreaterOrEqual(q.t, len(a.wire), wire.ErrChunkLen) {
 		return
@@ -84,29 +84,29 @@ func (q *requester) Closed(err error) {
 	q.closed = append(q.closed, err)
 }
 
-// ended returns the requester's Closed errors.
-func (q *requester) ended() []error {
+// closeErrors returns the requester's Closed errors.
+func (q *requester) closeErrors() []error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.closed
 }
 
-// send sends a message unchanged.
-func (q *requester) send(parts ...[]byte) {
+// sendRaw sends a message unchanged.
+func (q *requester) sendRaw(parts ...[]byte) {
 	q.t.Helper()
 	require.NoError(q.t, q.Post(rdma.WR{Op: rdma.OpSend, Data: parts}))
 }
 
-// call sends a header and a body, and fills in the fields common to all calls.
-func (q *requester) call(h wire.Header, body []byte) {
+// sendCall sends a header and a body, and fills in the fields common to all calls.
+func (q *requester) sendCall(h wire.Header, body []byte) {
 	q.t.Helper()
 	h.Vers, h.Credit = wire.Version, 128
-	q.send(h.AppendTo(nil), body)
+	q.sendRaw(h.AppendTo(nil), body)
 }
 
-// answers waits until the bubble is idle, and returns the answers since the
+// newAnswers waits until the bubble is idle, and returns the answers since the
 // last time.
-func (q *requester) answers() []answer {
+func (q *requester) newAnswers() []serverMessage {
 	synctest.Wait()
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -115,19 +115,19 @@ func (q *requester) answers() []answer {
 	return all
 }
 
-// answer is answers, for exactly one answer.
-func (q *requester) answer() answer {
+// onlyAnswer is newAnswers for exactly one answer.
+func (q *requester) onlyAnswer() serverMessage {
 	q.t.Helper()
-	got := q.answers()
+	got := q.newAnswers()
 	require.Len(q.t, got, 1)
-	require.Empty(q.t, q.ended())
+	require.Empty(q.t, q.closeErrors())
 	return got[0]
 }
 
-// refused expects an RDMA_ERROR.
-func (q *requester) refused(code wire.ErrCode) {
+// requireError expects an RDMA_ERROR.
+func (q *requester) requireError(code wire.ErrCode) {
 	q.t.Helper()
-	a := q.answer()
+	a := q.onlyAnswer()
 	assert.Equal(q.t, wire.Error, a.Proc)
 	assert.Equal(q.t, code, a.Code)
 	assert.EqualValues(q.t, testXID, a.XID, "R8166-4.5-4")
@@ -135,9 +135,9 @@ func (q *requester) refused(code wire.ErrCode) {
 	assert.Zero(q.t, a.invalidated)
 }
 
-// segments registers b, cut after each of the given lengths, with a handle for
+// registerSegments registers b, cut after each of the given lengths, with a handle for
 // each piece.
-func (q *requester) segments(b []byte, access rdma.Access, lengths ...int) (c chunks.Chunk) {
+func (q *requester) registerSegments(b []byte, access rdma.Access, lengths ...int) (c chunks.Chunk) {
 	q.t.Helper()
 	for _, n := range lengths {
 		r, err := q.Register(b[:n:n], access)
@@ -149,20 +149,20 @@ func (q *requester) segments(b []byte, access rdma.Access, lengths ...int) (c ch
 	return c
 }
 
-// reads makes read segments of data at a position.
-func (q *requester) reads(position uint32, data []byte, lengths ...int) (list []chunks.ReadSegment) {
+// readSegments makes read segments for data at a position.
+func (q *requester) readSegments(position uint32, data []byte, lengths ...int) (list []chunks.ReadSegment) {
 	q.t.Helper()
 	if lengths == nil {
 		lengths = []int{len(data)}
 	}
-	for _, s := range q.segments(data, rdma.RemoteRead, lengths...) {
+	for _, s := range q.registerSegments(data, rdma.RemoteRead, lengths...) {
 		list = append(list, chunks.ReadSegment{Position: position, Segment: s})
 	}
 	return list
 }
 
-// writable makes a chunk of fresh memory filled with a guard byte.
-func (q *requester) writable(lengths ...int) (chunks.Chunk, []byte) {
+// writeChunk makes a chunk with fresh memory filled with a guard byte.
+func (q *requester) writeChunk(lengths ...int) (chunks.Chunk, []byte) {
 	q.t.Helper()
 	total := 0
 	for _, n := range lengths {
@@ -172,7 +172,7 @@ func (q *requester) writable(lengths ...int) (chunks.Chunk, []byte) {
 	for i := range mem {
 		mem[i] = guard
 	}
-	return q.segments(mem, rdma.RemoteWrite, lengths...), mem
+	return q.registerSegments(mem, rdma.RemoteWrite, lengths...), mem
 }
 
 const (
@@ -180,8 +180,8 @@ const (
 	testXID = 0x11223344
 )
 
-// rpcCall returns an RPC call message with the given arguments: the 40 bytes of
-// its header have AUTH_NONE.
+// rpcCall returns an RPC call message with the given arguments: its 40 byte
+// header has AUTH_NONE.
 func rpcCall(xid uint32, args string) []byte {
 	b := binary.BigEndian.AppendUint32(nil, xid)
 	for _, v := range []uint32{0, 2, 100003, 3, 1, 0, 0, 0, 0} {
@@ -190,7 +190,7 @@ func rpcCall(xid uint32, args string) []byte {
 	return append(b, args...)
 }
 
-// appendSuccess appends the first 24 bytes of an accepted reply.
+// appendSuccess appends an accepted reply's first 24 bytes.
 func appendSuccess(b []byte, xid uint32) []byte {
 	b = binary.BigEndian.AppendUint32(b, xid)
 	for _, v := range []uint32{1, 0, 0, 0, 0} {
@@ -202,8 +202,8 @@ func appendSuccess(b []byte, xid uint32) []byte {
 // testLog returns a log that is shown if the test fails.
 func testLog(t *testing.T) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }
 
-// repeat returns n bytes, no two neighbors of which are equal.
-func repeat(n int) []byte {
+// patternBytes returns n bytes, where no two neighbors are equal.
+func patternBytes(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
 		b[i] = byte(i*7 + i>>8)
@@ -211,7 +211,7 @@ func repeat(n int) []byte {
 	return b
 }
 
-func msg(l chunks.Lists) wire.Header { return wire.Header{XID: testXID, Proc: wire.Msg, Lists: l} }
+func newMsg(l chunks.Lists) wire.Header { return wire.Header{XID: testXID, Proc: wire.Msg, Lists: l} }
 
 // assertUntouched checks that nothing was written.
 func assertUntouched(t *testing.T, mem []byte) {
@@ -219,4 +219,6 @@ func assertUntouched(t *testing.T, mem []byte) {
 	assert.Equal(t, len(mem), bytes.Count(mem, []byte{guard}), "%x", mem)
 }
 
-func noMsg(l chunks.Lists) wire.Header { return wire.Header{XID: testXID, Proc: wire.NoMsg, Lists: l} }
+func newNoMsg(l chunks.Lists) wire.Header {
+	return wire.Header{XID: testXID, Proc: wire.NoMsg, Lists: l}
+}

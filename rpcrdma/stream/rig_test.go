@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
-	"github.com/nfsrdma/nfsrdma/xdr"
 )
 
-// testBinding is the Binding of the program that rpcCall calls.
+// testBinding is the Binding for the program that rpcCall calls.
 //
 //	procItem   args     limit, opaque item, word   results  status, opaque item, word
 //	procPlain  args     limit                      results  up to limit bytes
@@ -68,7 +68,7 @@ func (testBinding) MaxResults(proc uint32, args []byte) (rest, item int) {
 	return 0, 0
 }
 
-// callTo returns an RPC call of the test's program.
+// callTo returns an RPC call to the test's program.
 func callTo(xid, proc uint32, args ...[]byte) []byte {
 	b := rpcCall(xid, "")
 	binary.BigEndian.PutUint32(b[20:], proc)
@@ -78,13 +78,13 @@ func callTo(xid, proc uint32, args ...[]byte) []byte {
 	return b
 }
 
-// The parts of arguments and results.
-func word(v int) []byte { return xdr.AppendUint32(nil, uint32(v)) }
+// The parts in arguments and results.
+func encodeWord(v int) []byte { return xdr.AppendUint32(nil, uint32(v)) }
 
-func opaque(data []byte) []byte { return xdr.AppendOpaque(nil, data) }
+func encodeOpaque(data []byte) []byte { return xdr.AppendOpaque(nil, data) }
 
-// success returns an RPC reply of a successful call.
-func success(xid uint32, results ...[]byte) []byte {
+// successReply returns a successful call's RPC reply.
+func successReply(xid uint32, results ...[]byte) []byte {
 	b := appendSuccess(nil, xid)
 	for _, r := range results {
 		b = append(b, r...)
@@ -92,9 +92,9 @@ func success(xid uint32, results ...[]byte) []byte {
 	return b
 }
 
-// record returns a message as a record, cut into fragments of the given lengths
-// and one more for the rest.
-func record(msg []byte, lengths ...int) (b []byte) {
+// recordFragments returns a message as a record, cut into fragments with the given lengths and one
+// more for what remains.
+func recordFragments(msg []byte, lengths ...int) (b []byte) {
 	for _, n := range lengths {
 		b = append(binary.BigEndian.AppendUint32(b, uint32(n)), msg[:n]...)
 		msg = msg[n:]
@@ -102,22 +102,22 @@ func record(msg []byte, lengths ...int) (b []byte) {
 	return append(binary.BigEndian.AppendUint32(b, 1<<31|uint32(len(msg))), msg...)
 }
 
-// A rig is a Listener of an RDMA listener in memory.
-type rig struct {
+// A testListener is a Listener on an RDMA listener in memory.
+type testListener struct {
 	t      *testing.T
 	listen *rdmatest.Listener
 	l      *Listener
 	conns  chan net.Conn // accepted connections
 }
 
-// stream runs f in a bubble with a Listener, and checks that no resources
+// withListener runs f in a bubble with a Listener, and checks that no resources
 // leak.
-func stream(t *testing.T, set func(*rpcrdma.Server), f func(t *testing.T, r *rig)) {
+func withListener(t *testing.T, set func(*rpcrdma.Server), f func(t *testing.T, r *testListener)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		before := buf.Default.Out()
 		l := rdmatest.Listen(t)
-		r := &rig{t: t, listen: l, l: Listen(l, testBinding{}), conns: make(chan net.Conn, 100)}
+		r := &testListener{t: t, listen: l, l: Listen(l, testBinding{}), conns: make(chan net.Conn, 100)}
 		if set != nil {
 			set(&r.l.Server)
 		}
@@ -145,8 +145,8 @@ func stream(t *testing.T, set func(*rpcrdma.Server), f func(t *testing.T, r *rig
 	})
 }
 
-// accept returns the next connection.
-func (r *rig) accept() net.Conn {
+// acceptConn returns the next connection.
+func (r *testListener) acceptConn() net.Conn {
 	r.t.Helper()
 	synctest.Wait()
 	require.NotEmpty(r.t, r.conns, "connections to be accepted")
@@ -162,7 +162,7 @@ func readRecord(t testing.TB, c io.Reader) []byte {
 }
 
 // nextRecord reads one record as the simplest servers do, which take only
-// records of one fragment.
+// single-fragment records.
 func nextRecord(c io.Reader) ([]byte, error) {
 	var mark [4]byte
 	if _, err := io.ReadFull(c, mark[:]); err != nil {
@@ -177,8 +177,8 @@ func nextRecord(c io.Reader) ([]byte, error) {
 	return b, err
 }
 
-// write writes bytes that must be accepted.
-func write(t testing.TB, c io.Writer, b []byte) {
+// writeAll writes bytes that must be accepted.
+func writeAll(t testing.TB, c io.Writer, b []byte) {
 	t.Helper()
 	n, err := c.Write(b)
 	require.NoError(t, err)

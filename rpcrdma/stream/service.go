@@ -9,12 +9,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 )
 
-// A service is the Service of a Listener's Server. It puts each
-// call into the stream of its connection and waits until the reply has been
-// written to the stream.
+// A service is the Service for a Listener's Server. It puts each call into its
+// connection's stream and waits until the reply has been written to the stream.
 type service struct{ *Listener }
 
-var errResultsLong = errors.New("stream: the server behind has sent longer results than the procedure has")
+var errResultsLong = errors.New("stream: the TCP server has sent longer results than the procedure allows")
 
 // Serve implements oncrpc.Service.
 func (s service) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) (answer bool) {
@@ -26,41 +25,41 @@ func (s service) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Rep
 		*cl = call{done: cl.done}
 		s.calls.Put(cl)
 	}()
-	if !s.begin(cl, req) {
-		return s.others.Serve(ctx, req, rep)
+	if !s.parseCall(cl, req) {
+		return s.fallback.Serve(ctx, req, rep)
 	}
 	cl.rep = rep
-	if req.Places != nil || req.Item != nil && !reducible(cl.binding, cl.proc, cl.args, req.ItemPos-cl.argsAt, len(req.Item)) {
-		return s.fail(ctx, cl, req, oncrpc.ErrGarbageArgs)
+	if req.Places != nil || req.Item != nil && !isReducible(cl.binding, cl.proc, cl.args, req.ItemPos-cl.argsOffset, len(req.Item)) {
+		return s.failCall(ctx, cl, req, oncrpc.ErrGarbageArgs)
 	}
-	cl.limit(req.MaxReply)
-	c := s.conn(ctx, req.Peer)
-	if c == nil || !c.put(cl, req) || !<-cl.done {
+	cl.limitReply(req.MaxReply)
+	c := s.streamFor(ctx, req.Peer)
+	if c == nil || !c.putCall(cl, req) || !<-cl.done {
 		rep.DropItem()
 		return false
 	}
-	if cl.length > cl.bound {
-		return s.fail(ctx, cl, req, fmt.Errorf("%w: a reply of %d bytes, above %d", errResultsLong, cl.length, cl.bound))
+	if cl.replyLen > cl.procMaxReply {
+		return s.failCall(ctx, cl, req, fmt.Errorf("%w: a reply of %d bytes, above %d", errResultsLong, cl.replyLen, cl.procMaxReply))
 	}
-	cl.takeApart()
+	cl.splitReply()
 	return true
 }
 
-// begin reads the header of a call, and returns false if the call is not for
-// the server behind.
-func (l *Listener) begin(cl *call, req *oncrpc.Request) bool {
+// parseCall parses a call's header, and returns false if the call is not for
+// the TCP server.
+func (l *Listener) parseCall(cl *call, req *oncrpc.Request) bool {
 	c, ok := oncrpc.ParseCall(req.Msg)
 	if !ok || c.Args.Err() != nil {
 		return false
 	}
 	cl.xid, cl.prog, cl.vers, cl.proc = c.XID, c.Prog, c.Vers, c.Proc
-	cl.argsAt = c.Args.Offset()
-	cl.args = req.Msg[cl.argsAt:]
+	cl.argsOffset = c.Args.Offset()
+	cl.args = req.Msg[cl.argsOffset:]
 	for _, b := range l.bindings {
 		if prog, vers := b.Program(); prog == cl.prog && vers == cl.vers {
 			cl.binding = b
 			if c.Cred.Flavor == rpcmsg.AuthGSS {
-				cl.binding = sealed{b}
+				cl.binding = sealedBinding{b}
 			}
 			return true
 		}
@@ -68,15 +67,16 @@ func (l *Listener) begin(cl *call, req *oncrpc.Request) bool {
 	return false
 }
 
-// fail answers a call of a known program with the reply that err stands for.
-func (l *Listener) fail(ctx context.Context, cl *call, req *oncrpc.Request, err error) bool {
+// failCall answers a call to a known program with the reply that represents
+// err.
+func (l *Listener) failCall(ctx context.Context, cl *call, req *oncrpc.Request, err error) bool {
 	cl.rep.DropItem()
 	m := oncrpc.Mux{Log: l.log()}
-	m.Register(cl.prog, cl.vers, failing{err})
+	m.Register(cl.prog, cl.vers, failingProgram{err})
 	return m.Serve(ctx, req, cl.rep)
 }
 
-// A failing is a program whose calls all fail.
-type failing struct{ err error }
+// A failingProgram is a program whose calls all fail.
+type failingProgram struct{ err error }
 
-func (f failing) ServeRPC(context.Context, *oncrpc.Call, *oncrpc.Reply) error { return f.err }
+func (f failingProgram) ServeRPC(context.Context, *oncrpc.Call, *oncrpc.Reply) error { return f.err }

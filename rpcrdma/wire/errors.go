@@ -28,12 +28,12 @@ const (
 // A HeaderError reports a transport header that the receiver rejects.
 type HeaderError struct {
 	XID    uint32
-	Field  string // name in the XDR of RFC 8166, Section 4.1.2
-	Offset int    // of the field from the header's start, in bytes
+	Field  string // name in RFC 8166's XDR, Section 4.1.2
+	Offset int    // field offset from the header's start, in bytes
 	Err    error
 }
 
-// Error returns the place and the cause.
+// Error returns the position and the cause.
 func (e *HeaderError) Error() string {
 	return fmt.Sprintf("rpcrdma: xid %#08x: %s at byte %d: %v", e.XID, e.Field, e.Offset, e.Err)
 }
@@ -41,7 +41,7 @@ func (e *HeaderError) Error() string {
 // Unwrap returns the cause.
 func (e *HeaderError) Unwrap() error { return e.Err }
 
-// Errors of a header.
+// Header errors.
 var (
 	// ErrRunt means that the message is shorter than any header.
 	ErrRunt = errors.New("shorter than any header")
@@ -52,5 +52,5 @@ var (
 	// ErrDiscard means that a responder must drop the message.
 	ErrDiscard = errors.New("procedure that a responder discards")
 	// ErrXID means that header and RPC message have different XIDs.
-	ErrXID = errors.New("XID differs from that of the RPC message")
+	ErrXID = errors.New("XID differs from the RPC message's")
 )

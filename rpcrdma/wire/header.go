@@ -1,4 +1,4 @@
-// Package wire is the codec of RPC-over-RDMA's transport header (RFC 8166,
+// Package wire is the codec for RPC-over-RDMA's transport header (RFC 8166,
 // Section 4). It must not know sockets, clocks or programs.
 package wire
 
@@ -10,15 +10,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/chunks"
 )
 
-// Version is the version of RPC-over-RDMA that this package speaks.
+// Version is the RPC-over-RDMA version that this package implements.
 const Version = 1
 
 // Lengths on the wire, in bytes.
 const (
 	// FixedLen is the length of XID, version, credits and procedure.
 	FixedLen = 16
-	// MinLen is the length of the shortest header of a message, with three empty
-	// lists.
+	// MinLen is the minimum message header length, with three empty lists.
 	MinLen = FixedLen + 3*4
 	// ErrChunkLen is the length of an RDMA_ERROR with ERR_CHUNK.
 	ErrChunkLen = FixedLen + 4
@@ -60,19 +59,19 @@ func (p Proc) String() string {
 type Header struct {
 	XID    uint32
 	Vers   uint32
-	Credit uint32 // asked for in a call, granted in a reply
+	Credit uint32 // requested in a call, granted in a reply
 	Proc   Proc
 
-	// Lists are the chunk lists of Msg and NoMsg.
+	// Lists are the chunk lists in Msg and NoMsg.
 	Lists chunks.Lists
 
-	// Code is the reason of Error. If Code is ErrVers, Low and High are the
-	// versions that the sender speaks.
+	// Code is the reason in Error. If Code is ErrVers, Low and High are the
+	// versions that the sender supports.
 	Code      ErrCode
 	Low, High uint32
 }
 
-// AppendTo appends the wire form of h to b.
+// AppendTo appends h's wire form to b.
 func (h *Header) AppendTo(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, h.XID)
 	b = binary.BigEndian.AppendUint32(b, h.Vers)
@@ -92,9 +91,9 @@ func (h *Header) AppendTo(b []byte) []byte {
 }
 
 // ParseCall parses the header at the start of b, which a requester sent, and
-// returns the rest of b, which aliases b. It reuses the memory of h. The error
-// is a *HeaderError; XID, Vers and Credit are then set from b, unless b is too
-// short for any header.
+// returns the rest of b, which aliases b. It reuses h's memory. The error is a
+// *HeaderError; XID, Vers and Credit are then set from b, unless b is too short
+// for any header.
 func (h *Header) ParseCall(b []byte) (body []byte, err error) {
 	h.Lists.Reset()
 	if len(b) < MinLen {
@@ -103,7 +102,7 @@ func (h *Header) ParseCall(b []byte) (body []byte, err error) {
 	}
 	h.ParseFixed(b)
 	switch {
-	case h.Proc == Error: // the same in all versions; an answer could itself be answered
+	case h.Proc == Error: // the same in all versions; a reply could itself be answered
 		return nil, h.Fail("rdma_proc", 12, ErrDiscard)
 	case h.Vers != Version:
 		return nil, h.Fail("rdma_vers", 4, ErrVersion)
@@ -133,7 +132,7 @@ func (h *Header) Fail(field string, offset int, err error) error {
 	return &HeaderError{XID: h.XID, Field: field, Offset: offset, Err: err}
 }
 
-// ChunkError turns an error of package chunks into a HeaderError.
+// ChunkError converts an error from package chunks to a HeaderError.
 func (h *Header) ChunkError(err error) error {
 	var c *chunks.Error
 	if errors.As(err, &c) {

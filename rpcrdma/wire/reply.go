@@ -9,10 +9,10 @@ import (
 var errNotReply = errors.New("not the header of a reply")
 
 // ParseReply parses the header at the start of b, which a responder sent, and
-// returns the rest of b, which aliases b. It reuses the memory of h. The caller
-// must discard a message with any error (RFC 8166, Sections 4.5, 4.6). Every
-// message below 28 bytes except an RDMA_ERROR is too short for its lists, and
-// so an error.
+// returns the rest of b, which aliases b. It reuses h's memory. The caller must
+// discard a message with any error (RFC 8166, Sections 4.5, 4.6). Every message
+// below 28 bytes except an RDMA_ERROR is too short for its lists, and so an
+// error.
 func (h *Header) ParseReply(b []byte) (body []byte, err error) {
 	h.Lists.Reset()
 	if len(b) < ErrChunkLen { // an RDMA_ERROR is the shortest

@@ -7,15 +7,15 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// bits maps the bits of a mode besides permissions to those of package os.
-var bits = []struct {
+// modeBits maps the mode bits other than permissions to package os's.
+var modeBits = []struct {
 	mode uint32
 	os   os.FileMode
 }{{0o4000, os.ModeSetuid}, {0o2000, os.ModeSetgid}, {0o1000, os.ModeSticky}}
 
 func modeOf(m os.FileMode) uint32 {
 	out := uint32(m.Perm())
-	for _, b := range bits {
+	for _, b := range modeBits {
 		if m&b.os != 0 {
 			out |= b.mode
 		}
@@ -25,7 +25,7 @@ func modeOf(m os.FileMode) uint32 {
 
 func fileMode(mode uint32) os.FileMode {
 	out := os.FileMode(mode) & os.ModePerm
-	for _, b := range bits {
+	for _, b := range modeBits {
 		if mode&b.mode != 0 {
 			out |= b.os
 		}
@@ -53,23 +53,26 @@ func typeOf(m os.FileMode) vfs.Type {
 
 func timeOf(t time.Time) vfs.Time { return vfs.Time{Sec: t.Unix(), Nsec: uint32(t.Nanosecond())} }
 
-func nanos(t vfs.Time) uint64 { return uint64(t.Sec)*1e9 + uint64(t.Nsec) }
+func nanoseconds(t vfs.Time) uint64 { return uint64(t.Sec)*1e9 + uint64(t.Nsec) }
 
 func goTime(t vfs.Time) time.Time { return time.Unix(t.Sec, int64(t.Nsec)) }
 
-func later(a, b vfs.Time) vfs.Time {
+func laterOf(a, b vfs.Time) vfs.Time {
 	if a.Sec > b.Sec || a.Sec == b.Sec && a.Nsec > b.Nsec {
 		return a
 	}
 	return b
 }
 
-// attrOf returns the attributes of a node. A file system without change times
-// often does not update the times of directories either; then the last change
-// through the FS counts.
+// attrOf returns a node's attributes. A file system without change times often does not update
+// directories' times either; then the last change through the FS counts. A file system that knows
+// no time, such as an archive, has the zero time: it counts as unchanged since New.
 func (f *FS) attrOf(n *node, fi os.FileInfo) vfs.Attr {
 	x := f.infoOf(fi)
-	mtime := timeOf(fi.ModTime())
+	mtime := f.started
+	if t := fi.ModTime(); !t.IsZero() {
+		mtime = timeOf(t)
+	}
 	a := vfs.Attr{
 		Type: typeOf(fi.Mode()), Mode: modeOf(fi.Mode()), Nlink: x.Nlink, UID: x.UID, GID: x.GID,
 		Size: uint64(max(fi.Size(), 0)), Used: x.Used, Rdev: x.Rdev, FSID: f.fsid, FileID: x.FileID,
@@ -79,14 +82,13 @@ func (f *FS) attrOf(n *node, fi os.FileInfo) vfs.Attr {
 		a.FileID = n.id
 	}
 	if !x.Times {
-		touched := f.table.touched(n)
+		touched := f.table.lastChange(n)
 		if a.Type == vfs.TypeDir {
-			a.Mtime = later(mtime, touched)
+			a.Mtime = laterOf(mtime, touched)
 		}
-		a.Atime, a.Ctime = a.Mtime, later(a.Mtime, touched)
-		// The table's times of an object are all different, but mtime may be
-		// any time.
-		a.HasChange, a.Change = true, nanos(mtime)+nanos(touched)
+		a.Atime, a.Ctime = a.Mtime, laterOf(a.Mtime, touched)
+		// An object's times in the table all differ, but mtime may be any time.
+		a.HasChange, a.Change = true, nanoseconds(mtime)+nanoseconds(touched)
 	}
 	return a
 }
@@ -100,8 +102,8 @@ func (f *FS) infoOf(fi os.FileInfo) Info {
 	return x
 }
 
-func some(a *vfs.Attr) vfs.MaybeAttr { return vfs.MaybeAttr{OK: true, Attr: *a} }
+func maybeAttrOf(a *vfs.Attr) vfs.MaybeAttr { return vfs.MaybeAttr{OK: true, Attr: *a} }
 
-func pre(a *vfs.Attr) vfs.PreAttr {
+func preAttrOf(a *vfs.Attr) vfs.PreAttr {
 	return vfs.PreAttr{OK: true, Size: a.Size, Mtime: a.Mtime, Ctime: a.Ctime, HasChange: a.HasChange, Change: a.Change}
 }

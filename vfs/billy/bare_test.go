@@ -13,42 +13,42 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A memoryLike is a file system without inode numbers and with constant times.
-// It refuses no rename, and counts its calls.
-type memoryLike struct {
+// A fakeMemoryFS is a file system without inode numbers and with constant times. It rejects no
+// rename, and counts its calls.
+type fakeMemoryFS struct {
 	gobilly.Filesystem
 	renames, lists int
 }
 
-func (m *memoryLike) Lstat(name string) (os.FileInfo, error) {
+func (m *fakeMemoryFS) Lstat(name string) (os.FileInfo, error) {
 	fi, err := m.Filesystem.Lstat(name)
-	return still{fi}, err
+	return fakeUnchangedInfo{fi}, err
 }
 
-func (m *memoryLike) Rename(from, to string) error {
+func (m *fakeMemoryFS) Rename(from, to string) error {
 	m.renames++
 	return m.Filesystem.Rename(from, to)
 }
 
-func (m *memoryLike) ReadDir(name string) ([]os.FileInfo, error) {
+func (m *fakeMemoryFS) ReadDir(name string) ([]os.FileInfo, error) {
 	m.lists++
 	return m.Filesystem.ReadDir(name)
 }
 
-type still struct{ os.FileInfo }
+type fakeUnchangedInfo struct{ os.FileInfo }
 
-func (still) ModTime() time.Time { return time.Unix(1e9, 0) }
+func (fakeUnchangedInfo) ModTime() time.Time { return time.Unix(1e9, 0) }
 
-func useMemory(t *testing.T) (user, *memoryLike, hostFS) {
+func useFakeMemory(t *testing.T) (testCaller, *fakeMemoryFS, hostFS) {
 	host := newHost(t)
-	m := &memoryLike{Filesystem: host}
-	return use(t, m, Options{Info: nothing}), m, host
+	m := &fakeMemoryFS{Filesystem: host}
+	return newUser(t, m, Options{Info: noInfo}), m, host
 }
 
 // TestNoNumbers checks that without inode numbers the table distinguishes
 // objects.
 func TestNoNumbers(t *testing.T) {
-	u, _, host := useMemory(t)
+	u, _, host := useFakeMemory(t)
 	a, b := u.create(u.Root(), "a"), u.create(u.Root(), "b")
 	u.rename("a", "b")
 	_, err := u.read(b)
@@ -79,7 +79,7 @@ func TestNoNumbers(t *testing.T) {
 // TestNoTimes checks that a change shows in the times, even if the file
 // system's times are constant.
 func TestNoTimes(t *testing.T) {
-	u, _, _ := useMemory(t)
+	u, _, _ := useFakeMemory(t)
 	f := u.create(u.Root(), "f")
 	before, err := u.GetAttr(t.Context(), &u.c, f)
 	require.NoError(t, err)
@@ -99,10 +99,9 @@ func TestNoTimes(t *testing.T) {
 	assert.NotEqual(t, dir.Mtime, after.Mtime, "clients detect changed names by it")
 }
 
-// TestIntoItself checks that the FS itself refuses to move a directory below
-// itself.
+// TestIntoItself checks that the FS itself rejects moving a directory below itself.
 func TestIntoItself(t *testing.T) {
-	u, m, _ := useMemory(t)
+	u, m, _ := useFakeMemory(t)
 	d := u.mkdir(u.Root(), "d")
 	e := u.mkdir(d, "e")
 	for _, to := range []vfs.Handle{d, e} {
@@ -115,7 +114,7 @@ func TestIntoItself(t *testing.T) {
 // TestListedOnce checks that a directory read in pieces is listed once, and
 // that a new listing shows its present content.
 func TestListedOnce(t *testing.T) {
-	u, m, _ := useMemory(t)
+	u, m, _ := useFakeMemory(t)
 	for i := range 10 {
 		u.create(u.Root(), string(rune('a'+i)))
 	}
@@ -160,7 +159,7 @@ func (aliasHandles) Path(h []byte) ([]string, error) { return []string{string(h[
 func TestAlias(t *testing.T) {
 	host := newHost(t)
 	require.NoError(t, os.WriteFile(host.at("f"), []byte("data"), 0o600))
-	u := use(t, host, Options{Handles: aliasHandles{}})
+	u := newUser(t, host, Options{Handles: aliasHandles{}})
 	for text, want := range map[string]error{"/f": nil, "?f": syscall.ESTALE, "/none": syscall.ESTALE, "/f/g": syscall.ESTALE} {
 		h, _ := vfs.NewHandle([]byte(text))
 		_, err := u.GetAttr(t.Context(), &u.c, h)
@@ -169,5 +168,35 @@ func TestAlias(t *testing.T) {
 		} else {
 			assert.ErrorIs(t, err, want, text)
 		}
+	}
+}
+
+// A fakeTimelessFS is a file system that knows no times, like an archive.
+type fakeTimelessFS struct{ gobilly.Filesystem }
+
+func (f fakeTimelessFS) Lstat(name string) (os.FileInfo, error) {
+	fi, err := f.Filesystem.Lstat(name)
+	return fakeUndatedInfo{fi}, err
+}
+
+type fakeUndatedInfo struct{ os.FileInfo }
+
+func (fakeUndatedInfo) ModTime() time.Time { return time.Time{} }
+
+// TestZeroTimes checks that objects of a file system without times have the time of New,
+// which clients can express and which does not move.
+func TestZeroTimes(t *testing.T) {
+	host := newHost(t)
+	require.NoError(t, os.WriteFile(host.at("f"), nil, 0o644))
+	before := time.Now().Unix()
+	u := newUser(t, fakeTimelessFS{host}, Options{Info: noInfo})
+	f, err := u.lookup(u.Root(), "f")
+	require.NoError(t, err)
+	for range 2 {
+		a, err := u.GetAttr(t.Context(), nil, f)
+		require.NoError(t, err)
+		assert.Equal(t, u.started, a.Mtime)
+		assert.GreaterOrEqual(t, a.Mtime.Sec, before)
+		assert.LessOrEqual(t, a.Mtime.Sec, time.Now().Unix())
 	}
 }

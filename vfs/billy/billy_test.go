@@ -19,8 +19,8 @@ func serve(t testing.TB, fs gobilly.Filesystem, o Options) *FS {
 	return f
 }
 
-// me returns the identity of the process, which does everything.
-func me() vfs.Cred { return vfs.Cred{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())} }
+// currentCred returns the identity of the process, which does everything.
+func currentCred() vfs.Cred { return vfs.Cred{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())} }
 
 // callers is the reason for omitting tests about callers.
 const callers = "all callers are alike"
@@ -35,7 +35,7 @@ func TestConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			vfstest.Run(t, vfstest.Backend{
 				New:     func(t *testing.T) vfs.FS { return serve(t, newHost(t), o) },
-				Caller:  me(),
+				Caller:  currentCred(),
 				Without: without,
 			})
 		})
@@ -54,12 +54,12 @@ func TestConformance(t *testing.T) {
 		})
 		vfstest.Run(t, vfstest.Backend{
 			New: func(t *testing.T) vfs.FS {
-				return serve(t, struct{ gobilly.Filesystem }{newHost(t)}, Options{Info: nothing})
+				return serve(t, struct{ gobilly.Filesystem }{newHost(t)}, Options{Info: noInfo})
 			},
 			Without: without, // the caller is root, because owners are unknown
 		})
 	})
 }
 
-// nothing is an Info function of a file system in memory.
-func nothing(os.FileInfo) (Info, bool) { return Info{}, false }
+// noInfo is an Info function of a file system in memory.
+func noInfo(os.FileInfo) (Info, bool) { return Info{}, false }

@@ -15,40 +15,39 @@ const (
 	defaultDirMode  = 0o700
 )
 
-// maxLinks is the limit in PathConf if hard links can be made: the smallest
-// limit of a Linux file system.
+// maxLinks is the limit in PathConf if hard links can be made: the smallest limit among Linux file
+// systems.
 const maxLinks = 127
 
-// A maker makes one object.
+// A maker creates one object.
 type maker struct {
 	name string
-	attr vfs.SetAttr // attributes of the new object
+	attr vfs.SetAttr // the new object's attributes
 
-	// call makes the object.
+	// call creates the object.
 	call func(path string) error
 
-	// taken decides whether an existing object with the name is acceptable. Nil
+	// acceptExisting decides whether an existing object with the name is acceptable. Nil
 	// means EEXIST.
-	taken func(o *object) error
+	acceptExisting func(o *object) error
 
 	// Stored in the node by an exclusive create.
 	exclusive bool
 	verifier  uint64
 }
 
-// Create makes a file or takes the existing object. With Unchecked it at most
-// sets the size of an existing file; an object of another type is returned
-// unchanged, except a directory, as knfsd does. Exclusive fails with EOPNOTSUPP
-// if attributes cannot be changed: clients would set them next, and use Guarded
-// instead after the error.
+// Create creates a file or accepts the existing object. With Unchecked it at most sets the size of
+// an existing file; an object of another type is returned unchanged, except a directory, as knfsd
+// does. Exclusive fails with EOPNOTSUPP if attributes cannot be changed: clients would set them
+// next, and use Guarded instead after the error.
 func (f *FS) Create(_ context.Context, _ *vfs.Cred, dir vfs.Handle, name string, how vfs.CreateHow) (vfs.Made, error) {
 	if how.Mode == vfs.Exclusive {
-		return f.exclusive(dir, name, how)
+		return f.createExclusive(dir, name, how)
 	}
-	s := initial(how.Attr, defaultFileMode)
-	m := maker{name: name, attr: s, call: f.creator(*s.Mode)}
+	s := initialAttr(how.Attr, defaultFileMode)
+	m := maker{name: name, attr: s, call: f.fileCreator(*s.Mode)}
 	if how.Mode == vfs.Unchecked {
-		m.taken = func(o *object) error {
+		m.acceptExisting = func(o *object) error {
 			switch {
 			case o.attr.Type == vfs.TypeDir:
 				return syscall.EISDIR
@@ -58,18 +57,18 @@ func (f *FS) Create(_ context.Context, _ *vfs.Cred, dir vfs.Handle, name string,
 			return f.changeAll(o, vfs.SetAttr{Size: s.Size})
 		}
 	}
-	return f.make(dir, &m)
+	return f.makeObject(dir, &m)
 }
 
-// initial prepares the attributes of a new object.
-func initial(s vfs.SetAttr, mode uint32) vfs.SetAttr {
+// initialAttr prepares a new object's attributes.
+func initialAttr(s vfs.SetAttr, mode uint32) vfs.SetAttr {
 	if s.Mode == nil {
 		s.Mode = &mode
 	}
 	return s
 }
 
-func (f *FS) creator(mode uint32) func(path string) error {
+func (f *FS) fileCreator(mode uint32) func(path string) error {
 	return func(path string) error {
 		w, err := f.fs.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, fileMode(mode)&os.ModePerm)
 		if err != nil {
@@ -79,36 +78,36 @@ func (f *FS) creator(mode uint32) func(path string) error {
 	}
 }
 
-// exclusive makes a file whose node remembers the verifier until the client
-// sets attributes (RFC 1813, Section 3.3.8).
-func (f *FS) exclusive(dir vfs.Handle, name string, how vfs.CreateHow) (vfs.Made, error) {
-	s, verifier := initial(how.Attr, defaultFileMode), how.Verifier
-	m := maker{name: name, attr: s, call: f.creator(*s.Mode), exclusive: true, verifier: verifier, taken: func(o *object) error {
+// createExclusive creates a file whose node stores the verifier until the client sets attributes
+// (RFC 1813, Section 3.3.8).
+func (f *FS) createExclusive(dir vfs.Handle, name string, how vfs.CreateHow) (vfs.Made, error) {
+	s, verifier := initialAttr(how.Attr, defaultFileMode), how.Verifier
+	m := maker{name: name, attr: s, call: f.fileCreator(*s.Mode), exclusive: true, verifier: verifier, acceptExisting: func(o *object) error {
 		if !o.n.exclusive || o.n.verifier != verifier {
 			return syscall.EEXIST
 		}
 		return nil
 	}}
 	if f.change == nil {
-		m.call = unsupported
+		m.call = failUnsupported
 	}
-	return f.make(dir, &m)
+	return f.makeObject(dir, &m)
 }
 
-func unsupported(string) error { return syscall.EOPNOTSUPP }
+func failUnsupported(string) error { return syscall.EOPNOTSUPP }
 
-// Mkdir makes a directory.
+// Mkdir creates a directory.
 func (f *FS) Mkdir(_ context.Context, _ *vfs.Cred, dir vfs.Handle, name string, s vfs.SetAttr) (vfs.Made, error) {
-	s = initial(s, defaultDirMode)
-	return f.make(dir, &maker{name: name, attr: s, call: func(path string) error {
+	s = initialAttr(s, defaultDirMode)
+	return f.makeObject(dir, &maker{name: name, attr: s, call: func(path string) error {
 		return f.fs.MkdirAll(path, fileMode(*s.Mode)&os.ModePerm) // the parent directories exist
 	}})
 }
 
-// Symlink makes a symbolic link. The client cannot choose its mode.
+// Symlink creates a symbolic link. The client cannot choose its mode.
 func (f *FS) Symlink(_ context.Context, _ *vfs.Cred, dir vfs.Handle, name, target string, s vfs.SetAttr) (vfs.Made, error) {
 	s.Mode = nil
-	return f.make(dir, &maker{name: name, attr: s, call: func(path string) error {
+	return f.makeObject(dir, &maker{name: name, attr: s, call: func(path string) error {
 		switch {
 		case strings.IndexByte(target, 0) >= 0:
 			return syscall.EINVAL
@@ -119,12 +118,12 @@ func (f *FS) Symlink(_ context.Context, _ *vfs.Cred, dir vfs.Handle, name, targe
 	}})
 }
 
-// Mknod makes special files if the FS has a Special.
+// Mknod creates special files if the FS has a Special.
 func (f *FS) Mknod(_ context.Context, _ *vfs.Cred, dir vfs.Handle, name string, t vfs.Type, d vfs.Dev, s vfs.SetAttr) (vfs.Made, error) {
-	s = initial(s, defaultFileMode)
+	s = initialAttr(s, defaultFileMode)
 	call, err := f.specialMaker(t, d, *s.Mode)
 	if err != nil {
 		return vfs.Made{}, err
 	}
-	return f.make(dir, &maker{name: name, attr: s, call: call})
+	return f.makeObject(dir, &maker{name: name, attr: s, call: call})
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// file is like object, but h must be a regular file: RFC 1813, Section 3.3.6,
-// requires NFS3ERR_INVAL for others.
-func (f *FS) file(h vfs.Handle) (object, error) {
-	o, err := f.object(h)
+// getFile is like getObject, but h must be a regular file: RFC 1813, Section 3.3.6, requires
+// NFS3ERR_INVAL for others.
+func (f *FS) getFile(h vfs.Handle) (object, error) {
+	o, err := f.getObject(h)
 	if err == nil && o.attr.Type != vfs.TypeReg {
 		err = syscall.EINVAL
 	}
@@ -26,18 +26,18 @@ func (f *FS) file(h vfs.Handle) (object, error) {
 func (f *FS) Read(_ context.Context, _ *vfs.Cred, h vfs.Handle, p []byte, off uint64) (int, bool, vfs.MaybeAttr, error) {
 	f.reading.Lock()
 	defer f.reading.Unlock()
-	o, err := f.file(h)
+	o, err := f.getFile(h)
 	if err != nil {
 		return 0, false, vfs.MaybeAttr{OK: o.n != nil, Attr: o.attr}, err
 	}
 	if off >= o.attr.Size {
-		return 0, true, some(&o.attr), nil
+		return 0, true, maybeAttrOf(&o.attr), nil
 	}
 	n, end, err := f.readAt(o.name, p[:min(uint64(len(p)), o.attr.Size-off)], int64(off))
-	return n, end || off+uint64(n) >= o.attr.Size, some(&o.attr), err
+	return n, end || off+uint64(n) >= o.attr.Size, maybeAttrOf(&o.attr), err
 }
 
-// readAt fills p, up to the end of a file that was truncated meanwhile.
+// readAt fills p, or less if the file was truncated concurrently.
 func (f *FS) readAt(name string, p []byte, off int64) (n int, end bool, err error) {
 	if len(p) == 0 {
 		return 0, false, nil
@@ -66,8 +66,8 @@ func (f *FS) readAt(name string, p []byte, off int64) (n int, end bool, err erro
 func (f *FS) Write(_ context.Context, _ *vfs.Cred, h vfs.Handle, p []byte, off uint64, how vfs.Stable) (int, vfs.Stable, vfs.WCC, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	o, err := f.file(h)
-	w := o.unchanged()
+	o, err := f.getFile(h)
+	w := o.unchangedWCC()
 	switch end := off + uint64(len(p)); {
 	case err != nil:
 		return 0, 0, w, err
@@ -79,8 +79,8 @@ func (f *FS) Write(_ context.Context, _ *vfs.Cred, h vfs.Handle, p []byte, off u
 		return 0, how, w, nil
 	}
 	n, done, err := f.writeAt(o.name, p, int64(off), how)
-	f.table.touch(o.n)
-	w.After = f.again(&o)
+	f.table.markChanged(o.n)
+	w.After = f.attrAfterChange(&o)
 	return n, done, w, err
 }
 
@@ -92,7 +92,7 @@ func (f *FS) writeAt(name string, p []byte, off int64, how vfs.Stable) (n int, d
 	n, err = writeAll(w, p, off)
 	var lost error
 	if n > 0 {
-		done, lost = f.stable(w, how)
+		done, lost = f.makeStable(w, how)
 	}
 	if e := w.Close(); lost == nil {
 		lost = e
@@ -124,8 +124,8 @@ func writeAll(w gobilly.File, p []byte, off int64) (n int, err error) {
 func (f *FS) Commit(_ context.Context, _ *vfs.Cred, h vfs.Handle, _ uint64, _ uint32) (vfs.WCC, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	o, err := f.file(h)
-	w := o.unchanged()
+	o, err := f.getFile(h)
+	w := o.unchangedWCC()
 	if err != nil {
 		return w, err
 	}
@@ -134,14 +134,13 @@ func (f *FS) Commit(_ context.Context, _ *vfs.Cred, h vfs.Handle, _ uint64, _ ui
 		return w, f.errnoOf(err)
 	}
 	defer r.Close()
-	return w, f.errnoOf(f.sync(r))
+	return w, f.errnoOf(f.syncFile(r))
 }
 
-// unchanged is the WCC data of an object before a change, or empty if there is
-// no object.
-func (o *object) unchanged() vfs.WCC {
+// unchangedWCC returns an object's WCC data before a change, or none if there is no object.
+func (o *object) unchangedWCC() vfs.WCC {
 	if o.n == nil {
 		return vfs.WCC{}
 	}
-	return vfs.WCC{Before: pre(&o.attr), After: some(&o.attr)}
+	return vfs.WCC{Before: preAttrOf(&o.attr), After: maybeAttrOf(&o.attr)}
 }

@@ -11,9 +11,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// words are the errors of packages os and go-billy that have an errno on the
-// host.
-var words = []struct {
+// errnoTable maps errors in packages os and go-billy to the host's errno.
+var errnoTable = []struct {
 	err   error
 	errno syscall.Errno
 }{
@@ -28,8 +27,8 @@ var words = []struct {
 	{errors.ErrUnsupported, syscall.EOPNOTSUPP},
 }
 
-// errnoOf returns the errno of a billy file system's error. An error without an
-// errno is converted by Options.Errors.
+// errnoOf returns the errno for a billy file system's error. An error without an errno is converted
+// by Options.Errors.
 func (f *FS) errnoOf(err error) error {
 	if err == nil {
 		return nil
@@ -37,7 +36,7 @@ func (f *FS) errnoOf(err error) error {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno
 	}
-	for _, w := range words {
+	for _, w := range errnoTable {
 		if errors.Is(err, w.err) {
 			return w.errno
 		}
@@ -48,8 +47,7 @@ func (f *FS) errnoOf(err error) error {
 	return err
 }
 
-// SysInfo returns the data of an os.FileInfo of the host, whose Sys is a
-// *syscall.Stat_t.
+// SysInfo returns the data from a host os.FileInfo, whose Sys is a *syscall.Stat_t.
 func SysInfo(fi os.FileInfo) (Info, bool) {
 	s, ok := fi.Sys().(*syscall.Stat_t)
 	if !ok {

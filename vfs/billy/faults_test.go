@@ -82,7 +82,7 @@ func (f *faultyFile) Close() error { return errors.Join(f.File.Close(), f.fs.clo
 
 func TestFaults(t *testing.T) {
 	fs := &faultyFS{Filesystem: newHost(t)}
-	u := use(t, fs, Options{})
+	u := newUser(t, fs, Options{})
 	f := u.create(u.Root(), "f")
 	write := func(how vfs.Stable) (int, vfs.Stable, error) {
 		n, done, w, err := u.Write(t.Context(), &u.c, f, []byte("data"), 0, how)
@@ -137,7 +137,7 @@ func TestFaults(t *testing.T) {
 func TestEnds(t *testing.T) {
 	host := newHost(t)
 	require.NoError(t, os.WriteFile(host.at("f"), []byte("data"), 0o600))
-	u := use(t, host, Options{})
+	u := newUser(t, host, Options{})
 	p := make([]byte, 8)
 	n, end, err := u.readAt("f", p, 0)
 	require.NoError(t, err)
@@ -159,7 +159,7 @@ func TestReadOnly(t *testing.T) {
 	host := newHost(t)
 	require.NoError(t, os.WriteFile(host.at("f"), []byte("data"), 0o755))
 	require.NoError(t, os.Mkdir(host.at("d"), 0o755))
-	u := use(t, readOnlyFS{host}, Options{})
+	u := newUser(t, readOnlyFS{host}, Options{})
 	ctx, c := t.Context(), &u.c
 	f, err := u.lookup(u.Root(), "f")
 	require.NoError(t, err)
@@ -190,7 +190,7 @@ func TestReadOnly(t *testing.T) {
 
 // TestMaxFileSize checks the bound on a file's size.
 func TestMaxFileSize(t *testing.T) {
-	u := use(t, newHost(t), Options{MaxFileSize: 100})
+	u := newUser(t, newHost(t), Options{MaxFileSize: 100})
 	f := u.create(u.Root(), "f")
 	size := uint64(101)
 	_, err := u.SetAttr(t.Context(), &u.c, f, vfs.SetAttr{Size: &size}, nil)

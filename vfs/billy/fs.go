@@ -5,6 +5,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	gobilly "github.com/go-git/go-billy/v5"
 
@@ -20,23 +21,23 @@ type FS struct {
 	o        Options
 	readOnly bool
 	fsid     uint64
-	instance uint64 // distinguishes objects of this FS from others'
+	started  vfs.Time
+	instance uint64 // distinguishes this FS's objects from others'
 	verifier atomic.Uint64
 
 	mu      sync.RWMutex // held by changes
 	reading sync.Locker  // held by all other operations: mu, or its reader's side
-	table   table
+	table   nodeTable
 	lists   listings
 }
 
 var _ vfs.FS = (*FS)(nil)
 
-// New serves fs; the caller still owns fs. It fails if Handles does, if the
-// handle of the root is invalid, or if files cannot be synced, because COMMIT
-// could then not keep its promise.
+// New serves fs; the caller still owns fs. It fails if Handles does, if the root's handle is
+// invalid, or if files cannot be synced, because COMMIT could then not keep its promise.
 func New(fs gobilly.Filesystem, o Options) (*FS, error) {
 	f := &FS{fs: fs, change: o.Change, special: o.Special, info: o.Info, o: o}
-	f.fill()
+	f.setDefaults()
 	if err := f.checkSync(); err != nil {
 		return nil, err
 	}
@@ -44,15 +45,15 @@ func New(fs gobilly.Filesystem, o Options) (*FS, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.table.root = f.table.add(h, vfs.TypeDir, 0)
+	f.table.root = f.table.addNode(h, vfs.TypeDir, 0)
 	sum := fnv.New64a()
 	sum.Write(h.AppendTo(nil)) // never fails
 	f.fsid = sum.Sum64()
 	return f, nil
 }
 
-// fill sets the defaults.
-func (f *FS) fill() {
+// setDefaults sets the defaults.
+func (f *FS) setDefaults() {
 	if f.change == nil {
 		f.change, _ = f.fs.(gobilly.Change)
 	}
@@ -70,9 +71,10 @@ func (f *FS) fill() {
 		f.reading = f.mu.RLocker()
 	}
 	f.readOnly = !gobilly.CapabilityCheck(f.fs, gobilly.WriteCapability)
-	f.verifier.Store(random())
-	f.instance = random()
-	f.table = table{
+	f.verifier.Store(randomUint64())
+	f.instance = randomUint64()
+	f.started = timeOf(time.Now())
+	f.table = nodeTable{
 		handles: f.o.Handles, max: f.o.MaxObjects,
 		byHandle: make(map[vfs.Handle]*node), byFileID: make(map[uint64]*node),
 	}
@@ -85,7 +87,7 @@ func (f *FS) fill() {
 	f.table.max = max(f.table.max, minObjects)
 }
 
-// Root returns the handle of the file system's root.
+// Root returns the root's handle.
 func (f *FS) Root() vfs.Handle { return f.table.root.handle }
 
 // WriteVerifier returns the write verifier. It changes with each New, and when

@@ -10,20 +10,20 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// ownHandles are the handles of an FS without Options.Handles: a random number
-// of the FS, so that no later FS accepts them, and a counter.
+// ownHandles are the handles without Options.Handles: a random number per FS, so that no later FS
+// accepts them, and a counter.
 type ownHandles struct {
 	fs   uint64
 	next atomic.Uint64
 }
 
-// ownHandleLen is the length of such a handle in bytes.
+// ownHandleLen is such a handle's length in bytes.
 const ownHandleLen = 16
 
-func newOwnHandles() *ownHandles { return &ownHandles{fs: random()} }
+func newOwnHandles() *ownHandles { return &ownHandles{fs: randomUint64()} }
 
-// random returns a random number. crypto/rand does not fail.
-func random() uint64 {
+// randomUint64 returns a random number. rand.Read never returns an error.
+func randomUint64() uint64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:])
 	return binary.BigEndian.Uint64(b[:])
@@ -43,7 +43,7 @@ func (o *ownHandles) Path(h []byte) ([]string, error) {
 
 func (o *ownHandles) Forget([]byte) {}
 
-// handleError reports that Handles made a handle of n bytes.
+// handleError reports that Handles returned a handle with n bytes.
 func handleError(n int) error {
 	return fmt.Errorf("billy: a file handle of %d bytes, must be 1 to %d", n, vfs.MaxHandle)
 }

@@ -56,11 +56,11 @@ func (p *pathHandles) Forget(h []byte) {
 // follow renames during its life.
 func TestHandles(t *testing.T) {
 	host, handles := newHost(t), newPathHandles()
-	u := use(t, host, Options{Handles: handles})
+	u := newUser(t, host, Options{Handles: handles})
 	dir := u.mkdir(u.Root(), "dir")
 	f := u.create(dir, "f")
 	assert.Equal(t, "handle3", string(f.AppendTo(nil)))
-	u = use(t, host, Options{Handles: handles})
+	u = newUser(t, host, Options{Handles: handles})
 	data, err := u.read(f)
 	require.NoError(t, err)
 	assert.Equal(t, "f", data)
@@ -79,7 +79,7 @@ func TestHandles(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "f", data, "the handle moved too")
 
-	u = use(t, host, Options{Handles: handles})
+	u = newUser(t, host, Options{Handles: handles})
 	_, err = u.read(f)
 	assert.ErrorIs(t, err, syscall.ESTALE, "clients were told to forget it")
 	data, err = u.read(other)
@@ -95,7 +95,7 @@ func TestHandles(t *testing.T) {
 	assert.ErrorIs(t, err, syscall.ESTALE)
 }
 
-func dirOf(u user, name string) vfs.Handle {
+func dirOf(u testCaller, name string) vfs.Handle {
 	h, err := u.lookup(u.Root(), name)
 	require.NoError(u, err)
 	return h
@@ -104,7 +104,7 @@ func dirOf(u user, name string) vfs.Handle {
 // TestHandlesFixed checks that if handles are based on paths alone, an object
 // loses its handle to the next object with its name.
 func TestHandlesFixed(t *testing.T) {
-	u := use(t, newHost(t), Options{Handles: fixedHandles{}})
+	u := newUser(t, newHost(t), Options{Handles: fixedHandles{}})
 	f := u.create(u.Root(), "f")
 	u.rename("f", "g")
 	data, err := u.read(f)
@@ -127,15 +127,14 @@ func (fixedHandles) Path(h []byte) ([]string, error) { return nil, errors.New("u
 
 func (fixedHandles) Forget([]byte) {}
 
-// TestHandlesLong checks that handles that cannot be sent are refused, the
-// root's at once.
+// TestHandlesLong checks that handles that cannot be sent are rejected, the root's at once.
 func TestHandlesLong(t *testing.T) {
 	long := newPathHandles()
 	long.long = true
 	_, err := New(newHost(t), Options{Handles: long})
 	assert.ErrorContains(t, err, "a file handle of 51 bytes, must be 1 to 44")
 
-	u := use(t, newHost(t), Options{Handles: fixedHandles{}})
+	u := newUser(t, newHost(t), Options{Handles: fixedHandles{}})
 	_, err = u.Create(t.Context(), &u.c, u.Root(), strings.Repeat("n", 44), vfs.CreateHow{})
 	assert.ErrorContains(t, err, "45 bytes")
 	_, err = u.Create(t.Context(), &u.c, u.Root(), strings.Repeat("n", 43), vfs.CreateHow{})

@@ -14,8 +14,8 @@ type entry struct {
 	name   string
 }
 
-// listings are the names of directories that clients are listing. A billy file
-// system returns a directory as a whole, but a client reads it in small pieces.
+// listings are the names in directories that clients are listing. A billy file system returns a
+// directory as a whole, but a client reads it in small pieces.
 type listings struct {
 	mu   sync.Mutex
 	list []listing // the oldest first
@@ -27,11 +27,10 @@ type listing struct {
 	names []entry
 }
 
-// names returns the names in d in the order of their cookies. fresh bypasses
-// the cache.
-func (f *FS) names(d *object, fresh bool) ([]entry, error) {
+// sortedNames returns the names in d in cookie order. fresh bypasses the cache.
+func (f *FS) sortedNames(d *object, fresh bool) ([]entry, error) {
 	if !fresh {
-		if names, ok := f.lists.get(d.n); ok {
+		if names, ok := f.lists.getListing(d.n); ok {
 			return names, nil
 		}
 	}
@@ -51,20 +50,19 @@ func (f *FS) names(d *object, fresh bool) ([]entry, error) {
 	for i := 1; i < len(names); i++ {
 		names[i].cookie = max(names[i].cookie, names[i-1].cookie+1)
 	}
-	f.lists.put(listing{d.n, time.Now(), names})
+	f.lists.putListing(listing{d.n, time.Now(), names})
 	return names, nil
 }
 
-// cookieOf returns the cookie of a name: its 64-bit FNV-1a hash, without the
-// highest bit, which not all clients support, and above the cookies of "." and
-// "..".
+// cookieOf returns a name's cookie: its 64-bit FNV-1a hash, without the highest bit, which not all
+// clients support, and above the cookies for "." and "..".
 func cookieOf(name string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(name)) // never fails
 	return max(h.Sum64()>>1, cookieDotDot+1)
 }
 
-func (l *listings) get(dir *node) ([]entry, bool) {
+func (l *listings) getListing(dir *node) ([]entry, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, old := range l.list {
@@ -75,7 +73,7 @@ func (l *listings) get(dir *node) ([]entry, bool) {
 	return nil, false
 }
 
-func (l *listings) put(n listing) {
+func (l *listings) putListing(n listing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.list = slices.DeleteFunc(l.list, func(old listing) bool {

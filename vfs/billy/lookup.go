@@ -7,11 +7,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// GetAttr returns the attributes of an object.
+// GetAttr returns an object's attributes.
 func (f *FS) GetAttr(_ context.Context, _ *vfs.Cred, h vfs.Handle) (vfs.Attr, error) {
 	f.reading.Lock()
 	defer f.reading.Unlock()
-	o, err := f.object(h)
+	o, err := f.getObject(h)
 	return o.attr, err
 }
 
@@ -19,36 +19,35 @@ func (f *FS) GetAttr(_ context.Context, _ *vfs.Cred, h vfs.Handle) (vfs.Attr, er
 func (f *FS) Lookup(_ context.Context, _ *vfs.Cred, dir vfs.Handle, name string) (h vfs.Handle, obj, dirAttr vfs.MaybeAttr, err error) {
 	f.reading.Lock()
 	defer f.reading.Unlock()
-	d, err := f.directory(dir)
+	d, err := f.getDirectory(dir)
 	if err != nil {
 		return h, obj, dirAttr, err
 	}
-	o, err := f.find(&d, name)
+	o, err := f.lookupName(&d, name)
 	if err != nil {
-		return h, obj, some(&d.attr), err
+		return h, obj, maybeAttrOf(&d.attr), err
 	}
-	return o.n.handle, some(&o.attr), some(&d.attr), nil
+	return o.n.handle, maybeAttrOf(&o.attr), maybeAttrOf(&d.attr), nil
 }
 
-func (f *FS) find(d *object, name string) (object, error) {
+func (f *FS) lookupName(d *object, name string) (object, error) {
 	switch name {
 	case ".":
 		return *d, nil
 	case "..":
-		return f.at(f.table.parent(d.n))
+		return f.objectOf(f.table.parentOf(d.n))
 	}
 	if err := vfs.CheckName(name, maxName); err != nil {
 		return object{}, err
 	}
-	return f.child(d, name)
+	return f.childOf(d, name)
 }
 
-// Access grants rights without knowledge of callers: everyone may execute a
-// file if anyone may.
+// Access grants rights without regard to callers: everyone may execute a file if anyone may.
 func (f *FS) Access(_ context.Context, _ *vfs.Cred, h vfs.Handle, mask uint32) (uint32, vfs.MaybeAttr, error) {
 	f.reading.Lock()
 	defer f.reading.Unlock()
-	o, err := f.object(h)
+	o, err := f.getObject(h)
 	if err != nil {
 		return 0, vfs.MaybeAttr{}, err
 	}
@@ -62,49 +61,49 @@ func (f *FS) Access(_ context.Context, _ *vfs.Cred, h vfs.Handle, mask uint32) (
 	if f.readOnly {
 		granted &^= vfs.AccessModify | vfs.AccessExtend | vfs.AccessDelete
 	}
-	return mask & granted, some(&o.attr), nil
+	return mask & granted, maybeAttrOf(&o.attr), nil
 }
 
-// ReadLink returns the target of a symbolic link.
+// ReadLink returns a symbolic link's target.
 func (f *FS) ReadLink(_ context.Context, _ *vfs.Cred, h vfs.Handle) (string, vfs.MaybeAttr, error) {
 	f.reading.Lock()
 	defer f.reading.Unlock()
-	o, err := f.object(h)
+	o, err := f.getObject(h)
 	if err != nil {
 		return "", vfs.MaybeAttr{}, err
 	}
 	if o.attr.Type != vfs.TypeLnk {
-		return "", some(&o.attr), syscall.EINVAL
+		return "", maybeAttrOf(&o.attr), syscall.EINVAL
 	}
 	target, err := f.fs.Readlink(o.name)
-	return target, some(&o.attr), f.errnoOf(err)
+	return target, maybeAttrOf(&o.attr), f.errnoOf(err)
 }
 
-// StatFS returns the result of Options.StatFS, or unlimited space.
+// StatFS returns Options.StatFS's result, or unlimited space.
 func (f *FS) StatFS(ctx context.Context, _ *vfs.Cred, h vfs.Handle) (vfs.FSStat, vfs.MaybeAttr, error) {
 	f.reading.Lock()
 	defer f.reading.Unlock()
-	o, err := f.object(h)
+	o, err := f.getObject(h)
 	if err != nil {
 		return vfs.FSStat{}, vfs.MaybeAttr{}, err
 	}
 	if f.o.StatFS != nil {
 		s, err := f.o.StatFS(ctx)
-		return s, some(&o.attr), f.errnoOf(err)
+		return s, maybeAttrOf(&o.attr), f.errnoOf(err)
 	}
 	const much = 1 << 62
 	s := vfs.FSStat{TotalBytes: much, FreeBytes: much, AvailBytes: much, TotalFiles: much, FreeFiles: much, AvailFiles: much}
 	if f.readOnly {
 		s.AvailBytes, s.AvailFiles = 0, 0
 	}
-	return s, some(&o.attr), nil
+	return s, maybeAttrOf(&o.attr), nil
 }
 
 // PathConf returns the FS's own limits.
 func (f *FS) PathConf(_ context.Context, _ *vfs.Cred, h vfs.Handle) (vfs.PathConf, vfs.MaybeAttr, error) {
 	f.reading.Lock()
 	defer f.reading.Unlock()
-	o, err := f.object(h)
+	o, err := f.getObject(h)
 	if err != nil {
 		return vfs.PathConf{}, vfs.MaybeAttr{}, err
 	}
@@ -112,7 +111,7 @@ func (f *FS) PathConf(_ context.Context, _ *vfs.Cred, h vfs.Handle) (vfs.PathCon
 	if f.special != nil {
 		p.LinkMax = maxLinks
 	}
-	return p, some(&o.attr), nil
+	return p, maybeAttrOf(&o.attr), nil
 }
 
 // checkNewName is vfs.CheckName for a new object: "." and ".." always exist.

@@ -7,22 +7,21 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// make makes an object in dir, and returns the attributes of the directory
-// before and after.
-func (f *FS) make(dir vfs.Handle, m *maker) (made vfs.Made, err error) {
+// makeObject creates an object in dir, and returns the directory's attributes before and after.
+func (f *FS) makeObject(dir vfs.Handle, m *maker) (made vfs.Made, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	d, err := f.directory(dir)
+	d, err := f.getDirectory(dir)
 	if err != nil {
 		return made, err
 	}
-	made.Dir = d.unchanged()
+	made.Dir = d.unchangedWCC()
 	o, err := f.makeIn(&d, m)
 	if err != nil {
 		return made, err
 	}
-	made.Handle, made.Attr = o.n.handle, f.again(&o)
-	made.Dir.After = f.again(&d)
+	made.Handle, made.Attr = o.n.handle, f.attrAfterChange(&o)
+	made.Dir.After = f.attrAfterChange(&d)
 	return made, nil
 }
 
@@ -30,10 +29,10 @@ func (f *FS) makeIn(d *object, m *maker) (object, error) {
 	if err := checkNewName(m.name); err != nil {
 		return object{}, err
 	}
-	o, err := f.child(d, m.name)
+	o, err := f.childOf(d, m.name)
 	switch {
-	case err == nil && m.taken != nil:
-		return o, m.taken(&o)
+	case err == nil && m.acceptExisting != nil:
+		return o, m.acceptExisting(&o)
 	case err == nil:
 		return o, syscall.EEXIST
 	case err != syscall.ENOENT:
@@ -41,21 +40,21 @@ func (f *FS) makeIn(d *object, m *maker) (object, error) {
 	case f.readOnly:
 		return o, syscall.EROFS
 	}
-	if err := m.call(f.fs.Join(d.in(m.name)...)); err != nil {
+	if err := m.call(f.fs.Join(d.childPath(m.name)...)); err != nil {
 		return o, f.errnoOf(err)
 	}
-	f.table.touch(d.n)
-	if o, err = f.child(d, m.name); err != nil {
+	f.table.markChanged(d.n)
+	if o, err = f.childOf(d, m.name); err != nil {
 		return o, err
 	}
-	f.table.touch(o.n)
+	f.table.markChanged(o.n)
 	o.n.exclusive, o.n.verifier = m.exclusive, m.verifier
-	return o, f.finish(&o, m.attr)
+	return o, f.finishObject(&o, m.attr)
 }
 
-// finish sets the attributes that the call which made the object could not set.
-// An object goes without attributes that the file system does not support.
-func (f *FS) finish(o *object, s vfs.SetAttr) error {
+// finishObject sets the attributes that could not be set when the object was created. Attributes
+// that the file system does not support are dropped.
+func (f *FS) finishObject(o *object, s vfs.SetAttr) error {
 	if s.Mode != nil && *s.Mode == o.attr.Mode {
 		s.Mode = nil
 	}
@@ -72,29 +71,29 @@ func (f *FS) finish(o *object, s vfs.SetAttr) error {
 func (f *FS) Link(_ context.Context, _ *vfs.Cred, h, dir vfs.Handle, name string) (vfs.MaybeAttr, vfs.WCC, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	o, err := f.object(h)
+	o, err := f.getObject(h)
 	if err != nil {
 		return vfs.MaybeAttr{}, vfs.WCC{}, err
 	}
-	d, err := f.directory(dir)
-	w := d.unchanged()
+	d, err := f.getDirectory(dir)
+	w := d.unchangedWCC()
 	if err == nil {
 		err = f.linkIn(&o, &d, name)
 	}
 	if err != nil {
-		return some(&o.attr), w, err
+		return maybeAttrOf(&o.attr), w, err
 	}
-	f.table.touch(d.n)
-	f.table.touch(o.n)
-	w.After = f.again(&d)
-	return f.again(&o), w, nil
+	f.table.markChanged(d.n)
+	f.table.markChanged(o.n)
+	w.After = f.attrAfterChange(&d)
+	return f.attrAfterChange(&o), w, nil
 }
 
 func (f *FS) linkIn(o, d *object, name string) error {
 	if err := checkNewName(name); err != nil {
 		return err
 	}
-	_, err := f.child(d, name)
+	_, err := f.childOf(d, name)
 	switch {
 	case err == nil:
 		return syscall.EEXIST
@@ -107,15 +106,14 @@ func (f *FS) linkIn(o, d *object, name string) error {
 	case f.special == nil:
 		return syscall.EOPNOTSUPP
 	}
-	if err := f.special.Link(o.name, f.fs.Join(d.in(name)...)); err != nil {
+	if err := f.special.Link(o.name, f.fs.Join(d.childPath(name)...)); err != nil {
 		return f.errnoOf(err)
 	}
-	_, err = f.child(d, name) // so that both names share one node
+	_, err = f.childOf(d, name) // so that both names share one node
 	return err
 }
 
-// specialMaker returns the function that makes a special file, or an error for
-// its type.
+// specialMaker returns the function that creates a special file, or an error for its type.
 func (f *FS) specialMaker(t vfs.Type, d vfs.Dev, mode uint32) (func(path string) error, error) {
 	switch t {
 	case vfs.TypeFIFO, vfs.TypeSock, vfs.TypeChr, vfs.TypeBlk:
@@ -123,7 +121,7 @@ func (f *FS) specialMaker(t vfs.Type, d vfs.Dev, mode uint32) (func(path string)
 		return nil, vfs.ErrBadType
 	}
 	if f.special == nil {
-		return unsupported, nil
+		return failUnsupported, nil
 	}
 	return func(path string) error {
 		switch t {

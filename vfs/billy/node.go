@@ -16,12 +16,12 @@ type node struct {
 	fileID uint64 // the file system's own, or 0
 
 	places []place          // its names; none for the root
-	kids   map[string]*node // of a directory, the names that have nodes
+	kids   map[string]*node // a directory's names that have nodes
 	used   *list.Element    // in table.used; nil for the root
 	gone   bool             // no longer in the table
 
 	touched   vfs.Time // time of the last change through the FS
-	verifier  uint64   // of the exclusive create that made it
+	verifier  uint64   // the exclusive create's that made it
 	exclusive bool     // and no attributes were set since
 }
 
@@ -31,13 +31,13 @@ type place struct {
 	name string
 }
 
-// isA reports whether type and inode number still match those of the node.
+// isA reports whether type and inode number still match the node's.
 func (n *node) isA(typ vfs.Type, fileID uint64) bool {
 	return n.typ == typ && n.fileID == fileID
 }
 
-// path returns the names on the path from the root to n.
-func (n *node) path() []string {
+// pathNames returns the names on the path from the root to n.
+func (n *node) pathNames() []string {
 	var out []string
 	for len(n.places) > 0 {
 		out = append(out, n.places[0].name)

@@ -18,24 +18,24 @@ type object struct {
 	attr vfs.Attr
 }
 
-// object finds the object of a handle. It returns ESTALE if the object is gone,
-// or another object is in its place.
-func (f *FS) object(h vfs.Handle) (object, error) {
-	n := f.table.get(h)
+// getObject finds a handle's object. It returns ESTALE if the object was removed, or another object
+// is in its place.
+func (f *FS) getObject(h vfs.Handle) (object, error) {
+	n := f.table.getNode(h)
 	if n == nil {
-		return f.revive(h)
+		return f.resolveHandle(h)
 	}
-	return f.at(n)
+	return f.objectOf(n)
 }
 
-// at returns a node's object, under the first of its names that is still valid.
-func (f *FS) at(n *node) (object, error) {
+// objectOf returns a node's object, under its first name that is still valid.
+func (f *FS) objectOf(n *node) (object, error) {
 	for {
-		path, ok := f.table.where(n)
+		path, ok := f.table.pathOf(n)
 		if !ok {
 			return object{}, syscall.ESTALE
 		}
-		o, err := f.stat(n, path)
+		o, err := f.statNode(n, path)
 		if err == nil {
 			return o, nil
 		}
@@ -45,14 +45,14 @@ func (f *FS) at(n *node) (object, error) {
 		if n == f.table.root {
 			return object{}, syscall.ESTALE
 		}
-		f.table.lost(n)
+		f.table.dropFirstPlace(n)
 	}
 }
 
-// stat reads the attributes of n at path. It returns ENOENT if n is not there.
-func (f *FS) stat(n *node, path []string) (object, error) {
+// statNode reads n's attributes at path. It returns ENOENT if n is not there.
+func (f *FS) statNode(n *node, path []string) (object, error) {
 	name := f.fs.Join(path...)
-	fi, err := f.lstat(name)
+	fi, err := f.lstatPath(name)
 	if err != nil {
 		return object{}, err
 	}
@@ -62,40 +62,40 @@ func (f *FS) stat(n *node, path []string) (object, error) {
 	return object{n: n, path: path, name: name, attr: f.attrOf(n, fi)}, nil
 }
 
-func (f *FS) lstat(name string) (os.FileInfo, error) {
+func (f *FS) lstatPath(name string) (os.FileInfo, error) {
 	fi, err := f.fs.Lstat(name)
 	return fi, f.errnoOf(err)
 }
 
-// directory is like object, but h must be a directory.
-func (f *FS) directory(h vfs.Handle) (object, error) {
-	o, err := f.object(h)
+// getDirectory is like getObject, but h must be a directory.
+func (f *FS) getDirectory(h vfs.Handle) (object, error) {
+	o, err := f.getObject(h)
 	if err == nil && o.attr.Type != vfs.TypeDir {
 		err = syscall.ENOTDIR
 	}
 	return o, err
 }
 
-// again returns the attributes of o after a change.
-func (f *FS) again(o *object) vfs.MaybeAttr {
-	now, err := f.stat(o.n, o.path)
+// attrAfterChange returns o's attributes after a change.
+func (f *FS) attrAfterChange(o *object) vfs.MaybeAttr {
+	now, err := f.statNode(o.n, o.path)
 	if err != nil {
 		return vfs.MaybeAttr{}
 	}
-	return some(&now.attr)
+	return maybeAttrOf(&now.attr)
 }
 
-// in returns the path of a name in o.
-func (o *object) in(name string) []string { return append(slices.Clip(o.path), name) }
+// childPath returns a name's path in o.
+func (o *object) childPath(name string) []string { return append(slices.Clip(o.path), name) }
 
-// child finds the object named name in d. It returns ENOENT if there is none.
-func (f *FS) child(d *object, name string) (object, error) {
-	path := d.in(name)
+// childOf finds the object named name in d. It returns ENOENT if there is none.
+func (f *FS) childOf(d *object, name string) (object, error) {
+	path := d.childPath(name)
 	full := f.fs.Join(path...)
 	if len(full) > maxPath {
 		return object{}, syscall.ENAMETOOLONG
 	}
-	fi, err := f.lstat(full)
+	fi, err := f.lstatPath(full)
 	if err != nil {
 		return object{}, err
 	}
@@ -106,25 +106,24 @@ func (f *FS) child(d *object, name string) (object, error) {
 	return object{n: n, path: path, name: full, attr: f.attrOf(n, fi)}, nil
 }
 
-// nodeOf returns the node of the object named name in d. An object with several
-// names shares the node known under another name.
+// nodeOf returns the node for name in d. A hard-linked object shares the node known under another
+// name.
 func (f *FS) nodeOf(d *object, name string, fi os.FileInfo) (*node, error) {
 	x := f.infoOf(fi)
 	typ := typeOf(fi.Mode())
 	if x.FileID != 0 && x.Nlink > 1 && typ != vfs.TypeDir {
-		if n, path := f.table.same(x.FileID); n != nil && n.isA(typ, x.FileID) {
-			if _, err := f.stat(n, path); err == nil {
-				f.table.link(n, d.n, name)
+		if n, path := f.table.nodeByFileID(x.FileID); n != nil && n.isA(typ, x.FileID) {
+			if _, err := f.statNode(n, path); err == nil {
+				f.table.linkNode(n, d.n, name)
 				return n, nil
 			}
 		}
 	}
-	return f.table.child(d.n, name, typ, x.FileID)
+	return f.table.childNode(d.n, name, typ, x.FileID)
 }
 
-// revive finds the object of a handle that is not in the table but known to
-// Handles.
-func (f *FS) revive(h vfs.Handle) (object, error) {
+// resolveHandle finds the object for a handle that is not in the table but known to Handles.
+func (f *FS) resolveHandle(h vfs.Handle) (object, error) {
 	path, err := f.table.handles.Path(h.AppendTo(nil))
 	if err != nil {
 		if !errors.Is(err, vfs.ErrBadHandle) {
@@ -132,7 +131,7 @@ func (f *FS) revive(h vfs.Handle) (object, error) {
 		}
 		return object{}, err
 	}
-	o, err := f.at(f.table.root)
+	o, err := f.objectOf(f.table.root)
 	for _, name := range path {
 		if err == nil && o.attr.Type != vfs.TypeDir {
 			err = syscall.ENOTDIR
@@ -140,7 +139,7 @@ func (f *FS) revive(h vfs.Handle) (object, error) {
 		if err != nil {
 			break
 		}
-		o, err = f.child(&o, name)
+		o, err = f.childOf(&o, name)
 	}
 	switch {
 	case err == syscall.ENOENT, err == syscall.ENOTDIR:
@@ -153,16 +152,15 @@ func (f *FS) revive(h vfs.Handle) (object, error) {
 
 var _ vfs.Identifier = (*FS)(nil)
 
-// AppendKey appends a random number of the FS and the inode number
-// (vfs.Identifier). Without inode numbers, an object that has not been used for
-// long would come back as a different one, so only the root has a key. Two FS
-// of the same billy file system have no keys in common.
+// AppendKey appends the FS's random number and the inode number (vfs.Identifier). Without inode
+// numbers, an object that has not been used for long would come back as a different one, so only
+// the root has a key. Two FS on the same billy file system have no keys in common.
 func (f *FS) AppendKey(b []byte, h vfs.Handle) ([]byte, error) {
 	f.reading.Lock()
 	defer f.reading.Unlock()
-	n := f.table.get(h)
+	n := f.table.getNode(h)
 	if n == nil {
-		o, err := f.revive(h)
+		o, err := f.resolveHandle(h)
 		if err != nil {
 			return b, err
 		}

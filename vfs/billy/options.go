@@ -11,52 +11,50 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// Options describe the features of a billy file system beyond its own
-// interface. The zero value suits a file system of the host.
+// Options describe a billy file system's features beyond its own interface. The zero value suits a
+// host file system.
 type Options struct {
 	// Change changes attributes; nil means the file system itself, if it
 	// implements billy.Change.
 	Change gobilly.Change
 
-	// Special makes hard links and special files; nil means Change, if it
-	// implements Special.
+	// Special creates hard links and special files; nil means Change, if it implements Special.
 	Special Special
 
-	// Info returns the data of an os.FileInfo beyond its interface, or false if
-	// it has none. Nil means SysInfo.
+	// Info returns an os.FileInfo's data beyond its interface, or false if it has none. Nil
+	// means SysInfo.
 	Info func(os.FileInfo) (Info, bool)
 
-	// StatFS returns the space of the file system; nil means unlimited.
+	// StatFS returns the file system's space; nil means unlimited.
 	StatFS func(context.Context) (vfs.FSStat, error)
 
-	// Handles makes the bytes of handles; nil means random ones that end with
-	// the FS.
+	// Handles creates handles; nil means random ones that are valid only for this FS.
 	Handles Handles
 
 	// Errors converts an error that has no errno; nil means that such an error
 	// stays as it is.
 	Errors func(error) error
 
-	// MaxObjects is how many objects have handles at once, at some 300 bytes
-	// each; 0 means 262144; less than 1024 means 1024.
+	// MaxObjects is the maximum number of objects with handles, at some 300 bytes each; 0 means
+	// 262144; less than 1024 means 1024.
 	MaxObjects int
 
-	// MaxFileSize is the longest file, in bytes; 0 means 2^63-1. A file system
-	// in memory that stores holes as zeros needs a bound.
+	// MaxFileSize is the maximum file size, in bytes; 0 means 2^63-1. A file system in memory
+	// that stores holes as zeros needs a bound.
 	MaxFileSize int64
 
-	// Volatile says that a closed file without a Sync method will not become
-	// more stable: it is in memory, or in a store that keeps closed files.
-	// WRITE then replies FILE_SYNC, and COMMIT does nothing. Without Volatile a
-	// file system without Sync is refused, unless it is read-only.
+	// Volatile says that a closed file without a Sync method will not become more stable: it is
+	// in memory, or in a store that keeps closed files. WRITE then replies FILE_SYNC, and
+	// COMMIT does nothing. Without Volatile a file system without Sync is rejected, unless it
+	// is read-only.
 	Volatile bool
 
 	// Concurrent permits concurrent reads.
 	Concurrent bool
 }
 
-// A Special makes objects that billy.Change does not support. It is the rest of
-// go-nfs's UnixChange.
+// A Special creates objects that billy.Change does not support. It is the rest of go-nfs's
+// UnixChange.
 type Special interface {
 	Mknod(path string, mode, major, minor uint32) error
 	Mkfifo(path string, mode uint32) error
@@ -77,7 +75,7 @@ type Info struct {
 	Atime, Ctime vfs.Time
 }
 
-// A Handles makes the bytes of handles, for a program that already has its own.
+// A Handles creates handles, for a program that already has its own.
 type Handles interface {
 	// Handle returns at most vfs.MaxHandle bytes for the object at path, the
 	// same bytes until Forget.

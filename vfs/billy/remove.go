@@ -7,7 +7,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// Remove removes a name of an object that is not a directory.
+// Remove removes the name of an object that is not a directory.
 func (f *FS) Remove(_ context.Context, _ *vfs.Cred, dir vfs.Handle, name string) (vfs.WCC, error) {
 	return f.removeFrom(dir, name, func(o *object) error {
 		if o.attr.Type == vfs.TypeDir {
@@ -23,14 +23,14 @@ func (f *FS) Rmdir(_ context.Context, _ *vfs.Cred, dir vfs.Handle, name string) 
 		if o.attr.Type != vfs.TypeDir {
 			return syscall.ENOTDIR
 		}
-		return f.empty(o)
+		return f.checkEmpty(o)
 	})
 }
 
-// empty returns ENOTEMPTY if a directory has entries. The check is needed
+// checkEmpty returns ENOTEMPTY if a directory has entries. The check is needed
 // because billy file systems return other errors for that, or remove the
 // directory anyway.
-func (f *FS) empty(o *object) error {
+func (f *FS) checkEmpty(o *object) error {
 	list, err := f.fs.ReadDir(o.name)
 	if err == nil && len(list) > 0 {
 		return syscall.ENOTEMPTY
@@ -41,16 +41,16 @@ func (f *FS) empty(o *object) error {
 func (f *FS) removeFrom(dir vfs.Handle, name string, may func(o *object) error) (vfs.WCC, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	d, err := f.directory(dir)
+	d, err := f.getDirectory(dir)
 	if err != nil {
-		return d.unchanged(), err
+		return d.unchangedWCC(), err
 	}
-	w := d.unchanged()
+	w := d.unchangedWCC()
 	if err := f.removeIn(&d, name, may); err != nil {
 		return w, err
 	}
-	f.table.touch(d.n)
-	w.After = f.again(&d)
+	f.table.markChanged(d.n)
+	w.After = f.attrAfterChange(&d)
 	return w, nil
 }
 
@@ -64,7 +64,7 @@ func (f *FS) removeIn(d *object, name string, may func(o *object) error) error {
 	if err := vfs.CheckName(name, maxName); err != nil {
 		return err
 	}
-	o, err := f.child(d, name)
+	o, err := f.childOf(d, name)
 	if err != nil {
 		return err
 	}
@@ -74,10 +74,10 @@ func (f *FS) removeIn(d *object, name string, may func(o *object) error) error {
 	if f.readOnly {
 		return syscall.EROFS
 	}
-	if err := f.fs.Remove(f.fs.Join(d.in(name)...)); err != nil {
+	if err := f.fs.Remove(f.fs.Join(d.childPath(name)...)); err != nil {
 		return f.errnoOf(err)
 	}
-	f.table.touch(o.n)
-	f.table.unlink(o.n, place{d.n, name})
+	f.table.markChanged(o.n)
+	f.table.unlinkPlace(o.n, place{d.n, name})
 	return nil
 }

@@ -12,23 +12,23 @@ import (
 func (f *FS) Rename(_ context.Context, _ *vfs.Cred, from vfs.Handle, fromName string, to vfs.Handle, toName string) (fromDir, toDir vfs.WCC, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	fd, err := f.directory(from)
-	fromDir = fd.unchanged()
+	fd, err := f.getDirectory(from)
+	fromDir = fd.unchangedWCC()
 	if err != nil {
 		return fromDir, toDir, err
 	}
-	td, err := f.directory(to)
-	toDir = td.unchanged()
+	td, err := f.getDirectory(to)
+	toDir = td.unchangedWCC()
 	if err == nil {
-		err = f.rename(&fd, fromName, &td, toName)
+		err = f.renameObject(&fd, fromName, &td, toName)
 	}
 	if err == nil {
-		fromDir.After, toDir.After = f.again(&fd), f.again(&td)
+		fromDir.After, toDir.After = f.attrAfterChange(&fd), f.attrAfterChange(&td)
 	}
 	return fromDir, toDir, err
 }
 
-func (f *FS) rename(fd *object, fromName string, td *object, toName string) error {
+func (f *FS) renameObject(fd *object, fromName string, td *object, toName string) error {
 	for _, name := range []string{fromName, toName} {
 		if vfs.IsDots(name) {
 			return syscall.EINVAL // RFC 1813, Section 3.3.14
@@ -37,19 +37,19 @@ func (f *FS) rename(fd *object, fromName string, td *object, toName string) erro
 			return err
 		}
 	}
-	o, err := f.child(fd, fromName)
+	o, err := f.childOf(fd, fromName)
 	if err != nil {
 		return err
 	}
 	if f.table.isBelow(td.n, o.n) {
 		return syscall.EINVAL // a directory into itself
 	}
-	there, err := f.child(td, toName)
+	there, err := f.childOf(td, toName)
 	switch {
 	case err == nil && there.n == o.n:
-		return nil // two names of one object, or one
+		return nil // two names for one object, or one
 	case err == nil:
-		err = f.replaceable(&o, &there)
+		err = f.checkReplace(&o, &there)
 	case err == syscall.ENOENT:
 		err = nil
 	}
@@ -59,18 +59,18 @@ func (f *FS) rename(fd *object, fromName string, td *object, toName string) erro
 	if err != nil {
 		return err
 	}
-	if err := f.renamePath(f.fs.Join(fd.in(fromName)...), f.fs.Join(td.in(toName)...), &there); err != nil {
+	if err := f.renamePath(f.fs.Join(fd.childPath(fromName)...), f.fs.Join(td.childPath(toName)...), &there); err != nil {
 		return err
 	}
-	f.table.move(place{fd.n, fromName}, place{td.n, toName})
+	f.table.moveNode(place{fd.n, fromName}, place{td.n, toName})
 	for _, n := range []*node{fd.n, td.n, o.n} {
-		f.table.touch(n)
+		f.table.markChanged(n)
 	}
 	return nil
 }
 
-// renamePath renames. It first removes an existing empty directory if package
-// os refuses to replace it.
+// renamePath renames from to to. If package os does not replace an existing empty
+// directory, renamePath removes it first.
 func (f *FS) renamePath(from, to string, there *object) error {
 	err := f.errnoOf(f.fs.Rename(from, to))
 	if err != syscall.EEXIST || there.n == nil || there.attr.Type != vfs.TypeDir {
@@ -82,8 +82,8 @@ func (f *FS) renamePath(from, to string, there *object) error {
 	return f.errnoOf(f.fs.Rename(from, to))
 }
 
-// replaceable returns an error if o may not replace there.
-func (f *FS) replaceable(o, there *object) error {
+// checkReplace returns an error if o may not replace there.
+func (f *FS) checkReplace(o, there *object) error {
 	dir, overDir := o.attr.Type == vfs.TypeDir, there.attr.Type == vfs.TypeDir
 	switch {
 	case dir && !overDir:
@@ -91,7 +91,7 @@ func (f *FS) replaceable(o, there *object) error {
 	case !dir && overDir:
 		return syscall.EISDIR
 	case dir:
-		return f.empty(there)
+		return f.checkEmpty(there)
 	}
 	return nil
 }

@@ -14,8 +14,8 @@ import (
 func (f *FS) SetAttr(_ context.Context, _ *vfs.Cred, h vfs.Handle, s vfs.SetAttr, guard *vfs.Time) (vfs.WCC, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	o, err := f.object(h)
-	w := o.unchanged()
+	o, err := f.getObject(h)
+	w := o.unchangedWCC()
 	switch {
 	case err != nil:
 		return w, err
@@ -28,20 +28,20 @@ func (f *FS) SetAttr(_ context.Context, _ *vfs.Cred, h vfs.Handle, s vfs.SetAttr
 	}
 	o.n.exclusive = false
 	err = f.changeAll(&o, s)
-	f.table.touch(o.n)
-	w.After = f.again(&o)
+	f.table.markChanged(o.n)
+	w.After = f.attrAfterChange(&o)
 	return w, err
 }
 
 func (f *FS) changeAll(o *object, s vfs.SetAttr) error {
 	if s.Size != nil {
-		if err := f.truncate(o, *s.Size); err != nil {
+		if err := f.truncateFile(o, *s.Size); err != nil {
 			return err
 		}
 		if s.MtimeHow == vfs.SetToServer && s.AtimeHow == vfs.DontChange {
 			s.MtimeHow = vfs.DontChange // truncate has done that
 		}
-		if now := f.again(o); now.OK {
+		if now := f.attrAfterChange(o); now.OK {
 			o.attr = now.Attr
 		}
 	}
@@ -54,7 +54,7 @@ func (f *FS) changeAll(o *object, s vfs.SetAttr) error {
 // changeOwnerMode changes owner, then mode. Setting the present values succeeds
 // even without a billy.Change.
 func (f *FS) changeOwnerMode(o *object, s *vfs.SetAttr) error {
-	uid, gid, mode := or(s.UID, o.attr.UID), or(s.GID, o.attr.GID), or(s.Mode, o.attr.Mode)
+	uid, gid, mode := valueOr(s.UID, o.attr.UID), valueOr(s.GID, o.attr.GID), valueOr(s.Mode, o.attr.Mode)
 	if o.attr.Type == vfs.TypeLnk {
 		mode = o.attr.Mode // links have no mode
 	}
@@ -73,7 +73,7 @@ func (f *FS) changeOwnerMode(o *object, s *vfs.SetAttr) error {
 	return nil
 }
 
-func or(v *uint32, other uint32) uint32 {
+func valueOr(v *uint32, other uint32) uint32 {
 	if v != nil {
 		return *v
 	}
@@ -94,11 +94,11 @@ func (f *FS) changeTimes(o *object, s *vfs.SetAttr) error {
 		return syscall.EOPNOTSUPP
 	}
 	now := time.Now()
-	at, mt := pick(s.AtimeHow, s.Atime, now, o.attr.Atime), pick(s.MtimeHow, s.Mtime, now, o.attr.Mtime)
+	at, mt := chooseTime(s.AtimeHow, s.Atime, now, o.attr.Atime), chooseTime(s.MtimeHow, s.Mtime, now, o.attr.Mtime)
 	return f.errnoOf(f.change.Chtimes(o.name, at, mt))
 }
 
-func pick(how vfs.SetTime, client vfs.Time, now time.Time, old vfs.Time) time.Time {
+func chooseTime(how vfs.SetTime, client vfs.Time, now time.Time, old vfs.Time) time.Time {
 	switch how {
 	case vfs.SetToClient:
 		return goTime(client)
@@ -108,8 +108,8 @@ func pick(how vfs.SetTime, client vfs.Time, now time.Time, old vfs.Time) time.Ti
 	return goTime(old)
 }
 
-// truncate sets the size of a file.
-func (f *FS) truncate(o *object, size uint64) error {
+// truncateFile sets a file's size.
+func (f *FS) truncateFile(o *object, size uint64) error {
 	switch {
 	case o.attr.Type == vfs.TypeDir:
 		return syscall.EISDIR

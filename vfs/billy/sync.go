@@ -12,7 +12,7 @@ import (
 
 // errNoSync is the error of refusing a file system, and of writing to a file
 // that unlike the root has no Sync.
-var errNoSync = errors.New("vfs/billy: files without a Sync method could lose data that clients were told is stable: " +
+var errNoSync = errors.New("vfs/billy: files without a Sync method could lose data that clients know as stable: " +
 	"give go-billy's osfs the option osfs.WithBoundOS, or set Options.Volatile if data needs no more than a close")
 
 // A syncer is a file that can be put on stable storage, like *os.File.
@@ -47,7 +47,7 @@ func (f *FS) checkSync() error {
 	}
 	root, err := f.fs.Open(f.fs.Join())
 	if err != nil {
-		return fmt.Errorf("%w (the root cannot be opened to see: %w)", errNoSync, err)
+		return fmt.Errorf("%w (cannot open the root to check: %w)", errNoSync, err)
 	}
 	defer root.Close()
 	if syncerOf(root) == nil {
@@ -56,17 +56,17 @@ func (f *FS) checkSync() error {
 	return nil
 }
 
-// stable makes written data at least as stable as how.
-func (f *FS) stable(w gobilly.File, how vfs.Stable) (vfs.Stable, error) {
+// makeStable syncs written data as required by how.
+func (f *FS) makeStable(w gobilly.File, how vfs.Stable) (vfs.Stable, error) {
 	if how == vfs.Unstable && syncerOf(w) != nil {
 		return how, nil
 	}
-	return vfs.FileSync, f.sync(w)
+	return vfs.FileSync, f.syncFile(w)
 }
 
-// sync puts a file on stable storage. After a failure clients must write again
+// syncFile puts a file on stable storage. After a failure clients must write again
 // the data that they still have.
-func (f *FS) sync(file gobilly.File) error {
+func (f *FS) syncFile(file gobilly.File) error {
 	s := syncerOf(file)
 	switch {
 	case s == nil && f.o.Volatile:
@@ -76,19 +76,19 @@ func (f *FS) sync(file gobilly.File) error {
 	}
 	err := s.Sync()
 	if err != nil {
-		f.verifier.Store(random())
+		f.verifier.Store(randomUint64())
 	}
 	return err
 }
 
-// touch records that an object has just changed. The second of two changes
+// markChanged records that an object has just changed. The second of two changes
 // always gets a later time, regardless of the clock's step, because clients
 // compare the times.
-func (t *table) touch(n *node) {
+func (t *nodeTable) markChanged(n *node) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := timeOf(time.Now())
-	if later(n.touched, now) == n.touched {
+	if laterOf(n.touched, now) == n.touched {
 		now = n.touched
 		now.Nsec++
 		if now.Nsec == 1e9 {
@@ -98,7 +98,7 @@ func (t *table) touch(n *node) {
 	n.touched = now
 }
 
-func (t *table) touched(n *node) vfs.Time {
+func (t *nodeTable) lastChange(n *node) vfs.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return n.touched

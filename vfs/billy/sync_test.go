@@ -13,43 +13,45 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A noSync has files that hide their Sync.
-type noSync struct{ gobilly.Filesystem }
+// A brokenSyncFS has files that hide their Sync.
+type brokenSyncFS struct{ gobilly.Filesystem }
 
-type bareFile struct{ file gobilly.File }
+type fakeBareFile struct{ file gobilly.File }
 
-func (f bareFile) Name() string                              { return f.file.Name() }
-func (f bareFile) Read(p []byte) (int, error)                { return f.file.Read(p) }
-func (f bareFile) ReadAt(p []byte, off int64) (int, error)   { return f.file.ReadAt(p, off) }
-func (f bareFile) Write(p []byte) (int, error)               { return f.file.Write(p) }
-func (f bareFile) Seek(off int64, whence int) (int64, error) { return f.file.Seek(off, whence) }
-func (f bareFile) Truncate(size int64) error                 { return f.file.Truncate(size) }
-func (f bareFile) Close() error                              { return f.file.Close() }
-func (bareFile) Lock() error                                 { return nil }
-func (bareFile) Unlock() error                               { return nil }
+func (f fakeBareFile) Name() string                              { return f.file.Name() }
+func (f fakeBareFile) Read(p []byte) (int, error)                { return f.file.Read(p) }
+func (f fakeBareFile) ReadAt(p []byte, off int64) (int, error)   { return f.file.ReadAt(p, off) }
+func (f fakeBareFile) Write(p []byte) (int, error)               { return f.file.Write(p) }
+func (f fakeBareFile) Seek(off int64, whence int) (int64, error) { return f.file.Seek(off, whence) }
+func (f fakeBareFile) Truncate(size int64) error                 { return f.file.Truncate(size) }
+func (f fakeBareFile) Close() error                              { return f.file.Close() }
+func (fakeBareFile) Lock() error                                 { return nil }
+func (fakeBareFile) Unlock() error                               { return nil }
 
-func (n noSync) Open(name string) (gobilly.File, error) { return n.OpenFile(name, os.O_RDONLY, 0) }
-
-func (n noSync) OpenFile(name string, flag int, perm os.FileMode) (gobilly.File, error) {
-	file, err := n.Filesystem.OpenFile(name, flag, perm)
-	return bareFile{file}, err
+func (n brokenSyncFS) Open(name string) (gobilly.File, error) {
+	return n.OpenFile(name, os.O_RDONLY, 0)
 }
 
-// noRoot has a root that cannot be opened.
-type noRoot struct{ gobilly.Filesystem }
+func (n brokenSyncFS) OpenFile(name string, flag int, perm os.FileMode) (gobilly.File, error) {
+	file, err := n.Filesystem.OpenFile(name, flag, perm)
+	return fakeBareFile{file}, err
+}
 
-func (n noRoot) Open(name string) (gobilly.File, error) {
+// brokenRootFS has a root that cannot be opened.
+type brokenRootFS struct{ gobilly.Filesystem }
+
+func (n brokenRootFS) Open(name string) (gobilly.File, error) {
 	if name == "" {
 		return nil, os.ErrNotExist
 	}
 	return n.Filesystem.Open(name)
 }
 
-// TestWithoutSync checks that a file system whose files cannot be synced is
-// refused, unless its owner says that it needs no sync.
+// TestWithoutSync checks that a file system whose files cannot be synced is rejected, unless its
+// owner says that it needs no sync.
 func TestWithoutSync(t *testing.T) {
 	host := newHost(t)
-	for name, fs := range map[string]gobilly.Filesystem{"files": noSync{host}, "root": noRoot{host}} {
+	for name, fs := range map[string]gobilly.Filesystem{"files": brokenSyncFS{host}, "root": brokenRootFS{host}} {
 		_, err := New(fs, Options{})
 		assert.ErrorContains(t, err, "osfs.WithBoundOS", name)
 		assert.ErrorContains(t, err, "Options.Volatile", name)
@@ -57,7 +59,7 @@ func TestWithoutSync(t *testing.T) {
 	_, err := New(readOnlyFS{host}, Options{})
 	assert.NoError(t, err, "no writer")
 
-	u := use(t, noSync{host}, Options{Volatile: true})
+	u := newUser(t, brokenSyncFS{host}, Options{Volatile: true})
 	f := u.create(u.Root(), "f")
 	_, done, _, err := u.Write(t.Context(), &u.c, f, []byte("data"), 0, vfs.Unstable)
 	require.NoError(t, err)
@@ -80,7 +82,7 @@ func TestWithoutSync(t *testing.T) {
 func TestWrappedSync(t *testing.T) {
 	host := newHost(t)
 	fs := &faultyFS{Filesystem: host}
-	u := use(t, chroot.New(chroot.New(fs, "."), "."), Options{})
+	u := newUser(t, chroot.New(chroot.New(fs, "."), "."), Options{})
 	f := u.create(u.Root(), "f")
 	write := func(how vfs.Stable) (int, vfs.Stable, error) {
 		n, done, _, err := u.Write(t.Context(), &u.c, f, []byte("data"), 0, how)

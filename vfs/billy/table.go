@@ -8,10 +8,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A table holds the objects that clients have seen, as a tree of their names. A
-// node stays while there are nodes below it. Of the others, the least recently
-// used makes room.
-type table struct {
+// A nodeTable holds the objects that clients have seen, as a name tree. A node stays while there
+// are nodes below it. Otherwise the least recently used one is evicted.
+type nodeTable struct {
 	handles Handles
 	max     int
 
@@ -23,32 +22,32 @@ type table struct {
 	nextID   uint64
 }
 
-// get returns the node of a handle, or nil.
-func (t *table) get(h vfs.Handle) *node {
+// getNode returns a handle's node, or nil.
+func (t *nodeTable) getNode(h vfs.Handle) *node {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := t.byHandle[h]
-	t.use(n)
+	t.markUsed(n)
 	return n
 }
 
-// use makes n the most recently used node. t.mu is held, as in all methods
-// below that do not take it.
-func (t *table) use(n *node) {
+// markUsed makes n the most recently used node. t.mu is held, as in all methods below that do not
+// lock it.
+func (t *nodeTable) markUsed(n *node) {
 	if n != nil && n.used != nil {
 		t.used.MoveToFront(n.used)
 	}
 }
 
-// where returns the path of a node, or false if the node is gone.
-func (t *table) where(n *node) ([]string, bool) {
+// pathOf returns a node's path, or false if the node is gone.
+func (t *nodeTable) pathOf(n *node) ([]string, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return n.path(), !n.gone
+	return n.pathNames(), !n.gone
 }
 
-// parent returns the directory that contains a node. The root contains itself.
-func (t *table) parent(n *node) *node {
+// parentOf returns the directory that contains a node. The root contains itself.
+func (t *nodeTable) parentOf(n *node) *node {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(n.places) == 0 {
@@ -58,7 +57,7 @@ func (t *table) parent(n *node) *node {
 }
 
 // isBelow reports whether n is d, or lies below d.
-func (t *table) isBelow(n, d *node) bool {
+func (t *nodeTable) isBelow(n, d *node) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for n != d {
@@ -70,20 +69,20 @@ func (t *table) isBelow(n, d *node) bool {
 	return true
 }
 
-// same returns the node with an inode number, and its path.
-func (t *table) same(fileID uint64) (*node, []string) {
+// nodeByFileID returns the node with an inode number, and its path.
+func (t *nodeTable) nodeByFileID(fileID uint64) (*node, []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := t.byFileID[fileID]
 	if n == nil {
 		return nil, nil
 	}
-	return n, n.path()
+	return n, n.pathNames()
 }
 
-// child returns the node for name in dir, whose object has that type and inode
-// number. It returns ESTALE if dir has been forgotten meanwhile.
-func (t *table) child(dir *node, name string, typ vfs.Type, fileID uint64) (*node, error) {
+// childNode returns the node for name in dir, whose object has that type and inode number. It
+// returns ESTALE if dir has been evicted in the meantime.
+func (t *nodeTable) childNode(dir *node, name string, typ vfs.Type, fileID uint64) (*node, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if dir.gone {
@@ -91,30 +90,30 @@ func (t *table) child(dir *node, name string, typ vfs.Type, fileID uint64) (*nod
 	}
 	if n := dir.kids[name]; n != nil {
 		if n.isA(typ, fileID) {
-			t.use(n)
+			t.markUsed(n)
 			return n, nil
 		}
-		t.leave(n, place{dir, name}) // another object took its place
+		t.dropPlace(n, place{dir, name}) // another object took its place
 	}
 	if old := t.byFileID[fileID]; fileID != 0 && old != nil {
-		t.drop(old) // its number was reused, or another process moved it
+		t.dropNode(old) // its number was reused, or another process moved it
 	}
-	h, err := t.newHandle(append(dir.path(), name))
+	h, err := t.newHandle(append(dir.pathNames(), name))
 	if err != nil {
 		return nil, err
 	}
 	if old := t.byHandle[h]; old != nil {
-		t.drop(old) // Handles is based on paths, and this is the path now
+		t.dropNode(old) // Handles is based on paths, and this is the path now
 	}
-	n := t.add(h, typ, fileID)
+	n := t.addNode(h, typ, fileID)
 	n.used = t.used.PushFront(n)
-	t.enter(n, place{dir, name})
-	t.evict(n)
+	t.addPlace(n, place{dir, name})
+	t.evictNodes(n)
 	return n, nil
 }
 
-// newHandle gets the handle of a path from Handles.
-func (t *table) newHandle(path []string) (vfs.Handle, error) {
+// newHandle gets a path's handle from Handles.
+func (t *nodeTable) newHandle(path []string) (vfs.Handle, error) {
 	b, err := t.handles.Handle(path)
 	if err != nil {
 		return vfs.Handle{}, err
@@ -126,8 +125,8 @@ func (t *table) newHandle(path []string) (vfs.Handle, error) {
 	return h, nil
 }
 
-// add adds a node without a name to the table.
-func (t *table) add(h vfs.Handle, typ vfs.Type, fileID uint64) *node {
+// addNode adds a node without a name to the table.
+func (t *nodeTable) addNode(h vfs.Handle, typ vfs.Type, fileID uint64) *node {
 	t.nextID++
 	n := &node{handle: h, id: t.nextID, typ: typ, fileID: fileID}
 	t.byHandle[h] = n
@@ -137,23 +136,23 @@ func (t *table) add(h vfs.Handle, typ vfs.Type, fileID uint64) *node {
 	return n
 }
 
-// drop forgets a node and all nodes below it: their handles are ESTALE.
-func (t *table) drop(n *node) {
+// dropNode forgets a node and all nodes below it: their handles are ESTALE.
+func (t *nodeTable) dropNode(n *node) {
 	if n.gone || n == t.root {
 		return
 	}
 	for name, kid := range n.kids {
-		t.leave(kid, place{n, name})
+		t.dropPlace(kid, place{n, name})
 	}
 	for len(n.places) > 0 {
-		t.exit(n, n.places[0])
+		t.removePlace(n, n.places[0])
 	}
-	t.forget(n)
+	t.forgetNode(n)
 	t.handles.Forget(n.handle.AppendTo(nil))
 }
 
-// forget removes a node from the table.
-func (t *table) forget(n *node) {
+// forgetNode removes a node from the table.
+func (t *nodeTable) forgetNode(n *node) {
 	n.gone = true
 	delete(t.byHandle, n.handle)
 	if t.byFileID[n.fileID] == n {
@@ -162,8 +161,8 @@ func (t *table) forget(n *node) {
 	t.used.Remove(n.used)
 }
 
-// evict makes room in an overfull table, but keeps n.
-func (t *table) evict(n *node) {
+// evictNodes evicts nodes from an overfull table, but keeps n.
+func (t *nodeTable) evictNodes(n *node) {
 	for tries := t.used.Len(); len(t.byHandle) > t.max && tries > 0; tries-- {
 		old := t.used.Back().Value.(*node)
 		if old == n || len(old.kids) > 0 {
@@ -171,8 +170,8 @@ func (t *table) evict(n *node) {
 			continue
 		}
 		for len(old.places) > 0 {
-			t.exit(old, old.places[0])
+			t.removePlace(old, old.places[0])
 		}
-		t.forget(old)
+		t.forgetNode(old)
 	}
 }

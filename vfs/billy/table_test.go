@@ -14,16 +14,18 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A user is an FS with helpers for tests.
-type user struct {
+// A testCaller is an FS with helpers for tests.
+type testCaller struct {
 	testing.TB
 	*FS
 	c vfs.Cred
 }
 
-func use(t testing.TB, fs gobilly.Filesystem, o Options) user { return user{t, serve(t, fs, o), me()} }
+func newUser(t testing.TB, fs gobilly.Filesystem, o Options) testCaller {
+	return testCaller{t, serve(t, fs, o), currentCred()}
+}
 
-func (u user) create(dir vfs.Handle, name string) vfs.Handle {
+func (u testCaller) create(dir vfs.Handle, name string) vfs.Handle {
 	u.Helper()
 	m, err := u.Create(u.Context(), &u.c, dir, name, vfs.CreateHow{Mode: vfs.Guarded})
 	require.NoError(u, err, name)
@@ -32,25 +34,25 @@ func (u user) create(dir vfs.Handle, name string) vfs.Handle {
 	return m.Handle
 }
 
-func (u user) mkdir(dir vfs.Handle, name string) vfs.Handle {
+func (u testCaller) mkdir(dir vfs.Handle, name string) vfs.Handle {
 	u.Helper()
 	m, err := u.Mkdir(u.Context(), &u.c, dir, name, vfs.SetAttr{})
 	require.NoError(u, err, name)
 	return m.Handle
 }
 
-func (u user) read(h vfs.Handle) (string, error) {
+func (u testCaller) read(h vfs.Handle) (string, error) {
 	p := make([]byte, 100)
 	n, _, _, err := u.Read(u.Context(), &u.c, h, p, 0)
 	return string(p[:n]), err
 }
 
-func (u user) lookup(dir vfs.Handle, name string) (vfs.Handle, error) {
+func (u testCaller) lookup(dir vfs.Handle, name string) (vfs.Handle, error) {
 	h, _, _, err := u.Lookup(u.Context(), &u.c, dir, name)
 	return h, err
 }
 
-func (u user) rename(from, to string) {
+func (u testCaller) rename(from, to string) {
 	u.Helper()
 	_, _, err := u.Rename(u.Context(), &u.c, u.Root(), from, u.Root(), to)
 	require.NoError(u, err)
@@ -59,7 +61,7 @@ func (u user) rename(from, to string) {
 // TestBound checks that the table keeps its bound, and forgets the least
 // recently used nodes, but no directory with a node below it.
 func TestBound(t *testing.T) {
-	u := use(t, newHost(t), Options{MaxObjects: 1})
+	u := newUser(t, newHost(t), Options{MaxObjects: 1})
 	dir := u.mkdir(u.Root(), "dir")
 	first := u.create(dir, "first")
 	for i := range minObjects {
@@ -89,7 +91,7 @@ func TestBound(t *testing.T) {
 
 // TestEmptied checks that removed objects leave nothing in the table.
 func TestEmptied(t *testing.T) {
-	u := use(t, newHost(t), Options{})
+	u := newUser(t, newHost(t), Options{})
 	for range 3 {
 		u.mkdir(u.Root(), "d")
 		u.create(u.Root(), "f")
@@ -112,7 +114,7 @@ func TestEmptied(t *testing.T) {
 // program puts it in place of an old one.
 func TestReplaced(t *testing.T) {
 	host := newHost(t)
-	u := use(t, host, Options{})
+	u := newUser(t, host, Options{})
 	f, d := u.create(u.Root(), "f"), u.mkdir(u.Root(), "d")
 	inside := u.create(d, "inside")
 	require.NoError(t, os.WriteFile(host.at("new"), []byte("new"), 0o600))
@@ -144,7 +146,7 @@ func TestReplaced(t *testing.T) {
 
 // TestDeep checks that paths have the same limit as a host's.
 func TestDeep(t *testing.T) {
-	u := use(t, struct{ gobilly.Filesystem }{newHost(t)}, Options{Info: nothing})
+	u := newUser(t, struct{ gobilly.Filesystem }{newHost(t)}, Options{Info: noInfo})
 	dir := u.Root()
 	name := strings.Repeat("n", 250)
 	for i := range 20 {

@@ -12,38 +12,39 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A user is an FS with a caller.
-type user struct {
+// A testCaller is an FS with a caller.
+type testCaller struct {
 	testing.TB
 	*FS
 	c vfs.Cred
 }
 
-func use(t testing.TB, o Options) user { return user{t, New(o), vfs.Cred{UID: 1000, GID: 100}} }
+func newUser(t testing.TB, o Options) testCaller {
+	return testCaller{t, New(o), vfs.Cred{UID: 1000, GID: 100}}
+}
 
-func (u user) create(dir vfs.Handle, name string) (vfs.Handle, error) {
+func (u testCaller) create(dir vfs.Handle, name string) (vfs.Handle, error) {
 	m, err := u.Create(u.Context(), &u.c, dir, name, vfs.CreateHow{Mode: vfs.Guarded})
 	return m.Handle, err
 }
 
-func (u user) mkdir(dir vfs.Handle, name string) vfs.Handle {
+func (u testCaller) mkdir(dir vfs.Handle, name string) vfs.Handle {
 	u.Helper()
 	m, err := u.Mkdir(u.Context(), &u.c, dir, name, vfs.SetAttr{})
 	require.NoError(u, err)
 	return m.Handle
 }
 
-func (u user) write(h vfs.Handle, n int, off uint64) (int, error) {
+func (u testCaller) write(h vfs.Handle, n int, off uint64) (int, error) {
 	done, _, w, err := u.Write(u.Context(), &u.c, h, make([]byte, n), off, vfs.Unstable)
 	assert.True(u, w.After.OK)
 	return done, err
 }
 
-// TestFull checks that all stored data is bounded, and that its room becomes
-// free again.
+// TestFull checks that all stored data is bounded, and that its space becomes free again.
 func TestFull(t *testing.T) {
 	const pages = 10
-	u := use(t, Options{Size: pages*pageLen + clusterCost + 2*objectCost})
+	u := newUser(t, Options{Size: pages*pageLen + clusterCost + 2*objectCost})
 	f, err := u.create(u.Root(), "f")
 	require.NoError(t, err)
 	n, err := u.write(f, (pages+1)*pageLen, 0)
@@ -89,9 +90,9 @@ func second[T any](_ T, err error) error { return err }
 
 func third[T, U any](_ T, _ U, err error) error { return err }
 
-// TestHoles checks that unwritten parts of a file take no room, for any length.
+// TestHoles checks that unwritten parts of a file take no space, for any length.
 func TestHoles(t *testing.T) {
-	u := use(t, Options{Size: 4 * pageLen})
+	u := newUser(t, Options{Size: 4 * pageLen})
 	f, err := u.create(u.Root(), "f")
 	require.NoError(t, err)
 	size := uint64(maxFileSize)
@@ -109,7 +110,7 @@ func TestHoles(t *testing.T) {
 
 // TestCut checks that data cut off does not come back.
 func TestCut(t *testing.T) {
-	u := use(t, Options{})
+	u := newUser(t, Options{})
 	f, err := u.create(u.Root(), "f")
 	require.NoError(t, err)
 	_, _, _, err = u.Write(t.Context(), &u.c, f, []byte("0123456789"), pageLen-4, vfs.Unstable)
@@ -125,9 +126,9 @@ func TestCut(t *testing.T) {
 	assert.Equal(t, "01\x00\x00\x00\x00\x00\x00\x00\x00", string(p[:n]))
 }
 
-// TestOther checks that a handle of another FS is refused.
+// TestOther checks that another FS's handle is rejected.
 func TestOther(t *testing.T) {
-	a, b := use(t, Options{}), use(t, Options{})
+	a, b := newUser(t, Options{}), newUser(t, Options{})
 	_, err := a.GetAttr(t.Context(), &a.c, b.Root())
 	assert.ErrorIs(t, err, syscall.ESTALE)
 	short, _ := vfs.NewHandle(make([]byte, handleLen-1))
@@ -137,7 +138,7 @@ func TestOther(t *testing.T) {
 
 // TestManyNames checks that the list of a directory drops removed entries.
 func TestManyNames(t *testing.T) {
-	u := use(t, Options{})
+	u := newUser(t, Options{})
 	for i := range 2000 {
 		_, err := u.create(u.Root(), fmt.Sprint(i))
 		require.NoError(t, err)
@@ -153,7 +154,7 @@ func TestManyNames(t *testing.T) {
 // TestLinkCounts checks that a directory has a link for itself, for its name in
 // its parent, and for each directory in it.
 func TestLinkCounts(t *testing.T) {
-	u := use(t, Options{})
+	u := newUser(t, Options{})
 	links := func(h vfs.Handle) uint32 {
 		a, err := u.GetAttr(t.Context(), &u.c, h)
 		require.NoError(t, err)
@@ -175,7 +176,7 @@ func TestLinkCounts(t *testing.T) {
 // TestSticky checks that in the default root everyone can make files and remove
 // only their own.
 func TestSticky(t *testing.T) {
-	u := use(t, Options{})
+	u := newUser(t, Options{})
 	_, err := u.create(u.Root(), "f")
 	require.NoError(t, err)
 	_, err = u.create(u.Root(), "g")
@@ -203,7 +204,7 @@ func TestCutAnywhere(t *testing.T) {
 		0, 1, pageLen - 1, pageLen, pageLen + 1, (clusterLen - 1) * pageLen, clusterLen*pageLen - 1, clusterLen * pageLen,
 		clusterLen*pageLen + 1, (2*clusterLen + 5) * pageLen, 2*clusterLen*pageLen + 7, pages*pageLen - 1,
 	} {
-		u := use(t, Options{})
+		u := newUser(t, Options{})
 		h, err := u.create(u.Root(), "f")
 		require.NoError(t, err)
 		data := bytes.Repeat([]byte("x"), pages*pageLen)
@@ -211,7 +212,7 @@ func TestCutAnywhere(t *testing.T) {
 		require.NoError(t, err)
 		_, err = u.write(h, 1, 1<<40) // far away
 		require.NoError(t, err)
-		n, err := u.file(h)
+		n, err := u.fileOf(h)
 		require.NoError(t, err)
 		require.Len(t, n.clusters, pages/clusterLen+1, "clusters that a truncation visits")
 

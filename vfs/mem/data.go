@@ -7,18 +7,18 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A page is a fixed-size part of a file.
+// A page is a fixed-size block of file data.
 type page [pageLen]byte
 
-// A cluster holds adjacent pages of a file; a missing page is nil. Truncating a
-// file visits all its clusters, but no page of the clusters that stay.
+// A cluster holds adjacent pages in a file; a missing page is nil. Truncating a file visits all its
+// clusters, but no pages in clusters that stay.
 type cluster struct {
 	pages [clusterLen]*page
-	n     int64 // number of pages present
+	n     int64 // number of present pages
 }
 
-// page returns a page, or nil.
-func (n *node) page(no uint64) *page {
+// pageAt returns a page, or nil.
+func (n *node) pageAt(no uint64) *page {
 	if cl := n.clusters[no/clusterLen]; cl != nil {
 		return cl.pages[no%clusterLen]
 	}
@@ -29,19 +29,19 @@ func (n *node) page(no uint64) *page {
 func (f *FS) Read(_ context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off uint64) (int, bool, vfs.MaybeAttr, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	n, err := f.file(h)
+	n, err := f.fileOf(h)
 	if err == nil {
 		err = n.mayRead(c)
 	}
 	if err != nil {
-		return 0, false, n.some(), err
+		return 0, false, n.maybeAttr(), err
 	}
-	done, eof := n.read(p, off)
-	return done, eof, n.some(), nil
+	done, eof := n.readPages(p, off)
+	return done, eof, n.maybeAttr(), nil
 }
 
-// read reads the data of a file.
-func (n *node) read(p []byte, off uint64) (done int, eof bool) {
+// readPages reads a file's data.
+func (n *node) readPages(p []byte, off uint64) (done int, eof bool) {
 	if off >= n.attr.Size {
 		return 0, true
 	}
@@ -49,7 +49,7 @@ func (n *node) read(p []byte, off uint64) (done int, eof bool) {
 	for done < len(p) {
 		at := off + uint64(done)
 		piece := p[done:min(len(p), done+pageLen-int(at%pageLen))]
-		if pg := n.page(at / pageLen); pg != nil {
+		if pg := n.pageAt(at / pageLen); pg != nil {
 			copy(piece, pg[at%pageLen:])
 		} else {
 			clear(piece)
@@ -63,8 +63,8 @@ func (n *node) read(p []byte, off uint64) (done int, eof bool) {
 func (f *FS) Write(_ context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off uint64, _ vfs.Stable) (int, vfs.Stable, vfs.WCC, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n, err := f.file(h)
-	w := n.unchanged()
+	n, err := f.fileOf(h)
+	w := n.unchangedWCC()
 	if err == nil {
 		err = n.mayWrite(c)
 	}
@@ -73,7 +73,7 @@ func (f *FS) Write(_ context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off u
 	}
 	done, err := f.writeAs(n, c, p, off)
 	if done > 0 {
-		w.After = n.some()
+		w.After = n.maybeAttr()
 	}
 	return done, vfs.FileSync, w, err
 }
@@ -83,20 +83,20 @@ func (f *FS) writeAs(n *node, c *vfs.Cred, p []byte, off uint64) (done int, err 
 	if end := off + uint64(len(p)); end < off || end > maxFileSize {
 		return 0, syscall.EFBIG
 	}
-	done, err = f.write(n, p, off)
+	done, err = f.writePages(n, p, off)
 	if done > 0 {
-		f.modified(n)
+		f.noteModified(n)
 		if c.UID != 0 {
-			n.plain()
+			n.clearSetID()
 		}
 	}
 	return done, err
 }
 
-func (f *FS) write(n *node, p []byte, off uint64) (done int, err error) {
+func (f *FS) writePages(n *node, p []byte, off uint64) (done int, err error) {
 	for done < len(p) {
 		at := off + uint64(done)
-		pg, err := f.page(n, at/pageLen)
+		pg, err := f.ensurePage(n, at/pageLen)
 		if err != nil {
 			return done, err
 		}
@@ -106,10 +106,10 @@ func (f *FS) write(n *node, p []byte, off uint64) (done int, err error) {
 	return done, nil
 }
 
-// page returns a page of n, and makes it if it is missing. It returns ENOSPC if
-// there is no room.
-func (f *FS) page(n *node, no uint64) (*page, error) {
-	if pg := n.page(no); pg != nil {
+// ensurePage returns a page in n, and allocates it if it is missing. It returns ENOSPC if the FS is
+// full.
+func (f *FS) ensurePage(n *node, no uint64) (*page, error) {
+	if pg := n.pageAt(no); pg != nil {
 		return pg, nil
 	}
 	cl := n.clusters[no/clusterLen]
@@ -117,7 +117,7 @@ func (f *FS) page(n *node, no uint64) (*page, error) {
 	if cl == nil {
 		cost += clusterCost
 	}
-	if err := f.charge(cost); err != nil {
+	if err := f.chargeBytes(cost); err != nil {
 		return nil, err
 	}
 	if cl == nil {
@@ -134,23 +134,22 @@ func (f *FS) page(n *node, no uint64) (*page, error) {
 	return pg, nil
 }
 
-// cut sets the size of a file. Data after the end is gone: it comes back as
-// zeros.
-func (f *FS) cut(n *node, size uint64) {
+// truncateNode sets a file's size. Data after the end is lost: it reads as zeros later.
+func (f *FS) truncateNode(n *node, size uint64) {
 	if size < n.attr.Size {
-		if pg := n.page(size / pageLen); pg != nil {
+		if pg := n.pageAt(size / pageLen); pg != nil {
 			clear(pg[size%pageLen:])
 		}
-		pages, clusters := n.cut((size + pageLen - 1) / pageLen)
+		pages, clusters := n.removePages((size + pageLen - 1) / pageLen)
 		n.attr.Used -= uint64(pages * pageLen)
 		f.used -= pages*pageLen + clusters*clusterCost
 	}
 	n.attr.Size = size
 }
 
-// cut removes all pages from page first on, and returns the numbers of removed
-// pages and clusters.
-func (n *node) cut(first uint64) (pages, clusters int64) {
+// removePages removes all pages from page first on, and returns how many pages and clusters it
+// removed.
+func (n *node) removePages(first uint64) (pages, clusters int64) {
 	for no, cl := range n.clusters {
 		switch {
 		case no < first/clusterLen:
@@ -159,7 +158,7 @@ func (n *node) cut(first uint64) (pages, clusters int64) {
 			pages += cl.n
 			cl.n = 0
 		default:
-			pages += cl.cut(first % clusterLen)
+			pages += cl.removePages(first % clusterLen)
 		}
 		if cl.n == 0 {
 			delete(n.clusters, no)
@@ -169,7 +168,7 @@ func (n *node) cut(first uint64) (pages, clusters int64) {
 	return pages, clusters
 }
 
-func (cl *cluster) cut(first uint64) (pages int64) {
+func (cl *cluster) removePages(first uint64) (pages int64) {
 	for i := first; i < clusterLen; i++ {
 		if cl.pages[i] != nil {
 			cl.pages[i] = nil
@@ -184,9 +183,9 @@ func (cl *cluster) cut(first uint64) (pages int64) {
 func (f *FS) Commit(_ context.Context, c *vfs.Cred, h vfs.Handle, _ uint64, _ uint32) (vfs.WCC, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	n, err := f.file(h)
+	n, err := f.fileOf(h)
 	if err == nil {
 		err = n.mayWrite(c)
 	}
-	return n.unchanged(), err
+	return n.unchangedWCC(), err
 }

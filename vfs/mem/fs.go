@@ -12,8 +12,7 @@ import (
 
 // Options configure a new FS. The zero value is valid.
 type Options struct {
-	// Size is how many bytes the FS may hold, of file data and metadata; 0
-	// means 1 GiB.
+	// Size is the maximum size of file data and metadata, in bytes; 0 means 1 GiB.
 	Size int64
 
 	// Mode, UID and GID are the root directory's. A Mode of 0 means 0o1777:
@@ -23,7 +22,7 @@ type Options struct {
 
 // FS is a file system in memory.
 type FS struct {
-	boot     uint64 // distinguishes handles of this FS from others'
+	boot     uint64 // distinguishes this FS's handles from others'
 	verifier uint64
 	size     int64
 
@@ -31,15 +30,15 @@ type FS struct {
 	nodes  map[uint64]*node
 	root   *node
 	nextID uint64
-	used   int64 // of size
+	used   int64 // bytes used of size
 	last   vfs.Time
 }
 
 var _ vfs.FS = (*FS)(nil)
 
-// New makes an empty file system.
+// New creates an empty file system.
 func New(o Options) *FS {
-	f := &FS{boot: random(), verifier: random(), size: o.Size, nodes: make(map[uint64]*node)}
+	f := &FS{boot: randomUint64(), verifier: randomUint64(), size: o.Size, nodes: make(map[uint64]*node)}
 	if f.size == 0 {
 		f.size = defaultSize
 	}
@@ -51,15 +50,15 @@ func New(o Options) *FS {
 	return f
 }
 
-// random returns a random number. crypto/rand does not fail.
-func random() uint64 {
+// randomUint64 returns a random number. crypto/rand does not fail.
+func randomUint64() uint64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:])
 	return binary.BigEndian.Uint64(b[:])
 }
 
-// Root returns the handle of the root.
-func (f *FS) Root() vfs.Handle { return f.handle(f.root) }
+// Root returns the root's handle.
+func (f *FS) Root() vfs.Handle { return f.handleOf(f.root) }
 
 // WriteVerifier returns a number that differs for each FS.
 func (f *FS) WriteVerifier() uint64 { return f.verifier }
@@ -67,10 +66,10 @@ func (f *FS) WriteVerifier() uint64 { return f.verifier }
 // Close does nothing: the memory is freed with the last reference.
 func (f *FS) Close() error { return nil }
 
-// handleLen is the length of a handle in bytes: boot and the node's number.
+// handleLen is a handle's length in bytes: boot and the node's number.
 const handleLen = 16
 
-func (f *FS) handle(n *node) vfs.Handle {
+func (f *FS) handleOf(n *node) vfs.Handle {
 	var b [handleLen]byte
 	binary.BigEndian.PutUint64(b[:], f.boot)
 	binary.BigEndian.PutUint64(b[8:], n.attr.FileID)
@@ -78,11 +77,10 @@ func (f *FS) handle(n *node) vfs.Handle {
 	return h
 }
 
-// node finds the object of a handle. mu is held, as in all functions that
-// follow.
-func (f *FS) node(h vfs.Handle) (*node, error) {
-	var room [vfs.MaxHandle]byte
-	b := h.AppendTo(room[:0])
+// nodeOf finds a handle's object. mu is held, as in all functions that follow.
+func (f *FS) nodeOf(h vfs.Handle) (*node, error) {
+	var mem [vfs.MaxHandle]byte
+	b := h.AppendTo(mem[:0])
 	if len(b) != handleLen {
 		return nil, vfs.ErrBadHandle
 	}
@@ -93,29 +91,28 @@ func (f *FS) node(h vfs.Handle) (*node, error) {
 	return n, nil
 }
 
-// dir is like node, but h must be a directory. The node is returned with
-// ENOTDIR too.
-func (f *FS) dir(h vfs.Handle) (*node, error) {
-	n, err := f.node(h)
+// dirOf is like nodeOf, but h must be a directory. The node is returned with ENOTDIR too.
+func (f *FS) dirOf(h vfs.Handle) (*node, error) {
+	n, err := f.nodeOf(h)
 	if err == nil && n.attr.Type != vfs.TypeDir {
 		err = syscall.ENOTDIR
 	}
 	return n, err
 }
 
-// file is like node, but h must be a regular file. RFC 1813, Section 3.3.6,
-// requires NFS3ERR_INVAL for others.
-func (f *FS) file(h vfs.Handle) (*node, error) {
-	n, err := f.node(h)
+// fileOf is like nodeOf, but h must be a regular file. RFC 1813, Section 3.3.6, requires
+// NFS3ERR_INVAL for others.
+func (f *FS) fileOf(h vfs.Handle) (*node, error) {
+	n, err := f.nodeOf(h)
 	if err == nil && n.attr.Type != vfs.TypeReg {
 		err = syscall.EINVAL
 	}
 	return n, err
 }
 
-// now returns the time, always later than the last one: clients detect changes
+// nextTime returns the time, always later than the last one: clients detect changes
 // by comparing times.
-func (f *FS) now() vfs.Time {
+func (f *FS) nextTime() vfs.Time {
 	t := time.Now()
 	now := vfs.Time{Sec: t.Unix(), Nsec: uint32(t.Nanosecond())}
 	if now.Sec < f.last.Sec || now.Sec == f.last.Sec && now.Nsec <= f.last.Nsec {
@@ -128,8 +125,8 @@ func (f *FS) now() vfs.Time {
 	return now
 }
 
-// charge counts n bytes against the size.
-func (f *FS) charge(n int64) error {
+// chargeBytes counts n bytes against the size.
+func (f *FS) chargeBytes(n int64) error {
 	if n > f.size-f.used {
 		return syscall.ENOSPC
 	}

@@ -7,35 +7,35 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// GetAttr returns the attributes of an object.
+// GetAttr returns an object's attributes.
 func (f *FS) GetAttr(_ context.Context, _ *vfs.Cred, h vfs.Handle) (vfs.Attr, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	n, err := f.node(h)
+	n, err := f.nodeOf(h)
 	if err != nil {
 		return vfs.Attr{}, err
 	}
-	return n.attributes(), nil
+	return n.currentAttr(), nil
 }
 
 // Lookup finds a name in a directory.
 func (f *FS) Lookup(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string) (h vfs.Handle, obj, dirAttr vfs.MaybeAttr, err error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	d, err := f.dir(dir)
+	d, err := f.dirOf(dir)
 	if err != nil {
-		return h, obj, d.some(), err
+		return h, obj, d.maybeAttr(), err
 	}
-	n, err := d.find(c, name)
+	n, err := d.lookupName(c, name)
 	if err != nil {
-		return h, obj, d.some(), err
+		return h, obj, d.maybeAttr(), err
 	}
-	return f.handle(n), n.some(), d.some(), nil
+	return f.handleOf(n), n.maybeAttr(), d.maybeAttr(), nil
 }
 
-// find returns the object named name in the directory n, if c may search n.
-func (n *node) find(c *vfs.Cred, name string) (*node, error) {
-	if err := n.may(c, execute); err != nil {
+// lookupName returns the object named name in the directory n, if c may search n.
+func (n *node) lookupName(c *vfs.Cred, name string) (*node, error) {
+	if err := n.checkRights(c, execute); err != nil {
 		return nil, err
 	}
 	switch name {
@@ -54,15 +54,15 @@ func (n *node) find(c *vfs.Cred, name string) (*node, error) {
 	return kid, nil
 }
 
-// Access answers by the mode, without the owner's override.
+// Access decides by the mode, without the owner's override.
 func (f *FS) Access(_ context.Context, c *vfs.Cred, h vfs.Handle, mask uint32) (granted uint32, a vfs.MaybeAttr, err error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	n, err := f.node(h)
+	n, err := f.nodeOf(h)
 	if err != nil {
 		return 0, a, err
 	}
-	have := n.rights(c)
+	have := n.rightsOf(c)
 	if have&read != 0 {
 		granted |= vfs.AccessRead
 	}
@@ -73,7 +73,7 @@ func (f *FS) Access(_ context.Context, c *vfs.Cred, h vfs.Handle, mask uint32) (
 		if have&(write|execute) == write|execute {
 			granted |= vfs.AccessModify | vfs.AccessExtend | vfs.AccessDelete
 		}
-		return mask & granted, n.some(), nil
+		return mask & granted, n.maybeAttr(), nil
 	}
 	if have&write != 0 {
 		granted |= vfs.AccessModify | vfs.AccessExtend
@@ -81,39 +81,39 @@ func (f *FS) Access(_ context.Context, c *vfs.Cred, h vfs.Handle, mask uint32) (
 	if have&execute != 0 {
 		granted |= vfs.AccessExecute
 	}
-	return mask & granted, n.some(), nil
+	return mask & granted, n.maybeAttr(), nil
 }
 
-// ReadLink returns the target of a symbolic link.
+// ReadLink returns a symbolic link's target.
 func (f *FS) ReadLink(_ context.Context, _ *vfs.Cred, h vfs.Handle) (string, vfs.MaybeAttr, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	n, err := f.node(h)
+	n, err := f.nodeOf(h)
 	if err == nil && n.attr.Type != vfs.TypeLnk {
 		err = syscall.EINVAL
 	}
 	if err != nil {
-		return "", n.some(), err
+		return "", n.maybeAttr(), err
 	}
-	return n.target, n.some(), nil
+	return n.target, n.maybeAttr(), nil
 }
 
-// StatFS returns the remaining part of the size.
+// StatFS returns the remaining space.
 func (f *FS) StatFS(_ context.Context, _ *vfs.Cred, h vfs.Handle) (vfs.FSStat, vfs.MaybeAttr, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	n, err := f.node(h)
+	n, err := f.nodeOf(h)
 	free := uint64(f.size - f.used)
 	return vfs.FSStat{
 		TotalBytes: uint64(f.size), FreeBytes: free, AvailBytes: free,
 		TotalFiles: uint64(f.size / objectCost), FreeFiles: free / objectCost, AvailFiles: free / objectCost,
-	}, n.some(), err
+	}, n.maybeAttr(), err
 }
 
-// PathConf returns the limits of names.
+// PathConf returns the limits on names.
 func (f *FS) PathConf(_ context.Context, _ *vfs.Cred, h vfs.Handle) (vfs.PathConf, vfs.MaybeAttr, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	n, err := f.node(h)
-	return vfs.PathConf{LinkMax: maxLinks, NameMax: maxName, NoTrunc: true, ChownRestricted: true, CasePreserving: true}, n.some(), err
+	n, err := f.nodeOf(h)
+	return vfs.PathConf{LinkMax: maxLinks, NameMax: maxName, NoTrunc: true, ChownRestricted: true, CasePreserving: true}, n.maybeAttr(), err
 }

@@ -15,7 +15,7 @@ const (
 	linkMode        = 0o777
 )
 
-// A maker describes an object to make.
+// A maker describes an object to create.
 type maker struct {
 	name   string
 	typ    vfs.Type
@@ -24,44 +24,44 @@ type maker struct {
 	target string
 	rdev   vfs.Dev
 
-	// taken decides whether an existing object with the name is acceptable. Nil
+	// acceptExisting decides whether an existing object with the name is acceptable. Nil
 	// means EEXIST.
-	taken func(n *node) error
+	acceptExisting func(n *node) error
 
 	exclusive bool
 	verifier  uint64
 }
 
-// Create makes a file or takes the existing object. With Unchecked it at most
-// sets the size of an existing file; an object of another type is returned
-// unchanged, except a directory, as knfsd does.
+// Create creates a file or accepts the existing object. With Unchecked it at most sets the size of
+// an existing file; an object of another type is returned unchanged, except a directory, as knfsd
+// does.
 func (f *FS) Create(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, how vfs.CreateHow) (vfs.Made, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	_, made, err := f.create(c, dir, name, how)
+	_, made, err := f.createNode(c, dir, name, how)
 	return made, err
 }
 
-// create is Create, and returns the object too.
-func (f *FS) create(c *vfs.Cred, dir vfs.Handle, name string, how vfs.CreateHow) (*node, vfs.Made, error) {
+// createNode is Create, and returns the object too.
+func (f *FS) createNode(c *vfs.Cred, dir vfs.Handle, name string, how vfs.CreateHow) (*node, vfs.Made, error) {
 	m := maker{name: name, typ: vfs.TypeReg, mode: defaultFileMode, attr: how.Attr}
 	switch how.Mode {
 	case vfs.Exclusive:
 		m.exclusive, m.verifier = true, how.Verifier
-		m.taken = func(n *node) error {
+		m.acceptExisting = func(n *node) error {
 			if !n.exclusive || n.verifier != how.Verifier {
 				return syscall.EEXIST
 			}
 			return nil
 		}
 	case vfs.Unchecked:
-		m.taken = func(n *node) error { return f.take(c, n, how.Attr.Size) }
+		m.acceptExisting = func(n *node) error { return f.takeExisting(c, n, how.Attr.Size) }
 	}
 	return f.makeLocked(c, dir, &m)
 }
 
-// take is an unchecked create of an existing object.
-func (f *FS) take(c *vfs.Cred, n *node, size *uint64) error {
+// takeExisting is an unchecked create of an existing object.
+func (f *FS) takeExisting(c *vfs.Cred, n *node, size *uint64) error {
 	switch {
 	case n.attr.Type == vfs.TypeDir:
 		return syscall.EISDIR
@@ -71,23 +71,23 @@ func (f *FS) take(c *vfs.Cred, n *node, size *uint64) error {
 	if err := n.maySetSize(c, size); err != nil {
 		return err
 	}
-	f.set(n, c, &vfs.SetAttr{Size: size})
+	f.setAttr(n, c, &vfs.SetAttr{Size: size})
 	return nil
 }
 
-// Mkdir makes a directory.
+// Mkdir creates a directory.
 func (f *FS) Mkdir(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, s vfs.SetAttr) (vfs.Made, error) {
-	return f.make(c, dir, &maker{name: name, typ: vfs.TypeDir, mode: defaultDirMode, attr: s})
+	return f.makeNode(c, dir, &maker{name: name, typ: vfs.TypeDir, mode: defaultDirMode, attr: s})
 }
 
-// Symlink makes a symbolic link. The client cannot choose its mode.
+// Symlink creates a symbolic link. The client cannot choose its mode.
 func (f *FS) Symlink(_ context.Context, c *vfs.Cred, dir vfs.Handle, name, target string, s vfs.SetAttr) (vfs.Made, error) {
 	m := maker{name: name, typ: vfs.TypeLnk, mode: linkMode, attr: s, target: target}
 	m.attr.Mode, m.attr.Size = nil, nil
-	return f.make(c, dir, &m)
+	return f.makeNode(c, dir, &m)
 }
 
-// Mknod makes special files, but devices only for root.
+// Mknod creates special files, but devices only for root.
 func (f *FS) Mknod(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, t vfs.Type, d vfs.Dev, s vfs.SetAttr) (vfs.Made, error) {
 	m := maker{name: name, typ: t, mode: defaultFileMode, attr: s}
 	m.attr.Size = nil
@@ -101,29 +101,28 @@ func (f *FS) Mknod(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string, 
 	default:
 		return vfs.Made{}, vfs.ErrBadType
 	}
-	return f.make(c, dir, &m)
+	return f.makeNode(c, dir, &m)
 }
 
-// make makes an object in dir, and returns the attributes of the directory
-// before and after.
-func (f *FS) make(c *vfs.Cred, dir vfs.Handle, m *maker) (vfs.Made, error) {
+// makeNode creates an object in dir, and returns the directory's attributes before and after.
+func (f *FS) makeNode(c *vfs.Cred, dir vfs.Handle, m *maker) (vfs.Made, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	_, made, err := f.makeLocked(c, dir, m)
 	return made, err
 }
 
-// makeLocked is make, and returns the object too.
+// makeLocked is makeNode, and returns the object too.
 func (f *FS) makeLocked(c *vfs.Cred, dir vfs.Handle, m *maker) (n *node, made vfs.Made, err error) {
-	d, err := f.dir(dir)
-	made.Dir = d.unchanged()
+	d, err := f.dirOf(dir)
+	made.Dir = d.unchangedWCC()
 	if err != nil {
 		return nil, made, err
 	}
 	if n, err = f.makeIn(c, d, m); err != nil {
 		return nil, made, err
 	}
-	made.Handle, made.Attr, made.Dir.After = f.handle(n), n.some(), d.some()
+	made.Handle, made.Attr, made.Dir.After = f.handleOf(n), n.maybeAttr(), d.maybeAttr()
 	return n, made, nil
 }
 
@@ -131,31 +130,31 @@ func (f *FS) makeIn(c *vfs.Cred, d *node, m *maker) (*node, error) {
 	if vfs.IsDots(m.name) {
 		return nil, syscall.EEXIST
 	}
-	n, err := d.find(c, m.name)
+	n, err := d.lookupName(c, m.name)
 	switch {
-	case err == nil && m.taken != nil:
-		return n, m.taken(n)
+	case err == nil && m.acceptExisting != nil:
+		return n, m.acceptExisting(n)
 	case err == nil:
 		return nil, syscall.EEXIST
 	case err != syscall.ENOENT:
 		return nil, err
 	}
-	if err := m.check(c, d); err != nil {
+	if err := m.checkMake(c, d); err != nil {
 		return nil, err
 	}
-	if err := f.charge(objectCost + int64(len(m.target))); err != nil {
+	if err := f.chargeBytes(objectCost + int64(len(m.target))); err != nil {
 		return nil, err
 	}
 	n = f.newObject(c, d, m)
 	d.names.add(m.name, n)
-	f.modified(d)
+	f.noteModified(d)
 	return n, nil
 }
 
-// check returns an error if c may not make the object in d.
-func (m *maker) check(c *vfs.Cred, d *node) error {
+// checkMake returns an error if c may not create the object in d.
+func (m *maker) checkMake(c *vfs.Cred, d *node) error {
 	switch {
-	case d.may(c, write) != nil:
+	case d.checkRights(c, write) != nil:
 		return syscall.EACCES
 	case strings.IndexByte(m.target, 0) >= 0:
 		return syscall.EINVAL
@@ -171,9 +170,8 @@ func (m *maker) check(c *vfs.Cred, d *node) error {
 	return (&node{attr: vfs.Attr{UID: c.UID}}).maySetTimes(c, &m.attr)
 }
 
-// newObject makes the object. It belongs to its maker, and to the directory's
-// group if the directory has the set-group-ID bit. Only root may choose another
-// owner.
+// newObject creates the object. It belongs to its creator, and to the directory's group if the
+// directory has the set-group-ID bit. Only root may choose another owner.
 func (f *FS) newObject(c *vfs.Cred, d *node, m *maker) *node {
 	n := f.newNode(m.typ, c, m.mode)
 	s := m.attr
@@ -185,7 +183,7 @@ func (f *FS) newObject(c *vfs.Cred, d *node, m *maker) *node {
 		n.attr.GID = d.attr.GID
 	}
 	if s != (vfs.SetAttr{}) {
-		f.set(n, c, &s)
+		f.setAttr(n, c, &s)
 	}
 	if m.typ == vfs.TypeDir {
 		n.attr.Nlink, n.parent = 2, d
@@ -206,45 +204,47 @@ func (f *FS) newObject(c *vfs.Cred, d *node, m *maker) *node {
 func (f *FS) Link(_ context.Context, c *vfs.Cred, h, dir vfs.Handle, name string) (vfs.MaybeAttr, vfs.WCC, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n, err := f.node(h)
+	n, err := f.nodeOf(h)
 	if err != nil {
 		return vfs.MaybeAttr{}, vfs.WCC{}, err
 	}
-	d, err := f.dir(dir)
-	w := d.unchanged()
+	d, err := f.dirOf(dir)
+	w := d.unchangedWCC()
 	if err == nil {
-		err = f.link(c, n, d, name)
+		err = f.linkNode(c, n, d, name)
 	}
 	if err != nil {
-		return n.some(), w, err
+		return n.maybeAttr(), w, err
 	}
-	w.After = d.some()
-	return n.some(), w, nil
+	w.After = d.maybeAttr()
+	return n.maybeAttr(), w, nil
 }
 
-func (f *FS) link(c *vfs.Cred, n, d *node, name string) error {
+func (f *FS) linkNode(c *vfs.Cred, n, d *node, name string) error {
 	if vfs.IsDots(name) {
 		return syscall.EEXIST
 	}
-	_, err := d.find(c, name)
+	_, err := d.lookupName(c, name)
 	switch {
 	case err == nil:
 		return syscall.EEXIST
 	case err != syscall.ENOENT:
 		return err
-	case d.may(c, write) != nil:
+	case d.checkRights(c, write) != nil:
 		return syscall.EACCES
+	case n.attr.Nlink == 0: // it is open, and has no name
+		return syscall.ESTALE
 	case n.attr.Type == vfs.TypeDir:
 		return syscall.EPERM
 	case n.attr.Nlink >= maxLinks:
 		return syscall.EMLINK
 	}
-	if err := f.charge(objectCost); err != nil {
+	if err := f.chargeBytes(objectCost); err != nil {
 		return err
 	}
 	n.attr.Nlink++
-	n.attr.Ctime = f.now()
+	n.attr.Ctime = f.nextTime()
 	d.names.add(name, n)
-	f.modified(d)
+	f.noteModified(d)
 	return nil
 }

@@ -5,12 +5,11 @@ import (
 	"sort"
 )
 
-// names are the entries of a directory. They are listed in the order of their
-// creation, by cookies that are never reused, so a listing returns each
-// remaining entry exactly once.
+// names are a directory's entries. They are listed in creation order, by cookies that are never
+// reused, so a listing returns each remaining entry exactly once.
 type names struct {
 	byName map[string]*entry
-	list   []*entry // in the order of cookies; dead entries have no node
+	list   []*entry // in cookie order; dead entries have no node
 	next   uint64
 }
 
@@ -20,7 +19,7 @@ type entry struct {
 	cookie uint64
 }
 
-// Cookies of the entries that every directory has.
+// Cookies for the entries that every directory has.
 const (
 	cookieDot    = 1
 	cookieDotDot = 2
@@ -54,8 +53,8 @@ func (d *names) remove(name string) {
 	}
 }
 
-// behind returns the entries after a cookie, including dead ones.
-func (d *names) behind(cookie uint64) []*entry {
+// entriesAfter returns the entries after a cookie, including dead ones.
+func (d *names) entriesAfter(cookie uint64) []*entry {
 	i := sort.Search(len(d.list), func(i int) bool { return d.list[i].cookie > cookie })
 	return d.list[i:]
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
@@ -23,14 +23,14 @@ type openFile struct {
 func (f *FS) OpenFile(_ context.Context, c *vfs.Cred, h vfs.Handle, access vfs.OpenAccess) (vfs.Opened, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n, err := f.file(h)
+	n, err := f.fileOf(h)
 	if err == nil {
 		err = n.mayOpen(c, access)
 	}
 	if err != nil {
 		return vfs.Opened{}, err
 	}
-	return f.open(n, c, access), nil
+	return f.openNode(n, c, access), nil
 }
 
 func (n *node) mayOpen(c *vfs.Cred, access vfs.OpenAccess) error {
@@ -45,8 +45,8 @@ func (n *node) mayOpen(c *vfs.Cred, access vfs.OpenAccess) error {
 	return nil
 }
 
-// open opens a file without a check of the rights of c.
-func (f *FS) open(n *node, c *vfs.Cred, access vfs.OpenAccess) (out vfs.Opened) {
+// openNode opens a file without checking c's rights.
+func (f *FS) openNode(n *node, c *vfs.Cred, access vfs.OpenAccess) (out vfs.Opened) {
 	cred := *c
 	cred.Groups = slices.Clone(c.Groups)
 	if access&vfs.OpenRead != 0 {
@@ -67,7 +67,7 @@ func (f *FS) CreateFile(_ context.Context, c *vfs.Cred, dir vfs.Handle, name str
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	last := f.nextID
-	n, made, err := f.create(c, dir, name, how)
+	n, made, err := f.createNode(c, dir, name, how)
 	switch {
 	case err != nil:
 		return made, vfs.Opened{}, err
@@ -78,7 +78,7 @@ func (f *FS) CreateFile(_ context.Context, c *vfs.Cred, dir vfs.Handle, name str
 			return made, vfs.Opened{}, err
 		}
 	}
-	return made, f.open(n, c, access), nil
+	return made, f.openNode(n, c, access), nil
 }
 
 func (w *openFile) Read(_ context.Context, p []byte, off uint64) (n int, eof bool, err error) {
@@ -87,7 +87,7 @@ func (w *openFile) Read(_ context.Context, p []byte, off uint64) (n int, eof boo
 	}
 	w.f.mu.RLock()
 	defer w.f.mu.RUnlock()
-	n, eof = w.n.read(p, off)
+	n, eof = w.n.readPages(p, off)
 	return n, eof, nil
 }
 
@@ -122,7 +122,7 @@ func (w *openFile) SetSize(_ context.Context, size uint64) error {
 	w.f.mu.Lock()
 	defer w.f.mu.Unlock()
 	w.n.exclusive = false
-	w.f.set(w.n, &w.cred, &vfs.SetAttr{Size: &size})
+	w.f.setAttr(w.n, &w.cred, &vfs.SetAttr{Size: &size})
 	return nil
 }
 
@@ -131,5 +131,5 @@ func (w *openFile) Close() {
 	w.f.mu.Lock()
 	defer w.f.mu.Unlock()
 	w.n.opens--
-	w.f.free(w.n)
+	w.f.freeUnused(w.n)
 }

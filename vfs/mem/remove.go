@@ -7,7 +7,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// Remove removes a name of an object that is not a directory.
+// Remove removes the name of an object that is not a directory.
 func (f *FS) Remove(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string) (vfs.WCC, error) {
 	return f.removeFrom(c, dir, name, func(n *node) error {
 		if n.attr.Type == vfs.TypeDir {
@@ -33,25 +33,25 @@ func (f *FS) Rmdir(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string) 
 func (f *FS) removeFrom(c *vfs.Cred, dir vfs.Handle, name string, may func(n *node) error) (vfs.WCC, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	d, err := f.dir(dir)
-	w := d.unchanged()
+	d, err := f.dirOf(dir)
+	w := d.unchangedWCC()
 	if err == nil {
-		err = f.remove(c, d, name, may)
+		err = f.removeName(c, d, name, may)
 	}
 	if err == nil {
-		w.After = d.some()
+		w.After = d.maybeAttr()
 	}
 	return w, err
 }
 
-func (f *FS) remove(c *vfs.Cred, d *node, name string, may func(n *node) error) error {
+func (f *FS) removeName(c *vfs.Cred, d *node, name string, may func(n *node) error) error {
 	switch name {
 	case ".":
 		return syscall.EINVAL // RFC 1813, Section 3.3.13
 	case "..":
 		return syscall.EEXIST
 	}
-	n, err := d.find(c, name)
+	n, err := d.lookupName(c, name)
 	if err == nil {
 		err = d.mayLose(c, n)
 	}
@@ -61,26 +61,25 @@ func (f *FS) remove(c *vfs.Cred, d *node, name string, may func(n *node) error) 
 	if err != nil {
 		return err
 	}
-	f.drop(d, name)
-	f.modified(d)
+	f.dropName(d, name)
+	f.noteModified(d)
 	return nil
 }
 
-// mayLose returns an error if c may not remove a name of kid from the directory
-// n.
+// mayLose returns an error if c may not remove kid's name from the directory n.
 func (n *node) mayLose(c *vfs.Cred, kid *node) error {
-	if err := n.may(c, write|execute); err != nil {
+	if err := n.checkRights(c, write|execute); err != nil {
 		return err
 	}
 	return n.mayTake(c, kid)
 }
 
-// drop removes a name, and with the last name the object.
-func (f *FS) drop(d *node, name string) {
+// dropName removes a name, and with the last name the object.
+func (f *FS) dropName(d *node, name string) {
 	n := d.names.get(name)
 	d.names.remove(name)
 	if n.attr.Type != vfs.TypeDir && n.attr.Nlink > 1 {
-		f.used -= objectCost // of the link
+		f.used -= objectCost // the link's cost
 	}
-	f.unlinked(n)
+	f.noteUnlinked(n)
 }

@@ -11,42 +11,42 @@ import (
 func (f *FS) Rename(_ context.Context, c *vfs.Cred, from vfs.Handle, fromName string, to vfs.Handle, toName string) (fromDir, toDir vfs.WCC, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	fd, err := f.dir(from)
-	fromDir = fd.unchanged()
+	fd, err := f.dirOf(from)
+	fromDir = fd.unchangedWCC()
 	if err != nil {
 		return fromDir, toDir, err
 	}
-	td, err := f.dir(to)
-	toDir = td.unchanged()
+	td, err := f.dirOf(to)
+	toDir = td.unchangedWCC()
 	if err == nil {
-		err = f.rename(c, fd, fromName, td, toName)
+		err = f.renameNode(c, fd, fromName, td, toName)
 	}
 	if err == nil {
-		fromDir.After, toDir.After = fd.some(), td.some()
+		fromDir.After, toDir.After = fd.maybeAttr(), td.maybeAttr()
 	}
 	return fromDir, toDir, err
 }
 
-func (f *FS) rename(c *vfs.Cred, fd *node, fromName string, td *node, toName string) error {
+func (f *FS) renameNode(c *vfs.Cred, fd *node, fromName string, td *node, toName string) error {
 	if vfs.IsDots(fromName) || vfs.IsDots(toName) {
 		return syscall.EINVAL // RFC 1813, Section 3.3.14
 	}
-	n, err := fd.find(c, fromName)
+	n, err := fd.lookupName(c, fromName)
 	if err != nil {
 		return err
 	}
-	there, err := td.find(c, toName)
+	there, err := td.lookupName(c, toName)
 	if err != nil && err != syscall.ENOENT {
 		return err
 	}
 	if there == n {
-		return nil // two names of one object, or one
+		return nil // two names for one object, or one
 	}
 	if err := f.mayRename(c, fd, n, td, there); err != nil {
 		return err
 	}
 	if there != nil {
-		f.drop(td, toName)
+		f.dropName(td, toName)
 	}
 	fd.names.remove(fromName)
 	td.names.add(toName, n)
@@ -55,10 +55,10 @@ func (f *FS) rename(c *vfs.Cred, fd *node, fromName string, td *node, toName str
 		td.attr.Nlink++
 		n.parent = td
 	}
-	n.attr.Ctime = f.now()
-	f.modified(fd)
+	n.attr.Ctime = f.nextTime()
+	f.noteModified(fd)
 	if td != fd {
-		f.modified(td)
+		f.noteModified(td)
 	}
 	return nil
 }
@@ -69,15 +69,15 @@ func (f *FS) mayRename(c *vfs.Cred, fd, n, td, there *node) error {
 	if err := fd.mayLose(c, n); err != nil {
 		return err
 	}
-	if err := td.may(c, write|execute); err != nil {
+	if err := td.checkRights(c, write|execute); err != nil {
 		return err
 	}
 	isDir := n.attr.Type == vfs.TypeDir
-	if isDir && td.below(n) {
+	if isDir && td.isBelow(n) {
 		return syscall.EINVAL
 	}
 	if isDir && fd != td {
-		if err := n.may(c, write); err != nil { // its ".." changes
+		if err := n.checkRights(c, write); err != nil { // its ".." changes
 			return err
 		}
 	}
@@ -96,8 +96,8 @@ func (f *FS) mayRename(c *vfs.Cred, fd, n, td, there *node) error {
 	return td.mayTake(c, there)
 }
 
-// below reports whether n is d or lies below d.
-func (n *node) below(d *node) bool {
+// isBelow reports whether n is d or lies below d.
+func (n *node) isBelow(d *node) bool {
 	for n != d {
 		if n.parent == n {
 			return false

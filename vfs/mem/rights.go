@@ -14,8 +14,8 @@ const (
 	execute = 1
 )
 
-// valid returns EACCES for callers with an invalid user or group.
-func valid(c *vfs.Cred) error {
+// checkCred returns EACCES for callers with an invalid user or group.
+func checkCred(c *vfs.Cred) error {
 	if c.UID == noID || c.GID == noID || slices.Contains(c.Groups, noID) {
 		return syscall.EACCES
 	}
@@ -24,11 +24,11 @@ func valid(c *vfs.Cred) error {
 
 func inGroup(c *vfs.Cred, gid uint32) bool { return c.GID == gid || slices.Contains(c.Groups, gid) }
 
-// rights returns the rights of c to n.
-func (n *node) rights(c *vfs.Cred) uint32 {
+// rightsOf returns c's rights to n.
+func (n *node) rightsOf(c *vfs.Cred) uint32 {
 	mode := n.attr.Mode
 	switch {
-	case valid(c) != nil:
+	case checkCred(c) != nil:
 		return 0
 	case c.UID == 0:
 		if n.attr.Type == vfs.TypeDir || mode&0o111 != 0 {
@@ -43,48 +43,47 @@ func (n *node) rights(c *vfs.Cred) uint32 {
 	return mode & 7
 }
 
-// may returns EACCES unless c has all wanted rights to n.
-func (n *node) may(c *vfs.Cred, want uint32) error {
-	if n.rights(c)&want != want {
+// checkRights returns EACCES unless c has all wanted rights to n.
+func (n *node) checkRights(c *vfs.Cred, want uint32) error {
+	if n.rightsOf(c)&want != want {
 		return syscall.EACCES
 	}
 	return nil
 }
 
-// mayRead is may for the data of a file: the owner may read it regardless of
-// the mode, and a user who may execute it may read it (RFC 1813, Section 4.4).
+// mayRead is like checkRights, but for file data: the owner may read it regardless of the mode,
+// and a user who may execute it may read it (RFC 1813, Section 4.4).
 func (n *node) mayRead(c *vfs.Cred) error {
-	if n.owned(c) || n.rights(c)&(read|execute) != 0 {
+	if n.isOwnedBy(c) || n.rightsOf(c)&(read|execute) != 0 {
 		return nil
 	}
 	return syscall.EACCES
 }
 
-// mayWrite is may for the data of a file, which the owner may always write.
+// mayWrite is like checkRights, but for file data, which the owner may always write.
 func (n *node) mayWrite(c *vfs.Cred) error {
-	if n.owned(c) {
+	if n.isOwnedBy(c) {
 		return nil
 	}
-	return n.may(c, write)
+	return n.checkRights(c, write)
 }
 
-func (n *node) owned(c *vfs.Cred) bool {
-	return valid(c) == nil && (c.UID == 0 || c.UID == n.attr.UID)
+func (n *node) isOwnedBy(c *vfs.Cred) bool {
+	return checkCred(c) == nil && (c.UID == 0 || c.UID == n.attr.UID)
 }
 
-// mayTake returns EPERM if n is a sticky directory from which c may not remove
-// a name of kid.
+// mayTake returns EPERM if n is a sticky directory from which c may not remove kid's name.
 func (n *node) mayTake(c *vfs.Cred, kid *node) error {
-	if n.attr.Mode&0o1000 != 0 && !n.owned(c) && !kid.owned(c) {
+	if n.attr.Mode&0o1000 != 0 && !n.isOwnedBy(c) && !kid.isOwnedBy(c) {
 		return syscall.EPERM
 	}
 	return nil
 }
 
-// plain clears the bits of a file's mode that let other users act as its owner
+// clearSetID clears the bits of a file's mode that let other users act as its owner
 // or group. Without group execution, the set-group-ID bit has another meaning
 // and stays.
-func (n *node) plain() {
+func (n *node) clearSetID() {
 	if n.attr.Type == vfs.TypeDir {
 		return
 	}

@@ -12,8 +12,8 @@ import (
 func (f *FS) SetAttr(_ context.Context, c *vfs.Cred, h vfs.Handle, s vfs.SetAttr, guard *vfs.Time) (vfs.WCC, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n, err := f.node(h)
-	w := n.unchanged()
+	n, err := f.nodeOf(h)
+	w := n.unchangedWCC()
 	if err == nil && guard != nil && *guard != n.attr.Ctime {
 		err = vfs.ErrNotSync
 	}
@@ -24,17 +24,17 @@ func (f *FS) SetAttr(_ context.Context, c *vfs.Cred, h vfs.Handle, s vfs.SetAttr
 		return w, err
 	}
 	n.exclusive = false
-	f.set(n, c, &s)
-	w.After = n.some()
+	f.setAttr(n, c, &s)
+	w.After = n.maybeAttr()
 	return w, nil
 }
 
-// maySet returns an error if c may not change the attributes of n as in s.
+// maySet returns an error if c may not change n's attributes as in s.
 func (n *node) maySet(c *vfs.Cred, s *vfs.SetAttr) error {
 	if err := n.maySetSize(c, s.Size); err != nil {
 		return err
 	}
-	owned := n.owned(c)
+	owned := n.isOwnedBy(c)
 	switch {
 	case s.UID != nil && c.UID != 0 && (!owned || *s.UID != n.attr.UID),
 		s.GID != nil && c.UID != 0 && (!owned || *s.GID != n.attr.GID && !inGroup(c, *s.GID)),
@@ -68,29 +68,29 @@ func (n *node) maySetTimes(c *vfs.Cred, s *vfs.SetAttr) error {
 		switch {
 		case t.how == vfs.SetToClient && t.time.Nsec >= 1e9:
 			return syscall.EINVAL
-		case t.how == vfs.SetToClient && !n.owned(c):
+		case t.how == vfs.SetToClient && !n.isOwnedBy(c):
 			return syscall.EPERM
-		case t.how == vfs.SetToServer && !n.owned(c) && n.may(c, write) != nil:
+		case t.how == vfs.SetToServer && !n.isOwnedBy(c) && n.checkRights(c, write) != nil:
 			return syscall.EACCES
 		}
 	}
 	return nil
 }
 
-// set changes attributes as c, which may be the maker of a new object.
-func (f *FS) set(n *node, c *vfs.Cred, s *vfs.SetAttr) {
+// setAttr changes attributes as c, which may be a new object's creator.
+func (f *FS) setAttr(n *node, c *vfs.Cred, s *vfs.SetAttr) {
 	a := &n.attr
-	now := f.now()
+	now := f.nextTime()
 	if s.Size != nil {
-		f.cut(n, *s.Size)
+		f.truncateNode(n, *s.Size)
 		a.Mtime = now
 		if c.UID != 0 {
-			n.plain()
+			n.clearSetID()
 		}
 	}
 	if s.UID != nil || s.GID != nil {
-		n.plain()
-		a.UID, a.GID = or(s.UID, a.UID), or(s.GID, a.GID)
+		n.clearSetID()
+		a.UID, a.GID = valueOr(s.UID, a.UID), valueOr(s.GID, a.GID)
 	}
 	if s.Mode != nil && a.Type != vfs.TypeLnk { // links have no mode
 		a.Mode = *s.Mode & 0o7777
@@ -103,7 +103,7 @@ func (f *FS) set(n *node, c *vfs.Cred, s *vfs.SetAttr) {
 	a.Ctime = now
 }
 
-func or(v *uint32, other uint32) uint32 {
+func valueOr(v *uint32, other uint32) uint32 {
 	if v != nil {
 		return *v
 	}

@@ -9,9 +9,9 @@ import (
 
 var _ vfs.Spacer = (*FS)(nil)
 
-// part returns the file of a part, if c has the right to the access or the part
-// is of a file that is open for it. It also returns the identity of the change.
-func (f *FS) part(c *vfs.Cred, p *vfs.Part, access vfs.OpenAccess) (*node, *vfs.Cred, error) {
+// openPart returns a part's file, if c has permission for the access or p.File is open for it. It
+// also returns the credentials for the change.
+func (f *FS) openPart(c *vfs.Cred, p *vfs.Part, access vfs.OpenAccess) (*node, *vfs.Cred, error) {
 	if p.File != nil {
 		w, ok := p.File.(*openFile)
 		if !ok || w.f != f || w.write != (access == vfs.OpenWrite) {
@@ -19,14 +19,14 @@ func (f *FS) part(c *vfs.Cred, p *vfs.Part, access vfs.OpenAccess) (*node, *vfs.
 		}
 		return w.n, &w.cred, nil
 	}
-	n, err := f.file(p.Handle)
+	n, err := f.fileOf(p.Handle)
 	if err == nil {
 		err = n.mayOpen(c, access)
 	}
 	return n, c, err
 }
 
-// Allocate makes pages (vfs.Spacer).
+// Allocate allocates pages (vfs.Spacer).
 func (f *FS) Allocate(_ context.Context, c *vfs.Cred, p vfs.Part, n uint64) error {
 	end := p.Offset + n
 	switch {
@@ -37,58 +37,57 @@ func (f *FS) Allocate(_ context.Context, c *vfs.Cred, p vfs.Part, n uint64) erro
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	file, as, err := f.part(c, &p, vfs.OpenWrite)
+	file, as, err := f.openPart(c, &p, vfs.OpenWrite)
 	if err != nil {
 		return err
 	}
 	first, last := p.Offset/pageLen, (end-1)/pageLen
-	if !f.fits(file, first, last) {
+	if !f.hasSpaceFor(file, first, last) {
 		return syscall.ENOSPC
 	}
 	for no := first; no <= last; no++ {
-		if _, err := f.page(file, no); err != nil {
+		if _, err := f.ensurePage(file, no); err != nil {
 			return err
 		}
 	}
 	file.attr.Size = max(file.attr.Size, end)
-	f.wrote(file, as)
+	f.noteWritten(file, as)
 	return nil
 }
 
-// fits reports whether there is room for the missing pages of a range.
-func (f *FS) fits(n *node, first, last uint64) bool {
-	room := f.size - f.used
+// hasSpaceFor reports whether there is space for a range's missing pages.
+func (f *FS) hasSpaceFor(n *node, first, last uint64) bool {
+	free := f.size - f.used
 	if last-first >= uint64(f.size/pageLen) {
 		return false
 	}
 	for no := first; no <= last; no++ {
-		if n.page(no) == nil {
-			room -= pageLen
+		if n.pageAt(no) == nil {
+			free -= pageLen
 		}
 		if (no == first || no%clusterLen == 0) && n.clusters[no/clusterLen] == nil {
-			room -= clusterCost
+			free -= clusterCost
 		}
 	}
-	return room >= 0
+	return free >= 0
 }
 
-// wrote is what follows a change of a file's data by c.
-func (f *FS) wrote(n *node, c *vfs.Cred) {
-	f.modified(n)
+// noteWritten records that c has changed a file's data.
+func (f *FS) noteWritten(n *node, c *vfs.Cred) {
+	f.noteModified(n)
 	if c.UID != 0 {
-		n.plain()
+		n.clearSetID()
 	}
 }
 
-// Deallocate frees whole pages, and fills parts of pages with zeros
-// (vfs.Spacer).
+// Deallocate frees whole pages, and zeroes partial ones (vfs.Spacer).
 func (f *FS) Deallocate(_ context.Context, c *vfs.Cred, p vfs.Part, n uint64) error {
 	if n == 0 {
 		return syscall.EINVAL
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	file, as, err := f.part(c, &p, vfs.OpenWrite)
+	file, as, err := f.openPart(c, &p, vfs.OpenWrite)
 	if err != nil {
 		return err
 	}
@@ -110,11 +109,11 @@ func (f *FS) Deallocate(_ context.Context, c *vfs.Cred, p vfs.Part, n uint64) er
 		}
 		at += upTo - from
 	}
-	f.wrote(file, as)
+	f.noteWritten(file, as)
 	return nil
 }
 
-// freePage frees one page of a file.
+// freePage frees one page in a file.
 func (f *FS) freePage(n *node, no uint64) {
 	cl := n.clusters[no/clusterLen]
 	cl.pages[no%clusterLen] = nil
@@ -130,7 +129,7 @@ func (f *FS) freePage(n *node, no uint64) {
 func (f *FS) Seek(_ context.Context, c *vfs.Cred, p vfs.Part, hole bool) (off uint64, eof bool, err error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	file, _, err := f.part(c, &p, vfs.OpenRead)
+	file, _, err := f.openPart(c, &p, vfs.OpenRead)
 	switch {
 	case err != nil:
 		return 0, false, err
@@ -140,7 +139,7 @@ func (f *FS) Seek(_ context.Context, c *vfs.Cred, p vfs.Part, hole bool) (off ui
 	for at := p.Offset; at < file.attr.Size; {
 		no := at / pageLen
 		switch {
-		case (file.page(no) == nil) == hole:
+		case (file.pageAt(no) == nil) == hole:
 			return at, false, nil
 		case file.clusters[no/clusterLen] == nil:
 			at = (no/clusterLen + 1) * clusterLen * pageLen

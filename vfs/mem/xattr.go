@@ -17,7 +17,7 @@ func (f *FS) HasXattrs() bool { return true }
 
 // xattrNode finds an object that c has a right to.
 func (f *FS) xattrNode(c *vfs.Cred, h vfs.Handle, right uint32, name string) (*node, error) {
-	n, err := f.node(h)
+	n, err := f.nodeOf(h)
 	switch {
 	case err != nil:
 		return nil, err
@@ -28,7 +28,7 @@ func (f *FS) xattrNode(c *vfs.Cred, h vfs.Handle, right uint32, name string) (*n
 	case len(name) > vfs.MaxXattrName:
 		return nil, syscall.ERANGE
 	}
-	return n, n.may(c, right)
+	return n, n.checkRights(c, right)
 }
 
 // GetXattr implements vfs.Xattrs.
@@ -50,7 +50,7 @@ func (f *FS) GetXattr(_ context.Context, c *vfs.Cred, h vfs.Handle, name string)
 func (f *FS) ListXattrs(_ context.Context, _ *vfs.Cred, h vfs.Handle) ([]string, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	n, err := f.node(h)
+	n, err := f.nodeOf(h)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (f *FS) SetXattr(_ context.Context, c *vfs.Cred, h vfs.Handle, name string,
 	if err != nil {
 		return vfs.WCC{}, err
 	}
-	w := n.unchanged()
+	w := n.unchangedWCC()
 	old, exists := n.xattrs[name]
 	switch {
 	case exists && how == vfs.XattrCreate:
@@ -79,15 +79,15 @@ func (f *FS) SetXattr(_ context.Context, c *vfs.Cred, h vfs.Handle, name string,
 	if exists {
 		cost = int64(len(value) - len(old))
 	}
-	if err := f.charge(cost); err != nil {
+	if err := f.chargeBytes(cost); err != nil {
 		return w, err
 	}
 	if n.xattrs == nil {
 		n.xattrs = make(map[string]string)
 	}
 	n.xattrs[name] = string(value)
-	n.attr.Ctime = f.now()
-	w.After = n.some()
+	n.attr.Ctime = f.nextTime()
+	w.After = n.maybeAttr()
 	return w, nil
 }
 
@@ -99,24 +99,24 @@ func (f *FS) RemoveXattr(_ context.Context, c *vfs.Cred, h vfs.Handle, name stri
 	if err != nil {
 		return vfs.WCC{}, err
 	}
-	w := n.unchanged()
+	w := n.unchangedWCC()
 	value, ok := n.xattrs[name]
 	if !ok {
 		return w, syscall.ENODATA
 	}
 	f.used -= xattrCost(name, len(value))
 	delete(n.xattrs, name)
-	n.attr.Ctime = f.now()
-	w.After = n.some()
+	n.attr.Ctime = f.nextTime()
+	w.After = n.maybeAttr()
 	return w, nil
 }
 
-// freeXattrs returns what the attributes of n count against the size.
+// freeXattrs releases what n's attributes count against the size.
 func (f *FS) freeXattrs(n *node) {
 	for name, value := range n.xattrs {
 		f.used -= xattrCost(name, len(value))
 	}
 }
 
-// xattrCost returns how much an attribute counts against the size, in bytes.
+// xattrCost returns the number of bytes that an attribute counts against the size.
 func xattrCost(name string, value int) int64 { return int64(len(name) + value + xattrFixed) }

@@ -5,31 +5,32 @@ package posix
 import (
 	"sync"
 	"time"
+
+	"github.com/nfsrdma/nfsrdma/vfs/posix/internal/handletable"
 )
 
-// An absent remembers for a while handles that the table does not know and
-// whose object is not in the directory that the handle names. Finding that out
-// means reading a directory from end to end. An absent also bounds how many
-// directories are read at a time.
-type absent struct {
-	room chan struct{}
+// An absentHandles caches for absentTime the handles that the table does not know and whose object
+// is not in the directory that the handle names. Each miss reads a whole directory. It also bounds
+// the directories read concurrently.
+type absentHandles struct {
+	searchSlots chan struct{}
 
 	mu    sync.Mutex
-	until map[tableID]time.Time
+	until map[handletable.ID]time.Time
 }
 
-func newAbsent() *absent {
-	return &absent{room: make(chan struct{}, maxSearches), until: make(map[tableID]time.Time)}
+func newAbsentHandles() *absentHandles {
+	return &absentHandles{searchSlots: make(chan struct{}, maxSearches), until: make(map[handletable.ID]time.Time)}
 }
 
-func (a *absent) has(id tableID) bool {
+func (a *absentHandles) isAbsent(id handletable.ID) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	until, ok := a.until[id]
 	return ok && time.Now().Before(until)
 }
 
-func (a *absent) add(id tableID) {
+func (a *absentHandles) addID(id handletable.ID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.until) >= maxAbsent {
@@ -38,12 +39,12 @@ func (a *absent) add(id tableID) {
 	a.until[id] = time.Now().Add(absentTime)
 }
 
-// forget drops id because its object was seen.
-func (a *absent) forget(id tableID) {
+// removeID drops id because its object was seen.
+func (a *absentHandles) removeID(id handletable.ID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.until, id)
 }
 
-func (a *absent) searching() { a.room <- struct{}{} }
-func (a *absent) searched()  { <-a.room }
+func (a *absentHandles) acquireSlot() { a.searchSlots <- struct{}{} }
+func (a *absentHandles) releaseSlot() { <-a.searchSlots }

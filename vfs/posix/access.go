@@ -10,7 +10,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A right maps bits of an ACCESS request to the kernel's access mode.
+// A right maps ACCESS bits to the kernel's access mode.
 type right struct {
 	bits uint32
 	mode uint32
@@ -29,36 +29,36 @@ var (
 	}
 )
 
-// Access answers as the kernel would, without the owner's override.
+// Access returns the kernel's decision, without the owner's override.
 func (f *FS) Access(_ context.Context, c *vfs.Cred, h vfs.Handle, mask uint32) (granted uint32, a vfs.MaybeAttr, err error) {
-	o, err := f.object(h)
+	o, err := f.getObject(h)
 	if err != nil {
 		return 0, a, err
 	}
-	defer f.put(o)
+	defer f.putObject(o)
 	rights := fileRights
 	if o.typ == vfs.TypeDir {
 		rights = dirRights
 	}
 	var st unix.Statx_t
-	if err := f.stat(o, &st); err != nil {
+	if err := f.statOrStale(o, &st); err != nil {
 		return 0, a, err
 	}
 	for _, r := range rights {
-		if mask&r.bits != 0 && f.may(o, c, r.mode, &st) == nil {
+		if mask&r.bits != 0 && f.mayAccess(o, c, r.mode, &st) == nil {
 			granted |= mask & r.bits
 		}
 	}
-	return granted, f.some(&st), nil
+	return granted, f.maybeAttrOf(&st), nil
 }
 
-// accessible asks the kernel whether the calling thread has the rights of mode
-// to fd. AT_EACCESS makes the kernel use the effective ids.
-func accessible(fd int, mode uint32) error {
+// checkAccess returns nil if the calling thread has the rights in mode to fd. AT_EACCESS makes the
+// kernel use the effective ids.
+func checkAccess(fd int, mode uint32) error {
 	return unix.Faccessat2(fd, "", mode, unix.AT_EACCESS|unix.AT_EMPTY_PATH)
 }
 
-// permitted returns nil if c has all rights of mode (R_OK, W_OK, X_OK) to o.
-func (f *FS) permitted(o *object, c *vfs.Cred, mode uint32) error {
-	return f.as(c, func() error { return accessible(o.fd, mode) })
+// checkPermission returns nil if c has all rights in mode (R_OK, W_OK, X_OK) to o.
+func (f *FS) checkPermission(o *object, c *vfs.Cred, mode uint32) error {
+	return f.runAs(c, func() error { return checkAccess(o.fd, mode) })
 }

@@ -12,7 +12,7 @@ import (
 
 var _ vfs.ACLs = (*FS)(nil)
 
-// Names of the extended attributes that hold lists.
+// Extended attributes that hold ACLs.
 const (
 	accessACL  = "system.posix_acl_access"
 	defaultACL = "system.posix_acl_default"
@@ -21,45 +21,43 @@ const (
 // HasACLs reports whether the host's file system has lists.
 func (f *FS) HasACLs() bool { return f.acls }
 
-// hasACLs asks a file system whether the object of a descriptor could have a
-// list.
+// hasACLs reports whether fd's file system supports ACLs.
 func hasACLs(fd int) bool {
 	_, err := unix.Fgetxattr(fd, accessACL, nil)
 	return err != unix.EOPNOTSUPP
 }
 
-// GetACL reads the lists of an object. A file system without lists is treated
-// like an object without lists.
+// GetACL reads an object's ACLs. Without ACL support in the file system, no object has one.
 func (f *FS) GetACL(_ context.Context, c *vfs.Cred, h vfs.Handle) (access, def vfs.ACL, a vfs.MaybeAttr, err error) {
-	o, err := f.object(h)
+	o, err := f.getObject(h)
 	if err != nil {
 		return nil, nil, a, err
 	}
-	defer f.put(o)
+	defer f.putObject(o)
 	var st unix.Statx_t
-	if err := f.stat(o, &st); err != nil {
+	if err := f.statOrStale(o, &st); err != nil {
 		return nil, nil, a, err
 	}
-	err = f.as(c, func() (err error) {
+	err = f.runAs(c, func() (err error) {
 		if access, err = getACL(o.fd, accessACL); err == nil && o.typ == vfs.TypeDir {
 			def, err = getACL(o.fd, defaultACL)
 		}
 		return err
 	})
-	return access, def, f.some(&st), err
+	return access, def, f.maybeAttrOf(&st), err
 }
 
-// SetACL sets the lists of an object as the caller: the kernel permits it to
-// the owner. A list that was set before an error stays set.
+// SetACL sets an object's ACLs as the caller: the kernel permits it to the owner. An ACL that was
+// set before an error stays set.
 func (f *FS) SetACL(_ context.Context, c *vfs.Cred, h vfs.Handle, access, def *vfs.ACL) (vfs.MaybeAttr, error) {
-	o, err := f.object(h)
+	o, err := f.getObject(h)
 	if err != nil {
 		return vfs.MaybeAttr{}, err
 	}
-	defer f.put(o)
+	defer f.putObject(o)
 	a, err := f.setACLs(o, c, access, def)
 	if err == nil {
-		err = f.sync(o)
+		err = f.syncObject(o)
 	}
 	return a, err
 }
@@ -70,19 +68,18 @@ func (f *FS) setACLs(o *object, c *vfs.Cred, access, def *vfs.ACL) (vfs.MaybeAtt
 		return vfs.MaybeAttr{}, err
 	}
 	defer f.endChange(o)
-	err := f.as(c, func() error {
+	err := f.runAs(c, func() error {
 		if err := setACL(o.fd, accessACL, access); err != nil {
 			return err
 		}
 		return setACL(o.fd, defaultACL, def)
 	})
 	o.forgetRights()
-	return f.changed(o, &st, false), err
+	return f.attrAfterChange(o, &st, false), err
 }
 
-// forgetRights drops every cached verdict of the kernel on rights to o. A list
-// may have changed within a tick of the clock behind ctime, and nothing else
-// shows the change.
+// forgetRights drops all cached verdicts on o. An ACL may have changed within one ctime clock tick,
+// and nothing else shows the change.
 func (o *object) forgetRights() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -94,10 +91,10 @@ func (o *object) forgetRights() {
 	}
 }
 
-// getACL reads a list of the O_PATH descriptor fd. It goes through /proc,
-// because the kernel reads no attributes by an O_PATH descriptor.
+// getACL reads an ACL through the O_PATH descriptor fd. It goes through /proc, because the kernel
+// reads no attributes by an O_PATH descriptor.
 func getACL(fd int, name string) (vfs.ACL, error) {
-	b := make([]byte, aclRoom)
+	b := make([]byte, usualACLLen)
 	for {
 		n, err := unix.Getxattr(magicPath(fd), name, b)
 		switch err {
@@ -115,7 +112,7 @@ func getACL(fd int, name string) (vfs.ACL, error) {
 	}
 }
 
-// setACL sets a list of the O_PATH descriptor fd, unless a is nil.
+// setACL sets an ACL through the O_PATH descriptor fd, unless a is nil.
 func setACL(fd int, name string, a *vfs.ACL) error {
 	switch {
 	case a == nil:

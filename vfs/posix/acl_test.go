@@ -52,10 +52,10 @@ func TestACLForm(t *testing.T) {
 	assert.ErrorIs(t, err, unix.EUCLEAN, "another version")
 }
 
-// aclSite returns a site in a file system that has lists, such as tmpfs.
-func aclSite(t *testing.T, o Options) (*site, *FS) {
-	clean(t)
-	s := newSite(t, "/dev/shm", o)
+// aclExportedDir returns a site in a file system that has lists, such as tmpfs.
+func aclExportedDir(t *testing.T, o Options) (*exportedDir, *FS) {
+	checkCleanup(t)
+	s := newExportedDir(t, "/dev/shm", o)
 	return s, s.open(t)
 }
 
@@ -73,9 +73,9 @@ func xattr(t *testing.T, path, name string) []byte {
 	return b[:n]
 }
 
-// TestHasACLs checks that file systems with lists and without are told apart.
+// TestHasACLs checks that file systems with and without ACLs are distinguished.
 func TestHasACLs(t *testing.T) {
-	_, f := aclSite(t, Options{})
+	_, f := aclExportedDir(t, Options{})
 	assert.True(t, f.HasACLs())
 	proc, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	require.NoError(t, err)
@@ -85,7 +85,7 @@ func TestHasACLs(t *testing.T) {
 
 func TestACL(t *testing.T) {
 	eachKind(t, func(t *testing.T, o Options) {
-		s, f := aclSite(t, o)
+		s, f := aclExportedDir(t, o)
 		c := user()
 		made, err := f.Create(t.Context(), &c, f.Root(), "file", vfs.CreateHow{Attr: aclMode(0o644)})
 		require.NoError(t, err)
@@ -136,7 +136,7 @@ func TestACL(t *testing.T) {
 
 // TestACLLong checks a list longer than most.
 func TestACLLong(t *testing.T) {
-	_, f := aclSite(t, Options{TableHandles: true})
+	_, f := aclExportedDir(t, Options{TableHandles: true})
 	c := user()
 	long := vfs.ACL{sampleACL[0]}
 	for id := range uint32(200) {
@@ -152,11 +152,11 @@ func TestACLLong(t *testing.T) {
 	assert.Equal(t, long, got)
 }
 
-// TestACLInherited checks that the kernel applies a directory's default list to
-// new objects, without the daemon's umask.
+// TestACLInherited checks that the kernel applies a directory's default ACL to new objects, without
+// the daemon's umask.
 func TestACLInherited(t *testing.T) {
 	defer unix.Umask(unix.Umask(0o077))
-	_, f := aclSite(t, Options{TableHandles: true})
+	_, f := aclExportedDir(t, Options{TableHandles: true})
 	c := user()
 	_, err := f.SetACL(t.Context(), &c, f.Root(), nil, &sampleACL)
 	require.NoError(t, err)
@@ -182,7 +182,7 @@ func TestACLInherited(t *testing.T) {
 // applies at once to callers that have the file open.
 func TestACLRights(t *testing.T) {
 	vfstest.NeedRoot(t)
-	s, f := aclSite(t, Options{})
+	s, f := aclExportedDir(t, Options{})
 	c, other := user(), vfs.Cred{UID: 2000, GID: 2000}
 	made, err := f.Create(t.Context(), &c, f.Root(), "file", vfs.CreateHow{Attr: aclMode(0o600)})
 	require.NoError(t, err)
@@ -212,13 +212,13 @@ func TestACLRights(t *testing.T) {
 	require.NoError(t, err)
 	// If the clock of the kernel's times is fine-grained, the times would show
 	// the change anyway.
-	o, err := f.object(made.Handle)
+	o, err := f.getObject(made.Handle)
 	require.NoError(t, err)
 	require.NotEmpty(t, o.verdicts)
 	for _, v := range o.verdicts {
 		assert.Zero(t, v.asked, "the cached verdict was dropped")
 	}
-	f.put(o)
+	f.putObject(o)
 	require.NoError(t, os.Remove(s.path("file")))
 	_, _, _, err = f.GetACL(t.Context(), &c, made.Handle)
 	assert.ErrorIs(t, err, unix.ESTALE)

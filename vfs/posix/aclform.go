@@ -10,7 +10,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// The format of a list in an extended attribute, in little-endian order:
+// An ACL's format in an extended attribute, little-endian:
 //
 //	version (4) │ n × ( tag (2) │ perm (2) │ id (4) )
 const (
@@ -18,7 +18,7 @@ const (
 	aclHeadLen  = 4
 	aclEntryLen = 8
 
-	// aclNoID is the id of entries whose tag needs none.
+	// aclNoID is the id in entries whose tag needs none.
 	aclNoID = ^uint32(0)
 )
 

@@ -18,8 +18,8 @@ import (
 
 // TestSeenByPromise checks that attributes are kept only where that was promised.
 func TestSeenByPromise(t *testing.T) {
-	clean(t)
-	s := newSite(t, "/dev/shm", Options{})
+	checkCleanup(t)
+	s := newExportedDir(t, "/dev/shm", Options{})
 	f, c := s.open(t), user()
 	m, err := f.Create(t.Context(), &c, f.Root(), "f", vfs.CreateHow{})
 	require.NoError(t, err)
@@ -48,71 +48,71 @@ func TestSeenByPromise(t *testing.T) {
 // TestSeenOrder checks when attributes that were read during changes are kept.
 func TestSeenOrder(t *testing.T) {
 	a := attrCache{maxAge: time.Hour}
-	a.use()
+	a.addUser()
 	of := func(ino uint64) (st *unix.Statx_t, id inode) {
-		st = &unix.Statx_t{Ino: ino, Nlink: 1, Mode: unix.S_IFREG, Size: a.now()}
+		st = &unix.Statx_t{Ino: ino, Nlink: 1, Mode: unix.S_IFREG, Size: a.currentTime()}
 		return st, inodeOf(st)
 	}
 	st, id := of(5)
 	var got unix.Statx_t
-	knows := func() bool { return a.get(id, &got) }
-	a.put(st, a.now())
+	knows := func() bool { return a.getAttr(id, &got) }
+	a.putAttr(st, a.currentTime())
 	assert.True(t, knows())
 	assert.Equal(t, *st, got)
-	looked := a.now()
-	require.True(t, a.begin(id))
+	looked := a.currentTime()
+	require.True(t, a.beginChange(id))
 	assert.False(t, knows(), "during a change")
-	a.put(st, a.now())
+	a.putAttr(st, a.currentTime())
 	assert.False(t, knows(), "read during a change, perhaps before it")
-	a.end(id, true)
+	a.endChange(id, true)
 	assert.False(t, knows())
-	a.put(st, looked)
+	a.putAttr(st, looked)
 	assert.False(t, knows(), "read before a change")
-	a.begin(id)
-	a.putAfter(st, a.now())
+	a.beginChange(id)
+	a.putAttrAfter(st, a.currentTime())
 	assert.False(t, knows())
-	a.end(id, true)
+	a.endChange(id, true)
 	assert.True(t, knows(), "read after a change, at its end")
-	a.begin(id)
-	a.putAfter(st, a.now())
-	a.forget(id)
-	a.end(id, true)
+	a.beginChange(id)
+	a.putAttrAfter(st, a.currentTime())
+	a.noteChanged(id)
+	a.endChange(id, true)
 	assert.False(t, knows(), "another change meanwhile")
-	a.begin(id)
-	a.begin(id)
-	a.putAfter(st, a.now())
-	a.end(id, true)
-	a.end(id, true)
+	a.beginChange(id)
+	a.beginChange(id)
+	a.putAttrAfter(st, a.currentTime())
+	a.endChange(id, true)
+	a.endChange(id, true)
 	assert.False(t, knows(), "another change until later")
-	a.put(st, a.now())
+	a.putAttr(st, a.currentTime())
 	other, otherID := of(5 + attrPages*attrSlots)
-	a.put(other, a.now())
+	a.putAttr(other, a.currentTime())
 	assert.False(t, knows(), "two objects in a slot")
-	assert.True(t, a.get(otherID, &got))
-	a.put(st, a.now())
-	a.use()
+	assert.True(t, a.getAttr(otherID, &got))
+	a.putAttr(st, a.currentTime())
+	a.addUser()
 	assert.False(t, knows(), "from before a user")
 	gone, _ := of(5)
 	gone.Nlink = 0
-	a.put(gone, a.now())
+	a.putAttr(gone, a.currentTime())
 	assert.False(t, knows(), "without a name")
-	a.begin(id)
-	a.putAfter(gone, a.now())
-	a.end(id, true)
+	a.beginChange(id)
+	a.putAttrAfter(gone, a.currentTime())
+	a.endChange(id, true)
 	assert.False(t, knows(), "without a name, after a change")
-	a.put(st, a.now())
+	a.putAttr(st, a.currentTime())
 	a.maxAge = -1
 	assert.False(t, knows(), "old")
 	a.users.Store(0)
-	assert.False(t, a.begin(id))
-	a.end(id, false)
+	assert.False(t, a.beginChange(id))
+	a.endChange(id, false)
 }
 
-// TestSeenConcurrently appends to files, and looks at them meanwhile: who knows of an
-// append must never see the file shorter.
+// TestSeenConcurrently appends to files, and reads their attributes concurrently: after an append
+// was seen, the file must never be shorter.
 func TestSeenConcurrently(t *testing.T) {
-	clean(t)
-	s := newSite(t, "/dev/shm", Options{StateDir: t.TempDir(), Exclusive: true, young: true})
+	checkCleanup(t)
+	s := newExportedDir(t, "/dev/shm", Options{StateDir: t.TempDir(), Exclusive: true, shareYoung: true})
 	f, c := s.open(t), user()
 	var wg sync.WaitGroup
 	for i := range 4 {

@@ -16,10 +16,10 @@ import (
 )
 
 // twoSeen returns two exclusive FS of one directory.
-func twoSeen(t *testing.T, o Options) (s *site, f, g *FS) {
+func twoSeen(t *testing.T, o Options) (s *exportedDir, f, g *FS) {
 	vfstest.NeedRoot(t)
 	o.Exclusive, o.StateDir = true, t.TempDir()
-	s = newSite(t, "/dev/shm", o)
+	s = newExportedDir(t, "/dev/shm", o)
 	f = s.open(t)
 	s.o.StateDir = t.TempDir()
 	return s, f, s.open(t)
@@ -28,7 +28,7 @@ func twoSeen(t *testing.T, o Options) (s *site, f, g *FS) {
 // TestSeenByMount checks that FS share no attributes if their mounts may show others: a
 // mount may map the owners, or be a snapshot.
 func TestSeenByMount(t *testing.T) {
-	clean(t)
+	checkCleanup(t)
 	s, f, g := twoSeen(t, Options{})
 	require.NotEqual(t, f.rootStat.Mnt_id, g.rootStat.Mnt_id)
 	m, err := f.Create(t.Context(), &vfs.Cred{}, f.Root(), "f", vfs.CreateHow{})
@@ -61,7 +61,7 @@ func TestSeenRace(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			clean(t)
+			checkCleanup(t)
 			s, f, g := twoSeen(t, Options{})
 			c := vfs.Cred{}
 			for _, name := range []string{"a", "b", "c"} {
@@ -89,10 +89,10 @@ func TestSeenRace(t *testing.T) {
 	}
 }
 
-// TestSeenAlone checks that a removal keeps the attributes of all but the removed object
-// and its directory, although the directory is listed meanwhile.
+// TestSeenAlone checks that a removal keeps the attributes of all but the removed object and its
+// directory, although the directory is listed in the meantime.
 func TestSeenAlone(t *testing.T) {
-	clean(t)
+	checkCleanup(t)
 	s, f, _ := twoSeen(t, Options{})
 	c := vfs.Cred{}
 	for _, name := range []string{"a", "b"} {
@@ -119,12 +119,12 @@ func TestSeenAlone(t *testing.T) {
 // TestSeenUnfinished checks that attributes from before a new object was finished are not
 // kept, also if that failed.
 func TestSeenUnfinished(t *testing.T) {
-	clean(t)
+	checkCleanup(t)
 	_, f, _ := twoSeen(t, Options{})
 	c, uid, mode := vfs.Cred{}, uint32(7), uint32(0o700)
-	d, err := f.directory(f.Root())
+	d, err := f.getDirectory(f.Root())
 	require.NoError(t, err)
-	defer f.put(d)
+	defer f.putObject(d)
 	m := &maker{name: "d", attr: vfs.SetAttr{
 		Mode: &mode, UID: &uid, MtimeHow: vfs.SetToClient, Mtime: vfs.Time{Nsec: 2e9}, // no time
 	}}
@@ -134,7 +134,7 @@ func TestSeenUnfinished(t *testing.T) {
 		assert.NoError(t, f.statName(d, "d", &st)) // by another call
 		return fd, err
 	}
-	_, err = f.make(t.Context(), &c, f.Root(), m)
+	_, err = f.makeNew(t.Context(), &c, f.Root(), m)
 	require.ErrorIs(t, err, unix.EINVAL)
 	var st unix.Statx_t
 	fd, err := openPath(f.mount, "d")
@@ -142,7 +142,7 @@ func TestSeenUnfinished(t *testing.T) {
 	defer closeFD(fd)
 	require.NoError(t, statFD(fd, &st))
 	var seen unix.Statx_t
-	if f.seenStat(st.Ino, &seen) {
+	if f.cachedStat(st.Ino, &seen) {
 		assert.EqualValues(t, 7, seen.Uid)
 	}
 }
@@ -150,7 +150,7 @@ func TestSeenUnfinished(t *testing.T) {
 // TestSeenHalfMade checks that nothing is kept of a new file that others may have seen before
 // it had its size, if its making fails after that.
 func TestSeenHalfMade(t *testing.T) {
-	clean(t)
+	checkCleanup(t)
 	_, f, _ := twoSeen(t, Options{})
 	c, size := vfs.Cred{}, uint64(5)
 	create := func(name string) error {
@@ -158,7 +158,7 @@ func TestSeenHalfMade(t *testing.T) {
 		return err
 	}
 	require.NoError(t, create("before")) // leaves the directory open
-	since := attrs.now()
+	since := attrs.currentTime()
 	giveBack := noFDs(t, 1)
 	err := create("f")
 	giveBack()
@@ -169,14 +169,14 @@ func TestSeenHalfMade(t *testing.T) {
 	defer closeFD(fd)
 	require.NoError(t, statFD(fd, &st))
 	assert.Equal(t, size, st.Size)
-	assert.False(t, attrs.same(f.idOf(st.Ino), since, 0), "others may know another size")
+	assert.False(t, attrs.isUnchanged(f.idOf(st.Ino), since, 0), "others may know another size")
 }
 
 // TestSeenNames checks that a listing shows the objects that have the names when it looks at
 // them, although it knows the numbers of those that had them.
 func TestSeenNames(t *testing.T) {
-	clean(t)
-	s, f, g := twoSeen(t, Options{young: true})
+	checkCleanup(t)
+	s, f, g := twoSeen(t, Options{shareYoung: true})
 	c := vfs.Cred{}
 	const n = 3 * plusGroup
 	for i := range n {
@@ -223,8 +223,8 @@ func TestSeenNames(t *testing.T) {
 // although its attributes are known, if the mount of the export could not be cloned.
 func TestSeenCovered(t *testing.T) {
 	vfstest.NeedRoot(t)
-	clean(t)
-	s := newSite(t, "/dev/shm", Options{young: true, Exclusive: true})
+	checkCleanup(t)
+	s := newExportedDir(t, "/dev/shm", Options{shareYoung: true, Exclusive: true})
 	require.NoError(t, os.Mkdir(s.path("d"), 0o755))
 	f, c := s.openOnMount(t), vfs.Cred{}
 	h, _, _, err := f.Lookup(t.Context(), &c, f.Root(), "d")

@@ -17,11 +17,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/vfstest"
 )
 
-// An attrWorld is a directory of two FS of one process, of which the first keeps
+// An attrCacheTest is a directory of two FS of one process, of which the first keeps
 // attributes. Each operation takes either.
-type attrWorld struct {
+type attrCacheTest struct {
 	t    *testing.T
-	s    *site
+	s    *exportedDir
 	fs   [2]*FS
 	root vfs.Cred
 	rnd  *rand.Rand
@@ -32,8 +32,8 @@ type attrWorld struct {
 
 var attrNames = []string{"a", "b", "c", "d", "e", "d/a", "d/b", "e/a", "e/d"}
 
-// any returns a name in a random directory, its directory's handle and the FS.
-func (w *attrWorld) any() (f *FS, dir vfs.Handle, name string) {
+// anyName returns a name in a random directory, its directory's handle and the FS.
+func (w *attrCacheTest) anyName() (f *FS, dir vfs.Handle, name string) {
 	f, name = w.fs[w.rnd.IntN(2)], attrNames[w.rnd.IntN(len(attrNames))]
 	if len(name) == 1 {
 		return f, f.Root(), name
@@ -41,22 +41,22 @@ func (w *attrWorld) any() (f *FS, dir vfs.Handle, name string) {
 	return f, w.h[name[:1]], name[2:]
 }
 
-// some returns a random object that has been seen.
-func (w *attrWorld) some() (*FS, vfs.Handle) {
-	f, _, _ := w.any()
+// anyObject returns a random object that has been seen.
+func (w *attrCacheTest) anyObject() (*FS, vfs.Handle) {
+	f, _, _ := w.anyName()
 	return f, w.h[attrNames[w.rnd.IntN(len(attrNames))]]
 }
 
-// old makes the next read of an object move its access time (relatime).
-func (w *attrWorld) old(f *FS, h vfs.Handle) {
+// setOldAtime makes the next read of an object move its access time (relatime).
+func (w *attrCacheTest) setOldAtime(f *FS, h vfs.Handle) {
 	_, _ = f.SetAttr(w.t.Context(), &w.root, h, vfs.SetAttr{AtimeHow: vfs.SetToClient, Atime: vfs.Time{Sec: 1}}, nil)
 }
 
-// change makes a random change, or reads. It may fail.
-func (w *attrWorld) change() (what string) {
+// changeRandom makes a random change, or reads. It may fail.
+func (w *attrCacheTest) changeRandom() (what string) {
 	ctx, c := w.t.Context(), &w.root
-	f, dir, name := w.any()
-	g, h := w.some()
+	f, dir, name := w.anyName()
+	g, h := w.anyObject()
 	n := w.rnd.Uint64N(200 << 10)
 	mode := w.rnd.Uint32N(0o1000)
 	part := vfs.Part{Handle: h, Offset: n / 2}
@@ -98,18 +98,18 @@ func (w *attrWorld) change() (what string) {
 			_, _ = g.SetAttr(ctx, c, h, vfs.SetAttr{MtimeHow: vfs.SetToClient, Mtime: vfs.Time{Sec: int64(n)}, AtimeHow: vfs.SetToServer}, nil)
 		}},
 		{"write", func() { _, _, _, _ = g.Write(ctx, c, h, make([]byte, n%9000), n, vfs.FileSync) }},
-		{"read", func() { w.old(g, h); _, _, _, _ = g.Read(ctx, c, h, make([]byte, 100), 0) }},
+		{"read", func() { w.setOldAtime(g, h); _, _, _, _ = g.Read(ctx, c, h, make([]byte, 100), 0) }},
 		{"map", func() {
-			w.old(g, h)
+			w.setOldAtime(g, h)
 			if b, _, _, err := g.Map(ctx, c, h, 0, minMapped); err == nil && b != nil {
 				b.Release()
 			}
 		}},
 		{"list", func() {
-			w.old(g, h)
+			w.setOldAtime(g, h)
 			_, _, _, _ = g.ReadDir(ctx, c, h, 0, 0, n%2 == 0, func(*vfs.Entry) bool { return true })
 		}},
-		{"readlink", func() { w.old(g, h); _, _, _ = g.ReadLink(ctx, c, h) }},
+		{"readlink", func() { w.setOldAtime(g, h); _, _, _ = g.ReadLink(ctx, c, h) }},
 		{"xattr", func() { _, _ = g.SetXattr(ctx, c, h, "x", make([]byte, n%100), vfs.XattrEither) }},
 		{"no xattr", func() { _, _ = g.RemoveXattr(ctx, c, h, "x") }},
 		{"list of rights", func() {
@@ -120,8 +120,8 @@ func (w *attrWorld) change() (what string) {
 		{"allocate", func() { _ = g.Allocate(ctx, c, part, n+1) }},
 		{"deallocate", func() { _ = g.Deallocate(ctx, c, part, n+1) }},
 		{"copy", func() {
-			_, from := w.some()
-			w.old(g, from)
+			_, from := w.anyObject()
+			w.setOldAtime(g, from)
 			_, _ = g.CopyRange(ctx, c, vfs.Part{Handle: from}, part, n)
 		}},
 		{"of an open file", func() {
@@ -149,8 +149,8 @@ func (w *attrWorld) change() (what string) {
 	return s.what
 }
 
-// check compares all attributes of all objects with those of the host.
-func (w *attrWorld) check(what string) {
+// checkAll compares all attributes of all objects with those of the host.
+func (w *attrCacheTest) checkAll(what string) {
 	ctx, f := w.t.Context(), w.fs[0]
 	same := func(path string, want, got vfs.Attr) {
 		if w.lazy {
@@ -194,12 +194,12 @@ func (w *attrWorld) check(what string) {
 			require.NoError(w.t, err)
 			w.h[path] = h
 			if path != "d" && path != "e" { // these are listed after their parent
-				same(path+", listed", f.attr(&st), listed[name])
+				same(path+", listed", f.attrOfStat(&st), listed[name])
 			}
-			same(path+", looked up", f.attr(&st), obj.Attr)
+			same(path+", looked up", f.attrOfStat(&st), obj.Attr)
 			got, err := f.GetAttr(ctx, &w.root, h)
 			require.NoError(w.t, err)
-			same(path, f.attr(&st), got)
+			same(path, f.attrOfStat(&st), got)
 		}
 	}
 }
@@ -217,7 +217,7 @@ func (f *FS) fail() {
 		}
 	}
 	d, allocate, copyRange := &f.disk, f.fallocate, f.copyRange
-	d.fsync, d.fdatasync, d.syncfs = sync(d.fsync), sync(d.fdatasync), sync(d.syncfs)
+	d.Fsync, d.Fdatasync, d.Syncfs = sync(d.Fsync), sync(d.Fdatasync), sync(d.Syncfs)
 	f.fallocate = func(fd int, mode uint32, off, n int64) error {
 		if fails() {
 			_ = allocate(fd, mode, off, (n+1)/2)
@@ -231,31 +231,31 @@ func (f *FS) fail() {
 		}
 		return copyRange(in, inOff, out, outOff, n, flags)
 	}
-	f.volatile = false // so that it syncs
+	f.traits.volatile = false // so that it syncs
 }
 
 // changeFewFDs is change, at times with hardly any descriptors left.
-func (w *attrWorld) changeFewFDs() (what string) {
+func (w *attrCacheTest) changeFewFDs() (what string) {
 	if free := w.rnd.IntN(20); free < 4 {
 		defer noFDs(w.t, free)()
 	}
-	return w.change()
+	return w.changeRandom()
 }
 
-// TestSeenAttributes holds the attributes that an exclusive FS shows to those of the host
-// after each of many changes, by itself and by another FS: on a file system that has room, and
-// on one that is full most of the time, whose calls fail at any point.
+// TestSeenAttributes holds the attributes that an exclusive FS shows to those of the host after
+// each of many changes, by itself and by another FS: on a file system with free space, and on one
+// that is full most of the time, whose calls fail at any point.
 func TestSeenAttributes(t *testing.T) {
 	vfstest.NeedRoot(t)
 	for place, base := range places {
 		for name, fails := range map[string]bool{"": false, ", failing": true} {
 			t.Run(place+name, func(t *testing.T) {
-				clean(t)
-				s := newSite(t, base, Options{young: true, Exclusive: true, Log: slog.New(slog.DiscardHandler)})
+				checkCleanup(t)
+				s := newExportedDir(t, base, Options{shareYoung: true, Exclusive: true, Log: slog.New(slog.DiscardHandler)})
 				if fails && base != "" {
 					mountTmpfs(t, s.dir, "mode=0777,size=200k,nr_inodes=10")
 				}
-				w := &attrWorld{t: t, s: s, rnd: rand.New(rand.NewPCG(1, 5)), h: make(map[string]vfs.Handle)}
+				w := &attrCacheTest{t: t, s: s, rnd: rand.New(rand.NewPCG(1, 5)), h: make(map[string]vfs.Handle)}
 				w.fs[0] = s.open(t)
 				s.o.Exclusive, s.o.StateDir = false, s.o.StateDir+"2"
 				w.fs[1] = s.open(t)
@@ -264,8 +264,8 @@ func TestSeenAttributes(t *testing.T) {
 						o.Close()
 					}
 				}()
-				steps, change := 2000, w.change
-				if w.lazy = !w.fs[0].volatile; w.lazy {
+				steps, change := 2000, w.changeRandom
+				if w.lazy = !w.fs[0].traits.volatile; w.lazy {
 					steps = 300
 				}
 				if fails {
@@ -274,7 +274,7 @@ func TestSeenAttributes(t *testing.T) {
 					change = w.changeFewFDs
 				}
 				for range steps {
-					w.check(change())
+					w.checkAll(change())
 				}
 				for i := range attrs.pages {
 					for j := range attrs.pages[i].slots {

@@ -15,16 +15,16 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A benchRig is an export with one file of 1 MiB, owned by the caller.
-type benchRig struct {
+// A benchmarkFS is an export with one file of 1 MiB, owned by the caller.
+type benchmarkFS struct {
 	f   *FS
 	c   vfs.Cred
 	h   vfs.Handle
 	ctx context.Context
 }
 
-func newBenchRig(t testing.TB, o Options) *benchRig {
-	r := &benchRig{newSite(t, "/dev/shm", o).open(t), user(), vfs.Handle{}, context.Background()}
+func newBenchmarkFS(t testing.TB, o Options) *benchmarkFS {
+	r := &benchmarkFS{newExportedDir(t, "/dev/shm", o).open(t), user(), vfs.Handle{}, context.Background()}
 	m, err := r.f.Create(r.ctx, &r.c, r.f.Root(), "f", vfs.CreateHow{})
 	require.NoError(t, err)
 	r.h = m.Handle
@@ -33,32 +33,32 @@ func newBenchRig(t testing.TB, o Options) *benchRig {
 	return r
 }
 
-func (r *benchRig) read(p []byte) error {
+func (r *benchmarkFS) read(p []byte) error {
 	_, _, _, err := r.f.Read(r.ctx, &r.c, r.h, p, 0)
 	return err
 }
 
-func (r *benchRig) write(p []byte) error {
+func (r *benchmarkFS) write(p []byte) error {
 	_, _, _, err := r.f.Write(r.ctx, &r.c, r.h, p, 0, vfs.Unstable)
 	return err
 }
 
-func (r *benchRig) getattr() error {
+func (r *benchmarkFS) getattr() error {
 	_, err := r.f.GetAttr(r.ctx, &r.c, r.h)
 	return err
 }
 
-func (r *benchRig) lookup() error {
+func (r *benchmarkFS) lookup() error {
 	_, _, _, err := r.f.Lookup(r.ctx, &r.c, r.f.Root(), "f")
 	return err
 }
 
-func (r *benchRig) access() error {
+func (r *benchmarkFS) access() error {
 	_, _, err := r.f.Access(r.ctx, &r.c, r.h, ^uint32(0))
 	return err
 }
 
-func (r *benchRig) createRemove() error {
+func (r *benchmarkFS) createRemove() error {
 	if _, err := r.f.Create(r.ctx, &r.c, r.f.Root(), "new", vfs.CreateHow{}); err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func benchKinds() map[string]Options {
 
 func BenchmarkFS(b *testing.B) {
 	for kind, o := range benchKinds() {
-		r := newBenchRig(b, o)
+		r := newBenchmarkFS(b, o)
 		run := func(name string, size int, call func([]byte) error) {
 			b.Run(kind+"/"+name, func(b *testing.B) {
 				p := make([]byte, size)
@@ -101,11 +101,11 @@ func BenchmarkFS(b *testing.B) {
 func BenchmarkReadDirPlus(b *testing.B) {
 	const files = 10000
 	for kind, o := range benchKinds() {
-		s := newSite(b, "/dev/shm", o)
+		s := newExportedDir(b, "/dev/shm", o)
 		for i := range files {
 			require.NoError(b, os.WriteFile(s.path(fmt.Sprint("f", i)), nil, 0o644))
 		}
-		r := benchRig{f: s.open(b), c: user(), ctx: context.Background()}
+		r := benchmarkFS{f: s.open(b), c: user(), ctx: context.Background()}
 		time.Sleep(birthAge) // or no handle is remembered
 		b.Run(kind, func(b *testing.B) {
 			b.ReportAllocs()
@@ -121,7 +121,7 @@ func BenchmarkReadDirPlus(b *testing.B) {
 // TestAllocs checks that READ, WRITE and GETATTR make no garbage.
 func TestAllocs(t *testing.T) {
 	for kind, o := range benchKinds() {
-		r := newBenchRig(t, o)
+		r := newBenchmarkFS(t, o)
 		p := make([]byte, 4096)
 		time.Sleep(birthAge)
 		for name, call := range map[string]func() error{
@@ -146,7 +146,7 @@ func TestAllocs(t *testing.T) {
 
 // BenchmarkListing reads 10,000 entries with attributes, in parts of several sizes.
 func BenchmarkListing(b *testing.B) {
-	r := newBenchRig(b, Options{})
+	r := newBenchmarkFS(b, Options{})
 	for i := range 10000 {
 		_, err := r.f.Create(r.ctx, &r.c, r.f.Root(), fmt.Sprintf("entry-%06d", i), vfs.CreateHow{})
 		require.NoError(b, err)
@@ -175,11 +175,11 @@ func BenchmarkListing(b *testing.B) {
 
 // BenchmarkCacheGet finds one object, and gives it back, on all processors.
 func BenchmarkCacheGet(b *testing.B) {
-	r := newBenchRig(b, tableKind())
+	r := newBenchmarkFS(b, tableKind())
 	b.RunParallel(func(p *testing.PB) {
 		for p.Next() {
-			o := r.f.cache.get(r.h)
-			r.f.cache.release(o)
+			o := r.f.cache.getObject(r.h)
+			r.f.cache.releaseObject(o)
 		}
 	})
 }

@@ -26,16 +26,16 @@ func freeze(t *testing.T, f *FS) {
 	was := counted
 	counted = func() *changeCounts { return c }
 	t.Cleanup(func() { counted = was })
-	f.tick = tick
-	f.coarse.Store(true)
+	f.clockTick = tick
+	f.coarseCtime.Store(true)
 }
 
 // eachClock runs a test with the kernel's times, and with one tick that does not end.
-func eachClock(t *testing.T, run func(t *testing.T, c *nameClient, s *site)) {
+func eachClock(t *testing.T, run func(t *testing.T, c *fakeClient, s *exportedDir)) {
 	for where, base := range map[string]string{"tmpfs": "/dev/shm", "disk": "/tmp"} {
 		for _, frozen := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, frozen %v", where, frozen), func(t *testing.T) {
-				c, s := newNameClient(t, base)
+				c, s := newFakeClient(t, base)
 				if frozen {
 					freeze(t, c.f)
 				}
@@ -45,19 +45,19 @@ func eachClock(t *testing.T, run func(t *testing.T, c *nameClient, s *site)) {
 	}
 }
 
-// ready makes the client know of the directory d and its witness.
-func (c *nameClient) ready() {
+// prepareDir makes the client know of the directory d and its witness.
+func (c *fakeClient) prepareDir() {
 	c.t.Helper()
 	c.create(c.d, "first")
-	c.agrees(c.d)
+	c.assertAgrees(c.d)
 	require.True(c.t, c.create(c.d, "a"))
 }
 
-// TestChangeBeside checks that changes beside the FS show at the next look, although the
+// TestChangeBeside checks that changes by other processes show at the next read, although the
 // client knows the names by atomic changes in the same tick.
 func TestChangeBeside(t *testing.T) {
-	eachClock(t, func(t *testing.T, c *nameClient, s *site) {
-		c.ready()
+	eachClock(t, func(t *testing.T, c *fakeClient, s *exportedDir) {
+		c.prepareDir()
 		for what, change := range map[string]func() error{
 			"create": func() error { return os.WriteFile(s.path("d", "other"), nil, 0o600) },
 			"mkdir":  func() error { return os.Mkdir(s.path("d", "dir"), 0o700) },
@@ -82,43 +82,43 @@ func TestChangeBeside(t *testing.T) {
 				continue // below, in their order
 			}
 			require.NoError(t, change(), what)
-			c.agrees(c.d, what)
+			c.assertAgrees(c.d, what)
 			require.True(t, c.create(c.d, "new"), what)
 			require.True(t, c.remove(c.d, "new"), what)
 		}
 		require.NoError(t, os.Rename(s.path("d", "first"), s.path("d", "second")))
-		c.agrees(c.d, "rename")
+		c.assertAgrees(c.d, "rename")
 		require.True(t, c.create(c.d, "new"))
 		require.NoError(t, os.Rename(s.path("d", "second"), s.path("second")))
-		c.agrees(c.d, "move away")
+		c.assertAgrees(c.d, "move away")
 		require.True(t, c.remove(c.d, "new"))
 		require.NoError(t, os.Rename(s.path("second"), s.path("d", "third")))
-		c.agrees(c.d, "move here")
+		c.assertAgrees(c.d, "move here")
 		require.True(t, c.create(c.d, "new"))
 
 		require.NoError(t, os.WriteFile(s.path("d", "before"), nil, 0o600))
 		assert.False(t, c.remove(c.d, "new"), "the client does not know what was before")
-		c.agrees(c.d)
+		c.assertAgrees(c.d)
 		require.NoError(t, os.Rename(s.path("d"), s.path("moved")))
 		c.known[c.d].path = s.path("moved")
 		c.create(c.d, "after")
-		c.agrees(c.d, "a directory that was moved")
+		c.assertAgrees(c.d, "a directory that was moved")
 	})
 }
 
-// unseen makes a file beside the FS, which then has no handle of it yet.
-func (c *nameClient) unseen(name string) {
+// createOnHost creates a file on the host, for which the FS has no handle yet.
+func (c *fakeClient) createOnHost(name string) {
 	c.t.Helper()
 	require.NoError(c.t, os.WriteFile(filepath.Join(c.known[c.d].path, name), nil, 0o600))
-	c.agrees(c.d)
+	c.assertAgrees(c.d)
 }
 
-// TestChangeInstead makes the change of a call of the FS beside it, before the call does. The
-// report is the one that the call expects.
+// TestChangeInstead makes a call's change on the host, before the call does. The report is the one
+// that the call expects.
 func TestChangeInstead(t *testing.T) {
-	eachClock(t, func(t *testing.T, c *nameClient, s *site) {
-		c.ready()
-		c.unseen("z")
+	eachClock(t, func(t *testing.T, c *fakeClient, s *exportedDir) {
+		c.prepareDir()
+		c.createOnHost("z")
 		meddled := false
 		c.f.openNamed = func(dir int, name string) (int, error) {
 			fd, err := openPath(dir, name)
@@ -129,55 +129,55 @@ func TestChangeInstead(t *testing.T) {
 		_, err := c.f.Remove(c.ctx, &c.c, c.d, "z")
 		require.ErrorIs(t, err, unix.ENOENT)
 		require.True(t, meddled)
-		c.agrees(c.d)
+		c.assertAgrees(c.d)
 	})
 }
 
-// TestChangeBoth makes a change beside the FS in the midst of a call, which lets another client
-// look in between. Both changes are of the same tick, and the call began in an earlier one.
+// TestChangeBoth makes a change on the host in the middle of a call, and another client looks in
+// between. Both changes are in the same tick, and the call began in an earlier one.
 func TestChangeBoth(t *testing.T) {
-	c, s := newNameClient(t, "/dev/shm")
-	c.f.coarse.Store(true)
-	c.ready()
-	c.unseen("z")
+	c, s := newFakeClient(t, "/dev/shm")
+	c.f.coarseCtime.Store(true)
+	c.prepareDir()
+	c.createOnHost("z")
 	meddled := false
 	c.f.openNamed = func(dir int, name string) (int, error) {
 		fd, err := openPath(dir, name)
 		time.Sleep(20 * time.Millisecond)
-		c.f.tick = kernelNow() // the only tick from now on
+		c.f.clockTick = kernelNow() // the only tick from now on
 		require.NoError(t, os.WriteFile(s.path("d", "other"), nil, 0o600))
-		c.look(c.d)
+		c.readNames(c.d)
 		meddled = true
 		return fd, err
 	}
 	_, err := c.f.Remove(c.ctx, &c.c, c.d, "z")
 	require.NoError(t, err)
 	require.True(t, meddled)
-	c.agrees(c.d)
+	c.assertAgrees(c.d)
 }
 
-// TestAtomicClock checks that no change is said to be atomic while counts are not told, because
+// TestAtomicClock checks that no change is reported as atomic while counts are not used, because
 // the clock was set back or they were forgotten.
 func TestAtomicClock(t *testing.T) {
 	for what, spoil := range map[string]func(*changeCounts, inode, int64){
-		"set back":  func(c *changeCounts, of inode, now int64) { c.note(of, now, now, true) },
+		"set back":  func(c *changeCounts, of inode, now int64) { c.noteChange(of, now, now, true) },
 		"forgotten": func(c *changeCounts, _ inode, now int64) { c.lost.Store(now) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			c, _ := newNameClient(t, "/dev/shm")
+			c, _ := newFakeClient(t, "/dev/shm")
 			later := kernelNow() + int64(time.Hour)
 			counts := newChangeCounts(maxChangeCounts/changeParts, func() int64 { return later })
 			was := counted
 			counted = func() *changeCounts { return counts }
 			defer func() { counted = was }()
-			c.ready()
-			o, err := c.f.directory(c.d)
+			c.prepareDir()
+			o, err := c.f.getDirectory(c.d)
 			require.NoError(t, err)
-			defer c.f.put(o)
+			defer c.f.putObject(o)
 			spoil(counts, c.f.idOf(o.ino), later)
-			c.agrees(c.d)
-			assert.False(t, c.namer.create("x"))
-			assert.False(t, c.namer.remove("x"))
+			c.assertAgrees(c.d)
+			assert.False(t, c.fakeNameCreator.create("x"))
+			assert.False(t, c.fakeNameCreator.remove("x"))
 		})
 	}
 }
@@ -185,17 +185,17 @@ func TestAtomicClock(t *testing.T) {
 // TestReportLate holds back the report of a change that has moved ctime already, until the
 // attributes from after a change of the FS have been told.
 func TestReportLate(t *testing.T) {
-	eachClock(t, func(t *testing.T, c *nameClient, s *site) {
-		c.ready()
-		c.unseen("z")
+	eachClock(t, func(t *testing.T, c *fakeClient, s *exportedDir) {
+		c.prepareDir()
+		c.createOnHost("z")
 		w := &c.f.witness
 		meddled := false
-		handles := &meddledHandles{handles: c.f.handles, meddle: func() {
+		handles := &brokenHandles{handles: c.f.handles, beforeEndMove: func() {
 			require.NoError(t, os.WriteFile(s.path("e", "late"), nil, 0o600))
 			meddled = true
 		}}
 		c.create(c.e, "x")
-		c.agrees(c.e)
+		c.assertAgrees(c.e)
 		c.f.handles = handles
 		var held []byte
 		w.read = func(fd int, b []byte) (int, error) {
@@ -226,32 +226,32 @@ func TestReportLate(t *testing.T) {
 			w.read = unix.Read
 			return copy(b, held), nil
 		}
-		c.agrees(c.e)
+		c.assertAgrees(c.e)
 	})
 }
 
 // TestWatchEnds checks that changes after the end of a watch, and those of which reports were
 // lost, do not hide behind an atomic change.
 func TestWatchEnds(t *testing.T) {
-	eachClock(t, func(t *testing.T, c *nameClient, s *site) {
+	eachClock(t, func(t *testing.T, c *fakeClient, s *exportedDir) {
 		for what, end := range map[string]func(){
 			"idle": func() {
 				for range 2 * idleTicks {
-					c.f.cache.sweep()
+					c.f.cache.sweepAll()
 				}
 			},
 			"by the kernel": func() {
-				o, err := c.f.directory(c.d)
+				o, err := c.f.getDirectory(c.d)
 				require.NoError(t, err)
 				_, err = unix.InotifyRmWatch(c.f.witness.fd, uint32(o.watched.wd))
 				require.NoError(t, err)
-				c.f.put(o)
+				c.f.putObject(o)
 				_, err = c.f.GetAttr(c.ctx, &c.c, c.e)
 				require.NoError(t, err)
 			},
 		} {
 			c.create(c.d, "x")
-			c.agrees(c.d)
+			c.assertAgrees(c.d)
 			require.True(t, c.remove(c.d, "x"), what)
 			k := c.known[c.d].change
 			end()
@@ -261,7 +261,7 @@ func TestWatchEnds(t *testing.T) {
 			assert.Zero(t, c.f.witness.live.Load(), what)
 		}
 		c.create(c.d, "x")
-		c.agrees(c.d)
+		c.assertAgrees(c.d)
 		require.True(t, c.remove(c.d, "x"))
 		w := &c.f.witness
 		w.read = func(fd int, b []byte) (int, error) { // loses all that there is
@@ -274,15 +274,15 @@ func TestWatchEnds(t *testing.T) {
 			return unix.SizeofInotifyEvent, nil
 		}
 		require.NoError(t, os.WriteFile(s.path("d", "lost"), nil, 0o600))
-		c.agrees(c.d)
+		c.assertAgrees(c.d)
 	})
 }
 
-// TestAtomicRestart checks that a process that follows, with no counts, does not tell of the
-// change attribute from before a change that nobody has read a report of.
+// TestAtomicRestart checks that a process that follows, with no counts, does not return the change
+// attribute from before a change whose report was not read.
 func TestAtomicRestart(t *testing.T) {
-	eachClock(t, func(t *testing.T, c *nameClient, s *site) {
-		c.ready()
+	eachClock(t, func(t *testing.T, c *fakeClient, s *exportedDir) {
+		c.prepareDir()
 		require.NoError(t, os.WriteFile(s.path("d", "other"), nil, 0o600))
 		next := newChangeCounts(maxChangeCounts/changeParts, kernelNow)
 		next.lost.Store(kernelNow())
@@ -293,13 +293,13 @@ func TestAtomicRestart(t *testing.T) {
 		_, err := unix.Read(c.f.witness.fd, make([]byte, reportsLen))
 		c.f.witness.mu.Unlock()
 		require.NoError(t, err)
-		c.agrees(c.d)
+		c.assertAgrees(c.d)
 	})
 }
 
-// TestAtomicRandom changes names through an FS and beside it, at the same time and in turn.
+// TestAtomicRandom changes names through an FS and on the host, concurrently and in turn.
 func TestAtomicRandom(t *testing.T) {
-	eachClock(t, func(t *testing.T, c *nameClient, s *site) {
+	eachClock(t, func(t *testing.T, c *fakeClient, s *exportedDir) {
 		require.NoError(t, os.Mkdir(s.path("outside"), 0o777))
 		names := func(r *rand.Rand) string { return fmt.Sprint("n", r.IntN(4)) }
 		beside := func(r *rand.Rand) {
@@ -331,7 +331,7 @@ func TestAtomicRandom(t *testing.T) {
 			case 3:
 				ok = c.move(dir(), names(r), dir(), names(r))
 			default:
-				c.look(dir())
+				c.readNames(dir())
 			}
 			if ok {
 				kept++
@@ -355,8 +355,8 @@ func TestAtomicRandom(t *testing.T) {
 			if r.IntN(3) == 0 {
 				through(r)
 			}
-			c.agrees(c.d, round)
-			c.agrees(c.e, round)
+			c.assertAgrees(c.d, round)
+			c.assertAgrees(c.e, round)
 		}
 		assert.Greater(t, kept, 30)
 	})

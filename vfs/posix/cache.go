@@ -6,48 +6,61 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/posix/internal/filesync"
 )
 
-// A cache holds objects by handle, the most recently entered first. Objects and
-// files in use are never closed. The others are closed when there are too many
-// descriptors, or after some idle ticks. An object that was found meanwhile gets a second
-// chance, as if it were entered anew. Pinned objects stay, but their files
-// may be closed.
+// A cache holds objects by handle, the most recently entered first. Objects and files in use are
+// never closed. The others are closed when there are too many descriptors, or after some idle
+// ticks. An object that was found in the meantime gets a second chance, as if it were entered anew.
+// Pinned objects stay, but their files may be closed.
 //
 // A call finds its object, and gives it back, under the lock for readers: calls on many
 // processors do not wait for each other.
 type cache struct {
-	max    int64        // descriptors
-	budget int64        // bounds these and the descriptors of all leases together
-	disk   *disk        // syncs dirty files when they are closed
-	fds    atomic.Int64 // open descriptors, without those of pinned objects
+	max    int64          // descriptors
+	idle   int64          // descriptors, without those that clients hold
+	budget int64          // bounds these and all leases' descriptors together
+	shares *shares        // clients' shares
+	disk   *filesync.Disk // syncs dirty files when they are closed
+	fds    atomic.Int64   // open descriptors, except for pinned objects
 	tick   atomic.Uint32
 
-	windows   atomic.Int64 // open mappings
-	leftovers atomic.Int32 // of listings
+	closers *semaphore.Weighted // permits to close dirty files, see closeIdle
+	closing sync.WaitGroup      // their goroutines
+
+	windows   windowRing
+	leftovers atomic.Int32 // leftovers of directory listings
 	opened    atomic.Int64 // descriptors that Files need
-	locked    atomic.Int64 // descriptors of fileLocks
+	locked    atomic.Int64 // fileLocks' descriptors
 
 	mu   sync.RWMutex
 	objs map[vfs.Handle]*object
 	ring object    // ring.next is the most recently entered
-	pins object    // likewise, of pinned objects that may have files
+	pins object    // likewise, for pinned objects that may have files
 	left []*object // dead objects, to close at the next tick
-	seq  uint64    // of the latest object
+	seq  uint64    // the latest object's
 }
 
-func (c *cache) init(max int, d *disk) {
-	c.max, c.disk = int64(max), d
-	c.budget = maxFiles() - maxFiles()/4
+func (c *cache) initCache(o *Options, d *filesync.Disk) {
+	c.max, c.idle, c.disk, c.budget = int64(o.MaxFiles), int64(o.MaxFiles), d, maxHeldFDs()
+	if o.unbounded {
+		c.max, c.shares = c.budget, allShares()
+	} else {
+		c.shares = newShares(c.max)
+	}
+	c.windows.most = maxWindows
+	c.closers = semaphore.NewWeighted(maxClosers)
 	c.objs = make(map[vfs.Handle]*object)
 	for _, ring := range []*object{&c.ring, &c.pins} {
 		ring.prev, ring.next = ring, ring
 	}
 }
 
-// get returns the object of h with one more reference, or nil.
-func (c *cache) get(h vfs.Handle) *object {
+// getObject returns h's object with one more reference, or nil.
+func (c *cache) getObject(h vfs.Handle) *object {
 	c.mu.RLock()
 	o := c.objs[h]
 	pinned := o != nil && o.pinned
@@ -64,22 +77,21 @@ func (c *cache) get(h vfs.Handle) *object {
 	return o
 }
 
-// getPinned is get for a pinned object, which may have left its ring.
+// getPinned is getObject for a pinned object, which may have left its ring.
 func (c *cache) getPinned(h vfs.Handle) *object {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o := c.objs[h]
 	if o != nil {
 		o.refs.Add(1)
-		o.unlink()
-		c.link(o)
+		o.unlinkObject()
+		c.linkObject(o)
 	}
 	return o
 }
 
-// inode returns the inode number of the object with handle h, if the cache has
-// it.
-func (c *cache) inode(h vfs.Handle) (ino uint64, ok bool) {
+// inodeOf returns the inode number for h, if the cache has the object.
+func (c *cache) inodeOf(h vfs.Handle) (ino uint64, ok bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	o := c.objs[h]
@@ -89,54 +101,53 @@ func (c *cache) inode(h vfs.Handle) (ino uint64, ok bool) {
 	return o.ino, true
 }
 
-// holds reports whether the cache has the object of h.
-func (c *cache) holds(h vfs.Handle) bool {
+// hasObject reports whether the cache has h's object.
+func (c *cache) hasObject(h vfs.Handle) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.objs[h] != nil
 }
 
-// put enters o with one reference. If the cache already has an object with the
-// same handle, put closes o and returns the other.
-func (c *cache) put(o *object) *object {
+// addObject enters o with one reference. If the cache already has an object with the same handle,
+// addObject closes o and returns the other.
+func (c *cache) addObject(o *object) *object {
 	c.fds.Add(1)
 	c.mu.Lock()
 	if old := c.objs[o.h]; old != nil {
 		old.refs.Add(1)
 		c.mu.Unlock()
-		c.close(o)
+		c.closeObject(o)
 		return old
 	}
 	c.seq++
 	o.refs.Store(1)
 	o.seq = c.seq
 	c.objs[o.h] = o
-	c.link(o)
+	c.linkObject(o)
 	c.mu.Unlock()
-	c.shrink()
+	c.closeExcess(false)
 	return o
 }
 
-// retain adds a reference to o, which has one.
-func (c *cache) retain(o *object) { o.refs.Add(1) }
+// retainObject adds a reference to o, which has one.
+func (c *cache) retainObject(o *object) { o.refs.Add(1) }
 
-// release drops a reference to o.
-func (c *cache) release(o *object) {
+// releaseObject drops a reference to o.
+func (c *cache) releaseObject(o *object) {
 	c.mu.RLock()
 	if now := c.tick.Load(); o.used.Load() != now {
 		o.used.Store(now)
 	}
-	last := o.refs.Add(-1) == 0 && o.dead
+	last := o.refs.Add(-1) == 0 && o.removedFromCache
 	c.mu.RUnlock()
 	if last {
-		c.close(o)
+		c.closeObject(o)
 	}
 }
 
-// forget drops the object of h, which has gone from the file system, unless it
-// is open: no later get returns the object. It is closed as soon as it is
-// unused.
-func (c *cache) forget(h vfs.Handle) {
+// forgetObject drops h's object, which was removed from the file system, unless it is open: no
+// later getObject returns it. It is closed as soon as it is unused.
+func (c *cache) forgetObject(h vfs.Handle) {
 	c.mu.Lock()
 	o := c.objs[h]
 	if o != nil && o.opens.Load() > 0 {
@@ -144,45 +155,47 @@ func (c *cache) forget(h vfs.Handle) {
 	}
 	if o != nil {
 		c.removeLocked(o)
-		o.gone = true
+		o.removedFromFS = true
 	}
 	last := o != nil && o.refs.Load() == 0
 	c.mu.Unlock()
 	if last {
-		c.close(o)
+		c.closeObject(o)
 	}
 }
 
-// clear closes everything except objects still lent to readers, which the last
+// closeAll closes everything except objects still lent to readers, which the last
 // release closes. Data is not synced, because the next start has another write
 // verifier.
-func (c *cache) clear() {
+func (c *cache) closeAll() {
 	c.mu.Lock()
 	out := c.left
 	c.left = nil
 	for _, o := range c.objs {
 		c.removeLocked(o)
-		o.gone = true
+		o.removedFromFS = true
 		if o.refs.Load() == 0 {
 			out = append(out, o)
 		}
 	}
 	c.mu.Unlock()
 	for _, o := range out {
-		c.close(o)
+		c.closeObject(o)
 	}
 }
 
-// close closes o, which has left the cache and is not in use.
-func (c *cache) close(o *object) {
-	c.unmap(o)
+// closeObject closes o, which has left the cache and is not in use.
+func (c *cache) closeObject(o *object) {
+	o.mu.Lock() // for the window ring, which may be about to take one
+	c.unmapWindows(o)
+	o.mu.Unlock()
 	for _, fl := range o.files {
-		if o.gone {
-			c.disk.abandon(fl)
+		if o.removedFromFS {
+			c.disk.AbandonFile(&fl.File)
 		}
 		c.closeFile(fl)
 	}
-	o.watched.end()
+	o.watched.stopWatching()
 	closeFD(o.fd)
 	c.fds.Add(-1)
 }
@@ -190,21 +203,24 @@ func (c *cache) close(o *object) {
 // closeFile closes a file that is not in use. A dirty file is synced first; if
 // that fails, a new write verifier tells the clients.
 func (c *cache) closeFile(fl *file) {
-	c.disk.closing(fl)
+	c.disk.SyncForClose(&fl.File)
 	if fl.rest != nil {
 		c.leftovers.Add(-1)
 	}
-	closeFD(fl.fd)
+	closeFD(fl.FD)
 	c.fds.Add(-1)
 }
 
+// isSettled reports whether closing fl would not wait for a disk.
+func (c *cache) isSettled(fl *file) bool { return c.disk.IsSettled(&fl.File) }
+
 func (c *cache) removeLocked(o *object) {
 	delete(c.objs, o.h)
-	o.unlink()
-	o.dead = true
+	o.unlinkObject()
+	o.removedFromCache = true
 }
 
-func (c *cache) link(o *object) {
+func (c *cache) linkObject(o *object) {
 	ring := &c.ring
 	if o.pinned {
 		ring = &c.pins
@@ -213,8 +229,8 @@ func (c *cache) link(o *object) {
 	o.prev.next, o.next.prev = o, o
 }
 
-// unlink takes o out of its ring, if any.
-func (o *object) unlink() {
+// unlinkObject removes o from its ring, if any.
+func (o *object) unlinkObject() {
 	o.prev.next, o.next.prev = o.next, o.prev
 	o.prev, o.next = o, o
 }

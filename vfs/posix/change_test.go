@@ -42,7 +42,7 @@ func TestChangeCounts(t *testing.T) {
 	of := func(i int) inode { return inode{1, uint64(i)} }
 	for i := range all {
 		all[i].ctime = now - rnd.Int64N(3)*tick
-		all[i].last = c.of(of(i), all[i].ctime)
+		all[i].last = c.changeOf(of(i), all[i].ctime)
 	}
 	for range 20_000 {
 		i := rnd.IntN(files)
@@ -51,7 +51,7 @@ func TestChangeCounts(t *testing.T) {
 		case 0:
 			now += tick
 		case 1:
-			if rnd.IntN(20) == 0 { // the process ends
+			if rnd.IntN(20) == 0 { // the process exits
 				restarts++
 				c = start()
 			}
@@ -61,12 +61,12 @@ func TestChangeCounts(t *testing.T) {
 			}
 			before := f.ctime
 			f.ctime = now
-			c.note(of(i), before, now, false)
-			v := c.of(of(i), now)
+			c.noteChange(of(i), before, now, false)
+			v := c.changeOf(of(i), now)
 			require.Greater(t, v, f.last, "the change does not show")
 			f.last = v
 		default:
-			v := c.of(of(i), f.ctime)
+			v := c.changeOf(of(i), f.ctime)
 			require.GreaterOrEqual(t, v, f.last, "the attribute of older content is back")
 			f.last = v
 		}
@@ -76,7 +76,7 @@ func TestChangeCounts(t *testing.T) {
 	now += 3 * tick
 	n := 0
 	for i := range all {
-		c.note(of(i), now, now, false)
+		c.noteChange(of(i), now, now, false)
 	}
 	for i := range c.parts {
 		assert.LessOrEqual(t, len(c.parts[i].counts), (files+changeParts-1)/changeParts)
@@ -96,28 +96,28 @@ func TestChangeCountsStay(t *testing.T) {
 	c.lost.Store(now - 100*longestTick)
 	one, two, three := inode{1, 1}, inode{1, 2}, inode{1, 3}
 	old := now - 2*longestTick
-	c.note(one, old, old, false)
-	assert.EqualValues(t, old, c.of(one, old), "an operation without an effect on an old file")
-	c.note(two, now, now, false)
-	assert.EqualValues(t, now+1, c.of(two, now))
-	assert.EqualValues(t, now, c.of(three, now), "another file")
-	assert.EqualValues(t, now, c.of(inode{2, 2}, now), "a file of another device")
-	c.note(two, now, now+5_000_000, false)
+	c.noteChange(one, old, old, false)
+	assert.EqualValues(t, old, c.changeOf(one, old), "an operation without an effect on an old file")
+	c.noteChange(two, now, now, false)
+	assert.EqualValues(t, now+1, c.changeOf(two, now))
+	assert.EqualValues(t, now, c.changeOf(three, now), "another file")
+	assert.EqualValues(t, now, c.changeOf(inode{2, 2}, now), "a file of another device")
+	c.noteChange(two, now, now+5_000_000, false)
 	assert.Zero(t, c.n.Load(), "the count is of no more use")
 	old = now - 200*longestTick
-	assert.EqualValues(t, old+lostCount, c.of(three, old), "it may have had a count")
+	assert.EqualValues(t, old+lostCount, c.changeOf(three, old), "it may have had a count")
 }
 
-// TestChangeCountsTwo notes a change that moved ctime after somebody else's change in the same
-// tick was counted, and told.
+// TestChangeCountsTwo notes a change that moved ctime after somebody else's change in the same tick
+// was counted, and returned.
 func TestChangeCountsTwo(t *testing.T) {
 	now := int64(1 << 60)
 	c := newChangeCounts(10, func() int64 { return now })
 	one := inode{1, 1}
-	c.note(one, now, now, true)
-	told := c.of(one, now)
-	c.note(one, now-lastTicks, now, true)
-	assert.Greater(t, c.of(one, now), told)
+	c.noteChange(one, now, now, true)
+	told := c.changeOf(one, now)
+	c.noteChange(one, now-lastTicks, now, true)
+	assert.Greater(t, c.changeOf(one, now), told)
 }
 
 // TestChangeCountsLater notes two changes in the other order.
@@ -125,35 +125,35 @@ func TestChangeCountsLater(t *testing.T) {
 	now := int64(1 << 60)
 	c := newChangeCounts(10, func() int64 { return now })
 	one, old := inode{1, 1}, now-lastTicks
-	c.note(one, old, old, true)
-	c.note(one, now, now, true)
-	assert.EqualValues(t, now+1, c.of(one, now))
-	assert.NotContains(t, []uint64{uint64(old), uint64(old + 1)}, c.of(one, old), "a value of older content is back")
-	c.note(one, old, old, true)
-	c.note(one, old-1, old, false)
-	assert.EqualValues(t, now+1, c.of(one, now))
+	c.noteChange(one, old, old, true)
+	c.noteChange(one, now, now, true)
+	assert.EqualValues(t, now+1, c.changeOf(one, now))
+	assert.NotContains(t, []uint64{uint64(old), uint64(old + 1)}, c.changeOf(one, old), "a value of older content is back")
+	c.noteChange(one, old, old, true)
+	c.noteChange(one, old-1, old, false)
+	assert.EqualValues(t, now+1, c.changeOf(one, now))
 	now -= 2 * lastTicks // the clock is set back
-	c.note(one, now, now, true)
-	assert.EqualValues(t, now+1, c.of(one, now))
+	c.noteChange(one, now, now, true)
+	assert.EqualValues(t, now+1, c.changeOf(one, now))
 }
 
 // TestChangeCoarse writes to a file system whose times turn out to be coarser
 // than expected.
 func TestChangeCoarse(t *testing.T) {
-	clean(t)
-	f := newSite(t, "", Options{TableHandles: true}).open(t)
-	f.coarse.Store(false)
+	checkCleanup(t)
+	f := newExportedDir(t, "", Options{TableHandles: true}).open(t)
+	f.coarseCtime.Store(false)
 	st := at(1, kernelNow())
 	f.noteChange(st, st, false)
-	assert.False(t, f.coarse.Load(), "there may have been no change")
-	f.noteChange(st, at(1, nanos(st.Ctime)+1), true)
-	assert.False(t, f.coarse.Load())
+	assert.False(t, f.coarseCtime.Load(), "there may have been no change")
+	f.noteChange(st, at(1, nanoseconds(st.Ctime)+1), true)
+	assert.False(t, f.coarseCtime.Load())
 	f.noteChange(st, st, true)
-	assert.True(t, f.coarse.Load())
-	assert.NotEqual(t, uint64(nanos(st.Ctime)), f.change(st))
-	f.tick = 1000
+	assert.True(t, f.coarseCtime.Load())
+	assert.NotEqual(t, uint64(nanoseconds(st.Ctime)), f.changeAttr(st))
+	f.clockTick = 1000
 	st.Ctime.Nsec = 1999
-	assert.EqualValues(t, 1000, f.ctime(st)%1e9)
+	assert.EqualValues(t, 1000, f.ctimeNanos(st)%1e9)
 }
 
 // TestChangeEveryOperation checks that each change of an object shows, with
@@ -161,10 +161,10 @@ func TestChangeCoarse(t *testing.T) {
 func TestChangeEveryOperation(t *testing.T) {
 	for name, tick := range map[string]int64{"kernel": 0, "coarse": 10_000_000} {
 		t.Run(name, func(t *testing.T) {
-			clean(t)
-			f := newSite(t, "", Options{TableHandles: true}).open(t)
-			if f.tick = tick; tick > 0 {
-				f.coarse.Store(true)
+			checkCleanup(t)
+			f := newExportedDir(t, "", Options{TableHandles: true}).open(t)
+			if f.clockTick = tick; tick > 0 {
+				f.coarseCtime.Store(true)
 			}
 			c := user()
 			ctx := t.Context()
@@ -227,6 +227,13 @@ func TestChangeEveryOperation(t *testing.T) {
 				w, _, err = f.Rename(ctx, &c, root, "g", root, "h")
 				require.NoError(t, err)
 				moves("rename", w, before, root)
+				for _, to := range []string{"h", "f"} {
+					before, own = value(root), value(file)
+					w, _, err = f.Rename(ctx, &c, root, "h", root, to)
+					require.NoError(t, err)
+					assert.Equal(t, []uint64{before, before, before}, []uint64{w.Before.Change, w.After.Change, value(root)}, "rename to another name of the object")
+					assert.Equal(t, own, value(file))
+				}
 				before, own = value(root), value(file)
 				w, err = f.Remove(ctx, &c, root, "h")
 				require.NoError(t, err)
@@ -251,13 +258,13 @@ func TestKernelAtLeast(t *testing.T) {
 // TestChangeOfSlowClock changes a file of another host, whose clock is behind
 // this host's.
 func TestChangeOfSlowClock(t *testing.T) {
-	w := newWorld(t, tableKind())
-	w.f.coarse.Store(true)
+	w := newTestFS(t, tableKind())
+	w.f.coarseCtime.Store(true)
 	st := at(1<<62, kernelNow()-int64(time.Minute))
-	last := w.f.change(st)
+	last := w.f.changeAttr(st)
 	for range 3 {
 		w.f.noteChange(st, st, true)
-		assert.Greater(t, w.f.change(st), last)
-		last = w.f.change(st)
+		assert.Greater(t, w.f.changeAttr(st), last)
+		last = w.f.changeAttr(st)
 	}
 }

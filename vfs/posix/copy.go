@@ -29,18 +29,18 @@ func (f *FS) CopyRange(_ context.Context, c *vfs.Cred, from, to vfs.Part, n uint
 	defer f.endPart(&dst)
 	err = f.changePart(&dst, func(*unix.Statx_t) (bool, error) {
 		in, out := int64(from.Offset), int64(to.Offset)
-		got, err := retry(func() (int, error) { return f.copyRange(src.fl.fd, &in, dst.fl.fd, &out, int(n), 0) })
-		f.touched(src.o)
+		got, err := retryEINTR(func() (int, error) { return f.copyRange(src.fl.FD, &in, dst.fl.FD, &out, int(n), 0) })
+		f.noteRead(src.o)
 		if copied = uint64(max(got, 0)); copied > 0 {
-			f.disk.wrote(dst.fl)
+			f.disk.MarkDirty(&dst.fl.File)
 		}
 		return copied > 0, copyError(err)
 	})
 	return copied, err
 }
 
-// copyError converts an error by which the kernel refuses to copy between two
-// files at all. If the cause is another, a write will meet it too.
+// copyError converts the errors with which the kernel rejects any copy between two files. If there
+// is another cause, a write will fail with it too.
 func copyError(err error) error {
 	switch err {
 	case unix.EXDEV, unix.EINVAL, unix.ENOSYS, unix.EPERM:
@@ -56,7 +56,7 @@ func (f *FS) useBoth(c *vfs.Cred, from, to *vfs.Part) (src, dst partUse, err err
 		return src, dst, err
 	}
 	var st unix.Statx_t
-	if err = src.stat(f, &st); err == nil {
+	if err = src.statAndCheck(f, &st); err == nil {
 		dst, err = f.usePart(c, to, accWrite)
 	}
 	if err != nil {
@@ -82,14 +82,13 @@ func (f *FS) CloneRange(_ context.Context, c *vfs.Cred, from, to vfs.Part, n uin
 	defer f.endPart(&src)
 	defer f.endPart(&dst)
 	return f.changeStably(&dst, func(*unix.Statx_t) error {
-		r := unix.FileCloneRange{Src_fd: int64(src.fl.fd), Src_offset: from.Offset, Src_length: n, Dest_offset: to.Offset}
-		_, err := retry(func() (int, error) { return 0, f.cloneRange(dst.fl.fd, &r) })
+		r := unix.FileCloneRange{Src_fd: int64(src.fl.FD), Src_offset: from.Offset, Src_length: n, Dest_offset: to.Offset}
+		_, err := retryEINTR(func() (int, error) { return 0, f.cloneRange(dst.fl.FD, &r) })
 		return err
 	})
 }
 
-// CloneAlign returns the size of the file system's blocks, if files can share
-// them (vfs.Copier).
+// CloneAlign returns the file system's block size, if files can share blocks (vfs.Copier).
 func (f *FS) CloneAlign() uint32 { return f.cloneAlign }
 
 // canClone reports whether files in a directory can share blocks: whether the
@@ -97,7 +96,7 @@ func (f *FS) CloneAlign() uint32 { return f.cloneAlign }
 func canClone(dir int) bool {
 	var fds [2]int
 	for i := range fds {
-		fd, err := retry(func() (int, error) {
+		fd, err := retryEINTR(func() (int, error) {
 			return unix.Openat(dir, ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 		})
 		if err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// twoFiles returns a world with two files of its caller.
-func twoFiles(t *testing.T) (w *world, src, dst vfs.Part) {
-	w = newWorld(t, tableKind())
+// twoFiles returns a testFS with two files that belong to its caller.
+func twoFiles(t *testing.T) (w *testFS, src, dst vfs.Part) {
+	w = newTestFS(t, tableKind())
 	for _, name := range []string{"src", "dst"} {
 		m, err := w.f.Create(t.Context(), &w.c, w.f.Root(), name, vfs.CreateHow{Mode: vfs.Guarded})
 		require.NoError(t, err)
@@ -25,9 +25,8 @@ func twoFiles(t *testing.T) (w *world, src, dst vfs.Part) {
 	return w, src, dst
 }
 
-// TestCopyRangeErrors checks errors by which the kernel refuses to copy at all,
-// interrupted copies, and copies that end early. What is copied is as stable as
-// what is written (R7862-15.2-14).
+// TestCopyRangeErrors checks errors by which the kernel rejects any copy, interrupted copies, and
+// short copies. What is copied is as stable as what is written (R7862-15.2-14).
 func TestCopyRangeErrors(t *testing.T) {
 	w, src, dst := twoFiles(t)
 	for err, want := range map[error]error{
@@ -54,24 +53,24 @@ func TestCopyRangeErrors(t *testing.T) {
 	got, _, _, err := w.f.Read(t.Context(), &w.c, dst.Handle, p, 0)
 	require.NoError(t, err)
 	assert.Equal(t, "0123456789789", string(p[:got]))
-	o, err := w.f.object(dst.Handle)
+	o, err := w.f.getObject(dst.Handle)
 	require.NoError(t, err)
-	defer w.f.put(o)
-	assert.NotEmpty(t, w.f.disk.dirty[o.ino], "a COMMIT must sync the descriptor that has copied")
+	defer w.f.putObject(o)
+	assert.False(t, w.f.disk.IsIdle(), "a COMMIT must sync the descriptor that has copied")
 }
 
 // TestCloneRange checks what is passed to the kernel, and that the clone is
 // synced before CloneRange returns: R7862-15.13-8.
 func TestCloneRange(t *testing.T) {
 	w, src, dst := twoFiles(t)
-	w.f.cloneAlign, w.f.volatile = 4096, false
+	w.f.cloneAlign, w.f.traits.volatile = 4096, false
 	var passed unix.FileCloneRange
 	w.f.cloneRange = func(_ int, r *unix.FileCloneRange) error {
 		passed = *r
 		return nil
 	}
 	synced := 0
-	w.f.disk.fsync = func(int) error {
+	w.f.disk.Fsync = func(int) error {
 		synced++
 		return nil
 	}
@@ -81,7 +80,7 @@ func TestCloneRange(t *testing.T) {
 	passed.Src_fd = 0
 	assert.Equal(t, unix.FileCloneRange{Src_offset: 4096, Src_length: 10, Dest_offset: 8192}, passed)
 	assert.Equal(t, 1, synced)
-	w.f.disk.fsync = func(int) error { return unix.EIO }
+	w.f.disk.Fsync = func(int) error { return unix.EIO }
 	verifier := w.f.WriteVerifier()
 	require.ErrorIs(t, w.f.CloneRange(t.Context(), &w.c, src, dst, 10), unix.EIO)
 	assert.NotEqual(t, verifier, w.f.WriteVerifier())

@@ -11,25 +11,24 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// Create makes a file or takes the existing object. With Unchecked it at most
-// sets the size of an existing file; an object of another type is returned
-// unchanged, as knfsd does. A directory is an error, because a client that asks
-// for a file may not expect a directory: Linux 6.1 sends such a request if it
-// remembers the name as missing, and would crash.
+// Create creates a file or accepts the existing object. With Unchecked it at most sets the size of
+// an existing file; an object of another type is returned unchanged, as knfsd does. A directory is
+// an error, because a client that creates a file may not expect one: Linux 6.1 sends such a request
+// after a negative dentry, and would crash.
 func (f *FS) Create(ctx context.Context, c *vfs.Cred, dir vfs.Handle, name string, how vfs.CreateHow) (vfs.Made, error) {
-	return f.make(ctx, c, dir, f.fileMaker(c, name, how))
+	return f.makeNew(ctx, c, dir, f.fileMaker(c, name, how))
 }
 
-// fileMaker returns the maker of a regular file.
+// fileMaker returns a regular file's maker.
 func (f *FS) fileMaker(c *vfs.Cred, name string, how vfs.CreateHow) *maker {
 	if how.Mode == vfs.Exclusive {
-		return f.exclusive(c, name, how)
+		return f.exclusiveMaker(c, name, how)
 	}
-	s := f.initial(c, how.Attr, defaultFileMode)
+	s := f.initialAttr(c, how.Attr, defaultFileMode)
 	m := &maker{name: name, attr: s}
 	m.call = func(d int) (int, error) { return f.createFile(d, m, nil) }
 	if how.Mode == vfs.Unchecked {
-		m.taken = func(o *object) error {
+		m.acceptExisting = func(o *object) error {
 			switch {
 			case o.typ == vfs.TypeDir:
 				return unix.EISDIR
@@ -42,10 +41,10 @@ func (f *FS) fileMaker(c *vfs.Cred, name string, how vfs.CreateHow) *maker {
 	return m
 }
 
-// createFile makes a new file of the requested size, with the given times if any. It
-// fails if the name exists.
+// giveToCaller creates a file with the requested size, with the given times if any. It fails if the
+// name exists.
 func (f *FS) createFile(dir int, m *maker, times *[2]unix.Timespec) (place int, err error) {
-	fd, err := retry(func() (int, error) {
+	fd, err := retryEINTR(func() (int, error) {
 		return unix.Openat(dir, m.name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, *m.attr.Mode)
 	})
 	if err != nil {
@@ -62,34 +61,33 @@ func (f *FS) createFile(dir int, m *maker, times *[2]unix.Timespec) (place int, 
 		closeFD(fd)
 	}()
 	if m.attr.Size != nil {
-		if err := f.ftruncate(fd, *m.attr.Size); err != nil {
-			return -1, late(err)
+		if err := f.truncateFD(fd, *m.attr.Size); err != nil {
+			return -1, hideTemporary(err)
 		}
 	}
 	if times != nil && setTimes(fd, times) != nil {
 		_ = unix.Unlinkat(dir, m.name, 0)
 		return -1, unix.EOPNOTSUPP
 	}
-	place, err = f.reopen(fd, unix.O_PATH)
-	return place, late(err)
+	place, err = f.reopenFD(fd, unix.O_PATH)
+	return place, hideTemporary(err)
 }
 
-// exclusive makes a file whose times hold the verifier until the client sets
-// them (RFC 1813, Section 3.3.8). It uses only the seconds, as signed 32-bit
-// numbers, which even old file systems keep. It fails with EOPNOTSUPP if this
-// file system does not keep them.
-func (f *FS) exclusive(c *vfs.Cred, name string, how vfs.CreateHow) *maker {
-	s := f.initial(c, how.Attr, defaultFileMode)
+// exclusiveMaker returns the maker for a file whose times hold the verifier until the client sets
+// them (RFC 1813, Section 3.3.8). It uses only the seconds, as signed 32-bit numbers, which even
+// old file systems keep. It fails with EOPNOTSUPP if this file system does not keep them.
+func (f *FS) exclusiveMaker(c *vfs.Cred, name string, how vfs.CreateHow) *maker {
+	s := f.initialAttr(c, how.Attr, defaultFileMode)
 	atime, mtime := int64(int32(how.Verifier>>32)), int64(int32(how.Verifier))
 	holds := func(st *unix.Statx_t) bool {
 		return typeOf(st.Mode) == vfs.TypeReg && st.Size == 0 &&
 			st.Atime.Sec == atime && st.Mtime.Sec == mtime
 	}
-	m := &maker{name: name, attr: s, kept: holds}
+	m := &maker{name: name, attr: s, keptData: holds}
 	m.call = func(d int) (int, error) {
 		return f.createFile(d, m, &[2]unix.Timespec{unix.NsecToTimespec(atime * 1e9), unix.NsecToTimespec(mtime * 1e9)})
 	}
-	m.taken = func(o *object) error {
+	m.acceptExisting = func(o *object) error {
 		var st unix.Statx_t
 		if statFD(o.fd, &st) != nil || !holds(&st) {
 			return unix.EEXIST
@@ -100,16 +98,16 @@ func (f *FS) exclusive(c *vfs.Cred, name string, how vfs.CreateHow) *maker {
 }
 
 func (f *FS) Mkdir(ctx context.Context, c *vfs.Cred, dir vfs.Handle, name string, s vfs.SetAttr) (vfs.Made, error) {
-	s = f.initial(c, s, defaultDirMode)
-	return f.make(ctx, c, dir, &maker{name: name, attr: s, call: func(d int) (int, error) {
+	s = f.initialAttr(c, s, defaultDirMode)
+	return f.makeNew(ctx, c, dir, &maker{name: name, attr: s, call: func(d int) (int, error) {
 		return madePath(d, name, unix.Mkdirat(d, name, *s.Mode))
 	}})
 }
 
-// Symlink makes a symbolic link. The client cannot choose its mode.
+// Symlink creates a symbolic link. The client cannot choose its mode.
 func (f *FS) Symlink(ctx context.Context, c *vfs.Cred, dir vfs.Handle, name, target string, s vfs.SetAttr) (vfs.Made, error) {
-	s = f.initial(c, s, 0)
-	return f.make(ctx, c, dir, &maker{name: name, attr: s, call: func(d int) (int, error) {
+	s = f.initialAttr(c, s, 0)
+	return f.makeNew(ctx, c, dir, &maker{name: name, attr: s, call: func(d int) (int, error) {
 		if strings.IndexByte(target, 0) >= 0 {
 			return -1, unix.EINVAL
 		}
@@ -123,7 +121,7 @@ const (
 	minorBits = 20
 )
 
-// Mknod makes devices for root only, because the kernel checks.
+// Mknod creates devices for root only, because the kernel checks.
 func (f *FS) Mknod(ctx context.Context, c *vfs.Cred, dir vfs.Handle, name string, t vfs.Type, dev vfs.Dev, s vfs.SetAttr) (vfs.Made, error) {
 	var kind uint32
 	switch t {
@@ -145,8 +143,8 @@ func (f *FS) Mknod(ctx context.Context, c *vfs.Cred, dir vfs.Handle, name string
 		}
 		number = int(unix.Mkdev(dev.Major, dev.Minor))
 	}
-	s = f.initial(c, s, defaultFileMode)
-	return f.make(ctx, c, dir, &maker{name: name, attr: s, call: func(d int) (int, error) {
+	s = f.initialAttr(c, s, defaultFileMode)
+	return f.makeNew(ctx, c, dir, &maker{name: name, attr: s, call: func(d int) (int, error) {
 		return madePath(d, name, unix.Mknodat(d, name, kind|*s.Mode, number))
 	}})
 }
@@ -158,5 +156,5 @@ func madePath(dir int, name string, err error) (int, error) {
 		return -1, err
 	}
 	fd, err := openPath(dir, name)
-	return fd, late(err)
+	return fd, hideTemporary(err)
 }

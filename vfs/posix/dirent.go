@@ -23,17 +23,17 @@ var dirBufs = sync.Pool{New: func() any { return new(dirBuf) }}
 // A dirent is a directory entry in the kernel's format, struct linux_dirent64.
 type dirent struct {
 	ino   uint64
-	off   int64  // position of the next entry
+	off   int64  // next entry's position
 	nameZ []byte // with its NUL, and perhaps padding
 }
 
 const direntHead = 19
 
-func (d *dirent) name() []byte {
+func (d *dirent) nameBytes() []byte {
 	return d.nameZ[:bytes.IndexByte(d.nameZ, 0)]
 }
 
-// nextDirent parses the first entry of b and returns the rest of b.
+// nextDirent parses b's first entry and returns the rest.
 func nextDirent(b []byte) (d dirent, rest []byte) {
 	n := binary.NativeEndian.Uint16(b[16:])
 	return dirent{
@@ -44,5 +44,5 @@ func nextDirent(b []byte) (d dirent, rest []byte) {
 }
 
 func getdents(fd int, b []byte) (int, error) {
-	return retry(func() (int, error) { return unix.Getdents(fd, b) })
+	return retryEINTR(func() (int, error) { return unix.Getdents(fd, b) })
 }

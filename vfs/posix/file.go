@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/posix/internal/filesync"
 )
 
 type access uint8
@@ -20,8 +21,8 @@ const (
 	accWrite
 )
 
-// mode returns the access as faccessat2(2) has it.
-func (a access) mode() uint32 {
+// accessMode returns the access as faccessat2(2) has it.
+func (a access) accessMode() uint32 {
 	if a == accWrite {
 		return unix.W_OK
 	}
@@ -30,21 +31,18 @@ func (a access) mode() uint32 {
 
 // A file is an object opened by a caller, or a directory opened for reading.
 type file struct {
-	fd      int
-	ino     uint64
+	filesync.File
 	acc     access
 	credKey credKey
 
-	seen   atomic.Pointer[perms]
-	dirty  atomic.Bool    // written to since the last sync; disk changes it
-	failed *atomic.Uint32 // the object's, because files may share a description
+	seen atomic.Pointer[perms]
 
-	dir  sync.Mutex // guards the following and the descriptor's position
-	pos  int64      // directory: the descriptor's position
-	rest *leftover  // directory: entries that the last listing had no room for, or nil
+	dir  sync.Mutex   // guards the following and the descriptor's position
+	pos  int64        // directory: the descriptor's position
+	rest *dirLeftover // directory: entries that did not fit into the last listing, or nil
 
 	refs int    // under object.mu
-	used uint32 // tick of the last release, under object.mu
+	used uint32 // tick at the last release, under object.mu
 }
 
 // perms are the attributes on which permission to open a file was based.
@@ -60,82 +58,82 @@ func permsOf(st *unix.Statx_t) *perms {
 	return &perms{mode: st.Mode, uid: st.Uid, gid: st.Gid, mtime: st.Mtime, ctime: st.Ctime, at: time.Now()}
 }
 
-// hold reports whether permission still holds for a file with attributes st. A
-// changed mode or owner ends it. ctime changes with an access control list, but
-// also with each write; a write changes mtime too, and permission then holds
-// for recheckTime.
-func (p *perms) hold(st *unix.Statx_t) bool {
+// areValid reports whether permission still holds for a file with attributes st. A changed mode or
+// owner revokes it. ctime changes with an ACL, but also with each write; a write changes mtime too,
+// and permission then holds for recheckTime.
+func (p *perms) areValid(st *unix.Statx_t) bool {
 	return p.mode == st.Mode && p.uid == st.Uid && p.gid == st.Gid &&
 		(p.ctime == st.Ctime || p.mtime != st.Mtime && time.Since(p.at) < recheckTime)
 }
 
-// open returns o opened by c, from the cache or newly opened, with one
-// reference.
-func (f *FS) open(o *object, c *vfs.Cred, acc access) (*file, error) {
-	w := f.whoIs(c)
-	fl, over, err := f.openLocked(o, c, &w, acc)
+// openAs returns o as opened by c, from the cache or newly opened, with one reference.
+func (f *FS) openAs(o *object, c *vfs.Cred, acc access) (*file, error) {
+	w := f.credKeyOf(c)
+	fl, evicted, err := f.openLocked(o, c, &w, acc)
 	if err != nil {
 		return nil, err
 	}
-	f.closeOver(over)
+	f.closeEvicted(evicted, acc)
 	return fl, nil
 }
 
-// closeOver closes files that had to make room. It is called without o.mu:
-// closing may wait for a disk.
-func (f *FS) closeOver(over []*file) {
-	for _, old := range over {
+// closeEvicted closes evicted files. It is called without o.mu: closing may wait for a disk.
+func (f *FS) closeEvicted(evicted []*file, acc access) {
+	for _, old := range evicted {
 		f.cache.closeFile(old)
 	}
-	f.cache.shrink()
+	f.cache.closeExcess(acc == accWrite)
 }
 
-// openLocked also returns files that had to make room; the caller must close
-// them.
-func (f *FS) openLocked(o *object, c *vfs.Cred, w *credKey, acc access) (fl *file, over []*file, err error) {
+// openLocked also returns evicted files; the caller must close them.
+func (f *FS) openLocked(o *object, c *vfs.Cred, w *credKey, acc access) (fl *file, evicted []*file, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if fl := o.find(w, acc); fl != nil {
+	if fl := o.findFile(w, acc); fl != nil {
 		fl.refs++
 		return fl, nil, nil
 	}
 	var st unix.Statx_t // before the check, to miss no later change
-	if err := f.stat(o, &st); err != nil {
+	if err := f.statOrStale(o, &st); err != nil {
 		return nil, nil, err
 	}
-	fd, err := f.openAs(o, c, acc, st.Uid)
+	fd, err := f.openFresh(o, c, acc, st.Uid)
 	if err != nil {
 		return nil, nil, err
 	}
-	fl, over = f.addFile(o, w, acc, fd, permsOf(&st))
-	return fl, over, nil
+	fl, evicted = f.addFile(o, w, acc, fd, permsOf(&st))
+	return fl, evicted, nil
 }
 
-// addFile adds the descriptor fd to the files of o. It also returns files that
-// had to make room; the caller must close them. o.mu is held.
-func (f *FS) addFile(o *object, w *credKey, acc access, fd int, seen *perms) (fl *file, over []*file) {
+// addFile adds the descriptor fd to o's files. It also returns evicted files; the caller must close
+// them. o.mu is held.
+func (f *FS) addFile(o *object, w *credKey, acc access, fd int, seen *perms) (fl *file, evicted []*file) {
 	w.groups = slices.Clone(w.groups)
-	fl = &file{fd: fd, ino: o.ino, acc: acc, credKey: *w, refs: 1, failed: &o.failed}
+	fl = &file{File: filesync.File{FD: fd, Ino: o.ino, Failed: &o.failed}, acc: acc, credKey: *w, refs: 1}
 	fl.seen.Store(seen)
 	f.cache.fds.Add(1)
-	over = o.limitFiles()
+	evicted = f.limitFiles(o, acc)
 	o.files = append(o.files, fl)
-	return fl, over
+	return fl, evicted
 }
 
-// limitFiles makes room for one more file of o. It returns the files that the
-// caller must close. o.mu is held.
-func (o *object) limitFiles() []*file {
+// limitFiles evicts files so that o may have one more. It returns those that the caller must close:
+// the least recently used one that waits for no disk. If many are dirty, a caller that writes
+// closes all idle ones, so that each sync covers many callers' writes. o.mu is held.
+func (f *FS) limitFiles(o *object, acc access) []*file {
 	if len(o.files) < maxObjectFiles {
 		return nil
 	}
 	var oldest *file
 	for _, fl := range o.files {
-		if fl.refs == 0 && (oldest == nil || fl.used < oldest.used) {
+		if fl.refs == 0 && (oldest == nil || fl.used < oldest.used) && f.cache.isSettled(fl) {
 			oldest = fl
 		}
 	}
-	return o.take(func(fl *file) bool { return fl == oldest })
+	if oldest == nil && acc == accWrite && int64(len(o.files)) >= min(maxDirtyFiles, max(f.cache.maxDescriptors()/4, maxObjectFiles)) {
+		return o.takeFiles(func(*file) bool { return true })
+	}
+	return o.takeFiles(func(fl *file) bool { return fl == oldest })
 }
 
 func (f *FS) closeFile(o *object, fl *file) {
@@ -145,13 +143,13 @@ func (f *FS) closeFile(o *object, fl *file) {
 	o.mu.Unlock()
 }
 
-// recheck asks the kernel again whether c may open o, if st shows that the
-// answer may have changed since fl was opened.
-func (f *FS) recheck(o *object, fl *file, c *vfs.Cred, st *unix.Statx_t) error {
-	if fl.seen.Load().hold(st) {
+// recheckAccess checks with the kernel again that c may open o, if st shows that this may have
+// changed since fl was opened.
+func (f *FS) recheckAccess(o *object, fl *file, c *vfs.Cred, st *unix.Statx_t) error {
+	if fl.seen.Load().areValid(st) {
 		return nil
 	}
-	fd, err := f.openAs(o, c, fl.acc, st.Uid)
+	fd, err := f.openFresh(o, c, fl.acc, st.Uid)
 	if err != nil {
 		return err
 	}
@@ -160,9 +158,9 @@ func (f *FS) recheck(o *object, fl *file, c *vfs.Cred, st *unix.Statx_t) error {
 	return nil
 }
 
-// openAs opens o as c, with NFS's two departures from the kernel's permissions.
-// O_NONBLOCK makes a lease that must be broken return EAGAIN.
-func (f *FS) openAs(o *object, c *vfs.Cred, acc access, owner uint32) (int, error) {
+// openFresh opens a new descriptor for o as c, with NFS's two departures from the kernel's
+// permissions. O_NONBLOCK makes a lease that must be broken return EAGAIN.
+func (f *FS) openFresh(o *object, c *vfs.Cred, acc access, owner uint32) (int, error) {
 	flags := unix.O_RDONLY
 	if acc == accWrite {
 		flags = unix.O_WRONLY
@@ -172,33 +170,33 @@ func (f *FS) openAs(o *object, c *vfs.Cred, acc access, owner uint32) (int, erro
 	}
 	shared := o.shared.Load()
 	fd := -1
-	err := f.as(c, func() (err error) {
+	err := f.runAs(c, func() (err error) {
 		if shared {
-			return accessible(o.fd, acc.mode())
+			return checkAccess(o.fd, acc.accessMode())
 		}
-		fd, err = f.reopen(o.fd, flags)
+		fd, err = f.reopenFD(o.fd, flags)
 		return err
 	})
 	if err == unix.EACCES && f.switches && o.typ == vfs.TypeReg &&
-		(c.UID == owner || acc == accRead && f.permitted(o, c, unix.X_OK) == nil) {
+		(c.UID == owner || acc == accRead && f.checkPermission(o, c, unix.X_OK) == nil) {
 		if !shared {
-			return f.reopen(o.fd, flags)
+			return f.reopenFD(o.fd, flags)
 		}
 		err = nil
 	}
 	if shared && err == nil {
-		return dup(o.fd) // another description would break the lease
+		return dupFD(o.fd) // another description would break the lease
 	}
 	return fd, err
 }
 
-func dup(fd int) (int, error) {
-	return retry(func() (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0) })
+func dupFD(fd int) (int, error) {
+	return retryEINTR(func() (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0) })
 }
 
-// reopen opens the object of a descriptor again.
-func (f *FS) reopen(fd, flags int) (int, error) {
-	return retry(func() (int, error) {
-		return unix.Openat(f.proc, magic(fd), flags|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+// reopenFD opens a descriptor's object again.
+func (f *FS) reopenFD(fd, flags int) (int, error) {
+	return retryEINTR(func() (int, error) {
+		return unix.Openat(f.proc, magicName(fd), flags|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	})
 }

@@ -11,40 +11,38 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/posix/internal/filesync"
 )
 
-// FS serves a directory of the host as a vfs.FS.
+// FS serves a host directory as a vfs.FS.
 type FS struct {
 	process
-	handles  handles
-	cache    cache
-	disk     disk
-	leases   leases
-	witness  witness
-	root     *object
-	rootStat unix.Statx_t
-	tree     int         // keeps the mount alive, or -1
-	mount    int         // the root, open for reading
-	proc     int         // /proc/self/fd
-	volatile bool        // the file system is in memory only
-	coarse   atomic.Bool // changes may leave ctime as it was
-	local    bool        // see keepsAttrs
-	numbered bool        // directories have the inode numbers of their objects
+	handles     handles
+	cache       cache
+	disk        filesync.Disk
+	leases      leases
+	witness     dirWitness
+	root        *object
+	rootStat    unix.Statx_t
+	tree        int         // keeps the mount alive, or -1
+	mount       int         // the root, open for reading
+	proc        int         // /proc/self/fd
+	traits      fsTraits    // the file system's
+	coarseCtime atomic.Bool // changes may leave ctime as it was
+	hasInodes   bool        // directory entries have their objects' inode numbers
 
-	sole atomic.Bool // see SetExclusive
-	dev  uint64      // of all objects
+	exclusive atomic.Bool // see SetExclusive
+	dev       uint64      // all objects'
 
-	kept     bool // the kernel's handles outlive its inode cache
-	lasting  bool // inodes are the same after another mount
 	xattrs   bool // objects can have extended attributes
 	acls     bool // objects can have access control lists
 	fsid     uint64
-	maxSize  uint64 // longest file, in bytes
+	maxSize  uint64 // maximum file size, in bytes
 	newVerf  func() uint64
 	verifier atomic.Uint64
 	log      *slog.Logger
 
-	tick int64 // of coarse times in nanoseconds, for tests; 0: the kernel's
+	clockTick int64 // coarse-clock granularity in nanoseconds, for tests; 0: the kernel's
 
 	openNamed func(dir int, name string) (int, error)       // openPath, replaced in tests
 	fcntlLock func(fd, command int, lk *unix.Flock_t) error // fcntlLock, replaced in tests
@@ -56,16 +54,16 @@ type FS struct {
 
 	cloneAlign uint32 // see CloneAlign
 
-	unkept   bool      // the last tick could not write the table
-	unlocked sync.Once // see lockError
+	tableFailed  bool      // the last tick could not write the table
+	logLockError sync.Once // see lockError
 
-	stop, stopped chan struct{} // of the janitor
+	stop, stopped chan struct{} // runTicks'
 	closing       sync.Once
 }
 
 var _ vfs.FS = (*FS)(nil)
 
-// Root returns the handle of the directory.
+// Root returns the directory's handle.
 func (f *FS) Root() vfs.Handle { return f.root.h }
 
 // RootID identifies the served directory among all directories that this host
@@ -73,7 +71,7 @@ func (f *FS) Root() vfs.Handle { return f.root.h }
 // cannot identify the directory: after another mount, or on another host,
 // inodes may have other numbers.
 func (f *FS) RootID() []byte {
-	if !f.lasting {
+	if !f.traits.hasStableInodes() {
 		return nil
 	}
 	st := &f.rootStat
@@ -83,7 +81,7 @@ func (f *FS) RootID() []byte {
 		return binary.BigEndian.AppendUint32(b, st.Btime.Nsec)
 	}
 	var k kernelHandle
-	if k.of(f.mount) != nil {
+	if k.encode(f.mount) != nil {
 		return nil
 	}
 	return append(b, k.b[:k.n]...)
@@ -93,11 +91,11 @@ func (f *FS) RootID() []byte {
 // each failure to put data on stable storage.
 func (f *FS) WriteVerifier() uint64 { return f.verifier.Load() }
 
-// lost records that accepted data may be lost. The new verifier makes clients
+// reportLoss records that accepted data may be lost. The new verifier makes clients
 // that still have the data write it again.
-func (f *FS) lost(err error) {
+func (f *FS) reportLoss(err error) {
 	f.verifier.Store(f.newVerf())
-	f.log.Error("data may be lost; clients are told to write it again", "err", err)
+	f.log.Error("data may be lost; the new write verifier makes clients write it again", "err", err)
 }
 
 // Close closes all descriptors. No other method may be running. A second Close
@@ -107,6 +105,7 @@ func (f *FS) Close() (err error) {
 		f.SetExclusive(false)
 		close(f.stop)
 		<-f.stopped
+		f.cache.closing.Wait()
 		err = f.closeAll()
 	})
 	return err
@@ -116,10 +115,10 @@ func (f *FS) Close() (err error) {
 func (f *FS) closeAll() (err error) {
 	f.closeLeases()
 	if f.root != nil {
-		f.put(f.root)
+		f.putObject(f.root)
 	}
-	f.cache.clear()
-	f.witness.close()
+	f.cache.closeAll()
+	f.witness.closeInotify()
 	if f.handles != nil {
 		err = f.handles.close()
 	}
@@ -131,83 +130,92 @@ func (f *FS) closeAll() (err error) {
 	return err
 }
 
-// object returns the object of h with one reference, which put releases.
-func (f *FS) object(h vfs.Handle) (*object, error) {
-	if o := f.cache.get(h); o != nil {
+// getObject returns h's object with one reference, which putObject releases.
+func (f *FS) getObject(h vfs.Handle) (*object, error) {
+	if o := f.cache.getObject(h); o != nil {
 		return o, nil
 	}
-	fd, err := f.handles.open(h)
+	fd, err := f.handles.openHandle(h)
 	if err != nil {
 		return nil, err
 	}
 	return f.adoptExported(h, fd)
 }
 
-// directory is like object, but h must be a directory.
-func (f *FS) directory(h vfs.Handle) (*object, error) {
-	o, err := f.object(h)
+// getDirectory is like getObject, but h must be a directory.
+func (f *FS) getDirectory(h vfs.Handle) (*object, error) {
+	o, err := f.getObject(h)
 	if err == nil && o.typ != vfs.TypeDir {
-		f.put(o)
+		f.putObject(o)
 		return nil, unix.ENOTDIR
 	}
 	return o, err
 }
 
-func (f *FS) put(o *object) { f.cache.release(o) }
+func (f *FS) putObject(o *object) { f.cache.releaseObject(o) }
 
-// adopt makes an object of fd and takes ownership of fd.
-func (f *FS) adopt(h vfs.Handle, fd int, st *unix.Statx_t) *object {
-	return f.cache.put(&object{h: h, fd: fd, ino: st.Ino, typ: typeOf(st.Mode), birth: st.Btime, mask: st.Mask})
+// adoptFD creates an object that owns fd.
+func (f *FS) adoptFD(h vfs.Handle, fd int, st *unix.Statx_t) *object {
+	o := &object{h: h, fd: fd, ino: st.Ino, typ: typeOf(st.Mode), birth: st.Btime, mask: st.Mask}
+	if id, ok := linkOf(h); ok {
+		o.ino = id.Home
+	}
+	if f.traits.copiesUp {
+		o.copiedUp.Store(&copyUpIdentity{st.Ino, st.Btime})
+	}
+	return f.cache.addObject(o)
 }
 
-// adoptExported adopts the O_PATH descriptor fd that was opened by handle. It
-// returns ESTALE if the object is not of this export, or has no name left.
+// adoptExported adopts the O_PATH descriptor fd that was opened by handle. It returns ESTALE if the
+// object is not in this export, or has no name left.
 func (f *FS) adoptExported(h vfs.Handle, fd int) (*object, error) {
 	var st unix.Statx_t
 	err := statFD(fd, &st)
-	if err == nil && (!f.exported(&st) || st.Nlink == 0) {
+	if err == nil && (!f.isExported(&st) || st.Nlink == 0) {
 		err = unix.ESTALE
 	}
 	if err != nil {
 		closeFD(fd)
 		return nil, err
 	}
-	return f.adopt(h, fd, &st), nil
+	return f.adoptFD(h, fd, &st), nil
 }
 
-// exported reports whether an object lies in the export's mount.
-func (f *FS) exported(st *unix.Statx_t) bool {
+// isExported reports whether an object lies in the export's mount.
+func (f *FS) isExported(st *unix.Statx_t) bool {
 	r := &f.rootStat
 	return st.Dev_major == r.Dev_major && st.Dev_minor == r.Dev_minor && st.Mnt_id == r.Mnt_id
 }
 
 func (f *FS) isRoot(st *unix.Statx_t) bool {
-	return st.Ino == f.rootStat.Ino && f.exported(st)
+	return st.Ino == f.rootStat.Ino && f.isExported(st)
 }
 
-// stat reads an object's attributes. It returns ESTALE if the object has lost
-// its last name and is not open.
-func (f *FS) stat(o *object, st *unix.Statx_t) error {
-	if f.seenStat(o.ino, st) {
+// statOrStale reads an object's attributes. It returns ESTALE if the object is unlinked and not
+// open.
+func (f *FS) statOrStale(o *object, st *unix.Statx_t) error {
+	if f.cachedStat(o.ino, st) {
 		return nil
 	}
-	looked := attrs.now()
+	looked := attrs.currentTime()
 	if err := f.statObject(o, st); err != nil {
 		return err
 	}
-	f.see(st, looked)
+	f.noteCopyUp(o, st)
+	st.Ino = o.ino
+	f.cacheAttr(st, looked)
 	if st.Nlink == 0 && o.opens.Load() == 0 {
-		f.cache.forget(o.h)
+		f.cache.forgetObject(o.h)
 		return unix.ESTALE
 	}
 	return nil
 }
 
-// attrOf is like stat, for a reply in which attributes are optional.
+// attrOf is like statOrStale, for a reply in which attributes are optional.
 func (f *FS) attrOf(o *object) vfs.MaybeAttr {
 	var st unix.Statx_t
-	if f.stat(o, &st) != nil {
+	if f.statOrStale(o, &st) != nil {
 		return vfs.MaybeAttr{}
 	}
-	return f.some(&st)
+	return f.maybeAttrOf(&st)
 }

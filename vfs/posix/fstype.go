@@ -4,8 +4,7 @@ package posix
 
 import "golang.org/x/sys/unix"
 
-// statfs(2) reports the type of a file system as a number. Package unix lacks
-// these.
+// File system types in statfs(2) that package unix lacks.
 const (
 	gfs2Magic     = 0x01161970
 	ntfs3Magic    = 0x7366746e
@@ -14,71 +13,83 @@ const (
 	jfsMagic      = 0x3153464a
 )
 
-// localTypes are file systems whose files only one kernel changes, and whose
-// inodes can always be found by number.
-var localTypes = map[uint32]bool{
-	unix.EXT4_SUPER_MAGIC:  true, // also ext2 and ext3
-	unix.XFS_SUPER_MAGIC:   true,
-	unix.BTRFS_SUPER_MAGIC: true,
-	unix.F2FS_SUPER_MAGIC:  true,
-	unix.NILFS_SUPER_MAGIC: true,
-	unix.TMPFS_MAGIC:       true,
-	unix.RAMFS_MAGIC:       true,
-	zfsMagic:               true,
-	bcachefsMagic:          true,
-	jfsMagic:               true,
+// An fsTraits says what holds on a file system type. The zero value is safe, and holds for types
+// without an entry in knownTypes.
+type fsTraits struct {
+	// local: only one kernel changes the files, and each change to a file breaks the kernel's
+	// lease on it. Inodes can always be found by number. On FUSE, network and cluster file
+	// systems other hosts' changes break no lease, and on overlayfs not every local writer
+	// does.
+	local bool
+
+	// handles: the kernel opens its handles whether or not the inode is cached, or
+	// never, as overlayfs's without nfs_export. FUSE and some others give out handles
+	// but open them only until the inode leaves the cache.
+	handles bool
+
+	// coherentMmap: a mapping of a file shows what read(2) reads. On overlayfs, one from before
+	// a file's first change shows the lower layer's file ever after. A network file system may
+	// drop its pages only when a program reads or maps them.
+	coherentMmap bool
+
+	// links: all names with an inode number lead to one object as long as it exists. On
+	// overlayfs without index, the first change through one name of a hard-linked lower-layer
+	// file parts it from the others. FUSE file systems may do the same.
+	links bool
+
+	// attrs: an object has its own device and inode numbers within a mount, and only this
+	// kernel changes attributes. On bcachefs, a snapshot's files have the originals' numbers.
+	attrs bool
+
+	// dirInodes: directories have the inode numbers that statx reports, so that a listing need
+	// not look them up. A subvolume, for example, has another.
+	dirInodes bool
+
+	// reportsChanges: the kernel reports every change in a directory (inotify(7)). A ZFS
+	// rollback is not reported, nor are changes by other hosts.
+	reportsChanges bool
+
+	// volatile: nothing outlives the mount.
+	volatile bool
+
+	// fineCtime: each change to an object moves its ctime if the earlier one was read, since
+	// Linux 6.13.
+	fineCtime bool
+
+	// copiesUp: a change may give a lower-layer object another birth time, and its kernel
+	// handle another form.
+	copiesUp bool
 }
 
-// numberedTypes are file systems whose directories have the inode numbers that
-// statx reports, so that a listing need not ask for them: a subvolume, for example,
-// has another.
-var numberedTypes = map[uint32]bool{
-	unix.EXT4_SUPER_MAGIC: true,
-	unix.XFS_SUPER_MAGIC:  true,
-	unix.TMPFS_MAGIC:      true,
-	unix.RAMFS_MAGIC:      true,
+// knownTypes are the file system types that differ from the zero value.
+var knownTypes = map[uint32]fsTraits{
+	unix.EXT4_SUPER_MAGIC: { // also ext2 and ext3
+		local: true, handles: true, coherentMmap: true, links: true, attrs: true, dirInodes: true, reportsChanges: true, fineCtime: true,
+	},
+	unix.XFS_SUPER_MAGIC:       {local: true, handles: true, coherentMmap: true, links: true, attrs: true, dirInodes: true, reportsChanges: true, fineCtime: true},
+	unix.TMPFS_MAGIC:           {local: true, handles: true, coherentMmap: true, links: true, attrs: true, dirInodes: true, reportsChanges: true, fineCtime: true, volatile: true},
+	unix.RAMFS_MAGIC:           {local: true, handles: true, coherentMmap: true, links: true, attrs: true, dirInodes: true, volatile: true},
+	unix.BTRFS_SUPER_MAGIC:     {local: true, handles: true, coherentMmap: true, links: true, attrs: true, reportsChanges: true, fineCtime: true},
+	unix.F2FS_SUPER_MAGIC:      {local: true, handles: true, coherentMmap: true, links: true, attrs: true, reportsChanges: true},
+	unix.NILFS_SUPER_MAGIC:     {local: true, handles: true, coherentMmap: true, links: true, attrs: true},
+	zfsMagic:                   {local: true, handles: true, coherentMmap: true, links: true, attrs: true},
+	jfsMagic:                   {local: true, handles: true, coherentMmap: true, links: true, attrs: true},
+	bcachefsMagic:              {local: true, handles: true, coherentMmap: true, links: true},
+	unix.EROFS_SUPER_MAGIC_V1:  {handles: true, coherentMmap: true, links: true},
+	unix.ISOFS_SUPER_MAGIC:     {handles: true, coherentMmap: true, links: true},
+	unix.REISERFS_SUPER_MAGIC:  {handles: true, coherentMmap: true, links: true},
+	unix.SQUASHFS_MAGIC:        {handles: true, coherentMmap: true, links: true},
+	unix.UDF_SUPER_MAGIC:       {handles: true, coherentMmap: true, links: true},
+	ntfs3Magic:                 {handles: true, coherentMmap: true, links: true},
+	unix.CEPH_SUPER_MAGIC:      {handles: true, links: true},
+	unix.OCFS2_SUPER_MAGIC:     {handles: true, links: true},
+	gfs2Magic:                  {handles: true, links: true},
+	unix.NFS_SUPER_MAGIC:       {links: true},
+	unix.OVERLAYFS_SUPER_MAGIC: {handles: true, copiesUp: true},
 }
 
-// reportedTypes are file systems of which the kernel reports every change of a directory
-// (inotify(7)). A rollback of ZFS is not reported, nor are changes by other hosts.
-var reportedTypes = map[uint32]bool{
-	unix.EXT4_SUPER_MAGIC:  true,
-	unix.XFS_SUPER_MAGIC:   true,
-	unix.BTRFS_SUPER_MAGIC: true,
-	unix.F2FS_SUPER_MAGIC:  true,
-	unix.TMPFS_MAGIC:       true,
-}
+// traitsOf returns the traits of a file system type.
+func traitsOf(fsType uint32) fsTraits { return knownTypes[fsType] }
 
-// keepingTypes are other file systems whose handles the kernel opens whether or
-// not the inode is cached, or never, as overlayfs's without nfs_export. FUSE
-// and some others give out handles but open them only until the inode leaves
-// the cache.
-var keepingTypes = map[uint32]bool{
-	unix.CEPH_SUPER_MAGIC:      true,
-	unix.EROFS_SUPER_MAGIC_V1:  true,
-	unix.ISOFS_SUPER_MAGIC:     true,
-	unix.OCFS2_SUPER_MAGIC:     true,
-	unix.OVERLAYFS_SUPER_MAGIC: true,
-	unix.REISERFS_SUPER_MAGIC:  true,
-	unix.SQUASHFS_MAGIC:        true,
-	unix.UDF_SUPER_MAGIC:       true,
-	gfs2Magic:                  true,
-	ntfs3Magic:                 true,
-}
-
-// keepsHandles reports whether the kernel's handles are valid for as long as
-// the object exists.
-func keepsHandles(fsType uint32) bool {
-	return localTypes[fsType] || keepingTypes[fsType]
-}
-
-// keepsAttrs reports whether only this host changes the files, and each has its own device
-// and inode numbers within a mount. On bcachefs, files of a snapshot have those of the
-// originals.
-func keepsAttrs(fsType uint32) bool { return localTypes[fsType] && fsType != bcachefsMagic }
-
-// leasesMeanMuch reports whether every change of a file breaks the kernel's
-// lease of it. On FUSE, network and cluster file systems, changes made by other
-// hosts do not break the kernel's leases. On overlayfs, not every local writer
-// does.
-func leasesMeanMuch(fsType uint32) bool { return localTypes[fsType] }
+// hasStableInodes reports whether inodes have the same numbers after another mount.
+func (t *fsTraits) hasStableInodes() bool { return t.local && !t.volatile }

@@ -21,10 +21,10 @@ func TestKeepsHandles(t *testing.T) {
 		"FUSE": unix.FUSE_SUPER_MAGIC, "FAT": unix.MSDOS_SUPER_MAGIC, "exFAT": unix.EXFAT_SUPER_MAGIC, "SMB": unix.SMB2_SUPER_MAGIC, "9p": unix.V9FS_MAGIC,
 		"unknown": 0x12345678,
 	} {
-		assert.False(t, keepsHandles(magic), name)
+		assert.False(t, traitsOf(magic).handles, name)
 	}
 	for name, magic := range map[string]uint32{"ext4": unix.EXT4_SUPER_MAGIC, "XFS": unix.XFS_SUPER_MAGIC, "btrfs": unix.BTRFS_SUPER_MAGIC, "overlayfs": unix.OVERLAYFS_SUPER_MAGIC} {
-		assert.True(t, keepsHandles(magic), name)
+		assert.True(t, traitsOf(magic).handles, name)
 	}
 }
 
@@ -32,10 +32,24 @@ func TestKeepsHandles(t *testing.T) {
 // its own.
 func TestKeepsAttrs(t *testing.T) {
 	for name, magic := range map[string]uint32{"bcachefs": bcachefsMagic, "overlayfs": unix.OVERLAYFS_SUPER_MAGIC, "NFS": unix.NFS_SUPER_MAGIC} {
-		assert.False(t, keepsAttrs(magic), name)
+		assert.False(t, traitsOf(magic).attrs, name)
 	}
 	for name, magic := range map[string]uint32{"ext4": unix.EXT4_SUPER_MAGIC, "btrfs": unix.BTRFS_SUPER_MAGIC} {
-		assert.True(t, keepsAttrs(magic), name)
+		assert.True(t, traitsOf(magic).attrs, name)
+	}
+}
+
+// TestMappedTypes checks that only files are lent from mappings whose mappings show what
+// was written.
+func TestMappedTypes(t *testing.T) {
+	for name, magic := range map[string]uint32{
+		"overlayfs": unix.OVERLAYFS_SUPER_MAGIC, "FUSE": unix.FUSE_SUPER_MAGIC, "NFS": unix.NFS_SUPER_MAGIC, "SMB": unix.SMB2_SUPER_MAGIC,
+		"9p": unix.V9FS_MAGIC, "Ceph": unix.CEPH_SUPER_MAGIC, "GFS2": gfs2Magic, "unknown": 0x12345678,
+	} {
+		assert.False(t, traitsOf(magic).coherentMmap, name)
+	}
+	for name, magic := range map[string]uint32{"ext4": unix.EXT4_SUPER_MAGIC, "XFS": unix.XFS_SUPER_MAGIC, "btrfs": unix.BTRFS_SUPER_MAGIC, "tmpfs": unix.TMPFS_MAGIC} {
+		assert.True(t, traitsOf(magic).coherentMmap, name)
 	}
 }
 
@@ -44,18 +58,18 @@ func TestKeepsAttrs(t *testing.T) {
 // without the kernel's generation numbers.
 func TestForgetfulHandles(t *testing.T) {
 	o := Options{fsType: unix.FUSE_SUPER_MAGIC}
-	w := newWorld(t, o)
+	w := newTestFS(t, o)
 	w.hostDir("d")
 	w.hostFile("d/f")
 	h := w.walk("d", "f")
 	table, ok := w.f.handles.(*tableHandles)
 	require.True(t, ok, "a kernel handle")
-	assert.False(t, table.numbers, "generations are in the kernel's handle")
+	assert.False(t, table.hasGeneration, "generations are in the kernel's handle")
 	assert.Nil(t, w.f.RootID())
-	assert.False(t, w.f.leases.meant)
+	assert.False(t, w.f.leases.allowed)
 	w.reopen()
 	require.NoError(t, w.getattr(h))
-	if !table.blind {
+	if !table.noSearch {
 		w.hostMove("d/f", "d/g")
 		w.reopen()
 		require.NoError(t, w.getattr(h), "birth times exist")
@@ -66,7 +80,7 @@ func TestForgetfulHandles(t *testing.T) {
 // object is recognized by number and name together.
 func TestBlindHandles(t *testing.T) {
 	vfstest.NeedRoot(t)
-	w := newWorld(t, Options{fsType: unix.FUSE_SUPER_MAGIC})
+	w := newTestFS(t, Options{fsType: unix.FUSE_SUPER_MAGIC})
 	dir := t.TempDir()
 	require.NoError(t, unix.Mount("ramfs", dir, "ramfs", 0, "")) // which has no birth times
 	t.Cleanup(func() { assert.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
@@ -75,7 +89,7 @@ func TestBlindHandles(t *testing.T) {
 	w.s.dir = dir
 	w.s.o.StateDir = t.TempDir()
 	w.f = w.s.open(t)
-	if !w.f.handles.(*tableHandles).blind {
+	if !w.f.handles.(*tableHandles).noSearch {
 		t.Skip("ramfs has birth times here")
 	}
 	w.hostDir("d")

@@ -22,12 +22,12 @@ func mountTmpfs(t *testing.T, dir, options string) {
 	t.Cleanup(func() { assert.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 }
 
-// smallWorld returns an export of a whole small file system.
-func smallWorld(t *testing.T, options string) *world {
-	clean(t)
-	s := newSite(t, "", Options{})
+// smallTestFS returns an export of a whole small file system.
+func smallTestFS(t *testing.T, options string) *testFS {
+	checkCleanup(t)
+	s := newExportedDir(t, "", Options{})
 	mountTmpfs(t, s.dir, "mode=0777,"+options)
-	return &world{t, s, s.open(t), user()}
+	return &testFS{t, s, s.open(t), user()}
 }
 
 // TestMountCovers checks that a mount inside the export does not show, and that
@@ -35,9 +35,9 @@ func smallWorld(t *testing.T, options string) *world {
 func TestMountCovers(t *testing.T) {
 	vfstest.NeedRoot(t)
 	eachKind(t, func(t *testing.T, o Options) {
-		clean(t)
-		s := newSite(t, "", o)
-		w := &world{t, s, nil, user()}
+		checkCleanup(t)
+		s := newExportedDir(t, "", o)
+		w := &testFS{t, s, nil, user()}
 		w.hostDir("early")
 		w.hostDir("late")
 		w.hostFile("early/beneath")
@@ -58,14 +58,13 @@ func TestMountCovers(t *testing.T) {
 	})
 }
 
-// TestMountRefused checks that objects on other mounts are refused if the mount
-// cannot be cloned.
+// TestMountRefused checks that objects on other mounts are rejected if the mount cannot be cloned.
 func TestMountRefused(t *testing.T) {
 	vfstest.NeedRoot(t)
 	eachKind(t, func(t *testing.T, o Options) {
-		clean(t)
-		s := newSite(t, "", o)
-		w := &world{t, s, nil, user()}
+		checkCleanup(t)
+		s := newExportedDir(t, "", o)
+		w := &testFS{t, s, nil, user()}
 		w.hostDir("d")
 		w.hostDir("bound")
 		w.hostDir("d/same")
@@ -93,7 +92,7 @@ func TestMountRefused(t *testing.T) {
 }
 
 // openOnMount opens the export without a copy of its mount.
-func (s *site) openOnMount(t *testing.T) (f *FS) {
+func (s *exportedDir) openOnMount(t *testing.T) (f *FS) {
 	t.Helper()
 	onThread(func() {
 		require.NoError(t, dropCapability(unix.CAP_SYS_ADMIN))
@@ -108,14 +107,14 @@ func (s *site) openOnMount(t *testing.T) (f *FS) {
 // out.
 func TestMovedOut(t *testing.T) {
 	vfstest.NeedRoot(t)
-	for name, open := range map[string]func(*site, *testing.T) *FS{
-		"clone":    func(s *site, t *testing.T) *FS { return s.open(t) },
-		"no clone": (*site).openOnMount,
+	for name, open := range map[string]func(*exportedDir, *testing.T) *FS{
+		"clone":    func(s *exportedDir, t *testing.T) *FS { return s.open(t) },
+		"no clone": (*exportedDir).openOnMount,
 	} {
 		t.Run(name, func(t *testing.T) {
-			clean(t)
-			s := newSite(t, "", Options{})
-			w := &world{t, s, open(s, t), user()}
+			checkCleanup(t)
+			s := newExportedDir(t, "", Options{})
+			w := &testFS{t, s, open(s, t), user()}
 			w.hostDir("d/e")
 			d, e := w.walk("d"), w.walk("d", "e")
 			require.NoError(t, os.Rename(s.path("d"), s.path("..", "outside")))
@@ -134,11 +133,11 @@ func TestMovedOut(t *testing.T) {
 	}
 }
 
-// TestDiskFull checks that a full disk is an error after a partial write, and
-// that writing works again when there is room.
+// TestDiskFull checks that a full disk is an error after a partial write, and that writing works
+// again when there is space.
 func TestDiskFull(t *testing.T) {
 	vfstest.NeedRoot(t)
-	w := smallWorld(t, "size=1m,nr_inodes=50")
+	w := smallTestFS(t, "size=1m,nr_inodes=50")
 	m, err := w.f.Create(t.Context(), &w.c, w.f.Root(), "f", vfs.CreateHow{})
 	require.NoError(t, err)
 	big := make([]byte, 2<<20)
@@ -173,11 +172,11 @@ func TestDiskFull(t *testing.T) {
 	assert.ErrorIs(t, err, unix.ENOSPC)
 }
 
-// TestReadOnly checks that a file system that becomes read-only refuses changes
-// and serves the rest.
+// TestReadOnly checks that a file system that becomes read-only rejects changes and serves the
+// rest.
 func TestReadOnly(t *testing.T) {
 	vfstest.NeedRoot(t)
-	w := smallWorld(t, "size=1m")
+	w := smallTestFS(t, "size=1m")
 	w.hostFile("f")
 	require.NoError(t, os.Chmod(w.s.path("f"), 0o666))
 	h := w.walk("f")
@@ -202,7 +201,7 @@ func TestReadOnly(t *testing.T) {
 // a whole.
 func TestRootRemoved(t *testing.T) {
 	eachKind(t, func(t *testing.T, o Options) {
-		w := newWorld(t, o)
+		w := newTestFS(t, o)
 		require.NoError(t, os.Remove(w.s.dir))
 		for range 2 {
 			assert.ErrorIs(t, w.getattr(w.f.Root()), unix.ESTALE)
@@ -215,7 +214,7 @@ func TestRootRemoved(t *testing.T) {
 // TestFileSizeLimit checks that RLIMIT_FSIZE causes an error at the client and
 // does not kill the daemon.
 func TestFileSizeLimit(t *testing.T) {
-	w := newWorld(t, tableKind())
+	w := newTestFS(t, tableKind())
 	m, err := w.f.Create(t.Context(), &w.c, w.f.Root(), "f", vfs.CreateHow{})
 	require.NoError(t, err)
 	w.f.maxSize = 1000
@@ -229,12 +228,12 @@ func TestFileSizeLimit(t *testing.T) {
 	assert.ErrorIs(t, err, unix.EFBIG)
 }
 
-// TestUmask checks that the process's umask does not change the mode that a
-// client asks for, and that a directory's access control list does.
+// TestUmask checks that the process's umask does not change the mode that a client requests, and
+// that a directory's default ACL does.
 func TestUmask(t *testing.T) {
 	old := unix.Umask(0o077)
 	t.Cleanup(func() { unix.Umask(old) })
-	w := newWorld(t, tableKind())
+	w := newTestFS(t, tableKind())
 	mode := uint32(0o666)
 	all := vfs.SetAttr{Mode: &mode}
 	made := func(name string, dir vfs.Handle) uint32 {
@@ -257,8 +256,8 @@ func TestUmask(t *testing.T) {
 // TestOpenRefuses checks that Open explains its errors, and leaves nothing
 // open.
 func TestOpenRefuses(t *testing.T) {
-	clean(t)
-	s := newSite(t, "", tableKind())
+	checkCleanup(t)
+	s := newExportedDir(t, "", tableKind())
 	require.NoError(t, os.WriteFile(s.path("file"), nil, 0o600))
 	for _, dir := range []string{s.path("none"), s.path("file"), ""} {
 		_, err := Open(dir, s.o)

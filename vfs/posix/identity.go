@@ -14,16 +14,15 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A process is the identity of the daemon itself.
+// A process is the daemon's own identity.
 type process struct {
 	switches bool // operations run as their callers, because the daemon is root
 	gid      uint32
 	groups   []uint32
 }
 
-// thisProcess determines the identity of the daemon. A root that cannot become
-// other users, or would keep its capabilities as another user, must not serve
-// anybody.
+// thisProcess determines the daemon's identity. A root that cannot become other users, or would
+// keep its capabilities as another user, must not serve clients.
 func thisProcess() (process, error) {
 	p := process{gid: uint32(unix.Getegid())}
 	if unix.Geteuid() != 0 {
@@ -31,14 +30,14 @@ func thisProcess() (process, error) {
 	}
 	groups, err := unix.Getgroups()
 	if err != nil {
-		return p, fmt.Errorf("supplementary groups: %w", err)
+		return p, fmt.Errorf("reading supplementary groups: %w", err)
 	}
 	for _, g := range groups {
 		p.groups = append(p.groups, uint32(g))
 	}
 	p.switches = true
 	const other = 1 // any user except root: daemon, everywhere
-	if err := p.as(&vfs.Cred{UID: other, GID: other, Groups: []uint32{other}}, noCapabilities); err != nil {
+	if err := p.runAs(&vfs.Cred{UID: other, GID: other, Groups: []uint32{other}}, noCapabilities); err != nil {
 		return p, fmt.Errorf("root cannot act as other users without CAP_SETUID, CAP_SETGID and plain securebits; grant them, or run as an ordinary user: %w", err)
 	}
 	return p, nil
@@ -52,7 +51,7 @@ func noCapabilities() error {
 		return err
 	}
 	if data[0].Effective|data[1].Effective != 0 {
-		return errors.New("capabilities stay")
+		return errors.New("the thread keeps capabilities")
 	}
 	return nil
 }
@@ -65,12 +64,11 @@ type identitySwitch struct {
 	locked           bool
 }
 
-// become switches the calling thread alone to c's identity, and locks the
-// goroutine to the thread. It changes the effective ids rather than the fsuid,
-// for two reasons: the kernel reports a refusal, and the kernel drops all
-// capabilities, including CAP_SYS_RESOURCE, which would bypass quotas and
-// reserved blocks.
-func (p *process) become(c *vfs.Cred) (identitySwitch, error) {
+// switchTo switches only the calling thread to c's identity, and locks the goroutine to the thread.
+// It changes the effective ids rather than the fsuid, for two reasons: the kernel reports failures,
+// and it drops all capabilities, including CAP_SYS_RESOURCE, which would bypass quotas and reserved
+// blocks.
+func (p *process) switchTo(c *vfs.Cred) (identitySwitch, error) {
 	w := identitySwitch{p: p}
 	if !p.switches || (c.UID == 0 && c.GID == p.gid) {
 		return w, nil
@@ -78,27 +76,27 @@ func (p *process) become(c *vfs.Cred) (identitySwitch, error) {
 	if c.UID == noID || c.GID == noID {
 		return w, unix.EACCES
 	}
-	w.lock()
+	w.lockThread()
 	// With root's capabilities, groups have no effect; the gid is for new
 	// objects.
 	if c.UID != 0 && !slices.Equal(c.Groups, p.groups) {
 		if e := setGroups(c.Groups); e != 0 {
-			return w.undone(e)
+			return w.undoSwitch(e)
 		}
 		w.groups = true
 	}
 	if c.GID != p.gid {
 		if e := setEGID(c.GID); e != 0 {
-			return w.undone(e)
+			return w.undoSwitch(e)
 		}
 		w.gid = true
 	}
-	return w.becomeUID(c.UID)
+	return w.switchUID(c.UID)
 }
 
-// becomeUID changes only the effective uid. This drops the capabilities, is
+// switchUID changes only the effective uid. This drops the capabilities, is
 // cheaper by two thirds, and is enough if no permission is checked.
-func (p *process) becomeUID(uid uint32) (identitySwitch, error) {
+func (p *process) switchUID(uid uint32) (identitySwitch, error) {
 	w := identitySwitch{p: p}
 	if !p.switches || uid == 0 {
 		return w, nil
@@ -106,39 +104,39 @@ func (p *process) becomeUID(uid uint32) (identitySwitch, error) {
 	if uid == noID {
 		return w, unix.EACCES
 	}
-	w.lock()
-	return w.becomeUID(uid)
+	w.lockThread()
+	return w.switchUID(uid)
 }
 
-func (w identitySwitch) becomeUID(uid uint32) (identitySwitch, error) {
+func (w identitySwitch) switchUID(uid uint32) (identitySwitch, error) {
 	if uid == 0 {
 		return w, nil
 	}
 	if e := setEUID(uid); e != 0 {
-		return w.undone(e)
+		return w.undoSwitch(e)
 	}
 	w.uid = true
 	return w, nil
 }
 
-func (w *identitySwitch) lock() {
+func (w *identitySwitch) lockThread() {
 	runtime.LockOSThread()
 	w.locked = true
 }
 
-// undone leaves a partly taken identity. EINVAL means an id that this user
+// undoSwitch leaves a partly taken identity. EINVAL means an id that this user
 // namespace does not have; no object here would permit such a user anything.
-func (w identitySwitch) undone(e unix.Errno) (identitySwitch, error) {
-	w.leave()
+func (w identitySwitch) undoSwitch(e unix.Errno) (identitySwitch, error) {
+	w.restore()
 	if e == unix.EINVAL {
 		e = unix.EACCES
 	}
 	return identitySwitch{}, e
 }
 
-// leave restores the thread's own identity. The kernel cannot refuse that; if
-// it still does, the thread must not continue.
-func (w identitySwitch) leave() {
+// restore restores the thread's own identity. That cannot fail; if it still does, the thread must
+// not continue.
+func (w identitySwitch) restore() {
 	if !w.locked {
 		return
 	}
@@ -158,17 +156,17 @@ func (w identitySwitch) leave() {
 	runtime.UnlockOSThread()
 }
 
-// as runs fn as c. fn must do nothing but system calls.
-func (p *process) as(c *vfs.Cred, fn func() error) error {
-	w, err := p.become(c)
+// runAs runs fn as c. fn must do nothing but system calls.
+func (p *process) runAs(c *vfs.Cred, fn func() error) error {
+	w, err := p.switchTo(c)
 	if err != nil {
 		return err
 	}
-	defer w.leave()
+	defer w.restore()
 	return fn()
 }
 
-// The functions of package syscall change all threads.
+// Package syscall's functions change all threads.
 
 const (
 	noID        = ^uint32(0) // "keep the id" to the kernel: a caller with this id would stay root
@@ -196,14 +194,14 @@ type credKey struct {
 	groups   []uint32
 }
 
-// whoIs returns the credKey of c; its groups alias c's.
-func (p *process) whoIs(c *vfs.Cred) credKey {
+// credKeyOf returns the credKey of c; its groups alias c's.
+func (p *process) credKeyOf(c *vfs.Cred) credKey {
 	if !p.switches || c.UID == 0 {
 		return credKey{}
 	}
 	return credKey{c.UID, c.GID, c.Groups}
 }
 
-func (w *credKey) equal(v *credKey) bool {
+func (w *credKey) equals(v *credKey) bool {
 	return w.uid == v.uid && w.gid == v.gid && slices.Equal(w.groups, v.groups)
 }

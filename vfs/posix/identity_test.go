@@ -97,9 +97,9 @@ const (
 // control lists.
 func TestAccessAsLocally(t *testing.T) {
 	vfstest.NeedRoot(t)
-	clean(t)
+	checkCleanup(t)
 	// Processes of all users must be able to reach the files and this program.
-	s := newSite(t, "/dev/shm", Options{})
+	s := newExportedDir(t, "/dev/shm", Options{})
 	require.NoError(t, os.Chmod(s.path(".."), 0o755))
 	require.NoError(t, os.Chmod(s.dir, 0o755))
 	exe := installed(t, s.path("..", "try"))
@@ -152,7 +152,7 @@ func TestAccessAsLocally(t *testing.T) {
 	}
 }
 
-// onThread runs fn on a separate thread, which ends with fn.
+// onThread runs fn on a separate thread, which exits with fn.
 func onThread(fn func()) {
 	done := make(chan struct{})
 	go func() {
@@ -163,8 +163,8 @@ func onThread(fn func()) {
 	<-done
 }
 
-// TestBecome checks that a switch to a caller affects one thread only, is
-// complete and without any capability, and ends afterwards, even after a panic.
+// TestBecome checks that a switch to a caller affects one thread only, is complete and without any
+// capability, and is undone afterwards, even after a panic.
 func TestBecome(t *testing.T) {
 	vfstest.NeedRoot(t)
 	p, err := thisProcess()
@@ -173,10 +173,10 @@ func TestBecome(t *testing.T) {
 	c := vfs.Cred{UID: 70001, GID: 70002, Groups: []uint32{70003, 70004}}
 	onThread(func() {
 		before := status(t)
-		w, err := p.become(&c)
+		w, err := p.switchTo(&c)
 		require.NoError(t, err)
 		during := status(t)
-		w.leave()
+		w.restore()
 		assert.Equal(t, before, status(t))
 
 		assert.Equal(t, []string{"0", "70001", "0", "70001"}, during["Uid"], "real, effective, saved, of files")
@@ -185,20 +185,20 @@ func TestBecome(t *testing.T) {
 		assert.Equal(t, []string{strings.Repeat("0", 16)}, during["CapEff"])
 		assert.NotEqual(t, during["CapEff"], before["CapEff"])
 		assert.Panics(t, func() {
-			_ = p.as(&c, func() error { panic("instead of a system call") })
+			_ = p.runAs(&c, func() error { panic("instead of a system call") })
 		})
 		assert.Equal(t, before, status(t))
 
-		w, err = p.becomeUID(c.UID)
+		w, err = p.switchUID(c.UID)
 		require.NoError(t, err)
 		assert.Equal(t, during["CapEff"], status(t)["CapEff"])
-		w.leave()
+		w.restore()
 		assert.Equal(t, before, status(t))
 		for _, bad := range []vfs.Cred{{UID: noID}, {GID: noID}, {UID: 1, Groups: []uint32{noID}}, {UID: 1, Groups: make([]uint32, 1<<16+1)}} {
-			assert.ErrorIs(t, p.as(&bad, func() error { return nil }), unix.EACCES)
+			assert.ErrorIs(t, p.runAs(&bad, func() error { return nil }), unix.EACCES)
 			assert.Equal(t, before, status(t))
 		}
-		_, err = p.becomeUID(noID)
+		_, err = p.switchUID(noID)
 		assert.ErrorIs(t, err, unix.EACCES)
 	})
 }
@@ -218,12 +218,41 @@ func status(t *testing.T) map[string][]string {
 	return out
 }
 
-// TestRefusesHalfRoot checks that a root that cannot become other users, or
-// keeps its capabilities then, serves nobody.
+// TestGroupsOfDaemon checks that a caller without groups acts without the supplementary
+// groups of a root daemon, which has them again afterwards.
+func TestGroupsOfDaemon(t *testing.T) {
+	vfstest.NeedRoot(t)
+	checkCleanup(t)
+	s := newExportedDir(t, "", Options{})
+	require.NoError(t, os.WriteFile(s.path("f"), []byte("data"), 0o600))
+	require.NoError(t, os.Chown(s.path("f"), 0, 70100))
+	require.NoError(t, os.Chmod(s.path("f"), 0o640))
+	onThread(func() {
+		require.Zero(t, setGroups([]uint32{70100}))
+		w := &testFS{t, s, s.open(t), vfs.Cred{}}
+		h := w.walk("f")
+		for _, groups := range [][]uint32{nil, {}, {70101}} {
+			c := vfs.Cred{UID: 70001, GID: 70001, Groups: groups}
+			require.NoError(t, w.f.runAs(&c, func() error {
+				assert.NotContains(t, status(t)["Groups"], "70100")
+				assert.Len(t, status(t)["Groups"], len(groups))
+				return nil
+			}))
+			assert.Equal(t, []string{"70100"}, status(t)["Groups"])
+			_, _, _, err := w.f.Read(t.Context(), &c, h, make([]byte, 4), 0)
+			assert.Equal(t, unix.EACCES, err)
+		}
+		_, _, _, err := w.f.Read(t.Context(), &vfs.Cred{UID: 70001, GID: 70001, Groups: []uint32{70100}}, h, make([]byte, 4), 0)
+		assert.NoError(t, err, "a caller of the group")
+	})
+}
+
+// TestRefusesHalfRoot checks that a root that cannot become other users, or keeps its capabilities
+// then, serves no client.
 func TestRefusesHalfRoot(t *testing.T) {
 	vfstest.NeedRoot(t)
-	clean(t)
-	s := newSite(t, "", Options{})
+	checkCleanup(t)
+	s := newExportedDir(t, "", Options{})
 	for name, spoil := range map[string]func() error{
 		"no CAP_SETUID": func() error { return dropCapability(unix.CAP_SETUID) },
 		"securebits":    func() error { return unix.Prctl(unix.PR_SET_SECUREBITS, 1<<2, 0, 0, 0) }, // no setuid fix-up
@@ -252,8 +281,8 @@ func dropCapability(n int) error {
 // callers, exactly the objects that this user may use.
 func TestOrdinaryUser(t *testing.T) {
 	vfstest.NeedRoot(t)
-	clean(t)
-	s := newSite(t, "", Options{})
+	checkCleanup(t)
+	s := newExportedDir(t, "", Options{})
 	daemon := vfs.Cred{UID: 70005, GID: 70005, Groups: []uint32{70100}}
 	require.NoError(t, os.Chown(s.path(".."), int(daemon.UID), -1)) // for the state directory
 	require.NoError(t, os.Chmod(s.dir, 0o777))
@@ -269,7 +298,7 @@ func TestOrdinaryUser(t *testing.T) {
 		require.Zero(t, setGroups(daemon.Groups))
 		require.Zero(t, setEGID(daemon.GID))
 		require.Zero(t, setEUID(daemon.UID))
-		w := &world{t, s, s.open(t), vfs.Cred{}}
+		w := &testFS{t, s, s.open(t), vfs.Cred{}}
 		assert.IsType(t, &tableHandles{}, w.f.handles)
 		for _, c := range []vfs.Cred{{}, {UID: 70001, GID: 70001}, {UID: noID, GID: noID}} {
 			w.c = c

@@ -18,25 +18,25 @@ import (
 // its file system: of the same directory, of one below, with another kind of
 // handles, and through a bind mount.
 func TestKeyAcrossExports(t *testing.T) {
-	clean(t)
-	s := newSite(t, "", tableKind())
-	below := &world{T: t, s: &site{dir: s.path("d"), o: tableKind()}, c: user()}
-	above := &world{T: t, s: s, c: user()}
+	checkCleanup(t)
+	s := newExportedDir(t, "", tableKind())
+	below := &testFS{T: t, s: &exportedDir{dir: s.path("d"), o: tableKind()}, c: user()}
+	above := &testFS{T: t, s: s, c: user()}
 	above.hostDir("d")
 	above.hostFile("d/f")
 	above.hostFile("d/g")
 	require.NoError(t, os.Link(s.path("d", "f"), s.path("linked")))
-	key := func(w *world, h vfs.Handle) string {
+	key := func(w *testFS, h vfs.Handle) string {
 		t.Helper()
 		b, err := w.f.AppendKey(nil, h)
 		require.NoError(t, err)
 		return string(b)
 	}
 	above.f, below.f = s.open(t), below.s.open(t)
-	worlds := map[string]*world{"above": above}
+	worlds := map[string]*testFS{"above": above}
 	for kind, o := range kinds {
 		if o.TableHandles || os.Geteuid() == 0 {
-			w := &world{T: t, s: &site{dir: s.dir, o: o}, c: user()}
+			w := &testFS{T: t, s: &exportedDir{dir: s.dir, o: o}, c: user()}
 			w.f = w.s.open(t)
 			worlds[kind] = w
 		}
@@ -57,12 +57,12 @@ func TestKeyAcrossExports(t *testing.T) {
 // TestKeyCost checks that the key of an object in use costs neither a system
 // call nor memory.
 func TestKeyCost(t *testing.T) {
-	w := newWorld(t, tableKind())
+	w := newTestFS(t, tableKind())
 	w.hostFile("f")
 	h := w.walk("f")
-	room := make([]byte, 0, 16)
+	mem := make([]byte, 0, 16)
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
-		if _, err := w.f.AppendKey(room, h); err != nil {
+		if _, err := w.f.AppendKey(mem, h); err != nil {
 			t.Error(err)
 		}
 	}))
@@ -72,25 +72,25 @@ func TestKeyCost(t *testing.T) {
 // has another, and that there is none on a file system that changes its numbers
 // at each mount.
 func TestRootID(t *testing.T) {
-	w := newWorld(t, tableKind())
+	w := newTestFS(t, tableKind())
 	w.hostDir("d")
-	w.f.lasting = true
+	w.f.traits.local, w.f.traits.volatile = true, false
 	d, err := Open(w.s.path("d"), Options{})
 	require.NoError(t, err)
-	d.lasting = true
+	d.traits.local, d.traits.volatile = true, false
 	id := d.RootID()
 	require.NotNil(t, id)
 	assert.NotEqual(t, w.f.RootID(), id)
 	d.rootStat.Btime = unix.StatxTimestamp{} // as of a file system without birth times
 	assert.NotEqual(t, id, d.RootID())
-	d.lasting = false
+	d.traits.volatile = true
 	assert.Nil(t, d.RootID())
 	require.NoError(t, d.Close())
 
 	w.hostMove("d", "e")
 	e, err := Open(w.s.path("e"), Options{TableHandles: true})
 	require.NoError(t, err)
-	e.lasting = true
+	e.traits.local, e.traits.volatile = true, false
 	assert.Equal(t, id, e.RootID(), "by any path and handles")
 	require.NoError(t, e.Close())
 	require.NoError(t, os.RemoveAll(w.s.path("e")))
@@ -98,7 +98,7 @@ func TestRootID(t *testing.T) {
 	w.hostDir("e")
 	e, err = Open(w.s.path("e"), Options{})
 	require.NoError(t, err)
-	e.lasting = true
+	e.traits.local, e.traits.volatile = true, false
 	assert.NotEqual(t, id, e.RootID(), "another, perhaps with the same number")
 	require.NoError(t, e.Close())
 

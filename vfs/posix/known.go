@@ -11,18 +11,16 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A knownHandles remembers the kernel's handles of objects, by inode number and
-// birth time. Asking the kernel for a handle takes a descriptor of the object,
-// which nothing else about a directory entry needs. Each object maps to one
-// slot, and a later object replaces the content of the slot.
+// A knownHandles caches kernel handles by inode number and birth time. name_to_handle_at(2) needs a
+// descriptor, which nothing else about a directory entry does. Each object maps to one slot, and a
+// later object replaces its content.
 //
-// An object that was just born may be removed, and the next object may get its
-// inode number before the clock has moved. The handle of such an object is used
-// later, if the object has stayed open: no other object had its number
-// meanwhile, and any later one has a later birth time.
+// An object that was just born may be removed, and the next object may get its inode number before
+// the clock has moved. The handle of such an object is used later, if the object has stayed open:
+// no other object had its number in the meantime, and any later one has a later birth time.
 type knownHandles struct {
-	held  func(vfs.Handle) bool // reports whether an object is open
-	young bool                  // handles of just-born objects are used at once
+	isOpen func(vfs.Handle) bool // reports whether an object is open
+	young  bool                  // just-born objects' handles are used at once
 
 	mu    sync.Mutex
 	slots []knownHandle // nil until the first put
@@ -35,9 +33,8 @@ type knownHandle struct {
 	young bool // the object was just born when it was remembered
 }
 
-// get returns the handle of an object. A zero birth means that the file system
-// has no birth times.
-func (k *knownHandles) get(ino uint64, birth unix.StatxTimestamp) (vfs.Handle, bool) {
+// getHandle returns an object's handle. A zero birth means that the file system has no birth times.
+func (k *knownHandles) getHandle(ino uint64, birth unix.StatxTimestamp) (vfs.Handle, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.slots == nil || birth == (unix.StatxTimestamp{}) {
@@ -48,7 +45,7 @@ func (k *knownHandles) get(ino uint64, birth unix.StatxTimestamp) (vfs.Handle, b
 		return vfs.Handle{}, false
 	}
 	if s.young {
-		if bornNow(birth) || !k.held(s.h) {
+		if bornNow(birth) || !k.isOpen(s.h) {
 			return vfs.Handle{}, false
 		}
 		s.young = false
@@ -56,8 +53,8 @@ func (k *knownHandles) get(ino uint64, birth unix.StatxTimestamp) (vfs.Handle, b
 	return s.h, true
 }
 
-// put remembers the handle of an object.
-func (k *knownHandles) put(ino uint64, birth unix.StatxTimestamp, h vfs.Handle) {
+// putHandle caches an object's handle.
+func (k *knownHandles) putHandle(ino uint64, birth unix.StatxTimestamp, h vfs.Handle) {
 	young := bornNow(birth) && !k.young
 	k.mu.Lock()
 	defer k.mu.Unlock()

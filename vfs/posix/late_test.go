@@ -47,7 +47,7 @@ func noFDs(t *testing.T, n int) (giveBack func()) {
 // does not return a temporary error, because a retry would repeat the change. A
 // change that was not made does.
 func TestErrorsAfterChange(t *testing.T) {
-	w := newWorld(t, Options{TableHandles: true})
+	w := newTestFS(t, Options{TableHandles: true})
 	root := w.f.Root()
 	mkdir := func(name string) error {
 		_, err := w.f.Mkdir(t.Context(), &w.c, root, name, vfs.SetAttr{})
@@ -78,7 +78,7 @@ func TestErrorsAfterChange(t *testing.T) {
 // be opened for lack of descriptors: the table would not learn the object's new
 // name.
 func TestNoDescriptorToLook(t *testing.T) {
-	w := newWorld(t, tableKind())
+	w := newTestFS(t, tableKind())
 	w.hostFile("f")
 	w.hostFile("g")
 	f := w.walk("f")
@@ -103,17 +103,17 @@ func TestNoDescriptorToLook(t *testing.T) {
 	assert.FileExists(t, w.s.path("f"))
 
 	require.NoError(t, w.rename("f", "h"))
-	assert.Equal(t, "h", w.entry(f).places[0].name)
+	assert.Equal(t, "h", w.entry(f).Places[0].Name)
 }
 
 // TestNotKept checks that a new file that does not keep the verifier of an
 // exclusive CREATE is removed (RFC 1813, Section 3.3.8).
 func TestNotKept(t *testing.T) {
-	s := newSite(t, "", Options{})
+	s := newExportedDir(t, "", Options{})
 	f, c := s.open(t), user()
-	m := f.exclusive(&c, "f", vfs.CreateHow{Mode: vfs.Exclusive, Verifier: 1})
-	m.kept = func(*unix.Statx_t) bool { return false }
-	made, err := f.make(t.Context(), &c, f.Root(), m)
+	m := f.exclusiveMaker(&c, "f", vfs.CreateHow{Mode: vfs.Exclusive, Verifier: 1})
+	m.keptData = func(*unix.Statx_t) bool { return false }
+	made, err := f.makeNew(t.Context(), &c, f.Root(), m)
 	assert.Equal(t, unix.EOPNOTSUPP, err)
 	assert.True(t, made.Dir.Before.OK && made.Dir.After.OK)
 	assert.NoFileExists(t, s.path("f"))

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/posix/internal/leasesignal"
 )
 
 var _ vfs.Leaser = (*FS)(nil)
@@ -19,24 +20,24 @@ var _ vfs.Leaser = (*FS)(nil)
 // FS is writing to the file, or has written data that is not yet synced. File
 // systems on which not every writer breaks a lease have no leases.
 func (f *FS) Lease(_ context.Context, c *vfs.Cred, h vfs.Handle, scope vfs.LeaseScope, broken func()) (release func(), err error) {
-	if !f.leases.meant {
+	if !f.leases.allowed {
 		return nil, unix.EOPNOTSUPP
 	}
 	acc := accRead
 	if scope == vfs.LeaseWrite {
 		acc = accWrite
 	}
-	o, fl, err := f.data(c, h, acc)
+	o, fl, err := f.openData(c, h, acc)
 	switch {
 	case err == unix.EINVAL:
 		return nil, unix.EOPNOTSUPP
 	case err != nil:
 		return nil, err
 	}
-	defer f.put(o)
+	defer f.putObject(o)
 	var st unix.Statx_t
-	if err = f.stat(o, &st); err == nil {
-		err = f.recheck(o, fl, c, &st)
+	if err = f.statOrStale(o, &st); err == nil {
+		err = f.recheckAccess(o, fl, c, &st)
 	}
 	if err != nil || scope == vfs.LeaseWrite {
 		f.closeFile(o, fl)
@@ -64,13 +65,13 @@ func (f *FS) Lease(_ context.Context, c *vfs.Cred, h vfs.Handle, scope vfs.Lease
 		return nil, unix.EAGAIN
 	}
 	if scope == vfs.LeaseAll {
-		if err := f.observe(who, o, c, observedEvents); err != nil {
+		if err := f.observeEvents(who, o, c, observedEvents); err != nil {
 			return nil, err
 		}
 	}
 	if le == nil {
-		if le, err = f.takeLease(o, fl.fd, unix.F_RDLCK, st.Uid); err != nil {
-			l.unobserve(who)
+		if le, err = f.takeLease(o, fl.FD, unix.F_RDLCK, st.Uid); err != nil {
+			l.stopObserving(who)
 			return nil, err
 		}
 	}
@@ -79,41 +80,40 @@ func (f *FS) Lease(_ context.Context, c *vfs.Cred, h vfs.Handle, scope vfs.Lease
 	return func() { f.releaseLease(who) }, nil
 }
 
-// takeLease takes the kernel's lease of o, which fd has open: for reading, or for
-// F_WRLCK for reading and writing. l.mu is held, so that the lease has its holder
-// before the watcher can report it broken.
+// takeLease takes the kernel's lease on o, which fd has open: for reading, or for F_WRLCK for
+// reading and writing. l.mu is held, so that the lease has its holder before the watcher can report
+// it broken.
 func (f *FS) takeLease(o *object, fd, kind int, owner uint32) (*lease, error) {
 	l := &f.leases
 	if l.watcher == nil {
-		w, err := watch(l.tell, l.tellAll)
+		w, err := leasesignal.Start(l.notifyFD, l.tellAll)
 		if err != nil {
 			return nil, err
 		}
 		l.watcher, l.byFD = w, make(map[int]*lease)
 	}
-	if leased.Add(1) > l.max {
-		leased.Add(-1)
+	if n := leasedFDs.Add(1); n > l.max || n+heldFDs.Load() > max(f.cache.budget, minMaxFiles) {
+		leasedFDs.Add(-1)
 		return nil, unix.EMFILE
 	}
 	if err := f.setLease(o.fd, fd, kind, owner); err != nil {
-		leased.Add(-1)
+		leasedFDs.Add(-1)
 		return nil, err
 	}
 	le := &lease{o: o, kind: kind}
 	l.byFD[o.fd] = le
-	f.cache.pin(o)
+	f.cache.pinObject(o)
 	return le, nil
 }
 
-// closeWriters closes the files that the FS itself has open for writing,
-// because these files would prevent a lease. It returns EAGAIN if such a file
-// is in use, or if closing the file would wait for a disk. closeWriters waits
-// for an open of o in progress, so the caller must not hold l.mu. The kernel
-// sees any later writer.
+// closeWriters closes the files that the FS itself has open for writing, because these files would
+// prevent a lease. It returns EAGAIN if such a file is in use, or if closing the file would wait
+// for a disk. closeWriters waits for an open of o in progress, so the caller must not hold l.mu.
+// The kernel sees any later writer.
 func (f *FS) closeWriters(o *object) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, fl := range o.take(func(fl *file) bool { return fl.acc == accWrite && f.disk.settled(fl) }) {
+	for _, fl := range o.takeFiles(func(fl *file) bool { return fl.acc == accWrite && f.cache.isSettled(fl) }) {
 		f.cache.closeFile(fl)
 	}
 	if slices.ContainsFunc(o.files, func(fl *file) bool { return fl.acc == accWrite }) {
@@ -128,24 +128,24 @@ func (f *FS) setLease(place, fd, kind int, owner uint32) error {
 	if err := dupOver(fd, place); err != nil {
 		return err
 	}
-	err := f.leases.watcher.own(place)
+	err := f.leases.watcher.SetOwner(place)
 	if err == nil {
 		err = setLease(place, kind)
 	}
 	if err == unix.EACCES && f.switches {
-		w, werr := f.becomeUID(owner)
+		w, werr := f.switchUID(owner)
 		if werr != nil {
 			return werr
 		}
 		err = setLease(place, kind)
-		w.leave()
+		w.restore()
 	}
 	switch err {
 	case unix.EINVAL: // from the file system, or because of /proc/sys/fs/leases-enable
 		return unix.EOPNOTSUPP
 	case unix.EACCES:
 		f.leases.denied.Do(func() {
-			f.log.Warn("the server cannot lease other users' files without CAP_LEASE: clients get no delegations of them; grant it CAP_LEASE")
+			f.log.Warn("the server cannot lease other users' files without CAP_LEASE: clients get no delegations for them; grant it CAP_LEASE")
 		})
 		return unix.EOPNOTSUPP
 	}
@@ -155,8 +155,8 @@ func (f *FS) setLease(place, fd, kind int, owner uint32) error {
 // releaseLease removes a holder from its lease. When the last holder has gone,
 // a process waiting for the lease may continue.
 func (f *FS) releaseLease(who *leaseHolder) {
-	if le := f.leases.leave(who); le != nil {
-		f.cache.unpin(le.o)
+	if le := f.leases.removeHolder(who); le != nil {
+		f.cache.unpinObject(le.o)
 	}
 }
 
@@ -169,7 +169,7 @@ func (f *FS) closeLeases() {
 		for _, h := range le.holders {
 			h.of = nil
 		}
-		l.end(le)
+		l.releaseLease(le)
 		le.o.shared.Store(false)
 		ended = append(ended, le)
 	}
@@ -177,14 +177,14 @@ func (f *FS) closeLeases() {
 	l.watcher, l.observer = nil, nil
 	l.mu.Unlock()
 	if w != nil {
-		w.close()
+		w.Stop()
 	}
 	if ob != nil {
-		ob.close()
+		ob.closeWatches()
 	}
-	l.ending.Lock() // waits for releases that came first
-	defer l.ending.Unlock()
+	l.leaving.Lock() // waits for releases that came first
+	defer l.leaving.Unlock()
 	for _, le := range ended {
-		f.cache.unpin(le.o)
+		f.cache.unpinObject(le.o)
 	}
 }

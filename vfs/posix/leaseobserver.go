@@ -16,43 +16,39 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// observedEvents are the changes of names and attributes of a file. The kernel
-// reports link and unlink as IN_ATTRIB, because the number of links changes,
-// and a change of the modification time alone as IN_MODIFY; for the other
-// changes so reported, the kernel breaks the lease first. A change of the
-// access time alone is reported as a read. IN_IGNORED is always reported.
+// observedEvents are the changes to a file's names and attributes. The kernel reports link and
+// unlink as IN_ATTRIB, because the link count changes, and a change to the modification time alone
+// as IN_MODIFY; for the other changes so reported, the kernel breaks the lease first. A change to
+// the access time alone is reported as a read. IN_IGNORED is always reported.
 const observedEvents = unix.IN_ATTRIB | unix.IN_MODIFY | unix.IN_MOVE_SELF
 
-// writerEvents are the same but for the changes that the holder of a lease for
-// writing makes itself. All other processes must open the file to write, which
-// breaks the lease.
+// writerEvents are the same without the changes that the holder of a write lease makes itself. All
+// other processes must open the file to write, which breaks the lease.
 const writerEvents = observedEvents &^ unix.IN_MODIFY
 
-// An observer is an inotify descriptor (inotify(7)), and the goroutine that
+// An inotifyWatcher is an inotify descriptor (inotify(7)), and the goroutine that
 // reads from it.
-type observer struct {
+type inotifyWatcher struct {
 	fd    int // file's
 	file  *os.File
 	ended chan struct{}
 
-	marks map[int]*mark // by watch descriptor; leases.mu guards it
+	marks map[int]*dirMark // by watch descriptor; leases.mu guards it
 }
 
-// A mark is the watch of one inode, for all its holders. After a watch has
-// ended, the kernel gives the watch descriptor to no other inode before it has
-// given out all other positive numbers, so no event is taken for that of
-// another inode.
-type mark struct {
+// A dirMark is the watch on one inode, for all its holders. The kernel reuses a watch descriptor
+// only after all other positive numbers, so no event is taken for another inode's.
+type dirMark struct {
 	wd      int
 	holders []*leaseHolder
 }
 
-// observe notifies who about later events of o, which c may open. l.mu is held.
-// All holders of an object's lease observe the same events.
-func (f *FS) observe(who *leaseHolder, o *object, c *vfs.Cred, events uint32) error {
+// observeEvents notifies who about later events on o, which c may open. l.mu is held. All holders
+// of an object's lease observe the same events.
+func (f *FS) observeEvents(who *leaseHolder, o *object, c *vfs.Cred, events uint32) error {
 	l := &f.leases
 	if l.observer == nil {
-		ob, err := newObserver(l.changed)
+		ob, err := newObserver(l.notifyWatch)
 		if err != nil {
 			return err
 		}
@@ -66,7 +62,7 @@ func (f *FS) observe(who *leaseHolder, o *object, c *vfs.Cred, events uint32) er
 	}
 	err := add()
 	if err == unix.EACCES && f.switches { // the daemon lacks CAP_DAC_READ_SEARCH
-		err = f.as(c, add)
+		err = f.runAs(c, add)
 	}
 	switch {
 	case err == unix.ENOSPC: // the user has too many watches
@@ -76,20 +72,20 @@ func (f *FS) observe(who *leaseHolder, o *object, c *vfs.Cred, events uint32) er
 	}
 	m := ob.marks[wd]
 	if m == nil {
-		m = &mark{wd: wd}
+		m = &dirMark{wd: wd}
 		ob.marks[wd] = m
 	}
 	m.holders = append(m.holders, who)
 	who.mark = m
-	if nameless(o.fd) { // a removal before the watch causes no event
-		l.unobserve(who)
+	if hasNoName(o.fd) { // a removal before the watch causes no event
+		l.stopObserving(who)
 		return unix.EAGAIN
 	}
 	return nil
 }
 
-// unobserve ends what observe began, if anything. l.mu is held.
-func (l *leases) unobserve(who *leaseHolder) {
+// stopObserving undoes observeEvents, if it was called. l.mu is held.
+func (l *leases) stopObserving(who *leaseHolder) {
 	m := who.mark
 	if m == nil {
 		return
@@ -98,13 +94,13 @@ func (l *leases) unobserve(who *leaseHolder) {
 	m.holders = slices.DeleteFunc(m.holders, func(h *leaseHolder) bool { return h == who })
 	if ob := l.observer; len(m.holders) == 0 && ob.marks[m.wd] == m {
 		delete(ob.marks, m.wd)
-		_, _ = unix.InotifyRmWatch(ob.fd, uint32(m.wd)) // fails if the kernel has just ended the watch
+		_, _ = unix.InotifyRmWatch(ob.fd, uint32(m.wd)) // fails if the kernel has just removed the watch
 	}
 }
 
-// changed notifies the holders of the watch that has an event. After lost
-// events, it notifies all holders of watches.
-func (l *leases) changed(wd int, event uint32) {
+// notifyWatch notifies the holders whose watch has an event. After lost events, it notifies all
+// watches' holders.
+func (l *leases) notifyWatch(wd int, event uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.observer == nil {
@@ -113,7 +109,7 @@ func (l *leases) changed(wd int, event uint32) {
 	marks := l.observer.marks
 	if event&unix.IN_Q_OVERFLOW != 0 {
 		for _, m := range marks {
-			m.tell()
+			m.notifyHolders()
 		}
 		return
 	}
@@ -121,41 +117,41 @@ func (l *leases) changed(wd int, event uint32) {
 	if m == nil { // all holders have left
 		return
 	}
-	m.tell()
+	m.notifyHolders()
 	if event&unix.IN_IGNORED != 0 {
 		delete(marks, wd)
 	}
 }
 
-// tell notifies the holders. leases.mu is held.
-func (m *mark) tell() {
+// notifyHolders notifies the holders. leases.mu is held.
+func (m *dirMark) notifyHolders() {
 	for _, h := range m.holders {
-		h.tell()
+		h.notifyOnce()
 	}
 }
 
 // newObserver starts an observer that calls changed for each event.
-func newObserver(changed func(wd int, event uint32)) (*observer, error) {
+func newObserver(changed func(wd int, event uint32)) (*inotifyWatcher, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return nil, err
 	}
-	ob := &observer{fd: fd, file: os.NewFile(uintptr(fd), "inotify"), ended: make(chan struct{}), marks: make(map[int]*mark)}
-	if ob.file.SetReadDeadline(time.Time{}) != nil { // the poller has no room for the descriptor
+	ob := &inotifyWatcher{fd: fd, file: os.NewFile(uintptr(fd), "inotify"), ended: make(chan struct{}), marks: make(map[int]*dirMark)}
+	if ob.file.SetReadDeadline(time.Time{}) != nil { // the poller cannot add the descriptor
 		_ = ob.file.Close()
 		return nil, unix.EMFILE
 	}
-	go ob.run(changed)
+	go ob.readEvents(changed)
 	return ob, nil
 }
 
-// close ends the goroutine and all watches.
-func (ob *observer) close() {
+// closeWatches stops the goroutine and removes all watches.
+func (ob *inotifyWatcher) closeWatches() {
 	_ = ob.file.Close()
 	<-ob.ended
 }
 
-func (ob *observer) run(changed func(wd int, event uint32)) {
+func (ob *inotifyWatcher) readEvents(changed func(wd int, event uint32)) {
 	defer close(ob.ended)
 	var b [64 * unix.SizeofInotifyEvent]byte
 	for {

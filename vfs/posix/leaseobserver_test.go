@@ -22,7 +22,7 @@ import (
 
 // leaseOn takes a lease of a file, and returns a channel that is closed when
 // the lease is broken.
-func (w *leaseWorld) leaseOn(name string, scope vfs.LeaseScope) (broken chan struct{}, release func()) {
+func (w *leaseTest) leaseOn(name string, scope vfs.LeaseScope) (broken chan struct{}, release func()) {
 	w.Helper()
 	broken = make(chan struct{})
 	release, err := w.f.Lease(w.Context(), &w.c, w.walk(name), scope, func() { close(broken) }) // a second call would panic
@@ -30,15 +30,15 @@ func (w *leaseWorld) leaseOn(name string, scope vfs.LeaseScope) (broken chan str
 	return broken, release
 }
 
-// untold returns how many holders are not notified, by their scope.
-func (w *leaseWorld) untold() (data, all int) {
+// unnotifiedHolders returns how many holders are not notified, by their scope.
+func (w *leaseTest) unnotifiedHolders() (data, all int) {
 	l := &w.f.leases
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, le := range l.byFD {
 		for _, h := range le.holders {
 			switch {
-			case h.told:
+			case h.notified:
 			case h.mark != nil:
 				all++
 			default:
@@ -49,30 +49,30 @@ func (w *leaseWorld) untold() (data, all int) {
 	return data, all
 }
 
-// marks returns the FS's watches.
-func (w *leaseWorld) marks() []*mark {
+// dirMarks returns the FS's watches.
+func (w *leaseTest) dirMarks() []*dirMark {
 	l := &w.f.leases
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Collect(maps.Values(l.observer.marks))
 }
 
-// watches returns how many watches the kernel has for the FS.
-func (w *leaseWorld) watches() int {
+// countWatches returns how many watches the kernel has for the FS.
+func (w *leaseTest) countWatches() int {
 	w.Helper()
 	b, err := os.ReadFile(fmt.Sprint("/proc/self/fdinfo/", w.f.leases.observer.fd))
 	require.NoError(w, err)
 	return strings.Count(string(b), "inotify wd:")
 }
 
-// settle returns after the FS has read all events that exist now, because a
+// waitForEvents returns after the FS has read all events that exist now, because a
 // later one of the file "last" has been read.
-func (w *leaseWorld) settle() {
+func (w *leaseTest) waitForEvents() {
 	w.Helper()
 	w.hostFile("last")
 	broken, release := w.leaseOn("last", vfs.LeaseAll)
 	require.NoError(w, os.Chmod(w.s.path("last"), 0o600))
-	soon(w, broken, "a change of the mode is not reported")
+	receiveSoon(w, broken, "a change of the mode is not reported")
 	release()
 }
 
@@ -84,7 +84,7 @@ func TestLeaseNames(t *testing.T) {
 		if base == "" {
 			base = leaseBase(t)
 		}
-		at := func(w *leaseWorld, name string) string { return w.s.path(name) }
+		at := func(w *leaseTest, name string) string { return w.s.path(name) }
 		acl := appendACL(nil, vfs.ACL{
 			{Tag: vfs.ACLUserObj, Perm: 6},
 			{Tag: vfs.ACLUser, Perm: 4, ID: 70001},
@@ -92,27 +92,27 @@ func TestLeaseNames(t *testing.T) {
 			{Tag: vfs.ACLMask, Perm: 4},
 			{Tag: vfs.ACLOther, Perm: 4},
 		})
-		for name, change := range map[string]func(w *leaseWorld) error{
-			"rename":           func(w *leaseWorld) error { return os.Rename(at(w, "f"), at(w, "new")) },
-			"rename elsewhere": func(w *leaseWorld) error { return os.Rename(at(w, "f"), at(w, "d/f")) },
-			"rename over":      func(w *leaseWorld) error { return os.Rename(at(w, "other"), at(w, "f")) },
-			"exchange": func(w *leaseWorld) error {
+		for name, change := range map[string]func(w *leaseTest) error{
+			"rename":           func(w *leaseTest) error { return os.Rename(at(w, "f"), at(w, "new")) },
+			"rename elsewhere": func(w *leaseTest) error { return os.Rename(at(w, "f"), at(w, "d/f")) },
+			"rename over":      func(w *leaseTest) error { return os.Rename(at(w, "other"), at(w, "f")) },
+			"exchange": func(w *leaseTest) error {
 				return unix.Renameat2(unix.AT_FDCWD, at(w, "other"), unix.AT_FDCWD, at(w, "f"), unix.RENAME_EXCHANGE)
 			},
-			"unlink":             func(w *leaseWorld) error { return os.Remove(at(w, "f")) },
-			"unlink one of two":  func(w *leaseWorld) error { return os.Remove(at(w, "two")) },
-			"link":               func(w *leaseWorld) error { return os.Link(at(w, "f"), at(w, "new")) },
-			"chmod":              func(w *leaseWorld) error { return os.Chmod(at(w, "f"), 0o600) },
-			"chown":              func(w *leaseWorld) error { return os.Chown(at(w, "f"), -1, os.Getegid()) },
-			"utimes":             func(w *leaseWorld) error { return os.Chtimes(at(w, "f"), time.Unix(1, 0), time.Unix(2, 0)) },
-			"modification time":  func(w *leaseWorld) error { return os.Chtimes(at(w, "f"), time.Time{}, time.Unix(2, 0)) },
-			"extended attribute": func(w *leaseWorld) error { return unix.Setxattr(at(w, "f"), "user.x", []byte("x"), 0) },
-			"access control list": func(w *leaseWorld) error {
+			"unlink":             func(w *leaseTest) error { return os.Remove(at(w, "f")) },
+			"unlink one of two":  func(w *leaseTest) error { return os.Remove(at(w, "two")) },
+			"link":               func(w *leaseTest) error { return os.Link(at(w, "f"), at(w, "new")) },
+			"chmod":              func(w *leaseTest) error { return os.Chmod(at(w, "f"), 0o600) },
+			"chown":              func(w *leaseTest) error { return os.Chown(at(w, "f"), -1, os.Getegid()) },
+			"utimes":             func(w *leaseTest) error { return os.Chtimes(at(w, "f"), time.Unix(1, 0), time.Unix(2, 0)) },
+			"modification time":  func(w *leaseTest) error { return os.Chtimes(at(w, "f"), time.Time{}, time.Unix(2, 0)) },
+			"extended attribute": func(w *leaseTest) error { return unix.Setxattr(at(w, "f"), "user.x", []byte("x"), 0) },
+			"access control list": func(w *leaseTest) error {
 				return unix.Setxattr(at(w, "f"), accessACL, acl, 0)
 			},
 		} {
 			t.Run(place+"/"+name, func(t *testing.T) {
-				w := newLeaseWorld(t, base)
+				w := newLeaseTest(t, base)
 				if name == "extended attribute" && !w.f.xattrs {
 					t.Skip("no extended attributes here")
 				}
@@ -125,69 +125,69 @@ func TestLeaseNames(t *testing.T) {
 				broken, releaseAll := w.leaseOn("f", vfs.LeaseAll)
 				second, releaseSecond := w.leaseOn("f", vfs.LeaseAll)
 				assert.NoError(t, change(w))
-				soon(t, broken, "the first holder is not notified")
-				soon(t, second, "the second holder is not notified")
-				w.settle()
-				data, all := w.untold()
+				receiveSoon(t, broken, "the first holder is not notified")
+				receiveSoon(t, second, "the second holder is not notified")
+				w.waitForEvents()
+				data, all := w.unnotifiedHolders()
 				assert.Equal(t, 1, data, "the lease of data stands")
 				assert.Zero(t, all)
-				not(t, before, "a lease is about data")
+				assertNoReceive(t, before, "a lease is about data")
 				releaseAll()
-				assert.Equal(t, 1, w.watches(), "the second holder's")
+				assert.Equal(t, 1, w.countWatches(), "the second holder's")
 				releaseSecond()
-				assert.Zero(t, w.watches())
+				assert.Zero(t, w.countWatches())
 				releaseData()
-				assert.Zero(t, leased.Load())
+				assert.Zero(t, leasedFDs.Load())
 			})
 		}
-		for name, change := range map[string]func(w *leaseWorld) error{
-			"write": func(w *leaseWorld) error { return os.WriteFile(at(w, "f"), []byte("new"), 0) },
-			"cut":   func(w *leaseWorld) error { return os.Truncate(at(w, "f"), 0) },
+		for name, change := range map[string]func(w *leaseTest) error{
+			"write": func(w *leaseTest) error { return os.WriteFile(at(w, "f"), []byte("new"), 0) },
+			"cut":   func(w *leaseTest) error { return os.Truncate(at(w, "f"), 0) },
 		} {
 			t.Run(place+"/"+name, func(t *testing.T) {
-				w := newLeaseWorld(t, base)
+				w := newLeaseTest(t, base)
 				data, releaseData := w.leaseOn("f", vfs.LeaseData)
 				all, releaseAll := w.leaseOn("f", vfs.LeaseAll)
 				done := make(chan error, 1)
 				go func() { done <- change(w) }()
-				soon(t, data, "the holder of the data is not notified")
-				soon(t, all, "the other holder is not notified")
+				receiveSoon(t, data, "the holder of the data is not notified")
+				receiveSoon(t, all, "the other holder is not notified")
 				releaseData()
-				not(t, done, "the process did not wait for the second holder")
+				assertNoReceive(t, done, "the process did not wait for the second holder")
 				releaseAll()
-				assert.NoError(t, soon(t, done, "the process waits still"))
-				w.settle()
+				assert.NoError(t, receiveSoon(t, done, "the process waits still"))
+				w.waitForEvents()
 			})
 		}
 	}
 }
 
-// TestLeaseNamesBoth checks that a holder that was notified of a change of the
-// mode is not notified of a change of data again, that the process that changes
-// the data waits for the holder, and that another lease is possible meanwhile.
+// TestLeaseNamesBoth checks that a holder that was notified of a change of the mode is not notified
+// of a change of data again, that the process that changes the data waits for the holder, and that
+// another lease is possible in the meantime.
 func TestLeaseNamesBoth(t *testing.T) {
-	w := newLeaseWorld(t, "")
+	w := newLeaseTest(t, "")
 	broken, release := w.leaseOn("f", vfs.LeaseAll)
 	require.NoError(t, os.Chmod(w.s.path("f"), 0o600))
-	soon(t, broken, "the holder is not notified")
+	receiveSoon(t, broken, "the holder is not notified")
 	require.NoError(t, os.Chmod(w.s.path("f"), 0o644))
-	w.settle() // a second call would panic
+	w.waitForEvents() // a second call would panic
 	data, releaseData := w.leaseOn("f", vfs.LeaseData)
 	all, releaseAll := w.leaseOn("f", vfs.LeaseAll)
 	opened := w.writer("f")
-	soon(t, data, "a writer is not reported")
-	soon(t, all, "a writer is not reported")
+	receiveSoon(t, data, "a writer is not reported")
+	receiveSoon(t, all, "a writer is not reported")
 	releaseData()
 	releaseAll()
-	not(t, opened, "the writer did not wait for the first holder")
+	assertNoReceive(t, opened, "the writer did not wait for the first holder")
 	release()
-	require.NoError(t, soon(t, opened, "the writer waits still"))
+	require.NoError(t, receiveSoon(t, opened, "the writer waits still"))
 }
 
 // TestLeaseNamesOwn checks that the FS reports its own changes of names and
 // attributes.
 func TestLeaseNamesOwn(t *testing.T) {
-	w := newLeaseWorld(t, "")
+	w := newLeaseTest(t, "")
 	su := vfs.Cred{UID: uint32(os.Geteuid())}
 	root, mode := w.f.Root(), uint32(0o604)
 	for _, change := range []func() error{
@@ -210,7 +210,7 @@ func TestLeaseNamesOwn(t *testing.T) {
 	} {
 		broken, release := w.leaseOn("f", vfs.LeaseAll)
 		require.NoError(t, change())
-		soon(t, broken, "the holder is not notified")
+		receiveSoon(t, broken, "the holder is not notified")
 		release()
 	}
 }
@@ -223,7 +223,7 @@ func TestLeaseNamesReads(t *testing.T) {
 			if base == "" {
 				base = leaseBase(t)
 			}
-			w := newLeaseWorld(t, base)
+			w := newLeaseTest(t, base)
 			w.hostFile("other")
 			w.hostDir("d")
 			f, other := w.s.path("f"), w.s.path("other")
@@ -248,8 +248,8 @@ func TestLeaseNamesReads(t *testing.T) {
 				require.NoError(t, os.Remove(w.s.path("d", "link")))
 				require.NoError(t, os.Chmod(w.s.dir, 0o755))
 			}
-			w.settle()
-			data, all := w.untold()
+			w.waitForEvents()
+			data, all := w.unnotifiedHolders()
 			assert.Equal(t, 1, data)
 			assert.Equal(t, 1, all)
 			releaseData()
@@ -261,7 +261,7 @@ func TestLeaseNamesReads(t *testing.T) {
 // TestLeaseNamesNow checks that a change concurrent with Lease is either seen
 // by a caller that looks after Lease has returned, or reported.
 func TestLeaseNamesNow(t *testing.T) {
-	w := newLeaseWorld(t, "")
+	w := newLeaseTest(t, "")
 	for i := range 300 {
 		mode := 0o400 | os.FileMode(i%64)
 		var done sync.WaitGroup
@@ -271,7 +271,7 @@ func TestLeaseNamesNow(t *testing.T) {
 		require.NoError(t, err)
 		done.Wait()
 		if st.Mode() != mode|0o044 {
-			soon(t, broken, "a change is lost")
+			receiveSoon(t, broken, "a change is lost")
 		}
 		release()
 	}
@@ -280,7 +280,7 @@ func TestLeaseNamesNow(t *testing.T) {
 // TestLeaseNamesNone checks that a file that has lost its last name gets no
 // lease for names, although it is open, and that no watch is left.
 func TestLeaseNamesNone(t *testing.T) {
-	w := newLeaseWorld(t, "")
+	w := newLeaseTest(t, "")
 	reader := w.openFile(w.h, vfs.OpenRead)
 	defer reader.Close()
 	require.NoError(t, os.Remove(w.s.path("f")))
@@ -289,46 +289,45 @@ func TestLeaseNamesNone(t *testing.T) {
 	release()
 	_, err = w.f.Lease(t.Context(), &w.c, w.h, vfs.LeaseAll, func() {})
 	assert.Equal(t, unix.EAGAIN, err)
-	assert.Zero(t, w.watches())
-	assert.Zero(t, leased.Load())
+	assert.Zero(t, w.countWatches())
+	assert.Zero(t, leasedFDs.Load())
 }
 
-// TestLeaseNamesGone checks that the end of a watch, which the kernel reports
-// when a removed file is closed, notifies the holders and nobody else, even if
-// another file then gets the same watch descriptor.
+// TestLeaseNamesGone checks that a removed watch, which the kernel reports when a removed file is
+// closed, notifies only its holders, even if another file then gets the same watch descriptor.
 func TestLeaseNamesGone(t *testing.T) {
-	w := newLeaseWorld(t, "")
+	w := newLeaseTest(t, "")
 	w.hostFile("g")
 	first, release := w.leaseOn("f", vfs.LeaseAll)
-	wd := w.marks()[0].wd
+	wd := w.dirMarks()[0].wd
 	g, releaseG := w.leaseOn("g", vfs.LeaseAll)
-	w.f.leases.changed(wd, unix.IN_IGNORED)
-	soon(t, first, "the holder is not notified")
-	assert.Len(t, w.marks(), 1, "g's")
-	w.f.leases.changed(wd, unix.IN_ATTRIB)
-	w.f.leases.changed(wd, unix.IN_IGNORED)
-	_, all := w.untold()
+	w.f.leases.notifyWatch(wd, unix.IN_IGNORED)
+	receiveSoon(t, first, "the holder is not notified")
+	assert.Len(t, w.dirMarks(), 1, "g's")
+	w.f.leases.notifyWatch(wd, unix.IN_ATTRIB)
+	w.f.leases.notifyWatch(wd, unix.IN_IGNORED)
+	_, all := w.unnotifiedHolders()
 	assert.Equal(t, 1, all)
-	next := &mark{wd: wd}
+	next := &dirMark{wd: wd}
 	w.f.leases.mu.Lock()
 	w.f.leases.observer.marks[wd] = next
 	w.f.leases.mu.Unlock()
 	release()
-	assert.Contains(t, w.marks(), next)
+	assert.Contains(t, w.dirMarks(), next)
 	require.NoError(t, os.Remove(w.s.path("g")))
-	soon(t, g, "the holder is not notified")
+	receiveSoon(t, g, "the holder is not notified")
 	releaseG()
-	assert.Equal(t, []*mark{next}, w.marks())
+	assert.Equal(t, []*dirMark{next}, w.dirMarks())
 }
 
 // TestLeaseNamesLost checks that all holders are notified if the kernel has
 // dropped events.
 func TestLeaseNamesLost(t *testing.T) {
-	w := newLeaseWorld(t, "/dev/shm")
+	w := newLeaseTest(t, "/dev/shm")
 	b, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
 	require.NoError(t, err)
-	var room int
-	_, err = fmt.Sscan(string(b), &room)
+	var queueLimit int
+	_, err = fmt.Sscan(string(b), &queueLimit)
 	require.NoError(t, err)
 	names := []string{"a", "b"}
 	for _, name := range names {
@@ -340,26 +339,26 @@ func TestLeaseNamesLost(t *testing.T) {
 	defer release()
 	data, releaseData := w.leaseOn("f", vfs.LeaseData)
 	defer releaseData()
-	w.f.leases.mu.Lock()        // the observer blocks at the first event
-	for i := range room + 200 { // equal events in a row would be one
+	w.f.leases.mu.Lock()              // the observer blocks at the first event
+	for i := range queueLimit + 200 { // equal events in a row would be one
 		if err = os.Chmod(w.s.path(names[i%2]), 0o600); err != nil {
 			break
 		}
 	}
 	w.f.leases.mu.Unlock()
 	require.NoError(t, err)
-	soon(t, broken, "no holder is notified")
-	n, all := w.untold()
+	receiveSoon(t, broken, "no holder is notified")
+	n, all := w.unnotifiedHolders()
 	assert.Equal(t, 1, n)
 	assert.Zero(t, all)
-	not(t, data, "a lease is about data")
+	assertNoReceive(t, data, "a lease is about data")
 }
 
-// TestLeaseNamesMany checks that a thousand leases have a watch each, that each
+// TestLeaseNamesMany checks that many leases have a watch each, that each
 // change is reported to the file's holder, and that no watch is left.
 func TestLeaseNamesMany(t *testing.T) {
-	const files = 1000
-	w := newLeaseWorld(t, "/dev/shm")
+	files := int(min(1000, maxFiles()/4))
+	w := newLeaseTest(t, "/dev/shm")
 	told := make(chan int, files)
 	releases := make([]func(), files)
 	for i := range files {
@@ -368,21 +367,21 @@ func TestLeaseNamesMany(t *testing.T) {
 		releases[i], err = w.f.Lease(t.Context(), &w.c, w.walk(fmt.Sprint(i)), vfs.LeaseAll, func() { told <- i })
 		require.NoError(t, err, i)
 	}
-	assert.Equal(t, files, w.watches())
+	assert.Equal(t, files, w.countWatches())
 	for i := range files {
 		require.NoError(t, os.Remove(w.s.path(fmt.Sprint(i))))
-		require.Equal(t, i, soon(t, told, "a removal is not reported"))
+		require.Equal(t, i, receiveSoon(t, told, "a removal is not reported"))
 		releases[i]()
 	}
-	assert.Zero(t, w.watches())
-	assert.Empty(t, w.marks())
-	assert.Zero(t, leased.Load())
+	assert.Zero(t, w.countWatches())
+	assert.Empty(t, w.dirMarks())
+	assert.Zero(t, leasedFDs.Load())
 }
 
-// TestLeaseNamesRoom checks that a lease without a watch or an inotify
-// descriptor is refused for lack of room, and that leases of data need neither.
+// TestLeaseNamesRoom checks that a lease without a watch or an inotify descriptor fails with
+// EMFILE, and that data leases need neither.
 func TestLeaseNamesRoom(t *testing.T) {
-	w := newLeaseWorld(t, "")
+	w := newLeaseTest(t, "")
 	_, release := w.leaseOn("f", vfs.LeaseData)
 	defer release()
 	lease := func() error {
@@ -401,21 +400,20 @@ func TestLeaseNamesRoom(t *testing.T) {
 	assert.Equal(t, unix.EMFILE, lease())
 	_, releaseData := w.leaseOn("f", vfs.LeaseData)
 	releaseData()
-	assert.Zero(t, w.watches())
-	data, all := w.untold()
+	assert.Zero(t, w.countWatches())
+	data, all := w.unnotifiedHolders()
 	assert.Equal(t, 1, data)
 	assert.Zero(t, all)
 }
 
-// TestLeaseNamesRefused checks that a lease that the kernel refuses leaves no
-// watch.
+// TestLeaseNamesRefused checks that a lease that the kernel denies leaves no watch.
 func TestLeaseNamesRefused(t *testing.T) {
-	w := newLeaseWorld(t, "")
+	w := newLeaseTest(t, "")
 	other, err := os.OpenFile(w.s.path("f"), os.O_WRONLY, 0)
 	require.NoError(t, err)
 	_, err = w.f.Lease(t.Context(), &w.c, w.h, vfs.LeaseAll, func() {})
 	assert.Equal(t, unix.EAGAIN, err)
-	assert.Zero(t, w.watches())
+	assert.Zero(t, w.countWatches())
 	require.NoError(t, other.Close())
 }
 
@@ -423,7 +421,7 @@ func TestLeaseNamesRefused(t *testing.T) {
 // watches the file as the caller, who may.
 func TestLeaseNamesRights(t *testing.T) {
 	vfstest.NeedRoot(t)
-	w := newLeaseWorld(t, "")
+	w := newLeaseTest(t, "")
 	f := w.s.path("f")
 	require.NoError(t, os.Chown(f, int(w.c.UID), int(w.c.GID)))
 	require.NoError(t, os.Chmod(f, 0o600))
@@ -436,14 +434,13 @@ func TestLeaseNamesRights(t *testing.T) {
 		broken, release := w.leaseOn("f", vfs.LeaseAll)
 		defer release()
 		assert.NoError(t, os.Chown(f, -1, 0))
-		soon(t, broken, "the holder is not notified")
+		receiveSoon(t, broken, "the holder is not notified")
 	})
 }
 
-// TestLeaseNamesClose checks that Close ends watches, and that a later release
-// is harmless.
+// TestLeaseNamesClose checks that Close removes watches, and that a later release is harmless.
 func TestLeaseNamesClose(t *testing.T) {
-	w := newLeaseWorld(t, "")
+	w := newLeaseTest(t, "")
 	broken, release := w.leaseOn("f", vfs.LeaseAll)
 	ob := w.f.leases.observer
 	require.NoError(t, w.f.Close())
@@ -451,6 +448,6 @@ func TestLeaseNamesClose(t *testing.T) {
 	assert.ErrorIs(t, err, os.ErrClosed)
 	require.NoError(t, os.Remove(w.s.path("f")))
 	release()
-	not(t, broken, "after Close")
-	assert.Zero(t, leased.Load())
+	assertNoReceive(t, broken, "after Close")
+	assert.Zero(t, leasedFDs.Load())
 }

@@ -13,31 +13,32 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs/posix/internal/leasesignal"
 )
 
-// leased counts the leases of all FS of the process, because RLIMIT_NOFILE
-// bounds them together.
-var leased atomic.Int64
+// leasedFDs counts the leases in the process, because RLIMIT_NOFILE bounds them together.
+var leasedFDs atomic.Int64
 
-// leases are the files of an FS on which the kernel has given leases (fcntl(2)).
-// A leased object is pinned: one descriptor is both the object's and the lease's.
+// leases are an FS's files on which the kernel has granted leases (fcntl(2)). A leased object is
+// pinned: one descriptor is both the object's and the lease's.
 type leases struct {
-	max    int64
-	meant  bool      // every change of a file breaks its lease
-	denied sync.Once // to log it once
+	max     int64
+	allowed bool      // every change to a file breaks its lease
+	denied  sync.Once // to log it once
 
-	ending sync.RWMutex // read-locked while a holder of F_WRLCK leaves
+	leaving sync.RWMutex // read-locked while a write lease is released
 
 	addWatch func(fd int, path string, mask uint32) (int, error) // unix.InotifyAddWatch, replaced in tests
 
-	mu       sync.Mutex
-	byFD     map[int]*lease
-	due      []int     // descriptors that sweep must still check, possibly no longer in byFD
-	watcher  *watcher  // nil until the first lease
-	observer *observer // nil until the first lease of vfs.LeaseAll
+	mu        sync.Mutex
+	byFD      map[int]*lease
+	unchecked []int                // descriptors that checkLeased must still check, possibly no longer in byFD
+	watcher   *leasesignal.Watcher // nil until the first lease
+	observer  *inotifyWatcher      // nil until the first vfs.LeaseAll
 }
 
-// A lease is the kernel's lease of one object, for all its holders.
+// A lease is the kernel's lease on one object, for all its holders.
 type lease struct {
 	o       *object
 	kind    int // F_RDLCK, or F_WRLCK for one holder alone
@@ -46,23 +47,22 @@ type lease struct {
 }
 
 type leaseHolder struct {
-	of     *lease // nil: the lease is over
-	mark   *mark  // nil: the scope is vfs.LeaseData
-	told   bool   // broken has been called
-	broken func()
+	of       *lease   // nil: the lease is over
+	mark     *dirMark // nil: the scope is vfs.LeaseData
+	notified bool     // broken has been called
+	broken   func()
 }
 
-// tell notifies the holder once. leases.mu is held.
-func (h *leaseHolder) tell() {
-	if !h.told {
-		h.told = true
+// notifyOnce notifies the holder once. leases.mu is held.
+func (h *leaseHolder) notifyOnce() {
+	if !h.notified {
+		h.notified = true
 		go h.broken()
 	}
 }
 
-// leave removes a holder. It returns the lease if that was the last one, or
-// nil.
-func (l *leases) leave(who *leaseHolder) *lease {
+// removeHolder removes a holder. It returns the lease if that was the last holder, or nil.
+func (l *leases) removeHolder(who *leaseHolder) *lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	le := who.of
@@ -70,51 +70,51 @@ func (l *leases) leave(who *leaseHolder) *lease {
 		return nil
 	}
 	who.of = nil
-	l.unobserve(who)
+	l.stopObserving(who)
 	le.holders = slices.DeleteFunc(le.holders, func(h *leaseHolder) bool { return h == who })
 	if len(le.holders) > 0 {
 		return nil
 	}
-	l.end(le)
+	l.releaseLease(le)
 	return le
 }
 
-// has reports whether o has a lease with a holder, of which the kernel may know
-// nothing more.
-func (l *leases) has(o *object) bool {
+// hasHolder reports whether o has a lease with a holder; the kernel may have dropped the lease
+// already.
+func (l *leases) hasHolder(o *object) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.byFD[o.fd] != nil
 }
 
-// end gives the kernel's lease back. l.mu is held.
-func (l *leases) end(le *lease) {
+// releaseLease releases the kernel's lease. l.mu is held.
+func (l *leases) releaseLease(le *lease) {
 	delete(l.byFD, le.o.fd)
-	leased.Add(-1)
+	leasedFDs.Add(-1)
 	_ = setLease(le.o.fd, unix.F_UNLCK) // fails if the kernel has already taken back a broken lease
 }
 
-// tell notifies the holders of the lease on fd, if it is broken. The signal may
+// notifyFD notifies the holders of the lease on fd, if it is broken. The signal may
 // belong to an earlier lease on a descriptor with the same number.
-func (l *leases) tell(fd int) {
+func (l *leases) notifyFD(fd int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	le := l.byFD[fd]
 	if le == nil || le.broken || leaseOf(fd) == le.kind {
 		return
 	}
-	le.tell()
+	le.notifyHolders()
 }
 
-// tell notifies the holders that the lease is broken. leases.mu is held.
-func (le *lease) tell() {
+// notifyHolders notifies the holders that the lease is broken. leases.mu is held.
+func (le *lease) notifyHolders() {
 	le.broken = true
 	for _, h := range le.holders {
-		h.tell()
+		h.notifyOnce()
 	}
 }
 
-// tellAll calls tell for all leases, after signals were lost.
+// notifyAll calls notifyFD for all leases, after signals were lost.
 func (l *leases) tellAll() {
 	l.mu.Lock()
 	fds := make([]int, 0, len(l.byFD))
@@ -123,43 +123,42 @@ func (l *leases) tellAll() {
 	}
 	l.mu.Unlock()
 	for _, fd := range fds {
-		l.tell(fd)
+		l.notifyFD(fd)
 	}
 }
 
-// sweep runs at each tick and checks some leased files. Removing a file breaks
-// no lease, and its data stays on the disk while the file is open here; so
-// sweep notifies the holders.
-func (l *leases) sweep() {
+// checkLeased runs at each tick and checks some leased files. Removing a file breaks no lease, and
+// its data stays on the disk while the file is open here; so checkLeased notifies the holders.
+func (l *leases) checkLeased() {
 	l.mu.Lock()
-	if len(l.due) == 0 {
+	if len(l.unchecked) == 0 {
 		for fd := range l.byFD {
-			l.due = append(l.due, fd)
+			l.unchecked = append(l.unchecked, fd)
 		}
 	}
-	rest := max(len(l.due)-maxLeaseSweep, 0)
-	fds := l.due[rest:]
-	l.due = slices.Clip(l.due[:rest])
+	rest := max(len(l.unchecked)-maxLeaseSweep, 0)
+	fds := l.unchecked[rest:]
+	l.unchecked = slices.Clip(l.unchecked[:rest])
 	l.mu.Unlock()
 	for _, fd := range fds {
-		if nameless(fd) {
-			l.removed(fd)
+		if hasNoName(fd) {
+			l.notifyIfRemoved(fd)
 		}
 	}
 }
 
-// removed notifies the holders of the lease on fd if the file has no name any
+// notifyIfRemoved notifies the holders of the lease on fd if the file has no name any
 // more. It checks again under the lock, because fd may have become another
 // file.
-func (l *leases) removed(fd int) {
+func (l *leases) notifyIfRemoved(fd int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if le := l.byFD[fd]; le != nil && !le.broken && nameless(fd) {
-		le.tell()
+	if le := l.byFD[fd]; le != nil && !le.broken && hasNoName(fd) {
+		le.notifyHolders()
 	}
 }
 
-func nameless(fd int) bool {
+func hasNoName(fd int) bool {
 	var st unix.Statx_t
 	return statFD(fd, &st) == nil && st.Nlink == 0
 }
@@ -180,9 +179,8 @@ func leaseOf(fd int) int {
 	return kind
 }
 
-// LeaseBreakTime returns how long the host blocks a process that breaks a
-// lease, before the kernel takes the lease from its holder
-// (/proc/sys/fs/lease-break-time). 0 means forever.
+// LeaseBreakTime returns the time for which the host blocks a process that breaks a lease, before
+// the kernel takes the lease from its holder (/proc/sys/fs/lease-break-time). 0 means forever.
 func LeaseBreakTime() (time.Duration, error) {
 	b, err := os.ReadFile("/proc/sys/fs/lease-break-time")
 	if err != nil {

@@ -15,13 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/posix/internal/leasesignal"
 )
 
 // TestLeaseMany leases ten thousand files, and writes to all of them at once.
 // It checks that the cache neither closes nor counts the files.
 func TestLeaseMany(t *testing.T) {
 	files := int(min(maxFiles()/2, 10000))
-	w := newLeaseWorld(t, "/dev/shm")
+	w := newLeaseTest(t, "/dev/shm")
 	var told atomic.Int64
 	releases := make([]func(), files)
 	names := make([]string, files)
@@ -33,16 +34,16 @@ func TestLeaseMany(t *testing.T) {
 		releases[i], err = w.f.Lease(t.Context(), &w.c, h, vfs.LeaseData, func() { told.Add(1); releases[i]() })
 		require.NoError(t, err, i)
 	}
-	assert.EqualValues(t, files, leased.Load())
+	assert.EqualValues(t, files, leasedFDs.Load())
 	for range idleTicks + 1 {
-		w.f.cache.sweep()
+		w.f.cache.sweepAll()
 	}
 	assert.LessOrEqual(t, w.f.cache.fds.Load(), int64(1+1), "the root, and f")
 	for _, name := range names {
-		require.NoError(t, soon(t, w.writer(name), "a writer waits"))
+		require.NoError(t, receiveSoon(t, w.writer(name), "a writer waits"))
 	}
 	assert.EqualValues(t, files, told.Load())
-	assert.Zero(t, leased.Load())
+	assert.Zero(t, leasedFDs.Load())
 }
 
 // TestLeaseSignals checks that no break is lost if signals cannot be queued.
@@ -52,12 +53,12 @@ func TestLeaseSignals(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_SIGPENDING, &old)) })
 	// Only the watcher receives the signals.
 	heard := make(chan os.Signal, 1)
-	signal.Notify(heard, leaseSignal, overflowSignal)
+	signal.Notify(heard, leasesignal.Signal, leasesignal.OverflowSignal)
 	t.Cleanup(func() { signal.Stop(heard) })
-	for _, room := range []uint64{0, 3} {
-		w := newLeaseWorld(t, "")
+	for _, limit := range []uint64{0, 3} {
+		w := newLeaseTest(t, "")
 		few := old
-		few.Cur = room
+		few.Cur = limit
 		require.NoError(t, unix.Setrlimit(unix.RLIMIT_SIGPENDING, &few))
 		const files = 50
 		var releases []func()
@@ -85,13 +86,13 @@ func TestLeaseSignals(t *testing.T) {
 		}, 10*time.Second, time.Millisecond)
 		w.f.leases.mu.Unlock()
 		for range files {
-			i := soon(t, broken, "a break is lost")
+			i := receiveSoon(t, broken, "a break is lost")
 			releases[i]()
-			require.NoError(t, soon(t, ends[i], "a writer waits"))
+			require.NoError(t, receiveSoon(t, ends[i], "a writer waits"))
 		}
 		require.NoError(t, w.f.Close())
 	}
-	not(t, heard, "another thread got the signal")
+	assertNoReceive(t, heard, "another thread got the signal")
 }
 
 func TestLeaseBreakTime(t *testing.T) {

@@ -14,20 +14,20 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/nfsrdma/nfsrdma/locks"
 	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/locks"
 	"github.com/nfsrdma/nfsrdma/vfs/vfstest"
 )
 
-// newWriterWorld returns a leaseWorld whose file belongs to the user.
-func newWriterWorld(t *testing.T, base string) *leaseWorld {
-	w := newLeaseWorld(t, base)
-	w.give("f", 0o644)
+// newWriterLeaseTest returns a leaseTest whose file belongs to the user.
+func newWriterLeaseTest(t *testing.T, base string) *leaseTest {
+	w := newLeaseTest(t, base)
+	w.giveToCaller("f", 0o644)
 	return w
 }
 
-// give gives a file to the user.
-func (w *leaseWorld) give(name string, mode os.FileMode) {
+// giveToCaller gives a file to the user.
+func (w *leaseTest) giveToCaller(name string, mode os.FileMode) {
 	w.Helper()
 	if os.Geteuid() == 0 {
 		require.NoError(w, os.Chown(w.s.path(name), int(w.c.UID), int(w.c.GID)))
@@ -35,7 +35,7 @@ func (w *leaseWorld) give(name string, mode os.FileMode) {
 	require.NoError(w, os.Chmod(w.s.path(name), mode))
 }
 
-func (w *leaseWorld) tryLeaseTo(scope vfs.LeaseScope) error {
+func (w *leaseTest) tryLeaseTo(scope vfs.LeaseScope) error {
 	release, err := w.f.Lease(w.Context(), &w.c, w.h, scope, func() {})
 	if err == nil {
 		release()
@@ -43,9 +43,9 @@ func (w *leaseWorld) tryLeaseTo(scope vfs.LeaseScope) error {
 	return err
 }
 
-// writable returns how many descriptors of the file f the process has open for
+// countWritable returns how many descriptors of the file f the process has open for
 // writing.
-func (w *leaseWorld) writable() (n int) {
+func (w *leaseTest) countWritable() (n int) {
 	w.Helper()
 	var f, st unix.Stat_t
 	require.NoError(w, unix.Stat(w.s.path("f"), &f))
@@ -67,14 +67,13 @@ func (w *leaseWorld) writable() (n int) {
 	return n
 }
 
-// TestLeaseWriter checks that a local process that opens the file, even to read,
-// waits for the holder of a lease for writing, and sees what the holder has
-// written meanwhile.
+// TestLeaseWriter checks that a local process that opens the file, even to read, waits for the
+// holder of a lease for writing, and sees what the holder has written in the meantime.
 func TestLeaseWriter(t *testing.T) {
 	for place, base := range places {
 		for name, script := range map[string]string{"read": "cat f", "write": "cat f; echo new >>f", "cut": "truncate -s 3 f; cat f", "run": "sh f; cat f"} {
 			t.Run(place+"/"+name, func(t *testing.T) {
-				w := newWriterWorld(t, base)
+				w := newWriterLeaseTest(t, base)
 				opened := w.openFile(w.h, openBoth)
 				broken, release := w.leaseOn("f", vfs.LeaseWrite)
 				sh := exec.Command("sh", "-c", script)
@@ -84,22 +83,22 @@ func TestLeaseWriter(t *testing.T) {
 				require.NoError(t, sh.Start())
 				ended := make(chan error, 1)
 				go func() { ended <- sh.Wait() }()
-				soon(t, broken, "the holder is not notified")
-				not(t, ended, "the process did not wait")
+				receiveSoon(t, broken, "the holder is not notified")
+				assertNoReceive(t, ended, "the process did not wait")
 				assert.ErrorIs(t, w.tryLeaseTo(vfs.LeaseWrite), unix.EAGAIN, "while it is broken")
 				_, _, err := opened.Write.Write(t.Context(), []byte("by the open"), 0, vfs.Unstable)
 				require.NoError(t, err)
 				_, _, _, err = w.f.Write(t.Context(), &w.c, w.h, []byte(":by"), 0, vfs.FileSync) // nothing, to a shell
 				require.NoError(t, err)
 				require.NoError(t, opened.Write.Commit(t.Context(), 0, 0))
-				not(t, ended, "the process did not wait for the holder's data")
+				assertNoReceive(t, ended, "the process did not wait for the holder's data")
 				release()
 				release()
-				require.NoError(t, soon(t, ended, "the process waits still"))
+				require.NoError(t, receiveSoon(t, ended, "the process waits still"))
 				assert.Contains(t, out.String(), ":by")
 				opened.Close()
-				assert.Zero(t, leased.Load())
-				assert.Zero(t, w.watches())
+				assert.Zero(t, leasedFDs.Load())
+				assert.Zero(t, w.countWatches())
 			})
 		}
 	}
@@ -113,8 +112,8 @@ func TestLeaseWriterOwn(t *testing.T) {
 			if base == "" {
 				base = leaseBase(t)
 			}
-			w := newWriterWorld(t, base)
-			w.give("f", 0o666)
+			w := newWriterLeaseTest(t, base)
+			w.giveToCaller("f", 0o666)
 			before := w.openFile(w.h, openBoth)
 			broken, release := w.leaseOn("f", vfs.LeaseWrite)
 			ctx, other := t.Context(), vfs.Cred{UID: 70001, GID: 70001}
@@ -152,10 +151,10 @@ func TestLeaseWriterOwn(t *testing.T) {
 				require.NoError(t, err)
 			}
 			for range idleTicks {
-				w.f.cache.sweep()
+				w.f.cache.sweepAll()
 			}
-			w.settle()
-			not(t, broken, "the FS has broken its own lease")
+			w.waitForEvents()
+			assertNoReceive(t, broken, "the FS has broken its own lease")
 			before.Close()
 			release()
 		})
@@ -165,7 +164,7 @@ func TestLeaseWriterOwn(t *testing.T) {
 // TestLeaseWriterLocks checks that the holder of a lease for writing locks the
 // file without breaking the lease, and that the locks remain after it.
 func TestLeaseWriterLocks(t *testing.T) {
-	w := newWriterWorld(t, "")
+	w := newWriterLeaseTest(t, "")
 	broken, release := w.leaseOn("f", vfs.LeaseWrite)
 	for _, scope := range []vfs.LeaseScope{vfs.LeaseData, vfs.LeaseAll, vfs.LeaseWrite} {
 		assert.ErrorIs(t, w.tryLeaseTo(scope), unix.EAGAIN, "the FS has no file open for writing, but for the lease")
@@ -180,8 +179,8 @@ func TestLeaseWriterLocks(t *testing.T) {
 		require.NoError(t, err)
 		assert.True(t, ok)
 	}
-	w.settle()
-	not(t, broken, "a lock breaks the lease")
+	w.waitForEvents()
+	assertNoReceive(t, broken, "a lock breaks the lease")
 	release()
 	host, _ := w.description("f")
 	assert.True(t, host(first, locks.Shared))
@@ -198,19 +197,19 @@ func TestLeaseWriterLocks(t *testing.T) {
 // TestLeaseWriterRefused checks that a file that anybody else uses gets no lease
 // for writing, and that the attempt leaves no descriptor open for writing.
 func TestLeaseWriterRefused(t *testing.T) {
-	for name, use := range map[string]func(w *leaseWorld) (end func()){
-		"local reader": func(w *leaseWorld) func() {
+	for name, use := range map[string]func(w *leaseTest) (end func()){
+		"local reader": func(w *leaseTest) func() {
 			f, err := os.Open(w.s.path("f"))
 			require.NoError(w, err)
 			return func() { require.NoError(w, f.Close()) }
 		},
-		"local writer": func(w *leaseWorld) func() {
+		"local writer": func(w *leaseTest) func() {
 			f, err := os.OpenFile(w.s.path("f"), os.O_WRONLY, 0)
 			require.NoError(w, err)
 			return func() { require.NoError(w, f.Close()) }
 		},
-		"locks": func(w *leaseWorld) func() { return w.openLocks(w.h).Close },
-		"unsynced data": func(w *leaseWorld) func() {
+		"locks": func(w *leaseTest) func() { return w.openLocks(w.h).Close },
+		"unsynced data": func(w *leaseTest) func() {
 			_, _, _, err := w.f.Write(w.Context(), &w.c, w.h, []byte("x"), 0, vfs.Unstable)
 			require.NoError(w, err)
 			return func() {
@@ -218,18 +217,18 @@ func TestLeaseWriterRefused(t *testing.T) {
 				require.NoError(w, err)
 			}
 		},
-		"lease for reading": func(w *leaseWorld) func() {
+		"lease for reading": func(w *leaseTest) func() {
 			_, release := w.leaseOn("f", vfs.LeaseAll)
 			return release
 		},
-		"lease for reading that the kernel has taken": func(w *leaseWorld) func() {
+		"lease for reading that the kernel has taken": func(w *leaseTest) func() {
 			_, release := w.leaseOn("f", vfs.LeaseData)
 			for fd := range w.f.leases.byFD {
 				require.NoError(w, setLease(fd, unix.F_UNLCK))
 			}
 			return release
 		},
-		"lent data": func(w *leaseWorld) func() {
+		"lent data": func(w *leaseTest) func() {
 			require.NoError(w, os.WriteFile(w.s.path("f"), make([]byte, minMapped), 0))
 			b, _, _, err := w.f.Map(w.Context(), &w.c, w.h, 0, minMapped)
 			require.NoError(w, err)
@@ -238,46 +237,46 @@ func TestLeaseWriterRefused(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWriterWorld(t, "")
+			w := newWriterLeaseTest(t, "")
 			opened := w.openFile(w.h, vfs.OpenRead)
 			end := use(w)
 			assert.ErrorIs(t, w.tryLeaseTo(vfs.LeaseWrite), unix.EAGAIN)
-			assert.Zero(t, leased.Load()&^1, "one of another kind")
+			assert.Zero(t, leasedFDs.Load()&^1, "one of another kind")
 			end()
 			opened.Close()
 			if name == "local reader" {
-				assert.Zero(t, w.writable(), "after the attempt")
+				assert.Zero(t, w.countWritable(), "after the attempt")
 			}
 			assert.NoError(t, w.tryLeaseTo(vfs.LeaseData))
-			assert.Zero(t, w.writable())
+			assert.Zero(t, w.countWritable())
 			opened = w.openFile(w.h, vfs.OpenRead)
 			assert.NoError(t, w.tryLeaseTo(vfs.LeaseWrite))
-			assert.Zero(t, w.writable())
+			assert.Zero(t, w.countWritable())
 			assert.NoError(t, w.tryLeaseTo(vfs.LeaseAll))
 			opened.Close()
-			assert.Zero(t, leased.Load())
+			assert.Zero(t, leasedFDs.Load())
 		})
 	}
 }
 
-// TestLeaseWriterRoom checks the errors without room, without rights, and for
-// objects without data.
+// TestLeaseWriterRoom checks the errors without free descriptors, without rights, and for objects
+// without data.
 func TestLeaseWriterRoom(t *testing.T) {
-	w := newWriterWorld(t, "")
+	w := newWriterLeaseTest(t, "")
 	w.f.leases.max = 0
 	assert.ErrorIs(t, w.tryLeaseTo(vfs.LeaseWrite), unix.EMFILE)
 	w.f.leases.max = 1
 	w.f.leases.addWatch = func(int, string, uint32) (int, error) { return 0, unix.ENOSPC }
 	assert.ErrorIs(t, w.tryLeaseTo(vfs.LeaseWrite), unix.EMFILE)
 	w.f.leases.addWatch = unix.InotifyAddWatch
-	assert.Zero(t, w.writable())
+	assert.Zero(t, w.countWritable())
 	assert.NoError(t, w.tryLeaseTo(vfs.LeaseWrite))
-	w.f.leases.meant = false
+	w.f.leases.allowed = false
 	assert.ErrorIs(t, w.tryLeaseTo(vfs.LeaseWrite), unix.EOPNOTSUPP)
-	w.f.leases.meant = true
+	w.f.leases.allowed = true
 	_, err := w.f.Lease(t.Context(), &w.c, w.f.Root(), vfs.LeaseWrite, nil)
 	assert.ErrorIs(t, err, unix.EOPNOTSUPP)
-	assert.Zero(t, leased.Load())
+	assert.Zero(t, leasedFDs.Load())
 	if os.Geteuid() == 0 {
 		w.c.UID++
 		assert.ErrorIs(t, w.tryLeaseTo(vfs.LeaseWrite), unix.EACCES)
@@ -288,8 +287,8 @@ func TestLeaseWriterRoom(t *testing.T) {
 // reading and writing, gives no caller a right.
 func TestLeaseWriterRights(t *testing.T) {
 	vfstest.NeedRoot(t)
-	w := newWriterWorld(t, "")
-	w.give("f", 0o244) // its owner may read it all the same, as by NFS in general
+	w := newWriterLeaseTest(t, "")
+	w.giveToCaller("f", 0o244) // its owner may read it all the same, as by NFS in general
 	reader := vfs.Cred{UID: 70001, GID: 70001}
 	before := w.openFile(w.h, vfs.OpenWrite)
 	_, release := w.leaseOn("f", vfs.LeaseWrite)
@@ -306,10 +305,10 @@ func TestLeaseWriterRights(t *testing.T) {
 	p := make([]byte, 1)
 	_, _, _, err = w.f.Read(t.Context(), &reader, w.h, p, 0)
 	assert.NoError(t, err)
-	w.give("f", 0o601)
+	w.giveToCaller("f", 0o601)
 	_, _, _, err = w.f.Read(t.Context(), &reader, w.h, p, 0)
 	assert.NoError(t, err, "who may execute a file may read it by NFS")
-	w.give("f", 0o600)
+	w.giveToCaller("f", 0o600)
 	_, _, _, err = w.f.Read(t.Context(), &reader, w.h, p, 0)
 	assert.Equal(t, unix.EACCES, err)
 	assert.Equal(t, unix.EACCES, may(&reader, vfs.OpenRead))
@@ -320,28 +319,28 @@ func TestLeaseWriterRights(t *testing.T) {
 // TestLeaseWriterNames checks that a change of names or attributes by a local
 // process breaks a lease for writing.
 func TestLeaseWriterNames(t *testing.T) {
-	at := func(w *leaseWorld, name string) string { return w.s.path(name) }
-	for name, change := range map[string]func(w *leaseWorld) error{
-		"rename":      func(w *leaseWorld) error { return os.Rename(at(w, "f"), at(w, "new")) },
-		"rename over": func(w *leaseWorld) error { return os.Rename(at(w, "other"), at(w, "f")) },
-		"unlink":      func(w *leaseWorld) error { return os.Remove(at(w, "f")) },
-		"link":        func(w *leaseWorld) error { return os.Link(at(w, "f"), at(w, "new")) },
-		"chmod":       func(w *leaseWorld) error { return os.Chmod(at(w, "f"), 0o600) },
-		"utimes":      func(w *leaseWorld) error { return os.Chtimes(at(w, "f"), time.Unix(1, 0), time.Unix(2, 0)) },
+	at := func(w *leaseTest, name string) string { return w.s.path(name) }
+	for name, change := range map[string]func(w *leaseTest) error{
+		"rename":      func(w *leaseTest) error { return os.Rename(at(w, "f"), at(w, "new")) },
+		"rename over": func(w *leaseTest) error { return os.Rename(at(w, "other"), at(w, "f")) },
+		"unlink":      func(w *leaseTest) error { return os.Remove(at(w, "f")) },
+		"link":        func(w *leaseTest) error { return os.Link(at(w, "f"), at(w, "new")) },
+		"chmod":       func(w *leaseTest) error { return os.Chmod(at(w, "f"), 0o600) },
+		"utimes":      func(w *leaseTest) error { return os.Chtimes(at(w, "f"), time.Unix(1, 0), time.Unix(2, 0)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWriterWorld(t, "")
+			w := newWriterLeaseTest(t, "")
 			w.hostFile("other")
 			opened := w.openFile(w.h, openBoth)
 			broken, release := w.leaseOn("f", vfs.LeaseWrite)
 			require.NoError(t, change(w))
-			soon(t, broken, "the holder is not notified")
+			receiveSoon(t, broken, "the holder is not notified")
 			_, _, err := opened.Write.Write(t.Context(), []byte("x"), 0, vfs.FileSync)
 			assert.NoError(t, err, "the holder writes back")
 			opened.Close()
 			release()
-			assert.Zero(t, w.watches())
-			assert.Zero(t, leased.Load())
+			assert.Zero(t, w.countWatches())
+			assert.Zero(t, leasedFDs.Load())
 		})
 	}
 }
@@ -349,18 +348,18 @@ func TestLeaseWriterNames(t *testing.T) {
 // TestLeaseWriterClose checks that Close lets waiting processes continue, and that
 // a later release is harmless.
 func TestLeaseWriterClose(t *testing.T) {
-	w := newWriterWorld(t, "")
+	w := newWriterLeaseTest(t, "")
 	broken, release := w.leaseOn("f", vfs.LeaseWrite)
 	l := w.openLocks(w.h)
 	opened := w.writer("f")
-	soon(t, broken, "the holder is not notified")
+	receiveSoon(t, broken, "the holder is not notified")
 	require.NoError(t, w.f.Close())
-	require.NoError(t, soon(t, opened, "the writer waits"))
+	require.NoError(t, receiveSoon(t, opened, "the writer waits"))
 	release()
 	ok, err := l.SetLock(locks.Range{End: 9}, locks.Shared)
 	require.NoError(t, err)
 	assert.True(t, ok)
-	assert.Zero(t, w.writable(), "the locks keep the description of the lease")
+	assert.Zero(t, w.countWritable(), "the locks keep the description of the lease")
 	l.Close()
-	assert.Zero(t, leased.Load())
+	assert.Zero(t, leasedFDs.Load())
 }

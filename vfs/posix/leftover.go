@@ -8,22 +8,21 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A leftover is what the last part of a listing has read from its directory and not
-// delivered. Most clients ask for a listing in parts that are smaller than what is
-// read at once. Without it, each part would go back in the directory, and read the
-// same entries again.
-type leftover struct {
-	at        int64  // position of the first entry
+// A dirLeftover holds directory entries that one READDIR has read and not delivered. Most clients
+// request fewer entries than getdents returns. Without it, each request would seek back, and read
+// the same entries again.
+type dirLeftover struct {
+	at        int64  // first entry's position
 	b         []byte // entries
-	next      int64  // position behind them
-	delivered int    // entries of the part
+	next      int64  // position after them
+	delivered int    // number of entries delivered
 	looked    uint64 // see readDir
 
-	mtime, ctime unix.StatxTimestamp // of the directory, before it was read
+	mtime, ctime unix.StatxTimestamp // the directory's, before it was read
 }
 
-// from returns the entries from position at on.
-func (r *leftover) from(at int64) []byte {
+// entriesFrom returns the entries from position at on.
+func (r *dirLeftover) entriesFrom(at int64) []byte {
 	b := r.b
 	for start := r.at; len(b) > 0; {
 		if start == at {
@@ -36,9 +35,9 @@ func (r *leftover) from(at int64) []byte {
 	return nil
 }
 
-// expects returns how many entries the part of a listing that begins at position at can
-// be expected to deliver, or 0.
-func (fl *file) expects(at int64) int {
+// expectedEntries returns the number of entries that a request from position at is expected to
+// deliver, or 0.
+func (fl *file) expectedEntries(at int64) int {
 	fl.dir.Lock()
 	defer fl.dir.Unlock()
 	if at == 0 || fl.rest == nil {
@@ -47,9 +46,8 @@ func (fl *file) expects(at int64) int {
 	return fl.rest.delivered
 }
 
-// keep keeps what a part of a listing has left of a directory with attributes st, for the
-// next part.
-func (f *FS) keep(fl *file, left *leftover, st *unix.Statx_t) {
+// keepLeftover keeps undelivered entries for the next request; st are the directory's attributes.
+func (f *FS) keepLeftover(fl *file, left *dirLeftover, st *unix.Statx_t) {
 	fl.dir.Lock()
 	defer fl.dir.Unlock()
 	r := fl.rest
@@ -58,7 +56,7 @@ func (f *FS) keep(fl *file, left *leftover, st *unix.Statx_t) {
 			f.cache.leftovers.Add(-1)
 			return
 		}
-		r = new(leftover)
+		r = new(dirLeftover)
 		fl.rest = r
 	}
 	b := append(r.b[:0], left.b...)
@@ -66,15 +64,14 @@ func (f *FS) keep(fl *file, left *leftover, st *unix.Statx_t) {
 	r.b, r.mtime, r.ctime = b, st.Mtime, st.Ctime
 }
 
-// readDir fills b with entries from position at on. It returns the position of the next
-// ones, and attrs.now() from before the entries were read. st are attributes of the
-// directory from after the start of the call. The descriptor is shared, so another reader
-// may have moved its position.
+// readDir fills b with entries from position at on. It returns the position of the next ones, and
+// attrs.now() from before the entries were read. st are the directory's attributes from after the
+// start of the call. The descriptor is shared, so another reader may have moved its position.
 func (fl *file) readDir(at int64, st *unix.Statx_t, b []byte) (n int, next int64, looked uint64, err error) {
 	fl.dir.Lock()
 	defer fl.dir.Unlock()
 	if r := fl.rest; r != nil && at != 0 && r.mtime == st.Mtime && r.ctime == st.Ctime {
-		if n := copy(b, r.from(at)); n > 0 {
+		if n := copy(b, r.entriesFrom(at)); n > 0 {
 			return n, r.next, r.looked, nil
 		}
 	}
@@ -82,7 +79,7 @@ func (fl *file) readDir(at int64, st *unix.Statx_t, b []byte) (n int, next int64
 		fl.rest.b = fl.rest.b[:0]
 	}
 	if fl.pos != at || at == 0 { // a seek to the start also shows new entries
-		if _, err := unix.Seek(fl.fd, at, unix.SEEK_SET); err != nil {
+		if _, err := unix.Seek(fl.FD, at, unix.SEEK_SET); err != nil {
 			fl.pos = 0
 			if err == unix.EINVAL {
 				err = vfs.ErrBadCookie
@@ -91,8 +88,8 @@ func (fl *file) readDir(at int64, st *unix.Statx_t, b []byte) (n int, next int64
 		}
 	}
 	fl.pos = 0
-	looked = attrs.now()
-	n, err = getdents(fl.fd, b)
+	looked = attrs.currentTime()
+	n, err = getdents(fl.FD, b)
 	if n == 0 || err != nil {
 		return 0, 0, 0, err
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // part reads up to n entries with attributes from a cookie on.
-func (r *benchRig) part(t testing.TB, cookie uint64, n int) (names []string, last uint64, eof bool) {
+func (r *benchmarkFS) part(t testing.TB, cookie uint64, n int) (names []string, last uint64, eof bool) {
 	_, _, eof, err := r.f.ReadDir(r.ctx, &r.c, r.f.Root(), cookie, 0, true, func(e *vfs.Entry) bool {
 		if len(names) == n {
 			return false
@@ -38,9 +38,9 @@ func (r *benchRig) part(t testing.TB, cookie uint64, n int) (names []string, las
 // between parts is bounded and goes with the descriptor.
 func TestListingParts(t *testing.T) {
 	vfstest.NeedRoot(t)
-	s := newSite(t, "", Options{}) // on disk: older kernels' tmpfs moves entries when others go
+	s := newExportedDir(t, "", Options{}) // on disk: older kernels' tmpfs moves entries when others go
 	root := s.dir
-	r := &benchRig{f: s.open(t), c: user(), ctx: t.Context()}
+	r := &benchmarkFS{f: s.open(t), c: user(), ctx: t.Context()}
 	for i := range 1500 {
 		require.NoError(t, os.WriteFile(filepath.Join(root, fmt.Sprintf("entry-%04d", i)), nil, 0o666))
 	}
@@ -75,12 +75,12 @@ func TestListingParts(t *testing.T) {
 
 	_, _, eof = r.part(t, 0, 1<<20)
 	require.True(t, eof)
-	d, err := r.f.directory(r.f.Root())
+	d, err := r.f.getDirectory(r.f.Root())
 	require.NoError(t, err)
 	for _, fl := range d.files {
 		assert.Zero(t, len(fl.rest.b), "a new listing must see nothing older than itself")
 	}
-	r.f.put(d)
+	r.f.putObject(d)
 
 	r.f.cache.leftovers.Store(maxLeftovers)
 	r.c.Groups = nil // another descriptor
@@ -93,12 +93,12 @@ func TestListingParts(t *testing.T) {
 	assert.Zero(t, r.f.cache.leftovers.Load())
 }
 
-// TestListingLooksOnce checks that a part of a listing looks at one entry more than it has
-// room for, if the entries were seen before.
+// TestListingLooksOnce checks that a request reads one entry more than fits, if the entries were
+// seen before.
 func TestListingLooksOnce(t *testing.T) {
 	vfstest.NeedRoot(t)
-	s := newSite(t, "", Options{})
-	r := &benchRig{f: s.open(t), c: user(), ctx: t.Context()}
+	s := newExportedDir(t, "", Options{})
+	r := &benchmarkFS{f: s.open(t), c: user(), ctx: t.Context()}
 	for i := range 100 {
 		require.NoError(t, os.WriteFile(filepath.Join(s.dir, fmt.Sprintf("entry-%04d", i)), nil, 0o666))
 	}
@@ -114,7 +114,7 @@ func TestListingLooksOnce(t *testing.T) {
 	for i := range 100 {
 		var st unix.Statx_t
 		require.NoError(t, unix.Statx(unix.AT_FDCWD, filepath.Join(s.dir, fmt.Sprintf("entry-%04d", i)), 0, statMask, &st))
-		if r.f.seenStat(st.Ino, &st) {
+		if r.f.cachedStat(st.Ino, &st) {
 			looked++
 		}
 	}

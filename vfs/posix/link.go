@@ -8,70 +8,77 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/posix/internal/handletable"
 )
 
 // Link gives an object another name.
 func (f *FS) Link(ctx context.Context, c *vfs.Cred, h, dir vfs.Handle, name string) (obj vfs.MaybeAttr, dirWCC vfs.WCC, err error) {
-	o, err := f.object(h)
+	o, err := f.getObject(h)
 	if err != nil {
 		return obj, dirWCC, err
 	}
-	defer f.put(o)
-	d, err := f.directory(dir)
+	defer f.putObject(o)
+	d, err := f.getDirectory(dir)
 	if err != nil {
 		return f.attrOf(o), dirWCC, err
 	}
-	defer f.put(d)
+	defer f.putObject(d)
 	dirWCC, err = f.linkIn(ctx, c, o, d, name)
 	if err == nil && o.typ == vfs.TypeReg {
-		err = f.sync(o)
+		err = f.syncObject(o)
 	}
 	if err == nil {
-		err = f.sync(d)
+		err = f.syncObject(d)
 	}
 	return f.attrOf(o), dirWCC, err
 }
 
 func (f *FS) linkIn(ctx context.Context, c *vfs.Cred, o, d *object, name string) (w vfs.WCC, err error) {
 	defer lockBoth(o, d)()
-	watched := f.expect(ctx, d, report{unix.IN_CREATE, name})
-	defer watched.settle()
+	watched := f.expectReports(ctx, d, nameReport{unix.IN_CREATE, name})
+	defer watched.settleReports()
 	var st, ost unix.Statx_t
-	if err := f.stat(d, &st); err != nil {
+	if err := f.statOrStale(d, &st); err != nil {
 		return w, err
 	}
-	if err := f.stat(o, &ost); err != nil {
+	if err := f.statOrStale(o, &ost); err != nil {
 		return w, err
 	}
-	defer f.announce(o, d)()
-	w = f.unchanged(&st)
+	defer f.beginChanges(o, d)()
+	w = f.unchangedWCC(&st)
 	if err := checkNewName(name); err != nil {
 		return w, err
 	}
-	if err := f.handles.ready(); err != nil {
+	if err := f.handles.persistAll(); err != nil {
 		return w, err
 	}
-	err = f.as(c, func() error {
-		return unix.Linkat(f.proc, magic(o.fd), d.fd, name, unix.AT_SYMLINK_FOLLOW)
+	err = f.runAs(c, func() error {
+		return unix.Linkat(f.proc, magicName(o.fd), d.fd, name, unix.AT_SYMLINK_FOLLOW)
 	})
-	w.After = f.changed(d, &st, err == nil)
-	if err != nil {
+	w.After = f.attrAfterChange(d, &st, err == nil)
+	switch err {
+	case nil:
+	case unix.ENOENT: // the object, or the directory, has lost its last name
+		return w, unix.ESTALE
+	default:
 		return w, err
 	}
-	w.Atomic = watched.atomic(&w.After, nil)
-	return w, late(f.linked(o, &ost, d, name))
+	w.Atomic = watched.isAtomic(&w.After, nil)
+	return w, hideTemporary(f.recordLink(o, &ost, d, name))
 }
 
-// linked records the new name of an object that had the attributes before.
-func (f *FS) linked(o *object, before *unix.Statx_t, d *object, name string) error {
+// recordLink records an object's new name; before are its earlier attributes.
+func (f *FS) recordLink(o *object, before *unix.Statx_t, d *object, name string) error {
 	var st unix.Statx_t
 	if err := f.statObject(o, &st); err != nil {
 		return err
 	}
 	f.noteChange(before, &st, false)
-	if _, err := f.handles.of(o.fd, &st, d.ino, []byte(name)); err != nil {
+	f.noteCopyUp(o, &st)
+	h, err := f.handles.handleOfLink(o.h, o.fd, &st, handletable.Place{Dir: d.ino, Name: name})
+	if err != nil {
 		return err
 	}
-	_ = f.handles.keep(st.Ino) // the name exists, and the object was known before
+	_ = f.handles.persist(h) // the name exists, and the object was known before
 	return nil
 }

@@ -8,85 +8,88 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nfsrdma/nfsrdma/locks"
 	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/locks"
 )
 
 var _ vfs.Locker = (*FS)(nil)
 
-// fileLocks are the locks of one open file description (fcntl(2), F_OFD_SETLK).
-// A description for reading alone can have shared locks only. One for writing
-// keeps leases away, and keeps the host from executing the file: fileLocks
-// changes to such a description for an exclusive lock, and back when no
+// fileLocks are the locks of one open file description (fcntl(2), F_OFD_SETLK). A read-only
+// description can have shared locks only. One for writing prevents leases, and executing the file
+// on the host: fileLocks changes to such a description for an exclusive lock, and back when no
 // exclusive lock remains.
 type fileLocks struct {
-	f       *FS
-	o       *object
-	fd      int
-	writing bool // fd is open for writing too
+	f        *FS
+	o        *object
+	fd       int
+	writable bool // fd is open for writing too
 
 	held  locks.Object
-	owner *locks.Owner // of held
+	owner *locks.Owner // the owner in held
 	part  *locks.Part
+	share sharePlace
 }
 
-// OpenLocks opens a regular file with the daemon's own rights (vfs.Locker).
-// Locked files may take a quarter of the descriptors that the cache may have:
-// Files, which may take half, must not keep clients from locking.
-func (f *FS) OpenLocks(_ context.Context, h vfs.Handle) (vfs.FileLocks, error) {
-	o, err := f.object(h)
+// OpenLocks opens a regular file with the daemon's own rights (vfs.Locker). Locked files may take a
+// quarter of the descriptors that the cache may have: Files, which may take half, must not keep
+// clients from locking. A locked file counts against the share of the client that locked it first.
+func (f *FS) OpenLocks(ctx context.Context, h vfs.Handle) (vfs.FileLocks, error) {
+	o, err := f.getObject(h)
 	if err != nil {
 		return nil, err
 	}
-	defer f.put(o)
+	defer f.putObject(o)
 	if o.typ != vfs.TypeReg {
 		return nil, unix.EINVAL
 	}
-	if f.cache.locked.Add(1) > f.cache.limit()/4 {
-		f.cache.locked.Add(-1)
-		f.log.Warn("clients must wait to lock more files: raise the limit of open files (RLIMIT_NOFILE), a part of which bounds the files that are locked at once")
+	share, ok := takeShare(ctx, f.cache.shares.locks)
+	if ok && !f.cache.reserveFDs(&f.cache.locked, 1, f.cache.max/4) {
+		share.releasePlace()
+		ok = false
+	}
+	if !ok {
+		f.log.Warn("too many locked files, clients must wait: raise the limit on open files (RLIMIT_NOFILE), which bounds them", "client", vfs.ClientOf(ctx))
 		return nil, unix.EMFILE
 	}
-	l := &fileLocks{f: f, o: o}
-	if err = l.open(); err != nil {
-		f.cache.locked.Add(-1)
+	l := &fileLocks{f: f, o: o, share: share}
+	if err = l.openFile(); err != nil {
+		l.releaseFDs()
 		return nil, f.lockError(err, false)
 	}
 	f.cache.fds.Add(1)
-	f.cache.shrink()
+	f.cache.closeExcess(false)
 	l.owner = l.held.NewOwner(nil)
 	l.part = l.owner.NewPart()
 	return l, nil
 }
 
-// open opens the file. The holder of a lease for writing locks by the description
-// that has the lease, because another one would break the lease.
-func (l *fileLocks) open() (err error) {
+// openFile opens the file. The holder of a write lease locks through the leased description,
+// because another one would break the lease.
+func (l *fileLocks) openFile() (err error) {
 	l.o.mu.Lock()
 	defer l.o.mu.Unlock()
-	if l.writing = l.o.shared.Load(); l.writing {
-		l.fd, err = dup(l.o.fd)
+	if l.writable = l.o.shared.Load(); l.writable {
+		l.fd, err = dupFD(l.o.fd)
 	} else {
-		l.fd, err = l.f.reopen(l.o.fd, unix.O_RDONLY)
+		l.fd, err = l.f.reopenFD(l.o.fd, unix.O_RDONLY)
 	}
 	return err
 }
 
-// SetLock implements vfs.FileLocks. Bytes beyond the greatest offset of the host
-// cannot be locked there.
+// SetLock implements vfs.FileLocks. Bytes beyond the host's maximum offset cannot be locked there.
 func (l *fileLocks) SetLock(r locks.Range, kind locks.Kind) (bool, error) {
 	if r.Start > maxFileSize {
 		return true, nil
 	}
 	r.End = min(r.End, maxFileSize)
-	if l.has(r, kind) {
+	if l.hasLock(r, kind) {
 		return true, nil
 	}
-	if kind == locks.Exclusive && !l.writing {
+	if kind == locks.Exclusive && !l.writable {
 		if _, found, err := l.TestLock(r, kind); err == nil && found != locks.None {
 			return false, nil // opening for writing would only break leases
 		}
-		if err := l.reopen(unix.O_RDWR); err != nil {
+		if err := l.reopenFile(unix.O_RDWR); err != nil {
 			return false, err
 		}
 	}
@@ -98,8 +101,8 @@ func (l *fileLocks) SetLock(r locks.Range, kind locks.Kind) (bool, error) {
 			l.part.Lock(r, kind == locks.Exclusive)
 		}
 	}
-	if _, exclusive := l.held.Conflict(nil, everything, false); l.writing && !exclusive && l.owner.Len() <= maxMovedLocks && !l.o.shared.Load() {
-		_ = l.reopen(unix.O_RDONLY) // otherwise the description stays, which has the locks too
+	if _, exclusive := l.held.Conflict(nil, everything, false); l.writable && !exclusive && l.owner.Len() <= maxMovedLocks && !l.o.shared.Load() {
+		_ = l.reopenFile(unix.O_RDONLY) // otherwise the description stays, which has the locks too
 	}
 	if err == unix.EAGAIN || err == unix.EACCES {
 		return false, nil
@@ -110,8 +113,8 @@ func (l *fileLocks) SetLock(r locks.Range, kind locks.Kind) (bool, error) {
 // everything is all bytes.
 var everything = locks.Range{End: locks.ToEnd}
 
-// has reports whether the lock of all bytes in r is of one kind.
-func (l *fileLocks) has(r locks.Range, kind locks.Kind) bool {
+// hasLock reports whether all bytes in r have this kind of lock.
+func (l *fileLocks) hasLock(r locks.Range, kind locks.Kind) bool {
 	is := kind == locks.None
 	l.held.Union(r, func(part locks.Range, exclusive bool) bool {
 		is = part == r && locks.KindOf(exclusive) == kind
@@ -120,11 +123,11 @@ func (l *fileLocks) has(r locks.Range, kind locks.Kind) bool {
 	return is
 }
 
-// reopen changes to another description of the file. The new description takes
-// the locks, all shared, before the old description is closed. The old one alone
-// leads to the file, which may have lost its name, and whose FS may be closed.
-func (l *fileLocks) reopen(access int) error {
-	fd, err := retry(func() (int, error) {
+// reopenFile changes to another description of the file. The new description takes the locks, all
+// shared, before the old description is closed. Only the old one leads to the file, which may have
+// lost its name, and whose FS may be closed.
+func (l *fileLocks) reopenFile(access int) error {
+	fd, err := retryEINTR(func() (int, error) {
 		return unix.Open(magicPath(l.fd), access|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	})
 	if err != nil {
@@ -136,8 +139,8 @@ func (l *fileLocks) reopen(access int) error {
 			return l.f.lockError(err, true)
 		}
 	}
-	l.release()
-	l.fd, l.writing = fd, access == unix.O_RDWR
+	l.unlockAndClose()
+	l.fd, l.writable = fd, access == unix.O_RDWR
 	return nil
 }
 
@@ -165,26 +168,32 @@ func (l *fileLocks) TestLock(r locks.Range, kind locks.Kind) (locks.Range, locks
 
 // Close implements vfs.FileLocks.
 func (l *fileLocks) Close() {
-	l.release()
-	l.f.cache.locked.Add(-1)
+	l.unlockAndClose()
+	l.releaseFDs()
 	l.f.cache.fds.Add(-1)
 }
 
-// release unlocks all bytes, and closes the description. A process that is about
+// releaseFDs gives back what OpenLocks has counted.
+func (l *fileLocks) releaseFDs() {
+	l.f.cache.releaseFDs(&l.f.cache.locked, 1)
+	l.share.releasePlace()
+}
+
+// unlockAndClose unlocks all bytes, and closes the description. A process that is about
 // to be started may have the description for another moment.
-func (l *fileLocks) release() {
+func (l *fileLocks) unlockAndClose() {
 	_ = l.f.setLock(l.fd, everything, locks.None)
 	closeFD(l.fd)
 }
 
-// setLock sets the kind of lock that the description fd has of all bytes in r.
-// EAGAIN: another description is in the way.
+// setLock sets the kind of lock that the description fd has on all bytes in r. EAGAIN: another
+// description has a conflicting lock.
 func (f *FS) setLock(fd int, r locks.Range, kind locks.Kind) error {
 	lk := flockOf(r, kind)
 	return f.fcntlLock(fd, unix.F_OFD_SETLK, &lk)
 }
 
-// flockOf returns struct flock of fcntl(2). The length 0 means to the end.
+// flockOf returns fcntl(2)'s struct flock. The length 0 means to the end.
 func flockOf(r locks.Range, kind locks.Kind) unix.Flock_t {
 	types := [...]int16{locks.None: unix.F_UNLCK, locks.Shared: unix.F_RDLCK, locks.Exclusive: unix.F_WRLCK}
 	lk := unix.Flock_t{Type: types[kind], Start: int64(r.Start)}
@@ -195,25 +204,25 @@ func flockOf(r locks.Range, kind locks.Kind) unix.Flock_t {
 }
 
 func fcntlLock(fd, cmd int, lk *unix.Flock_t) error {
-	_, err := retry(func() (int, error) { return 0, unix.FcntlFlock(uintptr(fd), cmd, lk) })
+	_, err := retryEINTR(func() (int, error) { return 0, unix.FcntlFlock(uintptr(fd), cmd, lk) })
 	return err
 }
 
-// lockError returns EOPNOTSUPP for an error of a host that does not lock the
-// file. ENOLCK of a local file system means want of memory; any other file
-// system that holds no lock yet may have no lock manager.
+// lockError returns EOPNOTSUPP for an error of a host that does not lock the file. ENOLCK from a
+// local file system means no memory; any other file system that holds no lock yet may have no lock
+// manager.
 func (f *FS) lockError(err error, holds bool) error {
 	switch err {
 	case unix.ENOLCK:
-		if holds || f.lasting || f.volatile {
+		if holds || f.traits.hasStableInodes() || f.traits.volatile {
 			return err
 		}
 	case unix.EINVAL, unix.ENOSYS, unix.EOPNOTSUPP, unix.EACCES, unix.EPERM:
 	default:
 		return err
 	}
-	f.unlocked.Do(func() {
-		f.log.Warn("this host does not lock some files for the server: locks of NFS clients and of this host's processes do not see each other there", "err", err)
+	f.logLockError.Do(func() {
+		f.log.Warn("this host cannot lock some files for the server: NFS clients' locks and local processes' locks do not conflict there", "err", err)
 	})
 	return unix.EOPNOTSUPP
 }

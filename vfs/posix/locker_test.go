@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/nfsrdma/nfsrdma/locks"
 	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/locks"
 )
 
 // lockerFile names the variable with the file that this program, run by a test,
@@ -53,13 +53,13 @@ func lockProcess(file string, in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// A rival locks bytes of a file as other processes of the host do. It reports
+// A fakeLocker locks bytes of a file as other processes of the host do. It reports
 // whether no lock is in the way.
-type rival func(r locks.Range, kind locks.Kind) bool
+type fakeLocker func(r locks.Range, kind locks.Kind) bool
 
 // description returns a rival with locks of an open file description, and the
 // descriptor.
-func (w *world) description(name string) (rival, int) {
+func (w *testFS) description(name string) (fakeLocker, int) {
 	w.Helper()
 	fd, err := unix.Open(w.s.path(name), unix.O_RDWR|unix.O_CLOEXEC, 0)
 	require.NoError(w, err)
@@ -75,7 +75,7 @@ func (w *world) description(name string) (rival, int) {
 }
 
 // process returns a rival that is another process.
-func (w *world) process(name string) rival {
+func (w *testFS) process(name string) fakeLocker {
 	w.Helper()
 	self, err := os.Executable()
 	require.NoError(w, err)
@@ -115,7 +115,7 @@ func kindAt(t testing.TB, fd int, at uint64) locks.Kind {
 	return locks.None
 }
 
-func (w *world) openLocks(h vfs.Handle) vfs.FileLocks {
+func (w *testFS) openLocks(h vfs.Handle) vfs.FileLocks {
 	w.Helper()
 	l, err := w.f.OpenLocks(w.Context(), h)
 	require.NoError(w, err)
@@ -133,14 +133,14 @@ func mustLock(t testing.TB, l vfs.FileLocks, r locks.Range, kind locks.Kind) boo
 // first, with every pair of kinds.
 func TestLockPairs(t *testing.T) {
 	for place, base := range places {
-		for name, by := range map[string]func(w *world) rival{
-			"description": func(w *world) rival { r, _ := w.description("f"); return r },
-			"process":     func(w *world) rival { return w.process("f") },
+		for name, by := range map[string]func(w *testFS) fakeLocker{
+			"description": func(w *testFS) fakeLocker { r, _ := w.description("f"); return r },
+			"process":     func(w *testFS) fakeLocker { return w.process("f") },
 		} {
 			t.Run(place+"/"+name, func(t *testing.T) {
-				clean(t)
-				s := newSite(t, base, tableKind())
-				w := &world{t, s, s.open(t), user()}
+				checkCleanup(t)
+				s := newExportedDir(t, base, tableKind())
+				w := &testFS{t, s, s.open(t), user()}
 				w.hostFile("f")
 				other, l := by(w), w.openLocks(w.walk("f"))
 				defer l.Close()
@@ -192,9 +192,9 @@ func TestLocksAgainstModel(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
-			clean(t)
-			s := newSite(t, "/dev/shm", tableKind())
-			w := &world{t, s, s.open(t), user()}
+			checkCleanup(t)
+			s := newExportedDir(t, "/dev/shm", tableKind())
+			w := &testFS{t, s, s.open(t), user()}
 			w.hostFile("f")
 			other, fd := w.description("f")
 			_, probe := w.description("f")
@@ -236,7 +236,7 @@ func TestLocksAgainstModel(t *testing.T) {
 					require.Equal(t, mine[k], kindAt(t, fd, offset(k)), "the server's lock of byte %d", offset(k))
 					require.Equal(t, max(mine[k], theirs[k]), kindAt(t, probe, offset(k)))
 				}
-				require.Equal(t, exclusive, l.(*fileLocks).writing, "open for writing")
+				require.Equal(t, exclusive, l.(*fileLocks).writable, "open for writing")
 			}
 			l.Close()
 			for k := range around {
@@ -252,11 +252,11 @@ func TestLockRemoved(t *testing.T) {
 	for place, base := range places {
 		t.Run(place, func(t *testing.T) {
 			eachKind(t, func(t *testing.T, o Options) {
-				clean(t)
-				s := newSite(t, base, o)
+				checkCleanup(t)
+				s := newExportedDir(t, base, o)
 				f, err := Open(s.dir, s.o)
 				require.NoError(t, err)
-				w := &world{t, s, f, user()}
+				w := &testFS{t, s, f, user()}
 				w.hostFile("f")
 				other, fd := w.description("f")
 				l := w.openLocks(w.walk("f"))
@@ -278,7 +278,7 @@ func TestLockRemoved(t *testing.T) {
 
 // TestLockRights locks a file that its caller may not open.
 func TestLockRights(t *testing.T) {
-	w := newWorld(t, tableKind())
+	w := newTestFS(t, tableKind())
 	w.hostFile("f")
 	_, fd := w.description("f")
 	h := w.walk("f")
@@ -296,16 +296,16 @@ func TestLockRights(t *testing.T) {
 // TestLockLease checks that only an exclusive lock breaks the lease of a
 // delegation, and only as long as it stands.
 func TestLockLease(t *testing.T) {
-	w := newLeaseWorld(t, "")
+	w := newLeaseTest(t, "")
 	require.NoError(t, w.tryLease())
 	broken, release := w.lease()
 	l := w.openLocks(w.h)
 	defer l.Close()
 	require.True(t, mustLock(t, l, locks.Range{End: 9}, locks.Shared))
-	not(t, broken, "a shared lock breaks a lease")
+	assertNoReceive(t, broken, "a shared lock breaks a lease")
 	_, err := l.SetLock(locks.Range{End: 4}, locks.Exclusive)
 	assert.Equal(t, unix.EAGAIN, err, "until the lease is released")
-	soon(t, broken, "no holder is notified")
+	receiveSoon(t, broken, "no holder is notified")
 	release()
 	require.True(t, mustLock(t, l, locks.Range{End: 4}, locks.Exclusive))
 	assert.Equal(t, unix.EAGAIN, w.tryLease())
@@ -316,7 +316,7 @@ func TestLockLease(t *testing.T) {
 // TestLockConflictLease checks that a lock which a local process keeps away
 // breaks no lease.
 func TestLockConflictLease(t *testing.T) {
-	w := newLeaseWorld(t, "")
+	w := newLeaseTest(t, "")
 	fd, err := unix.Open(w.s.path("f"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	require.NoError(t, err)
 	defer closeFD(fd)
@@ -326,18 +326,18 @@ func TestLockConflictLease(t *testing.T) {
 	l := w.openLocks(w.h)
 	defer l.Close()
 	assert.False(t, mustLock(t, l, locks.Range{Start: 5, End: 5}, locks.Exclusive))
-	not(t, broken, "a lease is broken in vain")
+	assertNoReceive(t, broken, "a lease is broken in vain")
 }
 
 // TestLockBudget locks more files than a quarter of the descriptors, while open
 // files have their half.
 func TestLockBudget(t *testing.T) {
-	clean(t)
+	checkCleanup(t)
 	said := new(bytes.Buffer)
 	o := tableKind()
 	o.MaxFiles, o.Log = minMaxFiles, slog.New(slog.NewTextHandler(said, nil))
-	s := newSite(t, "", o)
-	w := &world{t, s, s.open(t), user()}
+	s := newExportedDir(t, "", o)
+	w := &testFS{t, s, s.open(t), user()}
 	var opened []vfs.Opened
 	for i := range minMaxFiles {
 		_, each, err := w.f.CreateFile(t.Context(), &w.c, w.f.Root(), fmt.Sprint(i), vfs.CreateHow{Mode: vfs.Guarded}, openBoth)
@@ -387,13 +387,13 @@ func TestLockHostRefuses(t *testing.T) {
 		{"EIO", true, unix.EIO, unix.EIO},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			clean(t)
+			checkCleanup(t)
 			said := new(bytes.Buffer)
 			o := tableKind()
 			o.Log = slog.New(slog.NewTextHandler(said, nil))
-			s := newSite(t, "", o)
-			w := &world{t, s, s.open(t), user()}
-			w.f.lasting, w.f.volatile = tt.local, false
+			s := newExportedDir(t, "", o)
+			w := &testFS{t, s, s.open(t), user()}
+			w.f.traits.local, w.f.traits.volatile = tt.local, false
 			w.hostFile("f")
 			l := w.openLocks(w.walk("f"))
 			defer l.Close()
@@ -411,7 +411,7 @@ func TestLockHostRefuses(t *testing.T) {
 			if tt.want == unix.EOPNOTSUPP {
 				logged = 1
 			}
-			assert.Equal(t, logged, strings.Count(said.String(), "does not lock"))
+			assert.Equal(t, logged, strings.Count(said.String(), "cannot lock some files"))
 
 			w.f.fcntlLock = fcntlLock
 			require.True(t, mustLock(t, l, locks.Range{End: 9}, locks.Shared))

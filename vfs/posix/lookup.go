@@ -13,84 +13,83 @@ import (
 
 // GetAttr checks no permission, like NFS.
 func (f *FS) GetAttr(_ context.Context, _ *vfs.Cred, h vfs.Handle) (vfs.Attr, error) {
-	o, err := f.object(h)
+	o, err := f.getObject(h)
 	if err != nil {
 		return vfs.Attr{}, err
 	}
-	defer f.put(o)
+	defer f.putObject(o)
 	var st unix.Statx_t
-	if err := f.stat(o, &st); err != nil {
+	if err := f.statOrStale(o, &st); err != nil {
 		return vfs.Attr{}, err
 	}
-	return f.attr(&st), nil
+	return f.attrOfStat(&st), nil
 }
 
 // Lookup finds name in dir. An object on another mount, or above the root, is
 // EACCES too.
 func (f *FS) Lookup(_ context.Context, c *vfs.Cred, dir vfs.Handle, name string) (h vfs.Handle, obj, dirAttr vfs.MaybeAttr, err error) {
-	d, err := f.directory(dir)
+	d, err := f.getDirectory(dir)
 	if err != nil {
 		return h, obj, dirAttr, err
 	}
-	defer f.put(d)
-	if h, obj, dirAttr, ok := f.glance(c, d, name); ok {
+	defer f.putObject(d)
+	if h, obj, dirAttr, ok := f.lookupKnown(c, d, name); ok {
 		return h, obj, dirAttr, nil
 	}
-	o, obj, err := f.lookup(c, d, name)
+	o, obj, err := f.lookupName(c, d, name)
 	if err != nil {
 		return h, obj, f.attrOf(d), err
 	}
-	defer f.put(o)
+	defer f.putObject(o)
 	return o.h, obj, f.attrOf(d), nil
 }
 
 // nameBufs are buffers for a name with its NUL.
 var nameBufs = sync.Pool{New: func() any { return new([glanceName + 1]byte) }}
 
-// glance is Lookup for an object that was seen before, by a caller known to
-// have search permission. It takes two calls of statx and no change of
-// identity. The daemon looks as itself, so ok is false if the daemon itself has
-// no permission.
-func (f *FS) glance(c *vfs.Cred, d *object, name string) (h vfs.Handle, obj, dirAttr vfs.MaybeAttr, ok bool) {
+// lookupKnown is Lookup for an object that was seen before, by a caller known to have search
+// permission. It makes two statx calls and no identity switch. The daemon looks up the name as
+// itself, so ok is false if the daemon itself has no permission.
+func (f *FS) lookupKnown(c *vfs.Cred, d *object, name string) (h vfs.Handle, obj, dirAttr vfs.MaybeAttr, ok bool) {
 	if isDots(name) || checkName(name) != nil {
 		return h, obj, dirAttr, false
 	}
 	var dst, st unix.Statx_t
-	if f.stat(d, &dst) != nil || f.may(d, c, unix.X_OK, &dst) != nil ||
-		f.statName(d, name, &st) != nil || !f.exported(&st) {
+	if f.statOrStale(d, &dst) != nil || f.mayAccess(d, c, unix.X_OK, &dst) != nil ||
+		f.statName(d, name, &st) != nil || !f.isExported(&st) {
 		return h, obj, dirAttr, false
 	}
-	if h, ok = f.handles.seen(st.Ino, st.Btime); !ok {
+	if h, ok = f.handles.knownHandle(st.Ino, st.Btime); !ok {
 		return h, obj, dirAttr, false
 	}
-	return h, f.some(&st), f.some(&dst), true
+	return h, f.maybeAttrOf(&st), f.maybeAttrOf(&dst), true
 }
 
-// statName reads the attributes of a name in d, as the daemon.
+// statName reads the attributes behind a name in d, as the daemon.
 func (f *FS) statName(d *object, name string, st *unix.Statx_t) error {
 	if len(name) > glanceName {
 		return unix.ENAMETOOLONG
 	}
 	b := nameBufs.Get().(*[glanceName + 1]byte)
 	defer nameBufs.Put(b)
-	looked := attrs.now()
+	looked := attrs.currentTime()
 	err := statName(d.fd, append(append(b[:0], name...), 0), st)
 	if err == nil {
-		f.see(st, looked)
+		f.cacheAttr(st, looked)
 	}
 	return err
 }
 
-// lookup returns the object that c finds as name in d, with its attributes.
-func (f *FS) lookup(c *vfs.Cred, d *object, name string) (o *object, a vfs.MaybeAttr, err error) {
+// lookupName returns the object that c finds as name in d, with its attributes.
+func (f *FS) lookupName(c *vfs.Cred, d *object, name string) (o *object, a vfs.MaybeAttr, err error) {
 	if err := checkName(name); err != nil {
 		return nil, a, err
 	}
 	if isDots(name) {
 		if name == "." {
-			o, err = f.self(c, d)
+			o, err = f.lookupSelf(c, d)
 		} else {
-			o, err = f.parent(c, d)
+			o, err = f.parentOf(c, d)
 		}
 		if err == nil {
 			a = f.attrOf(o)
@@ -103,22 +102,22 @@ func (f *FS) lookup(c *vfs.Cred, d *object, name string) (o *object, a vfs.Maybe
 	}
 	var st unix.Statx_t
 	if o, err = f.adoptName(d, name, fd, &st); err == nil {
-		a = f.some(&st)
+		a = f.maybeAttrOf(&st)
 	}
 	return o, a, err
 }
 
 // openName opens name in d, as c, as an O_PATH descriptor.
 func (f *FS) openName(c *vfs.Cred, d *object, name string) (fd int, err error) {
-	err = f.as(c, func() (err error) {
+	err = f.runAs(c, func() (err error) {
 		fd, err = openPath(d.fd, name)
 		return err
 	})
 	return fd, err
 }
 
-// adoptName makes an object of the O_PATH descriptor fd, which was found as
-// name in d, and sets st to its attributes.
+// adoptName creates an object from the O_PATH descriptor fd, which was found as name in d, and sets
+// st to its attributes.
 func (f *FS) adoptName(d *object, name string, fd int, st *unix.Statx_t) (*object, error) {
 	if err := statFD(fd, st); err != nil {
 		closeFD(fd)
@@ -132,46 +131,45 @@ func (f *FS) adoptName(d *object, name string, fd int, st *unix.Statx_t) (*objec
 func (f *FS) adoptSeen(d *object, name string, fd int, st *unix.Statx_t) (*object, error) {
 	h, err := f.handleIn(d, name, fd, st)
 	if err == nil {
-		err = f.handles.keep(st.Ino)
+		err = f.handles.persist(h)
 	}
 	if err != nil {
 		closeFD(fd)
 		return nil, err
 	}
-	return f.adopt(h, fd, st), nil
+	return f.adoptFD(h, fd, st), nil
 }
 
-// handleIn returns the handle of the O_PATH descriptor fd, which was found as
-// name in d.
+// handleIn returns the handle for the O_PATH descriptor fd, which was found as name in d.
 func (f *FS) handleIn(d *object, name string, fd int, st *unix.Statx_t) (vfs.Handle, error) {
-	if !f.exported(st) {
+	if !f.isExported(st) {
 		return vfs.Handle{}, unix.EACCES
 	}
-	return f.handles.of(fd, st, d.ino, []byte(name))
+	return f.handles.handleOf(fd, st, d.ino, []byte(name))
 }
 
-// self returns d again, if c may look up "." in it.
-func (f *FS) self(c *vfs.Cred, d *object) (*object, error) {
-	if err := f.permitted(d, c, unix.X_OK); err != nil {
+// lookupSelf returns d again, if c may look up "." in it.
+func (f *FS) lookupSelf(c *vfs.Cred, d *object) (*object, error) {
+	if err := f.checkPermission(d, c, unix.X_OK); err != nil {
 		return nil, err
 	}
-	return f.object(d.h)
+	return f.getObject(d.h)
 }
 
 // ReadLink checks no permission, like the kernel.
 func (f *FS) ReadLink(_ context.Context, _ *vfs.Cred, h vfs.Handle) (string, vfs.MaybeAttr, error) {
-	o, err := f.object(h)
+	o, err := f.getObject(h)
 	if err != nil {
 		return "", vfs.MaybeAttr{}, err
 	}
-	defer f.put(o)
+	defer f.putObject(o)
 	if o.typ != vfs.TypeLnk {
 		return "", f.attrOf(o), unix.EINVAL
 	}
 	for size := 256; ; size *= 4 {
 		b := make([]byte, size)
-		n, err := retry(func() (int, error) { return unix.Readlinkat(o.fd, "", b) })
-		f.touched(o)
+		n, err := retryEINTR(func() (int, error) { return unix.Readlinkat(o.fd, "", b) })
+		f.noteRead(o)
 		if err != nil {
 			return "", f.attrOf(o), err
 		}

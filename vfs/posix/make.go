@@ -11,26 +11,26 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A maker makes one object.
+// A maker creates one object.
 type maker struct {
 	name string
-	attr vfs.SetAttr // attributes of the new object
+	attr vfs.SetAttr // the new object's attributes
 
-	// call makes the object in the directory and opens the object as an O_PATH
-	// descriptor. It runs as the caller. EEXIST means that the name is taken.
+	// call creates the object in the directory and opens it as an O_PATH descriptor. It runs as
+	// the caller. EEXIST means that the name exists.
 	call func(dir int) (fd int, err error)
 
-	// kept reports, by the attributes, whether the new object has kept the data
+	// keptData reports, by the attributes, whether the new object has kept the data
 	// that call stored in it. If not, the object is removed and the result is
 	// EOPNOTSUPP. Nil means that no check is needed.
-	kept func(st *unix.Statx_t) bool
+	keptData func(st *unix.Statx_t) bool
 
 	// changed reports whether the new object was changed after call.
 	changed bool
 
-	// taken decides whether an existing object with the name is acceptable. Nil
+	// acceptExisting decides whether an existing object with the name is acceptable. Nil
 	// means EEXIST.
-	taken func(o *object) error
+	acceptExisting func(o *object) error
 
 	// open, if not nil, is for the descriptor that made a file, open for reading
 	// and writing.
@@ -42,9 +42,9 @@ const (
 	defaultDirMode  = 0o700
 )
 
-// initial prepares the attributes of a new object. As with knfsd, only root may
-// give it another owner.
-func (f *FS) initial(c *vfs.Cred, s vfs.SetAttr, mode uint32) vfs.SetAttr {
+// initialAttr prepares a new object's attributes. As with knfsd, only root may give it another
+// owner.
+func (f *FS) initialAttr(c *vfs.Cred, s vfs.SetAttr, mode uint32) vfs.SetAttr {
 	if s.Mode != nil {
 		mode = *s.Mode & modeBits
 	}
@@ -55,22 +55,22 @@ func (f *FS) initial(c *vfs.Cred, s vfs.SetAttr, mode uint32) vfs.SetAttr {
 	return s
 }
 
-// make makes an object in dir, and puts it on stable storage.
-func (f *FS) make(ctx context.Context, c *vfs.Cred, dir vfs.Handle, m *maker) (vfs.Made, error) {
+// makeNew creates an object in dir, and puts it on stable storage.
+func (f *FS) makeNew(ctx context.Context, c *vfs.Cred, dir vfs.Handle, m *maker) (vfs.Made, error) {
 	o, made, err := f.makeObject(ctx, c, dir, m)
 	if o != nil {
-		f.put(o)
+		f.putObject(o)
 	}
 	return made, err
 }
 
-// makeObject is make. It also returns the object, if there is one.
+// makeObject is makeNew, but also returns the object, if there is one.
 func (f *FS) makeObject(ctx context.Context, c *vfs.Cred, dir vfs.Handle, m *maker) (o *object, made vfs.Made, err error) {
-	d, err := f.directory(dir)
+	d, err := f.getDirectory(dir)
 	if err != nil {
 		return nil, made, err
 	}
-	defer f.put(d)
+	defer f.putObject(d)
 	if o, err = f.makeIn(ctx, c, d, m, &made); err != nil {
 		return nil, made, err
 	}
@@ -78,70 +78,70 @@ func (f *FS) makeObject(ctx context.Context, c *vfs.Cred, dir vfs.Handle, m *mak
 	if !made.Attr.OK {
 		made.Attr = f.attrOf(o)
 	}
-	return o, made, errors.Join(f.syncNew(o, m), f.sync(d))
+	return o, made, errors.Join(f.syncNew(o, m), f.syncObject(d))
 }
 
-// makeIn makes the object. It sets the directory's attributes before and after
-// in made, and those of the object if known.
+// makeIn creates the object. It sets the directory's attributes before and after in made, and the
+// object's if known.
 func (f *FS) makeIn(ctx context.Context, c *vfs.Cred, d *object, m *maker, made *vfs.Made) (o *object, err error) {
 	var st, dst unix.Statx_t
-	w, err := f.beginNames(ctx, d, &dst, report{unix.IN_CREATE, m.name})
+	w, err := f.beginNames(ctx, d, &dst, nameReport{unix.IN_CREATE, m.name})
 	if err != nil {
 		return nil, err
 	}
 	defer f.endNames(d, w)
-	made.Dir = f.unchanged(&dst)
+	made.Dir = f.unchangedWCC(&dst)
 	if err := checkNewName(m.name); err != nil {
 		return nil, err
 	}
-	if err := f.handles.ready(); err != nil { // after the object is made, it is too late to fail
-		if m.taken != nil {
-			if o, terr := f.makeTaken(c, d, m); terr != unix.ENOENT {
+	if err := f.handles.persistAll(); err != nil { // after the object is made, it is too late to fail
+		if m.acceptExisting != nil {
+			if o, terr := f.useExisting(c, d, m); terr != unix.ENOENT {
 				return o, terr
 			}
 		}
 		return nil, err
 	}
 	var fd int
-	err = f.as(c, func() (err error) {
+	err = f.runAs(c, func() (err error) {
 		if fd, err = m.call(d.fd); err == nil {
-			err = f.finish(d, fd, m, &st)
+			err = f.finishNew(d, fd, m, &st)
 		}
 		return err
 	})
 	if st.Ino != 0 {
-		attrs.forget(f.idOf(st.Ino)) // it may have been seen before it was finished
+		attrs.noteChanged(f.idOf(st.Ino)) // it may have been seen before it was finished
 	}
-	made.Dir.After = f.changed(d, &dst, err == nil)
+	made.Dir.After = f.attrAfterChange(d, &dst, err == nil)
 	if err == nil {
-		made.Dir.Atomic = w.atomic(&made.Dir.After, nil)
+		made.Dir.Atomic = w.isAtomic(&made.Dir.After, nil)
 	}
 	switch {
 	case err == nil:
 		if o, err = f.adoptMade(d, m.name, fd, &st); err == nil {
-			made.Attr = f.some(&st)
+			made.Attr = f.maybeAttrOf(&st)
 		}
-		err = late(err)
-	case err == unix.EEXIST && m.taken != nil:
-		o, err = f.makeTaken(c, d, m)
+		err = hideTemporary(err)
+	case err == unix.EEXIST && m.acceptExisting != nil:
+		o, err = f.useExisting(c, d, m)
 	}
 	return o, err
 }
 
-// adoptMade is adoptSeen for a new object. The object exists, so an error in
-// recording its handle is left to a later tick.
+// adoptMade is adoptSeen for a new object. The object exists, so a later tick handles an error in
+// recording its handle.
 func (f *FS) adoptMade(d *object, name string, fd int, st *unix.Statx_t) (*object, error) {
 	h, err := f.handleIn(d, name, fd, st)
 	if err != nil {
 		closeFD(fd)
 		return nil, err
 	}
-	_ = f.handles.keep(st.Ino)
-	return f.adopt(h, fd, st), nil
+	_ = f.handles.persist(h)
+	return f.adoptFD(h, fd, st), nil
 }
 
-// makeTaken returns the object that has the name, if the maker accepts it.
-func (f *FS) makeTaken(c *vfs.Cred, d *object, m *maker) (*object, error) {
+// useExisting returns the object that has the name, if the maker accepts it.
+func (f *FS) useExisting(c *vfs.Cred, d *object, m *maker) (*object, error) {
 	fd, err := f.openName(c, d, m.name)
 	if err != nil {
 		return nil, err
@@ -151,18 +151,18 @@ func (f *FS) makeTaken(c *vfs.Cred, d *object, m *maker) (*object, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.taken(o); err != nil {
-		f.put(o)
+	if err := m.acceptExisting(o); err != nil {
+		f.putObject(o)
 		return nil, err
 	}
 	return o, nil
 }
 
-// finish sets the attributes that the call which made the object could not set,
+// finishNew sets the attributes that the call which made the object could not set,
 // and reads the result into st. On failure it closes fd.
-func (f *FS) finish(d *object, fd int, m *maker, st *unix.Statx_t) error {
+func (f *FS) finishNew(d *object, fd int, m *maker, st *unix.Statx_t) error {
 	err := statFD(fd, st)
-	if err == nil && m.kept != nil && !m.kept(st) {
+	if err == nil && m.keptData != nil && !m.keptData(st) {
 		closeFD(fd)
 		_ = unix.Unlinkat(d.fd, m.name, 0)
 		return unix.EOPNOTSUPP
@@ -182,7 +182,7 @@ func (f *FS) finish(d *object, fd int, m *maker, st *unix.Statx_t) error {
 	if err != nil {
 		closeFD(fd)
 	}
-	return late(err)
+	return hideTemporary(err)
 }
 
 // changesAny reports whether s changes anything except a size.
@@ -190,9 +190,9 @@ func changesAny(s *vfs.SetAttr) bool {
 	return s.Mode != nil || s.UID != nil || s.GID != nil || s.AtimeHow != vfs.DontChange || s.MtimeHow != vfs.DontChange
 }
 
-// modeCut reports whether the process's umask cleared bits of the mode of a new
-// object. Additional bits do not count: directories inherit the set-group-ID
-// bit. A default access control list of the directory replaces the umask.
+// modeCut reports whether the process's umask cleared bits in a new object's mode. Additional bits
+// do not count: directories inherit the set-group-ID bit. The directory's default ACL replaces the
+// umask.
 func (f *FS) modeCut(d *object, st *unix.Statx_t, mode uint32) bool {
 	t := typeOf(st.Mode)
 	if t == vfs.TypeLnk || mode&^uint32(st.Mode) == 0 {
@@ -202,12 +202,12 @@ func (f *FS) modeCut(d *object, st *unix.Statx_t, mode uint32) bool {
 	return err != nil || n == 0
 }
 
-// syncNew puts a new object on stable storage. For an object that cannot be
-// opened, the sync of its directory is enough, because a journal has both in
-// one transaction, unless the object was changed after it was made.
+// syncNew puts a new object on stable storage. For an object that cannot be opened, syncing its
+// directory is enough, because a journal has both in one transaction, unless the object was changed
+// after it was made.
 func (f *FS) syncNew(o *object, m *maker) error {
 	if o.typ == vfs.TypeReg || o.typ == vfs.TypeDir || m.changed {
-		return f.sync(o)
+		return f.syncObject(o)
 	}
 	return nil
 }

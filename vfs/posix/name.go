@@ -8,9 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkName refuses a name that cannot be one component of a path. The error is
-// EACCES, as in RFC 1813, Section 3.2. The kernel checks how long a name may
-// be.
+// checkName rejects a name that cannot be one path component. The error is EACCES, as in RFC 1813,
+// Section 3.2. The kernel checks the length.
 func checkName(name string) error {
 	switch {
 	case name == "" || strings.ContainsAny(name, "/\x00"):

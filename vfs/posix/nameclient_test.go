@@ -12,11 +12,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A nameClient changes names in the directories of an FS and remembers them, by the rule for
+// A fakeClient changes names in the directories of an FS and remembers them, by the rule for
 // change_info4 (RFC 8881, Section 10.8.1): an atomic change from the change attribute that
 // it knows leaves it what it knows, with the change.
-type nameClient struct {
-	*namer
+type fakeClient struct {
+	*fakeNameCreator
 	known map[vfs.Handle]*knownNames
 }
 
@@ -26,13 +26,13 @@ type knownNames struct {
 	names  map[string]bool // nil: not known
 }
 
-func newNameClient(t *testing.T, base string) (*nameClient, *site) {
-	n, s := newNamer(t, base)
-	return &nameClient{namer: n, known: map[vfs.Handle]*knownNames{n.d: {path: s.path("d")}, n.e: {path: s.path("e")}}}, s
+func newFakeClient(t *testing.T, base string) (*fakeClient, *exportedDir) {
+	n, s := newFakeNameCreator(t, base)
+	return &fakeClient{fakeNameCreator: n, known: map[vfs.Handle]*knownNames{n.d: {path: s.path("d")}, n.e: {path: s.path("e")}}}, s
 }
 
-// told takes what a change of names has told of a directory.
-func (c *nameClient) told(h vfs.Handle, w *vfs.WCC, change func(names map[string]bool)) (kept bool) {
+// applyChange applies a name change's WCC data to a directory.
+func (c *fakeClient) applyChange(h vfs.Handle, w *vfs.WCC, change func(names map[string]bool)) (kept bool) {
 	k := c.known[h]
 	kept = w.Atomic && k.names != nil && w.Before.Change == k.change
 	if kept {
@@ -44,8 +44,8 @@ func (c *nameClient) told(h vfs.Handle, w *vfs.WCC, change func(names map[string
 	return kept
 }
 
-// look asks for the change attribute, and lists the names if it is another than known.
-func (c *nameClient) look(h vfs.Handle) {
+// readNames reads the change attribute, and lists the names if it has changed.
+func (c *fakeClient) readNames(h vfs.Handle) {
 	c.t.Helper()
 	k := c.known[h]
 	a, err := c.f.GetAttr(c.ctx, &c.c, h)
@@ -63,10 +63,10 @@ func (c *nameClient) look(h vfs.Handle) {
 	require.NoError(c.t, err)
 }
 
-// agrees looks, and checks that the client knows the names that the directory has.
-func (c *nameClient) agrees(h vfs.Handle, what ...any) {
+// assertAgrees looks, and checks that the client knows the names that the directory has.
+func (c *fakeClient) assertAgrees(h vfs.Handle, what ...any) {
 	c.t.Helper()
-	c.look(h)
+	c.readNames(h)
 	k := c.known[h]
 	ents, err := os.ReadDir(k.path)
 	require.NoError(c.t, err)
@@ -81,26 +81,26 @@ func (c *nameClient) agrees(h vfs.Handle, what ...any) {
 	require.Equal(c.t, want, have, what...)
 }
 
-func (c *nameClient) create(h vfs.Handle, name string) (kept bool) {
+func (c *fakeClient) create(h vfs.Handle, name string) (kept bool) {
 	m, err := c.f.Create(c.ctx, &c.c, h, name, vfs.CreateHow{Mode: vfs.Guarded})
-	return err == nil && c.told(h, &m.Dir, func(names map[string]bool) { names[name] = true })
+	return err == nil && c.applyChange(h, &m.Dir, func(names map[string]bool) { names[name] = true })
 }
 
-func (c *nameClient) remove(h vfs.Handle, name string) (kept bool) {
+func (c *fakeClient) remove(h vfs.Handle, name string) (kept bool) {
 	w, err := c.f.Remove(c.ctx, &c.c, h, name)
-	return err == nil && c.told(h, &w, func(names map[string]bool) { delete(names, name) })
+	return err == nil && c.applyChange(h, &w, func(names map[string]bool) { delete(names, name) })
 }
 
-func (c *nameClient) link(h vfs.Handle, name string, to vfs.Handle, next string) (kept bool) {
+func (c *fakeClient) link(h vfs.Handle, name string, to vfs.Handle, next string) (kept bool) {
 	o, _, _, err := c.f.Lookup(c.ctx, &c.c, h, name)
 	if err != nil {
 		return false
 	}
 	_, w, err := c.f.Link(c.ctx, &c.c, o, to, next)
-	return err == nil && c.told(to, &w, func(names map[string]bool) { names[next] = true })
+	return err == nil && c.applyChange(to, &w, func(names map[string]bool) { names[next] = true })
 }
 
-func (c *nameClient) move(h vfs.Handle, name string, to vfs.Handle, next string) (kept bool) {
+func (c *fakeClient) move(h vfs.Handle, name string, to vfs.Handle, next string) (kept bool) {
 	w, v, err := c.f.Rename(c.ctx, &c.c, h, name, to, next)
 	if err != nil {
 		return false
@@ -112,8 +112,8 @@ func (c *nameClient) move(h vfs.Handle, name string, to vfs.Handle, next string)
 	case same:
 		return false
 	case h == to:
-		return c.told(h, &w, func(names map[string]bool) { left(names); came(names) })
+		return c.applyChange(h, &w, func(names map[string]bool) { left(names); came(names) })
 	}
-	kept = c.told(h, &w, left)
-	return c.told(to, &v, came) && kept
+	kept = c.applyChange(h, &w, left)
+	return c.applyChange(to, &v, came) && kept
 }

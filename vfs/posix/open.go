@@ -14,7 +14,7 @@ import (
 
 // Open serves dir, which may be a symbolic link to a directory.
 func Open(dir string, o Options) (*FS, error) {
-	o.fill()
+	o.setDefaults()
 	f := &FS{
 		proc: -1, tree: -1, mount: -1,
 		newVerf: o.Verifier, log: o.Log, maxSize: maxSize(), openNamed: openPath, fcntlLock: fcntlLock,
@@ -22,20 +22,19 @@ func Open(dir string, o Options) (*FS, error) {
 		stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	f.verifier.Store(o.Verifier())
-	f.disk.init(f.lost)
-	f.cache.init(o.MaxFiles, &f.disk)
+	f.disk.Init(f.reportLoss)
+	f.cache.initCache(&o, &f.disk)
 	f.leases.max, f.leases.addWatch = maxFiles()/2, unix.InotifyAddWatch
-	if err := f.prepare(dir, &o); err != nil {
+	if err := f.prepareOpen(dir, &o); err != nil {
 		return nil, errors.Join(fmt.Errorf("serving %s: %w", dir, err), f.closeAll())
 	}
 	f.SetExclusive(o.Exclusive)
-	go f.janitor(max(o.IdleTime/(idleTicks-1), time.Millisecond))
+	go f.runTicks(max(o.IdleTime/(idleTicks-1), time.Millisecond))
 	return f, nil
 }
 
-// prepare does the work of Open, in the order in which the parts depend on each
-// other.
-func (f *FS) prepare(dir string, o *Options) (err error) {
+// prepareOpen does Open's work, in dependency order.
+func (f *FS) prepareOpen(dir string, o *Options) (err error) {
 	if f.process, err = thisProcess(); err != nil {
 		return err
 	}
@@ -59,28 +58,27 @@ func (f *FS) prepare(dir string, o *Options) (err error) {
 		closeFD(fd)
 		return err
 	}
-	f.root = f.adopt(h, fd, &f.rootStat)
+	f.root = f.adoptFD(h, fd, &f.rootStat)
 	// A container's seccomp filter returns EPERM for calls that it does not
 	// know.
-	if err := accessible(f.root.fd, unix.X_OK); err == unix.ENOSYS || err == unix.EPERM {
+	if err := checkAccess(f.root.fd, unix.X_OK); err == unix.ENOSYS || err == unix.EPERM {
 		return fmt.Errorf("the kernel has no faccessat2; use Linux 5.8 or newer, and a seccomp filter that allows it: %w", err)
 	}
 	return nil
 }
 
-// openMount opens dir, if possible in a copy of its mount on which no other
-// mounts lie.
+// openMount opens dir, if possible in a copy of its mount without other mounts on it.
 func (f *FS) openMount(dir string, o *Options) (err error) {
 	if f.tree, err = cloneMount(dir); err == nil {
 		f.mount, err = openDir(f.tree, ".")
 	} else {
-		f.log.Debug("other mounts inside the export will be refused, not looked beneath", "err", err)
+		f.log.Debug("cannot clone the mount; looking up other mounts inside the export will fail", "err", err)
 		f.mount, err = openDir(unix.AT_FDCWD, dir)
 	}
 	if err != nil {
 		return err
 	}
-	f.disk.mount = f.mount
+	f.disk.Mount = f.mount
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(f.mount, &fs); err != nil {
 		return err
@@ -89,15 +87,12 @@ func (f *FS) openMount(dir string, o *Options) (err error) {
 	if o.fsType != 0 {
 		fsType = o.fsType
 	}
-	f.volatile = fsType == unix.TMPFS_MAGIC || fsType == unix.RAMFS_MAGIC
-	f.leases.meant = leasesMeanMuch(fsType)
-	f.kept = keepsHandles(fsType)
-	f.coarse.Store(!fineTimes(fsType))
+	f.traits = traitsOf(fsType)
+	f.leases.allowed = f.traits.local
+	f.coarseCtime.Store(!f.traits.fineCtime || !hasFineTimes())
 	f.xattrs, f.acls = hasXattrs(f.mount), hasACLs(f.mount)
-	f.local = keepsAttrs(fsType)
-	f.witness.able, f.witness.read = reportedTypes[fsType], unix.Read
-	f.numbered = numberedTypes[fsType] && f.tree >= 0 // otherwise mounts may cover entries
-	f.lasting = localTypes[fsType] && !f.volatile
+	f.witness.supported, f.witness.read = f.traits.reportsChanges, unix.Read
+	f.hasInodes = f.traits.dirInodes && f.tree >= 0 // otherwise mounts may cover entries
 	if canClone(f.mount) {
 		f.cloneAlign = uint32(fs.Bsize)
 	}
@@ -121,16 +116,15 @@ func cloneMount(dir string) (int, error) {
 }
 
 func openDir(at int, name string) (int, error) {
-	return retry(func() (int, error) {
+	return retryEINTR(func() (int, error) {
 		return unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	})
 }
 
-// chooseHandles determines the available kind of handles, and returns the
-// root's handle.
+// chooseHandles determines the available handle kind, and returns the root's handle.
 func (f *FS) chooseHandles(root int, o *Options) (h vfs.Handle, err error) {
-	if !o.TableHandles && f.kept {
-		k := &kernelHandles{mount: f.mount, known: knownHandles{held: f.cache.holds, young: o.young}}
+	if !o.TableHandles && f.traits.handles {
+		k := &kernelHandles{mount: f.mount, known: knownHandles{isOpen: f.cache.hasObject, young: o.shareYoung}}
 		if h, err = f.tryKernel(k, root); err == nil {
 			f.handles = k
 			return h, nil
@@ -142,16 +136,16 @@ func (f *FS) chooseHandles(root int, o *Options) (h vfs.Handle, err error) {
 		return h, err
 	}
 	f.handles = t
-	return t.root(), nil
+	return t.rootHandle(), nil
 }
 
 // tryKernel checks that the kernel opens the root by the root's handle.
 func (f *FS) tryKernel(k *kernelHandles, root int) (vfs.Handle, error) {
-	h, err := k.ask(root)
+	h, err := k.encodeHandle(root)
 	if err != nil {
 		return h, err
 	}
-	fd, err := k.open(h)
+	fd, err := k.openHandle(h)
 	if err != nil {
 		return h, err
 	}
@@ -176,30 +170,29 @@ func maxSize() uint64 {
 	return min(r.Cur, maxFileSize)
 }
 
-// syncHandles puts the changes of the table since the last tick on stable
-// storage.
+// syncHandles puts the table's changes since the last tick on stable storage.
 func (f *FS) syncHandles() {
 	t, ok := f.handles.(*tableHandles)
 	if !ok {
 		return
 	}
-	err := errors.Join(t.ready(), t.table.sync())
-	if err != nil && !f.unkept {
+	err := errors.Join(t.persistAll(), t.table.Sync())
+	if err != nil && !f.tableFailed {
 		f.log.Error("the handle table cannot be written: clients cannot open new files, and their handles may be stale after a restart; if the state directory's disk is full, free some space", "err", err)
 	}
-	f.unkept = err != nil
+	f.tableFailed = err != nil
 }
 
-// janitor runs the ticks, which close idle objects, until Close.
-func (f *FS) janitor(every time.Duration) {
+// runTicks runs the ticks, which close idle objects, until Close.
+func (f *FS) runTicks(every time.Duration) {
 	defer close(f.stopped)
 	t := time.NewTicker(every)
 	defer t.Stop()
 	for {
 		select {
 		case <-t.C:
-			f.cache.sweep()
-			f.leases.sweep()
+			f.cache.closeIdle()
+			f.leases.checkLeased()
 			f.syncHandles()
 		case <-f.stop:
 			return

@@ -8,50 +8,51 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
 var _ vfs.Opener = (*FS)(nil)
 
-// An openFile is a vfs.File. It keeps its object in the cache, and one of the
-// object's files open: other calls by the same caller use that one too, so
-// that all learn of lost data.
+// An openFile is a vfs.File. It keeps its object in the cache, and one of the object's files open:
+// other calls by the same caller use that one too, so that all see lost data.
 type openFile struct {
 	f    *FS
 	acc  access
 	cred vfs.Cred
 	o    *object
 	fl   *file
+
+	share sharePlace
 }
 
-// openCost is how many descriptors an openFile keeps open: that of the object,
-// and one for the data.
+// openCost is the number of descriptors that an openFile keeps open: the object's, and one for the
+// data.
 const openCost = 2
 
-// OpenFile opens a regular file (vfs.Opener). Open files may take half of the
-// descriptors that the cache may have.
-func (f *FS) OpenFile(_ context.Context, c *vfs.Cred, h vfs.Handle, wanted vfs.OpenAccess) (vfs.Opened, error) {
-	o, err := f.object(h)
+// OpenFile opens a regular file (vfs.Opener). Open files may take half of the descriptors that the
+// cache may have, and each client has its share.
+func (f *FS) OpenFile(ctx context.Context, c *vfs.Cred, h vfs.Handle, wanted vfs.OpenAccess) (vfs.Opened, error) {
+	o, err := f.getObject(h)
 	if err != nil {
 		return vfs.Opened{}, err
 	}
-	defer f.put(o)
-	return f.openObject(o, c, wanted)
+	defer f.putObject(o)
+	return f.openObject(ctx, o, c, wanted)
 }
 
-func (f *FS) openObject(o *object, c *vfs.Cred, wanted vfs.OpenAccess) (vfs.Opened, error) {
+func (f *FS) openObject(ctx context.Context, o *object, c *vfs.Cred, wanted vfs.OpenAccess) (vfs.Opened, error) {
 	if o.typ != vfs.TypeReg {
 		return vfs.Opened{}, unix.EINVAL
 	}
-	return f.openEach(o, c, wanted, func(acc access) (*file, error) {
-		fl, err := f.open(o, c, acc)
+	return f.openEach(ctx, o, c, wanted, func(acc access) (*file, error) {
+		fl, err := f.openAs(o, c, acc)
 		if err != nil {
 			return nil, err
 		}
 		var st unix.Statx_t
-		if err = f.stat(o, &st); err == nil {
-			err = f.recheck(o, fl, c, &st)
+		if err = f.statOrStale(o, &st); err == nil {
+			err = f.recheckAccess(o, fl, c, &st)
 		}
 		if err != nil {
 			f.closeFile(o, fl)
@@ -61,8 +62,8 @@ func (f *FS) openObject(o *object, c *vfs.Cred, wanted vfs.OpenAccess) (vfs.Open
 	})
 }
 
-// openEach makes an openFile of each file that open returns.
-func (f *FS) openEach(o *object, c *vfs.Cred, wanted vfs.OpenAccess, open func(access) (*file, error)) (out vfs.Opened, err error) {
+// openEach creates an openFile for each file that open returns.
+func (f *FS) openEach(ctx context.Context, o *object, c *vfs.Cred, wanted vfs.OpenAccess, open func(access) (*file, error)) (out vfs.Opened, err error) {
 	for _, each := range []struct {
 		bit vfs.OpenAccess
 		acc access
@@ -76,36 +77,40 @@ func (f *FS) openEach(o *object, c *vfs.Cred, wanted vfs.OpenAccess, open func(a
 			out.Close()
 			return vfs.Opened{}, err
 		}
-		*each.to = f.newOpenFile(o, fl, c)
+		*each.to = f.newOpenFile(ctx, o, fl, c)
 	}
 	return out, nil
 }
 
-// newOpenFile makes an openFile of fl, of which it takes over the reference. It
-// returns nil if there is no room.
-func (f *FS) newOpenFile(o *object, fl *file, c *vfs.Cred) vfs.File {
-	if !f.cache.keepOpen(o) {
+// newOpenFile creates an openFile, which takes over the reference to fl. It returns nil if there
+// are too many.
+func (f *FS) newOpenFile(ctx context.Context, o *object, fl *file, c *vfs.Cred) vfs.File {
+	share, ok := takeShare(ctx, f.cache.shares.opens)
+	if ok && !f.cache.keepOpen(o) {
+		share.releasePlace()
+		ok = false
+	}
+	if !ok {
 		f.closeFile(o, fl)
 		return nil
 	}
-	w := &openFile{f: f, acc: fl.acc, cred: *c, o: o, fl: fl}
+	w := &openFile{f: f, acc: fl.acc, cred: *c, o: o, fl: fl, share: share}
 	w.cred.Groups = slices.Clone(c.Groups)
 	return w
 }
 
-// keepOpen keeps o in the cache for an openFile, unless there is no room. The
-// caller has a reference to o.
+// keepOpen keeps o in the cache for an openFile, unless there are too many. The caller has a
+// reference to o.
 func (c *cache) keepOpen(o *object) bool {
-	if c.opened.Add(openCost) > c.limit()/2 {
-		c.opened.Add(-openCost)
+	if !c.reserveFDs(&c.opened, openCost, c.max/2) {
 		return false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if o.gone { // it has lost its name since the caller found it
+	if o.removedFromFS { // it has lost its name since the caller found it
 		c.objs[o.h] = o
-		o.dead, o.gone = false, false
-		c.link(o)
+		o.removedFromCache, o.removedFromFS = false, false
+		c.linkObject(o)
 	}
 	o.refs.Add(1)
 	o.opens.Add(1)
@@ -128,16 +133,16 @@ func (f *FS) CreateFile(ctx context.Context, c *vfs.Cred, dir vfs.Handle, name s
 	if o == nil {
 		return made, vfs.Opened{}, err
 	}
-	defer f.put(o)
+	defer f.putObject(o)
 	if err != nil {
 		return made, vfs.Opened{}, err
 	}
 	if fd < 0 {
-		opened, err := f.openObject(o, c, wanted)
+		opened, err := f.openObject(ctx, o, c, wanted)
 		return made, opened, err
 	}
-	// The file is made, so a want of descriptors is no error.
-	opened, _ := f.openEach(o, c, wanted, func(acc access) (*file, error) { return f.openMade(o, c, fd, acc) })
+	// The file exists, so a lack of descriptors is no error.
+	opened, _ := f.openEach(ctx, o, c, wanted, func(acc access) (*file, error) { return f.openMade(o, c, fd, acc) })
 	return made, opened, nil
 }
 
@@ -148,18 +153,18 @@ func (f *FS) openMade(o *object, c *vfs.Cred, fd int, acc access) (*file, error)
 	if acc == accWrite {
 		flags = unix.O_WRONLY
 	}
-	own, err := f.reopen(fd, flags)
+	own, err := f.reopenFD(fd, flags)
 	if err == unix.EACCES { // to a process that is not root, because of the mode
-		own, err = dup(fd)
+		own, err = dupFD(fd)
 	}
 	if err != nil {
 		return nil, err
 	}
-	w := f.whoIs(c)
+	w := f.credKeyOf(c)
 	o.mu.Lock()
-	fl, over := f.addFile(o, &w, acc, own, &perms{})
+	fl, evicted := f.addFile(o, &w, acc, own, &perms{})
 	o.mu.Unlock()
-	f.closeOver(over)
+	f.closeEvicted(evicted, acc)
 	return fl, nil
 }
 
@@ -168,23 +173,23 @@ func (w *openFile) Read(_ context.Context, p []byte, off uint64) (n int, eof boo
 		return 0, false, unix.EBADF
 	}
 	var st unix.Statx_t
-	return w.f.read(w.o, w.fl, nil, p, off, &st)
+	return w.f.readFile(w.o, w.fl, nil, p, off, &st)
 }
 
 func (w *openFile) Map(_ context.Context, off uint64, n int) (b *buf.Buf, eof bool, err error) {
 	switch {
 	case w.acc != accRead:
 		return nil, false, unix.EBADF
-	case !mappable(off, n):
+	case !w.f.isMappable(off, n):
 		return nil, false, nil
 	}
-	run := w.o.reads(off, n)
-	if n < run.least() {
+	run := w.o.addRead(off, n)
+	if n < run.minLent() {
 		return nil, false, nil
 	}
-	w.f.cache.retain(w.o)
-	if b, eof, _, err = w.f.lend(w.o, w.fl, nil, run, off, n); b == nil {
-		w.f.put(w.o)
+	w.f.cache.retainObject(w.o)
+	if b, eof, _, err = w.f.lendMapping(w.o, w.fl, nil, run, off, n); b == nil {
+		w.f.putObject(w.o)
 	}
 	return b, eof, err
 }
@@ -201,42 +206,43 @@ func (w *openFile) Commit(context.Context, uint64, uint32) error {
 	if w.acc != accWrite {
 		return unix.EBADF
 	}
-	return w.f.disk.commit(w.fl)
+	return w.f.disk.SyncInode(&w.fl.File)
 }
 
 func (w *openFile) SetSize(_ context.Context, size uint64) error {
 	if w.acc != accWrite {
 		return unix.EBADF
 	}
-	if err := w.resize(size); err != nil || w.f.volatile {
+	if err := w.setSize(size); err != nil || w.f.traits.volatile {
 		return err
 	}
-	return late(w.f.disk.file(w.fl))
+	return hideTemporary(w.f.disk.SyncFile(&w.fl.File))
 }
 
-func (w *openFile) resize(size uint64) error {
+func (w *openFile) setSize(size uint64) error {
 	f, o := w.f, w.o
 	var st unix.Statx_t
 	if err := f.beginChange(o, &st); err != nil {
 		return err
 	}
 	defer f.endChange(o)
-	err := f.as(&w.cred, func() error { return f.ftruncate(w.fl.fd, size) })
-	f.changed(o, &st, err == nil)
+	err := f.runAs(&w.cred, func() error { return f.truncateFD(w.fl.FD, size) })
+	f.attrAfterChange(o, &st, err == nil)
 	return err
 }
 
-// Close lets go of the object. A removed one ends with its last openFile.
+// Close releases the object. A removed one is freed with its last openFile.
 func (w *openFile) Close() {
 	f, o := w.f, w.o
 	f.closeFile(o, w.fl)
-	f.cache.opened.Add(-openCost)
+	f.cache.releaseFDs(&f.cache.opened, openCost)
+	w.share.releasePlace()
 	f.cache.mu.Lock()
 	last := o.opens.Add(-1) == 0
 	f.cache.mu.Unlock()
 	if last {
 		var st unix.Statx_t
-		_ = f.stat(o, &st)
+		_ = f.statOrStale(o, &st)
 	}
-	f.put(o)
+	f.putObject(o)
 }

@@ -17,7 +17,7 @@ import (
 
 const openBoth = vfs.OpenRead | vfs.OpenWrite
 
-func (w *world) openFile(h vfs.Handle, access vfs.OpenAccess) vfs.Opened {
+func (w *testFS) openFile(h vfs.Handle, access vfs.OpenAccess) vfs.Opened {
 	w.Helper()
 	o, err := w.f.OpenFile(w.Context(), &w.c, h, access)
 	require.NoError(w, err)
@@ -28,10 +28,10 @@ func (w *world) openFile(h vfs.Handle, access vfs.OpenAccess) vfs.Opened {
 // rest are not kept open.
 func TestOpenBudget(t *testing.T) {
 	eachKind(t, func(t *testing.T, o Options) {
-		clean(t)
+		checkCleanup(t)
 		o.MaxFiles = minMaxFiles
-		s := newSite(t, "", o)
-		w := &world{t, s, s.open(t), user()}
+		s := newExportedDir(t, "", o)
+		w := &testFS{t, s, s.open(t), user()}
 		var all []vfs.Opened
 		var handles []vfs.Handle
 		kept := 0
@@ -53,20 +53,20 @@ func TestOpenBudget(t *testing.T) {
 		}
 		assert.Zero(t, w.f.cache.opened.Load())
 		for range idleTicks {
-			w.f.cache.sweep()
+			w.f.cache.sweepAll()
 		}
 		for _, h := range handles {
-			assert.False(t, w.f.cache.holds(h), "nothing of a closed file is kept")
+			assert.False(t, w.f.cache.hasObject(h), "nothing of a closed file is kept")
 		}
 		o2 := w.openFile(handles[0], openBoth)
-		assert.NotNil(t, o2.Read, "there is room again")
+		assert.NotNil(t, o2.Read, "there is space again")
 		o2.Close()
 	})
 }
 
-// TestOpenKept checks that no tick and no want of room closes an open file.
+// TestOpenKept checks that neither a tick nor an eviction closes an open file.
 func TestOpenKept(t *testing.T) {
-	w := newWorld(t, tableKind())
+	w := newTestFS(t, tableKind())
 	w.hostFile("f")
 	if os.Geteuid() == 0 {
 		require.NoError(t, os.Chown(w.s.path("f"), int(w.c.UID), int(w.c.GID)))
@@ -74,9 +74,9 @@ func TestOpenKept(t *testing.T) {
 	o := w.openFile(w.walk("f"), openBoth)
 	fds := openFDs(t)
 	w.f.cache.max = 0
-	w.f.cache.shrink()
+	w.f.cache.closeExcess(false)
 	for range 2 * idleTicks {
-		w.f.cache.sweep()
+		w.f.cache.sweepAll()
 	}
 	assert.LessOrEqual(t, openFDs(t), fds)
 	require.NoError(t, os.Remove(w.s.path("f")))
@@ -89,24 +89,24 @@ func TestOpenKept(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "data", string(p))
 	o.Close()
-	w.f.cache.sweep()
+	w.f.cache.sweepAll()
 	assert.Less(t, openFDs(t), fds, "the storage is free as soon as the last File is closed")
 }
 
 // TestOpenRemovedMeanwhile removes a file between the lookup and the open of one
 // call: its handle is good as long as the file is open.
 func TestOpenRemovedMeanwhile(t *testing.T) {
-	w := newWorld(t, tableKind())
+	w := newTestFS(t, tableKind())
 	w.hostFile("f")
 	h := w.walk("f")
-	o, err := w.f.object(h)
+	o, err := w.f.getObject(h)
 	require.NoError(t, err)
-	fl, err := w.f.open(o, &vfs.Cred{}, accRead)
+	fl, err := w.f.openAs(o, &vfs.Cred{}, accRead)
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(w.s.path("f")))
 	require.Equal(t, unix.ESTALE, w.getattr(h))
-	file := w.f.newOpenFile(o, fl, &w.c)
-	w.f.put(o)
+	file := w.f.newOpenFile(t.Context(), o, fl, &w.c)
+	w.f.putObject(o)
 	assert.NoError(t, w.getattr(h))
 	_, _, err = file.Read(t.Context(), make([]byte, 1), 0)
 	assert.NoError(t, err)
@@ -118,7 +118,7 @@ func TestOpenRemovedMeanwhile(t *testing.T) {
 // caller that may have lost data, also to data of another writer, and that Close
 // does not hide the failure.
 func TestOpenLoss(t *testing.T) {
-	w, tp := tapWorld(t)
+	w, tp := syncTestFS(t)
 	h := w.walk("f")
 	one, two := w.openFile(h, vfs.OpenWrite), w.openFile(h, vfs.OpenWrite)
 	write := func(f vfs.File) {
@@ -151,7 +151,7 @@ func TestOpenLoss(t *testing.T) {
 	tp.answer = failure
 	one.Close()
 	for range idleTicks + 1 {
-		w.f.cache.sweep()
+		w.f.cache.sweepAll()
 	}
 	assert.NotEqual(t, v, w.f.WriteVerifier())
 	tp.answer = nil
@@ -164,7 +164,7 @@ func TestOpenLoss(t *testing.T) {
 	assert.ErrorIs(t, err, unix.EIO)
 }
 
-func (w *world) openAndWrite(h vfs.Handle, how vfs.Stable) (int, vfs.Stable, error) {
+func (w *testFS) openAndWrite(h vfs.Handle, how vfs.Stable) (int, vfs.Stable, error) {
 	o := w.openFile(h, vfs.OpenWrite)
 	defer o.Close()
 	return o.Write.Write(w.Context(), []byte("data"), 0, how)
@@ -173,7 +173,7 @@ func (w *world) openAndWrite(h vfs.Handle, how vfs.Stable) (int, vfs.Stable, err
 // TestOpenSync checks that Commit syncs the data of all writers, and that a new
 // size is on stable storage when SetSize returns.
 func TestOpenSync(t *testing.T) {
-	w, tp := tapWorld(t)
+	w, tp := syncTestFS(t)
 	h := w.walk("f")
 	o := w.openFile(h, vfs.OpenWrite)
 	defer o.Close()
@@ -182,11 +182,10 @@ func TestOpenSync(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = o.Write.Write(t.Context(), []byte("data"), 0, vfs.Unstable)
 	require.NoError(t, err)
-	dirty := len(w.f.disk.dirty)
-	require.NotZero(t, dirty)
+	require.False(t, w.f.disk.IsIdle())
 	tp.log = nil
 	require.NoError(t, o.Write.Commit(t.Context(), 0, 0))
-	assert.Empty(t, w.f.disk.dirty)
+	assert.True(t, w.f.disk.IsIdle())
 	writers := 1
 	if w.f.switches { // otherwise all callers are one
 		writers = 2
@@ -200,7 +199,7 @@ func TestOpenSync(t *testing.T) {
 // TestOpenLease checks that a file open for writing has no lease, that one open
 // for reading may have one, and that opening for writing breaks it.
 func TestOpenLease(t *testing.T) {
-	w := newLeaseWorld(t, "")
+	w := newLeaseTest(t, "")
 	if os.Geteuid() == 0 {
 		require.NoError(t, os.Chown(w.s.path("f"), int(w.c.UID), int(w.c.GID)))
 	}
@@ -224,7 +223,7 @@ func TestOpenLease(t *testing.T) {
 
 // TestOpenMap checks that lent memory outlives the File that lent it.
 func TestOpenMap(t *testing.T) {
-	w := newWorld(t, tableKind())
+	w := newTestFS(t, tableKind())
 	data := make([]byte, 2*minMapped)
 	for i := range data {
 		data[i] = byte(i / 7)
@@ -250,7 +249,7 @@ func TestOpenMap(t *testing.T) {
 
 // TestOpenAllocs checks that reading and writing an open file allocates nothing.
 func TestOpenAllocs(t *testing.T) {
-	w := newWorld(t, tableKind())
+	w := newTestFS(t, tableKind())
 	_, o, err := w.f.CreateFile(t.Context(), &w.c, w.f.Root(), "f", vfs.CreateHow{Mode: vfs.Guarded}, openBoth)
 	require.NoError(t, err)
 	defer o.Close()

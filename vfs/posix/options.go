@@ -17,24 +17,25 @@ import (
 // Options say how a directory is served. The zero value suits a daemon that
 // keeps no state.
 type Options struct {
-	// StateDir is a directory for the daemon's lasting state: the table behind
-	// handles of kind 2. The directory must lie outside the export. Empty means
-	// that such handles do not outlive the FS. Open creates a missing StateDir.
-	// No two FS may use the same directory at the same time.
+	// StateDir is a directory for the daemon's lasting state: the table for handles with kind
+	// 2. The directory must lie outside the export. Empty means that such handles do not
+	// outlive the FS. Open creates a missing StateDir. No two FS may use the same directory at
+	// the same time.
 	StateDir string
 
-	// FSID is the value of Attr.FSID; 0 means the device number of dir.
+	// FSID is Attr.FSID's value; 0 means dir's device number.
 	FSID uint64
 
-	// TableHandles gives out handles of kind 2 even if the kernel would open
-	// files by handle, also those no longer in its cache.
+	// TableHandles selects handles with kind 2 even if the kernel would open files by handle,
+	// also those no longer in its cache.
 	TableHandles bool
 
-	// Exclusive is the argument of the first SetExclusive.
+	// Exclusive is the first SetExclusive's argument.
 	Exclusive bool
 
-	// MaxFiles bounds the open descriptors; 0 means half of RLIMIT_NOFILE, at
-	// most 16384. Less than 64 is taken as 64.
+	// MaxFiles bounds the open descriptors. Less than 64 is taken as 64. 0 means half of
+	// RLIMIT_NOFILE, at most 16384, not counting what clients hold: Files and locked files in
+	// the process may together take three quarters of RLIMIT_NOFILE.
 	MaxFiles int
 
 	// IdleTime is about how long an unused descriptor is kept; 0 means 2 s.
@@ -51,12 +52,14 @@ type Options struct {
 
 	fsType uint32 // overrides the file system's type unless 0: for tests
 
-	young bool // remember handles of just-born objects too: for tests
+	unbounded bool // MaxFiles was 0
+
+	shareYoung bool // cache just-born objects' handles too: for tests
 }
 
-// fill sets the defaults.
-func (o *Options) fill() {
-	if o.MaxFiles == 0 {
+// setDefaults sets the defaults.
+func (o *Options) setDefaults() {
+	if o.unbounded = o.MaxFiles == 0; o.unbounded {
 		o.MaxFiles = int(min(maxFiles()/2, defaultMaxFiles))
 	}
 	o.MaxFiles = max(o.MaxFiles, minMaxFiles)

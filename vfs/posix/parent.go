@@ -8,11 +8,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// parent returns the directory above d; the root's parent is the root. It
+// parentOf returns the directory above d; the root's parent is the root. It
 // returns EACCES if the parent is not in the export.
-func (f *FS) parent(c *vfs.Cred, d *object) (*object, error) {
+func (f *FS) parentOf(c *vfs.Cred, d *object) (*object, error) {
 	if d.h == f.root.h {
-		return f.self(c, d)
+		return f.lookupSelf(c, d)
 	}
 	fd, err := f.openName(c, d, "..")
 	if err == unix.ENOENT { // the kernel's error for a directory outside the mount
@@ -21,12 +21,12 @@ func (f *FS) parent(c *vfs.Cred, d *object) (*object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f.inside(fd, d.ino, maxDepth)
+	return f.adoptInside(fd, d.ino, maxDepth)
 }
 
-// inside makes an object of the O_PATH descriptor fd, a directory above the
-// inode below, if its chain of parents leads to the root.
-func (f *FS) inside(fd int, below uint64, depth int) (*object, error) {
+// adoptInside creates an object from the O_PATH descriptor fd, a directory above the inode below,
+// if its parents lead to the root.
+func (f *FS) adoptInside(fd int, below uint64, depth int) (*object, error) {
 	h, err := f.insideHandle(fd, below, depth)
 	if err != nil {
 		closeFD(fd)
@@ -43,49 +43,49 @@ func (f *FS) insideHandle(fd int, below uint64, depth int) (h vfs.Handle, err er
 	if f.isRoot(&st) {
 		return f.root.h, nil
 	}
-	if depth == 0 || st.Ino == below || !f.exported(&st) {
+	if depth == 0 || st.Ino == below || !f.isExported(&st) {
 		return h, unix.EACCES
 	}
 	up, err := openPath(fd, "..")
 	if err != nil {
 		return h, err
 	}
-	above, err := f.inside(up, st.Ino, depth-1)
+	above, err := f.adoptInside(up, st.Ino, depth-1)
 	if err != nil {
 		return h, err
 	}
-	defer f.put(above)
-	return f.handles.ofDir(fd, &st, above)
+	defer f.putObject(above)
+	return f.handles.handleOfDir(fd, &st, above)
 }
 
-// pin keeps o, which is in use and not pinned, until unpin. A pinned object
-// does not count against the cache's bound.
-func (c *cache) pin(o *object) {
+// pinObject keeps o, which is in use and not pinned, until unpinObject. A pinned object does not
+// count against the cache's bound.
+func (c *cache) pinObject(o *object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o.refs.Add(1)
-	c.repin(o, true)
+	c.moveToRing(o, true)
 	c.fds.Add(-1)
 }
 
-// unpin undoes pin. It leaves any closing to the next tick, because closing may
-// wait for a disk and the caller may have more leases to give back.
-func (c *cache) unpin(o *object) {
+// unpinObject undoes pinObject. It leaves any closing to the next tick, because closing may wait
+// for a disk and the caller may have more leases to release.
+func (c *cache) unpinObject(o *object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.repin(o, false)
+	c.moveToRing(o, false)
 	c.fds.Add(1)
 	o.used.Store(c.tick.Load())
-	if o.refs.Add(-1) == 0 && o.dead {
+	if o.refs.Add(-1) == 0 && o.removedFromCache {
 		c.left = append(c.left, o)
 	}
 }
 
-// repin moves o to the ring of pinned or unpinned objects. c.mu is held.
-func (c *cache) repin(o *object, pinned bool) {
+// moveToRing moves o to the ring for pinned or unpinned objects. c.mu is held.
+func (c *cache) moveToRing(o *object, pinned bool) {
 	o.pinned = pinned
-	if !o.dead {
-		o.unlink()
-		c.link(o)
+	if !o.removedFromCache {
+		o.unlinkObject()
+		c.linkObject(o)
 	}
 }

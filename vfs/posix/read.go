@@ -11,20 +11,20 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// data opens a file for reading or writing. It returns EINVAL if the object has
+// openData opens a file for reading or writing. It returns EINVAL if the object has
 // no data (RFC 1813, Sections 3.3.6 and 3.3.7).
-func (f *FS) data(c *vfs.Cred, h vfs.Handle, acc access) (*object, *file, error) {
-	o, err := f.object(h)
+func (f *FS) openData(c *vfs.Cred, h vfs.Handle, acc access) (*object, *file, error) {
+	o, err := f.getObject(h)
 	if err != nil {
 		return nil, nil, err
 	}
 	if o.typ != vfs.TypeReg {
-		f.put(o)
+		f.putObject(o)
 		return nil, nil, unix.EINVAL
 	}
-	fl, err := f.open(o, c, acc)
+	fl, err := f.openAs(o, c, acc)
 	if err != nil {
-		f.put(o)
+		f.putObject(o)
 		return nil, nil, err
 	}
 	return o, fl, nil
@@ -32,35 +32,35 @@ func (f *FS) data(c *vfs.Cred, h vfs.Handle, acc access) (*object, *file, error)
 
 func (f *FS) endData(o *object, fl *file) {
 	f.closeFile(o, fl)
-	f.put(o)
+	f.putObject(o)
 }
 
 // Read reads with one system call. A second one gets the attributes, which also
 // show whether c may still read.
 func (f *FS) Read(_ context.Context, c *vfs.Cred, h vfs.Handle, p []byte, off uint64) (n int, eof bool, a vfs.MaybeAttr, err error) {
-	o, fl, err := f.data(c, h, accRead)
+	o, fl, err := f.openData(c, h, accRead)
 	if err != nil {
 		return 0, false, f.attrOfHandle(h), err
 	}
 	defer f.endData(o, fl)
 	var st unix.Statx_t
-	if n, eof, err = f.read(o, fl, c, p, off, &st); err != nil {
+	if n, eof, err = f.readFile(o, fl, c, p, off, &st); err != nil {
 		return 0, false, f.attrOf(o), err
 	}
-	return n, eof, f.some(&st), nil
+	return n, eof, f.maybeAttrOf(&st), nil
 }
 
-// read reads from fl, and sets st to the attributes afterwards. A caller that is
-// not nil must have the right to.
-func (f *FS) read(o *object, fl *file, c *vfs.Cred, p []byte, off uint64, st *unix.Statx_t) (n int, eof bool, err error) {
+// readFile reads from fl, and sets st to the attributes after the read. If c is not nil, it
+// must have permission to read.
+func (f *FS) readFile(o *object, fl *file, c *vfs.Cred, p []byte, off uint64, st *unix.Statx_t) (n int, eof bool, err error) {
 	for {
-		m, err := pread(fl.fd, p[n:], off+uint64(n))
-		f.touched(o)
+		m, err := readAt(fl.FD, p[n:], off+uint64(n))
+		f.noteRead(o)
 		if err == nil {
-			err = f.stat(o, st)
+			err = f.statOrStale(o, st)
 		}
 		if err == nil && c != nil {
-			err = f.recheck(o, fl, c, st)
+			err = f.recheckAccess(o, fl, c, st)
 		}
 		if err != nil {
 			return 0, false, err
@@ -75,8 +75,8 @@ func (f *FS) read(o *object, fl *file, c *vfs.Cred, p []byte, off uint64, st *un
 	}
 }
 
-// pread reads at off. It reads nothing beyond the greatest possible file size.
-func pread(fd int, p []byte, off uint64) (int, error) {
+// readAt reads at off, up to the maximum file size.
+func readAt(fd int, p []byte, off uint64) (int, error) {
 	if off > math.MaxInt64 || len(p) == 0 {
 		return 0, nil
 	}
@@ -89,12 +89,12 @@ func pread(fd int, p []byte, off uint64) (int, error) {
 	}
 }
 
-// attrOfHandle is attrOf for an operation that failed before it had an object.
+// attrOfHandle returns h's attributes, for an operation that failed before it had an object.
 func (f *FS) attrOfHandle(h vfs.Handle) vfs.MaybeAttr {
-	o, err := f.object(h)
+	o, err := f.getObject(h)
 	if err != nil {
 		return vfs.MaybeAttr{}
 	}
-	defer f.put(o)
+	defer f.putObject(o)
 	return f.attrOf(o)
 }

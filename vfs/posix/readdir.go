@@ -14,64 +14,64 @@ import (
 // systems keep these valid while the directory changes, so the verifier is
 // always 0.
 func (f *FS) ReadDir(ctx context.Context, c *vfs.Cred, dir vfs.Handle, cookie, verifier uint64, plus bool, fn func(*vfs.Entry) bool) (dirAttr vfs.MaybeAttr, newVerifier uint64, eof bool, err error) {
-	d, err := f.directory(dir)
+	d, err := f.getDirectory(dir)
 	if err != nil {
 		return dirAttr, 0, false, err
 	}
-	defer f.put(d)
+	defer f.putObject(d)
 	if cookie != 0 && verifier != 0 || int64(cookie) < 0 {
 		return f.attrOf(d), 0, false, vfs.ErrBadCookie
 	}
-	l := lister{f: f, c: c, d: d, plus: plus, fn: fn, buf: dirBufs.Get().(*dirBuf)}
+	l := dirLister{f: f, c: c, d: d, plus: plus, fn: fn, buf: dirBufs.Get().(*dirBuf)}
 	defer dirBufs.Put(l.buf)
-	eof, err = l.list(ctx, int64(cookie))
+	eof, err = l.listEntries(ctx, int64(cookie))
 	return f.attrOf(d), 0, eof, err
 }
 
-// A lister is one call of ReadDir.
-type lister struct {
+// A dirLister is one ReadDir call.
+type dirLister struct {
 	f    *FS
 	c    *vfs.Cred
 	d    *object
 	plus bool
 	fn   func(*vfs.Entry) bool
 	buf  *dirBuf
-	st   unix.Statx_t // of d
+	st   unix.Statx_t // d's attributes
 
 	looked    uint64 // before the names were read, see attrCache
 	expected  int    // entries, or 0: not known
-	seen      bool   // all of the last group were seen before
+	seen      bool   // the whole last group was seen before
 	delivered int
 }
 
-// list calls fn for the entries from position at on.
-func (l *lister) list(ctx context.Context, at int64) (eof bool, err error) {
-	fl, err := l.f.open(l.d, l.c, accRead)
+// listEntries calls fn for the entries from position at on.
+func (l *dirLister) listEntries(ctx context.Context, at int64) (eof bool, err error) {
+	fl, err := l.f.openAs(l.d, l.c, accRead)
 	if err != nil {
 		return false, err
 	}
 	defer l.f.closeFile(l.d, fl)
-	if err := l.f.stat(l.d, &l.st); err != nil {
+	if err := l.f.statOrStale(l.d, &l.st); err != nil {
 		return false, err
 	}
-	if err := l.f.recheck(l.d, fl, l.c, &l.st); err != nil {
+	if err := l.f.recheckAccess(l.d, fl, l.c, &l.st); err != nil {
 		return false, err
 	}
-	l.expected = fl.expects(at)
+	l.expected = fl.expectedEntries(at)
 	for {
 		if ctx.Err() != nil {
 			return false, context.Cause(ctx)
 		}
 		n, next, looked, err := fl.readDir(at, &l.st, l.buf.b[:])
 		l.looked = looked
-		l.f.touched(l.d)
+		l.f.noteRead(l.d)
 		if n == 0 || err != nil {
 			return err == nil, err
 		}
-		left, err := l.deliver(at, l.buf.b[:n])
+		left, err := l.deliverEntries(at, l.buf.b[:n])
 		if left != nil {
 			left.next, left.delivered, left.looked = next, l.delivered, looked
-			l.f.keep(fl, left, &l.st)
+			l.f.keepLeftover(fl, left, &l.st)
 		}
 		if left != nil || err != nil {
 			return false, err
@@ -80,9 +80,9 @@ func (l *lister) list(ctx context.Context, at int64) (eof bool, err error) {
 	}
 }
 
-// deliver calls fn for the entries in b, which begin at position at, a group at a time. It
-// returns what is left of b if fn wants no more.
-func (l *lister) deliver(at int64, b []byte) (left *leftover, err error) {
+// deliverEntries calls fn for the entries in b, which begin at position at, a group at a time. It
+// returns the rest of b if fn wants no more.
+func (l *dirLister) deliverEntries(at int64, b []byte) (left *dirLeftover, err error) {
 	for len(b) > 0 {
 		n := 0
 		group := b
@@ -90,16 +90,16 @@ func (l *lister) deliver(at int64, b []byte) (left *leftover, err error) {
 		for most := l.groupLen(); n < most && len(b) > 0; n++ {
 			var d dirent
 			d, b = nextDirent(b)
-			l.buf.ents[n] = vfs.Entry{FileID: d.ino, Name: d.name(), Cookie: uint64(d.off)}
+			l.buf.ents[n] = vfs.Entry{FileID: d.ino, Name: d.nameBytes(), Cookie: uint64(d.off)}
 			nameZs[n] = d.nameZ
 		}
 		ents := l.buf.ents[:n]
-		if err := l.complete(ents, nameZs[:n]); err != nil {
+		if err := l.completeEntries(ents, nameZs[:n]); err != nil {
 			return nil, err
 		}
 		for i := range ents {
 			if !l.fn(&ents[i]) {
-				return &leftover{at: at, b: group}, nil
+				return &dirLeftover{at: at, b: group}, nil
 			}
 			l.delivered++
 			at = int64(ents[i].Cookie)
@@ -109,21 +109,21 @@ func (l *lister) deliver(at int64, b []byte) (left *leftover, err error) {
 	return nil, nil
 }
 
-// groupLen returns the number of entries in the next group: those that the last part of
-// the listing had room for are expected to have room again.
-func (l *lister) groupLen() int {
+// groupLen returns the number of entries in the next group: as many as the last request delivered
+// are expected to fit again.
+func (l *dirLister) groupLen() int {
 	if l.expected == 0 {
 		return plusGroup
 	}
 	least := minGroup
-	if l.seen { // no change of identity
+	if l.seen { // no identity switch
 		least = 1
 	}
 	return min(max(l.expected-l.delivered, least), plusGroup)
 }
 
-// complete adds the data that the kernel does not return with names.
-func (l *lister) complete(ents []vfs.Entry, nameZs [][]byte) error {
+// completeEntries adds the data that the kernel does not return with names.
+func (l *dirLister) completeEntries(ents []vfs.Entry, nameZs [][]byte) error {
 	for i := range ents {
 		switch e := &ents[i]; string(e.Name) {
 		case ".":
@@ -135,13 +135,13 @@ func (l *lister) complete(ents []vfs.Entry, nameZs [][]byte) error {
 	if !l.plus {
 		return nil
 	}
-	if l.seen = l.glance(ents, nameZs); l.seen {
+	if l.seen = l.completeKnown(ents, nameZs); l.seen {
 		return nil
 	}
-	err := l.f.as(l.c, func() error {
+	err := l.f.runAs(l.c, func() error {
 		for i := range ents {
 			if !ents[i].HasHandle && !isDots(string(ents[i].Name)) {
-				l.add(&ents[i], nameZs[i])
+				l.addHandle(&ents[i], nameZs[i])
 			}
 		}
 		return nil
@@ -149,28 +149,28 @@ func (l *lister) complete(ents []vfs.Entry, nameZs [][]byte) error {
 	if err != nil {
 		return err
 	}
-	if l.f.handles.ready() == nil {
+	if l.f.handles.persistAll() == nil {
 		return nil
 	}
 	for i := range ents { // a listing may omit handles that may be lost
-		if e := &ents[i]; e.HasHandle && !l.f.handles.kept(e.FileID) {
+		if e := &ents[i]; e.HasHandle && !l.f.handles.isPersistent(e.Handle) {
 			e.Handle, e.HasHandle = vfs.Handle{}, false
 		}
 	}
 	return nil
 }
 
-// glance adds handles and attributes of objects seen before, as FS.glance does,
-// and reports whether that completed all entries.
-func (l *lister) glance(ents []vfs.Entry, nameZs [][]byte) (all bool) {
-	if l.f.may(l.d, l.c, unix.X_OK, &l.st) != nil {
+// completeKnown adds the handles and attributes of objects seen before, as FS.lookupKnown does, and
+// reports whether that completed all entries.
+func (l *dirLister) completeKnown(ents []vfs.Entry, nameZs [][]byte) (all bool) {
+	if l.f.mayAccess(l.d, l.c, unix.X_OK, &l.st) != nil {
 		return false
 	}
-	if !l.numbered() {
+	if !l.hasInodes() {
 		return l.lookAll(ents, nameZs, false)
 	}
 	all = l.lookAll(ents, nameZs, true)
-	if l.numbered() {
+	if l.hasInodes() {
 		return all
 	}
 	for i := range ents {
@@ -181,15 +181,14 @@ func (l *lister) glance(ents []vfs.Entry, nameZs [][]byte) (all bool) {
 	return l.lookAll(ents, nameZs, false)
 }
 
-// numbered reports whether the names are known to be still those of the objects with the
-// entries' inode numbers.
-func (l *lister) numbered() bool {
-	return l.f.numbered && l.f.sole.Load() && attrs.same(l.f.idOf(l.d.ino), l.looked, 0)
+// hasInodes reports whether the names still belong to the entries' inode numbers.
+func (l *dirLister) hasInodes() bool {
+	return l.f.hasInodes && l.f.exclusive.Load() && attrs.isUnchanged(l.f.idOf(l.d.ino), l.looked, 0)
 }
 
-// lookAll is glance for a caller who may search, with the numbers of the entries or by
-// their names alone.
-func (l *lister) lookAll(ents []vfs.Entry, nameZs [][]byte, numbers bool) (all bool) {
+// lookAll is completeKnown for a caller who may search, with the entries' inode numbers or only by
+// their names.
+func (l *dirLister) lookAll(ents []vfs.Entry, nameZs [][]byte, numbers bool) (all bool) {
 	all = true
 	var st unix.Statx_t
 	for i := range ents {
@@ -197,52 +196,52 @@ func (l *lister) lookAll(ents []vfs.Entry, nameZs [][]byte, numbers bool) (all b
 		if isDots(string(e.Name)) {
 			continue
 		}
-		ok := numbers && l.f.seenStat(e.FileID, &st) || l.look(nameZs[i], &st)
+		ok := numbers && l.f.cachedStat(e.FileID, &st) || l.statEntry(nameZs[i], &st)
 		if ok {
-			e.Handle, ok = l.f.handles.seen(st.Ino, st.Btime)
+			e.Handle, ok = l.f.handles.knownHandle(st.Ino, st.Btime)
 		}
 		if !ok {
 			all = false
 			continue
 		}
-		e.FileID, e.HasHandle, e.Attr = st.Ino, true, l.f.some(&st)
+		e.FileID, e.HasHandle, e.Attr = st.Ino, true, l.f.maybeAttrOf(&st)
 	}
 	return all
 }
 
-// look reads the attributes of an entry, and reports whether it has read them, and the
+// statEntry reads the attributes of an entry, and reports whether it has read them, and the
 // object is exported.
-func (l *lister) look(nameZ []byte, st *unix.Statx_t) bool {
-	looked := attrs.now()
-	if statName(l.d.fd, nameZ, st) != nil || !l.f.exported(st) {
+func (l *dirLister) statEntry(nameZ []byte, st *unix.Statx_t) bool {
+	looked := attrs.currentTime()
+	if statName(l.d.fd, nameZ, st) != nil || !l.f.isExported(st) {
 		return false
 	}
-	l.f.see(st, looked)
+	l.f.cacheAttr(st, looked)
 	return true
 }
 
-// add adds the handle and attributes if available: the entry may have been
+// addHandle adds the handle and attributes if available: the entry may have been
 // removed, or may be a mount point.
-func (l *lister) add(e *vfs.Entry, nameZ []byte) {
+func (l *dirLister) addHandle(e *vfs.Entry, nameZ []byte) {
 	fd, err := openPathZ(l.d.fd, nameZ)
 	if err != nil {
 		return
 	}
 	defer closeFD(fd)
 	var st unix.Statx_t
-	if statFD(fd, &st) != nil || !l.f.exported(&st) {
+	if statFD(fd, &st) != nil || !l.f.isExported(&st) {
 		return
 	}
-	h, err := l.f.handles.of(fd, &st, l.d.ino, e.Name)
+	h, err := l.f.handles.handleOf(fd, &st, l.d.ino, e.Name)
 	if err != nil {
 		return
 	}
 	e.FileID = st.Ino
 	e.Handle, e.HasHandle = h, true
-	e.Attr = l.f.some(&st)
+	e.Attr = l.f.maybeAttrOf(&st)
 }
 
-func (l *lister) addSelf(e *vfs.Entry, o *object) {
+func (l *dirLister) addSelf(e *vfs.Entry, o *object) {
 	e.FileID = o.ino
 	if l.plus {
 		e.Handle, e.HasHandle = o.h, true
@@ -251,7 +250,7 @@ func (l *lister) addSelf(e *vfs.Entry, o *object) {
 }
 
 // addParent completes "..", which in the root is the root itself.
-func (l *lister) addParent(e *vfs.Entry) {
+func (l *dirLister) addParent(e *vfs.Entry) {
 	if l.d == l.f.root {
 		l.addSelf(e, l.d)
 		return
@@ -259,8 +258,8 @@ func (l *lister) addParent(e *vfs.Entry) {
 	if !l.plus {
 		return
 	}
-	if p, err := l.f.parent(l.c, l.d); err == nil {
+	if p, err := l.f.parentOf(l.c, l.d); err == nil {
 		l.addSelf(e, p)
-		l.f.put(p)
+		l.f.putObject(p)
 	}
 }

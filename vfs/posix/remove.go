@@ -15,11 +15,10 @@ func (f *FS) Remove(ctx context.Context, c *vfs.Cred, dir vfs.Handle, name strin
 	if isDots(name) {
 		return vfs.WCC{}, unix.EACCES
 	}
-	return f.unlink(ctx, c, dir, name, 0)
+	return f.unlinkName(ctx, c, dir, name, 0)
 }
 
-// Rmdir removes a directory. Its errors for "." and ".." are those of RFC 1813,
-// Section 3.3.13.
+// Rmdir removes a directory. Its errors for "." and ".." follow RFC 1813, Section 3.3.13.
 func (f *FS) Rmdir(ctx context.Context, c *vfs.Cred, dir vfs.Handle, name string) (vfs.WCC, error) {
 	switch name {
 	case ".":
@@ -27,39 +26,39 @@ func (f *FS) Rmdir(ctx context.Context, c *vfs.Cred, dir vfs.Handle, name string
 	case "..":
 		return vfs.WCC{}, unix.EEXIST
 	}
-	return f.unlink(ctx, c, dir, name, unix.AT_REMOVEDIR)
+	return f.unlinkName(ctx, c, dir, name, unix.AT_REMOVEDIR)
 }
 
-func (f *FS) unlink(ctx context.Context, c *vfs.Cred, dir vfs.Handle, name string, flags int) (w vfs.WCC, err error) {
-	d, err := f.directory(dir)
+func (f *FS) unlinkName(ctx context.Context, c *vfs.Cred, dir vfs.Handle, name string, flags int) (w vfs.WCC, err error) {
+	d, err := f.getDirectory(dir)
 	if err != nil {
 		return w, err
 	}
-	defer f.put(d)
-	v := noNamed
+	defer f.putObject(d)
+	v := noNamedObject
 	defer f.closeNamed(&v)
 	w, err = f.unlinkIn(ctx, c, d, name, flags, &v)
 	if err == nil {
-		err = f.sync(d)
+		err = f.syncObject(d)
 	}
 	return w, err
 }
 
 // unlinkIn stores the object that lost the name in v.
-func (f *FS) unlinkIn(ctx context.Context, c *vfs.Cred, d *object, name string, flags int, v *named) (w vfs.WCC, err error) {
+func (f *FS) unlinkIn(ctx context.Context, c *vfs.Cred, d *object, name string, flags int, v *namedObject) (w vfs.WCC, err error) {
 	var st unix.Statx_t
-	watched, err := f.beginNames(ctx, d, &st, report{unix.IN_DELETE, name})
+	watched, err := f.beginNames(ctx, d, &st, nameReport{unix.IN_DELETE, name})
 	if err != nil {
 		return w, err
 	}
 	defer f.endNames(d, watched)
-	w = f.unchanged(&st)
+	w = f.unchangedWCC(&st)
 	if err := checkName(name); err != nil {
 		return w, err
 	}
-	err = f.as(c, func() (err error) {
-		looked := attrs.now()
-		if *v, err = f.named(d, name); err == nil {
+	err = f.runAs(c, func() (err error) {
+		looked := attrs.currentTime()
+		if *v, err = f.lookUpNamed(d, name); err == nil {
 			f.beginNamed(v)
 			err = unix.Unlinkat(d.fd, name, flags)
 			f.endNamed(v)
@@ -67,10 +66,10 @@ func (f *FS) unlinkIn(ctx context.Context, c *vfs.Cred, d *object, name string, 
 		}
 		return err
 	})
-	w.After = f.changed(d, &st, err == nil)
+	w.After = f.attrAfterChange(d, &st, err == nil)
 	if err != nil {
 		return w, err
 	}
-	w.Atomic = watched.atomic(&w.After, nil)
-	return w, late(f.unnamed(v))
+	w.Atomic = watched.isAtomic(&w.After, nil)
+	return w, hideTemporary(f.recordRemoval(v))
 }

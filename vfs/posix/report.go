@@ -10,51 +10,51 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readReports reads all reports, and moves the change attributes of directories that others
-// have changed. The witness's lock is held.
+// readReports reads all reports, and moves the change attribute of each directory that others have
+// changed. The witness's lock is held.
 func (f *FS) readReports() {
 	w := &f.witness
 	var odd map[*watchedDir]bool
-	strange := func(d *watchedDir) {
+	onOther := func(d *watchedDir) {
 		if odd == nil {
 			odd = make(map[*watchedDir]bool)
 		}
-		d.odd, odd[d] = true, true
+		d.unexpected, odd[d] = true, true
 	}
 	for {
-		n, err := retry(func() (int, error) { return w.read(w.fd, w.buf) })
+		n, err := retryEINTR(func() (int, error) { return w.read(w.fd, w.buf) })
 		if err == unix.EAGAIN {
 			break
 		}
 		if err != nil {
-			w.lost(strange)
+			w.handleOverflow(onOther)
 			break
 		}
 		for b := w.buf[:n]; len(b) >= unix.SizeofInotifyEvent; {
-			var e heard
+			var e inotifyEvent
 			e, b = nextReport(b)
-			w.hear(&e, strange)
+			w.handleEvent(&e, onOther)
 		}
-		if n <= len(w.buf)-longestReport { // otherwise another one may have had no room
+		if n <= len(w.buf)-longestReport { // otherwise another one may not have fit
 			break
 		}
 	}
 	for d := range odd {
-		if !d.gone {
-			d.count()
+		if !d.unwatched {
+			d.bumpChange()
 		}
 	}
 }
 
-// A heard is a report as read.
-type heard struct {
+// An inotifyEvent is a report as read.
+type inotifyEvent struct {
 	wd            int32
 	event, cookie uint32
 	name          []byte // in the buffer
 }
 
-// nextReport parses the first struct inotify_event of b, and returns what follows it.
-func nextReport(b []byte) (e heard, rest []byte) {
+// nextReport parses b's first struct inotify_event, and returns the rest.
+func nextReport(b []byte) (e inotifyEvent, rest []byte) {
 	e.wd = int32(binary.NativeEndian.Uint32(b))
 	e.event = binary.NativeEndian.Uint32(b[inotifyMask:])
 	e.cookie = binary.NativeEndian.Uint32(b[inotifyCookie:])
@@ -63,40 +63,41 @@ func nextReport(b []byte) (e heard, rest []byte) {
 	return e, b[end:]
 }
 
-// hear takes a report, and tells strange of a directory that it is of somebody else's change.
-func (w *witness) hear(e *heard, strange func(*watchedDir)) {
+// handleEvent processes a report, and calls onOther if it belongs to somebody else's change in a
+// directory.
+func (w *dirWitness) handleEvent(e *inotifyEvent, onOther func(*watchedDir)) {
 	if e.event&unix.IN_Q_OVERFLOW != 0 {
-		w.lost(strange)
+		w.handleOverflow(onOther)
 		return
 	}
 	d := w.dirs[e.wd]
 	switch {
-	case d == nil: // its watch has ended
+	case d == nil: // its watch was removed
 	case e.event&unix.IN_IGNORED != 0:
 		d.dropLocked()
-	case len(e.name) > 0 && e.event&unix.IN_ATTRIB != 0: // of an object in the directory
-	case !d.expects(e):
-		strange(d)
+	case len(e.name) > 0 && e.event&unix.IN_ATTRIB != 0: // about an object in the directory
+	case !d.expectsEvent(e):
+		onOther(d)
 	}
 }
 
-// lost is hear for reports that the kernel had no room for.
-func (w *witness) lost(strange func(*watchedDir)) {
+// handleOverflow is handleEvent for reports that the kernel dropped.
+func (w *dirWitness) handleOverflow(onOther func(*watchedDir)) {
 	for _, d := range w.dirs {
-		strange(d)
+		onOther(d)
 	}
 }
 
-// expects reports whether a report is the next one of the change under way.
-func (d *watchedDir) expects(e *heard) bool {
-	if len(d.due) == 0 || d.due[0].event != e.event&nameEvents || d.due[0].name != string(e.name) {
+// expectsEvent reports whether a report is the next one for the change in progress.
+func (d *watchedDir) expectsEvent(e *inotifyEvent) bool {
+	if len(d.expected) == 0 || d.expected[0].event != e.event&nameEvents || d.expected[0].name != string(e.name) {
 		return false
 	}
-	if d.met > 0 && d.cookie != e.cookie { // of two renames
+	if d.matched > 0 && d.cookie != e.cookie { // from two renames
 		return false
 	}
-	d.due = d.due[1:]
-	d.met++
+	d.expected = d.expected[1:]
+	d.matched++
 	d.cookie = e.cookie
 	return true
 }
@@ -107,8 +108,8 @@ const (
 	inotifyLen    = int(unsafe.Offsetof(unix.InotifyEvent{}.Len))
 )
 
-// longestReport is the longest struct inotify_event with its name, in bytes, and reportsLen
-// how many are read at once.
+// longestReport is the maximum length of a struct inotify_event with its name, in bytes, and
+// reportsLen the number of bytes read at once.
 const (
 	longestReport = unix.SizeofInotifyEvent + unix.NAME_MAX + 1
 	reportsLen    = 4096

@@ -15,31 +15,32 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/posix/internal/handletable"
 	"github.com/nfsrdma/nfsrdma/vfs/vfstest"
 )
 
-// A world is an export and the host's own view of it.
-type world struct {
+// A testFS is an export and the host's own view of it.
+type testFS struct {
 	*testing.T
-	s *site
+	s *exportedDir
 	f *FS
 	c vfs.Cred
 }
 
-func newWorld(t *testing.T, o Options) *world {
-	clean(t)
-	s := newSite(t, "", o)
-	return &world{t, s, s.open(t), user()}
+func newTestFS(t *testing.T, o Options) *testFS {
+	checkCleanup(t)
+	s := newExportedDir(t, "", o)
+	return &testFS{t, s, s.open(t), user()}
 }
 
 // reopen acts as if the daemon was killed and restarted: nothing is open.
-func (w *world) reopen() {
+func (w *testFS) reopen() {
 	w.Helper()
-	w.f.kill()
+	w.s.kill(w)
 	w.f = w.s.open(w)
 }
 
-func (w *world) lookup(dir vfs.Handle, name string) vfs.Handle {
+func (w *testFS) lookup(dir vfs.Handle, name string) vfs.Handle {
 	w.Helper()
 	h, _, _, err := w.f.Lookup(w.Context(), &w.c, dir, name)
 	require.NoError(w, err, name)
@@ -47,7 +48,7 @@ func (w *world) lookup(dir vfs.Handle, name string) vfs.Handle {
 }
 
 // walk looks up a path from the root.
-func (w *world) walk(names ...string) (h vfs.Handle) {
+func (w *testFS) walk(names ...string) (h vfs.Handle) {
 	w.Helper()
 	h = w.f.Root()
 	for _, name := range names {
@@ -56,34 +57,34 @@ func (w *world) walk(names ...string) (h vfs.Handle) {
 	return h
 }
 
-func (w *world) getattr(h vfs.Handle) error {
+func (w *testFS) getattr(h vfs.Handle) error {
 	_, err := w.f.GetAttr(w.Context(), &w.c, h)
 	return err
 }
 
 // The host's own operations, without the daemon's knowledge.
-func (w *world) hostFile(name string) {
+func (w *testFS) hostFile(name string) {
 	w.Helper()
 	require.NoError(w, os.WriteFile(w.s.path(name), []byte(name), 0o666))
 }
 
-func (w *world) hostDir(name string) {
+func (w *testFS) hostDir(name string) {
 	w.Helper()
 	require.NoError(w, os.MkdirAll(w.s.path(name), 0o777))
 }
 
-func (w *world) hostMove(from, to string) {
+func (w *testFS) hostMove(from, to string) {
 	w.Helper()
 	require.NoError(w, os.Rename(w.s.path(from), w.s.path(to)))
 }
 
-func (w *world) entry(h vfs.Handle) entry {
+func (w *testFS) entry(h vfs.Handle) handletable.Entry {
 	w.Helper()
-	id := parseTableID(h.AppendTo(nil)[1:])
+	id := handletable.ParseID(h.AppendTo(nil)[1:])
 	tab := w.f.handles.(*tableHandles).table
-	tab.mu.Lock()
-	defer tab.mu.Unlock()
-	e, ok, err := tab.get(id.ino)
+	tab.Lock()
+	defer tab.Unlock()
+	e, ok, err := tab.Get(id.Ino)
 	require.NoError(w, err)
 	require.True(w, ok)
 	return e
@@ -94,7 +95,7 @@ func tableKind() Options { return Options{TableHandles: true} }
 // TestTableMends checks that an object renamed by another process within its
 // directory is found there, with one search.
 func TestTableMends(t *testing.T) {
-	w := newWorld(t, tableKind())
+	w := newTestFS(t, tableKind())
 	w.hostDir("d")
 	w.hostFile("d/f")
 	h := w.walk("d", "f")
@@ -102,7 +103,7 @@ func TestTableMends(t *testing.T) {
 	require.NoError(t, w.getattr(h), "open as a place, it needs no name")
 	w.reopen()
 	require.NoError(t, w.getattr(h))
-	assert.Equal(t, "g", w.entry(h).places[0].name)
+	assert.Equal(t, "g", w.entry(h).Places[0].Name)
 	assert.Equal(t, h, w.walk("d", "g"))
 
 	w.hostMove("d", "e")
@@ -110,9 +111,8 @@ func TestTableMends(t *testing.T) {
 	require.NoError(t, w.getattr(h), "its directory is found too")
 }
 
-// TestTableRenameOntoLink checks that the table forgets no name of an object if
-// a RENAME changes nothing: both names are hard links to the object, or the
-// file system refuses.
+// TestTableRenameOntoLink checks that the table forgets no name of an object if a RENAME changes
+// nothing: both names are hard links to the object, or the file system rejects it.
 func TestTableRenameOntoLink(t *testing.T) {
 	for name, tt := range map[string]struct {
 		gone string // the name that is removed afterwards
@@ -123,13 +123,13 @@ func TestTableRenameOntoLink(t *testing.T) {
 		"refused":          {"f", unix.EROFS},
 	} {
 		t.Run(name, func(t *testing.T) {
-			clean(t)
-			s := newSite(t, "", tableKind())
+			checkCleanup(t)
+			s := newExportedDir(t, "", tableKind())
 			if tt.want != nil {
 				vfstest.NeedRoot(t)
 				mountTmpfs(t, s.dir, "mode=0777")
 			}
-			w := &world{t, s, s.open(t), user()}
+			w := &testFS{t, s, s.open(t), user()}
 			w.hostDir("d")
 			w.hostFile("f")
 			if os.Geteuid() == 0 {
@@ -148,7 +148,7 @@ func TestTableRenameOntoLink(t *testing.T) {
 			remount(unix.MS_RDONLY)
 			_, _, err = w.f.Rename(t.Context(), &w.c, w.f.Root(), "f", d, "g")
 			require.ErrorIs(t, err, tt.want)
-			assert.Len(t, w.entry(h).places, 2)
+			assert.Len(t, w.entry(h).Places, 2)
 			remount(0)
 			dir := map[string]vfs.Handle{"d/g": d, "f": w.f.Root()}[tt.gone]
 			_, err = w.f.Remove(t.Context(), &w.c, dir, filepath.Base(tt.gone))
@@ -162,7 +162,7 @@ func TestTableRenameOntoLink(t *testing.T) {
 // TestTableLoses checks that an object moved to another directory by another
 // process is stale until it is seen again, and then has its old handle.
 func TestTableLoses(t *testing.T) {
-	w := newWorld(t, tableKind())
+	w := newTestFS(t, tableKind())
 	w.hostDir("d")
 	w.hostDir("e/deep")
 	w.hostFile("d/f")
@@ -176,8 +176,8 @@ func TestTableLoses(t *testing.T) {
 		assert.ErrorIs(t, w.getattr(deep), unix.ESTALE)
 		assert.ErrorIs(t, w.getattr(inside), unix.ESTALE)
 	}
-	assert.Empty(t, w.entry(h).places, "the directory is not read again")
-	assert.NotEmpty(t, w.entry(inside).places, "its old place, in case the directory returns")
+	assert.Empty(t, w.entry(h).Places, "the directory is not read again")
+	assert.NotEmpty(t, w.entry(inside).Places, "its old place, in case the directory returns")
 	assert.Equal(t, h, w.walk("e", "f"))
 	require.NoError(t, w.getattr(h))
 	assert.Equal(t, deep, w.walk("d", "deep"))
@@ -189,7 +189,7 @@ func TestTableLoses(t *testing.T) {
 // TestTableReuse checks that the handles of removed files do not open new files
 // with the same inode numbers.
 func TestTableReuse(t *testing.T) {
-	w := newWorld(t, tableKind())
+	w := newTestFS(t, tableKind())
 	seen := make(map[vfs.Handle]uint64)
 	reused := 0
 	for i := range 50 {
@@ -215,8 +215,8 @@ func TestTableReuse(t *testing.T) {
 // TestTableGenerations checks that without generations of the file system, the
 // table counts the objects born with one number in one instant.
 func TestTableGenerations(t *testing.T) {
-	w := newWorld(t, tableKind())
-	w.f.handles.(*tableHandles).numbers = false
+	w := newTestFS(t, tableKind())
+	w.f.handles.(*tableHandles).hasGeneration = false
 	w.hostFile("f")
 	fd, err := openPath(w.f.mount, "f")
 	require.NoError(t, err)
@@ -224,24 +224,24 @@ func TestTableGenerations(t *testing.T) {
 	var st unix.Statx_t
 	require.NoError(t, statFD(fd, &st))
 	hs := w.f.handles
-	first, err := hs.of(fd, &st, 1, []byte("f"))
+	first, err := hs.handleOf(fd, &st, 1, []byte("f"))
 	require.NoError(t, err)
-	again, err := hs.of(fd, &st, 1, []byte("f"))
+	again, err := hs.handleOf(fd, &st, 1, []byte("f"))
 	require.NoError(t, err)
 	assert.Equal(t, first, again)
 	st.Nlink = 0
-	gone, err := hs.removed(fd, &st, place{1, "f"})
+	gone, err := hs.removeName(fd, &st, handletable.Place{Dir: 1, Name: "f"})
 	require.NoError(t, err)
 	assert.Equal(t, first, gone)
-	_, err = hs.open(first)
+	_, err = hs.openHandle(first)
 	assert.ErrorIs(t, err, unix.ESTALE)
 	st.Nlink = 1
-	second, err := hs.of(fd, &st, w.f.root.ino, []byte("f"))
+	second, err := hs.handleOf(fd, &st, w.f.root.ino, []byte("f"))
 	require.NoError(t, err)
 	assert.NotEqual(t, first, second)
-	_, err = hs.open(first)
+	_, err = hs.openHandle(first)
 	assert.ErrorIs(t, err, unix.ESTALE)
-	got, err := hs.open(second)
+	got, err := hs.openHandle(second)
 	require.NoError(t, err)
 	closeFD(got)
 }
@@ -250,17 +250,17 @@ func TestTableGenerations(t *testing.T) {
 // directory, still finds objects in the directory that the handle names, if
 // that directory is known.
 func TestTableLost(t *testing.T) {
-	w := newWorld(t, tableKind())
+	w := newTestFS(t, tableKind())
 	w.hostDir("d")
 	w.hostFile("f")
 	w.hostFile("d/f")
 	top, below := w.walk("f"), w.walk("d", "f")
 	w.hostMove("f", "g")
-	w.f.kill()
-	require.NoError(t, os.Remove(filepath.Join(w.s.o.StateDir, tableName)))
+	w.s.kill(t)
+	require.NoError(t, os.Remove(filepath.Join(w.s.o.StateDir, handletable.FileName)))
 	w.f = w.s.open(t)
 	require.NoError(t, w.getattr(top))
-	assert.Equal(t, "g", w.entry(top).places[0].name)
+	assert.Equal(t, "g", w.entry(top).Places[0].Name)
 	assert.ErrorIs(t, w.getattr(below), unix.ESTALE)
 	w.walk("d")
 	require.NoError(t, w.getattr(below))
@@ -269,7 +269,7 @@ func TestTableLost(t *testing.T) {
 // TestTableCircle checks that moves by other processes do no harm if they make
 // the table say that each of two directories is in the other.
 func TestTableCircle(t *testing.T) {
-	w := newWorld(t, tableKind())
+	w := newTestFS(t, tableKind())
 	w.hostDir("a/b")
 	a, b := w.walk("a"), w.walk("a", "b")
 	w.hostMove("a/b", "b")
@@ -285,7 +285,7 @@ func TestTableCircle(t *testing.T) {
 // TestTableMovesMeanwhile checks that a file's handle always works while the
 // file moves between directories.
 func TestTableMovesMeanwhile(t *testing.T) {
-	w := newWorld(t, tableKind())
+	w := newTestFS(t, tableKind())
 	w.hostDir("a")
 	w.hostDir("b")
 	w.hostFile("a/f")
@@ -302,7 +302,7 @@ func TestTableMovesMeanwhile(t *testing.T) {
 					return
 				default:
 				}
-				fd, err := w.f.handles.open(h)
+				fd, err := w.f.handles.openHandle(h)
 				if assert.NoError(t, err) {
 					closeFD(fd)
 				}
@@ -326,7 +326,7 @@ func TestTableMovesMeanwhile(t *testing.T) {
 // TestTableParent checks ".." of a directory whose own place is not in the
 // table.
 func TestTableParent(t *testing.T) {
-	w := newWorld(t, tableKind())
+	w := newTestFS(t, tableKind())
 	w.hostDir("a/b/c")
 	c := w.walk("a", "b", "c")
 	w.hostDir("x/y")
@@ -341,19 +341,19 @@ func TestTableParent(t *testing.T) {
 // TestKindsDiffer checks that a handle of the other kind is stale, not bad: the
 // daemon may have been root, or not, before.
 func TestKindsDiffer(t *testing.T) {
-	w := newWorld(t, tableKind())
+	w := newTestFS(t, tableKind())
 	h, _ := vfs.NewHandle([]byte{kindKernel, 1, 1, 2, 3, 4, 5, 6, 7, 8})
 	assert.ErrorIs(t, w.getattr(h), unix.ESTALE)
-	for _, b := range [][]byte{nil, {kindKernel}, {kindTable}, {1}, make([]byte, 1+tableIDLen)} {
+	for _, b := range [][]byte{nil, {kindKernel}, {kindTable}, {1}, make([]byte, 1+handletable.IDLen)} {
 		h, _ := vfs.NewHandle(b)
 		assert.ErrorIs(t, w.getattr(h), vfs.ErrBadHandle)
 	}
 	k := &kernelHandles{mount: w.f.mount}
-	_, err := k.open(w.f.Root())
+	_, err := k.openHandle(w.f.Root())
 	assert.ErrorIs(t, err, unix.ESTALE)
 	for _, b := range [][]byte{nil, {kindKernel}, {kindKernel, 1}, {1, 0, 0, 0, 1, 1}} {
 		h, _ := vfs.NewHandle(b)
-		_, err := k.open(h)
+		_, err := k.openHandle(h)
 		assert.ErrorIs(t, err, vfs.ErrBadHandle)
 	}
 }
@@ -363,14 +363,14 @@ func TestKindsDiffer(t *testing.T) {
 func TestTableSynced(t *testing.T) {
 	o := tableKind()
 	o.IdleTime = time.Hour
-	w := newWorld(t, o)
+	w := newTestFS(t, o)
 	tab := w.f.handles.(*tableHandles).table
 	var syncs []bool // whether the file had its new name
-	tab.fsync = func(f *os.File) error {
+	tab.SetFsync(func(f *os.File) error {
 		_, err := os.Lstat(w.s.path("g"))
 		syncs = append(syncs, err == nil)
 		return f.Sync()
-	}
+	})
 	w.hostFile("f")
 	w.walk("f")
 	w.f.syncHandles()
@@ -385,18 +385,18 @@ func TestTableSynced(t *testing.T) {
 	assert.Equal(t, []bool{false, false}, syncs)
 	w.f.syncHandles()
 	assert.Equal(t, []bool{false, false, true}, syncs)
-	tab.fsync = func(*os.File) error { return unix.EIO }
+	tab.SetFsync(func(*os.File) error { return unix.EIO })
 	assert.ErrorIs(t, rename("g", "h"), unix.EIO)
 	assert.FileExists(t, w.s.path("g"))
 	w.f.syncHandles()
-	tab.fsync = (*os.File).Sync
+	tab.SetFsync(nil)
 	assert.NoError(t, rename("g", "h"))
 }
 
 // TestTableUnknown checks that a handle that is not in the table causes a
 // search of its directory only once in a while, and not with every call.
 func TestTableUnknown(t *testing.T) {
-	w := newWorld(t, tableKind())
+	w := newTestFS(t, tableKind())
 	w.hostDir("d")
 	w.hostFile("f")
 	h := w.walk("f")
@@ -413,11 +413,11 @@ func TestTableUnknown(t *testing.T) {
 
 	a := w.f.handles.(*tableHandles).absent
 	for i := range uint64(maxAbsent + 10) {
-		a.add(tableID{ino: i})
+		a.addID(handletable.ID{Ino: i})
 	}
 	assert.LessOrEqual(t, len(a.until), maxAbsent)
-	id := tableID{ino: maxAbsent + 9}
-	assert.True(t, a.has(id))
+	id := handletable.ID{Ino: maxAbsent + 9}
+	assert.True(t, a.isAbsent(id))
 	a.until[id] = time.Now()
-	assert.False(t, a.has(id), "for ever")
+	assert.False(t, a.isAbsent(id), "for ever")
 }

@@ -10,21 +10,19 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A client that reads a file from one end to the other asks for one block after
-// the other, several at a time, so that they arrive almost in order. To ask the
-// kernel for each block whether it is in memory costs as much as to copy some
-// 16 KiB. In a run of such reads, the pages ahead are therefore asked for with
-// the block, and the answer counts for a moment. Only for reads in a run are
-// short blocks worth the page tables.
+// A client that reads a file sequentially requests one block after the other, several at a time, so
+// that they arrive almost in order. A mincore(2) call for each block costs as much as copying some
+// 16 KiB. In a run of such reads, one call therefore covers the pages ahead too, and its result
+// counts for a moment. Only for reads in a run are short blocks worth the page tables.
 
-// A readRun counts reads of an object, each near the one before.
+// A readRun counts sequential reads, each near the one before.
 type readRun struct {
-	next  uint64 // the end of the last read
+	next  uint64 // end of the last read
 	count int
 }
 
-// add adds a read of n bytes at off.
-func (r *readRun) add(off uint64, n int) {
+// addRead adds a read from off on, n bytes long.
+func (r *readRun) addRead(off uint64, n int) {
 	if off > r.next+runWidth || off+runWidth < r.next {
 		r.count = 0
 	}
@@ -32,55 +30,54 @@ func (r *readRun) add(off uint64, n int) {
 	r.count = min(r.count+1, longRun)
 }
 
-// least returns the least number of bytes that is lent to the last read.
-func (r *readRun) least() int {
+// minLent returns the minimum number of bytes to lend to the last read.
+func (r *readRun) minLent() int {
 	if r.count < longRun {
 		return minMapped
 	}
 	return minMappedInRun
 }
 
-// reads adds a read to o's run, and returns the run.
-func (o *object) reads(off uint64, n int) readRun {
+// addRead adds a read to o's run, and returns the run.
+func (o *object) addRead(off uint64, n int) readRun {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.run.add(off, n)
+	o.run.addRead(off, n)
 	return o.run
 }
 
-// runOf adds a read to the run of a known object. Of another, it is the first.
+// runOf adds a read to a known object's run. For another object, it is the first.
 func (f *FS) runOf(h vfs.Handle, off uint64, n int) readRun {
-	o := f.cache.get(h)
+	o := f.cache.getObject(h)
 	if o == nil {
 		return readRun{}
 	}
-	defer f.put(o)
-	return o.reads(off, n)
+	defer f.putObject(o)
+	return o.addRead(off, n)
 }
 
-// An ahead is a part of a window whose pages were in memory, while the file had
-// a size and a time of its last change.
-type ahead struct {
+// A residentAhead is a part of a window whose pages were in memory, at a given file size and ctime.
+type residentAhead struct {
 	from, to int // in the window
 	at       time.Time
 	size     uint64
 	ctime    unix.StatxTimestamp
 }
 
-// covers reports whether mem[from:to] of the window counts as in memory.
-func (a *ahead) covers(from, to int, st *unix.Statx_t, now time.Time) bool {
+// coversRange reports whether the window's mem[from:to] counts as in memory.
+func (a *residentAhead) coversRange(from, to int, st *unix.Statx_t, now time.Time) bool {
 	return a.from <= from && to <= a.to && now.Sub(a.at) < aheadTime && a.size == st.Size && a.ctime == st.Ctime
 }
 
-// resident reports whether w.mem[from:to] is in memory, so that reading it waits
+// isResident reports whether w.mem[from:to] is in memory, so that reading it waits
 // for no disk and fills no hole.
-func (w *window) resident(from, to int, r readRun, st *unix.Statx_t) bool {
+func (w *window) isResident(from, to int, r readRun, st *unix.Statx_t) bool {
 	if r.count < 2 || to-from > aheadLen {
-		return resident(w.mem[from:to])
+		return isResident(w.mem[from:to])
 	}
 	now := time.Now()
 	w.o.mu.Lock()
-	known := w.ahead.covers(from, to, st, now)
+	known := w.ahead.coversRange(from, to, st, now)
 	w.o.mu.Unlock()
 	if known {
 		return true
@@ -93,6 +90,6 @@ func (w *window) resident(from, to int, r readRun, st *unix.Statx_t) bool {
 	}
 	w.o.mu.Lock()
 	defer w.o.mu.Unlock()
-	w.ahead = ahead{from: first + lo, to: first + hi, at: now, size: st.Size, ctime: st.Ctime}
+	w.ahead = residentAhead{from: first + lo, to: first + hi, at: now, size: st.Size, ctime: st.Ctime}
 	return true
 }

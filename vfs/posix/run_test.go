@@ -16,7 +16,7 @@ import (
 // TestMapRun checks that short blocks are lent only to a client that reads one
 // after the other, though not quite in order.
 func TestMapRun(t *testing.T) {
-	r := newWindowRig(t)
+	r := newWindowTest(t)
 	const block = minMappedInRun
 	lent := func(i int) bool {
 		t.Helper()
@@ -47,7 +47,7 @@ func TestMapRun(t *testing.T) {
 // TestAhead checks that the answer for the pages ahead counts as long as the
 // file does not change, for a moment.
 func TestAhead(t *testing.T) {
-	r := newWindowRig(t)
+	r := newWindowTest(t)
 	const block = minMapped
 	lent := func(i int) bool {
 		b, _ := r.mapped(uint64(i*block), block)
@@ -58,8 +58,8 @@ func TestAhead(t *testing.T) {
 	}
 	require.True(t, lent(0))
 	require.True(t, lent(1))
-	o := r.f.cache.get(r.h)
-	defer r.f.put(o)
+	o := r.f.cache.getObject(r.h)
+	defer r.f.putObject(o)
 	w := o.windows[0]
 	assert.Equal(t, [2]int{0, 2 * aheadLen}, [2]int{w.ahead.from, w.ahead.to})
 

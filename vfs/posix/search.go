@@ -6,51 +6,51 @@ import (
 	"errors"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/vfs/posix/internal/handletable"
 )
 
-// errNowhere means that the object is in none of the directories in which it
-// was seen.
-var errNowhere = errors.New("vfs/posix: object is nowhere")
+// errNowhere means that the object is not in any directory where it was seen.
+var errNowhere = errors.New("vfs/posix: object not found where it was last seen")
 
-// find opens the object of an entry. found is the place of the object if the
-// entry does not have it.
-func (r *resolver) find(e *entry) (fd int, found place, err error) {
-	dirs, err := r.directories(e)
+// findObject opens an entry's object. found is its place if the entry does not have it.
+func (r *resolver) findObject(e *handletable.Entry) (fd int, found handletable.Place, err error) {
+	dirs, err := r.openDirs(e)
 	defer func() {
 		for _, d := range dirs {
-			r.fs.put(d)
+			r.fs.putObject(d)
 		}
 	}()
 	if err == nil {
 		err = errNowhere
 	}
-	for _, p := range e.places {
-		d := dirs[p.dir]
-		if d == nil || p.name == "" {
+	for _, p := range e.Places {
+		d := dirs[p.Dir]
+		if d == nil || p.Name == "" {
 			continue
 		}
-		fd, terr := r.try(d, p.name, e)
+		fd, terr := r.tryName(d, p.Name, e, false)
 		if terr == nil {
-			return fd, place{}, nil
+			return fd, handletable.Place{}, nil
 		}
-		err = worse(err, terr)
+		err = worseError(err, terr)
 	}
 	for _, d := range dirs {
-		if r.blind {
+		if r.noSearch || e.Link {
 			break
 		}
-		fd, name, serr := r.search(d, e)
+		fd, name, serr := r.searchDir(d, e)
 		if serr == nil {
-			return fd, place{d.ino, name}, nil
+			return fd, handletable.Place{Dir: d.ino, Name: name}, nil
 		}
-		err = worse(err, serr)
+		err = worseError(err, serr)
 	}
-	return -1, place{}, err
+	return -1, handletable.Place{}, err
 }
 
-// worse combines errors: it keeps an error other than the object's absence at
+// worseError combines errors: it keeps an error other than the object's absence at
 // one place.
-func worse(err, more error) error {
+func worseError(err, more error) error {
 	switch more {
 	case unix.ENOENT, unix.ENOTDIR:
 		return err
@@ -61,82 +61,81 @@ func worse(err, more error) error {
 	return err
 }
 
-// directories opens the directories of an entry's places, as many as it can.
-func (r *resolver) directories(e *entry) (dirs map[uint64]*object, err error) {
+// openDirs opens as many directories in an entry's places as it can.
+func (r *resolver) openDirs(e *handletable.Entry) (dirs map[uint64]*object, err error) {
 	dirs = make(map[uint64]*object, 1)
-	for _, p := range e.places {
-		if dirs[p.dir] != nil {
+	for _, p := range e.Places {
+		if dirs[p.Dir] != nil {
 			continue
 		}
-		d, derr := r.directory(p.dir)
+		d, derr := r.openDir(p.Dir)
 		if derr != nil {
 			err = derr
 			continue
 		}
-		dirs[p.dir] = d
+		dirs[p.Dir] = d
 	}
 	return dirs, err
 }
 
-// directory returns the directory with an inode number.
-func (r *resolver) directory(ino uint64) (*object, error) {
+// openDir returns the directory with an inode number.
+func (r *resolver) openDir(ino uint64) (*object, error) {
 	id := r.id
-	if ino != id.ino {
-		r.table.mu.Lock()
-		e, ok, err := r.table.get(ino)
-		r.table.mu.Unlock()
+	if ino != id.Ino {
+		r.table.Lock()
+		e, ok, err := r.table.Get(ino)
+		r.table.Unlock()
 		if err != nil {
 			return nil, err
 		}
-		if !ok || e.gone() {
+		if !ok || e.IsStale() {
 			return nil, unix.ESTALE
 		}
-		id = e.tableID
+		id = e.ID
 	}
-	h := id.handle()
-	if o := r.fs.cache.get(h); o != nil {
+	h := tableHandle(&id) // directories have no links
+	if o := r.fs.cache.getObject(h); o != nil {
 		return o, nil
 	}
-	fd, err := r.open(id)
+	fd, err := r.openID(id)
 	if err != nil {
 		return nil, err
 	}
 	return r.fs.adoptExported(h, fd)
 }
 
-// try opens name in d if it is the object, or returns ENOENT.
-func (r *resolver) try(d *object, name string, e *entry) (int, error) {
+// tryName opens name in d if it is the object, or returns ENOENT. If the name was not
+// known to be the object's, try is exact about directories too, see isObject.
+func (r *resolver) tryName(d *object, name string, e *handletable.Entry, exact bool) (int, error) {
 	fd, err := openPath(d.fd, name)
 	if err != nil {
 		return -1, err
 	}
-	if err := r.check(fd, e); err != nil {
+	if err := r.checkIdentity(fd, e, exact); err != nil {
 		closeFD(fd)
 		return -1, err
 	}
 	return fd, nil
 }
 
-func (r *resolver) check(fd int, e *entry) error {
+func (r *resolver) checkIdentity(fd int, e *handletable.Entry, exact bool) error {
 	var st unix.Statx_t
 	if err := statFD(fd, &st); err != nil {
 		return err
 	}
-	if st.Ino != e.ino {
-		return unix.ENOENT
-	}
-	birth, err := r.birth(fd, &st)
-	if err == nil && birth != e.birth {
+	birth, err := r.birthOf(fd, &st)
+	id := handletable.Identity{Ino: st.Ino, Birth: birth}
+	if err == nil && id != e.CurrentIdentity() && (exact || !r.isObject(e, id, &st)) {
 		err = unix.ENOENT
 	}
 	return err
 }
 
-// search reads d to find the object, and also returns its name.
-func (r *resolver) search(d *object, e *entry) (fd int, name string, err error) {
-	r.absent.searching()
-	defer r.absent.searched()
-	dir, err := r.fs.reopen(d.fd, unix.O_RDONLY|unix.O_DIRECTORY)
+// searchDir reads d to find the object, and also returns its name.
+func (r *resolver) searchDir(d *object, e *handletable.Entry) (fd int, name string, err error) {
+	r.absent.acquireSlot()
+	defer r.absent.releaseSlot()
+	dir, err := r.fs.reopenFD(d.fd, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return -1, "", err
 	}
@@ -145,7 +144,7 @@ func (r *resolver) search(d *object, e *entry) (fd int, name string, err error) 
 	defer dirBufs.Put(buf)
 	for {
 		n, err := getdents(dir, buf.b[:])
-		r.fs.touched(d)
+		r.fs.noteRead(d)
 		if err != nil {
 			return -1, "", err
 		}
@@ -155,8 +154,8 @@ func (r *resolver) search(d *object, e *entry) (fd int, name string, err error) 
 		for ents := buf.b[:n]; len(ents) > 0; {
 			var ent dirent
 			ent, ents = nextDirent(ents)
-			if name := string(ent.name()); ent.ino == e.ino && !isDots(name) {
-				if fd, err := r.try(d, name, e); err == nil {
+			if name := string(ent.nameBytes()); ent.ino == e.CurrentIdentity().Ino && !isDots(name) {
+				if fd, err := r.tryName(d, name, e, true); err == nil {
 					return fd, name, nil
 				}
 			}

@@ -11,29 +11,28 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
-// A served is a world behind an NFS server.
-type served struct {
-	*world
+// An nfsServer serves a testFS over NFS.
+type nfsServer struct {
+	*testFS
 	mux *oncrpc.Mux
 }
 
-func serve(w *world) served {
+func startNFSServer(w *testFS) nfsServer {
 	s, err := nfsserver.New(nfsserver.Config{Key: [32]byte{1}, Exports: []nfsserver.Export{{Path: "/x", FS: w.f}}})
 	require.NoError(w, err)
 	mux := new(oncrpc.Mux)
 	s.Register(mux)
-	return served{w, mux}
+	return nfsServer{w, mux}
 }
 
-// call makes a call as the world's user, and returns the status and the rest of
-// the results.
-func (s served) call(prog, vers, proc uint32, args []byte) (nfs3.Status, xdr.Reader) {
+// call sends a call as the testFS's user, and returns the status and the rest of the results.
+func (s nfsServer) call(prog, vers, proc uint32, args []byte) (nfs3.Status, xdr.Reader) {
 	s.Helper()
 	var cred, msg []byte
 	for _, v := range []uint32{0, 0, s.c.UID, s.c.GID, 0} {
@@ -57,7 +56,7 @@ func (s served) call(prog, vers, proc uint32, args []byte) (nfs3.Status, xdr.Rea
 }
 
 // walk returns the file handle of a name in the root, or of the root for "".
-func (s served) walk(name string) nfs3.FH {
+func (s nfsServer) walk(name string) nfs3.FH {
 	s.Helper()
 	status, r := s.call(mount3.Program, mount3.Version, mount3.ProcMnt, xdr.AppendOpaque(nil, []byte("/x")))
 	require.Zero(s, status)
@@ -72,7 +71,7 @@ func (s served) walk(name string) nfs3.FH {
 }
 
 // in encodes a name in a directory of the root.
-func (s served) in(dir, name string) []byte {
+func (s nfsServer) in(dir, name string) []byte {
 	a := nfs3.DirOpArgs{Dir: s.walk(dir), Name: []byte(name)}
 	return a.AppendTo(nil)
 }
@@ -88,8 +87,8 @@ func TestServedSyncs(t *testing.T) {
 		}
 		return b
 	}
-	write := func(how nfs3.Stable) func(s served) []byte {
-		return func(s served) []byte {
+	write := func(how nfs3.Stable) func(s nfsServer) []byte {
+		return func(s nfsServer) []byte {
 			a := nfs3.WriteArgs{File: s.walk("f"), Stable: how, Data: []byte("data")}
 			return xdr.AppendFixed(a.AppendTo(nil), a.Data)
 		}
@@ -98,42 +97,42 @@ func TestServedSyncs(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		proc uint32
-		args func(s served) []byte
+		args func(s nfsServer) []byte
 		want []string
 	}{
-		{"SETATTR", nfs3.ProcSetAttr, func(s served) []byte {
+		{"SETATTR", nfs3.ProcSetAttr, func(s nfsServer) []byte {
 			return join(s.walk("f").AppendTo(nil), mode, xdr.AppendUint32(nil, 0))
 		}, []string{"fsync f"}},
-		{"CREATE", nfs3.ProcCreate, func(s served) []byte {
+		{"CREATE", nfs3.ProcCreate, func(s nfsServer) []byte {
 			return join(s.in("", "new"), xdr.AppendUint32(nil, uint32(nfs3.Unchecked)), none)
 		}, []string{dir, "fsync new"}},
-		{"MKDIR", nfs3.ProcMkdir, func(s served) []byte { return join(s.in("", "new"), none) }, []string{dir, "fsync new"}},
-		{"SYMLINK", nfs3.ProcSymlink, func(s served) []byte {
+		{"MKDIR", nfs3.ProcMkdir, func(s nfsServer) []byte { return join(s.in("", "new"), none) }, []string{dir, "fsync new"}},
+		{"SYMLINK", nfs3.ProcSymlink, func(s nfsServer) []byte {
 			return xdr.AppendOpaque(join(s.in("", "new"), none), []byte("to"))
 		}, []string{dir}},
-		{"MKNOD", nfs3.ProcMknod, func(s served) []byte {
+		{"MKNOD", nfs3.ProcMknod, func(s nfsServer) []byte {
 			return join(s.in("", "new"), xdr.AppendUint32(nil, uint32(nfs3.TypeFIFO)), none)
 		}, []string{dir}},
-		{"REMOVE", nfs3.ProcRemove, func(s served) []byte { return s.in("", "gone") }, []string{dir}},
-		{"RMDIR", nfs3.ProcRmdir, func(s served) []byte { return s.in("", "empty") }, []string{dir}},
-		{"RENAME", nfs3.ProcRename, func(s served) []byte { return join(s.in("d", "g"), s.in("e", "h")) }, []string{"fsync d", "fsync e"}},
-		{"LINK", nfs3.ProcLink, func(s served) []byte {
+		{"REMOVE", nfs3.ProcRemove, func(s nfsServer) []byte { return s.in("", "gone") }, []string{dir}},
+		{"RMDIR", nfs3.ProcRmdir, func(s nfsServer) []byte { return s.in("", "empty") }, []string{dir}},
+		{"RENAME", nfs3.ProcRename, func(s nfsServer) []byte { return join(s.in("d", "g"), s.in("e", "h")) }, []string{"fsync d", "fsync e"}},
+		{"LINK", nfs3.ProcLink, func(s nfsServer) []byte {
 			return join(s.walk("f").AppendTo(nil), s.in("e", "hard"))
 		}, []string{"fsync e", "fsync e/hard"}},
 		{"WRITE UNSTABLE", nfs3.ProcWrite, write(nfs3.Unstable), []string{}},
 		{"WRITE DATA_SYNC", nfs3.ProcWrite, write(nfs3.DataSync), []string{"fdatasync f"}},
 		{"WRITE FILE_SYNC", nfs3.ProcWrite, write(nfs3.FileSync), []string{"fsync f"}},
-		{"COMMIT", nfs3.ProcCommit, func(s served) []byte {
+		{"COMMIT", nfs3.ProcCommit, func(s nfsServer) []byte {
 			a := nfs3.CommitArgs{File: s.walk("f")}
 			return a.AppendTo(nil)
 		}, []string{"fsync f"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for err, want := range map[error]nfs3.Status{nil: nfs3.OK, unix.EIO: nfs3.ErrIO} {
-				w, tp := tapWorld(t)
-				s := serve(w)
+				w, tp := syncTestFS(t)
+				s := startNFSServer(w)
 				args := tt.args(s)
-				tp.say(func(string, int) error { return err })
+				tp.setAnswer(func(string, int) error { return err })
 				before := w.f.WriteVerifier()
 				if len(tt.want) == 0 {
 					want = nfs3.OK
@@ -142,9 +141,9 @@ func TestServedSyncs(t *testing.T) {
 				assert.Equal(t, want, status)
 				assert.Equal(t, want == nfs3.OK, before == w.f.WriteVerifier(), "a new verifier for lost data alone")
 				if err == nil {
-					assert.Equal(t, tt.want, tp.taken(w))
+					assert.Equal(t, tt.want, tp.takeCalls(w))
 				}
-				tp.say(nil)
+				tp.setAnswer(nil)
 			}
 		})
 	}

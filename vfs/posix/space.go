@@ -13,7 +13,7 @@ import (
 
 var _ vfs.Spacer = (*FS)(nil)
 
-// A partUse is the use of a vfs.Part by one operation.
+// A partUse is one operation's use of a vfs.Part.
 type partUse struct {
 	o     *object
 	fl    *file
@@ -21,11 +21,10 @@ type partUse struct {
 	check bool // cred must have the right to
 }
 
-// usePart finds the file of a part, and opens it as c unless it is open.
-// endPart must follow.
+// usePart finds a part's file, and opens it as c unless it is open. endPart must follow.
 func (f *FS) usePart(c *vfs.Cred, p *vfs.Part, acc access) (partUse, error) {
 	if p.File == nil {
-		o, fl, err := f.data(c, p.Handle, acc)
+		o, fl, err := f.openData(c, p.Handle, acc)
 		return partUse{o, fl, c, true}, err
 	}
 	w, ok := p.File.(*openFile)
@@ -41,61 +40,61 @@ func (f *FS) endPart(u *partUse) {
 	}
 }
 
-// stat reads the attributes, and checks whether the caller has the right to the
+// statAndCheck reads the attributes, and checks whether the caller has the right to the
 // access.
-func (u *partUse) stat(f *FS, st *unix.Statx_t) error {
-	if err := f.stat(u.o, st); err != nil {
+func (u *partUse) statAndCheck(f *FS, st *unix.Statx_t) error {
+	if err := f.statOrStale(u.o, st); err != nil {
 		return err
 	}
-	return u.recheck(f, st)
+	return u.recheckAccess(f, st)
 }
 
-// recheck is stat with the attributes st.
-func (u *partUse) recheck(f *FS, st *unix.Statx_t) error {
+// recheckAccess is statAndCheck with the attributes st.
+func (u *partUse) recheckAccess(f *FS, st *unix.Statx_t) error {
 	if !u.check {
 		return nil
 	}
-	return f.recheck(u.o, u.fl, u.cred, st)
+	return f.recheckAccess(u.o, u.fl, u.cred, st)
 }
 
-// changePart changes the file of a part as its writer, by a function that
-// reports whether it may have changed something. st is from before the change.
+// changePart changes a part's file as its writer, by a function that reports whether it may have
+// changed something. st is from before the change.
 func (f *FS) changePart(u *partUse, change func(st *unix.Statx_t) (bool, error)) error {
 	var st unix.Statx_t
 	if err := f.beginChange(u.o, &st); err != nil {
 		return err
 	}
 	defer f.endChange(u.o)
-	if err := u.recheck(f, &st); err != nil {
+	if err := u.recheckAccess(f, &st); err != nil {
 		return err
 	}
-	as, err := f.becomeWriter(u.cred, &st)
+	as, err := f.switchToWriter(u.cred, &st)
 	if err != nil {
 		return err
 	}
-	defer as.leave()
+	defer as.restore()
 	changed, err := change(&st)
 	if changed {
-		f.changed(u.o, &st, err == nil)
+		f.attrAfterChange(u.o, &st, err == nil)
 	}
 	return err
 }
 
 // changeStably is changePart for a change that must be on stable storage.
 func (f *FS) changeStably(u *partUse, change func(st *unix.Statx_t) error) error {
-	failed := u.fl.failed.Load()
+	failed := u.fl.Failed.Load()
 	err := f.changePart(u, func(st *unix.Statx_t) (bool, error) { return true, change(st) })
-	if err != nil || f.volatile {
+	if err != nil || f.traits.volatile {
 		return err
 	}
-	if err = late(f.disk.file(u.fl)); err == nil && u.fl.failed.Load() != failed {
-		err = unix.EIO // another sync by the file may have been told of lost data
+	if err = hideTemporary(f.disk.SyncFile(&u.fl.File)); err == nil && u.fl.Failed.Load() != failed {
+		err = unix.EIO // another sync through the file may have reported lost data
 	}
 	return err
 }
 
-// Allocate gives storage to a part of a file (vfs.Spacer). The file becomes
-// longer only after all of the part has storage.
+// Allocate gives storage to a part of a file (vfs.Spacer). The file becomes longer only after the
+// whole part has storage.
 func (f *FS) Allocate(_ context.Context, c *vfs.Cred, p vfs.Part, n uint64) error {
 	switch {
 	case n == 0:
@@ -109,15 +108,15 @@ func (f *FS) Allocate(_ context.Context, c *vfs.Cred, p vfs.Part, n uint64) erro
 	}
 	defer f.endPart(&u)
 	return f.changeStably(&u, func(st *unix.Statx_t) error {
-		err := f.fallocate(u.fl.fd, unix.FALLOC_FL_KEEP_SIZE, int64(p.Offset), int64(n))
+		err := f.fallocate(u.fl.FD, unix.FALLOC_FL_KEEP_SIZE, int64(p.Offset), int64(n))
 		if err == nil && p.Offset+n > st.Size {
-			err = f.fallocate(u.fl.fd, 0, int64(p.Offset), int64(n))
+			err = f.fallocate(u.fl.FD, 0, int64(p.Offset), int64(n))
 		}
 		return err
 	})
 }
 
-// Deallocate makes a hole (vfs.Spacer).
+// Deallocate punches a hole (vfs.Spacer).
 func (f *FS) Deallocate(_ context.Context, c *vfs.Cred, p vfs.Part, n uint64) error {
 	switch {
 	case n == 0:
@@ -134,13 +133,13 @@ func (f *FS) Deallocate(_ context.Context, c *vfs.Cred, p vfs.Part, n uint64) er
 		if p.Offset >= st.Size {
 			return nil
 		}
-		return f.fallocate(u.fl.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(p.Offset), int64(min(n, st.Size-p.Offset)))
+		return f.fallocate(u.fl.FD, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(p.Offset), int64(min(n, st.Size-p.Offset)))
 	})
 }
 
 // hostFallocate is fallocate(2), again after each interruption.
 func hostFallocate(fd int, mode uint32, off, n int64) error {
-	_, err := retry(func() (int, error) { return 0, unix.Fallocate(fd, mode, off, n) })
+	_, err := retryEINTR(func() (int, error) { return 0, unix.Fallocate(fd, mode, off, n) })
 	if err == unix.ENOSYS {
 		err = unix.EOPNOTSUPP
 	}
@@ -156,7 +155,7 @@ func (f *FS) Seek(_ context.Context, c *vfs.Cred, p vfs.Part, hole bool) (off ui
 	}
 	defer f.endPart(&u)
 	var st unix.Statx_t
-	if err := u.stat(f, &st); err != nil {
+	if err := u.statAndCheck(f, &st); err != nil {
 		return 0, false, err
 	}
 	if p.Offset >= st.Size {
@@ -166,7 +165,7 @@ func (f *FS) Seek(_ context.Context, c *vfs.Cred, p vfs.Part, hole bool) (off ui
 	if hole {
 		whence = unix.SEEK_HOLE
 	}
-	at, err := unix.Seek(u.fl.fd, int64(p.Offset), whence)
+	at, err := unix.Seek(u.fl.FD, int64(p.Offset), whence)
 	switch {
 	case err == unix.ENXIO: // no data, or the file has become shorter
 		return st.Size, true, nil
@@ -181,7 +180,7 @@ func (f *FS) Seek(_ context.Context, c *vfs.Cred, p vfs.Part, hole bool) (off ui
 	return uint64(at), uint64(at) >= st.Size, nil
 }
 
-// advices are the arguments of posix_fadvise(2).
+// advices are posix_fadvise(2)'s arguments.
 var advices = map[vfs.Advice]int{
 	vfs.AdviseNormal:     unix.FADV_NORMAL,
 	vfs.AdviseSequential: unix.FADV_SEQUENTIAL,
@@ -191,8 +190,8 @@ var advices = map[vfs.Advice]int{
 	vfs.AdviseNoReuse:    unix.FADV_NOREUSE,
 }
 
-// Advise passes advice to the kernel (vfs.Spacer). Advice on order holds for
-// all uses of the file by the same caller, until its descriptor is closed.
+// Advise passes advice to the kernel (vfs.Spacer). Advice on order holds whenever the same caller
+// uses the file, until its descriptor is closed.
 func (f *FS) Advise(_ context.Context, c *vfs.Cred, p vfs.Part, n uint64, a vfs.Advice) error {
 	how, ok := advices[a]
 	if !ok || p.Offset > math.MaxInt64 {
@@ -204,8 +203,8 @@ func (f *FS) Advise(_ context.Context, c *vfs.Cred, p vfs.Part, n uint64, a vfs.
 	}
 	defer f.endPart(&u)
 	var st unix.Statx_t
-	if err := u.stat(f, &st); err != nil {
+	if err := u.statAndCheck(f, &st); err != nil {
 		return err
 	}
-	return unix.Fadvise(u.fl.fd, int64(p.Offset), int64(min(n, math.MaxInt64-p.Offset)), how)
+	return unix.Fadvise(u.fl.FD, int64(p.Offset), int64(min(n, math.MaxInt64-p.Offset)), how)
 }

@@ -4,7 +4,7 @@ package posix
 
 import "golang.org/x/sys/unix"
 
-// statObject reads the attributes of o.
+// statObject reads o's attributes.
 func (f *FS) statObject(o *object, st *unix.Statx_t) error {
 	st.Mask, st.Ino, st.Btime = o.mask, o.ino, o.birth
 	r := &f.rootStat // objects are exported
@@ -12,11 +12,11 @@ func (f *FS) statObject(o *object, st *unix.Statx_t) error {
 	return f.statAgain(o.fd, st)
 }
 
-// statAgain reads the attributes of the object open as fd again. st has earlier ones,
-// and keeps what only statx(2) tells: it does not change on local file systems. fstat(2)
-// takes a quarter of the instructions, because it has no path, not even an empty one.
+// statAgain reads again the attributes of the object open as fd. st has earlier ones, and keeps
+// what only statx(2) returns: it does not change on local file systems. fstat(2) takes a quarter of
+// the instructions, because it has no path.
 func (f *FS) statAgain(fd int, st *unix.Statx_t) error {
-	if !f.local || st.Mask&unix.STATX_BASIC_STATS != unix.STATX_BASIC_STATS {
+	if !f.traits.attrs || st.Mask&unix.STATX_BASIC_STATS != unix.STATX_BASIC_STATS {
 		return statFD(fd, st)
 	}
 	var s unix.Stat_t

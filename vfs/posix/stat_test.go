@@ -17,9 +17,9 @@ import (
 // after changes that show in all of them.
 func TestStatObject(t *testing.T) {
 	vfstest.NeedRoot(t)
-	s := newSite(t, "/dev/shm", Options{})
+	s := newExportedDir(t, "/dev/shm", Options{})
 	f, dir := s.open(t), s.path()
-	require.True(t, f.local, "a file system where fstat(2) serves")
+	require.True(t, f.traits.attrs, "a file system where fstat(2) serves")
 	require.NoError(t, unix.Mkdir(dir+"/dir", 0o751))
 	require.NoError(t, unix.Symlink("target", dir+"/link"))
 	require.NoError(t, unix.Mknod(dir+"/fifo", unix.S_IFIFO|0o640, 0))
@@ -29,9 +29,9 @@ func TestStatObject(t *testing.T) {
 	defer closeFD(fd)
 	check := func(name string) {
 		t.Helper()
-		o, _, err := f.lookup(&vfs.Cred{}, f.root, name)
+		o, _, err := f.lookupName(&vfs.Cred{}, f.root, name)
 		require.NoError(t, err)
-		defer f.put(o)
+		defer f.putObject(o)
 		var got, want unix.Statx_t
 		require.NoError(t, f.statObject(o, &got))
 		require.NoError(t, statFD(o.fd, &want))

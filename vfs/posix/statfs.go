@@ -13,7 +13,7 @@ import (
 // StatFS returns the sizes of the file system. AvailBytes is the space
 // available to users other than root.
 func (f *FS) StatFS(_ context.Context, _ *vfs.Cred, h vfs.Handle) (s vfs.FSStat, a vfs.MaybeAttr, err error) {
-	st, a, err := f.statfs(h)
+	st, a, err := f.statHostFS(h)
 	if err != nil {
 		return s, a, err
 	}
@@ -27,8 +27,8 @@ func (f *FS) StatFS(_ context.Context, _ *vfs.Cred, h vfs.Handle) (s vfs.FSStat,
 	}, a, nil
 }
 
-// linkMax is how many names an object can have, for known types of file
-// systems. defaultLinkMax is a low value for the others.
+// linkMax is an object's maximum link count, for known file system types. defaultLinkMax is a low
+// value for the others.
 var linkMax = map[int64]uint32{
 	unix.EXT4_SUPER_MAGIC:  65000,
 	unix.XFS_SUPER_MAGIC:   1<<31 - 1,
@@ -40,7 +40,7 @@ var linkMax = map[int64]uint32{
 const defaultLinkMax = 127
 
 func (f *FS) PathConf(_ context.Context, _ *vfs.Cred, h vfs.Handle) (p vfs.PathConf, a vfs.MaybeAttr, err error) {
-	st, a, err := f.statfs(h)
+	st, a, err := f.statHostFS(h)
 	if err != nil {
 		return p, a, err
 	}
@@ -54,12 +54,12 @@ func (f *FS) PathConf(_ context.Context, _ *vfs.Cred, h vfs.Handle) (p vfs.PathC
 	return p, a, nil
 }
 
-func (f *FS) statfs(h vfs.Handle) (st unix.Statfs_t, a vfs.MaybeAttr, err error) {
-	o, err := f.object(h)
+func (f *FS) statHostFS(h vfs.Handle) (st unix.Statfs_t, a vfs.MaybeAttr, err error) {
+	o, err := f.getObject(h)
 	if err != nil {
 		return st, a, err
 	}
-	defer f.put(o)
-	_, err = retry(func() (int, error) { return 0, unix.Fstatfs(o.fd, &st) })
+	defer f.putObject(o)
+	_, err = retryEINTR(func() (int, error) { return 0, unix.Fstatfs(o.fd, &st) })
 	return st, f.attrOf(o), err
 }

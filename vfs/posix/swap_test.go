@@ -21,9 +21,9 @@ import (
 func TestSwappedLinks(t *testing.T) {
 	vfstest.NeedRoot(t)
 	eachKind(t, func(t *testing.T, o Options) {
-		clean(t)
-		s := newSite(t, "", o)
-		w := &world{t, s, s.openOnMount(t), user()} // in a copy of the mount the outside does not exist
+		checkCleanup(t)
+		s := newExportedDir(t, "", o)
+		w := &testFS{t, s, s.openOnMount(t), user()} // in a copy of the mount the outside does not exist
 		outside := w.s.path("..", "outside")
 		require.NoError(t, os.Chmod(w.s.path(".."), 0o755)) // modes must not be the reason
 		require.NoError(t, os.Mkdir(outside, 0o777))
@@ -67,7 +67,7 @@ func TestSwappedLinks(t *testing.T) {
 
 // enter does with x whatever a client can, and checks that it never reaches the
 // file with the inode number secret. It reports whether x was a directory.
-func (w *world) enter(name string, secret uint64) bool {
+func (w *testFS) enter(name string, secret uint64) bool {
 	ctx, f, c := w.Context(), w.f, &w.c
 	h, a, _, err := f.Lookup(ctx, c, f.Root(), "x")
 	if err != nil {

@@ -8,18 +8,17 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// late converts the error of an operation that has already changed something.
-// After a temporary error the client would repeat the change, and making a
-// directory a second time fails.
-func late(err error) error {
-	if passing(err) {
+// hideTemporary converts errors from an operation that has already changed something. After a
+// temporary error the client would repeat the change, and creating a directory a second time fails.
+func hideTemporary(err error) error {
+	if isTemporary(err) {
 		return unix.EIO
 	}
 	return err
 }
 
-// passing reports whether an error is temporary.
-func passing(err error) bool {
+// isTemporary reports whether an error is temporary.
+func isTemporary(err error) bool {
 	switch err {
 	case unix.EAGAIN, unix.EINTR, unix.ENOMEM, unix.EMFILE, unix.ENFILE, unix.ETIMEDOUT:
 		return true
@@ -27,30 +26,30 @@ func passing(err error) bool {
 	return false
 }
 
-// sync puts an object's metadata on stable storage after a change. It syncs the
+// syncObject puts an object's metadata on stable storage after a change. It syncs the
 // object itself if the daemon can open the object, and otherwise the whole file
 // system. A file system in memory has no stable storage. An object without a
 // name needs no sync. A failure to open does not prove that the name is gone,
 // because the object may only have moved.
-func (f *FS) sync(o *object) error {
-	if f.volatile {
+func (f *FS) syncObject(o *object) error {
+	if f.traits.volatile {
 		return nil
 	}
 	if o.typ == vfs.TypeReg || o.typ == vfs.TypeDir {
 		self := vfs.Cred{GID: f.gid}
-		if fl, err := f.open(o, &self, accRead); err == nil {
+		if fl, err := f.openAs(o, &self, accRead); err == nil {
 			defer f.closeFile(o, fl)
-			return late(f.disk.file(fl))
+			return hideTemporary(f.disk.SyncFile(&fl.File))
 		}
 	}
-	if o.removed() {
+	if o.hasNoName() {
 		return nil
 	}
-	return late(f.disk.all())
+	return hideTemporary(f.disk.SyncAll())
 }
 
-// removed reports whether o is known to have no name any more.
-func (o *object) removed() bool {
+// hasNoName reports whether o is known to have no name any more.
+func (o *object) hasNoName() bool {
 	var st unix.Statx_t
 	return statFD(o.fd, &st) == nil && st.Nlink == 0
 }

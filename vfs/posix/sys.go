@@ -9,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// statMask is the request to statx. The birth time distinguishes a file from an
-// earlier one with its inode number, and the mount id from a mount on top of
-// it.
+// statMask is statx's request mask. The birth time distinguishes a file from an earlier one with
+// its inode number, and the mount ID from a mount on top.
 const statMask = unix.STATX_BASIC_STATS | unix.STATX_BTIME | unix.STATX_MNT_ID
 
 var empty [1]byte // the empty path
@@ -23,9 +22,9 @@ func errnoErr(e unix.Errno) error {
 	return e
 }
 
-// retry calls fn until it is not interrupted. Go restarts system calls, but
+// retryEINTR calls fn until it is not interrupted. Go restarts system calls, but
 // some file systems still return EINTR.
-func retry(fn func() (int, error)) (int, error) {
+func retryEINTR(fn func() (int, error)) (int, error) {
 	for {
 		n, err := fn()
 		if err != unix.EINTR {
@@ -40,15 +39,15 @@ func statFD(fd int, st *unix.Statx_t) error {
 	return errnoErr(e)
 }
 
-// statName reads the attributes of a name in dir. nameZ is the name with its
-// NUL. It neither follows a link nor triggers an automount.
+// statName reads the attributes behind a name in dir. nameZ is the name with its NUL. It neither
+// follows a symbolic link nor triggers an automount.
 func statName(dir int, nameZ []byte, st *unix.Statx_t) error {
 	_, _, e := unix.Syscall6(unix.SYS_STATX, uintptr(dir), uintptr(unsafe.Pointer(&nameZ[0])),
 		unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, statMask, uintptr(unsafe.Pointer(st)), 0)
 	return errnoErr(e)
 }
 
-// setTimes sets the times of the file open as fd, which is no O_PATH descriptor.
+// setTimes sets the times through fd, which is no O_PATH descriptor.
 func setTimes(fd int, times *[2]unix.Timespec) error {
 	_, _, e := unix.Syscall6(unix.SYS_UTIMENSAT, uintptr(fd), 0, uintptr(unsafe.Pointer(times)), 0, 0, 0)
 	return errnoErr(e)
@@ -56,7 +55,7 @@ func setTimes(fd int, times *[2]unix.Timespec) error {
 
 // openPath opens name in dir with O_PATH, without following a link.
 func openPath(dir int, name string) (int, error) {
-	return retry(func() (int, error) {
+	return retryEINTR(func() (int, error) {
 		return unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	})
 }
@@ -72,28 +71,26 @@ func openPathZ(dir int, nameZ []byte) (int, error) {
 	}
 }
 
-// openBeneath opens a path below dir with O_PATH. It never leaves dir on the
-// way, even if directories are renamed meanwhile. No directory may be a
-// symbolic link or on another mount.
+// openBeneath opens a path below dir with O_PATH. It never leaves dir on the way, even if
+// directories are renamed concurrently. No directory may be a symbolic link or on another mount.
 func openBeneath(dir int, path string) (int, error) {
 	how := unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
 	}
-	return retry(func() (int, error) { return unix.Openat2(dir, path, &how) })
+	return retryEINTR(func() (int, error) { return unix.Openat2(dir, path, &how) })
 }
 
-// A kernelHandle is struct file_handle of name_to_handle_at(2), with as many
-// bytes as a vfs.Handle can hold.
+// A kernelHandle is name_to_handle_at(2)'s struct file_handle, with as many bytes as a vfs.Handle
+// can hold.
 type kernelHandle struct {
 	n   uint32
 	typ int32
 	b   [kernelHandleMax]byte
 }
 
-// of asks the kernel for the handle of fd. It returns EOVERFLOW if the handle
-// is too long.
-func (k *kernelHandle) of(fd int) error {
+// encode gets fd's handle from the kernel. It returns EOVERFLOW if the handle is too long.
+func (k *kernelHandle) encode(fd int) error {
 	k.n = kernelHandleMax
 	var mount int32
 	_, _, e := unix.Syscall6(unix.SYS_NAME_TO_HANDLE_AT, uintptr(fd), uintptr(unsafe.Pointer(&empty[0])),
@@ -101,17 +98,17 @@ func (k *kernelHandle) of(fd int) error {
 	return errnoErr(e)
 }
 
-// open opens the object with O_PATH, in the mount of the descriptor mount.
-func (k *kernelHandle) open(mount int) (int, error) {
+// openAt opens the object with O_PATH, in the mount of the descriptor mount.
+func (k *kernelHandle) openAt(mount int) (int, error) {
 	fd, _, e := unix.Syscall(unix.SYS_OPEN_BY_HANDLE_AT, uintptr(mount), uintptr(unsafe.Pointer(k)),
 		unix.O_PATH|unix.O_CLOEXEC)
 	return int(fd), errnoErr(e)
 }
 
-// magic is the name of fd in /proc/self/fd. Opening an O_PATH descriptor by
-// that name makes the kernel check permissions.
-func magic(fd int) string { return strconv.Itoa(fd) }
+// magicName is fd's name in /proc/self/fd. Opening an O_PATH descriptor by that name makes the
+// kernel check permissions.
+func magicName(fd int) string { return strconv.Itoa(fd) }
 
-func magicPath(fd int) string { return "/proc/self/fd/" + magic(fd) }
+func magicPath(fd int) string { return "/proc/self/fd/" + magicName(fd) }
 
 func closeFD(fd int) { _ = unix.Close(fd) }

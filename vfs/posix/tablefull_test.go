@@ -19,68 +19,67 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/posix/internal/handletable"
 )
 
-// fullWorld returns a world whose table only the test puts on stable storage.
-func fullWorld(t *testing.T) (w *world, log *bytes.Buffer) {
+// fullTestFS returns a testFS whose table only the test puts on stable storage.
+func fullTestFS(t *testing.T) (w *testFS, log *bytes.Buffer) {
 	log = new(bytes.Buffer)
 	o := tableKind()
 	o.IdleTime = time.Hour
 	o.Log = slog.New(slog.NewTextHandler(log, nil))
-	return newWorld(t, o), log
+	return newTestFS(t, o), log
 }
 
-// full gives the table a file that cannot be written to, until room is called.
-func (w *world) full() (room func()) {
+// fillTable gives the table a file that cannot be written to, until unblock is called.
+func (w *testFS) fillTable() (unblock func()) {
 	w.Helper()
-	tab := w.f.handles.(*tableHandles).table
-	file, err := os.Open(filepath.Join(w.s.o.StateDir, tableName))
+	path := filepath.Join(w.s.o.StateDir, handletable.FileName)
+	place := fdOf(w, path)
+	writable, err := dupFD(place)
 	require.NoError(w, err)
-	swap := func(file *os.File) (old *os.File) {
-		tab.mu.Lock()
-		defer tab.mu.Unlock()
-		old, tab.file = tab.file, file
-		return old
-	}
-	writable, full := swap(file), true
-	room = func() {
+	file, err := os.Open(path)
+	require.NoError(w, err)
+	require.NoError(w, dupOver(int(file.Fd()), place))
+	require.NoError(w, file.Close())
+	full := true
+	unblock = func() {
 		if full {
 			full = false
-			swap(writable)
-			require.NoError(w, file.Close())
+			require.NoError(w, dupOver(writable, place))
+			closeFD(writable)
 		}
 	}
-	w.Cleanup(room)
-	return room
+	w.Cleanup(unblock)
+	return unblock
 }
 
-func (w *world) tryLookup(name string) error {
+func (w *testFS) tryLookup(name string) error {
 	_, _, _, err := w.f.Lookup(w.Context(), &w.c, w.f.Root(), name)
 	return err
 }
 
-func (w *world) create(name string, mode vfs.CreateMode) (vfs.Handle, error) {
+func (w *testFS) create(name string, mode vfs.CreateMode) (vfs.Handle, error) {
 	m, err := w.f.Create(w.Context(), &w.c, w.f.Root(), name, vfs.CreateHow{Mode: mode})
 	return m.Handle, err
 }
 
-func (w *world) rename(from, to string) error {
+func (w *testFS) rename(from, to string) error {
 	_, _, err := w.f.Rename(w.Context(), &w.c, w.f.Root(), from, w.f.Root(), to)
 	return err
 }
 
-// TestTableFullDisk checks that known objects can be used if the table cannot
-// be written. Objects that would be unknown after a restart are refused, before
-// anything is changed.
+// TestTableFullDisk checks that known objects can be used if the table cannot be written. Objects
+// that would be unknown after a restart are rejected, before anything is changed.
 func TestTableFullDisk(t *testing.T) {
-	w, log := fullWorld(t)
+	w, log := fullTestFS(t)
 	for _, name := range []string{"stays", "gone", "new", "never"} {
 		w.hostFile(name)
 	}
 	known, err := w.create("known", vfs.Guarded)
 	require.NoError(t, err)
 	stays, gone := w.walk("stays"), w.walk("gone")
-	room := w.full()
+	unblock := w.fillTable()
 	require.Error(t, w.tryLookup("new"))
 	require.Error(t, w.tryLookup("new"), "it is no better known")
 	assert.NoError(t, w.tryLookup("known"), "a file on record is found")
@@ -122,7 +121,7 @@ func TestTableFullDisk(t *testing.T) {
 	w.f.syncHandles()
 	w.f.syncHandles()
 	assert.Equal(t, 1, strings.Count(log.String(), "cannot be written"), log)
-	room()
+	unblock()
 	w.f.syncHandles()
 	assert.NoError(t, w.tryLookup("new"))
 	assert.NoError(t, w.rename("stays", "moved"))
@@ -132,40 +131,39 @@ func TestTableFullDisk(t *testing.T) {
 	assert.NoError(t, w.getattr(known))
 	assert.NoError(t, w.getattr(stays))
 	w.hostFile("last")
-	w.full()
+	w.fillTable()
 	require.Error(t, w.tryLookup("last"))
 	w.f.syncHandles()
 	assert.Equal(t, 2, strings.Count(log.String(), "cannot be written"), log)
 }
 
-// TestTableFullAfterChange checks that a change that meets the full disk was
-// made and reports no failure. Its table entry is on file once there is room,
-// at the latest when the daemon ends.
+// TestTableFullAfterChange checks that a change that meets the full disk was made and reports no
+// failure. Its table entry is on file once there is space, at the latest when the daemon exits.
 func TestTableFullAfterChange(t *testing.T) {
-	for name, op := range map[string]func(w *world, f vfs.Handle, name string) (vfs.Handle, error){
-		"CREATE": func(w *world, _ vfs.Handle, name string) (vfs.Handle, error) {
+	for name, op := range map[string]func(w *testFS, f vfs.Handle, name string) (vfs.Handle, error){
+		"CREATE": func(w *testFS, _ vfs.Handle, name string) (vfs.Handle, error) {
 			return w.create(name, vfs.Guarded)
 		},
-		"LINK": func(w *world, f vfs.Handle, name string) (vfs.Handle, error) {
+		"LINK": func(w *testFS, f vfs.Handle, name string) (vfs.Handle, error) {
 			_, _, err := w.f.Link(w.Context(), &w.c, f, w.f.Root(), name)
 			return f, err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, _ := fullWorld(t)
+			w, _ := fullTestFS(t)
 			f, err := w.create("f", vfs.Guarded)
 			require.NoError(t, err)
-			room := w.full()
+			unblock := w.fillTable()
 			h, err := op(w, f, "first")
 			require.NoError(t, err)
 			assert.FileExists(t, w.s.path("first"))
 			_, err = op(w, f, "second")
 			assert.Error(t, err)
 			assert.NoFileExists(t, w.s.path("second"))
-			room()
+			unblock()
 			require.NoError(t, w.f.Close())
 			w.f = w.s.open(t)
-			assert.Equal(t, "first", w.entry(h).places[0].name)
+			assert.Equal(t, "first", w.entry(h).Places[0].Name)
 		})
 	}
 }
@@ -176,25 +174,25 @@ func TestTableFullLog(t *testing.T) { synctest.Test(t, testTableFullLog) }
 
 func testTableFullLog(t *testing.T) {
 	const many = 50
-	w, log := fullWorld(t)
+	w, log := fullTestFS(t)
 	for i := range many {
 		w.hostFile(fmt.Sprint(i))
 		w.walk(fmt.Sprint(i))
 	}
-	w.full()
+	w.fillTable()
 	tab := w.f.handles.(*tableHandles).table
-	tab.mu.Lock()
+	tab.Lock()
 	var err error
 	for ino := uint64(1 << 60); err == nil; ino++ {
-		err = tab.put(numbered(ino))
+		err = tab.Put(&handletable.Entry{ID: handletable.ID{Ino: ino}})
 	}
-	tab.mu.Unlock()
+	tab.Unlock()
 	require.Error(t, err)
 	for i := range many {
 		_, err := w.f.Remove(t.Context(), &w.c, w.f.Root(), fmt.Sprint(i))
 		require.NoError(t, err)
 	}
-	n := strings.Count(log.String(), "does not know of a change")
+	n := strings.Count(log.String(), "cannot record a change")
 	assert.Positive(t, n)
 	assert.Less(t, n, many)
 }
@@ -204,15 +202,13 @@ func TestTableTick(t *testing.T) { synctest.Test(t, testTableTick) }
 
 func testTableTick(t *testing.T) {
 	const idle = time.Minute
-	w := newWorld(t, Options{TableHandles: true, IdleTime: idle})
+	w := newTestFS(t, Options{TableHandles: true, IdleTime: idle})
 	tab := w.f.handles.(*tableHandles).table
 	var syncs atomic.Int32
-	tab.mu.Lock()
-	tab.fsync = func(*os.File) error {
+	tab.SetFsync(func(*os.File) error {
 		syncs.Add(1)
 		return nil
-	}
-	tab.mu.Unlock()
+	})
 	w.hostFile("f")
 	w.walk("f")
 	synctest.Wait()

@@ -22,8 +22,8 @@ import (
 // owner changes, for all callers, and after a while in any case.
 func TestVerdicts(t *testing.T) {
 	vfstest.NeedRoot(t)
-	clean(t)
-	s := newSite(t, "/dev/shm", Options{young: true})
+	checkCleanup(t)
+	s := newExportedDir(t, "/dev/shm", Options{shareYoung: true})
 	require.NoError(t, os.WriteFile(s.path("f"), nil, 0o644))
 	f, ctx := s.open(t), context.Background()
 	lookup := func(uid uint32) error {
@@ -61,32 +61,32 @@ func TestVerdicts(t *testing.T) {
 			assert.Equal(t, want, lookup(uid), "uid %d", uid)
 		}
 	}
-	o, err := f.object(f.Root())
+	o, err := f.getObject(f.Root())
 	require.NoError(t, err)
-	defer f.put(o)
+	defer f.putObject(o)
 	assert.Len(t, o.verdicts, maxVerdicts)
 }
 
-// TestVerdictHolds checks that the kernel is asked only if its last answer is
+// TestVerdictHolds checks that the kernel is queried only if its last verdict is
 // no longer valid.
 func TestVerdictHolds(t *testing.T) {
 	var st unix.Statx_t
 	st.Mode = 0o40755
 	o := &object{}
 	w := credKey{uid: 5}
-	o.learn(&w, &st, *permsOf(&st), 1<<unix.R_OK, true)
-	o.learn(&w, &st, *permsOf(&st), 1<<unix.W_OK, false)
-	v := o.verdict(&w)
-	assert.True(t, v.holds(&st))
+	o.addVerdict(&w, &st, *permsOf(&st), 1<<unix.R_OK, true)
+	o.addVerdict(&w, &st, *permsOf(&st), 1<<unix.W_OK, false)
+	v := o.verdictOf(&w)
+	assert.True(t, v.isValid(&st))
 	assert.EqualValues(t, 1<<unix.R_OK|1<<unix.W_OK, v.asked)
 	assert.EqualValues(t, 1<<unix.R_OK, v.yes)
-	assert.Nil(t, o.verdict(&credKey{uid: 5, groups: []uint32{5}}), "another group list of the same user")
+	assert.Nil(t, o.verdictOf(&credKey{uid: 5, groups: []uint32{5}}), "another group list of the same user")
 
 	v.seen.at = time.Now().Add(-recheckTime)
-	assert.False(t, v.holds(&st), "a file system may have become read-only")
-	o.learn(&w, &st, *permsOf(&st), 1<<unix.X_OK, true)
+	assert.False(t, v.isValid(&st), "a file system may have become read-only")
+	o.addVerdict(&w, &st, *permsOf(&st), 1<<unix.X_OK, true)
 	assert.EqualValues(t, 1<<unix.X_OK, v.asked, "the earlier verdict is too old")
-	assert.True(t, v.holds(&st))
+	assert.True(t, v.isValid(&st))
 }
 
 // TestKnownHandles checks that a handle is remembered by attributes that
@@ -98,52 +98,52 @@ func testKnownHandles(t *testing.T) {
 	old := unix.StatxTimestamp{Sec: 1000, Nsec: 1}
 	h, _ := vfs.NewHandle([]byte("handle"))
 	held := false
-	k := knownHandles{held: func(vfs.Handle) bool { return held }}
-	_, ok := k.get(7, old)
+	k := knownHandles{isOpen: func(vfs.Handle) bool { return held }}
+	_, ok := k.getHandle(7, old)
 	assert.False(t, ok)
-	k.put(7, old, h)
-	got, ok := k.get(7, old)
+	k.putHandle(7, old, h)
+	got, ok := k.getHandle(7, old)
 	assert.True(t, ok)
 	assert.Equal(t, h, got)
 	for _, other := range []unix.StatxTimestamp{{Sec: 1000, Nsec: 2}, {Sec: 1001, Nsec: 1}, {}} {
-		_, ok = k.get(7, other)
-		assert.False(t, ok, "born at another time")
+		_, ok = k.getHandle(7, other)
+		assert.False(t, ok, "another birth time")
 	}
-	_, ok = k.get(7+handleSlots, old)
+	_, ok = k.getHandle(7+handleSlots, old)
 	assert.False(t, ok)
-	k.put(7+handleSlots, old, h)
-	_, ok = k.get(7, old)
+	k.putHandle(7+handleSlots, old, h)
+	_, ok = k.getHandle(7, old)
 	assert.False(t, ok, "its slot was taken")
 
 	now := time.Now()
 	young := unix.StatxTimestamp{Sec: now.Unix(), Nsec: uint32(now.Nanosecond())}
-	k.put(8, young, h)
-	_, ok = k.get(8, young)
-	assert.False(t, ok, "the next with this number may be born in the same instant")
+	k.putHandle(8, young, h)
+	_, ok = k.getHandle(8, young)
+	assert.False(t, ok, "the next object with this inode number may be created in the same instant")
 	held = true
-	_, ok = k.get(8, young)
-	assert.False(t, ok, "it still may")
+	_, ok = k.getHandle(8, young)
+	assert.False(t, ok, "another object may still be created in that instant")
 	time.Sleep(birthAge)
 	held = false
-	_, ok = k.get(8, young)
-	assert.False(t, ok, "it may have been")
+	_, ok = k.getHandle(8, young)
+	assert.False(t, ok, "another object may have been created in that instant")
 	held = true
-	_, ok = k.get(8, young)
+	_, ok = k.getHandle(8, young)
 	assert.True(t, ok, "the same object")
 	held = false
-	_, ok = k.get(8, young)
+	_, ok = k.getHandle(8, young)
 	assert.True(t, ok, "later verdicts are newer")
-	k.put(9, unix.StatxTimestamp{}, h)
-	_, ok = k.get(9, unix.StatxTimestamp{})
-	assert.False(t, ok, "a file system without times of birth")
+	k.putHandle(9, unix.StatxTimestamp{}, h)
+	_, ok = k.getHandle(9, unix.StatxTimestamp{})
+	assert.False(t, ok, "a file system without birth times")
 }
 
 // TestKnownReplaced checks that a remembered handle opens neither a removed
 // object, nor the object that now has its name.
 func TestKnownReplaced(t *testing.T) {
 	vfstest.NeedRoot(t)
-	clean(t)
-	s := newSite(t, "/dev/shm", Options{young: true})
+	checkCleanup(t)
+	s := newExportedDir(t, "/dev/shm", Options{shareYoung: true})
 	f, c, ctx := s.open(t), user(), context.Background()
 	seen := make(map[vfs.Handle]bool)
 	for i := range 50 {

@@ -14,24 +14,24 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/nfsrdma/nfsrdma/buf"
+	"github.com/nfsrdma/nfsrdma/rdma/buf"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/vfs/vfstest"
 )
 
-// A windowRig is an export with a file that spans two windows.
-type windowRig struct {
+// A windowTest is an export with a file that spans two windows.
+type windowTest struct {
 	*testing.T
-	s    *site
+	s    *exportedDir
 	f    *FS
 	c    vfs.Cred
 	h    vfs.Handle
 	data []byte
 }
 
-func newWindowRig(t *testing.T) *windowRig {
-	clean(t)
-	r := &windowRig{T: t, s: newSite(t, "/dev/shm", Options{TableHandles: true}), c: user()}
+func newWindowTest(t *testing.T) *windowTest {
+	checkCleanup(t)
+	r := &windowTest{T: t, s: newExportedDir(t, "/dev/shm", Options{TableHandles: true}), c: user()}
 	r.data = make([]byte, windowLen+1<<20+5)
 	rng := rand.NewChaCha8([32]byte{1})
 	_, _ = rng.Read(r.data[:1<<20])
@@ -44,7 +44,7 @@ func newWindowRig(t *testing.T) *windowRig {
 	return r
 }
 
-func (r *windowRig) mapped(off uint64, n int) (b *buf.Buf, eof bool) {
+func (r *windowTest) mapped(off uint64, n int) (b *buf.Buf, eof bool) {
 	r.Helper()
 	b, eof, a, err := r.f.Map(context.Background(), &r.c, r.h, off, n)
 	require.NoError(r, err)
@@ -58,20 +58,20 @@ func (r *windowRig) mapped(off uint64, n int) (b *buf.Buf, eof bool) {
 // TestMapOutlivesClose checks that memory lent when the FS is closed stays
 // until it is returned: it may be on its way to a client.
 func TestMapOutlivesClose(t *testing.T) {
-	r := newWindowRig(t)
+	r := newWindowTest(t)
 	b, _ := r.mapped(0, 1<<20)
 	require.NotNil(t, b)
 	require.NoError(t, r.f.Close())
 	assert.True(t, bytes.Equal(r.data[:1<<20], b.B))
-	assert.EqualValues(t, 1, r.f.cache.windows.Load())
+	assert.Equal(t, 1, r.f.cache.windows.len())
 	b.Release()
-	assert.Zero(t, r.f.cache.windows.Load())
+	assert.Zero(t, r.f.cache.windows.len())
 }
 
 // TestMap checks that the bytes from any offset are those of the file, up to
 // its end.
 func TestMap(t *testing.T) {
-	r := newWindowRig(t)
+	r := newWindowTest(t)
 	size := uint64(len(r.data))
 	for _, c := range []struct {
 		off uint64
@@ -92,7 +92,7 @@ func TestMap(t *testing.T) {
 		b.Release()
 	}
 	assert.Equal(t, 2, windows(t))
-	assert.EqualValues(t, 2, r.f.cache.windows.Load())
+	assert.Equal(t, 2, r.f.cache.windows.len())
 	require.NoError(t, r.f.Close())
 	assert.Zero(t, windows(t))
 }
@@ -106,7 +106,7 @@ func windows(t *testing.T) int {
 
 // TestMapNot checks that data better read is not lent.
 func TestMapNot(t *testing.T) {
-	r := newWindowRig(t)
+	r := newWindowTest(t)
 	size := uint64(len(r.data))
 	for name, c := range map[string]struct {
 		off uint64
@@ -129,11 +129,14 @@ func TestMapNot(t *testing.T) {
 	assert.Nil(t, b, "a hole, because a mapping would fill it")
 	assert.Equal(t, before, used(t, r.s.path("f")))
 
-	r.f.cache.windows.Store(maxWindows)
 	require.NoError(t, os.WriteFile(r.s.path("f"), r.data, 0o644))
+	lent, _ := r.mapped(0, 1<<20)
+	require.True(t, lent != nil)
+	r.f.cache.windows.most = 1
 	b, _ = r.mapped(windowLen, 1<<20)
-	assert.Nil(t, b, "too many windows")
-	r.f.cache.windows.Store(1)
+	assert.True(t, b == nil, "too many windows, and all are lent")
+	lent.Release()
+	r.f.cache.windows.most = maxWindows
 	assert.Zero(t, r.f.cache.objs[r.h].refs.Load(), "references released")
 }
 
@@ -143,10 +146,58 @@ func used(t *testing.T, name string) int64 {
 	return st.Blocks
 }
 
+// TestMapShares checks that a file with more windows than there may be leaves some to
+// others: a window that is used again stays, and one that is lent too.
+func TestMapShares(t *testing.T) {
+	const most, other = 16, 64 << 10
+	r := newWindowTest(t)
+	r.f.cache.windows.most = most
+	require.NoError(t, os.WriteFile(r.s.path("long"), nil, 0o644))
+	require.NoError(t, os.Truncate(r.s.path("long"), 10*most*windowLen))
+	require.NoError(t, os.WriteFile(r.s.path("other"), make([]byte, other), 0o644))
+	lookup := func(name string) vfs.Handle {
+		h, _, _, err := r.f.Lookup(t.Context(), &r.c, r.f.Root(), name)
+		require.NoError(t, err)
+		return h
+	}
+	mapped := func(h vfs.Handle, off uint64, n int) *buf.Buf {
+		b, _, _, err := r.f.Map(t.Context(), &r.c, h, off, n)
+		require.NoError(t, err)
+		return b
+	}
+	long, small := lookup("long"), lookup("other")
+	lent, _ := r.mapped(0, 1<<20)
+	require.NotNil(t, lent)
+	var kept *window
+	for i := range uint64(10 * most) {
+		require.True(t, mapped(long, i*windowLen, 1<<20) == nil, "a hole")
+		assert.LessOrEqual(t, r.f.cache.windows.len(), most)
+		if i < 2*most || i%4 > 0 {
+			continue
+		}
+		b := mapped(small, 0, other)
+		require.True(t, b != nil, "another file, after %d windows", i)
+		b.Release()
+		o := r.f.cache.getObject(small)
+		require.Len(t, o.windows, 1)
+		if kept == nil {
+			kept = o.windows[0]
+		}
+		assert.True(t, kept == o.windows[0], "it is used again and again")
+		r.f.putObject(o)
+	}
+	assert.Equal(t, most, r.f.cache.windows.len())
+	assert.True(t, bytes.Equal(r.data[:1<<20], lent.B), "a window that is lent stays")
+	lent.Release()
+	require.NoError(t, r.f.Close())
+	assert.Zero(t, r.f.cache.windows.len())
+	assert.Zero(t, windows(t))
+}
+
 // TestMapPermission checks that only callers with read permission get data.
 func TestMapPermission(t *testing.T) {
 	vfstest.NeedRoot(t)
-	r := newWindowRig(t)
+	r := newWindowTest(t)
 	require.NoError(t, os.Chmod(r.s.path("f"), 0o600))
 	require.NoError(t, os.Chown(r.s.path("f"), 1, 1))
 	_, _, a, err := r.f.Map(context.Background(), &r.c, r.h, 0, 1<<20)
@@ -158,11 +209,11 @@ func TestMapPermission(t *testing.T) {
 // neither the file nor its mode: the kernel reports all of it as resident then.
 func TestMapOthers(t *testing.T) {
 	vfstest.NeedRoot(t)
-	r := newWindowRig(t)
+	r := newWindowTest(t)
 	daemon := vfs.Cred{GID: r.f.gid}
 	lent := func(uid uint32) (ok bool) {
 		t.Helper()
-		require.NoError(t, r.f.as(&vfs.Cred{UID: uid, GID: uid}, func() error {
+		require.NoError(t, r.f.runAs(&vfs.Cred{UID: uid, GID: uid}, func() error {
 			b, _, _, err := r.f.Map(context.Background(), &daemon, r.h, 0, 1<<20)
 			if b != nil {
 				ok = true
@@ -176,9 +227,9 @@ func TestMapOthers(t *testing.T) {
 	assert.True(t, lent(0))
 	require.NoError(t, os.Chown(r.s.path("f"), 1, 1))
 	assert.True(t, lent(0), "root has CAP_FOWNER")
-	o := r.f.cache.get(r.h)
+	o := r.f.cache.getObject(r.h)
 	o.residency = residency{} // as of another process
-	r.f.put(o)
+	r.f.putObject(o)
 	assert.False(t, lent(alice), "a read-only caller")
 	require.NoError(t, os.Chown(r.s.path("f"), alice, 1))
 	assert.True(t, lent(alice), "the owner")
@@ -192,7 +243,7 @@ func TestMapOthers(t *testing.T) {
 // bytes from elsewhere: the kernel finds none. A file that has lost its name
 // stays whole.
 func TestMapCut(t *testing.T) {
-	r := newWindowRig(t)
+	r := newWindowTest(t)
 	b, _ := r.mapped(0, 1<<20)
 	require.NotNil(t, b)
 	require.NoError(t, os.Truncate(r.s.path("f"), int64(pageSize)))
@@ -235,5 +286,5 @@ func TestMapCut(t *testing.T) {
 	assert.True(t, bytes.Equal(r.data[:1<<20], c.B))
 	b.Release()
 	c.Release()
-	assert.Zero(t, r.f.cache.windows.Load(), "removed with the last reader")
+	assert.Zero(t, r.f.cache.windows.len(), "removed with the last reader")
 }

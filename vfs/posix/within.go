@@ -19,21 +19,21 @@ func (f *FS) Within(_ context.Context, c *vfs.Cred, h vfs.Handle) error {
 	if h == f.root.h {
 		return nil
 	}
-	o, err := f.object(h)
+	o, err := f.getObject(h)
 	if err != nil {
 		return err
 	}
-	defer f.put(o)
+	defer f.putObject(o)
 	if err = f.leadsTo(c, o.fd, o.ino); err != unix.ESTALE {
 		return err
 	}
 	var st unix.Statx_t
-	if err = f.stat(o, &st); err != nil || st.Nlink == 0 {
-		return err // without a name it is open, and nobody can open it any more
+	if err = f.statOrStale(o, &st); err != nil || st.Nlink == 0 {
+		return err // without a name it is open, and can no longer be opened
 	}
 	// The name by which the descriptor was opened may be gone or outside the
 	// export, and the object may have another name.
-	fd, err := f.handles.open(h)
+	fd, err := f.handles.openHandle(h)
 	if err != nil {
 		return err
 	}
@@ -41,16 +41,15 @@ func (f *FS) Within(_ context.Context, c *vfs.Cred, h vfs.Handle) error {
 	return f.leadsTo(c, fd, o.ino)
 }
 
-// leadsTo returns nil if the kernel's path of the O_PATH descriptor fd leads c
-// from the root to the inode, and ESTALE if not. It walks the path instead of
-// trusting it.
+// leadsTo returns nil if the kernel's path for the O_PATH descriptor fd leads c from the root to
+// the inode, and ESTALE if not. It walks the path instead of trusting it.
 func (f *FS) leadsTo(c *vfs.Cred, fd int, ino uint64) error {
 	path, err := f.pathOf(fd)
 	if err != nil {
 		return err
 	}
 	found := -1
-	err = f.as(c, func() (err error) {
+	err = f.runAs(c, func() (err error) {
 		found, err = openBeneath(f.mount, path)
 		return err
 	})
@@ -66,7 +65,7 @@ func (f *FS) leadsTo(c *vfs.Cred, fd int, ino uint64) error {
 	if err := statFD(found, &st); err != nil {
 		return err
 	}
-	if st.Ino != ino || !f.exported(&st) {
+	if st.Ino != ino || !f.isExported(&st) {
 		return unix.ESTALE
 	}
 	return nil
@@ -77,12 +76,12 @@ func (f *FS) leadsTo(c *vfs.Cred, fd int, ino uint64) error {
 // bytes.
 func (f *FS) pathOf(fd int) (string, error) {
 	var b [unix.PathMax]byte
-	n, err := unix.Readlinkat(f.proc, magic(f.mount), b[:])
+	n, err := unix.Readlinkat(f.proc, magicName(f.mount), b[:])
 	if err != nil {
 		return "", err
 	}
 	root := string(b[:n])
-	n, err = unix.Readlinkat(f.proc, magic(fd), b[:])
+	n, err = unix.Readlinkat(f.proc, magicName(fd), b[:])
 	if err != nil {
 		return "", err
 	}

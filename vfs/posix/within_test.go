@@ -15,15 +15,15 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/vfstest"
 )
 
-func (w *world) within(h vfs.Handle) error { return w.f.Within(w.Context(), &w.c, h) }
+func (w *testFS) within(h vfs.Handle) error { return w.f.Within(w.Context(), &w.c, h) }
 
 // hostOut moves a name out of the export, and hostIn moves it back.
-func (w *world) hostOut(name string) {
+func (w *testFS) hostOut(name string) {
 	w.Helper()
 	require.NoError(w, os.Rename(w.s.path(name), w.s.path("..", "outside")))
 }
 
-func (w *world) hostIn(name string) {
+func (w *testFS) hostIn(name string) {
 	w.Helper()
 	require.NoError(w, os.Rename(w.s.path("..", "outside"), w.s.path(name)))
 }
@@ -34,7 +34,7 @@ func (w *world) hostIn(name string) {
 // and for others.
 func TestWithin(t *testing.T) {
 	eachKind(t, func(t *testing.T, o Options) {
-		w := newWorld(t, o)
+		w := newTestFS(t, o)
 		w.hostDir("d/e/(deleted)")
 		w.hostFile("d/e/f (deleted)")
 		w.hostFile("g")
@@ -77,7 +77,7 @@ func TestWithin(t *testing.T) {
 // TestWithinRestart checks that names lead everywhere after a restart, with
 // handles of the table, although nothing is open.
 func TestWithinRestart(t *testing.T) {
-	w := newWorld(t, Options{TableHandles: true})
+	w := newTestFS(t, Options{TableHandles: true})
 	w.hostDir("d/e")
 	w.hostFile("d/e/f")
 	w.hostFile("d/other")
@@ -95,7 +95,7 @@ func TestWithinRestart(t *testing.T) {
 // TestWithinLink checks that a file is inside if one of its names is removed or
 // moved out and another remains.
 func TestWithinLink(t *testing.T) {
-	w := newWorld(t, Options{TableHandles: true})
+	w := newTestFS(t, Options{TableHandles: true})
 	w.hostDir("d")
 	w.hostFile("d/f")
 	f := w.walk("d", "f")
@@ -115,7 +115,7 @@ func TestWithinLink(t *testing.T) {
 func TestWithinSearch(t *testing.T) {
 	vfstest.NeedRoot(t)
 	eachKind(t, func(t *testing.T, o Options) {
-		w := newWorld(t, o)
+		w := newTestFS(t, o)
 		w.hostDir("d/e")
 		w.hostFile("d/e/f")
 		d, f := w.walk("d"), w.walk("d", "e", "f")
@@ -136,9 +136,9 @@ func TestWithinSearch(t *testing.T) {
 // of the mount.
 func TestWithinNoClone(t *testing.T) {
 	vfstest.NeedRoot(t)
-	clean(t)
-	s := newSite(t, "", Options{})
-	w := &world{t, s, s.openOnMount(t), user()}
+	checkCleanup(t)
+	s := newExportedDir(t, "", Options{})
+	w := &testFS{t, s, s.openOnMount(t), user()}
 	w.hostDir("d/e")
 	d, e := w.walk("d"), w.walk("d", "e")
 	assert.NoError(t, w.within(e))
@@ -153,7 +153,7 @@ func TestWithinNoClone(t *testing.T) {
 // TestWithinDeep checks that a path too long for the kernel is an error, not a
 // wrong answer.
 func TestWithinDeep(t *testing.T) {
-	w := newWorld(t, Options{TableHandles: true})
+	w := newTestFS(t, Options{TableHandles: true})
 	h := w.f.Root()
 	for range 20 {
 		m, err := w.f.Mkdir(t.Context(), &w.c, h, strings.Repeat("d", 250), vfs.SetAttr{})
@@ -167,7 +167,7 @@ func TestWithinDeep(t *testing.T) {
 // it is open, also if a local process removes it.
 func TestWithinRemovedOpen(t *testing.T) {
 	eachKind(t, func(t *testing.T, o Options) {
-		w := newWorld(t, o)
+		w := newTestFS(t, o)
 		for _, by := range []string{"client", "host"} {
 			m, open, err := w.f.CreateFile(t.Context(), &w.c, w.f.Root(), by, vfs.CreateHow{Mode: vfs.Guarded}, openBoth)
 			require.NoError(t, err)

@@ -9,20 +9,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A witness knows of the changes of directories that are not this FS's own. The kernel
-// reports each change (inotify(7)) before the call that makes it returns. A report that
-// the change under way does not expect moves the directory's change attribute, which it
-// shares with all FS of the process, at the next look at the attribute:
+// A dirWitness notices directory changes that are not this FS's own. The kernel reports each change
+// (inotify(7)) before its system call returns. A report that the change in progress does not expect
+// moves the directory's change attribute, which all FS in the process share, when the attribute is
+// next read:
 //
-//	change:  expect ─▶ attributes ─▶ the kernel's calls ─▶ attributes, reports ─▶ only those expected?
+//	change:  expectReports ─▶ attributes ─▶ system calls ─▶ attributes, reports ─▶ only those expected?
 //	look:    attributes ─▶ reports ─▶ change attribute, with a count of the other changes
 //
-// So a client that was told of an atomic change may keep what it knows of the directory:
-// another change shows at the next look, also one within the same tick of ctime, or one
-// that had moved ctime but was not reported yet. The end of a watch counts as a change.
-type witness struct {
-	able   bool        // the kernel reports every change; does not change
-	broken atomic.Bool // the kernel has no inotify instance for it
+// So a client that saw an atomic change may keep what it knows about the directory: another change
+// shows at the next read, also one within the same ctime tick, or one that had moved ctime but was
+// not reported yet. A removed watch counts as a change.
+type dirWitness struct {
+	supported   bool        // the kernel reports every change; does not change
+	unavailable atomic.Bool // the kernel has no inotify instance for it
 
 	live  atomic.Int32 // len(dirs)
 	byIno sync.Map     // the same directories by inode number
@@ -31,12 +31,12 @@ type witness struct {
 	fd      int // inotify's, or 0: not open
 	dirs    map[int32]*watchedDir
 	buf     []byte // for reports
-	refused uint32 // the tick in which the kernel had no room for another watch
+	refused uint32 // the tick in which the kernel rejected another watch
 
 	read func(fd int, b []byte) (int, error) // unix.Read, replaced in tests
 }
 
-// witnesses is how many have an inotify instance, in all FS of the process.
+// witnesses is the number of inotify instances, in all FS in the process.
 var witnesses atomic.Int32
 
 // A watchedDir is a directory that a witness watches.
@@ -47,16 +47,16 @@ type watchedDir struct {
 	ino uint64
 
 	// The witness's lock guards the rest.
-	due    []report // expected of the change under way, and not read yet
-	met    int      // reports that were expected, and were read
-	cookie uint32   // of the last of them
-	odd    bool     // another was read since the change began
-	fresh  bool     // the FS has made no change since the watch began
-	gone   bool     // the kernel has ended the watch
+	expected   []nameReport // expected from the change in progress, and not read yet
+	matched    int          // reports that were expected, and were read
+	cookie     uint32       // the last one's
+	unexpected bool         // another was read since the change began
+	fresh      bool         // the FS has made no change since the watch began
+	unwatched  bool         // the kernel has removed the watch
 }
 
-// A report is what the kernel tells of a change of names.
-type report struct {
+// A nameReport is the kernel's report about a name change.
+type nameReport struct {
 	event uint32
 	name  string
 }
@@ -64,13 +64,13 @@ type report struct {
 const (
 	nameEvents = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO
 
-	// witnessEvents are the changes of names in a directory, and of itself. Changes of the
-	// attributes of what is in it are reported too, with a name.
+	// witnessEvents are the changes to names in a directory, and to itself. Attribute changes
+	// in entries are reported too, with a name.
 	witnessEvents = nameEvents | unix.IN_ATTRIB | unix.IN_MOVE_SELF | unix.IN_ONLYDIR | unix.IN_MASK_CREATE
 )
 
-// look moves the change attribute of a directory of which other changes were reported.
-func (w *witness) look(ino uint64) {
+// checkReports moves the change attribute of a directory with unexpected reports.
+func (w *dirWitness) checkReports(ino uint64) {
 	if w.live.Load() == 0 {
 		return
 	}
@@ -81,15 +81,15 @@ func (w *witness) look(ino uint64) {
 	}
 }
 
-// watch begins to watch a directory. It returns nil if that is impossible.
-func (f *FS) watch(o *object) *watchedDir {
+// watchDir begins to watch a directory. It returns nil if that is impossible.
+func (f *FS) watchDir(o *object) *watchedDir {
 	w := &f.witness
-	if !w.able || w.broken.Load() {
+	if !w.supported || w.unavailable.Load() {
 		return nil
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.dirs) >= maxWatched || w.refused == f.cache.tick.Load()+1 || !w.open() {
+	if len(w.dirs) >= maxWatched || w.refused == f.cache.tick.Load()+1 || !w.openInotify() {
 		return nil
 	}
 	wd, err := unix.InotifyAddWatch(w.fd, magicPath(o.fd), witnessEvents)
@@ -106,8 +106,8 @@ func (f *FS) watch(o *object) *watchedDir {
 	return d
 }
 
-// open opens the inotify instance. w.mu is held.
-func (w *witness) open() bool {
+// openInotify opens the inotify instance. w.mu is held.
+func (w *dirWitness) openInotify() bool {
 	if w.fd > 0 {
 		return true
 	}
@@ -118,15 +118,15 @@ func (w *witness) open() bool {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		witnesses.Add(-1)
-		w.broken.Store(true)
+		w.unavailable.Store(true)
 		return false
 	}
 	w.fd, w.dirs, w.buf = fd, make(map[int32]*watchedDir), make([]byte, reportsLen)
 	return true
 }
 
-// close closes the inotify instance, after all watches.
-func (w *witness) close() {
+// closeInotify closes the inotify instance, after all watches.
+func (w *dirWitness) closeInotify() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.fd > 0 {
@@ -136,49 +136,49 @@ func (w *witness) close() {
 	}
 }
 
-// end ends the watch, if any.
-func (d *watchedDir) end() {
+// stopWatching removes the watch, if any.
+func (d *watchedDir) stopWatching() {
 	if d == nil {
 		return
 	}
 	w := &d.f.witness
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.fd > 0 && !d.gone {
-		_, _ = unix.InotifyRmWatch(w.fd, uint32(d.wd)) // fails if the kernel has just ended it
+	if w.fd > 0 && !d.unwatched {
+		_, _ = unix.InotifyRmWatch(w.fd, uint32(d.wd)) // fails if the kernel has just removed it
 		d.f.readReports()
 	}
 	d.dropLocked()
 }
 
-// dropLocked ends what the witness knows of a directory whose watch has ended. The change
-// attribute moves first: nobody will learn of changes that the kernel has not reported.
+// dropLocked forgets a directory whose watch was removed. The change attribute moves first: changes
+// that the kernel has not reported would otherwise be missed.
 func (d *watchedDir) dropLocked() {
-	if d.gone {
+	if d.unwatched {
 		return
 	}
 	if !d.fresh {
-		d.count()
+		d.bumpChange()
 	}
 	w := &d.f.witness
-	d.gone, d.odd = true, true
+	d.unwatched, d.unexpected = true, true
 	delete(w.dirs, d.wd)
 	w.byIno.Delete(d.ino)
 	w.live.Add(-1)
 }
 
-// hasGone reports whether the kernel has ended the watch.
-func (d *watchedDir) hasGone() bool {
+// isUnwatched reports whether the kernel has removed the watch.
+func (d *watchedDir) isUnwatched() bool {
 	d.f.witness.mu.Lock()
 	defer d.f.witness.mu.Unlock()
-	return d.gone
+	return d.unwatched
 }
 
-// count moves the change attribute, after all that has moved ctime so far.
-func (d *watchedDir) count() {
+// bumpChange moves the change attribute past all values seen so far.
+func (d *watchedDir) bumpChange() {
 	var st unix.Statx_t
 	if statFD(d.fd, &st) == nil {
-		ctime := d.f.ctime(&st)
-		counted().note(inodeOf(&st), ctime, ctime, true)
+		ctime := d.f.ctimeNanos(&st)
+		counted().noteChange(inodeOf(&st), ctime, ctime, true)
 	}
 }

@@ -14,11 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/posix/internal/handletable"
 )
 
-// A namer changes names in two directories of an FS, and returns what is said to be
+// A fakeNameCreator changes names in two directories of an FS, and returns what is said to be
 // atomic.
-type namer struct {
+type fakeNameCreator struct {
 	t    *testing.T
 	ctx  context.Context
 	f    *FS
@@ -26,12 +27,12 @@ type namer struct {
 	d, e vfs.Handle
 }
 
-func newNamer(t *testing.T, base string) (*namer, *site) {
-	clean(t)
-	s := newSite(t, base, Options{})
+func newFakeNameCreator(t *testing.T, base string) (*fakeNameCreator, *exportedDir) {
+	checkCleanup(t)
+	s := newExportedDir(t, base, Options{})
 	require.NoError(t, os.Mkdir(s.path("d"), 0o777))
 	require.NoError(t, os.Mkdir(s.path("e"), 0o777))
-	n := &namer{t: t, ctx: vfs.WithAtomic(t.Context()), f: s.open(t), c: vfs.Cred{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}}
+	n := &fakeNameCreator{t: t, ctx: vfs.WithAtomic(t.Context()), f: s.open(t), c: vfs.Cred{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}}
 	for name, to := range map[string]*vfs.Handle{"d": &n.d, "e": &n.e} {
 		h, _, _, err := n.f.Lookup(t.Context(), &n.c, n.f.Root(), name)
 		require.NoError(t, err)
@@ -40,7 +41,7 @@ func newNamer(t *testing.T, base string) (*namer, *site) {
 	return n, s
 }
 
-func (n *namer) create(name string) bool {
+func (n *fakeNameCreator) create(name string) bool {
 	n.t.Helper()
 	made, err := n.f.Create(n.ctx, &n.c, n.d, name, vfs.CreateHow{Mode: vfs.Guarded})
 	require.NoError(n.t, err)
@@ -48,7 +49,7 @@ func (n *namer) create(name string) bool {
 }
 
 // overflow makes the kernel lose reports, by one that the witness reads next.
-func (n *namer) overflow() {
+func (n *fakeNameCreator) overflow() {
 	read := n.f.witness.read
 	n.f.witness.read = func(_ int, b []byte) (int, error) {
 		n.f.witness.read = read
@@ -59,14 +60,14 @@ func (n *namer) overflow() {
 	}
 }
 
-func (n *namer) remove(name string) bool {
+func (n *fakeNameCreator) remove(name string) bool {
 	n.t.Helper()
 	w, err := n.f.Remove(n.ctx, &n.c, n.d, name)
 	require.NoError(n.t, err)
 	return w.Atomic
 }
 
-func (n *namer) rename(from vfs.Handle, name string, to vfs.Handle, next string) (source, target bool) {
+func (n *fakeNameCreator) rename(from vfs.Handle, name string, to vfs.Handle, next string) (source, target bool) {
 	n.t.Helper()
 	w, v, err := n.f.Rename(n.ctx, &n.c, from, name, to, next)
 	require.NoError(n.t, err)
@@ -78,7 +79,7 @@ func (n *namer) rename(from vfs.Handle, name string, to vfs.Handle, next string)
 func TestAtomic(t *testing.T) {
 	for _, base := range []string{"/dev/shm", "/tmp"} {
 		t.Run(base, func(t *testing.T) {
-			n, s := newNamer(t, base)
+			n, s := newFakeNameCreator(t, base)
 			f := n.f
 			assert.False(t, n.create("a"), "nobody knows what was before")
 			assert.True(t, n.create("b"))
@@ -145,10 +146,10 @@ func TestAtomic(t *testing.T) {
 	}
 }
 
-// TestAtomicUnasked checks that calls that do not ask cause no work, and that the
-// observation of a directory ends with its object.
+// TestAtomicUnasked checks that calls without WithAtomic cause no work, and that a directory's
+// watch is removed with its object.
 func TestAtomicUnasked(t *testing.T) {
-	n, _ := newNamer(t, "/dev/shm")
+	n, _ := newFakeNameCreator(t, "/dev/shm")
 	asked := n.ctx
 	n.ctx = t.Context()
 	for range 2 {
@@ -160,23 +161,23 @@ func TestAtomicUnasked(t *testing.T) {
 	n.create("a")
 	assert.Len(t, n.f.witness.dirs, 1)
 	for range 2 * idleTicks {
-		n.f.cache.sweep()
+		n.f.cache.sweepAll()
 	}
 	n.f.witness.mu.Lock()
 	defer n.f.witness.mu.Unlock()
 	assert.Empty(t, n.f.witness.dirs)
 }
 
-// meddledHandles are handles that call meddle between a rename and the reading of the
+// brokenHandles are handles that call meddle between a rename and the reading of the
 // attributes from after it.
-type meddledHandles struct {
+type brokenHandles struct {
 	handles
-	meddle func()
+	beforeEndMove func()
 }
 
-func (h *meddledHandles) moved(fd int, st *unix.Statx_t, not place) {
-	h.meddle()
-	h.handles.moved(fd, st, not)
+func (h *brokenHandles) endMove(fd int, st *unix.Statx_t, from, not handletable.Place) {
+	h.beforeEndMove()
+	h.handles.endMove(fd, st, from, not)
 }
 
 // TestAtomicMeddled checks changes by other processes just after a rename from another
@@ -184,9 +185,9 @@ func (h *meddledHandles) moved(fd int, st *unix.Statx_t, not place) {
 func TestAtomicMeddled(t *testing.T) {
 	for _, base := range []string{"/dev/shm", "/tmp"} {
 		t.Run(base, func(t *testing.T) {
-			n, s := newNamer(t, base)
+			n, s := newFakeNameCreator(t, base)
 			require.NoError(t, os.Mkdir(s.path("outside"), 0o777))
-			handles := &meddledHandles{handles: n.f.handles}
+			handles := &brokenHandles{handles: n.f.handles}
 			n.f.handles = handles
 			file := func(path string) { require.NoError(t, os.WriteFile(path, nil, 0o600)) }
 			for _, tt := range []struct {
@@ -208,12 +209,12 @@ func TestAtomicMeddled(t *testing.T) {
 					return os.Rename(s.path("e"), s.path("outside", "e"))
 				}, false},
 			} {
-				handles.meddle = func() {}
+				handles.beforeEndMove = func() {}
 				file(s.path("d", "first"))
 				n.rename(n.d, "first", n.e, "first")
 				file(s.path("d", "x"))
 				file(s.path("outside", "y"))
-				handles.meddle = func() { require.NoError(t, tt.change(), tt.what) }
+				handles.beforeEndMove = func() { require.NoError(t, tt.change(), tt.what) }
 				_, target := n.rename(n.d, "x", n.e, "b")
 				assert.Equal(t, tt.want, target, tt.what)
 			}
@@ -221,10 +222,10 @@ func TestAtomicMeddled(t *testing.T) {
 	}
 }
 
-// TestAtomicUnwatched checks directories for which the witness has no room: a rename from
-// one is not told from another one to the same name just before, and changes do not open them.
+// TestAtomicUnwatched checks directories that the witness cannot watch: a rename from one is not
+// told from another one to the same name just before, and changes do not open them.
 func TestAtomicUnwatched(t *testing.T) {
-	n, s := newNamer(t, "/dev/shm")
+	n, s := newFakeNameCreator(t, "/dev/shm")
 	assert.False(t, n.create("a"))
 	assert.True(t, n.create("b"))
 	n.f.witness.mu.Lock()
@@ -264,11 +265,11 @@ func TestAtomicUnwatched(t *testing.T) {
 	assert.False(t, target)
 }
 
-// TestManyWitnesses checks that an FS does without a witness if others have one, and that a
-// closed one makes room.
+// TestManyWitnesses checks that an FS does without a witness if others have one, and that a closed
+// one frees its place.
 func TestManyWitnesses(t *testing.T) {
 	before := witnesses.Load()
-	n, _ := newNamer(t, "/dev/shm")
+	n, _ := newFakeNameCreator(t, "/dev/shm")
 	witnesses.Store(maxWitnesses)
 	n.create("a")
 	assert.False(t, n.create("b"))

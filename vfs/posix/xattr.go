@@ -13,15 +13,14 @@ import (
 
 var _ vfs.Xattrs = (*FS)(nil)
 
-// userPrefix begins the host's names of the attributes that users set. All
-// others belong to the system: no client may see or set them.
+// userPrefix begins the host's names for user attributes. All others belong to the system: no
+// client may see or set them.
 const userPrefix = "user."
 
 // HasXattrs reports whether the host's file system has such attributes.
 func (f *FS) HasXattrs() bool { return f.xattrs }
 
-// hasXattrs asks a file system whether the object of a descriptor could have an
-// attribute.
+// hasXattrs reports whether fd's file system supports extended attributes.
 func hasXattrs(fd int) bool {
 	_, err := unix.Fgetxattr(fd, userPrefix+"x", nil)
 	return err != unix.EOPNOTSUPP
@@ -30,14 +29,14 @@ func hasXattrs(fd int) bool {
 // GetXattr reads an attribute as the caller, through /proc, because the kernel
 // reads none by an O_PATH descriptor.
 func (f *FS) GetXattr(_ context.Context, c *vfs.Cred, h vfs.Handle, name string) (value []byte, err error) {
-	o, err := f.object(h)
+	o, err := f.getObject(h)
 	if err != nil {
 		return nil, err
 	}
-	defer f.put(o)
+	defer f.putObject(o)
 	path, name := magicPath(o.fd), userPrefix+name
-	err = f.as(c, func() (err error) {
-		value, err = growing(func(b []byte) (int, error) { return unix.Getxattr(path, name, b) })
+	err = f.runAs(c, func() (err error) {
+		value, err = readGrowing(func(b []byte) (int, error) { return unix.Getxattr(path, name, b) })
 		return err
 	})
 	return value, err
@@ -45,15 +44,15 @@ func (f *FS) GetXattr(_ context.Context, c *vfs.Cred, h vfs.Handle, name string)
 
 // ListXattrs returns the names in the host's order.
 func (f *FS) ListXattrs(_ context.Context, c *vfs.Cred, h vfs.Handle) (names []string, err error) {
-	o, err := f.object(h)
+	o, err := f.getObject(h)
 	if err != nil {
 		return nil, err
 	}
-	defer f.put(o)
+	defer f.putObject(o)
 	path := magicPath(o.fd)
 	var list []byte
-	err = f.as(c, func() (err error) {
-		list, err = growing(func(b []byte) (int, error) { return unix.Listxattr(path, b) })
+	err = f.runAs(c, func() (err error) {
+		list, err = readGrowing(func(b []byte) (int, error) { return unix.Listxattr(path, b) })
 		return err
 	})
 	for name := range strings.SplitSeq(string(list), "\x00") {
@@ -64,8 +63,8 @@ func (f *FS) ListXattrs(_ context.Context, c *vfs.Cred, h vfs.Handle) (names []s
 	return names, err
 }
 
-// growing calls get with memory for its result. The result may grow meanwhile.
-func growing(get func(b []byte) (int, error)) ([]byte, error) {
+// readGrowing calls get with memory for its result, which may grow between calls.
+func readGrowing(get func(b []byte) (int, error)) ([]byte, error) {
 	for {
 		n, err := get(nil)
 		if n == 0 || err != nil {
@@ -99,16 +98,16 @@ func (f *FS) RemoveXattr(_ context.Context, c *vfs.Cred, h vfs.Handle, name stri
 	return f.changeXattr(c, h, func(path string) error { return unix.Removexattr(path, userPrefix+name) })
 }
 
-// changeXattr makes a change of an object, and puts it on stable storage.
+// changeXattr changes an object, and puts the change on stable storage.
 func (f *FS) changeXattr(c *vfs.Cred, h vfs.Handle, change func(path string) error) (vfs.WCC, error) {
-	o, err := f.object(h)
+	o, err := f.getObject(h)
 	if err != nil {
 		return vfs.WCC{}, err
 	}
-	defer f.put(o)
+	defer f.putObject(o)
 	w, err := f.changeXattrOf(o, c, change)
 	if err == nil {
-		err = f.sync(o)
+		err = f.syncObject(o)
 	}
 	return w, err
 }
@@ -119,9 +118,9 @@ func (f *FS) changeXattrOf(o *object, c *vfs.Cred, change func(path string) erro
 		return w, err
 	}
 	defer f.endChange(o)
-	w = f.unchanged(&st)
+	w = f.unchangedWCC(&st)
 	path := magicPath(o.fd)
-	err = f.as(c, func() error { return change(path) })
-	w.After = f.changed(o, &st, err == nil)
+	err = f.runAs(c, func() error { return change(path) })
+	w.After = f.attrAfterChange(o, &st, err == nil)
 	return w, err
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-func testSetAttrMode(r *rig) {
-	for _, h := range []vfs.Handle{r.file(r.root, "f", ""), r.dir(r.root, "d")} {
+func testSetAttrMode(r *testFS) {
+	for _, h := range []vfs.Handle{r.createFile(r.root, "f", ""), r.createDir(r.root, "d")} {
 		for _, m := range []uint32{0, 0o777, 0o1644, 0o6755, 0o400} {
-			w, err := r.fs.SetAttr(r.ctx, r.c, h, mode(m), nil)
+			w, err := r.fs.SetAttr(r.ctx, r.c, h, modeAttr(m), nil)
 			require.NoError(r, err)
 			assert.Equal(r, m, w.After.Mode)
-			assert.Equal(r, m, r.attr(h).Mode)
+			assert.Equal(r, m, r.getAttr(h).Mode)
 		}
 		w, err := r.fs.SetAttr(r.ctx, r.c, h, vfs.SetAttr{}, nil)
 		require.NoError(r, err, "an empty change succeeds")
@@ -24,53 +24,53 @@ func testSetAttrMode(r *rig) {
 	}
 }
 
-func testSetAttrSize(r *rig) {
-	f := r.file(r.root, "f", "0123456789")
+func testSetAttrSize(r *testFS) {
+	f := r.createFile(r.root, "f", "0123456789")
 	for _, size := range []uint64{4, 0, 5000, 1 << 40, 1<<40 + 1, 3} {
 		w, err := r.fs.SetAttr(r.ctx, r.c, f, vfs.SetAttr{Size: &size}, nil)
 		require.NoError(r, err)
 		assert.Equal(r, size, w.After.Size)
-		assert.Equal(r, size, r.attr(f).Size)
+		assert.Equal(r, size, r.getAttr(f).Size)
 	}
-	assert.Equal(r, "\x00\x00\x00", r.read(f), "truncated data is gone")
+	assert.Equal(r, "\x00\x00\x00", r.readFile(f), "truncated data is gone")
 	for _, size := range []uint64{1 << 63, 1<<64 - 1} {
 		_, err := r.fs.SetAttr(r.ctx, r.c, f, vfs.SetAttr{Size: &size}, nil)
 		assert.ErrorIs(r, err, errTooBig)
 	}
-	assert.EqualValues(r, 3, r.attr(f).Size)
+	assert.EqualValues(r, 3, r.getAttr(f).Size)
 
 	long := time.Now().Add(-time.Hour)
 	old := vfs.Time{Sec: long.Unix()}
 	r.setAttr(f, vfs.SetAttr{MtimeHow: vfs.SetToClient, Mtime: old})
-	r.setAttr(f, vfs.SetAttr{Size: ptr(uint64(3))})
-	assert.NotEqual(r, old, r.attr(f).Mtime, "setting the same size is a change")
+	r.setAttr(f, vfs.SetAttr{Size: ptrTo(uint64(3))})
+	assert.NotEqual(r, old, r.getAttr(f).Mtime, "setting the same size is a change")
 
-	both := vfs.SetAttr{Size: ptr(uint64(1)), Mode: ptr(uint32(0o4711)), MtimeHow: vfs.SetToClient, Mtime: old}
+	both := vfs.SetAttr{Size: ptrTo(uint64(1)), Mode: ptrTo(uint32(0o4711)), MtimeHow: vfs.SetToClient, Mtime: old}
 	r.setAttr(f, both)
-	a := r.attr(f)
+	a := r.getAttr(f)
 	assert.EqualValues(r, 1, a.Size)
 	assert.EqualValues(r, 0o4711, a.Mode, "the mode is set after the size, which clears bits of it")
 	assert.Equal(r, old, a.Mtime, "the time is set after the size, which changes it")
 }
 
-func testSetAttrTimes(r *rig) {
-	f := r.file(r.root, "f", "")
+func testSetAttrTimes(r *testFS) {
+	f := r.createFile(r.root, "f", "")
 	at, mt := vfs.Time{Sec: 1_700_000_000, Nsec: 123_456_789}, vfs.Time{Sec: 1, Nsec: 999_999_999}
-	before := r.attr(f).Ctime
+	before := r.getAttr(f).Ctime
 	r.setAttr(f, vfs.SetAttr{AtimeHow: vfs.SetToClient, Atime: at, MtimeHow: vfs.SetToClient, Mtime: mt})
-	a := r.attr(f)
+	a := r.getAttr(f)
 	assert.Equal(r, at, a.Atime)
 	assert.Equal(r, mt, a.Mtime)
 	assert.GreaterOrEqual(r, a.Ctime.Sec, before.Sec)
 
 	start := time.Now().Add(-time.Second).Unix()
 	r.setAttr(f, vfs.SetAttr{MtimeHow: vfs.SetToServer})
-	a = r.attr(f)
+	a = r.getAttr(f)
 	assert.Equal(r, at, a.Atime, "only the other was requested")
 	assert.GreaterOrEqual(r, a.Mtime.Sec, start)
 	mt = a.Mtime
 	r.setAttr(f, vfs.SetAttr{AtimeHow: vfs.SetToServer})
-	a = r.attr(f)
+	a = r.getAttr(f)
 	assert.GreaterOrEqual(r, a.Atime.Sec, start)
 	assert.Equal(r, mt, a.Mtime)
 
@@ -79,43 +79,43 @@ func testSetAttrTimes(r *rig) {
 		_, err := r.fs.SetAttr(r.ctx, r.c, f, vfs.SetAttr{MtimeHow: vfs.SetToClient, Mtime: vfs.Time{Nsec: nsec}}, nil)
 		assert.ErrorIs(r, err, errInval)
 	}
-	assert.Equal(r, mt, r.attr(f).Mtime)
+	assert.Equal(r, mt, r.getAttr(f).Mtime)
 }
 
-func testSetAttrGuard(r *rig) {
-	f := r.file(r.root, "f", "data")
-	a := r.attr(f)
+func testSetAttrGuard(r *testFS) {
+	f := r.createFile(r.root, "f", "data")
+	a := r.getAttr(f)
 	wrong := a.Ctime
 	wrong.Nsec ^= 1
-	w, err := r.fs.SetAttr(r.ctx, r.c, f, vfs.SetAttr{Size: ptr(uint64(0))}, &wrong)
+	w, err := r.fs.SetAttr(r.ctx, r.c, f, vfs.SetAttr{Size: ptrTo(uint64(0))}, &wrong)
 	assert.ErrorIs(r, err, vfs.ErrNotSync)
 	assert.Equal(r, a.Ctime, w.After.Ctime)
-	assert.Equal(r, "data", r.read(f))
-	_, err = r.fs.SetAttr(r.ctx, r.c, f, vfs.SetAttr{Size: ptr(uint64(0))}, &a.Ctime)
+	assert.Equal(r, "data", r.readFile(f))
+	_, err = r.fs.SetAttr(r.ctx, r.c, f, vfs.SetAttr{Size: ptrTo(uint64(0))}, &a.Ctime)
 	require.NoError(r, err)
-	assert.Zero(r, r.attr(f).Size)
+	assert.Zero(r, r.getAttr(f).Size)
 }
 
-func testSetAttrOwner(r *rig) {
-	root := r.as(vfs.Cred{})
+func testSetAttrOwner(r *testFS) {
+	root := r.asCaller(vfs.Cred{})
 	m, err := r.fs.Symlink(r.ctx, r.c, r.root, "l", "x", vfs.SetAttr{})
 	require.NoError(r, err)
-	f := r.file(r.root, "f", "")
-	for _, h := range []vfs.Handle{f, r.dir(r.root, "d"), m.Handle} {
+	f := r.createFile(r.root, "f", "")
+	for _, h := range []vfs.Handle{f, r.createDir(r.root, "d"), m.Handle} {
 		root.setAttr(h, vfs.SetAttr{UID: &alice.UID})
-		assert.Equal(r, alice.UID, r.attr(h).UID)
-		gid := r.attr(h).GID
-		root.setAttr(h, vfs.SetAttr{GID: ptr(uint32(4_000_000_000))})
-		a := r.attr(h)
+		assert.Equal(r, alice.UID, r.getAttr(h).UID)
+		gid := r.getAttr(h).GID
+		root.setAttr(h, vfs.SetAttr{GID: ptrTo(uint32(4_000_000_000))})
+		a := r.getAttr(h)
 		assert.EqualValues(r, 4_000_000_000, a.GID)
 		assert.Equal(r, alice.UID, a.UID)
 		root.setAttr(h, vfs.SetAttr{GID: &gid})
 	}
-	root.setAttr(f, mode(0o6755))
+	root.setAttr(f, modeAttr(0o6755))
 	root.setAttr(f, vfs.SetAttr{UID: &bob.UID})
-	assert.EqualValues(r, 0o755, r.attr(f).Mode, "a new owner has not inherited the setuid bit")
-	root.setAttr(f, vfs.SetAttr{UID: &alice.UID, Mode: ptr(uint32(0o4755))})
-	assert.EqualValues(r, 0o4755, r.attr(f).Mode, "unless requested")
+	assert.EqualValues(r, 0o755, r.getAttr(f).Mode, "a new owner has not inherited the setuid bit")
+	root.setAttr(f, vfs.SetAttr{UID: &alice.UID, Mode: ptrTo(uint32(0o4755))})
+	assert.EqualValues(r, 0o4755, r.getAttr(f).Mode, "unless requested")
 
 	_, err = r.fs.SetAttr(r.ctx, &alice, f, vfs.SetAttr{UID: &bob.UID}, nil)
 	assert.ErrorIs(r, err, errPerm, "only root may change the owner")
@@ -123,18 +123,18 @@ func testSetAttrOwner(r *rig) {
 	assert.ErrorIs(r, err, errPerm, "a foreign group")
 	_, err = r.fs.SetAttr(r.ctx, &alice, f, vfs.SetAttr{GID: &alice.Groups[0]}, nil)
 	assert.NoError(r, err, "the caller's own group")
-	_, err = r.fs.SetAttr(r.ctx, &bob, f, mode(0o777), nil)
+	_, err = r.fs.SetAttr(r.ctx, &bob, f, modeAttr(0o777), nil)
 	assert.ErrorIs(r, err, errPerm)
 }
 
 // testWCC checks that each change returns the attributes before and after.
-func testWCC(r *rig) {
-	d := r.dir(r.root, "d")
-	e := r.dir(r.root, "e")
-	f := r.file(d, "f", "data")
+func testWCC(r *testFS) {
+	d := r.createDir(r.root, "d")
+	e := r.createDir(r.root, "e")
+	f := r.createFile(d, "f", "data")
 	check := func(what string, h vfs.Handle, call func() (vfs.WCC, error)) {
 		r.Helper()
-		before := r.attr(h)
+		before := r.getAttr(h)
 		w, err := call()
 		require.NoError(r, err, what)
 		if w.Before.OK {
@@ -144,7 +144,7 @@ func testWCC(r *rig) {
 			}, w.Before, what)
 		}
 		require.True(r, w.After.OK, what)
-		after := r.attr(h)
+		after := r.getAttr(h)
 		w.After.Atime, after.Atime = vfs.Time{}, vfs.Time{}
 		w.After.Used, after.Used = 0, 0 // storage may be allocated at writeback
 		assert.Equal(r, after, w.After.Attr, what)
@@ -155,15 +155,15 @@ func testWCC(r *rig) {
 		return w, err
 	})
 	check("commit", f, func() (vfs.WCC, error) { return r.fs.Commit(r.ctx, r.c, f, 0, 0) })
-	check("setattr", f, func() (vfs.WCC, error) { return r.fs.SetAttr(r.ctx, r.c, f, mode(0o600), nil) })
-	check("create", d, func() (vfs.WCC, error) { return of(r.fs.Create(r.ctx, r.c, d, "c", guarded(0o600))) })
+	check("setattr", f, func() (vfs.WCC, error) { return r.fs.SetAttr(r.ctx, r.c, f, modeAttr(0o600), nil) })
+	check("create", d, func() (vfs.WCC, error) { return of(r.fs.Create(r.ctx, r.c, d, "c", guardedCreate(0o600))) })
 	check("exclusive", d, func() (vfs.WCC, error) {
 		return of(r.fs.Create(r.ctx, r.c, d, "x", vfs.CreateHow{Mode: vfs.Exclusive, Verifier: 7}))
 	})
-	check("mkdir", d, func() (vfs.WCC, error) { return of(r.fs.Mkdir(r.ctx, r.c, d, "m", mode(0o700))) })
+	check("mkdir", d, func() (vfs.WCC, error) { return of(r.fs.Mkdir(r.ctx, r.c, d, "m", modeAttr(0o700))) })
 	check("symlink", d, func() (vfs.WCC, error) { return of(r.fs.Symlink(r.ctx, r.c, d, "s", "t", vfs.SetAttr{})) })
 	check("mknod", d, func() (vfs.WCC, error) {
-		return of(r.fs.Mknod(r.ctx, r.c, d, "n", vfs.TypeFIFO, vfs.Dev{}, mode(0o600)))
+		return of(r.fs.Mknod(r.ctx, r.c, d, "n", vfs.TypeFIFO, vfs.Dev{}, modeAttr(0o600)))
 	})
 	check("link", d, func() (vfs.WCC, error) { _, w, err := r.fs.Link(r.ctx, r.c, f, d, "k"); return w, err })
 	check("rename from", d, func() (vfs.WCC, error) { w, _, err := r.fs.Rename(r.ctx, r.c, d, "k", e, "k"); return w, err })
@@ -171,7 +171,7 @@ func testWCC(r *rig) {
 	check("remove", d, func() (vfs.WCC, error) { return r.fs.Remove(r.ctx, r.c, d, "k") })
 	check("rmdir", d, func() (vfs.WCC, error) { return r.fs.Rmdir(r.ctx, r.c, d, "m") })
 
-	_, err := r.fs.Create(r.ctx, r.c, d, "c", guarded(0o600))
+	_, err := r.fs.Create(r.ctx, r.c, d, "c", guardedCreate(0o600))
 	require.ErrorIs(r, err, errExist)
 	w, err := r.fs.Remove(r.ctx, r.c, d, "none")
 	require.ErrorIs(r, err, errNoEnt)
@@ -180,44 +180,44 @@ func testWCC(r *rig) {
 
 // testChange checks that no value of a change attribute comes twice, and that
 // the time of birth stays.
-func testChange(r *rig) {
-	d := r.dir(r.root, "d")
-	f := r.file(d, "f", "")
-	if !r.attr(f).HasChange {
+func testChange(r *testFS) {
+	d := r.createDir(r.root, "d")
+	f := r.createFile(d, "f", "")
+	if !r.getAttr(f).HasChange {
 		return // ctime must do
 	}
-	birth := r.attr(f)
+	birth := r.getAttr(f)
 	seen := map[vfs.Handle]map[uint64]bool{d: {}, f: {}}
 	check := func(h vfs.Handle, what string) {
 		r.Helper()
-		a := r.attr(h)
+		a := r.getAttr(h)
 		require.True(r, a.HasChange)
 		assert.False(r, seen[h][a.Change], what)
 		seen[h][a.Change] = true
-		assert.Equal(r, a.Change, r.attr(h).Change, "nothing has changed")
+		assert.Equal(r, a.Change, r.getAttr(h).Change, "nothing has changed")
 	}
 	for i := range 20 {
-		r.write(f, "x", uint64(i))
+		r.writeFile(f, "x", uint64(i))
 		check(f, "write")
-		r.setAttr(f, mode(0o600+uint32(i)%2))
+		r.setAttr(f, modeAttr(0o600+uint32(i)%2))
 		check(f, "mode")
 		r.setAttr(f, vfs.SetAttr{MtimeHow: vfs.SetToClient, Mtime: vfs.Time{Sec: int64(i % 2)}})
 		check(f, "time")
-		r.setAttr(f, vfs.SetAttr{Size: ptr(uint64(i))})
+		r.setAttr(f, vfs.SetAttr{Size: ptrTo(uint64(i))})
 		check(f, "size")
-		r.file(d, "g", "")
+		r.createFile(d, "g", "")
 		check(d, "create")
-		r.rename(d, "g", d, "h")
+		r.renameName(d, "g", d, "h")
 		check(d, "rename")
-		r.remove(d, "h")
+		r.removeFile(d, "h")
 		check(d, "remove")
 	}
-	assert.Equal(r, birth.HasBirth, r.attr(f).HasBirth)
-	assert.Equal(r, birth.Birth, r.attr(f).Birth)
+	assert.Equal(r, birth.HasBirth, r.getAttr(f).HasBirth)
+	assert.Equal(r, birth.Birth, r.getAttr(f).Birth)
 }
 
-func testStatFS(r *rig) {
-	f := r.file(r.root, "f", "")
+func testStatFS(r *testFS) {
+	f := r.createFile(r.root, "f", "")
 	for _, h := range []vfs.Handle{r.root, f} {
 		s, a, err := r.fs.StatFS(r.ctx, r.c, h)
 		require.NoError(r, err)
@@ -233,15 +233,15 @@ func testStatFS(r *rig) {
 		assert.True(r, p.NoTrunc)
 		assert.True(r, p.CasePreserving)
 		assert.False(r, p.CaseInsensitive)
-		r.remove(r.root, r.named(r.file(r.root, strings.Repeat("n", int(p.NameMax)), "")))
+		r.removeFile(r.root, r.nameAttr(r.createFile(r.root, strings.Repeat("n", int(p.NameMax)), "")))
 	}
 }
 
-// named returns the name of an object in the root.
-func (r *rig) named(h vfs.Handle) string {
+// nameAttr returns the name of an object in the root.
+func (r *testFS) nameAttr(h vfs.Handle) string {
 	r.Helper()
-	for _, name := range r.names(r.root) {
-		if r.lookup(r.root, name) == h {
+	for _, name := range r.listNames(r.root) {
+		if r.lookupName(r.root, name) == h {
 			return name
 		}
 	}

@@ -13,9 +13,9 @@ import (
 
 // testConcurrent checks that concurrent readers and writers of different blocks
 // of one file read back the data they wrote.
-func testConcurrent(r *rig) {
+func testConcurrent(r *testFS) {
 	const block, blocks, rounds = 4096, 8, 30
-	f := r.file(r.root, "f", "")
+	f := r.createFile(r.root, "f", "")
 	var wg sync.WaitGroup
 	for w := range blocks {
 		wg.Go(func() {
@@ -37,14 +37,14 @@ func testConcurrent(r *rig) {
 		})
 	}
 	wg.Wait()
-	assert.EqualValues(r, block*blocks, r.attr(f).Size)
+	assert.EqualValues(r, block*blocks, r.getAttr(f).Size)
 }
 
 // testConcurrentWCC checks that no other change lies between the attributes
 // before and after a change.
-func testConcurrentWCC(r *rig) {
+func testConcurrentWCC(r *testFS) {
 	const workers, rounds = 4, 100
-	f := r.file(r.root, "f", "")
+	f := r.createFile(r.root, "f", "")
 	var end atomic.Uint64
 	var wg sync.WaitGroup
 	for range workers {
@@ -64,16 +64,16 @@ func testConcurrentWCC(r *rig) {
 
 // testConcurrentNames creates, renames and removes names concurrently in the
 // same directories.
-func testConcurrentNames(r *rig) {
+func testConcurrentNames(r *testFS) {
 	const workers, rounds = 8, 12
-	dirs := []vfs.Handle{r.dir(r.root, "a"), r.dir(r.root, "b")}
+	dirs := []vfs.Handle{r.createDir(r.root, "a"), r.createDir(r.root, "b")}
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Go(func() {
 			from, to := dirs[w%2], dirs[(w+1)%2]
 			for i := range rounds {
 				name := fmt.Sprintf("%d-%d", w, i)
-				m, err := r.fs.Create(r.ctx, r.c, from, name, guarded(0o600))
+				m, err := r.fs.Create(r.ctx, r.c, from, name, guardedCreate(0o600))
 				if !assert.NoError(r, err) {
 					return
 				}
@@ -90,11 +90,11 @@ func testConcurrentNames(r *rig) {
 				}
 				// All workers compete for this name; only one at a time
 				// succeeds.
-				_, _ = r.fs.Create(r.ctx, r.c, r.root, "contended", vfs.CreateHow{Mode: vfs.Unchecked, Attr: mode(0o600)})
+				_, _ = r.fs.Create(r.ctx, r.c, r.root, "contended", vfs.CreateHow{Mode: vfs.Unchecked, Attr: modeAttr(0o600)})
 				_, _ = r.fs.Remove(r.ctx, r.c, r.root, "contended")
 			}
 		})
 	}
 	wg.Wait()
-	assert.Len(r, append(r.names(dirs[0]), r.names(dirs[1])...), workers*rounds/2)
+	assert.Len(r, append(r.listNames(dirs[0]), r.listNames(dirs[1])...), workers*rounds/2)
 }

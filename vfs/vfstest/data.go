@@ -11,11 +11,11 @@ import (
 )
 
 // testReadWrite compares a file with a slice after random reads and writes.
-func testReadWrite(r *rig) {
+func testReadWrite(r *testFS) {
 	const size = 300_000
 	rnd := rand.New(rand.NewPCG(1, 2))
 	want := make([]byte, 0, size)
-	f := r.file(r.root, "f", "")
+	f := r.createFile(r.root, "f", "")
 	for range 200 {
 		off, n := rnd.IntN(size/2), rnd.IntN(20_000)
 		if rnd.IntN(2) == 0 {
@@ -44,8 +44,8 @@ func testReadWrite(r *rig) {
 	}
 }
 
-func testReadEnd(r *rig) {
-	f := r.file(r.root, "f", "0123456789")
+func testReadEnd(r *testFS) {
+	f := r.createFile(r.root, "f", "0123456789")
 	for _, tt := range []struct {
 		off  uint64
 		n    int
@@ -70,22 +70,22 @@ func testReadEnd(r *rig) {
 		assert.Equal(r, tt.eof, eof, "%d bytes at %d", tt.n, tt.off)
 		assert.EqualValues(r, 10, a.Size)
 	}
-	_, eof, _, err := r.fs.Read(r.ctx, r.c, r.file(r.root, "empty", ""), make([]byte, 1), 0)
+	_, eof, _, err := r.fs.Read(r.ctx, r.c, r.createFile(r.root, "empty", ""), make([]byte, 1), 0)
 	require.NoError(r, err)
 	assert.True(r, eof)
 
-	before := r.attr(f)
+	before := r.getAttr(f)
 	n, _, _, err := r.fs.Write(r.ctx, r.c, f, nil, 100, vfs.FileSync)
 	require.NoError(r, err)
 	assert.Zero(r, n)
-	assert.Equal(r, before, r.attr(f), "an empty WRITE changes nothing") // RFC 1813, Section 3.3.7
+	assert.Equal(r, before, r.getAttr(f), "an empty WRITE changes nothing") // RFC 1813, Section 3.3.7
 }
 
-func testSparse(r *rig) {
+func testSparse(r *testFS) {
 	const far = 1 << 40
-	f := r.file(r.root, "f", "")
-	r.write(f, "end", far)
-	a := r.attr(f)
+	f := r.createFile(r.root, "f", "")
+	r.writeFile(f, "end", far)
+	a := r.getAttr(f)
 	assert.EqualValues(r, far+3, a.Size)
 	assert.Less(r, a.Used, uint64(1<<20), "holes use no storage")
 	p := bytes.Repeat([]byte{'-'}, 10)
@@ -99,19 +99,19 @@ func testSparse(r *rig) {
 	assert.False(r, eof)
 }
 
-func testOffsets(r *rig) {
-	f := r.file(r.root, "f", "x")
+func testOffsets(r *testFS) {
+	f := r.createFile(r.root, "f", "x")
 	for _, off := range []uint64{1<<63 - 2, 1<<63 - 1, 1 << 63, 1<<64 - 4, 1<<64 - 1} {
 		n, _, w, err := r.fs.Write(r.ctx, r.c, f, []byte("data"), off, vfs.Unstable)
 		assert.ErrorIs(r, err, errTooBig, "at %#x", off)
 		assert.Zero(r, n)
 		assert.True(r, w.After.OK)
 	}
-	assert.Equal(r, "x", r.read(f))
+	assert.Equal(r, "x", r.readFile(f))
 }
 
-func testStability(r *rig) {
-	f := r.file(r.root, "f", "")
+func testStability(r *testFS) {
+	f := r.createFile(r.root, "f", "")
 	for _, how := range []vfs.Stable{vfs.Unstable, vfs.DataSync, vfs.FileSync} {
 		_, done, _, err := r.fs.Write(r.ctx, r.c, f, []byte("data"), 0, how)
 		require.NoError(r, err)
@@ -129,10 +129,10 @@ func testStability(r *rig) {
 	assert.Equal(r, v, r.fs.WriteVerifier())
 }
 
-func testVerifier(r *rig) {
+func testVerifier(r *testFS) {
 	seen := map[uint64]bool{r.fs.WriteVerifier(): true}
 	for i := range 3 {
-		r.use(r.b.Restart(r.T, r.fs, i%2 == 0))
+		r.useFS(r.b.Restart(r.T, r.fs, i%2 == 0))
 		seen[r.fs.WriteVerifier()] = true
 	}
 	assert.Len(r, seen, 4)

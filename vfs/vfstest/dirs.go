@@ -10,12 +10,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// many is more entries than a server reads at once, with names as long as
-// fill's.
+// many is more entries than a server reads at once, with names as long as createFiles'.
 const many = 250
 
-// fill creates n files with long names in the root.
-func (r *rig) fill(n int) (names []string) {
+// createFiles creates n files with long names in the root.
+func (r *testFS) createFiles(n int) (names []string) {
 	r.Helper()
 	for i := range n {
 		names = append(names, fmt.Sprintf("%0200d", i))
@@ -25,41 +24,41 @@ func (r *rig) fill(n int) (names []string) {
 		return names
 	}
 	for _, name := range names {
-		r.file(r.root, name, "")
+		r.createFile(r.root, name, "")
 	}
 	return names
 }
 
-func testReadDir(r *rig) {
-	d := r.dir(r.root, "d")
-	f := r.file(d, "f", "")
-	ids := map[string]uint64{".": r.attr(d).FileID, "..": r.attr(r.root).FileID, "f": r.attr(f).FileID}
+func testReadDir(r *testFS) {
+	d := r.createDir(r.root, "d")
+	f := r.createFile(d, "f", "")
+	ids := map[string]uint64{".": r.getAttr(d).FileID, "..": r.getAttr(r.root).FileID, "f": r.getAttr(f).FileID}
 	got := make(map[string]uint64)
-	for _, e := range r.list(d, 100, false) {
+	for _, e := range r.listDir(d, 100, false) {
 		got[e.name] = e.FileID
 		assert.False(r, e.HasHandle, "not requested")
 		assert.False(r, e.Attr.OK)
 	}
 	assert.Equal(r, ids, got)
-	for _, e := range r.list(r.root, 100, true) {
+	for _, e := range r.listDir(r.root, 100, true) {
 		if e.name != "d" {
-			assert.Equal(r, r.attr(r.root).FileID, e.FileID, "%s of the root is the root", e.name)
+			assert.Equal(r, r.getAttr(r.root).FileID, e.FileID, "%s of the root is the root", e.name)
 			assert.Equal(r, r.root, e.Handle)
 		}
 	}
 	a, _, eof, err := r.fs.ReadDir(r.ctx, r.c, d, 0, 0, false, func(*vfs.Entry) bool { return false })
 	require.NoError(r, err)
 	assert.False(r, eof, "a refused entry is returned next")
-	assert.Equal(r, r.attr(d).FileID, a.FileID)
+	assert.Equal(r, r.getAttr(d).FileID, a.FileID)
 }
 
 // testReadDirPieces checks that each entry is listed once, in pieces of any
 // size.
-func testReadDirPieces(r *rig) {
-	want := append(r.fill(many), ".", "..")
+func testReadDirPieces(r *testFS) {
+	want := append(r.createFiles(many), ".", "..")
 	for _, piece := range []int{1 << 30, 97, 3} {
 		var got []string
-		for _, e := range r.list(r.root, piece, piece == 97) {
+		for _, e := range r.listDir(r.root, piece, piece == 97) {
 			got = append(got, e.name)
 		}
 		assert.ElementsMatch(r, want, got, "pieces of %d", piece)
@@ -68,11 +67,11 @@ func testReadDirPieces(r *rig) {
 
 // testReadDirChanging checks that lasting entries are listed once while other
 // entries are added and removed.
-func testReadDirChanging(r *rig) {
+func testReadDirChanging(r *testFS) {
 	d := r.root
-	stay := r.fill(many)
+	stay := r.createFiles(many)
 	for i := range 30 {
-		r.file(d, fmt.Sprint("goes", i), "")
+		r.createFile(d, fmt.Sprint("goes", i), "")
 	}
 	seen := make(map[string]int)
 	var cookie, verifier uint64
@@ -87,8 +86,8 @@ func testReadDirChanging(r *rig) {
 		})
 		require.NoError(r, err)
 		if i < 30 {
-			r.remove(d, fmt.Sprint("goes", i))
-			r.file(d, fmt.Sprint("comes", i), "")
+			r.removeFile(d, fmt.Sprint("goes", i))
+			r.createFile(d, fmt.Sprint("comes", i), "")
 		}
 	}
 	for _, name := range stay {
@@ -96,32 +95,32 @@ func testReadDirChanging(r *rig) {
 	}
 }
 
-func testReadDirPlus(r *rig) {
+func testReadDirPlus(r *testFS) {
 	d := r.root
-	names := r.fill(200)
-	r.dir(d, "dir")
+	names := r.createFiles(200)
+	r.createDir(d, "dir")
 	_, err := r.fs.Symlink(r.ctx, r.c, d, "link", "t", vfs.SetAttr{})
 	require.NoError(r, err)
-	_, err = r.fs.Mknod(r.ctx, r.c, d, "fifo", vfs.TypeFIFO, vfs.Dev{}, mode(0o600))
+	_, err = r.fs.Mknod(r.ctx, r.c, d, "fifo", vfs.TypeFIFO, vfs.Dev{}, modeAttr(0o600))
 	require.NoError(r, err)
-	list := r.list(d, 50, true)
+	list := r.listDir(d, 50, true)
 	assert.Len(r, list, len(names)+5)
 	for _, e := range list {
 		require.True(r, e.HasHandle, e.name)
 		require.True(r, e.Attr.OK, e.name)
-		assert.Equal(r, r.lookup(d, e.name), e.Handle, e.name)
-		a := r.attr(e.Handle)
+		assert.Equal(r, r.lookupName(d, e.name), e.Handle, e.name)
+		a := r.getAttr(e.Handle)
 		e.Attr.Atime, a.Atime = vfs.Time{}, vfs.Time{} // listing a directory changes its atime
 		assert.Equal(r, a, e.Attr.Attr, e.name)
 		assert.Equal(r, a.FileID, e.FileID, e.name)
 	}
 }
 
-func testReadDirCookies(r *rig) {
+func testReadDirCookies(r *testFS) {
 	d := r.root
-	r.fill(10)
+	r.createFiles(10)
 	last := uint64(0)
-	for _, e := range r.list(d, 100, false) {
+	for _, e := range r.listDir(d, 100, false) {
 		assert.NotZero(r, e.Cookie, "0 is the start")
 		last = e.Cookie
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-func (r *rig) key(h vfs.Handle) string {
+func (r *testFS) objectKey(h vfs.Handle) string {
 	r.Helper()
 	b, err := r.fs.(vfs.Identifier).AppendKey([]byte("prefix"), h)
 	require.NoError(r, err)
@@ -21,31 +21,31 @@ func (r *rig) key(h vfs.Handle) string {
 
 // testKeys checks that an object has one key regardless of its names, and that
 // no other object has the same key.
-func testKeys(r *rig) {
+func testKeys(r *testFS) {
 	if _, ok := r.fs.(vfs.Identifier); !ok {
 		r.Log("it is no Identifier")
 		return
 	}
-	d, e := r.dir(r.root, "d"), r.dir(r.root, "e")
-	f := r.file(d, "f", "data")
-	keys := map[string]bool{r.key(f): true, r.key(d): true, r.key(e): true, r.key(r.root): true, r.key(r.file(d, "g", "data")): true}
+	d, e := r.createDir(r.root, "d"), r.createDir(r.root, "e")
+	f := r.createFile(d, "f", "data")
+	keys := map[string]bool{r.objectKey(f): true, r.objectKey(d): true, r.objectKey(e): true, r.objectKey(r.root): true, r.objectKey(r.createFile(d, "g", "data")): true}
 	assert.Len(r, keys, 5)
-	of := r.key(f)
-	r.write(f, "more", 4)
-	r.setAttr(f, mode(0o600))
-	r.link(f, e, "linked")
-	assert.Equal(r, of, r.key(r.lookup(e, "linked")))
-	r.rename(d, "f", r.root, "moved")
-	assert.Equal(r, of, r.key(r.lookup(r.root, "moved")))
-	r.rename(e, "linked", d, "g")
-	assert.Equal(r, of, r.key(r.lookup(d, "g")))
-	ofDir := r.key(d)
-	r.rename(r.root, "d", e, "d")
-	assert.Equal(r, ofDir, r.key(r.lookup(e, "d")))
+	of := r.objectKey(f)
+	r.writeFile(f, "more", 4)
+	r.setAttr(f, modeAttr(0o600))
+	r.linkName(f, e, "linked")
+	assert.Equal(r, of, r.objectKey(r.lookupName(e, "linked")))
+	r.renameName(d, "f", r.root, "moved")
+	assert.Equal(r, of, r.objectKey(r.lookupName(r.root, "moved")))
+	r.renameName(e, "linked", d, "g")
+	assert.Equal(r, of, r.objectKey(r.lookupName(d, "g")))
+	ofDir := r.objectKey(d)
+	r.renameName(r.root, "d", e, "d")
+	assert.Equal(r, ofDir, r.objectKey(r.lookupName(e, "d")))
 	if r.b.Restart != nil {
-		r.restart(false)
-		assert.Equal(r, of, r.key(r.lookup(r.root, "moved")))
-		assert.Equal(r, ofDir, r.key(d), "an unused object")
+		r.restartFS(false)
+		assert.Equal(r, of, r.objectKey(r.lookupName(r.root, "moved")))
+		assert.Equal(r, ofDir, r.objectKey(d), "an unused object")
 	}
 	testNameKeys(r, e)
 	bad, _ := vfs.NewHandle([]byte("x"))
@@ -54,7 +54,7 @@ func testKeys(r *rig) {
 }
 
 // testNameKeys checks that a NameIdentifier knows the key of each name in dir.
-func testNameKeys(r *rig, dir vfs.Handle) {
+func testNameKeys(r *testFS, dir vfs.Handle) {
 	names, ok := r.fs.(vfs.NameIdentifier)
 	if !ok {
 		return
@@ -63,14 +63,14 @@ func testNameKeys(r *rig, dir vfs.Handle) {
 		b, err := names.AppendKeyOf([]byte("prefix"), dir, name)
 		return string(b[6:]), err
 	}
-	for _, h := range []vfs.Handle{r.file(dir, "name", ""), r.dir(dir, "below")} {
+	for _, h := range []vfs.Handle{r.createFile(dir, "name", ""), r.createDir(dir, "below")} {
 		name := "name"
-		if r.attr(h).Type == vfs.TypeDir {
+		if r.getAttr(h).Type == vfs.TypeDir {
 			name = "below"
 		}
 		key, err := of(name)
 		require.NoError(r, err)
-		assert.Equal(r, r.key(h), key)
+		assert.Equal(r, r.objectKey(h), key)
 	}
 	_, err := of("none")
 	require.ErrorIs(r, err, syscall.ENOENT)

@@ -7,55 +7,55 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-func testRemove(r *rig) {
-	f := r.file(r.root, "f", "data")
+func testRemove(r *testFS) {
+	f := r.createFile(r.root, "f", "data")
 	_, err := r.fs.Symlink(r.ctx, r.c, r.root, "l", "f", vfs.SetAttr{})
 	require.NoError(r, err)
-	r.remove(r.root, "l")
-	assert.Equal(r, "data", r.read(f), "the link was removed, not the file")
-	r.remove(r.root, "f")
-	r.absent(r.root, "f")
-	r.stale(f)
+	r.removeFile(r.root, "l")
+	assert.Equal(r, "data", r.readFile(f), "the link was removed, not the file")
+	r.removeFile(r.root, "f")
+	r.assertAbsent(r.root, "f")
+	r.assertStale(f)
 	_, err = r.fs.Remove(r.ctx, r.c, r.root, "f")
 	assert.ErrorIs(r, err, errNoEnt)
-	r.dir(r.root, "d")
+	r.createDir(r.root, "d")
 	_, err = r.fs.Remove(r.ctx, r.c, r.root, "d")
 	assert.Error(r, err, "REMOVE refuses a directory")
-	assert.Equal(r, []string{"d"}, r.names(r.root))
+	assert.Equal(r, []string{"d"}, r.listNames(r.root))
 }
 
-func testRmdir(r *rig) {
-	d := r.dir(r.root, "d")
-	r.file(d, "f", "")
+func testRmdir(r *testFS) {
+	d := r.createDir(r.root, "d")
+	r.createFile(d, "f", "")
 	_, err := r.fs.Rmdir(r.ctx, r.c, r.root, "d")
 	assert.ErrorIs(r, err, errNotEmpty)
 	_, err = r.fs.Rmdir(r.ctx, r.c, d, "f")
 	assert.ErrorIs(r, err, errNotDir)
-	r.remove(d, "f")
-	r.rmdir(r.root, "d")
-	r.stale(d)
-	_, err = r.fs.Create(r.ctx, r.c, d, "late", guarded(0o644))
+	r.removeFile(d, "f")
+	r.removeDir(r.root, "d")
+	r.assertStale(d)
+	_, err = r.fs.Create(r.ctx, r.c, d, "late", guardedCreate(0o644))
 	assert.ErrorIs(r, err, errStale)
 	_, err = r.fs.Rmdir(r.ctx, r.c, r.root, "d")
 	assert.ErrorIs(r, err, errNoEnt)
 }
 
-func testRename(r *rig) {
-	d, e := r.dir(r.root, "d"), r.dir(r.root, "e")
-	f := r.file(d, "f", "data")
-	r.rename(d, "f", d, "g")
-	r.absent(d, "f")
-	assert.Equal(r, f, r.lookup(d, "g"))
-	r.rename(d, "g", e, "h")
-	r.absent(d, "g")
-	assert.Equal(r, f, r.lookup(e, "h"))
-	assert.Equal(r, "data", r.read(f))
-	r.rename(e, "h", e, "h")
-	assert.Equal(r, f, r.lookup(e, "h"))
+func testRename(r *testFS) {
+	d, e := r.createDir(r.root, "d"), r.createDir(r.root, "e")
+	f := r.createFile(d, "f", "data")
+	r.renameName(d, "f", d, "g")
+	r.assertAbsent(d, "f")
+	assert.Equal(r, f, r.lookupName(d, "g"))
+	r.renameName(d, "g", e, "h")
+	r.assertAbsent(d, "g")
+	assert.Equal(r, f, r.lookupName(e, "h"))
+	assert.Equal(r, "data", r.readFile(f))
+	r.renameName(e, "h", e, "h")
+	assert.Equal(r, f, r.lookupName(e, "h"))
 
-	r.rename(r.root, "d", e, "d")
-	assert.Equal(r, d, r.lookup(e, "d"))
-	assert.Equal(r, e, r.lookup(d, ".."))
+	r.renameName(r.root, "d", e, "d")
+	assert.Equal(r, d, r.lookupName(e, "d"))
+	assert.Equal(r, e, r.lookupName(d, ".."))
 	_, _, err := r.fs.Rename(r.ctx, r.c, r.root, "e", d, "inside")
 	assert.ErrorIs(r, err, errInval, "a directory into itself")
 	_, _, err = r.fs.Rename(r.ctx, r.c, r.root, "none", r.root, "x")
@@ -68,39 +68,47 @@ func testRename(r *rig) {
 	}
 }
 
-func testRenameOver(r *rig) {
-	a, b := r.file(r.root, "a", "a"), r.file(r.root, "b", "b")
-	assert.Equal(r, "b", r.read(b)) // opens the file
-	r.rename(r.root, "a", r.root, "b")
-	assert.Equal(r, a, r.lookup(r.root, "b"))
-	assert.Equal(r, []string{"b"}, r.names(r.root))
-	r.stale(b)
+func testRenameOver(r *testFS) {
+	a, b := r.createFile(r.root, "a", "a"), r.createFile(r.root, "b", "b")
+	assert.Equal(r, "b", r.readFile(b)) // opens the file
+	r.renameName(r.root, "a", r.root, "b")
+	assert.Equal(r, a, r.lookupName(r.root, "b"))
+	assert.Equal(r, []string{"b"}, r.listNames(r.root))
+	r.assertStale(b)
 
-	r.link(a, r.root, "c")
-	r.rename(r.root, "b", r.root, "c")
-	assert.ElementsMatch(r, []string{"b", "c"}, r.names(r.root), "two names of one file: no effect")
-	assert.Equal(r, "a", r.read(a))
+	r.linkName(a, r.root, "c")
+	for _, to := range []string{"b", "c"} {
+		before := r.getAttr(r.root)
+		from, into, err := r.fs.Rename(r.ctx, r.c, r.root, "b", r.root, to)
+		require.NoError(r, err)
+		assert.ElementsMatch(r, []string{"b", "c"}, r.listNames(r.root), "two names of one file: no effect")
+		for _, after := range []vfs.Attr{from.After.Attr, into.After.Attr, r.getAttr(r.root)} {
+			assert.Equal(r, before.Change, after.Change)
+			assert.Equal(r, before.Ctime, after.Ctime)
+		}
+	}
+	assert.Equal(r, "a", r.readFile(a))
 
-	full, empty := r.dir(r.root, "full"), r.dir(r.root, "empty")
-	r.file(full, "f", "")
+	full, empty := r.createDir(r.root, "full"), r.createDir(r.root, "empty")
+	r.createFile(full, "f", "")
 	_, _, err := r.fs.Rename(r.ctx, r.c, r.root, "empty", r.root, "full")
 	assert.ErrorIs(r, err, errNotEmpty)
 	_, _, err = r.fs.Rename(r.ctx, r.c, r.root, "c", r.root, "empty")
 	assert.ErrorIs(r, err, errIsDir)
 	_, _, err = r.fs.Rename(r.ctx, r.c, r.root, "empty", r.root, "c")
 	assert.ErrorIs(r, err, errNotDir)
-	r.rename(r.root, "full", r.root, "empty")
-	assert.Equal(r, full, r.lookup(r.root, "empty"))
-	r.stale(empty)
+	r.renameName(r.root, "full", r.root, "empty")
+	assert.Equal(r, full, r.lookupName(r.root, "empty"))
+	r.assertStale(empty)
 }
 
-func testLink(r *rig) {
-	d := r.dir(r.root, "d")
-	f := r.file(r.root, "f", "data")
+func testLink(r *testFS) {
+	d := r.createDir(r.root, "d")
+	f := r.createFile(r.root, "f", "data")
 	obj, _, err := r.fs.Link(r.ctx, r.c, f, d, "g")
 	require.NoError(r, err)
 	assert.EqualValues(r, 2, obj.Nlink)
-	assert.Equal(r, f, r.lookup(d, "g"), "one object, one handle")
+	assert.Equal(r, f, r.lookupName(d, "g"), "one object, one handle")
 	_, _, err = r.fs.Link(r.ctx, r.c, f, d, "g")
 	assert.ErrorIs(r, err, errExist)
 	_, _, err = r.fs.Link(r.ctx, r.c, d, r.root, "dirlink")
@@ -108,20 +116,20 @@ func testLink(r *rig) {
 	_, _, err = r.fs.Link(r.ctx, r.c, f, f, "x")
 	assert.ErrorIs(r, err, errNotDir)
 
-	r.remove(r.root, "f")
-	assert.EqualValues(r, 1, r.attr(f).Nlink)
-	assert.Equal(r, "data", r.read(f))
-	r.remove(d, "g")
-	r.stale(f)
+	r.removeFile(r.root, "f")
+	assert.EqualValues(r, 1, r.getAttr(f).Nlink)
+	assert.Equal(r, "data", r.readFile(f))
+	r.removeFile(d, "g")
+	r.assertStale(f)
 
 	m, err := r.fs.Symlink(r.ctx, r.c, r.root, "l", "nowhere", vfs.SetAttr{})
 	require.NoError(r, err)
-	r.link(m.Handle, d, "l2")
-	assert.Equal(r, m.Handle, r.lookup(d, "l2"), "the link itself, not its target")
+	r.linkName(m.Handle, d, "l2")
+	assert.Equal(r, m.Handle, r.lookupName(d, "l2"), "the link itself, not its target")
 }
 
-func testWrongTypes(r *rig) {
-	f := r.file(r.root, "f", "")
+func testWrongTypes(r *testFS) {
+	f := r.createFile(r.root, "f", "")
 	m, err := r.fs.Symlink(r.ctx, r.c, r.root, "l", ".", vfs.SetAttr{})
 	require.NoError(r, err)
 	for _, h := range []vfs.Handle{r.root, m.Handle} {
@@ -141,8 +149,8 @@ func testWrongTypes(r *rig) {
 		_, _, err = r.fs.Rename(r.ctx, r.c, r.root, "f", h, "y")
 		assert.ErrorIs(r, err, errNotDir)
 	}
-	_, err = r.fs.SetAttr(r.ctx, r.c, r.root, vfs.SetAttr{Size: ptr(uint64(0))}, nil)
+	_, err = r.fs.SetAttr(r.ctx, r.c, r.root, vfs.SetAttr{Size: ptrTo(uint64(0))}, nil)
 	assert.ErrorIs(r, err, errIsDir)
-	_, err = r.fs.SetAttr(r.ctx, r.c, m.Handle, vfs.SetAttr{Size: ptr(uint64(0))}, nil)
+	_, err = r.fs.SetAttr(r.ctx, r.c, m.Handle, vfs.SetAttr{Size: ptrTo(uint64(0))}, nil)
 	assert.ErrorIs(r, err, errInval)
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// A Backend is a kind of file system under test.
+// A Backend is a file system under test.
 type Backend struct {
 	// New returns an empty file system whose root belongs to Caller. New
 	// registers a cleanup that closes the file system.
 	New func(t *testing.T) vfs.FS
 
-	// Restart ends the process that served old, properly or, if killed is set,
-	// by leaving old alone. It returns a file system that serves the same
-	// files, and registers a cleanup that closes it. A nil Restart means that
-	// handles end with the process; tests then omit the steps after a restart.
+	// Restart stops the process that served old, properly or, if killed is set, without closing
+	// old. It returns a file system that serves the same files, and registers a cleanup that
+	// closes it. A nil Restart means that handles do not survive the process; tests then omit
+	// the steps after a restart.
 	Restart func(t *testing.T, old vfs.FS, killed bool) vfs.FS
 
 	// Fill creates empty files in the root that belong to Caller, faster than
@@ -34,10 +34,10 @@ type Backend struct {
 	Without map[string]string
 }
 
-// A test is a function over a new file system.
-type test struct {
+// A suiteTest is a function over a new file system.
+type suiteTest struct {
 	name string
-	run  func(*rig)
+	run  func(*testFS)
 
 	// root means that only root can create the necessary callers and objects.
 	root bool
@@ -66,7 +66,7 @@ func Run(t *testing.T, b Backend) {
 			if tt.root {
 				NeedRoot(t)
 			}
-			r := newRig(t, &b)
+			r := newTestFS(t, &b)
 			if _, ok := r.fs.(vfs.Opener); tt.opener && !ok {
 				t.Log("does not apply: the file system opens no files")
 				return
@@ -87,7 +87,7 @@ func NeedRoot(t testing.TB) {
 }
 
 // tests is the suite.
-var tests = []test{
+var tests = []suiteTest{
 	{name: "Root", run: testRoot},
 	{name: "Lookup", run: testLookup},
 	{name: "NamesRefused", run: testNamesRefused},
@@ -137,8 +137,8 @@ var tests = []test{
 	{name: "HandlesOne", run: testHandlesOne},
 	{name: "HandlesForged", run: testHandlesForged},
 	{name: "Keys", run: testKeys},
-	{name: "Restart", run: func(r *rig) { testRestart(r, false) }, restart: true},
-	{name: "Kill", run: func(r *rig) { testRestart(r, true) }, restart: true},
+	{name: "Restart", run: func(r *testFS) { testRestart(r, false) }, restart: true},
+	{name: "Kill", run: func(r *testFS) { testRestart(r, true) }, restart: true},
 	{name: "Verifier", run: testVerifier, restart: true},
 	{name: "StatFS", run: testStatFS},
 	{name: "Concurrent", run: testConcurrent},

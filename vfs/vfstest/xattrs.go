@@ -11,9 +11,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
-// xattrs returns the extended attributes of the file system, or nil if it has
-// none.
-func (r *rig) xattrs() vfs.Xattrs {
+// xattrFS returns the file system as vfs.Xattrs, or nil if it has no extended attributes.
+func (r *testFS) xattrFS() vfs.Xattrs {
 	x, ok := r.fs.(vfs.Xattrs)
 	if !ok || !x.HasXattrs() {
 		r.Log("does not apply: the file system has no extended attributes")
@@ -22,12 +21,12 @@ func (r *rig) xattrs() vfs.Xattrs {
 	return x
 }
 
-func testXattrs(r *rig) {
-	x := r.xattrs()
+func testXattrs(r *testFS) {
+	x := r.xattrFS()
 	if x == nil {
 		return
 	}
-	for _, h := range []vfs.Handle{r.file(r.root, "f", ""), r.dir(r.root, "d")} {
+	for _, h := range []vfs.Handle{r.createFile(r.root, "f", ""), r.createDir(r.root, "d")} {
 		names := func() []string {
 			names, err := x.ListXattrs(r.ctx, r.c, h)
 			require.NoError(r, err)
@@ -43,7 +42,7 @@ func testXattrs(r *rig) {
 			name, value string
 			how         vfs.XattrHow
 			err         error
-			want        string // of name afterwards
+			want        string // name's value afterwards
 		}{
 			{"a", "one", vfs.XattrReplace, syscall.ENODATA, ""},
 			{"a", "one", vfs.XattrCreate, nil, "one"},
@@ -53,14 +52,14 @@ func testXattrs(r *rig) {
 			{"user.b", "\x00\xff", vfs.XattrEither, nil, "\x00\xff"},
 			{strings.Repeat("n", vfs.MaxXattrName), "v", vfs.XattrEither, nil, "v"},
 		} {
-			before := r.attr(h)
+			before := r.getAttr(h)
 			w, err := x.SetXattr(r.ctx, r.c, h, tt.name, []byte(tt.value), tt.how)
 			assert.ErrorIs(r, err, tt.err, "%d", i)
 			if err == nil {
 				assert.NotEqual(r, before.Change, w.After.Change, "%d", i)
 				assert.Equal(r, before.Change, w.Before.Change)
 				assert.Equal(r, before.Mtime, w.After.Mtime)
-				assert.Equal(r, r.attr(h), w.After.Attr)
+				assert.Equal(r, r.getAttr(h), w.After.Attr)
 			}
 			if got, err := x.GetXattr(r.ctx, r.c, h, tt.name); i > 0 {
 				require.NoError(r, err)
@@ -78,7 +77,7 @@ func testXattrs(r *rig) {
 		}
 		_, err = x.SetXattr(r.ctx, r.c, h, "big", make([]byte, vfs.MaxXattrValue+1), vfs.XattrEither)
 		assert.ErrorIs(r, err, syscall.E2BIG)
-		before := r.attr(h)
+		before := r.getAttr(h)
 		w, err := x.RemoveXattr(r.ctx, r.c, h, "user.b")
 		require.NoError(r, err)
 		assert.NotEqual(r, before.Change, w.After.Change)
@@ -90,17 +89,17 @@ func testXattrs(r *rig) {
 	assert.Error(r, err, "of a symbolic link")
 }
 
-func testXattrRights(r *rig) {
-	x := r.xattrs()
+func testXattrRights(r *testFS) {
+	x := r.xattrFS()
 	if x == nil {
 		return
 	}
-	f := r.file(r.root, "f", "")
+	f := r.createFile(r.root, "f", "")
 	_, err := x.SetXattr(r.ctx, r.c, f, "a", []byte("v"), vfs.XattrEither)
 	require.NoError(r, err)
 	other := &vfs.Cred{UID: r.c.UID + 1, GID: r.c.GID + 1}
 	for m, may := range map[uint32][2]bool{0o600: {}, 0o604: {true, false}, 0o602: {false, true}, 0o606: {true, true}} {
-		r.setAttr(f, mode(m))
+		r.setAttr(f, modeAttr(m))
 		want := map[bool]error{true: nil, false: errAccess}
 		_, err := x.GetXattr(r.ctx, other, f, "a")
 		assert.ErrorIs(r, err, want[may[0]], "%o", m)

@@ -1,7 +1,6 @@
-// Command check compares docs/conformance.md with docs/requirements.tsv and
-// with the sources of the tests that the document names. It prints every fault
-// and a summary. The exit status is 1 if there are faults, and 2 if the check
-// itself failed.
+// Command check compares docs/conformance with docs/requirements.tsv and with the
+// sources for the tests that its files name. It prints every fault and a summary.
+// The exit status is 1 if there are faults, and 2 if the check itself failed.
 package main
 
 import (
@@ -13,14 +12,14 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/conformance"
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() { os.Exit(runCheck(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run is main for tests.
-func run(args []string, stdout, stderr io.Writer) int {
+// runCheck does main's work, for tests.
+func runCheck(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("check", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	root := flags.String("root", ".", "the module's root `directory`")
-	doc := flags.String("doc", "", "check the rows of this `document` alone, R5041 for example")
+	doc := flags.String("doc", "", "check only the entries of this `document`, R5041 for example")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -36,7 +35,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	for _, fault := range res.Faults {
 		fmt.Fprintln(stderr, fault)
 	}
-	fmt.Fprintf(stdout, "conformance: %d rows, %d tested, %d n/a\n", res.Rows, res.Tested, res.NA)
+	fmt.Fprintf(stdout, "conformance: %d entries, %d tested, %d n/a\n", res.Entries, res.Tested, res.NA)
 	if len(res.Faults) > 0 {
 		fmt.Fprintf(stderr, "conformance: %d faults\n", len(res.Faults))
 		return 1

@@ -9,54 +9,55 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// callbackProgram is the number of the scenarios' callback program, and
-// callbackIdent what version 4.0 adds to it.
+// callbackProgram is the scenarios' callback program number, and callbackIdent
+// the NFSv4.0 callback_ident.
 const (
 	callbackProgram = 0x40000000
 	callbackIdent   = 1
 )
 
-// A callback is one operation of a CB_COMPOUND behind CB_SEQUENCE.
+// A callback is one CB_RECALL received in a CB_COMPOUND.
 type callback struct {
-	recall nfs4.CBRecallArgs // of CB_RECALL
+	recall nfs4.CBRecallArgs
 }
 
-// A backchannel is a connection on which the server calls, and its client answers.
+// A backchannel is a connection on which the client replies to the server's
+// callbacks.
 type backchannel struct {
 	*conn
-	calls  chan callback
-	locks  chan nfs4.CBNotifyLockArgs
-	ends   chan nfs4.CBOffloadArgs
-	asked  func(a nfs4.CBGetAttrArgs) nfs4.GetAttrRes // the answer to CB_GETATTR; nil: NFS4ERR_BADHANDLE
-	status func() nfs4.Status                         // of CB_RECALL; nil: NFS4_OK
-	stop   func()                                     // ends all connections, and lets no more come
+	recalls      chan callback
+	lockNotices  chan nfs4.CBNotifyLockArgs
+	offloads     chan nfs4.CBOffloadArgs
+	getAttrRes   func(a nfs4.CBGetAttrArgs) nfs4.GetAttrRes // the reply to CB_GETATTR; nil: NFS4ERR_BADHANDLE
+	recallStatus func() nfs4.Status                         // the reply to CB_RECALL; nil: NFS4_OK
+	stop         func()                                     // closes all connections, and accepts no more
 }
 
-// backed makes a client with a session that the server can call back, over a
-// connection of its own.
-func (t *T) backed() (*session, *backchannel) {
-	s := t.client().session().ready()
+// newBackchannelSession creates a client and a session whose backchannel has its own
+// connection.
+func (t *T) newBackchannelSession() (*session, *backchannel) {
+	s := t.newClient().newSession().completeReclaim()
 	c := t.dial()
-	_, st := c.bind(s.id, nfs4.BindBack)
+	_, st := c.bindConn(s.id, nfs4.BindBack)
 	require.Equal(t, nfs4.OK, st, "BIND_CONN_TO_SESSION")
-	b := &backchannel{conn: c, calls: make(chan callback, 16), locks: make(chan nfs4.CBNotifyLockArgs, 16), ends: make(chan nfs4.CBOffloadArgs, 16)}
-	go b.serve()
-	// Linux looks whether the backchannel works before it relies on it.
+	b := &backchannel{conn: c, recalls: make(chan callback, 16), lockNotices: make(chan nfs4.CBNotifyLockArgs, 16), offloads: make(chan nfs4.CBOffloadArgs, 16)}
+	go b.serveCalls()
+	// Linux probes the backchannel before it relies on it.
 	time.Sleep(200 * time.Millisecond)
 	return s, b
 }
 
-// serve answers callbacks until the connection ends.
-func (b *backchannel) serve() {
+// serveCalls replies to callbacks until the connection closes.
+func (b *backchannel) serveCalls() {
 	for {
-		msg, err := b.receiveAny(time.Hour)
+		msg, err := b.receiveMessage(time.Hour)
 		if err != nil {
 			return
 		}
-		if answer := b.answerCall(msg); answer != nil && b.sendQuietly(answer) != nil {
+		if answer := b.answerCall(msg); answer != nil && b.trySend(answer) != nil {
 			return
 		}
 	}
@@ -88,11 +89,11 @@ func (b *backchannel) answerCall(msg []byte) []byte {
 	if proc == nfs4.CBProcNull {
 		return head
 	}
-	return b.compound4(head, &r)
+	return b.appendCompoundRes(head, &r)
 }
 
-// compound4 appends the results of a CB_COMPOUND.
-func (b *backchannel) compound4(out []byte, r *xdr.Reader) []byte {
+// appendCompoundRes decodes a CB_COMPOUND and appends its results.
+func (b *backchannel) appendCompoundRes(out []byte, r *xdr.Reader) []byte {
 	var a nfs4.CBCompoundArgs
 	a.Decode(r)
 	assert.Equal(b.t, b.t.Minor, a.Minor)
@@ -116,20 +117,20 @@ func (b *backchannel) compound4(out []byte, r *xdr.Reader) []byte {
 			var c callback
 			c.recall.Decode(r)
 			c.recall.Object = slices.Clone(c.recall.Object)
-			if b.status != nil {
-				res.Status = b.status()
+			if b.recallStatus != nil {
+				res.Status = b.recallStatus()
 			}
 			out = xdr.AppendUint32(xdr.AppendUint32(out, uint32(op)), uint32(res.Status))
 			if res.Status == nfs4.OK {
-				b.calls <- c
+				b.recalls <- c
 			}
 		case nfs4.CBOpGetAttr:
 			var a nfs4.CBGetAttrArgs
 			a.Decode(r)
 			a.Object = slices.Clone(a.Object)
 			answer := nfs4.GetAttrRes{Status: nfs4.ErrBadHandle}
-			if b.asked != nil {
-				answer = b.asked(a)
+			if b.getAttrRes != nil {
+				answer = b.getAttrRes(a)
 			}
 			res.Status = answer.Status
 			out = answer.AppendTo(xdr.AppendUint32(out, uint32(op)))
@@ -138,13 +139,13 @@ func (b *backchannel) compound4(out []byte, r *xdr.Reader) []byte {
 			a.Decode(r)
 			a.Object, a.Owner.Owner = slices.Clone(a.Object), slices.Clone(a.Owner.Owner)
 			out = xdr.AppendUint32(xdr.AppendUint32(out, uint32(op)), uint32(nfs4.OK))
-			b.locks <- a
+			b.lockNotices <- a
 		case nfs4.CBOpOffload:
 			var a nfs4.CBOffloadArgs
 			a.Decode(r)
 			a.Object = slices.Clone(a.Object)
 			out = xdr.AppendUint32(xdr.AppendUint32(out, uint32(op)), uint32(nfs4.OK))
-			b.ends <- a
+			b.offloads <- a
 		default:
 			res.Status = nfs4.ErrNotSupp
 			out = xdr.AppendUint32(xdr.AppendUint32(out, uint32(op)), uint32(res.Status))
@@ -156,10 +157,10 @@ func (b *backchannel) compound4(out []byte, r *xdr.Reader) []byte {
 	return out
 }
 
-// notified returns the next CB_NOTIFY_LOCK.
-func (b *backchannel) notified() nfs4.CBNotifyLockArgs {
+// awaitNotifyLock waits for the next CB_NOTIFY_LOCK.
+func (b *backchannel) awaitNotifyLock() nfs4.CBNotifyLockArgs {
 	select {
-	case a := <-b.locks:
+	case a := <-b.lockNotices:
 		return a
 	case <-time.After(callLimit):
 		b.t.Errorf("no CB_NOTIFY_LOCK within %v", callLimit)
@@ -168,10 +169,10 @@ func (b *backchannel) notified() nfs4.CBNotifyLockArgs {
 	}
 }
 
-// recalled returns the next recall.
-func (b *backchannel) recalled() nfs4.CBRecallArgs {
+// awaitRecall waits for the next CB_RECALL.
+func (b *backchannel) awaitRecall() nfs4.CBRecallArgs {
 	select {
-	case c := <-b.calls:
+	case c := <-b.recalls:
 		return c.recall
 	case <-time.After(callLimit):
 		b.t.Errorf("no CB_RECALL within %v", callLimit)

@@ -10,29 +10,29 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
 
-// A client is a client ID, and the connection by which it was made.
+// A client is a client ID, and the connection that created it.
 type client struct {
 	*conn
 	owner    string
 	verifier nfs4.Verifier
-	callback string // its universal address, of version 4.0
+	callback string // its universal address, in NFSv4.0
 	id       uint64
-	seq      uint32 // of the next CREATE_SESSION
+	seq      uint32 // csa_sequence for the next CREATE_SESSION
 }
 
 // exchangeID sends EXCHANGE_ID.
 func (c *conn) exchangeID(a nfs4.ExchangeIDArgs) (res nfs4.ExchangeIDRes, st nfs4.Status) {
-	rep := c.compound(op{nfs4.OpExchangeID, &a, &res})
+	rep := c.callCompound(op{nfs4.OpExchangeID, &a, &res})
 	return res, rep.status
 }
 
-// registerLimit bounds the time in which a server that has too many clients must
-// have ended some.
+// registerLimit bounds the time in which a server with too many clients must
+// expire some.
 const registerLimit = 40 * time.Second
 
-// register is exchangeID for an owner without further wishes, which must
-// succeed. With NFS4ERR_DELAY, a server ends silent clients for the new one.
-func (c *conn) register(owner string, verifier byte, flags uint32) nfs4.ExchangeIDRes {
+// registerOwner sends an EXCHANGE_ID that must succeed. It retries after
+// NFS4ERR_DELAY, with which a server gains time to expire silent clients.
+func (c *conn) registerOwner(owner string, verifier byte, flags uint32) nfs4.ExchangeIDRes {
 	a := nfs4.ExchangeIDArgs{Owner: []byte(owner), Verifier: nfs4.Verifier{verifier}, Flags: flags}
 	res, st := c.exchangeID(a)
 	for deadline := time.Now().Add(registerLimit); st == nfs4.ErrDelay && time.Now().Before(deadline); {
@@ -43,33 +43,33 @@ func (c *conn) register(owner string, verifier byte, flags uint32) nfs4.Exchange
 	return res
 }
 
-// client makes a client ID of a new owner, over a new connection.
-func (t *T) client() *client { return t.dial().client(t.unique()) }
+// newClient creates a client ID for a new owner, over a new connection.
+func (t *T) newClient() *client { return t.dial().newClientID(t.uniqueName()) }
 
-// client makes a client ID.
-func (c *conn) client(owner string) *client {
+// newClientID creates a client ID for an owner.
+func (c *conn) newClientID(owner string) *client {
 	if c.t.Minor == nfs4.Minor0 {
-		return c.client40(owner, 1)
+		return c.newClientID40(owner, 1)
 	}
-	res := c.register(owner, 1, 0)
+	res := c.registerOwner(owner, 1, 0)
 	return &client{conn: c, owner: owner, verifier: nfs4.Verifier{1}, id: res.ClientID, seq: res.SequenceID}
 }
 
-// channel is a channel that asks for little.
-var channel = nfs4.ChannelAttrs{
+// smallChannel requests a channel with small limits.
+var smallChannel = nfs4.ChannelAttrs{
 	MaxRequestSize: 64 << 10, MaxResponseSize: 64 << 10, MaxResponseSizeCached: 4096, MaxOperations: 16, MaxRequests: 8,
 }
 
-// args returns the arguments of the client's next CREATE_SESSION.
-func (c *client) args() nfs4.CreateSessionArgs {
+// createSessionArgs returns the arguments for the client's next CREATE_SESSION.
+func (c *client) createSessionArgs() nfs4.CreateSessionArgs {
 	return nfs4.CreateSessionArgs{
-		ClientID: c.id, Sequence: c.seq, Fore: channel, Back: channel, CBProgram: 0x40000000, SecParms: nfs4.SecParms{None: true},
+		ClientID: c.id, Sequence: c.seq, Fore: smallChannel, Back: smallChannel, CBProgram: 0x40000000, SecParms: nfs4.SecParms{None: true},
 	}
 }
 
-// create sends CREATE_SESSION.
-func (c *conn) create(a nfs4.CreateSessionArgs) (res nfs4.CreateSessionRes, st nfs4.Status) {
-	rep := c.compound(op{nfs4.OpCreateSession, &a, &res})
+// createSession sends CREATE_SESSION.
+func (c *conn) createSession(a nfs4.CreateSessionArgs) (res nfs4.CreateSessionRes, st nfs4.Status) {
+	rep := c.callCompound(op{nfs4.OpCreateSession, &a, &res})
 	return res, rep.status
 }
 
@@ -81,19 +81,19 @@ type session struct {
 	fore   nfs4.ChannelAttrs
 	seq    []uint32 // the last sequence ID of each slot
 
-	numbers *numbers // of version 4.0, which has neither id nor slots
+	seqIDs *ownerSeqIDs // NFSv4.0 only, which has neither id nor slots
 }
 
-// session makes a session with the given changes to its arguments.
-func (c *client) session(change ...func(a *nfs4.CreateSessionArgs)) *session {
+// newSession creates a session after change has modified its arguments.
+func (c *client) newSession(change ...func(a *nfs4.CreateSessionArgs)) *session {
 	if c.t.Minor == nfs4.Minor0 {
-		return &session{conn: c.conn, client: c, numbers: newNumbers()}
+		return &session{conn: c.conn, client: c, seqIDs: newOwnerSeqIDs()}
 	}
-	a := c.args()
+	a := c.createSessionArgs()
 	for _, f := range change {
 		f(&a)
 	}
-	res, st := c.create(a)
+	res, st := c.createSession(a)
 	require.Equal(c.t, nfs4.OK, st, "CREATE_SESSION")
 	c.seq++
 	return &session{
@@ -101,28 +101,27 @@ func (c *client) session(change ...func(a *nfs4.CreateSessionArgs)) *session {
 	}
 }
 
-// ready sends RECLAIM_COMPLETE.
-func (s *session) ready() *session {
-	if s.numbers != nil {
+// completeReclaim sends RECLAIM_COMPLETE.
+func (s *session) completeReclaim() *session {
+	if s.seqIDs != nil {
 		return s
 	}
-	s.want(nfs4.OK, reclaimCompleteOp(false))
+	s.expectStatus(nfs4.OK, reclaimCompleteOp(false))
 	return s
 }
 
-// over returns the session as used over another connection, with the same
-// slots.
-func (s *session) over(c *conn) *session {
+// overConn returns the same session and slots for use over another connection.
+func (s *session) overConn(c *conn) *session {
 	other := *s
 	other.conn = c
 	return &other
 }
 
-// session returns the scenario's own session, of a client that has nothing to
+// ownSession returns the scenario's default session. Its client has nothing to
 // reclaim.
-func (t *T) session() *session {
+func (t *T) ownSession() *session {
 	if t.own == nil {
-		t.own = t.client().session().ready()
+		t.own = t.newClient().newSession().completeReclaim()
 	}
 	return t.own
 }
@@ -132,35 +131,43 @@ func (s *session) sequenceOp(slot uint32) op {
 	return op{nfs4.OpSequence, &nfs4.SequenceArgs{Session: s.id, Sequence: s.seq[slot] + 1, Slot: slot}, new(nfs4.SequenceRes)}
 }
 
-// do makes a COMPOUND in slot 0.
-func (s *session) do(ops ...op) *reply {
-	if s.numbers != nil {
-		return s.doNumbered(ops)
+// callWithSequence sends a COMPOUND in slot 0.
+func (s *session) callWithSequence(ops ...op) *reply {
+	if s.seqIDs != nil {
+		return s.callMinor0(ops)
 	}
-	rep := s.compound(slices.Concat([]op{s.sequenceOp(0)}, ops)...)
-	if rep.n > 1 || rep.status == nfs4.OK {
+	rep := s.callCompound(slices.Concat([]op{s.sequenceOp(0)}, ops)...)
+	if rep.resultCount > 1 || rep.status == nfs4.OK {
 		s.seq[0]++
 	}
 	return rep
 }
 
-// want makes a COMPOUND, which must end with a status at its last operation.
-func (s *session) want(st nfs4.Status, ops ...op) *reply { return s.oneOf([]nfs4.Status{st}, ops...) }
-
-// oneOf is want for one of several statuses.
-func (s *session) oneOf(st []nfs4.Status, ops ...op) *reply {
-	return s.do(ops...).is(s.t, len(ops)+1, st...)
+// expectStatus sends a COMPOUND, whose last operation must return the status.
+func (s *session) expectStatus(st nfs4.Status, ops ...op) *reply {
+	return s.expectOneOf([]nfs4.Status{st}, ops...)
 }
 
-// want is session.want in the scenario's own session.
-func (t *T) want(st nfs4.Status, ops ...op) *reply { return t.session().want(st, ops...) }
+// expectOneOf sends a COMPOUND, whose last operation must return one of the
+// statuses.
+func (s *session) expectOneOf(st []nfs4.Status, ops ...op) *reply {
+	return s.callWithSequence(ops...).checkStatus(s.t, len(ops)+1, st...)
+}
 
-// oneOf is session.oneOf in the scenario's own session.
-func (t *T) oneOf(st []nfs4.Status, ops ...op) *reply { return t.session().oneOf(st, ops...) }
+// expectStatus calls session.expectStatus on the scenario's default session.
+func (t *T) expectStatus(st nfs4.Status, ops ...op) *reply {
+	return t.ownSession().expectStatus(st, ops...)
+}
 
-// alone makes a COMPOUND of one operation without SEQUENCE.
-func (c *conn) alone(want nfs4.Status, o op) *reply {
-	rep := c.compound(o)
+// expectOneOf calls session.expectOneOf on the scenario's default session.
+func (t *T) expectOneOf(st []nfs4.Status, ops ...op) *reply {
+	return t.ownSession().expectOneOf(st, ops...)
+}
+
+// callWithoutSequence sends a COMPOUND that holds one operation and no
+// SEQUENCE.
+func (c *conn) callWithoutSequence(want nfs4.Status, o op) *reply {
+	rep := c.callCompound(o)
 	assert.Equal(c.t, want, rep.status, "%s alone", o.num)
 	return rep
 }

@@ -1,15 +1,15 @@
-// Package nfs4test has scenarios for servers of NFS versions 4.0 to 4.2: the
-// calls that a client sends, and the answers that the standard requires. A
-// scenario sees nothing but a connection, so that it checks any server. Tests
-// run it against ours and against Linux's.
+// Package nfs4test has scenarios for NFSv4.0 to NFSv4.2 servers: the calls that
+// a client sends, and the replies that the standard requires. A scenario needs
+// only a connection, so that it can check any server. Tests run it against ours
+// and against Linux's.
 //
 //	Scenario ─▶ T ─▶ session ─▶ conn ─▶ RPC over TCP ─▶ the server under test
 //
 // All scenarios follow the standard's text. A scenario that Linux's server does
-// not pass notes the behaviour of Linux, beside the paragraph that decides.
+// not pass records Linux's behaviour next to the paragraph that decides.
 //
-// The COMPOUNDs are made of single operations, which may be malformed, out of
-// place or cut short. Package nfs4 gives the wire forms.
+// The COMPOUNDs consist of single operations, which may be malformed, misplaced
+// or truncated. Package nfs4 encodes them.
 //
 // Only tests import the package. It must not know a server's implementation.
 package nfs4test

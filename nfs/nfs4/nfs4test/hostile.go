@@ -9,44 +9,44 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// from makes a connection from another host than those of dial.
-func (t *T) from(host byte) *conn {
+// dialFrom opens a connection from one of the other hosts.
+func (t *T) dialFrom(host byte) *conn {
 	nc, err := t.DialFrom(host)
 	require.NoError(t, err)
-	t.cleanup(func() { nc.Close() })
-	return &conn{t: t, nc: nc, xid: 0x10000, cred: t.root()}
+	t.addCleanup(func() { nc.Close() })
+	return &conn{t: t, nc: nc, xid: 0x10000, cred: t.rootCred()}
 }
 
-// victim is the host that must be served, however hostile the others are.
+// victim is the host that the server must serve, whatever the others do.
 const victim = 77
 
-// hog makes a connection from a host of the scenario's own.
-func (t *T) hog() *conn {
-	if t.host == 0 {
-		t.host = byte(100 + t.made.Add(1)%100)
+// dialFromOwnHost opens a connection from a host that only this scenario uses.
+func (t *T) dialFromOwnHost() *conn {
+	if t.ownHost == 0 {
+		t.ownHost = byte(100 + t.nameCount.Add(1)%100)
 	}
-	return t.from(t.host)
+	return t.dialFrom(t.ownHost)
 }
 
-// served asserts that a host which has nothing yet gets a client ID, a session
-// and an open, in a time that does not depend on others.
-func (t *T) served() {
-	t.dir()
+// checkNewHostServed asserts that a new host gets a client ID, a session and an open
+// within a time that does not depend on others.
+func (t *T) checkNewHostServed() {
+	t.ownDir()
 	start := time.Now()
-	s := t.from(victim).client(t.unique()).session().ready()
-	fh, id := t.openNew(s, t.unique())
-	s.want(nfs4.OK, putFH(fh), write(id, 0, nfs4.Unstable, "data", new(nfs4.WriteRes)), closeFile(id))
+	s := t.dialFrom(victim).newClientID(t.uniqueName()).newSession().completeReclaim()
+	fh, id := t.openNew(s, t.uniqueName())
+	s.expectStatus(nfs4.OK, putFH(fh), writeOp(id, 0, nfs4.Unstable, "data", new(nfs4.WriteRes)), closeFile(id))
 	assert.Less(t, time.Since(start), callLimit/2)
 	assert.Greater(t, s.fore.MaxRequests, uint32(1), "slots of the session")
 }
 
-// crowds are scenarios of many clients.
-var crowds = []Scenario{
+// manyClients are scenarios for many clients.
+var manyClients = []Scenario{
 	{Name: "1,000 clients", By: "RFC 8881, 2.4", Heavy: true, run: func(t *T) {
-		t.dir()
+		t.ownDir()
 		type member struct {
 			s  *session
 			fh nfs4.FH
@@ -58,55 +58,55 @@ var crowds = []Scenario{
 			if i%50 == 0 {
 				c = t.dial()
 			}
-			s := c.client(t.unique()).session(func(a *nfs4.CreateSessionArgs) { a.Fore.MaxRequests = 2 }).ready()
+			s := c.newClientID(t.uniqueName()).newSession(func(a *nfs4.CreateSessionArgs) { a.Fore.MaxRequests = 2 }).completeReclaim()
 			fh, id := t.openNew(s, fmt.Sprint("f", i%100))
 			all = append(all, member{s, fh, id})
 		}
 		for _, m := range all {
-			m.s.want(nfs4.OK, putFH(m.fh), read(m.id, 0, 10, new(nfs4.ReadRes)))
+			m.s.expectStatus(nfs4.OK, putFH(m.fh), readOp(m.id, 0, 10, new(nfs4.ReadRes)))
 		}
 		for _, m := range all {
-			m.s.want(nfs4.OK, putFH(m.fh), closeFile(m.id))
-			m.s.alone(nfs4.OK, destroySessionOp(m.s.id))
-			m.s.alone(nfs4.OK, destroyClientIDOp(m.s.client.id))
+			m.s.expectStatus(nfs4.OK, putFH(m.fh), closeFile(m.id))
+			m.s.callWithoutSequence(nfs4.OK, destroySessionOp(m.s.id))
+			m.s.callWithoutSequence(nfs4.OK, destroyClientIDOp(m.s.client.id))
 		}
 	}},
 	{Name: "10,000 opens of one client", By: "RFC 8881, 9.7", Heavy: true, run: func(t *T) {
-		s := t.session()
+		s := t.ownSession()
 		var fhs []nfs4.FH
 		for i := range 10 {
-			fhs = append(fhs, t.object(nfs4.TypeReg, fmt.Sprint("f", i)))
+			fhs = append(fhs, t.newObject(nfs4.TypeReg, fmt.Sprint("f", i)))
 		}
 		ids := make([]nfs4.StateID, 10_000)
 		for i := range ids {
 			var res nfs4.OpenRes
-			s.want(nfs4.OK, putFH(fhs[i%10]), open(openFH(fmt.Sprint("owner", i), nfs4.ShareRead, 0), &res))
+			s.expectStatus(nfs4.OK, putFH(fhs[i%10]), openOp(openFH(fmt.Sprint("owner", i), nfs4.ShareRead, 0), &res))
 			ids[i] = res.StateID
 		}
 		for i, id := range ids {
-			s.want(nfs4.OK, putFH(fhs[i%10]), read(id, 0, 1, new(nfs4.ReadRes)), closeFile(id))
+			s.expectStatus(nfs4.OK, putFH(fhs[i%10]), readOp(id, 0, 1, new(nfs4.ReadRes)), closeFile(id))
 		}
 	}},
 }
 
-// hogs are scenarios of clients that take all that they can get. Another host is
-// served all the same. They need DialFrom.
-var hogs = []Scenario{
+// exhaustions are scenarios for clients that use up all resources they can get. Another
+// host must still be served. They need DialFrom.
+var exhaustions = []Scenario{
 	{Name: "a host registers clients without end", By: "RFC 8881, 21: denial of service", Hostile: true, run: func(t *T) {
-		c := t.hog()
+		c := t.dialFromOwnHost()
 		for range 3000 {
-			_, st := c.exchangeID(nfs4.ExchangeIDArgs{Owner: []byte(t.unique())})
+			_, st := c.exchangeID(nfs4.ExchangeIDArgs{Owner: []byte(t.uniqueName())})
 			assert.Contains(t, []nfs4.Status{nfs4.OK, nfs4.ErrDelay}, st)
 		}
-		t.served()
+		t.checkNewHostServed()
 	}},
 	{Name: "a host confirms clients without end", By: "RFC 8881, 21: denial of service", Hostile: true, run: func(t *T) {
-		c := t.hog()
+		c := t.dialFromOwnHost()
 		refused := 0
 		for i := 0; i < 9000 && refused < 10; i++ {
-			res, st := c.exchangeID(nfs4.ExchangeIDArgs{Owner: []byte(t.unique())})
+			res, st := c.exchangeID(nfs4.ExchangeIDArgs{Owner: []byte(t.uniqueName())})
 			if st == nfs4.OK {
-				_, st = c.create((&client{conn: c, id: res.ClientID, seq: res.SequenceID}).args())
+				_, st = c.createSession((&client{conn: c, id: res.ClientID, seq: res.SequenceID}).createSessionArgs())
 			}
 			if st != nfs4.OK {
 				assert.Contains(t, []nfs4.Status{nfs4.ErrDelay, nfs4.ErrNoSpc}, st)
@@ -114,58 +114,58 @@ var hogs = []Scenario{
 			}
 		}
 		assert.NotZero(t, refused, "its clients are bounded")
-		t.served()
+		t.checkNewHostServed()
 	}},
 	{Name: "a client makes sessions without end", By: "RFC 8881, 18.36.4: NFS4ERR_NOSPC", Hostile: true, run: func(t *T) {
-		c := t.hog().client(t.unique())
+		c := t.dialFromOwnHost().newClientID(t.uniqueName())
 		st := nfs4.OK
 		for i := 0; i < 5000 && st == nfs4.OK; i++ {
-			a := c.args()
+			a := c.createSessionArgs()
 			a.Fore.MaxRequests, a.Fore.MaxResponseSizeCached = 1000, 1<<20
-			_, st = c.create(a)
+			_, st = c.createSession(a)
 			c.seq++
 		}
 		assert.Equal(t, nfs4.ErrNoSpc, st)
-		t.served()
+		t.checkNewHostServed()
 	}},
 	{Name: "a client makes locks without end", By: "RFC 8881, 21: denial of service", Hostile: true, run: func(t *T) {
-		t.dir()
-		l := t.locker(t.hog().client(t.unique()).session().ready(), "f", "a")
+		t.ownDir()
+		l := t.newLocker(t.dialFromOwnHost().newClientID(t.uniqueName()).newSession().completeReclaim(), "f", "a")
 		for i := range uint64(3000) {
-			l.want(nfs4.OK, nfs4.LockRead, 2*i, 1)
+			l.lockRange(nfs4.OK, nfs4.LockRead, 2*i, 1)
 		}
-		t.served()
+		t.checkNewHostServed()
 	}},
 	{Name: "a client opens files without end", By: "RFC 8881, 21: denial of service", Hostile: true, run: func(t *T) {
-		t.dir()
-		s := t.hog().client(t.unique()).session().ready()
+		t.ownDir()
+		s := t.dialFromOwnHost().newClientID(t.uniqueName()).newSession().completeReclaim()
 		first := t.openAs(s, "first", "a", nfs4.ShareBoth, 0)
 		for i := range 3000 {
 			t.openNew(s, fmt.Sprint("f", i))
 		}
-		t.served()
-		s.want(nfs4.OK, putFH(first.fh), write(first.id, 0, nfs4.Unstable, "data", new(nfs4.WriteRes)))
+		t.checkNewHostServed()
+		s.expectStatus(nfs4.OK, putFH(first.fh), writeOp(first.id, 0, nfs4.Unstable, "data", new(nfs4.WriteRes)))
 	}},
 	{Name: "a client never reads replies", By: "RFC 5531, 11", Hostile: true, run: func(t *T) {
-		s := t.hog().client(t.unique()).session(func(a *nfs4.CreateSessionArgs) {
+		s := t.dialFromOwnHost().newClientID(t.uniqueName()).newSession(func(a *nfs4.CreateSessionArgs) {
 			a.Fore.MaxRequests, a.Fore.MaxResponseSize = 64, 1<<20
-		}).ready()
+		}).completeReclaim()
 		f := t.openAs(s, "f", "a", nfs4.ShareBoth, 0)
-		s.want(nfs4.OK, putFH(f.fh), setAttr(f.id, sized(8<<20)))
+		s.expectStatus(nfs4.OK, putFH(f.fh), setAttr(f.id, sizeAttrs(8<<20)))
 		for range 8 {
-			c := t.hog()
+			c := t.dialFromOwnHost()
 			for slot := range s.fore.MaxRequests {
-				x := compound{minor: t.Minor, ops: []op{s.sequenceOp(slot), putFH(f.fh), read(f.id, 0, 1<<20, new(nfs4.ReadRes))}}
+				x := compound{minor: t.Minor, ops: []op{s.sequenceOp(slot), putFH(f.fh), readOp(f.id, 0, 1<<20, new(nfs4.ReadRes))}}
 				c.nc.SetWriteDeadline(time.Now().Add(time.Second))
-				c.send(append(c.appendCall(nil, nfs4.ProcCompound), x.encode()...))
+				c.sendRecord(append(c.appendCall(nil, nfs4.ProcCompound), x.encodeArgs()...))
 			}
 		}
-		t.served()
+		t.checkNewHostServed()
 	}},
 	{Name: "a client sends tiny fragments", By: "RFC 5531, 11", Hostile: true, run: func(t *T) {
 		for range 4 {
-			c := t.hog()
-			b := make([]byte, 4<<16) // fragments without a byte, none of which is the last
+			c := t.dialFromOwnHost()
+			b := make([]byte, 4<<16) // empty fragments, none of which is the last
 			c.nc.SetWriteDeadline(time.Now().Add(time.Second))
 			c.nc.Write(b)
 			one := xdr.AppendUint32(nil, 1)
@@ -175,31 +175,31 @@ var hogs = []Scenario{
 				}
 			}
 		}
-		t.served()
+		t.checkNewHostServed()
 	}},
 	{Name: "a client announces more than it sends", By: "RFC 5531, 11", Hostile: true, run: func(t *T) {
 		for i := range 100 {
-			c := t.hog()
+			c := t.dialFromOwnHost()
 			size := []uint32{1<<31 - 1, 1 << 20, 100}[i%3]
 			c.nc.Write(append(binary.BigEndian.AppendUint32(nil, lastFragment|size), 1, 2, 3))
 		}
-		t.served()
+		t.checkNewHostServed()
 	}},
 	{Name: "a host holds idle connections", By: "RFC 8881, 2.9", Hostile: true, run: func(t *T) {
 		for range 300 {
-			t.hog()
+			t.dialFromOwnHost()
 		}
-		t.served()
+		t.checkNewHostServed()
 	}},
 	{Name: "a client holds all slots of a session", By: "RFC 8881, 2.10.6.1", Hostile: true, run: func(t *T) {
-		s := t.hog().client(t.unique()).session(func(a *nfs4.CreateSessionArgs) { a.Fore.MaxRequests = 1000 }).ready()
+		s := t.dialFromOwnHost().newClientID(t.uniqueName()).newSession(func(a *nfs4.CreateSessionArgs) { a.Fore.MaxRequests = 1000 }).completeReclaim()
 		for slot := range s.fore.MaxRequests {
 			x := compound{minor: t.Minor, ops: []op{s.sequenceOp(slot), putRootFH()}}
-			s.send(append(s.appendCall(nil, nfs4.ProcCompound), x.encode()...))
-			for range 20 { // retries of it, of which none is read
-				s.send(append(s.appendCall(nil, nfs4.ProcCompound), x.encode()...))
+			s.sendRecord(append(s.appendCall(nil, nfs4.ProcCompound), x.encodeArgs()...))
+			for range 20 { // retries, none of whose replies is read
+				s.sendRecord(append(s.appendCall(nil, nfs4.ProcCompound), x.encodeArgs()...))
 			}
 		}
-		t.served()
+		t.checkNewHostServed()
 	}},
 }

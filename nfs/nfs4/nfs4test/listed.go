@@ -6,12 +6,12 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
 
-// everyOp are the errors that RFC 8881, Section 15.2, lists for all operations
-// but those whose row says "-".
-const everyOp = "DEADSESSION DELAY OP_NOT_IN_SESSION REP_TOO_BIG REP_TOO_BIG_TO_CACHE REQ_TOO_BIG RETRY_UNCACHED_REP SERVERFAULT TOO_MANY_OPS"
+// commonErrors are the errors that RFC 8881, Section 15.2, lists for all operations
+// except those whose row has "-".
+const commonErrors = "DEADSESSION DELAY OP_NOT_IN_SESSION REP_TOO_BIG REP_TOO_BIG_TO_CACHE REQ_TOO_BIG RETRY_UNCACHED_REP SERVERFAULT TOO_MANY_OPS"
 
-// listed are the other errors of Section 15.2 for each operation.
-var listed = map[string]string{
+// listedErrors are the other errors of Section 15.2 for each operation.
+var listedErrors = map[string]string{
 	"ACCESS":               "ACCESS BADXDR FHEXPIRED INVAL IO MOVED NOFILEHANDLE STALE",
 	"BACKCHANNEL_CTL":      "BADXDR INVAL NOENT -SERVERFAULT",
 	"BIND_CONN_TO_SESSION": "BADSESSION BADXDR BAD_SESSION_DIGEST INVAL NOT_ONLY_OP -OP_NOT_IN_SESSION",
@@ -86,16 +86,16 @@ var listed = map[string]string{
 	"WRITE_SAME":     "ACCESS ADMIN_REVOKED BADXDR BAD_STATEID DELEG_REVOKED DQUOT EXPIRED FBIG FHEXPIRED GRACE INVAL IO ISDIR LOCKED MOVED NOFILEHANDLE NOSPC NOTSUPP OLD_STATEID OPENMODE PNFS_IO_HOLE PNFS_NO_LAYOUT ROFS STALE SYMLINK WRONG_TYPE",
 }
 
-// besides are errors that other sections ask for.
-var besides = map[string]string{
-	"LINK":        "PERM", // of an object that is immutable, as the next two (Section 15.1.6.2)
-	"REMOVE":      "PERM", // of a sticky directory
+// otherErrors are errors that other sections require.
+var otherErrors = map[string]string{
+	"LINK":        "PERM", // immutable objects, also in the next two rows (Section 15.1.6.2)
+	"REMOVE":      "PERM", // sticky directories
 	"RENAME":      "PERM",
 	"EXCHANGE_ID": "PERM", // Section 18.35.4, case 9
 
 	"BIND_CONN_TO_SESSION": "WRONG_CRED",               // Section 18.34.3 demands the machine credential
 	"LOCKU":                "ISDIR SYMLINK WRONG_TYPE", // Section 18.12.3
-	"OPEN":                 "NOTSUPP",                  // claims of delegations (Section 15.1.1.5)
+	"OPEN":                 "NOTSUPP",                  // delegation claims (Section 15.1.1.5)
 	"VERIFY":               "BADOWNER",                 // as SETATTR
 	"NVERIFY":              "BADOWNER",
 	"LISTXATTRS":           "BADXDR TOOSMALL", // RFC 8276, Section 8.4.3.3
@@ -103,7 +103,7 @@ var besides = map[string]string{
 	"REMOVEXATTR":          "NOTSUPP",
 	"SEEK":                 "NXIO",                                                            // RFC 7862, Section 15.11.3
 	"COPY_NOTIFY":          "NOTSUPP",                                                         // it is optional (RFC 7862, Section 13)
-	"OFFLOAD_CANCEL":       "REP_TOO_BIG REP_TOO_BIG_TO_CACHE REQ_TOO_BIG RETRY_UNCACHED_REP", // of every operation in a COMPOUND (RFC 8881, Section 15.2)
+	"OFFLOAD_CANCEL":       "REP_TOO_BIG REP_TOO_BIG_TO_CACHE REQ_TOO_BIG RETRY_UNCACHED_REP", // any operation in a COMPOUND (RFC 8881, Section 15.2)
 	"OFFLOAD_STATUS":       "REP_TOO_BIG REP_TOO_BIG_TO_CACHE REQ_TOO_BIG RETRY_UNCACHED_REP",
 	"IO_ADVISE":            "REP_TOO_BIG REP_TOO_BIG_TO_CACHE REQ_TOO_BIG",
 }
@@ -113,7 +113,7 @@ var besides = map[string]string{
 func Listed(op nfs4.Op, status nfs4.Status) bool {
 	name := strings.TrimPrefix(status.String(), "NFS4ERR_")
 	has := func(list, word string) bool { return strings.Contains(" "+list+" ", " "+word+" ") }
-	row, known := listed[op.String()]
+	row, known := listedErrors[op.String()]
 	switch {
 	case status == nfs4.OK:
 		return true
@@ -121,8 +121,8 @@ func Listed(op nfs4.Op, status nfs4.Status) bool {
 		return status == nfs4.ErrOpIllegal || status == nfs4.ErrBadXDR
 	case !known:
 		return status == nfs4.ErrNotSupp || status == nfs4.ErrRetryUncachedRep
-	case has(row, "-"+name) && !has(besides[op.String()], name):
+	case has(row, "-"+name) && !has(otherErrors[op.String()], name):
 		return false
 	}
-	return has(everyOp, name) || has(row, name) || has(besides[op.String()], name)
+	return has(commonErrors, name) || has(row, name) || has(otherErrors[op.String()], name)
 }

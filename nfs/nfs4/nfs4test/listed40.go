@@ -6,9 +6,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
 
-// listed40 are the errors that RFC 7530, Section 13.2, lists for each operation of
-// version 4.0.
-var listed40 = map[string]string{
+// listedErrors40 are the errors that RFC 7530, Section 13.2, lists for each NFSv4.0
+// operation.
+var listedErrors40 = map[string]string{
 	"ACCESS":              "ACCESS BADHANDLE BADXDR DELAY FHEXPIRED INVAL IO MOVED NOFILEHANDLE RESOURCE SERVERFAULT STALE",
 	"CLOSE":               "ADMIN_REVOKED BADHANDLE BADXDR BAD_SEQID BAD_STATEID DELAY EXPIRED FHEXPIRED INVAL ISDIR LEASE_MOVED LOCKS_HELD MOVED NOFILEHANDLE OLD_STATEID RESOURCE SERVERFAULT STALE STALE_STATEID",
 	"COMMIT":              "ACCESS BADHANDLE BADXDR DELAY FHEXPIRED INVAL IO ISDIR MOVED NOFILEHANDLE RESOURCE ROFS SERVERFAULT STALE SYMLINK",
@@ -48,10 +48,10 @@ var listed40 = map[string]string{
 	"WRITE":               "ACCESS ADMIN_REVOKED BADHANDLE BADXDR BAD_STATEID DELAY DQUOT EXPIRED FBIG FHEXPIRED GRACE INVAL IO ISDIR LEASE_MOVED LOCKED MOVED NOFILEHANDLE NOSPC NXIO OLD_STATEID OPENMODE RESOURCE ROFS SERVERFAULT STALE STALE_STATEID SYMLINK",
 }
 
-// besides40 are errors that other sections ask for, and errors that a server must
-// be able to put a call off with.
-var besides40 = map[string]string{
-	"LINK":              "PERM", // of an object that is immutable, as in version 4.1
+// otherErrors40 are errors that other sections require, and errors that a server
+// needs to delay a call.
+var otherErrors40 = map[string]string{
+	"LINK":              "PERM", // immutable objects, as in NFSv4.1
 	"REMOVE":            "PERM",
 	"RENAME":            "PERM",
 	"NVERIFY":           "BADOWNER RESOURCE", // as VERIFY and SETATTR
@@ -59,21 +59,21 @@ var besides40 = map[string]string{
 	"PUTFH":             "RESOURCE", // Section 13.1.3.4
 	"PUTPUBFH":          "RESOURCE",
 	"PUTROOTFH":         "RESOURCE",
-	"OPEN":              "STALE_STATEID", // of a claim with a delegation
+	"OPEN":              "STALE_STATEID", // delegation claims
 	"OPEN_CONFIRM":      "DELAY",
 	"RELEASE_LOCKOWNER": "DELAY",
 }
 
-// Listed40 is Listed for version 4.0.
+// Listed40 reports whether RFC 7530 lists a status for an NFSv4.0 operation.
 func Listed40(op nfs4.Op, status nfs4.Status) bool {
 	name := strings.TrimPrefix(status.String(), "NFS4ERR_")
 	has := func(list string) bool { return strings.Contains(" "+list+" ", " "+name+" ") }
-	switch row, known := listed40[op.String()]; {
+	switch row, known := listedErrors40[op.String()]; {
 	case status == nfs4.OK:
 		return true
 	case op == nfs4.OpIllegal:
 		return status == nfs4.ErrOpIllegal || status == nfs4.ErrBadXDR
 	default:
-		return known && (has(row) || has(besides40[op.String()]))
+		return known && (has(row) || has(otherErrors40[op.String()]))
 	}
 }

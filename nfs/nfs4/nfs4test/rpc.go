@@ -12,13 +12,13 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
 // callLimit bounds the wait for a reply.
 const callLimit = 10 * time.Second
 
-// maxRecord bounds the length in bytes of a reply.
+// maxRecord is the maximum length of a reply in bytes.
 const maxRecord = 8 << 20
 
 // A conn is a connection to the server: RPC over TCP.
@@ -29,25 +29,24 @@ type conn struct {
 	cred rpcmsg.Cred
 }
 
-// dial makes a connection, whose caller is user 0. It is closed at the end of
-// the scenario.
+// dial opens a connection for user 0. It is closed when the scenario ends.
 func (t *T) dial() *conn {
 	nc, err := t.Dial()
 	require.NoError(t, err)
-	t.cleanup(func() { nc.Close() })
-	return &conn{t: t, nc: nc, xid: 0x10000, cred: t.root()}
+	t.addCleanup(func() { nc.Close() })
+	return &conn{t: t, nc: nc, xid: 0x10000, cred: t.rootCred()}
 }
 
-// root is the credential of user 0.
-func (t *T) root() rpcmsg.Cred { return rpcmsg.Cred{Flavor: rpcmsg.AuthSys} }
+// rootCred is the credential of user 0.
+func (t *T) rootCred() rpcmsg.Cred { return rpcmsg.Cred{Flavor: rpcmsg.AuthSys} }
 
-// as makes user uid the caller.
-func (c *conn) as(uid uint32) *conn {
+// withUID makes user uid the caller, and returns c.
+func (c *conn) withUID(uid uint32) *conn {
 	c.cred.UID, c.cred.GID = uid, uid
 	return c
 }
 
-// appendCall appends the head of a call of NFS version 4.
+// appendCall appends an NFSv4 call header.
 func (c *conn) appendCall(b []byte, proc uint32) []byte {
 	c.xid++
 	for _, v := range []uint32{c.xid, rpcmsg.MsgCall, rpcmsg.Version, nfs4.Program, nfs4.Version, proc} {
@@ -69,11 +68,11 @@ func (c *conn) appendCall(b []byte, proc uint32) []byte {
 // lastFragment marks the last fragment of a record (RFC 5531, Section 11).
 const lastFragment = 1 << 31
 
-// send sends a message as one record.
-func (c *conn) send(msg []byte) { require.NoError(c.t, c.sendQuietly(msg)) }
+// sendRecord sends a message as one record.
+func (c *conn) sendRecord(msg []byte) { require.NoError(c.t, c.trySend(msg)) }
 
-// sendQuietly is send, and returns an error.
-func (c *conn) sendQuietly(msg []byte) error {
+// trySend sends a message as one record, and returns the error.
+func (c *conn) trySend(msg []byte) error {
 	record := binary.BigEndian.AppendUint32(nil, lastFragment|uint32(len(msg)))
 	_, err := c.nc.Write(append(record, msg...))
 	return err
@@ -82,18 +81,18 @@ func (c *conn) sendQuietly(msg []byte) error {
 // errNoReply reports that the server closed the connection instead.
 var errNoReply = errors.New("the server closed the connection")
 
-// receive returns the next message that is a reply.
-func (c *conn) receive() ([]byte, error) {
+// receiveReply returns the next message that is a reply.
+func (c *conn) receiveReply() ([]byte, error) {
 	for {
-		msg, err := c.receiveAny(callLimit)
+		msg, err := c.receiveMessage(callLimit)
 		if err != nil || len(msg) >= 8 && binary.BigEndian.Uint32(msg[4:]) == rpcmsg.MsgReply {
 			return msg, err
 		} // else a callback
 	}
 }
 
-// receiveAny returns the next message.
-func (c *conn) receiveAny(limit time.Duration) ([]byte, error) {
+// receiveMessage returns the next message.
+func (c *conn) receiveMessage(limit time.Duration) ([]byte, error) {
 	c.nc.SetReadDeadline(time.Now().Add(limit))
 	var msg []byte
 	for {
@@ -117,19 +116,20 @@ func (c *conn) receiveAny(limit time.Duration) ([]byte, error) {
 	}
 }
 
-// exchange makes a call with the given arguments, and returns its accept_stat and
-// results. A call that is denied has the stat denied.
-func (c *conn) exchange(proc uint32, args []byte) (stat uint32, results []byte, err error) {
-	c.send(append(c.appendCall(nil, proc), args...))
-	return c.answer(c.xid)
+// callProc sends a call with the given arguments, and returns its accept_stat and
+// results. If the call is denied, stat is deniedStat.
+func (c *conn) callProc(proc uint32, args []byte) (stat uint32, results []byte, err error) {
+	c.sendRecord(append(c.appendCall(nil, proc), args...))
+	return c.awaitReply(c.xid)
 }
 
-// denied stands for a denied call, in place of an accept_stat.
-const denied = 1000
+// deniedStat replaces the accept_stat of a denied call.
+const deniedStat = 1000
 
-// answer returns the answer to the call of an XID, which must be the next.
-func (c *conn) answer(xid uint32) (stat uint32, results []byte, err error) {
-	msg, err := c.receive()
+// awaitReply receives the reply to the call with an XID, which must be the next
+// reply.
+func (c *conn) awaitReply(xid uint32) (stat uint32, results []byte, err error) {
+	msg, err := c.receiveReply()
 	if err != nil {
 		return 0, nil, err
 	}
@@ -137,7 +137,7 @@ func (c *conn) answer(xid uint32) (stat uint32, results []byte, err error) {
 	require.Equal(c.t, xid, r.Uint32(), "XID")
 	r.Uint32() // msg_type
 	if r.Uint32() == rpcmsg.MsgDenied {
-		return denied, nil, nil
+		return deniedStat, nil, nil
 	}
 	r.Uint32()
 	r.Opaque(rpcmsg.MaxAuthBody)

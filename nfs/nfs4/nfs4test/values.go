@@ -13,17 +13,17 @@ import (
 // rootFH returns the handle of the server's root.
 func (t *T) rootFH() nfs4.FH {
 	var res nfs4.HandleRes
-	t.want(nfs4.OK, putRootFH(), getFH(&res))
+	t.expectStatus(nfs4.OK, putRootFH(), getFH(&res))
 	return slices.Clone(res.Object)
 }
 
-// tick waits until a change of an object is later than all changes so far: a host's
-// clock for them may be coarse.
-func (t *T) tick(probe nfs4.FH) {
-	touch := func() uint64 {
+// awaitClockTick waits until a new change gets a later time than all changes so far: the
+// host's clock may be coarse.
+func (t *T) awaitClockTick(probe nfs4.FH) {
+	touch := func() nfs4.Time { // not the change attribute: it may count changes
 		var res nfs4.GetAttrRes
-		t.want(nfs4.OK, putFH(probe), setAttr(nfs4.StateID{}, attrs(nil, nfs4.AttrTimeModifySet)), getAttr(&res, nfs4.AttrChange))
-		return res.Attrs.Change
+		t.expectStatus(nfs4.OK, putFH(probe), setAttr(nfs4.StateID{}, newAttrs(nil, nfs4.AttrTimeModifySet)), getAttr(&res, nfs4.AttrTimeMetadata))
+		return res.Attrs.TimeMetadata
 	}
 	first := touch()
 	for deadline := time.Now().Add(callLimit); touch() == first && time.Now().Before(deadline); {
@@ -31,48 +31,48 @@ func (t *T) tick(probe nfs4.FH) {
 	}
 }
 
-// values are scenarios of the values of attributes, and of setting them.
+// values are scenarios for attribute values, and for setting them.
 var values = []Scenario{
 	{Name: "VERIFY and NVERIFY of all attributes of each type", By: "RFC 8881, 18.15.3, 18.31.3", Linux: "NFS4ERR_NOT_SAME for some", run: func(t *T) {
 		check := func(name string, fh nfs4.FH) {
-			for _, id := range t.supported(fh) {
+			for _, id := range t.supportedAttrs(fh) {
 				switch id {
 				case nfs4.AttrRdattrError, nfs4.AttrSpaceAvail, nfs4.AttrSpaceFree, nfs4.AttrFilesAvail, nfs4.AttrFilesFree:
 					continue // an error, and the attributes that others change
 				}
-				a := t.attrsOf(fh, id)
-				rep := t.session().do(putFH(fh), verify(nfs4.OpVerify, a))
+				a := t.getAttrs(fh, id)
+				rep := t.ownSession().callWithSequence(putFH(fh), verifyOp(nfs4.OpVerify, a))
 				assert.Equal(t, nfs4.OK, rep.status, "%s of a %s", id, name)
-				rep = t.session().do(putFH(fh), verify(nfs4.OpNVerify, a))
+				rep = t.ownSession().callWithSequence(putFH(fh), verifyOp(nfs4.OpNVerify, a))
 				assert.Equal(t, nfs4.ErrSame, rep.status, "%s of a %s", id, name)
 			}
 		}
-		t.each(func(name string, _ nfs4.FileType, fh nfs4.FH) { check(name, fh) })
+		t.forEachType(func(name string, _ nfs4.FileType, fh nfs4.FH) { check(name, fh) })
 		check("root", t.rootFH())
 	}},
 	{Name: "VERIFY and NVERIFY of nothing", By: "RFC 8881, 18.15.3, 18.31.3: all of none match", run: func(t *T) {
-		t.want(nfs4.OK, putFH(t.dir()), verify(nfs4.OpVerify, nfs4.Attrs{}))
-		t.want(nfs4.ErrSame, putFH(t.dir()), verify(nfs4.OpNVerify, nfs4.Attrs{}))
+		t.expectStatus(nfs4.OK, putFH(t.ownDir()), verifyOp(nfs4.OpVerify, nfs4.Attrs{}))
+		t.expectStatus(nfs4.ErrSame, putFH(t.ownDir()), verifyOp(nfs4.OpNVerify, nfs4.Attrs{}))
 	}},
 	{Name: "VERIFY and NVERIFY guard what follows", By: "RFC 8881, 18.15.4, 18.30.4", run: func(t *T) {
-		f := t.file("f", "data")
-		guard := attrs(func(a *nfs4.Attrs) { a.Size = 4 }, nfs4.AttrSize)
-		t.want(nfs4.OK, putFH(f.fh), verify(nfs4.OpVerify, guard), setAttr(f.id, sized(2)))
-		rep := t.session().do(putFH(f.fh), verify(nfs4.OpVerify, guard), setAttr(f.id, sized(0)))
+		f := t.newFile("f", "data")
+		guard := newAttrs(func(a *nfs4.Attrs) { a.Size = 4 }, nfs4.AttrSize)
+		t.expectStatus(nfs4.OK, putFH(f.fh), verifyOp(nfs4.OpVerify, guard), setAttr(f.id, sizeAttrs(2)))
+		rep := t.ownSession().callWithSequence(putFH(f.fh), verifyOp(nfs4.OpVerify, guard), setAttr(f.id, sizeAttrs(0)))
 		assert.Equal(t, nfs4.ErrNotSame, rep.status)
-		assert.EqualValues(t, 2, t.attrsOf(f.fh, nfs4.AttrSize).Size)
+		assert.EqualValues(t, 2, t.getAttrs(f.fh, nfs4.AttrSize).Size)
 		var res nfs4.ReadRes
-		t.want(nfs4.OK, putFH(f.fh), verify(nfs4.OpNVerify, guard), read(f.id, 0, 10, &res))
+		t.expectStatus(nfs4.OK, putFH(f.fh), verifyOp(nfs4.OpNVerify, guard), readOp(f.id, 0, 10, &res))
 		assert.Equal(t, "da", string(res.Data))
 	}},
 	{Name: "VERIFY keeps the filehandle", By: "RFC 8881, 18.31.3", run: func(t *T) {
 		var got nfs4.HandleRes
-		a := attrs(func(a *nfs4.Attrs) { a.Type = nfs4.TypeDir }, nfs4.AttrType)
-		t.want(nfs4.OK, putFH(t.dir()), verify(nfs4.OpVerify, a), getFH(&got))
-		assert.Equal(t, t.dir(), got.Object)
+		a := newAttrs(func(a *nfs4.Attrs) { a.Type = nfs4.TypeDir }, nfs4.AttrType)
+		t.expectStatus(nfs4.OK, putFH(t.ownDir()), verifyOp(nfs4.OpVerify, a), getFH(&got))
+		assert.Equal(t, t.ownDir(), got.Object)
 	}},
 	{Name: "attributes of the file system", By: "RFC 8881, 5.8.2", run: func(t *T) {
-		a := t.attrsOf(t.dir(), nfs4.AttrFilesAvail, nfs4.AttrFilesFree, nfs4.AttrFilesTotal, nfs4.AttrSpaceAvail, nfs4.AttrSpaceFree, nfs4.AttrSpaceTotal,
+		a := t.getAttrs(t.ownDir(), nfs4.AttrFilesAvail, nfs4.AttrFilesFree, nfs4.AttrFilesTotal, nfs4.AttrSpaceAvail, nfs4.AttrSpaceFree, nfs4.AttrSpaceTotal,
 			nfs4.AttrMaxRead, nfs4.AttrMaxWrite, nfs4.AttrMaxFileSize, nfs4.AttrMaxName, nfs4.AttrMaxLink, nfs4.AttrLinkSupport, nfs4.AttrSymlinkSupport,
 			nfs4.AttrHomogeneous, nfs4.AttrCanSetTime, nfs4.AttrTimeDelta, nfs4.AttrUniqueHandles, nfs4.AttrNamedAttr, nfs4.AttrChownRestricted)
 		assert.LessOrEqual(t, a.FilesAvail, a.FilesFree)
@@ -88,131 +88,131 @@ var values = []Scenario{
 	}},
 	{Name: "supported_attrs and suppattr_exclcreat", By: "RFC 8881, 5.8.1.1, 5.8.1.14", run: func(t *T) {
 		check := func(fh nfs4.FH) {
-			a := t.attrsOf(fh, nfs4.AttrSupportedAttrs, nfs4.AttrSuppattrExclCreat)
+			a := t.getAttrs(fh, nfs4.AttrSupportedAttrs, nfs4.AttrSuppattrExclCreat)
 			beyond := a.SuppattrExclCreat.Without(a.SupportedAttrs)
 			assert.True(t, beyond.Empty(), "what can be set is supported: %x", beyond.Words)
 		}
 		check(t.rootFH())
-		t.each(func(_ string, _ nfs4.FileType, fh nfs4.FH) { check(fh) })
+		t.forEachType(func(_ string, _ nfs4.FileType, fh nfs4.FH) { check(fh) })
 	}},
 	{Name: "numlinks", By: "RFC 8881, 5.8.2.25", run: func(t *T) {
-		fh := t.object(nfs4.TypeReg, "f")
+		fh := t.newObject(nfs4.TypeReg, "f")
 		for i := range uint32(5) {
-			assert.Equal(t, i+1, t.attrsOf(fh, nfs4.AttrNumLinks).NumLinks)
-			t.want(nfs4.OK, putFH(fh), saveFH(), putFH(t.dir()), link(fmt.Sprint("l", i)))
+			assert.Equal(t, i+1, t.getAttrs(fh, nfs4.AttrNumLinks).NumLinks)
+			t.expectStatus(nfs4.OK, putFH(fh), saveFH(), putFH(t.ownDir()), linkOp(fmt.Sprint("l", i)))
 		}
-		t.want(nfs4.OK, putFH(t.dir()), remove("l0"))
-		assert.EqualValues(t, 5, t.attrsOf(fh, nfs4.AttrNumLinks).NumLinks)
+		t.expectStatus(nfs4.OK, putFH(t.ownDir()), removeOp("l0"))
+		assert.EqualValues(t, 5, t.getAttrs(fh, nfs4.AttrNumLinks).NumLinks)
 	}},
 	{Name: "changes move the change attribute", By: "RFC 8881, 5.8.1.4: of data, directory contents and attributes", run: func(t *T) {
-		f := t.file("f", "data")
-		d, probe := t.object(nfs4.TypeDir, "d"), t.object(nfs4.TypeDir, "probe")
-		change := func(fh nfs4.FH) uint64 { return t.attrsOf(fh, nfs4.AttrChange).Change }
+		f := t.newFile("f", "data")
+		d, probe := t.newObject(nfs4.TypeDir, "d"), t.newObject(nfs4.TypeDir, "probe")
+		change := func(fh nfs4.FH) uint64 { return t.getAttrs(fh, nfs4.AttrChange).Change }
 		for name, c := range map[string]struct {
 			fh  nfs4.FH
 			ops []op
 		}{
-			"the mode":          {f.fh, []op{putFH(f.fh), setAttr(f.id, mode(0o611))}},
-			"the size":          {f.fh, []op{putFH(f.fh), setAttr(f.id, sized(1))}},
-			"a link":            {f.fh, []op{putFH(f.fh), saveFH(), putFH(t.dir()), link("l")}},
-			"an entry":          {d, []op{putFH(d), create(nfs4.TypeFIFO, "p", mode(0o600))}},
-			"mode of directory": {d, []op{putFH(d), setAttr(nfs4.StateID{}, mode(0o711))}},
+			"the mode":          {f.fh, []op{putFH(f.fh), setAttr(f.id, modeAttrs(0o611))}},
+			"the size":          {f.fh, []op{putFH(f.fh), setAttr(f.id, sizeAttrs(1))}},
+			"a link":            {f.fh, []op{putFH(f.fh), saveFH(), putFH(t.ownDir()), linkOp("l")}},
+			"an entry":          {d, []op{putFH(d), createOp(nfs4.TypeFIFO, "p", modeAttrs(0o600))}},
+			"mode of directory": {d, []op{putFH(d), setAttr(nfs4.StateID{}, modeAttrs(0o711))}},
 		} {
 			before := change(c.fh)
-			t.tick(probe)
-			t.want(nfs4.OK, c.ops...)
+			t.awaitClockTick(probe)
+			t.expectStatus(nfs4.OK, c.ops...)
 			assert.NotEqual(t, before, change(c.fh), name)
 			assert.Equal(t, change(c.fh), change(c.fh), name)
 		}
 	}},
 	{Name: "SETATTR of each mode", By: "RFC 8881, 6.2.4", run: func(t *T) {
-		d := t.object(nfs4.TypeDir, "d")
+		d := t.newObject(nfs4.TypeDir, "d")
 		for _, m := range []uint32{0, 0o777, 0o1777, 0o4755, 0o2755, 0o7777, 0o444} {
-			t.want(nfs4.OK, putFH(d), setAttr(nfs4.StateID{}, mode(m)))
-			assert.Equal(t, m, t.attrsOf(d, nfs4.AttrMode).Mode, "%o", m)
+			t.expectStatus(nfs4.OK, putFH(d), setAttr(nfs4.StateID{}, modeAttrs(m)))
+			assert.Equal(t, m, t.getAttrs(d, nfs4.AttrMode).Mode, "%o", m)
 		}
 	}},
 	{Name: "SETATTR of some bits of the mode", By: "RFC 8881, 6.2.5: mode_set_masked", Linux: "it is not supported", run: func(t *T) {
-		d := t.object(nfs4.TypeDir, "d")
-		if all := t.attrsOf(d, nfs4.AttrSupportedAttrs).SupportedAttrs; !assert.True(t, all.Has(nfs4.AttrModeSetMasked)) {
+		d := t.newObject(nfs4.TypeDir, "d")
+		if all := t.getAttrs(d, nfs4.AttrSupportedAttrs).SupportedAttrs; !assert.True(t, all.Has(nfs4.AttrModeSetMasked)) {
 			return
 		}
-		t.want(nfs4.OK, putFH(d), setAttr(nfs4.StateID{}, mode(0o750)))
-		part := attrs(func(a *nfs4.Attrs) { a.ModeSetMasked = nfs4.ModeMasked{Value: 0o4, Mask: 0o27} }, nfs4.AttrModeSetMasked)
+		t.expectStatus(nfs4.OK, putFH(d), setAttr(nfs4.StateID{}, modeAttrs(0o750)))
+		part := newAttrs(func(a *nfs4.Attrs) { a.ModeSetMasked = nfs4.ModeMasked{Value: 0o4, Mask: 0o27} }, nfs4.AttrModeSetMasked)
 		o := setAttr(nfs4.StateID{}, part)
-		t.want(nfs4.OK, putFH(d), o)
+		t.expectStatus(nfs4.OK, putFH(d), o)
 		assert.Equal(t, part.Mask, o.res.(*nfs4.SetAttrRes).AttrsSet)
-		assert.EqualValues(t, 0o754, t.attrsOf(d, nfs4.AttrMode).Mode)
+		assert.EqualValues(t, 0o754, t.getAttrs(d, nfs4.AttrMode).Mode)
 		both := part
 		both.Mask.Set(nfs4.AttrMode)
-		t.want(nfs4.ErrInval, putFH(d), setAttr(nfs4.StateID{}, both))
+		t.expectStatus(nfs4.ErrInval, putFH(d), setAttr(nfs4.StateID{}, both))
 	}},
 	{Name: "SETATTR of owner and group", By: "RFC 8881, 5.9", run: func(t *T) {
-		fh := t.object(nfs4.TypeReg, "f")
-		set := attrs(func(a *nfs4.Attrs) { a.Owner, a.OwnerGroup = []byte("7"), []byte("8") }, nfs4.AttrOwner, nfs4.AttrOwnerGroup)
+		fh := t.newObject(nfs4.TypeReg, "f")
+		set := newAttrs(func(a *nfs4.Attrs) { a.Owner, a.OwnerGroup = []byte("7"), []byte("8") }, nfs4.AttrOwner, nfs4.AttrOwnerGroup)
 		o := setAttr(nfs4.StateID{}, set)
-		t.want(nfs4.OK, putFH(fh), o)
+		t.expectStatus(nfs4.OK, putFH(fh), o)
 		assert.Equal(t, set.Mask, o.res.(*nfs4.SetAttrRes).AttrsSet)
-		a := t.attrsOf(fh, nfs4.AttrOwner, nfs4.AttrOwnerGroup)
+		a := t.getAttrs(fh, nfs4.AttrOwner, nfs4.AttrOwnerGroup)
 		assert.Equal(t, "7 8", string(a.Owner)+" "+string(a.OwnerGroup))
-		s := t.dial().as(7).client(t.unique()).session().ready()
-		s.want(nfs4.OK, putFH(fh), setAttr(nfs4.StateID{}, mode(0o600)))
-		s.want(nfs4.OK, putFH(fh), setAttr(nfs4.StateID{}, attrs(func(a *nfs4.Attrs) { a.Owner = []byte("7") }, nfs4.AttrOwner))) // 18.30.4: SHOULD
+		s := t.dial().withUID(7).newClientID(t.uniqueName()).newSession().completeReclaim()
+		s.expectStatus(nfs4.OK, putFH(fh), setAttr(nfs4.StateID{}, modeAttrs(0o600)))
+		s.expectStatus(nfs4.OK, putFH(fh), setAttr(nfs4.StateID{}, newAttrs(func(a *nfs4.Attrs) { a.Owner = []byte("7") }, nfs4.AttrOwner))) // 18.30.4: SHOULD
 	}},
 	{Name: "SETATTR of many attributes at once", By: "RFC 8881, 18.30.3: attrsset", run: func(t *T) {
-		f := t.file("f", "0123456789")
+		f := t.newFile("f", "0123456789")
 		at := nfs4.Time{Sec: 1_234_567_890}
-		set := attrs(func(a *nfs4.Attrs) {
+		set := newAttrs(func(a *nfs4.Attrs) {
 			a.Size, a.Mode, a.Owner = 3, 0o640, []byte("7")
 			a.TimeModifySet = nfs4.SetTime{Client: true, Time: at}
 		}, nfs4.AttrSize, nfs4.AttrMode, nfs4.AttrOwner, nfs4.AttrTimeModifySet)
 		o := setAttr(f.id, set)
-		t.want(nfs4.OK, putFH(f.fh), o)
+		t.expectStatus(nfs4.OK, putFH(f.fh), o)
 		assert.Equal(t, set.Mask, o.res.(*nfs4.SetAttrRes).AttrsSet)
-		a := t.attrsOf(f.fh, nfs4.AttrSize, nfs4.AttrMode, nfs4.AttrOwner, nfs4.AttrTimeModify)
+		a := t.getAttrs(f.fh, nfs4.AttrSize, nfs4.AttrMode, nfs4.AttrOwner, nfs4.AttrTimeModify)
 		assert.EqualValues(t, 3, a.Size)
 		assert.EqualValues(t, 0o640, a.Mode)
 		assert.Equal(t, "7", string(a.Owner))
 		assert.Equal(t, at, a.TimeModify)
 	}},
 	{Name: "SETATTR of the size by stateids of other files", By: "RFC 8881, 18.30.3, 8.2.4: NFS4ERR_BAD_STATEID", run: func(t *T) {
-		f, g := t.file("f", "data"), t.file("g", "data")
-		t.want(nfs4.ErrBadStateID, putFH(f.fh), setAttr(g.id, sized(0)))
-		t.want(nfs4.ErrOldStateID, putFH(f.fh), setAttr(changed(t.openAs(t.session(), "f", "owner", nfs4.ShareBoth, 0).id, -1), sized(0)))
-		assert.EqualValues(t, 4, t.attrsOf(f.fh, nfs4.AttrSize).Size)
+		f, g := t.newFile("f", "data"), t.newFile("g", "data")
+		t.expectStatus(nfs4.ErrBadStateID, putFH(f.fh), setAttr(g.id, sizeAttrs(0)))
+		t.expectStatus(nfs4.ErrOldStateID, putFH(f.fh), setAttr(shiftSeqID(t.openAs(t.ownSession(), "f", "owner", nfs4.ShareBoth, 0).id, -1), sizeAttrs(0)))
+		assert.EqualValues(t, 4, t.getAttrs(f.fh, nfs4.AttrSize).Size)
 	}},
 	{Name: "SETATTR of times before 1970 and after 2106", By: "RFC 8881, 3.3.1: seconds are signed, of 64 bits", run: func(t *T) {
-		fh := t.object(nfs4.TypeReg, "f")
+		fh := t.newObject(nfs4.TypeReg, "f")
 		for _, sec := range []int64{-1, -1 << 31, 1<<32 - 1, 1 << 32, 1<<33 + 5} {
 			at := nfs4.Time{Sec: sec, Nsec: 999_999_999}
-			set := attrs(func(a *nfs4.Attrs) { a.TimeModifySet = nfs4.SetTime{Client: true, Time: at} }, nfs4.AttrTimeModifySet)
-			t.want(nfs4.OK, putFH(fh), setAttr(nfs4.StateID{}, set))
-			assert.Equal(t, at, t.attrsOf(fh, nfs4.AttrTimeModify).TimeModify)
+			set := newAttrs(func(a *nfs4.Attrs) { a.TimeModifySet = nfs4.SetTime{Client: true, Time: at} }, nfs4.AttrTimeModifySet)
+			t.expectStatus(nfs4.OK, putFH(fh), setAttr(nfs4.StateID{}, set))
+			assert.Equal(t, at, t.getAttrs(fh, nfs4.AttrTimeModify).TimeModify)
 		}
 	}},
 	{Name: "WRITE and READ move times", By: "RFC 8881, 5.8.2.43: time_modify", run: func(t *T) {
-		f := t.file("f", "data")
-		old := attrs(func(a *nfs4.Attrs) { a.TimeModifySet = nfs4.SetTime{Client: true, Time: nfs4.Time{Sec: 1}} }, nfs4.AttrTimeModifySet)
+		f := t.newFile("f", "data")
+		old := newAttrs(func(a *nfs4.Attrs) { a.TimeModifySet = nfs4.SetTime{Client: true, Time: nfs4.Time{Sec: 1}} }, nfs4.AttrTimeModifySet)
 		for name, o := range map[string]op{
-			"WRITE": write(f.id, 0, nfs4.FileSync, "x", new(nfs4.WriteRes)), "a size": setAttr(f.id, sized(2)),
+			"WRITE": writeOp(f.id, 0, nfs4.FileSync, "x", new(nfs4.WriteRes)), "a size": setAttr(f.id, sizeAttrs(2)),
 		} {
-			t.want(nfs4.OK, putFH(f.fh), setAttr(nfs4.StateID{}, old), o)
-			assert.Greater(t, t.attrsOf(f.fh, nfs4.AttrTimeModify).TimeModify.Sec, int64(1), name)
+			t.expectStatus(nfs4.OK, putFH(f.fh), setAttr(nfs4.StateID{}, old), o)
+			assert.Greater(t, t.getAttrs(f.fh, nfs4.AttrTimeModify).TimeModify.Sec, int64(1), name)
 		}
-		t.want(nfs4.OK, putFH(f.fh), setAttr(nfs4.StateID{}, old), read(f.id, 0, 1, new(nfs4.ReadRes)))
-		assert.EqualValues(t, 1, t.attrsOf(f.fh, nfs4.AttrTimeModify).TimeModify.Sec)
+		t.expectStatus(nfs4.OK, putFH(f.fh), setAttr(nfs4.StateID{}, old), readOp(f.id, 0, 1, new(nfs4.ReadRes)))
+		assert.EqualValues(t, 1, t.getAttrs(f.fh, nfs4.AttrTimeModify).TimeModify.Sec)
 	}},
 	{Name: "ACCESS by owner, group and others", By: "RFC 8881, 18.1.3", run: func(t *T) {
-		fh := t.object(nfs4.TypeReg, "f")
-		set := attrs(func(a *nfs4.Attrs) { a.Mode, a.Owner, a.OwnerGroup = 0o641, []byte("7"), []byte("8") },
+		fh := t.newObject(nfs4.TypeReg, "f")
+		set := newAttrs(func(a *nfs4.Attrs) { a.Mode, a.Owner, a.OwnerGroup = 0o641, []byte("7"), []byte("8") },
 			nfs4.AttrMode, nfs4.AttrOwner, nfs4.AttrOwnerGroup)
-		t.want(nfs4.OK, putFH(fh), setAttr(nfs4.StateID{}, set))
+		t.expectStatus(nfs4.OK, putFH(fh), setAttr(nfs4.StateID{}, set))
 		const asked = nfs4.AccessRead | nfs4.AccessModify | nfs4.AccessExtend | nfs4.AccessExecute
 		for uid, want := range map[uint32]uint32{
 			7: nfs4.AccessRead | nfs4.AccessModify | nfs4.AccessExtend, 8: nfs4.AccessRead, 9: nfs4.AccessExecute,
 		} {
 			var res nfs4.AccessRes
-			t.dial().as(uid).client(t.unique()).session().want(nfs4.OK, putFH(fh), access(asked, &res))
+			t.dial().withUID(uid).newClientID(t.uniqueName()).newSession().expectStatus(nfs4.OK, putFH(fh), accessOp(asked, &res))
 			assert.Equal(t, want, res.Access, "user and group %d", uid)
 		}
 	}},
@@ -220,10 +220,10 @@ var values = []Scenario{
 		for i, kind := range []nfs4.FileType{nfs4.TypeChr, nfs4.TypeBlk} {
 			for _, dev := range []nfs4.SpecData{{}, {Major: 1, Minor: 3}, {Major: 8, Minor: 255}, {Major: 259, Minor: 70000}} {
 				name := fmt.Sprint("dev", i, dev.Major)
-				o := create(kind, name, mode(0o600))
+				o := createOp(kind, name, modeAttrs(0o600))
 				o.args.(*nfs4.CreateArgs).Dev = dev
 				var attr nfs4.GetAttrRes
-				t.want(nfs4.OK, putFH(t.dir()), o, getAttr(&attr, nfs4.AttrRawDev, nfs4.AttrType))
+				t.expectStatus(nfs4.OK, putFH(t.ownDir()), o, getAttr(&attr, nfs4.AttrRawDev, nfs4.AttrType))
 				assert.Equal(t, dev, attr.Attrs.RawDev)
 				assert.Equal(t, kind, attr.Attrs.Type)
 			}

@@ -1,5 +1,5 @@
-// Package nlm4test has a lock manager in memory, for tests of clients. Tests make
-// it fail: lose calls and replies, restart, and refuse.
+// Package nlm4test has an in-memory lock manager for client tests. Tests can make
+// it fail: lose calls and replies, restart, and reject calls.
 //
-// The package must not know the clients.
+// The package must not know clients.
 package nlm4test

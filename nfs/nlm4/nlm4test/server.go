@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/locks"
 	"github.com/nfsrdma/nfsrdma/nfs/nlm4"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/xdr"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
+	"github.com/nfsrdma/nfsrdma/vfs/locks"
 )
 
 // Whole is a whole file.
@@ -26,8 +26,8 @@ type Piece struct {
 	Kind locks.Kind
 }
 
-// A Server is a lock manager in memory. It is the oncrpc.Caller of its clients,
-// and implements oncrpc.Handler for those that need a connection.
+// A Server is an in-memory lock manager. It implements oncrpc.Caller for
+// clients, and oncrpc.Handler for those that need a connection.
 type Server struct {
 	t testing.TB
 
@@ -36,13 +36,13 @@ type Server struct {
 	grace  bool
 	object map[string]*locks.Object
 	owners map[fakeOwner]*locks.Part
-	queue  []nlm4.LockArgs // that wait
+	queue  []nlm4.LockArgs // waiting requests
 	calls  [nlm4.NumProc]int
 	log    []nlm4.LockArgs // each LOCK
 	before func(x *oncrpc.Exchange) (err error, lose bool)
 	refuse func(proc uint32) (nlm4.Status, bool)
 	given  func(a nlm4.LockArgs)
-	told   sync.WaitGroup // calls of given
+	told   sync.WaitGroup // running calls of the OnGiven function
 }
 
 type fakeOwner struct {
@@ -58,8 +58,8 @@ func New(t testing.TB) *Server {
 	return s
 }
 
-// Restart forgets all locks, and ends the connection of the clients. A grace
-// period may follow, until EndGrace.
+// Restart drops all locks, and closes the clients' connection. A grace period
+// may follow, until EndGrace.
 func (s *Server) Restart(grace bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,7 @@ func (s *Server) Restart(grace bool) {
 	s.object, s.owners, s.queue = make(map[string]*locks.Object), make(map[fakeOwner]*locks.Part), nil
 }
 
-// Reconnect ends the connection of the clients, and nothing else.
+// Reconnect only closes the clients' connection.
 func (s *Server) Reconnect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,36 +89,39 @@ func (s *Server) EndGrace() {
 	s.grace = false
 }
 
-// Conn returns a value that tells the present connection from earlier ones.
+// Conn returns a value that distinguishes the current connection from earlier
+// ones.
 func (s *Server) Conn() any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.epoch
 }
 
-// SetBefore has f called before each call. f may wait, or return an error in place
-// of the call or, with lose, of its reply.
+// SetBefore makes the server call f before each call. f may block, or return an
+// error instead of the call or, with lose, instead of its reply.
 func (s *Server) SetBefore(f func(x *oncrpc.Exchange) (error, bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.before = f
 }
 
-// SetRefuse has f answer each call for which f returns true.
+// SetRefuse makes the server return f's status for each call for which f
+// returns true.
 func (s *Server) SetRefuse(f func(proc uint32) (nlm4.Status, bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refuse = f
 }
 
-// OnGiven has f called in a goroutine for each waiter that gets its lock.
+// OnGiven makes the server call f in a goroutine for each waiter that gets its
+// lock.
 func (s *Server) OnGiven(f func(a nlm4.LockArgs)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.given = f
 }
 
-// Wait waits for the functions that OnGiven has set.
+// Wait waits until all calls of the OnGiven function have returned.
 func (s *Server) Wait() { s.told.Wait() }
 
 // Log returns the arguments of all LOCK calls.
@@ -128,14 +131,14 @@ func (s *Server) Log() []nlm4.LockArgs {
 	return slices.Clone(s.log)
 }
 
-// Count returns how many calls of a procedure there were.
+// Count returns the number of calls of a procedure.
 func (s *Server) Count(proc uint32) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls[proc]
 }
 
-// ErrLost is an error of a connection.
+// ErrLost is a connection error.
 var ErrLost = errors.New("the connection is lost")
 
 // Call implements oncrpc.Caller.
@@ -154,7 +157,7 @@ func (s *Server) Call(ctx context.Context, x *oncrpc.Exchange) error {
 		return context.Cause(ctx)
 	}
 	r := xdr.NewReader(slices.Clone(x.Args))
-	res := s.answer(x.Proc, &r, x.Cred)
+	res := s.replyToCall(x.Proc, &r, x.Cred)
 	assert.NoError(s.t, r.Done(), "arguments of %s", nlm4.ProcName(x.Proc))
 	assert.EqualValues(s.t, nlm4.Program, x.Prog)
 	assert.EqualValues(s.t, nlm4.Version, x.Vers)
@@ -167,11 +170,11 @@ func (s *Server) Call(ctx context.Context, x *oncrpc.Exchange) error {
 
 // ServeRPC implements oncrpc.Handler.
 func (s *Server) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
-	r.Head = append(r.Head, s.answer(c.Proc, &c.Args, c.Cred)...)
+	r.Head = append(r.Head, s.replyToCall(c.Proc, &c.Args, c.Cred)...)
 	return c.Args.Done()
 }
 
-func (s *Server) part(l *nlm4.Lock) (*locks.Object, *locks.Part) {
+func (s *Server) lockPart(l *nlm4.Lock) (*locks.Object, *locks.Part) {
 	o := s.object[string(l.Handle)]
 	if o == nil {
 		o = new(locks.Object)
@@ -191,7 +194,7 @@ func rangeOf(l *nlm4.Lock) locks.Range {
 	return locks.Range{Start: l.Offset, End: l.Offset + l.Length - 1}
 }
 
-func (s *Server) answer(proc uint32, r *xdr.Reader, cred rpcmsg.Cred) []byte {
+func (s *Server) replyToCall(proc uint32, r *xdr.Reader, cred rpcmsg.Cred) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls[proc]++
@@ -212,7 +215,7 @@ func (s *Server) answer(proc uint32, r *xdr.Reader, cred rpcmsg.Cred) []byte {
 	case nlm4.ProcLock:
 		var a nlm4.LockArgs
 		a.Decode(r, nlm4.Version)
-		s.log = append(s.log, keep(&a))
+		s.log = append(s.log, cloneLockArgs(&a))
 		if fixed {
 			return status(a.Cookie, refused)
 		}
@@ -224,9 +227,9 @@ func (s *Server) answer(proc uint32, r *xdr.Reader, cred rpcmsg.Cred) []byte {
 			return status(a.Cookie, nlm4.DeniedGrace)
 		}
 		if !fixed {
-			_, p := s.part(&a.Lock)
+			_, p := s.lockPart(&a.Lock)
 			p.Owner().Unlock(rangeOf(&a.Lock))
-			s.tellLocked()
+			s.grantWaitersLocked()
 		}
 		return status(a.Cookie, nlm4.Granted)
 	case nlm4.ProcCancel:
@@ -242,7 +245,7 @@ func (s *Server) answer(proc uint32, r *xdr.Reader, cred rpcmsg.Cred) []byte {
 		var a nlm4.TestArgs
 		a.Decode(r, nlm4.Version)
 		res := nlm4.TestRes{Cookie: a.Cookie}
-		o, p := s.part(&a.Lock)
+		o, p := s.lockPart(&a.Lock)
 		if l, held := o.Conflict(p.Owner(), rangeOf(&a.Lock), a.Exclusive); held {
 			res.Status, res.Holder = nlm4.Denied, nlm4.Holder{Exclusive: l.Exclusive, Offset: l.Start, Length: l.End - l.Start + 1}
 		}
@@ -255,8 +258,8 @@ func (s *Server) answer(proc uint32, r *xdr.Reader, cred rpcmsg.Cred) []byte {
 	return nil
 }
 
-// keep copies what a aliases.
-func keep(a *nlm4.LockArgs) nlm4.LockArgs {
+// cloneLockArgs returns a copy of a that does not alias the message.
+func cloneLockArgs(a *nlm4.LockArgs) nlm4.LockArgs {
 	b := *a
 	b.Cookie, b.Lock.Caller = slices.Clone(a.Cookie), slices.Clone(a.Lock.Caller)
 	b.Lock.Handle, b.Lock.Owner = slices.Clone(a.Lock.Handle), slices.Clone(a.Lock.Owner)
@@ -271,28 +274,28 @@ func (s *Server) lockLocked(a *nlm4.LockArgs) nlm4.Status {
 	if s.grace != a.Reclaim {
 		return nlm4.DeniedGrace
 	}
-	o, p := s.part(&a.Lock)
+	o, p := s.lockPart(&a.Lock)
 	if _, held := o.Conflict(p.Owner(), rangeOf(&a.Lock), a.Exclusive); !held {
 		p.Lock(rangeOf(&a.Lock), a.Exclusive)
 		s.queue = slices.DeleteFunc(s.queue, func(b nlm4.LockArgs) bool { return sameLock(&a.Lock, &b.Lock) })
-		s.tellLocked() // a shared lock may be free now
+		s.grantWaitersLocked() // a shared lock may now be free
 		return nlm4.Granted
 	}
 	if !a.Block {
 		return nlm4.Denied
 	}
 	if !slices.ContainsFunc(s.queue, func(b nlm4.LockArgs) bool { return sameLock(&a.Lock, &b.Lock) }) {
-		s.queue = append(s.queue, keep(a))
+		s.queue = append(s.queue, cloneLockArgs(a))
 	}
 	return nlm4.Blocked
 }
 
-// tellLocked gives free locks to the first waiters, as servers do, and calls
-// OnGiven's function.
-func (s *Server) tellLocked() {
+// grantWaitersLocked grants free locks to the first waiters, as servers do, and calls
+// the OnGiven function.
+func (s *Server) grantWaitersLocked() {
 	for i := 0; i < len(s.queue); {
 		a := s.queue[i]
-		o, p := s.part(&a.Lock)
+		o, p := s.lockPart(&a.Lock)
 		if _, held := o.Conflict(p.Owner(), rangeOf(&a.Lock), a.Exclusive); held {
 			i++
 			continue
@@ -305,25 +308,26 @@ func (s *Server) tellLocked() {
 	}
 }
 
-// Take has another client lock a range, and returns what unlocks it.
+// Take locks a range for another client, and returns the function that unlocks
+// it.
 func (s *Server) Take(handle string, r locks.Range, exclusive bool) (free func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := nlm4.Lock{Handle: []byte(handle), SVID: -7, Owner: []byte("other")}
-	o, p := s.part(&l)
+	o, p := s.lockPart(&l)
 	_, held := o.Conflict(p.Owner(), r, exclusive)
 	require.False(s.t, held)
 	p.Lock(r, exclusive)
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		_, p := s.part(&l)
+		_, p := s.lockPart(&l)
 		p.Owner().Unlock(r)
-		s.tellLocked()
+		s.grantWaitersLocked()
 	}
 }
 
-// Held returns the union of the locks of a file.
+// Held returns the union of a file's locks.
 func (s *Server) Held(handle string) (list []Piece) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -336,7 +340,7 @@ func (s *Server) Held(handle string) (list []Piece) {
 	return list
 }
 
-// Waiting returns the number of requests that wait.
+// Waiting returns the number of waiting requests.
 func (s *Server) Waiting() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

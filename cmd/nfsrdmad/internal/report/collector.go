@@ -1,0 +1,49 @@
+package report
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
+)
+
+// A statusCollector exports the daemon's status to Prometheus.
+type statusCollector struct{ newSource func() *Source }
+
+// NewCollector returns a Prometheus collector for all the daemon's metrics. Each scrape reads a
+// new Source.
+func NewCollector(newSource func() *Source) prometheus.Collector { return statusCollector{newSource} }
+
+// Describe lists the metrics (prometheus.Collector).
+func (c statusCollector) Describe(out chan<- *prometheus.Desc) {
+	out <- durationDesc
+	for i := range metricList {
+		out <- metricList[i].desc
+	}
+}
+
+// Collect reads all values (prometheus.Collector).
+func (c statusCollector) Collect(out chan<- prometheus.Metric) {
+	src := c.newSource()
+	s := &scrapeData{src.CollectStatus(), src.Observer.Stats(), src.Device.Stats()}
+	for i := range s.procs {
+		out <- newLatencyHistogram(&s.procs[i])
+	}
+	for i := range metricList {
+		m := &metricList[i]
+		m.emitValues(s, func(value float64, labels ...string) {
+			out <- prometheus.MustNewConstMetric(m.desc, m.kind, value, labels...)
+		})
+	}
+}
+
+// newLatencyHistogram returns a histogram of a procedure's latencies.
+func newLatencyHistogram(s *rpcstats.ProcStats) prometheus.Metric {
+	var below uint64
+	buckets := make(map[float64]uint64, len(rpcstats.LatencyBounds))
+	for i, b := range rpcstats.LatencyBounds {
+		below += s.Took[i]
+		buckets[b.Seconds()] = below
+	}
+	prog, proc := ProcNames(s)
+	return prometheus.MustNewConstHistogram(durationDesc, s.Calls, s.Duration.Seconds(), buckets, prog, proc)
+}

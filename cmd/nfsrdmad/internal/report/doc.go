@@ -1,0 +1,17 @@
+// Package report describes a running nfsrdmad to its administrator: the documents that the control
+// socket serves as JSON and the commands print as text, the metrics for --metrics, and the live page.
+//
+//	source.go       the daemon's parts that documents describe; collects a Status
+//	status.go       a Status with its fields     status_text.go  a Status as text
+//	clients.go      clients with opens or locks  exports.go      exported directories
+//	contexts.go     Kerberos                     tls.go          TLS, connection security
+//	grants.go       delegation counters          names.go        procedure and error names
+//	metriclist.go   all metrics                  collector.go    reads them for a scrape
+//	handler.go      HTTP paths for --metrics     conns.go        limits the connections to it
+//	live.go, live.html  the live page            attention.go    what needs attention
+//	format.go       sizes, times and names as text
+//
+// The package only reads the daemon's counters and state. It stores nothing between two requests,
+// and starts no goroutine except a Server's. Package main opens sockets, parses flags and changes
+// the daemon.
+package report

@@ -1,0 +1,39 @@
+package report
+
+import (
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// An ExportList is the control socket's response at /exports and the output of exports list
+// --json. docs/operations.md describes it.
+type ExportList struct {
+	Version int      `json:"version"`
+	File    string   `json:"file"` // "" if serve's arguments name the exports
+	Exports []Export `json:"exports"`
+}
+
+// SchemaVersion returns the document's version.
+func (d *ExportList) SchemaVersion() int { return d.Version }
+
+// PrintText prints the list as a table.
+func (d *ExportList) PrintText(w io.Writer, _ time.Time) error {
+	p := &textPage{}
+	p.tab = tabwriter.NewWriter(&p.text, 0, 0, 2, ' ', 0)
+	for _, e := range d.Exports {
+		p.addRow(quoteUnprintable(e.Path), strings.Join(e.Clients, " "))
+	}
+	p.tab.Flush() // into memory
+	if len(d.Exports) == 0 {
+		p.text.WriteString("no exports\n")
+	}
+	_, err := io.WriteString(w, p.text.String())
+	return err
+}
+
+// CollectExportList lists the current exports.
+func (src *Source) CollectExportList() *ExportList {
+	return &ExportList{Version: SchemaVersion, File: src.ExportsFile, Exports: src.collectExports()}
+}

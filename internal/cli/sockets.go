@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/coreos/go-systemd/v22/activation"
+	"golang.org/x/sys/unix"
+)
+
+// Sockets are the listening sockets that a service manager has passed to the program
+// (sd_listen_fds(3)) and that Listen has not returned yet. They come from socket units,
+// named after their use, or from the manager's file descriptor store.
+//
+// NFS's ports are not privileged: while no program listens on them, any user of the
+// host can, and receives the clients' connections. Listen therefore puts each socket
+// that it opens into the store (FileDescriptorStoreMax= of the unit), from where the
+// next start of the service gets it. Clients that connect in between wait.
+type Sockets struct {
+	units  map[string]*os.File
+	stored map[string]*os.File // keyed by the name in the store
+}
+
+// storedPrefix is the prefix of names in the store. The use and the hexadecimal address
+// follow: a socket is reused for the same address only.
+const storedPrefix = "stored."
+
+// storedName returns the name in the store for a use and an address.
+func storedName(use, addr string) string {
+	return storedPrefix + use + "." + hex.EncodeToString([]byte(addr))
+}
+
+// TakeSockets returns the sockets passed to this process, for the given uses.
+func TakeSockets(uses ...string) (Sockets, error) { return sortSockets(activation.Files(true), uses) }
+
+// sortSockets sorts passed sockets by their names.
+func sortSockets(files []*os.File, uses []string) (Sockets, error) {
+	s := Sockets{units: make(map[string]*os.File), stored: make(map[string]*os.File)}
+	for _, f := range files {
+		var err error
+		switch name := f.Name(); {
+		case strings.HasPrefix(name, storedPrefix) && s.stored[name] != nil:
+			f.Close()
+		case strings.HasPrefix(name, storedPrefix):
+			s.stored[name] = f
+		case !slices.Contains(uses, name):
+			err = fmt.Errorf("received a socket named %q: set its FileDescriptorName= to %s", name, strings.Join(uses, " or "))
+		case s.units[name] != nil:
+			err = fmt.Errorf("received two sockets named %q: remove one; a socket on [::] accepts IPv4 too", name)
+		default:
+			s.units[name] = f
+		}
+		if err != nil {
+			for _, f := range files {
+				f.Close()
+			}
+			return Sockets{}, err
+		}
+	}
+	return s, nil
+}
+
+// Has reports whether a socket unit has passed a socket for a use.
+func (s *Sockets) Has(use string) bool { return s.units[use] != nil }
+
+// Listen returns the socket unit's socket for a use, or else the stored one for the use
+// and a TCP address, or else a new one that listens on the address.
+func (s *Sockets) Listen(use, addr string) (net.Listener, error) {
+	if f := s.units[use]; f != nil {
+		delete(s.units, use)
+		return fileListener(use, f)
+	}
+	name := storedName(use, addr)
+	if f := s.stored[name]; f != nil {
+		l, err := fileListener(use, f)
+		if err == nil && listensAt(l, addr) {
+			delete(s.stored, name)
+			return l, nil
+		}
+		if err == nil {
+			l.Close() // the address of the host's name has changed
+		}
+	}
+	for other, f := range s.stored {
+		if strings.HasPrefix(other, storedPrefix+use+".") { // its other address may have the same port
+			s.discardStored(other, f)
+		}
+	}
+	l, err := net.Listen("tcp", addr)
+	if errors.Is(err, unix.EADDRINUSE) && len(s.stored) > 0 { // perhaps by the stored socket of another use
+		for other, f := range s.stored {
+			s.discardStored(other, f)
+		}
+		l, err = net.Listen("tcp", addr)
+	}
+	if err == nil {
+		storeSocket(name, l.(*net.TCPListener))
+	}
+	return l, err
+}
+
+// listensAt reports whether a listener has a TCP address, which is resolved now.
+func listensAt(l net.Listener, addr string) bool {
+	want, err := net.ResolveTCPAddr("tcp", addr)
+	if err != nil {
+		return true // net.Listen would fail as well
+	}
+	has := l.Addr().(*net.TCPAddr)
+	anywhere := want.IP == nil || want.IP.IsUnspecified()
+	return (want.Port == 0 || want.Port == has.Port) && (anywhere && has.IP.IsUnspecified() || has.IP.Equal(want.IP))
+}
+
+// fileListener returns a listener for a passed socket.
+func fileListener(use string, f *os.File) (net.Listener, error) {
+	defer f.Close() // the listener has another descriptor
+	l, err := net.FileListener(f)
+	if err != nil {
+		return nil, fmt.Errorf("the socket passed as %q is not a listening socket: %w", use, err)
+	}
+	if _, ok := l.Addr().(*net.TCPAddr); !ok {
+		l.Close()
+		return nil, fmt.Errorf("the socket passed as %q is not a TCP socket: use ListenStream= with a port", use)
+	}
+	return l, nil
+}
+
+// Close closes the sockets that Listen has not returned.
+func (s *Sockets) Close() error {
+	var errs []error
+	for _, f := range s.units {
+		errs = append(errs, f.Close())
+	}
+	for name, f := range s.stored {
+		s.discardStored(name, f)
+	}
+	return errors.Join(errs...)
+}
+
+// discardStored closes a stored socket and removes it from the store.
+func (s *Sockets) discardStored(name string, f *os.File) {
+	delete(s.stored, name)
+	f.Close()
+	removeStored(name)
+}

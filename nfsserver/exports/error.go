@@ -1,0 +1,59 @@
+package exports
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// An Error is an error, or a warning, at a position in a file.
+type Error struct {
+	File      string
+	Line, Col int    // from 1; Col in bytes
+	What      string // including the remedy, after a semicolon
+}
+
+// Error returns FILE:LINE:COL: error; remedy.
+func (e *Error) Error() string { return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Col, e.What) }
+
+// A report collects the errors and warnings in a file.
+type report struct {
+	file     string
+	errs     []*Error // at most maxErrors
+	more     int      // number of further errors
+	warnings []*Error
+}
+
+func (r *report) newError(p position, format string, args ...any) *Error {
+	return &Error{File: r.file, Line: int(p.line), Col: int(p.col), What: fmt.Sprintf(format, args...)}
+}
+
+func (r *report) addError(p position, format string, args ...any) {
+	if len(r.errs) == maxErrors {
+		r.more++
+		return
+	}
+	r.errs = append(r.errs, r.newError(p, format, args...))
+}
+
+func (r *report) addWarning(p position, format string, args ...any) {
+	if len(r.warnings) < maxErrors {
+		r.warnings = append(r.warnings, r.newError(p, format, args...))
+	}
+}
+
+// joinedError returns all errors as one, in the order of their positions, or nil.
+func (r *report) joinedError() error {
+	slices.SortStableFunc(r.errs, func(a, b *Error) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
+	})
+	var errs []error
+	for _, e := range r.errs {
+		errs = append(errs, e)
+	}
+	if r.more > 0 {
+		errs = append(errs, fmt.Errorf("%s: %d errors more", r.file, r.more))
+	}
+	return errors.Join(errs...)
+}

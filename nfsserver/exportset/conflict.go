@@ -1,0 +1,209 @@
+package exportset
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"syscall"
+
+	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
+	"github.com/nfsrdma/nfsrdma/nfsserver/recall"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// Clients may hold delegations of objects that other clients are about to change: with
+// delegation counters (docs/delegation.md, Section 5), or over NFSv4 (package recall). Every
+// procedure that changes an object must therefore call one of the functions here, or in
+// naming.go, after all other checks, and must return if that fails. The announced change lasts
+// until the request ends.
+
+// An announcedChange is a request's change, as both kinds of delegations record it.
+type announcedChange struct {
+	grants  delegserver.Change
+	holders recall.Change
+}
+
+// BeforeSetAttr announces a change of the object with a handle, and waits for other clients
+// that hold a delegation. So do the next three functions.
+func (q *Request) BeforeSetAttr(ctx context.Context, h vfs.Handle, set *vfs.SetAttr) error {
+	if q.isUndelegated() {
+		return nil
+	}
+	if err := q.checkSetAttr(ctx, h, set); err != nil {
+		return err
+	}
+	return q.announceChange(ctx, h)
+}
+
+// BeforeSetACL is like BeforeSetAttr, but for SETACL, which only the owner may use.
+func (q *Request) BeforeSetACL(ctx context.Context, h vfs.Handle) error {
+	return q.BeforeSetAttr(ctx, h, &vfs.SetAttr{Mode: new(uint32)})
+}
+
+// BeforeSetXattr is like BeforeSetAttr, but for a change of extended attributes,
+// which requires permission to write.
+func (q *Request) BeforeSetXattr(ctx context.Context, h vfs.Handle) error {
+	return q.BeforeSetAttr(ctx, h, &vfs.SetAttr{})
+}
+
+// BeforeWrite is like BeforeSetAttr, but for WRITE.
+func (q *Request) BeforeWrite(ctx context.Context, h vfs.Handle) error {
+	switch {
+	case !q.set.trustsOldDelegations():
+		return q.BeforeStateWrite(ctx, h)
+	case q.isWriteDenied(ctx, h, vfs.TypeReg):
+		return Access
+	}
+	return Later
+}
+
+// BeforeStateWrite is like BeforeWrite, but for a write with an NFSv4 open or delegation. It
+// does not consider Config.Trusted, because no delegation that clients may reclaim conflicts
+// with it.
+func (q *Request) BeforeStateWrite(ctx context.Context, h vfs.Handle) error {
+	switch {
+	case q.isUndelegatedNow():
+		return nil
+	case q.isWriteDenied(ctx, h, vfs.TypeReg):
+		return Access
+	}
+	return q.announceChangeNow(ctx, h)
+}
+
+// EndHolderChange ends the changes that the call has announced to Config.Holders: the caller's
+// client may hold the objects now.
+func (q *Request) EndHolderChange() { q.set.holders.Done(&q.change.holders) }
+
+// BeforeOpenWrite is like BeforeWrite, but for an open file, and for opening one: the file
+// system has checked the caller's rights. It does not consider Config.Trusted: after a
+// restart, the NFSv4 state decides who may open a file.
+func (q *Request) BeforeOpenWrite(ctx context.Context, h vfs.Handle) error {
+	if q.isUndelegatedNow() {
+		return nil
+	}
+	return q.announceChangeNow(ctx, h)
+}
+
+// announceChange announces a change of an object, and waits for the holders of delegations.
+func (q *Request) announceChange(ctx context.Context, h vfs.Handle) error {
+	if q.set.trustsOldDelegations() {
+		return Later
+	}
+	return q.announceChangeNow(ctx, h)
+}
+
+// announceChangeNow is like announceChange, but without considering Config.Trusted.
+func (q *Request) announceChangeNow(ctx context.Context, h vfs.Handle) error {
+	for {
+		ready, err := q.beginChange(q.peer, []vfs.Handle{h})
+		if ready || err != nil {
+			return err
+		}
+		if err := q.awaitHolders(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// isUndelegated reports whether there is no delegation, and none will be granted before the
+// request ends.
+func (q *Request) isUndelegated() bool { return !q.set.trustsOldDelegations() && q.isUndelegatedNow() }
+
+// isUndelegatedNow is like isUndelegated, but without considering Config.Trusted.
+func (q *Request) isUndelegatedNow() bool {
+	return q.Export.Keys == nil || q.set.holders.NothingHeld(&q.change.holders) && q.set.grants.Blind(&q.change.grants)
+}
+
+// trustsOldDelegations reports whether clients may still trust NFSv4 delegations from before a
+// restart.
+func (s *Set) trustsOldDelegations() bool {
+	return s.oldDelegationsTrusted != nil && s.oldDelegationsTrusted()
+}
+
+// beginChange announces that a peer changes objects, and reports whether the peer may do so
+// without waiting.
+func (q *Request) beginChange(p *oncrpc.Peer, handles []vfs.Handle) (ready bool, err error) {
+	ready = true
+	for _, h := range handles {
+		key, err := q.delegatedKey(h)
+		switch {
+		case errors.Is(err, syscall.EOPNOTSUPP): // so the object has no delegations
+			continue
+		case err != nil:
+			return false, err
+		}
+		client := q.Client
+		if p == nil {
+			client = 0
+		}
+		held := q.set.holders.Begin(&q.change.holders, client, key)
+		ready = q.set.grants.Begin(&q.change.grants, p, key) && held && ready
+	}
+	return ready, nil
+}
+
+// Key returns an object's key, which is the same for all its handles.
+// The key is valid until the next call to Key.
+func (q *Request) Key(h vfs.Handle) (key []byte, err error) {
+	q.keyBuf, err = q.Export.Keys.AppendKey(q.keyBuf[:0], h)
+	return q.keyBuf, err
+}
+
+// delegatedKey returns the key under which clients may hold delegations of an object, even if
+// this handle has none, because another handle of the object may have been delegated.
+func (q *Request) delegatedKey(h vfs.Handle) (key []byte, err error) {
+	key, err = q.Key(h)
+	if a, ok := q.Export.Keys.(vfs.AliasIdentifier); ok && errors.Is(err, syscall.EOPNOTSUPP) {
+		q.keyBuf, err = a.AppendAliasKey(q.keyBuf[:0], h)
+		return q.keyBuf, err
+	}
+	return key, err
+}
+
+// AppendObject appends an object's name to b: its key or, without one, its filehandle.
+// All protocols use this name for the object's state.
+func (q *Request) AppendObject(b []byte, h vfs.Handle) ([]byte, error) {
+	if q.Export.Keys != nil {
+		key, err := q.Key(h)
+		if !errors.Is(err, syscall.EOPNOTSUPP) {
+			return append(append(b, 'k'), key...), err
+		}
+	}
+	return append(append(b, 'h'), q.Handle(&h)...), nil
+}
+
+// LockWaited reports whether a host process waits for a lock of the object with a
+// name (AppendObject), if the file system can tell.
+func (e *Exported) LockWaited(object string) (waited, known bool) {
+	w, ok := e.Locker.(vfs.LockWatcher)
+	key, found := strings.CutPrefix(object, "k")
+	if !ok || !found || !e.Enter() {
+		return false, false
+	}
+	defer e.Leave()
+	waited, err := w.LockWaited([]byte(key))
+	return waited, err == nil
+}
+
+// awaitHolders waits for the holders of delegations. In the meantime the call occupies
+// neither a permit nor a slot of its connection, because the calls that end the
+// wait need them.
+func (q *Request) awaitHolders(ctx context.Context) error {
+	q.ReleasePermit()
+	q.reply.StepAside()
+	var party fairshare.Name
+	if q.peer != nil {
+		party = fairshare.PartyOfIP(q.peer.Addr.Addr())
+	}
+	err := q.set.holders.Wait(ctx, &q.change.holders, party)
+	if err == nil {
+		err = q.set.grants.Wait(ctx, &q.change.grants, q.peer)
+	}
+	if err != nil {
+		return Later
+	}
+	q.writersGone = q.set.holders.WritersEnded()
+	return q.AcquirePermit(ctx)
+}

@@ -1,0 +1,73 @@
+package exportset
+
+import (
+	"math"
+	"net/netip"
+	"slices"
+
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// An Exported is an Export in a Snapshot with its defaults set, and with the optional
+// interfaces of its file system.
+type Exported struct {
+	*source
+	config  Export
+	index   int // position in the snapshot
+	Path    string
+	ID      uint32
+	Clients []exports.Client // not empty
+	nested  pathStep         // leads to the exports below
+}
+
+func newExport(c *Export, index int) *Exported {
+	e := &Exported{source: newSource(c.FS), config: *c, index: index, Path: c.Path, ID: c.exportID()}
+	e.Clients = append(e.Clients, c.Clients...)
+	if len(e.Clients) == 0 {
+		e.Clients = exports.Everyone(exports.Options{Insecure: true})
+	}
+	e.config.ID, e.config.Clients = e.ID, e.Clients
+	return e
+}
+
+// addrOf returns a peer's address, or the zero Addr for a caller within this process.
+func addrOf(p *oncrpc.Peer) netip.Addr {
+	if p == nil {
+		return netip.Addr{}
+	}
+	return p.Addr.Addr().Unmap()
+}
+
+// squashCred returns the identity for a call with credential from. It appends the groups to
+// groups.
+func squashCred(o *exports.Options, from *rpcmsg.Cred, groups []uint32) vfs.Cred {
+	uid, gid := o.AnonUID.Number(), o.AnonGID.Number()
+	if o.AllSquash || from.Flavor == rpcmsg.AuthNone || from.Anonymous {
+		return vfs.Cred{UID: uid, GID: gid}
+	}
+	return vfs.Cred{
+		UID: mapID(o, from.UID, uid), GID: mapID(o, from.GID, gid),
+		Groups: mapGroups(o, from.GIDs, groups),
+	}
+}
+
+// mapGroups appends a caller's mapped groups to groups.
+func mapGroups(o *exports.Options, from, groups []uint32) []uint32 {
+	groups = slices.Grow(groups, len(from))
+	for _, g := range from {
+		groups = append(groups, mapID(o, g, o.AnonGID.Number()))
+	}
+	return groups
+}
+
+// mapID maps a caller's user or group. The largest id is always mapped: setfsuid and similar
+// calls take it to mean "unchanged", which would mean the daemon itself.
+func mapID(o *exports.Options, id, anon uint32) uint32 {
+	if id == 0 && !o.NoRootSquash || id == math.MaxUint32 {
+		return anon
+	}
+	return id
+}

@@ -1,0 +1,75 @@
+package exportset
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/nfsrdma/nfsrdma/vfs"
+)
+
+// A pathStep is a name on the way from an export's root to the exports below it.
+type pathStep struct {
+	name  string
+	steps []*pathStep
+}
+
+// addPath adds a path below s.
+func (s *pathStep) addPath(names []string) {
+	if len(names) == 0 {
+		return
+	}
+	i := slices.IndexFunc(s.steps, func(n *pathStep) bool { return n.name == names[0] })
+	if i < 0 {
+		i = len(s.steps)
+		s.steps = append(s.steps, &pathStep{name: names[0]})
+	}
+	s.steps[i].addPath(names[1:])
+}
+
+// linkNested records in each export of a new snapshot the paths to the exports below it.
+func (set *Snapshot) linkNested() {
+	for _, e := range set.list {
+		for _, other := range set.list {
+			if rest, ok := strings.CutPrefix(other.Path, strings.TrimSuffix(e.Path, "/")+"/"); ok && rest != "" {
+				e.nested.addPath(strings.Split(rest, "/"))
+			}
+		}
+	}
+}
+
+// superuser searches the directories between exports, whatever the caller may search.
+var superuser vfs.Cred
+
+// checkNotNested returns Access if a name refers to a directory that contains an export, or to
+// one on the way to it: if the directory got another name or place, clients would reach the
+// lower export's files with the upper export's rights only, whatever the lower one requires. It
+// queries the file system only about names that occur in the path to an export.
+func (q *Request) checkNotNested(ctx context.Context, p Place) error {
+	return q.checkSteps(ctx, &q.Export.nested, nil, p)
+}
+
+func (q *Request) checkSteps(ctx context.Context, s *pathStep, names []string, p Place) error {
+	for _, next := range s.steps {
+		path := append(names[:len(names):len(names)], next.name)
+		if strings.EqualFold(next.name, p.Name) && q.isSamePlace(ctx, path, p) { // a file system may ignore case
+			return Access
+		}
+		if err := q.checkSteps(ctx, next, path, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isSamePlace reports whether a path below the export's root and a name in a directory refer to
+// the same object.
+func (q *Request) isSamePlace(ctx context.Context, path []string, p Place) bool {
+	fs := q.Export.FS
+	h, _, _, err := fs.Lookup(ctx, &superuser, p.Dir, p.Name)
+	at := fs.Root()
+	for i := 0; i < len(path) && err == nil; i++ {
+		at, _, _, err = fs.Lookup(ctx, &superuser, at, path[i])
+	}
+	return err == nil && at == h
+}

@@ -1,0 +1,156 @@
+package nfs4state
+
+import (
+	"math"
+	"time"
+)
+
+// anyRenewal, as the time for endClient, removes a client even if its lease has
+// not expired.
+const anyRenewal time.Duration = math.MaxInt64
+
+// endClient removes a confirmed client with all its state. If a call has renewed the
+// lease at the time since or later, if a call is running, or if background work for the
+// client has not finished, endClient returns false and changes nothing else. It ignores
+// one running call of the session own, which requests the removal.
+//
+// The client's calls fail from now on. It may have too much state to remove at once:
+// endAllState removes the rest, in steps. Until then calls that conflict with that state
+// get statusEnding.
+func (s *State) endClient(c *client, own *Session, since time.Duration, deferred *deferredWork) bool {
+	s.mu.countEntry()
+	if c.isMachine() && c.hasReclaimableState() && since != anyRenewal || c.renewedAt >= since || !killSessions(c.sessions, own, since, c.stopTasks) {
+		return false
+	}
+	c.endRecord = s.recordClientGone(c.key)
+	for _, session := range c.sessions {
+		s.mu.countEntry()
+		s.endSession(session)
+	}
+	c.sessions = nil
+	if c.v40 != nil {
+		s.expired.ids.add(c.id)
+	}
+	o := s.owners[c.key]
+	o.confirmed = nil
+	s.forgetClient(c, o)
+	s.endingClients = append(s.endingClients, c)
+	deferred.unfinished = !s.endStateStep(deferred)
+	return true
+}
+
+// statusEnding is an internal status. The call conflicts with state of a removed client, or
+// with a LOCK that runs in steps: the caller releases State.mu, calls endAllState and
+// awaitSteppedLock, and starts again.
+const statusEnding = statusNotStored - 1
+
+// endAllState removes the remaining state of removed clients, in steps. No lock may be
+// held.
+func (s *State) endAllState() {
+	for done := false; !done; {
+		var deferred deferredWork
+		s.mu.Lock()
+		done = s.endStateStep(&deferred)
+		s.mu.Unlock()
+		deferred.unfinished = false
+		s.runDeferred(deferred)
+	}
+}
+
+// endStateStep removes state of removed clients until State.mu should be released, and
+// reports whether nothing is left.
+func (s *State) endStateStep(deferred *deferredWork) bool {
+	var ended deferredWork
+	for len(s.endingClients) > 0 && s.endClientStep(s.endingClients[0], &ended) {
+		s.addUsage(s.endingClients[0].group, clientRecords, -1)
+		s.endingClients = s.endingClients[1:]
+	}
+	if len(s.endingClients) == 0 {
+		s.endingClients = nil
+	}
+	if ended.firstFile != nil {
+		deferred.endedFiles = append(append(deferred.endedFiles, ended.firstFile), ended.files...)
+	}
+	deferred.syncLater = append(deferred.syncLater, ended.syncHosts...)
+	deferred.freedFiles = append(deferred.freedFiles, ended.freedFiles...)
+	deferred.pendingReleases = append(deferred.pendingReleases, ended.pendingReleases...)
+	return len(s.endingClients) == 0
+}
+
+// endClientStep removes state of one removed client until State.mu should be released, and
+// reports whether nothing is left.
+func (s *State) endClientStep(c *client, deferred *deferredWork) bool {
+	for _, o := range c.opens {
+		if !s.shedOpen(o, deferred) {
+			return false
+		}
+		s.holdGrants(o.Key, c.endRecord)
+		s.rememberExpired(&o.holding)
+		s.closeOpen(o, deferred)
+	}
+	for _, d := range c.delegations {
+		if s.mu.shouldPause() {
+			return false
+		}
+		s.mu.countEntry()
+		s.rememberExpired(&d.holding)
+		s.endDelegation(d, c.endRecord, deferred)
+	}
+	for h := range c.revoked {
+		if s.mu.shouldPause() {
+			return false
+		}
+		s.mu.countEntry()
+		s.freeRevoked(h)
+	}
+	return c.v40 == nil || s.endOwners(c)
+}
+
+// shedOpen removes an Open's waiting owners and locks, of which there may be many, until
+// State.mu should be released. It reports whether nothing is left: then the caller may call
+// closeOpen.
+func (s *State) shedOpen(o *Open, deferred *deferredWork) bool {
+	for w := range o.waits {
+		if s.mu.shouldPause() {
+			return false
+		}
+		s.mu.countEntry()
+		s.leaveQueue(w, deferred)
+	}
+	for _, set := range o.locks {
+		for set.part.Len() > 0 {
+			if s.mu.shouldPause() {
+				return false
+			}
+			s.dropLock(set, deferred)
+		}
+		if s.mu.shouldPause() {
+			return false
+		}
+		s.mu.countEntry()
+		s.rememberExpired(&set.holding)
+		set.revokedStatus = o.revokedStatus
+		s.endLocks(set, deferred)
+	}
+	if s.mu.shouldPause() {
+		return false
+	}
+	s.mu.countEntry()
+	return true
+}
+
+// dropLock unlocks one lock of a lockSet.
+func (s *State) dropLock(set *lockSet, deferred *deferredWork) {
+	s.mu.countEntry()
+	r := set.part.DropOne()
+	s.countLocks(set, -1)
+	s.queueHostUnlock(set.open.Key, r, deferred)
+	deferred.noteFreed(set.owner.file, r)
+}
+
+// rememberExpired remembers a stateid of a removed NFSv4.0 client.
+func (s *State) rememberExpired(h *holding) {
+	if c := h.client; c.ended && c.v40 != nil {
+		s.expired.stateids.add(h.other)
+	}
+}

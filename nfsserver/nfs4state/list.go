@@ -1,0 +1,124 @@
+package nfs4state
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// A ClientInfo is a snapshot of a client record, for administrators.
+type ClientInfo struct {
+	ID          uint64
+	Owner       string // co_ownerid: any bytes
+	Impl        string // the client's implementation name: any bytes
+	Transport   Transport
+	Minor       uint32 // minor version of its EXCHANGE_ID, or 0 after SETCLIENTID
+	Principal   Principal
+	Confirmed   bool
+	Courtesy    bool          // the lease has expired, but no client has needed the state
+	Silent      time.Duration // since a call last renewed the lease or, if unconfirmed, since the record was created
+	Sessions    []sessionSnapshot
+	Machine     bool           // an NLM client: Owner is its name, and Addr its address
+	Addr        netip.AddrPort // NFSv4.0 only: the sender of SETCLIENTID
+	Callback    Callback       // NFSv4.0 only
+	Opens       int
+	Locks       int // byte ranges
+	Delegations int
+	Writes      int // write delegations
+	Revoked     int // stateids
+}
+
+// A sessionSnapshot is a snapshot of a session.
+type sessionSnapshot struct {
+	Slots   int
+	Running int // slots that execute a call
+	Conns   []any
+}
+
+// Counts has the number of records in a State, and some limits.
+type Counts struct {
+	Clients, Unconfirmed                  int // records; Clients has both kinds
+	Sessions                              int
+	Opens, Locks                          int
+	Delegations, Writes                   int    // Writes are write delegations
+	Granted, Recalled, RevokedDelegations uint64 // delegations so far
+	Replies, MaxReplies                   int64  // bytes that all sessions' slots can cache
+	Records                               int    // clients in Config.Journal
+	Failing                               bool   // the journal cannot be written
+}
+
+// Counts returns the current numbers.
+func (s *State) Counts() Counts {
+	s.ledger.mu.Lock()
+	failing := s.ledger.failing
+	s.ledger.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := Counts{
+		Records: len(s.ledger.records), Failing: failing,
+		Clients: s.usage[clientRecords], Unconfirmed: s.usage[unconfirmedRecords], Sessions: s.usage[liveSessions],
+		Delegations: s.usage[delegatedFiles], Writes: s.delegations.writes, Granted: s.delegations.granted, Recalled: s.delegations.recalled, RevokedDelegations: s.delegations.revoked,
+		Locks: s.usage[lockRanges], Replies: int64(s.usage[replyBytes]), MaxReplies: replyMemory,
+	}
+	for _, c := range s.clients {
+		s.mu.pauseLocked()
+		n.Opens += len(c.opens)
+	}
+	return n
+}
+
+// Clients returns the oldest limit client records, the oldest first, and the total
+// number.
+func (s *State) Clients(limit int) (list []ClientInfo, all int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.config.Now()
+	clients := make([]*client, 0, len(s.clients))
+	for _, c := range s.clients {
+		s.mu.pauseLocked()
+		clients = append(clients, c)
+	}
+	slices.SortFunc(clients, func(a, b *client) int { return cmp.Compare(a.number, b.number) })
+	list = make([]ClientInfo, 0, min(limit, len(clients)))
+	for _, c := range clients[:cap(list)] {
+		list = append(list, c.clientInfo(now, s.config.Lease))
+	}
+	return list, len(clients)
+}
+
+// clientInfo returns a snapshot of c.
+func (c *client) clientInfo(now, lease time.Duration) ClientInfo {
+	i := ClientInfo{
+		ID: c.id, Owner: c.key.id, Impl: c.impl, Transport: c.key.transport &^ sessionless, Minor: c.minor, Principal: c.principal,
+		Confirmed: c.confirmed, Opens: len(c.opens), Locks: c.locks, Delegations: len(c.delegations), Writes: c.writeDelegations, Revoked: len(c.revoked), Silent: now - c.createdAt,
+	}
+	if c.confirmed {
+		i.Silent = c.silentFor(now)
+		i.Courtesy = i.Silent > lease
+	}
+	if m, ok := machineOf(c.key); ok {
+		i.Machine, i.Owner, i.Transport, i.Addr, i.Courtesy = true, m.Name, TCP, netip.AddrPortFrom(m.Addr, 0), false
+		i.Opens = c.shareCount
+		return i
+	}
+	if c.v40 != nil {
+		i.Addr, i.Callback = c.v40.addr, c.v40.callback
+		return i
+	}
+	for _, session := range c.sessions {
+		i.Sessions = append(i.Sessions, session.sessionInfo())
+	}
+	return i
+}
+
+// sessionInfo returns a snapshot of s.
+func (s *Session) sessionInfo() sessionSnapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := sessionSnapshot{Slots: len(s.slots), Running: s.running}
+	for conn := range s.conns {
+		i.Conns = append(i.Conns, conn)
+	}
+	return i
+}

@@ -1,0 +1,484 @@
+package nfs4state
+
+import (
+	"sync/atomic"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/vfs/locks"
+)
+
+// A file holds all clients' opens of one object, for share reservations (RFC
+// 8881, Section 9.7), and its locks. State.mu guards it.
+type file struct {
+	key          string
+	opens        []*Open
+	delegations  []*Delegation
+	modeCounts   [modeBits]map[*client]int // number of Opens with each mode bit, by client
+	machineOpens int                       // Opens of Machines
+
+	locks  locks.Object
+	owners map[lockOwnerKey]*lockOwner
+	queue  *waitQueue // nil: no owner waits
+}
+
+// The modes of an Open, or those that one OPEN requests: access in the lower
+// bits, deny above it.
+const (
+	modeBits  = 4
+	denyShift = 2
+)
+
+func shareModes(access, deny uint32) uint32 { return access | deny<<denyShift }
+
+// countModes adds n to a client's counts of the given modes.
+func (f *file) countModes(c *client, modes uint32, n int) {
+	for bit, held := range f.modeCounts {
+		if modes&(1<<bit) == 0 {
+			continue
+		}
+		if held == nil {
+			held = make(map[*client]int)
+			f.modeCounts[bit] = held
+		}
+		if held[c] += n; held[c] == 0 {
+			delete(held, c)
+		}
+	}
+}
+
+// conflictsWith reports whether any open conflicts with the given modes.
+func (f *file) conflictsWith(modes uint32) bool {
+	var all uint32
+	for bit, held := range f.modeCounts {
+		if len(held) > 0 {
+			all |= 1 << bit
+		}
+	}
+	return modesConflict(all, modes)
+}
+
+// modesConflict reports whether either denies an access that the other has.
+func modesConflict(a, b uint32) bool {
+	return a>>denyShift&b&nfs4.ShareBoth != 0 || b>>denyShift&a&nfs4.ShareBoth != 0
+}
+
+// An openKey identifies an Open within its client.
+type openKey struct {
+	owner  string
+	file   *file
+	handle string
+}
+
+// An Open is an object that a client's open-owner has opened by one filehandle.
+// OPENs of the same owner by the same filehandle share the Open and its
+// stateid.
+type Open struct {
+	// File is the server's handle for access to the object, as passed to
+	// State.OpenFile. Config.Release gets it at the end.
+	File any
+
+	// Key identifies the object, as passed to State.OpenFile.
+	Key string
+
+	holding
+	key       openKey
+	fileIndex int // index in file.opens
+	modes     atomic.Uint32
+
+	// State.mu guards these.
+	requestedModes uint16 // bit m is set if an OPEN requested modes m
+	trials         []*Trial
+
+	notifies bool     // see MayNotify
+	names    []string // see MachineKey
+	locks    map[*lockOwner]*lockSet
+	waits    map[*Waiting]struct{} // owners that wait for locks through o
+}
+
+// Access returns o's access modes: ShareRead, ShareWrite or both.
+func (o *Open) Access() uint32 { return o.modes.Load() & nfs4.ShareBoth }
+
+// setRequestedModes sets the modes of o's OPENs, and updates the counts. 0
+// means no OPEN.
+func (s *State) setRequestedModes(o *Open, asked uint16) {
+	var now uint32
+	for m := range uint32(1 << modeBits) {
+		if asked&(1<<m) != 0 {
+			now |= m
+		}
+	}
+	before := o.modes.Swap(now)
+	switch {
+	case o.requestedModes == 0 && asked != 0:
+		o.client.shareCount++
+	case o.requestedModes != 0 && asked == 0:
+		o.client.shareCount--
+	}
+	o.requestedModes = asked
+	o.key.file.countModes(o.client, before, -1)
+	o.key.file.countModes(o.client, now, 1)
+	switch {
+	case before>>denyShift == 0 && now>>denyShift != 0:
+		s.denyingOpens.Add(1)
+		o.client.denyOpens++
+	case before>>denyShift != 0 && now>>denyShift == 0:
+		s.denyingOpens.Add(-1)
+		o.client.denyOpens--
+	}
+}
+
+// An OpenFile holds the arguments of State.OpenFile.
+type OpenFile struct {
+	Owner        []byte
+	Key          string // the object, the same for all its filehandles
+	Handle       string // may be empty if the object has a single filehandle
+	Access, Deny uint32 // ShareRead and ShareWrite
+	Reclaim      bool   // CLAIM_PREVIOUS
+	Claimed      bool   // the OPEN uses the client's delegation
+
+	// Delegated is the delegation that the client had, for Reclaim.
+	Delegated nfs4.Delegation
+	Trial     *Trial       // for an OPEN that may still fail, or nil
+	Aside     yieldingCall // may be nil
+}
+
+// MayOpen returns an error if an OPEN would fail for any object, so that the OPEN
+// creates nothing. It ignores Owner, Key, Handle and Trial.
+func (s *State) MayOpen(session *Session, a *OpenFile) nfs4.Status {
+	return s.retryUntilStored(a.Aside, func() nfs4.Status {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		status := s.mayOpen(session.client, a)
+		if status == nfs4.OK && !s.recordState(session.client, a.recordKinds(), a.Key) {
+			return statusNotStored
+		}
+		return status
+	})
+}
+
+// recordKinds returns the kinds of state that an OPEN's record must have.
+func (a *OpenFile) recordKinds() (had stateKinds) {
+	if a.Deny != 0 {
+		had |= hadDeny
+	}
+	switch a.Delegated {
+	case nfs4.DelegateRead:
+		had |= hadReads
+	case nfs4.DelegateWrite:
+		had |= hadWrites
+	}
+	return had
+}
+
+func (s *State) mayOpen(c *client, a *OpenFile) nfs4.Status {
+	switch {
+	case c.ended:
+		return nfs4.ErrBadSession
+	case a.Reclaim:
+		return s.mayReclaim(c, a.recordKinds())
+	case s.claimsDelegation(c, a): // nothing can be reclaimed that conflicts with the delegation
+	case s.mustReclaimFirst(c), s.checkGrace() && (a.Deny != 0 || s.ledger.staleDeny+s.ledger.staleWrites > 0):
+		return nfs4.ErrGrace
+	}
+	return nfs4.OK
+}
+
+// OpenFile opens an object for an owner of a session's client, or adds an OPEN
+// to the owner's Open of that object and filehandle (RFC 8881, Sections 9.9 and
+// 18.16). It returns this OPEN's stateid, because another OPEN may follow at
+// once. If the Open is new, its seqid is 1 and attach becomes its File.
+// Otherwise attach is passed to Config.Merge if the OPEN succeeds, and to
+// Config.Release.
+func (s *State) OpenFile(session *Session, a *OpenFile, attach any) (o *Open, id nfs4.StateID, status nfs4.Status) {
+	var deferred deferredWork
+	defer func() { s.runDeferred(deferred) }()
+	used := false
+	status = s.retryUntilStored(a.Aside, func() (status nfs4.Status) {
+		o, id, used, status = s.tryOpen(session.client, a, attach, &deferred)
+		return status
+	})
+	if !used {
+		deferred.addFile(attach)
+	}
+	return o, id, status
+}
+
+// tryOpen tries an OPEN once, and reports whether attach is used as a File.
+func (s *State) tryOpen(c *client, a *OpenFile, attach any, deferred *deferredWork) (o *Open, id nfs4.StateID, used bool, status nfs4.Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a.Deny != 0 {
+		s.denyingOpens.Add(1) // see BeginSpecial
+		defer s.denyingOpens.Add(-1)
+	}
+	o, fresh, status := s.openFile(c, a, deferred)
+	switch {
+	case status != nfs4.OK:
+		return nil, nfs4.StateID{}, false, status
+	case !fresh:
+		s.config.Merge(o.File, attach)
+	}
+	if fresh {
+		o.File = attach
+		s.holdings.put(o.index, &o.holding)
+	}
+	mode := shareModes(a.Access, a.Deny)
+	if a.Trial != nil {
+		o.addTrial(a.Trial, mode)
+	} else {
+		o.confirmModes(mode)
+	}
+	s.setRequestedModes(o, o.requestedModes|1<<mode)
+	o.bumpSeqID()
+	return o, o.StateID(), fresh, nfs4.OK
+}
+
+// openFile returns the Open for an OPEN, and creates it if necessary: then
+// fresh is set.
+func (s *State) openFile(c *client, a *OpenFile, deferred *deferredWork) (o *Open, fresh bool, status nfs4.Status) {
+	if status := s.mayOpen(c, a); status != nfs4.OK {
+		return nil, false, status
+	}
+	if a.Access == 0 || (a.Access|a.Deny)&^nfs4.ShareBoth != 0 {
+		return nil, false, nfs4.ErrInval
+	}
+	if status := s.mayShare(c, a, deferred); status != nfs4.OK {
+		return nil, false, status
+	}
+	switch {
+	case s.writtenByOther(a.Key, c) && s.files[a.Key].delegations[0].client.ended:
+		return nil, false, statusEnding
+	case s.writtenByOther(a.Key, c) && a.Reclaim:
+		return nil, false, nfs4.ErrReclaimConflict
+	case a.Deny != 0 && s.hasSpecialUse(a.Key, a.Deny), s.writtenByOther(a.Key, c): // granted since the caller checked
+		return nil, false, nfs4.ErrDelay
+	}
+	f := s.files[a.Key]
+	if f != nil {
+		if o = c.opens[openKey{string(a.Owner), f, a.Handle}]; o != nil {
+			if !s.recordState(c, a.recordKinds(), a.Key) {
+				return nil, false, statusNotStored
+			}
+			return o, false, nfs4.OK
+		}
+	}
+	enough := s.ensureQuota(c.group, stateIDs, stateIDCost(len(a.Owner)), deferred)
+	switch {
+	case c.ended:
+		return nil, false, nfs4.ErrBadSession // its lease had expired, and it was removed
+	case len(c.opens) >= maxOpens:
+		return nil, false, c.fullStatus()
+	case !enough:
+		return nil, false, s.overQuotaStatus()
+	case !s.recordState(c, a.recordKinds(), a.Key):
+		return nil, false, statusNotStored
+	}
+	o = s.newOpen(c, string(a.Owner), a.Key, a.Handle)
+	if c.v40 != nil {
+		o.seqOwner = c.v40.owners[seqKey{o.key.owner, false}]
+		o.seqOwner.setUse(o.seqOwner.useCount+1, o.seqOwner.principal)
+		o.seqOwner.onlyOpen = o
+	}
+	return o, true, nfs4.OK
+}
+
+// MayShare returns an error if an OPEN conflicts with the modes of other opens.
+// Conflicting clients whose lease has expired are removed. OpenFile checks again.
+func (s *State) MayShare(session *Session, a *OpenFile) nfs4.Status {
+	var deferred deferredWork
+	defer func() { s.runDeferred(deferred) }()
+	return s.retryUntilStored(a.Aside, func() nfs4.Status {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.mayShare(session.client, a, &deferred)
+	})
+}
+
+func (s *State) mayShare(c *client, a *OpenFile, deferred *deferredWork) nfs4.Status {
+	status := s.resolveShareConflict(a.Key, c, shareModes(a.Access, a.Deny), deferred)
+	if status == nfs4.ErrShareDenied && a.Reclaim {
+		return nfs4.ErrReclaimConflict
+	}
+	return status
+}
+
+// newOpen creates an Open without modes.
+func (s *State) newOpen(c *client, owner, key, handle string) *Open {
+	f := s.files[key]
+	if f == nil {
+		f = &file{key: key}
+		s.files[key] = f
+	}
+	o := &Open{Key: key, key: openKey{owner, f, handle}, fileIndex: len(f.opens)}
+	o.client, o.open = c, o
+	s.assignStateID(&o.holding, owner)
+	c.opens[o.key] = o
+	f.opens = append(f.opens, o)
+	return o
+}
+
+// resolveShareConflict returns NFS4ERR_SHARE_DENIED if an OPEN with the given modes conflicts with
+// an open, also by the same owner (RFC 8881, Section 9.7), and otherwise OK. If all conflicting
+// opens belong to clients whose lease has expired, it removes these. The status is statusEnding
+// while conflicting state of removed clients remains. The client asks is not removed; asks may be
+// nil.
+func (s *State) resolveShareConflict(key string, asks *client, modes uint32, deferred *deferredWork) nfs4.Status {
+	f := s.files[key]
+	if f == nil || !f.conflictsWith(modes) {
+		return nfs4.OK
+	}
+	now := s.config.Now()
+	var silent []*client
+	for bit := range f.modeCounts {
+		if modes&(1<<bit) == 0 {
+			continue
+		}
+		for c := range f.modeCounts[bit^denyShift] { // for an access bit its denial, and for a deny bit the denied access
+			s.mu.countEntry()
+			switch {
+			case c.ended:
+			case c == asks, c.silentFor(now) <= s.config.Lease:
+				return nfs4.ErrShareDenied
+			default:
+				silent = append(silent, c)
+			}
+			if s.mu.shouldPause() {
+				break
+			}
+		}
+	}
+	for _, c := range silent {
+		if !c.ended && !s.endClient(c, nil, now-s.config.Lease, deferred) {
+			return nfs4.ErrShareDenied // the client has sent a call
+		}
+	}
+	if s.files[key] == f && f.conflictsWith(modes) {
+		return statusEnding
+	}
+	return nfs4.OK
+}
+
+// HasDenyModes reports whether any open has a deny mode, or may have one when it is
+// reclaimed after this restart or a crash.
+func (s *State) HasDenyModes() bool { return s.denyingOpens.Load() > 0 || s.ledger.hasUnstoredDenies() }
+
+// Denied returns NFS4ERR_LOCKED if an open denies others the given access to an
+// object, for calls with a special stateid. Conflicting clients whose lease has
+// expired are removed. While a client may reclaim opens with deny modes, the
+// status is NFS4ERR_GRACE.
+func (s *State) Denied(key string, access uint32) nfs4.Status {
+	if !s.HasDenyModes() {
+		return nfs4.OK
+	}
+	var deferred deferredWork
+	defer func() { s.runDeferred(deferred) }()
+	return s.retryUntilStored(nil, func() nfs4.Status {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.checkGrace() && s.ledger.staleDeny > 0 {
+			return nfs4.ErrGrace
+		}
+		switch status := s.resolveShareConflict(key, nil, shareModes(access, 0), &deferred); {
+		case status == nfs4.ErrShareDenied:
+			return nfs4.ErrLocked
+		case status == nfs4.OK && !s.recordsStored(key):
+			return statusNotStored
+		default:
+			return status
+		}
+	})
+}
+
+// Close closes an Open and releases the locks through it (RFC 8881, Section
+// 18.2).
+func (s *State) Close(session *Session, id *nfs4.StateID) nfs4.Status {
+	var deferred deferredWork
+	defer func() { s.runDeferred(deferred) }()
+	for {
+		if status, done := s.closeStep(session, id, &deferred); done {
+			return status
+		}
+	}
+}
+
+// closeStep closes an Open until State.mu should be released, and reports whether it is
+// done.
+func (s *State) closeStep(session *Session, id *nfs4.StateID, deferred *deferredWork) (status nfs4.Status, done bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o, status := s.findOpen(session, id)
+	switch {
+	case status != nfs4.OK:
+		return status, true
+	case o.revokedStatus != nfs4.OK: // by Revoke, which continues
+		return o.revokedStatus, true
+	case !s.shedOpen(o, deferred):
+		return nfs4.OK, false
+	}
+	o.keepAfterClose = o.seqOwner != nil
+	s.closeOpen(o, deferred)
+	return nfs4.OK, true
+}
+
+// closeOpen removes o and its locks from all tables.
+func (s *State) closeOpen(o *Open, deferred *deferredWork) {
+	for w := range o.waits {
+		s.leaveQueue(w, deferred)
+	}
+	for _, l := range o.locks {
+		s.endLocks(l, deferred)
+	}
+	s.releaseStateID(&o.holding)
+	o.dropNames()
+	delete(o.client.opens, o.key)
+	s.setRequestedModes(o, 0)
+	f := o.key.file
+	last := len(f.opens) - 1
+	f.opens[o.fileIndex] = f.opens[last]
+	f.opens[o.fileIndex].fileIndex = o.fileIndex
+	f.opens[last] = nil
+	f.opens = f.opens[:last]
+	if o.client.isMachine() {
+		f.machineOpens--
+	}
+	s.dropFile(f)
+	deferred.addFile(o.File)
+	if q := o.seqOwner; q != nil {
+		q.setUse(q.useCount-1, q.principal)
+		if q.onlyOpen == o {
+			q.onlyOpen = nil
+		}
+		s.restOwner(q, deferred)
+	}
+}
+
+// Downgrade implements OPEN_DOWNGRADE (RFC 8881, Section 18.18): access and
+// deny must be the union of some OPENs' modes.
+func (s *State) Downgrade(session *Session, id *nfs4.StateID, access, deny uint32) (nfs4.StateID, nfs4.Status) {
+	var deferred deferredWork
+	defer func() { s.runDeferred(deferred) }()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o, status := s.findOpen(session, id)
+	if status != nfs4.OK {
+		return nfs4.StateID{}, status
+	}
+	// All OPENs within the new modes remain.
+	var rest uint16
+	var union uint32
+	within := shareModes(access, deny)
+	for m := range uint32(1 << modeBits) {
+		if o.requestedModes&(1<<m) != 0 && m&^within == 0 {
+			rest |= 1 << m
+			union |= m
+		}
+	}
+	if access == 0 || union != within {
+		return nfs4.StateID{}, nfs4.ErrInval
+	}
+	s.setRequestedModes(o, rest)
+	o.endDowngradedTrials(rest)
+	deferred.addFile(s.config.Narrow(o.File, access))
+	o.bumpSeqID()
+	return o.StateID(), nfs4.OK
+}

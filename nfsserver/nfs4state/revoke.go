@@ -1,0 +1,142 @@
+package nfs4state
+
+import (
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+)
+
+// Revoke revokes each Open and each Delegation for whose File removed returns true, with the
+// locks through it. Their stateids return NFS4ERR_ADMIN_REVOKED until the client frees them (RFC
+// 8881, Sections 8.5 and 18.38). Revoke does not wait until the host has released the locks:
+// WaitForHostLocks does. removed is called with State.mu held.
+func (s *State) Revoke(removed func(file any) bool) {
+	var deferred, ended deferredWork
+	defer func() {
+		deferred.firstFile, deferred.files, deferred.syncLater, deferred.pendingReleases = ended.firstFile, ended.files, ended.syncHosts, ended.pendingReleases
+		deferred.freedFiles = ended.freedFiles
+		s.runDeferred(deferred)
+	}()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.denyingOpens.Add(1) // until the queue has the records about ended deny modes
+	defer s.denyingOpens.Add(-1)
+	for _, f := range s.files {
+		for at := len(f.delegations) - 1; at >= 0; at = min(at, len(f.delegations)) - 1 {
+			if d := f.delegations[at]; removed(d.File) {
+				s.revokeDelegation(d, nfs4.ErrAdminRevoked, &ended)
+			}
+			s.mu.pauseLocked()
+		}
+		// When an open is closed, the last one takes its index: it has been
+		// visited.
+		for at := len(f.opens) - 1; at >= 0; at = min(at, len(f.opens)) - 1 {
+			if o := f.opens[at]; removed(o.File) {
+				s.revokeOpen(o, &ended)
+			}
+			s.mu.pauseLocked()
+		}
+	}
+}
+
+// revokeOpen revokes an Open. State.mu is held, but released for moments.
+func (s *State) revokeOpen(o *Open, deferred *deferredWork) {
+	if o.client.isMachine() { // NLM has no status for that
+		o.client.partlyReclaimed = true
+	} else {
+		o.revokedStatus = nfs4.ErrAdminRevoked
+	}
+	for !s.shedOpen(o, deferred) {
+		if s.mu.pauseLocked(); s.holdings.get(o.index) != &o.holding {
+			return // its client has closed it
+		}
+	}
+	s.closeOpen(o, deferred)
+	s.rewriteRecord(o.client)
+	record := max(o.client.lastRecord, o.client.endRecord)
+	s.holdGrants(o.Key, record)
+	if o.client.hadKinds&hadDeny != 0 {
+		s.ledger.denyBarrier.Store(record)
+	}
+}
+
+// rewriteRecord updates a client's record, if any, after a change of its revoked
+// state. A client that may still reclaim can continue, but not after another
+// restart. State.mu is held.
+func (s *State) rewriteRecord(c *client) {
+	r, ok := s.ledger.records[c.key]
+	switch {
+	case !ok, c.ended: // the record is the next incarnation's
+	case r.current:
+		s.writeRecord(c)
+	case !r.revoked:
+		r.revoked = true
+		s.setRecord(c.key, r)
+		c.lastRecord = s.enqueueRecord(r.appendTo(nil, c.key))
+	}
+}
+
+// StopRecording stops the writing of records: clients can reclaim their present state
+// from the next State, although Revoke removes it from this one. Clients must not
+// send further calls, so releases need not wait for records.
+func (s *State) StopRecording() {
+	s.mu.Lock()
+	for _, c := range s.clients {
+		if c.confirmed {
+			s.trimRecord(c, false)
+		}
+	}
+	s.mu.Unlock()
+	s.storeQueue()
+	s.mu.Lock()
+	s.ledger.retired.Store(true)
+	s.ledger.queue = nil
+	list := s.pendingReleases
+	s.pendingReleases = nil
+	s.mu.Unlock()
+	s.releaseStored(list)
+}
+
+// releaseStateID removes a holding's stateid. If it is revoked, a holding remains
+// that returns the revoked status; if an operation in a Turn closes it, it remains
+// to find the reply.
+func (s *State) releaseStateID(h *holding) {
+	if h.keepAfterClose {
+		h.closed.Store(true)
+		h.seqOwner.closingStateID = h
+		return
+	}
+	if h.revokedStatus == nfs4.OK {
+		s.holdings.remove(h.index)
+		s.addUsage(h.client.group, stateIDs, -h.cost)
+		return
+	}
+	c := h.client
+	rest := &holding{client: c, index: h.index, other: h.other, cost: stateIDCost(0), revokedStatus: h.revokedStatus, seqOwner: h.seqOwner}
+	s.addUsage(c.group, stateIDs, rest.cost-h.cost)
+	if c.revoked == nil {
+		c.revoked = make(map[*holding]struct{})
+	}
+	c.revoked[rest] = struct{}{}
+	c.countRevoked(rest, 1)
+	s.holdings.put(h.index, rest)
+}
+
+// freeRevoked removes a revoked holding's stateid.
+func (s *State) freeRevoked(h *holding) {
+	s.holdings.remove(h.index)
+	c := h.client
+	s.addUsage(c.group, stateIDs, -h.cost)
+	delete(c.revoked, h)
+	c.countRevoked(h, -1)
+	if len(c.revoked) == 0 {
+		s.rewriteRecord(c)
+	}
+}
+
+// countRevoked adds n to the client's count for revoked holdings like h.
+func (c *client) countRevoked(h *holding, n int32) {
+	if h.revokedStatus == nfs4.ErrDelegRevoked {
+		c.lostDelegations.Add(n)
+		return
+	}
+	c.lostOthers.Add(n)
+}
