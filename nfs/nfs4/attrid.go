@@ -3,7 +3,7 @@ package nfs4
 import "strconv"
 
 // An AttrID is an attribute number (RFC 8881, Section 5; RFC 7862, Section
-// 12.2; RFC 8275; RFC 8276). It is below 96.
+// 12.2; RFC 8275; RFC 8276; RFC 9754). It is below 96.
 type AttrID uint8
 
 // The attributes.
@@ -91,10 +91,14 @@ const (
 	AttrSecLabel          AttrID = 80
 	AttrModeUmask         AttrID = 81
 	AttrXattrSupport      AttrID = 82
+	AttrOffline           AttrID = 83
+	AttrTimeDelegAccess   AttrID = 84
+	AttrTimeDelegModify   AttrID = 85
+	AttrOpenArguments     AttrID = 86
 )
 
 // numAttr is the last attribute's number plus one.
-const numAttr = AttrXattrSupport + 1
+const numAttr = AttrOpenArguments + 1
 
 // String returns the standard's name for a, or its number.
 func (a AttrID) String() string {
@@ -188,4 +192,8 @@ var attrNames = [numAttr]string{
 	AttrSecLabel:          "sec_label",
 	AttrModeUmask:         "mode_umask",
 	AttrXattrSupport:      "xattr_support",
+	AttrOffline:           "offline",
+	AttrTimeDelegAccess:   "time_deleg_access",
+	AttrTimeDelegModify:   "time_deleg_modify",
+	AttrOpenArguments:     "open_arguments",
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
-// A Bitmap is a bitmap4: a set of attributes, operations or advice. Words holds
-// every number that minor versions up to 2 define.
+// A Bitmap is a bitmap4: a set of attributes, operations, advice or OPEN arguments. Words
+// holds every number that minor versions up to 2 define.
 type Bitmap struct {
 	Words [3]uint32
 
@@ -20,7 +20,7 @@ type Bitmap struct {
 const maxBitmapWords = 64
 
 // BitmapOf returns the set of the given numbers.
-func BitmapOf[N AttrID | Op | Advice](numbers ...N) Bitmap {
+func BitmapOf[N AttrID | Op | Advice | OpenArg](numbers ...N) Bitmap {
 	var m Bitmap
 	for _, n := range numbers {
 		m.Words[n/32] |= 1 << (n % 32)
@@ -33,6 +33,9 @@ func (m *Bitmap) Has(a AttrID) bool { return m.Words[a/32]&(1<<(a%32)) != 0 }
 
 // HasOp reports whether operation o is in m.
 func (m *Bitmap) HasOp(o Op) bool { return o < 96 && m.Words[o/32]&(1<<(o%32)) != 0 }
+
+// HasArg reports whether an argument of OPEN is in m.
+func (m *Bitmap) HasArg(a OpenArg) bool { return m.Has(AttrID(a)) }
 
 // Set adds attribute a to m.
 func (m *Bitmap) Set(a AttrID) { m.Words[a/32] |= 1 << (a % 32) }

@@ -121,12 +121,18 @@ func TestCBGolden(t *testing.T) {
 	assert.Equal(t, wire, AppendCBOp(AppendCBOp(out, CBOpSequence, &seqRes), CBOpRecallAny, &done))
 }
 
-// TestCBGetAttrGolden reads and writes CB_GETATTR and its results.
+// TestCBGetAttrGolden reads and writes CB_GETATTR and its results: R9754-5.2-1.
 func TestCBGetAttrGolden(t *testing.T) {
 	both := BitmapOf(AttrChange, AttrSize)
+	four := BitmapOf(AttrChange, AttrSize, AttrTimeDelegAccess, AttrTimeDelegModify)
 	for file, want := range map[string]Message{
-		"cb_getattr.call.hex":  &CBGetAttrArgs{Object: FH{1, 2, 3, 4, 5}, Request: both},
-		"cb_getattr.reply.hex": &GetAttrRes{Attrs: Attrs{Mask: both, Change: 0x17a1b2c3d4e5f607, Size: 1000}},
+		"cb_getattr.call.hex":       &CBGetAttrArgs{Object: FH{1, 2, 3, 4, 5}, Request: both},
+		"cb_getattr.reply.hex":      &GetAttrRes{Attrs: Attrs{Mask: both, Change: 0x17a1b2c3d4e5f607, Size: 1000}},
+		"cb_getattr-times.call.hex": &CBGetAttrArgs{Object: FH{1, 2, 3, 4, 5}, Request: four},
+		"cb_getattr-times.reply.hex": &GetAttrRes{Attrs: Attrs{
+			Mask: four, Change: 0x17a1b2c3d4e5f607, Size: 1000,
+			TimeDelegAccess: Time{Sec: 0x65000000, Nsec: 1}, TimeDelegModify: Time{Sec: 0x65000001, Nsec: 999_999_999},
+		}},
 	} {
 		wire := wiretest.Hex(t, "testdata/callback/"+file)
 		r := xdr.NewReader(wire)
@@ -161,6 +167,7 @@ func FuzzCallback(f *testing.F) {
 	f.Add(uint32(CBOpSequence), false, make([]byte, 36))
 	f.Add(uint32(CBOpOffload), false, make([]byte, 60))
 	f.Add(uint32(CBOpGetAttr), true, []byte{0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 8, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 9})
+	f.Add(uint32(CBOpGetAttr), true, (&GetAttrRes{Attrs: Attrs{Mask: BitmapOf(AttrTimeDelegAccess, AttrTimeDelegModify)}}).AppendTo(nil))
 	f.Fuzz(func(t *testing.T, number uint32, results bool, wire []byte) {
 		each, ok := cbForms[CBOp(number)]
 		if !ok {

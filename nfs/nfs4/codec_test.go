@@ -58,6 +58,9 @@ func TestValues(t *testing.T) {
 		{"more segments than the message holds", new(ReadPlusRes), "00000000 00000000 00000002" + zeros(16), xdr.ErrShort},
 		{"more ACEs than the message holds", new(ACL), "00000002" + zeros(16), xdr.ErrShort},
 		{"as many ACEs as can be", new(ACL), "ffffffff" + zeros(32), xdr.ErrShort},
+		{"open_delegation_type4 6, claimed", new(OpenArgs), zeros(12) + zeros(8) + "00000000 00000000 00000001 00000006", xdr.ErrValue},
+		{"open_delegation_type4 6, granted", new(OpenDelegation), "00000006", xdr.ErrValue},
+		{"bitmap of 65 words in open_arguments", new(OpenArguments), zeros(12) + "00000041", xdr.ErrLong},
 		{"data_content4 2", new(Segment), "00000002", xdr.ErrValue},
 	}
 	for _, tt := range tests {
@@ -107,6 +110,10 @@ func TestEveryAttribute(t *testing.T) {
 		TimeMetadata: Time{33, 34}, TimeModify: Time{35, 36}, TimeModifySet: SetTime{}, MountedOnFileID: 37,
 		ModeSetMasked: ModeMasked{38, 39}, SuppattrExclCreat: BitmapOf(AttrMode), FSCharsetCap: 40, CloneBlkSize: 41,
 		ChangeAttrType: 42, ModeUmask: ModeUmask{43, 44}, XattrSupport: true,
+		TimeDelegAccess: Time{45, 46}, TimeDelegModify: Time{47, 48}, OpenArguments: OpenArguments{
+			ShareAccess: BitmapOf(OpenArgRead), ShareDeny: BitmapOf(OpenArgWrite), ShareAccessWant: BitmapOf(OpenArgWantCancel),
+			OpenClaim: BitmapOf(OpenArg(ClaimFH)), CreateMode: BitmapOf(OpenArg(Guarded)),
+		},
 	}
 	r := xdr.NewReader(a.AppendTo(nil))
 	var got Attrs
@@ -277,6 +284,9 @@ func FuzzOps(f *testing.F) {
 			m := forms[op][which]()
 			f.Add(uint32(op), which == 1, m.AppendTo(nil))
 		}
+	}
+	for _, d := range []Delegation{DelegateReadAttrs, DelegateWriteAttrs} {
+		f.Add(uint32(OpOpen), true, (&OpenRes{Flags: OpenNoOpenStateID, Delegation: OpenDelegation{Type: d}}).AppendTo(nil))
 	}
 	f.Add(uint32(OpVerify), false, (&Attrs{Mask: Known, Type: TypeReg}).AppendTo(nil))
 	f.Add(uint32(OpGetAttr), true, append(make([]byte, 4), (&Attrs{Mask: Known, Type: TypeReg}).AppendTo(nil)...))

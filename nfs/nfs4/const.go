@@ -64,13 +64,19 @@ const (
 	// WantSignalAvail and WantPushDeleg request a later delegation.
 	WantSignalAvail uint32 = 0x10000
 	WantPushDeleg   uint32 = 0x20000
+
+	// WantDelegTimestamps requests authority for the file's times with a delegation, and
+	// WantOpenXorDelegation only one stateid, the open's or the delegation's (RFC 9754).
+	WantDelegTimestamps   uint32 = 0x100000
+	WantOpenXorDelegation uint32 = 0x200000
 )
 
-// OPEN result flags (RFC 8881, Section 18.16).
+// OPEN result flags (RFC 8881, Section 18.16; RFC 9754).
 const (
 	OpenConfirm          uint32 = 0x02 // NFSv4.0 only
 	OpenLocktypePosix    uint32 = 0x04
 	OpenPreserveUnlinked uint32 = 0x08
+	OpenNoOpenStateID    uint32 = 0x10 // the stateid is zero: there is only a delegation
 	OpenMayNotifyLock    uint32 = 0x20
 )
 
@@ -117,5 +123,14 @@ const (
 const (
 	FHPersistent           uint32 = 0 // fh_expire_type
 	CharsetContainsNonUTF8 uint32 = 1 // fs_charset_cap
-	ChangeTypeUndefined    uint32 = 4 // change_attr_type
+)
+
+// The values of change_attr_type: how a file system's change attribute changes (RFC 7862,
+// Section 12.2.3).
+const (
+	ChangeTypeMonotonicIncr        uint32 = iota // every change increases it
+	ChangeTypeVersionCounter                     // every change increases it by one
+	ChangeTypeVersionCounterNoPNFS               // likewise, without pNFS
+	ChangeTypeTimeMetadata                       // derived from time_metadata
+	ChangeTypeUndefined                          // none of these
 )

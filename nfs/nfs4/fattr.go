@@ -103,6 +103,9 @@ type Attrs struct {
 	ChangeAttrType    uint32
 	ModeUmask         ModeUmask
 	XattrSupport      bool
+	TimeDelegAccess   Time
+	TimeDelegModify   Time
+	OpenArguments     OpenArguments
 }
 
 // Known is the set of attributes that have a field in Attrs.
@@ -115,6 +118,7 @@ var Known = BitmapOf(
 	AttrSpaceAvail, AttrSpaceFree, AttrSpaceTotal, AttrSpaceUsed, AttrTimeAccess, AttrTimeAccessSet, AttrTimeCreate,
 	AttrTimeDelta, AttrTimeMetadata, AttrTimeModify, AttrTimeModifySet, AttrMountedOnFileID, AttrModeSetMasked,
 	AttrSuppattrExclCreat, AttrFSCharsetCap, AttrCloneBlkSize, AttrChangeAttrType, AttrModeUmask, AttrXattrSupport,
+	AttrTimeDelegAccess, AttrTimeDelegModify, AttrOpenArguments,
 )
 
 // AppendTo appends a's wire form to b. The caller must keep Mask within Known.
@@ -259,6 +263,10 @@ func (a *Attrs) timeField(id AttrID) *Time {
 		return &a.TimeMetadata
 	case AttrTimeModify:
 		return &a.TimeModify
+	case AttrTimeDelegAccess:
+		return &a.TimeDelegAccess
+	case AttrTimeDelegModify:
+		return &a.TimeDelegModify
 	}
 	return nil
 }
@@ -289,6 +297,8 @@ func (a *Attrs) compositeField(id AttrID) Message {
 		return &a.ModeSetMasked
 	case AttrModeUmask:
 		return &a.ModeUmask
+	case AttrOpenArguments:
+		return &a.OpenArguments
 	}
 	return nil
 }

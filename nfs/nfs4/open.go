@@ -30,7 +30,7 @@ const (
 	ClaimDelegPrevFH               // the current file, with an earlier client's delegation
 )
 
-// Delegation is an open_delegation_type4.
+// Delegation is an open_delegation_type4 (RFC 8881, Section 18.16; RFC 9754).
 type Delegation uint32
 
 // The Delegation values.
@@ -39,7 +39,15 @@ const (
 	DelegateRead
 	DelegateWrite
 	DelegateNoneExt // none, with a reason
+
+	// With these delegations the client is the authority for the file's times, too.
+	DelegateReadAttrs
+	DelegateWriteAttrs
 )
+
+// reads and writes report whether d has the wire form of a read or write delegation.
+func (d Delegation) reads() bool  { return d == DelegateRead || d == DelegateReadAttrs }
+func (d Delegation) writes() bool { return d == DelegateWrite || d == DelegateWriteAttrs }
 
 // OpenArgs are the OPEN arguments (RFC 8881, Section 18.16).
 type OpenArgs struct {
@@ -105,7 +113,7 @@ func (a *OpenArgs) Decode(r *xdr.Reader) {
 	case ClaimNull, ClaimDelegatePrev:
 		a.Name = r.Opaque(unbounded)
 	case ClaimPrevious:
-		a.Delegation = Delegation(decodeEnum(r, "open_delegation_type4", uint32(DelegateNone), uint32(DelegateNoneExt)))
+		a.Delegation = Delegation(decodeEnum(r, "open_delegation_type4", uint32(DelegateNone), uint32(DelegateWriteAttrs)))
 	case ClaimDelegateCur:
 		a.StateID.Decode(r)
 		a.Name = r.Opaque(unbounded)
@@ -161,10 +169,10 @@ func (l *SpaceLimit) Decode(r *xdr.Reader) {
 // OpenDelegation is an open_delegation4: the delegation that comes with OPEN.
 type OpenDelegation struct {
 	Type        Delegation
-	StateID     StateID    // with DelegateRead and DelegateWrite, like Recall
+	StateID     StateID    // with a read or write delegation, like Recall
 	Recall      bool       // already recalled
-	Limit       SpaceLimit // with DelegateWrite
-	Permissions ACE        // with DelegateRead and DelegateWrite
+	Limit       SpaceLimit // with a write delegation
+	Permissions ACE        // with a read or write delegation
 	Why         WhyNone    // with DelegateNoneExt
 	Will        bool       // with WhyContention and WhyResource: the server will offer one
 }
@@ -172,14 +180,14 @@ type OpenDelegation struct {
 // AppendTo appends d's wire form to b.
 func (d *OpenDelegation) AppendTo(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(d.Type))
-	switch d.Type {
-	case DelegateRead, DelegateWrite:
+	switch {
+	case d.Type.reads(), d.Type.writes():
 		b = xdr.AppendBool(d.StateID.AppendTo(b), d.Recall)
-		if d.Type == DelegateWrite {
+		if d.Type.writes() {
 			b = d.Limit.AppendTo(b)
 		}
 		b = d.Permissions.AppendTo(b)
-	case DelegateNoneExt:
+	case d.Type == DelegateNoneExt:
 		b = xdr.AppendUint32(b, uint32(d.Why))
 		if d.Why == WhyContention || d.Why == WhyResource {
 			b = xdr.AppendBool(b, d.Will)
@@ -190,16 +198,16 @@ func (d *OpenDelegation) AppendTo(b []byte) []byte {
 
 // Decode reads d.
 func (d *OpenDelegation) Decode(r *xdr.Reader) {
-	*d = OpenDelegation{Type: Delegation(decodeEnum(r, "open_delegation_type4", uint32(DelegateNone), uint32(DelegateNoneExt)))}
-	switch d.Type {
-	case DelegateRead, DelegateWrite:
+	*d = OpenDelegation{Type: Delegation(decodeEnum(r, "open_delegation_type4", uint32(DelegateNone), uint32(DelegateWriteAttrs)))}
+	switch {
+	case d.Type.reads(), d.Type.writes():
 		d.StateID.Decode(r)
 		d.Recall = r.Bool()
-		if d.Type == DelegateWrite {
+		if d.Type.writes() {
 			d.Limit.Decode(r)
 		}
 		d.Permissions.Decode(r)
-	case DelegateNoneExt:
+	case d.Type == DelegateNoneExt:
 		d.Why = WhyNone(decodeEnum(r, "why_no_delegation4", uint32(WhyNotWanted), uint32(WhyIsDir)))
 		if d.Why == WhyContention || d.Why == WhyResource {
 			d.Will = r.Bool()

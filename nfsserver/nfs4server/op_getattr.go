@@ -34,10 +34,11 @@ var (
 
 	// minor2Attrs exist only in minor version 2. The supportedMinor variables are the
 	// attributes of each minor version.
-	minor2Attrs     = nfs4.BitmapOf(nfs4.AttrChangeAttrType, nfs4.AttrModeUmask, nfs4.AttrXattrSupport)
-	optionalAttrs   = nfs4.BitmapOf(nfs4.AttrACL, nfs4.AttrCloneBlkSize) // unless supportedAttrs adds them
-	supportedMinor2 = nfs4.Known.Without(optionalAttrs)
-	supportedMinor1 = supportedMinor2.Without(minor2Attrs)
+	minor2Attrs      = nfs4.BitmapOf(nfs4.AttrChangeAttrType, nfs4.AttrModeUmask, nfs4.AttrXattrSupport)
+	unsupportedAttrs = nfs4.BitmapOf(nfs4.AttrTimeDelegAccess, nfs4.AttrTimeDelegModify, nfs4.AttrOpenArguments)
+	optionalAttrs    = nfs4.BitmapOf(nfs4.AttrACL, nfs4.AttrCloneBlkSize) // unless supportedAttrs adds them
+	supportedMinor2  = nfs4.Known.Without(optionalAttrs).Without(unsupportedAttrs)
+	supportedMinor1  = supportedMinor2.Without(minor2Attrs)
 
 	// Minor version 0 has no attribute after mounted_on_fileid.
 	supportedMinor0 = supportedMinor1.And(nfs4.Bitmap{Words: [3]uint32{^uint32(0), 1<<(nfs4.AttrMountedOnFileID+1-32) - 1}})
