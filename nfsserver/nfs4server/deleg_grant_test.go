@@ -441,12 +441,13 @@ func TestRecallUnanswered(t *testing.T) {
 }
 
 // TestRecallRetried checks that a recall is made again over another connection, in
-// the same slot with the same sequence ID if its outcome is unknown, and that a
-// client may ask for time.
+// the same slot with the same sequence ID if its outcome is unknown, that a
+// client may ask for time, and that it may not know the delegation yet: neither
+// the file (BADHANDLE) nor the stateid.
 //
 // R8881-2.10.3-1, R8881-20.2.4-2.
 //
-// R7530-10.4.5-1.
+// R7530-10.4.5-1, R7530-18.2-1.
 func TestRecallRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, back := newDelegServer(t)
@@ -456,7 +457,7 @@ func TestRecallRetried(t *testing.T) {
 		answers := []struct {
 			seq, op nfs4.Status
 			err     error
-		}{{err: gone}, {seq: nfs4.ErrDelay}, {op: nfs4.ErrDelay}, {op: nfs4.ErrBadStateID}, {}}
+		}{{err: gone}, {seq: nfs4.ErrDelay}, {op: nfs4.ErrDelay}, {op: nfs4.ErrBadHandle}, {op: nfs4.ErrBadStateID}, {}}
 		back.answer = func(n int) (seq, op nfs4.Status, err error) { return answers[n].seq, answers[n].op, answers[n].err }
 		back.recalled = func(*nfs4.CBRecallArgs, nfs4.CBSequenceArgs) {
 			assert.Equal(t, nfs4.OK, g.returnDelegation(put, d.StateID))

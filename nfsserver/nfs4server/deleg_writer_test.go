@@ -190,7 +190,7 @@ func TestWriteRecall(t *testing.T) {
 				own := g.anotherSession("client")
 				back.recalled = func(a *nfs4.CBRecallArgs, _ nfs4.CBSequenceArgs) {
 					assert.Equal(t, nfs4.StateID{Other: opened.Delegation.StateID.Other}, a.StateID)
-					assert.False(t, a.Truncate)
+					assert.False(t, a.Truncate) // R7530-18.2-2: the client must write back
 					time.Sleep(300 * time.Millisecond)
 					assert.Equal(t, nfs4.OK, own.writeAtStart(put, opened.Delegation.StateID, "written"))
 					assert.Equal(t, nfs4.OK, own.returnDelegation(put, opened.Delegation.StateID))

@@ -33,7 +33,7 @@ import (
 // R7530-16.37-1, R7530-16.37-2, R7530-19-2, R8267-6.5.1-1.
 //
 // R7530-3.1.1-3, R7530-3.3.3-1, R7530-3.3.3-2, R7530-10.2-1, R7530-10.2-2,
-// R7530-16.28-2, R7530-17-1, R7530-17-2, R7530-17-4.
+// R7530-16.28-2, R7530-17-1, R7530-17-2, R7530-17-3, R7530-17-4.
 func TestScenarios40(t *testing.T) {
 	s, quick := serveLoopback(t, 40*time.Second), shortLeases(t, 1200*time.Millisecond)[:2]
 	for _, sc := range nfs4test.All40() {

@@ -79,13 +79,14 @@ func (s *State) DelegationType(session *Session, key string) nfs4.Delegation {
 // session's client, or among all clients if session is nil. It returns 0 if that
 // client was chosen less than a lease ago, and otherwise the number of delegations
 // that the client may keep, and the types that it has (RFC 8881, Section 20.6).
+// Clients of NFSv4.0 have no CB_RECALL_ANY and are not chosen.
 func (s *State) ChooseForRecall(session *Session) (id uint64, keep, types uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var most *client
 	for _, c := range s.clients {
 		s.mu.pauseLocked()
-		if session != nil && c.group != session.client.group {
+		if c.v40 != nil || session != nil && c.group != session.client.group {
 			continue
 		}
 		if len(c.delegations) > 0 && (most == nil || len(c.delegations) > len(most.delegations)) {

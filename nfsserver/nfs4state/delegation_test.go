@@ -2,6 +2,7 @@ package nfs4state
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -425,9 +426,19 @@ func TestWithheldRetired(t *testing.T) {
 }
 
 // TestRelieve checks that the client with the most delegations must return half,
-// in the group that has reached its limit, and not again within a lease.
+// in the group that has reached its limit, and not again within a lease. A client of
+// NFSv4.0, which has no CB_RECALL_ANY, is never chosen (R7530-17-3).
 func TestRelieve(t *testing.T) {
 	w := newTestState(t)
+	most := w.newClient40("most")
+	defer most.Leave()
+	w.CallbackAnswers(most.ClientID(), Callback{}, true)
+	for i := range 6 {
+		key := fmt.Sprint(i)
+		w.mustTurn(most, &Turn{Op: nfs4.OpOpen, Owner: []byte(key)}, func() { w.mustOpen(most, key, key, nfs4.ShareRead, 0, nil) })
+		w.confirmOwner(most, key)
+		w.mustDelegate(most, key, nil)
+	}
 	few, many := w.newCallableClient("few"), w.newCallableClient("many")
 	id, _, _ := w.ChooseForRecall(nil)
 	assert.Zero(t, id)

@@ -106,7 +106,11 @@ func (b *backchannel) appendCompoundRes(out []byte, r *xdr.Reader) []byte {
 	at := len(out)
 	out = res.AppendTo(out)
 	for res.N = 0; res.N < a.N && res.Status == nfs4.OK; res.N++ {
-		switch op := nfs4.CBOp(r.Uint32()); op {
+		op := nfs4.CBOp(r.Uint32())
+		if a.Minor == nfs4.Minor0 {
+			assert.Contains(b.t, []nfs4.CBOp{nfs4.CBOpGetAttr, nfs4.CBOpRecall}, op, "RFC 7530, 17.2: all that clients of 4.0 know")
+		}
+		switch op {
 		case nfs4.CBOpSequence:
 			var seq nfs4.CBSequenceArgs
 			seq.Decode(r)
