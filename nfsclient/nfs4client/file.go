@@ -163,11 +163,11 @@ func (f *File) openState() (nfs4.StateID, uint64, error) {
 // Handle returns the file's handle, which must not be changed.
 func (f *File) Handle() nfs4.FH { return f.fh }
 
-// doWithState executes the COMPOUND that build adds to PUTFH, and repeats it if
-// f's stateid was replaced.
-func (f *File) doWithState(ctx context.Context, c *Compound, build func(id nfs4.StateID)) error {
+// doWithState executes the COMPOUND that build adds to PUTFH with the stateid
+// from state, and repeats it if f's stateids were replaced.
+func (f *File) doWithState(ctx context.Context, c *Compound, state func() (nfs4.StateID, uint64, error), build func(id nfs4.StateID)) error {
 	for {
-		id, epoch, err := f.openState()
+		id, epoch, err := state()
 		if err != nil {
 			return err
 		}
@@ -178,6 +178,17 @@ func (f *File) doWithState(ctx context.Context, c *Compound, build func(id nfs4.
 			return err
 		}
 	}
+}
+
+// ioState returns the stateid for I/O, its epoch, and the error if f is lost.
+// Once f has locked bytes, it is the locks' stateid, so that the server rejects
+// I/O for which f no longer has the locks (RFC 8881, Section 8.2.5).
+func (f *File) ioState() (nfs4.StateID, uint64, error) {
+	open, lock, epoch, err := f.lockState()
+	if lock != (nfs4.StateID{}) {
+		return latestStateID(lock), epoch, err
+	}
+	return latestStateID(open), epoch, err
 }
 
 // isStateReplaced reports whether err rejects a stateid from an earlier client
@@ -201,13 +212,13 @@ func (f *File) ReadAt(ctx context.Context, p []byte, off uint64) (int, error) {
 	c := f.session.getCompound()
 	defer f.session.putCompound(c)
 	for {
-		id, epoch, err := f.openState()
+		id, epoch, err := f.ioState()
 		if err != nil {
 			return 0, err
 		}
 		c.Reset()
 		c.PutFH(f.fh)
-		c.Read(latestStateID(id), off, p, &c.readRes)
+		c.Read(id, off, p, &c.readRes)
 		err = f.session.Do(ctx, c)
 		switch {
 		case err == nil && c.readRes.EOF:
@@ -228,13 +239,13 @@ func (f *File) WriteAt(ctx context.Context, data []byte, off uint64, stable nfs4
 	c := f.session.getCompound()
 	defer f.session.putCompound(c)
 	for {
-		id, epoch, err := f.openState()
+		id, epoch, err := f.ioState()
 		if err != nil {
 			return nfs4.WriteRes{}, err
 		}
 		c.Reset()
 		c.PutFH(f.fh)
-		c.Write(latestStateID(id), off, data, stable, &c.writeRes)
+		c.Write(id, off, data, stable, &c.writeRes)
 		err = f.session.Do(ctx, c)
 		switch {
 		case err == nil && c.writeRes.Count > uint32(len(data)):
@@ -269,8 +280,8 @@ func (f *File) Truncate(ctx context.Context, size uint64) error {
 	c := f.session.getCompound()
 	defer f.session.putCompound(c)
 	args := nfs4.SetAttrArgs{Attrs: nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrSize), Size: size}}
-	return f.doWithState(ctx, c, func(id nfs4.StateID) {
-		args.StateID = latestStateID(id)
+	return f.doWithState(ctx, c, f.ioState, func(id nfs4.StateID) {
+		args.StateID = id
 		c.Add(nfs4.OpSetAttr, &args, new(nfs4.SetAttrRes))
 	})
 }
@@ -284,9 +295,9 @@ func (f *File) Close(ctx context.Context) error {
 		c.Add(nfs4.OpClose, &nfs4.CloseArgs{StateID: id}, new(nfs4.StateIDRes))
 	}
 	for {
-		err := f.doWithState(ctx, c, build)
+		err := f.doWithState(ctx, c, f.openState, build)
 		for errors.Is(err, ErrUncertain) {
-			if err = f.doWithState(ctx, c, build); hasStatus(err, nfs4.ErrBadStateID) {
+			if err = f.doWithState(ctx, c, f.openState, build); hasStatus(err, nfs4.ErrBadStateID) {
 				err = nil // the file was closed
 			}
 		}

@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -56,6 +59,39 @@ func TestLocks(t *testing.T) {
 			assert.Zero(t, g.server.Counts().Opens)
 		})
 	}
+}
+
+// TestStateIDOfIO checks the stateids in READ, WRITE and SETATTR: the open's, and from the first
+// lock on the locks' (R7530-9.1.4.5-1, R8881-8.2.5-1). CLOSE has the open's.
+func TestStateIDOfIO(t *testing.T) {
+	g, ctx := newTestServer(t), t.Context()
+	rec := g.recordCalls()
+	f := openBoth(t, g.newSession(), "f")
+	useIO := func() (sent []nfs4.StateID) {
+		before := len(rec.allRequests())
+		_, err := f.WriteAt(ctx, []byte("data"), 0, nfs4.FileSync)
+		require.NoError(t, err)
+		_, err = f.ReadAt(ctx, make([]byte, 2), 0)
+		require.NoError(t, err)
+		require.NoError(t, f.Truncate(ctx, 4))
+		for _, q := range rec.allRequests()[before:] {
+			sent = append(sent, q.ids...)
+		}
+		return sent
+	}
+	open := latestStateID(f.stateID)
+	assert.Equal(t, []nfs4.StateID{open, open, open}, useIO())
+	require.NoError(t, f.Lock(ctx, first, true))
+	lock := latestStateID(f.locks.stateID)
+	assert.NotEqual(t, open, lock)
+	assert.Equal(t, []nfs4.StateID{lock, lock, lock}, useIO())
+	require.NoError(t, f.Unlock(ctx, all))
+	assert.Equal(t, []nfs4.StateID{lock, lock, lock}, useIO(), "it is valid until CLOSE")
+	require.NoError(t, f.Close(ctx))
+	requests := rec.allRequests()
+	closed := requests[len(requests)-1].ids
+	require.Len(t, closed, 1)
+	assert.Equal(t, open, latestStateID(closed[0]))
 }
 
 // TestDeny opens a file that others must not open.
@@ -214,7 +250,8 @@ func TestLockReclaim(t *testing.T) {
 }
 
 // TestLockLost checks that a File is lost with its locks, is not kept open on
-// the server, and is not reclaimed after another restart.
+// the server, and is not reclaimed after another restart (R7530-9.6.3.3-1,
+// R7530-9.6.3.4-1).
 func TestLockLost(t *testing.T) {
 	for _, st := range []nfs4.Status{nfs4.ErrReclaimConflict, nfs4.ErrReclaimBad, nfs4.ErrNoGrace} {
 		p := fakeRestartedServer{refuse: st}
@@ -230,6 +267,67 @@ func TestLockLost(t *testing.T) {
 		require.NoError(t, sendSequence(t, s))
 		assert.Equal(t, []string{"complete"}, p.ops)
 		assert.ErrorIs(t, f.Close(t.Context()), ErrLockLost)
+	}
+}
+
+// TestWriteAfterRestart restarts the server under WRITEs: none is sent before the locks are
+// reclaimed (R7530-9.6-1). If they cannot be reclaimed, none is executed, and the callers learn
+// that the locks are lost (R7530-9.8-1).
+func TestWriteAfterRestart(t *testing.T) {
+	for _, refuse := range []nfs4.Status{nfs4.OK, nfs4.ErrReclaimConflict} {
+		t.Run(refuse.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := fakeRestartedServer{refuse: refuse}
+				s, f := lockedFile(t, &p)
+				const takes = time.Second // per call
+				w := &fakeWatchedConn{Conn: &fakeSlowConn{fakeServer: &p.fakeServer, takes: takes}}
+				s.redialer.current.Store(&liveConn{Conn: w})
+				began := time.Now()
+				var mu sync.Mutex
+				var complete time.Duration // when RECLAIM_COMPLETE was sent
+				writes := make(map[time.Duration]int)
+				w.setAnswer(func(x *oncrpc.Exchange) error {
+					mu.Lock()
+					defer mu.Unlock()
+					switch q := decodeRequest(x); q.ops[len(q.ops)-1] {
+					case nfs4.OpWrite:
+						writes[time.Since(began)]++
+					case nfs4.OpReclaimComplete:
+						complete = time.Since(began)
+					}
+					return nil
+				})
+				lost := s.Server().Session
+				p.setup[nfs4.OpCreateSession] = &nfs4.CreateSessionRes{Status: nfs4.ErrStaleClientID}
+				p.setAnswer(func(seq *nfs4.SequenceArgs, x *oncrpc.Exchange) []byte {
+					switch q := decodeRequest(x); {
+					case seq.Session == lost:
+						return encodeReply(nfs4.ErrBadSession, encodeFailure(nfs4.OpSequence, nfs4.ErrBadSession))
+					case refuse == nfs4.OK && slices.Contains(q.ops, nfs4.OpWrite):
+						return encodeSequenceOK(seq, encodeResult(nfs4.OpPutFH, &nfs4.StatusRes{}), encodeResult(nfs4.OpWrite, &nfs4.WriteRes{Count: 4}))
+					}
+					return p.serveCall(seq, x)
+				})
+				var writers sync.WaitGroup
+				for i := range 20 { // from before the loss is known until after the reclaim
+					writers.Go(func() {
+						time.Sleep(time.Duration(i) * takes * 9 / 10)
+						_, err := f.WriteAt(t.Context(), []byte("data"), 0, nfs4.Unstable)
+						if refuse == nfs4.OK {
+							assert.NoError(t, err)
+						} else {
+							assert.ErrorIs(t, err, ErrLockLost)
+						}
+					})
+				}
+				writers.Wait()
+				require.Greater(t, complete, 5*takes)
+				for at := range writes {
+					assert.True(t, at < takes || at > complete, "a WRITE at %v", at)
+				}
+				assert.Greater(t, len(writes), 2)
+			})
+		})
 	}
 }
 

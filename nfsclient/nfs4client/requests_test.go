@@ -14,18 +14,21 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
 // A request is a COMPOUND that a recorder has seen.
 type request struct {
-	minor uint32
-	seq   nfs4.SequenceArgs // if it is the first operation
-	ops   []nfs4.Op
-	owner string
-	open  nfs4.OpenArgs
-	lock  nfs4.LockArgs
-	ids   []nfs4.StateID // in READ, WRITE, SETATTR and CLOSE
+	minor    uint32
+	cred     rpcmsg.Cred
+	seq      nfs4.SequenceArgs // if it is the first operation
+	ops      []nfs4.Op
+	owner    string // in EXCHANGE_ID
+	verifier nfs4.Verifier
+	open     nfs4.OpenArgs
+	lock     nfs4.LockArgs
+	ids      []nfs4.StateID // in READ, WRITE, SETATTR and CLOSE
 }
 
 // A callRecorder records calls on connections.
@@ -55,7 +58,7 @@ func decodeRequest(x *oncrpc.Exchange) (q request) {
 	r := xdr.NewReader(append(append(whole, make([]byte, xdr.Pad(len(x.Item)))...), x.Tail...))
 	var head nfs4.CompoundArgs
 	head.Decode(&r)
-	q.minor = head.Minor
+	q.minor, q.cred = head.Minor, x.Cred
 	for range head.N {
 		op := nfs4.Op(r.Uint32())
 		q.ops = append(q.ops, op)
@@ -70,7 +73,7 @@ func decodeRequest(x *oncrpc.Exchange) (q request) {
 		case nfs4.OpExchangeID:
 			var a nfs4.ExchangeIDArgs
 			a.Decode(&r)
-			q.owner = string(a.Owner)
+			q.owner, q.verifier = string(a.Owner), a.Verifier
 			continue
 		case nfs4.OpPutFH:
 			args = new(nfs4.HandleArgs)
@@ -122,10 +125,11 @@ func (g *testServer) recordCalls() *callRecorder {
 
 // TestRequests checks the form of calls: one minor version (R8881-2.7-2); the
 // highest slot in use (R8881-2.10.6.1-7); GETFH after operations that create an
-// object (R8881-2.10.6.4-5); I/O with an open's stateid (R8881-8.2.5-1,
-// R8881-9.8-1); CLOSE with its seqid (R8881-9.10-1); no request for a
-// delegation (R8881-10.2-2); and that Close leaves no state on the server
-// (R8881-2.4.2-1, R8881-2.10.11.2-1).
+// object (R8881-2.10.6.4-5, R7530-16.16-2); I/O with an open's stateid
+// (R8881-8.2.5-1, R8881-9.8-1); CLOSE with its seqid (R8881-9.10-1); no request
+// for a delegation (R8881-10.2-2); one credential (R7530-16.28-5); no client ID
+// but the session's (R7530-15.2.5-1); and that Close leaves no state on the
+// server (R8881-2.4.2-1, R8881-2.10.11.2-1).
 func TestRequests(t *testing.T) {
 	g := newTestServer(t)
 	rec := g.recordCalls()
@@ -139,6 +143,7 @@ func TestRequests(t *testing.T) {
 	_, err = f.ReadAt(ctx, make([]byte, 4), 0)
 	require.Error(t, err, "the end of the file")
 	require.NoError(t, f.Truncate(ctx, 2))
+	require.NoError(t, f.Lock(ctx, first, true))
 	id, _, _ := f.openState()
 	require.NoError(t, f.Close(ctx))
 	_, err = s.Mkdir(ctx, h, "d", 0o755)
@@ -148,6 +153,9 @@ func TestRequests(t *testing.T) {
 	var ids, opens, last int
 	for i, q := range rec.allRequests() {
 		assert.Equal(t, nfs4.Minor1, q.minor)
+		assert.Equal(t, asRoot, q.cred)
+		assert.Zero(t, q.open.Owner.ClientID)
+		assert.Zero(t, q.lock.Owner.ClientID)
 		for j, op := range q.ops {
 			switch op {
 			case nfs4.OpOpen, nfs4.OpCreate:
@@ -166,6 +174,7 @@ func TestRequests(t *testing.T) {
 		}
 		if q.ops[0] == nfs4.OpSequence {
 			assert.GreaterOrEqual(t, q.seq.HighestSlotID, q.seq.Slot)
+			assert.Equal(t, s.Server().Session, q.seq.Session)
 		}
 		for _, got := range q.ids {
 			assert.Equal(t, id.Other, got.Other, q.ops)
@@ -179,27 +188,67 @@ func TestRequests(t *testing.T) {
 	assert.Equal(t, len(rec.allRequests()), last, "DESTROY_CLIENTID came")
 }
 
-// TestOwner checks that a Session remains one client across server restarts and
-// new connections, and that no two Sessions are one client (R8881-2.4-3).
-func TestOwner(t *testing.T) {
-	g := newTestServer(t)
-	rec := g.recordCalls()
-	owners := func() (all []string) {
-		for _, q := range rec.allRequests() {
-			if q.ops[0] == nfs4.OpExchangeID {
-				all = append(all, q.owner)
-			}
+// TestMinorVersions checks that the client sends calls of minor versions 1 and 2, with none of the
+// operations that exist in minor version 0 alone, and refuses other versions before it connects.
+func TestMinorVersions(t *testing.T) {
+	for _, minor := range []uint32{nfs4.Minor1, nfs4.Minor2} {
+		g := newTestServer(t)
+		rec := g.recordCalls()
+		s := g.newSession(func(c *Config) { c.Minor = minor })
+		f := openBoth(t, s, "f")
+		for op, err := range everyOperation(t.Context(), s, exportRoot(t, s), f) {
+			assert.NoError(t, err, op)
 		}
-		return all
+		require.NoError(t, f.Close(t.Context()))
+		for _, q := range rec.allRequests() {
+			assert.Equal(t, minor, q.minor)
+		}
+		for _, o := range g.server.Operations() {
+			assert.NotContains(t, []nfs4.Op{
+				nfs4.OpOpenConfirm, nfs4.OpRenew, nfs4.OpSetClientID, nfs4.OpSetClientIDConfirm, nfs4.OpReleaseLockOwner, nfs4.OpDelegPurge,
+			}, nfs4.Op(o.Op))
+		}
 	}
+	for _, minor := range []uint32{nfs4.Minor0, 3} {
+		_, err := Dial(t.Context(), Config{Network: "tcp", Minor: minor, Dial: func(context.Context) (Conn, error) {
+			t.Error("the client has connected")
+			return nil, errNoAnswer
+		}})
+		assert.ErrorContains(t, err, "use 1 or 2")
+	}
+}
+
+// TestOwner checks that a Session remains one client across server restarts and
+// new connections, and that no two Sessions are one client, of one server or of
+// two (R8881-2.4-3, R7530-9.1.1-3, R7530-9.1.1-4, R7530-9.1.1-5). Its verifier
+// remains too, and is unique (R7530-9.6.1-2).
+func TestOwner(t *testing.T) {
+	g, another := newTestServer(t), newTestServer(t)
+	rec := g.recordCalls()
+	another.wrapConn = g.wrapConn
 	s := g.newSession()
 	g.restartServer()
 	require.NoError(t, sendSequence(t, s))
 	g.newSession()
-	got := owners()
-	require.Len(t, got, 3)
-	assert.Equal(t, got[0], got[1], "after a restart")
-	assert.NotEqual(t, got[0], got[2], "another Session")
+	another.newSession()
+	var got []request
+	for _, q := range rec.allRequests() {
+		if q.ops[0] == nfs4.OpExchangeID {
+			got = append(got, q)
+		}
+	}
+	require.Len(t, got, 4)
+	assert.Equal(t, got[0].owner, got[1].owner, "after a restart")
+	assert.Equal(t, got[0].verifier, got[1].verifier)
+	owners, verifiers := make(map[string]bool), make(map[nfs4.Verifier]bool)
+	for _, q := range got[1:] {
+		owners[q.owner], verifiers[q.verifier] = true, true
+	}
+	assert.Len(t, owners, 3)
+	for range 1000 {
+		verifiers[newVerifier()] = true
+	}
+	assert.Len(t, verifiers, 3+1000)
 }
 
 // A fakeSlowConn replies late, and counts calls.
@@ -237,7 +286,8 @@ func newSlowSession(t *testing.T, takes time.Duration) (*Session, *fakeSlowConn)
 }
 
 // TestIdle checks that a Session without calls renews its lease in time
-// (R8881-2.10.11.2-1), counted from when the call was sent (R8881-8.7-1).
+// (R8881-2.10.11.2-1, R7530-9.5-4), counted from when the call was sent
+// (R8881-8.7-1, R7530-9.13-1).
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lease = 90 * time.Second // the fake server's
@@ -276,7 +326,8 @@ func TestOldReplies(t *testing.T) {
 }
 
 // TestOneCopy checks that a call is not sent again while its connection lasts,
-// however long the server takes (R8881-2.9.2-2, R8881-2.10.6.2-1).
+// however long the server takes (R8881-2.9.2-2, R8881-2.10.6.2-1,
+// R7530-3.1.1-2).
 func TestOneCopy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, c := newSlowSession(t, time.Second)
@@ -286,8 +337,33 @@ func TestOneCopy(t *testing.T) {
 	})
 }
 
+// TestGrace checks that a call that the server rejects in its grace period is repeated after pauses
+// that grow to some seconds, until the period ends (R7530-9.6.2-6).
+func TestGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const grace = 80 * time.Second // less than the lease, or renewals would be seen
+		s, c := newSlowSession(t, 0)
+		began := time.Now()
+		put := encodeFailure(nfs4.OpPutFH, nfs4.OK)
+		c.setAnswer(func(seq *nfs4.SequenceArgs, _ *oncrpc.Exchange) []byte {
+			if time.Since(began) < grace {
+				return encodeSequenced(seq, nfs4.ErrGrace, put, encodeFailure(nfs4.OpOpen, nfs4.ErrGrace))
+			}
+			return encodeSequenceOK(seq, put, encodeResult(nfs4.OpOpen, &nfs4.OpenRes{}), encodeResult(nfs4.OpGetFH, &nfs4.HandleRes{Object: nfs4.FH("h")}))
+		})
+		_, err := s.Open(t.Context(), nfs4.FH("d"), "f", OpenFlags{Read: true})
+		require.NoError(t, err)
+		calls := c.callCount()
+		for i, pause := 1, firstRetryPause; i < len(calls); i, pause = i+1, min(2*pause, lastRetryPause) {
+			assert.Equal(t, pause, calls[i].Sub(calls[i-1]))
+		}
+		assert.Less(t, len(calls), 50)
+		assert.LessOrEqual(t, time.Since(began), grace+lastRetryPause)
+	})
+}
+
 // TestOtherServer checks that after a restart the lease time is requested again
-// (R8881-8.4.2.1-9), and that nothing is reclaimed from a server with another
+// (R8881-8.4.2.1-9, R7530-9.6.2-7), and that nothing is reclaimed from a server with another
 // scope (R8881-8.4.2.1-10, R8881-2.10.5-6): all open files are lost. A reclaim
 // is CLAIM_PREVIOUS (R8881-9.11-1).
 func TestOtherServer(t *testing.T) {

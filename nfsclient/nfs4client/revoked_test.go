@@ -16,7 +16,7 @@ import (
 // TestRevoked removes an export: SEQUENCE's flags tell the client that files
 // are lost; it frees each of their stateids, and keeps its other files.
 //
-// R8881-8.3-5 and R8881-18.38.3-3.
+// R8881-8.3-5, R8881-18.38.3-3, R7530-9.6.3.3-1.
 func TestRevoked(t *testing.T) {
 	export := func(path string) exportset.Export {
 		return exportset.Export{Path: path, FS: mem.New(mem.Options{Size: 1 << 20})}
@@ -74,11 +74,14 @@ func TestRevoked(t *testing.T) {
 }
 
 // TestSentAgain checks that a rejected call that its caller repeats is a new
-// call: with its slot's next sequence ID.
+// call: with its slot's next sequence ID. The client itself does nothing about
+// these statuses: neither WRONGSEC for PUTROOTFH (R7530-16.31-2), because it has
+// one credential, nor FHEXPIRED (R7530-4.3-1) and MOVED (R7530-9.14.3-1),
+// because it keeps no names.
 //
 // R8881-15.1.8.3-1.
 func TestSentAgain(t *testing.T) {
-	for _, status := range []nfs4.Status{nfs4.ErrDenied, nfs4.ErrWrongSec, nfs4.ErrClidInUse, nfs4.ErrLayoutTryLater} {
+	for _, status := range []nfs4.Status{nfs4.ErrDenied, nfs4.ErrWrongSec, nfs4.ErrClidInUse, nfs4.ErrLayoutTryLater, nfs4.ErrFHExpired, nfs4.ErrMoved} {
 		var p fakeServer
 		s := p.newSession(t)
 		var sent []nfs4.SequenceArgs
