@@ -63,6 +63,12 @@
 // applies to a peer is looked up once for each connection and export (package
 // exports), and cached in oncrpc.Peer.
 //
+// # Locks on the host
+//
+// Clients of all versions have their locks in one table (package nfs4state), and the host holds
+// them too, if the file system is a vfs.Locker: Request.HostLocks. Its statuses are those of
+// NFSv4, like the table's.
+//
 // The package must not depend on the procedures of any version, on a transport, or on
 // how a file system is stored.
 package exportset

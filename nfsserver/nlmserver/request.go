@@ -113,7 +113,7 @@ func (q *request) lockArgs(ctx context.Context, l *nlm4.Lock, exclusive bool) (*
 	a := &nfs4state.Lock{
 		Owner: ownerOf(l), Key: string(key), Range: r, Exclusive: exclusive, File: q.OpenMarker(), Handle: l.Handle,
 	}
-	q.setHostLocker(ctx, a, h)
+	q.useHostLocks(ctx, a, h)
 	return a, h, nlm4.Granted
 }
 
@@ -182,60 +182,10 @@ func statusOf(s nfs4.Status) nlm4.Status {
 	return nlm4.DeniedNoLocks
 }
 
-// setHostLocker makes a lock also apply to host processes, if the file system supports that.
-func (q *request) setHostLocker(ctx context.Context, a *nfs4state.Lock, h vfs.Handle) {
-	e, s, client := q.Export, q.server, q.Addr()
-	if e.Locker == nil {
-		return
+// useHostLocks makes a lock also apply to host processes, if the file system supports that.
+func (q *request) useHostLocks(ctx context.Context, a *nfs4state.Lock, h vfs.Handle) {
+	if open := q.HostLocks(ctx, h); open != nil {
+		a.Storage = q.Export
+		a.Host = func() (nfs4state.HostLocks, nfs4.Status) { return open() }
 	}
-	ctx = context.WithoutCancel(ctx) // a waiting owner gets the lock after its call
-	a.Storage = e
-	a.Host = func() (nfs4state.HostLocks, nfs4.Status) {
-		if !e.Enter() {
-			return nil, nfs4.ErrStale
-		}
-		defer e.Leave()
-		l, err := e.Locker.OpenLocks(vfs.WithClient(ctx, client), h)
-		if err != nil {
-			return nil, s.hostStatus(err)
-		}
-		return &hostLocks{l, s}, nfs4.OK
-	}
-}
-
-// hostLocks are a file's locks on the host. They return statuses for errors.
-type hostLocks struct {
-	vfs.FileLocks
-	server *Server
-}
-
-func (l *hostLocks) SetLock(r locks.Range, kind locks.Kind) nfs4.Status {
-	done, err := l.FileLocks.SetLock(r, kind)
-	if !done && err == nil {
-		return nfs4.ErrDenied
-	}
-	return l.server.hostStatus(err)
-}
-
-func (l *hostLocks) TestLock(r locks.Range, kind locks.Kind) (locks.Range, locks.Kind, nfs4.Status) {
-	at, found, err := l.FileLocks.TestLock(r, kind)
-	return at, found, l.server.hostStatus(err)
-}
-
-// hostStatus returns the State's status for a vfs.Locker error.
-func (s *Server) hostStatus(err error) nfs4.Status {
-	switch {
-	case err == nil:
-		return nfs4.OK
-	case errors.Is(err, syscall.EOPNOTSUPP):
-		return nfs4.ErrNotSupp
-	case errors.Is(err, syscall.ESTALE):
-		return nfs4.ErrStale
-	case errors.Is(err, syscall.EROFS):
-		return nfs4.ErrROFS
-	case errors.Is(err, syscall.ENOLCK), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-		return nfs4.ErrDelay
-	}
-	s.log.Warn("cannot set or test a file lock on the host for an NFSv3 client", "err", err)
-	return nfs4.ErrServerFault
 }
