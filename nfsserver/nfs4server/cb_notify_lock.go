@@ -28,7 +28,8 @@ func (x *compound) notifyWhenFree(args *nfs4state.Lock, kind nfs4.LockType) {
 // of a client.
 const lockPollInterval = time.Second
 
-// startLockPolling makes the server look for locks while any client waits for one.
+// startLockPolling makes the server look for locks, for clients of all versions, while any lock
+// owner waits for one.
 func (s *Server) startLockPolling() {
 	if s.pollsLocks.CompareAndSwap(false, true) && !s.callbacks.startGoroutine(s.pollLocks) {
 		s.pollsLocks.Store(false)

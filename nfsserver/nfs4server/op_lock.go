@@ -29,9 +29,6 @@ func serveLock(ctx context.Context, x *compound) nfs4.Status {
 	case nfs4.OK:
 		return x.appendLockResult(&nfs4.LockRes{StateID: id}, id)
 	case nfs4.ErrDenied:
-		if args.Tell != nil {
-			x.server.startLockPolling()
-		}
 		return x.appendDenied(&denied)
 	}
 	return x.lockErrorStatus(ctx, status)

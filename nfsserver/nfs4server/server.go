@@ -147,6 +147,7 @@ func New(c Config) *Server {
 		s.minors[m] = true
 	}
 	s.exports.NotifyRemoval(s.revokeRemoved)
+	s.state.NotifyLockWait(s.startLockPolling)
 	return s
 }
 

@@ -98,6 +98,7 @@ func (s *State) Lock(session *Session, a *Lock) (id nfs4.StateID, d Denied, stat
 	})
 	if status == nfs4.ErrDenied && a.Tell != nil {
 		status = s.enqueueWaiter(session, a, &d)
+		s.lockWait()
 	}
 	if status != nfs4.OK {
 		s.lockAndTidyMachine(session.client, a, &deferred)

@@ -144,6 +144,7 @@ type State struct {
 	releasers     map[any]*releaser           // by storage
 	waitingFiles  map[*file]struct{}          // files with owners that wait for locks
 	lockWaiters   map[lockOwnerKey]*list.List // *Waiting elements of Machines, by owner
+	lockWait      func()                      // see NotifyLockWait
 	hostLockPolls map[any]struct{}            // storage on which host locks are being polled
 	background    sync.WaitGroup              // goroutines of releasers, polls and pending releases
 
@@ -177,7 +178,7 @@ func New(c Config) *State {
 	}
 	s := &State{
 		config: c, owners: make(map[ownerKey]*clientOwner), clients: make(map[uint64]*client), files: make(map[string]*file),
-		hostFiles: make(map[string]*hostFile), releasers: make(map[any]*releaser),
+		lockWait: func() {}, hostFiles: make(map[string]*hostFile), releasers: make(map[any]*releaser),
 		waitingFiles: make(map[*file]struct{}), lockWaiters: make(map[lockOwnerKey]*list.List), hostLockPolls: make(map[any]struct{}),
 		groups: make(map[fairshare.Name]*clientGroup), seed: maphash.MakeSeed(),
 	}

@@ -196,6 +196,10 @@ func (s *State) HasLockWaiters() bool {
 	return len(s.waitingFiles) > 0
 }
 
+// NotifyLockWait makes the State call f after a lock-owner has begun to wait: PollLocks must then be
+// called. No call may arrive before.
+func (s *State) NotifyLockWait(f func()) { s.lockWait = f }
+
 // PollLocks polls for locks that became free without a client's call: locks held
 // by expired clients or host processes, and those whose notified owner has missed
 // its turn. It reports whether any owner waits. While that is so, the caller must

@@ -154,7 +154,6 @@ func (q *request) lockRange(ctx context.Context, vers uint32, a *nlm4.LockArgs) 
 	case status == nlm4.Granted:
 		s.endGrants(q, args, grantConfirmed)
 	case status == nlm4.Denied && args.Tell != nil:
-		s.startPolling()
 		return nlm4.Blocked
 	}
 	return status

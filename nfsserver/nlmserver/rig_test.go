@@ -82,8 +82,35 @@ func (g *testServer) startServer(fs vfs.FS, settings ...configChange) {
 	g.state = nfs4state.New(state)
 	c.Exports, c.State = g.realm, g.state
 	g.s = New(c)
+	pollLocks(g.s)
 	g.s.Register(g.mux)
 	t.Cleanup(g.s.Close)
+}
+
+// pollLocks polls for free locks while any owner waits, until the server closes, as package
+// nfs4server does.
+func pollLocks(s *Server) {
+	var mu sync.Mutex
+	polling := false
+	poll := func() {
+		for again := true; again; {
+			select {
+			case <-s.ctx.Done():
+				return
+			case <-time.After(time.Second):
+			}
+			s.state.PollLocks()
+			mu.Lock()
+			again = s.state.HasLockWaiters()
+			polling = again
+			mu.Unlock()
+		}
+	}
+	s.state.NotifyLockWait(func() {
+		mu.Lock()
+		defer mu.Unlock()
+		polling = polling || s.goUnlessClosed(poll)
+	})
 }
 
 // makeFile creates a file owned by user 1000, and returns its handle in the

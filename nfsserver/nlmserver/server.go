@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
@@ -18,7 +17,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// Config configures a Server. Exports and State are required.
+// Config configures a Server. Exports and State are required; package nfs4server polls for locks
+// that become free without a client's call.
 type Config struct {
 	Exports *exportset.Set
 	State   *nfs4state.State
@@ -52,7 +52,6 @@ type Server struct {
 	nsmState      int32
 
 	requests     sync.Pool // *request values
-	pollingLocks atomic.Bool
 	notifyStates notifyStates
 
 	ctx     context.Context // cancelled by Close
@@ -165,34 +164,3 @@ func (s *Server) enterClient(p *oncrpc.Peer, name []byte) (*nfs4state.Session, n
 
 // addrOf returns a caller's address.
 func addrOf(p *oncrpc.Peer) netip.Addr { return machineOf(p, nil).Addr }
-
-// pollInterval is the interval at which the Server polls for locks that became free without a
-// client's call.
-const pollInterval = time.Second
-
-// startPolling makes the Server poll for free locks while any owner waits for
-// one.
-func (s *Server) startPolling() {
-	if s.pollingLocks.CompareAndSwap(false, true) && !s.goUnlessClosed(s.pollLocks) {
-		s.pollingLocks.Store(false)
-	}
-}
-
-func (s *Server) pollLocks() {
-	every := time.NewTicker(pollInterval)
-	defer every.Stop()
-	for {
-		select {
-		case <-s.ctx.Done():
-			return
-		case <-every.C:
-		}
-		if s.state.PollLocks() {
-			continue
-		}
-		s.pollingLocks.Store(false)
-		if !s.state.HasLockWaiters() || !s.pollingLocks.CompareAndSwap(false, true) {
-			return
-		}
-	}
-}
