@@ -54,7 +54,7 @@ func serveExchangeID(_ context.Context, x *compound) nfs4.Status {
 		Transport: x.callTransport(), Principal: x.callPrincipal(), Host: x.unverifiedHost(), Sealed: x.hasIntegrity(), Protect: grantProtection(&a.Protect),
 		Party: x.clientParty(), Owner: a.Owner, Verifier: a.Verifier,
 		Update: a.Flags&nfs4.ExchangeUpdConfirmed != 0, Impl: string(a.Impl.Name[:min(len(a.Impl.Name), maxImplName)]),
-		Minor: x.minor,
+		Minor: x.minor, Own: x.session,
 	})
 	if status != nfs4.OK {
 		return status
@@ -67,6 +67,9 @@ func serveExchangeID(_ context.Context, x *compound) nfs4.Status {
 	}
 	if confirmed {
 		res.Flags |= nfs4.ExchangeConfirmed
+	}
+	if x.minor >= nfs4.Minor2 {
+		res.Flags |= nfs4.ExchangeSuppFenceOps
 	}
 	x.out = res.AppendTo(x.out)
 	return nfs4.OK

@@ -234,14 +234,18 @@ type Exchange struct {
 	Party     fairshare.Name    // the client group that limits apply to
 	Owner     []byte
 	Verifier  nfs4.Verifier
-	Update    bool   // EXCHGID4_FLAG_UPD_CONFIRMED_REC_A
-	Impl      string // for lists of clients
-	Minor     uint32 // minor version, for lists of clients
+	Update    bool     // EXCHGID4_FLAG_UPD_CONFIRMED_REC_A
+	Impl      string   // for lists of clients
+	Minor     uint32   // minor version
+	Own       *Session // of the call, if it has one
 }
 
 // ExchangeID looks up or creates a client record, in the nine cases of RFC
 // 8881, Section 18.35.4. If the status is OK, it returns the client ID, the
 // sequence ID for the next CREATE_SESSION, and whether the record is confirmed.
+//
+// A client of minor version 2 that presents a new verifier gets NFS4ERR_DELAY
+// while a call of its earlier instance runs (RFC 7862, Section 14.1.4).
 func (s *State) ExchangeID(x *Exchange) (id uint64, sequence uint32, confirmed bool, status nfs4.Status) {
 	var deferred deferredWork
 	defer func() { s.runDeferred(deferred) }()
@@ -286,7 +290,19 @@ func (s *State) ExchangeID(x *Exchange) (id uint64, sequence uint32, confirmed b
 			return 0, 0, false, status
 		}
 	}
+	if c != nil && !c.ended && c.minor >= nfs4.Minor2 && c.hasRunningCall(x.Own) {
+		return 0, 0, false, nfs4.ErrDelay
+	}
 	return s.newClient(key, x, &deferred)
+}
+
+// hasRunningCall reports whether a call of the client runs, except one of own. State.mu is held.
+func (c *client) hasRunningCall(own *Session) bool {
+	return slices.ContainsFunc(c.sessions, func(s *Session) bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.isBusy(own)
+	})
 }
 
 // newClient creates an unconfirmed record, which replaces an earlier one.
