@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestOracleStatuses compares the numbers of all statuses (R8881-15.1-1). The
-// oracle does not know those of RFC 8276.
+// TestOracleStatuses compares the numbers of all statuses (R8881-15.1-1,
+// R7862-11.1-1). The oracle does not know those of RFC 8276.
 func TestOracleStatuses(t *testing.T) {
 	numbers := map[Status]nfsv4.Nfsstat4{
 		OK:                       nfsv4.NFS4_OK,

@@ -85,8 +85,8 @@ func TestPrincipal(t *testing.T) {
 			for range 2 {
 				u, ok, err := m.Principal(t.Context(), client, tt.p)
 				require.NoError(t, err)
-				assert.Equal(t, tt.ok, ok)
-				assert.Equal(t, tt.want, u)
+				assert.Equal(t, tt.ok, ok, "R4121-P-1")
+				assert.Equal(t, tt.want, u, "R4121-P-1")
 			}
 			assert.Equal(t, tt.asked, d.asked, "once each")
 		})

@@ -38,7 +38,7 @@ var notOffered = []nfs4.Op{
 // TestOffered checks which operations are there (R8881-17-1 to -4,
 // R8881-15.1.1.5-1, R8881-18.39.3-1, R8881-18.49.3-1).
 //
-// R8881-16.2.1-1, R8881-17-4, R8881-18.5.3-1.
+// R8881-16.2.1-1, R8881-17-4, R8881-18.5.3-1, R7862-13-2.
 func TestOffered(t *testing.T) {
 	for minor := uint32(1); minor <= 2; minor++ {
 		g := newTestServer(t)

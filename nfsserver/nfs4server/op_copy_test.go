@@ -347,7 +347,8 @@ func (p *readPlusRes) Decode(r *xdr.Reader) {
 }
 
 // TestReadPlusHoles checks where READ_PLUS cuts data and holes: at a long hole,
-// but not at a short one, and never beyond the requested range (R7862-15.10-6).
+// but not at a short one, and never beyond the requested range (R7862-15.10-4,
+// R7862-15.10-6).
 func TestReadPlusHoles(t *testing.T) {
 	g := newTestServer(t).connectClient().becomeRoot()
 	fh := g.makeFile("f", strings.Repeat("x", 4096))

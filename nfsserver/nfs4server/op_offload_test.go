@@ -127,7 +127,7 @@ func TestOffload(t *testing.T) {
 }
 
 // TestOffloadCancel checks that a copy is found and ended by its own client and user
-// alone (R7862-4.1.2-5), by the file and the whole stateid, and that nothing is
+// alone (R7862-4.1.2-5, R7862-4.1.2-6), by the file and the whole stateid, and that nothing is
 // written after the reply (R7862-15.8-1, R7862-4.8-2).
 func TestOffloadCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -102,7 +102,7 @@ func TestAnonymous(t *testing.T) {
 	assert.Zero(t, stat)
 	assert.Equal(t, rpcmsg.Cred{
 		Flavor: 390003, UID: rpcmsg.Nobody, GID: rpcmsg.Nobody, Principal: `host/client\@x@TEST.EXAMPLE`, Anonymous: true,
-	}, r.program.seen)
+	}, r.program.seen, "R4121-P-1")
 	u = r.establishContext("broken 1")
 	stat, _ = u.checkReply(r.sendMessage(u.newCall(7, procHead, servicePrivacy, opaqueArgs(nil))), 7, u.seq, servicePrivacy)
 	assert.Zero(t, stat)
@@ -209,7 +209,7 @@ func TestExpiry(t *testing.T) {
 		time.Sleep(time.Hour + 5*time.Minute)
 		assert.Zero(t, authStat(r.sendMessage(u.newCall(7, procHead, serviceNone, opaqueArgs(nil)))))
 		time.Sleep(time.Nanosecond)
-		assert.Equal(t, rpcmsg.AuthCtxProblem, authStat(r.sendMessage(u.newCall(7, procHead, serviceNone, opaqueArgs(nil)))), "R2203-5.3.3.3-2")
+		assert.Equal(t, rpcmsg.AuthCtxProblem, authStat(r.sendMessage(u.newCall(7, procHead, serviceNone, opaqueArgs(nil)))), "R2203-5.3.3.3-2, R4121-P-2")
 		assert.Equal(t, rpcmsg.AuthCredProblem, authStat(r.sendMessage(u.newCall(7, procHead, serviceNone, opaqueArgs(nil)))), "forgotten")
 		assert.EqualValues(t, 1, r.Stats().Expired)
 	})

@@ -82,7 +82,7 @@ func TestAccept(t *testing.T) {
 			accepted, err := b.acceptToken(f)
 			require.NoError(t, err)
 			assert.Equal(t, alice, accepted.Principal)
-			assert.Equal(t, f.end, accepted.Context.Expires().UTC())
+			assert.Equal(t, f.end, accepted.Context.Expires().UTC(), "R4121-P-2")
 			initiator, part := f.completeContext(t, accepted.Token)
 			assert.Equal(t, f.ctime, part.CTime.UTC())
 			assert.EqualValues(t, f.cusec, part.CUsec)
@@ -119,7 +119,7 @@ func TestAcceptOneWay(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, accepted.Token)
 	assert.Equal(t, alice, accepted.Principal)
-	assert.Equal(t, f.end, accepted.Context.Expires().UTC())
+	assert.Equal(t, f.end, accepted.Context.Expires().UTC(), "R4121-P-2")
 
 	acceptor := accepted.Context.(*Context)
 	token := wrapMessage(t, acceptor, []byte("to the initiator"))
