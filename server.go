@@ -66,11 +66,6 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	cfg.Lease4 = cmp.Or(cfg.Lease4, DefaultLease4)
 	var undo cleanup
 	defer undo.run()
-	keeper, err := cfg.openKeeper()
-	if err != nil {
-		return nil, err
-	}
-	undo.add(keeper.Close)
 	state, clients, err := cfg.openState()
 	if err != nil {
 		return nil, err
@@ -79,11 +74,17 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	minors := cfg.Minors == nil || len(cfg.Minors) > 0
 	config := exportset.Config{
 		Exports: cfg.Exports, Key: cfg.Key, MaxPayload: cfg.MaxPayload,
-		Names: cfg.Names, Groups: cfg.Groups, Grants: keeper, Log: cfg.Log,
+		Names: cfg.Names, Groups: cfg.Groups, Log: cfg.Log, Trusted: state.HasEarlierDelegations,
 	}
-	if config.Trusted = state.HasEarlierDelegations; minors {
+	if minors {
 		config.Holders = cfg.delegationTable(state.State)
 	}
+	keeper, err := cfg.openKeeper(config.Holders)
+	if err != nil {
+		return nil, err
+	}
+	undo.add(keeper.Close)
+	config.Grants = keeper
 	exported, err := exportset.New(config)
 	if err != nil {
 		return nil, err

@@ -72,13 +72,14 @@ func serverID(key [32]byte) [16]byte {
 	return [16]byte(id[:])
 }
 
-// openKeeper opens the keeper of this project's delegations. With StandardsOnly it does so
-// only if the marker of an earlier run exists: clients may still trust delegations then.
-func (c *ServerConfig) openKeeper() (*delegserver.Keeper, error) {
+// openKeeper opens the keeper of this project's delegations, which has the Table holders, or its
+// own if that is nil. With StandardsOnly it does so only if the marker of an earlier run exists:
+// clients may still trust delegations then.
+func (c *ServerConfig) openKeeper(holders *recall.Table) (*delegserver.Keeper, error) {
 	if c.StandardsOnly {
 		if _, err := os.Lstat(c.Marker); errors.Is(err, fs.ErrNotExist) {
 			return nil, nil
 		}
 	}
-	return delegserver.New(delegserver.Config{Lease: c.Lease, Marker: c.Marker, Log: c.Log})
+	return delegserver.New(delegserver.Config{Lease: c.Lease, Holders: holders, Marker: c.Marker, Log: c.Log})
 }

@@ -56,10 +56,7 @@ func (g *Grantor) refusalReason(c *Conn, o *object, now time.Duration) Reason {
 		return ReasonLate
 	case g.isPenalized(c, o.key, now), g.isContested(o.key, now):
 		return ReasonContended
-	case g.total.isBusy():
-		g.requireNamedChanges(now)
-		return ReasonContended
-	case g.shards[o.shard].isBusy() || o.isContended(now):
+	case g.cfg.Tally.IsBusy([]byte(o.key)), o.isContended(now):
 		return ReasonContended
 	case a != nil:
 		return ReasonHeld

@@ -253,13 +253,12 @@ func (w *modelState) changeActions(add adder) {
 			}, "a change by %d", by)
 		}
 	}
-	if w.left.blind > 0 {
+	if w.left.unnamed > 0 && w.tally.objects == 0 {
 		add(func(w *modelState) {
-			if c := (&change{ch: new(Change), by: 2, ready: true}); w.g.Blind(c.ch) {
-				w.left.blind--
-				w.changes = append(w.changes, c)
-			}
-		}, "a blind change")
+			w.left.unnamed--
+			w.tally.unnamed++
+			w.changes = append(w.changes, &change{ch: new(Change), by: 2, ready: true, unnamed: true})
+		}, "an unnamed change")
 	}
 	for n, c := range w.changes {
 		if c.ready {
@@ -270,6 +269,9 @@ func (w *modelState) changeActions(add adder) {
 					w.clients[c.by].own, w.clients[c.by].cached = w.version, w.version
 				}
 				w.g.Done(c.ch)
+				if c.unnamed {
+					w.tally.unnamed--
+				}
 				w.changes = append(w.changes[:n:n], w.changes[n+1:]...)
 			}, "change %d is made", n)
 		} else if w.left.postpone {

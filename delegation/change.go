@@ -13,18 +13,9 @@ type Change struct {
 	// it. Done keeps Waker.
 	Waker any
 
-	objects   []changedObject
-	storage   [fewObjects]changedObject // initial storage for objects
-	blind     bool                      // counted in Grantor.total
-	isKnown   bool                      // the Grantor has recorded the change
-	waitCount int                       // number of grants that the change waits for
-}
-
-// A changedObject is an object that a Change changes; object is nil if only the
-// shard counts the change.
-type changedObject struct {
-	object *object
-	shard  uint8
+	objects   []*object
+	storage   [fewObjects]*object // initial storage for objects
+	waitCount int                 // number of grants that the change waits for
 }
 
 // Change announces that ch, received on conn, is about to change an object. The
@@ -36,43 +27,17 @@ type changedObject struct {
 // appears in Effects.Ready of a later call when they have ended. Grants on conn
 // itself are kept unless they have a Lien, because a client must account for
 // its own changes.
-//
-// While no object in the shard is known, the cost is one addition, and another
-// when the change ends. Both are needed, because an ACQUIRE must see a change
-// that began earlier and is still in progress.
 func (g *Grantor) Change(ch *Change, conn *Conn, key []byte, now time.Duration) (bool, Effects) {
-	if g == nil {
-		return true, Effects{}
-	}
-	shard := g.shardOf(key)
-	if g.shards[shard].beginChange() {
-		ch.addObject(nil, shard)
-		if !ch.isKnown {
-			return true, Effects{}
-		}
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		return ch.waitCount == 0, g.takeEffects()
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	ch.isKnown = true
-	if o := g.getObject(key); !ch.hasObject(o) {
-		ch.addObject(o, shard)
+	if o := g.getObject(key); !slices.Contains(ch.objects, o) {
+		if ch.objects == nil {
+			ch.objects = ch.storage[:0]
+		}
+		ch.objects = append(ch.objects, o)
 		g.markContended(ch, o, conn, now)
 	}
 	return ch.waitCount == 0, g.takeEffects()
-}
-
-func (ch *Change) addObject(o *object, shard uint8) {
-	if ch.objects == nil {
-		ch.objects = ch.storage[:0]
-	}
-	ch.objects = append(ch.objects, changedObject{o, shard})
-}
-
-func (ch *Change) hasObject(o *object) bool {
-	return slices.ContainsFunc(ch.objects, func(c changedObject) bool { return c.object == o })
 }
 
 // markContended makes o contended by ch: the server's step 1, and step 2 for
@@ -115,38 +80,27 @@ func (g *Grantor) Done(ch *Change) { g.finishChange(ch, 0) }
 // stay contended for one lease time. Otherwise their clients would acquire new
 // grants before the retry.
 func (g *Grantor) Postpone(ch *Change, now time.Duration) {
-	if g != nil {
-		g.finishChange(ch, now+g.cfg.Lease)
-	}
+	g.finishChange(ch, now+g.cfg.Lease)
 }
 
 // finishChange is step 6.
 func (g *Grantor) finishChange(ch *Change, until time.Duration) {
-	if g == nil {
+	if len(ch.objects) == 0 {
 		return
 	}
-	if ch.blind {
-		g.total.endChange()
-	}
-	if ch.isKnown {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-	}
-	for _, c := range ch.objects {
-		if c.object == nil {
-			g.shards[c.shard].endChange()
-			continue
-		}
-		c.object.changeCount--
-		for _, gr := range c.object.grants {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, o := range ch.objects {
+		o.changeCount--
+		for _, gr := range o.grants {
 			if i := slices.Index(gr.waiters, ch); i >= 0 {
 				gr.waiters = slices.Delete(gr.waiters, i, i+1)
-				g.keepContended(c.object, until)
+				g.keepContended(o, until)
 			}
 		}
-		g.forgetObject(c.object)
+		g.forgetObject(o)
 	}
-	ch.objects, ch.storage, ch.blind, ch.isKnown, ch.waitCount = nil, [fewObjects]changedObject{}, false, false, 0
+	ch.objects, ch.storage, ch.waitCount = nil, [fewObjects]*object{}, 0
 }
 
 // keepContended keeps o contended for a change that will be retried.

@@ -25,8 +25,9 @@
 // effects of concurrent calls may be performed in any order.
 //
 // Grantor and Holder each have one internal lock, so their methods are safe for
-// concurrent use. Grantor.Change takes no lock while no client holds anything,
-// and Holder.Trusts, which tests whether cached data may be served, never does.
+// concurrent use. A change of an object that no client holds need not be
+// announced to the Grantor (Tally), and Holder.Trusts, which tests whether cached
+// data may be served, takes no lock.
 //
 // # Lifetime of slices
 //

@@ -43,8 +43,8 @@ var explorations = []struct {
 	{"changes that come back", false, budget{
 		asks: [2]int{2, 0}, changes: [3]int{0, 0, 1}, steps: 2, postpone: true, direct: true,
 	}},
-	{"blind changes", false, budget{
-		asks: [2]int{2, 0}, changes: [3]int{0, 0, 1}, blind: 2, direct: true,
+	{"unnamed changes", false, budget{
+		asks: [2]int{2, 0}, changes: [3]int{0, 0, 1}, unnamed: 2, direct: true,
 	}},
 	{"two clients and two changes", true, budget{
 		asks: [2]int{1, 1}, opens: [2]int{1, 0}, closes: [2]int{1, 1}, changes: [3]int{0, 1, 1}, reclaims: 1, direct: true,

@@ -2,7 +2,6 @@ package delegation
 
 import (
 	"fmt"
-	"hash/maphash"
 	"sync"
 	"time"
 )
@@ -21,7 +20,32 @@ type Config struct {
 	// Grants is the maximum number of grants on all connections together; 0
 	// means 131072.
 	Grants int
+
+	// Tally counts the objects that the Grantor knows; nil means that every
+	// change is announced to the Grantor.
+	Tally Tally
 }
+
+// A Tally counts objects that a Grantor knows, and changes. A change is counted
+// before it begins, and until it ends. It must be announced to the Grantor
+// (Grantor.Change) if its object is counted. So whichever of the two is counted
+// later finds the other, and a change of an unknown object costs no lock. The
+// methods are called with the Grantor locked.
+type Tally interface {
+	AddObject(key []byte)
+	RemoveObject(key []byte)
+
+	// IsBusy reports whether a change of a counted object may be in progress
+	// that began before AddObject.
+	IsBusy(key []byte) bool
+}
+
+// A noTally is the Tally if every change is announced.
+type noTally struct{}
+
+func (noTally) AddObject([]byte)    {}
+func (noTally) RemoveObject([]byte) {}
+func (noTally) IsBusy([]byte) bool  { return false }
 
 func (c *Config) setDefaults() error {
 	if c.Lease == 0 {
@@ -33,6 +57,9 @@ func (c *Config) setDefaults() error {
 	if c.Grants == 0 {
 		c.Grants = defaultGrants
 	}
+	if c.Tally == nil {
+		c.Tally = noTally{}
+	}
 	if c.Lease < time.Millisecond || c.Slots < 2 || c.Slots > maxSlots || c.Grants < 1 {
 		return fmt.Errorf("delegation: lease %v, %d slots, %d grants", c.Lease, c.Slots, c.Grants)
 	}
@@ -42,13 +69,8 @@ func (c *Config) setDefaults() error {
 // A Grantor is the server's state: each connection's grants, by object, and the
 // changes that wait for their return. A key identifies an object. It must be
 // the same for every handle, name and export that leads to the object.
-//
-// A nil Grantor grants nothing and permits every change.
 type Grantor struct {
-	cfg    Config
-	seed   maphash.Seed
-	shards [shardCount]shardTally
-	total  shardTally // for all shards, and blind changes
+	cfg Config
 
 	mu              sync.Mutex
 	objects         map[string]*object
@@ -62,7 +84,6 @@ type Grantor struct {
 	penalties       map[penaltyKey]time.Duration // end of each penalty
 	contests        map[string]dirContest        // by directory
 	connCount       uint64                       // number of connections so far
-	namedUntil      time.Duration                // no change is blind before this; see requireNamedChanges
 	stats           Stats
 	refusedByReason [ReasonOver + 1]uint64 // by reason
 	pending         Effects                // effects of the call that holds mu
@@ -73,7 +94,7 @@ func NewGrantor(c Config) (*Grantor, error) {
 	if err := c.setDefaults(); err != nil {
 		return nil, err
 	}
-	return &Grantor{cfg: c, seed: maphash.MakeSeed(), objects: make(map[string]*object), heldByParty: make(map[string]int), liensByParty: make(map[string]int), penalties: make(map[penaltyKey]time.Duration), contests: make(map[string]dirContest)}, nil
+	return &Grantor{cfg: c, objects: make(map[string]*object), heldByParty: make(map[string]int), liensByParty: make(map[string]int), penalties: make(map[penaltyKey]time.Duration), contests: make(map[string]dirContest)}, nil
 }
 
 // Lease returns the lease time.
@@ -202,7 +223,6 @@ func (p recallPhase) isOutstanding() bool { return p == phasePosted || p == phas
 // changes that the Grantor must record.
 type object struct {
 	key            string
-	shard          uint8
 	grants         []*grant       // in force, at most one per connection
 	acquisitions   []*Acquisition // prepared
 	changeCount    int            // number of running or waiting changes, which make the object contended
@@ -227,4 +247,32 @@ func (o *object) findByConn(c *Conn) (*grant, *Acquisition) {
 		}
 	}
 	return nil, nil
+}
+
+// getObject returns the object with the given key, and adds it if it is not
+// known.
+func (g *Grantor) getObject(key []byte) *object {
+	o := g.objects[string(key)]
+	if o == nil {
+		o = &object{key: string(key)}
+		g.objects[o.key] = o
+		g.cfg.Tally.AddObject(key)
+	}
+	return o
+}
+
+// forgetObject removes o if it has no state left.
+func (g *Grantor) forgetObject(o *object) {
+	if len(o.grants) == 0 && len(o.acquisitions) == 0 && o.changeCount == 0 && o.contendedUntil == 0 && g.objects[o.key] == o {
+		delete(g.objects, o.key)
+		g.cfg.Tally.RemoveObject([]byte(o.key))
+	}
+}
+
+// Holds reports whether an object has grants, or ACQUIREs in flight.
+func (g *Grantor) Holds(key []byte) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	o := g.objects[string(key)]
+	return o != nil && len(o.grants)+len(o.acquisitions) > 0
 }

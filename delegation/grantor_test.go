@@ -48,7 +48,7 @@ func returnedMessage(gt Grant) [8]byte {
 func TestConfig(t *testing.T) {
 	g := newTestGrantor(t, Config{})
 	assert.Equal(t, lease, g.Lease())
-	assert.Equal(t, Config{Lease: lease, Slots: 65536, Grants: 131072}, g.cfg)
+	assert.Equal(t, Config{Lease: lease, Slots: 65536, Grants: 131072, Tally: noTally{}}, g.cfg)
 	for _, c := range []Config{
 		{Lease: time.Microsecond}, {Lease: -1}, {Slots: 1}, {Slots: maxSlots + 1}, {Grants: -1},
 	} {

@@ -150,14 +150,14 @@ func TestPostpone(t *testing.T) {
 	var ch Change
 	ready, fx := g.Change(&ch, nil, []byte("a"), 0)
 	require.False(t, ready)
-	g.Postpone(&ch, Patience)
-	g.Sent(fx.Recalls[0], Patience)
+	g.Postpone(&ch, patience)
+	g.Sent(fx.Recalls[0], patience)
 	g.Immediate(c, returnedMessage(gt))
 	assert.Equal(t, ReasonContended, prepareReason(g, c, "a", 2*time.Second))
-	g.Tick(Patience + lease - 1)
-	assert.Equal(t, ReasonContended, prepareReason(g, c, "a", Patience+lease-1))
-	assert.Zero(t, prepareReason(g, c, "a", Patience+lease))
-	g.Tick(Patience + lease)
+	g.Tick(patience + lease - 1)
+	assert.Equal(t, ReasonContended, prepareReason(g, c, "a", patience+lease-1))
+	assert.Zero(t, prepareReason(g, c, "a", patience+lease))
+	g.Tick(patience + lease)
 	assert.Empty(t, g.objects)
 
 	// A change that waited for nothing leaves nothing behind.
@@ -222,31 +222,56 @@ func TestGenerationsEnd(t *testing.T) {
 	assert.Equal(t, ReasonLimit, why)
 }
 
-// TestNoGrantor checks that the nil Grantor lets every change pass.
-func TestNoGrantor(t *testing.T) {
-	var g *Grantor
-	var ch Change
-	ready, fx := g.Change(&ch, nil, []byte("a"), 0)
-	assert.True(t, ready)
-	assert.Empty(t, fx)
-	g.Done(&ch)
-	g.Postpone(&ch, 0)
+// A fakeTally counts objects, and is busy with changes that the Grantor does not know.
+type fakeTally struct {
+	objects map[string]int
+	busy    bool
 }
 
-// TestUnnoticed checks that a change costs no allocation while no client holds
-// anything, and that an ACQUIRE during the change sees the change.
-func TestUnnoticed(t *testing.T) {
-	g := newTestGrantor(t, Config{})
-	key := []byte("a")
+func (t *fakeTally) AddObject(key []byte)    { t.objects[string(key)]++ }
+func (t *fakeTally) RemoveObject(key []byte) { t.objects[string(key)]-- }
+func (t *fakeTally) IsBusy([]byte) bool      { return t.busy }
+
+// TestTally checks that the Grantor counts an object exactly while it is requested, held, or
+// changing, and grants nothing while a change that it does not know may be in progress.
+func TestTally(t *testing.T) {
+	tally := &fakeTally{objects: make(map[string]int)}
+	g := newTestGrantor(t, Config{Tally: tally})
+	c, _ := attachConn(g, 1)
+	expect := func(known int, holds bool, when string) {
+		t.Helper()
+		assert.Equal(t, known, tally.objects["a"], when)
+		assert.Equal(t, holds, g.Holds([]byte("a")), when)
+	}
+	tally.busy = true
+	assert.Equal(t, ReasonContended, prepareReason(g, c, "a", 0))
+	expect(0, false, "refused")
+	tally.busy = false
+	a, why, _ := g.Prepare(c, []byte("a"), 0)
+	require.Zero(t, why)
+	expect(1, true, "requested")
+	gt, why, _ := g.Commit(a, 0)
+	require.Zero(t, why)
+	g.Replied(c, gt)
+	expect(1, true, "held")
 	var ch Change
+	g.Change(&ch, c, []byte("a"), 0)
+	g.Disconnect(c, true, 0)
+	expect(1, false, "changing")
+	g.Done(&ch)
+	expect(0, false, "unused")
+}
+
+// TestChangeAllocs checks that a client's change of an object that only it holds costs no
+// allocation.
+func TestChangeAllocs(t *testing.T) {
+	g := newTestGrantor(t, Config{})
+	c, _ := attachConn(g, 1)
+	grantObject(t, g, c, "a", 0)
+	var ch Change
+	key := []byte("a")
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
-		g.Change(&ch, nil, key, 0)
+		g.Change(&ch, c, key, 0)
 		g.Done(&ch)
 	}))
-	c, _ := attachConn(g, 1)
-	g.Change(&ch, nil, key, 0)
-	require.False(t, ch.isKnown)
-	assert.Equal(t, ReasonContended, prepareReason(g, c, "a", 0))
-	g.Done(&ch)
-	assert.Zero(t, prepareReason(g, c, "a", 0))
 }

@@ -64,8 +64,6 @@ func (g *Grantor) Tick(now time.Duration) Effects {
 		case t.object != nil && t.object.contendedUntil == t.at:
 			t.object.contendedUntil = 0
 			g.forgetObject(t.object)
-		case t.blind:
-			g.permitBlindChanges()
 		}
 	}
 }

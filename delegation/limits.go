@@ -16,11 +16,6 @@ const (
 	maxSlots = 1 << 24
 )
 
-// Patience is the time for which a change waits before the server replies
-// NFS3ERR_JUKEBOX. It is long enough for a responsive client, and short enough
-// that a process waiting in the kernel does not seem hung.
-const Patience = time.Second
-
 // Times in terms of the lease.
 const (
 	// renewalsPerLease is the number of times per lease that the client adds to

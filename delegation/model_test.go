@@ -26,7 +26,7 @@ type budget struct {
 	reclaims int // by the server, for lack of memory
 	steps    int // time steps: a third of a lease each
 	renews   int // by each client, beyond the first
-	blind    int // changes that do not name their objects
+	unnamed  int // changes that do not name their objects
 	cuts     int // disconnections by either side
 
 	postpone bool // the server may reply NFS3ERR_JUKEBOX to changes
@@ -38,6 +38,7 @@ type budget struct {
 type modelState struct {
 	now     time.Duration
 	g       *Grantor
+	tally   *modelTally
 	version int // the file's version
 	clients [2]*clientState
 	changes []*change
@@ -45,13 +46,22 @@ type modelState struct {
 	failure string
 }
 
+// A modelTally is the Grantor's Tally. Only changes that name no object are not
+// announced to the Grantor, and they begin only while it knows no object.
+type modelTally struct{ objects, unnamed int }
+
+func (t *modelTally) AddObject([]byte)    { t.objects++ }
+func (t *modelTally) RemoveObject([]byte) { t.objects-- }
+func (t *modelTally) IsBusy([]byte) bool  { return t.unnamed > 0 }
+
 var fileKey = []byte("file")
 
 // A change is a change in progress at the server.
 type change struct {
-	ch    *Change
-	by    int // client, or 2 for elsewhere
-	ready bool
+	ch      *Change
+	by      int // client, or 2 for elsewhere
+	ready   bool
+	unnamed bool
 }
 
 // A clientState is a client's state, and the messages between the client and
@@ -125,11 +135,12 @@ func (m *memWords) applyOp(op *Op) (original uint64) {
 }
 
 func newModelState(b budget) *modelState {
-	g, err := NewGrantor(Config{Lease: modelLease, Slots: 2})
+	tally := new(modelTally)
+	g, err := NewGrantor(Config{Lease: modelLease, Slots: 2, Tally: tally})
 	if err != nil {
 		panic(err)
 	}
-	w := &modelState{now: time.Hour, g: g, left: b}
+	w := &modelState{now: time.Hour, g: g, tally: tally, left: b}
 	for i := range w.clients {
 		words := &memWords{make([]uint64, 2)}
 		w.clients[i] = &clientState{words: words, h: NewHolder(2)}

@@ -185,9 +185,7 @@ func (s *simulation) checkSettled() {
 	if st := g.Stats(); st.InForce > 0 || uint64(s.srv.ended) != st.Granted || len(g.objects)+len(g.conns) > 0 {
 		s.recordFailure("%+v, %d were told to end; %d objects and %d connections are left", st, s.srv.ended, len(g.objects), len(g.conns))
 	}
-	for i := range g.shards {
-		if v := g.shards[i].counts.Load(); v != 0 {
-			s.recordFailure("shard %d: %#x", i, v)
-		}
+	if left := *s.srv.tally; left != (simTally{}) {
+		s.recordFailure("the tally is not zero: %+v", left)
 	}
 }

@@ -1,6 +1,9 @@
 package delegation
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // A simClient is a client with a small cache.
 type simClient struct {
@@ -65,7 +68,7 @@ func newSimClient(s *simulation, name string) *simClient {
 	}
 	for i := range c.dirs {
 		d := &c.dirs[i]
-		d.key = simKey("dir", i)
+		d.key = fmt.Sprint("dir", i)
 		d.drop = func() { clear(d.names[:]) }
 	}
 	c.l = s.newLine(c)

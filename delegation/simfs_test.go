@@ -54,7 +54,7 @@ func newSimTree(s *simulation) *simTree {
 	t := &simTree{s: s}
 	t.newFile() // always at least one file, possibly without a name
 	for i := range t.dirs {
-		t.dirs[i] = &simDir{key: simKey("dir", i)}
+		t.dirs[i] = &simDir{key: fmt.Sprint("dir", i)}
 		for n := range t.dirs[i].names {
 			var f *simFile
 			if s.oneIn(2) {
@@ -68,7 +68,7 @@ func newSimTree(s *simulation) *simTree {
 
 // newFile creates a file without a name.
 func (t *simTree) newFile() *simFile {
-	f := &simFile{key: simKey("file", len(t.files)), id: len(t.files)}
+	f := &simFile{key: fmt.Sprint("file", len(t.files)), id: len(t.files)}
 	t.files = append(t.files, f)
 	f.data.setValue(t.s, "")
 	t.touchFile(f)

@@ -1,8 +1,6 @@
 package delegation
 
 import (
-	"fmt"
-	"hash/maphash"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +9,7 @@ import (
 const (
 	simSlots  = 5 // four grants per connection
 	simWindow = 2
+	patience  = time.Second           // how long a change waits
 	tickLate  = 50 * time.Millisecond // how late Tick may be called
 )
 
@@ -18,6 +17,7 @@ const (
 type simServer struct {
 	s     *simulation
 	g     *Grantor
+	tally *simTally
 	t     *simTree
 	ended int           // number of grants reported as ended
 	open  int           // changes not yet ended
@@ -25,38 +25,41 @@ type simServer struct {
 }
 
 func newSimServer(s *simulation) *simServer {
-	g, err := NewGrantor(Config{Lease: simLease, Slots: simSlots, Grants: 7})
+	tally := new(simTally)
+	g, err := NewGrantor(Config{Lease: simLease, Slots: simSlots, Grants: 7, Tally: tally})
 	if err != nil {
 		panic(err)
 	}
-	g.seed = simSeed
-	v := &simServer{s: s, g: g}
+	v := &simServer{s: s, g: g, tally: tally}
 	s.srv = v
 	v.t = newSimTree(s)
 	return v
 }
 
-// simSeed is the seed of all Grantors here, so that a key hashes to the same
-// shard in each.
-var (
-	simSeed = maphash.MakeSeed()
-	simKeys = make(map[string]string)
-)
+// A simTally is the Grantor's Tally, by groups of objects: a change of an object
+// in a group without known objects is not announced.
+type simTally struct{ objects, changes [7]int }
 
-// simKey returns an object's key. Some objects share a shard, always the same
-// objects, because a schedule must be reproducible.
-func simKey(kind string, n int) string {
-	name := fmt.Sprint(kind, n)
-	key, ok := simKeys[name]
-	if !ok {
-		g := Grantor{seed: simSeed}
-		key = name
-		for i := 0; int(g.shardOf([]byte(key))) != (n+len(kind))%7; i++ {
-			key = fmt.Sprint(name, ".", i)
-		}
-		simKeys[name] = key
+// groupOf returns an object's group. Some objects share a group.
+func (t *simTally) groupOf(key []byte) int {
+	return (int(key[len(key)-1]) + len(key)) % len(t.objects)
+}
+
+func (t *simTally) AddObject(key []byte)    { t.objects[t.groupOf(key)]++ }
+func (t *simTally) RemoveObject(key []byte) { t.objects[t.groupOf(key)]-- }
+func (t *simTally) IsBusy(key []byte) bool  { return t.changes[t.groupOf(key)] > 0 }
+
+// addChange counts a change, and reports whether it must be announced.
+func (t *simTally) addChange(key string) bool {
+	g := t.groupOf([]byte(key))
+	t.changes[g]++
+	return t.objects[g] > 0
+}
+
+func (t *simTally) endChanges(keys []string) {
+	for _, k := range keys {
+		t.changes[t.groupOf([]byte(k))]--
 	}
-	return key
 }
 
 // applyEffects performs the Grantor's effects, and schedules the next Tick.
@@ -144,7 +147,7 @@ func (v *simServer) commitAcquire(l *simConn, at *Acquisition, st Stamp, reply f
 // serveChange serves a change made on conn, or from elsewhere if conn is nil. over
 // runs when the change has ended, with false if the change was postponed.
 func (v *simServer) serveChange(conn *Conn, o *simOp, over func(made bool)) {
-	ch, waits := new(Change), true
+	ch, waits, counted := new(Change), true, []string(nil)
 	w := new(changeWaker)
 	ch.Waker = w
 	v.open++
@@ -160,9 +163,12 @@ func (v *simServer) serveChange(conn *Conn, o *simOp, over func(made bool)) {
 				if o.kind >= opCreate && strings.HasPrefix(k, "file") {
 					by = nil // the name may lead to an object that the client does not expect
 				}
-				var fx Effects
-				ready, fx = v.g.Change(ch, by, []byte(k), v.s.now)
-				v.applyEffects(fx)
+				counted = append(counted, k)
+				if v.tally.addChange(k) {
+					var fx Effects
+					ready, fx = v.g.Change(ch, by, []byte(k), v.s.now)
+					v.applyEffects(fx)
+				}
 			}
 			if !ready {
 				return // try will run again
@@ -172,17 +178,21 @@ func (v *simServer) serveChange(conn *Conn, o *simOp, over func(made bool)) {
 			}
 		}
 		waits = false
-		v.executeChange(ch, o, over)
+		v.executeChange(ch, o, func() {
+			v.tally.endChanges(counted)
+			over(true)
+		})
 	}
 	w.wake = try
 	if v.s.oneIn(4) { // this change has more patience than an NFS server
 		try()
 		return
 	}
-	v.s.scheduleAfter(Patience, func() {
+	v.s.scheduleAfter(patience, func() {
 		if waits {
 			waits = false
 			v.g.Postpone(ch, v.s.now)
+			v.tally.endChanges(counted)
 			v.open--
 			v.scheduleTick()
 			over(false)
@@ -191,12 +201,12 @@ func (v *simServer) serveChange(conn *Conn, o *simOp, over func(made bool)) {
 	try()
 }
 
-func (v *simServer) executeChange(ch *Change, o *simOp, over func(made bool)) {
+func (v *simServer) executeChange(ch *Change, o *simOp, over func()) {
 	finish := func() {
 		v.g.Done(ch)
 		v.open--
 		v.scheduleTick()
-		over(true)
+		over()
 	}
 	if o.kind == opWrite || o.kind == opTruncate { // takes some time
 		v.s.scheduleAfter(v.s.randomUpTo(20*time.Millisecond), func() {

@@ -179,7 +179,7 @@ var encodeFuncs = make(map[reflect.Type]*encodeFunc)
 
 // unsaid names fields that are not part of a state: constants, and fields for
 // reports only.
-var unsaid = map[string]bool{"Grantor.cfg": true, "Grantor.seed": true, "Grantor.shards": true, "Grantor.all": true, "Grantor.stats": true, "Grantor.refused": true, "Grantor.attached": true, "Conn.number": true, "Holder.until": true, "world.now": true}
+var unsaid = map[string]bool{"Grantor.cfg": true, "Grantor.stats": true, "Grantor.refused": true, "Grantor.attached": true, "Conn.number": true, "Holder.until": true, "world.now": true}
 
 // encodeState returns the canonical form for the object at p.
 func encodeState[T any](e *encoder, p *T) []byte {

@@ -12,7 +12,6 @@ type timer struct {
 	grant  *grant  // deadline
 	conn   *Conn   // nextSample
 	object *object // contendedUntil
-	blind  bool    // namedUntil
 }
 
 // A timerQueue is a heap with the earliest timer first.

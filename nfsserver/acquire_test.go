@@ -13,6 +13,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/delegation"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
+	"github.com/nfsrdma/nfsrdma/nfsserver/recall"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/nfsrdma/nfsrdma/rdma"
@@ -156,7 +157,7 @@ func TestHostileHolder(t *testing.T) {
 			}
 			assert.Equal(t, nfs3.OK, status)
 		}
-		assert.Less(t, time.Since(start), 2*grantLease+2*delegation.Patience)
+		assert.Less(t, time.Since(start), 2*grantLease+2*recall.MaxWait)
 		assert.Equal(t, []string{"f"}, holder.takeRecalls())
 		assert.Equal(t, nfs3.OK, other.callNFS(g.writeCall("g")))
 

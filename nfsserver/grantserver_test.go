@@ -61,7 +61,7 @@ func runWithGrants(t *testing.T, change func(*Config), f func(t *testing.T, g *g
 			Lease: grantLease, Slots: 16, Receives: 2, Clock: func() time.Duration { return time.Since(start) + time.Hour },
 		})
 		require.NoError(t, err)
-		c := Config{Key: testKey, Grants: g.k, Exports: []Export{
+		c := Config{Key: testKey, Grants: g.k, Holders: g.k.Holders(), Exports: []Export{
 			{Path: "/x", FS: mem.New(mem.Options{}), Clients: exports.Everyone(exports.Options{Insecure: true, Exclusive: true})},
 		}}
 		if change != nil {

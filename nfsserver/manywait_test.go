@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/nfsrdma/nfsrdma/delegation"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsserver/recall"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
@@ -119,7 +119,7 @@ func TestManyChangesWait(t *testing.T) {
 			}
 		}
 		start := time.Now()
-		time.Sleep(delegation.Patience / 2) // by then other goroutines read the connections
+		time.Sleep(recall.MaxWait / 2) // by then other goroutines read the connections
 		assert.Equal(t, []string{"f"}, holder.takeRecalls())
 		assert.Empty(t, tcp.came)
 		assert.Empty(t, done)
@@ -134,6 +134,6 @@ func TestManyChangesWait(t *testing.T) {
 			assert.Equal(t, nfs3.OK, <-tcp.came)
 			assert.Equal(t, nfs3.OK, <-done)
 		}
-		assert.Less(t, time.Since(start), delegation.Patience)
+		assert.Less(t, time.Since(start), recall.MaxWait)
 	})
 }

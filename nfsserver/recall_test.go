@@ -11,6 +11,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/delegation"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsserver/recall"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
@@ -31,13 +32,13 @@ func TestRecallDeadline(t *testing.T) {
 				break
 			}
 			require.Equal(t, nfs3.ErrJukebox, status)
-			assert.Equal(t, time.Duration(n)*delegation.Patience, time.Since(start))
+			assert.Equal(t, time.Duration(n)*recall.MaxWait, time.Since(start))
 			assert.Zero(t, g.kept.Stats().Replies, "it may be made again")
 			assert.Equal(t, delegation.ReasonContended, other.refusalReason("f"))
 			require.LessOrEqual(t, time.Since(start), grantLease)
 		}
 		assert.GreaterOrEqual(t, time.Since(start), grantLease)
-		assert.Less(t, time.Since(start), grantLease+delegation.Patience)
+		assert.Less(t, time.Since(start), grantLease+recall.MaxWait)
 		assert.Equal(t, []string{"f"}, holder.takeRecalls(), "once")
 		assert.Equal(t, delegation.ReasonLate, holder.refusalReason("g"))
 		time.Sleep(9 * grantLease)
@@ -72,7 +73,7 @@ func TestMutualRecalls(t *testing.T) {
 		assert.Equal(t, nfs3.OK, <-ofA)
 		a.returnPending()
 		assert.Equal(t, nfs3.OK, <-ofB)
-		assert.Less(t, time.Since(start), delegation.Patience)
+		assert.Less(t, time.Since(start), recall.MaxWait)
 	})
 }
 
@@ -105,7 +106,7 @@ func TestHolderGone(t *testing.T) {
 				}
 				assert.Equal(t, nfs3.OK, status)
 				assert.GreaterOrEqual(t, time.Since(start), tt.wait)
-				assert.Less(t, time.Since(start), tt.wait+delegation.Patience)
+				assert.Less(t, time.Since(start), tt.wait+recall.MaxWait)
 			})
 		})
 	}

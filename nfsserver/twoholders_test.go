@@ -18,10 +18,7 @@ import (
 func TestTwoHolders(t *testing.T) {
 	for _, last := range []string{"counter", "version 4"} {
 		t.Run(last, func(t *testing.T) {
-			withHolders := func(c *Config) {
-				c.Holders = recall.New(recall.Config{Now: func() time.Duration { return time.Since(time.Unix(0, 0)) }})
-			}
-			runWithGrants(t, withHolders, func(t *testing.T, g *grantServer) {
+			runWithGrants(t, nil, func(t *testing.T, g *grantServer) {
 				holder, other := g.connectClient(), g.connectClient()
 				defer holder.disconnect()
 				defer other.disconnect()
@@ -52,4 +49,30 @@ func TestTwoHolders(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestTwoHoldersLate checks that a change waits for both kinds of holders together no longer than
+// for one of them, and is then to be tried again.
+func TestTwoHoldersLate(t *testing.T) {
+	runWithGrants(t, nil, func(t *testing.T, g *grantServer) {
+		holder, other := g.connectClient(), g.connectClient()
+		defer holder.disconnect()
+		defer other.disconnect()
+		holder.acquireAll("f")
+		holder.stopReturning()
+		key, err := g.s.exports.Snapshot().List()[0].Keys.AppendKey(nil, g.hosts["f"])
+		require.NoError(t, err)
+		four := recall.Holder{Owner: 5}
+		four.Recall = func() { time.AfterFunc(recall.MaxWait*3/4, four.Return) }
+		require.True(t, g.s.exports.Holders().Hold(&four, key))
+		require.True(t, four.Confirm())
+
+		start := time.Now()
+		assert.Equal(t, nfs3.ErrJukebox, other.callNFS(g.writeCall("f")))
+		assert.Equal(t, recall.MaxWait, time.Since(start))
+		assert.Equal(t, []string{"f"}, holder.takeRecalls())
+		holder.returnPending()
+		assert.Equal(t, nfs3.OK, other.callNFS(g.writeCall("f")))
+		assert.Equal(t, recall.MaxWait, time.Since(start))
+	})
 }

@@ -268,7 +268,7 @@ func TestFencedReads(t *testing.T) {
 // that changes the file in its cache, and is not granted in the meantime, and that a caller who
 // may not read the file recalls nothing.
 func TestAcquireWritten(t *testing.T) {
-	runWithGrants(t, withHolders, func(t *testing.T, g *grantServer) {
+	runWithGrants(t, nil, func(t *testing.T, g *grantServer) {
 		p := g.connectClient()
 		defer p.disconnect()
 		w := holdForWriting(t, g.s.exports, g.hosts["f"], g.fs.(vfs.Identifier))
@@ -306,7 +306,7 @@ func (f *fakeBusyFS) SetAttr(ctx context.Context, c *vfs.Cred, h vfs.Handle, a v
 // times of a file that an NFSv4 client had: the new holder would not learn about these times.
 func TestAcquireInReport(t *testing.T) {
 	fs := &fakeBusyFS{FS: mem.New(mem.Options{})}
-	runWithGrants(t, func(c *Config) { withHolders(c); c.Exports[0].FS = fs }, func(t *testing.T, g *grantServer) {
+	runWithGrants(t, func(c *Config) { c.Exports[0].FS = fs }, func(t *testing.T, g *grantServer) {
 		p, other := g.connectClient(), g.connectClient()
 		defer p.disconnect()
 		defer other.disconnect()

@@ -25,7 +25,7 @@ func (k *Keeper) Prepare(p *oncrpc.Peer, key []byte) (*PendingAcquire, delegatio
 	switch {
 	case c == nil || k.draining.Load():
 		return nil, k.countRefusal(delegation.ReasonOver)
-	case k.isFenced():
+	case k.IsFenced():
 		return nil, k.countRefusal(delegation.ReasonLimit) // not ReasonLate: no client is at fault
 	}
 	a, why, fx := k.grantor.Prepare(c, key, k.currentTime())

@@ -1,65 +1,27 @@
 package server
 
 import (
-	"context"
-	"errors"
-	"time"
-
 	"github.com/nfsrdma/nfsrdma/delegation"
-	"github.com/nfsrdma/nfsrdma/internal/fairshare"
+	"github.com/nfsrdma/nfsrdma/nfsserver/recall"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// ErrPutOff reports that a change must be retried later: after a wait of
-// delegation.Patience, immediately if too many of its party's changes wait, or
-// while clients may trust another Keeper's grants (Config.Marker). The objects
-// that the change waited for are not granted in the meantime.
-var ErrPutOff = errors.New("delegation: clients have not yet returned their delegations")
-
-// A Change is an operation that changes objects. The zero value is ready for
-// use, and a Change can be reused after Done. It must not be copied.
-type Change struct {
-	change   delegation.Change
-	wakeup   chan struct{} // has capacity 1
-	deadline time.Time     // when Wait stops waiting
+// BeginChange announces a change to the grants (recall.HolderSet). The change
+// arrived on the connection of by.Conn, an *oncrpc.Peer, whose grants are kept
+// unless they have a file system lease. If BeginChange returns true, the object
+// has no file system lease any more.
+func (k *Keeper) BeginChange(ch *recall.Change, by recall.Changer, key []byte) bool {
+	rec, ok := ch.Record.(*delegation.Change)
+	if !ok {
+		rec = &delegation.Change{Waker: ch}
+		ch.Record = rec
+	}
+	p, _ := by.Conn.(*oncrpc.Peer)
+	return k.beginChange(rec, k.connOf(p), key)
 }
 
-// Blind reports whether ch may proceed without naming its objects, because no
-// client holds a delegation. ch then needs no Begin. The caller must call Done
-// in any case.
-func (k *Keeper) Blind(ch *Change) bool {
-	switch {
-	case k == nil:
-		return true
-	case k.isFenced():
-		return false
-	case !k.grantor.Blind(&ch.change):
-		return false
-	case k.leases.hasLeases():
-		k.grantor.Done(&ch.change) // a grant has just ended, and its file system lease is being released
-		return false
-	}
-	return true
-}
-
-// Begin announces that ch, requested by p, will modify the object, and recalls
-// conflicting delegations. It reports whether ch may proceed with this object;
-// the object then has no file system lease any more. If not, call Wait, then
-// Begin again for every object, until Begin returns true for each. Delegations
-// held by p itself are kept unless their grant has a file system lease; pass
-// nil to recall those too.
-func (k *Keeper) Begin(ch *Change, p *oncrpc.Peer, key []byte) bool {
-	if k == nil {
-		return true
-	}
-	if ch.wakeup == nil {
-		ch.wakeup = make(chan struct{}, 1)
-		ch.change.Waker = ch
-	}
-	if k.isFenced() {
-		return false
-	}
-	ready, fx := k.grantor.Change(&ch.change, k.connOf(p), key, k.currentTime())
+func (k *Keeper) beginChange(ch *delegation.Change, conn *delegation.Conn, key []byte) bool {
+	ready, fx := k.grantor.Change(ch, conn, key, k.currentTime())
 	k.applyEffects(fx)
 	if ready {
 		k.leases.releaseForKey(key)
@@ -67,63 +29,46 @@ func (k *Keeper) Begin(ch *Change, p *oncrpc.Peer, key []byte) bool {
 	return ready
 }
 
-// wakeWaiter wakes the goroutine that waits for ch.
-func (ch *Change) wakeWaiter() {
+// Waits reports whether a change waits for grants (recall.HolderSet).
+func (k *Keeper) Waits(ch *recall.Change) bool {
+	return k.grantor.Waits(ch.Record.(*delegation.Change))
+}
+
+// EndChange ends a change (recall.HolderSet). The objects for which a postponed
+// change waited are not granted for one lease time.
+func (k *Keeper) EndChange(ch *recall.Change, isPostponed bool) {
+	rec := ch.Record.(*delegation.Change)
+	if isPostponed {
+		k.grantor.Postpone(rec, k.currentTime())
+		k.wakeRun()
+		return
+	}
+	k.grantor.Done(rec)
+}
+
+// Holds reports whether an object has grants, ACQUIREs, or a file system lease
+// (recall.HolderSet).
+func (k *Keeper) Holds(key []byte) bool { return k.grantor.Holds(key) || k.leases.contains(key) }
+
+// A waker is woken when its change no longer waits for grants.
+type waker interface{ Wake() }
+
+// A localChange is a change by a process on this host, which waits until no
+// grants are left, however long that takes.
+type localChange struct {
+	change delegation.Change
+	woken  chan struct{}
+}
+
+func newLocalChange() *localChange {
+	ch := &localChange{woken: make(chan struct{}, 1)}
+	ch.change.Waker = ch
+	return ch
+}
+
+func (ch *localChange) Wake() {
 	select {
-	case ch.wakeup <- struct{}{}:
-	default:
-	}
-}
-
-// Wait waits until no conflicting delegation is left. p requested ch, and its
-// party has only a share of the changes that may wait. The error is ErrPutOff
-// or ctx's cause; ch is then Done.
-func (k *Keeper) Wait(ctx context.Context, ch *Change, p *oncrpc.Peer) error {
-	if k == nil {
-		return nil
-	}
-	party := partyOf(p)
-	if k.isFenced() || !k.waitPlaces.Take(party) {
-		return k.postponeChange(ch)
-	}
-	defer k.waitPlaces.Give(party)
-	if ch.deadline.IsZero() {
-		ch.deadline = time.Now().Add(delegation.Patience)
-	}
-	timer := time.NewTimer(time.Until(ch.deadline))
-	defer timer.Stop()
-	for k.grantor.Waits(&ch.change) {
-		select {
-		case <-ch.wakeup:
-		case <-timer.C:
-			return k.postponeChange(ch)
-		case <-ctx.Done():
-			k.Done(ch)
-			return context.Cause(ctx)
-		}
-	}
-	return nil
-}
-
-// partyOf returns a caller's party, or the zero Name for nil.
-func partyOf(p *oncrpc.Peer) fairshare.Name {
-	if p == nil {
-		return fairshare.Name{}
-	}
-	return fairshare.PartyOfIP(p.Addr.Addr())
-}
-
-func (k *Keeper) postponeChange(ch *Change) error {
-	ch.deadline = time.Time{}
-	k.grantor.Postpone(&ch.change, k.currentTime())
-	k.wakeRun()
-	return ErrPutOff
-}
-
-// Done must be called when ch is complete or abandoned. It may be called twice.
-func (k *Keeper) Done(ch *Change) {
-	if k != nil {
-		ch.deadline = time.Time{}
-		k.grantor.Done(&ch.change)
+	case ch.woken <- struct{}{}:
+	default: // it is awake already
 	}
 }

@@ -114,7 +114,7 @@ func (k *Keeper) applyEffects(fx delegation.Effects) {
 		c.Conn.Owner.(*conn).link.Abort(c.Err)
 	}
 	for _, ch := range fx.Ready {
-		ch.Waker.(*Change).wakeWaiter()
+		ch.Waker.(waker).Wake()
 	}
 	k.wakeRun()
 }

@@ -2,13 +2,14 @@
 // (docs/delegation.md). It runs a delegation.Grantor on an rpcrdma.Server's
 // connections.
 //
-//	nfsserver ── Blind, Begin, Wait, Done: a change ──▶ Keeper ── recall ──▶ ExtensionConn
-//	          ── Prepare, Lease, Commit: ACQUIRE ─────▶   │    ◀─ returned ──
-//	                                                      └ Tick: leases, deadlines
+//	nfsserver ── a change ──▶ recall.Table ── BeginChange ──▶ Keeper ── recall ──▶ ExtensionConn
+//	          ── Prepare, Lease, Commit: ACQUIRE ───────────▶   │    ◀─ returned ──
+//	                                                            └ Tick: leases, deadlines
 //
-// While clients hold nothing, a change costs two additions to one word.
-// Otherwise a change names its objects, and continues when other clients'
-// grants on those objects have been returned or have expired.
+// Changes are announced in a recall.Table, in which the Keeper counts the objects
+// that clients hold, or ACQUIRE. The Table calls the Keeper for these objects
+// only. A change continues when other clients' grants on its objects have been
+// returned or have expired.
 //
 // A grant may depend on a lease from the file system (PendingAcquire.Lease).
 // When the file system breaks that lease, the server recalls the grant. When

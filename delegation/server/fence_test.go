@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/delegation"
+	"github.com/nfsrdma/nfsrdma/nfsserver/recall"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
@@ -34,15 +35,7 @@ func leaveMarker(t *testing.T, c Config, text string) {
 // changeProceeds reports whether a change is made immediately; otherwise it
 // must be postponed.
 func (r *testServer) changeProceeds(key string) bool {
-	var ch Change
-	defer r.Done(&ch)
-	if r.Blind(&ch) || r.Begin(&ch, nil, []byte(key)) {
-		return true
-	}
-	start := time.Now()
-	assert.ErrorIs(r.t, r.Wait(r.t.Context(), &ch, nil), ErrPutOff)
-	assert.Zero(r.t, time.Since(start))
-	return false
+	return !r.IsFenced() && r.changeStarts(key)
 }
 
 // TestFence checks that after a server crash, changes wait for that server's
@@ -80,9 +73,9 @@ func TestFence(t *testing.T) {
 
 // changeStarts is passes for a change that may have to wait for a client.
 func (r *testServer) changeStarts(key string) bool {
-	var ch Change
-	defer r.Done(&ch)
-	return r.Blind(&ch) || r.Begin(&ch, nil, []byte(key))
+	var ch recall.Change
+	defer r.Holders().Done(&ch)
+	return r.Holders().NothingHeld(&ch) || r.beginChange(&ch, nil, key)
 }
 
 // TestFenceUnread checks that an unreadable marker counts as a marker with the
@@ -387,8 +380,8 @@ func TestDrain(t *testing.T) {
 	}{
 		"returned":  {func(_ *testServer, c *fakeClient) { c.returnGrants() }, time.Millisecond, false},
 		"closed":    {func(_ *testServer, c *fakeClient) { c.closeConn() }, time.Millisecond, false},
-		"no answer": {func(*testServer, *fakeClient) {}, delegation.Patience, true},
-		"reset":     {func(_ *testServer, c *fakeClient) { c.conn.Conn().Abort(errors.New("enough")) }, delegation.Patience, true},
+		"no answer": {func(*testServer, *fakeClient) {}, recall.MaxWait, true},
+		"reset":     {func(_ *testServer, c *fakeClient) { c.conn.Conn().Abort(errors.New("enough")) }, recall.MaxWait, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := markerConfig(t)

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/delegation"
-	"github.com/nfsrdma/nfsrdma/internal/fairshare"
+	"github.com/nfsrdma/nfsrdma/nfsserver/recall"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
@@ -36,6 +36,9 @@ type Config struct {
 	// means 32.
 	Receives int
 
+	// Holders is the Table in which changes are announced; nil means a new one.
+	Holders *recall.Table
+
 	// Marker is the path of a file that exists whenever grants may be
 	// outstanding. A Keeper that finds the file when it starts postpones all
 	// changes until clients no longer trust the grants. The file must be on
@@ -53,16 +56,14 @@ type Config struct {
 	Clock func() time.Duration
 }
 
-// A Keeper manages the delegations that a server's clients hold. Its methods
-// are safe for concurrent use. A nil Keeper grants nothing and permits every
-// change.
+// A Keeper manages the delegations that a server's clients hold: changes in its
+// Table wait for their return. Its methods are safe for concurrent use. A nil
+// Keeper grants nothing.
 type Keeper struct {
 	cfg     Config
 	grantor *delegation.Grantor
-
-	waitPlaces *fairshare.Places // for waiting changes
-	leases     leaseTable
-	fence      *restartFence
+	leases  leaseTable
+	fence   *restartFence
 
 	draining   atomic.Bool
 	grantEnded chan struct{} // signals that a grant has ended
@@ -91,16 +92,19 @@ func New(c Config) (*Keeper, error) {
 	if c.Lease > MaxLease {
 		return nil, fmt.Errorf("delegation: lease %v is longer than %v", c.Lease, MaxLease)
 	}
-	g, err := delegation.NewGrantor(delegation.Config{Lease: c.Lease, Slots: c.Slots, Grants: c.Grants})
+	if c.Holders == nil {
+		c.Holders = recall.New(recall.Config{Now: c.Clock, Pause: namedTime})
+	}
+	g, err := delegation.NewGrantor(delegation.Config{Lease: c.Lease, Slots: c.Slots, Grants: c.Grants, Tally: c.Holders})
 	if err != nil {
 		return nil, err
 	}
 	k := &Keeper{
-		cfg: c, grantor: g, waitPlaces: fairshare.NewPlaces(maxWaiting),
+		cfg: c, grantor: g, leases: leaseTable{holders: c.Holders, byKey: make(map[string]*fsLease)},
 		wakeup: make(chan struct{}, 1), stopping: make(chan struct{}), finished: make(chan struct{}), grantEnded: make(chan struct{}, 1),
 	}
 	k.fence = newFence(c.Marker, g.Lease(), func() int { return g.Stats().InForce }, c.Log, c.Clock)
-	k.leases.byKey = make(map[string]*fsLease)
+	c.Holders.AddSet(k)
 	go k.runTimers()
 	return k, nil
 }
@@ -125,6 +129,15 @@ func (k *Keeper) Extension() *rpcrdma.ExtensionConfig {
 	return &rpcrdma.ExtensionConfig{
 		ImmediateRecvs: k.cfg.Receives, Atomics: true, Delegation: true, Counters: k.cfg.Slots, Attach: k.attachConn,
 	}
+}
+
+// Holders returns the Table in which changes must be announced, or nil if k is
+// nil.
+func (k *Keeper) Holders() *recall.Table {
+	if k == nil {
+		return nil
+	}
+	return k.cfg.Holders
 }
 
 // Serves reports whether a caller's connection has delegation counters.
@@ -186,8 +199,10 @@ func (k *Keeper) Left() time.Duration {
 	return k.fence.remainingWait()
 }
 
-// isFenced reports whether changes are postponed.
-func (k *Keeper) isFenced() bool { return k.fence != nil && k.fence.raised.Load() && k.Left() > 0 }
+// IsFenced reports whether every change must be postponed for that reason.
+func (k *Keeper) IsFenced() bool {
+	return k != nil && k.fence != nil && k.fence.raised.Load() && k.Left() > 0
+}
 
 // Drain stops granting, recalls all grants, and waits for their return, but no
 // longer than a change would wait. A grant that is returned before the server
@@ -198,7 +213,7 @@ func (k *Keeper) Drain() {
 	}
 	k.draining.Store(true)
 	k.RecallAll()
-	patience := time.NewTimer(delegation.Patience)
+	patience := time.NewTimer(recall.MaxWait)
 	defer patience.Stop()
 	for k.grantor.Stats().InForce > 0 {
 		select {

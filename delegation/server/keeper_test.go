@@ -3,11 +3,7 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/netip"
-	"os"
 	"runtime"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,6 +11,8 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/delegation"
 	"github.com/nfsrdma/nfsrdma/internal/bootahead"
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
+	"github.com/nfsrdma/nfsrdma/nfsserver/recall"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
@@ -42,9 +40,8 @@ func TestConfig(t *testing.T) {
 // TestNil checks that the nil Keeper lets changes pass and holds no grants.
 func TestNil(t *testing.T) {
 	var k *Keeper
-	var ch Change
-	assert.True(t, k.Blind(&ch))
-	k.Done(&ch)
+	assert.Nil(t, k.Holders())
+	assert.False(t, k.IsFenced())
 	k.RecallAll()
 	k.Drain()
 	assert.Zero(t, k.Left())
@@ -99,86 +96,87 @@ func TestWithoutCounters(t *testing.T) {
 	})
 }
 
-// beginChange begins a change from elsewhere that must wait for a recall.
-func (r *testServer) beginChange(key string) *Change {
-	ch := new(Change)
-	assert.False(r.t, r.Begin(ch, nil, []byte(key)))
-	return ch
-}
-
-// TestWait checks that a waiting change ends with its context, or is postponed
-// after a while, or immediately if too many of its party's changes wait.
+// TestWait checks that a change waits for the return of a grant, and is postponed if that takes
+// too long: then nothing is granted for a lease.
 func TestWait(t *testing.T) {
 	runTest(t, Config{}, func(t *testing.T, r *testServer) {
 		c := r.dialWithCounters()
 		defer c.closeConn()
 		require.Zero(t, c.acquireGrant("a"))
+		start, ends := time.Now(), make(chan error)
+		ch := r.startWaiting("a")
+		go func() { ends <- r.Holders().Wait(t.Context(), ch, fairshare.Name{}) }()
+		time.Sleep(recall.MaxWait / 2)
+		c.returnGrants()
+		require.NoError(t, <-ends)
+		assert.Equal(t, recall.MaxWait/2, time.Since(start))
+		assert.True(t, r.beginChange(ch, nil, "a"))
+		assert.Equal(t, delegation.ReasonContended, c.acquireGrant("a"))
+		r.Holders().Done(ch)
+		require.Zero(t, c.acquireGrant("a"), "nobody wants it any more")
+
+		start = time.Now()
+		assert.False(t, r.beginChange(ch, nil, "a"), "a Change can be used again")
+		assert.ErrorIs(t, r.Holders().Wait(t.Context(), ch, fairshare.Name{}), recall.ErrTryLater)
+		assert.Equal(t, recall.MaxWait, time.Since(start))
+		c.returnGrants()
+		time.Sleep(term - 1)
+		assert.Equal(t, delegation.ReasonContended, c.acquireGrant("a"))
+		time.Sleep(1)
+		assert.Zero(t, c.acquireGrant("a"))
+
 		gone := errors.New("gone")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(gone)
-		assert.ErrorIs(t, r.Wait(ctx, r.beginChange("a"), nil), gone)
-
-		start := time.Now()
-		most := maxWaiting / 2
-		ends := make(chan error, most+1)
-		for range most {
-			ch := r.beginChange("a")
-			go func() { ends <- r.Wait(context.Background(), ch, nil) }()
-		}
-		synctest.Wait()
-		assert.ErrorIs(t, r.Wait(t.Context(), r.beginChange("a"), nil), ErrPutOff)
-		assert.Zero(t, time.Since(start))
-		ch := r.beginChange("a")
-		other := &oncrpc.Peer{Addr: netip.MustParseAddrPort("192.0.2.1:700")}
-		go func() { ends <- r.Wait(context.Background(), ch, other) }()
-		synctest.Wait()
-		assert.Empty(t, ends, "another party may wait")
-		for range most + 1 {
-			assert.ErrorIs(t, <-ends, ErrPutOff)
-		}
-		assert.Equal(t, delegation.Patience, time.Since(start))
-
-		ch = r.beginChange("a")
-		go func() { ends <- r.Wait(context.Background(), ch, nil) }()
+		assert.ErrorIs(t, r.Holders().Wait(ctx, r.startWaiting("a"), fairshare.Name{}), gone)
 		c.returnGrants()
-		require.NoError(t, <-ends)
-		assert.True(t, r.Begin(ch, nil, []byte("a")))
-		r.Done(ch)
-		assert.Zero(t, r.waitPlaces.Taken())
+		assert.Zero(t, c.acquireGrant("a"), "its caller does not try again")
 	})
 }
 
-// TestWaitAgain checks that a change has one time limit for all its waits
-// together.
-func TestWaitAgain(t *testing.T) {
+// TestOwnChange checks that a client's change does not recall its own grant, and recalls the
+// grant of another client.
+func TestOwnChange(t *testing.T) {
+	runTest(t, Config{}, func(t *testing.T, r *testServer) {
+		a, b := r.dialWithCounters(), r.dialWithCounters()
+		defer a.closeConn()
+		defer b.closeConn()
+		require.Zero(t, a.acquireGrant("a"))
+		require.Zero(t, b.acquireGrant("b"))
+		var ch recall.Change
+		assert.True(t, r.beginChange(&ch, r.peers[0], "a"))
+		assert.False(t, r.beginChange(&ch, r.peers[0], "b"))
+		b.returnGrants()
+		assert.True(t, r.beginChange(&ch, r.peers[0], "b"))
+		r.Holders().Done(&ch)
+		assert.Empty(t, a.got)
+	})
+}
+
+// TestUnnamedChanges checks that nothing is granted while a change runs that does not name its
+// objects, and that changes name them while anything is granted, or was refused for that reason.
+func TestUnnamedChanges(t *testing.T) {
 	runTest(t, Config{}, func(t *testing.T, r *testServer) {
 		c := r.dialWithCounters()
 		defer c.closeConn()
+		var ch, named recall.Change
+		require.True(t, r.Holders().NothingHeld(&ch))
+		assert.Equal(t, delegation.ReasonContended, c.acquireGrant("a"))
+		r.Holders().Done(&ch)
+		assert.False(t, r.Holders().NothingHeld(&ch))
+		require.True(t, r.beginChange(&named, nil, "a"))
+		assert.Equal(t, delegation.ReasonContended, c.acquireGrant("a"))
+		r.Holders().Done(&named)
 		require.Zero(t, c.acquireGrant("a"))
-		require.Zero(t, c.acquireGrant("b"))
-		start, ends := time.Now(), make(chan error)
-		ch := r.beginChange("a")
-		go func() { ends <- r.Wait(context.Background(), ch, nil) }()
-		time.Sleep(delegation.Patience * 3 / 4)
-		c.returnGrants()
-		require.NoError(t, <-ends)
-		require.False(t, r.Begin(ch, nil, []byte("b")))
-		assert.ErrorIs(t, r.Wait(context.Background(), ch, nil), ErrPutOff)
-		assert.Equal(t, delegation.Patience, time.Since(start))
-
-		// A Change can be reused after Done.
-		start = time.Now()
-		require.False(t, r.Begin(ch, nil, []byte("b")))
-		assert.ErrorIs(t, r.Wait(context.Background(), ch, nil), ErrPutOff)
-		assert.Equal(t, delegation.Patience, time.Since(start))
-		ctx, cancel := context.WithTimeout(t.Context(), delegation.Patience/2)
-		defer cancel()
-		require.False(t, r.Begin(ch, nil, []byte("b")))
-		assert.ErrorIs(t, r.Wait(ctx, ch, nil), context.DeadlineExceeded)
-		start = time.Now()
-		require.False(t, r.Begin(ch, nil, []byte("b")))
-		assert.ErrorIs(t, r.Wait(context.Background(), ch, nil), ErrPutOff)
-		assert.Equal(t, delegation.Patience, time.Since(start))
+		time.Sleep(namedTime / 2)
+		c.renewLease()
+		time.Sleep(namedTime / 2)
+		assert.False(t, r.Holders().NothingHeld(&ch), "held")
+		assert.False(t, r.Holders().BeginFree(&ch, 0, []byte("a")))
+		assert.True(t, r.Holders().BeginFree(&ch, 0, []byte("b")))
+		assert.Equal(t, delegation.ReasonContended, c.acquireGrant("b"))
+		r.Holders().Done(&ch)
+		assert.Zero(t, c.acquireGrant("b"))
 	})
 }
 
@@ -202,12 +200,9 @@ func TestEndOfConnection(t *testing.T) {
 			runTest(t, Config{}, func(t *testing.T, r *testServer) {
 				c := r.dialWithCounters()
 				require.Zero(t, c.acquireGrant("a"))
-				ch, start := new(Change), time.Now()
+				start := time.Now()
 				end.do(r, c)
-				for !r.Begin(ch, nil, []byte("a")) {
-					<-ch.wakeup
-				}
-				r.Done(ch)
+				r.awaitChange(newLocalChange(), "a")
 				assert.Equal(t, end.serves, time.Since(start))
 				c.closeConn()
 			})
@@ -215,9 +210,9 @@ func TestEndOfConnection(t *testing.T) {
 	}
 }
 
-// TestBlindAndLeases checks that no change is blind while a file system lease
-// is being released.
-func TestBlindAndLeases(t *testing.T) {
+// TestUnnamedAndLeases checks that changes name their objects while a file
+// system lease is being released.
+func TestUnnamedAndLeases(t *testing.T) {
 	runTest(t, Config{}, func(t *testing.T, r *testServer) {
 		c := r.dialWithCounters()
 		releasing, free := make(chan struct{}), make(chan struct{})
@@ -230,12 +225,13 @@ func TestBlindAndLeases(t *testing.T) {
 		require.Zero(t, c.acquireGrant("a"))
 		go c.closeConn()
 		<-releasing
-		var ch Change
-		assert.False(t, r.Blind(&ch))
+		var ch recall.Change
+		assert.False(t, r.Holders().NothingHeld(&ch))
+		assert.False(t, r.Holders().BeginFree(&ch, 0, []byte("a")))
 		close(free)
 		synctest.Wait()
-		assert.True(t, r.Blind(&ch))
-		r.Done(&ch)
+		assert.True(t, r.Holders().NothingHeld(&ch))
+		r.Holders().Done(&ch)
 	})
 }
 
@@ -285,17 +281,4 @@ func TestBoottime(t *testing.T) {
 		defer k.Close()
 		assert.GreaterOrEqual(t, k.currentTime()-time.Duration(mono.Nano()), bootahead.By)
 	})
-}
-
-// TestBoundTold checks that docs/operations.md states the bound on waiting
-// changes.
-func TestBoundTold(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/operations.md")
-	require.NoError(t, err)
-	for _, text := range []string{
-		fmt.Sprintf("\n| changes and reads that wait for delegations, and GETATTRs that wait for a client | %d | %d, or half of the rest | |\n", maxWaiting, maxWaiting/2),
-		fmt.Sprintf("wait for delegations: NFS3ERR_JUKEBOX at once, and after %.0f s of waiting.", delegation.Patience.Seconds()),
-	} {
-		assert.Contains(t, strings.ReplaceAll(string(doc), "\n  ", " "), text)
-	}
 }

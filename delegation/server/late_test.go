@@ -26,14 +26,11 @@ func TestLateParty(t *testing.T) {
 			runTest(t, Config{}, func(t *testing.T, r *testServer) {
 				c := r.dialWithCounters()
 				require.Zero(t, c.acquireGrant("a"))
-				ch := r.beginChange("a")
+				ch := r.startLocal("a")
 				tt.end(r, c)
 				synctest.Wait()
 				assert.Equal(t, tt.late, r.Stats().Late)
-				for !r.Begin(ch, nil, []byte("a")) {
-					<-ch.wakeup
-				}
-				r.Done(ch)
+				r.awaitChange(ch, "a")
 				c.closeConn()
 				if tt.late > 0 {
 					again := r.dialWithCounters()
@@ -57,13 +54,10 @@ func TestLateNeighbour(t *testing.T) {
 			require.Zero(t, c.acquireGrant("a"))
 		}
 		require.Zero(t, neighbour.acquireGrant("b"))
-		ch := r.beginChange("a")
+		ch := r.startLocal("a")
 		neighbour.returnGrants()
 		late.conn.Conn().Abort(errors.New("enough"))
-		for !r.Begin(ch, nil, []byte("a")) {
-			<-ch.wakeup
-		}
-		r.Done(ch)
+		r.awaitChange(ch, "a")
 		assert.EqualValues(t, 1, r.Stats().Late)
 		assert.EqualValues(t, 1, r.Stats().InForce, "b stays")
 		assert.Equal(t, delegation.ReasonContended, neighbour.acquireGrant("a"), "it cannot be told from the late one")

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/nfsrdma/nfsrdma/delegation"
+	"github.com/nfsrdma/nfsrdma/nfsserver/recall"
 )
 
 // An fsLease is a lease from the file system for an object. The file system
@@ -19,8 +20,11 @@ type fsLease struct {
 	released  chan struct{} // closed when the lease is released
 }
 
-// A leaseTable is the set of file system leases.
+// A leaseTable is the set of file system leases. Each is counted in holders
+// until it is released.
 type leaseTable struct {
+	holders *recall.Table
+
 	count atomic.Int64 // length of byKey
 
 	mu    sync.Mutex
@@ -28,6 +32,16 @@ type leaseTable struct {
 }
 
 func (ls *leaseTable) hasLeases() bool { return ls.count.Load() > 0 }
+
+// contains reports whether an object has a lease.
+func (ls *leaseTable) contains(key []byte) bool {
+	if !ls.hasLeases() {
+		return false
+	}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return ls.byKey[string(key)] != nil
+}
 
 // Lease makes the grant depend on a file system lease. take obtains the lease,
 // and registers the function that the file system must call when the lease is
@@ -78,6 +92,7 @@ func (ls *leaseTable) addUser(key string) (l *fsLease, isNew bool, why delegatio
 		l = &fsLease{key: key, users: 1, answered: make(chan struct{}), released: make(chan struct{})}
 		ls.byKey[key] = l
 		ls.count.Add(1)
+		ls.holders.AddObject([]byte(key))
 		return l, true, 0
 	case l.release == nil:
 		return nil, false, delegation.ReasonContended
@@ -110,6 +125,7 @@ func (ls *leaseTable) removeLease(l *fsLease) {
 	l.releasing = true
 	delete(ls.byKey, l.key)
 	ls.count.Add(-1)
+	ls.holders.RemoveObject([]byte(l.key))
 	close(l.released)
 }
 
@@ -160,12 +176,11 @@ func (ls *leaseTable) releaseLease(l *fsLease) {
 // handleBrokenLease starts a change on behalf of the process that broke the
 // lease. That process waits until the lease is released.
 func (k *Keeper) handleBrokenLease(l *fsLease) {
-	var ch Change
-	key := []byte(l.key)
-	defer k.Done(&ch)
-	for !k.Begin(&ch, nil, key) {
+	ch := newLocalChange()
+	defer k.grantor.Done(&ch.change)
+	for !k.beginChange(&ch.change, nil, []byte(l.key)) {
 		select {
-		case <-ch.wakeup:
+		case <-ch.woken:
 		case <-k.stopping:
 			return
 		}

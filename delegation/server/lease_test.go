@@ -10,13 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/delegation"
+	"github.com/nfsrdma/nfsrdma/nfsserver/recall"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
 // TestSlowRelease checks that if the file system releases a lease slowly, this
 // delays only goroutines that need the same object.
 func TestSlowRelease(t *testing.T) {
-	ls := leaseTable{byKey: make(map[string]*fsLease)}
+	ls := leaseTable{holders: recall.New(recall.Config{}), byKey: make(map[string]*fsLease)}
 	take := func(key string, release func()) *fsLease {
 		l, mine, why := ls.addUser(key)
 		assert.True(t, mine)

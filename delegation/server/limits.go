@@ -17,15 +17,13 @@ const (
 	// memory.
 	defaultSlots = 1 << 16
 
-	// maxWaiting is the maximum number of changes that wait for clients. Each
-	// occupies a transport's goroutine, and no other resource that other calls
-	// need. A change beyond this limit is postponed immediately. A party gets
-	// half of the places, or half of what others leave.
-	maxWaiting = 1024
-
 	// maxReclaims is the maximum number of grants that an ACQUIRE reclaims to
 	// make room.
 	maxReclaims = 16
+
+	// namedTime is the time for which changes must name their objects after an
+	// ACQUIRE was refused because of changes that do not.
+	namedTime = 10 * time.Second
 
 	// markerIdle is the time without grants in force after which the marker is
 	// removed. Without this delay, every first grant would wait for storage.

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/delegation"
+	"github.com/nfsrdma/nfsrdma/nfsserver/recall"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rdma/rdmatest"
@@ -50,12 +51,45 @@ func runTest(t *testing.T, c Config, f func(t *testing.T, r *testServer)) {
 			synctest.Wait() // the server has seen the clients' closes
 			assert.NoError(t, srv.Shutdown(t.Context()))
 			assert.NoError(t, <-served)
+			if c.Marker == "" {
+				time.Sleep(2 * term) // postponed changes, and refused ACQUIREs, are forgotten
+				var ch recall.Change
+				assert.True(t, k.Holders().NothingHeld(&ch), "nothing is counted any more")
+				k.Holders().Done(&ch)
+			}
 			k.Close()
 			k.Close()
 			assert.Empty(t, k.leases.byKey)
 		}()
 		f(t, r)
 	})
+}
+
+// beginChange begins a change by p, or from elsewhere if p is nil.
+func (r *testServer) beginChange(ch *recall.Change, p *oncrpc.Peer, key string) bool {
+	return r.Holders().Begin(ch, recall.Changer{Conn: p}, []byte(key))
+}
+
+// startWaiting begins a change from elsewhere that must wait for a recall.
+func (r *testServer) startWaiting(key string) *recall.Change {
+	ch := new(recall.Change)
+	assert.False(r.t, r.beginChange(ch, nil, key))
+	return ch
+}
+
+// startLocal begins a change by a local process that must wait for a recall.
+func (r *testServer) startLocal(key string) *localChange {
+	ch := newLocalChange()
+	assert.False(r.t, r.Keeper.beginChange(&ch.change, nil, []byte(key)))
+	return ch
+}
+
+// awaitChange waits for the change of a local process.
+func (r *testServer) awaitChange(ch *localChange, key string) {
+	for !r.Keeper.beginChange(&ch.change, nil, []byte(key)) {
+		<-ch.woken
+	}
+	r.grantor.Done(&ch.change)
 }
 
 // ServeRPC serves ACQUIRE (oncrpc.Handler).

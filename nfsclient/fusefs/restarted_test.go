@@ -9,6 +9,7 @@ import (
 
 	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
 	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
+	"github.com/nfsrdma/nfsrdma/nfsserver/recall"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -45,14 +46,14 @@ func TestRestartUnheard(t *testing.T) {
 	require.NoError(t, err)
 	key, err := root.(vfs.Identifier).AppendKey(nil, h)
 	require.NoError(t, err)
-	var ch delegserver.Change
-	for !next.Blind(&ch) && !next.Begin(&ch, nil, key) {
-		require.ErrorIs(t, next.Wait(t.Context(), &ch, nil), delegserver.ErrPutOff)
+	var ch recall.Change
+	for next.IsFenced() {
 		time.Sleep(time.Millisecond)
 	}
+	require.True(t, next.Holders().Begin(&ch, recall.Changer{}, key))
 	_, _, _, err = root.Write(t.Context(), &vfs.Cred{}, h, []byte("NEW"), 0, vfs.FileSync)
 	require.NoError(t, err)
-	next.Done(&ch)
+	next.Holders().Done(&ch)
 	read := make(chan string, 1)
 	go func() {
 		defer close(read) // also if the read fails

@@ -2,6 +2,7 @@ package exportset
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
@@ -41,7 +42,8 @@ type Config struct {
 	// any. The Set does not close it.
 	Grants *delegserver.Keeper
 
-	// Holders contains the NFSv4 delegations; nil means that there are none.
+	// Holders contains the NFSv4 delegations; nil means that there are none. With Grants, it
+	// must be Grants.Holders(), or nil.
 	Holders *recall.Table
 
 	// Trusted, if not nil, reports whether clients may still trust NFSv4 delegations from
@@ -74,6 +76,17 @@ type Export struct {
 	// call uses FS any more: FS can then be closed. Released may be called while SetExports
 	// runs. It may be nil.
 	Released func()
+}
+
+// changeTable returns the Table in which changes are announced, or nil.
+func (c *Config) changeTable() (*recall.Table, error) {
+	switch {
+	case c.Grants == nil:
+		return c.Holders, nil
+	case c.Holders != nil && c.Holders != c.Grants.Holders():
+		return nil, errors.New("exportset: Grants and Holders have different tables")
+	}
+	return c.Grants.Holders(), nil
 }
 
 func (c *Config) payloadSize() (int, error) {

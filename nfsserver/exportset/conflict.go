@@ -6,7 +6,6 @@ import (
 	"strings"
 	"syscall"
 
-	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/nfsserver/recall"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -14,16 +13,10 @@ import (
 )
 
 // Clients may hold delegations of objects that other clients are about to change: with
-// delegation counters (docs/delegation.md, Section 5), or over NFSv4 (package recall). Every
-// procedure that changes an object must therefore call one of the functions here, or in
-// naming.go, after all other checks, and must return if that fails. The announced change lasts
-// until the request ends.
-
-// An announcedChange is a request's change, as both kinds of delegations record it.
-type announcedChange struct {
-	grants  delegserver.Change
-	holders recall.Change
-}
+// delegation counters (docs/delegation.md, Section 5), or over NFSv4. Package recall asks both
+// for their return. Every procedure that changes an object must therefore call one of the
+// functions here, or in naming.go, after all other checks, and must return if that fails. The
+// announced change lasts until the request ends.
 
 // BeforeSetAttr announces a change of the object with a handle, and waits for other clients
 // that hold a delegation. So do the next three functions.
@@ -72,9 +65,9 @@ func (q *Request) BeforeStateWrite(ctx context.Context, h vfs.Handle) error {
 	return q.announceChangeNow(ctx, h)
 }
 
-// EndHolderChange ends the changes that the call has announced to Config.Holders: the caller's
-// client may hold the objects now.
-func (q *Request) EndHolderChange() { q.set.holders.Done(&q.change.holders) }
+// EndHolderChange ends the changes that the call has announced: the caller's client may hold the
+// objects now.
+func (q *Request) EndHolderChange() { q.set.holders.Done(&q.change) }
 
 // BeforeOpenWrite is like BeforeWrite, but for an open file, and for opening one: the file
 // system has checked the caller's rights. It does not consider Config.Trusted: after a
@@ -113,7 +106,7 @@ func (q *Request) isUndelegated() bool { return !q.set.trustsOldDelegations() &&
 
 // isUndelegatedNow is like isUndelegated, but without considering Config.Trusted.
 func (q *Request) isUndelegatedNow() bool {
-	return q.Export.Keys == nil || q.set.holders.NothingHeld(&q.change.holders) && q.set.grants.Blind(&q.change.grants)
+	return q.Export.Keys == nil || !q.set.grants.IsFenced() && q.set.holders.NothingHeld(&q.change)
 }
 
 // trustsOldDelegations reports whether clients may still trust NFSv4 delegations from before a
@@ -133,13 +126,14 @@ func (q *Request) beginChange(p *oncrpc.Peer, handles []vfs.Handle) (ready bool,
 			continue
 		case err != nil:
 			return false, err
+		case q.set.grants.IsFenced():
+			return false, Later
 		}
-		client := q.Client
-		if p == nil {
-			client = 0
+		by := recall.Changer{}
+		if p != nil {
+			by = recall.Changer{Client: q.Client, Conn: p}
 		}
-		held := q.set.holders.Begin(&q.change.holders, client, key)
-		ready = q.set.grants.Begin(&q.change.grants, p, key) && held && ready
+		ready = q.set.holders.Begin(&q.change, by, key) && ready
 	}
 	return ready, nil
 }
@@ -197,11 +191,7 @@ func (q *Request) awaitHolders(ctx context.Context) error {
 	if q.peer != nil {
 		party = fairshare.PartyOfIP(q.peer.Addr.Addr())
 	}
-	err := q.set.holders.Wait(ctx, &q.change.holders, party)
-	if err == nil {
-		err = q.set.grants.Wait(ctx, &q.change.grants, q.peer)
-	}
-	if err != nil {
+	if q.set.holders.Wait(ctx, &q.change, party) != nil {
 		return Later
 	}
 	q.writersGone = q.set.holders.WritersEnded()

@@ -31,7 +31,8 @@ type Set struct {
 	payload               int
 	log                   *slog.Logger
 	grants                *delegserver.Keeper // may be nil
-	holders               *recall.Table       // may be nil
+	holders               *recall.Table       // changes are announced there; may be nil
+	delegations           *recall.Table       // Config.Holders
 	oldDelegationsTrusted func() bool         // may be nil
 	nameLocks             nameLocks
 	permits               permitPool
@@ -44,9 +45,13 @@ func New(c Config) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
+	holders, err := c.changeTable()
+	if err != nil {
+		return nil, err
+	}
 	s := &Set{
 		seal: newSealer(c.Key), names: c.Names, groups: c.Groups, payload: payload, log: lograte.Logger(c.Log), grants: c.Grants,
-		holders: c.Holders, oldDelegationsTrusted: c.Trusted, packetLookups: make(chan struct{}, maxPacketLookups),
+		holders: holders, delegations: c.Holders, oldDelegationsTrusted: c.Trusted, packetLookups: make(chan struct{}, maxPacketLookups),
 	}
 	s.nameLocks.init()
 	s.permits.init()
@@ -71,7 +76,7 @@ func (s *Set) Log() *slog.Logger { return s.log }
 func (s *Set) Grants() *delegserver.Keeper { return s.grants }
 
 // Holders returns the table of NFSv4 delegations, or nil.
-func (s *Set) Holders() *recall.Table { return s.holders }
+func (s *Set) Holders() *recall.Table { return s.delegations }
 
 // A FoundExport is an export that contains a path.
 type FoundExport struct {

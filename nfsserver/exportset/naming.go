@@ -33,7 +33,7 @@ func (q *Request) announceNames(ctx context.Context, a, b Place, begin func() (r
 		return nil
 	case q.set.trustsOldDelegations():
 		return Later
-	case q.set.grants == nil && q.set.holders == nil:
+	case q.set.holders == nil:
 		return nil
 	}
 	for {
@@ -86,17 +86,14 @@ func (q *Request) beginNameIfFree(p Place) bool {
 	}
 	var err error
 	q.keyBuf, err = q.Export.Names.AppendKeyOf(q.keyBuf[:0], p.Dir, p.Name)
-	return errors.Is(err, syscall.ENOENT) || err == nil && q.set.holders.BeginFree(&q.change.holders, 0, q.keyBuf)
+	return errors.Is(err, syscall.ENOENT) || err == nil && q.set.holders.BeginFree(&q.change, 0, q.keyBuf)
 }
 
 // beginIfFree announces a change of an object if no client holds it, and reports whether it
 // has.
 func (q *Request) beginIfFree(client uint64, h vfs.Handle) bool {
-	if !q.set.grants.Blind(&q.change.grants) {
-		return false
-	}
 	key, err := q.Key(h)
-	return err == nil && q.set.holders.BeginFree(&q.change.holders, client, key)
+	return err == nil && !q.set.grants.IsFenced() && q.set.holders.BeginFree(&q.change, client, key)
 }
 
 // beginNameChange announces a change of directories and of objects found in them by name. The

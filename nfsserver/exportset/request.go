@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
+	"github.com/nfsrdma/nfsrdma/nfsserver/recall"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/vfs"
@@ -40,7 +41,7 @@ type Request struct {
 	groupsBuf   [maxGroups]uint32
 	handleBuf   [MaxHandle]byte // see AppendHandle
 	mac         macBuffer
-	change      announcedChange
+	change      recall.Change
 	writersGone uint64 // Holders.WritersEnded before the call looks at any object
 	locked      heldNames
 	keyBuf      []byte // see Key
@@ -71,8 +72,7 @@ func (q *Request) End() {
 
 // EndChange ends the changes that the call has announced, and unlocks its names.
 func (q *Request) EndChange() {
-	q.set.grants.Done(&q.change.grants)
-	q.set.holders.Done(&q.change.holders)
+	q.set.holders.Done(&q.change)
 	q.set.nameLocks.unlockNames(&q.locked)
 }
 

@@ -100,7 +100,7 @@ func (q *Request) awaitWriter(ctx context.Context, h vfs.Handle) error {
 		if w, err := q.findWriter(h); w == nil || err != nil {
 			return err
 		}
-		if q.set.holders.BeginRead(&q.change.holders, q.Client, q.keyBuf) {
+		if q.set.holders.BeginRead(&q.change, q.Client, q.keyBuf) {
 			return nil
 		}
 		if err := q.awaitHolders(ctx); err != nil {
@@ -177,14 +177,12 @@ func (q *Request) applyReport(ctx context.Context, h vfs.Handle, w *recall.Holde
 	if err != nil || !r.Changed && r.Size == a.Size {
 		return a, true, err
 	}
-	var ch announcedChange // no other client may hold the object: it would have to be notified of the change
-	defer func() {
-		q.set.grants.Done(&ch.grants)
-		q.set.holders.Done(&ch.holders)
-	}()
+	var ch recall.Change // no other client may hold the object: it would have to be notified of the change
+	defer q.set.holders.Done(&ch)
 	key, err := q.delegatedKey(h)
-	if err != nil || !q.set.holders.BeginFree(&ch.holders, w.Owner, key) || q.set.holders.Writer(0, key) != w ||
-		!q.set.grants.Begin(&ch.grants, q.peer, key) {
+	by := recall.Changer{Client: w.Owner, Conn: q.peer}
+	if err != nil || q.set.grants.IsFenced() || q.set.holders.Writer(0, key) != w ||
+		!q.set.holders.Begin(&ch, by, key) || q.set.holders.Writer(0, key) != w {
 		return a, false, err
 	}
 	now := vfs.SetAttr{MtimeHow: vfs.SetToServer}

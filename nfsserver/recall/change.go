@@ -14,15 +14,20 @@ import (
 // or at once if too many changes from its client group wait.
 var ErrTryLater = errors.New("recall: clients have not yet returned their delegations")
 
-// MaxWait is the time that a change waits before it must be tried again later.
+// MaxWait is the time that a change waits before it must be tried again later. It is long enough
+// for a responsive client, and short enough that a process waiting in the kernel does not seem
+// hung.
 const MaxWait = time.Second
 
 // A Change is an operation that changes objects. The zero value is ready for use, and a Change
 // is ready again after Done. A Change must not be copied.
 type Change struct {
+	Record any // for the HolderSet; it survives Done
+
 	objects    []changedObject
 	objectsBuf [4]changedObject // initial storage for objects
 	isUnnamed  bool
+	isInSet    bool          // the HolderSet has been called
 	waits      atomic.Int32  // number of holders to wait for
 	woken      chan struct{} // has capacity 1
 	deadline   time.Time     // set by Wait
@@ -48,18 +53,20 @@ func (t *Table) NothingHeld(ch *Change) bool {
 		}
 		t.namedUntil.CompareAndSwap(until, 0)
 	}
+	if t.total.isHeld() {
+		return false
+	}
 	if ch.isUnnamed = t.total.addChange(); !ch.isUnnamed {
-		t.total.endChange()
+		t.total.endChange() // a holder has just been added
 	}
 	return ch.isUnnamed
 }
 
-// Begin announces that ch, made by a client or by 0, is about to change an object, and recalls
-// the object from its holders. It reports whether ch may proceed with this object. If not, call
-// Wait, and then Begin again for each object, until it returns true for all. A Change may name
-// an object twice. A client's change waits for other clients, but not for the client's own
-// holder if that can yield.
-func (t *Table) Begin(ch *Change, client uint64, key []byte) (ready bool) {
+// Begin announces that ch is about to change an object, and recalls the object from its holders.
+// It reports whether ch may proceed with this object. If not, call Wait, and then Begin again for
+// each object, until it returns true for all. A Change may name an object twice. A client's
+// change waits for other clients, but not for the client's own holder if that can yield.
+func (t *Table) Begin(ch *Change, by Changer, key []byte) (ready bool) {
 	if t == nil {
 		return true
 	}
@@ -67,7 +74,24 @@ func (t *Table) Begin(ch *Change, client uint64, key []byte) (ready bool) {
 	if free {
 		return true
 	}
-	return t.recallObject(ch, client, key, changedObject{group: g})
+	if ready = t.holders.Load() == 0; ready { // Hold counts a holder there before it looks for changes
+		ch.objects = append(ch.objects, changedObject{group: g})
+	} else {
+		ready = t.recallObject(ch, by.Client, key, changedObject{group: g})
+	}
+	if t.set == nil {
+		return ready
+	}
+	ch.isInSet = true
+	ch.prepareWake()
+	return t.set.BeginChange(ch, by, key) && ready
+}
+
+// prepareWake makes it possible to wake ch.
+func (ch *Change) prepareWake() {
+	if ch.woken == nil {
+		ch.woken = make(chan struct{}, 1)
+	}
 }
 
 // BeginRead is like Begin, but for a use that does not change the object: it recalls the object
@@ -108,8 +132,8 @@ func (t *Table) recallObject(ch *Change, client uint64, key []byte, in changedOb
 			in.key = h.key
 		}
 	}
-	if in.key != "" && ch.woken == nil {
-		ch.woken = make(chan struct{}, 1)
+	if in.key != "" {
+		ch.prepareWake()
 	}
 	g.mu.Unlock()
 	ch.objects = append(ch.objects, in)
@@ -134,7 +158,7 @@ func (t *Table) BeginFree(ch *Change, client uint64, key []byte) bool {
 	o := g.findObject(key, t.config.Now())
 	held := o != nil && slices.ContainsFunc(o.holders, func(h *Holder) bool { return h.conflictsWith(client) })
 	g.mu.Unlock()
-	if held {
+	if held || t.set != nil && t.set.Holds(key) {
 		g.tally.endChange()
 		return false
 	}
@@ -158,10 +182,7 @@ func (t *Table) countChange(ch *Change, key []byte) (g *group, free bool) {
 // holderGone records that a holder has returned the object. Its group's mu is held.
 func (ch *Change) holderGone() {
 	if ch.waits.Add(-1) == 0 {
-		select {
-		case ch.woken <- struct{}{}:
-		default:
-		}
+		ch.Wake()
 	}
 }
 
@@ -192,7 +213,7 @@ func (t *Table) Wait(ctx context.Context, ch *Change, party fairshare.Name) erro
 		return nil
 	}
 	if !t.places.Take(party) {
-		t.Done(ch)
+		t.endChange(ch, true)
 		return ErrTryLater
 	}
 	defer t.places.Give(party)
@@ -201,11 +222,11 @@ func (t *Table) Wait(ctx context.Context, ch *Change, party fairshare.Name) erro
 	}
 	timer := time.NewTimer(time.Until(ch.deadline))
 	defer timer.Stop()
-	for ch.waits.Load() > 0 {
+	for ch.waits.Load() > 0 || ch.isInSet && t.set.Waits(ch) {
 		select {
 		case <-ch.woken:
 		case <-timer.C:
-			t.Done(ch)
+			t.endChange(ch, true)
 			return ErrTryLater
 		case <-ctx.Done():
 			t.Done(ch)
@@ -217,8 +238,16 @@ func (t *Table) Wait(ctx context.Context, ch *Change, party fairshare.Name) erro
 
 // Done reports that ch is complete or abandoned. Done may be called twice.
 func (t *Table) Done(ch *Change) {
-	if t == nil {
-		return
+	if t != nil {
+		t.endChange(ch, false)
+	}
+}
+
+// endChange ends ch. If isPostponed is set, its client will try again.
+func (t *Table) endChange(ch *Change, isPostponed bool) {
+	if ch.isInSet {
+		t.set.EndChange(ch, isPostponed)
+		ch.isInSet = false
 	}
 	if ch.isUnnamed {
 		t.total.endChange()

@@ -43,8 +43,8 @@ func (h *Holder) isOwnedBy(client uint64) bool { return client != 0 && h.Owner =
 func (h *Holder) conflictsWith(client uint64) bool { return !h.IgnoreOwner || !h.isOwnedBy(client) }
 
 // Hold makes h a holder of an object. It returns false if a change of the object may be in
-// progress, if one has recalled the object recently, or if h and another holder exclude each
-// other: then h holds nothing. Otherwise the caller must call Confirm or Return. What the
+// progress, if one has recalled the object recently, or if h and another holder, in the Table or
+// the HolderSet, exclude each other: then h holds nothing. Otherwise the caller must call Confirm or Return. What the
 // caller reads from the object after Hold is current: a later change finds h.
 func (t *Table) Hold(h *Holder, key []byte) bool {
 	g := t.groupOf(key)
@@ -59,6 +59,7 @@ func (t *Table) Hold(h *Holder, key []byte) bool {
 		return false
 	}
 	o.holders = append(o.holders, h)
+	t.holders.Add(1)
 	if h.Writer != nil {
 		t.writers.Add(1)
 	}
@@ -68,7 +69,7 @@ func (t *Table) Hold(h *Holder, key []byte) bool {
 	if blind {
 		t.requireNames()
 	}
-	if blind || busy {
+	if blind || busy || h.Writer != nil && t.set != nil && t.set.Holds(key) {
 		h.Return()
 		return false
 	}
@@ -184,6 +185,7 @@ func (h *Holder) Return() {
 		t.writersEnded.Add(1)
 		t.writers.Add(-1)
 	}
+	t.holders.Add(-1)
 	t.total.dropHolder()
 	g.tally.dropHolder()
 	g.dropUnused(h.key, t.config.Now())

@@ -26,9 +26,11 @@ type Config struct {
 type Table struct {
 	config       Config
 	seed         maphash.Seed
+	set          HolderSet // may be nil
 	total        tally
 	groups       [groupCount]group
 	places       *places
+	holders      atomic.Int64  // number of holders, without those in set
 	writers      atomic.Int64  // number of holders with a Writer
 	writersEnded atomic.Uint64 // number of ended holders with a Writer
 	isFenced     atomic.Bool   // Config.Writing has not yet returned false: that counts as a writer
@@ -60,7 +62,8 @@ type holdPause struct {
 	until time.Duration
 }
 
-// A tally counts running changes in its low half, and holders in its high half.
+// A tally counts running changes in its low half, and holders, or objects of the HolderSet, in
+// its high half.
 type tally struct{ n atomic.Uint64 }
 
 const holderUnit = 1 << 32
@@ -68,6 +71,12 @@ const holderUnit = 1 << 32
 // addChange counts a change, and reports whether there are no holders.
 func (t *tally) addChange() bool { return t.n.Add(1) < holderUnit }
 func (t *tally) endChange()      { t.n.Add(^uint64(0)) }
+
+// isHeld reports whether there are holders.
+func (t *tally) isHeld() bool { return t.n.Load() >= holderUnit }
+
+// isBusy reports whether a change runs.
+func (t *tally) isBusy() bool { return t.n.Load()%holderUnit > 0 }
 
 // addHolder counts a holder, and reports whether no change runs.
 func (t *tally) addHolder() bool { return t.n.Add(holderUnit)%holderUnit == 0 }
@@ -123,8 +132,8 @@ func (g *group) pauseHolding(key string, o *object, until time.Duration) {
 	}
 }
 
-// RecallAll recalls everything that is held: the conditions for holding have changed. No change
-// waits for that.
+// RecallAll recalls everything that is held, except by holders in the HolderSet: the conditions
+// for holding have changed. No change waits for that.
 func (t *Table) RecallAll() {
 	if t == nil {
 		return
@@ -145,10 +154,10 @@ func (t *Table) RecallAll() {
 	}
 }
 
-// Len returns the number of holders.
+// Len returns the number of holders, without those in the HolderSet.
 func (t *Table) Len() int {
 	if t == nil {
 		return 0
 	}
-	return int(t.total.n.Load() / holderUnit)
+	return int(t.holders.Load())
 }

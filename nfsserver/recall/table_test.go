@@ -3,7 +3,10 @@ package recall
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -43,15 +46,15 @@ func TestChange(t *testing.T) {
 		other, recallsOther := holdObject(t, table, 1, false, "y")
 		var ch Change
 		assert.False(t, table.NothingHeld(&ch))
-		assert.True(t, table.Begin(&ch, 1, []byte("z")))
-		assert.False(t, table.Begin(&ch, 1, []byte("x")))
-		assert.False(t, table.Begin(&ch, 1, []byte("x")), "named twice")
+		assert.True(t, table.Begin(&ch, Changer{Client: 1}, []byte("z")))
+		assert.False(t, table.Begin(&ch, Changer{Client: 1}, []byte("x")))
+		assert.False(t, table.Begin(&ch, Changer{Client: 1}, []byte("x")), "named twice")
 		time.AfterFunc(100*time.Millisecond, a.Return)
 		time.AfterFunc(200*time.Millisecond, b.Return)
 		start := time.Now()
 		require.NoError(t, table.Wait(t.Context(), &ch, fairshare.Name{}))
 		assert.Equal(t, 200*time.Millisecond, time.Since(start))
-		assert.True(t, table.Begin(&ch, 1, []byte("x")))
+		assert.True(t, table.Begin(&ch, Changer{Client: 1}, []byte("x")))
 		assert.False(t, table.Hold(new(Holder), []byte("x")), "the change runs")
 		table.Done(&ch)
 		table.Done(&ch)
@@ -91,11 +94,11 @@ func TestMild(t *testing.T) {
 	mild, recallsMild := holdObject(t, table, 1, true, "x")
 	strict, recallsStrict := holdObject(t, table, 1, false, "y")
 	var ch Change
-	assert.True(t, table.Begin(&ch, 1, []byte("x")))
-	assert.False(t, table.Begin(&ch, 1, []byte("y")))
+	assert.True(t, table.Begin(&ch, Changer{Client: 1}, []byte("x")))
+	assert.False(t, table.Begin(&ch, Changer{Client: 1}, []byte("y")))
 	table.Done(&ch)
 	assert.Zero(t, recallsMild.Load())
-	assert.False(t, table.Begin(&ch, 0, []byte("x")))
+	assert.False(t, table.Begin(&ch, Changer{}, []byte("x")))
 	table.Done(&ch)
 	assert.EqualValues(t, 1, recallsMild.Load())
 	assert.EqualValues(t, 1, recallsStrict.Load())
@@ -112,24 +115,24 @@ func TestYield(t *testing.T) {
 	require.True(t, table.Hold(h, []byte("x")))
 	require.True(t, h.Confirm())
 	var own, other Change
-	assert.True(t, table.Begin(&own, 1, []byte("x")))
-	assert.False(t, table.Begin(&other, 2, []byte("x")))
+	assert.True(t, table.Begin(&own, Changer{Client: 1}, []byte("x")))
+	assert.False(t, table.Begin(&other, Changer{Client: 2}, []byte("x")))
 	table.Done(&other)
-	assert.True(t, table.Begin(&own, 1, []byte("x")))
+	assert.True(t, table.Begin(&own, Changer{Client: 1}, []byte("x")))
 	table.Done(&own)
 	assert.EqualValues(t, 1, recalls.Load())
 	assert.EqualValues(t, 2, yields.Load())
-	assert.False(t, table.Begin(&other, 0, []byte("x")))
+	assert.False(t, table.Begin(&other, Changer{}, []byte("x")))
 	h.Return()
 	assert.Zero(t, other.waits.Load())
 	table.Done(&other)
 
 	early := &Holder{Owner: 1, Yield: func() { t.Error("not confirmed") }}
 	require.True(t, table.Hold(early, []byte("y")))
-	assert.False(t, table.Begin(&own, 1, []byte("y")))
+	assert.False(t, table.Begin(&own, Changer{Client: 1}, []byte("y")))
 	assert.False(t, early.Confirm())
 	early.Return()
-	assert.True(t, table.Begin(&own, 1, []byte("y")))
+	assert.True(t, table.Begin(&own, Changer{Client: 1}, []byte("y")))
 	table.Done(&own)
 }
 
@@ -145,7 +148,7 @@ func TestPutOff(t *testing.T) {
 			wg.Go(func() {
 				var ch Change
 				start := time.Now()
-				if !table.Begin(&ch, 0, []byte("x")) {
+				if !table.Begin(&ch, Changer{}, []byte("x")) {
 					assert.ErrorIs(t, table.Wait(context.Background(), &ch, fairshare.Name{}), ErrTryLater)
 				}
 				if time.Since(start) >= MaxWait {
@@ -164,11 +167,24 @@ func TestPutOff(t *testing.T) {
 		gone := errors.New("the connection has ended")
 		time.AfterFunc(time.Millisecond, func() { cancel(gone) })
 		var ch Change
-		assert.False(t, table.Begin(&ch, 0, []byte("x")))
+		assert.False(t, table.Begin(&ch, Changer{}, []byte("x")))
 		assert.ErrorIs(t, table.Wait(ctx, &ch, fairshare.Name{}), gone)
 		assert.Empty(t, h.waiters)
 		h.Return()
 	})
+}
+
+// TestBoundTold checks that docs/operations.md states the bound on waiting
+// changes.
+func TestBoundTold(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/operations.md")
+	require.NoError(t, err)
+	for _, text := range []string{
+		fmt.Sprintf("\n| changes and reads that wait for delegations, and GETATTRs that wait for a client | %d | %d, or half of the rest | |\n", maxWaiting, maxWaiting/2),
+		fmt.Sprintf("wait for delegations: NFS3ERR_JUKEBOX at once, and after %.0f s of waiting.", MaxWait.Seconds()),
+	} {
+		assert.Contains(t, strings.ReplaceAll(string(doc), "\n  ", " "), text)
+	}
 }
 
 // TestEarly checks that a holder that is recalled before it is confirmed is not
@@ -178,7 +194,7 @@ func TestEarly(t *testing.T) {
 	for name, recall := range map[string]func(h *Holder){
 		"change": func(*Holder) {
 			var ch Change
-			assert.False(t, table.Begin(&ch, 0, []byte("change")))
+			assert.False(t, table.Begin(&ch, Changer{}, []byte("change")))
 			table.Done(&ch)
 		},
 		"break": (*Holder).Break,
@@ -245,7 +261,7 @@ func TestConcurrent(t *testing.T) {
 					table.Done(&ch)
 					continue
 				}
-				for !table.Begin(&ch, 0, key(i)) {
+				for !table.Begin(&ch, Changer{}, key(i)) {
 					waited.Add(1)
 					if table.Wait(context.Background(), &ch, fairshare.Name{}) != nil {
 						t.Error("put off")
@@ -274,7 +290,7 @@ func TestCost(t *testing.T) {
 	var ch Change
 	key := []byte("x")
 	change := func() {
-		if !table.NothingHeld(&ch) && !table.Begin(&ch, 1, key) {
+		if !table.NothingHeld(&ch) && !table.Begin(&ch, Changer{Client: 1}, key) {
 			t.Error("held")
 		}
 		table.Done(&ch)
@@ -285,7 +301,7 @@ func TestCost(t *testing.T) {
 	h.Return()
 	var none *Table
 	assert.True(t, none.NothingHeld(&ch))
-	assert.True(t, none.Begin(&ch, 1, key))
+	assert.True(t, none.Begin(&ch, Changer{Client: 1}, key))
 	assert.NoError(t, none.Wait(t.Context(), &ch, fairshare.Name{}))
 	none.Done(&ch)
 	none.RecallAll()
@@ -333,7 +349,7 @@ func BenchmarkChange(b *testing.B) {
 			var ch Change
 			key := []byte("the key of the object")
 			for b.Loop() {
-				if !table.NothingHeld(&ch) && !table.Begin(&ch, 1, key) {
+				if !table.NothingHeld(&ch) && !table.Begin(&ch, Changer{Client: 1}, key) {
 					b.Fatal("held")
 				}
 				table.Done(&ch)
@@ -368,7 +384,7 @@ func TestWriter(t *testing.T) {
 
 		assert.True(t, table.BeginRead(&ch, 2, []byte("r")), "readers leave readers alone")
 		assert.True(t, table.BeginRead(&ch, 1, []byte("x")), "its own client")
-		assert.True(t, table.Begin(&ch, 1, []byte("x")))
+		assert.True(t, table.Begin(&ch, Changer{Client: 1}, []byte("x")))
 		table.Done(&ch)
 		assert.Zero(t, told.Load())
 		assert.False(t, table.BeginRead(&ch, 2, []byte("x")))
