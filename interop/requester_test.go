@@ -149,7 +149,8 @@ func useSession(t *testing.T, s *nfs4client.Session, r requestedServer, cut func
 	}
 	check()
 	exactlyOnce(ctx, t, s, dir, cut)
-	check()
+	require.NoError(t, f.Lock(ctx, nfs4client.Range{End: nfs4client.ToEnd}, true))
+	check() // with the stateid of the locks
 	if r.restart != nil {
 		r.restart()
 		check()
