@@ -58,7 +58,8 @@ func shareBits(read, write bool) (bits uint32) {
 	return bits
 }
 
-// Open opens the file called name in a directory. The File must be closed.
+// Open opens the file called name in a directory. The File must be closed. If
+// ctx ends, the server may keep the file open until the Session is closed.
 func (s *Session) Open(ctx context.Context, dir nfs4.FH, name string, flags OpenFlags) (*File, error) {
 	f := s.newFile(flags)
 	args := f.newOpenArgs(nfs4.ClaimNull)
