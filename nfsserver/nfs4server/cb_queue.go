@@ -56,8 +56,9 @@ func (q *callbackQueue) dequeue() (c *callback) {
 // A callback is a call with one operation to a client. It is sent again on any of the client's
 // connections until the client has accepted it.
 type callback struct {
-	client    uint64    // client ID
-	op        nfs4.CBOp // 0: CB_NULL, only for NFSv4.0
+	client    uint64             // client ID
+	session   *nfs4state.Session // if not nil, only its connections are used
+	op        nfs4.CBOp          // 0: CB_NULL, only for NFSv4.0
 	args      nfs4.Message
 	referring *nfs4.ReferringCalls // may be nil
 	isHint    bool                 // recalls go first, and a hint that is too long is dropped
@@ -227,6 +228,9 @@ func (r *callbackQueues) deliverCallback(q *callbackQueue, c *callback) (done bo
 	r.tryFailedPathLast(q, paths)
 	tooLong := c.isHint && len(paths) > 0
 	for _, p := range paths {
+		if c.session != nil && p.Session != c.session {
+			continue
+		}
 		if p.Session != nil && c.messageLen(&p, nil) > int(p.Session.Back.MaxRequestSize) {
 			continue
 		}

@@ -115,13 +115,20 @@ func (c testConn) sendCompound(g *testServer, xid uint32, steps ...step) {
 // readReply reads the next reply, and returns its XID and results.
 func (c testConn) readReply() (uint32, []byte) {
 	c.t.Helper()
+	b := c.readMessage()
+	return binary.BigEndian.Uint32(b), b[replyHeaderLen:]
+}
+
+// readMessage reads the next message.
+func (c testConn) readMessage() []byte {
+	c.t.Helper()
 	var mark [4]byte
 	_, err := io.ReadFull(c, mark[:])
 	require.NoError(c.t, err)
 	b := make([]byte, binary.BigEndian.Uint32(mark[:])&^(1<<31))
 	_, err = io.ReadFull(c, b)
 	require.NoError(c.t, err)
-	return binary.BigEndian.Uint32(b), b[replyHeaderLen:]
+	return b
 }
 
 // serveOverTCP serves a testServer with a slow file system over TCP. dial connects to it.

@@ -40,6 +40,7 @@ type fakeBackchannel struct {
 	any      func(a nfs4.CBRecallAnyArgs)
 	notify   func(a nfs4.CBNotifyLockArgs)
 	offload  func(a nfs4.CBOffloadArgs)
+	slots    func(a nfs4.CBRecallSlotArgs)
 	getattr  func(ctx context.Context, a nfs4.CBGetAttrArgs) (nfs4.GetAttrRes, error)
 	sequence map[uint32]uint32                                 // by slot
 	answer   func(n int) (seq, op nfs4.Status, err error)      // for the n-th call; nil: OK
@@ -74,6 +75,10 @@ func (b *fakeBackchannel) Call(ctx context.Context, x *oncrpc.Exchange) error {
 		var notice nfs4.CBNotifyLockArgs
 		notice.Decode(&r)
 		b.notify(notice)
+	case nfs4.CBOpRecallSlot:
+		var slots nfs4.CBRecallSlotArgs
+		slots.Decode(&r)
+		b.slots(slots)
 	case nfs4.CBOpOffload:
 		var end nfs4.CBOffloadArgs
 		end.Decode(&r)

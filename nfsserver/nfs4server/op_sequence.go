@@ -46,13 +46,15 @@ func (x *compound) executeSequence(ctx context.Context) (nfs4.Status, error) {
 	case o.Status != nfs4.OK:
 		return x.appendFailure(o.Status), nil
 	case o.Replay != nil:
+		updateSlotLimits(o.Replay, s.SlotLimits())
 		x.reply.Head = append(x.reply.Head, o.Replay...)
 		x.isReplay = true
 		return nfs4.OK, nil
+	case o.Uncached:
+		o.Limits = s.SlotLimits()
 	}
-	highest := s.Fore.MaxRequests - 1
 	x.results.seq = nfs4.SequenceRes{
-		Session: a.Session, Sequence: a.Sequence, Slot: a.Slot, HighestSlotID: highest, TargetHighestSlotID: highest,
+		Session: a.Session, Sequence: a.Sequence, Slot: a.Slot, HighestSlotID: o.Limits.Highest, TargetHighestSlotID: o.Limits.Target,
 		Flags: x.server.state.SequenceFlags(s),
 	}
 	x.out = xdr.AppendUint32(x.out, uint32(nfs4.OpSequence))
@@ -64,6 +66,17 @@ func (x *compound) executeSequence(ctx context.Context) (nfs4.Status, error) {
 	x.replyLimit = min(x.replyLimit, int(s.Fore.MaxResponseSize)-x.fullHeaderLen())
 	x.cachedLimit = min(x.replyLimit, int(s.Fore.MaxResponseSizeCached)-x.fullHeaderLen())
 	return nfs4.OK, nil
+}
+
+// updateSlotLimits replaces SEQUENCE's slot limits in a cached reply. If the number of slots has
+// grown since, Linux would take the old limits for the new ones, and forget the sequence IDs of the
+// slots above them.
+func updateSlotLimits(reply []byte, limits nfs4state.SlotLimits) {
+	r := xdr.NewReader(reply)
+	var head nfs4.CompoundRes
+	head.Decode(&r)
+	at := r.Offset() + minResultLen + nfs4.SessionIDSize + 2*4
+	xdr.AppendUint32(xdr.AppendUint32(reply[:at], limits.Highest), limits.Target)
 }
 
 // replyUncached replies to a retry whose reply was not cached: the second operation gets the

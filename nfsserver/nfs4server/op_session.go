@@ -195,7 +195,7 @@ func (x *compound) grantChannel(a *nfs4.ChannelAttrs) nfs4.ChannelAttrs {
 	return nfs4.ChannelAttrs{
 		MaxRequestSize:        min(a.MaxRequestSize, longest),
 		MaxResponseSize:       min(a.MaxResponseSize, longest),
-		MaxResponseSizeCached: min(a.MaxResponseSizeCached, maxCached),
+		MaxResponseSizeCached: min(a.MaxResponseSizeCached, nfs4state.MaxCachedReply),
 		MaxOperations:         min(a.MaxOperations, maxOps),
 		MaxRequests:           min(a.MaxRequests, x.server.slots),
 	}
@@ -363,8 +363,8 @@ func (x *compound) resolveStateID(id *nfs4.StateID) bool {
 // this number for the locks of a client whose lease has expired.
 const sweepsPerLease = 4
 
-// Sweep removes the records that clients have left behind, and ends the grace period, until ctx
-// ends.
+// Sweep removes the records that clients have left behind, takes back slots that sessions do not
+// use, and ends the grace period, until ctx ends.
 func (s *Server) Sweep(ctx context.Context) {
 	tick := time.NewTicker(s.lease / sweepsPerLease)
 	defer tick.Stop()
@@ -375,6 +375,7 @@ func (s *Server) Sweep(ctx context.Context) {
 			return
 		case <-tick.C:
 			s.state.Sweep()
+			s.recallSlots()
 			if grace && s.state.Grace().Clients == 0 {
 				grace = false
 				s.log.Info("grace period over: NFSv4 clients have reclaimed their open files and locks, or have lost them")

@@ -49,7 +49,7 @@ type Config struct {
 	// OnlyEncrypted rejects unencrypted calls, and disables unencrypted callbacks.
 	OnlyEncrypted bool
 
-	// MaxSlots is the maximum number of slots in a session; 0 means 64.
+	// MaxSlots is the maximum number of slots in a session; 0 means 256.
 	MaxSlots uint32
 }
 
@@ -97,8 +97,9 @@ type Server struct {
 
 // Local limits.
 const (
-	// defaultSlots is the number that Linux requests.
-	defaultSlots = 64
+	// defaultSlots is more than clients request by default: Linux requests 64. A session has so
+	// many only while it uses them.
+	defaultSlots = 256
 
 	// maxOps is the maximum number of operations in a COMPOUND.
 	maxOps = 64
@@ -107,10 +108,6 @@ const (
 	// COMPOUND with a WRITE or READ. With less than 1,044 bytes, Linux would reduce its wsize
 	// to an odd number.
 	messageOverhead = 64 << 10
-
-	// maxCached is the maximum length of a reply that a slot caches on request. Linux requests
-	// 7,584 bytes.
-	maxCached = 8 << 10
 
 	// minRequest and minResponse are the lengths of the shortest COMPOUND, which contains only
 	// SEQUENCE, with the RPC headers and an empty tag. A channel with lower limits could never

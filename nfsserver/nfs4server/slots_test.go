@@ -1,8 +1,11 @@
 package nfs4server
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -178,6 +181,86 @@ func TestTagTooLong(t *testing.T) {
 	g.tag = strings.Repeat("t", 1000)
 	st, _ = g.sendRaw(g.sequenceStep(1, false))
 	assert.Equal(t, nfs4.ErrRepTooBig, st)
+}
+
+// slotStep returns SEQUENCE in a slot, which is the highest one in use.
+func (g *testServer) slotStep(slot, id uint32) step {
+	return step{nfs4.OpSequence, &nfs4.SequenceArgs{Session: g.session, Slot: slot, Sequence: id, HighestSlotID: slot, CacheThis: true}, new(nfs4.SequenceRes)}
+}
+
+// TestLimitsInReplay checks that the reply to a retry has the slot limits of now: Linux would forget
+// the sequence IDs of slots above old limits.
+//
+// R8881-2.10.6.1.1-1.
+func TestLimitsInReplay(t *testing.T) {
+	g := newTestServer(t).becomeRoot()
+	many := channel
+	many.MaxRequests = 256
+	g.connectWith("c", many)
+	limits := func(slot, id uint32, more ...step) [2]uint32 {
+		t.Helper()
+		seq := g.slotStep(slot, id)
+		st, n := g.sendRaw(append([]step{seq}, more...)...)
+		require.Equal(t, nfs4.OK, st)
+		require.Equal(t, 1+len(more), n)
+		res := seq.res.(*nfs4.SequenceRes)
+		return [2]uint32{res.HighestSlotID, res.TargetHighestSlotID}
+	}
+	assert.Equal(t, [2]uint32{63, 63}, limits(0, 1, putRootStep(), lookupStep("x"), mkdirStep("d")))
+	assert.Equal(t, [2]uint32{127, 127}, limits(63, 1))
+	assert.Equal(t, [2]uint32{127, 127}, limits(0, 1, putRootStep(), lookupStep("x"), mkdirStep("d")), "a retry")
+}
+
+// TestRecallSlots checks that a client whose slots others want is sent CB_RECALL_SLOT for each
+// session, over a connection of that session, and once, even if it rejects that.
+func TestRecallSlots(t *testing.T) {
+	for _, status := range []nfs4.Status{nfs4.OK, nfs4.ErrBadHighSlot} {
+		synctest.Test(t, func(t *testing.T) {
+			g, back := newDelegServer(t)
+			other := *g
+			other.noReclaims = true
+			otherBack := other.newCallableClient("client", "192.0.2.1:701")
+			targets := make(map[*fakeBackchannel][]uint32)
+			for _, b := range []*fakeBackchannel{back, otherBack} {
+				b.answer = func(int) (nfs4.Status, nfs4.Status, error) { return nfs4.OK, status, nil }
+				b.slots = func(a nfs4.CBRecallSlotArgs) { targets[b] = append(targets[b], a.TargetHighestSlotID) }
+			}
+			trim := func() {
+				g.s.recallSlots()
+				synctest.Wait()
+				time.Sleep(recallLease)
+			}
+			trim()
+			for client := range 16 {
+				g.openSessions(fmt.Sprint("c", client), 64)
+			}
+			before := g.s.state.Session(g.session).SlotLimits()
+			for range 4 {
+				trim()
+			}
+			for b, id := range map[*fakeBackchannel]nfs4.SessionID{back: g.session, otherBack: other.session} {
+				after := g.s.state.Session(id).SlotLimits()
+				assert.Equal(t, before.Highest, after.Highest)
+				assert.Less(t, after.Target, before.Target)
+				assert.Equal(t, []uint32{after.Target}, targets[b])
+				for _, seq := range b.seqs {
+					assert.Equal(t, id, seq.Session)
+				}
+			}
+		})
+	}
+}
+
+// openSessions makes a client ID with n sessions of as many slots as Linux requests.
+func (g *testServer) openSessions(owner string, n uint32) {
+	own := *g
+	id, st := own.exchangeID(owner, 1, 0)
+	require.Equal(g.t, nfs4.OK, st)
+	fore := nfs4.ChannelAttrs{MaxRequestSize: 1 << 20, MaxResponseSize: 1 << 20, MaxResponseSizeCached: 7584, MaxOperations: 8, MaxRequests: 64}
+	for i := range n {
+		st, _ := own.sendRaw(step{nfs4.OpCreateSession, &nfs4.CreateSessionArgs{ClientID: id.ClientID, Sequence: id.SequenceID + i, Fore: fore, Back: channel}, new(nfs4.CreateSessionRes)})
+		require.Equal(g.t, nfs4.OK, st)
+	}
 }
 
 // connectWith makes a client ID and a session with its own fore channel.

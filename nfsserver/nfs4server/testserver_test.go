@@ -25,6 +25,7 @@ type testServer struct {
 	t     testing.TB
 	s     *Server
 	peer  *oncrpc.Peer
+	conn  *testConn // if not nil, the client's connection
 	cred  rpcmsg.Cred
 	minor uint32
 
@@ -82,6 +83,11 @@ func (g *testServer) encodeCompound(steps ...step) []byte {
 // sendCompound sends a COMPOUND with the steps, and returns the whole results.
 func (g *testServer) sendCompound(steps ...step) []byte {
 	g.t.Helper()
+	if g.conn != nil {
+		g.conn.sendCompound(g, 1, steps...)
+		_, results := g.conn.readReply()
+		return results
+	}
 	b := g.encodeCompound(steps...)
 	call := oncrpc.Call{Prog: nfs4.Program, Vers: nfs4.Version, Proc: nfs4.ProcCompound, Cred: g.cred, Peer: g.peer, Args: xdr.NewReader(b), MaxReply: 1<<20 + 4096, Growth: g.growth}
 	rep := oncrpc.Reply{Mappable: g.mappable}

@@ -179,6 +179,13 @@ func (s *Session) canCallBack(by BackContext) bool {
 	return !s.dead && !s.fault.Load() && (by != nil || s.secParms.Sys || s.secParms.None)
 }
 
+// hasBackchannel reports whether the server can call the client back over one of the session's
+// connections. The caller holds s.mu.
+func (s *Session) hasBackchannel() bool {
+	by, _ := s.longestContext()
+	return s.backConns.Load() > 0 && s.canCallBack(by)
+}
+
 // canCallBack reports whether c can be called back.
 func (c *client) canCallBack() bool {
 	if c.v40 != nil {
@@ -187,8 +194,7 @@ func (c *client) canCallBack() bool {
 	return c.backPaths.Load() > 0 && slices.ContainsFunc(c.sessions, func(s *Session) bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		by, _ := s.longestContext()
-		return s.backConns.Load() > 0 && s.canCallBack(by)
+		return s.hasBackchannel()
 	})
 }
 

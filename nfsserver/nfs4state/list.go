@@ -31,7 +31,7 @@ type ClientInfo struct {
 
 // A sessionSnapshot is a snapshot of a session.
 type sessionSnapshot struct {
-	Slots   int
+	Slots   int // that the client should use
 	Running int // slots that execute a call
 	Conns   []any
 }
@@ -116,7 +116,7 @@ func (c *client) clientInfo(now, lease time.Duration) ClientInfo {
 func (s *Session) sessionInfo() sessionSnapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := sessionSnapshot{Slots: len(s.slots), Running: s.running}
+	i := sessionSnapshot{Slots: int(s.target), Running: s.running}
 	for conn := range s.conns {
 		i.Conns = append(i.Conns, conn)
 	}

@@ -22,10 +22,9 @@ type Session struct {
 	// must not be sent for it.
 	Protected bool
 
-	state     *State
-	client    *client
-	index     uint32 // in State.sessions
-	replyCost int    // bytes that its slots can cache
+	state  *State
+	client *client
+	index  uint32 // in State.sessions
 
 	wantsCallbacks atomic.Bool   // the client requested a backchannel
 	backConns      atomic.Int32  // connections bound to the backchannel
@@ -36,7 +35,7 @@ type Session struct {
 	dead      bool
 	renewedAt time.Duration // when the last call ended, or was last retried
 	running   int           // slots that execute a call
-	slots     []slot
+	slotTable
 	conns     map[any]uint32 // directions of bound connections
 	lastConn  any            // the last connection in setDirections: most sessions have one
 	lastDir   uint32         // its directions
@@ -141,7 +140,8 @@ func (s *Session) connDirections(conn any) (dir uint32, bound bool) {
 }
 
 // Create holds the arguments of CREATE_SESSION, with the channels that the
-// server grants.
+// server grants. Fore.MaxRequests is the number of slots that the session may
+// have at any time.
 type Create struct {
 	Principal Principal
 	Host      Host
@@ -199,10 +199,8 @@ func (s *State) CreateSession(a *Create) nfs4.CreateSessionRes {
 		Fore: a.Fore, Back: a.Back, Protected: a.Protected, state: s, client: c, renewedAt: s.config.Now(),
 		cbProgram: a.CBProgram, secParms: a.SecParms, conns: make(map[any]uint32),
 	}
-	session.Fore.MaxRequests, session.replyCost = s.shareReplyMemory(c.group, &a.Fore)
-	session.slots = make([]slot, session.Fore.MaxRequests)
 	s.addUsage(c.group, liveSessions, 1)
-	s.addUsage(c.group, replyBytes, session.replyCost)
+	s.initSlots(session, a.Fore.MaxRequests)
 	dir := nfs4.BindFore
 	if a.Flags&nfs4.SessionConnBackChan != 0 {
 		dir = nfs4.BindBoth
@@ -218,21 +216,6 @@ func (s *State) CreateSession(a *Create) nfs4.CreateSessionRes {
 		Session: session.ID, Sequence: a.Sequence, Flags: a.Flags, Fore: session.Fore, Back: a.Back,
 	})
 }
-
-// shareReplyMemory returns a session's number of slots and the bytes that these can
-// cache. Each session gets a small part of the bytes that its group has left, but at
-// least one slot: if there are very many sessions, the later ones are slower.
-func (s *State) shareReplyMemory(p *clientGroup, fore *nfs4.ChannelAttrs) (slots uint32, cost int) {
-	each := slotSize + max(uncachedLimit, int(fore.MaxResponseSizeCached))
-	left := min(resourceLimits[replyBytes]-s.usage[replyBytes], resourceLimits[replyBytes]/2-p.usage[replyBytes])
-	slots = min(fore.MaxRequests, uint32(max(left/sessionPart/each, 1)))
-	return slots, int(slots) * each
-}
-
-const (
-	sessionPart = 256 // a session may use 1/sessionPart of the memory that is left
-	slotSize    = 128 // approximate bytes of a slot without its reply
-)
 
 // keepCreateResult caches the results of CREATE_SESSION for a retry.
 func (s *State) keepCreateResult(c *client, a *Create, res nfs4.CreateSessionRes) nfs4.CreateSessionRes {

@@ -11,7 +11,8 @@ import (
 type slot struct {
 	sequence    uint32
 	digest      uint64
-	hasExecuted bool // has executed a call
+	generation  uint64 // see slotTable
+	hasExecuted bool   // has executed a call
 	running     bool
 	reply       []byte // the last call's, if kept
 	hasReply    bool
@@ -35,10 +36,10 @@ type Sequenced struct {
 }
 
 // A sequenceOutcome says how to continue a call after SEQUENCE. Exactly one field is
-// set, except Joined.
+// set, except Joined and Limits.
 type sequenceOutcome struct {
 	Status nfs4.Status   // the status of SEQUENCE, if not OK; nothing was changed
-	New    bool          // execute the call, then call End
+	New    bool          // execute the call, then call End; Limits is also set
 	Replay []byte        // send this reply
 	Retry  *pendingRetry // wait for the running call
 
@@ -48,6 +49,8 @@ type sequenceOutcome struct {
 
 	// Joined: this call has bound the connection to the session.
 	Joined bool
+
+	Limits SlotLimits
 }
 
 // Begin implements SEQUENCE (RFC 8881, Section 18.46). Success renews the client's
@@ -56,6 +59,11 @@ type sequenceOutcome struct {
 func (s *State) Begin(session *Session, a *Sequenced) (o sequenceOutcome) {
 	session.mu.Lock()
 	defer session.mu.Unlock()
+	if session.needsSlots(a) {
+		session.mu.Unlock()
+		s.addSlots(session, a.Slot)
+		session.mu.Lock()
+	}
 	switch {
 	case session.dead:
 		return sequenceOutcome{Status: nfs4.ErrBadSession}
@@ -73,10 +81,13 @@ func (s *State) Begin(session *Session, a *Sequenced) (o sequenceOutcome) {
 	}
 	sl := &session.slots[a.Slot]
 	switch {
-	case a.Sequence == sl.sequence+1 && !sl.running:
+	case sl.isNewCall(a.Sequence) && session.retireSlot(a.Slot):
+		return sequenceOutcome{Status: nfs4.ErrBadSlot}
+	case sl.isNewCall(a.Sequence):
+		session.noteUse(a)
 		sl.beginCall(a)
 		session.running++
-		o.New = true
+		o.New, o.Limits = true, session.slotLimits()
 	case a.Sequence != sl.sequence || !sl.hasExecuted:
 		o.Status = nfs4.ErrSeqMisordered
 	case sl.running:
