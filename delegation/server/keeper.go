@@ -143,13 +143,9 @@ func (k *Keeper) Holders() *recall.Table {
 // Serves reports whether a caller's connection has delegation counters.
 func (k *Keeper) Serves(p *oncrpc.Peer) bool { return k.connOf(p) != nil }
 
-// RecallAll recalls all grants, because the conditions for grants have changed.
-// RecallAll does not wait.
-func (k *Keeper) RecallAll() {
-	if k != nil {
-		k.applyEffects(k.grantor.RecallAll(k.currentTime()))
-	}
-}
+// RecallAll recalls all grants, because the conditions for grants have changed
+// (recall.HolderSet).
+func (k *Keeper) RecallAll() { k.applyEffects(k.grantor.RecallAll(k.currentTime())) }
 
 // Stats returns the Grantor's event counts, which are zero if k is nil.
 func (k *Keeper) Stats() delegation.Stats {

@@ -42,7 +42,6 @@ func TestNil(t *testing.T) {
 	var k *Keeper
 	assert.Nil(t, k.Holders())
 	assert.False(t, k.IsFenced())
-	k.RecallAll()
 	k.Drain()
 	assert.Zero(t, k.Left())
 	assert.Zero(t, k.Stats())
@@ -150,6 +149,37 @@ func TestOwnChange(t *testing.T) {
 		assert.True(t, r.beginChange(&ch, r.peers[0], "b"))
 		r.Holders().Done(&ch)
 		assert.Empty(t, a.got)
+	})
+}
+
+// TestWriters checks that an object is not granted to a client while another
+// client gets the right to change it in its cache, and that no client gets that
+// right while the object is granted, or requested.
+func TestWriters(t *testing.T) {
+	runTest(t, Config{}, func(t *testing.T, r *testServer) {
+		c := r.dialWithCounters()
+		hold := func() (*recall.Holder, bool) {
+			h := &recall.Holder{Writer: t, Recall: func() {}}
+			return h, r.Holders().Hold(h, []byte("a"))
+		}
+		h, ok := hold()
+		require.True(t, ok)
+		assert.Equal(t, delegation.ReasonContended, c.acquireGrant("a"))
+		h.Return()
+		s, why := r.Prepare(r.peers[0], []byte("a"))
+		require.Zero(t, why)
+		_, ok = hold()
+		assert.False(t, ok)
+		s.Cancel()
+		require.Zero(t, c.acquireGrant("a"))
+		_, ok = hold()
+		assert.False(t, ok)
+		r.Holders().RecallAll()
+		c.returnGrants()
+		h, ok = hold()
+		assert.True(t, ok)
+		h.Return()
+		c.closeConn()
 	})
 }
 

@@ -94,7 +94,6 @@ func (s *Set) SetExports(list []Export) error {
 	}
 	s.snapshot.Store(set)
 	if set.reducesAccess(old) {
-		s.grants.RecallAll()
 		s.holders.RecallAll()
 	}
 	removed := false

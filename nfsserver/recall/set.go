@@ -20,6 +20,9 @@ type HolderSet interface {
 	// try again later.
 	EndChange(ch *Change, isPostponed bool)
 
+	// RecallAll recalls all objects. It does not wait.
+	RecallAll()
+
 	// Holds reports whether an object has a holder in the set, or will perhaps get one.
 	Holds(key []byte) bool
 }

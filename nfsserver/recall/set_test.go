@@ -23,6 +23,7 @@ type fakeSet struct {
 	waiting []*Change
 	by      []Changer
 	ended   []bool // isPostponed of each EndChange
+	recalls int    // of all
 }
 
 func newFakeSet(table *Table, key string) *fakeSet {
@@ -61,6 +62,8 @@ func (s *fakeSet) EndChange(ch *Change, isPostponed bool) {
 	s.waiting = slices.DeleteFunc(s.waiting, func(other *Change) bool { return other == ch })
 	s.ended = append(s.ended, isPostponed)
 }
+
+func (s *fakeSet) RecallAll() { s.recalls++ }
 
 func (s *fakeSet) returnObject() {
 	s.mu.Lock()
@@ -104,9 +107,9 @@ func TestSet(t *testing.T) {
 				assert.Zero(t, table.places.Taken())
 				if tt.err == nil {
 					assert.True(t, table.Begin(&ch, by, []byte("x")))
-					assert.Equal(t, []Changer{by}, s.by, "the set is not called when it has no object")
 					table.Done(&ch)
 				}
+				assert.Equal(t, by, s.by[0])
 				assert.Equal(t, []bool{tt.err != nil}, s.ended)
 				table.Done(&ch)
 				assert.Len(t, s.ended, 1)
@@ -131,7 +134,8 @@ func TestSetPlaces(t *testing.T) {
 }
 
 // TestSetBusy checks that the HolderSet sees a change that began before its object was added, and
-// that an object in the set is neither changed by BeginFree nor held by a Writer.
+// that an object in the set is neither changed by BeginFree nor held by a Writer, but may be held
+// by others.
 func TestSetBusy(t *testing.T) {
 	table := newTable()
 	s := newFakeSet(table, "held")
@@ -157,7 +161,10 @@ func TestSetBusy(t *testing.T) {
 	require.True(t, h.Confirm())
 	assert.False(t, table.IsBusy(key("x")), "BeginRead recalls it")
 	h.Return()
-	reader, _ := holdObject(t, table, 1, false, "held")
+	reader, recalls := holdObject(t, table, 1, false, "held")
+	table.RecallAll()
+	assert.EqualValues(t, 1, recalls.Load())
+	assert.Equal(t, 1, s.recalls)
 	reader.Return()
 	s.returnObject()
 

@@ -132,11 +132,14 @@ func (g *group) pauseHolding(key string, o *object, until time.Duration) {
 	}
 }
 
-// RecallAll recalls everything that is held, except by holders in the HolderSet: the conditions
-// for holding have changed. No change waits for that.
+// RecallAll recalls everything that is held: the conditions for holding have changed. No change
+// waits for that.
 func (t *Table) RecallAll() {
 	if t == nil {
 		return
+	}
+	if t.set != nil {
+		t.set.RecallAll()
 	}
 	for i := range t.groups {
 		g := &t.groups[i]
