@@ -65,7 +65,8 @@ func (f *FS) useBoth(c *vfs.Cred, from, to *vfs.Part) (src, dst partUse, err err
 	return src, dst, err
 }
 
-// CloneRange clones by FICLONERANGE (vfs.Copier).
+// CloneRange clones by FICLONERANGE (vfs.Copier). The error is EAGAIN while data of the target is
+// lent.
 func (f *FS) CloneRange(_ context.Context, c *vfs.Cred, from, to vfs.Part, n uint64) error {
 	switch {
 	case f.cloneAlign == 0:
@@ -81,6 +82,9 @@ func (f *FS) CloneRange(_ context.Context, c *vfs.Cred, from, to vfs.Part, n uin
 	}
 	defer f.endPart(&src)
 	defer f.endPart(&dst)
+	if !dst.o.stopLending() {
+		return unix.EAGAIN
+	}
 	return f.changeStably(&dst, func(*unix.Statx_t) error {
 		r := unix.FileCloneRange{Src_fd: int64(src.fl.FD), Src_offset: from.Offset, Src_length: n, Dest_offset: to.Offset}
 		_, err := retryEINTR(func() (int, error) { return 0, f.cloneRange(dst.fl.FD, &r) })

@@ -4,7 +4,9 @@ package posix
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -135,7 +137,7 @@ func (f *FS) lendMapping(o *object, fl *file, c *vfs.Cred, run readRun, off uint
 func (f *FS) acquireWindow(o *object, fl *file, base uint64) *window {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.shared.Load() {
+	if o.shared.Load() || o.unlentUntil > 0 && time.Since(started) < o.unlentUntil {
 		return nil
 	}
 	for _, w := range o.windows {
@@ -161,6 +163,20 @@ func (f *FS) acquireWindow(o *object, fl *file, base uint64) *window {
 	}
 	o.windows = append(o.windows, w)
 	return w
+}
+
+// stopLending keeps o's data from being lent for unlentTime, and reports whether none is lent now.
+// Lent data that is sent during a clone into the file would be partly that of before and partly
+// that of after it. If readers take theirs too slowly, stopLending returns true after maxLentWait.
+func (o *object) stopLending() bool {
+	now := time.Since(started)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if now >= o.unlentUntil {
+		o.unlentSince = now
+	}
+	o.unlentUntil = now + unlentTime
+	return now-o.unlentSince >= maxLentWait || !slices.ContainsFunc(o.windows, func(w *window) bool { return w.uses.Load() > 0 })
 }
 
 func (w *window) unmapMemory() { _ = unix.Munmap(w.mem) }
