@@ -214,6 +214,24 @@ func TestHostLocksOfTwoExports(t *testing.T) {
 	d.checkHostLock(unix.F_WRLCK, 5, 0)
 }
 
+// TestLocksNeedNoDescriptor checks that a locked file has as many descriptors as an open one.
+func TestLocksNeedNoDescriptor(t *testing.T) {
+	d := newHostLockServer(t)
+	open, _, st := d.openName(openArgs("o", "f", nfs4.ShareBoth, 0, nfs4.NoCreate))
+	require.Equal(t, nfs4.OK, st)
+	var file unix.Stat_t
+	require.NoError(t, unix.Stat(d.file, &file))
+	opened := countDescriptors(t, &file)
+	for i, kind := range []nfs4.LockType{nfs4.LockRead, nfs4.LockWrite} {
+		_, st = d.lockFile(d.fh, lockArgs(open.StateID, "l"+strconv.Itoa(i), kind, uint64(10*i), 10))
+		require.Equal(t, nfs4.OK, st)
+		assert.Equal(t, opened, countDescriptors(t, &file))
+	}
+	d.checkHostLock(unix.F_RDLCK, 0, 10)
+	require.Equal(t, nfs4.OK, d.closeFile(d.fh, open.StateID))
+	d.checkHostLock(unix.F_UNLCK, 0, 0)
+}
+
 // A fakeLocker is a file system in memory whose host has one reply for each
 // call.
 type fakeLocker struct {

@@ -34,7 +34,7 @@ type cache struct {
 	windows   windowRing
 	leftovers atomic.Int32 // leftovers of directory listings
 	opened    atomic.Int64 // descriptors that Files need
-	locked    atomic.Int64 // fileLocks' descriptors
+	locked    atomic.Int64 // fileLocks' own descriptors
 
 	mu   sync.RWMutex
 	objs map[vfs.Handle]*object

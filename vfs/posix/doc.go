@@ -80,7 +80,7 @@
 // # Locks
 //
 // OpenLocks locks files against local processes by open file descriptions (fcntl(2), F_OFD_SETLK):
-// one for each locked file, in its own descriptor, and with the daemon's rights. They conflict with
+// one for each locked file, that of a File if possible, or else one opened with the daemon's rights. They conflict with
 // local processes' fcntl and lockf locks, and with other servers' locks on the host; flock(2) locks
 // are separate. The description is open for writing only while an exclusive lock exists. A local
 // file system that returns ENOLCK lacks memory, so the caller must try again. A host that returns

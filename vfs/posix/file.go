@@ -41,8 +41,13 @@ type file struct {
 	pos  int64        // directory: the descriptor's position
 	rest *dirLeftover // directory: entries that did not fit into the last listing, or nil
 
-	refs int    // under object.mu
-	used uint32 // tick at the last release, under object.mu
+	// object.mu guards the rest.
+	refs   int
+	used   uint32    // tick at the last release
+	opens  int       // openFiles
+	lent   bool      // the descriptor has fileLocks' locks
+	closed *openFile // the last openFile, closed while the file was lent: see returnFile
+	isDup  bool      // the description is, or was, one of several files: see leaseToWrite
 }
 
 // perms are the attributes on which permission to open a file was based.
@@ -109,7 +114,7 @@ func (f *FS) openLocked(o *object, c *vfs.Cred, w *credKey, acc access) (fl *fil
 // them. o.mu is held.
 func (f *FS) addFile(o *object, w *credKey, acc access, fd int, seen *perms) (fl *file, evicted []*file) {
 	w.groups = slices.Clone(w.groups)
-	fl = &file{File: filesync.File{FD: fd, Ino: o.ino, Failed: &o.failed}, acc: acc, credKey: *w, refs: 1}
+	fl = &file{File: filesync.File{FD: fd, Ino: o.ino, Failed: &o.failed}, acc: acc, credKey: *w, refs: 1, isDup: o.shared.Load()}
 	fl.seen.Store(seen)
 	f.cache.fds.Add(1)
 	evicted = f.limitFiles(o, acc)
@@ -162,11 +167,11 @@ func (f *FS) recheckAccess(o *object, fl *file, c *vfs.Cred, st *unix.Statx_t) e
 // permissions. O_NONBLOCK makes a lease that must be broken return EAGAIN.
 func (f *FS) openFresh(o *object, c *vfs.Cred, acc access, owner uint32) (int, error) {
 	flags := unix.O_RDONLY
-	if acc == accWrite {
-		flags = unix.O_WRONLY
-	}
-	if o.typ == vfs.TypeDir {
-		flags |= unix.O_DIRECTORY
+	switch {
+	case o.typ == vfs.TypeDir:
+		flags = unix.O_DIRECTORY
+	case acc == accWrite:
+		flags = f.writeFlags()
 	}
 	shared := o.shared.Load()
 	fd := -1
@@ -174,7 +179,9 @@ func (f *FS) openFresh(o *object, c *vfs.Cred, acc access, owner uint32) (int, e
 		if shared {
 			return checkAccess(o.fd, acc.accessMode())
 		}
-		fd, err = f.reopenFD(o.fd, flags)
+		if fd, err = f.reopenFD(o.fd, flags); err == unix.EACCES && flags == unix.O_RDWR {
+			fd, err = f.reopenFD(o.fd, unix.O_WRONLY)
+		}
 		return err
 	})
 	if err == unix.EACCES && f.switches && o.typ == vfs.TypeReg &&
@@ -188,6 +195,15 @@ func (f *FS) openFresh(o *object, c *vfs.Cred, acc access, owner uint32) (int, e
 		return dupFD(o.fd) // another description would break the lease
 	}
 	return fd, err
+}
+
+// writeFlags returns how to open a file for writing: if possible also for reading, which a
+// description must be that has shared locks. Other hosts, and FUSE, see how a file is opened.
+func (f *FS) writeFlags() int {
+	if f.traits.local {
+		return unix.O_RDWR
+	}
+	return unix.O_WRONLY
 }
 
 func dupFD(fd int) (int, error) {

@@ -3,12 +3,11 @@
 package posix
 
 import (
-	"context"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
-	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
 // heldFDs counts the descriptors that all Files and fileLocks in the process need, because
@@ -19,10 +18,11 @@ var heldFDs atomic.Int64
 // leave, so that it cannot keep others from opening and locking files.
 type shares struct {
 	opens *fairshare.Places // for Files
-	locks *fairshare.Places // for fileLocks
+	locks *fairshare.Places // for fileLocks with an own descriptor
 }
 
-// newShares shares n descriptors: half for Files, a quarter for locked files.
+// newShares shares n descriptors: half for Files, a quarter for locked files that need
+// their own.
 func newShares(n int64) *shares {
 	return &shares{fairshare.NewPlaces(int(n / 2 / openCost)), fairshare.NewPlaces(int(n / 4))}
 }
@@ -39,14 +39,13 @@ type sharePlace struct {
 	client fairshare.Name
 }
 
-// takeShare acquires a place for the calling client. It returns false if the client may not have
-// another.
-func takeShare(ctx context.Context, of *fairshare.Places) (p sharePlace, ok bool) {
-	addr := vfs.ClientOf(ctx)
-	if !addr.IsValid() {
+// takeShare acquires a place for a client, if the address is valid. It returns false if the client
+// may not have another.
+func takeShare(client netip.Addr, of *fairshare.Places) (p sharePlace, ok bool) {
+	if !client.IsValid() {
 		return p, true
 	}
-	p = sharePlace{of, fairshare.PartyOfIP(addr)}
+	p = sharePlace{of, fairshare.PartyOfIP(client)}
 	return p, of.Take(p.client)
 }
 

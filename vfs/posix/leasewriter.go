@@ -20,7 +20,7 @@ func (f *FS) leaseToWrite(who *leaseHolder, o *object, c *vfs.Cred, owner uint32
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	// Only the description that wrote is sure to report lost data.
-	if f.leases.hasHolder(o) || slices.ContainsFunc(o.files, f.closeWaits) || !f.cache.unmapIdle(o) {
+	if f.leases.hasHolder(o) || slices.ContainsFunc(o.files, f.staysOpen) || !f.cache.unmapIdle(o) {
 		return unix.EAGAIN
 	}
 	fd, err := f.reopenFD(o.fd, unix.O_RDWR)
@@ -39,6 +39,7 @@ func (f *FS) leaseToWrite(who *leaseHolder, o *object, c *vfs.Cred, owner uint32
 		}
 	}()
 	for _, fl := range o.files {
+		fl.isDup = true
 		if err := dupOver(fd, fl.FD); err != nil {
 			return err
 		}
@@ -98,8 +99,9 @@ func (f *FS) replaceFD(flags, fd, place int) {
 	}
 }
 
-// closeWaits reports whether closing fl would wait for a disk.
-func (f *FS) closeWaits(fl *file) bool { return !f.cache.isSettled(fl) }
+// staysOpen reports whether fl must keep its description: closing it would wait for a disk, or end
+// locks.
+func (f *FS) staysOpen(fl *file) bool { return fl.lent || !f.cache.isSettled(fl) }
 
 // unmapIdle removes o's mappings, which keep its description open. It returns false if one is lent.
 // o.mu is held.

@@ -5,6 +5,7 @@ package posix
 import (
 	"context"
 	"math"
+	"net/netip"
 
 	"golang.org/x/sys/unix"
 
@@ -19,20 +20,22 @@ var _ vfs.Locker = (*FS)(nil)
 // on the host: fileLocks changes to such a description for an exclusive lock, and back when no
 // exclusive lock remains.
 type fileLocks struct {
-	f        *FS
-	o        *object
-	fd       int
-	writable bool // fd is open for writing too
+	f *FS
+	o *object
+	lockDescription
 
-	held  locks.Object
-	owner *locks.Owner // the owner in held
-	part  *locks.Part
-	share sharePlace
+	held   locks.Object
+	owner  *locks.Owner // the owner in held
+	part   *locks.Part
+	client netip.Addr // the client that locked the file first
+	counts bool       // an own descriptor is counted
+	share  sharePlace // its place
 }
 
-// OpenLocks opens a regular file with the daemon's own rights (vfs.Locker). Locked files may take a
-// quarter of the descriptors that the cache may have: Files, which may take half, must not keep
-// clients from locking. A locked file counts against the share of the client that locked it first.
+// OpenLocks opens a regular file with the daemon's own rights (vfs.Locker). Locked files that have
+// a descriptor of their own may take a quarter of the descriptors that the cache may have: Files,
+// which may take half, must not keep clients from locking. Such a file counts against the share of
+// the client that locked it first.
 func (f *FS) OpenLocks(ctx context.Context, h vfs.Handle) (vfs.FileLocks, error) {
 	o, err := f.getObject(h)
 	if err != nil {
@@ -42,38 +45,13 @@ func (f *FS) OpenLocks(ctx context.Context, h vfs.Handle) (vfs.FileLocks, error)
 	if o.typ != vfs.TypeReg {
 		return nil, unix.EINVAL
 	}
-	share, ok := takeShare(ctx, f.cache.shares.locks)
-	if ok && !f.cache.reserveFDs(&f.cache.locked, 1, f.cache.max/4) {
-		share.releasePlace()
-		ok = false
-	}
-	if !ok {
-		f.log.Warn("too many locked files, clients must wait: raise the limit on open files (RLIMIT_NOFILE), which bounds them", "client", vfs.ClientOf(ctx))
-		return nil, unix.EMFILE
-	}
-	l := &fileLocks{f: f, o: o, share: share}
-	if err = l.openFile(); err != nil {
-		l.releaseFDs()
+	l := &fileLocks{f: f, o: o, lockDescription: lockDescription{fd: -1}, client: vfs.ClientOf(ctx)}
+	if l.lockDescription, err = l.openDescription(accRead); err != nil {
 		return nil, f.lockError(err, false)
 	}
-	f.cache.fds.Add(1)
-	f.cache.closeExcess(false)
 	l.owner = l.held.NewOwner(nil)
 	l.part = l.owner.NewPart()
 	return l, nil
-}
-
-// openFile opens the file. The holder of a write lease locks through the leased description,
-// because another one would break the lease.
-func (l *fileLocks) openFile() (err error) {
-	l.o.mu.Lock()
-	defer l.o.mu.Unlock()
-	if l.writable = l.o.shared.Load(); l.writable {
-		l.fd, err = dupFD(l.o.fd)
-	} else {
-		l.fd, err = l.f.reopenFD(l.o.fd, unix.O_RDONLY)
-	}
-	return err
 }
 
 // SetLock implements vfs.FileLocks. Bytes beyond the host's maximum offset cannot be locked there.
@@ -89,7 +67,7 @@ func (l *fileLocks) SetLock(r locks.Range, kind locks.Kind) (bool, error) {
 		if _, found, err := l.TestLock(r, kind); err == nil && found != locks.None {
 			return false, nil // opening for writing would only break leases
 		}
-		if err := l.reopenFile(unix.O_RDWR); err != nil {
+		if err := l.changeDescription(accWrite); err != nil {
 			return false, err
 		}
 	}
@@ -102,7 +80,7 @@ func (l *fileLocks) SetLock(r locks.Range, kind locks.Kind) (bool, error) {
 		}
 	}
 	if _, exclusive := l.held.Conflict(nil, everything, false); l.writable && !exclusive && l.owner.Len() <= maxMovedLocks && !l.o.shared.Load() {
-		_ = l.reopenFile(unix.O_RDONLY) // otherwise the description stays, which has the locks too
+		_ = l.changeDescription(accRead) // otherwise the description stays, which has the locks too
 	}
 	if err == unix.EAGAIN || err == unix.EACCES {
 		return false, nil
@@ -121,27 +99,6 @@ func (l *fileLocks) hasLock(r locks.Range, kind locks.Kind) bool {
 		return false
 	})
 	return is
-}
-
-// reopenFile changes to another description of the file. The new description takes the locks, all
-// shared, before the old description is closed. Only the old one leads to the file, which may have
-// lost its name, and whose FS may be closed.
-func (l *fileLocks) reopenFile(access int) error {
-	fd, err := retryEINTR(func() (int, error) {
-		return unix.Open(magicPath(l.fd), access|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-	})
-	if err != nil {
-		return l.f.lockError(err, l.held.Locked())
-	}
-	for r := range l.part.Ranges {
-		if err := l.f.setLock(fd, r, locks.Shared); err != nil {
-			closeFD(fd)
-			return l.f.lockError(err, true)
-		}
-	}
-	l.unlockAndClose()
-	l.fd, l.writable = fd, access == unix.O_RDWR
-	return nil
 }
 
 // TestLock implements vfs.FileLocks.
@@ -168,22 +125,9 @@ func (l *fileLocks) TestLock(r locks.Range, kind locks.Kind) (locks.Range, locks
 
 // Close implements vfs.FileLocks.
 func (l *fileLocks) Close() {
-	l.unlockAndClose()
-	l.releaseFDs()
-	l.f.cache.fds.Add(-1)
-}
-
-// releaseFDs gives back what OpenLocks has counted.
-func (l *fileLocks) releaseFDs() {
-	l.f.cache.releaseFDs(&l.f.cache.locked, 1)
-	l.share.releasePlace()
-}
-
-// unlockAndClose unlocks all bytes, and closes the description. A process that is about
-// to be started may have the description for another moment.
-func (l *fileLocks) unlockAndClose() {
-	_ = l.f.setLock(l.fd, everything, locks.None)
-	closeFD(l.fd)
+	l.closeDescription(l.lockDescription)
+	l.fd = -1
+	l.uncountUnused()
 }
 
 // setLock sets the kind of lock that the description fd has on all bytes in r. EAGAIN: another

@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -198,9 +199,22 @@ func TestLocksAgainstModel(t *testing.T) {
 			w.hostFile("f")
 			other, fd := w.description("f")
 			_, probe := w.description("f")
-			l := w.openLocks(w.walk("f"))
+			h := w.walk("f")
+			l := w.openLocks(h)
+			self := vfs.Cred{UID: uint32(os.Geteuid())}
+			var opened []vfs.Opened // whose descriptors the locks may have
 			var mine, theirs [2 * around]locks.Kind
 			for range 300 {
+				switch k := r.IntN(4); {
+				case k == 0 && len(opened) < 4:
+					o, err := w.f.OpenFile(t.Context(), &self, h, vfs.OpenAccess(1+r.IntN(3)))
+					require.NoError(t, err)
+					opened = append(opened, o)
+				case k == 1 && len(opened) > 0:
+					k = r.IntN(len(opened))
+					opened[k].Close()
+					opened = slices.Delete(opened, k, k+1)
+				}
 				i := r.IntN(around)
 				j := i + r.IntN(around-i)
 				if r.IntN(2) == 0 { // no range has bytes in between, but to be unlocked
@@ -239,6 +253,11 @@ func TestLocksAgainstModel(t *testing.T) {
 				require.Equal(t, exclusive, l.(*fileLocks).writable, "open for writing")
 			}
 			l.Close()
+			for _, o := range opened {
+				o.Close()
+			}
+			assert.Zero(t, w.f.cache.opened.Load())
+			assert.Zero(t, w.f.cache.locked.Load())
 			for k := range around {
 				assert.Equal(t, theirs[k], kindAt(t, probe, offset(k)))
 			}
@@ -330,7 +349,7 @@ func TestLockConflictLease(t *testing.T) {
 }
 
 // TestLockBudget locks more files than a quarter of the descriptors, while open
-// files have their half.
+// files have their half, and need no more to be locked.
 func TestLockBudget(t *testing.T) {
 	checkCleanup(t)
 	said := new(bytes.Buffer)
@@ -353,7 +372,8 @@ func TestLockBudget(t *testing.T) {
 		}
 		all = append(all, l)
 	}
-	assert.Len(t, all, minMaxFiles/4)
+	const lend = minMaxFiles / 2 / openCost / 2 // the files that are kept open, to read and to write
+	assert.Len(t, all, lend+minMaxFiles/4)
 	assert.Contains(t, said.String(), "RLIMIT_NOFILE")
 	assert.LessOrEqual(t, w.f.cache.fds.Load(), int64(minMaxFiles+3))
 	for _, l := range all {

@@ -85,7 +85,7 @@ func (f *FS) openEach(ctx context.Context, o *object, c *vfs.Cred, wanted vfs.Op
 // newOpenFile creates an openFile, which takes over the reference to fl. It returns nil if there
 // are too many.
 func (f *FS) newOpenFile(ctx context.Context, o *object, fl *file, c *vfs.Cred) vfs.File {
-	share, ok := takeShare(ctx, f.cache.shares.opens)
+	share, ok := takeShare(vfs.ClientOf(ctx), f.cache.shares.opens)
 	if ok && !f.cache.keepOpen(o) {
 		share.releasePlace()
 		ok = false
@@ -96,6 +96,9 @@ func (f *FS) newOpenFile(ctx context.Context, o *object, fl *file, c *vfs.Cred) 
 	}
 	w := &openFile{f: f, acc: fl.acc, cred: *c, o: o, fl: fl, share: share}
 	w.cred.Groups = slices.Clone(c.Groups)
+	o.mu.Lock()
+	fl.opens++
+	o.mu.Unlock()
 	return w
 }
 
@@ -151,10 +154,12 @@ func (f *FS) CreateFile(ctx context.Context, c *vfs.Cred, dir vfs.Handle, name s
 func (f *FS) openMade(o *object, c *vfs.Cred, fd int, acc access) (*file, error) {
 	flags := unix.O_RDONLY
 	if acc == accWrite {
-		flags = unix.O_WRONLY
+		flags = f.writeFlags()
 	}
+	isDup := false
 	own, err := f.reopenFD(fd, flags)
 	if err == unix.EACCES { // to a process that is not root, because of the mode
+		isDup = true
 		own, err = dupFD(fd)
 	}
 	if err != nil {
@@ -163,6 +168,7 @@ func (f *FS) openMade(o *object, c *vfs.Cred, fd int, acc access) (*file, error)
 	w := f.credKeyOf(c)
 	o.mu.Lock()
 	fl, evicted := f.addFile(o, &w, acc, own, &perms{})
+	fl.isDup = fl.isDup || isDup
 	o.mu.Unlock()
 	f.closeEvicted(evicted, acc)
 	return fl, nil
@@ -231,8 +237,24 @@ func (w *openFile) setSize(size uint64) error {
 	return err
 }
 
-// Close releases the object. A removed one is freed with its last openFile.
+// Close closes the File. If its descriptor has locks, the last File stays open, and counted, until
+// these are gone or have another descriptor.
 func (w *openFile) Close() {
+	fl := w.fl
+	w.o.mu.Lock()
+	fl.opens--
+	stays := fl.lent && fl.opens == 0 && fl.closed == nil
+	if stays {
+		fl.closed = w
+	}
+	w.o.mu.Unlock()
+	if !stays {
+		w.release()
+	}
+}
+
+// release releases the object. A removed one is freed with its last openFile.
+func (w *openFile) release() {
 	f, o := w.f, w.o
 	f.closeFile(o, w.fl)
 	f.cache.releaseFDs(&f.cache.opened, openCost)

@@ -34,8 +34,8 @@ type Options struct {
 	Exclusive bool
 
 	// MaxFiles bounds the open descriptors. Less than 64 is taken as 64. 0 means half of
-	// RLIMIT_NOFILE, at most 16384, not counting what clients hold: Files and locked files in
-	// the process may together take three quarters of RLIMIT_NOFILE.
+	// RLIMIT_NOFILE, at most 16384, not counting what clients hold: Files, and locked files
+	// without a File, in the process may together take three quarters of RLIMIT_NOFILE.
 	MaxFiles int
 
 	// IdleTime is about how long an unused descriptor is kept; 0 means 2 s.
