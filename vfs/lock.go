@@ -22,7 +22,7 @@ type LockWatcher interface {
 	Locker
 
 	// LockWaited reports whether another process waits for a lock on the object with a key
-	// (Identifier). It does not wait for storage, and may be called at any time.
+	// (Identifier), which FileLocks have locked. It does not wait for storage, and may be called at any time.
 	LockWaited(key []byte) (bool, error)
 }
 

@@ -398,3 +398,75 @@ func TestWaitedLock(t *testing.T) {
 	_, known := hears(export, "handle")
 	assert.False(t, known)
 }
+
+// TestCourtesyOfLocks lets a client with locks on the host be silent for hours: it keeps them, and
+// its opens, until another client or a process of the host needs them.
+func TestCourtesyOfLocks(t *testing.T) {
+	byOther := func(d *hostLockServer, deny uint32, start uint64) {
+		o := d.newOtherClient()
+		open, _, st := o.openName(openArgs("other", "f", nfs4.ShareRead, deny, nfs4.NoCreate))
+		require.Equal(d.t, nfs4.OK, st)
+		_, st = o.lockFile(d.fh, lockArgs(open.StateID, "l", nfs4.LockRead, start, 10))
+		require.Equal(d.t, nfs4.OK, st)
+	}
+	onHost := func(d *hostLockServer, wait func() error) {
+		granted := make(chan error, 1)
+		go func() { granted <- wait() }()
+		assert.Eventually(d.t, func() bool {
+			d.s.state.Sweep()
+			return len(granted) > 0
+		}, 20*time.Second, 10*time.Millisecond)
+		assert.NoError(d.t, <-granted)
+	}
+	for _, tt := range []struct {
+		name  string
+		need  func(*hostLockServer)
+		keeps bool
+	}{
+		{"nobody", func(*hostLockServer) {}, true},
+		{"a client, other bytes", func(d *hostLockServer) { byOther(d, 0, 20) }, true},
+		{"a client, by LOCK", func(d *hostLockServer) { byOther(d, 0, 19) }, false},
+		{"a client, by a deny mode", func(d *hostLockServer) { byOther(d, nfs4.ShareWrite, 20) }, false},
+		{"a process that tries", func(d *hostLockServer) {
+			assert.False(d.t, d.lockOnHost(unix.F_RDLCK, 19, 1))
+		}, true},
+		{"a process that waits, by an OFD lock", func(d *hostLockServer) {
+			onHost(d, func() error {
+				return unix.FcntlFlock(uintptr(d.other), unix.F_OFD_SETLKW, &unix.Flock_t{Type: unix.F_RDLCK, Start: 19, Len: 1})
+			})
+		}, false},
+		{"a process that waits, by fcntl", func(d *hostLockServer) {
+			onHost(d, func() error {
+				return unix.FcntlFlock(uintptr(d.other), unix.F_SETLKW, &unix.Flock_t{Type: unix.F_WRLCK, Start: 19, Len: 1})
+			})
+		}, false},
+		{"a process, by flock", func(d *hostLockServer) { // an independent lock: it does not wait
+			onHost(d, func() error { return unix.Flock(d.other, unix.LOCK_EX) })
+		}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := newHostLockServer(t)
+			open, _, st := d.openName(openArgs("o", "f", nfs4.ShareBoth, 0, nfs4.NoCreate))
+			require.Equal(t, nfs4.OK, st)
+			locked, st := d.lockFile(d.fh, lockArgs(open.StateID, "l", nfs4.LockWrite, 10, 10))
+			require.Equal(t, nfs4.OK, st)
+			for range 12 {
+				d.ahead.Add(int64(time.Hour))
+				d.s.state.Sweep()
+			}
+			d.checkHostLock(unix.F_WRLCK, 10, 10)
+			tt.need(d)
+			d.s.state.Sweep()
+			d.s.state.WaitForHostLocks()
+			if !tt.keeps {
+				st, _ = d.sendSteps(putStep(d.fh))
+				assert.Equal(t, nfs4.ErrBadSession, st)
+				return
+			}
+			d.checkHostLock(unix.F_WRLCK, 10, 10)
+			_, st = d.unlockFile(d.fh, &nfs4.LockUArgs{Type: nfs4.LockWrite, StateID: locked.StateID, Length: toEnd})
+			assert.Equal(t, nfs4.OK, st)
+			assert.Equal(t, nfs4.OK, d.closeFile(d.fh, open.StateID))
+		})
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,6 +42,7 @@ type testServer struct {
 	mappable   bool             // replies may have data in mappings of files,
 	lent       int              // and so many had
 	partial    bool             // a SETATTR that fails may have set attributes
+	ahead      *atomic.Int64    // how far the State's clock is ahead, in nanoseconds
 }
 
 func newTestServer(t testing.TB, exports ...exportset.Export) *testServer {
@@ -49,10 +51,11 @@ func newTestServer(t testing.TB, exports ...exportset.Export) *testServer {
 	}
 	r, err := exportset.New(exportset.Config{Exports: exports})
 	require.NoError(t, err)
-	start := time.Now()
-	state := nfs4state.New(WithFiles(nfs4state.Config{Now: func() time.Duration { return time.Since(start) }, Epoch: 7, Lease: 40 * time.Second}))
+	start, ahead := time.Now(), new(atomic.Int64)
+	now := func() time.Duration { return time.Since(start) + time.Duration(ahead.Load()) }
+	state := nfs4state.New(WithFiles(nfs4state.Config{Now: now, Epoch: 7, Lease: 40 * time.Second}))
 	return &testServer{
-		t: t, s: New(Config{Exports: r, State: state, Lease: 40 * time.Second}), minor: 2, cached: 7584, tag: "tag",
+		t: t, ahead: ahead, s: New(Config{Exports: r, State: state, Lease: 40 * time.Second}), minor: 2, cached: 7584, tag: "tag",
 		peer: &oncrpc.Peer{Addr: netip.MustParseAddrPort("192.0.2.1:700"), Network: "tcp"},
 		cred: rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: 1000, GID: 1000},
 	}

@@ -14,6 +14,7 @@ import (
 )
 
 // TestParseLocks reads lines of Linux 6.1's /proc/locks: a waiter is behind the lock that is in its way.
+// In another PID namespace the process has the number 0.
 func TestParseLocks(t *testing.T) {
 	const content = `1: POSIX  ADVISORY  WRITE 917 00:19:1103 0 EOF
 1: -> POSIX  ADVISORY  WRITE 918 00:19:1103 0 EOF
@@ -24,11 +25,36 @@ func TestParseLocks(t *testing.T) {
 4: FLOCK  ADVISORY  WRITE 20557 fe:00:77 0 EOF
 4: -> FLOCK  ADVISORY  WRITE 21812 fe:00:77 0 EOF
 `
-	assert.Equal(t, map[uint64]struct{}{9981176: {}}, parseLocks([]byte(content)))
+	inodes, shown := parseLocks([]byte(content))
+	assert.Equal(t, map[uint64]struct{}{9981176: {}}, inodes)
+	assert.True(t, shown)
 	for n := range content {
 		parseLocks([]byte(content[:n]))
 	}
-	assert.Empty(t, parseLocks(nil))
+}
+
+// TestLocksHidden checks that it is unknown who waits if /proc/locks cannot be read, or does not
+// have the server's own locks.
+func TestLocksHidden(t *testing.T) {
+	const others = "1: FLOCK  ADVISORY  WRITE 917 00:19:1103 0 EOF\n1: -> FLOCK  ADVISORY  WRITE 918 00:19:1103 0 EOF\n"
+	const own = "2: OFDLCK ADVISORY  READ -1 08:01:131 0 0\n"
+	for _, tt := range []struct {
+		content string
+		err     error
+		want    error
+	}{
+		{"", unix.ENOENT, unix.ENOENT},
+		{"", nil, errLocksHidden},
+		{others, nil, errLocksHidden},
+		{others + own, nil, nil},
+	} {
+		w := lockWaits{readFile: func(string) ([]byte, error) { return []byte(tt.content), tt.err }}
+		for range 2 {
+			waits, err := w.isWaiting(1103)
+			assert.False(t, waits)
+			assert.Equal(t, tt.want, err, tt.content)
+		}
+	}
 }
 
 // TestLockWaited checks that a lock of another description that waits for one of FileLocks is
@@ -75,4 +101,24 @@ func TestLockWaitedElsewhere(t *testing.T) {
 		_, err = w.f.LockWaited(key)
 		assert.ErrorIs(t, err, unix.EOPNOTSUPP, fsType)
 	}
+}
+
+// TestLockWaitEnds checks that a process that has stopped waiting does not count, even if checks of
+// other files share what was read.
+func TestLockWaitEnds(t *testing.T) {
+	const lock, waiter = "1: OFDLCK ADVISORY  WRITE -1 fe:00:7 0 EOF\n", "1: -> POSIX  ADVISORY  WRITE 918 fe:00:7 0 EOF\n"
+	content, reads := lock+waiter, 0
+	w := lockWaits{readFile: func(string) ([]byte, error) { reads++; return []byte(content), nil }}
+	check := func(ino uint64, want bool, wantReads int) {
+		t.Helper()
+		waits, err := w.isWaiting(ino)
+		require.NoError(t, err)
+		assert.Equal(t, want, waits)
+		assert.Equal(t, wantReads, reads)
+	}
+	check(8, false, 1)
+	check(9, false, 1)
+	check(7, true, 2)
+	content = lock
+	check(7, false, 3)
 }
