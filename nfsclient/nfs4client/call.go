@@ -172,7 +172,7 @@ func (s *Session) sendUntilSequenced(ctx context.Context, g *sessionState, sl *s
 			c.epoch = g.epoch
 			s.lastRenewal.Store(int64(sent)) // the server's lease starts no earlier
 			if !retransmitted {              // a repeated reply may be old (RFC 8881, Section 2.10.6.1.1)
-				g.slots.setTarget(c.seqRes.TargetHighestSlotID)
+				g.slots.setTarget(min(c.seqRes.TargetHighestSlotID, c.seqRes.HighestSlotID))
 				s.handleFlags(g, c.seqRes.Flags)
 			}
 			return nil

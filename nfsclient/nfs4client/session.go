@@ -254,7 +254,7 @@ func (s *Session) createSession(ctx context.Context) (*sessionState, error) {
 			f.MaxRequests, f.MaxOperations, f.MaxRequestSize, f.MaxResponseSize)
 	}
 	g := &sessionState{id: res.Session, fore: *f, epoch: s.epoch}
-	g.slots.initSlots(min(f.MaxRequests, uint32(s.cfg.Slots)))
+	g.slots.initSlots(uint32(s.cfg.Slots), f.MaxRequests)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.server.Session, s.server.Fore = res.Session, res.Fore

@@ -162,12 +162,13 @@ func TestSlots(t *testing.T) {
 }
 
 // TestRetarget checks that slots beyond sr_target_highest_slotid are left
-// alone, and that calls waiting for one are served when the target rises.
+// alone, and that calls waiting for one are served when the target rises, also
+// above the number of slots in CREATE_SESSION's results.
 //
 // R8881-2.10.6.1-7, R8881-2.10.6.1-8, R8881-2.10.6.1-9.
 func TestRetarget(t *testing.T) {
 	var tab slotTable
-	tab.initSlots(4)
+	tab.initSlots(4, 2)
 	take := func() (uint32, uint32) {
 		var c Compound
 		c.Reset()
@@ -203,6 +204,12 @@ func TestRetarget(t *testing.T) {
 	}()
 	tab.setTarget(^uint32(0))
 	assert.EqualValues(t, 1, <-got)
+	for want := uint32(2); want < 4; want++ {
+		id, _ := take()
+		assert.Equal(t, want, id)
+	}
+	_, ok := tab.freeLocked()
+	assert.False(t, ok, "the Session has requested no more")
 	tab.breakSession()
 	_, _, err = tab.acquireSlot(t.Context(), &c)
 	assert.ErrorIs(t, err, errBroken)

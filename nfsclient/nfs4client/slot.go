@@ -20,13 +20,14 @@ var errBroken = errors.New("nfs4client: session replaced")
 // A slotTable holds one session's slots (RFC 8881, Section 2.10.6.1). A call
 // acquires the lowest free slot. The server can lower the limit with
 // sr_target_highest_slotid: slots beyond the limit finish their calls and are
-// not acquired again.
+// not acquired again. It can also raise the limit, up to the number of slots that
+// the Session has requested.
 type slotTable struct {
 	mu       sync.Mutex
 	busyBits [maxSlots / 64]uint64 // bits
-	slot     []slot
-	limit    uint32      // number of slots that may be acquired
-	waiting  []*Compound // in order of arrival
+	slot     []slot                // as many as the Session has requested
+	limit    uint32                // number of slots that may be acquired
+	waiting  []*Compound           // in order of arrival
 	broken   bool
 }
 
@@ -36,9 +37,10 @@ type slot struct {
 	uncertain bool   // the server may have seen a call with that sequence ID
 }
 
-// initSlots creates n free slots.
-func (t *slotTable) initSlots(n uint32) {
-	t.slot, t.limit = make([]slot, n), n
+// initSlots creates free slots: as many as the Session has requested, of which the
+// server has granted n.
+func (t *slotTable) initSlots(requested, n uint32) {
+	t.slot, t.limit = make([]slot, requested), min(requested, n)
 	for i := range t.slot {
 		t.slot[i].nextSeqID = 1
 	}
@@ -92,7 +94,7 @@ func (t *slotTable) releaseSlot(id uint32) {
 	t.serveLocked()
 }
 
-// setTarget limits the slots to those up to the server's target, highest.
+// setTarget limits the slots to those up to highest.
 func (t *slotTable) setTarget(highest uint32) {
 	n := uint32(len(t.slot))
 	if highest < n {
