@@ -200,8 +200,9 @@ func (c *client) canCallBack() bool {
 
 // MayCallBack reports whether a session's client can be called back.
 func (s *State) MayCallBack(session *Session) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	var h hold
+	s.lockClient(session.client, &h, false)
+	defer s.unlock(&h)
 	return session.client.canCallBack()
 }
 

@@ -24,10 +24,11 @@ type ownerKey struct {
 type clientOwner struct{ confirmed, unconfirmed *client }
 
 // A client is the record of one client incarnation. State.mu guards it, except
-// the sessions' own fields.
+// the sessions' own fields, and those that its part of the State guards.
 type client struct {
 	id              uint64
 	number          uint64 // increases with each record
+	part            uint8  // of the State
 	key             ownerKey
 	verifier        nfs4.Verifier
 	principal       Principal
@@ -49,26 +50,27 @@ type client struct {
 	sequence     uint32                 // the last CREATE_SESSION's
 	createResult *nfs4.CreateSessionRes // its results, for a retry
 
-	v40             *client40     // nil except in NFSv4.0
-	sessions        []*Session    // in NFSv4.0: only v40.session
-	renewedAt       time.Duration // when the last session was destroyed, or when confirmed
-	reclaimed       bool          // RECLAIM_COMPLETE was received
-	partlyReclaimed bool          // the grace period ended after a reclaim, before RECLAIM_COMPLETE
-	hadKinds        stateKinds    // kinds of state in its record
-	unusedKinds     stateKinds    // the subset that it has not had since the last trimRecord
-	lastRecord      uint64        // number of its last record
-	opens           map[openKey]*Open
-	shareCount      int                    // opens with modes: the SHAREs of a Machine
+	v40             *client40              // nil except in NFSv4.0
+	sessions        []*Session             // in NFSv4.0: only v40.session
+	renewedAt       time.Duration          // when the last session was destroyed, or when confirmed
+	reclaimed       bool                   // RECLAIM_COMPLETE was received
+	partlyReclaimed bool                   // the grace period ended after a reclaim, before RECLAIM_COMPLETE
+	lastRecord      uint64                 // number of its last record
 	namedObjects    map[string]namedObject // a Machine's, by filehandle: see MachineKey
-	lockSets        int
-	locks           int // in its lockSets
-	denyOpens       int // opens with a deny mode
-	revoked         map[*holding]struct{}
-	tasks           map[*func()]struct{} // see Work
+	tasks           map[*func()]struct{}   // see Work
+	relievedUntil   time.Duration          // ChooseForRecall does not choose the client before
 
+	// The client's part of the State guards these.
+	hadKinds         stateKinds // kinds of state in its record
+	unusedKinds      stateKinds // the subset that it has not had since the last trimRecord
+	opens            map[openKey]*Open
+	shareCount       int // opens with modes: the SHAREs of a Machine
+	lockSets         int
+	locks            int // in its lockSets
+	denyOpens        int // opens with a deny mode
+	revoked          map[*holding]struct{}
 	delegations      map[*file]*Delegation
-	writeDelegations int           // included in delegations
-	relievedUntil    time.Duration // ChooseForRecall does not choose the client before
+	writeDelegations int // included in delegations
 
 	// Revoked delegations that were not returned in time, and other revoked
 	// state.
@@ -328,7 +330,7 @@ func (s *State) newClient(key ownerKey, x *Exchange, deferred *deferredWork) (
 	}
 	s.lastClientNumber++
 	c := &client{
-		id: s.newClientID(), number: s.lastClientNumber, key: key, verifier: x.Verifier, principal: x.Principal, host: x.Host, protect: x.Protect,
+		id: s.newClientID(), number: s.lastClientNumber, part: uint8(s.lastClientNumber % stateParts), key: key, verifier: x.Verifier, principal: x.Principal, host: x.Host, protect: x.Protect,
 		createdAt: s.config.Now(), impl: x.Impl, minor: x.Minor, opens: make(map[openKey]*Open), group: p,
 		knownAddrs: []fairshare.Name{x.Party},
 	}

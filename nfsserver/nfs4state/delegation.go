@@ -19,10 +19,11 @@ type Delegation struct {
 	// Referring is the call that got the Delegation.
 	Referring nfs4.ReferringCalls
 
+	fileIndex int // index in file.delegations; the file's shard guards it
+
 	// State.mu guards these.
-	fileIndex int // index in file.delegations
-	recalled  bool
-	revokeAt  time.Duration // after a recall: when the Delegation is revoked
+	recalled bool
+	revokeAt time.Duration // after a recall: when the Delegation is revoked
 }
 
 // Writes reports whether d is a write delegation.
@@ -55,17 +56,22 @@ func (a *Delegate) recordKinds() stateKinds {
 // have the object open. State.Delegate checks again. NFS4ERR_DELAY means that a limit
 // is reached, and NFS4ERR_EXIST that the client already has a delegation for it.
 func (s *State) MayDelegate(session *Session, key string, write bool) nfs4.Status {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mayDelegate(session.client, &Delegate{Key: key, Write: write})
+	return retryWhole(func(whole bool) nfs4.Status {
+		var h hold
+		s.lockClient(session.client, &h, whole)
+		defer s.unlock(&h)
+		sh := s.lockFile(key, &h)
+		return s.mayDelegate(session.client, sh.files[key], &Delegate{Key: key, Write: write}, &h)
+	})
 }
 
 // DelegationType returns the type of the delegation that a session's client has for
 // an object.
 func (s *State) DelegationType(session *Session, key string) nfs4.Delegation {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch d := session.client.delegations[s.files[key]]; {
+	var h hold
+	s.lockClient(session.client, &h, false)
+	defer s.unlock(&h)
+	switch d := session.client.delegations[s.lockFile(key, &h).files[key]]; {
 	case d == nil:
 		return nfs4.DelegateNone
 	case d.Writes():
@@ -107,8 +113,7 @@ func (s *State) ChooseForRecall(session *Session) (id uint64, keep, types uint32
 	return most.id, uint32(len(most.delegations) / 2), types
 }
 
-func (s *State) mayDelegate(c *client, a *Delegate) nfs4.Status {
-	f := s.files[a.Key]
+func (s *State) mayDelegate(c *client, f *file, a *Delegate, h *hold) nfs4.Status {
 	switch {
 	case c.ended:
 		return nfs4.ErrBadSession
@@ -129,6 +134,8 @@ func (s *State) mayDelegate(c *client, a *Delegate) nfs4.Status {
 		return nfs4.ErrExist
 	case len(f.modeCounts[denyShift]) > 0, f.machineOpens > 0, !a.Write && len(f.modeCounts[1]) > 0, a.Write && !f.isUsedOnlyBy(c):
 		return nfs4.ErrShareDenied
+	case s.needsStateFor(c.group, stateIDs, 1, h), s.needsStateFor(c.group, delegatedFiles, 1, h):
+		return statusNeedsState
 	case !s.hasQuota(c.group, stateIDs, 1), !s.hasQuota(c.group, delegatedFiles, 1):
 		return nfs4.ErrDelay
 	}
@@ -153,10 +160,9 @@ func (f *file) isUsedOnlyBy(c *client) bool {
 // delegation.
 const maxOwnOpens = 64
 
-// writtenByOther reports whether a client other than c has a write delegation of an
-// object.
-func (s *State) writtenByOther(key string, c *client) bool {
-	f := s.files[key]
+// isWrittenByOther reports whether a client other than c has a write delegation of f, which
+// may be nil.
+func (f *file) isWrittenByOther(c *client) bool {
 	return f != nil && len(f.delegations) > 0 && f.delegations[0].Writes() && f.delegations[0].client != c
 }
 
@@ -168,11 +174,10 @@ func (s *State) claimsDelegation(c *client, a *OpenFile) bool {
 	if a.Access == nfs4.ShareRead {
 		return true
 	}
-	f := s.files[a.Key]
-	if f == nil { // the object is not yet known, but some file is delegated so
-		return a.Key == "" && c.writeDelegations > 0
+	if a.Key == "" { // the object is not yet known, but some file is delegated so
+		return c.writeDelegations > 0
 	}
-	d := c.delegations[f]
+	d := c.delegations[s.fileOf(a.Key)]
 	return d != nil && d.Writes()
 }
 
@@ -182,17 +187,19 @@ func (s *State) claimsDelegation(c *client, a *OpenFile) bool {
 // that later changes call Recall.
 func (s *State) Delegate(session *Session, a *Delegate, attach any) (d *Delegation, status nfs4.Status) {
 	c := session.client
-	status = s.retryUntilStored(a.Aside, func() nfs4.Status {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if status := s.mayDelegate(c, a); status != nfs4.OK {
+	status = s.retryUntilStored(a.Aside, func(whole bool) nfs4.Status {
+		var h hold
+		s.lockClient(c, &h, whole)
+		defer s.unlock(&h)
+		f := s.lockFile(a.Key, &h).files[a.Key]
+		if status := s.mayDelegate(c, f, a, &h); status != nfs4.OK {
 			return status
 		}
-		if !s.recordState(c, a.recordKinds(), a.Key) {
-			return statusNotStored
+		status := s.recordState(c, a.recordKinds(), a.Key, &h)
+		if status == nfs4.OK {
+			d = s.newDelegation(c, f, a, attach)
 		}
-		d = s.newDelegation(c, a, attach)
-		return nfs4.OK
+		return status
 	})
 	if status != nfs4.OK {
 		s.config.Release(attach)
@@ -201,15 +208,14 @@ func (s *State) Delegate(session *Session, a *Delegate, attach any) (d *Delegati
 	return d, nfs4.OK
 }
 
-func (s *State) newDelegation(c *client, a *Delegate, attach any) *Delegation {
-	f := s.files[a.Key]
+func (s *State) newDelegation(c *client, f *file, a *Delegate, attach any) *Delegation {
 	d := &Delegation{Open: Open{File: attach, Key: a.Key, key: openKey{file: f, handle: a.Handle}}, fileIndex: len(f.delegations)}
 	d.Referring = a.Referring
 	d.modes.Store(nfs4.ShareRead)
 	if a.Write {
 		d.modes.Store(nfs4.ShareBoth)
 		c.writeDelegations++
-		s.delegations.writes++
+		s.delegations.writes.Add(1)
 	}
 	d.client, d.open, d.delegation = c, &d.Open, d
 	s.assignStateID(&d.holding, "")
@@ -221,7 +227,7 @@ func (s *State) newDelegation(c *client, a *Delegate, attach any) *Delegation {
 	c.delegations[f] = d
 	f.delegations = append(f.delegations, d)
 	s.holdings.put(d.index, &d.holding)
-	s.delegations.granted++
+	s.delegations.granted.Add(1)
 	return d
 }
 
@@ -237,22 +243,15 @@ func (s *State) endDelegation(d *Delegation, record uint64, deferred *deferredWo
 	delete(c.delegations, f)
 	if d.Writes() {
 		c.writeDelegations--
-		s.delegations.writes--
+		s.delegations.writes.Add(-1)
 	}
 	last := len(f.delegations) - 1
 	f.delegations[d.fileIndex] = f.delegations[last]
 	f.delegations[d.fileIndex].fileIndex = d.fileIndex
 	f.delegations[last] = nil
 	f.delegations = f.delegations[:last]
-	s.dropFile(f)
+	f.removeIfUnused()
 	deferred.deferRelease(d.File, record)
-}
-
-// dropFile removes a file without opens and delegations.
-func (s *State) dropFile(f *file) {
-	if len(f.opens) == 0 && len(f.delegations) == 0 {
-		delete(s.files, f.key)
-	}
 }
 
 // DelegationOf returns the delegation with a stateid of a session's client.
@@ -273,10 +272,11 @@ func (s *State) DelegationOf(session *Session, id *nfs4.StateID) (*Delegation, n
 func (s *State) ReturnDelegation(session *Session, id *nfs4.StateID) nfs4.Status {
 	var deferred deferredWork
 	defer func() { s.runDeferred(deferred) }()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.lockClient(session.client, &deferred.hold, false)
+	defer s.unlock(&deferred.hold)
 	d, status := s.DelegationOf(session, id)
 	if status == nfs4.OK {
+		s.lockFile(d.Key, &deferred.hold)
 		s.endDelegation(d, 0, &deferred)
 	}
 	return status
@@ -310,9 +310,11 @@ func (s *State) Recall(d *Delegation) time.Duration {
 // IsOpenForWriting reports whether a delegation's client has the object open for writing. The
 // client may have returned the delegation.
 func (s *State) IsOpenForWriting(d *Delegation) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f := s.files[d.Key]
+	var h hold
+	sh := s.shardOf(d.Key)
+	s.lockShard(sh, &h, false)
+	defer s.unlock(&h)
+	f := sh.files[d.Key]
 	return f != nil && f.modeCounts[1][d.client] > 0
 }
 

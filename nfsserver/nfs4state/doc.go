@@ -43,7 +43,7 @@
 // Config.Journal stores which clients have state, and which kinds. Changed records
 // are queued while State.mu is held. A grant depends on its client's record, and on
 // the records of clients that have lost state of the object: if these are not yet
-// stable, the call releases State.mu, waits for the journal, and is checked again
+// stable, the call unlocks the State, waits for the journal, and is checked again
 // from the start. Therefore no client loses a grant, and none can reclaim state
 // that has since been granted to another. After a restart clients with a record may
 // reclaim; grace.go lists the calls that wait for them.
@@ -58,17 +58,33 @@
 //
 // # Locks
 //
-// State.mu guards client records, opens and locks, and is never held during calls to
-// the host or writes to the journal. hostFile.mu is held during calls to the host for
-// one object; it is locked before State.mu and ledger.mu. Neither of these two is
-// locked while the other is held. Session.mu guards slots, and is held only for a few
-// assignments: SEQUENCE locks nothing else. State.mu is locked before it. Its holder
-// may lock several sessions, so that a client is removed only if none of its sessions
-// is used concurrently.
+// OPEN, LOCK, LOCKU, CLOSE and DELEGRETURN lock only a part of the State (statePart), which
+// guards what their client has, and the fileShard of their object, which guards the opens, share
+// reservations, byte-range locks, delegations and queue of the file. Calls of different clients for
+// different files therefore use no common mutex; what all count together is atomic.
 //
-// A call that iterates over all of a client's state releases State.mu for a moment after
-// maxEntriesPerHold entries, so a removed client's state is removed in steps. A call that conflicts
-// with some of that state helps (endAllState), and starts again.
+// State.mu locks the State as a whole: no part is locked at the same time. It guards the table of
+// clients, whether a client has been removed, the records for the journal, and the queues of owners
+// that wait for locks, which the holder of a part may read. A call that has locked only a part and
+// must change any of these (it needs a record, waits for a lock, conflicts with a silent client, or
+// is near a limit) returns statusNeedsState, and starts again with State.mu. So do all calls in the
+// grace period, and those of NFSv4.0 clients and Machines.
+//
+// A goroutine locks mutexes in this order (lockRank):
+//
+//	hostFile.mu     one; held during calls to the host for one object
+//	State.mu        never held during calls to the host or writes to the journal
+//	statePart.mu    one, instead of State.mu
+//	fileShard.mu    one, with a part
+//	Session.mu      held for a few assignments; SEQUENCE locks nothing else
+//	ledger.mu, and those of slab and specials: one, with no other call
+//
+// The holder of State.mu may lock several sessions, so that a client is removed only if none of
+// its sessions is used concurrently.
+//
+// A call that visits very many entries unlocks the State for a moment after maxEntriesPerHold
+// entries, so a removed client's state is removed in steps. A call that conflicts with some of that
+// state helps (endAllState), and starts again.
 //
 // The package must not know sockets, file systems or the encoding of calls.
 package nfs4state

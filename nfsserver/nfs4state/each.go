@@ -1,11 +1,11 @@
 package nfs4state
 
-// eachStep is the number of Opens that EachOpen visits while it holds State.mu:
+// eachStep is the number of Opens that EachOpen visits while it holds a mutex:
 // other clients may have very many.
 const eachStep = 256
 
 // EachOpen calls fn for each Open that a session's client, or any client if session is nil, has
-// for an object, until fn returns false. fn is called with State.mu held. EachOpen finds every
+// for an object, until fn returns false. fn is called with mutexes held. EachOpen finds every
 // Open that exists throughout the call; fn may get one of these twice.
 func (s *State) EachOpen(session *Session, key []byte, fn func(o *Open) bool) {
 	for at := -1; at != 0; {
@@ -18,9 +18,11 @@ func (s *State) EachOpen(session *Session, key []byte, fn func(o *Open) bool) {
 // is closed between two calls, the last Open takes its index: it has been visited,
 // or is now below at.
 func (s *State) eachOpenStep(session *Session, key []byte, at int, fn func(o *Open) bool) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f := s.files[string(key)]
+	var h hold
+	sh := s.shardOf(string(key))
+	s.lockShard(sh, &h, false)
+	defer s.unlock(&h)
+	f := sh.files[string(key)]
 	if f == nil {
 		return 0
 	}

@@ -35,7 +35,7 @@ func TestEachOpen(t *testing.T) {
 		}
 		found, calls := make(map[*Open]bool), 0
 		for at := -1; at != 0; calls++ {
-			before := len(w.files["f"].opens)
+			before := len(w.fileOf("f").opens)
 			next := w.eachOpenStep(mine, []byte("f"), at, func(o *Open) bool { found[o] = true; return true })
 			if at < 0 {
 				at = before

@@ -107,44 +107,45 @@ func (s *State) endClientStep(c *client, deferred *deferredWork) bool {
 }
 
 // shedOpen removes an Open's waiting owners and locks, of which there may be many, until
-// State.mu should be released. It reports whether nothing is left: then the caller may call
+// the State should be unlocked. It reports whether nothing is left: then the caller may call
 // closeOpen.
 func (s *State) shedOpen(o *Open, deferred *deferredWork) bool {
+	entries := s.entriesIn(&deferred.hold)
 	for w := range o.waits {
-		if s.mu.shouldPause() {
+		if entries.shouldPause() {
 			return false
 		}
-		s.mu.countEntry()
+		entries.countEntry()
 		s.leaveQueue(w, deferred)
 	}
 	for _, set := range o.locks {
 		for set.part.Len() > 0 {
-			if s.mu.shouldPause() {
+			if entries.shouldPause() {
 				return false
 			}
 			s.dropLock(set, deferred)
 		}
-		if s.mu.shouldPause() {
+		if entries.shouldPause() {
 			return false
 		}
-		s.mu.countEntry()
+		entries.countEntry()
 		s.rememberExpired(&set.holding)
 		set.revokedStatus = o.revokedStatus
 		s.endLocks(set, deferred)
 	}
-	if s.mu.shouldPause() {
+	if entries.shouldPause() {
 		return false
 	}
-	s.mu.countEntry()
+	entries.countEntry()
 	return true
 }
 
 // dropLock unlocks one lock of a lockSet.
 func (s *State) dropLock(set *lockSet, deferred *deferredWork) {
-	s.mu.countEntry()
+	s.entriesIn(&deferred.hold).countEntry()
 	r := set.part.DropOne()
 	s.countLocks(set, -1)
-	s.queueHostUnlock(set.open.Key, r, deferred)
+	set.owner.file.queueHostUnlock(r, deferred)
 	deferred.noteFreed(set.owner.file, r)
 }
 

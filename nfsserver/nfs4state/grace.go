@@ -152,7 +152,7 @@ func (s *State) mayReclaim(c *client, kind stateKinds) nfs4.Status {
 // ReclaimComplete implements RECLAIM_COMPLETE without rca_one_fs (RFC 8881,
 // Section 18.51). If that cannot be stored, the client may continue to reclaim.
 func (s *State) ReclaimComplete(session *Session) nfs4.Status {
-	return s.retryUntilStored(nil, func() nfs4.Status { return s.reclaimComplete(session.client) })
+	return s.retryUntilStored(nil, func(bool) nfs4.Status { return s.reclaimComplete(session.client) })
 }
 
 func (s *State) reclaimComplete(c *client) nfs4.Status {

@@ -3,7 +3,6 @@ package nfs4state
 import (
 	"iter"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
@@ -40,14 +39,15 @@ type HostLocks interface {
 type hostFile struct {
 	// mu is held during calls to the host, and throughout a LOCK, so that no
 	// other call makes the object's locks stronger at the same time. It is
-	// locked before State.mu.
-	mu    sync.Mutex
+	// locked before all mutexes of the State.
+	mu    checkedMutex[hostFileRank]
 	locks HostLocks // nil: not open
 
 	key     string
+	shard   *fileShard
 	storage any
 
-	// State.mu guards the rest.
+	// The shard guards the rest.
 	users        int           // callers that hold or wait for mu
 	dirty        []locks.Range // may be locked more strongly on the host than in the table
 	dirtyCover   locks.Range   // covers all ranges in dirty
@@ -61,50 +61,58 @@ const hostOwner = "host"
 // acquireHostFile returns an object's hostFile, with its mu held. The caller must call
 // releaseHostFile.
 func (s *State) acquireHostFile(a *Lock) *hostFile {
-	s.mu.Lock()
-	h := s.hostFiles[a.Key]
-	if h == nil {
-		h = &hostFile{key: a.Key, storage: a.Storage}
-		s.hostFiles[a.Key] = h
-	}
-	h.users++
-	s.mu.Unlock()
+	h := s.useHostFile(a)
 	h.mu.Lock()
 	return h
 }
 
-// releaseHostFile synchronizes the host's locks, and unlocks h.mu. State.mu must not
-// be held.
+// useHostFile returns an object's hostFile, which has one user more.
+func (s *State) useHostFile(a *Lock) *hostFile {
+	var held hold
+	sh := s.shardOf(a.Key)
+	s.lockShard(sh, &held, false)
+	defer s.unlock(&held)
+	h := sh.hostFiles[a.Key]
+	if h == nil {
+		h = &hostFile{key: a.Key, shard: sh, storage: a.Storage}
+		if sh.hostFiles == nil {
+			sh.hostFiles = make(map[string]*hostFile)
+		}
+		sh.hostFiles[a.Key] = h
+	}
+	h.users++
+	return h
+}
+
+// releaseHostFile synchronizes the host's locks, and unlocks h.mu. The State must not
+// be locked.
 func (s *State) releaseHostFile(h *hostFile) {
 	s.syncHostLocks(h)
-	s.mu.Lock()
+	var held hold
+	s.lockShard(h.shard, &held, false)
 	h.users--
 	if h.users == 0 && h.locks == nil {
-		delete(s.hostFiles, h.key)
+		delete(h.shard.hostFiles, h.key)
 	}
-	s.mu.Unlock()
+	s.unlock(&held)
 	h.mu.Unlock()
 }
 
 // lockWithHost locks bytes in the table and on the host. It checks the table
 // before and after the call to the host: calls that remove state do not wait for
 // the host.
-func (s *State) lockWithHost(session *Session, a *Lock, deferred *deferredWork) (id nfs4.StateID, d Denied, status nfs4.Status) {
+func (s *State) lockWithHost(session *Session, a *Lock, whole bool, deferred *deferredWork) (id nfs4.StateID, d Denied, status nfs4.Status) {
 	h := s.acquireHostFile(a)
 	defer s.releaseHostFile(h)
-	s.mu.Lock()
-	l, d, status := s.mayLock(session, a, deferred)
-	var weaker []locks.Range
-	if status == nfs4.OK {
-		weaker = s.weakerParts(l.open.key.file, a)
-	}
-	s.mu.Unlock()
+	weaker, d, status := s.mayLockOnHost(session, a, whole, deferred)
 	if status != nfs4.OK {
 		return id, d, status
 	}
 	held, d, status := s.strengthenHost(h, a, weaker)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.lockClient(session.client, &deferred.hold, whole)
+	defer s.unlock(&deferred.hold)
+	s.lockFile(a.Key, &deferred.hold)
+	var l lockTarget
 	if status == nfs4.OK {
 		l, d, status = s.mayLock(session, a, deferred)
 	}
@@ -118,15 +126,31 @@ func (s *State) lockWithHost(session *Session, a *Lock, deferred *deferredWork) 
 	return id, d, status
 }
 
+// mayLockOnHost calls mayLock, and returns the weakerParts.
+func (s *State) mayLockOnHost(session *Session, a *Lock, whole bool, deferred *deferredWork) (weaker []locks.Range, d Denied, status nfs4.Status) {
+	s.lockClient(session.client, &deferred.hold, whole)
+	defer s.unlock(&deferred.hold)
+	s.lockFile(a.Key, &deferred.hold)
+	l, d, status := s.mayLock(session, a, deferred)
+	if status == nfs4.OK {
+		weaker, status = s.weakerParts(l.open.key.file, a, &deferred.hold)
+	}
+	return weaker, d, status
+}
+
 // weakerParts returns the parts of a lock's range that the host must lock more
 // strongly before the lock is added to the table. Only the owner itself can already
 // have such strong locks there. weakerParts may release State.mu: hostFile.mu is
 // held, so no call makes locks stronger, and the host keeps those that are removed.
-func (s *State) weakerParts(f *file, a *Lock) (parts []locks.Range) {
+func (s *State) weakerParts(f *file, a *Lock, h *hold) (parts []locks.Range, status nfs4.Status) {
 	rest := a.Range
 	if !a.Exclusive {
 		for r, exclusive := range f.locks.Pieces(a.Range) {
-			s.mu.pauseLocked()
+			if h.isWhole() {
+				s.mu.pauseLocked()
+			} else if h.part.countEntry(); h.part.shouldPause() {
+				return nil, statusNeedsState
+			}
 			if !exclusive {
 				continue
 			}
@@ -134,12 +158,12 @@ func (s *State) weakerParts(f *file, a *Lock) (parts []locks.Range) {
 				parts = append(parts, locks.Range{Start: rest.Start, End: r.Start - 1})
 			}
 			if r.End == a.Range.End {
-				return parts
+				return parts, nfs4.OK
 			}
 			rest.Start = r.End + 1
 		}
 	}
-	return append(parts, rest)
+	return append(parts, rest), nfs4.OK
 }
 
 // strengthenHost locks parts of a lock's range on the host, and reports whether the
@@ -209,12 +233,10 @@ func (s *State) hostDenied(r locks.Range, kind locks.Kind) Denied {
 }
 
 // testLockWithHost tests a lock in the table and on the host.
-func (s *State) testLockWithHost(session *Session, a *Lock, deferred *deferredWork) (d Denied, status nfs4.Status) {
+func (s *State) testLockWithHost(session *Session, a *Lock, whole bool, deferred *deferredWork) (d Denied, status nfs4.Status) {
 	h := s.acquireHostFile(a)
 	defer s.releaseHostFile(h)
-	s.mu.Lock()
-	d, status = s.testLock(session, a, deferred)
-	s.mu.Unlock()
+	d, status = s.testLock(session, a, whole, deferred)
 	if status != nfs4.OK {
 		return d, status
 	}
@@ -233,7 +255,7 @@ func (s *State) testLockWithHost(session *Session, a *Lock, deferred *deferredWo
 const maxDirty = 1 << 10
 
 // markDirty records that bytes may be locked more strongly on the host than in
-// the table. State.mu is held.
+// the table. The shard is locked.
 func (h *hostFile) markDirty(r locks.Range) {
 	if len(h.dirty) == 0 {
 		h.dirtyCover = r
@@ -245,10 +267,10 @@ func (h *hostFile) markDirty(r locks.Range) {
 	h.dirty = append(h.dirty, r)
 }
 
-// queueHostUnlock records that the table has unlocked bytes of an object, so that
-// deferred synchronizes the host's locks. State.mu is held.
-func (s *State) queueHostUnlock(key string, r locks.Range, deferred *deferredWork) {
-	h := s.hostFiles[key]
+// queueHostUnlock records that the table has unlocked bytes of f, so that
+// deferred synchronizes the host's locks.
+func (f *file) queueHostUnlock(r locks.Range, deferred *deferredWork) {
+	h := f.shard.hostFiles[f.key]
 	if h == nil {
 		return
 	}
@@ -265,23 +287,24 @@ type hostPart struct {
 	kind locks.Kind
 }
 
-// maxParts bounds the work with State.mu held.
+// maxParts bounds the work while the State is locked.
 const maxParts = 64
 
 // syncHostLocks makes the host's locks equal to the table's. If the host fails, the
 // remaining ranges stay dirty for a later call. h.mu is held.
 func (s *State) syncHostLocks(h *hostFile) {
-	s.mu.Lock()
+	var held hold
+	s.lockShard(h.shard, &held, false)
 	settled := s.recordsStored(h.key)
-	s.mu.Unlock()
+	s.unlock(&held)
 	if !settled && !s.storeQueue() {
 		return // a removed client could reclaim its locks after a crash
 	}
 	for {
-		s.mu.Lock()
-		parts, locked := h.takeDirty(s.files[h.key])
-		s.mu.entries += len(parts)
-		s.mu.Unlock()
+		s.lockShard(h.shard, &held, false)
+		parts, locked := h.takeDirty(h.shard.files[h.key])
+		s.entriesIn(&held).entries += len(parts)
+		s.unlock(&held)
 		switch {
 		case h.locks == nil:
 			return
@@ -297,18 +320,18 @@ func (s *State) syncHostLocks(h *hostFile) {
 			case nfs4.OK, nfs4.ErrNotSupp, nfs4.ErrDenied: // the host never had the table's stronger lock
 				continue
 			}
-			s.mu.Lock()
+			s.lockShard(h.shard, &held, false)
 			for _, p := range parts[i:] {
 				h.markDirty(p.Range)
 			}
-			s.mu.Unlock()
+			s.unlock(&held)
 			return
 		}
 	}
 }
 
 // takeDirty removes dirty ranges, and returns the table's locks in them. It also
-// reports whether the table has any locks of the object. State.mu is held.
+// reports whether the table has any locks of the object. The shard is locked.
 func (h *hostFile) takeDirty(f *file) (parts []hostPart, locked bool) {
 	if f == nil || !f.locks.Locked() {
 		h.dirty, h.hasHostLocks = nil, false
@@ -348,7 +371,7 @@ func (s *State) hostFilesOf(c *client) iter.Seq[*hostFile] {
 			return
 		}
 		for _, o := range c.opens {
-			h := s.hostFiles[o.Key]
+			h := o.key.file.shard.hostFiles[o.Key]
 			if h != nil && h.hasHostLocks && s.hasLocks(o) && !yield(h) {
 				return
 			}

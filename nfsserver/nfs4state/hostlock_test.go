@@ -175,7 +175,7 @@ func (o *fakeObject) serverKinds() hostKinds {
 func (w *testState) unionKinds(key string) (kinds hostKinds) {
 	w.State.mu.Lock()
 	defer w.State.mu.Unlock()
-	f := w.files[key]
+	f := w.fileOf(key)
 	if f == nil {
 		return kinds
 	}
@@ -194,7 +194,7 @@ func (w *testState) formatTable() string {
 	w.State.mu.Lock()
 	defer w.State.mu.Unlock()
 	var lines []string
-	for key, f := range w.files {
+	for key, f := range w.allFiles() {
 		for _, o := range f.opens {
 			for _, set := range o.locks {
 				lines = append(lines, fmt.Sprint(key, set.StateID(), slices.Collect(set.part.Ranges)))
@@ -202,7 +202,7 @@ func (w *testState) formatTable() string {
 		}
 	}
 	slices.Sort(lines)
-	return fmt.Sprint(strings.Join(lines, "\n"), w.usage)
+	return fmt.Sprint(strings.Join(lines, "\n"), w.usage.all())
 }
 
 // checkHostLocks checks that the host holds the union of all clients' locks, and
@@ -216,7 +216,7 @@ func (w *testState) checkHostLocks(f *fakeHost) {
 	}
 	w.State.mu.Lock()
 	defer w.State.mu.Unlock()
-	for key, h := range w.hostFiles {
+	for key, h := range w.allHostFiles() {
 		want(w.t, "calls of "+key, h.users, 0)
 		want(w.t, key+" is open", h.locks != nil, true)
 	}
@@ -353,7 +353,7 @@ func runHostSchedule(t *testing.T, r *rand.Rand) {
 	w.Sweep()
 	w.checkHostLocks(f)
 	w.checkEmpty()
-	want(t, "objects on the host", len(w.hostFiles), 0)
+	want(t, "objects on the host", len(w.allHostFiles()), 0)
 }
 
 // TestHostRacing has clients lock and unlock the same objects at the same time,
@@ -522,7 +522,7 @@ func TestHostFailsToUnlock(t *testing.T) {
 	for range 2 * maxDirty {
 		id, _ = w.unlockBytes(s, id, "f", 3, 4)
 	}
-	want(t, "ranges to be unlocked are bounded", len(w.hostFiles["f"].dirty) <= maxDirty, true)
+	want(t, "ranges to be unlocked are bounded", len(w.shardOf("f").hostFiles["f"].dirty) <= maxDirty, true)
 	w.Sweep()
 	w.WaitForHostLocks()
 	want(t, "a process's lock", o.lockLocally(3, 3, locks.Shared), false)
@@ -608,7 +608,7 @@ func TestHostRefuses(t *testing.T) {
 		want(t, "objects that the host has locked for the client", len(slices.Collect(w.hostFilesOf(s.client))), 0)
 		_, status = w.unlockBytes(s, id, "f", 0, locks.ToEnd)
 		want(t, "LOCKU", status, nfs4.OK)
-		want(t, "objects on the host", len(w.hostFiles), 0)
+		want(t, "objects on the host", len(w.allHostFiles()), 0)
 	}
 }
 

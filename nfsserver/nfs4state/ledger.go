@@ -1,7 +1,6 @@
 package nfs4state
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -49,7 +48,7 @@ type ledger struct {
 	unknownEnd   time.Duration // if Past.Unknown: when clients no longer trust delegations
 	trustBarrier atomic.Uint64 // the last record that ends a right to reclaim delegations
 
-	mu        sync.Mutex
+	mu        checkedMutex[leafRank]
 	writeDone chan struct{} // closed when the current write ends; nil: no write is running
 	failing   bool          // the last write failed, and Config.Stored knows
 	retryAt   time.Duration // no write before, if the last write failed
@@ -154,16 +153,26 @@ func (s *State) countStale(r record, n int) {
 	}
 }
 
-// recordState adds kinds of state to a confirmed client's record, and reports whether
-// the object can be granted at once. If not, the caller releases State.mu, calls
-// storeQueue, and starts again. State.mu is held.
-func (s *State) recordState(c *client, had stateKinds, key string) (settled bool) {
+// recordState adds kinds of state to a confirmed client's record. If the object cannot be
+// granted at once, the status is statusNotStored: the caller unlocks the State, calls
+// storeQueue, and starts again. It may also be statusNeedsState. The client is locked.
+func (s *State) recordState(c *client, had stateKinds, key string, h *hold) nfs4.Status {
 	c.hadKinds |= had
 	c.unusedKinds &^= had | anyState
-	if r, ok := s.ledger.records[c.key]; !ok || r.current {
-		s.writeRecord(c)
-	} // else the grant is a reclaim, which the earlier record covers
-	return s.ledger.storedRecords.Load() >= c.lastRecord && s.recordsStored(key)
+	// A grant to a client whose record is not current is a reclaim, which that record covers.
+	if r, ok := s.ledger.records[c.key]; s.ledger.journal != nil && (!ok || r.current) {
+		switch now := c.newRecord(); {
+		case ok && r == now:
+		case !h.isWhole():
+			return statusNeedsState
+		default:
+			s.replaceRecord(c, now)
+		}
+	}
+	if s.ledger.storedRecords.Load() < c.lastRecord || !s.recordsStored(key) {
+		return statusNotStored
+	}
+	return nfs4.OK
 }
 
 // recordsStored reports whether all records are stable that a grant of an object
@@ -175,17 +184,23 @@ func (s *State) recordsStored(key string) bool {
 // writeRecord writes the record of a confirmed client, if it has changed. State.mu is
 // held.
 func (s *State) writeRecord(c *client) {
-	if s.ledger.journal == nil {
-		return
+	now := c.newRecord()
+	if r, ok := s.ledger.records[c.key]; s.ledger.journal != nil && (!ok || r != now) {
+		s.replaceRecord(c, now)
 	}
-	now := record{
+}
+
+// newRecord returns the record of a confirmed client as it should be.
+func (c *client) newRecord() record {
+	return record{
 		principal: c.principal, host: c.host, minor: c.minor, kinds: c.hadKinds, current: true, revoked: len(c.revoked) > 0 || c.partlyReclaimed,
 		sealed: c.protect.How == nfs4.ProtectMachCred,
 	}
+}
+
+// replaceRecord writes a client's record. State.mu is held.
+func (s *State) replaceRecord(c *client, now record) {
 	r, ok := s.ledger.records[c.key]
-	if ok && r == now {
-		return
-	}
 	s.setRecord(c.key, now)
 	c.lastRecord = s.enqueueRecord(now.appendTo(nil, c.key))
 	if ok && !r.current {
@@ -307,12 +322,13 @@ func (s *State) storeAside(call yieldingCall) nfs4.Status {
 	return status
 }
 
-// retryUntilStored calls try until its status is neither statusNotStored nor statusEnding.
+// retryUntilStored calls try, as retryWhole does, until its status is neither statusNotStored nor
+// statusEnding.
 // Before each retry it stores the queue, or removes the state of removed clients. If the
 // journal fails, the status is NFS4ERR_DELAY. call may be nil.
-func (s *State) retryUntilStored(call yieldingCall, try func() nfs4.Status) nfs4.Status {
+func (s *State) retryUntilStored(call yieldingCall, try func(whole bool) nfs4.Status) nfs4.Status {
 	for {
-		status := try()
+		status := retryWhole(try)
 		switch {
 		case status == statusEnding:
 			s.endAllState()

@@ -57,9 +57,9 @@ func (s *State) Counts() Counts {
 	defer s.mu.Unlock()
 	n := Counts{
 		Records: len(s.ledger.records), Failing: failing,
-		Clients: s.usage[clientRecords], Unconfirmed: s.usage[unconfirmedRecords], Sessions: s.usage[liveSessions],
-		Delegations: s.usage[delegatedFiles], Writes: s.delegations.writes, Granted: s.delegations.granted, Recalled: s.delegations.recalled, RevokedDelegations: s.delegations.revoked,
-		Locks: s.usage[lockRanges], Replies: int64(s.usage[replyBytes]), MaxReplies: replyMemory,
+		Clients: s.usage.get(clientRecords), Unconfirmed: s.usage.get(unconfirmedRecords), Sessions: s.usage.get(liveSessions),
+		Delegations: s.usage.get(delegatedFiles), Writes: int(s.delegations.writes.Load()), Granted: s.delegations.granted.Load(), Recalled: s.delegations.recalled, RevokedDelegations: s.delegations.revoked,
+		Locks: s.usage.get(lockRanges), Replies: int64(s.usage.get(replyBytes)), MaxReplies: replyMemory,
 	}
 	for _, c := range s.clients {
 		s.mu.pauseLocked()

@@ -88,12 +88,12 @@ type Denied struct {
 func (s *State) Lock(session *Session, a *Lock) (id nfs4.StateID, d Denied, status nfs4.Status) {
 	var deferred deferredWork
 	defer func() { s.runDeferred(deferred) }()
-	try := s.lockInTable
-	if a.Host != nil {
-		try = s.lockWithHost
-	}
-	status = s.retryUntilStored(a.Aside, func() (status nfs4.Status) {
-		id, d, status = try(session, a, &deferred)
+	status = s.retryUntilStored(a.Aside, func(whole bool) (status nfs4.Status) {
+		if a.Host != nil {
+			id, d, status = s.lockWithHost(session, a, whole, &deferred)
+		} else {
+			id, d, status = s.lockInTable(session, a, whole, &deferred)
+		}
 		return status
 	})
 	if status == nfs4.ErrDenied && a.Tell != nil {
@@ -107,9 +107,10 @@ func (s *State) Lock(session *Session, a *Lock) (id nfs4.StateID, d Denied, stat
 }
 
 // lockInTable locks bytes only in the table, and not on the host.
-func (s *State) lockInTable(session *Session, a *Lock, deferred *deferredWork) (id nfs4.StateID, d Denied, status nfs4.Status) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *State) lockInTable(session *Session, a *Lock, whole bool, deferred *deferredWork) (id nfs4.StateID, d Denied, status nfs4.Status) {
+	s.lockClient(session.client, &deferred.hold, whole)
+	defer s.unlock(&deferred.hold)
+	s.lockFile(a.Key, &deferred.hold)
 	l, d, status := s.mayLock(session, a, deferred)
 	if status == nfs4.OK {
 		id, status = s.addLock(a, &l, deferred)
@@ -151,8 +152,11 @@ func (s *State) mayLock(session *Session, a *Lock, deferred *deferredWork) (l lo
 	if status != nfs4.OK {
 		return l, d, status
 	}
-	if s.steppedLock != nil && s.steppedLock.file == o.key.file {
+	switch {
+	case s.steppedLock != nil && s.steppedLock.file == o.key.file:
 		return l, d, statusEnding
+	case o.key.file.queue != nil && !deferred.isWhole(): // the owner may leave the queue
+		return l, d, statusNeedsState
 	}
 	if d, first := o.key.file.firstInTurn(c, string(a.Owner), a); first && a.Tell != nil {
 		return l, d, nfs4.ErrDenied
@@ -164,8 +168,8 @@ func (s *State) mayLock(session *Session, a *Lock, deferred *deferredWork) (l lo
 		return l, d, status
 	}
 	status = s.checkLockLimits(c, l.set == nil, len(a.Owner), deferred)
-	if status == nfs4.OK && !s.recordState(c, hadLocks, a.Key) {
-		status = statusNotStored
+	if status == nfs4.OK {
+		status = s.recordState(c, hadLocks, a.Key, &deferred.hold)
 	}
 	return l, d, status
 }
@@ -174,7 +178,7 @@ func (s *State) mayLock(session *Session, a *Lock, deferred *deferredWork) (l lo
 // If it replaces very many locks, it releases State.mu in between: other calls then get
 // statusEnding, as addLock does if another such LOCK is in progress.
 func (s *State) addLock(a *Lock, l *lockTarget, deferred *deferredWork) (nfs4.StateID, nfs4.Status) {
-	rest, status := s.lockInSteps(a, l)
+	rest, status := s.lockInSteps(a, l, &deferred.hold)
 	if status != nfs4.OK {
 		return nfs4.StateID{}, status
 	}
@@ -182,7 +186,7 @@ func (s *State) addLock(a *Lock, l *lockTarget, deferred *deferredWork) (nfs4.St
 	if set == nil {
 		set = s.newLockSet(l.open, l.owner, string(a.Owner))
 	}
-	s.lockBytes(set, a, rest)
+	s.lockBytes(set, a, rest, &deferred.hold)
 	set.bumpSeqID()
 	if f := set.owner.file; f.queue != nil {
 		s.removeGranted(f, set.client, set.owner.name, a)
@@ -195,7 +199,7 @@ func (s *State) addLock(a *Lock, l *lockTarget, deferred *deferredWork) (nfs4.St
 
 // lockInSteps locks bytes in steps until few of the owner's earlier locks remain in the
 // range, and returns the rest of the range.
-func (s *State) lockInSteps(a *Lock, l *lockTarget) (rest locks.Range, status nfs4.Status) {
+func (s *State) lockInSteps(a *Lock, l *lockTarget, h *hold) (rest locks.Range, status nfs4.Status) {
 	rest, a.Before = a.Range, nil
 	if l.owner == nil {
 		return rest, nfs4.OK // it has no locks
@@ -205,6 +209,8 @@ func (s *State) lockInSteps(a *Lock, l *lockTarget) (rest locks.Range, status nf
 	switch {
 	case head.End == rest.End:
 		return rest, nfs4.OK
+	case !h.isWhole():
+		return rest, statusNeedsState
 	case s.steppedLock != nil:
 		return rest, statusEnding
 	}
@@ -217,7 +223,7 @@ func (s *State) lockInSteps(a *Lock, l *lockTarget) (rest locks.Range, status nf
 		s.steppedLock = nil
 	}()
 	for ; head.End != rest.End; head = owner.Head(rest, maxEntriesPerHold) {
-		s.lockBytes(l.set, a, head)
+		s.lockBytes(l.set, a, head, h)
 		rest.Start = head.End + 1
 		if s.mu.pauseLocked(); s.holdings.get(l.set.index) != &l.set.holding {
 			return rest, nfs4.ErrBadStateID // closed or revoked in the meantime
@@ -243,7 +249,7 @@ func (s *State) awaitSteppedLock() {
 }
 
 // lockBytes locks part of a LOCK's range.
-func (s *State) lockBytes(set *lockSet, a *Lock, r locks.Range) {
+func (s *State) lockBytes(set *lockSet, a *Lock, r locks.Range, h *hold) {
 	owner := set.owner.ranges
 	before := owner.Len()
 	if a.For != nil {
@@ -251,7 +257,7 @@ func (s *State) lockBytes(set *lockSet, a *Lock, r locks.Range) {
 	}
 	set.part.Lock(r, a.Exclusive)
 	s.countLocks(set, owner.Len()-before)
-	s.mu.entries += max(before-owner.Len(), 1)
+	s.entriesIn(h).entries += max(before-owner.Len(), 1)
 }
 
 // accessFor returns the access that a POSIX lock needs.
@@ -270,7 +276,7 @@ func (s *State) findLockState(session *Session, a *Lock) (l lockTarget, status n
 	case session.client.isMachine():
 		return s.findMachineLockState(session.client, a)
 	case a.New:
-		if l.open, status = s.findOpen(session, &a.StateID); l.open != nil {
+		if l.open, status = s.findOpen(session, &a.StateID); l.open != nil && l.open.Key == a.Key {
 			l.owner = l.open.key.file.owners[lockOwnerKey{l.open.client, string(a.Owner)}]
 			l.set = l.open.locks[l.owner]
 		}
@@ -315,7 +321,9 @@ func (s *State) findConflict(f *file, w *lockOwner, asks *client, r locks.Range,
 		switch c := holder.client; {
 		case c.ended:
 			return Denied{}, statusEnding
-		case c == asks || !s.endClient(c, nil, now-s.config.Lease, deferred):
+		case c != asks && !deferred.isWhole() && (c.isMachine() || c.silentFor(now) > s.config.Lease):
+			return Denied{}, statusNeedsState
+		case c == asks || !deferred.isWhole() || !s.endClient(c, nil, now-s.config.Lease, deferred):
 			return Denied{l.Range, l.Exclusive, c.id, holder.name, c.isMachine()}, nfs4.ErrDenied
 		}
 	}
@@ -325,7 +333,14 @@ func (s *State) findConflict(f *file, w *lockOwner, asks *client, r locks.Range,
 // that it needs a stateid, and owner is the length of its owner's name.
 func (s *State) checkLockLimits(c *client, newSet bool, owner int, deferred *deferredWork) nfs4.Status {
 	const grows = 2 // a lock in the middle of another one
-	enough := s.ensureQuota(c.group, lockRanges, grows, deferred) && (!newSet || s.ensureQuota(c.group, stateIDs, stateIDCost(owner), deferred))
+	cost := 0
+	if newSet {
+		cost = stateIDCost(owner)
+	}
+	if s.needsStateFor(c.group, lockRanges, grows, &deferred.hold) || s.needsStateFor(c.group, stateIDs, cost, &deferred.hold) {
+		return statusNeedsState
+	}
+	enough := s.ensureQuota(c.group, lockRanges, grows, deferred) && (!newSet || s.ensureQuota(c.group, stateIDs, cost, deferred))
 	switch {
 	case c.ended:
 		return nfs4.ErrBadSession // its lease had expired, and it was removed
@@ -419,7 +434,7 @@ func (s *State) countLocks(set *lockSet, n int) {
 // Unlock unlocks bytes that a lock-owner has locked through any open (RFC 8881,
 // Section 18.12). It returns the stateid.
 func (s *State) Unlock(session *Session, a *Lock) (id nfs4.StateID, status nfs4.Status) {
-	status = s.unlockInSteps(a, func() (*lockSet, nfs4.Status) {
+	status = s.unlockInSteps(session.client, a, func() (*lockSet, nfs4.Status) {
 		set, status := s.findLockSet(session, &a.StateID)
 		if set != nil && set.open.Key != a.Key {
 			return nil, nfs4.ErrBadStateID
@@ -433,11 +448,11 @@ func (s *State) Unlock(session *Session, a *Lock) (id nfs4.StateID, status nfs4.
 }
 
 // unlockInSteps unlocks bytes in an object for the owner of the lockSet that find returns;
-// find may return nil. When all bytes are unlocked, unlockInSteps calls done. State.mu is
-// held during find and done. Between steps other calls see some of the locks.
-func (s *State) unlockInSteps(a *Lock, find func() (*lockSet, nfs4.Status), done func(*lockSet)) nfs4.Status {
+// find may return nil. When all bytes are unlocked, unlockInSteps calls done. The client
+// and the file are locked during find and done. Between steps other calls see some of the locks.
+func (s *State) unlockInSteps(c *client, a *Lock, find func() (*lockSet, nfs4.Status), done func(*lockSet)) nfs4.Status {
 	for rest := a.Range; ; {
-		status, unlocked := s.unlockStep(a.Key, rest, find, done)
+		status, unlocked := s.unlockStep(c, a.Key, rest, find, done)
 		if status != nfs4.OK || unlocked.End == rest.End {
 			return status
 		}
@@ -446,17 +461,18 @@ func (s *State) unlockInSteps(a *Lock, find func() (*lockSet, nfs4.Status), done
 }
 
 // unlockStep is one step of unlockInSteps, and returns the bytes that were unlocked.
-func (s *State) unlockStep(key string, r locks.Range, find func() (*lockSet, nfs4.Status), done func(*lockSet)) (nfs4.Status, locks.Range) {
+func (s *State) unlockStep(c *client, key string, r locks.Range, find func() (*lockSet, nfs4.Status), done func(*lockSet)) (nfs4.Status, locks.Range) {
 	var deferred deferredWork
 	defer func() { s.runDeferred(deferred) }()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.lockClient(c, &deferred.hold, false)
+	defer s.unlock(&deferred.hold)
+	s.lockFile(key, &deferred.hold)
 	set, status := find()
 	if set == nil || status != nfs4.OK {
 		return status, r
 	}
 	head := set.owner.ranges.Head(r, maxEntriesPerHold)
-	if status := s.unlockSet(set, key, head, &deferred); status != nfs4.OK {
+	if status := s.unlockSet(set, head, &deferred); status != nfs4.OK {
 		return status, r
 	}
 	if head.End == r.End {
@@ -466,17 +482,17 @@ func (s *State) unlockStep(key string, r locks.Range, find func() (*lockSet, nfs
 }
 
 // unlockSet unlocks bytes for a lockSet's owner.
-func (s *State) unlockSet(set *lockSet, key string, r locks.Range, deferred *deferredWork) nfs4.Status {
+func (s *State) unlockSet(set *lockSet, r locks.Range, deferred *deferredWork) nfs4.Status {
 	owner, c := set.owner.ranges, set.client
-	if (c.locks >= 2*maxLocks || s.usage[lockRanges] >= 2*maxAllLocks) && owner.Splits(r) {
+	if (c.locks >= 2*maxLocks || s.usage.get(lockRanges) >= 2*maxAllLocks) && owner.Splits(r) {
 		return nfs4.ErrDelay // unlocking parts must not create locks without limit
 	}
 	before := owner.Len()
 	owner.Unlock(r)
 	s.countLocks(set, owner.Len()-before)
-	s.mu.entries += max(before-owner.Len(), 1)
+	s.entriesIn(&deferred.hold).entries += max(before-owner.Len(), 1)
 	deferred.noteFreed(set.owner.file, r)
-	s.queueHostUnlock(key, r, deferred)
+	set.owner.file.queueHostUnlock(r, deferred)
 	return nfs4.OK
 }
 
@@ -485,7 +501,11 @@ func (s *State) unlockSet(set *lockSet, key string, r locks.Range, deferred *def
 // Conflicting clients whose lease has expired are removed.
 func (s *State) TestLock(session *Session, a *Lock) (Denied, nfs4.Status) {
 	for {
-		d, status := s.tryTestLock(session, a)
+		var d Denied
+		status := retryWhole(func(whole bool) (status nfs4.Status) {
+			d, status = s.tryTestLock(session, a, whole)
+			return status
+		})
 		if status != statusEnding {
 			return d, status
 		}
@@ -494,27 +514,27 @@ func (s *State) TestLock(session *Session, a *Lock) (Denied, nfs4.Status) {
 	}
 }
 
-func (s *State) tryTestLock(session *Session, a *Lock) (Denied, nfs4.Status) {
+func (s *State) tryTestLock(session *Session, a *Lock, whole bool) (Denied, nfs4.Status) {
 	var deferred deferredWork
 	defer func() { s.runDeferred(deferred) }()
 	if a.Host != nil {
-		return s.testLockWithHost(session, a, &deferred)
+		return s.testLockWithHost(session, a, whole, &deferred)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.testLock(session, a, &deferred)
+	return s.testLock(session, a, whole, &deferred)
 }
 
 // testLock tests a lock only in the table, and not on the host.
-func (s *State) testLock(session *Session, a *Lock, deferred *deferredWork) (Denied, nfs4.Status) {
+func (s *State) testLock(session *Session, a *Lock, whole bool, deferred *deferredWork) (Denied, nfs4.Status) {
 	c := session.client
+	s.lockClient(c, &deferred.hold, whole)
+	defer s.unlock(&deferred.hold)
 	switch {
 	case c.ended:
 		return Denied{}, nfs4.ErrBadSession
 	case s.checkGrace() && s.ledger.staleLocks+s.ledger.staleDelegations > 0:
 		return Denied{}, nfs4.ErrGrace
 	}
-	f := s.files[a.Key]
+	f := s.lockFile(a.Key, &deferred.hold).files[a.Key]
 	switch {
 	case f == nil:
 		return Denied{}, nfs4.OK

@@ -55,7 +55,7 @@ func TestLockStateID(t *testing.T) {
 	want(t, "BAD_STATEID", w.lockStatus(s, a.withStateID(nfs4.StateID{SeqID: 3, Other: id.Other})), nfs4.ErrBadStateID)
 	id = w.mustLock(s, newLock(open, "f", "", true, 12, 12).withStateID(again))
 	want(t, "seqid after an upgrade", id, nfs4.StateID{SeqID: 3, Other: id.Other})
-	want(t, "locks", w.usage[lockRanges], 3)
+	want(t, "locks", w.usage.get(lockRanges), 3)
 	held, status := w.Open(s, &id)
 	want(t, "Open of a lock stateid", status, nfs4.OK)
 	want(t, "Open of a lock stateid", held, o)
@@ -65,7 +65,7 @@ func TestLockStateID(t *testing.T) {
 	id, status = w.unlockBytes(s, id, "f", 0, locks.ToEnd)
 	want(t, "LOCKU", status, nfs4.OK)
 	want(t, "seqid after LOCKU", id.SeqID, 4)
-	want(t, "locks", w.usage[lockRanges], 0)
+	want(t, "locks", w.usage.get(lockRanges), 0)
 	id, status = w.unlockBytes(s, id, "f", 0, 0)
 	want(t, "LOCKU of what is not locked", status, nfs4.OK)
 	want(t, "its seqid", id.SeqID, 5)
@@ -82,7 +82,7 @@ func TestLockStateID(t *testing.T) {
 	want(t, "seqid", fresh.SeqID, 1)
 	want(t, "CLOSE", w.Close(s, &open), nfs4.OK)
 	want(t, "the lock stateid after CLOSE", w.TestStateID(s, &fresh), nfs4.ErrBadStateID)
-	want(t, "locks", w.usage[lockRanges]+w.lockSets(), 0)
+	want(t, "locks", w.usage.get(lockRanges)+w.lockSets(), 0)
 }
 
 // R8881-8.2-1, R8881-8.2-3, R8881-8.2.3-8, R8881-8.2.4-5: stateids of another
@@ -122,7 +122,7 @@ func TestLockWrongStateID(t *testing.T) {
 		_, status := w.unlockBytes(args.s, args.id, args.key, 0, 0)
 		want(t, "LOCKU "+name, status, nfs4.ErrBadStateID)
 	}
-	want(t, "locks", w.usage[lockRanges], 1)
+	want(t, "locks", w.usage.get(lockRanges), 1)
 }
 
 // R8881-18.10.4-1, R8881-9.1.2-5: locks need the access of the open; reclaims
@@ -311,17 +311,17 @@ func TestManyLocks(t *testing.T) {
 	want(t, "LOCKU of all", status, nfs4.OK)
 	w.Close(s, &open3)
 
-	w.usage[lockRanges] += maxAllLocks - 4
+	w.usage[lockRanges].Add(maxAllLocks - 4)
 	want(t, "LOCK without room for all", w.lockStatus(other, newLock(open2, "g", "l", true, 0, 9)), nfs4.ErrDelay)
 	w.advanceClock(testLease + 1)
 	w.renewByCall(other)
 	id2 := w.mustLock(other, newLock(open2, "g", "l", true, 0, 9)) // a silent client was removed
-	w.usage[lockRanges] += maxAllLocks + 3
+	w.usage[lockRanges].Add(maxAllLocks + 3)
 	_, status = w.unlockBytes(other, id2, "g", 5, 5)
 	want(t, "LOCKU that splits, without room for all", status, nfs4.ErrDelay)
 	_, status = w.unlockBytes(other, id2, "g", 0, 5)
 	want(t, "LOCKU that does not", status, nfs4.OK)
-	w.usage[lockRanges] -= 2*maxAllLocks - 1
+	w.usage[lockRanges].Add(-(2*maxAllLocks - 1))
 
 	s = w.newTestClient("c")
 	_, open = w.mustOpen(s, "o", "f", nfs4.ShareBoth, 0, nil)

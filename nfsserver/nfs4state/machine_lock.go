@@ -28,14 +28,14 @@ func (s *State) Release(session *Session, a *Lock) nfs4.Status {
 	c := session.client
 	s.leaveQueues(c, a, &deferred)
 	defer s.lockAndTidyMachine(c, a, &deferred)
-	return s.unlockInSteps(a, func() (*lockSet, nfs4.Status) { return s.findMachineLockSet(c, a), nfs4.OK }, func(*lockSet) {})
+	return s.unlockInSteps(c, a, func() (*lockSet, nfs4.Status) { return s.findMachineLockSet(c, a), nfs4.OK }, func(*lockSet) {})
 }
 
 // leaveQueues removes a Machine's owner from the queue for bytes in an object.
 func (s *State) leaveQueues(c *client, a *Lock, deferred *deferredWork) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f := s.files[a.Key]
+	f := s.fileOf(a.Key)
 	if f == nil {
 		return
 	}
@@ -49,7 +49,7 @@ func (s *State) leaveQueues(c *client, a *Lock, deferred *deferredWork) {
 // findMachineLockSet returns a Machine's owner's lockSet for an object, or nil. State.mu is
 // held.
 func (s *State) findMachineLockSet(c *client, a *Lock) *lockSet {
-	f := s.files[a.Key]
+	f := s.fileOf(a.Key)
 	if c.ended || f == nil {
 		return nil
 	}
@@ -81,7 +81,7 @@ func (s *State) RevertLock(session *Session, a *Lock) {
 	}
 	s.countLocks(set, set.owner.ranges.Len()-before)
 	deferred.noteFreed(set.owner.file, a.Range)
-	s.queueHostUnlock(a.Key, a.Range, &deferred)
+	set.owner.file.queueHostUnlock(a.Range, &deferred)
 }
 
 // StopWaiting removes an owner on a session's Machine from the queue for a lock. It
@@ -92,7 +92,7 @@ func (s *State) StopWaiting(session *Session, a *Lock) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := session.client
-	f := s.files[a.Key]
+	f := s.fileOf(a.Key)
 	if f == nil {
 		return false
 	}

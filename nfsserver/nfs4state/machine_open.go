@@ -19,17 +19,18 @@ func (s *State) openForMachine(c *client, owner, key string, handle []byte, file
 	if c.ended {
 		return nil, nfs4.ErrBadSession
 	}
-	f := s.files[key]
+	sh := s.shardOf(key)
+	f := sh.files[key]
 	if f != nil {
 		if o := c.opens[openKey{owner: owner, file: f}]; o != nil {
 			o.addName(handle)
 			return o, nfs4.OK
 		}
 	}
-	if len(c.opens) >= maxOpens || !s.hasQuota(c.group, stateIDs, stateIDCost(len(owner))) || s.writtenByOther(key, c) {
+	if len(c.opens) >= maxOpens || !s.hasQuota(c.group, stateIDs, stateIDCost(len(owner))) || f.isWrittenByOther(c) {
 		return nil, nfs4.ErrDelay
 	}
-	o := s.newOpen(c, owner, key, "")
+	o := s.newOpen(c, owner, key, "", sh)
 	o.File, o.notifies = file, true
 	o.key.file.machineOpens++
 	o.addName(handle)
@@ -85,7 +86,7 @@ func (s *State) MachineKey(session *Session, handle []byte) (key string, ok bool
 // the owner's lockSet if it has no locks, and the Open if nothing is locked through it and no
 // owner waits. State.mu is held.
 func (s *State) tidyMachine(c *client, a *Lock, deferred *deferredWork) {
-	f := s.files[a.Key]
+	f := s.fileOf(a.Key)
 	if !c.isMachine() || f == nil {
 		return
 	}

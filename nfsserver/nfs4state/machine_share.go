@@ -17,7 +17,7 @@ type Share struct {
 func (s *State) Share(session *Session, a *Share) nfs4.Status {
 	var deferred deferredWork
 	defer func() { s.runDeferred(deferred) }()
-	return s.retryUntilStored(nil, func() nfs4.Status {
+	return s.retryUntilStored(nil, func(bool) nfs4.Status {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.denyingOpens.Add(1) // see BeginSpecial; also while the owner's earlier modes are not in force
@@ -45,14 +45,14 @@ func (s *State) tryShare(c *client, a *Share, deferred *deferredWork) nfs4.Statu
 	}
 	before := o.requestedModes
 	s.setRequestedModes(o, 0)
-	switch status = s.resolveShareConflict(a.Key, c, shareModes(a.Access, a.Deny), deferred); {
+	switch status = s.resolveShareConflict(o.key.file, c, shareModes(a.Access, a.Deny), deferred); {
 	case status != nfs4.OK:
 	case a.Deny != 0 && s.hasSpecialUse(a.Key, a.Deny):
 		status = nfs4.ErrDelay
-	case !s.recordState(c, had, a.Key):
-		status = statusNotStored
 	default:
-		before = 1 << shareModes(a.Access, a.Deny)
+		if status = s.recordState(c, had, a.Key, &deferred.hold); status == nfs4.OK {
+			before = 1 << shareModes(a.Access, a.Deny)
+		}
 	}
 	if s.setRequestedModes(o, before); before == 0 {
 		s.closeOpen(o, deferred)
@@ -67,7 +67,7 @@ func (s *State) Unshare(session *Session, a *Share) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := session.client
-	if f := s.files[a.Key]; f != nil {
+	if f := s.fileOf(a.Key); f != nil {
 		if o := c.opens[openKey{owner: shareOpener + string(a.Owner), file: f}]; o != nil {
 			s.closeOpen(o, &deferred)
 		}

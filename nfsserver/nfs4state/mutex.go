@@ -1,30 +1,73 @@
 package nfs4state
 
-import "sync"
+import (
+	"math/bits"
 
-// A stateMutex is a State's mutex. It counts the table and list entries that are
-// visited while it is held, because all other calls wait that long.
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+)
+
+// A stateMutex locks a State as a whole, or one of its parts. Each client belongs to a part.
+// The holder of a part may change the records of its own client in that part and, with the
+// mutex of a fileShard, files. What else State.mu guards is constant while any part is locked,
+// and may be read.
+//
+// A part can be locked alone only while it is open. Lock closes all parts, and lockPart opens
+// its own: it locks State.mu for a moment, but only if Lock was called since the last lockPart.
 type stateMutex struct {
-	sync.Mutex
-	entries    int // since Lock
-	maxEntries int // maximum so far
+	whole checkedMutex[stateRank]
+	entryCount
+	open  uint64 // bit i: parts[i].open; whole guards it
+	parts [stateParts]statePart
 }
 
-// maxEntriesPerHold is the approximate number of entries that a call visits before it releases
-// State.mu for a moment. Clients may have very many.
-const maxEntriesPerHold = 256
+// stateParts is the number of a stateMutex's parts. It bounds the cost of Lock.
+const stateParts = 64
 
-// countEntry counts an entry.
-func (m *stateMutex) countEntry() { m.entries++ }
+// A statePart guards the records of some clients.
+type statePart struct {
+	mu   checkedMutex[partRank]
+	open bool // nothing has locked the whole State since a call locked this part
+	entryCount
+	_ [64]byte // keeps the parts in different cache lines
+}
 
-// shouldPause reports whether State.mu should be released.
-func (m *stateMutex) shouldPause() bool { return m.entries >= maxEntriesPerHold }
+// Lock locks the whole State.
+func (m *stateMutex) Lock() {
+	m.whole.Lock()
+	for m.open != 0 {
+		p := &m.parts[bits.TrailingZeros64(m.open)]
+		m.open &= m.open - 1
+		p.mu.Lock()
+		p.open = false
+		p.mu.Unlock()
+	}
+}
 
 // Unlock unlocks m, and resets the count.
 func (m *stateMutex) Unlock() {
-	m.maxEntries = max(m.maxEntries, m.entries)
-	m.entries = 0
-	m.Mutex.Unlock()
+	m.endHold()
+	m.whole.Unlock()
+}
+
+// lockPart locks a part. The caller must not hold State.mu.
+func (m *stateMutex) lockPart(i uint8) *statePart {
+	p := &m.parts[i]
+	p.mu.Lock()
+	if p.open {
+		return p
+	}
+	p.mu.Unlock()
+	m.whole.Lock()
+	defer m.whole.Unlock()
+	p.mu.Lock()
+	p.open = true
+	m.open |= 1 << i
+	return p
+}
+
+func (p *statePart) unlock() {
+	p.endHold()
+	p.mu.Unlock()
 }
 
 // pauseLocked counts an entry, and unlocks m for a moment if shouldPause.
@@ -33,4 +76,109 @@ func (m *stateMutex) pauseLocked() {
 		m.Unlock()
 		m.Lock()
 	}
+}
+
+// An entryCount counts the table and list entries that are visited while a mutex is held,
+// because other calls wait that long.
+type entryCount struct {
+	entries    int // since the mutex was locked
+	maxEntries int // maximum so far
+}
+
+// maxEntriesPerHold is the approximate number of entries that a call visits before it releases
+// State.mu, or a part, for a moment. Clients may have very many.
+const maxEntriesPerHold = 256
+
+// countEntry counts an entry.
+func (e *entryCount) countEntry() { e.entries++ }
+
+// shouldPause reports whether the mutex should be released.
+func (e *entryCount) shouldPause() bool { return e.entries >= maxEntriesPerHold }
+
+// endHold resets the count.
+func (e *entryCount) endHold() {
+	e.maxEntries = max(e.maxEntries, e.entries)
+	e.entries = 0
+}
+
+// A hold is what a call has locked: a part and perhaps a file's shard, or State.mu.
+type hold struct {
+	part  *statePart // nil: State.mu
+	shard *fileShard // nil: none, or State.mu
+}
+
+// isWhole reports whether the call has locked State.mu.
+func (h *hold) isWhole() bool { return h.part == nil }
+
+// lockClient locks the part of a call's client. It locks State.mu if whole is set, during the
+// grace period and a LOCK that runs in steps, if the client has been removed, and for NFSv4.0
+// clients and Machines: an owner of an NFSv4.0 client can have state of several files.
+func (s *State) lockClient(c *client, h *hold, whole bool) {
+	if !whole && c.key.transport&(sessionless|lockManager) == 0 {
+		p := s.mu.lockPart(c.part)
+		if !c.ended && s.steppedLock == nil && s.ledger.staleClients == 0 {
+			h.part = p
+			return
+		}
+		p.unlock()
+	}
+	s.mu.Lock()
+}
+
+// lockFile locks the shard with an object's file, unless State.mu is locked. A call may lock
+// only one shard at a time.
+func (s *State) lockFile(key string, h *hold) *fileShard {
+	sh := s.shardOf(key)
+	if !h.isWhole() {
+		sh.mu.Lock()
+		h.shard = sh
+	}
+	return sh
+}
+
+// lockShard locks a shard, or State.mu if whole is set, for a call that changes no client's
+// records.
+func (s *State) lockShard(sh *fileShard, h *hold, whole bool) {
+	if whole {
+		s.mu.Lock()
+		return
+	}
+	h.part, h.shard = s.mu.lockPart(sh.part), sh
+	sh.mu.Lock()
+}
+
+// unlock unlocks what the call has locked.
+func (s *State) unlock(h *hold) {
+	if h.isWhole() {
+		s.mu.Unlock()
+		return
+	}
+	if h.shard != nil {
+		h.shard.mu.Unlock()
+	}
+	p := h.part
+	*h = hold{}
+	p.unlock()
+}
+
+// entriesIn returns the count for what the call has locked.
+func (s *State) entriesIn(h *hold) *entryCount {
+	if h.isWhole() {
+		return &s.mu.entryCount
+	}
+	return &h.part.entryCount
+}
+
+// statusNeedsState is an internal status. The call must change what State.mu alone guards, and
+// has changed nothing so far: the caller unlocks the part, and starts again with State.mu.
+const statusNeedsState = statusEnding - 1
+
+// retryWhole calls try, which calls lockClient or lockShard, and calls it again with whole set
+// if the status is statusNeedsState.
+func retryWhole(try func(whole bool) nfs4.Status) nfs4.Status {
+	status := try(false)
+	if status == statusNeedsState {
+		status = try(true)
+	}
+	return status
 }

@@ -8,18 +8,23 @@ import (
 )
 
 // A file holds all clients' opens of one object, for share reservations (RFC
-// 8881, Section 9.7), and its locks. State.mu guards it.
+// 8881, Section 9.7), and its locks. Its shard guards it.
 type file struct {
 	key          string
+	shard        *fileShard
 	opens        []*Open
 	delegations  []*Delegation
-	modeCounts   [modeBits]map[*client]int // number of Opens with each mode bit, by client
-	machineOpens int                       // Opens of Machines
+	modeCounts   modeCounts
+	manyClients  bool // modeCounts has had more clients than maxSpareClients
+	machineOpens int  // Opens of Machines
 
 	locks  locks.Object
 	owners map[lockOwnerKey]*lockOwner
 	queue  *waitQueue // nil: no owner waits
 }
+
+// modeCounts are the numbers of Opens with each mode bit, by client.
+type modeCounts [modeBits]map[*client]int
 
 // The modes of an Open, or those that one OPEN requests: access in the lower
 // bits, deny above it.
@@ -43,6 +48,7 @@ func (f *file) countModes(c *client, modes uint32, n int) {
 		if held[c] += n; held[c] == 0 {
 			delete(held, c)
 		}
+		f.manyClients = f.manyClients || len(held) > maxSpareClients
 	}
 }
 
@@ -85,7 +91,7 @@ type Open struct {
 	fileIndex int // index in file.opens
 	modes     atomic.Uint32
 
-	// State.mu guards these.
+	// The client's part of the State and the file's shard guard these.
 	requestedModes uint16 // bit m is set if an OPEN requested modes m
 	trials         []*Trial
 
@@ -145,14 +151,17 @@ type OpenFile struct {
 // MayOpen returns an error if an OPEN would fail for any object, so that the OPEN
 // creates nothing. It ignores Owner, Key, Handle and Trial.
 func (s *State) MayOpen(session *Session, a *OpenFile) nfs4.Status {
-	return s.retryUntilStored(a.Aside, func() nfs4.Status {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		status := s.mayOpen(session.client, a)
-		if status == nfs4.OK && !s.recordState(session.client, a.recordKinds(), a.Key) {
-			return statusNotStored
+	return s.retryUntilStored(a.Aside, func(whole bool) nfs4.Status {
+		var h hold
+		s.lockClient(session.client, &h, whole)
+		defer s.unlock(&h)
+		if a.Key != "" {
+			s.lockFile(a.Key, &h)
 		}
-		return status
+		if status := s.mayOpen(session.client, a); status != nfs4.OK {
+			return status
+		}
+		return s.recordState(session.client, a.recordKinds(), a.Key, &h)
 	})
 }
 
@@ -193,8 +202,8 @@ func (s *State) OpenFile(session *Session, a *OpenFile, attach any) (o *Open, id
 	var deferred deferredWork
 	defer func() { s.runDeferred(deferred) }()
 	used := false
-	status = s.retryUntilStored(a.Aside, func() (status nfs4.Status) {
-		o, id, used, status = s.tryOpen(session.client, a, attach, &deferred)
+	status = s.retryUntilStored(a.Aside, func(whole bool) (status nfs4.Status) {
+		o, id, used, status = s.tryOpen(session.client, a, attach, whole, &deferred)
 		return status
 	})
 	if !used {
@@ -204,14 +213,15 @@ func (s *State) OpenFile(session *Session, a *OpenFile, attach any) (o *Open, id
 }
 
 // tryOpen tries an OPEN once, and reports whether attach is used as a File.
-func (s *State) tryOpen(c *client, a *OpenFile, attach any, deferred *deferredWork) (o *Open, id nfs4.StateID, used bool, status nfs4.Status) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *State) tryOpen(c *client, a *OpenFile, attach any, whole bool, deferred *deferredWork) (o *Open, id nfs4.StateID, used bool, status nfs4.Status) {
+	s.lockClient(c, &deferred.hold, whole)
+	defer s.unlock(&deferred.hold)
+	sh := s.lockFile(a.Key, &deferred.hold)
 	if a.Deny != 0 {
 		s.denyingOpens.Add(1) // see BeginSpecial
 		defer s.denyingOpens.Add(-1)
 	}
-	o, fresh, status := s.openFile(c, a, deferred)
+	o, fresh, status := s.openFile(c, a, sh, deferred)
 	switch {
 	case status != nfs4.OK:
 		return nil, nfs4.StateID{}, false, status
@@ -235,34 +245,35 @@ func (s *State) tryOpen(c *client, a *OpenFile, attach any, deferred *deferredWo
 
 // openFile returns the Open for an OPEN, and creates it if necessary: then
 // fresh is set.
-func (s *State) openFile(c *client, a *OpenFile, deferred *deferredWork) (o *Open, fresh bool, status nfs4.Status) {
+func (s *State) openFile(c *client, a *OpenFile, sh *fileShard, deferred *deferredWork) (o *Open, fresh bool, status nfs4.Status) {
 	if status := s.mayOpen(c, a); status != nfs4.OK {
 		return nil, false, status
 	}
 	if a.Access == 0 || (a.Access|a.Deny)&^nfs4.ShareBoth != 0 {
 		return nil, false, nfs4.ErrInval
 	}
-	if status := s.mayShare(c, a, deferred); status != nfs4.OK {
+	f := sh.files[a.Key]
+	if status := s.mayShare(c, f, a, deferred); status != nfs4.OK {
 		return nil, false, status
 	}
-	switch {
-	case s.writtenByOther(a.Key, c) && s.files[a.Key].delegations[0].client.ended:
+	switch written := f.isWrittenByOther(c); {
+	case written && f.delegations[0].client.ended:
 		return nil, false, statusEnding
-	case s.writtenByOther(a.Key, c) && a.Reclaim:
+	case written && a.Reclaim:
 		return nil, false, nfs4.ErrReclaimConflict
-	case a.Deny != 0 && s.hasSpecialUse(a.Key, a.Deny), s.writtenByOther(a.Key, c): // granted since the caller checked
+	case a.Deny != 0 && s.hasSpecialUse(a.Key, a.Deny), written: // granted since the caller checked
 		return nil, false, nfs4.ErrDelay
 	}
-	f := s.files[a.Key]
 	if f != nil {
 		if o = c.opens[openKey{string(a.Owner), f, a.Handle}]; o != nil {
-			if !s.recordState(c, a.recordKinds(), a.Key) {
-				return nil, false, statusNotStored
-			}
-			return o, false, nfs4.OK
+			return o, false, s.recordState(c, a.recordKinds(), a.Key, &deferred.hold)
 		}
 	}
-	enough := s.ensureQuota(c.group, stateIDs, stateIDCost(len(a.Owner)), deferred)
+	cost := stateIDCost(len(a.Owner))
+	if s.needsStateFor(c.group, stateIDs, cost, &deferred.hold) {
+		return nil, false, statusNeedsState
+	}
+	enough := s.ensureQuota(c.group, stateIDs, cost, deferred)
 	switch {
 	case c.ended:
 		return nil, false, nfs4.ErrBadSession // its lease had expired, and it was removed
@@ -270,10 +281,11 @@ func (s *State) openFile(c *client, a *OpenFile, deferred *deferredWork) (o *Ope
 		return nil, false, c.fullStatus()
 	case !enough:
 		return nil, false, s.overQuotaStatus()
-	case !s.recordState(c, a.recordKinds(), a.Key):
-		return nil, false, statusNotStored
 	}
-	o = s.newOpen(c, string(a.Owner), a.Key, a.Handle)
+	if status := s.recordState(c, a.recordKinds(), a.Key, &deferred.hold); status != nfs4.OK {
+		return nil, false, status
+	}
+	o = s.newOpen(c, string(a.Owner), a.Key, a.Handle, sh)
 	if c.v40 != nil {
 		o.seqOwner = c.v40.owners[seqKey{o.key.owner, false}]
 		o.seqOwner.setUse(o.seqOwner.useCount+1, o.seqOwner.principal)
@@ -287,15 +299,16 @@ func (s *State) openFile(c *client, a *OpenFile, deferred *deferredWork) (o *Ope
 func (s *State) MayShare(session *Session, a *OpenFile) nfs4.Status {
 	var deferred deferredWork
 	defer func() { s.runDeferred(deferred) }()
-	return s.retryUntilStored(a.Aside, func() nfs4.Status {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.mayShare(session.client, a, &deferred)
+	return s.retryUntilStored(a.Aside, func(whole bool) nfs4.Status {
+		s.lockClient(session.client, &deferred.hold, whole)
+		defer s.unlock(&deferred.hold)
+		sh := s.lockFile(a.Key, &deferred.hold)
+		return s.mayShare(session.client, sh.files[a.Key], a, &deferred)
 	})
 }
 
-func (s *State) mayShare(c *client, a *OpenFile, deferred *deferredWork) nfs4.Status {
-	status := s.resolveShareConflict(a.Key, c, shareModes(a.Access, a.Deny), deferred)
+func (s *State) mayShare(c *client, f *file, a *OpenFile, deferred *deferredWork) nfs4.Status {
+	status := s.resolveShareConflict(f, c, shareModes(a.Access, a.Deny), deferred)
 	if status == nfs4.ErrShareDenied && a.Reclaim {
 		return nfs4.ErrReclaimConflict
 	}
@@ -303,11 +316,10 @@ func (s *State) mayShare(c *client, a *OpenFile, deferred *deferredWork) nfs4.St
 }
 
 // newOpen creates an Open without modes.
-func (s *State) newOpen(c *client, owner, key, handle string) *Open {
-	f := s.files[key]
+func (s *State) newOpen(c *client, owner, key, handle string, sh *fileShard) *Open {
+	f := sh.files[key]
 	if f == nil {
-		f = &file{key: key}
-		s.files[key] = f
+		f = sh.newFile(key)
 	}
 	o := &Open{Key: key, key: openKey{owner, f, handle}, fileIndex: len(f.opens)}
 	o.client, o.open = c, o
@@ -321,28 +333,31 @@ func (s *State) newOpen(c *client, owner, key, handle string) *Open {
 // an open, also by the same owner (RFC 8881, Section 9.7), and otherwise OK. If all conflicting
 // opens belong to clients whose lease has expired, it removes these. The status is statusEnding
 // while conflicting state of removed clients remains. The client asks is not removed; asks may be
-// nil.
-func (s *State) resolveShareConflict(key string, asks *client, modes uint32, deferred *deferredWork) nfs4.Status {
-	f := s.files[key]
+// nil, like f.
+func (s *State) resolveShareConflict(f *file, asks *client, modes uint32, deferred *deferredWork) nfs4.Status {
 	if f == nil || !f.conflictsWith(modes) {
 		return nfs4.OK
 	}
-	now := s.config.Now()
+	now, entries := s.config.Now(), s.entriesIn(&deferred.hold)
 	var silent []*client
 	for bit := range f.modeCounts {
 		if modes&(1<<bit) == 0 {
 			continue
 		}
 		for c := range f.modeCounts[bit^denyShift] { // for an access bit its denial, and for a deny bit the denied access
-			s.mu.countEntry()
+			entries.countEntry()
 			switch {
 			case c.ended:
+			case c != asks && c.isMachine() && !deferred.isWhole():
+				return statusNeedsState
 			case c == asks, c.silentFor(now) <= s.config.Lease:
 				return nfs4.ErrShareDenied
+			case !deferred.isWhole():
+				return statusNeedsState
 			default:
 				silent = append(silent, c)
 			}
-			if s.mu.shouldPause() {
+			if entries.shouldPause() {
 				break
 			}
 		}
@@ -352,7 +367,7 @@ func (s *State) resolveShareConflict(key string, asks *client, modes uint32, def
 			return nfs4.ErrShareDenied // the client has sent a call
 		}
 	}
-	if s.files[key] == f && f.conflictsWith(modes) {
+	if f.shard.files[f.key] == f && f.conflictsWith(modes) {
 		return statusEnding
 	}
 	return nfs4.OK
@@ -372,13 +387,17 @@ func (s *State) Denied(key string, access uint32) nfs4.Status {
 	}
 	var deferred deferredWork
 	defer func() { s.runDeferred(deferred) }()
-	return s.retryUntilStored(nil, func() nfs4.Status {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.checkGrace() && s.ledger.staleDeny > 0 {
+	return s.retryUntilStored(nil, func(whole bool) nfs4.Status {
+		sh := s.shardOf(key)
+		s.lockShard(sh, &deferred.hold, whole)
+		defer s.unlock(&deferred.hold)
+		switch {
+		case s.ledger.staleClients > 0 && !deferred.isWhole():
+			return statusNeedsState
+		case s.checkGrace() && s.ledger.staleDeny > 0:
 			return nfs4.ErrGrace
 		}
-		switch status := s.resolveShareConflict(key, nil, shareModes(access, 0), &deferred); {
+		switch status := s.resolveShareConflict(sh.files[key], nil, shareModes(access, 0), &deferred); {
 		case status == nfs4.ErrShareDenied:
 			return nfs4.ErrLocked
 		case status == nfs4.OK && !s.recordsStored(key):
@@ -395,24 +414,33 @@ func (s *State) Close(session *Session, id *nfs4.StateID) nfs4.Status {
 	var deferred deferredWork
 	defer func() { s.runDeferred(deferred) }()
 	for {
-		if status, done := s.closeStep(session, id, &deferred); done {
+		var done bool
+		status := retryWhole(func(whole bool) (status nfs4.Status) {
+			status, done = s.closeStep(session, id, whole, &deferred)
+			return status
+		})
+		if done {
 			return status
 		}
 	}
 }
 
-// closeStep closes an Open until State.mu should be released, and reports whether it is
+// closeStep closes an Open until the State should be unlocked, and reports whether it is
 // done.
-func (s *State) closeStep(session *Session, id *nfs4.StateID, deferred *deferredWork) (status nfs4.Status, done bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *State) closeStep(session *Session, id *nfs4.StateID, whole bool, deferred *deferredWork) (status nfs4.Status, done bool) {
+	s.lockClient(session.client, &deferred.hold, whole)
+	defer s.unlock(&deferred.hold)
 	o, status := s.findOpen(session, id)
 	switch {
 	case status != nfs4.OK:
 		return status, true
 	case o.revokedStatus != nfs4.OK: // by Revoke, which continues
 		return o.revokedStatus, true
-	case !s.shedOpen(o, deferred):
+	case len(o.waits) > 0 && !deferred.isWhole():
+		return statusNeedsState, false
+	}
+	s.lockFile(o.Key, &deferred.hold)
+	if !s.shedOpen(o, deferred) {
 		return nfs4.OK, false
 	}
 	o.keepAfterClose = o.seqOwner != nil
@@ -441,7 +469,7 @@ func (s *State) closeOpen(o *Open, deferred *deferredWork) {
 	if o.client.isMachine() {
 		f.machineOpens--
 	}
-	s.dropFile(f)
+	f.removeIfUnused()
 	deferred.addFile(o.File)
 	if q := o.seqOwner; q != nil {
 		q.setUse(q.useCount-1, q.principal)
@@ -457,12 +485,13 @@ func (s *State) closeOpen(o *Open, deferred *deferredWork) {
 func (s *State) Downgrade(session *Session, id *nfs4.StateID, access, deny uint32) (nfs4.StateID, nfs4.Status) {
 	var deferred deferredWork
 	defer func() { s.runDeferred(deferred) }()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.lockClient(session.client, &deferred.hold, false)
+	defer s.unlock(&deferred.hold)
 	o, status := s.findOpen(session, id)
 	if status != nfs4.OK {
 		return nfs4.StateID{}, status
 	}
+	s.lockFile(o.Key, &deferred.hold)
 	// All OPENs within the new modes remain.
 	var rest uint16
 	var union uint32

@@ -194,7 +194,7 @@ func TestBadStateIDs(t *testing.T) {
 // used; no stateid is all zeros or ones, and none tells the next.
 func TestStateIDsAreUnique(t *testing.T) {
 	w := newTestState(t)
-	w.lastStateID = 1<<32 - 1000 // the number's upper bits count too
+	w.lastStateID.Store(1<<32 - 1000) // the number's upper bits count too
 	s := w.newTestClient("c")
 	seen := make(map[[nfs4.OtherSize]byte]bool)
 	for range 100_000 {
@@ -314,7 +314,7 @@ func TestOpensWithoutRoom(t *testing.T) {
 	w := newTestState(t)
 	silent, s := w.newTestClient("silent"), w.newTestClient("c")
 	_, id := w.mustOpen(silent, "o", "f", 1, 0, nil)
-	w.usage[stateIDs] += maxHoldings - 1
+	w.usage[stateIDs].Add(maxHoldings - 1)
 	want(t, "OPEN within the lease", w.openStatus(s, "o", "f", 1, 0), nfs4.ErrDelay)
 	w.advanceClock(testLease + 1)
 	w.renewByCall(s)
@@ -323,12 +323,12 @@ func TestOpensWithoutRoom(t *testing.T) {
 	want(t, "OPEN of the client itself", w.openStatus(s, "p", "f", 1, 0), nfs4.ErrDelay)
 	w.advanceClock(testLease + 1)
 	want(t, "the same when it has been silent", w.openStatus(s, "p", "f", 1, 0), nfs4.ErrBadSession)
-	want(t, "Opens", w.usage[stateIDs], maxHoldings-1)
-	w.usage[stateIDs] -= maxHoldings - 1
+	want(t, "Opens", w.usage.get(stateIDs), maxHoldings-1)
+	w.usage[stateIDs].Add(-(maxHoldings - 1))
 	w.checkEmpty()
 
 	silent = w.newTestClient("silent")
-	w.usage[liveSessions] += maxAllSessions - 1
+	w.usage[liveSessions].Add(maxAllSessions - 1)
 	w.advanceClock(testLease)
 	id2, sequence, _ := w.mustExchange(exchangeArgs("c", 1, 0))
 	want(t, "CREATE_SESSION within the lease", w.CreateSession(createArgs(id2, sequence, 0)).Status, nfs4.ErrNoSpc)

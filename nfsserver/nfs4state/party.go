@@ -1,9 +1,11 @@
 package nfs4state
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
 
 // A resource is a kind of record whose number is limited for all clients
@@ -28,11 +30,16 @@ var resourceLimits = [resources]int{
 	stateIDs: maxHoldings, lockRanges: maxAllLocks, waitingOwners: maxAllWaiting, delegatedFiles: maxDelegations, replyBytes: replyMemory,
 }
 
-// A clientGroup counts the resources of all clients at one address. State.mu
-// guards the counts.
+// A resourceUsage counts resources.
+type resourceUsage [resources]atomic.Int64
+
+// get returns the use of a resource.
+func (u *resourceUsage) get(r resource) int { return int(u[r].Load()) }
+
+// A clientGroup counts the resources of all clients at one address.
 type clientGroup struct {
 	name       fairshare.Name
-	usage      [resources]int
+	usage      resourceUsage
 	nextSearch time.Duration // when removeSilentClient may next look for silent clients
 }
 
@@ -49,9 +56,9 @@ func (s *State) groupOf(name fairshare.Name) *clientGroup {
 // addUsage adds n, which may be negative, to a group's use of a resource. A
 // group without a client record uses nothing, and is removed.
 func (s *State) addUsage(p *clientGroup, r resource, n int) {
-	p.usage[r] += n
-	s.usage[r] += n
-	if r == clientRecords && p.usage[r] == 0 {
+	used := p.usage[r].Add(int64(n))
+	s.usage[r].Add(int64(n))
+	if r == clientRecords && used == 0 {
 		delete(s.groups, p.name)
 	}
 }
@@ -64,11 +71,24 @@ const ownerStep = 128
 // bytes.
 func stateIDCost(n int) int { return 1 + n/ownerStep }
 
+// stateIDMax is the stateIDCost of the longest owner name.
+const stateIDMax = 1 + nfs4.OpaqueLimit/ownerStep
+
 // hasQuota reports whether a group may have n more of a resource: its use must
 // not exceed what is free. So a single group gets at most half, and leaves
 // capacity for new groups.
 func (s *State) hasQuota(p *clientGroup, r resource, n int) bool {
-	return p.usage[r]+n <= resourceLimits[r]-s.usage[r]
+	return p.usage.get(r)+n <= resourceLimits[r]-s.usage.get(r)
+}
+
+// quotaReserve is the amount of a resource that only calls which lock State.mu may use: all
+// others check the quota and use it concurrently, at most one for each part of the State.
+const quotaReserve = stateParts * (stateIDMax + 2)
+
+// needsStateFor reports whether a call that has locked only a part must lock State.mu to get n
+// more of a resource.
+func (s *State) needsStateFor(p *clientGroup, r resource, n int, h *hold) bool {
+	return !h.isWhole() && !s.hasQuota(p, r, n+quotaReserve)
 }
 
 // ensureQuota reports whether a group gets n more of a resource. It may remove a
@@ -77,9 +97,9 @@ func (s *State) ensureQuota(p *clientGroup, r resource, n int, deferred *deferre
 	if s.hasQuota(p, r, n) {
 		return true
 	}
-	before := p.usage[r]
+	before := p.usage.get(r)
 	s.removeSilentClient(p, r, deferred)
-	return s.hasQuota(p, r, n) || p.usage[r]+n <= before && s.usage[r]+n <= resourceLimits[r]
+	return s.hasQuota(p, r, n) || p.usage.get(r)+n <= before && s.usage.get(r)+n <= resourceLimits[r]
 }
 
 // searchesPerLease divides the lease to get the minimum time between two searches by
@@ -96,7 +116,7 @@ func (s *State) removeSilentClient(p *clientGroup, r resource, deferred *deferre
 	}
 	var oldest *client
 	longest := s.config.Lease
-	others := p.usage[r] < resourceLimits[r]/2 // other groups have the rest
+	others := p.usage.get(r) < resourceLimits[r]/2 // other groups have the rest
 	for _, c := range s.clients {
 		if !c.confirmed || c.group != p && !others {
 			continue

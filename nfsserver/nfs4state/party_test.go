@@ -57,7 +57,7 @@ func TestPartiesShareClients(t *testing.T) {
 
 	w.advanceClock(testLease + 1)
 	w.clientFrom(1, "one more") // replaces a silent client of the same host
-	want(t, "clients of the other host", w.groupOf(exchangeFrom(2, "").Party).usage[clientRecords], maxClients/8)
+	want(t, "clients of the other host", w.groupOf(exchangeFrom(2, "").Party).usage.get(clientRecords), maxClients/8)
 }
 
 // TestPartiesShareUnconfirmed checks that a host which only sends EXCHANGE_ID
@@ -69,7 +69,7 @@ func TestPartiesShareUnconfirmed(t *testing.T) {
 		w.mustExchange(exchangeFrom(2, fmt.Sprint(i)))
 	}
 	w.mustCreateSession(createFrom(1, id, sequence))
-	want(t, "records of the other host", w.groupOf(exchangeFrom(2, "").Party).usage[unconfirmedRecords], maxUnconfirmed/2)
+	want(t, "records of the other host", w.groupOf(exchangeFrom(2, "").Party).usage.get(unconfirmedRecords), maxUnconfirmed/2)
 	w.checkLockCounts()
 }
 
@@ -110,9 +110,9 @@ func TestPartiesShareOpens(t *testing.T) {
 	w.addUsage(hog.client.group, stateIDs, 1-maxHoldings/2)
 	w.checkLockCounts()
 
-	before := w.usage[stateIDs]
+	before := w.usage.get(stateIDs)
 	_, id := w.mustOpen(other, strings.Repeat("o", nfs4.OpaqueLimit), "g", nfs4.ShareBoth, 0, nil)
-	want(t, "cost of a long name", w.usage[stateIDs]-before, 1+nfs4.OpaqueLimit/ownerStep)
+	want(t, "cost of a long name", w.usage.get(stateIDs)-before, 1+nfs4.OpaqueLimit/ownerStep)
 	w.Close(other, &id)
-	want(t, "cost after CLOSE", w.usage[stateIDs], before)
+	want(t, "cost after CLOSE", w.usage.get(stateIDs), before)
 }

@@ -19,21 +19,27 @@ func (s *State) Revoke(removed func(file any) bool) {
 	defer s.mu.Unlock()
 	s.denyingOpens.Add(1) // until the queue has the records about ended deny modes
 	defer s.denyingOpens.Add(-1)
-	for _, f := range s.files {
-		for at := len(f.delegations) - 1; at >= 0; at = min(at, len(f.delegations)) - 1 {
-			if d := f.delegations[at]; removed(d.File) {
-				s.revokeDelegation(d, nfs4.ErrAdminRevoked, &ended)
-			}
-			s.mu.pauseLocked()
+	for i := range s.shards {
+		for _, f := range s.shards[i].files {
+			s.revokeIn(f, removed, &ended)
 		}
-		// When an open is closed, the last one takes its index: it has been
-		// visited.
-		for at := len(f.opens) - 1; at >= 0; at = min(at, len(f.opens)) - 1 {
-			if o := f.opens[at]; removed(o.File) {
-				s.revokeOpen(o, &ended)
-			}
-			s.mu.pauseLocked()
+	}
+}
+
+// revokeIn revokes what a file has for removed. State.mu is held, but released for moments.
+func (s *State) revokeIn(f *file, removed func(file any) bool, deferred *deferredWork) {
+	for at := len(f.delegations) - 1; at >= 0; at = min(at, len(f.delegations)) - 1 {
+		if d := f.delegations[at]; removed(d.File) {
+			s.revokeDelegation(d, nfs4.ErrAdminRevoked, deferred)
 		}
+		s.mu.pauseLocked()
+	}
+	// When an open is closed, the last one takes its index: it has been visited.
+	for at := len(f.opens) - 1; at >= 0; at = min(at, len(f.opens)) - 1 {
+		if o := f.opens[at]; removed(o.File) {
+			s.revokeOpen(o, deferred)
+		}
+		s.mu.pauseLocked()
 	}
 }
 
@@ -105,7 +111,7 @@ func (s *State) releaseStateID(h *holding) {
 		return
 	}
 	if h.revokedStatus == nfs4.OK {
-		s.holdings.remove(h.index)
+		s.holdings.remove(h.index, h.client.part)
 		s.addUsage(h.client.group, stateIDs, -h.cost)
 		return
 	}
@@ -122,8 +128,8 @@ func (s *State) releaseStateID(h *holding) {
 
 // freeRevoked removes a revoked holding's stateid.
 func (s *State) freeRevoked(h *holding) {
-	s.holdings.remove(h.index)
 	c := h.client
+	s.holdings.remove(h.index, c.part)
 	s.addUsage(c.group, stateIDs, -h.cost)
 	delete(c.revoked, h)
 	c.countRevoked(h, -1)

@@ -16,11 +16,10 @@ func newPartsState(t *testing.T) (w *testState, ended *[4]int) {
 	w = newTestState(t)
 	ended = new([4]int)
 	w.config.Release = func(file any) {
-		if !w.State.mu.TryLock() {
+		if w.isLocked() {
 			t.Error("Release is called with the State locked")
 			return
 		}
-		w.State.mu.Unlock()
 		p := file.(*fakeParts)
 		for bit := range uint32(4) {
 			if p.has&(1<<bit) != 0 {

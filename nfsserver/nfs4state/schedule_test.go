@@ -680,8 +680,8 @@ func (r *modelRun) compareWithModel() {
 			}
 		}
 	}
-	agree(r, "stateids", r.usage[stateIDs], ids)
-	agree(r, "locks", r.usage[lockRanges], ranges)
+	agree(r, "stateids", r.usage.get(stateIDs), ids)
+	agree(r, "locks", r.usage.get(lockRanges), ranges)
 	agree(r, "opens with deny modes", r.denyingOpens.Load(), int64(denying))
 }
 
@@ -701,7 +701,7 @@ func (r *modelRun) checkFinish() {
 	r.takeStep(step{do: doSleep, sleep: 2 * defaultCourtesy})
 	r.takeStep(step{do: doSweep})
 	r.checkEmpty()
-	agree(r, "objects on the host", len(r.hostFiles), 0)
+	agree(r, "objects on the host", len(r.allHostFiles()), 0)
 }
 
 // often is the weight of each action in a random schedule.

@@ -135,7 +135,7 @@ func (s *State) advanceOwner(o *seqOwner, op nfs4.Op, seqid uint32, reply []byte
 // State.mu is held.
 func (s *State) freeKeptStateID(h *holding) {
 	if h != nil {
-		s.holdings.remove(h.index)
+		s.holdings.remove(h.index, h.client.part)
 		s.addUsage(h.client.group, stateIDs, -h.cost)
 	}
 }

@@ -148,14 +148,14 @@ func TestOwnersRest(t *testing.T) {
 	w.EndTurn(retry, nfs4.OK, nil, nil)
 	_, status := w.Open(s, &id)
 	want(t, "stateid after CLOSE", status, nfs4.ErrBadStateID)
-	before := w.usage[stateIDs]
+	before := w.usage.get(stateIDs)
 	for n := range uint32(3) { // the owner's next operation ends the stateid
 		var next nfs4.StateID
 		w.mustTurn(s, &Turn{Op: nfs4.OpOpen, Owner: []byte("o"), SeqID: 4 + 2*n}, func() { _, next = w.mustOpen(s, "o", "f", 3, 0, nil) })
 		want(t, "CLOSE of the last open", w.BeginTurn(t.Context(), s, &Turn{Op: nfs4.OpClose, StateID: id, SeqID: 3 + 2*n}), nfs4.ErrBadStateID)
 		id = next
 		w.mustTurn(s, &Turn{Op: nfs4.OpClose, StateID: id, SeqID: 5 + 2*n}, func() { want(t, "CLOSE", w.Close(s, &id), nfs4.OK) })
-		want(t, "stateids", w.usage[stateIDs], before)
+		want(t, "stateids", w.usage.get(stateIDs), before)
 	}
 
 	w.mustTurn(s, &Turn{Op: nfs4.OpOpen, Owner: []byte("unconfirmed"), SeqID: 1}, func() { _, id = w.mustOpen(s, "unconfirmed", "g", 3, 0, "second") })
@@ -196,7 +196,7 @@ func TestOwnersAreBounded(t *testing.T) {
 		w.EndTurn(failed, nfs4.ErrNoEnt, []byte("none"), nil)
 	}
 	want(t, "owners", len(s.client.v40.owners), maxResting)
-	want(t, "stateids", w.usage[stateIDs] < 4*maxResting, true)
+	want(t, "stateids", w.usage.get(stateIDs) < 4*maxResting, true)
 	s.Leave()
 	want(t, "Expire", w.Expire(s.ClientID()), nfs4.OK)
 	w.checkEmpty()
@@ -400,11 +400,11 @@ func TestLockOwnerWithoutRoom(t *testing.T) {
 		want(t, fmt.Sprint("LOCK with number ", seqid), w.BeginTurn(t.Context(), s, a), nfs4.OK)
 		return a
 	}
-	w.usage[stateIDs] += maxHoldings
+	w.usage[stateIDs].Add(maxHoldings)
 	a := begin(3)
 	want(t, "refusal", a.Refused, nfs4.ErrDelay)
 	w.EndTurn(a, a.Refused, []byte("later"), nil)
-	w.usage[stateIDs] -= maxHoldings
+	w.usage[stateIDs].Add(-maxHoldings)
 	retry := begin(3)
 	want(t, "reply to a retry", string(retry.Reply), "later")
 	w.EndTurn(retry, nfs4.ErrDelay, retry.Reply, nil)

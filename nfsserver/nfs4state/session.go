@@ -3,7 +3,6 @@ package nfs4state
 import (
 	"encoding/binary"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,7 +30,7 @@ type Session struct {
 	fault          atomic.Bool   // see MarkBackFault
 	backSlots      chan BackSlot // the free slots up to backTarget
 
-	mu        sync.Mutex
+	mu        checkedMutex[sessionRank]
 	dead      bool
 	renewedAt time.Duration // when the last call ended, or was last retried
 	running   int           // slots that execute a call
@@ -99,7 +98,7 @@ func (s *State) endSession(session *Session) {
 	if session.slots == nil {
 		return
 	}
-	s.sessions.remove(session.index)
+	s.sessions.remove(session.index, session.client.part)
 	s.addUsage(session.client.group, liveSessions, -1)
 	s.addUsage(session.client.group, replyBytes, -session.replyCost)
 	session.mu.Lock()
@@ -208,7 +207,7 @@ func (s *State) CreateSession(a *Create) nfs4.CreateSessionRes {
 	session.addContexts(a.Contexts)
 	session.setDirections(a.Conn, dir)
 	session.initBackSlots()
-	session.index = s.sessions.takeIndex()
+	session.index = s.sessions.takeIndex(c.part)
 	session.ID = s.sessionID(session.index)
 	s.sessions.put(session.index, session)
 	c.sessions = append(c.sessions, session)

@@ -87,11 +87,11 @@ func TestShareOfReplies(t *testing.T) {
 	}
 	want(t, "slots of session 200", sessions[200].Fore.MaxRequests, 64)
 	want(t, "slots of the last session", last, 1)
-	want(t, "memory is within its bound", w.usage[replyBytes] <= replyMemory, true)
+	want(t, "memory is within its bound", w.usage.get(replyBytes) <= replyMemory, true)
 	for _, s := range sessions {
 		w.DestroySession(s.ID, nil)
 	}
-	want(t, "memory when all were removed", w.usage[replyBytes], 0)
+	want(t, "memory when all were removed", w.usage.get(replyBytes), 0)
 }
 
 // R8881-18.37.3-1, -4: DESTROY_SESSION.

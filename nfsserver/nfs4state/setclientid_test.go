@@ -118,7 +118,7 @@ func TestSetClientIDCases(t *testing.T) {
 				want(t, trace+": other transport", w.ConfirmClientID(RDMA, Principal{Flavor: 1, UID: 0}, Host{}, g.c, g.s), nfs4.ErrStaleClientID)
 				want(t, trace+": SETCLIENTID_CONFIRM", w.ConfirmClientID(TCP, Principal{Flavor: 1, UID: 0}, Host{}, g.c, g.s), expected)
 			}
-			want(t, trace+": something is open", len(w.files) > 0, open)
+			want(t, trace+": something is open", len(w.allFiles()) > 0, open)
 			if confirmed != nil {
 				w.mustEnter(confirmed.c).Leave()
 			}
@@ -144,7 +144,7 @@ func TestSetClientIDPrincipals(t *testing.T) {
 	want(t, "client_using", using.UAddr, "somewhere")
 	w.advanceClock(testLease + 1)
 	stolen, confirm := w.mustSetClientID(thief)
-	want(t, "files", len(w.files), 0)
+	want(t, "files", len(w.allFiles()), 0)
 	want(t, "SETCLIENTID_CONFIRM", w.ConfirmClientID(TCP, Principal{Flavor: 1, UID: 7}, Host{}, stolen, confirm), nfs4.OK)
 	_, status = w.ByClientID(TCP, Host{}, id)
 	want(t, "old client ID (R7530-9.6.3.2-1)", status, nfs4.ErrExpired)
@@ -161,7 +161,7 @@ func TestSetClientIDBounds(t *testing.T) {
 	for i := range 3 * maxUnconfirmed {
 		w.mustSetClientID(setClientIDArgs(fmt.Sprint("x", i), 1, 0))
 	}
-	want(t, "unconfirmed records", w.usage[unconfirmedRecords] <= maxUnconfirmed, true)
+	want(t, "unconfirmed records", w.usage.get(unconfirmedRecords) <= maxUnconfirmed, true)
 	id, confirm := w.mustSetClientID(setClientIDArgs("late", 1, 0))
 	w.advanceClock(testLease + 1)
 	want(t, "SETCLIENTID_CONFIRM after a lease", w.ConfirmClientID(TCP, Principal{Flavor: 1, UID: 0}, Host{}, id, confirm), nfs4.ErrStaleClientID)

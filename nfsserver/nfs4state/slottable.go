@@ -117,8 +117,8 @@ func (t *slotTable) noteUse(a *Sequenced) {
 // group may still get, but at least one slot: if there are very many sessions, all are slower.
 // Memory for one slot of each possible session is left.
 func (s *State) slotShare(p *clientGroup, held, each int) uint32 {
-	first := (maxAllSessions - s.usage[liveSessions]) * (slotSize + MaxCachedReply)
-	left := held + min(resourceLimits[replyBytes]-first-s.usage[replyBytes], resourceLimits[replyBytes]/2-p.usage[replyBytes])
+	first := (maxAllSessions - s.usage.get(liveSessions)) * (slotSize + MaxCachedReply)
+	left := held + min(resourceLimits[replyBytes]-first-s.usage.get(replyBytes), resourceLimits[replyBytes]/2-p.usage.get(replyBytes))
 	return uint32(max(left/sessionPart/each, 1))
 }
 

@@ -142,7 +142,7 @@ func TestOvertakenCall(t *testing.T) {
 func (w *testState) takeReplyMemory(s *Session) {
 	w.State.mu.Lock()
 	defer w.State.mu.Unlock()
-	w.addUsage(s.client.group, replyBytes, replyMemory/2-s.client.group.usage[replyBytes])
+	w.addUsage(s.client.group, replyBytes, replyMemory/2-s.client.group.usage.get(replyBytes))
 }
 
 // TestTargetIgnored checks that memory which others want is requested from a client by
@@ -190,7 +190,7 @@ func TestTargetIgnored(t *testing.T) {
 	checkSlots(t, s)
 
 	w.State.mu.Lock()
-	w.addUsage(s.client.group, replyBytes, s.replyCost-s.client.group.usage[replyBytes])
+	w.addUsage(s.client.group, replyBytes, s.replyCost-s.client.group.usage.get(replyBytes))
 	w.State.mu.Unlock()
 	w.TrimSlots(9)
 	want(t, "the same call when there is memory", w.Begin(s, &Sequenced{Slot: 62, Sequence: next, Conn: "first"}).New, true)
@@ -222,7 +222,7 @@ func TestSlotsOfManySessions(t *testing.T) {
 		useAll()
 		w.advanceClock(testLease / 4)
 		w.TrimSlots(0)
-		want(t, "memory is within its bound", w.usage[replyBytes] <= replyMemory, true)
+		want(t, "memory is within its bound", w.usage.get(replyBytes) <= replyMemory, true)
 	}
 	least, most := sessions[0].target, sessions[0].target
 	for _, s := range sessions {
@@ -347,7 +347,7 @@ func TestSlotSchedules(t *testing.T) {
 			sequence: make(map[uint32]uint32), outstanding: make(map[uint32]*slotCall),
 		}
 		others := w.newSlotClient(1, "others")
-		group, free := others.client.group, replyMemory/2-others.client.group.usage[replyBytes]
+		group, free := others.client.group, replyMemory/2-others.client.group.usage.get(replyBytes)
 		taken, seen := 0, make(map[uint32]bool)
 		for range 4000 {
 			switch n := m.r.IntN(100); {
@@ -369,7 +369,7 @@ func TestSlotSchedules(t *testing.T) {
 				w.advanceClock(time.Duration(m.r.Int64N(int64(testLease))))
 				w.TrimSlots(1)
 				checkSlots(t, m.session)
-				want(t, "reply memory", w.usage[replyBytes], m.session.replyCost+others.replyCost+taken)
+				want(t, "reply memory", w.usage.get(replyBytes), m.session.replyCost+others.replyCost+taken)
 				seen[m.session.reserved] = true
 				m.load = 1 << m.r.Uint32N(9)
 			}

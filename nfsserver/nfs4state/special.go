@@ -2,7 +2,6 @@ package nfs4state
 
 import (
 	"hash/maphash"
-	"sync"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
@@ -11,7 +10,7 @@ import (
 // A 64-bit hash with a secret seed represents an object: a long READ of another
 // object must not delay an OPEN.
 type specials [64]struct {
-	mu   sync.Mutex
+	mu   checkedMutex[leafRank]
 	uses map[uint64][denyShift]int32
 }
 

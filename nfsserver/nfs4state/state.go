@@ -71,7 +71,7 @@ type Config struct {
 
 	// Merge adds a further OPEN's File to an Open's File. Narrow removes from a
 	// File the parts that access does not need, and returns these, or nil.
-	// State.mu is held during both: neither may block or call the State. Either
+	// Mutexes of the State are held during both: neither may block or call the State. Either
 	// may be nil.
 	Merge  func(file, other any)
 	Narrow func(file any, access uint32) (rest any)
@@ -124,9 +124,9 @@ type State struct {
 	endingClients    []*client          // removed clients with remaining state: see endClient
 	lastClientNumber uint64             // the last client record's
 	groups           map[fairshare.Name]*clientGroup
-	usage            [resources]int // by all groups
-	files            map[string]*file
-	lastStateID      uint64 // the last stateid's number
+	usage            resourceUsage // by all groups
+	shards           []fileShard   // the files
+	lastStateID      atomic.Uint64 // the last stateid's number
 
 	ledger     ledger
 	unnotified map[ownerKey]struct{} // Machines not yet notified of the restart
@@ -135,11 +135,11 @@ type State struct {
 
 	pendingReleases []pendingRelease // see releasePending
 	delegations     struct {
-		writes                     int // current number
-		granted, recalled, revoked uint64
+		writes            atomic.Int64 // current number
+		granted           atomic.Uint64
+		recalled, revoked uint64
 	}
 	denyingOpens  atomic.Int64                // Opens with a deny mode, and OPENs that request one
-	hostFiles     map[string]*hostFile        // by object
 	steppedLock   *steppedLock                // see addLock; may be nil
 	releasers     map[any]*releaser           // by storage
 	waitingFiles  map[*file]struct{}          // files with owners that wait for locks
@@ -177,18 +177,21 @@ func New(c Config) *State {
 		c.Narrow = func(any, uint32) any { return nil }
 	}
 	s := &State{
-		config: c, owners: make(map[ownerKey]*clientOwner), clients: make(map[uint64]*client), files: make(map[string]*file),
-		lockWait: func() {}, hostFiles: make(map[string]*hostFile), releasers: make(map[any]*releaser),
+		config: c, owners: make(map[ownerKey]*clientOwner), clients: make(map[uint64]*client), shards: newFileShards(),
+		lockWait: func() {}, releasers: make(map[any]*releaser),
 		waitingFiles: make(map[*file]struct{}), lockWaiters: make(map[lockOwnerKey]*list.List), hostLockPolls: make(map[any]struct{}),
 		groups: make(map[fairshare.Name]*clientGroup), seed: maphash.MakeSeed(),
 	}
+	startRankChecks()
 	s.restoreRecords()
 	return s
 }
 
-// deferredWork collects work that must be done after State.mu is unlocked, such
-// as releasing the files of closed opens.
+// deferredWork collects work that must be done after the State is unlocked, such
+// as releasing the files of closed opens. Until then it has what is locked.
 type deferredWork struct {
+	hold
+
 	firstFile  any   // CLOSE releases only one, and so needs no allocation
 	files      []any // the others
 	endedFiles []any // removed clients' files
@@ -285,11 +288,13 @@ func (s *State) Sweep() {
 			}
 		}
 	}
-	for _, h := range s.hostFiles {
-		s.mu.pauseLocked()
-		if h.users == 0 && len(h.dirty) > 0 {
-			h.users++
-			deferred.syncLater = append(deferred.syncLater, h)
+	for i := range s.shards {
+		for _, h := range s.shards[i].hostFiles {
+			s.mu.pauseLocked()
+			if h.users == 0 && len(h.dirty) > 0 {
+				h.users++
+				deferred.syncLater = append(deferred.syncLater, h)
+			}
 		}
 	}
 	deferred.pendingReleases = append(deferred.pendingReleases, s.pendingReleases...)

@@ -2,6 +2,7 @@ package nfs4state
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -33,10 +34,8 @@ func newTestState(t testing.TB) *testState {
 		Now: func() time.Duration { return time.Duration(w.clock.Load()) }, Epoch: testEpoch, Lease: testLease,
 		Release: func(file any) {
 			if w.isSingleGoroutine() {
-				if w.State.mu.TryLock() {
-					w.State.mu.Unlock()
-				} else {
-					t.Error("Release is called under State.mu")
+				if w.State.isLocked() {
+					t.Error("Release is called while the State is locked")
 				}
 			}
 			w.mu.Lock()
@@ -45,6 +44,22 @@ func newTestState(t testing.TB) *testState {
 		},
 	})
 	return w
+}
+
+// isLocked reports whether State.mu, a part or a shard is locked.
+func (s *State) isLocked() bool {
+	if !s.mu.whole.TryLock() {
+		return true
+	}
+	s.mu.whole.Unlock()
+	for i := range s.mu.parts {
+		if p := &s.mu.parts[i]; !p.mu.TryLock() {
+			return true
+		} else {
+			p.mu.Unlock()
+		}
+	}
+	return false
 }
 
 // isSingleGoroutine reports whether the test uses one goroutine, so that a lock that is
@@ -137,19 +152,45 @@ func want[T comparable](t testing.TB, what string, got, want T) {
 	}
 }
 
+// all returns the use of all resources.
+func (u *resourceUsage) all() (n [resources]int) {
+	for r := range resources {
+		n[r] = u.get(r)
+	}
+	return n
+}
+
+// allFiles returns the files in all shards.
+func (s *State) allFiles() map[string]*file {
+	all := make(map[string]*file)
+	for i := range s.shards {
+		maps.Copy(all, s.shards[i].files)
+	}
+	return all
+}
+
+// allHostFiles returns the objects on the host.
+func (s *State) allHostFiles() map[string]*hostFile {
+	all := make(map[string]*hostFile)
+	for i := range s.shards {
+		maps.Copy(all, s.shards[i].hostFiles)
+	}
+	return all
+}
+
 // checkEmpty checks that nothing is left of any client.
 func (w *testState) checkEmpty() {
 	w.t.Helper()
 	w.State.mu.Lock()
 	defer w.State.mu.Unlock()
-	got := fmt.Sprint(len(w.owners), len(w.clients), w.unconfirmed.Len(), len(w.files), len(w.groups), w.denyingOpens.Load(), w.usage)
+	got := fmt.Sprint(len(w.owners), len(w.clients), w.unconfirmed.Len(), len(w.allFiles()), len(w.groups), w.denyingOpens.Load(), w.usage.all())
 	want(w.t, "what is left", got, "0 0 0 0 0 0 [0 0 0 0 0 0 0 0]")
-	for i := range w.holdings.next {
+	for i := range w.holdings.next.Load() {
 		if w.holdings.get(i) != nil {
 			w.t.Fatalf("stateid %d is left", i)
 		}
 	}
-	for i := range w.sessions.next {
+	for i := range w.sessions.next.Load() {
 		if w.sessions.get(i) != nil {
 			w.t.Fatalf("session %d is left", i)
 		}
@@ -248,12 +289,12 @@ func (w *testState) checkLockCounts() {
 	}
 	var all [resources]int
 	for _, p := range w.groups {
-		want(w.t, "what "+p.name.String()+" has", p.usage, have[p])
-		for r, n := range p.usage {
+		want(w.t, "what "+p.name.String()+" has", p.usage.all(), have[p])
+		for r, n := range p.usage.all() {
 			all[r] += n
 		}
 	}
-	want(w.t, "what all parties have", w.usage, all)
+	want(w.t, "what all parties have", w.usage.all(), all)
 }
 
 // runIncarnation runs one client incarnation from start to end.

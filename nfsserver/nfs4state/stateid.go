@@ -30,7 +30,7 @@ type holding struct {
 // StateID returns the stateid with its current seqid.
 func (h *holding) StateID() nfs4.StateID { return nfs4.StateID{SeqID: h.seqid.Load(), Other: h.other} }
 
-// bumpSeqID advances the seqid, which is never 0. The caller holds State.mu.
+// bumpSeqID advances the seqid, which is never 0. The caller has locked the client.
 func (h *holding) bumpSeqID() { h.seqid.Store(nextSeqID(h.seqid.Load())) }
 
 // nextSeqID returns the seqid after the given one (RFC 8881, Section 8.2.2).
@@ -50,12 +50,12 @@ func nextSeqID(seqid uint32) uint32 {
 // because holdings are numbered. The permutation keeps clients from predicting
 // other stateids.
 func (s *State) assignStateID(h *holding, owner string) {
-	h.index, h.cost = s.holdings.takeIndex(), stateIDCost(len(owner))
+	h.index, h.cost = s.holdings.takeIndex(h.client.part), stateIDCost(len(owner))
 	s.addUsage(h.client.group, stateIDs, h.cost)
-	s.lastStateID++
+	number := s.lastStateID.Add(1)
 	binary.BigEndian.PutUint32(h.other[:], s.config.Epoch)
-	binary.BigEndian.PutUint32(h.other[4:], uint32(s.lastStateID>>32)<<slabBits|h.index)
-	binary.BigEndian.PutUint32(h.other[8:], permuteNumber(s.seed, uint32(s.lastStateID)))
+	binary.BigEndian.PutUint32(h.other[4:], uint32(number>>32)<<slabBits|h.index)
+	binary.BigEndian.PutUint32(h.other[8:], permuteNumber(s.seed, uint32(number)))
 }
 
 // permuteNumber is a permutation of all numbers, by a Feistel network.
@@ -155,10 +155,17 @@ func (s *State) TestStateID(session *Session, id *nfs4.StateID) nfs4.Status {
 // were revoked, Opens can be freed only by CLOSE, and lockSets only when no
 // byte is locked.
 func (s *State) FreeStateID(session *Session, id *nfs4.StateID) nfs4.Status {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	return retryWhole(func(whole bool) nfs4.Status { return s.freeStateID(session, id, whole) })
+}
+
+func (s *State) freeStateID(session *Session, id *nfs4.StateID, whole bool) nfs4.Status {
+	var none deferredWork // no work: no bytes are locked
+	s.lockClient(session.client, &none.hold, whole)
+	defer s.unlock(&none.hold)
 	h, status := s.findHolding(session, id)
 	switch {
+	case h != nil && h.open == nil && !none.isWhole():
+		return statusNeedsState // to rewrite the client's record
 	case h != nil && h.open == nil:
 		s.freeRevoked(h)
 		return nfs4.OK
@@ -167,7 +174,7 @@ func (s *State) FreeStateID(session *Session, id *nfs4.StateID) nfs4.Status {
 	case h.locks == nil || h.locks.part.Len() > 0:
 		return nfs4.ErrLocksHeld
 	}
-	var none deferredWork // stays empty, because no bytes are locked
+	s.lockFile(h.open.Key, &none.hold)
 	s.endLocks(h.locks, &none)
 	return nfs4.OK
 }

@@ -29,7 +29,11 @@ func (w *testState) checkSteps(what string, do func()) {
 func (w *testState) takeMaxEntries() (n int) {
 	w.State.mu.Lock()
 	defer w.State.mu.Unlock()
-	n, w.State.mu.maxEntries = w.State.mu.maxEntries, 0
+	m := &w.State.mu
+	n, m.maxEntries = m.maxEntries, 0
+	for i := range m.parts { // which Lock has closed
+		n, m.parts[i].maxEntries = max(n, m.parts[i].maxEntries), 0
+	}
 	return n
 }
 
@@ -96,7 +100,7 @@ func newFullClient(t *testing.T, shape func(*fullClient, int)) *fullClient {
 		a := newLock(id, b.keys[0], fmt.Sprint(i), i%2 == 0, 0, uint64(i))
 		want(t, "LOCK", b.lockStatus(waiter, b.withTell(a)), nfs4.ErrDenied)
 	}
-	want(t, "owners that wait", b.usage[waitingOwners], manyWaiters)
+	want(t, "owners that wait", b.usage.get(waitingOwners), manyWaiters)
 	return b
 }
 

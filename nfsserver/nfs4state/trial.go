@@ -1,11 +1,16 @@
 package nfs4state
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+)
 
 // A Trial is an OPEN that may still fail after State.OpenFile: its effect on
 // the file itself must not precede the check of share reservations. OpenFile
 // fills it in if it succeeds. The caller must then call Settle or Undo.
 type Trial struct {
+	client *client
 	open   *Open // nil: OPEN_DOWNGRADE has removed the OPEN's modes
 	mode   uint32
 	added  bool   // the OPEN was the first that requested these modes
@@ -16,7 +21,7 @@ type Trial struct {
 // addTrial makes t the Trial of an OPEN whose mode is not yet added to o.
 func (o *Open) addTrial(t *Trial, mode uint32) {
 	before := o.seqid.Load()
-	*t = Trial{open: o, mode: mode, added: o.requestedModes&(1<<mode) == 0, before: before, after: nextSeqID(before)}
+	*t = Trial{client: o.client, open: o, mode: mode, added: o.requestedModes&(1<<mode) == 0, before: before, after: nextSeqID(before)}
 	o.trials = append(o.trials, t)
 }
 
@@ -49,8 +54,9 @@ func (t *Trial) removeTrial() {
 
 // KeepTrial ends a Trial whose OPEN has succeeded.
 func (s *State) KeepTrial(t *Trial) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	var h hold
+	s.lockClient(t.client, &h, false)
+	defer s.unlock(&h)
 	if t.open == nil {
 		return
 	}
@@ -64,33 +70,42 @@ func (s *State) KeepTrial(t *Trial) {
 func (s *State) RevertTrial(t *Trial) {
 	var deferred deferredWork
 	defer func() { s.runDeferred(deferred) }()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	retryWhole(func(whole bool) nfs4.Status { return s.revertTrial(t, whole, &deferred) })
+}
+
+func (s *State) revertTrial(t *Trial, whole bool, deferred *deferredWork) nfs4.Status {
+	s.lockClient(t.client, &deferred.hold, whole)
+	defer s.unlock(&deferred.hold)
 	o := t.open
-	if o == nil {
-		return
+	switch {
+	case o == nil:
+		return nfs4.OK
+	case len(o.waits) > 0 && !deferred.isWhole():
+		return statusNeedsState
 	}
+	s.lockFile(o.Key, &deferred.hold)
 	t.removeTrial()
 	if s.holdings.get(o.index) != &o.holding || o.closed.Load() {
-		return // closed, or removed with its client
+		return nfs4.OK // closed, or removed with its client
 	}
 	if o.seqid.Load() == t.after {
 		o.seqid.Store(t.before)
 	}
 	if !t.added {
-		return
+		return nfs4.OK
 	}
 	for _, other := range o.trials {
 		if other.mode == t.mode {
 			other.added = true // it may have to remove them instead
-			return
+			return nfs4.OK
 		}
 	}
 	left := o.requestedModes &^ (1 << t.mode)
 	if left == 0 {
-		s.closeOpen(o, &deferred)
-		return
+		s.closeOpen(o, deferred)
+		return nfs4.OK
 	}
 	s.setRequestedModes(o, left)
 	deferred.addFile(s.config.Narrow(o.File, o.Access()))
+	return nfs4.OK
 }

@@ -30,7 +30,7 @@ func TestUndo(t *testing.T) {
 	want(t, "stateid of an undone OPEN", w.TestStateID(s, &id), nfs4.ErrBadStateID)
 	want(t, "the File's end", *ended, [4]int{0, 1})
 	want(t, "denying", w.HasDenyModes(), false)
-	want(t, "opens", len(s.client.opens)+len(w.files), 0)
+	want(t, "opens", len(s.client.opens)+len(w.allFiles()), 0)
 
 	o, first := w.mustOpen(s, "o", "f", 1, 0, &fakeParts{1})
 	trial, _, _ = w.mustTryOpen(s, 2, 2, &fakeParts{2})
@@ -61,7 +61,7 @@ func TestUndo(t *testing.T) {
 	trial, _, _ = w.mustTryOpen(s, 2, 0, &fakeParts{})
 	want(t, "CLOSE", w.Close(s, &nfs4.StateID{Other: first.Other}), nfs4.OK)
 	w.RevertTrial(trial)
-	want(t, "opens", len(s.client.opens)+len(w.files), 0)
+	want(t, "opens", len(s.client.opens)+len(w.allFiles()), 0)
 	trial, _, id = w.mustTryOpen(s, 2, 1, &fakeParts{})
 	w.Revoke(func(any) bool { return true })
 	w.RevertTrial(trial)
@@ -104,7 +104,7 @@ func TestManyTrials(t *testing.T) {
 				asked |= 1 << m
 			}
 			if asked == 0 {
-				want(t, "opens", len(s.client.opens)+len(w.files), 0)
+				want(t, "opens", len(s.client.opens)+len(w.allFiles()), 0)
 				continue
 			}
 			want(t, "modes of the OPENs in force", o.requestedModes, asked)

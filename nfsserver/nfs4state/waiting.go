@@ -176,8 +176,9 @@ func (w *Waiting) ownerLocks() *locks.Owner {
 // MayNotify reports whether owners that wait for locks through an Open are
 // notified: the client could be called back at an OPEN.
 func (s *State) MayNotify(o *Open) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	var h hold
+	s.lockClient(o.client, &h, false)
+	defer s.unlock(&h)
 	o.notifies = o.notifies || o.client.canCallBack()
 	return o.notifies
 }

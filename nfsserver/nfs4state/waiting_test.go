@@ -85,7 +85,7 @@ func TestWaiting(t *testing.T) {
 	q.advanceClock(testLease / 4)
 	assert.False(t, q.PollLocks())
 	q.checkNotified()
-	want(t, "owners that wait", q.usage[waitingOwners], 0)
+	want(t, "owners that wait", q.usage.get(waitingOwners), 0)
 	_ = held
 }
 
@@ -152,7 +152,7 @@ func TestWaitingEnds(t *testing.T) {
 			free(q, a, aid, lock)
 			q.checkNotified("reader")
 			want(t, "CLOSE", q.Close(b, &bid), nfs4.OK)
-			want(t, "owners that wait", q.usage[waitingOwners], 0)
+			want(t, "owners that wait", q.usage.get(waitingOwners), 0)
 			assert.False(t, q.HasLockWaiters())
 		})
 	}
@@ -223,17 +223,17 @@ func TestWaitingBounds(t *testing.T) {
 	deaf := q.newTestClient("deaf")
 	_, did := q.mustOpen(deaf, "o", "f", nfs4.ShareBoth, 0, nil)
 	q.mustWait(deaf, did, "deaf", true, 0, 0)
-	want(t, "the client that cannot be notified", q.usage[waitingOwners], 0)
+	want(t, "the client that cannot be notified", q.usage.get(waitingOwners), 0)
 	for i := range 2 * maxWaiting {
 		q.mustWait(a, aid, fmt.Sprint(i), true, 0, 0)
 	}
-	want(t, "of a client", q.usage[waitingOwners], maxWaiting/2)
+	want(t, "of a client", q.usage.get(waitingOwners), maxWaiting/2)
 	b, bid := q.openAsWaiter("b")
 	q.mustWait(b, bid, "b", true, 1, 1)
-	want(t, "of all", q.usage[waitingOwners], maxWaiting/2+1)
-	q.usage[waitingOwners] += maxAllWaiting
+	want(t, "of all", q.usage.get(waitingOwners), maxWaiting/2+1)
+	q.usage[waitingOwners].Add(maxAllWaiting)
 	q.mustWait(b, bid, "b2", true, 1, 1)
-	q.usage[waitingOwners] -= maxAllWaiting
+	q.usage[waitingOwners].Add(-maxAllWaiting)
 	q.unlockBytes(a, held, "f", 0, 9)
 	q.checkNotified("0", "b")
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/locks"
 )
 
-// A waitQueue holds a file's waiting owners. State.mu guards it.
+// A waitQueue holds a file's waiting owners. Only the holder of State.mu changes it, except for
+// freedRanges and notifyPending, which the file's shard guards.
 type waitQueue struct {
 	byLock  map[waitKey]*Waiting
 	clients map[*client]int // number of entries per client
