@@ -120,6 +120,41 @@ func TestSet(t *testing.T) {
 	}
 }
 
+// TestOneLimit checks that all waits of a change together have one limit, whichever of its objects
+// is in the HolderSet, and that the change has a new limit when it is tried again.
+func TestOneLimit(t *testing.T) {
+	for _, inSet := range []string{"first", "last"} {
+		t.Run(inSet+" in the set", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				table := newTable()
+				other := map[string]string{"first": "last", "last": "first"}[inSet]
+				h, _ := holdObject(t, table, 1, false, other)
+				returns := map[string]func(){inSet: newFakeSet(table, inSet).returnObject, other: h.Return}
+				var ch Change
+				begin := func(key string) bool { return table.Begin(&ch, Changer{}, []byte(key)) }
+				wait := func() error { return table.Wait(t.Context(), &ch, fairshare.Name{}) }
+
+				start := time.Now()
+				time.AfterFunc(MaxWait*3/4, returns["first"])
+				require.False(t, begin("first"))
+				require.NoError(t, wait())
+				require.True(t, begin("first"))
+				require.False(t, begin("last"))
+				assert.ErrorIs(t, wait(), ErrTryLater)
+				assert.Equal(t, MaxWait, time.Since(start))
+
+				time.AfterFunc(MaxWait*3/4, returns["last"])
+				require.True(t, begin("first"))
+				require.False(t, begin("last"))
+				assert.NoError(t, wait())
+				assert.Equal(t, MaxWait*7/4, time.Since(start))
+				table.Done(&ch)
+				assert.Zero(t, table.total.n.Load())
+			})
+		})
+	}
+}
+
 // TestSetPlaces checks that a change that finds no place to wait in is postponed in the HolderSet
 // too.
 func TestSetPlaces(t *testing.T) {
