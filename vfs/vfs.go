@@ -84,8 +84,8 @@ type Attr struct {
 	Atime, Mtime, Ctime Time
 
 	// Change, if HasChange is set, has another value after each change that the FS makes to the
-	// object's data, attributes or names (RFC 8881, Section 5.8.1.4). Values are in no order.
-	// Without it, Ctime must do.
+	// object's data, attributes or names (RFC 8881, Section 5.8.1.4). Values are in no order,
+	// unless the FS is a ChangeOrderer. Without it, Ctime must do.
 	Change uint64
 
 	// Birth, if HasBirth is set, is when the object was made.
@@ -311,6 +311,14 @@ type Mapper interface {
 	// file's end is zero. Attributes come with a buffer. A nil buffer without an error means
 	// that the caller must use Read: the data is not in memory, or too short to be worth it.
 	Map(ctx context.Context, c *Cred, h Handle, off uint64, n int) (b *buf.Buf, eof bool, a MaybeAttr, err error)
+}
+
+// A ChangeOrderer is an FS that derives Attr.Change from Ctime.
+type ChangeOrderer interface {
+	// OrdersChanges reports whether of two values of an object's Change, the later one is
+	// greater, in all processes that serve the object. If the clock is set back, values may
+	// decrease with Ctime.
+	OrdersChanges() bool
 }
 
 // A Container is an FS out of which other processes can move objects while clients have their

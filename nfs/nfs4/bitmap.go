@@ -34,9 +34,6 @@ func (m *Bitmap) Has(a AttrID) bool { return m.Words[a/32]&(1<<(a%32)) != 0 }
 // HasOp reports whether operation o is in m.
 func (m *Bitmap) HasOp(o Op) bool { return o < 96 && m.Words[o/32]&(1<<(o%32)) != 0 }
 
-// HasArg reports whether an argument of OPEN is in m.
-func (m *Bitmap) HasArg(a OpenArg) bool { return m.Has(AttrID(a)) }
-
 // Set adds attribute a to m.
 func (m *Bitmap) Set(a AttrID) { m.Words[a/32] |= 1 << (a % 32) }
 

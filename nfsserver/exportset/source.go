@@ -28,6 +28,9 @@ type source struct {
 	// CloneAlign is Copier's alignment, or 0.
 	CloneAlign uint32
 
+	// OrdersChanges reports that FS is a vfs.ChangeOrderer with ordered change attributes.
+	OrdersChanges bool
+
 	work     permitCounts  // permits for calls to FS
 	overload overloadGuard // counts the same calls
 
@@ -59,6 +62,9 @@ func newSource(fs vfs.FS) *source {
 	}
 	if a, ok := fs.(vfs.ACLs); ok && a.HasACLs() {
 		s.ACLs = a
+	}
+	if o, ok := fs.(vfs.ChangeOrderer); ok {
+		s.OrdersChanges = o.OrdersChanges()
 	}
 	s.files = make(map[*File]struct{})
 	return s

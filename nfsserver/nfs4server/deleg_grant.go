@@ -145,6 +145,20 @@ func (x *compound) grantDelegation(ctx context.Context, a *nfs4.OpenArgs) nfs4.O
 	return granted
 }
 
+// returnOneStateID closes the open that OPEN has just added if OPEN has granted a delegation, whose
+// stateid can then represent the open (RFC 9754, Section 4). A reclaim returns both: the client may
+// have to reclaim other opens of the file.
+func (x *compound) returnOneStateID(a *nfs4.OpenArgs, res *nfs4.OpenRes) {
+	d := &res.Delegation
+	if a.Claim == nfs4.ClaimPrevious || d.Type != nfs4.DelegateRead && d.Type != nfs4.DelegateWrite {
+		return
+	}
+	if x.server.state.ReplaceOpen(x.session, &res.StateID, &d.StateID) {
+		res.StateID, res.Flags = nfs4.StateID{}, res.Flags|nfs4.OpenNoOpenStateID
+		x.current.stateid = d.StateID
+	}
+}
+
 // becomeHolder makes f a holder of the current object, with a lease from the file system unless
 // all changes go through the server, and opens the object. If it returns false, f holds
 // nothing.

@@ -34,8 +34,8 @@ var (
 
 	// minor2Attrs exist only in minor version 2. The supportedMinor variables are the
 	// attributes of each minor version.
-	minor2Attrs      = nfs4.BitmapOf(nfs4.AttrChangeAttrType, nfs4.AttrModeUmask, nfs4.AttrXattrSupport)
-	unsupportedAttrs = nfs4.BitmapOf(nfs4.AttrTimeDelegAccess, nfs4.AttrTimeDelegModify, nfs4.AttrOpenArguments)
+	minor2Attrs      = nfs4.BitmapOf(nfs4.AttrChangeAttrType, nfs4.AttrModeUmask, nfs4.AttrXattrSupport, nfs4.AttrOpenArguments)
+	unsupportedAttrs = nfs4.BitmapOf(nfs4.AttrTimeDelegAccess, nfs4.AttrTimeDelegModify)
 	optionalAttrs    = nfs4.BitmapOf(nfs4.AttrACL, nfs4.AttrCloneBlkSize) // unless supportedAttrs adds them
 	supportedMinor2  = nfs4.Known.Without(optionalAttrs).Without(unsupportedAttrs)
 	supportedMinor1  = supportedMinor2.Without(minor2Attrs)
@@ -52,7 +52,7 @@ var (
 	serverAttrs = nfs4.BitmapOf(nfs4.AttrSupportedAttrs, nfs4.AttrFHExpireType, nfs4.AttrLinkSupport, nfs4.AttrSymlinkSupport,
 		nfs4.AttrNamedAttr, nfs4.AttrUniqueHandles, nfs4.AttrLeaseTime, nfs4.AttrRdattrError, nfs4.AttrACLSupport, nfs4.AttrCanSetTime,
 		nfs4.AttrHomogeneous, nfs4.AttrMaxFileSize, nfs4.AttrMaxRead, nfs4.AttrMaxWrite, nfs4.AttrTimeDelta,
-		nfs4.AttrSuppattrExclCreat, nfs4.AttrFSCharsetCap, nfs4.AttrChangeAttrType)
+		nfs4.AttrSuppattrExclCreat, nfs4.AttrFSCharsetCap, nfs4.AttrChangeAttrType, nfs4.AttrOpenArguments)
 )
 
 // supportedAttrs returns an object's attributes in the COMPOUND's minor version. clone_blksize
@@ -240,6 +240,28 @@ func (x *compound) fillServerAttrs(o *object, out *nfs4.Attrs) {
 	out.SuppattrExclCreat = out.SupportedAttrs.And(exclusiveAttrs)
 	out.FSCharsetCap = nfs4.CharsetContainsNonUTF8
 	out.ChangeAttrType = nfs4.ChangeTypeUndefined
+	if o.use == nil || o.use.Export.OrdersChanges { // a pseudo node never changes
+		out.ChangeAttrType = nfs4.ChangeTypeTimeMetadata
+	}
+	out.OpenArguments = x.server.openArguments()
+}
+
+// openArguments returns what OPEN supports, in all exports: the wants only if there are delegations
+// for them (RFC 9754, Section 3). OPEN accepts other wants, but ignores them.
+func (s *Server) openArguments() nfs4.OpenArguments {
+	a := nfs4.OpenArguments{
+		ShareAccess:     nfs4.BitmapOf(nfs4.OpenArgRead, nfs4.OpenArgWrite, nfs4.OpenArgBoth),
+		ShareDeny:       nfs4.BitmapOf(nfs4.OpenArgNone, nfs4.OpenArgRead, nfs4.OpenArgWrite, nfs4.OpenArgBoth),
+		ShareAccessWant: nfs4.BitmapOf(nfs4.OpenArgWantAnyDeleg, nfs4.OpenArgWantNoDeleg, nfs4.OpenArgWantCancel),
+		OpenClaim: nfs4.BitmapOf(nfs4.OpenArg(nfs4.ClaimNull), nfs4.OpenArg(nfs4.ClaimPrevious), nfs4.OpenArg(nfs4.ClaimDelegateCur),
+			nfs4.OpenArg(nfs4.ClaimFH), nfs4.OpenArg(nfs4.ClaimDelegCurFH)),
+		CreateMode: nfs4.BitmapOf(nfs4.OpenArg(nfs4.Unchecked), nfs4.OpenArg(nfs4.Guarded), nfs4.OpenArg(nfs4.Exclusive),
+			nfs4.OpenArg(nfs4.Exclusive1)),
+	}
+	if s.readDelegations || s.writeDelegations {
+		a.ShareAccessWant.Words[0] |= nfs4.WantOpenXorDelegation // the attribute's bits are share_access's
+	}
+	return a
 }
 
 // fillNodeAttrs sets a pseudo node's attributes.

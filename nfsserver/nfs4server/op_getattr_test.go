@@ -15,6 +15,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/nfsserver/exportset"
 	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
+	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
 )
@@ -69,6 +70,34 @@ func newDiskServerAt(t *testing.T, base string) (g *testServer, dir string) {
 	g = newTestServer(t, exportset.Export{Path: "/x", FS: fs, Clients: exports.Everyone(free)})
 	g.cred.UID, g.cred.GID = uint32(os.Geteuid()), uint32(os.Getegid())
 	return g.connectClient(), dir
+}
+
+// TestChangeAttrType checks that change_attr_type claims no more than the file system promises, in
+// each export: a derivation from time_metadata, or nothing. R7862-12.2.3-2, R7862-12.2.3-3.
+func TestChangeAttrType(t *testing.T) {
+	ordered := mem.New(mem.Options{Size: 1 << 20})
+	g := newTestServer(t,
+		exportset.Export{Path: "/x", FS: ordered, Clients: exports.Everyone(free)},
+		exportset.Export{Path: "/y", FS: struct{ vfs.FS }{mem.New(mem.Options{Size: 1 << 20})}, Clients: exports.Everyone(free)}).connectClient()
+	disk, _ := newDiskServer(t)
+	for _, export := range []struct {
+		g    *testServer
+		name string
+		want uint32
+	}{{g, "x", nfs4.ChangeTypeTimeMetadata}, {g, "y", nfs4.ChangeTypeUndefined}, {disk, "x", nfs4.ChangeTypeTimeMetadata}} {
+		g, dir := export.g, export.g.lookupPath(export.name)
+		before := g.getAttrs(dir, nfs4.BitmapOf(nfs4.AttrChange, nfs4.AttrChangeAttrType))
+		assert.Equal(t, export.want, before.ChangeAttrType, export.name)
+		file := g.makeFileIn(export.name, "f", "content")
+		after := g.getAttrs(dir, nfs4.BitmapOf(nfs4.AttrChange, nfs4.AttrChangeAttrType))
+		assert.Equal(t, export.want, after.ChangeAttrType, "it does not change")
+		assert.Greater(t, after.Change, before.Change)
+		assert.Equal(t, export.want, g.getAttrs(file, nfs4.BitmapOf(nfs4.AttrChangeAttrType)).ChangeAttrType, "all objects have the same")
+	}
+	root := g.lookupPath()
+	a := g.getAttrs(root, nfs4.BitmapOf(nfs4.AttrChange, nfs4.AttrChangeAttrType, nfs4.AttrTimeMetadata))
+	assert.Equal(t, nfs4.ChangeTypeTimeMetadata, a.ChangeAttrType)
+	assert.EqualValues(t, a.TimeMetadata.Sec*1e9+int64(a.TimeMetadata.Nsec), a.Change, "the pseudo file system")
 }
 
 // TestHostAttributes compares a server's attributes for each object type with the host's:

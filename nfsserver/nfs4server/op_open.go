@@ -48,9 +48,12 @@ func serveOpen(ctx context.Context, x *compound) nfs4.Status {
 		return status
 	}
 	res.Delegation = x.grantDelegation(ctx, &a)
+	x.current.stateid, x.current.hasStateID = res.StateID, true
+	if x.minor >= nfs4.Minor2 && a.ShareAccess&nfs4.WantOpenXorDelegation != 0 {
+		x.returnOneStateID(&a, res)
+	}
 	x.requestConfirm(&a, res)
 	x.out = res.AppendTo(x.out)
-	x.current.stateid, x.current.hasStateID = res.StateID, true
 	return nfs4.OK
 }
 

@@ -149,7 +149,7 @@ func TestCached(t *testing.T) {
 	}
 
 	small := channel
-	small.MaxResponseSizeCached = 600
+	small.MaxResponseSizeCached = 640
 	g.connectWith("small", small)
 	all := step{nfs4.OpGetAttr, &nfs4.GetAttrArgs{Request: nfs4.Known.Without(writeOnlyAttrs)}, new(nfs4.GetAttrRes)}
 	message := []step{g.sequenceStep(1, true), putRootStep(), lookupStep("x"), mkdirStep("e"), all, all}

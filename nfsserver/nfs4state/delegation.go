@@ -231,6 +231,33 @@ func (s *State) newDelegation(c *client, f *file, a *Delegate, attach any) *Dele
 	return d
 }
 
+// ReplaceOpen closes the Open that an OPEN has just created, if the delegation that the
+// same OPEN was granted can represent it (RFC 9754, Section 4). It returns false, and
+// changes nothing, if the client has another open of the object, if the Open denies
+// others access, or if the delegation is being recalled.
+func (s *State) ReplaceOpen(session *Session, open, delegation *nfs4.StateID) bool {
+	var deferred deferredWork
+	defer func() { s.runDeferred(deferred) }()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o, status := s.findOpen(session, open)
+	if status != nfs4.OK || open.SeqID != 1 || o.revokedStatus != nfs4.OK || len(o.locks) > 0 {
+		return false
+	}
+	d, status := s.DelegationOf(session, delegation)
+	if status != nfs4.OK || d.recalled || d.key.file != o.key.file {
+		return false
+	}
+	for bit, held := range o.key.file.modeCounts {
+		own := int(o.modes.Load() >> bit & 1)
+		if held[o.client] != own || bit >= denyShift && own > 0 {
+			return false
+		}
+	}
+	s.closeOpen(o, &deferred)
+	return true
+}
+
 // Handle returns the filehandle by which the object was opened.
 func (d *Delegation) Handle() nfs4.FH { return nfs4.FH(d.key.handle) }
 

@@ -46,6 +46,9 @@ func (n *node) currentAttr() vfs.Attr {
 	return a
 }
 
+// OrdersChanges implements vfs.ChangeOrderer.
+func (f *FS) OrdersChanges() bool { return true }
+
 func changeOf(ctime vfs.Time) uint64 { return uint64(ctime.Sec)*1e9 + uint64(ctime.Nsec) }
 
 // unchangedWCC returns n's WCC data before a change, or none if n is nil.

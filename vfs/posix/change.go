@@ -187,6 +187,9 @@ func (f *FS) changeAttr(st *unix.Statx_t) uint64 {
 	return counted().changeOf(inodeOf(st), f.ctimeNanos(st))
 }
 
+// OrdersChanges implements vfs.ChangeOrderer.
+func (f *FS) OrdersChanges() bool { return true }
+
 // hasReports reports whether an object is a directory that a dirWitness may watch, or may have
 // watched in an earlier process: its changes are counted, also if ctime moves with each.
 func (f *FS) hasReports(st *unix.Statx_t) bool {

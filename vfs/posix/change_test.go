@@ -21,7 +21,7 @@ func at(ino uint64, ctime int64) *unix.Statx_t {
 
 // TestChangeCounts makes changes to files on a host whose clock ticks every few
 // changes, forgets counts, and restarts. A file's change attribute must move
-// with each change, and must never come back to an earlier value.
+// with each change, and must never come back to an earlier value: R7862-10-1, R7862-12.2.3-2.
 func TestChangeCounts(t *testing.T) {
 	const files, tick, most = 40, lastTicks / 2, 1
 	rnd := rand.New(rand.NewPCG(3, 4))

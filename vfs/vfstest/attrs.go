@@ -178,8 +178,8 @@ func testWCC(r *testFS) {
 	assert.True(r, w.After.OK, "attributes with an error")
 }
 
-// testChange checks that no value of a change attribute comes twice, and that
-// the time of birth stays.
+// testChange checks that no value of a change attribute comes twice, that values increase if the
+// file system says so, and that the time of birth stays.
 func testChange(r *testFS) {
 	d := r.createDir(r.root, "d")
 	f := r.createFile(d, "f", "")
@@ -188,12 +188,17 @@ func testChange(r *testFS) {
 	}
 	birth := r.getAttr(f)
 	seen := map[vfs.Handle]map[uint64]bool{d: {}, f: {}}
+	last := map[vfs.Handle]uint64{}
+	o, ok := r.fs.(vfs.ChangeOrderer)
+	ordered := ok && o.OrdersChanges()
 	check := func(h vfs.Handle, what string) {
 		r.Helper()
 		a := r.getAttr(h)
 		require.True(r, a.HasChange)
 		assert.False(r, seen[h][a.Change], what)
 		seen[h][a.Change] = true
+		assert.True(r, !ordered || a.Change > last[h], what)
+		last[h] = a.Change
 		assert.Equal(r, a.Change, r.getAttr(h).Change, "nothing has changed")
 	}
 	for i := range 20 {
