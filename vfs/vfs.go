@@ -63,6 +63,9 @@ type Time struct {
 	Nsec uint32
 }
 
+// Before reports whether t is before u.
+func (t Time) Before(u Time) bool { return t.Sec < u.Sec || t.Sec == u.Sec && t.Nsec < u.Nsec }
+
 // A Dev is a device number.
 type Dev struct{ Major, Minor uint32 }
 

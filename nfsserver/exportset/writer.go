@@ -36,6 +36,26 @@ type Report struct {
 	OK      bool   // the client has replied
 	Changed bool   // the client has changed the object, and has not written all of that back
 	Size    uint64 // in bytes
+
+	// Atime and Mtime are the object's times if the client is the authority for them, and has
+	// changed them; otherwise they are zero. They are not in the future.
+	Atime, Mtime vfs.Time
+}
+
+// isModified reports whether the client has changed an object of which the file system has the
+// attributes a.
+func (r *Report) isModified(a *vfs.Attr) bool {
+	return r.Changed || r.Size != a.Size || a.Mtime.Before(r.Mtime)
+}
+
+// applyTimes replaces the times in a with the client's.
+func (r *Report) applyTimes(a *vfs.Attr) {
+	if r.Atime != (vfs.Time{}) {
+		a.Atime = r.Atime
+	}
+	if r.Mtime != (vfs.Time{}) {
+		a.Mtime = r.Mtime
+	}
 }
 
 // findWriter returns the holder that may change an object in its cache, or nil if there is none
@@ -169,12 +189,13 @@ func (q *Request) awaitReport(ctx context.Context, r *Report) error {
 // queried when the file system had the attributes before. If the Writer has changed the object,
 // the file system records a change now, because the change attribute and the times must
 // increase with each reply, and must not decrease if the Writer fails to write its data. The
-// size comes from the Writer, and is used only for the reply. ok is false if the file system's
+// size and the access time come from the Writer, and are used only for the reply. ok is false if the file system's
 // object has changed since the query, because the size could then be older than the change
 // attribute, or if w does not hold the object any more.
 func (q *Request) applyReport(ctx context.Context, h vfs.Handle, w *recall.Holder, r *Report, before *vfs.Attr) (a vfs.Attr, ok bool, err error) {
 	a, err = q.Export.FS.GetAttr(ctx, &q.Cred, h)
-	if err != nil || !r.Changed && r.Size == a.Size {
+	if err != nil || !r.isModified(&a) {
+		r.applyTimes(&a)
 		return a, true, err
 	}
 	var ch recall.Change // no other client may hold the object: it would have to be notified of the change
@@ -185,8 +206,11 @@ func (q *Request) applyReport(ctx context.Context, h vfs.Handle, w *recall.Holde
 		!q.set.holders.Begin(&ch, by, key) || q.set.holders.Writer(0, key) != w {
 		return a, false, err
 	}
-	now := vfs.SetAttr{MtimeHow: vfs.SetToServer}
-	wcc, err := q.Export.FS.SetAttr(ctx, &vfs.Cred{}, h, now, nil)
+	set := vfs.SetAttr{MtimeHow: vfs.SetToServer}
+	if r.Mtime != (vfs.Time{}) {
+		set.MtimeHow, set.Mtime = vfs.SetToClient, r.Mtime
+	}
+	wcc, err := q.Export.FS.SetAttr(ctx, &vfs.Cred{}, h, set, nil)
 	if err != nil || !wcc.Before.OK || !wcc.After.OK {
 		return a, false, err
 	}
@@ -195,5 +219,6 @@ func (q *Request) applyReport(ctx context.Context, h vfs.Handle, w *recall.Holde
 		return a, false, nil
 	}
 	a.Size = r.Size
+	r.applyTimes(&a)
 	return a, true, nil
 }

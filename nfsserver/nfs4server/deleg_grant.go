@@ -76,7 +76,7 @@ func (x *compound) grantDelegation(ctx context.Context, a *nfs4.OpenArgs) nfs4.O
 	reclaim := a.Claim == nfs4.ClaimPrevious
 	write := a.ShareAccess&nfs4.ShareWrite != 0
 	if reclaim {
-		write = a.Delegation == nfs4.DelegateWrite
+		write = reclaimedDelegation(a) == nfs4.DelegateWrite
 	}
 	switch want := a.ShareAccess & nfs4.WantDelegMask; {
 	case x.minor == nfs4.Minor0 && x.turn.Confirm && !reclaim:
@@ -114,7 +114,7 @@ func (x *compound) grantDelegation(ctx context.Context, a *nfs4.OpenArgs) nfs4.O
 		Key: string(key), Handle: string(x.fileHandle(&x.current)), Reclaim: reclaim, Write: write, Aside: x,
 	}
 	if write {
-		f.addWriter()
+		f.addWriter(x.wantsTimes(a))
 		u.EndHolderChange() // the state has the open now
 	}
 	if x.minor > nfs4.Minor0 {
@@ -138,6 +138,9 @@ func (x *compound) grantDelegation(ctx context.Context, a *nfs4.OpenArgs) nfs4.O
 	granted := nfs4.OpenDelegation{Type: nfs4.DelegateRead, StateID: id, Recall: f.recallInReply}
 	if write {
 		granted.Type, granted.Limit = nfs4.DelegateWrite, f.writer.limit
+		if f.writer.hasTimes {
+			granted.Type = nfs4.DelegateWriteAttrs
+		}
 	}
 	if f.recallInReply {
 		f.holder.Break()
@@ -150,10 +153,7 @@ func (x *compound) grantDelegation(ctx context.Context, a *nfs4.OpenArgs) nfs4.O
 // have to reclaim other opens of the file.
 func (x *compound) returnOneStateID(a *nfs4.OpenArgs, res *nfs4.OpenRes) {
 	d := &res.Delegation
-	if a.Claim == nfs4.ClaimPrevious || d.Type != nfs4.DelegateRead && d.Type != nfs4.DelegateWrite {
-		return
-	}
-	if x.server.state.ReplaceOpen(x.session, &res.StateID, &d.StateID) {
+	if a.Claim != nfs4.ClaimPrevious && d.StateID != (nfs4.StateID{}) && x.server.state.ReplaceOpen(x.session, &res.StateID, &d.StateID) {
 		res.StateID, res.Flags = nfs4.StateID{}, res.Flags|nfs4.OpenNoOpenStateID
 		x.current.stateid = d.StateID
 	}

@@ -18,7 +18,10 @@ type delegatedWriter struct {
 	file       *delegatedFile
 	export     *exportset.Exported
 	handle     vfs.Handle
-	baseChange uint64          // when the client got the delegation
+	baseChange uint64 // when the client got the delegation, as the next two
+	baseAtime  vfs.Time
+	baseMtime  vfs.Time
+	hasTimes   bool            // the client is the authority for the times (deleg_times.go)
 	limit      nfs4.SpaceLimit // for the client's cache
 
 	mu          sync.Mutex
@@ -31,9 +34,10 @@ type delegatedWriter struct {
 
 var _ exportset.Writer = (*delegatedWriter)(nil)
 
-// addWriter makes f a write delegation. The client's own changes do not recall it.
-func (f *delegatedFile) addWriter() {
-	f.writer = &delegatedWriter{file: f}
+// addWriter makes f a write delegation, with times an attribute delegation. The client's own changes
+// do not recall it.
+func (f *delegatedFile) addWriter(times bool) {
+	f.writer = &delegatedWriter{file: f, hasTimes: times}
 	f.holder.IgnoreOwner, f.holder.Writer = true, f.writer
 }
 
@@ -57,7 +61,7 @@ func (w *delegatedWriter) recordState(ctx context.Context, u *exportUse, h vfs.H
 	if err != nil {
 		return err
 	}
-	w.baseChange = changeAttr(&attr)
+	w.baseChange, w.baseAtime, w.baseMtime = changeAttr(&attr), attr.Atime, attr.Mtime
 	free := int64(0)
 	if fs, _, err := u.Export.FS.StatFS(ctx, &u.Cred, h); err == nil {
 		free = int64(min(fs.AvailBytes, maxFreeSpace))
@@ -168,6 +172,10 @@ func (w *delegatedWriter) sendQueryLocked() {
 	r := w.queued
 	w.inFlight, w.queued = r, nil
 	d := w.file.delegation
+	request := nfs4.BitmapOf(nfs4.AttrChange, nfs4.AttrSize)
+	if w.hasTimes {
+		request = nfs4.BitmapOf(nfs4.AttrChange, nfs4.AttrSize, nfs4.AttrTimeDelegAccess, nfs4.AttrTimeDelegModify)
+	}
 	timeout := time.AfterFunc(queryTimeout, func() {
 		if w.completeReport(r, nil) { // even if no call waits any more
 			w.file.holder.Break()
@@ -175,7 +183,7 @@ func (w *delegatedWriter) sendQueryLocked() {
 	})
 	w.file.server.callbacks.enqueue(&callback{
 		client: d.ClientID(), op: nfs4.CBOpGetAttr, referring: &d.Referring, isHint: true,
-		args:       &nfs4.CBGetAttrArgs{Object: d.Handle(), Request: nfs4.BitmapOf(nfs4.AttrChange, nfs4.AttrSize)},
+		args:       &nfs4.CBGetAttrArgs{Object: d.Handle(), Request: request},
 		isWanted:   func() bool { return w.isPending(r) },
 		onAccepted: func() { w.completeReport(r, nil) }, // unless onReply has completed it
 		onReply: func(status nfs4.Status, results *xdr.Reader) {
@@ -215,6 +223,9 @@ func (w *delegatedWriter) completeReport(r *exportset.Report, attrs *nfs4.Attrs)
 	}
 	if attrs != nil {
 		r.OK, r.Changed, r.Size = true, attrs.Change != w.baseChange, attrs.Size
+		if w.hasTimes {
+			r.Atime, r.Mtime = w.boundTimes(attrs)
+		}
 	}
 	w.inFlight = nil
 	close(r.Done)

@@ -12,7 +12,8 @@ import (
 // Attribute sets, by their needs and uses.
 var (
 	// writeOnlyAttrs are the attributes that a client can set but not get.
-	writeOnlyAttrs = nfs4.BitmapOf(nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet, nfs4.AttrModeSetMasked, nfs4.AttrModeUmask)
+	writeOnlyAttrs = nfs4.BitmapOf(nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet, nfs4.AttrModeSetMasked, nfs4.AttrModeUmask,
+		nfs4.AttrTimeDelegAccess, nfs4.AttrTimeDelegModify)
 
 	// settableAttrs are the attributes that SETATTR can set. OPEN and CREATE can set them and
 	// ModeUmask.
@@ -29,16 +30,19 @@ var (
 	pathConfAttrs = nfs4.BitmapOf(nfs4.AttrCaseInsensitive, nfs4.AttrCasePreserving, nfs4.AttrChownRestricted,
 		nfs4.AttrMaxLink, nfs4.AttrMaxName, nfs4.AttrNoTrunc)
 
-	// dataAttrs change when a client with a write delegation writes to its cache.
-	dataAttrs = nfs4.BitmapOf(nfs4.AttrChange, nfs4.AttrSize, nfs4.AttrTimeMetadata, nfs4.AttrTimeModify)
+	// dataAttrs change when a client with a write delegation writes to its cache, or reads from it.
+	dataAttrs = nfs4.BitmapOf(nfs4.AttrChange, nfs4.AttrSize, nfs4.AttrTimeAccess, nfs4.AttrTimeMetadata, nfs4.AttrTimeModify)
+
+	// delegatedTimes are the times that a client with an attribute delegation sets. They are
+	// supported if there are write delegations.
+	delegatedTimes = nfs4.BitmapOf(nfs4.AttrTimeDelegAccess, nfs4.AttrTimeDelegModify)
 
 	// minor2Attrs exist only in minor version 2. The supportedMinor variables are the
 	// attributes of each minor version.
-	minor2Attrs      = nfs4.BitmapOf(nfs4.AttrChangeAttrType, nfs4.AttrModeUmask, nfs4.AttrXattrSupport, nfs4.AttrOpenArguments)
-	unsupportedAttrs = nfs4.BitmapOf(nfs4.AttrTimeDelegAccess, nfs4.AttrTimeDelegModify)
-	optionalAttrs    = nfs4.BitmapOf(nfs4.AttrACL, nfs4.AttrCloneBlkSize) // unless supportedAttrs adds them
-	supportedMinor2  = nfs4.Known.Without(optionalAttrs).Without(unsupportedAttrs)
-	supportedMinor1  = supportedMinor2.Without(minor2Attrs)
+	minor2Attrs     = nfs4.BitmapOf(nfs4.AttrChangeAttrType, nfs4.AttrModeUmask, nfs4.AttrXattrSupport, nfs4.AttrOpenArguments)
+	optionalAttrs   = nfs4.BitmapOf(nfs4.AttrACL, nfs4.AttrCloneBlkSize, nfs4.AttrTimeDelegAccess, nfs4.AttrTimeDelegModify) // unless supportedAttrs adds them
+	supportedMinor2 = nfs4.Known.Without(optionalAttrs)
+	supportedMinor1 = supportedMinor2.Without(minor2Attrs)
 
 	// Minor version 0 has no attribute after mounted_on_fileid.
 	supportedMinor0 = supportedMinor1.And(nfs4.Bitmap{Words: [3]uint32{^uint32(0), 1<<(nfs4.AttrMountedOnFileID+1-32) - 1}})
@@ -65,6 +69,10 @@ func (x *compound) supportedAttrs(o *object) nfs4.Bitmap {
 	case nfs4.Minor1:
 		ids = supportedMinor1
 	}
+	if x.grantsTimes() {
+		ids.Set(nfs4.AttrTimeDelegAccess)
+		ids.Set(nfs4.AttrTimeDelegModify)
+	}
 	if o.use == nil {
 		return ids
 	}
@@ -87,7 +95,7 @@ func (x *compound) anyWriteOnly(ids nfs4.Bitmap) bool {
 	case nfs4.Minor2:
 		only = &writeOnlyMinor2
 	}
-	return ids.Any(only)
+	return ids.Any(only) || ids.Any(&delegatedTimes) && x.grantsTimes()
 }
 
 // serveGetAttr is GETATTR (RFC 8881, Section 18.7).
@@ -257,6 +265,9 @@ func (s *Server) openArguments() nfs4.OpenArguments {
 			nfs4.OpenArg(nfs4.ClaimFH), nfs4.OpenArg(nfs4.ClaimDelegCurFH)),
 		CreateMode: nfs4.BitmapOf(nfs4.OpenArg(nfs4.Unchecked), nfs4.OpenArg(nfs4.Guarded), nfs4.OpenArg(nfs4.Exclusive),
 			nfs4.OpenArg(nfs4.Exclusive1)),
+	}
+	if s.writeDelegations {
+		a.ShareAccessWant.Words[0] |= nfs4.WantDelegTimestamps
 	}
 	if s.readDelegations || s.writeDelegations {
 		a.ShareAccessWant.Words[0] |= nfs4.WantOpenXorDelegation // the attribute's bits are share_access's

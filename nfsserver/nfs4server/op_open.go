@@ -26,7 +26,7 @@ func serveOpen(ctx context.Context, x *compound) nfs4.Status {
 		o := x.openFileArgs(&a)
 		status = x.server.state.MayOpen(x.session, &o)
 	}
-	if status == nfs4.OK && a.Claim == nfs4.ClaimPrevious && a.Delegation > nfs4.DelegateWrite {
+	if status == nfs4.OK && reclaimedDelegation(&a) > nfs4.DelegateWrite {
 		status = nfs4.ErrReclaimBad // no such delegation was granted
 	}
 	if status != nfs4.OK {

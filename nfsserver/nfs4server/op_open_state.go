@@ -76,10 +76,14 @@ func (x *compound) openFileArgs(a *nfs4.OpenArgs) nfs4state.OpenFile {
 	}
 }
 
-// reclaimedDelegation returns the delegation that an OPEN reclaims.
+// reclaimedDelegation returns the delegation that an OPEN reclaims. For the state, a write delegation
+// with attributes is like any other.
 func reclaimedDelegation(a *nfs4.OpenArgs) nfs4.Delegation {
-	if a.Claim != nfs4.ClaimPrevious {
+	switch {
+	case a.Claim != nfs4.ClaimPrevious:
 		return nfs4.DelegateNone
+	case a.Delegation == nfs4.DelegateWriteAttrs:
+		return nfs4.DelegateWrite
 	}
 	return a.Delegation
 }

@@ -17,6 +17,9 @@ func serveSetAttr(ctx context.Context, x *compound) nfs4.Status {
 		return nfs4.ErrBadXDR
 	}
 	x.actForSetAttr(&a.StateID)
+	if a.Attrs.Mask.Any(&delegatedTimes) && x.grantsTimes() {
+		return x.setDelegatedTimes(ctx, &a)
+	}
 	set, done, status := x.convertAttrs(ctx, &a.Attrs, settableAttrs)
 	if status == nfs4.OK {
 		status = x.checkWritable(&x.current)

@@ -115,7 +115,7 @@ func (f *FS) fileOf(h vfs.Handle) (*node, error) {
 func (f *FS) nextTime() vfs.Time {
 	t := time.Now()
 	now := vfs.Time{Sec: t.Unix(), Nsec: uint32(t.Nanosecond())}
-	if now.Sec < f.last.Sec || now.Sec == f.last.Sec && now.Nsec <= f.last.Nsec {
+	if !f.last.Before(now) {
 		now = f.last
 		if now.Nsec++; now.Nsec == 1e9 {
 			now = vfs.Time{Sec: now.Sec + 1}

@@ -27,7 +27,7 @@ func verifyOp(num nfs4.Op, a nfs4.Attrs) op { return op{num, &nfs4.VerifyArgs{At
 func (t *T) supportedAttrs(fh nfs4.FH) []nfs4.AttrID {
 	var ids []nfs4.AttrID
 	all := t.getAttrs(fh, nfs4.AttrSupportedAttrs).SupportedAttrs
-	not := nfs4.BitmapOf(append(settableOnlyAttrs, nfs4.AttrModeUmask)...)
+	not := nfs4.BitmapOf(append(settableOnlyAttrs, nfs4.AttrModeUmask, nfs4.AttrTimeDelegAccess, nfs4.AttrTimeDelegModify)...)
 	for id := nfs4.AttrID(0); id < 96; id++ {
 		if all.Has(id) && nfs4.Known.Has(id) && !not.Has(id) {
 			ids = append(ids, id)
