@@ -60,7 +60,8 @@ type Copier interface {
 	// CloneRange lets the target's n bytes share the storage of the source's, at
 	// once, with the rights of CopyRange. They are on stable storage when
 	// CloneRange returns. Offsets, and n unless it reaches the source's end, are
-	// multiples of CloneAlign: otherwise CloneRange returns EINVAL.
+	// multiples of CloneAlign: otherwise CloneRange returns EINVAL. After EAGAIN the
+	// caller may try again: readers have data of the target that a clone would change.
 	CloneRange(ctx context.Context, c *Cred, from, to Part, n uint64) error
 
 	// CloneAlign returns the alignment in bytes of CloneRange, or 0 if files
