@@ -24,7 +24,8 @@ type trunkedServer struct {
 }
 
 func newTrunkedServer(t *testing.T) *trunkedServer {
-	g := newTestServer(t, exportset.Export{Path: "/x", FS: mem.New(mem.Options{Size: 1 << 20}), Clients: exports.Everyone(exports.Options{Insecure: true, NoRootSquash: true})}).becomeRoot()
+	clients := exports.Everyone(exports.Options{Insecure: true, NoRootSquash: true})
+	g := newTestServer(t, exportset.Export{Path: "/x", FS: mem.New(mem.Options{Size: 1 << 20}), Clients: clients}).becomeRoot()
 	s := &trunkedServer{testServer: g}
 	var mux oncrpc.Mux
 	g.s.Register(&mux)
