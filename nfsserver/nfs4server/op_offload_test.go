@@ -241,6 +241,23 @@ func TestOffloadEnds(t *testing.T) {
 			assert.Empty(t, ended)
 		})
 	})
+	t.Run("new instance", func(t *testing.T) { // R7862-14.1-2
+		synctest.Test(t, func(t *testing.T) {
+			g, fs, _, src, dst, ended := newOffloadServer(t)
+			fs.from.Store(20 << 20)
+			g.copyWholeFile(src, dst, false)
+			synctest.Wait()
+			_, st := g.exchangeID("client", 9, 0)
+			assert.Equal(t, nfs4.ErrDelay, st, "it may still write")
+			close(fs.release)
+			synctest.Wait()
+			assert.Empty(t, g.s.offloads.byID)
+			assert.Empty(t, ended)
+			_, st = g.exchangeID("client", 9, 0)
+			assert.Equal(t, nfs4.OK, st)
+			assert.Less(t, g.getAttrs(handleInStep(dst), nfs4.BitmapOf(nfs4.AttrSize)).Size, uint64(offloadSize))
+		})
+	})
 	t.Run("server", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g, fs, _, src, dst, _ := newOffloadServer(t)

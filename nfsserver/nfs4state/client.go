@@ -247,7 +247,8 @@ type Exchange struct {
 // sequence ID for the next CREATE_SESSION, and whether the record is confirmed.
 //
 // A client of minor version 2 that presents a new verifier gets NFS4ERR_DELAY
-// while a call of its earlier instance runs (RFC 7862, Section 14.1.4).
+// while a call or background work of its earlier instance runs (RFC 7862, Section
+// 14.1.4). The work is stopped.
 func (s *State) ExchangeID(x *Exchange) (id uint64, sequence uint32, confirmed bool, status nfs4.Status) {
 	var deferred deferredWork
 	defer func() { s.runDeferred(deferred) }()
@@ -292,7 +293,7 @@ func (s *State) ExchangeID(x *Exchange) (id uint64, sequence uint32, confirmed b
 			return 0, 0, false, status
 		}
 	}
-	if c != nil && !c.ended && c.minor >= nfs4.Minor2 && c.hasRunningCall(x.Own) {
+	if c != nil && !c.ended && c.minor >= nfs4.Minor2 && (c.hasRunningCall(x.Own) || !c.stopTasks()) {
 		return 0, 0, false, nfs4.ErrDelay
 	}
 	return s.newClient(key, x, &deferred)
