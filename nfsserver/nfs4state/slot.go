@@ -59,25 +59,15 @@ type sequenceOutcome struct {
 func (s *State) Begin(session *Session, a *Sequenced) (o sequenceOutcome) {
 	session.mu.Lock()
 	defer session.mu.Unlock()
-	if session.needsSlots(a) {
+	dir, bound, status := session.checkCall(a)
+	if status == nfs4.OK && session.needsSlots(a) {
 		session.mu.Unlock()
 		s.addSlots(session, a.Slot)
 		session.mu.Lock()
+		dir, bound, status = session.checkCall(a)
 	}
-	switch {
-	case session.dead:
-		return sequenceOutcome{Status: nfs4.ErrBadSession}
-	case a.Slot >= uint32(len(session.slots)):
-		return sequenceOutcome{Status: nfs4.ErrBadSlot}
-	case a.Highest >= uint32(len(session.slots)):
-		return sequenceOutcome{Status: nfs4.ErrBadHighSlot}
-	}
-	dir, bound := session.connDirections(a.Conn)
-	switch {
-	case !bound && session.client.protect.MustEnforce.HasOp(nfs4.OpBindConnToSession):
-		return sequenceOutcome{Status: nfs4.ErrConnNotBoundToSession}
-	case !bound && len(session.conns) >= maxConns:
-		return sequenceOutcome{Status: nfs4.ErrDelay}
+	if status != nfs4.OK {
+		return sequenceOutcome{Status: status}
 	}
 	sl := &session.slots[a.Slot]
 	switch {
@@ -110,6 +100,27 @@ func (s *State) Begin(session *Session, a *Sequenced) (o sequenceOutcome) {
 	}
 	o.Joined = !bound
 	return o
+}
+
+// checkCall returns the status of SEQUENCE apart from its slot's state, and the directions of the
+// call's connection, if it is bound. The caller holds s.mu.
+func (s *Session) checkCall(a *Sequenced) (dir uint32, bound bool, status nfs4.Status) {
+	switch {
+	case s.dead:
+		return 0, false, nfs4.ErrBadSession
+	case a.Slot >= uint32(len(s.slots)):
+		return 0, false, nfs4.ErrBadSlot
+	case a.Highest >= uint32(len(s.slots)):
+		return 0, false, nfs4.ErrBadHighSlot
+	}
+	dir, bound = s.connDirections(a.Conn)
+	switch {
+	case !bound && s.client.protect.MustEnforce.HasOp(nfs4.OpBindConnToSession):
+		status = nfs4.ErrConnNotBoundToSession
+	case !bound && len(s.conns) >= maxConns:
+		status = nfs4.ErrDelay
+	}
+	return dir, bound, status
 }
 
 // beginCall begins a new call.

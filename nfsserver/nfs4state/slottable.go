@@ -77,9 +77,9 @@ func (t *slotTable) slotLimits() SlotLimits {
 func (sl *slot) isNewCall(sequence uint32) bool { return sequence == sl.sequence+1 && !sl.running }
 
 // needsSlots reports whether a new call uses the highest slot below the target, or one above it,
-// and the target may rise.
+// and the target may rise. The slot exists.
 func (t *slotTable) needsSlots(a *Sequenced) bool {
-	return a.Slot+1 >= t.target && t.target < t.maximum && !t.isFull && a.Slot < uint32(len(t.slots)) && t.slots[a.Slot].isNewCall(a.Sequence)
+	return a.Slot+1 >= t.target && t.target < t.maximum && !t.isFull && t.slots[a.Slot].isNewCall(a.Sequence)
 }
 
 // retireSlot reports whether a new call may not use its slot. The slot's reply is then no longer

@@ -84,6 +84,18 @@ func TestTargetRisesWithUse(t *testing.T) {
 	w.checkLockCounts()
 }
 
+// TestRejectedCalls checks that calls which SEQUENCE rejects get a session no more slots.
+func TestRejectedCalls(t *testing.T) {
+	w := newTestState(t)
+	s := w.newSlotClient(1, "c")
+	highest := &Sequenced{Slot: 63, Sequence: 1, Highest: 256, Conn: "first"}
+	want(t, "highest of nonsense", w.Begin(s, highest).Status, nfs4.ErrBadHighSlot)
+	s.client.protect.MustEnforce = nfs4.BitmapOf(nfs4.OpBindConnToSession)
+	stranger := &Sequenced{Slot: 63, Sequence: 1, Highest: 63, Conn: "unbound"}
+	want(t, "call on an unbound connection", w.Begin(s, stranger).Status, nfs4.ErrConnNotBoundToSession)
+	want(t, "limits", s.SlotLimits(), SlotLimits{63, 63})
+}
+
 // TestIdleSlots checks that the target of an idle session falls, that replies in the slots above it
 // are kept until the client has shown that it knows the target and has received them, and that a
 // slot which is used again continues with its next sequence ID.
