@@ -1,6 +1,7 @@
 package nfs4server
 
 import (
+	"net/netip"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -10,7 +11,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/nfsserver/nfs4state"
+	"github.com/nfsrdma/nfsrdma/vfs/locks"
 )
 
 // lockNotices are the CB_NOTIFY_LOCKs that a client gets.
@@ -86,6 +90,64 @@ func TestNotifyLock(t *testing.T) {
 		assert.Empty(t, told)
 		assert.Empty(t, otherTold)
 		assert.False(t, g.s.pollsLocks.Load(), "no client waits")
+	})
+}
+
+// A fakeHeldFile is a file that a host process has locked.
+type fakeHeldFile struct{ held atomic.Bool }
+
+func (f *fakeHeldFile) SetLock(locks.Range, locks.Kind) nfs4.Status {
+	if f.held.Load() {
+		return nfs4.ErrDenied
+	}
+	return nfs4.OK
+}
+
+func (f *fakeHeldFile) TestLock(r locks.Range, _ locks.Kind) (locks.Range, locks.Kind, nfs4.Status) {
+	if f.held.Load() {
+		return r, locks.Exclusive, nfs4.OK
+	}
+	return r, locks.None, nfs4.OK
+}
+
+func (f *fakeHeldFile) Close() {}
+
+// TestPollForMachines checks that a server without any version of NFSv4 still polls for the locks
+// that NFSv3 clients wait for, only while one waits, and not after Close.
+func TestPollForMachines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		state := nfs4state.New(WithFiles(nfs4state.Config{Now: func() time.Duration { return time.Since(start) }, Lease: recallLease}))
+		s := New(Config{Exports: newTestServer(t).s.exports, State: state, Lease: recallLease, Minors: []uint32{}})
+		machine, st := state.EnterMachine(nfs4state.Machine{Name: "m", Addr: netip.MustParseAddr("192.0.2.1")}, fairshare.Name{})
+		require.Equal(t, nfs4.OK, st)
+		var file fakeHeldFile
+		told := make(chan time.Time, 1)
+		lock := func() nfs4.Status {
+			_, _, st := state.Lock(machine, &nfs4state.Lock{
+				Owner: []byte("o"), Key: "f", Range: locks.Range{End: 9}, Exclusive: true, Storage: "host",
+				Host: func() (nfs4state.HostLocks, nfs4.Status) { return &file, nfs4.OK },
+				Tell: func(*nfs4state.Waiting) { told <- time.Now() },
+			})
+			return st
+		}
+		for range 2 { // also after an earlier loop has ended
+			file.held.Store(true)
+			require.Equal(t, nfs4.ErrDenied, lock())
+			time.Sleep(5*lockPollInterval + lockPollInterval/2)
+			assert.Empty(t, told)
+			file.held.Store(false)
+			assert.WithinDuration(t, time.Now(), <-told, lockPollInterval)
+			assert.Equal(t, nfs4.OK, lock())
+			time.Sleep(2 * lockPollInterval)
+			assert.False(t, s.pollsLocks.Load(), "no owner waits")
+			require.Equal(t, nfs4.OK, state.Release(machine, &nfs4state.Lock{Owner: []byte("o"), Key: "f", Range: locks.Range{End: 9}}))
+		}
+		file.held.Store(true)
+		require.Equal(t, nfs4.ErrDenied, lock())
+		machine.Leave()
+		s.Close()
+		assert.Empty(t, told)
 	})
 }
 
