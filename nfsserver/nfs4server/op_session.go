@@ -68,9 +68,9 @@ func serveExchangeID(_ context.Context, x *compound) nfs4.Status {
 	if confirmed {
 		res.Flags |= nfs4.ExchangeConfirmed
 	}
-	if x.minor >= nfs4.Minor2 {
-		res.Flags |= nfs4.ExchangeSuppFenceOps
-	}
+	// RFC 7862, Section 14.1.4, wants this flag also if it was not requested, but older Linux
+	// clients then do not mount.
+	res.Flags |= a.Flags & nfs4.ExchangeSuppFenceOps
 	x.out = res.AppendTo(x.out)
 	return nfs4.OK
 }

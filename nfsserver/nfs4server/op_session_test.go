@@ -41,7 +41,7 @@ func TestExchangeID(t *testing.T) {
 		res, st := g.exchangeID("a", 1, flags)
 		assert.Equal(t, want, st, "%#x", flags)
 		if st == nfs4.OK {
-			assert.Equal(t, nfs4.ExchangeUseNonPNFS|nfs4.ExchangeSuppMovedRefer|nfs4.ExchangeSuppFenceOps, res.Flags, "R8881-18.35.3-3, -6, -7")
+			assert.Equal(t, nfs4.ExchangeUseNonPNFS|nfs4.ExchangeSuppMovedRefer, res.Flags, "R8881-18.35.3-3, -6, -7")
 			assert.Equal(t, nfs4.ProtectNone, res.Protect.How)
 		}
 	}
@@ -68,7 +68,7 @@ func TestExchangeID(t *testing.T) {
 	for _, flags := range []uint32{0, nfs4.ExchangeUpdConfirmed} {
 		res, st := g.exchangeID("confirmed", 0, flags)
 		assert.Equal(t, nfs4.OK, st)
-		assert.Equal(t, nfs4.ExchangeUseNonPNFS|nfs4.ExchangeSuppMovedRefer|nfs4.ExchangeSuppFenceOps|nfs4.ExchangeConfirmed, res.Flags, "R8881-18.35.3-3")
+		assert.Equal(t, nfs4.ExchangeUseNonPNFS|nfs4.ExchangeSuppMovedRefer|nfs4.ExchangeConfirmed, res.Flags, "R8881-18.35.3-3")
 	}
 }
 
@@ -386,7 +386,7 @@ func TestLimitsOfSealed(t *testing.T) {
 func TestDestroy(t *testing.T) {
 	g := newTestServer(t).connectClient()
 	id, _ := g.exchangeID("client", 0, 0)
-	assert.Equal(t, nfs4.ExchangeConfirmed|nfs4.ExchangeUseNonPNFS|nfs4.ExchangeSuppMovedRefer|nfs4.ExchangeSuppFenceOps, id.Flags)
+	assert.Equal(t, nfs4.ExchangeConfirmed|nfs4.ExchangeUseNonPNFS|nfs4.ExchangeSuppMovedRefer, id.Flags)
 	st, _ := g.sendSteps(step{nfs4.OpDestroyClientID, &nfs4.ClientIDArgs{ClientID: id.ClientID}, newStatusRes()})
 	assert.Equal(t, nfs4.ErrClientIDBusy, st)
 	st, n := g.sendSteps(step{nfs4.OpDestroySession, &nfs4.SessionArgs{Session: g.session}, newStatusRes()}, putRootStep())
