@@ -44,8 +44,8 @@ func (h *Holder) conflictsWith(client uint64) bool { return !h.IgnoreOwner || !h
 
 // Hold makes h a holder of an object. It returns false if a change of the object may be in
 // progress, if one has recalled the object recently, or if h and another holder, in the Table or
-// the HolderSet, exclude each other: then h holds nothing. Otherwise the caller must call Confirm or Return. What the
-// caller reads from the object after Hold is current: a later change finds h.
+// the HolderSet, exclude each other: then h holds nothing. Otherwise the caller must call Confirm
+// or Return. What the caller reads from the object after Hold is current: a later change finds h.
 func (t *Table) Hold(h *Holder, key []byte) bool {
 	g := t.groupOf(key)
 	now := t.config.Now()

@@ -9,7 +9,7 @@ import (
 
 // A Config configures a Table. Now is required.
 type Config struct {
-	// Now returns the time since any fixed moment, and must never decrease.
+	// Now returns the time since any fixed moment, and must neither be negative nor decrease.
 	Now func() time.Duration
 
 	// Pause is the time for which an object cannot be held after a change has recalled it, so
