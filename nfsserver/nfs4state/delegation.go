@@ -238,16 +238,17 @@ func (s *State) newDelegation(c *client, f *file, a *Delegate, attach any) *Dele
 func (s *State) ReplaceOpen(session *Session, open, delegation *nfs4.StateID) bool {
 	var deferred deferredWork
 	defer func() { s.runDeferred(deferred) }()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.lockClient(session.client, &deferred.hold, false)
+	defer s.unlock(&deferred.hold)
 	o, status := s.findOpen(session, open)
-	if status != nfs4.OK || open.SeqID != 1 || o.revokedStatus != nfs4.OK || len(o.locks) > 0 {
+	if status != nfs4.OK || open.SeqID != 1 || o.revokedStatus != nfs4.OK || len(o.locks) > 0 || len(o.waits) > 0 {
 		return false
 	}
 	d, status := s.DelegationOf(session, delegation)
 	if status != nfs4.OK || d.recalled || d.key.file != o.key.file {
 		return false
 	}
+	s.lockFile(o.Key, &deferred.hold)
 	for bit, held := range o.key.file.modeCounts {
 		own := int(o.modes.Load() >> bit & 1)
 		if held[o.client] != own || bit >= denyShift && own > 0 {
