@@ -3,6 +3,7 @@ package nfs4server
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -220,10 +221,15 @@ func TestRecallSlots(t *testing.T) {
 			other := *g
 			other.noReclaims = true
 			otherBack := other.newCallableClient("client", "192.0.2.1:701")
+			var mu sync.Mutex // sessions are called concurrently
 			targets := make(map[*fakeBackchannel][]uint32)
 			for _, b := range []*fakeBackchannel{back, otherBack} {
 				b.answer = func(int) (nfs4.Status, nfs4.Status, error) { return nfs4.OK, status, nil }
-				b.slots = func(a nfs4.CBRecallSlotArgs) { targets[b] = append(targets[b], a.TargetHighestSlotID) }
+				b.slots = func(a nfs4.CBRecallSlotArgs) {
+					mu.Lock()
+					defer mu.Unlock()
+					targets[b] = append(targets[b], a.TargetHighestSlotID)
+				}
 			}
 			trim := func() {
 				g.s.recallSlots()
