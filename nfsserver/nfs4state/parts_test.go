@@ -103,6 +103,23 @@ func TestPartsAtLimit(t *testing.T) {
 	want(t, "the limit is kept", w.usage.get(stateIDs), maxHoldings-left/2) // a group gets half of what is left
 }
 
+// TestQuotaInPart checks that a call that has locked only a part removes no silent client, also
+// if others have used up the reserve since needsStateFor: its part does not guard that client.
+func TestQuotaInPart(t *testing.T) {
+	w := newTestState(t)
+	w.newTestClient("silent")
+	w.advanceClock(2 * testLease)
+	c := w.newTestClient("a").client
+	var d deferredWork
+	w.lockClient(c, &d.hold, false)
+	defer w.unlock(&d.hold)
+	want(t, "it needs the State", w.needsStateFor(c.group, lockRanges, 2, &d.hold), false)
+	w.usage[lockRanges].Add(maxAllLocks)
+	got := w.ensureQuota(c.group, lockRanges, 2, &d)
+	want(t, "clients", len(w.clients), 2)
+	want(t, "it gets two", got, true)
+}
+
 // TestSlabIndexes checks that a slab gives an index that a client in another part has used
 // when no other one is left.
 func TestSlabIndexes(t *testing.T) {

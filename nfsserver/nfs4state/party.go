@@ -92,9 +92,11 @@ func (s *State) needsStateFor(p *clientGroup, r resource, n int, h *hold) bool {
 }
 
 // ensureQuota reports whether a group gets n more of a resource. It may remove a
-// silent client to free some; resources freed by the same group always count.
+// silent client to free some; resources freed by the same group always count. A call that has
+// locked only a part gets what needsStateFor has permitted, although others may have taken more
+// than the reserve since: a LOCKU that splits a lock needs no quota.
 func (s *State) ensureQuota(p *clientGroup, r resource, n int, deferred *deferredWork) bool {
-	if s.hasQuota(p, r, n) {
+	if !deferred.isWhole() || s.hasQuota(p, r, n) {
 		return true
 	}
 	before := p.usage.get(r)
