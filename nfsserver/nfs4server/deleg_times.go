@@ -58,6 +58,9 @@ func (x *compound) setDelegatedTimes(ctx context.Context, a *nfs4.SetAttrArgs) n
 	case o.node != nil, !x.resolveStateID(&a.StateID):
 		return nfs4.ErrBadStateID
 	}
+	if status := x.checkWritable(o); status != nfs4.OK { // the delegation may be older than this option
+		return status
+	}
 	if err := x.acquirePermit(ctx, o); err != nil {
 		return x.toStatus(err)
 	}

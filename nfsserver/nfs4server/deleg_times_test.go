@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 )
 
 // fileTimes are the attributes that a change of times may change.
@@ -162,8 +163,8 @@ func TestSetDelegatedTimes(t *testing.T) {
 	})
 }
 
-// TestDelegatedTimesDenied checks who can set no delegated times: other users and clients, and the holder
-// of any other stateid. R9754-5-4.
+// TestDelegatedTimesDenied checks who can set no delegated times: other users and clients, the holder
+// of any other stateid, and all in a read-only export. R9754-5-4.
 func TestDelegatedTimesDenied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, _ := newWriteDelegServer(t)
@@ -218,6 +219,11 @@ func TestDelegatedTimesDenied(t *testing.T) {
 		supported := g.getAttrs(fh, nfs4.BitmapOf(nfs4.AttrSupportedAttrs, nfs4.AttrOpenArguments))
 		assert.Equal(t, delegatedTimes, supported.SupportedAttrs.And(delegatedTimes))
 		assert.NotZero(t, supported.OpenArguments.ShareAccessWant.Words[0]&nfs4.WantDelegTimestamps)
+
+		list := g.s.exports.Exports()
+		list[0].Clients = exports.Everyone(exports.Options{NoRootSquash: true, Insecure: true, Exclusive: true, ReadOnly: true})
+		require.NoError(t, g.s.exports.SetExports(list))
+		deny(nfs4.ErrROFS, put, id, a, "the export is read-only now")
 
 		g.s.writeDelegations = false
 		deny(nfs4.ErrAttrNotSupp, put, id, a, "no write delegations")
