@@ -59,8 +59,8 @@ func TestSlots4(t *testing.T) {
 			case result = <-done:
 				require.Equal(t, "0 <nil>", result)
 			case <-time.After(pollEvery):
-				most = max(most, slots())
 			}
+			most = max(most, slots())
 		}
 		t.Logf("%d slots", most)
 		assert.Greater(t, most, 64)
