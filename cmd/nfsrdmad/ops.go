@@ -55,10 +55,16 @@ func (p *runningDaemon) openServices(ctx context.Context, o *operatorOptions, en
 	if err := p.sockets.Close(); err != nil {
 		log.Warn("cannot close an unused inherited socket", "err", err)
 	}
-	stop := context.AfterFunc(ctx, p.startDraining)
+	drains := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(drains)
+		p.startDraining()
+	})
 	watched := p.startWatchdog()
 	return func() {
-		stop()
+		if !stop() {
+			<-drains // the service manager must be notified before the process exits
+		}
 		watched()
 		p.discovery.close()
 		c.close()

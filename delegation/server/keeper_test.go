@@ -121,7 +121,7 @@ func TestWait(t *testing.T) {
 		c.returnGrants()
 		time.Sleep(term - 1)
 		assert.Equal(t, delegation.ReasonContended, c.acquireGrant("a"))
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		assert.Zero(t, c.acquireGrant("a"))
 
 		gone := errors.New("gone")
