@@ -63,6 +63,12 @@ func (p *probe) runOnThread(enter func() error, f func()) bool {
 	ended := make(chan bool)
 	go func() {
 		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			// The main thread does not end, and /proc/self shows its descriptors.
+			ended <- p.runOnThread(enter, f)
+			runtime.UnlockOSThread()
+			return
+		}
 		done := false
 		defer func() { ended <- done }()
 		p.mustSucceed(enter())
